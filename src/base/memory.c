@@ -1,0 +1,138 @@
+#include "base/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/status.h"
+#include "base/sysinfo.h"
+
+/* The huge page of x86-64 and of aarch64 with 4 KiB pages. Kernels before 6.7 do not align large
+ * anonymous mappings to it by themselves. */
+static const size_t huge_page = (size_t)2 << 20;
+
+/* Whole pages; 0 bytes take one, so that the pointer is valid. False on overflow. */
+static bool round_to_pages(size_t size, size_t *out)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    if (!size_add(size ? size : 1, page - 1, out)) return false;
+    *out &= ~(page - 1);
+    return true;
+}
+
+/* Maps `size` bytes at a multiple of the huge page by mapping more and giving the ends back. */
+static void *map_aligned(size_t size)
+{
+    size_t padded;
+    if (!size_add(size, huge_page, &padded)) return MAP_FAILED;
+    unsigned char *start =
+        mmap(NULL, padded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (start == MAP_FAILED) return MAP_FAILED;
+    size_t head = (size_t)(-(uintptr_t)start & (huge_page - 1));
+    if (head) munmap(start, head);
+    if (huge_page > head) munmap(start + head + size, huge_page - head);
+    madvise(start + head, size, MADV_HUGEPAGE); /* advice: a refusal costs speed only */
+    return start + head;
+}
+
+enum sol_status pages_alloc(size_t size, void **out)
+{
+    *out = NULL;
+    size_t rounded;
+    void *start = MAP_FAILED;
+    errno = ENOMEM;
+    if (round_to_pages(size, &rounded))
+        start = rounded >= huge_page ? map_aligned(rounded)
+                                     : mmap(NULL, rounded, PROT_READ | PROT_WRITE,
+                                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (start == MAP_FAILED)
+        return status_set(SOL_E_MEMORY, "cannot allocate %.1f MiB: %s", (double)size / (1 << 20),
+                          strerror(errno));
+    *out = start;
+    return SOL_OK;
+}
+
+void pages_free(void *ptr, size_t size)
+{
+    size_t rounded;
+    if (ptr && round_to_pages(size, &rounded)) munmap(ptr, rounded);
+}
+
+static enum sol_status map_descriptor(int fd, const char *path, struct mapped_file *out)
+{
+    struct stat info;
+    if (fstat(fd, &info) != 0)
+        return status_set(SOL_E_IO, "cannot read '%s': %s", path, strerror(errno));
+    if (!S_ISREG(info.st_mode))
+        return status_set(SOL_E_IO, "cannot read '%s': %s", path,
+                          S_ISDIR(info.st_mode) ? "it is a directory" : "it is not a regular file");
+    if (info.st_size == 0) return SOL_OK;
+    void *data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (data == MAP_FAILED)
+        return status_set(SOL_E_IO, "cannot map '%s': %s", path, strerror(errno));
+    *out = (struct mapped_file){.data = data, .size = (size_t)info.st_size};
+    return SOL_OK;
+}
+
+enum sol_status mapped_file_open(const char *path, struct mapped_file *out)
+{
+    *out = (struct mapped_file){0};
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return status_set(SOL_E_IO, "cannot open '%s': %s", path, strerror(errno));
+    enum sol_status status = map_descriptor(fd, path, out);
+    close(fd); /* the mapping keeps the file */
+    return status;
+}
+
+void mapped_file_close(struct mapped_file *file)
+{
+    if (file->data) munmap((void *)(uintptr_t)file->data, file->size);
+    *file = (struct mapped_file){0};
+}
+
+/* Lowers *arg to what one cgroup leaves. Its page cache can be reclaimed and so is not counted as
+ * used: a mapped model would otherwise seem to fill the group. */
+static void limit_by_cgroup(void *arg, const char *folder)
+{
+    size_t *available = arg;
+    char path[8192], text[8192];
+    unsigned long long limit, used, file = 0, part;
+
+    snprintf(path, sizeof path, "%s/memory.max", folder);
+    if (!sysinfo_read(path, text, sizeof text) || !sysinfo_field(text, "", &limit)) return;
+    snprintf(path, sizeof path, "%s/memory.current", folder);
+    if (!sysinfo_read(path, text, sizeof text) || !sysinfo_field(text, "", &used)) return;
+    snprintf(path, sizeof path, "%s/memory.stat", folder);
+    if (sysinfo_read(path, text, sizeof text)) {
+        if (sysinfo_field(text, "inactive_file ", &part)) file += part;
+        if (sysinfo_field(text, "active_file ", &part)) file += part;
+    }
+    used = used > file ? used - file : 0;
+    size_t left = limit > used ? (size_t)(limit - used) : 1; /* 0 would mean unknown */
+    if (*available == 0 || left < *available) *available = left;
+}
+
+size_t memory_available(void)
+{
+    char text[8192];
+    unsigned long long kib;
+    size_t available = 0;
+    if (sysinfo_read("/proc/meminfo", text, sizeof text) &&
+        sysinfo_field(text, "MemAvailable:", &kib))
+        available = (size_t)kib * 1024;
+    sysinfo_cgroups(limit_by_cgroup, &available);
+    return available;
+}
+
+size_t memory_peak_rss(void)
+{
+    struct rusage usage;
+    if (getrusage(RUSAGE_SELF, &usage) != 0) return 0;
+    return (size_t)usage.ru_maxrss * 1024; /* Linux counts in KiB */
+}

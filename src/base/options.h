@@ -1,0 +1,59 @@
+/* One table of options per command: it parses, checks, fills in defaults and prints --help. */
+#ifndef BASE_OPTIONS_H
+#define BASE_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "sol/status.h"
+
+enum option_kind {
+    OPTION_FLAG,     /* bool; no value */
+    OPTION_INT,      /* int64_t, checked against min..max */
+    OPTION_FLOAT,    /* double, checked against min..max */
+    OPTION_STRING,   /* const char *, borrowed from argv */
+    OPTION_INT_LIST, /* struct int_list: "1,2,8" or "128-512*2" or "1-4+1"; may be repeated */
+    OPTION_STRINGS,  /* struct string_list: may be repeated */
+    OPTION_GROUP,    /* a heading in --help */
+};
+
+enum { OPTION_LIST_MAX = 64 };
+struct int_list {
+    int64_t values[OPTION_LIST_MAX];
+    size_t count;
+};
+struct string_list {
+    const char *values[OPTION_LIST_MAX];
+    size_t count;
+};
+
+struct option {
+    enum option_kind kind;
+    char letter;       /* 'm' for -m, 0 for none */
+    const char *name;  /* "model" for --model */
+    const char *value; /* "FILE" in --help, NULL for a flag */
+    const char *help;  /* one sentence, with the default where it is not obvious */
+    size_t offset;     /* of the field in the command's struct; defaults are set there beforehand */
+    double min, max;   /* OPTION_INT, OPTION_FLOAT, OPTION_INT_LIST; both 0: unchecked */
+};
+
+struct command_spec {
+    const char *name;      /* "run" */
+    const char *summary;   /* one line for `sol --help` */
+    const char *arguments; /* "" or "[FILE...]" for the usage line */
+    const char *notes;     /* printed after the options: examples, exit statuses; may be NULL */
+    const struct option *options; /* ends with a zeroed entry (name NULL and kind FLAG) */
+};
+
+/* Parses argv[1..]; argv[0] is the command's name. Long options take `--name value` and
+ * `--name=value`, letters `-m value` and `-mvalue`; `--` ends options. Unknown options, missing and
+ * malformed values are SOL_E_ARGUMENT with the nearest known name suggested. *help is set when
+ * --help or -h was given (nothing else is checked then). The first `*n_args` entries of `args`
+ * (room for argc) get the rest. */
+enum sol_status options_parse(const struct command_spec *spec, int argc, char **argv, void *into,
+                              const char **args, int *n_args, bool *help);
+void options_print_help(const struct command_spec *spec, FILE *to);
+
+#endif

@@ -1,0 +1,79 @@
+/* Only integer arithmetic, IEEE basic operations and sqrt are used, never libm's log or cos, whose
+ * last bits differ between C libraries: the stream is the same everywhere, normals included. */
+#include "base/rng.h"
+
+#include <assert.h>
+#include <math.h>
+
+static uint64_t rotate_left(uint64_t x, int by)
+{
+    return (x << by) | (x >> (64 - by));
+}
+
+void rng_seed(struct rng *rng, uint64_t seed)
+{
+    for (int i = 0; i < 4; i++) {
+        seed += 0x9e3779b97f4a7c15u;
+        uint64_t z = seed;
+        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+        z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+        rng->state[i] = z ^ (z >> 31);
+    }
+}
+
+uint64_t rng_next(struct rng *rng)
+{
+    uint64_t *s = rng->state;
+    uint64_t result = rotate_left(s[0] + s[3], 23) + s[0];
+    uint64_t t = s[1] << 17;
+    s[2] ^= s[0];
+    s[3] ^= s[1];
+    s[1] ^= s[2];
+    s[0] ^= s[3];
+    s[2] ^= t;
+    s[3] = rotate_left(s[3], 45);
+    return result;
+}
+
+double rng_uniform(struct rng *rng)
+{
+    return (double)(rng_next(rng) >> 11) * 0x1p-53;
+}
+
+/* log(x) for x in (0, 1]: x = m * 2^e with m in [sqrt(1/2), sqrt(2)), log(m) = 2
+ * atanh((m-1)/(m+1)). |s| < 0.172, so that ten odd terms reach the last bits of a double. */
+static double natural_log(double x)
+{
+    int exponent;
+    double m = frexp(x, &exponent);
+    if (m < 0.70710678118654752) {
+        m *= 2;
+        exponent--;
+    }
+    double s = (m - 1) / (m + 1), square = s * s, sum = 0;
+    for (int k = 19; k >= 1; k -= 2) sum = sum * square + 1.0 / k;
+    return 2 * s * sum + exponent * 0.69314718055994531;
+}
+
+/* Marsaglia's polar method. The second value of each pair is dropped: keeping it would make the
+ * state larger than the generator's. */
+float rng_normal(struct rng *rng)
+{
+    double u, v, square;
+    do {
+        u = 2 * rng_uniform(rng) - 1;
+        v = 2 * rng_uniform(rng) - 1;
+        square = u * u + v * v;
+    } while (square >= 1 || square == 0);
+    return (float)(u * sqrt(-2 * natural_log(square) / square));
+}
+
+int64_t rng_range(struct rng *rng, int64_t lo, int64_t hi)
+{
+    assert(lo <= hi);
+    uint64_t span = (uint64_t)hi - (uint64_t)lo + 1;
+    uint64_t bits = rng_next(rng);
+    if (span == 0) return (int64_t)bits; /* all of int64_t */
+    uint64_t offset = (uint64_t)(((unsigned __int128)bits * span) >> 64);
+    return (int64_t)((uint64_t)lo + offset);
+}

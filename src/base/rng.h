@@ -1,0 +1,18 @@
+/* Small reproducible random generator (xoshiro256++ seeded by splitmix64; Blackman and Vigna). The
+ * same seed gives the same stream on every machine. */
+#ifndef BASE_RNG_H
+#define BASE_RNG_H
+
+#include <stdint.h>
+
+struct rng {
+    uint64_t state[4];
+};
+
+void rng_seed(struct rng *rng, uint64_t seed);
+uint64_t rng_next(struct rng *rng);
+double rng_uniform(struct rng *rng);                        /* [0, 1) with 53 bits */
+float rng_normal(struct rng *rng);                          /* mean 0, sd 1 */
+int64_t rng_range(struct rng *rng, int64_t lo, int64_t hi); /* lo..hi inclusive, unbiased enough */
+
+#endif

@@ -1,0 +1,31 @@
+/* What the commands share. A command is one file, cmd_<name>.c, that defines
+ *     const struct command cmd_<name> = {&spec, run};
+ * and one line COMMAND(<name>) in commands.list. */
+#ifndef CLI_CLI_H
+#define CLI_CLI_H
+
+#include <stdbool.h>
+
+#include "base/options.h"
+#include "sol/status.h"
+
+struct command {
+    const struct command_spec *spec;
+    /* argv[0] is the command's name. Returns the exit status. */
+    int (*run)(int argc, char **argv);
+};
+
+#define COMMAND(name) extern const struct command cmd_##name;
+#include "cli/commands.list"
+#undef COMMAND
+
+/* Prints "sol: error: <message of this thread>" to stderr and returns the exit status for `status`;
+ * 0, and no output, for SOL_OK. So a command may end with `return cli_fail(status);`. */
+int cli_fail(enum sol_status status);
+
+/* options_parse for a command. False when the command is over: help was printed or the usage was
+ * wrong, and *exit_status says which. */
+bool cli_parse(const struct command_spec *spec, int argc, char **argv, void *into,
+               const char **args, int *n_args, int *exit_status);
+
+#endif

@@ -1,0 +1,124 @@
+/* Finds the command and runs it. Everything else is in the commands. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/interrupt.h"
+#include "base/status.h"
+#include "base/suggest.h"
+#include "cli/cli.h"
+
+#ifndef SOL_VERSION
+#define SOL_VERSION "unknown"
+#endif
+
+static const struct command *const commands[] = {
+#define COMMAND(name) &cmd_##name,
+#include "cli/commands.list"
+#undef COMMAND
+    NULL,
+};
+enum { N_COMMANDS = sizeof commands / sizeof commands[0] - 1 };
+
+int cli_fail(enum sol_status status)
+{
+    if (status != SOL_OK) fprintf(stderr, "sol: error: %s\n", sol_last_error());
+    return status_exit_code(status);
+}
+
+bool cli_parse(const struct command_spec *spec, int argc, char **argv, void *into,
+               const char **args, int *n_args, int *exit_status)
+{
+    bool help;
+    enum sol_status status = options_parse(spec, argc, argv, into, args, n_args, &help);
+    if (help) options_print_help(spec, stdout);
+    *exit_status = cli_fail(status);
+    return status == SOL_OK && !help;
+}
+
+static void print_exit_statuses(FILE *to)
+{
+    static const struct {
+        enum sol_status status;
+        const char *meaning;
+    } rows[] = {
+        {SOL_OK, "success"},
+        {SOL_E_ARGUMENT, "wrong usage"},
+        {SOL_E_IO, "a file or device could not be read or written"},
+        {SOL_E_FORMAT, "a file is damaged"},
+        {SOL_E_UNSUPPORTED, "well-formed, but not supported here"},
+        {SOL_E_MEMORY, "not enough memory"},
+        {SOL_E_MISMATCH, "a result differs from its reference"},
+        {SOL_E_INTERRUPTED, "interrupted"},
+        {SOL_E_INTERNAL, "a bug in sol"},
+    };
+    fputs("\nExit status:\n", to);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        fprintf(to, "  %3d  %s\n", status_exit_code(rows[i].status), rows[i].meaning);
+}
+
+static void print_help(FILE *to)
+{
+    fputs("usage: sol COMMAND [options]\nInference for gpt-oss models.\n\nCommands:\n", to);
+    for (int i = 0; i < N_COMMANDS; i++)
+        fprintf(to, "  %-12s %s\n", commands[i]->spec->name, commands[i]->spec->summary);
+    fprintf(to, "  %-12s %s\n", "help", "print the help of a command: sol help COMMAND");
+    fprintf(to, "  %-12s %s\n", "version", "print the version");
+    print_exit_statuses(to);
+}
+
+static const struct command *find_command(const char *name)
+{
+    for (int i = 0; i < N_COMMANDS; i++)
+        if (strcmp(commands[i]->spec->name, name) == 0) return commands[i];
+    return NULL;
+}
+
+static int fail_unknown(const char *name)
+{
+    const char *names[N_COMMANDS + 2] = {"help", "version"};
+    for (int i = 0; i < N_COMMANDS; i++) names[i + 2] = commands[i]->spec->name;
+    const char *near = suggest_name(name, names, N_COMMANDS + 2);
+    return cli_fail(status_set(SOL_E_ARGUMENT, "unknown command '%s'%s%s%s (see sol --help)", name,
+                               near ? "; did you mean '" : "", near ? near : "", near ? "'?" : ""));
+}
+
+static int run_help(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_help(stdout);
+        return 0;
+    }
+    const struct command *command = find_command(argv[1]);
+    if (!command) return fail_unknown(argv[1]);
+    options_print_help(command->spec, stdout);
+    return 0;
+}
+
+static int dispatch(int argc, char **argv)
+{
+    const char *name = argv[0];
+    if (strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+        return run_help(argc, argv);
+    if (strcmp(name, "version") == 0 || strcmp(name, "--version") == 0) {
+        puts("sol " SOL_VERSION);
+        return 0;
+    }
+    const struct command *command = find_command(name);
+    return command ? command->run(argc, argv) : fail_unknown(name);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_help(stderr);
+        return status_exit_code(SOL_E_ARGUMENT);
+    }
+    interrupt_install();
+    int exit_status = dispatch(argc - 1, argv + 1);
+    /* Results that did not reach a full disk must not pass for success. */
+    if ((fflush(stdout) != 0 || ferror(stdout)) && exit_status == 0)
+        exit_status =
+            cli_fail(status_set(SOL_E_IO, "cannot write standard output: %s", strerror(errno)));
+    return exit_status;
+}

@@ -1,0 +1,65 @@
+#include "base/interrupt.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/status.h"
+
+/* In children: the request stays for the life of a process. */
+static int exit_status_of(void (*body)(void))
+{
+    pid_t child = fork();
+    if (child == 0) {
+        body();
+        _exit(99);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void one_signal(void)
+{
+    interrupt_install();
+    if (interrupt_requested() || interrupt_check() != SOL_OK) _exit(1);
+    raise(SIGINT);
+    if (!interrupt_requested() || interrupt_check() != SOL_E_INTERRUPTED) _exit(2);
+    if (strstr(sol_last_error(), "interrupted") == NULL) _exit(3);
+}
+
+static void two_signals(void)
+{
+    interrupt_install();
+    raise(SIGINT);
+    raise(SIGINT);
+}
+
+static void terminated(void)
+{
+    interrupt_install();
+    raise(SIGTERM);
+    if (!interrupt_requested()) _exit(1);
+    raise(SIGTERM);
+}
+
+static void test_signals(void **state)
+{
+    (void)state;
+    assert_int_equal(exit_status_of(one_signal), 99);
+    assert_int_equal(exit_status_of(two_signals), 130);
+    assert_int_equal(exit_status_of(terminated), 143);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_signals)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

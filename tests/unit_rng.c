@@ -1,0 +1,110 @@
+#include "base/rng.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* Splitmix64 of seed 0 is published (first output e220a8397b1dcdaf); the four words are the state.
+ */
+static void test_seed_and_stream_are_fixed(void **state)
+{
+    (void)state;
+    struct rng rng;
+    rng_seed(&rng, 0);
+    assert_int_equal(rng.state[0], 0xe220a8397b1dcdafu);
+    assert_int_equal(rng.state[1], 0x6e789e6aa1b965f4u);
+    /* xoshiro256++ of state 1,2,3,4: rotl(1 + 4, 23) + 1 */
+    struct rng plain = {{1, 2, 3, 4}};
+    assert_int_equal(rng_next(&plain), 41943041);
+    assert_int_equal(rng_next(&plain), 58720359);
+    assert_int_equal(rng_next(&plain), 3588806011781223);
+}
+
+/* The same on every machine and with every compiler: bits, not tolerances. */
+static void test_normal_is_reproducible(void **state)
+{
+    (void)state;
+    struct rng rng;
+    rng_seed(&rng, 42);
+    uint32_t hash = 0;
+    for (int i = 0; i < 100000; i++) {
+        float value = rng_normal(&rng);
+        uint32_t bits;
+        memcpy(&bits, &value, sizeof bits);
+        hash = hash * 31 + bits;
+    }
+    assert_int_equal(hash, 0xe237b374u);
+}
+
+static void test_normal_moments(void **state)
+{
+    (void)state;
+    enum { N = 200000 };
+    struct rng rng;
+    rng_seed(&rng, 7);
+    double sum = 0, square = 0, fourth = 0;
+    int beyond_two = 0;
+    for (int i = 0; i < N; i++) {
+        double x = rng_normal(&rng);
+        sum += x;
+        square += x * x;
+        fourth += x * x * x * x;
+        beyond_two += fabs(x) > 2;
+    }
+    assert_true(fabs(sum / N) < 0.01);
+    assert_true(fabs(square / N - 1) < 0.02);
+    assert_true(fabs(fourth / N - 3) < 0.15);
+    assert_true(fabs((double)beyond_two / N - 0.0455) < 0.003);
+}
+
+static void test_uniform(void **state)
+{
+    (void)state;
+    struct rng rng;
+    rng_seed(&rng, 3);
+    double sum = 0, low = 1, high = 0;
+    for (int i = 0; i < 100000; i++) {
+        double x = rng_uniform(&rng);
+        assert_true(x >= 0 && x < 1);
+        sum += x;
+        if (x < low) low = x;
+        if (x > high) high = x;
+    }
+    assert_true(fabs(sum / 100000 - 0.5) < 0.01);
+    assert_true(low < 0.001 && high > 0.999);
+}
+
+static void test_range(void **state)
+{
+    (void)state;
+    struct rng rng;
+    rng_seed(&rng, 5);
+    int counts[7] = {0};
+    for (int i = 0; i < 70000; i++) {
+        int64_t x = rng_range(&rng, -3, 3);
+        assert_true(x >= -3 && x <= 3);
+        counts[x + 3]++;
+    }
+    for (int i = 0; i < 7; i++) assert_in_range(counts[i], 9500, 10500);
+    assert_int_equal(rng_range(&rng, 9, 9), 9);
+    int negative = 0;
+    for (int i = 0; i < 1000; i++) negative += rng_range(&rng, INT64_MIN, INT64_MAX) < 0;
+    assert_in_range(negative, 400, 600);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_seed_and_stream_are_fixed),
+        cmocka_unit_test(test_normal_is_reproducible),
+        cmocka_unit_test(test_normal_moments),
+        cmocka_unit_test(test_uniform),
+        cmocka_unit_test(test_range),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
