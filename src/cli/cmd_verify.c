@@ -1,0 +1,174 @@
+/* sol verify: every variant that this machine can run against its reference. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "base/cpu.h"
+#include "base/interrupt.h"
+#include "base/progress.h"
+#include "base/table.h"
+#include "cli/cli.h"
+#include "cli/engine_options.h"
+#include "lab/verify.h"
+
+struct verify_command {
+    struct string_list ops;
+    int64_t seed, rounds, threads;
+    bool json;
+};
+
+static const struct option options[] = {
+    {OPTION_STRINGS, 0, "op", "NAME", "only this op; may be repeated",
+     offsetof(struct verify_command, ops), 0, 0},
+    {OPTION_INT, 0, "rounds", "N", "draw each case N times (default 2)",
+     offsetof(struct verify_command, rounds), 1, 1000},
+    {OPTION_INT, 0, "seed", "N", "of the inputs (default 1)", offsetof(struct verify_command, seed), 0,
+     9e18},
+    {OPTION_INT, 't', "threads", "N", "threads to compute with (default: every core)",
+     offsetof(struct verify_command, threads), 1, 1024},
+    {OPTION_FLAG, 0, "json", NULL, "one JSON object instead of the table",
+     offsetof(struct verify_command, json), 0, 0},
+    {0},
+};
+
+static const struct command_spec spec = {
+    .name = "verify",
+    .summary = "check every kernel against its reference",
+    .arguments = "",
+    .notes = "Inputs are random, awkward in size, extreme and non-finite; outputs are framed by guard\n"
+             "bytes. The error is relative to the reference, row by row. Exit status 7 when a variant\n"
+             "differs. How much a variant with rounded activations changes a model's predictions is\n"
+             "shown by `sol perplexity --kl`.\n",
+    .options = options,
+};
+
+/* Results of every variant, in table order. */
+struct verify_report {
+    struct verify_result *results;
+    size_t count, capacity;
+    int ran, failed;
+};
+
+static bool wanted(const struct verify_command *c, const struct op *op)
+{
+    for (size_t i = 0; i < c->ops.count; i++)
+        if (strcmp(c->ops.values[i], op->name) == 0) return true;
+    return c->ops.count == 0;
+}
+
+static enum sol_status check_names(const struct verify_command *c)
+{
+    for (size_t i = 0; i < c->ops.count; i++)
+        if (!op_find(c->ops.values[i]))
+            return status_set(SOL_E_ARGUMENT, "--op %s: no such op; sol kernels lists them",
+                              c->ops.values[i]);
+    return SOL_OK;
+}
+
+static enum sol_status verify_all(const struct verify_command *c, struct pool *pool,
+                                  struct verify_report *report)
+{
+    struct chooser chooser;
+    chooser_init(&chooser, pool_size(pool));
+    struct verify_options how = {.seed = (uint64_t)c->seed, .rounds = (int)c->rounds};
+    struct progress progress;
+    progress_start(&progress, "verify", "variants", report->capacity);
+    enum sol_status status = SOL_OK;
+    for (int i = 0; status == SOL_OK && i < op_table_count; i++)
+        for (int v = 0; status == SOL_OK && v < op_variant_count(op_table[i]); v++) {
+            if (!wanted(c, op_table[i])) continue;
+            struct verify_result *result = &report->results[report->count];
+            status = verify_variant(op_table[i], v, &chooser, pool, &how, result);
+            if (status != SOL_OK) break;
+            report->count++;
+            report->ran += result->cases > 0;
+            report->failed += result->failed > 0;
+            progress_update(&progress, report->count);
+        }
+    progress_end(&progress);
+    return status;
+}
+
+static const char *verdict(const struct verify_result *r)
+{
+    return r->failed ? "FAILED" : r->cases ? "ok" : "not run";
+}
+
+static enum sol_status print_table(const struct verify_report *report)
+{
+    struct table *table;
+    SOL_TRY(table_create("op|variant|activations|>cases|>worst error|>tolerance|verdict|reason", &table));
+    for (size_t i = 0; i < report->count; i++) {
+        const struct verify_result *r = &report->results[i];
+        table_cell(table, "%s", r->op->name);
+        table_cell(table, "%s", r->variant);
+        table_cell(table, "%s", op_numerics_name(r->numerics));
+        table_cell(table, "%d", r->cases);
+        table_cell(table, "%.1e", r->worst);
+        table_cell(table, "%.1e", r->tolerance);
+        table_cell(table, "%s", verdict(r));
+        table_cell(table, "%s", r->text);
+    }
+    table_print(table, TABLE_TEXT, stdout);
+    table_destroy(table);
+    printf("\n%d variants verified, %d failed, %zu not run here\n", report->ran, report->failed,
+           report->count - (size_t)report->ran);
+    return SOL_OK;
+}
+
+static enum sol_status print_json(const struct verify_report *report)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < report->count; i++) {
+        const struct verify_result *r = &report->results[i];
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:f, s:f, s:s, s:s}", "op",
+                                              r->op->name, "variant", r->variant, "activations",
+                                              op_numerics_name(r->numerics), "cases", r->cases, "failed",
+                                              r->failed, "skipped", r->skipped, "worst_error", r->worst,
+                                              "tolerance", r->tolerance, "verdict", verdict(r), "reason",
+                                              r->text));
+    }
+    return json_print(json_pack("{s:i, s:i, s:o}", "verified", report->ran, "failed", report->failed,
+                                "variants", list));
+}
+
+static enum sol_status verify(const struct verify_command *c, struct verify_report *report)
+{
+    SOL_TRY(check_names(c));
+    for (int i = 0; i < op_table_count; i++)
+        if (wanted(c, op_table[i])) report->capacity += (size_t)op_variant_count(op_table[i]);
+    report->results = calloc(report->capacity, sizeof *report->results);
+    if (!report->results) return status_set(SOL_E_MEMORY, "no memory for the results");
+    struct pool *pool;
+    SOL_TRY(pool_create(c->threads ? (int)c->threads : cpu_info()->cores, &pool));
+    enum sol_status status = verify_all(c, pool, report);
+    pool_destroy(pool);
+    if (status == SOL_OK || report->count) {
+        enum sol_status printed = c->json ? print_json(report) : print_table(report);
+        if (status == SOL_OK) status = printed;
+    }
+    if (status == SOL_OK && report->failed)
+        status = status_set(SOL_E_MISMATCH, "%d variants differ from their reference", report->failed);
+    if (status == SOL_OK && report->ran == 0)
+        status = status_set(SOL_E_MISMATCH, "nothing was verified: no variant could run");
+    return status;
+}
+
+static int run(int argc, char **argv)
+{
+    struct verify_command c = {.seed = 1, .rounds = 2};
+    int exit_status, n_args;
+    const char *args[OPTION_LIST_MAX];
+    if (argc > OPTION_LIST_MAX)
+        return cli_fail(status_set(SOL_E_ARGUMENT, "too many arguments"));
+    if (!cli_parse(&spec, argc, argv, &c, args, &n_args, &exit_status)) return exit_status;
+    if (n_args) return cli_fail(status_set(SOL_E_ARGUMENT, "unexpected argument '%s'", args[0]));
+    struct verify_report report = {0};
+    enum sol_status status = verify(&c, &report);
+    free(report.results);
+    return cli_fail(status);
+}
+
+const struct command cmd_verify = {&spec, run};

@@ -1,0 +1,50 @@
+/* add: the residual connection. */
+#include "ops/cases.h"
+#include "ops/ops.h"
+
+#define OP_LIST "ops/add.list"
+#include "ops/variant_table.h"
+
+static struct op_cost cost(const void *args)
+{
+    const struct add_args *a = args;
+    double count = (double)(a->m * a->n);
+    return (struct op_cost){count, 12 * count};
+}
+
+static void reference(const struct op_context *context, const void *args)
+{
+    (void)context;
+    const struct add_args *a = args;
+    for (int64_t i = 0; i < a->m * a->n; i++) a->x[i] += a->y[i];
+}
+
+static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index, void *args)
+{
+    if (index >= 4) return false;
+    struct case_maker c = {arena, rng, kind, index};
+    int64_t m = case_size(&c, 1, 20), n = case_size(&c, 1, 300);
+    *(struct add_args *)args = (struct add_args){
+        .m = m, .n = n, .y = case_rows(&c, m, n, 1.0f), .x = case_rows(&c, m, n, 1.0f)};
+    return true;
+}
+
+static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
+{
+    const struct add_args *a = args;
+    out[0] = (struct op_output){offsetof(struct add_args, x), (size_t)(a->m * a->n) * 4, true, a->n};
+    return 1;
+}
+
+const struct op op_add = {
+    .name = "add",
+    .summary = "x += y, in place",
+    .args_size = sizeof(struct add_args),
+    .tolerance = {{0}},
+    .cost = cost,
+    .reference = reference,
+    .make_case = make_case,
+    .outputs = outputs,
+    .variants = variants,
+    .n_variants = N_VARIANTS,
+};

@@ -1,0 +1,179 @@
+/* Argument structs of all ops: the problem (shape, dtypes, constants) and the buffers. Matrices are row
+ * major, float32 unless a dtype is said; M is the number of token rows. No output overlaps an input
+ * except where the op says "in place". Every op: a NaN or Inf in a row never reaches another row (other
+ * than through attention, which reads what was written), and never turns into finite numbers
+ * (but for swiglu, whose definition clamps). */
+#ifndef OPS_ARGS_H
+#define OPS_ARGS_H
+
+#include "ops/batch.h"
+#include "ops/tensor.h"
+
+/* embed: x[i] = table[token[i]], decoded to float32. */
+struct embed_args {
+    int64_t m;
+    const struct batch *batch;
+    struct tensor table; /* [1][vocab][hidden] */
+    float *x;            /* [m][hidden] */
+};
+
+/* rmsnorm: y = x / sqrt(mean(x^2) + eps) * gain, sums in float32 or better, gain applied last. */
+struct rmsnorm_args {
+    int64_t m, n;
+    float eps;
+    const float *x;      /* [m][n]; row i is x[rows[i]] when rows is given */
+    const int32_t *rows; /* [m] or NULL */
+    const float *gain;   /* [n] */
+    float *y;            /* [m][n] */
+};
+
+/* gemm: C[i] = A[row(i)] * W[group(i)]^T + bias[group(i)].
+ * Dense: group_offsets NULL, one group. Grouped: rows group_offsets[g] .. group_offsets[g+1]-1 of C use
+ * weight group g; offsets are read when the op runs. group_offsets[0] = 0, the last is m. */
+struct gemm_args {
+    int64_t m, n, k;
+    int64_t a_count;              /* rows in a: m when dense; what a_rows may point to when grouped */
+    const float *a;               /* [a_count][k] */
+    const int32_t *a_rows;        /* [m] row of A for each row of C, or NULL: row i */
+    struct tensor w;              /* [groups][n][k] */
+    const float *bias;            /* [groups][n] or NULL */
+    const int32_t *group_offsets; /* [groups + 1] or NULL */
+    float *c;                     /* [m][n] */
+};
+
+/* rope: rotates q and k in place, half-split pairs (d, d + head_dim/2), angle position * inv_freq[d], cos
+ * and sin both times `scale` (YaRN's attention factor). */
+struct rope_args {
+    int64_t m, n_heads, head_dim;
+    const struct batch *batch;
+    const float *inv_freq; /* [head_dim / 2] */
+    float scale;
+    float *x; /* [m][n_heads][head_dim], in place */
+};
+
+/* kv_write: stores new keys and values in the cache's dtype at their positions. */
+struct kv_write_args {
+    int64_t m;
+    const struct batch *batch;
+    const float *k, *v; /* [m][n_kv_heads][head_dim] */
+    struct kv_layer kv;
+};
+
+/* attention: causal, grouped-query (query head h reads kv head h / (n_heads / n_kv_heads)), scale
+ * 1/sqrt(head_dim). window > 0: keys position-window+1 .. position only. The sink is one logit a head that
+ * joins the softmax denominator and nothing else. The cache already holds the new rows. */
+struct attention_args {
+    int64_t m, n_heads;
+    int64_t window; /* 0: all earlier positions */
+    const struct batch *batch;
+    const float *q; /* [m][n_heads][head_dim] */
+    struct kv_layer kv;
+    const float *sinks; /* [n_heads] */
+    float *out;         /* [m][n_heads][head_dim] */
+};
+
+/* add: x += y, in place. */
+struct add_args {
+    int64_t m, n;
+    const float *y;
+    float *x;
+};
+
+/* What the router decided; written by route, read by the expert ops. Slot s = i * top_k + j is token i's
+ * j-th choice. The grouped rows are the slots sorted by expert, by slot within one. */
+struct routing {
+    float *weight;          /* [m][top_k] softmax over the chosen logits */
+    int32_t *expert;        /* [m][top_k] by falling logit, the lower index first when equal */
+    int32_t *group_offsets; /* [n_experts + 1] into the grouped rows */
+    int32_t *token_of_row;  /* [m * top_k] token of each grouped row */
+    int32_t *row_of_slot;   /* [m * top_k] grouped row of each slot */
+};
+
+/* route: top-k of the router's logits, softmax over those, rows grouped by expert. A row that holds a NaN
+ * chooses experts 0..top_k-1 with NaN weights. */
+struct route_args {
+    int64_t m, n_experts, top_k;
+    const float *logits; /* [m][n_experts] */
+    struct routing routing;
+};
+
+/* swiglu (OpenAI's variant): g = min(gate, limit), u = clamp(up, -limit, limit);
+ * out = g * sigmoid(alpha g) * (u + 1). In place over gate. */
+struct swiglu_args {
+    int64_t m, n;
+    float alpha, limit;
+    const float *up; /* [m][n] */
+    float *gate;     /* [m][n], in place */
+};
+
+/* combine: x[i] += sum_j weight[i][j] * y[row_of_slot[i * top_k + j]], in place. */
+struct combine_args {
+    int64_t m, n, top_k;
+    const float *y; /* [m * top_k][n] grouped rows */
+    struct routing routing;
+    float *x; /* [m][n], in place */
+};
+
+/* ---- composites: the lines of the forward pass ---- */
+
+/* attn_in: rmsnorm, q k v projections, rope, key/value write. */
+struct attn_in_args {
+    int64_t m, hidden, n_heads;
+    float eps, rope_scale;
+    const struct batch *batch;
+    const float *x, *norm;
+    struct tensor wq, wk, wv; /* [1][heads * head_dim][hidden] */
+    const float *bq, *bk, *bv;
+    const float *inv_freq;
+    struct kv_layer kv;
+    float *q; /* [m][n_heads][head_dim] */
+};
+
+/* attn_out: output projection, residual, rmsnorm, router, top-k. */
+struct attn_out_args {
+    int64_t m, hidden, width; /* width = n_heads * head_dim */
+    int64_t n_experts, top_k;
+    float eps;
+    const float *attn; /* [m][width] */
+    struct tensor wo;
+    const float *bo;
+    const float *norm;
+    struct tensor router; /* [1][n_experts][hidden] */
+    const float *router_bias;
+    float *x;      /* [m][hidden] residual stream, in place */
+    float *normed; /* [m][hidden] */
+    struct routing routing;
+};
+
+/* moe_up: gate and up projections of the chosen experts, swiglu. */
+struct moe_up_args {
+    int64_t m, hidden, intermediate, top_k;
+    float alpha, limit;
+    const float *normed; /* [m][hidden] */
+    struct tensor gate, up; /* [n_experts][intermediate][hidden] */
+    const float *gate_bias, *up_bias; /* [n_experts][intermediate] */
+    struct routing routing;
+    float *act; /* [m * top_k][intermediate] grouped rows */
+};
+
+/* moe_down: down projection with its bias, weighted sum, residual. */
+struct moe_down_args {
+    int64_t m, hidden, intermediate, top_k;
+    const float *act;
+    struct tensor down; /* [n_experts][hidden][intermediate] */
+    const float *down_bias;
+    struct routing routing;
+    float *x; /* [m][hidden] residual stream, in place */
+};
+
+/* head: rmsnorm of the rows in batch->output_rows, logits. */
+struct head_args {
+    int64_t n_outputs, hidden;
+    float eps;
+    const struct batch *batch;
+    const float *x, *norm;
+    struct tensor w; /* [1][vocab][hidden] */
+    float *logits;   /* [n_outputs][vocab] */
+};
+
+#endif

@@ -1,0 +1,120 @@
+/* attention: causal grouped-query attention over the cache, with a sliding window and sinks. */
+#include <math.h>
+
+#include "ops/cases.h"
+#include "ops/ops.h"
+
+#define OP_LIST "ops/attention.list"
+#include "ops/variant_table.h"
+
+static int64_t first_key(const struct attention_args *a, int64_t position)
+{
+    return a->window && position >= a->window ? position - a->window + 1 : 0;
+}
+
+static struct op_cost cost(const void *args)
+{
+    const struct attention_args *a = args;
+    const struct kv_layer *kv = &a->kv;
+    double pairs = 0, keys = 0;
+    for (int64_t i = 0; i < a->m; i++) {
+        int64_t p = a->batch->position[i];
+        pairs += (double)(p - first_key(a, p) + 1);
+        /* The rows of a run share their keys: count those of its last row. */
+        bool last = i + 1 == a->m || a->batch->sequence[i + 1] != a->batch->sequence[i];
+        int64_t run = 1;
+        while (last && run <= i && a->batch->sequence[i - run] == a->batch->sequence[i]) run++;
+        if (last) keys += (double)(p - first_key(a, p - run + 1) + 1);
+    }
+    double width = (double)(a->n_heads * kv->head_dim);
+    double kv_row = 2.0 * (double)(kv->n_kv_heads * kv->head_dim) *
+                    (double)dtype_info(kv->dtype)->block_bytes;
+    return (struct op_cost){4 * pairs * width, keys * kv_row + 8 * (double)a->m * width};
+}
+
+static float element(const struct kv_layer *kv, const void *data, int64_t index)
+{
+    const struct dtype_info *info = dtype_info(kv->dtype);
+    float value;
+    info->decode((const char *)data + (size_t)index * info->block_bytes, &value, 1);
+    return value;
+}
+
+static double score(const struct attention_args *a, int64_t i, int64_t h, int64_t p)
+{
+    const struct kv_layer *kv = &a->kv;
+    int64_t index = kv_k_index(kv, a->batch->sequence[i], h * kv->n_kv_heads / a->n_heads, p);
+    const float *q = a->q + (i * a->n_heads + h) * kv->head_dim;
+    double sum = 0;
+    for (int64_t d = 0; d < kv->head_dim; d++) sum += (double)q[d] * element(kv, kv->k, index + d * KV_BLOCK);
+    return sum / sqrt((double)kv->head_dim);
+}
+
+static void reference_head(const struct attention_args *a, int64_t i, int64_t h)
+{
+    const struct kv_layer *kv = &a->kv;
+    int64_t last = a->batch->position[i], first = first_key(a, last);
+    float *out = a->out + (i * a->n_heads + h) * kv->head_dim;
+    double top = a->sinks[h];
+    for (int64_t p = first; p <= last; p++) top = fmax(top, score(a, i, h, p));
+    double total = exp(a->sinks[h] - top);
+    for (int64_t d = 0; d < kv->head_dim; d++) out[d] = 0;
+    for (int64_t p = first; p <= last; p++) total += exp(score(a, i, h, p) - top);
+    for (int64_t p = first; p <= last; p++) {
+        double weight = exp(score(a, i, h, p) - top) / total;
+        int64_t index = kv_v_index(kv, a->batch->sequence[i], h * kv->n_kv_heads / a->n_heads, p);
+        for (int64_t d = 0; d < kv->head_dim; d++)
+            out[d] += (float)(weight * element(kv, kv->v, index + d));
+    }
+}
+
+static void reference(const struct op_context *context, const void *args)
+{
+    (void)context;
+    const struct attention_args *a = args;
+    for (int64_t i = 0; i < a->m; i++)
+        for (int64_t h = 0; h < a->n_heads; h++) reference_head(a, i, h);
+}
+
+static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index, void *args)
+{
+    if (index >= 12) return false;
+    struct case_maker c = {arena, rng, kind, index};
+    int64_t m = index % 4 == 0 ? 1 : case_size(&c, 1, 60), kv_heads = rng_range(rng, 1, 3);
+    int64_t heads = kv_heads * rng_range(rng, 1, 8), dim = index % 3 ? 64 : 2 * rng_range(rng, 1, 40);
+    int64_t window = index % 2 ? rng_range(rng, 1, 130) : 0;
+    const struct batch *batch = case_batch(&c, m, 3, index % 5 == 4 ? 700 : 40, 1);
+    *(struct attention_args *)args = (struct attention_args){
+        .m = m,
+        .n_heads = heads,
+        .window = window,
+        .batch = batch,
+        .q = case_rows(&c, m, heads * dim, kind == CASE_EXTREME ? 1.0f : 2.0f),
+        .kv = case_kv(&c, batch, window, kv_heads, dim),
+        .sinks = case_vector(&c, heads, 2.0f),
+        .out = case_output(&c, m * heads * dim),
+    };
+    return true;
+}
+
+static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
+{
+    const struct attention_args *a = args;
+    int64_t row = a->n_heads * a->kv.head_dim;
+    out[0] = (struct op_output){offsetof(struct attention_args, out), (size_t)(a->m * row) * 4, true, row};
+    return 1;
+}
+
+const struct op op_attention = {
+    .name = "attention",
+    .summary = "causal grouped-query attention over the cache, window 0 or the last `window` positions, "
+               "sink logit in the denominator; a query with NaN or Inf gives a non-finite row",
+    .args_size = sizeof(struct attention_args),
+    .tolerance = {{[NUMERICS_EXACT] = 2e-5f, [NUMERICS_BF16] = 1e-2f}},
+    .cost = cost,
+    .reference = reference,
+    .make_case = make_case,
+    .outputs = outputs,
+    .variants = variants,
+    .n_variants = N_VARIANTS,
+};

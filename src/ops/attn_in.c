@@ -1,0 +1,114 @@
+/* attn_in: everything before attention: norm, q k v projections, rope, key and value write. */
+#include "ops/cases.h"
+#include "ops/ops.h"
+
+#define OP_LIST "ops/attn_in.list"
+#include "ops/variant_table.h"
+
+static void project(struct plan *plan, const struct attn_in_args *a, const float *x, struct tensor w,
+                    const float *bias, float *y)
+{
+    plan_call(plan, &op_gemm,
+              &(struct gemm_args){.m = a->m,
+                                  .n = w.rows,
+                                  .k = a->hidden,
+                                  .a_count = a->m,
+                                  .a = x,
+                                  .w = w,
+                                  .bias = bias,
+                                  .c = y});
+}
+
+static void rotate(struct plan *plan, const struct attn_in_args *a, int64_t n_heads, float *x)
+{
+    plan_call(plan, &op_rope,
+              &(struct rope_args){.m = a->m,
+                                  .n_heads = n_heads,
+                                  .head_dim = a->kv.head_dim,
+                                  .batch = a->batch,
+                                  .inv_freq = a->inv_freq,
+                                  .scale = a->rope_scale,
+                                  .x = x});
+}
+
+static enum sol_status compose(struct plan *plan, const void *args)
+{
+    const struct attn_in_args *a = args;
+    float *normed = plan_scratch(plan, a->m * a->hidden);
+    float *k = plan_scratch(plan, a->m * a->wk.rows), *v = plan_scratch(plan, a->m * a->wv.rows);
+    plan_call(plan, &op_rmsnorm,
+              &(struct rmsnorm_args){.m = a->m,
+                                     .n = a->hidden,
+                                     .eps = a->eps,
+                                     .x = a->x,
+                                     .gain = a->norm,
+                                     .y = normed});
+    project(plan, a, normed, a->wq, a->bq, a->q);
+    project(plan, a, normed, a->wk, a->bk, k);
+    project(plan, a, normed, a->wv, a->bv, v);
+    rotate(plan, a, a->n_heads, a->q);
+    rotate(plan, a, a->kv.n_kv_heads, k);
+    plan_call(plan, &op_kv_write,
+              &(struct kv_write_args){.m = a->m, .batch = a->batch, .k = k, .v = v, .kv = a->kv});
+    return SOL_OK;
+}
+
+static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index, void *args)
+{
+    /* The cache holds finite numbers only, so non-finite rows are tested at the primitives. */
+    if (index >= 5 || kind == CASE_NONFINITE) return false;
+    struct case_maker c = {arena, rng, kind, index};
+    int64_t m = case_size(&c, 1, 20), hidden = 32 * rng_range(rng, 1, 4), kv_heads = rng_range(rng, 1, 3);
+    int64_t heads = kv_heads * rng_range(rng, 1, 4), dim = 2 * rng_range(rng, 4, 32);
+    enum dtype dtype = case_weight_dtype(&c);
+    const struct batch *batch = case_batch(&c, m, 2, 60, 1);
+    *(struct attn_in_args *)args = (struct attn_in_args){
+        .m = m,
+        .hidden = hidden,
+        .n_heads = heads,
+        .eps = 1e-5f,
+        .rope_scale = 1.3465736f,
+        .batch = batch,
+        .x = case_rows(&c, m, hidden, 1.0f),
+        .norm = case_vector(&c, hidden, 1.0f),
+        .wq = case_tensor(&c, dtype, 1, heads * dim, hidden, 0.2f),
+        .wk = case_tensor(&c, dtype, 1, kv_heads * dim, hidden, 0.2f),
+        .wv = case_tensor(&c, dtype, 1, kv_heads * dim, hidden, 0.2f),
+        .bq = case_vector(&c, heads * dim, 0.2f),
+        .bk = case_vector(&c, kv_heads * dim, 0.2f),
+        .bv = case_vector(&c, kv_heads * dim, 0.2f),
+        .inv_freq = case_vector(&c, dim / 2, 0.1f),
+        .q = case_output(&c, m * heads * dim),
+    };
+    struct attn_in_args *a = args;
+    a->kv = case_kv(&c, batch, index % 2 ? 40 : 0, kv_heads, dim);
+    /* Compared by tolerance, so the cache is float32 here; rounding is kv_write's own test. */
+    int64_t count = a->kv.n_sequences * kv_heads * a->kv.capacity * dim;
+    a->kv.dtype = DTYPE_F32;
+    a->kv.k = case_vector(&c, count, 1.0f);
+    a->kv.v = case_vector(&c, count, 1.0f);
+    return true;
+}
+
+static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
+{
+    const struct attn_in_args *a = args;
+    int64_t width = a->n_heads * a->kv.head_dim;
+    int64_t count = a->kv.n_sequences * a->kv.n_kv_heads * a->kv.capacity * a->kv.head_dim;
+    out[0] = (struct op_output){offsetof(struct attn_in_args, q), (size_t)(a->m * width) * 4, true, width};
+    out[1] = (struct op_output){offsetof(struct attn_in_args, kv.k), (size_t)count * 4, true, count};
+    out[2] = (struct op_output){offsetof(struct attn_in_args, kv.v), (size_t)count * 4, true, count};
+    return 3;
+}
+
+const struct op op_attn_in = {
+    .name = "attn_in",
+    .summary = "rmsnorm, q k v projections, rope, key/value write",
+    .args_size = sizeof(struct attn_in_args),
+    .tolerance = {{[NUMERICS_EXACT] = 2e-5f, [NUMERICS_BF16] = 1e-2f, [NUMERICS_I8] = 3e-2f}},
+    .compose = compose,
+    .make_case = make_case,
+    .outputs = outputs,
+    .variants = variants,
+    .n_variants = N_VARIANTS,
+};

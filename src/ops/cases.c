@@ -1,0 +1,148 @@
+#include "ops/cases.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ops/ops.h"
+
+int64_t case_size(struct case_maker *c, int64_t lo, int64_t hi)
+{
+    static const int64_t awkward[] = {1, 2, 3, 5, 7, 13, 15, 17, 31, 33, 61, 63, 65, 97, 127, 129};
+    if (c->kind != CASE_TAIL) return rng_range(c->rng, lo, hi);
+    int64_t pick = awkward[rng_range(c->rng, 0, sizeof awkward / sizeof *awkward - 1)];
+    return pick < lo ? lo : pick > hi ? hi : pick;
+}
+
+float *case_vector(struct case_maker *c, int64_t n, float scale)
+{
+    float *x = ARENA_NEW(c->arena, float, n);
+    for (int64_t i = 0; x && i < n; i++) x[i] = scale * rng_normal(c->rng);
+    return x;
+}
+
+float *case_output(struct case_maker *c, int64_t n)
+{
+    return ARENA_NEW(c->arena, float, n);
+}
+
+static void spoil_rows(float *x, int64_t rows, int64_t cols, struct rng *rng)
+{
+    const float bad[] = {NAN, INFINITY, -INFINITY};
+    for (int64_t i = 0; i < 3 && 2 * i + 1 < rows; i++)
+        x[(2 * i + 1) * cols + rng_range(rng, 0, cols - 1)] = bad[i];
+}
+
+float *case_rows(struct case_maker *c, int64_t rows, int64_t cols, float scale)
+{
+    float *x = case_vector(c, rows * cols, scale);
+    if (!x) return NULL;
+    if (c->kind == CASE_NONFINITE) spoil_rows(x, rows, cols, c->rng);
+    if (c->kind != CASE_EXTREME) return x;
+    float magnitude = c->index % 2 ? 1e4f : 1e-4f;
+    for (int64_t i = 0; i < rows * cols; i++) {
+        int64_t roll = rng_range(c->rng, 0, 99);
+        x[i] *= roll == 0 ? 0.0f : roll == 1 ? 30.0f * magnitude : magnitude;
+    }
+    if (rows > 2) memset(x + cols, 0, sizeof(float) * (size_t)cols);
+    return x;
+}
+
+enum dtype case_weight_dtype(const struct case_maker *c)
+{
+    static const enum dtype types[] = {DTYPE_MXFP4, DTYPE_Q8_0, DTYPE_BF16, DTYPE_F32, DTYPE_F16};
+    return types[c->index % 5];
+}
+
+struct tensor case_tensor(struct case_maker *c, enum dtype dtype, int64_t groups, int64_t rows,
+                          int64_t cols, float scale)
+{
+    struct tensor t = {.dtype = dtype, .groups = groups, .rows = rows, .cols = cols};
+    size_t row_bytes = dtype_row_bytes(dtype, cols);
+    char *data = arena_alloc(c->arena, row_bytes * (size_t)(groups * rows), 64);
+    float *row = ARENA_NEW(c->arena, float, cols);
+    if (!data || !row) return t;
+    for (int64_t r = 0; r < groups * rows; r++) {
+        for (int64_t i = 0; i < cols; i++) row[i] = scale * rng_normal(c->rng);
+        if (c->kind == CASE_EXTREME && r % 7 == 3) memset(row, 0, sizeof(float) * (size_t)cols);
+        dtype_info(dtype)->encode(row, data + (size_t)r * row_bytes, cols);
+    }
+    t.data = data;
+    return t;
+}
+
+struct batch *case_batch(struct case_maker *c, int64_t m, int64_t n_sequences, int64_t max_start,
+                         int64_t vocab)
+{
+    struct batch *b = ARENA_NEW(c->arena, struct batch, 1);
+    if (!b) return NULL;
+    b->n_tokens = m;
+    b->token = ARENA_NEW(c->arena, int32_t, m);
+    b->position = ARENA_NEW(c->arena, int32_t, m);
+    b->sequence = ARENA_NEW(c->arena, int32_t, m);
+    b->output_rows = ARENA_NEW(c->arena, int32_t, m);
+    int32_t *next = ARENA_NEW(c->arena, int32_t, n_sequences);
+    if (!b->token || !b->position || !b->sequence || !b->output_rows || !next) return NULL;
+    for (int64_t s = 0; s < n_sequences; s++) next[s] = (int32_t)rng_range(c->rng, 0, max_start);
+    int32_t sequence = 0;
+    for (int64_t i = 0; i < m; i++) {
+        /* Runs of one sequence with switches between, as a scheduler mixes prefill and decode. */
+        if (rng_range(c->rng, 0, 9) == 0) sequence = (int32_t)rng_range(c->rng, 0, n_sequences - 1);
+        b->token[i] = (int32_t)rng_range(c->rng, 0, vocab - 1);
+        b->sequence[i] = sequence;
+        b->position[i] = next[sequence]++;
+        if (rng_range(c->rng, 0, 1)) b->output_rows[b->n_outputs++] = (int32_t)i;
+    }
+    if (b->n_outputs == 0) b->output_rows[b->n_outputs++] = (int32_t)(m - 1);
+    return b;
+}
+
+static void *random_cache(struct case_maker *c, enum dtype dtype, int64_t count)
+{
+    void *data = arena_alloc(c->arena, dtype_row_bytes(dtype, count), 64);
+    float *values = case_vector(c, count, 1.0f);
+    if (data && values) dtype_info(dtype)->encode(values, data, count);
+    return data;
+}
+
+struct kv_layer case_kv(struct case_maker *c, const struct batch *batch, int64_t window, int64_t n_kv_heads,
+                        int64_t head_dim)
+{
+    static const enum dtype types[] = {DTYPE_F16, DTYPE_F32, DTYPE_BF16};
+    struct kv_layer kv = {.dtype = types[c->index % 3], .n_kv_heads = n_kv_heads, .head_dim = head_dim};
+    if (!batch) return kv;
+    int64_t longest = 1;
+    for (int64_t i = 0; i < batch->n_tokens; i++) {
+        if (batch->position[i] >= longest) longest = batch->position[i] + 1;
+        if (batch->sequence[i] >= kv.n_sequences) kv.n_sequences = batch->sequence[i] + 1;
+    }
+    int64_t needed = window ? window - 1 + batch->n_tokens : longest;
+    kv.capacity = (needed + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK;
+    int64_t count = kv.n_sequences * n_kv_heads * kv.capacity * head_dim;
+    kv.k = random_cache(c, kv.dtype, count);
+    kv.v = random_cache(c, kv.dtype, count);
+    return kv;
+}
+
+struct routing case_routing_buffers(struct case_maker *c, int64_t m, int64_t n_experts, int64_t top_k)
+{
+    return (struct routing){
+        .weight = ARENA_NEW(c->arena, float, m *top_k),
+        .expert = ARENA_NEW(c->arena, int32_t, m *top_k),
+        .group_offsets = ARENA_NEW(c->arena, int32_t, n_experts + 1),
+        .token_of_row = ARENA_NEW(c->arena, int32_t, m *top_k),
+        .row_of_slot = ARENA_NEW(c->arena, int32_t, m *top_k),
+    };
+}
+
+struct routing case_routing(struct case_maker *c, int64_t m, int64_t n_experts, int64_t top_k)
+{
+    struct routing routing = case_routing_buffers(c, m, n_experts, top_k);
+    float *logits = case_vector(c, m * n_experts, 2.0f);
+    if (!routing.row_of_slot || !logits) return routing;
+    op_route.reference(NULL, &(struct route_args){.m = m,
+                                                  .n_experts = n_experts,
+                                                  .top_k = top_k,
+                                                  .logits = logits,
+                                                  .routing = routing});
+    return routing;
+}

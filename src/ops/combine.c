@@ -1,0 +1,65 @@
+/* combine: the experts' results, weighted, into the residual stream. */
+#include "ops/cases.h"
+#include "ops/ops.h"
+
+#define OP_LIST "ops/combine.list"
+#include "ops/variant_table.h"
+
+static struct op_cost cost(const void *args)
+{
+    const struct combine_args *a = args;
+    double count = (double)(a->m * a->n);
+    return (struct op_cost){2 * count * (double)a->top_k, 4 * count * (double)(a->top_k + 2)};
+}
+
+static void reference(const struct op_context *context, const void *args)
+{
+    (void)context;
+    const struct combine_args *a = args;
+    for (int64_t i = 0; i < a->m; i++) {
+        for (int64_t d = 0; d < a->n; d++) {
+            double sum = a->x[i * a->n + d];
+            for (int64_t j = 0; j < a->top_k; j++) {
+                int64_t slot = i * a->top_k + j;
+                sum += (double)a->routing.weight[slot] * a->y[a->routing.row_of_slot[slot] * a->n + d];
+            }
+            a->x[i * a->n + d] = (float)sum;
+        }
+    }
+}
+
+static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index, void *args)
+{
+    if (index >= 4) return false;
+    struct case_maker c = {arena, rng, kind, index};
+    int64_t m = case_size(&c, 1, 20), n = case_size(&c, 5, 300), top_k = rng_range(rng, 1, 4);
+    *(struct combine_args *)args = (struct combine_args){
+        .m = m,
+        .n = n,
+        .top_k = top_k,
+        .y = case_rows(&c, m * top_k, n, 1.0f),
+        .routing = case_routing(&c, m, 9, top_k),
+        .x = case_rows(&c, m, n, 1.0f),
+    };
+    return true;
+}
+
+static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
+{
+    const struct combine_args *a = args;
+    out[0] = (struct op_output){offsetof(struct combine_args, x), (size_t)(a->m * a->n) * 4, true, a->n};
+    return 1;
+}
+
+const struct op op_combine = {
+    .name = "combine",
+    .summary = "x[i] += sum over the token's experts of weight * y[its grouped row], in place",
+    .args_size = sizeof(struct combine_args),
+    .tolerance = {{2e-6f}},
+    .cost = cost,
+    .reference = reference,
+    .make_case = make_case,
+    .outputs = outputs,
+    .variants = variants,
+    .n_variants = N_VARIANTS,
+};

@@ -1,0 +1,107 @@
+/* gemm: C = A * W^T + bias, dense or grouped by expert. The dense product is a grouped one with a single
+ * group, so that one family of kernels serves attention, experts and head. */
+#include "base/memory.h"
+#include "ops/cases.h"
+#include "ops/ops.h"
+
+#define OP_LIST "ops/gemm.list"
+#include "ops/variant_table.h"
+
+static int64_t group_begin(const struct gemm_args *a, int64_t group)
+{
+    return a->group_offsets ? a->group_offsets[group] : group ? a->m : 0;
+}
+
+static struct op_cost cost(const void *args)
+{
+    const struct gemm_args *a = args;
+    double used = 0; /* groups that have rows: only their weights are read */
+    for (int64_t g = 0; g < a->w.groups; g++) used += group_begin(a, g + 1) > group_begin(a, g);
+    double weights = used / (double)a->w.groups * (double)tensor_bytes(&a->w);
+    double rows = (double)(a->a_count < a->m ? a->a_count : a->m);
+    return (struct op_cost){
+        .flops = 2.0 * (double)a->m * (double)a->n * (double)a->k,
+        .bytes = weights + 4.0 * (rows * (double)a->k + (double)a->m * (double)a->n) +
+                 (a->bias ? 4.0 * used * (double)a->n : 0),
+    };
+}
+
+static void reference_row(const struct gemm_args *a, int64_t group, int64_t feature, const float *w)
+{
+    for (int64_t i = group_begin(a, group); i < group_begin(a, group + 1); i++) {
+        const float *x = a->a + (a->a_rows ? a->a_rows[i] : i) * a->k;
+        double sum = a->bias ? a->bias[group * a->n + feature] : 0;
+        for (int64_t j = 0; j < a->k; j++) sum += (double)x[j] * w[j];
+        a->c[i * a->n + feature] = (float)sum;
+    }
+}
+
+static void reference(const struct op_context *context, const void *args)
+{
+    const struct gemm_args *a = args;
+    float *w = context->workspace;
+    for (int64_t g = 0; g < a->w.groups; g++) {
+        if (group_begin(a, g + 1) == group_begin(a, g)) continue;
+        for (int64_t f = 0; f < a->n; f++) {
+            dtype_info(a->w.dtype)->decode(tensor_row(&a->w, g, f), w, a->k);
+            reference_row(a, g, f, w);
+        }
+    }
+}
+
+static size_t reference_workspace(const void *args, int workers)
+{
+    (void)workers;
+    return (size_t)((const struct gemm_args *)args)->k * sizeof(float);
+}
+
+static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index, void *args)
+{
+    if (index >= 30) return false;
+    struct case_maker c = {arena, rng, kind, index};
+    bool grouped = index % 2, few = index % 3 == 0;
+    enum dtype dtype = case_weight_dtype(&c);
+    int64_t block = dtype_info(dtype)->block;
+    int64_t k = block == 1 ? case_size(&c, 1, 200) : block * rng_range(rng, 1, index % 4 == 3 ? 40 : 9);
+    int64_t n = case_size(&c, 5, 150), groups = grouped ? rng_range(rng, 1, 9) : 1;
+    int64_t tokens = few ? rng_range(rng, 1, 6) : case_size(&c, 2, 70), top_k = grouped ? 2 : 1;
+    if (top_k > groups) top_k = groups;
+    struct gemm_args *a = args;
+    *a = (struct gemm_args){
+        .m = tokens * top_k,
+        .n = n,
+        .k = k,
+        .a_count = tokens,
+        .a = case_rows(&c, tokens, k, 1.0f),
+        .w = case_tensor(&c, dtype, groups, n, k, 0.1f),
+        .bias = index % 5 == 4 ? NULL : case_vector(&c, groups * n, 0.1f),
+        .c = case_output(&c, tokens * top_k * n),
+    };
+    if (!grouped) return true;
+    struct routing routing = case_routing(&c, tokens, groups, top_k);
+    a->a_rows = routing.token_of_row;
+    a->group_offsets = routing.group_offsets;
+    return true;
+}
+
+static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
+{
+    const struct gemm_args *a = args;
+    out[0] = (struct op_output){offsetof(struct gemm_args, c), (size_t)(a->m * a->n) * 4, true, a->n};
+    return 1;
+}
+
+const struct op op_gemm = {
+    .name = "gemm",
+    .summary = "C[i] = A[row(i)] * W[group(i)]^T + bias[group(i)], weights in any dtype; a NaN or Inf in a "
+               "row of A makes that row of C non-finite",
+    .args_size = sizeof(struct gemm_args),
+    .tolerance = {{[NUMERICS_EXACT] = 1e-5f, [NUMERICS_BF16] = 6e-3f, [NUMERICS_I8] = 2e-2f}},
+    .cost = cost,
+    .reference = reference,
+    .reference_workspace = reference_workspace,
+    .make_case = make_case,
+    .outputs = outputs,
+    .variants = variants,
+    .n_variants = N_VARIANTS,
+};

@@ -1,0 +1,74 @@
+/* kv_write: new keys and values into the cache, in its dtype and layout (ops/batch.h). */
+#include "ops/cases.h"
+#include "ops/ops.h"
+
+#define OP_LIST "ops/kv_write.list"
+#include "ops/variant_table.h"
+
+static struct op_cost cost(const void *args)
+{
+    const struct kv_write_args *a = args;
+    double count = 2.0 * (double)(a->m * a->kv.n_kv_heads * a->kv.head_dim);
+    return (struct op_cost){0, count * (4.0 + (double)dtype_info(a->kv.dtype)->block_bytes)};
+}
+
+static void write_head(const struct kv_write_args *a, int64_t i, int64_t h)
+{
+    const struct kv_layer *kv = &a->kv;
+    const struct dtype_info *info = dtype_info(kv->dtype);
+    int64_t row = (i * kv->n_kv_heads + h) * kv->head_dim;
+    int32_t sequence = a->batch->sequence[i], position = a->batch->position[i];
+    char *k = (char *)kv->k + (size_t)kv_k_index(kv, sequence, h, position) * info->block_bytes;
+    char *v = (char *)kv->v + (size_t)kv_v_index(kv, sequence, h, position) * info->block_bytes;
+    for (int64_t d = 0; d < kv->head_dim; d++)
+        info->encode(a->k + row + d, k + (size_t)(d * KV_BLOCK) * info->block_bytes, 1);
+    info->encode(a->v + row, v, kv->head_dim);
+}
+
+static void reference(const struct op_context *context, const void *args)
+{
+    (void)context;
+    const struct kv_write_args *a = args;
+    for (int64_t i = 0; i < a->m; i++)
+        for (int64_t h = 0; h < a->kv.n_kv_heads; h++) write_head(a, i, h);
+}
+
+static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index, void *args)
+{
+    if (index >= 6 || kind == CASE_NONFINITE) return false;
+    struct case_maker c = {arena, rng, kind, index};
+    int64_t m = case_size(&c, 1, 40), heads = case_size(&c, 1, 4), dim = case_size(&c, 2, 64);
+    const struct batch *batch = case_batch(&c, m, 3, 100, 1);
+    *(struct kv_write_args *)args = (struct kv_write_args){
+        .m = m,
+        .batch = batch,
+        .k = case_rows(&c, m, heads * dim, 1.0f),
+        .v = case_rows(&c, m, heads * dim, 1.0f),
+        .kv = case_kv(&c, batch, index % 2 ? 16 : 0, heads, dim),
+    };
+    return true;
+}
+
+static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
+{
+    const struct kv_write_args *a = args;
+    const struct kv_layer *kv = &a->kv;
+    size_t bytes = (size_t)(kv->n_sequences * kv->n_kv_heads * kv->capacity * kv->head_dim) *
+                   dtype_info(kv->dtype)->block_bytes;
+    out[0] = (struct op_output){offsetof(struct kv_write_args, kv.k), bytes, false, 0};
+    out[1] = (struct op_output){offsetof(struct kv_write_args, kv.v), bytes, false, 0};
+    return 2;
+}
+
+const struct op op_kv_write = {
+    .name = "kv_write",
+    .summary = "stores keys and values at their positions, rounded to the cache's dtype",
+    .args_size = sizeof(struct kv_write_args),
+    .tolerance = {{0}},
+    .cost = cost,
+    .reference = reference,
+    .make_case = make_case,
+    .outputs = outputs,
+    .variants = variants,
+    .n_variants = N_VARIANTS,
+};

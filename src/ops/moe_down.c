@@ -1,0 +1,70 @@
+/* moe_down: down projection of the chosen experts, weighted sum, residual. */
+#include "ops/cases.h"
+#include "ops/ops.h"
+
+#define OP_LIST "ops/moe_down.list"
+#include "ops/variant_table.h"
+
+static enum sol_status compose(struct plan *plan, const void *args)
+{
+    const struct moe_down_args *a = args;
+    float *y = plan_scratch(plan, a->m * a->top_k * a->hidden);
+    plan_call(plan, &op_gemm,
+              &(struct gemm_args){.m = a->m * a->top_k,
+                                  .n = a->hidden,
+                                  .k = a->intermediate,
+                                  .a_count = a->m * a->top_k,
+                                  .a = a->act,
+                                  .w = a->down,
+                                  .bias = a->down_bias,
+                                  .group_offsets = a->routing.group_offsets,
+                                  .c = y});
+    plan_call(plan, &op_combine,
+              &(struct combine_args){.m = a->m,
+                                     .n = a->hidden,
+                                     .top_k = a->top_k,
+                                     .y = y,
+                                     .routing = a->routing,
+                                     .x = a->x});
+    return SOL_OK;
+}
+
+static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index, void *args)
+{
+    if (index >= 5) return false;
+    struct case_maker c = {arena, rng, kind, index};
+    int64_t m = case_size(&c, 1, 40), hidden = 32 * rng_range(rng, 1, 4), inner = 32 * rng_range(rng, 1, 4);
+    int64_t experts = rng_range(rng, 4, 9), top_k = rng_range(rng, 1, 4);
+    *(struct moe_down_args *)args = (struct moe_down_args){
+        .m = m,
+        .hidden = hidden,
+        .intermediate = inner,
+        .top_k = top_k,
+        .act = case_rows(&c, m * top_k, inner, 1.0f),
+        .down = case_tensor(&c, case_weight_dtype(&c), experts, hidden, inner, 0.2f),
+        .down_bias = case_vector(&c, experts * hidden, 0.2f),
+        .routing = case_routing(&c, m, experts, top_k),
+        .x = case_rows(&c, m, hidden, 1.0f),
+    };
+    return true;
+}
+
+static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
+{
+    const struct moe_down_args *a = args;
+    out[0] = (struct op_output){offsetof(struct moe_down_args, x), (size_t)(a->m * a->hidden) * 4, true,
+                                a->hidden};
+    return 1;
+}
+
+const struct op op_moe_down = {
+    .name = "moe_down",
+    .summary = "down projection of the chosen experts with its bias, weighted sum, residual",
+    .args_size = sizeof(struct moe_down_args),
+    .tolerance = {{[NUMERICS_EXACT] = 2e-5f, [NUMERICS_BF16] = 1e-2f, [NUMERICS_I8] = 3e-2f}},
+    .compose = compose,
+    .make_case = make_case,
+    .outputs = outputs,
+    .variants = variants,
+    .n_variants = N_VARIANTS,
+};

@@ -1,0 +1,83 @@
+/* moe_up: gate and up projections of the chosen experts and their activation, over the grouped rows. */
+#include "ops/cases.h"
+#include "ops/ops.h"
+
+#define OP_LIST "ops/moe_up.list"
+#include "ops/variant_table.h"
+
+static void project(struct plan *plan, const struct moe_up_args *a, struct tensor w, const float *bias,
+                    float *y)
+{
+    plan_call(plan, &op_gemm,
+              &(struct gemm_args){.m = a->m * a->top_k,
+                                  .n = a->intermediate,
+                                  .k = a->hidden,
+                                  .a_count = a->m,
+                                  .a = a->normed,
+                                  .a_rows = a->routing.token_of_row,
+                                  .w = w,
+                                  .bias = bias,
+                                  .group_offsets = a->routing.group_offsets,
+                                  .c = y});
+}
+
+static enum sol_status compose(struct plan *plan, const void *args)
+{
+    const struct moe_up_args *a = args;
+    float *up = plan_scratch(plan, a->m * a->top_k * a->intermediate);
+    project(plan, a, a->gate, a->gate_bias, a->act);
+    project(plan, a, a->up, a->up_bias, up);
+    plan_call(plan, &op_swiglu,
+              &(struct swiglu_args){.m = a->m * a->top_k,
+                                    .n = a->intermediate,
+                                    .alpha = a->alpha,
+                                    .limit = a->limit,
+                                    .up = up,
+                                    .gate = a->act});
+    return SOL_OK;
+}
+
+static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index, void *args)
+{
+    if (index >= 5) return false;
+    struct case_maker c = {arena, rng, kind, index};
+    int64_t m = case_size(&c, 1, 40), hidden = 32 * rng_range(rng, 1, 4), inner = 32 * rng_range(rng, 1, 4);
+    int64_t experts = rng_range(rng, 4, 9), top_k = rng_range(rng, 1, 4);
+    enum dtype dtype = case_weight_dtype(&c);
+    *(struct moe_up_args *)args = (struct moe_up_args){
+        .m = m,
+        .hidden = hidden,
+        .intermediate = inner,
+        .top_k = top_k,
+        .alpha = 1.702f,
+        .limit = 7.0f,
+        .normed = case_rows(&c, m, hidden, 1.0f),
+        .gate = case_tensor(&c, dtype, experts, inner, hidden, 0.2f),
+        .up = case_tensor(&c, dtype, experts, inner, hidden, 0.2f),
+        .gate_bias = case_vector(&c, experts * inner, 0.2f),
+        .up_bias = case_vector(&c, experts * inner, 0.2f),
+        .routing = case_routing(&c, m, experts, top_k),
+        .act = case_output(&c, m * top_k * inner),
+    };
+    return true;
+}
+
+static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
+{
+    const struct moe_up_args *a = args;
+    out[0] = (struct op_output){offsetof(struct moe_up_args, act),
+                                (size_t)(a->m * a->top_k * a->intermediate) * 4, true, a->intermediate};
+    return 1;
+}
+
+const struct op op_moe_up = {
+    .name = "moe_up",
+    .summary = "gate and up projections of the chosen experts, swiglu",
+    .args_size = sizeof(struct moe_up_args),
+    .tolerance = {{[NUMERICS_EXACT] = 2e-5f, [NUMERICS_BF16] = 1.5e-2f, [NUMERICS_I8] = 4e-2f}},
+    .compose = compose,
+    .make_case = make_case,
+    .outputs = outputs,
+    .variants = variants,
+    .n_variants = N_VARIANTS,
+};

@@ -1,0 +1,105 @@
+/* The ops table. An op is a contract: a typed argument struct, its cost, its tolerance, a plain
+ * reference, and a list of variants that must agree with the reference. Nothing else in sol chooses or
+ * calls a kernel.
+ *
+ *  - A *primitive* op has a `reference` in plain C.
+ *  - A *composite* op has `compose`, which calls other ops through the plan. Its first variants may be
+ *    fused kernels; `composed` and `reference` always follow and are made from `compose`.
+ *
+ * The argument struct is copied into the plan when the plan is made. Its shape fields and dtypes are
+ * final then ("the problem"); pointers name buffers whose contents change from step to step. */
+#ifndef OPS_OP_H
+#define OPS_OP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/rng.h"
+#include "base/status.h"
+#include "base/threads.h"
+
+struct arena;
+struct plan;
+
+/* What a variant does to activations on their way into a product; weights are always used exactly. */
+enum op_numerics {
+    NUMERICS_EXACT, /* float32 throughout; only the order of sums differs from the reference */
+    NUMERICS_BF16,  /* activations rounded to bf16, sums in float32 */
+    NUMERICS_I8,    /* activations as int8 with one float32 scale per 32 values, sums exact */
+    NUMERICS_COUNT
+};
+
+struct op_cost {
+    double flops; /* arithmetic that the definition of the op needs, a multiply-add counts 2 */
+    double bytes; /* memory that must be touched: every input read once, every output written once */
+};
+
+/* What a running variant gets. */
+struct op_context {
+    struct pool *pool;
+    void *workspace; /* 64-byte aligned; as many bytes as the variant's workspace() asked for */
+};
+
+/* The machine as can_run sees it. */
+struct op_device {
+    unsigned cpu_features; /* enum cpu_feature */
+    int workers;
+};
+
+enum { OP_REASON_MAX = 120 };
+
+struct op_variant {
+    const char *name; /* "gemm_i8_q_avx512vnni"; unique in the program */
+    const char *summary;
+    enum op_numerics numerics;
+    unsigned needs; /* enum cpu_feature bits, checked before can_run is asked */
+    /* Whether this problem is served; on false `why` says why not. NULL: serves every problem. */
+    bool (*can_run)(const void *args, const struct op_device *device, char why[OP_REASON_MAX]);
+    size_t (*workspace)(const void *args, int workers); /* NULL: none */
+    void (*run)(const struct op_context *context, const void *args);
+};
+
+/* One output of an op, for verification: where in the args the pointer sits and what it covers. In-place
+ * outputs are also inputs. */
+struct op_output {
+    size_t offset; /* offsetof(struct x_args, pointer) */
+    size_t bytes;
+    bool is_f32; /* compared by tolerance; others must be identical bytes */
+    int64_t row;  /* elements per row for the per-row check, f32 only */
+};
+
+enum op_case_kind { CASE_RANDOM, CASE_TAIL, CASE_EXTREME, CASE_NONFINITE, CASE_KIND_COUNT };
+
+struct op_tolerance {
+    float rel[NUMERICS_COUNT]; /* bound on ||out - ref|| / ||ref|| over each output, per numerics */
+};
+
+enum { OP_OUTPUTS_MAX = 8 };
+
+struct op {
+    const char *name;
+    const char *summary;   /* shape, layout; what NaN and Inf do */
+    size_t args_size;
+    struct op_tolerance tolerance;
+    struct op_cost (*cost)(const void *args); /* of the present contents (routing, positions) */
+    void (*reference)(const struct op_context *context, const void *args); /* primitives */
+    size_t (*reference_workspace)(const void *args, int workers);          /* NULL: none */
+    enum sol_status (*compose)(struct plan *plan, const void *args);       /* composites */
+    /* Fills `args` with case `index` of `kind`, allocating from `arena`; the outputs too (zeroed).
+     * Deterministic in `rng`. false: no such case. */
+    bool (*make_case)(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
+                      void *args);
+    int (*outputs)(const void *args, struct op_output outputs[OP_OUTPUTS_MAX]);
+    const struct op_variant *const *variants; /* fastest first; without `composed` and `reference` */
+    int n_variants;
+};
+
+/* The table, in the order of ops.list. */
+extern const struct op *const op_table[];
+extern const int op_table_count;
+
+const struct op *op_find(const char *name); /* NULL when there is none */
+const char *op_numerics_name(enum op_numerics numerics); /* "exact", "bf16", "i8" */
+
+#endif

@@ -1,0 +1,337 @@
+/* Choosing variants and running the list. See plan.h.
+ *
+ * A composite that is not served by a fused kernel is expanded in place: its `compose` calls plan_call
+ * for each primitive, so the finished plan is one flat list of kernels. While a composite expands, its
+ * scratch is marked as used; afterwards the next composite takes the same blocks again, which keeps the
+ * scratch of a whole model at the size of its largest composites. */
+#include "ops/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "base/interrupt.h"
+#include "base/memory.h"
+
+struct scratch_block {
+    void *data;
+    size_t size;
+    bool used;
+    struct scratch_block *next;
+};
+
+struct plan {
+    struct chooser chooser;
+    struct arena *arena;
+    struct plan_step *steps;
+    int n_steps, capacity;
+    int layer;
+    const struct op *parent; /* the outermost composite being expanded */
+    int reference_depth;     /* inside a composite whose reference was chosen */
+    struct scratch_block *scratch;
+    void *workspace;
+    size_t workspace_size, scratch_size;
+    enum sol_status status;
+};
+
+/* ---- choosing ---- */
+
+void chooser_init(struct chooser *chooser, int workers)
+{
+    *chooser = (struct chooser){
+        .device = {.cpu_features = cpu_info()->features, .workers = workers},
+        .loosest = NUMERICS_I8,
+    };
+}
+
+int op_variant_count(const struct op *op)
+{
+    return op->n_variants + (op->compose ? 2 : 1);
+}
+
+const char *op_variant_name(const struct op *op, int v)
+{
+    if (v < op->n_variants) return op->variants[v]->name;
+    return op->compose && v == op->n_variants ? "composed" : "reference";
+}
+
+static int find_variant(const struct op *op, const char *name)
+{
+    for (int v = 0; v < op_variant_count(op); v++)
+        if (strcmp(op_variant_name(op, v), name) == 0) return v;
+    return -1;
+}
+
+static enum sol_status unknown_op(const char *text)
+{
+    char known[512] = "";
+    for (int i = 0; i < op_table_count; i++) {
+        size_t at = strlen(known);
+        snprintf(known + at, sizeof known - at, "%s%s", i ? ", " : "", op_table[i]->name);
+    }
+    return status_set(SOL_E_ARGUMENT, "--force %s: no such op; known ops: %s", text, known);
+}
+
+static enum sol_status unknown_variant(const struct op *op, const char *text)
+{
+    char known[1024] = "";
+    for (int v = 0; v < op_variant_count(op); v++) {
+        size_t at = strlen(known);
+        snprintf(known + at, sizeof known - at, "%s%s", v ? ", " : "", op_variant_name(op, v));
+    }
+    return status_set(SOL_E_ARGUMENT, "--force %s: %s has no such variant; it has: %s", text, op->name,
+                      known);
+}
+
+enum sol_status chooser_force(struct chooser *chooser, const char *text)
+{
+    const char *equals = strchr(text, '=');
+    if (!equals) return status_set(SOL_E_ARGUMENT, "--force %s: write op=variant", text);
+    for (int i = 0; i < op_table_count; i++) {
+        const struct op *op = op_table[i];
+        if (strlen(op->name) != (size_t)(equals - text) || strncmp(op->name, text, strlen(op->name)) != 0)
+            continue;
+        int v = find_variant(op, equals + 1);
+        if (v < 0) return unknown_variant(op, text);
+        if (chooser->n_forces == CHOOSER_FORCES_MAX)
+            return status_set(SOL_E_ARGUMENT, "--force is given more than %d times", CHOOSER_FORCES_MAX);
+        chooser->forces[chooser->n_forces].op = op;
+        chooser->forces[chooser->n_forces++].variant = op_variant_name(op, v);
+        return SOL_OK;
+    }
+    return unknown_op(text);
+}
+
+bool chooser_can_run(const struct chooser *chooser, const struct op *op, int v, const void *args,
+                     char why[OP_REASON_MAX])
+{
+    why[0] = '\0';
+    if (v >= op->n_variants) return true;
+    const struct op_variant *variant = op->variants[v];
+    unsigned missing = variant->needs & ~chooser->device.cpu_features;
+    if (missing) {
+        snprintf(why, OP_REASON_MAX, "this machine lacks %s", cpu_feature_name(missing & -missing));
+        return false;
+    }
+    return !variant->can_run || variant->can_run(args, &chooser->device, why);
+}
+
+static const char *forced_variant(const struct chooser *chooser, const struct op *op)
+{
+    for (int i = chooser->n_forces - 1; i >= 0; i--)
+        if (chooser->forces[i].op == op) return chooser->forces[i].variant;
+    return NULL;
+}
+
+/* A forced variant that cannot serve a problem is an error only for the problems of that op it was made
+ * for: other dtypes of the same op fall back to the usual choice, since --force names an op and a model
+ * calls it with several kinds of weights. */
+static int choose(const struct plan *plan, const struct op *op, const void *args)
+{
+    const struct chooser *chooser = &plan->chooser;
+    char why[OP_REASON_MAX];
+    if (plan->reference_depth || chooser->reference) return op_variant_count(op) - 1;
+    const char *forced = forced_variant(chooser, op);
+    if (forced) {
+        int v = find_variant(op, forced);
+        if (v >= 0 && chooser_can_run(chooser, op, v, args, why)) return v;
+    }
+    for (int v = 0; v < op->n_variants; v++)
+        if (op->variants[v]->numerics <= chooser->loosest && chooser_can_run(chooser, op, v, args, why))
+            return v;
+    return op->n_variants;
+}
+
+/* ---- building ---- */
+
+enum sol_status plan_create(const struct chooser *chooser, struct plan **out)
+{
+    *out = NULL;
+    struct plan *plan = calloc(1, sizeof *plan);
+    if (!plan) return status_set(SOL_E_MEMORY, "no memory for a plan");
+    plan->chooser = *chooser;
+    plan->layer = -1;
+    if (arena_create(64 << 10, &plan->arena) != SOL_OK) {
+        plan_destroy(plan);
+        return SOL_E_MEMORY;
+    }
+    *out = plan;
+    return SOL_OK;
+}
+
+void plan_destroy(struct plan *plan)
+{
+    if (!plan) return;
+    while (plan->scratch) {
+        struct scratch_block *next = plan->scratch->next;
+        pages_free(plan->scratch->data, plan->scratch->size);
+        free(plan->scratch);
+        plan->scratch = next;
+    }
+    pages_free(plan->workspace, plan->workspace_size);
+    free(plan->steps);
+    arena_destroy(plan->arena);
+    free(plan);
+}
+
+void plan_layer(struct plan *plan, int layer)
+{
+    plan->layer = layer;
+}
+
+static enum sol_status add_scratch(struct plan *plan, size_t size, struct scratch_block **out)
+{
+    struct scratch_block *block = calloc(1, sizeof *block);
+    if (!block) return status_set(SOL_E_MEMORY, "no memory for a scratch block");
+    if (pages_alloc(size, &block->data) != SOL_OK) {
+        free(block);
+        return SOL_E_MEMORY;
+    }
+    block->size = size;
+    block->next = plan->scratch;
+    plan->scratch = *out = block;
+    plan->scratch_size += size;
+    return SOL_OK;
+}
+
+float *plan_scratch(struct plan *plan, int64_t count)
+{
+    size_t size = (size_t)(count > 0 ? count : 1) * sizeof(float);
+    struct scratch_block *best = NULL;
+    for (struct scratch_block *b = plan->scratch; b; b = b->next)
+        if (!b->used && b->size >= size && (!best || b->size < best->size)) best = b;
+    if (!best && plan->status == SOL_OK) plan->status = add_scratch(plan, size, &best);
+    if (!best) return NULL;
+    best->used = true;
+    return best->data;
+}
+
+static struct plan_step *add_step(struct plan *plan)
+{
+    if (plan->n_steps == plan->capacity) {
+        int capacity = plan->capacity ? 2 * plan->capacity : 256;
+        struct plan_step *grown = realloc(plan->steps, sizeof *grown * (size_t)capacity);
+        if (!grown) {
+            plan->status = status_set(SOL_E_MEMORY, "no memory for a plan of %d steps", capacity);
+            return NULL;
+        }
+        plan->steps = grown;
+        plan->capacity = capacity;
+    }
+    plan->steps[plan->n_steps] = (struct plan_step){0};
+    return &plan->steps[plan->n_steps++];
+}
+
+static void add_kernel(struct plan *plan, const struct op *op, int v, void *args)
+{
+    const struct op_variant *variant = v < op->n_variants ? op->variants[v] : NULL;
+    size_t (*workspace)(const void *, int) = variant ? variant->workspace : op->reference_workspace;
+    size_t needed = workspace ? workspace(args, plan->chooser.device.workers) : 0;
+    if (needed > plan->workspace_size) plan->workspace_size = needed;
+    struct plan_step *step = add_step(plan);
+    if (!step) return;
+    *step = (struct plan_step){
+        .op = op,
+        .parent = plan->parent ? plan->parent : op,
+        .layer = plan->layer,
+        .variant = op_variant_name(op, v),
+        .numerics = variant ? variant->numerics : NUMERICS_EXACT,
+        .run = variant ? variant->run : op->reference,
+        .args = args,
+    };
+}
+
+static void expand(struct plan *plan, const struct op *op, bool reference, const void *args)
+{
+    bool outermost = plan->parent == NULL;
+    if (outermost) plan->parent = op;
+    plan->reference_depth += reference;
+    enum sol_status status = op->compose(plan, args);
+    if (plan->status == SOL_OK) plan->status = status;
+    plan->reference_depth -= reference;
+    if (!outermost) return;
+    plan->parent = NULL;
+    for (struct scratch_block *b = plan->scratch; b; b = b->next) b->used = false;
+}
+
+void plan_call(struct plan *plan, const struct op *op, const void *args)
+{
+    if (plan->status != SOL_OK) return;
+    void *copy = arena_alloc(plan->arena, op->args_size, 64);
+    if (!copy) {
+        plan->status = SOL_E_MEMORY;
+        return;
+    }
+    memcpy(copy, args, op->args_size);
+    int v = choose(plan, op, copy);
+    if (op->compose && v >= op->n_variants)
+        expand(plan, op, v > op->n_variants, copy);
+    else
+        add_kernel(plan, op, v, copy);
+}
+
+enum sol_status plan_finish(struct plan *plan)
+{
+    size_t size = plan->workspace_size;
+    plan->workspace_size = 0;
+    if (plan->status == SOL_OK && size) {
+        plan->status = pages_alloc(size, &plan->workspace);
+        if (plan->status == SOL_OK) plan->workspace_size = size;
+    }
+    return plan->status;
+}
+
+/* ---- running ---- */
+
+static bool ends_layer(const struct plan *plan, int i)
+{
+    return i + 1 == plan->n_steps || plan->steps[i + 1].layer != plan->steps[i].layer;
+}
+
+enum sol_status plan_run(struct plan *plan, struct pool *pool, bool timed,
+                         const struct plan_observer *observer)
+{
+    struct op_context context = {.pool = pool, .workspace = plan->workspace};
+    for (int i = 0; i < plan->n_steps; i++) {
+        struct plan_step *step = &plan->steps[i];
+        uint64_t start = timed ? clock_ns() : 0;
+        step->run(&context, step->args);
+        if (timed) step->ns += clock_ns() - start;
+        if (observer && ends_layer(plan, i)) observer->after_layer(observer->arg, step->layer);
+        if (i % 16 == 0 && interrupt_requested()) return interrupt_check();
+    }
+    return SOL_OK;
+}
+
+int plan_step_count(const struct plan *plan)
+{
+    return plan->n_steps;
+}
+
+const struct plan_step *plan_step_at(const struct plan *plan, int index)
+{
+    return &plan->steps[index];
+}
+
+void plan_reset_times(struct plan *plan)
+{
+    for (int i = 0; i < plan->n_steps; i++) plan->steps[i].ns = 0;
+}
+
+struct op_cost plan_cost(const struct plan *plan)
+{
+    struct op_cost total = {0, 0};
+    for (int i = 0; i < plan->n_steps; i++) {
+        struct op_cost cost = plan->steps[i].op->cost(plan->steps[i].args);
+        total.flops += cost.flops;
+        total.bytes += cost.bytes;
+    }
+    return total;
+}
+
+size_t plan_bytes(const struct plan *plan)
+{
+    return plan->scratch_size + plan->workspace_size;
+}

@@ -1,0 +1,81 @@
+/* A plan: the op calls of one step with their chosen variants and buffers, made once per model and batch
+ * shape, then run many times. Executor, profiler and cost accounting walk the same list. Choosing happens
+ * here and only here. */
+#ifndef OPS_PLAN_H
+#define OPS_PLAN_H
+
+#include <stdio.h>
+
+#include "ops/op.h"
+
+struct plan;
+
+enum { CHOOSER_FORCES_MAX = 32 };
+
+/* How variants are chosen: a forced one, else the first in the op's list that can run and whose numerics
+ * are allowed. */
+struct chooser {
+    struct op_device device;
+    enum op_numerics loosest; /* NUMERICS_EXACT for --exact */
+    bool reference;           /* every op by its reference */
+    struct {
+        const struct op *op;
+        const char *variant;
+    } forces[CHOOSER_FORCES_MAX];
+    int n_forces;
+};
+
+/* This machine, nothing forced, loosest NUMERICS_I8. */
+void chooser_init(struct chooser *chooser, int workers);
+/* "op=variant"; an unknown op or variant is an error that lists the known ones. */
+enum sol_status chooser_force(struct chooser *chooser, const char *text);
+
+/* Why variant `v` of `op` would not be chosen for this problem; true when it can run. `v` may be
+ * op->n_variants (composed, or the reference of a primitive) or one more (a composite's reference). */
+bool chooser_can_run(const struct chooser *chooser, const struct op *op, int v, const void *args,
+                     char why[OP_REASON_MAX]);
+const char *op_variant_name(const struct op *op, int v);
+int op_variant_count(const struct op *op); /* with composed and reference */
+
+struct plan_step {
+    const struct op *op;
+    const struct op *parent; /* the composite this call belongs to, or the op itself */
+    int layer;               /* -1: outside the layers */
+    const char *variant;
+    enum op_numerics numerics;
+    void (*run)(const struct op_context *context, const void *args);
+    void *args;
+    uint64_t ns; /* time spent in this step, summed over timed runs */
+};
+
+enum sol_status plan_create(const struct chooser *chooser, struct plan **out);
+void plan_destroy(struct plan *plan); /* takes NULL */
+
+/* Adds a call; `args` is copied. After a failure further calls do nothing and plan_finish reports it, so
+ * that a forward pass reads as a plain list. */
+void plan_call(struct plan *plan, const struct op *op, const void *args);
+void plan_layer(struct plan *plan, int layer); /* layer of the calls that follow */
+/* For compose: scratch that lives until the end of the composite. 64-byte aligned; its address is known
+ * when the plan is finished, so the pointer must be used in args of this plan only. */
+float *plan_scratch(struct plan *plan, int64_t count);
+
+/* Ends the list. Workspaces are sized here. */
+enum sol_status plan_finish(struct plan *plan);
+
+/* Called after the last step of every layer (layer -1: after what precedes or follows them). */
+struct plan_observer {
+    void (*after_layer)(void *arg, int layer);
+    void *arg;
+};
+
+/* Runs every step in order. `timed`: adds each step's time to step->ns. `observer` may be NULL. */
+enum sol_status plan_run(struct plan *plan, struct pool *pool, bool timed,
+                         const struct plan_observer *observer);
+
+int plan_step_count(const struct plan *plan);
+const struct plan_step *plan_step_at(const struct plan *plan, int index);
+void plan_reset_times(struct plan *plan);
+struct op_cost plan_cost(const struct plan *plan); /* of the present batch contents */
+size_t plan_bytes(const struct plan *plan);        /* scratch and workspace */
+
+#endif

@@ -1,0 +1,66 @@
+/* rmsnorm: root-mean-square normalisation with a gain. */
+#include <math.h>
+
+#include "ops/cases.h"
+#include "ops/ops.h"
+
+#define OP_LIST "ops/rmsnorm.list"
+#include "ops/variant_table.h"
+
+static struct op_cost cost(const void *args)
+{
+    const struct rmsnorm_args *a = args;
+    double count = (double)(a->m * a->n);
+    return (struct op_cost){4 * count, 8 * count + 4 * (double)a->n};
+}
+
+static void reference(const struct op_context *context, const void *args)
+{
+    (void)context;
+    const struct rmsnorm_args *a = args;
+    for (int64_t i = 0; i < a->m; i++) {
+        const float *x = a->x + (a->rows ? a->rows[i] : i) * a->n;
+        double sum = 0;
+        for (int64_t j = 0; j < a->n; j++) sum += (double)x[j] * x[j];
+        double scale = 1.0 / sqrt(sum / (double)a->n + a->eps);
+        for (int64_t j = 0; j < a->n; j++) a->y[i * a->n + j] = (float)(x[j] * scale) * a->gain[j];
+    }
+}
+
+static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index, void *args)
+{
+    if (index >= 6) return false;
+    struct case_maker c = {arena, rng, kind, index};
+    int64_t m = case_size(&c, 1, 20), n = case_size(&c, 5, 300);
+    const struct batch *batch = case_batch(&c, m, 1, 0, 1);
+    *(struct rmsnorm_args *)args = (struct rmsnorm_args){
+        .m = index % 2 && batch ? batch->n_outputs : m,
+        .n = n,
+        .eps = 1e-5f,
+        .x = case_rows(&c, m, n, 1.0f),
+        .rows = index % 2 && batch ? batch->output_rows : NULL,
+        .gain = case_vector(&c, n, 1.0f),
+        .y = case_output(&c, m * n),
+    };
+    return true;
+}
+
+static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
+{
+    const struct rmsnorm_args *a = args;
+    out[0] = (struct op_output){offsetof(struct rmsnorm_args, y), (size_t)(a->m * a->n) * 4, true, a->n};
+    return 1;
+}
+
+const struct op op_rmsnorm = {
+    .name = "rmsnorm",
+    .summary = "y = x / sqrt(mean(x^2) + eps) * gain, row by row",
+    .args_size = sizeof(struct rmsnorm_args),
+    .tolerance = {{2e-6f}},
+    .cost = cost,
+    .reference = reference,
+    .make_case = make_case,
+    .outputs = outputs,
+    .variants = variants,
+    .n_variants = N_VARIANTS,
+};

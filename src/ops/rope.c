@@ -1,0 +1,74 @@
+/* rope: rotary position embedding over all dimensions of a head, half-split pairs. */
+#include <math.h>
+
+#include "ops/cases.h"
+#include "ops/ops.h"
+
+#define OP_LIST "ops/rope.list"
+#include "ops/variant_table.h"
+
+static struct op_cost cost(const void *args)
+{
+    const struct rope_args *a = args;
+    double count = (double)(a->m * a->n_heads * a->head_dim);
+    return (struct op_cost){3 * count, 8 * count};
+}
+
+static void reference(const struct op_context *context, const void *args)
+{
+    (void)context;
+    const struct rope_args *a = args;
+    int64_t half = a->head_dim / 2;
+    for (int64_t i = 0; i < a->m; i++) {
+        for (int64_t d = 0; d < half; d++) {
+            double angle = (double)a->batch->position[i] * a->inv_freq[d];
+            float cosine = (float)(cos(angle) * a->scale), sine = (float)(sin(angle) * a->scale);
+            for (int64_t h = 0; h < a->n_heads; h++) {
+                float *x = a->x + (i * a->n_heads + h) * a->head_dim;
+                float first = x[d], second = x[d + half];
+                x[d] = first * cosine - second * sine;
+                x[d + half] = second * cosine + first * sine;
+            }
+        }
+    }
+}
+
+static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index, void *args)
+{
+    if (index >= 6) return false;
+    struct case_maker c = {arena, rng, kind, index};
+    int64_t m = case_size(&c, 1, 20), heads = case_size(&c, 1, 9), dim = 2 * rng_range(rng, 1, 48);
+    float *freq = ARENA_NEW(arena, float, dim / 2);
+    for (int64_t d = 0; freq && d < dim / 2; d++) freq[d] = powf(150000, -2.0f * (float)d / (float)dim);
+    *(struct rope_args *)args = (struct rope_args){
+        .m = m,
+        .n_heads = heads,
+        .head_dim = dim,
+        .batch = case_batch(&c, m, 2, 100000, 1),
+        .inv_freq = freq,
+        .scale = 1.3465736f,
+        .x = case_rows(&c, m, heads * dim, 1.0f),
+    };
+    return true;
+}
+
+static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
+{
+    const struct rope_args *a = args;
+    int64_t row = a->n_heads * a->head_dim;
+    out[0] = (struct op_output){offsetof(struct rope_args, x), (size_t)(a->m * row) * 4, true, row};
+    return 1;
+}
+
+const struct op op_rope = {
+    .name = "rope",
+    .summary = "rotates pairs (d, d + head_dim/2) by position * inv_freq[d], times scale, in place",
+    .args_size = sizeof(struct rope_args),
+    .tolerance = {{2e-6f}},
+    .cost = cost,
+    .reference = reference,
+    .make_case = make_case,
+    .outputs = outputs,
+    .variants = variants,
+    .n_variants = N_VARIANTS,
+};

@@ -1,0 +1,69 @@
+/* swiglu: the clamped, shifted SwiGLU of gpt-oss. */
+#include <math.h>
+
+#include "ops/cases.h"
+#include "ops/ops.h"
+
+#define OP_LIST "ops/swiglu.list"
+#include "ops/variant_table.h"
+
+static struct op_cost cost(const void *args)
+{
+    const struct swiglu_args *a = args;
+    double count = (double)(a->m * a->n);
+    return (struct op_cost){8 * count, 12 * count};
+}
+
+/* Comparisons written so that a NaN passes through. */
+static double clamp(double x, double low, double high)
+{
+    return x < low ? low : x > high ? high : x;
+}
+
+static void reference(const struct op_context *context, const void *args)
+{
+    (void)context;
+    const struct swiglu_args *a = args;
+    for (int64_t i = 0; i < a->m * a->n; i++) {
+        double gate = clamp(a->gate[i], -INFINITY, a->limit);
+        double up = clamp(a->up[i], -a->limit, a->limit);
+        a->gate[i] = (float)(gate / (1 + exp(-a->alpha * gate)) * (up + 1));
+    }
+}
+
+static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index, void *args)
+{
+    if (index >= 6) return false;
+    struct case_maker c = {arena, rng, kind, index};
+    int64_t m = case_size(&c, 1, 20), n = case_size(&c, 5, 300);
+    *(struct swiglu_args *)args = (struct swiglu_args){
+        .m = m,
+        .n = n,
+        .alpha = 1.702f,
+        .limit = 7.0f,
+        .up = case_rows(&c, m, n, 4.0f),
+        .gate = case_rows(&c, m, n, 4.0f),
+    };
+    return true;
+}
+
+static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
+{
+    const struct swiglu_args *a = args;
+    out[0] = (struct op_output){offsetof(struct swiglu_args, gate), (size_t)(a->m * a->n) * 4, true, a->n};
+    return 1;
+}
+
+const struct op op_swiglu = {
+    .name = "swiglu",
+    .summary = "gate = min(gate, limit) * sigmoid(alpha * gate) * (clamp(up, +-limit) + 1), in place; NaN "
+               "stays NaN, an infinity is clamped as the definition says",
+    .args_size = sizeof(struct swiglu_args),
+    .tolerance = {{2e-6f}},
+    .cost = cost,
+    .reference = reference,
+    .make_case = make_case,
+    .outputs = outputs,
+    .variants = variants,
+    .n_variants = N_VARIANTS,
+};

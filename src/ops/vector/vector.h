@@ -1,0 +1,109 @@
+/* Vectors of floats in the compiler's own extension (gcc and clang agree on it), so that one source
+ * serves every instruction set. The file that includes this sets, beforehand:
+ *   LANES              float32 lanes of a register: 8 for AVX2, 16 for AVX-512, 4 for NEON
+ *   vector_load_f16    loads LANES fp16 as float32 (an instruction where there is one)
+ * and is compiled with that instruction set and with contraction of a * b + c to fma allowed. */
+#ifndef OPS_VECTOR_VECTOR_H
+#define OPS_VECTOR_VECTOR_H
+
+#include <stdint.h>
+#include <string.h>
+
+typedef float vfloat __attribute__((vector_size(4 * LANES)));
+typedef int32_t vint __attribute__((vector_size(4 * LANES)));
+
+static inline vfloat vector_load(const float *p)
+{
+    vfloat x;
+    memcpy(&x, p, sizeof x);
+    return x;
+}
+
+static inline void vector_store(float *p, vfloat x)
+{
+    memcpy(p, &x, sizeof x);
+}
+
+/* The first n lanes; the others are zero. For tails. */
+static inline vfloat vector_load_some(const float *p, int64_t n)
+{
+    vfloat x = {0};
+    memcpy(&x, p, sizeof(float) * (size_t)n);
+    return x;
+}
+
+static inline void vector_store_some(float *p, vfloat x, int64_t n)
+{
+    memcpy(p, &x, sizeof(float) * (size_t)n);
+}
+
+static inline vfloat vector_set(float value)
+{
+    return value - (vfloat){0};
+}
+
+/* mask ? a : b, lane by lane; masks are all ones or zero, as comparisons give them. */
+static inline vfloat vector_select(vint mask, vfloat a, vfloat b)
+{
+    return (vfloat)((mask & (vint)a) | (~mask & (vint)b));
+}
+
+/* A NaN in x passes through both. */
+static inline vfloat vector_at_most(vfloat x, float limit)
+{
+    return vector_select(x > vector_set(limit), vector_set(limit), x);
+}
+
+static inline vfloat vector_at_least(vfloat x, float limit)
+{
+    return vector_select(x < vector_set(limit), vector_set(limit), x);
+}
+
+static inline vfloat vector_max(vfloat a, vfloat b)
+{
+    return vector_select(a > b, a, b);
+}
+
+static inline float vector_sum(vfloat x)
+{
+    float sum = 0;
+    for (int i = 0; i < LANES; i++) sum += x[i];
+    return sum;
+}
+
+static inline float vector_highest(vfloat x)
+{
+    float top = x[0];
+    for (int i = 1; i < LANES; i++) top = x[i] > top ? x[i] : top;
+    return top;
+}
+
+/* e^x within 2 ulp for -87 <= x <= 88, clamped outside; NaN stays NaN. x = n ln 2 + r with |r| <= ln 2 / 2,
+ * the polynomial is the Taylor series to r^7 (its next term is below 2^-26), ln 2 is split so that n * high
+ * is exact. */
+static inline vfloat vector_exp(vfloat x)
+{
+    const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer */
+    x = vector_at_least(vector_at_most(x, 88.0f), -87.0f);
+    vfloat shifted = x * 1.44269504f + magic;
+    vfloat n = shifted - magic;
+    vfloat r = x - n * 0.693359375f + n * 2.12194440e-4f;
+    vfloat p = r * (1.0f / 5040) + 1.0f / 720;
+    p = p * r + 1.0f / 120;
+    p = p * r + 1.0f / 24;
+    p = p * r + 1.0f / 6;
+    p = p * r + 0.5f;
+    p = p * r * r + r + 1.0f;
+    vint exponent = ((vint)shifted - (vint)vector_set(magic)) << 23;
+    vfloat scaled = (vfloat)((vint)p + exponent);
+    return vector_select(x == x, scaled, x);
+}
+
+static inline vfloat vector_load_bf16(const uint16_t *p)
+{
+    vint x;
+    for (int i = 0; i < LANES; i++) x[i] = (int32_t)((uint32_t)p[i] << 16);
+    return (vfloat)x;
+}
+
+#endif

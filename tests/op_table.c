@@ -1,0 +1,144 @@
+/* Every variant of every op that this machine can run, against its reference; and the verifier itself,
+ * against planted faults. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/cpu.h"
+#include "lab/verify.h"
+#include "ops/ops.h"
+
+static struct pool *pool;
+
+static int setup(void **state)
+{
+    (void)state;
+    return pool_create(3, &pool) == SOL_OK ? 0 : -1; /* odd, and more than some job counts */
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    pool_destroy(pool);
+    return 0;
+}
+
+static int check_variant(const struct op *op, int v, const struct chooser *chooser)
+{
+    struct verify_result result;
+    struct verify_options options = {.seed = 42, .rounds = 2};
+    assert_int_equal(verify_variant(op, v, chooser, pool, &options, &result), SOL_OK);
+    const char *verdict = result.failed ? "FAILED" : result.cases ? "ok" : "skipped";
+    print_message("%-12s %-28s %-6s %4d cases  worst %.2e of %.0e  %s %s\n", op->name, result.variant,
+                  op_numerics_name(result.numerics), result.cases, result.worst, result.tolerance, verdict,
+                  result.text);
+    assert_int_equal(result.failed, 0);
+    return result.cases > 0;
+}
+
+static void every_variant_matches_its_reference(void **state)
+{
+    (void)state;
+    struct chooser chooser;
+    chooser_init(&chooser, pool_size(pool));
+    for (int i = 0; i < op_table_count; i++) {
+        int ran = 0;
+        for (int v = 0; v < op_variant_count(op_table[i]); v++)
+            ran += check_variant(op_table[i], v, &chooser);
+        assert_true(ran > 0);
+    }
+}
+
+static void names_are_unique(void **state)
+{
+    (void)state;
+    for (int i = 0; i < op_table_count; i++)
+        for (int v = 0; v < op_table[i]->n_variants; v++)
+            for (int j = 0; j <= i; j++)
+                for (int w = 0; w < (j == i ? v : op_table[j]->n_variants); w++)
+                    assert_string_not_equal(op_variant_name(op_table[i], v),
+                                            op_variant_name(op_table[j], w));
+}
+
+/* ---- planted faults: copies of `add` with one thing wrong ---- */
+
+static void add_right(const struct op_context *context, const void *args)
+{
+    op_add.reference(context, args);
+}
+
+static void add_forgets_the_last(const struct op_context *context, const void *args)
+{
+    struct add_args a = *(const struct add_args *)args;
+    float last = a.x[a.m * a.n - 1];
+    op_add.reference(context, &a);
+    a.x[a.m * a.n - 1] = last;
+}
+
+static void add_writes_beyond(const struct op_context *context, const void *args)
+{
+    const struct add_args *a = args;
+    op_add.reference(context, a);
+    a->x[a->m * a->n] = 1;
+}
+
+static void add_hides_nan(const struct op_context *context, const void *args)
+{
+    const struct add_args *a = args;
+    op_add.reference(context, a);
+    for (int64_t i = 0; i < a->m * a->n; i++)
+        if (!(a->x[i] - a->x[i] == 0)) a->x[i] = 0;
+}
+
+static int failures_of(void (*run)(const struct op_context *, const void *))
+{
+    struct op_variant variant = {.name = "planted", .run = run};
+    const struct op_variant *list[] = {&variant};
+    struct op op = op_add;
+    op.variants = list;
+    op.n_variants = 1;
+    struct chooser chooser;
+    chooser_init(&chooser, pool_size(pool));
+    struct verify_result result;
+    struct verify_options options = {.seed = 7, .rounds = 1};
+    assert_int_equal(verify_variant(&op, 0, &chooser, pool, &options, &result), SOL_OK);
+    return result.failed;
+}
+
+static void verify_finds_planted_faults(void **state)
+{
+    (void)state;
+    assert_int_equal(failures_of(add_right), 0);
+    assert_true(failures_of(add_forgets_the_last) > 0);
+    assert_true(failures_of(add_writes_beyond) > 0);
+    assert_true(failures_of(add_hides_nan) > 0);
+}
+
+static void force_names_what_is_known(void **state)
+{
+    (void)state;
+    struct chooser chooser;
+    chooser_init(&chooser, 1);
+    assert_int_equal(chooser_force(&chooser, "gemm=reference"), SOL_OK);
+    assert_int_equal(chooser_force(&chooser, "moe_up=composed"), SOL_OK);
+    assert_int_equal(chooser_force(&chooser, "gemm"), SOL_E_ARGUMENT);
+    assert_int_equal(chooser_force(&chooser, "gem=reference"), SOL_E_ARGUMENT);
+    assert_non_null(strstr(sol_last_error(), "rmsnorm"));
+    assert_int_equal(chooser_force(&chooser, "gemm=fastest"), SOL_E_ARGUMENT);
+    assert_non_null(strstr(sol_last_error(), "reference"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_variant_matches_its_reference),
+        cmocka_unit_test(names_are_unique),
+        cmocka_unit_test(verify_finds_planted_faults),
+        cmocka_unit_test(force_names_what_is_known),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
