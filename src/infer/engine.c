@@ -1,0 +1,381 @@
+/* The engine: cache, buffers, plans, and the loop that feeds rows through them.
+ *
+ * A plan is made for each (rows, outputs) shape that occurs and kept: prefill chunks and decode steps
+ * repeat the same few. The residual buffers are shared by all plans; scratch belongs to each. */
+#include "infer/engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cpu.h"
+#include "base/interrupt.h"
+#include "base/memory.h"
+#include "infer/forward.h"
+
+enum { PLANS_MAX = 8 };
+
+struct cached_plan {
+    struct plan *plan;
+    int64_t rows, outputs;
+    uint64_t used; /* tick of last use: the oldest makes room */
+};
+
+struct engine {
+    const struct model *model;
+    struct engine_params params;
+    struct pool *pool;
+    struct kv_layer *kv;
+    int64_t *position; /* [sequences] tokens held */
+    struct batch batch;
+    struct forward_buffers buffers;
+    float *inv_freq;
+    float rope_scale;
+    void *memory; /* every buffer and cache, from the table below */
+    size_t memory_size;
+    struct cached_plan plans[PLANS_MAX];
+    uint64_t tick;
+    const struct cached_plan *last;
+    struct op_cost last_cost;
+    bool timed;
+    engine_trace_fn trace;
+    void *trace_arg;
+};
+
+/* ---- buffers: one table for allocation and report ---- */
+
+struct buffer_spec {
+    void **pointer;
+    size_t bytes;
+};
+
+static size_t round_up(size_t value, size_t to)
+{
+    return (value + to - 1) / to * to;
+}
+
+/* All tables below together: 9 + 6 + 2 a layer at most. */
+static size_t layout(struct buffer_spec *specs, size_t count, char *base)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (base) *specs[i].pointer = base + at;
+        at += round_up(specs[i].bytes, 64);
+    }
+    return at;
+}
+
+static size_t describe_buffers(struct engine *e, struct buffer_spec *specs)
+{
+    const struct model_config *c = &e->model->config;
+    size_t rows = (size_t)e->params.max_batch, outs = (size_t)e->params.max_outputs;
+    size_t hidden = (size_t)c->hidden, width = (size_t)(c->n_heads * c->head_dim);
+    size_t slots = rows * (size_t)c->top_k;
+    struct forward_buffers *b = &e->buffers;
+    struct batch *in = &e->batch;
+    struct buffer_spec table[] = {
+        {(void **)&b->x, rows * hidden * 4},
+        {(void **)&b->q, rows * width * 4},
+        {(void **)&b->attn, rows * width * 4},
+        {(void **)&b->normed, rows * hidden * 4},
+        {(void **)&b->act, slots * (size_t)c->intermediate * 4},
+        {(void **)&b->logits, outs * (size_t)c->vocab * 4},
+        {(void **)&b->routing.weight, slots * 4},
+        {(void **)&b->routing.expert, slots * 4},
+        {(void **)&b->routing.group_offsets, (size_t)(c->n_experts + 1) * 4},
+        {(void **)&b->routing.token_of_row, slots * 4},
+        {(void **)&b->routing.row_of_slot, slots * 4},
+        {(void **)&in->token, rows * 4},
+        {(void **)&in->position, rows * 4},
+        {(void **)&in->sequence, rows * 4},
+        {(void **)&in->output_rows, rows * 4},
+        {(void **)&e->inv_freq, (size_t)c->head_dim / 2 * 4},
+        {(void **)&e->position, (size_t)e->params.sequences * 8},
+    };
+    size_t count = sizeof table / sizeof *table;
+    memcpy(specs, table, sizeof table);
+    for (int64_t n = 0; n < c->n_layers; n++) {
+        struct kv_layer *kv = &e->kv[n];
+        size_t bytes = (size_t)(kv->n_sequences * kv->n_kv_heads * kv->capacity * kv->head_dim) *
+                       dtype_info(kv->dtype)->block_bytes;
+        specs[count++] = (struct buffer_spec){&kv->k, bytes};
+        specs[count++] = (struct buffer_spec){&kv->v, bytes};
+    }
+    return count;
+}
+
+/* A sliding layer keeps a ring: what the window can see, plus the rows that one step adds. */
+static int64_t layer_capacity(const struct engine *e, int64_t layer)
+{
+    const struct model_config *c = &e->model->config;
+    int64_t full = e->params.context, ring = c->window - 1 + e->params.max_batch;
+    int64_t needed = layer % 2 == 0 && c->window && ring < full ? ring : full;
+    return (needed + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK;
+}
+
+static enum sol_status allocate(struct engine *e)
+{
+    const struct model_config *c = &e->model->config;
+    e->kv = calloc((size_t)c->n_layers, sizeof *e->kv);
+    struct buffer_spec *specs = calloc(32 + 2 * (size_t)c->n_layers, sizeof *specs);
+    if (!e->kv || !specs) {
+        free(specs);
+        return status_set(SOL_E_MEMORY, "no memory for the engine's tables");
+    }
+    for (int64_t n = 0; n < c->n_layers; n++)
+        e->kv[n] = (struct kv_layer){.dtype = e->params.kv_dtype,
+                                     .n_sequences = e->params.sequences,
+                                     .n_kv_heads = c->n_kv_heads,
+                                     .capacity = layer_capacity(e, n),
+                                     .head_dim = c->head_dim};
+    size_t count = describe_buffers(e, specs);
+    size_t size = layout(specs, count, NULL);
+    size_t available = memory_available();
+    enum sol_status status = SOL_OK;
+    if (available && size > available)
+        status = status_set(SOL_E_MEMORY,
+                            "context %lld for %lld sequences needs %.1f GiB beyond the model, %.1f GiB "
+                            "are free; lower the context or the number of sequences",
+                            (long long)e->params.context, (long long)e->params.sequences,
+                            (double)size / (1 << 30), (double)available / (1 << 30));
+    if (status == SOL_OK) status = pages_alloc(size, &e->memory);
+    if (status == SOL_OK) {
+        e->memory_size = size;
+        layout(specs, count, e->memory);
+    }
+    free(specs);
+    return status;
+}
+
+/* ---- life ---- */
+
+void engine_params_init(struct engine_params *params)
+{
+    *params = (struct engine_params){
+        .context = 4096, .sequences = 1, .max_batch = 512, .max_outputs = 1, .kv_dtype = DTYPE_F16};
+    chooser_init(&params->chooser, cpu_info()->cores);
+}
+
+static enum sol_status check_params(const struct model *model, const struct engine_params *p)
+{
+    if (p->context < 1 || p->sequences < 1 || p->max_batch < 1 || p->max_outputs < 1 || p->threads < 0)
+        return status_set(SOL_E_ARGUMENT, "context, sequences, batch and outputs must be positive");
+    if (p->context > model->config.context)
+        return status_set(SOL_E_ARGUMENT, "context %lld is longer than the %lld positions that %s was made for",
+                          (long long)p->context, (long long)model->config.context, model->name);
+    if (p->kv_dtype != DTYPE_F32 && p->kv_dtype != DTYPE_F16 && p->kv_dtype != DTYPE_BF16)
+        return status_set(SOL_E_ARGUMENT, "the cache is kept in f32, f16 or bf16, not in %s",
+                          dtype_info(p->kv_dtype)->name);
+    return SOL_OK;
+}
+
+enum sol_status engine_create(const struct model *model, const struct engine_params *params,
+                              struct engine **out)
+{
+    *out = NULL;
+    SOL_TRY(check_params(model, params));
+    struct engine *e = calloc(1, sizeof *e);
+    if (!e) return status_set(SOL_E_MEMORY, "no memory for an engine");
+    e->model = model;
+    e->params = *params;
+    if (e->params.max_batch > e->params.context * e->params.sequences)
+        e->params.max_batch = e->params.context * e->params.sequences;
+    if (e->params.max_outputs > e->params.max_batch) e->params.max_outputs = e->params.max_batch;
+    enum sol_status status = pool_create(params->threads ? params->threads : cpu_info()->cores, &e->pool);
+    if (status != SOL_OK) goto fail;
+    e->params.chooser.device.workers = pool_size(e->pool);
+    status = allocate(e);
+    if (status != SOL_OK) goto fail;
+    model_rope_frequencies(&model->config, params->rounded_rope, e->inv_freq, &e->rope_scale);
+    *out = e;
+    return SOL_OK;
+fail:
+    engine_destroy(e);
+    return status;
+}
+
+void engine_destroy(struct engine *e)
+{
+    if (!e) return;
+    for (int i = 0; i < PLANS_MAX; i++) plan_destroy(e->plans[i].plan);
+    pages_free(e->memory, e->memory_size);
+    free(e->kv);
+    pool_destroy(e->pool);
+    free(e);
+}
+
+/* ---- steps ---- */
+
+static struct cached_plan *slot_for(struct engine *e, int64_t rows, int64_t outputs)
+{
+    struct cached_plan *oldest = &e->plans[0];
+    for (int i = 0; i < PLANS_MAX; i++) {
+        struct cached_plan *p = &e->plans[i];
+        if (p->plan && p->rows == rows && p->outputs == outputs) return p;
+        if (p->used < oldest->used) oldest = p;
+    }
+    if (e->last == oldest) e->last = NULL;
+    plan_destroy(oldest->plan);
+    *oldest = (struct cached_plan){.rows = rows, .outputs = outputs};
+    return oldest;
+}
+
+static enum sol_status plan_for(struct engine *e, int64_t rows, int64_t outputs, struct cached_plan **out)
+{
+    struct cached_plan *slot = slot_for(e, rows, outputs);
+    *out = slot;
+    slot->used = ++e->tick;
+    if (slot->plan) return SOL_OK;
+    SOL_TRY(plan_create(&e->params.chooser, &slot->plan));
+    forward_build(slot->plan, e->model, &e->batch, e->kv, e->inv_freq, e->rope_scale, &e->buffers, rows,
+                  outputs);
+    enum sol_status status = plan_finish(slot->plan);
+    if (status == SOL_OK) return SOL_OK;
+    plan_destroy(slot->plan);
+    *slot = (struct cached_plan){0};
+    return status;
+}
+
+static enum sol_status check_rows(const struct engine *e, const struct engine_row *rows, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        if (rows[i].token < 0 || rows[i].token >= e->model->config.vocab)
+            return status_set(SOL_E_ARGUMENT, "token %d is outside the vocabulary of %lld", rows[i].token,
+                              (long long)e->model->config.vocab);
+        if (rows[i].sequence < 0 || rows[i].sequence >= e->params.sequences)
+            return status_set(SOL_E_ARGUMENT, "sequence %d of %lld", rows[i].sequence,
+                              (long long)e->params.sequences);
+    }
+    for (int64_t s = 0; s < e->params.sequences; s++) {
+        int64_t length = e->position[s];
+        for (int64_t i = 0; i < n; i++) length += rows[i].sequence == s;
+        if (length > e->params.context)
+            return status_set(SOL_E_ARGUMENT,
+                              "sequence of %lld tokens does not fit the context of %lld; raise the context",
+                              (long long)length, (long long)e->params.context);
+    }
+    return SOL_OK;
+}
+
+/* Rows of the same sequence keep their order, so the first n rows that fit are taken as they come. */
+static int64_t fill_batch(struct engine *e, const struct engine_row *rows, int64_t n)
+{
+    struct batch *b = &e->batch;
+    b->n_tokens = b->n_outputs = 0;
+    for (int64_t i = 0; i < n && i < e->params.max_batch; i++) {
+        if (rows[i].output && b->n_outputs == e->params.max_outputs) break;
+        if (rows[i].output) b->output_rows[b->n_outputs++] = (int32_t)i;
+        b->token[i] = rows[i].token;
+        b->sequence[i] = rows[i].sequence;
+        b->position[i] = (int32_t)e->position[rows[i].sequence]++;
+        b->n_tokens++;
+    }
+    return b->n_tokens;
+}
+
+static void forget_batch(struct engine *e)
+{
+    for (int64_t i = 0; i < e->batch.n_tokens; i++) e->position[e->batch.sequence[i]]--;
+}
+
+static void after_layer(void *arg, int layer)
+{
+    const struct engine *e = arg;
+    if (e->trace && layer >= 0) e->trace(e->trace_arg, layer, e->buffers.x, e->batch.n_tokens);
+}
+
+static enum sol_status run_step(struct engine *e)
+{
+    struct cached_plan *cached;
+    enum sol_status status = plan_for(e, e->batch.n_tokens, e->batch.n_outputs, &cached);
+    if (status == SOL_OK)
+        status = plan_run(cached->plan, e->pool, e->timed, &(struct plan_observer){after_layer, e});
+    if (status != SOL_OK) {
+        forget_batch(e);
+        return status;
+    }
+    e->last = cached;
+    struct op_cost cost = plan_cost(cached->plan);
+    e->last_cost.flops += cost.flops;
+    e->last_cost.bytes += cost.bytes;
+    return SOL_OK;
+}
+
+enum sol_status engine_eval(struct engine *e, const struct engine_row *rows, int64_t n,
+                            engine_logits_fn on_logits, void *arg, const float **logits)
+{
+    if (logits) *logits = NULL;
+    SOL_TRY(check_rows(e, rows, n));
+    e->last_cost = (struct op_cost){0, 0};
+    for (int64_t done = 0; done < n;) {
+        SOL_TRY(interrupt_check());
+        int64_t step = fill_batch(e, rows + done, n - done);
+        SOL_TRY(run_step(e));
+        if (on_logits && e->batch.n_outputs)
+            SOL_TRY(on_logits(arg, done, e->batch.output_rows, e->batch.n_outputs, e->buffers.logits));
+        done += step;
+    }
+    if (logits) *logits = e->buffers.logits;
+    return SOL_OK;
+}
+
+/* ---- state ---- */
+
+int64_t engine_position(const struct engine *e, int32_t sequence)
+{
+    return e->position[sequence];
+}
+
+void engine_reset(struct engine *e, int32_t sequence)
+{
+    e->position[sequence] = 0;
+}
+
+enum sol_status engine_pretend(struct engine *e, int32_t sequence, int64_t position)
+{
+    if (position < 0 || position > e->params.context)
+        return status_set(SOL_E_ARGUMENT, "depth %lld is outside the context of %lld", (long long)position,
+                          (long long)e->params.context);
+    e->position[sequence] = position;
+    return SOL_OK;
+}
+
+const struct model *engine_model(const struct engine *e)
+{
+    return e->model;
+}
+
+struct pool *engine_pool(struct engine *e)
+{
+    return e->pool;
+}
+
+const struct plan *engine_last_plan(const struct engine *e)
+{
+    return e->last ? e->last->plan : NULL;
+}
+
+void engine_set_timed(struct engine *e, bool timed)
+{
+    e->timed = timed;
+    for (int i = 0; i < PLANS_MAX; i++)
+        if (e->plans[i].plan) plan_reset_times(e->plans[i].plan);
+}
+
+struct op_cost engine_last_cost(const struct engine *e)
+{
+    return e->last_cost;
+}
+
+size_t engine_memory(const struct engine *e)
+{
+    size_t total = e->memory_size;
+    for (int i = 0; i < PLANS_MAX; i++)
+        if (e->plans[i].plan) total += plan_bytes(e->plans[i].plan);
+    return total;
+}
+
+void engine_set_trace(struct engine *e, engine_trace_fn fn, void *arg)
+{
+    e->trace = fn;
+    e->trace_arg = arg;
+}

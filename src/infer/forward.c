@@ -1,0 +1,62 @@
+/* The one forward pass of gpt-oss. It names ops; which kernels serve them, on which device, is the
+ * plan's business. Everything between the residual stream and the experts is in the composites' files
+ * under src/ops. */
+#include "infer/forward.h"
+
+#include "ops/ops.h"
+
+void forward_build(struct plan *plan, const struct model *model, const struct batch *batch,
+                   const struct kv_layer *kv, const float *inv_freq, float rope_scale,
+                   const struct forward_buffers *buffers, int64_t rows, int64_t outputs)
+{
+    const struct model_config *c = &model->config;
+    const struct forward_buffers *b = buffers;
+
+    plan_call(plan, &op_embed,
+              &(struct embed_args){.m = rows, .batch = batch, .table = model->embed, .x = b->x});
+
+    for (int64_t n = 0; n < c->n_layers; n++) {
+        const struct layer_weights *w = &model->layers[n];
+        plan_layer(plan, (int)n);
+
+        plan_call(plan, &op_attn_in,
+                  &(struct attn_in_args){
+                      .m = rows, .hidden = c->hidden, .n_heads = c->n_heads, .eps = c->rms_eps,
+                      .rope_scale = rope_scale, .inv_freq = inv_freq, .batch = batch, .x = b->x,
+                      .norm = w->attn_norm, .wq = w->wq, .wk = w->wk, .wv = w->wv, .bq = w->bq,
+                      .bk = w->bk, .bv = w->bv, .kv = kv[n], .q = b->q});
+
+        plan_call(plan, &op_attention,
+                  &(struct attention_args){
+                      .m = rows, .n_heads = c->n_heads, .window = n % 2 == 0 ? c->window : 0,
+                      .batch = batch, .q = b->q, .kv = kv[n], .sinks = w->sinks, .out = b->attn});
+
+        plan_call(plan, &op_attn_out,
+                  &(struct attn_out_args){
+                      .m = rows, .hidden = c->hidden, .width = c->n_heads * c->head_dim,
+                      .n_experts = c->n_experts, .top_k = c->top_k, .eps = c->rms_eps,
+                      .attn = b->attn, .wo = w->wo, .bo = w->bo, .norm = w->ffn_norm,
+                      .router = w->router, .router_bias = w->router_bias, .x = b->x,
+                      .normed = b->normed, .routing = b->routing});
+
+        plan_call(plan, &op_moe_up,
+                  &(struct moe_up_args){
+                      .m = rows, .hidden = c->hidden, .intermediate = c->intermediate,
+                      .top_k = c->top_k, .alpha = c->swiglu_alpha, .limit = c->swiglu_limit,
+                      .normed = b->normed, .gate = w->gate, .up = w->up, .gate_bias = w->gate_bias,
+                      .up_bias = w->up_bias, .routing = b->routing, .act = b->act});
+
+        plan_call(plan, &op_moe_down,
+                  &(struct moe_down_args){
+                      .m = rows, .hidden = c->hidden, .intermediate = c->intermediate,
+                      .top_k = c->top_k, .act = b->act, .down = w->down,
+                      .down_bias = w->down_bias, .routing = b->routing, .x = b->x});
+    }
+
+    plan_layer(plan, -1);
+    if (outputs == 0) return;
+    plan_call(plan, &op_head,
+              &(struct head_args){
+                  .n_outputs = outputs, .hidden = c->hidden, .eps = c->rms_eps, .batch = batch,
+                  .x = b->x, .norm = model->final_norm, .w = model->head, .logits = b->logits});
+}
