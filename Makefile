@@ -4,11 +4,13 @@ CMAKE := cmake -Wno-dev
 BUILD := cmake --build
 CTEST := ctest --output-on-failure -j$(JOBS)
 QUIET := --log-level=WARNING
+MAKEFLAGS += --no-print-directory
 
-.PHONY: release help setup setup-test demo test lint tsan clean configure
+.PHONY: release help setup setup-test demo test lint tsan clean
 
-release: configure          ## build/sol and the tests, for this machine (default)
-	@$(BUILD) build -j$(JOBS)
+release:                    ## build/sol (default)
+	@$(CMAKE) $(QUIET) -S . -B build -DCMAKE_BUILD_TYPE=Release -DSOL_TESTS=OFF $(SOL_CMAKE_FLAGS)
+	@$(BUILD) build -j$(JOBS) --target sol
 
 help:                       ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 18
@@ -19,12 +21,8 @@ setup:                      ## install the packages that building needs
 setup-test:                 ## install the packages that building and testing need
 	@tools/setup build test
 
-configure:
-	@$(CMAKE) $(QUIET) -S . -B build -DCMAKE_BUILD_TYPE=Release $(SOL_CMAKE_FLAGS)
-
 demo: setup                 ## build, then run and time the built-in model
-	@$(CMAKE) $(QUIET) -S . -B build -DCMAKE_BUILD_TYPE=Release -DSOL_TESTS=OFF
-	@$(BUILD) build -j$(JOBS) --target sol
+	@$(MAKE) release
 	@tools/demo build/sol
 
 # The release tests come last, so that their closing line ends the output.

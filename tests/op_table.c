@@ -1,5 +1,5 @@
-/* Every variant of every op that this machine can run, against its reference; and the verifier itself,
- * against planted faults. */
+/* Every variant of every op that this machine can run, against its reference; and the verifier
+ * itself, against planted faults. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,9 +33,9 @@ static int check_variant(const struct op *op, int v, const struct chooser *choos
     struct verify_options options = {.seed = 42, .rounds = 2};
     assert_int_equal(verify_variant(op, v, chooser, pool, &options, &result), SOL_OK);
     const char *verdict = result.failed ? "FAILED" : result.cases ? "ok" : "skipped";
-    print_message("%-12s %-28s %-6s %4d cases  worst %.2e of %.0e  %s %s\n", op->name, result.variant,
-                  op_numerics_name(result.numerics), result.cases, result.worst, result.tolerance, verdict,
-                  result.text);
+    print_message("%-12s %-28s %-6s %4d cases  worst %.2e of %.0e  %s %s\n", op->name,
+                  result.variant, op_numerics_name(result.numerics), result.cases, result.worst,
+                  result.tolerance, verdict, result.text);
     assert_int_equal(result.failed, 0);
     return result.cases > 0;
 }

@@ -1,4 +1,5 @@
-/* Number formats against values computed from their bit fields with ldexp, every code of every format. */
+/* Number formats against values computed from their bit fields with ldexp, every code of every
+ * format. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -36,7 +37,8 @@ static void test_f16_every_code(void **state)
     (void)state;
     for (unsigned code = 0; code < 65536; code++) {
         double want = from_fields(code, 5, 10);
-        if ((code & 0x7c00) == 0x7c00) want = code & 0x3ff ? NAN : code & 0x8000 ? -INFINITY : INFINITY;
+        if ((code & 0x7c00) == 0x7c00)
+            want = code & 0x3ff ? NAN : code & 0x8000 ? -INFINITY : INFINITY;
         float got = f16_to_f32((uint16_t)code);
         assert_same(got, want, code);
         if (isnan(want)) {
@@ -52,7 +54,8 @@ static void test_bf16_every_code(void **state)
     (void)state;
     for (unsigned code = 0; code < 65536; code++) {
         double want = from_fields(code, 8, 7);
-        if ((code & 0x7f80) == 0x7f80) want = code & 0x7f ? NAN : code & 0x8000 ? -INFINITY : INFINITY;
+        if ((code & 0x7f80) == 0x7f80)
+            want = code & 0x7f ? NAN : code & 0x8000 ? -INFINITY : INFINITY;
         float got = bf16_to_f32((uint16_t)code);
         assert_same(got, want, code);
         if (isnan(want)) {
@@ -97,8 +100,8 @@ static void test_scales_and_e2m1_every_code(void **state)
     }
 }
 
-/* Between two neighbouring codes: just below the middle goes down, the middle to the even code, just
- * above goes up. Covers subnormals, and the step between binades. */
+/* Between two neighbouring codes: just below the middle goes down, the middle to the even code,
+ * just above goes up. Covers subnormals, and the step between binades. */
 #define CHECK_TIES(to, from, type, last)                                                           \
     for (unsigned code = 0; code < (last); code++) {                                               \
         double a = to((type)code), b = to((type)(code + 1)), middle = (a + b) / 2;                 \
@@ -141,7 +144,8 @@ static void test_too_large(void **state)
     assert_int_equal(f16_from_f32(-1e-40f), 0x8000);
     assert_int_equal(fp8_e5m2_from_f32(1e-40f), 0);
 
-    const float scales[] = {0.0f, -1.0f, INFINITY, 3.0f, 1.5f, 3.4e38f, 1e-45f, 0x1.8p-127f, 0x1.9p-127f};
+    const float scales[] = {0.0f,    -1.0f,  INFINITY,    3.0f,       1.5f,
+                            3.4e38f, 1e-45f, 0x1.8p-127f, 0x1.9p-127f};
     const uint8_t want[] = {0, 255, 255, 128, 128, 254, 0, 0, 1};
     uint8_t got[COUNT(scales)];
     dtype_info(DTYPE_E8M0)->encode(scales, got, COUNT(scales));
@@ -218,7 +222,8 @@ static void test_q8_0(void **state)
 {
     (void)state;
     const struct dtype_info *info = dtype_info(DTYPE_Q8_0);
-    unsigned char raw[1 + 2 * sizeof(struct block_q8_0)]; /* one byte off: any alignment is served */
+    unsigned char
+        raw[1 + 2 * sizeof(struct block_q8_0)]; /* one byte off: any alignment is served */
     float values[64], back[64];
     struct rng rng;
     rng_seed(&rng, 1);
@@ -229,7 +234,8 @@ static void test_q8_0(void **state)
         for (int b = 0; b < 2; b++) {
             float amax = 0;
             for (int i = 0; i < 32; i++) amax = fmaxf(amax, fabsf(values[32 * b + i]));
-            /* Half a step, what rounding d to fp16 moves at 127 steps, and fp16's smallest number. */
+            /* Half a step, what rounding d to fp16 moves at 127 steps, and fp16's smallest number.
+             */
             double bound = amax / 127 * (0.5 + 127.0 / 2048) + 127 * ldexp(1, -25);
             if (amax > 127 * 65504.0f) continue;
             for (int i = 32 * b; i < 32 * b + 32; i++) {
@@ -305,18 +311,12 @@ static void test_rows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_f16_every_code),
-        cmocka_unit_test(test_bf16_every_code),
-        cmocka_unit_test(test_fp8_every_code),
-        cmocka_unit_test(test_scales_and_e2m1_every_code),
-        cmocka_unit_test(test_ties_to_even),
-        cmocka_unit_test(test_too_large),
-        cmocka_unit_test(test_mxfp4_orders),
-        cmocka_unit_test(test_mxfp4_round_trip),
-        cmocka_unit_test(test_mxfp4_encode),
-        cmocka_unit_test(test_q8_0),
-        cmocka_unit_test(test_q8_0_extremes),
-        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_f16_every_code), cmocka_unit_test(test_bf16_every_code),
+        cmocka_unit_test(test_fp8_every_code), cmocka_unit_test(test_scales_and_e2m1_every_code),
+        cmocka_unit_test(test_ties_to_even),   cmocka_unit_test(test_too_large),
+        cmocka_unit_test(test_mxfp4_orders),   cmocka_unit_test(test_mxfp4_round_trip),
+        cmocka_unit_test(test_mxfp4_encode),   cmocka_unit_test(test_q8_0),
+        cmocka_unit_test(test_q8_0_extremes),  cmocka_unit_test(test_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,7 +38,8 @@ static void write_good(struct gguf_writer *w)
     gguf_write_key(w, "no", GGUF_BOOL), gguf_put(&w->keys, "\0", 1);
     gguf_write_strings(w, "words", words, COUNT(words));
     gguf_write_key(w, "numbers", GGUF_ARRAY);
-    gguf_put_u32(&w->keys, GGUF_I16), gguf_put_u64(&w->keys, 3), gguf_put(&w->keys, "\1\0\2\0\xff\xff", 6);
+    gguf_put_u32(&w->keys, GGUF_I16), gguf_put_u64(&w->keys, 3),
+        gguf_put(&w->keys, "\1\0\2\0\xff\xff", 6);
     gguf_write_tensor(w, "vector", 0, 1, vector);
     gguf_write_tensor(w, "matrix", 8, 2, matrix);
     gguf_write_tensor(w, "experts", 39, 3, experts);
@@ -64,7 +65,8 @@ static void test_values(void **state)
     const struct {
         const char *key;
         uint64_t value;
-    } integers[] = {{"u32", 7}, {"u8", 255}, {"u16", 0x8001}, {"u64", UINT64_MAX}, {"i64", 1ull << 40}};
+    } integers[] = {
+        {"u32", 7}, {"u8", 255}, {"u16", 0x8001}, {"u64", UINT64_MAX}, {"i64", 1ull << 40}};
     uint64_t u = 0;
     for (size_t i = 0; i < COUNT(integers); i++) {
         assert_int_equal(gguf_get_u64(file, integers[i].key, &u, NULL), SOL_OK);
@@ -137,7 +139,8 @@ static void test_arrays(void **state)
     assert_false(gguf_array_next_i64(&array, &number));
     assert_int_equal(gguf_get_array(file, "u32", &array, NULL), SOL_E_FORMAT);
 
-    for (size_t i = 0; i < gguf_key_count(file); i++) { /* in any room, including none to speak of */
+    for (size_t i = 0; i < gguf_key_count(file);
+         i++) { /* in any room, including none to speak of */
         char key[100], value[200];
         for (size_t room = 1; room <= sizeof value; room += 19) {
             gguf_key_describe(file, i, key, sizeof key, value, room);
@@ -224,17 +227,50 @@ static const uint64_t huge[] = {1ull << 32, 1ull << 31, 4, 1}, negative[] = {UIN
 static const uint64_t eight[] = {8}, zero[] = {8, 0}, odd[] = {33}, ones[] = {1, 1, 1, 1, 1};
 static const uint64_t wraps[] = {1ull << 61, 1ull << 2}, fits_not[] = {1ull << 61};
 
-static void version_1(struct gguf_writer *w) { w->version = 1; }
-static void version_4(struct gguf_writer *w) { w->version = 4; }
-static void big_endian(struct gguf_writer *w) { w->version = 0x03000000; }
-static void many_keys(struct gguf_writer *w) { w->n_keys = UINT64_MAX; }
-static void more_keys(struct gguf_writer *w) { w->n_keys = 4000; }
-static void many_tensors(struct gguf_writer *w) { w->n_tensors = UINT64_MAX; }
-static void more_tensors(struct gguf_writer *w) { w->n_tensors = 60000; }
-static void wrapping_tensors(struct gguf_writer *w) { w->n_tensors = UINT64_MAX / 33 + 2; }
-static void same_key(struct gguf_writer *w) { gguf_write_u32(w, "u32", 7); }
-static void empty_key(struct gguf_writer *w) { gguf_write_u32(w, "", 7); }
-static void bad_type(struct gguf_writer *w) { gguf_write_key(w, "k", 13), gguf_put_u64(&w->keys, 0); }
+static void version_1(struct gguf_writer *w)
+{
+    w->version = 1;
+}
+static void version_4(struct gguf_writer *w)
+{
+    w->version = 4;
+}
+static void big_endian(struct gguf_writer *w)
+{
+    w->version = 0x03000000;
+}
+static void many_keys(struct gguf_writer *w)
+{
+    w->n_keys = UINT64_MAX;
+}
+static void more_keys(struct gguf_writer *w)
+{
+    w->n_keys = 4000;
+}
+static void many_tensors(struct gguf_writer *w)
+{
+    w->n_tensors = UINT64_MAX;
+}
+static void more_tensors(struct gguf_writer *w)
+{
+    w->n_tensors = 60000;
+}
+static void wrapping_tensors(struct gguf_writer *w)
+{
+    w->n_tensors = UINT64_MAX / 33 + 2;
+}
+static void same_key(struct gguf_writer *w)
+{
+    gguf_write_u32(w, "u32", 7);
+}
+static void empty_key(struct gguf_writer *w)
+{
+    gguf_write_u32(w, "", 7);
+}
+static void bad_type(struct gguf_writer *w)
+{
+    gguf_write_key(w, "k", 13), gguf_put_u64(&w->keys, 0);
+}
 static void bad_bool(struct gguf_writer *w)
 {
     gguf_write_key(w, "k", GGUF_BOOL);
@@ -256,34 +292,103 @@ static void array_of(struct gguf_writer *w, uint32_t item, uint64_t count)
     gguf_put_u32(&w->keys, item);
     gguf_put_u64(&w->keys, count);
 }
-static void nested(struct gguf_writer *w) { array_of(w, GGUF_ARRAY, 1); }
-static void array_type(struct gguf_writer *w) { array_of(w, 99, 1); }
-static void long_array(struct gguf_writer *w) { array_of(w, GGUF_U64, (1ull << 61) + 1); }
-static void long_strings(struct gguf_writer *w) { array_of(w, GGUF_STRING, 1ull << 60); }
-static void bool_array(struct gguf_writer *w) { array_of(w, GGUF_BOOL, 2), gguf_put(&w->keys, "\1\3", 2); }
+static void nested(struct gguf_writer *w)
+{
+    array_of(w, GGUF_ARRAY, 1);
+}
+static void array_type(struct gguf_writer *w)
+{
+    array_of(w, 99, 1);
+}
+static void long_array(struct gguf_writer *w)
+{
+    array_of(w, GGUF_U64, (1ull << 61) + 1);
+}
+static void long_strings(struct gguf_writer *w)
+{
+    array_of(w, GGUF_STRING, 1ull << 60);
+}
+static void bool_array(struct gguf_writer *w)
+{
+    array_of(w, GGUF_BOOL, 2), gguf_put(&w->keys, "\1\3", 2);
+}
 static void string_in_array(struct gguf_writer *w)
 {
     array_of(w, GGUF_STRING, 1);
     gguf_put_u64(&w->keys, 1ull << 40);
 }
-static void alignment_0(struct gguf_writer *w) { gguf_write_u32(w, "general.alignment", 0); }
-static void alignment_24(struct gguf_writer *w) { gguf_write_u32(w, "general.alignment", 24); }
-static void alignment_128k(struct gguf_writer *w) { gguf_write_u32(w, "general.alignment", 1 << 17); }
-static void alignment_text(struct gguf_writer *w) { gguf_write_string(w, "general.alignment", "32"); }
-static void no_dims(struct gguf_writer *w) { gguf_write_entry(w, "t", 0, 0, eight, 32); }
-static void five_dims(struct gguf_writer *w) { gguf_write_entry(w, "t", 0, 5, ones, 32); }
-static void zero_dim(struct gguf_writer *w) { gguf_write_entry(w, "t", 0, 2, zero, 32); }
-static void negative_dim(struct gguf_writer *w) { gguf_write_entry(w, "t", 0, 1, negative, 32); }
-static void product(struct gguf_writer *w) { gguf_write_entry(w, "t", 0, 4, huge, 0); }
-static void product_wraps(struct gguf_writer *w) { gguf_write_entry(w, "t", 0, 2, wraps, 0); }
-static void bytes_wrap(struct gguf_writer *w) { gguf_write_entry(w, "t", 0, 1, fits_not, 0); }
-static void odd_row(struct gguf_writer *w) { gguf_write_entry(w, "t", 39, 1, odd, 32); }
-static void unaligned(struct gguf_writer *w) { gguf_write_entry(w, "t", 0, 1, eight, 33); }
-static void beyond(struct gguf_writer *w) { gguf_write_entry(w, "t", 0, 1, eight, 1ull << 40); }
-static void offset_wraps(struct gguf_writer *w) { gguf_write_entry(w, "t", 0, 1, eight, UINT64_MAX - 31); }
-static void just_beyond(struct gguf_writer *w) { gguf_write_entry(w, "t", 0, 1, eight, w->data.size / 32 * 32); }
-static void overlap(struct gguf_writer *w) { gguf_write_entry(w, "t", 0, 1, eight, 64); }
-static void same_place(struct gguf_writer *w) { gguf_write_entry(w, "t", 0, 1, eight, 0); }
+static void alignment_0(struct gguf_writer *w)
+{
+    gguf_write_u32(w, "general.alignment", 0);
+}
+static void alignment_24(struct gguf_writer *w)
+{
+    gguf_write_u32(w, "general.alignment", 24);
+}
+static void alignment_128k(struct gguf_writer *w)
+{
+    gguf_write_u32(w, "general.alignment", 1 << 17);
+}
+static void alignment_text(struct gguf_writer *w)
+{
+    gguf_write_string(w, "general.alignment", "32");
+}
+static void no_dims(struct gguf_writer *w)
+{
+    gguf_write_entry(w, "t", 0, 0, eight, 32);
+}
+static void five_dims(struct gguf_writer *w)
+{
+    gguf_write_entry(w, "t", 0, 5, ones, 32);
+}
+static void zero_dim(struct gguf_writer *w)
+{
+    gguf_write_entry(w, "t", 0, 2, zero, 32);
+}
+static void negative_dim(struct gguf_writer *w)
+{
+    gguf_write_entry(w, "t", 0, 1, negative, 32);
+}
+static void product(struct gguf_writer *w)
+{
+    gguf_write_entry(w, "t", 0, 4, huge, 0);
+}
+static void product_wraps(struct gguf_writer *w)
+{
+    gguf_write_entry(w, "t", 0, 2, wraps, 0);
+}
+static void bytes_wrap(struct gguf_writer *w)
+{
+    gguf_write_entry(w, "t", 0, 1, fits_not, 0);
+}
+static void odd_row(struct gguf_writer *w)
+{
+    gguf_write_entry(w, "t", 39, 1, odd, 32);
+}
+static void unaligned(struct gguf_writer *w)
+{
+    gguf_write_entry(w, "t", 0, 1, eight, 33);
+}
+static void beyond(struct gguf_writer *w)
+{
+    gguf_write_entry(w, "t", 0, 1, eight, 1ull << 40);
+}
+static void offset_wraps(struct gguf_writer *w)
+{
+    gguf_write_entry(w, "t", 0, 1, eight, UINT64_MAX - 31);
+}
+static void just_beyond(struct gguf_writer *w)
+{
+    gguf_write_entry(w, "t", 0, 1, eight, w->data.size / 32 * 32);
+}
+static void overlap(struct gguf_writer *w)
+{
+    gguf_write_entry(w, "t", 0, 1, eight, 64);
+}
+static void same_place(struct gguf_writer *w)
+{
+    gguf_write_entry(w, "t", 0, 1, eight, 0);
+}
 static void same_tensor(struct gguf_writer *w)
 {
     const int64_t dims[] = {8};
@@ -292,7 +397,8 @@ static void same_tensor(struct gguf_writer *w)
 static void long_tensor_name(struct gguf_writer *w)
 {
     const int64_t dims[] = {8};
-    gguf_write_tensor(w, "1234567890123456789012345678901234567890123456789012345678901234-5", 0, 1, dims);
+    gguf_write_tensor(w, "1234567890123456789012345678901234567890123456789012345678901234-5", 0, 1,
+                      dims);
 }
 
 static const struct {
@@ -389,7 +495,8 @@ static void open_copy(const unsigned char *data, size_t size, unsigned *opened)
         unsigned sum = 0; /* what the reader promises can be read */
         for (size_t t = 0; t < gguf_tensor_count(file); t++) {
             const struct gguf_tensor *tensor = gguf_tensor_at(file, t);
-            for (size_t b = 0; b < tensor->size; b++) sum += ((const unsigned char *)tensor->data)[b];
+            for (size_t b = 0; b < tensor->size; b++)
+                sum += ((const unsigned char *)tensor->data)[b];
         }
         for (size_t k = 0; k < gguf_key_count(file); k++) {
             char key[64], value[64];
@@ -438,8 +545,9 @@ static void test_random_damage(void **state)
             /* Rarely the magic, version and data: most of the damage goes where the parsing is. */
             int64_t end = (int64_t)(24 + w.keys.size + w.tensors.size);
             int64_t at = rng_range(&rng, rng_uniform(&rng) < 0.05 ? 0 : 8, end - 1);
-            copy[at] = (unsigned char)(rng_uniform(&rng) < 0.5 ? copy[at] ^ 1u << rng_range(&rng, 0, 7)
-                                                               : rng_next(&rng));
+            copy[at] =
+                (unsigned char)(rng_uniform(&rng) < 0.5 ? copy[at] ^ 1u << rng_range(&rng, 0, 7)
+                                                        : rng_next(&rng));
         }
         open_copy(copy, bytes.size, &opened);
     }
@@ -452,10 +560,10 @@ static void test_random_damage(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values),        cmocka_unit_test(test_arrays),
-        cmocka_unit_test(test_tensors),       cmocka_unit_test(test_types_by_name),
-        cmocka_unit_test(test_hostile),       cmocka_unit_test(test_printable_messages),
-        cmocka_unit_test(test_truncated),     cmocka_unit_test(test_random_damage),
+        cmocka_unit_test(test_values),    cmocka_unit_test(test_arrays),
+        cmocka_unit_test(test_tensors),   cmocka_unit_test(test_types_by_name),
+        cmocka_unit_test(test_hostile),   cmocka_unit_test(test_printable_messages),
+        cmocka_unit_test(test_truncated), cmocka_unit_test(test_random_damage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,7 +46,7 @@ int status_exit_code(enum sol_status code)
     return codes[code_known(code) ? code : SOL_E_INTERNAL].exit_code;
 }
 
-/* The names are in parentheses because the analyser's run has macros of these names.
+/* The names are in parentheses because macros have the same.
  * Arguments may point into the present message (a caller that rewords it), hence the copies. */
 enum sol_status(status_set)(enum sol_status code, const char *fmt, ...)
 {

@@ -19,12 +19,16 @@ enum sol_status status_set(enum sol_status code, const char *fmt, ...) SOL_PRINT
 /* Puts "text: " before the present message (a file name, say). Returns `code`. */
 enum sol_status status_prefix(enum sol_status code, const char *fmt, ...) SOL_PRINTF(2, 3);
 
-/* Tells the static analyser, which sees one file at a time, that the code comes back: it would
- * follow SOL_TRY past an error otherwise. */
-#ifdef __clang_analyzer__
-#define status_set(code, ...)    ((void)status_set(code, __VA_ARGS__), (code))
-#define status_prefix(code, ...) ((void)status_prefix(code, __VA_ARGS__), (code))
-#endif
+/* The code comes back through inline code, so that compilers and the static analyser see that it is
+ * not SOL_OK and do not follow SOL_TRY past an error (they would warn of what is unset there).
+ * `code` is evaluated twice. */
+static inline enum sol_status status_same(enum sol_status code, enum sol_status returned)
+{
+    (void)returned;
+    return code;
+}
+#define status_set(code, ...)    status_same((code), status_set(code, __VA_ARGS__))
+#define status_prefix(code, ...) status_same((code), status_prefix(code, __VA_ARGS__))
 
 /* The documented process exit status for `code` (table in docs and in `sol --help`). */
 int status_exit_code(enum sol_status code);

@@ -24,8 +24,8 @@ static const struct option options[] = {
      offsetof(struct verify_command, ops), 0, 0},
     {OPTION_INT, 0, "rounds", "N", "draw each case N times (default 2)",
      offsetof(struct verify_command, rounds), 1, 1000},
-    {OPTION_INT, 0, "seed", "N", "of the inputs (default 1)", offsetof(struct verify_command, seed), 0,
-     9e18},
+    {OPTION_INT, 0, "seed", "N", "of the inputs (default 1)", offsetof(struct verify_command, seed),
+     0, 9e18},
     {OPTION_INT, 't', "threads", "N", "threads to compute with (default: every core)",
      offsetof(struct verify_command, threads), 1, 1024},
     {OPTION_FLAG, 0, "json", NULL, "one JSON object instead of the table",
@@ -37,10 +37,11 @@ static const struct command_spec spec = {
     .name = "verify",
     .summary = "check every kernel against its reference",
     .arguments = "",
-    .notes = "Inputs are random, awkward in size, extreme and non-finite; outputs are framed by guard\n"
-             "bytes. The error is relative to the reference, row by row. Exit status 7 when a variant\n"
-             "differs. How much a variant with rounded activations changes a model's predictions is\n"
-             "shown by `sol perplexity --kl`.\n",
+    .notes =
+        "Inputs are random, awkward in size, extreme and non-finite; outputs are framed by guard\n"
+        "bytes. The error is relative to the reference, row by row. Exit status 7 when a variant\n"
+        "differs. How much a variant with rounded activations changes a model's predictions is\n"
+        "shown by `sol perplexity --kl`.\n",
     .options = options,
 };
 
@@ -99,7 +100,8 @@ static const char *verdict(const struct verify_result *r)
 static enum sol_status print_table(const struct verify_report *report)
 {
     struct table *table;
-    SOL_TRY(table_create("op|variant|activations|>cases|>worst error|>tolerance|verdict|reason", &table));
+    SOL_TRY(table_create("op|variant|activations|>cases|>worst error|>tolerance|verdict|reason",
+                         &table));
     for (size_t i = 0; i < report->count; i++) {
         const struct verify_result *r = &report->results[i];
         table_cell(table, "%s", r->op->name);
@@ -123,15 +125,15 @@ static enum sol_status print_json(const struct verify_report *report)
     json_t *list = json_array();
     for (size_t i = 0; i < report->count; i++) {
         const struct verify_result *r = &report->results[i];
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:f, s:f, s:s, s:s}", "op",
-                                              r->op->name, "variant", r->variant, "activations",
-                                              op_numerics_name(r->numerics), "cases", r->cases, "failed",
-                                              r->failed, "skipped", r->skipped, "worst_error", r->worst,
-                                              "tolerance", r->tolerance, "verdict", verdict(r), "reason",
-                                              r->text));
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:f, s:f, s:s, s:s}",
+                                              "op", r->op->name, "variant", r->variant,
+                                              "activations", op_numerics_name(r->numerics), "cases",
+                                              r->cases, "failed", r->failed, "skipped", r->skipped,
+                                              "worst_error", r->worst, "tolerance", r->tolerance,
+                                              "verdict", verdict(r), "reason", r->text));
     }
-    return json_print(json_pack("{s:i, s:i, s:o}", "verified", report->ran, "failed", report->failed,
-                                "variants", list));
+    return json_print(json_pack("{s:i, s:i, s:o}", "verified", report->ran, "failed",
+                                report->failed, "variants", list));
 }
 
 static enum sol_status verify(const struct verify_command *c, struct verify_report *report)
@@ -150,7 +152,8 @@ static enum sol_status verify(const struct verify_command *c, struct verify_repo
         if (status == SOL_OK) status = printed;
     }
     if (status == SOL_OK && report->failed)
-        status = status_set(SOL_E_MISMATCH, "%d variants differ from their reference", report->failed);
+        status =
+            status_set(SOL_E_MISMATCH, "%d variants differ from their reference", report->failed);
     if (status == SOL_OK && report->ran == 0)
         status = status_set(SOL_E_MISMATCH, "nothing was verified: no variant could run");
     return status;
@@ -161,8 +164,7 @@ static int run(int argc, char **argv)
     struct verify_command c = {.seed = 1, .rounds = 2};
     int exit_status, n_args;
     const char *args[OPTION_LIST_MAX];
-    if (argc > OPTION_LIST_MAX)
-        return cli_fail(status_set(SOL_E_ARGUMENT, "too many arguments"));
+    if (argc > OPTION_LIST_MAX) return cli_fail(status_set(SOL_E_ARGUMENT, "too many arguments"));
     if (!cli_parse(&spec, argc, argv, &c, args, &n_args, &exit_status)) return exit_status;
     if (n_args) return cli_fail(status_set(SOL_E_ARGUMENT, "unexpected argument '%s'", args[0]));
     struct verify_report report = {0};

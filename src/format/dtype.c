@@ -1,6 +1,7 @@
-/* Number formats. Every small float (fp16, the fp8s, e2m1) goes through one pair of functions that take
- * the widths of its exponent and mantissa, so that rounding and subnormals are right once. Arithmetic on
- * float32 subnormals is avoided on the way from small floats: a caller may run with them flushed.
+/* Number formats. Every small float (fp16, the fp8s, e2m1) goes through one pair of functions that
+ * take the widths of its exponent and mantissa, so that rounding and subnormals are right once.
+ * Arithmetic on float32 subnormals is avoided on the way from small floats: a caller may run with
+ * them flushed.
  *
  * What has no number in a format when encoding:
  *   fp16, bf16, e5m2   Inf stays Inf, too large becomes Inf, NaN stays a quiet NaN
@@ -9,7 +10,8 @@
  *   e8m0               nearest power of two (between two of them, the even code); zero becomes the
  *                      smallest, too large the largest, NaN, Inf and negative numbers NaN
  *   mxfp4, q8_0        a block that holds a NaN or Inf decodes to 32 NaNs
- *   q8_0               a block beyond 127 * 65504 saturates; q rounds ties away from zero, as ggml's */
+ *   q8_0               a block beyond 127 * 65504 saturates; q rounds ties away from zero, as
+ * ggml's */
 #include "format/dtype.h"
 
 #include <assert.h>
@@ -40,9 +42,9 @@ static inline uint32_t shift_round(uint32_t value, int shift)
     return (value + half - 1u + odd) >> shift;
 }
 
-/* Code (without sign) of the finite magnitude `bits`, in a format with `man` mantissa bits and exponent
- * bias `bias`. Rounding up may carry into the exponent, and codes beyond the format's last one come out
- * for what is too large: the caller decides what they mean. */
+/* Code (without sign) of the finite magnitude `bits`, in a format with `man` mantissa bits and
+ * exponent bias `bias`. Rounding up may carry into the exponent, and codes beyond the format's last
+ * one come out for what is too large: the caller decides what they mean. */
 static inline uint32_t small_encode(uint32_t bits, int man, int bias)
 {
     int exponent = (int)(bits >> 23) - 127;
@@ -77,7 +79,8 @@ uint16_t bf16_from_f32(float value)
 float f16_to_f32(uint16_t bits)
 {
     uint32_t sign = (uint32_t)(bits & 0x8000u) << 16, code = bits & 0x7fffu;
-    uint32_t magnitude = code >= 0x7c00u ? code << 13 | 0x7f800000u : f32_bits(small_decode(code, 10, 15));
+    uint32_t magnitude =
+        code >= 0x7c00u ? code << 13 | 0x7f800000u : f32_bits(small_decode(code, 10, 15));
     return f32_from_bits(sign | magnitude);
 }
 
@@ -109,7 +112,8 @@ uint8_t fp8_e4m3_from_f32(float value)
 float fp8_e5m2_to_f32(uint8_t bits)
 {
     uint32_t sign = (uint32_t)(bits & 0x80u) << 24, code = bits & 0x7fu;
-    uint32_t magnitude = code >= 0x7cu ? code << 21 | 0x7f800000u : f32_bits(small_decode(code, 2, 15));
+    uint32_t magnitude =
+        code >= 0x7cu ? code << 21 | 0x7f800000u : f32_bits(small_decode(code, 2, 15));
     return f32_from_bits(sign | magnitude);
 }
 
@@ -125,7 +129,8 @@ uint8_t fp8_e5m2_from_f32(float value)
 float e8m0_to_f32(uint8_t bits)
 {
     if (bits == 255) return f32_from_bits(0x7fc00000u);
-    return f32_from_bits(bits == 0 ? 0x00400000u : (uint32_t)bits << 23); /* 0: 2^-127, a subnormal */
+    return f32_from_bits(bits == 0 ? 0x00400000u
+                                   : (uint32_t)bits << 23); /* 0: 2^-127, a subnormal */
 }
 
 static uint8_t e8m0_from_f32(float value)
@@ -301,7 +306,8 @@ static const struct dtype_info infos[DTYPE_COUNT] = {
     [DTYPE_FP8_E4M3] = {"fp8_e4m3", 1, 1, fp8_e4m3_decode_row, fp8_e4m3_encode_row},
     [DTYPE_FP8_E5M2] = {"fp8_e5m2", 1, 1, fp8_e5m2_decode_row, fp8_e5m2_encode_row},
     [DTYPE_E8M0] = {"e8m0", 1, 1, e8m0_decode_row, e8m0_encode_row},
-    [DTYPE_MXFP4] = {"mxfp4", BLOCK, sizeof(struct block_mxfp4), mxfp4_decode_row, mxfp4_encode_row},
+    [DTYPE_MXFP4] = {"mxfp4", BLOCK, sizeof(struct block_mxfp4), mxfp4_decode_row,
+                     mxfp4_encode_row},
     [DTYPE_MXFP4_HF] = {"mxfp4_hf", BLOCK, 16, NULL, NULL},
     [DTYPE_Q8_0] = {"q8_0", BLOCK, sizeof(struct block_q8_0), q8_0_decode_row, q8_0_encode_row},
     [DTYPE_I32] = {"i32", 1, 4, NULL, NULL},

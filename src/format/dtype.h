@@ -2,10 +2,10 @@
  * decoded to float32 and encoded from it; every other module asks the table.
  *
  * Blocked formats run along the innermost dimension, whose length is a multiple of the block:
- *   MXFP4     17 bytes per 32: scale byte e (E8M0), then byte j = elements j (low nibble) and j+16 (high).
- *             value = e2m1 * 2^(e-127). The order of GGUF type 39.
- *   MXFP4_HF  16 bytes per 32: byte j = elements 2j (low) and 2j+1 (high). Scales live in a tensor of
- *             their own (E8M0); the order of the published safetensors files.
+ *   MXFP4     17 bytes per 32: scale byte e (E8M0), then byte j = elements j (low nibble) and
+ *             j+16 (high). value = e2m1 * 2^(e-127). The order of GGUF type 39.
+ *   MXFP4_HF  16 bytes per 32: byte j = elements 2j (low) and 2j+1 (high). Scales live in a tensor
+ *             of their own (E8M0); the order of the published safetensors files.
  *   Q8_0      34 bytes per 32: fp16 scale d, then 32 int8 q. value = d * q.
  * Sources: OCP Microscaling Formats v1.0, OCP FP8 v1.0, the GGUF specification. */
 #ifndef FORMAT_DTYPE_H
@@ -42,12 +42,12 @@ struct block_q8_0 {
 _Static_assert(sizeof(struct block_q8_0) == 34, "GGUF type 8");
 
 struct dtype_info {
-    const char *name;    /* "mxfp4" */
-    int64_t block;       /* elements per block, 1 for plain formats */
+    const char *name; /* "mxfp4" */
+    int64_t block;    /* elements per block, 1 for plain formats */
     size_t block_bytes;
-    /* n elements, a multiple of block; NULL where it needs more than the row (MXFP4_HF, I32). The source
-     * of a decode may be unaligned. Encoding rounds to nearest, ties to even (q8_0: away from zero, as
-     * ggml does); NaN, Inf and overflow as dtype.c says for each format. */
+    /* n elements, a multiple of block; NULL where it needs more than the row (MXFP4_HF, I32). The
+     * source of a decode may be unaligned. Encoding rounds to nearest, ties to even (q8_0: away
+     * from zero, as ggml does); NaN, Inf and overflow as dtype.c says for each format. */
     void (*decode)(const void *src, float *dst, int64_t n);
     void (*encode)(const float *src, void *dst, int64_t n);
 };
@@ -67,7 +67,7 @@ uint8_t fp8_e4m3_from_f32(float value); /* saturates to 448 */
 float fp8_e5m2_to_f32(uint8_t bits);
 uint8_t fp8_e5m2_from_f32(float value); /* overflows to infinity, as IEEE does */
 float e8m0_to_f32(uint8_t bits);
-float e2m1_to_f32(uint8_t nibble); /* low 4 bits: sign, 2 exponent, 1 mantissa */
+float e2m1_to_f32(uint8_t nibble);  /* low 4 bits: sign, 2 exponent, 1 mantissa */
 uint8_t e2m1_from_f32(float value); /* saturates to 6; NaN becomes +0, e2m1 has none */
 
 /* A group of 32 in HF order with its scale byte. */

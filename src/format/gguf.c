@@ -1,8 +1,8 @@
 /* The structure of a GGUF file: header, keys, tensor list, data. The file is hostile until shown
- * otherwise. A cursor that knows how many bytes are left hands out every number and string; counts are
- * compared with the bytes that so many entries would need at least before anything is allocated; sizes
- * are multiplied with overflow checks. After opening, every string, array and tensor lies within the file,
- * so that the rest of the program need not check again.
+ * otherwise. A cursor that knows how many bytes are left hands out every number and string; counts
+ * are compared with the bytes that so many entries would need at least before anything is
+ * allocated; sizes are multiplied with overflow checks. After opening, every string, array and
+ * tensor lies within the file, so that the rest of the program need not check again.
  *
  * Opening walks the entries of string arrays (600,000 in a real file) once, for bounds only. */
 #include <assert.h>
@@ -23,7 +23,7 @@ enum {
     MIN_ALIGNMENT = 8,
     MAX_ALIGNMENT = 1 << 16,
     DEFAULT_ALIGNMENT = 32,
-    SMALLEST_KEY = 8 + 1 + 4 + 1,             /* length, one letter, type, one byte */
+    SMALLEST_KEY = 8 + 1 + 4 + 1,            /* length, one letter, type, one byte */
     SMALLEST_TENSOR = 8 + 1 + 4 + 8 + 4 + 8, /* length, one letter, n_dims, a dim, type, offset */
 };
 
@@ -57,10 +57,10 @@ static const struct {
     const char *name;
     uint8_t size;
 } value_types[] = {
-    [GGUF_U8] = {"u8", 1},      [GGUF_I8] = {"i8", 1},         [GGUF_U16] = {"u16", 2},
-    [GGUF_I16] = {"i16", 2},    [GGUF_U32] = {"u32", 4},       [GGUF_I32] = {"i32", 4},
-    [GGUF_F32] = {"f32", 4},    [GGUF_BOOL] = {"bool", 1},     [GGUF_STRING] = {"string", 0},
-    [GGUF_ARRAY] = {"array", 0}, [GGUF_U64] = {"u64", 8},      [GGUF_I64] = {"i64", 8},
+    [GGUF_U8] = {"u8", 1},       [GGUF_I8] = {"i8", 1},     [GGUF_U16] = {"u16", 2},
+    [GGUF_I16] = {"i16", 2},     [GGUF_U32] = {"u32", 4},   [GGUF_I32] = {"i32", 4},
+    [GGUF_F32] = {"f32", 4},     [GGUF_BOOL] = {"bool", 1}, [GGUF_STRING] = {"string", 0},
+    [GGUF_ARRAY] = {"array", 0}, [GGUF_U64] = {"u64", 8},   [GGUF_I64] = {"i64", 8},
     [GGUF_F64] = {"f64", 8},
 };
 enum { N_VALUE_TYPES = sizeof value_types / sizeof *value_types };
@@ -77,13 +77,13 @@ const char *gguf_value_name(uint32_t type)
 
 /* ggml's numbers. Gaps are formats that ggml has withdrawn. */
 static const char *const tensor_types[] = {
-    [0] = "f32",      [1] = "f16",      [2] = "q4_0",    [3] = "q4_1",     [6] = "q5_0",
-    [7] = "q5_1",     [8] = "q8_0",     [9] = "q8_1",    [10] = "q2_K",    [11] = "q3_K",
-    [12] = "q4_K",    [13] = "q5_K",    [14] = "q6_K",   [15] = "q8_K",    [16] = "iq2_xxs",
-    [17] = "iq2_xs",  [18] = "iq3_xxs", [19] = "iq1_s",  [20] = "iq4_nl",  [21] = "iq3_s",
-    [22] = "iq2_s",   [23] = "iq4_xs",  [24] = "i8",     [25] = "i16",     [26] = "i32",
-    [27] = "i64",     [28] = "f64",     [29] = "iq1_m",  [30] = "bf16",    [34] = "tq1_0",
-    [35] = "tq2_0",   [39] = "mxfp4",   [40] = "nvfp4",  [41] = "q1_0",    [42] = "q2_0",
+    [0] = "f32",     [1] = "f16",      [2] = "q4_0",   [3] = "q4_1",    [6] = "q5_0",
+    [7] = "q5_1",    [8] = "q8_0",     [9] = "q8_1",   [10] = "q2_K",   [11] = "q3_K",
+    [12] = "q4_K",   [13] = "q5_K",    [14] = "q6_K",  [15] = "q8_K",   [16] = "iq2_xxs",
+    [17] = "iq2_xs", [18] = "iq3_xxs", [19] = "iq1_s", [20] = "iq4_nl", [21] = "iq3_s",
+    [22] = "iq2_s",  [23] = "iq4_xs",  [24] = "i8",    [25] = "i16",    [26] = "i32",
+    [27] = "i64",    [28] = "f64",     [29] = "iq1_m", [30] = "bf16",   [34] = "tq1_0",
+    [35] = "tq2_0",  [39] = "mxfp4",   [40] = "nvfp4", [41] = "q1_0",   [42] = "q2_0",
 };
 
 const char *gguf_type_name(uint32_t ggml_type)
@@ -95,12 +95,23 @@ const char *gguf_type_name(uint32_t ggml_type)
 static bool served_type(uint32_t ggml_type, enum dtype *out)
 {
     switch (ggml_type) {
-    case 0: *out = DTYPE_F32; return true;
-    case 1: *out = DTYPE_F16; return true;
-    case 8: *out = DTYPE_Q8_0; return true;
-    case 30: *out = DTYPE_BF16; return true;
-    case 39: *out = DTYPE_MXFP4; return true;
-    default: return false;
+    case 0:
+        *out = DTYPE_F32;
+        return true;
+    case 1:
+        *out = DTYPE_F16;
+        return true;
+    case 8:
+        *out = DTYPE_Q8_0;
+        return true;
+    case 30:
+        *out = DTYPE_BF16;
+        return true;
+    case 39:
+        *out = DTYPE_MXFP4;
+        return true;
+    default:
+        return false;
     }
 }
 
@@ -279,7 +290,8 @@ static enum sol_status take_value(struct cursor *c, struct gguf_key *key)
 static enum sol_status read_keys(struct gguf *file, struct cursor *c, uint64_t count)
 {
     if (count > MAX_KEYS || count > c->left / SMALLEST_KEY) {
-        return gguf_fail(file, SOL_E_FORMAT, "key count %llu is too large (%zu bytes left, limit %d)",
+        return gguf_fail(file, SOL_E_FORMAT,
+                         "key count %llu is too large (%zu bytes left, limit %d)",
                          (unsigned long long)count, c->left, MAX_KEYS);
     }
     file->keys = ARENA_NEW(file->arena, struct gguf_key, count);
@@ -324,8 +336,8 @@ static enum sol_status read_shape(struct cursor *c, struct gguf_tensor *t)
     uint32_t n_dims;
     SOL_TRY(take_u32(c, &n_dims));
     if (n_dims < 1 || n_dims > 4) {
-        return gguf_fail(c->file, SOL_E_FORMAT, "%s has %u dimensions (1 to 4 are allowed)", c->what,
-                         n_dims);
+        return gguf_fail(c->file, SOL_E_FORMAT, "%s has %u dimensions (1 to 4 are allowed)",
+                         c->what, n_dims);
     }
     t->n_dims = (int)n_dims;
     size_t elements = 1;
@@ -346,8 +358,8 @@ static enum sol_status read_shape(struct cursor *c, struct gguf_tensor *t)
     const struct dtype_info *info = dtype_info(t->dtype);
     if (t->dims[0] % info->block != 0) {
         return gguf_fail(c->file, SOL_E_FORMAT,
-                         "%s: rows of %lld are not a multiple of the block of type %s (%lld)", c->what,
-                         (long long)t->dims[0], info->name, (long long)info->block);
+                         "%s: rows of %lld are not a multiple of the block of type %s (%lld)",
+                         c->what, (long long)t->dims[0], info->name, (long long)info->block);
     }
     if (!size_mul(elements / (size_t)info->block, info->block_bytes, &t->size))
         return gguf_fail(c->file, SOL_E_FORMAT, "%s: the size overflows", c->what);
@@ -408,10 +420,11 @@ static enum sol_status place_tensors(struct gguf *file, const struct cursor *c, 
         struct gguf_tensor *t = &file->tensors[extents[i].tensor];
         uint64_t offset = extents[i].offset;
         if (offset > room || t->size > room - offset) {
-            return gguf_fail(file, SOL_E_FORMAT,
-                             "tensor '%s' (%zu bytes at offset %llu) lies beyond the end of the file; is "
-                             "the download complete?",
-                             gguf_printable(t->name).text, t->size, (unsigned long long)offset);
+            return gguf_fail(
+                file, SOL_E_FORMAT,
+                "tensor '%s' (%zu bytes at offset %llu) lies beyond the end of the file; is "
+                "the download complete?",
+                gguf_printable(t->name).text, t->size, (unsigned long long)offset);
         }
         if (offset < end) {
             return gguf_fail(file, SOL_E_FORMAT, "tensors '%s' and '%s' overlap",

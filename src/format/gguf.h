@@ -1,7 +1,7 @@
-/* Reader for GGUF (v2 and v3, little endian), strict: every count, length, offset and size is checked
- * against the bytes that are there before it is used. Nothing is copied: strings and tensor data point
- * into the mapping. Writing follows with conversion.
- * Source: the GGUF specification in ggml's docs. */
+/* Reader for GGUF (v2 and v3, little endian), strict: every count, length, offset and size is
+ * checked against the bytes that are there before it is used. Nothing is copied: strings and tensor
+ * data point into the mapping. Writing follows with conversion. Source: the GGUF specification in
+ * ggml's docs. */
 #ifndef FORMAT_GGUF_H
 #define FORMAT_GGUF_H
 
@@ -50,10 +50,11 @@ struct gguf_tensor {
 /* "q4_K" for 12: every type that ggml has, served or not; "unknown" for other numbers. */
 const char *gguf_type_name(uint32_t ggml_type);
 
-/* Opens and checks a file, or `size` bytes, aligned to 8, that the caller keeps alive (`name` is for
- * messages). Errors name the file, the key or tensor, and the fault. */
+/* Opens and checks a file, or `size` bytes, aligned to 8, that the caller keeps alive (`name` is
+ * for messages). Errors name the file, the key or tensor, and the fault. */
 enum sol_status gguf_open(const char *path, struct gguf **out);
-enum sol_status gguf_open_memory(const void *data, size_t size, const char *name, struct gguf **out);
+enum sol_status gguf_open_memory(const void *data, size_t size, const char *name,
+                                 struct gguf **out);
 void gguf_close(struct gguf *file); /* takes NULL */
 
 const char *gguf_name(const struct gguf *file);
@@ -62,9 +63,9 @@ size_t gguf_tensor_count(const struct gguf *file);
 const struct gguf_tensor *gguf_tensor_at(const struct gguf *file, size_t index);
 const struct gguf_tensor *gguf_tensor_find(const struct gguf *file, const char *name); /* or NULL */
 
-/* Metadata. `found` may be NULL: then a missing key is an error (SOL_E_FORMAT); otherwise *found says
- * whether it was there and *out is left alone if not. A key of another type is an error. Integers of any
- * width and signedness are accepted where the value fits. */
+/* Metadata. `found` may be NULL: then a missing key is an error (SOL_E_FORMAT); otherwise *found
+ * says whether it was there and *out is left alone if not. A key of another type is an error.
+ * Integers of any width and signedness are accepted where the value fits. */
 enum sol_status gguf_get_u64(const struct gguf *file, const char *key, uint64_t *out, bool *found);
 enum sol_status gguf_get_f64(const struct gguf *file, const char *key, double *out, bool *found);
 enum sol_status gguf_get_bool(const struct gguf *file, const char *key, bool *out, bool *found);
@@ -83,7 +84,7 @@ bool gguf_array_next_i64(struct gguf_array *array, int64_t *out);
 
 /* For `sol model info`: key i as text, long values shortened. */
 size_t gguf_key_count(const struct gguf *file);
-void gguf_key_describe(const struct gguf *file, size_t index, char *key, size_t key_size, char *value,
-                       size_t value_size);
+void gguf_key_describe(const struct gguf *file, size_t index, char *key, size_t key_size,
+                       char *value, size_t value_size);
 
 #endif

@@ -7,7 +7,8 @@
 #include "format/gguf_private.h"
 
 /* An integer as sign and 64 bits. False when the type is no integer. */
-static bool read_integer(enum gguf_value_type type, const uint8_t *at, uint64_t *value, bool *negative)
+static bool read_integer(enum gguf_value_type type, const uint8_t *at, uint64_t *value,
+                         bool *negative)
 {
     int64_t wide = 0;
     switch (type) {
@@ -30,7 +31,8 @@ static bool read_integer(enum gguf_value_type type, const uint8_t *at, uint64_t 
         memcpy(value, at, sizeof *value);
         *negative = false;
         return true;
-    default: return false;
+    default:
+        return false;
     }
     *value = (uint64_t)wide;
     *negative = wide < 0;
@@ -59,7 +61,8 @@ static enum sol_status look_up(const struct gguf *file, const char *name, bool *
     return gguf_fail(file, SOL_E_FORMAT, "key '%s' is missing", name);
 }
 
-static enum sol_status wrong_type(const struct gguf *file, const struct gguf_key *key, const char *want)
+static enum sol_status wrong_type(const struct gguf *file, const struct gguf_key *key,
+                                  const char *want)
 {
     return gguf_fail(file, SOL_E_FORMAT, "key '%s' has type %s, expected %s",
                      gguf_printable(key->name).text, gguf_value_name(key->type), want);
@@ -179,8 +182,8 @@ static void describe_array(const struct gguf_key *key, char *value, size_t size)
 {
     struct gguf_array array = {key->item, key->count, key->value, key->end};
     struct gguf_string text;
-    size_t used = (size_t)snprintf(value, size, "[%s x %" PRIu64 "]", gguf_value_name(key->item),
-                                   key->count);
+    size_t used =
+        (size_t)snprintf(value, size, "[%s x %" PRIu64 "]", gguf_value_name(key->item), key->count);
     for (uint64_t i = 0; i < key->count && used < size; i++) {
         char entry[96];
         if (i == 4) {
@@ -197,8 +200,8 @@ static void describe_array(const struct gguf_key *key, char *value, size_t size)
     }
 }
 
-void gguf_key_describe(const struct gguf *file, size_t index, char *key, size_t key_size, char *value,
-                       size_t value_size)
+void gguf_key_describe(const struct gguf *file, size_t index, char *key, size_t key_size,
+                       char *value, size_t value_size)
 {
     assert(index < file->n_keys);
     const struct gguf_key *found = &file->keys[index];

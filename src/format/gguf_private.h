@@ -10,8 +10,8 @@
 struct gguf_key {
     struct gguf_string name; /* first, as in struct gguf_tensor: the name table reads it */
     enum gguf_value_type type;
-    enum gguf_value_type item; /* arrays: type of the entries */
-    uint64_t count;            /* arrays: number of entries */
+    enum gguf_value_type item;  /* arrays: type of the entries */
+    uint64_t count;             /* arrays: number of entries */
     const uint8_t *value, *end; /* strings: the text; arrays: the entries */
 };
 

@@ -1,7 +1,8 @@
 /* The engine: cache, buffers, plans, and the loop that feeds rows through them.
  *
- * A plan is made for each (rows, outputs) shape that occurs and kept: prefill chunks and decode steps
- * repeat the same few. The residual buffers are shared by all plans; scratch belongs to each. */
+ * A plan is made for each (rows, outputs) shape that occurs and kept: prefill chunks and decode
+ * steps repeat the same few. The residual buffers are shared by all plans; scratch belongs to each.
+ */
 #include "infer/engine.h"
 
 #include <stdlib.h>
@@ -132,11 +133,12 @@ static enum sol_status allocate(struct engine *e)
     size_t available = memory_available();
     enum sol_status status = SOL_OK;
     if (available && size > available)
-        status = status_set(SOL_E_MEMORY,
-                            "context %lld for %lld sequences needs %.1f GiB beyond the model, %.1f GiB "
-                            "are free; lower the context or the number of sequences",
-                            (long long)e->params.context, (long long)e->params.sequences,
-                            (double)size / (1 << 30), (double)available / (1 << 30));
+        status =
+            status_set(SOL_E_MEMORY,
+                       "context %lld for %lld sequences needs %.1f GiB beyond the model, %.1f GiB "
+                       "are free; lower the context or the number of sequences",
+                       (long long)e->params.context, (long long)e->params.sequences,
+                       (double)size / (1 << 30), (double)available / (1 << 30));
     if (status == SOL_OK) status = pages_alloc(size, &e->memory);
     if (status == SOL_OK) {
         e->memory_size = size;
@@ -157,10 +159,12 @@ void engine_params_init(struct engine_params *params)
 
 static enum sol_status check_params(const struct model *model, const struct engine_params *p)
 {
-    if (p->context < 1 || p->sequences < 1 || p->max_batch < 1 || p->max_outputs < 1 || p->threads < 0)
+    if (p->context < 1 || p->sequences < 1 || p->max_batch < 1 || p->max_outputs < 1 ||
+        p->threads < 0)
         return status_set(SOL_E_ARGUMENT, "context, sequences, batch and outputs must be positive");
     if (p->context > model->config.context)
-        return status_set(SOL_E_ARGUMENT, "context %lld is longer than the %lld positions that %s was made for",
+        return status_set(SOL_E_ARGUMENT,
+                          "context %lld is longer than the %lld positions that %s was made for",
                           (long long)p->context, (long long)model->config.context, model->name);
     if (p->kv_dtype != DTYPE_F32 && p->kv_dtype != DTYPE_F16 && p->kv_dtype != DTYPE_BF16)
         return status_set(SOL_E_ARGUMENT, "the cache is kept in f32, f16 or bf16, not in %s",
@@ -180,7 +184,8 @@ enum sol_status engine_create(const struct model *model, const struct engine_par
     if (e->params.max_batch > e->params.context * e->params.sequences)
         e->params.max_batch = e->params.context * e->params.sequences;
     if (e->params.max_outputs > e->params.max_batch) e->params.max_outputs = e->params.max_batch;
-    enum sol_status status = pool_create(params->threads ? params->threads : cpu_info()->cores, &e->pool);
+    enum sol_status status =
+        pool_create(params->threads ? params->threads : cpu_info()->cores, &e->pool);
     if (status != SOL_OK) goto fail;
     e->params.chooser.device.workers = pool_size(e->pool);
     status = allocate(e);
@@ -219,15 +224,16 @@ static struct cached_plan *slot_for(struct engine *e, int64_t rows, int64_t outp
     return oldest;
 }
 
-static enum sol_status plan_for(struct engine *e, int64_t rows, int64_t outputs, struct cached_plan **out)
+static enum sol_status plan_for(struct engine *e, int64_t rows, int64_t outputs,
+                                struct cached_plan **out)
 {
     struct cached_plan *slot = slot_for(e, rows, outputs);
     *out = slot;
     slot->used = ++e->tick;
     if (slot->plan) return SOL_OK;
     SOL_TRY(plan_create(&e->params.chooser, &slot->plan));
-    forward_build(slot->plan, e->model, &e->batch, e->kv, e->inv_freq, e->rope_scale, &e->buffers, rows,
-                  outputs);
+    forward_build(slot->plan, e->model, &e->batch, e->kv, e->inv_freq, e->rope_scale, &e->buffers,
+                  rows, outputs);
     enum sol_status status = plan_finish(slot->plan);
     if (status == SOL_OK) return SOL_OK;
     plan_destroy(slot->plan);
@@ -239,8 +245,8 @@ static enum sol_status check_rows(const struct engine *e, const struct engine_ro
 {
     for (int64_t i = 0; i < n; i++) {
         if (rows[i].token < 0 || rows[i].token >= e->model->config.vocab)
-            return status_set(SOL_E_ARGUMENT, "token %d is outside the vocabulary of %lld", rows[i].token,
-                              (long long)e->model->config.vocab);
+            return status_set(SOL_E_ARGUMENT, "token %d is outside the vocabulary of %lld",
+                              rows[i].token, (long long)e->model->config.vocab);
         if (rows[i].sequence < 0 || rows[i].sequence >= e->params.sequences)
             return status_set(SOL_E_ARGUMENT, "sequence %d of %lld", rows[i].sequence,
                               (long long)e->params.sequences);
@@ -249,14 +255,16 @@ static enum sol_status check_rows(const struct engine *e, const struct engine_ro
         int64_t length = e->position[s];
         for (int64_t i = 0; i < n; i++) length += rows[i].sequence == s;
         if (length > e->params.context)
-            return status_set(SOL_E_ARGUMENT,
-                              "sequence of %lld tokens does not fit the context of %lld; raise the context",
-                              (long long)length, (long long)e->params.context);
+            return status_set(
+                SOL_E_ARGUMENT,
+                "sequence of %lld tokens does not fit the context of %lld; raise the context",
+                (long long)length, (long long)e->params.context);
     }
     return SOL_OK;
 }
 
-/* Rows of the same sequence keep their order, so the first n rows that fit are taken as they come. */
+/* Rows of the same sequence keep their order, so the first n rows that fit are taken as they come.
+ */
 static int64_t fill_batch(struct engine *e, const struct engine_row *rows, int64_t n)
 {
     struct batch *b = &e->batch;
@@ -311,7 +319,8 @@ enum sol_status engine_eval(struct engine *e, const struct engine_row *rows, int
         int64_t step = fill_batch(e, rows + done, n - done);
         SOL_TRY(run_step(e));
         if (on_logits && e->batch.n_outputs)
-            SOL_TRY(on_logits(arg, done, e->batch.output_rows, e->batch.n_outputs, e->buffers.logits));
+            SOL_TRY(
+                on_logits(arg, done, e->batch.output_rows, e->batch.n_outputs, e->buffers.logits));
         done += step;
     }
     if (logits) *logits = e->buffers.logits;
@@ -333,8 +342,8 @@ void engine_reset(struct engine *e, int32_t sequence)
 enum sol_status engine_pretend(struct engine *e, int32_t sequence, int64_t position)
 {
     if (position < 0 || position > e->params.context)
-        return status_set(SOL_E_ARGUMENT, "depth %lld is outside the context of %lld", (long long)position,
-                          (long long)e->params.context);
+        return status_set(SOL_E_ARGUMENT, "depth %lld is outside the context of %lld",
+                          (long long)position, (long long)e->params.context);
     e->position[sequence] = position;
     return SOL_OK;
 }

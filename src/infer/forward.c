@@ -1,6 +1,6 @@
 /* The one forward pass of gpt-oss. It names ops; which kernels serve them, on which device, is the
- * plan's business. Everything between the residual stream and the experts is in the composites' files
- * under src/ops. */
+ * plan's business. Everything between the residual stream and the experts is in the composites'
+ * files under src/ops. */
 #include "infer/forward.h"
 
 #include "ops/ops.h"
@@ -9,6 +9,8 @@ void forward_build(struct plan *plan, const struct model *model, const struct ba
                    const struct kv_layer *kv, const float *inv_freq, float rope_scale,
                    const struct forward_buffers *buffers, int64_t rows, int64_t outputs)
 {
+    /* One op a paragraph reads better than one argument a line. */
+    /* clang-format off */
     const struct model_config *c = &model->config;
     const struct forward_buffers *b = buffers;
 
@@ -59,4 +61,5 @@ void forward_build(struct plan *plan, const struct model *model, const struct ba
               &(struct head_args){
                   .n_outputs = outputs, .hidden = c->hidden, .eps = c->rms_eps, .batch = batch,
                   .x = b->x, .norm = model->final_norm, .w = model->head, .logits = b->logits});
+    /* clang-format on */
 }

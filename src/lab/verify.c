@@ -1,9 +1,9 @@
-/* See verify.h. A case is made once; reference and variant each get their own copy of the outputs, framed
- * by guard bytes, so that in-place ops start alike and a write outside is seen.
+/* See verify.h. A case is made once; reference and variant each get their own copy of the outputs,
+ * framed by guard bytes, so that in-place ops start alike and a write outside is seen.
  *
- * Errors are judged row by row: ||out - ref|| over ||ref|| of the row, or of the mean row where that is
- * larger (a single sum that happens to cancel says nothing). A row with a NaN or Inf in the reference must
- * have one in the output too. */
+ * Errors are judged row by row: ||out - ref|| over ||ref|| of the row, or of the mean row where
+ * that is larger (a single sum that happens to cancel says nothing). A row with a NaN or Inf in the
+ * reference must have one in the output too. */
 #include "lab/verify.h"
 
 #include <math.h>
@@ -58,8 +58,8 @@ static bool guards_hold(const struct trial *t, int i)
     return true;
 }
 
-static enum sol_status trial_run(const struct trial *t, const struct chooser *chooser, struct pool *pool,
-                                 enum op_numerics *numerics)
+static enum sol_status trial_run(const struct trial *t, const struct chooser *chooser,
+                                 struct pool *pool, enum op_numerics *numerics)
 {
     struct plan *plan;
     SOL_TRY(plan_create(chooser, &plan));
@@ -67,7 +67,8 @@ static enum sol_status trial_run(const struct trial *t, const struct chooser *ch
     enum sol_status status = plan_finish(plan);
     if (status == SOL_OK) status = plan_run(plan, pool, false, NULL);
     for (int i = 0; status == SOL_OK && numerics && i < plan_step_count(plan); i++)
-        if (plan_step_at(plan, i)->numerics > *numerics) *numerics = plan_step_at(plan, i)->numerics;
+        if (plan_step_at(plan, i)->numerics > *numerics)
+            *numerics = plan_step_at(plan, i)->numerics;
     plan_destroy(plan);
     return status;
 }
@@ -129,16 +130,16 @@ static bool compare_output(const struct trial *ref, const struct trial *out, int
     for (int64_t r = 0; r < rows; r++) {
         bool finite = row_finite(got + r * n, n);
         if (row_finite(want + r * n, n) != finite) {
-            snprintf(fault, fault_size, "output %d row %lld: %s where the reference is %s", i, (long long)r,
-                     finite ? "finite" : "not finite", finite ? "not" : "finite");
+            snprintf(fault, fault_size, "output %d row %lld: %s where the reference is %s", i,
+                     (long long)r, finite ? "finite" : "not finite", finite ? "not" : "finite");
             return false;
         }
         if (!finite) continue;
         double error = row_error(got + r * n, want + r * n, n, floor);
         if (error > result->worst) result->worst = error;
         if (error > result->tolerance) {
-            snprintf(fault, fault_size, "output %d row %lld: relative error %.3g over %.3g", i, (long long)r,
-                     error, result->tolerance);
+            snprintf(fault, fault_size, "output %d row %lld: relative error %.3g over %.3g", i,
+                     (long long)r, error, result->tolerance);
             return false;
         }
     }
@@ -163,7 +164,8 @@ static void record(struct verify_result *result, bool good, enum op_case_kind ki
     result->cases++;
     if (good) return;
     if (result->failed++ == 0)
-        snprintf(result->text, sizeof result->text, "%s case %d: %s", kind_names[kind], index, fault);
+        snprintf(result->text, sizeof result->text, "%s case %d: %s", kind_names[kind], index,
+                 fault);
 }
 
 static enum sol_status run_case(const struct verify_run *run, struct arena *arena, const void *args,
@@ -172,7 +174,8 @@ static enum sol_status run_case(const struct verify_run *run, struct arena *aren
     struct verify_result *result = run->result;
     char why[OP_REASON_MAX], fault[160] = "";
     if (!chooser_can_run(run->chooser, run->op, run->v, args, why)) {
-        if (result->skipped++ == 0 && !result->failed) snprintf(result->text, sizeof result->text, "%s", why);
+        if (result->skipped++ == 0 && !result->failed)
+            snprintf(result->text, sizeof result->text, "%s", why);
         return SOL_OK;
     }
     struct trial ref, out;
@@ -195,8 +198,8 @@ static enum sol_status run_case(const struct verify_run *run, struct arena *aren
     return SOL_OK;
 }
 
-static enum sol_status draw_case(const struct verify_run *run, uint64_t seed, enum op_case_kind kind,
-                                 int index, bool *more)
+static enum sol_status draw_case(const struct verify_run *run, uint64_t seed,
+                                 enum op_case_kind kind, int index, bool *more)
 {
     struct arena *arena;
     SOL_TRY(arena_create(1 << 20, &arena));

@@ -1,6 +1,6 @@
-/* Verification: every variant of every op against the op's reference, on random, awkward, extreme and
- * non-finite inputs, with guard bands around each output. Tests, `sol verify` and the lab's gate all call
- * this. */
+/* Verification: every variant of every op against the op's reference, on random, awkward, extreme
+ * and non-finite inputs, with guard bands around each output. Tests, `sol verify` and the lab's
+ * gate all call this. */
 #ifndef LAB_VERIFY_H
 #define LAB_VERIFY_H
 
@@ -25,8 +25,8 @@ struct verify_options {
     int rounds; /* how often each case is drawn anew, >= 1 */
 };
 
-/* Variant `v` of `op` as in ops/plan.h. SOL_OK also when cases failed: look at result->failed. Errors are
- * those of the machinery (memory, interruption). */
+/* Variant `v` of `op` as in ops/plan.h. SOL_OK also when cases failed: look at result->failed.
+ * Errors are those of the machinery (memory, interruption). */
 enum sol_status verify_variant(const struct op *op, int v, const struct chooser *chooser,
                                struct pool *pool, const struct verify_options *options,
                                struct verify_result *result);

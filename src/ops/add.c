@@ -19,7 +19,8 @@ static void reference(const struct op_context *context, const void *args)
     for (int64_t i = 0; i < a->m * a->n; i++) a->x[i] += a->y[i];
 }
 
-static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index, void *args)
+static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
+                      void *args)
 {
     if (index >= 4) return false;
     struct case_maker c = {arena, rng, kind, index};
@@ -32,7 +33,8 @@ static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind ki
 static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
 {
     const struct add_args *a = args;
-    out[0] = (struct op_output){offsetof(struct add_args, x), (size_t)(a->m * a->n) * 4, true, a->n};
+    out[0] =
+        (struct op_output){offsetof(struct add_args, x), (size_t)(a->m * a->n) * 4, true, a->n};
     return 1;
 }
 

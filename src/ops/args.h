@@ -1,8 +1,8 @@
-/* Argument structs of all ops: the problem (shape, dtypes, constants) and the buffers. Matrices are row
- * major, float32 unless a dtype is said; M is the number of token rows. No output overlaps an input
- * except where the op says "in place". Every op: a NaN or Inf in a row never reaches another row (other
- * than through attention, which reads what was written), and never turns into finite numbers
- * (but for swiglu, whose definition clamps). */
+/* Argument structs of all ops: the problem (shape, dtypes, constants) and the buffers. Matrices are
+ * row major, float32 unless a dtype is said; M is the number of token rows. No output overlaps an
+ * input except where the op says "in place". Every op: a NaN or Inf in a row never reaches another
+ * row (other than through attention, which reads what was written), and never turns into finite
+ * numbers (but for swiglu, whose definition clamps). */
 #ifndef OPS_ARGS_H
 #define OPS_ARGS_H
 
@@ -28,21 +28,21 @@ struct rmsnorm_args {
 };
 
 /* gemm: C[i] = A[row(i)] * W[group(i)]^T + bias[group(i)].
- * Dense: group_offsets NULL, one group. Grouped: rows group_offsets[g] .. group_offsets[g+1]-1 of C use
- * weight group g; offsets are read when the op runs. group_offsets[0] = 0, the last is m. */
+ * Dense: group_offsets NULL, one group. Grouped: rows group_offsets[g] .. group_offsets[g+1]-1 of C
+ * use weight group g; offsets are read when the op runs. group_offsets[0] = 0, the last is m. */
 struct gemm_args {
     int64_t m, n, k;
-    int64_t a_count;              /* rows in a: m when dense; what a_rows may point to when grouped */
-    const float *a;               /* [a_count][k] */
-    const int32_t *a_rows;        /* [m] row of A for each row of C, or NULL: row i */
-    struct tensor w;              /* [groups][n][k] */
-    const float *bias;            /* [groups][n] or NULL */
+    int64_t a_count;       /* rows in a: m when dense; what a_rows may point to when grouped */
+    const float *a;        /* [a_count][k] */
+    const int32_t *a_rows; /* [m] row of A for each row of C, or NULL: row i */
+    struct tensor w;       /* [groups][n][k] */
+    const float *bias;     /* [groups][n] or NULL */
     const int32_t *group_offsets; /* [groups + 1] or NULL */
     float *c;                     /* [m][n] */
 };
 
-/* rope: rotates q and k in place, half-split pairs (d, d + head_dim/2), angle position * inv_freq[d], cos
- * and sin both times `scale` (YaRN's attention factor). */
+/* rope: rotates q and k in place, half-split pairs (d, d + head_dim/2), angle position *
+ * inv_freq[d], cos and sin both times `scale` (YaRN's attention factor). */
 struct rope_args {
     int64_t m, n_heads, head_dim;
     const struct batch *batch;
@@ -60,8 +60,9 @@ struct kv_write_args {
 };
 
 /* attention: causal, grouped-query (query head h reads kv head h / (n_heads / n_kv_heads)), scale
- * 1/sqrt(head_dim). window > 0: keys position-window+1 .. position only. The sink is one logit a head that
- * joins the softmax denominator and nothing else. The cache already holds the new rows. */
+ * 1/sqrt(head_dim). window > 0: keys position-window+1 .. position only. The sink is one logit a
+ * head that joins the softmax denominator and nothing else. The cache already holds the new rows.
+ */
 struct attention_args {
     int64_t m, n_heads;
     int64_t window; /* 0: all earlier positions */
@@ -79,8 +80,8 @@ struct add_args {
     float *x;
 };
 
-/* What the router decided; written by route, read by the expert ops. Slot s = i * top_k + j is token i's
- * j-th choice. The grouped rows are the slots sorted by expert, by slot within one. */
+/* What the router decided; written by route, read by the expert ops. Slot s = i * top_k + j is
+ * token i's j-th choice. The grouped rows are the slots sorted by expert, by slot within one. */
 struct routing {
     float *weight;          /* [m][top_k] softmax over the chosen logits */
     int32_t *expert;        /* [m][top_k] by falling logit, the lower index first when equal */
@@ -89,8 +90,8 @@ struct routing {
     int32_t *row_of_slot;   /* [m * top_k] grouped row of each slot */
 };
 
-/* route: top-k of the router's logits, softmax over those, rows grouped by expert. A row that holds a NaN
- * chooses experts 0..top_k-1 with NaN weights. */
+/* route: top-k of the router's logits, softmax over those, rows grouped by expert. A row that holds
+ * a NaN chooses experts 0..top_k-1 with NaN weights. */
 struct route_args {
     int64_t m, n_experts, top_k;
     const float *logits; /* [m][n_experts] */
@@ -149,8 +150,8 @@ struct attn_out_args {
 struct moe_up_args {
     int64_t m, hidden, intermediate, top_k;
     float alpha, limit;
-    const float *normed; /* [m][hidden] */
-    struct tensor gate, up; /* [n_experts][intermediate][hidden] */
+    const float *normed;              /* [m][hidden] */
+    struct tensor gate, up;           /* [n_experts][intermediate][hidden] */
     const float *gate_bias, *up_bias; /* [n_experts][intermediate] */
     struct routing routing;
     float *act; /* [m * top_k][intermediate] grouped rows */

@@ -27,8 +27,8 @@ static struct op_cost cost(const void *args)
         if (last) keys += (double)(p - first_key(a, p - run + 1) + 1);
     }
     double width = (double)(a->n_heads * kv->head_dim);
-    double kv_row = 2.0 * (double)(kv->n_kv_heads * kv->head_dim) *
-                    (double)dtype_info(kv->dtype)->block_bytes;
+    double kv_row =
+        2.0 * (double)(kv->n_kv_heads * kv->head_dim) * (double)dtype_info(kv->dtype)->block_bytes;
     return (struct op_cost){4 * pairs * width, keys * kv_row + 8 * (double)a->m * width};
 }
 
@@ -46,7 +46,8 @@ static double score(const struct attention_args *a, int64_t i, int64_t h, int64_
     int64_t index = kv_k_index(kv, a->batch->sequence[i], h * kv->n_kv_heads / a->n_heads, p);
     const float *q = a->q + (i * a->n_heads + h) * kv->head_dim;
     double sum = 0;
-    for (int64_t d = 0; d < kv->head_dim; d++) sum += (double)q[d] * element(kv, kv->k, index + d * KV_BLOCK);
+    for (int64_t d = 0; d < kv->head_dim; d++)
+        sum += (double)q[d] * element(kv, kv->k, index + d * KV_BLOCK);
     return sum / sqrt((double)kv->head_dim);
 }
 
@@ -76,12 +77,14 @@ static void reference(const struct op_context *context, const void *args)
         for (int64_t h = 0; h < a->n_heads; h++) reference_head(a, i, h);
 }
 
-static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index, void *args)
+static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
+                      void *args)
 {
     if (index >= 12) return false;
     struct case_maker c = {arena, rng, kind, index};
     int64_t m = index % 4 == 0 ? 1 : case_size(&c, 1, 60), kv_heads = rng_range(rng, 1, 3);
-    int64_t heads = kv_heads * rng_range(rng, 1, 8), dim = index % 3 ? 64 : 2 * rng_range(rng, 1, 40);
+    int64_t heads = kv_heads * rng_range(rng, 1, 8),
+            dim = index % 3 ? 64 : 2 * rng_range(rng, 1, 40);
     int64_t window = index % 2 ? rng_range(rng, 1, 130) : 0;
     const struct batch *batch = case_batch(&c, m, 3, index % 5 == 4 ? 700 : 40, 1);
     *(struct attention_args *)args = (struct attention_args){
@@ -101,14 +104,16 @@ static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
 {
     const struct attention_args *a = args;
     int64_t row = a->n_heads * a->kv.head_dim;
-    out[0] = (struct op_output){offsetof(struct attention_args, out), (size_t)(a->m * row) * 4, true, row};
+    out[0] = (struct op_output){offsetof(struct attention_args, out), (size_t)(a->m * row) * 4,
+                                true, row};
     return 1;
 }
 
 const struct op op_attention = {
     .name = "attention",
-    .summary = "causal grouped-query attention over the cache, window 0 or the last `window` positions, "
-               "sink logit in the denominator; a query with NaN or Inf gives a non-finite row",
+    .summary =
+        "causal grouped-query attention over the cache, window 0 or the last `window` positions, "
+        "sink logit in the denominator; a query with NaN or Inf gives a non-finite row",
     .args_size = sizeof(struct attention_args),
     .tolerance = {{[NUMERICS_EXACT] = 2e-5f, [NUMERICS_BF16] = 1e-2f}},
     .cost = cost,

@@ -5,8 +5,8 @@
 #define OP_LIST "ops/attn_in.list"
 #include "ops/variant_table.h"
 
-static void project(struct plan *plan, const struct attn_in_args *a, const float *x, struct tensor w,
-                    const float *bias, float *y)
+static void project(struct plan *plan, const struct attn_in_args *a, const float *x,
+                    struct tensor w, const float *bias, float *y)
 {
     plan_call(plan, &op_gemm,
               &(struct gemm_args){.m = a->m,
@@ -36,13 +36,10 @@ static enum sol_status compose(struct plan *plan, const void *args)
     const struct attn_in_args *a = args;
     float *normed = plan_scratch(plan, a->m * a->hidden);
     float *k = plan_scratch(plan, a->m * a->wk.rows), *v = plan_scratch(plan, a->m * a->wv.rows);
-    plan_call(plan, &op_rmsnorm,
-              &(struct rmsnorm_args){.m = a->m,
-                                     .n = a->hidden,
-                                     .eps = a->eps,
-                                     .x = a->x,
-                                     .gain = a->norm,
-                                     .y = normed});
+    plan_call(
+        plan, &op_rmsnorm,
+        &(struct rmsnorm_args){
+            .m = a->m, .n = a->hidden, .eps = a->eps, .x = a->x, .gain = a->norm, .y = normed});
     project(plan, a, normed, a->wq, a->bq, a->q);
     project(plan, a, normed, a->wk, a->bk, k);
     project(plan, a, normed, a->wv, a->bv, v);
@@ -53,12 +50,14 @@ static enum sol_status compose(struct plan *plan, const void *args)
     return SOL_OK;
 }
 
-static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index, void *args)
+static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
+                      void *args)
 {
     /* The cache holds finite numbers only, so non-finite rows are tested at the primitives. */
     if (index >= 5 || kind == CASE_NONFINITE) return false;
     struct case_maker c = {arena, rng, kind, index};
-    int64_t m = case_size(&c, 1, 20), hidden = 32 * rng_range(rng, 1, 4), kv_heads = rng_range(rng, 1, 3);
+    int64_t m = case_size(&c, 1, 20), hidden = 32 * rng_range(rng, 1, 4),
+            kv_heads = rng_range(rng, 1, 3);
     int64_t heads = kv_heads * rng_range(rng, 1, 4), dim = 2 * rng_range(rng, 4, 32);
     enum dtype dtype = case_weight_dtype(&c);
     const struct batch *batch = case_batch(&c, m, 2, 60, 1);
@@ -95,9 +94,12 @@ static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
     const struct attn_in_args *a = args;
     int64_t width = a->n_heads * a->kv.head_dim;
     int64_t count = a->kv.n_sequences * a->kv.n_kv_heads * a->kv.capacity * a->kv.head_dim;
-    out[0] = (struct op_output){offsetof(struct attn_in_args, q), (size_t)(a->m * width) * 4, true, width};
-    out[1] = (struct op_output){offsetof(struct attn_in_args, kv.k), (size_t)count * 4, true, count};
-    out[2] = (struct op_output){offsetof(struct attn_in_args, kv.v), (size_t)count * 4, true, count};
+    out[0] = (struct op_output){offsetof(struct attn_in_args, q), (size_t)(a->m * width) * 4, true,
+                                width};
+    out[1] =
+        (struct op_output){offsetof(struct attn_in_args, kv.k), (size_t)count * 4, true, count};
+    out[2] =
+        (struct op_output){offsetof(struct attn_in_args, kv.v), (size_t)count * 4, true, count};
     return 3;
 }
 

@@ -1,5 +1,5 @@
-/* attn_out: everything between attention and the experts: output projection, residual, norm, router,
- * top-k. */
+/* attn_out: everything between attention and the experts: output projection, residual, norm,
+ * router, top-k. */
 #include "ops/cases.h"
 #include "ops/ops.h"
 
@@ -22,13 +22,10 @@ static enum sol_status compose(struct plan *plan, const void *args)
                                   .c = projected});
     plan_call(plan, &op_add,
               &(struct add_args){.m = a->m, .n = a->hidden, .y = projected, .x = a->x});
-    plan_call(plan, &op_rmsnorm,
-              &(struct rmsnorm_args){.m = a->m,
-                                     .n = a->hidden,
-                                     .eps = a->eps,
-                                     .x = a->x,
-                                     .gain = a->norm,
-                                     .y = a->normed});
+    plan_call(
+        plan, &op_rmsnorm,
+        &(struct rmsnorm_args){
+            .m = a->m, .n = a->hidden, .eps = a->eps, .x = a->x, .gain = a->norm, .y = a->normed});
     plan_call(plan, &op_gemm,
               &(struct gemm_args){.m = a->m,
                                   .n = a->n_experts,
@@ -47,11 +44,13 @@ static enum sol_status compose(struct plan *plan, const void *args)
     return SOL_OK;
 }
 
-static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index, void *args)
+static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
+                      void *args)
 {
     if (index >= 5) return false;
     struct case_maker c = {arena, rng, kind, index};
-    int64_t m = case_size(&c, 1, 20), hidden = 32 * rng_range(rng, 1, 4), width = 64 * rng_range(rng, 1, 4);
+    int64_t m = case_size(&c, 1, 20), hidden = 32 * rng_range(rng, 1, 4),
+            width = 64 * rng_range(rng, 1, 4);
     int64_t experts = case_size(&c, 4, 33), top_k = rng_range(rng, 1, 4);
     *(struct attn_out_args *)args = (struct attn_out_args){
         .m = m,
@@ -73,8 +72,8 @@ static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind ki
     return true;
 }
 
-/* Which experts win may change with the rounding of the projection when two logits are close, so the
- * choice itself is verified at route, where the logits are given. */
+/* Which experts win may change with the rounding of the projection when two logits are close, so
+ * the choice itself is verified at route, where the logits are given. */
 static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
 {
     const struct attn_out_args *a = args;

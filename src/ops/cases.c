@@ -104,11 +104,12 @@ static void *random_cache(struct case_maker *c, enum dtype dtype, int64_t count)
     return data;
 }
 
-struct kv_layer case_kv(struct case_maker *c, const struct batch *batch, int64_t window, int64_t n_kv_heads,
-                        int64_t head_dim)
+struct kv_layer case_kv(struct case_maker *c, const struct batch *batch, int64_t window,
+                        int64_t n_kv_heads, int64_t head_dim)
 {
     static const enum dtype types[] = {DTYPE_F16, DTYPE_F32, DTYPE_BF16};
-    struct kv_layer kv = {.dtype = types[c->index % 3], .n_kv_heads = n_kv_heads, .head_dim = head_dim};
+    struct kv_layer kv = {
+        .dtype = types[c->index % 3], .n_kv_heads = n_kv_heads, .head_dim = head_dim};
     if (!batch) return kv;
     int64_t longest = 1;
     for (int64_t i = 0; i < batch->n_tokens; i++) {
@@ -123,14 +124,15 @@ struct kv_layer case_kv(struct case_maker *c, const struct batch *batch, int64_t
     return kv;
 }
 
-struct routing case_routing_buffers(struct case_maker *c, int64_t m, int64_t n_experts, int64_t top_k)
+struct routing case_routing_buffers(struct case_maker *c, int64_t m, int64_t n_experts,
+                                    int64_t top_k)
 {
     return (struct routing){
         .weight = ARENA_NEW(c->arena, float, m *top_k),
-        .expert = ARENA_NEW(c->arena, int32_t, m *top_k),
+        .expert = ARENA_NEW(c->arena, int32_t, m * top_k),
         .group_offsets = ARENA_NEW(c->arena, int32_t, n_experts + 1),
-        .token_of_row = ARENA_NEW(c->arena, int32_t, m *top_k),
-        .row_of_slot = ARENA_NEW(c->arena, int32_t, m *top_k),
+        .token_of_row = ARENA_NEW(c->arena, int32_t, m * top_k),
+        .row_of_slot = ARENA_NEW(c->arena, int32_t, m * top_k),
     };
 }
 
@@ -139,10 +141,9 @@ struct routing case_routing(struct case_maker *c, int64_t m, int64_t n_experts, 
     struct routing routing = case_routing_buffers(c, m, n_experts, top_k);
     float *logits = case_vector(c, m * n_experts, 2.0f);
     if (!routing.row_of_slot || !logits) return routing;
-    op_route.reference(NULL, &(struct route_args){.m = m,
-                                                  .n_experts = n_experts,
-                                                  .top_k = top_k,
-                                                  .logits = logits,
-                                                  .routing = routing});
+    op_route.reference(
+        NULL,
+        &(struct route_args){
+            .m = m, .n_experts = n_experts, .top_k = top_k, .logits = logits, .routing = routing});
     return routing;
 }

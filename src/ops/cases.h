@@ -1,6 +1,6 @@
-/* Inputs for verification: random tensors whose size and character follow the kind of case. Everything
- * comes from the arena; an arena that is out of memory makes the helpers return NULL, and verify reports
- * it. */
+/* Inputs for verification: random tensors whose size and character follow the kind of case.
+ * Everything comes from the arena; an arena that is out of memory makes the helpers return NULL,
+ * and verify reports it. */
 #ifndef OPS_CASES_H
 #define OPS_CASES_H
 
@@ -15,11 +15,13 @@ struct case_maker {
     int index;
 };
 
-/* A size: lo..hi for random cases, an awkward one (1, a prime, one off a power of two) for tails. */
+/* A size: lo..hi for random cases, an awkward one (1, a prime, one off a power of two) for tails.
+ */
 int64_t case_size(struct case_maker *c, int64_t lo, int64_t hi);
 
 /* [rows][cols] activations of sd `scale`. Extreme cases have outliers, zeros and large magnitudes;
- * nonfinite cases have one row each with NaN, +Inf and -Inf where there are rows enough (never all). */
+ * nonfinite cases have one row each with NaN, +Inf and -Inf where there are rows enough (never
+ * all). */
 float *case_rows(struct case_maker *c, int64_t rows, int64_t cols, float scale);
 /* [n] plain finite floats of sd `scale` (biases, gains, sinks). */
 float *case_vector(struct case_maker *c, int64_t n, float scale);
@@ -29,15 +31,16 @@ struct tensor case_tensor(struct case_maker *c, enum dtype dtype, int64_t groups
 /* The weight dtype of case number `index`: all of them in turn. */
 enum dtype case_weight_dtype(const struct case_maker *c);
 
-/* A batch of one to three sequences over a filled cache: some rows deep in a sequence, some at its start.
- * All rows have distinct (sequence, position). */
+/* A batch of one to three sequences over a filled cache: some rows deep in a sequence, some at its
+ * start. All rows have distinct (sequence, position). */
 struct batch *case_batch(struct case_maker *c, int64_t m, int64_t n_sequences, int64_t max_start,
                          int64_t vocab);
 /* A cache for it, filled with random keys and values. */
-struct kv_layer case_kv(struct case_maker *c, const struct batch *batch, int64_t window, int64_t n_kv_heads,
-                        int64_t head_dim);
+struct kv_layer case_kv(struct case_maker *c, const struct batch *batch, int64_t window,
+                        int64_t n_kv_heads, int64_t head_dim);
 /* A consistent routing of m tokens over n_experts (made by the reference of route). */
 struct routing case_routing(struct case_maker *c, int64_t m, int64_t n_experts, int64_t top_k);
-struct routing case_routing_buffers(struct case_maker *c, int64_t m, int64_t n_experts, int64_t top_k);
+struct routing case_routing_buffers(struct case_maker *c, int64_t m, int64_t n_experts,
+                                    int64_t top_k);
 
 #endif

@@ -21,14 +21,16 @@ static void reference(const struct op_context *context, const void *args)
             double sum = a->x[i * a->n + d];
             for (int64_t j = 0; j < a->top_k; j++) {
                 int64_t slot = i * a->top_k + j;
-                sum += (double)a->routing.weight[slot] * a->y[a->routing.row_of_slot[slot] * a->n + d];
+                sum +=
+                    (double)a->routing.weight[slot] * a->y[a->routing.row_of_slot[slot] * a->n + d];
             }
             a->x[i * a->n + d] = (float)sum;
         }
     }
 }
 
-static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index, void *args)
+static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
+                      void *args)
 {
     if (index >= 4) return false;
     struct case_maker c = {arena, rng, kind, index};
@@ -47,7 +49,8 @@ static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind ki
 static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
 {
     const struct combine_args *a = args;
-    out[0] = (struct op_output){offsetof(struct combine_args, x), (size_t)(a->m * a->n) * 4, true, a->n};
+    out[0] =
+        (struct op_output){offsetof(struct combine_args, x), (size_t)(a->m * a->n) * 4, true, a->n};
     return 1;
 }
 

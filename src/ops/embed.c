@@ -22,7 +22,8 @@ static void reference(const struct op_context *context, const void *args)
                      a->table.cols);
 }
 
-static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index, void *args)
+static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
+                      void *args)
 {
     if (index >= 5 || kind == CASE_NONFINITE) return false;
     struct case_maker c = {arena, rng, kind, index};
@@ -40,8 +41,8 @@ static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind ki
 static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
 {
     const struct embed_args *a = args;
-    out[0] = (struct op_output){offsetof(struct embed_args, x), (size_t)(a->m * a->table.cols) * 4, true,
-                                a->table.cols};
+    out[0] = (struct op_output){offsetof(struct embed_args, x), (size_t)(a->m * a->table.cols) * 4,
+                                true, a->table.cols};
     return 1;
 }
 

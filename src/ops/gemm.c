@@ -1,5 +1,5 @@
-/* gemm: C = A * W^T + bias, dense or grouped by expert. The dense product is a grouped one with a single
- * group, so that one family of kernels serves attention, experts and head. */
+/* gemm: C = A * W^T + bias, dense or grouped by expert. The dense product is a grouped one with a
+ * single group, so that one family of kernels serves attention, experts and head. */
 #include "base/memory.h"
 #include "ops/cases.h"
 #include "ops/ops.h"
@@ -55,14 +55,16 @@ static size_t reference_workspace(const void *args, int workers)
     return (size_t)((const struct gemm_args *)args)->k * sizeof(float);
 }
 
-static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index, void *args)
+static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
+                      void *args)
 {
     if (index >= 30) return false;
     struct case_maker c = {arena, rng, kind, index};
     bool grouped = index % 2, few = index % 3 == 0;
     enum dtype dtype = case_weight_dtype(&c);
     int64_t block = dtype_info(dtype)->block;
-    int64_t k = block == 1 ? case_size(&c, 1, 200) : block * rng_range(rng, 1, index % 4 == 3 ? 40 : 9);
+    int64_t k =
+        block == 1 ? case_size(&c, 1, 200) : block * rng_range(rng, 1, index % 4 == 3 ? 40 : 9);
     int64_t n = case_size(&c, 5, 150), groups = grouped ? rng_range(rng, 1, 9) : 1;
     int64_t tokens = few ? rng_range(rng, 1, 6) : case_size(&c, 2, 70), top_k = grouped ? 2 : 1;
     if (top_k > groups) top_k = groups;
@@ -87,13 +89,15 @@ static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind ki
 static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
 {
     const struct gemm_args *a = args;
-    out[0] = (struct op_output){offsetof(struct gemm_args, c), (size_t)(a->m * a->n) * 4, true, a->n};
+    out[0] =
+        (struct op_output){offsetof(struct gemm_args, c), (size_t)(a->m * a->n) * 4, true, a->n};
     return 1;
 }
 
 const struct op op_gemm = {
     .name = "gemm",
-    .summary = "C[i] = A[row(i)] * W[group(i)]^T + bias[group(i)], weights in any dtype; a NaN or Inf in a "
+    .summary = "C[i] = A[row(i)] * W[group(i)]^T + bias[group(i)], weights in any dtype; a NaN or "
+               "Inf in a "
                "row of A makes that row of C non-finite",
     .args_size = sizeof(struct gemm_args),
     .tolerance = {{[NUMERICS_EXACT] = 1e-5f, [NUMERICS_BF16] = 6e-3f, [NUMERICS_I8] = 2e-2f}},

@@ -28,11 +28,13 @@ static enum sol_status compose(struct plan *plan, const void *args)
     return SOL_OK;
 }
 
-static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index, void *args)
+static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
+                      void *args)
 {
     if (index >= 5) return false;
     struct case_maker c = {arena, rng, kind, index};
-    int64_t m = case_size(&c, 2, 20), hidden = 32 * rng_range(rng, 1, 4), vocab = rng_range(rng, 50, 300);
+    int64_t m = case_size(&c, 2, 20), hidden = 32 * rng_range(rng, 1, 4),
+            vocab = rng_range(rng, 50, 300);
     const struct batch *batch = case_batch(&c, m, 2, 60, vocab);
     *(struct head_args *)args = (struct head_args){
         .n_outputs = batch ? batch->n_outputs : 0,
@@ -50,8 +52,8 @@ static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind ki
 static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
 {
     const struct head_args *a = args;
-    out[0] = (struct op_output){offsetof(struct head_args, logits), (size_t)(a->n_outputs * a->w.rows) * 4,
-                                true, a->w.rows};
+    out[0] = (struct op_output){offsetof(struct head_args, logits),
+                                (size_t)(a->n_outputs * a->w.rows) * 4, true, a->w.rows};
     return 1;
 }
 

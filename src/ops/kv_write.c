@@ -33,7 +33,8 @@ static void reference(const struct op_context *context, const void *args)
         for (int64_t h = 0; h < a->kv.n_kv_heads; h++) write_head(a, i, h);
 }
 
-static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index, void *args)
+static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
+                      void *args)
 {
     if (index >= 6 || kind == CASE_NONFINITE) return false;
     struct case_maker c = {arena, rng, kind, index};

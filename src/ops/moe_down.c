@@ -29,11 +29,13 @@ static enum sol_status compose(struct plan *plan, const void *args)
     return SOL_OK;
 }
 
-static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index, void *args)
+static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
+                      void *args)
 {
     if (index >= 5) return false;
     struct case_maker c = {arena, rng, kind, index};
-    int64_t m = case_size(&c, 1, 40), hidden = 32 * rng_range(rng, 1, 4), inner = 32 * rng_range(rng, 1, 4);
+    int64_t m = case_size(&c, 1, 40), hidden = 32 * rng_range(rng, 1, 4),
+            inner = 32 * rng_range(rng, 1, 4);
     int64_t experts = rng_range(rng, 4, 9), top_k = rng_range(rng, 1, 4);
     *(struct moe_down_args *)args = (struct moe_down_args){
         .m = m,
@@ -52,8 +54,8 @@ static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind ki
 static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
 {
     const struct moe_down_args *a = args;
-    out[0] = (struct op_output){offsetof(struct moe_down_args, x), (size_t)(a->m * a->hidden) * 4, true,
-                                a->hidden};
+    out[0] = (struct op_output){offsetof(struct moe_down_args, x), (size_t)(a->m * a->hidden) * 4,
+                                true, a->hidden};
     return 1;
 }
 

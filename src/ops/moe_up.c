@@ -1,12 +1,13 @@
-/* moe_up: gate and up projections of the chosen experts and their activation, over the grouped rows. */
+/* moe_up: gate and up projections of the chosen experts and their activation, over the grouped
+ * rows. */
 #include "ops/cases.h"
 #include "ops/ops.h"
 
 #define OP_LIST "ops/moe_up.list"
 #include "ops/variant_table.h"
 
-static void project(struct plan *plan, const struct moe_up_args *a, struct tensor w, const float *bias,
-                    float *y)
+static void project(struct plan *plan, const struct moe_up_args *a, struct tensor w,
+                    const float *bias, float *y)
 {
     plan_call(plan, &op_gemm,
               &(struct gemm_args){.m = a->m * a->top_k,
@@ -37,11 +38,13 @@ static enum sol_status compose(struct plan *plan, const void *args)
     return SOL_OK;
 }
 
-static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index, void *args)
+static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
+                      void *args)
 {
     if (index >= 5) return false;
     struct case_maker c = {arena, rng, kind, index};
-    int64_t m = case_size(&c, 1, 40), hidden = 32 * rng_range(rng, 1, 4), inner = 32 * rng_range(rng, 1, 4);
+    int64_t m = case_size(&c, 1, 40), hidden = 32 * rng_range(rng, 1, 4),
+            inner = 32 * rng_range(rng, 1, 4);
     int64_t experts = rng_range(rng, 4, 9), top_k = rng_range(rng, 1, 4);
     enum dtype dtype = case_weight_dtype(&c);
     *(struct moe_up_args *)args = (struct moe_up_args){
@@ -65,8 +68,9 @@ static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind ki
 static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
 {
     const struct moe_up_args *a = args;
-    out[0] = (struct op_output){offsetof(struct moe_up_args, act),
-                                (size_t)(a->m * a->top_k * a->intermediate) * 4, true, a->intermediate};
+    out[0] =
+        (struct op_output){offsetof(struct moe_up_args, act),
+                           (size_t)(a->m * a->top_k * a->intermediate) * 4, true, a->intermediate};
     return 1;
 }
 

@@ -1,13 +1,13 @@
 /* The ops table. An op is a contract: a typed argument struct, its cost, its tolerance, a plain
- * reference, and a list of variants that must agree with the reference. Nothing else in sol chooses or
- * calls a kernel.
+ * reference, and a list of variants that must agree with the reference. Nothing else in sol chooses
+ * or calls a kernel.
  *
  *  - A *primitive* op has a `reference` in plain C.
- *  - A *composite* op has `compose`, which calls other ops through the plan. Its first variants may be
- *    fused kernels; `composed` and `reference` always follow and are made from `compose`.
+ *  - A *composite* op has `compose`, which calls other ops through the plan. Its first variants may
+ * be fused kernels; `composed` and `reference` always follow and are made from `compose`.
  *
- * The argument struct is copied into the plan when the plan is made. Its shape fields and dtypes are
- * final then ("the problem"); pointers name buffers whose contents change from step to step. */
+ * The argument struct is copied into the plan when the plan is made. Its shape fields and dtypes
+ * are final then ("the problem"); pointers name buffers whose contents change from step to step. */
 #ifndef OPS_OP_H
 #define OPS_OP_H
 
@@ -22,7 +22,8 @@
 struct arena;
 struct plan;
 
-/* What a variant does to activations on their way into a product; weights are always used exactly. */
+/* What a variant does to activations on their way into a product; weights are always used exactly.
+ */
 enum op_numerics {
     NUMERICS_EXACT, /* float32 throughout; only the order of sums differs from the reference */
     NUMERICS_BF16,  /* activations rounded to bf16, sums in float32 */
@@ -32,7 +33,8 @@ enum op_numerics {
 
 struct op_cost {
     double flops; /* arithmetic that the definition of the op needs, a multiply-add counts 2 */
-    double bytes; /* memory that must be touched: every input read once, every output written once */
+    double
+        bytes; /* memory that must be touched: every input read once, every output written once */
 };
 
 /* What a running variant gets. */
@@ -60,13 +62,13 @@ struct op_variant {
     void (*run)(const struct op_context *context, const void *args);
 };
 
-/* One output of an op, for verification: where in the args the pointer sits and what it covers. In-place
- * outputs are also inputs. */
+/* One output of an op, for verification: where in the args the pointer sits and what it covers.
+ * In-place outputs are also inputs. */
 struct op_output {
     size_t offset; /* offsetof(struct x_args, pointer) */
     size_t bytes;
     bool is_f32; /* compared by tolerance; others must be identical bytes */
-    int64_t row;  /* elements per row for the per-row check, f32 only */
+    int64_t row; /* elements per row for the per-row check, f32 only */
 };
 
 enum op_case_kind { CASE_RANDOM, CASE_TAIL, CASE_EXTREME, CASE_NONFINITE, CASE_KIND_COUNT };
@@ -79,7 +81,7 @@ enum { OP_OUTPUTS_MAX = 8 };
 
 struct op {
     const char *name;
-    const char *summary;   /* shape, layout; what NaN and Inf do */
+    const char *summary; /* shape, layout; what NaN and Inf do */
     size_t args_size;
     struct op_tolerance tolerance;
     struct op_cost (*cost)(const void *args); /* of the present contents (routing, positions) */
@@ -91,7 +93,8 @@ struct op {
     bool (*make_case)(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
                       void *args);
     int (*outputs)(const void *args, struct op_output outputs[OP_OUTPUTS_MAX]);
-    const struct op_variant *const *variants; /* fastest first; without `composed` and `reference` */
+    const struct op_variant *const
+        *variants; /* fastest first; without `composed` and `reference` */
     int n_variants;
 };
 
@@ -99,7 +102,7 @@ struct op {
 extern const struct op *const op_table[];
 extern const int op_table_count;
 
-const struct op *op_find(const char *name); /* NULL when there is none */
+const struct op *op_find(const char *name);              /* NULL when there is none */
 const char *op_numerics_name(enum op_numerics numerics); /* "exact", "bf16", "i8" */
 
 #endif

@@ -1,4 +1,5 @@
-/* The ops by name, for those that call them: plan_call(plan, &op_rmsnorm, &(struct rmsnorm_args){...}). */
+/* The ops by name, for those that call them: plan_call(plan, &op_rmsnorm, &(struct
+ * rmsnorm_args){...}). */
 #ifndef OPS_OPS_H
 #define OPS_OPS_H
 

@@ -1,9 +1,9 @@
 /* Choosing variants and running the list. See plan.h.
  *
- * A composite that is not served by a fused kernel is expanded in place: its `compose` calls plan_call
- * for each primitive, so the finished plan is one flat list of kernels. While a composite expands, its
- * scratch is marked as used; afterwards the next composite takes the same blocks again, which keeps the
- * scratch of a whole model at the size of its largest composites. */
+ * A composite that is not served by a fused kernel is expanded in place: its `compose` calls
+ * plan_call for each primitive, so the finished plan is one flat list of kernels. While a composite
+ * expands, its scratch is marked as used; afterwards the next composite takes the same blocks
+ * again, which keeps the scratch of a whole model at the size of its largest composites. */
 #include "ops/plan.h"
 
 #include <stdlib.h>
@@ -81,8 +81,8 @@ static enum sol_status unknown_variant(const struct op *op, const char *text)
         size_t at = strlen(known);
         snprintf(known + at, sizeof known - at, "%s%s", v ? ", " : "", op_variant_name(op, v));
     }
-    return status_set(SOL_E_ARGUMENT, "--force %s: %s has no such variant; it has: %s", text, op->name,
-                      known);
+    return status_set(SOL_E_ARGUMENT, "--force %s: %s has no such variant; it has: %s", text,
+                      op->name, known);
 }
 
 enum sol_status chooser_force(struct chooser *chooser, const char *text)
@@ -91,12 +91,14 @@ enum sol_status chooser_force(struct chooser *chooser, const char *text)
     if (!equals) return status_set(SOL_E_ARGUMENT, "--force %s: write op=variant", text);
     for (int i = 0; i < op_table_count; i++) {
         const struct op *op = op_table[i];
-        if (strlen(op->name) != (size_t)(equals - text) || strncmp(op->name, text, strlen(op->name)) != 0)
+        if (strlen(op->name) != (size_t)(equals - text) ||
+            strncmp(op->name, text, strlen(op->name)) != 0)
             continue;
         int v = find_variant(op, equals + 1);
         if (v < 0) return unknown_variant(op, text);
         if (chooser->n_forces == CHOOSER_FORCES_MAX)
-            return status_set(SOL_E_ARGUMENT, "--force is given more than %d times", CHOOSER_FORCES_MAX);
+            return status_set(SOL_E_ARGUMENT, "--force is given more than %d times",
+                              CHOOSER_FORCES_MAX);
         chooser->forces[chooser->n_forces].op = op;
         chooser->forces[chooser->n_forces++].variant = op_variant_name(op, v);
         return SOL_OK;
@@ -125,9 +127,9 @@ static const char *forced_variant(const struct chooser *chooser, const struct op
     return NULL;
 }
 
-/* A forced variant that cannot serve a problem is an error only for the problems of that op it was made
- * for: other dtypes of the same op fall back to the usual choice, since --force names an op and a model
- * calls it with several kinds of weights. */
+/* A forced variant that cannot serve a problem is an error only for the problems of that op it was
+ * made for: other dtypes of the same op fall back to the usual choice, since --force names an op
+ * and a model calls it with several kinds of weights. */
 static int choose(const struct plan *plan, const struct op *op, const void *args)
 {
     const struct chooser *chooser = &plan->chooser;
@@ -139,7 +141,8 @@ static int choose(const struct plan *plan, const struct op *op, const void *args
         if (v >= 0 && chooser_can_run(chooser, op, v, args, why)) return v;
     }
     for (int v = 0; v < op->n_variants; v++)
-        if (op->variants[v]->numerics <= chooser->loosest && chooser_can_run(chooser, op, v, args, why))
+        if (op->variants[v]->numerics <= chooser->loosest &&
+            chooser_can_run(chooser, op, v, args, why))
             return v;
     return op->n_variants;
 }

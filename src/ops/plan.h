@@ -1,6 +1,6 @@
-/* A plan: the op calls of one step with their chosen variants and buffers, made once per model and batch
- * shape, then run many times. Executor, profiler and cost accounting walk the same list. Choosing happens
- * here and only here. */
+/* A plan: the op calls of one step with their chosen variants and buffers, made once per model and
+ * batch shape, then run many times. Executor, profiler and cost accounting walk the same list.
+ * Choosing happens here and only here. */
 #ifndef OPS_PLAN_H
 #define OPS_PLAN_H
 
@@ -12,8 +12,8 @@ struct plan;
 
 enum { CHOOSER_FORCES_MAX = 32 };
 
-/* How variants are chosen: a forced one, else the first in the op's list that can run and whose numerics
- * are allowed. */
+/* How variants are chosen: a forced one, else the first in the op's list that can run and whose
+ * numerics are allowed. */
 struct chooser {
     struct op_device device;
     enum op_numerics loosest; /* NUMERICS_EXACT for --exact */
@@ -31,7 +31,8 @@ void chooser_init(struct chooser *chooser, int workers);
 enum sol_status chooser_force(struct chooser *chooser, const char *text);
 
 /* Why variant `v` of `op` would not be chosen for this problem; true when it can run. `v` may be
- * op->n_variants (composed, or the reference of a primitive) or one more (a composite's reference). */
+ * op->n_variants (composed, or the reference of a primitive) or one more (a composite's reference).
+ */
 bool chooser_can_run(const struct chooser *chooser, const struct op *op, int v, const void *args,
                      char why[OP_REASON_MAX]);
 const char *op_variant_name(const struct op *op, int v);
@@ -51,12 +52,12 @@ struct plan_step {
 enum sol_status plan_create(const struct chooser *chooser, struct plan **out);
 void plan_destroy(struct plan *plan); /* takes NULL */
 
-/* Adds a call; `args` is copied. After a failure further calls do nothing and plan_finish reports it, so
- * that a forward pass reads as a plain list. */
+/* Adds a call; `args` is copied. After a failure further calls do nothing and plan_finish reports
+ * it, so that a forward pass reads as a plain list. */
 void plan_call(struct plan *plan, const struct op *op, const void *args);
 void plan_layer(struct plan *plan, int layer); /* layer of the calls that follow */
-/* For compose: scratch that lives until the end of the composite. 64-byte aligned; its address is known
- * when the plan is finished, so the pointer must be used in args of this plan only. */
+/* For compose: scratch that lives until the end of the composite. 64-byte aligned; its address is
+ * known when the plan is finished, so the pointer must be used in args of this plan only. */
 float *plan_scratch(struct plan *plan, int64_t count);
 
 /* Ends the list. Workspaces are sized here. */

@@ -27,7 +27,8 @@ static void reference(const struct op_context *context, const void *args)
     }
 }
 
-static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index, void *args)
+static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
+                      void *args)
 {
     if (index >= 6) return false;
     struct case_maker c = {arena, rng, kind, index};
@@ -48,7 +49,8 @@ static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind ki
 static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
 {
     const struct rmsnorm_args *a = args;
-    out[0] = (struct op_output){offsetof(struct rmsnorm_args, y), (size_t)(a->m * a->n) * 4, true, a->n};
+    out[0] =
+        (struct op_output){offsetof(struct rmsnorm_args, y), (size_t)(a->m * a->n) * 4, true, a->n};
     return 1;
 }
 

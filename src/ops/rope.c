@@ -33,13 +33,15 @@ static void reference(const struct op_context *context, const void *args)
     }
 }
 
-static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index, void *args)
+static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
+                      void *args)
 {
     if (index >= 6) return false;
     struct case_maker c = {arena, rng, kind, index};
     int64_t m = case_size(&c, 1, 20), heads = case_size(&c, 1, 9), dim = 2 * rng_range(rng, 1, 48);
     float *freq = ARENA_NEW(arena, float, dim / 2);
-    for (int64_t d = 0; freq && d < dim / 2; d++) freq[d] = powf(150000, -2.0f * (float)d / (float)dim);
+    for (int64_t d = 0; freq && d < dim / 2; d++)
+        freq[d] = powf(150000, -2.0f * (float)d / (float)dim);
     *(struct rope_args *)args = (struct rope_args){
         .m = m,
         .n_heads = heads,

@@ -1,5 +1,5 @@
-/* route: top-k over the router's logits, softmax over the chosen, and the rows grouped by expert. Small
- * integer work that is far from any limit, so the reference is also what runs. */
+/* route: top-k over the router's logits, softmax over the chosen, and the rows grouped by expert.
+ * Small integer work that is far from any limit, so the reference is also what runs. */
 #include <math.h>
 #include <string.h>
 
@@ -22,7 +22,8 @@ static bool has_nan(const float *x, int64_t n)
     return false;
 }
 
-/* Insertion into a short sorted list: strictly greater moves ahead, so the lower index wins a tie. */
+/* Insertion into a short sorted list: strictly greater moves ahead, so the lower index wins a tie.
+ */
 static void choose_top(const float *logits, int64_t n, int64_t top_k, int32_t *expert)
 {
     int64_t count = 0;
@@ -47,7 +48,8 @@ static void route_token(const struct route_args *a, int64_t i)
     }
     choose_top(logits, a->n_experts, a->top_k, expert);
     double total = 0;
-    for (int64_t j = 0; j < a->top_k; j++) total += exp((double)logits[expert[j]] - logits[expert[0]]);
+    for (int64_t j = 0; j < a->top_k; j++)
+        total += exp((double)logits[expert[j]] - logits[expert[0]]);
     for (int64_t j = 0; j < a->top_k; j++)
         weight[j] = (float)(exp((double)logits[expert[j]] - logits[expert[0]]) / total);
 }
@@ -78,7 +80,8 @@ static void reference(const struct op_context *context, const void *args)
     group_rows(a);
 }
 
-static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index, void *args)
+static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
+                      void *args)
 {
     if (index >= 6) return false;
     struct case_maker c = {arena, rng, kind, index};
@@ -100,12 +103,15 @@ static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
 {
     const struct route_args *a = args;
     size_t slots = (size_t)(a->m * a->top_k);
-    out[0] = (struct op_output){offsetof(struct route_args, routing.weight), slots * 4, true, a->top_k};
+    out[0] =
+        (struct op_output){offsetof(struct route_args, routing.weight), slots * 4, true, a->top_k};
     out[1] = (struct op_output){offsetof(struct route_args, routing.expert), slots * 4, false, 0};
     out[2] = (struct op_output){offsetof(struct route_args, routing.group_offsets),
                                 (size_t)(a->n_experts + 1) * 4, false, 0};
-    out[3] = (struct op_output){offsetof(struct route_args, routing.token_of_row), slots * 4, false, 0};
-    out[4] = (struct op_output){offsetof(struct route_args, routing.row_of_slot), slots * 4, false, 0};
+    out[3] =
+        (struct op_output){offsetof(struct route_args, routing.token_of_row), slots * 4, false, 0};
+    out[4] =
+        (struct op_output){offsetof(struct route_args, routing.row_of_slot), slots * 4, false, 0};
     return 5;
 }
 

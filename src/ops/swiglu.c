@@ -31,7 +31,8 @@ static void reference(const struct op_context *context, const void *args)
     }
 }
 
-static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index, void *args)
+static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
+                      void *args)
 {
     if (index >= 6) return false;
     struct case_maker c = {arena, rng, kind, index};
@@ -50,14 +51,16 @@ static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind ki
 static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
 {
     const struct swiglu_args *a = args;
-    out[0] = (struct op_output){offsetof(struct swiglu_args, gate), (size_t)(a->m * a->n) * 4, true, a->n};
+    out[0] = (struct op_output){offsetof(struct swiglu_args, gate), (size_t)(a->m * a->n) * 4, true,
+                                a->n};
     return 1;
 }
 
 const struct op op_swiglu = {
     .name = "swiglu",
-    .summary = "gate = min(gate, limit) * sigmoid(alpha * gate) * (clamp(up, +-limit) + 1), in place; NaN "
-               "stays NaN, an infinity is clamped as the definition says",
+    .summary =
+        "gate = min(gate, limit) * sigmoid(alpha * gate) * (clamp(up, +-limit) + 1), in place; NaN "
+        "stays NaN, an infinity is clamped as the definition says",
     .args_size = sizeof(struct swiglu_args),
     .tolerance = {{2e-6f}},
     .cost = cost,

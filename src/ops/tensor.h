@@ -1,5 +1,5 @@
-/* A weight matrix, or one per expert: [groups][rows][cols], each row in `dtype`, rows without padding.
- * Row r of a product C = A * W^T is output feature r. Read-only, not owned. */
+/* A weight matrix, or one per expert: [groups][rows][cols], each row in `dtype`, rows without
+ * padding. Row r of a product C = A * W^T is output feature r. Read-only, not owned. */
 #ifndef OPS_TENSOR_H
 #define OPS_TENSOR_H
 
@@ -16,7 +16,8 @@ struct tensor {
 
 static inline const void *tensor_row(const struct tensor *t, int64_t group, int64_t row)
 {
-    return (const char *)t->data + (size_t)(group * t->rows + row) * dtype_row_bytes(t->dtype, t->cols);
+    return (const char *)t->data +
+           (size_t)(group * t->rows + row) * dtype_row_bytes(t->dtype, t->cols);
 }
 
 static inline size_t tensor_bytes(const struct tensor *t)

@@ -1,5 +1,5 @@
-/* Makes `variants` and `N_VARIANTS` from an op's list. Included once by each <op>.c, with OP_LIST defined
- * as the list's name; no guard on purpose. The list is the only place that names a variant:
+/* Makes `variants` and `N_VARIANTS` from an op's list. Included once by each <op>.c, with OP_LIST
+ * defined as the list's name; no guard on purpose. The list is the only place that names a variant:
  *   SOL_VARIANT(name)       on every machine
  *   SOL_VARIANT_X86(name)   built for x86-64 only
  * fastest first. */

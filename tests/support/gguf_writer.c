@@ -101,12 +101,17 @@ void gguf_write_entry(struct gguf_writer *w, const char *name, uint32_t ggml_typ
 static size_t type_bytes(uint32_t ggml_type, size_t elements)
 {
     switch (ggml_type) {
-    case 0: return elements * 4;
+    case 0:
+        return elements * 4;
     case 1:
-    case 30: return elements * 2;
-    case 8: return elements / 32 * 34;
-    case 39: return elements / 32 * 17;
-    default: return 0;
+    case 30:
+        return elements * 2;
+    case 8:
+        return elements / 32 * 34;
+    case 39:
+        return elements / 32 * 17;
+    default:
+        return 0;
     }
 }
 

@@ -1,5 +1,5 @@
-/* Builds GGUF files in memory for tests. Everything can be written wrong on purpose: counts, lengths,
- * types and offsets are taken as given. Failing allocations abort. */
+/* Builds GGUF files in memory for tests. Everything can be written wrong on purpose: counts,
+ * lengths, types and offsets are taken as given. Failing allocations abort. */
 #ifndef TESTS_SUPPORT_GGUF_WRITER_H
 #define TESTS_SUPPORT_GGUF_WRITER_H
 
@@ -34,9 +34,11 @@ void gguf_write_key(struct gguf_writer *w, const char *key, uint32_t type);
 void gguf_write_u32(struct gguf_writer *w, const char *key, uint32_t value);
 void gguf_write_f32(struct gguf_writer *w, const char *key, float value);
 void gguf_write_string(struct gguf_writer *w, const char *key, const char *value);
-void gguf_write_strings(struct gguf_writer *w, const char *key, const char *const *values, size_t n);
+void gguf_write_strings(struct gguf_writer *w, const char *key, const char *const *values,
+                        size_t n);
 
-/* A tensor entry with zeroed data of the right size for a type sol reads; `dims` innermost first. */
+/* A tensor entry with zeroed data of the right size for a type sol reads; `dims` innermost first.
+ */
 void gguf_write_tensor(struct gguf_writer *w, const char *name, uint32_t ggml_type, int n_dims,
                        const int64_t *dims);
 /* An entry and nothing else. */

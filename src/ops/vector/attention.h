@@ -1,11 +1,12 @@
-/* attention for any instruction set with float vectors. The including file sets LANES, NEEDS, NAMED(op) and
- * vector_load_f16 (see vector.h).
+/* attention for any instruction set with float vectors. The including file sets LANES, NEEDS,
+ * NAMED(op) and vector_load_f16 (see vector.h).
  *
- * A job is a block of up to QUERY_ROWS consecutive rows of one sequence times one key/value head; with
- * grouped-query attention that makes rows * group query vectors that share every key they load. For each
- * block of KV_BLOCK positions the job decodes keys and values to float32 once, multiplies (both products are
- * the same small matrix kernel, since keys are stored transposed), and folds the scores into a running
- * softmax. Only blocks that some row sees are visited, and only edge blocks are masked. */
+ * A job is a block of up to QUERY_ROWS consecutive rows of one sequence times one key/value head;
+ * with grouped-query attention that makes rows * group query vectors that share every key they
+ * load. For each block of KV_BLOCK positions the job decodes keys and values to float32 once,
+ * multiplies (both products are the same small matrix kernel, since keys are stored transposed),
+ * and folds the scores into a running softmax. Only blocks that some row sees are visited, and only
+ * edge blocks are masked. */
 #include <math.h>
 #include <stdio.h>
 
@@ -69,8 +70,9 @@ static struct attention_scratch scratch_of(const struct attention_state *s, int 
 /* ---- the matrix kernel: c[rows][cols] (+)= a[rows][depth] * b[depth][cols] ---- */
 
 static inline __attribute__((always_inline)) void tile(const float *a, int64_t lda, const float *b,
-                                                       int64_t ldb, float *c, int64_t ldc, int64_t depth,
-                                                       bool add, const int rows, const int vectors)
+                                                       int64_t ldb, float *c, int64_t ldc,
+                                                       int64_t depth, bool add, const int rows,
+                                                       const int vectors)
 {
     vfloat sum[TILE_ROWS][2];
     for (int r = 0; r < rows; r++)
@@ -86,17 +88,19 @@ static inline __attribute__((always_inline)) void tile(const float *a, int64_t l
         for (int v = 0; v < vectors; v++) vector_store(c + r * ldc + v * LANES, sum[r][v]);
 }
 
-static void multiply(const float *a, int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc,
-                     int64_t rows, int64_t depth, int64_t cols, bool add)
+static void multiply(const float *a, int64_t lda, const float *b, int64_t ldb, float *c,
+                     int64_t ldc, int64_t rows, int64_t depth, int64_t cols, bool add)
 {
     for (int64_t col = 0; col < cols;) {
         bool pair = col + 2 * LANES <= cols;
         int64_t r = 0;
         for (; r + TILE_ROWS <= rows; r += TILE_ROWS) {
             if (pair)
-                tile(a + r * lda, lda, b + col, ldb, c + r * ldc + col, ldc, depth, add, TILE_ROWS, 2);
+                tile(a + r * lda, lda, b + col, ldb, c + r * ldc + col, ldc, depth, add, TILE_ROWS,
+                     2);
             else
-                tile(a + r * lda, lda, b + col, ldb, c + r * ldc + col, ldc, depth, add, TILE_ROWS, 1);
+                tile(a + r * lda, lda, b + col, ldb, c + r * ldc + col, ldc, depth, add, TILE_ROWS,
+                     1);
         }
         for (; r < rows; r++) {
             if (pair)
@@ -123,17 +127,18 @@ static void decode_span(enum dtype dtype, const void *data, int64_t index, float
     }
 }
 
-/* Positions block .. block + KV_BLOCK - 1. Values of positions that no row sees are zeroed: their weights
- * are zero, but what a slot was left with (a NaN, say) must not matter. */
-static void load_block(const struct attention_args *a, int32_t sequence, int64_t head, int64_t block,
-                       int64_t first, int64_t last, struct attention_scratch *t)
+/* Positions block .. block + KV_BLOCK - 1. Values of positions that no row sees are zeroed: their
+ * weights are zero, but what a slot was left with (a NaN, say) must not matter. */
+static void load_block(const struct attention_args *a, int32_t sequence, int64_t head,
+                       int64_t block, int64_t first, int64_t last, struct attention_scratch *t)
 {
     const struct kv_layer *kv = &a->kv;
     int64_t dim = kv->head_dim;
     decode_span(kv->dtype, kv->k, kv_k_index(kv, sequence, head, block), t->k, dim * KV_BLOCK);
     decode_span(kv->dtype, kv->v, kv_v_index(kv, sequence, head, block), t->v, dim * KV_BLOCK);
     for (int64_t j = 0; j < KV_BLOCK; j++)
-        if (block + j < first || block + j > last) memset(t->v + j * dim, 0, sizeof(float) * (size_t)dim);
+        if (block + j < first || block + j > last)
+            memset(t->v + j * dim, 0, sizeof(float) * (size_t)dim);
 }
 
 /* ---- softmax ---- */
@@ -154,12 +159,14 @@ static void mask_scores(float *scores, int64_t low, int64_t high)
 static void fold(float *scores, float *top, float *total, float *out, int64_t dim)
 {
     vfloat highest = vector_load(scores);
-    for (int j = LANES; j < KV_BLOCK; j += LANES) highest = vector_max(vector_load(scores + j), highest);
+    for (int j = LANES; j < KV_BLOCK; j += LANES)
+        highest = vector_max(vector_load(scores + j), highest);
     float peak = vector_highest(highest);
     if (peak > *top) {
         vfloat keep = vector_exp(vector_set(*top - peak));
         *total *= keep[0];
-        for (int64_t d = 0; d < dim; d += LANES) vector_store(out + d, vector_load(out + d) * keep[0]);
+        for (int64_t d = 0; d < dim; d += LANES)
+            vector_store(out + d, vector_load(out + d) * keep[0]);
         *top = peak;
     }
     vfloat sum = {0};
@@ -175,8 +182,8 @@ static void fold(float *scores, float *top, float *total, float *out, int64_t di
 
 /* ---- a job ---- */
 
-static void start_queries(const struct attention_args *a, const struct attention_job *job, int64_t head,
-                          struct attention_scratch *t)
+static void start_queries(const struct attention_args *a, const struct attention_job *job,
+                          int64_t head, struct attention_scratch *t)
 {
     int64_t group = group_size(a), dim = a->kv.head_dim;
     float scale = 1.0f / sqrtf((float)dim);
@@ -191,8 +198,8 @@ static void start_queries(const struct attention_args *a, const struct attention
         }
 }
 
-static void visit_block(const struct attention_args *a, const struct attention_job *job, int64_t block,
-                        struct attention_scratch *t)
+static void visit_block(const struct attention_args *a, const struct attention_job *job,
+                        int64_t block, struct attention_scratch *t)
 {
     int64_t group = group_size(a), dim = a->kv.head_dim, queries = job->rows * group;
     multiply(t->q, dim, t->k, KV_BLOCK, t->scores, KV_BLOCK, queries, dim, KV_BLOCK, false);
@@ -206,8 +213,8 @@ static void visit_block(const struct attention_args *a, const struct attention_j
     multiply(t->scores, KV_BLOCK, t->v, dim, t->out, dim, queries, KV_BLOCK, dim, true);
 }
 
-static void finish_queries(const struct attention_args *a, const struct attention_job *job, int64_t head,
-                           const struct attention_scratch *t)
+static void finish_queries(const struct attention_args *a, const struct attention_job *job,
+                           int64_t head, const struct attention_scratch *t)
 {
     int64_t group = group_size(a), dim = a->kv.head_dim;
     for (int64_t query = 0; query < job->rows * group; query++) {
@@ -257,15 +264,18 @@ static int64_t make_jobs(const struct attention_args *a, struct attention_job *j
 static size_t attention_workspace(const void *args, int workers)
 {
     const struct attention_args *a = args;
-    return (size_t)workers * scratch_floats(a) * sizeof(float) + (size_t)a->m * sizeof(struct attention_job);
+    return (size_t)workers * scratch_floats(a) * sizeof(float) +
+           (size_t)a->m * sizeof(struct attention_job);
 }
 
-static bool attention_can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+static bool attention_can_run(const void *args, const struct op_device *device,
+                              char why[OP_REASON_MAX])
 {
     (void)device;
     const struct attention_args *a = args;
     if (a->kv.head_dim % LANES == 0) return true;
-    snprintf(why, OP_REASON_MAX, "head_dim %lld is no multiple of %d", (long long)a->kv.head_dim, LANES);
+    snprintf(why, OP_REASON_MAX, "head_dim %lld is no multiple of %d", (long long)a->kv.head_dim,
+             LANES);
     return false;
 }
 

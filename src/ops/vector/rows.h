@@ -1,7 +1,7 @@
-/* Kernels that walk over rows, for any instruction set: rmsnorm, rope, add, swiglu, combine, kv_write. The
- * including file (src/ops/x86/avx2/rows_avx2.c, ...) sets LANES, NEEDS (feature bits) and NAMED(op), the
- * name of each variant. They are bound by memory or by their share of a step, so plain loops over vectors
- * are enough; what matters is that all threads take part. */
+/* Kernels that walk over rows, for any instruction set: rmsnorm, rope, add, swiglu, combine,
+ * kv_write. The including file (src/ops/x86/avx2/rows_avx2.c, ...) sets LANES, NEEDS (feature bits)
+ * and NAMED(op), the name of each variant. They are bound by memory or by their share of a step, so
+ * plain loops over vectors are enough; what matters is that all threads take part. */
 #include <math.h>
 #include <stdio.h>
 
@@ -56,8 +56,10 @@ static void rmsnorm_run(const struct op_context *context, const void *args)
     pool_for(context->pool, a->m, rows_per_job(a->n), rmsnorm_rows, (void *)a);
 }
 
-const struct op_variant NAMED(rmsnorm) = {
-    .name = NAME_OF(rmsnorm), .summary = "vectors along the row", .needs = NEEDS, .run = rmsnorm_run};
+const struct op_variant NAMED(rmsnorm) = {.name = NAME_OF(rmsnorm),
+                                          .summary = "vectors along the row",
+                                          .needs = NEEDS,
+                                          .run = rmsnorm_run};
 
 /* ---- rope ---- */
 
@@ -94,7 +96,8 @@ static bool rope_can_run(const void *args, const struct op_device *device, char 
     (void)device;
     const struct rope_args *a = args;
     if (a->head_dim <= 2 * ROPE_HALF_MAX) return true;
-    snprintf(why, OP_REASON_MAX, "head_dim %lld, at most %d", (long long)a->head_dim, 2 * ROPE_HALF_MAX);
+    snprintf(why, OP_REASON_MAX, "head_dim %lld, at most %d", (long long)a->head_dim,
+             2 * ROPE_HALF_MAX);
     return false;
 }
 
@@ -128,8 +131,10 @@ static void add_run(const struct op_context *context, const void *args)
     pool_for(context->pool, a->m * a->n, ROWS_GRAIN, add_span, (void *)a);
 }
 
-const struct op_variant NAMED(add) = {
-    .name = NAME_OF(add), .summary = "vectors over the whole matrix", .needs = NEEDS, .run = add_run};
+const struct op_variant NAMED(add) = {.name = NAME_OF(add),
+                                      .summary = "vectors over the whole matrix",
+                                      .needs = NEEDS,
+                                      .run = add_run};
 
 /* ---- swiglu ---- */
 
@@ -146,8 +151,8 @@ static void swiglu_span(void *arg, int64_t begin, int64_t end, int worker)
     const struct swiglu_args *a = arg;
     int64_t i = begin;
     for (; i + LANES <= end; i += LANES)
-        vector_store(a->gate + i, swiglu_vector(vector_load(a->gate + i), vector_load(a->up + i), a->alpha,
-                                                a->limit));
+        vector_store(a->gate + i, swiglu_vector(vector_load(a->gate + i), vector_load(a->up + i),
+                                                a->alpha, a->limit));
     if (i == end) return;
     vfloat gate = vector_load_some(a->gate + i, end - i), up = vector_load_some(a->up + i, end - i);
     vector_store_some(a->gate + i, swiglu_vector(gate, up, a->alpha, a->limit), end - i);
@@ -159,8 +164,10 @@ static void swiglu_run(const struct op_context *context, const void *args)
     pool_for(context->pool, a->m * a->n, ROWS_GRAIN, swiglu_span, (void *)a);
 }
 
-const struct op_variant NAMED(swiglu) = {
-    .name = NAME_OF(swiglu), .summary = "polynomial exp in vectors", .needs = NEEDS, .run = swiglu_run};
+const struct op_variant NAMED(swiglu) = {.name = NAME_OF(swiglu),
+                                         .summary = "polynomial exp in vectors",
+                                         .needs = NEEDS,
+                                         .run = swiglu_run};
 
 /* ---- combine ---- */
 
@@ -222,20 +229,22 @@ static void kv_write_rows(void *arg, int64_t begin, int64_t end, int worker)
         for (int64_t h = 0; h < a->kv.n_kv_heads; h++) kv_write_head(a, i, h);
 }
 
-static bool kv_write_can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+static bool kv_write_can_run(const void *args, const struct op_device *device,
+                             char why[OP_REASON_MAX])
 {
     (void)device;
     const struct kv_write_args *a = args;
     if (a->kv.head_dim <= KV_DIM_MAX) return true;
-    snprintf(why, OP_REASON_MAX, "head_dim %lld, at most %d", (long long)a->kv.head_dim, KV_DIM_MAX);
+    snprintf(why, OP_REASON_MAX, "head_dim %lld, at most %d", (long long)a->kv.head_dim,
+             KV_DIM_MAX);
     return false;
 }
 
 static void kv_write_run(const struct op_context *context, const void *args)
 {
     const struct kv_write_args *a = args;
-    pool_for(context->pool, a->m, rows_per_job(8 * a->kv.n_kv_heads * a->kv.head_dim), kv_write_rows,
-             (void *)a);
+    pool_for(context->pool, a->m, rows_per_job(8 * a->kv.n_kv_heads * a->kv.head_dim),
+             kv_write_rows, (void *)a);
 }
 
 const struct op_variant NAMED(kv_write) = {.name = NAME_OF(kv_write),

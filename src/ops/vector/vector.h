@@ -78,9 +78,9 @@ static inline float vector_highest(vfloat x)
     return top;
 }
 
-/* e^x within 2 ulp for -87 <= x <= 88, clamped outside; NaN stays NaN. x = n ln 2 + r with |r| <= ln 2 / 2,
- * the polynomial is the Taylor series to r^7 (its next term is below 2^-26), ln 2 is split so that n * high
- * is exact. */
+/* e^x within 2 ulp for -87 <= x <= 88, clamped outside; NaN stays NaN. x = n ln 2 + r with |r| <=
+ * ln 2 / 2, the polynomial is the Taylor series to r^7 (its next term is below 2^-26), ln 2 is
+ * split so that n * high is exact. */
 static inline vfloat vector_exp(vfloat x)
 {
     const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer */

@@ -2,10 +2,10 @@
 #include <immintrin.h>
 #include <stdint.h>
 
-#define LANES         16
-#define NEEDS         CPU_AVX512
-#define NAMED(op)     op##_f32_avx512
-#define NAME_OF(op)   #op "_f32_avx512"
+#define LANES       16
+#define NEEDS       CPU_AVX512
+#define NAMED(op)   op##_f32_avx512
+#define NAME_OF(op) #op "_f32_avx512"
 
 #include "ops/vector/vector.h"
 

@@ -1,0 +1,172 @@
+/* sol perplexity: how well a model predicts a text, and what the fast kernels cost in accuracy. */
+#include <math.h>
+#include <stdio.h>
+
+#include "base/progress.h"
+#include "base/status.h"
+#include "cli/cli.h"
+#include "cli/engine_options.h"
+#include "cli/input.h"
+#include "infer/perplexity.h"
+
+struct perplexity_options {
+    struct engine_options engine;
+    struct input_options input;
+    int64_t stride, limit;
+    bool llama, kl, json, quiet;
+};
+
+static const struct option options[] = {
+    OPTION_ENTRY(GROUP, 0, "Text and method", NULL, NULL, 0, 0, 0),
+    INPUT_OPTIONS(struct perplexity_options, input),
+    ENGINE_SIZE_OPTIONS(struct perplexity_options, engine, "tokens a window (default 512)"),
+    OPTION_ENTRY(INT, 0, "stride", "N",
+                 "tokens from window to window (default: -c; less gives each token more context)",
+                 offsetof(struct perplexity_options, stride), 1, 1 << 24),
+    OPTION_ENTRY(INT, 0, "limit", "N", "use the first N tokens of the text only",
+                 offsetof(struct perplexity_options, limit), 2, 1 << 30),
+    OPTION_ENTRY(FLAG, 0, "llama", NULL,
+                 "llama.cpp's method: whole windows, the second half of each is scored",
+                 offsetof(struct perplexity_options, llama), 0, 0),
+    OPTION_ENTRY(FLAG, 0, "kl", NULL,
+                 "run the float32 reference too and print how far the logits are from it (slow)",
+                 offsetof(struct perplexity_options, kl), 0, 0),
+    OPTION_ENTRY(FLAG, 0, "json", NULL, "print one JSON object",
+                 offsetof(struct perplexity_options, json), 0, 0),
+    OPTION_ENTRY(FLAG, 'q', "quiet", NULL, "no progress on stderr",
+                 offsetof(struct perplexity_options, quiet), 0, 0),
+    ENGINE_OPTIONS(struct perplexity_options, engine),
+    {0},
+};
+
+static const struct command_spec spec = {
+    .name = "perplexity",
+    .summary = "measure how well a model predicts a text",
+    .arguments = "",
+    .notes =
+        "Windows of -c tokens follow each other; every token but the first is scored once.\n"
+        "With --kl the reference has a float32 cache and the plain C reference of every op.\n\n"
+        "  sol perplexity -m gpt-oss-20b.gguf -f text.txt\n"
+        "  sol perplexity -f text.txt -c 256 --kl --json",
+    .options = options,
+};
+
+struct perplexity_run {
+    struct perplexity_options options;
+    struct model *model;
+    struct engine_params params;
+    struct engine *engine, *reference;
+    struct token_list ids;
+    struct perplexity_params how;
+    struct perplexity_result result;
+};
+
+static enum sol_status create_reference(struct perplexity_run *run)
+{
+    struct engine_params params = run->params;
+    chooser_init(&params.chooser, params.chooser.device.workers);
+    params.chooser.reference = true;
+    params.kv_dtype = DTYPE_F32;
+    return engine_create(run->model, &params, &run->reference);
+}
+
+static enum sol_status set_up(struct perplexity_run *run)
+{
+    const struct perplexity_options *o = &run->options;
+    SOL_TRY(engine_options_params(&o->engine, &run->params));
+    SOL_TRY(model_open(o->engine.model, &run->model));
+    SOL_TRY(input_tokens(&o->input, "-f", run->model, &run->ids));
+    if (o->limit && (int64_t)run->ids.count > o->limit) run->ids.count = (size_t)o->limit;
+
+    perplexity_params_init(&run->how);
+    if (o->engine.context) run->how.context = o->engine.context;
+    run->how.stride = o->stride;
+    run->how.llama = o->llama;
+    run->how.progress = true;
+    if (o->llama && run->model->tokenizer && tokenizer_adds_bos(run->model->tokenizer))
+        run->how.bos = tokenizer_bos(run->model->tokenizer);
+    perplexity_prepare(run->model, &run->how, &run->params);
+    SOL_TRY(engine_create(run->model, &run->params, &run->engine));
+    return o->kl ? create_reference(run) : SOL_OK;
+}
+
+static void tear_down(struct perplexity_run *run)
+{
+    engine_destroy(run->reference);
+    engine_destroy(run->engine);
+    token_list_free(&run->ids);
+    model_close(run->model);
+}
+
+static void print_text(const struct perplexity_run *run)
+{
+    const struct perplexity_result *r = &run->result;
+    printf("perplexity     %.4f +- %.4f\n", r->perplexity, r->perplexity_error);
+    printf("nll            %.6f +- %.6f nats per token\n", r->nll, r->nll_error);
+    if (r->bits_per_byte > 0) printf("bits per byte  %.4f\n", r->bits_per_byte);
+    printf("tokens         %lld scored of %zu, %lld windows of %lld\n", (long long)r->scored,
+           run->ids.count, (long long)r->windows, (long long)run->how.context);
+    if (r->compared) {
+        printf("reference nll  %.6f, difference %+.6f (%+.4f %% of the perplexity)\n",
+               r->reference_nll, r->nll - r->reference_nll,
+               100 * (r->perplexity / exp(r->reference_nll) - 1));
+        printf("KL divergence  mean %.3g, largest %.3g nats per token\n", r->kl_mean, r->kl_max);
+        printf("same top token %.3f %%\n", 100 * r->top1);
+    }
+    printf("speed          %.1f tokens/s, %.1f s\n",
+           r->seconds > 0 ? (double)r->evaluated / r->seconds : 0, r->seconds);
+}
+
+static json_t *result_json(const struct perplexity_run *run, bool complete)
+{
+    const struct perplexity_result *r = &run->result;
+    json_t *json = json_pack(
+        "{s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:b, s:f, s:f, s:o, s:o, s:o}",
+        "perplexity", r->perplexity, "perplexity_error", r->perplexity_error, "nll", r->nll,
+        "nll_error", r->nll_error, "tokens", (json_int_t)run->ids.count, "scored",
+        (json_int_t)r->scored, "windows", (json_int_t)r->windows, "evaluated",
+        (json_int_t)r->evaluated, "method", run->how.llama ? "llama" : "all", "context",
+        (json_int_t)run->how.context, "stride",
+        (json_int_t)(run->how.stride ? run->how.stride : run->how.context), "complete", complete,
+        "seconds", r->seconds, "tokens_per_s",
+        r->seconds > 0 ? (double)r->evaluated / r->seconds : 0, "model", model_json(run->model),
+        "settings", engine_settings_json(&run->params), "kernels",
+        plan_kernels_json(engine_last_plan(run->engine)));
+    json_object_set_new(json, "bits_per_byte",
+                        r->bits_per_byte > 0 ? json_real(r->bits_per_byte) : json_null());
+    if (r->compared)
+        json_object_set_new(json, "reference",
+                            json_pack("{s:f, s:f, s:f, s:f}", "nll", r->reference_nll, "kl_mean",
+                                      r->kl_mean, "kl_max", r->kl_max, "same_top", r->top1));
+    return json;
+}
+
+/* What was measured before an interruption is shown, and marked. */
+static enum sol_status report(const struct perplexity_run *run, enum sol_status status)
+{
+    if (status != SOL_OK && status != SOL_E_INTERRUPTED) return status;
+    if (run->options.json)
+        SOL_TRY(json_print(result_json(run, status == SOL_OK)));
+    else if (run->result.scored)
+        print_text(run);
+    return status;
+}
+
+static int run_command(int argc, char **argv)
+{
+    struct perplexity_run run = {0};
+    int exit_status;
+    engine_options_init(&run.options.engine);
+    if (!parse_options_only(&spec, argc, argv, &run.options, &exit_status)) return exit_status;
+    progress_quiet(run.options.quiet);
+    enum sol_status status = set_up(&run);
+    if (status == SOL_OK) {
+        status = perplexity_measure(run.engine, run.reference, run.ids.ids, (int64_t)run.ids.count,
+                                    &run.how, &run.result);
+        status = report(&run, status);
+    }
+    tear_down(&run);
+    return cli_fail(status);
+}
+
+const struct command cmd_perplexity = {&spec, run_command};

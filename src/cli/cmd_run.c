@@ -1,0 +1,357 @@
+/* sol run: continues a prompt. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/progress.h"
+#include "base/status.h"
+#include "cli/cli.h"
+#include "cli/engine_options.h"
+#include "cli/input.h"
+
+struct run_options {
+    struct engine_options engine;
+    struct sampling_options sampling;
+    struct input_options input;
+    int64_t predict;
+    bool json, quiet;
+};
+
+static const struct option options[] = {
+    OPTION_ENTRY(GROUP, 0, "Prompt and output", NULL, NULL, 0, 0, 0),
+    OPTION_ENTRY(STRING, 'p', "prompt", "TEXT", "the text to continue",
+                 offsetof(struct run_options, input.text), 0, 0),
+    INPUT_OPTIONS(struct run_options, input),
+    OPTION_ENTRY(INT, 'n', "predict", "N", "tokens to generate at most (default 128)",
+                 offsetof(struct run_options, predict), 0, 1 << 24),
+    OPTION_ENTRY(FLAG, 0, "json", NULL,
+                 "print one JSON object: text, ids, timings, kernels, settings",
+                 offsetof(struct run_options, json), 0, 0),
+    OPTION_ENTRY(FLAG, 'q', "quiet", NULL, "no statistics and no progress on stderr",
+                 offsetof(struct run_options, quiet), 0, 0),
+    SAMPLING_OPTIONS(struct run_options, sampling),
+    ENGINE_OPTIONS(struct run_options, engine),
+    ENGINE_SIZE_OPTIONS(struct run_options, engine,
+                        "positions to make room for (default: prompt and -n, 512 at least)"),
+    {0},
+};
+
+static const struct command_spec spec = {
+    .name = "run",
+    .summary = "continue a prompt",
+    .arguments = "",
+    .notes = "Text goes to stdout, statistics to stderr. Generation ends at a stop token of the "
+             "model, after "
+             "-n tokens,\nwhen the context is full, or with Ctrl-C (exit status 130). A synthetic "
+             "model has no "
+             "vocabulary:\nits tokens are given and printed as ids.\n\n"
+             "  sol run -p 'Once upon a time'\n"
+             "  sol run -m gpt-oss-20b.gguf -f prompt.txt -n 256 --greedy --json\n"
+             "  sol run -m synth:tiny --random-tokens 100 -n 20",
+    .options = options,
+};
+
+enum stop { STOP_NONE, STOP_TOKEN, STOP_LENGTH, STOP_CONTEXT, STOP_INTERRUPTED };
+
+static const char *const stop_names[] = {"none", "stop_token", "length", "context", "interrupted"};
+
+struct run {
+    struct run_options options;
+    struct model *model;
+    struct engine_params params;
+    struct engine *engine;
+    struct sampler_params sampling;
+    struct sampler *sampler;
+    struct token_list prompt;
+    int32_t *ids; /* generated, [predict] */
+    int64_t count;
+    char *text; /* generated, for --json */
+    size_t text_length, text_capacity;
+    struct utf8_stream stream;
+    char last_char; /* written to stdout, for the closing newline */
+    enum stop stop;
+    int32_t stop_token; /* -1: none */
+    uint64_t started_ns;
+    double load_s, prefill_s, first_token_s, decode_s;
+    json_t *prefill_kernels;
+};
+
+static double seconds_since(uint64_t start_ns)
+{
+    return (double)(clock_ns() - start_ns) / 1e9;
+}
+
+/* ---- setting up ---- */
+
+static int64_t default_context(const struct run *run)
+{
+    int64_t wanted = (int64_t)run->prompt.count + run->options.predict;
+    wanted = (wanted + 255) / 256 * 256;
+    if (wanted < 512) wanted = 512;
+    return wanted < run->model->config.context ? wanted : run->model->config.context;
+}
+
+/* Control tokens are no text. With --special the prompt speaks in them, so the answer may too. Stop
+ * tokens end the generation and so are always allowed; rows that are no token never. */
+static enum sol_status create_sampler(struct run *run)
+{
+    const struct tokenizer *t = run->model->tokenizer;
+    int64_t vocab = run->model->config.vocab;
+    sampling_options_params(&run->options.sampling, &run->sampling);
+    if (!t) return sampler_create(&run->sampling, vocab, NULL, &run->sampler);
+    unsigned char *banned = calloc((size_t)vocab, 1);
+    if (!banned) return status_set(SOL_E_MEMORY, "no memory for %lld tokens", (long long)vocab);
+    for (int64_t i = 0; i < vocab; i++) {
+        int32_t id = (int32_t)i;
+        bool text = !tokenizer_is_control(t, id) || run->options.input.special;
+        bool token = id < tokenizer_vocab(t) && tokenizer_bytes(t, id).length > 0;
+        banned[i] = !(token && text) && !tokenizer_is_stop(t, id);
+    }
+    enum sol_status status = sampler_create(&run->sampling, vocab, banned, &run->sampler);
+    free(banned);
+    return status;
+}
+
+static enum sol_status set_up(struct run *run)
+{
+    uint64_t start = clock_ns();
+    SOL_TRY(engine_options_params(&run->options.engine, &run->params));
+    SOL_TRY(model_open(run->options.engine.model, &run->model));
+    SOL_TRY(input_tokens(&run->options.input, "-p, -f", run->model, &run->prompt));
+    if (!run->options.engine.context) run->params.context = default_context(run);
+    if ((int64_t)run->prompt.count > run->params.context)
+        return status_set(SOL_E_ARGUMENT, "the prompt has %zu tokens, the context %lld; %s",
+                          run->prompt.count, (long long)run->params.context,
+                          run->params.context < run->model->config.context
+                              ? "make the context longer with -c"
+                              : "that is as long as the model was made for");
+    SOL_TRY(engine_create(run->model, &run->params, &run->engine));
+    SOL_TRY(create_sampler(run));
+    run->ids = calloc((size_t)run->options.predict + 1, sizeof *run->ids);
+    if (!run->ids) return status_set(SOL_E_MEMORY, "no memory for the generated tokens");
+    run->load_s = seconds_since(start);
+    return SOL_OK;
+}
+
+static void tear_down(struct run *run)
+{
+    json_decref(run->prefill_kernels);
+    free(run->text);
+    free(run->ids);
+    token_list_free(&run->prompt);
+    sampler_destroy(run->sampler);
+    engine_destroy(run->engine);
+    model_close(run->model);
+}
+
+/* ---- output ---- */
+
+static enum sol_status emit(struct run *run, const char *data, size_t length)
+{
+    if (length == 0) return SOL_OK;
+    if (!run->options.json) {
+        run->last_char = data[length - 1];
+        if (fwrite(data, 1, length, stdout) != length || fflush(stdout) != 0)
+            return status_set(SOL_E_IO, "cannot write the text to standard output");
+        return SOL_OK;
+    }
+    if (run->text_length + length > run->text_capacity) {
+        size_t capacity = 2 * (run->text_length + length) + 256;
+        char *grown = realloc(run->text, capacity);
+        if (!grown) return status_set(SOL_E_MEMORY, "no memory for the generated text");
+        run->text = grown;
+        run->text_capacity = capacity;
+    }
+    memcpy(run->text + run->text_length, data, length);
+    run->text_length += length;
+    return SOL_OK;
+}
+
+static enum sol_status emit_token(struct run *run, int32_t id)
+{
+    char out[320];
+    if (!run->model->tokenizer) {
+        int length = snprintf(out, sizeof out, "%s%d", run->count > 1 ? " " : "", id);
+        return emit(run, out, (size_t)length);
+    }
+    struct token_bytes bytes = tokenizer_bytes(run->model->tokenizer, id);
+    /* In pieces, so that the longest token fits too. */
+    for (size_t at = 0; at < bytes.length; at += 256) {
+        size_t piece = bytes.length - at < 256 ? bytes.length - at : 256;
+        SOL_TRY(emit(run, out, utf8_stream_push(&run->stream, bytes.data + at, piece, out)));
+    }
+    return SOL_OK;
+}
+
+static enum sol_status emit_end(struct run *run)
+{
+    char out[16];
+    SOL_TRY(emit(run, out, utf8_stream_flush(&run->stream, out)));
+    if (!run->options.json && run->count && run->last_char != '\n') return emit(run, "\n", 1);
+    return SOL_OK;
+}
+
+/* ---- generating ---- */
+
+/* In the engine's own steps, for the progress line. Only the last row's logits are wanted. */
+static enum sol_status prefill(struct run *run, const float **logits)
+{
+    int64_t n = (int64_t)run->prompt.count, step = run->params.max_batch;
+    struct engine_row *rows = calloc((size_t)n, sizeof *rows);
+    if (!rows)
+        return status_set(SOL_E_MEMORY, "no memory for a prompt of %lld tokens", (long long)n);
+    for (int64_t i = 0; i < n; i++)
+        rows[i] = (struct engine_row){.token = run->prompt.ids[i], .output = i == n - 1};
+    struct progress progress;
+    progress_start(&progress, "prompt", "tokens", (uint64_t)n);
+    enum sol_status status = SOL_OK;
+    for (int64_t at = 0; at < n && status == SOL_OK; at += step) {
+        int64_t count = n - at < step ? n - at : step;
+        status = engine_eval(run->engine, rows + at, count, NULL, NULL, logits);
+        progress_update(&progress, (uint64_t)(at + count));
+    }
+    progress_end(&progress);
+    free(rows);
+    return status;
+}
+
+static bool is_stop(const struct run *run, int32_t id)
+{
+    return run->model->tokenizer && tokenizer_is_stop(run->model->tokenizer, id);
+}
+
+/* Ends with run->stop set, or with an error. */
+static enum sol_status generate(struct run *run, const float *logits)
+{
+    while (run->count < run->options.predict) {
+        int32_t id;
+        SOL_TRY(sampler_next(run->sampler, logits, &id));
+        if (is_stop(run, id)) {
+            run->stop_token = id;
+            run->stop = STOP_TOKEN;
+            return SOL_OK;
+        }
+        run->ids[run->count++] = id;
+        if (run->count == 1) run->first_token_s = seconds_since(run->started_ns);
+        SOL_TRY(emit_token(run, id));
+        if (run->count == run->options.predict) break;
+        if (engine_position(run->engine, 0) == run->params.context) {
+            run->stop = STOP_CONTEXT;
+            return SOL_OK;
+        }
+        struct engine_row row = {.token = id, .output = true};
+        SOL_TRY(engine_eval(run->engine, &row, 1, NULL, NULL, &logits));
+    }
+    run->stop = STOP_LENGTH;
+    return SOL_OK;
+}
+
+static enum sol_status work(struct run *run)
+{
+    const float *logits = NULL;
+    run->started_ns = clock_ns();
+    SOL_TRY(prefill(run, &logits));
+    uint64_t prefilled = clock_ns();
+    run->prefill_s = seconds_since(run->started_ns);
+    run->prefill_kernels = plan_kernels_json(engine_last_plan(run->engine));
+    enum sol_status status = generate(run, logits);
+    run->decode_s = seconds_since(prefilled);
+    return status;
+}
+
+/* ---- reports ---- */
+
+/* The first token comes with the prompt; each later one costs a step. */
+static double decode_rate(const struct run *run)
+{
+    return run->count > 1 && run->decode_s > 0 ? (double)(run->count - 1) / run->decode_s : 0;
+}
+
+static double prefill_rate(const struct run *run)
+{
+    return run->prefill_s > 0 ? (double)run->prompt.count / run->prefill_s : 0;
+}
+
+static void describe_stop(const struct run *run, char text[80])
+{
+    if (run->stop == STOP_TOKEN) {
+        struct token_bytes name = tokenizer_bytes(run->model->tokenizer, run->stop_token);
+        snprintf(text, 80, "the model stopped with %.*s", (int)name.length, name.data);
+    } else if (run->stop == STOP_CONTEXT) {
+        snprintf(text, 80, "stopped: the context of %lld is full (-c)",
+                 (long long)run->params.context);
+    } else if (run->stop == STOP_INTERRUPTED) {
+        snprintf(text, 80, "interrupted");
+    } else {
+        snprintf(text, 80, "stopped after -n %lld", (long long)run->options.predict);
+    }
+}
+
+static void print_stats(const struct run *run)
+{
+    char why[80], weights[16], memory[16], peak[16];
+    describe_stop(run, why);
+    fprintf(stderr, "prompt     %6zu tokens  %9.2f t/s  %.3f s to the first token\n",
+            run->prompt.count, prefill_rate(run), run->first_token_s);
+    fprintf(stderr, "generated  %6lld tokens  %9.2f t/s  %s\n", (long long)run->count,
+            decode_rate(run), why);
+    fprintf(stderr, "memory     %s of weights, %s beyond them, peak resident %s\n",
+            format_bytes(run->model->weight_bytes, weights),
+            format_bytes(engine_memory(run->engine), memory),
+            format_bytes(memory_peak_rss(), peak));
+}
+
+static json_t *timings_json(const struct run *run)
+{
+    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f}", "load_s", run->load_s, "prefill_s",
+                     run->prefill_s, "first_token_s", run->first_token_s, "decode_s", run->decode_s,
+                     "prefill_tokens_per_s", prefill_rate(run), "decode_tokens_per_s",
+                     decode_rate(run));
+}
+
+static json_t *run_json(const struct run *run)
+{
+    bool tokens_only = !run->model->tokenizer;
+    json_t *kernels = json_pack("{s:O?, s:o}", "prefill", run->prefill_kernels, "last_step",
+                                plan_kernels_json(engine_last_plan(run->engine)));
+    return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:{s:I, s:I, s:I}, s:o, s:o, s:o}",
+                     "text", tokens_only ? json_null() : json_text(run->text, run->text_length),
+                     "stop", stop_names[run->stop], "stop_token",
+                     run->stop_token >= 0 ? json_integer(run->stop_token) : json_null(), "ids",
+                     json_ids(run->ids, (size_t)run->count), "prompt_ids",
+                     json_ids(run->prompt.ids, run->prompt.count), "timings", timings_json(run),
+                     "model", model_json(run->model), "memory", "weights",
+                     (json_int_t)run->model->weight_bytes, "engine",
+                     (json_int_t)engine_memory(run->engine), "peak_resident",
+                     (json_int_t)memory_peak_rss(), "sampling", sampling_json(&run->sampling),
+                     "settings", engine_settings_json(&run->params), "kernels", kernels);
+}
+
+/* What came before an interruption is a result too. */
+static enum sol_status report(struct run *run, enum sol_status status)
+{
+    if (status == SOL_E_INTERRUPTED) run->stop = STOP_INTERRUPTED;
+    if (status != SOL_OK && status != SOL_E_INTERRUPTED) return status;
+    SOL_TRY(emit_end(run));
+    if (!run->options.quiet) print_stats(run);
+    if (run->options.json) SOL_TRY(json_print(run_json(run)));
+    return status;
+}
+
+static int run_command(int argc, char **argv)
+{
+    struct run run = {.options.predict = 128, .stop_token = -1};
+    engine_options_init(&run.options.engine);
+    sampling_options_init(&run.options.sampling);
+    int exit_status;
+    if (!parse_options_only(&spec, argc, argv, &run.options, &exit_status)) return exit_status;
+    progress_quiet(run.options.quiet);
+    enum sol_status status = set_up(&run);
+    if (status == SOL_OK) status = report(&run, work(&run));
+    tear_down(&run);
+    return cli_fail(status);
+}
+
+const struct command cmd_run = {&spec, run_command};

@@ -1,0 +1,182 @@
+#include "cli/engine_options.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cpu.h"
+#include "base/status.h"
+#include "cli/cli.h"
+#include "cli/input.h"
+
+/* ---- options ---- */
+
+bool parse_options_only(const struct command_spec *spec, int argc, char **argv, void *into,
+                        int *exit_status)
+{
+    const char **args = calloc((size_t)argc + 1, sizeof *args);
+    if (!args) {
+        *exit_status = cli_fail(status_set(SOL_E_MEMORY, "no memory for the command line"));
+        return false;
+    }
+    int n_args;
+    bool go_on = cli_parse(spec, argc, argv, into, args, &n_args, exit_status);
+    if (go_on && n_args) {
+        *exit_status =
+            cli_fail(status_set(SOL_E_ARGUMENT, "sol %s: unexpected '%s' (see sol %s --help)",
+                                spec->name, args[0], spec->name));
+        go_on = false;
+    }
+    free(args);
+    return go_on;
+}
+
+void engine_options_init(struct engine_options *options)
+{
+    *options = (struct engine_options){.kv = "f16"};
+}
+
+static enum sol_status parse_rounding(const char *text, bool *rounded)
+{
+    *rounded = text && strcmp(text, "ggml") == 0;
+    if (!text || *rounded || strcmp(text, "none") == 0) return SOL_OK;
+    return status_set(SOL_E_ARGUMENT, "--rope-rounding %s: write 'ggml' or 'none'", text);
+}
+
+enum sol_status engine_options_params(const struct engine_options *options,
+                                      struct engine_params *params)
+{
+    engine_params_init(params);
+    if (options->context) params->context = options->context;
+    if (options->batch) params->max_batch = options->batch;
+    params->threads = (int)options->threads;
+    if (!dtype_from_name(options->kv, &params->kv_dtype) ||
+        (params->kv_dtype != DTYPE_F16 && params->kv_dtype != DTYPE_BF16 &&
+         params->kv_dtype != DTYPE_F32))
+        return status_set(SOL_E_ARGUMENT, "--kv %s: the cache is kept in f16, bf16 or f32",
+                          options->kv);
+    SOL_TRY(parse_rounding(options->rope_rounding, &params->rounded_rope));
+    params->chooser.reference = options->reference;
+    if (options->exact) params->chooser.loosest = NUMERICS_EXACT;
+    for (size_t i = 0; i < options->force.count; i++)
+        SOL_TRY(chooser_force(&params->chooser, options->force.values[i]));
+    return SOL_OK;
+}
+
+void sampling_options_init(struct sampling_options *options)
+{
+    struct sampler_params params;
+    sampler_params_init(&params);
+    *options = (struct sampling_options){
+        .temperature = params.temperature,
+        .top_p = params.top_p,
+        .min_p = params.min_p,
+        .top_k = params.top_k,
+        .seed = (int64_t)params.seed,
+    };
+}
+
+void sampling_options_params(const struct sampling_options *options, struct sampler_params *params)
+{
+    *params = (struct sampler_params){
+        .temperature = options->greedy ? 0 : options->temperature,
+        .top_k = options->top_k,
+        .top_p = options->top_p,
+        .min_p = options->min_p,
+        .seed = (uint64_t)options->seed,
+    };
+}
+
+/* ---- reports ---- */
+
+static json_t *forces_json(const struct chooser *chooser)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < chooser->n_forces; i++)
+        json_array_append_new(
+            list, json_sprintf("%s=%s", chooser->forces[i].op->name, chooser->forces[i].variant));
+    return list;
+}
+
+json_t *engine_settings_json(const struct engine_params *params)
+{
+    const struct cpu_info *cpu = cpu_info();
+    const struct chooser *chooser = &params->chooser;
+    return json_pack(
+        "{s:s, s:i, s:I, s:I, s:I, s:s, s:s, s:s, s:o}", "cpu", cpu->model, "threads",
+        params->threads ? params->threads : cpu->cores, "context", (json_int_t)params->context,
+        "sequences", (json_int_t)params->sequences, "batch", (json_int_t)params->max_batch, "kv",
+        dtype_info(params->kv_dtype)->name, "rope_rounding", params->rounded_rope ? "ggml" : "none",
+        "numerics", chooser->reference ? "reference" : op_numerics_name(chooser->loosest), "forced",
+        forces_json(chooser));
+}
+
+json_t *sampling_json(const struct sampler_params *params)
+{
+    return json_pack("{s:f, s:I, s:f, s:f, s:I}", "temperature", params->temperature, "top_k",
+                     (json_int_t)params->top_k, "top_p", params->top_p, "min_p", params->min_p,
+                     "seed", (json_int_t)params->seed);
+}
+
+static json_t *find_kernel(json_t *list, const struct plan_step *step)
+{
+    size_t index;
+    json_t *entry;
+    json_array_foreach(list, index, entry)
+    {
+        if (strcmp(json_string_value(json_object_get(entry, "op")), step->op->name) == 0 &&
+            strcmp(json_string_value(json_object_get(entry, "variant")), step->variant) == 0)
+            return entry;
+    }
+    return NULL;
+}
+
+json_t *plan_kernels_json(const struct plan *plan)
+{
+    json_t *list = json_array();
+    for (int i = 0; plan && i < plan_step_count(plan); i++) {
+        const struct plan_step *step = plan_step_at(plan, i);
+        json_t *entry = find_kernel(list, step);
+        if (entry) {
+            json_t *calls = json_object_get(entry, "calls");
+            json_integer_set(calls, json_integer_value(calls) + 1);
+            continue;
+        }
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:i}", "op", step->op->name,
+                                              "variant", step->variant, "numerics",
+                                              op_numerics_name(step->numerics), "calls", 1));
+    }
+    return list;
+}
+
+json_t *model_json(const struct model *model)
+{
+    const struct model_config *c = &model->config;
+    return json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "name",
+                     json_text(model->name, strlen(model->name)), "parameters",
+                     (json_int_t)model->parameters, "weight_bytes", (json_int_t)model->weight_bytes,
+                     "layers", (json_int_t)c->n_layers, "hidden", (json_int_t)c->hidden, "experts",
+                     (json_int_t)c->n_experts, "experts_used", (json_int_t)c->top_k, "vocab",
+                     (json_int_t)c->vocab, "context", (json_int_t)c->context);
+}
+
+enum sol_status json_print(json_t *object)
+{
+    if (!object) return status_set(SOL_E_MEMORY, "no memory for the JSON result");
+    int failed = json_dumpf(object, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(10));
+    json_decref(object);
+    if (failed || fputc('\n', stdout) == EOF)
+        return status_set(SOL_E_IO, "cannot write the JSON result to standard output");
+    return SOL_OK;
+}
+
+char *format_bytes(size_t bytes, char text[16])
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    double value = (double)bytes;
+    size_t unit = 0;
+    for (; value >= 1024 && unit + 1 < sizeof units / sizeof *units; unit++) value /= 1024;
+    snprintf(text, 16, unit == 0 || value >= 100 ? "%.0f %s" : "%.1f %s", value, units[unit]);
+    return text;
+}

@@ -1,0 +1,136 @@
+/* What the commands that run a model share: options for model, engine and sampler, and how their
+ * settings are reported. A command embeds the structs in its own and puts the fragments into its
+ * table:
+ *
+ *     struct my_options {
+ *         struct engine_options engine;
+ *         int64_t n;
+ *     };
+ *     static const struct option options[] = {
+ *         ENGINE_OPTIONS(struct my_options, engine),
+ *         {OPTION_INT, 'n', "predict", "N", "...", offsetof(struct my_options, n), 0, 1e9},
+ *         {0},
+ *     };
+ *
+ * Letters taken by the fragments: m t (engine), c b (size). */
+#ifndef CLI_ENGINE_OPTIONS_H
+#define CLI_ENGINE_OPTIONS_H
+
+#include <stddef.h>
+
+#include <jansson.h>
+
+#include "base/options.h"
+#include "infer/engine.h"
+#include "infer/sampler.h"
+
+/* ---- model and engine ---- */
+
+struct engine_options {
+    const char *model; /* NULL: the built-in one */
+    int64_t threads;   /* 0: all cores */
+    const char *kv;    /* dtype of the cache, by name */
+    const char *rope_rounding;
+    bool exact, reference;
+    struct string_list force;
+    int64_t context, batch; /* 0: the command decides (context), engine_params_init (batch) */
+};
+
+/* One entry of a table; the macro only keeps the fragments below readable. */
+#define OPTION_ENTRY(kind, letter, name, value, help, at, min, max)                                \
+    {                                                                                              \
+        OPTION_##kind, letter, name, value, help, at, min, max                                     \
+    }
+
+/* `type` is the command's struct, `field` its struct engine_options. */
+#define ENGINE_OPTIONS(type, field)                                                                \
+    OPTION_ENTRY(GROUP, 0, "Model and engine", NULL, NULL, 0, 0, 0),                               \
+        OPTION_ENTRY(                                                                              \
+            STRING, 'm', "model", "MODEL",                                                         \
+            "GGUF file, 'builtin' (default), or random weights of full size: synth:gpt-oss-20b, "  \
+            "synth:gpt-oss-120b, synth:tiny",                                                      \
+            offsetof(type, field.model), 0, 0),                                                    \
+        OPTION_ENTRY(INT, 't', "threads", "N", "threads to compute with (default: every core)",    \
+                     offsetof(type, field.threads), 0, 1024),                                      \
+        OPTION_ENTRY(STRING, 0, "kv", "TYPE", "key/value cache in f16 (default), bf16 or f32",     \
+                     offsetof(type, field.kv), 0, 0),                                              \
+        OPTION_ENTRY(FLAG, 0, "exact", NULL,                                                       \
+                     "float32 activations; weights are used as stored anyway",                     \
+                     offsetof(type, field.exact), 0, 0),                                           \
+        OPTION_ENTRY(FLAG, 0, "reference", NULL, "every op by its plain C reference (slow)",       \
+                     offsetof(type, field.reference), 0, 0),                                       \
+        OPTION_ENTRY(STRINGS, 0, "force", "OP=VARIANT",                                            \
+                     "use this variant where it can run (see sol kernels); may be repeated",       \
+                     offsetof(type, field.force), 0, 0),                                           \
+        OPTION_ENTRY(STRING, 0, "rope-rounding", "ggml",                                           \
+                     "round YaRN's bounds as ggml does, to compare with llama.cpp",                \
+                     offsetof(type, field.rope_rounding), 0, 0)
+
+/* How long and how wide, for commands that have no lists for it. */
+#define ENGINE_SIZE_OPTIONS(type, field, context_help)                                             \
+    OPTION_ENTRY(INT, 'c', "context", "N", context_help, offsetof(type, field.context), 1,         \
+                 1 << 24),                                                                         \
+        OPTION_ENTRY(INT, 'b', "batch", "N",                                                       \
+                     "tokens that are processed in one step (default 512)",                        \
+                     offsetof(type, field.batch), 1, 65536)
+
+/* cli_parse for a command that takes options and nothing else: other words are wrong usage. */
+bool parse_options_only(const struct command_spec *spec, int argc, char **argv, void *into,
+                        int *exit_status);
+
+void engine_options_init(struct engine_options *options);
+
+/* Fills every field of `params` that an option governs; the rest as engine_params_init. A context
+ * of 0 leaves its default. Errors: unknown cache type, op or variant. */
+enum sol_status engine_options_params(const struct engine_options *options,
+                                      struct engine_params *params);
+
+/* Settings as they took effect: {"threads", "context", "batch", "kv", "numerics", "forced", ...}.
+ */
+json_t *engine_settings_json(const struct engine_params *params);
+
+/* ---- sampling ---- */
+
+struct sampling_options {
+    double temperature, top_p, min_p;
+    int64_t top_k, seed;
+    bool greedy;
+};
+
+#define SAMPLING_OPTIONS(type, field)                                                              \
+    OPTION_ENTRY(GROUP, 0, "Sampling", NULL, NULL, 0, 0, 0),                                       \
+        OPTION_ENTRY(FLOAT, 0, "temperature", "T", "default 1; 0 takes the likeliest token",       \
+                     offsetof(type, field.temperature), 0, 1000),                                  \
+        OPTION_ENTRY(INT, 0, "top-k", "K", "only the K likeliest tokens (default 0: all)",         \
+                     offsetof(type, field.top_k), 0, 1 << 30),                                     \
+        OPTION_ENTRY(FLOAT, 0, "top-p", "P",                                                       \
+                     "only the likeliest that reach P together (default 1: all)",                  \
+                     offsetof(type, field.top_p), 0, 1),                                           \
+        OPTION_ENTRY(FLOAT, 0, "min-p", "P",                                                       \
+                     "only tokens at least P times as likely as the likeliest (default 0: all)",   \
+                     offsetof(type, field.min_p), 0, 1),                                           \
+        OPTION_ENTRY(INT, 0, "seed", "N",                                                          \
+                     "of the random numbers (default 0: the same text each time)",                 \
+                     offsetof(type, field.seed), 0, 9e18),                                         \
+        OPTION_ENTRY(FLAG, 0, "greedy", NULL, "the likeliest token each time: --temperature 0",    \
+                     offsetof(type, field.greedy), 0, 0)
+
+void sampling_options_init(struct sampling_options *options);
+void sampling_options_params(const struct sampling_options *options, struct sampler_params *params);
+json_t *sampling_json(const struct sampler_params *params);
+
+/* ---- reports ---- */
+
+/* Which kernels a plan runs: [{"op", "variant", "numerics", "calls"}], in order of first use. */
+json_t *plan_kernels_json(const struct plan *plan);
+
+/* {"name", "parameters", "weight_bytes", "layers", ...} */
+json_t *model_json(const struct model *model);
+
+/* Prints one object, indented, and releases it. Takes NULL (SOL_E_MEMORY). */
+enum sol_status json_print(json_t *object);
+
+/* A byte count for people, "11.3 GiB". Returns `text`. */
+char *format_bytes(size_t bytes, char text[16]);
+
+#endif

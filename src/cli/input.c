@@ -1,0 +1,186 @@
+#include "cli/input.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/interrupt.h"
+#include "base/rng.h"
+#include "base/status.h"
+
+/* ---- text ---- */
+
+struct buffer {
+    char *data;
+    size_t length, capacity;
+};
+
+static enum sol_status read_stream(FILE *from, const char *name, struct buffer *b)
+{
+    for (;;) {
+        if (b->length == b->capacity) {
+            size_t capacity = b->capacity ? 2 * b->capacity : 1 << 16;
+            char *grown = realloc(b->data, capacity);
+            if (!grown) return status_set(SOL_E_MEMORY, "%s: no memory for the text", name);
+            b->data = grown;
+            b->capacity = capacity;
+        }
+        errno = 0;
+        size_t got = fread(b->data + b->length, 1, b->capacity - b->length, from);
+        b->length += got;
+        SOL_TRY(interrupt_check());
+        if (ferror(from)) return status_set(SOL_E_IO, "cannot read %s: %s", name, strerror(errno));
+        if (got == 0) return SOL_OK;
+    }
+}
+
+static enum sol_status read_text(const char *path, struct buffer *b)
+{
+    if (strcmp(path, "-") == 0) return read_stream(stdin, "standard input", b);
+    FILE *from = fopen(path, "rb");
+    if (!from) return status_set(SOL_E_IO, "cannot open '%s': %s", path, strerror(errno));
+    enum sol_status status = read_stream(from, path, b);
+    fclose(from);
+    return status;
+}
+
+static enum sol_status need_tokenizer(const struct model *model)
+{
+    if (model->tokenizer) return SOL_OK;
+    return status_set(
+        SOL_E_ARGUMENT,
+        "%s has no vocabulary to read text with; use --tokens 1,2,3 or --random-tokens N",
+        model->name);
+}
+
+static enum sol_status encode(const struct input_options *o, const struct model *model,
+                              struct token_list *ids)
+{
+    SOL_TRY(need_tokenizer(model));
+    struct buffer b = {0};
+    enum sol_status status = SOL_OK;
+    if (o->file) status = read_text(o->file, &b);
+    const char *text = o->file ? b.data : o->text;
+    size_t length = o->file ? b.length : strlen(o->text);
+    if (status == SOL_OK && length)
+        status = tokenizer_encode(model->tokenizer, text, length, o->special, ids);
+    free(b.data);
+    return status;
+}
+
+/* ---- ids ---- */
+
+static enum sol_status append(struct token_list *ids, int32_t id)
+{
+    if (ids->count == ids->capacity) {
+        size_t capacity = ids->capacity ? 2 * ids->capacity : 256;
+        int32_t *grown = realloc(ids->ids, capacity * sizeof *grown);
+        if (!grown) return status_set(SOL_E_MEMORY, "no memory for %zu tokens", capacity);
+        ids->ids = grown;
+        ids->capacity = capacity;
+    }
+    ids->ids[ids->count++] = id;
+    return SOL_OK;
+}
+
+static enum sol_status parse_ids(const char *text, const struct model *model,
+                                 struct token_list *ids)
+{
+    for (const char *at = text;; at++) {
+        char *end;
+        errno = 0;
+        long long id = strtoll(at, &end, 10);
+        if (end == at || *at == ' ' || (*end && *end != ','))
+            return status_set(SOL_E_ARGUMENT, "--tokens %s: write ids as 1,2,3", text);
+        if (errno || id < 0 || id >= model->config.vocab)
+            return status_set(SOL_E_ARGUMENT,
+                              "--tokens: %.*s is no token: the vocabulary of %s has %lld",
+                              (int)(end - at), at, model->name, (long long)model->config.vocab);
+        SOL_TRY(append(ids, (int32_t)id));
+        at = end;
+        if (!*at) return SOL_OK;
+    }
+}
+
+/* The same ones every time, so that runs compare. */
+static enum sol_status random_ids(int64_t n, const struct model *model, struct token_list *ids)
+{
+    struct rng rng;
+    rng_seed(&rng, 1);
+    for (int64_t tries = 0; (int64_t)ids->count < n; tries++) {
+        int32_t id = (int32_t)rng_range(&rng, 0, model->config.vocab - 1);
+        bool usable = !model->tokenizer || !tokenizer_is_control(model->tokenizer, id);
+        if (!usable && tries < 100 * n) continue; /* a vocabulary of control tokens only ends too */
+        SOL_TRY(append(ids, id));
+    }
+    return SOL_OK;
+}
+
+/* ---- both ---- */
+
+static enum sol_status collect(const struct input_options *o, const struct model *model,
+                               struct token_list *ids)
+{
+    if (o->ids) return parse_ids(o->ids, model, ids);
+    if (o->random_tokens) return random_ids(o->random_tokens, model, ids);
+    if (model->tokenizer && tokenizer_adds_bos(model->tokenizer))
+        SOL_TRY(append(ids, tokenizer_bos(model->tokenizer)));
+    return encode(o, model, ids);
+}
+
+enum sol_status input_tokens(const struct input_options *o, const char *wanted,
+                             const struct model *model, struct token_list *ids)
+{
+    int sources = !!o->text + !!o->file + !!o->ids + !!o->random_tokens;
+    if (sources != 1)
+        return status_set(SOL_E_ARGUMENT, "%s: use one of %s, --tokens and --random-tokens",
+                          sources ? "more than one input is given" : "there is no input", wanted);
+    SOL_TRY(collect(o, model, ids));
+    if (ids->count == 0) return status_set(SOL_E_ARGUMENT, "the text is empty");
+    for (size_t i = 0; i < ids->count; i++)
+        if (ids->ids[i] < 0 || ids->ids[i] >= model->config.vocab)
+            return status_set(SOL_E_FORMAT,
+                              "token %d of the text is outside the model's vocabulary of %lld",
+                              ids->ids[i], (long long)model->config.vocab);
+    return SOL_OK;
+}
+
+/* ---- JSON ---- */
+
+/* Length of the well-formed UTF-8 character at `s`, 0 when there is none. */
+static size_t character(const unsigned char *s, size_t left)
+{
+    if (s[0] < 0x80) return 1;
+    size_t length = s[0] >= 0xf0 ? 4 : s[0] >= 0xe0 ? 3 : 2;
+    if (s[0] < 0xc2 || s[0] > 0xf4 || left < length) return 0;
+    for (size_t i = 1; i < length; i++)
+        if ((s[i] & 0xc0) != 0x80) return 0;
+    /* Overlong forms, surrogates, and what lies beyond U+10FFFF. */
+    if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f)) return 0;
+    if ((s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f)) return 0;
+    return length;
+}
+
+json_t *json_text(const char *text, size_t length)
+{
+    char *clean = malloc(3 * length + 1);
+    if (!clean) return NULL;
+    size_t at = 0;
+    for (size_t i = 0; i < length;) {
+        size_t n = character((const unsigned char *)text + i, length - i);
+        memcpy(clean + at, n ? text + i : "\xef\xbf\xbd", n ? n : 3);
+        at += n ? n : 3;
+        i += n ? n : 1;
+    }
+    json_t *json = json_stringn(clean, at);
+    free(clean);
+    return json;
+}
+
+json_t *json_ids(const int32_t *ids, size_t count)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++) json_array_append_new(list, json_integer(ids[i]));
+    return list;
+}

@@ -1,0 +1,256 @@
+/* A window is fed in steps; after each step the logits of its scored rows are turned into one
+ * number a row (in parallel), which are then added up in order, so that the result does not depend
+ * on threads. With a reference both engines take the same step before the rows are scored: their
+ * logits lie in buffers of their own, and nothing the size of window times vocabulary is ever
+ * stored. */
+#include "infer/perplexity.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/progress.h"
+#include "base/status.h"
+
+/* Bound on one engine's logits, which limits the rows per step (333 with 201088 tokens). */
+static const int64_t logits_bytes = 256 << 20;
+
+struct row_score {
+    double nll, reference_nll, kl;
+    bool same_top;
+};
+
+struct measure {
+    struct engine *engine, *reference;
+    const struct perplexity_params *params;
+    const int32_t *tokens;
+    int64_t vocab;
+    struct engine_row *rows;  /* [step] */
+    int32_t *targets;         /* [step] of the scored rows of a step */
+    struct row_score *scores; /* [step] */
+    const float *logits, *reference_logits;
+    double sum, sum_squares, reference_sum, kl_sum, kl_max;
+    int64_t same, bytes;
+    struct perplexity_result *result;
+    struct progress progress;
+};
+
+void perplexity_params_init(struct perplexity_params *params)
+{
+    *params = (struct perplexity_params){.context = 512, .step = 512, .bos = -1};
+}
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+void perplexity_prepare(const struct model *model, struct perplexity_params *params,
+                        struct engine_params *engine)
+{
+    int64_t fits = logits_bytes / (model->config.vocab * (int64_t)sizeof(float));
+    int64_t step = smaller(smaller(engine->max_batch, params->context), fits);
+    params->step = step < 1 ? 1 : step;
+    engine->context = params->context;
+    engine->sequences = 1;
+    engine->max_batch = engine->max_outputs = params->step;
+}
+
+/* ---- one row ---- */
+
+struct softmax {
+    double max, log_sum; /* log p[i] = logits[i] - max - log_sum */
+    int64_t top;
+};
+
+static struct softmax softmax_of(const float *logits, int64_t n)
+{
+    struct softmax s = {.max = -INFINITY, .top = -1};
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (logits[i] > s.max) {
+            s.max = logits[i];
+            s.top = i;
+        }
+    }
+    for (int64_t i = 0; i < n; i++) sum += exp((double)logits[i] - s.max);
+    s.log_sum = log(sum); /* NaN when a logit is NaN or infinite: the caller looks */
+    return s;
+}
+
+static double divergence(const float *p_logits, const struct softmax *p, const float *q_logits,
+                         const struct softmax *q, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double log_p = (double)p_logits[i] - p->max - p->log_sum;
+        double log_q = (double)q_logits[i] - q->max - q->log_sum;
+        double probability = exp(log_p);
+        if (probability > 0) sum += probability * (log_p - log_q);
+    }
+    return sum > 0 || isnan(sum) ? sum : 0; /* rounding may make it slightly negative */
+}
+
+static void score_rows(void *arg, int64_t begin, int64_t end, int worker)
+{
+    (void)worker;
+    struct measure *m = arg;
+    for (int64_t i = begin; i < end; i++) {
+        const float *logits = m->logits + i * m->vocab;
+        struct softmax s = softmax_of(logits, m->vocab);
+        struct row_score *score = &m->scores[i];
+        *score = (struct row_score){.nll = s.log_sum + s.max - (double)logits[m->targets[i]]};
+        if (!m->reference) continue;
+        const float *expected = m->reference_logits + i * m->vocab;
+        struct softmax r = softmax_of(expected, m->vocab);
+        score->reference_nll = r.log_sum + r.max - (double)expected[m->targets[i]];
+        score->kl = divergence(expected, &r, logits, &s, m->vocab);
+        score->same_top = s.top == r.top;
+    }
+}
+
+/* ---- one step, one window, the text ---- */
+
+static enum sol_status add_scores(struct measure *m, int64_t n, int64_t first_target)
+{
+    const struct tokenizer *tokenizer = engine_model(m->engine)->tokenizer;
+    for (int64_t i = 0; i < n; i++) {
+        const struct row_score *score = &m->scores[i];
+        if (!isfinite(score->nll) || !isfinite(score->reference_nll) || !isfinite(score->kl))
+            return status_set(SOL_E_MISMATCH,
+                              "the logits for token %lld of the text are not finite",
+                              (long long)(first_target + i));
+        m->sum += score->nll;
+        m->sum_squares += score->nll * score->nll;
+        m->reference_sum += score->reference_nll;
+        m->kl_sum += score->kl;
+        if (score->kl > m->kl_max) m->kl_max = score->kl;
+        m->same += score->same_top;
+        if (tokenizer) m->bytes += (int64_t)tokenizer_bytes(tokenizer, m->targets[i]).length;
+    }
+    m->result->scored += n;
+    return SOL_OK;
+}
+
+/* Rows [begin, end) of the text; those from `score_from` on predict the token after them. */
+static enum sol_status take_step(struct measure *m, int64_t begin, int64_t end, int64_t score_from,
+                                 bool window_start)
+{
+    int64_t scored = 0;
+    for (int64_t i = begin; i < end; i++) {
+        bool output = i >= score_from;
+        m->rows[i - begin] = (struct engine_row){.token = m->tokens[i], .output = output};
+        if (output) m->targets[scored++] = m->tokens[i + 1];
+    }
+    if (window_start && m->params->llama && m->params->bos >= 0) m->rows[0].token = m->params->bos;
+    if (m->reference)
+        SOL_TRY(engine_eval(m->reference, m->rows, end - begin, NULL, NULL, &m->reference_logits));
+    SOL_TRY(engine_eval(m->engine, m->rows, end - begin, NULL, NULL, &m->logits));
+    m->result->evaluated += end - begin;
+    if (scored == 0) return SOL_OK;
+    pool_for(engine_pool(m->engine), scored, 1, score_rows, m);
+    return add_scores(m, scored, end - scored + 1);
+}
+
+static enum sol_status take_window(struct measure *m, int64_t begin, int64_t end,
+                                   int64_t score_from)
+{
+    engine_reset(m->engine, 0);
+    if (m->reference) engine_reset(m->reference, 0);
+    m->result->windows++;
+    for (int64_t at = begin; at < end; at += m->params->step) {
+        SOL_TRY(take_step(m, at, smaller(at + m->params->step, end), score_from, at == begin));
+        if (m->params->progress) progress_update(&m->progress, (uint64_t)m->result->evaluated);
+    }
+    return SOL_OK;
+}
+
+/* Every token but the first is predicted once. Row i predicts token i + 1, so the last token is
+ * never an input. */
+static enum sol_status all_tokens(struct measure *m, int64_t n)
+{
+    int64_t stride = m->params->stride ? m->params->stride : m->params->context, done = 0;
+    for (int64_t begin = 0; done < n - 1; begin += stride) {
+        int64_t end = smaller(begin + m->params->context, n - 1);
+        SOL_TRY(take_window(m, begin, end, done));
+        done = end;
+    }
+    return SOL_OK;
+}
+
+/* llama.cpp's `perplexity`: n / context windows, rows context/2 .. context-2 of each are scored.
+ * Its last row is computed and predicts nothing, so it is left out here. */
+static enum sol_status llama_method(struct measure *m, int64_t n)
+{
+    int64_t context = m->params->context;
+    for (int64_t begin = 0; begin + context <= n; begin += context)
+        SOL_TRY(take_window(m, begin, begin + context - 1, begin + context / 2));
+    return SOL_OK;
+}
+
+static void conclude(const struct measure *m, uint64_t started)
+{
+    struct perplexity_result *r = m->result;
+    double n = (double)r->scored;
+    r->seconds = (double)(clock_ns() - started) / 1e9;
+    r->compared = m->reference != NULL;
+    if (r->scored == 0) return;
+    r->nll = m->sum / n;
+    double variance = m->sum_squares / n - r->nll * r->nll;
+    r->nll_error = r->scored > 1 && variance > 0 ? sqrt(variance / (n - 1)) : 0;
+    r->perplexity = exp(r->nll);
+    r->perplexity_error = r->nll_error * r->perplexity;
+    r->bits_per_byte = m->bytes ? m->sum / log(2.0) / (double)m->bytes : 0;
+    r->reference_nll = m->reference_sum / n;
+    r->kl_mean = m->kl_sum / n;
+    r->kl_max = m->kl_max;
+    r->top1 = (double)m->same / n;
+}
+
+static enum sol_status check(const struct perplexity_params *p, int64_t n)
+{
+    if (p->context < 2 || p->step < 1 || p->stride < 0 || p->stride > p->context)
+        return status_set(SOL_E_ARGUMENT,
+                          "a window has 2 tokens or more, and the stride is not longer "
+                          "than the window");
+    if (n < 2)
+        return status_set(SOL_E_ARGUMENT, "the text has %lld tokens; 2 are needed", (long long)n);
+    if (p->llama && n < 2 * p->context)
+        return status_set(SOL_E_ARGUMENT,
+                          "llama.cpp's method needs two windows, %lld tokens; the text has %lld; "
+                          "make the window shorter",
+                          (long long)(2 * p->context), (long long)n);
+    return SOL_OK;
+}
+
+enum sol_status perplexity_measure(struct engine *engine, struct engine *reference,
+                                   const int32_t *tokens, int64_t n,
+                                   const struct perplexity_params *params,
+                                   struct perplexity_result *result)
+{
+    *result = (struct perplexity_result){0};
+    SOL_TRY(check(params, n));
+    struct measure m = {
+        .engine = engine,
+        .reference = reference,
+        .params = params,
+        .tokens = tokens,
+        .vocab = engine_model(engine)->config.vocab,
+        .rows = calloc((size_t)params->step, sizeof *m.rows),
+        .targets = calloc((size_t)params->step, sizeof *m.targets),
+        .scores = calloc((size_t)params->step, sizeof *m.scores),
+        .result = result,
+    };
+    enum sol_status status = SOL_OK;
+    if (!m.rows || !m.targets || !m.scores)
+        status = status_set(SOL_E_MEMORY, "no memory to score %lld rows", (long long)params->step);
+    uint64_t started = clock_ns();
+    if (params->progress) progress_start(&m.progress, "perplexity", "tokens", (uint64_t)(n - 1));
+    if (status == SOL_OK) status = params->llama ? llama_method(&m, n) : all_tokens(&m, n);
+    if (params->progress) progress_end(&m.progress);
+    conclude(&m, started);
+    free(m.rows);
+    free(m.targets);
+    free(m.scores);
+    return status;
+}

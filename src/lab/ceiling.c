@@ -1,0 +1,224 @@
+/* Each rate is the best of many passes of a few milliseconds, since other programs can only slow a
+ * pass down, and rarely all of them. */
+#include "lab/ceiling.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "base/interrupt.h"
+#include "base/memory.h"
+#include "lab/ceiling_kernels.h"
+#include "lab/statistics.h"
+
+enum { PASSES = 24 };
+
+static const size_t page = 4096;
+static const size_t read_chunk = (size_t)1 << 20; /* long enough for prefetchers */
+static const size_t read_pass = (size_t)128 << 20;
+
+/* Results land here so that no loop is optimised away. */
+static volatile uint64_t read_sink;
+static volatile double multiply_sink;
+
+static bool runs_here(unsigned needs)
+{
+    return (needs & ~cpu_info()->features) == 0;
+}
+
+/* Keeps the better kernel of those tried so far. */
+static enum sol_status keep_better(struct ceiling_rate *rate, const char *kernel,
+                                   const double *rates)
+{
+    struct statistics s;
+    SOL_TRY(statistics_of(rates, PASSES, &s));
+    if (s.max > rate->best)
+        *rate = (struct ceiling_rate){.best = s.max, .median = s.median, .kernel = kernel};
+    return SOL_OK;
+}
+
+/* ---- reading ---- */
+
+struct read_job {
+    const struct ceiling_reader *reader;
+    char *data;
+    size_t size, chunk;
+    int64_t chunks; /* in the buffer */
+    int64_t first;  /* chunk that the pass starts with */
+};
+
+static void touch_chunks(void *arg, int64_t begin, int64_t end, int worker)
+{
+    (void)worker;
+    const struct read_job *job = arg;
+    memset(job->data + (size_t)begin * job->chunk, 1, (size_t)(end - begin) * job->chunk);
+}
+
+static void read_chunks(void *arg, int64_t begin, int64_t end, int worker)
+{
+    (void)worker;
+    const struct read_job *job = arg;
+    for (int64_t i = begin; i < end; i++) {
+        size_t at = (size_t)((job->first + i) % job->chunks);
+        read_sink = job->reader->run(job->data + at * job->chunk, job->chunk);
+    }
+}
+
+/* Passes follow each other around the buffer, so that each finds its part as cold as the first did.
+ */
+static enum sol_status measure_reader(struct pool *pool, struct read_job *job,
+                                      struct ceiling_rate *rate)
+{
+    double rates[PASSES];
+    int64_t count = (int64_t)(read_pass / job->chunk);
+    for (int i = 0; i < PASSES; i++) {
+        SOL_TRY(interrupt_check());
+        uint64_t start = clock_ns();
+        pool_for(pool, count, 1, read_chunks, job);
+        rates[i] = (double)count * (double)job->chunk / ((double)(clock_ns() - start) * 1e-9);
+        job->first = (job->first + count) % job->chunks;
+    }
+    return keep_better(rate, job->reader->name, rates);
+}
+
+/* Reads a buffer of about `size` bytes with every reader that runs here. */
+static enum sol_status measure_reading(struct pool *pool, size_t size, size_t chunk,
+                                       struct ceiling_rate *rate, size_t *bytes)
+{
+    struct read_job job = {.chunk = chunk, .chunks = (int64_t)((size + chunk - 1) / chunk)};
+    job.size = (size_t)job.chunks * chunk;
+    void *data;
+    SOL_TRY(pages_alloc(job.size, &data));
+    job.data = data;
+    enum sol_status status = SOL_OK;
+    /* Untouched pages would all be one page of zeros, which sits in the cache. */
+    pool_for(pool, job.chunks, 1, touch_chunks, &job);
+    bool have_vectors = runs_here(ceiling_readers[0].needs);
+    for (job.reader = ceiling_readers; status == SOL_OK && job.reader->run; job.reader++) {
+        /* AVX2 and plain loads are for machines without anything wider. */
+        bool narrower = job.reader->needs != ceiling_readers[0].needs;
+        if (!runs_here(job.reader->needs) || (have_vectors && narrower)) continue;
+        status = measure_reader(pool, &job, rate);
+    }
+    pages_free(data, job.size);
+    *bytes = job.size;
+    return status;
+}
+
+static size_t memory_buffer_size(void)
+{
+    size_t size = (size_t)1 << 30, available = memory_available();
+    if (size < 4 * cpu_info()->l3) size = 4 * cpu_info()->l3;
+    /* On a machine this full a smaller buffer is better than none. */
+    if (available && size > available / 2) size = available / 2;
+    return size > read_chunk ? size : read_chunk;
+}
+
+static enum sol_status measure_memory(struct pool *pool, size_t working_set, struct ceiling *out)
+{
+    SOL_TRY(
+        measure_reading(pool, memory_buffer_size(), read_chunk, &out->memory, &out->memory_bytes));
+    if (working_set == 0 || working_set >= 4 * cpu_info()->l3) return SOL_OK;
+    /* Enough chunks for the threads to share evenly. */
+    size_t chunk = working_set / (8 * (size_t)pool_size(pool)) / page * page;
+    if (chunk < 4 * page) chunk = 4 * page;
+    if (chunk > read_chunk) chunk = read_chunk;
+    return measure_reading(pool, working_set, chunk, &out->cache, &out->cache_bytes);
+}
+
+/* ---- multiplying ---- */
+
+struct multiply_job {
+    const struct ceiling_multiplier *multiplier;
+    int64_t iterations; /* of one item */
+};
+
+static void multiply_items(void *arg, int64_t begin, int64_t end, int worker)
+{
+    (void)worker;
+    const struct multiply_job *job = arg;
+    for (int64_t i = begin; i < end; i++) multiply_sink = job->multiplier->run(job->iterations);
+}
+
+/* A quarter of a millisecond; this also wakes clocks and vector units up. */
+static int64_t calibrate(const struct ceiling_multiplier *multiplier)
+{
+    int64_t iterations = 1024;
+    for (;; iterations *= 2) {
+        uint64_t start = clock_ns();
+        multiply_sink = multiplier->run(iterations);
+        if (clock_ns() - start > 250000) return iterations;
+    }
+}
+
+static enum sol_status measure_multiplier(struct pool *pool,
+                                          const struct ceiling_multiplier *multiplier,
+                                          struct ceiling_rate *rate)
+{
+    struct multiply_job job = {multiplier, calibrate(multiplier)};
+    /* Several items: a thread that is held up leaves its share to the others. */
+    int64_t items = 4 * (int64_t)pool_size(pool);
+    double rates[PASSES];
+    for (int i = -1; i < PASSES; i++) {
+        SOL_TRY(interrupt_check());
+        uint64_t start = clock_ns();
+        pool_for(pool, items, 1, multiply_items, &job);
+        double seconds = (double)(clock_ns() - start) * 1e-9;
+        if (i >= 0) rates[i] = (double)items * (double)job.iterations * multiplier->flops / seconds;
+    }
+    return keep_better(rate, multiplier->name, rates);
+}
+
+static enum sol_status measure_arithmetic(struct pool *pool, struct ceiling *out)
+{
+    for (int n = 0; n < NUMERICS_COUNT; n++) {
+        const struct ceiling_multiplier *multiplier = ceiling_multipliers[n];
+        while (multiplier->run && !runs_here(multiplier->needs)) multiplier++;
+        if (multiplier->run) SOL_TRY(measure_multiplier(pool, multiplier, &out->arithmetic[n]));
+    }
+    return SOL_OK;
+}
+
+/* ---- results ---- */
+
+enum sol_status ceiling_measure(struct pool *pool, size_t working_set, struct ceiling *out)
+{
+    uint64_t start = clock_ns();
+    *out = (struct ceiling){.threads = pool_size(pool)};
+    SOL_TRY(measure_memory(pool, working_set, out));
+    SOL_TRY(measure_arithmetic(pool, out));
+    out->seconds = (double)(clock_ns() - start) * 1e-9;
+    return SOL_OK;
+}
+
+double ceiling_read_rate(const struct ceiling *ceiling)
+{
+    /* Noise aside, a cache is never slower than memory. */
+    return ceiling->cache.best > ceiling->memory.best ? ceiling->cache.best : ceiling->memory.best;
+}
+
+double ceiling_flop_rate(const struct ceiling *ceiling, enum op_numerics numerics)
+{
+    double rate = ceiling->arithmetic[numerics].best;
+    return rate > 0 ? rate : ceiling->arithmetic[NUMERICS_EXACT].best;
+}
+
+static json_t *rate_json(const struct ceiling_rate *rate, size_t bytes)
+{
+    if (rate->best == 0) return json_null();
+    json_t *json = json_pack("{s:f, s:f, s:s}", "best", rate->best * 1e-9, "median",
+                             rate->median * 1e-9, "kernel", rate->kernel);
+    if (json && bytes) json_object_set_new(json, "buffer_bytes", json_integer((json_int_t)bytes));
+    return json;
+}
+
+json_t *ceiling_json(const struct ceiling *ceiling)
+{
+    const struct ceiling_rate *a = ceiling->arithmetic;
+    return json_pack("{s:i, s:f, s:o, s:o, s:o, s:o, s:o}", "threads", ceiling->threads, "seconds",
+                     ceiling->seconds, "memory_read_gb_s",
+                     rate_json(&ceiling->memory, ceiling->memory_bytes), "cache_read_gb_s",
+                     rate_json(&ceiling->cache, ceiling->cache_bytes), "f32_gflop_s",
+                     rate_json(&a[NUMERICS_EXACT], 0), "bf16_gflop_s",
+                     rate_json(&a[NUMERICS_BF16], 0), "i8_gflop_s", rate_json(&a[NUMERICS_I8], 0));
+}

@@ -1,0 +1,39 @@
+/* This machine's measured limits: what it can read and multiply at best with the threads of one
+ * pool. Figures of a model stand beside them, so they are taken in the same run. About a second. */
+#ifndef LAB_CEILING_H
+#define LAB_CEILING_H
+
+#include <jansson.h>
+#include <stddef.h>
+
+#include "ops/op.h"
+
+struct ceiling_rate {
+    double best, median; /* of several passes, per second; 0: not measured or not there */
+    const char *kernel;  /* the loop that was best: "avx512_vnni" */
+};
+
+struct ceiling {
+    int threads;
+    struct ceiling_rate memory; /* bytes read from a buffer far larger than the caches */
+    size_t memory_bytes;        /* of that buffer */
+    /* The same for a buffer as large as the model, where that may stay in the caches: such a model
+     * can be faster than memory. Else zero. */
+    struct ceiling_rate cache;
+    size_t cache_bytes;
+    struct ceiling_rate arithmetic[NUMERICS_COUNT]; /* flops; f32 FMA, bf16 dot, int8 dot */
+    double seconds;                                 /* what measuring took */
+};
+
+/* `working_set`: bytes that the work to be judged reads over and over (the weights). Interruptible.
+ */
+enum sol_status ceiling_measure(struct pool *pool, size_t working_set, struct ceiling *out);
+
+/* Bytes per second that bound this working set. */
+double ceiling_read_rate(const struct ceiling *ceiling);
+/* Flops per second with these numerics; those of float32 where the machine has nothing better. */
+double ceiling_flop_rate(const struct ceiling *ceiling, enum op_numerics numerics);
+
+json_t *ceiling_json(const struct ceiling *ceiling); /* a new reference; NULL without memory */
+
+#endif
