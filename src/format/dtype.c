@@ -10,8 +10,7 @@
  *   e8m0               nearest power of two (between two of them, the even code); zero becomes the
  *                      smallest, too large the largest, NaN, Inf and negative numbers NaN
  *   mxfp4, q8_0        a block that holds a NaN or Inf decodes to 32 NaNs
- *   q8_0               a block beyond 127 * 65504 saturates; q rounds ties away from zero, as
- * ggml's */
+ *   q8_0               a block beyond 127 * 65504 saturates; q rounds ties away from zero (ggml) */
 #include "format/dtype.h"
 
 #include <assert.h>

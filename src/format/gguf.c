@@ -275,7 +275,7 @@ static enum sol_status take_value(struct cursor *c, struct gguf_key *key)
     if (type == GGUF_ARRAY) {
         SOL_TRY(take_array(c, key));
     } else if (type == GGUF_STRING) {
-        struct gguf_string text;
+        struct gguf_string text = {0};
         SOL_TRY(take_string(c, &text));
         key->value = (const uint8_t *)text.data;
     } else {

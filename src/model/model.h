@@ -1,0 +1,63 @@
+/* A gpt-oss model: configuration, weights and vocabulary, from a GGUF file, the built-in model, or
+ * made up in memory ("synth:"). Read-only once open; many engines may share it. */
+#ifndef MODEL_MODEL_H
+#define MODEL_MODEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "model/tokenizer.h"
+#include "ops/tensor.h"
+#include "sol/status.h"
+
+struct model_config {
+    int64_t n_layers, hidden, n_heads, n_kv_heads, head_dim;
+    int64_t n_experts, top_k, intermediate, vocab;
+    int64_t window;  /* of the even layers: 0, 2, ... */
+    int64_t context; /* longest position count the model was made for */
+    float rms_eps;
+    float rope_theta, rope_factor, rope_beta_fast, rope_beta_slow;
+    int64_t rope_original_context; /* 0 or factor 1: plain RoPE */
+    float swiglu_alpha, swiglu_limit;
+};
+
+struct layer_weights {
+    const float *attn_norm, *ffn_norm; /* [hidden] */
+    struct tensor wq, wk, wv, wo;
+    const float *bq, *bk, *bv, *bo, *sinks;
+    struct tensor router;
+    const float *router_bias;
+    struct tensor gate, up,
+        down; /* [n_experts][intermediate][hidden], down [..][hidden][intermediate] */
+    const float *gate_bias, *up_bias, *down_bias; /* [n_experts][...] */
+};
+
+struct model {
+    struct model_config config;
+    struct tensor embed, head; /* [1][vocab][hidden] */
+    const float *final_norm;
+    struct layer_weights *layers;
+    struct tokenizer *tokenizer; /* NULL for a synthetic model */
+    const char *name;            /* for reports: path or source string */
+    size_t weight_bytes;         /* all tensors */
+    int64_t parameters;
+    struct model_source *source; /* keeps the memory behind the pointers; private */
+};
+
+/* `source` is a GGUF path, NULL or "builtin" for the model that comes with sol, or
+ * "synth:gpt-oss-20b|gpt-oss-120b|tiny[,dense=q8_0|bf16|f32][,seed=N][,layers=N]": random weights
+ * of the full size with spread routing. Every tensor is checked against its expected name, shape
+ * and type; float32 vectors (norms, biases, sinks) stored in another plain format are converted.
+ * Errors name file, tensor and fault. Refuses a model larger than the memory that is free (synth:
+ * all of it, files: only a warning, since they are mapped). Interruptible while synthesising. */
+enum sol_status model_open(const char *source, struct model **out);
+void model_close(struct model *model); /* takes NULL */
+
+/* YaRN frequencies of this configuration: inv_freq[head_dim / 2] and the factor for cos and sin.
+ * low and high are not rounded, as in the reference implementation; `rounded` gives ggml's choice.
+ */
+void model_rope_frequencies(const struct model_config *config, bool rounded, float *inv_freq,
+                            float *attention_factor);
+
+#endif

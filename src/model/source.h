@@ -1,0 +1,13 @@
+/* What the text after -m means, for model_open and for `sol model info`, which reads no weights. */
+#ifndef MODEL_SOURCE_H
+#define MODEL_SOURCE_H
+
+#include "format/gguf.h"
+
+/* The description after "synth:", or NULL for another kind of source. */
+const char *source_synth(const char *source);
+
+/* A path, or the built-in file for NULL and "builtin". */
+enum sol_status source_open_gguf(const char *source, struct gguf **out);
+
+#endif

@@ -1,0 +1,24 @@
+/* Models of random weights: for benchmarks and tests where the published ones cannot be had. */
+#ifndef MODEL_SYNTH_H
+#define MODEL_SYNTH_H
+
+#include "model/model.h"
+#include "model/weights.h"
+
+struct synth {
+    struct model_config config;
+    enum dtype dense; /* attention, embedding and head; experts are MXFP4 */
+    uint64_t seed;
+};
+
+/* "gpt-oss-20b|gpt-oss-120b|tiny[,dense=...][,seed=N][,layers=N]", without "synth:". */
+enum sol_status synth_parse(const char *text, struct synth *out);
+
+enum dtype synth_dtype(const struct synth *synth, const struct weight *weight);
+size_t synth_bytes(const struct synth *synth); /* of all tensors, with their padding */
+
+/* Allocates *pages and fills every tensor of `model`, whose config and layers are set. The caller
+ * frees *pages with pages_free(*pages, synth_bytes()), also after an error. */
+enum sol_status synth_fill(const struct synth *synth, struct model *model, void **pages);
+
+#endif

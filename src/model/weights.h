@@ -1,0 +1,46 @@
+/* The tensors of a gpt-oss model, once: what each is called in a GGUF file, its shape in terms of
+ * the configuration, and the field of struct model or struct layer_weights that it fills. Loading,
+ * checking, synthesis and `sol model info` walk this list. */
+#ifndef MODEL_WEIGHTS_H
+#define MODEL_WEIGHTS_H
+
+#include "base/arena.h"
+#include "format/gguf.h"
+#include "model/model.h"
+
+enum weight_role { /* what a synthetic model needs to know */
+                   ROLE_NORM,
+                   ROLE_BIAS,
+                   ROLE_SINKS,
+                   ROLE_EMBED,
+                   ROLE_HEAD,
+                   ROLE_DENSE, /* q k v o */
+                   ROLE_ROUTER,
+                   ROLE_EXPERT,
+};
+
+struct weight {
+    char name[64];
+    int64_t layer; /* -1: outside the layers */
+    enum weight_role role;
+    bool vector;                /* const float * (groups 1 unless per expert), else struct tensor */
+    int64_t groups, rows, cols; /* a vector has rows 1 */
+    size_t offset;              /* of the field; private */
+};
+
+int64_t weight_count(const struct model_config *config);
+/* Number `index` of 0..weight_count-1. */
+struct weight weight_at(const struct model_config *config, int64_t index);
+int64_t weight_elements(const struct weight *weight);
+
+/* Points the model's field at `data`: float32 for a vector. */
+void weight_bind(struct model *model, const struct weight *weight, enum dtype dtype,
+                 const void *data);
+
+/* Whether the file holds just the expected tensors, with their shapes and types that sol reads. */
+enum sol_status weights_check(const struct gguf *file, const struct model_config *config);
+/* Checks, then fills every field of `model` (layers allocated), weight_bytes and parameters.
+ * Vectors that are not float32 in the file are converted into `arena`. */
+enum sol_status weights_load(const struct gguf *file, struct arena *arena, struct model *model);
+
+#endif
