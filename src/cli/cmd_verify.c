@@ -1,4 +1,5 @@
-/* sol verify: every variant that this machine can run against its reference. */
+/* sol verify: every variant that this machine can run against its reference, and what rounded
+ * activations do to the predictions of a model. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,14 +13,21 @@
 #include "cli/cli.h"
 #include "cli/engine_options.h"
 #include "lab/verify.h"
+#include "lab/verify_model.h"
 
 struct verify_command {
     struct string_list ops;
     int64_t seed, rounds, threads;
-    bool json;
+    const char *model;
+    bool json, ops_only;
 };
 
 static const struct option options[] = {
+    {OPTION_STRING, 'm', "model", "MODEL",
+     "whose predictions are compared (default: the built-in model)",
+     offsetof(struct verify_command, model), 0, 0},
+    {OPTION_FLAG, 0, "ops-only", NULL, "no model, only the ops; --op implies it",
+     offsetof(struct verify_command, ops_only), 0, 0},
     {OPTION_STRINGS, 0, "op", "NAME", "only this op; may be repeated",
      offsetof(struct verify_command, ops), 0, 0},
     {OPTION_INT, 0, "rounds", "N", "draw each case N times (default 2)",
@@ -40,8 +48,10 @@ static const struct command_spec spec = {
     .notes =
         "Inputs are random, awkward in size, extreme and non-finite; outputs are framed by guard\n"
         "bytes. The error is relative to the reference, row by row. Exit status 7 when a variant\n"
-        "differs. How much a variant with rounded activations changes a model's predictions is\n"
-        "shown by `sol perplexity --kl`.\n",
+        "differs.\n"
+        "The second table scores text that the model wrote itself: the Kullback-Leibler\n"
+        "divergence, in nats per token, from the predictions of the references to those with\n"
+        "each gemm variant. sol perplexity --kl does the same for a text of yours.\n",
     .options = options,
 };
 
@@ -50,6 +60,8 @@ struct verify_report {
     struct verify_result *results;
     size_t count, capacity;
     int ran, failed;
+    struct verify_prediction predictions[VERIFY_VARIANTS_MAX];
+    int n_predictions;
 };
 
 static bool wanted(const struct verify_command *c, const struct op *op)
@@ -120,6 +132,38 @@ static enum sol_status print_table(const struct verify_report *report)
     return SOL_OK;
 }
 
+static enum sol_status print_predictions(const struct verify_report *report)
+{
+    if (report->n_predictions == 0) return SOL_OK;
+    struct table *table;
+    SOL_TRY(table_create("gemm variant|activations|>KL mean|>KL max|>same top token", &table));
+    for (int i = 0; i < report->n_predictions; i++) {
+        const struct verify_prediction *p = &report->predictions[i];
+        table_cell(table, "%s", p->variant);
+        table_cell(table, "%s", op_numerics_name(p->numerics));
+        table_cell(table, "%.2e", p->result.kl_mean);
+        table_cell(table, "%.2e", p->result.kl_max);
+        table_cell(table, "%.1f %%", 100 * p->result.top1);
+    }
+    printf("\n");
+    table_print(table, TABLE_TEXT, stdout);
+    table_destroy(table);
+    return SOL_OK;
+}
+
+static json_t *predictions_json(const struct verify_report *report)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < report->n_predictions; i++) {
+        const struct verify_prediction *p = &report->predictions[i];
+        json_array_append_new(list, json_pack("{s:s, s:s, s:f, s:f, s:f}", "gemm", p->variant,
+                                              "activations", op_numerics_name(p->numerics),
+                                              "kl_mean", p->result.kl_mean, "kl_max",
+                                              p->result.kl_max, "top1", p->result.top1));
+    }
+    return list;
+}
+
 static enum sol_status print_json(const struct verify_report *report)
 {
     json_t *list = json_array();
@@ -132,8 +176,20 @@ static enum sol_status print_json(const struct verify_report *report)
                                               "worst_error", r->worst, "tolerance", r->tolerance,
                                               "verdict", verdict(r), "reason", r->text));
     }
-    return json_print(json_pack("{s:i, s:i, s:o}", "verified", report->ran, "failed",
-                                report->failed, "variants", list));
+    return json_print(json_pack("{s:i, s:i, s:o, s:o}", "verified", report->ran, "failed",
+                                report->failed, "variants", list, "predictions",
+                                predictions_json(report)));
+}
+
+static enum sol_status verify_model(const struct verify_command *c, struct verify_report *report)
+{
+    if (c->ops_only || c->ops.count) return SOL_OK;
+    struct model *model;
+    SOL_TRY(model_open(c->model, &model));
+    enum sol_status status =
+        verify_predictions(model, (int)c->threads, report->predictions, &report->n_predictions);
+    model_close(model);
+    return status;
 }
 
 static enum sol_status verify(const struct verify_command *c, struct verify_report *report)
@@ -147,8 +203,10 @@ static enum sol_status verify(const struct verify_command *c, struct verify_repo
     SOL_TRY(pool_create(c->threads ? (int)c->threads : cpu_info()->cores, &pool));
     enum sol_status status = verify_all(c, pool, report);
     pool_destroy(pool);
+    if (status == SOL_OK) status = verify_model(c, report);
     if (status == SOL_OK || report->count) {
         enum sol_status printed = c->json ? print_json(report) : print_table(report);
+        if (printed == SOL_OK && !c->json) printed = print_predictions(report);
         if (status == SOL_OK) status = printed;
     }
     if (status == SOL_OK && report->failed)

@@ -1,5 +1,5 @@
 /* This machine's measured limits: what it can read and multiply at best with the threads of one
- * pool. Figures of a model stand beside them, so they are taken in the same run. About a second. */
+ * pool. Figures of a model stand beside them, so they are taken in the same run. */
 #ifndef LAB_CEILING_H
 #define LAB_CEILING_H
 
@@ -16,7 +16,7 @@ struct ceiling_rate {
 struct ceiling {
     int threads;
     struct ceiling_rate memory; /* bytes read from a buffer far larger than the caches */
-    size_t memory_bytes;        /* of that buffer */
+    size_t memory_bytes;        /* of that buffer: 1 GiB or four times the last cache */
     /* The same for a buffer as large as the model, where that may stay in the caches: such a model
      * can be faster than memory. Else zero. */
     struct ceiling_rate cache;
@@ -29,7 +29,11 @@ struct ceiling {
  */
 enum sol_status ceiling_measure(struct pool *pool, size_t working_set, struct ceiling *out);
 
-/* Bytes per second that bound this working set. */
+/* Keeps the better of both for each limit: where a hypervisor moves cores around, limits move too.
+ */
+void ceiling_merge(struct ceiling *into, const struct ceiling *other);
+
+/* Bytes per second that bound this working set; 0 when nothing was measured. */
 double ceiling_read_rate(const struct ceiling *ceiling);
 /* Flops per second with these numerics; those of float32 where the machine has nothing better. */
 double ceiling_flop_rate(const struct ceiling *ceiling, enum op_numerics numerics);

@@ -7,13 +7,17 @@
 
 #include "base/cpu.h"
 
+/* Checking each load would measure the sanitizer. */
+#define UNCHECKED __attribute__((no_sanitize("thread", "address")))
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 
 #define TARGET(isa) __attribute__((target(isa)))
-#define FOR_8(x)  x(0) x(1) x(2) x(3) x(4) x(5) x(6) x(7)
-#define FOR_10(x) FOR_8(x) x(8) x(9)
-#define FOR_16(x) FOR_10(x) x(10) x(11) x(12) x(13) x(14) x(15)
+
+#define FOR_8(x)    x(0) x(1) x(2) x(3) x(4) x(5) x(6) x(7)
+#define FOR_10(x)   FOR_8(x) x(8) x(9)
+#define FOR_16(x)   FOR_10(x) x(10) x(11) x(12) x(13) x(14) x(15)
 
 /* ---- reading ---- */
 
@@ -24,8 +28,7 @@
 #define PREFETCH(i) _mm_prefetch(at + 4096 + 64 * i, _MM_HINT_T0);
 #define FOLD(i)     total = _mm512_xor_si512(total, s##i);
 
-TARGET("avx512f")
-static uint64_t read_avx512(const void *data, size_t size)
+TARGET("avx512f") UNCHECKED static uint64_t read_avx512(const void *data, size_t size)
 {
     const char *at = data, *end = at + size;
     FOR_8(ZERO)
@@ -38,8 +41,7 @@ static uint64_t read_avx512(const void *data, size_t size)
 }
 
 /* The prefetch reaches into the next page, which the hardware's own prefetchers do not. */
-TARGET("avx512f")
-static uint64_t read_avx512_prefetch(const void *data, size_t size)
+TARGET("avx512f") UNCHECKED static uint64_t read_avx512_prefetch(const void *data, size_t size)
 {
     const char *at = data, *end = at + size;
     FOR_8(ZERO)
@@ -53,8 +55,7 @@ static uint64_t read_avx512_prefetch(const void *data, size_t size)
 }
 
 /* Four streams at once: each gets its own hardware prefetcher. */
-TARGET("avx512f")
-static uint64_t read_avx512_streams(const void *data, size_t size)
+TARGET("avx512f") UNCHECKED static uint64_t read_avx512_streams(const void *data, size_t size)
 {
     size_t part = size / 4;
     const char *at = data, *end = at + part;
@@ -72,8 +73,7 @@ static uint64_t read_avx512_streams(const void *data, size_t size)
     s##i = _mm256_xor_si256(s##i, _mm256_load_si256((const __m256i *)(const void *)(at + 32 * i)));
 #define FOLD_AVX2(i) total = _mm256_xor_si256(total, s##i);
 
-TARGET("avx2")
-static uint64_t read_avx2(const void *data, size_t size)
+TARGET("avx2") UNCHECKED static uint64_t read_avx2(const void *data, size_t size)
 {
     const char *at = data, *end = at + size;
     FOR_8(ZERO_AVX2)
@@ -171,7 +171,7 @@ static double multiply_i8_avx2(int64_t iterations)
 
 /* ---- any processor: what the compiler makes of plain C ---- */
 
-static uint64_t read_plain(const void *data, size_t size)
+UNCHECKED static uint64_t read_plain(const void *data, size_t size)
 {
     const char *at = data, *end = at + size;
     uint64_t sum[8] = {0};

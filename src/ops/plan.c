@@ -33,6 +33,8 @@ struct plan {
     struct scratch_block *scratch;
     void *workspace;
     size_t workspace_size, scratch_size;
+    plan_choice_fn on_choice; /* may be NULL */
+    void *on_choice_arg;
     enum sol_status status;
 };
 
@@ -147,6 +149,30 @@ static int choose(const struct plan *plan, const struct op *op, const void *args
     return op->n_variants;
 }
 
+/* The order of the questions is that of choose(). */
+void chooser_explain(const struct chooser *chooser, const struct op *op, int v, int chosen,
+                     const void *args, char why[OP_REASON_MAX])
+{
+    const char *forced = forced_variant(chooser, op);
+    bool is_forced = forced && strcmp(forced, op_variant_name(op, v)) == 0;
+    const char *text = "";
+    if (!chooser_can_run(chooser, op, v, args, why)) return;
+    if (v == chosen)
+        text = chooser->reference   ? "chosen: --reference asks for it"
+               : is_forced          ? "chosen: forced"
+               : v < op->n_variants ? "chosen: the first in the list that can run"
+               : op->n_variants     ? "chosen: nothing earlier in the list serves"
+                                    : "chosen: there is no other";
+    else if (chooser->reference)
+        text = "--reference asks for the reference";
+    else if (v < op->n_variants && op->variants[v]->numerics > chooser->loosest)
+        snprintf(why, OP_REASON_MAX, "rounds activations to %s, which --exact rules out",
+                 op_numerics_name(op->variants[v]->numerics));
+    else
+        text = v > chosen ? "later in the list" : "another one is forced";
+    if (*text) snprintf(why, OP_REASON_MAX, "%s", text);
+}
+
 /* ---- building ---- */
 
 enum sol_status plan_create(const struct chooser *chooser, struct plan **out)
@@ -177,6 +203,12 @@ void plan_destroy(struct plan *plan)
     free(plan->steps);
     arena_destroy(plan->arena);
     free(plan);
+}
+
+void plan_on_choice(struct plan *plan, plan_choice_fn fn, void *arg)
+{
+    plan->on_choice = fn;
+    plan->on_choice_arg = arg;
 }
 
 void plan_layer(struct plan *plan, int layer)
@@ -269,6 +301,7 @@ void plan_call(struct plan *plan, const struct op *op, const void *args)
     }
     memcpy(copy, args, op->args_size);
     int v = choose(plan, op, copy);
+    if (plan->on_choice) plan->on_choice(plan->on_choice_arg, op, copy, v);
     if (op->compose && v >= op->n_variants)
         expand(plan, op, v > op->n_variants, copy);
     else

@@ -1,0 +1,453 @@
+/* A test owns its engine, so that its memory is its own. Order: a probe step that makes the plan
+ * and fills the cache; the warm-up, during which costs and routing are counted layer by layer; the
+ * timed repetitions; with `ops` one more under clocks.
+ *
+ * Why costs are counted in the warm-up: all layers share one set of routing buffers, so after a
+ * step only the last layer's routing can be read, and expert weights are most of what a step reads.
+ * Every repetition feeds the same tokens, hence its work is the same. */
+#include "lab/bench.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/interrupt.h"
+#include "base/progress.h"
+#include "base/rng.h"
+#include "base/sysinfo.h"
+#include "ops/args.h"
+#include "ops/ops.h"
+
+enum { RANDOM_SEED = 1234 };
+
+struct bench {
+    const struct bench_params *params;
+    struct bench_result *result;
+    struct engine *engine;
+    struct bench_test test;
+    int64_t max_batch;
+    struct engine_row *prompt, *steps; /* [n_parallel * n_prompt], [n_gen][n_parallel] */
+    int64_t n_prompt_rows;
+    const struct plan *step_plan; /* of a generation step; owned by the engine */
+    const struct plan *prompt_plan;
+    bool generating;                       /* a generation step is running */
+    struct op_cost prompt_cost, step_cost; /* step_cost: of all steps of a repetition */
+    const int32_t *group_offsets;
+    double touched, busiest, even;
+    int64_t observations;
+};
+
+char *bench_test_name(const struct bench_test *t, char text[80])
+{
+    int at = 0;
+    if (t->n_prompt) at += snprintf(text, 80, "pp%lld", (long long)t->n_prompt);
+    if (t->n_gen)
+        at += snprintf(text + at, 80 - (size_t)at, "%stg%lld", at ? "+" : "", (long long)t->n_gen);
+    if (t->n_parallel > 1)
+        at += snprintf(text + at, 80 - (size_t)at, " x%lld", (long long)t->n_parallel);
+    if (t->n_depth) snprintf(text + at, 80 - (size_t)at, " @ d%lld", (long long)t->n_depth);
+    return text;
+}
+
+/* ---- setting up ---- */
+
+static enum sol_status make_rows(struct bench *b, int64_t vocab)
+{
+    const struct bench_test *t = &b->test;
+    struct rng rng;
+    rng_seed(&rng, RANDOM_SEED);
+    b->n_prompt_rows = t->n_prompt * t->n_parallel;
+    b->prompt = calloc((size_t)b->n_prompt_rows + 1, sizeof *b->prompt);
+    b->steps = calloc((size_t)(t->n_gen * t->n_parallel) + 1, sizeof *b->steps);
+    if (!b->prompt || !b->steps) return status_set(SOL_E_MEMORY, "no memory for the tokens");
+    for (int64_t i = 0; i < b->n_prompt_rows; i++)
+        b->prompt[i] = (struct engine_row){
+            .token = (int32_t)rng_range(&rng, 0, vocab - 1),
+            .sequence = (int32_t)(i / t->n_prompt),
+            .output = (i + 1) % t->n_prompt == 0,
+        };
+    for (int64_t i = 0; i < t->n_gen * t->n_parallel; i++)
+        b->steps[i] = (struct engine_row){
+            .token = (int32_t)rng_range(&rng, 0, vocab - 1),
+            .sequence = (int32_t)(i % t->n_parallel),
+            .output = true,
+        };
+    return SOL_OK;
+}
+
+static enum sol_status create_engine(struct bench *b, const struct model *model)
+{
+    const struct bench_test *t = &b->test;
+    struct engine_params p = b->params->engine;
+    p.context = t->n_depth + t->n_prompt + t->n_gen;
+    p.sequences = t->n_parallel;
+    p.max_outputs = t->n_parallel;
+    int64_t widest = t->n_prompt ? b->n_prompt_rows : t->n_parallel;
+    if (p.max_batch > widest) p.max_batch = widest;
+    if (p.max_batch < t->n_parallel) p.max_batch = t->n_parallel; /* a step is one step */
+    b->max_batch = p.max_batch;
+    SOL_TRY(engine_create(model, &p, &b->engine));
+    b->result->batch = p.max_batch;
+    b->result->threads = pool_size(engine_pool(b->engine));
+    return SOL_OK;
+}
+
+static enum sol_status begin_sequences(struct bench *b)
+{
+    for (int32_t s = 0; s < b->test.n_parallel; s++) {
+        engine_reset(b->engine, s);
+        SOL_TRY(engine_pretend(b->engine, s, b->test.n_depth));
+    }
+    return SOL_OK;
+}
+
+/* Cache that nothing was written to is one shared page of zeros: reading it would cost no memory
+ * traffic. So every page gets numbers, small ones in whichever format. */
+static void fill_cache(const struct kv_layer *kv)
+{
+    enum { SIZE = 4096 };
+    float values[SIZE];
+    uint16_t encoded[2 * SIZE];
+    struct rng rng;
+    rng_seed(&rng, RANDOM_SEED);
+    for (int i = 0; i < SIZE; i++) values[i] = 0.5f * rng_normal(&rng);
+    dtype_info(kv->dtype)->encode(values, encoded, SIZE);
+    size_t count = (size_t)(kv->n_sequences * kv->n_kv_heads * kv->capacity * kv->head_dim);
+    size_t bytes = dtype_row_bytes(kv->dtype, (int64_t)count);
+    size_t block = dtype_row_bytes(kv->dtype, SIZE);
+    for (size_t at = 0; at < bytes; at += block) {
+        size_t piece = bytes - at < block ? bytes - at : block;
+        memcpy((char *)kv->k + at, encoded, piece);
+        memcpy((char *)kv->v + at, encoded, piece);
+    }
+}
+
+/* Where the plan keeps the routing: in route's arguments, or in those of a fused attn_out. */
+static const int32_t *routing_of(const struct plan_step *step)
+{
+    if (step->op == &op_route)
+        return ((const struct route_args *)step->args)->routing.group_offsets;
+    if (step->op == &op_attn_out)
+        return ((const struct attn_out_args *)step->args)->routing.group_offsets;
+    return NULL;
+}
+
+static void inspect_plan(struct bench *b, const struct plan *plan)
+{
+    for (int i = 0; i < plan_step_count(plan); i++) {
+        const struct plan_step *step = plan_step_at(plan, i);
+        const int32_t *offsets = routing_of(step);
+        if (offsets) b->group_offsets = offsets;
+        if (b->test.n_depth && step->op == &op_attention)
+            fill_cache(&((const struct attention_args *)step->args)->kv);
+    }
+}
+
+/* One step of the kind that generation repeats. */
+static enum sol_status probe(struct bench *b)
+{
+    SOL_TRY(begin_sequences(b));
+    struct engine_row *first = b->test.n_gen ? b->steps : b->prompt;
+    int64_t rows = b->test.n_gen ? b->test.n_parallel : 1;
+    SOL_TRY(engine_eval(b->engine, first, rows, NULL, NULL, NULL));
+    const struct plan *plan = engine_last_plan(b->engine);
+    if (b->test.n_gen) b->step_plan = plan;
+    inspect_plan(b, plan);
+    return SOL_OK;
+}
+
+/* ---- counting ---- */
+
+static void add_cost(struct op_cost *sum, struct op_cost cost)
+{
+    sum->flops += cost.flops;
+    sum->bytes += cost.bytes;
+}
+
+static struct op_cost layer_cost(const struct plan *plan, int layer)
+{
+    struct op_cost sum = {0, 0};
+    for (int i = 0; i < plan_step_count(plan); i++) {
+        const struct plan_step *step = plan_step_at(plan, i);
+        if (step->layer == layer) add_cost(&sum, step->op->cost(step->args));
+    }
+    return sum;
+}
+
+static void observe_layer(void *arg, int layer, const float *x, int64_t rows)
+{
+    (void)x;
+    struct bench *b = arg;
+    const struct model_config *c = &engine_model(b->engine)->config;
+    if (b->generating) add_cost(&b->step_cost, layer_cost(b->step_plan, layer));
+    if (!b->group_offsets) return;
+    int64_t touched = 0, busiest = 0;
+    for (int64_t e = 0; e < c->n_experts; e++) {
+        int64_t count = b->group_offsets[e + 1] - b->group_offsets[e];
+        touched += count > 0;
+        if (count > busiest) busiest = count;
+    }
+    b->touched += (double)touched;
+    b->busiest += (double)busiest;
+    b->even += (double)(rows * c->top_k) / (double)c->n_experts;
+    b->observations++;
+}
+
+/* ---- running ---- */
+
+static enum sol_status ignore_logits(void *arg, int64_t first_row, const int32_t *rows, int64_t n,
+                                     const float *logits)
+{
+    (void)arg, (void)first_row, (void)rows, (void)n, (void)logits;
+    return SOL_OK;
+}
+
+static enum sol_status run_prompt(struct bench *b)
+{
+    if (b->n_prompt_rows == 0) return SOL_OK;
+    SOL_TRY(engine_eval(b->engine, b->prompt, b->n_prompt_rows, ignore_logits, NULL, NULL));
+    b->prompt_plan = engine_last_plan(b->engine);
+    b->prompt_cost = engine_last_cost(b->engine);
+    return SOL_OK;
+}
+
+static enum sol_status run_generation(struct bench *b, struct progress *progress, uint64_t done)
+{
+    int64_t width = b->test.n_parallel;
+    for (int64_t i = 0; i < b->test.n_gen; i++) {
+        SOL_TRY(engine_eval(b->engine, b->steps + i * width, width, NULL, NULL, NULL));
+        progress_update(progress, done + (uint64_t)(b->n_prompt_rows + (i + 1) * width));
+    }
+    return SOL_OK;
+}
+
+/* One repetition: *ns is the time of the work alone. `done` tokens went before it. */
+static enum sol_status repeat(struct bench *b, struct progress *progress, uint64_t done, double *ns)
+{
+    SOL_TRY(begin_sequences(b));
+    uint64_t start = clock_ns();
+    SOL_TRY(run_prompt(b));
+    b->generating = true;
+    enum sol_status status = run_generation(b, progress, done);
+    b->generating = false;
+    *ns = (double)(clock_ns() - start);
+    progress_update(progress, done + (uint64_t)b->result->tokens);
+    return status;
+}
+
+static enum sol_status warm_up(struct bench *b, struct progress *progress)
+{
+    double ns;
+    engine_set_trace(b->engine, observe_layer, b);
+    enum sol_status status = repeat(b, progress, 0, &ns);
+    engine_set_trace(b->engine, NULL, NULL);
+    return status;
+}
+
+static enum sol_status run_repetitions(struct bench *b, struct progress *progress)
+{
+    struct bench_result *r = b->result;
+    struct watch watch;
+    size_t done = 0;
+    watch_start(&watch);
+    enum sol_status status = SOL_OK;
+    for (int i = 0; i < b->params->repetitions && status == SOL_OK; i++) {
+        status = repeat(b, progress, (uint64_t)(i + 1) * (uint64_t)r->tokens, &r->samples_ns[i]);
+        done += status == SOL_OK;
+    }
+    watch_stop(&watch, &r->watch);
+    if (done == 0) return status;
+    double rates[BENCH_REPETITIONS_MAX];
+    for (size_t i = 0; i < done; i++) rates[i] = 1e9 * (double)r->tokens / r->samples_ns[i];
+    enum sol_status summed = statistics_of(r->samples_ns, done, &r->ns);
+    if (summed == SOL_OK) summed = statistics_of(rates, done, &r->ts);
+    return status != SOL_OK ? status : summed;
+}
+
+/* ---- results ---- */
+
+static struct bench_kernel *find_kernel(struct bench_result *r, const char *phase,
+                                        const struct plan_step *step)
+{
+    for (int i = 0; i < r->n_kernels; i++) {
+        struct bench_kernel *k = &r->kernels[i];
+        if (k->phase == phase && k->op == step->op && strcmp(k->variant, step->variant) == 0)
+            return k;
+    }
+    struct bench_kernel *k = &r->kernels[r->n_kernels++];
+    *k = (struct bench_kernel){
+        .phase = phase, .op = step->op, .variant = step->variant, .numerics = step->numerics};
+    return k;
+}
+
+/* `runs`: how often the plan ran since its times were reset, 0 when they are not wanted. */
+static enum sol_status collect_kernels(struct bench *b, const char *phase, const struct plan *plan,
+                                       int64_t runs)
+{
+    struct bench_result *r = b->result;
+    int count = plan_step_count(plan), first = r->n_kernels;
+    struct bench_kernel *grown = realloc(r->kernels, (size_t)(first + count) * sizeof *grown);
+    if (!grown) return status_set(SOL_E_MEMORY, "no memory for the list of kernels");
+    r->kernels = grown;
+    double total = 0;
+    for (int i = 0; i < count; i++) {
+        const struct plan_step *step = plan_step_at(plan, i);
+        struct bench_kernel *k = find_kernel(r, phase, step);
+        struct op_cost cost = step->op->cost(step->args);
+        k->calls++;
+        add_cost(&k->cost, cost);
+        if (runs) k->seconds += 1e-9 * (double)step->ns / (double)runs;
+        if (runs) total += 1e-9 * (double)step->ns / (double)runs;
+    }
+    for (int i = first; i < r->n_kernels && total > 0; i++)
+        r->kernels[i].share = r->kernels[i].seconds / total;
+    return SOL_OK;
+}
+
+/* The shape of the prompt's step that begins with row `at`. */
+static void prompt_step(const struct bench *b, int64_t at, int64_t *rows, int64_t *outputs)
+{
+    *rows = b->n_prompt_rows - at < b->max_batch ? b->n_prompt_rows - at : b->max_batch;
+    *outputs = 0;
+    for (int64_t i = 0; i < *rows; i++) *outputs += b->prompt[at + i].output;
+}
+
+/* Steps of the prompt that had the shape of the last one, and so ran its plan. */
+static int64_t prompt_plan_runs(const struct bench *b)
+{
+    int64_t runs = 0, rows, outputs, last_rows, last_outputs;
+    if (b->n_prompt_rows == 0) return 0;
+    prompt_step(b, (b->n_prompt_rows - 1) / b->max_batch * b->max_batch, &last_rows, &last_outputs);
+    for (int64_t at = 0; at < b->n_prompt_rows; at += b->max_batch) {
+        prompt_step(b, at, &rows, &outputs);
+        runs += rows == last_rows && outputs == last_outputs;
+    }
+    return runs;
+}
+
+/* Divides `flops`, of steps like those of `plan`, among the numerics that were chosen for them. */
+static void add_flops(double by_numerics[NUMERICS_COUNT], const struct plan *plan, double flops)
+{
+    double sums[NUMERICS_COUNT] = {0}, total = 0;
+    for (int i = 0; i < plan_step_count(plan); i++) {
+        const struct plan_step *step = plan_step_at(plan, i);
+        double part = step->op->cost(step->args).flops;
+        sums[step->numerics] += part;
+        total += part;
+    }
+    for (int n = 0; n < NUMERICS_COUNT && total > 0; n++) by_numerics[n] += flops * sums[n] / total;
+}
+
+static size_t status_bytes(const char *key)
+{
+    char text[8192];
+    unsigned long long kib;
+    if (!sysinfo_read("/proc/self/status", text, sizeof text)) return 0;
+    return sysinfo_field(text, key, &kib) ? (size_t)kib * 1024 : 0;
+}
+
+/* Makes the system forget the highest resident set so far; where it refuses, the peak of the
+ * process stands, which may be an earlier test's. */
+static void reset_peak(void)
+{
+    FILE *file = fopen("/proc/self/clear_refs", "w");
+    if (!file) return;
+    fputs("5", file);
+    fclose(file);
+}
+
+static void summarize(struct bench *b)
+{
+    struct bench_result *r = b->result;
+    add_cost(&r->cost, b->prompt_cost);
+    add_cost(&r->cost, b->step_cost);
+    if (b->prompt_plan) add_flops(r->flops, b->prompt_plan, b->prompt_cost.flops);
+    if (b->step_plan) add_flops(r->flops, b->step_plan, b->step_cost.flops);
+    r->memory_engine = engine_memory(b->engine);
+    r->memory_anonymous = status_bytes("RssAnon:");
+    r->memory_peak = status_bytes("VmHWM:");
+    if (b->observations == 0) return;
+    double n = (double)b->observations;
+    r->experts = (struct bench_experts){.count = engine_model(b->engine)->config.n_experts,
+                                        .touched = b->touched / n,
+                                        .busiest = b->busiest / n,
+                                        .even = b->even / n};
+}
+
+/* Every repetition did the same, so one more under clocks shows where their time went. Of a prompt
+ * of several steps the kernels are those of the last. */
+static enum sol_status take_kernels(struct bench *b)
+{
+    bool timed = b->params->ops && !interrupt_requested();
+    int64_t prompt_runs = timed ? prompt_plan_runs(b) : 0, step_runs = timed ? b->test.n_gen : 0;
+    if (b->prompt_plan == b->step_plan) prompt_runs = step_runs = prompt_runs + step_runs;
+    if (timed) {
+        struct progress progress;
+        double ns;
+        progress_start(&progress, "kernels", "tokens", (uint64_t)b->result->tokens);
+        engine_set_timed(b->engine, true);
+        enum sol_status status = repeat(b, &progress, 0, &ns);
+        progress_end(&progress);
+        if (status != SOL_OK) return status;
+    }
+    enum sol_status status = SOL_OK;
+    if (b->prompt_plan) status = collect_kernels(b, "prompt", b->prompt_plan, prompt_runs);
+    if (b->step_plan && status == SOL_OK)
+        status = collect_kernels(b, "generation", b->step_plan, step_runs);
+    return status;
+}
+
+static enum sol_status run_all(struct bench *b, const struct model *model)
+{
+    char name[80];
+    struct bench_result *r = b->result;
+    reset_peak();
+    SOL_TRY(make_rows(b, model->config.vocab));
+    SOL_TRY(create_engine(b, model));
+    SOL_TRY(probe(b));
+    struct progress progress;
+    uint64_t total = (uint64_t)r->tokens * (uint64_t)(b->params->repetitions + 1);
+    progress_start(&progress, bench_test_name(&b->test, name), "tokens", total);
+    enum sol_status status = warm_up(b, &progress);
+    if (status == SOL_OK) status = run_repetitions(b, &progress);
+    progress_end(&progress);
+    if (r->ns.count == 0) return status;
+    summarize(b);
+    enum sol_status listed = take_kernels(b);
+    return status != SOL_OK ? status : listed;
+}
+
+static enum sol_status check_test(const struct bench_params *params, const struct bench_test *t)
+{
+    if (t->n_prompt < 0 || t->n_gen < 0 || t->n_depth < 0 || t->n_parallel < 1 ||
+        t->n_prompt + t->n_gen == 0)
+        return status_set(SOL_E_ARGUMENT, "a test needs tokens to process or to generate");
+    if (params->repetitions < 1 || params->repetitions > BENCH_REPETITIONS_MAX)
+        return status_set(SOL_E_ARGUMENT, "1 to %d repetitions are possible",
+                          BENCH_REPETITIONS_MAX);
+    return SOL_OK;
+}
+
+enum sol_status bench_run(const struct model *model, const struct bench_params *params,
+                          const struct bench_test *test, struct bench_result *out)
+{
+    *out = (struct bench_result){.test = *test, .started = time(NULL)};
+    SOL_TRY(check_test(params, test));
+    out->tokens = (test->n_prompt + test->n_gen) * test->n_parallel;
+    out->samples_ns = calloc((size_t)params->repetitions, sizeof *out->samples_ns);
+    if (!out->samples_ns) return status_set(SOL_E_MEMORY, "no memory for the samples");
+    struct bench b = {.params = params, .result = out, .test = *test};
+    enum sol_status status = run_all(&b, model);
+    engine_destroy(b.engine);
+    free(b.prompt);
+    free(b.steps);
+    return status;
+}
+
+void bench_result_free(struct bench_result *result)
+{
+    free(result->samples_ns);
+    free(result->kernels);
+    *result = (struct bench_result){0};
+}

@@ -1,0 +1,78 @@
+/* Times a model: prompt processing and token generation, with what the contracts say about the work
+ * done and what this machine could do at best. */
+#ifndef LAB_BENCH_H
+#define LAB_BENCH_H
+
+#include <stdint.h>
+#include <time.h>
+
+#include "infer/engine.h"
+#include "lab/statistics.h"
+#include "lab/watch.h"
+
+/* One row of a benchmark. Each of `n_parallel` sequences begins at position n_depth, gets n_prompt
+ * random tokens in one go, then n_gen steps of one token each. */
+struct bench_test {
+    int64_t n_prompt, n_gen, n_depth, n_parallel;
+};
+
+enum {
+    BENCH_REPETITIONS = 5, /* fewer are marked in every output */
+    BENCH_REPETITIONS_MAX = 1000,
+};
+
+struct bench_params {
+    struct engine_params engine; /* context, sequences and outputs are set for each test */
+    int repetitions;
+    bool ops; /* one more repetition, with a clock around every kernel */
+};
+
+/* All calls of one variant in one step. */
+struct bench_kernel {
+    const char *phase; /* "prompt" or "generation" */
+    const struct op *op;
+    const char *variant;
+    enum op_numerics numerics;
+    int calls;
+    struct op_cost cost; /* expert weights: as routed in the last layer of the last step */
+    double seconds;      /* 0 without `ops` */
+    double share;        /* of the phase's seconds */
+};
+
+/* Spread of the tokens over experts, mean over layers and steps. */
+struct bench_experts {
+    int64_t count;  /* 0: not observed */
+    double touched; /* experts that got at least one row */
+    double busiest; /* rows of the expert that got most */
+    double even;    /* rows of each expert if they were spread evenly */
+};
+
+struct bench_result {
+    struct bench_test test;
+    time_t started;
+    int64_t batch; /* rows per step at most */
+    int threads;
+    int64_t tokens;               /* per repetition, over all sequences */
+    double *samples_ns;           /* [ns.count], owned */
+    struct statistics ns, ts;     /* of a repetition; tokens per second */
+    struct op_cost cost;          /* of a repetition */
+    double flops[NUMERICS_COUNT]; /* cost.flops by the numerics of the kernels that ran */
+    size_t memory_engine;         /* cache, buffers, scratch: beyond the model */
+    size_t memory_anonymous;      /* resident, not backed by a file */
+    size_t memory_peak;           /* highest resident set during the test, mapped model included */
+    struct bench_experts experts;
+    struct bench_kernel *kernels; /* [n_kernels], owned */
+    int n_kernels;
+    struct watch_result watch;
+};
+
+/* Runs one test: a repetition to warm up, then the timed ones, all with the same tokens.
+ * SOL_E_INTERRUPTED with ns.count > 0 leaves a usable result of the repetitions that finished. */
+enum sol_status bench_run(const struct model *model, const struct bench_params *params,
+                          const struct bench_test *test, struct bench_result *out);
+void bench_result_free(struct bench_result *result); /* takes a zeroed one */
+
+/* "pp512", "tg128 @ d4096", "tg32 x8", "pp512+tg128". Returns `text`. */
+char *bench_test_name(const struct bench_test *test, char text[80]);
+
+#endif

@@ -1,0 +1,31 @@
+/* Results of a benchmark as tables and as JSON. */
+#ifndef LAB_BENCH_REPORT_H
+#define LAB_BENCH_REPORT_H
+
+#include <stdio.h>
+
+#include "base/table.h"
+#include "lab/bench.h"
+#include "lab/ceiling.h"
+
+enum bench_format { BENCH_TEXT, BENCH_MARKDOWN, BENCH_CSV, BENCH_JSON, BENCH_JSONL };
+
+struct bench_report {
+    const struct model *model;
+    const struct bench_params *params;
+    const struct ceiling *ceiling; /* all zero: not measured, then there are no percentages */
+    const char *version;
+    const struct bench_result *results;
+    size_t n_results;
+};
+
+/* "text", "md", "csv", "json", "jsonl". */
+bool bench_format_from_name(const char *name, enum bench_format *out);
+
+/* Text and Markdown: machine and limits, the table, with params->ops also the kernels, then notes.
+ * CSV: one table, with params->ops that of the kernels. JSON: an array of records named as in
+ * llama-bench's JSON where it has the same thing; JSONL: a record a line. */
+enum sol_status bench_report_write(const struct bench_report *report, enum bench_format format,
+                                   FILE *to);
+
+#endif
