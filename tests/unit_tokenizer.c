@@ -398,6 +398,22 @@ static void test_encode(void **state)
     }
 }
 
+/* A token that no merges lead to is never the answer, not the second time either. */
+static void test_unreachable_token(void **state)
+{
+    (void)state;
+    struct gguf_bytes bytes = make_file(&(struct fault){.token = "zz"});
+    struct gguf *file;
+    struct tokenizer *t;
+    assert_int_equal(gguf_open_memory(bytes.data, bytes.size, "zz.gguf", &file), SOL_OK);
+    assert_int_equal(tokenizer_from_gguf(file, &t), SOL_OK);
+    assert_int_equal(tokenizer_find(t, "zz"), UNUSED + 1);
+    for (int i = 0; i < 3; i++) check_ids(t, "zz", false, (int32_t[]){'z', 'z', -1});
+    tokenizer_destroy(t);
+    gguf_close(file);
+    free(bytes.data);
+}
+
 static void test_about_tokens(void **state)
 {
     const struct tokenizer *t = ((struct fixture *)*state)->tokenizer;
@@ -629,6 +645,7 @@ int main(void)
         cmocka_unit_test(test_merge_as_defined),
         cmocka_unit_test(test_merge_shares_ranks),
         cmocka_unit_test_setup_teardown(test_encode, set_up, tear_down),
+        cmocka_unit_test(test_unreachable_token),
         cmocka_unit_test_setup_teardown(test_about_tokens, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_round_trip, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_one_letter, set_up, tear_down),

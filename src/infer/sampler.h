@@ -1,5 +1,5 @@
-/* Picks the next token from logits. Reproducible: the same seed, logits and settings give the same token on
- * every machine. */
+/* Picks the next token from logits. Reproducible: the same seed, logits and settings give the same
+ * token on every machine. */
 #ifndef INFER_SAMPLER_H
 #define INFER_SAMPLER_H
 
@@ -18,15 +18,16 @@ struct sampler_params {
     uint64_t seed;
 };
 
-void sampler_params_init(struct sampler_params *params); /* temperature 1, everything else off, seed 0 */
+void sampler_params_init(
+    struct sampler_params *params); /* temperature 1, everything else off, seed 0 */
 
 /* `banned[vocab]` (may be NULL, copied): nonzero entries are never sampled. */
 enum sol_status sampler_create(const struct sampler_params *params, int64_t vocab,
                                const unsigned char *banned, struct sampler **out);
 void sampler_destroy(struct sampler *sampler); /* takes NULL */
 
-/* Order: temperature, top_k, top_p, min_p, draw. Equal logits: the lower id first. NaN logits are never
- * chosen; SOL_E_INTERNAL when nothing is left. */
+/* Order: temperature, top_k, top_p, min_p, draw. Equal logits: the lower id first. NaN logits are
+ * never chosen; SOL_E_INTERNAL when nothing is left. */
 enum sol_status sampler_next(struct sampler *sampler, const float *logits, int32_t *token);
 
 #endif

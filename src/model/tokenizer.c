@@ -213,7 +213,7 @@ static enum sol_status allocate(struct loader *l, struct gguf_array tokens)
     size_t count = (size_t)t->count;
     t->bytes = malloc(total + 1);
     t->offsets = malloc((count + 1) * sizeof *t->offsets);
-    t->kinds = malloc(count);
+    t->kinds = calloc(count, sizeof *t->kinds);
     t->whole = calloc(count, sizeof *t->whole);
     if (!t->bytes || !t->offsets || !t->kinds || !t->whole)
         return status_set(SOL_E_MEMORY, "no memory for a vocabulary of %zu tokens", count);
