@@ -1,5 +1,7 @@
 /* attention for any instruction set with float vectors. The including file sets LANES, NEEDS,
- * NAMED(op) and vector_load_f16 (see vector.h).
+ * NAMED(op), TILE_ROWS (rows of the small matrix kernel: as many as its 2 * TILE_ROWS sums, two
+ * operands and a broadcast leave in registers), and defines vector_load_f16 and vector_any (see
+ * vector.h).
  *
  * A job is a block of up to QUERY_ROWS consecutive rows of one sequence times one key/value head;
  * with grouped-query attention that makes rows * group query vectors that share every key they
@@ -16,7 +18,6 @@
 
 enum {
     QUERY_ROWS = 16, /* 128 query vectors at 8 per key head: queries, scores and sums stay in L2 */
-    TILE_ROWS = 6,   /* 6 x 2 accumulators, 2 operands, 1 broadcast: fits 16 registers too */
 };
 
 struct attention_job {
@@ -31,7 +32,7 @@ struct attention_scratch {
     float *k;      /* [head_dim][KV_BLOCK] */
     float *v;      /* [KV_BLOCK][head_dim] */
     float *top;    /* [queries] running maximum */
-    float *total;  /* [queries] running denominator */
+    float *total;  /* [queries][LANES] running denominator, lane by lane until the end */
 };
 
 struct attention_state {
@@ -49,7 +50,7 @@ static int64_t group_size(const struct attention_args *a)
 static size_t scratch_floats(const struct attention_args *a)
 {
     size_t queries = (size_t)(QUERY_ROWS * group_size(a)), dim = (size_t)a->kv.head_dim;
-    size_t count = queries * (2 * dim + KV_BLOCK + 2) + 2 * dim * KV_BLOCK;
+    size_t count = queries * (2 * dim + KV_BLOCK + LANES + 1) + 2 * dim * KV_BLOCK;
     return (count + 15) / 16 * 16;
 }
 
@@ -62,8 +63,8 @@ static struct attention_scratch scratch_of(const struct attention_state *s, int 
     t.q = t.v + dim * KV_BLOCK;
     t.out = t.q + queries * dim;
     t.scores = t.out + queries * dim;
-    t.top = t.scores + queries * KV_BLOCK;
-    t.total = t.top + queries;
+    t.total = t.scores + queries * KV_BLOCK;
+    t.top = t.total + queries * LANES;
     return t;
 }
 
@@ -155,29 +156,31 @@ static void mask_scores(float *scores, int64_t low, int64_t high)
         if (j < low || j > high) scores[j] = -INFINITY;
 }
 
+/* A higher score than any before: what was summed so far shrinks. Rare once the maximum has
+ * settled. */
+static void raise_top(const float *scores, float *top, float *total, float *out, int64_t dim)
+{
+    float before = *top;
+    for (int j = 0; j < KV_BLOCK; j++) *top = scores[j] > *top ? scores[j] : *top;
+    vfloat keep = vector_exp(vector_set(before - *top));
+    vector_store(total, vector_load(total) * keep);
+    for (int64_t d = 0; d < dim; d += LANES) vector_store(out + d, vector_load(out + d) * keep);
+}
+
 /* Folds one block of scores of one query into its running softmax and turns them into weights. */
 static void fold(float *scores, float *top, float *total, float *out, int64_t dim)
 {
-    vfloat highest = vector_load(scores);
-    for (int j = LANES; j < KV_BLOCK; j += LANES)
-        highest = vector_max(vector_load(scores + j), highest);
-    float peak = vector_highest(highest);
-    if (peak > *top) {
-        vfloat keep = vector_exp(vector_set(*top - peak));
-        *total *= keep[0];
-        for (int64_t d = 0; d < dim; d += LANES)
-            vector_store(out + d, vector_load(out + d) * keep[0]);
-        *top = peak;
-    }
-    vfloat sum = {0};
+    vint higher = {0};
+    for (int j = 0; j < KV_BLOCK; j += LANES) higher |= vector_load(scores + j) > vector_set(*top);
+    if (vector_any(higher)) raise_top(scores, top, total, out, dim);
+    vfloat sum = vector_load(total);
     for (int j = 0; j < KV_BLOCK; j += LANES) {
-        vfloat score = vector_load(scores + j);
-        vfloat weight = vector_exp(score - *top);
+        vfloat score = vector_load(scores + j), weight = vector_exp(score - *top);
         weight = vector_select(score == vector_set(-INFINITY), vector_set(0), weight);
         vector_store(scores + j, weight);
         sum += weight;
     }
-    *total += vector_sum(sum);
+    vector_store(total, sum);
 }
 
 /* ---- a job ---- */
@@ -194,7 +197,8 @@ static void start_queries(const struct attention_args *a, const struct attention
             for (int64_t d = 0; d < dim; d++) t->q[query * dim + d] = q[d] * scale;
             memset(t->out + query * dim, 0, sizeof(float) * (size_t)dim);
             t->top[query] = a->sinks[h];
-            t->total[query] = 1.0f; /* the sink's own share, exp(sink - top) */
+            memset(t->total + query * LANES, 0, sizeof(float) * LANES);
+            t->total[query * LANES] = 1.0f; /* the sink's own share, exp(sink - top) */
         }
 }
 
@@ -208,7 +212,7 @@ static void visit_block(const struct attention_args *a, const struct attention_j
         int64_t low = first_key(a, position) - block, high = position - block;
         float *scores = t->scores + query * KV_BLOCK;
         if (low > 0 || high < KV_BLOCK - 1) mask_scores(scores, low, high);
-        fold(scores, &t->top[query], &t->total[query], t->out + query * dim, dim);
+        fold(scores, &t->top[query], t->total + query * LANES, t->out + query * dim, dim);
     }
     multiply(t->scores, KV_BLOCK, t->v, dim, t->out, dim, queries, KV_BLOCK, dim, true);
 }
@@ -219,7 +223,7 @@ static void finish_queries(const struct attention_args *a, const struct attentio
     int64_t group = group_size(a), dim = a->kv.head_dim;
     for (int64_t query = 0; query < job->rows * group; query++) {
         int64_t row = job->row + query / group, h = head * group + query % group;
-        float scale = 1.0f / t->total[query];
+        float scale = 1.0f / vector_sum(vector_load(t->total + query * LANES));
         for (int64_t d = 0; d < dim; d++)
             a->out[(row * a->n_heads + h) * dim + d] = t->out[query * dim + d] * scale;
     }

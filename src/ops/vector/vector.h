@@ -1,6 +1,7 @@
 /* Vectors of floats in the compiler's own extension (gcc and clang agree on it), so that one source
  * serves every instruction set. The file that includes this sets, beforehand:
  *   LANES              float32 lanes of a register: 8 for AVX2, 16 for AVX-512, 4 for NEON
+ *   vector_any         whether any lane of a comparison is true
  *   vector_load_f16    loads LANES fp16 as float32 (an instruction where there is one)
  * and is compiled with that instruction set and with contraction of a * b + c to fma allowed. */
 #ifndef OPS_VECTOR_VECTOR_H
@@ -59,23 +60,11 @@ static inline vfloat vector_at_least(vfloat x, float limit)
     return vector_select(x < vector_set(limit), vector_set(limit), x);
 }
 
-static inline vfloat vector_max(vfloat a, vfloat b)
-{
-    return vector_select(a > b, a, b);
-}
-
 static inline float vector_sum(vfloat x)
 {
     float sum = 0;
     for (int i = 0; i < LANES; i++) sum += x[i];
     return sum;
-}
-
-static inline float vector_highest(vfloat x)
-{
-    float top = x[0];
-    for (int i = 1; i < LANES; i++) top = x[i] > top ? x[i] : top;
-    return top;
 }
 
 /* e^x within 2 ulp for -87 <= x <= 88, clamped outside; NaN stays NaN. x = n ln 2 + r with |r| <=
