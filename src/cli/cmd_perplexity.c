@@ -107,9 +107,9 @@ static void print_text(const struct perplexity_run *run)
     printf("tokens         %lld scored of %zu, %lld windows of %lld\n", (long long)r->scored,
            run->ids.count, (long long)r->windows, (long long)run->how.context);
     if (r->compared) {
-        printf("reference nll  %.6f, difference %+.6f (%+.4f %% of the perplexity)\n",
-               r->reference_nll, r->nll - r->reference_nll,
-               100 * (r->perplexity / exp(r->reference_nll) - 1));
+        double change = exp(r->nll - r->reference_nll) - 1;
+        printf("against float32 %+.4f %% +- %.4f %% of its perplexity (its nll: %.6f)\n",
+               100 * change, 100 * r->difference_error, r->reference_nll);
         printf("KL divergence  mean %.3g, largest %.3g nats per token\n", r->kl_mean, r->kl_max);
         printf("same top token %.3f %%\n", 100 * r->top1);
     }
@@ -136,7 +136,8 @@ static json_t *result_json(const struct perplexity_run *run, bool complete)
                         r->bits_per_byte > 0 ? json_real(r->bits_per_byte) : json_null());
     if (r->compared)
         json_object_set_new(json, "reference",
-                            json_pack("{s:f, s:f, s:f, s:f}", "nll", r->reference_nll, "kl_mean",
+                            json_pack("{s:f, s:f, s:f, s:f, s:f}", "nll", r->reference_nll,
+                                      "difference_error", r->difference_error, "kl_mean",
                                       r->kl_mean, "kl_max", r->kl_max, "same_top", r->top1));
     return json;
 }

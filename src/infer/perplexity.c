@@ -29,7 +29,7 @@ struct measure {
     int32_t *targets;         /* [step] of the scored rows of a step */
     struct row_score *scores; /* [step] */
     const float *logits, *reference_logits;
-    double sum, sum_squares, reference_sum, kl_sum, kl_max;
+    double sum, sum_squares, reference_sum, difference_squares, kl_sum, kl_max;
     int64_t same, bytes;
     struct perplexity_result *result;
     struct progress progress;
@@ -123,6 +123,8 @@ static enum sol_status add_scores(struct measure *m, int64_t n, int64_t first_ta
         m->sum += score->nll;
         m->sum_squares += score->nll * score->nll;
         m->reference_sum += score->reference_nll;
+        double difference = score->nll - score->reference_nll;
+        m->difference_squares += difference * difference;
         m->kl_sum += score->kl;
         if (score->kl > m->kl_max) m->kl_max = score->kl;
         m->same += score->same_top;
@@ -188,6 +190,12 @@ static enum sol_status llama_method(struct measure *m, int64_t n)
     return SOL_OK;
 }
 
+static double standard_error(double sum, double sum_squares, double n)
+{
+    double mean = sum / n, variance = sum_squares / n - mean * mean;
+    return n > 1 && variance > 0 ? sqrt(variance / (n - 1)) : 0;
+}
+
 static void conclude(const struct measure *m, uint64_t started)
 {
     struct perplexity_result *r = m->result;
@@ -196,12 +204,12 @@ static void conclude(const struct measure *m, uint64_t started)
     r->compared = m->reference != NULL;
     if (r->scored == 0) return;
     r->nll = m->sum / n;
-    double variance = m->sum_squares / n - r->nll * r->nll;
-    r->nll_error = r->scored > 1 && variance > 0 ? sqrt(variance / (n - 1)) : 0;
+    r->nll_error = standard_error(m->sum, m->sum_squares, n);
     r->perplexity = exp(r->nll);
     r->perplexity_error = r->nll_error * r->perplexity;
     r->bits_per_byte = m->bytes ? m->sum / log(2.0) / (double)m->bytes : 0;
     r->reference_nll = m->reference_sum / n;
+    r->difference_error = standard_error(m->sum - m->reference_sum, m->difference_squares, n);
     r->kl_mean = m->kl_sum / n;
     r->kl_max = m->kl_max;
     r->top1 = (double)m->same / n;
@@ -230,27 +238,30 @@ enum sol_status perplexity_measure(struct engine *engine, struct engine *referen
 {
     *result = (struct perplexity_result){0};
     SOL_TRY(check(params, n));
+    struct engine_row *rows = calloc((size_t)params->step, sizeof *rows);
+    int32_t *targets = calloc((size_t)params->step, sizeof *targets);
+    struct row_score *scores = calloc((size_t)params->step, sizeof *scores);
     struct measure m = {
         .engine = engine,
         .reference = reference,
         .params = params,
         .tokens = tokens,
         .vocab = engine_model(engine)->config.vocab,
-        .rows = calloc((size_t)params->step, sizeof *m.rows),
-        .targets = calloc((size_t)params->step, sizeof *m.targets),
-        .scores = calloc((size_t)params->step, sizeof *m.scores),
+        .rows = rows,
+        .targets = targets,
+        .scores = scores,
         .result = result,
     };
     enum sol_status status = SOL_OK;
-    if (!m.rows || !m.targets || !m.scores)
+    if (!rows || !targets || !scores)
         status = status_set(SOL_E_MEMORY, "no memory to score %lld rows", (long long)params->step);
     uint64_t started = clock_ns();
     if (params->progress) progress_start(&m.progress, "perplexity", "tokens", (uint64_t)(n - 1));
     if (status == SOL_OK) status = params->llama ? llama_method(&m, n) : all_tokens(&m, n);
     if (params->progress) progress_end(&m.progress);
     conclude(&m, started);
-    free(m.rows);
-    free(m.targets);
-    free(m.scores);
+    free(rows);
+    free(targets);
+    free(scores);
     return status;
 }

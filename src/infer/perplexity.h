@@ -38,6 +38,8 @@ struct perplexity_result {
     double seconds;
     bool compared; /* the fields below are there */
     double reference_nll;
+    double
+        difference_error; /* standard error of nll - reference_nll, which is a paired difference */
     double kl_mean, kl_max; /* KL(reference || this) per token */
     double top1;            /* share of positions with the same likeliest token */
 };

@@ -35,6 +35,9 @@ enum sol_status chooser_force(struct chooser *chooser, const char *text);
  */
 bool chooser_can_run(const struct chooser *chooser, const struct op *op, int v, const void *args,
                      char why[OP_REASON_MAX]);
+/* Why variant `v` was chosen, or was not, for this problem, where `chosen` was. For people. */
+void chooser_explain(const struct chooser *chooser, const struct op *op, int v, int chosen,
+                     const void *args, char why[OP_REASON_MAX]);
 const char *op_variant_name(const struct op *op, int v);
 int op_variant_count(const struct op *op); /* with composed and reference */
 
@@ -56,6 +59,10 @@ void plan_destroy(struct plan *plan); /* takes NULL */
  * it, so that a forward pass reads as a plain list. */
 void plan_call(struct plan *plan, const struct op *op, const void *args);
 void plan_layer(struct plan *plan, int layer); /* layer of the calls that follow */
+/* For explanations: called for every call that is added, composites included, with the variant that
+ * was chosen for it (a number for op_variant_name). */
+typedef void (*plan_choice_fn)(void *arg, const struct op *op, const void *args, int chosen);
+void plan_on_choice(struct plan *plan, plan_choice_fn fn, void *arg);
 /* For compose: scratch that lives until the end of the composite. 64-byte aligned; its address is
  * known when the plan is finished, so the pointer must be used in args of this plan only. */
 float *plan_scratch(struct plan *plan, int64_t count);

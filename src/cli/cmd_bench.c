@@ -1,0 +1,336 @@
+/* sol bench: tokens per second of a model beside the limits of this machine. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/progress.h"
+#include "base/status.h"
+#include "cli/cli.h"
+#include "cli/engine_options.h"
+#include "lab/bench_report.h"
+
+#ifndef SOL_VERSION
+#define SOL_VERSION "unknown"
+#endif
+
+enum { RESULTS_MAX = 256 };
+
+struct bench_options {
+    struct engine_options engine;
+    struct int_list prompt, generate, depth, parallel;
+    struct string_list pairs;
+    int64_t batch, ubatch, repetitions;
+    const char *format, *output, *backend;
+    bool ops, no_limits, quiet;
+};
+
+static const struct option options[] = {
+    OPTION_ENTRY(GROUP, 0, "Tests (lists: 1,2,8 or 128-512*2 or 1-4+1)", NULL, NULL, 0, 0, 0),
+    OPTION_ENTRY(INT_LIST, 'p', "n-prompt", "LIST",
+                 "prompt lengths to process in one go (default 512, 0: none)",
+                 offsetof(struct bench_options, prompt), 0, 1 << 24),
+    OPTION_ENTRY(INT_LIST, 'n', "n-gen", "LIST",
+                 "tokens to generate, one a step (default 128, 0: none)",
+                 offsetof(struct bench_options, generate), 0, 1 << 24),
+    OPTION_ENTRY(STRINGS, 0, "pg", "P,N",
+                 "also P prompt tokens and N generated as one test; or -pg",
+                 offsetof(struct bench_options, pairs), 0, 0),
+    OPTION_ENTRY(INT_LIST, 'd', "n-depth", "LIST",
+                 "tokens that the context holds before (default 0)",
+                 offsetof(struct bench_options, depth), 0, 1 << 24),
+    OPTION_ENTRY(INT_LIST, 0, "npl", "LIST",
+                 "sequences that generate together, for -n and -pg (default 1); or -npl",
+                 offsetof(struct bench_options, parallel), 1, 4096),
+    OPTION_ENTRY(INT, 'b', "batch-size", "N", "tokens per step at most (default 512)",
+                 offsetof(struct bench_options, batch), 1, 65536),
+    OPTION_ENTRY(INT, 0, "ubatch-size", "N", "the same; the smaller one counts; or -ub",
+                 offsetof(struct bench_options, ubatch), 1, 65536),
+    OPTION_ENTRY(INT, 'r', "repetitions", "N", "timed repetitions (default 5, fewer are marked)",
+                 offsetof(struct bench_options, repetitions), 1, BENCH_REPETITIONS_MAX),
+    OPTION_ENTRY(FLAG, 0, "ops", NULL, "also the time of each kernel, from one more repetition",
+                 offsetof(struct bench_options, ops), 0, 0),
+    OPTION_ENTRY(FLAG, 0, "no-limits", NULL,
+                 "do not measure what the machine can do (takes seconds); then no percentages",
+                 offsetof(struct bench_options, no_limits), 0, 0),
+    OPTION_ENTRY(GROUP, 0, "Output", NULL, NULL, 0, 0, 0),
+    OPTION_ENTRY(STRING, 'o', "format", "FORMAT", "text (default), md, csv, json or jsonl",
+                 offsetof(struct bench_options, format), 0, 0),
+    OPTION_ENTRY(STRING, 0, "output", "FILE",
+                 "write the results there, in FORMAT or as the name ends, and a table to stdout",
+                 offsetof(struct bench_options, output), 0, 0),
+    OPTION_ENTRY(STRING, 0, "backend", "NAME", "cpu (default, and all there is so far)",
+                 offsetof(struct bench_options, backend), 0, 0),
+    OPTION_ENTRY(FLAG, 'q', "quiet", NULL, "no progress on stderr",
+                 offsetof(struct bench_options, quiet), 0, 0),
+    ENGINE_OPTIONS(struct bench_options, engine),
+    {0},
+};
+
+static const struct command_spec spec = {
+    .name = "bench",
+    .summary = "time a model beside this machine's measured limits",
+    .arguments = "",
+    .notes = "Names are those of llama-bench and llama-batched-bench; -pg, -ub, -npl, -npp and "
+             "-ntg are\n"
+             "understood. Every test runs once to warm up. Ctrl-C prints what is finished (exit "
+             "status 130).\n"
+             "Tokens are random; -d only pretends that the context is filled, with numbers of no "
+             "meaning.\n\n"
+             "  sol bench -m gpt-oss-20b.gguf -p 128,512,2048 -n 32,128 -d 0,4096\n"
+             "  sol bench -m synth:gpt-oss-20b -p 0 -n 32 -npl 1,4,8,16,32 --ops\n"
+             "  sol bench --output results.json",
+    .options = options,
+};
+
+/* ---- command line ---- */
+
+/* llama-bench writes some long names with one dash. Returns a copy of argv, to be freed. */
+static char **translate(int argc, char **argv)
+{
+    static const char *const names[][2] = {
+        {"-pg", "--pg"},        {"-npl", "--npl"},   {"-ub", "--ubatch-size"},
+        {"-npp", "--n-prompt"}, {"-ntg", "--n-gen"},
+    };
+    char **copy = calloc((size_t)argc + 1, sizeof *copy);
+    for (int i = 0; copy && i < argc; i++) {
+        copy[i] = argv[i];
+        for (size_t j = 0; j < sizeof names / sizeof *names; j++)
+            if (strcmp(argv[i], names[j][0]) == 0) copy[i] = (char *)(uintptr_t)names[j][1];
+    }
+    return copy;
+}
+
+static bool parse(int argc, char **argv, struct bench_options *o, int *exit_status)
+{
+    char **translated = translate(argc, argv);
+    if (!translated) {
+        *exit_status = cli_fail(status_set(SOL_E_MEMORY, "no memory for the command line"));
+        return false;
+    }
+    bool go_on = parse_options_only(&spec, argc, translated, o, exit_status);
+    free(translated);
+    return go_on;
+}
+
+static enum sol_status check_backend(const char *name)
+{
+    if (strcmp(name, "cpu") == 0 || strcmp(name, "CPU") == 0 || strcmp(name, "auto") == 0)
+        return SOL_OK;
+    return status_set(SOL_E_UNSUPPORTED, "--backend %s is not supported by this version; use cpu",
+                      name);
+}
+
+/* From -o, else from the end of the file's name. */
+static enum sol_status choose_format(const struct bench_options *o, enum bench_format *format)
+{
+    const char *dot = o->output ? strrchr(o->output, '.') : NULL;
+    *format = BENCH_TEXT;
+    if (o->output && bench_format_from_name(o->output, format))
+        return status_set(SOL_E_ARGUMENT, "--output names a file here; write -o %s for the format",
+                          o->output);
+    if (!o->format && dot) bench_format_from_name(dot + 1, format);
+    if (o->format && !bench_format_from_name(o->format, format))
+        return status_set(SOL_E_ARGUMENT, "-o %s: the formats are text, md, csv, json and jsonl",
+                          o->format);
+    return SOL_OK;
+}
+
+/* ---- tests ---- */
+
+struct bench_command {
+    struct bench_options options;
+    struct model *model;
+    struct bench_params params;
+    struct ceiling ceiling;
+    enum bench_format format;
+    FILE *file; /* of --output */
+    struct bench_test tests[RESULTS_MAX];
+    size_t n_tests;
+    struct bench_result results[RESULTS_MAX];
+    size_t n_results;
+};
+
+static enum sol_status add_test(struct bench_command *c, int64_t prompt, int64_t generate,
+                                int64_t depth, int64_t parallel)
+{
+    if (prompt + generate == 0) return SOL_OK;
+    if (c->n_tests == RESULTS_MAX)
+        return status_set(SOL_E_ARGUMENT, "these lists make more than %d tests", RESULTS_MAX);
+    int64_t length = depth + prompt + generate, most = c->model->config.context;
+    if (length > most)
+        return status_set(
+            SOL_E_ARGUMENT,
+            "a test of %lld positions (-d, -p, -n) is longer than the %lld that %s was "
+            "made for",
+            (long long)length, (long long)most, c->model->name);
+    c->tests[c->n_tests++] = (struct bench_test){prompt, generate, depth, parallel};
+    return SOL_OK;
+}
+
+static enum sol_status parse_pair(const char *text, int64_t *prompt, int64_t *generate)
+{
+    char *end;
+    errno = 0;
+    *prompt = strtoll(text, &end, 10);
+    bool good = end != text && *end == ',';
+    const char *second = end + good;
+    *generate = strtoll(second, &end, 10);
+    if (good && end != second && !*end && !errno && *prompt >= 1 && *generate >= 1 &&
+        *prompt <= 1 << 24 && *generate <= 1 << 24)
+        return SOL_OK;
+    return status_set(SOL_E_ARGUMENT, "-pg %s: write two numbers, for example -pg 512,128", text);
+}
+
+static enum sol_status add_pairs(struct bench_command *c, int64_t depth, int64_t parallel)
+{
+    const struct string_list *pairs = &c->options.pairs;
+    for (size_t i = 0; i < pairs->count; i++) {
+        int64_t prompt, generate;
+        SOL_TRY(parse_pair(pairs->values[i], &prompt, &generate));
+        SOL_TRY(add_test(c, prompt, generate, depth, parallel));
+    }
+    return SOL_OK;
+}
+
+/* Prompts first, as llama-bench does; a prompt is one sequence whatever -npl says. */
+static enum sol_status add_tests_at(struct bench_command *c, int64_t depth)
+{
+    const struct bench_options *o = &c->options;
+    for (size_t i = 0; i < o->prompt.count; i++)
+        SOL_TRY(add_test(c, o->prompt.values[i], 0, depth, 1));
+    for (size_t i = 0; i < o->generate.count; i++)
+        for (size_t j = 0; j < o->parallel.count; j++)
+            SOL_TRY(add_test(c, 0, o->generate.values[i], depth, o->parallel.values[j]));
+    for (size_t j = 0; j < o->parallel.count; j++)
+        SOL_TRY(add_pairs(c, depth, o->parallel.values[j]));
+    return SOL_OK;
+}
+
+/* The default sizes give way to a model made for less, such as the built-in one. */
+static void fit_defaults(struct bench_options *o, int64_t context)
+{
+    int64_t deepest = 0;
+    for (size_t i = 0; i < o->depth.count; i++)
+        if (o->depth.values[i] > deepest) deepest = o->depth.values[i];
+    int64_t room = context > deepest ? context - deepest : 1;
+    if (o->prompt.count == 0)
+        o->prompt = (struct int_list){.values = {room < 512 ? room : 512}, .count = 1};
+    if (o->generate.count == 0)
+        o->generate = (struct int_list){.values = {room < 128 ? room : 128}, .count = 1};
+}
+
+static enum sol_status make_tests(struct bench_command *c)
+{
+    fit_defaults(&c->options, c->model->config.context);
+    for (size_t i = 0; i < c->options.depth.count; i++)
+        SOL_TRY(add_tests_at(c, c->options.depth.values[i]));
+    if (c->n_tests == 0) return status_set(SOL_E_ARGUMENT, "nothing to do: -p and -n are 0");
+    return SOL_OK;
+}
+
+/* ---- running ---- */
+
+static enum sol_status open_output(struct bench_command *c)
+{
+    if (!c->options.output) return SOL_OK;
+    c->file = fopen(c->options.output, "w");
+    if (c->file) return SOL_OK;
+    return status_set(SOL_E_IO, "cannot write '%s': %s", c->options.output, strerror(errno));
+}
+
+/* Before and after the tests, and the better of both counts. */
+static enum sol_status measure_limits(struct bench_command *c)
+{
+    if (c->options.no_limits) return SOL_OK;
+    struct pool *pool;
+    struct ceiling ceiling;
+    int threads = c->params.engine.threads;
+    SOL_TRY(pool_create(threads ? threads : c->params.engine.chooser.device.workers, &pool));
+    enum sol_status status = ceiling_measure(pool, c->model->weight_bytes, &ceiling);
+    pool_destroy(pool);
+    if (status != SOL_OK) return status;
+    if (c->ceiling.threads)
+        ceiling_merge(&c->ceiling, &ceiling);
+    else
+        c->ceiling = ceiling;
+    return SOL_OK;
+}
+
+static enum sol_status set_up(struct bench_command *c)
+{
+    struct bench_options *o = &c->options;
+    SOL_TRY(check_backend(o->backend));
+    SOL_TRY(choose_format(o, &c->format));
+    c->params.repetitions = (int)o->repetitions;
+    c->params.ops = o->ops;
+    SOL_TRY(engine_options_params(&o->engine, &c->params.engine));
+    c->params.engine.max_batch = o->batch < o->ubatch ? o->batch : o->ubatch;
+    SOL_TRY(model_open(o->engine.model, &c->model));
+    SOL_TRY(make_tests(c));
+    SOL_TRY(open_output(c));
+    return measure_limits(c);
+}
+
+static enum sol_status run_tests(struct bench_command *c)
+{
+    for (size_t i = 0; i < c->n_tests; i++) {
+        struct bench_result *r = &c->results[c->n_results];
+        enum sol_status status = bench_run(c->model, &c->params, &c->tests[i], r);
+        if (status != SOL_OK && (status != SOL_E_INTERRUPTED || r->ns.count == 0)) {
+            bench_result_free(r);
+            return status;
+        }
+        c->n_results++;
+        if (status != SOL_OK) return status;
+    }
+    return SOL_OK;
+}
+
+static enum sol_status report(const struct bench_command *c)
+{
+    struct bench_report r = {.model = c->model,
+                             .params = &c->params,
+                             .ceiling = &c->ceiling,
+                             .version = SOL_VERSION,
+                             .results = c->results,
+                             .n_results = c->n_results};
+    if (!c->file) return bench_report_write(&r, c->format, stdout);
+    enum sol_status status = bench_report_write(&r, c->format, c->file);
+    if (status != SOL_OK) return status_prefix(status, "%s", c->options.output);
+    return bench_report_write(&r, BENCH_TEXT, stdout);
+}
+
+static enum sol_status close_output(struct bench_command *c)
+{
+    if (!c->file || fclose(c->file) == 0) return SOL_OK;
+    return status_set(SOL_E_IO, "cannot write '%s': %s", c->options.output, strerror(errno));
+}
+
+/* Finished tests are printed even after an error; that error is still the command's. */
+static int run_command(int argc, char **argv)
+{
+    static struct bench_command c; /* large, and once a process */
+    c.options = (struct bench_options){.batch = 512,
+                                       .ubatch = 512,
+                                       .repetitions = BENCH_REPETITIONS,
+                                       .backend = "cpu",
+                                       .depth = {{0}, 1},
+                                       .parallel = {{1}, 1}};
+    engine_options_init(&c.options.engine);
+    int exit_status;
+    if (!parse(argc, argv, &c.options, &exit_status)) return exit_status;
+    progress_quiet(c.options.quiet);
+    enum sol_status status = set_up(&c);
+    if (status == SOL_OK) status = run_tests(&c);
+    if (status == SOL_OK) status = measure_limits(&c);
+    int result = cli_fail(status);
+    status = c.n_results ? report(&c) : SOL_OK;
+    enum sol_status closed = close_output(&c);
+    if (status == SOL_OK) status = closed;
+    if (result == 0) result = cli_fail(status);
+    for (size_t i = 0; i < c.n_results; i++) bench_result_free(&c.results[i]);
+    model_close(c.model);
+    return result;
+}
+
+const struct command cmd_bench = {&spec, run_command};

@@ -1,0 +1,373 @@
+/* sol kernels: the table of ops and variants, and what is chosen for a model on this machine. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cpu.h"
+#include "base/status.h"
+#include "base/table.h"
+#include "cli/cli.h"
+#include "cli/engine_options.h"
+#include "infer/forward.h"
+#include "ops/ops.h"
+
+struct kernels_options {
+    struct engine_options engine;
+    struct int_list rows;
+    bool explain, json;
+};
+
+static const struct option options[] = {
+    OPTION_ENTRY(FLAG, 0, "explain", NULL, "for every kernel say why it is chosen or not",
+                 offsetof(struct kernels_options, explain), 0, 0),
+    OPTION_ENTRY(INT_LIST, 0, "rows", "LIST",
+                 "tokens in a step: 1 is decoding, many is a prompt (default 1,512)",
+                 offsetof(struct kernels_options, rows), 1, 65536),
+    OPTION_ENTRY(FLAG, 0, "json", NULL, "print one JSON object",
+                 offsetof(struct kernels_options, json), 0, 0),
+    ENGINE_OPTIONS(struct kernels_options, engine),
+    {0},
+};
+
+static const struct command_spec spec = {
+    .name = "kernels",
+    .summary = "list ops and kernels, and which ones serve a model here",
+    .arguments = "",
+    .notes = "Without -m and --explain: every op with its kernels, fastest first. With -m: the "
+             "kernel chosen "
+             "for each\nproblem of the model; --explain adds the others and the reasons.\n\n"
+             "  sol kernels\n"
+             "  sol kernels -m gpt-oss-20b.gguf --explain --exact",
+    .options = options,
+};
+
+/* ---- what a problem looks like ---- */
+
+static void describe_gemm(const struct gemm_args *a, char *text, size_t size)
+{
+    char groups[40] = "";
+    if (a->group_offsets || a->w.groups > 1)
+        snprintf(groups, sizeof groups, ", %lld experts", (long long)a->w.groups);
+    snprintf(text, size, "%lld x %lld x %lld, %s%s", (long long)a->m, (long long)a->n,
+             (long long)a->k, dtype_info(a->w.dtype)->name, groups);
+}
+
+static void describe_attention(const struct attention_args *a, char *text, size_t size)
+{
+    char window[32] = "";
+    if (a->window) snprintf(window, sizeof window, ", window %lld", (long long)a->window);
+    snprintf(text, size, "%lld x %lld heads x %lld, cache %s%s", (long long)a->m,
+             (long long)a->n_heads, (long long)a->kv.head_dim, dtype_info(a->kv.dtype)->name,
+             window);
+}
+
+/* "rows x size [extra]" */
+static void describe_plain(int64_t rows, int64_t size, const char *extra, char *text, size_t length)
+{
+    snprintf(text, length, "%lld x %lld%s%s", (long long)rows, (long long)size, extra ? ", " : "",
+             extra ? extra : "");
+}
+
+/* The problem in words; equal words are one problem. */
+static void describe(const struct op *op, const void *args, char *text, size_t size)
+{
+#define ARGS(name) ((const struct name##_args *)args)
+    text[0] = '\0';
+    if (op == &op_gemm)
+        describe_gemm(args, text, size);
+    else if (op == &op_attention)
+        describe_attention(args, text, size);
+    else if (op == &op_embed)
+        describe_plain(ARGS(embed)->m, ARGS(embed)->table.cols,
+                       dtype_info(ARGS(embed)->table.dtype)->name, text, size);
+    else if (op == &op_rmsnorm)
+        describe_plain(ARGS(rmsnorm)->m, ARGS(rmsnorm)->n, NULL, text, size);
+    else if (op == &op_rope)
+        describe_plain(ARGS(rope)->m, ARGS(rope)->n_heads * ARGS(rope)->head_dim, NULL, text, size);
+    else if (op == &op_kv_write)
+        describe_plain(ARGS(kv_write)->m,
+                       ARGS(kv_write)->kv.n_kv_heads * ARGS(kv_write)->kv.head_dim,
+                       dtype_info(ARGS(kv_write)->kv.dtype)->name, text, size);
+    else if (op == &op_add)
+        describe_plain(ARGS(add)->m, ARGS(add)->n, NULL, text, size);
+    else if (op == &op_route)
+        describe_plain(ARGS(route)->m, ARGS(route)->n_experts, NULL, text, size);
+    else if (op == &op_swiglu)
+        describe_plain(ARGS(swiglu)->m, ARGS(swiglu)->n, NULL, text, size);
+    else if (op == &op_combine)
+        describe_plain(ARGS(combine)->m, ARGS(combine)->n, NULL, text, size);
+    else if (op == &op_attn_in)
+        describe_plain(ARGS(attn_in)->m, ARGS(attn_in)->hidden,
+                       dtype_info(ARGS(attn_in)->wq.dtype)->name, text, size);
+    else if (op == &op_attn_out)
+        describe_plain(ARGS(attn_out)->m, ARGS(attn_out)->hidden,
+                       dtype_info(ARGS(attn_out)->wo.dtype)->name, text, size);
+    else if (op == &op_moe_up)
+        describe_plain(ARGS(moe_up)->m, ARGS(moe_up)->hidden,
+                       dtype_info(ARGS(moe_up)->gate.dtype)->name, text, size);
+    else if (op == &op_moe_down)
+        describe_plain(ARGS(moe_down)->m, ARGS(moe_down)->hidden,
+                       dtype_info(ARGS(moe_down)->down.dtype)->name, text, size);
+    else if (op == &op_head)
+        describe_plain(ARGS(head)->n_outputs, ARGS(head)->w.rows,
+                       dtype_info(ARGS(head)->w.dtype)->name, text, size);
+#undef ARGS
+}
+
+/* ---- the problems of a model ---- */
+
+enum { PROBLEMS_MAX = 128, TEXT_MAX = 96 };
+
+struct problem {
+    const struct op *op;
+    char text[TEXT_MAX];
+    int calls, chosen;
+    const void *args; /* in the plan */
+};
+
+struct problems {
+    struct plan *plan;  /* keeps args alive; it is never run */
+    struct batch batch; /* args point to it */
+    int64_t rows;
+    struct problem list[PROBLEMS_MAX];
+    int count;
+};
+
+static void take_choice(void *arg, const struct op *op, const void *args, int chosen)
+{
+    struct problems *p = arg;
+    char text[TEXT_MAX];
+    describe(op, args, text, sizeof text);
+    for (int i = 0; i < p->count; i++) {
+        struct problem *known = &p->list[i];
+        if (known->op != op || known->chosen != chosen || strcmp(known->text, text) != 0) continue;
+        known->calls++;
+        return;
+    }
+    if (p->count == PROBLEMS_MAX) return; /* a model has some thirty */
+    struct problem *added = &p->list[p->count++];
+    *added = (struct problem){.op = op, .calls = 1, .chosen = chosen, .args = args};
+    memcpy(added->text, text, sizeof text);
+}
+
+/* Makes the plan of a step with `rows` rows, without cache and buffers. */
+static enum sol_status find_problems(const struct model *model, const struct engine_params *params,
+                                     struct problems *p)
+{
+    const struct model_config *c = &model->config;
+    struct kv_layer *kv = calloc((size_t)c->n_layers, sizeof *kv);
+    if (!kv) return status_set(SOL_E_MEMORY, "no memory for %lld layers", (long long)c->n_layers);
+    for (int64_t n = 0; n < c->n_layers; n++)
+        kv[n] = (struct kv_layer){.dtype = params->kv_dtype,
+                                  .n_sequences = 1,
+                                  .n_kv_heads = c->n_kv_heads,
+                                  .capacity = 4096,
+                                  .head_dim = c->head_dim};
+    p->batch = (struct batch){.n_tokens = p->rows, .n_outputs = 1};
+    struct forward_buffers buffers = {0};
+    enum sol_status status = plan_create(&params->chooser, &p->plan);
+    if (status == SOL_OK) {
+        plan_on_choice(p->plan, take_choice, p);
+        forward_build(p->plan, model, &p->batch, kv, NULL, 1.0f, &buffers, p->rows, 1);
+        status = plan_finish(p->plan);
+    }
+    free(kv);
+    return status;
+}
+
+/* ---- text ---- */
+
+/* "avx512+avx512_vnni", "any machine" */
+static void describe_needs(unsigned needs, char text[TEXT_MAX])
+{
+    snprintf(text, TEXT_MAX, "%s", needs ? "" : "any machine");
+    for (unsigned bit = 1; bit && bit <= needs; bit <<= 1) {
+        size_t at = strlen(text);
+        if (needs & bit)
+            snprintf(text + at, TEXT_MAX - at, "%s%s", at ? "+" : "", cpu_feature_name(bit));
+    }
+}
+
+static enum op_numerics numerics_of(const struct op *op, int v)
+{
+    return v < op->n_variants ? op->variants[v]->numerics : NUMERICS_EXACT;
+}
+
+static const char *summary_of(const struct op *op, int v)
+{
+    if (v < op->n_variants) return op->variants[v]->summary;
+    return strcmp(op_variant_name(op, v), "composed") == 0 ? "calls the primitive ops"
+                                                           : "plain C, the definition";
+}
+
+static enum sol_status print_list(const struct chooser *chooser)
+{
+    struct table *table;
+    SOL_TRY(table_create("op|kernel|numerics|needs|here|summary", &table));
+    for (int i = 0; i < op_table_count; i++) {
+        const struct op *op = op_table[i];
+        for (int v = 0; v < op_variant_count(op); v++) {
+            char text[TEXT_MAX];
+            unsigned needs = v < op->n_variants ? op->variants[v]->needs : 0;
+            describe_needs(needs, text);
+            table_cell(table, "%s", v ? "" : op->name);
+            table_cell(table, "%s", op_variant_name(op, v));
+            table_cell(table, "%s", op_numerics_name(numerics_of(op, v)));
+            table_cell(table, "%s", text);
+            table_cell(table, "%s", needs & ~chooser->device.cpu_features ? "no" : "yes");
+            table_cell(table, "%s", summary_of(op, v));
+        }
+    }
+    table_print(table, TABLE_TEXT, stdout);
+    table_destroy(table);
+    return SOL_OK;
+}
+
+static enum sol_status print_chosen(const struct problems *p)
+{
+    struct table *table;
+    SOL_TRY(table_create("op|problem|>calls|kernel|numerics", &table));
+    for (int i = 0; i < p->count; i++) {
+        const struct problem *one = &p->list[i];
+        table_cell(table, "%s", one->op->name);
+        table_cell(table, "%s", one->text);
+        table_cell(table, "%d", one->calls);
+        table_cell(table, "%s", op_variant_name(one->op, one->chosen));
+        table_cell(table, "%s", op_numerics_name(numerics_of(one->op, one->chosen)));
+    }
+    table_print(table, TABLE_TEXT, stdout);
+    table_destroy(table);
+    return SOL_OK;
+}
+
+static enum sol_status print_reasons(const struct chooser *chooser, const struct problems *p)
+{
+    struct table *table;
+    SOL_TRY(table_create("op|problem|kernel|numerics|why", &table));
+    for (int i = 0; i < p->count; i++) {
+        const struct problem *one = &p->list[i];
+        for (int v = 0; v < op_variant_count(one->op); v++) {
+            char why[OP_REASON_MAX];
+            chooser_explain(chooser, one->op, v, one->chosen, one->args, why);
+            table_cell(table, "%s", v ? "" : one->op->name);
+            table_cell(table, "%s", v ? "" : one->text);
+            table_cell(table, "%s", op_variant_name(one->op, v));
+            table_cell(table, "%s", op_numerics_name(numerics_of(one->op, v)));
+            table_cell(table, "%s", why);
+        }
+    }
+    table_print(table, TABLE_TEXT, stdout);
+    table_destroy(table);
+    return SOL_OK;
+}
+
+/* ---- JSON ---- */
+
+static json_t *needs_json(unsigned needs)
+{
+    json_t *list = json_array();
+    for (unsigned bit = 1; bit && bit <= needs; bit <<= 1)
+        if (needs & bit) json_array_append_new(list, json_string(cpu_feature_name(bit)));
+    return list;
+}
+
+static json_t *op_json(const struct op *op, unsigned features)
+{
+    json_t *variants = json_array();
+    for (int v = 0; v < op_variant_count(op); v++) {
+        unsigned needs = v < op->n_variants ? op->variants[v]->needs : 0;
+        json_array_append_new(variants,
+                              json_pack("{s:s, s:s, s:o, s:b, s:s}", "name", op_variant_name(op, v),
+                                        "numerics", op_numerics_name(numerics_of(op, v)), "needs",
+                                        needs_json(needs), "here", (needs & ~features) == 0,
+                                        "summary", summary_of(op, v)));
+    }
+    return json_pack("{s:s, s:s, s:o}", "op", op->name, "summary", op->summary, "variants",
+                     variants);
+}
+
+static json_t *problem_json(const struct chooser *chooser, const struct problem *p, bool explain)
+{
+    json_t *json = json_pack("{s:s, s:s, s:i, s:s, s:s}", "op", p->op->name, "problem", p->text,
+                             "calls", p->calls, "variant", op_variant_name(p->op, p->chosen),
+                             "numerics", op_numerics_name(numerics_of(p->op, p->chosen)));
+    if (!explain) return json;
+    json_t *reasons = json_array();
+    for (int v = 0; v < op_variant_count(p->op); v++) {
+        char why[OP_REASON_MAX];
+        chooser_explain(chooser, p->op, v, p->chosen, p->args, why);
+        json_array_append_new(
+            reasons, json_pack("{s:s, s:s}", "variant", op_variant_name(p->op, v), "why", why));
+    }
+    json_object_set_new(json, "variants", reasons);
+    return json;
+}
+
+/* ---- command ---- */
+
+static enum sol_status show_problems(const struct kernels_options *o, const struct model *model,
+                                     const struct engine_params *params, int64_t rows,
+                                     json_t *steps)
+{
+    struct problems *p = calloc(1, sizeof *p);
+    if (!p) return status_set(SOL_E_MEMORY, "no memory for the list of problems");
+    p->rows = rows;
+    enum sol_status status = find_problems(model, params, p);
+    if (status == SOL_OK && o->json) {
+        json_t *list = json_array();
+        for (int i = 0; i < p->count; i++)
+            json_array_append_new(list, problem_json(&params->chooser, &p->list[i], o->explain));
+        json_array_append_new(steps,
+                              json_pack("{s:I, s:o}", "rows", (json_int_t)rows, "problems", list));
+    } else if (status == SOL_OK) {
+        printf("%s: a step of %lld token%s\n", model->name, (long long)rows, rows == 1 ? "" : "s");
+        status = o->explain ? print_reasons(&params->chooser, p) : print_chosen(p);
+        putchar('\n');
+    }
+    plan_destroy(p->plan);
+    free(p);
+    return status;
+}
+
+static enum sol_status show_model(const struct kernels_options *o,
+                                  const struct engine_params *params, json_t *steps)
+{
+    struct model *model;
+    SOL_TRY(model_open(o->engine.model, &model));
+    enum sol_status status = SOL_OK;
+    for (size_t i = 0; i < o->rows.count && status == SOL_OK; i++)
+        status = show_problems(o, model, params, o->rows.values[i], steps);
+    model_close(model);
+    return status;
+}
+
+static enum sol_status show(const struct kernels_options *o)
+{
+    struct engine_params params;
+    SOL_TRY(engine_options_params(&o->engine, &params));
+    if (params.threads) params.chooser.device.workers = params.threads;
+    bool with_model = o->explain || o->engine.model;
+    if (!o->json) return with_model ? show_model(o, &params, NULL) : print_list(&params.chooser);
+
+    json_t *ops = json_array(), *steps = json_array();
+    unsigned features = params.chooser.device.cpu_features;
+    for (int i = 0; i < op_table_count; i++)
+        json_array_append_new(ops, op_json(op_table[i], features));
+    enum sol_status status = with_model ? show_model(o, &params, steps) : SOL_OK;
+    json_t *json = json_pack("{s:s, s:o, s:o, s:o}", "cpu", cpu_info()->model, "features",
+                             needs_json(features), "ops", ops, "steps", steps);
+    if (status == SOL_OK) return json_print(json);
+    json_decref(json);
+    return status;
+}
+
+static int run_command(int argc, char **argv)
+{
+    struct kernels_options o = {.rows = {.values = {1, 512}, .count = 2}};
+    int exit_status;
+    engine_options_init(&o.engine);
+    if (!parse_options_only(&spec, argc, argv, &o, &exit_status)) return exit_status;
+    return cli_fail(show(&o));
+}
+
+const struct command cmd_kernels = {&spec, run_command};
