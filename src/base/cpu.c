@@ -1,6 +1,9 @@
-/* A feature counts only when the processor has it, the operating system saves its registers (XCR0)
- * and, for AMX, the kernel granted tile state on request and a trial worked. Variants are built
- * with the flags of a whole group, hence a group is one feature here. */
+/* x86: a feature counts only when the processor has it, the operating system saves its registers
+ * (XCR0) and, for AMX, the kernel granted tile state on request and a trial worked. Variants are
+ * built with the flags of a whole group, hence a group is one feature here.
+ *
+ * Arm: the kernel says in the auxiliary vector what all cores have in common; what a core is called
+ * follows from its identification register (MIDR), published for each core. */
 #include "base/cpu.h"
 
 #include <pthread.h>
@@ -120,6 +123,80 @@ static void probe_model(char *model, size_t size)
     snprintf(model, size, "%s", start);
 }
 
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
+
+/* Bits of <asm/hwcap.h>, some of which older headers lack. */
+enum { HWCAP_BIT_CPUID = 1 << 11, HWCAP_BIT_DOTPROD = 1 << 20 };
+enum { HWCAP2_BIT_I8MM = 1 << 13, HWCAP2_BIT_BF16 = 1 << 14 };
+
+static unsigned probe_features(void)
+{
+    unsigned long one = getauxval(AT_HWCAP), two = getauxval(AT_HWCAP2);
+    unsigned features = CPU_NEON;
+    if (!(one & HWCAP_BIT_DOTPROD)) return features;
+    features |= CPU_DOTPROD;
+    if (two & HWCAP2_BIT_I8MM) features |= CPU_I8MM;
+    if (two & HWCAP2_BIT_BF16) features |= CPU_ARM_BF16;
+    return features;
+}
+
+/* Implementer and part of MIDR_EL1. */
+static const struct arm_part {
+    unsigned implementer, part;
+    const char *name;
+} arm_parts[] = {
+    {0x41, 0xd03, "Cortex-A53"},  {0x41, 0xd05, "Cortex-A55"},    {0x41, 0xd07, "Cortex-A57"},
+    {0x41, 0xd08, "Cortex-A72"},  {0x41, 0xd0b, "Cortex-A76"},    {0x41, 0xd0c, "Neoverse-N1"},
+    {0x41, 0xd40, "Neoverse-V1"}, {0x41, 0xd49, "Neoverse-N2"},   {0x41, 0xd4f, "Neoverse-V2"},
+    {0x41, 0xd80, "Cortex-A520"}, {0x41, 0xd81, "Cortex-A720"},   {0x41, 0xd82, "Cortex-X4"},
+    {0x41, 0xd84, "Neoverse-V3"}, {0x41, 0xd85, "Cortex-X925"},   {0x41, 0xd87, "Cortex-A725"},
+    {0x41, 0xd8e, "Neoverse-N3"}, {0xc0, 0xac3, "Ampere-1"},      {0xc0, 0xac4, "Ampere-1A"},
+    {0x46, 0x001, "A64FX"},       {0x4e, 0x004, "NVIDIA Carmel"}, {0x61, 0x022, "Apple M1"},
+};
+
+static void part_name(unsigned long long midr, char *name, size_t size)
+{
+    unsigned implementer = midr >> 24 & 0xff, part = midr >> 4 & 0xfff;
+    snprintf(name, size, "Arm part %02x:%03x", implementer, part);
+    for (size_t i = 0; i < sizeof arm_parts / sizeof *arm_parts; i++)
+        if (arm_parts[i].implementer == implementer && arm_parts[i].part == part)
+            snprintf(name, size, "%s", arm_parts[i].name);
+}
+
+/* Adds a core's name to those found, once each, in the order of their numbers. */
+static void add_part(unsigned long long midr, char *model, size_t size, bool first)
+{
+    char name[32];
+    part_name(midr, name, sizeof name);
+    if (first)
+        snprintf(model, size, "%s", name);
+    else if (!strstr(model, name)) {
+        size_t length = strlen(model);
+        snprintf(model + length, size - length, " + %s", name);
+    }
+}
+
+static void probe_model(char *model, size_t size)
+{
+    unsigned long long midr;
+    long cpus = sysconf(_SC_NPROCESSORS_CONF);
+    bool first = true;
+    for (long i = 0; i < cpus; i++) {
+        char path[96], text[32];
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%ld/regs/identification/midr_el1",
+                 i);
+        if (!sysinfo_read(path, text, sizeof text)) continue; /* core is offline */
+        midr = strtoull(text, NULL, 16);
+        add_part(midr, model, size, first);
+        first = false;
+    }
+    if (!first || !(getauxval(AT_HWCAP) & HWCAP_BIT_CPUID)) return;
+    /* The kernel answers this read in the register's place, for the core that asks. */
+    __asm__("mrs %0, midr_el1" : "=r"(midr));
+    add_part(midr, model, size, true);
+}
+
 #else
 
 static unsigned probe_features(void)
@@ -219,6 +296,14 @@ const char *cpu_feature_name(unsigned feature)
         return "amx_int8";
     case CPU_AMX_BF16:
         return "amx_bf16";
+    case CPU_NEON:
+        return "neon";
+    case CPU_DOTPROD:
+        return "dotprod";
+    case CPU_I8MM:
+        return "i8mm";
+    case CPU_ARM_BF16:
+        return "arm_bf16";
     default:
         return "unknown";
     }

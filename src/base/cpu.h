@@ -12,10 +12,14 @@ enum cpu_feature {
     CPU_AVX512_BF16 = 1u << 3,
     CPU_AMX_INT8 = 1u << 4, /* only after the kernel granted tile state and a trial did not fault */
     CPU_AMX_BF16 = 1u << 5,
+    CPU_NEON = 1u << 6,    /* every 64-bit Arm */
+    CPU_DOTPROD = 1u << 7, /* sdot, udot */
+    CPU_I8MM = 1u << 8,    /* smmla; with dotprod, as every processor that has it does */
+    CPU_ARM_BF16 = 1u << 9,
 };
 
 struct cpu_info {
-    char model[64];
+    char model[64];     /* "AMD EPYC 9R14"; "Cortex-X925 + Cortex-A725" where cores differ */
     unsigned features;  /* OR of enum cpu_feature */
     int cores;          /* cores this process may run on (affinity and cgroup quota) */
     size_t l1d, l2, l3; /* bytes, 0 when unknown */

@@ -1,7 +1,7 @@
 /* attention for any instruction set with float vectors. The including file sets LANES, NEEDS,
- * NAMED(op), TILE_ROWS (rows of the small matrix kernel: as many as its 2 * TILE_ROWS sums, two
- * operands and a broadcast leave in registers), and defines vector_load_f16 and vector_any (see
- * vector.h).
+ * NAMED(op), TILE_ROWS and, where it is not 2, TILE_VECTORS (rows and vectors of columns of the
+ * small matrix kernel: as many as its TILE_ROWS * TILE_VECTORS sums, TILE_VECTORS operands and a
+ * broadcast leave in registers), and defines vector_load_f16 and vector_any (see vector.h).
  *
  * A job is a block of up to QUERY_ROWS consecutive rows of one sequence times one key/value head;
  * with grouped-query attention that makes rows * group query vectors that share every key they
@@ -15,6 +15,10 @@
 #include "base/cpu.h"
 #include "ops/ops.h"
 #include "ops/vector/vector.h"
+
+#ifndef TILE_VECTORS
+#define TILE_VECTORS 2
+#endif
 
 enum {
     QUERY_ROWS = 16, /* 128 query vectors at 8 per key head: queries, scores and sums stay in L2 */
@@ -75,12 +79,12 @@ static inline __attribute__((always_inline)) void tile(const float *a, int64_t l
                                                        int64_t depth, bool add, const int rows,
                                                        const int vectors)
 {
-    vfloat sum[TILE_ROWS][2];
+    vfloat sum[TILE_ROWS][TILE_VECTORS];
     for (int r = 0; r < rows; r++)
         for (int v = 0; v < vectors; v++)
             sum[r][v] = add ? vector_load(c + r * ldc + v * LANES) : vector_set(0);
     for (int64_t d = 0; d < depth; d++) {
-        vfloat right[2];
+        vfloat right[TILE_VECTORS];
         for (int v = 0; v < vectors; v++) right[v] = vector_load(b + d * ldb + v * LANES);
         for (int r = 0; r < rows; r++)
             for (int v = 0; v < vectors; v++) sum[r][v] += right[v] * a[r * lda + d];
@@ -93,23 +97,24 @@ static void multiply(const float *a, int64_t lda, const float *b, int64_t ldb, f
                      int64_t ldc, int64_t rows, int64_t depth, int64_t cols, bool add)
 {
     for (int64_t col = 0; col < cols;) {
-        bool pair = col + 2 * LANES <= cols;
+        bool wide = col + TILE_VECTORS * LANES <= cols;
         int64_t r = 0;
         for (; r + TILE_ROWS <= rows; r += TILE_ROWS) {
-            if (pair)
+            if (wide)
                 tile(a + r * lda, lda, b + col, ldb, c + r * ldc + col, ldc, depth, add, TILE_ROWS,
-                     2);
+                     TILE_VECTORS);
             else
                 tile(a + r * lda, lda, b + col, ldb, c + r * ldc + col, ldc, depth, add, TILE_ROWS,
                      1);
         }
         for (; r < rows; r++) {
-            if (pair)
-                tile(a + r * lda, lda, b + col, ldb, c + r * ldc + col, ldc, depth, add, 1, 2);
+            if (wide)
+                tile(a + r * lda, lda, b + col, ldb, c + r * ldc + col, ldc, depth, add, 1,
+                     TILE_VECTORS);
             else
                 tile(a + r * lda, lda, b + col, ldb, c + r * ldc + col, ldc, depth, add, 1, 1);
         }
-        col += pair ? 2 * LANES : LANES;
+        col += wide ? TILE_VECTORS * LANES : LANES;
     }
 }
 

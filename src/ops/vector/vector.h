@@ -1,8 +1,11 @@
 /* Vectors of floats in the compiler's own extension (gcc and clang agree on it), so that one source
- * serves every instruction set. The file that includes this sets, beforehand:
+ * serves every instruction set. The file that includes this sets, of these, what its kernels need:
  *   LANES              float32 lanes of a register: 8 for AVX2, 16 for AVX-512, 4 for NEON
+ *   vector_decode_e2m1 16 bytes of e2m1 pairs as 32 floats: the low nibbles, then the high ones
  *   vector_any         whether any lane of a comparison is true
  *   vector_load_f16    loads LANES fp16 as float32 (an instruction where there is one)
+ *   vector_load_i8     loads LANES int8 as float32
+ *   scale_of_f16       one fp16, given as bits, as float
  * and is compiled with that instruction set and with contraction of a * b + c to fma allowed. */
 #ifndef OPS_VECTOR_VECTOR_H
 #define OPS_VECTOR_VECTOR_H

@@ -19,7 +19,7 @@
 
 #include "base/cpu.h"
 #include "ops/op.h"
-#include "ops/x86/gemm_jobs.h"
+#include "ops/gemm_jobs.h"
 #include "ops/x86/panel_avx512.h"
 #include "ops/x86/quant_avx512.h"
 

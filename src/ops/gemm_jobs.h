@@ -8,8 +8,8 @@
  * A last panel that would stick out over n is moved back and masks the features it shares with its
  * neighbour. When n is smaller than a panel, each feature is a panel of its own with stride 0 (all lanes
  * read the same row and the first one counts): wasteful, and nobody has such a model. */
-#ifndef OPS_X86_GEMM_JOBS_H
-#define OPS_X86_GEMM_JOBS_H
+#ifndef OPS_GEMM_JOBS_H
+#define OPS_GEMM_JOBS_H
 
 #include "ops/args.h"
 
