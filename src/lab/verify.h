@@ -15,7 +15,7 @@ struct verify_result {
     enum op_numerics numerics; /* loosest that ran */
     int cases, skipped;        /* run; not served (with the last reason in `text`) */
     int failed;
-    double worst;     /* largest relative error over its rows */
+    double worst;     /* largest relative error of a row, over what extreme inputs are allowed */
     double tolerance; /* what it was held to */
     char text[256];   /* the first failure, or why nothing ran */
 };

@@ -94,16 +94,17 @@ static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
     return 1;
 }
 
-/* int8 with a scale per 32: one outlier of size A leaves the others an error of A/254 at most,
- * A/440 rms, which makes sqrt(32)/440 = 1.3 % of a product that the outlier dominates; twice that
- * for a row of few features, whose own error scatters. Ordinary data are at 0.5 %. */
+/* int8 with a scale per 32 errs by 0.5 % on ordinary data, a little more on a row of few features.
+ * Beside an outlier of size A the error of a block is A/440 a value (rms), sqrt(32)/440 = 1.3 % of
+ * a product that the outlier dominates, and more where the outlier happens to meet small weights:
+ * three times as much is allowed on extreme inputs. */
 const struct op op_gemm = {
     .name = "gemm",
     .summary = "C[i] = A[row(i)] * W[group(i)]^T + bias[group(i)], weights in any dtype; a NaN or "
                "Inf in a "
                "row of A makes that row of C non-finite",
     .args_size = sizeof(struct gemm_args),
-    .tolerance = {{[NUMERICS_EXACT] = 1e-5f, [NUMERICS_BF16] = 6e-3f, [NUMERICS_I8] = 2.5e-2f}},
+    .tolerance = {{[NUMERICS_EXACT] = 1e-5f, [NUMERICS_BF16] = 6e-3f, [NUMERICS_I8] = 1.5e-2f}, 3},
     .cost = cost,
     .reference = reference,
     .reference_workspace = reference_workspace,

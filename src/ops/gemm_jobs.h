@@ -1,13 +1,13 @@
 /* How the CPU variants of gemm cut a product into jobs.
  *
- * The rows of C are cut into *blocks*: at most `max_rows` consecutive rows of one group, so that the
- * packed activations of a block stay in L2 while all weights of the group pass by. The features (rows of
- * W) are cut into *panels* of one SIMD vector each. A job is a run of panels for one block; jobs are
- * handed out dynamically, so that experts with many and with few rows balance.
+ * The rows of C are cut into *blocks*: at most `max_rows` consecutive rows of one group, so that
+ * the packed activations of a block stay in L2 while all weights of the group pass by. The features
+ * (rows of W) are cut into *panels* of one SIMD vector each. A job is a run of panels for one
+ * block; jobs are handed out dynamically, so that experts with many and with few rows balance.
  *
  * A last panel that would stick out over n is moved back and masks the features it shares with its
- * neighbour. When n is smaller than a panel, each feature is a panel of its own with stride 0 (all lanes
- * read the same row and the first one counts): wasteful, and nobody has such a model. */
+ * neighbour. When n is smaller than a panel, each feature is a panel of its own with stride 0 (all
+ * lanes read the same row and the first one counts): wasteful, and nobody has such a model. */
 #ifndef OPS_GEMM_JOBS_H
 #define OPS_GEMM_JOBS_H
 
@@ -30,8 +30,14 @@ struct gemm_panel {
     unsigned mask;    /* lanes that are stored */
 };
 
-static inline int64_t gemm_div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-static inline int64_t gemm_min(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t gemm_div_up(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+static inline int64_t gemm_min(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
 
 static inline int64_t gemm_group_begin(const struct gemm_args *a, int64_t group)
 {
@@ -44,15 +50,16 @@ static inline int64_t gemm_max_blocks(const struct gemm_args *a, int64_t max_row
     return a->m / max_rows + a->w.groups;
 }
 
-/* Fills `jobs->blocks`, which has room for gemm_max_blocks(). A block of up to `few` rows reads weights
- * faster than it computes; its jobs are longer, so that the reads are long streams. */
+/* Fills `jobs->blocks`, which has room for gemm_max_blocks(). A block of up to `few` rows reads
+ * weights faster than it computes; its jobs are longer, so that the reads are long streams. */
 static inline void gemm_make_jobs(struct gemm_jobs *jobs, const struct gemm_args *a, int64_t lanes,
                                   int64_t max_rows, int64_t few, int64_t workers)
 {
     jobs->n_blocks = jobs->n_jobs = 0;
     jobs->n_panels = a->n < lanes ? a->n : gemm_div_up(a->n, lanes);
     int64_t used = 0;
-    for (int64_t g = 0; g < a->w.groups; g++) used += gemm_group_begin(a, g + 1) > gemm_group_begin(a, g);
+    for (int64_t g = 0; g < a->w.groups; g++)
+        used += gemm_group_begin(a, g + 1) > gemm_group_begin(a, g);
     /* Eight jobs a worker bound what the last one can waste to some percent. */
     int64_t run = jobs->n_panels * used / (8 * workers) & ~(int64_t)1;
     run = run < 2 ? 2 : gemm_min(run, 32);
@@ -74,8 +81,10 @@ static inline const struct gemm_block *gemm_block_of_job(const struct gemm_jobs 
     int64_t lo = 0, hi = jobs->n_blocks;
     while (hi - lo > 1) {
         int64_t mid = (lo + hi) / 2;
-        if (jobs->blocks[mid].first_job <= job) lo = mid;
-        else hi = mid;
+        if (jobs->blocks[mid].first_job <= job)
+            lo = mid;
+        else
+            hi = mid;
     }
     return &jobs->blocks[lo];
 }
@@ -85,14 +94,16 @@ static inline const struct gemm_block *gemm_block_of_row(const struct gemm_jobs 
     int64_t lo = 0, hi = jobs->n_blocks;
     while (hi - lo > 1) {
         int64_t mid = (lo + hi) / 2;
-        if (jobs->blocks[mid].row <= row) lo = mid;
-        else hi = mid;
+        if (jobs->blocks[mid].row <= row)
+            lo = mid;
+        else
+            hi = mid;
     }
     return &jobs->blocks[lo];
 }
 
-static inline struct gemm_panel gemm_panel_at(const struct gemm_args *a, int64_t group, int64_t index,
-                                              int64_t lanes)
+static inline struct gemm_panel gemm_panel_at(const struct gemm_args *a, int64_t group,
+                                              int64_t index, int64_t lanes)
 {
     int64_t stride = (int64_t)dtype_row_bytes(a->w.dtype, a->k), feature = index * lanes;
     struct gemm_panel p = {.stride = stride, .mask = (1u << lanes) - 1u};
@@ -109,8 +120,8 @@ static inline struct gemm_panel gemm_panel_at(const struct gemm_args *a, int64_t
     return p;
 }
 
-/* The rows of a block are worked on in tiles of up to `max` rows, as even as possible (7 = 4 + 3). Tile
- * `index` starts at row *first of the block. */
+/* The rows of a block are worked on in tiles of up to `max` rows, as even as possible (7 = 4 + 3).
+ * Tile `index` starts at row *first of the block. */
 static inline int64_t gemm_tile_rows(int64_t rows, int64_t max, int64_t index, int64_t *first)
 {
     int64_t n = gemm_div_up(rows, max), base = rows / n, extra = rows % n;

@@ -74,7 +74,8 @@ struct op_output {
 enum op_case_kind { CASE_RANDOM, CASE_TAIL, CASE_EXTREME, CASE_NONFINITE, CASE_KIND_COUNT };
 
 struct op_tolerance {
-    float rel[NUMERICS_COUNT]; /* bound on ||out - ref|| / ||ref|| over each output, per numerics */
+    float rel[NUMERICS_COUNT]; /* bound on ||out - ref|| / ||ref|| of each row, per numerics */
+    float extreme; /* 0: 1. Rounded activations may err this many times as much on extreme inputs */
 };
 
 enum { OP_OUTPUTS_MAX = 8 };
