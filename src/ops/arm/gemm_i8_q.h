@@ -25,6 +25,7 @@ enum {
     /* 4 rows x 8 weight rows: 8 int32 and 8 float32 sums; dotprod holds 8 operands of A, 2 of W and
      * 4 scales beside them: 30 of 32 registers. */
     I8_TILE_ROWS = 4,
+    I8_DIRECT_MAX = 2,
     I8_ROW_BYTES = I8_BLOCK + 4,                    /* a packed block of a row of A */
     I8_TILE_BYTES = I8_TILE_ROWS * I8_ROW_BYTES,    /* and of a tile of rows */
     I8_STAGED = I8_BLOCK * I8_LANES + I8_LANES * 4, /* an unpacked block of a panel */
@@ -36,10 +37,14 @@ enum {
 /* Kernels for many rows. A tile of A is [k blocks]{4 rows x 32 values in the kernel's order, 4
  * scales}; a staged panel is [k blocks]{8 rows x 32 values in the kernel's order, 8 scales}. */
 struct i8_tiles {
+    /* Blocks of up to this many rows (0..I8_DIRECT_MAX) of A take the direct path instead. */
+    int64_t direct_rows;
     /* One block of 32 values of row `row` (0..3) into a tile's block. */
     void (*pack)(int8x16_t low, int8x16_t high, int64_t row, int8_t *block);
-    /* n blocks of a panel: 8 rows from `w` on, `stride` bytes apart. */
-    void (*stage)(const uint8_t *w, int64_t stride, int64_t n, bool mxfp4, uint8_t *staged);
+    /* n blocks of a panel: 8 rows from `w` on, `stride` bytes apart. As many bytes at `ahead` will
+     * be wanted next. */
+    void (*stage)(const uint8_t *w, int64_t stride, int64_t n, bool mxfp4, const uint8_t *ahead,
+                  uint8_t *staged);
     /* sums [4][8] += tile * panel, over n blocks. Rows from `rows` on hold anything; what becomes
      * of their sums is up to the kernel. */
     void (*multiply)(const uint8_t *tile, const uint8_t *staged, int64_t n, int64_t rows,
@@ -50,6 +55,13 @@ bool i8_can_run(const void *args, const struct op_device *device, char why[OP_RE
 size_t i8_workspace(const void *args, int workers);
 void i8_run(const struct op_context *context, const struct gemm_args *args,
             const struct i8_tiles *tiles);
+
+/* A block of the next panel, into L2: hardware prefetchers lose track of 8 short rows (seen on x86:
+ * ops/vector/gemm.h). */
+I8_INLINE void i8_prefetch(const uint8_t *w, int64_t bytes)
+{
+    for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(w + i, 0, 2);
+}
 
 I8_INLINE int64_t i8_block_bytes(bool mxfp4)
 {

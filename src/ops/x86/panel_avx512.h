@@ -1,4 +1,5 @@
-/* Loads from a panel of 16 weight rows, turned so that a vector's 32-bit lane r belongs to row r. */
+/* Loads from a panel of 16 weight rows, turned so that a vector's 32-bit lane r belongs to row r.
+ */
 #ifndef OPS_X86_PANEL_AVX512_H
 #define OPS_X86_PANEL_AVX512_H
 
@@ -18,32 +19,40 @@ static inline __attribute__((always_inline)) struct panel_cursor panel_cursor(co
         {w, w + 4 * stride, w + 8 * stride, w + 12 * stride}, stride, 3 * stride};
 }
 
-/* The compiler may not know the pointers as sums: it would keep 16 pointers, most of them on the stack or
- * in vector registers, instead of 4 pointers and 2 distances (measured with gcc 12: 20 % of a GEMV). */
-static inline __attribute__((always_inline)) void panel_advance(struct panel_cursor *c, int64_t bytes)
+/* The compiler may not know the pointers as sums: it would keep 16 pointers, most of them on the
+ * stack or in vector registers, instead of 4 pointers and 2 distances (measured with gcc 12: 20 %
+ * of a GEMV). */
+static inline __attribute__((always_inline)) void panel_advance(struct panel_cursor *c,
+                                                                int64_t bytes)
 {
     for (int i = 0; i < 4; i++) c->quarter[i] += bytes;
-    __asm__("" : "+r"(c->quarter[0]), "+r"(c->quarter[1]), "+r"(c->quarter[2]), "+r"(c->quarter[3]));
+    __asm__(""
+            : "+r"(c->quarter[0]), "+r"(c->quarter[1]), "+r"(c->quarter[2]), "+r"(c->quarter[3]));
     __asm__("" : "+r"(c->stride), "+r"(c->stride3));
 }
 
-static inline __attribute__((always_inline)) const uint8_t *panel_row(const struct panel_cursor *c, int row)
+static inline __attribute__((always_inline)) const uint8_t *panel_row(const struct panel_cursor *c,
+                                                                      int row)
 {
     return c->quarter[row / 4] + (row % 4 == 3 ? c->stride3 : row % 4 * c->stride);
 }
 
 /* out[i], lane r = bytes at + 4i .. at + 4i+3 of row r. The loads land in such 128-bit lanes that a
  * transpose within lanes leaves the rows in order. */
-static inline __attribute__((always_inline)) void panel_load_16x16(const struct panel_cursor *p, int64_t at,
-                                                                   __m512i out[4])
+static inline __attribute__((always_inline)) void panel_load_16x16(const struct panel_cursor *p,
+                                                                   int64_t at, __m512i out[4])
 {
     __m512i r[4];
 #pragma GCC unroll 4
     for (int i = 0; i < 4; i++) {
-        __m256i lo = _mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)(panel_row(p, i) + at)));
-        __m256i hi = _mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)(panel_row(p, i + 8) + at)));
-        lo = _mm256_inserti128_si256(lo, _mm_loadu_si128((const __m128i *)(panel_row(p, i + 4) + at)), 1);
-        hi = _mm256_inserti128_si256(hi, _mm_loadu_si128((const __m128i *)(panel_row(p, i + 12) + at)), 1);
+        __m256i lo =
+            _mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)(panel_row(p, i) + at)));
+        __m256i hi =
+            _mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)(panel_row(p, i + 8) + at)));
+        lo = _mm256_inserti128_si256(
+            lo, _mm_loadu_si128((const __m128i *)(panel_row(p, i + 4) + at)), 1);
+        hi = _mm256_inserti128_si256(
+            hi, _mm_loadu_si128((const __m128i *)(panel_row(p, i + 12) + at)), 1);
         r[i] = _mm512_inserti64x4(_mm512_castsi256_si512(lo), hi, 1);
     }
     __m512i a = _mm512_unpacklo_epi32(r[0], r[1]), b = _mm512_unpacklo_epi32(r[2], r[3]);

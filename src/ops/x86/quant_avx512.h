@@ -5,8 +5,8 @@
 #include <immintrin.h>
 #include <stdint.h>
 
-/* q = round(x / scale), |q| <= 127. Returns sum(q). A block that holds NaN or Inf gets scale NaN and q 0:
- * whatever it is multiplied by becomes NaN. */
+/* q = round(x / scale), |q| <= 127. Returns sum(q). A block that holds NaN or Inf gets scale NaN
+ * and q 0: whatever it is multiplied by becomes NaN. */
 static inline int32_t quant_block_avx512(const float *x, int8_t *q, float *scale)
 {
     __m512 lo = _mm512_loadu_ps(x), hi = _mm512_loadu_ps(x + 16);

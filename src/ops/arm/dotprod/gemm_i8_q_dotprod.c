@@ -3,12 +3,12 @@
  * Phase 1 quantises the rows of A, per 32 values. Phase 2 multiplies, panels of 8 weight rows at a
  * time, weights in their file layout. Sums over a block of 32 are exact; then
  * c += sum * scale of weights * scale of activations in float32.
- *  - *direct*, for blocks of up to DIRECT_ROWS rows of A: weights go from registers into sdot along
- *    k, and the four lanes of four weight rows are added pairwise into one vector. One row of A
- *    takes some 85 vector operations per 8 weight blocks (136 bytes of MXFP4), so that memory is
- *    the limit, and the panel after the present one is prefetched.
+ *  - *direct*, for blocks of one or two rows of A: weights go from registers into sdot along k, and
+ *    the four lanes of four weight rows are added pairwise into one vector. One row of A takes 77
+ *    vector operations and 3 prefetches per 8 weight blocks (136 bytes of MXFP4).
  *  - *tiled*: a panel times CHUNK blocks of k is unpacked into L1, turned so that a lane is a
  *    weight row, and all tiles of A run over it: 4 rows x 8 weight rows of sums in registers.
+ *    Turning and unpacking is 55 vector operations a block, a tile of 1..4 rows 24, 48, 72, 96.
  *
  * The tiled kernels come in a table, so that i8mm/gemm_i8_q_i8mm.c uses all else here. */
 #include <stdio.h>
@@ -19,9 +19,11 @@
 #include "ops/gemm_jobs.h"
 
 enum {
-    /* Unpacking a panel for the tiled path costs 60 vector operations a block; turning the lanes of
-     * one more row on the direct path 12. At 4 rows both are equal, and direct streams. */
-    DIRECT_ROWS = 4,
+    /* Direct against tiled, in vector operations per block for 1, 2, 3, 4 rows: 77, 116, 153, 188
+     * against 79, 103, 127, 151 (gcc 12, MXFP4); at 2 rows direct has no stores and 160
+     * instructions against 181. */
+    DIRECT_ROWS = 2,
+    FEW_ROWS = 8, /* blocks of so few wait for weights: longer jobs, for longer streams */
     /* 128 x 2880 activations with scales are 415 KB: they stay in the 512 KB L2 of a Cortex-A725
      * (an X925 has 2 MB). */
     BLOCK_ROWS = 128,
@@ -118,7 +120,7 @@ static void pack_row(const struct product *p, const struct gemm_block *b, int64_
     const struct gemm_args *a = p->args;
     const float *x = a->a + (a->a_rows ? a->a_rows[b->row + row] : b->row + row) * a->k;
     uint8_t *block = packed_block(p, b);
-    bool direct = b->rows <= DIRECT_ROWS;
+    bool direct = b->rows <= p->tiles->direct_rows;
     int64_t rows = direct ? b->rows : I8_TILE_ROWS, r = row;
     if (!direct) {
         block += row / I8_TILE_ROWS * p->k_blocks * I8_TILE_BYTES;
@@ -149,8 +151,10 @@ static void pack_rows(void *arg, int64_t begin, int64_t end, int worker)
 
 /* ---- storing ---- */
 
-static inline void store_sums(const struct gemm_args *a, const struct gemm_panel *panel,
-                              int64_t group, int64_t row, float32x4_t low, float32x4_t high)
+/* Not inline: once per row and panel, and its tail is long. */
+static __attribute__((noinline)) void store_sums(const struct gemm_args *a,
+                                                 const struct gemm_panel *panel, int64_t group,
+                                                 int64_t row, float32x4_t low, float32x4_t high)
 {
     const float *bias = a->bias ? a->bias + group * a->n + panel->feature : NULL;
     float *c = a->c + row * a->n + panel->feature;
@@ -168,12 +172,6 @@ static inline void store_sums(const struct gemm_args *a, const struct gemm_panel
 
 /* ---- direct ---- */
 
-/* What a whole panel of 8 weight rows will need next: `bytes` at `w`, into L2. */
-I8_INLINE void prefetch(const uint8_t *w, int64_t bytes)
-{
-    for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(w + i, 0, 2);
-}
-
 /* One panel times a block of `rows` rows of A. */
 I8_INLINE void direct_panel(const struct product *p, const struct gemm_block *b,
                             const struct gemm_panel *panel, const int rows, const bool mxfp4)
@@ -183,14 +181,14 @@ I8_INLINE void direct_panel(const struct product *p, const struct gemm_block *b,
     const uint8_t *block = packed_block(p, b);
     const int8x16_t table = i8_e2m1_table();
     const int32x4_t start = vsetq_lane_s32(I8_MAGIC_BITS, vdupq_n_s32(0), 0);
-    float32x4_t sum[DIRECT_ROWS][2];
+    float32x4_t sum[I8_DIRECT_MAX][2];
 #pragma GCC unroll 4
     for (int r = 0; r < rows; r++) sum[r][0] = sum[r][1] = vdupq_n_f32(0);
     for (int64_t k = 0; k < p->k_blocks; k++) {
         const int8_t *q = (const int8_t *)block;
         const float *scales = (const float *)(block + rows * I8_BLOCK);
         float32x4_t scale[2];
-        prefetch(ahead, I8_LANES * bytes);
+        i8_prefetch(ahead, I8_LANES * bytes);
         i8_scales(w, stride, mxfp4, scale);
 #pragma GCC unroll 2
         for (int h = 0; h < 2; h++) {
@@ -228,20 +226,10 @@ I8_INLINE void direct_panel(const struct product *p, const struct gemm_block *b,
 I8_INLINE void direct_rows(const struct product *p, const struct gemm_block *b,
                            const struct gemm_panel *panel, const bool mxfp4)
 {
-    switch (b->rows) {
-    case 1:
+    if (b->rows == 1)
         direct_panel(p, b, panel, 1, mxfp4);
-        break;
-    case 2:
+    else
         direct_panel(p, b, panel, 2, mxfp4);
-        break;
-    case 3:
-        direct_panel(p, b, panel, 3, mxfp4);
-        break;
-    default:
-        direct_panel(p, b, panel, 4, mxfp4);
-        break;
-    }
 }
 
 static void direct_job(const struct product *p, const struct gemm_block *b, int64_t begin,
@@ -266,8 +254,9 @@ static void tiled_panel(const struct product *p, const struct gemm_block *b,
     memset(worker->sums, 0, (size_t)n_tiles * I8_TILE_ROWS * I8_LANES * sizeof(float));
     for (int64_t c = 0; c < gemm_div_up(p->k_blocks, CHUNK); c++) {
         int64_t k0, n = gemm_tile_rows(p->k_blocks, CHUNK, c, &k0);
-        p->tiles->stage(panel->w + k0 * i8_block_bytes(mxfp4), panel->stride, n, mxfp4,
-                        worker->staged);
+        int64_t bytes = i8_block_bytes(mxfp4), stride = panel->stride;
+        p->tiles->stage(panel->w + k0 * bytes, stride, n, mxfp4,
+                        panel->w + I8_LANES * (stride + k0 * bytes), worker->staged);
         for (int64_t i = 0; i < n_tiles; i++) {
             const uint8_t *tile = packed_block(p, b) + (i * p->k_blocks + k0) * I8_TILE_BYTES;
             p->tiles->multiply(tile, worker->staged, n,
@@ -288,7 +277,7 @@ static void multiply_jobs(void *arg, int64_t begin, int64_t end, int worker)
         const struct gemm_block *b = gemm_block_of_job(&p->jobs, j);
         int64_t from = (j - b->first_job) * b->panels_per_job;
         int64_t to = gemm_min(from + b->panels_per_job, p->jobs.n_panels);
-        if (b->rows <= DIRECT_ROWS) {
+        if (b->rows <= p->tiles->direct_rows) {
             direct_job(p, b, from, to);
             continue;
         }
@@ -312,7 +301,7 @@ void i8_run(const struct op_context *context, const struct gemm_args *args,
         .k_blocks = args->k / I8_BLOCK,
         .value_scale = args->w.dtype == DTYPE_MXFP4 ? 0.5f : 1.0f,
     };
-    gemm_make_jobs(&p.jobs, args, I8_LANES, BLOCK_ROWS, DIRECT_ROWS, pool_size(context->pool));
+    gemm_make_jobs(&p.jobs, args, I8_LANES, BLOCK_ROWS, FEW_ROWS, pool_size(context->pool));
     pool_for(context->pool, args->m, 8, pack_rows, &p);
     pool_for(context->pool, p.jobs.n_jobs, 1, multiply_jobs, &p);
 }
@@ -344,11 +333,13 @@ I8_INLINE void turn(const uint8_t *w, int64_t stride, uint8x16_t out[4])
 
 /* [8 steps of 4 values][8 rows][4] */
 I8_INLINE void dotprod_stage_as(const uint8_t *w, int64_t stride, int64_t n, const bool mxfp4,
-                                uint8_t *staged)
+                                const uint8_t *ahead, uint8_t *staged)
 {
+    const int64_t bytes = i8_block_bytes(mxfp4);
     const int8x16_t table = i8_e2m1_table();
-    for (int64_t k = 0; k < n; k++, staged += I8_STAGED, w += i8_block_bytes(mxfp4)) {
+    for (int64_t k = 0; k < n; k++, staged += I8_STAGED, w += bytes, ahead += I8_LANES * bytes) {
         float32x4_t scale[2];
+        i8_prefetch(ahead, I8_LANES * bytes);
         i8_scales(w, stride, mxfp4, scale);
         vst1q_f32((float *)(staged + I8_SCALES_AT), scale[0]);
         vst1q_f32((float *)(staged + I8_SCALES_AT) + 4, scale[1]);
@@ -369,12 +360,13 @@ I8_INLINE void dotprod_stage_as(const uint8_t *w, int64_t stride, int64_t n, con
     }
 }
 
-static void dotprod_stage(const uint8_t *w, int64_t stride, int64_t n, bool mxfp4, uint8_t *staged)
+static void dotprod_stage(const uint8_t *w, int64_t stride, int64_t n, bool mxfp4,
+                          const uint8_t *ahead, uint8_t *staged)
 {
     if (mxfp4)
-        dotprod_stage_as(w, stride, n, true, staged);
+        dotprod_stage_as(w, stride, n, true, ahead, staged);
     else
-        dotprod_stage_as(w, stride, n, false, staged);
+        dotprod_stage_as(w, stride, n, false, ahead, staged);
 }
 
 /* sum[r][h] += step i (of 8) of k, for all rows of the tile; x is the half of each row of A that
@@ -384,8 +376,8 @@ static void dotprod_stage(const uint8_t *w, int64_t stride, int64_t n, bool mxfp
         int8x16_t w0 = vld1q_s8(values + (i)*32), w1 = vld1q_s8(values + (i)*32 + 16);             \
         _Pragma("GCC unroll 4") for (int r = 0; r < rows; r++)                                     \
         {                                                                                          \
-            dot[r][0] = vdotq_laneq_s32(dot[r][0], w0, x[r][(i) / 4], (i) % 4);                    \
-            dot[r][1] = vdotq_laneq_s32(dot[r][1], w1, x[r][(i) / 4], (i) % 4);                    \
+            dot[r][0] = vdotq_laneq_s32(dot[r][0], w0, x[r], (i) % 4);                             \
+            dot[r][1] = vdotq_laneq_s32(dot[r][1], w1, x[r], (i) % 4);                             \
         }                                                                                          \
     } while (0)
 
@@ -401,18 +393,22 @@ I8_INLINE void dotprod_tile(const uint8_t *tile, const uint8_t *staged, int64_t 
     for (int64_t k = 0; k < n; k++, tile += I8_TILE_BYTES, staged += I8_STAGED) {
         const int8_t *q = (const int8_t *)tile, *values = (const int8_t *)staged;
         const float *scales = (const float *)(staged + I8_SCALES_AT);
-        int8x16_t x[I8_TILE_ROWS][2];
+        int8x16_t x[I8_TILE_ROWS];
         int32x4_t dot[I8_TILE_ROWS][2];
 #pragma GCC unroll 4
         for (int r = 0; r < rows; r++) {
-            x[r][0] = vld1q_s8(q + r * I8_BLOCK);
-            x[r][1] = vld1q_s8(q + r * I8_BLOCK + 16);
+            x[r] = vld1q_s8(q + r * I8_BLOCK);
             dot[r][0] = dot[r][1] = vdupq_n_s32(I8_MAGIC_BITS);
         }
         STEP(0);
         STEP(1);
         STEP(2);
         STEP(3);
+        /* Keeps gcc from loading the second halves beside the first ones, for want of registers:
+         * 10 accesses to the stack a block. */
+        __asm__ volatile("" : : : "memory");
+#pragma GCC unroll 4
+        for (int r = 0; r < rows; r++) x[r] = vld1q_s8(q + r * I8_BLOCK + 16);
         STEP(4);
         STEP(5);
         STEP(6);
@@ -453,7 +449,8 @@ static void dotprod_multiply(const uint8_t *tile, const uint8_t *staged, int64_t
 
 static void run(const struct op_context *context, const void *args)
 {
-    static const struct i8_tiles tiles = {dotprod_pack, dotprod_stage, dotprod_multiply};
+    static const struct i8_tiles tiles = {DIRECT_ROWS, dotprod_pack, dotprod_stage,
+                                          dotprod_multiply};
     i8_run(context, args, &tiles);
 }
 

@@ -11,8 +11,8 @@
  *
  * A scale byte of 0 (2^-127) counts as zero: six times that is below anything a float32 sum shows.
  */
-#ifndef OPS_X86_GEMV_H
-#define OPS_X86_GEMV_H
+#ifndef OPS_X86_AVX512VNNI_GEMV_H
+#define OPS_X86_AVX512VNNI_GEMV_H
 
 #include <immintrin.h>
 #include <stdint.h>
