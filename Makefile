@@ -6,7 +6,12 @@ CTEST := ctest --output-on-failure -j$(JOBS)
 QUIET := --log-level=WARNING
 MAKEFLAGS += --no-print-directory
 
-.PHONY: release help setup setup-test demo test lint tsan clean
+# make install: DESTDIR is put before PREFIX; make fuzz: seconds for each target
+PREFIX  ?= /usr/local
+DESTDIR ?=
+T       ?= 60
+
+.PHONY: release help setup setup-test demo test lint tsan pgo install deb deb-try fuzz arm clean
 
 release:                    ## build/sol (default)
 	@$(CMAKE) $(QUIET) -S . -B build -DCMAKE_BUILD_TYPE=Release -DSOL_TESTS=OFF $(SOL_CMAKE_FLAGS)
@@ -14,6 +19,7 @@ release:                    ## build/sol (default)
 
 help:                       ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 18
+	@echo "Variables: PREFIX=$(PREFIX) and DESTDIR= (install), T=$(T) (fuzz: seconds a target)"
 
 setup:                      ## install the packages that building needs
 	@tools/setup build
@@ -51,5 +57,34 @@ tsan: setup-test            ## tests with ThreadSanitizer
 	@$(BUILD) build-tsan -j$(JOBS)
 	@cd build-tsan && $(CTEST)
 
+pgo: setup release          ## profile-guided build in build-pgo, compared with build/sol (gcc)
+	@tools/pgo build-pgo build/sol
+
+install: setup              ## program, libraries, headers, manual, completions below PREFIX
+	@$(CMAKE) $(QUIET) -S . -B build-install -DCMAKE_BUILD_TYPE=Release -DSOL_TESTS=OFF \
+	    -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(SOL_CMAKE_FLAGS)
+	@$(BUILD) build-install -j$(JOBS)
+	@DESTDIR=$(DESTDIR) cmake --install build-install
+
+deb: setup                  ## a Debian package of the program, in build-deb
+	@tools/setup deb
+	@tools/deb build-deb
+
+deb-try: deb                ## install, run and remove that package in a fresh Debian (root)
+	@tools/setup deb-try
+	@tools/deb_try build-deb/sol_*.deb
+
+fuzz: setup-test            ## run every fuzz target for T seconds (clang, libFuzzer)
+	@CC=clang $(CMAKE) $(QUIET) -S . -B build-fuzz -DSOL_FUZZ=ON
+	@$(BUILD) build-fuzz -j$(JOBS) --target fuzz
+	@tools/fuzz $(T) build-fuzz
+
+arm: setup                  ## cross-build for aarch64 and run the tests under qemu
+	@tools/setup arm
+	@$(CMAKE) $(QUIET) -S . -B build-arm -DCMAKE_BUILD_TYPE=Release \
+	    -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64.cmake
+	@$(BUILD) build-arm -j$(JOBS)
+	@cd build-arm && $(CTEST)
+
 clean:                      ## remove the build folders
-	@rm -rf build build-clang build-asan build-tsan
+	@rm -rf build build-arm build-asan build-clang build-deb build-fuzz build-install build-pgo build-tsan

@@ -47,6 +47,10 @@ static void test_pages_impossible(void **state)
 static void test_pages_are_returned(void **state)
 {
     (void)state;
+    if (getenv("SOL_EMULATED")) {
+        print_message("skipped: qemu keeps a record of every page that was ever mapped\n");
+        skip();
+    }
     for (int i = 0; i < 20000; i++) {
         void *pages;
         assert_int_equal(pages_alloc((size_t)9 << 30, &pages), SOL_OK);

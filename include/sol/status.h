@@ -3,6 +3,17 @@
 #ifndef SOL_STATUS_H
 #define SOL_STATUS_H
 
+/* What the shared library exports; everything else in it is hidden. */
+#if defined(__GNUC__)
+#define SOL_API __attribute__((visibility("default")))
+#else
+#define SOL_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum sol_status {
     SOL_OK = 0,
     SOL_E_ARGUMENT,    /* the caller asked for something that makes no sense */
@@ -17,10 +28,14 @@ enum sol_status {
 };
 
 /* A short fixed name, "format" for SOL_E_FORMAT. Never NULL. */
-const char *sol_status_name(enum sol_status status);
+SOL_API const char *sol_status_name(enum sol_status status);
 
 /* What went wrong in this thread's last failed call: what, with what, and what to do about it.
  * Valid until the next failing call in this thread; "" when nothing failed yet. */
-const char *sol_last_error(void);
+SOL_API const char *sol_last_error(void);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -19,6 +19,15 @@ struct command {
 #include "cli/commands.list"
 #undef COMMAND
 
+extern const struct command *const cli_commands[]; /* in the order of the list; ends with NULL */
+
+/* Exit statuses with their meanings, as `sol --help` lists them. */
+struct cli_exit {
+    enum sol_status status;
+    const char *meaning;
+};
+extern const struct cli_exit cli_exits[SOL_STATUS_COUNT];
+
 /* Prints "sol: error: <message of this thread>" to stderr and returns the exit status for `status`;
  * 0, and no output, for SOL_OK. So a command may end with `return cli_fail(status);`. */
 int cli_fail(enum sol_status status);

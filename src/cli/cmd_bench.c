@@ -8,10 +8,7 @@
 #include "cli/cli.h"
 #include "cli/engine_options.h"
 #include "lab/bench_report.h"
-
-#ifndef SOL_VERSION
-#define SOL_VERSION "unknown"
-#endif
+#include "sol/sol.h"
 
 enum { RESULTS_MAX = 256 };
 
@@ -291,7 +288,7 @@ static enum sol_status report(const struct bench_command *c)
     struct bench_report r = {.model = c->model,
                              .params = &c->params,
                              .ceiling = &c->ceiling,
-                             .version = SOL_VERSION,
+                             .version = sol_version(),
                              .results = c->results,
                              .n_results = c->n_results};
     if (!c->file) return bench_report_write(&r, c->format, stdout);

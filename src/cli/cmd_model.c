@@ -8,57 +8,88 @@
 #include "base/status.h"
 #include "base/table.h"
 #include "cli/cli.h"
-#include "model/config.h"
+#include "cli/model_tools.h"
+#include "model/import.h"
 #include "model/source.h"
 #include "model/synth.h"
 #include "model/weights.h"
 
-struct model_options {
-    const char *model;
-    bool json, tensors, keys;
-};
+#define OPTION(kind, letter, name, value, help, field, min, max)                                   \
+    {                                                                                              \
+        OPTION_##kind, letter, name, value, help, offsetof(struct model_options, field), min, max  \
+    }
 
 static const struct option options[] = {
-    {OPTION_STRING, 'm', "model", "FILE",
-     "GGUF file, \"builtin\", or \"synth:gpt-oss-20b|gpt-oss-120b|tiny\" (default: builtin)",
-     offsetof(struct model_options, model), 0, 0},
-    {OPTION_FLAG, 0, "tensors", NULL, "list the tensors too",
-     offsetof(struct model_options, tensors), 0, 0},
-    {OPTION_FLAG, 0, "keys", NULL, "list the keys of the file too",
-     offsetof(struct model_options, keys), 0, 0},
-    {OPTION_FLAG, 0, "json", NULL, "print JSON", offsetof(struct model_options, json), 0, 0},
+    OPTION(STRING, 'm', "model", "MODEL",
+           "GGUF file, safetensors file or folder, \"builtin\", or "
+           "\"synth:gpt-oss-20b|gpt-oss-120b|tiny\" (default: builtin)",
+           model, 0, 0),
+    OPTION(FLAG, 0, "json", NULL, "print JSON", json, 0, 0),
+    OPTION(GROUP, 0, "info", NULL, NULL, json, 0, 0),
+    OPTION(FLAG, 0, "tensors", NULL, "list the tensors too", tensors, 0, 0),
+    OPTION(FLAG, 0, "keys", NULL, "list the keys of the file too", keys, 0, 0),
+    OPTION(GROUP, 0, "convert and synth", NULL, NULL, json, 0, 0),
+    OPTION(STRING, 'o', "output", "PATH", "the file or folder to write", output, 0, 0),
+    OPTION(STRING, 0, "format", "gguf|hf",
+           "what to write (default: gguf for a name that ends in .gguf, else a folder)", format, 0,
+           0),
+    OPTION(FLOAT, 0, "split", "GIB", "begin a new file when one has GIB of data", split_gib, 1e-6,
+           1e6),
+    OPTION(FLAG, 0, "overwrite", NULL, "replace an existing GGUF file", overwrite, 0, 0),
+    OPTION(STRING, 0, "like", "NAME", "synth: gpt-oss-20b, gpt-oss-120b or tiny", like, 0, 0),
+    OPTION(STRING, 0, "dense", "TYPE",
+           "synth: attention, embedding and head in bf16 (default), q8_0 or f32", dense, 0, 0),
+    OPTION(INT, 0, "seed", "N", "synth: of the random numbers (default 1)", seed, 0, 9e18),
+    OPTION(INT, 0, "layers", "N", "synth: another number of layers", layers, 1, 1024),
+    OPTION(GROUP, 0, "fit", NULL, NULL, json, 0, 0),
+    OPTION(INT, 'c', "context", "N", "positions per sequence (default 4096)", context, 1, 1 << 24),
+    OPTION(INT, 'b', "batch", "N", "tokens in one step (default 512)", batch, 1, 65536),
+    OPTION(INT, 0, "sequences", "N", "sequences at a time (default 1)", sequences, 1, 65536),
+    OPTION(STRING, 0, "kv", "TYPE", "cache in f16 (default), bf16 or f32", kv, 0, 0),
+    OPTION(FLOAT, 0, "device-memory", "GIB",
+           "of a GPU, say (default: the memory that is free here)", device_gib, 0.001, 1e6),
     {0},
 };
 
 static const struct command_spec spec = {
     .name = "model",
-    .summary = "show what a model is: sizes, memory, tensors, keys",
-    .arguments = "info",
-    .notes = "Examples:\n"
-             "  sol model info\n"
+    .summary = "show, check, convert or make models, and what they need",
+    .arguments = "info|check|convert|synth|fit",
+    .notes = "info     sizes, memory, tensors, keys; reads no weight\n"
+             "check    looks at every number of the file\n"
+             "convert  Hugging Face folder to GGUF and back, without loss; splits and merges GGUF\n"
+             "synth    writes a model of random weights in full size, with a vocabulary\n"
+             "fit      memory for weights, cache and buffers; exit status 6 when it is not there\n"
+             "\n"
+             "Examples:\n"
              "  sol model info -m gpt-oss-20b.gguf --tensors\n"
-             "  sol model info -m synth:gpt-oss-120b --json\n",
+             "  sol model check -m gpt-oss-20b/\n"
+             "  sol model convert -m gpt-oss-20b/ -o gpt-oss-20b.gguf\n"
+             "  sol model synth --like gpt-oss-20b --dense q8_0 -o random.gguf\n"
+             "  sol model fit -m gpt-oss-120b.gguf -c 131072 --device-memory 80\n",
     .options = options,
 };
 
-/* One of file and synth describes the tensors. */
+/* One of import and synth describes the tensors. */
 struct subject {
     const char *name;
-    struct gguf *file; /* NULL for a synthetic model */
+    struct import *import; /* NULL for a synthetic model */
     struct synth synth;
     struct model_config config;
     int64_t parameters, active; /* active: touched by one token */
     size_t bytes, expert_bytes;
 };
 
-static enum dtype weight_type(const struct subject *s, const struct weight *w)
+static enum dtype weight_type(const struct subject *s, int64_t index)
 {
-    return s->file ? gguf_tensor_find(s->file, w->name)->dtype : synth_dtype(&s->synth, w);
+    struct weight w = weight_at(&s->config, index);
+    return s->import ? s->import->places[index].dtype : synth_dtype(&s->synth, &w);
 }
 
-static size_t weight_size(const struct subject *s, const struct weight *w)
+static size_t weight_size(const struct subject *s, int64_t index)
 {
-    return (size_t)(w->groups * w->rows) * dtype_row_bytes(weight_type(s, w), w->cols);
+    struct weight w = weight_at(&s->config, index);
+    return (size_t)(w.groups * w.rows) * dtype_row_bytes(weight_type(s, index), w.cols);
 }
 
 static bool per_expert(const struct subject *s, const struct weight *w)
@@ -75,11 +106,11 @@ static void add_up(struct subject *s)
         s->parameters += n;
         if (per_expert(s, &w)) {
             s->active += n / s->config.n_experts * s->config.top_k;
-            s->expert_bytes += weight_size(s, &w);
+            s->expert_bytes += weight_size(s, i);
         } else if (w.role != ROLE_EMBED) { /* a token reads one row of the embedding */
             s->active += n;
         }
-        s->bytes += weight_size(s, &w);
+        s->bytes += weight_size(s, i);
     }
 }
 
@@ -91,9 +122,8 @@ static enum sol_status subject_open(const char *source, struct subject *s)
         SOL_TRY(synth_parse(synth, &s->synth));
         s->config = s->synth.config;
     } else {
-        SOL_TRY(source_open_gguf(source, &s->file));
-        SOL_TRY(config_from_gguf(s->file, &s->config));
-        SOL_TRY(weights_check(s->file, &s->config));
+        SOL_TRY(import_open(source, &s->import));
+        s->config = s->import->config;
     }
     add_up(s);
     return SOL_OK;
@@ -166,11 +196,10 @@ static enum sol_status print_tensors(const struct subject *s)
         char shape[80];
         shape_of(&w, shape, sizeof shape);
         status = table_cell(table, "%s", w.name);
-        if (status == SOL_OK)
-            status = table_cell(table, "%s", dtype_info(weight_type(s, &w))->name);
+        if (status == SOL_OK) status = table_cell(table, "%s", dtype_info(weight_type(s, i))->name);
         if (status == SOL_OK) status = table_cell(table, "%s", shape);
         if (status == SOL_OK)
-            status = table_cell(table, "%.2f", (double)weight_size(s, &w) / (1 << 20));
+            status = table_cell(table, "%.2f", (double)weight_size(s, i) / (1 << 20));
     }
     if (status == SOL_OK) {
         putchar('\n');
@@ -182,10 +211,11 @@ static enum sol_status print_tensors(const struct subject *s)
 
 static void print_keys(const struct subject *s)
 {
+    const struct gguf *file = s->import ? s->import->gguf : NULL;
     putchar('\n');
-    for (size_t i = 0; s->file && i < gguf_key_count(s->file); i++) {
+    for (size_t i = 0; file && i < gguf_key_count(file); i++) {
         char key[80], value[160];
-        gguf_key_describe(s->file, i, key, sizeof key, value, sizeof value);
+        gguf_key_describe(file, i, key, sizeof key, value, sizeof value);
         printf("%s = %s\n", key, value);
     }
 }
@@ -235,18 +265,19 @@ static json_t *tensors_json(const struct subject *s)
         if (!w.vector) json_array_append_new(shape, json_integer(w.rows));
         json_array_append_new(shape, json_integer(w.cols));
         json_array_append_new(out, json_pack("{s:s, s:s, s:o, s:I}", "name", w.name, "type",
-                                             dtype_info(weight_type(s, &w))->name, "shape", shape,
-                                             "bytes", (json_int_t)weight_size(s, &w)));
+                                             dtype_info(weight_type(s, i))->name, "shape", shape,
+                                             "bytes", (json_int_t)weight_size(s, i)));
     }
     return out;
 }
 
 static json_t *keys_json(const struct subject *s)
 {
+    const struct gguf *file = s->import ? s->import->gguf : NULL;
     json_t *out = json_object();
-    for (size_t i = 0; s->file && i < gguf_key_count(s->file); i++) {
+    for (size_t i = 0; file && i < gguf_key_count(file); i++) {
         char key[80], value[160];
-        gguf_key_describe(s->file, i, key, sizeof key, value, sizeof value);
+        gguf_key_describe(file, i, key, sizeof key, value, sizeof value);
         json_object_set_new(out, key, json_string(value));
     }
     return out;
@@ -283,24 +314,40 @@ static enum sol_status show(const struct subject *s, const struct model_options 
     return SOL_OK;
 }
 
+static enum sol_status info(const struct model_options *o)
+{
+    struct subject s = {0};
+    enum sol_status status = subject_open(o->model, &s);
+    if (status == SOL_OK) status = show(&s, o);
+    import_close(s.import);
+    return status;
+}
+
+static const struct {
+    const char *name;
+    enum sol_status (*run)(const struct model_options *options);
+} tools[] = {
+    {"info", info},
+    {"check", model_tool_check},
+    {"convert", model_tool_convert},
+    {"synth", model_tool_synth},
+    {"fit", model_tool_fit},
+};
+
 static int run(int argc, char **argv)
 {
-    struct model_options o = {0};
-    struct subject s = {0};
+    struct model_options o = {
+        .dense = "bf16", .seed = 1, .context = 4096, .batch = 512, .sequences = 1, .kv = "f16"};
     enum { ARGS_MAX = 64 };
     const char *args[ARGS_MAX];
     int n_args, exit_status;
     if (argc > ARGS_MAX) return cli_fail(status_set(SOL_E_ARGUMENT, "too many arguments"));
     if (!cli_parse(&spec, argc, argv, &o, args, &n_args, &exit_status)) return exit_status;
-    if (n_args != 1 || strcmp(args[0], "info") != 0) {
-        return cli_fail(status_set(SOL_E_ARGUMENT, "expected: sol model info [-m FILE]%s%s%s",
-                                   n_args ? ", not '" : "", n_args ? args[0] : "",
-                                   n_args ? "'" : ""));
-    }
-    enum sol_status status = subject_open(o.model, &s);
-    if (status == SOL_OK) status = show(&s, &o);
-    gguf_close(s.file);
-    return cli_fail(status);
+    for (size_t i = 0; n_args == 1 && i < sizeof tools / sizeof *tools; i++)
+        if (strcmp(args[0], tools[i].name) == 0) return cli_fail(tools[i].run(&o));
+    return cli_fail(status_set(
+        SOL_E_ARGUMENT, "expected: sol model info|check|convert|synth|fit [-m MODEL]%s%s%s",
+        n_args ? ", not '" : "", n_args ? args[n_args > 1] : "", n_args ? "'" : ""));
 }
 
 const struct command cmd_model = {&spec, run};

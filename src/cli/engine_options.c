@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "cli/cli.h"
 #include "cli/input.h"
+#include "model/fit.h"
 
 /* ---- options ---- */
 
@@ -62,6 +63,24 @@ enum sol_status engine_options_params(const struct engine_options *options,
     for (size_t i = 0; i < options->force.count; i++)
         SOL_TRY(chooser_force(&params->chooser, options->force.values[i]));
     return SOL_OK;
+}
+
+enum sol_status engine_options_open(const struct engine_options *options,
+                                    const struct engine_params *params, struct model **out)
+{
+    static const char *const ways[] = {
+        [MODEL_LOAD_AUTO] = "auto", [MODEL_LOAD_MAP] = "map", [MODEL_LOAD_READ] = "read"};
+    const struct fit_params run = {params->context, params->sequences, params->max_batch,
+                                   params->max_outputs, params->kv_dtype};
+    struct model_params how = {.run = &run};
+    int way = 0;
+    *out = NULL;
+    while (options->load && way < 3 && strcmp(options->load, ways[way]) != 0) way++;
+    if (way == 3)
+        return status_set(SOL_E_ARGUMENT, "--load %s: write 'map', 'read' or 'auto'",
+                          options->load);
+    how.load = (enum model_load)way;
+    return model_open_with(options->model, &how, out);
 }
 
 void sampling_options_init(struct sampling_options *options)

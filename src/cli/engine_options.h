@@ -34,6 +34,7 @@ struct engine_options {
     bool exact, reference;
     struct string_list force;
     int64_t context, batch; /* 0: the command decides (context), engine_params_init (batch) */
+    const char *load;       /* NULL: auto */
 };
 
 /* One entry of a table; the macro only keeps the fragments below readable. */
@@ -66,6 +67,13 @@ struct engine_options {
                      "round YaRN's bounds as ggml does, to compare with llama.cpp",                \
                      offsetof(type, field.rope_rounding), 0, 0)
 
+/* For commands that open their model with engine_options_open. */
+#define ENGINE_LOAD_OPTION(type, field)                                                            \
+    OPTION_ENTRY(STRING, 0, "load", "HOW",                                                         \
+                 "map the model's file, read it into memory, or (auto, the default) map what is "  \
+                 "cached and read the rest",                                                       \
+                 offsetof(type, field.load), 0, 0)
+
 /* How long and how wide, for commands that have no lists for it. */
 #define ENGINE_SIZE_OPTIONS(type, field, context_help)                                             \
     OPTION_ENTRY(INT, 'c', "context", "N", context_help, offsetof(type, field.context), 1,         \
@@ -84,6 +92,11 @@ void engine_options_init(struct engine_options *options);
  * of 0 leaves its default. Errors: unknown cache type, op or variant. */
 enum sol_status engine_options_params(const struct engine_options *options,
                                       struct engine_params *params);
+
+/* Opens the model as --load says. Refuses, with the figures, when weights, cache and buffers of a
+ * run with these parameters do not fit into the memory that is free. */
+enum sol_status engine_options_open(const struct engine_options *options,
+                                    const struct engine_params *params, struct model **out);
 
 /* Settings as they took effect: {"threads", "context", "batch", "kv", "numerics", "forced", ...}.
  */

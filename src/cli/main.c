@@ -7,18 +7,16 @@
 #include "base/status.h"
 #include "base/suggest.h"
 #include "cli/cli.h"
+#include "cli/pages.h"
+#include "sol/sol.h"
 
-#ifndef SOL_VERSION
-#define SOL_VERSION "unknown"
-#endif
-
-static const struct command *const commands[] = {
+const struct command *const cli_commands[] = {
 #define COMMAND(name) &cmd_##name,
 #include "cli/commands.list"
 #undef COMMAND
     NULL,
 };
-enum { N_COMMANDS = sizeof commands / sizeof commands[0] - 1 };
+enum { N_COMMANDS = sizeof cli_commands / sizeof cli_commands[0] - 1 };
 
 int cli_fail(enum sol_status status)
 {
@@ -36,32 +34,30 @@ bool cli_parse(const struct command_spec *spec, int argc, char **argv, void *int
     return status == SOL_OK && !help;
 }
 
+const struct cli_exit cli_exits[SOL_STATUS_COUNT] = {
+    {SOL_OK, "success"},
+    {SOL_E_ARGUMENT, "wrong usage"},
+    {SOL_E_IO, "a file or device could not be read or written"},
+    {SOL_E_FORMAT, "a file is damaged"},
+    {SOL_E_UNSUPPORTED, "well-formed, but not supported here"},
+    {SOL_E_MEMORY, "not enough memory"},
+    {SOL_E_MISMATCH, "a result differs from its reference"},
+    {SOL_E_INTERRUPTED, "interrupted"},
+    {SOL_E_INTERNAL, "a bug in sol"},
+};
+
 static void print_exit_statuses(FILE *to)
 {
-    static const struct {
-        enum sol_status status;
-        const char *meaning;
-    } rows[] = {
-        {SOL_OK, "success"},
-        {SOL_E_ARGUMENT, "wrong usage"},
-        {SOL_E_IO, "a file or device could not be read or written"},
-        {SOL_E_FORMAT, "a file is damaged"},
-        {SOL_E_UNSUPPORTED, "well-formed, but not supported here"},
-        {SOL_E_MEMORY, "not enough memory"},
-        {SOL_E_MISMATCH, "a result differs from its reference"},
-        {SOL_E_INTERRUPTED, "interrupted"},
-        {SOL_E_INTERNAL, "a bug in sol"},
-    };
     fputs("\nExit status:\n", to);
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        fprintf(to, "  %3d  %s\n", status_exit_code(rows[i].status), rows[i].meaning);
+    for (size_t i = 0; i < SOL_STATUS_COUNT; i++)
+        fprintf(to, "  %3d  %s\n", status_exit_code(cli_exits[i].status), cli_exits[i].meaning);
 }
 
 static void print_help(FILE *to)
 {
     fputs("usage: sol COMMAND [options]\nInference for gpt-oss models.\n\nCommands:\n", to);
     for (int i = 0; i < N_COMMANDS; i++)
-        fprintf(to, "  %-12s %s\n", commands[i]->spec->name, commands[i]->spec->summary);
+        fprintf(to, "  %-12s %s\n", cli_commands[i]->spec->name, cli_commands[i]->spec->summary);
     fprintf(to, "  %-12s %s\n", "help", "print the help of a command: sol help COMMAND");
     fprintf(to, "  %-12s %s\n", "version", "print the version");
     print_exit_statuses(to);
@@ -70,14 +66,14 @@ static void print_help(FILE *to)
 static const struct command *find_command(const char *name)
 {
     for (int i = 0; i < N_COMMANDS; i++)
-        if (strcmp(commands[i]->spec->name, name) == 0) return commands[i];
+        if (strcmp(cli_commands[i]->spec->name, name) == 0) return cli_commands[i];
     return NULL;
 }
 
 static int fail_unknown(const char *name)
 {
     const char *names[N_COMMANDS + 2] = {"help", "version"};
-    for (int i = 0; i < N_COMMANDS; i++) names[i + 2] = commands[i]->spec->name;
+    for (int i = 0; i < N_COMMANDS; i++) names[i + 2] = cli_commands[i]->spec->name;
     const char *near = suggest_name(name, names, N_COMMANDS + 2);
     return cli_fail(status_set(SOL_E_ARGUMENT, "unknown command '%s'%s%s%s (see sol --help)", name,
                                near ? "; did you mean '" : "", near ? near : "", near ? "'?" : ""));
@@ -101,9 +97,10 @@ static int dispatch(int argc, char **argv)
     if (strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
         return run_help(argc, argv);
     if (strcmp(name, "version") == 0 || strcmp(name, "--version") == 0) {
-        puts("sol " SOL_VERSION);
+        printf("sol %s\n", sol_version());
         return 0;
     }
+    if (strcmp(name, "__pages") == 0) return pages_command(argc, argv);
     const struct command *command = find_command(name);
     return command ? command->run(argc, argv) : fail_unknown(name);
 }

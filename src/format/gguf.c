@@ -354,6 +354,10 @@ static enum sol_status read_shape(struct cursor *c, struct gguf_tensor *t)
     }
     SOL_TRY(take_u32(c, &t->ggml_type));
     t->known_type = served_type(t->ggml_type, &t->dtype);
+    if (t->ggml_type == 4 && c->file->hf_type_4) {
+        t->known_type = t->hf_order = true;
+        t->dtype = DTYPE_MXFP4;
+    }
     if (!t->known_type) return SOL_OK;
     const struct dtype_info *info = dtype_info(t->dtype);
     if (t->dims[0] % info->block != 0) {
@@ -478,6 +482,10 @@ static enum sol_status read_file(struct gguf *file)
     SOL_TRY(take_u64(&c, &n_tensors));
     SOL_TRY(take_u64(&c, &n_keys));
     SOL_TRY(read_keys(file, &c, n_keys));
+    struct gguf_string architecture = {"", 0};
+    bool found;
+    SOL_TRY(gguf_get_string(file, "general.architecture", &architecture, &found));
+    file->hf_type_4 = architecture.length == 6 && memcmp(architecture.data, "gptoss", 6) == 0;
     return read_tensors(file, &c, n_tensors);
 }
 
@@ -534,9 +542,38 @@ fail:
     return status;
 }
 
+enum sol_status gguf_merge_parts(struct gguf *file)
+{
+    size_t total = file->n_tensors, at = file->n_tensors;
+    for (int p = 0; p < file->n_parts; p++) total += file->parts[p]->n_tensors;
+    if (total > MAX_TENSORS)
+        return gguf_fail(file, SOL_E_FORMAT, "more than %d tensors in all parts", MAX_TENSORS);
+    struct gguf_tensor *all = ARENA_NEW(file->arena, struct gguf_tensor, total);
+    if (!all) return SOL_E_MEMORY;
+    if (at) memcpy(all, file->tensors, at * sizeof *all);
+    for (int p = 0; p < file->n_parts; p++) {
+        for (size_t i = 0; i < file->parts[p]->n_tensors; i++, at++) {
+            all[at] = file->parts[p]->tensors[i];
+            all[at].part = p + 1;
+        }
+    }
+    file->tensors = all;
+    file->n_tensors = total;
+    SOL_TRY(names_create(file->arena, total, &file->tensor_names));
+    for (uint32_t i = 0; i < total; i++) {
+        uint32_t *slot = names_slot(&file->tensor_names, all, sizeof *all, all[i].name);
+        if (*slot)
+            return gguf_fail(file, SOL_E_FORMAT, "tensor '%s' is in two parts",
+                             gguf_printable(all[i].name).text);
+        *slot = i + 1;
+    }
+    return SOL_OK;
+}
+
 void gguf_close(struct gguf *file)
 {
     if (!file) return;
+    for (int p = 0; p < file->n_parts; p++) gguf_close(file->parts[p]);
     mapped_file_close(&file->map);
     arena_destroy(file->arena); /* and with it the object */
 }
@@ -548,7 +585,35 @@ const char *gguf_name(const struct gguf *file)
 
 size_t gguf_file_size(const struct gguf *file)
 {
-    return file->size;
+    size_t total = file->size;
+    for (int p = 0; p < file->n_parts; p++) total += file->parts[p]->size;
+    return total;
+}
+
+static const struct gguf *part_at(const struct gguf *file, int part)
+{
+    assert(part >= 0 && part <= file->n_parts);
+    return part ? file->parts[part - 1] : file;
+}
+
+int gguf_part_count(const struct gguf *file)
+{
+    return file->n_parts + 1;
+}
+
+const char *gguf_part_name(const struct gguf *file, int part)
+{
+    return part_at(file, part)->name;
+}
+
+const void *gguf_part_data(const struct gguf *file, int part)
+{
+    return part_at(file, part)->data;
+}
+
+size_t gguf_part_size(const struct gguf *file, int part)
+{
+    return part_at(file, part)->size;
 }
 
 size_t gguf_tensor_count(const struct gguf *file)

@@ -1,7 +1,7 @@
 /* Reader for GGUF (v2 and v3, little endian), strict: every count, length, offset and size is
  * checked against the bytes that are there before it is used. Nothing is copied: strings and tensor
- * data point into the mapping. Writing follows with conversion. Source: the GGUF specification in
- * ggml's docs. */
+ * data point into the mapping. Source: the GGUF specification in ggml's docs. Writing:
+ * format/gguf_write.h. */
 #ifndef FORMAT_GGUF_H
 #define FORMAT_GGUF_H
 
@@ -42,9 +42,11 @@ struct gguf_tensor {
     int64_t dims[4];    /* innermost first; 1 beyond n_dims */
     uint32_t ggml_type; /* as in the file */
     bool known_type;    /* dtype is valid: a format sol reads */
+    bool hf_order;      /* MXFP4 whose nibbles are in HF order: type 4 of architecture gptoss */
     enum dtype dtype;
     const void *data;
     size_t size; /* bytes; 0 where the type is not known */
+    int part;    /* the file of a split model that holds it */
 };
 
 /* "q4_K" for 12: every type that ggml has, served or not; "unknown" for other numbers. */
@@ -55,10 +57,21 @@ const char *gguf_type_name(uint32_t ggml_type);
 enum sol_status gguf_open(const char *path, struct gguf **out);
 enum sol_status gguf_open_memory(const void *data, size_t size, const char *name,
                                  struct gguf **out);
+/* The same, and when the file says that it is one of several parts, the others beside it too: any
+ * NAME-00002-of-00003.gguf opens all three. The tensors of all parts are in one list; the keys are
+ * the first part's. */
+enum sol_status gguf_open_parts(const char *path, struct gguf **out);
 void gguf_close(struct gguf *file); /* takes NULL */
 
 const char *gguf_name(const struct gguf *file);
-size_t gguf_file_size(const struct gguf *file);
+size_t gguf_file_size(const struct gguf *file); /* of all parts together */
+
+/* The parts: 1 unless gguf_open_parts found more. */
+int gguf_part_count(const struct gguf *file);
+const char *gguf_part_name(const struct gguf *file, int part);
+const void *gguf_part_data(const struct gguf *file, int part); /* the whole file */
+size_t gguf_part_size(const struct gguf *file, int part);
+
 size_t gguf_tensor_count(const struct gguf *file);
 const struct gguf_tensor *gguf_tensor_at(const struct gguf *file, size_t index);
 const struct gguf_tensor *gguf_tensor_find(const struct gguf *file, const char *name); /* or NULL */

@@ -32,7 +32,13 @@ struct gguf {
     struct gguf_key *keys;
     struct gguf_tensor *tensors;
     struct gguf_names key_names, tensor_names;
+    bool hf_type_4;      /* architecture gptoss: tensor type 4 is MXFP4 in HF order */
+    struct gguf **parts; /* the others of a split model, opened each for itself */
+    int n_parts;         /* without this one */
 };
+
+/* Appends the tensors of file->parts to its own list. A name that is there twice is an error. */
+enum sol_status gguf_merge_parts(struct gguf *file);
 
 /* A name from the file, safe to print: shortened, control characters replaced. */
 struct gguf_text {

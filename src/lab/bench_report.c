@@ -199,6 +199,8 @@ static void write_limits(const struct ceiling *c, FILE *to)
     write_rate(to, "f32", &c->arithmetic[NUMERICS_EXACT], "GFLOP/s");
     write_rate(to, "bf16", &c->arithmetic[NUMERICS_BF16], "GFLOP/s");
     write_rate(to, "int8", &c->arithmetic[NUMERICS_I8], "GFLOP/s");
+    if (c->watch.other_cores > 0.1)
+        fprintf(to, "; other programs kept %.1f cores busy meanwhile", c->watch.other_cores);
 }
 
 /* `end` closes each line: Markdown needs two blanks for a line break. */

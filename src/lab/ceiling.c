@@ -9,27 +9,52 @@
 #include "lab/ceiling_kernels.h"
 #include "lab/statistics.h"
 
-enum { PASSES = 24 };
+enum { PASSES_MIN = 16, PASSES_MAX = 256 };
+
+/* Where another program wants the same cores, whole time slices go by before all threads run at
+ * once. */
+static const uint64_t series_ns = 100000000;
 
 static const size_t page = 4096;
 static const size_t read_chunk = (size_t)1 << 20; /* long enough for prefetchers */
 static const size_t read_pass = (size_t)128 << 20;
 
-/* Results land here so that no loop is optimised away. */
-static volatile uint64_t read_sink;
-static volatile double multiply_sink;
+/* Results land here so that no loop is optimised away; each thread has its own. */
+static _Thread_local volatile uint64_t read_sink;
+static _Thread_local volatile double multiply_sink;
 
 static bool runs_here(unsigned needs)
 {
     return (needs & ~cpu_info()->features) == 0;
 }
 
+/* Passes of one kernel; `work` is bytes or flops. */
+struct series {
+    double rates[PASSES_MAX];
+    size_t count;
+    uint64_t started_ns, pass_ns;
+};
+
+/* Starts the next pass; false when there were enough. */
+static bool series_next(struct series *s)
+{
+    s->pass_ns = clock_ns();
+    if (s->count == 0) s->started_ns = s->pass_ns;
+    return s->count < PASSES_MIN ||
+           (s->count < PASSES_MAX && s->pass_ns - s->started_ns < series_ns);
+}
+
+static void series_end_pass(struct series *s, double work)
+{
+    s->rates[s->count++] = work / ((double)(clock_ns() - s->pass_ns) * 1e-9);
+}
+
 /* Keeps the better kernel of those tried so far. */
 static enum sol_status keep_better(struct ceiling_rate *rate, const char *kernel,
-                                   const double *rates)
+                                   const struct series *series)
 {
     struct statistics s;
-    SOL_TRY(statistics_of(rates, PASSES, &s));
+    SOL_TRY(statistics_of(series->rates, series->count, &s));
     if (s.max > rate->best)
         *rate = (struct ceiling_rate){.best = s.max, .median = s.median, .kernel = kernel};
     return SOL_OK;
@@ -70,16 +95,17 @@ static void read_chunks(void *arg, int64_t begin, int64_t end, int worker)
 static enum sol_status measure_reader(struct pool *pool, struct read_job *job,
                                       struct ceiling_rate *rate)
 {
-    double rates[PASSES];
-    int64_t count = (int64_t)(read_pass / job->chunk);
-    for (int i = 0; i < PASSES; i++) {
+    struct series series = {.count = 0};
+    /* Enough chunks for many threads to share evenly. */
+    int64_t count = (int64_t)(read_pass / job->chunk), fair = 32 * (int64_t)pool_size(pool);
+    if (count < fair) count = fair;
+    while (series_next(&series)) {
         SOL_TRY(interrupt_check());
-        uint64_t start = clock_ns();
         pool_for(pool, count, 1, read_chunks, job);
-        rates[i] = (double)count * (double)job->chunk / ((double)(clock_ns() - start) * 1e-9);
+        series_end_pass(&series, (double)count * (double)job->chunk);
         job->first = (job->first + count) % job->chunks;
     }
-    return keep_better(rate, job->reader->name, rates);
+    return keep_better(rate, job->reader->name, &series);
 }
 
 /* Reads a buffer of about `size` bytes with every reader that runs here. */
@@ -159,15 +185,13 @@ static enum sol_status measure_multiplier(struct pool *pool,
     struct multiply_job job = {multiplier, calibrate(multiplier)};
     /* Several items: a thread that is held up leaves its share to the others. */
     int64_t items = 4 * (int64_t)pool_size(pool);
-    double rates[PASSES];
-    for (int i = -1; i < PASSES; i++) {
+    struct series series = {.count = 0};
+    while (series_next(&series)) {
         SOL_TRY(interrupt_check());
-        uint64_t start = clock_ns();
         pool_for(pool, items, 1, multiply_items, &job);
-        double seconds = (double)(clock_ns() - start) * 1e-9;
-        if (i >= 0) rates[i] = (double)items * (double)job.iterations * multiplier->flops / seconds;
+        series_end_pass(&series, (double)items * (double)job.iterations * multiplier->flops);
     }
-    return keep_better(rate, multiplier->name, rates);
+    return keep_better(rate, multiplier->name, &series);
 }
 
 static enum sol_status measure_arithmetic(struct pool *pool, struct ceiling *out)
@@ -184,11 +208,12 @@ static enum sol_status measure_arithmetic(struct pool *pool, struct ceiling *out
 
 enum sol_status ceiling_measure(struct pool *pool, size_t working_set, struct ceiling *out)
 {
-    uint64_t start = clock_ns();
+    struct watch watch;
+    watch_start(&watch);
     *out = (struct ceiling){.threads = pool_size(pool)};
     SOL_TRY(measure_memory(pool, working_set, out));
     SOL_TRY(measure_arithmetic(pool, out));
-    out->seconds = (double)(clock_ns() - start) * 1e-9;
+    watch_stop(&watch, &out->watch);
     return SOL_OK;
 }
 
@@ -203,7 +228,7 @@ void ceiling_merge(struct ceiling *into, const struct ceiling *other)
     merge_rate(&into->cache, &other->cache);
     for (int n = 0; n < NUMERICS_COUNT; n++)
         merge_rate(&into->arithmetic[n], &other->arithmetic[n]);
-    into->seconds += other->seconds;
+    if (other->watch.other_cores < into->watch.other_cores) into->watch = other->watch;
 }
 
 double ceiling_read_rate(const struct ceiling *ceiling)
@@ -230,10 +255,10 @@ static json_t *rate_json(const struct ceiling_rate *rate, size_t bytes)
 json_t *ceiling_json(const struct ceiling *ceiling)
 {
     const struct ceiling_rate *a = ceiling->arithmetic;
-    return json_pack("{s:i, s:f, s:o, s:o, s:o, s:o, s:o}", "threads", ceiling->threads, "seconds",
-                     ceiling->seconds, "memory_read_gb_s",
-                     rate_json(&ceiling->memory, ceiling->memory_bytes), "cache_read_gb_s",
-                     rate_json(&ceiling->cache, ceiling->cache_bytes), "f32_gflop_s",
-                     rate_json(&a[NUMERICS_EXACT], 0), "bf16_gflop_s",
+    return json_pack("{s:i, s:f, s:f, s:o, s:o, s:o, s:o, s:o}", "threads", ceiling->threads,
+                     "seconds", ceiling->watch.seconds, "other_cores", ceiling->watch.other_cores,
+                     "memory_read_gb_s", rate_json(&ceiling->memory, ceiling->memory_bytes),
+                     "cache_read_gb_s", rate_json(&ceiling->cache, ceiling->cache_bytes),
+                     "f32_gflop_s", rate_json(&a[NUMERICS_EXACT], 0), "bf16_gflop_s",
                      rate_json(&a[NUMERICS_BF16], 0), "i8_gflop_s", rate_json(&a[NUMERICS_I8], 0));
 }

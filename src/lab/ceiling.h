@@ -6,6 +6,7 @@
 #include <jansson.h>
 #include <stddef.h>
 
+#include "lab/watch.h"
 #include "ops/op.h"
 
 struct ceiling_rate {
@@ -22,7 +23,7 @@ struct ceiling {
     struct ceiling_rate cache;
     size_t cache_bytes;
     struct ceiling_rate arithmetic[NUMERICS_COUNT]; /* flops; f32 FMA, bf16 dot, int8 dot */
-    double seconds;                                 /* what measuring took */
+    struct watch_result watch;                      /* what else ran while this was measured */
 };
 
 /* `working_set`: bytes that the work to be judged reads over and over (the weights). Interruptible.

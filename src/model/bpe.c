@@ -91,6 +91,11 @@ bool bpe_add(struct bpe *bpe, int32_t left, int32_t right, int32_t merged)
     return true;
 }
 
+void bpe_new_rank(struct bpe *bpe)
+{
+    bpe->last_merged = -1;
+}
+
 static inline uint64_t pair_of(const struct bpe *bpe, int32_t left, int32_t right)
 {
     const struct slot *slot = find(bpe, left, right);

@@ -19,6 +19,9 @@ void bpe_destroy(struct bpe *bpe); /* takes NULL */
  * is that of the merged token. False when the pair is there already. */
 bool bpe_add(struct bpe *bpe, int32_t left, int32_t right, int32_t merged);
 
+/* The next merge gets a rank of its own whatever it makes, as in the `tokenizers` library. */
+void bpe_new_rank(struct bpe *bpe);
+
 /* Merges ids[0..*count) in place: the pair of lowest rank first, of equal ones the leftmost, until
  * no pair is in the table. O(n log n). Fails only for want of memory. */
 enum sol_status bpe_merge(const struct bpe *bpe, int32_t *ids, size_t *count);

@@ -1,5 +1,6 @@
 /* Configuration from GGUF keys, and what follows from it. The keys stand in two tables with their
- * ranges; the ranges keep every later product of sizes far from overflow. */
+ * ranges; the ranges keep every later product of sizes far from overflow. config_hf.c does the same
+ * for config.json. */
 #include "model/config.h"
 
 #include <math.h>
@@ -8,7 +9,8 @@
 
 #include "base/status.h"
 
-#define ARCHITECTURE "gpt-oss"
+#define ARCHITECTURE       "gpt-oss"
+#define OTHER_ARCHITECTURE "gptoss" /* the other dialect: model/import.c */
 
 void config_gpt_oss_20b(struct model_config *config)
 {
@@ -69,9 +71,24 @@ static const struct {
 
 enum { KEY_MAX = 96 };
 
-static const char *full_key(char buffer[KEY_MAX], const char *name)
+static bool same(struct gguf_string string, const char *text)
 {
-    snprintf(buffer, KEY_MAX, ARCHITECTURE ".%s", name);
+    return string.length == strlen(text) && memcmp(string.data, text, string.length) == 0;
+}
+
+bool config_other_dialect(const struct gguf *file)
+{
+    struct gguf_string name = {"", 0};
+    bool found;
+    return gguf_get_string(file, "general.architecture", &name, &found) == SOL_OK && found &&
+           same(name, OTHER_ARCHITECTURE);
+}
+
+/* Keys begin with the architecture. */
+static const char *full_key(const struct gguf *file, char buffer[KEY_MAX], const char *name)
+{
+    snprintf(buffer, KEY_MAX, "%s.%s",
+             config_other_dialect(file) ? OTHER_ARCHITECTURE : ARCHITECTURE, name);
     return buffer;
 }
 
@@ -80,7 +97,7 @@ static enum sol_status get_integer(const struct gguf *file, const char *name, in
 {
     char key[KEY_MAX];
     uint64_t value = (uint64_t)*out;
-    SOL_TRY(gguf_get_u64(file, full_key(key, name), &value, found));
+    SOL_TRY(gguf_get_u64(file, full_key(file, key, name), &value, found));
     if (found && !*found) return SOL_OK;
     if (value > (uint64_t)max || (int64_t)value < min) {
         return status_set(SOL_E_FORMAT, "%s: key '%s' is %llu, outside %lld to %lld",
@@ -97,7 +114,7 @@ static enum sol_status get_float(const struct gguf *file, const char *name, doub
     char key[KEY_MAX];
     double value = *out;
     bool found;
-    SOL_TRY(gguf_get_f64(file, full_key(key, name), &value, &found));
+    SOL_TRY(gguf_get_f64(file, full_key(file, key, name), &value, &found));
     if (!found) return SOL_OK;
     if (!(value >= min && value <= max)) { /* NaN too */
         return status_set(SOL_E_FORMAT, "%s: key '%s' is %g, outside %g to %g", gguf_name(file),
@@ -105,11 +122,6 @@ static enum sol_status get_float(const struct gguf *file, const char *name, doub
     }
     *out = (float)value;
     return SOL_OK;
-}
-
-static bool same(struct gguf_string string, const char *text)
-{
-    return string.length == strlen(text) && memcmp(string.data, text, string.length) == 0;
 }
 
 static int shown(struct gguf_string string) /* for "%.*s" */
@@ -121,26 +133,17 @@ static enum sol_status check_architecture(const struct gguf *file)
 {
     struct gguf_string name = {0};
     SOL_TRY(gguf_get_string(file, "general.architecture", &name, NULL));
-    if (same(name, "gptoss")) {
-        return status_set(
-            SOL_E_UNSUPPORTED,
-            "%s: architecture 'gptoss' is the other dialect of gpt-oss files (fused "
-            "ffn_gate_up_exps), which is not read yet; use a file of architecture '%s'",
-            gguf_name(file), ARCHITECTURE);
-    }
-    if (!same(name, ARCHITECTURE)) {
+    if (!same(name, ARCHITECTURE) && !same(name, OTHER_ARCHITECTURE)) {
         return status_set(SOL_E_UNSUPPORTED, "%s: architecture '%.*s' is not served; sol runs %s",
                           gguf_name(file), shown(name), name.data ? name.data : "", ARCHITECTURE);
     }
     uint64_t parts = 1;
     bool found;
     SOL_TRY(gguf_get_u64(file, "split.count", &parts, &found));
-    if (parts > 1) {
-        return status_set(
-            SOL_E_UNSUPPORTED,
-            "%s: one of %llu parts of a split model, which is not read yet; merge the "
-            "parts (llama-gguf-split --merge)",
-            gguf_name(file), (unsigned long long)parts);
+    if (parts > 1 && parts != (uint64_t)gguf_part_count(file)) {
+        return status_set(SOL_E_UNSUPPORTED,
+                          "%s: one of %llu parts of a split model without the others",
+                          gguf_name(file), (unsigned long long)parts);
     }
     return SOL_OK;
 }
@@ -170,7 +173,8 @@ static enum sol_status get_rope_kind(const struct gguf *file, struct model_confi
 {
     struct gguf_string type = {0};
     bool found;
-    SOL_TRY(gguf_get_string(file, ARCHITECTURE ".rope.scaling.type", &type, &found));
+    char key[KEY_MAX];
+    SOL_TRY(gguf_get_string(file, full_key(file, key, "rope.scaling.type"), &type, &found));
     if (!found || same(type, "yarn")) return SOL_OK;
     if (!same(type, "none")) {
         return status_set(SOL_E_UNSUPPORTED,
@@ -181,21 +185,8 @@ static enum sol_status get_rope_kind(const struct gguf *file, struct model_confi
     return SOL_OK;
 }
 
-/* What must agree with each other. */
-static enum sol_status check_together(const struct gguf *file, const struct model_config *c)
+enum sol_status config_check(const char *name, const struct model_config *c)
 {
-    const char *name = gguf_name(file);
-    int64_t value_length = c->head_dim, rotated = c->head_dim;
-    bool found;
-    SOL_TRY(get_integer(file, "attention.value_length", 1, 1024, &value_length, &found));
-    SOL_TRY(get_integer(file, "rope.dimension_count", 1, 1024, &rotated, &found));
-    if (value_length != c->head_dim || rotated != c->head_dim) {
-        return status_set(
-            SOL_E_UNSUPPORTED,
-            "%s: heads of %lld with %lld value and %lld rotated dimensions are not served "
-            "(they must be equal)",
-            name, (long long)c->head_dim, (long long)value_length, (long long)rotated);
-    }
     if (c->head_dim % 2) {
         return status_set(SOL_E_UNSUPPORTED, "%s: odd head dimension %lld", name,
                           (long long)c->head_dim);
@@ -215,6 +206,20 @@ static enum sol_status check_together(const struct gguf *file, const struct mode
     return SOL_OK;
 }
 
+static enum sol_status check_head_lengths(const struct gguf *file, const struct model_config *c)
+{
+    int64_t value_length = c->head_dim, rotated = c->head_dim;
+    bool found;
+    SOL_TRY(get_integer(file, "attention.value_length", 1, 1024, &value_length, &found));
+    SOL_TRY(get_integer(file, "rope.dimension_count", 1, 1024, &rotated, &found));
+    if (value_length == c->head_dim && rotated == c->head_dim) return SOL_OK;
+    return status_set(
+        SOL_E_UNSUPPORTED,
+        "%s: heads of %lld with %lld value and %lld rotated dimensions are not served "
+        "(they must be equal)",
+        gguf_name(file), (long long)c->head_dim, (long long)value_length, (long long)rotated);
+}
+
 enum sol_status config_from_gguf(const struct gguf *file, struct model_config *out)
 {
     SOL_TRY(check_architecture(file));
@@ -231,7 +236,8 @@ enum sol_status config_from_gguf(const struct gguf *file, struct model_config *o
     }
     SOL_TRY(get_sizes(file, out));
     SOL_TRY(get_rope_kind(file, out));
-    return check_together(file, out);
+    SOL_TRY(check_head_lengths(file, out));
+    return config_check(gguf_name(file), out);
 }
 
 /* The (fractional) dimension that turns `rotations` times within the original context. */
@@ -252,7 +258,7 @@ void model_rope_frequencies(const struct model_config *config, bool rounded, flo
     if (!plain) {
         low = yarn_bound(config, config->rope_beta_fast);
         high = yarn_bound(config, config->rope_beta_slow);
-        if (rounded) {
+        if (rounded || config->rope_truncate) {
             low = floor(low);
             high = ceil(high);
         }

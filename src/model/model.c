@@ -4,20 +4,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/arena.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "model/config.h"
+#include "model/fit.h"
+#include "model/import.h"
+#include "model/load.h"
 #include "model/source.h"
 #include "model/synth.h"
 #include "model/weights.h"
 
 struct model_source {
-    struct arena *arena; /* layers, name, converted vectors */
-    struct gguf *file;
-    void *pages; /* synthetic weights */
+    struct arena *arena;   /* layers, name, converted vectors */
+    struct import *import; /* the files */
+    void *pages;           /* synthetic, read or converted weights */
     size_t pages_size;
 };
 
@@ -32,7 +35,7 @@ const char *source_synth(const char *source)
 enum sol_status source_open_gguf(const char *source, struct gguf **out)
 {
     *out = NULL;
-    if (source && strcmp(source, "builtin") != 0) return gguf_open(source, out);
+    if (source && strcmp(source, "builtin") != 0) return gguf_open_parts(source, out);
     size_t size = (size_t)((uintptr_t)sol_builtin_model_end - (uintptr_t)sol_builtin_model);
     if (size == 0) {
         return status_set(SOL_E_UNSUPPORTED,
@@ -48,33 +51,48 @@ static enum sol_status make_layers(struct model *model)
     return model->layers ? SOL_OK : SOL_E_MEMORY;
 }
 
-static enum sol_status load_tokenizer(struct model *model, const struct gguf *file)
+/* Beside safetensors there is a tokenizer.json, beside `original/` one folder up. */
+static enum sol_status folder_tokenizer(const struct import *import, struct tokenizer **out)
 {
-    SOL_TRY(tokenizer_from_gguf(file, &model->tokenizer));
-    if (tokenizer_vocab(model->tokenizer) > model->config.vocab) {
+    static const char *const places[] = {"", "../"};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        char path[4096];
+        int n = snprintf(path, sizeof path, "%s%stokenizer.json", import->folder, places[i]);
+        if (n > 0 && (size_t)n < sizeof path && access(path, F_OK) == 0)
+            return tokenizer_open(path, out);
+    }
+    LOG_WARN("%s: there is no tokenizer.json; the model knows token ids, but no text",
+             import->name);
+    return SOL_OK;
+}
+
+static enum sol_status load_tokenizer(struct model *model, const struct import *import)
+{
+    SOL_TRY(import->gguf ? tokenizer_from_gguf(import->gguf, &model->tokenizer)
+                         : folder_tokenizer(import, &model->tokenizer));
+    if (model->tokenizer && tokenizer_vocab(model->tokenizer) > model->config.vocab) {
         return status_set(
             SOL_E_FORMAT, "%s: %d tokens in the vocabulary, %lld rows in the embedding",
-            gguf_name(file), tokenizer_vocab(model->tokenizer), (long long)model->config.vocab);
+            import->name, tokenizer_vocab(model->tokenizer), (long long)model->config.vocab);
     }
     return SOL_OK;
 }
 
-static enum sol_status load_gguf(struct model *model, const char *source)
+static enum sol_status load_files(struct model *model, const char *source,
+                                  const struct model_params *params)
 {
-    SOL_TRY(source_open_gguf(source, &model->source->file));
-    const struct gguf *file = model->source->file;
-    SOL_TRY(config_from_gguf(file, &model->config));
+    struct model_source *s = model->source;
+    SOL_TRY(import_open(source, &s->import));
+    model->config = s->import->config;
     SOL_TRY(make_layers(model));
-    SOL_TRY(weights_load(file, model->source->arena, model));
-    size_t available = memory_available();
-    if (available && gguf_file_size(file) > available) {
-        LOG_WARN(
-            "%s: %.1f GiB, but only %.1f GiB of memory are free: weights will be read from disk "
-            "again and again",
-            gguf_name(file), (double)gguf_file_size(file) / (1 << 30),
-            (double)available / (1 << 30));
+    SOL_TRY(load_tokenizer(model, s->import)); /* before what takes long */
+    struct model_params with_run = *params;
+    if (params->run) {
+        struct fit fit;
+        fit_compute(&model->config, 0, params->run, &fit);
+        if (!size_add(with_run.reserve, fit.total, &with_run.reserve)) with_run.reserve = SIZE_MAX;
     }
-    return load_tokenizer(model, file);
+    return load_weights(s->import, &with_run, s->arena, model, &s->pages, &s->pages_size);
 }
 
 static enum sol_status load_synth(struct model *model, const char *text)
@@ -105,14 +123,17 @@ static enum sol_status model_create(const char *name, struct model **out)
     return SOL_OK;
 }
 
-enum sol_status model_open(const char *source, struct model **out)
+enum sol_status model_open_with(const char *source, const struct model_params *params,
+                                struct model **out)
 {
     struct model *model = NULL;
+    static const struct model_params defaults = {MODEL_LOAD_AUTO, 0, NULL};
     *out = NULL;
     const char *synth = source_synth(source);
     enum sol_status status = model_create(source ? source : "builtin", &model);
     if (status != SOL_OK) return status;
-    status = synth ? load_synth(model, synth) : load_gguf(model, source);
+    status =
+        synth ? load_synth(model, synth) : load_files(model, source, params ? params : &defaults);
     if (status != SOL_OK) {
         model_close(model);
         return status;
@@ -121,12 +142,17 @@ enum sol_status model_open(const char *source, struct model **out)
     return SOL_OK;
 }
 
+enum sol_status model_open(const char *source, struct model **out)
+{
+    return model_open_with(source, NULL, out);
+}
+
 void model_close(struct model *model)
 {
     if (!model) return;
     struct model_source *source = model->source;
     tokenizer_destroy(model->tokenizer);
-    gguf_close(source->file);
+    import_close(source->import);
     pages_free(source->pages, source->pages_size);
     arena_destroy(source->arena); /* and with it model and source */
 }

@@ -1,5 +1,6 @@
-/* A gpt-oss model: configuration, weights and vocabulary, from a GGUF file, the built-in model, or
- * made up in memory ("synth:"). Read-only once open; many engines may share it. */
+/* A gpt-oss model: configuration, weights and vocabulary, from GGUF or safetensors files, the
+ * built-in model, or made up in memory ("synth:"). Read-only once open; many engines may share it.
+ */
 #ifndef MODEL_MODEL_H
 #define MODEL_MODEL_H
 
@@ -19,6 +20,7 @@ struct model_config {
     float rms_eps;
     float rope_theta, rope_factor, rope_beta_fast, rope_beta_slow;
     int64_t rope_original_context; /* 0 or factor 1: plain RoPE */
+    bool rope_truncate; /* config.json asks for rounded YaRN bounds; gpt-oss itself does not */
     float swiglu_alpha, swiglu_limit;
 };
 
@@ -45,12 +47,29 @@ struct model {
     struct model_source *source; /* keeps the memory behind the pointers; private */
 };
 
-/* `source` is a GGUF path, NULL or "builtin" for the model that comes with sol, or
+enum model_load {
+    MODEL_LOAD_AUTO, /* map what is in the page cache, read the rest from disk */
+    MODEL_LOAD_MAP,
+    MODEL_LOAD_READ, /* past the page cache, into huge pages */
+};
+
+struct fit_params; /* model/fit.h */
+
+struct model_params {
+    enum model_load load;
+    size_t reserve;               /* bytes that must stay free beside the weights */
+    const struct fit_params *run; /* and what cache and buffers of such a run take; may be NULL */
+};
+
+/* `source` is a GGUF file (split files: any part), a safetensors file, index or folder, NULL or
+ * "builtin" for the model that comes with sol, or
  * "synth:gpt-oss-20b|gpt-oss-120b|tiny[,dense=q8_0|bf16|f32][,seed=N][,layers=N]": random weights
  * of the full size with spread routing. Every tensor is checked against its expected name, shape
- * and type; float32 vectors (norms, biases, sinks) stored in another plain format are converted.
- * Errors name file, tensor and fault. Refuses a model larger than the memory that is free (synth:
- * all of it, files: only a warning, since they are mapped). Interruptible while synthesising. */
+ * and type; what is not in the layout above is converted on the way into its place. Errors name
+ * file, tensor and fault. Refuses a model larger than the memory that is free (mapped files: only a
+ * warning). Interruptible. `params` NULL: all zero. */
+enum sol_status model_open_with(const char *source, const struct model_params *params,
+                                struct model **out);
 enum sol_status model_open(const char *source, struct model **out);
 void model_close(struct model *model); /* takes NULL */
 

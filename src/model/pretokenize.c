@@ -21,9 +21,18 @@
 
 #include "model/unicode_tables.h"
 
+#define CONTRACTION "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+const char pretokenize_pattern[] =
+    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*"
+    "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+" CONTRACTION
+    "|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+"
+    "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*" CONTRACTION
+    "|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+
 struct scan {
     const char *text;
     size_t length;
+    bool at_end; /* something was asked about what lies beyond `length` */
 };
 
 struct character {
@@ -61,10 +70,13 @@ int utf8_decode(const char *text, size_t length, uint32_t *code)
     return size;
 }
 
-static inline struct character at(const struct scan *scan, size_t pos)
+static inline struct character at(struct scan *scan, size_t pos)
 {
     struct character c = {UNICODE_OTHER, 0, 0};
-    if (pos >= scan->length) return c;
+    if (pos >= scan->length) {
+        scan->at_end = true;
+        return c;
+    }
     unsigned char lead = (unsigned char)scan->text[pos];
     if (lead < 0x80) { /* most text: no decoding, and row 0 of the table is ASCII */
         c.class = (enum unicode_class)unicode_stage2[0][lead];
@@ -74,7 +86,10 @@ static inline struct character at(const struct scan *scan, size_t pos)
     }
     uint32_t code;
     int size = utf8_decode(scan->text + pos, scan->length - pos, &code);
-    if (size <= 0) return c;
+    if (size <= 0) {
+        if (size == 0) scan->at_end = true;
+        return c;
+    }
     c.class = unicode_class_of(code);
     c.size = size;
     return c;
@@ -104,11 +119,13 @@ static inline bool in_tail(struct character c)
 }
 
 /* Length of (?i:'s|'t|'re|'ve|'m|'ll|'d) at `pos`, or 0. The long s is a case of s. */
-static size_t contraction(const struct scan *scan, size_t pos)
+static size_t contraction(struct scan *scan, size_t pos)
 {
     const char *p = scan->text + pos;
     size_t left = scan->length - pos;
-    if (left < 2 || p[0] != '\'') return 0;
+    if (left == 0 || p[0] != '\'') return 0;
+    if (left < 3) scan->at_end = true;
+    if (left < 2) return 0;
     if (left >= 3 && p[1] == '\xc5' && p[2] == '\xbf') return 3;
     char first = (char)(p[1] | 0x20), second = left >= 3 ? (char)(p[2] | 0x20) : 0;
     switch (first) {
@@ -129,7 +146,7 @@ static size_t contraction(const struct scan *scan, size_t pos)
 
 /* The end of a word whose [UX] begins at `pos`, 0 if there is none. The first alternative, or where
  * it fails the second one; *second says which. */
-static size_t word_end(const struct scan *scan, size_t pos, bool *second)
+static size_t word_end(struct scan *scan, size_t pos, bool *second)
 {
     size_t end = pos, last_both = 0; /* the end of the last character in X */
     struct character c = at(scan, end);
@@ -151,7 +168,7 @@ static size_t word_end(const struct scan *scan, size_t pos, bool *second)
 }
 
 /* The two word alternatives at the start of the text; 0 if neither matches. */
-static size_t match_word(const struct scan *scan, struct character first)
+static size_t match_word(struct scan *scan, struct character first)
 {
     bool second;
     if (is_letter(first.class)) return word_end(scan, 0, &second); /* P cannot be a letter */
@@ -164,7 +181,7 @@ static size_t match_word(const struct scan *scan, struct character first)
 }
 
 /* ` ?[^\s\p{L}\p{N}]+[\r\n/]*`; 0 if it does not match. */
-static size_t match_punctuation(const struct scan *scan, struct character first)
+static size_t match_punctuation(struct scan *scan, struct character first)
 {
     size_t begin = first.ascii == ' ' ? 1 : 0, end = begin;
     struct character c = at(scan, end);
@@ -176,11 +193,12 @@ static size_t match_punctuation(const struct scan *scan, struct character first)
     while (end < scan->length &&
            (scan->text[end] == '\r' || scan->text[end] == '\n' || scan->text[end] == '/'))
         end++;
+    if (end == scan->length) scan->at_end = true;
     return end;
 }
 
 /* `\s*[\r\n]+|\s+(?!\S)|\s+` where the first character is white space. */
-static size_t match_space(const struct scan *scan)
+static size_t match_space(struct scan *scan)
 {
     size_t end = 0, last_begin = 0, last_line_end = 0;
     struct character c = at(scan, 0);
@@ -194,7 +212,7 @@ static size_t match_space(const struct scan *scan)
     return last_begin;
 }
 
-static size_t match_number(const struct scan *scan)
+static size_t match_number(struct scan *scan)
 {
     size_t end = 0;
     for (int i = 0; i < 3; i++) {
@@ -205,15 +223,27 @@ static size_t match_number(const struct scan *scan)
     return end;
 }
 
+static size_t next_piece(struct scan *scan)
+{
+    struct character first = at(scan, 0);
+    if (first.size == 0) return 1; /* no UTF-8 */
+    size_t end = match_word(scan, first);
+    if (end) return end;
+    if (first.class == UNICODE_NUMBER) return match_number(scan);
+    end = match_punctuation(scan, first);
+    if (end) return end;
+    return match_space(scan);
+}
+
 size_t pretokenize_next(const char *text, size_t length)
 {
-    struct scan scan = {text, length};
-    struct character first = at(&scan, 0);
-    if (first.size == 0) return 1; /* no UTF-8 */
-    size_t end = match_word(&scan, first);
-    if (end) return end;
-    if (first.class == UNICODE_NUMBER) return match_number(&scan);
-    end = match_punctuation(&scan, first);
-    if (end) return end;
-    return match_space(&scan);
+    struct scan scan = {text, length, false};
+    return next_piece(&scan);
+}
+
+size_t pretokenize_next_part(const char *text, size_t length)
+{
+    struct scan scan = {text, length, false};
+    size_t end = next_piece(&scan);
+    return scan.at_end ? 0 : end;
 }

@@ -17,6 +17,12 @@
  * time linear in its length. */
 size_t pretokenize_next(const char *text, size_t length);
 
+/* The same where more text may follow: 0 when the piece may depend on it. */
+size_t pretokenize_next_part(const char *text, size_t length);
+
+/* The pattern above as one regular expression. */
+extern const char pretokenize_pattern[];
+
 /* Reads one character of UTF-8. Returns its 1 to 4 bytes and *code; 0 when the `length` bytes are
  * the beginning of a character that goes on beyond them; -1 when no character begins with them. */
 int utf8_decode(const char *text, size_t length, uint32_t *code);

@@ -278,35 +278,49 @@ struct fill_job {
     uint64_t seed;
 };
 
+/* Stretch number `s`; returns its bytes. */
+static size_t fill_stretch(const struct fill_job *job, size_t s, unsigned char *to)
+{
+    struct rng rng;
+    rng_seed(&rng, job->seed + (uint64_t)s * 0x9e3779b97f4a7c15u);
+    size_t left = job->bytes - s * job->stretch;
+    size_t bytes = left < job->stretch ? left : job->stretch;
+    if (job->pool) {
+        int64_t last = (int64_t)(job->pool->blocks - bytes / job->block);
+        memcpy(to, job->pool->data + (size_t)rng_range(&rng, 0, last) * job->block, bytes);
+    } else {
+        random_blocks(&rng, &job->noise, to, bytes);
+    }
+    return bytes;
+}
+
 static void fill_stretches(void *arg, int64_t begin, int64_t end, int worker)
 {
     const struct fill_job *job = arg;
     (void)worker;
-    for (int64_t s = begin; s < end; s++) {
-        struct rng rng;
-        rng_seed(&rng, job->seed + (uint64_t)s * 0x9e3779b97f4a7c15u);
-        unsigned char *to = job->to + (size_t)s * job->stretch;
-        size_t left = job->bytes - (size_t)s * job->stretch;
-        size_t bytes = left < job->stretch ? left : job->stretch;
-        if (job->pool) {
-            int64_t last = (int64_t)(job->pool->blocks - bytes / job->block);
-            memcpy(to, job->pool->data + (size_t)rng_range(&rng, 0, last) * job->block, bytes);
-        } else {
-            random_blocks(&rng, &job->noise, to, bytes);
-        }
-    }
+    for (int64_t s = begin; s < end; s++)
+        fill_stretch(job, (size_t)s, job->to + (size_t)s * job->stretch);
+}
+
+/* What fills weight number `index`; pools are made in the order of the weights. */
+static enum sol_status make_job(struct filler *f, const struct weight *w, int64_t index,
+                                struct fill_job *job)
+{
+    *job =
+        (struct fill_job){.bytes = weight_bytes(f->synth, w), .noise = weight_noise(f->synth, w)};
+    job->block = dtype_info(job->noise.dtype)->block_bytes;
+    job->stretch = STRETCH_BYTES / job->block * job->block;
+    job->seed = (f->synth->seed << 24 ^ (uint64_t)index) * 0xd1342543de82ef95u;
+    bool fresh = w->role == ROLE_ROUTER || job->bytes <= FRESH_BYTES;
+    return fresh ? SOL_OK : get_pool(f, &job->noise, &job->pool);
 }
 
 static enum sol_status fill_weight(struct filler *f, const struct weight *w, int64_t index,
                                    unsigned char *to)
 {
-    struct fill_job job = {
-        .to = to, .bytes = weight_bytes(f->synth, w), .noise = weight_noise(f->synth, w)};
-    job.block = dtype_info(job.noise.dtype)->block_bytes;
-    job.stretch = STRETCH_BYTES / job.block * job.block;
-    job.seed = (f->synth->seed << 24 ^ (uint64_t)index) * 0xd1342543de82ef95u;
-    bool fresh = w->role == ROLE_ROUTER || job.bytes <= FRESH_BYTES;
-    if (!fresh) SOL_TRY(get_pool(f, &job.noise, &job.pool));
+    struct fill_job job;
+    SOL_TRY(make_job(f, w, index, &job));
+    job.to = to;
     int64_t stretches = (int64_t)((job.bytes + job.stretch - 1) / job.stretch);
     pool_for(f->threads, stretches, 8, fill_stretches, &job);
     return interrupt_check();
@@ -348,4 +362,69 @@ enum sol_status synth_fill(const struct synth *synth, struct model *model, void 
     pool_destroy(f.threads);
     for (int i = 0; i < f.n_pools; i++) free(f.pools[i].data);
     return status;
+}
+
+/* ---- piece by piece ---- */
+
+struct synth_stream {
+    struct synth synth;
+    struct filler filler;
+    struct fill_job *jobs; /* [weights] */
+};
+
+enum sol_status synth_stream_create(const struct synth *synth, struct synth_stream **out)
+{
+    int64_t count = weight_count(&synth->config);
+    *out = NULL;
+    struct synth_stream *stream = calloc(1, sizeof *stream);
+    struct fill_job *jobs = calloc((size_t)count, sizeof *jobs);
+    if (!stream || !jobs) {
+        free(stream);
+        free(jobs);
+        return status_set(SOL_E_MEMORY, "no memory for the plan of a synthetic model");
+    }
+    stream->synth = *synth;
+    stream->filler.synth = &stream->synth;
+    stream->jobs = jobs;
+    enum sol_status status = SOL_OK;
+    for (int64_t i = 0; i < count && status == SOL_OK; i++) {
+        struct weight w = weight_at(&synth->config, i);
+        status = make_job(&stream->filler, &w, i, &jobs[i]);
+    }
+    if (status != SOL_OK) {
+        synth_stream_destroy(stream);
+        return status;
+    }
+    *out = stream;
+    return SOL_OK;
+}
+
+void synth_stream_destroy(struct synth_stream *stream)
+{
+    if (!stream) return;
+    for (int i = 0; i < stream->filler.n_pools; i++) free(stream->filler.pools[i].data);
+    free(stream->jobs);
+    free(stream);
+}
+
+void synth_stream_read(const struct synth_stream *stream, int64_t index, size_t offset, size_t size,
+                       void *dst)
+{
+    const struct fill_job *job = &stream->jobs[index];
+    unsigned char *to = dst, stretch[STRETCH_BYTES];
+    while (size) {
+        size_t s = offset / job->stretch, skip = offset % job->stretch;
+        size_t left = job->bytes - s * job->stretch;
+        size_t length = left < job->stretch ? left : job->stretch;
+        size_t take = length - skip < size ? length - skip : size;
+        if (take == length) {
+            fill_stretch(job, s, to);
+        } else {
+            fill_stretch(job, s, stretch);
+            memcpy(to, stretch + skip, take);
+        }
+        to += take;
+        offset += take;
+        size -= take;
+    }
 }

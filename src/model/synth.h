@@ -21,4 +21,12 @@ size_t synth_bytes(const struct synth *synth); /* of all tensors, with their pad
  * frees *pages with pages_free(*pages, synth_bytes()), also after an error. */
 enum sol_status synth_fill(const struct synth *synth, struct model *model, void **pages);
 
+/* The same numbers piece by piece, for files larger than memory. Any thread may read. */
+struct synth_stream;
+enum sol_status synth_stream_create(const struct synth *synth, struct synth_stream **out);
+void synth_stream_destroy(struct synth_stream *stream); /* takes NULL */
+/* `size` bytes at `offset` of weight number `index`, in synth_dtype. */
+void synth_stream_read(const struct synth_stream *stream, int64_t index, size_t offset, size_t size,
+                       void *dst);
+
 #endif

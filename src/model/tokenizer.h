@@ -13,8 +13,27 @@
 struct tokenizer;
 
 /* From tokenizer.ggml.{model,pre,tokens,merges,token_type,bos_token_id,eos_token_id}; model must be
- * gpt2. The file must stay open as long as the tokenizer. */
+ * gpt2. Nothing of the file is needed afterwards. */
 enum sol_status tokenizer_from_gguf(const struct gguf *file, struct tokenizer **out);
+
+/* tokenizer.json of the `tokenizers` library: a BPE model over bytes with the o200k split. Whatever
+ * would change the ids and is not served here (normalizers, other splits, byte_fallback, ...) is
+ * refused by name (SOL_E_UNSUPPORTED). Beginning of text is <|startoftext|> where there is one; it
+ * is never added by itself. `name` is for messages. */
+enum sol_status tokenizer_from_json(const char *data, size_t size, const char *name,
+                                    struct tokenizer **out);
+
+/* .tiktoken: lines "base64 rank", ranks 0, 1, 2, ... The format knows neither split nor special
+ * tokens: the split is o200k's, and the special tokens of o200k_harmony follow the last rank (in
+ * o200k_base.tiktoken that gives them their own ids, 199998 to 200018). */
+enum sol_status tokenizer_from_tiktoken(const char *data, size_t size, const char *name,
+                                        struct tokenizer **out);
+
+/* A GGUF, tokenizer.json or .tiktoken file, told apart by content, or a folder with one. Errors
+ * name the file, the entry and the fault. */
+enum sol_status tokenizer_open(const char *path, struct tokenizer **out);
+/* tokenizer.json in `dir`, else its only .tiktoken file, else its only .gguf file. */
+enum sol_status tokenizer_from_directory(const char *dir, struct tokenizer **out);
 void tokenizer_destroy(struct tokenizer *tokenizer); /* takes NULL */
 
 int32_t tokenizer_vocab(const struct tokenizer *tokenizer);
@@ -27,6 +46,14 @@ struct token_list {
 void token_list_free(struct token_list *list);
 enum sol_status tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t length,
                                  bool special, struct token_list *ids);
+
+/* The same for text that comes in parts: appends the ids of as much of `text` as does not depend on
+ * what may follow, and says in *used how many bytes that was; 0 when more is needed. The caller
+ * passes the rest again with more behind it, and the last of it to tokenizer_encode. All ids
+ * together are those of the whole text. */
+enum sol_status tokenizer_encode_part(const struct tokenizer *tokenizer, const char *text,
+                                      size_t length, bool special, size_t *used,
+                                      struct token_list *ids);
 
 /* The bytes of one token (borrowed); control tokens give their name. Length 0 for an id that is no
  * token. */

@@ -1,11 +1,9 @@
 /* The tensors of a gpt-oss model, once: what each is called in a GGUF file, its shape in terms of
  * the configuration, and the field of struct model or struct layer_weights that it fills. Loading,
- * checking, synthesis and `sol model info` walk this list. */
+ * checking, converting, synthesis and `sol model info` walk this list. */
 #ifndef MODEL_WEIGHTS_H
 #define MODEL_WEIGHTS_H
 
-#include "base/arena.h"
-#include "format/gguf.h"
 #include "model/model.h"
 
 enum weight_role { /* what a synthetic model needs to know */
@@ -36,11 +34,5 @@ int64_t weight_elements(const struct weight *weight);
 /* Points the model's field at `data`: float32 for a vector. */
 void weight_bind(struct model *model, const struct weight *weight, enum dtype dtype,
                  const void *data);
-
-/* Whether the file holds just the expected tensors, with their shapes and types that sol reads. */
-enum sol_status weights_check(const struct gguf *file, const struct model_config *config);
-/* Checks, then fills every field of `model` (layers allocated), weight_bytes and parameters.
- * Vectors that are not float32 in the file are converted into `arena`. */
-enum sol_status weights_load(const struct gguf *file, struct arena *arena, struct model *model);
 
 #endif

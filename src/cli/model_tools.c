@@ -1,0 +1,236 @@
+#include "cli/model_tools.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "cli/engine_options.h"
+#include "model/check.h"
+#include "model/convert.h"
+#include "model/fit.h"
+#include "model/source.h"
+
+/* ---- check ---- */
+
+struct check_output {
+    json_t *problems; /* NULL: print lines */
+};
+
+static void on_problem(void *arg, const char *tensor, bool faulty, const char *what)
+{
+    const struct check_output *out = arg;
+    if (out->problems)
+        json_array_append_new(out->problems, json_pack("{s:s, s:b, s:s}", "tensor", tensor,
+                                                       "faulty", (int)faulty, "what", what));
+    else
+        printf("%s %s: %s\n", faulty ? "fault " : "strange", tensor, what);
+}
+
+enum sol_status model_tool_check(const struct model_options *o)
+{
+    struct import *import;
+    struct check_summary summary;
+    struct check_output output = {o->json ? json_array() : NULL};
+    if (source_synth(o->model))
+        return status_set(SOL_E_ARGUMENT, "'%s' is made up and has no file to check", o->model);
+    SOL_TRY(import_open(o->model, &import));
+    enum sol_status status = model_check(import, on_problem, &output, &summary);
+    if (status != SOL_OK) goto done;
+    if (o->json) {
+        status = json_print(json_pack("{s:s, s:I, s:I, s:I, s:I, s:O}", "model", import->name,
+                                      "tensors", (json_int_t)summary.tensors, "weight_bytes",
+                                      (json_int_t)summary.bytes, "faulty",
+                                      (json_int_t)summary.faulty, "suspicious",
+                                      (json_int_t)summary.suspicious, "problems", output.problems));
+    } else {
+        char bytes[16];
+        printf("%s: %" PRId64 " tensors, %s: names, shapes and types are right; %" PRId64
+               " with numbers that are not finite, %" PRId64 " strange\n",
+               import->name, summary.tensors, format_bytes(summary.bytes, bytes), summary.faulty,
+               summary.suspicious);
+    }
+    if (status == SOL_OK && summary.faulty)
+        status = status_set(SOL_E_FORMAT, "%s: %" PRId64 " tensors are damaged; download it again",
+                            import->name, summary.faulty);
+done:
+    json_decref(output.problems);
+    import_close(import);
+    return status;
+}
+
+/* ---- convert and synth ---- */
+
+/* True: a Hugging Face folder. */
+static enum sol_status output_kind(const struct model_options *o, bool *folder)
+{
+    struct stat info;
+    if (!o->output || !*o->output)
+        return status_set(SOL_E_ARGUMENT, "where to? give -o FILE.gguf or -o FOLDER");
+    size_t length = strlen(o->output);
+    *folder = length < 5 || strcmp(o->output + length - 5, ".gguf") != 0;
+    if (o->format) {
+        *folder = strcmp(o->format, "hf") == 0;
+        if (!*folder && strcmp(o->format, "gguf") != 0)
+            return status_set(SOL_E_ARGUMENT, "--format %s: write 'gguf' or 'hf'", o->format);
+    }
+    if (!*folder && !o->overwrite && stat(o->output, &info) == 0)
+        return status_set(SOL_E_ARGUMENT, "'%s' exists; add --overwrite or name another file",
+                          o->output);
+    /* A file-size limit shall be an error of the write, with a message, and not a signal. */
+    signal(SIGXFSZ, SIG_IGN);
+    return SOL_OK;
+}
+
+static enum sol_status write_model(const struct model_options *o, const struct weight_input *input,
+                                   const struct vocabulary *vocabulary)
+{
+    bool folder;
+    size_t part = (size_t)(o->split_gib * (1 << 30));
+    SOL_TRY(output_kind(o, &folder));
+    if (folder) return convert_to_folder(input, vocabulary, o->output, part);
+    return convert_to_gguf(input, vocabulary, o->output, part);
+}
+
+static enum sol_status read_vocabulary(const struct import *import, struct vocabulary **out)
+{
+    bool found;
+    struct gguf_array tokens;
+    char path[4096];
+    struct stat info;
+    *out = NULL;
+    if (import->gguf) {
+        SOL_TRY(gguf_get_array(import->gguf, "tokenizer.ggml.tokens", &tokens, &found));
+        if (found) return vocabulary_from_gguf(import->gguf, out);
+    } else {
+        snprintf(path, sizeof path, "%s/tokenizer.json", import->folder);
+        if (stat(path, &info) == 0)
+            return vocabulary_from_folder(import->folder, import->config.vocab, out);
+    }
+    LOG_WARN("%s has no vocabulary; the result will have none either", import->name);
+    return SOL_OK;
+}
+
+enum sol_status model_tool_convert(const struct model_options *o)
+{
+    struct import *import = NULL;
+    struct vocabulary *vocabulary = NULL;
+    struct weight_input input = {0};
+    bool folder;
+    if (source_synth(o->model))
+        return status_set(SOL_E_ARGUMENT, "'%s' is made up; sol model synth writes it", o->model);
+    SOL_TRY(output_kind(o, &folder)); /* before anything that takes long */
+    SOL_TRY(import_open(o->model, &import));
+    enum sol_status status = read_vocabulary(import, &vocabulary);
+    if (status == SOL_OK) status = weight_input_from_import(import, &input);
+    if (status == SOL_OK) status = write_model(o, &input, vocabulary);
+    weight_input_close(&input);
+    vocabulary_destroy(vocabulary);
+    import_close(import);
+    return status;
+}
+
+enum sol_status model_tool_synth(const struct model_options *o)
+{
+    struct synth synth;
+    struct vocabulary *vocabulary = NULL;
+    struct weight_input input = {0};
+    char text[200], layers[40] = "";
+    if (!o->like)
+        return status_set(SOL_E_ARGUMENT,
+                          "what size? give --like gpt-oss-20b, gpt-oss-120b or tiny");
+    if (o->layers) snprintf(layers, sizeof layers, ",layers=%" PRId64, o->layers);
+    snprintf(text, sizeof text, "%.60s,dense=%.20s,seed=%" PRId64 "%s", o->like, o->dense, o->seed,
+             layers);
+    SOL_TRY(synth_parse(text, &synth));
+    enum sol_status status = vocabulary_synth(synth.config.vocab, &vocabulary);
+    if (status == SOL_OK) status = weight_input_from_synth(&synth, text, &input);
+    if (status == SOL_OK) status = write_model(o, &input, vocabulary);
+    weight_input_close(&input);
+    vocabulary_destroy(vocabulary);
+    return status;
+}
+
+/* ---- fit ---- */
+
+static enum sol_status weights_of(const char *model, struct model_config *config, size_t *bytes)
+{
+    const char *text = source_synth(model);
+    struct import *import;
+    struct synth synth;
+    *bytes = 0;
+    if (text) {
+        SOL_TRY(synth_parse(text, &synth));
+        *config = synth.config;
+        *bytes = synth_bytes(&synth);
+        return SOL_OK;
+    }
+    SOL_TRY(import_open(model, &import));
+    *config = import->config;
+    for (int64_t i = 0; i < weight_count(config); i++) {
+        struct weight w = weight_at(config, i);
+        *bytes += place_model_bytes(&w, &import->places[i]);
+    }
+    import_close(import);
+    return SOL_OK;
+}
+
+static enum sol_status fit_request(const struct model_options *o, const struct model_config *c,
+                                   struct fit_params *out)
+{
+    *out = (struct fit_params){o->context, o->sequences, o->batch, 1, DTYPE_F16};
+    if (!dtype_from_name(o->kv, &out->kv_dtype) ||
+        (out->kv_dtype != DTYPE_F16 && out->kv_dtype != DTYPE_BF16 && out->kv_dtype != DTYPE_F32))
+        return status_set(SOL_E_ARGUMENT, "--kv %s: the cache is kept in f16, bf16 or f32", o->kv);
+    if (out->context > c->context)
+        return status_set(SOL_E_ARGUMENT, "context %" PRId64 " is longer than the model's %" PRId64,
+                          out->context, c->context);
+    return SOL_OK;
+}
+
+static enum sol_status print_fit(const struct model_options *o, const struct fit_params *p,
+                                 const struct fit *fit, size_t memory, int64_t longest)
+{
+    const double gib = 1 << 30;
+    const char *where = o->device_gib > 0 ? "device memory" : "free memory";
+    if (o->json)
+        return json_print(json_pack(
+            "{s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:I}", "weights", (json_int_t)fit->weights,
+            "cache", (json_int_t)fit->cache, "buffers", (json_int_t)fit->buffers, "total",
+            (json_int_t)fit->total, "memory", (json_int_t)memory, "fits", fit->total <= memory,
+            "longest_context", (json_int_t)longest, "context", (json_int_t)p->context, "sequences",
+            (json_int_t)p->sequences));
+    printf("weights      %8.2f GiB\n", (double)fit->weights / gib);
+    printf("cache        %8.2f GiB  (context %" PRId64 " x %" PRId64 " sequences in %s)\n",
+           (double)fit->cache / gib, p->context, p->sequences, dtype_info(p->kv_dtype)->name);
+    printf("buffers      %8.2f GiB  (steps of %" PRId64 " tokens)\n", (double)fit->buffers / gib,
+           p->batch);
+    printf("total        %8.2f GiB of %.2f GiB %s\n", (double)fit->total / gib,
+           (double)memory / gib, where);
+    if (longest) printf("longest context that fits: %" PRId64 "\n", longest);
+    return SOL_OK;
+}
+
+enum sol_status model_tool_fit(const struct model_options *o)
+{
+    struct model_config config;
+    struct fit_params params;
+    struct fit fit;
+    size_t weights;
+    SOL_TRY(weights_of(o->model, &config, &weights));
+    SOL_TRY(fit_request(o, &config, &params));
+    size_t memory = o->device_gib > 0 ? (size_t)(o->device_gib * (1 << 30)) : memory_available();
+    fit_compute(&config, weights, &params, &fit);
+    int64_t longest = fit_longest_context(&config, weights, &params, memory, config.context);
+    SOL_TRY(print_fit(o, &params, &fit, memory, longest));
+    if (fit.total <= memory) return SOL_OK;
+    return status_set(SOL_E_MEMORY, "%.2f GiB are needed, %.2f GiB are there%s",
+                      (double)fit.total / (1 << 30), (double)memory / (1 << 30),
+                      longest ? "; lower the context, the sequences or the batch"
+                              : "; the weights alone are too large");
+}

@@ -1,0 +1,40 @@
+/* Manual pages and shell completions, made from the commands' option tables so that they cannot
+ * disagree with them. `sol __pages FOLDER [DATE]`, which no help mentions, writes them all; the
+ * build calls it. */
+#ifndef CLI_PAGES_H
+#define CLI_PAGES_H
+
+#include <stdio.h>
+
+#include "cli/cli.h"
+
+int pages_command(int argc, char **argv);
+
+/* ---- the writers, to one file each ---- */
+
+void pages_man(FILE *to, const char *date); /* sol(1) */
+void pages_man_command(FILE *to, const struct command_spec *spec, const char *date);
+void pages_bash(FILE *to);
+void pages_zsh(FILE *to);
+void pages_fish(FILE *to);
+
+/* ---- what a placeholder of the option table says about the values ---- */
+
+enum pages_value {
+    PAGES_NOTHING, /* a flag takes none */
+    PAGES_ANY,     /* "N": something that cannot be listed */
+    PAGES_FILE,    /* "FILE", "MODEL", "OUT", "FOLDER" */
+    PAGES_WORDS,   /* "json|csv": lower case stands for itself */
+};
+enum pages_value pages_value(const char *placeholder);
+
+/* Prints "json|csv [FILE...]" up to the blank as "json csv". */
+void pages_words(FILE *to, const char *placeholder);
+
+/* The next option of a table, groups left out; NULL at the end. Start with NULL. */
+const struct option *pages_next_option(const struct command_spec *spec, const struct option *at);
+/* Whether the command's arguments begin with words, and whether files may follow. */
+bool pages_takes_words(const struct command_spec *spec);
+bool pages_takes_files(const struct command_spec *spec);
+
+#endif

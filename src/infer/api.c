@@ -1,0 +1,292 @@
+/* The public C API over the inner modules: checks what callers may get wrong and hides the types.
+ */
+#include "sol/sol.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "infer/engine.h"
+#include "infer/sampler.h"
+#include "model/model.h"
+
+struct sol_session {
+    struct engine *engine;
+    int64_t context;
+    const float *logits; /* the engine's, NULL before the first eval */
+};
+
+struct sol_sampler {
+    struct sampler *sampler;
+};
+
+const char *sol_version(void)
+{
+    return SOL_VERSION;
+}
+
+/* ---- model ---- */
+
+/* struct sol_model is struct model under another name: nothing has to be kept beside it. */
+static const struct model *inner(const struct sol_model *model)
+{
+    return (const struct model *)model;
+}
+
+enum sol_status sol_model_open(const char *source, struct sol_model **out)
+{
+    struct model *model = NULL;
+    *out = NULL;
+    SOL_TRY(model_open(source, &model));
+    *out = (struct sol_model *)model;
+    return SOL_OK;
+}
+
+void sol_model_close(struct sol_model *model)
+{
+    model_close((struct model *)model);
+}
+
+void sol_model_get_info(const struct sol_model *model, struct sol_model_info *info)
+{
+    const struct model_config *c = &inner(model)->config;
+    *info = (struct sol_model_info){
+        .layers = c->n_layers,
+        .hidden = c->hidden,
+        .heads = c->n_heads,
+        .kv_heads = c->n_kv_heads,
+        .head_dim = c->head_dim,
+        .experts = c->n_experts,
+        .experts_used = c->top_k,
+        .vocab = c->vocab,
+        .context = c->context,
+        .parameters = inner(model)->parameters,
+        .weight_bytes = inner(model)->weight_bytes,
+        .tokenizer = inner(model)->tokenizer != NULL,
+    };
+}
+
+/* ---- tokens ---- */
+
+static enum sol_status need_tokenizer(const struct sol_model *model)
+{
+    if (inner(model)->tokenizer) return SOL_OK;
+    return status_set(SOL_E_UNSUPPORTED, "%s has no vocabulary: work with token ids",
+                      inner(model)->name);
+}
+
+enum sol_status sol_model_encode(const struct sol_model *model, const char *text, size_t length,
+                                 bool special, int32_t *ids, size_t capacity, size_t *count)
+{
+    *count = 0;
+    SOL_TRY(need_tokenizer(model));
+    struct token_list list = {0};
+    enum sol_status status =
+        tokenizer_encode(inner(model)->tokenizer, length ? text : "", length, special, &list);
+    if (status == SOL_OK) {
+        size_t fits = list.count < capacity ? list.count : capacity;
+        if (fits) memcpy(ids, list.ids, fits * sizeof *ids);
+        *count = list.count;
+    }
+    token_list_free(&list);
+    return status;
+}
+
+enum sol_status sol_model_decode(const struct sol_model *model, const int32_t *ids, size_t n,
+                                 char *text, size_t capacity, size_t *length)
+{
+    *length = 0;
+    SOL_TRY(need_tokenizer(model));
+    size_t at = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct token_bytes bytes = tokenizer_bytes(inner(model)->tokenizer, ids[i]);
+        if (!bytes.length) return status_set(SOL_E_ARGUMENT, "%d is no token", ids[i]);
+        size_t room = at < capacity ? capacity - at : 0;
+        size_t fits = bytes.length < room ? bytes.length : room;
+        if (fits) memcpy(text + at, bytes.data, fits);
+        at += bytes.length;
+    }
+    *length = at;
+    return SOL_OK;
+}
+
+bool sol_model_is_stop(const struct sol_model *model, int32_t id)
+{
+    const struct tokenizer *tokenizer = inner(model)->tokenizer;
+    return tokenizer && tokenizer_is_stop(tokenizer, id);
+}
+
+int32_t sol_model_begin(const struct sol_model *model)
+{
+    const struct tokenizer *tokenizer = inner(model)->tokenizer;
+    return tokenizer && tokenizer_adds_bos(tokenizer) ? tokenizer_bos(tokenizer) : -1;
+}
+
+/* ---- session ---- */
+
+void sol_session_params_init(struct sol_session_params *params)
+{
+    struct engine_params defaults;
+    engine_params_init(&defaults);
+    *params = (struct sol_session_params){
+        .context = defaults.context,
+        .batch = defaults.max_batch,
+        .threads = defaults.threads,
+    };
+}
+
+static enum sol_status check_params(const struct sol_session_params *p)
+{
+    enum { CONTEXT_MAX = 1 << 24, BATCH_MAX = 65536, THREADS_MAX = 1024 };
+    if (p->context < 1 || p->context > CONTEXT_MAX)
+        return status_set(SOL_E_ARGUMENT, "a context of %lld: 1 to %d positions are possible",
+                          (long long)p->context, CONTEXT_MAX);
+    if (p->batch < 1 || p->batch > BATCH_MAX)
+        return status_set(SOL_E_ARGUMENT, "a batch of %lld: 1 to %d tokens are possible",
+                          (long long)p->batch, BATCH_MAX);
+    if (p->threads < 0 || p->threads > THREADS_MAX)
+        return status_set(SOL_E_ARGUMENT, "%d threads: 1 to %d are possible, 0 for every core",
+                          p->threads, THREADS_MAX);
+    return SOL_OK;
+}
+
+enum sol_status sol_session_create(struct sol_model *model, const struct sol_session_params *params,
+                                   struct sol_session **out)
+{
+    *out = NULL;
+    struct sol_session_params defaults;
+    sol_session_params_init(&defaults);
+    if (!params) params = &defaults;
+    SOL_TRY(check_params(params));
+    struct sol_session *session = calloc(1, sizeof *session);
+    if (!session) return status_set(SOL_E_MEMORY, "no memory for a session");
+    struct engine_params engine;
+    engine_params_init(&engine);
+    engine.context = params->context;
+    engine.max_batch = params->batch;
+    engine.threads = params->threads;
+    if (params->exact) engine.chooser.loosest = NUMERICS_EXACT;
+    enum sol_status status = engine_create(inner(model), &engine, &session->engine);
+    if (status != SOL_OK) {
+        free(session);
+        return status;
+    }
+    session->context = params->context;
+    *out = session;
+    return SOL_OK;
+}
+
+void sol_session_destroy(struct sol_session *session)
+{
+    if (!session) return;
+    engine_destroy(session->engine);
+    free(session);
+}
+
+enum sol_status sol_session_eval(struct sol_session *session, const int32_t *ids, size_t n)
+{
+    if (n == 0) return status_set(SOL_E_ARGUMENT, "no tokens to evaluate");
+    int64_t room = session->context - engine_position(session->engine, 0);
+    if (n > (size_t)room)
+        return status_set(SOL_E_ARGUMENT,
+                          "%zu more tokens, but only %lld of %lld positions are free", n,
+                          (long long)room, (long long)session->context);
+    struct engine_row *rows = calloc(n, sizeof *rows);
+    if (!rows) return status_set(SOL_E_MEMORY, "no memory for %zu tokens", n);
+    for (size_t i = 0; i < n; i++)
+        rows[i] = (struct engine_row){.token = ids[i], .output = i == n - 1};
+    const float *logits = NULL;
+    enum sol_status status = engine_eval(session->engine, rows, (int64_t)n, NULL, NULL, &logits);
+    free(rows);
+    if (status == SOL_OK) session->logits = logits;
+    return status;
+}
+
+const float *sol_session_logits(const struct sol_session *session)
+{
+    return session->logits;
+}
+
+int64_t sol_session_position(const struct sol_session *session)
+{
+    return engine_position(session->engine, 0);
+}
+
+void sol_session_reset(struct sol_session *session)
+{
+    engine_reset(session->engine, 0);
+    session->logits = NULL;
+}
+
+/* ---- sampling ---- */
+
+void sol_sampler_params_init(struct sol_sampler_params *params)
+{
+    struct sampler_params defaults;
+    sampler_params_init(&defaults);
+    *params = (struct sol_sampler_params){
+        .temperature = defaults.temperature,
+        .top_k = defaults.top_k,
+        .top_p = defaults.top_p,
+        .min_p = defaults.min_p,
+        .seed = defaults.seed,
+    };
+}
+
+/* As `sol run` does: rows that are no token are never drawn, control tokens only on request, stop
+ * tokens always. */
+static void ban(const struct tokenizer *tokenizer, int64_t vocab, bool control,
+                unsigned char *banned)
+{
+    for (int64_t i = 0; i < vocab; i++) {
+        int32_t id = (int32_t)i;
+        bool token = id < tokenizer_vocab(tokenizer) && tokenizer_bytes(tokenizer, id).length > 0;
+        bool allowed = token && (control || !tokenizer_is_control(tokenizer, id));
+        banned[i] = !allowed && !tokenizer_is_stop(tokenizer, id);
+    }
+}
+
+enum sol_status sol_sampler_create(const struct sol_model *model,
+                                   const struct sol_sampler_params *params,
+                                   struct sol_sampler **out)
+{
+    *out = NULL;
+    struct sol_sampler_params defaults;
+    sol_sampler_params_init(&defaults);
+    if (!params) params = &defaults;
+    int64_t vocab = inner(model)->config.vocab;
+    const struct tokenizer *tokenizer = inner(model)->tokenizer;
+    struct sampler_params how = {
+        .temperature = params->temperature,
+        .top_k = params->top_k,
+        .top_p = params->top_p,
+        .min_p = params->min_p,
+        .seed = params->seed,
+    };
+    struct sol_sampler *sampler = calloc(1, sizeof *sampler);
+    unsigned char *banned = calloc((size_t)vocab, 1);
+    enum sol_status status = SOL_OK;
+    if (!sampler || !banned) status = status_set(SOL_E_MEMORY, "no memory for a sampler");
+    if (status == SOL_OK) {
+        if (tokenizer) ban(tokenizer, vocab, params->control, banned);
+        status = sampler_create(&how, vocab, tokenizer ? banned : NULL, &sampler->sampler);
+    }
+    free(banned);
+    if (status == SOL_OK)
+        *out = sampler;
+    else
+        free(sampler);
+    return status;
+}
+
+void sol_sampler_destroy(struct sol_sampler *sampler)
+{
+    if (!sampler) return;
+    sampler_destroy(sampler->sampler);
+    free(sampler);
+}
+
+enum sol_status sol_sampler_next(struct sol_sampler *sampler, const float *logits, int32_t *id)
+{
+    return sampler_next(sampler->sampler, logits, id);
+}

@@ -1,0 +1,191 @@
+#include "model/convert.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/interrupt.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/progress.h"
+#include "base/status.h"
+#include "format/gguf_write.h"
+#include "model/rows.h"
+
+enum { CHUNK_BYTES = 8 << 20 };
+
+/* ---- input ---- */
+
+enum sol_status weight_input_from_import(const struct import *import, struct weight_input *out)
+{
+    *out = (struct weight_input){.name = import->name, .config = &import->config, .import = import};
+    /* Conversion is no race, and the page cache helps where gate and up are read one after the
+     * other; so files are read as they are mapped. */
+    return row_reader_create(import, true, &out->reader);
+}
+
+enum sol_status weight_input_from_synth(const struct synth *synth, const char *name,
+                                        struct weight_input *out)
+{
+    struct synth_stream *stream;
+    *out = (struct weight_input){.name = name, .config = &synth->config, .synth = synth};
+    SOL_TRY(synth_stream_create(synth, &stream));
+    out->stream = stream;
+    return SOL_OK;
+}
+
+void weight_input_close(struct weight_input *input)
+{
+    row_reader_destroy(input->reader);
+    synth_stream_destroy((struct synth_stream *)(uintptr_t)input->stream);
+    *input = (struct weight_input){0};
+}
+
+enum dtype weight_input_dtype(const struct weight_input *input, int64_t index)
+{
+    struct weight w = weight_at(input->config, index);
+    if (input->import) return place_model_dtype(&w, &input->import->places[index]);
+    return synth_dtype(input->synth, &w);
+}
+
+enum sol_status weight_input_rows(const struct weight_input *input, int64_t index, int64_t group,
+                                  int64_t row, int64_t n, void *dst)
+{
+    struct weight w = weight_at(input->config, index);
+    if (input->import)
+        return rows_read(input->reader, &w, &input->import->places[index], group, row, n, dst);
+    struct weight_shape shape = weight_shape(&w);
+    size_t bytes = dtype_row_bytes(synth_dtype(input->synth, &w), shape.cols);
+    synth_stream_read(input->stream, index, (size_t)(group * shape.rows + row) * bytes,
+                      (size_t)n * bytes, dst);
+    return SOL_OK;
+}
+
+/* ---- GGUF ---- */
+
+static void put_keys(const struct weight_input *input, struct gguf_out *out)
+{
+    const struct model_config *c = input->config;
+    const char *slash = strrchr(input->name, '/');
+    const struct {
+        const char *key;
+        int64_t value;
+    } integers[] = {
+        {"gpt-oss.block_count", c->n_layers},
+        {"gpt-oss.context_length", c->context},
+        {"gpt-oss.embedding_length", c->hidden},
+        {"gpt-oss.feed_forward_length", c->intermediate},
+        {"gpt-oss.attention.head_count", c->n_heads},
+        {"gpt-oss.attention.head_count_kv", c->n_kv_heads},
+        {"gpt-oss.attention.key_length", c->head_dim},
+        {"gpt-oss.attention.value_length", c->head_dim},
+        {"gpt-oss.attention.sliding_window", c->window},
+        {"gpt-oss.expert_count", c->n_experts},
+        {"gpt-oss.expert_used_count", c->top_k},
+        {"gpt-oss.expert_feed_forward_length", c->intermediate},
+        {"gpt-oss.vocab_size", c->vocab},
+    };
+    gguf_out_string(out, "general.architecture", "gpt-oss");
+    gguf_out_string(out, "general.type", "model");
+    gguf_out_string(out, "general.name", slash ? slash + 1 : input->name);
+    for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
+        gguf_out_u32(out, integers[i].key, (uint32_t)integers[i].value);
+    gguf_out_f32(out, "gpt-oss.attention.layer_norm_rms_epsilon", c->rms_eps);
+    gguf_out_f32(out, "gpt-oss.rope.freq_base", c->rope_theta);
+    bool yarn = c->rope_factor != 1.0f && c->rope_original_context;
+    gguf_out_string(out, "gpt-oss.rope.scaling.type", yarn ? "yarn" : "none");
+    if (yarn) {
+        gguf_out_f32(out, "gpt-oss.rope.scaling.factor", c->rope_factor);
+        gguf_out_u32(out, "gpt-oss.rope.scaling.original_context_length",
+                     (uint32_t)c->rope_original_context);
+        gguf_out_f32(out, "gpt-oss.rope.scaling.yarn_beta_fast", c->rope_beta_fast);
+        gguf_out_f32(out, "gpt-oss.rope.scaling.yarn_beta_slow", c->rope_beta_slow);
+    }
+    gguf_out_u32(out, "general.quantization_version", 2);
+    if (c->swiglu_limit != 7.0f || c->rope_truncate)
+        LOG_WARN("%s: GGUF has no key for swiglu_limit %g%s; gpt-oss's own value will be used",
+                 input->name, (double)c->swiglu_limit, c->rope_truncate ? " and truncate" : "");
+}
+
+/* llama.cpp wants the router in float32. */
+static enum dtype gguf_dtype(const struct weight_input *input, int64_t index)
+{
+    struct weight w = weight_at(input->config, index);
+    return w.role == ROLE_ROUTER ? DTYPE_F32 : weight_input_dtype(input, index);
+}
+
+static void announce(const struct weight_input *input, struct gguf_out *out)
+{
+    for (int64_t i = 0; i < weight_count(input->config); i++) {
+        struct weight w = weight_at(input->config, i);
+        bool experts = strstr(w.name, "_exps.") != NULL;
+        int64_t dims[3] = {w.cols, w.vector ? w.groups : w.rows, w.groups};
+        gguf_out_tensor(out, w.name, gguf_dtype(input, i), (w.vector ? 1 : 2) + experts, dims);
+    }
+}
+
+struct gguf_job {
+    const struct weight_input *input;
+    struct gguf_out *out;
+    struct progress progress;
+    size_t done;
+    void *raw, *decoded; /* CHUNK_BYTES; decoded: 4 bytes for each 2 of raw */
+};
+
+static enum sol_status write_weight(struct gguf_job *job, int64_t index)
+{
+    struct weight w = weight_at(job->input->config, index);
+    struct weight_shape shape = weight_shape(&w);
+    enum dtype from = weight_input_dtype(job->input, index), to = gguf_dtype(job->input, index);
+    size_t row = dtype_row_bytes(from, shape.cols), out_row = dtype_row_bytes(to, shape.cols),
+           at = 0;
+    int64_t chunk = (int64_t)(CHUNK_BYTES / row);
+    if (chunk < 1) return status_set(SOL_E_INTERNAL, "a row of %zu bytes", row);
+    for (int64_t g = 0; g < shape.groups; g++) {
+        for (int64_t r = 0; r < shape.rows; r += chunk) {
+            int64_t n = shape.rows - r < chunk ? shape.rows - r : chunk;
+            void *data = job->raw;
+            SOL_TRY(interrupt_check());
+            SOL_TRY(weight_input_rows(job->input, index, g, r, n, data));
+            if (from != to) {
+                dtype_info(from)->decode(data, job->decoded, n * shape.cols);
+                data = job->decoded;
+            }
+            SOL_TRY(gguf_out_data(job->out, (size_t)index, at, data, (size_t)n * out_row));
+            at += (size_t)n * out_row;
+            job->done += (size_t)n * out_row;
+            progress_update(&job->progress, job->done >> 20);
+        }
+    }
+    return SOL_OK;
+}
+
+static enum sol_status write_gguf(struct gguf_job *job, const char *path, size_t part_bytes)
+{
+    enum sol_status status = SOL_OK;
+    announce(job->input, job->out);
+    SOL_TRY(gguf_out_begin(job->out, path, part_bytes));
+    job->raw = malloc(CHUNK_BYTES);
+    job->decoded = malloc((size_t)2 * CHUNK_BYTES);
+    if (!job->raw || !job->decoded) return status_set(SOL_E_MEMORY, "no memory to convert with");
+    progress_start(&job->progress, "writing", "MiB", gguf_out_bytes(job->out) >> 20);
+    for (int64_t i = 0; status == SOL_OK && i < weight_count(job->input->config); i++)
+        status = write_weight(job, i);
+    progress_end(&job->progress);
+    return status == SOL_OK ? gguf_out_commit(job->out) : status;
+}
+
+enum sol_status convert_to_gguf(const struct weight_input *input,
+                                const struct vocabulary *vocabulary, const char *path,
+                                size_t part_bytes)
+{
+    struct gguf_job job = {.input = input};
+    SOL_TRY(gguf_out_create(&job.out));
+    put_keys(input, job.out);
+    if (vocabulary) vocabulary_to_gguf(vocabulary, job.out);
+    enum sol_status status = write_gguf(&job, path, part_bytes);
+    free(job.raw);
+    free(job.decoded);
+    gguf_out_destroy(job.out);
+    return status;
+}

@@ -1,0 +1,54 @@
+#include "model/fit.h"
+
+#include "ops/batch.h"
+
+static size_t padded(size_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
+static int64_t layer_positions(const struct model_config *c, const struct fit_params *p,
+                               int64_t batch, int64_t layer)
+{
+    int64_t ring = c->window - 1 + batch;
+    int64_t n = layer % 2 == 0 && c->window && ring < p->context ? ring : p->context;
+    return (n + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK;
+}
+
+void fit_compute(const struct model_config *c, size_t weight_bytes, const struct fit_params *p,
+                 struct fit *out)
+{
+    int64_t batch = p->batch, outputs = p->outputs;
+    if (batch > p->context * p->sequences) batch = p->context * p->sequences;
+    if (outputs > batch) outputs = batch;
+    size_t rows = (size_t)batch, width = (size_t)(c->n_heads * c->head_dim);
+    size_t slots = rows * (size_t)c->top_k;
+    *out = (struct fit){.weights = weight_bytes};
+    for (int64_t n = 0; n < c->n_layers; n++)
+        out->cache += 2 * padded((size_t)(p->sequences * c->n_kv_heads *
+                                          layer_positions(c, p, batch, n) * c->head_dim) *
+                                 dtype_info(p->kv_dtype)->block_bytes);
+    out->buffers = 2 * padded(rows * (size_t)c->hidden * 4) + 2 * padded(rows * width * 4) +
+                   padded(slots * (size_t)c->intermediate * 4) +
+                   padded((size_t)(outputs * c->vocab) * 4) + 4 * padded(slots * 4) +
+                   padded((size_t)(c->n_experts + 1) * 4) + 4 * padded(rows * 4) +
+                   padded((size_t)c->head_dim / 2 * 4) + padded((size_t)p->sequences * 8);
+    out->total = out->weights + out->cache + out->buffers;
+}
+
+int64_t fit_longest_context(const struct model_config *config, size_t weight_bytes,
+                            const struct fit_params *params, size_t memory, int64_t longest)
+{
+    int64_t low = 0, high = longest; /* low fits, high + 1 does not */
+    while (low < high) {
+        struct fit_params p = *params;
+        struct fit fit;
+        p.context = low + (high - low + 1) / 2;
+        fit_compute(config, weight_bytes, &p, &fit);
+        if (fit.total <= memory)
+            low = p.context;
+        else
+            high = p.context - 1;
+    }
+    return low;
+}

@@ -1,0 +1,28 @@
+/* What a model needs to run, before anything is loaded. */
+#ifndef MODEL_FIT_H
+#define MODEL_FIT_H
+
+#include "model/model.h"
+
+struct fit_params {
+    int64_t context, sequences, batch, outputs;
+    enum dtype kv_dtype;
+};
+
+struct fit {
+    size_t weights;
+    size_t cache;   /* keys and values */
+    size_t buffers; /* of the steps, beside the scratch that plans take */
+    size_t total;
+};
+
+/* The engine's own arithmetic (infer/engine.c): sliding layers keep a ring, the others everything.
+ * A test compares the two. */
+void fit_compute(const struct model_config *config, size_t weight_bytes,
+                 const struct fit_params *params, struct fit *out);
+
+/* The longest context, up to `longest`, with which everything fits into `memory` bytes; 0: none. */
+int64_t fit_longest_context(const struct model_config *config, size_t weight_bytes,
+                            const struct fit_params *params, size_t memory, int64_t longest);
+
+#endif

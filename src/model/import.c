@@ -1,0 +1,492 @@
+/* Finding weights. For every weight of the table in weights.c there is a short list of tensors that
+ * may hold it: under its own name, under a dialect's name, or as a share of a fused tensor. The
+ * first that exists counts; its shape and type must then be right. At last every tensor of the
+ * files must have been used. */
+#include "model/import.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/status.h"
+#include "model/config.h"
+#include "model/source.h"
+
+/* Which part of a tensor is the weight. */
+enum share { WHOLE, OF_QKV, OF_GATE_UP };
+
+/* A tensor of either file format, dims outermost first. */
+struct found {
+    const char *name;
+    int n_dims;
+    int64_t dims[SAFETENSORS_DIMS_MAX];
+    bool known, bytes, hf_order;
+    const char *type;
+    enum dtype dtype;
+    struct span span;
+    size_t index; /* in the file's list, to mark it used */
+};
+
+struct finder {
+    struct import *im;
+    bool *used; /* per tensor of the files */
+    bool original, interleaved;
+};
+
+/* ---- the two formats ---- */
+
+static bool find_gguf(const struct gguf *file, const char *name, struct found *out)
+{
+    const struct gguf_tensor *t = gguf_tensor_find(file, name);
+    if (!t) return false;
+    *out = (struct found){.known = t->known_type,
+                          .hf_order = t->hf_order,
+                          .type = gguf_type_name(t->ggml_type),
+                          .dtype = t->dtype,
+                          .index = (size_t)(t - gguf_tensor_at(file, 0))};
+    out->n_dims = t->n_dims;
+    for (int d = 0; d < t->n_dims; d++) out->dims[d] = t->dims[t->n_dims - 1 - d];
+    const char *start = gguf_part_data(file, t->part);
+    out->span = (struct span){t->part, (size_t)((const char *)t->data - start), t->size};
+    return true;
+}
+
+static bool find_set(const struct safetensors *set, const char *name, struct found *out)
+{
+    const struct safetensors_tensor *t = safetensors_find(set, name);
+    if (!t) return false;
+    *out = (struct found){.known = t->known_type,
+                          .bytes = t->bytes,
+                          .type = t->type,
+                          .dtype = t->dtype,
+                          .span = {t->file, t->offset, t->size},
+                          .index = (size_t)(t - safetensors_at(set, 0))};
+    out->n_dims = t->n_dims;
+    memcpy(out->dims, t->dims, sizeof out->dims);
+    return true;
+}
+
+static bool find(struct finder *f, const char *name, struct found *out)
+{
+    bool there = f->im->gguf ? find_gguf(f->im->gguf, name, out) : find_set(f->im->set, name, out);
+    out->name = name;
+    return there;
+}
+
+/* ---- checks ---- */
+
+/* "[32 x 2880]": GGUF's people write the innermost size first, HF's last. */
+static const char *shape_text(const struct import *im, const int64_t *dims, int n, char buffer[160])
+{
+    size_t used = (size_t)snprintf(buffer, 160, "[");
+    for (int d = 0; d < n; d++)
+        used += (size_t)snprintf(buffer + used, 160 - used, d ? " x %lld" : "%lld",
+                                 (long long)dims[im->gguf ? n - 1 - d : d]);
+    snprintf(buffer + used, 160 - used, "]");
+    return buffer;
+}
+
+/* GGUF leaves outer sizes of 1 out, or writes them; HF files have just the dimensions they have. */
+static enum sol_status check_shape(const struct finder *f, const struct found *t,
+                                   const int64_t *want, int n)
+{
+    const int64_t *dims = t->dims, *wanted = want;
+    int n_dims = t->n_dims, n_wanted = n;
+    if (f->im->gguf) {
+        for (; n_dims > 1 && *dims == 1; n_dims--) dims++;
+        for (; n_wanted > 1 && *wanted == 1; n_wanted--) wanted++;
+    }
+    if (n_dims == n_wanted && memcmp(dims, wanted, sizeof *dims * (size_t)n_dims) == 0)
+        return SOL_OK;
+    char got_text[160], want_text[160];
+    return status_set(SOL_E_FORMAT, "%s: tensor '%s' has shape %s, expected %s", f->im->name,
+                      t->name, shape_text(f->im, t->dims, t->n_dims, got_text),
+                      shape_text(f->im, want, n, want_text));
+}
+
+static enum sol_status check_type(const struct finder *f, const struct weight *w,
+                                  const struct found *t)
+{
+    bool plain = t->known && !t->hf_order &&
+                 (t->dtype == DTYPE_F32 || t->dtype == DTYPE_F16 || t->dtype == DTYPE_BF16);
+    if (plain || (t->known && !w->vector)) return SOL_OK;
+    bool narrow = w->vector || f->im->set;
+    return status_set(SOL_E_UNSUPPORTED, "%s: type %s of tensor '%s' is not served; %s are",
+                      f->im->name, t->type, t->name,
+                      narrow ? "f32, f16 and bf16" : "f32, f16, bf16, q8_0 and mxfp4");
+}
+
+static bool per_expert(const struct weight *w)
+{
+    return strstr(w->name, "_exps.") != NULL;
+}
+
+/* first, step and group_rows of a weight within a tensor that may hold others too. */
+static void take_share(const struct finder *f, const struct weight *w, enum share share,
+                       struct place *out)
+{
+    const struct model_config *c = &f->im->config;
+    int64_t rows = weight_shape(w).rows, q = c->n_heads * c->head_dim,
+            kv = c->n_kv_heads * c->head_dim;
+    bool up = strstr(w->name, "ffn_up_exps") != NULL;
+    out->group_rows = rows;
+    out->first = 0;
+    out->step = 1;
+    if (share == OF_QKV) {
+        out->group_rows = q + 2 * kv;
+        out->first = strstr(w->name, "attn_q") ? 0 : strstr(w->name, "attn_k") ? q : q + kv;
+    } else if (share == OF_GATE_UP) {
+        out->group_rows = 2 * rows;
+        out->first = up ? (f->interleaved ? 1 : rows) : 0;
+        out->step = f->interleaved ? 2 : 1;
+    }
+}
+
+/* ---- one weight ---- */
+
+/* A tensor of plain rows, of columns (`transposed`), or a vector. */
+static enum sol_status place_tensor(struct finder *f, const struct weight *w, const struct found *t,
+                                    enum share share, bool transposed, struct place *out)
+{
+    *out = (struct place){.layout = transposed    ? PLACE_COLUMNS
+                                    : t->hf_order ? PLACE_HF_ORDER
+                                                  : PLACE_ROWS,
+                          .dtype = t->dtype,
+                          .data = t->span};
+    take_share(f, w, share, out);
+    int64_t want[3] = {w->groups, out->group_rows, w->cols};
+    if (w->vector) want[2] = 0;
+    if (transposed) {
+        want[1] = w->cols;
+        want[2] = out->group_rows;
+    }
+    int skip = per_expert(w) ? 0 : 1, n = (w->vector ? 2 : 3) - skip;
+    SOL_TRY(check_shape(f, t, want + skip, n));
+    SOL_TRY(check_type(f, w, t));
+    f->used[t->index] = true;
+    return SOL_OK;
+}
+
+/* Blocks and scales. */
+static enum sol_status place_pair(struct finder *f, const struct weight *w,
+                                  const struct found *blocks, const struct found *scales,
+                                  enum share share, struct place *out)
+{
+    const struct found *const both[] = {blocks, scales};
+    *out = (struct place){.layout = PLACE_HF_PAIR,
+                          .dtype = DTYPE_MXFP4,
+                          .data = blocks->span,
+                          .scales = scales->span};
+    take_share(f, w, share, out);
+    if (w->cols % 32)
+        return status_set(SOL_E_FORMAT,
+                          "%s: tensor '%s': rows of %lld are not a multiple of MXFP4's block of 32",
+                          f->im->name, blocks->name, (long long)w->cols);
+    for (int i = 0; i < 2; i++) {
+        const int64_t want[4] = {w->groups, out->group_rows, w->cols / 32, 16};
+        SOL_TRY(check_shape(f, both[i], want, i ? 3 : 4));
+        if (!both[i]->bytes)
+            return status_set(SOL_E_UNSUPPORTED, "%s: type %s of tensor '%s' is not served; U8 is",
+                              f->im->name, both[i]->type, both[i]->name);
+        f->used[both[i]->index] = true;
+    }
+    return SOL_OK;
+}
+
+static enum sol_status missing(const struct finder *f, const char *name)
+{
+    return status_set(SOL_E_FORMAT, "%s: tensor '%s' is missing", f->im->name, name);
+}
+
+/* ---- names in GGUF files ---- */
+
+static const struct {
+    const char *ours, *theirs;
+    enum share share;
+} gguf_names[] = {
+    {"attn_output.", "attn_out.", WHOLE},
+    {"post_attention_norm.", "ffn_norm.", WHOLE},
+    {"attn_sinks.weight", "attn_sinks", WHOLE},
+    {"attn_q.", "attn_qkv.", OF_QKV},
+    {"attn_k.", "attn_qkv.", OF_QKV},
+    {"attn_v.", "attn_qkv.", OF_QKV},
+    {"ffn_gate_exps.", "ffn_gate_up_exps.", OF_GATE_UP},
+    {"ffn_up_exps.", "ffn_gate_up_exps.", OF_GATE_UP},
+};
+
+static enum sol_status place_in_gguf(struct finder *f, const struct weight *w, struct place *out)
+{
+    struct found t;
+    char name[96];
+    if (find(f, w->name, &t)) return place_tensor(f, w, &t, WHOLE, false, out);
+    for (size_t i = 0; i < sizeof gguf_names / sizeof *gguf_names; i++) {
+        const char *at = strstr(w->name, gguf_names[i].ours);
+        if (!at) continue;
+        snprintf(name, sizeof name, "%.*s%s%s", (int)(at - w->name), w->name, gguf_names[i].theirs,
+                 at + strlen(gguf_names[i].ours));
+        if (find(f, name, &t)) return place_tensor(f, w, &t, gguf_names[i].share, false, out);
+    }
+    return missing(f, w->name);
+}
+
+/* ---- names in safetensors files ---- */
+
+static const struct {
+    const char *ours, *hf, *original;
+    enum share share, original_share;
+} set_names[] = {
+    {"token_embd.weight", "model.embed_tokens.weight", "embedding.weight", WHOLE, WHOLE},
+    {"output_norm.weight", "model.norm.weight", "norm.scale", WHOLE, WHOLE},
+    {"output.weight", "lm_head.weight", "unembedding.weight", WHOLE, WHOLE},
+    {"attn_norm.weight", "input_layernorm.weight", "attn.norm.scale", WHOLE, WHOLE},
+    {"attn_q.weight", "self_attn.q_proj.weight", "attn.qkv.weight", WHOLE, OF_QKV},
+    {"attn_q.bias", "self_attn.q_proj.bias", "attn.qkv.bias", WHOLE, OF_QKV},
+    {"attn_k.weight", "self_attn.k_proj.weight", "attn.qkv.weight", WHOLE, OF_QKV},
+    {"attn_k.bias", "self_attn.k_proj.bias", "attn.qkv.bias", WHOLE, OF_QKV},
+    {"attn_v.weight", "self_attn.v_proj.weight", "attn.qkv.weight", WHOLE, OF_QKV},
+    {"attn_v.bias", "self_attn.v_proj.bias", "attn.qkv.bias", WHOLE, OF_QKV},
+    {"attn_output.weight", "self_attn.o_proj.weight", "attn.out.weight", WHOLE, WHOLE},
+    {"attn_output.bias", "self_attn.o_proj.bias", "attn.out.bias", WHOLE, WHOLE},
+    {"attn_sinks.weight", "self_attn.sinks", "attn.sinks", WHOLE, WHOLE},
+    {"post_attention_norm.weight", "post_attention_layernorm.weight", "mlp.norm.scale", WHOLE,
+     WHOLE},
+    {"ffn_gate_inp.weight", "mlp.router.weight", "mlp.gate.weight", WHOLE, WHOLE},
+    {"ffn_gate_inp.bias", "mlp.router.bias", "mlp.gate.bias", WHOLE, WHOLE},
+    {"ffn_gate_exps.weight", "mlp.experts.gate_up_proj", "mlp.mlp1_weight", OF_GATE_UP, OF_GATE_UP},
+    {"ffn_gate_exps.bias", "mlp.experts.gate_up_proj_bias", "mlp.mlp1_bias", OF_GATE_UP,
+     OF_GATE_UP},
+    {"ffn_up_exps.weight", "mlp.experts.gate_up_proj", "mlp.mlp1_weight", OF_GATE_UP, OF_GATE_UP},
+    {"ffn_up_exps.bias", "mlp.experts.gate_up_proj_bias", "mlp.mlp1_bias", OF_GATE_UP, OF_GATE_UP},
+    {"ffn_down_exps.weight", "mlp.experts.down_proj", "mlp.mlp2_weight", WHOLE, WHOLE},
+    {"ffn_down_exps.bias", "mlp.experts.down_proj_bias", "mlp.mlp2_bias", WHOLE, WHOLE},
+};
+
+/* Quantised or not: the `original/` checkpoint keeps [out][in] either way, HF transposes the
+ * unquantised ones. */
+static enum sol_status place_experts(struct finder *f, const struct weight *w, const char *base,
+                                     enum share share, struct place *out)
+{
+    struct found blocks, scales, plain;
+    char blocks_name[128], scales_name[128];
+    const char *dot = f->original ? "." : "_";
+    snprintf(blocks_name, sizeof blocks_name, "%s%sblocks", base, dot);
+    snprintf(scales_name, sizeof scales_name, "%s%sscales", base, dot);
+    if (find(f, base, &plain)) return place_tensor(f, w, &plain, share, !f->original, out);
+    if (!find(f, blocks_name, &blocks)) return missing(f, blocks_name);
+    if (!find(f, scales_name, &scales)) return missing(f, scales_name);
+    return place_pair(f, w, &blocks, &scales, share, out);
+}
+
+static enum sol_status place_in_set(struct finder *f, const struct weight *w, struct place *out)
+{
+    const char *ours = w->name;
+    char name[112];
+    struct found t;
+    if (w->layer >= 0) ours = strchr(strchr(ours, '.') + 1, '.') + 1;
+    size_t i = 0;
+    while (strcmp(set_names[i].ours, ours) != 0) i++; /* every weight is in the table */
+    const char *theirs = f->original ? set_names[i].original : set_names[i].hf;
+    enum share share = f->original ? set_names[i].original_share : set_names[i].share;
+    if (w->layer >= 0)
+        snprintf(name, sizeof name, "%s.%lld.%s", f->original ? "block" : "model.layers",
+                 (long long)w->layer, theirs);
+    else
+        snprintf(name, sizeof name, "%s", theirs);
+    if (w->role == ROLE_EXPERT) return place_experts(f, w, name, share, out);
+    if (!find(f, name, &t)) return missing(f, name);
+    return place_tensor(f, w, &t, share, false, out);
+}
+
+/* ---- all weights ---- */
+
+static enum sol_status check_surplus(const struct finder *f, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (f->used[i]) continue;
+        struct safetensors_text name;
+        if (f->im->gguf) {
+            char text[96];
+            struct gguf_string string = gguf_tensor_at(f->im->gguf, i)->name;
+            snprintf(text, sizeof text, "%.*s", (int)string.length, string.data);
+            name = safetensors_printable(text);
+        } else {
+            name = safetensors_printable(safetensors_at(f->im->set, i)->name);
+        }
+        return status_set(SOL_E_FORMAT, "%s: unexpected tensor '%s', which gpt-oss does not have",
+                          f->im->name, name.text);
+    }
+    return SOL_OK;
+}
+
+static enum sol_status find_all(struct import *im)
+{
+    size_t tensors = im->gguf ? gguf_tensor_count(im->gguf) : safetensors_count(im->set);
+    int64_t count = weight_count(&im->config);
+    struct finder f = {.im = im};
+    f.used = ARENA_NEW(im->arena, bool, tensors);
+    im->places = ARENA_NEW(im->arena, struct place, count);
+    if (!f.used || !im->places) return SOL_E_MEMORY;
+    f.original = im->set && safetensors_find(im->set, "embedding.weight");
+    /* llama.cpp, when it fuses gate and up, puts all rows of the gate first. */
+    f.interleaved = im->set || config_other_dialect(im->gguf);
+    for (int64_t i = 0; i < count; i++) {
+        struct weight w = weight_at(&im->config, i);
+        SOL_TRY(im->gguf ? place_in_gguf(&f, &w, &im->places[i])
+                         : place_in_set(&f, &w, &im->places[i]));
+    }
+    return check_surplus(&f, tensors);
+}
+
+/* ---- opening ---- */
+
+static enum sol_status import_create(const char *name, struct import **out)
+{
+    struct arena *arena;
+    SOL_TRY(arena_create((size_t)1 << 16, &arena));
+    struct import *im = ARENA_NEW(arena, struct import, 1);
+    const char *copy = arena_strndup(arena, name, strlen(name));
+    if (!im || !copy) {
+        arena_destroy(arena);
+        return SOL_E_MEMORY;
+    }
+    im->arena = arena;
+    im->name = copy;
+    *out = im;
+    return SOL_OK;
+}
+
+enum sol_status import_from_gguf(struct gguf *file, struct import **out)
+{
+    struct import *im = NULL;
+    *out = NULL;
+    enum sol_status status = import_create(gguf_name(file), &im);
+    if (status != SOL_OK) {
+        gguf_close(file);
+        return status;
+    }
+    im->gguf = file;
+    status = config_from_gguf(file, &im->config);
+    if (status == SOL_OK) status = find_all(im);
+    if (status == SOL_OK)
+        *out = im;
+    else
+        import_close(im);
+    return status;
+}
+
+static enum sol_status read_json_config(struct import *im)
+{
+    char path[4096];
+    const char *slash = strrchr(im->name, '/');
+    im->folder = slash ? arena_strndup(im->arena, im->name, (size_t)(slash - im->name + 1)) : "./";
+    if (!im->folder) return SOL_E_MEMORY;
+    int n = snprintf(path, sizeof path, "%sconfig.json", im->folder);
+    if (n < 0 || (size_t)n >= sizeof path)
+        return status_set(SOL_E_ARGUMENT, "the path of %s is too long", im->name);
+    enum sol_status status = config_from_json(path, &im->config);
+    if (status == SOL_E_IO)
+        return status_prefix(status, "a safetensors model needs its config.json beside it");
+    return status;
+}
+
+static enum sol_status import_from_set(const char *source, struct import **out)
+{
+    struct safetensors *set;
+    struct import *im = NULL;
+    *out = NULL;
+    SOL_TRY(safetensors_open(source, &set));
+    enum sol_status status = import_create(safetensors_name(set), &im);
+    if (status != SOL_OK) {
+        safetensors_close(set);
+        return status;
+    }
+    im->set = set;
+    status = read_json_config(im);
+    if (status == SOL_OK) status = find_all(im);
+    if (status == SOL_OK)
+        *out = im;
+    else
+        import_close(im);
+    return status;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+enum sol_status import_open(const char *source, struct import **out)
+{
+    struct stat info;
+    struct gguf *file;
+    *out = NULL;
+    bool path = source && strcmp(source, "builtin") != 0;
+    if (path && (ends_with(source, ".safetensors") || ends_with(source, ".json") ||
+                 (stat(source, &info) == 0 && S_ISDIR(info.st_mode))))
+        return import_from_set(source, out);
+    SOL_TRY(source_open_gguf(source, &file));
+    return import_from_gguf(file, out);
+}
+
+void import_close(struct import *im)
+{
+    if (!im) return;
+    gguf_close(im->gguf);
+    safetensors_close(im->set);
+    arena_destroy(im->arena); /* and with it the object */
+}
+
+int import_file_count(const struct import *im)
+{
+    return im->gguf ? gguf_part_count(im->gguf) : safetensors_file_count(im->set);
+}
+
+const char *import_file_name(const struct import *im, int file)
+{
+    return im->gguf ? gguf_part_name(im->gguf, file) : safetensors_file_name(im->set, file);
+}
+
+const void *import_file_data(const struct import *im, int file)
+{
+    return im->gguf ? gguf_part_data(im->gguf, file) : safetensors_file_data(im->set, file);
+}
+
+size_t import_file_size(const struct import *im, int file)
+{
+    return im->gguf ? gguf_part_size(im->gguf, file) : safetensors_file_size(im->set, file);
+}
+
+/* ---- places ---- */
+
+struct weight_shape weight_shape(const struct weight *w)
+{
+    if (w->vector) return (struct weight_shape){w->groups, w->cols, 1};
+    return (struct weight_shape){w->groups, w->rows, w->cols};
+}
+
+enum dtype place_model_dtype(const struct weight *w, const struct place *p)
+{
+    return w->vector ? DTYPE_F32 : p->dtype;
+}
+
+size_t place_model_bytes(const struct weight *w, const struct place *p)
+{
+    return (size_t)(w->groups * w->rows) * dtype_row_bytes(place_model_dtype(w, p), w->cols);
+}
+
+size_t place_row_bytes(const struct weight *w, const struct place *p)
+{
+    struct weight_shape shape = weight_shape(w);
+    if (p->layout == PLACE_HF_PAIR) return (size_t)(shape.cols / 32) * 16;
+    if (p->layout == PLACE_COLUMNS)
+        return (size_t)p->group_rows * dtype_info(p->dtype)->block_bytes;
+    return dtype_row_bytes(p->dtype, shape.cols);
+}
+
+bool place_is_final(const struct weight *w, const struct place *p)
+{
+    return p->layout == PLACE_ROWS && p->step == 1 && p->dtype == place_model_dtype(w, p) &&
+           (w->groups == 1 || p->group_rows == weight_shape(w).rows);
+}

@@ -1,0 +1,18 @@
+/* Writes a trained vocabulary as a file that sol and others read. */
+#ifndef MODEL_VOCAB_WRITE_H
+#define MODEL_VOCAB_WRITE_H
+
+#include "model/bpe_train.h"
+#include "sol/status.h"
+
+enum vocab_format {
+    VOCAB_TIKTOKEN, /* tokens and ranks; no special tokens */
+    VOCAB_JSON,     /* tokenizer.json, with the special tokens of o200k_harmony behind the others,
+                     * where reading the other format puts them too */
+};
+
+/* The file appears under its name complete or not at all. */
+enum sol_status vocab_write(const struct bpe_vocabulary *vocabulary, enum vocab_format format,
+                            const char *path);
+
+#endif
