@@ -355,13 +355,13 @@ static enum sol_status read_index(struct safetensors *set, const char *index, co
     if (!set->shards) return SOL_E_MEMORY;
     json_object_foreach((json_t *)(uintptr_t)map, name, value)
     {
-        int shard;
+        int shard = -1;
         SOL_TRY(add_shard(set, index, name, value, &shard));
     }
     SOL_TRY(sort_names(set));
     json_object_foreach((json_t *)(uintptr_t)map, name, value)
     {
-        int shard;
+        int shard = -1;
         SOL_TRY(add_shard(set, index, name, value, &shard));
         const struct safetensors_tensor *t = safetensors_find(set, name);
         if (!t || t->file != shard)

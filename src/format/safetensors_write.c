@@ -91,7 +91,7 @@ static char *make_header(const struct safetensors_out *out, int shard, size_t *l
         json_object_set_new(root, t->name,
                             json_pack("{s:s, s:o, s:[I, I]}", "dtype", t->type, "shape", shape,
                                       "data_offsets", (json_int_t)t->offset,
-                                      (json_int_t)(t->offset + t->size)));
+                                      (json_int_t)t->offset + (json_int_t)t->size));
     }
     char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
     json_decref(root);

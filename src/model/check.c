@@ -182,6 +182,7 @@ static enum sol_status run(struct check *c, size_t bytes)
     bool mapped = strcmp(c->im->name, "builtin") == 0 || load_cached_share(c->im) > 0.9;
     enum sol_status status = SOL_OK;
     plan_units(c);
+    if (c->n_units == 0) return SOL_OK;
     c->units = calloc((size_t)c->n_units, sizeof *c->units);
     c->findings = calloc((size_t)weight_count(&c->im->config), sizeof *c->findings);
     if (!c->units || !c->findings) return status_set(SOL_E_MEMORY, "no memory to check a model");

@@ -6,7 +6,8 @@
  * Sums of a block are begun at the integer whose bits are the float I8_MAGIC. The sum's bits, read
  * as a float, are then I8_MAGIC + sum, exactly: |sum| <= 32 * 128 * 127 < 2^22. One subtraction,
  * which every vector pipe does, takes the place of a conversion, which on Arm's large cores only
- * half of the pipes do, at two steps each (LLVM's model of Neoverse V2, the nearest it has). */
+ * half of the pipes do: 24 cycles a block of a tile instead of 26 with sdot, 17.6 instead of 19.7
+ * with smmla (llvm-mca 19 for Cortex-X925, which it models as a Neoverse V2; not measured). */
 #ifndef OPS_ARM_GEMM_I8_Q_H
 #define OPS_ARM_GEMM_I8_Q_H
 
