@@ -60,6 +60,7 @@ static const struct option options[] = {
     OPTION_ENTRY(FLAG, 'q', "quiet", NULL, "no progress on stderr",
                  offsetof(struct bench_options, quiet), 0, 0),
     ENGINE_OPTIONS(struct bench_options, engine),
+    ENGINE_LOAD_OPTION(struct bench_options, engine),
     {0},
 };
 
@@ -262,7 +263,7 @@ static enum sol_status set_up(struct bench_command *c)
     c->params.ops = o->ops;
     SOL_TRY(engine_options_params(&o->engine, &c->params.engine));
     c->params.engine.max_batch = o->batch < o->ubatch ? o->batch : o->ubatch;
-    SOL_TRY(model_open(o->engine.model, &c->model));
+    SOL_TRY(engine_options_open(&o->engine, &c->params.engine, &c->model));
     SOL_TRY(make_tests(c));
     SOL_TRY(open_output(c));
     return measure_limits(c);

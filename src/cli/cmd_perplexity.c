@@ -36,6 +36,7 @@ static const struct option options[] = {
     OPTION_ENTRY(FLAG, 'q', "quiet", NULL, "no progress on stderr",
                  offsetof(struct perplexity_options, quiet), 0, 0),
     ENGINE_OPTIONS(struct perplexity_options, engine),
+    ENGINE_LOAD_OPTION(struct perplexity_options, engine),
     {0},
 };
 
@@ -74,7 +75,7 @@ static enum sol_status set_up(struct perplexity_run *run)
 {
     const struct perplexity_options *o = &run->options;
     SOL_TRY(engine_options_params(&o->engine, &run->params));
-    SOL_TRY(model_open(o->engine.model, &run->model));
+    SOL_TRY(engine_options_open(&o->engine, &run->params, &run->model));
     SOL_TRY(input_tokens(&o->input, "-f", run->model, &run->ids));
     if (o->limit && (int64_t)run->ids.count > o->limit) run->ids.count = (size_t)o->limit;
 

@@ -33,6 +33,7 @@ static const struct option options[] = {
                  offsetof(struct run_options, quiet), 0, 0),
     SAMPLING_OPTIONS(struct run_options, sampling),
     ENGINE_OPTIONS(struct run_options, engine),
+    ENGINE_LOAD_OPTION(struct run_options, engine),
     ENGINE_SIZE_OPTIONS(struct run_options, engine,
                         "positions to make room for (default: prompt and -n, 512 at least)"),
     {0},
@@ -118,7 +119,7 @@ static enum sol_status set_up(struct run *run)
 {
     uint64_t start = clock_ns();
     SOL_TRY(engine_options_params(&run->options.engine, &run->params));
-    SOL_TRY(model_open(run->options.engine.model, &run->model));
+    SOL_TRY(engine_options_open(&run->options.engine, &run->params, &run->model));
     SOL_TRY(input_tokens(&run->options.input, "-p, -f", run->model, &run->prompt));
     if (!run->options.engine.context) run->params.context = default_context(run);
     if ((int64_t)run->prompt.count > run->params.context)
