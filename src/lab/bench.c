@@ -181,6 +181,8 @@ static void observe_layer(void *arg, int layer, const float *x, int64_t rows)
     struct bench *b = arg;
     const struct model_config *c = &engine_model(b->engine)->config;
     if (b->generating) add_cost(&b->step_cost, layer_cost(b->step_plan, layer));
+    if (b->generating && layer == c->n_layers - 1) /* embedding and head belong to no layer */
+        add_cost(&b->step_cost, layer_cost(b->step_plan, -1));
     if (!b->group_offsets) return;
     int64_t touched = 0, busiest = 0;
     for (int64_t e = 0; e < c->n_experts; e++) {

@@ -1,12 +1,21 @@
-/* gemm with int8 activations and MXFP4 or Q8_0 weights, for AVX2.
+/* gemm with int8 activations and MXFP4 or Q8_0 weights, on AVX2.
  *
- * A lane is four steps along k, so nothing is transposed. Phase 1 quantises the rows of A, per 32
- * values. Phase 2 decodes a panel of PANEL_ROWS weight rows to int8 and float32 scales for all rows
- * of A that use it. vpmaddubsw wants one unsigned operand and saturates at 16 bits: it gets the
- * magnitude of the weight and the activation with the weight's sign, so that a pair is at most 2 *
- * 128 * 127 = 32512. */
+ * Phase 1 quantises the rows of A, per 32 values, into tiles of up to TILE_ROWS rows. Phase 2
+ * multiplies: a panel is 8 weight rows, a 32-bit lane belongs to one of them and takes 4 steps of k
+ * at once. vpmaddubsw has one unsigned side and saturates at 16 bits:
+ *  - MXFP4: e2m1 doubled + 12 is 0..24, and a pair of products at most 6096. The 16 products that
+ *    meet in a 16-bit lane over a block are, without the offset, at most 16 * 12 * 127 = 24384: so
+ *    a block is summed in 16 bits, modulo 2^16, from -12 * sum(activations) on, and is exact.
+ *  - Q8_0: |w| times the activation with w's sign. A pair is at most 2 * 128 * 127 = 32512 (w =
+ * -128 included) and is widened at once. Then c += sum * (scale of weights * scale of activations)
+ * in float32.
+ *
+ * The weights stay in their file layout; a block of 8 rows is transposed on the way, and then
+ *  - *direct*, for blocks of up to DIRECT_ROWS rows of A: goes from registers into the product,
+ *    while the next panel is prefetched;
+ *  - *tiled*: a panel times CHUNK blocks of k is unpacked into an L1 buffer, and all tiles of A run
+ *    over it. Their float32 sums rest in L2 between chunks. */
 #include <immintrin.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,25 +23,40 @@
 #include "ops/gemm_jobs.h"
 #include "ops/op.h"
 
+#define INLINE static inline __attribute__((always_inline))
+
 enum {
-    BLOCK = 32, /* values that share a scale, and bytes of a register */
-    PANEL_ROWS = 4,
-    TILE_TOKENS = 2,  /* 8 sums, 4 weights and their magnitudes two at a time, of 16 registers */
-    BLOCK_ROWS = 128, /* 128 rows of 2880 int8 with scales are 410 KB: fits a 512 KB L2 */
-    FEW_ROWS = 4,
+    LANES = 8,
+    BLOCK = 32,    /* values that share a scale */
+    TILE_ROWS = 6, /* 6 block sums, 6 float32 sums, weight, activation, product: 15 of 16 */
+    /* What a tile holds. Zen 4, n 46080, k 2880, one core, 6 rows of MXFP4: 9.8 ms direct, 11.5
+     * tiled. */
+    DIRECT_ROWS = 6,
+    BLOCK_ROWS = 96, /* 96 x 2880 activations with scales are 345 KB; L2 of Zen 2 and 3: 512 KB */
+    CHUNK = 48,      /* 14 KB of the 32 KB L1; 90 blocks are two chunks */
+    STAGED = BLOCK * LANES + LANES * 4, /* bytes of an unpacked block of a panel: values, scales */
+    ROW_BYTES = BLOCK + 4 + 4,          /* a packed activation block: values, scale, correction */
 };
 
-/* A row of A or of W: its values and a scale for each 32 of them. */
-struct packed_row {
+struct worker {
+    _Alignas(64) uint8_t staged[CHUNK * STAGED];
+    _Alignas(64) float sums[BLOCK_ROWS * LANES];
+};
+
+/* A tile of packed activations: [k blocks][rows][32] values, then [k blocks][rows] scales and the
+ * same of corrections, each a pair of 16 bits for the two sums in a lane. */
+struct tile {
     int8_t *q;
     float *scale;
+    int16_t (*correction)[2];
 };
 
 struct product {
     const struct gemm_args *args;
     struct gemm_jobs jobs;
-    char *a;      /* [a_count] packed rows */
-    char *panels; /* per worker: [PANEL_ROWS] packed rows */
+    uint8_t
+        *packed; /* row i of C begins at i * ROW_BYTES * k_blocks, a tile where its first does */
+    struct worker *workers;
     int64_t k_blocks;
 };
 
@@ -41,192 +65,451 @@ static size_t align64(size_t n)
     return (n + 63) & ~(size_t)63;
 }
 
-static size_t row_bytes(int64_t k_blocks)
-{
-    return align64((size_t)k_blocks * (BLOCK + sizeof(float)));
-}
-
-static struct packed_row row_at(char *rows, int64_t index, int64_t k_blocks)
-{
-    char *row = rows + (size_t)index * row_bytes(k_blocks);
-    return (struct packed_row){(int8_t *)row, (float *)(row + k_blocks * BLOCK)};
-}
-
 static size_t blocks_bytes(const struct gemm_args *a)
 {
     return align64((size_t)gemm_max_blocks(a, BLOCK_ROWS) * sizeof(struct gemm_block));
 }
 
+static size_t packed_bytes(const struct gemm_args *a)
+{
+    return align64((size_t)a->m * (size_t)(a->k / BLOCK) * ROW_BYTES);
+}
+
 static size_t workspace(const void *args, int workers)
 {
-    const struct gemm_args *a = args;
-    size_t rows = (size_t)(a->a_count + (int64_t)workers * PANEL_ROWS);
-    return blocks_bytes(a) + rows * row_bytes(a->k / BLOCK);
+    return blocks_bytes(args) + packed_bytes(args) + (size_t)workers * sizeof(struct worker);
 }
 
 static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
     (void)device;
-    enum dtype dtype = ((const struct gemm_args *)args)->w.dtype;
-    if (dtype == DTYPE_MXFP4 || dtype == DTYPE_Q8_0) return true;
+    const struct gemm_args *a = args;
+    if (a->w.dtype == DTYPE_MXFP4 || a->w.dtype == DTYPE_Q8_0) return true;
     snprintf(why, OP_REASON_MAX, "weights are %s, this variant reads mxfp4 and q8_0",
-             dtype_info(dtype)->name);
+             dtype_info(a->w.dtype)->name);
     return false;
+}
+
+static struct tile tile_at(const struct product *p, int64_t row, int64_t rows)
+{
+    uint8_t *base = p->packed + row * p->k_blocks * ROW_BYTES;
+    return (struct tile){(int8_t *)base, (float *)(base + rows * p->k_blocks * BLOCK),
+                         (int16_t(*)[2])(base + rows * p->k_blocks * (BLOCK + 4))};
 }
 
 /* ---- phase 1 ---- */
 
-/* A block with NaN or Inf gets a NaN scale: whatever it is multiplied by becomes NaN. */
-static void quantise_block(const float *x, int8_t *q, float *scale)
+/* The largest magnitude of 32 floats as bits; as integers they order like the floats, with Inf and
+ * NaN on top. */
+static uint32_t largest_bits(const __m256 x[4])
 {
-    float top = 0;
-    bool finite = true;
-    for (int i = 0; i < BLOCK; i++) {
-        float magnitude = fabsf(x[i]);
-        top = magnitude > top ? magnitude : top;
-        finite &= magnitude <= 3.4e38f;
-    }
-    *scale = finite ? top / 127 : NAN;
-    float factor = finite && top > 1e-30f ? 127 / top : 0;
-    if (factor == 0 && finite) *scale = 0; /* below 1e-30 a whole block counts as zero */
-    for (int i = 0; i < BLOCK; i++) q[i] = (int8_t)(factor == 0 ? 0 : lrintf(x[i] * factor));
+    const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
+    __m256i max = _mm256_setzero_si256();
+    for (int i = 0; i < 4; i++)
+        max = _mm256_max_epu32(max, _mm256_and_si256(_mm256_castps_si256(x[i]), magnitude));
+    __m128i m = _mm_max_epu32(_mm256_castsi256_si128(max), _mm256_extracti128_si256(max, 1));
+    m = _mm_max_epu32(m, _mm_shuffle_epi32(m, 0x4e));
+    m = _mm_max_epu32(m, _mm_shuffle_epi32(m, 0xb1));
+    return (uint32_t)_mm_cvtsi128_si32(m);
 }
 
-static void quantise_rows(void *arg, int64_t begin, int64_t end, int worker)
+/* q = round(x / scale), |q| <= 127; pair[i] = sum of the q that meet in 16-bit half i of a lane. A
+ * block that holds NaN or Inf gets scale NaN and q 0: every product with it becomes NaN. */
+static void quantise(const float *x, int8_t *q, float *scale, int pair[2])
+{
+    __m256 v[4];
+    for (int i = 0; i < 4; i++) v[i] = _mm256_loadu_ps(x + 8 * i);
+    uint32_t bits = largest_bits(v);
+    pair[0] = pair[1] = 0;
+    if (bits >= 0x7f800000u || bits == 0) {
+        *scale = bits ? __builtin_nanf("") : 0;
+        memset(q, 0, BLOCK);
+        return;
+    }
+    float max = _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128((int)bits)));
+    float up = max < 0x1p-100f ? 0x1p100f : 1; /* keeps 127 / max finite */
+    *scale = max / 127.0f;
+    __m256 factor = _mm256_set1_ps(127.0f / (max * up)), raise = _mm256_set1_ps(up);
+    __m256i n[4];
+    for (int i = 0; i < 4; i++)
+        n[i] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_mul_ps(v[i], raise), factor));
+    __m256i bytes =
+        _mm256_packs_epi16(_mm256_packs_epi32(n[0], n[1]), _mm256_packs_epi32(n[2], n[3]));
+    /* Packing works within halves: dwords come as 0 2 4 6 | 1 3 5 7. */
+    bytes = _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+    _mm256_storeu_si256((__m256i *)q, bytes);
+    __m256i two = _mm256_maddubs_epi16(_mm256_set1_epi8(1), bytes); /* sums of pairs */
+    __m128i sum = _mm_add_epi16(_mm256_castsi256_si128(two), _mm256_extracti128_si256(two, 1));
+    sum = _mm_add_epi16(sum, _mm_shuffle_epi32(sum, 0x4e));
+    sum = _mm_add_epi16(sum, _mm_shuffle_epi32(sum, 0xb1));
+    pair[0] = (int16_t)_mm_extract_epi16(sum, 0);
+    pair[1] = (int16_t)_mm_extract_epi16(sum, 1);
+}
+
+static void pack_rows(void *arg, int64_t begin, int64_t end, int worker)
 {
     (void)worker;
     const struct product *p = arg;
+    const struct gemm_args *a = p->args;
+    const bool mxfp4 = a->w.dtype == DTYPE_MXFP4;
     for (int64_t i = begin; i < end; i++) {
-        struct packed_row row = row_at(p->a, i, p->k_blocks);
-        for (int64_t k = 0; k < p->k_blocks; k++)
-            quantise_block(p->args->a + i * p->args->k + k * BLOCK, row.q + k * BLOCK,
-                           row.scale + k);
+        const struct gemm_block *b = gemm_block_of_row(&p->jobs, i);
+        int64_t first, index = gemm_tile_of_row(b->rows, TILE_ROWS, i - b->row);
+        int64_t rows = gemm_tile_rows(b->rows, TILE_ROWS, index, &first);
+        struct tile t = tile_at(p, b->row + first, rows);
+        int64_t r = i - b->row - first;
+        const float *x = a->a + (a->a_rows ? a->a_rows[i] : i) * a->k;
+        for (int64_t k = 0; k < p->k_blocks; k++) {
+            int64_t at = k * rows + r;
+            int pair[2];
+            quantise(x + k * BLOCK, t.q + at * BLOCK, &t.scale[at], pair);
+            if (mxfp4) t.scale[at] *= 0.5f; /* weights are doubled */
+            for (int h = 0; h < 2; h++) t.correction[at][h] = (int16_t)(mxfp4 ? -12 * pair[h] : 0);
+        }
     }
 }
 
 /* ---- weights ---- */
 
-/* e2m1 doubled, so the scale is halved. */
-static void decode_mxfp4(const struct block_mxfp4 *block, int64_t k_blocks, struct packed_row to)
+INLINE int64_t block_bytes(bool mxfp4)
 {
-    const __m128i table = _mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12);
-    const __m128i low = _mm_set1_epi8(15);
-    for (int64_t k = 0; k < k_blocks; k++) {
-        __m128i bytes = _mm_loadu_si128((const __m128i *)block[k].nibbles);
-        __m128i first = _mm_shuffle_epi8(table, _mm_and_si128(bytes, low));
-        __m128i second = _mm_shuffle_epi8(table, _mm_and_si128(_mm_srli_epi16(bytes, 4), low));
-        _mm_storeu_si128((__m128i *)(to.q + k * BLOCK), first);
-        _mm_storeu_si128((__m128i *)(to.q + k * BLOCK + 16), second);
-        to.scale[k] = 0.5f * e8m0_to_f32(block[k].scale);
-    }
+    return mxfp4 ? (int64_t)sizeof(struct block_mxfp4) : (int64_t)sizeof(struct block_q8_0);
 }
 
-static void decode_q8_0(const uint8_t *row, int64_t k_blocks, struct packed_row to)
+/* Rows 0..3 and 4..7 of a panel. */
+struct cursor {
+    const uint8_t *low, *high;
+    int64_t stride, stride3;
+};
+
+INLINE struct cursor cursor_at(const struct gemm_panel *panel, int64_t offset)
 {
-    for (int64_t k = 0; k < k_blocks; k++, row += sizeof(struct block_q8_0)) {
-        uint16_t scale;
-        memcpy(&scale, row, sizeof scale);
-        to.scale[k] = _cvtsh_ss(scale);
-        memcpy(to.q + k * BLOCK, row + sizeof scale, BLOCK);
-    }
+    const uint8_t *w = panel->w + offset;
+    return (struct cursor){w, w + 4 * panel->stride, panel->stride, 3 * panel->stride};
 }
 
-static void decode_panel(const struct product *p, const struct gemm_panel *panel, char *rows)
+/* The compiler may not know the pointers as sums: it would keep eight, most of them on the stack.
+ */
+INLINE void advance(struct cursor *c, int64_t bytes)
 {
-    for (int r = 0; r < PANEL_ROWS; r++) {
-        const uint8_t *w = panel->w + r * panel->stride;
-        struct packed_row to = row_at(rows, r, p->k_blocks);
-        if (p->args->w.dtype == DTYPE_MXFP4)
-            decode_mxfp4((const struct block_mxfp4 *)w, p->k_blocks, to);
+    c->low += bytes;
+    c->high += bytes;
+    __asm__("" : "+r"(c->low), "+r"(c->high), "+r"(c->stride), "+r"(c->stride3));
+}
+
+INLINE const uint8_t *row_at(const struct cursor *c, int row)
+{
+    return (row < 4 ? c->low : c->high) + (row % 4 == 3 ? c->stride3 : row % 4 * c->stride);
+}
+
+/* out[i], lane r = bytes at + 4i .. at + 4i+3 of row r. */
+INLINE void load_8x16(const struct cursor *c, int64_t at, __m256i out[4])
+{
+    __m256i r[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        __m128i low = _mm_loadu_si128((const __m128i *)(row_at(c, i) + at));
+        __m128i high = _mm_loadu_si128((const __m128i *)(row_at(c, i + 4) + at));
+        r[i] = _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
+    }
+    __m256i a = _mm256_unpacklo_epi32(r[0], r[1]), b = _mm256_unpacklo_epi32(r[2], r[3]);
+    __m256i d = _mm256_unpackhi_epi32(r[0], r[1]), e = _mm256_unpackhi_epi32(r[2], r[3]);
+    out[0] = _mm256_unpacklo_epi64(a, b);
+    out[1] = _mm256_unpackhi_epi64(a, b);
+    out[2] = _mm256_unpacklo_epi64(d, e);
+    out[3] = _mm256_unpackhi_epi64(d, e);
+}
+
+/* Collected in scalar registers: their pipes have nothing else to do. */
+INLINE __m256 load_scales(const struct cursor *c, bool mxfp4)
+{
+    uint64_t bits[2] = {0, 0};
+#pragma GCC unroll 8
+    for (int r = 0; r < LANES; r++) {
+        uint16_t scale = *row_at(c, r);
+        if (!mxfp4) memcpy(&scale, row_at(c, r), 2);
+        if (mxfp4)
+            bits[0] |= (uint64_t)scale << (8 * r);
         else
-            decode_q8_0(w, p->k_blocks, to);
+            bits[r / 4] |= (uint64_t)scale << (16 * (r % 4));
+    }
+    __m128i packed = _mm_set_epi64x((int64_t)bits[1], (int64_t)bits[0]);
+    if (!mxfp4) return _mm256_cvtph_ps(packed);
+    /* 2^(e-127): the exponent in place; 0 becomes the subnormal 2^-127, 255 means NaN. */
+    const __m256i quiet = _mm256_set1_epi32(0x400000);
+    __m256i e = _mm256_cvtepu8_epi32(packed);
+    __m256i nan = _mm256_and_si256(_mm256_cmpeq_epi32(e, _mm256_set1_epi32(255)), quiet);
+    __m256i scale = _mm256_max_epu32(_mm256_slli_epi32(e, 23), quiet);
+    return _mm256_castsi256_ps(_mm256_or_si256(scale, nan));
+}
+
+/* One block of 8 rows: out[i], lane r = the values 4i .. 4i+3 of row r. */
+INLINE void unpack_block(const struct cursor *c, bool mxfp4, __m256i out[8])
+{
+    if (!mxfp4) {
+        load_8x16(c, 2, out);
+        load_8x16(c, 18, out + 4);
+        return;
+    }
+    const __m256i table = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
+    const __m256i low = _mm256_set1_epi8(15);
+    __m256i n[4];
+    load_8x16(c, 1, n);
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        __m256i high = _mm256_and_si256(_mm256_srli_epi16(n[i], 4), low);
+        out[i] = _mm256_shuffle_epi8(table, _mm256_and_si256(n[i], low));
+        out[i + 4] = _mm256_shuffle_epi8(table, high);
     }
 }
 
-/* ---- the product ---- */
-
-static inline __attribute__((always_inline)) __m256i dot(__m256i w, __m256i x)
+/* `bytes` at `w` into L2: what the next panel will need. */
+INLINE void prefetch(const uint8_t *w, int64_t bytes)
 {
+    for (int64_t i = 0; i < bytes; i += 64) _mm_prefetch((const char *)(w + i), _MM_HINT_T1);
+}
+
+/* ---- the product of a block ---- */
+
+INLINE __m256i begin_sum(const int16_t correction[2], bool mxfp4)
+{
+    int32_t both;
+    memcpy(&both, correction, 4);
+    return mxfp4 ? _mm256_set1_epi32(both) : _mm256_setzero_si256();
+}
+
+INLINE __m256i add_products(__m256i sum, __m256i w, const int8_t *q, bool mxfp4)
+{
+    int32_t four;
+    memcpy(&four, q, 4);
+    __m256i x = _mm256_set1_epi32(four);
+    if (mxfp4) return _mm256_add_epi16(sum, _mm256_maddubs_epi16(w, x));
     __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
-    return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 }
 
-static float total(__m256 sum)
+INLINE __m256 end_sum(__m256 total, __m256i sum, __m256 w_scale, float scale, bool mxfp4)
 {
-    __m128 x = _mm_add_ps(_mm256_castps256_ps128(sum), _mm256_extractf128_ps(sum, 1));
-    x = _mm_add_ps(x, _mm_movehl_ps(x, x));
-    return _mm_cvtss_f32(_mm_add_ss(x, _mm_movehdup_ps(x)));
+    if (mxfp4) sum = _mm256_madd_epi16(sum, _mm256_set1_epi16(1));
+    return _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum), _mm256_mul_ps(w_scale, _mm256_set1_ps(scale)),
+                           total);
 }
 
-static inline __attribute__((always_inline)) void multiply_tile(const struct product *p,
-                                                                const struct gemm_panel *panel,
-                                                                char *rows, int64_t group,
-                                                                int64_t row, int tokens)
+static void store_sums(const struct gemm_args *a, const struct gemm_panel *p, int64_t group,
+                       int64_t row, __m256 sum)
 {
-    const struct gemm_args *a = p->args;
-    struct packed_row w[PANEL_ROWS], x[TILE_TOKENS];
-    __m256 sum[TILE_TOKENS][PANEL_ROWS];
-    for (int r = 0; r < PANEL_ROWS; r++) w[r] = row_at(rows, r, p->k_blocks);
-    for (int t = 0; t < tokens; t++) {
-        x[t] = row_at(p->a, a->a_rows ? a->a_rows[row + t] : row + t, p->k_blocks);
-        for (int r = 0; r < PANEL_ROWS; r++) sum[t][r] = _mm256_setzero_ps();
+    float *c = a->c + row * a->n + p->feature;
+    const float *bias = a->bias ? a->bias + group * a->n + p->feature : NULL;
+    if (p->mask == (1u << LANES) - 1) {
+        _mm256_storeu_ps(c, bias ? _mm256_add_ps(sum, _mm256_loadu_ps(bias)) : sum);
+        return;
     }
-    for (int64_t k = 0; k < p->k_blocks; k++)
-        for (int r = 0; r < PANEL_ROWS; r++) {
-            __m256i values = _mm256_loadu_si256((const __m256i *)(w[r].q + k * BLOCK));
-            for (int t = 0; t < tokens; t++) {
-                __m256i q = _mm256_loadu_si256((const __m256i *)(x[t].q + k * BLOCK));
-                __m256 scale = _mm256_set1_ps(w[r].scale[k] * x[t].scale[k]);
-                sum[t][r] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot(values, q)), scale, sum[t][r]);
-            }
+    float lanes[LANES];
+    _mm256_storeu_ps(lanes, sum);
+    for (int i = 0; i < LANES; i++)
+        if (p->mask >> i & 1) c[i] = lanes[i] + (bias ? bias[i] : 0);
+}
+
+/* ---- direct ---- */
+
+/* One panel times a tile of `rows` activations. */
+INLINE void direct_panel(const struct product *p, const struct gemm_block *b,
+                         const struct gemm_panel *panel, int rows, bool mxfp4)
+{
+    const struct tile t = tile_at(p, b->row, rows);
+    const int64_t bytes = block_bytes(mxfp4);
+    const uint8_t *ahead = panel->w + LANES * panel->stride;
+    struct cursor c = cursor_at(panel, 0);
+    __m256 total[DIRECT_ROWS];
+#pragma GCC unroll 6
+    for (int r = 0; r < rows; r++) total[r] = _mm256_setzero_ps();
+    for (int64_t k = 0; k < p->k_blocks; k++) {
+        __m256i w[8];
+        prefetch(ahead + k * LANES * bytes, LANES * bytes);
+        unpack_block(&c, mxfp4, w);
+        __m256 w_scale = load_scales(&c, mxfp4);
+        advance(&c, bytes);
+#pragma GCC unroll 6
+        for (int r = 0; r < rows; r++) {
+            int64_t at = k * rows + r;
+            __m256i sum = begin_sum(t.correction[at], mxfp4);
+#pragma GCC unroll 8
+            for (int i = 0; i < 8; i++)
+                sum = add_products(sum, w[i], t.q + at * BLOCK + 4 * i, mxfp4);
+            total[r] = end_sum(total[r], sum, w_scale, t.scale[at], mxfp4);
         }
-    for (int t = 0; t < tokens; t++)
-        for (int r = 0; r < PANEL_ROWS; r++) {
-            if (!(panel->mask >> r & 1)) continue;
-            int64_t column = panel->feature + r;
-            float bias = a->bias ? a->bias[group * a->n + column] : 0;
-            a->c[(row + t) * a->n + column] = total(sum[t][r]) + bias;
+    }
+#pragma GCC unroll 6
+    for (int r = 0; r < rows; r++) store_sums(p->args, panel, b->group, b->row + r, total[r]);
+}
+
+INLINE void direct_rows(const struct product *p, const struct gemm_block *b,
+                        const struct gemm_panel *panel, bool mxfp4)
+{
+    switch (b->rows) {
+    case 1:
+        direct_panel(p, b, panel, 1, mxfp4);
+        break;
+    case 2:
+        direct_panel(p, b, panel, 2, mxfp4);
+        break;
+    case 3:
+        direct_panel(p, b, panel, 3, mxfp4);
+        break;
+    case 4:
+        direct_panel(p, b, panel, 4, mxfp4);
+        break;
+    case 5:
+        direct_panel(p, b, panel, 5, mxfp4);
+        break;
+    default:
+        direct_panel(p, b, panel, 6, mxfp4);
+        break;
+    }
+}
+
+/* ---- tiled ---- */
+
+/* Unpacks n blocks from block k0 on: [k]{8 x [8 rows][4] values, 8 scales}. */
+INLINE void stage(const struct gemm_panel *panel, int64_t k0, int64_t n, bool mxfp4,
+                  uint8_t *staged)
+{
+    const int64_t bytes = block_bytes(mxfp4);
+    const uint8_t *ahead = panel->w + LANES * panel->stride + k0 * LANES * bytes;
+    struct cursor c = cursor_at(panel, k0 * bytes);
+    for (int64_t k = 0; k < n; k++, staged += STAGED) {
+        __m256i w[8];
+        prefetch(ahead + k * LANES * bytes, LANES * bytes);
+        unpack_block(&c, mxfp4, w);
+        _mm256_store_ps((float *)(staged + BLOCK * LANES), load_scales(&c, mxfp4));
+        advance(&c, bytes);
+#pragma GCC unroll 8
+        for (int i = 0; i < 8; i++) _mm256_store_si256((__m256i *)(staged + i * 32), w[i]);
+    }
+}
+
+/* `rows` activations times a staged panel over n blocks; sums is [rows][LANES]. */
+INLINE void multiply_tile(struct tile t, const uint8_t *staged, int64_t n, int rows, bool mxfp4,
+                          float *sums)
+{
+    __m256 total[TILE_ROWS];
+#pragma GCC unroll 6
+    for (int r = 0; r < rows; r++) total[r] = _mm256_load_ps(sums + r * LANES);
+    for (int64_t k = 0; k < n; k++, staged += STAGED) {
+        __m256i sum[TILE_ROWS];
+#pragma GCC unroll 6
+        for (int r = 0; r < rows; r++) sum[r] = begin_sum(t.correction[r], mxfp4);
+#pragma GCC unroll 8
+        for (int i = 0; i < 8; i++) {
+            __m256i w = _mm256_load_si256((const __m256i *)(staged + i * 32));
+#pragma GCC unroll 6
+            for (int r = 0; r < rows; r++)
+                sum[r] = add_products(sum[r], w, t.q + r * BLOCK + 4 * i, mxfp4);
         }
+        __m256 w_scale = _mm256_load_ps((const float *)(staged + BLOCK * LANES));
+#pragma GCC unroll 6
+        for (int r = 0; r < rows; r++)
+            total[r] = end_sum(total[r], sum[r], w_scale, t.scale[r], mxfp4);
+        t.q += rows * BLOCK;
+        t.scale += rows;
+        t.correction += rows;
+    }
+#pragma GCC unroll 6
+    for (int r = 0; r < rows; r++) _mm256_store_ps(sums + r * LANES, total[r]);
+}
+
+INLINE void multiply_rows(struct tile t, const uint8_t *staged, int64_t n, int64_t rows, bool mxfp4,
+                          float *sums)
+{
+    switch (rows) {
+    case 1:
+        multiply_tile(t, staged, n, 1, mxfp4, sums);
+        break;
+    case 2:
+        multiply_tile(t, staged, n, 2, mxfp4, sums);
+        break;
+    case 3:
+        multiply_tile(t, staged, n, 3, mxfp4, sums);
+        break;
+    case 4:
+        multiply_tile(t, staged, n, 4, mxfp4, sums);
+        break;
+    case 5:
+        multiply_tile(t, staged, n, 5, mxfp4, sums);
+        break;
+    default:
+        multiply_tile(t, staged, n, 6, mxfp4, sums);
+        break;
+    }
+}
+
+INLINE void tiled_panel(const struct product *p, const struct gemm_block *b,
+                        const struct gemm_panel *panel, bool mxfp4, struct worker *worker)
+{
+    int64_t n_tiles = gemm_div_up(b->rows, TILE_ROWS), n_chunks = gemm_div_up(p->k_blocks, CHUNK);
+    memset(worker->sums, 0, (size_t)b->rows * LANES * sizeof(float));
+    for (int64_t i = 0; i < n_chunks; i++) {
+        int64_t k0, n = gemm_tile_rows(p->k_blocks, CHUNK, i, &k0);
+        stage(panel, k0, n, mxfp4, worker->staged);
+        for (int64_t j = 0; j < n_tiles; j++) {
+            int64_t first, rows = gemm_tile_rows(b->rows, TILE_ROWS, j, &first);
+            struct tile t = tile_at(p, b->row + first, rows);
+            t.q += k0 * rows * BLOCK;
+            t.scale += k0 * rows;
+            t.correction += k0 * rows;
+            multiply_rows(t, worker->staged, n, rows, mxfp4, worker->sums + first * LANES);
+        }
+    }
+    for (int64_t r = 0; r < b->rows; r++)
+        store_sums(p->args, panel, b->group, b->row + r, _mm256_load_ps(worker->sums + r * LANES));
+}
+
+INLINE void run_job(const struct product *p, const struct gemm_block *b, int64_t begin, int64_t end,
+                    bool mxfp4, struct worker *worker)
+{
+    for (int64_t i = begin; i < end; i++) {
+        struct gemm_panel panel = gemm_panel_at(p->args, b->group, i, LANES);
+        if (b->rows <= DIRECT_ROWS)
+            direct_rows(p, b, &panel, mxfp4);
+        else
+            tiled_panel(p, b, &panel, mxfp4, worker);
+    }
 }
 
 static void multiply(void *arg, int64_t begin, int64_t end, int worker)
 {
     const struct product *p = arg;
-    char *rows = p->panels + (size_t)worker * PANEL_ROWS * row_bytes(p->k_blocks);
-    for (int64_t job = begin; job < end; job++) {
-        const struct gemm_block *b = gemm_block_of_job(&p->jobs, job);
-        int64_t first = (job - b->first_job) * b->panels_per_job;
-        int64_t last = gemm_min(first + b->panels_per_job, p->jobs.n_panels);
-        for (int64_t i = first; i < last; i++) {
-            struct gemm_panel panel = gemm_panel_at(p->args, b->group, i, PANEL_ROWS);
-            decode_panel(p, &panel, rows);
-            int64_t row = b->row, end_row = b->row + b->rows;
-            for (; row + TILE_TOKENS <= end_row; row += TILE_TOKENS)
-                multiply_tile(p, &panel, rows, b->group, row, TILE_TOKENS);
-            for (; row < end_row; row++) multiply_tile(p, &panel, rows, b->group, row, 1);
-        }
+    for (int64_t j = begin; j < end; j++) {
+        const struct gemm_block *b = gemm_block_of_job(&p->jobs, j);
+        int64_t from = (j - b->first_job) * b->panels_per_job;
+        int64_t to = gemm_min(from + b->panels_per_job, p->jobs.n_panels);
+        if (p->args->w.dtype == DTYPE_MXFP4)
+            run_job(p, b, from, to, true, &p->workers[worker]);
+        else
+            run_job(p, b, from, to, false, &p->workers[worker]);
     }
 }
 
 static void run(const struct op_context *context, const void *args)
 {
     const struct gemm_args *a = args;
-    char *space = (char *)context->workspace + blocks_bytes(a);
+    uint8_t *space = context->workspace;
     struct product p = {
         .args = a,
-        .jobs.blocks = context->workspace,
-        .a = space,
-        .panels = space + (size_t)a->a_count * row_bytes(a->k / BLOCK),
+        .jobs.blocks = (struct gemm_block *)space,
+        .packed = space + blocks_bytes(a),
+        .workers = (struct worker *)(space + blocks_bytes(a) + packed_bytes(a)),
         .k_blocks = a->k / BLOCK,
     };
-    gemm_make_jobs(&p.jobs, a, PANEL_ROWS, BLOCK_ROWS, FEW_ROWS, pool_size(context->pool));
-    pool_for(context->pool, a->a_count, 8, quantise_rows, &p);
+    gemm_make_jobs(&p.jobs, a, LANES, BLOCK_ROWS, DIRECT_ROWS, pool_size(context->pool));
+    pool_for(context->pool, a->m, 8, pack_rows, &p);
     pool_for(context->pool, p.jobs.n_jobs, 1, multiply, &p);
 }
 
 const struct op_variant gemm_i8_q_avx2 = {
     .name = "gemm_i8_q_avx2",
-    .summary = "int8 activations, mxfp4 or q8_0 weights; vpmaddubsw on signs and magnitudes",
+    .summary = "int8 activations, mxfp4 or q8_0 weights; vpmaddubsw, weights unpacked tile by tile",
     .numerics = NUMERICS_I8,
     .needs = CPU_AVX2,
     .can_run = can_run,
