@@ -60,8 +60,8 @@ static inline void gemm_make_jobs(struct gemm_jobs *jobs, const struct gemm_args
     int64_t used = 0;
     for (int64_t g = 0; g < a->w.groups; g++)
         used += gemm_group_begin(a, g + 1) > gemm_group_begin(a, g);
-    /* A job begins with lines that nobody prefetched, and the last one leaves the others idle. Two Zen 4
-     * cores, decode of gpt-oss-20b, jobs a worker: 1 39, 3 50.7, 4 49.7, 8 48.3 GB/s. */
+    /* A job begins with lines that nobody prefetched, and the last one leaves the others idle. Two
+     * Zen 4 cores, decode of gpt-oss-20b, jobs a worker: 1 39, 3 50.7, 4 49.7, 8 48.3 GB/s. */
     int64_t run = jobs->n_panels * used / (3 * workers) & ~(int64_t)1;
     run = run < 2 ? 2 : gemm_min(run, 96);
     for (int64_t g = 0; g < a->w.groups; g++) {
