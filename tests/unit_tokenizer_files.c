@@ -14,11 +14,11 @@
 #include <cmocka.h>
 #include <jansson.h>
 
+#include "base/bytes_hash.h"
 #include "base/memory.h"
 #include "base/rng.h"
 #include "model/alphabet.h"
 #include "model/bpe_train.h"
-#include "model/bytes_hash.h"
 #include "model/pretokenize.h"
 #include "model/tokenizer.h"
 #include "model/vocab_write.h"

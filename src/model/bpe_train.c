@@ -15,12 +15,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bytes_hash.h"
 #include "base/interrupt.h"
 #include "base/memory.h"
 #include "base/progress.h"
 #include "base/status.h"
 #include "model/alphabet.h"
-#include "model/bytes_hash.h"
 
 enum {
     N_BYTES = 256,

@@ -13,10 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bytes_hash.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "model/bpe.h"
-#include "model/bytes_hash.h"
 #include "model/pretokenize.h"
 #include "model/tokenizer_private.h"
 

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bytes_hash.h"
 #include "model/alphabet.h"
-#include "model/bytes_hash.h"
 #include "model/tokenizer_private.h"
 
 enum sol_status(builder_fault)(const struct token_builder *b, const char *fmt, ...)

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bytes_hash.h"
 #include "base/interrupt.h"
 #include "base/status.h"
-#include "model/bytes_hash.h"
 #include "model/pretokenize.h"
 
 enum {

@@ -1,6 +1,6 @@
 /* A hash of short byte strings. */
-#ifndef MODEL_BYTES_HASH_H
-#define MODEL_BYTES_HASH_H
+#ifndef BASE_BYTES_HASH_H
+#define BASE_BYTES_HASH_H
 
 #include <stddef.h>
 #include <stdint.h>
