@@ -58,7 +58,7 @@ fi
 is "parts" "$("$sol" tok encode --vocab "$vocab" --count "$work/mixed")" \
     "$("$sol" tok encode --vocab "$vocab" "$work/mixed" | wc -w | tr -d ' ')"
 
-# training: deterministic, readable in both formats, the same tokens
+# training: deterministic, readable in every format, the same tokens
 "$sol" tok train --vocab-size 700 -o "$work/v.json" "$data/heldout.txt" >"$work/out" 2>&1 ||
     fail "train: $(cat "$work/out")"
 grep -q '700 tokens' "$work/out" || fail "train says: $(cat "$work/out")"
@@ -67,6 +67,10 @@ cmp -s "$work/v.json" "$work/again" || fail "training again gave another file"
 "$sol" tok train --vocab-size 700 -o "$work/v.tiktoken" "$data/heldout.txt" >/dev/null
 is "as the library" "$("$sol" tok encode --vocab "$work/v.json" "$data/heldout.txt")" \
     "$("$sol" tok encode --vocab "$vocab" "$data/heldout.txt")"
+"$sol" tok train --vocab-size 700 -o "$work/v.gguf" "$data/heldout.txt" >/dev/null
+is "as GGUF" "$("$sol" tok encode --special --vocab "$work/v.gguf" "$data/heldout.txt")" \
+    "$("$sol" tok encode --special --vocab "$vocab" "$data/heldout.txt")"
+round_trip "$work/special" --vocab "$work/v.gguf" --special
 round_trip "$work/mixed" --vocab "$work/v.tiktoken"
 mkdir "$work/model"
 cp "$work/v.json" "$work/model/tokenizer.json"
@@ -95,7 +99,7 @@ refused 2 "byte 0x74 behind 1 ids" tok decode --vocab "$vocab" "$work/ids"
 refused 2 "train needs -o" tok train --vocab-size 300 "$data/heldout.txt"
 refused 2 "train needs --vocab-size" tok train -o "$work/x.json" "$data/heldout.txt"
 refused 2 "train needs the files" tok train --vocab-size 300 -o "$work/x.json"
-refused 2 "the ending of OUT names neither" tok train --vocab-size 300 -o "$work/x" "$data/heldout.txt"
+refused 2 "the ending of OUT names none" tok train --vocab-size 300 -o "$work/x" "$data/heldout.txt"
 refused 3 "$work/none/x.json" tok train --vocab-size 300 -o "$work/none/x.json" "$data/heldout.txt"
 refused 3 "cannot open" tok train --vocab-size 300 -o "$work/x.json" "$work/none"
 [ -e "$work/x.json" ] && fail "a failed training left a file"

@@ -52,7 +52,8 @@ static const struct option options[] = {
      offsetof(struct tok_options, vocab_size), TRAIN_TOKENS_MIN, TRAIN_TOKENS_MAX},
     {OPTION_STRING, 'o', "output", "OUT", "file to write; replaced when it is complete",
      offsetof(struct tok_options, output), 0, 0},
-    {OPTION_STRING, 0, "format", "json|tiktoken", "of OUT (default: by its ending)",
+    {OPTION_STRING, 0, "format", "FORMAT",
+     "of OUT: json, tiktoken or gguf (default: by its ending)",
      offsetof(struct tok_options, format), 0, 0},
     {OPTION_INT, 't', "threads", "N", "threads to count words with (default: every core)",
      offsetof(struct tok_options, threads), 1, 1024},
@@ -286,15 +287,18 @@ static enum sol_status decode(const struct tokenizer *t, const char *path)
 
 static enum sol_status output_format(const struct tok_options *o, enum vocab_format *format)
 {
+    static const char *const names[] = {"tiktoken", "json", "gguf"}; /* as enum vocab_format */
     const char *dot = o->output ? strrchr(o->output, '.') : NULL;
     const char *name = o->format ? o->format : dot ? dot + 1 : "";
-    *format = strcasecmp(name, "json") == 0 ? VOCAB_JSON : VOCAB_TIKTOKEN;
     if (!o->output) return status_set(SOL_E_ARGUMENT, "train needs -o OUT");
     if (!o->vocab_size) return status_set(SOL_E_ARGUMENT, "train needs --vocab-size N");
-    if (*format == VOCAB_JSON || strcasecmp(name, "tiktoken") == 0) return SOL_OK;
-    return status_set(SOL_E_ARGUMENT, "--format is json or tiktoken%s%s%s",
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        *format = (enum vocab_format)i;
+        if (strcasecmp(name, names[i]) == 0) return SOL_OK;
+    }
+    return status_set(SOL_E_ARGUMENT, "--format is json, tiktoken or gguf%s%s%s",
                       o->format ? ", not '" : "",
-                      o->format ? name : "; the ending of OUT names neither", o->format ? "'" : "");
+                      o->format ? name : "; the ending of OUT names none", o->format ? "'" : "");
 }
 
 /* A path that cannot be written is noticed before the work. */

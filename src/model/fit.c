@@ -15,6 +15,19 @@ static int64_t layer_positions(const struct model_config *c, const struct fit_pa
     return (n + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK;
 }
 
+/* What the composed ops take between their primitives (src/ops/<composite>.c; a plan uses the
+ * blocks of one composite again for the next), and the activations that a gemm rounds, 2 bytes
+ * each. */
+static size_t scratch_bytes(const struct model_config *c, size_t rows)
+{
+    size_t slots = rows * (size_t)c->top_k, hidden = (size_t)c->hidden;
+    size_t widest = (size_t)(c->hidden > c->intermediate ? c->hidden : c->intermediate);
+    size_t heads = (size_t)(c->n_heads * c->head_dim), kv = (size_t)(c->n_kv_heads * c->head_dim);
+    size_t dense = rows * (hidden > heads ? hidden : heads), experts = slots * widest;
+    return padded(4 * experts) + padded(4 * rows * hidden) + 2 * padded(4 * rows * kv) +
+           padded(2 * (dense > experts ? dense : experts));
+}
+
 void fit_compute(const struct model_config *c, size_t weight_bytes, const struct fit_params *p,
                  struct fit *out)
 {
@@ -33,7 +46,8 @@ void fit_compute(const struct model_config *c, size_t weight_bytes, const struct
                    padded((size_t)(outputs * c->vocab) * 4) + 4 * padded(slots * 4) +
                    padded((size_t)(c->n_experts + 1) * 4) + 4 * padded(rows * 4) +
                    padded((size_t)c->head_dim / 2 * 4) + padded((size_t)p->sequences * 8);
-    out->total = out->weights + out->cache + out->buffers;
+    out->scratch = scratch_bytes(c, rows);
+    out->total = out->weights + out->cache + out->buffers + out->scratch;
 }
 
 int64_t fit_longest_context(const struct model_config *config, size_t weight_bytes,

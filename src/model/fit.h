@@ -12,12 +12,13 @@ struct fit_params {
 struct fit {
     size_t weights;
     size_t cache;   /* keys and values */
-    size_t buffers; /* of the steps, beside the scratch that plans take */
+    size_t buffers; /* that steps hand from op to op */
+    size_t scratch; /* at most, inside ops: less where fused variants serve them */
     size_t total;
 };
 
 /* The engine's own arithmetic (infer/engine.c): sliding layers keep a ring, the others everything.
- * A test compares the two. */
+ * A test compares the two, scratch with what a full step takes. */
 void fit_compute(const struct model_config *config, size_t weight_bytes,
                  const struct fit_params *params, struct fit *out);
 

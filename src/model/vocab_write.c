@@ -5,10 +5,21 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "format/gguf_write.h"
 #include "format/output_file.h"
 #include "model/alphabet.h"
 #include "model/harmony_tokens.h"
 #include "model/pretokenize.h"
+#include "model/vocabulary.h"
+
+static size_t longest_token(const struct bpe_vocabulary *v)
+{
+    size_t longest = 0;
+    for (size_t id = 0; id < v->n_tokens; id++)
+        if (v->offsets[id + 1] - v->offsets[id] > longest)
+            longest = v->offsets[id + 1] - v->offsets[id];
+    return longest;
+}
 
 /* ---- .tiktoken ---- */
 
@@ -99,34 +110,90 @@ static void write_json(const struct bpe_vocabulary *v, char *buffer, FILE *to)
     fputs("\n    ]\n  }\n}\n", to);
 }
 
-/* ---- both ---- */
+/* ---- GGUF ---- */
 
-static enum sol_status write_all(const struct bpe_vocabulary *v, enum vocab_format format, FILE *to)
+static void gguf_tokens(const struct bpe_vocabulary *v, char *buffer, struct gguf_out *to)
+{
+    gguf_out_array(to, "tokenizer.ggml.tokens", GGUF_STRING, v->n_tokens + HARMONY_SPAN);
+    for (size_t id = 0; id < v->n_tokens; id++) {
+        size_t length = v->offsets[id + 1] - v->offsets[id];
+        gguf_out_item_string(to, buffer, alphabet_write(v->bytes + v->offsets[id], length, buffer));
+    }
+    for (int32_t offset = 0; offset < HARMONY_SPAN; offset++) {
+        const char *name = harmony_token(offset);
+        int n = name ? snprintf(buffer, 64, "%s", name)
+                     : snprintf(buffer, 64, "[PAD%zu]", v->n_tokens + (size_t)offset);
+        gguf_out_item_string(to, buffer, (size_t)n);
+    }
+    gguf_out_array(to, "tokenizer.ggml.token_type", GGUF_I32, v->n_tokens + HARMONY_SPAN);
+    for (size_t id = 0; id < v->n_tokens; id++) gguf_out_item_i32(to, TOKEN_NORMAL);
+    for (int32_t offset = 0; offset < HARMONY_SPAN; offset++)
+        gguf_out_item_i32(to, harmony_token(offset) ? TOKEN_CONTROL : TOKEN_UNUSED);
+}
+
+/* `buffer` has room for twice two of the longest tokens and a blank. */
+static void gguf_merges(const struct bpe_vocabulary *v, char *buffer, struct gguf_out *to)
+{
+    gguf_out_array(to, "tokenizer.ggml.merges", GGUF_STRING, v->n_rules);
+    for (size_t i = 0; i < v->n_rules; i++) {
+        const uint32_t *left = &v->offsets[v->rules[i].left];
+        const uint32_t *right = &v->offsets[v->rules[i].right];
+        size_t n = alphabet_write(v->bytes + left[0], left[1] - left[0], buffer);
+        buffer[n++] = ' ';
+        n += alphabet_write(v->bytes + right[0], right[1] - right[0], buffer + n);
+        gguf_out_item_string(to, buffer, n);
+    }
+}
+
+/* Keys and no tensors, as files that hold nothing but a vocabulary are. */
+static enum sol_status write_gguf(const struct bpe_vocabulary *v, const char *path)
+{
+    struct gguf_out *to;
+    char *buffer = malloc(4 * longest_token(v) + 64);
+    if (!buffer) return status_set(SOL_E_MEMORY, "no memory to write '%s'", path);
+    enum sol_status status = gguf_out_create(&to);
+    if (status == SOL_OK) {
+        gguf_out_string(to, "general.architecture", "gpt-oss");
+        gguf_out_string(to, "general.type", "vocab");
+        gguf_out_string(to, "tokenizer.ggml.model", "gpt2");
+        gguf_out_string(to, "tokenizer.ggml.pre", "gpt-4o");
+        gguf_tokens(v, buffer, to);
+        gguf_merges(v, buffer, to);
+        status = gguf_out_begin(to, path, 0);
+    }
+    if (status == SOL_OK) status = gguf_out_commit(to);
+    gguf_out_destroy(to);
+    free(buffer);
+    return status;
+}
+
+/* ---- all ---- */
+
+static enum sol_status write_text(const struct bpe_vocabulary *v, enum vocab_format format,
+                                  FILE *to)
 {
     if (format == VOCAB_TIKTOKEN) {
         write_tiktoken(v, to);
         return SOL_OK;
     }
-    size_t longest = 0;
-    for (size_t id = 0; id < v->n_tokens; id++)
-        if (v->offsets[id + 1] - v->offsets[id] > longest)
-            longest = v->offsets[id + 1] - v->offsets[id];
-    char *buffer = malloc(2 * longest + 1);
-    if (!buffer) return status_set(SOL_E_MEMORY, "no memory for a token of %zu bytes", longest);
+    char *buffer = malloc(2 * longest_token(v) + 1);
+    if (!buffer) return status_set(SOL_E_MEMORY, "no memory for the longest token");
     write_json(v, buffer, to);
     free(buffer);
     return SOL_OK;
 }
 
-/* In memory first: the largest has some hundred megabytes, and output_file takes bytes. */
+/* Text is made in memory first: the largest has some hundred megabytes, and output_file takes
+ * bytes. */
 enum sol_status vocab_write(const struct bpe_vocabulary *v, enum vocab_format format,
                             const char *path)
 {
     char *text = NULL;
     size_t length = 0;
+    if (format == VOCAB_GGUF) return write_gguf(v, path);
     FILE *to = open_memstream(&text, &length);
     if (!to) return status_set(SOL_E_MEMORY, "no memory to write '%s'", path);
-    enum sol_status status = write_all(v, format, to);
+    enum sol_status status = write_text(v, format, to);
     if (fclose(to) != 0 && status == SOL_OK)
         status = status_set(SOL_E_MEMORY, "no memory to write '%s'", path);
     if (status == SOL_OK) status = output_file_text(path, text, length);

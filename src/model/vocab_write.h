@@ -9,6 +9,7 @@ enum vocab_format {
     VOCAB_TIKTOKEN, /* tokens and ranks; no special tokens */
     VOCAB_JSON,     /* tokenizer.json, with the special tokens of o200k_harmony behind the others,
                      * where reading the other format puts them too */
+    VOCAB_GGUF,     /* the same as GGUF keys, without tensors */
 };
 
 /* The file appears under its name complete or not at all. */
