@@ -198,18 +198,19 @@ static enum sol_status print_fit(const struct model_options *o, const struct fit
 {
     const double gib = 1 << 30;
     const char *where = o->device_gib > 0 ? "device memory" : "free memory";
+    size_t buffers = fit->buffers + fit->scratch;
     if (o->json)
-        return json_print(json_pack(
-            "{s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:I}", "weights", (json_int_t)fit->weights,
-            "cache", (json_int_t)fit->cache, "buffers", (json_int_t)(fit->buffers + fit->scratch),
-            "total", (json_int_t)fit->total, "memory", (json_int_t)memory, "fits",
-            fit->total <= memory, "longest_context", (json_int_t)longest, "context",
-            (json_int_t)p->context, "sequences", (json_int_t)p->sequences));
+        return json_print(json_pack("{s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:I}", "weights",
+                                    (json_int_t)fit->weights, "cache", (json_int_t)fit->cache,
+                                    "buffers", (json_int_t)buffers, "total", (json_int_t)fit->total,
+                                    "memory", (json_int_t)memory, "fits", fit->total <= memory,
+                                    "longest_context", (json_int_t)longest, "context",
+                                    (json_int_t)p->context, "sequences", (json_int_t)p->sequences));
     printf("weights      %8.2f GiB\n", (double)fit->weights / gib);
     printf("cache        %8.2f GiB  (context %" PRId64 " x %" PRId64 " sequences in %s)\n",
            (double)fit->cache / gib, p->context, p->sequences, dtype_info(p->kv_dtype)->name);
-    printf("buffers      %8.2f GiB  (steps of %" PRId64 " tokens)\n",
-           (double)(fit->buffers + fit->scratch) / gib, p->batch);
+    printf("buffers      %8.2f GiB  (steps of %" PRId64 " tokens)\n", (double)buffers / gib,
+           p->batch);
     printf("total        %8.2f GiB of %.2f GiB %s\n", (double)fit->total / gib,
            (double)memory / gib, where);
     if (longest) printf("longest context that fits: %" PRId64 "\n", longest);
