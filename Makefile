@@ -82,9 +82,12 @@ fuzz: setup-test            ## run every fuzz target for T seconds (clang, libFu
 arm: setup                  ## cross-build for aarch64 and run the tests under qemu
 	@tools/setup arm
 	@$(CMAKE) $(QUIET) -S . -B build-arm -DCMAKE_BUILD_TYPE=Release \
-	    -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64.cmake
+	    -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64.cmake $(SOL_CMAKE_FLAGS)
 	@$(BUILD) build-arm -j$(JOBS)
+	@echo "== tests for aarch64 under qemu"
 	@cd build-arm && $(CTEST)
+	@echo "== what was reduced or skipped there, and how often"
+	@grep -hE '(reduced:|skipped)' build-arm/Testing/Temporary/LastTest.log | sort | uniq -c
 
 clean:                      ## remove the build folders
 	@rm -rf build build-arm build-asan build-clang build-deb build-fuzz build-install build-pgo build-tsan

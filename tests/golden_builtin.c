@@ -24,6 +24,7 @@
 #include "infer/perplexity.h"
 #include "infer/sampler.h"
 #include "ops/ops.h"
+#include "support/effort.h"
 
 static const double PERPLEXITY_BOUND = 1e-3;
 static const double KL_BOUND = 2e-3;
@@ -34,6 +35,7 @@ enum {
     TEXT_TOKENS = 4096, /* of the text at most */
     SLOW_TOKENS = 256,  /* where float32 is the plain reference: a sanitized build must end too */
     PART_TOKENS = 640,  /* where there are many runs */
+    PART_LEAST = 130,   /* one behind the window */
     REFERENCE_TOKENS = 160, /* for the plain references, which crawl */
     GENERATED = 32,
 };
@@ -42,6 +44,7 @@ static const char *model_path = SOL_SOURCE_DIR "/models/builtin.gguf";
 static const char *text_path = SOL_SOURCE_DIR "/tests/data/heldout.txt";
 static struct model *model; /* NULL: skip */
 static struct token_list text;
+static int64_t part_tokens;
 
 /* ---- files ---- */
 
@@ -96,6 +99,8 @@ static int open_files(void **state)
         fail_msg("%s", sol_last_error());
     size_t most = exact_is_fast() ? TEXT_TOKENS : SLOW_TOKENS;
     if (most == SLOW_TOKENS) print_message("no fast float32 product here: less text\n");
+    most = (size_t)effort("tokens of the text", (int64_t)most, REFERENCE_TOKENS + 1);
+    part_tokens = effort("tokens where there are many runs", PART_TOKENS, PART_LEAST);
     if (text.count > most) text.count = most;
     assert_true(text.count > REFERENCE_TOKENS);
     print_message("%s: %zu tokens of %s\n", model_path, text.count, text_path);
@@ -114,7 +119,7 @@ static int close_files(void **state)
 
 static int64_t part(void)
 {
-    return text.count < PART_TOKENS ? (int64_t)text.count : PART_TOKENS;
+    return (int64_t)text.count < part_tokens ? (int64_t)text.count : part_tokens;
 }
 
 /* `params` against `expected` on the first `n` tokens. `batch` rows a step. */

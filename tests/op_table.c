@@ -11,12 +11,15 @@
 #include "base/cpu.h"
 #include "lab/verify.h"
 #include "ops/ops.h"
+#include "support/effort.h"
 
 static struct pool *pool;
+static int rounds; /* how often each case is drawn anew */
 
 static int setup(void **state)
 {
     (void)state;
+    rounds = (int)effort("rounds of every case", 2, 1);
     return pool_create(3, &pool) == SOL_OK ? 0 : -1; /* odd, and more than some job counts */
 }
 
@@ -30,7 +33,7 @@ static int teardown(void **state)
 static int check_variant(const struct op *op, int v, const struct chooser *chooser)
 {
     struct verify_result result;
-    struct verify_options options = {.seed = 42, .rounds = 2};
+    struct verify_options options = {.seed = 42, .rounds = rounds};
     assert_int_equal(verify_variant(op, v, chooser, pool, &options, &result), SOL_OK);
     const char *verdict = result.failed ? "FAILED" : result.cases ? "ok" : "skipped";
     print_message("%-12s %-28s %-6s %4d cases  worst %.2e of %.0e  %s %s\n", op->name,

@@ -17,10 +17,13 @@
 
 #include "base/rng.h"
 #include "infer/sampler.h"
+#include "support/effort.h"
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
-enum { FULL_VOCAB = 201088, DRAWS = 100000 };
+enum { FULL_VOCAB = 201088, DRAWS = 100000, DRAWS_LEAST = 5000 };
+
+static int draws;
 
 static struct sampler_params with(double temperature, int64_t top_k, double top_p, double min_p)
 {
@@ -63,14 +66,14 @@ static void check_distribution(struct sampler_params params, const float *logits
     double total = 0, chi = 0;
     int bins = 0;
     assert_non_null(seen);
-    for (int i = 0; i < DRAWS; i++) {
+    for (int i = 0; i < draws; i++) {
         int32_t token = next(s, logits);
         assert_in_range(token, 0, n - 1);
         seen[token]++;
     }
     for (size_t i = 0; i < n; i++) total += expected[i];
     for (size_t i = 0; i < n; i++) {
-        double want = DRAWS * expected[i] / total, difference = (double)seen[i] - want;
+        double want = draws * expected[i] / total, difference = (double)seen[i] - want;
         if (want == 0) {
             assert_int_equal(seen[i], 0);
             continue;
@@ -314,6 +317,7 @@ static void test_full_vocabulary(void **state)
 
 int main(void)
 {
+    draws = (int)effort("draws", DRAWS, DRAWS_LEAST);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plain),
         cmocka_unit_test(test_many_blocks),
