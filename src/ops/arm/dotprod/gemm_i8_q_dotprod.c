@@ -16,6 +16,7 @@
 
 #include "base/cpu.h"
 #include "ops/arm/gemm_i8_q.h"
+#include "ops/arm/panel.h"
 #include "ops/gemm_jobs.h"
 
 enum {
@@ -44,11 +45,6 @@ struct product {
     int64_t k_blocks;
     float value_scale; /* of one step of the unpacked weights */
 };
-
-static size_t align64(size_t n)
-{
-    return (n + 63) & ~(size_t)63;
-}
 
 static size_t blocks_bytes(const struct gemm_args *a)
 {
@@ -149,27 +145,6 @@ static void pack_rows(void *arg, int64_t begin, int64_t end, int worker)
     }
 }
 
-/* ---- storing ---- */
-
-/* Not inline: once per row and panel, and its tail is long. */
-static __attribute__((noinline)) void store_sums(const struct gemm_args *a,
-                                                 const struct gemm_panel *panel, int64_t group,
-                                                 int64_t row, float32x4_t low, float32x4_t high)
-{
-    const float *bias = a->bias ? a->bias + group * a->n + panel->feature : NULL;
-    float *c = a->c + row * a->n + panel->feature;
-    if (panel->mask == (1u << I8_LANES) - 1) {
-        vst1q_f32(c, bias ? vaddq_f32(low, vld1q_f32(bias)) : low);
-        vst1q_f32(c + 4, bias ? vaddq_f32(high, vld1q_f32(bias + 4)) : high);
-        return;
-    }
-    float sums[I8_LANES];
-    vst1q_f32(sums, low);
-    vst1q_f32(sums + 4, high);
-    for (int i = 0; i < I8_LANES; i++)
-        if (panel->mask >> i & 1) c[i] = sums[i] + (bias ? bias[i] : 0);
-}
-
 /* ---- direct ---- */
 
 /* One panel times a block of `rows` rows of A. */
@@ -220,7 +195,7 @@ I8_INLINE void direct_panel(const struct product *p, const struct gemm_block *b,
     }
 #pragma GCC unroll 4
     for (int r = 0; r < rows; r++)
-        store_sums(p->args, panel, b->group, b->row + r, sum[r][0], sum[r][1]);
+        panel_store(p->args, panel, b->group, b->row + r, sum[r][0], sum[r][1]);
 }
 
 I8_INLINE void direct_rows(const struct product *p, const struct gemm_block *b,
@@ -266,7 +241,7 @@ static void tiled_panel(const struct product *p, const struct gemm_block *b,
     }
     for (int64_t r = 0; r < b->rows; r++) {
         const float *sums = worker->sums + r * I8_LANES;
-        store_sums(p->args, panel, b->group, b->row + r, vld1q_f32(sums), vld1q_f32(sums + 4));
+        panel_store(p->args, panel, b->group, b->row + r, vld1q_f32(sums), vld1q_f32(sums + 4));
     }
 }
 
