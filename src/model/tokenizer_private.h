@@ -9,17 +9,8 @@
 
 #include "base/status.h"
 #include "model/bpe.h"
+#include "model/token_kind.h"
 #include "model/tokenizer.h"
-
-/* The numbers are those of GGUF's tokenizer.ggml.token_type. */
-enum token_kind {
-    TOKEN_NORMAL = 1,
-    TOKEN_UNKNOWN,
-    TOKEN_CONTROL,
-    TOKEN_USER, /* found by its name as control tokens are, but shown in output */
-    TOKEN_UNUSED,
-    TOKEN_BYTE,
-};
 
 enum token_whole { WHOLE_UNTRIED, WHOLE_YES, WHOLE_NO };
 

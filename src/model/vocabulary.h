@@ -7,15 +7,13 @@
 
 #include "format/gguf.h"
 #include "format/gguf_write.h"
+#include "model/token_kind.h"
 #include "sol/status.h"
-
-/* tokenizer.ggml.token_type */
-enum token_kind { TOKEN_NORMAL = 1, TOKEN_UNKNOWN, TOKEN_CONTROL, TOKEN_USER, TOKEN_UNUSED };
 
 struct vocabulary {
     int64_t count;
     const char **tokens; /* in GPT-2's alphabet; control tokens by name */
-    uint8_t *kinds;
+    uint8_t *kinds;      /* enum token_kind */
     size_t n_merges;
     const char **merges;       /* "left right" */
     int64_t bos, eos, pad;     /* -1: none */
