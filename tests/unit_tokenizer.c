@@ -214,39 +214,85 @@ static void test_merge_as_defined(void **state)
     }
 }
 
-/* Rules for the same token, one after the other, are equal in rank: the leftmost applies. */
-static void test_merge_shares_ranks(void **state)
+/* A vocabulary of texts over a and b, and all ways to make each from two before it. */
+struct texts {
+    char text[24][32];
+    int32_t n;
+};
+
+static int32_t find_text(const struct texts *t, const char *text, size_t length)
+{
+    for (int32_t i = 0; i < t->n; i++)
+        if (strlen(t->text[i]) == length && memcmp(t->text[i], text, length) == 0) return i;
+    return -1;
+}
+
+static void make_texts(struct rng *rng, struct texts *t)
+{
+    *t = (struct texts){{"a", "b"}, 2};
+    while (t->n < 24) {
+        char both[64];
+        const char *left = t->text[rng_range(rng, 0, t->n - 1)];
+        const char *right = t->text[rng_range(rng, 0, t->n - 1)];
+        snprintf(both, sizeof both, "%s%s", left, right);
+        if (strlen(both) > 12 || find_text(t, both, strlen(both)) >= 0) continue;
+        memcpy(t->text[t->n++], both, strlen(both) + 1);
+    }
+}
+
+/* As tiktoken defines it: of all neighbours that together are a token, those whose token has the
+ * lowest rank, of these the leftmost; again and again. */
+static size_t merge_by_token(const struct texts *t, int32_t *ids, size_t n)
+{
+    for (;;) {
+        int32_t best = -1;
+        size_t place = 0;
+        for (size_t i = 0; i + 1 < n; i++) {
+            char both[64];
+            int length = snprintf(both, sizeof both, "%s%s", t->text[ids[i]], t->text[ids[i + 1]]);
+            int32_t token = find_text(t, both, (size_t)length);
+            if (token < 0 || (best >= 0 && token >= best)) continue;
+            best = token;
+            place = i;
+        }
+        if (best < 0) return n;
+        ids[place] = best;
+        memmove(ids + place + 1, ids + place + 2, (n - place - 2) * sizeof *ids);
+        n--;
+    }
+}
+
+/* A rank for each way to make a token, in any order, gives what one rank for the token gives. */
+static void test_merge_ranks(void **state)
 {
     (void)state;
-    struct bpe *bpe;
-    assert_int_equal(bpe_create(2, &bpe), SOL_OK);
-    assert_true(bpe_add(bpe, 1, 2, 9));
-    assert_true(bpe_add(bpe, 0, 1, 9));
-    int32_t ids[100] = {0, 1, 2};
-    size_t count = 3;
-    assert_int_equal(bpe_merge(bpe, ids, &count), SOL_OK);
-    assert_int_equal(count, 2);
-    assert_int_equal(ids[0], 9);
-    assert_int_equal(ids[1], 2);
-    for (int i = 0; i < 99; i++) ids[i] = i % 3;
-    count = 99; /* long enough for the heap */
-    assert_int_equal(bpe_merge(bpe, ids, &count), SOL_OK);
-    assert_int_equal(count, 66);
-    assert_int_equal(ids[64], 9);
-    bpe_destroy(bpe);
-
-    /* With a rank each, the first in the list comes first, wherever it is. */
-    assert_int_equal(bpe_create(2, &bpe), SOL_OK);
-    assert_true(bpe_add(bpe, 1, 2, 9));
-    bpe_new_rank(bpe);
-    assert_true(bpe_add(bpe, 0, 1, 9));
-    for (int i = 0; i < 99; i++) ids[i] = i % 3;
-    count = 99;
-    assert_int_equal(bpe_merge(bpe, ids, &count), SOL_OK);
-    assert_int_equal(count, 66);
-    assert_int_equal(ids[64], 0);
-    assert_int_equal(ids[65], 9);
-    bpe_destroy(bpe);
+    struct rng rng;
+    rng_seed(&rng, 6);
+    for (int round = 0; round < 200; round++) {
+        struct texts t;
+        struct bpe *bpe;
+        make_texts(&rng, &t);
+        bool backwards = round % 2;
+        assert_int_equal(bpe_create(24 * 12, &bpe), SOL_OK);
+        for (int32_t token = 2; token < t.n; token++) {
+            size_t length = strlen(t.text[token]);
+            for (size_t c = 1; c < length; c++) {
+                size_t cut = backwards ? length - c : c;
+                int32_t left = find_text(&t, t.text[token], cut);
+                int32_t right = find_text(&t, t.text[token] + cut, length - cut);
+                if (left >= 0 && right >= 0) assert_true(bpe_add(bpe, left, right, token));
+            }
+        }
+        for (int text = 0; text < 20; text++) {
+            int32_t ids[120], expected[120];
+            size_t n = (size_t)rng_range(&rng, 0, text % 2 ? 120 : 40), count = n;
+            for (size_t i = 0; i < n; i++) ids[i] = expected[i] = (int32_t)rng_range(&rng, 0, 1);
+            assert_int_equal(bpe_merge(bpe, ids, &count), SOL_OK);
+            assert_int_equal(count, merge_by_token(&t, expected, n));
+            if (count) assert_memory_equal(ids, expected, count * sizeof *ids);
+        }
+        bpe_destroy(bpe);
+    }
 }
 
 /* ---- a small vocabulary
@@ -672,7 +718,7 @@ int main(void)
         cmocka_unit_test(test_split_is_linear),
         cmocka_unit_test(test_decode),
         cmocka_unit_test(test_merge_as_defined),
-        cmocka_unit_test(test_merge_shares_ranks),
+        cmocka_unit_test(test_merge_ranks),
         cmocka_unit_test_setup_teardown(test_encode, set_up, tear_down),
         cmocka_unit_test(test_unreachable_token),
         cmocka_unit_test_setup_teardown(test_about_tokens, set_up, tear_down),

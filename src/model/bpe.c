@@ -28,7 +28,6 @@ struct bpe {
     struct slot *slots;
     size_t mask, bytes; /* slots - 1, size of the table */
     uint32_t next_rank;
-    int32_t last_merged;
 };
 
 /* Rank above, merged id below: comparing two of these compares ranks. */
@@ -56,7 +55,6 @@ enum sol_status bpe_create(size_t n_merges, struct bpe **out)
     bpe->slots = memory;
     bpe->bytes = bytes;
     bpe->mask = slots - 1;
-    bpe->last_merged = -1;
     /* 0xff in every byte of `left` is -1. */
     memset(bpe->slots, 0xff, bytes);
     *out = bpe;
@@ -85,15 +83,8 @@ bool bpe_add(struct bpe *bpe, int32_t left, int32_t right, int32_t merged)
 {
     struct slot *slot = find(bpe, left, right);
     if (slot->left >= 0) return false;
-    if (merged != bpe->last_merged) bpe->next_rank++;
-    bpe->last_merged = merged;
-    *slot = (struct slot){left, right, bpe->next_rank, merged};
+    *slot = (struct slot){left, right, bpe->next_rank++, merged};
     return true;
-}
-
-void bpe_new_rank(struct bpe *bpe)
-{
-    bpe->last_merged = -1;
 }
 
 static inline uint64_t pair_of(const struct bpe *bpe, int32_t left, int32_t right)

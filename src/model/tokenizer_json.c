@@ -265,12 +265,7 @@ static enum sol_status load_merges(struct json_loader *l)
     if (!json_is_array(json_object_get(model, "merges")))
         return builder_fault(&l->b, "model: merges is no list");
     SOL_TRY(builder_begin_merges(&l->b, l->tables.n_merges));
-    for (size_t i = 0; i < l->tables.n_merges; i++) {
-        /* Where merges are second to whole tokens, the list was made from tiktoken's ranks, and
-         * ways to make the same token are equal in rank as they are there. */
-        if (!ignore_merges) bpe_new_rank(l->b.t->bpe);
-        SOL_TRY(add_merge(l, i, &l->tables.merges[i]));
-    }
+    for (size_t i = 0; i < l->tables.n_merges; i++) SOL_TRY(add_merge(l, i, &l->tables.merges[i]));
     if (ignore_merges) builder_ignore_merges(&l->b);
     return SOL_OK;
 }
