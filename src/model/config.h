@@ -22,6 +22,9 @@ bool config_other_dialect(const struct gguf *file);
 /* From a config.json, as transformers writes it or as it lies in `original/`; `path` is the file.
  */
 enum sol_status config_from_json(const char *path, struct model_config *out);
+/* The same from memory; `name` is for messages. */
+enum sol_status config_from_json_text(const char *name, const char *text, size_t size,
+                                      struct model_config *out);
 /* The config.json that transformers reads; NULL (message set) when memory is short. `mxfp4`: the
  * experts are stored quantised. Free with json_decref. */
 json_t *config_to_json(const struct model_config *config, bool mxfp4);

@@ -181,22 +181,26 @@ static enum sol_status read_config(const char *path, const json_t *root, struct 
     return config_check(path, c);
 }
 
+enum sol_status config_from_json_text(const char *name, const char *text, size_t size,
+                                      struct model_config *out)
+{
+    json_error_t error;
+    if (size > CONFIG_MAX)
+        return status_set(SOL_E_FORMAT, "%s: %zu bytes are no configuration", name, size);
+    json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &error);
+    if (!root)
+        return status_set(SOL_E_FORMAT, "%s: no valid JSON (line %d, column %d)", name, error.line,
+                          error.column);
+    enum sol_status status = read_config(name, root, out);
+    json_decref(root);
+    return status;
+}
+
 enum sol_status config_from_json(const char *path, struct model_config *out)
 {
     struct mapped_file map;
-    json_error_t error;
     SOL_TRY(mapped_file_open(path, &map));
-    enum sol_status status = SOL_OK;
-    json_t *root = NULL;
-    if (map.size > CONFIG_MAX)
-        status = status_set(SOL_E_FORMAT, "%s: %zu bytes are no configuration", path, map.size);
-    else if (!(root =
-                   json_loadb(map.data ? map.data : "", map.size, JSON_REJECT_DUPLICATES, &error)))
-        status = status_set(SOL_E_FORMAT, "%s: no valid JSON (line %d, column %d)", path,
-                            error.line, error.column);
-    else
-        status = read_config(path, root, out);
-    json_decref(root);
+    enum sol_status status = config_from_json_text(path, map.data ? map.data : "", map.size, out);
     mapped_file_close(&map);
     return status;
 }
@@ -241,7 +245,8 @@ json_t *config_to_json(const struct model_config *c, bool mxfp4)
             root, integers[i].names[0],
             json_integer(*(const int64_t *)(const void *)((const char *)c + integers[i].offset)));
     json_object_set_new(root, "experts_per_token", json_integer(c->top_k));
-    json_object_set_new(root, "initial_context_length", json_integer(c->rope_original_context));
+    if (c->rope_original_context) /* 0, for plain RoPE, is none that could be read again */
+        json_object_set_new(root, "initial_context_length", json_integer(c->rope_original_context));
     json_object_set_new(root, "rms_norm_eps", json_float(c->rms_eps));
     json_object_set_new(root, "swiglu_limit", json_float(c->swiglu_limit));
     json_object_set_new(root, "rope_theta", json_float(c->rope_theta));
