@@ -291,6 +291,7 @@ static enum sol_status read_file(struct safetensors *set, int file)
 /* Once all shards are read. */
 static enum sol_status sort_names(struct safetensors *set)
 {
+    if (set->n_tensors == 0) return SOL_OK; /* an index without shards: there is no list */
     qsort(set->tensors, set->n_tensors, sizeof *set->tensors, by_name);
     for (size_t i = 1; i < set->n_tensors; i++) {
         const struct safetensors_tensor *a = &set->tensors[i - 1], *b = &set->tensors[i];
@@ -351,7 +352,8 @@ static enum sol_status read_index(struct safetensors *set, const char *index, co
     if (!json_is_object(map)) return malformed(index, "there is no weight_map");
     if (json_object_size(map) > MAX_TENSORS)
         return malformed(index, "more than %d tensors", MAX_TENSORS);
-    set->shards = ARENA_NEW(set->arena, struct shard, MAX_SHARDS);
+    size_t names = json_object_size(map);
+    set->shards = ARENA_NEW(set->arena, struct shard, names < MAX_SHARDS ? names : MAX_SHARDS);
     if (!set->shards) return SOL_E_MEMORY;
     json_object_foreach((json_t *)(uintptr_t)map, name, value)
     {
@@ -443,7 +445,7 @@ static enum sol_status find_in_folder(const char *folder, char *path, size_t siz
 static enum sol_status set_create(const char *name, struct safetensors **out)
 {
     struct arena *arena;
-    SOL_TRY(arena_create((size_t)1 << 16, &arena));
+    SOL_TRY(arena_create((size_t)1 << 13, &arena));
     struct safetensors *set = ARENA_NEW(arena, struct safetensors, 1);
     const char *copy = arena_strndup(arena, name, strlen(name));
     if (!set || !copy) {
