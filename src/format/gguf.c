@@ -492,7 +492,7 @@ static enum sol_status read_file(struct gguf *file)
 static enum sol_status file_create(const char *name, struct gguf **out)
 {
     struct arena *arena;
-    SOL_TRY(arena_create((size_t)1 << 16, &arena));
+    SOL_TRY(arena_create((size_t)1 << 13, &arena));
     struct gguf *file = ARENA_NEW(arena, struct gguf, 1);
     const char *copy = arena_strndup(arena, name, strlen(name));
     if (!file || !copy) {

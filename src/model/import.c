@@ -343,7 +343,7 @@ static enum sol_status find_all(struct import *im)
 static enum sol_status import_create(const char *name, struct import **out)
 {
     struct arena *arena;
-    SOL_TRY(arena_create((size_t)1 << 16, &arena));
+    SOL_TRY(arena_create((size_t)1 << 13, &arena));
     struct import *im = ARENA_NEW(arena, struct import, 1);
     const char *copy = arena_strndup(arena, name, strlen(name));
     if (!im || !copy) {

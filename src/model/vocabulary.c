@@ -16,7 +16,7 @@ static enum sol_status vocabulary_create(int64_t count, size_t n_merges, struct 
 {
     struct arena *arena;
     *out = NULL;
-    SOL_TRY(arena_create((size_t)1 << 20, &arena));
+    SOL_TRY(arena_create((size_t)1 << 16, &arena));
     struct vocabulary *v = ARENA_NEW(arena, struct vocabulary, 1);
     if (!v) goto fail;
     v->arena = arena;
