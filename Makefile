@@ -6,10 +6,12 @@ CTEST := ctest --output-on-failure -j$(JOBS)
 QUIET := --log-level=WARNING
 MAKEFLAGS += --no-print-directory
 
-# make install: DESTDIR is put before PREFIX; make fuzz: seconds for each target
+# make install: DESTDIR is put before PREFIX; make fuzz: seconds for each target,
+# or fewer once it ran N times
 PREFIX  ?= /usr/local
 DESTDIR ?=
 T       ?= 60
+N       ?= 0
 
 .PHONY: release help setup setup-test demo test lint tsan pgo install deb deb-try fuzz arm clean
 
@@ -19,7 +21,7 @@ release:                    ## build/sol (default)
 
 help:                       ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 18
-	@echo "Variables: PREFIX=$(PREFIX) and DESTDIR= (install), T=$(T) (fuzz: seconds a target)"
+	@echo "Variables: PREFIX=$(PREFIX) and DESTDIR= (install), T=$(T) N= (fuzz: seconds, executions a target)"
 
 setup:                      ## install the packages that building needs
 	@tools/setup build
@@ -77,7 +79,7 @@ deb-try: deb                ## install, run and remove that package in a fresh D
 fuzz: setup-test            ## run every fuzz target for T seconds (clang, libFuzzer)
 	@CC=clang $(CMAKE) $(QUIET) -S . -B build-fuzz -DSOL_FUZZ=ON
 	@$(BUILD) build-fuzz -j$(JOBS) --target fuzz
-	@tools/fuzz $(T) build-fuzz
+	@tools/fuzz -n $(N) $(T) build-fuzz
 
 arm: setup                  ## cross-build for aarch64 and run the tests under qemu
 	@tools/setup arm

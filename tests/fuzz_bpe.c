@@ -110,8 +110,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     bool special = data[0] & 1;
     const char *text = (const char *)data + 2;
     size_t length = size - 2 < 4096 ? size - 2 : 4096;
-    /* At most some 16 parts: each is looked at again as long as no piece ends. */
-    size_t step = 1 + data[1] % 64 + length / 16;
+    /* At most some 8 parts: each is looked at again as long as no piece ends. */
+    size_t step = 1 + data[1] % 64 + length / 8;
     check_split(text, length);
     check_encoding(text, length, special, step);
     check_stream(text, length, step);

@@ -1,5 +1,5 @@
 /* A GGUF file as a stranger sends it: opening, everything that the reader then promises can be
- * read, and the model that it might be. */
+ * read, and the tokenizer, the vocabulary and the model that it might be. */
 #include "format/gguf.h"
 
 #include <stdlib.h>
@@ -7,6 +7,7 @@
 
 #include "model/import.h"
 #include "model/tokenizer.h"
+#include "model/vocabulary.h"
 #include "sol/status.h"
 #include "support/fuzz.h"
 
@@ -29,6 +30,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct gguf *file;
     struct tokenizer *tokenizer;
+    struct vocabulary *vocabulary;
     struct import *import;
     void *copy = malloc(size ? size : 1); /* aligned, and exactly as long */
     FUZZ_REQUIRE(copy);
@@ -39,6 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         FUZZ_REQUIRE(read_all(file) <=
                      256 * ((uint64_t)size + 256)); /* a use, so that the reading stays */
         if (tokenizer_from_gguf(file, &tokenizer) == SOL_OK) tokenizer_destroy(tokenizer);
+        if (vocabulary_from_gguf(file, &vocabulary) == SOL_OK) vocabulary_destroy(vocabulary);
         if (import_from_gguf(file, &import) == SOL_OK) import_close(import);
     } else {
         FUZZ_REQUIRE(status == SOL_E_FORMAT || status == SOL_E_UNSUPPORTED);

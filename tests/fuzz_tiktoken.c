@@ -1,42 +1,37 @@
-/* .tiktoken: whatever is accepted is a tokenizer that gives back every byte. */
+/* .tiktoken: whatever is accepted is a tokenizer that gives back every byte. The byte 1 stands for
+ * the lines of the 256 bytes. */
 #include <string.h>
 
 #include "model/tokenizer.h"
 #include "support/fuzz.h"
+#include "support/fuzz_tokenizer.h"
 
-static void use(const struct tokenizer *t, const char *text, size_t length)
+static const struct fuzz_mark *marks(void)
 {
-    struct token_list ids = {0};
-    size_t pos = 0;
-    FUZZ_REQUIRE(tokenizer_encode(t, text, length, true, &ids) == SOL_OK);
-    for (size_t i = 0; i < ids.count; i++) {
-        struct token_bytes token = tokenizer_bytes(t, ids.ids[i]);
-        FUZZ_REQUIRE(token.length > 0 && token.length <= length - pos);
-        FUZZ_REQUIRE(memcmp(token.data, text + pos, token.length) == 0);
-        pos += token.length;
-    }
-    FUZZ_REQUIRE(pos == length);
-    token_list_free(&ids);
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    static char lines[256 * 16];
+    static struct fuzz_mark list[] = {{1, lines}};
+    if (lines[0]) return list;
+    size_t at = 0;
+    for (int byte = 0; byte < 256; byte++)
+        at += (size_t)snprintf(lines + at, sizeof lines - at, "%c%c== %d\n", digits[byte >> 2],
+                               digits[byte << 4 & 63], byte);
+    return list;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char text[] = "Hello, hello\n\n <|end|>\xff\xc3\xa9 12345 aaaaaaaa'll";
     struct tokenizer *t;
-    enum sol_status status = tokenizer_from_tiktoken((const char *)data, size, "fuzz", &t);
-    if (status != SOL_OK) {
+    size_t length = size;
+    char *file = fuzz_expand(data, &length, marks(), 1);
+    enum sol_status status = tokenizer_from_tiktoken(file, length, "fuzz", &t);
+    if (status == SOL_OK) {
+        fuzz_tokenizer_use(t, (const char *)data, size);
+        tokenizer_destroy(t);
+    } else {
         FUZZ_REQUIRE(!t && strncmp(sol_last_error(), "'fuzz': tokenizer: ", 19) == 0);
         FUZZ_REQUIRE(status == SOL_E_FORMAT || status == SOL_E_UNSUPPORTED);
-        return 0;
     }
-    for (int32_t id = -1; id <= tokenizer_vocab(t); id++) {
-        (void)tokenizer_is_control(t, id);
-        (void)tokenizer_is_stop(t, id);
-        struct token_bytes token = tokenizer_bytes(t, id);
-        if (token.length) use(t, token.data, token.length);
-    }
-    use(t, text, sizeof text - 1);
-    use(t, (const char *)data, size < 4096 ? size : 4096);
-    tokenizer_destroy(t);
+    free(file);
     return 0;
 }
