@@ -3,11 +3,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "base/progress.h"
 #include "base/status.h"
 #include "cli/cli.h"
 #include "cli/engine_options.h"
+#include "lab/bench_estimate.h"
 #include "lab/bench_report.h"
+#include "lab/bench_store.h"
 #include "sol/sol.h"
 
 enum { RESULTS_MAX = 256 };
@@ -17,8 +21,9 @@ struct bench_options {
     struct int_list prompt, generate, depth, parallel;
     struct string_list pairs;
     int64_t batch, ubatch, repetitions;
-    const char *format, *output, *backend;
-    bool ops, no_limits, quiet;
+    double max_time, max_total;
+    const char *format, *output, *backend, *store, *label, *ratings;
+    bool ops, no_limits, quiet, no_store, matrix, matrix_full;
 };
 
 static const struct option options[] = {
@@ -42,19 +47,44 @@ static const struct option options[] = {
                  offsetof(struct bench_options, batch), 1, 65536),
     OPTION_ENTRY(INT, 0, "ubatch-size", "N", "the same; the smaller one counts; or -ub",
                  offsetof(struct bench_options, ubatch), 1, 65536),
-    OPTION_ENTRY(INT, 'r', "repetitions", "N", "timed repetitions (default 5, fewer are marked)",
+    OPTION_ENTRY(
+        FLAG, 0, "matrix", NULL,
+        "the usual set: prompts 128-4096, 32-256 generated, depths to 32768, 1-32 sequences, "
+        "both together; what the model is too short for is left out",
+        offsetof(struct bench_options, matrix), 0, 0),
+    OPTION_ENTRY(FLAG, 0, "matrix-full", NULL, "the same, every size at every depth",
+                 offsetof(struct bench_options, matrix_full), 0, 0),
+    OPTION_ENTRY(GROUP, 0, "Repetitions", NULL, NULL, 0, 0, 0),
+    OPTION_ENTRY(INT, 'r', "repetitions", "N",
+                 "exactly N after one to warm up (default: until the 95 % interval is within 0.5 % "
+                 "for generation and 1 % for prompts, 6 to 40)",
                  offsetof(struct bench_options, repetitions), 1, BENCH_REPETITIONS_MAX),
+    OPTION_ENTRY(FLOAT, 0, "max-time", "S",
+                 "seconds for the repetitions of a test (default 60, but at least 5 repetitions)",
+                 offsetof(struct bench_options, max_time), 0.001, 1e6),
+    OPTION_ENTRY(FLOAT, 0, "max-total", "S",
+                 "begin no further test after so many seconds (default for --matrix: 3600)",
+                 offsetof(struct bench_options, max_total), 0.001, 1e7),
     OPTION_ENTRY(FLAG, 0, "ops", NULL, "also the time of each kernel, from one more repetition",
                  offsetof(struct bench_options, ops), 0, 0),
     OPTION_ENTRY(FLAG, 0, "no-limits", NULL,
                  "do not measure what the machine can do (takes seconds); then no percentages",
                  offsetof(struct bench_options, no_limits), 0, 0),
     OPTION_ENTRY(GROUP, 0, "Output", NULL, NULL, 0, 0, 0),
-    OPTION_ENTRY(STRING, 'o', "format", "FORMAT", "text (default), md, csv, json or jsonl",
+    OPTION_ENTRY(STRING, 'o', "format", "FORMAT", "table (default), md, csv, json, jsonl or sql",
                  offsetof(struct bench_options, format), 0, 0),
     OPTION_ENTRY(STRING, 0, "output", "FILE",
                  "write the results there, in FORMAT or as the name ends, and a table to stdout",
                  offsetof(struct bench_options, output), 0, 0),
+    OPTION_ENTRY(STRING, 0, "ratings", "FILE", "rate results against this table too (JSON)",
+                 offsetof(struct bench_options, ratings), 0, 0),
+    OPTION_ENTRY(STRING, 0, "store", "FOLDER",
+                 "keep the run there (default $SOL_STORE, or sol in $XDG_DATA_HOME); see sol runs",
+                 offsetof(struct bench_options, store), 0, 0),
+    OPTION_ENTRY(FLAG, 0, "no-store", NULL, "do not keep the run",
+                 offsetof(struct bench_options, no_store), 0, 0),
+    OPTION_ENTRY(STRING, 0, "label", "NAME", "a name to find the run by",
+                 offsetof(struct bench_options, label), 0, 0),
     OPTION_ENTRY(STRING, 0, "backend", "NAME", "cpu (default, and all there is so far)",
                  offsetof(struct bench_options, backend), 0, 0),
     OPTION_ENTRY(FLAG, 'q', "quiet", NULL, "no progress on stderr",
@@ -68,15 +98,18 @@ static const struct command_spec spec = {
     .name = "bench",
     .summary = "time a model beside this machine's measured limits",
     .arguments = "",
-    .notes = "Names are those of llama-bench and llama-batched-bench; -pg, -ub, -npl, -npp and "
-             "-ntg are\n"
-             "understood. Every test runs once to warm up. Ctrl-C prints what is finished (exit "
-             "status 130).\n"
-             "Tokens are random; -d only pretends that the context is filled, with numbers of no "
-             "meaning.\n\n"
-             "  sol bench -m gpt-oss-20b.gguf -p 128,512,2048 -n 32,128 -d 0,4096\n"
-             "  sol bench -m synth:gpt-oss-20b -p 0 -n 32 -npl 1,4,8,16,32 --ops\n"
-             "  sol bench --output results.json",
+    .notes =
+        "Names are those of llama-bench and llama-batched-bench; -pg, -ub, -npl, -npp and "
+        "-ntg are\n"
+        "understood. Every test warms up until three repetitions agree within 1 %, with -r once.\n"
+        "Ctrl-C prints what is finished (exit status 130). A result whose kernels are not those "
+        "of\nthe plan is invalid (exit status 7). -o sql | sqlite3 FILE suits llama-bench's "
+        "scripts.\n"
+        "Tokens are random; -d only pretends that the context is filled, with numbers of no "
+        "meaning.\n\n"
+        "  sol bench -m gpt-oss-20b.gguf -p 128,512,2048 -n 32,128 -d 0,4096\n"
+        "  sol bench -m synth:gpt-oss-20b -p 0 -n 32 -npl 1,4,8,16,32 --ops\n"
+        "  sol bench --output results.json",
     .options = options,
 };
 
@@ -86,8 +119,8 @@ static const struct command_spec spec = {
 static char **translate(int argc, char **argv)
 {
     static const char *const names[][2] = {
-        {"-pg", "--pg"},        {"-npl", "--npl"},   {"-ub", "--ubatch-size"},
-        {"-npp", "--n-prompt"}, {"-ntg", "--n-gen"},
+        {"-pg", "--pg"},     {"-npl", "--npl"}, {"-ub", "--ubatch-size"}, {"-npp", "--n-prompt"},
+        {"-ntg", "--n-gen"}, {"-ctk", "--kv"},  {"-ctv", "--kv"},
     };
     char **copy = calloc((size_t)argc + 1, sizeof *copy);
     for (int i = 0; copy && i < argc; i++) {
@@ -128,8 +161,8 @@ static enum sol_status choose_format(const struct bench_options *o, enum bench_f
                           o->output);
     if (!o->format && dot) bench_format_from_name(dot + 1, format);
     if (o->format && !bench_format_from_name(o->format, format))
-        return status_set(SOL_E_ARGUMENT, "-o %s: the formats are text, md, csv, json and jsonl",
-                          o->format);
+        return status_set(SOL_E_ARGUMENT,
+                          "-o %s: the formats are table, md, csv, json, jsonl and sql", o->format);
     return SOL_OK;
 }
 
@@ -145,7 +178,13 @@ struct bench_command {
     struct bench_test tests[RESULTS_MAX];
     size_t n_tests;
     struct bench_result results[RESULTS_MAX];
-    size_t n_results;
+    size_t n_results, n_left_out;
+    struct rating_table *ratings;
+    struct store *store; /* NULL: nothing is kept */
+    char run[STORE_ID_SIZE];
+    char partial[160]; /* why not all tests were run; "" */
+    int argc;
+    char **argv;
 };
 
 static enum sol_status add_test(struct bench_command *c, int64_t prompt, int64_t generate,
@@ -155,6 +194,11 @@ static enum sol_status add_test(struct bench_command *c, int64_t prompt, int64_t
     if (c->n_tests == RESULTS_MAX)
         return status_set(SOL_E_ARGUMENT, "these lists make more than %d tests", RESULTS_MAX);
     int64_t length = depth + prompt + generate, most = c->model->config.context;
+    bool preset = c->options.matrix || c->options.matrix_full;
+    if (length > most && preset) {
+        c->n_left_out++;
+        return SOL_OK;
+    }
     if (length > most)
         return status_set(
             SOL_E_ARGUMENT,
@@ -217,8 +261,68 @@ static void fit_defaults(struct bench_options *o, int64_t context)
         o->generate = (struct int_list){.values = {room < 128 ? room : 128}, .count = 1};
 }
 
+static void set_list(struct int_list *list, size_t count, const int64_t *values)
+{
+    if (list->count) return; /* the user's own */
+    list->count = count;
+    memcpy(list->values, values, count * sizeof *values);
+}
+
+static int64_t first_or(const struct int_list *list, int64_t preferred)
+{
+    for (size_t i = 0; i < list->count; i++)
+        if (list->values[i] == preferred) return preferred;
+    return list->count ? list->values[0] : 0;
+}
+
+/* One thing varied at a time around pp512 and tg128, those two first: with little time, the tests
+ * that say most are done. Lists of the user's replace the preset's. */
+static enum sol_status add_star(struct bench_command *c)
+{
+    struct bench_options *o = &c->options;
+    int64_t prompt = first_or(&o->prompt, 512), generate = first_or(&o->generate, 128);
+    SOL_TRY(add_test(c, prompt, 0, 0, 1));
+    SOL_TRY(add_test(c, 0, generate, 0, 1));
+    for (size_t i = 0; i < o->prompt.count; i++)
+        if (o->prompt.values[i] != prompt) SOL_TRY(add_test(c, o->prompt.values[i], 0, 0, 1));
+    for (size_t i = 0; i < o->generate.count; i++)
+        if (o->generate.values[i] != generate) SOL_TRY(add_test(c, 0, o->generate.values[i], 0, 1));
+    SOL_TRY(add_test(c, prompt, generate, 0, 1));
+    for (size_t i = 0; i < o->parallel.count; i++)
+        if (o->parallel.values[i] > 1) SOL_TRY(add_test(c, 0, generate, 0, o->parallel.values[i]));
+    for (size_t i = 0; i < o->depth.count; i++) {
+        if (o->depth.values[i] == 0) continue;
+        SOL_TRY(add_test(c, prompt, 0, o->depth.values[i], 1));
+        SOL_TRY(add_test(c, 0, generate, o->depth.values[i], 1));
+    }
+    return SOL_OK;
+}
+
+static enum sol_status make_matrix(struct bench_command *c)
+{
+    struct bench_options *o = &c->options;
+    set_list(&o->prompt, 4, (const int64_t[]){128, 512, 2048, 4096});
+    set_list(&o->generate, 3, (const int64_t[]){32, 128, 256});
+    set_list(&o->depth, 5, (const int64_t[]){0, 4096, 8192, 16384, 32768});
+    set_list(&o->parallel, 5, (const int64_t[]){1, 4, 8, 16, 32});
+    if (o->max_total <= 0) o->max_total = 3600;
+    if (!o->matrix_full) return add_star(c);
+    if (o->pairs.count == 0) o->pairs = (struct string_list){.values = {"512,128"}, .count = 1};
+    for (size_t i = 0; i < o->depth.count; i++) SOL_TRY(add_tests_at(c, o->depth.values[i]));
+    return SOL_OK;
+}
+
 static enum sol_status make_tests(struct bench_command *c)
 {
+    if (c->options.matrix || c->options.matrix_full) {
+        SOL_TRY(make_matrix(c));
+        if (c->n_left_out)
+            LOG_WARN("%zu tests are left out: %s was made for %lld positions", c->n_left_out,
+                     c->model->name, (long long)c->model->config.context);
+        if (c->n_tests) return SOL_OK;
+    }
+    set_list(&c->options.depth, 1, (const int64_t[]){0});
+    set_list(&c->options.parallel, 1, (const int64_t[]){1});
     fit_defaults(&c->options, c->model->config.context);
     for (size_t i = 0; i < c->options.depth.count; i++)
         SOL_TRY(add_tests_at(c, c->options.depth.values[i]));
@@ -254,48 +358,132 @@ static enum sol_status measure_limits(struct bench_command *c)
     return SOL_OK;
 }
 
+static struct bench_report report_of(const struct bench_command *c)
+{
+    return (struct bench_report){.model = c->model,
+                                 .params = &c->params,
+                                 .ceiling = &c->ceiling,
+                                 .version = sol_version(),
+                                 .run = *c->run ? c->run : NULL,
+                                 .ratings = c->ratings,
+                                 .results = c->results,
+                                 .n_results = c->n_results};
+}
+
+static enum sol_status open_store(struct bench_command *c)
+{
+    if (c->options.no_store) return SOL_OK;
+    SOL_TRY(store_open_optional(c->options.store, &c->store));
+    if (!c->store) return SOL_OK;
+    struct bench_report r = report_of(c);
+    return bench_store_begin(c->store, &r, c->options.label, c->argc, c->argv, c->run);
+}
+
+/* Long lists say beforehand how long they will take. */
+static enum sol_status announce(struct bench_command *c)
+{
+    double seconds[RESULTS_MAX], sum = 0;
+    const struct bench_options *o = &c->options;
+    if (!o->matrix && !o->matrix_full) return SOL_OK;
+    SOL_TRY(bench_estimate(c->model, &c->params, c->tests, c->n_tests, seconds));
+    for (size_t i = 0; i < c->n_tests; i++) sum += seconds[i];
+    if (o->quiet) return SOL_OK;
+    fprintf(stderr, "sol: %zu tests, about %.0f %s", c->n_tests, sum < 120 ? sum : sum / 60,
+            sum < 120 ? "s" : "min");
+    fprintf(stderr,
+            sum > o->max_total ? "; those not begun after %.0f s will be left out "
+                                 "(--max-total)\n"
+                               : "; at most %.0f s (--max-total)\n",
+            o->max_total);
+    return SOL_OK;
+}
+
 static enum sol_status set_up(struct bench_command *c)
 {
     struct bench_options *o = &c->options;
     SOL_TRY(check_backend(o->backend));
     SOL_TRY(choose_format(o, &c->format));
     c->params.repetitions = (int)o->repetitions;
+    c->params.seconds = o->max_time;
     c->params.ops = o->ops;
     SOL_TRY(engine_options_params(&o->engine, &c->params.engine));
     c->params.engine.max_batch = o->batch < o->ubatch ? o->batch : o->ubatch;
+    if (o->ratings) SOL_TRY(rating_table_open(o->ratings, &c->ratings));
     SOL_TRY(engine_options_open(&o->engine, &c->params.engine, &c->model));
     SOL_TRY(make_tests(c));
     SOL_TRY(open_output(c));
-    return measure_limits(c);
+    SOL_TRY(open_store(c));
+    SOL_TRY(measure_limits(c));
+    return announce(c);
+}
+
+/* Each is kept as soon as it is finished. Limits that are measured again after the tests may move
+ * the percentages of the report a little; the store has those of the time. */
+static enum sol_status keep_result(const struct bench_command *c, const struct bench_result *result)
+{
+    if (!c->store || result->ns.count == 0) return SOL_OK;
+    struct bench_report r = report_of(c);
+    return bench_store_result(c->store, &r, result);
 }
 
 static enum sol_status run_tests(struct bench_command *c)
 {
+    uint64_t start = clock_ns();
     for (size_t i = 0; i < c->n_tests; i++) {
         struct bench_result *r = &c->results[c->n_results];
+        double spent = 1e-9 * (double)(clock_ns() - start);
+        if (c->options.max_total > 0 && spent > c->options.max_total && i > 0) {
+            snprintf(c->partial, sizeof c->partial,
+                     "%zu of %zu tests were begun in %.0f s "
+                     "(--max-total)",
+                     i, c->n_tests, c->options.max_total);
+            LOG_WARN("%s", c->partial);
+            return SOL_OK;
+        }
         enum sol_status status = bench_run(c->model, &c->params, &c->tests[i], r);
         if (status != SOL_OK && (status != SOL_E_INTERRUPTED || r->ns.count == 0)) {
             bench_result_free(r);
             return status;
         }
         c->n_results++;
-        if (status != SOL_OK) return status;
+        enum sol_status kept = keep_result(c, r);
+        if (status != SOL_OK || kept != SOL_OK) return status != SOL_OK ? status : kept;
     }
+    return SOL_OK;
+}
+
+static enum sol_status check_proof(const struct bench_command *c)
+{
+    char name[80];
+    for (size_t i = 0; i < c->n_results; i++)
+        if (!c->results[i].proved && c->results[i].stopped != STOP_INTERRUPTED)
+            return status_set(SOL_E_MISMATCH,
+                              "%s is invalid: the kernels that ran are not those that the plan "
+                              "calls for",
+                              bench_test_name(&c->results[i].test, name));
     return SOL_OK;
 }
 
 static enum sol_status report(const struct bench_command *c)
 {
-    struct bench_report r = {.model = c->model,
-                             .params = &c->params,
-                             .ceiling = &c->ceiling,
-                             .version = sol_version(),
-                             .results = c->results,
-                             .n_results = c->n_results};
+    struct bench_report r = report_of(c);
     if (!c->file) return bench_report_write(&r, c->format, stdout);
     enum sol_status status = bench_report_write(&r, c->format, c->file);
     if (status != SOL_OK) return status_prefix(status, "%s", c->options.output);
     return bench_report_write(&r, BENCH_TEXT, stdout);
+}
+
+/* Formats for programs leave no room for the run's id. `status` is how the tests ended. */
+static enum sol_status finish_run(struct bench_command *c, enum sol_status status)
+{
+    if (!c->store || !*c->run) return SOL_OK;
+    if (status != SOL_OK && !*c->partial)
+        snprintf(c->partial, sizeof c->partial, "%s", sol_last_error());
+    struct bench_report r = report_of(c);
+    bool table = c->format == BENCH_TEXT || c->format == BENCH_MARKDOWN || c->file;
+    SOL_TRY(bench_store_finish(c->store, &r, *c->partial ? c->partial : NULL));
+    if (!table && !c->options.quiet) fprintf(stderr, "run %s\n", c->run);
+    return SOL_OK;
 }
 
 static enum sol_status close_output(struct bench_command *c)
@@ -308,12 +496,9 @@ static enum sol_status close_output(struct bench_command *c)
 static int run_command(int argc, char **argv)
 {
     static struct bench_command c; /* large, and once a process */
-    c.options = (struct bench_options){.batch = 512,
-                                       .ubatch = 512,
-                                       .repetitions = BENCH_REPETITIONS,
-                                       .backend = "cpu",
-                                       .depth = {{0}, 1},
-                                       .parallel = {{1}, 1}};
+    c.options = (struct bench_options){.batch = 512, .ubatch = 512, .backend = "cpu"};
+    c.argc = argc;
+    c.argv = argv;
     engine_options_init(&c.options.engine);
     int exit_status;
     if (!parse(argc, argv, &c.options, &exit_status)) return exit_status;
@@ -322,10 +507,15 @@ static int run_command(int argc, char **argv)
     if (status == SOL_OK) status = run_tests(&c);
     if (status == SOL_OK) status = measure_limits(&c);
     int result = cli_fail(status);
+    enum sol_status kept = finish_run(&c, status);
+    if (result == 0) result = cli_fail(kept);
     status = c.n_results ? report(&c) : SOL_OK;
     enum sol_status closed = close_output(&c);
     if (status == SOL_OK) status = closed;
+    if (status == SOL_OK) status = check_proof(&c);
     if (result == 0) result = cli_fail(status);
+    store_close(c.store);
+    rating_table_close(c.ratings);
     for (size_t i = 0; i < c.n_results; i++) bench_result_free(&c.results[i]);
     model_close(c.model);
     return result;

@@ -131,6 +131,11 @@ static enum sol_status summarize(const struct store_metric *m, struct statistics
     return status;
 }
 
+static enum sol_status add_known(struct table *table, bool known, int decimals, double value)
+{
+    return known ? table_cell(table, "%.*f", decimals, value) : table_cell(table, "%s", "");
+}
+
 static enum sol_status add_metric(struct table *table, const struct store_metric *m)
 {
     struct statistics s;
@@ -138,13 +143,14 @@ static enum sol_status add_metric(struct table *table, const struct store_metric
     table_cell(table, "%s", m->name);
     table_cell(table, "%s", m->unit);
     table_cell(table, "%zu", s.count);
-    table_cell(table, s.count ? "%.6g" : "", s.median);
-    table_cell(table, s.has_interval ? "%.3g" : "", (s.ci_high - s.ci_low) / 2);
+    s.count ? table_cell(table, "%.6g", s.median) : table_cell(table, "%s", "");
+    s.has_interval ? table_cell(table, "%.3g", (s.ci_high - s.ci_low) / 2)
+                   : table_cell(table, "%s", "");
     bool speed = s.count && s.median > 0 && strcmp(m->unit, "ns/token") == 0;
-    table_cell(table, speed ? "%.2f" : "", 1e9 / s.median);
+    add_known(table, speed, 2, 1e9 / s.median);
     bool limited = s.count && m->limit > 0 && s.median > 0;
     double share = m->better == STORE_LOWER ? m->limit / s.median : s.median / m->limit;
-    return table_cell(table, limited ? "%.1f" : "", 100 * share);
+    return add_known(table, limited, 1, 100 * share);
 }
 
 static enum sol_status print_metrics(const struct store_record *r, enum table_format format)
@@ -174,11 +180,10 @@ static enum sol_status print_kernels(const struct store_record *r, enum table_fo
                              : "",
                    k->variant ? "/" : "", k->variant ? k->variant : "");
         table_cell(table, "%s", k->numerics ? k->numerics : "");
-        table_cell(table, k->calls < 0 ? "" : "%lld", (long long)k->calls);
-        table_cell(table, k->expected < 0 ? "" : "%lld", (long long)k->expected);
-        table_cell(table, isnan(k->total_ns) ? "" : "%.1f", 1e-3 * k->total_ns);
-        table_cell(table, isnan(k->limit_ns / k->total_ns) ? "" : "%.1f",
-                   100 * k->limit_ns / k->total_ns);
+        add_known(table, k->calls >= 0, 0, (double)k->calls);
+        add_known(table, k->expected >= 0, 0, (double)k->expected);
+        add_known(table, !isnan(k->total_ns), 1, 1e-3 * k->total_ns);
+        add_known(table, !isnan(k->limit_ns / k->total_ns), 1, 100 * k->limit_ns / k->total_ns);
     }
     putchar('\n');
     table_print(table, format, stdout);

@@ -54,7 +54,7 @@ const struct model *engine_model(const struct engine *engine);
 struct pool *engine_pool(struct engine *engine);
 /* The plan of the last step, for profile and cost; NULL before the first. */
 const struct plan *engine_last_plan(const struct engine *engine);
-void engine_set_timed(struct engine *engine, bool timed);
+void engine_set_timed(struct engine *engine, bool timed); /* resets the plans' times and counts */
 struct op_cost engine_last_cost(const struct engine *engine); /* of all steps of the last eval */
 size_t engine_memory(const struct engine *engine); /* cache, buffers, scratch: beyond the model */
 

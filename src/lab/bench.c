@@ -1,6 +1,6 @@
 /* A test owns its engine, so that its memory is its own. Order: a probe step that makes the plan
- * and fills the cache; the warm-up, during which costs and routing are counted layer by layer; the
- * timed repetitions; with `ops` one more under clocks.
+ * and fills the cache; the warm-up, during whose first repetition costs and routing are counted
+ * layer by layer; the timed repetitions; with `ops` one more under clocks.
  *
  * Why costs are counted in the warm-up: all layers share one set of routing buffers, so after a
  * step only the last layer's routing can be read, and expert weights are most of what a step reads.
@@ -19,7 +19,15 @@
 #include "ops/args.h"
 #include "ops/ops.h"
 
-enum { RANDOM_SEED = 1234 };
+enum {
+    RANDOM_SEED = 1234,
+    STEPS_MAX = 1 << 18, /* whose times are kept */
+};
+
+/* See LAB_SAMPLES_H for what these decide. */
+static const struct stop_rule stop_defaults = {.least = 6, .most = 40, .seconds = 60};
+static const double prompt_precision = 0.01, generation_precision = 0.005;
+static const double settled_within = 0.01, warmup_share = 0.25; /* of the time of a test */
 
 struct bench {
     const struct bench_params *params;
@@ -36,6 +44,7 @@ struct bench {
     const int32_t *group_offsets;
     double touched, busiest, even;
     int64_t observations;
+    bool keep_steps; /* the repetition counts: note the time of each generation step */
 };
 
 char *bench_test_name(const struct bench_test *t, char text[80])
@@ -217,8 +226,12 @@ static enum sol_status run_prompt(struct bench *b)
 static enum sol_status run_generation(struct bench *b, struct progress *progress, uint64_t done)
 {
     int64_t width = b->test.n_parallel;
+    struct bench_result *r = b->result;
     for (int64_t i = 0; i < b->test.n_gen; i++) {
+        uint64_t start = clock_ns();
         SOL_TRY(engine_eval(b->engine, b->steps + i * width, width, NULL, NULL, NULL));
+        if (b->keep_steps && r->n_steps < STEPS_MAX)
+            r->step_ns[r->n_steps++] = (double)(clock_ns() - start);
         progress_update(progress, done + (uint64_t)(b->n_prompt_rows + (i + 1) * width));
     }
     return SOL_OK;
@@ -238,32 +251,85 @@ static enum sol_status repeat(struct bench *b, struct progress *progress, uint64
     return status;
 }
 
-static enum sol_status warm_up(struct bench *b, struct progress *progress)
+static int64_t wall_ns(void)
 {
-    double ns;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* A repetition that becomes the next sample. */
+static enum sol_status sample_one(struct bench *b, struct progress *progress, bool warmup)
+{
+    struct bench_result *r = b->result;
+    struct sample sample = {.started_ns = wall_ns(), .warmup = warmup};
+    struct watch watch;
+    struct watch_result seen;
+    b->keep_steps = !warmup;
+    watch_start(&watch);
+    enum sol_status status =
+        repeat(b, progress, (uint64_t)r->n_samples * (uint64_t)r->tokens, &sample.ns);
+    watch_stop(&watch, &seen);
+    b->keep_steps = false;
+    if (status != SOL_OK) return status;
+    sample.cause = watch_cause(&seen);
+    r->samples[r->n_samples++] = sample;
+    return SOL_OK;
+}
+
+/* One with a fixed count; else until three agree or a quarter of the time is over. */
+static enum sol_status warm_up(struct bench *b, const struct stop_rule *rule,
+                               struct progress *progress)
+{
+    struct bench_result *r = b->result;
+    uint64_t start = clock_ns();
     engine_set_trace(b->engine, observe_layer, b);
-    enum sol_status status = repeat(b, progress, 0, &ns);
+    enum sol_status status = sample_one(b, progress, true);
     engine_set_trace(b->engine, NULL, NULL);
+    r->settled = rule->count > 0;
+    while (status == SOL_OK && !r->settled && r->n_samples < BENCH_WARMUPS_MAX &&
+           (double)(clock_ns() - start) * 1e-9 < warmup_share * rule->seconds) {
+        status = sample_one(b, progress, true);
+        r->settled = samples_settled(r->samples, r->n_samples, settled_within);
+    }
     return status;
 }
 
-static enum sol_status run_repetitions(struct bench *b, struct progress *progress)
+static enum sol_status summarize_samples(struct bench_result *r, size_t warmups)
+{
+    size_t count = r->n_samples - warmups;
+    double ns[BENCH_REPETITIONS_MAX], rates[BENCH_REPETITIONS_MAX];
+    for (size_t i = 0; i < count; i++) {
+        ns[i] = r->samples[warmups + i].ns;
+        rates[i] = 1e9 * (double)r->tokens / ns[i];
+    }
+    SOL_TRY(statistics_of(ns, count, &r->ns));
+    SOL_TRY(statistics_of(rates, count, &r->ts));
+    samples_label_outliers(r->samples + warmups, count);
+    r->half_width = samples_half_width(r->samples + warmups, count);
+    samples_sort(r->step_ns, r->n_steps);
+    return SOL_OK;
+}
+
+static enum sol_status run_repetitions(struct bench *b, const struct stop_rule *rule,
+                                       struct progress *progress)
 {
     struct bench_result *r = b->result;
     struct watch watch;
-    size_t done = 0;
-    watch_start(&watch);
+    size_t warmups = r->n_samples;
+    uint64_t start = clock_ns();
     enum sol_status status = SOL_OK;
-    for (int i = 0; i < b->params->repetitions && status == SOL_OK; i++) {
-        status = repeat(b, progress, (uint64_t)(i + 1) * (uint64_t)r->tokens, &r->samples_ns[i]);
-        done += status == SOL_OK;
+    engine_set_timed(b->engine, false); /* counts of kernels begin here */
+    watch_start(&watch);
+    while (status == SOL_OK && r->stopped == STOP_NOT) {
+        status = sample_one(b, progress, false);
+        r->stopped = samples_stop(rule, r->samples + warmups, r->n_samples - warmups,
+                                  (double)(clock_ns() - start) * 1e-9);
     }
     watch_stop(&watch, &r->watch);
-    if (done == 0) return status;
-    double rates[BENCH_REPETITIONS_MAX];
-    for (size_t i = 0; i < done; i++) rates[i] = 1e9 * (double)r->tokens / r->samples_ns[i];
-    enum sol_status summed = statistics_of(r->samples_ns, done, &r->ns);
-    if (summed == SOL_OK) summed = statistics_of(rates, done, &r->ts);
+    if (status != SOL_OK) r->stopped = STOP_INTERRUPTED;
+    if (r->n_samples == warmups) return status;
+    enum sol_status summed = summarize_samples(r, warmups);
     return status != SOL_OK ? status : summed;
 }
 
@@ -283,28 +349,62 @@ static struct bench_kernel *find_kernel(struct bench_result *r, const char *phas
     return k;
 }
 
-/* `runs`: how often the plan ran since its times were reset, 0 when they are not wanted. */
+/* `runs`: how often a repetition runs the plan. */
 static enum sol_status collect_kernels(struct bench *b, const char *phase, const struct plan *plan,
                                        int64_t runs)
 {
     struct bench_result *r = b->result;
     int count = plan_step_count(plan), first = r->n_kernels;
+    int64_t repetitions = r->stopped == STOP_INTERRUPTED ? -1 : (int64_t)r->ns.count;
     struct bench_kernel *grown = realloc(r->kernels, (size_t)(first + count) * sizeof *grown);
     if (!grown) return status_set(SOL_E_MEMORY, "no memory for the list of kernels");
     r->kernels = grown;
-    double total = 0;
     for (int i = 0; i < count; i++) {
         const struct plan_step *step = plan_step_at(plan, i);
         struct bench_kernel *k = find_kernel(r, phase, step);
-        struct op_cost cost = step->op->cost(step->args);
         k->calls++;
-        add_cost(&k->cost, cost);
-        if (runs) k->seconds += 1e-9 * (double)step->ns / (double)runs;
-        if (runs) total += 1e-9 * (double)step->ns / (double)runs;
+        k->ran += (int64_t)step->runs;
+        add_cost(&k->cost, step->op->cost(step->args));
     }
-    for (int i = first; i < r->n_kernels && total > 0; i++)
-        r->kernels[i].share = r->kernels[i].seconds / total;
+    for (int i = first; i < r->n_kernels; i++) {
+        struct bench_kernel *k = &r->kernels[i];
+        k->expected = repetitions < 0 ? -1 : k->calls * runs * repetitions;
+        r->proved = r->proved && k->ran == k->expected;
+    }
     return SOL_OK;
+}
+
+/* `runs`: how often the plan ran since its times were reset. */
+static void add_kernel_times(struct bench_result *r, const char *phase, const struct plan *plan,
+                             int64_t runs)
+{
+    double total = 0;
+    for (int i = 0; i < plan_step_count(plan); i++) {
+        const struct plan_step *step = plan_step_at(plan, i);
+        double seconds = 1e-9 * (double)step->ns / (double)runs;
+        find_kernel(r, phase, step)->seconds += seconds;
+        total += seconds;
+    }
+    for (int i = 0; i < r->n_kernels && total > 0; i++)
+        if (r->kernels[i].phase == phase) r->kernels[i].share = r->kernels[i].seconds / total;
+}
+
+/* Whether the plan has, in every layer, each of what a layer consists of, fused or not. */
+static bool covers_layers(const struct plan *plan, int n_layers)
+{
+    const struct op *const wanted[] = {&op_attn_in, &op_attention, &op_attn_out, &op_moe_up,
+                                       &op_moe_down};
+    for (size_t w = 0; w < sizeof wanted / sizeof *wanted; w++) {
+        int layers = 0, last = -1;
+        for (int i = 0; i < plan_step_count(plan); i++) {
+            const struct plan_step *step = plan_step_at(plan, i);
+            if (step->layer < 0 || (step->op != wanted[w] && step->parent != wanted[w])) continue;
+            layers += step->layer != last;
+            last = step->layer;
+        }
+        if (layers != n_layers) return false;
+    }
+    return true;
 }
 
 /* The shape of the prompt's step that begins with row `at`. */
@@ -377,42 +477,66 @@ static void summarize(struct bench *b)
                                         .even = b->even / n};
 }
 
-/* Every repetition did the same, so one more under clocks shows where their time went. Of a prompt
- * of several steps the kernels are those of the last. */
+/* Every repetition did the same, so one more under clocks shows where their time went. */
+static enum sol_status time_kernels(struct bench *b, int64_t prompt_runs, int64_t step_runs)
+{
+    struct progress progress;
+    double ns;
+    progress_start(&progress, "kernels", "tokens", (uint64_t)b->result->tokens);
+    engine_set_timed(b->engine, true);
+    enum sol_status status = repeat(b, &progress, 0, &ns);
+    progress_end(&progress);
+    if (status != SOL_OK) return status;
+    if (b->prompt_plan) add_kernel_times(b->result, "prompt", b->prompt_plan, prompt_runs);
+    if (b->step_plan) add_kernel_times(b->result, "generation", b->step_plan, step_runs);
+    return SOL_OK;
+}
+
+/* Of a prompt of several steps the kernels are those of the last. */
 static enum sol_status take_kernels(struct bench *b)
 {
-    bool timed = b->params->ops && !interrupt_requested();
-    int64_t prompt_runs = timed ? prompt_plan_runs(b) : 0, step_runs = timed ? b->test.n_gen : 0;
+    struct bench_result *r = b->result;
+    int n_layers = engine_model(b->engine)->config.n_layers;
+    int64_t prompt_runs = prompt_plan_runs(b), step_runs = b->test.n_gen;
     if (b->prompt_plan == b->step_plan) prompt_runs = step_runs = prompt_runs + step_runs;
-    if (timed) {
-        struct progress progress;
-        double ns;
-        progress_start(&progress, "kernels", "tokens", (uint64_t)b->result->tokens);
-        engine_set_timed(b->engine, true);
-        enum sol_status status = repeat(b, &progress, 0, &ns);
-        progress_end(&progress);
-        if (status != SOL_OK) return status;
-    }
-    enum sol_status status = SOL_OK;
-    if (b->prompt_plan) status = collect_kernels(b, "prompt", b->prompt_plan, prompt_runs);
-    if (b->step_plan && status == SOL_OK)
-        status = collect_kernels(b, "generation", b->step_plan, step_runs);
-    return status;
+    r->layers_complete = (!b->prompt_plan || covers_layers(b->prompt_plan, n_layers)) &&
+                         (!b->step_plan || covers_layers(b->step_plan, n_layers));
+    r->proved = r->layers_complete;
+    if (b->prompt_plan) SOL_TRY(collect_kernels(b, "prompt", b->prompt_plan, prompt_runs));
+    if (b->step_plan) SOL_TRY(collect_kernels(b, "generation", b->step_plan, step_runs));
+    if (!b->params->ops || interrupt_requested()) return SOL_OK;
+    return time_kernels(b, prompt_runs, step_runs);
+}
+
+static struct stop_rule stop_rule_of(const struct bench *b)
+{
+    const struct bench_params *p = b->params;
+    struct stop_rule rule = stop_defaults;
+    rule.count = p->repetitions;
+    rule.precision = b->test.n_gen ? generation_precision : prompt_precision;
+    rule.least_late = p->seconds > 0 ? 1 : BENCH_REPETITIONS;
+    if (p->seconds > 0) rule.seconds = p->seconds;
+    if (p->most_repetitions) rule.most = p->most_repetitions;
+    return rule;
 }
 
 static enum sol_status run_all(struct bench *b, const struct model *model)
 {
     char name[80];
     struct bench_result *r = b->result;
+    struct stop_rule rule = stop_rule_of(b);
     reset_peak();
     SOL_TRY(make_rows(b, model->config.vocab));
     SOL_TRY(create_engine(b, model));
     SOL_TRY(probe(b));
+    r->precision = rule.count ? 0 : rule.precision;
+    /* By precision, how many there will be is a guess, and the bar may end early. */
+    uint64_t guess = (uint64_t)(rule.count ? rule.count + 1 : rule.least + 4);
     struct progress progress;
-    uint64_t total = (uint64_t)r->tokens * (uint64_t)(b->params->repetitions + 1);
-    progress_start(&progress, bench_test_name(&b->test, name), "tokens", total);
-    enum sol_status status = warm_up(b, &progress);
-    if (status == SOL_OK) status = run_repetitions(b, &progress);
+    progress_start(&progress, bench_test_name(&b->test, name), "tokens",
+                   (uint64_t)r->tokens * guess);
+    enum sol_status status = warm_up(b, &rule, &progress);
+    if (status == SOL_OK) status = run_repetitions(b, &rule, &progress);
     progress_end(&progress);
     if (r->ns.count == 0) return status;
     summarize(b);
@@ -425,7 +549,8 @@ static enum sol_status check_test(const struct bench_params *params, const struc
     if (t->n_prompt < 0 || t->n_gen < 0 || t->n_depth < 0 || t->n_parallel < 1 ||
         t->n_prompt + t->n_gen == 0)
         return status_set(SOL_E_ARGUMENT, "a test needs tokens to process or to generate");
-    if (params->repetitions < 1 || params->repetitions > BENCH_REPETITIONS_MAX)
+    if (params->repetitions < 0 || params->repetitions > BENCH_REPETITIONS_MAX ||
+        params->most_repetitions < 0 || params->most_repetitions > BENCH_REPETITIONS_MAX)
         return status_set(SOL_E_ARGUMENT, "1 to %d repetitions are possible",
                           BENCH_REPETITIONS_MAX);
     return SOL_OK;
@@ -437,8 +562,11 @@ enum sol_status bench_run(const struct model *model, const struct bench_params *
     *out = (struct bench_result){.test = *test, .started = time(NULL)};
     SOL_TRY(check_test(params, test));
     out->tokens = (test->n_prompt + test->n_gen) * test->n_parallel;
-    out->samples_ns = calloc((size_t)params->repetitions, sizeof *out->samples_ns);
-    if (!out->samples_ns) return status_set(SOL_E_MEMORY, "no memory for the samples");
+    size_t room = BENCH_WARMUPS_MAX + BENCH_REPETITIONS_MAX;
+    out->samples = calloc(room, sizeof *out->samples);
+    out->step_ns = test->n_gen ? malloc(STEPS_MAX * sizeof *out->step_ns) : NULL;
+    if (!out->samples || (test->n_gen && !out->step_ns))
+        return status_set(SOL_E_MEMORY, "no memory for the samples");
     struct bench b = {.params = params, .result = out, .test = *test};
     enum sol_status status = run_all(&b, model);
     engine_destroy(b.engine);
@@ -449,7 +577,8 @@ enum sol_status bench_run(const struct model *model, const struct bench_params *
 
 void bench_result_free(struct bench_result *result)
 {
-    free(result->samples_ns);
+    free(result->samples);
+    free(result->step_ns);
     free(result->kernels);
     *result = (struct bench_result){0};
 }

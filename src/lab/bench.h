@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "infer/engine.h"
+#include "lab/samples.h"
 #include "lab/statistics.h"
 #include "lab/watch.h"
 
@@ -19,12 +20,16 @@ struct bench_test {
 enum {
     BENCH_REPETITIONS = 5, /* fewer are marked in every output */
     BENCH_REPETITIONS_MAX = 1000,
+    BENCH_WARMUPS_MAX = 12,
 };
 
 struct bench_params {
     struct engine_params engine; /* context, sequences and outputs are set for each test */
-    int repetitions;
-    bool ops; /* one more repetition, with a clock around every kernel */
+    int repetitions;             /* exactly so many after one warm-up; 0: until they are precise */
+    int most_repetitions;        /* with repetitions 0 (default 40) */
+    double seconds; /* with repetitions 0: of a test; 0: the default of 60, but at least
+                     * BENCH_REPETITIONS are made then */
+    bool ops;       /* one more repetition, with a clock around every kernel */
 };
 
 /* All calls of one variant in one step. */
@@ -33,7 +38,9 @@ struct bench_kernel {
     const struct op *op;
     const char *variant;
     enum op_numerics numerics;
-    int calls;
+    int calls; /* in one step */
+    int64_t ran,
+        expected;        /* calls in all timed repetitions: counted, and by the plan; -1 unknown */
     struct op_cost cost; /* expert weights: as routed in the last layer of the last step */
     double seconds;      /* 0 without `ops` */
     double share;        /* of the phase's seconds */
@@ -52,9 +59,16 @@ struct bench_result {
     time_t started;
     int64_t batch; /* rows per step at most */
     int threads;
-    int64_t tokens;               /* per repetition, over all sequences */
-    double *samples_ns;           /* [ns.count], owned */
-    struct statistics ns, ts;     /* of a repetition; tokens per second */
+    int64_t tokens;         /* per repetition, over all sequences */
+    struct sample *samples; /* [n_samples], owned: warm-ups first, then ns.count counted ones */
+    size_t n_samples;
+    enum stop_reason stopped;
+    bool settled;             /* the warm-up ended with three that agree, or was of fixed length */
+    double half_width;        /* of the 95 % interval, as a part of the (geometric) mean */
+    double precision;         /* what half_width was to reach; 0 with a fixed count */
+    struct statistics ns, ts; /* of a repetition; tokens per second */
+    double *step_ns; /* [n_steps], owned: generation steps of the timed repetitions, sorted */
+    size_t n_steps;
     struct op_cost cost;          /* of a repetition */
     double flops[NUMERICS_COUNT]; /* cost.flops by the numerics of the kernels that ran */
     size_t memory_engine;         /* cache, buffers, scratch: beyond the model */
@@ -63,11 +77,21 @@ struct bench_result {
     struct bench_experts experts;
     struct bench_kernel *kernels; /* [n_kernels], owned */
     int n_kernels;
+    bool layers_complete; /* every layer ran its attention and its experts */
+    bool proved;          /* so, and every kernel ran as often as the plan says */
     struct watch_result watch;
 };
 
-/* Runs one test: a repetition to warm up, then the timed ones, all with the same tokens.
- * SOL_E_INTERRUPTED with ns.count > 0 leaves a usable result of the repetitions that finished. */
+/* The counted ones: ns.count of them. */
+static inline const struct sample *bench_counted(const struct bench_result *result)
+{
+    return result->samples + (result->n_samples - result->ns.count);
+}
+
+/* Runs one test: warm-up, then the timed repetitions, all with the same tokens. With repetitions 0
+ * the warm-up goes on until three agree within 1 %, and repetitions stop when the 95 % interval is
+ * within 0.5 % (generation) or 1 % (prompt), at 6 or later. SOL_E_INTERRUPTED with ns.count > 0
+ * leaves a usable result of the repetitions that finished. */
 enum sol_status bench_run(const struct model *model, const struct bench_params *params,
                           const struct bench_test *test, struct bench_result *out);
 void bench_result_free(struct bench_result *result); /* takes a zeroed one */

@@ -7,25 +7,33 @@
 #include "base/table.h"
 #include "lab/bench.h"
 #include "lab/ceiling.h"
+#include "lab/rating.h"
 
-enum bench_format { BENCH_TEXT, BENCH_MARKDOWN, BENCH_CSV, BENCH_JSON, BENCH_JSONL };
+enum bench_format { BENCH_TEXT, BENCH_MARKDOWN, BENCH_CSV, BENCH_JSON, BENCH_JSONL, BENCH_SQL };
 
 struct bench_report {
     const struct model *model;
     const struct bench_params *params;
     const struct ceiling *ceiling; /* all zero: not measured, then there are no percentages */
     const char *version;
+    const char *run;                    /* id in the store; NULL: not stored */
+    const struct rating_table *ratings; /* a user's; may be NULL */
     const struct bench_result *results;
     size_t n_results;
 };
 
-/* "text", "md", "csv", "json", "jsonl". */
+/* "text" or "table", "md", "csv", "json", "jsonl", "sql". */
 bool bench_format_from_name(const char *name, enum bench_format *out);
 
 /* Text and Markdown: machine and limits, the table, with params->ops also the kernels, then notes.
  * CSV: one table, with params->ops that of the kernels. JSON: an array of records named as in
- * llama-bench's JSON where it has the same thing; JSONL: a record a line. */
+ * llama-bench's JSON where it has the same thing; JSONL: a record a line. SQL: llama-bench's table,
+ * ready for sqlite3. */
 enum sol_status bench_report_write(const struct bench_report *report, enum bench_format format,
                                    FILE *to);
+
+/* The rating that applies to a result, or NULL. */
+const struct rating *bench_rating(const struct bench_report *report,
+                                  const struct bench_result *result);
 
 #endif

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/sysinfo.h"
+#include "lab/watch_sensors.h"
 
 static double timeval_seconds(struct timeval t)
 {
@@ -46,6 +47,8 @@ static void read_counters(struct watch *w)
     sysinfo_cgroups(add_throttled, &w->throttled_s);
     if (getrusage(RUSAGE_SELF, &usage) == 0)
         w->own_s = timeval_seconds(usage.ru_utime) + timeval_seconds(usage.ru_stime);
+    w->energy_j = sensors_energy(&w->energy_range_j, NULL);
+    w->heat = sensors_throttle_count();
 }
 
 void watch_start(struct watch *watch)
@@ -63,9 +66,20 @@ void watch_stop(const struct watch *watch, struct watch_result *out)
     struct watch now;
     read_counters(&now);
     *out = (struct watch_result){.seconds = (double)(now.started_ns - watch->started_ns) * 1e-9};
+    out->energy_j = sensors_energy_between(watch->energy_j, now.energy_j, now.energy_range_j);
+    out->heat = now.heat < 0 ? -1 : now.heat - watch->heat;
     if (out->seconds <= 0) return;
     double others = now.machine_s - watch->machine_s - (now.own_s - watch->own_s);
     out->other_cores = positive(others / out->seconds);
     out->stolen_cores = positive((now.steal_s - watch->steal_s) / out->seconds);
     out->throttled_share = positive((now.throttled_s - watch->throttled_s) / out->seconds);
+}
+
+const char *watch_cause(const struct watch_result *r)
+{
+    if (r->heat > 0) return "throttled by heat";
+    if (r->throttled_share > 0.05) return "throttled by the CPU quota";
+    if (r->seconds < 0.2) return NULL;
+    if (r->stolen_cores > 0.1) return "cores were given to another guest";
+    return r->other_cores > 0.5 ? "other programs were busy" : NULL;
 }

@@ -335,6 +335,7 @@ enum sol_status plan_run(struct plan *plan, struct pool *pool, bool timed,
         uint64_t start = timed ? clock_ns() : 0;
         step->run(&context, step->args);
         if (timed) step->ns += clock_ns() - start;
+        step->runs++;
         if (observer && ends_layer(plan, i)) observer->after_layer(observer->arg, step->layer);
         if (i % 16 == 0 && interrupt_requested()) return interrupt_check();
     }
@@ -353,7 +354,7 @@ const struct plan_step *plan_step_at(const struct plan *plan, int index)
 
 void plan_reset_times(struct plan *plan)
 {
-    for (int i = 0; i < plan->n_steps; i++) plan->steps[i].ns = 0;
+    for (int i = 0; i < plan->n_steps; i++) plan->steps[i].ns = plan->steps[i].runs = 0;
 }
 
 struct op_cost plan_cost(const struct plan *plan)

@@ -49,7 +49,8 @@ struct plan_step {
     enum op_numerics numerics;
     void (*run)(const struct op_context *context, const void *args);
     void *args;
-    uint64_t ns; /* time spent in this step, summed over timed runs */
+    uint64_t ns;   /* time spent in this step, summed over timed runs */
+    uint64_t runs; /* how often it ran since plan_reset_times */
 };
 
 enum sol_status plan_create(const struct chooser *chooser, struct plan **out);
@@ -82,7 +83,7 @@ enum sol_status plan_run(struct plan *plan, struct pool *pool, bool timed,
 
 int plan_step_count(const struct plan *plan);
 const struct plan_step *plan_step_at(const struct plan *plan, int index);
-void plan_reset_times(struct plan *plan);
+void plan_reset_times(struct plan *plan);          /* and the counts of runs */
 struct op_cost plan_cost(const struct plan *plan); /* of the present batch contents */
 size_t plan_bytes(const struct plan *plan);        /* scratch and workspace */
 

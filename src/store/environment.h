@@ -25,6 +25,9 @@ enum sol_status environment_run_begin(struct store *store, const struct store_ru
                                       char *const *argv, const struct environment_device *device,
                                       char id[STORE_ID_SIZE]);
 
+/* The commit that this sol was built from, "" where that was no git tree. */
+const char *environment_build_commit(void);
+
 /* Hash of the machine alone (processor, cores, memory, kernel, clocks): measured limits are kept by
  * it. */
 void environment_machine_key(char out[STORE_HASH_SIZE]);

@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# sol runs: list, show, export, label, delete, names of runs, errors.
+set -u
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export SOL_STORE=$work/store
+failures=0
+
+fail() {
+    echo "FAILED: $1"
+    sed 's/^/    /' "$work/out" "$work/err" 2>/dev/null | head -n 30
+    failures=$((failures + 1))
+}
+
+# runs STATUS ARGUMENT...
+runs() {
+    local expected=$1
+    shift
+    "$SOL_BINARY" runs "$@" >"$work/out" 2>"$work/err" </dev/null
+    status=$?
+    [ $status = "$expected" ] || fail "sol runs $*: status $status, expected $expected"
+}
+
+# has FILE PATTERN
+has() { grep -qE -- "$2" "$work/$1" || fail "no '$2' in $1"; }
+
+bench() {
+    "$SOL_BINARY" bench -m synth:tiny -p 4 -n 0 -r 1 --no-limits -q -o csv "$@" >/dev/null 2>"$work/err" || fail "bench"
+}
+
+runs 0
+has err '^no runs in '
+bench --label base
+bench
+bench
+
+runs 0
+[ "$(wc -l <"$work/out")" = 4 ] || fail "three runs were expected"
+newest=$(awk 'NR == 2 { print $1 }' "$work/out")
+oldest=$(awk 'NR == 4 { print $1 }' "$work/out")
+has out "^$oldest +bench +base +20.*ok +synth:tiny"
+runs 0 list --label base -o csv
+[ "$(wc -l <"$work/out")" = 2 ] || fail "one run has the label"
+runs 0 list -o json
+has out '"state": "ok"'
+runs 0 list --state invalid
+has err '^no runs'
+
+runs 0 show last
+has out "^bench $newest\$"
+has out '^pp4 +ns/token +1 '
+runs 0 show last~2
+has out "^bench $oldest\$"
+runs 0 show "${newest:0:6}"
+runs 0 export base
+has out "\"id\": \"$oldest\""
+has out '"samples": \['
+runs 0 show last -o csv
+has out '^metric,unit,n,median'
+
+runs 0 label last kept
+runs 0 show kept
+has out "^bench $newest\$"
+runs 2 label last 'a~1'
+runs 0 delete base last~1
+runs 0
+[ "$(wc -l <"$work/out")" = 2 ] || fail "one run was to be left"
+
+runs 2 show nothing
+has err "no run is named 'nothing'"
+runs 2 show
+runs 2 lsit
+has err "did you mean 'list'"
+runs 2 list -o xml
+runs 2 list --state odd
+runs 3 --store /proc/none
+echo "no database, and long enough to be taken for none at all" >"$work/store/store.db"
+rm -f "$work"/store/store.db-*
+runs 4
+has err 'store.db is damaged'
+
+exit $((failures != 0))
