@@ -61,7 +61,7 @@ enum stop_reason samples_stop(const struct stop_rule *rule, const struct sample 
     for (size_t i = 0; i < n && repeats < REPEATS_MAX; i++) repeats += samples[i].cause != NULL;
     if (n >= (size_t)rule->least_late && seconds >= rule->seconds) return STOP_TIME;
     if (n >= (size_t)rule->most) return STOP_MOST;
-    if (n < (size_t)(rule->least + repeats)) return STOP_NOT;
+    if (n < (size_t)rule->least + (size_t)repeats) return STOP_NOT;
     if (samples_half_width(samples, n) <= rule->precision) return STOP_PRECISION;
     return hopeless(rule, samples, n) ? STOP_NOISE : STOP_NOT;
 }

@@ -55,6 +55,7 @@ int op_variant_count(const struct op *op)
 
 const char *op_variant_name(const struct op *op, int v)
 {
+    /* The analyser does not know that a table has n_variants entries. NOLINTNEXTLINE */
     if (v < op->n_variants) return op->variants[v]->name;
     return op->compose && v == op->n_variants ? "composed" : "reference";
 }

@@ -1,6 +1,7 @@
 #include "store/environment.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,7 +87,7 @@ static void add_git(json_t *json, const char *folder)
     if (known) commit.head[strcspn(commit.head, "\n")] = '\0';
     if (known && run_git(folder, diff, &changes) && run_git(folder, others, &names))
         dirty = changes.size + names.size
-                    ? json_sprintf("%016llx", (unsigned long long)(changes.hash * 31 + names.hash))
+                    ? json_sprintf("%016" PRIx64, changes.hash * 31 + names.hash)
                     : json_string("");
     json_object_set_new(json, "commit", known ? json_string(commit.head) : json_null());
     json_object_set_new(json, "dirty", dirty ? dirty : json_null());
