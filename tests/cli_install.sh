@@ -25,7 +25,7 @@ pc=$(find "$stage" -name sol.pc)
 prefix=$stage$(sed -n 's/^prefix=//p' "$pc")
 lib=$stage$(sed -n 's/^libdir=//p' "$pc")
 for file in bin/sol share/man/man1/sol.1 share/man/man1/sol-run.1 include/sol/sol.h \
-    share/bash-completion/completions/sol share/zsh/vendor-completions/_sol \
+    share/bash-completion/completions/sol share/zsh/site-functions/_sol \
     share/fish/vendor_completions.d/sol.fish; do
     [ -s "$prefix/$file" ] || fail "$file is not installed"
 done
