@@ -180,13 +180,9 @@ static void test_rating_file(void **state)
     assert_non_null(r);
     assert_string_equal(r->unit, "t/s");
     rating_table_close(table);
-    const char *const wrong[] = {"{}",
-                                 "[1]",
-                                 "[{\"device\": \"x\"}]",
-                                 "[",
-                                 "",
-                                 "[{\"device\": \"x\", \"metric\": \"tg\", \"baseline\": 3, "
-                                 "\"good\": 2, \"excellent\": 4}]"};
+    static const char falling[] = "[{\"device\": \"x\", \"metric\": \"tg\", \"baseline\": 3,"
+                                  " \"good\": 2, \"excellent\": 4}]";
+    const char *const wrong[] = {"{}", "[1]", "[{\"device\": \"x\"}]", "[", "", falling};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         assert_int_equal(table_of(wrong[i], &table), SOL_E_FORMAT);
         assert_null(table);

@@ -85,7 +85,7 @@ static int compare(const void *a, const void *b)
 
 void samples_sort(double *values, size_t n)
 {
-    qsort(values, n, sizeof *values, compare);
+    if (n) qsort(values, n, sizeof *values, compare); /* without values there may be no array */
 }
 
 double samples_percentile(const double *sorted, size_t n, double part)
