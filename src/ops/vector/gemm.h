@@ -181,6 +181,9 @@ static inline __attribute__((always_inline)) void direct_row(const struct gemm_s
     const float *x = a->a + (a->a_rows ? a->a_rows[row] : row) * a->k;
     vfloat sum[PANEL_ROWS] = {{0}};
     for (int64_t i = 0; i < a->k; i += 32)
+    /* Not left to gcc, which thinks some formats too long and then keeps the sums in memory
+     * (NEON: MXFP4, Q8_0, BF16; AVX2: BF16). */
+#pragma GCC unroll 4
         for (int r = 0; r < PANEL_ROWS; r++) {
             const uint8_t *w = panel->w + r * panel->stride;
             vfloat values[32 / LANES];
