@@ -62,6 +62,8 @@ enum sol_status engine_options_params(const struct engine_options *options,
     if (options->exact) params->chooser.loosest = NUMERICS_EXACT;
     for (size_t i = 0; i < options->force.count; i++)
         SOL_TRY(chooser_force(&params->chooser, options->force.values[i]));
+    for (size_t i = 0; i < options->slow.count; i++)
+        SOL_TRY(chooser_slow(&params->chooser, options->slow.values[i]));
     return SOL_OK;
 }
 

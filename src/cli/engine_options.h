@@ -32,7 +32,7 @@ struct engine_options {
     const char *kv;    /* dtype of the cache, by name */
     const char *rope_rounding;
     bool exact, reference;
-    struct string_list force;
+    struct string_list force, slow;
     int64_t context, batch; /* 0: the command decides (context), engine_params_init (batch) */
     const char *load;       /* NULL: auto */
 };
@@ -65,7 +65,10 @@ struct engine_options {
                      offsetof(type, field.force), 0, 0),                                           \
         OPTION_ENTRY(STRING, 0, "rope-rounding", "ggml",                                           \
                      "round YaRN's bounds as ggml does, to compare with llama.cpp",                \
-                     offsetof(type, field.rope_rounding), 0, 0)
+                     offsetof(type, field.rope_rounding), 0, 0),                                   \
+        OPTION_ENTRY(STRINGS, 0, "slow", "OP=PERCENT",                                             \
+                     "for testing: make every call of OP last that much longer",                   \
+                     offsetof(type, field.slow), 0, 0)
 
 /* For commands that open their model with engine_options_open. */
 #define ENGINE_LOAD_OPTION(type, field)                                                            \

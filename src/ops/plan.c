@@ -67,14 +67,14 @@ static int find_variant(const struct op *op, const char *name)
     return -1;
 }
 
-static enum sol_status unknown_op(const char *text)
+static enum sol_status unknown_op(const char *option, const char *text)
 {
     char known[512] = "";
     for (int i = 0; i < op_table_count; i++) {
         size_t at = strlen(known);
         snprintf(known + at, sizeof known - at, "%s%s", i ? ", " : "", op_table[i]->name);
     }
-    return status_set(SOL_E_ARGUMENT, "--force %s: no such op; known ops: %s", text, known);
+    return status_set(SOL_E_ARGUMENT, "%s %s: no such op; known ops: %s", option, text, known);
 }
 
 static enum sol_status unknown_variant(const struct op *op, const char *text)
@@ -88,25 +88,54 @@ static enum sol_status unknown_variant(const struct op *op, const char *text)
                       op->name, known);
 }
 
+/* The op whose name ends at `end`; NULL when there is none. */
+static const struct op *find_op(const char *text, const char *end)
+{
+    size_t length = (size_t)(end - text);
+    for (int i = 0; i < op_table_count; i++)
+        if (strlen(op_table[i]->name) == length && strncmp(op_table[i]->name, text, length) == 0)
+            return op_table[i];
+    return NULL;
+}
+
 enum sol_status chooser_force(struct chooser *chooser, const char *text)
 {
     const char *equals = strchr(text, '=');
     if (!equals) return status_set(SOL_E_ARGUMENT, "--force %s: write op=variant", text);
-    for (int i = 0; i < op_table_count; i++) {
-        const struct op *op = op_table[i];
-        if (strlen(op->name) != (size_t)(equals - text) ||
-            strncmp(op->name, text, strlen(op->name)) != 0)
-            continue;
-        int v = find_variant(op, equals + 1);
-        if (v < 0) return unknown_variant(op, text);
-        if (chooser->n_forces == CHOOSER_FORCES_MAX)
-            return status_set(SOL_E_ARGUMENT, "--force is given more than %d times",
-                              CHOOSER_FORCES_MAX);
-        chooser->forces[chooser->n_forces].op = op;
-        chooser->forces[chooser->n_forces++].variant = op_variant_name(op, v);
-        return SOL_OK;
-    }
-    return unknown_op(text);
+    const struct op *op = find_op(text, equals);
+    if (!op) return unknown_op("--force", text);
+    int v = find_variant(op, equals + 1);
+    if (v < 0) return unknown_variant(op, text);
+    if (chooser->n_forces == CHOOSER_FORCES_MAX)
+        return status_set(SOL_E_ARGUMENT, "--force is given more than %d times",
+                          CHOOSER_FORCES_MAX);
+    chooser->forces[chooser->n_forces].op = op;
+    chooser->forces[chooser->n_forces++].variant = op_variant_name(op, v);
+    return SOL_OK;
+}
+
+enum sol_status chooser_slow(struct chooser *chooser, const char *text)
+{
+    const char *equals = strchr(text, '=');
+    char *end = NULL;
+    double percent = equals ? strtod(equals + 1, &end) : 0;
+    if (!equals || end == equals + 1 || *end || !(percent >= 0 && percent <= 10000))
+        return status_set(SOL_E_ARGUMENT, "--slow %s: write op=percent, for example gemm=5", text);
+    const struct op *op = find_op(text, equals);
+    if (!op) return unknown_op("--slow", text);
+    if (chooser->n_slow == CHOOSER_SLOW_MAX)
+        return status_set(SOL_E_ARGUMENT, "--slow is given more than %d times", CHOOSER_SLOW_MAX);
+    chooser->slow[chooser->n_slow].op = op;
+    chooser->slow[chooser->n_slow++].fraction = percent / 100;
+    return SOL_OK;
+}
+
+static double slow_fraction(const struct chooser *chooser, const struct op *op)
+{
+    double fraction = 0;
+    for (int i = 0; i < chooser->n_slow; i++)
+        if (chooser->slow[i].op == op) fraction = chooser->slow[i].fraction;
+    return fraction;
 }
 
 bool chooser_can_run(const struct chooser *chooser, const struct op *op, int v, const void *args,
@@ -262,6 +291,7 @@ static struct plan_step *add_step(struct plan *plan)
 
 static void add_kernel(struct plan *plan, const struct op *op, int v, void *args)
 {
+    const char *name = op_variant_name(op, v);
     const struct op_variant *variant = v < op->n_variants ? op->variants[v] : NULL;
     size_t (*workspace)(const void *, int) = variant ? variant->workspace : op->reference_workspace;
     size_t needed = workspace ? workspace(args, plan->chooser.device.workers) : 0;
@@ -272,10 +302,11 @@ static void add_kernel(struct plan *plan, const struct op *op, int v, void *args
         .op = op,
         .parent = plan->parent ? plan->parent : op,
         .layer = plan->layer,
-        .variant = op_variant_name(op, v),
+        .variant = name,
         .numerics = variant ? variant->numerics : NUMERICS_EXACT,
         .run = variant ? variant->run : op->reference,
         .args = args,
+        .slow = slow_fraction(&plan->chooser, op),
     };
 }
 
@@ -327,6 +358,15 @@ static bool ends_layer(const struct plan *plan, int i)
     return i + 1 == plan->n_steps || plan->steps[i + 1].layer != plan->steps[i].layer;
 }
 
+static void run_slowly(const struct plan_step *step, const struct op_context *context)
+{
+    uint64_t start = clock_ns();
+    step->run(context, step->args);
+    uint64_t took = clock_ns() - start,
+             until = start + took + (uint64_t)(step->slow * (double)took);
+    while (clock_ns() < until) continue;
+}
+
 enum sol_status plan_run(struct plan *plan, struct pool *pool, bool timed,
                          const struct plan_observer *observer)
 {
@@ -334,7 +374,10 @@ enum sol_status plan_run(struct plan *plan, struct pool *pool, bool timed,
     for (int i = 0; i < plan->n_steps; i++) {
         struct plan_step *step = &plan->steps[i];
         uint64_t start = timed ? clock_ns() : 0;
-        step->run(&context, step->args);
+        if (step->slow > 0)
+            run_slowly(step, &context);
+        else
+            step->run(&context, step->args);
         if (timed) step->ns += clock_ns() - start;
         step->runs++;
         if (observer && ends_layer(plan, i)) observer->after_layer(observer->arg, step->layer);

@@ -10,7 +10,7 @@
 
 struct plan;
 
-enum { CHOOSER_FORCES_MAX = 32 };
+enum { CHOOSER_FORCES_MAX = 32, CHOOSER_SLOW_MAX = 8 };
 
 /* How variants are chosen: a forced one, else the first in the op's list that can run and whose
  * numerics are allowed. */
@@ -23,12 +23,21 @@ struct chooser {
         const char *variant;
     } forces[CHOOSER_FORCES_MAX];
     int n_forces;
+    /* For tests of the lab: calls of these ops are made to last longer. */
+    struct {
+        const struct op *op;
+        double fraction; /* of the call's own time that is waited after it */
+    } slow[CHOOSER_SLOW_MAX];
+    int n_slow;
 };
 
 /* This machine, nothing forced, loosest NUMERICS_I8. */
 void chooser_init(struct chooser *chooser, int workers);
 /* "op=variant"; an unknown op or variant is an error that lists the known ones. */
 enum sol_status chooser_force(struct chooser *chooser, const char *text);
+/* "op=percent": a delay planted to see whether a comparison finds it and blames the right op. After
+ * each call of the op the executor waits, busily, that share of what the call took. */
+enum sol_status chooser_slow(struct chooser *chooser, const char *text);
 
 /* Why variant `v` of `op` would not be chosen for this problem; true when it can run. `v` may be
  * op->n_variants (composed, or the reference of a primitive) or one more (a composite's reference).
@@ -51,6 +60,7 @@ struct plan_step {
     void *args;
     uint64_t ns;   /* time spent in this step, summed over timed runs */
     uint64_t runs; /* how often it ran since plan_reset_times */
+    double slow;   /* of chooser_slow; 0 but in tests of the lab */
 };
 
 enum sol_status plan_create(const struct chooser *chooser, struct plan **out);
