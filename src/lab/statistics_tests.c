@@ -4,6 +4,11 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+static bool comes_before(const double *p, size_t a, size_t b)
+{
+    return p[a] != p[b] ? p[a] < p[b] : a < b;
+}
+
 void statistics_holm(const double *p, size_t n, double *adjusted)
 {
     for (size_t i = 0; i < n; i++) {
@@ -12,7 +17,7 @@ void statistics_holm(const double *p, size_t n, double *adjusted)
         for (size_t j = 0; j < n; j++) {
             if (p[j] > p[i]) continue;
             size_t before = 0;
-            for (size_t k = 0; k < n; k++) before += p[k] < p[j] || (p[k] == p[j] && k < j);
+            for (size_t k = 0; k < n; k++) before += comes_before(p, k, j);
             worst = fmax(worst, p[j] * (double)(n - before));
         }
         adjusted[i] = fmin(worst, 1);

@@ -1,0 +1,486 @@
+/* Verdicts, blame, records and processes; and the lab on its own recorded noise: how often it finds
+ * a difference where there is none, and how often one that was planted. */
+#include "lab/compare.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "lab/compare_metrics.h"
+#include "lab/compare_process.h"
+#include "lab/compare_report.h"
+#include "lab/noise.h"
+#include "lab/statistics_tests.h"
+
+static void assert_near(double value, double expected, double tolerance)
+{
+    if (!(fabs(value - expected) <= tolerance))
+        fail_msg("%.12g is not within %g of %.12g", value, tolerance, expected);
+}
+
+/* ---- verdicts ---- */
+
+static struct shift shift_of(double low, double estimate, double high)
+{
+    return (struct shift){
+        .estimate = estimate, .low = low, .high = high, .has_interval = true, .p = 0.01};
+}
+
+static void test_verdicts(void **state)
+{
+    (void)state;
+    static const struct {
+        double low, estimate, high, p;
+        enum verdict wanted;
+    } cases[] = {
+        {-0.004, 0.001, 0.006, 0.6, VERDICT_SAME},
+        {0.002, 0.004, 0.006, 0.001, VERDICT_SAME}, /* there, but too small to count */
+        {0.006, 0.009, 0.02, 0.001, VERDICT_INCONCLUSIVE},
+        {0.011, 0.02, 0.03, 0.001, VERDICT_SLOWER},
+        {0.001, 0.02, 0.05, 0.03, VERDICT_SLOWER},
+        {0.001, 0.02, 0.05, 0.06, VERDICT_INCONCLUSIVE}, /* p after Holm */
+        {-0.03, -0.02, -0.011, 0.001, VERDICT_FASTER},
+        {-0.03, 0.001, 0.03, 0.9, VERDICT_INCONCLUSIVE},
+        {-0.001, 0.02, 0.05, 0.01, VERDICT_INCONCLUSIVE},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct shift s = shift_of(cases[i].low, cases[i].estimate, cases[i].high);
+        enum verdict got = verdict_of(&s, cases[i].p, 0.01);
+        if (got != cases[i].wanted)
+            fail_msg("case %zu: %s instead of %s", i, verdict_name(got),
+                     verdict_name(cases[i].wanted));
+    }
+    struct shift few = {.estimate = 0.5, .low = -INFINITY, .high = INFINITY, .p = 0.06};
+    assert_int_equal(verdict_of(&few, 0.06, 0.01), VERDICT_INCONCLUSIVE);
+    assert_false(verdict_precise(&few, 0.01));
+    assert_int_equal(verdict_needed(&few, 5, 0.01), 0);
+    for (int v = 0; v < VERDICT_COUNT; v++)
+        for (int w = 0; w < v; w++)
+            assert_int_not_equal(verdict_exit_status(v), verdict_exit_status(w));
+}
+
+/* Half of the interval 0.04, shift 0.02 >= delta: it must shrink to 0.02, so four times as many. */
+static void test_needed(void **state)
+{
+    (void)state;
+    struct shift wide = shift_of(-0.02, 0.02, 0.06), small = shift_of(-0.02, 0.002, 0.02);
+    assert_int_equal(verdict_needed(&wide, 10, 0.01), 40);
+    assert_int_equal(verdict_needed(&small, 10, 0.01), (int)ceil(10 * 0.02 * 0.02 / 0.008 / 0.008));
+    struct shift done = shift_of(0.018, 0.02, 0.022);
+    assert_true(verdict_precise(&done, 0.01));
+    assert_false(verdict_precise(&wide, 0.01));
+    assert_int_equal(verdict_needed(&done, 10, 0.01), 12); /* never less than there are */
+}
+
+/* ---- the lab on recorded noise ---- */
+
+enum { TRIALS = 400 };
+
+struct tally {
+    size_t verdicts[VERDICT_COUNT], small_p, pairs;
+};
+
+static void load_noise(const char *field, double values[512], struct noise *out)
+{
+    json_error_t error;
+    json_t *file = json_load_file(SOL_SOURCE_DIR "/tests/data/noise.json", 0, &error);
+    json_t *list = json_object_get(file, field);
+    size_t n = json_array_size(list);
+    assert_true(n >= 400 && n <= 512);
+    for (size_t i = 0; i < n; i++) values[i] = json_number_value(json_array_get(list, i));
+    *out = (struct noise){values, n};
+    json_decref(file);
+}
+
+static struct tally compare_noise(const struct noise *noise, double factor, double delta,
+                                  size_t max_pairs)
+{
+    struct tally tally = {{0}, 0, 0};
+    struct rng rng;
+    rng_seed(&rng, 20261121);
+    for (int i = 0; i < TRIALS; i++) {
+        struct compare_result r;
+        assert_int_equal(noise_compare(noise, &rng, factor, delta, max_pairs, &r), SOL_OK);
+        tally.verdicts[r.verdict]++;
+        tally.small_p += r.metrics[0].shift.p <= 0.05;
+        tally.pairs += r.pairs;
+        compare_result_free(&r);
+    }
+    return tally;
+}
+
+static void show(const char *what, const struct tally *t)
+{
+    printf("%s: of %d same %zu, faster %zu, slower %zu, inconclusive %zu; p <= 0.05 in %zu; "
+           "%.1f pairs each\n",
+           what, TRIALS, t->verdicts[VERDICT_SAME], t->verdicts[VERDICT_FASTER],
+           t->verdicts[VERDICT_SLOWER], t->verdicts[VERDICT_INCONCLUSIVE], t->small_p,
+           (double)t->pairs / TRIALS);
+}
+
+/* A p of 10 pairs is 0.05 or less with a chance of 50/1024 when there is nothing: neither much more
+ * nor much less often may it happen. */
+static void test_p_values(void **state)
+{
+    (void)state;
+    static const char *const fields[] = {"cpu_us", "ns_per_token"};
+    for (int f = 0; f < 2; f++) {
+        double values[512];
+        struct noise noise;
+        load_noise(fields[f], values, &noise);
+        struct tally t = compare_noise(&noise, 1, 1e-9, 10);
+        assert_int_equal(t.pairs, 10 * TRIALS);
+        double chance = statistics_binomial(t.small_p, TRIALS, 50.0 / 1024);
+        if (chance < 0.01)
+            fail_msg("%s: p <= 0.05 in %zu of %d: chance %.2g", fields[f], t.small_p, TRIALS,
+                     chance);
+    }
+}
+
+/* The whole procedure, with its many looks at the data: false alarms are not above 5 %. */
+static void test_false_alarms(void **state)
+{
+    (void)state;
+    static const char *const fields[] = {"cpu_us", "ns_per_token"};
+    for (int f = 0; f < 2; f++) {
+        double values[512];
+        struct noise noise;
+        load_noise(fields[f], values, &noise);
+        struct tally t = compare_noise(&noise, 1, 0.01, 40);
+        size_t alarms = t.verdicts[VERDICT_FASTER] + t.verdicts[VERDICT_SLOWER];
+        show(fields[f], &t);
+        assert_true(statistics_binomial_more(alarms, TRIALS, 0.05) > 0.05);
+        assert_true(t.verdicts[VERDICT_SAME] > 0);
+    }
+}
+
+/* Planted slow-downs of 1, 2 and 5 % with a smallest effect of 1 %. On a quiet machine the noise is
+ * less than that of either record. */
+static void test_power(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *field;
+        double factor;
+        size_t at_least; /* of TRIALS called slower; about 5 standard errors below what came out */
+    } cases[] = {
+        {"cpu_us", 1.01, 200},       {"cpu_us", 1.02, 390},       {"cpu_us", 1.05, 399},
+        {"ns_per_token", 1.01, 100}, {"ns_per_token", 1.02, 170}, {"ns_per_token", 1.05, 265},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        double values[512];
+        char label[64];
+        struct noise noise;
+        load_noise(cases[i].field, values, &noise);
+        struct tally t = compare_noise(&noise, cases[i].factor, 0.01, 40);
+        snprintf(label, sizeof label, "%s, %.0f %% slower", cases[i].field,
+                 100 * (cases[i].factor - 1));
+        show(label, &t);
+        assert_true(t.verdicts[VERDICT_SLOWER] >= cases[i].at_least);
+        assert_int_equal(t.verdicts[VERDICT_FASTER], 0);
+        /* What is twice the smallest effect or more never passes for the same. */
+        if (cases[i].factor > 1.015) assert_int_equal(t.verdicts[VERDICT_SAME], 0);
+    }
+}
+
+/* The number that `inconclusive` asks for does decide, more often than not. */
+static void test_needed_decides(void **state)
+{
+    (void)state;
+    double values[512];
+    struct noise noise;
+    struct rng rng;
+    size_t asked = 0, decided = 0;
+    load_noise("cpu_us", values, &noise);
+    rng_seed(&rng, 5);
+    for (int i = 0; i < 100; i++) {
+        struct compare_result r;
+        assert_int_equal(noise_compare(&noise, &rng, 1.02, 0.01, 8, &r), SOL_OK);
+        size_t needed = r.metrics[0].needed;
+        compare_result_free(&r);
+        if (needed == 0 || needed > 500) continue;
+        assert_int_equal(noise_compare(&noise, &rng, 1.02, 0.01, needed, &r), SOL_OK);
+        asked++;
+        decided += r.verdict != VERDICT_INCONCLUSIVE;
+        compare_result_free(&r);
+    }
+    assert_true(asked >= 10);
+    assert_true(2 * decided > asked);
+}
+
+/* What --calibrate takes from noise: nothing for identical figures, more for wilder ones. */
+static void test_limit(void **state)
+{
+    (void)state;
+    double same[] = {5, 5, 5, 5}, values[512], quiet, wild;
+    struct noise none = {same, 4}, noise;
+    assert_int_equal(noise_limit(&none, 8, 50, 1, &quiet), SOL_OK);
+    assert_near(quiet, 0, 1e-12);
+    load_noise("cpu_us", values, &noise);
+    assert_int_equal(noise_limit(&noise, 8, 200, 1, &quiet), SOL_OK);
+    load_noise("ns_per_token", values, &noise);
+    assert_int_equal(noise_limit(&noise, 8, 200, 1, &wild), SOL_OK);
+    assert_true(quiet > 0.001 && quiet < 0.02 && wild > 2 * quiet);
+}
+
+/* ---- blame ---- */
+
+/* By hand: old 100 = a 60 + b 30 + gaps 5 + rest 5; new 130 at half the clock... of which c is new
+ * and b is gone. */
+static void test_blame_closes(void **state)
+{
+    (void)state;
+    const double a0[] = {60}, b0[] = {30}, a1[] = {90}, c1[] = {20}, old_total[] = {100},
+                 new_total[] = {130};
+    const struct blame_kernel old_kernels[] = {{"a", "v1", a0}, {"b", "v1", b0}};
+    const struct blame_kernel new_kernels[] = {{"a", "v2", a1}, {"c", NULL, c1}};
+    struct blame_side old_side = {old_total, 1, old_kernels, 2, 5, 2000};
+    struct blame_side new_side = {new_total, 1, new_kernels, 2, 8, 1600};
+    struct blame b;
+    assert_int_equal(blame_between(&old_side, &new_side, false, &b), SOL_OK);
+    assert_int_equal(b.n_parts, 3);
+    assert_near(b.delta_ns, 30, 1e-12);
+    assert_near(b.gaps_ns, 3, 1e-12);
+    assert_near(b.clock_ns, (90 + 20) * 0.2, 1e-12);
+    assert_near(b.kernels_ns, (90 * 0.8 - 60) - 30 + 20 * 0.8, 1e-12);
+    assert_near(b.kernels_ns + b.gaps_ns + b.clock_ns + b.residual_ns, b.delta_ns, 1e-12);
+    assert_string_equal(b.parts[0].name, "b");
+    assert_null(b.parts[0].new_variant);
+    assert_string_equal(blame_culprit(&b)->name, "c"); /* the largest that goes up */
+    blame_free(&b);
+    old_side.gaps_ns = (double)NAN;
+    new_side.clock_mhz = 0;
+    assert_int_equal(blame_between(&old_side, &new_side, false, &b), SOL_OK);
+    assert_false(b.has_gaps || b.has_clock);
+    assert_near(b.residual_ns, 30 - (30 - 30 + 20), 1e-12);
+    blame_free(&b);
+}
+
+/* One kernel is 2 slower in every pair, the other varies by much more. */
+static void test_blame_pairs(void **state)
+{
+    (void)state;
+    double big0[8], big1[8], small0[8], small1[8], total0[8], total1[8];
+    static const double noise[] = {9, -8, 7, -9, 8, -7, 6, -6};
+    for (int i = 0; i < 8; i++) {
+        big0[i] = 1000 + noise[i];
+        big1[i] = 1000 - noise[(i + 3) % 8];
+        small0[i] = 10 + 0.01 * noise[i];
+        small1[i] = 12 + 0.01 * noise[(i + 1) % 8];
+        total0[i] = big0[i] + small0[i];
+        total1[i] = big1[i] + small1[i] + 1;
+    }
+    const struct blame_kernel old_kernels[] = {{"big", "v", big0}, {"small", "v", small0}};
+    const struct blame_kernel new_kernels[] = {{"big", "v", big1}, {"small", "v", small1}};
+    struct blame_side old_side = {total0, 8, old_kernels, 2, (double)NAN, 0};
+    struct blame_side new_side = {total1, 8, new_kernels, 2, (double)NAN, 0};
+    struct blame b;
+    assert_int_equal(blame_between(&old_side, &new_side, true, &b), SOL_OK);
+    b.delta_ns = 3;
+    assert_string_equal(blame_culprit(&b)->name, "small");
+    blame_free(&b);
+    new_side.n_runs = 7;
+    assert_int_equal(blame_between(&old_side, &new_side, true, &b), SOL_E_INTERNAL);
+}
+
+/* ---- records and stored runs ---- */
+
+static void parse(const char *text, struct records *out)
+{
+    enum sol_status status = records_parse(text, strlen(text), "text", out);
+    if (status != SOL_OK) fail_msg("%s", sol_last_error());
+}
+
+static void test_records(void **state)
+{
+    (void)state;
+    struct records r;
+    /* A prompt of 600 in steps of 512: its last step has 88 rows. */
+    parse("[{\"n_prompt\": 600, \"n_gen\": 0, \"n_batch\": 512, \"avg_ns\": 6000,"
+          "  \"samples_ns\": [6000, 12000], \"kernels\": ["
+          "  {\"phase\": \"prompt\", \"op\": \"gemm\", \"variant\": \"x\", \"us_per_step\": 0.88},"
+          "  {\"phase\": \"prompt\", \"op\": \"gemm\", \"variant\": \"y\", \"us_per_step\": 0.88},"
+          "  {\"phase\": \"prompt\", \"op\": \"rope\", \"variant\": \"x\"}]},"
+          " {\"n_prompt\": 600, \"avg_ns\": 1200}]",
+          &r);
+    assert_int_equal(r.count, 2);
+    assert_string_equal(r.items[0].name, "pp600");
+    assert_string_equal(r.items[1].name, "pp600 #2");
+    assert_int_equal(r.items[0].n_samples, 2);
+    assert_near(r.items[0].samples[1], 20, 1e-12);
+    assert_near(r.items[1].samples[0], 2, 1e-12);
+    assert_int_equal(r.items[0].n_kernels, 2);
+    assert_string_equal(r.items[0].kernels[0].variant, "x + y");
+    assert_near(r.items[0].kernels[0].ns_per_token, 2 * 880.0 / 88, 1e-9);
+    records_free(&r);
+    /* llama-bench's JSON lines. */
+    parse("{\"n_prompt\": 0, \"n_gen\": 128, \"n_depth\": 512, \"avg_ns\": 1e9, \"x\": null}\n"
+          "{\"n_prompt\": 512, \"n_gen\": 0, \"n_depth\": 0, \"avg_ns\": 1e9}\n\n",
+          &r);
+    assert_int_equal(r.count, 2);
+    assert_non_null(records_find(&r, "tg128 @ d512"));
+    assert_non_null(records_find(&r, "pp512"));
+    records_free(&r);
+    static const char *const damaged[] = {"",
+                                          "[]",
+                                          "[1]",
+                                          "{}",
+                                          "{\"n_gen\": 5}",
+                                          "[{\"n_gen\": 5, \"avg_ns\": -1}]",
+                                          "[{\"n_gen\": 5,",
+                                          "{\"n_gen\": 5, \"samples_ns\": [1, \"a\"]}",
+                                          "{\"n_gen\": 1e300, \"avg_ns\": 1}",
+                                          "\"text\"",
+                                          "{\"n_gen\": 5, \"avg_ns\": 1}\nrubbish"};
+    for (size_t i = 0; i < sizeof damaged / sizeof *damaged; i++)
+        assert_int_equal(records_parse(damaged[i], strlen(damaged[i]), "text", &r), SOL_E_FORMAT);
+}
+
+static enum sol_status compare_texts(const char *a, const char *b, bool across,
+                                     struct compare_result *out)
+{
+    static const char *const names[2] = {"a.json", "b.json"};
+    struct compare_params p = {
+        .delta = 0.01, .delta_source = "test", .seed = 1, .across_machines = across};
+    struct records old_records, new_records;
+    parse(a, &old_records);
+    parse(b, &new_records);
+    enum sol_status status = compare_historical(&p, names, &old_records, &new_records, out);
+    records_free(&old_records);
+    records_free(&new_records);
+    return status;
+}
+
+#define RUN(cpu, samples)                                                                          \
+    "[{\"n_prompt\": 0, \"n_gen\": 1, \"cpu_info\": \"" cpu "\", \"n_threads\": 2,"                \
+    "\"machine\": {\"cpu\": \"" cpu "\", \"l2\": 1}, \"samples_ns\": " samples "}]"
+
+static void test_historical(void **state)
+{
+    (void)state;
+    struct compare_result r;
+    const char *old_run = RUN("x", "[1000, 1001, 1002, 1003, 1004, 1005]");
+    assert_int_equal(compare_texts(old_run, RUN("x", "[1100, 1101, 1102, 1103, 1104]"), false, &r),
+                     SOL_OK);
+    assert_int_equal(r.verdict, VERDICT_SLOWER);
+    assert_near(r.metrics[0].shift.estimate, log(1102 / 1002.5), 1e-4);
+    assert_near(r.metrics[0].middle[1], 1e9 / 1102, 1);
+    assert_int_equal(r.n_differences, 0);
+    compare_result_free(&r);
+    assert_int_equal(compare_texts(old_run, RUN("x", "[900, 901, 902, 903, 904]"), false, &r),
+                     SOL_OK);
+    assert_int_equal(r.verdict, VERDICT_FASTER);
+    compare_result_free(&r);
+    assert_int_equal(compare_texts(old_run, RUN("x", "[1001, 1002, 1003, 1004, 1005]"), false, &r),
+                     SOL_OK);
+    assert_int_equal(r.verdict, VERDICT_SAME);
+    compare_result_free(&r);
+    assert_int_equal(compare_texts(old_run, RUN("x", "[900, 901]"), false, &r), SOL_OK);
+    assert_int_equal(r.verdict, VERDICT_INCONCLUSIVE);
+    compare_result_free(&r);
+    /* Another processor: not a comparison, unless it is asked for. */
+    assert_int_equal(compare_texts(old_run, RUN("y", "[900, 901, 902, 903, 904]"), false, &r),
+                     SOL_OK);
+    assert_int_equal(r.verdict, VERDICT_INVALID);
+    assert_int_equal(r.n_differences, 2);
+    json_t *json = compare_report_json(&r);
+    assert_string_equal(json_string_value(json_object_get(json, "verdict")), "invalid");
+    json_decref(json);
+    compare_result_free(&r);
+    assert_int_equal(compare_texts(old_run, RUN("y", "[900, 901, 902, 903, 904]"), true, &r),
+                     SOL_OK);
+    assert_int_equal(r.verdict, VERDICT_FASTER);
+    compare_result_free(&r);
+    assert_int_equal(compare_texts(old_run, "{\"n_prompt\": 5, \"avg_ns\": 1}", false, &r),
+                     SOL_E_ARGUMENT);
+}
+
+/* ---- processes ---- */
+
+static void test_processes(void **state)
+{
+    (void)state;
+    struct process_result p;
+    assert_int_equal(process_run("echo  out  side", 10, &p), SOL_OK);
+    assert_string_equal(p.output, "out side\n");
+    assert_int_equal(p.exit_status, 0);
+    assert_true(p.wall_s > 0 && p.wall_s < 10);
+    process_result_free(&p);
+    assert_int_equal(process_run("echo 'a  b'; echo c >&2; exit 3", 10, &p), SOL_OK);
+    assert_string_equal(p.output, "a  b\n");
+    assert_string_equal(p.errors, "c\n");
+    assert_int_equal(p.exit_status, 3);
+    process_result_free(&p);
+    assert_int_equal(process_run("no-such-command-here 1", 10, &p), SOL_OK);
+    assert_true(p.not_found);
+    process_result_free(&p);
+    assert_int_equal(process_run("kill -9 $$", 10, &p), SOL_OK);
+    assert_int_equal(p.exit_status, 128 + SIGKILL);
+    process_result_free(&p);
+    assert_int_equal(process_run("head -c 3000000 /dev/zero", 10, &p), SOL_OK);
+    assert_int_equal(p.output_size, 3000000);
+    process_result_free(&p);
+    assert_int_equal(process_run(" ", 10, &p), SOL_E_ARGUMENT);
+    assert_int_equal(process_run("cat", 10, &p), SOL_OK); /* standard input is empty */
+    assert_int_equal(p.exit_status, 0);
+    process_result_free(&p);
+}
+
+/* The process `text` names has ended within a second. */
+static bool gone(const char *text)
+{
+    pid_t pid = (pid_t)atoi(text);
+    assert_true(pid > 1);
+    for (int i = 0; i < 100; i++) {
+        char path[64], line[256] = "";
+        snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+        FILE *file = fopen(path, "r");
+        if (!file) return true;
+        if (!fgets(line, sizeof line, file)) line[0] = '\0';
+        fclose(file);
+        const char *state = strrchr(line, ')');
+        if (state && state[1] && state[2] == 'Z') return true; /* nobody here reaps it */
+        usleep(10000);
+    }
+    return false;
+}
+
+static void test_no_leftovers(void **state)
+{
+    (void)state;
+    struct process_result p;
+    /* The first process ends, the one it left behind holds the pipe. */
+    assert_int_equal(process_run("sleep 100 & echo $!", 10, &p), SOL_OK);
+    assert_true(p.wall_s < 5);
+    assert_true(gone(p.output));
+    process_result_free(&p);
+    /* One that does not end, nor when it is asked to. */
+    assert_int_equal(process_run("trap '' TERM; echo $$; while :; do sleep 1; done", 0.3, &p),
+                     SOL_OK);
+    assert_true(p.timed_out);
+    assert_true(gone(p.output));
+    process_result_free(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_verdicts),     cmocka_unit_test(test_needed),
+        cmocka_unit_test(test_p_values),     cmocka_unit_test(test_false_alarms),
+        cmocka_unit_test(test_power),        cmocka_unit_test(test_needed_decides),
+        cmocka_unit_test(test_limit),        cmocka_unit_test(test_blame_closes),
+        cmocka_unit_test(test_blame_pairs),  cmocka_unit_test(test_records),
+        cmocka_unit_test(test_historical),   cmocka_unit_test(test_processes),
+        cmocka_unit_test(test_no_leftovers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
