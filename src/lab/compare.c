@@ -245,10 +245,11 @@ bool compare_is_decided(const struct compare_result *r)
 static bool is_result(const char *key)
 {
     static const char *const names[] = {
-        "avg_",   "stddev_",  "samples_", "median_",     "ci95_",      "test_time",
-        "ns_per", "repetit",  "enough_",  "flops_per_",  "bytes_per_", "gb_s",
-        "gflop",  "read_lim", "memory",   "arithmetic_", "experts",    "kernels",
-        "limits", "disturb",  "energy",   "joule",
+        "avg_",   "stddev_",     "samples",    "median_",    "ci95_",   "test_time", "ns_per",
+        "repe",   "enough_",     "flops_per_", "bytes_per_", "gb_s",    "gflop",     "read_lim",
+        "memory", "arithmetic_", "experts",    "kernels",    "limit",   "disturb",   "energy",
+        "joule",  "half_w",      "wanted_",    "stopped",    "warmup_", "outliers",  "step_ns",
+        "rating", "proved",      "layers_",    "run",
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strncmp(key, names[i], strlen(names[i])) == 0) return true;
@@ -395,10 +396,14 @@ static bool decides(const struct compare_params *p, const char *test)
     return p->n_tests == 0;
 }
 
-/* Of a record that says so itself. */
-static enum sol_status note_throttling(struct compare_result *r, const struct record *record,
-                                       const char *whose)
+/* What a record says of itself. */
+static enum sol_status note_validity(struct compare_result *r, const struct record *record,
+                                     const char *whose)
 {
+    if (json_is_false(json_object_get(record->fields, "proved")))
+        SOL_TRY(compare_spoil(r, VERDICT_INVALID,
+                              "%s: the kernels of %s are not those that its plan calls for", whose,
+                              record->name));
     const json_t *disturbance = json_object_get(record->fields, "disturbance");
     double share = json_number_value(json_object_get(disturbance, "throttled_share"));
     if (!(share > 0.01)) return SOL_OK;
@@ -417,8 +422,8 @@ static enum sol_status compare_test(const struct compare_params *p, struct compa
             SOL_TRY(compare_add_value(m, side, 1e9 / sides[side]->samples[i]));
     SOL_TRY(compare_measure(r, m));
     SOL_TRY(compare_record_differences(r, a, b));
-    SOL_TRY(note_throttling(r, a, "old"));
-    SOL_TRY(note_throttling(r, b, "new"));
+    SOL_TRY(note_validity(r, a, "old"));
+    SOL_TRY(note_validity(r, b, "new"));
     return compare_blame_test(r, &a, &b, 1);
 }
 
