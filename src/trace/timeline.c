@@ -33,7 +33,7 @@ struct timeline_tables {
 const char *event_kind_name(enum event_kind kind)
 {
     static const char *const names[EVENT_KIND_COUNT] = {
-        "kernel", "copy", "set", "graph", "api", "sync", "marker", "overhead", "alloc"};
+        "kernel", "copy", "set", "graph", "api", "sync", "marker", "overhead", "load", "alloc"};
     return (unsigned)kind < EVENT_KIND_COUNT ? names[kind] : "?";
 }
 

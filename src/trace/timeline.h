@@ -25,7 +25,8 @@ enum event_kind {
     EVENT_API,      /* a call of the program into the runtime or the driver, on the host */
     EVENT_SYNC,     /* the host waited for the device */
     EVENT_MARKER,   /* NVTX range; start == end is a mark */
-    EVENT_OVERHEAD, /* the tracer's own work or the driver's: to be subtracted */
+    EVENT_OVERHEAD, /* the tracer's own work: to be subtracted */
+    EVENT_LOAD,     /* the driver loaded a module or compiled one, within a call */
     EVENT_ALLOC,    /* memory taken or given back; detail: transfer. start == end */
     EVENT_KIND_COUNT
 };

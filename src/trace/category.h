@@ -1,0 +1,30 @@
+/* What a kernel does, told from its name. */
+#ifndef TRACE_CATEGORY_H
+#define TRACE_CATEGORY_H
+
+enum kernel_category {
+    CATEGORY_GEMM,
+    CATEGORY_ATTENTION,
+    CATEGORY_NORM,
+    CATEGORY_ROPE,
+    CATEGORY_MOE,
+    CATEGORY_QUANTIZE,
+    CATEGORY_TRANSPOSE,
+    CATEGORY_SOFTMAX,
+    CATEGORY_SAMPLING,
+    CATEGORY_NCCL,
+    CATEGORY_COPY,
+    CATEGORY_REDUCE,
+    CATEGORY_ELEMENTWISE,
+    CATEGORY_GRAPH, /* a whole graph, whose kernels were not traced */
+    CATEGORY_OTHER,
+    CATEGORY_COUNT
+};
+
+const char *category_name(enum kernel_category category); /* "moe routing"; "?" out of range */
+
+/* Of a kernel's name, mangled or not: the function's own name decides before its template arguments
+ * do. */
+enum kernel_category category_of(const char *name);
+
+#endif
