@@ -1,0 +1,72 @@
+#include "cli/inject_library.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/bytes_hash.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "format/output_file.h"
+
+extern const char sol_inject_library[], sol_inject_library_end[];
+
+/* Whole and unchanged, so that what somebody else put there is never loaded. */
+static bool same_content(const char *path, size_t length)
+{
+    struct stat info;
+    struct mapped_file file;
+    if (stat(path, &info) != 0 || (info.st_uid != geteuid() && info.st_uid != 0)) return false;
+    if (mapped_file_open(path, &file) != SOL_OK) return false;
+    bool same = file.size == length && memcmp(file.data, sol_inject_library, length) == 0;
+    mapped_file_close(&file);
+    return same;
+}
+
+/* `folder` and its parents. */
+static bool make_folders(char *folder)
+{
+    for (char *slash = strchr(folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        bool made = mkdir(folder, 0700) == 0 || errno == EEXIST;
+        *slash = '/';
+        if (!made) return false;
+    }
+    return mkdir(folder, 0700) == 0 || errno == EEXIST;
+}
+
+/* Relative paths in these variables are to be ignored, says the XDG specification. */
+static bool cache_folder(char *folder, size_t size)
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    int n = 0;
+    if (cache && *cache == '/')
+        n = snprintf(folder, size, "%s/sol", cache);
+    else if (home && *home == '/')
+        n = snprintf(folder, size, "%s/.cache/sol", home);
+    return n > 0 && (size_t)n < size && make_folders(folder);
+}
+
+static enum sol_status install_in(const char *folder, char *path, size_t size)
+{
+    size_t length = (size_t)((uintptr_t)sol_inject_library_end - (uintptr_t)sol_inject_library);
+    uint64_t hash = bytes_hash(sol_inject_library, length);
+    int n = snprintf(path, size, "%s/libsol_inject-%016" PRIx64 ".so", folder, hash);
+    if (n < 0 || (size_t)n >= size)
+        return status_set(SOL_E_IO, "the path of the cache folder is too long");
+    if (same_content(path, length)) return SOL_OK;
+    return output_file_text(path, sol_inject_library, length);
+}
+
+enum sol_status inject_library_install(const char *fallback, char *path, size_t size)
+{
+    char folder[4000];
+    if (cache_folder(folder, sizeof folder) && install_in(folder, path, size) == SOL_OK)
+        return SOL_OK;
+    return install_in(fallback, path, size);
+}

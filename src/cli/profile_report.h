@@ -1,0 +1,26 @@
+/* Prints what a profile shows. */
+#ifndef CLI_PROFILE_REPORT_H
+#define CLI_PROFILE_REPORT_H
+
+#include <stdio.h>
+
+#include "sol/status.h"
+#include "trace/summary.h"
+#include "trace/timeline.h"
+#include "trace/window.h"
+
+enum report_format { REPORT_TABLE, REPORT_CSV, REPORT_JSON };
+
+struct profile_report {
+    const struct timeline *timeline;
+    const struct trace_summary *summary;
+    const struct trace_window_set *windows;
+    int exit_status; /* of the command */
+    int signal;
+};
+
+/* CSV holds the kernel table alone. */
+enum sol_status profile_report_print(const struct profile_report *report, enum report_format format,
+                                     FILE *to);
+
+#endif

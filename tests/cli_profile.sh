@@ -1,0 +1,185 @@
+#!/usr/bin/env bash
+# `sol profile` around a program without a GPU: its output and exit status, every way to end, what is kept
+# and what is said to be lost, and bad usage. The library, the driver's call and CUPTI's buffers are as with
+# a GPU; only libcupti is a fake.
+set -uo pipefail
+sol=$SOL_BINARY
+app=$SOL_FAKE_APP
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failed=0
+export SOL_CUPTI=$SOL_FAKE_CUPTI XDG_CACHE_HOME=$work/cache TMPDIR=$work/tmp
+mkdir "$TMPDIR"
+unset FAKE_CUPTI PAUSE_MS
+
+if [ -n "${SOL_EMULATED:-}" ]; then
+    echo "skipped: the emulator does not run other programs' binaries"
+    exit 0
+fi
+
+fail() {
+    echo "FAILED: $*"
+    failed=1
+}
+# is WHAT GOT WANTED
+is() { [ "$2" = "$3" ] || fail "$1: got '$2', not '$3'"; }
+# profile STATUS ARGUMENT...: runs sol profile; out, err and report in $work
+profile() {
+    local wanted=$1 got
+    shift
+    rm -f "$work/report"
+    "$sol" profile --report "$work/report" "$@" >"$work/out" 2>"$work/err" </dev/null
+    got=$?
+    [ $got = "$wanted" ] || fail "sol profile $*: exit status $got, not $wanted: $(cat "$work/err")"
+}
+# has TEXT [FILE]
+has() { grep -qF -- "$1" "$work/${2:-report}" || fail "no '$1' in ${2:-report}: $(cat "$work/${2:-report}")"; }
+# json PATH: a value of the report
+json() { python3 -c 'import json,sys
+v = json.load(open(sys.argv[1]))
+for k in sys.argv[2].split("."): v = v[int(k)] if k.isdigit() else v[k]
+print(v)' "$work/report" "$1"; }
+have_python=$(command -v python3 || true)
+
+# the program's output and status are its own
+profile 7 -- "$app" 100
+is stdout "$(cat "$work/out")" "output return"
+is stderr "$(cat "$work/err")" "error output"
+has "300 kernels, 0 graph runs, 1 processes"
+has "steps: 100, found by sequence"
+has "gemm_bf16"
+has "Fake H100, 132 SMs"
+grep -q "cudaGetDevice" "$work/report" && fail "a call that does not matter was recorded"
+is "input" "$(echo text | "$sol" profile --report "$work/report" -- cat 2>/dev/null)" text
+"$sol" profile -- "$app" 3 >"$work/out" 2>/dev/null
+has "9 kernels" out
+[ -z "$(ls "$TMPDIR")" ] || fail "left in the folder for temporary files: $(ls "$TMPDIR")"
+
+# forms of the report
+profile 7 -o csv -- "$app" 10
+is "csv header" "$(head -n 1 "$work/report")" \
+    kernel,category,time_percent,count,total_us,average_us,min_us,max_us,per_step
+has "gemm_bf16,gemm,66.67,10,40.000,4.000,4.000,4.000,1"
+if [ -n "$have_python" ]; then
+    profile 7 -o json --trace "$work/trace.json" -- "$app" 10
+    is schema "$(json schema)" sol.profile.1
+    is kernels "$(json kernels_run)" 30
+    is status "$(json exit_status)" 7
+    is category "$(json kernels.0.category)" gemm
+    is complete "$(json processes.0.complete)" True
+    is "busy and gaps" "$(json device_time.busy_ns) $(json device_time.gaps)" "60000 19"
+    python3 -c 'import json,sys; e = json.load(open(sys.argv[1]))["traceEvents"]
+assert sum(x["ph"] == "X" and x["cat"] == "kernel" for x in e) == 30, e' "$work/trace.json" ||
+        fail "the trace for Perfetto"
+fi
+
+# every way to end: what was flushed is kept
+ended() { # ACTION STATUS KERNELS PROCESSES
+    rm -rf "$work/kept"
+    PAUSE_MS=400 profile "$2" --output "$work/kept" -- "$app" 100 "$1"
+    has "$3 kernels, 0 graph runs, $4 processes"
+}
+ended return 7 300 1
+ended fork 7 306 1
+has "child 3" out
+ended child 7 306 1
+ended exec 7 306 2
+has "lost: 1 of 2 processes ended without closing their trace"
+ended _exit 7 300 1
+has "lost: 1 of 1 processes"
+ended kill 137 300 1
+has "note: signal 9 ended the command"
+ended segv 139 300 1
+ended closed 7 300 1
+ended odd 7 300 1
+has "lost: times of 1 pieces of device work"
+has "lost: 1 records of unknown form"
+
+# files that were kept, whole and cut off
+ended return 7 300 1
+"$sol" profile --read "$work/kept" >"$work/report" || fail "--read"
+has "300 kernels"
+file=$(ls "$work"/kept/*.soltrace)
+size=$(stat -c %s "$file")
+head -c $((size - 5)) "$file" >"$file.cut"
+mv "$file.cut" "$file"
+"$sol" profile --read "$work/kept" >"$work/report" || fail "--read of a file that was cut off"
+has "of 1 trace files"
+echo garbage >"$work/kept/1-1.soltrace"
+"$sol" profile --read "$work/kept" >"$work/report" || fail "--read with a file that is no trace"
+has "is no trace file"
+# a file grows while the program runs
+PAUSE_MS=1500 "$sol" profile --output "$work/grow" -- "$app" 100 >/dev/null 2>&1 &
+for _ in $(seq 40); do
+    sleep 0.1
+    size=$(cat "$work"/grow/*.soltrace 2>/dev/null | wc -c)
+    [ "$size" -gt 10000 ] && break
+done
+[ "$size" -gt 10000 ] || fail "the file did not grow within a second: $size bytes"
+wait
+
+# CUPTI in trouble: the program runs on, the report says why
+FAKE_CUPTI=rival profile 7 -- "$app" 10
+has "note: another profiler holds CUPTI, nothing was traced: CUPTI for other tool"
+has "0 kernels"
+FAKE_CUPTI=dropped profile 7 -- "$app" 10
+has "records dropped by CUPTI"
+FAKE_CUPTI=old profile 7 -- "$app" 10
+has "libcupti has version 17"
+FAKE_CUPTI=none profile 7 -- "$app" 10
+has "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"
+SOL_CUPTI=$work/nothing.so profile 7 -- "$app" 10
+has "cannot load $work/nothing.so"
+
+# levels, and a library of one's own
+profile 7 --level off -- "$app" 10
+[ -e "$work/report" ] && fail "a report at level off"
+profile 7 --level node -- "$app" 10
+has "tracing level node"
+cp "$work"/cache/sol/libsol_inject-*.so "$work/own.so"
+profile 7 --inject-library "$work/own.so" -- "$app" 10
+has "30 kernels"
+# the cached library is what it should be, and is mended when it is not
+echo spoilt >"$(ls "$work"/cache/sol/libsol_inject-*.so)"
+profile 7 -- "$app" 10
+has "30 kernels"
+XDG_CACHE_HOME=/proc/none HOME=/proc/none profile 7 -- "$app" 10 # no place for a cache
+has "30 kernels"
+
+# errors
+profile 0 -- true
+has "did not start CUDA" err
+profile 127 -- "$work/no-such-command"
+has "cannot run '$work/no-such-command'" err
+profile 126 -- "$work"
+profile 2 --
+has "no command" err
+profile 2
+profile 2 --level high -- true
+has "--level high: it is off, graph or node" err
+profile 2 -o xml -- true
+profile 3 --inject-library "$work/none.so" -- true
+profile 2 --output "$work/kept" -- true
+has "must be empty" err
+profile 2 --read "$work/kept" -- true
+profile 3 --read "$work/none"
+mkdir "$work/empty"
+profile 4 --read "$work/empty"
+profile 7 --range nowhere -- "$app" 10
+has "no NVTX range 'nowhere'" err
+"$sol" profile --report /proc/none/x -- "$app" 1 >/dev/null 2>"$work/err"
+is "a report that cannot be written: status" $? 7
+has "cannot create '/proc/none/x'" err
+
+# SIGTERM reaches the command
+"$sol" profile --report "$work/report" -- sh -c 'trap "exit 5" TERM; echo up; sleep 5 & wait' \
+    >"$work/out" 2>/dev/null &
+for _ in $(seq 50); do
+    grep -q up "$work/out" && break
+    sleep 0.1
+done
+kill -TERM $!
+wait $!
+is "status after SIGTERM" $? 5
+
+exit $failed
