@@ -2,6 +2,8 @@
  * pass down, and rarely all of them. */
 #include "lab/ceiling.h"
 
+#include <stdlib.h>
+
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "base/interrupt.h"
@@ -9,11 +11,11 @@
 #include "lab/ceiling_kernels.h"
 #include "lab/statistics.h"
 
-enum { PASSES_MIN = 16, PASSES_MAX = 256 };
+enum { PASSES_MIN = 16, PASSES_MIN_SURVEY = 6, PASSES_MAX = 256 };
 
 /* Where another program wants the same cores, whole time slices go by before all threads run at
  * once. */
-static const uint64_t series_ns = 100000000;
+static const double series_seconds = 0.1;
 
 static const size_t page = 4096;
 static const size_t read_chunk = (size_t)1 << 20; /* long enough for prefetchers */
@@ -33,15 +35,17 @@ struct series {
     double rates[PASSES_MAX];
     size_t count;
     uint64_t started_ns, pass_ns;
+    double seconds; /* 0: series_seconds */
 };
 
 /* Starts the next pass; false when there were enough. */
 static bool series_next(struct series *s)
 {
+    double seconds = s->seconds > 0 ? s->seconds : series_seconds;
     s->pass_ns = clock_ns();
     if (s->count == 0) s->started_ns = s->pass_ns;
-    return s->count < PASSES_MIN ||
-           (s->count < PASSES_MAX && s->pass_ns - s->started_ns < series_ns);
+    return s->count < (s->seconds > 0 ? PASSES_MIN_SURVEY : PASSES_MIN) ||
+           (s->count < PASSES_MAX && (double)(s->pass_ns - s->started_ns) * 1e-9 < seconds);
 }
 
 static void series_end_pass(struct series *s, double work)
@@ -180,12 +184,12 @@ static int64_t calibrate(const struct ceiling_multiplier *multiplier)
 
 static enum sol_status measure_multiplier(struct pool *pool,
                                           const struct ceiling_multiplier *multiplier,
-                                          struct ceiling_rate *rate)
+                                          double seconds, struct ceiling_rate *rate)
 {
     struct multiply_job job = {multiplier, calibrate(multiplier)};
     /* Several items: a thread that is held up leaves its share to the others. */
     int64_t items = 4 * (int64_t)pool_size(pool);
-    struct series series = {.count = 0};
+    struct series series = {.seconds = seconds};
     while (series_next(&series)) {
         SOL_TRY(interrupt_check());
         pool_for(pool, items, 1, multiply_items, &job);
@@ -194,14 +198,117 @@ static enum sol_status measure_multiplier(struct pool *pool,
     return keep_better(rate, multiplier->name, &series);
 }
 
+enum sol_status ceiling_measure_numerics(struct pool *pool, enum op_numerics numerics,
+                                         double seconds, struct ceiling_rate *out)
+{
+    const struct ceiling_multiplier *multiplier = ceiling_multipliers[numerics];
+    *out = (struct ceiling_rate){.best = 0};
+    while (multiplier->run && !runs_here(multiplier->needs)) multiplier++;
+    return multiplier->run ? measure_multiplier(pool, multiplier, seconds, out) : SOL_OK;
+}
+
 static enum sol_status measure_arithmetic(struct pool *pool, struct ceiling *out)
 {
-    for (int n = 0; n < NUMERICS_COUNT; n++) {
-        const struct ceiling_multiplier *multiplier = ceiling_multipliers[n];
-        while (multiplier->run && !runs_here(multiplier->needs)) multiplier++;
-        if (multiplier->run) SOL_TRY(measure_multiplier(pool, multiplier, &out->arithmetic[n]));
-    }
+    for (int n = 0; n < NUMERICS_COUNT; n++)
+        SOL_TRY(ceiling_measure_numerics(pool, (enum op_numerics)n, 0, &out->arithmetic[n]));
     return SOL_OK;
+}
+
+/* ---- one level of the memory at a time ---- */
+
+/* The next slice; each thread goes round its own buffer, with a cache line of its own. */
+struct access_cursor {
+    size_t at;
+    char apart[64 - sizeof(size_t)];
+};
+
+struct access_job {
+    enum ceiling_access access;
+    const struct ceiling_reader *reader;
+    const struct ceiling_mover *mover;
+    char *data;
+    size_t stride, bytes; /* from one thread's buffer to the next; of one */
+    size_t slice;         /* bytes that are passed over at a time, a divisor of `bytes` */
+    int rounds;           /* slices in an item */
+    struct access_cursor *cursors;
+};
+
+static void access_items(void *arg, int64_t begin, int64_t end, int worker)
+{
+    const struct access_job *job = arg;
+    char *own = job->data + (size_t)worker * job->stride;
+    size_t at = job->cursors[worker].at;
+    for (int64_t i = (end - begin) * job->rounds; i > 0; i--) {
+        if (job->access == CEILING_READ)
+            read_sink = job->reader->run(own + at, job->slice);
+        else if (job->access == CEILING_WRITE)
+            job->mover->run(own + at, NULL, job->slice);
+        else
+            job->mover->run(own + at / 2, own + job->bytes / 2 + at / 2, job->slice / 2);
+        at = at + job->slice < job->bytes ? at + job->slice : 0;
+    }
+    job->cursors[worker].at = at;
+}
+
+/* The name of the job's loop number `i` and whether it runs here; NULL behind the last. */
+static const char *select_loop(struct access_job *job, int i, bool *runs)
+{
+    if (job->access == CEILING_READ) {
+        job->reader = &ceiling_readers[i];
+        *runs = job->reader->run && runs_here(job->reader->needs);
+        return job->reader->name;
+    }
+    job->mover = &(job->access == CEILING_WRITE ? ceiling_writers : ceiling_copiers)[i];
+    *runs = job->mover->run && runs_here(job->mover->needs);
+    return job->mover->name;
+}
+
+static enum sol_status measure_loop(struct pool *pool, struct access_job *job, double seconds,
+                                    const char *name, struct ceiling_rate *out)
+{
+    static const size_t item_bytes = (size_t)1 << 20;
+    struct series series = {.seconds = seconds};
+    int64_t items = 4 * (int64_t)pool_size(pool);
+    job->rounds = job->slice < item_bytes ? (int)(item_bytes / job->slice) : 1;
+    pool_for(pool, items, 1, access_items, job); /* fills the caches */
+    while (series_next(&series)) {
+        SOL_TRY(interrupt_check());
+        pool_for(pool, items, 1, access_items, job);
+        series_end_pass(&series, (double)items * job->rounds * (double)job->slice);
+    }
+    return keep_better(out, name, &series);
+}
+
+enum sol_status ceiling_measure_access(struct pool *pool, enum ceiling_access access, size_t bytes,
+                                       double seconds, struct ceiling_rate *out)
+{
+    static const size_t slice_most = (size_t)8 << 20;
+    size_t unit = bytes >= 2 * slice_most ? slice_most : 2 * page;
+    struct access_job job = {.access = access, .bytes = bytes / unit * unit};
+    size_t size;
+    void *data;
+    *out = (struct ceiling_rate){.best = 0};
+    if (job.bytes == 0) return SOL_OK;
+    job.slice = unit == slice_most ? unit : job.bytes;
+    job.cursors = calloc((size_t)pool_size(pool), sizeof *job.cursors);
+    if (!job.cursors) return status_set(SOL_E_MEMORY, "no memory for a measurement");
+    /* A page and a line apart, so that buffers do not share the same few sets of a cache. */
+    job.stride = job.bytes + page;
+    size = job.stride * (size_t)pool_size(pool);
+    enum sol_status status = pages_alloc(size, &data);
+    if (status != SOL_OK) {
+        free(job.cursors);
+        return status;
+    }
+    job.data = data;
+    for (size_t at = 0; at < size; at += page) job.data[at] = 1;
+    bool runs;
+    const char *name;
+    for (int i = 0; status == SOL_OK && (name = select_loop(&job, i, &runs)); i++)
+        if (runs) status = measure_loop(pool, &job, seconds, name, out);
+    pages_free(data, size);
+    free(job.cursors);
+    return status;
 }
 
 /* ---- results ---- */

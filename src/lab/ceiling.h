@@ -30,6 +30,20 @@ struct ceiling {
  */
 enum sol_status ceiling_measure(struct pool *pool, size_t working_set, struct ceiling *out);
 
+/* ---- single limits, for a survey of the machine ---- */
+
+enum ceiling_access { CEILING_READ, CEILING_WRITE, CEILING_COPY, CEILING_ACCESS_COUNT };
+
+/* Each thread of the pool passes over a buffer of its own of `bytes`, which decides where it lives,
+ * for about `seconds` with each loop that runs here; bytes that are read and bytes that are written
+ * count. A copy has half of `bytes` at each end. 0 where `bytes` is less than two pages. */
+enum sol_status ceiling_measure_access(struct pool *pool, enum ceiling_access access, size_t bytes,
+                                       double seconds, struct ceiling_rate *out);
+
+/* 0 in *out where the machine has nothing for these numerics. */
+enum sol_status ceiling_measure_numerics(struct pool *pool, enum op_numerics numerics,
+                                         double seconds, struct ceiling_rate *out);
+
 /* Keeps the better of both for each limit: where a hypervisor moves cores around, limits move too.
  */
 void ceiling_merge(struct ceiling *into, const struct ceiling *other);

@@ -85,6 +85,72 @@ TARGET("avx2") UNCHECKED static uint64_t read_avx2(const void *data, size_t size
     return (uint64_t)_mm256_extract_epi64(total, 0);
 }
 
+/* ---- writing and copying ---- */
+
+#define STORE(i)  _mm512_store_si512(to + 64 * i, value);
+#define STREAM(i) _mm512_stream_si512((__m512i *)(void *)(to + 64 * i), value);
+#define COPY(i)   _mm512_store_si512(to + 64 * i, _mm512_load_si512(from + 64 * i));
+#define COPY_FAR(i)                                                                                \
+    _mm512_stream_si512((__m512i *)(void *)(to + 64 * i), _mm512_load_si512(from + 64 * i));
+#define STORE_AVX2(i) _mm256_store_si256((__m256i *)(void *)(to + 32 * i), value);
+#define COPY_AVX2(i)                                                                               \
+    _mm256_store_si256((__m256i *)(void *)(to + 32 * i),                                           \
+                       _mm256_load_si256((const __m256i *)(const void *)(from + 32 * i)));
+
+TARGET("avx512f") UNCHECKED static void write_avx512(void *out, const void *in, size_t size)
+{
+    (void)in;
+    __m512i value = _mm512_set1_epi32(1);
+    for (char *to = out, *end = to + size; to < end; to += 512) {
+        FOR_8(STORE)
+    }
+}
+
+/* Past the caches: no line is read before it is overwritten. */
+TARGET("avx512f") UNCHECKED static void write_avx512_stream(void *out, const void *in, size_t size)
+{
+    (void)in;
+    __m512i value = _mm512_set1_epi32(1);
+    for (char *to = out, *end = to + size; to < end; to += 512) {
+        FOR_8(STREAM)
+    }
+    _mm_sfence();
+}
+
+TARGET("avx512f") UNCHECKED static void copy_avx512(void *out, const void *in, size_t size)
+{
+    const char *from = in;
+    for (char *to = out, *end = to + size; to < end; to += 512, from += 512) {
+        FOR_8(COPY)
+    }
+}
+
+TARGET("avx512f") UNCHECKED static void copy_avx512_stream(void *out, const void *in, size_t size)
+{
+    const char *from = in;
+    for (char *to = out, *end = to + size; to < end; to += 512, from += 512) {
+        FOR_8(COPY_FAR)
+    }
+    _mm_sfence();
+}
+
+TARGET("avx2") UNCHECKED static void write_avx2(void *out, const void *in, size_t size)
+{
+    (void)in;
+    __m256i value = _mm256_set1_epi32(1);
+    for (char *to = out, *end = to + size; to < end; to += 256) {
+        FOR_8(STORE_AVX2)
+    }
+}
+
+TARGET("avx2") UNCHECKED static void copy_avx2(void *out, const void *in, size_t size)
+{
+    const char *from = in;
+    for (char *to = out, *end = to + size; to < end; to += 256, from += 256) {
+        FOR_8(COPY_AVX2)
+    }
+}
+
 /* ---- multiplying ---- */
 
 /* The sums start at different values: the compiler would merge equal ones. */
@@ -184,6 +250,18 @@ UNCHECKED static uint64_t read_plain(const void *data, size_t size)
     return sum[0];
 }
 
+/* The C library's own, which know the machine. */
+UNCHECKED static void write_plain(void *out, const void *in, size_t size)
+{
+    (void)in;
+    memset(out, 1, size);
+}
+
+UNCHECKED static void copy_plain(void *out, const void *in, size_t size)
+{
+    memcpy(out, in, size);
+}
+
 static double multiply_f32_plain(int64_t iterations)
 {
     float sum[32];
@@ -203,6 +281,22 @@ const struct ceiling_reader ceiling_readers[] = {
 #endif
     {"plain", 0, read_plain},
     {NULL, 0, NULL},
+};
+
+const struct ceiling_mover ceiling_writers[] = {
+#if defined(__x86_64__)
+    {"avx512", CPU_AVX512, write_avx512}, {"avx512_stream", CPU_AVX512, write_avx512_stream},
+    {"avx2", CPU_AVX2, write_avx2},
+#endif
+    {"memset", 0, write_plain},           {NULL, 0, NULL},
+};
+
+const struct ceiling_mover ceiling_copiers[] = {
+#if defined(__x86_64__)
+    {"avx512", CPU_AVX512, copy_avx512}, {"avx512_stream", CPU_AVX512, copy_avx512_stream},
+    {"avx2", CPU_AVX2, copy_avx2},
+#endif
+    {"memcpy", 0, copy_plain},           {NULL, 0, NULL},
 };
 
 static const struct ceiling_multiplier f32[] = {

@@ -1,4 +1,4 @@
-/* The loops behind ceiling.c: each does nothing but load or nothing but multiply. Private to
+/* The loops behind ceiling.c: each does nothing but load, store, copy or multiply. Private to
  * src/lab. */
 #ifndef LAB_CEILING_KERNELS_H
 #define LAB_CEILING_KERNELS_H
@@ -15,6 +15,14 @@ struct ceiling_reader {
     uint64_t (*run)(const void *data, size_t size);
 };
 
+/* Stores only (`from` is not read), or copies. `size` is a multiple of 4096, both ends are aligned
+ * to a page. */
+struct ceiling_mover {
+    const char *name;
+    unsigned needs;
+    void (*run)(void *to, const void *from, size_t size);
+};
+
 struct ceiling_multiplier {
     const char *name;
     unsigned needs;
@@ -22,9 +30,10 @@ struct ceiling_multiplier {
     double (*run)(int64_t iterations);
 };
 
-/* Both end with an entry whose run is NULL. The reader that works everywhere comes last, and so
+/* Each ends with an entry whose run is NULL. The reader that works everywhere comes last, and so
  * does the multiplier for NUMERICS_EXACT; other numerics may have none that runs. */
 extern const struct ceiling_reader ceiling_readers[];
+extern const struct ceiling_mover ceiling_writers[], ceiling_copiers[];
 extern const struct ceiling_multiplier *const ceiling_multipliers[NUMERICS_COUNT];
 
 #endif
