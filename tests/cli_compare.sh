@@ -113,6 +113,25 @@ compare 4 "not JSON" "$work/old.json" "$work/damaged.json"
 echo '{"n_gen": 9, "avg_ns": 5}' >"$work/foreign.json"
 compare 2 "no test in common" "$work/old.json" "$work/foreign.json"
 
+# ---- stored runs ----
+"$SOL_BINARY" bench -m synth:tiny -p 0 -n 4 -r 8 -t 1 --no-limits -q --ops --label before >"$work/out" 2>&1 ||
+    fail "bench"
+"$SOL_BINARY" bench -m synth:tiny -p 0 -n 4 -r 8 -t 1 --no-limits -q --ops --slow gemm=5000 >"$work/out" 2>&1 ||
+    fail "bench --slow"
+compare 11 "historical" before last
+grep -qE "of it \+[0-9.]+ in gemm" "$work/out" || fail "gemm is not blamed"
+grep -q "peak memory, bytes .*exploratory" "$work/out" || fail "no peak memory"
+compare 10 "verdict: faster" last~0 before # `last` is a benchmark, though a comparison was kept since
+"$SOL_BINARY" runs --kind compare -o json | grep -q '"kind": "compare"' || fail "the comparison is not kept"
+compare 2 "no run is named 'nothing'" before nothing
+compare 2 "no such file, and there is no store" --no-store before last
+# What calibration finds is the smallest effect that counts from then on.
+compare 0 "smallest effect that counts here: " --calibrate -q --metric 'regex:([0-9]+)' \
+    "sh $work/value $work/noise 100 2>&1"
+live 0 "this machine's calibration" --metric 'regex:([0-9]+)' "echo 1000" "echo 1012"
+live 11 "(the least on any machine)" --no-store --metric 'regex:([0-9]+)' "echo 1000" "echo 1012"
+compare 2 "takes one command" --calibrate a b
+
 # ---- usage ----
 compare 2 "what should be compared?" "$work/old.json"
 compare 2 "the third is" --live a b c

@@ -4,24 +4,31 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/progress.h"
 #include "cli/cli.h"
 #include "cli/engine_options.h"
 #include "lab/compare_live.h"
 #include "lab/compare_report.h"
+#include "lab/compare_store.h"
+#include "lab/noise.h"
 
 struct compare_options {
     struct string_list metrics, expect;
     int64_t min_pairs, max_pairs, warmup, seed;
     double max_seconds, timeout, delta;
-    const char *format, *output, *ignore_lines;
-    bool live, same_output, across, quiet;
+    const char *format, *output, *ignore_lines, *store;
+    bool live, calibrate, same_output, across, quiet, no_store;
 };
 
 static const struct option options[] = {
     OPTION_ENTRY(FLAG, 0, "live", NULL, "A and B are commands: run them in turn",
                  offsetof(struct compare_options, live), 0, 0),
+    OPTION_ENTRY(FLAG, 0, "calibrate", NULL,
+                 "find out what this machine's own noise makes of two runs of the same command "
+                 "(default: a short sol bench), and keep it as the smallest effect that counts",
+                 offsetof(struct compare_options, calibrate), 0, 0),
     OPTION_ENTRY(STRINGS, 0, "metric", "METRIC",
                  "what decides; may be repeated. Live: wall, user, cpu, test:NAME, regex:PATTERN, "
                  "json:PATH (rate: before the last two when higher is better); stored: a test's "
@@ -59,6 +66,12 @@ static const struct option options[] = {
                  offsetof(struct compare_options, format), 0, 0),
     OPTION_ENTRY(STRING, 0, "output", "FILE", "write it there instead of to standard output",
                  offsetof(struct compare_options, output), 0, 0),
+    OPTION_ENTRY(STRING, 0, "store", "FOLDER",
+                 "where runs and calibration are kept (default $SOL_STORE, or sol in "
+                 "$XDG_DATA_HOME)",
+                 offsetof(struct compare_options, store), 0, 0),
+    OPTION_ENTRY(FLAG, 0, "no-store", NULL, "keep nothing there, and read no calibration",
+                 offsetof(struct compare_options, no_store), 0, 0),
     OPTION_ENTRY(FLAG, 'q', "quiet", NULL, "no progress on stderr",
                  offsetof(struct compare_options, quiet), 0, 0),
     {0},
@@ -67,14 +80,15 @@ static const struct option options[] = {
 static const struct command_spec spec = {
     .name = "compare",
     .summary = "is B faster than A? commands run in turn, or stored runs",
-    .arguments = "A B",
+    .arguments = "A B | --live 'COMMAND' 'COMMAND' | --calibrate ['COMMAND']",
     .notes =
         "Live, A and B run in turn (A B, B A, ...) until the difference is known to half the\n"
         "smallest effect that counts, or to a quarter of itself; paired ratios, Hodges-Lehmann\n"
         "shift, exact sign-flip test of signed ranks and the interval that inverts it. Metrics\n"
         "that were not named before are exploratory and decide nothing. Several are corrected\n"
-        "after Holm. Stored runs (files of sol bench -o json or llama-bench -o json) are compared\n"
-        "by Mann-Whitney and marked historical.\n\n"
+        "after Holm. Stored runs (sol runs: an id, a label, last~1; or files of sol bench -o json "
+        "or\n"
+        "llama-bench -o json) are compared by Mann-Whitney and marked historical.\n\n"
         "Verdicts and exit statuses:\n"
         "    0  same          any difference is below the smallest that counts\n"
         "   10  faster        the second takes less time\n"
@@ -83,10 +97,18 @@ static const struct command_spec spec = {
         "   13  invalid       throttled, environment changed, or an expected kernel is missing\n"
         "    7  incorrect     the outputs differ\n"
         "   14  failed        a command failed\n\n"
-        "  sol compare --live 'old/sol bench -n 64 -p 0 --ops -o json' \\\n"
-        "                     'new/sol bench -n 64 -p 0 --ops -o json'\n"
+        "  sol compare --live 'old/sol bench --no-store -n 64 -p 0 --ops -o json' \\\n"
+        "                     'new/sol bench --no-store -n 64 -p 0 --ops -o json'\n"
         "  sol compare --live --metric 'rate:regex:speed: ([0-9.]+)' './a.out 1' './a.out 2'\n"
-        "  sol compare before.json after.json -o md",
+        "  sol compare last~1 last\n"
+        "  sol compare before.json after.json -o md\n"
+        "  sol compare --calibrate\n\n"
+        "-o json: mode, verdict, exit_status, reason, old, new, delta_percent, delta_source, "
+        "pairs,\n"
+        "metrics (name, role, better, old, new, change_percent, ci95_percent, p, p_holm, verdict,\n"
+        "needed, samples_old, samples_new), differences, blame (test, delta_ns_per_token = "
+        "kernels_ns\n"
+        "+ gaps_ns + clock_ns + residual_ns, culprit, parts), next.",
     .options = options,
 };
 
@@ -113,12 +135,23 @@ static enum sol_status run_live(const struct compare_options *o,
     return compare_live(&p, out);
 }
 
-static enum sol_status run_stored(const struct compare_options *o, struct compare_params *common,
-                                  const char *const names[2], struct compare_result *out)
+/* A file where there is one of that name, else a run of the store. */
+static enum sol_status read_run(struct store *store, const char *name, struct records *out)
+{
+    char id[STORE_ID_SIZE];
+    if (access(name, F_OK) == 0) return records_read(name, out);
+    *out = (struct records){0};
+    if (store) return compare_store_read(store, name, out, id);
+    return status_set(SOL_E_ARGUMENT, "%s: no such file, and there is no store of runs", name);
+}
+
+static enum sol_status run_stored(const struct compare_options *o, struct store *store,
+                                  struct compare_params *common, const char *const names[2],
+                                  struct compare_result *out)
 {
     struct records a, b = {0};
-    enum sol_status status = records_read(names[0], &a);
-    if (status == SOL_OK) status = records_read(names[1], &b);
+    enum sol_status status = read_run(store, names[0], &a);
+    if (status == SOL_OK) status = read_run(store, names[1], &b);
     common->tests = o->metrics.values;
     common->n_tests = o->metrics.count;
     common->across_machines = o->across;
@@ -128,14 +161,113 @@ static enum sol_status run_stored(const struct compare_options *o, struct compar
     return status;
 }
 
-static void choose_delta(const struct compare_options *o, struct compare_params *common)
+/* ---- the smallest effect that counts ---- */
+
+/* "test" for "test:tg128"; what a program prints itself is "other". */
+static const char *metric_kind_name(const char *metric)
 {
-    common->delta = COMPARE_DELTA_PPM * 1e-6;
-    common->delta_source = "the least anywhere";
-    if (o->delta > 0) {
-        common->delta = o->delta / 100;
-        common->delta_source = "--delta";
+    static const char *const plain[] = {"wall", "user", "cpu"};
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
+        if (strcmp(metric, plain[i]) == 0) return plain[i];
+    return strncmp(metric, "test:", 5) == 0 ? "test" : "other";
+}
+
+/* The largest that calibration found for what may decide. */
+static enum sol_status choose_delta(const struct compare_options *o, struct store *store,
+                                    struct compare_params *common)
+{
+    common->delta = o->delta > 0 ? o->delta / 100 : COMPARE_DELTA_PPM * 1e-6;
+    common->delta_source = o->delta > 0 ? "--delta" : "the least on any machine";
+    if (o->delta > 0 || !store) return SOL_OK;
+    const char *kinds[OPTION_LIST_MAX + 2];
+    size_t count = 0;
+    for (size_t i = 0; o->live && i < o->metrics.count; i++)
+        kinds[count++] = metric_kind_name(o->metrics.values[i]);
+    if (count == 0) kinds[count++] = "test";
+    if (o->live && o->metrics.count == 0) kinds[count++] = "wall"; /* one of the two will decide */
+    for (size_t i = 0; i < count; i++) {
+        double found;
+        SOL_TRY(compare_store_delta(store, kinds[i], &found));
+        if (found <= common->delta) continue;
+        common->delta = found;
+        common->delta_source = "this machine's calibration";
     }
+    return SOL_OK;
+}
+
+/* The runs in the order they were made: A B, B A, ... */
+static enum sol_status limit_of(const struct compare_result *r, uint64_t seed, double *out)
+{
+    const struct compare_metric *m = &r->metrics[0];
+    size_t n = m->count[0];
+    double *values = malloc((2 * n + 1) * sizeof *values);
+    if (!values) return status_set(SOL_E_MEMORY, "no memory for the calibration");
+    for (size_t i = 0; i < n; i++) {
+        values[2 * i] = m->values[i % 2][i];
+        values[2 * i + 1] = m->values[1 - i % 2][i];
+    }
+    struct noise noise = {values, 2 * n};
+    enum sol_status status = noise_limit(&noise, 40, 400, seed, out);
+    free(values);
+    return status;
+}
+
+/* This program, wherever it lies; in quotes for a shell where that is needed. */
+static enum sol_status default_command(char text[4400])
+{
+    char path[4096];
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (length < 0) return status_set(SOL_E_IO, "cannot find this program: %s", strerror(errno));
+    path[length] = '\0';
+    bool plain =
+        strspn(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-") ==
+        strlen(path);
+    snprintf(text, 4400, "%s%s%s bench --no-limits --no-store -q -p 0 -n 32 -r 5 -o json",
+             plain ? "" : "'", path, plain ? "" : "'");
+    return SOL_OK;
+}
+
+static enum sol_status print_calibration(const struct compare_options *o, const char *kind,
+                                         double limit, const struct compare_result *r)
+{
+    double counts = fmax(limit, COMPARE_DELTA_PPM * 1e-6);
+    if (strcmp(o->format, "json") == 0)
+        return json_print(json_pack("{s:s, s:s, s:f, s:f, s:I, s:f}", "metric", r->metrics[0].name,
+                                    "kind", kind, "noise_percent", 100 * limit, "delta_percent",
+                                    100 * counts, "pairs", (json_int_t)r->pairs, "other_cores",
+                                    r->other_cores));
+    printf(
+        "%s: 95 of 100 comparisons of the same thing differ by less than %.2f %% (%zu pairs; other "
+        "programs kept %.1f cores busy)\nsmallest effect that counts here: %.2f %%\n",
+        r->metrics[0].name, 100 * limit, r->pairs, r->other_cores, 100 * counts);
+    return SOL_OK;
+}
+
+static enum sol_status calibrate(struct compare_options *o, struct store *store,
+                                 const struct compare_params *common, const char *const *args,
+                                 int n)
+{
+    char own[4400];
+    const char *command = n ? args[0] : own;
+    const char *const both[2] = {command, command};
+    struct compare_result r;
+    double limit = 0;
+    if (n == 0) SOL_TRY(default_command(own));
+    if (!store)
+        return status_set(SOL_E_ARGUMENT, "--calibrate needs a store to keep what it finds in");
+    o->min_pairs = o->max_pairs = o->min_pairs > 60 ? o->min_pairs : 60;
+    SOL_TRY(run_live(o, common, both, &r));
+    enum sol_status status = SOL_OK;
+    const char *kind = o->metrics.count ? metric_kind_name(o->metrics.values[0]) : "wall";
+    if (r.n_metrics && !o->metrics.count && strcmp(r.metrics[0].unit, "t/s") == 0) kind = "test";
+    if (r.reason || r.pairs < COMPARE_PAIRS_MIN)
+        status =
+            status_set(SOL_E_ARGUMENT, "--calibrate: %s", r.reason ? r.reason : "too few pairs");
+    if (status == SOL_OK) status = limit_of(&r, common->seed, &limit);
+    if (status == SOL_OK) status = compare_store_set_delta(store, kind, limit, command, &r);
+    if (status == SOL_OK) status = print_calibration(o, kind, limit, &r);
+    compare_result_free(&r);
+    return status;
 }
 
 /* ---- output ---- */
@@ -168,6 +300,12 @@ static enum sol_status report(const struct compare_options *o, const struct comp
 
 static enum sol_status check_usage(const struct compare_options *o, const char *const *args, int n)
 {
+    if (strcmp(o->format, "text") != 0 && strcmp(o->format, "md") != 0 &&
+        strcmp(o->format, "json") != 0)
+        return status_set(SOL_E_ARGUMENT, "-o %s: the formats are text, md and json", o->format);
+    if (o->calibrate && n > 1)
+        return status_set(SOL_E_ARGUMENT, "--calibrate takes one command; put it in quotes");
+    if (o->calibrate) return SOL_OK;
     if (n > 2)
         return status_set(SOL_E_ARGUMENT,
                           "sol compare takes two things, the third is '%s'; put commands in quotes",
@@ -175,23 +313,46 @@ static enum sol_status check_usage(const struct compare_options *o, const char *
     if (n < 2)
         return status_set(SOL_E_ARGUMENT,
                           "sol compare A B: what should be compared? (see sol compare --help)");
-    if (strcmp(o->format, "text") != 0 && strcmp(o->format, "md") != 0 &&
-        strcmp(o->format, "json") != 0)
-        return status_set(SOL_E_ARGUMENT, "-o %s: the formats are text, md and json", o->format);
     return SOL_OK;
 }
 
-static enum sol_status run(const struct compare_options *o, const char *const *args, int n_args,
-                           enum verdict *verdict)
+struct invocation {
+    int argc;
+    char **argv;
+    const char **args;
+    int n_args;
+};
+
+static enum sol_status keep(const struct compare_result *result, struct store *store,
+                            const struct invocation *call)
+{
+    char id[STORE_ID_SIZE];
+    return store ? compare_store_keep(store, result, call->argc, call->argv, id) : SOL_OK;
+}
+
+static enum sol_status run_with(struct compare_options *o, struct store *store,
+                                const struct invocation *call, enum verdict *verdict)
 {
     struct compare_params common = {.seed = (uint64_t)o->seed};
     struct compare_result result;
-    SOL_TRY(check_usage(o, args, n_args));
-    choose_delta(o, &common);
-    SOL_TRY(o->live ? run_live(o, &common, args, &result) : run_stored(o, &common, args, &result));
-    enum sol_status status = report(o, &result);
+    SOL_TRY(choose_delta(o, store, &common));
+    if (o->calibrate) return calibrate(o, store, &common, call->args, call->n_args);
+    SOL_TRY(o->live ? run_live(o, &common, call->args, &result)
+                    : run_stored(o, store, &common, call->args, &result));
+    enum sol_status status = report(o, &result), kept = keep(&result, store, call);
     *verdict = result.verdict;
     compare_result_free(&result);
+    return status != SOL_OK ? status : kept;
+}
+
+static enum sol_status run(struct compare_options *o, const struct invocation *call,
+                           enum verdict *verdict)
+{
+    struct store *store = NULL;
+    SOL_TRY(check_usage(o, call->args, call->n_args));
+    if (!o->no_store) SOL_TRY(store_open_optional(o->store, &store));
+    enum sol_status status = run_with(o, store, call, verdict);
+    store_close(store);
     return status;
 }
 
@@ -204,16 +365,16 @@ static int run_command(int argc, char **argv)
                                 .warmup = 1,
                                 .seed = 1,
                                 .format = "text"};
-    const char **args = calloc((size_t)argc + 1, sizeof *args);
-    int exit_status, n_args;
+    struct invocation call = {argc, argv, calloc((size_t)argc + 1, sizeof *call.args), 0};
+    int exit_status;
     enum verdict verdict = VERDICT_SAME;
-    if (!args) return cli_fail(status_set(SOL_E_MEMORY, "no memory for the command line"));
-    if (cli_parse(&spec, argc, argv, &o, args, &n_args, &exit_status)) {
+    if (!call.args) return cli_fail(status_set(SOL_E_MEMORY, "no memory for the command line"));
+    if (cli_parse(&spec, argc, argv, &o, call.args, &call.n_args, &exit_status)) {
         progress_quiet(o.quiet);
-        exit_status = cli_fail(run(&o, args, n_args, &verdict));
+        exit_status = cli_fail(run(&o, &call, &verdict));
         if (exit_status == 0) exit_status = verdict_exit_status(verdict);
     }
-    free(args);
+    free(call.args);
     return exit_status;
 }
 

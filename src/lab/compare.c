@@ -258,8 +258,20 @@ static bool is_result(const char *key)
 
 static bool is_machine(const char *key)
 {
-    static const char *const names[] = {"cpu_info", "gpu_info", "machine.cpu", "machine.cores",
-                                        "machine.features"};
+    static const char *const names[] = {"cpu_info",
+                                        "gpu_info",
+                                        "machine.cpu",
+                                        "machine.cores",
+                                        "machine.features",
+                                        "environment.machine",
+                                        "environment.cpu",
+                                        "environment.cores",
+                                        "environment.memory_mib",
+                                        "environment.governor",
+                                        "environment.max_mhz",
+                                        "environment.kernel",
+                                        "environment.device",
+                                        "environment.driver"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(key, names[i]) == 0) return true;
     return false;
@@ -389,17 +401,20 @@ enum sol_status compare_blame_test(struct compare_result *r, const struct record
 
 /* ---- stored runs ---- */
 
-static bool decides(const struct compare_params *p, const char *test)
+static bool decides(const struct compare_params *p, const struct record *record)
 {
     for (size_t i = 0; i < p->n_tests; i++)
-        if (strcmp(p->tests[i], test) == 0) return true;
-    return p->n_tests == 0;
+        if (strcmp(p->tests[i], record->name) == 0) return true;
+    return p->n_tests == 0 && !record->other;
 }
 
 /* What a record says of itself. */
 static enum sol_status note_validity(struct compare_result *r, const struct record *record,
                                      const char *whose)
 {
+    const char *invalid = json_string_value(json_object_get(record->fields, "run_invalid"));
+    if (invalid)
+        SOL_TRY(compare_spoil(r, VERDICT_INVALID, "the %s run is invalid: %s", whose, invalid));
     if (json_is_false(json_object_get(record->fields, "proved")))
         SOL_TRY(compare_spoil(r, VERDICT_INVALID,
                               "%s: the kernels of %s are not those that its plan calls for", whose,
@@ -416,10 +431,12 @@ static enum sol_status compare_test(const struct compare_params *p, struct compa
 {
     const struct record *sides[2] = {a, b};
     struct compare_metric *m;
-    SOL_TRY(compare_add_metric(r, a->name, "t/s", decides(p, a->name), true, &m));
+    SOL_TRY(compare_add_metric(r, a->name, a->other ? "" : "t/s", decides(p, a),
+                               !a->other || a->rate, &m));
     for (int side = 0; side < 2; side++)
         for (size_t i = 0; i < sides[side]->n_samples; i++)
-            SOL_TRY(compare_add_value(m, side, 1e9 / sides[side]->samples[i]));
+            SOL_TRY(compare_add_value(
+                m, side, a->other ? sides[side]->samples[i] : 1e9 / sides[side]->samples[i]));
     SOL_TRY(compare_measure(r, m));
     SOL_TRY(compare_record_differences(r, a, b));
     SOL_TRY(note_validity(r, a, "old"));
@@ -461,7 +478,7 @@ static enum sol_status run_historical(const struct compare_params *p, const char
     for (int deciding = 1; deciding >= 0; deciding--)
         for (size_t i = 0; i < a->count; i++) {
             const struct record *other = records_find(b, a->items[i].name);
-            if (other && decides(p, other->name) == deciding)
+            if (other && decides(p, other) == deciding)
                 SOL_TRY(compare_test(p, r, &a->items[i], other));
         }
     if (r->n_metrics == 0)

@@ -3,6 +3,8 @@
 #ifndef LAB_COMPARE_RECORDS_H
 #define LAB_COMPARE_RECORDS_H
 
+#include <stdbool.h>
+
 #include <jansson.h>
 
 #include "base/status.h"
@@ -16,11 +18,12 @@ struct record_kernel {
 
 struct record {
     char *name;      /* "tg128 @ d4096"; a second one of that name is "... #2" */
-    double *samples; /* ns per token, one a repetition */
+    double *samples; /* ns per token, or of another kind; one a repetition */
     size_t n_samples;
     struct record_kernel *kernels; /* one an op */
     size_t n_kernels;
-    json_t *fields; /* the record as it was */
+    json_t *fields;   /* the record as it was */
+    bool other, rate; /* not a speed; higher is better */
 };
 
 struct records {

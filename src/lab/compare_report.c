@@ -50,14 +50,23 @@ static void next_step(const struct compare_result *r, char text[160])
         snprintf(text, 160, "measure both again with at least 5 repetitions, or use --live");
 }
 
-/* Only a difference that is there can be blamed on something. */
+static bool is_blamed(const struct compare_result *r, const char *metric)
+{
+    for (size_t i = 0; i < r->n_blames; i++)
+        if (strcmp(r->blames[i].test, metric) == 0) return true;
+    return false;
+}
+
+/* Only a difference that is there can be blamed on something: one of the test, or of a deciding
+ * metric of the whole process. */
 static const struct blame_part *culprit_of(const struct compare_result *r,
                                            const struct compare_blame *blame)
 {
     for (size_t i = 0; i < r->n_metrics; i++) {
         const struct compare_metric *m = &r->metrics[i];
         bool changed = m->verdict == VERDICT_FASTER || m->verdict == VERDICT_SLOWER;
-        if (changed && (m->deciding || strcmp(m->name, blame->test) == 0))
+        bool process = m->deciding && !is_blamed(r, m->name);
+        if (changed && (process || strcmp(m->name, blame->test) == 0))
             return blame_culprit(&blame->blame);
     }
     return NULL;
