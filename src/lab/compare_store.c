@@ -34,6 +34,14 @@ static bool counts(const struct store_sample *s)
     return !(s->flags & STORE_WARMUP) && isfinite(s->value) && s->value > 0;
 }
 
+/* The one of that name, or the next free one. */
+static struct record_kernel *find_kernel(const struct record *r, const char *name)
+{
+    struct record_kernel *kernel = r->kernels;
+    while (kernel->name && strcmp(kernel->name, name) != 0) kernel++;
+    return kernel;
+}
+
 static enum sol_status add_kernels(struct record *r, const struct store_record *run)
 {
     r->kernels = calloc(run->n_kernels + 1, sizeof *r->kernels);
@@ -43,16 +51,14 @@ static enum sol_status add_kernels(struct record *r, const struct store_record *
         double ns = k->calls > 0 ? k->total_ns / (double)k->calls * k->calls_per_token : 0;
         const char *name = k->op ? k->op : k->name;
         if (!k->metric || strcmp(k->metric, r->name) != 0 || !name || !(ns > 0)) continue;
-        size_t at = 0;
-        while (at < r->n_kernels && strcmp(r->kernels[at].name, name) != 0) at++;
-        struct record_kernel *kernel = &r->kernels[at];
+        struct record_kernel *kernel = find_kernel(r, name);
         kernel->ns_per_token += ns;
-        if (at < r->n_kernels) continue;
+        if (kernel->name) continue;
         kernel->name = strdup(name);
         kernel->variant = strdup(k->variant ? k->variant : k->name ? k->name : "");
+        r->n_kernels++;
         if (!kernel->name || !kernel->variant) return no_memory();
         kernel->calls = k->calls_per_token;
-        r->n_kernels++;
     }
     return SOL_OK;
 }
