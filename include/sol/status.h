@@ -23,6 +23,7 @@ enum sol_status {
     SOL_E_MEMORY,      /* an allocation failed, or a model would not fit */
     SOL_E_MISMATCH,    /* a result differs from its reference beyond the tolerance */
     SOL_E_INTERRUPTED, /* the user stopped the work */
+    SOL_E_DEVICE,      /* a GPU or its driver failed */
     SOL_E_INTERNAL,    /* a bug in sol */
     SOL_STATUS_COUNT
 };

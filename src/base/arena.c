@@ -20,15 +20,37 @@ struct block {
 
 struct arena {
     struct block *first;
+    struct arena_source source;
     size_t block_size;
     size_t handed_out;
 };
 
+/* calloc: large blocks then come as fresh zero pages, untouched until used. */
+static void *heap_take(void *arg, size_t bytes)
+{
+    (void)arg;
+    return calloc(1, bytes);
+}
+
+static void heap_give(void *arg, void *memory)
+{
+    (void)arg;
+    free(memory);
+}
+
 enum sol_status arena_create(size_t block_size, struct arena **out)
+{
+    const struct arena_source heap = {heap_take, heap_give, NULL};
+    return arena_create_from(&heap, block_size, out);
+}
+
+enum sol_status arena_create_from(const struct arena_source *source, size_t block_size,
+                                  struct arena **out)
 {
     *out = NULL;
     struct arena *arena = calloc(1, sizeof *arena);
     if (!arena) return status_set(SOL_E_MEMORY, "out of memory for an arena");
+    arena->source = *source;
     arena->block_size = block_size < BLOCK_MIN ? BLOCK_MIN : block_size;
     *out = arena;
     return SOL_OK;
@@ -39,19 +61,20 @@ void arena_destroy(struct arena *arena)
     if (!arena) return;
     for (struct block *block = arena->first; block;) {
         struct block *next = block->next;
-        free(block);
+        arena->source.give(arena->source.arg, block);
         block = next;
     }
     free(arena);
 }
 
-/* calloc: large blocks then come as fresh zero pages, untouched until used. */
-static struct block *block_create(size_t size)
+static struct block *block_create(const struct arena_source *source, size_t size)
 {
     size_t total;
     if (!size_add(size, sizeof(struct block), &total)) return NULL;
-    struct block *block = calloc(1, total);
-    if (block) block->size = size;
+    struct block *block = source->take(source->arg, total);
+    if (!block) return NULL;
+    if (source->take != heap_take) memset(block, 0, total);
+    block->size = size;
     return block;
 }
 
@@ -78,7 +101,8 @@ void *arena_alloc(struct arena *arena, size_t size, size_t align)
         bool own = taken > arena->block_size / 4;
         struct block *block = NULL;
         if (size_add(taken, align, &need))
-            block = block_create(own || need > arena->block_size ? need : arena->block_size);
+            block = block_create(&arena->source,
+                                 own || need > arena->block_size ? need : arena->block_size);
         if (!block) {
             status_set(SOL_E_MEMORY, "out of memory: %zu more bytes after %zu", size,
                        arena->handed_out);

@@ -9,6 +9,15 @@
 struct arena;
 
 enum sol_status arena_create(size_t block_size, struct arena **out);
+
+/* Where blocks come from when it is not the heap: memory that a GPU sees too, say. */
+struct arena_source {
+    void *(*take)(void *arg, size_t bytes); /* any contents; NULL when there is none */
+    void (*give)(void *arg, void *memory);
+    void *arg;
+};
+enum sol_status arena_create_from(const struct arena_source *source, size_t block_size,
+                                  struct arena **out);
 void arena_destroy(struct arena *arena); /* takes NULL */
 
 /* Zeroed memory aligned to `align` (a power of two, at most 4096). NULL, with the message set

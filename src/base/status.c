@@ -22,6 +22,7 @@ static const struct {
     [SOL_E_UNSUPPORTED] = {"unsupported", 5},
     [SOL_E_MEMORY] = {"memory", 6},
     [SOL_E_MISMATCH] = {"mismatch", 7},
+    [SOL_E_DEVICE] = {"device", 8},
     [SOL_E_INTERRUPTED] = {"interrupted", 130}, /* 128 + SIGINT, as shells report it */
     [SOL_E_INTERNAL] = {"internal", 70},        /* EX_SOFTWARE of sysexits.h */
 };

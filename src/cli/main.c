@@ -42,6 +42,7 @@ const struct cli_exit cli_exits[SOL_STATUS_COUNT] = {
     {SOL_E_UNSUPPORTED, "well-formed, but not supported here"},
     {SOL_E_MEMORY, "not enough memory"},
     {SOL_E_MISMATCH, "a result differs from its reference"},
+    {SOL_E_DEVICE, "a GPU or its driver failed"},
     {SOL_E_INTERRUPTED, "interrupted"},
     {SOL_E_INTERNAL, "a bug in sol"},
 };

@@ -1,0 +1,101 @@
+/* The CUDA driver as a table of functions, loaded at run time or faked (driver/fake_cuda.h). The
+ * types and constants are the driver's own, named here so that sol builds without its headers;
+ * where the headers are there, tests/unit_driver.c checks every one against them. */
+#ifndef DRIVER_CUDA_H
+#define DRIVER_CUDA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+typedef int cuda_result;
+typedef int cuda_device;
+typedef unsigned long long cuda_address; /* in device memory; 0: none */
+typedef struct CUctx_st *cuda_context;
+typedef struct CUstream_st *cuda_stream;
+typedef struct CUevent_st *cuda_event;
+typedef struct CUmod_st *cuda_module;
+typedef struct CUfunc_st *cuda_function;
+typedef struct CUgraph_st *cuda_graph;
+typedef struct CUgraphExec_st *cuda_graph_exec;
+
+enum {
+    CUDA_OK = 0,
+    CUDA_E_MEMORY = 2,
+    CUDA_E_NO_DEVICE = 100,
+    CUDA_E_NO_BINARY = 209, /* the image has no code for this device */
+    CUDA_E_BAD_PTX = 218,
+    CUDA_E_PTX_TOO_NEW = 222,
+    CUDA_E_NOT_FOUND = 500,
+    CUDA_E_LAUNCH = 719,
+};
+
+enum { /* device_attribute */
+       CUDA_ATTRIBUTE_CLOCK_KHZ = 13,
+       CUDA_ATTRIBUTE_SM_COUNT = 16,
+       CUDA_ATTRIBUTE_INTEGRATED = 18,
+       CUDA_ATTRIBUTE_MEMORY_CLOCK_KHZ = 36,
+       CUDA_ATTRIBUTE_MEMORY_BUS_BITS = 37,
+       CUDA_ATTRIBUTE_L2_BYTES = 38,
+       CUDA_ATTRIBUTE_MAJOR = 75,
+       CUDA_ATTRIBUTE_MINOR = 76,
+       CUDA_ATTRIBUTE_SHARED_PER_SM = 81,
+       CUDA_ATTRIBUTE_REGISTERS_PER_SM = 82,
+       CUDA_ATTRIBUTE_SHARED_PER_BLOCK = 97,      /* with the opt-in */
+       CUDA_ATTRIBUTE_PAGEABLE_HOST_ACCESS = 100, /* by the host's page tables: memory is shared */
+};
+enum { /* function_attribute, function_set */
+       CUDA_FUNCTION_THREADS_MAX = 0,
+       CUDA_FUNCTION_SHARED_STATIC = 1,
+       CUDA_FUNCTION_LOCAL = 3,
+       CUDA_FUNCTION_REGISTERS = 4,
+       CUDA_FUNCTION_SHARED_DYNAMIC_MAX = 8,
+};
+enum { /* flags */
+       CUDA_STREAM_NON_BLOCKING = 1,
+       CUDA_EVENT_NO_TIMING = 2,
+       CUDA_CAPTURE_THREAD_LOCAL = 1,
+};
+
+enum {                               /* cuda_launch_attribute.id */
+       CUDA_LAUNCH_CLUSTER = 4,      /* value.cluster: blocks a cluster */
+       CUDA_LAUNCH_PROGRAMMATIC = 6, /* value.flag 1: may begin while the kernel before it ends */
+};
+struct cuda_launch_attribute {
+    int id;
+    char padding[4];
+    union {
+        char bytes[64];
+        int flag;
+        unsigned cluster[3];
+    } value;
+};
+struct cuda_launch {
+    unsigned grid[3], block[3];
+    unsigned shared_bytes;
+    cuda_stream stream;
+    struct cuda_launch_attribute *attributes;
+    unsigned n_attributes;
+};
+struct cuda_tensor_map {
+    _Alignas(128) uint64_t opaque[16];
+};
+
+struct cuda_api {
+#define CUDA_FUNCTION(field, symbol, parameters) cuda_result(*field) parameters;
+#include "driver/cuda_functions.list"
+#undef CUDA_FUNCTION
+};
+
+/* The driver, loaded and initialised once a process; SOL_E_UNSUPPORTED with what is missing and
+ * what to do where there is none. */
+enum sol_status cuda_load(const struct cuda_api **out);
+/* For tests: what cuda_load gives from now on; NULL for the real one again. */
+void cuda_replace(const struct cuda_api *api);
+
+/* Raises the driver's error, with its name and text: "<what>: CUDA_ERROR_... (...)". Out of memory
+ * becomes SOL_E_MEMORY, everything else SOL_E_DEVICE. SOL_OK for CUDA_OK. */
+enum sol_status cuda_status(const struct cuda_api *api, cuda_result result, const char *what);
+
+#endif

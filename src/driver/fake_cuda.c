@@ -1,0 +1,488 @@
+#include "driver/fake_cuda.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LAUNCHES_MAX = 4096, ATTRIBUTES = 128, FUNCTIONS_MAX = 256, FUNCTION_SIZE = 96 };
+
+/* What a handle points to. Memory has it in front of the bytes. */
+struct object {
+    size_t bytes;
+    char name[120];
+};
+_Static_assert(sizeof(struct object) % 16 == 0, "memory behind it stays aligned");
+
+static struct {
+    struct fake_cuda_params params;
+    long calls, live, fail_at, n_launches;
+    cuda_result failure;
+    bool sticky;
+    size_t bytes;
+    struct fake_launch *launches;
+    char functions[FUNCTIONS_MAX][FUNCTION_SIZE];
+} fake;
+
+static bool fails(void)
+{
+    fake.calls++;
+    return fake.fail_at && (fake.sticky ? fake.calls >= fake.fail_at : fake.calls == fake.fail_at);
+}
+
+/* First line of every function of the table. */
+#define CALL()                                                                                     \
+    do {                                                                                           \
+        if (fails()) return fake.failure;                                                          \
+    } while (0)
+
+static void *make(size_t bytes, const char *name)
+{
+    struct object *o = calloc(1, sizeof *o + bytes);
+    if (!o) return NULL;
+    o->bytes = bytes;
+    snprintf(o->name, sizeof o->name, "%s", name);
+    fake.live++;
+    return o;
+}
+
+/* Giving back always works, also after a failure that is reported: nothing would be left to do. */
+static cuda_result unmake(void *object)
+{
+    bool failed = fails();
+    if (object) fake.live--;
+    free(object);
+    return failed ? fake.failure : CUDA_OK;
+}
+
+/* ---- device ---- */
+
+static cuda_result f_init(unsigned flags)
+{
+    CALL();
+    return flags ? 1 : CUDA_OK;
+}
+
+static cuda_result f_driver_version(int *version)
+{
+    CALL();
+    *version = 13000;
+    return CUDA_OK;
+}
+
+static cuda_result f_error_name(cuda_result error, const char **text)
+{
+    *text = error == CUDA_E_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_FAKE";
+    return CUDA_OK;
+}
+
+static cuda_result f_error_string(cuda_result error, const char **text)
+{
+    *text = error == CUDA_E_MEMORY ? "out of memory" : "made up";
+    return CUDA_OK;
+}
+
+static cuda_result f_device_count(int *count)
+{
+    CALL();
+    *count = fake.params.devices;
+    return CUDA_OK;
+}
+
+static cuda_result f_device_get(cuda_device *device, int ordinal)
+{
+    CALL();
+    *device = ordinal;
+    return ordinal < fake.params.devices ? CUDA_OK : 101;
+}
+
+static cuda_result f_device_name(char *name, int size, cuda_device device)
+{
+    CALL();
+    snprintf(name, (size_t)size, "Fake GPU %d", device);
+    return CUDA_OK;
+}
+
+static cuda_result f_device_memory(size_t *bytes, cuda_device device)
+{
+    CALL();
+    (void)device;
+    *bytes = fake.params.memory;
+    return CUDA_OK;
+}
+
+static cuda_result f_device_attribute(int *value, int attribute, cuda_device device)
+{
+    CALL();
+    (void)device;
+    static const int values[ATTRIBUTES] = {
+        [CUDA_ATTRIBUTE_CLOCK_KHZ] = 1000000,        [CUDA_ATTRIBUTE_SM_COUNT] = 4,
+        [CUDA_ATTRIBUTE_MEMORY_CLOCK_KHZ] = 1000000, [CUDA_ATTRIBUTE_MEMORY_BUS_BITS] = 512,
+        [CUDA_ATTRIBUTE_L2_BYTES] = 1 << 20,         [CUDA_ATTRIBUTE_SHARED_PER_SM] = 100 << 10,
+        [CUDA_ATTRIBUTE_REGISTERS_PER_SM] = 65536,   [CUDA_ATTRIBUTE_SHARED_PER_BLOCK] = 99 << 10,
+    };
+    *value = attribute >= 0 && attribute < ATTRIBUTES ? values[attribute] : 0;
+    if (attribute == CUDA_ATTRIBUTE_MAJOR) *value = fake.params.major;
+    if (attribute == CUDA_ATTRIBUTE_MINOR) *value = fake.params.minor;
+    return CUDA_OK;
+}
+
+static cuda_result f_device_pci(char *id, int size, cuda_device device)
+{
+    CALL();
+    snprintf(id, (size_t)size, "0000:%02x:00.0", device);
+    return CUDA_OK;
+}
+
+static cuda_result f_context_retain(cuda_context *context, cuda_device device)
+{
+    CALL();
+    (void)device;
+    fake.live++;
+    *context = (cuda_context)&fake;
+    return CUDA_OK;
+}
+
+static cuda_result f_context_release(cuda_device device)
+{
+    (void)device;
+    bool failed = fails();
+    fake.live--;
+    return failed ? fake.failure : CUDA_OK;
+}
+
+static cuda_result f_context_set(cuda_context context)
+{
+    CALL();
+    (void)context;
+    return CUDA_OK;
+}
+
+/* ---- memory ---- */
+
+static cuda_result f_memory_info(size_t *free_bytes, size_t *total_bytes)
+{
+    CALL();
+    *free_bytes = fake.params.memory - fake.bytes;
+    *total_bytes = fake.params.memory;
+    return CUDA_OK;
+}
+
+static cuda_result take(void **address, size_t bytes)
+{
+    struct object *o = bytes ? make(bytes, "memory") : NULL;
+    if (!o) return CUDA_E_MEMORY;
+    *address = o + 1;
+    return CUDA_OK;
+}
+
+static cuda_result f_memory_alloc(cuda_address *address, size_t bytes)
+{
+    CALL();
+    void *memory;
+    if (bytes > fake.params.memory - fake.bytes || take(&memory, bytes) != CUDA_OK)
+        return CUDA_E_MEMORY;
+    fake.bytes += bytes;
+    *address = (uintptr_t)memory;
+    return CUDA_OK;
+}
+
+static cuda_result f_memory_free(cuda_address address)
+{
+    struct object *o = (struct object *)(uintptr_t)address - 1;
+    fake.bytes -= o->bytes;
+    return unmake(o);
+}
+
+static cuda_result f_host_alloc(void **address, size_t bytes, unsigned flags)
+{
+    CALL();
+    (void)flags;
+    return take(address, bytes);
+}
+
+static cuda_result f_host_free(void *address)
+{
+    return unmake((struct object *)address - 1);
+}
+
+static cuda_result f_copy_in(cuda_address to, const void *from, size_t bytes, cuda_stream stream)
+{
+    CALL();
+    (void)stream;
+    memcpy((void *)(uintptr_t)to, from, bytes);
+    return CUDA_OK;
+}
+
+static cuda_result f_copy_out(void *to, cuda_address from, size_t bytes, cuda_stream stream)
+{
+    CALL();
+    (void)stream;
+    memcpy(to, (const void *)(uintptr_t)from, bytes);
+    return CUDA_OK;
+}
+
+static cuda_result f_copy_on(cuda_address to, cuda_address from, size_t bytes, cuda_stream stream)
+{
+    CALL();
+    (void)stream;
+    memmove((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
+    return CUDA_OK;
+}
+
+static cuda_result f_fill_bytes(cuda_address to, unsigned char value, size_t count,
+                                cuda_stream stream)
+{
+    CALL();
+    (void)stream;
+    memset((void *)(uintptr_t)to, value, count);
+    return CUDA_OK;
+}
+
+/* ---- streams, events, graphs ---- */
+
+#define MAKE(out, what)                                                                            \
+    do {                                                                                           \
+        *(out) = make(0, what);                                                                    \
+        if (!*(out)) return CUDA_E_MEMORY;                                                         \
+    } while (0)
+
+static cuda_result f_stream_create(cuda_stream *stream, unsigned flags)
+{
+    CALL();
+    (void)flags;
+    MAKE((void **)stream, "stream");
+    return CUDA_OK;
+}
+
+static cuda_result f_stream_destroy(cuda_stream stream)
+{
+    return unmake(stream);
+}
+
+static cuda_result f_stream_wait(cuda_stream stream)
+{
+    CALL();
+    (void)stream;
+    return CUDA_OK;
+}
+
+static cuda_result f_capture_begin(cuda_stream stream, int mode)
+{
+    CALL();
+    (void)stream;
+    (void)mode;
+    return CUDA_OK;
+}
+
+static cuda_result f_capture_end(cuda_stream stream, cuda_graph *graph)
+{
+    CALL();
+    (void)stream;
+    MAKE((void **)graph, "graph");
+    return CUDA_OK;
+}
+
+static cuda_result f_graph_instantiate(cuda_graph_exec *exec, cuda_graph graph,
+                                       unsigned long long flags)
+{
+    CALL();
+    (void)graph;
+    (void)flags;
+    MAKE((void **)exec, "executable graph");
+    return CUDA_OK;
+}
+
+static cuda_result f_graph_launch(cuda_graph_exec exec, cuda_stream stream)
+{
+    CALL();
+    (void)exec;
+    (void)stream;
+    return CUDA_OK;
+}
+
+static cuda_result f_graph_exec_destroy(cuda_graph_exec exec)
+{
+    return unmake(exec);
+}
+
+static cuda_result f_graph_destroy(cuda_graph graph)
+{
+    return unmake(graph);
+}
+
+static cuda_result f_event_create(cuda_event *event, unsigned flags)
+{
+    CALL();
+    (void)flags;
+    MAKE((void **)event, "event");
+    return CUDA_OK;
+}
+
+static cuda_result f_event_destroy(cuda_event event)
+{
+    return unmake(event);
+}
+
+static cuda_result f_event_record(cuda_event event, cuda_stream stream)
+{
+    CALL();
+    (void)event;
+    (void)stream;
+    return CUDA_OK;
+}
+
+static cuda_result f_event_wait(cuda_event event)
+{
+    CALL();
+    (void)event;
+    return CUDA_OK;
+}
+
+static cuda_result f_event_elapsed(float *milliseconds, cuda_event start, cuda_event end)
+{
+    CALL();
+    (void)start;
+    (void)end;
+    *milliseconds = 1;
+    return CUDA_OK;
+}
+
+/* ---- kernels ---- */
+
+static cuda_result f_module_load(cuda_module *module, const void *image)
+{
+    CALL();
+    (void)image;
+    MAKE((void **)module, "module");
+    return CUDA_OK;
+}
+
+static cuda_result f_module_unload(cuda_module module)
+{
+    return unmake(module);
+}
+
+/* A function is its name in the list; modules share it, since nothing is run. */
+static cuda_result f_module_function(cuda_function *function, cuda_module module, const char *name)
+{
+    CALL();
+    (void)module;
+    for (int i = 0; i < FUNCTIONS_MAX; i++) {
+        char *entry = fake.functions[i];
+        if (!entry[0]) snprintf(entry, FUNCTION_SIZE, "%s", name);
+        if (strcmp(entry, name) != 0) continue;
+        *function = (cuda_function)entry;
+        return CUDA_OK;
+    }
+    return CUDA_E_NOT_FOUND;
+}
+
+static cuda_result f_function_attribute(int *value, int attribute, cuda_function function)
+{
+    CALL();
+    (void)function;
+    *value = attribute == CUDA_FUNCTION_THREADS_MAX ? 1024 : 0;
+    return CUDA_OK;
+}
+
+static cuda_result f_function_set(cuda_function function, int attribute, int value)
+{
+    CALL();
+    (void)function;
+    (void)attribute;
+    (void)value;
+    return CUDA_OK;
+}
+
+static cuda_result f_occupancy(int *blocks, cuda_function function, int block_size,
+                               size_t shared_bytes)
+{
+    CALL();
+    (void)function;
+    (void)shared_bytes;
+    *blocks = block_size > 0 ? 2048 / block_size : 0;
+    return CUDA_OK;
+}
+
+static cuda_result f_launch(const struct cuda_launch *config, cuda_function function,
+                            void **parameters, void **extra)
+{
+    CALL();
+    (void)parameters;
+    (void)extra;
+    if (fake.n_launches == LAUNCHES_MAX) return 1;
+    struct fake_launch *launch = &fake.launches[fake.n_launches++];
+    *launch = (struct fake_launch){.kernel = (const char *)function, .config = *config};
+    for (unsigned i = 0; i < config->n_attributes; i++)
+        if (config->attributes[i].id == CUDA_LAUNCH_PROGRAMMATIC)
+            launch->programmatic = config->attributes[i].value.flag;
+    launch->config.attributes = NULL;
+    return CUDA_OK;
+}
+
+static cuda_result f_tensor_map_tiled(struct cuda_tensor_map *map, int type, uint32_t rank,
+                                      void *address, const uint64_t *dims, const uint64_t *strides,
+                                      const uint32_t *box, const uint32_t *element_strides,
+                                      int interleave, int swizzle, int l2_promotion,
+                                      int out_of_bounds)
+{
+    CALL();
+    (void)type, (void)rank, (void)address, (void)dims, (void)strides, (void)box;
+    (void)element_strides, (void)interleave, (void)swizzle, (void)l2_promotion, (void)out_of_bounds;
+    memset(map, 0, sizeof *map);
+    return CUDA_OK;
+}
+
+/* ---- control ---- */
+
+static const struct cuda_api table = {
+#define CUDA_FUNCTION(field, symbol, parameters) .field = f_##field,
+#include "driver/cuda_functions.list"
+#undef CUDA_FUNCTION
+};
+
+const struct cuda_api *fake_cuda_start(const struct fake_cuda_params *params)
+{
+    fake_cuda_stop();
+    fake.params = *params;
+    fake.launches = calloc(LAUNCHES_MAX, sizeof *fake.launches);
+    return fake.launches ? &table : NULL;
+}
+
+void fake_cuda_stop(void)
+{
+    free(fake.launches);
+    memset(&fake, 0, sizeof fake);
+}
+
+void fake_cuda_fail(long n, cuda_result result, bool sticky)
+{
+    fake.fail_at = n ? fake.calls + n : 0;
+    fake.failure = result;
+    fake.sticky = sticky;
+}
+
+long fake_cuda_calls(void)
+{
+    return fake.calls;
+}
+
+long fake_cuda_live(void)
+{
+    return fake.live;
+}
+
+size_t fake_cuda_bytes(void)
+{
+    return fake.bytes;
+}
+
+long fake_cuda_launches(void)
+{
+    return fake.n_launches;
+}
+
+const struct fake_launch *fake_cuda_launch(long index)
+{
+    return &fake.launches[index];
+}

@@ -1,0 +1,36 @@
+/* A CUDA driver that has no device: memory is the host's, copies are copies, launches are written
+ * down and do nothing. It can fail any call, so that every path of the host code is tested without
+ * a GPU, and it counts what was made and not given back. One process, one thread at a time. */
+#ifndef DRIVER_FAKE_CUDA_H
+#define DRIVER_FAKE_CUDA_H
+
+#include <stdbool.h>
+
+#include "driver/cuda.h"
+
+struct fake_cuda_params {
+    int devices;      /* 0: the driver has none */
+    int major, minor; /* compute capability */
+    size_t memory;    /* bytes of each device */
+};
+
+/* Forgets everything and gives the table; hand it to cuda_replace. */
+const struct cuda_api *fake_cuda_start(const struct fake_cuda_params *params);
+
+/* The n-th call from now (1: the next) fails with `result`; `sticky`: and every one after it, as a
+ * device behaves after a fault in a kernel. 0: none. Calls that name errors never fail. */
+void fake_cuda_fail(long n, cuda_result result, bool sticky);
+long fake_cuda_calls(void); /* since fake_cuda_start */
+long fake_cuda_live(void);  /* contexts, memory, streams, events, modules, graphs not given back */
+size_t fake_cuda_bytes(void); /* of device memory taken now */
+
+struct fake_launch {
+    const char *kernel;
+    struct cuda_launch config; /* attributes: not kept */
+    bool programmatic;
+};
+long fake_cuda_launches(void);
+const struct fake_launch *fake_cuda_launch(long index);
+void fake_cuda_stop(void); /* frees what the fake itself holds */
+
+#endif
