@@ -1,0 +1,19 @@
+/* Arguments of the kernels of attention, shared by host and device. */
+#ifndef KERNELS_ATTENTION_ATTENTION_ARGS_H
+#define KERNELS_ATTENTION_ATTENTION_ARGS_H
+
+#include "cache_args.h"
+
+struct attention_kernel_args {
+    struct cache_args cache;
+    int64_t n_heads, window;
+    const int32_t *position, *sequence; /* [rows] */
+    const float *q;                     /* [rows][n_heads][head_dim] */
+    const float *sinks;                 /* [n_heads] */
+    float *out;                         /* as q */
+    float scale;
+    int32_t padding;
+};
+SOL_STATIC_ASSERT(sizeof(struct attention_kernel_args) == 120, "host and device agree");
+
+#endif

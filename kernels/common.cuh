@@ -1,0 +1,162 @@
+/* What kernels share: number formats, sums over a warp and a block. Device code only. */
+#ifndef KERNELS_COMMON_CUH
+#define KERNELS_COMMON_CUH
+
+#include "types.h"
+
+enum { WARP = 32 };
+#define FULL_MASK 0xffffffffu
+
+/* A kernel takes one struct, by value and in constant memory. */
+#define KERNEL(name, args_type)        extern "C" __global__ void name(const __grid_constant__ args_type a)
+#define KERNEL_OF(threads, name, args) \
+    extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ args a)
+
+/* ---- numbers ---- */
+
+__device__ inline float bf16_to_f32(uint16_t bits)
+{
+    return __uint_as_float((uint32_t)bits << 16);
+}
+
+/* Round to nearest even; NaN stays NaN. */
+__device__ inline uint16_t f32_to_bf16(float value)
+{
+    uint16_t bits;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    return bits;
+}
+
+/* Two at once; `low` goes to the lower half. */
+__device__ inline uint32_t f32_to_bf16x2(float low, float high)
+{
+    uint32_t bits;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+    return bits;
+}
+
+__device__ inline float f16_to_f32(uint16_t bits)
+{
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    return value;
+}
+
+__device__ inline uint16_t f32_to_f16(float value)
+{
+    uint16_t bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    return bits;
+}
+
+/* 2^(e-127) for every byte: 0 is a denormal, 255 NaN. */
+__device__ inline float e8m0_to_f32(uint8_t e)
+{
+    if (e == 0) return __uint_as_float(0x00400000u);
+    return e == 255 ? __uint_as_float(0x7fc00000u) : __uint_as_float((uint32_t)e << 23);
+}
+
+/* Low 4 bits: sign, two of exponent, one of mantissa: 0 .5 1 1.5 2 3 4 6. */
+__device__ inline float e2m1_to_f32(uint32_t nibble)
+{
+    /* As a bf16, shifted into place, this is the value times 2^-126. */
+    uint32_t bits = (nibble & 8) << 28 | (nibble & 7) << 22;
+    return __uint_as_float(bits) * 0x1p126f;
+}
+
+/* ---- rows in any weight format ---- */
+
+__device__ inline int64_t weight_row_bytes(int type, int64_t n)
+{
+    switch (type) {
+    case WEIGHT_F32: return 4 * n;
+    case WEIGHT_MXFP4: return n / 32 * 17;
+    case WEIGHT_Q8_0: return n / 32 * 34;
+    default: return 2 * n;
+    }
+}
+
+/* Element j of a row. Blocks of GGUF lie at odd addresses, hence single bytes. */
+__device__ inline float weight_at(int type, const void *row, int64_t j)
+{
+    const uint8_t *bytes = (const uint8_t *)row;
+    switch (type) {
+    case WEIGHT_F32: return ((const float *)row)[j];
+    case WEIGHT_F16: return f16_to_f32(((const uint16_t *)row)[j]);
+    case WEIGHT_BF16: return bf16_to_f32(((const uint16_t *)row)[j]);
+    case WEIGHT_MXFP4: {
+        const uint8_t *block = bytes + j / 32 * 17;
+        uint32_t at = (uint32_t)(j % 32), byte = block[1 + at % 16];
+        return e2m1_to_f32(at < 16 ? byte : byte >> 4) * e8m0_to_f32(block[0]);
+    }
+    default: {
+        const uint8_t *block = bytes + j / 32 * 34;
+        uint16_t scale = (uint16_t)(block[0] | block[1] << 8);
+        return f16_to_f32(scale) * (float)(int8_t)block[2 + j % 32];
+    }
+    }
+}
+
+/* An element of a cache in F32, F16 or BF16. */
+__device__ inline float cache_at(int type, const void *data, int64_t index)
+{
+    if (type == WEIGHT_F32) return ((const float *)data)[index];
+    uint16_t bits = ((const uint16_t *)data)[index];
+    return type == WEIGHT_F16 ? f16_to_f32(bits) : bf16_to_f32(bits);
+}
+
+__device__ inline void cache_put(int type, void *data, int64_t index, float value)
+{
+    if (type == WEIGHT_F32)
+        ((float *)data)[index] = value;
+    else
+        ((uint16_t *)data)[index] = type == WEIGHT_F16 ? f32_to_f16(value) : f32_to_bf16(value);
+}
+
+/* ---- sums ---- */
+
+__device__ inline float warp_sum(float value)
+{
+    for (int step = WARP / 2; step; step /= 2) value += __shfl_xor_sync(FULL_MASK, value, step);
+    return value;
+}
+
+__device__ inline float warp_max(float value)
+{
+    for (int step = WARP / 2; step; step /= 2)
+        value = fmaxf(value, __shfl_xor_sync(FULL_MASK, value, step));
+    return value;
+}
+
+/* Of all threads, to all threads; `scratch` has one float a warp. Whole warps only. */
+__device__ inline float block_sum(float value, float *scratch)
+{
+    int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
+    value = warp_sum(value);
+    if (lane == 0) scratch[warp] = value;
+    __syncthreads();
+    value = warp_sum(lane < warps ? scratch[lane] : 0);
+    __syncthreads();
+    return value;
+}
+
+/* ---- overlap with the kernel before ---- */
+
+/* Everything after it may read what the kernel before has written. Needed by every kernel that is
+ * launched with overlap (struct gpu_launch), and harmless in the others. */
+__device__ inline void wait_for_input()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+/* The next kernel may begin to start. */
+__device__ inline void let_next_start()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+#endif

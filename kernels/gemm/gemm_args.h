@@ -1,0 +1,20 @@
+/* Arguments of the kernels of gemm, shared by host and device. */
+#ifndef KERNELS_GEMM_GEMM_ARGS_H
+#define KERNELS_GEMM_GEMM_ARGS_H
+
+#include "types.h"
+
+/* C = A W^T + bias, as struct gemm_args (src/ops/args.h). */
+struct gemm_kernel_args {
+    int64_t m, n, k, groups;
+    const float *a;
+    const int32_t *a_rows; /* or NULL */
+    const void *w;
+    const float *bias;            /* or NULL */
+    const int32_t *group_offsets; /* or NULL: one group */
+    float *c;
+    int32_t type, padding; /* of w */
+};
+SOL_STATIC_ASSERT(sizeof(struct gemm_kernel_args) == 88, "host and device agree");
+
+#endif

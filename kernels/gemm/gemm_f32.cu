@@ -1,0 +1,33 @@
+/* The product for every shape and weight format, in float32: a warp for a feature, up to ROWS rows at
+ * once. What faster kernels do not serve. */
+#include "common.cuh"
+#include "gemm/gemm_args.h"
+#include "gemm/groups.cuh"
+
+enum { ROWS = 8, WARPS = 8 };
+
+KERNEL_OF(WARPS *WARP, gemm_f32_any, gemm_kernel_args)
+{
+    wait_for_input();
+    let_next_start();
+    int lane = threadIdx.x % WARP;
+    int64_t feature = (int64_t)blockIdx.x * WARPS + threadIdx.x / WARP;
+    row_tile tile = find_tile(a.group_offsets, a.groups, a.m, blockIdx.y, ROWS);
+    if (feature >= a.n || tile.count == 0) return;
+    const char *w = (const char *)a.w + (tile.group * a.n + feature) * weight_row_bytes(a.type, a.k);
+    const float *x[ROWS];
+    float sum[ROWS] = {0};
+    for (int r = 0; r < ROWS; r++) {
+        int64_t row = tile.first + (r < tile.count ? r : 0);
+        x[r] = a.a + (a.a_rows ? a.a_rows[row] : row) * a.k;
+    }
+    for (int64_t j = lane; j < a.k; j += WARP) {
+        float value = weight_at(a.type, w, j);
+        for (int r = 0; r < ROWS; r++) sum[r] += value * x[r][j];
+    }
+    float bias = a.bias ? a.bias[tile.group * a.n + feature] : 0;
+    for (int r = 0; r < ROWS; r++) {
+        float all = warp_sum(sum[r]);
+        if (lane == 0 && r < tile.count) a.c[(tile.first + r) * a.n + feature] = all + bias;
+    }
+}

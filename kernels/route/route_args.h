@@ -1,0 +1,15 @@
+/* Arguments of the kernels of route, shared by host and device. */
+#ifndef KERNELS_ROUTE_ROUTE_ARGS_H
+#define KERNELS_ROUTE_ROUTE_ARGS_H
+
+#include "types.h"
+
+struct route_kernel_args {
+    int64_t m, n_experts, top_k;
+    const float *logits; /* [m][n_experts] */
+    float *weight;       /* [m][top_k] */
+    int32_t *expert, *group_offsets, *token_of_row, *row_of_slot;
+};
+SOL_STATIC_ASSERT(sizeof(struct route_kernel_args) == 72, "host and device agree");
+
+#endif

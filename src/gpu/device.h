@@ -1,0 +1,74 @@
+/* A GPU as sol uses it: one context, one stream. Everything is asynchronous on that stream until
+ * gpu_wait. A handle belongs to one thread at a time. Errors of the device are sticky: after
+ * SOL_E_DEVICE from gpu_wait only gpu_close is of use. */
+#ifndef GPU_DEVICE_H
+#define GPU_DEVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+struct gpu_info {
+    int ordinal;
+    char name[96], pci[16];
+    int major, minor; /* compute capability; 9, 0 is sm_90 */
+    int sm_count;
+    size_t memory_bytes, l2_bytes;
+    int shared_per_block, shared_per_sm; /* bytes, with the opt-in */
+    int clock_khz;                       /* highest of the SMs */
+    double memory_bytes_per_s;           /* clock x width; 0 where the driver does not say */
+    bool integrated;                     /* shares the host's memory chips */
+    bool pageable_access;                /* reads the host's own pages in place */
+    int driver_version;                  /* 13000 is CUDA 13.0 */
+};
+
+/* Fills up to `capacity` and sets *count to how many there are. SOL_E_UNSUPPORTED where there is no
+ * usable driver; *count is 0 then and where the driver has no device. */
+enum sol_status gpu_list(struct gpu_info *infos, int capacity, int *count);
+
+struct gpu;
+
+enum sol_status gpu_open(int ordinal, struct gpu **out);
+/* Waits for what runs and gives everything back. Takes NULL. */
+void gpu_close(struct gpu *gpu);
+const struct gpu_info *gpu_info(const struct gpu *gpu);
+
+/* Until the stream is empty. Reports what failed since the last wait. */
+enum sol_status gpu_wait(struct gpu *gpu);
+
+/* ---- memory ---- */
+
+/* Device memory, 256-byte aligned, contents undefined; gpu_close frees what is left. `name`
+ * (copied) is for the report. SOL_E_MEMORY says how much was free. */
+enum sol_status gpu_alloc(struct gpu *gpu, const char *name, size_t bytes, void **out);
+void gpu_free(struct gpu *gpu, void *memory); /* takes NULL */
+/* Host memory that the device reads and writes directly, for copies that do not stop the stream. */
+enum sol_status gpu_alloc_pinned(struct gpu *gpu, size_t bytes, void **out);
+void gpu_free_pinned(struct gpu *gpu, void *memory); /* takes NULL */
+
+enum sol_status gpu_memory_free(struct gpu *gpu, size_t *bytes); /* what the device has left */
+size_t gpu_memory_used(const struct gpu *gpu);                   /* by this handle's gpu_alloc */
+size_t gpu_memory_peak(const struct gpu *gpu);
+/* Calls `each` for every allocation, largest first. */
+void gpu_memory_report(const struct gpu *gpu,
+                       void (*each)(void *arg, const char *name, size_t bytes), void *arg);
+
+/* Copies in stream order. From and to pageable memory they wait for the host's side of it. */
+enum sol_status gpu_copy_in(struct gpu *gpu, void *to, const void *from, size_t bytes);
+enum sol_status gpu_copy_out(struct gpu *gpu, void *to, const void *from, size_t bytes);
+enum sol_status gpu_copy_on(struct gpu *gpu, void *to, const void *from, size_t bytes);
+enum sol_status gpu_zero(struct gpu *gpu, void *to, size_t bytes);
+
+/* ---- time ---- */
+
+struct gpu_event;
+enum sol_status gpu_event_create(struct gpu *gpu, struct gpu_event **out);
+void gpu_event_destroy(struct gpu_event *event); /* takes NULL; before gpu_close */
+enum sol_status gpu_event_record(struct gpu_event *event);
+/* Waits for `end`; nanoseconds of device time since `start`, in steps of about 500. */
+enum sol_status gpu_event_elapsed(const struct gpu_event *start, const struct gpu_event *end,
+                                  double *ns);
+
+#endif

@@ -1,0 +1,283 @@
+/* Where machine code comes from, in this order: an edited source, the embedded image, the embedded
+ * source. A kernel is found once and kept until the GPU is closed. */
+#include "gpu/kernel.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/bytes_hash.h"
+#include "base/memory.h"
+#include "driver/nvrtc.h"
+#include "gpu/gpu_private.h"
+
+enum { HEADERS_MAX = 48, PATH_SIZE = 4096 };
+
+/* ---- sources ---- */
+
+enum sol_status gpu_use_sources(struct gpu *gpu, const char *folder)
+{
+    if (access(folder, R_OK | X_OK) != 0)
+        return status_set(SOL_E_IO, "cannot read the folder '%s': %s", folder, strerror(errno));
+    char *copy = strdup(folder);
+    if (!copy) return status_set(SOL_E_MEMORY, "no memory for a path");
+    free(gpu->sources);
+    gpu->sources = copy;
+    return SOL_OK;
+}
+
+/* `embedded`, or the text of the edited file, malloc'ed into *edited. */
+static enum sol_status source_text(const struct gpu *gpu, const char *name, const char *embedded,
+                                   const char **text, char **edited)
+{
+    char path[PATH_SIZE];
+    struct mapped_file file;
+    *text = embedded;
+    *edited = NULL;
+    if (!gpu->sources) return SOL_OK;
+    if (snprintf(path, sizeof path, "%s/%s", gpu->sources, name) >= PATH_SIZE)
+        return status_set(SOL_E_ARGUMENT, "the path '%s' is too long", gpu->sources);
+    if (access(path, F_OK) != 0) return SOL_OK;
+    SOL_TRY(mapped_file_open(path, &file));
+    *edited = malloc(file.size + 1);
+    if (*edited) {
+        if (file.size) memcpy(*edited, file.data, file.size);
+        (*edited)[file.size] = '\0';
+    }
+    mapped_file_close(&file);
+    *text = *edited;
+    return *edited ? SOL_OK : status_set(SOL_E_MEMORY, "no memory for '%s'", path);
+}
+
+struct sources {
+    const char *text;
+    char *edited; /* the text, when it came from a file */
+    struct nvrtc_header headers[HEADERS_MAX];
+    char *edited_headers[HEADERS_MAX];
+    int n_headers;
+    uint64_t hash;
+};
+
+static void sources_free(struct sources *s)
+{
+    free(s->edited);
+    for (int i = 0; i < s->n_headers; i++) free(s->edited_headers[i]);
+}
+
+static void add_hash(struct sources *s, const char *text)
+{
+    s->hash = bytes_hash_mix(s->hash ^ bytes_hash(text, strlen(text)));
+}
+
+/* Also after an error to be given to sources_free. */
+static enum sol_status sources_read(const struct gpu *gpu, const struct gpu_image *image,
+                                    struct sources *s)
+{
+    *s = (struct sources){0};
+    SOL_TRY(source_text(gpu, image->name, image->source, &s->text, &s->edited));
+    add_hash(s, s->text);
+    for (int i = 0; gpu_headers[i].name; i++) {
+        const struct gpu_source_header *h = &gpu_headers[i];
+        if (i == HEADERS_MAX) return status_set(SOL_E_INTERNAL, "more than %d headers", i);
+        s->headers[i].name = h->name;
+        s->n_headers = i + 1;
+        SOL_TRY(source_text(gpu, h->name, h->text, &s->headers[i].text, &s->edited_headers[i]));
+        add_hash(s, s->headers[i].text);
+    }
+    return SOL_OK;
+}
+
+static bool is_edited(const struct sources *s)
+{
+    bool edited = s->edited != NULL;
+    for (int i = 0; i < s->n_headers; i++) edited |= s->edited_headers[i] != NULL;
+    return edited;
+}
+
+/* ---- modules ---- */
+
+/* The name with the letter where the architecture has features that later ones lack. */
+static void arch_name(const struct gpu_info *info, char out[16])
+{
+    snprintf(out, 16, "%d%s", 10 * info->major + info->minor, info->major >= 9 ? "a" : "");
+}
+
+static enum sol_status load_compiled(struct gpu *gpu, const struct sources *s, struct gpu_module *m)
+{
+    char arch[16];
+    void *cubin;
+    size_t size;
+    arch_name(&gpu->info, arch);
+    SOL_TRY(nvrtc_compile(m->image->name, s->text, arch, s->headers, s->n_headers, &cubin, &size));
+    cuda_result result = gpu->cuda->module_load(&m->handle, cubin);
+    free(cubin);
+    m->compiled_here = true;
+    return cuda_status(gpu->cuda, result, m->image->name);
+}
+
+static bool has_no_code(cuda_result result)
+{
+    return result == CUDA_E_NO_BINARY || result == CUDA_E_BAD_PTX || result == CUDA_E_PTX_TOO_NEW;
+}
+
+static enum sol_status load_module(struct gpu *gpu, const struct sources *s, struct gpu_module *m)
+{
+    if (m->image->fatbin && !is_edited(s)) {
+        cuda_result result = gpu->cuda->module_load(&m->handle, m->image->fatbin);
+        if (!has_no_code(result)) return cuda_status(gpu->cuda, result, m->image->name);
+    }
+    enum sol_status status = load_compiled(gpu, s, m);
+    if (status != SOL_E_UNSUPPORTED) return status;
+    return status_prefix(status,
+                         "no machine code of %s for %s (sm_%d%d), and it cannot be compiled",
+                         m->image->name, gpu->info.name, gpu->info.major, gpu->info.minor);
+}
+
+static const struct gpu_image *find_image(const char *name)
+{
+    for (const struct gpu_image *i = gpu_images; i->name; i++)
+        if (strcmp(i->name, name) == 0) return i;
+    return NULL;
+}
+
+static enum sol_status module_for(struct gpu *gpu, const char *name, const struct gpu_module **out)
+{
+    struct sources sources;
+    for (const struct gpu_module *m = gpu->modules; m; m = m->next)
+        if (strcmp(m->image->name, name) == 0) {
+            *out = m;
+            return SOL_OK;
+        }
+    const struct gpu_image *image = find_image(name);
+    if (!image) return status_set(SOL_E_INTERNAL, "there is no kernel file %s", name);
+    struct gpu_module *m = calloc(1, sizeof *m);
+    if (!m) return status_set(SOL_E_MEMORY, "no memory for a kernel's tables");
+    m->image = image;
+    enum sol_status status = sources_read(gpu, image, &sources);
+    snprintf(m->source_hash, sizeof m->source_hash, "%016llx", (unsigned long long)sources.hash);
+    if (status == SOL_OK) status = load_module(gpu, &sources, m);
+    sources_free(&sources);
+    if (status != SOL_OK) {
+        free(m);
+        return status;
+    }
+    m->next = gpu->modules;
+    gpu->modules = m;
+    *out = m;
+    return SOL_OK;
+}
+
+void gpu_modules_unload(struct gpu *gpu)
+{
+    while (gpu->kernels) {
+        struct gpu_kernel *next = gpu->kernels->next;
+        free(gpu->kernels);
+        gpu->kernels = next;
+    }
+    while (gpu->modules) {
+        struct gpu_module *next = gpu->modules->next;
+        gpu->cuda->module_unload(gpu->modules->handle);
+        free(gpu->modules);
+        gpu->modules = next;
+    }
+}
+
+/* ---- kernels ---- */
+
+static enum sol_status read_attributes(struct gpu_kernel *k)
+{
+    const struct cuda_api *cuda = k->gpu->cuda;
+    const struct {
+        int *value, which;
+    } list[] = {
+        {&k->info.threads_max, CUDA_FUNCTION_THREADS_MAX},
+        {&k->info.shared_static, CUDA_FUNCTION_SHARED_STATIC},
+        {&k->info.local, CUDA_FUNCTION_LOCAL},
+        {&k->info.registers, CUDA_FUNCTION_REGISTERS},
+    };
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        GPU_TRY(k->gpu, cuda->function_attribute(list[i].value, list[i].which, k->handle), k->name);
+    /* Dynamic shared memory beyond 48 KiB must be asked for; what static leaves is allowed at once.
+     */
+    int most = k->gpu->info.shared_per_block - k->info.shared_static;
+    GPU_TRY(k->gpu, cuda->function_set(k->handle, CUDA_FUNCTION_SHARED_DYNAMIC_MAX, most), k->name);
+    return SOL_OK;
+}
+
+enum sol_status gpu_kernel_find(struct gpu *gpu, const char *image, const char *function,
+                                const struct gpu_kernel **out)
+{
+    const struct gpu_module *module;
+    *out = NULL;
+    for (const struct gpu_kernel *k = gpu->kernels; k; k = k->next)
+        if (strcmp(k->name, function) == 0 && strcmp(k->module->image->name, image) == 0) {
+            *out = k;
+            return SOL_OK;
+        }
+    SOL_TRY(module_for(gpu, image, &module));
+    struct gpu_kernel *k = calloc(1, sizeof *k);
+    if (!k) return status_set(SOL_E_MEMORY, "no memory for a kernel's tables");
+    *k = (struct gpu_kernel){.gpu = gpu, .module = module, .name = function};
+    k->info.compiled_here = module->compiled_here;
+    memcpy(k->info.source_hash, module->source_hash, sizeof k->info.source_hash);
+    enum sol_status status = cuda_status(
+        gpu->cuda, gpu->cuda->module_function(&k->handle, module->handle, function), function);
+    if (status == SOL_OK) status = read_attributes(k);
+    if (status != SOL_OK) {
+        free(k);
+        return status;
+    }
+    k->next = gpu->kernels;
+    gpu->kernels = k;
+    *out = k;
+    return SOL_OK;
+}
+
+const struct gpu_kernel_info *gpu_kernel_info(const struct gpu_kernel *kernel)
+{
+    return &kernel->info;
+}
+
+enum sol_status gpu_kernel_occupancy(const struct gpu_kernel *k, int threads, size_t shared_bytes,
+                                     int *blocks)
+{
+    const struct cuda_api *cuda = k->gpu->cuda;
+    return cuda_status(cuda, cuda->occupancy(blocks, k->handle, threads, shared_bytes), k->name);
+}
+
+void gpu_put(struct gpu *gpu, const char *image, const char *function,
+             const struct gpu_launch *launch, const void *args)
+{
+    const struct gpu_kernel *kernel;
+    if (gpu->put_status != SOL_OK) return;
+    gpu->put_status = gpu_kernel_find(gpu, image, function, &kernel);
+    if (gpu->put_status == SOL_OK) gpu->put_status = gpu_launch(kernel, launch, args);
+    if (gpu->put_status != SOL_OK)
+        snprintf(gpu->put_message, sizeof gpu->put_message, "%s", sol_last_error());
+}
+
+static void fill(unsigned to[3], const unsigned from[3])
+{
+    for (int i = 0; i < 3; i++) to[i] = from[i] ? from[i] : 1;
+}
+
+enum sol_status gpu_launch(const struct gpu_kernel *k, const struct gpu_launch *launch,
+                           const void *args)
+{
+    struct cuda_launch_attribute attributes[2];
+    struct cuda_launch config = {
+        .shared_bytes = launch->shared_bytes, .stream = k->gpu->stream, .attributes = attributes};
+    fill(config.grid, launch->grid);
+    fill(config.block, launch->block);
+    if (launch->cluster)
+        attributes[config.n_attributes++] = (struct cuda_launch_attribute){
+            .id = CUDA_LAUNCH_CLUSTER, .value.cluster = {launch->cluster, 1, 1}};
+    if (launch->overlaps && k->gpu->info.major >= 9)
+        attributes[config.n_attributes++] =
+            (struct cuda_launch_attribute){.id = CUDA_LAUNCH_PROGRAMMATIC, .value.flag = 1};
+    void *parameters[] = {(void *)(uintptr_t)args};
+    return cuda_status(k->gpu->cuda, k->gpu->cuda->launch(&config, k->handle, parameters, NULL),
+                       k->name);
+}
