@@ -10,6 +10,7 @@
 #include "base/interrupt.h"
 #include "base/progress.h"
 #include "base/table.h"
+#include "cli/backend.h"
 #include "cli/cli.h"
 #include "cli/engine_options.h"
 #include "lab/verify.h"
@@ -18,7 +19,7 @@
 struct verify_command {
     struct string_list ops;
     int64_t seed, rounds, threads;
-    const char *model;
+    const char *model, *backend;
     bool json, ops_only;
 };
 
@@ -26,6 +27,8 @@ static const struct option options[] = {
     {OPTION_STRING, 'm', "model", "MODEL",
      "whose predictions are compared (default: the built-in model)",
      offsetof(struct verify_command, model), 0, 0},
+    {OPTION_STRING, 0, "backend", "NAME", BACKEND_HELP "; cuda implies --ops-only",
+     offsetof(struct verify_command, backend), 0, 0},
     {OPTION_FLAG, 0, "ops-only", NULL, "no model, only the ops; --op implies it",
      offsetof(struct verify_command, ops_only), 0, 0},
     {OPTION_STRINGS, 0, "op", "NAME", "only this op; may be repeated",
@@ -81,10 +84,11 @@ static enum sol_status check_names(const struct verify_command *c)
 }
 
 static enum sol_status verify_all(const struct verify_command *c, struct pool *pool,
-                                  struct verify_report *report)
+                                  struct gpu *gpu, struct verify_report *report)
 {
     struct chooser chooser;
     chooser_init(&chooser, pool_size(pool));
+    chooser.device.gpu = gpu;
     struct verify_options how = {.seed = (uint64_t)c->seed, .rounds = (int)c->rounds};
     struct progress progress;
     progress_start(&progress, "verify", "variants", report->capacity);
@@ -183,7 +187,7 @@ static enum sol_status print_json(const struct verify_report *report)
 
 static enum sol_status verify_model(const struct verify_command *c, struct verify_report *report)
 {
-    if (c->ops_only || c->ops.count) return SOL_OK;
+    if (c->ops_only || c->ops.count || c->backend) return SOL_OK;
     struct model *model;
     SOL_TRY(model_open(c->model, &model));
     enum sol_status status =
@@ -200,9 +204,12 @@ static enum sol_status verify(const struct verify_command *c, struct verify_repo
     report->results = calloc(report->capacity, sizeof *report->results);
     if (!report->results) return status_set(SOL_E_MEMORY, "no memory for the results");
     struct pool *pool;
-    SOL_TRY(pool_create(c->threads ? (int)c->threads : cpu_info()->cores, &pool));
-    enum sol_status status = verify_all(c, pool, report);
+    struct gpu *gpu;
+    SOL_TRY(backend_open(c->backend, &gpu));
+    enum sol_status status = pool_create(c->threads ? (int)c->threads : cpu_info()->cores, &pool);
+    if (status == SOL_OK) status = verify_all(c, pool, gpu, report);
     pool_destroy(pool);
+    gpu_close(gpu);
     if (status == SOL_OK) status = verify_model(c, report);
     if (status == SOL_OK || report->count) {
         enum sol_status printed = c->json ? print_json(report) : print_table(report);

@@ -16,6 +16,7 @@
 #include "base/progress.h"
 #include "base/rng.h"
 #include "base/sysinfo.h"
+#include "lab/watch_sensors.h"
 #include "ops/args.h"
 #include "ops/ops.h"
 
@@ -326,6 +327,9 @@ static enum sol_status run_repetitions(struct bench *b, const struct stop_rule *
         r->stopped = samples_stop(rule, r->samples + warmups, r->n_samples - warmups,
                                   (double)(clock_ns() - start) * 1e-9);
     }
+    char sensor[64];
+    r->clock_mhz = sensors_clock_mhz(); /* while the threads are still awake */
+    r->temperature_c = sensors_temperature(sensor, sizeof sensor);
     watch_stop(&watch, &r->watch);
     if (status != SOL_OK) r->stopped = STOP_INTERRUPTED;
     if (r->n_samples == warmups) return status;

@@ -80,6 +80,7 @@ struct bench_result {
     bool layers_complete; /* every layer ran its attention and its experts */
     bool proved;          /* so, and every kernel ran as often as the plan says */
     struct watch_result watch;
+    double clock_mhz, temperature_c; /* at the end of the repetitions; NaN unknown */
 };
 
 /* The counted ones: ns.count of them. */

@@ -68,6 +68,12 @@ double bench_joules_per_token(const struct bench_result *r)
     return r->watch.energy_j / ((double)r->tokens * (double)r->ns.count);
 }
 
+bool bench_impossible(const struct ceiling *ceiling, const struct bench_result *r)
+{
+    double limit = bench_limit_ns(ceiling, r);
+    return !isnan(limit) && r->ns.median * 1.05 < limit;
+}
+
 bool bench_too_few(const struct bench_result *r)
 {
     return r->ns.count < BENCH_REPETITIONS;

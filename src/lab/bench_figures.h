@@ -24,6 +24,10 @@ double bench_step_ns(const struct bench_result *result, double part);
 /* Energy of the whole processor over all timed repetitions, per token; NaN where unreadable. */
 double bench_joules_per_token(const struct bench_result *result);
 
+/* More than 5 % faster than the measured limit allows: the limit was measured on a busier machine,
+ * or the work is miscounted; in either case the figures cannot be used. */
+bool bench_impossible(const struct ceiling *ceiling, const struct bench_result *result);
+
 bool bench_too_few(const struct bench_result *result); /* fewer than BENCH_REPETITIONS */
 bool bench_disturbed(const struct bench_result *result);
 size_t bench_outliers(const struct bench_result *result);

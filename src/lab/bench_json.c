@@ -252,12 +252,14 @@ static json_t *verdict_json(const struct bench_report *report, const struct benc
 {
     double limit = bench_limit_ns(report->ceiling, r);
     const struct rating *rating = bench_rating(report, r);
-    json_t *json = json_pack("{s:o, s:o, s:o, s:o, s:o, s:b, s:b}", "step_ns", steps_json(r),
-                             "limit_ns_per_token", number_json(limit / (double)r->tokens),
-                             "limit_percent", number_json(100 * limit / r->ns.median),
-                             "joules_per_token", number_json(bench_joules_per_token(r)), "rating",
-                             rating ? json_string(rating_name(rating, r->ts.median)) : json_null(),
-                             "proved", r->proved, "layers_complete", r->layers_complete);
+    json_t *json = json_pack(
+        "{s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:o, s:o, s:o}", "step_ns", steps_json(r),
+        "limit_ns_per_token", number_json(limit / (double)r->tokens), "limit_percent",
+        number_json(100 * limit / r->ns.median), "joules_per_token",
+        number_json(bench_joules_per_token(r)), "rating",
+        rating ? json_string(rating_name(rating, r->ts.median)) : json_null(), "proved", r->proved,
+        "layers_complete", r->layers_complete, "invalid", text_json(bench_invalid(report, r)),
+        "clock_mhz", number_json(r->clock_mhz), "temperature_c", number_json(r->temperature_c));
     if (json && rating)
         json_object_set_new(json, "rated_against",
                             json_pack("{s:s, s:f, s:f, s:f, s:s}", "metric", rating->metric,

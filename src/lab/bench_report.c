@@ -23,6 +23,15 @@ bool bench_format_from_name(const char *name, enum bench_format *out)
     return true;
 }
 
+const char *bench_invalid(const struct bench_report *report, const struct bench_result *r)
+{
+    if (!r->proved && r->stopped != STOP_INTERRUPTED)
+        return "the kernels that ran are not those that the plan calls for";
+    if (bench_impossible(report->ceiling, r))
+        return "it is over 5 % faster than the measured limit; measure again on a quiet machine";
+    return NULL;
+}
+
 const struct rating *bench_rating(const struct bench_report *report, const struct bench_result *r)
 {
     char name[80], type[48];
@@ -237,9 +246,8 @@ static void write_verdicts(const struct bench_report *report, FILE *to)
         const struct bench_result *r = &report->results[i];
         char name[80];
         bench_test_name(&r->test, name);
-        if (!r->proved && r->stopped != STOP_INTERRUPTED)
-            fprintf(to, "INVALID %s: the kernels that ran are not those that the plan calls for\n",
-                    name);
+        if (bench_invalid(report, r))
+            fprintf(to, "INVALID %s: %s\n", name, bench_invalid(report, r));
         if (r->precision > 0 && r->half_width > r->precision)
             fprintf(to, "%s: +-%.2g %% instead of %.2g %% after %zu repetitions (%s)\n", name,
                     100 * r->half_width, 100 * r->precision, r->ns.count,
@@ -248,7 +256,7 @@ static void write_verdicts(const struct bench_report *report, FILE *to)
                                               : stop_reason_name(r->stopped));
         if (!r->settled) fprintf(to, "%s: the warm-up did not settle within 1 %%\n", name);
         if (bench_outliers(r) || bench_repeated(r))
-            fprintf(to, "%s: %zu outliers, %zu disturbed and repeated; all are counted\n", name,
+            fprintf(to, "%s: %zu outliers, %zu disturbed from outside; all are counted\n", name,
                     bench_outliers(r), bench_repeated(r));
     }
 }

@@ -32,6 +32,10 @@ bool bench_format_from_name(const char *name, enum bench_format *out);
 enum sol_status bench_report_write(const struct bench_report *report, enum bench_format format,
                                    FILE *to);
 
+/* Why the result must not be used, or NULL: its kernels are not those of the plan, or it is faster
+ * than the machine can be. */
+const char *bench_invalid(const struct bench_report *report, const struct bench_result *result);
+
 /* The rating that applies to a result, or NULL. */
 const struct rating *bench_rating(const struct bench_report *report,
                                   const struct bench_result *result);

@@ -163,17 +163,15 @@ enum sol_status bench_store_finish(struct store *store, const struct bench_repor
 {
     json_t *records = json_array();
     char *payload;
-    bool proved = true;
+    const char *invalid = NULL;
     for (size_t i = 0; i < report->n_results; i++) {
         json_array_append_new(records, bench_record_json(report, &report->results[i]));
-        proved =
-            proved && (report->results[i].proved || report->results[i].stopped == STOP_INTERRUPTED);
+        if (!invalid) invalid = bench_invalid(report, &report->results[i]);
     }
     SOL_TRY(store_json_text(json_pack("{s:o}", "records", records), &payload));
-    enum store_state state = !proved ? STORE_INVALID : partial_reason ? STORE_PARTIAL : STORE_OK;
-    const char *reason =
-        proved ? partial_reason : "kernels that ran are not those that the plan calls for";
-    enum sol_status status = store_run_finish(store, report->run, state, reason, payload);
+    enum store_state state = invalid ? STORE_INVALID : partial_reason ? STORE_PARTIAL : STORE_OK;
+    enum sol_status status =
+        store_run_finish(store, report->run, state, invalid ? invalid : partial_reason, payload);
     free(payload);
     return status;
 }

@@ -17,7 +17,7 @@ enum sol_status bench_store_result(struct store *store, const struct bench_repor
                                    const struct bench_result *result);
 
 /* Ends the run, with the JSON records as {"records": [...]}. Partial with a reason, invalid where a
- * result is not proved. */
+ * result is (bench_invalid). */
 enum sol_status bench_store_finish(struct store *store, const struct bench_report *report,
                                    const char *partial_reason);
 

@@ -14,6 +14,7 @@
 #include "base/arena.h"
 #include "base/cpu.h"
 #include "base/interrupt.h"
+#include "gpu/device.h"
 
 enum { GUARD_BYTES = 256, GUARD_VALUE = 0xA5 };
 
@@ -66,6 +67,10 @@ static enum sol_status trial_run(const struct trial *t, const struct chooser *ch
     plan_call(plan, t->op, t->args);
     enum sol_status status = plan_finish(plan);
     if (status == SOL_OK) status = plan_run(plan, pool, false, NULL);
+    if (chooser->device.gpu) {
+        enum sol_status waited = gpu_wait(chooser->device.gpu);
+        if (status == SOL_OK) status = waited;
+    }
     for (int i = 0; status == SOL_OK && numerics && i < plan_step_count(plan); i++)
         if (plan_step_at(plan, i)->numerics > *numerics)
             *numerics = plan_step_at(plan, i)->numerics;
@@ -185,6 +190,7 @@ static enum sol_status run_case(const struct verify_run *run, struct arena *aren
     SOL_TRY(trial_make(arena, run->op, args, &out));
     struct chooser reference = *run->chooser, chosen = *run->chooser;
     reference.reference = true;
+    reference.device.gpu = NULL;
     chosen.reference = false;
     chosen.forces[chosen.n_forces].op = run->op;
     chosen.forces[chosen.n_forces++].variant = op_variant_name(run->op, run->v);
@@ -202,11 +208,29 @@ static enum sol_status run_case(const struct verify_run *run, struct arena *aren
     return SOL_OK;
 }
 
+/* What a GPU can reach where the host has it: then the same arguments serve both. */
+static void *pinned_take(void *gpu, size_t bytes)
+{
+    void *memory;
+    return gpu_alloc_pinned(gpu, bytes, &memory) == SOL_OK ? memory : NULL;
+}
+
+static void pinned_give(void *gpu, void *memory)
+{
+    gpu_free_pinned(gpu, memory);
+}
+
+static enum sol_status make_arena(struct gpu *gpu, struct arena **out)
+{
+    const struct arena_source pinned = {pinned_take, pinned_give, gpu};
+    return gpu ? arena_create_from(&pinned, 1 << 20, out) : arena_create(1 << 20, out);
+}
+
 static enum sol_status draw_case(const struct verify_run *run, uint64_t seed,
                                  enum op_case_kind kind, int index, bool *more)
 {
     struct arena *arena;
-    SOL_TRY(arena_create(1 << 20, &arena));
+    SOL_TRY(make_arena(run->chooser->device.gpu, &arena));
     struct rng rng;
     rng_seed(&rng, seed + 1000u * (uint64_t)kind + (uint64_t)index);
     void *args = arena_alloc(arena, run->op->args_size, 64);

@@ -20,6 +20,7 @@
 #include "base/threads.h"
 
 struct arena;
+struct gpu;
 struct plan;
 
 /* What a variant does to activations on their way into a product; weights are always used exactly.
@@ -31,6 +32,9 @@ enum op_numerics {
     NUMERICS_COUNT
 };
 
+/* Whose memory the arguments point to, and who runs the kernel. */
+enum op_target { TARGET_CPU, TARGET_CUDA };
+
 struct op_cost {
     double flops; /* arithmetic that the definition of the op needs, a multiply-add counts 2 */
     double
@@ -39,14 +43,16 @@ struct op_cost {
 
 /* What a running variant gets. */
 struct op_context {
-    struct pool *pool;
-    void *workspace; /* 64-byte aligned; as many bytes as the variant's workspace() asked for */
+    struct pool *pool; /* CPU */
+    struct gpu *gpu;   /* CUDA: the kernel is put on its stream; failures show in gpu_wait */
+    void *workspace;   /* 64-byte aligned; as many bytes as the variant's workspace() asked for */
 };
 
 /* The machine as can_run sees it. */
 struct op_device {
     unsigned cpu_features; /* enum cpu_feature */
     int workers;
+    struct gpu *gpu; /* NULL: the CPU computes */
 };
 
 enum { OP_REASON_MAX = 120 };
@@ -55,6 +61,7 @@ struct op_variant {
     const char *name; /* "gemm_i8_q_avx512vnni"; unique in the program */
     const char *summary;
     enum op_numerics numerics;
+    enum op_target target;
     unsigned needs; /* enum cpu_feature bits, checked before can_run is asked */
     /* Whether this problem is served; on false `why` says why not. NULL: serves every problem. */
     bool (*can_run)(const void *args, const struct op_device *device, char why[OP_REASON_MAX]);

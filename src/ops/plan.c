@@ -14,6 +14,7 @@
 #include "base/cpu.h"
 #include "base/interrupt.h"
 #include "base/memory.h"
+#include "gpu/device.h"
 
 struct scratch_block {
     void *data;
@@ -33,6 +34,8 @@ struct plan {
     struct scratch_block *scratch;
     void *workspace;
     size_t workspace_size, scratch_size;
+    struct gpu_event **events; /* for timed runs on a GPU: one before each step and one behind */
+    int n_events;
     plan_choice_fn on_choice; /* may be NULL */
     void *on_choice_arg;
     enum sol_status status;
@@ -142,8 +145,17 @@ bool chooser_can_run(const struct chooser *chooser, const struct op *op, int v, 
                      char why[OP_REASON_MAX])
 {
     why[0] = '\0';
-    if (v >= op->n_variants) return true;
+    if (v >= op->n_variants) { /* composed by primitives anywhere; references are C */
+        bool host_only = chooser->device.gpu && !(op->compose && v == op->n_variants);
+        if (host_only) snprintf(why, OP_REASON_MAX, "runs on the CPU");
+        return !host_only;
+    }
     const struct op_variant *variant = op->variants[v];
+    if ((variant->target == TARGET_CUDA) != (chooser->device.gpu != NULL)) {
+        snprintf(why, OP_REASON_MAX, "runs on %s",
+                 variant->target == TARGET_CUDA ? "a GPU" : "the CPU");
+        return false;
+    }
     unsigned missing = variant->needs & ~chooser->device.cpu_features;
     if (missing) {
         snprintf(why, OP_REASON_MAX, "this machine lacks %s", cpu_feature_name(missing & -missing));
@@ -205,6 +217,22 @@ void chooser_explain(const struct chooser *chooser, const struct op *op, int v, 
 
 /* ---- building ---- */
 
+/* Scratch and workspace lie where the kernels run. */
+static enum sol_status take(const struct plan *plan, const char *what, size_t size, void **out)
+{
+    struct gpu *gpu = plan->chooser.device.gpu;
+    return gpu ? gpu_alloc(gpu, what, size, out) : pages_alloc(size, out);
+}
+
+static void give(const struct plan *plan, void *memory, size_t size)
+{
+    struct gpu *gpu = plan->chooser.device.gpu;
+    if (gpu)
+        gpu_free(gpu, memory);
+    else
+        pages_free(memory, size);
+}
+
 enum sol_status plan_create(const struct chooser *chooser, struct plan **out)
 {
     *out = NULL;
@@ -225,11 +253,13 @@ void plan_destroy(struct plan *plan)
     if (!plan) return;
     while (plan->scratch) {
         struct scratch_block *next = plan->scratch->next;
-        pages_free(plan->scratch->data, plan->scratch->size);
+        give(plan, plan->scratch->data, plan->scratch->size);
         free(plan->scratch);
         plan->scratch = next;
     }
-    pages_free(plan->workspace, plan->workspace_size);
+    give(plan, plan->workspace, plan->workspace_size);
+    for (int i = 0; i < plan->n_events; i++) gpu_event_destroy(plan->events[i]);
+    free(plan->events);
     free(plan->steps);
     arena_destroy(plan->arena);
     free(plan);
@@ -250,7 +280,7 @@ static enum sol_status add_scratch(struct plan *plan, size_t size, struct scratc
 {
     struct scratch_block *block = calloc(1, sizeof *block);
     if (!block) return status_set(SOL_E_MEMORY, "no memory for a scratch block");
-    if (pages_alloc(size, &block->data) != SOL_OK) {
+    if (take(plan, "scratch", size, &block->data) != SOL_OK) {
         free(block);
         return SOL_E_MEMORY;
     }
@@ -289,10 +319,25 @@ static struct plan_step *add_step(struct plan *plan)
     return &plan->steps[plan->n_steps++];
 }
 
+/* On a GPU there is no reference to fall back on. */
+static enum sol_status not_served(const struct plan *plan, const struct op *op, const void *args)
+{
+    char why[OP_REASON_MAX] = "there is none";
+    for (int v = 0; v < op->n_variants; v++)
+        if (op->variants[v]->target == TARGET_CUDA)
+            chooser_can_run(&plan->chooser, op, v, args, why);
+    return status_set(SOL_E_UNSUPPORTED, "no CUDA kernel serves this call of %s: %s", op->name,
+                      why);
+}
+
 static void add_kernel(struct plan *plan, const struct op *op, int v, void *args)
 {
     const char *name = op_variant_name(op, v);
     const struct op_variant *variant = v < op->n_variants ? op->variants[v] : NULL;
+    if (!variant && plan->chooser.device.gpu) {
+        plan->status = not_served(plan, op, args);
+        return;
+    }
     size_t (*workspace)(const void *, int) = variant ? variant->workspace : op->reference_workspace;
     size_t needed = workspace ? workspace(args, plan->chooser.device.workers) : 0;
     if (needed > plan->workspace_size) plan->workspace_size = needed;
@@ -345,7 +390,7 @@ enum sol_status plan_finish(struct plan *plan)
     size_t size = plan->workspace_size;
     plan->workspace_size = 0;
     if (plan->status == SOL_OK && size) {
-        plan->status = pages_alloc(size, &plan->workspace);
+        plan->status = take(plan, "workspace", size, &plan->workspace);
         if (plan->status == SOL_OK) plan->workspace_size = size;
     }
     return plan->status;
@@ -367,10 +412,51 @@ static void run_slowly(const struct plan_step *step, const struct op_context *co
     while (clock_ns() < until) continue;
 }
 
+static enum sol_status make_events(struct plan *plan, struct gpu *gpu)
+{
+    if (plan->events) return SOL_OK;
+    plan->events = calloc((size_t)plan->n_steps + 1, sizeof(struct gpu_event *));
+    if (!plan->events) return status_set(SOL_E_MEMORY, "no memory for events");
+    for (; plan->n_events <= plan->n_steps; plan->n_events++)
+        SOL_TRY(gpu_event_create(gpu, &plan->events[plan->n_events]));
+    return SOL_OK;
+}
+
+/* The time of a step is that from the event before it to the one behind. */
+static enum sol_status add_times(struct plan *plan)
+{
+    for (int i = 0; i < plan->n_steps; i++) {
+        double ns;
+        SOL_TRY(gpu_event_elapsed(plan->events[i], plan->events[i + 1], &ns));
+        plan->steps[i].ns += (uint64_t)ns;
+    }
+    return SOL_OK;
+}
+
+static enum sol_status run_on_gpu(struct plan *plan, struct gpu *gpu, bool timed,
+                                  const struct plan_observer *observer)
+{
+    const struct op_context context = {.gpu = gpu, .workspace = plan->workspace};
+    if (timed) SOL_TRY(make_events(plan, gpu));
+    if (timed) SOL_TRY(gpu_event_record(plan->events[0]));
+    for (int i = 0; i < plan->n_steps; i++) {
+        struct plan_step *step = &plan->steps[i];
+        step->run(&context, step->args);
+        step->runs++;
+        if (timed) SOL_TRY(gpu_event_record(plan->events[i + 1]));
+        if (!observer || !ends_layer(plan, i)) continue;
+        SOL_TRY(gpu_wait(gpu));
+        observer->after_layer(observer->arg, step->layer);
+    }
+    return timed ? add_times(plan) : SOL_OK;
+}
+
 enum sol_status plan_run(struct plan *plan, struct pool *pool, bool timed,
                          const struct plan_observer *observer)
 {
-    struct op_context context = {.pool = pool, .workspace = plan->workspace};
+    if (plan->chooser.device.gpu)
+        return run_on_gpu(plan, plan->chooser.device.gpu, timed, observer);
+    const struct op_context context = {.pool = pool, .workspace = plan->workspace};
     for (int i = 0; i < plan->n_steps; i++) {
         struct plan_step *step = &plan->steps[i];
         uint64_t start = timed ? clock_ns() : 0;

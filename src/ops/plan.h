@@ -87,7 +87,9 @@ struct plan_observer {
     void *arg;
 };
 
-/* Runs every step in order. `timed`: adds each step's time to step->ns. `observer` may be NULL. */
+/* Runs every step in order. `timed`: adds each step's time to step->ns. `observer` may be NULL. On
+ * a GPU the steps are put on its stream, and only timing and observing wait for them: gpu_wait says
+ * whether they went well. `pool` is the CPU's. */
 enum sol_status plan_run(struct plan *plan, struct pool *pool, bool timed,
                          const struct plan_observer *observer);
 

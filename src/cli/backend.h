@@ -1,0 +1,12 @@
+/* --backend: where the ops run. */
+#ifndef CLI_BACKEND_H
+#define CLI_BACKEND_H
+
+#include "gpu/device.h"
+
+#define BACKEND_HELP "cpu (default), cuda, or cuda:N for the N-th GPU"
+
+/* `name` may be NULL. *out is NULL for the CPU, else to be given to gpu_close. */
+enum sol_status backend_open(const char *name, struct gpu **out);
+
+#endif

@@ -1,0 +1,68 @@
+/* The variants whose kernels take a thread an element or a block a row: add, swiglu, combine. */
+#include "add/add_args.h"
+#include "combine/combine_args.h"
+#include "gpu/kernel.h"
+#include "ops/args.h"
+#include "ops/op.h"
+#include "swiglu/swiglu_args.h"
+
+enum { THREADS = 256 };
+
+static struct gpu_launch one_thread_each(int64_t count)
+{
+    return (struct gpu_launch){.grid = {(unsigned)((count + THREADS - 1) / THREADS)},
+                               .block = {THREADS},
+                               .overlaps = true};
+}
+
+static void run_add(const struct op_context *context, const void *args)
+{
+    const struct add_args *a = args;
+    const struct add_kernel_args k = {.count = a->m * a->n, .y = a->y, .x = a->x};
+    const struct gpu_launch launch = one_thread_each(k.count);
+    gpu_put(context->gpu, "add/add.cu", "add_f32", &launch, &k);
+}
+
+const struct op_variant add_f32_cuda = {
+    .name = "add_f32_cuda",
+    .summary = "a thread an element",
+    .target = TARGET_CUDA,
+    .run = run_add,
+};
+
+static void run_swiglu(const struct op_context *context, const void *args)
+{
+    const struct swiglu_args *a = args;
+    const struct swiglu_kernel_args k = {
+        .count = a->m * a->n, .up = a->up, .gate = a->gate, .alpha = a->alpha, .limit = a->limit};
+    const struct gpu_launch launch = one_thread_each(k.count);
+    gpu_put(context->gpu, "swiglu/swiglu.cu", "swiglu_f32", &launch, &k);
+}
+
+const struct op_variant swiglu_f32_cuda = {
+    .name = "swiglu_f32_cuda",
+    .summary = "a thread an element",
+    .target = TARGET_CUDA,
+    .run = run_swiglu,
+};
+
+static void run_combine(const struct op_context *context, const void *args)
+{
+    const struct combine_args *a = args;
+    const struct combine_kernel_args k = {.n = a->n,
+                                          .top_k = a->top_k,
+                                          .y = a->y,
+                                          .weight = a->routing.weight,
+                                          .row_of_slot = a->routing.row_of_slot,
+                                          .x = a->x};
+    gpu_put(context->gpu, "combine/combine.cu", "combine_f32",
+            &(struct gpu_launch){.grid = {(unsigned)a->m}, .block = {THREADS}, .overlaps = true},
+            &k);
+}
+
+const struct op_variant combine_f32_cuda = {
+    .name = "combine_f32_cuda",
+    .summary = "a block a row",
+    .target = TARGET_CUDA,
+    .run = run_combine,
+};

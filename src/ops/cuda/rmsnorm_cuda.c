@@ -1,0 +1,20 @@
+#include "gpu/kernel.h"
+#include "ops/args.h"
+#include "ops/op.h"
+#include "rmsnorm/rmsnorm_args.h"
+
+static void run(const struct op_context *context, const void *args)
+{
+    const struct rmsnorm_args *a = args;
+    const struct rmsnorm_kernel_args k = {
+        .n = a->n, .x = a->x, .rows = a->rows, .gain = a->gain, .y = a->y, .eps = a->eps};
+    gpu_put(context->gpu, "rmsnorm/rmsnorm.cu", "rmsnorm_f32",
+            &(struct gpu_launch){.grid = {(unsigned)a->m}, .block = {512}, .overlaps = true}, &k);
+}
+
+const struct op_variant rmsnorm_f32_cuda = {
+    .name = "rmsnorm_f32_cuda",
+    .summary = "a block a row",
+    .target = TARGET_CUDA,
+    .run = run,
+};

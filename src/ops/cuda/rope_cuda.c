@@ -1,0 +1,24 @@
+#include "gpu/kernel.h"
+#include "ops/args.h"
+#include "ops/op.h"
+#include "rope/rope_args.h"
+
+static void run(const struct op_context *context, const void *args)
+{
+    const struct rope_args *a = args;
+    const struct rope_kernel_args k = {.n_heads = a->n_heads,
+                                       .head_dim = a->head_dim,
+                                       .position = a->batch->position,
+                                       .inv_freq = a->inv_freq,
+                                       .x = a->x,
+                                       .scale = a->scale};
+    gpu_put(context->gpu, "rope/rope.cu", "rope_f32",
+            &(struct gpu_launch){.grid = {(unsigned)a->m}, .block = {256}, .overlaps = true}, &k);
+}
+
+const struct op_variant rope_f32_cuda = {
+    .name = "rope_f32_cuda",
+    .summary = "a block a row, angles in double",
+    .target = TARGET_CUDA,
+    .run = run,
+};

@@ -1,0 +1,47 @@
+#include <stdio.h>
+
+#include "gpu/kernel.h"
+#include "ops/args.h"
+#include "ops/op.h"
+#include "route/route_args.h"
+
+enum { EXPERTS_MAX = 128, TOP_K_MAX = 8, TOKENS = 4 /* a block */, THREADS = 128 };
+
+static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    const struct route_args *a = args;
+    (void)device;
+    bool fits = a->n_experts <= EXPERTS_MAX && a->top_k <= TOP_K_MAX;
+    if (!fits)
+        snprintf(why, OP_REASON_MAX, "more than %d experts or %d of them a token", EXPERTS_MAX,
+                 TOP_K_MAX);
+    return fits;
+}
+
+static void run(const struct op_context *context, const void *args)
+{
+    const struct route_args *a = args;
+    const struct routing *r = &a->routing;
+    const struct route_kernel_args k = {.m = a->m,
+                                        .n_experts = a->n_experts,
+                                        .top_k = a->top_k,
+                                        .logits = a->logits,
+                                        .weight = r->weight,
+                                        .expert = r->expert,
+                                        .group_offsets = r->group_offsets,
+                                        .token_of_row = r->token_of_row,
+                                        .row_of_slot = r->row_of_slot};
+    unsigned blocks = (unsigned)((a->m + TOKENS - 1) / TOKENS);
+    gpu_put(context->gpu, "route/route.cu", "route_choose",
+            &(struct gpu_launch){.grid = {blocks}, .block = {THREADS}, .overlaps = true}, &k);
+    gpu_put(context->gpu, "route/route.cu", "route_group",
+            &(struct gpu_launch){.block = {THREADS}, .overlaps = true}, &k);
+}
+
+const struct op_variant route_f32_cuda = {
+    .name = "route_f32_cuda",
+    .summary = "a warp a token, then a stable sort by one block",
+    .target = TARGET_CUDA,
+    .can_run = can_run,
+    .run = run,
+};
