@@ -86,6 +86,7 @@ check 'all(0 < x["memory"]["engine"] and 0 < x["memory"]["peak"] for x in r)'
 check 'all(1 <= x["experts"]["touched_per_layer"] <= x["experts"]["count"] for x in r)'
 check 'all(abs(sum(k["share"] for k in x["kernels"]) - 1) < 1e-6 for x in r)'
 check 'all(x["n_threads"] == 2 and x["machine"]["cpu"] and x["sol_version"] for x in r)'
+check 'all(x["invalid"] is None for x in r)'
 check 'all(x["proved"] and x["layers_complete"] and x["stopped"] == "count" for x in r)'
 check 'all(k["ran"] == k["expected"] > 0 and k["ran"] % 5 == 0 for x in r for k in x["kernels"])'
 check 'all(0 < x["limit_ns_per_token"] for x in r) and r[0]["step_ns"] is None'
@@ -178,5 +179,7 @@ wait $pid
 status=$?
 [ $status = 130 ] || fail "Ctrl-C: status $status"
 has out ',2,0,0,20'
+"$SOL_BINARY" runs list -n 1 >"$work/out"
+has out 'partial .*interrupted'
 
 exit $((failures != 0))

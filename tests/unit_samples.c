@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "lab/bench_figures.h"
 #include "lab/rating.h"
 
 enum { MANY = 64 };
@@ -190,6 +191,20 @@ static void test_rating_file(void **state)
     assert_int_equal(rating_table_open("/nowhere/ratings.json", &table), SOL_E_IO);
 }
 
+/* 1 GB at 10 GB/s takes 100 ms at least. */
+static void test_impossible(void **state)
+{
+    (void)state;
+    struct ceiling ceiling = {.memory.best = 1e10, .arithmetic[NUMERICS_EXACT].best = 1e12};
+    struct bench_result r = {.cost.bytes = 1e9, .ns.median = 96e6};
+    assert_true(fabs(bench_limit_ns(&ceiling, &r) - 1e8) < 1);
+    assert_false(bench_impossible(&ceiling, &r));
+    r.ns.median = 95e6;
+    assert_true(bench_impossible(&ceiling, &r));
+    ceiling.memory.best = 0; /* not measured */
+    assert_false(bench_impossible(&ceiling, &r));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -197,7 +212,7 @@ int main(void)
         cmocka_unit_test(test_repeats),     cmocka_unit_test(test_half_width),
         cmocka_unit_test(test_settled),     cmocka_unit_test(test_outliers),
         cmocka_unit_test(test_percentile),  cmocka_unit_test(test_rating),
-        cmocka_unit_test(test_rating_file),
+        cmocka_unit_test(test_rating_file), cmocka_unit_test(test_impossible),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

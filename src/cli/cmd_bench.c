@@ -452,15 +452,16 @@ static enum sol_status run_tests(struct bench_command *c)
     return SOL_OK;
 }
 
-static enum sol_status check_proof(const struct bench_command *c)
+static enum sol_status check_results(const struct bench_command *c)
 {
     char name[80];
-    for (size_t i = 0; i < c->n_results; i++)
-        if (!c->results[i].proved && c->results[i].stopped != STOP_INTERRUPTED)
-            return status_set(SOL_E_MISMATCH,
-                              "%s is invalid: the kernels that ran are not those that the plan "
-                              "calls for",
-                              bench_test_name(&c->results[i].test, name));
+    struct bench_report r = report_of(c);
+    for (size_t i = 0; i < c->n_results; i++) {
+        const char *why = bench_invalid(&r, &c->results[i]);
+        if (why)
+            return status_set(SOL_E_MISMATCH, "%s is invalid: %s",
+                              bench_test_name(&c->results[i].test, name), why);
+    }
     return SOL_OK;
 }
 
@@ -512,7 +513,7 @@ static int run_command(int argc, char **argv)
     status = c.n_results ? report(&c) : SOL_OK;
     enum sol_status closed = close_output(&c);
     if (status == SOL_OK) status = closed;
-    if (status == SOL_OK) status = check_proof(&c);
+    if (status == SOL_OK) status = check_results(&c);
     if (result == 0) result = cli_fail(status);
     store_close(c.store);
     rating_table_close(c.ratings);

@@ -26,6 +26,7 @@ static const struct option options[] = {
     OPTION_ENTRY(FLAG, 0, "json", NULL, "print one JSON object",
                  offsetof(struct kernels_options, json), 0, 0),
     ENGINE_OPTIONS(struct kernels_options, engine),
+    ENGINE_BACKEND_OPTION(struct kernels_options, engine),
     {0},
 };
 
@@ -341,7 +342,7 @@ static enum sol_status show_model(const struct kernels_options *o,
     return status;
 }
 
-static enum sol_status show(const struct kernels_options *o)
+static enum sol_status show(struct kernels_options *o)
 {
     struct engine_params params;
     SOL_TRY(engine_options_params(&o->engine, &params));
@@ -367,7 +368,9 @@ static int run_command(int argc, char **argv)
     int exit_status;
     engine_options_init(&o.engine);
     if (!parse_options_only(&spec, argc, argv, &o, &exit_status)) return exit_status;
-    return cli_fail(show(&o));
+    exit_status = cli_fail(show(&o));
+    engine_options_close(&o.engine);
+    return exit_status;
 }
 
 const struct command cmd_kernels = {&spec, run_command};

@@ -37,6 +37,7 @@ static const struct option options[] = {
                  offsetof(struct perplexity_options, quiet), 0, 0),
     ENGINE_OPTIONS(struct perplexity_options, engine),
     ENGINE_LOAD_OPTION(struct perplexity_options, engine),
+    ENGINE_BACKEND_OPTION(struct perplexity_options, engine),
     {0},
 };
 
@@ -73,7 +74,7 @@ static enum sol_status create_reference(struct perplexity_run *run)
 
 static enum sol_status set_up(struct perplexity_run *run)
 {
-    const struct perplexity_options *o = &run->options;
+    struct perplexity_options *o = &run->options;
     SOL_TRY(engine_options_params(&o->engine, &run->params));
     SOL_TRY(engine_options_open(&o->engine, &run->params, &run->model));
     SOL_TRY(input_tokens(&o->input, "-f", run->model, &run->ids));
@@ -95,6 +96,7 @@ static void tear_down(struct perplexity_run *run)
 {
     engine_destroy(run->reference);
     engine_destroy(run->engine);
+    engine_options_close(&run->options.engine);
     token_list_free(&run->ids);
     model_close(run->model);
 }

@@ -34,6 +34,7 @@ static const struct option options[] = {
     SAMPLING_OPTIONS(struct run_options, sampling),
     ENGINE_OPTIONS(struct run_options, engine),
     ENGINE_LOAD_OPTION(struct run_options, engine),
+    ENGINE_BACKEND_OPTION(struct run_options, engine),
     ENGINE_SIZE_OPTIONS(struct run_options, engine,
                         "positions to make room for (default: prompt and -n, 512 at least)"),
     {0},
@@ -144,6 +145,7 @@ static void tear_down(struct run *run)
     token_list_free(&run->prompt);
     sampler_destroy(run->sampler);
     engine_destroy(run->engine);
+    engine_options_close(&run->options.engine);
     model_close(run->model);
 }
 

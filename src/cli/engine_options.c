@@ -45,8 +45,7 @@ static enum sol_status parse_rounding(const char *text, bool *rounded)
     return status_set(SOL_E_ARGUMENT, "--rope-rounding %s: write 'ggml' or 'none'", text);
 }
 
-enum sol_status engine_options_params(const struct engine_options *options,
-                                      struct engine_params *params)
+enum sol_status engine_options_params(struct engine_options *options, struct engine_params *params)
 {
     engine_params_init(params);
     if (options->context) params->context = options->context;
@@ -64,7 +63,15 @@ enum sol_status engine_options_params(const struct engine_options *options,
         SOL_TRY(chooser_force(&params->chooser, options->force.values[i]));
     for (size_t i = 0; i < options->slow.count; i++)
         SOL_TRY(chooser_slow(&params->chooser, options->slow.values[i]));
+    SOL_TRY(backend_open(options->backend, &options->gpu));
+    params->chooser.device.gpu = options->gpu;
     return SOL_OK;
+}
+
+void engine_options_close(struct engine_options *options)
+{
+    gpu_close(options->gpu);
+    options->gpu = NULL;
 }
 
 enum sol_status engine_options_open(const struct engine_options *options,
@@ -74,7 +81,7 @@ enum sol_status engine_options_open(const struct engine_options *options,
         [MODEL_LOAD_AUTO] = "auto", [MODEL_LOAD_MAP] = "map", [MODEL_LOAD_READ] = "read"};
     const struct fit_params run = {params->context, params->sequences, params->max_batch,
                                    params->max_outputs, params->kv_dtype};
-    struct model_params how = {.run = &run};
+    struct model_params how = {.run = options->gpu ? NULL : &run}; /* a GPU has its own memory */
     int way = 0;
     *out = NULL;
     while (options->load && way < 3 && strcmp(options->load, ways[way]) != 0) way++;

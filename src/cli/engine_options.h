@@ -21,6 +21,7 @@
 #include <jansson.h>
 
 #include "base/options.h"
+#include "cli/backend.h"
 #include "infer/engine.h"
 #include "infer/sampler.h"
 
@@ -33,6 +34,8 @@ struct engine_options {
     const char *rope_rounding;
     bool exact, reference;
     struct string_list force, slow;
+    const char *backend;    /* NULL: the CPU */
+    struct gpu *gpu;        /* opened by engine_options_params */
     int64_t context, batch; /* 0: the command decides (context), engine_params_init (batch) */
     const char *load;       /* NULL: auto */
 };
@@ -77,6 +80,10 @@ struct engine_options {
                  "cached and read the rest",                                                       \
                  offsetof(type, field.load), 0, 0)
 
+/* For commands that end with engine_options_close. */
+#define ENGINE_BACKEND_OPTION(type, field)                                                         \
+    OPTION_ENTRY(STRING, 0, "backend", "NAME", BACKEND_HELP, offsetof(type, field.backend), 0, 0)
+
 /* How long and how wide, for commands that have no lists for it. */
 #define ENGINE_SIZE_OPTIONS(type, field, context_help)                                             \
     OPTION_ENTRY(INT, 'c', "context", "N", context_help, offsetof(type, field.context), 1,         \
@@ -92,9 +99,11 @@ bool parse_options_only(const struct command_spec *spec, int argc, char **argv, 
 void engine_options_init(struct engine_options *options);
 
 /* Fills every field of `params` that an option governs; the rest as engine_params_init. A context
- * of 0 leaves its default. Errors: unknown cache type, op or variant. */
-enum sol_status engine_options_params(const struct engine_options *options,
-                                      struct engine_params *params);
+ * of 0 leaves its default. Opens the GPU that --backend names. Errors: unknown cache type, op or
+ * variant, no such GPU. */
+enum sol_status engine_options_params(struct engine_options *options, struct engine_params *params);
+/* Gives the GPU back; after the engine. */
+void engine_options_close(struct engine_options *options);
 
 /* Opens the model as --load says. Refuses, with the figures, when weights, cache and buffers of a
  * run with these parameters do not fit into the memory that is free. */

@@ -11,7 +11,10 @@
 #include "base/cpu.h"
 #include "base/interrupt.h"
 #include "base/memory.h"
+#include "gpu/device.h"
 #include "infer/forward.h"
+#include "model/fit.h"
+#include "model/upload.h"
 
 enum { PLANS_MAX = 8 };
 
@@ -22,13 +25,20 @@ struct cached_plan {
 };
 
 struct engine {
-    const struct model *model;
+    const struct model *model; /* whose weights the ops read: `uploaded` on a GPU */
+    const struct model *original;
+    struct model *uploaded;
+    struct gpu *gpu; /* params.chooser.device.gpu; NULL: the CPU */
     struct engine_params params;
     struct pool *pool;
     struct kv_layer *kv;
-    int64_t *position; /* [sequences] tokens held */
-    struct batch batch;
+    int64_t *position;  /* [sequences] tokens held */
+    struct batch batch; /* as the ops see it */
+    struct batch host;  /* what a step writes; on the CPU the same arrays */
+    int32_t *staging;   /* GPU: pinned, the four arrays of `host` one behind the other */
     struct forward_buffers buffers;
+    float
+        *logits; /* where callers find them: buffers.logits, or pinned memory they are copied to */
     float *inv_freq;
     float rope_scale;
     void *memory; /* every buffer and cache, from the table below */
@@ -85,12 +95,8 @@ static size_t describe_buffers(struct engine *e, struct buffer_spec *specs)
         {(void **)&b->routing.group_offsets, (size_t)(c->n_experts + 1) * 4},
         {(void **)&b->routing.token_of_row, slots * 4},
         {(void **)&b->routing.row_of_slot, slots * 4},
-        {(void **)&in->token, rows * 4},
-        {(void **)&in->position, rows * 4},
-        {(void **)&in->sequence, rows * 4},
-        {(void **)&in->output_rows, rows * 4},
+        {(void **)&in->token, 4 * rows * 4}, /* and behind it the other three: one copy */
         {(void **)&e->inv_freq, (size_t)c->head_dim / 2 * 4},
-        {(void **)&e->position, (size_t)e->params.sequences * 8},
     };
     size_t count = sizeof table / sizeof *table;
     memcpy(specs, table, sizeof table);
@@ -113,12 +119,57 @@ static int64_t layer_capacity(const struct engine *e, int64_t layer)
     return (needed + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK;
 }
 
+static enum sol_status take_memory(struct engine *e, size_t size)
+{
+    if (e->gpu) {
+        SOL_TRY(gpu_alloc(e->gpu, "cache and buffers", size, &e->memory));
+        return gpu_zero(e->gpu, e->memory, size);
+    }
+    size_t available = memory_available();
+    if (available && size > available)
+        return status_set(
+            SOL_E_MEMORY,
+            "context %lld for %lld sequences needs %.1f GiB beyond the model, %.1f GiB are free; "
+            "lower the context or the number of sequences",
+            (long long)e->params.context, (long long)e->params.sequences, (double)size / (1 << 30),
+            (double)available / (1 << 30));
+    return pages_alloc(size, &e->memory);
+}
+
+static void split_batch(struct batch *b, int32_t *block, int64_t rows)
+{
+    b->token = block;
+    b->position = block + rows;
+    b->sequence = block + 2 * rows;
+    b->output_rows = block + 3 * rows;
+}
+
+/* On a GPU steps are written on the host's side and copied, and logits come back. */
+static enum sol_status point_batches(struct engine *e)
+{
+    int64_t rows = e->params.max_batch;
+    split_batch(&e->batch, e->batch.token, rows);
+    e->host = e->batch;
+    e->logits = e->buffers.logits;
+    if (!e->gpu) return SOL_OK;
+    void *staging, *logits;
+    size_t bytes = (size_t)(e->params.max_outputs * e->model->config.vocab) * sizeof(float);
+    SOL_TRY(gpu_alloc_pinned(e->gpu, 4 * (size_t)rows * sizeof(int32_t), &staging));
+    e->staging = staging;
+    e->logits = NULL;
+    SOL_TRY(gpu_alloc_pinned(e->gpu, bytes, &logits));
+    e->logits = logits;
+    split_batch(&e->host, e->staging, rows);
+    return SOL_OK;
+}
+
 static enum sol_status allocate(struct engine *e)
 {
     const struct model_config *c = &e->model->config;
     e->kv = calloc((size_t)c->n_layers, sizeof *e->kv);
     struct buffer_spec *specs = calloc(32 + 2 * (size_t)c->n_layers, sizeof *specs);
-    if (!e->kv || !specs) {
+    e->position = calloc((size_t)e->params.sequences, sizeof *e->position);
+    if (!e->kv || !specs || !e->position) {
         free(specs);
         return status_set(SOL_E_MEMORY, "no memory for the engine's tables");
     }
@@ -130,21 +181,30 @@ static enum sol_status allocate(struct engine *e)
                                      .head_dim = c->head_dim};
     size_t count = describe_buffers(e, specs);
     size_t size = layout(specs, count, NULL);
-    size_t available = memory_available();
-    enum sol_status status = SOL_OK;
-    if (available && size > available)
-        status =
-            status_set(SOL_E_MEMORY,
-                       "context %lld for %lld sequences needs %.1f GiB beyond the model, %.1f GiB "
-                       "are free; lower the context or the number of sequences",
-                       (long long)e->params.context, (long long)e->params.sequences,
-                       (double)size / (1 << 30), (double)available / (1 << 30));
-    if (status == SOL_OK) status = pages_alloc(size, &e->memory);
+    enum sol_status status = take_memory(e, size);
     if (status == SOL_OK) {
         e->memory_size = size;
         layout(specs, count, e->memory);
     }
     free(specs);
+    return status == SOL_OK ? point_batches(e) : status;
+}
+
+/* Frequencies are worked out here and lie where the ops read them. */
+static enum sol_status set_frequencies(struct engine *e)
+{
+    const struct model_config *c = &e->model->config;
+    if (!e->gpu) {
+        model_rope_frequencies(c, e->params.rounded_rope, e->inv_freq, &e->rope_scale);
+        return SOL_OK;
+    }
+    size_t bytes = (size_t)c->head_dim / 2 * sizeof(float);
+    float *values = malloc(bytes);
+    if (!values) return status_set(SOL_E_MEMORY, "no memory for frequencies");
+    model_rope_frequencies(c, e->params.rounded_rope, values, &e->rope_scale);
+    enum sol_status status = gpu_copy_in(e->gpu, e->inv_freq, values, bytes);
+    if (status == SOL_OK) status = gpu_wait(e->gpu);
+    free(values);
     return status;
 }
 
@@ -172,6 +232,18 @@ static enum sol_status check_params(const struct model *model, const struct engi
     return SOL_OK;
 }
 
+static enum sol_status upload(struct engine *e)
+{
+    struct fit fit;
+    const struct engine_params *p = &e->params;
+    const struct fit_params run = {p->context, p->sequences, p->max_batch, p->max_outputs,
+                                   p->kv_dtype};
+    fit_compute(&e->original->config, 0, &run, &fit);
+    SOL_TRY(model_upload(e->original, e->gpu, fit.total, &e->uploaded));
+    e->model = e->uploaded;
+    return SOL_OK;
+}
+
 enum sol_status engine_create(const struct model *model, const struct engine_params *params,
                               struct engine **out)
 {
@@ -179,8 +251,9 @@ enum sol_status engine_create(const struct model *model, const struct engine_par
     SOL_TRY(check_params(model, params));
     struct engine *e = calloc(1, sizeof *e);
     if (!e) return status_set(SOL_E_MEMORY, "no memory for an engine");
-    e->model = model;
+    e->model = e->original = model;
     e->params = *params;
+    e->gpu = params->chooser.device.gpu;
     if (e->params.max_batch > e->params.context * e->params.sequences)
         e->params.max_batch = e->params.context * e->params.sequences;
     if (e->params.max_outputs > e->params.max_batch) e->params.max_outputs = e->params.max_batch;
@@ -188,9 +261,10 @@ enum sol_status engine_create(const struct model *model, const struct engine_par
         pool_create(params->threads ? params->threads : cpu_info()->cores, &e->pool);
     if (status != SOL_OK) goto fail;
     e->params.chooser.device.workers = pool_size(e->pool);
-    status = allocate(e);
+    if (e->gpu) status = upload(e);
+    if (status == SOL_OK) status = allocate(e);
+    if (status == SOL_OK) status = set_frequencies(e);
     if (status != SOL_OK) goto fail;
-    model_rope_frequencies(&model->config, params->rounded_rope, e->inv_freq, &e->rope_scale);
     *out = e;
     return SOL_OK;
 fail:
@@ -202,7 +276,16 @@ void engine_destroy(struct engine *e)
 {
     if (!e) return;
     for (int i = 0; i < PLANS_MAX; i++) plan_destroy(e->plans[i].plan);
-    pages_free(e->memory, e->memory_size);
+    if (e->gpu) {
+        gpu_wait(e->gpu); /* what failed was said when it did */
+        gpu_free(e->gpu, e->memory);
+        gpu_free_pinned(e->gpu, e->staging);
+        gpu_free_pinned(e->gpu, e->logits);
+        model_upload_destroy(e->uploaded, e->gpu);
+    } else {
+        pages_free(e->memory, e->memory_size);
+    }
+    free(e->position);
     free(e->kv);
     pool_destroy(e->pool);
     free(e);
@@ -267,7 +350,7 @@ static enum sol_status check_rows(const struct engine *e, const struct engine_ro
  */
 static int64_t fill_batch(struct engine *e, const struct engine_row *rows, int64_t n)
 {
-    struct batch *b = &e->batch;
+    struct batch *b = &e->host;
     b->n_tokens = b->n_outputs = 0;
     for (int64_t i = 0; i < n && i < e->params.max_batch; i++) {
         if (rows[i].output && b->n_outputs == e->params.max_outputs) break;
@@ -277,31 +360,57 @@ static int64_t fill_batch(struct engine *e, const struct engine_row *rows, int64
         b->position[i] = (int32_t)e->position[rows[i].sequence]++;
         b->n_tokens++;
     }
+    e->batch.n_tokens = b->n_tokens;
+    e->batch.n_outputs = b->n_outputs;
     return b->n_tokens;
 }
 
 static void forget_batch(struct engine *e)
 {
-    for (int64_t i = 0; i < e->batch.n_tokens; i++) e->position[e->batch.sequence[i]]--;
+    for (int64_t i = 0; i < e->host.n_tokens; i++) e->position[e->host.sequence[i]]--;
 }
 
 static void after_layer(void *arg, int layer)
 {
     const struct engine *e = arg;
-    if (e->trace && layer >= 0) e->trace(e->trace_arg, layer, e->buffers.x, e->batch.n_tokens);
+    if (!e->trace || layer < 0) return;
+    size_t bytes = (size_t)(e->batch.n_tokens * e->model->config.hidden) * sizeof(float);
+    float *x = e->gpu ? malloc(bytes) : e->buffers.x;
+    if (e->gpu && x && gpu_copy_out(e->gpu, x, e->buffers.x, bytes) == SOL_OK) gpu_wait(e->gpu);
+    if (x) e->trace(e->trace_arg, layer, x, e->batch.n_tokens);
+    if (e->gpu) free(x);
+}
+
+static enum sol_status send_batch(struct engine *e)
+{
+    size_t bytes = 4 * (size_t)e->params.max_batch * sizeof(int32_t);
+    return e->gpu ? gpu_copy_in(e->gpu, e->batch.token, e->staging, bytes) : SOL_OK;
+}
+
+/* Waits, so that the staging arrays may be written again. */
+static enum sol_status fetch_logits(struct engine *e)
+{
+    size_t bytes = (size_t)(e->host.n_outputs * e->model->config.vocab) * sizeof(float);
+    if (!e->gpu) return SOL_OK;
+    if (bytes) SOL_TRY(gpu_copy_out(e->gpu, e->logits, e->buffers.logits, bytes));
+    return gpu_wait(e->gpu);
 }
 
 static enum sol_status run_step(struct engine *e)
 {
     struct cached_plan *cached;
     enum sol_status status = plan_for(e, e->batch.n_tokens, e->batch.n_outputs, &cached);
+    const struct plan_observer observer = {after_layer, e};
+    if (status == SOL_OK) status = send_batch(e);
     if (status == SOL_OK)
-        status = plan_run(cached->plan, e->pool, e->timed, &(struct plan_observer){after_layer, e});
+        status = plan_run(cached->plan, e->pool, e->timed, e->trace ? &observer : NULL);
+    if (status == SOL_OK) status = fetch_logits(e);
     if (status != SOL_OK) {
         forget_batch(e);
         return status;
     }
     e->last = cached;
+    if (e->gpu) return SOL_OK; /* routing and positions are not on this side */
     struct op_cost cost = plan_cost(cached->plan);
     e->last_cost.flops += cost.flops;
     e->last_cost.bytes += cost.bytes;
@@ -318,12 +427,11 @@ enum sol_status engine_eval(struct engine *e, const struct engine_row *rows, int
         SOL_TRY(interrupt_check());
         int64_t step = fill_batch(e, rows + done, n - done);
         SOL_TRY(run_step(e));
-        if (on_logits && e->batch.n_outputs)
-            SOL_TRY(
-                on_logits(arg, done, e->batch.output_rows, e->batch.n_outputs, e->buffers.logits));
+        if (on_logits && e->host.n_outputs)
+            SOL_TRY(on_logits(arg, done, e->host.output_rows, e->host.n_outputs, e->logits));
         done += step;
     }
-    if (logits) *logits = e->buffers.logits;
+    if (logits) *logits = e->logits;
     return SOL_OK;
 }
 
@@ -350,7 +458,7 @@ enum sol_status engine_pretend(struct engine *e, int32_t sequence, int64_t posit
 
 const struct model *engine_model(const struct engine *e)
 {
-    return e->model;
+    return e->original;
 }
 
 struct pool *engine_pool(struct engine *e)

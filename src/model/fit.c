@@ -44,8 +44,8 @@ void fit_compute(const struct model_config *c, size_t weight_bytes, const struct
     out->buffers = 2 * padded(rows * (size_t)c->hidden * 4) + 2 * padded(rows * width * 4) +
                    padded(slots * (size_t)c->intermediate * 4) +
                    padded((size_t)(outputs * c->vocab) * 4) + 4 * padded(slots * 4) +
-                   padded((size_t)(c->n_experts + 1) * 4) + 4 * padded(rows * 4) +
-                   padded((size_t)c->head_dim / 2 * 4) + padded((size_t)p->sequences * 8);
+                   padded((size_t)(c->n_experts + 1) * 4) + padded(4 * rows * 4) +
+                   padded((size_t)c->head_dim / 2 * 4);
     out->scratch = scratch_bytes(c, rows);
     out->total = out->weights + out->cache + out->buffers + out->scratch;
 }

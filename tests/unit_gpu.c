@@ -1,0 +1,302 @@
+/* The device layer without a device: the fake driver runs every path, and fails every call in turn.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "driver/fake_cuda.h"
+#include "driver/nvrtc.h"
+#include "gpu/kernel.h"
+#include "infer/engine.h"
+
+static const struct fake_cuda_params hopper = {
+    .devices = 2, .major = 9, .minor = 0, .memory = (size_t)64 << 20};
+
+/* ---- scenarios: each does something whole and cleans up, whatever fails ---- */
+
+static void no_args_name(void *arg, const char *name, size_t bytes)
+{
+    size_t *total = arg;
+    assert_true(strlen(name) > 0);
+    *total += bytes;
+}
+
+static enum sol_status use_device(struct gpu *gpu)
+{
+    char out[64] = "";
+    void *memory, *other, *pinned;
+    SOL_TRY(gpu_alloc(gpu, "some", 4096, &memory));
+    SOL_TRY(gpu_alloc(gpu, "more", 100, &other));
+    SOL_TRY(gpu_alloc_pinned(gpu, 64, &pinned));
+    memcpy(pinned, "what goes in comes out", 23);
+    enum sol_status status = gpu_zero(gpu, memory, 4096);
+    if (status == SOL_OK) status = gpu_copy_in(gpu, memory, pinned, 23);
+    if (status == SOL_OK) status = gpu_copy_on(gpu, other, memory, 64);
+    if (status == SOL_OK) status = gpu_copy_out(gpu, out, other, sizeof out);
+    gpu_free_pinned(gpu, pinned);
+    if (status != SOL_OK) return status;
+    SOL_TRY(gpu_wait(gpu));
+    assert_string_equal(out, "what goes in comes out");
+    size_t total = 0, left;
+    gpu_memory_report(gpu, no_args_name, &total);
+    assert_int_equal(total, gpu_memory_used(gpu));
+    SOL_TRY(gpu_memory_free(gpu, &left));
+    gpu_free(gpu, other);
+    assert_int_equal(gpu_memory_used(gpu), 4096);
+    assert_int_equal(gpu_memory_peak(gpu), 4196);
+    return SOL_OK;
+}
+
+static enum sol_status launch_some(struct gpu *gpu, struct gpu_graph **graph,
+                                   struct gpu_event *events[2])
+{
+    const struct gpu_kernel *kernel;
+    const int args[2] = {1, 2};
+    int blocks;
+    double ns;
+    struct gpu_launch launch = {
+        .grid = {7, 2}, .block = {128}, .shared_bytes = 64, .overlaps = true};
+    SOL_TRY(gpu_kernel_find(gpu, "add/add.cu", "add_f32", &kernel));
+    SOL_TRY(gpu_kernel_occupancy(kernel, 128, 64, &blocks));
+    SOL_TRY(gpu_event_create(gpu, &events[0]));
+    SOL_TRY(gpu_event_create(gpu, &events[1]));
+    SOL_TRY(gpu_event_record(events[0]));
+    SOL_TRY(gpu_launch(kernel, &launch, args));
+    gpu_put(gpu, "add/add.cu", "add_f32", &launch, args);
+    SOL_TRY(gpu_event_record(events[1]));
+    SOL_TRY(gpu_event_elapsed(events[0], events[1], &ns));
+    SOL_TRY(gpu_graph_begin(gpu));
+    gpu_put(gpu, "rope/rope.cu", "rope_f32", &launch, args);
+    SOL_TRY(gpu_graph_end(gpu, graph));
+    SOL_TRY(gpu_graph_launch(*graph));
+    return gpu_wait(gpu);
+}
+
+static enum sol_status device_scenario(void)
+{
+    struct gpu *gpu;
+    struct gpu_graph *graph = NULL;
+    struct gpu_event *events[2] = {NULL, NULL};
+    SOL_TRY(gpu_open(1, &gpu));
+    enum sol_status status = use_device(gpu);
+    if (status == SOL_OK) status = launch_some(gpu, &graph, events);
+    gpu_graph_destroy(graph);
+    gpu_event_destroy(events[0]);
+    gpu_event_destroy(events[1]);
+    gpu_close(gpu);
+    return status;
+}
+
+static struct model *tiny;
+
+/* A prompt in two chunks, then a token. */
+static enum sol_status engine_scenario(void)
+{
+    struct gpu *gpu;
+    struct engine *engine = NULL;
+    struct engine_params params;
+    struct engine_row rows[9];
+    const float *logits;
+    SOL_TRY(gpu_open(0, &gpu));
+    engine_params_init(&params);
+    params.threads = 1;
+    params.context = 64;
+    params.max_batch = 6;
+    params.chooser.device.gpu = gpu;
+    for (int i = 0; i < 9; i++) rows[i] = (struct engine_row){.token = i, .output = i == 8};
+    enum sol_status status = engine_create(tiny, &params, &engine);
+    if (status == SOL_OK) status = engine_eval(engine, rows, 9, NULL, NULL, &logits);
+    rows[0].output = true;
+    if (status == SOL_OK) status = engine_eval(engine, rows, 1, NULL, NULL, &logits);
+    if (status == SOL_OK) assert_non_null(logits);
+    if (status == SOL_OK) assert_int_equal(engine_position(engine, 0), 10);
+    engine_destroy(engine);
+    gpu_close(gpu);
+    return status;
+}
+
+/* ---- */
+
+static void fail_each_call(enum sol_status (*scenario)(void), long stride)
+{
+    cuda_replace(fake_cuda_start(&hopper));
+    assert_int_equal(scenario(), SOL_OK);
+    assert_int_equal(fake_cuda_live(), 0);
+    assert_int_equal(fake_cuda_bytes(), 0);
+    long calls = fake_cuda_calls(), silent = 0;
+    assert_true(calls > 20);
+    for (long n = 1; n <= calls; n += stride)
+        for (int sticky = 0; sticky < 2; sticky++) {
+            cuda_replace(fake_cuda_start(&hopper));
+            fake_cuda_fail(n, n % 3 ? CUDA_E_LAUNCH : CUDA_E_MEMORY, sticky);
+            enum sol_status status = scenario();
+            if (status == SOL_OK)
+                silent++; /* a look at something that may be missing, or cleaning up */
+            else if (status != SOL_E_DEVICE && status != SOL_E_MEMORY)
+                fail_msg("call %ld of %ld: status %s: %s", n, calls, sol_status_name(status),
+                         sol_last_error());
+            assert_true(status == SOL_OK || sol_last_error()[0]);
+            if (fake_cuda_live() || fake_cuda_bytes())
+                fail_msg("call %ld of %ld failed: %ld objects leaked", n, calls, fake_cuda_live());
+        }
+    if (silent > calls / 2) fail_msg("%ld of %ld failures went unnoticed", silent, 2 * calls);
+    cuda_replace(NULL);
+    fake_cuda_stop();
+}
+
+static void test_device(void **state)
+{
+    (void)state;
+    fail_each_call(device_scenario, 1);
+}
+
+static void test_engine(void **state)
+{
+    (void)state;
+    fail_each_call(engine_scenario, 5);
+}
+
+/* What is launched for a model: every step's kernels, in order, none of them empty. */
+static void test_launches(void **state)
+{
+    (void)state;
+    cuda_replace(fake_cuda_start(&hopper));
+    assert_int_equal(engine_scenario(), SOL_OK);
+    assert_true(fake_cuda_launches() > 0);
+    assert_string_equal(fake_cuda_launch(0)->kernel, "embed_any");
+    assert_int_equal(fake_cuda_launch(0)->config.grid[0], 6);
+    int heads = 0;
+    for (long i = 0; i < fake_cuda_launches(); i++) {
+        const struct fake_launch *l = fake_cuda_launch(i);
+        unsigned threads = l->config.block[0] * l->config.block[1] * l->config.block[2];
+        assert_in_range(threads, 32, 1024);
+        assert_true(l->config.grid[0] && l->config.grid[1] && l->config.grid[2]);
+        assert_true(l->config.shared_bytes <= 99 << 10);
+        assert_true(l->programmatic);
+        heads += strcmp(l->kernel, "attention_any") == 0;
+    }
+    assert_int_equal(heads, 3 * tiny->config.n_layers);
+    cuda_replace(NULL);
+    fake_cuda_stop();
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    struct gpu *gpu;
+    struct gpu_info infos[4];
+    struct engine *engine;
+    struct engine_params params;
+    int count;
+
+    cuda_replace(fake_cuda_start(&(struct fake_cuda_params){.devices = 0}));
+    assert_int_equal(gpu_list(infos, 4, &count), SOL_OK);
+    assert_int_equal(count, 0);
+    assert_int_equal(gpu_open(0, &gpu), SOL_E_UNSUPPORTED);
+    assert_non_null(strstr(sol_last_error(), "no GPU 0"));
+
+    cuda_replace(fake_cuda_start(&hopper));
+    assert_int_equal(gpu_list(infos, 4, &count), SOL_OK);
+    assert_int_equal(count, 2);
+    assert_string_equal(infos[1].name, "Fake GPU 1");
+    assert_int_equal(infos[1].sm_count, 4);
+
+    /* A model that does not fit, with the figures; and a launch after a failure does nothing. */
+    struct fake_cuda_params small = hopper;
+    small.memory = 1 << 20;
+    cuda_replace(fake_cuda_start(&small));
+    assert_int_equal(gpu_open(0, &gpu), SOL_OK);
+    engine_params_init(&params);
+    params.threads = 1;
+    params.chooser.device.gpu = gpu;
+    assert_int_equal(engine_create(tiny, &params, &engine), SOL_E_MEMORY);
+    assert_non_null(strstr(sol_last_error(), "GiB free"));
+    assert_null(engine);
+    gpu_put(gpu, "no/such.cu", "none", &(struct gpu_launch){.grid = {1}}, NULL);
+    gpu_put(gpu, "add/add.cu", "add_f32", &(struct gpu_launch){.grid = {1}}, NULL);
+    assert_int_equal(fake_cuda_launches(), 0);
+    assert_int_equal(gpu_wait(gpu), SOL_E_INTERNAL);
+    assert_non_null(strstr(sol_last_error(), "no/such.cu"));
+    assert_int_equal(gpu_wait(gpu), SOL_OK);
+    assert_int_equal(gpu_use_sources(gpu, "/no/such/folder"), SOL_E_IO);
+    gpu_close(gpu);
+    assert_int_equal(fake_cuda_live(), 0);
+
+    /* References are host code. */
+    cuda_replace(fake_cuda_start(&hopper));
+    assert_int_equal(gpu_open(0, &gpu), SOL_OK);
+    params.chooser.device.gpu = gpu;
+    params.chooser.reference = true;
+    params.context = 64;
+    const struct engine_row row = {.token = 1, .output = true};
+    assert_int_equal(engine_create(tiny, &params, &engine), SOL_OK);
+    assert_int_equal(engine_eval(engine, &row, 1, NULL, NULL, NULL), SOL_E_UNSUPPORTED);
+    assert_int_equal(engine_position(engine, 0), 0);
+    engine_destroy(engine);
+    gpu_close(gpu);
+    assert_int_equal(fake_cuda_live(), 0);
+    cuda_replace(NULL);
+    fake_cuda_stop();
+}
+
+/* Every kernel source compiles with what is embedded, as it would on a machine without nvcc. */
+static void test_nvrtc(void **state)
+{
+    (void)state;
+    enum { HEADERS_MAX = 64 };
+    struct nvrtc_header headers[HEADERS_MAX];
+    int n = 0, compiled = 0;
+    for (; gpu_headers[n].name; n++) {
+        assert_true(n < HEADERS_MAX);
+        headers[n] = (struct nvrtc_header){gpu_headers[n].name, gpu_headers[n].text};
+    }
+    for (const struct gpu_image *i = gpu_images; i->name; i++) {
+        void *cubin;
+        size_t size;
+        enum sol_status status =
+            nvrtc_compile(i->name, i->source, "90a", headers, n, &cubin, &size);
+        if (status == SOL_E_UNSUPPORTED) {
+            print_message("skipped: %s\n", sol_last_error());
+            skip();
+        }
+        if (status != SOL_OK) fail_msg("%s: %s", i->name, sol_last_error());
+        assert_true(size > 1000);
+        free(cubin);
+        compiled++;
+    }
+    assert_true(compiled >= 10);
+    void *cubin;
+    size_t size;
+    assert_int_equal(nvrtc_compile("bad.cu", "not C++ at all", "90a", headers, n, &cubin, &size),
+                     SOL_E_FORMAT);
+    assert_non_null(strstr(sol_last_error(), "bad.cu"));
+    assert_null(cubin);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    return model_open("synth:tiny", &tiny) == SOL_OK ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    model_close(tiny);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_device),   cmocka_unit_test(test_engine),
+        cmocka_unit_test(test_launches), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_nvrtc),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
