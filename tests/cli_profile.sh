@@ -82,7 +82,11 @@ ended() { # ACTION STATUS KERNELS PROCESSES
 ended return 7 300 1
 ended fork 7 306 1
 has "child 3" out
-ended child 7 306 1
+PAUSE_MS=400 profile 7 --output "$work/child" -- "$app" 100 child # the child's records in a file of its own
+has "0 graph runs, 2 processes"
+has "lost: 1 of 2 processes"
+"$sol" profile -o csv --read "$work/child" | awk -F, '$1 == "gemm_bf16" && $4 > 3000 && $4 < 4102 { n = 1 } END { exit !n }' ||
+    fail "the kernels of parent and child: $(cat "$work/report")"
 ended exec 7 306 2
 has "lost: 1 of 2 processes ended without closing their trace"
 ended _exit 7 300 1

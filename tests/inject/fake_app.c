@@ -4,7 +4,7 @@
  * usage: fake_app STEPS [ACTION]
  *   STEPS decode steps of 10 us: three kernels, a copy, launches and a wait each. Then ACTION:
  *   return (exit status 7), _exit, exec (itself, 2 steps), fork (a child that exits; the parent
- * goes on with 2 steps), child (as fork, and the child emits 2 steps first), kill, segv, closed
+ * goes on with 2 steps), child (as fork, and the child emits 4000 steps first), kill, segv, closed
  * (all descriptors above 2 are closed first), odd (records with lost times and unknown kinds).
  * PAUSE_MS in the environment: how long to wait before the action. */
 #include <dlfcn.h>
@@ -170,7 +170,7 @@ static int act(const char *action, char **argv)
     if (strcmp(action, "fork") == 0 || strcmp(action, "child") == 0) {
         pid_t child = fork();
         if (child == 0) {
-            if (*action == 'c') emit_steps(2);
+            if (*action == 'c') emit_steps(4000); /* enough that buffers come back */
             exit(3);
         }
         int status = 0;
