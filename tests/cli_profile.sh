@@ -94,10 +94,15 @@ has "lost: 1 of 1 processes"
 ended kill 137 300 1
 has "note: signal 9 ended the command"
 ended segv 139 300 1
-ended closed 7 300 1
+echo kept >"$work/other" # a daemon closes all descriptors: what it opens then is not the trace's
+OTHER_FILE=$work/other ended closed 7 300 1
+is "a file of the program" "$(cat "$work/other")" kept
 ended odd 7 300 1
 has "lost: times of 1 pieces of device work"
 has "lost: 1 records of unknown form"
+
+profile 7 -o csv -- "$app" 1 names
+is "3000 names" "$(grep -c '^kernel_[0-9]*,other,.*,1,1.000,' "$work/report")" 3000
 
 # files that were kept, whole and cut off
 ended return 7 300 1

@@ -141,6 +141,10 @@ static void test_sequence(void **state)
         snprintf(name, sizeof name, "setup%d", i);
         add(t, EVENT_KERNEL, name, time, time + 900, ++correlation, 0);
     }
+    /* the end of a step first, so that the stretch does not begin where a step does */
+    add(t, EVENT_KERNEL, "gemm", time, time + 900, ++correlation, 0);
+    add(t, EVENT_KERNEL, "sample", time + 1000, time + 1900, ++correlation, 0);
+    time += 7000;
     for (int i = 0; i < 10; i++) time = add_step(t, time, &correlation);
     add(t, EVENT_KERNEL, "teardown", time, time + 10, ++correlation, 0);
     OK(timeline_finish(t));

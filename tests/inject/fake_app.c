@@ -6,6 +6,8 @@
  *   return (exit status 7), _exit, exec (itself, 2 steps), fork (a child that exits; the parent
  * goes on with 2 steps), child (as fork, and the child emits 4000 steps first), kill, segv, closed
  * (all descriptors above 2 are closed first), odd (records with lost times and unknown kinds).
+ * names: 3000 kernels, each with a name and a shape of its own.
+ * OTHER_FILE in the environment: what the program opens in place of the descriptors that it closed.
  * PAUSE_MS in the environment: how long to wait before the action. */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -130,6 +132,16 @@ static void emit_odd(void)
     emit_marker(CUPTI_MARKER_END, NULL); /* one too many */
 }
 
+static void emit_names(void)
+{
+    char name[32];
+    for (uint32_t i = 0; i < 3000; i++) {
+        snprintf(name, sizeof name, "kernel_%04u", i);
+        emit_kernel(name, now + 1000, now + 2000, i + 1);
+        now += 10000;
+    }
+}
+
 /* What the CUDA driver does while it initializes. */
 static void start_cuda(void)
 {
@@ -180,8 +192,8 @@ static int act(const char *action, char **argv)
     }
     if (strcmp(action, "closed") == 0) {
         for (int i = 3; i < 1024; i++) close(i);
-        int file = open("/dev/null", O_WRONLY);
-        dup2(file, 100); /* where the trace was */
+        const char *path = getenv("OTHER_FILE");
+        dup2(open(path ? path : "/dev/null", O_WRONLY), 100); /* where the trace was */
         emit_steps(2);
     }
     return 7;
@@ -200,6 +212,7 @@ int main(int argc, char **argv)
     if (emit) emit_start();
     emit_steps(argc > 1 ? atoi(argv[1]) : 1);
     if (emit && strcmp(action, "odd") == 0) emit_odd();
+    if (emit && strcmp(action, "names") == 0) emit_names();
     pause_before();
     return act(action, argv);
 }
