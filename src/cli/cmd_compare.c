@@ -83,12 +83,12 @@ static const struct command_spec spec = {
     .arguments = "A B | --live 'COMMAND' 'COMMAND' | --calibrate ['COMMAND']",
     .notes =
         "Live, A and B run in turn (A B, B A, ...) until the difference is known to half the\n"
-        "smallest effect that counts, or to a quarter of itself; paired ratios, Hodges-Lehmann\n"
-        "shift, exact sign-flip test of signed ranks and the interval that inverts it. Metrics\n"
-        "that were not named before are exploratory and decide nothing. Several are corrected\n"
-        "after Holm. Stored runs (sol runs: an id, a label, last~1; or files of sol bench -o json "
-        "or\n"
-        "llama-bench -o json) are compared by Mann-Whitney and marked historical.\n\n"
+        "smallest effect that counts, or to a quarter of itself (when kernels were timed and\n"
+        "something changed, at least 12 pairs); paired ratios, Hodges-Lehmann shift, exact\n"
+        "sign-flip test of signed ranks and the interval that inverts it. Metrics that were not\n"
+        "named before are exploratory and decide nothing. Several are corrected after Holm.\n"
+        "Stored runs (sol runs: an id, a label, last~1) and files of sol bench -o json or\n"
+        "llama-bench -o json are compared by Mann-Whitney and marked historical.\n\n"
         "Verdicts and exit statuses:\n"
         "    0  same          any difference is below the smallest that counts\n"
         "   10  faster        the second takes less time\n"

@@ -144,12 +144,12 @@ void blame_free(struct blame *blame)
 const struct blame_part *blame_culprit(const struct blame *blame)
 {
     const struct blame_part *largest = NULL;
+    double whole = fabs(blame->delta_ns);
     for (size_t i = 0; i < blame->n_parts; i++) {
         const struct blame_part *part = &blame->parts[i];
         if (part->delta_ns * blame->delta_ns <= 0) continue;
-        if (part->has_test && part->p <= 0.05) return part;
+        if (part->has_test && part->p <= 0.05 && fabs(part->delta_ns) >= whole / 4) return part;
         if (!largest) largest = part;
     }
-    if (largest && fabs(largest->delta_ns) >= fabs(blame->delta_ns) / 2) return largest;
-    return NULL;
+    return largest && fabs(largest->delta_ns) >= whole / 2 ? largest : NULL;
 }

@@ -54,8 +54,8 @@ enum sol_status blame_between(const struct blame_side *old_side, const struct bl
 void blame_free(struct blame *blame); /* takes a zeroed one */
 
 /* The kernel that explains most of a difference that is there, among those that go the same way: of
- * paired runs the first whose own difference is beyond chance (p <= 0.05, each alone), else one
- * that makes up half of the whole. NULL when there is none. */
+ * paired runs the largest that makes up a quarter of the whole and whose own difference is beyond
+ * chance (p <= 0.05, each alone), else the largest if it makes up half. NULL when there is none. */
 const struct blame_part *blame_culprit(const struct blame *blame);
 
 #endif

@@ -13,7 +13,10 @@
 #include "lab/compare_surroundings.h"
 #include "lab/watch.h"
 
-enum { SPECS_MAX = 64 };
+enum {
+    SPECS_MAX = 64,
+    BLAME_PAIRS = 12, /* of fewer, one disturbed pair hides a kernel's difference in the noise */
+};
 
 /* Of the time that a pair took; what the system counts as held back is coarse below that. */
 static const double throttled_share_max = 0.05;
@@ -286,6 +289,15 @@ static enum sol_status measure(struct live *l)
     return compare_conclude(l->result);
 }
 
+/* Something changed, and kernels were timed that it can be blamed on. */
+static bool wants_blame(const struct live *l)
+{
+    const struct records *first = &l->runs[0][0].records;
+    bool timed =
+        first->count && first->items[0].n_kernels && first->items[0].kernels[0].ns_per_token > 0;
+    return timed && (l->result->verdict == VERDICT_FASTER || l->result->verdict == VERDICT_SLOWER);
+}
+
 static enum sol_status run_pairs(struct live *l, struct progress *progress)
 {
     const struct compare_live_params *p = l->params;
@@ -302,7 +314,7 @@ static enum sol_status run_pairs(struct live *l, struct progress *progress)
         if (failed || r->pairs < p->min_pairs || r->pairs % 2) continue;
         SOL_TRY(measure(l));
         r->precise = compare_is_decided(r);
-        if (r->precise) break;
+        if (r->precise && (r->pairs >= BLAME_PAIRS || !wants_blame(l))) break;
     }
     if (failed) return SOL_OK;
     if (r->repeated > r->pairs)
