@@ -141,15 +141,16 @@ void blame_free(struct blame *blame)
     *blame = (struct blame){0};
 }
 
-const struct blame_part *blame_culprit(const struct blame *blame)
+const struct blame_part *blame_culprit(const struct blame *blame, bool slower)
 {
     const struct blame_part *largest = NULL;
-    double whole = fabs(blame->delta_ns);
     for (size_t i = 0; i < blame->n_parts; i++) {
         const struct blame_part *part = &blame->parts[i];
-        if (part->delta_ns * blame->delta_ns <= 0) continue;
-        if (part->has_test && part->p <= 0.05 && fabs(part->delta_ns) >= whole / 4) return part;
+        if (slower ? part->delta_ns <= 0 : part->delta_ns >= 0) continue;
         if (!largest) largest = part;
+        if (part->has_test && part->p <= 0.05 &&
+            fabs(part->delta_ns) >= fabs(largest->delta_ns) / 2)
+            return part;
     }
-    return largest && fabs(largest->delta_ns) >= whole / 2 ? largest : NULL;
+    return largest;
 }

@@ -53,9 +53,10 @@ enum sol_status blame_between(const struct blame_side *old_side, const struct bl
                               bool paired, struct blame *out);
 void blame_free(struct blame *blame); /* takes a zeroed one */
 
-/* The kernel that explains most of a difference that is there, among those that go the same way: of
- * paired runs the largest that makes up a quarter of the whole and whose own difference is beyond
- * chance (p <= 0.05, each alone), else the largest if it makes up half. NULL when there is none. */
-const struct blame_part *blame_culprit(const struct blame *blame);
+/* The kernel that explains most of a difference that is there, among those that became slower (or
+ * faster): the largest, or one of at least half its size when only that one is beyond chance
+ * (p <= 0.05, each alone). The whole's own difference is not asked: it is noisier than the parts.
+ * NULL when none went that way. */
+const struct blame_part *blame_culprit(const struct blame *blame, bool slower);
 
 #endif

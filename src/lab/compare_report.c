@@ -67,7 +67,7 @@ static const struct blame_part *culprit_of(const struct compare_result *r,
         bool changed = m->verdict == VERDICT_FASTER || m->verdict == VERDICT_SLOWER;
         bool process = m->deciding && !is_blamed(r, m->name);
         if (changed && (process || strcmp(m->name, blame->test) == 0))
-            return blame_culprit(&blame->blame);
+            return blame_culprit(&blame->blame, m->verdict == VERDICT_SLOWER);
     }
     return NULL;
 }

@@ -403,12 +403,14 @@ static bool ends_layer(const struct plan *plan, int i)
     return i + 1 == plan->n_steps || plan->steps[i + 1].layer != plan->steps[i].layer;
 }
 
-static void run_slowly(const struct plan_step *step, const struct op_context *context)
+static void run_slowly(struct plan_step *step, const struct op_context *context)
 {
     uint64_t start = clock_ns();
     step->run(context, step->args);
-    uint64_t took = clock_ns() - start,
-             until = start + took + (uint64_t)(step->slow * (double)took);
+    uint64_t end = clock_ns(), took = end - start;
+    if (!step->fastest || took < step->fastest) step->fastest = took;
+    if (took > 2 * step->fastest) took = 2 * step->fastest;
+    uint64_t until = end + (uint64_t)(step->slow * (double)took);
     while (clock_ns() < until) continue;
 }
 

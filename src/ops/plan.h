@@ -36,7 +36,8 @@ void chooser_init(struct chooser *chooser, int workers);
 /* "op=variant"; an unknown op or variant is an error that lists the known ones. */
 enum sol_status chooser_force(struct chooser *chooser, const char *text);
 /* "op=percent": a delay planted to see whether a comparison finds it and blames the right op. After
- * each call of the op the executor waits, busily, that share of what the call took. */
+ * each call of the op the executor waits, busily, that share of what the call took (at most twice
+ * its fastest, so that the delay does not grow when the system takes the processor away). */
 enum sol_status chooser_slow(struct chooser *chooser, const char *text);
 
 /* Why variant `v` of `op` would not be chosen for this problem; true when it can run. `v` may be
@@ -58,9 +59,10 @@ struct plan_step {
     enum op_numerics numerics;
     void (*run)(const struct op_context *context, const void *args);
     void *args;
-    uint64_t ns;   /* time spent in this step, summed over timed runs */
-    uint64_t runs; /* how often it ran since plan_reset_times */
-    double slow;   /* of chooser_slow; 0 but in tests of the lab */
+    uint64_t ns;      /* time spent in this step, summed over timed runs */
+    uint64_t runs;    /* how often it ran since plan_reset_times */
+    double slow;      /* of chooser_slow; 0 but in tests of the lab */
+    uint64_t fastest; /* call of a slowed step, in ns */
 };
 
 enum sol_status plan_create(const struct chooser *chooser, struct plan **out);
