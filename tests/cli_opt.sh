@@ -1,0 +1,271 @@
+#!/usr/bin/env bash
+# sol opt: an iteration from start to commit and back, in a small foreign tree. Its "benchmark" prints
+# a figure that is written in a file, so that verdicts do not depend on the machine.
+set -u
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export SOL_STORE="$work/store" HOME="$work" GIT_CONFIG_NOSYSTEM=1
+tree=$work/tree
+failures=0
+command -v git >/dev/null || { echo "skipped: no git"; exit 0; }
+
+fail() {
+    echo "FAILED: $1"
+    sed 's/^/    /' "$work/out" "$work/err" 2>/dev/null | head -n 30
+    failures=$((failures + 1))
+}
+
+# opt STATUS ARGUMENT...
+opt() {
+    local expected=$1
+    shift
+    (cd "$tree" && "$SOL_BINARY" opt "$@" -q) >"$work/out" 2>"$work/err" </dev/null
+    status=$?
+    [ $status = "$expected" ] || fail "sol opt $*: status $status, expected $expected"
+    [ $status != 0 ] || [ "$(grep -c '^next: ' "$work/out")" = 1 ] || [ "${json:-}" ] ||
+        fail "sol opt $*: not one next step"
+}
+has() { grep -qE -- "$2" "$work/$1" || fail "no '$2' in $1 ($3)"; }
+
+# The time that the program takes, as it says; its answer; its perplexity.
+say() { echo "$1" >"$tree/time"; }
+configure() {
+    cat >"$tree/sol-opt.json" <<JSON
+{"build": "cat time > built", "benchmark": "awk '{print \"took\", \$1, NR + rand() * 0.0001}' built",
+ "metrics": ["regex:took ([0-9.]+)"], "correctness": "grep -q right answer",
+ "perplexity": "sed s/^/PPL=/ ppl", "perplexity_value": "regex:PPL=([0-9.]+)", "profile": "echo profiled"$1}
+JSON
+}
+make_tree() {
+    rm -rf "$tree"
+    mkdir -p "$tree"
+    (cd "$tree" && git init -q && git config user.email t@example.org && git config user.name t &&
+        echo 10 >time && echo right >answer && echo 12.5 >ppl && echo keep >other &&
+        git add -A && git commit -qm first) || fail "git"
+    configure ""
+}
+
+# ---- outside a tree, without a configuration, wrong words ----
+mkdir -p "$tree"
+opt 2
+has err 'not in a git tree' outside
+make_tree
+rm "$tree/sol-opt.json"
+opt 2 start x
+has err 'sol opt init' "no configuration"
+opt 2 stat
+has err "did you mean 'start'|did you mean 'status'" suggestion
+opt 2 start x --predict lots
+has err 'percentage' "bad prediction"
+opt 0 init --preset llama.cpp -m "my model's.gguf"
+grep -q "'my model'.*'s.gguf'" "$tree/sol-opt.json" || fail "the model is not quoted"
+opt 2 init --preset sol
+has err 'force' "init again"
+opt 2 init --preset nothing --force
+for preset in sol make; do opt 0 init --preset $preset --force; done
+echo '{"benchmark": "x", "correctness": "y", "perplexity": null, "metrix": []}' >"$tree/sol-opt.json"
+opt 4 start x
+has err 'did you mean "metrics"' "unknown key"
+echo '{"benchmark": "x", "perplexity": null}' >"$tree/sol-opt.json"
+opt 4 start x
+has err '"correctness" is missing' "missing key"
+echo '{"benchmark": "x", "correctness": null, "perplexity": null}' >"$tree/sol-opt.json"
+opt 4 start x
+has err 'same_output' "no correctness"
+echo '{' >"$tree/sol-opt.json"
+opt 4 start x
+
+# ---- faster: from start to a commit ----
+make_tree
+opt 2 benchmark
+has err 'no iteration is open' "before start"
+opt 0 start "write a smaller number" --predict 30% --rule tiny_kernels
+opt 2 start "another"
+has err 'end it first' "two at a time"
+opt 2 compare
+has err 'nothing differs' "no change"
+say 8
+opt 0 benchmark
+has out 'regex:took.* 10 +8 +-20' benchmark
+opt 0 profile
+has out '^profiled' profile
+opt 2 accept
+has out 'comparison +missing' "accept before compare"
+opt 10 compare
+has out 'verdict: faster' compare
+opt 0 status
+has out '^next: sol opt accept' "after faster"
+say 7
+opt 2 accept
+has out 'files changed since' "edited after compare"
+opt 10 compare
+echo wrong >"$tree/answer"
+opt 10 compare
+opt 7 accept
+has out 'correctness +failed' "wrong answer"
+has out 'not accepted' "wrong answer"
+echo right >"$tree/answer"
+echo 12.52 >"$tree/ppl"
+opt 10 compare
+opt 7 accept
+has out 'perplexity +failed' perplexity
+echo 12.51 >"$tree/ppl"
+opt 10 compare
+echo mine >"$tree/unknown"
+json=1
+opt 0 status -o json
+python3 - "$work/out" <<'PY' 2>"$work/err" || fail "status as JSON"
+import json, sys
+r = json.load(open(sys.argv[1]))
+assert r["files"] == ["ppl", "time", "unknown"], r["files"]
+assert r["iteration"]["state"] == "open" and r["next"]
+PY
+json=
+rm "$tree/unknown"
+head=$(git -C "$tree" rev-parse HEAD)
+echo staged >"$tree/other"
+git -C "$tree" add other
+opt 2 accept
+git -C "$tree" reset -q --hard HEAD 2>/dev/null
+echo 12.51 >"$tree/ppl"
+say 7
+opt 0 accept
+has out '^accepted iteration #1' accept
+has out 'predicted 30 %, realised 30 %' accept
+[ "$(git -C "$tree" rev-parse HEAD~1)" = "$head" ] || fail "no commit"
+git -C "$tree" log -1 --format=%B >"$work/out"
+for text in '^perf: write a smaller number' '10 -> 7' 'verdict: faster' 'device: ' 'predicted: 30 % by rule tiny_kernels' \
+    'perplexity: 12.51, baseline 12.5' 'iteration: o'; do
+    has out "$text" "commit message"
+done
+[ "$(git -C "$tree" status --short | tr -d '\n')" = '?? built?? sol-opt.json' ] || fail "the tree is not clean"
+opt 2 accept
+opt 0 summary
+has out 'tiny_kernels +1 +1 +\+30.00 % +\+30.00 % +0.75 +1' "summary counts the prediction"
+
+# ---- the same and slower are refused; revert brings back what was recorded, and only that ----
+opt 0 start "no difference" --predict 10% --rule tiny_kernels
+echo more >"$tree/other"
+opt 0 compare
+has out 'verdict: same' same
+opt 7 accept
+has out '--even-if same' same
+opt 2 accept --even-if same
+has err 'reason' "no reason"
+opt 2 accept --even-if slower --reason x
+say 9
+opt 11 compare
+has out 'verdict: slower' slower
+opt 7 accept --even-if same --reason "never"
+opt 2 revert
+has err 'would be lost' "unrecorded"
+[ "$(cat "$tree/time")" = 9 ] || fail "a refused revert changed a file"
+printf 'new\0file' >"$tree/with blank"
+rm "$tree/answer"
+opt 0 record --note "no good"
+say 6
+opt 2 revert
+has err 'the first is time' "edited after record"
+say 9
+opt 0 revert
+[ "$(cat "$tree/time" "$tree/other" "$tree/answer" | tr '\n' ' ')" = '7 keep right ' ] || fail "not put back"
+[ ! -e "$tree/with blank" ] || fail "the new file is still there"
+[ -e "$tree/built" ] && [ -e "$tree/sol-opt.json" ] || fail "revert took too much"
+opt 0 history '#2'
+has out 'note: no good' history
+has out 'with blank' "the diff is kept"
+opt 0 history
+has out '2 .*reverted .*-28.57 %.* slower' history
+opt 0 summary
+has out 'tiny_kernels +2 +1 .* 0.50 +2' "the failure counts in the ledger"
+
+# ---- even-if same, no commit, keep ----
+opt 0 start "tidy"
+echo more >"$tree/other"
+opt 0 compare
+opt 0 accept --even-if same --reason "easier to read" --no-commit
+has out 'commit the files yourself' "no commit"
+git -C "$tree" diff --quiet HEAD && fail "--no-commit committed"
+opt 2 start "next"
+has err 'with-changes' "dirty start"
+opt 0 start "next" --with-changes
+opt 0 revert --keep
+[ "$(cat "$tree/other")" = more ] || fail "--keep changed a file"
+git -C "$tree" checkout -q other
+
+# ---- failing commands, expected kernels, same output ----
+configure ', "build": "false"' && sed -i 's/"build": "cat time > built", //' "$tree/sol-opt.json"
+opt 0 start "broken build"
+say 1
+opt 7 compare
+has err 'failed with status 1' "broken build"
+opt 0 revert --keep
+git -C "$tree" checkout -q time
+configure ', "expect": ["gemm"]'
+opt 0 start "kernels"
+say 1
+opt 13 compare
+has out 'expected kernel gemm' kernels
+opt 7 accept
+opt 0 record
+opt 0 revert
+echo '{"benchmark": "cat answer", "metrics": ["wall"], "correctness": null, "same_output": true, "perplexity": null}' \
+    >"$tree/sol-opt.json"
+opt 0 start "another answer"
+echo wrong >"$tree/answer"
+opt 7 compare
+has out 'verdict: incorrect' "same output"
+opt 0 record
+opt 0 revert
+
+# ---- killed at any moment: whatever is left, the same commands end well ----
+configure ''
+opt 0 start "killed" --predict 5% --rule sync
+say 3
+opt 10 compare
+for delay in 0.01 0.03 0.06 0.1 0.15 0.2 0.3; do
+    (cd "$tree" && timeout -s KILL $delay "$SOL_BINARY" opt accept -q; :) >/dev/null 2>&1
+    sleep 0.1 # a git that was under way
+    rm -f "$tree"/.git/*.lock
+done
+(cd "$tree" && "$SOL_BINARY" opt accept -q) >"$work/out" 2>"$work/err"
+(cd "$tree" && "$SOL_BINARY" opt history -o json) >"$work/json" 2>>"$work/err"
+python3 - "$work/json" <<'PY' 2>"$work/err" || fail "the killed accept did not end"
+import json, sys
+r = json.load(open(sys.argv[1]))["iterations"][0]
+assert r["hypothesis"] == "killed" and r["state"] == "accepted", r
+PY
+[ "$(git -C "$tree" log --format=%s | grep -c 'perf: killed')" = 1 ] || fail "not one commit of the killed accept"
+(cd "$tree" && "$SOL_BINARY" opt summary) >"$work/out"
+has out 'sync +1 +1 .* 1$' "one ledger entry"
+opt 0 start "killed again"
+say 2
+echo x >"$tree/fresh"
+opt 0 record
+for delay in 0.01 0.02 0.04 0.06 0.08 0.1 0.15; do
+    (cd "$tree" && timeout -s KILL $delay "$SOL_BINARY" opt revert -q; :) >/dev/null 2>&1
+    sleep 0.1
+    rm -f "$tree"/.git/*.lock
+done
+(cd "$tree" && "$SOL_BINARY" opt revert -q) >"$work/out" 2>"$work/err"
+[ "$(cat "$tree/time")" = 3 ] && [ ! -e "$tree/fresh" ] || fail "the killed revert did not end"
+opt 0 status
+has out 'no iteration is open' "after the killed revert"
+
+# ---- another process at work ----
+echo '{"benchmark": "sleep 5", "correctness": "true", "perplexity": null}' >"$tree/sol-opt.json"
+opt 0 start "busy"
+say 1
+(cd "$tree" && exec "$SOL_BINARY" opt benchmark -q) >/dev/null 2>&1 &
+other=$!
+for _ in $(seq 50); do pgrep -P $other sh >/dev/null && break; sleep 0.1; done
+sleep 0.3
+opt 2 status
+has err 'another sol opt is at work' lock
+kill -INT $other
+wait $other
+[ $? = 130 ] || fail "Ctrl-C: not 130"
+opt 0 revert --keep
+
+[ $failures = 0 ] && echo "all passed"
+exit $((failures > 0))
