@@ -69,6 +69,7 @@ static const struct command_spec spec = {
     .summary = "try an optimisation: measure, check, then accept or revert it",
     .arguments = "init|start|benchmark|profile|compare|record|accept|revert|status|history|summary",
     .notes =
+        "One iteration, step by step:\n\n"
         "  sol opt init --preset sol            writes " OPT_CONFIG_FILE
         ": how to build and check\n"
         "  sol opt start \"unroll by 4\" --predict 5% --rule stall\n"
