@@ -1,0 +1,100 @@
+/* What a report of a run shows, worked out of the store's record: summaries of the metrics, kernels
+ * gathered per test and phase, and what the run's own notes (its payload) add.
+ *
+ * Read from the payload, where it is there:
+ *   "records": [{"n_prompt", "n_gen", "n_depth", "n_parallel", "rating", "rated_against":
+ * {"baseline", "good", "excellent", "source"}, "limits"}]   as sol bench writes them "limits" (also
+ * of a record or of the environment): {"..._gb_s": 20.1 or {"best": 20.1},
+ *                "..._gflop_s", "..._tflop_s"}               ceilings of the roofline
+ *   "device_time": {"span_ns", "busy_ns", "gap_ns", "tracer_ns", "gaps", "gap_max_ns"}
+ *   "gap_list": [{"ns", "before", "after", "cause"}]          the longest gaps
+ * Texts belong to the record and to the data. */
+#ifndef REPORT_RUN_DATA_H
+#define REPORT_RUN_DATA_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "base/arena.h"
+#include "lab/statistics.h"
+#include "store/store.h"
+
+struct run_metric {
+    const struct store_metric *metric;
+    bool speed;       /* in ns/token, shown as tokens per second */
+    const char *unit; /* of what is shown: "t/s" */
+    double factor;    /* from the stored value to the shown one, where it is no speed */
+    size_t counted, warmups, outliers, repeated;
+    struct statistics stored; /* in the stored unit */
+    double median, mean, sd;  /* as shown; NaN where nothing was counted */
+    double low, high;         /* 95 % interval of the middle as shown, by logarithms; NaN unknown */
+    double limit;             /* as shown; NaN unknown */
+    double of_limit;          /* fraction of the limit that was reached; NaN unknown */
+    const char *rating;       /* "good"; NULL: not rated */
+    json_t *rated_against;    /* borrowed; may be NULL */
+    const char *stopped;      /* why no more repetitions were made; may be NULL */
+};
+
+/* Kernels of one name together; sums of all calls, per token where the group is. */
+struct run_kernel {
+    const char *name, *detail; /* detail: variant or numerics; may be "" */
+    const char *category, *numerics;
+    int64_t calls, expected; /* as stored; -1 unknown */
+    bool wrong_count;
+    double ns, bytes, flops, limit_ns; /* NaN unknown */
+    size_t merged;                     /* records of the store that it stands for */
+};
+
+struct run_group {
+    const char *metric, *phase;
+    const char *per; /* figures are of "a token" or "a step"; NULL: of the measured window */
+    struct run_kernel *kernels; /* longest first */
+    size_t n_kernels;
+    double ns, limit_ns;    /* sums; limit NaN where none of the kernels has one */
+    double unlimited_ns;    /* of kernels without a limit */
+    double untimed;         /* kernels without a time */
+    double measured_ns;     /* of the metric, per token; NaN unless all its kernels are here */
+    double metric_limit_ns; /* NaN unknown */
+    size_t wrong_counts;
+    size_t place;  /* of its metric in the run */
+    bool headline; /* shown in full, the others folded up */
+};
+
+struct run_ceiling {
+    char name[48];
+    bool memory; /* bytes/s, else flop/s */
+    double rate; /* per second */
+};
+
+struct run_gap {
+    double ns;
+    const char *before, *after, *cause; /* may be NULL */
+};
+
+enum { RUN_CEILINGS_MAX = 12, RUN_GAPS_MAX = 12, RUN_HEADLINES_MAX = 4 };
+struct run_data {
+    const struct store_record *record;
+    json_t *payload, *environment; /* NULL: none */
+    struct run_metric *metrics;
+    size_t n_metrics, n_speed;
+    struct run_group *groups; /* headlines first */
+    size_t n_groups;
+    struct run_ceiling ceilings[RUN_CEILINGS_MAX];
+    size_t n_ceilings;
+    double span_ns, busy_ns, gap_ns, tracer_ns, gap_max_ns; /* NaN: no time line */
+    int64_t gap_count;
+    struct run_gap gaps[RUN_GAPS_MAX];
+    size_t n_gaps;
+    struct arena *arena;
+};
+
+/* `record` must live longer. */
+enum sol_status run_data_create(const struct store_record *record, struct run_data **out);
+void run_data_destroy(struct run_data *data); /* takes NULL */
+
+/* One metric alone, without what the payload knows of it. SOL_E_MEMORY. */
+enum sol_status run_metric_summarize(const struct store_metric *metric, struct run_metric *out);
+/* A stored value as shown. */
+double run_metric_shown(const struct run_metric *metric, double value);
+
+#endif
