@@ -114,7 +114,7 @@ static enum sol_status begin_sequences(struct bench *b)
 
 /* Cache that nothing was written to is one shared page of zeros: reading it would cost no memory
  * traffic. So every page gets numbers, small ones in whichever format. */
-static void fill_cache(const struct kv_layer *kv)
+void bench_fill_cache(const struct kv_layer *kv)
 {
     enum { SIZE = 4096 };
     float values[SIZE];
@@ -134,7 +134,7 @@ static void fill_cache(const struct kv_layer *kv)
 }
 
 /* Where the plan keeps the routing: in route's arguments, or in those of a fused attn_out. */
-static const int32_t *routing_of(const struct plan_step *step)
+const int32_t *bench_routing_of(const struct plan_step *step)
 {
     if (step->op == &op_route)
         return ((const struct route_args *)step->args)->routing.group_offsets;
@@ -147,10 +147,10 @@ static void inspect_plan(struct bench *b, const struct plan *plan)
 {
     for (int i = 0; i < plan_step_count(plan); i++) {
         const struct plan_step *step = plan_step_at(plan, i);
-        const int32_t *offsets = routing_of(step);
+        const int32_t *offsets = bench_routing_of(step);
         if (offsets) b->group_offsets = offsets;
         if (b->test.n_depth && step->op == &op_attention)
-            fill_cache(&((const struct attention_args *)step->args)->kv);
+            bench_fill_cache(&((const struct attention_args *)step->args)->kv);
     }
 }
 

@@ -10,6 +10,7 @@
 #include "lab/samples.h"
 #include "lab/statistics.h"
 #include "lab/watch.h"
+#include "ops/batch.h"
 
 /* One row of a benchmark. Each of `n_parallel` sequences begins at position n_depth, gets n_prompt
  * random tokens in one go, then n_gen steps of one token each. */
@@ -99,5 +100,10 @@ void bench_result_free(struct bench_result *result); /* takes a zeroed one */
 
 /* "pp512", "tg128 @ d4096", "tg32 x8", "pp512+tg128". Returns `text`. */
 char *bench_test_name(const struct bench_test *test, char text[80]);
+
+/* Writes small numbers into a cache, so that reading it costs what reading a cache costs. */
+void bench_fill_cache(const struct kv_layer *kv);
+/* Where the expert of each row begins, [experts + 1], if this step routes; else NULL. */
+const int32_t *bench_routing_of(const struct plan_step *step);
 
 #endif

@@ -29,7 +29,7 @@ enum sol_status bench_store_begin(struct store *store, const struct bench_report
 
 /* ---- kernels ---- */
 
-static const char *category_of(const struct op *op)
+const char *bench_category_of(const struct op *op)
 {
     static const char *const table[][2] = {
         {"attention", "attention"}, {"attn_in", "attention"}, {"attn_out", "attention"},
@@ -57,7 +57,7 @@ static struct store_kernel kernel_of(const struct bench_report *report,
         .layer = -1,
         .op = k->op->name,
         .variant = k->variant,
-        .category = category_of(k->op),
+        .category = bench_category_of(k->op),
         .numerics = op_numerics_name(k->numerics),
         .calls = k->ran,
         .expected = k->expected,
