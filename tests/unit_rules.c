@@ -484,12 +484,17 @@ static void test_kernels(void **state)
     rules_report_free(&r);
     input.n_experts = 0;
 
-    /* 2000 loops of 5 us are 10 of 20 ms, and no longer the kernels' distance */
-    k[1].limit_ns *= 2;
-    input.wakeup_ns = 5000;
+    /* 2000 loops of 4 us are 8 of 20 ms, and no longer the kernels' distance */
+    k[0].limit_ns = k[1].limit_ns = 6e6;
+    input.wakeup_ns = 4000;
     OK(rules_run(&input, NULL, &r));
     assert_fires(&r, "wakeup");
-    assert_float_equal(r.ceiling_ns, 100000, 1);
+    assert_float_equal(r.ceiling_ns, 80000, 1);
+    rules_report_free(&r);
+    input.wakeup_ns = 20000; /* calls of 10 us wake nobody */
+    OK(rules_run(&input, NULL, &r));
+    assert_fires(&r, "distance");
+    k[0].limit_ns = k[1].limit_ns = 9.9e6;
     rules_report_free(&r);
     input.wakeup_ns = 0;
 

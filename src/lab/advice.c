@@ -86,16 +86,13 @@ bool advice_has_times(const struct store_record *record)
 }
 
 enum sol_status advice_of_record(const struct store_record *record, struct store *store,
-                                 const struct rules_violation *violations, size_t n_violations,
-                                 struct rules_report *out)
+                                 const struct rules_input *more, struct rules_report *out)
 {
     struct rules_experts experts[EXPERTS_MAX];
     char names[EXPERTS_MAX][METRIC_SIZE];
     struct store_kernel *kernels;
-    struct rules_input input = {.inflation = (double)NAN,
-                                .violations = violations,
-                                .n_violations = n_violations,
-                                .experts = experts};
+    struct rules_input input = *more;
+    input.experts = experts;
     *out = (struct rules_report){0};
     SOL_TRY(join_layers(record, &kernels, &input.n_kernels));
     const char *text = record->run.payload_json;
@@ -144,6 +141,14 @@ static void print_step(const struct rules_report *r, FILE *to)
     if (r->caveat) fprintf(to, "note: %s\n", r->caveat);
 }
 
+static void cell_if(struct table *table, bool known, int decimals, double value)
+{
+    if (known)
+        table_cell(table, "%.*f", decimals, value);
+    else
+        table_cell(table, "%s", "");
+}
+
 static enum sol_status print_table(const struct rules_report *r, FILE *to)
 {
     enum { SUBJECT_WIDTH = 48 };
@@ -156,7 +161,7 @@ static enum sol_status print_table(const struct rules_report *r, FILE *to)
         table_cell(table, "%.*s%s", SUBJECT_WIDTH, f->subject,
                    strlen(f->subject) > SUBJECT_WIDTH ? "..." : "");
         table_cell(table, "%s", f->ceiling_ns > 0 ? rules_time(f->ceiling_ns, a) : "");
-        table_cell(table, f->ceiling_ns > 0 ? "%.1f" : "", percent(f->ceiling_ns, f->window_ns));
+        cell_if(table, f->ceiling_ns > 0, 1, percent(f->ceiling_ns, f->window_ns));
         table_cell(table, "%s", f->likely_ns > 0 ? rules_time(f->likely_ns, b) : "");
         if (f->covered_by)
             table_cell(table, "(counted as %s)", f->covered_by);

@@ -9,10 +9,10 @@
 #include "store/store.h"
 
 /* Rules over the kernels of a stored run (layers together), with what its payload says about
- * threads and experts. Trace artifacts are not looked at. `violations` may be NULL. */
+ * threads and experts, and over whatever else `more` holds: a time line, violations (its kernels,
+ * experts and wake-up time are not looked at). Trace artifacts are the caller's business. */
 enum sol_status advice_of_record(const struct store_record *record, struct store *store,
-                                 const struct rules_violation *violations, size_t n_violations,
-                                 struct rules_report *out);
+                                 const struct rules_input *more, struct rules_report *out);
 
 /* Whether a run has anything that rules could judge. */
 bool advice_has_times(const struct store_record *record);

@@ -11,7 +11,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 
-enum { VERSION = 1, SMALL_SHARE_PER_MILLE = 5, TEXT_SIZE = 512 };
+enum { VERSION = 1, SMALL_SHARE_PER_MILLE = 20, TEXT_SIZE = 512 };
 
 enum gate_kind { GATE_EXPECT, GATE_FORBID, GATE_MAX_SHARE };
 

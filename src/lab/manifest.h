@@ -52,7 +52,7 @@ enum sol_status manifest_parse(struct manifest *manifest, const char *text, size
 bool manifest_empty(const struct manifest *manifest);
 
 /* Writes what these kernels are as a manifest: exact names, counts per token where known, shares
- * with room for noise (half to twice, kernels under 0.5 % may take any). */
+ * with room for noise (half to twice, kernels under 2 % may take any). */
 enum sol_status manifest_learn(const struct gate_kernel *kernels, size_t n, FILE *to);
 
 /* *violations is an array of *n, owned by the manifest until it is checked again or destroyed. */

@@ -207,19 +207,22 @@ enum sol_status rule_expected(struct rules_run *run, const struct rule *rule)
 
 /* ---- putting together ---- */
 
-/* Several rules look at one kernel's counters: the time of that kernel is counted once. */
+/* Several rules look at one kernel's counters: the time of that kernel is counted once, by the
+ * finding with the highest ceiling. */
 static void count_once(struct rules_report *r)
 {
     for (size_t i = 0; i < r->count; i++) {
         struct finding *a = &r->findings[i];
-        if (a->rule->source != RULE_COUNTERS || !a->counted) continue;
+        const struct finding *best = a;
+        if (a->rule->source != RULE_COUNTERS) continue;
         for (size_t j = 0; j < r->count; j++) {
-            struct finding *b = &r->findings[j];
-            if (i == j || b->rule->source != RULE_COUNTERS || !b->counted) continue;
-            if (strcmp(a->subject, b->subject) != 0 || b->ceiling_ns > a->ceiling_ns) continue;
-            b->counted = false;
-            b->covered_by = a->rule->name;
+            const struct finding *b = &r->findings[j];
+            if (b->rule->source != RULE_COUNTERS || strcmp(a->subject, b->subject) != 0) continue;
+            if (b->ceiling_ns > best->ceiling_ns || (b->ceiling_ns == best->ceiling_ns && b < best))
+                best = b;
         }
+        a->counted = best == a;
+        a->covered_by = best == a ? NULL : best->rule->name;
     }
 }
 
@@ -248,7 +251,7 @@ static void choose_next(struct rules_report *r)
     if (f->severity == RULE_INVALID || !(f->likely_ns > 0))
         snprintf(r->next, sizeof r->next, "%s (%s)", f->rule->next, f->rule->name);
     else
-        snprintf(r->next, sizeof r->next, "%s (%s, %.60s: likely %s of %.1f %% at most)",
+        snprintf(r->next, sizeof r->next, "%s (%s, %.60s: likely %s, at most %.1f %% of a step)",
                  f->rule->next, f->rule->name, f->subject, rules_time(f->likely_ns, time),
                  f->window_ns > 0 ? 100 * f->ceiling_ns / f->window_ns : 0);
 }

@@ -514,6 +514,24 @@ static void walk_all(struct walk *w, const struct trace_window *windows, size_t 
     f->small_name = longest(w, w->small_times);
 }
 
+/* Ranges of a program leave out what lies between two steps, the very place where a device waits
+ * for its host. Steps that follow each other closely are therefore looked at from start to start.
+ */
+static enum sol_status close_ranges(const struct trace_window_set *set,
+                                    struct trace_window **windows)
+{
+    *windows = calloc(set->count, sizeof **windows);
+    if (!*windows) return no_memory();
+    for (size_t i = 0; i < set->count; i++) {
+        (*windows)[i] = set->windows[i];
+        if (set->method != WINDOW_MARKER || i + 1 == set->count) continue;
+        int64_t next = set->windows[i + 1].begin;
+        const struct trace_window *w = &set->windows[i];
+        if (next - w->end <= w->end - w->begin) (*windows)[i].end = next;
+    }
+    return SOL_OK;
+}
+
 static void report_facts(struct rules_run *run)
 {
     const struct step_facts *f = &run->facts;
@@ -545,13 +563,16 @@ enum sol_status rules_measure(struct rules_run *run)
     w.device = set ? set->device : busiest_device(in->timeline);
     if (w.device == TRACE_NO_DEVICE) return SOL_OK;
     if (!(w.peak > 0)) w.peak = in->timeline->devices[w.device].memory_bandwidth;
+    struct trace_window *windows = NULL;
     enum sol_status status = walk_init(&w);
+    if (status == SOL_OK && set) status = close_ranges(set, &windows);
     if (status == SOL_OK) {
         struct trace_window all = whole(&w);
         f->steps = set ? set->count : 1;
-        walk_all(&w, set ? set->windows : &all, f->steps);
+        walk_all(&w, set ? windows : &all, f->steps);
         report_facts(run);
     }
+    free(windows);
     walk_free(&w);
     return status;
 }

@@ -39,9 +39,12 @@ static double phase_ns(const struct rules_run *run, const char *metric, const ch
     return sum;
 }
 
+/* A call that took less than waking everybody woke nobody: it ran on the calling thread. */
 static double wakeups_ns(const struct rules_run *run, const struct store_kernel *k)
 {
-    return run->in->wakeup_ns > 0 && k->calls > 0 ? run->in->wakeup_ns * (double)k->calls : 0;
+    double wakeup = run->in->wakeup_ns, above = k->total_ns - (k->limit_ns > 0 ? k->limit_ns : 0);
+    if (!(wakeup > 0) || k->calls <= 0 || k->total_ns < wakeup * (double)k->calls) return 0;
+    return fmax(0, fmin(wakeup * (double)k->calls, above));
 }
 
 /* The first kernel of its phase stands for the phase. */
@@ -75,7 +78,7 @@ enum sol_status rule_wakeup(struct rules_run *run, const struct rule *rule)
             const struct store_kernel *k = &in->kernels[j];
             if (!in_phase(k, metric, phase)) continue;
             sum += wakeups_ns(run, k);
-            calls += k->calls > 0 ? (double)k->calls : 0;
+            calls += wakeups_ns(run, k) > 0 ? (double)k->calls : 0;
         }
         char a[24], b[24];
         SOL_TRY(rules_add(run, rule, known(metric), RULE_GAIN, window / tokens, sum / tokens,
@@ -166,7 +169,10 @@ enum sol_status rule_distance(struct rules_run *run, const struct rule *rule)
         const char *variant = k->variant ? k->variant : k->name ? k->name : "?";
         char subject[SUBJECT_SIZE], layer[24] = "";
         if (k->layer >= 0) snprintf(layer, sizeof layer, ", layer %d", k->layer);
-        snprintf(subject, sizeof subject, "%s: %s %s%s", known(k->metric), k->op ? k->op : "kernel",
+        snprintf(subject, sizeof subject, "%s: %s %s%s", known(k->metric),
+                 k->name ? k->name
+                 : k->op ? k->op
+                         : "kernel",
                  variant, layer);
         SOL_TRY(rules_add(
             run, rule, subject, RULE_GAIN, window / tokens, rest / tokens,
