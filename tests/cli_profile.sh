@@ -8,7 +8,7 @@ app=$SOL_FAKE_APP
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=0
-export SOL_CUPTI=$SOL_FAKE_CUPTI XDG_CACHE_HOME=$work/cache TMPDIR=$work/tmp
+export SOL_CUPTI=$SOL_FAKE_CUPTI XDG_CACHE_HOME=$work/cache TMPDIR=$work/tmp SOL_STORE=$work/store
 mkdir "$TMPDIR"
 unset FAKE_CUPTI PAUSE_MS
 
@@ -72,6 +72,34 @@ if [ -n "$have_python" ]; then
 assert sum(x["ph"] == "X" and x["cat"] == "kernel" for x in e) == 30, e' "$work/trace.json" ||
         fail "the trace for Perfetto"
 fi
+
+# gates: the command's own failure comes first, so these are around one that succeeds
+gate() { # STATUS TEXT OPTION...
+    local wanted=$1 text=$2
+    shift 2
+    profile "$wanted" "$@" -- sh -c "'$app' 100; true"
+    [ -z "$text" ] || has "$text" err
+}
+gate 0 "" --expect gemm_bf16=1/token --forbid dequantize --max-share 'gemm=70%'
+gate 13 "gemm_bf16 ran 1 times per token, expected 2" --expect gemm_bf16=2/token
+gate 13 "forbidden kernel gemm_bf16" --forbid gemm
+gate 13 "takes 66.67 % of kernel time" --max-share 'gemm=10%'
+gate 0 "wrote 3 kernels" --manifest "$work/manifest.json" --learn
+gate 0 "" --manifest "$work/manifest.json"
+sed -i 's/gemm_bf16/gemm_fp4/' "$work/manifest.json"
+gate 13 "expected kernel gemm_fp4 did not run" --manifest "$work/manifest.json"
+has "kept as run"
+is "the run" "$("$sol" runs -o csv --state invalid | wc -l)" 5
+"$sol" advise >"$work/out" 2>"$work/err"
+is "advice on an invalid run" $? 13
+profile 0 --no-store -- sh -c "'$app' 10; true"
+grep -q "kept as run" "$work/report" && fail "--no-store kept a run"
+
+# traces that are kept with a run are read again
+profile 0 --label kept -- sh -c "'$app' 100; true"
+"$sol" advise kept --expect gemm_bf16=1/token >"$work/out" 2>"$work/err"
+is "advice on a kept trace" $? 0
+has "steps of" out
 
 # every way to end: what was flushed is kept
 ended() { # ACTION STATUS KERNELS PROCESSES
@@ -161,9 +189,13 @@ has "did not start CUDA" err
 profile 127 -- "$work/no-such-command"
 has "cannot run '$work/no-such-command'" err
 profile 126 -- "$work"
-profile 2 --
+profile 2 --with nsys
 has "no command" err
-profile 2
+profile 2 --with strace -- true
+has "the tools are nsys and ncu" err
+profile 2 --learn -- true
+profile 2 --expect 'gemm(' -- true
+has "no regular expression" err
 profile 2 --level high -- true
 has "--level high: it is off, graph or node" err
 profile 2 -o xml -- true

@@ -1,6 +1,8 @@
-/* sol profile: runs any CUDA program with the tracing library in it and shows what its device did.
- */
+/* sol profile: runs any CUDA program with the tracing library in it, or under another profiler, and
+ * shows what its device did; without a command a model of sol's own. */
+#include <dirent.h>
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,9 +12,16 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "cli/cli.h"
+#include "cli/gate_options.h"
 #include "cli/inject_library.h"
+#include "cli/profile_own.h"
 #include "cli/profile_report.h"
+#include "cli/profile_with.h"
 #include "format/output_file.h"
+#include "import/import.h"
+#include "lab/advice.h"
+#include "lab/profile_store.h"
+#include "store/environment.h"
 #include "trace/capture.h"
 #include "trace/chrome.h"
 #include "trace/summary.h"
@@ -24,7 +33,12 @@
 enum { PROFILE_FAILED = 125, PATH_SIZE = 4096 };
 
 struct profile_command {
-    const char *output, *trace, *report, *folder, *level, *library, *range, *read;
+    const char *output, *trace, *report, *folder, *level, *library, *range, *read, *with;
+    const char *store, *label;
+    bool no_store;
+    double tokens;
+    struct gate_options gates;
+    struct profile_own_options own;
 };
 
 static const struct option options[] = {
@@ -46,13 +60,27 @@ static const struct option options[] = {
      offsetof(struct profile_command, range), 0, 0},
     {OPTION_STRING, 0, "inject-library", "FILE", "instead of the library within sol",
      offsetof(struct profile_command, library), 0, 0},
+    {OPTION_STRING, 0, "with", "TOOL",
+     "trace with nsys, or count with ncu, where it is installed, and import what it says",
+     offsetof(struct profile_command, with), 0, 0},
+    {OPTION_FLOAT, 0, "tokens", "N", "tokens of a step, for counts per token (default 1)",
+     offsetof(struct profile_command, tokens), 0.001, 1e9},
+    {OPTION_STRING, 0, "store", "FOLDER",
+     "where runs are kept (default $SOL_STORE, or sol in $XDG_DATA_HOME)",
+     offsetof(struct profile_command, store), 0, 0},
+    {OPTION_FLAG, 0, "no-store", NULL, "do not keep the run",
+     offsetof(struct profile_command, no_store), 0, 0},
+    {OPTION_STRING, 0, "label", "NAME", "label of the run", offsetof(struct profile_command, label),
+     0, 0},
+    GATE_OPTIONS(struct profile_command, gates),
+    PROFILE_OWN_OPTIONS(struct profile_command, own),
     {0},
 };
 
 static const struct command_spec spec = {
     .name = "profile",
-    .summary = "trace a CUDA program: kernels, copies, gaps, steps",
-    .arguments = "-- COMMAND [ARGUMENT...]",
+    .summary = "trace a CUDA program, or time a model layer by layer",
+    .arguments = "[-- COMMAND [ARGUMENT...]]",
     .notes =
         "The command and every process that it starts are traced where they use CUDA; their\n"
         "output and input are untouched. The exit status is the command's, 128 + N when signal N\n"
@@ -61,6 +89,10 @@ static const struct command_spec spec = {
         "A step is found by NVTX ranges, else by CUDA graph runs, else by the order of kernels.\n"
         "CUPTI comes from the program itself (PyTorch brings it), from the CUDA toolkit, or from\n"
         "the file that SOL_CUPTI names.\n"
+        "A violated gate makes the exit status 13, unless the command failed by itself.\n"
+        "Without a command, a model of sol's own runs under the timers of its plan: layer x op,\n"
+        "prefill and decode, at two depths of context. Gates look at decode then.\n"
+        "example: sol profile -m model.gguf --layers\n"
         "example: sol profile --level node -o csv -- llama-bench -m model.gguf -n 32\n",
     .options = options,
 };
@@ -72,6 +104,12 @@ struct profile {
     char folder[PATH_SIZE];
     bool temporary;
     struct capture_result result;
+    struct manifest *manifest;
+    const struct rules_violation *violations;
+    size_t n_violations;
+    struct store *store; /* NULL: nothing is kept */
+    int argc;
+    char **argv;
 };
 
 /* ---- options ---- */
@@ -99,10 +137,10 @@ static enum sol_status check_options(struct profile *p, int n_args)
     p->level = (enum trace_level)level;
     if (p->c.read && (n_args > 0 || p->c.folder))
         return status_set(SOL_E_ARGUMENT, "--read takes no command and no --output");
-    if (!p->c.read && n_args == 0)
+    if (n_args == 0 && !p->c.read && (p->c.with || p->c.folder || p->c.library))
         return status_set(SOL_E_ARGUMENT,
                           "no command; put it after --: sol profile -- python train.py");
-    return SOL_OK;
+    return gate_options_create(&p->c.gates, &p->manifest);
 }
 
 /* ---- the folder of trace files ---- */
@@ -163,17 +201,102 @@ static enum sol_status write_trace(const struct timeline *t, const char *path)
     return status;
 }
 
-static enum sol_status show(const struct profile *p, const struct timeline *t)
+/* ---- gates and the store ---- */
+
+static enum sol_status check_gates(struct profile *p, const struct timeline *t,
+                                   const struct trace_window_set *windows)
+{
+    struct trace_summary summary = {0};
+    struct gate_kernel *kernels = NULL;
+    size_t n = 0;
+    double tokens = p->c.tokens * (double)windows->count;
+    enum sol_status status = profile_steady_summary(t, windows, &summary);
+    if (status == SOL_OK) status = gate_kernels_of_summary(t, &summary, tokens, &kernels, &n);
+    if (status == SOL_OK)
+        status = gate_options_apply(&p->c.gates, p->manifest, kernels, n, &p->violations,
+                                    &p->n_violations);
+    free(kernels);
+    trace_summary_free(&summary);
+    if (status == SOL_OK) gate_options_print(p->violations, p->n_violations);
+    return status;
+}
+
+/* The trace files, unless they are many: advice can be taken again from them. */
+static enum sol_status keep_traces(const struct profile *p, const char *folder, const char *id)
+{
+    enum { KEPT_MAX = 64 << 20, FILES_MAX = 64 };
+    struct dirent **entries;
+    int64_t total = 0;
+    enum sol_status status = SOL_OK;
+    int n = folder ? scandir(folder, &entries, NULL, alphasort) : 0;
+    for (int i = 0; i < n; i++) {
+        char path[PATH_SIZE];
+        struct stat info;
+        const char *name = entries[i]->d_name, *dot = strrchr(name, '.');
+        snprintf(path, sizeof path, "%s/%s", folder, name);
+        bool trace = dot && strcmp(dot, TRACE_FILE_SUFFIX) == 0 && stat(path, &info) == 0;
+        if (trace && (total += info.st_size) <= KEPT_MAX && i < FILES_MAX && status == SOL_OK)
+            status = store_artifact_add(p->store, id, "trace", name, path);
+        free(entries[i]);
+    }
+    if (n > 0) free(entries);
+    return status;
+}
+
+static enum sol_status keep_advice(const struct profile *p, const struct timeline *t,
+                                   const struct trace_window_set *windows, const char *id,
+                                   char *next, size_t size)
+{
+    struct rules_report report;
+    struct rules_input input = {.timeline = t,
+                                .windows = windows,
+                                .inflation = (double)NAN,
+                                .violations = p->violations,
+                                .n_violations = p->n_violations};
+    SOL_TRY(rules_run(&input, p->store, &report));
+    enum sol_status status = advice_store(p->store, id, &report);
+    snprintf(next, size, "%s", report.next);
+    rules_report_free(&report);
+    return status;
+}
+
+/* Fills in run and next of the report. */
+static enum sol_status keep(const struct profile *p, struct profile_report *report,
+                            const char *folder, char id[STORE_ID_SIZE], char *next, size_t size)
+{
+    const struct timeline *t = report->timeline;
+    const struct trace_window_set *windows = report->windows;
+    struct store_run run = {.kind = "profile", .label = p->c.label, .backend = "cuda"};
+    struct environment_device device = {.name = NULL};
+    bool invalid = p->n_violations > 0;
+    if (!p->store) return SOL_OK;
+    if (t->n_devices) run.device = device.name = timeline_text(t, t->devices[0].name);
+    SOL_TRY(environment_run_begin(p->store, &run, p->argc, p->argv, &device, id));
+    SOL_TRY(profile_store_timeline(p->store, id, t, windows, p->c.tokens));
+    SOL_TRY(keep_traces(p, folder, id));
+    SOL_TRY(keep_advice(p, t, windows, id, next, size));
+    report->run = id;
+    report->next = next;
+    return store_run_finish(p->store, id, invalid ? STORE_INVALID : STORE_OK,
+                            invalid ? p->violations[0].text : NULL, NULL);
+}
+
+/* `folder`: of the trace files; NULL for those of other tools. */
+static enum sol_status show(struct profile *p, const struct timeline *t, const char *folder)
 {
     struct trace_summary summary = {0};
     struct trace_window_set windows = {0};
-    struct profile_report report = {t, &summary, &windows, p->result.exit_status, p->result.signal};
+    struct profile_report report = {
+        t, &summary, &windows, p->result.exit_status, p->result.signal, NULL, NULL};
+    char id[STORE_ID_SIZE], next[512];
     enum sol_status status = trace_summarize(t, 0, INT64_MAX, &summary);
     if (status == SOL_OK) status = trace_windows_find(t, p->c.range, &windows);
     if (status == SOL_E_ARGUMENT) { /* the rest is still worth showing */
         log_write(LOG_WARN, "%s", sol_last_error());
         status = SOL_OK;
     }
+    if (status == SOL_OK) status = check_gates(p, t, &windows);
+    if (status == SOL_OK) status = keep(p, &report, folder, id, next, sizeof next);
     if (status == SOL_OK)
         status = p->c.report ? print_to_file(&report, p)
                              : profile_report_print(&report, p->format, stdout);
@@ -183,7 +306,7 @@ static enum sol_status show(const struct profile *p, const struct timeline *t)
     return status;
 }
 
-static enum sol_status analyse(const struct profile *p, const char *folder)
+static enum sol_status analyse(struct profile *p, const char *folder)
 {
     struct timeline *t;
     SOL_TRY(timeline_create(&t));
@@ -193,7 +316,7 @@ static enum sol_status analyse(const struct profile *p, const char *folder)
         log_write(LOG_WARN, "the command did not start CUDA, so there is nothing to show");
         status = SOL_OK;
     } else if (status == SOL_OK) {
-        status = show(p, t);
+        status = show(p, t, folder);
     }
     timeline_destroy(t);
     return status;
@@ -233,23 +356,93 @@ static int run_command(struct profile *p, char *const *command)
     return p->result.exit_status;
 }
 
+/* ---- other tools ---- */
+
+/* Counters have no time line: what they say is advice. */
+static enum sol_status show_counters(struct profile *p, const struct import *import,
+                                     const char *path)
+{
+    struct rules_report report;
+    char id[STORE_ID_SIZE];
+    SOL_TRY(rules_run(&(struct rules_input){.counters = &import->counters}, p->store, &report));
+    enum sol_status status = SOL_OK;
+    if (p->store) status = import_store(p->store, import, path, p->c.label, p->argc, p->argv, id);
+    if (p->store && status == SOL_OK) status = advice_store(p->store, id, &report);
+    const char *run = p->store && status == SOL_OK ? id : NULL;
+    if (status == SOL_OK)
+        status = p->format == REPORT_JSON ? json_print(advice_json(&report, run))
+                                          : advice_print(&report, run, stdout);
+    rules_report_free(&report);
+    return status;
+}
+
+static enum sol_status with_tool(struct profile *p, char *const *command)
+{
+    char path[PATH_SIZE];
+    struct import *import;
+    SOL_TRY(make_folder(p));
+    fflush(stdout);
+    SOL_TRY(profile_with(p->c.with, p->level, command, p->folder, path, sizeof path,
+                         &p->result.exit_status));
+    SOL_TRY(import_file(path, &import));
+    for (size_t i = 0; i < import->n_notes; i++) log_write(LOG_WARN, "%s", import->notes[i]);
+    enum sol_status status =
+        import->timeline ? show(p, import->timeline, NULL) : show_counters(p, import, path);
+    import_destroy(import);
+    return status;
+}
+
+static int run_with(struct profile *p, char *const *command)
+{
+    int failed = cli_fail(with_tool(p, command));
+    remove_folder(p);
+    return failed ? failed : p->result.exit_status;
+}
+
+/* ---- a model of sol's own ---- */
+
+static int run_own(struct profile *p)
+{
+    struct profile_own own = {.options = &p->c.own,
+                              .gates = &p->c.gates,
+                              .store = p->store,
+                              .label = p->c.label,
+                              .trace = p->c.trace,
+                              .report = p->c.report,
+                              .format = p->format,
+                              .argc = p->argc,
+                              .argv = p->argv};
+    bool invalid;
+    int failed = cli_fail(profile_own_run(&own, &invalid));
+    return failed ? failed : invalid ? MANIFEST_EXIT_INVALID : 0;
+}
+
+static int dispatch(struct profile *p, char *const *command, int n_args)
+{
+    enum sol_status status = check_options(p, n_args);
+    if (status == SOL_OK && !p->c.no_store) status = store_open_optional(p->c.store, &p->store);
+    if (status != SOL_OK) return cli_fail(status);
+    if (p->c.read) return cli_fail(analyse(p, p->c.read));
+    if (n_args == 0) return run_own(p);
+    return p->c.with ? run_with(p, command) : run_command(p, command);
+}
+
 static int run(int argc, char **argv)
 {
     static struct profile p;
     const char **args = calloc((size_t)argc + 1, sizeof *args);
     int n_args = 0, exit_status;
     if (!args) return cli_fail(status_set(SOL_E_MEMORY, "out of memory"));
-    if (!cli_parse(&spec, argc, argv, &p.c, args, &n_args, &exit_status)) {
-        free(args);
-        return exit_status;
+    p.argc = argc;
+    p.argv = argv;
+    p.c.tokens = 1;
+    profile_own_init(&p.c.own);
+    if (cli_parse(&spec, argc, argv, &p.c, args, &n_args, &exit_status)) {
+        exit_status = dispatch(&p, (char *const *)args, n_args);
+        if (exit_status == 0 && p.n_violations > 0) exit_status = MANIFEST_EXIT_INVALID;
     }
-    enum sol_status status = check_options(&p, n_args);
-    if (status != SOL_OK)
-        exit_status = cli_fail(status);
-    else if (p.c.read)
-        exit_status = cli_fail(analyse(&p, p.c.read));
-    else
-        exit_status = run_command(&p, (char *const *)args);
+    manifest_destroy(p.manifest);
+    store_close(p.store);
     free(args);
     return exit_status;
 }

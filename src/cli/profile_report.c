@@ -246,6 +246,8 @@ static enum sol_status print_text(const struct profile_report *r, const struct s
     SOL_TRY(copy_table(r, to));
     SOL_TRY(host_table(r, to));
     print_loss(r, to);
+    if (r->run) fprintf(to, "\nkept as run %s (sol advise %s)\n", r->run, r->run);
+    if (r->next) fprintf(to, "next: %s\n", r->next);
     return SOL_OK;
 }
 
@@ -390,6 +392,8 @@ static enum sol_status print_json(const struct profile_report *r, const struct s
                   copies_json(r), "host", host_json(r), "devices", devices_json(r->timeline),
                   "processes", processes_json(r->timeline), "lost", lost_json(r->timeline));
     if (!report) return status_set(SOL_E_MEMORY, "out of memory for a report");
+    json_object_set_new(report, "run", r->run ? json_string(r->run) : json_null());
+    json_object_set_new(report, "next", r->next ? json_string(r->next) : json_null());
     json_dumpf(report, to, JSON_INDENT(2));
     fputs("\n", to);
     json_decref(report);

@@ -17,6 +17,7 @@ struct profile_report {
     const struct trace_window_set *windows;
     int exit_status; /* of the command */
     int signal;
+    const char *run, *next; /* id under which it is kept, and what advice says to do; or NULL */
 };
 
 /* CSV holds the kernel table alone. */

@@ -1,0 +1,124 @@
+#include "cli/profile_with.h"
+
+#include <errno.h>
+#include <spawn.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/status.h"
+
+extern char **environ;
+
+enum { PATH_SIZE = 4096 };
+
+static const struct tool {
+    const char *name, *product, *package;
+} tools[] = {{"nsys", "Nsight Systems", "nsight-systems"},
+             {"ncu", "Nsight Compute", "nsight-compute"}};
+
+static bool installed(const char *name)
+{
+    const char *path = getenv("PATH");
+    char file[PATH_SIZE];
+    for (const char *at = path ? path : ""; *at;) {
+        size_t n = strcspn(at, ":");
+        snprintf(file, sizeof file, "%.*s/%s", (int)n, at, name);
+        if (n > 0 && access(file, X_OK) == 0) return true;
+        at += n + (at[n] == ':');
+    }
+    return false;
+}
+
+static enum sol_status run_words(char *const *words, int *exit_status)
+{
+    pid_t pid;
+    int state, error = posix_spawnp(&pid, words[0], NULL, NULL, words, environ);
+    if (error) return status_set(SOL_E_IO, "cannot start %s: %s", words[0], strerror(error));
+    while (waitpid(pid, &state, 0) < 0)
+        if (errno != EINTR) return status_set(SOL_E_IO, "lost %s: %s", words[0], strerror(errno));
+    *exit_status = WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
+    return SOL_OK;
+}
+
+/* The tool's words, then the command's. */
+static enum sol_status run_tool(const char *const *words, char *const *command, int *exit_status)
+{
+    size_t n = 0, m = 0;
+    while (words[n]) n++;
+    while (command && command[m]) m++;
+    char **all = calloc(n + m + 1, sizeof *all);
+    if (!all) return status_set(SOL_E_MEMORY, "out of memory for a command");
+    for (size_t i = 0; i < n; i++) all[i] = (char *)(uintptr_t)words[i];
+    for (size_t i = 0; i < m; i++) all[n + i] = command[i];
+    enum sol_status status = run_words(all, exit_status);
+    free(all);
+    return status;
+}
+
+static enum sol_status check_made(const char *tool, const char *path, int exit_status)
+{
+    struct stat info;
+    if (stat(path, &info) == 0 && info.st_size > 0) return SOL_OK;
+    return status_set(SOL_E_IO,
+                      "%s made no report (its exit status is %d); its own output says why", tool,
+                      exit_status);
+}
+
+static enum sol_status with_nsys(enum trace_level level, char *const *command, const char *folder,
+                                 char *path, size_t size, int *exit_status)
+{
+    char report[PATH_SIZE];
+    int exported;
+    snprintf(report, sizeof report, "%s/report.nsys-rep", folder);
+    snprintf(path, size, "%s/report.sqlite", folder);
+    const char *profile[] = {"nsys",
+                             "profile",
+                             "--trace=cuda,nvtx",
+                             "--sample=none",
+                             "--cpuctxsw=none",
+                             level == TRACE_NODE ? "--cuda-graph-trace=node"
+                                                 : "--cuda-graph-trace=graph",
+                             "--force-overwrite=true",
+                             "--output",
+                             report,
+                             NULL};
+    const char *export[] = {"nsys",     "export", "--type=sqlite", "--force-overwrite=true",
+                            "--output", path,     report,          NULL};
+    SOL_TRY(run_tool(profile, command, exit_status));
+    SOL_TRY(check_made("nsys", report, *exit_status));
+    SOL_TRY(run_tool(export, NULL, &exported));
+    return check_made("nsys export", path, exported);
+}
+
+static enum sol_status with_ncu(char *const *command, const char *folder, char *path, size_t size,
+                                int *exit_status)
+{
+    snprintf(path, size, "%s/report.csv", folder);
+    const char *words[] = {
+        "ncu", "--csv",      "--page", "raw", "--set", "full", "--target-processes",
+        "all", "--log-file", path,     NULL};
+    SOL_TRY(run_tool(words, command, exit_status));
+    return check_made("ncu", path, *exit_status);
+}
+
+enum sol_status profile_with(const char *tool, enum trace_level level, char *const *command,
+                             const char *folder, char *path, size_t size, int *exit_status)
+{
+    const struct tool *t = NULL;
+    for (size_t i = 0; i < sizeof tools / sizeof *tools; i++)
+        if (strcmp(tools[i].name, tool) == 0) t = &tools[i];
+    if (!t) return status_set(SOL_E_ARGUMENT, "--with %s: the tools are nsys and ncu", tool);
+    if (!installed(t->name))
+        return status_set(SOL_E_UNSUPPORTED,
+                          "%s is not in PATH: install %s (it comes with the CUDA toolkit, and as "
+                          "Debian's package %s), or leave --with out to trace with sol itself",
+                          t->name, t->product, t->package);
+    if (strcmp(tool, "ncu") == 0) return with_ncu(command, folder, path, size, exit_status);
+    return with_nsys(level, command, folder, path, size, exit_status);
+}

@@ -1,0 +1,17 @@
+/* Drives another profiler where it is installed. */
+#ifndef CLI_PROFILE_WITH_H
+#define CLI_PROFILE_WITH_H
+
+#include <stddef.h>
+
+#include "sol/status.h"
+#include "trace/timeline.h"
+
+/* Runs `command` (ends with NULL) under `tool`, "nsys" or "ncu", with its files in `folder`; `path`
+ * gets the file to import. *exit_status: of the tool, which passes on the command's.
+ * SOL_E_UNSUPPORTED, with how to get it, when the tool is not installed; SOL_E_ARGUMENT for another
+ * tool. */
+enum sol_status profile_with(const char *tool, enum trace_level level, char *const *command,
+                             const char *folder, char *path, size_t size, int *exit_status);
+
+#endif

@@ -1,0 +1,118 @@
+#!/usr/bin/env bash
+# sol profile without a command, and sol advise on what it and sol bench keep.
+set -u
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export SOL_STORE=$work/store
+failures=0
+
+fail() {
+    echo "FAILED: $1"
+    sed 's/^/    /' "$work/out" "$work/err" 2>/dev/null | head -n 30
+    failures=$((failures + 1))
+}
+run() {
+    local wanted=$1
+    shift
+    "$SOL_BINARY" "$@" >"$work/out" 2>"$work/err" </dev/null
+    local got=$?
+    [ $got = "$wanted" ] || fail "sol $*: status $got, expected $wanted"
+}
+own() {
+    local wanted=$1
+    shift
+    run "$wanted" profile -m synth:tiny -t 2 -p 8 -n 4 -r 5 -q --no-limits "$@"
+}
+has() { grep -qE -- "$2" "$work/$1" || fail "no '$2' in $1"; }
+# check EXPRESSION: Python over `r`, the JSON in $work/out
+check() {
+    command -v python3 >/dev/null || return
+    python3 -c 'import json,sys; r = json.load(open(sys.argv[1])); assert eval(sys.argv[2]), sys.argv[2]' \
+        "$work/out" "$1" 2>"$work/err" || fail "JSON: $1"
+}
+
+# ---- the store is empty ----
+run 2 advise
+run 0 advise --rules
+has out '^gap.host +time line'
+has out '^spill +counters'
+
+# ---- a model, layer by layer ----
+own 0 -d 0,16 --layers --trace "$work/trace.json"
+has out '^pp8 \(prefill, depth 0\)'
+has out '^tg4 @ d16 \(decode, depth 16\)'
+has out '^op +kernel +calls/token +us/token'
+has out '^outside '
+has out 'a token at depth 0, and -?[0-9.]+ ns for each position'
+has out 'limits: not measured'
+has out 'run p'
+grep -q '"traceEvents"' "$work/trace.json" || fail "no trace for Perfetto"
+own 0 -d 4 -o csv --no-store
+has out '^phase,metric,depth,layer,op,kernel,numerics,calls,expected,ns_per_token'
+has out '^decode,tg4 @ d4,4,0,attn_in/gemm,'
+own 0 -d 0,16 -o json
+check 'r["schema"] == "sol.profile.model.1" and len(r["phases"]) == 4'
+check 'all(k["calls"] == k["expected"] > 0 for p in r["phases"] for k in p["kernels"])'
+check 'all(k["ns_per_token"] > 0 for p in r["phases"] for k in p["kernels"])'
+check 'abs(sum(k["ns_per_token"] for k in r["phases"][1]["kernels"]) / r["phases"][1]["ns_per_token"] - 0.8) < 0.3'
+check 'r["kv"] and r["threads"] == 2 and r["wakeup_ns"] > 0'
+run 0 runs show last
+has out 'decode'
+run 0 profile -m synth:tiny -p 0 -n 2 -d 0 -r 1 -q --no-limits
+has out '^tg2 '
+grep -q prefill "$work/out" && fail "a prefill of no tokens"
+
+# ---- gates ----
+own 0 --manifest "$work/m.json" --learn
+has err 'wrote [0-9]+ kernels'
+own 0 --expect 'rmsnorm.*=9/token' --forbid nothing_like_this
+own 13 --reference --manifest "$work/m.json"
+has err 'violated: expected kernel .* did not run'
+own 13 --expect 'attention=99/token'
+has err 'expected 99'
+run 13 advise
+has out 'this run is invalid'
+has out 'next: Find out why'
+own 13 --max-share 'attention|gemm|rmsnorm=1%'
+own 2 --learn
+has err -- '--learn needs --manifest'
+own 2 -d 16,0
+own 2 -d 1,2,3
+own 2 -p 0 -n 0
+own 3 --manifest /nowhere/m.json
+printf '{}' >"$work/none.json"
+own 4 --manifest "$work/none.json"
+
+# ---- advice from times against limits ----
+run 0 profile -m synth:tiny -t 2 -p 8 -n 4 -r 5 -q --slow attention=300 --label slow
+run 0 advise slow
+has out '^advice on p'
+has out '^next: '
+run 0 advise slow -o json
+check 'r["schema"] == "sol.advice.1" and r["next"] and not r["invalid"]'
+check 'any("attention" in a["subject"] for a in r["advice"] if a["rule"] == "distance")'
+check 'all(0 < a["likely_ns"] < a["ceiling_ns"] <= a["window_ns"] for a in r["advice"])'
+run 0 runs export slow
+check 'len(r["advice"]) > 0'
+run 0 advise slow
+before=$("$SOL_BINARY" runs export slow | grep -o '"ceiling_ns"' | wc -l)
+run 0 advise slow
+[ "$before" = "$("$SOL_BINARY" runs export slow | grep -o '"ceiling_ns"' | wc -l)" ] || fail "advice was stored twice"
+
+# ---- and of a benchmark ----
+run 0 bench -m synth:tiny -p 8 -n 2 -r 2 -q --ops
+run 0 advise last
+has out '^next: '
+run 0 bench -m synth:tiny -p 8 -n 2 -r 2 -q --no-limits --label plain
+run 2 advise plain
+has err 'has no times of kernels'
+
+# ---- wrong usage ----
+run 2 advise one two
+run 2 advise -o xml
+run 2 advise no_such_run
+run 4 advise "$work"
+run 4 advise "$work/none.json"
+
+[ $failures = 0 ] || exit 1
+echo "ok"

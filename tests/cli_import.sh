@@ -1,0 +1,135 @@
+#!/usr/bin/env bash
+# sol import: a run of each format, what is said of what is missing, and of files that are none. sol profile
+# --with: the commands that it makes, with scripts in place of the tools.
+set -u
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export SOL_STORE=$work/store
+data=$SOL_SOURCE_DIR/tests/data/import
+failures=0
+
+fail() {
+    echo "FAILED: $1"
+    sed 's/^/    /' "$work/out" "$work/err" 2>/dev/null | head -n 30
+    failures=$((failures + 1))
+}
+# run STATUS ARGUMENT...
+run() {
+    local wanted=$1
+    shift
+    "$SOL_BINARY" "$@" >"$work/out" 2>"$work/err" </dev/null
+    local got=$?
+    [ $got = "$wanted" ] || fail "sol $*: status $got, expected $wanted"
+}
+has() { grep -qF -- "$2" "$work/$1" || fail "no '$2' in $1"; }
+is() { [ "$2" = "$3" ] || fail "$1: got '$2', expected '$3'"; }
+
+# ---- every format ----
+run 0 import "$data"/llama_bench_new.json "$data"/llama_bench_new.jsonl "$data"/llama_bench_old.json
+has out "llama-bench, 4 metrics"
+has out "llama-bench, 2 metrics"
+run 0 import --label counted "$data/ncu_raw.csv"
+has out "counters of 2 kernels"
+has out "pieces of advice"
+run 0 import "$data/ncu_metrics.csv" "$data/nvbench.json"
+has out "note: no speed-of-light counters"
+has out "not enough memory"
+run 0 import -o json "$data/nvbench.json"
+has out '"format": "nvbench"'
+run 0 runs -o csv
+is "stored runs" "$(grep -c -E ',(import|profile),' "$work/out")" 7
+run 0 runs show last
+has out "gemm K=1024"
+
+# sol's own: what one store exports another takes
+run 0 runs export last
+cp "$work/out" "$work/run.json"
+run 0 import --store "$work/other" "$work/run.json"
+has out "sol, 2 metrics"
+
+# advice that only the file could give is kept
+run 0 advise counted
+has out "slow_kernel"
+has out "next: "
+
+# ---- nsys, made here from the schema ----
+if command -v python3 >/dev/null && python3 -c 'import sqlite3' 2>/dev/null; then
+    python3 - "$data/nsys.sql" "$work/a.sqlite" <<'PY'
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[2])
+db.executescript(open(sys.argv[1]).read())
+db.commit()
+PY
+    run 0 import "$work/a.sqlite"
+    has out "nsys, 110 events"
+    run 0 advise "$work/a.sqlite"
+    has out "pageable"
+    run 13 advise "$work/a.sqlite" --expect 'gemm=2/token' --range decode
+    has out "ran 1 times per token, expected 2"
+    head -c 9000 "$work/a.sqlite" >"$work/cut.sqlite"
+    run 4 import "$work/cut.sqlite"
+    has err "cut.sqlite"
+else
+    echo "no python3 with sqlite3: no nsys export is made"
+fi
+
+# ---- what is no result ----
+run 2 import
+has err "no file"
+run 3 import /nowhere/file.json
+printf 'hello\n' >"$work/text"
+run 4 import "$work/text"
+has err "of no known format"
+printf '[{"avg_ns": 1}]' >"$work/bad.json"
+run 4 import "$work/bad.json" "$data/nvbench.json"
+has err "record 1 is no test"
+has out "nvbench, 2 metrics"
+run 2 import -o xml "$data/nvbench.json"
+
+# ---- sol profile --with ----
+mkdir "$work/bin"
+cat >"$work/bin/ncu" <<SH
+#!/bin/sh
+echo "\$@" >"$work/words"
+while [ \$# -gt 0 ]; do
+    [ "\$1" = --log-file ] && log=\$2 && shift 2 && break
+    shift
+done
+[ "\$1" = false ] || cp "$data/ncu_raw.csv" "\$log"
+exec "\$@"
+SH
+chmod +x "$work/bin/ncu"
+PATH=$work/bin:$PATH run 0 profile --with ncu -- echo "of the program"
+has out "of the program"
+has out "slow_kernel"
+grep -q -- '--csv --page raw .* echo of the program' "$work/words" || fail "ncu's words: $(cat "$work/words")"
+PATH=$work/bin:$PATH run 3 profile --with ncu -- false
+has err "ncu made no report (its exit status is 1)"
+run 0 runs -o csv --kind profile -n 1
+has out "profile"
+PATH=/nowhere run 5 profile --with nsys -- true
+has err "nsys is not in PATH: install Nsight Systems"
+if [ -f "$work/a.sqlite" ]; then
+    cat >"$work/bin/nsys" <<SH
+#!/bin/sh
+echo "\$@" >>"$work/nsys_words"
+mode=\$1
+while [ \$# -gt 0 ]; do
+    [ "\$1" = --output ] && out=\$2 && shift 2 && break
+    shift
+done
+[ \$mode = export ] && exec cp "$work/a.sqlite" "\$out"
+echo report >"\$out"
+exec "\$@"
+SH
+    chmod +x "$work/bin/nsys"
+    PATH=$work/bin:$PATH run 0 profile --with nsys --level node -- true
+    has out "30 kernels"
+    has out "kept as run"
+    grep -q -- '--cuda-graph-trace=node' "$work/nsys_words" || fail "nsys's words"
+    PATH=$work/bin:$PATH run 13 profile --with nsys --forbid silu -- true
+    has err "violated: forbidden kernel silu_kernel ran 10 times"
+fi
+
+[ $failures = 0 ] || exit 1
+echo "ok"
