@@ -13,12 +13,12 @@ TRIALS = int(os.environ.get("TRIALS", 400))
 PLANTED = int(os.environ.get("PLANTED", 60))
 METRIC = os.environ.get("METRIC", "cpu")
 DELTA = os.environ.get("DELTA", "")
-BENCH = f"{SOL} bench --no-limits -q -t 1 -p 0 -n 16 -r 3 --ops -o json"
+BENCH = f"{SOL} bench --no-limits --no-store -q -t 1 -p 0 -n 16 -r 3 --ops -o json"
 OPS = ["gemm", "attention", "rope", "kv_write", "swiglu", "rmsnorm"]
 
 
 def compare(a, b):
-    command = [SOL, "compare", "--live", "-q", "-o", "json", "--metric", METRIC, a, b]
+    command = [SOL, "compare", "--live", "--no-store", "-q", "-o", "json", "--metric", METRIC, a, b]
     if DELTA:
         command += ["--delta", DELTA]
     done = subprocess.run(command, capture_output=True)
@@ -46,8 +46,10 @@ def tell(label, results, since):
 
 def same_thing():
     since, results = time.time(), []
-    for _ in range(TRIALS):
+    for i in range(TRIALS):
         results.append(compare(BENCH, BENCH))
+        if i % 50 == 49:
+            print(f"{i + 1} of {TRIALS}, {time.time() - since:.0f} s", file=sys.stderr, flush=True)
     count = tell(f"{TRIALS} comparisons of the same thing, {METRIC}", results, since)
     alarms = count.get("faster", 0) + count.get("slower", 0)
     small = sum(r["metrics"][0]["p"] <= 0.05 for r in results)

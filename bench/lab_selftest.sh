@@ -4,7 +4,7 @@
 #   usage: bench/lab_selftest.sh [SOL]      (default build/sol; 10 to 25 minutes)
 #   TRIALS=400 PLANTED=60   comparisons of the same thing; planted delays
 #   METRIC=cpu              what decides; test:tg16 (wall time) on a quiet machine
-#   DELTA=                  smallest effect that counts in percent (default: what sol compare takes)
+#   DELTA=1                 smallest effect that counts in percent; sol compare --calibrate tells it
 set -eu
 cd "$(dirname "$0")/.."
 exec python3 bench/lab_selftest.py "${1:-build/sol}"

@@ -1,7 +1,7 @@
 // A launch-bound decode loop: steps of many tiny kernels, as they are or as one CUDA graph. What the
 // tracer costs shows here at its largest.
 //
-// usage: trace_loop stream|graph SECONDS [ACTION]
+// usage: trace_loop stream|graph SECONDS [ACTION]       (TRACE_LOOP_CYCLES: how long a kernel spins)
 // Prints the median time of a step in ns, then how many kernels were launched. ACTION as the last thing:
 // _exit, exec (runs itself for a fifth of a second), fork (a child that exits with 3), segv, kill.
 #include <algorithm>
@@ -16,13 +16,22 @@
 
 enum { KERNELS = 200, FLOATS = 4096 };
 
-__global__ void tiny_add(float *x, float value)
+// For kernels as long as those of a real step: 0 is the shortest, about 1 us on an H100.
+__device__ void spin(long long cycles)
 {
+    for (long long start = clock64(); clock64() - start < cycles;) {
+    }
+}
+
+__global__ void tiny_add(float *x, float value, long long cycles)
+{
+    spin(cycles);
     x[blockIdx.x * blockDim.x + threadIdx.x] += value;
 }
 
-__global__ void tiny_scale(float *x, float value)
+__global__ void tiny_scale(float *x, float value, long long cycles)
 {
+    spin(cycles);
     x[blockIdx.x * blockDim.x + threadIdx.x] *= value;
 }
 
@@ -35,9 +44,11 @@ static void check(cudaError_t result, const char *what)
 
 static void launch_all(float *x, cudaStream_t stream)
 {
+    const char *text = getenv("TRACE_LOOP_CYCLES");
+    static const long long cycles = text ? atoll(text) : 0;
     for (int i = 0; i < KERNELS; i += 2) {
-        tiny_add<<<FLOATS / 128, 128, 0, stream>>>(x, 1.0f);
-        tiny_scale<<<FLOATS / 128, 128, 0, stream>>>(x, 0.5f);
+        tiny_add<<<FLOATS / 128, 128, 0, stream>>>(x, 1.0f, cycles);
+        tiny_scale<<<FLOATS / 128, 128, 0, stream>>>(x, 0.5f, cycles);
     }
 }
 

@@ -120,6 +120,7 @@ compare 2 "no test in common" "$work/old.json" "$work/foreign.json"
     fail "bench --slow"
 compare 11 "historical" before last
 grep -qE "of it \+[0-9.]+ in gemm" "$work/out" || fail "gemm is not blamed"
+grep -qF 'settings.slow: (none) -> ["gemm=5000 %"]' "$work/out" || fail "the delay is not listed"
 grep -q "peak memory, bytes .*exploratory" "$work/out" || fail "no peak memory"
 compare 10 "verdict: faster" last~0 before # `last` is a benchmark, though a comparison was kept since
 "$SOL_BINARY" runs --kind compare -o json | grep -q '"kind": "compare"' || fail "the comparison is not kept"

@@ -55,6 +55,8 @@ is "input" "$(echo text | "$sol" profile --report "$work/report" -- cat 2>/dev/n
 has "9 kernels" out
 [ -z "$(ls "$TMPDIR")" ] || fail "left in the folder for temporary files: $(ls "$TMPDIR")"
 
+has "1755 to 1980 MHz, power up to 400 of 700 W, up to 41 C, throttle reasons 0x4"
+
 # forms of the report
 profile 7 -o csv -- "$app" 10
 is "csv header" "$(head -n 1 "$work/report")" \
@@ -136,7 +138,7 @@ is "3000 names" "$(grep -c '^kernel_[0-9]*,other,.*,1,1.000,' "$work/report")" 3
 ended return 7 300 1
 "$sol" profile --read "$work/kept" >"$work/report" || fail "--read"
 has "300 kernels"
-file=$(ls "$work"/kept/*.soltrace)
+file=$(ls "$work"/kept/[0-9]*.soltrace)
 size=$(stat -c %s "$file")
 head -c $((size - 5)) "$file" >"$file.cut"
 mv "$file.cut" "$file"
@@ -167,6 +169,9 @@ FAKE_CUPTI=none profile 7 -- "$app" 10
 has "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"
 SOL_CUPTI=$work/nothing.so profile 7 -- "$app" 10
 has "cannot load $work/nothing.so"
+
+SOL_NVML=$work/nothing.so profile 7 -- "$app" 10
+has "30 kernels"
 
 # levels, and a library of one's own
 profile 7 --level off -- "$app" 10

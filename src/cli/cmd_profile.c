@@ -24,6 +24,7 @@
 #include "store/environment.h"
 #include "trace/capture.h"
 #include "trace/chrome.h"
+#include "trace/sampler.h"
 #include "trace/summary.h"
 #include "trace/trace_file.h"
 #include "trace/trace_read.h"
@@ -86,6 +87,7 @@ static const struct command_spec spec = {
         "output and input are untouched. The exit status is the command's, 128 + N when signal N\n"
         "ended it, 127 when it was not found, 126 when it could not be run, 125 when sol failed\n"
         "after it had started. The report comes last on standard output, or in --report FILE.\n"
+        "A process that is killed, crashes or calls _exit or exec loses its last 0.1 s or so.\n"
         "A step is found by NVTX ranges, else by CUDA graph runs, else by the order of kernels.\n"
         "CUPTI comes from the program itself (PyTorch brings it), from the CUDA toolkit, or from\n"
         "the file that SOL_CUPTI names.\n"
@@ -311,7 +313,7 @@ static enum sol_status analyse(struct profile *p, const char *folder)
     struct timeline *t;
     SOL_TRY(timeline_create(&t));
     enum sol_status status = trace_read_folder(t, folder);
-    if (status == SOL_E_FORMAT && !p->c.read) {
+    if (!p->c.read && (status == SOL_E_FORMAT || (status == SOL_OK && t->n_processes == 0))) {
         /* Not a fault of the trace: the library was never called. */
         log_write(LOG_WARN, "the command did not start CUDA, so there is nothing to show");
         status = SOL_OK;
@@ -331,10 +333,11 @@ static enum sol_status capture(struct profile *p, char *const *command)
     else
         SOL_TRY(inject_library_install(p->folder, library, sizeof library));
     fflush(stdout);
-    return capture_run(
-        command,
-        &(struct capture_options){.library = library, .folder = p->folder, .level = p->level},
-        &p->result);
+    struct capture_options how = {.library = library, .folder = p->folder, .level = p->level};
+    struct sampler *sampler = p->level == TRACE_OFF ? NULL : sampler_start(p->folder);
+    enum sol_status status = capture_run(command, &how, &p->result);
+    sampler_stop(sampler);
+    return status;
 }
 
 static int run_command(struct profile *p, char *const *command)

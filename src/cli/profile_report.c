@@ -178,13 +178,49 @@ static enum sol_status host_table(const struct profile_report *r, FILE *to)
 
 /* ---- text around the tables ---- */
 
+/* Of the samples while the trace ran. */
+struct device_state {
+    uint32_t sm_min, sm_max, power_max, power_limit, throttle;
+    int32_t temperature_max;
+    size_t count;
+};
+
+static struct device_state state_of(const struct timeline *t, size_t device)
+{
+    struct device_state s = {.temperature_max = INT32_MIN};
+    for (size_t i = 0; i < t->n_samples; i++) {
+        const struct trace_sample *p = &t->samples[i];
+        if (p->device != device) continue;
+        s.count++;
+        if (p->sm_mhz && (s.sm_min == 0 || p->sm_mhz < s.sm_min)) s.sm_min = p->sm_mhz;
+        if (p->sm_mhz > s.sm_max) s.sm_max = p->sm_mhz;
+        if (p->power_mw > s.power_max) s.power_max = p->power_mw;
+        if (p->power_limit_mw) s.power_limit = p->power_limit_mw;
+        if (p->temperature_c > s.temperature_max) s.temperature_max = p->temperature_c;
+        s.throttle |= p->throttle & ~1u; /* idle is no fault */
+    }
+    return s;
+}
+
+static void print_state(const struct timeline *t, size_t device, FILE *to)
+{
+    struct device_state s = state_of(t, device);
+    if (s.count == 0) return;
+    fprintf(to, "  %zu samples: SM clock %u to %u MHz, power up to %u of %u W", s.count, s.sm_min,
+            s.sm_max, s.power_max / 1000, s.power_limit / 1000);
+    if (s.temperature_max != INT32_MIN) fprintf(to, ", up to %d C", s.temperature_max);
+    fprintf(to, ", throttle reasons 0x%x\n", s.throttle);
+}
+
 static void print_totals(const struct profile_report *r, FILE *to)
 {
     const struct trace_summary *s = r->summary;
     const struct timeline *t = r->timeline;
-    for (size_t i = 0; i < t->n_devices; i++)
+    for (size_t i = 0; i < t->n_devices; i++) {
         fprintf(to, "device %zu: %s, %u SMs\n", i, timeline_text(t, t->devices[i].name),
                 t->devices[i].sm_count);
+        print_state(t, i, to);
+    }
     fprintf(to,
             "%" PRIu64 " kernels, %" PRIu64 " graph runs, %zu processes, tracing level %s\n"
             "device time %.3f ms: busy %.3f ms (%.1f %%), gaps %.3f ms (%" PRIu64

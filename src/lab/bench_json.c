@@ -127,9 +127,17 @@ static json_t *settings_json(const struct bench_report *report)
     for (int i = 0; i < p->chooser.n_forces; i++)
         json_array_append_new(forced, json_sprintf("%s=%s", p->chooser.forces[i].op->name,
                                                    p->chooser.forces[i].variant));
-    return json_pack("{s:s, s:b, s:b, s:o}", "loosest_numerics",
-                     op_numerics_name(p->chooser.loosest), "reference", p->chooser.reference,
-                     "rounded_rope", p->rounded_rope, "forced", forced);
+    json_t *json = json_pack(
+        "{s:s, s:b, s:b, s:o}", "loosest_numerics", op_numerics_name(p->chooser.loosest),
+        "reference", p->chooser.reference, "rounded_rope", p->rounded_rope, "forced", forced);
+    if (!json || p->chooser.n_slow == 0) return json;
+    /* A planted delay must show wherever the figures go. */
+    json_t *slow = json_array();
+    for (int i = 0; i < p->chooser.n_slow; i++)
+        json_array_append_new(slow, json_sprintf("%s=%g %%", p->chooser.slow[i].op->name,
+                                                 100 * p->chooser.slow[i].fraction));
+    json_object_set_new(json, "slow", slow);
+    return json;
 }
 
 static json_t *kernel_json(const struct bench_report *report, const struct bench_kernel *k)

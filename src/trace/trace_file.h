@@ -9,9 +9,10 @@
  * shapes by SHAPE records, each before its first use. A reader skips record types that it does not
  * know, and reads a longer record's known part, so that both may be added within a version.
  *
- * One file per process, <folder>/<pid>-<start ns>.soltrace. Times are ns of the tracer's clock,
- * which all processes of a machine share. This header is all that writer and reader have in common;
- * it depends on nothing of sol that is not itself only a header. */
+ * One file per process, <folder>/<pid>-<start ns>.soltrace, and one of samples of the devices.
+ * Times are ns of the tracer's clock, which all processes of a machine share. This header is all
+ * that writer and reader have in common; it depends on nothing of sol that is not itself only a
+ * header. */
 #ifndef TRACE_TRACE_FILE_H
 #define TRACE_TRACE_FILE_H
 
@@ -61,7 +62,7 @@ enum trace_record_type {
     TRACE_ALLOC,   /* trace_alloc_record */
     TRACE_SAMPLE,  /* trace_sample_record */
     TRACE_DEVICE,  /* trace_device_record */
-    TRACE_PROCESS, /* trace_process_record; first in every file */
+    TRACE_PROCESS, /* trace_process_record; first in a process's file */
     TRACE_LOST,    /* trace_lost_record: lost since the last one */
     TRACE_NOTE,    /* trace_record alone: name is the text */
     TRACE_END,     /* trace_end_record: the process ended in order, nothing follows */

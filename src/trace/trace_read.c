@@ -31,7 +31,7 @@ struct reader {
     struct number_map names, shapes, devices; /* devices: by ordinal */
     struct open_range *open;
     size_t n_open, open_room;
-    uint16_t process;
+    uint16_t process; /* once has_process: files of samples have none */
     bool has_process, complete;
     int64_t first, last; /* times seen */
 };
@@ -78,14 +78,24 @@ static enum sol_status device_of(struct reader *r, uint32_t ordinal, uint16_t *o
     return map_set(&r->devices, ordinal, *out);
 }
 
+static enum sol_status need_process(struct reader *r)
+{
+    struct trace_process process = {.command = TRACE_NONE, .level = TRACE_GRAPH};
+    if (r->has_process) return SOL_OK;
+    r->has_process = true;
+    return timeline_add_process(r->t, &process, &r->process);
+}
+
 /* Adds the event unless its times run backwards, which is then counted. */
-static enum sol_status add(struct reader *r, const struct trace_event *event)
+static enum sol_status add(struct reader *r, struct trace_event *event)
 {
     if (event->end < event->start) {
         r->t->lost.unknown++;
         return SOL_OK;
     }
     saw(r, event->start, event->end);
+    SOL_TRY(need_process(r));
+    event->process = r->process;
     return timeline_add(r->t, event);
 }
 
@@ -147,7 +157,6 @@ static enum sol_status read_work(struct reader *r, const struct trace_work_recor
         .detail = TRACE_NONE,
         .track = w->stream,
         .kind = kinds[w->record.type - TRACE_KERNEL],
-        .process = r->process,
         .context = (uint16_t)w->context,
     };
     SOL_TRY(device_of(r, w->device, &event.device));
@@ -180,7 +189,6 @@ static enum sol_status read_host(struct reader *r, const struct trace_host_recor
         .track = kind == EVENT_SYNC ? h->stream : h->thread,
         .kind = kind,
         .device = TRACE_NO_DEVICE,
-        .process = r->process,
         .context = (uint16_t)h->context,
     };
     return add(r, &event);
@@ -196,7 +204,6 @@ static enum sol_status add_marker(struct reader *r, const struct open_range *ran
         .track = range->thread,
         .kind = EVENT_MARKER,
         .device = TRACE_NO_DEVICE,
-        .process = r->process,
     };
     return add(r, &event);
 }
@@ -248,7 +255,6 @@ static enum sol_status read_alloc(struct reader *r, const struct trace_alloc_rec
         .correlation = a->correlation,
         .kind = EVENT_ALLOC,
         .device = TRACE_NO_DEVICE,
-        .process = r->process,
         .context = (uint16_t)a->context,
     };
     SOL_TRY(timeline_transfer(r->t, &transfer, &event.detail));
@@ -319,7 +325,7 @@ static enum sol_status read_device(struct reader *r, const struct trace_device_r
 
 static enum sol_status read_process(struct reader *r, const struct trace_process_record *p)
 {
-    if (!r->has_process) return SOL_OK;
+    SOL_TRY(need_process(r));
     struct trace_process *process = &r->t->processes[r->process];
     process->pid = p->pid;
     process->parent = p->parent;
@@ -434,11 +440,12 @@ static enum sol_status check_header(const void *data, size_t size, const char *n
 
 static void close_process(struct reader *r)
 {
+    r->t->lost.unpaired += r->n_open;
+    if (!r->has_process) return;
     struct trace_process *process = &r->t->processes[r->process];
     process->complete = r->complete;
     process->start = r->first <= r->last ? r->first : 0;
     process->end = r->first <= r->last ? r->last : 0;
-    r->t->lost.unpaired += r->n_open;
 }
 
 enum sol_status trace_read_memory(struct timeline *t, const void *data, size_t size,
@@ -447,9 +454,6 @@ enum sol_status trace_read_memory(struct timeline *t, const void *data, size_t s
     size_t at;
     struct reader r = {.t = t, .first = INT64_MAX, .last = INT64_MIN};
     SOL_TRY(check_header(data, size, name, &at));
-    SOL_TRY(timeline_add_process(
-        t, &(struct trace_process){.command = TRACE_NONE, .level = TRACE_GRAPH}, &r.process));
-    r.has_process = true;
     enum sol_status status = SOL_OK;
     while (status == SOL_OK && at < size) {
         size_t n = block_size((const unsigned char *)data + at, size - at);

@@ -1,0 +1,30 @@
+/* An NVML with one device, the one that fake_app.c describes. */
+#include <string.h>
+
+#define EXPORT __attribute__((visibility("default")))
+#define FAKE(name, parameters, body)                                                               \
+    EXPORT int name parameters;                                                                    \
+    EXPORT int name parameters                                                                     \
+    {                                                                                              \
+        body;                                                                                      \
+        return 0;                                                                                  \
+    }
+
+FAKE(nvmlInit_v2, (void), )
+FAKE(nvmlShutdown, (void), )
+FAKE(nvmlDeviceGetCount_v2, (unsigned *count), *count = 1)
+FAKE(nvmlDeviceGetHandleByIndex_v2, (unsigned index, void **device),
+     *device = &((char *)0)[index + 1])
+FAKE(nvmlDeviceGetName, (void *device, char *name, unsigned size), (void)device;
+     strncpy(name, "Fake H100", size))
+FAKE(nvmlDeviceGetUUID, (void *device, char *uuid, unsigned size), (void)device;
+     strncpy(uuid, "GPU-01020300-0000-0000-0000-000000000000", size))
+FAKE(nvmlDeviceGetClockInfo, (void *device, unsigned type, unsigned *mhz), (void)device;
+     *mhz = type == 1 ? 1755 : 2619)
+FAKE(nvmlDeviceGetTemperature, (void *device, unsigned sensor, unsigned *c), (void)device;
+     *c = 41 + sensor)
+FAKE(nvmlDeviceGetPowerUsage, (void *device, unsigned *mw), (void)device; *mw = 123000)
+FAKE(nvmlDeviceGetEnforcedPowerLimit, (void *device, unsigned *mw), (void)device; *mw = 700000)
+FAKE(nvmlDeviceGetCurrentClocksThrottleReasons, (void *device, unsigned long long *reasons),
+     (void)device;
+     *reasons = 4)
