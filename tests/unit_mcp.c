@@ -1,0 +1,321 @@
+/* The protocol of sol mcp, its table of tools, command lines and bounded answers. Children and
+ * descriptors are tested as a client uses them (cli_mcp.sh). */
+#include "serve/mcp.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "serve/mcp_answer.h"
+
+/* ---- tools ---- */
+
+static void table_is_sound(void **state)
+{
+    (void)state;
+    for (const struct mcp_tool *t = mcp_tools; t->name; t++) {
+        for (const struct mcp_tool *u = mcp_tools; u < t; u++)
+            assert_string_not_equal(t->name, u->name);
+        json_t *json = mcp_tool_json(t);
+        assert_non_null(json);
+        const json_t *schema = json_object_get(json, "inputSchema");
+        assert_true(json_is_false(json_object_get(schema, "additionalProperties")));
+        size_t count = t->command ? 1 : 0;
+        for (const struct mcp_parameter *p = t->parameters; p->name; p++) {
+            assert_non_null(json_object_get(json_object_get(schema, "properties"), p->name));
+            assert_true(p->kind != MCP_FLAG || p->option);
+            count++;
+        }
+        assert_int_equal(json_object_size(json_object_get(schema, "properties")), count);
+        json_decref(json);
+    }
+}
+
+static const struct mcp_tool *tool(const char *name)
+{
+    const struct mcp_tool *t = mcp_tools;
+    while (t->name && strcmp(t->name, name) != 0) t++;
+    assert_non_null(t->name);
+    return t;
+}
+
+static void check_words(const char *name, const char *arguments, const char *expected)
+{
+    struct mcp_words w;
+    char line[1000] = "";
+    json_t *json = json_loads(arguments, 0, NULL);
+    enum sol_status status = mcp_tool_words(tool(name), json, &w);
+    json_decref(json);
+    if (status != SOL_OK) {
+        snprintf(line, sizeof line, "! %s", sol_last_error());
+    } else {
+        for (size_t i = 0; i < w.count; i++) {
+            size_t length = strlen(line);
+            snprintf(line + length, sizeof line - length, "%s%s", i ? "|" : "", w.words[i]);
+        }
+        mcp_words_free(&w);
+    }
+    if (*expected == '!')
+        assert_non_null(strstr(line, expected + 1));
+    else
+        assert_string_equal(line, expected);
+}
+
+static void command_lines(void **state)
+{
+    (void)state;
+    check_words("bench", "{\"prompt\": [128, 512], \"ops\": true, \"no_limits\": false}",
+                "bench|-q|-o|json|-p128,512|--ops|--");
+    check_words("opt_start", "{\"hypothesis\": \"--help\", \"predict_percent\": 2.5}",
+                "opt|start|-o|json|--predict=2.5|--|--help");
+    check_words("bench", "{\"force\": [\"-a\", \"b\"], \"model\": \"-x\"}",
+                "bench|-q|-o|json|-m-x|--force=-a|--force=b|--");
+    check_words("bench", "{\"prompt\": \"128\"}", "! a list");
+    check_words("bench", "{\"prompt\": []}", "! a list");
+    check_words("bench", "{\"threads\": 0}", "! from 1 to 1024");
+    check_words("bench", "{\"threads\": 1.5}", "! a whole number");
+    check_words("bench", "{\"ops\": 1}", "! true or false");
+    check_words("bench", "{\"model\": \"\"}", "! not empty");
+    check_words("bench", "{\"modle\": \"a\"}", "! no argument \"modle\"");
+    check_words("bench", "{\"max_seconds\": 0.5}", "! from 1");
+    check_words("opt_accept", "{\"even_if\": \"faster\"}", "! one of same|trade");
+    check_words("run_show", "{}", "! \"run\" is needed");
+    check_words("run_show", "[]", "! must be an object");
+}
+
+/* ---- answers ---- */
+
+static json_t *answer(const char *name, const char *output, int exit_status, const char *errors,
+                      enum mcp_end end, bool *failed, bool *cut)
+{
+    char *text = mcp_answer(&(struct mcp_outcome){.tool = tool(name),
+                                                  .end = end,
+                                                  .exit_status = exit_status,
+                                                  .max_seconds = 60,
+                                                  .output = output,
+                                                  .output_size = strlen(output),
+                                                  .errors = errors,
+                                                  .more_id = "a1"},
+                            failed, cut);
+    assert_non_null(text);
+    assert_true(strlen(text) < 4096);
+    json_t *json = json_loads(text, 0, NULL);
+    free(text);
+    assert_non_null(json);
+    const char *next = json_string_value(json_object_get(json, "next"));
+    assert_true(next && *next);
+    return json;
+}
+
+static void answers_are_small_and_have_one_next_step(void **state)
+{
+    (void)state;
+    bool failed, cut;
+    json_t *json =
+        answer("opt_compare",
+               "{\"iteration\": {\"id\": \"o1234abcd\", \"base\": null}, \"next\": \"sol opt "
+               "record, then: sol opt revert\"}",
+               11, "", MCP_EXITED, &failed, &cut);
+    assert_false(failed || cut);
+    assert_string_equal(json_string_value(json_object_get(json, "next")),
+                        "opt_record, then: opt_revert");
+    assert_string_equal(json_string_value(json_array_get(json_object_get(json, "evidence"), 0)),
+                        "o1234abcd");
+    json_decref(json);
+
+    json = answer("bench", "", 2, "sol: error: no such model\n", MCP_EXITED, &failed, &cut);
+    assert_true(failed);
+    assert_non_null(strstr(json_string_value(json_object_get(json, "error")), "no such model"));
+    json_decref(json);
+    json = answer("bench", "[1, 2", 137, "", MCP_TIMED_OUT, &failed, &cut);
+    assert_true(failed);
+    assert_non_null(strstr(json_string_value(json_object_get(json, "next")), "max_seconds 120"));
+    json_decref(json);
+    json = answer("bench", "\xff plain", 0, "", MCP_EXITED, &failed, &cut);
+    json_decref(json);
+
+    /* Many, deep, long, and with characters that grow when escaped. */
+    char *big = malloc(400000);
+    assert_non_null(big);
+    size_t n = 0;
+    big[n++] = '[';
+    for (int i = 0; i < 3000; i++)
+        n += (size_t)sprintf(big + n,
+                             "%s{\"k\": [[\"\\u0001\\u0001\\u0001 %d\"]], \"id\": \"b%08x\"}",
+                             i ? "," : "", i, (unsigned)i);
+    strcpy(big + n, "]");
+    json = answer("bench", big, 0, "", MCP_EXITED, &failed, &cut);
+    assert_true(cut && !failed);
+    assert_string_equal(json_string_value(json_object_get(json, "more")), "a1");
+    assert_int_equal(json_array_size(json_object_get(json, "evidence")), 8);
+    json_decref(json);
+    n = (size_t)sprintf(big, "{");
+    for (int i = 0; i < 3000; i++)
+        n += (size_t)sprintf(big + n, "%s\"key%d\": %d", i ? "," : "", i, i);
+    strcpy(big + n, "}");
+    json = answer("bench", big, 0, "", MCP_EXITED, &failed, &cut);
+    assert_true(cut);
+    json_decref(json);
+    free(big);
+}
+
+static void parts_give_the_whole(void **state)
+{
+    (void)state;
+    char whole[20000], built[20000] = "";
+    size_t size = 0, offset = 0;
+    while (size + 8 < sizeof whole)
+        size += (size_t)sprintf(whole + size, "\"\xc3\xa4\n%zu", size % 7);
+    for (int i = 0; offset < size && i < 100; i++) {
+        char *text = mcp_answer_part("a1", whole, size, offset);
+        assert_non_null(text);
+        assert_true(strlen(text) < 4096);
+        json_t *json = json_loads(text, 0, NULL);
+        free(text);
+        assert_non_null(json);
+        strcat(built, json_string_value(json_object_get(json, "text")));
+        offset += json_string_length(json_object_get(json, "text"));
+        json_decref(json);
+    }
+    assert_string_equal(built, whole);
+    char *beyond = mcp_answer_part("a1", whole, size, size + 100);
+    assert_non_null(beyond);
+    free(beyond);
+}
+
+/* ---- protocol ---- */
+
+struct sink {
+    char text[65536];
+};
+
+static void collect(void *to, const char *message, size_t size)
+{
+    struct sink *s = to;
+    assert_true(size && message[size - 1] == '\n' && !memchr(message, '\n', size - 1));
+    size_t length = strlen(s->text);
+    if (length + size < sizeof s->text) memcpy(s->text + length, message, size);
+}
+
+#define META                                                                                       \
+    "\"_meta\": {\"io.modelcontextprotocol/protocolVersion\": \"2026-07-28\", "                    \
+    "\"io.modelcontextprotocol/clientCapabilities\": {}}"
+
+static void messages(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line, *answer; /* NULL: none; else what is in it */
+    } cases[] = {
+        {"", NULL},
+        {"  \r", NULL},
+        {"{", "\"code\":-32700"},
+        {"{\"a\": 1, \"a\": 2}", "\"code\":-32700"},
+        {"[]", "\"code\":-32600"},
+        {"7", "\"code\":-32600"},
+        {"{\"id\": 1, \"method\": \"ping\"}", "\"code\":-32600"},
+        {"{\"jsonrpc\": \"1.0\", \"id\": 1, \"method\": \"ping\"}", "\"code\":-32600"},
+        {"{\"jsonrpc\": \"2.0\", \"id\": null, \"method\": \"ping\"}", "\"code\":-32600"},
+        {"{\"jsonrpc\": \"2.0\", \"id\": [1], \"method\": \"ping\"}", "\"id\":null"},
+        {"{\"jsonrpc\": \"2.0\", \"id\": 1, \"method\": 5}", "\"code\":-32600"},
+        {"{\"jsonrpc\": \"2.0\", \"id\": 1, \"method\": \"ping\", \"params\": []}",
+         "\"code\":-32602"},
+        {"{\"jsonrpc\": \"2.0\", \"id\": 1, \"result\": {}}", NULL},
+        {"{\"jsonrpc\": \"2.0\", \"method\": \"notifications/initialized\"}", NULL},
+        {"{\"jsonrpc\": \"2.0\", \"method\": \"nothing\"}", NULL},
+        {"{\"jsonrpc\": \"2.0\", \"method\": \"notifications/cancelled\"}", NULL},
+        {"{\"jsonrpc\": \"2.0\", \"id\": \"x\", \"method\": \"ping\"}",
+         "{\"jsonrpc\":\"2.0\",\"id\":\"x\",\"result\":{}}"},
+        {"{\"jsonrpc\": \"2.0\", \"id\": 1, \"method\": \"tools/list\"}", "initialize first"},
+        {"{\"jsonrpc\": \"2.0\", \"id\": 1, \"method\": \"server/discover\"}", "\"code\":-32601"},
+        {"{\"jsonrpc\": \"2.0\", \"id\": 1, \"method\": \"server/discover\", \"params\": {" META
+         "}}",
+         "\"supportedVersions\":[\"2026-07-28\",\"2025-11-25\",\"2025-06-18\",\"2024-11-05\"]"},
+        {"{\"jsonrpc\": \"2.0\", \"id\": 1, \"method\": \"tools/list\", \"params\": {" META "}}",
+         "\"resultType\":\"complete\""},
+        {"{\"jsonrpc\": \"2.0\", \"id\": 1, \"method\": \"ping\", \"params\": {" META "}}",
+         "\"code\":-32601"},
+        {"{\"jsonrpc\": \"2.0\", \"id\": 1, \"method\": \"tools/list\", \"params\": {\"_meta\": "
+         "{\"io.modelcontextprotocol/protocolVersion\": \"2030-01-01\"}}}",
+         "\"code\":-32022"},
+        {"{\"jsonrpc\": \"2.0\", \"id\": 1, \"method\": \"tools/list\", \"params\": {\"_meta\": "
+         "{\"io.modelcontextprotocol/protocolVersion\": \"2026-07-28\"}}}",
+         "capabilities"},
+        {"{\"jsonrpc\": \"2.0\", \"id\": 1, \"method\": \"initialize\", \"params\": {}}",
+         "\"code\":-32602"},
+        {"{\"jsonrpc\": \"2.0\", \"id\": 1, \"method\": \"initialize\", \"params\": "
+         "{\"protocolVersion\": \"2025-06-18\"}}",
+         "\"protocolVersion\":\"2025-06-18\""},
+        {"{\"jsonrpc\": \"2.0\", \"id\": 1, \"method\": \"initialize\", \"params\": "
+         "{\"protocolVersion\": \"1999-01-01\"}}",
+         "\"protocolVersion\":\"2025-11-25\""},
+        {"{\"jsonrpc\": \"2.0\", \"id\": 1, \"method\": \"tools/list\"}", "\"opt_accept\""},
+        {"{\"jsonrpc\": \"2.0\", \"id\": 1, \"method\": \"tools/list\", \"params\": {\"cursor\": "
+         "\"x\"}}",
+         "\"code\":-32602"},
+        {"{\"jsonrpc\": \"2.0\", \"id\": 1, \"method\": \"tools/call\"}", "unknown tool"},
+        {"{\"jsonrpc\": \"2.0\", \"id\": 1, \"method\": \"tools/call\", \"params\": {\"name\": "
+         "\"compare_live\"}}",
+         "unknown tool"},
+        {"{\"jsonrpc\": \"2.0\", \"id\": 1, \"method\": \"tools/call\", \"params\": {\"name\": "
+         "\"more\", \"arguments\": {\"id\": \"a1\"}}}",
+         "\"isError\":true"},
+        {"{\"jsonrpc\": \"2.0\", \"id\": 1, \"method\": \"tools/call\", \"params\": {\"name\": "
+         "\"bench\", \"arguments\": {\"x\": 1}}}",
+         "no argument"},
+        {"{\"jsonrpc\": \"2.0\", \"id\": 1, \"method\": \"resources/list\"}", "\"code\":-32601"},
+    };
+    static struct sink sink;
+    struct mcp_server *server;
+    struct mcp_params params = {.version = "0", .write = collect, .to = &sink};
+    assert_int_equal(mcp_server_create(&params, &server), SOL_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        memset(sink.text, 0, sizeof sink.text);
+        mcp_server_line(server, cases[i].line, strlen(cases[i].line));
+        if (!cases[i].answer && *sink.text) fail_msg("%s: %s", cases[i].line, sink.text);
+        if (cases[i].answer && !strstr(sink.text, cases[i].answer))
+            fail_msg("%s: no %s in %s", cases[i].line, cases[i].answer, sink.text);
+        assert_int_equal(mcp_server_calls(server), 0);
+    }
+    mcp_server_destroy(server);
+}
+
+/* ---- children ---- */
+
+static void a_child_that_cannot_start_is_answered(void **state)
+{
+    (void)state;
+    static struct sink sink;
+    struct mcp_server *server;
+    struct mcp_params params = {
+        .program = "/nowhere/sol", .version = "0", .write = collect, .to = &sink};
+    static const char line[] = "{\"jsonrpc\": \"2.0\", \"id\": 5, \"method\": \"tools/call\", "
+                               "\"params\": {\"name\": \"runs\", " META "}}";
+    assert_int_equal(mcp_server_create(&params, &server), SOL_OK);
+    mcp_server_line(server, line, strlen(line));
+    assert_int_equal(mcp_server_calls(server), 1);
+    mcp_server_line(server, line, strlen(line));
+    assert_non_null(strstr(sink.text, "under way"));
+    for (int i = 0; i < 1000 && mcp_server_calls(server); i++) mcp_server_turn(server, -1, 10);
+    assert_non_null(strstr(sink.text, "\"isError\":true"));
+    mcp_server_destroy(server);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(table_is_sound),
+        cmocka_unit_test(command_lines),
+        cmocka_unit_test(answers_are_small_and_have_one_next_step),
+        cmocka_unit_test(parts_give_the_whole),
+        cmocka_unit_test(messages),
+        cmocka_unit_test(a_child_that_cannot_start_is_answered),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
