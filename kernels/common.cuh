@@ -76,6 +76,15 @@ __device__ inline int64_t weight_row_bytes(int type, int64_t n)
     }
 }
 
+/* Element j of the row that begins at element `start` of a tensor whose scales lie apart. */
+__device__ inline float split_mxfp4_at(const uint8_t *nibbles, const uint8_t *scales, int64_t start,
+                                       uint32_t j)
+{
+    int64_t block = (start + j) / 32;
+    uint32_t at = j % 32, byte = nibbles[block * 16 + at % 16];
+    return e2m1_to_f32(at < 16 ? byte : byte >> 4) * e8m0_to_f32(scales[block]);
+}
+
 /* Element j of a row. Blocks of GGUF lie at odd addresses, hence single bytes. */
 __device__ inline float weight_at(int type, const void *row, int64_t j)
 {

@@ -28,6 +28,7 @@ enum {
     WEIGHT_BF16 = 2,
     WEIGHT_MXFP4 = 6,
     WEIGHT_Q8_0 = 8,
+    WEIGHT_MXFP4_SPLIT = 100, /* nibbles and scales apart (struct tensor) */
 };
 
 #endif

@@ -11,9 +11,10 @@ struct attention_kernel_args {
     const float *q;                     /* [rows][n_heads][head_dim] */
     const float *sinks;                 /* [n_heads] */
     float *out;                         /* as q */
+    float *partial; /* attention_decode: [rows][n_heads][splits][head_dim + 2] when splits > 1 */
     float scale;
-    int32_t padding;
+    int32_t splits; /* blocks that share the positions of a row */
 };
-SOL_STATIC_ASSERT(sizeof(struct attention_kernel_args) == 120, "host and device agree");
+SOL_STATIC_ASSERT(sizeof(struct attention_kernel_args) == 128, "host and device agree");
 
 #endif

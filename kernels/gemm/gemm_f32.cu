@@ -6,6 +6,25 @@
 
 enum { ROWS = 8, WARPS = 8 };
 
+/* One row and a few features, the router's: a block a feature, its threads along k. */
+KERNEL_OF(WARPS *WARP, gemv_f32_any, gemm_kernel_args)
+{
+    __shared__ float scratch[WARP];
+    wait_for_input();
+    let_next_start();
+    row_tile tile = find_tile(a.group_offsets, a.groups, a.m, blockIdx.y, 1);
+    if (tile.count == 0) return;
+    int64_t feature = blockIdx.x, w_row = tile.group * a.n + feature;
+    const float *x = a.a + (a.a_rows ? a.a_rows[tile.first] : tile.first) * a.k;
+    const char *w = (const char *)a.w + w_row * weight_row_bytes(a.type, a.k);
+    float sum = 0;
+#pragma unroll 8
+    for (uint32_t j = threadIdx.x; j < a.k; j += WARPS * WARP) sum += weight_at(a.type, w, j) * x[j];
+    sum = block_sum(sum, scratch);
+    if (threadIdx.x == 0)
+        a.c[tile.first * a.n + feature] = sum + (a.bias ? a.bias[w_row] : 0);
+}
+
 KERNEL_OF(WARPS *WARP, gemm_f32_any, gemm_kernel_args)
 {
     wait_for_input();
@@ -14,7 +33,9 @@ KERNEL_OF(WARPS *WARP, gemm_f32_any, gemm_kernel_args)
     int64_t feature = (int64_t)blockIdx.x * WARPS + threadIdx.x / WARP;
     row_tile tile = find_tile(a.group_offsets, a.groups, a.m, blockIdx.y, ROWS);
     if (feature >= a.n || tile.count == 0) return;
-    const char *w = (const char *)a.w + (tile.group * a.n + feature) * weight_row_bytes(a.type, a.k);
+    int64_t w_row = tile.group * a.n + feature;
+    bool split = a.type == WEIGHT_MXFP4_SPLIT;
+    const char *w = (const char *)a.w + (split ? 0 : w_row * weight_row_bytes(a.type, a.k));
     const float *x[ROWS];
     float sum[ROWS] = {0};
     for (int r = 0; r < ROWS; r++) {
@@ -22,7 +43,9 @@ KERNEL_OF(WARPS *WARP, gemm_f32_any, gemm_kernel_args)
         x[r] = a.a + (a.a_rows ? a.a_rows[row] : row) * a.k;
     }
     for (int64_t j = lane; j < a.k; j += WARP) {
-        float value = weight_at(a.type, w, j);
+        float value = split ? split_mxfp4_at((const uint8_t *)w, (const uint8_t *)a.scales,
+                                             w_row * a.k, (uint32_t)j)
+                            : weight_at(a.type, w, j);
         for (int r = 0; r < ROWS; r++) sum[r] += value * x[r][j];
     }
     float bias = a.bias ? a.bias[tile.group * a.n + feature] : 0;

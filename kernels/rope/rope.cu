@@ -13,9 +13,11 @@ KERNEL_OF(256, rope_f32, rope_kernel_args)
     for (uint32_t i = threadIdx.x; i < half * a.n_heads; i += blockDim.x) {
         uint32_t d = i % half;
         float *low = row + i / half * a.head_dim + d, *high = low + half;
-        double sine, cosine;
-        sincos(position * a.inv_freq[d], &sine, &cosine);
-        float s = (float)sine * a.scale, c = (float)cosine * a.scale, x = *low, y = *high;
+        /* Whole turns are taken off in double; what is left, at most half a turn, float32 can do. */
+        double turns = position * a.inv_freq[d] * 0.15915494309189535;
+        float sine, cosine;
+        sincospif(2 * (float)(turns - rint(turns)), &sine, &cosine);
+        float s = sine * a.scale, c = cosine * a.scale, x = *low, y = *high;
         *low = x * c - y * s;
         *high = y * c + x * s;
     }

@@ -41,11 +41,8 @@ static enum sol_status source_text(const struct gpu *gpu, const char *name, cons
         return status_set(SOL_E_ARGUMENT, "the path '%s' is too long", gpu->sources);
     if (access(path, F_OK) != 0) return SOL_OK;
     SOL_TRY(mapped_file_open(path, &file));
-    *edited = malloc(file.size + 1);
-    if (*edited) {
-        if (file.size) memcpy(*edited, file.data, file.size);
-        (*edited)[file.size] = '\0';
-    }
+    *edited = calloc(1, file.size + 1);
+    if (*edited && file.size) memcpy(*edited, file.data, file.size);
     mapped_file_close(&file);
     *text = *edited;
     return *edited ? SOL_OK : status_set(SOL_E_MEMORY, "no memory for '%s'", path);
@@ -245,6 +242,12 @@ enum sol_status gpu_kernel_occupancy(const struct gpu_kernel *k, int threads, si
 {
     const struct cuda_api *cuda = k->gpu->cuda;
     return cuda_status(cuda, cuda->occupancy(blocks, k->handle, threads, shared_bytes), k->name);
+}
+
+enum sol_status gpu_put_status(const struct gpu *gpu)
+{
+    if (gpu->put_status == SOL_OK) return SOL_OK;
+    return status_set(gpu->put_status, "%s", gpu->put_message);
 }
 
 void gpu_put(struct gpu *gpu, const char *image, const char *function,

@@ -55,6 +55,9 @@ enum sol_status gpu_launch(const struct gpu_kernel *kernel, const struct gpu_lau
 void gpu_put(struct gpu *gpu, const char *image, const char *function,
              const struct gpu_launch *launch, const void *args);
 
+/* Whether a gpu_put failed since the last gpu_wait, without waiting. */
+enum sol_status gpu_put_status(const struct gpu *gpu);
+
 /* What is put on the stream between begin and end runs with each gpu_graph_launch instead of now.
  * After an error end must be called still, and gives no graph. */
 struct gpu_graph;

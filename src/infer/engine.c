@@ -150,13 +150,12 @@ static enum sol_status point_batches(struct engine *e)
     int64_t rows = e->params.max_batch;
     split_batch(&e->batch, e->batch.token, rows);
     e->host = e->batch;
-    e->logits = e->buffers.logits;
+    e->logits = e->gpu ? NULL : e->buffers.logits;
     if (!e->gpu) return SOL_OK;
     void *staging, *logits;
     size_t bytes = (size_t)(e->params.max_outputs * e->model->config.vocab) * sizeof(float);
     SOL_TRY(gpu_alloc_pinned(e->gpu, 4 * (size_t)rows * sizeof(int32_t), &staging));
     e->staging = staging;
-    e->logits = NULL;
     SOL_TRY(gpu_alloc_pinned(e->gpu, bytes, &logits));
     e->logits = logits;
     split_batch(&e->host, e->staging, rows);

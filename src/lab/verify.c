@@ -15,6 +15,7 @@
 #include "base/cpu.h"
 #include "base/interrupt.h"
 #include "gpu/device.h"
+#include "ops/cuda/pack_cuda.h"
 
 enum { GUARD_BYTES = 256, GUARD_VALUE = 0xA5 };
 
@@ -175,19 +176,32 @@ static void record(struct verify_result *result, bool good, enum op_case_kind ki
                  fault);
 }
 
+/* As a model on a GPU has them. */
+static enum sol_status pack_weights(struct arena *arena, const struct op *op, void *args)
+{
+    for (int i = 0; i < op->n_weights; i++) {
+        struct tensor *t = (struct tensor *)((char *)args + op->weights[i]);
+        void *memory = arena_alloc(arena, tensor_packed_bytes(t), 256);
+        if (!memory) return SOL_E_MEMORY;
+        tensor_pack_host(t, memory, t);
+    }
+    return SOL_OK;
+}
+
 static enum sol_status run_case(const struct verify_run *run, struct arena *arena, const void *args,
                                 enum op_case_kind kind, int index)
 {
     struct verify_result *result = run->result;
     char why[OP_REASON_MAX], fault[160] = "";
-    if (!chooser_can_run(run->chooser, run->op, run->v, args, why)) {
+    struct trial ref, out;
+    SOL_TRY(trial_make(arena, run->op, args, &ref));
+    SOL_TRY(trial_make(arena, run->op, args, &out));
+    if (run->chooser->device.gpu) SOL_TRY(pack_weights(arena, run->op, out.args));
+    if (!chooser_can_run(run->chooser, run->op, run->v, out.args, why)) {
         if (result->skipped++ == 0 && !result->failed)
             snprintf(result->text, sizeof result->text, "%s", why);
         return SOL_OK;
     }
-    struct trial ref, out;
-    SOL_TRY(trial_make(arena, run->op, args, &ref));
-    SOL_TRY(trial_make(arena, run->op, args, &out));
     struct chooser reference = *run->chooser, chosen = *run->chooser;
     reference.reference = true;
     reference.device.gpu = NULL;

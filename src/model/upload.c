@@ -8,6 +8,7 @@
 #include "base/progress.h"
 #include "base/status.h"
 #include "model/weights.h"
+#include "ops/cuda/pack_cuda.h"
 
 enum { ALIGN = 256 };
 
@@ -17,38 +18,29 @@ struct upload {
     struct layer_weights layers[];
 };
 
-static const size_t piece = (size_t)64 << 20; /* between two looks at Ctrl-C */
-
 static size_t padded(size_t bytes)
 {
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-/* Where the original has a weight, and as what. */
-static const void *source_of(const struct model *model, const struct weight *w, enum dtype *dtype,
-                             size_t *bytes)
+static const char *field_of(const struct model *model, const struct weight *w)
 {
     const char *base = w->layer < 0 ? (const char *)model : (const char *)&model->layers[w->layer];
-    if (w->vector) {
-        *dtype = DTYPE_F32;
-        *bytes = (size_t)weight_elements(w) * sizeof(float);
-        return *(const float *const *)(base + w->offset);
-    }
-    const struct tensor *t = (const struct tensor *)(base + w->offset);
-    *dtype = t->dtype;
-    *bytes = tensor_bytes(t);
-    return t->data;
+    return base + w->offset;
+}
+
+static size_t uploaded_bytes(const struct model *model, const struct weight *w)
+{
+    return w->vector ? (size_t)weight_elements(w) * sizeof(float)
+                     : tensor_packed_bytes((const struct tensor *)field_of(model, w));
 }
 
 static size_t total_bytes(const struct model *model)
 {
     size_t total = 0;
     for (int64_t i = 0; i < weight_count(&model->config); i++) {
-        enum dtype dtype;
-        size_t bytes;
         struct weight w = weight_at(&model->config, i);
-        source_of(model, &w, &dtype, &bytes);
-        total += padded(bytes);
+        total += padded(uploaded_bytes(model, &w));
     }
     return total;
 }
@@ -68,29 +60,39 @@ static enum sol_status check_room(const struct model *model, struct gpu *gpu, si
         (double)reserve / gib, gpu_info(gpu)->name, (double)available / gib);
 }
 
+static enum sol_status copy_one(const struct model *model, const struct weight *w, struct gpu *gpu,
+                                void *to, void *staging, struct model *copy)
+{
+    const char *from = field_of(model, w);
+    if (w->vector) {
+        weight_bind(copy, w, DTYPE_F32, to);
+        return gpu_copy_in(gpu, to, *(const float *const *)from, uploaded_bytes(model, w));
+    }
+    return tensor_pack(gpu, (const struct tensor *)from, to, staging,
+                       (struct tensor *)(uintptr_t)field_of(copy, w));
+}
+
 static enum sol_status copy_all(const struct model *model, struct gpu *gpu, char *at, size_t total,
                                 struct model *copy)
 {
     struct progress progress;
     size_t done = 0;
-    enum sol_status status = SOL_OK;
+    void *staging;
+    SOL_TRY(gpu_alloc(gpu, "staging of weights", PACK_STAGING, &staging));
     progress_start(&progress, "copying weights", "MiB", total >> 20);
+    enum sol_status status = SOL_OK;
     for (int64_t i = 0; status == SOL_OK && i < weight_count(&model->config); i++) {
-        enum dtype dtype;
-        size_t bytes;
         struct weight w = weight_at(&model->config, i);
-        const char *from = source_of(model, &w, &dtype, &bytes);
-        for (size_t b = 0; status == SOL_OK && b < bytes; b += piece) {
-            status = gpu_copy_in(gpu, at + b, from + b, bytes - b < piece ? bytes - b : piece);
-            if (status == SOL_OK) status = interrupt_check();
-        }
-        weight_bind(copy, &w, dtype, at);
-        at += padded(bytes);
-        done += padded(bytes);
+        size_t bytes = padded(uploaded_bytes(model, &w));
+        status = copy_one(model, &w, gpu, at + done, staging, copy);
+        if (status == SOL_OK) status = interrupt_check();
+        done += bytes;
         progress_update(&progress, done >> 20);
     }
     progress_end(&progress);
-    return status == SOL_OK ? gpu_wait(gpu) : status;
+    enum sol_status waited = gpu_wait(gpu);
+    gpu_free(gpu, staging);
+    return status == SOL_OK ? waited : status;
 }
 
 enum sol_status model_upload(const struct model *model, struct gpu *gpu, size_t reserve,

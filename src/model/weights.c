@@ -111,7 +111,10 @@ void weight_bind(struct model *model, const struct weight *weight, enum dtype dt
         assert(dtype == DTYPE_F32);
         *(const float **)field = data;
     } else {
-        *(struct tensor *)field =
-            (struct tensor){data, dtype, weight->groups, weight->rows, weight->cols};
+        *(struct tensor *)field = (struct tensor){.data = data,
+                                                  .dtype = dtype,
+                                                  .groups = weight->groups,
+                                                  .rows = weight->rows,
+                                                  .cols = weight->cols};
     }
 }

@@ -111,6 +111,9 @@ const struct op op_attn_in = {
     .compose = compose,
     .make_case = make_case,
     .outputs = outputs,
+    .weights = {offsetof(struct attn_in_args, wq), offsetof(struct attn_in_args, wk),
+                offsetof(struct attn_in_args, wv)},
+    .n_weights = 3,
     .variants = variants,
     .n_variants = N_VARIANTS,
 };

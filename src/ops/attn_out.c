@@ -91,6 +91,8 @@ const struct op op_attn_out = {
     .compose = compose,
     .make_case = make_case,
     .outputs = outputs,
+    .weights = {offsetof(struct attn_out_args, wo)},
+    .n_weights = 1,
     .variants = variants,
     .n_variants = N_VARIANTS,
 };

@@ -58,19 +58,22 @@ static size_t reference_workspace(const void *args, int workers)
 static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
                       void *args)
 {
-    if (index >= 30) return false;
+    if (index >= 45) return false;
     struct case_maker c = {arena, rng, kind, index};
-    /* The last five, one of each dtype, are longer than any variant's chunk of k. */
-    bool grouped = index % 2, is_long = index >= 25;
+    /* Five, one of each dtype, are longer than any variant's chunk of k; the last fifteen are steps
+     * of decoding: one or two tokens, rows as wide as vector loads want. */
+    bool grouped = index % 2, is_long = index >= 25 && index < 30, decodes = index >= 30;
     bool few = index % 3 == 0 && !is_long;
     enum dtype dtype = case_weight_dtype(&c);
     int64_t block = dtype_info(dtype)->block;
     int64_t k =
         block == 1 ? case_size(&c, 1, 200) : block * rng_range(rng, 1, index % 4 == 3 ? 40 : 9);
+    if (decodes) k = 32 * rng_range(rng, 1, 100);
     if (is_long) k = rng_range(rng, 3200, 3400) / block * block;
     int64_t n = case_size(&c, 5, is_long ? 20 : 150);
     int64_t groups = grouped ? rng_range(rng, 1, is_long ? 2 : 9) : 1;
     int64_t tokens = few ? rng_range(rng, 1, 6) : case_size(&c, 2, is_long ? 9 : 70);
+    if (decodes) tokens = rng_range(rng, 1, 2);
     int64_t top_k = grouped ? 2 : 1;
     if (top_k > groups) top_k = groups;
     struct gemm_args *a = args;
@@ -115,6 +118,8 @@ const struct op op_gemm = {
     .reference_workspace = reference_workspace,
     .make_case = make_case,
     .outputs = outputs,
+    .weights = {offsetof(struct gemm_args, w)},
+    .n_weights = 1,
     .variants = variants,
     .n_variants = N_VARIANTS,
 };

@@ -65,6 +65,8 @@ const struct op op_head = {
     .compose = compose,
     .make_case = make_case,
     .outputs = outputs,
+    .weights = {offsetof(struct head_args, w)},
+    .n_weights = 1,
     .variants = variants,
     .n_variants = N_VARIANTS,
 };

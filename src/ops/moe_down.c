@@ -67,6 +67,8 @@ const struct op op_moe_down = {
     .compose = compose,
     .make_case = make_case,
     .outputs = outputs,
+    .weights = {offsetof(struct moe_down_args, down)},
+    .n_weights = 1,
     .variants = variants,
     .n_variants = N_VARIANTS,
 };

@@ -85,6 +85,8 @@ const struct op op_moe_up = {
     .compose = compose,
     .make_case = make_case,
     .outputs = outputs,
+    .weights = {offsetof(struct moe_up_args, gate), offsetof(struct moe_up_args, up)},
+    .n_weights = 2,
     .variants = variants,
     .n_variants = N_VARIANTS,
 };

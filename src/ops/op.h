@@ -85,7 +85,7 @@ struct op_tolerance {
     float extreme; /* 0: 1. Rounded activations may err this many times as much on extreme inputs */
 };
 
-enum { OP_OUTPUTS_MAX = 8 };
+enum { OP_OUTPUTS_MAX = 8, OP_WEIGHTS_MAX = 4 };
 
 struct op {
     const char *name;
@@ -101,6 +101,8 @@ struct op {
     bool (*make_case)(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
                       void *args);
     int (*outputs)(const void *args, struct op_output outputs[OP_OUTPUTS_MAX]);
+    size_t weights[OP_WEIGHTS_MAX]; /* offsetof each struct tensor that may be packed for a GPU */
+    int n_weights;
     const struct op_variant *const
         *variants; /* fastest first; without `composed` and `reference` */
     int n_variants;

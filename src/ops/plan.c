@@ -15,6 +15,7 @@
 #include "base/interrupt.h"
 #include "base/memory.h"
 #include "gpu/device.h"
+#include "gpu/kernel.h"
 
 struct scratch_block {
     void *data;
@@ -36,6 +37,8 @@ struct plan {
     size_t workspace_size, scratch_size;
     struct gpu_event **events; /* for timed runs on a GPU: one before each step and one behind */
     int n_events;
+    struct gpu_graph *graph;  /* of all steps, on a GPU; NULL before the second run */
+    bool loaded;              /* the steps ran once, so their kernels are on the GPU */
     plan_choice_fn on_choice; /* may be NULL */
     void *on_choice_arg;
     enum sol_status status;
@@ -258,6 +261,7 @@ void plan_destroy(struct plan *plan)
         plan->scratch = next;
     }
     give(plan, plan->workspace, plan->workspace_size);
+    gpu_graph_destroy(plan->graph);
     for (int i = 0; i < plan->n_events; i++) gpu_event_destroy(plan->events[i]);
     free(plan->events);
     free(plan->steps);
@@ -435,10 +439,32 @@ static enum sol_status add_times(struct plan *plan)
     return SOL_OK;
 }
 
+/* The first run loads the kernels; the second is captured, and from then on a run is one launch. */
+static enum sol_status capture(struct plan *plan, struct gpu *gpu)
+{
+    const struct op_context context = {.gpu = gpu, .workspace = plan->workspace};
+    SOL_TRY(gpu_graph_begin(gpu));
+    for (int i = 0; i < plan->n_steps; i++) plan->steps[i].run(&context, plan->steps[i].args);
+    enum sol_status put = gpu_put_status(gpu), ended = gpu_graph_end(gpu, &plan->graph);
+    if (put == SOL_OK) return ended;
+    gpu_graph_destroy(plan->graph); /* it would lack steps */
+    plan->graph = NULL;
+    return put;
+}
+
+static enum sol_status run_graph(struct plan *plan, struct gpu *gpu)
+{
+    if (!plan->graph) SOL_TRY(capture(plan, gpu));
+    for (int i = 0; i < plan->n_steps; i++) plan->steps[i].runs++;
+    return gpu_graph_launch(plan->graph);
+}
+
 static enum sol_status run_on_gpu(struct plan *plan, struct gpu *gpu, bool timed,
                                   const struct plan_observer *observer)
 {
     const struct op_context context = {.gpu = gpu, .workspace = plan->workspace};
+    if (!timed && !observer && plan->n_steps && plan->loaded) return run_graph(plan, gpu);
+    plan->loaded = true;
     if (timed) SOL_TRY(make_events(plan, gpu));
     if (timed) SOL_TRY(gpu_event_record(plan->events[0]));
     for (int i = 0; i < plan->n_steps; i++) {

@@ -12,6 +12,10 @@ struct tensor {
     const void *data;
     enum dtype dtype;
     int64_t groups, rows, cols;
+    /* NULL: rows as described. Else MXFP4 as GPUs want it (ops/cuda/pack_cuda.h): `data` has the 16
+     * bytes of each block, without gaps, and this their scales, one byte each, in the same order.
+     */
+    const void *scales;
 };
 
 static inline const void *tensor_row(const struct tensor *t, int64_t group, int64_t row)

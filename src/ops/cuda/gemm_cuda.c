@@ -1,3 +1,5 @@
+/* The products on a GPU: for few rows, where reading the weights counts, and for everything else.
+ */
 #include <stdio.h>
 
 #include "gemm/gemm_args.h"
@@ -5,31 +7,42 @@
 #include "ops/args.h"
 #include "ops/op.h"
 
-enum { FEATURES = 8, ROWS = 8, THREADS = 256 }; /* of gemm_f32_any: a block's tile */
-
 static struct gemm_kernel_args for_kernel(const struct gemm_args *a)
 {
-    return (struct gemm_kernel_args){.m = a->m,
-                                     .n = a->n,
-                                     .k = a->k,
-                                     .groups = a->w.groups,
-                                     .a = a->a,
-                                     .a_rows = a->a_rows,
-                                     .w = a->w.data,
-                                     .bias = a->bias,
-                                     .group_offsets = a->group_offsets,
-                                     .c = a->c,
-                                     .type = (int32_t)a->w.dtype};
+    return (struct gemm_kernel_args){
+        .m = a->m,
+        .n = a->n,
+        .k = a->k,
+        .groups = a->w.groups,
+        .a = a->a,
+        .a_rows = a->a_rows,
+        .w = a->w.data,
+        .bias = a->bias,
+        .group_offsets = a->group_offsets,
+        .c = a->c,
+        .scales = a->w.scales,
+        .type = a->w.scales ? WEIGHT_MXFP4_SPLIT : (int32_t)a->w.dtype,
+    };
 }
 
 /* As many tiles of `size` rows as there can be when every group begins its own. */
 static unsigned row_tiles(const struct gemm_args *a, int64_t size)
 {
-    int64_t extra = a->group_offsets ? (a->w.groups < a->m ? a->w.groups : a->m) : 0;
+    int64_t extra = a->group_offsets && size > 1 ? (a->w.groups < a->m ? a->w.groups : a->m) : 0;
     return (unsigned)((a->m + size - 1) / size + extra);
 }
 
-static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+static unsigned blocks_of(int64_t count, int64_t size)
+{
+    return (unsigned)((count + size - 1) / size);
+}
+
+/* ---- everything: a warp a feature ---- */
+
+enum { ANY_FEATURES = 8, ANY_ROWS = 8, ANY_THREADS = 256 }; /* of gemm_f32.cu */
+enum { SMALL_ROWS = 16, SMALL_FEATURES = 256 };             /* a router's: all threads along k */
+
+static bool can_run_any(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
     const struct gemm_args *a = args;
     (void)device;
@@ -40,14 +53,22 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
     return known;
 }
 
-static void run_f32(const struct op_context *context, const void *args)
+static void run_any(const struct op_context *context, const void *args)
 {
     const struct gemm_args *a = args;
     const struct gemm_kernel_args k = for_kernel(a);
-    unsigned features = (unsigned)((a->n + FEATURES - 1) / FEATURES);
+    if (a->m <= SMALL_ROWS && a->n <= SMALL_FEATURES && !a->w.scales) {
+        gpu_put(context->gpu, "gemm/gemm_f32.cu", "gemv_f32_any",
+                &(struct gpu_launch){.grid = {(unsigned)a->n, row_tiles(a, 1)},
+                                     .block = {ANY_THREADS},
+                                     .overlaps = true},
+                &k);
+        return;
+    }
     gpu_put(context->gpu, "gemm/gemm_f32.cu", "gemm_f32_any",
-            &(struct gpu_launch){
-                .grid = {features, row_tiles(a, ROWS)}, .block = {THREADS}, .overlaps = true},
+            &(struct gpu_launch){.grid = {blocks_of(a->n, ANY_FEATURES), row_tiles(a, ANY_ROWS)},
+                                 .block = {ANY_THREADS},
+                                 .overlaps = true},
             &k);
 }
 
@@ -55,6 +76,116 @@ const struct op_variant gemm_f32_any_cuda = {
     .name = "gemm_f32_any_cuda",
     .summary = "a warp a feature, eight rows, any weights, float32",
     .target = TARGET_CUDA,
-    .can_run = can_run,
-    .run = run_f32,
+    .can_run = can_run_any,
+    .run = run_any,
+};
+
+/* ---- few rows: gemv.cu ---- */
+
+enum { GEMV_FEATURES = 16, GEMV_THREADS = 256, GEMV_BLOCKS = 2, GEMV_SHARED_MAX = 90 << 10 };
+
+/* One kernel of the file: R rows as P parts. */
+struct gemv_kind {
+    int rows, parts;
+    const char *bf16, *mxfp4; /* by weights */
+};
+static const struct gemv_kind exact_kinds[] = {
+    {1, 3, "gemv_f32_bf16_1", "gemv_f32_mxfp4_1"},
+    {2, 3, "gemv_f32_bf16_2", "gemv_f32_mxfp4_2"},
+};
+static const struct gemv_kind rounded_kind = {8, 1, "gemv_bf16_bf16_8", "gemv_bf16_mxfp4_8"};
+
+/* Bytes of the activations in shared memory; the layout is gemv.cu's. */
+static size_t gemv_shared(const struct gemm_args *a, const struct gemv_kind *kind)
+{
+    size_t groups = (size_t)a->k / (a->w.scales ? 32 : 8), bytes = a->w.scales ? 80 : 16;
+    return (size_t)(kind->rows * kind->parts) * groups * bytes;
+}
+
+static bool gemv_serves(const struct gemm_args *a, const struct gemv_kind *kind,
+                        char why[OP_REASON_MAX])
+{
+    bool mxfp4 = a->w.dtype == DTYPE_MXFP4 && a->w.scales, bf16 = a->w.dtype == DTYPE_BF16;
+    if (!mxfp4 && !bf16)
+        snprintf(why, OP_REASON_MAX, "weights in %s; it reads bf16 and packed mxfp4",
+                 dtype_info(a->w.dtype)->name);
+    else if (a->k % (mxfp4 ? 32 : 8))
+        snprintf(why, OP_REASON_MAX, "k %lld is no multiple of 8", (long long)a->k);
+    else if ((uintptr_t)a->w.data % 16 || (uintptr_t)a->a % 16)
+        snprintf(why, OP_REASON_MAX, "an operand at an address that is no multiple of 16");
+    else if (gemv_shared(a, kind) > GEMV_SHARED_MAX)
+        snprintf(why, OP_REASON_MAX, "rows of %lld do not fit shared memory", (long long)a->k);
+    else
+        return true;
+    return false;
+}
+
+static void run_gemv(const struct op_context *context, const struct gemm_args *a,
+                     const struct gemv_kind *kind)
+{
+    const struct gemm_kernel_args k = for_kernel(a);
+    /* A block spreads the activations once, then takes tile after tile: no more blocks than run at
+     * a time, each with the same number of tiles. */
+    unsigned tiles = blocks_of(a->n, GEMV_FEATURES), rows = row_tiles(a, kind->rows);
+    unsigned most = GEMV_BLOCKS * (unsigned)gpu_info(context->gpu)->sm_count / rows;
+    unsigned each = most ? blocks_of(tiles, most) : tiles;
+    gpu_put(context->gpu, "gemm/gemv.cu", a->w.scales ? kind->mxfp4 : kind->bf16,
+            &(struct gpu_launch){.grid = {blocks_of(tiles, each), rows},
+                                 .block = {GEMV_THREADS},
+                                 .shared_bytes = (unsigned)gemv_shared(a, kind),
+                                 .overlaps = true},
+            &k);
+}
+
+/* Rows that share their weights' reading: all of a dense product; of a grouped one, what a group
+ * gets when they spread. */
+static int64_t rows_together(const struct gemm_args *a)
+{
+    return a->group_offsets ? (a->m + a->w.groups - 1) / a->w.groups : a->m;
+}
+
+static bool can_run_exact(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    const struct gemm_args *a = args;
+    (void)device;
+    if (rows_together(a) > 2) {
+        snprintf(why, OP_REASON_MAX, "%lld rows; it is for 1 or 2", (long long)rows_together(a));
+        return false;
+    }
+    return gemv_serves(a, &exact_kinds[rows_together(a) - 1], why);
+}
+
+static void run_exact(const struct op_context *context, const void *args)
+{
+    const struct gemm_args *a = args;
+    run_gemv(context, a, &exact_kinds[rows_together(a) - 1]);
+}
+
+const struct op_variant gemv_f32_cuda = {
+    .name = "gemv_f32_cuda",
+    .summary = "bf16 or packed mxfp4 weights straight to tensor cores, activations in three parts",
+    .target = TARGET_CUDA,
+    .can_run = can_run_exact,
+    .run = run_exact,
+};
+
+static bool can_run_rounded(const void *args, const struct op_device *device,
+                            char why[OP_REASON_MAX])
+{
+    (void)device;
+    return gemv_serves(args, &rounded_kind, why);
+}
+
+static void run_rounded(const struct op_context *context, const void *args)
+{
+    run_gemv(context, args, &rounded_kind);
+}
+
+const struct op_variant gemv_bf16_cuda = {
+    .name = "gemv_bf16_cuda",
+    .summary = "the same with eight rows in bf16",
+    .numerics = NUMERICS_BF16,
+    .target = TARGET_CUDA,
+    .can_run = can_run_rounded,
+    .run = run_rounded,
 };

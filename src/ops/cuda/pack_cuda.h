@@ -1,0 +1,21 @@
+/* Weights in the layout that GPU kernels read best: MXFP4 with its scales apart, so that the rest
+ * is aligned. Other formats stay as they are. */
+#ifndef OPS_CUDA_PACK_CUDA_H
+#define OPS_CUDA_PACK_CUDA_H
+
+#include "gpu/device.h"
+#include "ops/tensor.h"
+
+/* Bytes of the tensor in that layout: what `memory` below must have, 256-byte aligned. */
+size_t tensor_packed_bytes(const struct tensor *tensor);
+
+/* A tensor in `memory` of the GPU with the contents of `tensor`, which the host has. `staging` is
+ * PACK_STAGING bytes on the GPU, used by the copies on the stream; only MXFP4 needs it. */
+enum { PACK_STAGING = 17 << 20 };
+enum sol_status tensor_pack(struct gpu *gpu, const struct tensor *tensor, void *memory,
+                            void *staging, struct tensor *out);
+
+/* The same on the host, for tests. */
+void tensor_pack_host(const struct tensor *tensor, void *memory, struct tensor *out);
+
+#endif
