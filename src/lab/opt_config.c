@@ -20,6 +20,7 @@ static const char preset_sol[] =
     "\"benchmark\": \"build-opt/sol bench -m @MODEL@ -p 256 -n 64 -r 6 --ops --no-limits "
     "--no-store -q -o json\","
     "\"metrics\": [\"test:pp256\", \"test:tg64\"],"
+    "\"expect\": [\"gemm\", \"attention\", \"rmsnorm\"],"
     "\"correctness\": \"build-opt/sol verify --ops-only --json\","
     "\"perplexity\": \"build-opt/sol perplexity -m @MODEL@ -f tests/data/heldout.txt --limit 4096 "
     "-q --json\","
