@@ -213,7 +213,7 @@ static void draw_kernels(struct plot *p)
         const struct run_kernel *k = &g->kernels[i];
         if (!chart_roofline_shows(g, i)) continue;
         char name[64];
-        svg_text_fit(k->name, p->svg.width > 500 ? 190 : 110, SVG_TEXT, name, sizeof name);
+        svg_text_fit(k->label, p->svg.width > 500 ? 190 : 110, SVG_TEXT, name, sizeof name);
         double r = radius_of(p, k), x = svg_at(&p->x, intensity(k)), y = svg_at(&p->y, speed(k));
         labels += svg_label(&p->svg, &p->labels, "t halo", x, y, r, name);
     }

@@ -48,7 +48,7 @@ static void add_losses(const struct run_group *g, struct waterfall *w)
     }
     for (size_t i = 0; i < n; i++) {
         const struct run_kernel *k = &g->kernels[index[i]];
-        add_step(w, k->name, loss_of(g, k), false);
+        add_step(w, k->label, loss_of(g, k), false);
     }
     if (fabs(rest) > 1e-9 * g->ns) add_step(w, "all other kernels", rest, false);
 }
@@ -78,8 +78,7 @@ bool waterfall_make(const struct run_group *g, struct waterfall *w, char why[160
     for (size_t i = 0; i < w->n_steps; i++) sum += w->steps[i].ns;
     if (g->measured_ns > 0) {
         double rest = g->measured_ns - sum;
-        add_step(w, rest >= 0 ? "gaps and everything else" : "kernels timed alone take longer",
-                 rest, false);
+        add_step(w, rest >= 0 ? "gaps and everything else" : "timed runs were slower", rest, false);
         add_step(w, "measured", g->measured_ns, true);
     } else {
         add_step(w, "all kernels", sum, true);

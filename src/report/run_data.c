@@ -215,6 +215,17 @@ static void merge(struct run_kernel *into, const struct store_kernel *k, double 
     into->merged++;
 }
 
+/* The list is still in the order of names. */
+static void label_kernels(struct run_group *g)
+{
+    for (size_t i = 0; i < g->n_kernels; i++) {
+        struct run_kernel *k = &g->kernels[i];
+        bool shared = (i && same_text(k[-1].name, k->name)) ||
+                      (i + 1 < g->n_kernels && same_text(k[1].name, k->name));
+        k->label = shared && *k->detail ? k->detail : k->name;
+    }
+}
+
 static enum sol_status fill_group(struct run_data *d, const struct store_kernel *const *list,
                                   size_t n, struct run_group *g)
 {
@@ -256,6 +267,7 @@ static enum sol_status fill_group(struct run_data *d, const struct store_kernel 
                                          : 0;
         merge(&g->kernels[g->n_kernels - 1], k, part);
     }
+    label_kernels(g);
     for (size_t i = 0; i < g->n_kernels; i++) {
         const struct run_kernel *k = &g->kernels[i];
         g->ns = add_known(g->ns, k->ns);

@@ -37,6 +37,7 @@ struct run_metric {
 
 /* Kernels of one name together; sums of all calls, per token where the group is. */
 struct run_kernel {
+    const char *label; /* for charts: the name, or the variant where several share the name */
     const char *name, *detail; /* detail: variant or numerics; may be "" */
     const char *category, *numerics;
     int64_t calls, expected; /* as stored; -1 unknown */
