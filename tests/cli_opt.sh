@@ -238,6 +238,22 @@ PY
 [ "$(git -C "$tree" log --format=%s | grep -c 'perf: killed')" = 1 ] || fail "not one commit of the killed accept"
 (cd "$tree" && "$SOL_BINARY" opt summary) >"$work/out"
 has out 'sync +1 +1 .* 1$' "one ledger entry"
+# Between the commit and the store: the hook runs when git has committed.
+opt 0 start "killed after the commit" --predict 5% --rule sync
+say 2.9
+opt 10 compare
+printf '#!/bin/sh\nkill -KILL "$(cat "%s")"\nsleep 0.5\n' "$work/pid" >"$tree/.git/hooks/post-commit"
+chmod +x "$tree/.git/hooks/post-commit"
+(cd "$tree" && exec "$SOL_BINARY" opt accept -q) >/dev/null 2>&1 &
+echo $! >"$work/pid"
+wait $! 2>/dev/null
+rm "$tree/.git/hooks/post-commit"
+[ "$(git -C "$tree" log -1 --format=%s)" = 'perf: killed after the commit' ] || fail "the hook did not run"
+opt 0 accept
+has out 'accepted iteration' "an accept that was killed after its commit"
+opt 0 summary
+has out 'sync +2 +2 .* 2$' "its ledger entry"
+
 opt 0 start "killed again"
 say 2
 echo x >"$tree/fresh"
@@ -248,7 +264,7 @@ for delay in 0.01 0.02 0.04 0.06 0.08 0.1 0.15; do
     rm -f "$tree"/.git/*.lock
 done
 (cd "$tree" && "$SOL_BINARY" opt revert -q) >"$work/out" 2>"$work/err"
-[ "$(cat "$tree/time")" = 3 ] && [ ! -e "$tree/fresh" ] || fail "the killed revert did not end"
+[ "$(cat "$tree/time")" = 2.9 ] && [ ! -e "$tree/fresh" ] || fail "the killed revert did not end"
 opt 0 status
 has out 'no iteration is open' "after the killed revert"
 
