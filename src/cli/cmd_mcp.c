@@ -13,9 +13,10 @@ struct mcp_options {
 };
 
 static const struct option options[] = {
-    OPTION_ENTRY(FLAG, 0, "allow-commands", NULL,
-                 "also offer the tools that run any command they are given (compare_live, profile)",
-                 offsetof(struct mcp_options, allow_commands), 0, 0),
+    OPTION_ENTRY(
+        FLAG, 0, "allow-commands", NULL,
+        "also offer the tools that run any command they are given (compare_live, profile_command)",
+        offsetof(struct mcp_options, allow_commands), 0, 0),
     {0},
 };
 

@@ -65,6 +65,14 @@ static const struct mcp_parameter of_bench[] = {
     TEXTS("force", "--force", "OP=VARIANT to use where it can run"),
     END};
 static const struct mcp_parameter of_profile[] = {
+    MODEL,
+    INTEGER("prompt", "-p", "tokens of the prefill (default 64; 0: none)", 0, 1 << 24),
+    INTEGER("generate", "-n", "tokens to generate (default 16; 0: none)", 0, 1 << 24),
+    INTEGER("repetitions", "-r", "timed repetitions (default 3)", 1, 1000),
+    INTEGER("threads", "-t", "threads (default: every core)", 1, 1024),
+    TEXT("label", "--label", "name to find the run by"),
+    END};
+static const struct mcp_parameter of_profile_command[] = {
     CHOICE("level", "--level", "what is traced of CUDA graphs", "off|graph|node"),
     TEXT("range", "--range", "a step is an NVTX range of this name"),
     {"command", MCP_TEXTS, NULL, "program and arguments", 0, 0, NULL, true},
@@ -139,8 +147,10 @@ const struct mcp_tool mcp_tools[] = {
     {"bench",
      "Time a model: tokens per second with intervals, beside the machine's limits; kept as a run.",
      "bench -q -o json", of_bench, "advise, or opt_start to try a change", 600, true, false, false},
-    {"profile", "Trace a CUDA program: kernels, copies, gaps, steps.", "profile -o json",
-     of_profile, "advise", 600, true, false, true},
+    {"profile", "Time a model kernel by kernel and layer by layer; kept as a run.",
+     "profile -q -o json", of_profile, "advise", 600, true, false, false},
+    {"profile_command", "Trace a CUDA program: kernels, copies, gaps, steps.", "profile -o json",
+     of_profile_command, "advise", 600, true, false, true},
     {"advise", "What limits a stored run, with evidence and predicted gains.", "advise -o json",
      of_advise, "opt_start with the first rule and its likely gain", 120, false, false, false},
     {"compare", "Compare two stored runs (historical; opt_compare decides changes).",
