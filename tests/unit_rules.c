@@ -175,7 +175,9 @@ static void step(struct scene *s, const struct program *p)
     }
 }
 
-static struct timeline *build(const struct program *p, int steps)
+/* The first `n` steps are another program's: one that warms up. */
+static struct timeline *build_after(const struct program *first, int n, const struct program *p,
+                                    int steps)
 {
     struct scene s = {.device = 5000000};
     uint16_t index;
@@ -185,9 +187,14 @@ static struct timeline *build(const struct program *p, int steps)
         s.t,
         &(struct trace_device){.sm_count = 132, .name = TRACE_NONE, .memory_bandwidth = 3.35e12},
         &index));
-    for (int i = 0; i < steps; i++) step(&s, p);
+    for (int i = 0; i < steps; i++) step(&s, i < n ? first : p);
     OK(timeline_finish(s.t));
     return s.t;
+}
+
+static struct timeline *build(const struct program *p, int steps)
+{
+    return build_after(p, 0, p, steps);
 }
 
 static const struct program clean = {.kernel = 20, .launch = 3, .gap = 0.2, .copy = 5};
@@ -244,6 +251,32 @@ static void test_clean(void **state)
     assert_float_equal(r.busy_ns, 805000, 1);
     assert_float_equal(r.busy_ns + sum, r.window_ns, 1);
     rules_report_free(&r);
+}
+
+/* Code that is loaded in the first steps is no fault of the steady state, but the same later on is.
+ */
+static void test_warmup(void **state)
+{
+    (void)state;
+    struct program loading = clean;
+    loading.allocation = 5000;
+    for (int late = 0; late < 2; late++) {
+        struct rules_report r;
+        struct trace_window_set windows = {0};
+        struct timeline *t =
+            late ? build_after(&clean, 10, &loading, 40) : build_after(&loading, 3, &clean, 40);
+        OK(trace_windows_find(t, NULL, &windows));
+        struct rules_input input = {.timeline = t, .windows = &windows, .inflation = 0.01};
+        OK(rules_run(&input, NULL, &r));
+        if (late) assert_fires(&r, "alloc_jit");
+        if (!late && r.count)
+            fail_msg("%s fired: %s", r.findings[0].rule->name, r.findings[0].text);
+        assert_int_equal(r.warmups > 0, !late);
+        assert_in_range(r.steps + r.warmups, 37, 40);
+        rules_report_free(&r);
+        trace_windows_free(&windows);
+        timeline_destroy(t);
+    }
 }
 
 static void test_gaps(void **state)
@@ -548,11 +581,12 @@ static void test_size(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_clean),          cmocka_unit_test(test_gaps),
-        cmocka_unit_test(test_work),           cmocka_unit_test(test_withheld),
-        cmocka_unit_test(test_gates),          cmocka_unit_test(test_counters),
-        cmocka_unit_test(test_counters_merge), cmocka_unit_test(test_kernels),
-        cmocka_unit_test(test_table),          cmocka_unit_test(test_size),
+        cmocka_unit_test(test_clean),    cmocka_unit_test(test_warmup),
+        cmocka_unit_test(test_gaps),     cmocka_unit_test(test_work),
+        cmocka_unit_test(test_withheld), cmocka_unit_test(test_gates),
+        cmocka_unit_test(test_counters), cmocka_unit_test(test_counters_merge),
+        cmocka_unit_test(test_kernels),  cmocka_unit_test(test_table),
+        cmocka_unit_test(test_size),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

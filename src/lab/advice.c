@@ -136,6 +136,9 @@ static void print_step(const struct rules_report *r, FILE *to)
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (parts[i].ns >= 0.0005 * r->window_ns)
             fprintf(to, "; %s %s", parts[i].name, rules_time(parts[i].ns, a));
+    if (r->warmups)
+        fprintf(to, "; %zu slow step%s at the start left out", r->warmups,
+                r->warmups == 1 ? "" : "s");
     fputs("\n", to);
     if (r->withheld) fprintf(to, "not judged: gaps, because %s\n", r->withheld);
     if (r->caveat) fprintf(to, "note: %s\n", r->caveat);
@@ -229,14 +232,14 @@ static json_t *findings_json(const struct rules_report *r)
 
 json_t *advice_json(const struct rules_report *r, const char *run)
 {
-    json_t *step = r->steps
-                       ? json_pack("{s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "count",
-                                   (json_int_t)r->steps, "window_ns", r->window_ns, "busy_ns",
-                                   r->busy_ns, "idle_ns", r->idle_ns, "idle_host_ns", r->idle_host,
-                                   "idle_launch_ns", r->idle_launch, "idle_sync_ns", r->idle_sync,
-                                   "idle_alloc_ns", r->idle_alloc, "idle_tracer_ns", r->idle_tracer,
-                                   "idle_other_ns", r->idle_other)
-                       : json_null();
+    json_t *step =
+        r->steps ? json_pack("{s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "count",
+                             (json_int_t)r->steps, "warmups", (json_int_t)r->warmups, "window_ns",
+                             r->window_ns, "busy_ns", r->busy_ns, "idle_ns", r->idle_ns,
+                             "idle_host_ns", r->idle_host, "idle_launch_ns", r->idle_launch,
+                             "idle_sync_ns", r->idle_sync, "idle_alloc_ns", r->idle_alloc,
+                             "idle_tracer_ns", r->idle_tracer, "idle_other_ns", r->idle_other)
+                 : json_null();
     return json_pack("{s:s, s:s?, s:o, s:o, s:o, s:o, s:s?, s:s?, s:b, s:s}", "schema",
                      "sol.advice.1", "run", run, "step", step, "advice", findings_json(r),
                      "ceiling_ns", real(r->ceiling_ns), "likely_ns", real(r->likely_ns), "withheld",

@@ -92,6 +92,7 @@ struct rules_report {
     struct finding *findings; /* invalid ones first, then by likely gain */
     size_t count;
     size_t steps;                       /* windows that were looked at; 0: no time line */
+    size_t warmups;                     /* and windows before them that were left out */
     double window_ns, busy_ns, idle_ns; /* of one step, mean; NaN without a time line */
     double idle_tracer, idle_alloc, idle_sync, idle_host, idle_launch, idle_other; /* ns of idle */
     const char *withheld;         /* why gap rules were not judged; NULL when they were */

@@ -532,6 +532,19 @@ static enum sol_status close_ranges(const struct trace_window_set *set,
     return SOL_OK;
 }
 
+/* Steps at the front in which the program still loads code, fills pools and finds its pace: up to
+ * the last one of the first tenth that takes half as long again as the typical step. Steps as slow
+ * as that later on belong to what the program does. */
+static size_t warmup_steps(const struct trace_window_set *set, const struct trace_window *windows)
+{
+    size_t warmups = 0, front = set->count / 10;
+    const struct trace_window *typical = &windows[set->typical];
+    for (size_t i = 0; i < front; i++)
+        if (2 * (windows[i].end - windows[i].begin) > 3 * (typical->end - typical->begin))
+            warmups = i + 1;
+    return warmups;
+}
+
 static void report_facts(struct rules_run *run)
 {
     const struct step_facts *f = &run->facts;
@@ -568,8 +581,10 @@ enum sol_status rules_measure(struct rules_run *run)
     if (status == SOL_OK && set) status = close_ranges(set, &windows);
     if (status == SOL_OK) {
         struct trace_window all = whole(&w);
-        f->steps = set ? set->count : 1;
-        walk_all(&w, set ? windows : &all, f->steps);
+        size_t warmups = set ? warmup_steps(set, windows) : 0;
+        f->steps = set ? set->count - warmups : 1;
+        run->report->warmups = warmups;
+        walk_all(&w, set ? windows + warmups : &all, f->steps);
         report_facts(run);
     }
     free(windows);
