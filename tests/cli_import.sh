@@ -31,13 +31,17 @@ has out "llama-bench, 2 metrics"
 run 0 import --label counted "$data/ncu_raw.csv"
 has out "counters of 2 kernels"
 has out "pieces of advice"
+run 0 import "$data/ncu_2025_3.csv"
+has out "counters of 5 kernels"
+run 0 advise last
+has out "too small a grid"
 run 0 import "$data/ncu_metrics.csv" "$data/nvbench.json"
 has out "note: no speed-of-light counters"
 has out "not enough memory"
 run 0 import -o json "$data/nvbench.json"
 has out '"format": "nvbench"'
 run 0 runs -o csv
-is "stored runs" "$(grep -c -E ',(import|profile),' "$work/out")" 7
+is "stored runs" "$(grep -c -E ',(import|profile),' "$work/out")" 8
 run 0 runs show last
 has out "gemm K=1024"
 
