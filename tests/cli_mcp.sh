@@ -14,7 +14,8 @@ fail() {
     failures=$((failures + 1))
 }
 begin() {
-    coproc server { exec "$SOL_BINARY" mcp "$@" 2>"$work/err"; }
+    # Under an emulator /proc/self/exe is no program that the system can start.
+    coproc server { exec "$SOL_BINARY" mcp ${SOL_EMULATED:+--program "$SOL_BINARY"} "$@" 2>"$work/err"; }
     to=${server[1]} from=${server[0]} pid=$server_PID
     send '{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}'
     expect '"protocolVersion":"2025-11-25"'

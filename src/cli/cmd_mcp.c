@@ -10,6 +10,7 @@
 
 struct mcp_options {
     bool allow_commands;
+    const char *program;
 };
 
 static const struct option options[] = {
@@ -17,6 +18,8 @@ static const struct option options[] = {
         FLAG, 0, "allow-commands", NULL,
         "also offer the tools that run any command they are given (compare_live, profile_command)",
         offsetof(struct mcp_options, allow_commands), 0, 0),
+    OPTION_ENTRY(STRING, 0, "program", "FILE", "the sol that calls run (default: this one)",
+                 offsetof(struct mcp_options, program), 0, 0),
     {0},
 };
 
@@ -43,10 +46,10 @@ static bool has_command(const char *name)
 
 static int run(int argc, char **argv)
 {
-    struct mcp_options o = {.allow_commands = false};
+    struct mcp_options o = {.program = "/proc/self/exe"};
     int exit_status;
     if (!parse_options_only(&spec, argc, argv, &o, &exit_status)) return exit_status;
-    struct mcp_params params = {.program = "/proc/self/exe",
+    struct mcp_params params = {.program = o.program,
                                 .version = sol_version(),
                                 .has_command = has_command,
                                 .allow_commands = o.allow_commands};

@@ -34,7 +34,7 @@
 enum { PROFILE_FAILED = 125, PATH_SIZE = 4096 };
 
 struct profile_command {
-    const char *output, *trace, *report, *folder, *level, *library, *range, *read, *with;
+    const char *output, *trace, *report, *folder, *level, *library, *range, *read, *with, *counters;
     const char *store, *label;
     bool no_store;
     double tokens;
@@ -64,6 +64,11 @@ static const struct option options[] = {
     {OPTION_STRING, 0, "with", "TOOL",
      "trace with nsys, or count with ncu, where it is installed, and import what it says",
      offsetof(struct profile_command, with), 0, 0},
+    {OPTION_STRING, 0, "counters", "WHAT",
+     "speed of light, occupancy and stalls by ncu: quick, full, or a group: routing, matmul, "
+     "swiglu, "
+     "attention, norm, rope",
+     offsetof(struct profile_command, counters), 0, 0},
     {OPTION_FLOAT, 0, "tokens", "N", "tokens of a step, for counts per token (default 1)",
      offsetof(struct profile_command, tokens), 0.001, 1e9},
     {OPTION_STRING, 0, "store", "FOLDER",
@@ -139,6 +144,7 @@ static enum sol_status check_options(struct profile *p, int n_args)
     p->level = (enum trace_level)level;
     if (p->c.read && (n_args > 0 || p->c.folder))
         return status_set(SOL_E_ARGUMENT, "--read takes no command and no --output");
+    if (p->c.counters && !p->c.with) p->c.with = "ncu";
     if (n_args == 0 && !p->c.read && (p->c.with || p->c.folder || p->c.library))
         return status_set(SOL_E_ARGUMENT,
                           "no command; put it after --: sol profile -- python train.py");
@@ -385,7 +391,7 @@ static enum sol_status with_tool(struct profile *p, char *const *command)
     struct import *import;
     SOL_TRY(make_folder(p));
     fflush(stdout);
-    SOL_TRY(profile_with(p->c.with, p->level, command, p->folder, path, sizeof path,
+    SOL_TRY(profile_with(p->c.with, p->c.counters, p->level, command, p->folder, path, sizeof path,
                          &p->result.exit_status));
     SOL_TRY(import_file(path, &import));
     for (size_t i = 0; i < import->n_notes; i++) log_write(LOG_WARN, "%s", import->notes[i]);

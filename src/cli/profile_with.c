@@ -96,20 +96,75 @@ static enum sol_status with_nsys(enum trace_level level, char *const *command, c
     return check_made("nsys export", path, exported);
 }
 
-static enum sol_status with_ncu(char *const *command, const char *folder, char *path, size_t size,
-                                int *exit_status)
+/* What --counters asks for: kernels by what their names say in sol, llama.cpp and PyTorch. */
+static const struct group {
+    const char *name, *kernels; /* NULL: all of them */
+} groups[] = {
+    {"quick", NULL},
+    {"routing", "regex:rout|[tT]op_?[kK]|argsort|expert"},
+    {"matmul", "regex:gemm|gemv|mul_mat|nvjet|cutlass|matmul"},
+    {"swiglu", "regex:glu|silu"},
+    {"attention", "regex:attention|attn|flash|fmha"},
+    {"norm", "regex:norm|Norm"},
+    {"rope", "regex:rope|rotary"},
+};
+enum { N_GROUPS = sizeof groups / sizeof *groups };
+
+/* What the rules read, and no more: each kernel then runs a few times instead of dozens. */
+static const char few_metrics[] =
+    "gpu__time_duration.sum,sm__throughput.avg.pct_of_peak_sustained_elapsed,"
+    "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed,"
+    "l1tex__throughput.avg.pct_of_peak_sustained_active,"
+    "lts__throughput.avg.pct_of_peak_sustained_elapsed,"
+    "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed,dram__bytes.sum,"
+    "sm__warps_active.avg.pct_of_peak_sustained_active,sm__maximum_warps_per_active_cycle_pct,"
+    "smsp__issue_active.avg.per_cycle_active,launch__waves_per_multiprocessor,"
+    "regex:smsp__average_warps_issue_stalled_.*_per_issue_active,"
+    "smsp__sass_average_data_bytes_per_sector_mem_global.ratio,"
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum,"
+    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum,l1tex__t_sectors_pipe_lsu.sum,"
+    "l1tex__t_sectors_pipe_lsu_mem_local_op_ld.sum,l1tex__t_sectors_pipe_lsu_mem_local_op_st.sum,"
+    "sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active";
+
+static enum sol_status find_group(const char *counters, const struct group **out)
 {
+    *out = NULL;
+    if (!counters || strcmp(counters, "full") == 0) return SOL_OK;
+    for (int i = 0; i < N_GROUPS; i++)
+        if (strcmp(groups[i].name, counters) == 0) *out = &groups[i];
+    if (*out) return SOL_OK;
+    return status_set(
+        SOL_E_ARGUMENT,
+        "--counters %s: write full, quick, routing, matmul, swiglu, attention, norm or "
+        "rope",
+        counters);
+}
+
+/* The clocks are left alone: a program is judged at the speed it runs at. */
+static enum sol_status with_ncu(const char *counters, char *const *command, const char *folder,
+                                char *path, size_t size, int *exit_status)
+{
+    const struct group *group;
+    SOL_TRY(find_group(counters, &group));
     snprintf(path, size, "%s/report.csv", folder);
-    const char *words[] = {
-        "ncu", "--csv",      "--page", "raw", "--set", "full", "--target-processes",
-        "all", "--log-file", path,     NULL};
+    const char *words[24] = {"ncu", "--csv",           "--page", "raw", "--target-processes",
+                             "all", "--clock-control", "none"};
+    size_t n = 8;
+    words[n++] = group ? "--metrics" : "--set";
+    words[n++] = group ? few_metrics : "full";
+    if (group) words[n++] = "--launch-count", words[n++] = "200";
+    if (group && group->kernels) words[n++] = "--kernel-name", words[n++] = group->kernels;
+    words[n++] = "--log-file", words[n++] = path;
     SOL_TRY(run_tool(words, command, exit_status));
     return check_made("ncu", path, *exit_status);
 }
 
-enum sol_status profile_with(const char *tool, enum trace_level level, char *const *command,
-                             const char *folder, char *path, size_t size, int *exit_status)
+enum sol_status profile_with(const char *tool, const char *counters, enum trace_level level,
+                             char *const *command, const char *folder, char *path, size_t size,
+                             int *exit_status)
 {
+    if (counters && strcmp(tool, "ncu") != 0)
+        return status_set(SOL_E_ARGUMENT, "--counters goes with ncu, not with %s", tool);
     const struct tool *t = NULL;
     for (size_t i = 0; i < sizeof tools / sizeof *tools; i++)
         if (strcmp(tools[i].name, tool) == 0) t = &tools[i];
@@ -119,6 +174,7 @@ enum sol_status profile_with(const char *tool, enum trace_level level, char *con
                           "%s is not in PATH: install %s (it comes with the CUDA toolkit, and as "
                           "Debian's package %s), or leave --with out to trace with sol itself",
                           t->name, t->product, t->package);
-    if (strcmp(tool, "ncu") == 0) return with_ncu(command, folder, path, size, exit_status);
+    if (strcmp(tool, "ncu") == 0)
+        return with_ncu(counters, command, folder, path, size, exit_status);
     return with_nsys(level, command, folder, path, size, exit_status);
 }

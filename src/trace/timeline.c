@@ -359,12 +359,16 @@ enum sol_status timeline_finish(struct timeline *t)
     SOL_TRY(check_open(t));
     if (t->count) {
         int64_t first = INT64_MAX, last = INT64_MIN;
+        double total = 0;
         for (size_t i = 0; i < t->count; i++) {
             if (t->events[i].start < first) first = t->events[i].start;
             if (t->events[i].end > last) last = t->events[i].end;
+            total += (double)t->events[i].end - (double)t->events[i].start;
         }
-        if (last > 0 && first < last - INT64_MAX)
-            return status_set(SOL_E_FORMAT, "trace: its times span more than 292 years");
+        /* Then no sum over events, or over the gaps of all devices, leaves 64 bits. */
+        double span = (double)last - (double)first;
+        if (total + span * (double)(t->n_devices + 1) > 0x1p62)
+            return status_set(SOL_E_FORMAT, "trace: its times add up to more than 146 years");
         t->origin = first;
         SOL_TRY(sort_events(t, (uint64_t)last - (uint64_t)first));
     } else if (t->n_processes) {
