@@ -4,7 +4,8 @@
 
 #include "gpu/device.h"
 
-#define BACKEND_HELP "cpu (default), cuda, or cuda:N for the N-th GPU"
+#define BACKEND_HELP                                                                               \
+    "cpu (default), cuda, cuda:N for the N-th GPU, or auto: a GPU where there is one"
 
 /* `name` may be NULL. *out is NULL for the CPU, else to be given to gpu_close. */
 enum sol_status backend_open(const char *name, struct gpu **out);

@@ -12,6 +12,7 @@
 #include "lab/bench_estimate.h"
 #include "lab/bench_report.h"
 #include "lab/bench_store.h"
+#include "model/upload.h"
 #include "sol/sol.h"
 
 enum { RESULTS_MAX = 256 };
@@ -22,7 +23,7 @@ struct bench_options {
     struct string_list pairs;
     int64_t batch, ubatch, repetitions;
     double max_time, max_total;
-    const char *format, *output, *backend, *store, *label, *ratings;
+    const char *format, *output, *store, *label, *ratings;
     bool ops, no_limits, quiet, no_store, matrix, matrix_full;
 };
 
@@ -85,12 +86,11 @@ static const struct option options[] = {
                  offsetof(struct bench_options, no_store), 0, 0),
     OPTION_ENTRY(STRING, 0, "label", "NAME", "a name to find the run by",
                  offsetof(struct bench_options, label), 0, 0),
-    OPTION_ENTRY(STRING, 0, "backend", "NAME", "cpu (default, and all there is so far)",
-                 offsetof(struct bench_options, backend), 0, 0),
     OPTION_ENTRY(FLAG, 'q', "quiet", NULL, "no progress on stderr",
                  offsetof(struct bench_options, quiet), 0, 0),
     ENGINE_OPTIONS(struct bench_options, engine),
     ENGINE_LOAD_OPTION(struct bench_options, engine),
+    ENGINE_BACKEND_OPTION(struct bench_options, engine),
     {0},
 };
 
@@ -109,6 +109,7 @@ static const struct command_spec spec = {
         "meaning.\n\n"
         "  sol bench -m gpt-oss-20b.gguf -p 128,512,2048 -n 32,128 -d 0,4096\n"
         "  sol bench -m synth:gpt-oss-20b -p 0 -n 32 -npl 1,4,8,16,32 --ops\n"
+        "  sol bench -m gpt-oss-20b.gguf --backend cuda --matrix -ub 2048 -b 2048\n"
         "  sol bench --output results.json",
     .options = options,
 };
@@ -143,14 +144,6 @@ static bool parse(int argc, char **argv, struct bench_options *o, int *exit_stat
     return go_on;
 }
 
-static enum sol_status check_backend(const char *name)
-{
-    if (strcmp(name, "cpu") == 0 || strcmp(name, "CPU") == 0 || strcmp(name, "auto") == 0)
-        return SOL_OK;
-    return status_set(SOL_E_UNSUPPORTED, "--backend %s is not supported by this version; use cpu",
-                      name);
-}
-
 /* From -o, else from the end of the file's name. */
 static enum sol_status choose_format(const struct bench_options *o, enum bench_format *format)
 {
@@ -170,7 +163,8 @@ static enum sol_status choose_format(const struct bench_options *o, enum bench_f
 
 struct bench_command {
     struct bench_options options;
-    struct model *model;
+    struct model *model, *uploaded; /* its weights on the GPU, NULL on the CPU */
+    double load_s, upload_s;
     struct bench_params params;
     struct ceiling ceiling;
     enum bench_format format;
@@ -340,10 +334,30 @@ static enum sol_status open_output(struct bench_command *c)
     return status_set(SOL_E_IO, "cannot write '%s': %s", c->options.output, strerror(errno));
 }
 
+static enum sol_status open_model(struct bench_command *c)
+{
+    uint64_t start = clock_ns();
+    SOL_TRY(engine_options_open(&c->options.engine, &c->params.engine, &c->model));
+    c->load_s = 1e-9 * (double)(clock_ns() - start);
+    return SOL_OK;
+}
+
+/* Once for all tests. */
+static enum sol_status upload(struct bench_command *c)
+{
+    struct gpu *gpu = c->options.engine.gpu;
+    uint64_t start = clock_ns();
+    if (!gpu) return SOL_OK;
+    SOL_TRY(model_upload(c->model, gpu, 0, &c->uploaded));
+    c->upload_s = 1e-9 * (double)(clock_ns() - start);
+    c->params.engine.uploaded = c->uploaded;
+    return SOL_OK;
+}
+
 /* Before and after the tests, and the better of both counts. */
 static enum sol_status measure_limits(struct bench_command *c)
 {
-    if (c->options.no_limits) return SOL_OK;
+    if (c->options.no_limits || c->options.engine.gpu) return SOL_OK;
     struct pool *pool;
     struct ceiling ceiling;
     int threads = c->params.engine.threads;
@@ -364,6 +378,8 @@ static struct bench_report report_of(const struct bench_command *c)
                                  .params = &c->params,
                                  .ceiling = &c->ceiling,
                                  .version = sol_version(),
+                                 .load_s = c->load_s,
+                                 .upload_s = c->upload_s,
                                  .run = *c->run ? c->run : NULL,
                                  .ratings = c->ratings,
                                  .results = c->results,
@@ -401,7 +417,6 @@ static enum sol_status announce(struct bench_command *c)
 static enum sol_status set_up(struct bench_command *c)
 {
     struct bench_options *o = &c->options;
-    SOL_TRY(check_backend(o->backend));
     SOL_TRY(choose_format(o, &c->format));
     c->params.repetitions = (int)o->repetitions;
     c->params.seconds = o->max_time;
@@ -409,9 +424,10 @@ static enum sol_status set_up(struct bench_command *c)
     SOL_TRY(engine_options_params(&o->engine, &c->params.engine));
     c->params.engine.max_batch = o->batch < o->ubatch ? o->batch : o->ubatch;
     if (o->ratings) SOL_TRY(rating_table_open(o->ratings, &c->ratings));
-    SOL_TRY(engine_options_open(&o->engine, &c->params.engine, &c->model));
+    SOL_TRY(open_model(c));
     SOL_TRY(make_tests(c));
     SOL_TRY(open_output(c));
+    SOL_TRY(upload(c));
     SOL_TRY(open_store(c));
     SOL_TRY(measure_limits(c));
     return announce(c);
@@ -497,7 +513,7 @@ static enum sol_status close_output(struct bench_command *c)
 static int run_command(int argc, char **argv)
 {
     static struct bench_command c; /* large, and once a process */
-    c.options = (struct bench_options){.batch = 512, .ubatch = 512, .backend = "cpu"};
+    c.options = (struct bench_options){.batch = 512, .ubatch = 512};
     c.argc = argc;
     c.argv = argv;
     engine_options_init(&c.options.engine);
@@ -518,6 +534,8 @@ static int run_command(int argc, char **argv)
     store_close(c.store);
     rating_table_close(c.ratings);
     for (size_t i = 0; i < c.n_results; i++) bench_result_free(&c.results[i]);
+    model_upload_destroy(c.uploaded, c.options.engine.gpu);
+    engine_options_close(&c.options.engine);
     model_close(c.model);
     return result;
 }

@@ -3,15 +3,25 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
-enum { LAUNCHES_MAX = 4096, ATTRIBUTES = 128, FUNCTIONS_MAX = 256, FUNCTION_SIZE = 96 };
+enum { LAUNCHES_MAX = 1 << 17, ATTRIBUTES = 128, FUNCTIONS_MAX = 256, FUNCTION_SIZE = 96 };
 
-/* What a handle points to. Memory has it in front of the bytes. */
+/* What a handle points to. Pinned memory has it in front of the bytes. */
 struct object {
     size_t bytes;
     char name[120];
 };
 _Static_assert(sizeof(struct object) % 16 == 0, "memory behind it stays aligned");
+
+/* Device memory. Between copies it cannot be touched, so that host code that follows a device's
+ * pointer ends with a fault here too. */
+struct region {
+    char *data;
+    size_t bytes, mapped;
+    struct region *next;
+};
 
 static struct {
     struct fake_cuda_params params;
@@ -20,6 +30,7 @@ static struct {
     bool sticky;
     size_t bytes;
     struct fake_launch *launches;
+    struct region *regions;
     char functions[FUNCTIONS_MAX][FUNCTION_SIZE];
 } fake;
 
@@ -167,37 +178,73 @@ static cuda_result f_memory_info(size_t *free_bytes, size_t *total_bytes)
     return CUDA_OK;
 }
 
-static cuda_result take(void **address, size_t bytes)
+/* The region that holds [address, address + bytes); NULL: none does. */
+static struct region *region_of(cuda_address address, size_t bytes)
 {
-    struct object *o = bytes ? make(bytes, "memory") : NULL;
-    if (!o) return CUDA_E_MEMORY;
-    *address = o + 1;
-    return CUDA_OK;
+    for (struct region *r = fake.regions; r; r = r->next) {
+        cuda_address begin = (uintptr_t)r->data;
+        if (address >= begin && address + bytes <= begin + r->mapped) return r;
+    }
+    return NULL;
+}
+
+/* Memory that can be used until hide(); pinned memory always can, and has an address as well. */
+static void *show(cuda_address address, size_t bytes)
+{
+    struct region *r = region_of(address, bytes);
+    if (r) mprotect(r->data, r->mapped, PROT_READ | PROT_WRITE);
+    return (void *)(uintptr_t)address;
+}
+
+static void hide(cuda_address address, size_t bytes)
+{
+    struct region *r = region_of(address, bytes);
+    if (r) mprotect(r->data, r->mapped, PROT_NONE);
 }
 
 static cuda_result f_memory_alloc(cuda_address *address, size_t bytes)
 {
     CALL();
-    void *memory;
-    if (bytes > fake.params.memory - fake.bytes || take(&memory, bytes) != CUDA_OK)
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), mapped = (bytes + page - 1) / page * page;
+    if (bytes == 0 || bytes > fake.params.memory - fake.bytes) return CUDA_E_MEMORY;
+    struct region *r = calloc(1, sizeof *r);
+    if (!r) return CUDA_E_MEMORY;
+    void *data = mmap(NULL, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data == MAP_FAILED) {
+        free(r);
         return CUDA_E_MEMORY;
+    }
+    *r = (struct region){data, bytes, mapped, fake.regions};
+    fake.regions = r;
+    fake.live++;
     fake.bytes += bytes;
-    *address = (uintptr_t)memory;
+    *address = (uintptr_t)data;
     return CUDA_OK;
 }
 
 static cuda_result f_memory_free(cuda_address address)
 {
-    struct object *o = (struct object *)(uintptr_t)address - 1;
-    fake.bytes -= o->bytes;
-    return unmake(o);
+    bool failed = fails();
+    struct region **at = &fake.regions;
+    while (*at && (uintptr_t)(*at)->data != address) at = &(*at)->next;
+    struct region *r = *at;
+    if (!r) return 1;
+    *at = r->next;
+    fake.live--;
+    fake.bytes -= r->bytes;
+    munmap(r->data, r->mapped);
+    free(r);
+    return failed ? fake.failure : CUDA_OK;
 }
 
 static cuda_result f_host_alloc(void **address, size_t bytes, unsigned flags)
 {
     CALL();
     (void)flags;
-    return take(address, bytes);
+    struct object *o = bytes ? make(bytes, "pinned memory") : NULL;
+    if (!o) return CUDA_E_MEMORY;
+    *address = o + 1;
+    return CUDA_OK;
 }
 
 static cuda_result f_host_free(void *address)
@@ -209,7 +256,8 @@ static cuda_result f_copy_in(cuda_address to, const void *from, size_t bytes, cu
 {
     CALL();
     (void)stream;
-    memcpy((void *)(uintptr_t)to, from, bytes);
+    memcpy(show(to, bytes), from, bytes);
+    hide(to, bytes);
     return CUDA_OK;
 }
 
@@ -217,7 +265,8 @@ static cuda_result f_copy_out(void *to, cuda_address from, size_t bytes, cuda_st
 {
     CALL();
     (void)stream;
-    memcpy(to, (const void *)(uintptr_t)from, bytes);
+    memcpy(to, show(from, bytes), bytes);
+    hide(from, bytes);
     return CUDA_OK;
 }
 
@@ -225,7 +274,9 @@ static cuda_result f_copy_on(cuda_address to, cuda_address from, size_t bytes, c
 {
     CALL();
     (void)stream;
-    memmove((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
+    memmove(show(to, bytes), show(from, bytes), bytes);
+    hide(to, bytes);
+    hide(from, bytes);
     return CUDA_OK;
 }
 
@@ -234,7 +285,8 @@ static cuda_result f_fill_bytes(cuda_address to, unsigned char value, size_t cou
 {
     CALL();
     (void)stream;
-    memset((void *)(uintptr_t)to, value, count);
+    memset(show(to, count), value, count);
+    hide(to, count);
     return CUDA_OK;
 }
 

@@ -1,6 +1,7 @@
-/* A CUDA driver that has no device: memory is the host's, copies are copies, launches are written
- * down and do nothing. It can fail any call, so that every path of the host code is tested without
- * a GPU, and it counts what was made and not given back. One process, one thread at a time. */
+/* A CUDA driver that has no device: memory is the host's, but out of its reach between copies,
+ * which are copies; launches are written down and do nothing. It can fail any call, so that every
+ * path of the host code is tested without a GPU, and it counts what was made and not given back.
+ * One process, one thread at a time. */
 #ifndef DRIVER_FAKE_CUDA_H
 #define DRIVER_FAKE_CUDA_H
 

@@ -28,6 +28,10 @@ struct gpu_info {
  * usable driver; *count is 0 then and where the driver has no device. */
 enum sol_status gpu_list(struct gpu_info *infos, int capacity, int *count);
 
+/* "90a": as compilers name it, with the letter where the architecture has features that later ones
+ * lack. */
+void gpu_architecture(const struct gpu_info *info, char out[16]);
+
 struct gpu;
 
 enum sol_status gpu_open(int ordinal, struct gpu **out);
@@ -51,6 +55,7 @@ void gpu_free_pinned(struct gpu *gpu, void *memory); /* takes NULL */
 enum sol_status gpu_memory_free(struct gpu *gpu, size_t *bytes); /* what the device has left */
 size_t gpu_memory_used(const struct gpu *gpu);                   /* by this handle's gpu_alloc */
 size_t gpu_memory_peak(const struct gpu *gpu);
+void gpu_memory_peak_reset(struct gpu *gpu); /* the peak is what is used now */
 /* Calls `each` for every allocation, largest first. */
 void gpu_memory_report(const struct gpu *gpu,
                        void (*each)(void *arg, const char *name, size_t bytes), void *arg);

@@ -93,10 +93,23 @@ static bool is_edited(const struct sources *s)
     return edited;
 }
 
+enum sol_status gpu_sources_hash(const struct gpu *gpu, char out[17])
+{
+    struct sources sources;
+    uint64_t hash = 0;
+    enum sol_status status = SOL_OK;
+    for (const struct gpu_image *i = gpu_images; i->name && status == SOL_OK; i++) {
+        status = sources_read(gpu, i, &sources);
+        hash = bytes_hash_mix(hash ^ sources.hash);
+        sources_free(&sources);
+    }
+    snprintf(out, 17, "%016llx", (unsigned long long)hash);
+    return status;
+}
+
 /* ---- modules ---- */
 
-/* The name with the letter where the architecture has features that later ones lack. */
-static void arch_name(const struct gpu_info *info, char out[16])
+void gpu_architecture(const struct gpu_info *info, char out[16])
 {
     snprintf(out, 16, "%d%s", 10 * info->major + info->minor, info->major >= 9 ? "a" : "");
 }
@@ -106,7 +119,7 @@ static enum sol_status load_compiled(struct gpu *gpu, const struct sources *s, s
     char arch[16];
     void *cubin;
     size_t size;
-    arch_name(&gpu->info, arch);
+    gpu_architecture(&gpu->info, arch);
     SOL_TRY(nvrtc_compile(m->image->name, s->text, arch, s->headers, s->n_headers, &cubin, &size));
     cuda_result result = gpu->cuda->module_load(&m->handle, cubin);
     free(cubin);

@@ -82,6 +82,11 @@ size_t gpu_memory_peak(const struct gpu *gpu)
     return gpu->peak;
 }
 
+void gpu_memory_peak_reset(struct gpu *gpu)
+{
+    gpu->peak = gpu->used;
+}
+
 static int larger_first(const void *a, const void *b)
 {
     size_t x = ((const struct gpu_allocation *)a)->bytes,

@@ -11,6 +11,7 @@
 #include "base/cpu.h"
 #include "base/interrupt.h"
 #include "base/memory.h"
+#include "base/rng.h"
 #include "gpu/device.h"
 #include "infer/forward.h"
 #include "model/fit.h"
@@ -27,8 +28,8 @@ struct cached_plan {
 struct engine {
     const struct model *model; /* whose weights the ops read: `uploaded` on a GPU */
     const struct model *original;
-    struct model *uploaded;
-    struct gpu *gpu; /* params.chooser.device.gpu; NULL: the CPU */
+    struct model *uploaded; /* its own; NULL where the caller's is used */
+    struct gpu *gpu;        /* params.chooser.device.gpu; NULL: the CPU */
     struct engine_params params;
     struct pool *pool;
     struct kv_layer *kv;
@@ -36,17 +37,17 @@ struct engine {
     struct batch batch; /* as the ops see it */
     struct batch host;  /* what a step writes; on the CPU the same arrays */
     int32_t *staging;   /* GPU: pinned, the four arrays of `host` one behind the other */
+    int32_t *offsets;   /* GPU: buffers.routing.host_offsets, [n_experts + 1] */
     struct forward_buffers buffers;
     float
         *logits; /* where callers find them: buffers.logits, or pinned memory they are copied to */
     float *inv_freq;
     float rope_scale;
-    void *memory; /* every buffer and cache, from the table below */
-    size_t memory_size;
+    void *memory;                   /* every buffer and cache, from the table below */
+    size_t memory_size, cache_size; /* all of it; keys and values */
     struct cached_plan plans[PLANS_MAX];
     uint64_t tick;
     const struct cached_plan *last;
-    struct op_cost last_cost;
     bool timed;
     engine_trace_fn trace;
     void *trace_arg;
@@ -73,6 +74,13 @@ static size_t layout(struct buffer_spec *specs, size_t count, char *base)
         at += round_up(specs[i].bytes, 64);
     }
     return at;
+}
+
+/* Of the keys of a layer, or of the values. */
+static size_t kv_bytes(const struct kv_layer *kv)
+{
+    return (size_t)(kv->n_sequences * kv->n_kv_heads * kv->capacity * kv->head_dim) *
+           dtype_info(kv->dtype)->block_bytes;
 }
 
 static size_t describe_buffers(struct engine *e, struct buffer_spec *specs)
@@ -102,8 +110,7 @@ static size_t describe_buffers(struct engine *e, struct buffer_spec *specs)
     memcpy(specs, table, sizeof table);
     for (int64_t n = 0; n < c->n_layers; n++) {
         struct kv_layer *kv = &e->kv[n];
-        size_t bytes = (size_t)(kv->n_sequences * kv->n_kv_heads * kv->capacity * kv->head_dim) *
-                       dtype_info(kv->dtype)->block_bytes;
+        size_t bytes = kv_bytes(kv);
         specs[count++] = (struct buffer_spec){&kv->k, bytes};
         specs[count++] = (struct buffer_spec){&kv->v, bytes};
     }
@@ -159,7 +166,10 @@ static enum sol_status point_batches(struct engine *e)
     SOL_TRY(gpu_alloc_pinned(e->gpu, bytes, &logits));
     e->logits = logits;
     split_batch(&e->host, e->staging, rows);
-    return SOL_OK;
+    e->batch.host = &e->host;
+    e->offsets = calloc((size_t)e->model->config.n_experts + 1, sizeof *e->offsets);
+    e->buffers.routing.host_offsets = e->offsets;
+    return e->offsets ? SOL_OK : status_set(SOL_E_MEMORY, "no memory for the engine's tables");
 }
 
 static enum sol_status allocate(struct engine *e)
@@ -183,6 +193,7 @@ static enum sol_status allocate(struct engine *e)
     enum sol_status status = take_memory(e, size);
     if (status == SOL_OK) {
         e->memory_size = size;
+        for (int64_t n = 0; n < c->n_layers; n++) e->cache_size += 2 * kv_bytes(&e->kv[n]);
         layout(specs, count, e->memory);
     }
     free(specs);
@@ -235,6 +246,9 @@ static enum sol_status upload(struct engine *e)
 {
     struct fit fit;
     const struct engine_params *p = &e->params;
+    e->model = p->uploaded;
+    if (e->model) return SOL_OK;
+    e->model = e->original;
     const struct fit_params run = {p->context, p->sequences, p->max_batch, p->max_outputs,
                                    p->kv_dtype};
     fit_compute(&e->original->config, 0, &run, &fit);
@@ -284,6 +298,7 @@ void engine_destroy(struct engine *e)
     } else {
         pages_free(e->memory, e->memory_size);
     }
+    free(e->offsets);
     free(e->position);
     free(e->kv);
     pool_destroy(e->pool);
@@ -369,14 +384,20 @@ static void forget_batch(struct engine *e)
     for (int64_t i = 0; i < e->host.n_tokens; i++) e->position[e->host.sequence[i]]--;
 }
 
+/* What costs and callers want to see is copied only here, for those who look. */
 static void after_layer(void *arg, int layer)
 {
     const struct engine *e = arg;
     if (!e->trace || layer < 0) return;
-    size_t bytes = (size_t)(e->batch.n_tokens * e->model->config.hidden) * sizeof(float);
+    const struct model_config *c = &e->model->config;
+    size_t bytes = (size_t)(e->batch.n_tokens * c->hidden) * sizeof(float);
     float *x = e->gpu ? malloc(bytes) : e->buffers.x;
-    if (e->gpu && x && gpu_copy_out(e->gpu, x, e->buffers.x, bytes) == SOL_OK) gpu_wait(e->gpu);
-    if (x) e->trace(e->trace_arg, layer, x, e->batch.n_tokens);
+    if (!x) return;
+    if (e->gpu && gpu_copy_out(e->gpu, x, e->buffers.x, bytes) == SOL_OK &&
+        gpu_copy_out(e->gpu, e->offsets, e->buffers.routing.group_offsets,
+                     (size_t)(c->n_experts + 1) * sizeof *e->offsets) == SOL_OK)
+        gpu_wait(e->gpu);
+    e->trace(e->trace_arg, layer, x, e->batch.n_tokens);
     if (e->gpu) free(x);
 }
 
@@ -387,33 +408,26 @@ static enum sol_status send_batch(struct engine *e)
 }
 
 /* Waits, so that the staging arrays may be written again. */
-static enum sol_status fetch_logits(struct engine *e)
+static enum sol_status fetch_logits(struct engine *e, bool wanted)
 {
     size_t bytes = (size_t)(e->host.n_outputs * e->model->config.vocab) * sizeof(float);
     if (!e->gpu) return SOL_OK;
-    if (bytes) SOL_TRY(gpu_copy_out(e->gpu, e->logits, e->buffers.logits, bytes));
+    if (bytes && wanted) SOL_TRY(gpu_copy_out(e->gpu, e->logits, e->buffers.logits, bytes));
     return gpu_wait(e->gpu);
 }
 
-static enum sol_status run_step(struct engine *e)
+static enum sol_status run_step(struct engine *e, bool want_logits)
 {
     struct cached_plan *cached;
     enum sol_status status = plan_for(e, e->batch.n_tokens, e->batch.n_outputs, &cached);
     const struct plan_observer observer = {after_layer, e};
+    if (status == SOL_OK) e->last = cached; /* the trace asks for it */
     if (status == SOL_OK) status = send_batch(e);
     if (status == SOL_OK)
         status = plan_run(cached->plan, e->pool, e->timed, e->trace ? &observer : NULL);
-    if (status == SOL_OK) status = fetch_logits(e);
-    if (status != SOL_OK) {
-        forget_batch(e);
-        return status;
-    }
-    e->last = cached;
-    if (e->gpu) return SOL_OK; /* routing and positions are not on this side */
-    struct op_cost cost = plan_cost(cached->plan);
-    e->last_cost.flops += cost.flops;
-    e->last_cost.bytes += cost.bytes;
-    return SOL_OK;
+    if (status == SOL_OK) status = fetch_logits(e, want_logits);
+    if (status != SOL_OK) forget_batch(e);
+    return status;
 }
 
 enum sol_status engine_eval(struct engine *e, const struct engine_row *rows, int64_t n,
@@ -421,11 +435,10 @@ enum sol_status engine_eval(struct engine *e, const struct engine_row *rows, int
 {
     if (logits) *logits = NULL;
     SOL_TRY(check_rows(e, rows, n));
-    e->last_cost = (struct op_cost){0, 0};
     for (int64_t done = 0; done < n;) {
         SOL_TRY(interrupt_check());
         int64_t step = fill_batch(e, rows + done, n - done);
-        SOL_TRY(run_step(e));
+        SOL_TRY(run_step(e, logits || on_logits));
         if (on_logits && e->host.n_outputs)
             SOL_TRY(on_logits(arg, done, e->host.output_rows, e->host.n_outputs, e->logits));
         done += step;
@@ -477,17 +490,61 @@ void engine_set_timed(struct engine *e, bool timed)
         if (e->plans[i].plan) plan_reset_times(e->plans[i].plan);
 }
 
-struct op_cost engine_last_cost(const struct engine *e)
+void engine_memory_parts(const struct engine *e, struct engine_parts *out)
 {
-    return e->last_cost;
+    *out = (struct engine_parts){.cache = e->cache_size, .buffers = e->memory_size - e->cache_size};
+    for (int i = 0; i < PLANS_MAX; i++)
+        if (e->plans[i].plan) out->scratch += plan_bytes(e->plans[i].plan);
 }
 
 size_t engine_memory(const struct engine *e)
 {
-    size_t total = e->memory_size;
-    for (int i = 0; i < PLANS_MAX; i++)
-        if (e->plans[i].plan) total += plan_bytes(e->plans[i].plan);
-    return total;
+    struct engine_parts parts;
+    engine_memory_parts(e, &parts);
+    return parts.cache + parts.buffers + parts.scratch;
+}
+
+/* ---- a cache that looks used ---- */
+
+/* The first block comes from the host, then what is there is doubled. */
+static enum sol_status fill_on_gpu(struct engine *e, void *data, size_t bytes, const void *block,
+                                   size_t size)
+{
+    size_t done = bytes < size ? bytes : size;
+    SOL_TRY(gpu_copy_in(e->gpu, data, block, done));
+    while (done < bytes) {
+        size_t piece = bytes - done < done ? bytes - done : done;
+        SOL_TRY(gpu_copy_on(e->gpu, (char *)data + done, data, piece));
+        done += piece;
+    }
+    return SOL_OK;
+}
+
+static enum sol_status fill(struct engine *e, void *data, size_t bytes, const void *block,
+                            size_t size)
+{
+    if (e->gpu) return fill_on_gpu(e, data, bytes, block, size);
+    for (size_t at = 0; at < bytes; at += size)
+        memcpy((char *)data + at, block, bytes - at < size ? bytes - at : size);
+    return SOL_OK;
+}
+
+enum sol_status engine_fill_cache(struct engine *e)
+{
+    enum { COUNT = 4096, SEED = 1234 };
+    float values[COUNT];
+    uint16_t encoded[2 * COUNT];
+    struct rng rng;
+    const struct dtype_info *type = dtype_info(e->params.kv_dtype);
+    rng_seed(&rng, SEED);
+    for (int i = 0; i < COUNT; i++) values[i] = 0.5f * rng_normal(&rng);
+    type->encode(values, encoded, COUNT);
+    for (int64_t n = 0; n < e->model->config.n_layers; n++) {
+        const struct kv_layer *kv = &e->kv[n];
+        SOL_TRY(fill(e, kv->k, kv_bytes(kv), encoded, COUNT * type->block_bytes));
+        SOL_TRY(fill(e, kv->v, kv_bytes(kv), encoded, COUNT * type->block_bytes));
+    }
+    return e->gpu ? gpu_wait(e->gpu) : SOL_OK;
 }
 
 void engine_set_trace(struct engine *e, engine_trace_fn fn, void *arg)

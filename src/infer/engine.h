@@ -17,6 +17,9 @@ struct engine_params {
     bool rounded_rope;   /* ggml's rounding of YaRN's bounds, to compare with llama.cpp */
     int threads;         /* 0: all cores */
     struct chooser chooser;
+    /* The model's weights on the chooser's GPU, from model_upload, for callers with several
+     * engines. The caller's. NULL: the engine copies them there itself. */
+    const struct model *uploaded;
 };
 
 /* Defaults: context 4096, 1 sequence, 512 rows, F16 cache, all cores, chooser of this machine. */
@@ -35,9 +38,10 @@ struct engine_row {
 
 /* Processes `n` rows in steps of at most max_batch, and hands back the logits of the last step's
  * output rows, in row order: [n_outputs][vocab], valid until the next call. Only rows of the last
- * step may ask for output unless `on_logits` is given, which gets every step's. Errors: a token
- * outside the vocabulary, a full sequence, too many outputs (SOL_E_ARGUMENT, nothing changed);
- * interruption between steps. */
+ * step may ask for output unless `on_logits` is given, which gets every step's. With neither
+ * `logits` nor `on_logits` they stay where they were computed. Errors: a token outside the
+ * vocabulary, a full sequence, too many outputs (SOL_E_ARGUMENT, nothing changed); interruption
+ * between steps. */
 typedef enum sol_status (*engine_logits_fn)(void *arg, int64_t first_row, const int32_t *rows,
                                             int64_t n_outputs, const float *logits);
 enum sol_status engine_eval(struct engine *engine, const struct engine_row *rows, int64_t n,
@@ -52,14 +56,23 @@ enum sol_status engine_pretend(struct engine *engine, int32_t sequence, int64_t 
 
 const struct model *engine_model(const struct engine *engine);
 struct pool *engine_pool(struct engine *engine);
-/* The plan of the last step, for profile and cost; NULL before the first. */
+/* The plan of the last step, or of the running one; NULL before the first. */
 const struct plan *engine_last_plan(const struct engine *engine);
 void engine_set_timed(struct engine *engine, bool timed); /* resets the plans' times and counts */
-struct op_cost engine_last_cost(const struct engine *engine); /* of all steps of the last eval */
-size_t engine_memory(const struct engine *engine); /* cache, buffers, scratch: beyond the model */
+/* Bytes that the engine took beyond the model, on the GPU where it runs there. */
+struct engine_parts {
+    size_t cache, buffers, scratch; /* scratch: of all plans that are kept */
+};
+void engine_memory_parts(const struct engine *engine, struct engine_parts *out);
+size_t engine_memory(const struct engine *engine); /* all together */
 
-/* For tests: called after each layer of each step with the residual stream, [rows][hidden]. NULL
- * ends it. */
+/* For benchmarks: writes small numbers into the whole cache, so that reading it costs what reading
+ * a cache costs: what nothing was written to may be one shared page of zeros. */
+enum sol_status engine_fill_cache(struct engine *engine);
+
+/* Called after each layer of each step with the residual stream, [rows][hidden]. Meanwhile the
+ * costs of the layer's ops can be asked for (engine_last_plan is the running one), on a GPU only
+ * then, where it makes steps much slower. NULL ends it. */
 typedef void (*engine_trace_fn)(void *arg, int layer, const float *x, int64_t rows);
 void engine_set_trace(struct engine *engine, engine_trace_fn fn, void *arg);
 

@@ -3,8 +3,9 @@
  * layer by layer; the timed repetitions; with `ops` one more under clocks.
  *
  * Why costs are counted in the warm-up: all layers share one set of routing buffers, so after a
- * step only the last layer's routing can be read, and expert weights are most of what a step reads.
- * Every repetition feeds the same tokens, hence its work is the same. */
+ * step only the last layer's routing can be read, and expert weights are most of what a step reads;
+ * on a GPU the step must stop after each layer to look. Every repetition feeds the same tokens,
+ * hence its work is the same. */
 #include "lab/bench.h"
 
 #include <stdio.h>
@@ -16,6 +17,7 @@
 #include "base/progress.h"
 #include "base/rng.h"
 #include "base/sysinfo.h"
+#include "gpu/device.h"
 #include "lab/watch_sensors.h"
 #include "ops/args.h"
 #include "ops/ops.h"
@@ -30,6 +32,13 @@ static const struct stop_rule stop_defaults = {.least = 6, .most = 40, .seconds 
 static const double prompt_precision = 0.01, generation_precision = 0.005;
 static const double settled_within = 0.01, warmup_share = 0.25; /* of the time of a test */
 
+/* What the steps of a phase cost in the repetition that is looked at. */
+struct tally {
+    const struct plan *plan; /* of the last of these steps */
+    struct op_cost *costs;   /* [steps of the plan], sums over `runs` runs of it */
+    int64_t runs;
+};
+
 struct bench {
     const struct bench_params *params;
     struct bench_result *result;
@@ -40,9 +49,8 @@ struct bench {
     int64_t n_prompt_rows;
     const struct plan *step_plan; /* of a generation step; owned by the engine */
     const struct plan *prompt_plan;
-    bool generating;                       /* a generation step is running */
-    struct op_cost prompt_cost, step_cost; /* step_cost: of all steps of a repetition */
-    const int32_t *group_offsets;
+    bool generating; /* a generation step is running */
+    struct tally prompt_tally, step_tally;
     double touched, busiest, even;
     int64_t observations;
     bool keep_steps; /* the repetition counts: note the time of each generation step */
@@ -112,46 +120,14 @@ static enum sol_status begin_sequences(struct bench *b)
     return SOL_OK;
 }
 
-/* Cache that nothing was written to is one shared page of zeros: reading it would cost no memory
- * traffic. So every page gets numbers, small ones in whichever format. */
-void bench_fill_cache(const struct kv_layer *kv)
-{
-    enum { SIZE = 4096 };
-    float values[SIZE];
-    uint16_t encoded[2 * SIZE];
-    struct rng rng;
-    rng_seed(&rng, RANDOM_SEED);
-    for (int i = 0; i < SIZE; i++) values[i] = 0.5f * rng_normal(&rng);
-    dtype_info(kv->dtype)->encode(values, encoded, SIZE);
-    size_t count = (size_t)(kv->n_sequences * kv->n_kv_heads * kv->capacity * kv->head_dim);
-    size_t bytes = dtype_row_bytes(kv->dtype, (int64_t)count);
-    size_t block = dtype_row_bytes(kv->dtype, SIZE);
-    for (size_t at = 0; at < bytes; at += block) {
-        size_t piece = bytes - at < block ? bytes - at : block;
-        memcpy((char *)kv->k + at, encoded, piece);
-        memcpy((char *)kv->v + at, encoded, piece);
-    }
-}
-
 /* Where the plan keeps the routing: in route's arguments, or in those of a fused attn_out. */
 const int32_t *bench_routing_of(const struct plan_step *step)
 {
     if (step->op == &op_route)
-        return ((const struct route_args *)step->args)->routing.group_offsets;
+        return routing_on_host(&((const struct route_args *)step->args)->routing);
     if (step->op == &op_attn_out)
-        return ((const struct attn_out_args *)step->args)->routing.group_offsets;
+        return routing_on_host(&((const struct attn_out_args *)step->args)->routing);
     return NULL;
-}
-
-static void inspect_plan(struct bench *b, const struct plan *plan)
-{
-    for (int i = 0; i < plan_step_count(plan); i++) {
-        const struct plan_step *step = plan_step_at(plan, i);
-        const int32_t *offsets = bench_routing_of(step);
-        if (offsets) b->group_offsets = offsets;
-        if (b->test.n_depth && step->op == &op_attention)
-            bench_fill_cache(&((const struct attention_args *)step->args)->kv);
-    }
 }
 
 /* One step of the kind that generation repeats. */
@@ -161,10 +137,8 @@ static enum sol_status probe(struct bench *b)
     struct engine_row *first = b->test.n_gen ? b->steps : b->prompt;
     int64_t rows = b->test.n_gen ? b->test.n_parallel : 1;
     SOL_TRY(engine_eval(b->engine, first, rows, NULL, NULL, NULL));
-    const struct plan *plan = engine_last_plan(b->engine);
-    if (b->test.n_gen) b->step_plan = plan;
-    inspect_plan(b, plan);
-    return SOL_OK;
+    if (b->test.n_gen) b->step_plan = engine_last_plan(b->engine);
+    return b->test.n_depth ? engine_fill_cache(b->engine) : SOL_OK;
 }
 
 /* ---- counting ---- */
@@ -175,28 +149,38 @@ static void add_cost(struct op_cost *sum, struct op_cost cost)
     sum->bytes += cost.bytes;
 }
 
-static struct op_cost layer_cost(const struct plan *plan, int layer)
+static bool tally_begin(struct tally *t, const struct plan *plan)
 {
-    struct op_cost sum = {0, 0};
-    for (int i = 0; i < plan_step_count(plan); i++) {
-        const struct plan_step *step = plan_step_at(plan, i);
-        if (step->layer == layer) add_cost(&sum, step->op->cost(step->args));
-    }
-    return sum;
+    if (t->plan == plan) return true;
+    struct op_cost *grown = realloc(t->costs, (size_t)plan_step_count(plan) * sizeof *grown);
+    if (!grown) return false;
+    memset(grown, 0, (size_t)plan_step_count(plan) * sizeof *grown);
+    *t = (struct tally){.plan = plan, .costs = grown};
+    return true;
 }
 
-static void observe_layer(void *arg, int layer, const float *x, int64_t rows)
+static void tally_layer(struct bench *b, struct tally *t, int layer)
 {
-    (void)x;
-    struct bench *b = arg;
+    for (int i = 0; i < plan_step_count(t->plan); i++) {
+        const struct plan_step *step = plan_step_at(t->plan, i);
+        if (step->layer != layer) continue;
+        struct op_cost cost = step->op->cost(step->args);
+        add_cost(&t->costs[i], cost);
+        add_cost(&b->result->cost, cost);
+        b->result->flops[step->numerics] += cost.flops;
+    }
+}
+
+static void observe_experts(struct bench *b, const struct plan *plan, int64_t rows)
+{
     const struct model_config *c = &engine_model(b->engine)->config;
-    if (b->generating) add_cost(&b->step_cost, layer_cost(b->step_plan, layer));
-    if (b->generating && layer == c->n_layers - 1) /* embedding and head belong to no layer */
-        add_cost(&b->step_cost, layer_cost(b->step_plan, -1));
-    if (!b->group_offsets) return;
+    const int32_t *offsets = NULL;
     int64_t touched = 0, busiest = 0;
+    for (int i = 0; i < plan_step_count(plan) && !offsets; i++)
+        offsets = bench_routing_of(plan_step_at(plan, i));
+    if (!offsets || c->n_experts == 0) return;
     for (int64_t e = 0; e < c->n_experts; e++) {
-        int64_t count = b->group_offsets[e + 1] - b->group_offsets[e];
+        int64_t count = offsets[e + 1] - offsets[e];
         touched += count > 0;
         if (count > busiest) busiest = count;
     }
@@ -206,21 +190,29 @@ static void observe_layer(void *arg, int layer, const float *x, int64_t rows)
     b->observations++;
 }
 
-/* ---- running ---- */
-
-static enum sol_status ignore_logits(void *arg, int64_t first_row, const int32_t *rows, int64_t n,
-                                     const float *logits)
+static void observe_layer(void *arg, int layer, const float *x, int64_t rows)
 {
-    (void)arg, (void)first_row, (void)rows, (void)n, (void)logits;
-    return SOL_OK;
+    (void)x;
+    struct bench *b = arg;
+    const struct plan *plan = engine_last_plan(b->engine);
+    struct tally *t = b->generating ? &b->step_tally : &b->prompt_tally;
+    if (!tally_begin(t, plan)) return; /* a step without costs: nothing is as short of memory */
+    tally_layer(b, t, layer);
+    if (layer == engine_model(b->engine)->config.n_layers - 1) {
+        tally_layer(b, t, -1); /* embedding and head belong to no layer */
+        t->runs++;
+    }
+    observe_experts(b, plan, rows);
 }
 
+/* ---- running ---- */
+
+/* Nobody reads the logits: on a GPU they stay there. */
 static enum sol_status run_prompt(struct bench *b)
 {
     if (b->n_prompt_rows == 0) return SOL_OK;
-    SOL_TRY(engine_eval(b->engine, b->prompt, b->n_prompt_rows, ignore_logits, NULL, NULL));
+    SOL_TRY(engine_eval(b->engine, b->prompt, b->n_prompt_rows, NULL, NULL, NULL));
     b->prompt_plan = engine_last_plan(b->engine);
-    b->prompt_cost = engine_last_cost(b->engine);
     return SOL_OK;
 }
 
@@ -355,7 +347,7 @@ static struct bench_kernel *find_kernel(struct bench_result *r, const char *phas
 
 /* `runs`: how often a repetition runs the plan. */
 static enum sol_status collect_kernels(struct bench *b, const char *phase, const struct plan *plan,
-                                       int64_t runs)
+                                       const struct tally *tally, int64_t runs)
 {
     struct bench_result *r = b->result;
     int count = plan_step_count(plan), first = r->n_kernels;
@@ -368,7 +360,10 @@ static enum sol_status collect_kernels(struct bench *b, const char *phase, const
         struct bench_kernel *k = find_kernel(r, phase, step);
         k->calls++;
         k->ran += (int64_t)step->runs;
-        add_cost(&k->cost, step->op->cost(step->args));
+        if (tally->plan != plan || tally->runs == 0) continue;
+        double part = 1.0 / (double)tally->runs;
+        add_cost(&k->cost,
+                 (struct op_cost){part * tally->costs[i].flops, part * tally->costs[i].bytes});
     }
     for (int i = first; i < r->n_kernels; i++) {
         struct bench_kernel *k = &r->kernels[i];
@@ -432,19 +427,6 @@ static int64_t prompt_plan_runs(const struct bench *b)
     return runs;
 }
 
-/* Divides `flops`, of steps like those of `plan`, among the numerics that were chosen for them. */
-static void add_flops(double by_numerics[NUMERICS_COUNT], const struct plan *plan, double flops)
-{
-    double sums[NUMERICS_COUNT] = {0}, total = 0;
-    for (int i = 0; i < plan_step_count(plan); i++) {
-        const struct plan_step *step = plan_step_at(plan, i);
-        double part = step->op->cost(step->args).flops;
-        sums[step->numerics] += part;
-        total += part;
-    }
-    for (int n = 0; n < NUMERICS_COUNT && total > 0; n++) by_numerics[n] += flops * sums[n] / total;
-}
-
 static size_t status_bytes(const char *key)
 {
     char text[8192];
@@ -466,11 +448,11 @@ static void reset_peak(void)
 static void summarize(struct bench *b)
 {
     struct bench_result *r = b->result;
-    add_cost(&r->cost, b->prompt_cost);
-    add_cost(&r->cost, b->step_cost);
-    if (b->prompt_plan) add_flops(r->flops, b->prompt_plan, b->prompt_cost.flops);
-    if (b->step_plan) add_flops(r->flops, b->step_plan, b->step_cost.flops);
+    const struct gpu *gpu = b->params->engine.chooser.device.gpu;
+    engine_memory_parts(b->engine, &r->memory_parts);
     r->memory_engine = engine_memory(b->engine);
+    if (gpu) r->memory_device = gpu_memory_used(gpu);
+    if (gpu) r->memory_device_peak = gpu_memory_peak(gpu);
     r->memory_anonymous = status_bytes("RssAnon:");
     r->memory_peak = status_bytes("VmHWM:");
     if (b->observations == 0) return;
@@ -506,8 +488,10 @@ static enum sol_status take_kernels(struct bench *b)
     r->layers_complete = (!b->prompt_plan || covers_layers(b->prompt_plan, n_layers)) &&
                          (!b->step_plan || covers_layers(b->step_plan, n_layers));
     r->proved = r->layers_complete;
-    if (b->prompt_plan) SOL_TRY(collect_kernels(b, "prompt", b->prompt_plan, prompt_runs));
-    if (b->step_plan) SOL_TRY(collect_kernels(b, "generation", b->step_plan, step_runs));
+    if (b->prompt_plan)
+        SOL_TRY(collect_kernels(b, "prompt", b->prompt_plan, &b->prompt_tally, prompt_runs));
+    if (b->step_plan)
+        SOL_TRY(collect_kernels(b, "generation", b->step_plan, &b->step_tally, step_runs));
     if (!b->params->ops || interrupt_requested()) return SOL_OK;
     return time_kernels(b, prompt_runs, step_runs);
 }
@@ -529,6 +513,8 @@ static enum sol_status run_all(struct bench *b, const struct model *model)
     char name[80];
     struct bench_result *r = b->result;
     struct stop_rule rule = stop_rule_of(b);
+    if (b->params->engine.chooser.device.gpu)
+        gpu_memory_peak_reset(b->params->engine.chooser.device.gpu);
     reset_peak();
     SOL_TRY(make_rows(b, model->config.vocab));
     SOL_TRY(create_engine(b, model));
@@ -574,6 +560,8 @@ enum sol_status bench_run(const struct model *model, const struct bench_params *
     struct bench b = {.params = params, .result = out, .test = *test};
     enum sol_status status = run_all(&b, model);
     engine_destroy(b.engine);
+    free(b.prompt_tally.costs);
+    free(b.step_tally.costs);
     free(b.prompt);
     free(b.steps);
     return status;

@@ -42,7 +42,7 @@ struct bench_kernel {
     int calls; /* in one step */
     int64_t ran,
         expected;        /* calls in all timed repetitions: counted, and by the plan; -1 unknown */
-    struct op_cost cost; /* expert weights: as routed in the last layer of the last step */
+    struct op_cost cost; /* of these calls in one step: mean over the steps of one repetition */
     double seconds;      /* 0 without `ops` */
     double share;        /* of the phase's seconds */
 };
@@ -72,9 +72,13 @@ struct bench_result {
     size_t n_steps;
     struct op_cost cost;          /* of a repetition */
     double flops[NUMERICS_COUNT]; /* cost.flops by the numerics of the kernels that ran */
-    size_t memory_engine;         /* cache, buffers, scratch: beyond the model */
-    size_t memory_anonymous;      /* resident, not backed by a file */
-    size_t memory_peak;           /* highest resident set during the test, mapped model included */
+    size_t memory_engine;         /* beyond the model: the sum of these parts */
+    struct engine_parts memory_parts;
+    size_t memory_anonymous; /* resident, not backed by a file */
+    size_t memory_peak;      /* highest resident set during the test, mapped model included */
+    /* Of the GPU's memory, the model's weights included: after the test, and at most; 0 on the CPU.
+     */
+    size_t memory_device, memory_device_peak;
     struct bench_experts experts;
     struct bench_kernel *kernels; /* [n_kernels], owned */
     int n_kernels;
@@ -101,9 +105,8 @@ void bench_result_free(struct bench_result *result); /* takes a zeroed one */
 /* "pp512", "tg128 @ d4096", "tg32 x8", "pp512+tg128". Returns `text`. */
 char *bench_test_name(const struct bench_test *test, char text[80]);
 
-/* Writes small numbers into a cache, so that reading it costs what reading a cache costs. */
-void bench_fill_cache(const struct kv_layer *kv);
-/* Where the expert of each row begins, [experts + 1], if this step routes; else NULL. */
+/* Where the rows of each expert begin, [experts + 1], if this step routes; else NULL. On a GPU: as
+ * copied when the engine's trace was called last. */
 const int32_t *bench_routing_of(const struct plan_step *step);
 
 #endif

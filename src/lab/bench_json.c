@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "base/cpu.h"
+#include "gpu/device.h"
 #include "lab/bench_figures.h"
 #include "store/environment.h"
 
@@ -112,12 +113,25 @@ static json_t *features_json(void)
     return list;
 }
 
-static json_t *machine_json(void)
+static json_t *gpu_json(const struct gpu *gpu)
+{
+    if (!gpu) return json_null();
+    char arch[16];
+    const struct gpu_info *i = gpu_info(gpu);
+    gpu_architecture(i, arch);
+    return json_pack("{s:i, s:s, s:s, s:s, s:i, s:I, s:I, s:i}", "ordinal", i->ordinal, "name",
+                     i->name, "pci", i->pci, "architecture", arch, "sms", i->sm_count, "memory",
+                     (json_int_t)i->memory_bytes, "l2", (json_int_t)i->l2_bytes, "driver",
+                     i->driver_version);
+}
+
+static json_t *machine_json(const struct bench_report *report)
 {
     const struct cpu_info *cpu = cpu_info();
-    return json_pack("{s:s, s:i, s:I, s:I, s:I, s:o}", "cpu", cpu->model, "cores", cpu->cores,
+    return json_pack("{s:s, s:i, s:I, s:I, s:I, s:o, s:o}", "cpu", cpu->model, "cores", cpu->cores,
                      "l1d", (json_int_t)cpu->l1d, "l2", (json_int_t)cpu->l2, "l3",
-                     (json_int_t)cpu->l3, "features", features_json());
+                     (json_int_t)cpu->l3, "features", features_json(), "gpu",
+                     gpu_json(report->params->engine.chooser.device.gpu));
 }
 
 static json_t *settings_json(const struct bench_report *report)
@@ -178,30 +192,35 @@ static json_t *test_json(const struct bench_report *report, const struct bench_r
 {
     const char *kv = dtype_info(report->params->engine.kv_dtype)->name;
     const struct model *m = report->model;
+    const struct gpu *gpu = report->params->engine.chooser.device.gpu;
     char when[32] = "", type[48];
     struct tm utc;
     if (gmtime_r(&r->started, &utc)) strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &utc);
-    return json_pack("{s:s, s:o, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:i, s:s, s:s, "
-                     "s:I, s:I, s:I, s:I, s:s}",
-                     "sol_version", report->version, "run", text_json(report->run), "cpu_info",
-                     cpu_info()->model, "gpu_info", "", "backends", "CPU", "model_filename",
-                     m->name, "model_type", bench_model_type(m, type), "model_size",
-                     (json_int_t)m->weight_bytes, "model_n_params", (json_int_t)m->parameters,
-                     "n_batch", (json_int_t)report->params->engine.max_batch, "n_ubatch",
-                     (json_int_t)report->params->engine.max_batch, "step_rows",
-                     (json_int_t)r->batch, "n_threads", r->threads, "type_k", kv, "type_v", kv,
-                     "n_prompt", (json_int_t)r->test.n_prompt, "n_gen", (json_int_t)r->test.n_gen,
-                     "n_depth", (json_int_t)r->test.n_depth, "n_parallel",
-                     (json_int_t)r->test.n_parallel, "test_time", when);
+    return json_pack(
+        "{s:s, s:o, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:i, s:s, s:s, "
+        "s:I, s:I, s:I, s:I, s:s, s:f, s:f}",
+        "sol_version", report->version, "run", text_json(report->run), "cpu_info",
+        cpu_info()->model, "gpu_info", gpu ? gpu_info(gpu)->name : "", "backends",
+        gpu ? "CUDA" : "CPU", "model_filename", m->name, "model_type", bench_model_type(m, type),
+        "model_size", (json_int_t)m->weight_bytes, "model_n_params", (json_int_t)m->parameters,
+        "n_batch", (json_int_t)report->params->engine.max_batch, "n_ubatch",
+        (json_int_t)report->params->engine.max_batch, "step_rows", (json_int_t)r->batch,
+        "n_threads", r->threads, "type_k", kv, "type_v", kv, "n_prompt",
+        (json_int_t)r->test.n_prompt, "n_gen", (json_int_t)r->test.n_gen, "n_depth",
+        (json_int_t)r->test.n_depth, "n_parallel", (json_int_t)r->test.n_parallel, "test_time",
+        when, "load_s", report->load_s, "upload_s", report->upload_s);
 }
 
-static json_t *fixed_json(void)
+static json_t *fixed_json(const struct bench_report *report)
 {
+    const struct gpu *gpu = report->params->engine.chooser.device.gpu;
+    int all_layers = 99; /* llama-bench's way to say it */
     return json_pack("{s:s, s:i, s:s, s:b, s:i, s:i, s:i, s:s, s:i, s:b, s:i, s:s, s:s, s:s, s:s, "
                      "s:b, s:i, s:b, s:i, s:i}",
                      "build_commit", environment_build_commit(), "build_number", 0, "cpu_mask",
-                     "0x0", "cpu_strict", 0, "poll", 50, "n_gpu_layers", 0, "n_cpu_moe", 0,
-                     "split_mode", "none", "main_gpu", 0, "no_kv_offload", 0, "flash_attn", 1,
+                     "0x0", "cpu_strict", 0, "poll", 50, "n_gpu_layers", gpu ? all_layers : 0,
+                     "n_cpu_moe", 0, "split_mode", "none", "main_gpu",
+                     gpu ? gpu_info(gpu)->ordinal : 0, "no_kv_offload", 0, "flash_attn", 1,
                      "devices", "auto", "tensor_split", "0.00", "tensor_buft_overrides", "none",
                      "load_mode", "auto", "embeddings", 0, "no_op_offload", 0, "no_host", 0,
                      "fit_target", 0, "fit_min_ctx", 0);
@@ -276,28 +295,42 @@ static json_t *verdict_json(const struct bench_report *report, const struct benc
     return json;
 }
 
+static json_t *memory_json(const struct bench_result *r)
+{
+    json_t *json =
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "engine", (json_int_t)r->memory_engine, "cache",
+                  (json_int_t)r->memory_parts.cache, "buffers", (json_int_t)r->memory_parts.buffers,
+                  "scratch", (json_int_t)r->memory_parts.scratch, "anonymous",
+                  (json_int_t)r->memory_anonymous, "peak", (json_int_t)r->memory_peak);
+    if (!json || !r->memory_device_peak) return json;
+    json_object_set_new(
+        json, "device",
+        json_pack("{s:I, s:I, s:I}", "model", (json_int_t)(r->memory_device - r->memory_engine),
+                  "used", (json_int_t)r->memory_device, "peak", (json_int_t)r->memory_device_peak));
+    return json;
+}
+
 static json_t *work_json(const struct bench_report *report, const struct bench_result *r)
 {
     double tokens = (double)r->tokens;
     return json_pack(
-        "{s:f, s:f, s:f, s:f, s:f, s:o, s:o, s:{s:I, s:I, s:I}, s:o, s:o, s:{s:f, s:f, s:f, s:b}}",
+        "{s:f, s:f, s:f, s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:{s:f, s:f, s:f, s:b}}",
         "flops_per_token", r->cost.flops / tokens, "bytes_per_token", r->cost.bytes / tokens,
         "gb_s", bench_gigabytes_per_s(r), "gflop_s", bench_gigaflops(r), "read_limit_gb_s",
         1e-9 * ceiling_read_rate(report->ceiling), "memory_limit_percent",
         number_json(bench_memory_percent(report->ceiling, r)), "arithmetic_limit_percent",
-        number_json(bench_arithmetic_percent(report->ceiling, r)), "memory", "engine",
-        (json_int_t)r->memory_engine, "anonymous", (json_int_t)r->memory_anonymous, "peak",
-        (json_int_t)r->memory_peak, "experts", experts_json(&r->experts), "kernels",
-        kernels_json(report, r), "disturbance", "other_cores", r->watch.other_cores, "stolen_cores",
-        r->watch.stolen_cores, "throttled_share", r->watch.throttled_share, "significant",
-        bench_disturbed(r));
+        number_json(bench_arithmetic_percent(report->ceiling, r)), "memory", memory_json(r),
+        "experts", experts_json(&r->experts), "kernels", kernels_json(report, r), "disturbance",
+        "other_cores", r->watch.other_cores, "stolen_cores", r->watch.stolen_cores,
+        "throttled_share", r->watch.throttled_share, "significant", bench_disturbed(r));
 }
 
 json_t *bench_record_json(const struct bench_report *report, const struct bench_result *r)
 {
     json_t *record = test_json(report, r);
     if (!record) return NULL;
-    json_t *parts[] = {fixed_json(), times_json(r), work_json(report, r), verdict_json(report, r)};
+    json_t *parts[] = {fixed_json(report), times_json(r), work_json(report, r),
+                       verdict_json(report, r)};
     bool complete = true;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         complete = complete && parts[i] && json_object_update(record, parts[i]) == 0;
@@ -305,7 +338,7 @@ json_t *bench_record_json(const struct bench_report *report, const struct bench_
     }
     complete = complete &&
                json_object_set_new(record, "limits", ceiling_json(report->ceiling)) == 0 &&
-               json_object_set_new(record, "machine", machine_json()) == 0 &&
+               json_object_set_new(record, "machine", machine_json(report)) == 0 &&
                json_object_set_new(record, "settings", settings_json(report)) == 0;
     if (complete) return record;
     json_decref(record);

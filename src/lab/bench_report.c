@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/cpu.h"
+#include "gpu/device.h"
 #include "lab/bench_figures.h"
 #include "lab/bench_json.h"
 
@@ -32,10 +33,16 @@ const char *bench_invalid(const struct bench_report *report, const struct bench_
     return NULL;
 }
 
+const char *bench_device(const struct bench_report *report)
+{
+    const struct gpu *gpu = report->params->engine.chooser.device.gpu;
+    return gpu ? gpu_info(gpu)->name : cpu_info()->model;
+}
+
 const struct rating *bench_rating(const struct bench_report *report, const struct bench_result *r)
 {
     char name[80], type[48];
-    return rating_find(report->ratings, cpu_info()->model, bench_model_type(report->model, type),
+    return rating_find(report->ratings, bench_device(report), bench_model_type(report->model, type),
                        bench_test_name(&r->test, name));
 }
 
@@ -73,7 +80,8 @@ static enum sol_status add_row(struct table *table, const struct bench_report *r
     SOL_TRY(add_percent(table, bench_arithmetic_percent(report->ceiling, r)));
     SOL_TRY(table_cell(table, "%zu", r->ns.count));
     SOL_TRY(table_cell(table, "%.1f", (double)r->memory_engine / mib));
-    SOL_TRY(table_cell(table, "%.1f", (double)r->memory_peak / mib));
+    size_t peak = r->memory_device_peak ? r->memory_device_peak : r->memory_peak;
+    SOL_TRY(table_cell(table, "%.1f", (double)peak / mib));
     SOL_TRY(add_experts(table, &r->experts));
     double joules = bench_joules_per_token(r);
     SOL_TRY(isnan(joules) ? table_cell(table, "-") : table_cell(table, "%.4g", joules));
@@ -196,15 +204,31 @@ static void write_limits(const struct ceiling *c, FILE *to)
         fprintf(to, "; other programs kept %.1f cores busy meanwhile", c->watch.other_cores);
 }
 
+static void write_device(const struct bench_report *report, FILE *to)
+{
+    const struct gpu *gpu = report->params->engine.chooser.device.gpu;
+    fputs(bench_device(report), to);
+    if (!gpu) {
+        fprintf(to, ", %d threads", report->n_results ? report->results[0].threads : 0);
+        return;
+    }
+    const struct gpu_info *info = gpu_info(gpu);
+    fprintf(to, " (GPU %d), %d SMs, %.1f GiB, CUDA %d.%d", info->ordinal, info->sm_count,
+            (double)info->memory_bytes / (1 << 30), info->driver_version / 1000,
+            info->driver_version % 1000 / 10);
+}
+
 /* `end` closes each line: Markdown needs two blanks for a line break. */
 static void write_heading(const struct bench_report *report, const char *end, FILE *to)
 {
     const struct model *m = report->model;
+    enum dtype kv = report->params->engine.kv_dtype;
     fprintf(to, "sol %s, %s: %.1f MiB of weights, %.4g million parameters%s\n", report->version,
             m->name, (double)m->weight_bytes / mib, 1e-6 * (double)m->parameters, end);
-    fprintf(to, "%s, %d threads, cache in %s%s\n", cpu_info()->model,
-            report->n_results ? report->results[0].threads : 0,
-            dtype_info(report->params->engine.kv_dtype)->name, end);
+    write_device(report, to);
+    fprintf(to, ", cache in %s; model opened in %.3g s", dtype_info(kv)->name, report->load_s);
+    if (report->upload_s > 0) fprintf(to, ", copied to the GPU in %.3g s", report->upload_s);
+    fprintf(to, "%s\n", end);
     write_limits(report->ceiling, to);
     fprintf(to, "%s\n\n", end);
 }

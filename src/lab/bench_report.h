@@ -16,6 +16,7 @@ struct bench_report {
     const struct bench_params *params;
     const struct ceiling *ceiling; /* all zero: not measured, then there are no percentages */
     const char *version;
+    double load_s, upload_s;            /* opening the model; copying it to the GPU, 0 on the CPU */
     const char *run;                    /* id in the store; NULL: not stored */
     const struct rating_table *ratings; /* a user's; may be NULL */
     const struct bench_result *results;
@@ -35,6 +36,9 @@ enum sol_status bench_report_write(const struct bench_report *report, enum bench
 /* Why the result must not be used, or NULL: its kernels are not those of the plan, or it is faster
  * than the machine can be. */
 const char *bench_invalid(const struct bench_report *report, const struct bench_result *result);
+
+/* What computes: the GPU's name, or the processor's. */
+const char *bench_device(const struct bench_report *report);
 
 /* The rating that applies to a result, or NULL. */
 const struct rating *bench_rating(const struct bench_report *report,

@@ -17,14 +17,17 @@ enum sol_status bench_store_begin(struct store *store, const struct bench_report
                                   char id[STORE_ID_SIZE])
 {
     char type[48];
+    struct gpu *gpu = report->params->engine.chooser.device.gpu;
+    struct environment_gpu accelerator;
     struct store_run run = {.kind = "bench",
                             .label = label,
-                            .backend = "cpu",
-                            .device = cpu_info()->model,
+                            .backend = gpu ? "cuda" : "cpu",
+                            .device = bench_device(report),
                             .model = report->model->name,
                             .model_type = bench_model_type(report->model, type),
                             .model_size = (int64_t)report->model->weight_bytes};
-    return environment_run_begin(store, &run, argc, argv, NULL, id);
+    return environment_run_begin(store, &run, argc, argv, environment_of_gpu(gpu, &accelerator),
+                                 id);
 }
 
 /* ---- kernels ---- */
@@ -135,7 +138,8 @@ static enum sol_status fill(struct contents *c, const struct bench_report *repor
     add_single(c, c->names[0], "step p50", "ns", bench_step_ns(r, 0.5));
     add_single(c, c->names[0], "step p90", "ns", bench_step_ns(r, 0.9));
     add_single(c, c->names[0], "step p99", "ns", bench_step_ns(r, 0.99));
-    add_single(c, c->names[0], "peak memory", "bytes", (double)r->memory_peak);
+    add_single(c, c->names[0], "peak memory", "bytes",
+               (double)(r->memory_device_peak ? r->memory_device_peak : r->memory_peak));
     add_single(c, c->names[0], "energy", "J/token", bench_joules_per_token(r));
     for (int i = 0; i < r->n_kernels; i++)
         c->kernels[i] = kernel_of(report, r, &r->kernels[i], c->names[0]);

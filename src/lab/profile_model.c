@@ -107,7 +107,7 @@ static void observe_layer(void *arg, int layer, const float *x, int64_t rows)
 {
     (void)x;
     struct profiler *p = arg;
-    const struct plan *plan = p->plans[p->eval];
+    const struct plan *plan = engine_last_plan(p->engine);
     add_costs(p, plan, layer);
     observe_experts(p, plan, rows);
     /* What precedes and follows the layers belongs to none. */
@@ -224,16 +224,6 @@ static enum sol_status repeat(struct profiler *p)
     return SOL_OK;
 }
 
-static void fill_caches(struct profiler *p)
-{
-    const struct plan *plan = p->plans[0];
-    for (int i = 0; i < plan_step_count(plan) && p->depth > 0; i++) {
-        const struct plan_step *step = plan_step_at(plan, i);
-        if (step->op == &op_attention)
-            bench_fill_cache(&((const struct attention_args *)step->args)->kv);
-    }
-}
-
 static void mean_experts(struct profile_phase *phase, double n)
 {
     if (!phase || n <= 0) return;
@@ -268,7 +258,7 @@ static enum sol_status run_depth(struct profiler *p)
     int layers = (int)engine_model(p->engine)->config.n_layers;
     p->timing = false;
     SOL_TRY(repeat(p));
-    fill_caches(p);
+    if (p->depth > 0) SOL_TRY(engine_fill_cache(p->engine));
     engine_set_trace(p->engine, observe_layer, p);
     enum sol_status status = repeat(p);
     engine_set_trace(p->engine, NULL, NULL);

@@ -38,6 +38,7 @@ struct gemm_args {
     struct tensor w;       /* [groups][n][k] */
     const float *bias;     /* [groups][n] or NULL */
     const int32_t *group_offsets; /* [groups + 1] or NULL */
+    const int32_t *host_offsets;  /* for cost, as in struct routing; NULL: group_offsets */
     float *c;                     /* [m][n] */
 };
 
@@ -88,7 +89,15 @@ struct routing {
     int32_t *group_offsets; /* [n_experts + 1] into the grouped rows */
     int32_t *token_of_row;  /* [m * top_k] token of each grouped row */
     int32_t *row_of_slot;   /* [m * top_k] grouped row of each slot */
+    /* group_offsets where costs can read them, when the arrays above are a GPU's; of the layer that
+     * the engine last looked at (engine_set_trace). NULL: group_offsets is here. */
+    const int32_t *host_offsets;
 };
+
+static inline const int32_t *routing_on_host(const struct routing *r)
+{
+    return r->host_offsets ? r->host_offsets : r->group_offsets;
+}
 
 /* route: top-k of the router's logits, softmax over those, rows grouped by expert. A row that holds
  * a NaN chooses experts 0..top_k-1 with NaN weights. */

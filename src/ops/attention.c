@@ -16,14 +16,15 @@ static struct op_cost cost(const void *args)
 {
     const struct attention_args *a = args;
     const struct kv_layer *kv = &a->kv;
+    const struct batch *b = batch_on_host(a->batch);
     double pairs = 0, keys = 0;
     for (int64_t i = 0; i < a->m; i++) {
-        int64_t p = a->batch->position[i];
+        int64_t p = b->position[i];
         pairs += (double)(p - first_key(a, p) + 1);
         /* The rows of a run share their keys: count those of its last row. */
-        bool last = i + 1 == a->m || a->batch->sequence[i + 1] != a->batch->sequence[i];
+        bool last = i + 1 == a->m || b->sequence[i + 1] != b->sequence[i];
         int64_t run = 1;
-        while (last && run <= i && a->batch->sequence[i - run] == a->batch->sequence[i]) run++;
+        while (last && run <= i && b->sequence[i - run] == b->sequence[i]) run++;
         if (last) keys += (double)(p - first_key(a, p - run + 1) + 1);
     }
     double width = (double)(a->n_heads * kv->head_dim);

@@ -17,7 +17,14 @@ struct batch {
     int32_t *sequence; /* [n_tokens] cache slot, 0..n_sequences-1 */
     int64_t n_outputs;
     int32_t *output_rows; /* [n_outputs] rows whose logits are wanted */
+    /* The same where costs can read it, when the arrays above are a GPU's; NULL: they are here. */
+    const struct batch *host;
 };
+
+static inline const struct batch *batch_on_host(const struct batch *b)
+{
+    return b->host ? b->host : b;
+}
 
 /* Positions per block of the key cache: the widest vector in float32 lanes, twice. */
 enum { KV_BLOCK = 32 };

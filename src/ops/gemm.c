@@ -15,8 +15,9 @@ static int64_t group_begin(const struct gemm_args *a, int64_t group)
 static struct op_cost cost(const void *args)
 {
     const struct gemm_args *a = args;
-    double used = 0; /* groups that have rows: only their weights are read */
-    for (int64_t g = 0; g < a->w.groups; g++) used += group_begin(a, g + 1) > group_begin(a, g);
+    const int32_t *offsets = a->host_offsets ? a->host_offsets : a->group_offsets;
+    double used = offsets ? 0 : 1; /* groups that have rows: only their weights are read */
+    for (int64_t g = 0; offsets && g < a->w.groups; g++) used += offsets[g + 1] > offsets[g];
     double weights = used / (double)a->w.groups * (double)tensor_bytes(&a->w);
     double rows = (double)(a->a_count < a->m ? a->a_count : a->m);
     return (struct op_cost){

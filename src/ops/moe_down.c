@@ -18,6 +18,7 @@ static enum sol_status compose(struct plan *plan, const void *args)
                                   .w = a->down,
                                   .bias = a->down_bias,
                                   .group_offsets = a->routing.group_offsets,
+                                  .host_offsets = routing_on_host(&a->routing),
                                   .c = y});
     plan_call(plan, &op_combine,
               &(struct combine_args){.m = a->m,

@@ -19,6 +19,7 @@ static void project(struct plan *plan, const struct moe_up_args *a, struct tenso
                                   .w = w,
                                   .bias = bias,
                                   .group_offsets = a->routing.group_offsets,
+                                  .host_offsets = routing_on_host(&a->routing),
                                   .c = y});
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/cpu.h"
 #include "base/sysinfo.h"
+#include "gpu/kernel.h"
 #include "sol/sol.h"
 #include "store/store_json.h"
 
@@ -94,6 +95,18 @@ static void add_git(json_t *json, const char *folder)
 }
 
 /* ---- machine ---- */
+
+const struct environment_device *environment_of_gpu(const struct gpu *gpu,
+                                                    struct environment_gpu *out)
+{
+    if (!gpu) return NULL;
+    const struct gpu_info *info = gpu_info(gpu);
+    snprintf(out->driver, sizeof out->driver, "CUDA %d.%d", info->driver_version / 1000,
+             info->driver_version % 1000 / 10);
+    if (gpu_sources_hash(gpu, out->kernels) != SOL_OK) out->kernels[0] = '\0';
+    out->device = (struct environment_device){info->name, out->driver, out->kernels};
+    return &out->device;
+}
 
 static json_t *text_or_null(const char *text)
 {

@@ -4,6 +4,7 @@
 
 #include <jansson.h>
 
+#include "gpu/device.h"
 #include "store/store.h"
 
 /* What only the caller knows; fields may be NULL. */
@@ -11,6 +12,14 @@ struct environment_device {
     const char *name, *driver; /* of an accelerator; the processor is always described */
     const char *kernel_source; /* hash of the device code that runs */
 };
+
+struct environment_gpu {
+    struct environment_device device;
+    char driver[32], kernels[17];
+};
+/* What there is to say about a GPU, in *out; NULL where `gpu` is NULL. */
+const struct environment_device *environment_of_gpu(const struct gpu *gpu,
+                                                    struct environment_gpu *out);
 
 /* {"host", "machine", "cpu", "cores", "memory_mib", "features", "governor", "max_mhz", "os",
  * "kernel", "sol", "build", "commit", "dirty", "device", "driver", "kernel_source"}, null where
