@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "base/table.h"
+#include "store/store_json.h"
 
 enum { NAME_WIDTH = 72, ROWS_SHOWN = 40, HOST_ROWS_SHOWN = 12 };
 
@@ -289,18 +290,9 @@ static enum sol_status print_text(const struct profile_report *r, const struct s
 
 /* ---- JSON ---- */
 
-/* Names may hold any bytes; what is no UTF-8 is replaced. */
 static json_t *name_json(const struct timeline *t, uint32_t name)
 {
-    const char *text = timeline_text(t, name);
-    json_t *value = json_string(text);
-    if (value) return value;
-    char *copy = strdup(text);
-    for (char *c = copy; c && *c; c++)
-        if ((unsigned char)*c >= 0x80) *c = '?';
-    value = json_string(copy ? copy : "");
-    free(copy);
-    return value;
+    return store_json_string(timeline_text(t, name));
 }
 
 static json_t *kernels_json(const struct profile_report *r, const struct steps *steps)

@@ -8,6 +8,7 @@
 #include "base/table.h"
 #include "lab/bench.h"
 #include "lab/rules_private.h"
+#include "store/store_json.h"
 
 enum { METRIC_SIZE = 80, EXPERTS_MAX = 64 };
 
@@ -201,31 +202,18 @@ static json_t *real(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
-/* Any bytes; what is no UTF-8 is replaced. */
-static json_t *text_json(const char *text)
-{
-    json_t *value = json_string(text);
-    if (value) return value;
-    char *copy = strdup(text);
-    for (char *c = copy; c && *c; c++)
-        if ((unsigned char)*c >= 0x80) *c = '?';
-    value = json_string(copy ? copy : "");
-    free(copy);
-    return value;
-}
-
 static json_t *findings_json(const struct rules_report *r)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < r->count; i++) {
         const struct finding *f = &r->findings[i];
         json_array_append_new(
-            list,
-            json_pack("{s:s, s:o, s:s, s:o, s:o, s:o, s:b, s:s?, s:o, s:O}", "rule", f->rule->name,
-                      "subject", text_json(f->subject), "severity", severity_name(f->severity),
-                      "window_ns", real(f->window_ns), "ceiling_ns", real(f->ceiling_ns),
-                      "likely_ns", real(f->likely_ns), "counted", (int)f->counted, "covered_by",
-                      f->covered_by, "text", text_json(f->text), "evidence", f->evidence));
+            list, json_pack("{s:s, s:o, s:s, s:o, s:o, s:o, s:b, s:s?, s:o, s:O}", "rule",
+                            f->rule->name, "subject", store_json_string(f->subject), "severity",
+                            severity_name(f->severity), "window_ns", real(f->window_ns),
+                            "ceiling_ns", real(f->ceiling_ns), "likely_ns", real(f->likely_ns),
+                            "counted", (int)f->counted, "covered_by", f->covered_by, "text",
+                            store_json_string(f->text), "evidence", f->evidence));
     }
     return list;
 }

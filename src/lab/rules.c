@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "lab/rules_private.h"
+#include "store/store_json.h"
 
 enum { TEXT_SIZE = 900 };
 
@@ -200,7 +201,8 @@ enum sol_status rule_expected(struct rules_run *run, const struct rule *rule)
     for (size_t i = 0; i < run->in->n_violations; i++) {
         const struct rules_violation *v = &run->in->violations[i];
         SOL_TRY(rules_add(run, rule, v->subject, RULE_INVALID, run->report->window_ns, 0,
-                          json_pack("{s:s}", "violation", v->text), "%s", v->text));
+                          json_pack("{s:o}", "violation", store_json_string(v->text)), "%s",
+                          v->text));
     }
     return SOL_OK;
 }

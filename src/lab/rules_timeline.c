@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "lab/rules_private.h"
+#include "store/store_json.h"
 
 enum { CACHED_BYTES = 4 << 20 };
 
@@ -60,8 +61,8 @@ enum sol_status rule_gap_host(struct rules_run *run, const struct rule *rule)
     const char *name = name_of(run, f->host_name);
     char a[24];
     return rules_add(run, rule, name, RULE_GAIN, run->report->window_ns, sum,
-                     json_pack("{s:f, s:f, s:f, s:s}", "gaps", count, "sum_ns", sum, "share",
-                               share(run, f->host), "before", name),
+                     json_pack("{s:f, s:f, s:f, s:o}", "gaps", count, "sum_ns", sum, "share",
+                               share(run, f->host), "before", store_json_string(name)),
                      "The device waits %s of a step (%.1f %%) for launches that come after the "
                      "previous kernel has ended: %.1f gaps, most time before %.120s.",
                      rules_time(sum, a), 100 * share(run, f->host), count, name);
@@ -90,10 +91,10 @@ enum sol_status rule_sync(struct rules_run *run, const struct rule *rule)
     const char *name = name_of(run, f->sync_name);
     char a[24], b[24];
     return rules_add(run, rule, name, RULE_GAIN, run->report->window_ns, sum,
-                     json_pack("{s:f, s:f, s:f, s:f, s:s}", "waits",
+                     json_pack("{s:f, s:f, s:f, s:f, s:o}", "waits",
                                per_step(run, (double)f->syncs), "blocked_ns",
                                per_step(run, (double)f->sync_blocked), "idle_ns", sum, "share",
-                               share(run, f->sync), "call", name),
+                               share(run, f->sync), "call", store_json_string(name)),
                      "The device idles %s of a step (%.1f %%) while the host is still in %.60s; "
                      "waits block the host for %s a step.",
                      rules_time(sum, a), 100 * share(run, f->sync), name,
@@ -125,8 +126,9 @@ enum sol_status rule_alloc_jit(struct rules_run *run, const struct rule *rule)
     const char *name = name_of(run, f->alloc_name);
     char a[24];
     return rules_add(run, rule, name, RULE_GAIN, run->report->window_ns, sum,
-                     json_pack("{s:f, s:f, s:f, s:s}", "gaps", per_step(run, (double)f->allocs),
-                               "idle_ns", sum, "share", share(run, f->alloc), "call", name),
+                     json_pack("{s:f, s:f, s:f, s:o}", "gaps", per_step(run, (double)f->allocs),
+                               "idle_ns", sum, "share", share(run, f->alloc), "call",
+                               store_json_string(name)),
                      "Memory is allocated or code loaded within the steady state: the device idles "
                      "%s of a step meanwhile, most in %.80s.",
                      rules_time(sum, a), name);
@@ -143,10 +145,10 @@ enum sol_status rule_tiny_kernels(struct rules_run *run, const struct rule *rule
     char a[24];
     return rules_add(
         run, rule, name, RULE_GAIN, run->report->window_ns, per_step(run, (double)f->small_saved),
-        json_pack("{s:f, s:f, s:f, s:f, s:s}", "small_kernels", per_step(run, (double)f->small),
+        json_pack("{s:f, s:f, s:f, s:f, s:o}", "small_kernels", per_step(run, (double)f->small),
                   "kernels", per_step(run, (double)f->kernels), "sum_ns",
                   per_step(run, (double)f->small_time), "share", share(run, f->small_time),
-                  "longest_sum", name),
+                  "longest_sum", store_json_string(name)),
         "%.0f of %.0f kernels a step are shorter than 5 us or than the call that "
         "starts them; together they take %s (%.1f %%).",
         per_step(run, (double)f->small), per_step(run, (double)f->kernels),
@@ -176,9 +178,9 @@ enum sol_status rule_unfused(struct rules_run *run, const struct rule *rule)
     double sum = per_step(run, (double)f->unfused), kept = kept_ns(run, name) * count;
     char a[24];
     return rules_add(run, rule, name, RULE_GAIN, run->report->window_ns, sum - kept,
-                     json_pack("{s:f, s:f, s:f, s:f, s:s, s:s}", "kernels", count, "sum_ns", sum,
-                               "share", share(run, f->unfused), "kept_ns", kept, "kernel", name,
-                               "after", before),
+                     json_pack("{s:f, s:f, s:f, s:f, s:o, s:o}", "kernels", count, "sum_ns", sum,
+                               "share", share(run, f->unfused), "kept_ns", kept, "kernel",
+                               store_json_string(name), "after", store_json_string(before)),
                      "%.0f elementwise, norm or copy kernels a step run right after a matrix "
                      "product and take %s (%.1f %%), most of it %.100s after %.100s.",
                      count, rules_time(sum, a), 100 * share(run, f->unfused), name, before);
@@ -195,9 +197,9 @@ enum sol_status rule_quant_transpose(struct rules_run *run, const struct rule *r
     char a[24];
     return rules_add(
         run, rule, name, fails ? RULE_INVALID : RULE_WARNING, run->report->window_ns, sum,
-        json_pack("{s:f, s:f, s:f, s:s}", "quantize_ns", per_step(run, (double)f->quantize),
+        json_pack("{s:f, s:f, s:f, s:o}", "quantize_ns", per_step(run, (double)f->quantize),
                   "transpose_ns", per_step(run, (double)f->transpose), "share", share(run, time),
-                  "longest_sum", name),
+                  "longest_sum", store_json_string(name)),
         "Quantise and transpose kernels take %s of a step (%.1f %%), most of it "
         "%.100s%s.",
         rules_time(sum, a), 100 * share(run, time), name,

@@ -2,7 +2,20 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
+
+json_t *store_json_string(const char *text)
+{
+    json_t *value = json_string(text);
+    char *copy = value ? NULL : strdup(text);
+    if (!copy) return value;
+    for (char *c = copy; *c; c++)
+        if ((unsigned char)*c >= 0x80) *c = '?';
+    value = json_string(copy);
+    free(copy);
+    return value;
+}
 
 enum sol_status store_json_text(json_t *json, char **out)
 {

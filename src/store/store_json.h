@@ -9,6 +9,10 @@
 /* One line of JSON that free() releases. Takes the reference of `json`; NULL is SOL_E_MEMORY. */
 enum sol_status store_json_text(json_t *json, char **out);
 
+/* A string of any bytes, such as a kernel's name; where they are no UTF-8, what is no ASCII is
+ * replaced. NULL without memory. */
+json_t *store_json_string(const char *text);
+
 /* Nanoseconds since 1970 as "2026-11-21T04:10:54Z"; "" for 0. */
 void store_time_text(int64_t ns, char out[32]);
 
