@@ -106,10 +106,14 @@ chmod +x "$work/bin/ncu"
 PATH=$work/bin:$PATH run 0 profile --with ncu -- echo "of the program"
 has out "of the program"
 has out "slow_kernel"
+has err "on the first 200 launches; --counters full counts everything"
+grep -q -- "--metrics .*--launch-count 200" "$work/words" || fail "no bound: $(cat "$work/words")"
 grep -q -- '--csv --page raw .* echo of the program' "$work/words" || fail "ncu's words: $(cat "$work/words")"
 PATH=$work/bin:$PATH run 0 profile --counters attention -- true
 grep -q -- '--metrics gpu__time_duration.*--launch-count 200 --kernel-name regex:attention' "$work/words" ||
     fail "ncu's words: $(cat "$work/words")"
+PATH=$work/bin:$PATH run 0 profile --counters full -- true
+grep -q -- "--set full" "$work/words" || fail "ncu's words: $(cat "$work/words")"
 PATH=$work/bin:$PATH run 2 profile --counters everything -- true
 has err "--counters everything: write full, quick"
 PATH=$work/bin:$PATH run 3 profile --with ncu -- false

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "base/status.h"
 
 extern char **environ;
@@ -126,10 +127,13 @@ static const char few_metrics[] =
     "l1tex__t_sectors_pipe_lsu_mem_local_op_ld.sum,l1tex__t_sectors_pipe_lsu_mem_local_op_st.sum,"
     "sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active";
 
+/* Everything of every kernel takes minutes for a second of a program (40 passes a kernel). */
+#define LAUNCHES "200"
+
 static enum sol_status find_group(const char *counters, const struct group **out)
 {
     *out = NULL;
-    if (!counters || strcmp(counters, "full") == 0) return SOL_OK;
+    if (strcmp(counters, "full") == 0) return SOL_OK;
     for (int i = 0; i < N_GROUPS; i++)
         if (strcmp(groups[i].name, counters) == 0) *out = &groups[i];
     if (*out) return SOL_OK;
@@ -145,16 +149,21 @@ static enum sol_status with_ncu(const char *counters, char *const *command, cons
                                 char *path, size_t size, int *exit_status)
 {
     const struct group *group;
-    SOL_TRY(find_group(counters, &group));
+    SOL_TRY(find_group(counters ? counters : "quick", &group));
     snprintf(path, size, "%s/report.csv", folder);
     const char *words[24] = {"ncu", "--csv",           "--page", "raw", "--target-processes",
                              "all", "--clock-control", "none"};
     size_t n = 8;
     words[n++] = group ? "--metrics" : "--set";
     words[n++] = group ? few_metrics : "full";
-    if (group) words[n++] = "--launch-count", words[n++] = "200";
+    if (group) words[n++] = "--launch-count", words[n++] = LAUNCHES;
     if (group && group->kernels) words[n++] = "--kernel-name", words[n++] = group->kernels;
     words[n++] = "--log-file", words[n++] = path;
+    if (group)
+        log_write(LOG_WARN,
+                  "counting what the rules read, on the first " LAUNCHES
+                  " launches%s%s; --counters full counts everything on all, slowly",
+                  group->kernels ? " of " : "", group->kernels ? group->name : "");
     SOL_TRY(run_tool(words, command, exit_status));
     return check_made("ncu", path, *exit_status);
 }
