@@ -103,6 +103,36 @@ profile 0 --label kept -- sh -c "'$app' 100; true"
 is "advice on a kept trace" $? 0
 has "steps of" out
 
+# two profiles: what moved adds up, to kernels, gaps and clock that are known here
+if [ -n "$have_python" ]; then
+    profile 0 --label before -- sh -c "'$app' 200; true"
+    SLOWER_NS=1500 LATER_NS=300 FAKE_MHZ=1584 profile 0 --label after -- sh -c "'$app' 200; true"
+    "$sol" compare before after -o json >"$work/report" 2>"$work/err"
+    is "slower" $? 11
+    # of 10000 ns 1800 more: kernels and copies of 6500 ns take 1500 more, but a fifth of their
+    # 8000 ns is the clock's doing
+    python3 - "$work/report" <<'PY' || fail "the blame of two profiles: $(cat "$work/report")"
+import json, sys
+b = json.load(open(sys.argv[1]))["blame"][0]
+near = lambda key, want, by: abs(b[key] - want) <= by or sys.exit(f"{key}: {b[key]}, not {want}")
+near("delta_ns_per_token", 1800, 10)
+near("gaps_ns", 300, 10)
+near("clock_ns", 0.2 * 8000, 10)
+near("kernels_ns", 1500 - 0.2 * 8000, 10)
+near("residual_ns", 0, 10)
+assert b["culprit"] == "gemm_bf16", b["culprit"]
+total = b["kernels_ns"] + b["gaps_ns"] + b["clock_ns"] + b["residual_ns"]
+assert abs(total - b["delta_ns_per_token"]) < 1e-6, total
+PY
+    "$sol" compare before after >"$work/report" 2>"$work/err"
+    has "residual: kernels that ran at the same time"
+    # the longest gaps, with what lay on both sides and why, reach the page
+    "$sol" report after -o "$work/page.html" >"$work/out" 2>"$work/err" || fail "report: $(cat "$work/err")"
+    grep -q "The longest gaps" "$work/page.html" || fail "no gaps on the page"
+    grep -q 'copy DtoH</td><td class="name">rms_norm(float.*</td><td>the host launched late' "$work/page.html" ||
+        fail "the gap after the copy: $(grep -A3 'longest gaps' "$work/page.html" | head -n 20)"
+fi
+
 # every way to end: what was flushed is kept
 ended() { # ACTION STATUS KERNELS PROCESSES
     rm -rf "$work/kept"

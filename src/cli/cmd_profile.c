@@ -20,6 +20,7 @@
 #include "format/output_file.h"
 #include "import/import.h"
 #include "lab/advice.h"
+#include "lab/profile_payload.h"
 #include "lab/profile_store.h"
 #include "store/environment.h"
 #include "trace/capture.h"
@@ -65,9 +66,10 @@ static const struct option options[] = {
      "trace with nsys, or count with ncu, where it is installed, and import what it says",
      offsetof(struct profile_command, with), 0, 0},
     {OPTION_STRING, 0, "counters", "WHAT",
-     "speed of light, occupancy and stalls by ncu: quick, full, or a group: routing, matmul, "
+     "speed of light, occupancy and stalls by ncu, of the first 200 launches: quick (all kernels), "
+     "or a group: routing, matmul, "
      "swiglu, "
-     "attention, norm, rope",
+     "attention, norm, rope; full: everything on every launch, slowly",
      offsetof(struct profile_command, counters), 0, 0},
     {OPTION_FLOAT, 0, "tokens", "N", "tokens of a step, for counts per token (default 1)",
      offsetof(struct profile_command, tokens), 0.001, 1e9},
@@ -253,7 +255,7 @@ static enum sol_status keep_traces(const struct profile *p, const char *folder, 
 
 static enum sol_status keep_advice(const struct profile *p, const struct timeline *t,
                                    const struct trace_window_set *windows, const char *id,
-                                   char *next, size_t size)
+                                   char *next, size_t size, char **payload)
 {
     struct rules_report report;
     struct rules_input input = {.timeline = t,
@@ -263,6 +265,7 @@ static enum sol_status keep_advice(const struct profile *p, const struct timelin
                                 .n_violations = p->n_violations};
     SOL_TRY(rules_run(&input, p->store, &report));
     enum sol_status status = advice_store(p->store, id, &report);
+    if (status == SOL_OK) status = profile_payload(t, windows, p->c.tokens, &report, payload);
     snprintf(next, size, "%s", report.next);
     rules_report_free(&report);
     return status;
@@ -277,16 +280,19 @@ static enum sol_status keep(const struct profile *p, struct profile_report *repo
     struct store_run run = {.kind = "profile", .label = p->c.label, .backend = "cuda"};
     struct environment_device device = {.name = NULL};
     bool invalid = p->n_violations > 0;
+    char *payload = NULL;
     if (!p->store) return SOL_OK;
     if (t->n_devices) run.device = device.name = timeline_text(t, t->devices[0].name);
     SOL_TRY(environment_run_begin(p->store, &run, p->argc, p->argv, &device, id));
     SOL_TRY(profile_store_timeline(p->store, id, t, windows, p->c.tokens));
     SOL_TRY(keep_traces(p, folder, id));
-    SOL_TRY(keep_advice(p, t, windows, id, next, size));
+    SOL_TRY(keep_advice(p, t, windows, id, next, size, &payload));
     report->run = id;
     report->next = next;
-    return store_run_finish(p->store, id, invalid ? STORE_INVALID : STORE_OK,
-                            invalid ? p->violations[0].text : NULL, NULL);
+    enum sol_status status = store_run_finish(p->store, id, invalid ? STORE_INVALID : STORE_OK,
+                                              invalid ? p->violations[0].text : NULL, payload);
+    free(payload);
+    return status;
 }
 
 /* `folder`: of the trace files; NULL for those of other tools. */

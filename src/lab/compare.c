@@ -353,7 +353,16 @@ static enum sol_status side_fill(struct side_store *s, const struct record *cons
     s->numbers = calloc((1 + count) * n, sizeof *s->numbers);
     s->kernels = calloc(count + 1, sizeof *s->kernels);
     if (!s->numbers || !s->kernels) return no_memory();
-    for (size_t i = 0; i < n; i++) s->numbers[i] = middle_sample(records[i]);
+    double gaps = 0, clock = 0;
+    bool traced = true, clocked = true;
+    for (size_t i = 0; i < n; i++) {
+        const struct record_steady *steady = &records[i]->steady;
+        traced = traced && steady->whole_ns > 0;
+        clocked = clocked && steady->clock_mhz > 0;
+        s->numbers[i] = steady->whole_ns > 0 ? steady->whole_ns : middle_sample(records[i]);
+        gaps += steady->gaps_ns / (double)n;
+        clock += steady->clock_mhz / (double)n;
+    }
     for (size_t k = 0; k < count; k++) {
         const struct record_kernel *named = &records[0]->kernels[k];
         double *ns = s->numbers + (1 + k) * n;
@@ -367,7 +376,8 @@ static enum sol_status side_fill(struct side_store *s, const struct record *cons
                                   .n_runs = n,
                                   .kernels = s->kernels,
                                   .n_kernels = count,
-                                  .gaps_ns = (double)NAN};
+                                  .gaps_ns = traced ? gaps : (double)NAN,
+                                  .clock_mhz = clocked ? clock : 0};
     return SOL_OK;
 }
 
@@ -405,7 +415,7 @@ static bool decides(const struct compare_params *p, const struct record *record)
 {
     for (size_t i = 0; i < p->n_tests; i++)
         if (strcmp(p->tests[i], record->name) == 0) return true;
-    return p->n_tests == 0 && !record->other;
+    return p->n_tests == 0 && (!record->other || record->steady.whole_ns > 0);
 }
 
 /* What a record says of itself. */

@@ -16,6 +16,13 @@ struct record_kernel {
     double calls;        /* per step */
 };
 
+/* Of a traced run: the steady part. */
+struct record_steady {
+    double whole_ns;  /* per token, mean; 0: not traced */
+    double gaps_ns;   /* of it nothing ran */
+    double clock_mhz; /* 0: not known */
+};
+
 struct record {
     char *name;      /* "tg128 @ d4096"; a second one of that name is "... #2" */
     double *samples; /* ns per token, or of another kind; one a repetition */
@@ -24,6 +31,7 @@ struct record {
     size_t n_kernels;
     json_t *fields;   /* the record as it was */
     bool other, rate; /* not a speed; higher is better */
+    struct record_steady steady;
 };
 
 struct records {

@@ -166,6 +166,8 @@ static enum sol_status write_blame(const struct compare_result *r,
     enum sol_status status = fill_blame(table, b);
     if (status == SOL_OK) table_print(table, format, to);
     table_destroy(table);
+    if (b->has_gaps)
+        fprintf(to, "\nresidual: kernels that ran at the same time, and the tracer's own time\n");
     return status;
 }
 

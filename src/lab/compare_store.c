@@ -42,15 +42,20 @@ static struct record_kernel *find_kernel(const struct record *r, const char *nam
     return kernel;
 }
 
-static enum sol_status add_kernels(struct record *r, const struct store_record *run)
+/* Of `metric`; `tokens`: that all their calls made, 0: as calls_per_token says. */
+static enum sol_status add_kernels(struct record *r, const struct store_record *run,
+                                   const char *metric, double tokens)
 {
-    r->kernels = calloc(run->n_kernels + 1, sizeof *r->kernels);
+    r->kernels = calloc(run->n_kernels + 2, sizeof *r->kernels);
     if (!r->kernels) return no_memory();
     for (size_t i = 0; i < run->n_kernels; i++) {
         const struct store_kernel *k = &run->kernels[i];
-        double ns = k->calls > 0 ? k->total_ns / (double)k->calls * k->calls_per_token : 0;
+        if (!k->metric || strcmp(k->metric, metric) != 0) continue;
+        double ns = tokens > 0     ? k->total_ns / tokens
+                    : k->calls > 0 ? k->total_ns / (double)k->calls * k->calls_per_token
+                                   : 0;
         const char *name = k->op ? k->op : k->name;
-        if (!k->metric || strcmp(k->metric, r->name) != 0 || !name || !(ns > 0)) continue;
+        if (!name || !(ns > 0)) continue;
         struct record_kernel *kernel = find_kernel(r, name);
         kernel->ns_per_token += ns;
         if (kernel->name) continue;
@@ -63,8 +68,39 @@ static enum sol_status add_kernels(struct record *r, const struct store_record *
     return SOL_OK;
 }
 
+static double number_at(const json_t *object, const char *key)
+{
+    double value = json_number_value(json_object_get(object, key));
+    return isfinite(value) && value > 0 ? value : 0;
+}
+
+static enum sol_status add_copies(struct record *r, double ns)
+{
+    if (!(ns > 0)) return SOL_OK;
+    struct record_kernel *kernel = &r->kernels[r->n_kernels];
+    *kernel = (struct record_kernel){strdup("copies and sets"), strdup(""), ns, 0};
+    r->n_kernels++;
+    return kernel->name && kernel->variant ? SOL_OK : no_memory();
+}
+
+/* Kernels, copies, gaps and clock of a profile's steps, as means: those add up to the whole. */
+static enum sol_status add_steady(struct record *r, const struct store_record *run,
+                                  const char *metric, const json_t *payload)
+{
+    const json_t *steady = json_object_get(payload, "steady");
+    const json_t *time = json_object_get(payload, "device_time");
+    const char *whose = json_string_value(json_object_get(steady, "metric"));
+    double tokens = number_at(steady, "steps") * number_at(steady, "tokens");
+    if (!whose || strcmp(whose, metric) != 0 || !(tokens > 0)) return SOL_OK;
+    r->steady = (struct record_steady){number_at(time, "span_ns") / tokens,
+                                       number_at(time, "gap_ns") / tokens,
+                                       number_at(json_object_get(steady, "clock"), "mean_mhz")};
+    SOL_TRY(add_kernels(r, run, metric, tokens));
+    return add_copies(r, number_at(steady, "copy_ns") / tokens);
+}
+
 static enum sol_status add_metric(struct records *all, const struct store_record *run,
-                                  const struct store_metric *m, bool speed)
+                                  const struct store_metric *m, bool speed, const json_t *payload)
 {
     struct record *r;
     size_t count = 0;
@@ -78,16 +114,16 @@ static enum sol_status add_metric(struct records *all, const struct store_record
     if (!r->name || !r->samples) return no_memory();
     for (size_t i = 0; i < m->n_samples; i++)
         if (counts(&m->samples[i])) r->samples[r->n_samples++] = m->samples[i].value;
-    return speed ? add_kernels(r, run) : SOL_OK;
+    return speed ? add_kernels(r, run, m->name, 0) : add_steady(r, run, m->name, payload);
 }
 
 static enum sol_status add_metrics(struct records *all, const struct store_record *run,
-                                   bool speeds_too)
+                                   bool speeds_too, const json_t *payload)
 {
     for (size_t i = 0; i < run->n_metrics; i++) {
         const struct store_metric *m = &run->metrics[i];
         bool speed = strcmp(m->unit, "ns/token") == 0;
-        if (speeds_too || !speed) SOL_TRY(add_metric(all, run, m, speed));
+        if (speeds_too || !speed) SOL_TRY(add_metric(all, run, m, speed, payload));
     }
     return SOL_OK;
 }
@@ -115,8 +151,8 @@ static enum sol_status convert(const struct store_record *run, struct records *o
     enum sol_status status = SOL_OK;
     bool has_records = json_array_size(list) > 0;
     if (has_records) status = records_from_json(list, run->run.id, out);
+    if (status == SOL_OK) status = add_metrics(out, run, !has_records, payload);
     json_decref(payload);
-    if (status == SOL_OK) status = add_metrics(out, run, !has_records);
     if (status == SOL_OK) status = add_surroundings(out, run);
     if (status == SOL_OK && out->count == 0)
         status = status_set(SOL_E_ARGUMENT, "the run %s (%s, %s) holds no measurements",

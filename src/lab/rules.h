@@ -88,6 +88,15 @@ struct finding {
     const char *covered_by; /* rule that counted that time instead; NULL when counted */
 };
 
+/* The device did nothing for `ns` between two pieces of work. Names are the time line's; "" where
+ * the name was lost. */
+struct rules_gap {
+    double ns;
+    const char *after, *before; /* the work that ended, and the one that began */
+    const char *cause;          /* what took most of it */
+};
+enum { RULES_GAPS_MAX = 12 };
+
 struct rules_report {
     struct finding *findings; /* invalid ones first, then by likely gain */
     size_t count;
@@ -95,6 +104,8 @@ struct rules_report {
     size_t warmups;                     /* and windows before them that were left out */
     double window_ns, busy_ns, idle_ns; /* of one step, mean; NaN without a time line */
     double idle_tracer, idle_alloc, idle_sync, idle_host, idle_launch, idle_other; /* ns of idle */
+    struct rules_gap gaps[RULES_GAPS_MAX]; /* the longest of all steps, longest first */
+    size_t n_gaps;
     const char *withheld;         /* why gap rules were not judged; NULL when they were */
     const char *caveat;           /* what the reader should know about the figures; NULL */
     double ceiling_ns, likely_ns; /* sums over counted findings */

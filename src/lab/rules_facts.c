@@ -108,6 +108,7 @@ struct stream {
 struct walk {
     const struct timeline *t;
     struct step_facts *f;
+    struct rules_report *report; /* the longest gaps go there */
     uint16_t device;
     int64_t null_gap;
     double peak;
@@ -283,6 +284,20 @@ static void add_time(int64_t *times, uint32_t name, int64_t ns)
 
 /* ---- gaps ---- */
 
+static void note_gap(struct walk *w, int64_t start, int64_t end, const struct trace_event *next,
+                     const char *cause)
+{
+    struct rules_report *r = w->report;
+    double ns = (double)(end - start);
+    size_t at = r->n_gaps;
+    while (at > 0 && r->gaps[at - 1].ns < ns) at--;
+    if (at == RULES_GAPS_MAX) return;
+    if (r->n_gaps < RULES_GAPS_MAX) r->n_gaps++;
+    memmove(&r->gaps[at + 1], &r->gaps[at], (r->n_gaps - 1 - at) * sizeof *r->gaps);
+    const char *after = w->has_previous ? timeline_text(w->t, w->previous.name) : "";
+    r->gaps[at] = (struct rules_gap){ns, after, timeline_text(w->t, next->name), cause};
+}
+
 /* The device did nothing in [start, end), then `next` began. What the host was doing meanwhile only
  * matters where the launch was late. */
 static void add_gap(struct walk *w, int64_t start, int64_t end, const struct trace_event *next)
@@ -295,6 +310,8 @@ static void add_gap(struct walk *w, int64_t start, int64_t end, const struct tra
         bool latency = end - start < 2 * w->null_gap;
         *(latency ? &f->launch : &f->other) += end - start;
         f->launch_gaps += latency;
+        note_gap(w, start, end, next,
+                 latency ? "latency between kernels" : "began late, though launched in time");
         return;
     }
     int64_t tracer = spans_overlap(&w->tracer, start, end, NULL, NULL);
@@ -307,6 +324,13 @@ static void add_gap(struct walk *w, int64_t start, int64_t end, const struct tra
     f->host += rest;
     f->host_gaps += rest > 0;
     add_time(w->host_times, next->name, rest);
+    const int64_t parts[] = {rest, sync, alloc, tracer};
+    static const char *const causes[] = {"the host launched late", "the host waited for the device",
+                                         "allocation or loading", "the tracer"};
+    size_t most = 0;
+    for (size_t i = 1; i < sizeof parts / sizeof *parts; i++)
+        if (parts[i] > parts[most]) most = i;
+    note_gap(w, start, end, next, causes[most]);
 }
 
 /* ---- works ---- */
@@ -569,6 +593,7 @@ enum sol_status rules_measure(struct rules_run *run)
     const struct trace_window_set *set = in->windows && in->windows->count ? in->windows : NULL;
     struct walk w = {.t = in->timeline,
                      .f = f,
+                     .report = run->report,
                      .null_gap = in->null_gap_ns ? in->null_gap_ns : NULL_GAP_NS,
                      .peak = in->peaks.bytes_per_s,
                      .last_key = UINT64_MAX};

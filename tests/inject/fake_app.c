@@ -8,7 +8,9 @@
  * (all descriptors above 2 are closed first), odd (records with lost times and unknown kinds).
  * names: 3000 kernels, each with a name and a shape of its own.
  * OTHER_FILE in the environment: what the program opens in place of the descriptors that it closed.
- * PAUSE_MS in the environment: how long to wait before the action. */
+ * SLOWER_NS and LATER_NS in the environment: how much longer a step's gemm takes, and how much
+ * later the next step begins; FAKE_MHZ: the clock. PAUSE_MS in the environment: how long to wait
+ * before the action. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -28,6 +30,12 @@ static uint64_t now;
 static uint32_t correlation;
 
 #define EMIT(record) emit(&(record), sizeof(record))
+
+static long number_of(const char *variable, long otherwise)
+{
+    const char *text = getenv(variable);
+    return text ? strtol(text, NULL, 10) : otherwise;
+}
 
 static void emit_call(const char *name, uint32_t number, uint64_t start, uint64_t end)
 {
@@ -58,8 +66,10 @@ static void emit_kernel(const char *name, uint64_t start, uint64_t end, uint32_t
 
 static void emit_step(void)
 {
+    uint64_t slower = (uint64_t)number_of("SLOWER_NS", 0);
     emit_kernel("_Z8rms_normPfS_i", now + 1000, now + 2000, 1);
-    emit_kernel("gemm_bf16", now + 2000, now + 6000, 132);
+    now += slower;
+    emit_kernel("gemm_bf16", now + 2000 - slower, now + 6000, 132);
     emit_kernel("softmax_f32", now + 5500, now + 6500, 8);
     struct cupti_memcpy copy = {.kind = CUPTI_MEMCPY,
                                 .copy_kind = 2,
@@ -81,7 +91,7 @@ static void emit_step(void)
                                          .correlation = ++correlation,
                                          .stream = 7};
     EMIT(wait);
-    now += 10000;
+    now += 10000 + (uint64_t)number_of("LATER_NS", 0);
 }
 
 static void emit_marker(uint32_t flags, const char *name)
@@ -108,7 +118,10 @@ static void emit_start(void)
                                   .uuid = {1, 2, 3},
                                   .name = "Fake H100"};
     struct cupti_environment speed = {
-        .kind = CUPTI_ENVIRONMENT, .time = now, .what = CUPTI_SPEED, .data = {1980, 2619, 0, 0, 4}};
+        .kind = CUPTI_ENVIRONMENT,
+        .time = now,
+        .what = CUPTI_SPEED,
+        .data = {(uint32_t)number_of("FAKE_MHZ", 1980), 2619, 0, 0, 4}};
     struct cupti_environment power = {
         .kind = CUPTI_ENVIRONMENT, .time = now + 10, .what = CUPTI_POWER, .data = {400000, 700000}};
     EMIT(device);
@@ -162,8 +175,7 @@ static void start_cuda(void)
 
 static void pause_before(void)
 {
-    const char *text = getenv("PAUSE_MS");
-    long ms = text ? strtol(text, NULL, 10) : 0;
+    long ms = number_of("PAUSE_MS", 0);
     nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
 }
 
