@@ -75,6 +75,13 @@ echo '{' >"$work/bad.json"
 device 4 --descriptions "$work/bad.json"
 device 3 --descriptions "$work/none.json"
 
+# ---- a GPU that is not there ----
+device 5 --backend cuda:999
+has err 'the CUDA driver cannot be loaded|there is no GPU 999'
+[ -s "$work/out" ] && fail "output in spite of an error"
+device 2 --backend gpu
+has err 'expected cpu, cuda, cuda:N or auto'
+
 # ---- errors ----
 device 2 -o xml
 device 2 -t 0

@@ -10,6 +10,7 @@
 #include "base/progress.h"
 #include "base/table.h"
 #include "cli/cli.h"
+#include "cli/device_gpu.h"
 #include "cli/engine_options.h"
 #include "lab/device.h"
 #include "store/environment.h"
@@ -18,7 +19,8 @@
 struct device_options {
     int64_t threads;
     double seconds;
-    const char *format, *store, *descriptions;
+    const char *format, *store, *descriptions, *backend;
+    struct gpu *gpu; /* NULL: the processor */
     bool measure, known, quiet;
 };
 
@@ -29,6 +31,8 @@ static const struct option options[] = {
                  offsetof(struct device_options, threads), 1, 1024),
     OPTION_ENTRY(FLOAT, 0, "seconds", "S", "for each loop in each place (default 0.05)",
                  offsetof(struct device_options, seconds), 0.0001, 10),
+    OPTION_ENTRY(STRING, 0, "backend", "NAME", BACKEND_HELP,
+                 offsetof(struct device_options, backend), 0, 0),
     OPTION_ENTRY(FLAG, 0, "known", NULL, "list known GPUs with their published figures instead",
                  offsetof(struct device_options, known), 0, 0),
     OPTION_ENTRY(STRING, 0, "descriptions", "FILE",
@@ -51,17 +55,21 @@ static const struct command_spec spec = {
     .notes =
         "Bandwidth of each cache level and of memory, arithmetic, and how long threads take to\n"
         "wake, with one thread and with all. Limits are measured once and kept; a machine that\n"
-        "changed (processor, cores, memory, kernel, clocks) is measured again.\n",
+        "changed (processor, cores, memory, kernel, clocks) is measured again.\n"
+        "With --backend cuda of a GPU: memory and L2, float32 and tensor cores, what a launch "
+        "costs.\n",
     .options = options,
 };
 
 /* ---- keeping ---- */
 
-static void fact_key(const struct device_options *o, char key[64])
+static enum sol_status fact_key(const struct device_options *o, char key[64])
 {
     char machine[STORE_HASH_SIZE];
+    if (o->gpu) return gpu_limits_key(o->gpu, key);
     environment_machine_key(machine);
     snprintf(key, 64, "cpu:%s:t%d", machine, (int)o->threads);
+    return SOL_OK;
 }
 
 /* *limits stays NULL where they must be measured. */
@@ -80,17 +88,23 @@ static enum sol_status read_kept(struct store *store, const char *key, json_t **
     return SOL_OK;
 }
 
-static enum sol_status measure(const struct device_options *o, struct store *store, const char *key,
-                               json_t **limits)
+static enum sol_status measure_processor(const struct device_options *o, json_t **limits)
 {
     struct device_survey survey;
-    char *text, when[32];
     SOL_TRY(device_measure((int)o->threads, o->seconds, &survey));
     *limits = device_survey_json(&survey);
-    if (!*limits) return status_set(SOL_E_MEMORY, "no memory for the limits");
     if (survey.watch.other_cores > 0.2)
         LOG_WARN("other programs kept %.1f cores busy meanwhile; --measure when it is quiet",
                  survey.watch.other_cores);
+    return SOL_OK;
+}
+
+static enum sol_status measure(const struct device_options *o, struct store *store, const char *key,
+                               json_t **limits)
+{
+    char *text, when[32];
+    SOL_TRY(o->gpu ? gpu_limits_measure(o->gpu, o->seconds, limits) : measure_processor(o, limits));
+    if (!*limits) return status_set(SOL_E_MEMORY, "no memory for the limits");
     if (store) {
         SOL_TRY(store_json_text(json_deep_copy(*limits), &text));
         enum sol_status status = store_fact_write(store, "ceiling", key, text);
@@ -107,7 +121,7 @@ static enum sol_status get_limits(const struct device_options *o, json_t **limit
     struct store *store;
     char key[64];
     *limits = NULL;
-    fact_key(o, key);
+    SOL_TRY(fact_key(o, key));
     SOL_TRY(store_open_optional(o->store, &store));
     enum sol_status status = o->measure ? SOL_OK : read_kept(store, key, limits);
     bool kept = *limits != NULL;
@@ -214,6 +228,10 @@ static void print_machine(const json_t *machine, const json_t *limits)
     print_fact("temperature", json_object_get(machine, "temperature_c"), "degrees C", NULL);
     print_fact("throttled", heat, "times by heat since boot", NULL);
     print_fact("power", member(limits, "watts"), "W while measuring", member(limits, "no_watts"));
+    const json_t *gpus = json_object_get(machine, "gpus");
+    for (size_t i = 0; i < json_array_size(gpus); i++)
+        printf("GPU %zu        %s (--backend cuda:%zu)\n", i,
+               json_string_value(json_object_get(json_array_get(gpus, i), "gpu")), i);
     printf("limits measured %s%s with %lld threads\n\n",
            json_string_value(json_object_get(limits, "measured")),
            json_is_true(json_object_get(limits, "reused")) ? " (kept; --measure does it again)"
@@ -306,9 +324,11 @@ static enum sol_status show(const struct device_options *o)
         json_decref(limits);
         return status;
     }
-    machine = device_machine_json();
+    machine = o->gpu ? gpu_machine_json(o->gpu) : device_machine_json();
+    if (!o->gpu) json_object_set_new(machine, "gpus", gpu_list_json());
     if (json) return json_print(json_pack("{s:o, s:o}", "machine", machine, "limits", limits));
-    status = print_limits(machine, limits, format);
+    status =
+        o->gpu ? gpu_limits_print(machine, limits, format) : print_limits(machine, limits, format);
     json_decref(machine);
     json_decref(limits);
     return status;
@@ -321,7 +341,10 @@ static int run(int argc, char **argv)
     if (!parse_options_only(&spec, argc, argv, &o, &exit_status)) return exit_status;
     if (o.threads == 0) o.threads = cpu_info()->cores;
     progress_quiet(o.quiet);
-    return cli_fail(show(&o));
+    enum sol_status status = backend_open(o.backend, &o.gpu);
+    if (status == SOL_OK) status = show(&o);
+    gpu_close(o.gpu);
+    return cli_fail(status);
 }
 
 const struct command cmd_device = {&spec, run};

@@ -346,9 +346,9 @@ static enum sol_status capture(struct profile *p, char *const *command)
         SOL_TRY(inject_library_install(p->folder, library, sizeof library));
     fflush(stdout);
     struct capture_options how = {.library = library, .folder = p->folder, .level = p->level};
-    struct sampler *sampler = p->level == TRACE_OFF ? NULL : sampler_start(p->folder);
+    struct trace_sampler *sampler = p->level == TRACE_OFF ? NULL : trace_sampler_start(p->folder);
     enum sol_status status = capture_run(command, &how, &p->result);
-    sampler_stop(sampler);
+    trace_sampler_stop(sampler);
     return status;
 }
 

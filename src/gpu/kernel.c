@@ -93,12 +93,13 @@ static bool is_edited(const struct sources *s)
     return edited;
 }
 
-enum sol_status gpu_sources_hash(const struct gpu *gpu, char out[17])
+enum sol_status gpu_sources_hash(const struct gpu *gpu, const char *folder, char out[17])
 {
     struct sources sources;
     uint64_t hash = 0;
     enum sol_status status = SOL_OK;
     for (const struct gpu_image *i = gpu_images; i->name && status == SOL_OK; i++) {
+        if (strncmp(i->name, folder, strlen(folder)) != 0) continue;
         status = sources_read(gpu, i, &sources);
         hash = bytes_hash_mix(hash ^ sources.hash);
         sources_free(&sources);

@@ -23,8 +23,9 @@ extern const struct gpu_source_header gpu_headers[];
  * Before the first gpu_kernel_find of a file. */
 enum sol_status gpu_use_sources(struct gpu *gpu, const char *folder);
 
-/* Of all device code as `gpu` would load it: two runs with the same hash ran the same kernels. */
-enum sol_status gpu_sources_hash(const struct gpu *gpu, char out[17]);
+/* Of the device code as `gpu` would load it, of the files whose names begin with `folder` ("" for
+ * all): two runs with the same hash ran the same kernels. */
+enum sol_status gpu_sources_hash(const struct gpu *gpu, const char *folder, char out[17]);
 
 struct gpu_kernel;
 /* Kernel `function` (kept, not copied) of `image` for this device; loaded once. The handle lives as

@@ -4,6 +4,7 @@
 #define LAB_CEILING_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "lab/watch.h"
@@ -15,7 +16,7 @@ struct ceiling_rate {
 };
 
 struct ceiling {
-    int threads;
+    int threads;                /* 0: of a GPU */
     struct ceiling_rate memory; /* bytes read from a buffer far larger than the caches */
     size_t memory_bytes;        /* of that buffer: 1 GiB or four times the last cache */
     /* The same for a buffer as large as the model, where that may stay in the caches: such a model
@@ -47,6 +48,11 @@ enum sol_status ceiling_measure_numerics(struct pool *pool, enum op_numerics num
 /* Keeps the better of both for each limit: where a hypervisor moves cores around, limits move too.
  */
 void ceiling_merge(struct ceiling *into, const struct ceiling *other);
+
+static inline bool ceiling_measured(const struct ceiling *ceiling)
+{
+    return ceiling->memory.best > 0;
+}
 
 /* Bytes per second that bound this working set; 0 when nothing was measured. */
 double ceiling_read_rate(const struct ceiling *ceiling);

@@ -103,7 +103,7 @@ const struct environment_device *environment_of_gpu(const struct gpu *gpu,
     const struct gpu_info *info = gpu_info(gpu);
     snprintf(out->driver, sizeof out->driver, "CUDA %d.%d", info->driver_version / 1000,
              info->driver_version % 1000 / 10);
-    if (gpu_sources_hash(gpu, out->kernels) != SOL_OK) out->kernels[0] = '\0';
+    if (gpu_sources_hash(gpu, "", out->kernels) != SOL_OK) out->kernels[0] = '\0';
     out->device = (struct environment_device){info->name, out->driver, out->kernels};
     return &out->device;
 }

@@ -1,6 +1,5 @@
 #include "trace/sampler.h"
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -10,30 +9,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "driver/nvml.h"
 #include "trace/trace_file.h"
 
-enum { NVML_OK = 0, CLOCK_SM = 1, CLOCK_MEMORY = 2, SENSOR_GPU = 0 };
 enum { PERIOD_MS = 250, DEVICES_MAX = 64, NAME_MAX_BYTES = 96 };
 
-/* X(field, symbol, parameters): the functions of NVML that are used. */
-#define NVML_FUNCTIONS(X)                                                                          \
-    X(init, nvmlInit_v2, (void))                                                                   \
-    X(shutdown, nvmlShutdown, (void))                                                              \
-    X(count, nvmlDeviceGetCount_v2, (unsigned *))                                                  \
-    X(device, nvmlDeviceGetHandleByIndex_v2, (unsigned, void **))                                  \
-    X(name, nvmlDeviceGetName, (void *, char *, unsigned))                                         \
-    X(uuid, nvmlDeviceGetUUID, (void *, char *, unsigned))                                         \
-    X(clock, nvmlDeviceGetClockInfo, (void *, unsigned, unsigned *))                               \
-    X(temperature, nvmlDeviceGetTemperature, (void *, unsigned, unsigned *))                       \
-    X(power, nvmlDeviceGetPowerUsage, (void *, unsigned *))                                        \
-    X(power_limit, nvmlDeviceGetEnforcedPowerLimit, (void *, unsigned *))                          \
-    X(throttle, nvmlDeviceGetCurrentClocksThrottleReasons, (void *, unsigned long long *))
-
-#define NVML_MEMBER(field, symbol, parameters) int(*field) parameters;
-struct sampler {
-    NVML_FUNCTIONS(NVML_MEMBER)
-    void *library;
-    bool started;
+struct trace_sampler {
+    const struct nvml_api *nvml;
     int file;
     unsigned n_devices;
     void *devices[DEVICES_MAX];
@@ -42,10 +24,9 @@ struct sampler {
     pthread_cond_t wake;
     bool stop;
 };
-#undef NVML_MEMBER
 
 /* One block with the records in [records, records + size). */
-static void write_block(const struct sampler *s, const void *records, size_t size)
+static void write_block(const struct trace_sampler *s, const void *records, size_t size)
 {
     unsigned char bytes[sizeof(struct trace_block) + DEVICES_MAX * 256];
     struct trace_block block = {TRACE_BLOCK_MAGIC, (uint32_t)size,
@@ -72,7 +53,7 @@ static bool parse_uuid(const char *text, uint8_t *uuid)
     return digits == 32;
 }
 
-static void write_device(const struct sampler *s, unsigned index)
+static void write_device(const struct trace_sampler *s, unsigned index)
 {
     struct {
         struct trace_record head;
@@ -83,13 +64,13 @@ static void write_device(const struct sampler *s, unsigned index)
     r.device.record =
         (struct trace_record){TRACE_DEVICE, sizeof(struct trace_device_record), index + 1};
     r.device.device = index;
-    if (s->name(s->devices[index], r.text, sizeof r.text - 1) != NVML_OK) r.text[0] = '\0';
-    if (s->uuid(s->devices[index], uuid, sizeof uuid - 1) == NVML_OK &&
+    if (s->nvml->name(s->devices[index], r.text, sizeof r.text - 1) != NVML_OK) r.text[0] = '\0';
+    if (s->nvml->uuid(s->devices[index], uuid, sizeof uuid - 1) == NVML_OK &&
         parse_uuid(uuid, r.device.uuid))
         write_block(s, &r, sizeof r);
 }
 
-static void sample_all(const struct sampler *s)
+static void sample_all(const struct trace_sampler *s)
 {
     struct trace_sample_record samples[DEVICES_MAX];
     struct timespec now;
@@ -105,20 +86,20 @@ static void sample_all(const struct sampler *s)
             .device = i,
             .temperature_c = INT32_MIN,
         };
-        if (s->clock(device, CLOCK_SM, &value) == NVML_OK) r->sm_mhz = value;
-        if (s->clock(device, CLOCK_MEMORY, &value) == NVML_OK) r->memory_mhz = value;
-        if (s->power(device, &value) == NVML_OK) r->power_mw = value;
-        if (s->power_limit(device, &value) == NVML_OK) r->power_limit_mw = value;
-        if (s->temperature(device, SENSOR_GPU, &value) == NVML_OK)
+        if (s->nvml->clock(device, NVML_CLOCK_SM, &value) == NVML_OK) r->sm_mhz = value;
+        if (s->nvml->clock(device, NVML_CLOCK_MEMORY, &value) == NVML_OK) r->memory_mhz = value;
+        if (s->nvml->power(device, &value) == NVML_OK) r->power_mw = value;
+        if (s->nvml->power_limit(device, &value) == NVML_OK) r->power_limit_mw = value;
+        if (s->nvml->temperature(device, NVML_SENSOR_GPU, &value) == NVML_OK)
             r->temperature_c = (int32_t)value;
-        if (s->throttle(device, &reasons) == NVML_OK) r->throttle = (uint32_t)reasons;
+        if (s->nvml->throttle(device, &reasons) == NVML_OK) r->throttle = (uint32_t)reasons;
     }
     write_block(s, samples, s->n_devices * sizeof *samples);
 }
 
 static void *loop(void *arg)
 {
-    struct sampler *s = arg;
+    struct trace_sampler *s = arg;
     struct timespec next;
     clock_gettime(CLOCK_REALTIME, &next);
     pthread_mutex_lock(&s->lock);
@@ -136,31 +117,17 @@ static void *loop(void *arg)
     return NULL;
 }
 
-static bool load(struct sampler *s)
-{
-    const char *named = getenv("SOL_NVML"); /* for tests, and where the name differs */
-    s->library = dlopen(named && *named ? named : "libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL);
-    if (!s->library) return false;
-    bool complete = true;
-#define LOAD(field, symbol, parameters)                                                            \
-    *(void **)&s->field = dlsym(s->library, #symbol);                                              \
-    complete = complete && s->field;
-    NVML_FUNCTIONS(LOAD)
-#undef LOAD
-    return complete;
-}
-
-static bool find_devices(struct sampler *s)
+static bool find_devices(struct trace_sampler *s)
 {
     unsigned count = 0;
-    s->started = s->init() == NVML_OK;
-    if (!s->started || s->count(&count) != NVML_OK) return false;
+    s->nvml = nvml_load(NULL);
+    if (!s->nvml || s->nvml->count(&count) != NVML_OK) return false;
     for (unsigned i = 0; i < count && s->n_devices < DEVICES_MAX; i++)
-        if (s->device(i, &s->devices[s->n_devices]) == NVML_OK) s->n_devices++;
+        if (s->nvml->device(i, &s->devices[s->n_devices]) == NVML_OK) s->n_devices++;
     return s->n_devices > 0;
 }
 
-static bool open_file(struct sampler *s, const char *folder)
+static bool open_file(struct trace_sampler *s, const char *folder)
 {
     char path[4200];
     struct trace_file_header header = {TRACE_FILE_MAGIC, TRACE_FILE_VERSION, sizeof header};
@@ -172,31 +139,28 @@ static bool open_file(struct sampler *s, const char *folder)
     return true;
 }
 
-static void release(struct sampler *s)
+static void release(struct trace_sampler *s)
 {
     if (s->file >= 0) close(s->file);
-    if (s->started) s->shutdown();
-    if (s->library) dlclose(s->library);
     pthread_mutex_destroy(&s->lock);
     pthread_cond_destroy(&s->wake);
     free(s);
 }
 
-struct sampler *sampler_start(const char *folder)
+struct trace_sampler *trace_sampler_start(const char *folder)
 {
-    struct sampler *s = calloc(1, sizeof *s);
+    struct trace_sampler *s = calloc(1, sizeof *s);
     if (!s) return NULL;
     s->file = -1;
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->wake, NULL);
-    if (load(s) && find_devices(s) && open_file(s, folder) &&
-        pthread_create(&s->thread, NULL, loop, s) == 0)
+    if (find_devices(s) && open_file(s, folder) && pthread_create(&s->thread, NULL, loop, s) == 0)
         return s;
     release(s);
     return NULL;
 }
 
-void sampler_stop(struct sampler *s)
+void trace_sampler_stop(struct trace_sampler *s)
 {
     if (!s) return;
     pthread_mutex_lock(&s->lock);

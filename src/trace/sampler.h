@@ -5,11 +5,11 @@
 #ifndef TRACE_SAMPLER_H
 #define TRACE_SAMPLER_H
 
-struct sampler;
+struct trace_sampler;
 
 /* A thread that adds samples.soltrace to `folder`. NULL where there is no NVML, no device or no
  * thread: a trace without samples is no fault. */
-struct sampler *sampler_start(const char *folder);
-void sampler_stop(struct sampler *sampler); /* takes NULL */
+struct trace_sampler *trace_sampler_start(const char *folder);
+void trace_sampler_stop(struct trace_sampler *sampler); /* takes NULL */
 
 #endif

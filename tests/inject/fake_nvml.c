@@ -11,10 +11,13 @@
     }
 
 FAKE(nvmlInit_v2, (void), )
-FAKE(nvmlShutdown, (void), )
 FAKE(nvmlDeviceGetCount_v2, (unsigned *count), *count = 1)
 FAKE(nvmlDeviceGetHandleByIndex_v2, (unsigned index, void **device),
      *device = &((char *)0)[index + 1])
+FAKE(nvmlDeviceGetHandleByPciBusId_v2, (const char *pci, void **device),
+     *device = &((char *)0)[pci[0] ? 1 : 2])
+FAKE(nvmlDeviceGetTotalEnergyConsumption, (void *device, unsigned long long *mj), (void)device;
+     static unsigned long long joules; *mj = 1000 * ++joules)
 FAKE(nvmlDeviceGetName, (void *device, char *name, unsigned size), (void)device;
      strncpy(name, "Fake H100", size))
 FAKE(nvmlDeviceGetUUID, (void *device, char *uuid, unsigned size), (void)device;
