@@ -62,6 +62,8 @@ has out 'decode'
 run 0 profile -m synth:tiny -p 0 -n 2 -d 0 -r 1 -q --no-limits
 has out '^tg2 '
 grep -q prefill "$work/out" && fail "a prefill of no tokens"
+run 5 profile -m synth:tiny --backend cuda:999 -q --no-limits
+run 2 profile -m synth:tiny --backend tpu -q --no-limits
 
 # ---- gates ----
 own 0 --manifest "$work/m.json" --learn

@@ -15,6 +15,9 @@
 #include "gpu/device.h"
 #include "lab/bench.h"
 #include "lab/bench_report.h"
+#include "lab/gpu_ceiling.h"
+#include "lab/profile_model.h"
+#include "lab/profile_print.h"
 #include "model/upload.h"
 
 static const struct fake_cuda_params hopper = {
@@ -116,7 +119,8 @@ static void test_bench(void **state)
     const struct bench_kernel *attention = kernel_of(&r, "prompt", "attention");
     assert_non_null(attention);
     assert_int_equal(attention->ran, 2 * tiny->config.n_layers);
-    assert_true(attention->seconds > 0);
+    assert_true(fabs(attention->seconds -
+                     1e-9 * (double)tiny->config.n_layers * fmax(1e5, 1e6 - r.event_ns)) < 1e-9);
     attention = kernel_of(&r, "generation", "attention");
     assert_int_equal(attention->ran, 2 * both.n_gen * tiny->config.n_layers);
     /* Two rows read the keys of their sequences: the windows of even layers, all of the others.
@@ -142,6 +146,170 @@ static void test_bench(void **state)
     cuda_replace(NULL);
     fake_cuda_stop();
 }
+
+/* ---- limits ---- */
+
+static enum sol_status ceiling_scenario(void)
+{
+    struct gpu *gpu;
+    struct gpu_ceiling measured;
+    SOL_TRY(gpu_open(0, &gpu));
+    enum sol_status status = gpu_ceiling_measure(gpu, 1e-6, &measured);
+    gpu_close(gpu);
+    return status;
+}
+
+static long launches_of(const char *kernel)
+{
+    long count = 0;
+    for (long i = 0; i < fake_cuda_launches(); i++)
+        count += strcmp(fake_cuda_launch(i)->kernel, kernel) == 0;
+    return count;
+}
+
+/* Every launch takes a millisecond there: the figures follow from the work that the host counts. */
+static void test_ceilings(void **state)
+{
+    (void)state;
+    struct gpu *gpu;
+    struct gpu_ceiling c;
+    struct ceiling limits;
+    double ns;
+    cuda_replace(fake_cuda_start(&hopper));
+    assert_int_equal(gpu_open(0, &gpu), SOL_OK);
+    assert_int_equal(gpu_ceiling_measure(gpu, 1e-6, &c), SOL_OK);
+    assert_int_equal(gpu_memory_used(gpu), 0);
+    assert_int_equal(c.memory_bytes, hopper.memory / 2);
+    assert_true(fabs(c.access[CEILING_READ].best - 1e3 * (double)c.memory_bytes) < 1);
+    assert_true(fabs(c.access[CEILING_WRITE].best - 1e3 * (double)c.memory_bytes) < 1);
+    assert_true(fabs(c.access[CEILING_COPY].best - 1e3 * (double)c.memory_bytes) < 1);
+    assert_true(c.l2_bytes < 1 << 20 && c.l2.best > c.access[CEILING_READ].best);
+    /* 64 iterations of 4 blocks of 8 at a time: a warpgroup does 64x128x16 eight times in each. */
+    double blocks = 4 * 8;
+    assert_true(fabs(c.f32.best - 1e3 * blocks * 256 * 64 * 2 * 16) < 1);
+    assert_true(fabs(c.bf16.best - 1e3 * blocks * 2 * 64 * 8 * 2 * 64 * 128 * 16) < 1);
+    assert_true(fabs(c.i8.best - 2 * c.bf16.best) < 1 && fabs(c.fp8.best - c.i8.best) < 1);
+    assert_string_equal(c.bf16.kernel, "wgmma m64n128k16");
+    assert_true(c.launch_ns > 0 && c.answer_ns > 0);
+    gpu_ceiling_limits(&c, 1 << 30, &limits);
+    assert_true(ceiling_measured(&limits));
+    assert_true(fabs(ceiling_read_rate(&limits) - c.access[CEILING_READ].best) < 1);
+    assert_true(fabs(ceiling_flop_rate(&limits, NUMERICS_EXACT) - c.bf16.best / 3) < 1);
+    gpu_ceiling_limits(&c, 1 << 10, &limits);
+    assert_true(fabs(ceiling_read_rate(&limits) - c.l2.best) < 1);
+    assert_int_equal(gpu_event_cost(gpu, &ns), SOL_OK);
+    json_t *json = gpu_ceiling_json(&c);
+    assert_non_null(json);
+    json_decref(json);
+    gpu_close(gpu);
+    assert_int_equal(fake_cuda_live(), 0);
+
+    /* An Ampere has no products of warpgroups and no fp8. */
+    struct fake_cuda_params ampere = hopper;
+    ampere.major = 8;
+    cuda_replace(fake_cuda_start(&ampere));
+    assert_int_equal(gpu_open(0, &gpu), SOL_OK);
+    assert_int_equal(gpu_ceiling_measure(gpu, 1e-6, &c), SOL_OK);
+    assert_int_equal(launches_of("ceiling_wgmma_bf16") + launches_of("ceiling_mma_e4m3"), 0);
+    assert_true(launches_of("ceiling_mma_bf16") > 0);
+    assert_string_equal(c.bf16.kernel, "mma m16n8k16");
+    assert_true(c.fp8.best <= 0);
+    gpu_close(gpu);
+    cuda_replace(NULL);
+    fake_cuda_stop();
+}
+
+static void test_sensors(void **state)
+{
+    (void)state;
+    struct gpu_reading r;
+    struct gpu_info info = {.pci = "0000:01:00.0"};
+    char text[160];
+    const char *why;
+    assert_string_equal(gpu_throttle_text(0x1, text), "");
+    assert_string_equal(gpu_throttle_text(0x64, text), "power limit, heat");
+    assert_true(gpu_throttle_is_external(0x40) && !gpu_throttle_is_external(0x5));
+    if (!getenv("SOL_NVML")) skip(); /* ctest names a fake one */
+    assert_true(gpu_sensors_read(&info, &r, &why));
+    assert_true(fabs(r.sm_mhz - 1755) < 1 && fabs(r.memory_mhz - 2619) < 1);
+    assert_true(fabs(r.watts - 123) < 1 && fabs(r.watts_limit - 700) < 1);
+    assert_true(fabs(r.temperature_c - 41) < 1 && r.joules > 0);
+    assert_int_equal(r.throttle, 4);
+    info.pci[0] = '\0';
+    assert_false(gpu_sensors_read(&info, &r, &why));
+    assert_non_null(strstr(why, "does not know"));
+    assert_true(isnan(r.watts));
+}
+
+/* ---- profile ---- */
+
+static enum sol_status profile(struct profile_result *out)
+{
+    struct on_gpu g;
+    enum sol_status status = begin(&g);
+    struct profile_params params = {.engine = g.params.engine,
+                                    .n_prompt = 8,
+                                    .n_gen = 2,
+                                    .depths = {0, 64},
+                                    .n_depths = 2,
+                                    .repetitions = 2};
+    *out = (struct profile_result){.n_phases = 0};
+    if (status == SOL_OK) status = profile_model(tiny, &params, out);
+    end(&g); /* the name of the device ends with it */
+    out->device = "Fake GPU 0";
+    return status;
+}
+
+static enum sol_status profile_scenario(void)
+{
+    struct profile_result result;
+    enum sol_status status = profile(&result);
+    profile_result_free(&result);
+    return status;
+}
+
+static void test_profile(void **state)
+{
+    (void)state;
+    struct profile_result r;
+    cuda_replace(fake_cuda_start(&hopper));
+    assert_int_equal(profile(&r), SOL_OK);
+    assert_int_equal(r.n_phases, 4);
+    assert_true(r.on_gpu && r.wakeup_ns <= 0);
+    for (int i = 0; i < r.n_phases; i++) {
+        const struct profile_phase *p = &r.phases[i];
+        bool decode = strcmp(p->phase, "decode") == 0;
+        /* A prompt of 8 in steps of 6 and 2. Every kernel takes a millisecond less what events
+         * cost. */
+        assert_int_equal(p->steps, 4);
+        assert_int_equal(p->tokens, decode ? 4 : 16);
+        assert_true(p->wall_ns > 0 && p->timed_ns > 0);
+        for (size_t j = 0; j < p->n_rows; j++) {
+            const struct profile_row *row = &p->rows[j];
+            assert_int_equal(row->calls, row->expected);
+            double each = row->ns / (double)row->calls;
+            if (fabs(each - fmax(1e5, 1e6 - r.event_ns)) > 1)
+                fail_msg("a call of %s takes %g ns", row->variant, each);
+        }
+    }
+    static const struct ceiling none;
+    const struct profile_print print = {.result = &r, .ceiling = &none, .model = "tiny"};
+    char *text;
+    size_t size;
+    FILE *to = open_memstream(&text, &size);
+    assert_int_equal(profile_print_text(&print, to), SOL_OK);
+    fclose(to);
+    if (!strstr(text, "tiny on Fake GPU 0\n") || !strstr(text, "steps are timed as graphs") ||
+        !strstr(text, "with events between them"))
+        fail_msg("%s", text);
+    free(text);
+    profile_result_free(&r);
+    assert_int_equal(fake_cuda_live(), 0);
+    cuda_replace(NULL);
+    fake_cuda_stop();
+}
+
+/* ---- failures ---- */
 
 static void fail_each_call(enum sol_status (*scenario)(void), long tries)
 {
@@ -169,6 +337,18 @@ static void test_bench_failures(void **state)
     fail_each_call(bench_scenario, 60);
 }
 
+static void test_ceiling_failures(void **state)
+{
+    (void)state;
+    fail_each_call(ceiling_scenario, 40);
+}
+
+static void test_profile_failures(void **state)
+{
+    (void)state;
+    fail_each_call(profile_scenario, 40);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -187,7 +367,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bench),
+        cmocka_unit_test(test_ceilings),
+        cmocka_unit_test(test_sensors),
+        cmocka_unit_test(test_profile),
         cmocka_unit_test(test_bench_failures),
+        cmocka_unit_test(test_ceiling_failures),
+        cmocka_unit_test(test_profile_failures),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

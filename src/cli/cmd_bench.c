@@ -357,15 +357,10 @@ static enum sol_status upload(struct bench_command *c)
 /* Before and after the tests, and the better of both counts. */
 static enum sol_status measure_limits(struct bench_command *c)
 {
-    if (c->options.no_limits || c->options.engine.gpu) return SOL_OK;
-    struct pool *pool;
     struct ceiling ceiling;
-    int threads = c->params.engine.threads;
-    SOL_TRY(pool_create(threads ? threads : c->params.engine.chooser.device.workers, &pool));
-    enum sol_status status = ceiling_measure(pool, c->model->weight_bytes, &ceiling);
-    pool_destroy(pool);
-    if (status != SOL_OK) return status;
-    if (c->ceiling.threads)
+    if (c->options.no_limits) return SOL_OK;
+    SOL_TRY(engine_options_limits(&c->params.engine, c->model->weight_bytes, &ceiling));
+    if (ceiling_measured(&c->ceiling))
         ceiling_merge(&c->ceiling, &ceiling);
     else
         c->ceiling = ceiling;

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "cli/cli.h"
 #include "cli/input.h"
+#include "lab/gpu_ceiling.h"
 #include "model/fit.h"
 
 /* ---- options ---- */
@@ -90,6 +91,24 @@ enum sol_status engine_options_open(const struct engine_options *options,
                           options->load);
     how.load = (enum model_load)way;
     return model_open_with(options->model, &how, out);
+}
+
+enum sol_status engine_options_limits(const struct engine_params *params, size_t working_set,
+                                      struct ceiling *out)
+{
+    static const double seconds = 0.03; /* for a loop */
+    const struct op_device *device = &params->chooser.device;
+    if (device->gpu) {
+        struct gpu_ceiling measured;
+        SOL_TRY(gpu_ceiling_measure(device->gpu, seconds, &measured));
+        gpu_ceiling_limits(&measured, working_set, out);
+        return SOL_OK;
+    }
+    struct pool *pool;
+    SOL_TRY(pool_create(params->threads ? params->threads : device->workers, &pool));
+    enum sol_status status = ceiling_measure(pool, working_set, out);
+    pool_destroy(pool);
+    return status;
 }
 
 void sampling_options_init(struct sampling_options *options)

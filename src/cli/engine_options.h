@@ -24,6 +24,7 @@
 #include "cli/backend.h"
 #include "infer/engine.h"
 #include "infer/sampler.h"
+#include "lab/ceiling.h"
 
 /* ---- model and engine ---- */
 
@@ -109,6 +110,11 @@ void engine_options_close(struct engine_options *options);
  * run with these parameters do not fit into the memory that is free. */
 enum sol_status engine_options_open(const struct engine_options *options,
                                     const struct engine_params *params, struct model **out);
+
+/* Measures what bounds a model of `working_set` bytes of weights there: with as many threads as the
+ * engine would have, or on its GPU. */
+enum sol_status engine_options_limits(const struct engine_params *params, size_t working_set,
+                                      struct ceiling *out);
 
 /* Settings as they took effect: {"threads", "context", "batch", "kv", "numerics", "forced", ...}.
  */

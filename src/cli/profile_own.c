@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cpu.h"
 #include "base/progress.h"
 #include "base/status.h"
 #include "lab/advice.h"
 #include "lab/bench_figures.h"
 #include "lab/profile_print.h"
+#include "model/upload.h"
 #include "store/environment.h"
 #include "trace/chrome.h"
 
@@ -19,7 +19,7 @@ enum { DEFAULT_PROMPT = 64, DEFAULT_GENERATE = 16, DEFAULT_DEPTH = 1024, DEFAULT
 struct own {
     const struct profile_own *in;
     struct engine_options engine;
-    struct model *model;
+    struct model *model, *uploaded;
     struct profile_params params;
     struct profile_result result;
     struct ceiling ceiling;
@@ -68,18 +68,16 @@ static enum sol_status set_up(struct own *o)
     SOL_TRY(gate_options_create(o->in->gates, &o->manifest));
     SOL_TRY(engine_options_params(&o->engine, &p->engine));
     SOL_TRY(engine_options_open(&o->engine, &p->engine, &o->model));
-    return choose_depths(o);
+    SOL_TRY(choose_depths(o));
+    if (o->engine.gpu) SOL_TRY(model_upload(o->model, o->engine.gpu, 0, &o->uploaded));
+    p->engine.uploaded = o->uploaded; /* for both depths */
+    return SOL_OK;
 }
 
 static enum sol_status measure_limits(struct own *o)
 {
-    struct pool *pool;
-    int threads = o->params.engine.threads;
     if (o->in->options->no_limits) return SOL_OK;
-    SOL_TRY(pool_create(threads ? threads : o->params.engine.chooser.device.workers, &pool));
-    enum sol_status status = ceiling_measure(pool, o->model->weight_bytes, &o->ceiling);
-    pool_destroy(pool);
-    return status;
+    return engine_options_limits(&o->params.engine, o->model->weight_bytes, &o->ceiling);
 }
 
 /* ---- gates ---- */
@@ -120,10 +118,11 @@ static enum sol_status keep(struct own *o)
     char type[48], *payload = NULL;
     struct store_record *record = NULL;
     struct rules_report report = {0};
+    struct environment_gpu accelerator;
     struct store_run run = {.kind = "profile",
                             .label = o->in->label,
-                            .backend = "cpu",
-                            .device = cpu_info()->model,
+                            .backend = o->engine.gpu ? "cuda" : "cpu",
+                            .device = o->result.device,
                             .model = o->model->name,
                             .model_type = bench_model_type(o->model, type),
                             .model_size = (int64_t)o->model->weight_bytes};
@@ -131,7 +130,8 @@ static enum sol_status keep(struct own *o)
     SOL_TRY(profile_model_payload(&o->result, &o->ceiling, &payload));
     run.payload_json = payload;
     enum sol_status status =
-        environment_run_begin(store, &run, o->in->argc, o->in->argv, NULL, o->run);
+        environment_run_begin(store, &run, o->in->argc, o->in->argv,
+                              environment_of_gpu(o->engine.gpu, &accelerator), o->run);
     free(payload);
     SOL_TRY(status);
     SOL_TRY(profile_model_store(store, o->run, &o->result, &o->ceiling));
@@ -197,6 +197,8 @@ enum sol_status profile_own_run(const struct profile_own *own, bool *invalid)
     *invalid = o.n_violations > 0;
     profile_result_free(&o.result);
     manifest_destroy(o.manifest);
+    model_upload_destroy(o.uploaded, o.engine.gpu);
+    engine_options_close(&o.engine);
     model_close(o.model);
     return status;
 }

@@ -14,8 +14,7 @@ struct profile_own_options {
 };
 
 #define PROFILE_OWN_OPTIONS(type, field)                                                           \
-    OPTION_ENTRY(GROUP, 0, "Without a command: a model of sol's own on the processor", NULL, NULL, \
-                 0, 0, 0),                                                                         \
+    OPTION_ENTRY(GROUP, 0, "Without a command: a model of sol's own", NULL, NULL, 0, 0, 0),        \
         OPTION_ENTRY(INT, 'p', "prompt", "N", "tokens of the prefill (default 64, 0: none)",       \
                      offsetof(type, field.n_prompt), 0, 1 << 20),                                  \
         OPTION_ENTRY(INT, 'n', "generate", "N", "tokens to generate (default 16, 0: none)",        \
@@ -31,7 +30,7 @@ struct profile_own_options {
         OPTION_ENTRY(FLAG, 0, "no-limits", NULL, "do not measure this machine's limits",           \
                      offsetof(type, field.no_limits), 0, 0),                                       \
         OPTION_ENTRY(FLAG, 'q', "quiet", NULL, "no progress", offsetof(type, field.quiet), 0, 0),  \
-        ENGINE_OPTIONS(type, field.engine)
+        ENGINE_OPTIONS(type, field.engine), ENGINE_BACKEND_OPTION(type, field.engine)
 
 void profile_own_init(struct profile_own_options *options);
 

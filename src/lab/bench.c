@@ -8,6 +8,7 @@
  * hence its work is the same. */
 #include "lab/bench.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,7 @@
 #include "base/rng.h"
 #include "base/sysinfo.h"
 #include "gpu/device.h"
+#include "lab/gpu_ceiling.h"
 #include "lab/watch_sensors.h"
 #include "ops/args.h"
 #include "ops/ops.h"
@@ -40,6 +42,7 @@ struct tally {
 };
 
 struct bench {
+    struct gpu *gpu; /* NULL: the processor */
     const struct bench_params *params;
     struct bench_result *result;
     struct engine *engine;
@@ -251,6 +254,18 @@ static int64_t wall_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+/* Right after the work, while the clocks are those that it had. The host's cores matter little. */
+static const char *gpu_cause(struct bench *b, bool warmup, struct watch_result *seen)
+{
+    unsigned held = b->result->reading.throttle;
+    gpu_sensors_read(gpu_info(b->gpu), &b->result->reading, NULL);
+    unsigned now = b->result->reading.throttle;
+    b->result->reading.throttle |= warmup ? 0 : held; /* of any repetition that counts */
+    if (gpu_throttle_is_external(now)) return "the GPU was held back by heat or its supply";
+    seen->other_cores = 0;
+    return watch_cause(seen);
+}
+
 /* A repetition that becomes the next sample. */
 static enum sol_status sample_one(struct bench *b, struct progress *progress, bool warmup)
 {
@@ -265,7 +280,7 @@ static enum sol_status sample_one(struct bench *b, struct progress *progress, bo
     watch_stop(&watch, &seen);
     b->keep_steps = false;
     if (status != SOL_OK) return status;
-    sample.cause = watch_cause(&seen);
+    sample.cause = b->gpu ? gpu_cause(b, warmup, &seen) : watch_cause(&seen);
     r->samples[r->n_samples++] = sample;
     return SOL_OK;
 }
@@ -304,6 +319,20 @@ static enum sol_status summarize_samples(struct bench_result *r, size_t warmups)
     return SOL_OK;
 }
 
+/* On a GPU clock, temperature and energy are its own. */
+static void take_gpu_figures(struct bench *b, double joules_before)
+{
+    struct bench_result *r = b->result;
+    unsigned throttle = r->reading.throttle;
+    gpu_sensors_read(gpu_info(b->gpu), &r->reading, NULL);
+    r->reading.throttle |= throttle;
+    r->clock_mhz = r->reading.sm_mhz;
+    r->temperature_c = r->reading.temperature_c;
+    r->watch.energy_j = r->reading.joules - joules_before;
+    r->watch.heat = gpu_throttle_is_external(r->reading.throttle) ? 1 : 0;
+    r->watch.other_cores = 0;
+}
+
 static enum sol_status run_repetitions(struct bench *b, const struct stop_rule *rule,
                                        struct progress *progress)
 {
@@ -313,6 +342,9 @@ static enum sol_status run_repetitions(struct bench *b, const struct stop_rule *
     uint64_t start = clock_ns();
     enum sol_status status = SOL_OK;
     engine_set_timed(b->engine, false); /* counts of kernels begin here */
+    if (b->gpu) gpu_sensors_read(gpu_info(b->gpu), &r->reading, NULL);
+    double joules = r->reading.joules;
+    r->reading.throttle = 0;
     watch_start(&watch);
     while (status == SOL_OK && r->stopped == STOP_NOT) {
         status = sample_one(b, progress, false);
@@ -323,6 +355,7 @@ static enum sol_status run_repetitions(struct bench *b, const struct stop_rule *
     r->clock_mhz = sensors_clock_mhz(); /* while the threads are still awake */
     r->temperature_c = sensors_temperature(sensor, sizeof sensor);
     watch_stop(&watch, &r->watch);
+    if (b->gpu) take_gpu_figures(b, joules);
     if (status != SOL_OK) r->stopped = STOP_INTERRUPTED;
     if (r->n_samples == warmups) return status;
     enum sol_status summed = summarize_samples(r, warmups);
@@ -380,7 +413,8 @@ static void add_kernel_times(struct bench_result *r, const char *phase, const st
     double total = 0;
     for (int i = 0; i < plan_step_count(plan); i++) {
         const struct plan_step *step = plan_step_at(plan, i);
-        double seconds = 1e-9 * (double)step->ns / (double)runs;
+        double ns = (double)step->ns / (double)runs;
+        double seconds = 1e-9 * fmax(ns - r->event_ns, ns / 10); /* a call is never nothing */
         find_kernel(r, phase, step)->seconds += seconds;
         total += seconds;
     }
@@ -448,11 +482,10 @@ static void reset_peak(void)
 static void summarize(struct bench *b)
 {
     struct bench_result *r = b->result;
-    const struct gpu *gpu = b->params->engine.chooser.device.gpu;
     engine_memory_parts(b->engine, &r->memory_parts);
     r->memory_engine = engine_memory(b->engine);
-    if (gpu) r->memory_device = gpu_memory_used(gpu);
-    if (gpu) r->memory_device_peak = gpu_memory_peak(gpu);
+    if (b->gpu) r->memory_device = gpu_memory_used(b->gpu);
+    if (b->gpu) r->memory_device_peak = gpu_memory_peak(b->gpu);
     r->memory_anonymous = status_bytes("RssAnon:");
     r->memory_peak = status_bytes("VmHWM:");
     if (b->observations == 0) return;
@@ -469,8 +502,9 @@ static enum sol_status time_kernels(struct bench *b, int64_t prompt_runs, int64_
     struct progress progress;
     double ns;
     progress_start(&progress, "kernels", "tokens", (uint64_t)b->result->tokens);
+    enum sol_status status = b->gpu ? gpu_event_cost(b->gpu, &b->result->event_ns) : SOL_OK;
     engine_set_timed(b->engine, true);
-    enum sol_status status = repeat(b, &progress, 0, &ns);
+    if (status == SOL_OK) status = repeat(b, &progress, 0, &ns);
     progress_end(&progress);
     if (status != SOL_OK) return status;
     if (b->prompt_plan) add_kernel_times(b->result, "prompt", b->prompt_plan, prompt_runs);
@@ -513,8 +547,7 @@ static enum sol_status run_all(struct bench *b, const struct model *model)
     char name[80];
     struct bench_result *r = b->result;
     struct stop_rule rule = stop_rule_of(b);
-    if (b->params->engine.chooser.device.gpu)
-        gpu_memory_peak_reset(b->params->engine.chooser.device.gpu);
+    if (b->gpu) gpu_memory_peak_reset(b->gpu);
     reset_peak();
     SOL_TRY(make_rows(b, model->config.vocab));
     SOL_TRY(create_engine(b, model));
@@ -557,7 +590,8 @@ enum sol_status bench_run(const struct model *model, const struct bench_params *
     out->step_ns = test->n_gen ? malloc(STEPS_MAX * sizeof *out->step_ns) : NULL;
     if (!out->samples || (test->n_gen && !out->step_ns))
         return status_set(SOL_E_MEMORY, "no memory for the samples");
-    struct bench b = {.params = params, .result = out, .test = *test};
+    struct bench b = {
+        .params = params, .result = out, .test = *test, .gpu = params->engine.chooser.device.gpu};
     enum sol_status status = run_all(&b, model);
     engine_destroy(b.engine);
     free(b.prompt_tally.costs);

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "infer/engine.h"
+#include "lab/gpu_sensors.h"
 #include "lab/samples.h"
 #include "lab/statistics.h"
 #include "lab/watch.h"
@@ -82,10 +83,12 @@ struct bench_result {
     struct bench_experts experts;
     struct bench_kernel *kernels; /* [n_kernels], owned */
     int n_kernels;
+    double event_ns; /* GPU, with `ops`: what timing adds to each call, taken off their times */
     bool layers_complete; /* every layer ran its attention and its experts */
     bool proved;          /* so, and every kernel ran as often as the plan says */
     struct watch_result watch;
     double clock_mhz, temperature_c; /* at the end of the repetitions; NaN unknown */
+    struct gpu_reading reading;      /* GPU: likewise, and what held it back in any of them */
 };
 
 /* The counted ones: ns.count of them. */

@@ -287,6 +287,10 @@ static json_t *verdict_json(const struct bench_report *report, const struct benc
         rating ? json_string(rating_name(rating, r->ts.median)) : json_null(), "proved", r->proved,
         "layers_complete", r->layers_complete, "invalid", text_json(bench_invalid(report, r)),
         "clock_mhz", number_json(r->clock_mhz), "temperature_c", number_json(r->temperature_c));
+    if (json && r->memory_device_peak)
+        json_object_update_new(json,
+                               json_pack("{s:o, s:f}", "gpu_state", gpu_reading_json(&r->reading),
+                                         "event_ns", r->event_ns));
     if (json && rating)
         json_object_set_new(json, "rated_against",
                             json_pack("{s:s, s:f, s:f, s:f, s:s}", "metric", rating->metric,

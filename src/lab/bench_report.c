@@ -250,7 +250,21 @@ static void write_notes(const struct bench_report *report, FILE *to)
         fputs(
             "experts: touched per layer and step, and the busiest one's rows over an even share\n",
             to);
+    if (report->n_results && report->results[0].event_ns > 0)
+        fprintf(to,
+                "kernels: by events around each, less %.3g us that these add; in a test they run "
+                "as one graph and overlap\n",
+                1e-3 * report->results[0].event_ns);
     if (few) fprintf(to, "* fewer than %d repetitions\n", BENCH_REPETITIONS);
+    for (size_t i = 0; i < report->n_results; i++) {
+        const struct bench_result *r = &report->results[i];
+        char name[80], held[160];
+        if (!r->memory_device_peak || isnan(r->reading.sm_mhz)) continue;
+        gpu_throttle_text(r->reading.throttle, held);
+        fprintf(to, "%s: SMs at %.0f MHz, %.0f degrees C, %.0f W%s%s\n",
+                bench_test_name(&r->test, name), r->reading.sm_mhz, r->reading.temperature_c,
+                r->reading.watts, *held ? "; held back by " : "", held);
+    }
     for (size_t i = 0; noisy && i < report->n_results; i++) {
         const struct bench_result *r = &report->results[i];
         char name[80];

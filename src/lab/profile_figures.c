@@ -130,7 +130,7 @@ enum sol_status profile_model_payload(const struct profile_result *result,
     }
     json_t *root = json_pack("{s:f, s:i, s:o, s:o}", "wakeup_ns", result->wakeup_ns, "threads",
                              result->threads, "records", records, "limits",
-                             ceiling->threads ? ceiling_json(ceiling) : json_null());
+                             ceiling_measured(ceiling) ? ceiling_json(ceiling) : json_null());
     if (root && profile_kv_slope(result, NULL, &constant, &slope))
         json_object_set_new(
             root, "kv", json_pack("{s:f, s:f}", "constant_ns", constant, "ns_per_position", slope));

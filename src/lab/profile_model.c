@@ -16,7 +16,9 @@
 #include "base/progress.h"
 #include "base/rng.h"
 #include "base/status.h"
+#include "gpu/device.h"
 #include "lab/bench.h"
+#include "lab/gpu_ceiling.h"
 #include "ops/args.h"
 #include "ops/ops.h"
 
@@ -33,7 +35,8 @@ struct profiler {
     struct profile_phase *phase; /* of the present evaluation */
     struct profile_phase *prefill, *decode;
     int repetition;
-    bool timing;
+    struct gpu *gpu;        /* NULL: the processor */
+    bool walls, rows_timed; /* what the running repetition is for: times of steps, of kernels */
     struct profile_counters counters;
     struct progress progress;
     uint64_t done;
@@ -154,40 +157,48 @@ static enum sol_status add_events(struct profiler *p, const struct plan *plan, i
     return SOL_OK;
 }
 
-static enum sol_status collect(struct profiler *p, const struct plan *plan, int64_t start,
-                               int64_t end)
+static enum sol_status collect_rows(struct profiler *p, const struct plan *plan, int64_t start,
+                                    int64_t end)
 {
     struct profile_phase *phase = p->phase;
     for (int i = 0; i < plan_step_count(plan); i++) {
         const struct plan_step *step = plan_step_at(plan, i);
         struct profile_row *row = find_row(p, step);
         if (!row) return no_memory();
-        row->of_repetition[p->repetition] += (double)step->ns;
+        double ns = (double)step->ns, added = p->result->event_ns * (double)step->runs;
+        /* A call is never nothing. */
+        row->of_repetition[p->repetition] += ns - added > ns / 10 ? ns - added : ns / 10;
         row->calls += step->runs;
         row->expected++;
     }
+    if (p->gpu) phase->timed_ns += (double)(end - start);
+    return add_events(p, plan, start, end);
+}
+
+static enum sol_status collect_wall(struct profiler *p, int64_t n, double ns)
+{
+    struct profile_phase *phase = p->phase;
     double *grown = realloc(phase->step_ns, (size_t)(phase->steps + 1) * sizeof *grown);
     if (!grown) return no_memory();
     phase->step_ns = grown;
-    phase->step_ns[phase->steps++] = (double)(end - start);
-    phase->of_repetition[p->repetition] += (double)(end - start);
-    return add_events(p, plan, start, end);
+    phase->step_ns[phase->steps++] = ns;
+    phase->of_repetition[p->repetition] += ns;
+    phase->tokens += n;
+    return SOL_OK;
 }
 
 /* ---- running ---- */
 
 static enum sol_status one_eval(struct profiler *p, const struct engine_row *rows, int64_t n)
 {
-    if (p->timing) engine_set_timed(p->engine, true); /* from zero */
+    engine_set_timed(p->engine, p->rows_timed); /* from zero */
     int64_t start = (int64_t)clock_ns();
     SOL_TRY(engine_eval(p->engine, rows, n, NULL, NULL, NULL));
     int64_t end = (int64_t)clock_ns();
     const struct plan *plan = engine_last_plan(p->engine);
     p->plans[p->eval] = plan;
-    if (p->timing) {
-        SOL_TRY(collect(p, plan, start, end));
-        p->phase->tokens += n;
-    }
+    if (p->rows_timed) SOL_TRY(collect_rows(p, plan, start, end));
+    if (p->walls) SOL_TRY(collect_wall(p, n, (double)(end - start)));
     p->eval++;
     p->done += (uint64_t)n;
     progress_update(&p->progress, p->done);
@@ -196,7 +207,7 @@ static enum sol_status one_eval(struct profiler *p, const struct engine_row *row
 
 static void count(struct profiler *p, bool start)
 {
-    if (!p->timing || !p->phase) return;
+    if (!p->walls || !p->phase || p->gpu) return;
     if (start)
         profile_counters_start(&p->counters);
     else
@@ -222,6 +233,14 @@ static enum sol_status repeat(struct profiler *p)
         SOL_TRY(one_eval(p, p->rows + params->n_prompt + i, 1));
     count(p, false);
     return SOL_OK;
+}
+
+/* `walls`: for the times of steps; `rows`: of kernels. */
+static enum sol_status repeat_for(struct profiler *p, bool walls, bool rows)
+{
+    p->walls = walls;
+    p->rows_timed = rows;
+    return repeat(p);
 }
 
 static void mean_experts(struct profile_phase *phase, double n)
@@ -256,19 +275,21 @@ static void take_medians(const struct profiler *p, struct profile_phase *phase)
 static enum sol_status run_depth(struct profiler *p)
 {
     int layers = (int)engine_model(p->engine)->config.n_layers;
-    p->timing = false;
-    SOL_TRY(repeat(p));
+    SOL_TRY(repeat_for(p, false, false));
     if (p->depth > 0) SOL_TRY(engine_fill_cache(p->engine));
     engine_set_trace(p->engine, observe_layer, p);
-    enum sol_status status = repeat(p);
+    enum sol_status status = repeat_for(p, false, false);
     engine_set_trace(p->engine, NULL, NULL);
     SOL_TRY(status);
     double prefills = ceil((double)p->params->n_prompt / (double)p->max_batch) * layers;
     mean_experts(p->prefill, prefills);
     mean_experts(p->decode, (double)p->params->n_gen * layers);
-    p->timing = true;
-    for (p->repetition = 0; p->repetition < p->params->repetitions; p->repetition++)
-        SOL_TRY(repeat(p));
+    if (p->gpu) SOL_TRY(repeat_for(p, false, false)); /* makes graphs of the plans */
+    for (p->repetition = 0; p->repetition < p->params->repetitions; p->repetition++) {
+        /* Events between kernels cost time and keep them from overlapping. */
+        if (p->gpu) SOL_TRY(repeat_for(p, true, false));
+        SOL_TRY(repeat_for(p, !p->gpu, true));
+    }
     take_medians(p, p->prefill);
     take_medians(p, p->decode);
     return SOL_OK;
@@ -288,6 +309,7 @@ static struct profile_phase *add_phase(struct profiler *p, bool prefill)
     phase->depth = p->depth;
     bench_test_name(&test, phase->metric);
     phase->of_repetition = calloc((size_t)p->params->repetitions, sizeof(double));
+    for (int i = 0; i < PROFILE_COUNTERS && p->gpu; i++) phase->counters[i] = (double)NAN;
     return phase;
 }
 
@@ -336,7 +358,7 @@ static enum sol_status profile_depth(struct profiler *p, const struct model *mod
     p->max_batch = e.max_batch;
     SOL_TRY(engine_create(model, &e, &p->engine));
     p->result->threads = pool_size(engine_pool(p->engine));
-    p->result->wakeup_ns = measure_wakeup(engine_pool(p->engine));
+    if (!p->gpu) p->result->wakeup_ns = measure_wakeup(engine_pool(p->engine));
     p->prefill = add_phase(p, true);
     p->decode = add_phase(p, false);
     bool room =
@@ -365,8 +387,8 @@ static enum sol_status make_timeline(struct profiler *p)
 {
     struct timeline *t;
     struct trace_process process = {.level = TRACE_NODE, .complete = true};
-    struct trace_device device = {.cpu = true};
-    const char *name = cpu_info()->model;
+    struct trace_device device = {.cpu = !p->gpu};
+    const char *name = p->result->device;
     SOL_TRY(timeline_create(&p->result->timeline));
     t = p->result->timeline;
     SOL_TRY(timeline_string(t, "sol profile", 11, &process.command));
@@ -384,7 +406,8 @@ static enum sol_status run_all(struct profiler *p, const struct model *model)
     SOL_TRY(make_rows(p, model->config.vocab));
     SOL_TRY(make_timeline(p));
     progress_start(&p->progress, "profile", "tokens",
-                   (uint64_t)tokens * (uint64_t)(params->repetitions + 2) *
+                   (uint64_t)tokens *
+                       (uint64_t)(p->gpu ? 2 * params->repetitions + 3 : params->repetitions + 2) *
                        (uint64_t)params->n_depths);
     enum sol_status status = SOL_OK;
     for (int i = 0; i < params->n_depths && status == SOL_OK; i++) {
@@ -399,11 +422,15 @@ enum sol_status profile_model(const struct model *model, const struct profile_pa
                               struct profile_result *out)
 {
     *out = (struct profile_result){.n_phases = 0};
-    struct profiler p = {.params = params, .result = out};
+    struct profiler p = {.params = params, .result = out, .gpu = params->engine.chooser.device.gpu};
+    out->on_gpu = p.gpu != NULL;
+    out->device = p.gpu ? gpu_info(p.gpu)->name : cpu_info()->model;
     /* Before the engine starts its threads, which are counted only then. */
     profile_counters_open(&p.counters);
-    snprintf(out->no_counters, sizeof out->no_counters, "%s", p.counters.why);
-    enum sol_status status = run_all(&p, model);
+    snprintf(out->no_counters, sizeof out->no_counters, "%s",
+             p.gpu ? "those of a GPU need --counters and a command" : p.counters.why);
+    enum sol_status status = p.gpu ? gpu_event_cost(p.gpu, &out->event_ns) : SOL_OK;
+    if (status == SOL_OK) status = run_all(&p, model);
     profile_counters_close(&p.counters);
     engine_destroy(p.engine);
     free(p.rows);

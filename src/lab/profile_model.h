@@ -26,7 +26,8 @@ struct profile_row {
     const char *variant;
     enum op_numerics numerics;
     uint64_t calls, expected; /* that ran, and that the plans call for */
-    double ns;                /* of all repetitions, had each been like the median one */
+    double ns; /* of all repetitions, had each been like the median one; on a GPU less event_ns a
+                  call */
     double *of_repetition; /* [repetitions] ns, owned by the phase; NULL in copies that are sums */
     double flops, bytes;
 };
@@ -35,9 +36,11 @@ struct profile_phase {
     const char *phase;                /* "prefill" or "decode" */
     char metric[PROFILE_METRIC_SIZE]; /* "tg16 @ d1024" */
     int64_t depth, tokens, steps;     /* of all timed repetitions */
-    double wall_ns;           /* of all steps, had each repetition been like the median one */
-    double *of_repetition;    /* [repetitions] ns, owned */
-    double *step_ns;          /* [steps], owned */
+    double wall_ns;        /* of all steps, had each repetition been like the median one; on a GPU
+                            * without events, as a graph: as it runs when nobody looks */
+    double timed_ns;       /* GPU: the same kernel by kernel, with events; else 0 */
+    double *of_repetition; /* [repetitions] ns, owned */
+    double *step_ns;       /* [steps], owned */
     struct profile_row *rows; /* [n_rows], owned; in the order of the plan */
     size_t n_rows, room;
     double counters[PROFILE_COUNTERS];
@@ -47,9 +50,13 @@ struct profile_phase {
 struct profile_result {
     struct profile_phase phases[PROFILE_PHASES];
     int n_phases;
-    struct timeline *timeline; /* finished: every call, on a device that is the processor */
-    double wakeup_ns;          /* until all threads work in a loop; 0 with one thread */
+    struct timeline
+        *timeline;    /* finished: every call, on a device that is the processor or the GPU */
+    double wakeup_ns; /* until all threads work in a loop; 0 with one thread */
     int threads;
+    const char *device; /* what computes; lives as long as the GPU */
+    bool on_gpu;
+    double event_ns; /* GPU: what events add to the time of a call, measured with an empty kernel */
     char no_counters[160]; /* why hardware counters are missing; "" when they are there */
 };
 

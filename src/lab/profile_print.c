@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cpu.h"
 #include "base/status.h"
 #include "base/table.h"
 #include "lab/rules_private.h"
@@ -163,6 +162,9 @@ static enum sol_status print_phase(const struct profile_print *p, const struct p
             phase->metric, phase->phase, (long long)phase->depth,
             rules_time(phase->wall_ns / tokens, a), 1e9 * tokens / phase->wall_ns,
             100 * rows_ns(phase) / phase->wall_ns);
+    if (phase->timed_ns > 0)
+        fprintf(to, "kernel by kernel, with events between them: %s a token\n",
+                rules_time(phase->timed_ns / tokens, a));
     if (phase->experts_even > 0)
         fprintf(to, "experts: the busiest gets %.1f rows, an even spread %.2f\n",
                 phase->experts_busiest, phase->experts_even);
@@ -176,15 +178,22 @@ enum sol_status profile_print_text(const struct profile_print *p, FILE *to)
     const struct profile_result *r = p->result;
     double constant, slope;
     char a[24];
-    fprintf(to, "%s on %s, %d threads", p->model, cpu_info()->model, r->threads);
+    fprintf(to, "%s on %s", p->model, r->device);
+    if (!r->on_gpu) fprintf(to, ", %d threads", r->threads);
     if (p->run) fprintf(to, ", run %s", p->run);
     fputs("\n", to);
-    if (p->ceiling->threads)
+    if (ceiling_measured(p->ceiling))
         fprintf(to, "limits: reading %.1f GB/s\n", ceiling_read_rate(p->ceiling) / 1e9);
     else
         fprintf(to, "limits: not measured\n");
     if (r->wakeup_ns > 0)
         fprintf(to, "a loop on all threads: %s at least\n", rules_time(r->wakeup_ns, a));
+    if (r->on_gpu)
+        fprintf(to,
+                "steps are timed as graphs, kernels by events, less %s that these add to an empty "
+                "one;\nfor kernels as they overlap: sol profile --level node -- sol run --backend "
+                "cuda ...\n",
+                rules_time(r->event_ns, a));
     if (*r->no_counters) fprintf(to, "no hardware counters: %s\n", r->no_counters);
     for (int i = 0; i < r->n_phases; i++) SOL_TRY(print_phase(p, &r->phases[i], to));
     if (profile_kv_slope(r, NULL, &constant, &slope))
@@ -253,12 +262,13 @@ static json_t *phase_json(const struct profile_print *p, const struct profile_ph
                       real(profile_row_limit_ns(p->ceiling, row) / tokens), "bytes_per_token",
                       row->bytes / tokens, "flops_per_token", row->flops / tokens));
     }
-    return json_pack("{s:s, s:s, s:I, s:I, s:f, s:f, s:{s:f, s:f}, s:o, s:o}", "metric",
+    return json_pack("{s:s, s:s, s:I, s:I, s:f, s:f, s:f, s:{s:f, s:f}, s:o, s:o}", "metric",
                      phase->metric, "phase", phase->phase, "depth", (json_int_t)phase->depth,
                      "tokens", (json_int_t)phase->tokens, "ns_per_token", phase->wall_ns / tokens,
-                     "kernel_ns_per_token", rows_ns(phase) / tokens, "experts", "even_rows",
-                     phase->experts_even, "busiest_rows", phase->experts_busiest,
-                     "counters_per_token", counters, "kernels", kernels);
+                     "kernel_ns_per_token", rows_ns(phase) / tokens, "timed_ns_per_token",
+                     phase->timed_ns / tokens, "experts", "even_rows", phase->experts_even,
+                     "busiest_rows", phase->experts_busiest, "counters_per_token", counters,
+                     "kernels", kernels);
 }
 
 json_t *profile_print_json(const struct profile_print *p)
@@ -268,13 +278,13 @@ json_t *profile_print_json(const struct profile_print *p)
     for (int i = 0; i < p->result->n_phases; i++)
         json_array_append_new(phases, phase_json(p, &p->result->phases[i]));
     bool kv = profile_kv_slope(p->result, NULL, &constant, &slope);
-    return json_pack("{s:s, s:s?, s:s, s:s, s:i, s:f, s:o, s:s?, s:o, s:o}", "schema",
+    return json_pack("{s:s, s:s?, s:s, s:s, s:i, s:f, s:o, s:s?, s:o, s:f, s:o}", "schema",
                      "sol.profile.model.1", "run", p->run, "model", p->model, "device",
-                     cpu_info()->model, "threads", p->result->threads, "wakeup_ns",
+                     p->result->device, "threads", p->result->threads, "wakeup_ns",
                      p->result->wakeup_ns, "limits",
-                     p->ceiling->threads ? ceiling_json(p->ceiling) : json_null(), "no_counters",
-                     *p->result->no_counters ? p->result->no_counters : NULL, "kv",
+                     ceiling_measured(p->ceiling) ? ceiling_json(p->ceiling) : json_null(),
+                     "no_counters", *p->result->no_counters ? p->result->no_counters : NULL, "kv",
                      kv ? json_pack("{s:f, s:f}", "constant_ns", constant, "ns_per_position", slope)
                         : json_null(),
-                     "phases", phases);
+                     "event_ns", p->result->event_ns, "phases", phases);
 }
