@@ -74,9 +74,11 @@ static const char *copy_name(uint8_t kind)
     return kind < sizeof copy_names / sizeof *copy_names ? copy_names[kind] : copy_names[0];
 }
 
-static void write_copy(const struct cupti_memcpy *c, struct counts *counts)
+/* `flags`: of the transfer, beside what the record says. */
+static void write_copy(const struct cupti_memcpy *c, unsigned flags, struct counts *counts)
 {
     if (!timed(c->start, c->end, counts)) return;
+    if (c->flags & CUPTI_MEMCPY_ASYNC) flags |= TRANSFER_ASYNC;
     struct trace_work_record record = {
         .record.name = writer_string(copy_name(c->copy_kind)),
         .start = (int64_t)c->start,
@@ -90,30 +92,27 @@ static void write_copy(const struct cupti_memcpy *c, struct counts *counts)
         .bytes = c->bytes,
         .from = memory_kind(c->from),
         .to = memory_kind(c->to),
-        .flags = c->flags & CUPTI_MEMCPY_ASYNC ? TRANSFER_ASYNC : 0,
+        .flags = (uint16_t)flags,
     };
     WRITER_PUT(TRACE_COPY, record);
 }
 
-static void write_copy_peer(const struct cupti_memcpy_peer *c, struct counts *counts)
+/* A copy between devices as a copy: which devices is not kept. */
+static struct cupti_memcpy copy_of_peer(const struct cupti_memcpy_peer *p)
 {
-    if (!timed(c->start, c->end, counts)) return;
-    struct trace_work_record record = {
-        .record.name = writer_string(copy_name(c->copy_kind)),
-        .start = (int64_t)c->start,
-        .end = (int64_t)c->end,
-        .correlation = c->correlation,
-        .device = c->device,
-        .context = c->context,
-        .stream = c->stream,
-        .graph = c->graph,
-        .node = c->graph_node,
-        .bytes = c->bytes,
-        .from = memory_kind(c->from),
-        .to = memory_kind(c->to),
-        .flags = (uint16_t)(TRANSFER_PEER | (c->flags & CUPTI_MEMCPY_ASYNC ? TRANSFER_ASYNC : 0)),
-    };
-    WRITER_PUT(TRACE_COPY, record);
+    return (struct cupti_memcpy){.copy_kind = p->copy_kind,
+                                 .from = p->from,
+                                 .to = p->to,
+                                 .flags = p->flags,
+                                 .bytes = p->bytes,
+                                 .start = p->start,
+                                 .end = p->end,
+                                 .device = p->device,
+                                 .context = p->context,
+                                 .stream = p->stream,
+                                 .correlation = p->correlation,
+                                 .graph_node = p->graph_node,
+                                 .graph = p->graph};
 }
 
 static void write_set(const struct cupti_memset *s, struct counts *counts)
@@ -301,15 +300,17 @@ static void write_device(const struct cupti_device *d)
 
 static void write_record(const struct cupti *cupti, const void *record, struct counts *counts)
 {
+    struct cupti_memcpy plain;
     switch (*(const uint32_t *)record) {
     case CUPTI_CONCURRENT_KERNEL:
         write_kernel(record, counts);
         break;
     case CUPTI_MEMCPY:
-        write_copy(record, counts);
+        write_copy(record, 0, counts);
         break;
     case CUPTI_MEMCPY_PEER:
-        write_copy_peer(record, counts);
+        plain = copy_of_peer(record);
+        write_copy(&plain, TRANSFER_PEER, counts);
         break;
     case CUPTI_MEMSET:
         write_set(record, counts);
