@@ -1,29 +1,12 @@
 #!/usr/bin/env bash
 # sol profile without a command, and sol advise on what it and sol bench keep.
-set -u
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export SOL_STORE=$work/store
-failures=0
+. "$SOL_SOURCE_DIR/tests/support/cli.sh"
 
-fail() {
-    echo "FAILED: $1"
-    sed 's/^/    /' "$work/out" "$work/err" 2>/dev/null | head -n 30
-    failures=$((failures + 1))
-}
-run() {
-    local wanted=$1
-    shift
-    "$SOL_BINARY" "$@" >"$work/out" 2>"$work/err" </dev/null
-    local got=$?
-    [ $got = "$wanted" ] || fail "sol $*: status $got, expected $wanted"
-}
 own() {
     local wanted=$1
     shift
     run "$wanted" profile -m synth:tiny -t 2 -p 8 -n 4 -r 5 -q --no-limits "$@"
 }
-has() { grep -qE -- "$2" "$work/$1" || fail "no '$2' in $1"; }
 # check EXPRESSION: Python over `r`, the JSON in $work/out
 check() {
     command -v python3 >/dev/null || return

@@ -1,17 +1,7 @@
 #!/usr/bin/env bash
 # sol bench: every output format, the test matrix, the machine's limits, errors, Ctrl-C. Sizes are tiny and
 # limits are measured once, so that sanitized builds finish in time.
-set -u
-work=$(mktemp -d)
-export SOL_STORE=$work/store
-trap 'rm -rf "$work"' EXIT
-failures=0
-
-fail() {
-    echo "FAILED: $1"
-    sed 's/^/    /' "$work/out" "$work/err" 2>/dev/null | head -n 30
-    failures=$((failures + 1))
-}
+. "$SOL_SOURCE_DIR/tests/support/cli.sh"
 
 # bench ARGUMENT...: output in $work/out and $work/err, status in $status
 bench() {
@@ -20,9 +10,6 @@ bench() {
 }
 
 tiny() { bench -p 8 -n 2 -r 2 --no-limits -q "$@"; }
-
-# has FILE PATTERN
-has() { grep -qE -- "$2" "$work/$1" || fail "no '$2' in $1"; }
 
 # wrong STATUS TEXT ARGUMENT...
 wrong() {

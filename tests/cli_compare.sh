@@ -1,17 +1,8 @@
 #!/usr/bin/env bash
 # sol compare as a user runs it: verdicts with their exit statuses, formats, errors, Ctrl-C.
 # Planted differences are large against the noise of a loaded machine: sleeping costs no processor.
-set -u
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export SOL_STORE=$work/store
-failures=0
-fail() {
-    echo "FAILED: $1"
-    sed 's/^/    /' "$work/out" "$work/err" | head -n 30
-    failures=$((failures + 1))
-}
 # compare STATUS TEXT ARGUMENT...: exit status, and a text in what it prints
+. "$SOL_SOURCE_DIR/tests/support/cli.sh"
 compare() {
     local status=$1 text=$2 got
     shift 2

@@ -1,17 +1,7 @@
 #!/usr/bin/env bash
 # sol device: limits measured and kept, known GPUs, descriptions of others, errors. Measuring is as short as can
 # be; the figures are checked for sense only.
-set -u
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export SOL_STORE=$work/store
-failures=0
-
-fail() {
-    echo "FAILED: $1"
-    sed 's/^/    /' "$work/out" "$work/err" 2>/dev/null | head -n 30
-    failures=$((failures + 1))
-}
+. "$SOL_SOURCE_DIR/tests/support/cli.sh"
 
 # device STATUS ARGUMENT...
 device() {
@@ -21,9 +11,6 @@ device() {
     status=$?
     [ $status = "$expected" ] || fail "sol device $*: status $status, expected $expected"
 }
-
-# has FILE PATTERN
-has() { grep -qE -- "$2" "$work/$1" || fail "no '$2' in $1"; }
 
 # check EXPRESSION: a Python expression over `d`, the JSON in $work/out
 check() {

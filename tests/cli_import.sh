@@ -1,28 +1,10 @@
 #!/usr/bin/env bash
 # sol import: a run of each format, what is said of what is missing, and of files that are none. sol profile
 # --with: the commands that it makes, with scripts in place of the tools.
-set -u
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export SOL_STORE=$work/store
+. "$SOL_SOURCE_DIR/tests/support/cli.sh"
 data=$SOL_SOURCE_DIR/tests/data/import
-failures=0
 
-fail() {
-    echo "FAILED: $1"
-    sed 's/^/    /' "$work/out" "$work/err" 2>/dev/null | head -n 30
-    failures=$((failures + 1))
-}
-# run STATUS ARGUMENT...
-run() {
-    local wanted=$1
-    shift
-    "$SOL_BINARY" "$@" >"$work/out" 2>"$work/err" </dev/null
-    local got=$?
-    [ $got = "$wanted" ] || fail "sol $*: status $got, expected $wanted"
-}
 has() { grep -qF -- "$2" "$work/$1" || fail "no '$2' in $1"; }
-is() { [ "$2" = "$3" ] || fail "$1: got '$2', expected '$3'"; }
 
 # ---- every format ----
 run 0 import "$data"/llama_bench_new.json "$data"/llama_bench_new.jsonl "$data"/llama_bench_old.json

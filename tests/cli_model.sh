@@ -1,17 +1,9 @@
 #!/usr/bin/env bash
 # sol model: info, check, convert, synth and fit, on small models, as a user calls them.
-set -u
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failures=0
+. "$SOL_SOURCE_DIR/tests/support/cli.sh"
 tiny=$SOL_SOURCE_DIR/tests/data/hf_tiny
 golden=$SOL_SOURCE_DIR/tests/golden/base_mxfp4.gguf
 
-fail() {
-    echo "FAILED: $*"
-    sed 's/^/    /' "$work/out" "$work/err" 2>/dev/null | head -n 10
-    failures=$((failures + 1))
-}
 # expect STATUS TEXT ARGUMENT...: TEXT is in the output, or for a failure in the message.
 expect() {
     local status=$1 text=$2 got from=$work/out

@@ -1,19 +1,10 @@
 #!/usr/bin/env bash
 # sol opt: an iteration from start to commit and back, in a small foreign tree. Its "benchmark" prints
 # a figure that is written in a file, so that verdicts do not depend on the machine.
-set -u
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export SOL_STORE="$work/store" HOME="$work" GIT_CONFIG_NOSYSTEM=1
+. "$SOL_SOURCE_DIR/tests/support/cli.sh"
+export HOME="$work" GIT_CONFIG_NOSYSTEM=1
 tree=$work/tree
-failures=0
 command -v git >/dev/null || { echo "skipped: no git"; exit 0; }
-
-fail() {
-    echo "FAILED: $1"
-    sed 's/^/    /' "$work/out" "$work/err" 2>/dev/null | head -n 30
-    failures=$((failures + 1))
-}
 
 # opt STATUS ARGUMENT...
 opt() {

@@ -1,10 +1,7 @@
 #!/usr/bin/env bash
 # sol report: runs and history of a fixed store as HTML; structure, errors, and, where there is a browser,
 # the layout at four widths.
-set -u
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failures=0
+. "$SOL_SOURCE_DIR/tests/support/cli.sh"
 store=$work/store
 
 fail() {

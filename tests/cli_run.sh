@@ -1,18 +1,9 @@
 #!/usr/bin/env bash
 # sol run, perplexity and kernels on the small golden models: text, ids, JSON, reproducibility, the ways to
 # give a prompt, and Ctrl-C.
-set -u
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failures=0
+. "$SOL_SOURCE_DIR/tests/support/cli.sh"
 golden=$SOL_SOURCE_DIR/tests/golden
 model=$golden/base_mxfp4.gguf
-
-fail() {
-    echo "FAILED: $1"
-    sed 's/^/    /' "$work/out" "$work/err" 2>/dev/null | head -n 20
-    failures=$((failures + 1))
-}
 
 # sol ARGUMENT...: output in $work/out and $work/err, status in $status
 sol() {

@@ -1,16 +1,6 @@
 #!/usr/bin/env bash
 # sol runs: list, show, export, label, delete, names of runs, errors.
-set -u
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export SOL_STORE=$work/store
-failures=0
-
-fail() {
-    echo "FAILED: $1"
-    sed 's/^/    /' "$work/out" "$work/err" 2>/dev/null | head -n 30
-    failures=$((failures + 1))
-}
+. "$SOL_SOURCE_DIR/tests/support/cli.sh"
 
 # runs STATUS ARGUMENT...
 runs() {
@@ -20,9 +10,6 @@ runs() {
     status=$?
     [ $status = "$expected" ] || fail "sol runs $*: status $status, expected $expected"
 }
-
-# has FILE PATTERN
-has() { grep -qE -- "$2" "$work/$1" || fail "no '$2' in $1"; }
 
 bench() {
     "$SOL_BINARY" bench -m synth:tiny -p 4 -n 0 -r 1 --no-limits -q -o csv "$@" >/dev/null 2>"$work/err" || fail "bench"

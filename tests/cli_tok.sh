@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
 # `sol tok`: round trips through pipes, formats of ids, training, and errors with their exit status.
+. "$SOL_SOURCE_DIR/tests/support/cli.sh"
 set -uo pipefail
 sol=$SOL_BINARY
 data=$SOL_SOURCE_DIR/tests/data
 vocab=$data/tokenizer_small.json
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
 failed=0
 
 fail() {

@@ -1,0 +1,29 @@
+# What the tests of the command line share; each sources it first. Gives $work, a folder that goes away at the end,
+# with the store in it, and counts failures: a test ends with `exit $((failures != 0))`.
+set -u
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export SOL_STORE=$work/store
+failures=0
+
+# fail WHAT: shows what the last command printed.
+fail() {
+    echo "FAILED: $1"
+    sed 's/^/    /' "$work/out" "$work/err" 2>/dev/null | head -n 30
+    failures=$((failures + 1))
+}
+
+# run STATUS ARGUMENT...: sol, its output in $work/out and $work/err
+run() {
+    local wanted=$1
+    shift
+    "$SOL_BINARY" "$@" >"$work/out" 2>"$work/err" </dev/null
+    local got=$?
+    [ $got = "$wanted" ] || fail "sol $*: status $got, expected $wanted"
+}
+
+# has FILE PATTERN
+has() { grep -qE -- "$2" "$work/$1" || fail "no '$2' in $1"; }
+
+# is WHAT GOT WANTED
+is() { [ "$2" = "$3" ] || fail "$1: got '$2', expected '$3'"; }
