@@ -2,6 +2,7 @@
 #ifndef KERNELS_COMMON_CUH
 #define KERNELS_COMMON_CUH
 
+#include "pack/mxfp4_tiles.h"
 #include "types.h"
 
 enum { WARP = 32 };
@@ -76,13 +77,13 @@ __device__ inline int64_t weight_row_bytes(int type, int64_t n)
     }
 }
 
-/* Element j of the row that begins at element `start` of a tensor whose scales lie apart. */
-__device__ inline float split_mxfp4_at(const uint8_t *nibbles, const uint8_t *scales, int64_t start,
+/* Element j of a row of tiled MXFP4; `tile` and `scales` are those the row is in. */
+__device__ inline float tiled_mxfp4_at(const uint8_t *tile, const uint8_t *scales, uint32_t row,
                                        uint32_t j)
 {
-    int64_t block = (start + j) / 32;
-    uint32_t at = j % 32, byte = nibbles[block * 16 + at % 16];
-    return e2m1_to_f32(at < 16 ? byte : byte >> 4) * e8m0_to_f32(scales[block]);
+    tile_place place = tile_place_of(row % TILE_ROWS, j);
+    uint32_t word = *(const uint32_t *)(tile + place.byte);
+    return e2m1_to_f32(mxfp4_code(word, place.pair, place.half)) * e8m0_to_f32(scales[place.scale]);
 }
 
 /* Element j of a row. Blocks of GGUF lie at odd addresses, hence single bytes. */

@@ -21,6 +21,13 @@ typedef unsigned long long uint64_t;
 #define SOL_STATIC_ASSERT _Static_assert
 #endif
 
+/* For functions that host and device share. */
+#ifdef __CUDACC__
+#define SOL_DEVICE __host__ __device__
+#else
+#define SOL_DEVICE
+#endif
+
 /* Weight formats as kernels number them; the order of enum dtype (src/format/dtype.h). */
 enum {
     WEIGHT_F32 = 0,
@@ -28,7 +35,7 @@ enum {
     WEIGHT_BF16 = 2,
     WEIGHT_MXFP4 = 6,
     WEIGHT_Q8_0 = 8,
-    WEIGHT_MXFP4_SPLIT = 100, /* nibbles and scales apart (struct tensor) */
+    WEIGHT_MXFP4_TILES = 100, /* mxfp4_tiles.h */
 };
 
 #endif

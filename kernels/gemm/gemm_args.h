@@ -13,9 +13,11 @@ struct gemm_kernel_args {
     const float *bias;            /* or NULL */
     const int32_t *group_offsets; /* or NULL: one group */
     float *c;
-    const void *scales;    /* of w, where they lie apart */
-    int32_t type, padding; /* of w */
+    const void *scales; /* of w, where they lie apart */
+    const float *gain;  /* gemv_*_normed: the row goes through rmsnorm first */
+    float eps;
+    int32_t type; /* of w */
 };
-SOL_STATIC_ASSERT(sizeof(struct gemm_kernel_args) == 96, "host and device agree");
+SOL_STATIC_ASSERT(sizeof(struct gemm_kernel_args) == 104, "host and device agree");
 
 #endif

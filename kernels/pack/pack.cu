@@ -1,15 +1,42 @@
 /* Run once, while a model is loaded. */
 #include "common.cuh"
+#include "pack/mxfp4_tiles.h"
 #include "pack/pack_args.h"
 
-/* A thread a byte. */
+/* The 4-bit code of an element; beyond the matrix 0. Byte n of a block holds elements n and n + 16. */
+__device__ inline uint32_t code_at(const pack_mxfp4_args &a, int64_t row, uint32_t column)
+{
+    if (row >= a.rows || column >= a.columns) return 0;
+    uint32_t at = column % 32, byte = a.from[(row * a.columns + column) / 32 * 17 + 1 + at % 16];
+    return at < 16 ? byte & 15 : byte >> 4;
+}
+
+__device__ inline uint8_t scale_at(const pack_mxfp4_args &a, int64_t row, uint32_t column)
+{
+    if (row >= a.rows || column >= a.columns) return 127;
+    return a.from[(row * a.columns + column) / 32 * 17];
+}
+
+/* A block a tile, a warp a unit. */
 KERNEL_OF(256, pack_mxfp4, pack_mxfp4_args)
 {
-    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= a.count * 17) return;
-    int64_t block = i / 17, at = i % 17;
-    if (at)
-        a.nibbles[block * 16 + at - 1] = a.from[i];
-    else
-        a.scales[block] = a.from[i];
+    uint32_t lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
+    uint32_t units = unit_count(a.columns);
+    int64_t first = (int64_t)blockIdx.x * TILE_ROWS;
+    uint8_t *tile = a.tiles + (int64_t)blockIdx.x * tile_bytes(a.columns);
+    uint8_t *scales = a.scales + (int64_t)blockIdx.x * tile_scales_bytes(a.columns);
+    for (uint32_t unit = threadIdx.x / WARP; unit < units; unit += blockDim.x / WARP) {
+        uint32_t column = unit * UNIT_COLUMNS, words[4];
+        for (uint32_t w = 0; w < 4; w++) {
+            words[w] = 0;
+            for (int pair = 0; pair < 4; pair++)
+                for (uint32_t half = 0; half < 2; half++)
+                    words[w] |= mxfp4_place(code_at(a, first + g + w / 2 * 8,
+                                                    column + w % 2 * 32 + pair * 8 + 2 * t + half),
+                                            pair, half);
+        }
+        *(uint4 *)(tile + unit * UNIT_BYTES + lane * 16) = {words[0], words[1], words[2], words[3]};
+        scales[unit * UNIT_SCALES + g * 4 + t] =
+            scale_at(a, first + g + t / 2 * 8, column + t % 2 * 32);
+    }
 }

@@ -4,14 +4,13 @@
 
 #include "types.h"
 
-/* GGUF's MXFP4 blocks (scale, 16 bytes) into aligned nibbles and scales, each in the order of
- * blocks. */
+/* GGUF's MXFP4 blocks (scale, 16 bytes) of consecutive rows into tiles (mxfp4_tiles.h). */
 struct pack_mxfp4_args {
-    int64_t count;       /* blocks */
-    const uint8_t *from; /* [count][17] */
-    uint8_t *nibbles;    /* [count][16], 16-byte aligned */
-    uint8_t *scales;     /* [count] */
+    int64_t rows, columns; /* columns: a multiple of 32 */
+    const uint8_t *from;   /* [rows][columns / 32][17] */
+    uint8_t *tiles;        /* [tile_count(rows)][tile_bytes(columns)] */
+    uint8_t *scales;       /* [tile_count(rows)][tile_scales_bytes(columns)] */
 };
-SOL_STATIC_ASSERT(sizeof(struct pack_mxfp4_args) == 32, "host and device agree");
+SOL_STATIC_ASSERT(sizeof(struct pack_mxfp4_args) == 40, "host and device agree");
 
 #endif

@@ -44,14 +44,29 @@ static enum sol_status compose(struct plan *plan, const void *args)
     return SOL_OK;
 }
 
+/* Biases far enough apart, in random order, that no rounding changes which experts win. */
+static void separate(struct rng *rng, float *bias, int64_t n)
+{
+    for (int64_t e = 0; bias && e < n; e++) bias[e] = 0.4f * (float)e;
+    for (int64_t e = n - 1; bias && e > 0; e--) {
+        int64_t other = rng_range(rng, 0, e);
+        float kept = bias[e];
+        bias[e] = bias[other];
+        bias[other] = kept;
+    }
+}
+
 static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
                       void *args)
 {
-    if (index >= 5) return false;
+    if (index >= 15) return false;
     struct case_maker c = {arena, rng, kind, index};
     int64_t m = case_size(&c, 1, 20), hidden = 32 * rng_range(rng, 1, 4),
             width = 64 * rng_range(rng, 1, 4);
     int64_t experts = case_size(&c, 4, 33), top_k = rng_range(rng, 1, 4);
+    if (index >= 5) m = 1, hidden *= 5; /* decoding */
+    float *bias = case_vector(&c, experts, 0.2f);
+    if (m == 1) separate(rng, bias, experts);
     *(struct attn_out_args *)args = (struct attn_out_args){
         .m = m,
         .hidden = hidden,
@@ -63,8 +78,9 @@ static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind ki
         .wo = case_tensor(&c, case_weight_dtype(&c), 1, hidden, width, 0.2f),
         .bo = case_vector(&c, hidden, 0.2f),
         .norm = case_vector(&c, hidden, 1.0f),
-        .router = case_tensor(&c, DTYPE_F32, 1, experts, hidden, 0.2f),
-        .router_bias = case_vector(&c, experts, 0.2f),
+        .router = case_tensor(&c, index < 10 ? DTYPE_F32 : DTYPE_BF16, 1, experts, hidden,
+                              m == 1 ? 0.01f : 0.2f),
+        .router_bias = bias,
         .x = case_rows(&c, m, hidden, 1.0f),
         .normed = case_output(&c, m * hidden),
         .routing = case_routing_buffers(&c, m, experts, top_k),
@@ -73,14 +89,23 @@ static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind ki
 }
 
 /* Which experts win may change with the rounding of the projection when two logits are close, so
- * the choice itself is verified at route, where the logits are given. */
+ * the choice is verified at route, where the logits are given; here for one row, whose cases keep
+ * them apart. */
 static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
 {
     const struct attn_out_args *a = args;
     size_t bytes = (size_t)(a->m * a->hidden) * 4;
     out[0] = (struct op_output){offsetof(struct attn_out_args, x), bytes, true, a->hidden};
     out[1] = (struct op_output){offsetof(struct attn_out_args, normed), bytes, true, a->hidden};
-    return 2;
+    if (a->m != 1) return 2;
+    const size_t at = offsetof(struct attn_out_args, routing), slots = (size_t)a->top_k * 4;
+    out[2] = (struct op_output){at + offsetof(struct routing, weight), slots, true, a->top_k};
+    out[3] = (struct op_output){at + offsetof(struct routing, expert), slots, false, 0};
+    out[4] = (struct op_output){at + offsetof(struct routing, group_offsets),
+                                (size_t)(a->n_experts + 1) * 4, false, 0};
+    out[5] = (struct op_output){at + offsetof(struct routing, token_of_row), slots, false, 0};
+    out[6] = (struct op_output){at + offsetof(struct routing, row_of_slot), slots, false, 0};
+    return 7;
 }
 
 const struct op op_attn_out = {

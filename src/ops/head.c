@@ -31,10 +31,11 @@ static enum sol_status compose(struct plan *plan, const void *args)
 static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
                       void *args)
 {
-    if (index >= 5) return false;
+    if (index >= 15) return false;
     struct case_maker c = {arena, rng, kind, index};
     int64_t m = case_size(&c, 2, 20), hidden = 32 * rng_range(rng, 1, 4),
             vocab = rng_range(rng, 50, 300);
+    if (index >= 5) m = 1, hidden *= 5; /* decoding */
     const struct batch *batch = case_batch(&c, m, 2, 60, vocab);
     *(struct head_args *)args = (struct head_args){
         .n_outputs = batch ? batch->n_outputs : 0,

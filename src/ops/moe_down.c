@@ -33,11 +33,12 @@ static enum sol_status compose(struct plan *plan, const void *args)
 static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
                       void *args)
 {
-    if (index >= 5) return false;
+    if (index >= 15) return false;
     struct case_maker c = {arena, rng, kind, index};
     int64_t m = case_size(&c, 1, 40), hidden = 32 * rng_range(rng, 1, 4),
             inner = 32 * rng_range(rng, 1, 4);
     int64_t experts = rng_range(rng, 4, 9), top_k = rng_range(rng, 1, 4);
+    if (index >= 5) m = 1, inner *= 5; /* decoding */
     *(struct moe_down_args *)args = (struct moe_down_args){
         .m = m,
         .hidden = hidden,

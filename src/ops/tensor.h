@@ -12,9 +12,8 @@ struct tensor {
     const void *data;
     enum dtype dtype;
     int64_t groups, rows, cols;
-    /* NULL: rows as described. Else MXFP4 as GPUs want it (ops/cuda/pack_cuda.h): `data` has the 16
-     * bytes of each block, without gaps, and this their scales, one byte each, in the same order.
-     */
+    /* NULL: rows as described. Else MXFP4 as GPUs want it: `data` has the tiles of
+     * kernels/pack/mxfp4_tiles.h, group after group, and this their scales. */
     const void *scales;
 };
 

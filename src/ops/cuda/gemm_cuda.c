@@ -5,7 +5,7 @@
 #include "gemm/gemm_args.h"
 #include "gpu/kernel.h"
 #include "ops/args.h"
-#include "ops/op.h"
+#include "ops/cuda/few_rows_cuda.h"
 
 static struct gemm_kernel_args for_kernel(const struct gemm_args *a)
 {
@@ -21,7 +21,7 @@ static struct gemm_kernel_args for_kernel(const struct gemm_args *a)
         .group_offsets = a->group_offsets,
         .c = a->c,
         .scales = a->w.scales,
-        .type = a->w.scales ? WEIGHT_MXFP4_SPLIT : (int32_t)a->w.dtype,
+        .type = a->w.scales ? WEIGHT_MXFP4_TILES : (int32_t)a->w.dtype,
     };
 }
 
@@ -82,7 +82,7 @@ const struct op_variant gemm_f32_any_cuda = {
 
 /* ---- few rows: gemv.cu ---- */
 
-enum { GEMV_FEATURES = 16, GEMV_THREADS = 256, GEMV_BLOCKS = 2, GEMV_SHARED_MAX = 90 << 10 };
+enum { GEMV_BLOCKS = 2 }; /* on an SM */
 
 /* One kernel of the file: R rows as P parts. */
 struct gemv_kind {
@@ -95,25 +95,20 @@ static const struct gemv_kind exact_kinds[] = {
 };
 static const struct gemv_kind rounded_kind = {8, 1, "gemv_bf16_bf16_8", "gemv_bf16_mxfp4_8"};
 
-/* Bytes of the activations in shared memory; the layout is gemv.cu's. */
 static size_t gemv_shared(const struct gemm_args *a, const struct gemv_kind *kind)
 {
-    size_t groups = (size_t)a->k / (a->w.scales ? 32 : 8), bytes = a->w.scales ? 80 : 16;
-    return (size_t)(kind->rows * kind->parts) * groups * bytes;
+    return (size_t)(kind->rows * kind->parts) * few_rows_column(a->k, a->w.scales != NULL);
 }
 
 static bool gemv_serves(const struct gemm_args *a, const struct gemv_kind *kind,
                         char why[OP_REASON_MAX])
 {
-    bool mxfp4 = a->w.dtype == DTYPE_MXFP4 && a->w.scales, bf16 = a->w.dtype == DTYPE_BF16;
-    if (!mxfp4 && !bf16)
-        snprintf(why, OP_REASON_MAX, "weights in %s; it reads bf16 and packed mxfp4",
-                 dtype_info(a->w.dtype)->name);
-    else if (a->k % (mxfp4 ? 32 : 8))
-        snprintf(why, OP_REASON_MAX, "k %lld is no multiple of 8", (long long)a->k);
-    else if ((uintptr_t)a->w.data % 16 || (uintptr_t)a->a % 16)
-        snprintf(why, OP_REASON_MAX, "an operand at an address that is no multiple of 16");
-    else if (gemv_shared(a, kind) > GEMV_SHARED_MAX)
+    if (!few_rows_tiled(&a->w) && !few_rows_bf16(&a->w))
+        snprintf(why, OP_REASON_MAX, "%s with rows of %lld; it reads bf16 and packed mxfp4",
+                 dtype_info(a->w.dtype)->name, (long long)a->k);
+    else if (!few_rows_aligned(a->a))
+        return few_rows_refuse(why, "an operand at an address that is no multiple of 16");
+    else if (gemv_shared(a, kind) > FEW_ROWS_SHARED_MAX)
         snprintf(why, OP_REASON_MAX, "rows of %lld do not fit shared memory", (long long)a->k);
     else
         return true;
@@ -126,12 +121,12 @@ static void run_gemv(const struct op_context *context, const struct gemm_args *a
     const struct gemm_kernel_args k = for_kernel(a);
     /* A block spreads the activations once, then takes tile after tile: no more blocks than run at
      * a time, each with the same number of tiles. */
-    unsigned tiles = blocks_of(a->n, GEMV_FEATURES), rows = row_tiles(a, kind->rows);
+    unsigned tiles = blocks_of(a->n, FEW_ROWS_FEATURES), rows = row_tiles(a, kind->rows);
     unsigned most = GEMV_BLOCKS * (unsigned)gpu_info(context->gpu)->sm_count / rows;
     unsigned each = most ? blocks_of(tiles, most) : tiles;
     gpu_put(context->gpu, "gemm/gemv.cu", a->w.scales ? kind->mxfp4 : kind->bf16,
             &(struct gpu_launch){.grid = {blocks_of(tiles, each), rows},
-                                 .block = {GEMV_THREADS},
+                                 .block = {FEW_ROWS_THREADS},
                                  .shared_bytes = (unsigned)gemv_shared(a, kind),
                                  .overlaps = true},
             &k);

@@ -1,5 +1,5 @@
-/* Weights in the layout that GPU kernels read best: MXFP4 with its scales apart, so that the rest
- * is aligned. Other formats stay as they are. */
+/* Weights in the layout that GPU kernels read best: MXFP4 in tiles (kernels/pack/mxfp4_tiles.h),
+ * each group on its own. Other formats stay as they are. */
 #ifndef OPS_CUDA_PACK_CUDA_H
 #define OPS_CUDA_PACK_CUDA_H
 

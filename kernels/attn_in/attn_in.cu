@@ -1,0 +1,104 @@
+/* Everything before attention, for one row: norm, projections, rotation, the cache's new entry. A block
+ * owns 8 pairs of features that rotate together (d and d + head_dim / 2 of one head): the product has
+ * the first of each as its rows g, the second as rows g + 8. */
+#include "attn_in/attn_in_args.h"
+#include "cache.cuh"
+#include "gemm/few_rows.cuh"
+
+enum { WARPS = 8, THREADS = WARPS * WARP, CHUNKS = 2, PARTS = 3, PAIRS = FEATURES / 2, DEPTH = 4 };
+
+/* Which features the block owns: `row` is the first of the low ones in its matrix. */
+struct owned {
+    enum { Q, K, V } kind;
+    const void *w;
+    const float *bias;
+    uint32_t head, d, row;
+};
+
+__device__ inline owned find_owned(const attn_in_kernel_args &a)
+{
+    uint32_t half = (uint32_t)a.cache.head_dim / 2, each = half / PAIRS;
+    uint32_t head = blockIdx.x / each, d = blockIdx.x % each * PAIRS;
+    uint32_t heads = (uint32_t)a.n_heads, kv_heads = (uint32_t)a.cache.n_kv_heads;
+    owned o = {owned::Q, a.wq, a.bq, head, d, 0};
+    if (head >= heads + kv_heads)
+        o = {owned::V, a.wv, a.bv, head - heads - kv_heads, d, 0};
+    else if (head >= heads)
+        o = {owned::K, a.wk, a.bk, head - heads, d, 0};
+    o.row = o.head * 2 * half + d;
+    return o;
+}
+
+struct rotation {
+    float sine, cosine;
+
+    /* Whole turns are taken off in double; what is left, at most half a turn, float32 can do. */
+    __device__ void set(double position, float inv_freq, float scale)
+    {
+        double turns = position * inv_freq * 0.15915494309189535;
+        sincospif(2 * (float)(turns - rint(turns)), &sine, &cosine);
+        sine *= scale, cosine *= scale;
+    }
+    __device__ void turn(float &low, float &high) const
+    {
+        float x = low, y = high;
+        low = x * cosine - y * sine;
+        high = y * cosine + x * sine;
+    }
+};
+
+__device__ inline void keep(const attn_in_kernel_args &a, const owned &o, uint32_t d, float value,
+                            int32_t sequence, int32_t position)
+{
+    const cache_args &c = a.cache;
+    if (o.kind == owned::Q)
+        a.q[o.head * c.head_dim + d] = value;
+    else if (o.kind == owned::K)
+        cache_put(c.type, c.k, cache_k_index(c, sequence, o.head, position) + d * CACHE_BLOCK, value);
+    else
+        cache_put(c.type, c.v, cache_v_index(c, sequence, o.head, position) + d, value);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 2)
+    attn_in_row(const __grid_constant__ attn_in_kernel_args a)
+{
+    extern __shared__ __align__(16) char columns[];
+    __shared__ partial_tile partial[WARPS];
+    __shared__ float scratch[WARP];
+    normed_row<CHUNKS> normed;
+    dot<bf16_weights, 1, DEPTH> product;
+    uint32_t warp = threadIdx.x / WARP, steps = step_count<bf16_weights>(a.hidden);
+    uint32_t half = (uint32_t)a.cache.head_dim / 2, g = threadIdx.x % WARP / 4;
+    owned o = find_owned(a);
+
+    product.weights[0].set(o.w, a.hidden, o.row + g, o.row + half + g);
+    product.open(warp, WARPS, steps);
+    if (threadIdx.x < FEATURES) {
+        uint32_t row = o.row + threadIdx.x % PAIRS + threadIdx.x / PAIRS * half;
+        prefetch((const uint16_t *)o.w + row * a.hidden, (uint32_t)a.hidden * 2);
+    }
+    /* The first threads finish the block's pairs: what they need then is fetched now. */
+    uint32_t at = threadIdx.x % PAIRS, d = o.d + at, row = o.row + at;
+    float inv_freq = a.inv_freq[d], low = 0, high = 0;
+    if (o.bias) low = o.bias[row], high = o.bias[row + half];
+    normed.take_gain(a.norm, a.hidden);
+    wait_for_input();
+    let_next_start();
+    int32_t position = *a.position, sequence = *a.sequence;
+    normed.take(a.x, a.hidden, a.eps, scratch);
+    normed.spread<bf16_weights, PARTS>(a.hidden, columns);
+    rotation turned = {0, 1};
+    if (threadIdx.x < PAIRS && o.kind != owned::V) turned.set(position, inv_freq, a.rope_scale);
+    __syncthreads();
+
+    float sum[1][4] = {{0, 0, 0, 0}};
+    product.run(sum, lane_column<bf16_weights>(columns, a.hidden, PARTS), warp, WARPS, steps);
+    partial[warp].put<bf16_weights>(sum[0]);
+    __syncthreads();
+    if (threadIdx.x >= PAIRS) return;
+    low += total_of<PARTS, WARPS>(partial, at, 0);
+    high += total_of<PARTS, WARPS>(partial, at + PAIRS, 0);
+    turned.turn(low, high);
+    keep(a, o, d, low, sequence, position);
+    keep(a, o, d + half, high, sequence, position);
+}

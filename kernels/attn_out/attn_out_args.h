@@ -1,0 +1,21 @@
+/* Arguments of the kernels of attn_out, shared by host and device. */
+#ifndef KERNELS_ATTN_OUT_ATTN_OUT_ARGS_H
+#define KERNELS_ATTN_OUT_ATTN_OUT_ARGS_H
+
+#include "types.h"
+
+/* What follows the projection, for one row, as struct attn_out_args (src/ops/args.h). */
+struct attn_out_kernel_args {
+    int64_t hidden, n_experts, top_k;
+    const float *x, *norm;
+    const void *router;       /* [n_experts][hidden], float32 or bf16 by the kernel's name */
+    const float *router_bias; /* [n_experts] or NULL */
+    float *normed;
+    float *weight; /* struct routing */
+    int32_t *expert, *group_offsets, *token_of_row, *row_of_slot;
+    float eps;
+    int32_t padding;
+};
+SOL_STATIC_ASSERT(sizeof(struct attn_out_kernel_args) == 112, "host and device agree");
+
+#endif

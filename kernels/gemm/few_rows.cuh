@@ -1,0 +1,306 @@
+/* Products with few rows, where reading the weights is all that counts: what their kernels share.
+ *
+ * A warp multiplies 16 features with up to 8 columns of activations on tensor cores, which cost nothing
+ * beside the reading. Weights come straight from memory into the registers of the 16x16 operand. The
+ * columns hold R rows of activations, each as the sum of P bf16 numbers: with P = 3 all 24 bits of a
+ * float32 are there, and the product is exact. Sums of columns never mix, so a row's result does not
+ * depend on the others. */
+#ifndef KERNELS_GEMM_FEW_ROWS_CUH
+#define KERNELS_GEMM_FEW_ROWS_CUH
+
+#include "common.cuh"
+#include "mma.cuh"
+#include "pack/mxfp4.cuh"
+
+enum { FEATURES = 16, COLUMNS = 8 };
+
+/* ---- weights: what a lane reads in a step along k, and its products ---- */
+
+/* Rows of bf16: the order along k is free as long as both operands agree, so 16 bytes in a row are a
+ * lane's share of two products. */
+struct bf16_weights {
+    static constexpr float ENLARGE = 1, RESTORE = 1;
+    enum { STEP = 32, COLUMN_STEP = 64, COLUMN_LANE = 16, COLUMN_PAD = 64 };
+    struct window {
+        uint4 low, high;
+    };
+    struct fragment {
+        uint4 x;
+    };
+    const uint4 *low, *high; /* rows g and g + 8, from this lane's first load on */
+    uint32_t loads;          /* of this lane in a row */
+
+    __device__ void set(const void *w, int64_t k, int64_t low_row, int64_t high_row)
+    {
+        uint32_t t = threadIdx.x % 4, all = (uint32_t)k / 8;
+        low = (const uint4 *)w + low_row * all + t;
+        high = (const uint4 *)w + high_row * all + t;
+        loads = all > t ? (all - t + 3) / 4 : 0;
+    }
+    __device__ void fetch(window &to, uint32_t step) const
+    {
+        to.low = to.high = {0, 0, 0, 0};
+        if (step >= loads) return;
+        to.low = load_once(low + 4 * step);
+        to.high = load_once(high + 4 * step);
+    }
+    __device__ static fragment columns_at(const char *x) { return {*(const uint4 *)x}; }
+    __device__ static void multiply(float sum[4], const window &w, const fragment &f)
+    {
+        const uint32_t a0[4] = {w.low.x, w.high.x, w.low.y, w.high.y}, b0[2] = {f.x.x, f.x.y};
+        const uint32_t a1[4] = {w.low.z, w.high.z, w.low.w, w.high.w}, b1[2] = {f.x.z, f.x.w};
+        mma_bf16(sum, a0, b0);
+        mma_bf16(sum, a1, b1);
+    }
+    /* Where word n of the 8 values of chunk c belongs in a column. */
+    __device__ static uint32_t word_at(uint32_t c, uint32_t n) { return c * 16 + n * 4; }
+};
+
+/* Tiles of MXFP4. The operand is 2^-126 times the value, and the scale comes in after the product of a
+ * block; activations are enlarged so that nothing gets too small on the way. */
+struct mxfp4_weights {
+    static constexpr float ENLARGE = 0x1p64f, RESTORE = 0x1p62f;
+    enum { STEP = UNIT_COLUMNS, COLUMN_STEP = 128, COLUMN_LANE = 32, COLUMN_PAD = 16 };
+    struct window {
+        uint4 codes;
+        uint32_t scales; /* rows g and g + 8, two blocks each */
+    };
+    struct fragment {
+        uint4 x, y; /* of the first two products, and of the others */
+    };
+    const uint4 *tile;    /* at this lane's share of the first unit */
+    const uint32_t *scales;
+
+    __device__ void set(const void *w, const void *all_scales, int64_t k, int64_t index)
+    {
+        uint32_t lane = threadIdx.x % WARP;
+        tile = (const uint4 *)((const char *)w + index * tile_bytes(k)) + lane;
+        scales = (const uint32_t *)((const char *)all_scales + index * tile_scales_bytes(k)) + lane / 4;
+    }
+    __device__ void fetch(window &to, uint32_t unit) const
+    {
+        to.codes = load_once(tile + unit * (UNIT_BYTES / 16));
+        to.scales = __ldg(scales + unit * (UNIT_SCALES / 4));
+    }
+    __device__ static fragment columns_at(const char *x)
+    {
+        return {((const uint4 *)x)[0], ((const uint4 *)x)[1]};
+    }
+    /* Bytes N and N + 2 of the scales become float32; 2^-127, a subnormal there, counts as nothing. */
+    template <int N>
+    __device__ static void multiply_block(float sum[4], uint32_t low, uint32_t high, uint32_t scales,
+                                          const uint4 &b)
+    {
+        const uint32_t a[8] = {mxfp4_pair<0>(low), mxfp4_pair<0>(high), mxfp4_pair<1>(low),
+                               mxfp4_pair<1>(high), mxfp4_pair<2>(low), mxfp4_pair<2>(high),
+                               mxfp4_pair<3>(low), mxfp4_pair<3>(high)};
+        const uint32_t b0[2] = {b.x, b.y}, b1[2] = {b.z, b.w};
+        float block[4] = {0, 0, 0, 0};
+        mma_bf16(block, a, b0);
+        mma_bf16(block, a + 4, b1);
+        float s0 = __uint_as_float(scales << (23 - 8 * N) & 0x7f800000);
+        float s1 = __uint_as_float((N ? scales >> 1 : scales << 7) & 0x7f800000);
+        sum[0] += s0 * block[0];
+        sum[1] += s0 * block[1];
+        sum[2] += s1 * block[2];
+        sum[3] += s1 * block[3];
+    }
+    __device__ static void multiply(float sum[4], const window &w, const fragment &f)
+    {
+        multiply_block<0>(sum, w.codes.x, w.codes.z, w.scales, f.x);
+        multiply_block<1>(sum, w.codes.y, w.codes.w, w.scales, f.y);
+    }
+    __device__ static uint32_t word_at(uint32_t c, uint32_t n)
+    {
+        return c / 8 * 128 + n * 32 + c % 8 * 4;
+    }
+};
+
+/* ---- activations: columns of bf16 parts in shared memory ---- */
+
+template <class W> __device__ inline uint32_t step_count(int64_t k)
+{
+    return ((uint32_t)k + W::STEP - 1) / W::STEP;
+}
+
+/* Bytes of a column: as the host reckons them (few_rows_column, src/ops/cuda/few_rows_cuda.h). The pad
+ * leads the columns of neighbouring lanes to different banks. */
+template <class W> __device__ inline uint32_t column_bytes(int64_t k)
+{
+    uint32_t bytes = step_count<W>(k) * W::COLUMN_STEP;
+    return (bytes + 127) / 128 * 128 + W::COLUMN_PAD;
+}
+
+/* 8 values as P parts, into P columns from `to` on. All parts but the last are cut, not rounded: nothing
+ * overflows, and what is left is exact. */
+template <class W, int P>
+__device__ inline void put_chunk(char *to, uint32_t bytes, uint32_t c, float x[8])
+{
+    if (W::ENLARGE != 1)
+        for (int n = 0; n < 8; n++) x[n] *= W::ENLARGE;
+#pragma unroll
+    for (int p = 0; p < P; p++) {
+        uint32_t bits[8];
+#pragma unroll
+        for (int n = 0; n < 8; n++) {
+            bits[n] = p == P - 1 ? f32_to_bf16(x[n]) : __float_as_uint(x[n]) >> 16;
+            x[n] -= __uint_as_float(bits[n] << 16);
+        }
+#pragma unroll
+        for (int n = 0; n < 4; n++)
+            *(uint32_t *)(to + p * bytes + W::word_at(c, n)) = bits[2 * n] | bits[2 * n + 1] << 16;
+    }
+}
+
+/* Chunk c of a row; zeros where there is none. */
+__device__ inline void take_chunk(const float *row, int64_t k, uint32_t c, float x[8])
+{
+    bool present = row && 8 * c < k;
+    const float4 none = {0, 0, 0, 0};
+    float4 low = present ? *(const float4 *)(row + 8 * c) : none;
+    float4 high = present ? *(const float4 *)(row + 8 * c + 4) : none;
+    x[0] = low.x, x[1] = low.y, x[2] = low.z, x[3] = low.w;
+    x[4] = high.x, x[5] = high.y, x[6] = high.z, x[7] = high.w;
+}
+
+/* One row by all threads of the block, or by `threads` of them, BATCH chunks on their way at a time.
+ * row NULL: zeros. */
+template <class W, int P, int BATCH>
+__device__ inline void spread_row(const float *row, int64_t k, char *to, uint32_t thread,
+                                  uint32_t threads)
+{
+    uint32_t bytes = column_bytes<W>(k), chunks = step_count<W>(k) * (W::STEP / 8);
+    for (uint32_t c = thread; c < chunks; c += BATCH * threads) {
+        float x[BATCH][8];
+#pragma unroll
+        for (int i = 0; i < BATCH; i++) take_chunk(row, k, c + i * threads, x[i]);
+#pragma unroll
+        for (int i = 0; i < BATCH; i++)
+            if (c + i * threads < chunks) put_chunk<W, P>(to, bytes, c + i * threads, x[i]);
+    }
+}
+
+/* A row on its way through rmsnorm, in registers: CHUNKS x 8 values a thread, so k is at most
+ * CHUNKS x 8 x blockDim.x. The gain is there before the row has to be. */
+template <int CHUNKS> struct normed_row {
+    float x[CHUNKS][8], gain[CHUNKS][8];
+
+    __device__ void take_gain(const float *from, int64_t k)
+    {
+#pragma unroll
+        for (int i = 0; i < CHUNKS; i++) take_chunk(from, k, threadIdx.x + i * blockDim.x, gain[i]);
+    }
+    /* By all threads; `scratch` has a float a warp. */
+    __device__ void take(const float *row, int64_t k, float eps, float *scratch)
+    {
+        float sum = 0;
+#pragma unroll
+        for (int i = 0; i < CHUNKS; i++) {
+            take_chunk(row, k, threadIdx.x + i * blockDim.x, x[i]);
+#pragma unroll
+            for (int n = 0; n < 8; n++) sum += x[i][n] * x[i][n];
+        }
+        sum = block_sum(sum, scratch);
+        float scale = 1 / sqrtf(sum / (float)k + eps);
+        if (isinf(sum)) scale = wide_scale(row, k, eps);
+#pragma unroll
+        for (int i = 0; i < CHUNKS; i++)
+#pragma unroll
+            for (int n = 0; n < 8; n++) x[i][n] = x[i][n] * scale * gain[i][n];
+    }
+    /* Squares of finite values that overflow are summed in double, as the reference has it. */
+    __device__ __noinline__ static float wide_scale(const float *row, int64_t k, float eps)
+    {
+        double wide = 0;
+#pragma unroll 1
+        for (int64_t j = 0; j < k; j++) wide += (double)row[j] * row[j];
+        return (float)(1 / sqrt(wide / (double)k + eps));
+    }
+    template <class W, int P> __device__ void spread(int64_t k, char *to)
+    {
+        uint32_t bytes = column_bytes<W>(k), chunks = step_count<W>(k) * (W::STEP / 8);
+#pragma unroll
+        for (int i = 0; i < CHUNKS; i++) {
+            uint32_t c = threadIdx.x + i * blockDim.x;
+            if (c < chunks) put_chunk<W, P>(to, bytes, c, x[i]);
+        }
+    }
+};
+
+/* ---- products ---- */
+
+/* The column of this lane. Those beyond the used ones take one again: nobody reads their sums. */
+template <class W>
+__device__ inline const char *lane_column(const char *columns, int64_t k, int used)
+{
+    int lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
+    return columns + g % used * column_bytes<W>(k) + t * W::COLUMN_LANE;
+}
+
+/* Steps `from`, from + stride ... of T tiles of features that share their activations. DEPTH steps are
+ * on their way: `open` before the first product, also before the activations are there. */
+template <class W, int T, int DEPTH> struct dot {
+    W weights[T];
+    typename W::window next[T][DEPTH];
+
+    __device__ void open(uint32_t from, uint32_t stride, uint32_t end)
+    {
+#pragma unroll
+        for (int d = 0; d < DEPTH; d++) fetch(d, from + d * stride, end);
+    }
+    __device__ void fetch(int d, uint32_t step, uint32_t end)
+    {
+#pragma unroll
+        for (int i = 0; i < T; i++)
+            if (step < end) weights[i].fetch(next[i][d], step);
+    }
+    __device__ void run(float sum[T][4], const char *x, uint32_t from, uint32_t stride, uint32_t end)
+    {
+        for (uint32_t s = from; s < end; s += DEPTH * stride)
+#pragma unroll
+            for (int d = 0; d < DEPTH; d++) {
+                uint32_t step = s + d * stride;
+                if (step >= end) break;
+                typename W::fragment f = W::columns_at(x + step * W::COLUMN_STEP);
+#pragma unroll
+                for (int i = 0; i < T; i++) W::multiply(sum[i], next[i][d], f);
+                fetch(d, step + DEPTH * stride, end);
+            }
+    }
+};
+
+/* What the warps of a block have for one tile of features. */
+struct partial_tile {
+    float at[FEATURES][COLUMNS + 1];
+
+    template <class W> __device__ void put(const float sum[4])
+    {
+        int lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
+        at[g][2 * t] = sum[0] * W::RESTORE;
+        at[g][2 * t + 1] = sum[1] * W::RESTORE;
+        at[g + 8][2 * t] = sum[2] * W::RESTORE;
+        at[g + 8][2 * t + 1] = sum[3] * W::RESTORE;
+    }
+};
+
+/* Sum of a feature over COUNT warps and the P parts of row r, the small parts first. */
+template <int P, int COUNT>
+__device__ inline float total_of(const partial_tile *warps, int feature, int r)
+{
+    float total = 0;
+#pragma unroll
+    for (int p = P - 1; p >= 0; p--)
+#pragma unroll
+        for (int w = 0; w < COUNT; w++) total += warps[w].at[feature][r * P + p];
+    return total;
+}
+
+/* Asks for memory that will be read soon: `bytes`, a multiple of 16, into the second cache. */
+__device__ inline void prefetch(const void *from, uint32_t bytes)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+#endif
+}
+
+#endif

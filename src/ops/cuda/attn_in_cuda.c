@@ -1,0 +1,62 @@
+#include "attn_in/attn_in_args.h"
+#include "gpu/kernel.h"
+#include "ops/args.h"
+#include "ops/cuda/cache_cuda.h"
+#include "ops/cuda/few_rows_cuda.h"
+
+enum { PAIRS = FEW_ROWS_FEATURES / 2 }; /* features of a block that rotate together */
+
+static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    const struct attn_in_args *a = args;
+    if (!few_rows_one(a->m, device, why)) return false;
+    if (!few_rows_bf16(&a->wq) || !few_rows_bf16(&a->wk) || !few_rows_bf16(&a->wv))
+        return few_rows_refuse(why, "it reads weights in bf16, rows of 16-byte pieces");
+    if (a->kv.head_dim % (2 * PAIRS)) return few_rows_refuse(why, "head_dim is no multiple of 16");
+    if (a->hidden > FEW_ROWS_NORMED_MAX) return few_rows_refuse(why, "a row of more than 4096");
+    return few_rows_aligned(a->x) && few_rows_aligned(a->norm)
+               ? true
+               : few_rows_refuse(why, "an operand at an address that is no multiple of 16");
+}
+
+static void run(const struct op_context *context, const void *args)
+{
+    const struct attn_in_args *a = args;
+    const struct attn_in_kernel_args k = {
+        .cache = cache_for_kernel(&a->kv),
+        .hidden = a->hidden,
+        .n_heads = a->n_heads,
+        .x = a->x,
+        .norm = a->norm,
+        .wq = a->wq.data,
+        .wk = a->wk.data,
+        .wv = a->wv.data,
+        .bq = a->bq,
+        .bk = a->bk,
+        .bv = a->bv,
+        .inv_freq = a->inv_freq,
+        .position = a->batch->position,
+        .sequence = a->batch->sequence,
+        .q = a->q,
+        .eps = a->eps,
+        .rope_scale = a->rope_scale,
+    };
+    int64_t heads = a->n_heads + 2 * a->kv.n_kv_heads;
+    size_t shared = FEW_ROWS_PARTS * few_rows_column(a->hidden, false);
+    gpu_put(context->gpu, "attn_in/attn_in.cu", "attn_in_row",
+            &(struct gpu_launch){
+                .grid = {(unsigned)(heads * (a->kv.head_dim / (2 * PAIRS)))},
+                .block = {FEW_ROWS_THREADS},
+                .shared_bytes = (unsigned)shared,
+                .overlaps = true,
+            },
+            &k);
+}
+
+const struct op_variant attn_in_row_cuda = {
+    .name = "attn_in_row_cuda",
+    .summary = "one row: norm, products, rotation and the cache in one kernel",
+    .target = TARGET_CUDA,
+    .can_run = can_run,
+    .run = run,
+};

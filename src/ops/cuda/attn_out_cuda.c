@@ -1,0 +1,87 @@
+#include "attn_out/attn_out_args.h"
+#include "gemm/gemm_args.h"
+#include "gpu/kernel.h"
+#include "ops/args.h"
+#include "ops/cuda/few_rows_cuda.h"
+
+enum { CLUSTER = 8, HIDDEN_MAX = 3072, EXPERTS_MAX = 256, TOP_K_MAX = 8 }; /* of attn_out.cu */
+
+static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    const struct attn_out_args *a = args;
+    if (!few_rows_one(a->m, device, why)) return false;
+    if (!few_rows_bf16(&a->wo))
+        return few_rows_refuse(why, "it reads a projection in bf16, rows of 16-byte pieces");
+    if (FEW_ROWS_PARTS * few_rows_column(a->width, false) > FEW_ROWS_SHARED_MAX)
+        return few_rows_refuse(why, "rows that wide do not fit shared memory");
+    if (a->router.dtype != DTYPE_F32 && a->router.dtype != DTYPE_BF16)
+        return few_rows_refuse(why, "it reads a router in f32 or bf16");
+    if (a->hidden % 8 || a->hidden > HIDDEN_MAX)
+        return few_rows_refuse(why, "a row of more than 3072, or no multiple of 8");
+    if (a->n_experts > EXPERTS_MAX || a->top_k > TOP_K_MAX)
+        return few_rows_refuse(why, "more than 256 experts, or 8 of them at a time");
+    if (!few_rows_aligned(a->attn) || !few_rows_aligned(a->x) || !few_rows_aligned(a->norm) ||
+        !few_rows_aligned(a->router.data) || !few_rows_aligned(a->normed))
+        return few_rows_refuse(why, "an operand at an address that is no multiple of 16");
+    return true;
+}
+
+static void project(const struct op_context *context, const struct attn_out_args *a)
+{
+    const struct gemm_kernel_args k = {
+        .m = 1,
+        .n = a->hidden,
+        .k = a->width,
+        .groups = 1,
+        .a = a->attn,
+        .w = a->wo.data,
+        .bias = a->bo,
+        .c = a->x,
+    };
+    size_t shared = FEW_ROWS_PARTS * few_rows_column(a->width, false);
+    gpu_put(context->gpu, "gemm/gemv.cu", "gemv_f32_bf16_added",
+            &(struct gpu_launch){
+                .grid = {(unsigned)((a->hidden + FEW_ROWS_FEATURES - 1) / FEW_ROWS_FEATURES)},
+                .block = {FEW_ROWS_THREADS},
+                .shared_bytes = (unsigned)shared,
+                .overlaps = true,
+            },
+            &k);
+}
+
+static void run(const struct op_context *context, const void *args)
+{
+    const struct attn_out_args *a = args;
+    const struct routing *r = &a->routing;
+    const struct attn_out_kernel_args k = {
+        .hidden = a->hidden,
+        .n_experts = a->n_experts,
+        .top_k = a->top_k,
+        .x = a->x,
+        .norm = a->norm,
+        .router = a->router.data,
+        .router_bias = a->router_bias,
+        .normed = a->normed,
+        .weight = r->weight,
+        .expert = r->expert,
+        .group_offsets = r->group_offsets,
+        .token_of_row = r->token_of_row,
+        .row_of_slot = r->row_of_slot,
+        .eps = a->eps,
+    };
+    project(context, a);
+    gpu_put(
+        context->gpu, "attn_out/attn_out.cu",
+        a->router.dtype == DTYPE_F32 ? "attn_out_route_f32" : "attn_out_route_bf16",
+        &(struct gpu_launch){
+            .grid = {CLUSTER}, .block = {FEW_ROWS_THREADS}, .cluster = CLUSTER, .overlaps = true},
+        &k);
+}
+
+const struct op_variant attn_out_row_cuda = {
+    .name = "attn_out_row_cuda",
+    .summary = "one row: projection with residual, then norm, router and choice by a cluster",
+    .target = TARGET_CUDA,
+    .can_run = can_run,
+    .run = run,
+};

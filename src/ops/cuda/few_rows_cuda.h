@@ -1,0 +1,62 @@
+/* What the host knows of kernels/gemm/few_rows.cuh: how much shared memory its columns take, and
+ * which operands its kernels can read. */
+#ifndef OPS_CUDA_FEW_ROWS_CUDA_H
+#define OPS_CUDA_FEW_ROWS_CUDA_H
+
+#include <stdio.h>
+
+#include "gpu/device.h"
+#include "ops/op.h"
+#include "ops/tensor.h"
+
+enum {
+    FEW_ROWS_FEATURES = 16,         /* of a tile */
+    FEW_ROWS_THREADS = 256,         /* of a block */
+    FEW_ROWS_PARTS = 3,             /* columns of an exact row */
+    FEW_ROWS_NORMED_MAX = 4096,     /* values of a row that goes through rmsnorm */
+    FEW_ROWS_SHARED_MAX = 90 << 10, /* of a block, so that two fit an SM */
+};
+
+/* Bytes of a column of k activations; `tiled`: for MXFP4 tiles, else for bf16. */
+static inline size_t few_rows_column(int64_t k, bool tiled)
+{
+    size_t step = tiled ? 64 : 32, steps = ((size_t)k + step - 1) / step;
+    size_t bytes = steps * (tiled ? 128 : 64);
+    return (bytes + 127) / 128 * 128 + (tiled ? 16 : 64);
+}
+
+static inline bool few_rows_aligned(const void *pointer)
+{
+    return (uintptr_t)pointer % 16 == 0;
+}
+
+/* bf16 rows that 16-byte loads can read. */
+static inline bool few_rows_bf16(const struct tensor *t)
+{
+    return t->dtype == DTYPE_BF16 && t->cols % 8 == 0 && few_rows_aligned(t->data);
+}
+
+static inline bool few_rows_tiled(const struct tensor *t)
+{
+    return t->dtype == DTYPE_MXFP4 && t->scales;
+}
+
+/* What every kernel for a single row asks. */
+static inline bool few_rows_one(int64_t m, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    if (m != 1)
+        snprintf(why, OP_REASON_MAX, "%lld rows; it is for one", (long long)m);
+    else if (gpu_info(device->gpu)->major < 9)
+        snprintf(why, OP_REASON_MAX, "made for compute capability 9.0");
+    else
+        return true;
+    return false;
+}
+
+static inline bool few_rows_refuse(char why[OP_REASON_MAX], const char *reason)
+{
+    snprintf(why, OP_REASON_MAX, "%s", reason);
+    return false;
+}
+
+#endif

@@ -1,0 +1,51 @@
+#include "gemm/gemm_args.h"
+#include "gpu/kernel.h"
+#include "ops/args.h"
+#include "ops/cuda/few_rows_cuda.h"
+
+static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    const struct head_args *a = args;
+    if (!few_rows_one(a->n_outputs, device, why)) return false;
+    if (!few_rows_bf16(&a->w))
+        return few_rows_refuse(why, "it reads weights in bf16, rows of 16-byte pieces");
+    if (a->hidden > FEW_ROWS_NORMED_MAX) return few_rows_refuse(why, "a row of more than 4096");
+    if (!few_rows_aligned(a->x) || !few_rows_aligned(a->norm))
+        return few_rows_refuse(why, "an operand at an address that is no multiple of 16");
+    return true;
+}
+
+static void run(const struct op_context *context, const void *args)
+{
+    const struct head_args *a = args;
+    const struct gemm_kernel_args k = {
+        .m = 1,
+        .n = a->w.rows,
+        .k = a->hidden,
+        .groups = 1,
+        .a = a->x,
+        .a_rows = a->batch->output_rows,
+        .w = a->w.data,
+        .c = a->logits,
+        .gain = a->norm,
+        .eps = a->eps,
+    };
+    unsigned tiles = (unsigned)((a->w.rows + FEW_ROWS_FEATURES - 1) / FEW_ROWS_FEATURES);
+    unsigned most = 2 * (unsigned)gpu_info(context->gpu)->sm_count;
+    gpu_put(context->gpu, "gemm/gemv.cu", "gemv_f32_bf16_normed",
+            &(struct gpu_launch){
+                .grid = {tiles < most ? tiles : most},
+                .block = {FEW_ROWS_THREADS},
+                .shared_bytes = (unsigned)(FEW_ROWS_PARTS * few_rows_column(a->hidden, false)),
+                .overlaps = true,
+            },
+            &k);
+}
+
+const struct op_variant head_row_cuda = {
+    .name = "head_row_cuda",
+    .summary = "one row: norm and logits in one kernel",
+    .target = TARGET_CUDA,
+    .can_run = can_run,
+    .run = run,
+};

@@ -1,0 +1,58 @@
+#include "gpu/kernel.h"
+#include "moe_down/moe_down_args.h"
+#include "ops/args.h"
+#include "ops/cuda/few_rows_cuda.h"
+
+enum { SLOTS = 4 }; /* of moe_down.cu */
+
+static size_t shared_bytes(const struct moe_down_args *a)
+{
+    return (size_t)SLOTS * FEW_ROWS_PARTS * few_rows_column(a->intermediate, true);
+}
+
+static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    const struct moe_down_args *a = args;
+    if (!few_rows_one(a->m, device, why)) return false;
+    if (!few_rows_tiled(&a->down)) return few_rows_refuse(why, "it reads weights in packed mxfp4");
+    if (a->top_k > SLOTS) return few_rows_refuse(why, "more than 4 experts at a time");
+    if (shared_bytes(a) > FEW_ROWS_SHARED_MAX)
+        return few_rows_refuse(why, "rows that wide do not fit shared memory");
+    if (!few_rows_aligned(a->act) || a->intermediate % 4)
+        return few_rows_refuse(why, "rows at addresses that are no multiple of 16");
+    return true;
+}
+
+static void run(const struct op_context *context, const void *args)
+{
+    const struct moe_down_args *a = args;
+    const struct moe_down_kernel_args k = {
+        .hidden = a->hidden,
+        .intermediate = a->intermediate,
+        .top_k = a->top_k,
+        .act = a->act,
+        .down = a->down.data,
+        .down_scales = a->down.scales,
+        .down_bias = a->down_bias,
+        .weight = a->routing.weight,
+        .expert = a->routing.expert,
+        .row_of_slot = a->routing.row_of_slot,
+        .x = a->x,
+    };
+    gpu_put(context->gpu, "moe_down/moe_down.cu", "moe_down_row",
+            &(struct gpu_launch){
+                .grid = {(unsigned)((a->hidden + FEW_ROWS_FEATURES - 1) / FEW_ROWS_FEATURES)},
+                .block = {FEW_ROWS_THREADS},
+                .shared_bytes = (unsigned)shared_bytes(a),
+                .overlaps = true,
+            },
+            &k);
+}
+
+const struct op_variant moe_down_row_cuda = {
+    .name = "moe_down_row_cuda",
+    .summary = "one row: its experts' products, weighted sum and residual in one kernel",
+    .target = TARGET_CUDA,
+    .can_run = can_run,
+    .run = run,
+};

@@ -1,0 +1,57 @@
+#include "gpu/kernel.h"
+#include "moe_up/moe_up_args.h"
+#include "ops/args.h"
+#include "ops/cuda/few_rows_cuda.h"
+
+enum { FEATURES = 2 * FEW_ROWS_FEATURES }; /* of a block of moe_up.cu */
+
+static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    const struct moe_up_args *a = args;
+    if (!few_rows_one(a->m, device, why)) return false;
+    if (!few_rows_tiled(&a->gate) || !few_rows_tiled(&a->up))
+        return few_rows_refuse(why, "it reads weights in packed mxfp4");
+    if (FEW_ROWS_PARTS * few_rows_column(a->hidden, true) > FEW_ROWS_SHARED_MAX)
+        return few_rows_refuse(why, "rows that wide do not fit shared memory");
+    if (!few_rows_aligned(a->normed))
+        return few_rows_refuse(why, "an operand at an address that is no multiple of 16");
+    return true;
+}
+
+static void run(const struct op_context *context, const void *args)
+{
+    const struct moe_up_args *a = args;
+    const struct moe_up_kernel_args k = {
+        .hidden = a->hidden,
+        .intermediate = a->intermediate,
+        .normed = a->normed,
+        .gate = a->gate.data,
+        .gate_scales = a->gate.scales,
+        .up = a->up.data,
+        .up_scales = a->up.scales,
+        .gate_bias = a->gate_bias,
+        .up_bias = a->up_bias,
+        .expert = a->routing.expert,
+        .row_of_slot = a->routing.row_of_slot,
+        .act = a->act,
+        .alpha = a->alpha,
+        .limit = a->limit,
+    };
+    gpu_put(
+        context->gpu, "moe_up/moe_up.cu", "moe_up_row",
+        &(struct gpu_launch){
+            .grid = {(unsigned)((a->intermediate + FEATURES - 1) / FEATURES), (unsigned)a->top_k},
+            .block = {FEW_ROWS_THREADS},
+            .shared_bytes = (unsigned)(FEW_ROWS_PARTS * few_rows_column(a->hidden, true)),
+            .overlaps = true,
+        },
+        &k);
+}
+
+const struct op_variant moe_up_row_cuda = {
+    .name = "moe_up_row_cuda",
+    .summary = "one row: gate and up of its experts and swiglu in one kernel",
+    .target = TARGET_CUDA,
+    .can_run = can_run,
+    .run = run,
+};
