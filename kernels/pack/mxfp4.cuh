@@ -1,6 +1,6 @@
 /* MXFP4 from tiles (mxfp4_tiles.h) to the operands of tensor cores. */
-#ifndef KERNELS_MXFP4_CUH
-#define KERNELS_MXFP4_CUH
+#ifndef KERNELS_PACK_MXFP4_CUH
+#define KERNELS_PACK_MXFP4_CUH
 
 #include "pack/mxfp4_tiles.h"
 

@@ -8,8 +8,8 @@
  *
  * Scales, for every unit: 32 bytes, 4 for each g: row g's two blocks of 32 columns, then row g +
  * 8's. */
-#ifndef KERNELS_MXFP4_TILES_H
-#define KERNELS_MXFP4_TILES_H
+#ifndef KERNELS_PACK_MXFP4_TILES_H
+#define KERNELS_PACK_MXFP4_TILES_H
 
 #include "types.h"
 
