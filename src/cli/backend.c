@@ -1,12 +1,13 @@
 #include "cli/backend.h"
 
+#include "gpu/kernel.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-enum sol_status backend_open(const char *name, struct gpu **out)
+static enum sol_status open_named(const char *name, struct gpu **out)
 {
-    *out = NULL;
     if (!name || strcasecmp(name, "cpu") == 0) return SOL_OK;
     if (strcasecmp(name, "auto") == 0) {
         int count;
@@ -21,4 +22,16 @@ enum sol_status backend_open(const char *name, struct gpu **out)
             return gpu_open((int)ordinal, out);
     }
     return status_set(SOL_E_ARGUMENT, "--backend %s: expected cpu, cuda, cuda:N or auto", name);
+}
+
+enum sol_status backend_open(const char *name, const char *kernel_source, struct gpu **out)
+{
+    *out = NULL;
+    SOL_TRY(open_named(name, out));
+    if (!*out || !kernel_source) return SOL_OK;
+    enum sol_status status = gpu_use_sources(*out, kernel_source);
+    if (status == SOL_OK) return SOL_OK;
+    gpu_close(*out);
+    *out = NULL;
+    return status;
 }

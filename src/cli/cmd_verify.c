@@ -19,7 +19,7 @@
 struct verify_command {
     struct string_list ops;
     int64_t seed, rounds, threads;
-    const char *model, *backend;
+    const char *model, *backend, *kernel_source;
     bool json, ops_only;
 };
 
@@ -29,6 +29,8 @@ static const struct option options[] = {
      offsetof(struct verify_command, model), 0, 0},
     {OPTION_STRING, 0, "backend", "NAME", BACKEND_HELP "; cuda implies --ops-only",
      offsetof(struct verify_command, backend), 0, 0},
+    {OPTION_STRING, 0, "kernel-src", "DIR", KERNEL_SOURCE_HELP,
+     offsetof(struct verify_command, kernel_source), 0, 0},
     {OPTION_FLAG, 0, "ops-only", NULL, "no model, only the ops; --op implies it",
      offsetof(struct verify_command, ops_only), 0, 0},
     {OPTION_STRINGS, 0, "op", "NAME", "only this op; may be repeated",
@@ -205,7 +207,7 @@ static enum sol_status verify(const struct verify_command *c, struct verify_repo
     if (!report->results) return status_set(SOL_E_MEMORY, "no memory for the results");
     struct pool *pool;
     struct gpu *gpu;
-    SOL_TRY(backend_open(c->backend, &gpu));
+    SOL_TRY(backend_open(c->backend, c->kernel_source, &gpu));
     enum sol_status status = pool_create(c->threads ? (int)c->threads : cpu_info()->cores, &pool);
     if (status == SOL_OK) status = verify_all(c, pool, gpu, report);
     pool_destroy(pool);

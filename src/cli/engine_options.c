@@ -64,7 +64,7 @@ enum sol_status engine_options_params(struct engine_options *options, struct eng
         SOL_TRY(chooser_force(&params->chooser, options->force.values[i]));
     for (size_t i = 0; i < options->slow.count; i++)
         SOL_TRY(chooser_slow(&params->chooser, options->slow.values[i]));
-    SOL_TRY(backend_open(options->backend, &options->gpu));
+    SOL_TRY(backend_open(options->backend, options->kernel_source, &options->gpu));
     params->chooser.device.gpu = options->gpu;
     return SOL_OK;
 }

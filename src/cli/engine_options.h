@@ -35,7 +35,8 @@ struct engine_options {
     const char *rope_rounding;
     bool exact, reference;
     struct string_list force, slow;
-    const char *backend;    /* NULL: the CPU */
+    const char *backend; /* NULL: the CPU */
+    const char *kernel_source;
     struct gpu *gpu;        /* opened by engine_options_params */
     int64_t context, batch; /* 0: the command decides (context), engine_params_init (batch) */
     const char *load;       /* NULL: auto */
@@ -83,7 +84,9 @@ struct engine_options {
 
 /* For commands that end with engine_options_close. */
 #define ENGINE_BACKEND_OPTION(type, field)                                                         \
-    OPTION_ENTRY(STRING, 0, "backend", "NAME", BACKEND_HELP, offsetof(type, field.backend), 0, 0)
+    OPTION_ENTRY(STRING, 0, "backend", "NAME", BACKEND_HELP, offsetof(type, field.backend), 0, 0), \
+        OPTION_ENTRY(STRING, 0, "kernel-src", "DIR", KERNEL_SOURCE_HELP,                           \
+                     offsetof(type, field.kernel_source), 0, 0)
 
 /* How long and how wide, for commands that have no lists for it. */
 #define ENGINE_SIZE_OPTIONS(type, field, context_help)                                             \
