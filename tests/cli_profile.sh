@@ -211,6 +211,35 @@ has "tracing level node"
 cp "$work"/cache/sol/libsol_inject-*.so "$work/own.so"
 profile 7 --inject-library "$work/own.so" -- "$app" 10
 has "30 kernels"
+# level launch: no CUPTI; what the program launched by every way to the driver, and not what it captured
+launched() { # STATUS RUNS ARGUMENT...
+    local status=$1 runs=$2
+    shift 2
+    LD_LIBRARY_PATH=$SOL_FAKE_DRIVER SOL_CUPTI=$work/nothing.so profile "$status" --level launch "$@" -- \
+        "$SOL_FAKE_LAUNCHER" "$runs"
+}
+LD_LIBRARY_PATH=$SOL_FAKE_DRIVER "$SOL_FAKE_LAUNCHER" 3 >"$work/plain" || is "alone" $? 7
+launched 7 100
+is "its output" "$(cat "$work/out")" "next found
+output"
+is "alone, nothing comes before" "$(cat "$work/plain")" "next not found
+output"
+has "0 kernels, 100 graph runs, 1 processes, tracing level launch"
+has "steps: 100, found by graph graph 1; typical step 2.000 ms"
+has "Fake H100, 16 SMs"
+has "cuGraphLaunch        api     100"
+grep -qE "^first\(float\*\) +other +7 +500$" "$work/report" || fail "kernel first: $(cat "$work/report")"
+grep -qE "^second +other +2 +100$" "$work/report" || fail "kernel second: $(cat "$work/report")"
+grep -qE "^graph 1 +graph +100 +0$" "$work/report" || fail "runs of the graph: $(cat "$work/report")"
+grep -q "lost" "$work/report" && fail "something was lost: $(cat "$work/report")"
+launched 7 3000 -o csv # more often than timing all is worth
+has "first(float*),other,7,15000"
+launched 7 3000
+has "timing each would cost over 1 %"
+has "sampled: 511 of 2998 steps were timed"
+grep -q "0 kernels, 512 graph runs" "$work/report" || fail "runs that were timed: $(head -n 4 "$work/report")"
+LD_PRELOAD=$SOL_NVML launched 7 3 # what the user preloads stays
+has "3 graph runs"
 # the cached library is what it should be, and is mended when it is not
 echo spoilt >"$(ls "$work"/cache/sol/libsol_inject-*.so)"
 profile 7 -- "$app" 10
@@ -232,7 +261,7 @@ profile 2 --learn -- true
 profile 2 --expect 'gemm(' -- true
 has "no regular expression" err
 profile 2 --level high -- true
-has "--level high: it is off, graph or node" err
+has "--level high: it is off, graph, node or launch" err
 profile 2 -o xml -- true
 profile 3 --inject-library "$work/none.so" -- true
 profile 2 --output "$work/kept" -- true

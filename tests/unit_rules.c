@@ -347,7 +347,7 @@ static void test_withheld(void **state)
     advise(&p, 0.06, &r);
     assert_int_equal(r.count, 0);
     assert_non_null(r.withheld);
-    assert_non_null(strstr(r.next, "--level graph"));
+    assert_non_null(strstr(r.next, "--level launch"));
     rules_report_free(&r);
     /* what the device itself did is judged all the same */
     p.pageable = 30;

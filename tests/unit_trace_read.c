@@ -128,6 +128,10 @@ static void build(struct builder *b)
     PUT(b, TRACE_ALLOC,
         (struct trace_alloc_record){.time = BASE + 100, .bytes = 64, .kind = MEMORY_DEVICE});
     PUT(b, TRACE_LOST, (struct trace_lost_record){.records = 4, .timestamps = 2});
+    PUT(b, TRACE_COUNT, (struct trace_count_record){.record.name = 3, .launched = 5});
+    PUT(b, TRACE_COUNT, (struct trace_count_record){.record.name = 5, .in_graphs = 9});
+    PUT(b, TRACE_COUNT,
+        (struct trace_count_record){.record.name = 3, .launched = 1, .in_graphs = 2});
     put_text(b, 7, "a note");
     PUT(b, TRACE_NOTE, (struct trace_record){.name = 7});
     PUT(b, 999, (struct trace_record){.name = 7}); /* of a newer version */
@@ -185,6 +189,11 @@ static void test_whole(void **state)
     assert_int_equal(t->n_devices, 1);
     assert_int_equal(t->devices[0].sm_count, 132);
     assert_true(t->devices[0].memory_bandwidth == 3e12);
+    assert_int_equal(t->n_counts, 2); /* one a kernel, most launches first */
+    assert_int_equal(t->counts[0].in_graphs, 9);
+    assert_string_equal(timeline_text(t, t->counts[1].name), "gemm");
+    assert_int_equal(t->counts[1].launched, 6);
+    assert_int_equal(t->counts[1].in_graphs, 2);
     assert_int_equal(t->lost.records, 4);
     assert_int_equal(t->lost.timestamps, 2);
     assert_int_equal(t->lost.unknown, 1);

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "trace/inflation.h"
 
 #define OK(call) assert_int_equal((call), SOL_OK)
 
@@ -29,6 +30,50 @@ static struct trace_event kernel_at(int64_t start, int64_t end)
 {
     return (struct trace_event){
         .start = start, .end = end, .name = TRACE_NONE, .detail = TRACE_NONE, .kind = EVENT_KERNEL};
+}
+
+/* 40 launches of a graph: the first 20 are timed and 110 apart, the others 100. */
+static void test_inflation(void **state)
+{
+    (void)state;
+    struct timeline *t;
+    struct trace_inflation found;
+    uint16_t index;
+    uint32_t name;
+    OK(timeline_create(&t));
+    OK(timeline_add_process(t, &(struct trace_process){.pid = 7, .level = TRACE_LAUNCH}, &index));
+    OK(timeline_add_process(t, &(struct trace_process){.pid = 8, .level = TRACE_GRAPH}, &index));
+    OK(timeline_add_device(t, &(struct trace_device){.name = TRACE_NONE}, &index));
+    OK(timeline_string(t, "cuGraphLaunch", 13, &name));
+    int64_t at = 1000;
+    for (uint32_t i = 1; i <= 40; i++) {
+        struct trace_event call = {.start = at,
+                                   .end = at + 5,
+                                   .name = name,
+                                   .correlation = i,
+                                   .detail = TRACE_NONE,
+                                   .kind = EVENT_API,
+                                   .device = TRACE_NO_DEVICE};
+        struct trace_event run = kernel_at(at + 10, at + 90);
+        run.kind = EVENT_GRAPH;
+        run.correlation = i;
+        OK(timeline_add(t, &call));
+        if (i <= 20) OK(timeline_add(t, &run));
+        at += i < 20 ? 110 : 100;
+    }
+    OK(timeline_finish(t));
+    assert_int_equal(t->level,
+                     TRACE_LAUNCH); /* less than the other's, though its number is larger */
+    OK(trace_inflation(t, &found));
+    assert_int_equal(found.timed, 19);
+    assert_int_equal(found.untimed, 19);
+    assert_true(found.share > 0.0999 && found.share < 0.1001);
+    timeline_destroy(t);
+    t = create();
+    OK(timeline_finish(t));
+    OK(trace_inflation(t, &found));
+    assert_int_equal(found.timed, 0);
+    timeline_destroy(t);
 }
 
 static void test_interning(void **state)
@@ -158,6 +203,7 @@ static void test_names(void **state)
     assert_string_equal(event_kind_name(EVENT_ALLOC), "alloc");
     assert_string_equal(memory_kind_name(MEMORY_MANAGED), "managed");
     assert_string_equal(trace_level_name(TRACE_NODE), "node");
+    assert_string_equal(trace_level_name(TRACE_LAUNCH), "launch");
     assert_string_equal(trace_level_name(TRACE_LEVEL_COUNT), "?");
     timeline_destroy(NULL);
 }
@@ -165,9 +211,9 @@ static void test_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_interning), cmocka_unit_test(test_order),
-        cmocka_unit_test(test_refused),   cmocka_unit_test(test_devices),
-        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_interning), cmocka_unit_test(test_inflation),
+        cmocka_unit_test(test_order),     cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_devices),   cmocka_unit_test(test_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

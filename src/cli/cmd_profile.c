@@ -56,7 +56,8 @@ static const struct option options[] = {
     {OPTION_STRING, 0, "read", "DIR", "no command: read the trace files that --output kept",
      offsetof(struct profile_command, read), 0, 0},
     {OPTION_STRING, 0, "level", "LEVEL",
-     "off, graph (CUDA graphs as wholes) or node (every kernel in them); default graph",
+     "off, launch (calls and CUDA graphs timed, kernels counted, without CUPTI: disturbs least),\n"
+     "graph (kernels timed, CUDA graphs as wholes) or node (every kernel in them); default graph",
      offsetof(struct profile_command, level), 0, 0},
     {OPTION_STRING, 0, "range", "NAME", "a step is an NVTX range of this name",
      offsetof(struct profile_command, range), 0, 0},
@@ -131,17 +132,21 @@ static enum sol_status choose(const char *option, const char *value, const char 
             *out = i;
             return SOL_OK;
         }
-    return status_set(SOL_E_ARGUMENT, "--%s %s: it is %s, %s or %s", option, value, names[0],
-                      names[1], names[2]);
+    char others[64] = "";
+    for (int i = 0; i + 1 < n; i++)
+        snprintf(others + strlen(others), sizeof others - strlen(others), "%s%s", i ? ", " : "",
+                 names[i]);
+    return status_set(SOL_E_ARGUMENT, "--%s %s: it is %s or %s", option, value, others,
+                      names[n - 1]);
 }
 
 static enum sol_status check_options(struct profile *p, int n_args)
 {
     static const char *const formats[] = {"table", "csv", "json"};
-    static const char *const levels[] = {"off", "graph", "node"};
+    static const char *const levels[] = {"off", "graph", "node", "launch"};
     int format = REPORT_TABLE, level = TRACE_GRAPH;
     if (p->c.output) SOL_TRY(choose("format", p->c.output, formats, 3, &format));
-    if (p->c.level) SOL_TRY(choose("level", p->c.level, levels, 3, &level));
+    if (p->c.level) SOL_TRY(choose("level", p->c.level, levels, 4, &level));
     p->format = (enum report_format)format;
     p->level = (enum trace_level)level;
     if (p->c.read && (n_args > 0 || p->c.folder))
@@ -254,13 +259,13 @@ static enum sol_status keep_traces(const struct profile *p, const char *folder, 
 }
 
 static enum sol_status keep_advice(const struct profile *p, const struct timeline *t,
-                                   const struct trace_window_set *windows, const char *id,
-                                   char *next, size_t size, char **payload)
+                                   const struct trace_window_set *windows, double inflation,
+                                   const char *id, char *next, size_t size, char **payload)
 {
     struct rules_report report;
     struct rules_input input = {.timeline = t,
                                 .windows = windows,
-                                .inflation = (double)NAN,
+                                .inflation = inflation,
                                 .violations = p->violations,
                                 .n_violations = p->n_violations};
     SOL_TRY(rules_run(&input, p->store, &report));
@@ -286,7 +291,7 @@ static enum sol_status keep(const struct profile *p, struct profile_report *repo
     SOL_TRY(environment_run_begin(p->store, &run, p->argc, p->argv, &device, id));
     SOL_TRY(profile_store_timeline(p->store, id, t, windows, p->c.tokens));
     SOL_TRY(keep_traces(p, folder, id));
-    SOL_TRY(keep_advice(p, t, windows, id, next, size, &payload));
+    SOL_TRY(keep_advice(p, t, windows, report->inflation.share, id, next, size, &payload));
     report->run = id;
     report->next = next;
     enum sol_status status = store_run_finish(p->store, id, invalid ? STORE_INVALID : STORE_OK,
@@ -300,8 +305,11 @@ static enum sol_status show(struct profile *p, const struct timeline *t, const c
 {
     struct trace_summary summary = {0};
     struct trace_window_set windows = {0};
-    struct profile_report report = {
-        t, &summary, &windows, p->result.exit_status, p->result.signal, NULL, NULL};
+    struct profile_report report = {.timeline = t,
+                                    .summary = &summary,
+                                    .windows = &windows,
+                                    .exit_status = p->result.exit_status,
+                                    .signal = p->result.signal};
     char id[STORE_ID_SIZE], next[512];
     enum sol_status status = trace_summarize(t, 0, INT64_MAX, &summary);
     if (status == SOL_OK) status = trace_windows_find(t, p->c.range, &windows);
@@ -309,6 +317,7 @@ static enum sol_status show(struct profile *p, const struct timeline *t, const c
         log_write(LOG_WARN, "%s", sol_last_error());
         status = SOL_OK;
     }
+    if (status == SOL_OK) status = trace_inflation(t, &report.inflation);
     if (status == SOL_OK) status = check_gates(p, t, &windows);
     if (status == SOL_OK) status = keep(p, &report, folder, id, next, sizeof next);
     if (status == SOL_OK)

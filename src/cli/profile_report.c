@@ -111,6 +111,35 @@ static enum sol_status kernel_table(const struct profile_report *r, const struct
     return SOL_OK;
 }
 
+/* Where kernels were counted and not timed. */
+static enum sol_status launch_table(const struct profile_report *r, enum table_format format,
+                                    FILE *to)
+{
+    const struct timeline *t = r->timeline;
+    struct table *table;
+    char text[NAME_WIDTH + 2];
+    size_t shown = format == TABLE_CSV || t->n_counts <= ROWS_SHOWN ? t->n_counts : ROWS_SHOWN;
+    SOL_TRY(table_create(format == TABLE_CSV ? "kernel|category|>launched|>in_graphs"
+                                             : "kernel|category|>launched|>in graphs",
+                         &table));
+    for (size_t i = 0; i < shown; i++) {
+        const struct trace_count *c = &t->counts[i];
+        const char *name =
+            format == TABLE_CSV ? timeline_text(t, c->name) : short_name(t, c->name, text);
+        table_cell(table, "%s", name);
+        bool graph = strncmp(timeline_text(t, c->name), "graph ", 6) == 0;
+        table_cell(table, "%s",
+                   graph ? "graph" : category_name(category_of(timeline_text(t, c->name))));
+        table_cell(table, "%" PRIu64, c->launched);
+        table_cell(table, "%" PRIu64, c->in_graphs);
+    }
+    table_print(table, format, to);
+    table_destroy(table);
+    if (shown < t->n_counts)
+        fprintf(to, "... and %zu more; -o csv and -o json print all\n", t->n_counts - shown);
+    return SOL_OK;
+}
+
 static enum sol_status category_table(const struct trace_summary *s, FILE *to)
 {
     struct table *table;
@@ -244,6 +273,12 @@ static void print_windows(const struct profile_report *r, FILE *to)
             w->count, window_method_name(w->method), w->name == TRACE_NONE ? "" : " ",
             timeline_text(r->timeline, w->name), (double)(typical->end - typical->begin) / 1e6,
             typical->works);
+    if (r->inflation.timed)
+        fprintf(to,
+                "sampled: %zu of %zu steps were timed, which made them %.1f %% longer; the others "
+                "took %.3f ms\n",
+                r->inflation.timed, r->inflation.timed + r->inflation.untimed,
+                100 * r->inflation.share, r->inflation.untimed_ns / 1e6);
 }
 
 static void print_loss(const struct profile_report *r, FILE *to)
@@ -280,6 +315,10 @@ static enum sol_status print_text(const struct profile_report *r, const struct s
         SOL_TRY(kernel_table(r, steps, TABLE_TEXT, to));
         SOL_TRY(category_table(r->summary, to));
     }
+    if (r->timeline->n_counts) {
+        fputs("\ncounted without being timed (level node times them):\n", to);
+        SOL_TRY(launch_table(r, TABLE_TEXT, to));
+    }
     SOL_TRY(copy_table(r, to));
     SOL_TRY(host_table(r, to));
     print_loss(r, to);
@@ -311,6 +350,17 @@ static json_t *kernels_json(const struct profile_report *r, const struct steps *
             json_object_set_new(item, "per_step", json_real(per_step(steps, row->name)));
         json_array_append_new(list, item);
     }
+    return list;
+}
+
+static json_t *launched_json(const struct timeline *t)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < t->n_counts; i++)
+        json_array_append_new(list,
+                              json_pack("{s:o, s:I, s:I}", "name", name_json(t, t->counts[i].name),
+                                        "launched", (json_int_t)t->counts[i].launched, "in_graphs",
+                                        (json_int_t)t->counts[i].in_graphs));
     return list;
 }
 
@@ -389,6 +439,12 @@ static json_t *windows_json(const struct profile_report *r, const struct steps *
     const struct trace_window_set *w = r->windows;
     json_t *object = json_pack("{s:s, s:I}", "method", window_method_name(w->method), "count",
                                (json_int_t)w->count);
+    if (r->inflation.timed)
+        json_object_set_new(
+            object, "sampled",
+            json_pack("{s:I, s:I, s:f, s:f}", "timed", (json_int_t)r->inflation.timed, "untimed",
+                      (json_int_t)r->inflation.untimed, "timed_ns", r->inflation.timed_ns,
+                      "untimed_ns", r->inflation.untimed_ns));
     if (w->count == 0) return object;
     const struct trace_window *typical = &w->windows[w->typical];
     json_object_set_new(object, "name", name_json(r->timeline, w->name));
@@ -420,6 +476,7 @@ static enum sol_status print_json(const struct profile_report *r, const struct s
                   copies_json(r), "host", host_json(r), "devices", devices_json(r->timeline),
                   "processes", processes_json(r->timeline), "lost", lost_json(r->timeline));
     if (!report) return status_set(SOL_E_MEMORY, "out of memory for a report");
+    json_object_set_new(report, "launched", launched_json(r->timeline));
     json_object_set_new(report, "run", r->run ? json_string(r->run) : json_null());
     json_object_set_new(report, "next", r->next ? json_string(r->next) : json_null());
     json_dumpf(report, to, JSON_INDENT(2));
@@ -437,7 +494,8 @@ enum sol_status profile_report_print(const struct profile_report *report, enum r
         if (format == REPORT_JSON)
             status = print_json(report, &steps, to);
         else if (format == REPORT_CSV)
-            status = kernel_table(report, &steps, TABLE_CSV, to);
+            status = report->timeline->n_counts ? launch_table(report, TABLE_CSV, to)
+                                                : kernel_table(report, &steps, TABLE_CSV, to);
         else
             status = print_text(report, &steps, to);
     }

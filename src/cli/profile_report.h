@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "sol/status.h"
+#include "trace/inflation.h"
 #include "trace/summary.h"
 #include "trace/timeline.h"
 #include "trace/window.h"
@@ -17,6 +18,7 @@ struct profile_report {
     const struct trace_window_set *windows;
     int exit_status; /* of the command */
     int signal;
+    struct trace_inflation inflation;
     const char *run, *next; /* id under which it is kept, and what advice says to do; or NULL */
 };
 

@@ -1,6 +1,7 @@
 /* libsol_inject.so: traces the CUDA program that loads it. The CUDA driver loads the file that
  * CUDA_INJECTION64_PATH names while it initializes and calls InitializeInjection; NVTX does the
- * same with NVTX_INJECTION64_PATH and InitializeInjectionNvtx2.
+ * same with NVTX_INJECTION64_PATH and InitializeInjectionNvtx2. At level `launch` the file is
+ * preloaded instead, and CUPTI stays out of the process (hooks.h).
  *
  * Nothing here may change what the program does: no output, no exit status, no signal handlers, no
  * exceptions to its locks. When tracing is impossible the program runs on and the trace file says
@@ -19,6 +20,8 @@
 #include <unistd.h>
 
 #include "inject/cupti.h"
+#include "inject/hooks.h"
+#include "inject/launches.h"
 #include "inject/records.h"
 #include "inject/writer.h"
 
@@ -26,7 +29,7 @@
 EXPORT int InitializeInjection(void);
 EXPORT int InitializeInjectionNvtx2(void *get_table);
 
-enum { LEVEL_OFF, LEVEL_GRAPH, LEVEL_NODE };
+enum { LEVEL_OFF, LEVEL_GRAPH, LEVEL_NODE, LEVEL_LAUNCH };
 
 enum {
     /* CUPTI hands a buffer out when it is full and everything in it has finished, or at a flush
@@ -41,6 +44,7 @@ enum {
 static struct {
     struct cupti cupti;
     _Atomic(bool) tracing; /* of this process; false in the child of a fork */
+    bool launches;         /* without CUPTI */
     pthread_mutex_t spare_lock;
     void *spare[SPARE_MAX];
     int n_spare;
@@ -86,7 +90,10 @@ static void *flush_loop(void *arg)
     while (atomic_load(&inject.tracing)) {
         nanosleep(&period, NULL);
         if (!atomic_load(&inject.tracing)) break;
-        inject.cupti.flush_all(0);
+        if (inject.launches)
+            launches_collect();
+        else
+            inject.cupti.flush_all(0);
         writer_lock();
         writer_flush();
         writer_unlock();
@@ -109,8 +116,13 @@ static void at_exit(void)
 {
     uint64_t now = 0;
     if (!atomic_exchange(&inject.tracing, false)) return;
-    inject.cupti.flush_all(CUPTI_FLUSH_FORCED);
-    if (inject.cupti.timestamp(&now) != CUPTI_OK) now = 0;
+    if (inject.launches) {
+        launches_stop();
+        now = (uint64_t)launches_now();
+    } else {
+        inject.cupti.flush_all(CUPTI_FLUSH_FORCED);
+        if (inject.cupti.timestamp(&now) != CUPTI_OK) now = 0;
+    }
     writer_lock();
     writer_end((int64_t)now);
     writer_unlock();
@@ -133,6 +145,7 @@ static void after_fork_parent(void)
 static void after_fork_child(void)
 {
     atomic_store(&inject.tracing, false);
+    launches_forked();
     pthread_mutex_init(&inject.spare_lock, NULL);
     writer_forked();
 }
@@ -239,6 +252,7 @@ static bool enable_all(int level)
 static int level_of(const char *name)
 {
     if (name && strcmp(name, "off") == 0) return LEVEL_OFF;
+    if (name && strcmp(name, "launch") == 0) return LEVEL_LAUNCH;
     return name && strcmp(name, "node") == 0 ? LEVEL_NODE : LEVEL_GRAPH;
 }
 
@@ -252,6 +266,16 @@ static bool start_cupti(int level)
     return subscribe() && enable_all(level);
 }
 
+static bool start_driver(void)
+{
+    struct driver driver;
+    char why[256];
+    inject.launches = true;
+    if (hooks_driver(&driver, why, sizeof why)) return launches_start(&driver);
+    note(why);
+    return false;
+}
+
 static void start(void)
 {
     const char *folder = getenv(TRACE_ENV_FOLDER);
@@ -259,7 +283,7 @@ static void start(void)
     if (!folder || level == LEVEL_OFF || !writer_open(folder, (uint32_t)level)) return;
     pthread_atfork(before_fork, after_fork_parent, after_fork_child);
     atomic_store(&inject.tracing, true);
-    if (!start_cupti(level)) {
+    if (!(level == LEVEL_LAUNCH ? start_driver() : start_cupti(level))) {
         atomic_store(&inject.tracing, false);
         writer_end(0);
         return;
@@ -271,11 +295,26 @@ static void start(void)
     start_flushing();
 }
 
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
 int InitializeInjection(void)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, start);
+    if (!inject_counts_launches()) pthread_once(&once, start);
     return 1; /* the driver goes on either way */
+}
+
+bool inject_counts_launches(void)
+{
+    static _Atomic(int) known; /* 0: not looked yet, 1: no, 2: yes */
+    if (known == 0)
+        known =
+            getenv(TRACE_ENV_FOLDER) && level_of(getenv(TRACE_ENV_LEVEL)) == LEVEL_LAUNCH ? 2 : 1;
+    return known == 2;
+}
+
+void inject_start_launches(void)
+{
+    if (inject_counts_launches()) pthread_once(&once, start);
 }
 
 /* NVTX calls go to CUPTI, which makes marker records of them. NVTX looks here before CUDA starts,
@@ -285,7 +324,8 @@ int InitializeInjectionNvtx2(void *get_table)
     static struct cupti cupti;
     char why[512];
     const char *folder = getenv(TRACE_ENV_FOLDER);
-    if (!folder || level_of(getenv(TRACE_ENV_LEVEL)) == LEVEL_OFF) return 0;
+    if (!folder || level_of(getenv(TRACE_ENV_LEVEL)) == LEVEL_OFF || inject_counts_launches())
+        return 0;
     if (!cupti_load(&cupti, getenv(TRACE_ENV_CUPTI), why, sizeof why)) return 0;
     return cupti.nvtx && cupti.nvtx(get_table) == CUPTI_OK; /* 1: accepted, 0: refused */
 }

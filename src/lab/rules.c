@@ -245,7 +245,7 @@ static void choose_next(struct rules_report *r)
     if (r->count == 0) {
         snprintf(r->next, sizeof r->next, "%s",
                  r->withheld ? "Profile again at a level that disturbs less (sol profile --level "
-                               "graph): gaps could not be judged."
+                               "launch): gaps could not be judged."
                              : "Nothing to do: no rule fired.");
         return;
     }

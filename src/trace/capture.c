@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -22,6 +23,18 @@ static void pass_on(int number)
     errno = saved;
 }
 
+/* Before what the user preloads. */
+static void preload(const char *library)
+{
+    const char *others = getenv("LD_PRELOAD");
+    char *all = NULL;
+    if (!others || !*others)
+        setenv("LD_PRELOAD", library, 1);
+    else if (asprintf(&all, "%s:%s", library, others) >= 0)
+        setenv("LD_PRELOAD", all, 1);
+    free(all);
+}
+
 /* In the child: becomes the command, or writes errno to `report`. */
 static void become(char *const *command, const struct capture_options *o, const sigset_t *mask,
                    int report)
@@ -31,8 +44,12 @@ static void become(char *const *command, const struct capture_options *o, const 
     signal(SIGTERM, SIG_DFL);
     sigprocmask(SIG_SETMASK, mask, NULL);
     if (o->level != TRACE_OFF) {
-        setenv("CUDA_INJECTION64_PATH", o->library, 1);
-        setenv("NVTX_INJECTION64_PATH", o->library, 1);
+        if (o->level == TRACE_LAUNCH) {
+            preload(o->library);
+        } else {
+            setenv("CUDA_INJECTION64_PATH", o->library, 1);
+            setenv("NVTX_INJECTION64_PATH", o->library, 1);
+        }
         setenv(TRACE_ENV_FOLDER, o->folder, 1);
         setenv(TRACE_ENV_LEVEL, trace_level_name(o->level), 1);
     }

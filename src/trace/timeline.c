@@ -25,8 +25,8 @@ struct timeline_tables {
     struct text *texts;
     size_t n_texts;
     struct intern by_text, by_shape, by_transfer;
-    size_t event_room, shape_room, transfer_room, sample_room, process_room, device_room, note_room,
-        text_room;
+    size_t event_room, shape_room, transfer_room, sample_room, process_room, device_room,
+        count_room, note_room, text_room;
     bool finished;
 };
 
@@ -46,7 +46,7 @@ const char *memory_kind_name(enum memory_kind kind)
 
 const char *trace_level_name(enum trace_level level)
 {
-    static const char *const names[TRACE_LEVEL_COUNT] = {"off", "graph", "node"};
+    static const char *const names[TRACE_LEVEL_COUNT] = {"off", "graph", "node", "launch"};
     return (unsigned)level < TRACE_LEVEL_COUNT ? names[level] : "?";
 }
 
@@ -257,6 +257,14 @@ enum sol_status timeline_add_device(struct timeline *t, const struct trace_devic
     return SOL_OK;
 }
 
+enum sol_status timeline_add_count(struct timeline *t, const struct trace_count *count)
+{
+    SOL_TRY(check_open(t));
+    SOL_TRY(grow(&t->counts, t->n_counts, &t->tables->count_room, sizeof *t->counts));
+    t->counts[t->n_counts++] = *count;
+    return SOL_OK;
+}
+
 enum sol_status timeline_add_note(struct timeline *t, const char *text)
 {
     uint32_t string;
@@ -354,6 +362,50 @@ static void rebase(struct timeline *t)
     }
 }
 
+static int by_name(const void *a, const void *b)
+{
+    const struct trace_count *x = a, *y = b;
+    return (x->name > y->name) - (x->name < y->name);
+}
+
+static int by_launches(const void *a, const void *b)
+{
+    const struct trace_count *x = a, *y = b;
+    uint64_t m = x->launched + x->in_graphs, n = y->launched + y->in_graphs;
+    return m != n ? (m < n) - (m > n) : by_name(a, b);
+}
+
+/* One entry a kernel. */
+static void join_counts(struct timeline *t)
+{
+    size_t n = 0;
+    if (t->n_counts == 0) return;
+    qsort(t->counts, t->n_counts, sizeof *t->counts, by_name);
+    for (size_t i = 0; i < t->n_counts; i++) {
+        const struct trace_count c = t->counts[i];
+        if (n == 0 || t->counts[n - 1].name != c.name) {
+            t->counts[n++] = c;
+            continue;
+        }
+        t->counts[n - 1].launched += c.launched;
+        t->counts[n - 1].in_graphs += c.in_graphs;
+    }
+    t->n_counts = n;
+    qsort(t->counts, n, sizeof *t->counts, by_launches);
+}
+
+static enum trace_level least_detailed(const struct timeline *t)
+{
+    static const int detail[TRACE_LEVEL_COUNT] = {
+        [TRACE_OFF] = 0, [TRACE_LAUNCH] = 1, [TRACE_GRAPH] = 2, [TRACE_NODE] = 3};
+    enum trace_level least = t->n_processes ? TRACE_NODE : TRACE_OFF;
+    for (size_t i = 0; i < t->n_processes; i++) {
+        enum trace_level level = (enum trace_level)t->processes[i].level;
+        if ((unsigned)level < TRACE_LEVEL_COUNT && detail[level] < detail[least]) least = level;
+    }
+    return least;
+}
+
 enum sol_status timeline_finish(struct timeline *t)
 {
     SOL_TRY(check_open(t));
@@ -376,9 +428,8 @@ enum sol_status timeline_finish(struct timeline *t)
     }
     rebase(t);
     if (t->n_samples) qsort(t->samples, t->n_samples, sizeof *t->samples, by_time);
-    t->level = t->n_processes ? TRACE_NODE : TRACE_OFF;
-    for (size_t i = 0; i < t->n_processes; i++)
-        if (t->processes[i].level < t->level) t->level = (enum trace_level)t->processes[i].level;
+    join_counts(t);
+    t->level = least_detailed(t);
     t->tables->finished = true;
     return SOL_OK;
 }
@@ -445,6 +496,7 @@ void timeline_destroy(struct timeline *t)
     free(t->samples);
     free(t->processes);
     free(t->devices);
+    free(t->counts);
     free(t->notes);
     free(t);
 }

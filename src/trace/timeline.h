@@ -98,8 +98,16 @@ struct trace_sample {
     uint32_t device;
 };
 
-enum trace_level { TRACE_OFF, TRACE_GRAPH, TRACE_NODE, TRACE_LEVEL_COUNT };
+/* In the order in which they were made: files hold the numbers. LAUNCH shows less than GRAPH. */
+enum trace_level { TRACE_OFF, TRACE_GRAPH, TRACE_NODE, TRACE_LAUNCH, TRACE_LEVEL_COUNT };
 const char *trace_level_name(enum trace_level level); /* "graph"; "?" out of range */
+
+/* How often a kernel was launched where that was counted and not timed (TRACE_LAUNCH). */
+struct trace_count {
+    uint32_t name;      /* string */
+    uint64_t launched;  /* by calls */
+    uint64_t in_graphs; /* as nodes of graphs that ran */
+};
 
 struct trace_process {
     int64_t pid, parent; /* parent 0: unknown */
@@ -144,6 +152,8 @@ struct timeline {
     size_t n_processes;
     struct trace_device *devices;
     size_t n_devices;
+    struct trace_count *counts; /* one a kernel; most launches first once finished */
+    size_t n_counts;
     uint32_t *notes; /* strings: what the tracer had to say, such as another profiler in the way */
     size_t n_notes;
     struct trace_loss lost;
@@ -176,6 +186,8 @@ enum sol_status timeline_add_process(struct timeline *t, const struct trace_proc
 /* A device with a known uuid is entered once. */
 enum sol_status timeline_add_device(struct timeline *t, const struct trace_device *device,
                                     uint16_t *out);
+/* Adds to the kernel's. */
+enum sol_status timeline_add_count(struct timeline *t, const struct trace_count *count);
 enum sol_status timeline_add_note(struct timeline *t, const char *text);
 
 /* Sorts, rebases and sets origin, end and level. Once, at the end: nothing can be added after it.

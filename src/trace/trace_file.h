@@ -32,7 +32,7 @@ enum {
 
 /* Names of the environment variables by which sol tells the library what to do. */
 #define TRACE_ENV_FOLDER "SOL_TRACE_DIR"
-#define TRACE_ENV_LEVEL  "SOL_TRACE_LEVEL" /* off, graph, node */
+#define TRACE_ENV_LEVEL  "SOL_TRACE_LEVEL" /* off, launch, graph, node */
 #define TRACE_ENV_CUPTI  "SOL_CUPTI"       /* the libcupti to use; empty: search */
 
 struct trace_file_header {
@@ -66,6 +66,7 @@ enum trace_record_type {
     TRACE_LOST,    /* trace_lost_record: lost since the last one */
     TRACE_NOTE,    /* trace_record alone: name is the text */
     TRACE_END,     /* trace_end_record: the process ended in order, nothing follows */
+    TRACE_COUNT,   /* trace_count_record: launches of a kernel since its last one */
 };
 
 struct trace_record {
@@ -147,6 +148,11 @@ struct trace_lost_record {
     uint64_t records, timestamps, unknown;
 };
 
+struct trace_count_record {
+    struct trace_record record;   /* the kernel */
+    uint64_t launched, in_graphs; /* by calls; as nodes of graphs that ran */
+};
+
 struct trace_end_record {
     struct trace_record record;
     int64_t time;
@@ -159,7 +165,8 @@ _Static_assert(sizeof(struct trace_work_record) == 72 && sizeof(struct trace_sha
                    sizeof(struct trace_sample_record) == 48 &&
                    sizeof(struct trace_device_record) == 88 &&
                    sizeof(struct trace_process_record) == 40 &&
-                   sizeof(struct trace_lost_record) == 32 && sizeof(struct trace_end_record) == 16,
+                   sizeof(struct trace_lost_record) == 32 &&
+                   sizeof(struct trace_count_record) == 24 && sizeof(struct trace_end_record) == 16,
                "a file format");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "records are written as they lie");
 

@@ -343,6 +343,12 @@ static enum sol_status read_lost(struct reader *r, const struct trace_lost_recor
     return SOL_OK;
 }
 
+static enum sol_status read_count(struct reader *r, const struct trace_count_record *c)
+{
+    return timeline_add_count(
+        r->t, &(struct trace_count){map_get(&r->names, c->record.name), c->launched, c->in_graphs});
+}
+
 static enum sol_status read_note(struct reader *r, const struct trace_record *head)
 {
     uint32_t text = map_get(&r->names, head->name);
@@ -384,6 +390,7 @@ static enum sol_status read_record(struct reader *r, const struct trace_record *
         CASE(TRACE_DEVICE, trace_device_record, read_device)
         CASE(TRACE_PROCESS, trace_process_record, read_process)
         CASE(TRACE_LOST, trace_lost_record, read_lost)
+        CASE(TRACE_COUNT, trace_count_record, read_count)
         CASE(TRACE_NOTE, trace_record, read_note)
         CASE(TRACE_END, trace_end_record, read_end)
     default:
