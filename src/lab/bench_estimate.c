@@ -3,23 +3,35 @@
  * right within a factor of two, which is what deciding whether to wait needs. */
 #include "lab/bench_estimate.h"
 
-enum { PROMPT = 64, STEPS = 2, WARMUPS = 4, COUNTED = 9 };
+#include <math.h>
+
+enum { PROMPT = 64, STEPS = 2, QUICK = 3 };
+
+/* Repetitions of a test whose noise is as small as the precision that is wanted, and of one that is
+ * noisier: medians of such tests on a quiet GPU and on a virtual machine with two busy cores. */
+static const struct {
+    double warmups, counted;
+} quiet = {5, 7}, noisy = {12, 25};
 
 struct speeds {
     double row, step;            /* seconds of a prompt's row and of a step, without a context */
     double step_deep, step_wide; /* at the greatest depth; with the most sequences */
     int64_t depth, parallel;     /* these */
+    bool noisy;
 };
 
 static enum sol_status time_test(const struct model *model, const struct bench_params *params,
-                                 struct bench_test test, double *seconds)
+                                 struct bench_test test, double *seconds, bool *is_noisy)
 {
     struct bench_params quick = *params;
     struct bench_result result;
-    quick.repetitions = 1;
+    quick.repetitions = QUICK;
     quick.ops = false;
     enum sol_status status = bench_run(model, &quick, &test, &result);
     *seconds = 1e-9 * result.ns.median / (double)(test.n_prompt + test.n_gen);
+    /* Short runs are noisier than long ones: twice the precision is still quiet. */
+    double limit = test.n_gen ? 0.01 : 0.02;
+    if (result.ns.count > 1) *is_noisy = *is_noisy || result.ns.sd > limit * result.ns.mean;
     bench_result_free(&result);
     return status;
 }
@@ -28,15 +40,15 @@ static enum sol_status measure(const struct model *model, const struct bench_par
                                struct speeds *s)
 {
     int64_t most = model->config.context, prompt = most < PROMPT ? most : PROMPT;
-    SOL_TRY(time_test(model, params, (struct bench_test){prompt, 0, 0, 1}, &s->row));
-    SOL_TRY(time_test(model, params, (struct bench_test){0, STEPS, 0, 1}, &s->step));
+    SOL_TRY(time_test(model, params, (struct bench_test){prompt, 0, 0, 1}, &s->row, &s->noisy));
+    SOL_TRY(time_test(model, params, (struct bench_test){0, STEPS, 0, 1}, &s->step, &s->noisy));
     s->step_deep = s->step_wide = s->step;
     if (s->depth)
-        SOL_TRY(
-            time_test(model, params, (struct bench_test){0, STEPS, s->depth, 1}, &s->step_deep));
+        SOL_TRY(time_test(model, params, (struct bench_test){0, STEPS, s->depth, 1}, &s->step_deep,
+                          &s->noisy));
     if (s->parallel > 1)
-        SOL_TRY(
-            time_test(model, params, (struct bench_test){0, STEPS, 0, s->parallel}, &s->step_wide));
+        SOL_TRY(time_test(model, params, (struct bench_test){0, STEPS, 0, s->parallel},
+                          &s->step_wide, &s->noisy));
     return SOL_OK;
 }
 
@@ -51,15 +63,23 @@ static double repetition_seconds(const struct speeds *s, const struct bench_test
     return rows * (s->row + deep) + steps * (s->step + wide + deep * (double)t->n_parallel);
 }
 
-static double test_seconds(const struct bench_params *p, double repetition)
+/* What is begun within the time is finished. */
+static double repetitions_within(double seconds, double repetition, double wanted, double least)
+{
+    double most = repetition > 0 ? ceil(seconds / repetition) : wanted;
+    return fmax(least, fmin(wanted, most));
+}
+
+static double test_seconds(const struct bench_params *p, double repetition, bool is_noisy)
 {
     double extra = p->ops ? repetition : 0, most = p->seconds > 0 ? p->seconds : 60;
     if (p->repetitions) return repetition * (p->repetitions + 1) + extra;
-    double least = p->seconds > 0 ? 1 : BENCH_REPETITIONS, counted = COUNTED * repetition;
-    if (counted > most) counted = most > least * repetition ? most : least * repetition;
-    double warmup = WARMUPS * repetition;
-    if (warmup > most / 4) warmup = most / 4 > repetition ? most / 4 : repetition;
-    return warmup + counted + extra;
+    double least = p->seconds > 0 ? 1 : BENCH_REPETITIONS;
+    double warmups = is_noisy ? noisy.warmups : quiet.warmups;
+    double counted = is_noisy ? noisy.counted : quiet.counted;
+    return repetition * (repetitions_within(most / 4, repetition, warmups, 1) +
+                         repetitions_within(most, repetition, counted, least)) +
+           extra;
 }
 
 enum sol_status bench_estimate(const struct model *model, const struct bench_params *params,
@@ -72,6 +92,6 @@ enum sol_status bench_estimate(const struct model *model, const struct bench_par
     }
     SOL_TRY(measure(model, params, &s));
     for (size_t i = 0; i < n; i++)
-        seconds[i] = test_seconds(params, repetition_seconds(&s, &tests[i]));
+        seconds[i] = test_seconds(params, repetition_seconds(&s, &tests[i]), s.noisy);
     return SOL_OK;
 }
