@@ -1,13 +1,16 @@
 /* Every variant of every op that this machine can run, against its reference; and the verifier
  * itself, against planted faults. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
 
+#include "base/arena.h"
 #include "base/cpu.h"
 #include "lab/verify.h"
 #include "ops/ops.h"
@@ -135,11 +138,51 @@ static void force_names_what_is_known(void **state)
     assert_non_null(strstr(sol_last_error(), "reference"));
 }
 
+static void check_costs(const struct op *op, struct arena *arena, struct rng *rng, int index)
+{
+    struct chooser chooser;
+    struct plan *plan;
+    char force[64];
+    void *args = arena_alloc(arena, op->args_size, 64);
+    assert_non_null(args);
+    if (!op->make_case(arena, rng, CASE_RANDOM, index, args)) return;
+    struct op_cost whole = op->cost(args), parts;
+    chooser_init(&chooser, 1);
+    snprintf(force, sizeof force, "%s=composed", op->name);
+    assert_int_equal(chooser_force(&chooser, force), SOL_OK);
+    assert_int_equal(plan_create(&chooser, &plan), SOL_OK);
+    plan_call(plan, op, args);
+    assert_int_equal(plan_finish(plan), SOL_OK);
+    parts = plan_cost(plan);
+    plan_destroy(plan);
+    /* The same arithmetic; what passes between the parts need not touch memory. */
+    if (fabs(whole.flops - parts.flops) > 1e-9 * parts.flops || whole.bytes >= parts.bytes ||
+        whole.bytes < 0.2 * parts.bytes)
+        fail_msg("%s costs %g flops and %g bytes, its parts %g and %g", op->name, whole.flops,
+                 whole.bytes, parts.flops, parts.bytes);
+}
+
+static void composites_cost_what_their_parts_do(void **state)
+{
+    (void)state;
+    struct arena *arena;
+    struct rng rng;
+    rng_seed(&rng, 11);
+    assert_int_equal(arena_create(1 << 20, &arena), SOL_OK);
+    for (int i = 0; i < op_table_count; i++) {
+        assert_non_null(op_table[i]->cost);
+        for (int index = 0; op_table[i]->compose && index < 5; index++)
+            check_costs(op_table[i], arena, &rng, index);
+    }
+    arena_destroy(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_variant_matches_its_reference),
         cmocka_unit_test(names_are_unique),
+        cmocka_unit_test(composites_cost_what_their_parts_do),
         cmocka_unit_test(verify_finds_planted_faults),
         cmocka_unit_test(force_names_what_is_known),
     };

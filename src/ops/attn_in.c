@@ -1,9 +1,24 @@
 /* attn_in: everything before attention: norm, q k v projections, rope, key and value write. */
 #include "ops/cases.h"
+#include "ops/cost.h"
 #include "ops/ops.h"
 
 #define OP_LIST "ops/attn_in.list"
 #include "ops/variant_table.h"
+
+static struct op_cost cost(const void *args)
+{
+    const struct attn_in_args *a = args;
+    double m = (double)a->m, q = (double)a->wq.rows, kv = (double)(a->wk.rows + a->wv.rows);
+    struct op_cost sum = {0, 0};
+    cost_add(&sum, 4 * m * (double)a->hidden, 4 * (m + 1) * (double)a->hidden); /* norm */
+    cost_add_product(&sum, m, &a->wq, 1, a->bq != NULL);
+    cost_add_product(&sum, m, &a->wk, 1, a->bk != NULL);
+    cost_add_product(&sum, m, &a->wv, 1, a->bv != NULL);
+    cost_add(&sum, 3 * m * (q + kv / 2), /* rope */
+             m * (4 * q + kv * (double)dtype_info(a->kv.dtype)->block_bytes));
+    return sum;
+}
 
 static void project(struct plan *plan, const struct attn_in_args *a, const float *x,
                     struct tensor w, const float *bias, float *y)
@@ -109,6 +124,7 @@ const struct op op_attn_in = {
     .summary = "rmsnorm, q k v projections, rope, key/value write",
     .args_size = sizeof(struct attn_in_args),
     .tolerance = {{[NUMERICS_EXACT] = 2e-5f, [NUMERICS_BF16] = 1e-2f, [NUMERICS_I8] = 2e-2f}, 3},
+    .cost = cost,
     .compose = compose,
     .make_case = make_case,
     .outputs = outputs,

@@ -1,10 +1,24 @@
 /* attn_out: everything between attention and the experts: output projection, residual, norm,
  * router, top-k. */
 #include "ops/cases.h"
+#include "ops/cost.h"
 #include "ops/ops.h"
 
 #define OP_LIST "ops/attn_out.list"
 #include "ops/variant_table.h"
+
+static struct op_cost cost(const void *args)
+{
+    const struct attn_out_args *a = args;
+    double m = (double)a->m, hidden = (double)a->hidden;
+    struct op_cost sum = {0, 0};
+    cost_add(&sum, 0, 4 * m * (double)a->width);
+    cost_add_product(&sum, m, &a->wo, 1, a->bo != NULL);
+    cost_add(&sum, 5 * m * hidden, 4 * (3 * m + 1) * hidden); /* residual and norm */
+    cost_add_product(&sum, m, &a->router, 1, a->router_bias != NULL);
+    cost_add(&sum, 0, 4 * (m * 4 * (double)a->top_k + (double)a->n_experts)); /* routing */
+    return sum;
+}
 
 static enum sol_status compose(struct plan *plan, const void *args)
 {
@@ -113,6 +127,7 @@ const struct op op_attn_out = {
     .summary = "output projection, residual, rmsnorm, router, top-k",
     .args_size = sizeof(struct attn_out_args),
     .tolerance = {{[NUMERICS_EXACT] = 2e-5f, [NUMERICS_BF16] = 1e-2f, [NUMERICS_I8] = 2e-2f}, 3},
+    .cost = cost,
     .compose = compose,
     .make_case = make_case,
     .outputs = outputs,

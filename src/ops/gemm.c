@@ -2,6 +2,7 @@
  * single group, so that one family of kernels serves attention, experts and head. */
 #include "base/memory.h"
 #include "ops/cases.h"
+#include "ops/cost.h"
 #include "ops/ops.h"
 
 #define OP_LIST "ops/gemm.list"
@@ -16,8 +17,8 @@ static struct op_cost cost(const void *args)
 {
     const struct gemm_args *a = args;
     const int32_t *offsets = a->host_offsets ? a->host_offsets : a->group_offsets;
-    double used = offsets ? 0 : 1; /* groups that have rows: only their weights are read */
-    for (int64_t g = 0; offsets && g < a->w.groups; g++) used += offsets[g + 1] > offsets[g];
+    /* Only the weights of groups that have rows are read. */
+    double used = offsets ? cost_groups_used(offsets, a->w.groups) : 1;
     double weights = used / (double)a->w.groups * (double)tensor_bytes(&a->w);
     double rows = (double)(a->a_count < a->m ? a->a_count : a->m);
     return (struct op_cost){

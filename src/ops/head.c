@@ -1,9 +1,21 @@
 /* head: final norm and logits of the rows that are asked for. */
 #include "ops/cases.h"
+#include "ops/cost.h"
 #include "ops/ops.h"
 
 #define OP_LIST "ops/head.list"
 #include "ops/variant_table.h"
+
+static struct op_cost cost(const void *args)
+{
+    const struct head_args *a = args;
+    double m = (double)a->n_outputs, hidden = (double)a->hidden;
+    struct op_cost sum = {0, 0};
+    cost_add(&sum, 4 * m * hidden, 4 * (m + 1) * hidden); /* norm */
+    cost_add_product(&sum, m, &a->w, 1, false);
+    cost_add(&sum, 0, 4 * m * (double)a->w.rows);
+    return sum;
+}
 
 static enum sol_status compose(struct plan *plan, const void *args)
 {
@@ -63,6 +75,7 @@ const struct op op_head = {
     .summary = "rmsnorm and logits of the output rows",
     .args_size = sizeof(struct head_args),
     .tolerance = {{[NUMERICS_EXACT] = 2e-5f, [NUMERICS_BF16] = 1e-2f, [NUMERICS_I8] = 2e-2f}, 3},
+    .cost = cost,
     .compose = compose,
     .make_case = make_case,
     .outputs = outputs,

@@ -1,9 +1,22 @@
 /* moe_down: down projection of the chosen experts, weighted sum, residual. */
 #include "ops/cases.h"
+#include "ops/cost.h"
 #include "ops/ops.h"
 
 #define OP_LIST "ops/moe_down.list"
 #include "ops/variant_table.h"
+
+static struct op_cost cost(const void *args)
+{
+    const struct moe_down_args *a = args;
+    double m = (double)a->m, rows = m * (double)a->top_k;
+    double used = cost_groups_used(routing_on_host(&a->routing), a->down.groups);
+    struct op_cost sum = {0, 0};
+    cost_add(&sum, 0, 4 * rows * (double)a->intermediate);
+    cost_add_product(&sum, rows, &a->down, used, a->down_bias != NULL);
+    cost_add(&sum, 2 * rows * (double)a->hidden, 8 * m * (double)a->hidden);
+    return sum;
+}
 
 static enum sol_status compose(struct plan *plan, const void *args)
 {
@@ -66,6 +79,7 @@ const struct op op_moe_down = {
     .summary = "down projection of the chosen experts with its bias, weighted sum, residual",
     .args_size = sizeof(struct moe_down_args),
     .tolerance = {{[NUMERICS_EXACT] = 2e-5f, [NUMERICS_BF16] = 1e-2f, [NUMERICS_I8] = 2e-2f}, 3},
+    .cost = cost,
     .compose = compose,
     .make_case = make_case,
     .outputs = outputs,

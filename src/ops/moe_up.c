@@ -1,10 +1,24 @@
 /* moe_up: gate and up projections of the chosen experts and their activation, over the grouped
  * rows. */
 #include "ops/cases.h"
+#include "ops/cost.h"
 #include "ops/ops.h"
 
 #define OP_LIST "ops/moe_up.list"
 #include "ops/variant_table.h"
+
+static struct op_cost cost(const void *args)
+{
+    const struct moe_up_args *a = args;
+    double m = (double)a->m, rows = m * (double)a->top_k;
+    double used = cost_groups_used(routing_on_host(&a->routing), a->gate.groups);
+    struct op_cost sum = {0, 0};
+    cost_add(&sum, 0, 4 * m * (double)a->hidden);
+    cost_add_product(&sum, rows, &a->gate, used, a->gate_bias != NULL);
+    cost_add_product(&sum, rows, &a->up, used, a->up_bias != NULL);
+    cost_add(&sum, 8 * rows * (double)a->intermediate, 4 * rows * (double)a->intermediate);
+    return sum;
+}
 
 static void project(struct plan *plan, const struct moe_up_args *a, struct tensor w,
                     const float *bias, float *y)
@@ -84,6 +98,7 @@ const struct op op_moe_up = {
     .summary = "gate and up projections of the chosen experts, swiglu",
     .args_size = sizeof(struct moe_up_args),
     .tolerance = {{[NUMERICS_EXACT] = 2e-5f, [NUMERICS_BF16] = 1.5e-2f, [NUMERICS_I8] = 3e-2f}, 3},
+    .cost = cost,
     .compose = compose,
     .make_case = make_case,
     .outputs = outputs,
