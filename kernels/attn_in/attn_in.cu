@@ -5,7 +5,7 @@
 #include "cache.cuh"
 #include "gemm/few_rows.cuh"
 
-enum { WARPS = 8, THREADS = WARPS * WARP, CHUNKS = 2, PARTS = 3, PAIRS = FEATURES / 2, DEPTH = 4 };
+enum { WARPS = 8, THREADS = WARPS * WARP, CHUNKS = 2, PARTS = 3, PAIRS = FEATURES / 2, DEPTH = 3 };
 
 /* Which features the block owns: `row` is the first of the low ones in its matrix. */
 struct owned {
@@ -59,13 +59,13 @@ __device__ inline void keep(const attn_in_kernel_args &a, const owned &o, uint32
         cache_put(c.type, c.v, cache_v_index(c, sequence, o.head, position) + d, value);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 2)
+extern "C" __global__ void __launch_bounds__(THREADS, 3)
     attn_in_row(const __grid_constant__ attn_in_kernel_args a)
 {
     extern __shared__ __align__(16) char columns[];
     __shared__ partial_tile partial[WARPS];
     __shared__ float scratch[WARP];
-    normed_row<CHUNKS> normed;
+    held_row<CHUNKS, THREADS> x;
     dot<bf16_weights, 1, DEPTH> product;
     uint32_t warp = threadIdx.x / WARP, steps = step_count<bf16_weights>(a.hidden);
     uint32_t half = (uint32_t)a.cache.head_dim / 2, g = threadIdx.x % WARP / 4;
@@ -73,20 +73,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
 
     product.weights[0].set(o.w, a.hidden, o.row + g, o.row + half + g);
     product.open(warp, WARPS, steps);
-    if (threadIdx.x < FEATURES) {
-        uint32_t row = o.row + threadIdx.x % PAIRS + threadIdx.x / PAIRS * half;
-        prefetch((const uint16_t *)o.w + row * a.hidden, (uint32_t)a.hidden * 2);
-    }
     /* The first threads finish the block's pairs: what they need then is fetched now. */
     uint32_t at = threadIdx.x % PAIRS, d = o.d + at, row = o.row + at;
     float inv_freq = a.inv_freq[d], low = 0, high = 0;
     if (o.bias) low = o.bias[row], high = o.bias[row + half];
-    normed.take_gain(a.norm, a.hidden);
+    ask_near(a.norm, a.hidden);
     wait_for_input();
     let_next_start();
     int32_t position = *a.position, sequence = *a.sequence;
-    normed.take(a.x, a.hidden, a.eps, scratch);
-    normed.spread<bf16_weights, PARTS>(a.hidden, columns);
+    x.take(a.x, a.hidden);
+    x.norm(a.x, a.norm, a.hidden, a.eps, scratch);
+    x.spread<bf16_weights, PARTS>(a.hidden, columns);
     rotation turned = {0, 1};
     if (threadIdx.x < PAIRS && o.kind != owned::V) turned.set(position, inv_freq, a.rope_scale);
     __syncthreads();

@@ -10,10 +10,9 @@ enum {
     THREADS = WARPS * WARP,
     CHUNKS = 2,
     HIDDEN_MAX = 3072,
-    EXPERTS_MAX = 256,
+    EXPERTS_MAX = THREADS,
     TOP_K_MAX = 8,
     LOADS = HIDDEN_MAX / 2 / 4 / WARP, /* of a lane, for half a row */
-    HELD = EXPERTS_MAX / WARP,         /* logits of a lane */
 };
 
 #if __CUDA_ARCH__ >= 900
@@ -82,73 +81,56 @@ template <class QUAD> struct half_row {
     }
 };
 
-/* In the order of the numbers themselves; both zeros alike. */
-__device__ inline uint32_t sortable(float value)
-{
-    uint32_t bits = __float_as_uint(value + 0.0f);
-    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-}
-
-/* What lane j knows of the j-th choice. */
-struct choice {
-    int32_t expert;
-    float weight;
+/* What the first block decides; the j-th choice at j. */
+struct choices {
+    int32_t expert[TOP_K_MAX];
+    float logit[TOP_K_MAX];
+    int32_t nan;
 };
 
-/* The largest logits, the lower index first where they are equal; by one warp. */
-__device__ inline choice choose(const float *logits, int n_experts, int top_k)
+/* A thread an expert finds the place of its logit: behind the larger ones, and behind equal ones of a
+ * lower index. `logits` goes on with -infinity to a multiple of 4. */
+__device__ inline void choose(const float *logits, int n_experts, int top_k, choices &chosen)
 {
-    int lane = threadIdx.x % WARP;
-    uint32_t key[HELD];
-    bool nan = false;
-#pragma unroll
-    for (int n = 0; n < HELD; n++) {
-        int e = lane + n * WARP;
-        key[n] = e < n_experts ? sortable(logits[e]) : 0;
-        nan |= e < n_experts && isnan(logits[e]);
+    int e = (int)threadIdx.x, place = 0;
+    float mine = e < n_experts ? logits[e] : 0;
+    for (int i = 0; i < n_experts; i += 4) {
+        float4 others = *(const float4 *)(logits + i);
+        place += others.x > mine || (others.x == mine && i < e);
+        place += others.y > mine || (others.y == mine && i + 1 < e);
+        place += others.z > mine || (others.z == mine && i + 2 < e);
+        place += others.w > mine || (others.w == mine && i + 3 < e);
     }
-    nan = __any_sync(FULL_MASK, nan);
-    choice mine = {0x7fffffff, 0};
-    float first = 0, total = 0;
-    for (int j = 0; j < top_k; j++) {
-        uint32_t best = 0;
-        int at = 0;
-#pragma unroll
-        for (int n = 0; n < HELD; n++)
-            if (key[n] > best) best = key[n], at = n;
-        uint32_t highest = __reduce_max_sync(FULL_MASK, best);
-        uint32_t candidate = best == highest ? lane + at * WARP : 0xffffffffu;
-        int e = nan ? j : (int)__reduce_min_sync(FULL_MASK, candidate);
-#pragma unroll
-        for (int n = 0; n < HELD; n++)
-            if (e == lane + n * WARP) key[n] = 0;
-        float logit = logits[e];
-        if (j == 0) first = logit;
-        /* Infinity minus itself would be NaN: the reference says so too. */
-        float weight = nan ? __int_as_float(0x7fc00000) : expf(logit - first);
-        total += weight;
-        if (lane == j) mine = {e, weight};
-    }
-    mine.weight /= total;
-    return mine;
+    int nan = __syncthreads_or(isnan(mine));
+    if (nan) place = e; /* the first ones, whatever they are */
+    if (e < n_experts && place < top_k) chosen.expert[place] = e, chosen.logit[place] = mine;
+    if (e == 0) chosen.nan = nan;
+    __syncthreads();
 }
 
 /* The tables of struct routing for one row: rows are its slots by rising expert. */
-__device__ inline void put_routing(const attn_out_kernel_args &a, const choice &mine)
+__device__ inline void put_routing(const attn_out_kernel_args &a, const choices &chosen)
 {
-    int lane = threadIdx.x % WARP, top_k = (int)a.top_k, row = 0;
-    for (int base = 0; base <= a.n_experts; base += WARP) {
+    int top_k = (int)a.top_k, i = (int)threadIdx.x;
+    for (int e = i; e <= a.n_experts; e += THREADS) {
         int before = 0;
-        for (int j = 0; j < top_k; j++)
-            before += __shfl_sync(FULL_MASK, mine.expert, j) < base + lane;
-        if (base + lane <= a.n_experts) a.group_offsets[base + lane] = before;
+        for (int j = 0; j < top_k; j++) before += chosen.expert[j] < e;
+        a.group_offsets[e] = before;
     }
-    for (int j = 0; j < top_k; j++) row += __shfl_sync(FULL_MASK, mine.expert, j) < mine.expert;
-    if (lane >= top_k) return;
-    a.weight[lane] = mine.weight;
-    a.expert[lane] = mine.expert;
-    a.row_of_slot[lane] = row;
-    a.token_of_row[lane] = 0;
+    if (i >= top_k) return;
+    int row = 0;
+    float total = 0, mine = 0;
+    for (int j = 0; j < top_k; j++) {
+        /* Infinity minus itself would be NaN: the reference says so too. */
+        float weight = chosen.nan ? __int_as_float(0x7fc00000) : expf(chosen.logit[j] - chosen.logit[0]);
+        row += chosen.expert[j] < chosen.expert[i];
+        total += weight;
+        if (j == i) mine = weight;
+    }
+    a.weight[i] = mine / total;
+    a.expert[i] = chosen.expert[i];
+    a.row_of_slot[i] = row;
+    a.token_of_row[i] = 0;
 }
 
 __device__ inline void put_floats(float *to, const float x[8])
@@ -161,17 +143,19 @@ template <class QUAD> __device__ inline void route_row(const attn_out_kernel_arg
 {
     __shared__ __align__(16) float row[HIDDEN_MAX];
     __shared__ float parts[2 * EXPERTS_MAX], scratch[WARP];
-    normed_row<CHUNKS> normed;
+    __shared__ choices chosen;
+    held_row<CHUNKS, THREADS> normed;
     half_row<QUAD> router;
     uint32_t rank = cluster_rank(), items = 2 * (uint32_t)a.n_experts, quads = (uint32_t)a.hidden / 8;
     uint32_t item = rank * WARPS + threadIdx.x / WARP;
     router.take(a, min(item, items - 1), quads);
-    normed.take_gain(a.norm, a.hidden);
+    ask_near(a.norm, a.hidden);
     float bias = a.router_bias && threadIdx.x < a.n_experts ? a.router_bias[threadIdx.x] : 0;
     cluster_arrive(); /* the first block's memory may be written once it runs */
     wait_for_input();
     let_next_start();
-    normed.take(a.x, a.hidden, a.eps, scratch);
+    normed.take(a.x, a.hidden);
+    normed.norm(a.x, a.norm, a.hidden, a.eps, scratch);
 #pragma unroll
     for (int i = 0; i < CHUNKS; i++) {
         uint32_t c = threadIdx.x + i * THREADS;
@@ -192,10 +176,11 @@ template <class QUAD> __device__ inline void route_row(const attn_out_kernel_arg
     }
     cluster_wait();
     if (rank) return;
-    if (threadIdx.x < a.n_experts)
-        row[threadIdx.x] = parts[2 * threadIdx.x] + parts[2 * threadIdx.x + 1] + bias;
+    uint32_t e = threadIdx.x;
+    row[e] = e < a.n_experts ? parts[2 * e] + parts[2 * e + 1] + bias : -__int_as_float(0x7f800000);
     __syncthreads();
-    if (threadIdx.x < WARP) put_routing(a, choose(row, (int)a.n_experts, (int)a.top_k));
+    choose(row, (int)a.n_experts, (int)a.top_k, chosen);
+    put_routing(a, chosen);
 }
 
 #else

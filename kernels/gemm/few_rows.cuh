@@ -118,14 +118,14 @@ struct mxfp4_weights {
 
 /* ---- activations: columns of bf16 parts in shared memory ---- */
 
-template <class W> __device__ inline uint32_t step_count(int64_t k)
+template <class W> __device__ inline uint32_t step_count(uint32_t k)
 {
     return ((uint32_t)k + W::STEP - 1) / W::STEP;
 }
 
 /* Bytes of a column: as the host reckons them (few_rows_column, src/ops/cuda/few_rows_cuda.h). The pad
  * leads the columns of neighbouring lanes to different banks. */
-template <class W> __device__ inline uint32_t column_bytes(int64_t k)
+template <class W> __device__ inline uint32_t column_bytes(uint32_t k)
 {
     uint32_t bytes = step_count<W>(k) * W::COLUMN_STEP;
     return (bytes + 127) / 128 * 128 + W::COLUMN_PAD;
@@ -153,7 +153,7 @@ __device__ inline void put_chunk(char *to, uint32_t bytes, uint32_t c, float x[8
 }
 
 /* Chunk c of a row; zeros where there is none. */
-__device__ inline void take_chunk(const float *row, int64_t k, uint32_t c, float x[8])
+__device__ inline void take_chunk(const float *row, uint32_t k, uint32_t c, float x[8])
 {
     bool present = row && 8 * c < k;
     const float4 none = {0, 0, 0, 0};
@@ -180,33 +180,45 @@ __device__ inline void spread_row(const float *row, int64_t k, char *to, uint32_
     }
 }
 
-/* A row on its way through rmsnorm, in registers: CHUNKS x 8 values a thread, so k is at most
- * CHUNKS x 8 x blockDim.x. The gain is there before the row has to be. */
-template <int CHUNKS> struct normed_row {
-    float x[CHUNKS][8], gain[CHUNKS][8];
+/* A row in the registers of THREADS threads, CHUNKS x 8 values each: k is at most their product. What
+ * loads come back with comes in the order they were made, so rows are taken before weights where both
+ * are waited for. */
+template <int CHUNKS, int THREADS> struct held_row {
+    float x[CHUNKS][8];
 
-    __device__ void take_gain(const float *from, int64_t k)
+    __device__ static uint32_t chunk(int i) { return threadIdx.x % THREADS + i * THREADS; }
+
+    /* row NULL: zeros. */
+    __device__ void take(const float *row, uint32_t k)
     {
 #pragma unroll
-        for (int i = 0; i < CHUNKS; i++) take_chunk(from, k, threadIdx.x + i * blockDim.x, gain[i]);
+        for (int i = 0; i < CHUNKS; i++) take_chunk(row, k, chunk(i), x[i]);
     }
-    /* By all threads; `scratch` has a float a warp. */
-    __device__ void take(const float *row, int64_t k, float eps, float *scratch)
+    template <class W, int P> __device__ void spread(uint32_t k, char *to)
+    {
+        uint32_t bytes = column_bytes<W>(k), chunks = step_count<W>(k) * (W::STEP / 8);
+#pragma unroll
+        for (int i = 0; i < CHUNKS; i++)
+            if (chunk(i) < chunks) put_chunk<W, P>(to, bytes, chunk(i), x[i]);
+    }
+    /* rmsnorm of the row, which `row` still has; THREADS is the block. `scratch`: a float a warp. */
+    __device__ void norm(const float *row, const float *gain, uint32_t k, float eps, float *scratch)
     {
         float sum = 0;
 #pragma unroll
-        for (int i = 0; i < CHUNKS; i++) {
-            take_chunk(row, k, threadIdx.x + i * blockDim.x, x[i]);
+        for (int i = 0; i < CHUNKS; i++)
 #pragma unroll
             for (int n = 0; n < 8; n++) sum += x[i][n] * x[i][n];
-        }
         sum = block_sum(sum, scratch);
         float scale = 1 / sqrtf(sum / (float)k + eps);
         if (isinf(sum)) scale = wide_scale(row, k, eps);
 #pragma unroll
-        for (int i = 0; i < CHUNKS; i++)
+        for (int i = 0; i < CHUNKS; i++) {
+            float g[8];
+            take_chunk(gain, k, chunk(i), g);
 #pragma unroll
-            for (int n = 0; n < 8; n++) x[i][n] = x[i][n] * scale * gain[i][n];
+            for (int n = 0; n < 8; n++) x[i][n] = x[i][n] * scale * g[n];
+        }
     }
     /* Squares of finite values that overflow are summed in double, as the reference has it. */
     __device__ __noinline__ static float wide_scale(const float *row, int64_t k, float eps)
@@ -216,22 +228,20 @@ template <int CHUNKS> struct normed_row {
         for (int64_t j = 0; j < k; j++) wide += (double)row[j] * row[j];
         return (float)(1 / sqrt(wide / (double)k + eps));
     }
-    template <class W, int P> __device__ void spread(int64_t k, char *to)
-    {
-        uint32_t bytes = column_bytes<W>(k), chunks = step_count<W>(k) * (W::STEP / 8);
-#pragma unroll
-        for (int i = 0; i < CHUNKS; i++) {
-            uint32_t c = threadIdx.x + i * blockDim.x;
-            if (c < chunks) put_chunk<W, P>(to, bytes, c, x[i]);
-        }
-    }
 };
+
+/* Has a row of n floats near before it is read; by all threads. */
+__device__ inline void ask_near(const float *row, int64_t n)
+{
+    for (uint32_t i = threadIdx.x * WARP; i < n; i += blockDim.x * WARP)
+        asm volatile("prefetch.global.L1 [%0];" ::"l"(row + i));
+}
 
 /* ---- products ---- */
 
 /* The column of this lane. Those beyond the used ones take one again: nobody reads their sums. */
 template <class W>
-__device__ inline const char *lane_column(const char *columns, int64_t k, int used)
+__device__ inline const char *lane_column(const char *columns, uint32_t k, int used)
 {
     int lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
     return columns + g % used * column_bytes<W>(k) + t * W::COLUMN_LANE;
@@ -293,14 +303,6 @@ __device__ inline float total_of(const partial_tile *warps, int feature, int r)
 #pragma unroll
         for (int w = 0; w < COUNT; w++) total += warps[w].at[feature][r * P + p];
     return total;
-}
-
-/* Asks for memory that will be read soon: `bytes`, a multiple of 16, into the second cache. */
-__device__ inline void prefetch(const void *from, uint32_t bytes)
-{
-#if __CUDA_ARCH__ >= 900
-    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
-#endif
 }
 
 #endif

@@ -22,15 +22,6 @@ __device__ inline void point(mxfp4_weights &w, const gemm_kernel_args &a, int64_
     w.set(a.w, a.scales, a.k, group * tile_count(a.n) + first / FEATURES);
 }
 
-/* Dense weights do not depend on what ran before: the rows of the first tile are asked for while that
- * ends, all but what the registers fetch. */
-__device__ inline void ask_early(const bf16_weights &w, const gemm_kernel_args &a, int64_t first)
-{
-    if (threadIdx.x < FEATURES && first + threadIdx.x < a.n && a.k % 8 == 0)
-        prefetch((const uint16_t *)a.w + (first + threadIdx.x) * a.k, (uint32_t)a.k * 2);
-}
-__device__ inline void ask_early(const mxfp4_weights &w, const gemm_kernel_args &a, int64_t first) {}
-
 template <class W, int R, int P>
 __device__ inline void spread_rows(const gemm_kernel_args &a, const row_tile &tile, char *columns)
 {
@@ -52,18 +43,18 @@ __device__ inline void gemv(const gemm_kernel_args &a)
     extern __shared__ __align__(16) char columns[];
     __shared__ partial_tile partial[WARPS];
     __shared__ float scratch[WARP];
-    normed_row<NORMED_CHUNKS> normed;
+    held_row<NORMED_CHUNKS, THREADS> row;
     dot<W, 1, DEPTH> product;
     uint32_t warp = threadIdx.x / WARP, steps = step_count<W>(a.k);
     int64_t first = (int64_t)blockIdx.x * FEATURES, stride = (int64_t)gridDim.x * FEATURES;
 
+    /* Dense weights do not depend on what ran before: they are asked for while that ends. */
     bool early = !a.group_offsets;
     if (early) {
         point(product.weights[0], a, 0, first);
         product.open(warp, WARPS, steps);
-        ask_early(product.weights[0], a, first);
     }
-    if (FORM == NORMED) normed.take_gain(a.gain, a.k);
+    if (FORM == NORMED) ask_near(a.gain, a.k);
     wait_for_input();
     let_next_start();
     row_tile tile = find_tile(a.group_offsets, a.groups, a.m, blockIdx.y, R);
@@ -73,8 +64,10 @@ __device__ inline void gemv(const gemm_kernel_args &a)
         product.open(warp, WARPS, steps);
     }
     if (FORM == NORMED) {
-        normed.take(a.a + (a.a_rows ? a.a_rows[0] : 0) * a.k, a.k, a.eps, scratch);
-        normed.template spread<W, P>(a.k, columns);
+        const float *from = a.a + (a.a_rows ? a.a_rows[0] : 0) * a.k;
+        row.take(from, a.k);
+        row.norm(from, a.gain, a.k, a.eps, scratch);
+        row.template spread<W, P>(a.k, columns);
     } else {
         spread_rows<W, R, P>(a, tile, columns);
     }

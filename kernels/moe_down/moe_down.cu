@@ -13,7 +13,8 @@ enum {
     WARPS = SLOTS * SPLITS,
     THREADS = WARPS * WARP,
     PARTS = 3,
-    DEPTH = 8,
+    CHUNKS = 6,
+    DEPTH = 6,
 };
 
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
@@ -45,10 +46,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
     }
     wait_for_input();
     let_next_start();
+    held_row<CHUNKS, SPLITS * WARP> act;
+    act.take(works ? a.act + row * a.intermediate : nullptr, a.intermediate);
     float total = finishes ? a.x[feature] : 0;
-    spread_row<mxfp4_weights, PARTS, 3>(works ? a.act + row * a.intermediate : nullptr, a.intermediate,
-                                        columns + slot * slot_bytes, threadIdx.x % (SPLITS * WARP),
-                                        SPLITS * WARP);
+    act.spread<mxfp4_weights, PARTS>(a.intermediate, columns + slot * slot_bytes);
     __syncthreads();
 
     float sum[1][4] = {{0, 0, 0, 0}};

@@ -4,9 +4,9 @@
 #include "moe_up/moe_up_args.h"
 #include "swiglu/swiglu.cuh"
 
-enum { PAIRS = 2, SPLITS = 4, WARPS = PAIRS * SPLITS, THREADS = WARPS * WARP, PARTS = 3, DEPTH = 3 };
+enum { PAIRS = 3, SPLITS = 4, WARPS = PAIRS * SPLITS, THREADS = WARPS * WARP, PARTS = 3, DEPTH = 3 };
 
-extern "C" __global__ void __launch_bounds__(THREADS, 3)
+extern "C" __global__ void __launch_bounds__(THREADS, 2)
     moe_up_row(const __grid_constant__ moe_up_kernel_args a)
 {
     extern __shared__ __align__(16) char columns[];
@@ -16,12 +16,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3)
     uint32_t tiles = tile_count(a.intermediate), tile = blockIdx.x * PAIRS + warp / SPLITS;
     wait_for_input();
     let_next_start();
-    int64_t expert = a.expert[blockIdx.y];
+    held_row<1, THREADS> x;
+    x.take(a.normed, a.hidden);
+    uint32_t expert = (uint32_t)a.expert[blockIdx.y];
     if (tile < tiles) {
         product.weights[0].set(a.gate, a.gate_scales, a.hidden, expert * tiles + tile);
         product.weights[1].set(a.up, a.up_scales, a.hidden, expert * tiles + tile);
         product.open(split, SPLITS, units);
     }
+    x.spread<mxfp4_weights, PARTS>(a.hidden, columns);
     /* The first threads finish the block's features: what they need then is fetched now. */
     uint32_t pair = threadIdx.x / FEATURES, at = threadIdx.x % FEATURES;
     uint32_t feature = (blockIdx.x * PAIRS + pair) * FEATURES + at;
@@ -29,8 +32,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3)
     float gate = 0, up = 0;
     if (finishes && a.gate_bias) gate = a.gate_bias[expert * a.intermediate + feature];
     if (finishes && a.up_bias) up = a.up_bias[expert * a.intermediate + feature];
-    int64_t row = a.row_of_slot[blockIdx.y];
-    spread_row<mxfp4_weights, PARTS, 2>(a.normed, a.hidden, columns, threadIdx.x, THREADS);
+    int32_t row = a.row_of_slot[blockIdx.y];
     __syncthreads();
 
     float sum[2][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}};

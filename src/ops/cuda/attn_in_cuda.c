@@ -13,7 +13,7 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
     if (!few_rows_bf16(&a->wq) || !few_rows_bf16(&a->wk) || !few_rows_bf16(&a->wv))
         return few_rows_refuse(why, "it reads weights in bf16, rows of 16-byte pieces");
     if (a->kv.head_dim % (2 * PAIRS)) return few_rows_refuse(why, "head_dim is no multiple of 16");
-    if (a->hidden > FEW_ROWS_NORMED_MAX) return few_rows_refuse(why, "a row of more than 4096");
+    if (a->hidden > FEW_ROWS_HELD_MAX) return few_rows_refuse(why, "a row of more than 4096");
     return few_rows_aligned(a->x) && few_rows_aligned(a->norm)
                ? true
                : few_rows_refuse(why, "an operand at an address that is no multiple of 16");

@@ -13,7 +13,7 @@ enum {
     FEW_ROWS_FEATURES = 16,         /* of a tile */
     FEW_ROWS_THREADS = 256,         /* of a block */
     FEW_ROWS_PARTS = 3,             /* columns of an exact row */
-    FEW_ROWS_NORMED_MAX = 4096,     /* values of a row that goes through rmsnorm */
+    FEW_ROWS_HELD_MAX = 4096,       /* values of a row that a block has in registers */
     FEW_ROWS_SHARED_MAX = 90 << 10, /* of a block, so that two fit an SM */
 };
 

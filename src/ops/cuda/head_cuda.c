@@ -9,7 +9,7 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
     if (!few_rows_one(a->n_outputs, device, why)) return false;
     if (!few_rows_bf16(&a->w))
         return few_rows_refuse(why, "it reads weights in bf16, rows of 16-byte pieces");
-    if (a->hidden > FEW_ROWS_NORMED_MAX) return few_rows_refuse(why, "a row of more than 4096");
+    if (a->hidden > FEW_ROWS_HELD_MAX) return few_rows_refuse(why, "a row of more than 4096");
     if (!few_rows_aligned(a->x) || !few_rows_aligned(a->norm))
         return few_rows_refuse(why, "an operand at an address that is no multiple of 16");
     return true;

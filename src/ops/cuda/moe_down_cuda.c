@@ -3,7 +3,7 @@
 #include "ops/args.h"
 #include "ops/cuda/few_rows_cuda.h"
 
-enum { SLOTS = 4 }; /* of moe_down.cu */
+enum { SLOTS = 4, INNER_MAX = 3072 }; /* of moe_down.cu */
 
 static size_t shared_bytes(const struct moe_down_args *a)
 {
@@ -16,8 +16,7 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
     if (!few_rows_one(a->m, device, why)) return false;
     if (!few_rows_tiled(&a->down)) return few_rows_refuse(why, "it reads weights in packed mxfp4");
     if (a->top_k > SLOTS) return few_rows_refuse(why, "more than 4 experts at a time");
-    if (shared_bytes(a) > FEW_ROWS_SHARED_MAX)
-        return few_rows_refuse(why, "rows that wide do not fit shared memory");
+    if (a->intermediate > INNER_MAX) return few_rows_refuse(why, "rows of more than 3072");
     if (!few_rows_aligned(a->act) || a->intermediate % 4)
         return few_rows_refuse(why, "rows at addresses that are no multiple of 16");
     return true;

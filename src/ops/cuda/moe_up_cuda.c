@@ -3,7 +3,8 @@
 #include "ops/args.h"
 #include "ops/cuda/few_rows_cuda.h"
 
-enum { FEATURES = 2 * FEW_ROWS_FEATURES }; /* of a block of moe_up.cu */
+/* Of moe_up.cu: features and threads of a block, values of a row that they hold. */
+enum { FEATURES = 3 * FEW_ROWS_FEATURES, THREADS = 384, HIDDEN_MAX = 8 * THREADS };
 
 static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
@@ -11,8 +12,7 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
     if (!few_rows_one(a->m, device, why)) return false;
     if (!few_rows_tiled(&a->gate) || !few_rows_tiled(&a->up))
         return few_rows_refuse(why, "it reads weights in packed mxfp4");
-    if (FEW_ROWS_PARTS * few_rows_column(a->hidden, true) > FEW_ROWS_SHARED_MAX)
-        return few_rows_refuse(why, "rows that wide do not fit shared memory");
+    if (a->hidden > HIDDEN_MAX) return few_rows_refuse(why, "a row of more than 3072");
     if (!few_rows_aligned(a->normed))
         return few_rows_refuse(why, "an operand at an address that is no multiple of 16");
     return true;
@@ -41,7 +41,7 @@ static void run(const struct op_context *context, const void *args)
         context->gpu, "moe_up/moe_up.cu", "moe_up_row",
         &(struct gpu_launch){
             .grid = {(unsigned)((a->intermediate + FEATURES - 1) / FEATURES), (unsigned)a->top_k},
-            .block = {FEW_ROWS_THREADS},
+            .block = {THREADS},
             .shared_bytes = (unsigned)(FEW_ROWS_PARTS * few_rows_column(a->hidden, true)),
             .overlaps = true,
         },
