@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Drives `sol mcp` with a public client library (the Python package mcp): both ways to connect, the
-list of tools, calls, errors, progress, cancellation, time limits, parallel calls.
+list of tools, calls, errors, progress, cancellation, time limits, parallel calls, and whole iterations
+of sol opt on a small tree: one that is accepted and one that is taken back.
 
 usage: tools/mcp_client.py SOL_BINARY     (needs: pip install mcp; see tools/mcp_client for a venv)
 """
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -56,6 +58,74 @@ async def calls(call, label):
     print(f"{label}: calls, evidence, more, bad arguments, time limit: ok")
 
 
+def small_tree():
+    """A git tree whose "program" takes as long as the file `time` says, and answers what `answer` holds."""
+    tree = tempfile.mkdtemp()
+    files = {
+        "time": "10\n", "answer": "right\n", "ppl": "12.5\n", "long": "a line to show\n" * 400,
+        "sol-opt.json": json.dumps({
+            "build": "cat time > built",
+            "benchmark": "awk '{print \"took\", $1, NR + rand() * 0.0001}' built",
+            "metrics": ["regex:took ([0-9.]+)"], "correctness": "grep -q right answer",
+            "perplexity": "sed s/^/PPL=/ ppl", "perplexity_value": "regex:PPL=([0-9.]+)",
+            "profile": "cat long"})}
+    for name, text in files.items():
+        with open(os.path.join(tree, name), "w") as f:
+            f.write(text)
+    for words in (["init", "-q"], ["config", "user.email", "t@example.org"], ["config", "user.name", "t"],
+                  ["add", "-A"], ["commit", "-qm", "first"]):
+        subprocess.run(["git", "-C", tree, *words], check=True)
+    return tree
+
+
+def write(tree, name, text):
+    with open(os.path.join(tree, name), "w") as f:
+        f.write(text)
+
+
+def git(tree, *words):
+    return subprocess.run(["git", "-C", tree, *words], check=True, capture_output=True, text=True).stdout
+
+
+async def iterate(call, label):
+    tree = small_tree()
+
+    async def step(name, good=True, then="", **arguments):
+        reply = answer(await call(name, {"tree": tree, **arguments}))
+        assert reply["ok"] == good, (name, reply)
+        assert then in reply["next"], (name, reply["next"])
+        return reply
+
+    await step("opt_benchmark", good=False, then="opt_status")  # nothing was started
+    await step("opt_start", hypothesis="a shorter time", predict_percent=50, rule="stall", then="opt_benchmark")
+    await step("opt_accept", good=False)  # nothing was compared
+    write(tree, "time", "5\n")
+    await step("opt_benchmark", then="opt_compare")
+    await step("opt_profile")
+    compared = await step("opt_compare", then="opt_accept")
+    assert compared["result"]["comparison"]["verdict"] == "faster" and compared["evidence"], compared
+    await step("opt_record", note="half")
+    accepted = await step("opt_accept", then="opt_start")
+    assert "a shorter time" in git(tree, "log", "-1"), git(tree, "log", "-1")
+    assert git(tree, "show", "HEAD:time") == "5\n" and accepted["result"], accepted
+
+    await step("opt_start", hypothesis="a longer one", predict_percent=5, then="opt_benchmark")
+    write(tree, "time", "6\n")
+    slower = await step("opt_compare")
+    assert slower["result"]["comparison"]["verdict"] == "slower", slower
+    await step("opt_accept", good=False)
+    await step("opt_record", note="it was worse")
+    await step("opt_revert", then="opt_start")
+    assert open(os.path.join(tree, "time")).read() == "5\n" and git(tree, "status", "--porcelain", "-uno") == ""
+    history = await step("opt_history", limit=5)
+    states = [i["state"] for i in history["result"]["iterations"]]
+    assert states == ["reverted", "accepted"], history
+    await step("opt_history", iteration="#2")
+    summary = await step("opt_summary")
+    assert summary["result"]["accepted"] == 1, summary
+    print(f"{label}: start, benchmark, profile, compare, record, accept; and again with revert: ok")
+
+
 async def parallel(call, label):
     began = time.monotonic()
     done = []
@@ -82,6 +152,7 @@ async def with_handshake():
         assert "opt_compare" in names and len(names) == len(set(names)), names
         label = f"handshake, {version}, {len(names)} tools"
         await calls(session.call_tool, label)
+        await iterate(session.call_tool, label)
         await parallel(session.call_tool, label)
 
         seen = []
@@ -114,6 +185,7 @@ async def stateless():
         label = f"stateless, {client.protocol_version}, {len(tools)} tools"
         assert client.server_info.name == "sol"
         await calls(client.call_tool, label)
+        await iterate(client.call_tool, label)
         await parallel(client.call_tool, label)
 
 

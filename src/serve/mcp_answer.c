@@ -138,6 +138,10 @@ static json_t *choose_next(const struct mcp_outcome *o, const json_t *result)
                                                                  : (double)MCP_MAX_SECONDS);
     if (o->end == MCP_TOO_MUCH) return json_sprintf("call %s for less at once", o->tool->name);
     if (own && *own) return next_json(own);
+    bool within = strncmp(o->tool->name, "opt_", 4) == 0 &&
+                  strcmp(o->tool->name, "opt_start") != 0 && strcmp(o->tool->name, "opt_init") != 0;
+    if (o->exit_status == 2 && within) /* the steps of an iteration were called out of order */
+        return json_string("opt_status, which says where the iteration stands");
     if (o->exit_status == 2)
         return json_sprintf("correct the arguments as the error says, then call %s", o->tool->name);
     if (o->exit_status != 0 && !result)

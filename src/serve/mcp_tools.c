@@ -73,7 +73,7 @@ static const struct mcp_parameter of_profile[] = {
     TEXT("label", "--label", "name to find the run by"),
     END};
 static const struct mcp_parameter of_profile_command[] = {
-    CHOICE("level", "--level", "what is traced of CUDA graphs", "off|graph|node"),
+    CHOICE("level", "--level", "what is traced", "off|launch|graph|node"),
     TEXT("range", "--range", "a step is an NVTX range of this name"),
     {"command", MCP_TEXTS, NULL, "program and arguments", 0, 0, NULL, true},
     END};
