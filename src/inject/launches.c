@@ -21,6 +21,7 @@ enum {
     NODE_GRAPH = 4,
     DEPTH_MAX = 8, /* of graphs within graphs */
     CAPTURE_RELAXED = 2,
+    STREAM_APART = 1, /* it waits for no other stream */
     /* H100, driver 580: a pair of events makes a step of a graph 9 us longer. */
     RUN_COST_NS = 9000,
     SAMPLE_RUNS = 512,
@@ -332,20 +333,24 @@ static void give_event(struct place *place, void *event)
     place->spare[place->n_spare++] = event;
 }
 
-/* The first event of a context, waited for: that joins the device's time with the host's. */
-static bool set_origin(struct place *place, void *stream)
+/* The first event of a context, waited for: that joins the device's time with the host's. On a
+ * stream of its own, because the program's may be waiting for what the host does next. */
+static bool set_origin(struct place *place)
 {
+    void *stream = NULL;
     place->origin = take_event(place);
     int before = relax();
-    bool good = place->origin && launches.driver.event_record(place->origin, stream) == 0 &&
+    bool good = place->origin && launches.driver.stream_create(&stream, STREAM_APART) == 0 &&
+                launches.driver.event_record(place->origin, stream) == 0 &&
                 launches.driver.event_wait(place->origin) == 0;
     place->origin_time = launches_now();
+    if (stream) launches.driver.stream_destroy(stream);
     launches.driver.capture_mode(&before);
     return good;
 }
 
 /* PLACES_MAX when the context cannot have one. */
-static uint32_t place_of(void *stream)
+static uint32_t place_of(void)
 {
     void *context = NULL;
     int device = 0;
@@ -357,7 +362,7 @@ static uint32_t place_of(void *stream)
     struct place *place = &launches.places[launches.n_places++];
     *place = (struct place){.context = context, .device = (uint32_t)device};
     write_device(device);
-    if (set_origin(place, stream)) return launches.n_places - 1;
+    if (set_origin(place)) return launches.n_places - 1;
     place->origin_time = 0;
     return PLACES_MAX;
 }
@@ -383,7 +388,7 @@ void launches_graph_before(struct launches_run *run, void *exec, void *stream)
     *run = (struct launches_run){.place = PLACES_MAX};
     if (!atomic_load_explicit(&launches.on, memory_order_relaxed) || captured(stream)) return;
     writer_lock();
-    run->place = affordable() ? place_of(stream) : PLACES_MAX;
+    run->place = affordable() ? place_of() : PLACES_MAX;
     if (run->place < PLACES_MAX) {
         run->begin = take_event(&launches.places[run->place]);
         run->end = take_event(&launches.places[run->place]);

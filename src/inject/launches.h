@@ -19,6 +19,8 @@
     X(event_record, cuEventRecord, (void *, void *))                                               \
     X(event_query, cuEventQuery, (void *))                                                         \
     X(event_wait, cuEventSynchronize, (void *))                                                    \
+    X(stream_create, cuStreamCreate, (void **, unsigned))                                          \
+    X(stream_destroy, cuStreamDestroy_v2, (void *))                                                \
     X(event_elapsed, cuEventElapsedTime, (float *, void *, void *))                                \
     X(capture_mode, cuThreadExchangeStreamCaptureMode, (int *))                                    \
     X(is_capturing, cuStreamIsCapturing, (void *, int *))                                          \

@@ -59,11 +59,23 @@ FAKE(cuGraphKernelNodeGetParams_v2, (void *node, void **parameters), parameters[
 FAKE(cuGraphChildGraphNodeGetGraph, (void *node, void **out), (void)node; *out = &inner_graph)
 FAKE(cuFuncGetName, (const char **name, void *f), *name = ((struct node *)f)->kernel)
 FAKE(cuKernelGetName, (const char **name, void *f), *name = ((struct node *)f)->kernel)
-FAKE(cuEventCreate, (void **event, unsigned flags), (void)flags; *event = calloc(1, sizeof(float)))
-FAKE(cuEventRecord, (float *event, void *stream), (void)stream; *event = device_ms)
+/* An event's time, and the stream of its last record. */
+struct event {
+    float ms;
+    void *stream;
+};
+static int apart;
+FAKE(cuStreamCreate, (void **stream, unsigned flags), *stream = flags == 1 ? &apart : NULL)
+FAKE(cuStreamDestroy_v2, (void *stream), (void)stream)
+FAKE(cuEventCreate, (void **event, unsigned flags), (void)flags;
+     *event = calloc(1, sizeof(struct event)))
+FAKE(cuEventRecord, (struct event * event, void *stream),
+     *event = (struct event){device_ms, stream})
 FAKE(cuEventQuery, (void *event), (void)event)
-FAKE(cuEventSynchronize, (void *event), (void)event)
-FAKE(cuEventElapsedTime, (float *ms, const float *from, const float *to), *ms = *to - *from)
+/* The program's stream may wait for what the host does next: who waits for it waits for ever. */
+FAKE(cuEventSynchronize, (struct event * event), if (event->stream != &apart) abort())
+FAKE(cuEventElapsedTime, (float *ms, const struct event *from, const struct event *to),
+     *ms = to->ms - from->ms)
 FAKE(cuThreadExchangeStreamCaptureMode, (int *mode), (void)mode)
 FAKE(cuCtxGetCurrent, (void **out), *out = &context)
 FAKE(cuCtxGetDevice, (int *device), *device = 0)
