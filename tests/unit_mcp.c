@@ -76,6 +76,8 @@ static void command_lines(void **state)
                 "opt|start|-o|json|--predict=2.5|--|--help");
     check_words("bench", "{\"force\": [\"-a\", \"b\"], \"model\": \"-x\"}",
                 "bench|-q|-o|json|-m-x|--force=-a|--force=b|--");
+    check_words("profile", "{\"backend\": \"cuda:1\", \"generate\": 4}",
+                "profile|-q|-o|json|--backend=cuda:1|-n4|--");
     check_words("bench", "{\"prompt\": \"128\"}", "! a list");
     check_words("bench", "{\"prompt\": []}", "! a list");
     check_words("bench", "{\"threads\": 0}", "! from 1 to 1024");

@@ -43,16 +43,18 @@
     {                                                                                              \
         NULL, MCP_TEXT, NULL, NULL, 0, 0, NULL, false                                              \
     }
-#define MODEL TEXT("model", "-m", "GGUF file, builtin (default), or synth:gpt-oss-20b and the like")
-#define TREE  TEXT("tree", "--tree", "git tree (default: the server's working directory)")
+#define MODEL   TEXT("model", "-m", "GGUF file, builtin (default), or synth:gpt-oss-20b and the like")
+#define BACKEND TEXT("backend", "--backend", "cpu (default), cuda, cuda:N, or auto")
+#define TREE    TEXT("tree", "--tree", "git tree (default: the server's working directory)")
 
 static const struct mcp_parameter of_device[] = {
-    FLAG("measure", "--measure", "measure the limits again"), END};
+    BACKEND, FLAG("measure", "--measure", "measure the limits again"), END};
 static const struct mcp_parameter of_kernels[] = {
-    MODEL, FLAG("explain", "--explain", "say why each kernel is chosen or not"),
+    MODEL, BACKEND, FLAG("explain", "--explain", "say why each kernel is chosen or not"),
     INTEGERS("rows", "--rows", "tokens in a step: 1 is decoding", 1, 65536), END};
 static const struct mcp_parameter of_bench[] = {
     MODEL,
+    BACKEND,
     INTEGERS("prompt", "-p", "prompt lengths (default 512; 0: none)", 0, 1 << 24),
     INTEGERS("generate", "-n", "tokens to generate (default 128; 0: none)", 0, 1 << 24),
     INTEGERS("depth", "-d", "tokens in the context before", 0, 1 << 24),
@@ -66,6 +68,7 @@ static const struct mcp_parameter of_bench[] = {
     END};
 static const struct mcp_parameter of_profile[] = {
     MODEL,
+    BACKEND,
     INTEGER("prompt", "-p", "tokens of the prefill (default 64; 0: none)", 0, 1 << 24),
     INTEGER("generate", "-n", "tokens to generate (default 16; 0: none)", 0, 1 << 24),
     INTEGER("repetitions", "-r", "timed repetitions (default 3)", 1, 1000),
@@ -102,7 +105,7 @@ static const struct mcp_parameter of_report[] = {
     NEEDED("output", "--output", "HTML file to write"),
     TEXT("run", NULL, "stored run: id, label or last (default)"), END};
 static const struct mcp_parameter of_verify[] = {
-    TEXTS("ops", "--op", "only these ops"), MODEL,
+    TEXTS("ops", "--op", "only these ops"), MODEL, BACKEND,
     FLAG("ops_only", "--ops-only", "no model, only the ops"), END};
 static const struct mcp_parameter of_opt_tree[] = {TREE, END};
 static const struct mcp_parameter of_opt_init[] = {
