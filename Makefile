@@ -13,7 +13,7 @@ DESTDIR ?=
 T       ?= 60
 N       ?= 0
 
-.PHONY: release help setup setup-test demo test lint tsan pgo install deb deb-try fuzz arm clean
+.PHONY: release help setup setup-test demo test lint kernels tsan pgo install deb deb-try fuzz arm clean
 
 release:                    ## build/sol (default)
 	@$(CMAKE) $(QUIET) -S . -B build -DCMAKE_BUILD_TYPE=Release -DSOL_TESTS=OFF $(SOL_CMAKE_FLAGS)
@@ -40,6 +40,7 @@ test: setup-test            ## release and sanitized tests, clang build, lint (m
 	@$(BUILD) build -j$(JOBS)
 	@echo "== lint"
 	@tools/lint build
+	@$(MAKE) kernels
 	@echo "== library and binary with clang"
 	@CC=clang $(CMAKE) $(QUIET) -S . -B build-clang -DCMAKE_BUILD_TYPE=Release -DSOL_TESTS=OFF
 	@$(BUILD) build-clang -j$(JOBS)
@@ -53,6 +54,13 @@ test: setup-test            ## release and sanitized tests, clang build, lint (m
 lint: setup-test            ## layout, headers, format, cppcheck, clang-tidy on changed files
 	@$(CMAKE) $(QUIET) -S . -B build -DCMAKE_BUILD_TYPE=Release
 	@tools/lint build
+
+kernels:                    ## compile the CUDA kernels for every architecture, and look for spills
+	@echo "== kernels for every architecture"
+	@if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then \
+	    $(CMAKE) $(QUIET) -S . -B build-kernels -DSOL_CUDA_ARCHS=all -DSOL_TESTS=OFF && \
+	    $(BUILD) build-kernels -j$(JOBS) --target kernels; \
+	else echo "skipped: there is no nvcc"; fi
 
 tsan: setup-test            ## tests with ThreadSanitizer
 	@CC=clang $(CMAKE) $(QUIET) -S . -B build-tsan -DSOL_TSAN=ON

@@ -26,6 +26,7 @@ set(headers "")
 set(externs "")
 set(embedded "")
 set(embed_number 0)
+set(fatbins "")
 
 # Appends a file to the assembly, between two symbols, with a NUL behind it.
 function(embed path out)
@@ -55,6 +56,7 @@ foreach(file ${kernel_files})
       COMMAND ${CMAKE_SOURCE_DIR}/tools/compile_kernel ${SOL_NVCC} ${source} ${output} ${gencode}
       DEPENDS ${source} ${header_paths} ${CMAKE_SOURCE_DIR}/tools/compile_kernel VERBATIM)
     embed(${output} fatbin)
+    list(APPEND fatbins ${output})
   endif()
   string(APPEND images "    {\"${file}\", ${fatbin}, ${text}},\n")
 endforeach()
@@ -62,6 +64,7 @@ foreach(file ${kernel_headers})
   embed(${CMAKE_SOURCE_DIR}/kernels/${file} text)
   string(APPEND headers "    {\"${file}\", ${text}},\n")
 endforeach()
+add_custom_target(kernels DEPENDS ${fatbins}) # these alone, to see that an architecture compiles
 string(APPEND asm "    .section .note.GNU-stack,\"\",%progbits\n")
 
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/kernels)

@@ -1,5 +1,6 @@
 /* Gate and up projections of a row's experts, and swiglu. blockIdx.y is the slot; 4 warps share a pair
  * of tiles, the same features of gate and of up, along the columns. All blocks run at the same time. */
+// spills: moe_up_row 8
 #include "gemm/few_rows.cuh"
 #include "moe_up/moe_up_args.h"
 #include "swiglu/swiglu.cuh"

@@ -10,6 +10,8 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
 {
     const struct attn_out_args *a = args;
     if (!few_rows_one(a->m, device, why)) return false;
+    if (gpu_info(device->gpu)->major < 9)
+        return few_rows_refuse(why, "clusters of blocks need compute capability 9.0");
     if (!few_rows_bf16(&a->wo))
         return few_rows_refuse(why, "it reads a projection in bf16, rows of 16-byte pieces");
     if (FEW_ROWS_PARTS * few_rows_column(a->width, false) > FEW_ROWS_SHARED_MAX)

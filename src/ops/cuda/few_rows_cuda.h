@@ -46,8 +46,8 @@ static inline bool few_rows_one(int64_t m, const struct op_device *device, char 
 {
     if (m != 1)
         snprintf(why, OP_REASON_MAX, "%lld rows; it is for one", (long long)m);
-    else if (gpu_info(device->gpu)->major < 9)
-        snprintf(why, OP_REASON_MAX, "made for compute capability 9.0");
+    else if (gpu_info(device->gpu)->major < 8)
+        snprintf(why, OP_REASON_MAX, "made for compute capability 8.0 and later");
     else
         return true;
     return false;
