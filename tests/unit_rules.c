@@ -303,6 +303,30 @@ static void test_gaps(void **state)
     planted("alloc_jit", &p, 60);
 }
 
+/* A step that is a graph already is not told to become one. */
+static void test_gap_before_graph(void **state)
+{
+    (void)state;
+    struct program p = clean;
+    struct rules_report r;
+    const char *next = NULL;
+    p.late = 40, p.kernel = 2, p.launch = 1, p.in_graph = 60;
+    advise(&p, 0.01, &r);
+    for (size_t i = 0; i < r.count; i++)
+        if (strcmp(r.findings[i].rule->name, "gap.host") == 0) {
+            next = json_string_value(json_object_get(r.findings[i].evidence, "next"));
+            assert_non_null(strstr(r.findings[i].text, "runs as a CUDA graph; 40.0 copies"));
+        }
+    assert_non_null(next);
+    assert_null(strstr(next, "a CUDA graph of the step"));
+    rules_report_free(&r);
+    p.in_graph = 0, p.kernel = 20;
+    advise(&p, 0.01, &r);
+    assert_fires(&r, "gap.host");
+    assert_non_null(strstr(r.next, "a CUDA graph of the step"));
+    rules_report_free(&r);
+}
+
 static void test_work(void **state)
 {
     (void)state;
@@ -581,12 +605,12 @@ static void test_size(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_clean),    cmocka_unit_test(test_warmup),
-        cmocka_unit_test(test_gaps),     cmocka_unit_test(test_work),
-        cmocka_unit_test(test_withheld), cmocka_unit_test(test_gates),
-        cmocka_unit_test(test_counters), cmocka_unit_test(test_counters_merge),
-        cmocka_unit_test(test_kernels),  cmocka_unit_test(test_table),
-        cmocka_unit_test(test_size),
+        cmocka_unit_test(test_clean),          cmocka_unit_test(test_warmup),
+        cmocka_unit_test(test_gaps),           cmocka_unit_test(test_gap_before_graph),
+        cmocka_unit_test(test_work),           cmocka_unit_test(test_withheld),
+        cmocka_unit_test(test_gates),          cmocka_unit_test(test_counters),
+        cmocka_unit_test(test_counters_merge), cmocka_unit_test(test_kernels),
+        cmocka_unit_test(test_table),          cmocka_unit_test(test_size),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -250,11 +250,13 @@ static void choose_next(struct rules_report *r)
         return;
     }
     const struct finding *f = &r->findings[0];
+    const char *own = json_string_value(json_object_get(f->evidence, "next"));
+    const char *next = own ? own : f->rule->next;
     if (f->severity == RULE_INVALID || !(f->likely_ns > 0))
-        snprintf(r->next, sizeof r->next, "%s (%s)", f->rule->next, f->rule->name);
+        snprintf(r->next, sizeof r->next, "%s (%s)", next, f->rule->name);
     else
         snprintf(r->next, sizeof r->next, "%s (%s, %.60s: likely %s, at most %.1f %% of a step)",
-                 f->rule->next, f->rule->name, f->subject, rules_time(f->likely_ns, time),
+                 next, f->rule->name, f->subject, rules_time(f->likely_ns, time),
                  f->window_ns > 0 ? 100 * f->ceiling_ns / f->window_ns : 0);
 }
 

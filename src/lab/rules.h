@@ -81,7 +81,7 @@ struct rules_input {
 struct finding {
     const struct rule *rule;
     char *subject, *text;
-    json_t *evidence;
+    json_t *evidence; /* "next": what to do, where the rule's own words do not fit */
     enum rule_severity severity;
     double window_ns, ceiling_ns, likely_ns;
     bool counted;           /* in the sum: no other counted finding touches this time */

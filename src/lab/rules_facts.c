@@ -440,6 +440,10 @@ static void walk_step(struct walk *w, int64_t begin, int64_t end)
         w->has_previous = true;
         if (last > until) until = last;
         f->works++;
+        if (e->kind == EVENT_GRAPH || graph_of(w, e))
+            f->graph_time += e->end - e->start;
+        else
+            f->outside_graphs++;
         count_call(w, e);
         count_copy(w, e);
         count_kernel(w, e);

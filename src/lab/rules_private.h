@@ -17,6 +17,8 @@ struct step_facts {
     int64_t launch_calls_time; /* in the calls that started the steps' work */
     size_t launch_calls;
     size_t kernels, works;
+    size_t outside_graphs; /* works that no graph started */
+    int64_t graph_time;    /* of works that graphs started */
     int64_t kernel_time;
     uint32_t host_name, alloc_name, sync_name; /* strings: what most of each time was about */
     int64_t quantize, transpose;

@@ -52,20 +52,33 @@ enum sol_status rule_launch_bound(struct rules_run *run, const struct rule *rule
         rules_time(calls, c));
 }
 
+/* The rule's own words would ask for the graph that is there. */
+static const char graph_next[] =
+    "Take what starts between two runs of the graph into it, and launch the next run before the "
+    "results of the last one are read.";
+
 enum sol_status rule_gap_host(struct rules_run *run, const struct rule *rule)
 {
     const struct step_facts *f = &run->facts;
     if (!gaps_count(run) || share(run, f->host) < rule->limit || rules_fired(run, "launch_bound"))
         return SOL_OK;
     double sum = run->report->idle_host, count = per_step(run, (double)f->host_gaps);
+    double outside = per_step(run, (double)f->outside_graphs);
     const char *name = name_of(run, f->host_name);
-    char a[24];
-    return rules_add(run, rule, name, RULE_GAIN, run->report->window_ns, sum,
-                     json_pack("{s:f, s:f, s:f, s:o}", "gaps", count, "sum_ns", sum, "share",
-                               share(run, f->host), "before", store_json_string(name)),
+    json_t *evidence = json_pack("{s:f, s:f, s:f, s:o}", "gaps", count, "sum_ns", sum, "share",
+                                 share(run, f->host), "before", store_json_string(name));
+    char a[24], more[96] = "";
+    if (2 * f->graph_time > f->busy) {
+        snprintf(more, sizeof more,
+                 " The step runs as a CUDA graph; %.1f copies and kernels start outside it.",
+                 outside);
+        json_object_set_new(evidence, "outside_graph", json_real(outside));
+        json_object_set_new(evidence, "next", json_string(graph_next));
+    }
+    return rules_add(run, rule, name, RULE_GAIN, run->report->window_ns, sum, evidence,
                      "The device waits %s of a step (%.1f %%) for launches that come after the "
-                     "previous kernel has ended: %.1f gaps, most time before %.120s.",
-                     rules_time(sum, a), 100 * share(run, f->host), count, name);
+                     "previous kernel has ended: %.1f gaps, most time before %.120s.%s",
+                     rules_time(sum, a), 100 * share(run, f->host), count, name, more);
 }
 
 enum sol_status rule_gap_launch(struct rules_run *run, const struct rule *rule)
