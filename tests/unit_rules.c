@@ -342,6 +342,8 @@ static void test_work(void **state)
     p = clean;
     p.transposes = 3;
     planted("quant_transpose", &p, 60);
+    p.gap = -5; /* each starts before the previous one ends, and waits within */
+    planted("quant_transpose", &p, 45);
 
     struct rules_report r;
     p.transposes = 6;

@@ -362,10 +362,17 @@ static enum claim claim_of(struct walk *w, const struct trace_event *e, uint32_t
     return light && *before != TRACE_NONE ? CLAIM_UNFUSED : CLAIM_NONE;
 }
 
-static void count_kernel(struct walk *w, const struct trace_event *e)
+/* The time that a work adds to what the device had done until then. A kernel that starts early, to
+ * wait for the previous one within (programmatic dependent launch), is not slow for that. */
+static int64_t own_time(const struct trace_event *e, int64_t until)
+{
+    int64_t from = e->start > until ? e->start : until;
+    return e->end > from ? e->end - from : 0;
+}
+
+static void count_kernel(struct walk *w, const struct trace_event *e, int64_t time)
 {
     struct step_facts *f = w->f;
-    int64_t time = e->end - e->start;
     uint32_t before;
     enum claim claim = claim_of(w, e, &before);
     if (e->kind != EVENT_KERNEL) return;
@@ -434,7 +441,7 @@ static void walk_step(struct walk *w, int64_t begin, int64_t end)
             until = end;
             break;
         }
-        int64_t last = e->end < end ? e->end : end;
+        int64_t last = e->end < end ? e->end : end, own = own_time(e, until);
         if (last > until) f->busy += last - (e->start > until ? e->start : until);
         if (e->end > until || !w->has_previous) w->previous = *e;
         w->has_previous = true;
@@ -446,7 +453,7 @@ static void walk_step(struct walk *w, int64_t begin, int64_t end)
             f->outside_graphs++;
         count_call(w, e);
         count_copy(w, e);
-        count_kernel(w, e);
+        count_kernel(w, e, own);
     }
     f->window += end - begin;
     if (until < end) f->other += end - until;
@@ -469,6 +476,7 @@ static void small_step(struct walk *w, int64_t begin, int64_t end, bool quantize
 {
     const struct timeline *t = w->t;
     struct small_run run = {0, 0};
+    int64_t until = begin;
     for (size_t i = timeline_lower_bound(t, begin); i < t->count && t->events[i].start < end; i++) {
         const struct trace_event *e = &t->events[i];
         if (!works_here(w, e)) continue;
@@ -476,8 +484,9 @@ static void small_step(struct walk *w, int64_t begin, int64_t end, bool quantize
         enum claim claim = claim_of(w, e, &before);
         bool claimed = claim == CLAIM_UNFUSED ? unfused : claim != CLAIM_NONE && quantize;
         const struct trace_event *call = graph_of(w, e) ? NULL : call_of(w, e);
-        int64_t time = e->end - e->start;
+        int64_t time = own_time(e, until);
         bool small = time < SMALL_NS || (call && time < call->end - call->start);
+        if (e->end > until) until = e->end;
         if (e->kind != EVENT_KERNEL || claimed || !small) {
             end_run(w, &run);
             continue;
