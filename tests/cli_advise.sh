@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # sol profile without a command, and sol advise on what it and sol bench keep.
-. "$SOL_SOURCE_DIR/tests/support/cli.sh"
+. "${SOL_SOURCE_DIR:?ctest sets it}/tests/support/cli.sh"
 
 own() {
     local wanted=$1
@@ -92,6 +92,16 @@ has out '^next: '
 run 0 bench -m synth:tiny -p 8 -n 2 -r 2 -q --no-limits --label plain
 run 2 advise plain
 has err 'has no times of kernels'
+
+# ---- a trace of llama-bench on an H100: eight runs of one graph, whose kernels overlap ----
+trace=$SOL_SOURCE_DIR/tests/data/trace
+run 0 profile --no-store --read "$trace" -o json
+check 'r["kernels_run"] == 1440 and r["steps"]["count"] == 8'
+check 'sum(k["per_step"] for k in r["kernels"]) == 160'
+run 0 advise "$trace"
+has out '^8 steps of 552 us: busy 229 us'
+has out 'The step runs as a CUDA graph; 8.8 copies and kernels start outside it'
+has out 'Quantise and transpose kernels take 33.5 us of a step'
 
 # ---- wrong usage ----
 run 2 advise one two

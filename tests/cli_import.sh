@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # sol import: a run of each format, what is said of what is missing, and of files that are none. sol profile
 # --with: the commands that it makes, with scripts in place of the tools.
-. "$SOL_SOURCE_DIR/tests/support/cli.sh"
+. "${SOL_SOURCE_DIR:?ctest sets it}/tests/support/cli.sh"
 data=$SOL_SOURCE_DIR/tests/data/import
 
 has() { grep -qF -- "$2" "$work/$1" || fail "no '$2' in $1"; }
@@ -27,7 +27,19 @@ is "stored runs" "$(grep -c -E ',(import|profile),' "$work/out")" 8
 run 0 runs show last
 has out "gemm K=1024"
 
+# of a GPU, as the tools wrote them
+run 0 import --label gpu "$data/llama_bench_cuda.json"
+has out "llama-bench, 4 metrics"
+run 0 runs show gpu
+has out "NVIDIA H100 80GB HBM3"
+has out "CUDA"
+has out "tg4 @ d32"
+run 0 import "$data/nvbench_copy.json"
+has out "nvbench, 2 metrics"
+has out "copy MiB=2097152 was skipped: larger than the memory"
+
 # sol's own: what one store exports another takes
+run 0 import "$data/nvbench.json"
 run 0 runs export last
 cp "$work/out" "$work/run.json"
 run 0 import --store "$work/other" "$work/run.json"
@@ -39,13 +51,22 @@ has out "slow_kernel"
 has out "next: "
 
 # ---- nsys, made here from the schema ----
-if command -v python3 >/dev/null && python3 -c 'import sqlite3' 2>/dev/null; then
-    python3 - "$data/nsys.sql" "$work/a.sqlite" <<'PY'
-import sqlite3, sys
+database() {
+    python3 -c 'import sqlite3, sys
 db = sqlite3.connect(sys.argv[2])
 db.executescript(open(sys.argv[1]).read())
-db.commit()
-PY
+db.commit()' "$data/$1" "$2"
+}
+if command -v python3 >/dev/null && python3 -c 'import sqlite3' 2>/dev/null; then
+    database nsys.sql "$work/a.sqlite"
+    database nsys_2022_4.sql "$work/real.sqlite"
+    run 0 import "$work/real.sqlite"
+    has out "nsys, 889 events"
+    run 0 advise "$work/real.sqlite"
+    has out "4 steps of 431 us: busy 228 us"
+    has out "The device waits 147 us of a step"
+    has out "The step runs as a CUDA graph; 7.5 copies and kernels start outside it"
+    has out "between two runs of the graph"
     run 0 import "$work/a.sqlite"
     has out "nsys, 110 events"
     run 0 advise "$work/a.sqlite"

@@ -1,6 +1,7 @@
 # What the tests of the command line share; each sources it first. Gives $work, a folder that goes away at the end,
 # with the store in it, and counts failures: a test ends with `exit $((failures != 0))`.
 set -u
+: "${SOL_BINARY:?ctest sets it}"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export SOL_STORE=$work/store
