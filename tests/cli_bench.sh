@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # sol bench: every output format, the test matrix, the machine's limits, errors, Ctrl-C. Sizes are tiny and
 # limits are measured once, so that sanitized builds finish in time.
-. "$SOL_SOURCE_DIR/tests/support/cli.sh"
+. "${SOL_SOURCE_DIR:?ctest sets it}/tests/support/cli.sh"
 
 # bench ARGUMENT...: output in $work/out and $work/err, status in $status
 bench() {

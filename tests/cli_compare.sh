@@ -2,7 +2,7 @@
 # sol compare as a user runs it: verdicts with their exit statuses, formats, errors, Ctrl-C.
 # Planted differences are large against the noise of a loaded machine: sleeping costs no processor.
 # compare STATUS TEXT ARGUMENT...: exit status, and a text in what it prints
-. "$SOL_SOURCE_DIR/tests/support/cli.sh"
+. "${SOL_SOURCE_DIR:?ctest sets it}/tests/support/cli.sh"
 compare() {
     local status=$1 text=$2 got
     shift 2

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # sol device: limits measured and kept, known GPUs, descriptions of others, errors. Measuring is as short as can
 # be; the figures are checked for sense only.
-. "$SOL_SOURCE_DIR/tests/support/cli.sh"
+. "${SOL_SOURCE_DIR:?ctest sets it}/tests/support/cli.sh"
 
 # device STATUS ARGUMENT...
 device() {

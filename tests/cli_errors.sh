@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What users get wrong: every mistake ends with the documented status, one line that names it, and nothing
 # on stdout.
-. "$SOL_SOURCE_DIR/tests/support/cli.sh"
+. "${SOL_SOURCE_DIR:?ctest sets it}/tests/support/cli.sh"
 model=$SOL_SOURCE_DIR/tests/golden/base_mxfp4.gguf
 
 # expect STATUS TEXT ARGUMENT...

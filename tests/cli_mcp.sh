@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # sol mcp as a client on a pipe uses it: order, errors, long lines, limits, cancelling, what is left
 # behind. With a public client library too where one is installed (tools/mcp_client).
-. "$SOL_SOURCE_DIR/tests/support/cli.sh"
+. "${SOL_SOURCE_DIR:?ctest sets it}/tests/support/cli.sh"
 mark="37.$$"
 
 fail() {

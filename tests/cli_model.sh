@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # sol model: info, check, convert, synth and fit, on small models, as a user calls them.
-. "$SOL_SOURCE_DIR/tests/support/cli.sh"
+. "${SOL_SOURCE_DIR:?ctest sets it}/tests/support/cli.sh"
 tiny=$SOL_SOURCE_DIR/tests/data/hf_tiny
 golden=$SOL_SOURCE_DIR/tests/golden/base_mxfp4.gguf
 

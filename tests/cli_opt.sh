@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # sol opt: an iteration from start to commit and back, in a small foreign tree. Its "benchmark" prints
 # a figure that is written in a file, so that verdicts do not depend on the machine.
-. "$SOL_SOURCE_DIR/tests/support/cli.sh"
+. "${SOL_SOURCE_DIR:?ctest sets it}/tests/support/cli.sh"
 export HOME="$work" GIT_CONFIG_NOSYSTEM=1
 tree=$work/tree
 command -v git >/dev/null || { echo "skipped: no git"; exit 0; }

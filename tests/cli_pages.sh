@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Manual pages and completions: they pass their checkers (where these are installed), they name every
 # option, and bash, asked to complete, gives the right words.
-. "$SOL_SOURCE_DIR/tests/support/cli.sh"
+. "${SOL_SOURCE_DIR:?ctest sets it}/tests/support/cli.sh"
 
 "$SOL_BINARY" __pages "$work/pages" 2026-01-01 || exit 1
 cd "$work" || exit 1

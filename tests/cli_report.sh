@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # sol report: runs and history of a fixed store as HTML; structure, errors, and, where there is a browser,
 # the layout at four widths.
-. "$SOL_SOURCE_DIR/tests/support/cli.sh"
+. "${SOL_SOURCE_DIR:?ctest sets it}/tests/support/cli.sh"
 store=$work/store
 
 fail() {

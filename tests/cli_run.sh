@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # sol run, perplexity and kernels on the small golden models: text, ids, JSON, reproducibility, the ways to
 # give a prompt, and Ctrl-C.
-. "$SOL_SOURCE_DIR/tests/support/cli.sh"
+. "${SOL_SOURCE_DIR:?ctest sets it}/tests/support/cli.sh"
 golden=$SOL_SOURCE_DIR/tests/golden
 model=$golden/base_mxfp4.gguf
 

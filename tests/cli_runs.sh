@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # sol runs: list, show, export, label, delete, names of runs, errors.
-. "$SOL_SOURCE_DIR/tests/support/cli.sh"
+. "${SOL_SOURCE_DIR:?ctest sets it}/tests/support/cli.sh"
 
 # runs STATUS ARGUMENT...
 runs() {

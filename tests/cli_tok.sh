@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # `sol tok`: round trips through pipes, formats of ids, training, and errors with their exit status.
-. "$SOL_SOURCE_DIR/tests/support/cli.sh"
+. "${SOL_SOURCE_DIR:?ctest sets it}/tests/support/cli.sh"
 set -uo pipefail
 sol=$SOL_BINARY
 data=$SOL_SOURCE_DIR/tests/data

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The command line itself: help, version, unknown commands, exit statuses.
-. "$SOL_SOURCE_DIR/tests/support/cli.sh"
+. "${SOL_SOURCE_DIR:?ctest sets it}/tests/support/cli.sh"
 
 # expect STATUS TEXT ARGUMENT...: exit status, and a text that stdout and stderr together contain
 expect() {
