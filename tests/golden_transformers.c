@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "base/memory.h"
+#include "gpu/device.h"
 #include "infer/engine.h"
 #include "ops/ops.h"
 #include "support/effort.h"
@@ -49,6 +50,7 @@ struct golden {
 
 static struct golden goldens[FILES_MAX];
 static int n_goldens;
+static struct gpu *gpu; /* SOL_TEST_BACKEND=cuda: everything runs there; else NULL */
 
 /* ---- files ---- */
 
@@ -76,6 +78,9 @@ static int open_all(void **state)
 {
     (void)state;
     glob_t found;
+    const char *backend = getenv("SOL_TEST_BACKEND");
+    if (backend && strcmp(backend, "cuda") == 0 && gpu_open(0, &gpu) != SOL_OK)
+        fail_msg("%s", sol_last_error());
     assert_int_equal(glob(SOL_SOURCE_DIR "/tests/golden/*.gguf", 0, NULL, &found), 0);
     for (size_t i = 0; i < found.gl_pathc && n_goldens < FILES_MAX; i++) {
         struct golden *g = &goldens[n_goldens++];
@@ -101,6 +106,7 @@ static int close_all(void **state)
         model_close(goldens[i].model);
         mapped_file_close(&goldens[i].file);
     }
+    gpu_close(gpu);
     return 0;
 }
 
@@ -112,7 +118,7 @@ struct capture {
     int64_t n_kept;    /* positions below the prefix that was run */
     int64_t first_row; /* position of the step's first row */
     float *layers, *norm, *logits;
-    bool has_norm;       /* false when a fused head hides it */
+    bool has_norm;       /* false when it is hidden */
     const struct op *op; /* of the variant looked for, or NULL */
     const char *variant;
     bool variant_used;
@@ -130,9 +136,11 @@ static void on_layer(void *arg, int layer, const float *x, int64_t rows)
     }
 }
 
-/* The final norm's output, from the plan: the rmsnorm outside the layers. */
+/* The final norm's output, from the plan: the rmsnorm outside the layers. NULL where a fused head
+ * or a GPU's memory hides it. */
 static const float *final_norm_of(const struct plan *plan)
 {
+    if (gpu) return NULL;
     for (int i = 0; i < plan_step_count(plan); i++) {
         const struct plan_step *step = plan_step_at(plan, i);
         if (step->op == &op_rmsnorm && step->layer == -1)
@@ -275,17 +283,24 @@ static void check_exact(const char *what, const struct capture *c, int64_t lengt
                   "logits %.1e  (%.2f s)\n",
                   c->golden->name, what, (long long)length, (long long)c->n_kept, d.layers.worst,
                   d.norm.worst, d.logits.worst, (double)(clock_ns() - start) / 1e9);
-    if (!c->has_norm) print_message("  skipped: final norm (the head is fused)\n");
+    if (!c->has_norm) print_message("  skipped: final norm (hidden by a fused head or a GPU)\n");
     assert_true(c->n_kept > 0);
     assert_true(d.layers.worst <= EXACT_BOUND);
     assert_true(d.norm.worst <= EXACT_BOUND);
     assert_true(d.logits.worst <= EXACT_BOUND);
 }
 
-static struct engine_params exact_params(bool reference)
+static struct engine_params default_params(void)
 {
     struct engine_params params;
     engine_params_init(&params);
+    params.chooser.device.gpu = gpu;
+    return params;
+}
+
+static struct engine_params exact_params(bool reference)
+{
+    struct engine_params params = default_params();
     params.kv_dtype = DTYPE_F32;
     params.chooser.reference = reference;
     params.chooser.loosest = NUMERICS_EXACT;
@@ -299,6 +314,7 @@ static struct engine_params exact_params(bool reference)
 static void test_reference(void **state)
 {
     (void)state;
+    if (gpu) skip(); /* they are C */
     for (int i = 0; i < n_goldens; i++) {
         const struct golden *g = &goldens[i];
         int64_t length = g->n_tokens < 300 ? g->n_tokens : 300;
@@ -396,10 +412,8 @@ static void test_default(void **state)
     (void)state;
     for (int i = 0; i < n_goldens; i++) {
         const struct golden *g = &goldens[i];
-        struct engine_params params;
-        engine_params_init(&params);
         struct capture c = {0};
-        run_golden(g, params, g->n_tokens, 128, &c);
+        run_golden(g, default_params(), g->n_tokens, 128, &c);
         struct distances d = compare_golden(&c);
         struct choices choices = compare_choices(&c);
         print_message(
@@ -450,6 +464,7 @@ static void test_each_variant(void **state)
             const struct op_variant *variant = op->variants[v];
             unsigned missing = variant->needs & ~cpu_info()->features;
             int used;
+            if ((variant->target == TARGET_CUDA) != (gpu != NULL)) continue;
             if (missing) {
                 print_message("%-28s skipped: this machine lacks %s\n", variant->name,
                               cpu_feature_name(missing & -missing));
@@ -549,11 +564,9 @@ static void check_interleaved(const struct golden *g, const char *what, struct e
 static void test_interleaved(void **state)
 {
     (void)state;
-    struct engine_params params;
-    engine_params_init(&params);
     for (int i = 0; i < n_goldens; i++) {
         check_interleaved(&goldens[i], "exact", exact_params(false), CHUNK_BOUND);
-        check_interleaved(&goldens[i], "default", params, LOOSE_BOUND);
+        check_interleaved(&goldens[i], "default", default_params(), LOOSE_BOUND);
     }
 }
 

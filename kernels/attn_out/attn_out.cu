@@ -67,6 +67,13 @@ template <class QUAD> struct half_row {
         for (int n = 0; n < LOADS; n++)
             w[n] = __ldg(from + min(threadIdx.x % WARP + n * WARP, quads - 1));
     }
+    /* The items that come later are fetched as far as the second cache. */
+    __device__ static void ask(const attn_out_kernel_args &a, uint32_t item, uint32_t quads)
+    {
+        const char *from = (const char *)((const QUAD *)a.router + item * quads);
+        for (uint32_t at = threadIdx.x % WARP * 128; at < quads * sizeof(QUAD); at += WARP * 128)
+            asm volatile("prefetch.global.L2 [%0];" ::"l"(from + at));
+    }
     __device__ float times(const float4 *row, uint32_t quads) const
     {
         float sum = 0;
@@ -149,6 +156,7 @@ template <class QUAD> __device__ inline void route_row(const attn_out_kernel_arg
     uint32_t rank = cluster_rank(), items = 2 * (uint32_t)a.n_experts, quads = (uint32_t)a.hidden / 8;
     uint32_t item = rank * WARPS + threadIdx.x / WARP;
     router.take(a, min(item, items - 1), quads);
+    for (uint32_t i = item + BLOCKS * WARPS; i < items; i += BLOCKS * WARPS) router.ask(a, i, quads);
     ask_near(a.norm, a.hidden);
     float bias = a.router_bias && threadIdx.x < a.n_experts ? a.router_bias[threadIdx.x] : 0;
     cluster_arrive(); /* the first block's memory may be written once it runs */
