@@ -146,6 +146,8 @@ check 'len(r) == 2 and r[0]["memory_limit_percent"] is None and not r[0]["enough
 wrong 5 "" --backend cuda:999
 has err 'the CUDA driver cannot be loaded|there is no GPU 999'
 wrong 2 "expected cpu, cuda, cuda:N or auto" --backend cuda:x
+tiny -m synth:tiny --backend auto --no-store
+[ $status = 0 ] || fail "--backend auto: status $status"
 wrong 2 "the formats are" -o xml
 wrong 2 "write -o json for the format" --output json
 wrong 2 "nothing to do" -p 0 -n 0

@@ -85,6 +85,10 @@ static const char *const own_fields[] = {
     "memory.engine",
     "memory.anonymous",
     "memory.peak",
+    "memory.device_model",
+    "memory.device_peak",
+    "load_s",
+    "upload_s",
     "joules_per_token",
     "rating",
     "proved",
@@ -307,10 +311,9 @@ static json_t *memory_json(const struct bench_result *r)
                   "scratch", (json_int_t)r->memory_parts.scratch, "anonymous",
                   (json_int_t)r->memory_anonymous, "peak", (json_int_t)r->memory_peak);
     if (!json || !r->memory_device_peak) return json;
-    json_object_set_new(
-        json, "device",
-        json_pack("{s:I, s:I, s:I}", "model", (json_int_t)(r->memory_device - r->memory_engine),
-                  "used", (json_int_t)r->memory_device, "peak", (json_int_t)r->memory_device_peak));
+    json_object_update_new(json, json_pack("{s:I, s:I}", "device_model",
+                                           (json_int_t)(r->memory_device - r->memory_engine),
+                                           "device_peak", (json_int_t)r->memory_device_peak));
     return json;
 }
 

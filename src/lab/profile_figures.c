@@ -123,10 +123,11 @@ enum sol_status profile_model_payload(const struct profile_result *result,
     for (int i = 0; i < result->n_phases; i++) {
         const struct profile_phase *p = &result->phases[i];
         json_array_append_new(
-            records, json_pack("{s:s, s:s, s:I, s:I, s:f, s:{s:f, s:f}}", "metric", p->metric,
-                               "phase", p->phase, "n_depth", (json_int_t)p->depth, "tokens",
-                               (json_int_t)p->tokens, "wall_ns", p->wall_ns, "experts", "even_rows",
-                               p->experts_even, "busiest_rows", p->experts_busiest));
+            records,
+            json_pack("{s:s, s:s, s:I, s:I, s:f, s:{s:f, s:f, s:f}}", "metric", p->metric, "phase",
+                      p->phase, "n_depth", (json_int_t)p->depth, "tokens", (json_int_t)p->tokens,
+                      "wall_ns", p->wall_ns, "experts", "even_rows", p->experts_even,
+                      "busiest_rows", p->experts_busiest, "touched_per_layer", p->experts_touched));
     }
     json_t *root = json_pack("{s:f, s:i, s:o, s:o}", "wakeup_ns", result->wakeup_ns, "threads",
                              result->threads, "records", records, "limits",

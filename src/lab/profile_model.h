@@ -44,7 +44,8 @@ struct profile_phase {
     struct profile_row *rows; /* [n_rows], owned; in the order of the plan */
     size_t n_rows, room;
     double counters[PROFILE_COUNTERS];
-    double experts_even, experts_busiest; /* rows, mean over layers and steps; 0: no experts */
+    /* Rows of an expert, and experts with any; mean over layers and steps; 0: no experts. */
+    double experts_even, experts_busiest, experts_touched;
 };
 
 struct profile_result {

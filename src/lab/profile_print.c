@@ -166,8 +166,8 @@ static enum sol_status print_phase(const struct profile_print *p, const struct p
         fprintf(to, "kernel by kernel, with events between them: %s a token\n",
                 rules_time(phase->timed_ns / tokens, a));
     if (phase->experts_even > 0)
-        fprintf(to, "experts: the busiest gets %.1f rows, an even spread %.2f\n",
-                phase->experts_busiest, phase->experts_even);
+        fprintf(to, "experts: %.1f have rows, the busiest %.1f, an even spread %.2f\n",
+                phase->experts_touched, phase->experts_busiest, phase->experts_even);
     print_counters(phase, to);
     SOL_TRY(print_ops(p, phase, to));
     return p->layers ? print_layers(phase, to) : SOL_OK;
@@ -262,13 +262,13 @@ static json_t *phase_json(const struct profile_print *p, const struct profile_ph
                       real(profile_row_limit_ns(p->ceiling, row) / tokens), "bytes_per_token",
                       row->bytes / tokens, "flops_per_token", row->flops / tokens));
     }
-    return json_pack("{s:s, s:s, s:I, s:I, s:f, s:f, s:f, s:{s:f, s:f}, s:o, s:o}", "metric",
+    return json_pack("{s:s, s:s, s:I, s:I, s:f, s:f, s:f, s:{s:f, s:f, s:f}, s:o, s:o}", "metric",
                      phase->metric, "phase", phase->phase, "depth", (json_int_t)phase->depth,
                      "tokens", (json_int_t)phase->tokens, "ns_per_token", phase->wall_ns / tokens,
                      "kernel_ns_per_token", rows_ns(phase) / tokens, "timed_ns_per_token",
                      phase->timed_ns / tokens, "experts", "even_rows", phase->experts_even,
-                     "busiest_rows", phase->experts_busiest, "counters_per_token", counters,
-                     "kernels", kernels);
+                     "busiest_rows", phase->experts_busiest, "touched_per_layer",
+                     phase->experts_touched, "counters_per_token", counters, "kernels", kernels);
 }
 
 json_t *profile_print_json(const struct profile_print *p)
