@@ -240,6 +240,26 @@ has "sampled: 511 of 2998 steps were timed"
 grep -q "0 kernels, 512 graph runs" "$work/report" || fail "runs that were timed: $(head -n 4 "$work/report")"
 LD_PRELOAD=$SOL_NVML launched 7 3 # what the user preloads stays
 has "3 graph runs"
+# counters without ncu
+counted() { # STATUS ARGUMENT...
+    local status=$1
+    shift
+    LD_LIBRARY_PATH=$SOL_FAKE_DRIVER profile "$status" "$@" -- "$app" 0 counted
+}
+counted 7 --with cupti --output "$work/counts"
+has "attention(float*)" out
+has "4.12 waves of blocks" out # 264 blocks, 4 fit on each of 16 SMs
+is "kernels counted" "$(grep -cE '^"[0-9]+","' "$work"/counts/counters-*.csv)" 75
+grep -q '^"65","_Z9attentionPf",.*,"100","101"' "$work"/counts/counters-*.csv || fail "the second session: $(cat "$work"/counts/*.csv)"
+grep -q 'imc_miss' "$work"/counts/counters-*.csv && fail "a metric that this chip does not have"
+grep -q '^"70","gemm, ""f32""",' "$work"/counts/counters-*.csv || fail "a name with quotes"
+counted 7 --with cupti --counters matmul
+has "first 200 launches of matmul" err
+grep -q attention "$work/out" && fail "a kernel that was not asked for"
+counted 3 --with cupti --counters rope
+has "no kernel that was asked for was launched" err
+FAKE_CUPTI=none counted 5 --with cupti
+has "CUPTI counts nothing here: counting: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES" err
 # the cached library is what it should be, and is mended when it is not
 echo spoilt >"$(ls "$work"/cache/sol/libsol_inject-*.so)"
 profile 7 -- "$app" 10
@@ -256,7 +276,7 @@ profile 126 -- "$work"
 profile 2 --with nsys
 has "no command" err
 profile 2 --with strace -- true
-has "the tools are nsys and ncu" err
+has "the tools are nsys, ncu and cupti" err
 profile 2 --learn -- true
 profile 2 --expect 'gemm(' -- true
 has "no regular expression" err

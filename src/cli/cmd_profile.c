@@ -64,10 +64,12 @@ static const struct option options[] = {
     {OPTION_STRING, 0, "inject-library", "FILE", "instead of the library within sol",
      offsetof(struct profile_command, library), 0, 0},
     {OPTION_STRING, 0, "with", "TOOL",
-     "trace with nsys, or count with ncu, where it is installed, and import what it says",
+     "trace with nsys, or count with ncu, where it is installed, and import what it says; or count "
+     "with cupti, without another tool",
      offsetof(struct profile_command, with), 0, 0},
     {OPTION_STRING, 0, "counters", "WHAT",
-     "speed of light, occupancy and stalls by ncu, of the first 200 launches: quick (all kernels), "
+     "speed of light, occupancy and stalls, by ncu where it is installed and else by cupti, of the "
+     "first 200 launches: quick (all kernels), "
      "or a group: routing, matmul, "
      "swiglu, "
      "attention, norm, rope; full: everything on every launch, slowly",
@@ -151,8 +153,7 @@ static enum sol_status check_options(struct profile *p, int n_args)
     p->level = (enum trace_level)level;
     if (p->c.read && (n_args > 0 || p->c.folder))
         return status_set(SOL_E_ARGUMENT, "--read takes no command and no --output");
-    if (p->c.counters && !p->c.with) p->c.with = "ncu";
-    if (n_args == 0 && !p->c.read && (p->c.with || p->c.folder || p->c.library))
+    if (n_args == 0 && !p->c.read && (p->c.with || p->c.counters || p->c.folder || p->c.library))
         return status_set(SOL_E_ARGUMENT,
                           "no command; put it after --: sol profile -- python train.py");
     return gate_options_create(&p->c.gates, &p->manifest);
@@ -448,7 +449,7 @@ static int dispatch(struct profile *p, char *const *command, int n_args)
     if (status != SOL_OK) return cli_fail(status);
     if (p->c.read) return cli_fail(analyse(p, p->c.read));
     if (n_args == 0) return run_own(p);
-    return p->c.with ? run_with(p, command) : run_command(p, command);
+    return p->c.with || p->c.counters ? run_with(p, command) : run_command(p, command);
 }
 
 static int run(int argc, char **argv)

@@ -1,5 +1,6 @@
 #include "cli/profile_with.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <spawn.h>
 #include <stdbool.h>
@@ -13,6 +14,9 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "cli/inject_library.h"
+#include "lab/counters.h"
+#include "trace/trace_file.h"
 
 extern char **environ;
 
@@ -144,6 +148,14 @@ static enum sol_status find_group(const char *counters, const struct group **out
         counters);
 }
 
+static void say_bounds(const struct group *group)
+{
+    log_write(LOG_WARN,
+              "counting what the rules read, on the first " LAUNCHES
+              " launches%s%s; --counters full counts everything on all, slowly",
+              group->kernels ? " of " : "", group->kernels ? group->name : "");
+}
+
 /* The clocks are left alone: a program is judged at the speed it runs at. */
 static enum sol_status with_ncu(const char *counters, char *const *command, const char *folder,
                                 char *path, size_t size, int *exit_status)
@@ -159,25 +171,104 @@ static enum sol_status with_ncu(const char *counters, char *const *command, cons
     if (group) words[n++] = "--launch-count", words[n++] = LAUNCHES;
     if (group && group->kernels) words[n++] = "--kernel-name", words[n++] = group->kernels;
     words[n++] = "--log-file", words[n++] = path;
-    if (group)
-        log_write(LOG_WARN,
-                  "counting what the rules read, on the first " LAUNCHES
-                  " launches%s%s; --counters full counts everything on all, slowly",
-                  group->kernels ? " of " : "", group->kernels ? group->name : "");
+    if (group) say_bounds(group);
     SOL_TRY(run_tool(words, command, exit_status));
     return check_made("ncu", path, *exit_status);
+}
+
+/* ---- by the injected library, with CUPTI's range profiler ---- */
+
+/* few_metrics as CUPTI wants them: names alone, and without what ncu works out of the launch. */
+static enum sol_status metric_names(char *out, size_t size)
+{
+    size_t n = 0;
+    for (const char *at = few_metrics; *at;) {
+        size_t length = strcspn(at, ",");
+        bool own = strncmp(at, "launch__", 8) == 0 || strncmp(at, "sm__maximum_warps", 17) == 0 ||
+                   strncmp(at, "regex:", 6) == 0;
+        if (!own) n += (size_t)snprintf(out + n, size - n, "%s%.*s", n ? "," : "", (int)length, at);
+        at += length + (at[length] == ',');
+    }
+    for (int i = 0; i < STALL_COUNT && n < size; i++)
+        n += (size_t)snprintf(out + n, size - n,
+                              ",smsp__average_warps_issue_stalled_%s_per_issue_active.ratio",
+                              stall_name((enum stall_reason)i));
+    return n < size ? SOL_OK : status_set(SOL_E_INTERNAL, "more metrics than there is room for");
+}
+
+/* Of the processes that used CUDA the one that wrote most. */
+static void find_counts(const char *folder, char *path, size_t size)
+{
+    struct dirent **entries;
+    struct stat info;
+    off_t most = -1;
+    int n = scandir(folder, &entries, NULL, alphasort);
+    *path = '\0';
+    for (int i = 0; i < n; i++) {
+        char file[PATH_SIZE];
+        snprintf(file, sizeof file, "%s/%s", folder, entries[i]->d_name);
+        if (strncmp(entries[i]->d_name, "counters-", 9) == 0 && stat(file, &info) == 0 &&
+            info.st_size > most) {
+            most = info.st_size;
+            snprintf(path, size, "%s", file);
+        }
+        free(entries[i]);
+    }
+    if (n >= 0) free(entries);
+}
+
+/* What the library says instead of counters. */
+static enum sol_status check_counts(const char *path)
+{
+    char line[512] = "";
+    FILE *file = *path ? fopen(path, "r") : NULL;
+    if (!file) return status_set(SOL_E_IO, "the command did not start CUDA: nothing was counted");
+    if (!fgets(line, sizeof line, file)) line[0] = '\0';
+    fclose(file);
+    line[strcspn(line, "\n")] = '\0';
+    if (*line == '\0')
+        return status_set(SOL_E_IO, "no kernel that was asked for was launched outside of a CUDA "
+                                    "graph; ncu (--with ncu) counts those in graphs too");
+    if (strncmp(line, "==ERROR== ", 10) != 0) return SOL_OK;
+    return status_set(SOL_E_UNSUPPORTED,
+                      "CUPTI counts nothing here: %s (counters need root, or the driver's option "
+                      "NVreg_RestrictProfilingToAdminUsers=0)",
+                      line + 10);
+}
+
+static enum sol_status with_cupti(const char *counters, char *const *command, const char *folder,
+                                  char *path, size_t size, int *exit_status)
+{
+    const struct group *group;
+    char library[PATH_SIZE], metrics[PATH_SIZE];
+    SOL_TRY(find_group(counters ? counters : "quick", &group));
+    SOL_TRY(metric_names(metrics, sizeof metrics));
+    SOL_TRY(inject_library_install(folder, library, sizeof library));
+    setenv("CUDA_INJECTION64_PATH", library, 1);
+    setenv(TRACE_ENV_FOLDER, folder, 1);
+    setenv(TRACE_ENV_LEVEL, "counters", 1);
+    setenv(TRACE_ENV_COUNT_METRICS, metrics, 1);
+    setenv(TRACE_ENV_COUNT_LAUNCHES, group ? LAUNCHES : "1000000000", 1);
+    setenv(TRACE_ENV_COUNT_KERNELS, group && group->kernels ? group->kernels + 6 : "", 1);
+    if (group) say_bounds(group);
+    SOL_TRY(run_words(command, exit_status));
+    find_counts(folder, path, size);
+    return check_counts(path);
 }
 
 enum sol_status profile_with(const char *tool, const char *counters, enum trace_level level,
                              char *const *command, const char *folder, char *path, size_t size,
                              int *exit_status)
 {
+    if (!tool) tool = installed("ncu") ? "ncu" : "cupti";
+    if (strcmp(tool, "cupti") == 0)
+        return with_cupti(counters, command, folder, path, size, exit_status);
     if (counters && strcmp(tool, "ncu") != 0)
-        return status_set(SOL_E_ARGUMENT, "--counters goes with ncu, not with %s", tool);
+        return status_set(SOL_E_ARGUMENT, "--counters goes with ncu or cupti, not with %s", tool);
     const struct tool *t = NULL;
     for (size_t i = 0; i < sizeof tools / sizeof *tools; i++)
         if (strcmp(tools[i].name, tool) == 0) t = &tools[i];
-    if (!t) return status_set(SOL_E_ARGUMENT, "--with %s: the tools are nsys and ncu", tool);
+    if (!t) return status_set(SOL_E_ARGUMENT, "--with %s: the tools are nsys, ncu and cupti", tool);
     if (!installed(t->name))
         return status_set(SOL_E_UNSUPPORTED,
                           "%s is not in PATH: install %s (it comes with the CUDA toolkit, and as "

@@ -7,6 +7,7 @@
 
 #include "import/csv.h"
 #include "import/import_private.h"
+#include "trace/demangle.h"
 
 enum kind { SET, ADD };
 
@@ -225,10 +226,15 @@ static enum sol_status read_wide(struct reader *r)
             return bad_line(r, "a row of another length than the header");
         struct kernel_counters k;
         kernel_counters_init(&k);
-        k.name = (char *)(uintptr_t)f[r->kernel_column];
+        /* Level counters writes symbols, ncu names. */
+        const char *name = f[r->kernel_column];
+        char *plain = demangle(name, strlen(name));
+        k.name = plain ? plain : (char *)(uintptr_t)name;
         for (size_t i = 0; i < r->n_columns; i++)
             set_value(r, &k, r->columns[i], r->units[i], f[i]);
-        SOL_TRY(add_kernel(r, &k));
+        enum sol_status status = add_kernel(r, &k);
+        free(plain);
+        SOL_TRY(status);
     }
 }
 

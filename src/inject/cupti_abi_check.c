@@ -1,8 +1,12 @@
 /* Compares cupti_abi.h with CUDA's own headers when the build has them; empty otherwise. */
 #if defined(SOL_CUPTI_HEADERS)
 #include <cupti.h>
+#include <cupti_profiler_host.h>
+#include <cupti_range_profiler.h>
+#include <cupti_target.h>
 
 #include "inject/cupti_abi.h"
+#include "inject/cupti_profiler_abi.h"
 
 #if CUPTI_API_VERSION >= 130000
 #define SAME(ours, field, theirs, name)                                                            \
@@ -127,6 +131,42 @@ EQUAL(CUPTI_MEMCPY_PEER, CUPTI_ACTIVITY_KIND_MEMCPY2)
 EQUAL(CUPTI_SYNCHRONIZATION, CUPTI_ACTIVITY_KIND_SYNCHRONIZATION)
 EQUAL(CUPTI_MEMORY, CUPTI_ACTIVITY_KIND_MEMORY2)
 EQUAL(CUPTI_GRAPH_TRACE, CUPTI_ACTIVITY_KIND_GRAPH_TRACE)
+
+/* Sizes too: CUPTI is told them. */
+#define WHOLE(ours, theirs)                                                                        \
+    _Static_assert(sizeof(struct ours) == sizeof(theirs), "the size of " #theirs);
+SAME(cupti_callback_data, symbol, CUpti_CallbackData, symbolName)
+SAME(cupti_callback_data, context, CUpti_CallbackData, context)
+WHOLE(cupti_profiler_initialize, CUpti_Profiler_Initialize_Params)
+SAME(cupti_chip_name, chip, CUpti_Device_GetChipName_Params, pChipName)
+SAME(cupti_counter_availability, image, CUpti_Profiler_GetCounterAvailability_Params,
+     pCounterAvailabilityImage)
+WHOLE(cupti_counter_availability, CUpti_Profiler_GetCounterAvailability_Params)
+SAME(cupti_host_initialize, availability, CUpti_Profiler_Host_Initialize_Params,
+     pCounterAvailabilityImage)
+WHOLE(cupti_host_initialize, CUpti_Profiler_Host_Initialize_Params)
+WHOLE(cupti_host_end, CUpti_Profiler_Host_Deinitialize_Params)
+WHOLE(cupti_host_metrics, CUpti_Profiler_Host_ConfigAddMetrics_Params)
+WHOLE(cupti_host_image_size, CUpti_Profiler_Host_GetConfigImageSize_Params)
+WHOLE(cupti_host_image, CUpti_Profiler_Host_GetConfigImage_Params)
+SAME(cupti_host_evaluate, range, CUpti_Profiler_Host_EvaluateToGpuValues_Params, rangeIndex)
+SAME(cupti_host_evaluate, values, CUpti_Profiler_Host_EvaluateToGpuValues_Params, pMetricValues)
+WHOLE(cupti_range_enable, CUpti_RangeProfiler_Enable_Params)
+SAME(cupti_range_config, data, CUpti_RangeProfiler_SetConfig_Params, pCounterDataImage)
+SAME(cupti_range_config, replay, CUpti_RangeProfiler_SetConfig_Params, replayMode)
+SAME(cupti_range_config, ranges_max, CUpti_RangeProfiler_SetConfig_Params, maxRangesPerPass)
+SAME(cupti_range_config, nesting_target, CUpti_RangeProfiler_SetConfig_Params, targetNestingLevel)
+WHOLE(cupti_range_start, CUpti_RangeProfiler_Start_Params)
+SAME(cupti_range_stop, all_passes, CUpti_RangeProfiler_Stop_Params, isAllPassSubmitted)
+WHOLE(cupti_range_decode, CUpti_RangeProfiler_DecodeData_Params)
+SAME(cupti_range_data_size, data_size, CUpti_RangeProfiler_GetCounterDataSize_Params,
+     counterDataSize)
+WHOLE(cupti_range_data_init, CUpti_RangeProfiler_CounterDataImage_Initialize_Params)
+SAME(cupti_range_info, ranges, CUpti_RangeProfiler_GetCounterDataInfo_Params, numTotalRanges)
+EQUAL(CUPTI_SITE_EXIT, CUPTI_API_EXIT)
+EQUAL(CUPTI_RANGE_PROFILER, CUPTI_PROFILER_TYPE_RANGE_PROFILER)
+EQUAL(CUPTI_AUTO_RANGE, CUPTI_AutoRange)
+EQUAL(CUPTI_KERNEL_REPLAY, CUPTI_KernelReplay)
 EQUAL(CUPTI_END, CUPTI_ERROR_MAX_LIMIT_REACHED)
 EQUAL(CUPTI_RIVAL, CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED)
 EQUAL(CUPTI_DRIVER_DOMAIN, CUPTI_CB_DOMAIN_DRIVER_API)

@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "inject/counters.h"
 #include "inject/cupti.h"
 #include "inject/hooks.h"
 #include "inject/launches.h"
@@ -29,7 +30,7 @@
 EXPORT int InitializeInjection(void);
 EXPORT int InitializeInjectionNvtx2(void *get_table);
 
-enum { LEVEL_OFF, LEVEL_GRAPH, LEVEL_NODE, LEVEL_LAUNCH };
+enum { LEVEL_OFF, LEVEL_GRAPH, LEVEL_NODE, LEVEL_LAUNCH, LEVEL_COUNTERS };
 
 enum {
     /* CUPTI hands a buffer out when it is full and everything in it has finished, or at a flush
@@ -253,6 +254,7 @@ static int level_of(const char *name)
 {
     if (name && strcmp(name, "off") == 0) return LEVEL_OFF;
     if (name && strcmp(name, "launch") == 0) return LEVEL_LAUNCH;
+    if (name && strcmp(name, "counters") == 0) return LEVEL_COUNTERS;
     return name && strcmp(name, "node") == 0 ? LEVEL_NODE : LEVEL_GRAPH;
 }
 
@@ -276,11 +278,27 @@ static bool start_driver(void)
     return false;
 }
 
+/* Its results are a file of their own, no trace. */
+static void start_counters(void)
+{
+    char why[512];
+    if (cupti_load(&inject.cupti, getenv(TRACE_ENV_CUPTI), why, sizeof why)) {
+        counters_start(&inject.cupti);
+        return;
+    }
+    counters_refuse(why);
+}
+
 static void start(void)
 {
     const char *folder = getenv(TRACE_ENV_FOLDER);
     int level = level_of(getenv(TRACE_ENV_LEVEL));
-    if (!folder || level == LEVEL_OFF || !writer_open(folder, (uint32_t)level)) return;
+    if (!folder || level == LEVEL_OFF) return;
+    if (level == LEVEL_COUNTERS) {
+        start_counters();
+        return;
+    }
+    if (!writer_open(folder, (uint32_t)level)) return;
     pthread_atfork(before_fork, after_fork_parent, after_fork_child);
     atomic_store(&inject.tracing, true);
     if (!(level == LEVEL_LAUNCH ? start_driver() : start_cupti(level))) {

@@ -32,8 +32,13 @@ enum {
 
 /* Names of the environment variables by which sol tells the library what to do. */
 #define TRACE_ENV_FOLDER "SOL_TRACE_DIR"
-#define TRACE_ENV_LEVEL  "SOL_TRACE_LEVEL" /* off, launch, graph, node */
-#define TRACE_ENV_CUPTI  "SOL_CUPTI"       /* the libcupti to use; empty: search */
+#define TRACE_ENV_LEVEL  "SOL_TRACE_LEVEL" /* off, launch, graph, node, counters */
+/* Level counters: metrics with commas between them, at most so many launches, and which kernels
+ * (an extended regular expression on the symbol; empty: all). */
+#define TRACE_ENV_COUNT_METRICS  "SOL_COUNT_METRICS"
+#define TRACE_ENV_COUNT_LAUNCHES "SOL_COUNT_LAUNCHES"
+#define TRACE_ENV_COUNT_KERNELS  "SOL_COUNT_KERNELS"
+#define TRACE_ENV_CUPTI          "SOL_CUPTI" /* the libcupti to use; empty: search */
 
 struct trace_file_header {
     uint64_t magic;

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "inject/cupti_abi.h"
+#include "inject/cupti_profiler_abi.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -26,6 +27,9 @@ static struct {
     uint8_t *buffer;
     size_t size, used;
     bool kinds[KINDS], call_on[N_CALLS];
+    cupti_callback_fn callback; /* of the subscriber */
+    bool launches_on, counting;
+    size_t ranges;
 } fake = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static bool asked_for(const char *what)
@@ -134,7 +138,8 @@ EXPORT int cuptiGetVersion(uint32_t *version)
 EXPORT int cuptiSubscribe(void **subscriber, cupti_callback_fn callback, void *user);
 EXPORT int cuptiSubscribe(void **subscriber, cupti_callback_fn callback, void *user)
 {
-    (void)callback, (void)user;
+    (void)user;
+    fake.callback = callback;
     *subscriber = &fake;
     return CUPTI_OK;
 }
@@ -211,6 +216,8 @@ EXPORT int cuptiGetCallbackName(uint32_t domain, uint32_t callback, const char *
 EXPORT int cuptiGetCallbackName(uint32_t domain, uint32_t callback, const char **name)
 {
     *name = domain == CUPTI_RUNTIME_DOMAIN && callback < N_CALLS ? calls[callback] : NULL;
+    if (domain == CUPTI_DRIVER_DOMAIN && callback == 1) *name = "cuLaunchKernel";
+    if (domain == CUPTI_DRIVER_DOMAIN && callback == 2) *name = "cuGraphLaunch";
     return *name ? CUPTI_OK : 1;
 }
 
@@ -229,3 +236,54 @@ EXPORT int cuptiGetTimestamp(uint64_t *time)
     *time = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
     return CUPTI_OK;
 }
+
+/* ---- the profiler: a metric's value is its number among those asked for + 100 x the range ---- */
+
+EXPORT void fake_launch(const char *function, const char *symbol, const void *params);
+EXPORT void fake_launch(const char *function, const char *symbol, const void *params)
+{
+    static int context;
+    struct cupti_callback_data data = {CUPTI_SITE_ENTER, function, params, NULL, symbol, &context};
+    if (fake.launches_on) fake.callback(NULL, CUPTI_DRIVER_DOMAIN, 1, &data);
+    fake.ranges += fake.counting;
+    data.site = CUPTI_SITE_EXIT;
+    if (fake.launches_on) fake.callback(NULL, CUPTI_DRIVER_DOMAIN, 1, &data);
+}
+
+#define PROFILER(name, parameters, ...)                                                            \
+    EXPORT int name parameters;                                                                    \
+    EXPORT int name parameters                                                                     \
+    {                                                                                              \
+        __VA_ARGS__;                                                                               \
+        return CUPTI_OK;                                                                           \
+    }
+enum { NO_SUCH_METRIC = 1, NO_PRIVILEGES = 35 };
+
+PROFILER(cuptiEnableCallback, (uint32_t on, void *who, uint32_t domain, uint32_t id), (void)who,
+         (void)domain, (void)id;
+         fake.launches_on = on)
+PROFILER(cuptiProfilerInitialize, (struct cupti_profiler_initialize * p), (void)p)
+PROFILER(cuptiDeviceGetChipName, (struct cupti_chip_name * p), p->chip = "GH100")
+PROFILER(cuptiProfilerGetCounterAvailability, (struct cupti_counter_availability * p),
+         p->image_size = 8)
+PROFILER(cuptiProfilerHostInitialize, (struct cupti_host_initialize * p), p->host = &fake)
+PROFILER(cuptiProfilerHostDeinitialize, (struct cupti_host_end * p), (void)p)
+PROFILER(cuptiProfilerHostConfigAddMetrics, (struct cupti_host_metrics * p),
+         for (size_t i = 0; i < p->count;
+              i++) if (strstr(p->names[i], "imc_miss")) return NO_SUCH_METRIC)
+PROFILER(cuptiProfilerHostGetConfigImageSize, (struct cupti_host_image_size * p), p->image_size = 8)
+PROFILER(cuptiProfilerHostGetConfigImage, (struct cupti_host_image * p), memset(p->image, 1, 8))
+PROFILER(cuptiProfilerHostEvaluateToGpuValues, (struct cupti_host_evaluate * p),
+         for (size_t i = 0; i < p->count; i++) p->values[i] = 100.0 * (double)p->range + (double)i)
+PROFILER(cuptiRangeProfilerEnable, (struct cupti_range_enable * p),
+         if (asked_for("none")) return NO_PRIVILEGES;
+         p->profiler = &fake)
+PROFILER(cuptiRangeProfilerSetConfig, (struct cupti_range_config * p), (void)p)
+PROFILER(cuptiRangeProfilerStart, (struct cupti_range_start * p), (void)p; fake.counting = true;
+         fake.ranges = 0)
+PROFILER(cuptiRangeProfilerStop, (struct cupti_range_stop * p), (void)p; fake.counting = false)
+PROFILER(cuptiRangeProfilerDecodeData, (struct cupti_range_decode * p), (void)p)
+PROFILER(cuptiRangeProfilerGetCounterDataSize, (struct cupti_range_data_size * p), p->data_size = 8)
+PROFILER(cuptiRangeProfilerCounterDataImageInitialize, (struct cupti_range_data_init * p), (void)p)
+PROFILER(cuptiRangeProfilerGetCounterDataInfo, (struct cupti_range_info * p),
+         p->ranges = fake.ranges)

@@ -42,7 +42,7 @@ FAKE(cuLaunchKernel_ptsz,
 FAKE(cuStreamSynchronize, (void *stream), (void)stream)
 FAKE(cuStreamBeginCapture_v2, (void *stream, int mode), (void)mode; capturing = stream)
 FAKE(cuStreamEndCapture, (void *stream, void **out), (void)stream; capturing = NULL; *out = &graph)
-FAKE(cuStreamIsCapturing, (void *stream, int *status), *status = stream == capturing)
+FAKE(cuStreamIsCapturing, (void *stream, int *status), *status = capturing && stream == capturing)
 FAKE(cuGraphInstantiateWithFlags, (void **exec, void *of, unsigned long long flags), (void)flags;
      *exec = (char *)of + 1)
 FAKE(cuGraphExecDestroy, (void *exec), (void)exec)
@@ -81,6 +81,9 @@ FAKE(cuCtxGetCurrent, (void **out), *out = &context)
 FAKE(cuCtxGetDevice, (int *device), *device = 0)
 FAKE(cuDeviceGetName, (char *name, int size, int device), (void)device;
      strncpy(name, "Fake H100", (size_t)size))
+FAKE(cuOccupancyMaxActiveBlocksPerMultiprocessor, (int *blocks, void *f, int block, size_t shared),
+     (void)f, (void)block, (void)shared;
+     *blocks = 4)
 FAKE(cuDeviceGetAttribute, (int *value, int attribute, int device), (void)device;
      *value = attribute)
 FAKE(cuDeviceGetUuid, (unsigned char *uuid, int device), (void)device; memset(uuid, 0, 16);
