@@ -119,6 +119,14 @@ PATH=$work/bin:$PATH run 0 profile --counters full -- true
 grep -q -- "--set full" "$work/words" || fail "ncu's words: $(cat "$work/words")"
 PATH=$work/bin:$PATH run 2 profile --counters everything -- true
 has err "--counters everything: write full, quick"
+sed -i 's/cp ".*ncu_raw.csv"/cp "$RAW"/' "$work/bin/ncu"
+export RAW=$work/remarks
+printf '==PROF== Connected\n==ERROR== ERR_NVGPUCTRPERM - no permission\n' >"$RAW"
+PATH=$work/bin:$PATH run 5 profile --with ncu -- true
+has err "ncu counted nothing: ERR_NVGPUCTRPERM"
+printf '==WARNING== No kernels were profiled.\nAvailable Kernels:\n1. add\n' >"$RAW"
+PATH=$work/bin:$PATH run 5 profile --counters rope -- true
+has err "no kernel that was asked for was launched"
 PATH=$work/bin:$PATH run 3 profile --with ncu -- false
 has err "ncu made no report (its exit status is 1)"
 run 0 runs -o csv --kind profile -n 1

@@ -156,6 +156,25 @@ static void say_bounds(const struct group *group)
               group->kernels ? " of " : "", group->kernels ? group->name : "");
 }
 
+/* Where ncu counted no kernel its report holds only remarks; the last one that matters says why. */
+static enum sol_status check_ncu(const char *path)
+{
+    char line[1024], why[256] = "its report holds no kernels";
+    bool kernels = false;
+    FILE *file = fopen(path, "r");
+    if (!file) return status_set(SOL_E_IO, "cannot read '%s': %s", path, strerror(errno));
+    while (fgets(line, sizeof line, file)) {
+        line[strcspn(line, "\n")] = '\0';
+        if (strncmp(line, "\"0\",", 4) == 0) kernels = true;
+        if (strncmp(line, "==ERROR== ", 10) == 0) snprintf(why, sizeof why, "%.200s", line + 10);
+        if (strstr(line, "No kernels were profiled"))
+            snprintf(why, sizeof why, "no kernel that was asked for was launched");
+    }
+    fclose(file);
+    if (kernels) return SOL_OK;
+    return status_set(SOL_E_UNSUPPORTED, "ncu counted nothing: %s", why);
+}
+
 /* The clocks are left alone: a program is judged at the speed it runs at. */
 static enum sol_status with_ncu(const char *counters, char *const *command, const char *folder,
                                 char *path, size_t size, int *exit_status)
@@ -173,7 +192,8 @@ static enum sol_status with_ncu(const char *counters, char *const *command, cons
     words[n++] = "--log-file", words[n++] = path;
     if (group) say_bounds(group);
     SOL_TRY(run_tool(words, command, exit_status));
-    return check_made("ncu", path, *exit_status);
+    SOL_TRY(check_made("ncu", path, *exit_status));
+    return check_ncu(path);
 }
 
 /* ---- by the injected library, with CUPTI's range profiler ---- */
