@@ -102,6 +102,11 @@ static enum sol_status engine_scenario(void)
     struct engine_params params;
     struct engine_row rows[9];
     const float *logits;
+    struct sampler *sampler = NULL;
+    struct sampler_params sampling;
+    unsigned char banned_ids[4096] = {[3] = 1};
+    sampler_params_init(&sampling);
+    assert_true(tiny->config.vocab <= (int64_t)sizeof banned_ids);
     SOL_TRY(gpu_open(0, &gpu));
     engine_params_init(&params);
     params.threads = 1;
@@ -115,8 +120,16 @@ static enum sol_status engine_scenario(void)
     for (int i = 0; i < 3 && status == SOL_OK; i++) /* the second is captured, the third replayed */
         status = engine_eval(engine, rows, 1, NULL, NULL, &logits);
     if (status == SOL_OK) assert_non_null(logits);
-    if (status == SOL_OK) assert_int_equal(engine_position(engine, 0), 12);
+    if (status == SOL_OK)
+        status = sampler_create(&sampling, tiny->config.vocab, banned_ids, &sampler);
+    for (int i = 0; i < 3 && status == SOL_OK; i++) {
+        int32_t token = -7;
+        status = engine_eval_token(engine, rows, sampler, &token);
+        if (status == SOL_OK) assert_true(token >= 0);
+    }
+    if (status == SOL_OK) assert_int_equal(engine_position(engine, 0), 15);
     engine_destroy(engine);
+    sampler_destroy(sampler);
     gpu_close(gpu);
     return status;
 }
@@ -174,7 +187,7 @@ static void test_launches(void **state)
     assert_true(first >= 3 * tiny->config.n_layers);
     assert_string_equal(fake_cuda_launch(first)->kernel, "embed_any");
     assert_int_equal(fake_cuda_launch(first)->config.grid[0], 6);
-    int heads = 0;
+    int heads = 0, draws = 0;
     for (long i = first; i < fake_cuda_launches(); i++) {
         const struct fake_launch *l = fake_cuda_launch(i);
         unsigned threads = l->config.block[0] * l->config.block[1] * l->config.block[2];
@@ -183,9 +196,11 @@ static void test_launches(void **state)
         assert_true(l->config.shared_bytes <= 99 << 10);
         assert_true(l->programmatic);
         heads += strcmp(l->kernel, "attention_any") == 0;
+        draws += strcmp(l->kernel, "sample_draw") == 0;
     }
-    assert_int_equal(heads,
-                     4 * tiny->config.n_layers); /* the replay launches no kernel of its own */
+    /* Replays launch no kernels of their own. */
+    assert_int_equal(heads, 6 * tiny->config.n_layers);
+    assert_int_equal(draws, 2);
     cuda_replace(NULL);
     fake_cuda_stop();
 }

@@ -228,9 +228,9 @@ static bool is_stop(const struct run *run, int32_t id)
 /* Ends with run->stop set, or with an error. */
 static enum sol_status generate(struct run *run, const float *logits)
 {
+    int32_t id = 0;
+    if (run->options.predict > 0) SOL_TRY(sampler_next(run->sampler, logits, &id));
     while (run->count < run->options.predict) {
-        int32_t id;
-        SOL_TRY(sampler_next(run->sampler, logits, &id));
         if (is_stop(run, id)) {
             run->stop_token = id;
             run->stop = STOP_TOKEN;
@@ -245,7 +245,7 @@ static enum sol_status generate(struct run *run, const float *logits)
             return SOL_OK;
         }
         struct engine_row row = {.token = id, .output = true};
-        SOL_TRY(engine_eval(run->engine, &row, 1, NULL, NULL, &logits));
+        SOL_TRY(engine_eval_token(run->engine, &row, run->sampler, &id));
     }
     run->stop = STOP_LENGTH;
     return SOL_OK;

@@ -16,13 +16,28 @@
 #include "infer/forward.h"
 #include "model/fit.h"
 #include "model/upload.h"
+#include "ops/ops.h"
 
 enum { PLANS_MAX = 8 };
 
 struct cached_plan {
     struct plan *plan;
     int64_t rows, outputs;
+    bool draws;    /* a token, from the one output */
     uint64_t used; /* tick of last use: the oldest makes room */
+};
+
+/* Tokens drawn on the GPU; made when first asked for. */
+struct drawing {
+    void *memory; /* on the GPU: the other three */
+    struct sample_draw *draw;
+    int32_t *token;
+    uint32_t *banned;
+    void *pinned; /* host's side of draw and token */
+    struct sample_draw *host_draw;
+    int32_t *host_token;
+    struct sample_draw sent;         /* what `draw` holds */
+    const struct sampler *banned_of; /* whose list `banned` is */
 };
 
 struct engine {
@@ -39,6 +54,7 @@ struct engine {
     int32_t *staging;   /* GPU: pinned, the four arrays of `host` one behind the other */
     int32_t *offsets;   /* GPU: buffers.routing.host_offsets, [n_experts + 1] */
     struct forward_buffers buffers;
+    struct drawing drawing;
     float
         *logits; /* where callers find them: buffers.logits, or pinned memory they are copied to */
     float *inv_freq;
@@ -293,6 +309,8 @@ void engine_destroy(struct engine *e)
         gpu_wait(e->gpu); /* what failed was said when it did */
         gpu_free(e->gpu, e->memory);
         gpu_free_pinned(e->gpu, e->staging);
+        gpu_free_pinned(e->gpu, e->drawing.pinned);
+        gpu_free(e->gpu, e->drawing.memory);
         gpu_free_pinned(e->gpu, e->logits);
         model_upload_destroy(e->uploaded, e->gpu);
     } else {
@@ -307,30 +325,38 @@ void engine_destroy(struct engine *e)
 
 /* ---- steps ---- */
 
-static struct cached_plan *slot_for(struct engine *e, int64_t rows, int64_t outputs)
+static struct cached_plan *slot_for(struct engine *e, int64_t rows, int64_t outputs, bool draws)
 {
     struct cached_plan *oldest = &e->plans[0];
     for (int i = 0; i < PLANS_MAX; i++) {
         struct cached_plan *p = &e->plans[i];
-        if (p->plan && p->rows == rows && p->outputs == outputs) return p;
+        if (p->plan && p->rows == rows && p->outputs == outputs && p->draws == draws) return p;
         if (p->used < oldest->used) oldest = p;
     }
     if (e->last == oldest) e->last = NULL;
     plan_destroy(oldest->plan);
-    *oldest = (struct cached_plan){.rows = rows, .outputs = outputs};
+    *oldest = (struct cached_plan){.rows = rows, .outputs = outputs, .draws = draws};
     return oldest;
 }
 
-static enum sol_status plan_for(struct engine *e, int64_t rows, int64_t outputs,
+static enum sol_status plan_for(struct engine *e, int64_t rows, int64_t outputs, bool draws,
                                 struct cached_plan **out)
 {
-    struct cached_plan *slot = slot_for(e, rows, outputs);
+    struct cached_plan *slot = slot_for(e, rows, outputs, draws);
     *out = slot;
     slot->used = ++e->tick;
     if (slot->plan) return SOL_OK;
     SOL_TRY(plan_create(&e->params.chooser, &slot->plan));
     forward_build(slot->plan, e->model, &e->batch, e->kv, e->inv_freq, e->rope_scale, &e->buffers,
                   rows, outputs);
+    if (draws)
+        plan_call(slot->plan, &op_sample,
+                  &(struct sample_args){.n = outputs,
+                                        .vocab = e->model->config.vocab,
+                                        .logits = e->buffers.logits,
+                                        .banned = e->drawing.banned,
+                                        .draws = e->drawing.draw,
+                                        .token = e->drawing.token});
     enum sol_status status = plan_finish(slot->plan);
     if (status == SOL_OK) return SOL_OK;
     plan_destroy(slot->plan);
@@ -407,25 +433,33 @@ static enum sol_status send_batch(struct engine *e)
     return e->gpu ? gpu_copy_in(e->gpu, e->batch.token, e->staging, bytes) : SOL_OK;
 }
 
+/* What becomes of a step's output. */
+enum wanted { WANT_NOTHING, WANT_LOGITS, WANT_TOKEN };
+
 /* Waits, so that the staging arrays may be written again. */
-static enum sol_status fetch_logits(struct engine *e, bool wanted)
+static enum sol_status fetch_output(struct engine *e, enum wanted wanted)
 {
     size_t bytes = (size_t)(e->host.n_outputs * e->model->config.vocab) * sizeof(float);
+    const struct drawing *d = &e->drawing;
     if (!e->gpu) return SOL_OK;
-    if (bytes && wanted) SOL_TRY(gpu_copy_out(e->gpu, e->logits, e->buffers.logits, bytes));
+    if (bytes && wanted == WANT_LOGITS)
+        SOL_TRY(gpu_copy_out(e->gpu, e->logits, e->buffers.logits, bytes));
+    if (bytes && wanted == WANT_TOKEN)
+        SOL_TRY(gpu_copy_out(e->gpu, d->host_token, d->token, sizeof *d->token));
     return gpu_wait(e->gpu);
 }
 
-static enum sol_status run_step(struct engine *e, bool want_logits)
+static enum sol_status run_step(struct engine *e, enum wanted wanted)
 {
     struct cached_plan *cached;
-    enum sol_status status = plan_for(e, e->batch.n_tokens, e->batch.n_outputs, &cached);
+    bool draws = wanted == WANT_TOKEN && e->batch.n_outputs == 1;
+    enum sol_status status = plan_for(e, e->batch.n_tokens, e->batch.n_outputs, draws, &cached);
     const struct plan_observer observer = {after_layer, e};
     if (status == SOL_OK) e->last = cached; /* the trace asks for it */
     if (status == SOL_OK) status = send_batch(e);
     if (status == SOL_OK)
         status = plan_run(cached->plan, e->pool, e->timed, e->trace ? &observer : NULL);
-    if (status == SOL_OK) status = fetch_logits(e, want_logits);
+    if (status == SOL_OK) status = fetch_output(e, wanted);
     if (status != SOL_OK) forget_batch(e);
     return status;
 }
@@ -438,13 +472,72 @@ enum sol_status engine_eval(struct engine *e, const struct engine_row *rows, int
     for (int64_t done = 0; done < n;) {
         SOL_TRY(interrupt_check());
         int64_t step = fill_batch(e, rows + done, n - done);
-        SOL_TRY(run_step(e, logits || on_logits));
+        SOL_TRY(run_step(e, logits || on_logits ? WANT_LOGITS : WANT_NOTHING));
         if (on_logits && e->host.n_outputs)
             SOL_TRY(on_logits(arg, done, e->host.output_rows, e->host.n_outputs, e->logits));
         done += step;
     }
     if (logits) *logits = e->logits;
     return SOL_OK;
+}
+
+/* ---- drawing tokens ---- */
+
+static enum sol_status make_drawing(struct engine *e)
+{
+    struct drawing *d = &e->drawing;
+    size_t words = ((size_t)e->model->config.vocab + 31) / 32;
+    if (d->pinned) return SOL_OK;
+    SOL_TRY(gpu_alloc(e->gpu, "drawing of tokens", 64 + words * 4, &d->memory));
+    SOL_TRY(gpu_alloc_pinned(e->gpu, 64 + words * 4, &d->pinned));
+    d->draw = d->memory;
+    d->token = (int32_t *)((char *)d->memory + 32);
+    d->banned = (uint32_t *)((char *)d->memory + 64);
+    d->host_draw = d->pinned;
+    d->host_token = (int32_t *)((char *)d->pinned + 32);
+    return SOL_OK;
+}
+
+static bool same_draw(const struct sample_draw *a, const struct sample_draw *b)
+{
+    return a->uniform == b->uniform && a->inverse_temperature == b->inverse_temperature &&
+           a->min_p == b->min_p;
+}
+
+static enum sol_status send_draw(struct engine *e, const struct sampler *sampler,
+                                 const struct sample_draw *draw)
+{
+    struct drawing *d = &e->drawing;
+    size_t words = ((size_t)e->model->config.vocab + 31) / 32;
+    if (d->banned_of != sampler) {
+        uint32_t *bits = (uint32_t *)((char *)d->pinned + 64);
+        sampler_banned(sampler, bits);
+        SOL_TRY(gpu_copy_in(e->gpu, d->banned, bits, words * 4));
+    } else if (same_draw(&d->sent, draw)) {
+        return SOL_OK;
+    }
+    d->banned_of = sampler;
+    d->sent = *d->host_draw = *draw;
+    return gpu_copy_in(e->gpu, d->draw, d->host_draw, sizeof *draw);
+}
+
+enum sol_status engine_eval_token(struct engine *e, const struct engine_row *row,
+                                  struct sampler *sampler, int32_t *token)
+{
+    struct sample_draw draw;
+    if (!e->gpu || !sampler_request(sampler, &draw)) {
+        const float *logits;
+        SOL_TRY(engine_eval(e, row, 1, NULL, NULL, &logits));
+        return sampler_next(sampler, logits, token);
+    }
+    SOL_TRY(check_rows(e, row, 1));
+    SOL_TRY(interrupt_check());
+    SOL_TRY(make_drawing(e));
+    SOL_TRY(send_draw(e, sampler, &draw));
+    fill_batch(e, row, 1);
+    SOL_TRY(run_step(e, WANT_TOKEN));
+    *token = *e->drawing.host_token;
+    return *token < 0 ? sampler_nothing_left(sampler) : SOL_OK;
 }
 
 /* ---- state ---- */

@@ -3,6 +3,7 @@
 #ifndef INFER_ENGINE_H
 #define INFER_ENGINE_H
 
+#include "infer/sampler.h"
 #include "model/model.h"
 #include "ops/plan.h"
 
@@ -46,6 +47,12 @@ typedef enum sol_status (*engine_logits_fn)(void *arg, int64_t first_row, const 
                                             int64_t n_outputs, const float *logits);
 enum sol_status engine_eval(struct engine *engine, const struct engine_row *rows, int64_t n,
                             engine_logits_fn on_logits, void *arg, const float **logits);
+
+/* Processes one row and draws the token that follows it: on a GPU there, so that logits stay where
+ * they are, unless the sampler asks for more than the op can. `row` must want output. The sampler
+ * outlives the engine, or is not used again after another one was. */
+enum sol_status engine_eval_token(struct engine *engine, const struct engine_row *row,
+                                  struct sampler *sampler, int32_t *token);
 
 int64_t engine_position(const struct engine *engine, int32_t sequence); /* tokens held */
 /* Forgets a sequence. Rolling back to an earlier position is not offered: rings overwrite. */

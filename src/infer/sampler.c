@@ -405,15 +405,34 @@ static int32_t draw_top_p(struct sampler *s, const float *logits, const struct s
     return id_of(s->candidates[s->vocab - 1 - walk(s->weights, kept, &target)]);
 }
 
+enum sol_status sampler_nothing_left(const struct sampler *s)
+{
+    return status_set(SOL_E_INTERNAL,
+                      "no token can be chosen: all %zu logits are NaN, -infinity or banned",
+                      s->vocab);
+}
+
+bool sampler_request(struct sampler *s, struct sample_draw *out)
+{
+    double inverse = 1 / s->params.temperature;
+    if (s->params.top_k || s->params.top_p < 1) return false;
+    *out = (struct sample_draw){.inverse_temperature = inverse, .min_p = s->params.min_p};
+    if (!isinf(inverse)) out->uniform = rng_uniform(&s->rng);
+    return true;
+}
+
+void sampler_banned(const struct sampler *s, uint32_t *bits)
+{
+    memset(bits, 0, (s->vocab + 31) / 32 * sizeof *bits);
+    for (size_t i = 0; i < s->banned_begin[s->blocks]; i++)
+        bits[s->banned[i] / 32] |= 1u << s->banned[i] % 32;
+}
+
 enum sol_status sampler_next(struct sampler *s, const float *logits, int32_t *token)
 {
     int32_t best;
     float max = find_max(s, logits, &best);
-    if (max == -INFINITY)
-        return status_set(SOL_E_INTERNAL,
-                          "no token can be chosen: all %zu logits are NaN, -infinity or "
-                          "banned",
-                          s->vocab);
+    if (max == -INFINITY) return sampler_nothing_left(s);
     /* Below the smallest normal double the inverse overflows; next to infinity all else weighs
      * nothing. */
     double inverse = 1 / s->params.temperature;

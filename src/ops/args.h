@@ -124,6 +124,25 @@ struct combine_args {
     float *x; /* [m][n], in place */
 };
 
+/* What one draw of a token needs. */
+struct sample_draw {
+    double uniform;             /* random, from 0 to below 1 */
+    double inverse_temperature; /* infinity: the likeliest */
+    double min_p;               /* weights below that share of the largest count as nothing */
+};
+
+/* sample: the weight of a token is exp((logit - largest) * inverse_temperature), that of NaN and of
+ * banned ones 0; taken is the first at which the sum of weights exceeds uniform * total. The
+ * largest itself (the lowest id of it) when the temperature is 0 or it is infinite; -1 when nothing
+ * is left. */
+struct sample_args {
+    int64_t n, vocab;
+    const float *logits;             /* [n][vocab] */
+    const uint32_t *banned;          /* [(vocab + 31) / 32] bits, or NULL */
+    const struct sample_draw *draws; /* [n] */
+    int32_t *token;                  /* [n] */
+};
+
 /* ---- composites: the lines of the forward pass ---- */
 
 /* attn_in: rmsnorm, q k v projections, rope, key/value write. */

@@ -1,0 +1,31 @@
+/* Arguments of the kernels of sample, shared by host and device. */
+#ifndef KERNELS_SAMPLE_SAMPLE_ARGS_H
+#define KERNELS_SAMPLE_SAMPLE_ARGS_H
+
+#include "types.h"
+
+enum { SAMPLE_THREADS = 256, SAMPLE_EACH = 8, SAMPLE_PIECE = SAMPLE_THREADS * SAMPLE_EACH };
+
+/* What is known of SAMPLE_PIECE logits. */
+struct sample_piece {
+    float max;  /* -infinity: none may be chosen */
+    int32_t id; /* the lowest that has it */
+    double sum; /* of weights */
+};
+
+/* As struct sample_draw (src/ops/args.h). */
+struct sample_kernel_draw {
+    double uniform, inverse_temperature, min_p;
+};
+
+struct sample_kernel_args {
+    int64_t vocab, pieces;
+    const float *logits;                    /* [n][vocab] */
+    const uint32_t *banned;                 /* bits, or NULL */
+    const struct sample_kernel_draw *draws; /* [n] */
+    struct sample_piece *partial;           /* [n][pieces] */
+    int32_t *token;                         /* [n] */
+};
+SOL_STATIC_ASSERT(sizeof(struct sample_kernel_args) == 56, "host and device agree");
+
+#endif

@@ -1,0 +1,125 @@
+/* sample: a token from each row of logits. What a GPU does where the logits need not leave it; on
+ * the CPU the sampler (src/infer) does this and more. */
+#include <math.h>
+
+#include "ops/cases.h"
+#include "ops/ops.h"
+
+#define OP_LIST "ops/sample.list"
+#include "ops/variant_table.h"
+
+static struct op_cost cost(const void *args)
+{
+    const struct sample_args *a = args;
+    double count = (double)a->n * (double)a->vocab;
+    return (struct op_cost){3 * count, 4 * count};
+}
+
+static float logit_at(const struct sample_args *a, int64_t row, int64_t id)
+{
+    float value = a->logits[row * a->vocab + id];
+    bool banned = a->banned && (a->banned[id / 32] >> id % 32 & 1);
+    return banned || isnan(value) ? -INFINITY : value;
+}
+
+/* The lowest id of the largest logit; -1: none may be chosen. */
+static int32_t likeliest(const struct sample_args *a, int64_t row)
+{
+    int32_t best = -1;
+    float max = -INFINITY;
+    for (int64_t id = 0; id < a->vocab; id++)
+        if (logit_at(a, row, id) > max) {
+            max = logit_at(a, row, id);
+            best = (int32_t)id;
+        }
+    return best;
+}
+
+static double weight_at(const struct sample_args *a, int64_t row, int64_t id, float max)
+{
+    const struct sample_draw *draw = &a->draws[row];
+    double weight = exp(((double)logit_at(a, row, id) - max) * draw->inverse_temperature);
+    return weight >= draw->min_p ? weight : 0;
+}
+
+static int32_t draw_token(const struct sample_args *a, int64_t row)
+{
+    int32_t best = likeliest(a, row), last = best;
+    if (best < 0 || isinf(a->draws[row].inverse_temperature)) return best;
+    float max = logit_at(a, row, best);
+    if (isinf(max)) return best;
+    double total = 0, sum = 0;
+    for (int64_t id = 0; id < a->vocab; id++) total += weight_at(a, row, id, max);
+    for (int64_t id = 0; id < a->vocab; id++) {
+        double weight = weight_at(a, row, id, max);
+        if (!(weight > 0)) continue;
+        last = (int32_t)id;
+        sum += weight;
+        if (a->draws[row].uniform * total < sum) break;
+    }
+    return last;
+}
+
+static void reference(const struct op_context *context, const void *args)
+{
+    (void)context;
+    const struct sample_args *a = args;
+    for (int64_t row = 0; row < a->n; row++) a->token[row] = draw_token(a, row);
+}
+
+static struct sample_draw *case_draws(struct case_maker *c, int64_t n)
+{
+    struct sample_draw *draws = ARENA_NEW(c->arena, struct sample_draw, n);
+    for (int64_t i = 0; draws && i < n; i++)
+        draws[i] = (struct sample_draw){
+            .uniform = rng_uniform(c->rng),
+            .inverse_temperature = i % 3 == 0 ? (double)INFINITY : 1 / (0.1 + rng_uniform(c->rng)),
+            .min_p = i % 4 == 1 ? 0.05 : 0,
+        };
+    return draws;
+}
+
+static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
+                      void *args)
+{
+    if (index >= 6) return false;
+    struct case_maker c = {arena, rng, kind, index};
+    int64_t n = case_size(&c, 1, 6), vocab = index < 3 ? case_size(&c, 1, 300) : 7000 + 900 * index;
+    uint32_t *banned = index % 2 ? ARENA_NEW(arena, uint32_t, (vocab + 31) / 32) : NULL;
+    for (int64_t i = 0; banned && i < (vocab + 31) / 32; i++) {
+        uint64_t bits = rng_next(rng);
+        banned[i] = (uint32_t)bits & (uint32_t)(bits >> 32);
+    }
+    float *logits = case_rows(&c, n, vocab, 2.0f);
+    /* Ties are part of the contract. */
+    for (int64_t i = 0; logits && index == 4 && i < n * vocab; i++) logits[i] = roundf(logits[i]);
+    *(struct sample_args *)args = (struct sample_args){
+        .n = n,
+        .vocab = vocab,
+        .logits = logits,
+        .banned = banned,
+        .draws = case_draws(&c, n),
+        .token = ARENA_NEW(arena, int32_t, n),
+    };
+    return true;
+}
+
+static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
+{
+    const struct sample_args *a = args;
+    out[0] = (struct op_output){offsetof(struct sample_args, token), (size_t)a->n * 4, false, 0};
+    return 1;
+}
+
+const struct op op_sample = {
+    .name = "sample",
+    .summary = "a token of each row of logits, at a temperature; NaN is never chosen, infinity "
+               "always",
+    .args_size = sizeof(struct sample_args),
+    .cost = cost,
+    .reference = reference,
+    .make_case = make_case,
+    .outputs = outputs,
+    .variants = variants,
+    .n_variants = N_VARIANTS,
+};
