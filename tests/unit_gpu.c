@@ -13,6 +13,7 @@
 #include "driver/nvrtc.h"
 #include "gpu/kernel.h"
 #include "infer/engine.h"
+#include "tensor_map_args.h"
 
 static const struct fake_cuda_params hopper = {
     .devices = 2, .major = 9, .minor = 0, .memory = (size_t)64 << 20};
@@ -57,6 +58,7 @@ static enum sol_status launch_some(struct gpu *gpu, struct gpu_graph **graph,
 {
     const struct gpu_kernel *kernel;
     const int args[2] = {1, 2};
+    struct tensor_map map;
     int blocks;
     double ns;
     struct gpu_launch launch = {
@@ -71,6 +73,15 @@ static enum sol_status launch_some(struct gpu *gpu, struct gpu_graph **graph,
     SOL_TRY(gpu_event_record(events[1]));
     SOL_TRY(gpu_event_elapsed(events[0], events[1], &ns));
     SOL_TRY(gpu_graph_begin(gpu));
+    gpu_put_map(gpu,
+                &(struct gpu_tensor){.data = args,
+                                     .element = GPU_BF16,
+                                     .rank = 2,
+                                     .sizes = {64, 8},
+                                     .strides = {128},
+                                     .box = {64, 8},
+                                     .swizzled = true},
+                &map);
     gpu_put(gpu, "rope/rope.cu", "rope_f32", &launch, args);
     SOL_TRY(gpu_graph_end(gpu, graph));
     SOL_TRY(gpu_graph_launch(*graph));

@@ -59,6 +59,23 @@ enum sol_status gpu_launch(const struct gpu_kernel *kernel, const struct gpu_lau
 void gpu_put(struct gpu *gpu, const char *image, const char *function,
              const struct gpu_launch *launch, const void *args);
 
+/* A tensor in device memory as the copy engine sees it: `sizes` in elements, innermost first;
+ * `strides` in bytes, from the second dimension on, multiples of 16; `box` elements a copy. What
+ * lies outside reads as 0. Source: CUDA Driver API, cuTensorMapEncodeTiled. */
+enum gpu_element { GPU_U32 = 2, GPU_BF16 = 9 };
+struct gpu_tensor {
+    const void *data; /* 16-byte aligned */
+    enum gpu_element element;
+    unsigned rank; /* 2 or 3 */
+    uint64_t sizes[3], strides[2];
+    uint32_t box[3];
+    bool swizzled; /* rows of 128 bytes, as matrix instructions read them */
+};
+/* Fills a kernel argument, struct tensor_map (kernels/tensor_map_args.h); failures as with gpu_put.
+ */
+struct tensor_map;
+void gpu_put_map(struct gpu *gpu, const struct gpu_tensor *tensor, struct tensor_map *map);
+
 /* Whether a gpu_put failed since the last gpu_wait, without waiting. */
 enum sol_status gpu_put_status(const struct gpu *gpu);
 
