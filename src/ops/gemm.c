@@ -57,11 +57,52 @@ static size_t reference_workspace(const void *args, int workers)
     return (size_t)((const struct gemm_args *)args)->k * sizeof(float);
 }
 
+/* Rows of C by hand: groups of very different sizes, some of them empty. */
+static void uneven_groups(struct case_maker *c, struct gemm_args *a)
+{
+    int64_t groups = a->w.groups;
+    int32_t *offsets = ARENA_NEW(c->arena, int32_t, groups + 1);
+    int32_t *rows = ARENA_NEW(c->arena, int32_t, a->m);
+    for (int64_t g = 1; offsets && g < groups; g++) {
+        int64_t left = a->m - offsets[g - 1];
+        offsets[g] = offsets[g - 1] + (int32_t)(g % 3 == 1 ? 0 : rng_range(c->rng, 0, left));
+    }
+    for (int64_t i = 0; rows && i < a->m; i++)
+        rows[i] = (int32_t)rng_range(c->rng, 0, a->a_count - 1);
+    if (offsets) offsets[groups] = (int32_t)a->m;
+    a->group_offsets = offsets;
+    a->a_rows = rows;
+}
+
+/* Hundreds of rows, for variants that serve no fewer. */
+static bool make_many_rows(struct case_maker *c, struct gemm_args *a)
+{
+    bool grouped = c->index % 4 >= 2;
+    int64_t m = rng_range(c->rng, 130, 330), n = case_size(c, 60, 200), groups = grouped ? 6 : 1;
+    int64_t k = 32 * rng_range(c->rng, 3, 9);
+    *a = (struct gemm_args){
+        .m = m,
+        .n = n,
+        .k = k,
+        .a_count = m,
+        .a = case_rows(c, m, k, 1.0f),
+        .w = case_tensor(c, c->index % 2 ? DTYPE_BF16 : DTYPE_MXFP4, groups, n, k, 0.1f),
+        .bias = case_vector(c, groups * n, 0.1f),
+        .c = case_output(c, m * n),
+    };
+    if (grouped) uneven_groups(c, a);
+    /* A block's scale of 2^3: far above trained ones, where 2^126 times it is no bf16 any more. */
+    if (c->kind == CASE_EXTREME && c->index % 2 == 0)
+        ((struct block_mxfp4 *)(uintptr_t)a->w.data)[n / 2 * (k / 32)].scale = 130;
+    return true;
+}
+
 static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
                       void *args)
 {
-    if (index >= 45) return false;
+    if (index >= 49) return false;
     struct case_maker c = {arena, rng, kind, index};
+    if (index >= 45) return make_many_rows(&c, args);
     /* Five, one of each dtype, are longer than any variant's chunk of k; the last fifteen are steps
      * of decoding: one or two tokens, rows as wide as vector loads want. */
     bool grouped = index % 2, is_long = index >= 25 && index < 30, decodes = index >= 30;

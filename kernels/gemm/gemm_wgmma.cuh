@@ -1,0 +1,561 @@
+/* Products of many rows on Hopper's tensor cores, dense or grouped by expert, one family for all weight
+ * formats. Weights are the operand with 64 rows (features), activations the other one (N tokens, any
+ * multiple of 8): a group of experts with few tokens is hardly padded, and a weight that must be decoded
+ * is decoded once for all tokens of a tile.
+ *
+ * A block has one warpgroup that fetches and two (of few tokens: four) that multiply, 64 rows of weights
+ * each. It takes tiles of (group, features, tokens) in turn, tokens fastest, so that tiles that share
+ * weights run at the same time. A stage is 64 columns of the weights and of the tokens' rows.
+ *
+ * Gate and up (GATED) are multiplied together: of the 16 rows of a warp the first 8 are gate's, the others
+ * up's of the same features, so that a thread has both and swiglu needs nobody else.
+ *
+ * Weights in bf16 go from shared memory to the tensor cores; MXFP4 through registers, where the products
+ * of one step of 16 columns run while the next step is decoded: about 120 instructions a warp for 64
+ * columns, which 256 tokens hide. Results leave through shared memory as copies of 256 bytes, while the
+ * next tile begins. */
+#ifndef KERNELS_GEMM_WGMMA_CUH
+#define KERNELS_GEMM_WGMMA_CUH
+
+#include "common.cuh"
+#include "gemm/gemm_wgmma_args.h"
+#include "mma.cuh"
+#include "pack/mxfp4.cuh"
+#include "wgmma.cuh"
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+#define INLINE __device__ __forceinline__ /* the sums must stay in registers */
+
+enum { WARPGROUP = 128 };
+
+/* What a kernel is made of. */
+template <int TYPE_, bool GATED_, int WARPGROUPS_, int TOKENS_, int STAGES_, int OUT_TOKENS_, int CLUSTER_>
+struct wgmma_kind {
+    enum {
+        TYPE = TYPE_,             /* of weights */
+        GATED = GATED_,           /* weights are gate and up of the same features */
+        WARPGROUPS = WARPGROUPS_, /* that multiply */
+        THREADS = (WARPGROUPS + 1) * WARPGROUP,
+        WARPS = WARPGROUPS * (WARPGROUP / WARP),
+        TOKENS = TOKENS_, /* of a tile, at most */
+        STAGES = STAGES_,
+        OUT_TOKENS = OUT_TOKENS_, /* whose results a warpgroup holds in shared memory */
+        CLUSTER = CLUSTER_,       /* blocks with the same tokens and neighbouring features */
+        PACKED = TYPE_ == WEIGHT_MXFP4_TILES,
+        W_BYTES = WGMMA_W_BYTES(TYPE_), /* of 64 rows */
+        S_BYTES = WGMMA_SCALES_BYTES(TYPE_),
+        W_AT = TOKENS * WGMMA_K * 2,
+        SCALES_AT = W_AT + WARPGROUPS * W_BYTES,
+        STAGE_BYTES = WGMMA_STAGE_BYTES(TYPE_, WARPGROUPS_, TOKENS_),
+        OUT_BYTES = WGMMA_OUT_BYTES(OUT_TOKENS_), /* of a warpgroup */
+        OUT_AT = STAGES * STAGE_BYTES,
+        BARRIERS_AT = OUT_AT + WARPGROUPS * OUT_BYTES,
+        OFFSETS_AT = BARRIERS_AT + 2 * 8 * STAGES,
+        WG_FEATURES = GATED ? WGMMA_ROWS / 2 : WGMMA_ROWS, /* of a warpgroup */
+        FEATURES = WARPGROUPS * WG_FEATURES,               /* of a block's tile */
+        REGISTERS = WARPGROUPS == 2 ? 240 : 112,           /* of a thread that multiplies */
+    };
+};
+
+struct wgmma_tile {
+    int group, first_feature, first_row, rows, width; /* width: of the product, at least rows */
+};
+
+/* The tiles of a block, or of a cluster, in order. It keeps little, since registers are scarce. */
+template <class K> struct wgmma_tiles {
+    int index, group, begin; /* begin: number of the group's first tile */
+
+    INLINE wgmma_tiles() : index(blockIdx.x / K::CLUSTER), group(0), begin(0) {}
+
+    /* `offsets` in shared memory, where there are groups. */
+    INLINE bool next(const gemm_wgmma_args &a, const int32_t *offsets, wgmma_tile &tile)
+    {
+        enum { FEATURES = K::FEATURES * K::CLUSTER };
+        int feature_tiles = (a.n + FEATURES - 1) / FEATURES, first = 0, rows, parts;
+        for (;; group++) {
+            if (group >= a.groups) return false;
+            first = a.group_offsets ? offsets[group] : 0;
+            rows = a.group_offsets ? offsets[group + 1] - first : a.m;
+            parts = (rows + K::TOKENS - 1) / K::TOKENS;
+            if (index - begin < parts * feature_tiles) break;
+            begin += parts * feature_tiles;
+        }
+        int at = index - begin, part = at % parts;
+        /* Parts of equal width, as wide as products are made. */
+        int unit = K::PACKED ? (int)WGMMA_BOX : (int)K::TOKENS;
+        int width = ((rows + parts - 1) / parts + unit - 1) / unit * unit;
+        tile.group = group;
+        tile.first_feature = at / parts * FEATURES;
+        tile.first_row = first + part * width;
+        tile.rows = min(width, rows - part * width);
+        tile.width = width;
+        index += gridDim.x / K::CLUSTER;
+        return true;
+    }
+};
+
+/* Place in the ring of stages. */
+template <class K> struct wgmma_ring {
+    uint32_t base; /* shared address */
+    int stage, phase;
+
+    INLINE void step()
+    {
+        if (++stage == K::STAGES) stage = 0, phase ^= 1;
+    }
+    INLINE uint32_t at() const { return base + stage * K::STAGE_BYTES; }
+    INLINE uint32_t full(int which) const { return base + K::BARRIERS_AT + 8 * which; }
+    INLINE uint32_t empty(int which) const { return full(K::STAGES + which); }
+    /* A warp is done with a stage; other blocks write to it too where x is shared. */
+    INLINE void release(int which) const
+    {
+        if (threadIdx.x % WARP) return;
+        if (K::CLUSTER == 1)
+            barrier_arrive(empty(which));
+        else
+            for (int r = 0; r < K::CLUSTER; r++) barrier_arrive_at(empty(which), r);
+    }
+};
+
+/* ---- the thread that fetches ---- */
+
+/* Rows of x for a tile: dense, one box, or a share of it for all blocks of the cluster; else as few boxes
+ * as make up the width. */
+template <class K>
+INLINE void fetch_x(const gemm_wgmma_args &a, const wgmma_tile &tile, int x, uint32_t to, uint32_t barrier)
+{
+    enum { SHARE = K::TOKENS / K::CLUSTER, ROW = WGMMA_K * 2 };
+    if constexpr (!K::PACKED && K::CLUSTER == 1) {
+        copy_box_2d(to, a.x[0], x, tile.first_row, barrier);
+    } else if constexpr (!K::PACKED) {
+        int rank = cluster_rank();
+        copy_box_2d_to(to + rank * SHARE * ROW, a.x[0], x, tile.first_row + rank * SHARE, barrier,
+                       (1 << K::CLUSTER) - 1);
+    } else {
+        int row = 0;
+#pragma unroll
+        for (int b = WGMMA_BOXES; b >= 0; b--) { /* 128 rows may come twice */
+            int i = b == WGMMA_BOXES ? WGMMA_BOXES - 1 : b, size = WGMMA_BOX << i;
+            if (size > K::TOKENS || tile.width - row < size) continue;
+            copy_box_2d(to + row * ROW, a.x[i], x, tile.first_row + row, barrier);
+            row += size;
+        }
+    }
+}
+
+template <class K>
+INLINE void fetch_unit(const gemm_wgmma_args &a, const wgmma_tile &tile, int feature, int unit,
+                       const wgmma_ring<K> &ring)
+{
+    enum { MATRICES = K::GATED ? 2 : 1, SHARE = K::WARPGROUPS / MATRICES };
+    uint32_t to = ring.at(), barrier = ring.full(ring.stage);
+    barrier_expect(barrier, tile.width * WGMMA_K * 2 + K::WARPGROUPS * (K::W_BYTES + K::S_BYTES));
+    int first = tile.group * a.group_rows + (K::PACKED ? feature / TILE_ROWS : feature);
+#pragma unroll
+    for (int i = 0; i < MATRICES; i++) {
+        uint32_t w = to + K::W_AT + i * SHARE * K::W_BYTES;
+        if (K::PACKED)
+            copy_box_3d(w, a.w[i], 0, unit, first, barrier);
+        else
+            copy_box_2d(w, a.w[i], unit * WGMMA_K, first, barrier);
+        if (K::PACKED)
+            copy_box_3d(to + K::SCALES_AT + i * SHARE * K::S_BYTES, a.scales[i], 0, unit, first,
+                        barrier);
+    }
+    fetch_x<K>(a, tile, unit * WGMMA_K, to, barrier);
+}
+
+template <class K>
+INLINE void fetch_all(const gemm_wgmma_args &a, const int32_t *offsets, wgmma_ring<K> ring)
+{
+    wgmma_tiles<K> tiles;
+    wgmma_tile tile;
+    int shift = K::CLUSTER > 1 ? cluster_rank() * K::FEATURES : 0;
+    while (tiles.next(a, offsets, tile))
+        for (int u = 0; u < a.units; u++) {
+            barrier_wait(ring.empty(ring.stage), ring.phase ^ 1);
+            fetch_unit<K>(a, tile, tile.first_feature + shift, u, ring);
+            ring.step();
+        }
+    /* Until nobody reads any more: with shared x, another block may still be behind. */
+    for (int s = 0; K::CLUSTER > 1 && s < K::STAGES; s++) {
+        barrier_wait(ring.empty(ring.stage), ring.phase ^ 1);
+        ring.step();
+    }
+}
+
+/* ---- MXFP4 to bf16 ---- */
+
+/* What a lane has of a unit: words of its two rows (x, y: row g's; z, w: row g + 8's), the scales of
+ * their blocks twice, as bf16: {row g, g + 8} x {first 32 columns, second}. */
+struct unit_words {
+    uint4 w;
+    uint32_t scale[2][2];
+};
+
+/* Fragments of step S of a unit. */
+template <int S> INLINE void decode(uint32_t (&f)[4], const unit_words &u)
+{
+    uint32_t low = S < 2 ? u.w.x : u.w.y, high = S < 2 ? u.w.z : u.w.w;
+    f[0] = mul_bf16x2(mxfp4_pair<S % 2 * 2>(low), u.scale[0][S / 2]);
+    f[1] = mul_bf16x2(mxfp4_pair<S % 2 * 2>(high), u.scale[1][S / 2]);
+    f[2] = mul_bf16x2(mxfp4_pair<S % 2 * 2 + 1>(low), u.scale[0][S / 2]);
+    f[3] = mul_bf16x2(mxfp4_pair<S % 2 * 2 + 1>(high), u.scale[1][S / 2]);
+}
+
+INLINE uint4 load_shared(uint32_t address)
+{
+    uint4 v;
+    asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "r"(address));
+    return v;
+}
+
+INLINE uint2 load_shared_8(uint32_t address)
+{
+    uint2 v;
+    asm volatile("ld.shared.v2.u32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(address));
+    return v;
+}
+
+INLINE uint32_t load_shared_4(uint32_t address)
+{
+    uint32_t v;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(address));
+    return v;
+}
+
+/* Rows g and g + 8 of a warp are those of a tile; or (GATED) rows of gate and of up, of the first half of
+ * a tile or of the second. */
+template <class K> INLINE void load_words(unit_words &u, const wgmma_ring<K> &ring)
+{
+    int warp = threadIdx.x / WARP - WARPGROUP / WARP, lane = threadIdx.x % WARP;
+    uint32_t at = ring.at() + K::W_AT + lane * 16;
+    if (!K::GATED) {
+        u.w = load_shared(at + warp * UNIT_BYTES);
+        return;
+    }
+    at += warp / 2 * UNIT_BYTES + warp % 2 * 8;
+    uint2 gate = load_shared_8(at), up = load_shared_8(at + K::WARPGROUPS / 2 * K::W_BYTES);
+    u.w = uint4{gate.x, gate.y, up.x, up.y};
+}
+
+/* Row g's two, then row g + 8's. */
+template <class K> INLINE uint32_t load_scales(const wgmma_ring<K> &ring)
+{
+    int warp = threadIdx.x / WARP - WARPGROUP / WARP, g = threadIdx.x % WARP / 4;
+    uint32_t at = ring.at() + K::SCALES_AT + g * 4;
+    if (!K::GATED) return load_shared_4(at + warp * UNIT_SCALES);
+    at += warp / 2 * UNIT_SCALES;
+    uint32_t gate = load_shared_4(at), up = load_shared_4(at + K::WARPGROUPS / 2 * K::S_BYTES);
+    return __byte_perm(gate, up, warp % 2 ? 0x7632 : 0x5410);
+}
+
+/* What the pairs lack is 2^(e-1), for which a bf16 is too small when e is above 128. `large` gathers such
+ * scales: a tile that has them is computed again, plainly. Trained models have none. */
+template <class K> INLINE void load_unit(unit_words &u, const wgmma_ring<K> &ring, uint32_t &large)
+{
+    uint32_t bytes = load_scales<K>(ring);
+    load_words<K>(u, ring);
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        u.scale[i / 2][i % 2] = __byte_perm(bytes, 0, 0x4040 | i | i << 8) * 128 + 0x3f003f00u;
+    large |= ((bytes & 0x7f7f7f7fu) + 0x7f7f7f7fu) & bytes;
+}
+
+/* ---- products of a tile: sums of this warpgroup's 64 rows, of which the first N / 2 are used ---- */
+
+template <class K, int N>
+INLINE void multiply_step(float (&sums)[K::TOKENS / 2], const uint32_t (&f)[4], uint32_t x, int step)
+{
+    wgmma_fence();
+    wgmma<N>::registers(sums, f, wgmma_operand(x, 16 * step), 1);
+    wgmma_commit();
+}
+
+/* While the products of a step run, the next step is decoded. */
+template <class K, int N>
+INLINE void multiply_packed(float (&sums)[K::TOKENS / 2], int units, wgmma_ring<K> &ring, uint32_t &large)
+{
+    unit_words w;
+    uint32_t next[4], f1[4], f2[4], f3[4];
+    int last = ring.stage;
+    barrier_wait(ring.full(ring.stage), ring.phase);
+    load_unit<K>(w, ring, large);
+    decode<0>(next, w);
+    for (int u = 0; u < units; u++) {
+        uint32_t x = ring.at();
+        multiply_step<K, N>(sums, next, x, 0);
+        decode<1>(f1, w);
+        wgmma_wait<1>();
+        if (u > 0) ring.release(last); /* its last products are done */
+        multiply_step<K, N>(sums, f1, x, 1);
+        decode<2>(f2, w);
+        wgmma_wait<1>();
+        multiply_step<K, N>(sums, f2, x, 2);
+        decode<3>(f3, w);
+        wgmma_wait<1>();
+        multiply_step<K, N>(sums, f3, x, 3);
+        last = ring.stage;
+        ring.step();
+        if (u + 1 < units) {
+            barrier_wait(ring.full(ring.stage), ring.phase);
+            load_unit<K>(w, ring, large);
+            decode<0>(next, w);
+        }
+        wgmma_wait<1>();
+    }
+    wgmma_wait<0>();
+    ring.release(last);
+}
+
+template <class K>
+INLINE void multiply_plain(float (&sums)[K::TOKENS / 2], int units, wgmma_ring<K> &ring)
+{
+    int wg = threadIdx.x / WARPGROUP - 1, last = ring.stage;
+    for (int u = 0; u < units; u++) {
+        barrier_wait(ring.full(ring.stage), ring.phase);
+        uint32_t x = ring.at(), w = ring.at() + K::W_AT + wg * K::W_BYTES;
+        wgmma_fence();
+#pragma unroll
+        for (int s = 0; s < 4; s++)
+            wgmma<K::TOKENS>::shared(sums, wgmma_operand(w, 16 * s), wgmma_operand(x, 16 * s), 1);
+        wgmma_commit();
+        wgmma_wait<1>();
+        if (u > 0) ring.release(last);
+        last = ring.stage;
+        ring.step();
+    }
+    wgmma_wait<0>();
+    ring.release(last);
+}
+
+template <class K>
+INLINE void multiply(float (&sums)[K::TOKENS / 2], int width, int units, wgmma_ring<K> &ring,
+                     uint32_t &large)
+{
+    if constexpr (!K::PACKED) {
+        multiply_plain<K>(sums, units, ring);
+    } else {
+        switch (width) {
+#define WIDTH(N)                                                                                    \
+    case N:                                                                                         \
+        if constexpr (N <= K::TOKENS) multiply_packed<K, N>(sums, units, ring, large);              \
+        break;
+            WIDTH(16) WIDTH(32) WIDTH(48) WIDTH(64) WIDTH(80) WIDTH(96) WIDTH(112) WIDTH(128)
+            WIDTH(144) WIDTH(160) WIDTH(176) WIDTH(192) WIDTH(208) WIDTH(224) WIDTH(240) WIDTH(256)
+#undef WIDTH
+        }
+    }
+}
+
+/* ---- results ---- */
+
+/* As swiglu.cuh, with the approximations of the special function unit: 1e-6, far below what bf16 does. */
+INLINE float swiglu(float gate, float up, float alpha, float limit)
+{
+    float g = gate > limit ? limit : gate;
+    float u = up > limit ? limit : up < -limit ? -limit : up;
+    return __fdividef(g, 1 + __expf(-alpha * g)) * (u + 1);
+}
+
+/* Bias of this thread's rows g and g + 8, of the warpgroup's features from `feature` on. */
+template <class K> INLINE void load_bias(const gemm_wgmma_args &a, int group, int feature, float (&b)[2])
+{
+    int warp = threadIdx.x / WARP % 4, g = threadIdx.x % WARP / 4;
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const float *bias = a.bias[K::GATED ? i : 0];
+        int row = feature + g + (K::GATED ? 8 * warp : 16 * warp + 8 * i);
+        b[i] = bias && row < a.n ? bias[(int64_t)group * a.n + row] : 0;
+    }
+}
+
+/* Adds the bias, and joins gate and up: then of the four sums of 8 tokens the first two count. */
+template <class K>
+INLINE void finish(const gemm_wgmma_args &a, int rows, const float (&bias)[2], float (&sums)[K::TOKENS / 2])
+{
+    wgmma_settle(sums);
+#pragma unroll
+    for (int j = 0; j < K::TOKENS / 8; j++) {
+        if (j % 2 == 0 && 8 * j >= rows) break;
+#pragma unroll
+        for (int i = 0; i < 4; i++) sums[4 * j + i] += bias[i / 2];
+#pragma unroll
+        for (int i = 0; K::GATED && i < 2; i++)
+            sums[4 * j + i] = swiglu(sums[4 * j + i], sums[4 * j + 2 + i], a.alpha, a.limit);
+    }
+}
+
+/* Up to OUT_TOKENS tokens from `first` on of this warpgroup's features: v has their sums. */
+template <class K>
+INLINE void store_block(const gemm_wgmma_args &a, const wgmma_tile &tile, int first, int feature,
+                        const float *v, uint32_t out)
+{
+    int wg = threadIdx.x / WARPGROUP, thread = threadIdx.x % WARPGROUP;
+    int warp = thread / WARP, g = thread % WARP / 4, t = thread % 4;
+    copy_out_read(); /* what left before */
+    named_sync(wg, WARPGROUP);
+    uint32_t to = out + 4 * (2 * t * WGMMA_OUT_STRIDE + warp * (K::GATED ? 8 : 16) + g);
+    int count = min((int)K::OUT_TOKENS, tile.rows - first);
+#pragma unroll
+    for (int j = 0; j < K::OUT_TOKENS / 8; j++) { /* {token, token + 1} x {g, g + 8} */
+        if (first + 8 * j >= K::TOKENS || (j % 2 == 0 && 8 * j >= count)) break;
+#pragma unroll
+        for (int i = 0; i < (K::GATED ? 2 : 4); i++)
+            asm volatile("st.shared.f32 [%0], %1;" ::"r"(
+                             to + 4 * ((8 * j + i % 2) * WGMMA_OUT_STRIDE + i / 2 * 8)),
+                         "f"(v[4 * j + i])
+                         : "memory");
+    }
+    fence_for_copies();
+    named_sync(wg, WARPGROUP);
+    int width = min((int)K::WG_FEATURES, a.n - feature);
+    float *c = a.c + (int64_t)(tile.first_row + first) * a.n + feature;
+    if (a.n % 4 == 0 && ((uint64_t)a.c & 15) == 0) {
+        for (int i = thread; i < count; i += WARPGROUP)
+            copy_out(c + (int64_t)i * a.n, out + i * WGMMA_OUT_STRIDE * 4, width * 4);
+        copy_out_commit();
+        return;
+    }
+    for (int i = thread; i < count * K::WG_FEATURES; i += WARPGROUP) {
+        int token = i / K::WG_FEATURES, f = i % K::WG_FEATURES;
+        float value;
+        asm volatile("ld.shared.f32 %0, [%1];"
+                     : "=f"(value)
+                     : "r"(out + token * WGMMA_OUT_STRIDE * 4 + f * 4));
+        if (f < width) c[(int64_t)token * a.n + f] = value;
+    }
+}
+
+template <class K>
+INLINE void store(const gemm_wgmma_args &a, const wgmma_tile &tile, int feature,
+                  const float (&v)[K::TOKENS / 2], uint32_t out)
+{
+#pragma unroll
+    for (int first = 0; first < K::TOKENS; first += K::OUT_TOKENS)
+        if (first < tile.rows) store_block<K>(a, tile, first, feature, v + first / 2, out);
+}
+
+/* One result of a packed product by float32 arithmetic: any scale, whatever the speed. */
+INLINE float plain_sum(const gemm_wgmma_args &a, int group, int which, int row, int token)
+{
+    float sum = a.bias[which] ? a.bias[which][(int64_t)group * a.n + row] : 0;
+    int64_t t = (int64_t)group * a.group_rows + row / TILE_ROWS;
+    const uint8_t *w = (const uint8_t *)a.plain_w[which] + t * a.units * UNIT_BYTES;
+    const uint8_t *s = (const uint8_t *)a.plain_scales[which] +
+                       t * a.units * UNIT_SCALES;
+    const uint16_t *x = (const uint16_t *)a.plain_x + (int64_t)token * a.units * WGMMA_K;
+    for (int k = 0; k < a.units * WGMMA_K; k++)
+        sum += tiled_mxfp4_at(w, s, row, k) * bf16_to_f32(x[k]);
+    return sum;
+}
+
+template <class K>
+__device__ __noinline__ void multiply_plainly(const gemm_wgmma_args &a, const wgmma_tile &tile,
+                                              int feature)
+{
+    for (int i = threadIdx.x % WARPGROUP; i < K::WG_FEATURES * tile.rows; i += WARPGROUP) {
+        int row = feature + i % K::WG_FEATURES, token = tile.first_row + i / K::WG_FEATURES;
+        if (row >= a.n) continue;
+        float value = plain_sum(a, tile.group, 0, row, token);
+        if (K::GATED)
+            value = swiglu(value, plain_sum(a, tile.group, 1, row, token), a.alpha, a.limit);
+        a.c[(int64_t)token * a.n + row] = value;
+    }
+}
+
+/* A warpgroup whose features are all behind the last one. */
+template <class K> INLINE void skip(int units, wgmma_ring<K> &ring)
+{
+    for (int u = 0; u < units; u++) {
+        barrier_wait(ring.full(ring.stage), ring.phase);
+        ring.release(ring.stage);
+        ring.step();
+    }
+}
+
+template <class K>
+INLINE void multiply_all(const gemm_wgmma_args &a, const int32_t *offsets, wgmma_ring<K> &ring,
+                         uint32_t out)
+{
+    wgmma_tiles<K> tiles;
+    wgmma_tile tile;
+    int wg = threadIdx.x / WARPGROUP - 1;
+    int shift = wg * K::WG_FEATURES + (K::CLUSTER > 1 ? cluster_rank() * K::FEATURES : 0);
+    while (tiles.next(a, offsets, tile)) {
+        int feature = tile.first_feature + shift;
+        if (feature >= a.n) {
+            skip<K>(a.units, ring);
+            continue;
+        }
+        float sums[K::TOKENS / 2], bias[2];
+        uint32_t large = 0;
+        load_bias<K>(a, tile.group, feature, bias);
+#pragma unroll
+        for (int i = 0; i < K::TOKENS / 2; i++) sums[i] = 0;
+        multiply<K>(sums, tile.width, a.units, ring, large);
+        if (K::PACKED && named_any(1 + wg, (large & 0x80808080u) != 0)) {
+            multiply_plainly<K>(a, tile, feature);
+            continue;
+        }
+        finish<K>(a, tile.rows, bias, sums);
+        store<K>(a, tile, feature, sums, out);
+    }
+    copy_out_read();
+}
+
+template <class K> INLINE void gemm_wgmma(const gemm_wgmma_args &a)
+{
+    extern __shared__ __align__(1024) char shared[];
+    int32_t *offsets = (int32_t *)(shared + K::OFFSETS_AT);
+    uint32_t base = shared_address(shared);
+    wgmma_ring<K> ring = {base, 0, 0};
+    if (threadIdx.x == 0) {
+        for (int s = 0; s < K::STAGES; s++) {
+            barrier_init(ring.full(s), 1);
+            barrier_init(ring.empty(s), K::WARPS * K::CLUSTER);
+        }
+        barrier_init_done();
+        for (int i = 0; i < (K::GATED ? 2 : 1); i++) {
+            prefetch_map(a.w[i]);
+            if (K::PACKED) prefetch_map(a.scales[i]);
+        }
+        for (int i = 0; i < (K::PACKED ? WGMMA_BOXES : 1); i++) prefetch_map(a.x[i]);
+    }
+    wait_for_input();
+    let_next_start();
+    if (a.group_offsets)
+        for (int g = threadIdx.x; g <= a.groups; g += K::THREADS) offsets[g] = a.group_offsets[g];
+    __syncthreads();
+    if (K::CLUSTER > 1) cluster_sync();
+    if (threadIdx.x < WARPGROUP) {
+        registers_give<24>();
+        if (threadIdx.x == 0) fetch_all<K>(a, offsets, ring);
+    } else {
+        registers_take<K::REGISTERS>();
+        int wg = threadIdx.x / WARPGROUP - 1;
+        multiply_all<K>(a, offsets, ring, base + K::OUT_AT + wg * K::OUT_BYTES);
+    }
+}
+
+#define WGMMA_KERNEL(name, ...)                                                                     \
+    extern "C" __global__ void __launch_bounds__(wgmma_kind<__VA_ARGS__>::THREADS, 1)               \
+        name(const __grid_constant__ gemm_wgmma_args a)                                             \
+    {                                                                                               \
+        gemm_wgmma<wgmma_kind<__VA_ARGS__>>(a);                                                     \
+    }
+
+#else
+
+/* Other architectures have no such instructions; the host does not choose these kernels there. */
+#define WGMMA_KERNEL(name, ...)                                                                     \
+    extern "C" __global__ void name(const __grid_constant__ gemm_wgmma_args a)                      \
+    {                                                                                               \
+        __trap();                                                                                   \
+    }
+
+#endif
+#endif

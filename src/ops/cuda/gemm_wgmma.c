@@ -1,0 +1,210 @@
+/* See gemm_wgmma.h. */
+#include "ops/cuda/gemm_wgmma.h"
+
+#include <stdio.h>
+
+#include "gpu/kernel.h"
+#include "pack/mxfp4_tiles.h"
+
+enum { ROUND_THREADS = 128, WARPGROUP = 128 };
+
+/* ---- what is served ---- */
+
+static bool is_packed(const struct tensor *w)
+{
+    return w->dtype == DTYPE_MXFP4 && w->scales;
+}
+
+bool wgmma_serves(const struct tensor *w, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    const struct gpu_info *info = device->gpu ? gpu_info(device->gpu) : NULL;
+    if (!info || info->major != 9)
+        snprintf(why, OP_REASON_MAX, "no wgmma: that is sm_90");
+    else if (!is_packed(w) && w->dtype != DTYPE_BF16)
+        snprintf(why, OP_REASON_MAX, "weights in %s; it reads bf16 and packed mxfp4",
+                 dtype_info(w->dtype)->name);
+    else if (w->cols % 8)
+        snprintf(why, OP_REASON_MAX, "k %lld is no multiple of 8", (long long)w->cols);
+    else if ((uintptr_t)w->data % 16 || (uintptr_t)w->scales % 16)
+        snprintf(why, OP_REASON_MAX, "weights at an address that is no multiple of 16");
+    else if (w->groups > WGMMA_GROUPS_MAX)
+        snprintf(why, OP_REASON_MAX, "%lld groups, %d at most", (long long)w->groups,
+                 WGMMA_GROUPS_MAX);
+    else
+        return true;
+    return false;
+}
+
+/* ---- activations ---- */
+
+static int64_t padded(int64_t k)
+{
+    return (k + WGMMA_K - 1) / WGMMA_K * WGMMA_K;
+}
+
+size_t wgmma_rows_bytes(int64_t rows, int64_t k)
+{
+    return (size_t)(rows * padded(k)) * 2;
+}
+
+void wgmma_round_rows(struct gpu *gpu, int64_t rows, int64_t k, const float *a,
+                      const int32_t *a_rows, void *out)
+{
+    const struct round_rows_args args = {rows, k, padded(k), a, a_rows, out};
+    gpu_put(
+        gpu, "gemm/round_rows.cu", "round_rows",
+        &(struct gpu_launch){.grid = {(unsigned)rows}, .block = {ROUND_THREADS}, .overlaps = true},
+        &args);
+}
+
+/* ---- tensors as the copy engine sees them ---- */
+
+static void map_rows(struct gpu *gpu, const struct wgmma_product *p, unsigned box,
+                     struct tensor_map *map)
+{
+    uint64_t k = (uint64_t)padded(p->w.cols);
+    gpu_put_map(gpu,
+                &(struct gpu_tensor){.data = p->x,
+                                     .element = GPU_BF16,
+                                     .rank = 2,
+                                     .sizes = {k, (uint64_t)p->m},
+                                     .strides = {2 * k},
+                                     .box = {WGMMA_K, box},
+                                     .swizzled = true},
+                map);
+}
+
+static void map_plain(struct gpu *gpu, const struct tensor *w, unsigned rows,
+                      struct tensor_map *map)
+{
+    gpu_put_map(gpu,
+                &(struct gpu_tensor){.data = w->data,
+                                     .element = GPU_BF16,
+                                     .rank = 2,
+                                     .sizes = {(uint64_t)w->cols, (uint64_t)(w->groups * w->rows)},
+                                     .strides = {2 * (uint64_t)w->cols},
+                                     .box = {WGMMA_K, rows},
+                                     .swizzled = true},
+                map);
+}
+
+/* Tiles of 16 rows, a unit of 64 columns after the other (kernels/pack/mxfp4_tiles.h). */
+static void map_packed(struct gpu *gpu, const struct tensor *w, unsigned rows,
+                       struct tensor_map *map, struct tensor_map *scales)
+{
+    uint64_t units = unit_count(w->cols), tiles = (uint64_t)w->groups * tile_count(w->rows);
+    gpu_put_map(gpu,
+                &(struct gpu_tensor){.data = w->data,
+                                     .element = GPU_U32,
+                                     .rank = 3,
+                                     .sizes = {UNIT_BYTES / 4, units, tiles},
+                                     .strides = {UNIT_BYTES, UNIT_BYTES * units},
+                                     .box = {UNIT_BYTES / 4, 1, rows / TILE_ROWS}},
+                map);
+    gpu_put_map(gpu,
+                &(struct gpu_tensor){.data = w->scales,
+                                     .element = GPU_U32,
+                                     .rank = 3,
+                                     .sizes = {UNIT_SCALES / 4, units, tiles},
+                                     .strides = {UNIT_SCALES, UNIT_SCALES * units},
+                                     .box = {UNIT_SCALES / 4, 1, rows / TILE_ROWS}},
+                scales);
+}
+
+/* ---- kernels ---- */
+
+struct kind {
+    const char *name;
+    int gated, warpgroups, tokens, cluster;
+    unsigned shared;
+};
+#define KIND(name, type, gated, warpgroups, tokens, stages, out, cluster)                          \
+    {#name,  gated,   warpgroups,                                                                  \
+     tokens, cluster, WGMMA_SHARED_BYTES(type, warpgroups, tokens, stages, out)},
+static const struct kind dense_kinds[] = {WGMMA_DENSE_KINDS(KIND)};
+static const struct kind mxfp4_kinds[] = {WGMMA_MXFP4_KINDS(KIND)};
+static const struct kind moe_up_kinds[] = {WGMMA_MOE_UP_KINDS(KIND)};
+#undef KIND
+enum { DENSE_KINDS = sizeof dense_kinds / sizeof *dense_kinds };
+
+static int64_t over(int64_t count, int64_t size)
+{
+    return (count + size - 1) / size;
+}
+
+/* Of a block's tile, or a cluster's. */
+static int64_t features_of(const struct kind *k)
+{
+    return (int64_t)k->cluster * k->warpgroups * WGMMA_ROWS / (k->gated ? 2 : 1);
+}
+
+/* Few tokens a group: more warpgroups, since decoding the weights is most of the work. */
+static const struct kind *choose_packed(const struct wgmma_product *p, const struct kind *kinds)
+{
+    enum { FEW = 40 };
+    return &kinds[p->m > FEW * (p->group_offsets ? p->w.groups : 1)];
+}
+
+/* The width whose tiles, taken in turn by all blocks at once, take the least: a tile costs its
+ * tokens and a little more. With groups, whose sizes the host does not know, the widest without
+ * clusters. */
+static const struct kind *choose_dense(const struct wgmma_product *p, int sm_count)
+{
+    const struct kind *best = NULL;
+    int64_t least = 0;
+    enum { TILE_EXTRA = 16 };
+    for (int i = 0; i < DENSE_KINDS; i++) {
+        const struct kind *k = &dense_kinds[i];
+        if (p->group_offsets && k->cluster > 1) continue;
+        int64_t tiles = over(p->w.rows, features_of(k)) * over(p->m, k->tokens);
+        int64_t cost = over(tiles, sm_count / k->cluster) * (k->tokens + TILE_EXTRA);
+        if (best && cost >= least) continue;
+        best = k;
+        least = cost;
+    }
+    return best;
+}
+
+void wgmma_multiply(struct gpu *gpu, const struct wgmma_product *p)
+{
+    bool packed = is_packed(&p->w), gated = p->up.data != NULL;
+    int sm_count = gpu_info(gpu)->sm_count;
+    const struct kind *kind =
+        !packed ? choose_dense(p, sm_count) : choose_packed(p, gated ? moe_up_kinds : mxfp4_kinds);
+    struct gemm_wgmma_args args = {
+        .bias = {p->bias, gated ? p->up_bias : p->bias},
+        .group_offsets = p->group_offsets,
+        .c = p->c,
+        .m = (int32_t)p->m,
+        .n = (int32_t)p->w.rows,
+        .units = (int32_t)(padded(p->w.cols) / WGMMA_K),
+        .groups = p->group_offsets ? (int32_t)p->w.groups : 1,
+        .group_rows = packed ? (int32_t)tile_count(p->w.rows) : (int32_t)p->w.rows,
+        .alpha = p->alpha,
+        .limit = p->limit,
+        .plain_w = {p->w.data, gated ? p->up.data : p->w.data},
+        .plain_scales = {p->w.scales, gated ? p->up.scales : p->w.scales},
+        .plain_x = p->x,
+    };
+    unsigned rows = (unsigned)(kind->warpgroups * WGMMA_ROWS / (gated ? 2 : 1));
+    if (packed)
+        map_packed(gpu, &p->w, rows, &args.w[0], &args.scales[0]);
+    else
+        map_plain(gpu, &p->w, rows, &args.w[0]);
+    if (gated) map_packed(gpu, &p->up, rows, &args.w[1], &args.scales[1]);
+    for (int i = 0; i < (packed ? WGMMA_BOXES : 1); i++)
+        map_rows(gpu, p,
+                 packed ? (unsigned)WGMMA_BOX << i : (unsigned)(kind->tokens / kind->cluster),
+                 &args.x[i]);
+    int64_t groups = p->group_offsets && p->w.groups < p->m ? p->w.groups : p->m;
+    int64_t parts = over(p->m, kind->tokens) + (p->group_offsets ? groups : 0);
+    int64_t tiles = over(p->w.rows, features_of(kind)) * parts, most = sm_count / kind->cluster;
+    gpu_put(
+        gpu, gated ? "moe_up/moe_up_wgmma.cu" : "gemm/gemm_wgmma.cu", kind->name,
+        &(struct gpu_launch){.grid = {(unsigned)((tiles < most ? tiles : most) * kind->cluster)},
+                             .block = {(unsigned)(kind->warpgroups + 1) * WARPGROUP},
+                             .shared_bytes = kind->shared,
+                             .cluster = kind->cluster > 1 ? (unsigned)kind->cluster : 0,
+                             .overlaps = true},
+        &args);
+}

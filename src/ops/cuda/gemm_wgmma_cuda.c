@@ -1,0 +1,97 @@
+/* gemm of many rows on Hopper's tensor cores, and moe_up with its two products as one. */
+#include <stdio.h>
+
+#include "ops/cuda/gemm_wgmma.h"
+
+/* Where reading the weights is not all that counts: below, the products of few rows are faster. */
+enum { ROWS_MIN = 9, GROUPED_ROWS_MIN = 32 };
+
+static bool can_run_gemm(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    const struct gemm_args *a = args;
+    int least = a->group_offsets ? GROUPED_ROWS_MIN : ROWS_MIN;
+    if (!wgmma_serves(&a->w, device, why)) return false;
+    if (a->m < least)
+        snprintf(why, OP_REASON_MAX, "%lld rows; it is for %d or more", (long long)a->m, least);
+    return a->m >= least;
+}
+
+static size_t gemm_workspace(const void *args, int workers)
+{
+    const struct gemm_args *a = args;
+    (void)workers;
+    return wgmma_rows_bytes(a->m, a->k);
+}
+
+static void run_gemm(const struct op_context *context, const void *args)
+{
+    const struct gemm_args *a = args;
+    wgmma_round_rows(context->gpu, a->m, a->k, a->a, a->a_rows, context->workspace);
+    wgmma_multiply(context->gpu, &(struct wgmma_product){.m = a->m,
+                                                         .w = a->w,
+                                                         .bias = a->bias,
+                                                         .group_offsets = a->group_offsets,
+                                                         .x = context->workspace,
+                                                         .c = a->c});
+}
+
+const struct op_variant gemm_wgmma_cuda = {
+    .name = "gemm_wgmma_cuda",
+    .summary = "bf16 or packed mxfp4 weights, 64 features by up to 256 rows in bf16, sm_90",
+    .numerics = NUMERICS_BF16,
+    .target = TARGET_CUDA,
+    .can_run = can_run_gemm,
+    .workspace = gemm_workspace,
+    .run = run_gemm,
+};
+
+static bool can_run_up(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    const struct moe_up_args *a = args;
+    int64_t rows = a->m * a->top_k;
+    if (!wgmma_serves(&a->gate, device, why) || !wgmma_serves(&a->up, device, why)) return false;
+    if (a->gate.dtype != DTYPE_MXFP4 || a->up.dtype != DTYPE_MXFP4)
+        snprintf(why, OP_REASON_MAX, "gate in %s, up in %s; both are to be mxfp4",
+                 dtype_info(a->gate.dtype)->name, dtype_info(a->up.dtype)->name);
+    else if (rows < GROUPED_ROWS_MIN)
+        snprintf(why, OP_REASON_MAX, "%lld rows; it is for %d or more", (long long)rows,
+                 GROUPED_ROWS_MIN);
+    else
+        return true;
+    return false;
+}
+
+static size_t up_workspace(const void *args, int workers)
+{
+    const struct moe_up_args *a = args;
+    (void)workers;
+    return wgmma_rows_bytes(a->m * a->top_k, a->hidden);
+}
+
+static void run_up(const struct op_context *context, const void *args)
+{
+    const struct moe_up_args *a = args;
+    int64_t rows = a->m * a->top_k;
+    wgmma_round_rows(context->gpu, rows, a->hidden, a->normed, a->routing.token_of_row,
+                     context->workspace);
+    wgmma_multiply(context->gpu, &(struct wgmma_product){.m = rows,
+                                                         .w = a->gate,
+                                                         .up = a->up,
+                                                         .bias = a->gate_bias,
+                                                         .up_bias = a->up_bias,
+                                                         .group_offsets = a->routing.group_offsets,
+                                                         .x = context->workspace,
+                                                         .c = a->act,
+                                                         .alpha = a->alpha,
+                                                         .limit = a->limit});
+}
+
+const struct op_variant moe_up_wgmma_cuda = {
+    .name = "moe_up_wgmma_cuda",
+    .summary = "gate, up and swiglu in one product of packed mxfp4 weights, sm_90",
+    .numerics = NUMERICS_BF16,
+    .target = TARGET_CUDA,
+    .can_run = can_run_up,
+    .workspace = up_workspace,
+    .run = run_up,
+};
