@@ -149,6 +149,19 @@ wrong 2 "expected cpu, cuda, cuda:N or auto" --backend cuda:x
 tiny -m synth:tiny --backend auto --no-store
 [ $status = 0 ] || fail "--backend auto: status $status"
 wrong 2 "the formats are" -o xml
+wrong_op() { # what --op is given, and what it says without a GPU comes later than what is wrong with it
+    bench --op "$2"
+    [ $status = 2 ] || fail "--op $2: status $status"
+    grep -qF -- "$1" "$work/err" || fail "--op $2: no '$1'"
+}
+wrong_op "the ops timed alone are" rope:m=1
+wrong_op "write key=value" gemm:m
+wrong_op "no such key 'x'" gemm:x=1
+wrong_op "m is to be a positive number" gemm:m=0
+wrong_op "m, n and k are needed" gemm:m=8
+wrong_op "a multiple of 32" gemm:m=8,n=8,k=8
+wrong_op "top_k is more than groups" gemm:m=8,n=32,k=32,top_k=2
+wrong_op "add --backend cuda" gemm:m=8,n=32,k=32
 wrong 2 "write -o json for the format" --output json
 wrong 2 "nothing to do" -p 0 -n 0
 wrong 2 "write two numbers" -pg 512

@@ -10,6 +10,7 @@
 #include "cli/cli.h"
 #include "cli/engine_options.h"
 #include "lab/bench_estimate.h"
+#include "lab/bench_op.h"
 #include "lab/bench_report.h"
 #include "lab/bench_store.h"
 #include "model/upload.h"
@@ -20,7 +21,7 @@ enum { RESULTS_MAX = 256 };
 struct bench_options {
     struct engine_options engine;
     struct int_list prompt, generate, depth, parallel;
-    struct string_list pairs;
+    struct string_list pairs, alone;
     int64_t batch, ubatch, repetitions;
     double max_time, max_total;
     const char *format, *output, *store, *label, *ratings;
@@ -55,6 +56,8 @@ static const struct option options[] = {
         offsetof(struct bench_options, matrix), 0, 0),
     OPTION_ENTRY(FLAG, 0, "matrix-full", NULL, "the same, every size at every depth",
                  offsetof(struct bench_options, matrix_full), 0, 0),
+    OPTION_ENTRY(STRINGS, 0, "op", "OP:SIZES", BENCH_OP_HELP, offsetof(struct bench_options, alone),
+                 0, 0),
     OPTION_ENTRY(GROUP, 0, "Repetitions", NULL, NULL, 0, 0, 0),
     OPTION_ENTRY(INT, 'r', "repetitions", "N",
                  "exactly N after one to warm up (default: until the 95 % interval is within 0.5 % "
@@ -504,6 +507,20 @@ static enum sol_status close_output(struct bench_command *c)
     return status_set(SOL_E_IO, "cannot write '%s': %s", c->options.output, strerror(errno));
 }
 
+/* --op: no model, nothing stored. */
+static enum sol_status time_ops(struct bench_command *c)
+{
+    struct table *table;
+    SOL_TRY(engine_options_params(&c->options.engine, &c->params.engine));
+    SOL_TRY(bench_op_table(&table));
+    enum sol_status status = SOL_OK;
+    for (size_t i = 0; status == SOL_OK && i < c->options.alone.count; i++)
+        status = bench_op(&c->params.engine.chooser, c->options.alone.values[i], table);
+    table_print(table, TABLE_TEXT, stdout);
+    table_destroy(table);
+    return status;
+}
+
 /* Finished tests are printed even after an error; that error is still the command's. */
 static int run_command(int argc, char **argv)
 {
@@ -515,6 +532,11 @@ static int run_command(int argc, char **argv)
     int exit_status;
     if (!parse(argc, argv, &c.options, &exit_status)) return exit_status;
     progress_quiet(c.options.quiet);
+    if (c.options.alone.count) {
+        exit_status = cli_fail(time_ops(&c));
+        engine_options_close(&c.options.engine);
+        return exit_status;
+    }
     enum sol_status status = set_up(&c);
     if (status == SOL_OK) status = run_tests(&c);
     if (status == SOL_OK) status = measure_limits(&c);
