@@ -73,6 +73,13 @@ if command -v python3 >/dev/null && python3 -c 'import sqlite3' 2>/dev/null; the
     has out "pageable"
     run 13 advise "$work/a.sqlite" --expect 'gemm=2/token' --range decode
     has out "ran 1 times per token, expected 2"
+    # what an nsys older than the driver leaves: calls, and none of their kernels
+    python3 -c 'import sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+db.executescript("DROP TABLE CUPTI_ACTIVITY_KIND_KERNEL; DROP TABLE CUPTI_ACTIVITY_KIND_MEMCPY;")
+db.commit()' "$work/real.sqlite"
+    run 4 import "$work/real.sqlite"
+    has err "not older than the driver"
     head -c 9000 "$work/a.sqlite" >"$work/cut.sqlite"
     run 4 import "$work/cut.sqlite"
     has err "cut.sqlite"

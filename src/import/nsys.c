@@ -583,7 +583,8 @@ static enum sol_status read_all(struct reader *r)
     SOL_TRY(read_events(r, &works));
     if (works == 0)
         return status_set(SOL_E_FORMAT,
-                          "%s: no kernels, copies or graphs in it; trace with nsys profile -t cuda",
+                          "%s: no kernels, copies or graphs in it; trace with nsys profile -t "
+                          "cuda, by an nsys that is not older than the driver",
                           r->file);
     return timeline_finish(r->t);
 }
