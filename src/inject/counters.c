@@ -5,10 +5,12 @@
 #include <math.h>
 #include <pthread.h>
 #include <regex.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "inject/cupti.h"
@@ -50,7 +52,10 @@ static struct {
     int (*blocks_fit)(int *, void *, int, size_t);
     int (*attribute)(int *, int, int);
     int (*device)(int *);
-    pthread_mutex_t lock;
+    /* Held from the beginning of a launch to its end: the order of launches names the ranges. */
+    pthread_mutex_t launch;
+    _Atomic(bool) finished; /* nothing is left to count */
+    pid_t process;
     FILE *file;
     regex_t kernels;
     bool some, failed, started;
@@ -63,13 +68,14 @@ static struct {
     size_t image_size, data_size;
     struct launched session[SESSION_MAX];
     size_t n_session;
-} counters = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} counters = {.launch = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP};
 #undef PROFILER_MEMBER
 
 static bool good(const char *what, int result)
 {
     if (result == CUPTI_OK) return true;
     counters.failed = true;
+    atomic_store(&counters.finished, true);
     fprintf(counters.file, "==ERROR== %s: %s\n", what, cupti_error(counters.cupti, result));
     fflush(counters.file);
     return false;
@@ -252,15 +258,17 @@ static void stop_session(void)
         free(counters.session[i].name);
     }
     counters.n_session = 0;
+    if (counters.counted >= counters.limit) atomic_store(&counters.finished, true);
     fflush(counters.file);
 }
 
 static void at_exit(void)
 {
-    pthread_mutex_lock(&counters.lock);
+    if (getpid() != counters.process) return; /* CUPTI does not work in the child of a fork */
+    pthread_mutex_lock(&counters.launch);
     stop_session();
-    counters.failed = true; /* no more */
-    pthread_mutex_unlock(&counters.lock);
+    atomic_store(&counters.finished, true);
+    pthread_mutex_unlock(&counters.launch);
 }
 
 /* ---- launches ---- */
@@ -314,6 +322,8 @@ static void end_kernel(void)
     if (counters.counted + (long)counters.n_session >= counters.limit) stop_session();
 }
 
+static __thread int held; /* launches of this thread that have begun; one may be within another */
+
 static void called(void *user, uint32_t domain, uint32_t callback, const void *data)
 {
     const struct cupti_callback_data *call = data;
@@ -332,14 +342,19 @@ static void called(void *user, uint32_t domain, uint32_t callback, const void *d
     } else if (kernel) {
         p = *(const struct launch_params *)call->params;
     }
-    pthread_mutex_lock(&counters.lock);
-    if (call->site == CUPTI_SITE_EXIT)
+    if (call->site == CUPTI_SITE_ENTER) {
+        if (atomic_load(&counters.finished) || getpid() != counters.process) return;
+        pthread_mutex_lock(&counters.launch);
+        held++;
+        if (kernel)
+            begin_kernel(call, &p);
+        else
+            stop_session(); /* a graph runs, or a capture begins */
+    } else if (held > 0) {
         end_kernel();
-    else if (kernel)
-        begin_kernel(call, &p);
-    else
-        stop_session(); /* a graph runs, or a capture begins */
-    pthread_mutex_unlock(&counters.lock);
+        held--;
+        pthread_mutex_unlock(&counters.launch);
+    }
 }
 
 /* ---- starting ---- */
@@ -400,7 +415,11 @@ static bool open_file(void)
 {
     char path[4200];
     const char *folder = getenv(TRACE_ENV_FOLDER);
-    snprintf(path, sizeof path, "%s/counters-%ld.csv", folder, (long)getpid());
+    struct timespec now; /* a program that becomes another one keeps its number */
+    clock_gettime(CLOCK_REALTIME, &now);
+    counters.process = getpid();
+    snprintf(path, sizeof path, "%s/counters-%ld-%lld.csv", folder, (long)counters.process,
+             (long long)now.tv_sec * 1000000000 + now.tv_nsec);
     counters.file = fopen(path, "we");
     return counters.file != NULL;
 }
