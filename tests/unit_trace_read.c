@@ -279,6 +279,8 @@ static void test_senseless(void **state)
     (void)state;
     static struct builder b;
     begin(&b);
+    put_text(&b, 1 << 20, "larger than a file of this size can define");
+    put_kernel(&b, 1 << 20, BASE - 100, 0);
     put_kernel(&b, 12345, BASE, 0);
     PUT(&b, TRACE_KERNEL,
         (struct trace_work_record){.start = 9, .end = 5, .device = UINT32_MAX, .shape = 77});
@@ -290,9 +292,10 @@ static void test_senseless(void **state)
     ((struct trace_record *)(void *)(b.data + b.size - 8))->size = 4096; /* beyond the block */
     end_block(&b);
     struct timeline *t = read_all(&b, b.size);
-    assert_int_equal(t->count, 2);
+    assert_int_equal(t->count, 3);
     assert_int_equal(t->events[0].name, TRACE_NONE);
-    assert_int_equal(timeline_event_transfer(t, &t->events[1])->from, MEMORY_UNKNOWN);
+    assert_int_equal(t->events[1].name, TRACE_NONE);
+    assert_int_equal(timeline_event_transfer(t, &t->events[2])->from, MEMORY_UNKNOWN);
     assert_int_equal(t->lost.unknown, 3);
     timeline_destroy(t);
 }

@@ -33,10 +33,11 @@ struct reader {
     size_t n_open, open_room;
     uint16_t process; /* once has_process: files of samples have none */
     bool has_process, complete;
+    uint32_t numbers; /* names and shapes count from 1, and each takes a record: none is larger */
     int64_t first, last; /* times seen */
 };
 
-enum { NUMBER_MAX = 1 << 24, ORDINAL_MAX = 1 << 10, OPEN_MAX = 1 << 16 };
+enum { NUMBERS_MAX = 1 << 24, ORDINAL_MAX = 1 << 10, OPEN_MAX = 1 << 16 };
 
 static enum sol_status map_set(struct number_map *map, uint32_t number, uint32_t to)
 {
@@ -105,7 +106,7 @@ static enum sol_status read_string(struct reader *r, const struct trace_record *
 {
     const char *text = (const char *)(head + 1);
     uint32_t string;
-    if (head->name == 0 || head->name >= NUMBER_MAX) return SOL_OK;
+    if (head->name == 0 || head->name > r->numbers) return SOL_OK;
     size_t length = strnlen(text, head->size - sizeof *head);
     char *plain = demangle(text, length);
     enum sol_status status = plain ? timeline_string(r->t, plain, strlen(plain), &string)
@@ -129,7 +130,7 @@ static enum sol_status read_shape(struct reader *r, const struct trace_shape_rec
     memcpy(shape.block, s->block, sizeof shape.block);
     memcpy(shape.cluster, s->cluster, sizeof shape.cluster);
     uint32_t index;
-    if (s->record.name == 0 || s->record.name >= NUMBER_MAX) return SOL_OK;
+    if (s->record.name == 0 || s->record.name > r->numbers) return SOL_OK;
     SOL_TRY(timeline_shape(r->t, &shape, &index));
     return map_set(&r->shapes, s->record.name, index);
 }
@@ -460,7 +461,9 @@ enum sol_status trace_read_memory(struct timeline *t, const void *data, size_t s
 {
     size_t at;
     struct reader r = {.t = t, .first = INT64_MAX, .last = INT64_MIN};
+    size_t records = size / sizeof(struct trace_record);
     SOL_TRY(check_header(data, size, name, &at));
+    r.numbers = records < NUMBERS_MAX ? (uint32_t)records : NUMBERS_MAX;
     enum sol_status status = SOL_OK;
     while (status == SOL_OK && at < size) {
         size_t n = block_size((const unsigned char *)data + at, size - at);
