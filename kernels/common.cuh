@@ -5,6 +5,10 @@
 #include "pack/mxfp4_tiles.h"
 #include "types.h"
 
+#ifndef INFINITY /* NVRTC has no <math.h> */
+#define INFINITY __int_as_float(0x7f800000)
+#endif
+
 enum { WARP = 32 };
 #define FULL_MASK 0xffffffffu
 

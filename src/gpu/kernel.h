@@ -69,7 +69,7 @@ struct gpu_tensor {
     unsigned rank; /* 2 or 3 */
     uint64_t sizes[3], strides[2];
     uint32_t box[3];
-    bool swizzled; /* rows of 128 bytes, as matrix instructions read them */
+    bool swizzled; /* rows of 64 or 128 bytes, as matrix instructions read them */
 };
 /* Fills a kernel argument, struct tensor_map (kernels/tensor_map_args.h); failures as with gpu_put.
  */
