@@ -4,6 +4,17 @@
 
 #include "cache_args.h"
 
+enum {
+    DECODE_ROWS = 128,
+    DECODE_PIECES = 32,   /* that the positions of a row are cut into at most */
+    DECODE_PART = 8 * 66, /* floats of a piece: sums of 8 heads, their tops and totals */
+    DECODE_WARPS = 4,
+    DECODE_STAGES = 3, /* cache blocks under way, a warp; 2 where shared memory is small */
+    DECODE_STAGE = 2 * 64 * CACHE_BLOCK * 2,      /* keys and values */
+    DECODE_ENDS = DECODE_WARPS * DECODE_PART * 4, /* the warps' parts at the end of a piece */
+    DECODE_ARRIVALS = 4096,                       /* rows x key heads at most */
+};
+
 struct attention_kernel_args {
     struct cache_args cache;
     int64_t n_heads, window;
@@ -11,10 +22,12 @@ struct attention_kernel_args {
     const float *q;                     /* [rows][n_heads][head_dim] */
     const float *sinks;                 /* [n_heads] */
     float *out;                         /* as q */
-    float *partial; /* attention_decode: [rows][n_heads][splits][head_dim + 2] when splits > 1 */
+    float *partial; /* attention_decode: [rows][n_kv_heads][DECODE_PIECES][DECODE_PART] */
     float scale;
-    int32_t splits; /* blocks that share the positions of a row */
+    int32_t rows;
+    int32_t piece_blocks; /* attention_decode: cache blocks of a piece at least */
+    int32_t stages;       /* attention_decode */
 };
-SOL_STATIC_ASSERT(sizeof(struct attention_kernel_args) == 128, "host and device agree");
+SOL_STATIC_ASSERT(sizeof(struct attention_kernel_args) == 136, "host and device agree");
 
 #endif

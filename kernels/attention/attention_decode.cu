@@ -1,161 +1,480 @@
-/* Attention of few rows over long caches: the positions of a row are shared by `splits` blocks, and in
- * each by its warps, which take 32 positions at a time, all query heads of a key head together, so that
- * the cache is read once. Scores have a lane for each position, sums a lane for each pair of dimensions.
- * With one split the block writes the result, else attention_merge puts the parts together. */
+/* Attention of few rows over long caches, head_dim 64, up to eight query heads a key head, exact: what
+ * has to be read is the cache, once, and everything else hides behind that.
+ *
+ * The positions of a row are cut into pieces, by the row's own length alone, so that its result does
+ * not depend on the other rows; the pieces of all rows and key heads are dealt out to the blocks of
+ * the grid. In a block each warp takes every fourth cache block of 32 positions, all query heads
+ * together, and keeps up to three under way by copies of 16 bytes into its own part of shared memory,
+ * swizzled so that ldmatrix meets no bank twice. What no kernel of the present step writes, which is
+ * all but the last positions, is asked for before the kernel before this one has ended.
+ *
+ * Products are those of tensor cores with the heads as 8 of 16 rows. The other 8 rows take the next 8
+ * bits (f16: 11) of the queries and of the weights, and for bf16 a second product the last 8: together
+ * they have the precision of float32.
+ *
+ * The block that finishes the last piece of a row and head puts the pieces together. */
 #include "attention/attention_args.h"
 #include "cache.cuh"
 #include "common.cuh"
 #include "mma.cuh"
 
-enum { DIM = 64, HEADS = 8, WARPS = 8, THREADS = WARPS * WARP, PARTIAL = DIM + 2 };
-
-struct warp_memory {
-    uint16_t k[DIM][CACHE_BLOCK]; /* as in the cache */
-    uint16_t v[CACHE_BLOCK][DIM];
-    float weight[CACHE_BLOCK][HEADS];
+enum {
+    DIM = 64,
+    HEADS = 8,
+    THREADS = DECODE_WARPS * WARP,
+    BLOCK_BYTES = CACHE_BLOCK * DIM * 2, /* of keys, and of values */
+    SCORES = CACHE_BLOCK / 8,            /* products of 8 positions */
+    SUMS = DIM / 8,                      /* of 8 dimensions */
 };
-struct block_memory {
-    float q[DIM][HEADS];
-    warp_memory warps[WARPS];
+static_assert((int)THREADS == (int)DECODE_ROWS, "a thread counts a row's pieces");
+
+/* Pieces that were finished, for each row and key head; 0 between launches. */
+__device__ uint32_t arrivals[DECODE_ARRIVALS];
+
+__device__ inline uint32_t shared_at(const void *p)
+{
+    return (uint32_t)__cvta_generic_to_shared(p);
+}
+
+/* ---- number formats ---- */
+
+template <int TYPE> struct number;
+
+template <> struct number<WEIGHT_F16> {
+    enum { PARTS = 2 };
+    __device__ static inline uint32_t pair(float low, float high)
+    {
+        uint32_t bits;
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+        return bits;
+    }
+    __device__ static inline float low(uint32_t pair) { return f16_to_f32((uint16_t)pair); }
+    __device__ static inline float high(uint32_t pair) { return f16_to_f32((uint16_t)(pair >> 16)); }
+    __device__ static inline void mma(float d[4], const uint32_t a[4], const uint32_t b[2])
+    {
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+            "{%0,%1,%2,%3};"
+            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    }
 };
 
-/* What a warp, or a block, knows of each head: largest score, sum of weights, weighted values. */
+template <> struct number<WEIGHT_BF16> {
+    enum { PARTS = 3 };
+    __device__ static inline uint32_t pair(float low, float high) { return f32_to_bf16x2(low, high); }
+    __device__ static inline float low(uint32_t pair) { return __uint_as_float(pair << 16); }
+    __device__ static inline float high(uint32_t pair) { return __uint_as_float(pair & 0xffff0000u); }
+    __device__ static inline void mma(float d[4], const uint32_t a[4], const uint32_t b[2])
+    {
+        mma_bf16(d, a, b);
+    }
+};
+
+/* Two numbers as sums of PARTS pairs of 16 bits. Inf has no other parts than itself. */
+template <int TYPE>
+__device__ inline void split(float low, float high, uint32_t parts[number<TYPE>::PARTS])
+{
+#pragma unroll
+    for (int i = 0; i < number<TYPE>::PARTS; i++) {
+        parts[i] = number<TYPE>::pair(low, high);
+        low = fabsf(low) == INFINITY ? 0 : low - number<TYPE>::low(parts[i]);
+        high = fabsf(high) == INFINITY ? 0 : high - number<TYPE>::high(parts[i]);
+    }
+}
+
+/* d += a b for 8 rows of numbers in parts: {columns 2t, 2t + 1}, {columns 2t + 8, 2t + 9}. The result
+ * is the sum of d's rows g and g + 8. */
+template <int TYPE>
+__device__ inline void mma_parts(float d[4], const uint32_t (&a)[2][number<TYPE>::PARTS],
+                                 const uint32_t b[2])
+{
+    const uint32_t first[4] = {a[0][0], a[0][1], a[1][0], a[1][1]};
+    number<TYPE>::mma(d, first, b);
+    if (number<TYPE>::PARTS < 3) return;
+    const uint32_t last[4] = {a[0][number<TYPE>::PARTS - 1], 0, a[1][number<TYPE>::PARTS - 1], 0};
+    number<TYPE>::mma(d, last, b);
+}
+
+/* ---- copies ---- */
+
+/* 16 bytes to shared memory; zeros where not `valid`. */
+__device__ inline void copy_16(uint32_t to, const void *from, bool valid)
+{
+    asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+                 "r"(valid ? 16 : 0)
+                 : "memory");
+}
+
+__device__ inline void copy_commit()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+template <int LEFT> __device__ inline void copy_wait()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+}
+
+/* Four 8x8 matrices, transposed, whose rows of 16 bytes the lanes' addresses name. */
+__device__ inline void load_transposed(uint32_t (&r)[4], uint32_t address)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+/* Cache blocks first .. last - 1 of one row and key head. */
+struct piece {
+    int32_t row, head, sequence;
+    int32_t begin, end; /* positions that the row sees */
+    int32_t first, last;
+    int32_t index, count; /* of the row's pieces */
+};
+
+/* Keys (rows of 64 bytes, one a dimension) and values (128 bytes, one a position) of a cache block.
+ * Values outside the visible positions are zeros, since 0 x NaN is NaN; keys only make scores. */
+__device__ inline void take_block(const cache_args &c, const piece &p, int block, uint32_t to)
+{
+    int lane = threadIdx.x % WARP, base = block * CACHE_BLOCK;
+    const char *k = (const char *)c.k + 2 * cache_k_index(c, p.sequence, p.head, base);
+    const char *v = (const char *)c.v + 2 * cache_v_index(c, p.sequence, p.head, base);
+#pragma unroll
+    for (int i = 0; i < BLOCK_BYTES / 16 / WARP; i++) {
+        int at = i * WARP + lane, row = at / 4;
+        copy_16(to + row * 64 + ((at ^ row / 2) % 4) * 16, k + at * 16, true);
+    }
+#pragma unroll
+    for (int i = 0; i < BLOCK_BYTES / 16 / WARP; i++) {
+        int at = i * WARP + lane, row = at / 8;
+        bool visible = base + row >= p.begin && base + row < p.end;
+        copy_16(to + BLOCK_BYTES + row * 128 + ((at ^ row) % 8) * 16, v + at * 16, visible);
+    }
+}
+
+/* ---- pieces ---- */
+
+/* How many pieces a row has. A piece is a multiple of what the warps take at once. */
+__device__ inline int pieces_of(const attention_kernel_args &a, int position, int *per)
+{
+    int end = position + 1, window = (int)a.window;
+    int begin = window && end > window ? end - window : 0;
+    int blocks = (end + CACHE_BLOCK - 1) / CACHE_BLOCK - begin / CACHE_BLOCK;
+    int most = (blocks + DECODE_PIECES - 1) / DECODE_PIECES;
+    int size = max(a.piece_blocks, (most + DECODE_WARPS - 1) / DECODE_WARPS * DECODE_WARPS);
+    *per = size;
+    return (blocks + size - 1) / size;
+}
+
+/* Piece `number` of all; `before` has for each row the pieces of the rows before it. */
+__device__ inline piece find_piece(const attention_kernel_args &a, const int *before, int number)
+{
+    int heads = (int)a.cache.n_kv_heads, low = 0, high = a.rows, per;
+    while (high - low > 1) {
+        int middle = (low + high) / 2;
+        if (before[middle] * heads <= number)
+            low = middle;
+        else
+            high = middle;
+    }
+    int position = a.position[low], window = (int)a.window;
+    piece p;
+    p.row = low;
+    p.sequence = a.sequence[low];
+    p.end = position + 1;
+    p.begin = window && p.end > window ? p.end - window : 0;
+    p.count = pieces_of(a, position, &per);
+    number -= before[low] * heads;
+    p.head = number / p.count;
+    p.index = number % p.count;
+    p.first = p.begin / CACHE_BLOCK + p.index * per;
+    p.last = min(p.first + per, (p.end + CACHE_BLOCK - 1) / CACHE_BLOCK);
+    return p;
+}
+
+/* The cache blocks of this warp, over all pieces of this thread block. */
+struct block_source {
+    piece p;
+    int number, all, block;
+
+    __device__ inline void start(const attention_kernel_args &a, const int *before)
+    {
+        number = blockIdx.x;
+        all = before[a.rows] * (int)a.cache.n_kv_heads;
+        enter(a, before);
+    }
+    __device__ inline void enter(const attention_kernel_args &a, const int *before)
+    {
+        if (number >= all) return;
+        p = find_piece(a, before, number);
+        block = p.first + threadIdx.x / WARP;
+    }
+    /* To a piece that has blocks for this warp; false when there is none. */
+    __device__ inline bool settle(const attention_kernel_args &a, const int *before)
+    {
+        while (number < all && block >= p.last) {
+            number += gridDim.x;
+            enter(a, before);
+        }
+        return number < all;
+    }
+};
+
+/* ---- a row's softmax ---- */
+
+/* Of head g = lane / 4; lanes of a quad share it. */
 struct state {
-    float top[HEADS], total[HEADS], low[HEADS], high[HEADS];
+    float top, total;    /* largest score; sum of the weights of this lane's positions */
+    float sums[SUMS][4]; /* rows g and g + 8: parts of the same */
 };
 
-template <int TYPE> __device__ inline float number(uint16_t bits)
+__device__ inline float exp2_fast(float x)
 {
-    return TYPE == WEIGHT_F16 ? f16_to_f32(bits) : bf16_to_f32(bits);
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
 }
 
-__device__ inline void take_block(const cache_args &c, int64_t sequence, int64_t head, int64_t base,
-                                  warp_memory &to)
-{
-    enum { LOADS = DIM * CACHE_BLOCK * 2 / 16 / WARP };
-    int lane = threadIdx.x % WARP;
-    const uint4 *k = (const uint4 *)((const uint16_t *)c.k + cache_k_index(c, sequence, head, base));
-    const uint4 *v = (const uint4 *)((const uint16_t *)c.v + cache_v_index(c, sequence, head, base));
-    uint4 ks[LOADS], vs[LOADS];
+/* Queries as parts, and what scores are to be multiplied by: they are divided by a power of two, so
+ * that none is too large for f16. */
+template <int TYPE> struct queries {
+    uint32_t parts[DIM / 16][2][number<TYPE>::PARTS];
+    float scale;
+
+    __device__ inline void load(const attention_kernel_args &a, const piece &p, int heads)
+    {
+        int lane = threadIdx.x % WARP;
+        const float *q = a.q + (p.row * a.n_heads + p.head * heads + lane / 4) * DIM + lane % 4 * 2;
+        float2 x[DIM / 8];
+        float most = 0;
 #pragma unroll
-    for (int i = 0; i < LOADS; i++) ks[i] = load_once(k + i * WARP + lane);
+        for (int i = 0; i < DIM / 8; i++) {
+            x[i] = lane / 4 < heads ? make_float2(q[8 * i], q[8 * i + 1]) : make_float2(0, 0);
+            most = fmaxf(most, fmaxf(fabsf(x[i].x), fabsf(x[i].y)));
+        }
+        most = fmaxf(most, __shfl_xor_sync(FULL_MASK, most, 1));
+        most = fmaxf(most, __shfl_xor_sync(FULL_MASK, most, 2));
+        /* 2^e <= most < 2^(e + 1), within what has a normal inverse */
+        uint32_t e = min(max(__float_as_uint(most) >> 23, 2u), 252u);
+        float divide = __uint_as_float((254 - e) << 23);
+        scale = a.scale * 1.44269504f * __uint_as_float(e << 23);
 #pragma unroll
-    for (int i = 0; i < LOADS; i++) vs[i] = load_once(v + i * WARP + lane);
-    __syncwarp(); /* the last block's reading is over */
-#pragma unroll
-    for (int i = 0; i < LOADS; i++) ((uint4 *)to.k)[i * WARP + lane] = ks[i];
-#pragma unroll
-    for (int i = 0; i < LOADS; i++) ((uint4 *)to.v)[i * WARP + lane] = vs[i];
-    __syncwarp();
-}
+        for (int i = 0; i < DIM / 8; i++)
+            split<TYPE>(x[i].x * divide, x[i].y * divide, parts[i / 2][i % 2]);
+    }
+};
 
 template <int TYPE>
-__device__ inline void add_block(state &s, const float q[DIM][HEADS], warp_memory &m, bool visible)
+__device__ inline void add_block(state &s, const queries<TYPE> &q, const piece &p, int block,
+                                 uint32_t memory)
 {
     int lane = threadIdx.x % WARP;
-    float score[HEADS] = {0};
-#pragma unroll 8
-    for (int d = 0; d < DIM; d++) {
-        float k = number<TYPE>(m.k[d][lane]);
+    float score[SCORES][4] = {};
 #pragma unroll
-        for (int h = 0; h < HEADS; h++) score[h] += k * q[d][h];
-    }
+    for (int half = 0; half < 2; half++) /* 32 dimensions each */
 #pragma unroll
-    for (int h = 0; h < HEADS; h++) {
-        float top = fmaxf(s.top[h], warp_max(visible ? score[h] : s.top[h]));
-        float shrink = expf(s.top[h] - top), weight = visible ? expf(score[h] - top) : 0;
-        s.top[h] = top;
-        s.total[h] = s.total[h] * shrink + weight; /* of this lane's positions */
-        s.low[h] *= shrink;
-        s.high[h] *= shrink;
-        m.weight[lane][h] = weight;
-    }
-    __syncwarp();
-#pragma unroll 4
-    for (int p = 0; p < CACHE_BLOCK; p++) {
-        uint32_t pair = *(const uint32_t *)&m.v[p][2 * lane];
-        float low = number<TYPE>((uint16_t)pair), high = number<TYPE>((uint16_t)(pair >> 16));
+        for (int i = 0; i < SCORES; i++) {
+            uint32_t k[4], row = half * 32 + lane;
+            load_transposed(k, memory + row * 64 + ((i ^ row / 2) % 4) * 16);
+            mma_parts<TYPE>(score[i], q.parts[2 * half], k);
+            mma_parts<TYPE>(score[i], q.parts[2 * half + 1], k + 2);
+        }
+    float top = s.top, x[SCORES][2];
 #pragma unroll
-        for (int h = 0; h < HEADS; h++) {
-            s.low[h] += m.weight[p][h] * low;
-            s.high[h] += m.weight[p][h] * high;
+    for (int i = 0; i < SCORES; i++)
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+            int at = block * CACHE_BLOCK + 8 * i + lane % 4 * 2 + e;
+            bool visible = at >= p.begin && at < p.end;
+            x[i][e] = visible ? (score[i][e] + score[i][e + 2]) * q.scale : -INFINITY;
+            top = fmaxf(top, x[i][e]);
+        }
+    top = fmaxf(top, __shfl_xor_sync(FULL_MASK, top, 1));
+    top = fmaxf(top, __shfl_xor_sync(FULL_MASK, top, 2));
+    float shrink = exp2_fast(s.top - top);
+    s.top = top;
+    s.total *= shrink;
+#pragma unroll
+    for (int i = 0; i < SUMS; i++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) s.sums[i][e] *= shrink;
+    uint32_t values = memory + BLOCK_BYTES;
+#pragma unroll
+    for (int half = 0; half < 2; half++) { /* 16 positions each */
+        uint32_t weights[2][number<TYPE>::PARTS];
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+            float low = exp2_fast(x[2 * half + j][0] - top), high = exp2_fast(x[2 * half + j][1] - top);
+            s.total += low + high;
+            split<TYPE>(low, high, weights[j]);
+        }
+#pragma unroll
+        for (int i = 0; i < SUMS; i += 2) {
+            uint32_t v[4], row = half * 16 + lane % 16;
+            load_transposed(v, values + row * 128 + ((i + lane / 16) ^ row % 8) * 16);
+            mma_parts<TYPE>(s.sums[i], weights, v);
+            mma_parts<TYPE>(s.sums[i + 1], weights, v + 2);
         }
     }
 }
 
-/* The parts of one head from all warps, then its result or this split's part. Warp w takes head w; the
- * warps' memory is used again for the exchange. */
-__device__ inline void merge_warps(const attention_kernel_args &a, const state &s, block_memory &m,
-                                   int64_t row, int64_t first_head, int heads)
+/* ---- results ---- */
+
+/* A part: sums [HEADS][DIM], tops [HEADS], totals [HEADS]. */
+enum { TOPS = HEADS * DIM, TOTALS = TOPS + HEADS };
+
+__device__ inline void write_part(const state &s, float *part)
 {
-    float(*parts)[WARPS][PARTIAL] = (float(*)[WARPS][PARTIAL])m.warps;
-    int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-    float totals[HEADS];
+    int lane = threadIdx.x % WARP, head = lane / 4;
+    float total = s.total + __shfl_xor_sync(FULL_MASK, s.total, 1);
+    total += __shfl_xor_sync(FULL_MASK, total, 2);
 #pragma unroll
-    for (int h = 0; h < HEADS; h++) totals[h] = warp_sum(s.total[h]);
-    __syncthreads();
+    for (int i = 0; i < SUMS; i++)
+        *(float2 *)(part + head * DIM + 8 * i + lane % 4 * 2) =
+            make_float2(s.sums[i][0] + s.sums[i][2], s.sums[i][1] + s.sums[i][3]);
+    if (lane % 4 == 0) part[TOPS + head] = s.top, part[TOTALS + head] = total;
+}
+
+/* Thread t has dimensions 4 (t % 16) .. of head t / 16. */
+struct joined {
+    float top, total;
+    float4 sum;
+
+    __device__ inline void add(float other_top, float other_total, float4 other)
+    {
+        float both = fmaxf(top, other_top), mine = exp2_fast(top - both), its = exp2_fast(other_top - both);
+        top = both;
+        total = total * mine + other_total * its;
+        sum.x = sum.x * mine + other.x * its;
+        sum.y = sum.y * mine + other.y * its;
+        sum.z = sum.z * mine + other.z * its;
+        sum.w = sum.w * mine + other.w * its;
+    }
+};
+
+__device__ inline void write_row(const attention_kernel_args &a, const piece &p, int heads, joined j)
+{
+    int head = threadIdx.x / 16;
+    if (head >= heads) return;
+    float sink = a.sinks[p.head * heads + head] * 1.44269504f;
+    j.add(sink, 1, make_float4(0, 0, 0, 0));
+    float share = 1 / j.total;
+    float4 out = {j.sum.x * share, j.sum.y * share, j.sum.z * share, j.sum.w * share};
+    float *to = a.out + (p.row * a.n_heads + p.head * heads + head) * DIM + threadIdx.x % 16 * 4;
+    to[0] = out.x, to[1] = out.y, to[2] = out.z, to[3] = out.w;
+}
+
+/* The warps' parts to the row's result, or to this piece's part, and with the last all parts. */
+__device__ inline void finish_piece(const attention_kernel_args &a, const piece &p, int heads,
+                                    const float *parts)
+{
+    __shared__ bool last;
+    int head = threadIdx.x / 16, at = head * DIM + threadIdx.x % 16 * 4;
+    joined j = {-1e30f, 0, {0, 0, 0, 0}};
 #pragma unroll
-    for (int h = 0; h < HEADS; h++) {
-        parts[h][warp][2 * lane] = s.low[h];
-        parts[h][warp][2 * lane + 1] = s.high[h];
-        if (lane == 0) parts[h][warp][DIM] = s.top[h], parts[h][warp][DIM + 1] = totals[h];
+    for (int w = 0; w < DECODE_WARPS; w++) {
+        const float *part = parts + w * DECODE_PART;
+        j.add(part[TOPS + head], part[TOTALS + head], *(const float4 *)(part + at));
     }
-    __syncthreads();
-    if (warp >= heads) return;
-    int64_t head = first_head + warp;
-    float top = a.splits == 1 ? a.sinks[head] : parts[warp][0][DIM];
-    for (int w = 0; w < WARPS; w++) top = fmaxf(top, parts[warp][w][DIM]);
-    float total = a.splits == 1 ? expf(a.sinks[head] - top) : 0, low = 0, high = 0;
-    for (int w = 0; w < WARPS; w++) {
-        const float *part = parts[warp][w];
-        float scale = part[DIM + 1] == 0 ? 0 : expf(part[DIM] - top); /* an empty part has no top */
-        total += part[DIM + 1] * scale;
-        low += part[2 * lane] * scale;
-        high += part[2 * lane + 1] * scale;
-    }
-    if (a.splits == 1) {
-        float *out = a.out + (row * a.n_heads + head) * DIM;
-        out[2 * lane] = low / total;
-        out[2 * lane + 1] = high / total;
+    if (p.count == 1) {
+        write_row(a, p, heads, j);
         return;
     }
-    float *to = a.partial + ((row * a.n_heads + head) * a.splits + blockIdx.z) * PARTIAL;
-    to[2 * lane] = low;
-    to[2 * lane + 1] = high;
-    if (lane == 0) to[DIM] = top, to[DIM + 1] = total;
+    int64_t item = p.row * a.cache.n_kv_heads + p.head;
+    float *all = a.partial + item * DECODE_PIECES * DECODE_PART, *mine = all + p.index * DECODE_PART;
+    __stcg((float4 *)(mine + at), j.sum);
+    if (threadIdx.x % 16 == 0) {
+        __stcg(mine + TOPS + head, j.top);
+        __stcg(mine + TOTALS + head, j.total);
+    }
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        last = atomicAdd(&arrivals[item], 1) + 1 == (uint32_t)p.count;
+        if (last) arrivals[item] = 0;
+    }
+    __syncthreads();
+    if (!last) return;
+    __threadfence();
+    j = {-1e30f, 0, {0, 0, 0, 0}};
+#pragma unroll 8
+    for (int i = 0; i < p.count; i++) {
+        const float *part = all + i * DECODE_PART;
+        j.add(__ldcg(part + TOPS + head), __ldcg(part + TOTALS + head), __ldcg((const float4 *)(part + at)));
+    }
+    write_row(a, p, heads, j);
+}
+
+/* For each row the pieces before it, and behind the last all. */
+__device__ inline void count_pieces(const attention_kernel_args &a, int *before)
+{
+    __shared__ int warps[DECODE_WARPS];
+    int row = threadIdx.x, lane = row % WARP, per;
+    int sum = row < a.rows ? pieces_of(a, a.position[row], &per) : 0;
+    for (int step = 1; step < WARP; step *= 2) {
+        int other = __shfl_up_sync(FULL_MASK, sum, step);
+        if (lane >= step) sum += other;
+    }
+    if (lane == WARP - 1) warps[row / WARP] = sum;
+    __syncthreads();
+    for (int w = 0; w < row / WARP; w++) sum += warps[w];
+    before[row + 1] = sum;
+    if (row == 0) before[0] = 0;
+    __syncthreads();
 }
 
 template <int TYPE> __device__ inline void decode(const attention_kernel_args &a)
 {
-    extern __shared__ __align__(16) char memory[];
-    block_memory &m = *(block_memory *)memory;
-    wait_for_input();
+    extern __shared__ __align__(128) char memory[];
+    __shared__ int before[DECODE_ROWS + 1];
+    int warp = threadIdx.x / WARP, heads = (int)((uint32_t)a.n_heads / (uint32_t)a.cache.n_kv_heads);
+    float *parts = (float *)(memory + DECODE_WARPS * a.stages * DECODE_STAGE);
+    uint32_t mine = shared_at(memory) + warp * a.stages * DECODE_STAGE;
+    /* Positions and sequences are those of the whole step: no kernel writes them. Neither do kernels of
+     * this step write positions before those of its rows. */
+    count_pieces(a, before);
+    block_source ahead;
+    ahead.start(a, before);
+    bool waited = false;
+    for (int i = 0; i < a.stages; i++) {
+        if (ahead.settle(a, before)) {
+            if (!waited && (ahead.block + 1) * CACHE_BLOCK > ahead.p.end - a.rows) {
+                wait_for_input();
+                waited = true;
+            }
+            take_block(a.cache, ahead.p, ahead.block, mine + i * DECODE_STAGE);
+            ahead.block += DECODE_WARPS;
+        }
+        copy_commit();
+    }
+    if (!waited) wait_for_input();
     let_next_start();
-    const cache_args &c = a.cache;
-    int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-    int64_t row = blockIdx.x, kv_head = blockIdx.y;
-    int heads = (int)((uint32_t)a.n_heads / (uint32_t)c.n_kv_heads);
-    for (int i = threadIdx.x; i < DIM * HEADS; i += THREADS) {
-        int h = i / DIM, d = i % DIM;
-        const float *q = a.q + (row * a.n_heads + kv_head * heads + h) * DIM;
-        m.q[d][h] = h < heads ? q[d] * a.scale : 0;
+    int stage = 0, all = before[a.rows] * (int)a.cache.n_kv_heads;
+    for (int number = blockIdx.x; number < all; number += gridDim.x) {
+        piece p = find_piece(a, before, number);
+        queries<TYPE> q;
+        q.load(a, p, heads);
+        state s = {-1e30f, 0, {}};
+        for (int block = p.first + warp; block < p.last; block += DECODE_WARPS) {
+            if (a.stages == DECODE_STAGES)
+                copy_wait<DECODE_STAGES - 1>();
+            else
+                copy_wait<1>();
+            __syncwarp();
+            add_block<TYPE>(s, q, p, block, mine + stage * DECODE_STAGE);
+            __syncwarp();
+            if (ahead.settle(a, before)) {
+                take_block(a.cache, ahead.p, ahead.block, mine + stage * DECODE_STAGE);
+                ahead.block += DECODE_WARPS;
+            }
+            copy_commit();
+            stage = stage + 1 == a.stages ? 0 : stage + 1;
+        }
+        write_part(s, parts + warp * DECODE_PART);
+        __syncthreads();
+        finish_piece(a, p, heads, parts);
+        __syncthreads();
     }
-    __syncthreads();
-
-    state s;
-#pragma unroll
-    for (int h = 0; h < HEADS; h++)
-        s.top[h] = -1e30f, s.total[h] = s.low[h] = s.high[h] = 0;
-    int32_t end = a.position[row] + 1, window = (int32_t)a.window;
-    int32_t begin = window && end > window ? end - window : 0;
-    int32_t blocks = (end + CACHE_BLOCK - 1) / CACHE_BLOCK;
-    int32_t workers = a.splits * WARPS, worker = (int32_t)blockIdx.z * WARPS + warp;
-    for (int32_t b = begin / CACHE_BLOCK + worker; b < blocks; b += workers) {
-        int32_t p = b * CACHE_BLOCK + lane;
-        take_block(c, a.sequence[row], kv_head, b * CACHE_BLOCK, m.warps[warp]);
-        add_block<TYPE>(s, m.q, m.warps[warp], p >= begin && p < end);
-    }
-    merge_warps(a, s, m, row, kv_head * heads, heads);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
@@ -168,27 +487,4 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
     attention_decode_bf16(const __grid_constant__ attention_kernel_args a)
 {
     decode<WEIGHT_BF16>(a);
-}
-
-/* A warp for each row and head. */
-extern "C" __global__ void __launch_bounds__(WARP)
-    attention_merge(const __grid_constant__ attention_kernel_args a)
-{
-    wait_for_input();
-    let_next_start();
-    int lane = threadIdx.x;
-    int64_t at = (int64_t)blockIdx.x * a.n_heads + blockIdx.y;
-    const float *parts = a.partial + at * a.splits * PARTIAL;
-    float top = a.sinks[blockIdx.y];
-    for (int i = 0; i < a.splits; i++) top = fmaxf(top, parts[i * PARTIAL + DIM]);
-    float total = expf(a.sinks[blockIdx.y] - top), low = 0, high = 0;
-    for (int i = 0; i < a.splits; i++) {
-        const float *part = parts + i * PARTIAL;
-        float scale = part[DIM + 1] == 0 ? 0 : expf(part[DIM] - top);
-        total += part[DIM + 1] * scale;
-        low += part[2 * lane] * scale;
-        high += part[2 * lane + 1] * scale;
-    }
-    a.out[at * DIM + 2 * lane] = low / total;
-    a.out[at * DIM + 2 * lane + 1] = high / total;
 }

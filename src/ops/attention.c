@@ -52,37 +52,74 @@ static double score(const struct attention_args *a, int64_t i, int64_t h, int64_
     return sum / sqrt((double)kv->head_dim);
 }
 
-static void reference_head(const struct attention_args *a, int64_t i, int64_t h)
+/* `scores` has room for one number a position of the cache. */
+static void reference_head(const struct attention_args *a, int64_t i, int64_t h, double *scores)
 {
     const struct kv_layer *kv = &a->kv;
     int64_t last = a->batch->position[i], first = first_key(a, last);
     float *out = a->out + (i * a->n_heads + h) * kv->head_dim;
     double top = a->sinks[h];
-    for (int64_t p = first; p <= last; p++) top = fmax(top, score(a, i, h, p));
+    for (int64_t p = first; p <= last; p++) {
+        scores[p - first] = score(a, i, h, p);
+        top = fmax(top, scores[p - first]);
+    }
     double total = exp(a->sinks[h] - top);
     for (int64_t d = 0; d < kv->head_dim; d++) out[d] = 0;
-    for (int64_t p = first; p <= last; p++) total += exp(score(a, i, h, p) - top);
+    for (int64_t p = first; p <= last; p++) total += exp(scores[p - first] - top);
     for (int64_t p = first; p <= last; p++) {
-        double weight = exp(score(a, i, h, p) - top) / total;
+        double weight = exp(scores[p - first] - top) / total;
         int64_t index = kv_v_index(kv, a->batch->sequence[i], h * kv->n_kv_heads / a->n_heads, p);
         for (int64_t d = 0; d < kv->head_dim; d++)
             out[d] += (float)(weight * element(kv, kv->v, index + d));
     }
 }
 
+static size_t reference_workspace(const void *args, int workers)
+{
+    const struct attention_args *a = args;
+    (void)workers;
+    return (size_t)a->kv.capacity * sizeof(double);
+}
+
 static void reference(const struct op_context *context, const void *args)
 {
-    (void)context;
     const struct attention_args *a = args;
     for (int64_t i = 0; i < a->m; i++)
-        for (int64_t h = 0; h < a->n_heads; h++) reference_head(a, i, h);
+        for (int64_t h = 0; h < a->n_heads; h++) reference_head(a, i, h, context->workspace);
+}
+
+/* Shapes of gpt-oss: eight query heads a key head, head_dim 64, f16 or bf16; in turn few rows of a
+ * long cache, rows of several sequences, and rings that have wrapped. */
+static bool make_packed_case(struct case_maker c, int index, struct attention_args *args)
+{
+    static const struct {
+        int64_t rows, sequences, start, window, kv_heads;
+    } shapes[] = {{6, 2, 1500, 0, 1}, {90, 3, 60, 0, 2}, {60, 2, 700, 128, 1}, {40, 1, 300, 0, 1}};
+    enum { SHAPES = sizeof shapes / sizeof *shapes };
+    if (index >= 2 * SHAPES) return false;
+    int s = index % SHAPES;
+    c.index = index < SHAPES ? 0 : 2; /* the cache's dtype */
+    int64_t m = case_size(&c, shapes[s].rows / 2, shapes[s].rows);
+    int64_t window = shapes[s].window, kv_heads = shapes[s].kv_heads, width = kv_heads * 8 * 64;
+    const struct batch *batch = case_batch(&c, m, shapes[s].sequences, shapes[s].start, 1);
+    *args = (struct attention_args){
+        .m = m,
+        .n_heads = 8 * kv_heads,
+        .window = window,
+        .batch = batch,
+        .q = case_rows(&c, m, width, c.kind == CASE_EXTREME ? 1e-3f : 2.0f),
+        .kv = case_kv(&c, batch, window, kv_heads, 64),
+        .sinks = case_vector(&c, 8 * kv_heads, 2.0f),
+        .out = case_output(&c, m * width),
+    };
+    return true;
 }
 
 static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
                       void *args)
 {
-    if (index >= 12) return false;
     struct case_maker c = {arena, rng, kind, index};
+    if (index >= 12) return make_packed_case(c, index - 12, args);
     int64_t m = index % 4 == 0 ? 1 : case_size(&c, 1, 60), kv_heads = rng_range(rng, 1, 3);
     int64_t heads = kv_heads * rng_range(rng, 1, 8),
             dim = index % 3 ? 64 : 2 * rng_range(rng, 1, 40);
@@ -121,6 +158,7 @@ const struct op op_attention = {
     .tolerance = {{[NUMERICS_EXACT] = 2e-5f, [NUMERICS_BF16] = 1e-2f}},
     .cost = cost,
     .reference = reference,
+    .reference_workspace = reference_workspace,
     .make_case = make_case,
     .outputs = outputs,
     .variants = variants,

@@ -1,0 +1,160 @@
+/* Before and behind attention_prefill.cu: the list of tiles, which depends on how the rows of a batch
+ * follow each other; tiles that were cut; results that are not finite. */
+#include "attention/prefill_work.cuh"
+#include "cache.cuh"
+
+/* ---- the list of tiles ---- */
+
+enum { LIST_THREADS = PREFILL_LIST_THREADS, LIST_WARPS = LIST_THREADS / WARP };
+
+__device__ inline bool begins_run(const attention_prefill_args &a, int i)
+{
+    return i == 0 || a.sequence[i] != a.sequence[i - 1] || a.position[i] != a.position[i - 1] + 1;
+}
+
+__device__ inline prefill_tile tile_at(const attention_prefill_args &a, int row)
+{
+    prefill_tile t = {row, 1, a.sequence[row], a.position[row]};
+    while (t.count < PREFILL_ROWS && row + t.count < a.m && !begins_run(a, row + t.count)) t.count++;
+    int begin = a.window && t.position >= a.window ? t.position - a.window + 1 : 0;
+    t.begin = begin / CACHE_BLOCK * CACHE_BLOCK;
+    t.steps = (t.position + t.count - t.begin + PREFILL_KEYS - 1) / PREFILL_KEYS;
+    return t;
+}
+
+/* Of what the threads before this one have; `scratch` has one number a warp. */
+template <bool MAX> __device__ inline int scan_before(int value, int none, int *scratch, int *all)
+{
+    int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, sum = value;
+    for (int step = 1; step < WARP; step *= 2) {
+        int other = __shfl_up_sync(FULL_MASK, sum, step);
+        if (lane >= step) sum = MAX ? max(sum, other) : sum + other;
+    }
+    if (lane == WARP - 1) scratch[warp] = sum;
+    int before = __shfl_up_sync(FULL_MASK, sum, 1);
+    if (lane == 0) before = none;
+    __syncthreads();
+    int total = none;
+    for (int w = 0; w < LIST_WARPS; w++) {
+        int other = scratch[w];
+        if (w < warp) before = MAX ? max(before, other) : before + other;
+        total = MAX ? max(total, other) : total + other;
+    }
+    __syncthreads();
+    *all = total;
+    return before;
+}
+
+/* One block. A thread takes neighbouring rows; a run may have begun in an earlier thread's. */
+KERNEL_OF(LIST_THREADS, attention_prefill_tiles, attention_prefill_args)
+{
+    __shared__ int scratch[LIST_WARPS];
+    wait_for_input();
+    let_next_start();
+    int per = (a.m + LIST_THREADS - 1) / LIST_THREADS, all;
+    int first = min(a.m, (int)threadIdx.x * per), end = min(a.m, first + per), run = -1;
+    for (int i = first; i < end; i++)
+        if (begins_run(a, i)) run = i;
+    int before = scan_before<true>(run, -1, scratch, &all), tiles = 0, work = 0;
+    run = before;
+    for (int i = first; i < end; i++) {
+        if (begins_run(a, i)) run = i;
+        if ((i - run) % PREFILL_ROWS == 0) tiles++, work += tile_at(a, i).steps + 1;
+    }
+    int at = scan_before<false>(tiles, 0, scratch, &all);
+    if (threadIdx.x == 0) a.totals[0] = all, a.totals[2] = 0;
+    int start = scan_before<false>(work, 0, scratch, &all);
+    if (threadIdx.x == 0) a.totals[1] = all;
+    run = before;
+    for (int i = first; i < end; i++) {
+        if (begins_run(a, i)) run = i;
+        if ((i - run) % PREFILL_ROWS) continue;
+        prefill_tile t = tile_at(a, i);
+        t.start = start;
+        a.tiles[at++] = t;
+        start += t.steps + 1;
+    }
+}
+
+/* ---- what remains ---- */
+
+/* One row and head without tensor cores: lanes are positions for scores, pairs of dimensions for sums. */
+template <int TYPE>
+__device__ inline void calculate_again(const attention_prefill_args &a, int row, int head)
+{
+    const cache_args &c = a.cache;
+    int lane = threadIdx.x % WARP;
+    int64_t kv_head = head / PREFILL_HEADS, sequence = a.sequence[row];
+    const float *q = a.q + ((int64_t)row * a.n_heads + head) * PREFILL_DIM;
+    int end = a.position[row] + 1, begin = a.window && end > a.window ? end - a.window : 0;
+    float top = a.sinks[head], total = 1, low = 0, high = 0;
+    for (int base = begin / CACHE_BLOCK * CACHE_BLOCK; base < end; base += CACHE_BLOCK) {
+        bool visible = base + lane >= begin && base + lane < end;
+        float score = 0;
+        int64_t key = cache_k_index(c, sequence, kv_head, base) + lane;
+        for (int d = 0; d < PREFILL_DIM; d++)
+            score += q[d] * a.scale * cache_at(TYPE, c.k, key + d * CACHE_BLOCK);
+        float highest = fmaxf(top, warp_max(visible ? score : top));
+        float shrink = expf(top - highest), weight = visible ? expf(score - highest) : 0;
+        total = total * shrink + warp_sum(weight);
+        low *= shrink, high *= shrink;
+        top = highest;
+        int64_t value = cache_v_index(c, sequence, kv_head, base) + 2 * lane;
+        for (int p = 0; p < CACHE_BLOCK; p++) {
+            float w = __shfl_sync(FULL_MASK, weight, p);
+            if (base + p < begin || base + p >= end) continue;
+            low += w * cache_at(TYPE, c.v, value + p * PREFILL_DIM);
+            high += w * cache_at(TYPE, c.v, value + p * PREFILL_DIM + 1);
+        }
+    }
+    float *out = a.out + ((int64_t)row * a.n_heads + head) * PREFILL_DIM;
+    out[2 * lane] = low / total;
+    out[2 * lane + 1] = high / total;
+}
+
+/* Block i has the tile that is cut first where the work of block i ends. */
+template <int TYPE> __device__ inline void join_parts(const attention_prefill_args &a)
+{
+    prefill_cuts cuts;
+    cuts.start(a);
+    if (blockIdx.x + 1 >= cuts.blocks) return;
+    int64_t cut = cuts.cut(blockIdx.x + 1);
+    int head = (int)(cut / cuts.work), group = threadIdx.x / GROUP;
+    prefill_tile t = a.tiles[find_tile(a, cuts, (int32_t)(cut - (int64_t)head * cuts.work))];
+    int64_t base = (int64_t)head * cuts.work + t.start + 1;
+    int begun = cuts.block_of(base), ended = cuts.block_of(base + t.steps - 1);
+    if (is_short(t) || begun == ended || begun != blockIdx.x) return;
+    int first = group * (PREFILL_ROWS / PREFILL_GROUPS) + threadIdx.x % GROUP / WARP * 2;
+    if (first >= t.count) return;
+    softmax_rows r = {{NOTHING, NOTHING}, {0, 0}, {0, 0}};
+    float o[SUMS] = {};
+    for (int block = begun; block <= ended; block++)
+        add_part(part_at(a, 2 * block + (block == begun), group), r, o);
+    uint32_t bad = write_rows(a, t.row + first, t.count - first, head, r, o);
+    for (int h = 0; h < 2; h++) {
+        uint32_t rows = __ballot_sync(FULL_MASK, bad >> h & 1);
+        __syncwarp();
+        for (int i = 0; rows && i < PREFILL_HEADS; i++)
+            if (rows >> 4 * i & 1) calculate_again<TYPE>(a, t.row + first + h, head * PREFILL_HEADS + i);
+    }
+}
+
+template <int TYPE> __device__ inline void finish(const attention_prefill_args &a)
+{
+    wait_for_input();
+    let_next_start();
+    int count = a.totals[2], warp = (int)(blockIdx.x * blockDim.x + threadIdx.x) / WARP;
+    for (int i = warp; i < count; i += (int)(gridDim.x * blockDim.x) / WARP)
+        calculate_again<TYPE>(a, a.again[i] / a.n_heads, a.again[i] % a.n_heads);
+    join_parts<TYPE>(a);
+}
+
+KERNEL_OF(PREFILL_FINISH_THREADS, attention_prefill_finish_f16, attention_prefill_args)
+{
+    finish<WEIGHT_F16>(a);
+}
+
+KERNEL_OF(PREFILL_FINISH_THREADS, attention_prefill_finish_bf16, attention_prefill_args)
+{
+    finish<WEIGHT_BF16>(a);
+}
