@@ -165,7 +165,8 @@ __device__ inline void wait_for_input()
 #endif
 }
 
-/* The next kernel may begin to start. */
+/* The next kernel may begin to start. Only behind wait_for_input: then all kernels but the one right
+ * before it have ended when a kernel starts, which attention_decode.cu relies on. */
 __device__ inline void let_next_start()
 {
 #if __CUDA_ARCH__ >= 900
