@@ -1,4 +1,5 @@
-/* Two kernels: a warp a token chooses its experts; one block then sorts the slots by expert. */
+/* Two kernels: a warp a token chooses its experts; one block then sorts the slots by expert, by one of two
+ * ways. */
 #include "common.cuh"
 #include "route/route_args.h"
 
@@ -71,5 +72,58 @@ KERNEL_OF(128, route_group, route_kernel_args)
         if (a.expert[s] != e) continue;
         a.row_of_slot[s] = row;
         a.token_of_row[row++] = (int32_t)(s / a.top_k);
+    }
+}
+
+/* A stable sort by counting. Every warp has a stretch of slots: it counts its experts, learns how many rows
+ * the experts and warps before it take, and hands out its own in order. */
+enum { GROUP_WARPS = 32, EXPERTS_MAX = 128 };
+
+KERNEL_OF(GROUP_WARPS *WARP, route_count, route_kernel_args)
+{
+    __shared__ int32_t rows[GROUP_WARPS][EXPERTS_MAX], first[EXPERTS_MAX + 1];
+    int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, e = threadIdx.x;
+    for (int i = threadIdx.x; i < GROUP_WARPS * EXPERTS_MAX; i += GROUP_WARPS * WARP)
+        rows[i / EXPERTS_MAX][i % EXPERTS_MAX] = 0;
+    wait_for_input();
+    let_next_start();
+    int slots = (int)(a.m * a.top_k), top_k = (int)a.top_k;
+    int each = (slots + GROUP_WARPS * WARP - 1) / (GROUP_WARPS * WARP) * WARP;
+    int begin = warp * each, end = min(begin + each, slots);
+    __syncthreads();
+    for (int s = begin + lane; s - lane < end; s += WARP) {
+        int expert = s < end ? a.expert[s] : -1;
+        uint32_t same = __match_any_sync(FULL_MASK, expert);
+        if (expert >= 0 && lane == __ffs(same) - 1) rows[warp][expert] += __popc(same);
+        __syncwarp();
+    }
+    __syncthreads();
+    if (e < a.n_experts) { /* counts become what the warps before have */
+        int32_t count = 0;
+        for (int w = 0; w < GROUP_WARPS; w++) {
+            int32_t mine = rows[w][e];
+            rows[w][e] = count;
+            count += mine;
+        }
+        first[e + 1] = count;
+    }
+    __syncthreads();
+    if (e == 0) {
+        first[0] = 0;
+        for (int n = 0; n < a.n_experts; n++) first[n + 1] += first[n];
+    }
+    __syncthreads();
+    if (e <= a.n_experts) a.group_offsets[e] = first[e];
+    for (int s = begin + lane; s - lane < end; s += WARP) {
+        int expert = s < end ? a.expert[s] : -1;
+        uint32_t same = __match_any_sync(FULL_MASK, expert);
+        int32_t row = expert >= 0 ? first[expert] + rows[warp][expert] : 0;
+        __syncwarp();
+        if (expert >= 0 && lane == __ffs(same) - 1) rows[warp][expert] += __popc(same);
+        __syncwarp();
+        if (expert < 0) continue;
+        row += __popc(same & ((1u << lane) - 1));
+        a.row_of_slot[s] = row;
+        a.token_of_row[row] = s / top_k;
     }
 }

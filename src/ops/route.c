@@ -83,9 +83,10 @@ static void reference(const struct op_context *context, const void *args)
 static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
                       void *args)
 {
-    if (index >= 6) return false;
+    if (index >= 8) return false;
     struct case_maker c = {arena, rng, kind, index};
-    int64_t m = case_size(&c, 1, 60), experts = case_size(&c, 4, 128), top_k = rng_range(rng, 1, 4);
+    int64_t m = index < 6 ? case_size(&c, 1, 60) : rng_range(rng, 300, 900),
+            experts = case_size(&c, 4, 128), top_k = rng_range(rng, 1, 4);
     float *logits = case_rows(&c, m, experts, 1.0f);
     /* Ties are part of the contract. */
     for (int64_t i = 0; logits && index % 2 && i < m * experts; i++) logits[i] = roundf(logits[i]);

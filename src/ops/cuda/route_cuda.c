@@ -5,7 +5,13 @@
 #include "ops/op.h"
 #include "route/route_args.h"
 
-enum { EXPERTS_MAX = 128, TOP_K_MAX = 8, TOKENS = 4 /* a block */, THREADS = 128 };
+enum {
+    EXPERTS_MAX = 128,
+    TOP_K_MAX = 8,
+    TOKENS = 4 /* a block */,
+    THREADS = 128,
+    COUNT_THREADS = 1024
+};
 
 static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
@@ -18,7 +24,8 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
     return fits;
 }
 
-static void run(const struct op_context *context, const void *args)
+static void put(const struct op_context *context, const void *args, const char *sort,
+                unsigned threads)
 {
     const struct route_args *a = args;
     const struct routing *r = &a->routing;
@@ -34,8 +41,18 @@ static void run(const struct op_context *context, const void *args)
     unsigned blocks = (unsigned)((a->m + TOKENS - 1) / TOKENS);
     gpu_put(context->gpu, "route/route.cu", "route_choose",
             &(struct gpu_launch){.grid = {blocks}, .block = {THREADS}, .overlaps = true}, &k);
-    gpu_put(context->gpu, "route/route.cu", "route_group",
-            &(struct gpu_launch){.block = {THREADS}, .overlaps = true}, &k);
+    gpu_put(context->gpu, "route/route.cu", sort,
+            &(struct gpu_launch){.block = {threads}, .overlaps = true}, &k);
+}
+
+static void run(const struct op_context *context, const void *args)
+{
+    put(context, args, "route_group", THREADS);
+}
+
+static void run_count(const struct op_context *context, const void *args)
+{
+    put(context, args, "route_count", COUNT_THREADS);
 }
 
 const struct op_variant route_f32_cuda = {
@@ -44,4 +61,12 @@ const struct op_variant route_f32_cuda = {
     .target = TARGET_CUDA,
     .can_run = can_run,
     .run = run,
+};
+
+const struct op_variant route_count_cuda = {
+    .name = "route_count_cuda",
+    .summary = "the same, sorted by counting in 32 warps",
+    .target = TARGET_CUDA,
+    .can_run = can_run,
+    .run = run_count,
 };
