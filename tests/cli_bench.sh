@@ -153,6 +153,7 @@ wrong_op() { # what --op is given, and what it says without a GPU comes later th
     bench --op "$2"
     [ $status = 2 ] || fail "--op $2: status $status"
     grep -qF -- "$1" "$work/err" || fail "--op $2: no '$1'"
+    [ -s "$work/out" ] && fail "--op $2: output in spite of an error"
 }
 wrong_op "the ops timed alone are" rope:m=1
 wrong_op "write key=value" gemm:m

@@ -58,6 +58,20 @@ has out 'memory read 536.* int8 1.7'
 has out '^tg4: SMs at 1755 MHz, 41 degrees C, 123 W; held back by power limit'
 run 0 bench --backend cuda -m synth:tiny -p 8 -n 0 -r 2 --no-store --no-limits -q -o csv
 has out ',memory.device_peak,'
+# one op alone, every kind of it; its results are nobody's, since nothing runs
+run 0 bench --backend cuda --op gemm:m=300,n=64,k=128 --op gemm:m=4,n=64,k=64,check=gemm_f32_any_cuda \
+    --op gemm:m=64,n=96,k=64,dtype=mxfp4,groups=4,top_k=2,skew=1 --op moe_up:m=64,n=64,k=64,groups=4 \
+    --op moe_down:m=64,n=64,k=64,groups=4,top_k=1,check=composed
+has out '^gemm +m=300 n=64 k=128 bf16 +- +gemm_wgmma_cuda'
+has out '^gemm +m=4 n=64 k=64 bf16 +- +gemv_bf16_cuda .* 0\.0e\+00$'
+has out '^gemm +m=64 n=96 k=64 mxfp4 +[0-9]+-[0-9]+ +gemm_wgmma_cuda'
+has out '^moe_up +m=64 n=64 k=64 mxfp4 +[0-9]+-[0-9]+ +moe_up_wgmma_cuda'
+has out '^moe_down +m=64 n=64 k=64 mxfp4 .* 0\.0e\+00$'
+run 0 bench --backend cuda --force gemm=gemm_f32_any_cuda --op gemm:m=300,n=64,k=128
+has out 'gemm_f32_any_cuda'
+run 2 bench --backend cuda --op gemm:m=300,n=64,k=128,check=nothing
+has err 'gemm has no such variant'
+run 6 bench --backend cuda --op gemm:m=300000,n=64000,k=128
 run 6 bench --backend cuda -m synth:tiny -p 0 -n 1 -d 4000 --npl 4096 -r 1 --no-store --no-limits -q
 has err 'Fake GPU 0'
 

@@ -514,9 +514,12 @@ static enum sol_status time_ops(struct bench_command *c)
     SOL_TRY(engine_options_params(&c->options.engine, &c->params.engine));
     SOL_TRY(bench_op_table(&table));
     enum sol_status status = SOL_OK;
-    for (size_t i = 0; status == SOL_OK && i < c->options.alone.count; i++)
+    size_t done = 0; /* those are printed even after an error */
+    for (size_t i = 0; status == SOL_OK && i < c->options.alone.count; i++) {
         status = bench_op(&c->params.engine.chooser, c->options.alone.values[i], table);
-    table_print(table, TABLE_TEXT, stdout);
+        done += status == SOL_OK;
+    }
+    if (done) table_print(table, TABLE_TEXT, stdout);
     table_destroy(table);
     return status;
 }
