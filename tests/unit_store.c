@@ -403,6 +403,9 @@ static void test_newer_version(void **state)
     assert_memory_equal(before, after, size_before);
     free(before);
     free(after);
+    sql("PRAGMA user_version = -1000000");
+    assert_int_equal(store_open(folder, &store), SOL_E_FORMAT);
+    assert_non_null(strstr(sol_last_error(), "damaged"));
 }
 
 static void test_not_a_store(void **state)

@@ -91,6 +91,10 @@ static enum sol_status check_owner(struct store *store, const char *file, int64_
                           "%s is a database of another program; choose another folder "
                           "with --store",
                           file);
+    if (version < 0)
+        return status_set(SOL_E_FORMAT,
+                          "%s is damaged (schema %lld); move it away to start a new one", file,
+                          (long long)version);
     if (version > STORE_SCHEMA)
         return status_set(
             SOL_E_UNSUPPORTED,
