@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "import/import_private.h"
 #include "lab/profile_store.h"
+#include "store/store_json.h"
 #include "trace/window.h"
 
 enum { TEXT_MAX = 4096, ARENA_BLOCK = 1 << 16, PATH_SIZE = 4096 };
@@ -361,8 +362,7 @@ static enum sol_status run_begin(struct store *store, const struct store_run *ru
     char cwd[PATH_SIZE];
     json_t *list = json_array();
     for (int i = 0; i < argc; i++) {
-        json_t *word = json_string(argv[i]);
-        json_array_append_new(list, word ? word : json_string("?"));
+        json_array_append_new(list, store_json_string(argv[i]));
     }
     char *text = json_dumps(list, JSON_COMPACT);
     json_decref(list);

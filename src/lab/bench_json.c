@@ -11,6 +11,7 @@
 #include "gpu/device.h"
 #include "lab/bench_figures.h"
 #include "store/environment.h"
+#include "store/store_json.h"
 
 /* The columns of llama-bench's database. */
 static const struct {
@@ -105,7 +106,7 @@ static json_t *number_json(double value)
 
 static json_t *text_json(const char *text)
 {
-    return text ? json_string(text) : json_null();
+    return text ? store_json_string(text) : json_null();
 }
 
 static json_t *features_json(void)
@@ -201,14 +202,14 @@ static json_t *test_json(const struct bench_report *report, const struct bench_r
     struct tm utc;
     if (gmtime_r(&r->started, &utc)) strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &utc);
     return json_pack(
-        "{s:s, s:o, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:i, s:s, s:s, "
+        "{s:s, s:o, s:s, s:s, s:s, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:i, s:s, s:s, "
         "s:I, s:I, s:I, s:I, s:s, s:f, s:f}",
         "sol_version", report->version, "run", text_json(report->run), "cpu_info",
         cpu_info()->model, "gpu_info", gpu ? gpu_info(gpu)->name : "", "backends",
-        gpu ? "CUDA" : "CPU", "model_filename", m->name, "model_type", bench_model_type(m, type),
-        "model_size", (json_int_t)m->weight_bytes, "model_n_params", (json_int_t)m->parameters,
-        "n_batch", (json_int_t)report->params->engine.max_batch, "n_ubatch",
-        (json_int_t)report->params->engine.max_batch, "step_rows", (json_int_t)r->batch,
+        gpu ? "CUDA" : "CPU", "model_filename", text_json(m->name), "model_type",
+        bench_model_type(m, type), "model_size", (json_int_t)m->weight_bytes, "model_n_params",
+        (json_int_t)m->parameters, "n_batch", (json_int_t)report->params->engine.max_batch,
+        "n_ubatch", (json_int_t)report->params->engine.max_batch, "step_rows", (json_int_t)r->batch,
         "n_threads", r->threads, "type_k", kv, "type_v", kv, "n_prompt",
         (json_int_t)r->test.n_prompt, "n_gen", (json_int_t)r->test.n_gen, "n_depth",
         (json_int_t)r->test.n_depth, "n_parallel", (json_int_t)r->test.n_parallel, "test_time",

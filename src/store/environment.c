@@ -214,8 +214,7 @@ enum sol_status environment_run_begin(struct store *store, const struct store_ru
     id[0] = '\0';
     if (!getcwd(cwd, sizeof cwd)) snprintf(cwd, sizeof cwd, "(unknown)");
     for (int i = 0; list && i < argc; i++) {
-        json_t *word = json_string(argv[i]);
-        json_array_append_new(list, word ? word : json_string("(not UTF-8)"));
+        json_array_append_new(list, store_json_string(argv[i]));
     }
     SOL_TRY(store_json_text(list, &arguments));
     enum sol_status status = add_environment(store, cwd, device, environment);

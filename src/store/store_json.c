@@ -34,7 +34,7 @@ void store_time_text(int64_t ns, char out[32])
 
 static json_t *text_json(const char *text)
 {
-    return text ? json_string(text) : json_null();
+    return text ? store_json_string(text) : json_null();
 }
 
 static json_t *number_json(double value)
@@ -117,7 +117,7 @@ static json_t *advice_json(const struct store_advice *a)
 
 static json_t *artifact_json(const struct store_artifact *a)
 {
-    return json_pack("{s:s, s:s, s:I, s:s}", "kind", a->kind, "path", a->path, "size",
+    return json_pack("{s:s, s:o, s:I, s:s}", "kind", a->kind, "path", text_json(a->path), "size",
                      (json_int_t)a->size, "hash", a->hash);
 }
 
