@@ -49,9 +49,34 @@ runs 0 label last kept
 runs 0 show kept
 has out "^bench $newest\$"
 runs 2 label last 'a~1'
+runs 2 label last last
+has err 'means the newest run'
+runs 2 label last "$(printf 'two\nlines')"
+has err 'control character'
+runs 2 label last "$(printf 'caf\351')"
+has err 'not UTF-8'
+runs 2 label last "$(printf '%0101d' 0)"
+has err 'too long'
+for name in last "$(printf '\351')"; do
+    "$SOL_BINARY" bench -m synth:tiny -p 4 -n 0 -r 1 --no-limits -q --label "$name" >"$work/out" 2>"$work/err" && fail "label"
+    has err 'cannot be a label'
+    [ -s "$work/out" ] && fail "a bad label is to be told before anything is measured"
+done
 runs 0 delete base last~1
 runs 0
 [ "$(wc -l <"$work/out")" = 2 ] || fail "one run was to be left"
+
+# Names that are no UTF-8 cost no results: model, folder and arguments.
+odd=$work/$(printf 'caf\351')
+mkdir "$odd"
+cp "$SOL_SOURCE_DIR/models/builtin.gguf" "$odd/$(printf '\351').gguf"
+cd "$odd" || fail "cd"
+"$SOL_BINARY" bench -m ./*.gguf -p 4 -n 0 -r 1 --no-limits -q -o json >"$work/out" 2>"$work/err" || fail "bench of an odd name"
+has out '"model_filename": ".*[?].gguf"'
+runs 0 export last
+has out '"cwd": ".*/caf[?]"'
+runs 0 delete last
+cd "$work" || fail "cd"
 
 runs 2 show nothing
 has err "no run is named 'nothing'"

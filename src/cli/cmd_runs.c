@@ -263,8 +263,7 @@ static enum sol_status delete_runs(struct store *store, const char *const *names
 static enum sol_status label(struct store *store, const char *name, const char *text)
 {
     char id[STORE_ID_SIZE];
-    if (!*text || strchr(text, '~') || strcmp(text, "last") == 0)
-        return status_set(SOL_E_ARGUMENT, "'%s' cannot be a label", text);
+    SOL_TRY(store_label_check(text));
     SOL_TRY(store_find(store, name, NULL, id));
     SOL_TRY(store_run_label(store, id, text));
     printf("%s is now labelled %s\n", id, text);

@@ -34,6 +34,7 @@ enum {
     STORE_ID_SIZE = 16,   /* "b1f09c3a7" and its NUL: a letter for the kind, 8 hex digits */
     STORE_HASH_SIZE = 17, /* 16 hex digits */
     STORE_BUSY_MS = 20000,
+    STORE_LABEL_MAX = 100,
 };
 
 struct store;
@@ -98,6 +99,11 @@ enum sol_status store_run_begin(struct store *store, const struct store_run *run
 enum sol_status store_run_finish(struct store *store, const char *id, enum store_state state,
                                  const char *reason, const char *payload_json);
 
+/* SOL_E_ARGUMENT, with the reason, where runs cannot be found by `label` or it would break lists:
+ * empty, `last`, with a ~, longer than STORE_LABEL_MAX bytes, not of UTF-8, with a control
+ * character. NULL, no label, is fine. store_run_begin and store_run_label ask it; long work should
+ * ask before. */
+enum sol_status store_label_check(const char *label);
 enum sol_status store_run_label(struct store *store, const char *id, const char *label);
 
 /* With its samples, kernels, advice, artifact files and its environment where no other run has it.

@@ -2,6 +2,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,12 +31,30 @@ static enum sol_status insert_run(struct store *store, const struct store_run *r
                    run->model_size, run->payload_json, owner);
 }
 
+enum sol_status store_label_check(const char *label)
+{
+    if (!label) return SOL_OK;
+    json_t *text = json_string(label); /* NULL where it is no UTF-8 */
+    bool control = false;
+    for (const char *c = label; *c; c++) control |= iscntrl((unsigned char)*c) != 0;
+    const char *why = !*label                           ? "it is empty"
+                      : strcmp(label, "last") == 0      ? "it means the newest run"
+                      : strchr(label, '~')              ? "~N counts back from a name"
+                      : strlen(label) > STORE_LABEL_MAX ? "it is too long"
+                      : control                         ? "it has a control character"
+                      : !text                           ? "it is not UTF-8"
+                                                        : NULL;
+    json_decref(text);
+    return why ? status_set(SOL_E_ARGUMENT, "'%.100s' cannot be a label: %s", label, why) : SOL_OK;
+}
+
 enum sol_status store_run_begin(struct store *store, const struct store_run *run,
                                 char id[STORE_ID_SIZE])
 {
     id[0] = '\0';
     if (!run->kind || !islower((unsigned char)run->kind[0]))
         return status_set(SOL_E_INTERNAL, "a run needs a kind in lower case");
+    SOL_TRY(store_label_check(run->label));
     SOL_TRY(sql_begin(store));
     enum sol_status status = sql_end(store, insert_run(store, run, id));
     if (status != SOL_OK) id[0] = '\0';
@@ -61,6 +80,7 @@ enum sol_status store_run_finish(struct store *store, const char *id, enum store
 
 enum sol_status store_run_label(struct store *store, const char *id, const char *label)
 {
+    SOL_TRY(store_label_check(label));
     SOL_TRY(sql_run(store, "UPDATE run SET label = ? WHERE id = ?", "tt", label, id));
     return expect_change(store, id);
 }
