@@ -23,7 +23,7 @@ say() { echo "$1" >"$tree/time"; }
 configure() {
     cat >"$tree/sol-opt.json" <<JSON
 {"build": "cat time > built", "benchmark": "awk '{print \"took\", \$1, NR + rand() * 0.0001}' built",
- "metrics": ["regex:took ([0-9.]+)"], "correctness": "grep -q right answer",
+ "metrics": ["regex:took ([0-9.]+)"], "correctness": "grep -q right answer || { echo no right answer >&2; exit 1; }",
  "perplexity": "sed s/^/PPL=/ ppl", "perplexity_value": "regex:PPL=([0-9.]+)", "profile": "echo profiled"$1}
 JSON
 }
@@ -93,7 +93,7 @@ opt 10 compare
 echo wrong >"$tree/answer"
 opt 10 compare
 opt 7 accept
-has out 'correctness +failed' "wrong answer"
+has out 'correctness +failed +status 1: .*[(]no right answer[)]$' "wrong answer"
 has out 'not accepted' "wrong answer"
 echo right >"$tree/answer"
 echo 12.52 >"$tree/ppl"

@@ -2,6 +2,7 @@
  *
  * The store says what will be committed before git does it. Killed in between, the next command
  * finds a commit with that content on top of the base, or none, and knows. */
+#include <ctype.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -82,10 +83,23 @@ static void gate_comparison(const struct opt *o, const char *hash, struct gates 
                  waived(o, "trade") ? o->options->reason : "");
 }
 
+/* The last line that a failed command printed, in brackets; "" where there is none. */
+static const char *last_line(const struct process_result *p, char out[200])
+{
+    const char *text = p->errors_size ? p->errors : p->output;
+    size_t end = strlen(text);
+    while (end && isspace((unsigned char)text[end - 1])) end--;
+    size_t start = end;
+    while (start && text[start - 1] != '\n') start--;
+    snprintf(out, 200, end > start ? " (%.*s)" : "", (int)(end - start), text + start);
+    return out;
+}
+
 static enum sol_status gate_manifest(const struct opt *o, struct gates *gates)
 {
     struct process_result p;
     const struct opt_config *c = &o->config;
+    char said[200];
     if (!c->manifest && !c->expect.count) {
         add_gate(gates, "manifest", GATE_NONE, "neither \"manifest\" nor \"expect\" is configured");
         return SOL_OK;
@@ -97,8 +111,8 @@ static enum sol_status gate_manifest(const struct opt *o, struct gates *gates)
         return SOL_OK;
     }
     SOL_TRY(opt_tree_run(o->tree.path, c->manifest, c->timeout_s, &p));
-    add_gate(gates, "manifest", p.exit_status ? GATE_FAILED : GATE_PASSED, "status %d of: %s",
-             p.exit_status, c->manifest);
+    add_gate(gates, "manifest", p.exit_status ? GATE_FAILED : GATE_PASSED, "status %d of: %s%s",
+             p.exit_status, c->manifest, p.exit_status ? last_line(&p, said) : "");
     process_result_free(&p);
     return SOL_OK;
 }
@@ -127,7 +141,7 @@ static enum sol_status gate_correctness(struct opt *o, const char *hash, struct 
 {
     struct process_result p, base = {.output = NULL};
     const struct opt_config *c = &o->config;
-    char why[200] = "";
+    char why[200] = "", said[200] = "";
     if (!c->correctness) {
         add_gate(gates, "correctness", GATE_PASSED,
                  "the benchmark printed the same in every pair of the comparison");
@@ -145,10 +159,11 @@ static enum sol_status gate_correctness(struct opt *o, const char *hash, struct 
     } else if (!good) {
         snprintf(why, sizeof why, p.timed_out ? "no end within its time" : "status %d",
                  p.exit_status);
+        last_line(&p, said);
     }
     if (status == SOL_OK) {
-        add_gate(gates, "correctness", good ? GATE_PASSED : GATE_FAILED, "%s%s%s", why,
-                 *why ? ": " : "", c->correctness);
+        add_gate(gates, "correctness", good ? GATE_PASSED : GATE_FAILED, "%s%s%s%s", why,
+                 *why ? ": " : "", c->correctness, said);
         json_t *json = json_pack("{s:s, s:s, s:b, s:s}", "tree", hash, "command", c->correctness,
                                  "passed", good, "why", why);
         json_object_set_new(o->notes, "verified", json);
