@@ -67,6 +67,7 @@ has large.html 'more kernels together'
 has trace.html 'The longest gaps'
 has trace.html 'time a step'
 has change.html 'Where the difference lies: tg128'
+has change.html '<dt>took</dt><dd>42.0'
 
 # ---- history ----
 report --history -o history.html

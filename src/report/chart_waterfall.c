@@ -57,7 +57,7 @@ bool waterfall_make(const struct run_group *g, struct waterfall *w, char why[160
 {
     *w = (struct waterfall){.n_steps = 0};
     if (!(g->ns > 0)) {
-        snprintf(why, 160, "Not known: kernels were not timed.");
+        snprintf(why, 160, "Not known: kernels were not timed (sol bench --ops times them).");
         return false;
     }
     bool limits = !isnan(g->limit_ns);

@@ -15,8 +15,20 @@ enum { CARDS_MAX = 4, METRICS_MAX = 120, STRIPS_MAX = 24 };
 
 /* ---- header ---- */
 
-static void show_facts(struct html *html, const struct store_run *r)
+/* A benchmark is in the store from its start on. Other runs are written at their end; comparisons
+ * say themselves how long they took. */
+static double seconds_taken(const struct run_data *d)
 {
+    const struct store_run *r = &d->record->run;
+    json_t *seconds = json_object_get(d->payload, "seconds");
+    if (strcmp(r->kind, "bench") == 0) return 1e-9 * (double)(r->finished_ns - r->created_ns);
+    return json_is_number(seconds) ? json_number_value(seconds) : 0;
+}
+
+static void show_facts(struct html *html, const struct run_data *d)
+{
+    const struct store_run *r = &d->record->run;
+    double seconds = seconds_taken(d);
     char when[FIGURE_SIZE], took[FIGURE_SIZE], size[FIGURE_SIZE];
     html_raw(html, "<dl class=\"facts\">");
     page_pair(html, "model", r->model);
@@ -25,8 +37,7 @@ static void show_facts(struct html *html, const struct store_run *r)
     page_pair(html, "machine", r->device);
     page_pair(html, "backend", r->backend);
     page_pair(html, "when", figure_date(r->created_ns, when));
-    if (r->finished_ns > r->created_ns)
-        page_pair(html, "took", figure_time((double)(r->finished_ns - r->created_ns), took));
+    if (seconds > 0) page_pair(html, "took", figure_time(1e9 * seconds, took));
     html_raw(html, "</dl>\n");
 }
 
@@ -64,7 +75,7 @@ static void show_header(struct html *html, const struct run_data *d)
                : r->model ? r->model
                           : r->kind);
     show_alarm(html, r);
-    show_facts(html, r);
+    show_facts(html, d);
 }
 
 /* ---- key figures ---- */
@@ -107,7 +118,7 @@ static void show_card(struct html *html, const struct run_metric *m)
                    m->speed ? ", " : "", m->speed ? figure_number(m->limit, value) : "");
     }
     if (!isnan(m->low))
-        html_print(html, "<p>95 %% interval %s to %s</p>", shown_text(m, m->low, low),
+        html_print(html, "<p>95 %% interval of the mean %s to %s</p>", shown_text(m, m->low, low),
                    shown_text(m, m->high, high));
     if (m->rating) {
         html_raw(html, "<p>");

@@ -373,7 +373,8 @@ static enum sol_status add_change(struct store *store, const char *env)
     return store_run_finish(store, id, STORE_OK, NULL,
                             "{\"mode\": \"live\", \"verdict\": \"faster\", \"reason\": null, "
                             "\"old\": \"./old bench -o json\", \"new\": "
-                            "\"./new bench -o json\", \"delta_percent\": 1.0, \"metrics\": "
+                            "\"./new bench -o json\", \"delta_percent\": 1.0, "
+                            "\"seconds\": 42, \"metrics\": "
                             "[{\"name\": \"tg128\", \"unit\": \"t/s\", "
                             "\"role\": \"deciding\", \"old\": 44.1, \"new\": 46.9, "
                             "\"change_percent\": 6.3, \"ci95_percent\": [5.2, "
