@@ -128,6 +128,7 @@ compare 2 "takes one command" --calibrate a b
 
 # ---- usage ----
 compare 2 "what should be compared?" "$work/old.json"
+compare 2 "wants two commands" --live a
 compare 2 "the third is" --live a b c
 compare 2 "the formats are" -o xml a b
 compare 2 "write wall, user, cpu" --live --metric speed true true

@@ -310,6 +310,8 @@ static enum sol_status check_usage(const struct compare_options *o, const char *
         return status_set(SOL_E_ARGUMENT,
                           "sol compare takes two things, the third is '%s'; put commands in quotes",
                           args[2]);
+    if (n < 2 && o->live)
+        return status_set(SOL_E_ARGUMENT, "sol compare --live wants two commands, each in quotes");
     if (n < 2)
         return status_set(SOL_E_ARGUMENT,
                           "sol compare A B: what should be compared? (see sol compare --help)");

@@ -249,7 +249,7 @@ static bool is_result(const char *key)
         "repe",   "enough_",     "flops_per_", "bytes_per_", "gb_s",    "gflop",     "read_lim",
         "memory", "arithmetic_", "experts",    "kernels",    "limit",   "disturb",   "energy",
         "joule",  "half_w",      "wanted_",    "stopped",    "warmup_", "outliers",  "step_ns",
-        "rating", "proved",      "layers_",    "run",
+        "rating", "proved",      "layers_",    "run",        "load_s",  "upload_s",
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strncmp(key, names[i], strlen(names[i])) == 0) return true;
