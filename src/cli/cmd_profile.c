@@ -56,7 +56,7 @@ static const struct option options[] = {
     {OPTION_STRING, 0, "read", "DIR", "no command: read the trace files that --output kept",
      offsetof(struct profile_command, read), 0, 0},
     {OPTION_STRING, 0, "level", "LEVEL",
-     "off, launch (calls and CUDA graphs timed, kernels counted, without CUPTI: disturbs least),\n"
+     "off, launch (calls and CUDA graphs timed, kernels counted, without CUPTI: disturbs least), "
      "graph (kernels timed, CUDA graphs as wholes) or node (every kernel in them); default graph",
      offsetof(struct profile_command, level), 0, 0},
     {OPTION_STRING, 0, "range", "NAME", "a step is an NVTX range of this name",
@@ -445,6 +445,7 @@ static int run_own(struct profile *p)
 static int dispatch(struct profile *p, char *const *command, int n_args)
 {
     enum sol_status status = check_options(p, n_args);
+    if (status == SOL_OK) status = store_label_check(p->c.label);
     if (status == SOL_OK && !p->c.no_store) status = store_open_optional(p->c.store, &p->store);
     if (status != SOL_OK) return cli_fail(status);
     if (p->c.read) return cli_fail(analyse(p, p->c.read));

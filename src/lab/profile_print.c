@@ -196,7 +196,10 @@ enum sol_status profile_print_text(const struct profile_print *p, FILE *to)
                 rules_time(r->event_ns, a));
     if (*r->no_counters) fprintf(to, "no hardware counters: %s\n", r->no_counters);
     for (int i = 0; i < r->n_phases; i++) SOL_TRY(print_phase(p, &r->phases[i], to));
-    if (profile_kv_slope(r, NULL, &constant, &slope))
+    bool depths = profile_kv_slope(r, NULL, &constant, &slope);
+    if (depths && slope <= 0) /* noise, or too little context */
+        fprintf(to, "\ndecode: the cost of context is lost in the noise\n");
+    else if (depths)
         fprintf(to, "\ndecode: %s a token at depth 0, and %.4f ns for each position of context\n",
                 rules_time(constant, a), slope);
     return SOL_OK;
