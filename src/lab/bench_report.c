@@ -294,8 +294,8 @@ static void write_verdicts(const struct bench_report *report, FILE *to)
                                               : stop_reason_name(r->stopped));
         if (!r->settled) fprintf(to, "%s: the warm-up did not settle within 1 %%\n", name);
         if (bench_outliers(r) || bench_repeated(r))
-            fprintf(to, "%s: %zu outliers, %zu disturbed from outside; all are counted\n", name,
-                    bench_outliers(r), bench_repeated(r));
+            fprintf(to, "%s: %zu outlier%s, %zu disturbed from outside; all are counted\n", name,
+                    bench_outliers(r), bench_outliers(r) == 1 ? "" : "s", bench_repeated(r));
     }
 }
 

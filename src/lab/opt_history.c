@@ -188,8 +188,8 @@ enum sol_status opt_summary(struct opt *o)
     }
     size_t rules = sum_up(list, sums, &left);
     for (size_t i = 0; i < rules; i++) accepted += sums[i].accepted;
-    fprintf(o->answer->text, "%zu iterations, %zu accepted; together %.2f %% less time\n\n",
-            list->count, accepted, 100 * (1 - left));
+    fprintf(o->answer->text, "%zu iteration%s, %zu accepted; together %.2f %% less time\n\n",
+            list->count, list->count == 1 ? "" : "s", accepted, 100 * (1 - left));
     json_object_set_new(o->answer->json, "count", json_integer((json_int_t)list->count));
     json_object_set_new(o->answer->json, "accepted", json_integer((json_int_t)accepted));
     json_object_set_new(o->answer->json, "gain", json_real(1 - left));
