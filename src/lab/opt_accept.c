@@ -91,7 +91,8 @@ static const char *last_line(const struct process_result *p, char out[200])
     while (end && isspace((unsigned char)text[end - 1])) end--;
     size_t start = end;
     while (start && text[start - 1] != '\n') start--;
-    snprintf(out, 200, end > start ? " (%.*s)" : "", (int)(end - start), text + start);
+    out[0] = '\0';
+    if (end > start) snprintf(out, 200, " (%.*s)", (int)(end - start), text + start);
     return out;
 }
 
