@@ -169,6 +169,11 @@ wrong 2 "write two numbers" -pg 512
 wrong 2 "longer than the" -m synth:tiny -p 10000000
 wrong 2 "outside 1 to" -r 0
 wrong 2 "unexpected 'word'" word
+head -c 9000 /dev/zero | tr '\0' x >"$work/kept.json"
+wrong 3 "nothing" -m synth:tiny --store /proc/nothing/here --output "$work/kept.json"
+[ "$(wc -c <"$work/kept.json")" = 9000 ] || fail "a benchmark that failed took earlier results with it"
+tiny -m synth:tiny --no-store --output "$work/kept.json"
+grep -q xxx "$work/kept.json" && fail "--output left something of the earlier file"
 wrong 3 "cannot write '$work/none/x'" -m synth:tiny --output "$work/none/x"
 if [ -w /dev/full ]; then
     bench -m synth:tiny -p 2 -n 0 -r 1 --no-limits -q --output /dev/full

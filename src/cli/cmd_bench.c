@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -332,7 +333,7 @@ static enum sol_status make_tests(struct bench_command *c)
 static enum sol_status open_output(struct bench_command *c)
 {
     if (!c->options.output) return SOL_OK;
-    c->file = fopen(c->options.output, "w");
+    c->file = fopen(c->options.output, "a"); /* earlier results stay until there are new ones */
     if (c->file) return SOL_OK;
     return status_set(SOL_E_IO, "cannot write '%s': %s", c->options.output, strerror(errno));
 }
@@ -483,6 +484,8 @@ static enum sol_status report(const struct bench_command *c)
 {
     struct bench_report r = report_of(c);
     if (!c->file) return bench_report_write(&r, c->format, stdout);
+    if (ftruncate(fileno(c->file), 0) != 0 && errno != EINVAL) /* a pipe has no length */
+        return status_set(SOL_E_IO, "cannot write '%s': %s", c->options.output, strerror(errno));
     enum sol_status status = bench_report_write(&r, c->format, c->file);
     if (status != SOL_OK) return status_prefix(status, "%s", c->options.output);
     return bench_report_write(&r, BENCH_TEXT, stdout);
