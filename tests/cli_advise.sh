@@ -26,7 +26,7 @@ has out '^pp8 \(prefill, depth 0\)'
 has out '^tg4 @ d16 \(decode, depth 16\)'
 has out '^op +kernel +calls/token +us/token'
 has out '^outside '
-has out 'a token at depth 0, and -?[0-9.]+ ns for each position'
+has out 'a token at depth 0, and [0-9.]+ ns for each position|cost of context is lost in the noise' # a short run may not tell
 has out 'limits: not measured'
 has out 'run p'
 grep -q '"traceEvents"' "$work/trace.json" || fail "no trace for Perfetto"

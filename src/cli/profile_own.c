@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/progress.h"
 #include "base/status.h"
 #include "lab/advice.h"
@@ -183,6 +184,8 @@ static enum sol_status work(struct own *o)
     SOL_TRY(set_up(o));
     SOL_TRY(measure_limits(o));
     SOL_TRY(profile_model(o->model, &o->params, &o->result));
+    const char *cause = watch_cause(&o->result.watch);
+    if (cause) LOG_WARN("%s while this was measured: times, shares and advice may be noise", cause);
     SOL_TRY(check_gates(o));
     SOL_TRY(keep(o));
     SOL_TRY(o->in->report ? to_file(o, o->in->report, false) : print(o, stdout));

@@ -435,7 +435,10 @@ enum sol_status profile_model(const struct model *model, const struct profile_pa
     snprintf(out->no_counters, sizeof out->no_counters, "%s",
              p.gpu ? "those of a GPU need --counters and a command" : p.counters.why);
     enum sol_status status = p.gpu ? gpu_event_cost(p.gpu, &out->event_ns) : SOL_OK;
+    struct watch watch;
+    watch_start(&watch);
     if (status == SOL_OK) status = run_all(&p, model);
+    watch_stop(&watch, &out->watch);
     profile_counters_close(&p.counters);
     engine_destroy(p.engine);
     free(p.rows);

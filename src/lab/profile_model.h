@@ -6,6 +6,7 @@
 #include "infer/engine.h"
 #include "lab/ceiling.h"
 #include "lab/profile_counters.h"
+#include "lab/watch.h"
 #include "store/store.h"
 #include "trace/timeline.h"
 
@@ -58,7 +59,8 @@ struct profile_result {
     const char *device; /* what computes; lives as long as the GPU */
     bool on_gpu;
     double event_ns; /* GPU: what events add to the time of a call, measured with an empty kernel */
-    char no_counters[160]; /* why hardware counters are missing; "" when they are there */
+    struct watch_result watch; /* what else ran meanwhile */
+    char no_counters[160];     /* why hardware counters are missing; "" when they are there */
 };
 
 enum sol_status profile_model(const struct model *model, const struct profile_params *params,

@@ -12,7 +12,7 @@
 struct verify_result {
     const struct op *op;
     const char *variant;
-    enum op_numerics numerics; /* loosest that ran */
+    enum op_numerics numerics; /* loosest that ran; the variant's own where none did */
     int cases, skipped;        /* run; not served (with the last reason in `text`) */
     int failed;
     double worst;     /* largest relative error of a row, over what extreme inputs are allowed */
