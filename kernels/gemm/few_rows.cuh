@@ -57,7 +57,7 @@ struct bf16_weights {
 };
 
 /* Tiles of MXFP4. The operand is 2^-126 times the value, and the scale comes in after the product of a
- * block; activations are enlarged so that nothing gets too small on the way. */
+ * block; activations are enlarged so that nothing gets too small on the way. From 2^64 on they overflow. */
 struct mxfp4_weights {
     static constexpr float ENLARGE = 0x1p64f, RESTORE = 0x1p62f;
     enum { STEP = UNIT_COLUMNS, COLUMN_STEP = 128, COLUMN_LANE = 32, COLUMN_PAD = 16 };
