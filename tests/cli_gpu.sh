@@ -52,6 +52,10 @@ run 0 runs export last
 sed -i '1s/^/[/; $s/$/]/' "$work/out"
 check 'r[0]["backend"] == "cuda" and r[0]["device"] == "Fake GPU 0" and r[0]["state"] == "ok"'
 check 'r[0]["environment"]["driver"] == "CUDA 13.0" and len(r[0]["environment"]["kernel_source"]) == 16'
+run 3 run --backend cuda -m synth:tiny --random-tokens 4 -n 4 -q --kernel-src "$work/none"
+has err "cannot read the folder '$work/none'"
+run 0 run --backend cuda -m synth:tiny --random-tokens 4 -n 6 -q --temperature 1 # tokens drawn on the GPU
+has out '^[0-9]+( 0){5}$' # the first by the host, from a prompt's logits
 run 0 bench --backend cuda:1 -m synth:tiny -p 8 -n 4 -r 3 --no-store -q
 has out '^Fake GPU 1 \(GPU 1\), 4 SMs, 1.0 GiB, CUDA 13.0, cache in f16; model opened in .* copied to the GPU in'
 has out 'memory read 536.* int8 1.7'

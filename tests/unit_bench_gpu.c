@@ -19,6 +19,7 @@
 #include "lab/profile_model.h"
 #include "lab/profile_print.h"
 #include "model/upload.h"
+#include "support/fail_calls.h"
 
 static const struct fake_cuda_params hopper = {
     .devices = 1, .major = 9, .minor = 0, .memory = (size_t)64 << 20};
@@ -310,42 +311,22 @@ static void test_profile(void **state)
 
 /* ---- failures ---- */
 
-static void fail_each_call(enum sol_status (*scenario)(void), long tries)
-{
-    cuda_replace(fake_cuda_start(&hopper));
-    assert_int_equal(scenario(), SOL_OK);
-    assert_int_equal(fake_cuda_live(), 0);
-    long calls = fake_cuda_calls();
-    for (long i = 0; i < tries; i++) {
-        long n = 1 + i * (calls - 1) / tries;
-        cuda_replace(fake_cuda_start(&hopper));
-        fake_cuda_fail(n, n % 3 ? CUDA_E_LAUNCH : CUDA_E_MEMORY, true);
-        enum sol_status status = scenario();
-        if (status != SOL_OK && status != SOL_E_DEVICE && status != SOL_E_MEMORY)
-            fail_msg("call %ld of %ld: %s", n, calls, sol_last_error());
-        if (status == SOL_OK && n < calls / 2) fail_msg("call %ld of %ld went unnoticed", n, calls);
-        if (fake_cuda_live()) fail_msg("call %ld of %ld failed: objects leaked", n, calls);
-    }
-    cuda_replace(NULL);
-    fake_cuda_stop();
-}
-
 static void test_bench_failures(void **state)
 {
     (void)state;
-    fail_each_call(bench_scenario, 60);
+    fail_each_call(&hopper, bench_scenario, 60);
 }
 
 static void test_ceiling_failures(void **state)
 {
     (void)state;
-    fail_each_call(ceiling_scenario, 40);
+    fail_each_call(&hopper, ceiling_scenario, 40);
 }
 
 static void test_profile_failures(void **state)
 {
     (void)state;
-    fail_each_call(profile_scenario, 40);
+    fail_each_call(&hopper, profile_scenario, 40);
 }
 
 static int set_up(void **state)

@@ -1,5 +1,6 @@
 /* The device layer without a device: the fake driver runs every path, and fails every call in turn.
  */
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +14,7 @@
 #include "driver/nvrtc.h"
 #include "gpu/kernel.h"
 #include "infer/engine.h"
+#include "support/fail_calls.h"
 #include "tensor_map_args.h"
 
 static const struct fake_cuda_params hopper = {
@@ -147,43 +149,16 @@ static enum sol_status engine_scenario(void)
 
 /* ---- */
 
-static void fail_each_call(enum sol_status (*scenario)(void), long stride)
-{
-    cuda_replace(fake_cuda_start(&hopper));
-    assert_int_equal(scenario(), SOL_OK);
-    assert_int_equal(fake_cuda_live(), 0);
-    assert_int_equal(fake_cuda_bytes(), 0);
-    long calls = fake_cuda_calls(), silent = 0;
-    assert_true(calls > 20);
-    for (long n = 1; n <= calls; n += stride)
-        for (int sticky = 0; sticky < 2; sticky++) {
-            cuda_replace(fake_cuda_start(&hopper));
-            fake_cuda_fail(n, n % 3 ? CUDA_E_LAUNCH : CUDA_E_MEMORY, sticky);
-            enum sol_status status = scenario();
-            if (status == SOL_OK)
-                silent++; /* a look at something that may be missing, or cleaning up */
-            else if (status != SOL_E_DEVICE && status != SOL_E_MEMORY)
-                fail_msg("call %ld of %ld: status %s: %s", n, calls, sol_status_name(status),
-                         sol_last_error());
-            assert_true(status == SOL_OK || sol_last_error()[0]);
-            if (fake_cuda_live() || fake_cuda_bytes())
-                fail_msg("call %ld of %ld failed: %ld objects leaked", n, calls, fake_cuda_live());
-        }
-    if (silent > calls / 2) fail_msg("%ld of %ld failures went unnoticed", silent, 2 * calls);
-    cuda_replace(NULL);
-    fake_cuda_stop();
-}
-
 static void test_device(void **state)
 {
     (void)state;
-    fail_each_call(device_scenario, 1);
+    fail_each_call(&hopper, device_scenario, LONG_MAX);
 }
 
 static void test_engine(void **state)
 {
     (void)state;
-    fail_each_call(engine_scenario, 5);
+    fail_each_call(&hopper, engine_scenario, 120);
 }
 
 /* What is launched for a model: every step's kernels, in order, none of them empty. */

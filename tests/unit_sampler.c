@@ -17,6 +17,7 @@
 
 #include "base/rng.h"
 #include "infer/sampler.h"
+#include "ops/ops.h"
 #include "support/effort.h"
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
@@ -315,6 +316,48 @@ static void test_full_vocabulary(void **state)
     free(logits);
 }
 
+/* What is asked of op sample gives the token that the sampler itself would take. */
+static void test_request(void **state)
+{
+    (void)state;
+    enum { VOCAB = 700 };
+    static const struct sampler_params modes[] = {
+        {0, 0, 1, 0, 7}, {1, 0, 1, 0, 7}, {0.3, 0, 1, 0, 7}, {2, 0, 1, 0.1, 7}};
+    static const struct sampler_params more[] = {{1, 3, 1, 0, 7}, {1, 0, 0.9, 0, 7}};
+    unsigned char banned[VOCAB] = {0};
+    uint32_t bits[(VOCAB + 31) / 32];
+    float logits[VOCAB];
+    struct rng rng;
+    struct sample_draw draw;
+    rng_seed(&rng, 3);
+    for (int i = 0; i < VOCAB; i++) banned[i] = rng_range(&rng, 0, 3) == 0;
+    for (size_t m = 0; m < COUNT(modes); m++) {
+        struct sampler *itself = create(modes[m], VOCAB, banned);
+        struct sampler *asked = create(modes[m], VOCAB, banned);
+        sampler_banned(asked, bits);
+        for (int i = 0; i < VOCAB; i++) assert_int_equal(bits[i / 32] >> i % 32 & 1, banned[i]);
+        for (int k = 0; k < 100; k++) {
+            int32_t token = -9;
+            for (int i = 0; i < VOCAB; i++) logits[i] = 2 * rng_normal(&rng);
+            assert_true(sampler_request(asked, &draw));
+            op_sample.reference(NULL, &(struct sample_args){.n = 1,
+                                                            .vocab = VOCAB,
+                                                            .logits = logits,
+                                                            .banned = bits,
+                                                            .draws = &draw,
+                                                            .token = &token});
+            assert_int_equal(token, next(itself, logits));
+        }
+        sampler_destroy(itself);
+        sampler_destroy(asked);
+    }
+    for (size_t m = 0; m < COUNT(more); m++) {
+        struct sampler *s = create(more[m], VOCAB, NULL);
+        assert_false(sampler_request(s, &draw));
+        sampler_destroy(s);
+    }
+}
+
 int main(void)
 {
     draws = (int)effort("draws", DRAWS, DRAWS_LEAST);
@@ -327,6 +370,7 @@ int main(void)
         cmocka_unit_test(test_extreme_temperatures),
         cmocka_unit_test(test_reproducible),
         cmocka_unit_test(test_arguments),
+        cmocka_unit_test(test_request),
         cmocka_unit_test(test_full_vocabulary),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

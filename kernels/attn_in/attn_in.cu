@@ -4,6 +4,7 @@
 #include "attn_in/attn_in_args.h"
 #include "cache.cuh"
 #include "gemm/few_rows.cuh"
+#include "rope/rope.cuh"
 
 enum { WARPS = 8, THREADS = WARPS * WARP, CHUNKS = 2, PARTS = 3, PAIRS = FEATURES / 2, DEPTH = 3 };
 
@@ -28,24 +29,6 @@ __device__ inline owned find_owned(const attn_in_kernel_args &a)
     o.row = o.head * 2 * half + d;
     return o;
 }
-
-struct rotation {
-    float sine, cosine;
-
-    /* Whole turns are taken off in double; what is left, at most half a turn, float32 can do. */
-    __device__ void set(double position, float inv_freq, float scale)
-    {
-        double turns = position * inv_freq * 0.15915494309189535;
-        sincospif(2 * (float)(turns - rint(turns)), &sine, &cosine);
-        sine *= scale, cosine *= scale;
-    }
-    __device__ void turn(float &low, float &high) const
-    {
-        float x = low, y = high;
-        low = x * cosine - y * sine;
-        high = y * cosine + x * sine;
-    }
-};
 
 __device__ inline void keep(const attn_in_kernel_args &a, const owned &o, uint32_t d, float value,
                             int32_t sequence, int32_t position)

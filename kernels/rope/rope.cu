@@ -1,6 +1,7 @@
 /* A block a row; a thread turns pairs (d, d + head_dim / 2). The angle is taken in double: float32
  * would lose it at positions of a hundred thousand. */
 #include "common.cuh"
+#include "rope/rope.cuh"
 #include "rope/rope_args.h"
 
 KERNEL_OF(256, rope_f32, rope_kernel_args)
@@ -13,12 +14,8 @@ KERNEL_OF(256, rope_f32, rope_kernel_args)
     for (uint32_t i = threadIdx.x; i < half * a.n_heads; i += blockDim.x) {
         uint32_t d = i % half;
         float *low = row + i / half * a.head_dim + d, *high = low + half;
-        /* Whole turns are taken off in double; what is left, at most half a turn, float32 can do. */
-        double turns = position * a.inv_freq[d] * 0.15915494309189535;
-        float sine, cosine;
-        sincospif(2 * (float)(turns - rint(turns)), &sine, &cosine);
-        float s = sine * a.scale, c = cosine * a.scale, x = *low, y = *high;
-        *low = x * c - y * s;
-        *high = y * c + x * s;
+        rotation turned;
+        turned.set(position, a.inv_freq[d], a.scale);
+        turned.turn(*low, *high);
     }
 }

@@ -4,15 +4,14 @@
 #include "sample/sample_args.h"
 
 enum { WARPS = SAMPLE_THREADS / WARP };
-#define NONE (-__int_as_float(0x7f800000))
 
 /* -infinity where nothing may be chosen. */
 __device__ inline float logit_at(const sample_kernel_args &a, int64_t row, uint32_t id)
 {
-    if (id >= a.vocab) return NONE;
+    if (id >= a.vocab) return -INFINITY;
     float value = a.logits[row * a.vocab + id];
     bool banned = a.banned && (a.banned[id / 32] >> id % 32 & 1);
-    return banned || isnan(value) ? NONE : value;
+    return banned || isnan(value) ? -INFINITY : value;
 }
 
 __device__ inline void take_larger(float &max, int32_t &id, float other_max, int32_t other_id)
@@ -38,7 +37,7 @@ __device__ inline void block_argmax(float &max, int32_t &id)
 __device__ inline void row_argmax(const sample_kernel_args &a, float &max, int32_t &id)
 {
     const sample_piece *pieces = a.partial + blockIdx.y * a.pieces;
-    max = NONE, id = 0x7fffffff;
+    max = -INFINITY, id = 0x7fffffff;
     for (uint32_t i = threadIdx.x; i < a.pieces; i += SAMPLE_THREADS)
         take_larger(max, id, pieces[i].max, pieces[i].id);
     block_argmax(max, id);
@@ -61,7 +60,7 @@ KERNEL_OF(SAMPLE_THREADS, sample_max, sample_kernel_args)
     wait_for_input();
     let_next_start();
     uint32_t first = blockIdx.x * SAMPLE_PIECE + threadIdx.x;
-    float max = NONE;
+    float max = -INFINITY;
     int32_t id = 0x7fffffff;
 #pragma unroll
     for (int n = 0; n < SAMPLE_EACH; n++) {
@@ -160,7 +159,7 @@ KERNEL_OF(SAMPLE_THREADS, sample_draw, sample_kernel_args)
     float max;
     int32_t id;
     row_argmax(a, max, id);
-    if (max == NONE) id = -1;
+    if (max == -INFINITY) id = -1;
     if (!is_greedy(draw, max)) {
         if (threadIdx.x == 0) piece = find_piece(a, draw.uniform, &target);
         __syncthreads();

@@ -124,7 +124,7 @@ static enum sol_status begin_sequences(struct bench *b)
 }
 
 /* Where the plan keeps the routing: in route's arguments, or in those of a fused attn_out. */
-const int32_t *bench_routing_of(const struct plan_step *step)
+static const int32_t *routing_of(const struct plan_step *step)
 {
     if (step->op == &op_route)
         return routing_on_host(&((const struct route_args *)step->args)->routing);
@@ -174,19 +174,26 @@ static void tally_layer(struct bench *b, struct tally *t, int layer)
     }
 }
 
+bool bench_experts_of(const struct plan *plan, int64_t n_experts, int64_t *touched,
+                      int64_t *busiest)
+{
+    const int32_t *offsets = NULL;
+    *touched = *busiest = 0;
+    for (int i = 0; i < plan_step_count(plan) && !offsets; i++)
+        offsets = routing_of(plan_step_at(plan, i));
+    for (int64_t e = 0; offsets && e < n_experts; e++) {
+        int64_t count = offsets[e + 1] - offsets[e];
+        *touched += count > 0;
+        if (count > *busiest) *busiest = count;
+    }
+    return offsets && n_experts > 0;
+}
+
 static void observe_experts(struct bench *b, const struct plan *plan, int64_t rows)
 {
     const struct model_config *c = &engine_model(b->engine)->config;
-    const int32_t *offsets = NULL;
-    int64_t touched = 0, busiest = 0;
-    for (int i = 0; i < plan_step_count(plan) && !offsets; i++)
-        offsets = bench_routing_of(plan_step_at(plan, i));
-    if (!offsets || c->n_experts == 0) return;
-    for (int64_t e = 0; e < c->n_experts; e++) {
-        int64_t count = offsets[e + 1] - offsets[e];
-        touched += count > 0;
-        if (count > busiest) busiest = count;
-    }
+    int64_t touched, busiest;
+    if (!bench_experts_of(plan, c->n_experts, &touched, &busiest)) return;
     b->touched += (double)touched;
     b->busiest += (double)busiest;
     b->even += (double)(rows * c->top_k) / (double)c->n_experts;

@@ -108,8 +108,9 @@ void bench_result_free(struct bench_result *result); /* takes a zeroed one */
 /* "pp512", "tg128 @ d4096", "tg32 x8", "pp512+tg128". Returns `text`. */
 char *bench_test_name(const struct bench_test *test, char text[80]);
 
-/* Where the rows of each expert begin, [experts + 1], if this step routes; else NULL. On a GPU: as
- * copied when the engine's trace was called last. */
-const int32_t *bench_routing_of(const struct plan_step *step);
+/* How many experts have rows in the layer that ran last, and the rows of the busiest. false:
+ * nothing routes. On a GPU: as copied when the engine's trace was called last. */
+bool bench_experts_of(const struct plan *plan, int64_t n_experts, int64_t *touched,
+                      int64_t *busiest);
 
 #endif

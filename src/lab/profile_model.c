@@ -95,16 +95,8 @@ static void add_costs(struct profiler *p, const struct plan *plan, int layer)
 static void observe_experts(struct profiler *p, const struct plan *plan, int64_t rows)
 {
     const struct model_config *c = &engine_model(p->engine)->config;
-    const int32_t *offsets = NULL;
-    int64_t busiest = 0, touched = 0;
-    for (int i = 0; i < plan_step_count(plan) && !offsets; i++)
-        offsets = bench_routing_of(plan_step_at(plan, i));
-    if (!offsets || c->n_experts == 0) return;
-    for (int64_t e = 0; e < c->n_experts; e++) {
-        int64_t count = offsets[e + 1] - offsets[e];
-        touched += count > 0;
-        if (count > busiest) busiest = count;
-    }
+    int64_t touched, busiest;
+    if (!bench_experts_of(plan, c->n_experts, &touched, &busiest)) return;
     p->phase->experts_touched += (double)touched;
     p->phase->experts_busiest += (double)busiest;
     p->phase->experts_even += (double)(rows * c->top_k) / (double)c->n_experts;
