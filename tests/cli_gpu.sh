@@ -62,6 +62,22 @@ has out 'memory read 536.* int8 1.7'
 has out '^tg4: SMs at 1755 MHz, 41 degrees C, 123 W; held back by power limit'
 run 0 bench --backend cuda -m synth:tiny -p 8 -n 0 -r 2 --no-store --no-limits -q -o csv
 has out ',memory.device_peak,'
+# steps as wide as is fast there, unless they are asked to be narrower
+run 0 bench --backend cuda -m synth:tiny -p 3000 -n 0 -r 1 --no-store --no-limits -q -o json
+check 'r[0]["n_batch"] == r[0]["step_rows"] == 2048'
+for narrower in "-b 100" "-ub 100" "-b 200 -ub 100" "-b 100 -ub 200"; do
+    # shellcheck disable=SC2086 # options with their values
+    run 0 bench --backend cuda -m synth:tiny -p 300 -n 0 -r 1 --no-store --no-limits -q -o json $narrower
+    check 'r[0]["step_rows"] == 100'
+done
+run 0 bench -m synth:tiny -p 600 -n 0 -r 1 -t 1 --no-store --no-limits -q -o json
+check 'r[0]["step_rows"] == 512'
+run 0 run --backend cuda -m synth:tiny --random-tokens 2500 -n 1 -q --json
+check 'r["settings"]["batch"] == 2048 and len(r["prompt_ids"]) == 2500'
+run 0 model fit -m synth:tiny --device-memory 1
+has out 'steps of 2048 tokens'
+run 0 model fit -m synth:tiny
+has out 'steps of 512 tokens'
 # one op alone, every kind of it; its results are nobody's, since nothing runs
 run 0 bench --backend cuda --op gemm:m=300,n=64,k=128 --op gemm:m=4,n=64,k=64,check=gemm_f32_any_cuda \
     --op gemm:m=64,n=96,k=64,dtype=mxfp4,groups=4,top_k=2,skew=1 --op moe_up:m=64,n=64,k=64,groups=4 \

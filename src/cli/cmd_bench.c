@@ -46,7 +46,8 @@ static const struct option options[] = {
     OPTION_ENTRY(INT_LIST, 0, "npl", "LIST",
                  "sequences that generate together, for -n and -pg (default 1); or -npl",
                  offsetof(struct bench_options, parallel), 1, 4096),
-    OPTION_ENTRY(INT, 'b', "batch-size", "N", "tokens per step at most (default 512)",
+    OPTION_ENTRY(INT, 'b', "batch-size", "N",
+                 "tokens per step at most (default 512, on a GPU 2048)",
                  offsetof(struct bench_options, batch), 1, 65536),
     OPTION_ENTRY(INT, 0, "ubatch-size", "N", "the same; the smaller one counts; or -ub",
                  offsetof(struct bench_options, ubatch), 1, 65536),
@@ -113,7 +114,7 @@ static const struct command_spec spec = {
         "meaning.\n\n"
         "  sol bench -m gpt-oss-20b.gguf -p 128,512,2048 -n 32,128 -d 0,4096\n"
         "  sol bench -m synth:gpt-oss-20b -p 0 -n 32 -npl 1,4,8,16,32 --ops\n"
-        "  sol bench -m gpt-oss-20b.gguf --backend cuda --matrix -ub 2048 -b 2048\n"
+        "  sol bench -m gpt-oss-20b.gguf --backend cuda --matrix\n"
         "  sol bench --output results.json",
     .options = options,
 };
@@ -421,7 +422,8 @@ static enum sol_status set_up(struct bench_command *c)
     c->params.seconds = o->max_time;
     c->params.ops = o->ops;
     SOL_TRY(engine_options_params(&o->engine, &c->params.engine));
-    c->params.engine.max_batch = o->batch < o->ubatch ? o->batch : o->ubatch;
+    if (o->batch) c->params.engine.max_batch = o->batch;
+    if (o->ubatch && (!o->batch || o->ubatch < o->batch)) c->params.engine.max_batch = o->ubatch;
     if (o->ratings) SOL_TRY(rating_table_open(o->ratings, &c->ratings));
     SOL_TRY(open_model(c));
     SOL_TRY(make_tests(c));
@@ -531,7 +533,6 @@ static enum sol_status time_ops(struct bench_command *c)
 static int run_command(int argc, char **argv)
 {
     static struct bench_command c; /* large, and once a process */
-    c.options = (struct bench_options){.batch = 512, .ubatch = 512};
     c.argc = argc;
     c.argv = argv;
     engine_options_init(&c.options.engine);

@@ -43,7 +43,8 @@ static const struct option options[] = {
     OPTION(INT, 0, "layers", "N", "synth: another number of layers", layers, 1, 1024),
     OPTION(GROUP, 0, "fit", NULL, NULL, json, 0, 0),
     OPTION(INT, 'c', "context", "N", "positions per sequence (default 4096)", context, 1, 1 << 24),
-    OPTION(INT, 'b', "batch", "N", "tokens in one step (default 512)", batch, 1, 65536),
+    OPTION(INT, 'b', "batch", "N", "tokens in one step (default 512, with --device-memory 2048)",
+           batch, 1, 65536),
     OPTION(INT, 0, "sequences", "N", "sequences at a time (default 1)", sequences, 1, 65536),
     OPTION(STRING, 0, "kv", "TYPE", "cache in f16 (default), bf16 or f32", kv, 0, 0),
     OPTION(FLOAT, 0, "device-memory", "GIB",
@@ -337,7 +338,7 @@ static const struct {
 static int run(int argc, char **argv)
 {
     struct model_options o = {
-        .dense = "bf16", .seed = 1, .context = 4096, .batch = 512, .sequences = 1, .kv = "f16"};
+        .dense = "bf16", .seed = 1, .context = 4096, .sequences = 1, .kv = "f16"};
     enum { ARGS_MAX = 64 };
     const char *args[ARGS_MAX];
     int n_args, exit_status;

@@ -50,7 +50,6 @@ enum sol_status engine_options_params(struct engine_options *options, struct eng
 {
     engine_params_init(params);
     if (options->context) params->context = options->context;
-    if (options->batch) params->max_batch = options->batch;
     params->threads = (int)options->threads;
     if (!dtype_from_name(options->kv, &params->kv_dtype) ||
         (params->kv_dtype != DTYPE_F16 && params->kv_dtype != DTYPE_BF16 &&
@@ -66,6 +65,9 @@ enum sol_status engine_options_params(struct engine_options *options, struct eng
         SOL_TRY(chooser_slow(&params->chooser, options->slow.values[i]));
     SOL_TRY(backend_open(options->backend, options->kernel_source, &options->gpu));
     params->chooser.device.gpu = options->gpu;
+    params->max_batch = options->batch ? options->batch
+                        : options->gpu ? ENGINE_BATCH_GPU
+                                       : ENGINE_BATCH_CPU;
     return SOL_OK;
 }
 

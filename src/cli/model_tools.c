@@ -183,7 +183,9 @@ static enum sol_status weights_of(const char *model, struct model_config *config
 static enum sol_status fit_request(const struct model_options *o, const struct model_config *c,
                                    struct fit_params *out)
 {
-    *out = (struct fit_params){o->context, o->sequences, o->batch, 1, DTYPE_F16};
+    bool on_gpu = o->device_gib > 0;
+    int64_t batch = o->batch ? o->batch : on_gpu ? ENGINE_BATCH_GPU : ENGINE_BATCH_CPU;
+    *out = (struct fit_params){o->context, o->sequences, batch, 1, DTYPE_F16};
     if (!dtype_from_name(o->kv, &out->kv_dtype) ||
         (out->kv_dtype != DTYPE_F16 && out->kv_dtype != DTYPE_BF16 && out->kv_dtype != DTYPE_F32))
         return status_set(SOL_E_ARGUMENT, "--kv %s: the cache is kept in f16, bf16 or f32", o->kv);

@@ -238,8 +238,11 @@ static enum sol_status set_frequencies(struct engine *e)
 
 void engine_params_init(struct engine_params *params)
 {
-    *params = (struct engine_params){
-        .context = 4096, .sequences = 1, .max_batch = 512, .max_outputs = 1, .kv_dtype = DTYPE_F16};
+    *params = (struct engine_params){.context = 4096,
+                                     .sequences = 1,
+                                     .max_batch = ENGINE_BATCH_CPU,
+                                     .max_outputs = 1,
+                                     .kv_dtype = DTYPE_F16};
     chooser_init(&params->chooser, cpu_info()->cores);
 }
 

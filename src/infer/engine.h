@@ -9,6 +9,10 @@
 
 struct engine;
 
+/* Rows per step that are fast: more would only cost memory. A GPU's tensor cores want hundreds of
+ * rows an expert (figures for 512 to 4096: docs/PERFORMANCE.md). */
+enum { ENGINE_BATCH_CPU = 512, ENGINE_BATCH_GPU = 2048 };
+
 struct engine_params {
     int64_t context;     /* positions per sequence */
     int64_t sequences;   /* cache slots */
