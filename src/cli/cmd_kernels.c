@@ -115,6 +115,13 @@ static void describe(const struct op *op, const void *args, char *text, size_t s
 #undef ARGS
 }
 
+/* "variant", or "variant:choice" where it has several. */
+static void describe_variant(const struct op *op, int v, int choice, char *text, size_t size)
+{
+    const char *name = op_choice_name(op, v, choice);
+    snprintf(text, size, "%s%s%s", op_variant_name(op, v), *name ? ":" : "", name);
+}
+
 /* ---- the problems of a model ---- */
 
 enum { PROBLEMS_MAX = 128, TEXT_MAX = 96 };
@@ -122,11 +129,12 @@ enum { PROBLEMS_MAX = 128, TEXT_MAX = 96 };
 struct problem {
     const struct op *op;
     char text[TEXT_MAX];
-    int calls, chosen;
+    int calls, chosen, choice;
     const void *args; /* in the plan */
 };
 
 struct problems {
+    const struct chooser *chooser;
     struct plan *plan;  /* keeps args alive; it is never run */
     struct batch batch; /* args point to it */
     int64_t rows;
@@ -138,16 +146,20 @@ static void take_choice(void *arg, const struct op *op, const void *args, int ch
 {
     struct problems *p = arg;
     char text[TEXT_MAX];
+    int choice = chooser_choice(p->chooser, op, chosen, args);
     describe(op, args, text, sizeof text);
     for (int i = 0; i < p->count; i++) {
         struct problem *known = &p->list[i];
-        if (known->op != op || known->chosen != chosen || strcmp(known->text, text) != 0) continue;
+        if (known->op != op || known->chosen != chosen || known->choice != choice ||
+            strcmp(known->text, text) != 0)
+            continue;
         known->calls++;
         return;
     }
     if (p->count == PROBLEMS_MAX) return; /* a model has some thirty */
     struct problem *added = &p->list[p->count++];
-    *added = (struct problem){.op = op, .calls = 1, .chosen = chosen, .args = args};
+    *added =
+        (struct problem){.op = op, .calls = 1, .chosen = chosen, .choice = choice, .args = args};
     memcpy(added->text, text, sizeof text);
 }
 
@@ -233,7 +245,9 @@ static enum sol_status print_chosen(const struct problems *p)
         table_cell(table, "%s", one->op->name);
         table_cell(table, "%s", one->text);
         table_cell(table, "%d", one->calls);
-        table_cell(table, "%s", op_variant_name(one->op, one->chosen));
+        char kernel[TEXT_MAX];
+        describe_variant(one->op, one->chosen, one->choice, kernel, sizeof kernel);
+        table_cell(table, "%s", kernel);
         table_cell(table, "%s", op_numerics_name(numerics_of(one->op, one->chosen)));
     }
     table_print(table, TABLE_TEXT, stdout);
@@ -248,11 +262,15 @@ static enum sol_status print_reasons(const struct chooser *chooser, const struct
     for (int i = 0; i < p->count; i++) {
         const struct problem *one = &p->list[i];
         for (int v = 0; v < op_variant_count(one->op); v++) {
-            char why[OP_REASON_MAX];
+            char why[OP_REASON_MAX], kernel[TEXT_MAX];
             chooser_explain(chooser, one->op, v, one->chosen, one->args, why);
+            if (v == one->chosen)
+                describe_variant(one->op, v, one->choice, kernel, sizeof kernel);
+            else
+                snprintf(kernel, sizeof kernel, "%s", op_variant_name(one->op, v));
             table_cell(table, "%s", v ? "" : one->op->name);
             table_cell(table, "%s", v ? "" : one->text);
-            table_cell(table, "%s", op_variant_name(one->op, v));
+            table_cell(table, "%s", kernel);
             table_cell(table, "%s", op_numerics_name(numerics_of(one->op, v)));
             table_cell(table, "%s", why);
         }
@@ -289,9 +307,11 @@ static json_t *op_json(const struct op *op, unsigned features)
 
 static json_t *problem_json(const struct chooser *chooser, const struct problem *p, bool explain)
 {
-    json_t *json = json_pack("{s:s, s:s, s:i, s:s, s:s}", "op", p->op->name, "problem", p->text,
-                             "calls", p->calls, "variant", op_variant_name(p->op, p->chosen),
-                             "numerics", op_numerics_name(numerics_of(p->op, p->chosen)));
+    json_t *json =
+        json_pack("{s:s, s:s, s:i, s:s, s:s, s:s}", "op", p->op->name, "problem", p->text, "calls",
+                  p->calls, "variant", op_variant_name(p->op, p->chosen), "choice",
+                  op_choice_name(p->op, p->chosen, p->choice), "numerics",
+                  op_numerics_name(numerics_of(p->op, p->chosen)));
     if (!explain) return json;
     json_t *reasons = json_array();
     for (int v = 0; v < op_variant_count(p->op); v++) {
@@ -313,6 +333,7 @@ static enum sol_status show_problems(const struct kernels_options *o, const stru
     struct problems *p = calloc(1, sizeof *p);
     if (!p) return status_set(SOL_E_MEMORY, "no memory for the list of problems");
     p->rows = rows;
+    p->chooser = &params->chooser;
     enum sol_status status = find_problems(model, params, p);
     if (status == SOL_OK && o->json) {
         json_t *list = json_array();

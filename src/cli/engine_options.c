@@ -142,9 +142,11 @@ void sampling_options_params(const struct sampling_options *options, struct samp
 static json_t *forces_json(const struct chooser *chooser)
 {
     json_t *list = json_array();
-    for (int i = 0; i < chooser->n_forces; i++)
-        json_array_append_new(
-            list, json_sprintf("%s=%s", chooser->forces[i].op->name, chooser->forces[i].variant));
+    char text[OP_REASON_MAX];
+    for (int i = 0; i < chooser->n_forces; i++) {
+        chooser_force_text(chooser, i, text);
+        json_array_append_new(list, json_string(text));
+    }
     return list;
 }
 

@@ -143,9 +143,11 @@ static json_t *settings_json(const struct bench_report *report)
 {
     const struct engine_params *p = &report->params->engine;
     json_t *forced = json_array();
-    for (int i = 0; i < p->chooser.n_forces; i++)
-        json_array_append_new(forced, json_sprintf("%s=%s", p->chooser.forces[i].op->name,
-                                                   p->chooser.forces[i].variant));
+    char text[OP_REASON_MAX];
+    for (int i = 0; i < p->chooser.n_forces; i++) {
+        chooser_force_text(&p->chooser, i, text);
+        json_array_append_new(forced, json_string(text));
+    }
     json_t *json = json_pack(
         "{s:s, s:b, s:b, s:o}", "loosest_numerics", op_numerics_name(p->chooser.loosest),
         "reference", p->chooser.reference, "rounded_rope", p->rounded_rope, "forced", forced);

@@ -188,36 +188,61 @@ static enum sol_status pack_weights(struct arena *arena, const struct op *op, vo
     return SOL_OK;
 }
 
+/* One run of the variant, with one of its choices, beside what the reference made of the case. */
+static enum sol_status run_choice(const struct verify_run *run, const struct trial *ref,
+                                  const struct trial *out, enum op_case_kind kind, int choice,
+                                  char *fault, size_t fault_size, bool *good)
+{
+    struct verify_result *result = run->result;
+    struct chooser chosen = *run->chooser;
+    chosen.reference = false;
+    chosen.forces[chosen.n_forces].op = run->op;
+    chosen.forces[chosen.n_forces].choice = choice;
+    chosen.forces[chosen.n_forces++].variant = op_variant_name(run->op, run->v);
+    enum op_numerics numerics = NUMERICS_EXACT;
+    SOL_TRY(trial_run(out, &chosen, run->pool, &numerics));
+    if (numerics > result->numerics) result->numerics = numerics;
+    result->tolerance = run->op->tolerance.rel[result->numerics];
+    bool lenient = kind == CASE_EXTREME && result->numerics != NUMERICS_EXACT;
+    double allowance = lenient && run->op->tolerance.extreme > 0 ? run->op->tolerance.extreme : 1;
+    *good = true;
+    for (int i = 0; *good && i < ref->n_outputs; i++)
+        *good = compare_output(ref, out, i, allowance, result, fault, fault_size);
+    const char *name = op_choice_name(run->op, run->v, choice);
+    size_t length = strlen(fault);
+    if (!*good && *name) snprintf(fault + length, fault_size - length, " (%s)", name);
+    return SOL_OK;
+}
+
 static enum sol_status run_case(const struct verify_run *run, struct arena *arena, const void *args,
                                 enum op_case_kind kind, int index)
 {
     struct verify_result *result = run->result;
     char why[OP_REASON_MAX], fault[160] = "";
     struct trial ref, out;
+    const struct op_device *device = &run->chooser->device;
+    void *own = arena_alloc(arena, run->op->args_size, 64);
+    if (!own) return SOL_E_MEMORY;
+    memcpy(own, args, run->op->args_size);
+    if (device->gpu) SOL_TRY(pack_weights(arena, run->op, own));
     SOL_TRY(trial_make(arena, run->op, args, &ref));
-    SOL_TRY(trial_make(arena, run->op, args, &out));
-    if (run->chooser->device.gpu) SOL_TRY(pack_weights(arena, run->op, out.args));
+    SOL_TRY(trial_make(arena, run->op, own, &out));
     if (!chooser_can_run(run->chooser, run->op, run->v, out.args, why)) {
         if (result->skipped++ == 0 && !result->failed)
             snprintf(result->text, sizeof result->text, "%s", why);
         return SOL_OK;
     }
-    struct chooser reference = *run->chooser, chosen = *run->chooser;
+    struct chooser reference = *run->chooser;
     reference.reference = true;
     reference.device.gpu = NULL;
-    chosen.reference = false;
-    chosen.forces[chosen.n_forces].op = run->op;
-    chosen.forces[chosen.n_forces++].variant = op_variant_name(run->op, run->v);
-    enum op_numerics numerics = NUMERICS_EXACT;
     SOL_TRY(trial_run(&ref, &reference, run->pool, NULL));
-    SOL_TRY(trial_run(&out, &chosen, run->pool, &numerics));
-    if (numerics > result->numerics) result->numerics = numerics;
-    result->tolerance = run->op->tolerance.rel[result->numerics];
-    bool lenient = kind == CASE_EXTREME && result->numerics != NUMERICS_EXACT;
-    double allowance = lenient && run->op->tolerance.extreme > 0 ? run->op->tolerance.extreme : 1;
-    bool good = true;
-    for (int i = 0; good && i < ref.n_outputs; i++)
-        good = compare_output(&ref, &out, i, allowance, result, fault, sizeof fault);
+    bool good = true, again = false;
+    for (int c = 0; good && c < op_choice_count(run->op, run->v); c++) {
+        if (!op_choice_serves(run->op, run->v, out.args, device, c)) continue;
+        if (again) SOL_TRY(trial_make(arena, run->op, own, &out)); /* outputs as they were */
+        again = true;
+        SOL_TRY(run_choice(run, &ref, &out, kind, c, fault, sizeof fault, &good));
+    }
     record(result, good, kind, index, fault);
     return SOL_OK;
 }

@@ -48,6 +48,7 @@ static enum sol_status score(const struct model *model, int threads, struct engi
     params.chooser.loosest = numerics;
     params.chooser.forces[0].op = &op_gemm;
     params.chooser.forces[0].variant = variant;
+    params.chooser.forces[0].choice = -1;
     params.chooser.n_forces = 1;
     struct engine *engine;
     SOL_TRY(engine_create(model, &params, &engine));

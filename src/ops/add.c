@@ -38,10 +38,17 @@ static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
     return 1;
 }
 
+static void problem(const void *args, struct op_problem *out)
+{
+    const struct add_args *a = args;
+    *out = (struct op_problem){.rows = a->m, .n = a->n};
+}
+
 const struct op op_add = {
     .name = "add",
     .summary = "x += y, in place",
     .args_size = sizeof(struct add_args),
+    .problem = problem,
     .tolerance = {{0}},
     .cost = cost,
     .reference = reference,

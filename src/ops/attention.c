@@ -149,12 +149,25 @@ static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
     return 1;
 }
 
+static void problem(const void *args, struct op_problem *out)
+{
+    const struct attention_args *a = args;
+    *out = (struct op_problem){.rows = a->m,
+                               .dtype = a->kv.dtype,
+                               .n = a->n_heads,
+                               .k = a->kv.n_kv_heads,
+                               .head_dim = a->kv.head_dim,
+                               .window = a->window,
+                               .sequences = a->m <= 2 * a->kv.n_sequences ? 1 : 2};
+}
+
 const struct op op_attention = {
     .name = "attention",
     .summary =
         "causal grouped-query attention over the cache, window 0 or the last `window` positions, "
         "sink logit in the denominator; a query with NaN or Inf gives a non-finite row",
     .args_size = sizeof(struct attention_args),
+    .problem = problem,
     .tolerance = {{[NUMERICS_EXACT] = 2e-5f, [NUMERICS_BF16] = 1e-2f}},
     .cost = cost,
     .reference = reference,

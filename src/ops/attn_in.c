@@ -119,10 +119,22 @@ static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
     return 3;
 }
 
+static void problem(const void *args, struct op_problem *out)
+{
+    const struct attn_in_args *a = args;
+    *out = (struct op_problem){.rows = a->m,
+                               .dtype = a->wq.dtype,
+                               .n = a->n_heads,
+                               .k = a->hidden,
+                               .groups = a->kv.n_kv_heads,
+                               .head_dim = a->kv.head_dim};
+}
+
 const struct op op_attn_in = {
     .name = "attn_in",
     .summary = "rmsnorm, q k v projections, rope, key/value write",
     .args_size = sizeof(struct attn_in_args),
+    .problem = problem,
     .tolerance = {{[NUMERICS_EXACT] = 2e-5f, [NUMERICS_BF16] = 1e-2f, [NUMERICS_I8] = 2e-2f}, 3},
     .cost = cost,
     .compose = compose,

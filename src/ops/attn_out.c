@@ -122,10 +122,22 @@ static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
     return 7;
 }
 
+static void problem(const void *args, struct op_problem *out)
+{
+    const struct attn_out_args *a = args;
+    *out = (struct op_problem){.rows = a->m,
+                               .dtype = a->wo.dtype,
+                               .n = a->hidden,
+                               .k = a->width,
+                               .groups = a->n_experts,
+                               .top_k = a->top_k};
+}
+
 const struct op op_attn_out = {
     .name = "attn_out",
     .summary = "output projection, residual, rmsnorm, router, top-k",
     .args_size = sizeof(struct attn_out_args),
+    .problem = problem,
     .tolerance = {{[NUMERICS_EXACT] = 2e-5f, [NUMERICS_BF16] = 1e-2f, [NUMERICS_I8] = 2e-2f}, 3},
     .cost = cost,
     .compose = compose,

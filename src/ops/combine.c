@@ -54,10 +54,17 @@ static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
     return 1;
 }
 
+static void problem(const void *args, struct op_problem *out)
+{
+    const struct combine_args *a = args;
+    *out = (struct op_problem){.rows = a->m, .n = a->n, .top_k = a->top_k};
+}
+
 const struct op op_combine = {
     .name = "combine",
     .summary = "x[i] += sum over the token's experts of weight * y[its grouped row], in place",
     .args_size = sizeof(struct combine_args),
+    .problem = problem,
     .tolerance = {{2e-6f}},
     .cost = cost,
     .reference = reference,

@@ -46,10 +46,17 @@ static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
     return 1;
 }
 
+static void problem(const void *args, struct op_problem *out)
+{
+    const struct embed_args *a = args;
+    *out = (struct op_problem){.rows = a->m, .dtype = a->table.dtype, .n = a->table.cols};
+}
+
 const struct op op_embed = {
     .name = "embed",
     .summary = "x[i] = table[token[i]] as float32",
     .args_size = sizeof(struct embed_args),
+    .problem = problem,
     .tolerance = {{0}},
     .cost = cost,
     .reference = reference,

@@ -145,6 +145,17 @@ static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
     return 1;
 }
 
+static void problem(const void *args, struct op_problem *out)
+{
+    const struct gemm_args *a = args;
+    *out = (struct op_problem){.rows = a->m,
+                               .dtype = a->w.dtype,
+                               .n = a->n,
+                               .k = a->k,
+                               .groups = a->group_offsets ? a->w.groups : 0,
+                               .top_k = a->group_offsets && a->a_rows ? a->m / a->a_count : 0};
+}
+
 /* int8 with a scale per 32 errs by 0.5 % on ordinary data, a little more on a row of few features.
  * Beside an outlier of size A the error of a block is A/440 a value (rms), sqrt(32)/440 = 1.3 % of
  * a product that the outlier dominates, and more where the outlier happens to meet small weights:
@@ -155,6 +166,7 @@ const struct op op_gemm = {
                "Inf in a "
                "row of A makes that row of C non-finite",
     .args_size = sizeof(struct gemm_args),
+    .problem = problem,
     .tolerance = {{[NUMERICS_EXACT] = 1e-5f, [NUMERICS_BF16] = 6e-3f, [NUMERICS_I8] = 1.5e-2f}, 3},
     .cost = cost,
     .reference = reference,

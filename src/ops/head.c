@@ -70,10 +70,18 @@ static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
     return 1;
 }
 
+static void problem(const void *args, struct op_problem *out)
+{
+    const struct head_args *a = args;
+    *out = (struct op_problem){
+        .rows = a->n_outputs, .dtype = a->w.dtype, .n = a->w.rows, .k = a->hidden};
+}
+
 const struct op op_head = {
     .name = "head",
     .summary = "rmsnorm and logits of the output rows",
     .args_size = sizeof(struct head_args),
+    .problem = problem,
     .tolerance = {{[NUMERICS_EXACT] = 2e-5f, [NUMERICS_BF16] = 1e-2f, [NUMERICS_I8] = 2e-2f}, 3},
     .cost = cost,
     .compose = compose,

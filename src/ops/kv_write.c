@@ -61,10 +61,18 @@ static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
     return 2;
 }
 
+static void problem(const void *args, struct op_problem *out)
+{
+    const struct kv_write_args *a = args;
+    *out = (struct op_problem){
+        .rows = a->m, .dtype = a->kv.dtype, .k = a->kv.n_kv_heads, .head_dim = a->kv.head_dim};
+}
+
 const struct op op_kv_write = {
     .name = "kv_write",
     .summary = "stores keys and values at their positions, rounded to the cache's dtype",
     .args_size = sizeof(struct kv_write_args),
+    .problem = problem,
     .tolerance = {{0}},
     .cost = cost,
     .reference = reference,

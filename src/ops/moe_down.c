@@ -74,10 +74,22 @@ static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
     return 1;
 }
 
+static void problem(const void *args, struct op_problem *out)
+{
+    const struct moe_down_args *a = args;
+    *out = (struct op_problem){.rows = a->m,
+                               .dtype = a->down.dtype,
+                               .n = a->hidden,
+                               .k = a->intermediate,
+                               .groups = a->down.groups,
+                               .top_k = a->top_k};
+}
+
 const struct op op_moe_down = {
     .name = "moe_down",
     .summary = "down projection of the chosen experts with its bias, weighted sum, residual",
     .args_size = sizeof(struct moe_down_args),
+    .problem = problem,
     .tolerance = {{[NUMERICS_EXACT] = 2e-5f, [NUMERICS_BF16] = 1e-2f, [NUMERICS_I8] = 2e-2f}, 3},
     .cost = cost,
     .compose = compose,

@@ -93,10 +93,22 @@ static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
     return 1;
 }
 
+static void problem(const void *args, struct op_problem *out)
+{
+    const struct moe_up_args *a = args;
+    *out = (struct op_problem){.rows = a->m,
+                               .dtype = a->gate.dtype,
+                               .n = a->intermediate,
+                               .k = a->hidden,
+                               .groups = a->gate.groups,
+                               .top_k = a->top_k};
+}
+
 const struct op op_moe_up = {
     .name = "moe_up",
     .summary = "gate and up projections of the chosen experts, swiglu",
     .args_size = sizeof(struct moe_up_args),
+    .problem = problem,
     .tolerance = {{[NUMERICS_EXACT] = 2e-5f, [NUMERICS_BF16] = 1.5e-2f, [NUMERICS_I8] = 3e-2f}, 3},
     .cost = cost,
     .compose = compose,

@@ -18,6 +18,7 @@
 #include "base/rng.h"
 #include "base/status.h"
 #include "base/threads.h"
+#include "format/dtype.h"
 
 struct arena;
 struct gpu;
@@ -46,6 +47,7 @@ struct op_context {
     struct pool *pool; /* CPU */
     struct gpu *gpu;   /* CUDA: the kernel is put on its stream; failures show in gpu_wait */
     void *workspace;   /* 64-byte aligned; as many bytes as the variant's workspace() asked for */
+    int choice;        /* of the variant's choices; 0 where it has none */
 };
 
 /* The machine as can_run sees it. */
@@ -57,6 +59,17 @@ struct op_device {
 
 enum { OP_REASON_MAX = 120 };
 
+/* Alternatives within a variant: tiles, split counts. Any that `serves` accepts gives right
+ * results; which one is fastest depends on the problem and the device. */
+struct op_choices {
+    const char *const *names; /* unique in the variant; tuning records and --force name them */
+    int count;
+    /* Whether a problem that the variant can run may be run so. NULL: each of them. */
+    bool (*serves)(const void *args, const struct op_device *device, int choice);
+    /* The rule for problems that nobody measured; `serves` accepts what it returns. */
+    int (*usual)(const void *args, const struct op_device *device);
+};
+
 struct op_variant {
     const char *name; /* "gemm_i8_q_avx512vnni"; unique in the program */
     const char *summary;
@@ -65,7 +78,11 @@ struct op_variant {
     unsigned needs; /* enum cpu_feature bits, checked before can_run is asked */
     /* Whether this problem is served; on false `why` says why not. NULL: serves every problem. */
     bool (*can_run)(const void *args, const struct op_device *device, char why[OP_REASON_MAX]);
-    size_t (*workspace)(const void *args, int workers); /* NULL: none */
+    /* Of the problems that it can run, those it is taken for when nothing is forced and nothing was
+     * measured: thresholds go here, not into can_run. NULL: all of them. */
+    bool (*suits)(const void *args, const struct op_device *device, char why[OP_REASON_MAX]);
+    const struct op_choices *choices;                   /* NULL: there is one way to run it */
+    size_t (*workspace)(const void *args, int workers); /* for any choice; NULL: none */
     void (*run)(const struct op_context *context, const void *args);
 };
 
@@ -76,6 +93,19 @@ struct op_output {
     size_t bytes;
     bool is_f32; /* compared by tolerance; others must be identical bytes */
     int64_t row; /* elements per row for the per-row check, f32 only */
+};
+
+/* What the speed of a call depends on, but for what changes from step to step: the key of tuning
+ * records. What does not apply is 0. */
+struct op_problem {
+    int64_t rows;
+    enum dtype dtype; /* of the weights; of the cache */
+    int64_t n, k;     /* values of a row of output and input; heads of queries and of keys */
+    int64_t groups;   /* of weights: experts */
+    int64_t top_k;    /* rows for each token that are taken from one of its activations */
+    int64_t head_dim;
+    int64_t window;
+    int64_t sequences; /* 1: most rows may be of different ones; 2: one has many rows */
 };
 
 enum op_case_kind { CASE_RANDOM, CASE_TAIL, CASE_EXTREME, CASE_NONFINITE, CASE_KIND_COUNT };
@@ -92,6 +122,7 @@ struct op {
     const char *summary; /* shape, layout; what NaN and Inf do */
     size_t args_size;
     struct op_tolerance tolerance;
+    void (*problem)(const void *args, struct op_problem *out);
     struct op_cost (*cost)(const void *args); /* of the present contents (routing, positions) */
     void (*reference)(const struct op_context *context, const void *args); /* primitives */
     size_t (*reference_workspace)(const void *args, int workers);          /* NULL: none */

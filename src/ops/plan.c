@@ -73,6 +73,33 @@ static int find_variant(const struct op *op, const char *name)
     return -1;
 }
 
+int op_choice_count(const struct op *op, int v)
+{
+    return v < op->n_variants && op->variants[v]->choices ? op->variants[v]->choices->count : 1;
+}
+
+const char *op_choice_name(const struct op *op, int v, int choice)
+{
+    if (v >= op->n_variants || !op->variants[v]->choices) return "";
+    return op->variants[v]->choices->names[choice];
+}
+
+bool op_choice_serves(const struct op *op, int v, const void *args, const struct op_device *device,
+                      int choice)
+{
+    const struct op_choices *choices = v < op->n_variants ? op->variants[v]->choices : NULL;
+    if (!choices) return choice == 0;
+    return choice < choices->count && (!choices->serves || choices->serves(args, device, choice));
+}
+
+/* -1: none of that name. */
+static int find_choice(const struct op *op, int v, const char *name)
+{
+    for (int i = 0; i < op_choice_count(op, v); i++)
+        if (*name && strcmp(op_choice_name(op, v, i), name) == 0) return i;
+    return -1;
+}
+
 static enum sol_status unknown_op(const char *option, const char *text)
 {
     char known[512] = "";
@@ -104,20 +131,60 @@ static const struct op *find_op(const char *text, const char *end)
     return NULL;
 }
 
+static enum sol_status unknown_choice(const struct op_variant *variant, const char *text)
+{
+    char known[1024] = "";
+    for (int i = 0; variant && variant->choices && i < variant->choices->count; i++) {
+        size_t at = strlen(known);
+        snprintf(known + at, sizeof known - at, "%s%s", i ? ", " : "", variant->choices->names[i]);
+    }
+    return status_set(SOL_E_ARGUMENT, "--force %s: the variant has %s%s", text,
+                      *known ? "no such choice; it has: " : "no choices", known);
+}
+
+/* The end of "op=variant:choice", from the variant on. */
+static enum sol_status parse_force(const struct op *op, const char *text, const char *from, int *v,
+                                   int *choice)
+{
+    char name[128];
+    const char *colon = strchr(from, ':');
+    size_t length = colon ? (size_t)(colon - from) : strlen(from);
+    *choice = -1;
+    if (length >= sizeof name) return unknown_variant(op, text);
+    memcpy(name, from, length);
+    name[length] = '\0';
+    *v = find_variant(op, name);
+    if (*v < 0) return unknown_variant(op, text);
+    if (!colon) return SOL_OK;
+    *choice = find_choice(op, *v, colon + 1);
+    return *choice >= 0 ? SOL_OK
+                        : unknown_choice(*v < op->n_variants ? op->variants[*v] : NULL, text);
+}
+
 enum sol_status chooser_force(struct chooser *chooser, const char *text)
 {
     const char *equals = strchr(text, '=');
+    int v = -1, choice = -1;
     if (!equals) return status_set(SOL_E_ARGUMENT, "--force %s: write op=variant", text);
     const struct op *op = find_op(text, equals);
     if (!op) return unknown_op("--force", text);
-    int v = find_variant(op, equals + 1);
-    if (v < 0) return unknown_variant(op, text);
+    SOL_TRY(parse_force(op, text, equals + 1, &v, &choice));
     if (chooser->n_forces == CHOOSER_FORCES_MAX)
         return status_set(SOL_E_ARGUMENT, "--force is given more than %d times",
                           CHOOSER_FORCES_MAX);
     chooser->forces[chooser->n_forces].op = op;
+    chooser->forces[chooser->n_forces].choice = choice;
     chooser->forces[chooser->n_forces++].variant = op_variant_name(op, v);
     return SOL_OK;
+}
+
+void chooser_force_text(const struct chooser *chooser, int i, char text[OP_REASON_MAX])
+{
+    const struct op *op = chooser->forces[i].op;
+    const char *variant = chooser->forces[i].variant;
+    int choice = chooser->forces[i].choice;
+    snprintf(text, OP_REASON_MAX, "%s=%s%s%s", op->name, variant, choice < 0 ? "" : ":",
+             choice < 0 ? "" : op_choice_name(op, find_variant(op, variant), choice));
 }
 
 enum sol_status chooser_slow(struct chooser *chooser, const char *text)
@@ -167,11 +234,50 @@ bool chooser_can_run(const struct chooser *chooser, const struct op *op, int v, 
     return !variant->can_run || variant->can_run(args, &chooser->device, why);
 }
 
-static const char *forced_variant(const struct chooser *chooser, const struct op *op)
+/* -1: none; else an index of chooser->forces. */
+static int find_force(const struct chooser *chooser, const struct op *op)
 {
     for (int i = chooser->n_forces - 1; i >= 0; i--)
-        if (chooser->forces[i].op == op) return chooser->forces[i].variant;
-    return NULL;
+        if (chooser->forces[i].op == op) return i;
+    return -1;
+}
+
+static const char *forced_variant(const struct chooser *chooser, const struct op *op)
+{
+    int i = find_force(chooser, op);
+    return i < 0 ? NULL : chooser->forces[i].variant;
+}
+
+static bool allowed(const struct chooser *chooser, const struct op *op, int v)
+{
+    return v >= op->n_variants || op->variants[v]->numerics <= chooser->loosest;
+}
+
+static const struct tuning_entry *find_tuned(const struct chooser *chooser, const struct op *op,
+                                             const void *args)
+{
+    struct op_problem problem;
+    if (!chooser->tuning) return NULL;
+    op->problem(args, &problem);
+    return tuning_find(chooser->tuning, op, &problem, chooser->loosest);
+}
+
+/* The variant that an entry names where it can be used: a record may be of a program that had
+ * another one, or it stands for addresses that this variant cannot read. Else -1. */
+static int tuned_variant(const struct chooser *chooser, const struct op *op, const void *args,
+                         const struct tuning_entry *tuned)
+{
+    char why[OP_REASON_MAX];
+    int v = tuned ? find_variant(op, tuned->variant) : -1;
+    bool usable = v >= 0 && allowed(chooser, op, v) && chooser_can_run(chooser, op, v, args, why);
+    return usable ? v : -1;
+}
+
+static bool suits(const struct chooser *chooser, const struct op *op, int v, const void *args,
+                  char why[OP_REASON_MAX])
+{
+    const struct op_variant *variant = op->variants[v];
+    return !variant->suits || variant->suits(args, &chooser->device, why);
 }
 
 /* A forced variant that cannot serve a problem is an error only for the problems of that op it was
@@ -183,15 +289,58 @@ static int choose(const struct plan *plan, const struct op *op, const void *args
     char why[OP_REASON_MAX];
     if (plan->reference_depth || chooser->reference) return op_variant_count(op) - 1;
     const char *forced = forced_variant(chooser, op);
-    if (forced) {
-        int v = find_variant(op, forced);
-        if (v >= 0 && chooser_can_run(chooser, op, v, args, why)) return v;
+    int v = forced ? find_variant(op, forced) : -1;
+    if (v >= 0 && chooser_can_run(chooser, op, v, args, why)) return v;
+    v = tuned_variant(chooser, op, args, find_tuned(chooser, op, args));
+    if (v >= 0) return v;
+    int last = op->n_variants; /* that can run where none suits: a primitive on a GPU needs one */
+    for (v = 0; v < op->n_variants; v++) {
+        if (!allowed(chooser, op, v) || !chooser_can_run(chooser, op, v, args, why)) continue;
+        if (suits(chooser, op, v, args, why)) return v;
+        if (!op->compose) last = v;
     }
-    for (int v = 0; v < op->n_variants; v++)
-        if (op->variants[v]->numerics <= chooser->loosest &&
-            chooser_can_run(chooser, op, v, args, why))
-            return v;
-    return op->n_variants;
+    return last;
+}
+
+int chooser_choice(const struct chooser *chooser, const struct op *op, int v, const void *args)
+{
+    const struct op_choices *choices = v < op->n_variants ? op->variants[v]->choices : NULL;
+    const struct op_device *device = &chooser->device;
+    if (!choices) return 0;
+    int i = find_force(chooser, op), choice;
+    if (i >= 0 && strcmp(chooser->forces[i].variant, op_variant_name(op, v)) == 0) {
+        choice = chooser->forces[i].choice;
+        if (choice >= 0 && op_choice_serves(op, v, args, device, choice)) return choice;
+    }
+    const struct tuning_entry *tuned = find_tuned(chooser, op, args);
+    if (tuned && strcmp(tuned->variant, op_variant_name(op, v)) == 0) {
+        choice = find_choice(op, v, tuned->choice);
+        if (choice >= 0 && op_choice_serves(op, v, args, device, choice)) return choice;
+    }
+    return choices->usual(args, device);
+}
+
+static void explain_tuned(const struct tuning_entry *tuned, char why[OP_REASON_MAX])
+{
+    if (tuning_is_usual(tuned))
+        snprintf(why, OP_REASON_MAX, "chosen: the rule's, and tuning found nothing faster");
+    else
+        snprintf(why, OP_REASON_MAX, "chosen: tuning measured it %.1f %% faster than %s%s%s",
+                 100 * (tuned->usual_ns / tuned->ns - 1), tuned->usual,
+                 *tuned->usual_choice ? ":" : "", tuned->usual_choice);
+}
+
+static const char *chosen_text(const struct chooser *chooser, const struct op *op, int v,
+                               const void *args, const char *forced)
+{
+    char why[OP_REASON_MAX];
+    if (chooser->reference) return "chosen: --reference asks for it";
+    if (forced) return "chosen: forced";
+    if (v < op->n_variants)
+        return suits(chooser, op, v, args, why) ? "chosen: the first in the list that can run"
+                                                : "chosen: nothing that suits can run";
+    return op->n_variants ? "chosen: nothing earlier in the list serves"
+                          : "chosen: there is no other";
 }
 
 /* The order of the questions is that of choose(). */
@@ -199,23 +348,29 @@ void chooser_explain(const struct chooser *chooser, const struct op *op, int v, 
                      const void *args, char why[OP_REASON_MAX])
 {
     const char *forced = forced_variant(chooser, op);
-    bool is_forced = forced && strcmp(forced, op_variant_name(op, v)) == 0;
-    const char *text = "";
+    if (forced && strcmp(forced, op_variant_name(op, chosen)) != 0) forced = NULL;
+    const struct tuning_entry *tuned = forced ? NULL : find_tuned(chooser, op, args);
+    int by_tuning = chooser->reference ? -1 : tuned_variant(chooser, op, args, tuned);
+    const char *text = NULL;
     if (!chooser_can_run(chooser, op, v, args, why)) return;
-    if (v == chosen)
-        text = chooser->reference   ? "chosen: --reference asks for it"
-               : is_forced          ? "chosen: forced"
-               : v < op->n_variants ? "chosen: the first in the list that can run"
-               : op->n_variants     ? "chosen: nothing earlier in the list serves"
-                                    : "chosen: there is no other";
+    if (tuned && v == chosen && v == by_tuning)
+        explain_tuned(tuned, why);
+    else if (v == chosen)
+        text = chosen_text(chooser, op, v, args, forced);
     else if (chooser->reference)
         text = "--reference asks for the reference";
-    else if (v < op->n_variants && op->variants[v]->numerics > chooser->loosest)
+    else if (!allowed(chooser, op, v))
         snprintf(why, OP_REASON_MAX, "rounds activations to %s, which --exact rules out",
                  op_numerics_name(op->variants[v]->numerics));
+    else if (forced)
+        text = "another one is forced";
+    else if (by_tuning >= 0)
+        text = "tuning measured another one to be faster";
+    else if (v < op->n_variants && !suits(chooser, op, v, args, why))
+        return;
     else
-        text = v > chosen ? "later in the list" : "another one is forced";
-    if (*text) snprintf(why, OP_REASON_MAX, "%s", text);
+        text = "later in the list";
+    if (text) snprintf(why, OP_REASON_MAX, "%s", text);
 }
 
 /* ---- building ---- */
@@ -338,6 +493,7 @@ static void add_kernel(struct plan *plan, const struct op *op, int v, void *args
 {
     const char *name = op_variant_name(op, v);
     const struct op_variant *variant = v < op->n_variants ? op->variants[v] : NULL;
+    int choice = chooser_choice(&plan->chooser, op, v, args);
     if (!variant && plan->chooser.device.gpu) {
         plan->status = not_served(plan, op, args);
         return;
@@ -352,6 +508,8 @@ static void add_kernel(struct plan *plan, const struct op *op, int v, void *args
         .parent = plan->parent ? plan->parent : op,
         .layer = plan->layer,
         .variant = name,
+        .choice = op_choice_name(op, v, choice),
+        .choice_index = choice,
         .numerics = variant ? variant->numerics : NUMERICS_EXACT,
         .run = variant ? variant->run : op->reference,
         .args = args,
@@ -407,10 +565,17 @@ static bool ends_layer(const struct plan *plan, int i)
     return i + 1 == plan->n_steps || plan->steps[i + 1].layer != plan->steps[i].layer;
 }
 
+static void run_step(const struct plan_step *step, const struct op_context *context)
+{
+    struct op_context own = *context;
+    own.choice = step->choice_index;
+    step->run(&own, step->args);
+}
+
 static void run_slowly(struct plan_step *step, const struct op_context *context)
 {
     uint64_t start = clock_ns();
-    step->run(context, step->args);
+    run_step(step, context);
     uint64_t end = clock_ns(), took = end - start;
     if (!step->fastest || took < step->fastest) step->fastest = took;
     if (took > 2 * step->fastest) took = 2 * step->fastest;
@@ -444,7 +609,7 @@ static enum sol_status capture(struct plan *plan, struct gpu *gpu)
 {
     const struct op_context context = {.gpu = gpu, .workspace = plan->workspace};
     SOL_TRY(gpu_graph_begin(gpu));
-    for (int i = 0; i < plan->n_steps; i++) plan->steps[i].run(&context, plan->steps[i].args);
+    for (int i = 0; i < plan->n_steps; i++) run_step(&plan->steps[i], &context);
     enum sol_status put = gpu_put_status(gpu), ended = gpu_graph_end(gpu, &plan->graph);
     if (put == SOL_OK) return ended;
     gpu_graph_destroy(plan->graph); /* it would lack steps */
@@ -469,7 +634,7 @@ static enum sol_status run_on_gpu(struct plan *plan, struct gpu *gpu, bool timed
     if (timed) SOL_TRY(gpu_event_record(plan->events[0]));
     for (int i = 0; i < plan->n_steps; i++) {
         struct plan_step *step = &plan->steps[i];
-        step->run(&context, step->args);
+        run_step(step, &context);
         step->runs++;
         if (timed) SOL_TRY(gpu_event_record(plan->events[i + 1]));
         if (!observer || !ends_layer(plan, i)) continue;
@@ -491,7 +656,7 @@ enum sol_status plan_run(struct plan *plan, struct pool *pool, bool timed,
         if (step->slow > 0)
             run_slowly(step, &context);
         else
-            step->run(&context, step->args);
+            run_step(step, &context);
         if (timed) step->ns += clock_ns() - start;
         step->runs++;
         if (observer && ends_layer(plan, i)) observer->after_layer(observer->arg, step->layer);

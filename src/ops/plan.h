@@ -7,13 +7,14 @@
 #include <stdio.h>
 
 #include "ops/op.h"
+#include "ops/tuning.h"
 
 struct plan;
 
 enum { CHOOSER_FORCES_MAX = 32, CHOOSER_SLOW_MAX = 8 };
 
-/* How variants are chosen: a forced one, else the first in the op's list that can run and whose
- * numerics are allowed. */
+/* How variants are chosen: a forced one, else what a tuning record names, else the first in the
+ * op's list that can run, suits and has allowed numerics. */
 struct chooser {
     struct op_device device;
     enum op_numerics loosest; /* NUMERICS_EXACT for --exact */
@@ -21,8 +22,10 @@ struct chooser {
     struct {
         const struct op *op;
         const char *variant;
+        int choice; /* of the variant; -1: its usual one */
     } forces[CHOOSER_FORCES_MAX];
     int n_forces;
+    const struct tuning *tuning; /* NULL: nothing was measured. Outlives the plans */
     /* For tests of the lab: calls of these ops are made to last longer. */
     struct {
         const struct op *op;
@@ -33,8 +36,11 @@ struct chooser {
 
 /* This machine, nothing forced, loosest NUMERICS_I8. */
 void chooser_init(struct chooser *chooser, int workers);
-/* "op=variant"; an unknown op or variant is an error that lists the known ones. */
+/* "op=variant" or "op=variant:choice"; an unknown op, variant or choice is an error that lists the
+ * known ones. */
 enum sol_status chooser_force(struct chooser *chooser, const char *text);
+/* Number `i` of the forces, as it was written. */
+void chooser_force_text(const struct chooser *chooser, int i, char text[OP_REASON_MAX]);
 /* "op=percent": a delay planted to see whether a comparison finds it and blames the right op. After
  * each call of the op the executor waits, busily, that share of what the call took (at most twice
  * its fastest, so that the delay does not grow when the system takes the processor away). */
@@ -45,6 +51,15 @@ enum sol_status chooser_slow(struct chooser *chooser, const char *text);
  */
 bool chooser_can_run(const struct chooser *chooser, const struct op *op, int v, const void *args,
                      char why[OP_REASON_MAX]);
+/* Which of the choices of variant `v` is taken for this problem when the variant is; 0 where it has
+ * none. */
+int chooser_choice(const struct chooser *chooser, const struct op *op, int v, const void *args);
+/* How many choices a variant has, at least 1, and whether one serves a problem that the variant can
+ * run. */
+int op_choice_count(const struct op *op, int v);
+bool op_choice_serves(const struct op *op, int v, const void *args, const struct op_device *device,
+                      int choice);
+const char *op_choice_name(const struct op *op, int v, int choice); /* "" where it has none */
 /* Why variant `v` was chosen, or was not, for this problem, where `chosen` was. For people. */
 void chooser_explain(const struct chooser *chooser, const struct op *op, int v, int chosen,
                      const void *args, char why[OP_REASON_MAX]);
@@ -53,9 +68,10 @@ int op_variant_count(const struct op *op); /* with composed and reference */
 
 struct plan_step {
     const struct op *op;
-    const struct op *parent; /* the composite this call belongs to, or the op itself */
-    int layer;               /* -1: outside the layers */
-    const char *variant;
+    const struct op *parent;      /* the composite this call belongs to, or the op itself */
+    int layer;                    /* -1: outside the layers */
+    const char *variant, *choice; /* choice: "" where the variant has none */
+    int choice_index;
     enum op_numerics numerics;
     void (*run)(const struct op_context *context, const void *args);
     void *args;

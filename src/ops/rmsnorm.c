@@ -54,10 +54,17 @@ static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
     return 1;
 }
 
+static void problem(const void *args, struct op_problem *out)
+{
+    const struct rmsnorm_args *a = args;
+    *out = (struct op_problem){.rows = a->m, .n = a->n};
+}
+
 const struct op op_rmsnorm = {
     .name = "rmsnorm",
     .summary = "y = x / sqrt(mean(x^2) + eps) * gain, row by row",
     .args_size = sizeof(struct rmsnorm_args),
+    .problem = problem,
     .tolerance = {{2e-6f}},
     .cost = cost,
     .reference = reference,

@@ -62,10 +62,17 @@ static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
     return 1;
 }
 
+static void problem(const void *args, struct op_problem *out)
+{
+    const struct rope_args *a = args;
+    *out = (struct op_problem){.rows = a->m, .n = a->n_heads, .head_dim = a->head_dim};
+}
+
 const struct op op_rope = {
     .name = "rope",
     .summary = "rotates pairs (d, d + head_dim/2) by position * inv_freq[d], times scale, in place",
     .args_size = sizeof(struct rope_args),
+    .problem = problem,
     .tolerance = {{2e-6f}},
     .cost = cost,
     .reference = reference,

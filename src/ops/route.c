@@ -116,11 +116,18 @@ static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
     return 5;
 }
 
+static void problem(const void *args, struct op_problem *out)
+{
+    const struct route_args *a = args;
+    *out = (struct op_problem){.rows = a->m, .n = a->n_experts, .top_k = a->top_k};
+}
+
 const struct op op_route = {
     .name = "route",
     .summary = "top-k experts per token, softmax over them, rows grouped by expert; a row with NaN "
                "chooses experts 0.. with NaN weights",
     .args_size = sizeof(struct route_args),
+    .problem = problem,
     .tolerance = {{1e-6f}},
     .cost = cost,
     .reference = reference,

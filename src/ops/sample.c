@@ -111,11 +111,18 @@ static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
     return 1;
 }
 
+static void problem(const void *args, struct op_problem *out)
+{
+    const struct sample_args *a = args;
+    *out = (struct op_problem){.rows = a->n, .n = a->vocab};
+}
+
 const struct op op_sample = {
     .name = "sample",
     .summary = "a token of each row of logits, at a temperature; NaN is never chosen, infinity "
                "always",
     .args_size = sizeof(struct sample_args),
+    .problem = problem,
     .cost = cost,
     .reference = reference,
     .make_case = make_case,

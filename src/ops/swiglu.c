@@ -56,12 +56,19 @@ static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
     return 1;
 }
 
+static void problem(const void *args, struct op_problem *out)
+{
+    const struct swiglu_args *a = args;
+    *out = (struct op_problem){.rows = a->m, .n = a->n};
+}
+
 const struct op op_swiglu = {
     .name = "swiglu",
     .summary =
         "gate = min(gate, limit) * sigmoid(alpha * gate) * (clamp(up, +-limit) + 1), in place; NaN "
         "stays NaN, an infinity is clamped as the definition says",
     .args_size = sizeof(struct swiglu_args),
+    .problem = problem,
     .tolerance = {{2e-6f}},
     .cost = cost,
     .reference = reference,

@@ -95,9 +95,24 @@ static size_t workspace_decode(const void *args, int workers)
     return (size_t)(a->m * a->kv.n_kv_heads) * DECODE_PIECES * DECODE_PART * sizeof(float);
 }
 
+/* Positions of a piece. */
+static const int pieces[] = {256, 512, 1024, 2048};
+static const char *const piece_names[] = {"256", "512", "1024", "2048"};
+
+/* Pieces of 512 positions suit few rows (H100, batch 1: 8192 positions in 10.0 us, with 256 or 1024
+ * in 11.7 and 11.1), of 1024 many (batch 128, 600 positions: 57 us instead of 78). */
+static int usual_piece(const void *args, const struct op_device *device)
+{
+    const struct attention_args *a = args;
+    (void)device;
+    return a->m * a->kv.n_kv_heads < MANY_ITEMS ? 1 : 2;
+}
+
+static const struct op_choices piece_choices = {piece_names, sizeof pieces / sizeof *pieces, NULL,
+                                                usual_piece};
+
 /* The grid is chosen without the positions, which change from step to step: blocks without work are
- * cheap. Pieces of 512 positions suit few rows (H100, batch 1: 8192 positions in 10.0 us, with 256
- * or 1024 in 11.7 and 11.1), of 1024 many (batch 128, 600 positions: 57 us instead of 78). */
+ * cheap. */
 static void run_decode(const struct op_context *context, const void *args)
 {
     const struct attention_args *a = args;
@@ -107,7 +122,7 @@ static void run_decode(const struct op_context *context, const void *args)
     int64_t blocks = (int64_t)gpu->sm_count * DECODE_BLOCKS_PER_SM, most = items * DECODE_PIECES;
     k.partial = context->workspace;
     k.rows = (int32_t)a->m;
-    k.piece_blocks = (items < MANY_ITEMS ? 512 : 1024) / KV_BLOCK;
+    k.piece_blocks = pieces[context->choice] / KV_BLOCK;
     k.stages = DECODE_STAGES;
     if (gpu->shared_per_block < DECODE_WARPS * DECODE_STAGES * DECODE_STAGE + DECODE_ENDS)
         k.stages = DECODE_STAGES - 1;
@@ -126,6 +141,7 @@ const struct op_variant attention_decode_cuda = {
     .summary = "positions cut into pieces, eight query heads together on tensor cores, exact",
     .target = TARGET_CUDA,
     .can_run = can_run_decode,
+    .choices = &piece_choices,
     .workspace = workspace_decode,
     .run = run_decode,
 };

@@ -46,9 +46,6 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
                  PREFILL_DIM, PREFILL_HEADS);
     else if (kv->dtype == DTYPE_F32)
         snprintf(why, OP_REASON_MAX, "a cache in f32; it reads f16 and bf16");
-    else if (a->m <= DECODE_ROWS && a->m <= 2 * kv->n_sequences)
-        snprintf(why, OP_REASON_MAX,
-                 "hardly more rows than sequences; it takes 24 of one together");
     else if (!aligned(a->q) || !aligned(a->out) || !aligned(kv->k) || !aligned(kv->v))
         snprintf(why, OP_REASON_MAX, "an operand at an address that is no multiple of 16");
     else if (kv->n_sequences * kv->n_kv_heads * kv->capacity > INT32_MAX / 2 ||
@@ -57,6 +54,17 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
     else
         return true;
     return false;
+}
+
+static bool suits(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    const struct attention_args *a = args;
+    (void)device;
+    bool single = a->m <= DECODE_ROWS && a->m <= 2 * a->kv.n_sequences;
+    if (single)
+        snprintf(why, OP_REASON_MAX,
+                 "hardly more rows than sequences; it takes 24 of one together");
+    return !single;
 }
 
 static size_t workspace(const void *args, int workers)
@@ -132,6 +140,7 @@ const struct op_variant attention_prefill_cuda = {
     .numerics = NUMERICS_BF16,
     .target = TARGET_CUDA,
     .can_run = can_run,
+    .suits = suits,
     .workspace = workspace,
     .run = run,
 };

@@ -40,7 +40,8 @@ static unsigned blocks_of(int64_t count, int64_t size)
 /* ---- everything: a warp a feature ---- */
 
 enum { ANY_FEATURES = 8, ANY_ROWS = 8, ANY_THREADS = 256 }; /* of gemm_f32.cu */
-enum { SMALL_ROWS = 16, SMALL_FEATURES = 256 };             /* a router's: all threads along k */
+enum { GRID_Y_MAX = 65535 };
+enum { SMALL_ROWS = 16, SMALL_FEATURES = 256 }; /* a router's: all threads along k */
 
 static bool can_run_any(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
@@ -53,11 +54,30 @@ static bool can_run_any(const void *args, const struct op_device *device, char w
     return known;
 }
 
+enum any_choice { ANY_TILE, ANY_ROW };
+static const char *const any_names[] = {[ANY_TILE] = "tile", [ANY_ROW] = "row"};
+
+static bool any_serves(const void *args, const struct op_device *device, int choice)
+{
+    const struct gemm_args *a = args;
+    (void)device;
+    return choice == ANY_TILE || (!a->w.scales && row_tiles(a, 1) <= GRID_Y_MAX);
+}
+
+static int usual_any(const void *args, const struct op_device *device)
+{
+    const struct gemm_args *a = args;
+    (void)device;
+    return a->m <= SMALL_ROWS && a->n <= SMALL_FEATURES && !a->w.scales ? ANY_ROW : ANY_TILE;
+}
+
+static const struct op_choices any_choices = {any_names, 2, any_serves, usual_any};
+
 static void run_any(const struct op_context *context, const void *args)
 {
     const struct gemm_args *a = args;
     const struct gemm_kernel_args k = for_kernel(a);
-    if (a->m <= SMALL_ROWS && a->n <= SMALL_FEATURES && !a->w.scales) {
+    if (context->choice == ANY_ROW) {
         gpu_put(context->gpu, "gemm/gemm_f32.cu", "gemv_f32_any",
                 &(struct gpu_launch){.grid = {(unsigned)a->n, row_tiles(a, 1)},
                                      .block = {ANY_THREADS},
@@ -77,6 +97,7 @@ const struct op_variant gemm_f32_any_cuda = {
     .summary = "a warp a feature, eight rows, any weights, float32",
     .target = TARGET_CUDA,
     .can_run = can_run_any,
+    .choices = &any_choices,
     .run = run_any,
 };
 
@@ -108,6 +129,8 @@ static bool gemv_serves(const struct gemm_args *a, const struct gemv_kind *kind,
                  dtype_info(a->w.dtype)->name, (long long)a->k);
     else if (!few_rows_aligned(a->a))
         return few_rows_refuse(why, "an operand at an address that is no multiple of 16");
+    else if (row_tiles(a, kind->rows) > GRID_Y_MAX)
+        snprintf(why, OP_REASON_MAX, "%lld rows, which are too many", (long long)a->m);
     else if (gemv_shared(a, kind) > FEW_ROWS_SHARED_MAX)
         snprintf(why, OP_REASON_MAX, "rows of %lld do not fit shared memory", (long long)a->k);
     else
@@ -139,21 +162,42 @@ static int64_t rows_together(const struct gemm_args *a)
     return a->group_offsets ? (a->m + a->w.groups - 1) / a->w.groups : a->m;
 }
 
+static const char *const exact_names[] = {"1", "2"}; /* of exact_kinds: rows together */
+
 static bool can_run_exact(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    (void)device;
+    return gemv_serves(args, &exact_kinds[0], why);
+}
+
+static bool suits_exact(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
     const struct gemm_args *a = args;
     (void)device;
-    if (rows_together(a) > 2) {
+    if (rows_together(a) <= 2 && gemv_serves(a, &exact_kinds[rows_together(a) - 1], why))
+        return true;
+    if (rows_together(a) > 2)
         snprintf(why, OP_REASON_MAX, "%lld rows; it is for 1 or 2", (long long)rows_together(a));
-        return false;
-    }
-    return gemv_serves(a, &exact_kinds[rows_together(a) - 1], why);
+    return false;
 }
+
+static bool exact_serves(const void *args, const struct op_device *device, int choice)
+{
+    char why[OP_REASON_MAX];
+    (void)device;
+    return gemv_serves(args, &exact_kinds[choice], why);
+}
+
+static int usual_exact(const void *args, const struct op_device *device)
+{
+    return rows_together(args) > 1 && exact_serves(args, device, 1);
+}
+
+static const struct op_choices exact_choices = {exact_names, 2, exact_serves, usual_exact};
 
 static void run_exact(const struct op_context *context, const void *args)
 {
-    const struct gemm_args *a = args;
-    run_gemv(context, a, &exact_kinds[rows_together(a) - 1]);
+    run_gemv(context, args, &exact_kinds[context->choice]);
 }
 
 const struct op_variant gemv_f32_cuda = {
@@ -161,6 +205,8 @@ const struct op_variant gemv_f32_cuda = {
     .summary = "bf16 or packed mxfp4 weights straight to tensor cores, activations in three parts",
     .target = TARGET_CUDA,
     .can_run = can_run_exact,
+    .suits = suits_exact,
+    .choices = &exact_choices,
     .run = run_exact,
 };
 

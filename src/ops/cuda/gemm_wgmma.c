@@ -121,11 +121,20 @@ struct kind {
 #define KIND(name, type, gated, warpgroups, tokens, stages, out, cluster)                          \
     {#name,  gated,   warpgroups,                                                                  \
      tokens, cluster, WGMMA_SHARED_BYTES(type, warpgroups, tokens, stages, out)},
-static const struct kind dense_kinds[] = {WGMMA_DENSE_KINDS(KIND)};
-static const struct kind mxfp4_kinds[] = {WGMMA_MXFP4_KINDS(KIND)};
-static const struct kind moe_up_kinds[] = {WGMMA_MOE_UP_KINDS(KIND)};
+static const struct kind gemm_kinds[] = {WGMMA_DENSE_KINDS(KIND) WGMMA_MXFP4_KINDS(KIND)};
+static const struct kind up_kinds[] = {WGMMA_MOE_UP_KINDS(KIND)};
 #undef KIND
-enum { DENSE_KINDS = sizeof dense_kinds / sizeof *dense_kinds };
+#define KIND(name, type, gated, warpgroups, tokens, stages, out, cluster) #name,
+static const char *const gemm_names[] = {WGMMA_DENSE_KINDS(KIND) WGMMA_MXFP4_KINDS(KIND)};
+static const char *const up_names[] = {WGMMA_MOE_UP_KINDS(KIND)};
+#undef KIND
+#define KIND(name, type, gated, warpgroups, tokens, stages, out, cluster) +1
+enum {
+    DENSE_KINDS = 0 WGMMA_DENSE_KINDS(KIND),
+    GEMM_KINDS = sizeof gemm_kinds / sizeof *gemm_kinds,
+    UP_KINDS = sizeof up_kinds / sizeof *up_kinds,
+};
+#undef KIND
 
 static int64_t over(int64_t count, int64_t size)
 {
@@ -139,38 +148,63 @@ static int64_t features_of(const struct kind *k)
 }
 
 /* Few tokens a group: more warpgroups, since decoding the weights is most of the work. */
-static const struct kind *choose_packed(const struct wgmma_product *p, const struct kind *kinds)
+static int usual_packed(int64_t m, int64_t groups)
 {
     enum { FEW = 40 };
-    return &kinds[p->m > FEW * (p->group_offsets ? p->w.groups : 1)];
+    return m > FEW * groups;
 }
 
 /* The width whose tiles, taken in turn by all blocks at once, take the least: a tile costs its
  * tokens and a little more. With groups, whose sizes the host does not know, the widest without
  * clusters. */
-static const struct kind *choose_dense(const struct wgmma_product *p, int sm_count)
+static int usual_dense(int64_t m, int64_t n, bool grouped, int sm_count)
 {
-    const struct kind *best = NULL;
-    int64_t least = 0;
+    int best = 0;
+    int64_t least = INT64_MAX;
     enum { TILE_EXTRA = 16 };
     for (int i = 0; i < DENSE_KINDS; i++) {
-        const struct kind *k = &dense_kinds[i];
-        if (p->group_offsets && k->cluster > 1) continue;
-        int64_t tiles = over(p->w.rows, features_of(k)) * over(p->m, k->tokens);
+        const struct kind *k = &gemm_kinds[i];
+        if (grouped && k->cluster > 1) continue;
+        int64_t tiles = over(n, features_of(k)) * over(m, k->tokens);
         int64_t cost = over(tiles, sm_count / k->cluster) * (k->tokens + TILE_EXTRA);
-        if (best && cost >= least) continue;
-        best = k;
+        if (cost >= least) continue;
+        best = i;
         least = cost;
     }
     return best;
 }
 
+static int usual_gemm(const void *args, const struct op_device *device)
+{
+    const struct gemm_args *a = args;
+    bool grouped = a->group_offsets != NULL;
+    if (is_packed(&a->w)) return DENSE_KINDS + usual_packed(a->m, grouped ? a->w.groups : 1);
+    return usual_dense(a->m, a->n, grouped, gpu_info(device->gpu)->sm_count);
+}
+
+static bool serves_gemm(const void *args, const struct op_device *device, int choice)
+{
+    const struct gemm_args *a = args;
+    (void)device;
+    return is_packed(&a->w) == (choice >= DENSE_KINDS) &&
+           !(a->group_offsets && gemm_kinds[choice].cluster > 1);
+}
+
+static int usual_up(const void *args, const struct op_device *device)
+{
+    const struct moe_up_args *a = args;
+    (void)device;
+    return usual_packed(a->m * a->top_k, a->gate.groups);
+}
+
+const struct op_choices wgmma_gemm_choices = {gemm_names, GEMM_KINDS, serves_gemm, usual_gemm};
+const struct op_choices wgmma_up_choices = {up_names, UP_KINDS, NULL, usual_up};
+
 void wgmma_multiply(struct gpu *gpu, const struct wgmma_product *p)
 {
     bool packed = is_packed(&p->w), gated = p->up.data != NULL;
     int sm_count = gpu_info(gpu)->sm_count;
-    const struct kind *kind =
-        !packed ? choose_dense(p, sm_count) : choose_packed(p, gated ? moe_up_kinds : mxfp4_kinds);
+    const struct kind *kind = &(gated ? up_kinds : gemm_kinds)[p->choice];
     struct gemm_wgmma_args args = {
         .bias = {p->bias, gated ? p->up_bias : p->bias},
         .group_offsets = p->group_offsets,

@@ -19,6 +19,9 @@ size_t wgmma_rows_bytes(int64_t rows, int64_t k);
 void wgmma_round_rows(struct gpu *gpu, int64_t rows, int64_t k, const float *a,
                       const int32_t *a_rows, void *out);
 
+/* The tiles of dense products of bf16, products of packed MXFP4, and gated ones. */
+extern const struct op_choices wgmma_gemm_choices, wgmma_up_choices;
+
 /* One product: C = X W^T + bias, or with `up` the gated one of w = gate and up. */
 struct wgmma_product {
     int64_t m;
@@ -28,6 +31,7 @@ struct wgmma_product {
     const void *x;                /* of wgmma_round_rows */
     float *c;
     float alpha, limit;
+    int choice; /* of wgmma_gemm_choices; gated: of wgmma_up_choices */
 };
 void wgmma_multiply(struct gpu *gpu, const struct wgmma_product *product);
 

@@ -6,14 +6,23 @@
 /* Where reading the weights is not all that counts: below, the products of few rows are faster. */
 enum { ROWS_MIN = 9, GROUPED_ROWS_MIN = 32 };
 
+static bool enough(int64_t rows, int least, char why[OP_REASON_MAX])
+{
+    if (rows < least)
+        snprintf(why, OP_REASON_MAX, "%lld rows; it is for %d or more", (long long)rows, least);
+    return rows >= least;
+}
+
 static bool can_run_gemm(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
+    return wgmma_serves(&((const struct gemm_args *)args)->w, device, why);
+}
+
+static bool suits_gemm(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
     const struct gemm_args *a = args;
-    int least = a->group_offsets ? GROUPED_ROWS_MIN : ROWS_MIN;
-    if (!wgmma_serves(&a->w, device, why)) return false;
-    if (a->m < least)
-        snprintf(why, OP_REASON_MAX, "%lld rows; it is for %d or more", (long long)a->m, least);
-    return a->m >= least;
+    (void)device;
+    return enough(a->m, a->group_offsets ? GROUPED_ROWS_MIN : ROWS_MIN, why);
 }
 
 static size_t gemm_workspace(const void *args, int workers)
@@ -32,7 +41,8 @@ static void run_gemm(const struct op_context *context, const void *args)
                                                          .bias = a->bias,
                                                          .group_offsets = a->group_offsets,
                                                          .x = context->workspace,
-                                                         .c = a->c});
+                                                         .c = a->c,
+                                                         .choice = context->choice});
 }
 
 const struct op_variant gemm_wgmma_cuda = {
@@ -41,6 +51,8 @@ const struct op_variant gemm_wgmma_cuda = {
     .numerics = NUMERICS_BF16,
     .target = TARGET_CUDA,
     .can_run = can_run_gemm,
+    .suits = suits_gemm,
+    .choices = &wgmma_gemm_choices,
     .workspace = gemm_workspace,
     .run = run_gemm,
 };
@@ -48,17 +60,20 @@ const struct op_variant gemm_wgmma_cuda = {
 static bool can_run_up(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
     const struct moe_up_args *a = args;
-    int64_t rows = a->m * a->top_k;
     if (!wgmma_serves(&a->gate, device, why) || !wgmma_serves(&a->up, device, why)) return false;
     if (a->gate.dtype != DTYPE_MXFP4 || a->up.dtype != DTYPE_MXFP4)
         snprintf(why, OP_REASON_MAX, "gate in %s, up in %s; both are to be mxfp4",
                  dtype_info(a->gate.dtype)->name, dtype_info(a->up.dtype)->name);
-    else if (rows < GROUPED_ROWS_MIN)
-        snprintf(why, OP_REASON_MAX, "%lld rows; it is for %d or more", (long long)rows,
-                 GROUPED_ROWS_MIN);
     else
         return true;
     return false;
+}
+
+static bool suits_up(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    const struct moe_up_args *a = args;
+    (void)device;
+    return enough(a->m * a->top_k, GROUPED_ROWS_MIN, why);
 }
 
 static size_t up_workspace(const void *args, int workers)
@@ -83,7 +98,8 @@ static void run_up(const struct op_context *context, const void *args)
                                                          .x = context->workspace,
                                                          .c = a->act,
                                                          .alpha = a->alpha,
-                                                         .limit = a->limit});
+                                                         .limit = a->limit,
+                                                         .choice = context->choice});
 }
 
 const struct op_variant moe_up_wgmma_cuda = {
@@ -92,6 +108,8 @@ const struct op_variant moe_up_wgmma_cuda = {
     .numerics = NUMERICS_BF16,
     .target = TARGET_CUDA,
     .can_run = can_run_up,
+    .suits = suits_up,
+    .choices = &wgmma_up_choices,
     .workspace = up_workspace,
     .run = run_up,
 };
