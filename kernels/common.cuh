@@ -3,6 +3,7 @@
 #define KERNELS_COMMON_CUH
 
 #include "pack/mxfp4_tiles.h"
+#include "pack/q8_0_tiles.h"
 #include "types.h"
 
 #ifndef INFINITY /* NVRTC has no <math.h> */
@@ -88,6 +89,37 @@ __device__ inline float tiled_mxfp4_at(const uint8_t *tile, const uint8_t *scale
     tile_place place = tile_place_of(row % TILE_ROWS, j);
     uint32_t word = *(const uint32_t *)(tile + place.byte);
     return e2m1_to_f32(mxfp4_code(word, place.pair, place.half)) * e8m0_to_f32(scales[place.scale]);
+}
+
+/* The same of tiled Q8_0. */
+__device__ inline float tiled_q8_0_at(const uint8_t *tile, const uint8_t *scales, uint32_t row,
+                                      uint32_t j)
+{
+    q8_place place = q8_place_of(row % Q8_TILE_ROWS, j);
+    float q = (float)((int)tile[place.byte] - Q8_ZERO);
+    return f16_to_f32(*(const uint16_t *)(scales + place.scale)) * q;
+}
+
+/* Rows of a group with what fills its last tile. */
+__device__ inline int64_t tiled_group_rows(int type, int64_t rows)
+{
+    return type == WEIGHT_MXFP4_TILES ? (int64_t)tile_count(rows) * TILE_ROWS
+                                      : (int64_t)q8_tile_count(rows) * Q8_TILE_ROWS;
+}
+
+/* Element j of a row of n of either; `row` counts what fills the groups' last tiles. */
+__device__ inline float tiled_weight_at(int type, const void *w, const void *scales, int64_t n,
+                                        int64_t row, int64_t j)
+{
+    const uint8_t *tile = (const uint8_t *)w, *s = (const uint8_t *)scales;
+    if (type == WEIGHT_MXFP4_TILES) {
+        tile += row / TILE_ROWS * tile_bytes(n);
+        s += row / TILE_ROWS * tile_scales_bytes(n);
+        return tiled_mxfp4_at(tile, s, (uint32_t)row, (uint32_t)j);
+    }
+    tile += row / Q8_TILE_ROWS * q8_tile_bytes(n);
+    s += row / Q8_TILE_ROWS * q8_tile_scales_bytes(n);
+    return tiled_q8_0_at(tile, s, (uint32_t)row, (uint32_t)j);
 }
 
 /* Element j of a row. Blocks of GGUF lie at odd addresses, hence single bytes. */

@@ -26,6 +26,13 @@ __device__ inline uint4 load_once(const void *from)
     return v;
 }
 
+__device__ inline uint32_t fma_bf16x2(uint32_t a, uint32_t b, uint32_t c)
+{
+    uint32_t d;
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+    return d;
+}
+
 __device__ inline uint32_t mul_bf16x2(uint32_t a, uint32_t b)
 {
     uint32_t d;

@@ -36,6 +36,7 @@ enum {
     WEIGHT_MXFP4 = 6,
     WEIGHT_Q8_0 = 8,
     WEIGHT_MXFP4_TILES = 100, /* mxfp4_tiles.h */
+    WEIGHT_Q8_0_TILES = 101,  /* q8_0_tiles.h */
 };
 
 #endif

@@ -6,12 +6,12 @@
 #include "gemm/few_rows.cuh"
 #include "rope/rope.cuh"
 
-enum { WARPS = 8, THREADS = WARPS * WARP, CHUNKS = 2, PARTS = 3, PAIRS = FEATURES / 2, DEPTH = 3 };
+enum { WARPS = 8, THREADS = WARPS * WARP, CHUNKS = 2, PARTS = 3, PAIRS = FEATURES / 2 };
 
 /* Which features the block owns: `row` is the first of the low ones in its matrix. */
 struct owned {
     enum { Q, K, V } kind;
-    const void *w;
+    const void *w, *scales;
     const float *bias;
     uint32_t head, d, row;
 };
@@ -21,11 +21,11 @@ __device__ inline owned find_owned(const attn_in_kernel_args &a)
     uint32_t half = (uint32_t)a.cache.head_dim / 2, each = half / PAIRS;
     uint32_t head = blockIdx.x / each, d = blockIdx.x % each * PAIRS;
     uint32_t heads = (uint32_t)a.n_heads, kv_heads = (uint32_t)a.cache.n_kv_heads;
-    owned o = {owned::Q, a.wq, a.bq, head, d, 0};
+    owned o = {owned::Q, a.wq, a.scales[0], a.bq, head, d, 0};
     if (head >= heads + kv_heads)
-        o = {owned::V, a.wv, a.bv, head - heads - kv_heads, d, 0};
+        o = {owned::V, a.wv, a.scales[2], a.bv, head - heads - kv_heads, d, 0};
     else if (head >= heads)
-        o = {owned::K, a.wk, a.bk, head - heads, d, 0};
+        o = {owned::K, a.wk, a.scales[1], a.bk, head - heads, d, 0};
     o.row = o.head * 2 * half + d;
     return o;
 }
@@ -42,19 +42,18 @@ __device__ inline void keep(const attn_in_kernel_args &a, const owned &o, uint32
         cache_put(c.type, c.v, cache_v_index(c, sequence, o.head, position) + d, value);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 3)
-    attn_in_row(const __grid_constant__ attn_in_kernel_args a)
+template <class W, int DEPTH> __device__ inline void attn_in(const attn_in_kernel_args &a)
 {
     extern __shared__ __align__(16) char columns[];
     __shared__ partial_tile partial[WARPS];
     __shared__ float scratch[WARP];
     held_row<CHUNKS, THREADS> x;
-    dot<bf16_weights, 1, DEPTH> product;
-    uint32_t warp = threadIdx.x / WARP, steps = step_count<bf16_weights>(a.hidden);
+    dot<W, 1, DEPTH> product;
+    uint32_t warp = threadIdx.x / WARP, steps = step_count<W>(a.hidden);
     uint32_t half = (uint32_t)a.cache.head_dim / 2, g = threadIdx.x % WARP / 4;
     owned o = find_owned(a);
 
-    product.weights[0].set(o.w, a.hidden, o.row + g, o.row + half + g);
+    product.weights[0].set(o.w, o.scales, a.hidden, o.row + g, o.row + half + g);
     product.open(warp, WARPS, steps);
     /* The first threads finish the block's pairs: what they need then is fetched now. */
     uint32_t at = threadIdx.x % PAIRS, d = o.d + at, row = o.row + at;
@@ -66,14 +65,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3)
     int32_t position = *a.position, sequence = *a.sequence;
     x.take(a.x, a.hidden);
     x.norm(a.x, a.norm, a.hidden, a.eps, scratch);
-    x.spread<bf16_weights, PARTS>(a.hidden, columns);
+    x.template spread<W, PARTS>(a.hidden, columns);
     rotation turned = {0, 1};
     if (threadIdx.x < PAIRS && o.kind != owned::V) turned.set(position, inv_freq, a.rope_scale);
     __syncthreads();
 
     float sum[1][4] = {{0, 0, 0, 0}};
-    product.run(sum, lane_column<bf16_weights>(columns, a.hidden, PARTS), warp, WARPS, steps);
-    partial[warp].put<bf16_weights>(sum[0]);
+    product.run(sum, lane_column<W>(columns, a.hidden, PARTS), warp, WARPS, steps);
+    partial[warp].template put<W>(sum[0]);
     __syncthreads();
     if (threadIdx.x >= PAIRS) return;
     low += total_of<PARTS, WARPS>(partial, at, 0);
@@ -82,3 +81,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3)
     keep(a, o, d, low, sequence, position);
     keep(a, o, d + half, high, sequence, position);
 }
+
+#define ATTN_IN(name, weights, depth)                                                               \
+    extern "C" __global__ void __launch_bounds__(THREADS, 3)                                        \
+        name(const __grid_constant__ attn_in_kernel_args a)                                         \
+    {                                                                                               \
+        attn_in<weights, depth>(a);                                                                 \
+    }
+
+ATTN_IN(attn_in_row, bf16_weights, 3)
+ATTN_IN(attn_in_row_q8_0, q8_0_weights, 2)

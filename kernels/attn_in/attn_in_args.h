@@ -4,18 +4,19 @@
 
 #include "cache_args.h"
 
-/* One row; weights in bf16, as struct attn_in_args (src/ops/args.h). */
+/* One row; weights by the kernel's name, as struct attn_in_args (src/ops/args.h). */
 struct attn_in_kernel_args {
     struct cache_args cache;
     int64_t hidden, n_heads;
     const float *x, *norm;
     const void *wq, *wk, *wv;
+    const void *scales[3]; /* of these, where they lie apart */
     const float *bq, *bk, *bv;
     const float *inv_freq;
     const int32_t *position, *sequence;
     float *q;
     float eps, rope_scale;
 };
-SOL_STATIC_ASSERT(sizeof(struct attn_in_kernel_args) == 176, "host and device agree");
+SOL_STATIC_ASSERT(sizeof(struct attn_in_kernel_args) == 200, "host and device agree");
 
 #endif

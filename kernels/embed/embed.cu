@@ -1,4 +1,4 @@
-/* A block a row: the token's row of the table, decoded. */
+/* A thread an element of a token's row of the table, decoded. */
 #include "common.cuh"
 #include "embed/embed_args.h"
 
@@ -6,8 +6,10 @@ KERNEL_OF(256, embed_any, embed_kernel_args)
 {
     wait_for_input();
     let_next_start();
-    const char *row = (const char *)a.table +
-                      a.token[blockIdx.x] * weight_row_bytes(a.type, a.n);
-    for (int64_t j = threadIdx.x; j < a.n; j += blockDim.x)
-        a.x[blockIdx.x * a.n + j] = weight_at(a.type, row, j);
+    int64_t token = a.token[blockIdx.x], j = (int64_t)blockIdx.y * blockDim.x + threadIdx.x;
+    const char *row = (const char *)a.table + token * weight_row_bytes(a.type, a.n);
+    if (j >= a.n) return;
+    a.x[blockIdx.x * a.n + j] = a.type >= WEIGHT_MXFP4_TILES
+                                    ? tiled_weight_at(a.type, a.table, a.scales, a.n, token, j)
+                                    : weight_at(a.type, row, j);
 }

@@ -8,9 +8,10 @@ struct embed_kernel_args {
     int64_t n;            /* hidden size */
     const int32_t *token; /* [rows] */
     const void *table;    /* [vocab][n] of type */
+    const void *scales;   /* of the table, where they lie apart */
     float *x;             /* [rows][n] */
     int32_t type, padding;
 };
-SOL_STATIC_ASSERT(sizeof(struct embed_kernel_args) == 40, "host and device agree");
+SOL_STATIC_ASSERT(sizeof(struct embed_kernel_args) == 48, "host and device agree");
 
 #endif

@@ -11,6 +11,7 @@
 #include "common.cuh"
 #include "mma.cuh"
 #include "pack/mxfp4.cuh"
+#include "pack/q8_0.cuh"
 
 enum { FEATURES = 16, COLUMNS = 8 };
 
@@ -30,7 +31,8 @@ struct bf16_weights {
     const uint4 *low, *high; /* rows g and g + 8, from this lane's first load on */
     uint32_t loads;          /* of this lane in a row */
 
-    __device__ void set(const void *w, int64_t k, int64_t low_row, int64_t high_row)
+    /* This lane's two rows, counted over all groups. */
+    __device__ void set(const void *w, const void *, int64_t k, int64_t low_row, int64_t high_row)
     {
         uint32_t t = threadIdx.x % 4, all = (uint32_t)k / 8;
         low = (const uint4 *)w + low_row * all + t;
@@ -114,6 +116,70 @@ struct mxfp4_weights {
     {
         return c / 8 * 128 + n * 32 + c % 8 * 4;
     }
+};
+
+/* Tiles of Q8_0. The operand is 2^-7 times the number, and the scale comes in after the product of a block.
+ * Any two rows may be joined, as long as a warp's low ones are a tile, and the high ones. Columns are those
+ * of MXFP4. */
+struct q8_0_weights {
+    static constexpr float ENLARGE = 1, RESTORE = 0x1p7f;
+    enum { STEP = Q8_UNIT_COLUMNS, COLUMN_STEP = 128, COLUMN_LANE = 32, COLUMN_PAD = 16 };
+    struct window {
+        uint4 low, high;
+        uint32_t low_scales, high_scales; /* two blocks each */
+    };
+    typedef mxfp4_weights::fragment fragment;
+    const uint4 *codes;
+    const uint32_t *scales;
+    uint32_t low, high; /* this lane's first code; a fourth of that is its scale */
+
+    /* This lane's two rows, counted with what fills the groups' last tiles. */
+    __device__ void set(const void *w, const void *all_scales, int64_t k, int64_t low_row, int64_t high_row)
+    {
+        codes = (const uint4 *)w;
+        scales = (const uint32_t *)all_scales;
+        low = first_of(k, (uint32_t)low_row);
+        high = first_of(k, (uint32_t)high_row);
+    }
+    __device__ static uint32_t first_of(int64_t k, uint32_t row)
+    {
+        return row / Q8_TILE_ROWS * (q8_tile_bytes(k) / 16) + row % Q8_TILE_ROWS * 4 + threadIdx.x % 4;
+    }
+    __device__ void fetch(window &to, uint32_t unit) const
+    {
+        uint32_t at = low + unit * (Q8_UNIT_BYTES / 16), other = high + unit * (Q8_UNIT_BYTES / 16);
+        to.low = load_once(codes + at);
+        to.high = load_once(codes + other);
+        to.low_scales = __ldg(scales + at / 4);
+        to.high_scales = __ldg(scales + other / 4);
+    }
+    __device__ static fragment columns_at(const char *x) { return mxfp4_weights::columns_at(x); }
+    __device__ static void multiply_block(float sum[4], const uint32_t low[2], const uint32_t high[2],
+                                          float s0, float s1, const uint4 &b)
+    {
+        const uint32_t b0[2] = {b.x, b.y}, b1[2] = {b.z, b.w};
+        const uint32_t a0[4] = {q8_0_pair<0>(low[0]), q8_0_pair<0>(high[0]), q8_0_pair<1>(low[0]),
+                                q8_0_pair<1>(high[0])};
+        const uint32_t a1[4] = {q8_0_pair<0>(low[1]), q8_0_pair<0>(high[1]), q8_0_pair<1>(low[1]),
+                                q8_0_pair<1>(high[1])};
+        float block[4] = {0, 0, 0, 0};
+        mma_bf16(block, a0, b0);
+        mma_bf16(block, a1, b1);
+        sum[0] += s0 * block[0];
+        sum[1] += s0 * block[1];
+        sum[2] += s1 * block[2];
+        sum[3] += s1 * block[3];
+    }
+    __device__ static void multiply(float sum[4], const window &w, const fragment &f)
+    {
+        const uint32_t low[4] = {w.low.x, w.low.y, w.low.z, w.low.w};
+        const uint32_t high[4] = {w.high.x, w.high.y, w.high.z, w.high.w};
+        multiply_block(sum, low, high, f16_to_f32((uint16_t)w.low_scales),
+                       f16_to_f32((uint16_t)w.high_scales), f.x);
+        multiply_block(sum, low + 2, high + 2, f16_to_f32((uint16_t)(w.low_scales >> 16)),
+                       f16_to_f32((uint16_t)(w.high_scales >> 16)), f.y);
+    }
+    __device__ static uint32_t word_at(uint32_t c, uint32_t n) { return mxfp4_weights::word_at(c, n); }
 };
 
 /* ---- activations: columns of bf16 parts in shared memory ---- */

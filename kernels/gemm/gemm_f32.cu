@@ -34,11 +34,9 @@ KERNEL_OF(WARPS *WARP, gemm_f32_any, gemm_kernel_args)
     row_tile tile = find_tile(a.group_offsets, a.groups, a.m, blockIdx.y, ROWS);
     if (feature >= a.n || tile.count == 0) return;
     int64_t w_row = tile.group * a.n + feature;
-    bool tiled = a.type == WEIGHT_MXFP4_TILES;
-    int64_t in_tile = tile.group * tile_count(a.n) + feature / TILE_ROWS;
-    const char *w = (const char *)a.w + (tiled ? in_tile * tile_bytes(a.k)
-                                               : w_row * weight_row_bytes(a.type, a.k));
-    const uint8_t *scales = (const uint8_t *)a.scales + in_tile * tile_scales_bytes(a.k);
+    bool tiled = a.type >= WEIGHT_MXFP4_TILES;
+    const char *w = (const char *)a.w + (tiled ? 0 : w_row * weight_row_bytes(a.type, a.k));
+    int64_t tiled_row = tile.group * tiled_group_rows(a.type, a.n) + feature;
     const float *x[ROWS];
     float sum[ROWS] = {0};
     for (int r = 0; r < ROWS; r++) {
@@ -46,7 +44,7 @@ KERNEL_OF(WARPS *WARP, gemm_f32_any, gemm_kernel_args)
         x[r] = a.a + (a.a_rows ? a.a_rows[row] : row) * a.k;
     }
     for (int64_t j = lane; j < a.k; j += WARP) {
-        float value = tiled ? tiled_mxfp4_at((const uint8_t *)w, scales, (uint32_t)feature, (uint32_t)j)
+        float value = tiled ? tiled_weight_at(a.type, w, a.scales, a.k, tiled_row, j)
                             : weight_at(a.type, w, j);
         for (int r = 0; r < ROWS; r++) sum[r] += value * x[r][j];
     }

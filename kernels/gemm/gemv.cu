@@ -14,7 +14,14 @@ __device__ inline void point(bf16_weights &w, const gemm_kernel_args &a, int64_t
     int g = threadIdx.x % WARP / 4;
     int64_t last = a.n - 1, low = first + g < last ? first + g : last;
     int64_t high = first + g + 8 < last ? first + g + 8 : last;
-    w.set(a.w, a.k, group * a.n + low, group * a.n + high);
+    w.set(a.w, nullptr, a.k, group * a.n + low, group * a.n + high);
+}
+
+/* Rows that fill the last tile are there; a tile that is not there is taken from the one before. */
+__device__ inline void point(q8_0_weights &w, const gemm_kernel_args &a, int64_t group, int64_t first)
+{
+    int64_t rows = (int64_t)q8_tile_count(a.n) * Q8_TILE_ROWS, low = first + threadIdx.x % WARP / 4;
+    w.set(a.w, a.scales, a.k, group * rows + low, group * rows + (low + 8 < rows ? low + 8 : low));
 }
 
 __device__ inline void point(mxfp4_weights &w, const gemm_kernel_args &a, int64_t group, int64_t first)
@@ -107,5 +114,10 @@ GEMV(gemv_bf16_bf16_8, bf16_weights, 4, 8, 1, PLAIN)
 GEMV(gemv_f32_mxfp4_1, mxfp4_weights, 6, 1, 3, PLAIN)
 GEMV(gemv_f32_mxfp4_2, mxfp4_weights, 6, 2, 3, PLAIN)
 GEMV(gemv_bf16_mxfp4_8, mxfp4_weights, 6, 8, 1, PLAIN)
+GEMV(gemv_f32_q8_0_1, q8_0_weights, 3, 1, 3, PLAIN)
+GEMV(gemv_f32_q8_0_2, q8_0_weights, 3, 2, 3, PLAIN)
+GEMV(gemv_bf16_q8_0_8, q8_0_weights, 3, 8, 1, PLAIN)
 GEMV(gemv_f32_bf16_normed, bf16_weights, 4, 1, 3, NORMED)
 GEMV(gemv_f32_bf16_added, bf16_weights, 4, 1, 3, ADDED)
+GEMV(gemv_f32_q8_0_normed, q8_0_weights, 3, 1, 3, NORMED)
+GEMV(gemv_f32_q8_0_added, q8_0_weights, 3, 1, 3, ADDED)

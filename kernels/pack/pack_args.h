@@ -4,13 +4,13 @@
 
 #include "types.h"
 
-/* GGUF's MXFP4 blocks (scale, 16 bytes) of consecutive rows into tiles (mxfp4_tiles.h). */
-struct pack_mxfp4_args {
+/* GGUF's blocks of consecutive rows into tiles: MXFP4 (mxfp4_tiles.h), Q8_0 (q8_0_tiles.h). */
+struct pack_args {
     int64_t rows, columns; /* columns: a multiple of 32 */
-    const uint8_t *from;   /* [rows][columns / 32][17] */
-    uint8_t *tiles;        /* [tile_count(rows)][tile_bytes(columns)] */
-    uint8_t *scales;       /* [tile_count(rows)][tile_scales_bytes(columns)] */
+    const uint8_t *from;   /* [rows][columns / 32][17 or 34] */
+    uint8_t *tiles;        /* as many as the rows take, each of *tile_bytes(columns) */
+    uint8_t *scales;       /* as many, each of *tile_scales_bytes(columns) */
 };
-SOL_STATIC_ASSERT(sizeof(struct pack_mxfp4_args) == 40, "host and device agree");
+SOL_STATIC_ASSERT(sizeof(struct pack_args) == 40, "host and device agree");
 
 #endif

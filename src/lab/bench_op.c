@@ -63,9 +63,10 @@ static enum sol_status set_key(struct spec *s, const char *text, const char *key
         return status_set(SOL_E_ARGUMENT, "--op %s: skew is to be 0 to 10", text);
     }
     if (strcmp(key, "dtype") == 0) {
-        s->dtype = strcmp(value, "mxfp4") == 0 ? DTYPE_MXFP4 : DTYPE_BF16;
-        if (s->dtype == DTYPE_MXFP4 || strcmp(value, "bf16") == 0) return SOL_OK;
-        return status_set(SOL_E_ARGUMENT, "--op %s: dtype is to be bf16 or mxfp4", text);
+        bool known = dtype_from_name(value, &s->dtype);
+        if (known && (s->dtype == DTYPE_BF16 || s->dtype == DTYPE_MXFP4 || s->dtype == DTYPE_Q8_0))
+            return SOL_OK;
+        return status_set(SOL_E_ARGUMENT, "--op %s: dtype is to be bf16, mxfp4 or q8_0", text);
     }
     return status_set(SOL_E_ARGUMENT,
                       "--op %s: no such key '%s'; known: m n k groups top_k dtype skew check", text,
@@ -140,6 +141,11 @@ static void random_weights(struct rng *rng, enum dtype dtype, uint8_t *data, siz
     }
     if (dtype == DTYPE_MXFP4)
         for (size_t i = 0; i < bytes; i += 17) data[i] = (uint8_t)(119 + data[i] % 3);
+    const uint16_t scale = f16_from_f32(0x1p-12f);
+    for (size_t i = 0; dtype == DTYPE_Q8_0 && i < bytes; i += 34) {
+        uint16_t drawn = (uint16_t)(scale + data[i]); /* with a random part of its mantissa */
+        memcpy(data + i, &drawn, sizeof drawn);
+    }
 }
 
 static enum sol_status weights(struct run *r, int64_t rows, int64_t cols, struct tensor *out)

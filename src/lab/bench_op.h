@@ -10,7 +10,8 @@
 #define BENCH_OP_HELP                                                                              \
     "time this op alone on a GPU: gemm, moe_up or moe_down with sizes, for example "               \
     "gemm:m=2048,n=2880,k=4096 or moe_up:m=2048,n=2880,k=2880,groups=32,top_k=4; also dtype= "     \
-    "(bf16, mxfp4), skew= (0: tokens spread evenly over experts), check=VARIANT (compares with "   \
+    "(bf16, mxfp4, q8_0), skew= (0: tokens spread evenly over experts), check=VARIANT (compares "  \
+    "with "                                                                                        \
     "it), and --force; may be repeated"
 
 /* Times `spec` with the variant that `chooser` (whose device is a GPU) chooses, and adds a line to

@@ -62,6 +62,8 @@ const struct op op_embed = {
     .reference = reference,
     .make_case = make_case,
     .outputs = outputs,
+    .weights = {offsetof(struct embed_args, table)},
+    .n_weights = 1,
     .variants = variants,
     .n_variants = N_VARIANTS,
 };

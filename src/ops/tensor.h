@@ -12,8 +12,8 @@ struct tensor {
     const void *data;
     enum dtype dtype;
     int64_t groups, rows, cols;
-    /* NULL: rows as described. Else MXFP4 as GPUs want it: `data` has the tiles of
-     * kernels/pack/mxfp4_tiles.h, group after group, and this their scales. */
+    /* NULL: rows as described. Else MXFP4 or Q8_0 as GPUs want it: `data` has the tiles of
+     * kernels/pack/mxfp4_tiles.h or q8_0_tiles.h, group after group, and this their scales. */
     const void *scales;
 };
 

@@ -10,8 +10,11 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
 {
     const struct attn_in_args *a = args;
     if (!few_rows_one(a->m, device, why)) return false;
-    if (!few_rows_bf16(&a->wq) || !few_rows_bf16(&a->wk) || !few_rows_bf16(&a->wv))
-        return few_rows_refuse(why, "it reads weights in bf16, rows of 16-byte pieces");
+    if (!few_rows_dense(&a->wq, why) || !few_rows_dense(&a->wk, why) ||
+        !few_rows_dense(&a->wv, why))
+        return false;
+    if (a->wk.dtype != a->wq.dtype || a->wv.dtype != a->wq.dtype)
+        return few_rows_refuse(why, "q, k and v in different formats");
     if (a->kv.head_dim % (2 * PAIRS)) return few_rows_refuse(why, "head_dim is no multiple of 16");
     if (a->hidden > FEW_ROWS_HELD_MAX) return few_rows_refuse(why, "a row of more than 4096");
     return few_rows_aligned(a->x) && few_rows_aligned(a->norm)
@@ -31,6 +34,7 @@ static void run(const struct op_context *context, const void *args)
         .wq = a->wq.data,
         .wk = a->wk.data,
         .wv = a->wv.data,
+        .scales = {a->wq.scales, a->wk.scales, a->wv.scales},
         .bq = a->bq,
         .bk = a->bk,
         .bv = a->bv,
@@ -42,8 +46,8 @@ static void run(const struct op_context *context, const void *args)
         .rope_scale = a->rope_scale,
     };
     int64_t heads = a->n_heads + 2 * a->kv.n_kv_heads;
-    size_t shared = FEW_ROWS_PARTS * few_rows_column(a->hidden, false);
-    gpu_put(context->gpu, "attn_in/attn_in.cu", "attn_in_row",
+    size_t shared = FEW_ROWS_PARTS * few_rows_column(a->hidden, a->wq.scales != NULL);
+    gpu_put(context->gpu, "attn_in/attn_in.cu", a->wq.scales ? "attn_in_row_q8_0" : "attn_in_row",
             &(struct gpu_launch){
                 .grid = {(unsigned)(heads * (a->kv.head_dim / (2 * PAIRS)))},
                 .block = {FEW_ROWS_THREADS},

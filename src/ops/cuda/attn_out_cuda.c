@@ -12,9 +12,8 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
     if (!few_rows_one(a->m, device, why)) return false;
     if (gpu_info(device->gpu)->major < 9)
         return few_rows_refuse(why, "clusters of blocks need compute capability 9.0");
-    if (!few_rows_bf16(&a->wo))
-        return few_rows_refuse(why, "it reads a projection in bf16, rows of 16-byte pieces");
-    if (FEW_ROWS_PARTS * few_rows_column(a->width, false) > FEW_ROWS_SHARED_MAX)
+    if (!few_rows_dense(&a->wo, why)) return false;
+    if (FEW_ROWS_PARTS * few_rows_column(a->width, a->wo.scales != NULL) > FEW_ROWS_SHARED_MAX)
         return few_rows_refuse(why, "rows that wide do not fit shared memory");
     if (a->router.dtype != DTYPE_F32 && a->router.dtype != DTYPE_BF16)
         return few_rows_refuse(why, "it reads a router in f32 or bf16");
@@ -39,9 +38,11 @@ static void project(const struct op_context *context, const struct attn_out_args
         .w = a->wo.data,
         .bias = a->bo,
         .c = a->x,
+        .scales = a->wo.scales,
     };
-    size_t shared = FEW_ROWS_PARTS * few_rows_column(a->width, false);
-    gpu_put(context->gpu, "gemm/gemv.cu", "gemv_f32_bf16_added",
+    size_t shared = FEW_ROWS_PARTS * few_rows_column(a->width, a->wo.scales != NULL);
+    gpu_put(context->gpu, "gemm/gemv.cu",
+            a->wo.scales ? "gemv_f32_q8_0_added" : "gemv_f32_bf16_added",
             &(struct gpu_launch){
                 .grid = {(unsigned)((a->hidden + FEW_ROWS_FEATURES - 1) / FEW_ROWS_FEATURES)},
                 .block = {FEW_ROWS_THREADS},

@@ -1,7 +1,10 @@
 #include "embed/embed_args.h"
 #include "gpu/kernel.h"
 #include "ops/args.h"
+#include "ops/cuda/pack_cuda.h"
 #include "ops/op.h"
+
+enum { THREADS = 256 };
 
 static void run(const struct op_context *context, const void *args)
 {
@@ -9,15 +12,20 @@ static void run(const struct op_context *context, const void *args)
     const struct embed_kernel_args k = {.n = a->table.cols,
                                         .token = a->batch->token,
                                         .table = a->table.data,
+                                        .scales = a->table.scales,
                                         .x = a->x,
-                                        .type = (int32_t)a->table.dtype};
+                                        .type = tensor_kernel_type(&a->table)};
     gpu_put(context->gpu, "embed/embed.cu", "embed_any",
-            &(struct gpu_launch){.grid = {(unsigned)a->m}, .block = {256}, .overlaps = true}, &k);
+            &(struct gpu_launch){
+                .grid = {(unsigned)a->m, (unsigned)((a->table.cols + THREADS - 1) / THREADS)},
+                .block = {THREADS},
+                .overlaps = true},
+            &k);
 }
 
 const struct op_variant embed_any_cuda = {
     .name = "embed_any_cuda",
-    .summary = "a block a row, any table",
+    .summary = "a thread an element, any table, packed or not",
     .target = TARGET_CUDA,
     .run = run,
 };

@@ -17,7 +17,7 @@ enum {
     FEW_ROWS_SHARED_MAX = 90 << 10, /* of a block, so that two fit an SM */
 };
 
-/* Bytes of a column of k activations; `tiled`: for MXFP4 tiles, else for bf16. */
+/* Bytes of a column of k activations; `tiled`: for tiles of MXFP4 or Q8_0, else for bf16. */
 static inline size_t few_rows_column(int64_t k, bool tiled)
 {
     size_t step = tiled ? 64 : 32, steps = ((size_t)k + step - 1) / step;
@@ -41,6 +41,26 @@ static inline bool few_rows_tiled(const struct tensor *t)
     return t->dtype == DTYPE_MXFP4 && t->scales;
 }
 
+static inline bool few_rows_q8_0(const struct tensor *t)
+{
+    return t->dtype == DTYPE_Q8_0 && t->scales;
+}
+
+static inline bool few_rows_refuse(char why[OP_REASON_MAX], const char *reason)
+{
+    snprintf(why, OP_REASON_MAX, "%s", reason);
+    return false;
+}
+
+/* What kernels for a single row read of dense weights. */
+static inline bool few_rows_dense(const struct tensor *t, char why[OP_REASON_MAX])
+{
+    return few_rows_bf16(t) || few_rows_q8_0(t)
+               ? true
+               : few_rows_refuse(
+                     why, "it reads weights in bf16, rows of 16-byte pieces, or packed q8_0");
+}
+
 /* What every kernel for a single row asks. */
 static inline bool few_rows_one(int64_t m, const struct op_device *device, char why[OP_REASON_MAX])
 {
@@ -50,12 +70,6 @@ static inline bool few_rows_one(int64_t m, const struct op_device *device, char 
         snprintf(why, OP_REASON_MAX, "made for compute capability 8.0 and later");
     else
         return true;
-    return false;
-}
-
-static inline bool few_rows_refuse(char why[OP_REASON_MAX], const char *reason)
-{
-    snprintf(why, OP_REASON_MAX, "%s", reason);
     return false;
 }
 

@@ -6,6 +6,7 @@
 #include "gpu/kernel.h"
 #include "ops/args.h"
 #include "ops/cuda/few_rows_cuda.h"
+#include "ops/cuda/pack_cuda.h"
 
 static struct gemm_kernel_args for_kernel(const struct gemm_args *a)
 {
@@ -21,7 +22,7 @@ static struct gemm_kernel_args for_kernel(const struct gemm_args *a)
         .group_offsets = a->group_offsets,
         .c = a->c,
         .scales = a->w.scales,
-        .type = a->w.scales ? WEIGHT_MXFP4_TILES : (int32_t)a->w.dtype,
+        .type = tensor_kernel_type(&a->w),
     };
 }
 
@@ -108,13 +109,14 @@ enum { GEMV_BLOCKS = 2 }; /* on an SM */
 /* One kernel of the file: R rows as P parts. */
 struct gemv_kind {
     int rows, parts;
-    const char *bf16, *mxfp4; /* by weights */
+    const char *bf16, *mxfp4, *q8_0; /* by weights */
 };
 static const struct gemv_kind exact_kinds[] = {
-    {1, 3, "gemv_f32_bf16_1", "gemv_f32_mxfp4_1"},
-    {2, 3, "gemv_f32_bf16_2", "gemv_f32_mxfp4_2"},
+    {1, 3, "gemv_f32_bf16_1", "gemv_f32_mxfp4_1", "gemv_f32_q8_0_1"},
+    {2, 3, "gemv_f32_bf16_2", "gemv_f32_mxfp4_2", "gemv_f32_q8_0_2"},
 };
-static const struct gemv_kind rounded_kind = {8, 1, "gemv_bf16_bf16_8", "gemv_bf16_mxfp4_8"};
+static const struct gemv_kind rounded_kind = {8, 1, "gemv_bf16_bf16_8", "gemv_bf16_mxfp4_8",
+                                              "gemv_bf16_q8_0_8"};
 
 static size_t gemv_shared(const struct gemm_args *a, const struct gemv_kind *kind)
 {
@@ -124,8 +126,8 @@ static size_t gemv_shared(const struct gemm_args *a, const struct gemv_kind *kin
 static bool gemv_serves(const struct gemm_args *a, const struct gemv_kind *kind,
                         char why[OP_REASON_MAX])
 {
-    if (!few_rows_tiled(&a->w) && !few_rows_bf16(&a->w))
-        snprintf(why, OP_REASON_MAX, "%s with rows of %lld; it reads bf16 and packed mxfp4",
+    if (!few_rows_tiled(&a->w) && !few_rows_q8_0(&a->w) && !few_rows_bf16(&a->w))
+        snprintf(why, OP_REASON_MAX, "%s with rows of %lld; it reads bf16, packed mxfp4 and q8_0",
                  dtype_info(a->w.dtype)->name, (long long)a->k);
     else if (!few_rows_aligned(a->a))
         return few_rows_refuse(why, "an operand at an address that is no multiple of 16");
@@ -147,7 +149,10 @@ static void run_gemv(const struct op_context *context, const struct gemm_args *a
     unsigned tiles = blocks_of(a->n, FEW_ROWS_FEATURES), rows = row_tiles(a, kind->rows);
     unsigned most = GEMV_BLOCKS * (unsigned)gpu_info(context->gpu)->sm_count / rows;
     unsigned each = most ? blocks_of(tiles, most) : tiles;
-    gpu_put(context->gpu, "gemm/gemv.cu", a->w.scales ? kind->mxfp4 : kind->bf16,
+    const char *name = !a->w.scales                ? kind->bf16
+                       : a->w.dtype == DTYPE_MXFP4 ? kind->mxfp4
+                                                   : kind->q8_0;
+    gpu_put(context->gpu, "gemm/gemv.cu", name,
             &(struct gpu_launch){.grid = {blocks_of(tiles, each), rows},
                                  .block = {FEW_ROWS_THREADS},
                                  .shared_bytes = (unsigned)gemv_shared(a, kind),
@@ -202,7 +207,8 @@ static void run_exact(const struct op_context *context, const void *args)
 
 const struct op_variant gemv_f32_cuda = {
     .name = "gemv_f32_cuda",
-    .summary = "bf16 or packed mxfp4 weights straight to tensor cores, activations in three parts",
+    .summary =
+        "bf16, packed mxfp4 or q8_0 weights straight to tensor cores, activations in three parts",
     .target = TARGET_CUDA,
     .can_run = can_run_exact,
     .suits = suits_exact,

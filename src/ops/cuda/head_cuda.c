@@ -7,8 +7,7 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
 {
     const struct head_args *a = args;
     if (!few_rows_one(a->n_outputs, device, why)) return false;
-    if (!few_rows_bf16(&a->w))
-        return few_rows_refuse(why, "it reads weights in bf16, rows of 16-byte pieces");
+    if (!few_rows_dense(&a->w, why)) return false;
     if (a->hidden > FEW_ROWS_HELD_MAX) return few_rows_refuse(why, "a row of more than 4096");
     if (!few_rows_aligned(a->x) || !few_rows_aligned(a->norm))
         return few_rows_refuse(why, "an operand at an address that is no multiple of 16");
@@ -27,16 +26,19 @@ static void run(const struct op_context *context, const void *args)
         .a_rows = a->batch->output_rows,
         .w = a->w.data,
         .c = a->logits,
+        .scales = a->w.scales,
         .gain = a->norm,
         .eps = a->eps,
     };
     unsigned tiles = (unsigned)((a->w.rows + FEW_ROWS_FEATURES - 1) / FEW_ROWS_FEATURES);
     unsigned most = 2 * (unsigned)gpu_info(context->gpu)->sm_count;
-    gpu_put(context->gpu, "gemm/gemv.cu", "gemv_f32_bf16_normed",
+    gpu_put(context->gpu, "gemm/gemv.cu",
+            a->w.scales ? "gemv_f32_q8_0_normed" : "gemv_f32_bf16_normed",
             &(struct gpu_launch){
                 .grid = {tiles < most ? tiles : most},
                 .block = {FEW_ROWS_THREADS},
-                .shared_bytes = (unsigned)(FEW_ROWS_PARTS * few_rows_column(a->hidden, false)),
+                .shared_bytes =
+                    (unsigned)(FEW_ROWS_PARTS * few_rows_column(a->hidden, a->w.scales != NULL)),
                 .overlaps = true,
             },
             &k);

@@ -5,41 +5,66 @@
 #include "gpu/kernel.h"
 #include "pack/mxfp4_tiles.h"
 #include "pack/pack_args.h"
+#include "pack/q8_0_tiles.h"
 
 enum { THREADS = 256, ALIGN = 256 };
 /* Of a copy: between two looks at the stream's state. */
 static const size_t piece = (size_t)64 << 20;
 
-static bool is_tiled(const struct tensor *t)
+/* ---- layouts ---- */
+
+/* Tiles of rows, and for each its scales. */
+struct layout {
+    uint32_t rows, tile_bytes, scales_bytes;
+    const char *kernel; /* that packs */
+};
+
+/* Rows of a tile are 0 where a tensor stays as it is. */
+static struct layout layout_of(const struct tensor *t)
 {
-    return t->dtype == DTYPE_MXFP4;
+    if (t->dtype == DTYPE_MXFP4)
+        return (struct layout){TILE_ROWS, tile_bytes(t->cols), tile_scales_bytes(t->cols),
+                               "pack_mxfp4"};
+    if (t->dtype == DTYPE_Q8_0)
+        return (struct layout){Q8_TILE_ROWS, q8_tile_bytes(t->cols), q8_tile_scales_bytes(t->cols),
+                               "pack_q8_0"};
+    return (struct layout){0};
 }
 
-/* Every group begins a tile. */
-static size_t tiles_of(const struct tensor *t)
+int32_t tensor_kernel_type(const struct tensor *t)
 {
-    return (size_t)t->groups * tile_count(t->rows);
+    if (!t->scales) return (int32_t)t->dtype;
+    return t->dtype == DTYPE_MXFP4 ? WEIGHT_MXFP4_TILES : WEIGHT_Q8_0_TILES;
 }
 
-/* Tiles first, then their scales. */
-static size_t scales_at(const struct tensor *t)
+static size_t tiles_over(int64_t rows, const struct layout *l)
 {
-    return (tiles_of(t) * tile_bytes(t->cols) + ALIGN - 1) / ALIGN * ALIGN;
+    return ((size_t)rows + l->rows - 1) / l->rows;
+}
+
+/* Tiles first, every group beginning one, then their scales. */
+static size_t scales_at(const struct tensor *t, const struct layout *l)
+{
+    size_t tiles = (size_t)t->groups * tiles_over(t->rows, l);
+    return (tiles * l->tile_bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
 size_t tensor_packed_bytes(const struct tensor *t)
 {
-    if (!is_tiled(t)) return tensor_bytes(t);
-    return scales_at(t) + tiles_of(t) * tile_scales_bytes(t->cols);
+    struct layout l = layout_of(t);
+    if (!l.rows) return tensor_bytes(t);
+    return scales_at(t, &l) + (size_t)t->groups * tiles_over(t->rows, &l) * l.scales_bytes;
 }
 
-static struct tensor packed(const struct tensor *t, void *memory)
+static struct tensor packed(const struct tensor *t, const struct layout *l, void *memory)
 {
     struct tensor out = *t;
     out.data = memory;
-    if (is_tiled(t)) out.scales = (char *)memory + scales_at(t);
+    if (l->rows) out.scales = (char *)memory + scales_at(t, l);
     return out;
 }
+
+/* ---- on the GPU ---- */
 
 static enum sol_status copy_plain(struct gpu *gpu, const struct tensor *t, char *to)
 {
@@ -54,36 +79,39 @@ static enum sol_status copy_plain(struct gpu *gpu, const struct tensor *t, char 
 static enum sol_status pack_rows(struct gpu *gpu, const struct tensor *t, int64_t first,
                                  int64_t rows, size_t tile, void *staging, const struct tensor *out)
 {
+    struct layout l = layout_of(t);
     size_t row_bytes = dtype_row_bytes(t->dtype, t->cols);
-    const struct pack_mxfp4_args args = {
-        .rows = rows,
-        .columns = t->cols,
-        .from = staging,
-        .tiles = (uint8_t *)(uintptr_t)out->data + tile * tile_bytes(t->cols),
-        .scales = (uint8_t *)(uintptr_t)out->scales + tile * tile_scales_bytes(t->cols)};
+    const struct pack_args args = {.rows = rows,
+                                   .columns = t->cols,
+                                   .from = staging,
+                                   .tiles = (uint8_t *)(uintptr_t)out->data + tile * l.tile_bytes,
+                                   .scales =
+                                       (uint8_t *)(uintptr_t)out->scales + tile * l.scales_bytes};
     SOL_TRY(gpu_copy_in(gpu, staging, (const char *)t->data + (size_t)first * row_bytes,
                         (size_t)rows * row_bytes));
-    gpu_put(gpu, "pack/pack.cu", "pack_mxfp4",
-            &(struct gpu_launch){.grid = {tile_count(rows)}, .block = {THREADS}}, &args);
+    gpu_put(gpu, "pack/pack.cu", l.kernel,
+            &(struct gpu_launch){.grid = {(unsigned)tiles_over(rows, &l)}, .block = {THREADS}},
+            &args);
     return SOL_OK;
 }
 
 enum sol_status tensor_pack(struct gpu *gpu, const struct tensor *t, void *memory, void *staging,
                             struct tensor *out)
 {
-    *out = packed(t, memory);
-    if (!is_tiled(t)) return copy_plain(gpu, t, memory);
+    struct layout l = layout_of(t);
+    *out = packed(t, &l, memory);
+    if (!l.rows) return copy_plain(gpu, t, memory);
     /* Groups of whole tiles are one long matrix. */
-    bool whole = t->rows % TILE_ROWS == 0;
+    bool whole = t->rows % l.rows == 0;
     int64_t groups = whole ? 1 : t->groups, rows = whole ? t->groups * t->rows : t->rows;
     int64_t most = (int64_t)(PACK_STAGING / dtype_row_bytes(t->dtype, t->cols));
-    most = most / TILE_ROWS * TILE_ROWS;
+    most = most / l.rows * l.rows;
     if (most == 0)
         return status_set(SOL_E_UNSUPPORTED, "rows of %lld values are longer than %d MiB",
-                          (long long)t->cols, PACK_STAGING / TILE_ROWS >> 20);
+                          (long long)t->cols, PACK_STAGING / (int)l.rows >> 20);
     for (int64_t g = 0; g < groups; g++)
         for (int64_t at = 0; at < rows; at += most) {
-            size_t tile = (size_t)g * tile_count(rows) + (size_t)(at / TILE_ROWS);
+            size_t tile = (size_t)g * tiles_over(rows, &l) + (size_t)at / l.rows;
             SOL_TRY(pack_rows(gpu, t, g * rows + at, rows - at < most ? rows - at : most, tile,
                               staging, out));
         }
@@ -92,33 +120,51 @@ enum sol_status tensor_pack(struct gpu *gpu, const struct tensor *t, void *memor
 
 /* ---- on the host ---- */
 
-static void put_element(const struct tensor *t, int64_t group, uint32_t row, uint32_t column,
-                        const struct tensor *out)
+static void put_mxfp4(const struct tensor *t, int64_t group, uint32_t row, uint32_t column,
+                      uint8_t *tile, uint8_t *scales)
 {
     const struct block_mxfp4 *block =
         (const struct block_mxfp4 *)tensor_row(t, group, row) + column / 32;
-    size_t tile = (size_t)group * tile_count(t->rows) + row / TILE_ROWS;
     struct tile_place place = tile_place_of(row % TILE_ROWS, column);
-    uint8_t *word = (uint8_t *)(uintptr_t)out->data + tile * tile_bytes(t->cols) + place.byte;
-    uint8_t *scale = (uint8_t *)(uintptr_t)out->scales + tile * tile_scales_bytes(t->cols);
     uint32_t code = block->nibbles[column % 16] >> (column % 32 < 16 ? 0 : 4) & 15u, bits;
-    memcpy(&bits, word, sizeof bits);
+    memcpy(&bits, tile + place.byte, sizeof bits);
     bits |= mxfp4_place(code, place.pair, place.half);
-    memcpy(word, &bits, sizeof bits);
-    scale[place.scale] = block->scale;
+    memcpy(tile + place.byte, &bits, sizeof bits);
+    scales[place.scale] = block->scale;
+}
+
+static void put_q8_0(const struct tensor *t, int64_t group, uint32_t row, uint32_t column,
+                     uint8_t *tile, uint8_t *scales)
+{
+    struct block_q8_0 block;
+    memcpy(&block, (const struct block_q8_0 *)tensor_row(t, group, row) + column / 32,
+           sizeof block);
+    struct q8_place place = q8_place_of(row % Q8_TILE_ROWS, column);
+    tile[place.byte] = (uint8_t)(block.q[column % 32] + Q8_ZERO);
+    memcpy(scales + place.scale, &block.scale, sizeof block.scale);
 }
 
 void tensor_pack_host(const struct tensor *t, void *memory, struct tensor *out)
 {
     const struct tensor from = *t; /* `out` may be the same */
-    *out = packed(&from, memory);
-    if (!is_tiled(&from)) {
+    struct layout l = layout_of(&from);
+    *out = packed(&from, &l, memory);
+    if (!l.rows) {
         memcpy(memory, from.data, tensor_bytes(&from));
         return;
     }
-    memset(memory, 0, tensor_packed_bytes(&from));
+    size_t codes = scales_at(&from, &l);
+    memset(memory, from.dtype == DTYPE_Q8_0 ? Q8_ZERO : 0, codes);
+    memset((char *)memory + codes, 0, tensor_packed_bytes(&from) - codes);
     for (int64_t g = 0; g < from.groups; g++)
-        for (uint32_t row = 0; row < from.rows; row++)
+        for (uint32_t row = 0; row < from.rows; row++) {
+            size_t tile = (size_t)g * tiles_over(from.rows, &l) + row / l.rows;
+            uint8_t *at = (uint8_t *)memory + tile * l.tile_bytes;
+            uint8_t *scales = (uint8_t *)memory + codes + tile * l.scales_bytes;
             for (uint32_t column = 0; column < from.cols; column++)
-                put_element(&from, g, row, column, out);
+                if (from.dtype == DTYPE_MXFP4)
+                    put_mxfp4(&from, g, row, column, at, scales);
+                else
+                    put_q8_0(&from, g, row, column, at, scales);
+        }
 }

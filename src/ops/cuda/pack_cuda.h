@@ -1,5 +1,6 @@
-/* Weights in the layout that GPU kernels read best: MXFP4 in tiles (kernels/pack/mxfp4_tiles.h),
- * each group on its own. Other formats stay as they are. */
+/* Weights in the layout that GPU kernels read best: MXFP4 and Q8_0 in tiles
+ * (kernels/pack/mxfp4_tiles.h, q8_0_tiles.h), each group on its own. Other formats stay as they
+ * are. */
 #ifndef OPS_CUDA_PACK_CUDA_H
 #define OPS_CUDA_PACK_CUDA_H
 
@@ -10,12 +11,15 @@
 size_t tensor_packed_bytes(const struct tensor *tensor);
 
 /* A tensor in `memory` of the GPU with the contents of `tensor`, which the host has. `staging` is
- * PACK_STAGING bytes on the GPU, used by the copies on the stream; only MXFP4 needs it. */
+ * PACK_STAGING bytes on the GPU, used by the copies on the stream; only tiles need it. */
 enum { PACK_STAGING = 17 << 20 };
 enum sol_status tensor_pack(struct gpu *gpu, const struct tensor *tensor, void *memory,
                             void *staging, struct tensor *out);
 
 /* The same on the host, for tests. */
 void tensor_pack_host(const struct tensor *tensor, void *memory, struct tensor *out);
+
+/* What kernels call the tensor's format: WEIGHT_... of kernels/types.h. */
+int32_t tensor_kernel_type(const struct tensor *tensor);
 
 #endif
