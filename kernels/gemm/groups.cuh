@@ -8,10 +8,10 @@ struct row_tile {
     int64_t group, first, count; /* count 0: there is no such tile */
 };
 
-/* Tile `index` of `size` rows. Launch as many as groups_tiles (host) says: some find nothing. Called by
- * whole warps: a lane looks at a group. */
-__device__ inline row_tile find_tile(const int32_t *offsets, int64_t groups, int64_t m, int64_t index,
-                                     int64_t size)
+/* Tile `index` of `size` rows. Launch as many as groups_tiles (host) says: some find nothing.
+ * Called by whole warps: a lane looks at a group. */
+__device__ inline row_tile find_tile(const int32_t *offsets, int64_t groups, int64_t m,
+                                     int64_t index, int64_t size)
 {
     if (!offsets) {
         int64_t first = index * size, left = m - first;
@@ -37,6 +37,15 @@ __device__ inline row_tile find_tile(const int32_t *offsets, int64_t groups, int
         before += __shfl_sync(FULL_MASK, end, WARP - 1);
     }
     return {0, 0, 0};
+}
+
+/* How many tiles of `size` rows there are. Called by whole warps. */
+__device__ inline uint32_t count_tiles(const int32_t *offsets, int groups, int size)
+{
+    uint32_t tiles = 0;
+    for (int g = threadIdx.x % WARP; g < groups; g += WARP)
+        tiles += (uint32_t)(offsets[g + 1] - offsets[g] + size - 1) / (uint32_t)size;
+    return __reduce_add_sync(FULL_MASK, tiles);
 }
 
 #endif

@@ -147,6 +147,9 @@ struct routing case_routing(struct case_maker *c, int64_t m, int64_t n_experts, 
     struct routing routing = case_routing_buffers(c, m, n_experts, top_k);
     float *logits = case_vector(c, m * n_experts, 2.0f);
     if (!routing.row_of_slot || !logits) return routing;
+    /* Every third: nearly all rows choose the same experts. */
+    for (int64_t i = 0; c->index % 3 == 2 && i < m; i++)
+        for (int64_t e = 0; e < top_k; e++) logits[i * n_experts + e] += 8;
     op_route.reference(
         NULL,
         &(struct route_args){

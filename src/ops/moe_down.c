@@ -46,19 +46,27 @@ static enum sol_status compose(struct plan *plan, const void *args)
 static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
                       void *args)
 {
-    if (index >= 15) return false;
+    static const int64_t few[] = {2, 2, 2, 3, 8, 9, 20, 40}; /* rows that decode together */
+    enum { FEW = 15, END = FEW + sizeof few / sizeof *few };
+    if (index >= END) return false;
     struct case_maker c = {arena, rng, kind, index};
     int64_t m = case_size(&c, 1, 40), hidden = 32 * rng_range(rng, 1, 4),
             inner = 32 * rng_range(rng, 1, 4);
     int64_t experts = rng_range(rng, 4, 9), top_k = rng_range(rng, 1, 4);
+    enum dtype dtype = case_weight_dtype(&c);
     if (index >= 5) m = 1, inner *= 5; /* decoding */
+    if (index >= FEW) {
+        m = few[index - FEW], hidden = 32 * rng_range(rng, 1, 2), dtype = DTYPE_MXFP4;
+        inner = 32 * (index % 4 ? rng_range(rng, 1, 12) : rng_range(rng, 60, 96));
+        experts = index % 4 ? rng_range(rng, 4, 40) : 4;
+    }
     *(struct moe_down_args *)args = (struct moe_down_args){
         .m = m,
         .hidden = hidden,
         .intermediate = inner,
         .top_k = top_k,
         .act = case_rows(&c, m * top_k, inner, 1.0f),
-        .down = case_tensor(&c, case_weight_dtype(&c), experts, hidden, inner, 0.2f),
+        .down = case_tensor(&c, dtype, experts, hidden, inner, 0.2f),
         .down_bias = case_vector(&c, experts * hidden, 0.2f),
         .routing = case_routing(&c, m, experts, top_k),
         .x = case_rows(&c, m, hidden, 1.0f),

@@ -56,13 +56,20 @@ static enum sol_status compose(struct plan *plan, const void *args)
 static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
                       void *args)
 {
-    if (index >= 16) return false;
+    static const int64_t few[] = {2, 2, 2, 3, 8, 9, 20, 40}; /* rows that decode together */
+    enum { FEW = 16, END = FEW + sizeof few / sizeof *few };
+    if (index >= END) return false;
     struct case_maker c = {arena, rng, kind, index};
     int64_t m = index == 15 ? 170 : case_size(&c, 1, 40), hidden = 32 * rng_range(rng, 1, 4),
             inner = 32 * rng_range(rng, 1, 4);
     int64_t experts = rng_range(rng, 4, 9), top_k = rng_range(rng, 1, 4);
     if (index >= 5 && index < 15) m = 1, hidden *= 5; /* decoding */
     enum dtype dtype = case_weight_dtype(&c);
+    if (index >= FEW) {
+        m = few[index - FEW], inner = 32 * rng_range(rng, 1, 2), dtype = DTYPE_MXFP4;
+        hidden = 32 * (index % 4 ? rng_range(rng, 1, 12) : rng_range(rng, 60, 96));
+        experts = index % 4 ? rng_range(rng, 4, 40) : 4;
+    }
     /* Huge inputs would sit on both sides of the clamp, where any rounding flips whole outputs;
      * swiglu and gemm are tested with them, the composite with outliers and tiny values. */
     float scale = kind == CASE_EXTREME ? 1e-4f : 1.0f;

@@ -1,0 +1,274 @@
+/* moe_up and moe_down of few rows: the products of kernels/gemm/expert_rows.cuh. */
+#include "gemm/expert_rows_args.h"
+#include "gpu/kernel.h"
+#include "ops/args.h"
+#include "ops/cuda/few_rows_cuda.h"
+
+enum { TOP_K_MAX = 8, EXACT_ROWS = 2, BLOCKS = 2 /* on an SM */ };
+
+/* A kernel: what it holds of an expert's rows, in columns. */
+struct kind {
+    int columns;
+    const char *up, *down;
+};
+static const struct kind exact_kind = {EXACT_ROWS * FEW_ROWS_PARTS, "moe_up_f32_2",
+                                       "moe_down_f32_2"};
+static const struct kind rounded_kinds[] = {
+    {8, "moe_up_bf16_8", "moe_down_bf16_8"},
+    {16, "moe_up_bf16_16", "moe_down_bf16_16"},
+};
+static const char *const kind_names[] = {"8_columns", "16_columns"};
+
+/* How many rows an expert has is known on the GPU alone. One with more than there are columns is
+ * read again, which costs less than columns for all that few need: 8 columns win up to a mean of 4
+ * rows. H100, 32 experts: these kernels win up to a mean of 8. */
+enum { MEAN_OF_8 = 4, MEAN_MAX = 8 };
+
+static int usual_kind(int64_t rows, const struct tensor *w)
+{
+    return rows > MEAN_OF_8 * w->groups;
+}
+
+static bool suits(int64_t rows, const struct tensor *w, char why[OP_REASON_MAX])
+{
+    if (rows <= MEAN_MAX * w->groups) return true;
+    return few_rows_refuse(why, "more than 8 rows an expert on average");
+}
+
+/* Exact kernels can take more rows, but read an expert again for every two. */
+static bool two_rows(int64_t m, char why[OP_REASON_MAX])
+{
+    if (m <= EXACT_ROWS) return true;
+    return few_rows_refuse(why, "more than 2 rows");
+}
+
+static bool fits(int64_t m, int64_t top_k, const struct tensor *w, const struct op_device *device,
+                 char why[OP_REASON_MAX])
+{
+    if (gpu_info(device->gpu)->major < 8)
+        return few_rows_refuse(why, "made for compute capability 8.0 and later");
+    if (!few_rows_tiled(w)) return few_rows_refuse(why, "it reads weights in packed mxfp4");
+    if (w->cols > EXPERT_ROWS_K_MAX) return few_rows_refuse(why, "rows of more than 3072");
+    if (w->groups > EXPERT_ROWS_GROUPS_MAX) return few_rows_refuse(why, "more than 128 experts");
+    if (top_k > TOP_K_MAX) return few_rows_refuse(why, "more than 8 experts at a time");
+    if (m * top_k > EXPERT_ROWS_MAX)
+        return few_rows_refuse(why, "more than 512 rows of experts; it is for few");
+    return true;
+}
+
+static void put(const struct op_context *context, const char *image, const char *function,
+                const struct kind *kind, const struct expert_rows_args *k)
+{
+    int64_t tiles = (k->n + FEW_ROWS_FEATURES - 1) / FEW_ROWS_FEATURES * k->rows;
+    int64_t most = (int64_t)BLOCKS * gpu_info(context->gpu)->sm_count;
+    gpu_put(context->gpu, image, function,
+            &(struct gpu_launch){
+                .grid = {(unsigned)(tiles < most ? tiles : most)},
+                .block = {EXPERT_ROWS_THREADS},
+                .shared_bytes = (unsigned)((size_t)kind->columns * few_rows_column(k->k, true)),
+                .overlaps = true,
+            },
+            k);
+}
+
+/* ---- gate and up ---- */
+
+static bool up_fits(const struct moe_up_args *a, const struct op_device *device,
+                    char why[OP_REASON_MAX])
+{
+    if (!fits(a->m, a->top_k, &a->gate, device, why)) return false;
+    if (!few_rows_tiled(&a->up)) return few_rows_refuse(why, "it reads weights in packed mxfp4");
+    return few_rows_aligned(a->normed)
+               ? true
+               : few_rows_refuse(why, "an operand at an address that is no multiple of 16");
+}
+
+static void run_up(const struct op_context *context, const struct moe_up_args *a,
+                   const struct kind *kind)
+{
+    const struct expert_rows_args k = {
+        .rows = a->m * a->top_k,
+        .n = a->intermediate,
+        .k = a->hidden,
+        .groups = a->gate.groups,
+        .x = a->normed,
+        .x_rows = a->routing.token_of_row,
+        .w = {a->gate.data, a->up.data},
+        .scales = {a->gate.scales, a->up.scales},
+        .bias = {a->gate_bias, a->up_bias},
+        .group_offsets = a->routing.group_offsets,
+        .out = a->act,
+        .alpha = a->alpha,
+        .limit = a->limit,
+    };
+    put(context, "moe_up/moe_up_rows.cu", kind->up, kind, &k);
+}
+
+static bool can_run_up(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    return up_fits(args, device, why);
+}
+
+static bool suits_up_exact(const void *args, const struct op_device *device,
+                           char why[OP_REASON_MAX])
+{
+    (void)device;
+    return two_rows(((const struct moe_up_args *)args)->m, why);
+}
+
+static void run_up_exact(const struct op_context *context, const void *args)
+{
+    run_up(context, args, &exact_kind);
+}
+
+static bool suits_up(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    const struct moe_up_args *a = args;
+    (void)device;
+    return suits(a->m * a->top_k, &a->gate, why);
+}
+
+static int usual_up(const void *args, const struct op_device *device)
+{
+    const struct moe_up_args *a = args;
+    (void)device;
+    return usual_kind(a->m * a->top_k, &a->gate);
+}
+
+static const struct op_choices up_choices = {kind_names, 2, NULL, usual_up};
+
+static void run_up_rounded(const struct op_context *context, const void *args)
+{
+    run_up(context, args, &rounded_kinds[context->choice]);
+}
+
+const struct op_variant moe_up_two_cuda = {
+    .name = "moe_up_two_cuda",
+    .summary = "two rows, in three parts: their experts' gate and up and swiglu in one kernel",
+    .target = TARGET_CUDA,
+    .can_run = can_run_up,
+    .suits = suits_up_exact,
+    .run = run_up_exact,
+};
+
+const struct op_variant moe_up_rows_cuda = {
+    .name = "moe_up_rows_cuda",
+    .summary = "few rows: their experts' gate and up and swiglu in one kernel",
+    .numerics = NUMERICS_BF16,
+    .target = TARGET_CUDA,
+    .can_run = can_run_up,
+    .suits = suits_up,
+    .choices = &up_choices,
+    .run = run_up_rounded,
+};
+
+/* ---- down ---- */
+
+static bool down_fits(const struct moe_down_args *a, const struct op_device *device,
+                      char why[OP_REASON_MAX])
+{
+    if (!fits(a->m, a->top_k, &a->down, device, why)) return false;
+    if (!few_rows_aligned(a->act) || !few_rows_aligned(a->x) || a->hidden % 4)
+        return few_rows_refuse(why, "rows at addresses that are no multiple of 16");
+    return true;
+}
+
+static size_t down_workspace(const void *args, int workers)
+{
+    const struct moe_down_args *a = args;
+    (void)workers;
+    return (size_t)(a->m * a->top_k * a->hidden) * sizeof(float);
+}
+
+static void run_down(const struct op_context *context, const struct moe_down_args *a,
+                     const struct kind *kind)
+{
+    enum { EACH = 4 * EXPERT_ROWS_THREADS }; /* features of a block of the join */
+    const struct expert_rows_args k = {
+        .rows = a->m * a->top_k,
+        .n = a->hidden,
+        .k = a->intermediate,
+        .groups = a->down.groups,
+        .x = a->act,
+        .w = {a->down.data},
+        .scales = {a->down.scales},
+        .bias = {a->down_bias},
+        .group_offsets = a->routing.group_offsets,
+        .out = context->workspace,
+    };
+    const struct join_rows_args join = {
+        .n = a->hidden,
+        .top_k = a->top_k,
+        .y = context->workspace,
+        .weight = a->routing.weight,
+        .row_of_slot = a->routing.row_of_slot,
+        .x = a->x,
+    };
+    put(context, "moe_down/moe_down_rows.cu", kind->down, kind, &k);
+    gpu_put(
+        context->gpu, "moe_down/moe_down_rows.cu", "moe_down_join",
+        &(struct gpu_launch){.grid = {(unsigned)((a->hidden + EACH - 1) / EACH), (unsigned)a->m},
+                             .block = {EXPERT_ROWS_THREADS},
+                             .overlaps = true},
+        &join);
+}
+
+static bool can_run_down(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    return down_fits(args, device, why);
+}
+
+static bool suits_down_exact(const void *args, const struct op_device *device,
+                             char why[OP_REASON_MAX])
+{
+    (void)device;
+    return two_rows(((const struct moe_down_args *)args)->m, why);
+}
+
+static void run_down_exact(const struct op_context *context, const void *args)
+{
+    run_down(context, args, &exact_kind);
+}
+
+static bool suits_down(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    const struct moe_down_args *a = args;
+    (void)device;
+    return suits(a->m * a->top_k, &a->down, why);
+}
+
+static int usual_down(const void *args, const struct op_device *device)
+{
+    const struct moe_down_args *a = args;
+    (void)device;
+    return usual_kind(a->m * a->top_k, &a->down);
+}
+
+static const struct op_choices down_choices = {kind_names, 2, NULL, usual_down};
+
+static void run_down_rounded(const struct op_context *context, const void *args)
+{
+    run_down(context, args, &rounded_kinds[context->choice]);
+}
+
+const struct op_variant moe_down_two_cuda = {
+    .name = "moe_down_two_cuda",
+    .summary = "two rows, in three parts: their experts' products, then weighted sums and residual",
+    .target = TARGET_CUDA,
+    .can_run = can_run_down,
+    .suits = suits_down_exact,
+    .workspace = down_workspace,
+    .run = run_down_exact,
+};
+
+const struct op_variant moe_down_rows_cuda = {
+    .name = "moe_down_rows_cuda",
+    .summary = "few rows: their experts' products, then weighted sums and residual",
+    .numerics = NUMERICS_BF16,
+    .target = TARGET_CUDA,
+    .can_run = can_run_down,
+    .suits = suits_down,
+    .choices = &down_choices,
+    .workspace = down_workspace,
+    .run = run_down_rounded,
+};
