@@ -41,7 +41,7 @@ static enum sol_status begin(struct on_gpu *g)
     g->params.engine.chooser.device.gpu = g->gpu;
     g->params.repetitions = 2;
     g->params.ops = true;
-    SOL_TRY(model_upload(tiny, g->gpu, 0, &g->uploaded));
+    SOL_TRY(model_upload(tiny, g->gpu, NULL, &g->uploaded));
     g->params.engine.uploaded = g->uploaded;
     return SOL_OK;
 }

@@ -23,6 +23,7 @@
 #include "model/fit.h"
 #include "model/rows.h"
 #include "support/gguf_writer.h"
+#include "support/same_pieces.h"
 
 #define HF_TINY  SOL_SOURCE_DIR "/tests/data/hf_tiny"
 #define COUNT(a) (sizeof(a) / sizeof *(a))
@@ -127,6 +128,10 @@ static void assert_same_model(const char *path, enum model_load load, const stru
         free(b);
     }
     assert_non_null(m->tokenizer);
+    for (size_t bytes = 1000; bytes <= 100000; bytes *= 10) {
+        const char *wrong = pieces_differ(path, load, bytes, 3, m);
+        if (wrong) fail_msg("%s in pieces of %zu: %s", path, bytes, wrong);
+    }
     model_close(m);
 }
 

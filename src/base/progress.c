@@ -1,5 +1,6 @@
 #include "base/progress.h"
 
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -58,4 +59,15 @@ void progress_end(struct progress *p)
         fflush(stderr);
     }
     p->shown = false;
+}
+
+void progress_note(const char *fmt, ...)
+{
+    char text[512];
+    va_list args;
+    if (atomic_load(&quiet_mode)) return;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    fprintf(stderr, "sol: %s\n", text);
 }

@@ -19,4 +19,7 @@ void progress_start(struct progress *p, const char *label, const char *unit, uin
 void progress_update(struct progress *p, uint64_t done);
 void progress_end(struct progress *p); /* erases the line */
 
+/* A line on stderr, "sol: ...", unless --quiet was given. */
+void progress_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
 #endif

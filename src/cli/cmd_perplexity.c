@@ -76,6 +76,7 @@ static enum sol_status set_up(struct perplexity_run *run)
 {
     struct perplexity_options *o = &run->options;
     SOL_TRY(engine_options_params(&o->engine, &run->params));
+    o->engine.host_weights = o->kl; /* the reference runs on the CPU */
     SOL_TRY(engine_options_open(&o->engine, &run->params, &run->model));
     SOL_TRY(input_tokens(&o->input, "-f", run->model, &run->ids));
     if (o->limit && (int64_t)run->ids.count > o->limit) run->ids.count = (size_t)o->limit;

@@ -84,7 +84,9 @@ enum sol_status engine_options_open(const struct engine_options *options,
         [MODEL_LOAD_AUTO] = "auto", [MODEL_LOAD_MAP] = "map", [MODEL_LOAD_READ] = "read"};
     const struct fit_params run = {params->context, params->sequences, params->max_batch,
                                    params->max_outputs, params->kv_dtype};
-    struct model_params how = {.run = options->gpu ? NULL : &run}; /* a GPU has its own memory */
+    /* A GPU gets them straight from the file. */
+    struct model_params how = {.run = options->gpu ? NULL : &run,
+                               .later = options->gpu && !options->host_weights};
     int way = 0;
     *out = NULL;
     while (options->load && way < 3 && strcmp(options->load, ways[way]) != 0) way++;

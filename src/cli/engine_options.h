@@ -40,6 +40,7 @@ struct engine_options {
     struct gpu *gpu;        /* opened by engine_options_params */
     int64_t context, batch; /* 0: the command decides (context), 512 or 2048 (batch) */
     const char *load;       /* NULL: auto */
+    bool host_weights;      /* the command computes on the CPU too */
 };
 
 /* One entry of a table; the macro only keeps the fragments below readable. */
@@ -109,8 +110,9 @@ enum sol_status engine_options_params(struct engine_options *options, struct eng
 /* Gives the GPU back; after the engine. */
 void engine_options_close(struct engine_options *options);
 
-/* Opens the model as --load says. Refuses, with the figures, when weights, cache and buffers of a
- * run with these parameters do not fit into the memory that is free. */
+/* Opens the model as --load says; for a GPU without its weights, which engine_create or
+ * model_upload will read. Refuses, with the figures, when weights, cache and buffers of a run with
+ * these parameters do not fit into the memory that is free. */
 enum sol_status engine_options_open(const struct engine_options *options,
                                     const struct engine_params *params, struct model **out);
 

@@ -56,6 +56,18 @@ static enum sol_status choose_depths(struct own *o)
     return SOL_OK;
 }
 
+/* Once for both depths. */
+static enum sol_status upload(struct own *o)
+{
+    const struct profile_params *p = &o->params;
+    int64_t deepest = p->depths[p->n_depths - 1];
+    const struct fit_params run = {deepest + p->n_prompt + p->n_gen, 1, p->engine.max_batch, 1,
+                                   p->engine.kv_dtype};
+    SOL_TRY(model_upload(o->model, o->engine.gpu, &run, &o->uploaded));
+    o->params.engine.uploaded = o->uploaded;
+    return SOL_OK;
+}
+
 static enum sol_status set_up(struct own *o)
 {
     const struct profile_own_options *options = o->in->options;
@@ -70,8 +82,7 @@ static enum sol_status set_up(struct own *o)
     SOL_TRY(engine_options_params(&o->engine, &p->engine));
     SOL_TRY(engine_options_open(&o->engine, &p->engine, &o->model));
     SOL_TRY(choose_depths(o));
-    if (o->engine.gpu) SOL_TRY(model_upload(o->model, o->engine.gpu, 0, &o->uploaded));
-    p->engine.uploaded = o->uploaded; /* for both depths */
+    if (o->engine.gpu) SOL_TRY(upload(o));
     return SOL_OK;
 }
 

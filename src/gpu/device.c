@@ -75,8 +75,9 @@ static enum sol_status start(struct gpu *gpu, int ordinal)
     GPU_TRY(gpu, gpu->cuda->context_retain(&context, gpu->device), "starting the GPU");
     gpu->context = context;
     GPU_TRY(gpu, gpu->cuda->context_set(gpu->context), "starting the GPU");
-    GPU_TRY(gpu, gpu->cuda->stream_create(&gpu->stream, CUDA_STREAM_NON_BLOCKING),
+    GPU_TRY(gpu, gpu->cuda->stream_create(&gpu->first_stream, CUDA_STREAM_NON_BLOCKING),
             "making a stream");
+    gpu->stream = gpu->first_stream;
     return SOL_OK;
 }
 
@@ -97,9 +98,9 @@ enum sol_status gpu_open(int ordinal, struct gpu **out)
 void gpu_close(struct gpu *gpu)
 {
     if (!gpu) return;
-    if (gpu->stream) {
-        gpu->cuda->stream_wait(gpu->stream);
-        gpu->cuda->stream_destroy(gpu->stream);
+    if (gpu->first_stream) {
+        gpu->cuda->stream_wait(gpu->first_stream);
+        gpu->cuda->stream_destroy(gpu->first_stream);
     }
     gpu_modules_unload(gpu);
     for (size_t i = 0; i < gpu->n_allocations; i++)
@@ -124,6 +125,44 @@ enum sol_status gpu_wait(struct gpu *gpu)
         return status_set(put, "%s", gpu->put_message);
     }
     return cuda_status(gpu->cuda, gpu->cuda->stream_wait(gpu->stream), "the GPU's work failed");
+}
+
+/* ---- further streams ---- */
+
+struct gpu_stream {
+    struct gpu *gpu;
+    cuda_stream handle;
+};
+
+enum sol_status gpu_stream_create(struct gpu *gpu, struct gpu_stream **out)
+{
+    *out = NULL;
+    struct gpu_stream *stream = calloc(1, sizeof *stream);
+    if (!stream) return status_set(SOL_E_MEMORY, "no memory for a stream's tables");
+    stream->gpu = gpu;
+    enum sol_status status =
+        cuda_status(gpu->cuda, gpu->cuda->stream_create(&stream->handle, CUDA_STREAM_NON_BLOCKING),
+                    "making a stream");
+    if (status == SOL_OK)
+        *out = stream;
+    else
+        free(stream);
+    return status;
+}
+
+void gpu_stream_destroy(struct gpu_stream *stream)
+{
+    if (!stream) return;
+    struct gpu *gpu = stream->gpu;
+    if (gpu->stream == stream->handle) gpu->stream = gpu->first_stream;
+    gpu->cuda->stream_wait(stream->handle); /* what failed was said, or will be by the next call */
+    gpu->cuda->stream_destroy(stream->handle);
+    free(stream);
+}
+
+void gpu_stream_use(struct gpu *gpu, const struct gpu_stream *stream)
+{
+    gpu->stream = stream ? stream->handle : gpu->first_stream;
 }
 
 /* ---- time ---- */
@@ -159,6 +198,12 @@ enum sol_status gpu_event_record(struct gpu_event *event)
     const struct gpu *gpu = event->gpu;
     return cuda_status(gpu->cuda, gpu->cuda->event_record(event->handle, gpu->stream),
                        "recording an event");
+}
+
+enum sol_status gpu_event_wait(const struct gpu_event *event)
+{
+    const struct gpu *gpu = event->gpu;
+    return cuda_status(gpu->cuda, gpu->cuda->event_wait(event->handle), "the GPU's work failed");
 }
 
 enum sol_status gpu_event_elapsed(const struct gpu_event *start_event,

@@ -42,6 +42,13 @@ const struct gpu_info *gpu_info(const struct gpu *gpu);
 /* Until the stream is empty. Reports what failed since the last wait. */
 enum sol_status gpu_wait(struct gpu *gpu);
 
+/* A further stream, whose work runs beside that of the first. */
+struct gpu_stream;
+enum sol_status gpu_stream_create(struct gpu *gpu, struct gpu_stream **out);
+void gpu_stream_destroy(struct gpu_stream *stream); /* waits; takes NULL; before gpu_close */
+/* From now on copies, launches, events and gpu_wait mean this stream; NULL: the first again. */
+void gpu_stream_use(struct gpu *gpu, const struct gpu_stream *stream);
+
 /* ---- memory ---- */
 
 /* Device memory, 256-byte aligned, contents undefined; gpu_close frees what is left. `name`
@@ -72,6 +79,7 @@ struct gpu_event;
 enum sol_status gpu_event_create(struct gpu *gpu, struct gpu_event **out);
 void gpu_event_destroy(struct gpu_event *event); /* takes NULL; before gpu_close */
 enum sol_status gpu_event_record(struct gpu_event *event);
+enum sol_status gpu_event_wait(const struct gpu_event *event); /* recorded before */
 /* Waits for `end`; nanoseconds of device time since `start`, in steps of about 500. */
 enum sol_status gpu_event_elapsed(const struct gpu_event *start, const struct gpu_event *end,
                                   double *ns);

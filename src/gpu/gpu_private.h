@@ -33,8 +33,8 @@ struct gpu {
     const struct cuda_api *cuda;
     struct gpu_info info;
     cuda_device device;
-    cuda_context context; /* NULL until retained */
-    cuda_stream stream;
+    cuda_context context;             /* NULL until retained */
+    cuda_stream first_stream, stream; /* stream: what is used now, the first or a further one */
     bool capturing;
     enum sol_status put_status; /* of the first gpu_put that failed; its message beside it */
     char put_message[512];

@@ -14,7 +14,6 @@
 #include "base/rng.h"
 #include "gpu/device.h"
 #include "infer/forward.h"
-#include "model/fit.h"
 #include "model/upload.h"
 #include "ops/ops.h"
 
@@ -263,15 +262,13 @@ static enum sol_status check_params(const struct model *model, const struct engi
 
 static enum sol_status upload(struct engine *e)
 {
-    struct fit fit;
     const struct engine_params *p = &e->params;
+    const struct fit_params run = {p->context, p->sequences, p->max_batch, p->max_outputs,
+                                   p->kv_dtype};
     e->model = p->uploaded;
     if (e->model) return SOL_OK;
     e->model = e->original;
-    const struct fit_params run = {p->context, p->sequences, p->max_batch, p->max_outputs,
-                                   p->kv_dtype};
-    fit_compute(&e->original->config, 0, &run, &fit);
-    SOL_TRY(model_upload(e->original, e->gpu, fit.total, &e->uploaded));
+    SOL_TRY(model_upload(e->original, e->gpu, &run, &e->uploaded));
     e->model = e->uploaded;
     return SOL_OK;
 }

@@ -11,6 +11,7 @@
 #include "lab/samples.h"
 #include "lab/statistics.h"
 #include "lab/watch.h"
+#include "model/fit.h"
 #include "ops/batch.h"
 
 /* One row of a benchmark. Each of `n_parallel` sequences begins at position n_depth, gets n_prompt
@@ -96,6 +97,10 @@ static inline const struct sample *bench_counted(const struct bench_result *resu
 {
     return result->samples + (result->n_samples - result->ns.count);
 }
+
+/* The engine that a test makes. */
+struct fit_params bench_fit_params(const struct bench_params *params,
+                                   const struct bench_test *test);
 
 /* Runs one test: warm-up, then the timed repetitions, all with the same tokens. With repetitions 0
  * the warm-up goes on until three agree within 1 %, and repetitions stop when the 95 % interval is

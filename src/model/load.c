@@ -278,19 +278,6 @@ static void convert_units(void *arg, int64_t begin, int64_t end, int worker)
     }
 }
 
-/* The weight whose rows alternate with those of `index`, among the few that follow; -1: none. */
-static int64_t partner(const struct import *im, int64_t index)
-{
-    const struct place *p = &im->places[index];
-    int64_t count = weight_count(&im->config);
-    for (int64_t i = index + 1; p->step == 2 && i < count && i <= index + 3; i++) {
-        const struct place *q = &im->places[i];
-        if (q->step == 2 && q->data.file == p->data.file && q->data.offset == p->data.offset)
-            return i;
-    }
-    return -1;
-}
-
 /* Counts, or with l->units writes, the units of all weights. */
 static void plan_units(struct load *l)
 {
@@ -300,7 +287,7 @@ static void plan_units(struct load *l)
         struct weight w = weight_at(&im->config, i);
         const struct place *p = &im->places[i];
         struct weight_shape shape = weight_shape(&w);
-        int64_t other = partner(im, i), chunk = rows_per_chunk(&w, p, READ_BYTES);
+        int64_t other = rows_partner(im, i), chunk = rows_per_chunk(&w, p, READ_BYTES);
         if (p->step == 2 && p->first == 1) continue; /* comes with its partner */
         for (int64_t g = 0; g < shape.groups; g++) {
             for (int64_t row = 0; row < shape.rows; row += chunk) {
@@ -381,12 +368,17 @@ double load_cached_share(const struct import *im)
     return asked ? (double)cached / (double)asked : 1.0;
 }
 
+bool load_is_mapped(const struct import *im, const struct model_params *params)
+{
+    bool memory = im->gguf && strcmp(im->name, "builtin") == 0; /* part of the program */
+    return memory || params->load == MODEL_LOAD_MAP ||
+           (params->load == MODEL_LOAD_AUTO && load_cached_share(im) >= mostly_cached);
+}
+
 enum sol_status load_weights(const struct import *im, const struct model_params *params,
                              struct arena *arena, struct model *model, void **pages, size_t *size)
 {
-    bool memory = im->gguf && strcmp(im->name, "builtin") == 0; /* part of the program */
-    bool mapped = memory || params->load == MODEL_LOAD_MAP ||
-                  (params->load == MODEL_LOAD_AUTO && load_cached_share(im) >= mostly_cached);
+    bool mapped = load_is_mapped(im, params);
     *pages = NULL;
     *size = 0;
     if (!all_final(im)) return load_converted(im, params, mapped, arena, model, pages, size);

@@ -11,6 +11,9 @@
 enum sol_status load_weights(const struct import *import, const struct model_params *params,
                              struct arena *arena, struct model *model, void **pages, size_t *size);
 
+/* Whether these parameters mean the mapping rather than reading. */
+bool load_is_mapped(const struct import *import, const struct model_params *params);
+
 /* Share of the files that is in the page cache, from a sample: 0..1. */
 double load_cached_share(const struct import *import);
 

@@ -22,6 +22,8 @@ struct model_source {
     struct import *import; /* the files */
     void *pages;           /* synthetic, read or converted weights */
     size_t pages_size;
+    struct synth *synth; /* a synthetic model's description */
+    bool mapped;         /* for later: whether to read from the mapping */
 };
 
 /* From builtin.S. */
@@ -78,6 +80,21 @@ static enum sol_status load_tokenizer(struct model *model, const struct import *
     return SOL_OK;
 }
 
+/* Shapes and sizes alone. */
+static void bind_nothing(struct model *model)
+{
+    const struct model_source *s = model->source;
+    for (int64_t i = 0; i < weight_count(&model->config); i++) {
+        struct weight w = weight_at(&model->config, i);
+        enum dtype dtype =
+            s->import ? place_model_dtype(&w, &s->import->places[i]) : synth_dtype(s->synth, &w);
+        weight_bind(model, &w, dtype, NULL);
+        model->parameters += weight_elements(&w);
+        model->weight_bytes +=
+            (size_t)(w.groups * w.rows) * dtype_row_bytes(w.vector ? DTYPE_F32 : dtype, w.cols);
+    }
+}
+
 static enum sol_status load_files(struct model *model, const char *source,
                                   const struct model_params *params)
 {
@@ -86,6 +103,11 @@ static enum sol_status load_files(struct model *model, const char *source,
     model->config = s->import->config;
     SOL_TRY(make_layers(model));
     SOL_TRY(load_tokenizer(model, s->import)); /* before what takes long */
+    if (params->later) {
+        s->mapped = load_is_mapped(s->import, params);
+        bind_nothing(model);
+        return SOL_OK;
+    }
     struct model_params with_run = *params;
     if (params->run) {
         struct fit fit;
@@ -95,14 +117,32 @@ static enum sol_status load_files(struct model *model, const char *source,
     return load_weights(s->import, &with_run, s->arena, model, &s->pages, &s->pages_size);
 }
 
-static enum sol_status load_synth(struct model *model, const char *text)
+static enum sol_status load_synth(struct model *model, const char *text,
+                                  const struct model_params *params)
 {
-    struct synth synth;
-    SOL_TRY(synth_parse(text, &synth));
-    model->config = synth.config;
+    struct model_source *s = model->source;
+    s->synth = ARENA_NEW(s->arena, struct synth, 1);
+    if (!s->synth) return SOL_E_MEMORY;
+    SOL_TRY(synth_parse(text, s->synth));
+    model->config = s->synth->config;
     SOL_TRY(make_layers(model));
-    model->source->pages_size = synth_bytes(&synth);
-    return synth_fill(&synth, model, &model->source->pages);
+    if (params->later) {
+        bind_nothing(model);
+        return SOL_OK;
+    }
+    s->pages_size = synth_bytes(s->synth);
+    return synth_fill(s->synth, model, &s->pages);
+}
+
+const struct import *model_import(const struct model *model, bool *mapped)
+{
+    *mapped = model->source->mapped;
+    return model->source->import;
+}
+
+const struct synth *model_synth(const struct model *model)
+{
+    return model->source->synth;
 }
 
 static enum sol_status model_create(const char *name, struct model **out)
@@ -127,13 +167,13 @@ enum sol_status model_open_with(const char *source, const struct model_params *p
                                 struct model **out)
 {
     struct model *model = NULL;
-    static const struct model_params defaults = {MODEL_LOAD_AUTO, 0, NULL};
+    static const struct model_params defaults = {.load = MODEL_LOAD_AUTO};
     *out = NULL;
     const char *synth = source_synth(source);
     enum sol_status status = model_create(source ? source : "builtin", &model);
     if (status != SOL_OK) return status;
-    status =
-        synth ? load_synth(model, synth) : load_files(model, source, params ? params : &defaults);
+    if (!params) params = &defaults;
+    status = synth ? load_synth(model, synth, params) : load_files(model, source, params);
     if (status != SOL_OK) {
         model_close(model);
         return status;

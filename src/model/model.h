@@ -59,6 +59,7 @@ struct model_params {
     enum model_load load;
     size_t reserve;               /* bytes that must stay free beside the weights */
     const struct fit_params *run; /* and what cache and buffers of such a run take; may be NULL */
+    bool later; /* reads no weights: tensors have shapes and no data, for model_upload */
 };
 
 /* `source` is a GGUF file (split files: any part), a safetensors file, index or folder, NULL or

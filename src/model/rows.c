@@ -228,6 +228,18 @@ int64_t rows_per_chunk(const struct weight *w, const struct place *p, size_t byt
     return n < 1 ? 1 : n > rows ? rows : n;
 }
 
+int64_t rows_partner(const struct import *im, int64_t index)
+{
+    const struct place *p = &im->places[index];
+    int64_t count = weight_count(&im->config);
+    for (int64_t i = index + 1; p->step == 2 && i < count && i <= index + 3; i++) {
+        const struct place *q = &im->places[i];
+        if (q->step == 2 && q->data.file == p->data.file && q->data.offset == p->data.offset)
+            return i;
+    }
+    return -1;
+}
+
 /* ---- life ---- */
 
 enum sol_status row_reader_create(const struct import *import, bool mapped, struct row_reader **out)

@@ -22,6 +22,10 @@ enum sol_status rows_read(struct row_reader *reader, const struct weight *weight
 /* How many rows of this weight make about `bytes` of the file. At least 1. */
 int64_t rows_per_chunk(const struct weight *weight, const struct place *place, size_t bytes);
 
+/* The weight whose rows alternate with those of number `index` in the file, among the few that
+ * follow; -1: none. */
+int64_t rows_partner(const struct import *import, int64_t index);
+
 /* 16 bytes of nibbles between the order of HF files and GGUF's, n blocks. `blocks` are
  * struct block_mxfp4, whose scale is `scales[i]`. */
 void mxfp4_from_hf(const uint8_t *nibbles, const uint8_t *scales, struct block_mxfp4 *blocks,

@@ -3,11 +3,19 @@
 #define MODEL_SOURCE_H
 
 #include "format/gguf.h"
+#include "model/model.h"
 
 /* The description after "synth:", or NULL for another kind of source. */
 const char *source_synth(const char *source);
 
 /* A path, or the built-in file for NULL and "builtin". */
 enum sol_status source_open_gguf(const char *source, struct gguf **out);
+
+/* Where the weights of a model are that was opened for later: in files (then `mapped` says whether
+ * to take them from the mapping), or to be made up. NULL: not that. */
+struct import;
+struct synth;
+const struct import *model_import(const struct model *model, bool *mapped);
+const struct synth *model_synth(const struct model *model);
 
 #endif

@@ -118,6 +118,26 @@ enum sol_status tensor_pack(struct gpu *gpu, const struct tensor *t, void *memor
     return SOL_OK;
 }
 
+bool tensor_is_repacked(const struct tensor *t)
+{
+    return layout_of(t).rows != 0;
+}
+
+enum sol_status tensor_pack_piece(struct gpu *gpu, const struct tensor *t, int64_t group,
+                                  int64_t row, int64_t n, const void *rows, void *memory,
+                                  void *staging, struct tensor *out)
+{
+    struct layout l = layout_of(t);
+    int64_t first = group * t->rows + row;
+    size_t row_bytes = dtype_row_bytes(t->dtype, t->cols), offset = (size_t)first * row_bytes;
+    struct tensor from = *t; /* where its first row would be if the whole of it were there */
+    from.data = (const void *)((uintptr_t)rows - offset);
+    *out = packed(t, &l, memory);
+    if (!l.rows) return gpu_copy_in(gpu, (char *)memory + offset, rows, (size_t)n * row_bytes);
+    size_t tile = (size_t)group * tiles_over(t->rows, &l) + (size_t)row / l.rows;
+    return pack_rows(gpu, &from, first, n, tile, staging, out);
+}
+
 /* ---- on the host ---- */
 
 static void put_mxfp4(const struct tensor *t, int64_t group, uint32_t row, uint32_t column,

@@ -4,6 +4,8 @@
 #ifndef OPS_CUDA_PACK_CUDA_H
 #define OPS_CUDA_PACK_CUDA_H
 
+#include <stdbool.h>
+
 #include "gpu/device.h"
 #include "ops/tensor.h"
 
@@ -15,6 +17,17 @@ size_t tensor_packed_bytes(const struct tensor *tensor);
 enum { PACK_STAGING = 17 << 20 };
 enum sol_status tensor_pack(struct gpu *gpu, const struct tensor *tensor, void *memory,
                             void *staging, struct tensor *out);
+
+/* Whether that layout is another one than the tensor's own. */
+bool tensor_is_repacked(const struct tensor *tensor);
+
+/* The same piece by piece: `n` rows of group `group` from row `row` on, which begins a piece (a
+ * multiple of PACK_ROWS), from `rows` on the host; pinned, nobody waits. `tensor` says the shape,
+ * `staging` has room for these rows. */
+enum { PACK_ROWS = 64 };
+enum sol_status tensor_pack_piece(struct gpu *gpu, const struct tensor *tensor, int64_t group,
+                                  int64_t row, int64_t n, const void *rows, void *memory,
+                                  void *staging, struct tensor *out);
 
 /* The same on the host, for tests. */
 void tensor_pack_host(const struct tensor *tensor, void *memory, struct tensor *out);

@@ -1,0 +1,175 @@
+#include "model/weight_source.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "model/rows.h"
+#include "model/source.h"
+#include "model/synth.h"
+
+struct weight_source {
+    const struct model *model;
+    const struct import *import; /* one of these two, or neither: the model has the weights */
+    struct synth_stream *stream;
+    struct row_reader **readers; /* [threads] of the import */
+    int threads;
+    struct weight_piece *pieces;
+    int64_t n_pieces;
+};
+
+/* ---- life ---- */
+
+static enum sol_status open_import(struct weight_source *s, bool mapped)
+{
+    s->readers = calloc((size_t)s->threads, sizeof *s->readers);
+    if (!s->readers) return status_set(SOL_E_MEMORY, "no memory for readers of weights");
+    for (int i = 0; i < s->threads; i++)
+        SOL_TRY(row_reader_create(s->import, mapped, &s->readers[i]));
+    return SOL_OK;
+}
+
+enum sol_status weight_source_open(const struct model *model, int threads,
+                                   struct weight_source **out)
+{
+    bool mapped = false;
+    *out = NULL;
+    struct weight_source *s = calloc(1, sizeof *s);
+    if (!s) return status_set(SOL_E_MEMORY, "no memory for a source of weights");
+    s->model = model;
+    s->threads = threads;
+    enum sol_status status = SOL_OK;
+    if (!model->embed.data) {
+        s->import = model_import(model, &mapped);
+        status = s->import ? open_import(s, mapped)
+                           : synth_stream_create(model_synth(model), &s->stream);
+    }
+    if (status == SOL_OK)
+        *out = s;
+    else
+        weight_source_close(s);
+    return status;
+}
+
+void weight_source_close(struct weight_source *s)
+{
+    if (!s) return;
+    for (int i = 0; s->readers && i < s->threads; i++) row_reader_destroy(s->readers[i]);
+    synth_stream_destroy(s->stream);
+    free(s->readers);
+    free(s->pieces);
+    free(s);
+}
+
+/* ---- pieces ---- */
+
+static const void *field_of(const struct model *model, const struct weight *w)
+{
+    const char *base = w->layer < 0 ? (const char *)model : (const char *)&model->layers[w->layer];
+    return base + w->offset;
+}
+
+static size_t row_bytes(const struct weight_source *s, const struct weight *w)
+{
+    const struct tensor *t = field_of(s->model, w);
+    return dtype_row_bytes(w->vector ? DTYPE_F32 : t->dtype, w->cols);
+}
+
+/* What makes about `bytes`, of the file where there is one. */
+static int64_t rows_of_piece(const struct weight_source *s, int64_t index, const struct weight *w,
+                             size_t bytes, int64_t step)
+{
+    int64_t n = (int64_t)(bytes / row_bytes(s, w));
+    if (s->import) n = rows_per_chunk(w, &s->import->places[index], bytes);
+    n = n / step * step;
+    return n < step ? step : n;
+}
+
+/* Adds the pieces of one weight, or with s->pieces NULL counts them. */
+static void plan_weight(struct weight_source *s, int64_t index, int64_t partner, size_t bytes,
+                        int64_t step)
+{
+    struct weight w = weight_at(&s->model->config, index);
+    int64_t groups = w.vector ? 1 : w.groups, rows = w.vector ? w.groups : w.rows;
+    int64_t most = w.vector ? rows : rows_of_piece(s, index, &w, bytes, step);
+    for (int64_t g = 0; g < groups; g++)
+        for (int64_t row = 0; row < rows; row += most) {
+            int64_t n = rows - row < most ? rows - row : most;
+            if (s->pieces)
+                s->pieces[s->n_pieces] =
+                    (struct weight_piece){.weights = {index, partner},
+                                          .group = g,
+                                          .row = row,
+                                          .n = n,
+                                          .bytes = (size_t)n * row_bytes(s, &w)};
+            s->n_pieces++;
+        }
+}
+
+static void plan_all(struct weight_source *s, size_t bytes, int64_t step, const bool *skip)
+{
+    s->n_pieces = 0;
+    for (int64_t i = 0; i < weight_count(&s->model->config); i++) {
+        const struct place *p = s->import ? &s->import->places[i] : NULL;
+        if (p && p->step == 2 && p->first == 1) continue; /* comes with its partner */
+        if (skip && skip[i]) continue;
+        plan_weight(s, i, p ? rows_partner(s->import, i) : -1, bytes, step);
+    }
+}
+
+enum sol_status weight_source_pieces(struct weight_source *s, size_t bytes, int64_t rows_step,
+                                     const bool *skip, const struct weight_piece **out,
+                                     int64_t *count)
+{
+    free(s->pieces);
+    s->pieces = NULL;
+    plan_all(s, bytes, rows_step, skip);
+    s->pieces = calloc((size_t)s->n_pieces + 1, sizeof *s->pieces);
+    if (!s->pieces) return status_set(SOL_E_MEMORY, "no memory for the plan of loading");
+    plan_all(s, bytes, rows_step, skip);
+    *out = s->pieces;
+    *count = s->n_pieces;
+    return SOL_OK;
+}
+
+/* ---- reading ---- */
+
+static enum sol_status read_file(struct weight_source *s, int thread, int64_t index,
+                                 const struct weight *w, const struct weight_piece *piece,
+                                 char *dst)
+{
+    const struct place *place = &s->import->places[index];
+    if (!w->vector)
+        return rows_read(s->readers[thread], w, place, piece->group, piece->row, piece->n, dst);
+    struct weight_shape shape = weight_shape(w); /* its elements are rows */
+    for (int64_t g = 0; g < shape.groups; g++)
+        SOL_TRY(rows_read(s->readers[thread], w, place, g, 0, shape.rows,
+                          dst + (size_t)(g * shape.rows) * sizeof(float)));
+    return SOL_OK;
+}
+
+static enum sol_status read_one(struct weight_source *s, int thread, int64_t index,
+                                const struct weight_piece *piece, char *dst)
+{
+    struct weight w = weight_at(&s->model->config, index);
+    if (s->import) return read_file(s, thread, index, &w, piece, dst);
+    int64_t first = w.vector ? 0 : piece->group * w.rows + piece->row;
+    size_t offset = (size_t)first * row_bytes(s, &w);
+    const void *field = field_of(s->model, &w);
+    if (s->stream)
+        synth_stream_read(s->stream, index, offset, piece->bytes, dst);
+    else if (w.vector)
+        memcpy(dst, *(const float *const *)field, piece->bytes);
+    else
+        memcpy(dst, (const char *)((const struct tensor *)field)->data + offset, piece->bytes);
+    return SOL_OK;
+}
+
+enum sol_status weight_source_read(struct weight_source *s, int thread,
+                                   const struct weight_piece *piece, void *dst)
+{
+    for (int k = 0; k < 2 && piece->weights[k] >= 0; k++)
+        SOL_TRY(
+            read_one(s, thread, piece->weights[k], piece, (char *)dst + (size_t)k * piece->bytes));
+    return SOL_OK;
+}

@@ -1,0 +1,232 @@
+/* Loading onto a GPU, without one: what is refused and said beforehand, that every weight arrives,
+ * from wherever it comes, and what is left when reading or the device fails on the way. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/progress.h"
+#include "driver/fake_cuda.h"
+#include "infer/engine.h"
+#include "model/upload.h"
+#include "model/weights.h"
+#include "support/fail_calls.h"
+#include "support/same_pieces.h"
+
+#define HF_TINY SOL_SOURCE_DIR "/tests/data/hf_tiny"
+
+static const struct fake_cuda_params hopper = {
+    .devices = 1, .major = 9, .minor = 0, .memory = (size_t)64 << 20};
+static const struct model_params later = {.later = true};
+static struct model *tiny;
+
+/* The numbers of a synthetic model are the same in pieces as at once, also where a piece ends
+ * within what is drawn together. */
+static void test_synthetic_pieces(void **state)
+{
+    (void)state;
+    const char *const names[] = {"synth:tiny", "synth:tiny,dense=q8_0,seed=5"};
+    for (size_t i = 0; i < 2; i++)
+        for (size_t bytes = 5000; bytes <= 500000; bytes *= 10) {
+            struct model *host;
+            assert_int_equal(model_open(names[i], &host), SOL_OK);
+            const char *wrong = pieces_differ(names[i], MODEL_LOAD_AUTO, bytes, 2, host);
+            if (wrong) fail_msg("%s in pieces of %zu: %s", names[i], bytes, wrong);
+            model_close(host);
+        }
+}
+
+/* ---- onto the device ---- */
+
+static const struct tensor *tensor_of(const struct model *m, const struct weight *w)
+{
+    const char *base = w->layer < 0 ? (const char *)m : (const char *)&m->layers[w->layer];
+    return (const void *)(base + w->offset);
+}
+
+/* Of what keeps its layout every byte; the rest is laid out by a kernel, which a fake driver only
+ * writes down. */
+static void check_arrived(struct gpu *gpu, const struct model *up, const struct model *host)
+{
+    int64_t plain = 0;
+    for (int64_t i = 0; i < weight_count(&host->config); i++) {
+        struct weight w = weight_at(&host->config, i);
+        const struct tensor *t = tensor_of(host, &w), *there = tensor_of(up, &w);
+        const void *want = w.vector ? *(const void *const *)(const void *)t : t->data;
+        const void *from = w.vector ? *(const void *const *)(const void *)there : there->data;
+        size_t bytes =
+            (size_t)(w.groups * w.rows) * dtype_row_bytes(w.vector ? DTYPE_F32 : t->dtype, w.cols);
+        if (!w.vector) {
+            assert_true(there->dtype == t->dtype && there->groups == t->groups);
+            assert_true(there->rows == t->rows && there->cols == t->cols);
+            if (there->scales) continue;
+        }
+        char *got = malloc(bytes);
+        assert_non_null(got);
+        assert_int_equal(gpu_copy_out(gpu, got, from, bytes), SOL_OK);
+        assert_int_equal(gpu_wait(gpu), SOL_OK);
+        if (memcmp(got, want, bytes) != 0) fail_msg("%s arrived otherwise", w.name);
+        free(got);
+        plain++;
+    }
+    assert_true(plain > weight_count(&host->config) / 2);
+}
+
+static void check_source(const char *source, const struct model_params *how)
+{
+    struct gpu *gpu;
+    struct model *host, *model, *up;
+    cuda_replace(fake_cuda_start(&hopper));
+    assert_int_equal(model_open(source, &host), SOL_OK);
+    assert_int_equal(model_open_with(source, how, &model), SOL_OK);
+    assert_int_equal(gpu_open(0, &gpu), SOL_OK);
+    if (model_upload(model, gpu, NULL, &up) != SOL_OK) fail_msg("%s", sol_last_error());
+    check_arrived(gpu, up, host);
+    model_upload_destroy(up, gpu);
+    gpu_close(gpu);
+    model_close(model);
+    model_close(host);
+    assert_int_equal(fake_cuda_live(), 0);
+    cuda_replace(NULL);
+    fake_cuda_stop();
+}
+
+static void test_arrival(void **state)
+{
+    (void)state;
+    static const struct model_params held = {.later = false},
+                                     read = {MODEL_LOAD_READ, .later = true},
+                                     map = {MODEL_LOAD_MAP, .later = true};
+    check_source("synth:tiny", &held);
+    check_source("synth:tiny", &later);
+    check_source(HF_TINY, &held);
+    check_source(HF_TINY, &read);
+    check_source(HF_TINY, &map);
+}
+
+/* ---- room ---- */
+
+static const char *refusal(size_t memory, struct fit_params run)
+{
+    static char text[1024];
+    struct gpu *gpu;
+    struct model *up;
+    struct fake_cuda_params small = hopper;
+    small.memory = memory;
+    cuda_replace(fake_cuda_start(&small));
+    assert_int_equal(gpu_open(0, &gpu), SOL_OK);
+    long before = fake_cuda_calls();
+    enum sol_status status = model_upload(tiny, gpu, &run, &up);
+    snprintf(text, sizeof text, "%s", status == SOL_OK ? "" : sol_last_error());
+    if (status != SOL_OK) {
+        assert_int_equal(status, SOL_E_MEMORY);
+        assert_null(up);
+        assert_in_range(fake_cuda_calls() - before, 1, 2); /* it asked, and took nothing */
+    }
+    model_upload_destroy(up, gpu);
+    gpu_close(gpu);
+    assert_int_equal(fake_cuda_live(), 0);
+    cuda_replace(NULL);
+    fake_cuda_stop();
+    return text;
+}
+
+#define SAYS(text, part)                                                                           \
+    do {                                                                                           \
+        const char *said_ = (text);                                                                \
+        if (!strstr(said_, part)) fail_msg("no '%s' in: %s", part, said_);                         \
+    } while (0)
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    const size_t mib = 1 << 20;
+    struct fit_params run = {4096, 8, 512, 1, DTYPE_F16};
+    SAYS(refusal(1 * mib, run), "for its weights");
+    SAYS(refusal(1 * mib, run), "--backend cpu");
+    SAYS(refusal(20 * mib, run), "(weights 0.00, cache 0.02, buffers 0.01), and Fake GPU 0");
+    SAYS(refusal(20 * mib, run), "it would with steps of 128 tokens, or a context of 2624, or 5");
+    run.batch = 1;
+    SAYS(refusal(10 * mib, run), "free; it would with a context of 2112, or 4 sequences at a time");
+    run.batch = 512;
+    assert_string_equal(refusal(60 * mib, run), "");
+}
+
+/* ---- failures on the way ---- */
+
+static enum sol_status load_scenario(void)
+{
+    struct gpu *gpu;
+    struct model *up;
+    SOL_TRY(gpu_open(0, &gpu));
+    enum sol_status status = model_upload(tiny, gpu, NULL, &up);
+    if (status == SOL_OK) status = gpu_wait(gpu);
+    model_upload_destroy(up, gpu);
+    gpu_close(gpu);
+    return status;
+}
+
+static void test_device_fails(void **state)
+{
+    (void)state;
+    fail_each_call(&hopper, load_scenario, 150);
+}
+
+/* A file that became shorter since it was opened. */
+static void test_file_fails(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/sol-unit-upload-XXXXXX", command[600];
+    struct model *model, *up;
+    struct gpu *gpu;
+    const struct model_params read = {MODEL_LOAD_READ, .later = true};
+    assert_non_null(mkdtemp(folder));
+    snprintf(command, sizeof command, "cp %s/* %s", HF_TINY, folder);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(model_open_with(folder, &read, &model), SOL_OK);
+    snprintf(command, sizeof command, "truncate -s 5000 %s/model-00001-of-00002.safetensors",
+             folder);
+    assert_int_equal(system(command), 0);
+    cuda_replace(fake_cuda_start(&hopper));
+    assert_int_equal(gpu_open(0, &gpu), SOL_OK);
+    assert_int_equal(model_upload(model, gpu, NULL, &up), SOL_E_IO);
+    SAYS(sol_last_error(), "became shorter");
+    assert_null(up);
+    assert_int_equal(gpu_memory_used(gpu), 0);
+    gpu_close(gpu);
+    assert_int_equal(fake_cuda_live(), 0);
+    cuda_replace(NULL);
+    fake_cuda_stop();
+    model_close(model);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    progress_quiet(true);
+    return model_open_with("synth:tiny", &later, &tiny) == SOL_OK ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    model_close(tiny);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_synthetic_pieces), cmocka_unit_test(test_arrival),
+        cmocka_unit_test(test_refusals),         cmocka_unit_test(test_device_fails),
+        cmocka_unit_test(test_file_fails),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
