@@ -15,6 +15,7 @@
 #include "infer/engine.h"
 #include "model/upload.h"
 #include "model/weights.h"
+#include "ops/cuda/pack_cuda.h"
 #include "support/fail_calls.h"
 #include "support/same_pieces.h"
 
@@ -107,6 +108,65 @@ static void test_arrival(void **state)
     check_source(HF_TINY, &held);
     check_source(HF_TINY, &read);
     check_source(HF_TINY, &map);
+}
+
+/* ---- memory that host and device share ---- */
+
+static const struct fake_cuda_params shared = {
+    .devices = 1, .major = 12, .minor = 1, .memory = (size_t)64 << 20, .shared = true};
+
+/* How many weights the device reads where the host has them, and how much it was given. */
+static int64_t count_in_place(const struct fake_cuda_params *device, const char *source,
+                              const struct model_params *how, size_t *given, size_t *repacked)
+{
+    struct gpu *gpu;
+    struct model *model, *up;
+    int64_t same = 0;
+    cuda_replace(fake_cuda_start(device));
+    assert_int_equal(model_open_with(source, how, &model), SOL_OK);
+    assert_int_equal(gpu_open(0, &gpu), SOL_OK);
+    if (model_upload(model, gpu, NULL, &up) != SOL_OK) fail_msg("%s", sol_last_error());
+    *repacked = 0;
+    for (int64_t i = 0; i < weight_count(&model->config); i++) {
+        struct weight w = weight_at(&model->config, i);
+        const struct tensor *t = tensor_of(model, &w), *there = tensor_of(up, &w);
+        const void *data = w.vector ? *(const void *const *)(const void *)t : t->data;
+        const void *to = w.vector ? *(const void *const *)(const void *)there : there->data;
+        assert_non_null(to);
+        same += data == to;
+        if (!w.vector && there->scales) {
+            assert_true(data != to);
+            *repacked += (tensor_packed_bytes(t) + 255) / 256 * 256;
+        }
+    }
+    *given = gpu_memory_used(gpu);
+    model_upload_destroy(up, gpu);
+    gpu_close(gpu);
+    model_close(model);
+    assert_int_equal(fake_cuda_live(), 0);
+    cuda_replace(NULL);
+    fake_cuda_stop();
+    return same;
+}
+
+static void test_shared_memory(void **state)
+{
+    (void)state;
+    static const struct model_params held = {.later = false}, map = {.load = MODEL_LOAD_MAP};
+    const char *golden = SOL_SOURCE_DIR "/tests/golden/base_mxfp4.gguf";
+    struct fake_cuda_params follows = hopper; /* memory of its own */
+    size_t given, repacked;
+    int64_t all = weight_count(&tiny->config), experts = 3 * tiny->config.n_layers;
+    /* Nothing is twice in memory but what kernels want in another layout. */
+    assert_int_equal(count_in_place(&shared, "synth:tiny", &held, &given, &repacked),
+                     all - experts);
+    assert_int_equal(given, repacked);
+    assert_true(count_in_place(&shared, golden, &map, &given, &repacked) > 20);
+    assert_int_equal(given, repacked);
+    /* Opened for later, the host holds nothing and the device everything. */
+    assert_int_equal(count_in_place(&shared, "synth:tiny", &later, &given, &repacked), 0);
+    assert_true(given > tiny->weight_bytes && given < tiny->weight_bytes * 11 / 10);
+    assert_int_equal(count_in_place(&follows, "synth:tiny", &held, &given, &repacked), 0);
 }
 
 /* ---- room ---- */
@@ -225,8 +285,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_synthetic_pieces), cmocka_unit_test(test_arrival),
-        cmocka_unit_test(test_refusals),         cmocka_unit_test(test_device_fails),
-        cmocka_unit_test(test_file_fails),
+        cmocka_unit_test(test_shared_memory),    cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_device_fails),     cmocka_unit_test(test_file_fails),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -304,6 +304,10 @@ static void print_stats(const struct run *run)
             format_bytes(run->model->weight_bytes, weights),
             format_bytes(engine_memory(run->engine), memory),
             format_bytes(memory_peak_rss(), peak));
+    if (run->options.engine.gpu)
+        fprintf(stderr, "           at most %s of %s\n",
+                format_bytes(gpu_memory_peak(run->options.engine.gpu), peak),
+                gpu_info(run->options.engine.gpu)->name);
 }
 
 static json_t *timings_json(const struct run *run)

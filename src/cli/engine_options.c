@@ -84,9 +84,7 @@ enum sol_status engine_options_open(const struct engine_options *options,
         [MODEL_LOAD_AUTO] = "auto", [MODEL_LOAD_MAP] = "map", [MODEL_LOAD_READ] = "read"};
     const struct fit_params run = {params->context, params->sequences, params->max_batch,
                                    params->max_outputs, params->kv_dtype};
-    /* A GPU gets them straight from the file. */
-    struct model_params how = {.run = options->gpu ? NULL : &run,
-                               .later = options->gpu && !options->host_weights};
+    struct model_params how = {.run = options->gpu ? NULL : &run};
     int way = 0;
     *out = NULL;
     while (options->load && way < 3 && strcmp(options->load, ways[way]) != 0) way++;
@@ -94,6 +92,10 @@ enum sol_status engine_options_open(const struct engine_options *options,
         return status_set(SOL_E_ARGUMENT, "--load %s: write 'map', 'read' or 'auto'",
                           options->load);
     how.load = (enum model_load)way;
+    /* A GPU gets them straight from the file, but for a mapping that it reads itself. */
+    bool mapped =
+        how.load == MODEL_LOAD_MAP && options->gpu && gpu_shares_memory(gpu_info(options->gpu));
+    how.later = options->gpu && !options->host_weights && !mapped;
     return model_open_with(options->model, &how, out);
 }
 

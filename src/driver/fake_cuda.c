@@ -134,6 +134,8 @@ static cuda_result f_device_attribute(int *value, int attribute, cuda_device dev
     *value = attribute >= 0 && attribute < ATTRIBUTES ? values[attribute] : 0;
     if (attribute == CUDA_ATTRIBUTE_MAJOR) *value = fake.params.major;
     if (attribute == CUDA_ATTRIBUTE_MINOR) *value = fake.params.minor;
+    if (attribute == CUDA_ATTRIBUTE_INTEGRATED || attribute == CUDA_ATTRIBUTE_PAGEABLE_HOST_ACCESS)
+        *value = fake.params.shared;
     return CUDA_OK;
 }
 

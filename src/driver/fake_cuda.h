@@ -13,6 +13,7 @@ struct fake_cuda_params {
     int devices;      /* 0: the driver has none */
     int major, minor; /* compute capability */
     size_t memory;    /* bytes of each device */
+    bool shared;      /* with the host, whose pointers it follows */
 };
 
 /* Forgets everything and gives the table; hand it to cuda_replace. */

@@ -60,6 +60,11 @@ enum sol_status gpu_list(struct gpu_info *infos, int capacity, int *count)
     return SOL_OK;
 }
 
+bool gpu_shares_memory(const struct gpu_info *info)
+{
+    return info->integrated && info->pageable_access;
+}
+
 /* ---- opening ---- */
 
 static enum sol_status start(struct gpu *gpu, int ordinal)

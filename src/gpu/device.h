@@ -32,6 +32,11 @@ enum sol_status gpu_list(struct gpu_info *infos, int capacity, int *count);
  * lack. */
 void gpu_architecture(const struct gpu_info *info, char out[16]);
 
+/* Whether host and device have one memory and the device follows the host's own pointers (GB10):
+ * what the host holds needs no copy. A GPU with memory of its own that can follow them too (GH200)
+ * is better off with copies. */
+bool gpu_shares_memory(const struct gpu_info *info);
+
 struct gpu;
 
 enum sol_status gpu_open(int ordinal, struct gpu **out);
@@ -59,8 +64,10 @@ void gpu_free(struct gpu *gpu, void *memory); /* takes NULL */
 enum sol_status gpu_alloc_pinned(struct gpu *gpu, size_t bytes, void **out);
 void gpu_free_pinned(struct gpu *gpu, void *memory); /* takes NULL */
 
-enum sol_status gpu_memory_free(struct gpu *gpu, size_t *bytes); /* what the device has left */
-size_t gpu_memory_used(const struct gpu *gpu);                   /* by this handle's gpu_alloc */
+/* What the device has left. Where the host has the same memory, what the host could give: the
+ * driver does not count cached files there, which make room when asked. */
+enum sol_status gpu_memory_free(struct gpu *gpu, size_t *bytes);
+size_t gpu_memory_used(const struct gpu *gpu); /* by this handle's gpu_alloc */
 size_t gpu_memory_peak(const struct gpu *gpu);
 void gpu_memory_peak_reset(struct gpu *gpu); /* the peak is what is used now */
 /* Calls `each` for every allocation, largest first. */

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "gpu/gpu_private.h"
 
 static enum sol_status reserve(struct gpu *gpu)
@@ -67,9 +68,11 @@ void gpu_free_pinned(struct gpu *gpu, void *memory)
 
 enum sol_status gpu_memory_free(struct gpu *gpu, size_t *bytes)
 {
-    size_t total;
-    return cuda_status(gpu->cuda, gpu->cuda->memory_info(bytes, &total),
-                       "asking for the GPU's free memory");
+    size_t total, host = gpu_shares_memory(&gpu->info) ? memory_available() : 0;
+    GPU_TRY(gpu, gpu->cuda->memory_info(bytes, &total), "asking for the GPU's free memory");
+    if (host > total) host = total;
+    if (host > *bytes) *bytes = host;
+    return SOL_OK;
 }
 
 size_t gpu_memory_used(const struct gpu *gpu)

@@ -1,5 +1,6 @@
-/* One allocation holds all weights. They arrive in pieces (model/upload_pipe.h), each copied into
- * its place or, where kernels want another layout, behind a staging buffer and packed from there.
+/* One allocation holds all weights but those used in place. They arrive in pieces
+ * (model/upload_pipe.h), each copied into its place or, where kernels want another layout, behind a
+ * staging buffer and packed from there.
  */
 #include "model/upload.h"
 
@@ -40,6 +41,24 @@ static size_t uploaded_bytes(const struct model *model, const struct weight *w)
 {
     return w->vector ? (size_t)weight_elements(w) * sizeof(float)
                      : tensor_packed_bytes(field_of(model, w));
+}
+
+/* Held by the host, for the device to read there. Kernels load 16 bytes at a time. */
+static bool used_in_place(const struct model *model, const struct weight *w, struct gpu *gpu)
+{
+    const struct tensor *t = field_of(model, w);
+    const void *data = w->vector ? *(const float *const *)field_of(model, w) : t->data;
+    return gpu_shares_memory(gpu_info(gpu)) && data && (uintptr_t)data % 16 == 0 &&
+           (w->vector || !tensor_is_repacked(t));
+}
+
+static void bind_in_place(const struct model *model, const struct weight *w, struct model *to)
+{
+    const struct tensor *t = field_of(model, w);
+    if (w->vector)
+        weight_bind(to, w, DTYPE_F32, *(const float *const *)field_of(model, w));
+    else
+        weight_bind(to, w, t->dtype, t->data);
 }
 
 /* ---- room ---- */
@@ -116,6 +135,7 @@ struct loading {
     struct model *to;
     struct gpu *gpu;
     size_t *place; /* [weights] of each in `memory` */
+    bool *skip;    /* [weights] it is used where it is */
     char *memory, *staging;
     size_t staging_bytes; /* of one lane */
 };
@@ -164,7 +184,7 @@ static enum sol_status load_pieces(struct loading *l)
     int threads = upload_pipe_threads((int64_t)(l->from->weight_bytes / PIECE_BYTES));
     SOL_TRY(weight_source_open(l->from, threads, &source));
     enum sol_status status =
-        weight_source_pieces(source, PIECE_BYTES, PACK_ROWS, NULL, &pieces, &count);
+        weight_source_pieces(source, PIECE_BYTES, PACK_ROWS, l->skip, &pieces, &count);
     if (status == SOL_OK) {
         l->staging_bytes = largest_piece(pieces, count, &buffer);
         status = gpu_alloc(l->gpu, "staging of weights", UPLOAD_LANES * l->staging_bytes, &staging);
@@ -185,17 +205,24 @@ static enum sol_status load(const struct model *model, struct gpu *gpu,
     struct loading l = {.from = model, .to = &up->model, .gpu = gpu};
     size_t total = 0;
     l.place = calloc((size_t)count, sizeof *l.place);
-    if (!l.place) return status_set(SOL_E_MEMORY, "no memory for a model's tables");
-    for (int64_t i = 0; i < count; i++) {
+    l.skip = calloc((size_t)count, sizeof *l.skip);
+    enum sol_status status =
+        l.place && l.skip ? SOL_OK : status_set(SOL_E_MEMORY, "no memory for a model's tables");
+    for (int64_t i = 0; status == SOL_OK && i < count; i++) {
         struct weight w = weight_at(&model->config, i);
+        l.skip[i] = used_in_place(model, &w, gpu);
         l.place[i] = total;
-        total += padded(uploaded_bytes(model, &w));
+        if (l.skip[i])
+            bind_in_place(model, &w, l.to);
+        else
+            total += padded(uploaded_bytes(model, &w));
     }
-    enum sol_status status = check_room(model, gpu, total, run);
+    if (status == SOL_OK) status = check_room(model, gpu, total, run);
     if (status == SOL_OK) status = gpu_alloc(gpu, "weights", total, &up->memory);
     l.memory = up->memory;
     if (status == SOL_OK) status = load_pieces(&l);
     free(l.place);
+    free(l.skip);
     return status;
 }
 
