@@ -1,0 +1,286 @@
+/* gemm of many rows on the tensor cores that every card from sm_80 on has, and moe_up with its two
+ * products as one: kernels/gemm/gemm_mma.cuh. */
+#include <stdio.h>
+
+#include "gemm/gemm_mma_args.h"
+#include "gpu/kernel.h"
+#include "ops/args.h"
+#include "ops/cuda/gemm_wgmma.h"
+#include "pack/mxfp4_tiles.h"
+
+/* Where reading the weights is not all that counts: below, the products of few rows are faster. */
+enum { ROWS_MIN = 9, GROUPED_ROWS_MIN = 32 };
+enum { BLOCKS_PER_SM = 2, COLUMNS_PADDED = UNIT_COLUMNS };
+_Static_assert((int)COLUMNS_PADDED == (int)WGMMA_K, "round_rows pads to this");
+
+static bool is_packed(const struct tensor *w)
+{
+    return w->dtype == DTYPE_MXFP4 && w->scales;
+}
+
+static bool serves(const struct tensor *w, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    const struct gpu_info *info = device->gpu ? gpu_info(device->gpu) : NULL;
+    if (!info || info->major < 8)
+        snprintf(why, OP_REASON_MAX, "no mma of bf16: that is sm_80 and later");
+    else if (!is_packed(w) && w->dtype != DTYPE_BF16)
+        snprintf(why, OP_REASON_MAX, "weights in %s; it reads bf16 and packed mxfp4",
+                 dtype_info(w->dtype)->name);
+    else if (w->cols % 8)
+        snprintf(why, OP_REASON_MAX, "k %lld is no multiple of 8", (long long)w->cols);
+    else if ((uintptr_t)w->data % 16 || (uintptr_t)w->scales % 16)
+        snprintf(why, OP_REASON_MAX, "weights at an address that is no multiple of 16");
+    else
+        return true;
+    return false;
+}
+
+/* ---- kernels, and the widths of their tiles ---- */
+
+struct kind {
+    const char *image, *name;
+    int features; /* of a tile */
+    unsigned shared;
+};
+#define GEMM(name, type, gated, columns, stages)                                                   \
+    {"gemm/gemm_mma.cu", #name, MMA_ROWS, MMA_SHARED_BYTES(type, columns, stages)},
+#define MOE_UP(name, type, gated, columns, stages)                                                 \
+    {"moe_up/moe_up_mma.cu", #name, MMA_ROWS / 2, MMA_SHARED_BYTES(type, columns, stages)},
+enum { DENSE, NARROW, MXFP4, GEMM_KINDS };
+static const struct kind gemm_kinds[] = {MMA_DENSE_KINDS(GEMM) MMA_NARROW_KINDS(GEMM)
+                                             MMA_MXFP4_KINDS(GEMM)};
+static const struct kind up_kinds[] = {MMA_MOE_UP_KINDS(MOE_UP)};
+_Static_assert(sizeof gemm_kinds / sizeof *gemm_kinds == GEMM_KINDS, "as numbered");
+#undef GEMM
+#undef MOE_UP
+
+/* A choice is a kernel and the most tokens of a tile, smallest first. */
+enum { WIDTHS = MMA_TOKENS / MMA_WIDTH, WIDEST = WIDTHS - 1 };
+#define NAMES(kernel) kernel "_32", kernel "_64", kernel "_96", kernel "_128"
+static const char *const gemm_names[] = {NAMES("bf16"), NAMES("bf16_narrow"), NAMES("mxfp4")};
+static const char *const up_names[] = {NAMES("mxfp4")};
+#undef NAMES
+_Static_assert(sizeof gemm_names / sizeof *gemm_names == GEMM_KINDS * WIDTHS, "all named");
+
+static int64_t over(int64_t count, int64_t size)
+{
+    return (count + size - 1) / size;
+}
+
+static int tokens_of(int choice)
+{
+    return (choice % WIDTHS + 1) * MMA_WIDTH;
+}
+
+/* Two blocks on an SM are worth more than long stages. */
+static int usual_dense(const struct gpu_info *gpu)
+{
+    enum { RESERVED = 1024 }; /* of shared memory, by the driver for each block */
+    unsigned half = (unsigned)gpu->shared_per_sm / BLOCKS_PER_SM;
+    bool narrow_fits = gemm_kinds[NARROW].shared + RESERVED <= half;
+    return narrow_fits && gemm_kinds[DENSE].shared + RESERVED > half ? NARROW : DENSE;
+}
+
+/* The width whose tiles take the least where all blocks run at once in turns: a tile costs its
+ * tokens and a little more. With groups, whose sizes the host does not know, the widest. */
+static int usual_gemm(const void *args, const struct op_device *device)
+{
+    const struct gemm_args *a = args;
+    const struct gpu_info *gpu = gpu_info(device->gpu);
+    int kind = is_packed(&a->w) ? MXFP4 : usual_dense(gpu), best = WIDEST;
+    int64_t least = INT64_MAX;
+    enum { TILE_EXTRA = 16 };
+    for (int i = WIDEST; i >= 0 && !a->group_offsets; i--) {
+        int64_t tiles = over(a->n, gemm_kinds[kind].features) * over(a->m, tokens_of(i));
+        int64_t cost =
+            over(tiles, (int64_t)gpu->sm_count * BLOCKS_PER_SM) * (tokens_of(i) + TILE_EXTRA);
+        if (cost >= least) continue;
+        best = i;
+        least = cost;
+    }
+    return kind * WIDTHS + best;
+}
+
+static bool serves_gemm(const void *args, const struct op_device *device, int choice)
+{
+    const struct gemm_args *a = args;
+    (void)device;
+    return is_packed(&a->w) == (choice / WIDTHS == MXFP4);
+}
+
+static int usual_up(const void *args, const struct op_device *device)
+{
+    (void)args;
+    (void)device;
+    return WIDEST;
+}
+
+static const struct op_choices gemm_choices = {gemm_names, GEMM_KINDS *WIDTHS, serves_gemm,
+                                               usual_gemm};
+static const struct op_choices up_choices = {up_names, WIDTHS, NULL, usual_up};
+
+/* One product: C = X W^T + bias, or with `up` the gated one of w = gate and up. */
+struct product {
+    int64_t m;
+    const struct tensor *w, *up; /* up NULL: plain */
+    const float *bias, *up_bias;
+    const int32_t *group_offsets; /* or NULL */
+    float *c;
+    float alpha, limit;
+    int choice;
+};
+
+/* Tiles at most: with groups each may end with a tile of its own. */
+static int64_t tile_limit(const struct product *p, const struct kind *kind, int64_t tokens)
+{
+    int64_t groups = p->w->groups < p->m ? p->w->groups : p->m;
+    return over(p->w->rows, kind->features) *
+           (over(p->m, tokens) + (p->group_offsets ? groups : 0));
+}
+
+static size_t rows_bytes(int64_t m, int64_t k)
+{
+    return wgmma_rows_bytes(m + MMA_TOKENS, k); /* a tile reads beyond the last row */
+}
+
+/* `x` has the rows, from wgmma_round_rows, with space behind them. */
+static void multiply(struct gpu *gpu, const struct product *p, const void *x)
+{
+    const struct kind *kind = p->up ? &up_kinds[0] : &gemm_kinds[p->choice / WIDTHS];
+    int tokens = tokens_of(p->choice);
+    const struct gemm_mma_args args = {
+        .w = {p->w->data, p->up ? p->up->data : NULL},
+        .scales = {p->w->scales, p->up ? p->up->scales : NULL},
+        .bias = {p->bias, p->up_bias},
+        .group_offsets = p->group_offsets,
+        .x = x,
+        .c = p->c,
+        .m = (int32_t)p->m,
+        .n = (int32_t)p->w->rows,
+        .k = (int32_t)p->w->cols,
+        .k_padded = (int32_t)(over(p->w->cols, COLUMNS_PADDED) * COLUMNS_PADDED),
+        .groups = (int32_t)p->w->groups,
+        .tokens = tokens,
+        .alpha = p->alpha,
+        .limit = p->limit,
+    };
+    gpu_put(gpu, kind->image, kind->name,
+            &(struct gpu_launch){.grid = {(unsigned)tile_limit(p, kind, tokens)},
+                                 .block = {MMA_THREADS},
+                                 .shared_bytes = kind->shared,
+                                 .overlaps = true},
+            &args);
+}
+
+static bool enough(int64_t rows, int least, char why[OP_REASON_MAX])
+{
+    if (rows < least)
+        snprintf(why, OP_REASON_MAX, "%lld rows; it is for %d or more", (long long)rows, least);
+    return rows >= least;
+}
+
+/* ---- gemm ---- */
+
+static bool can_run_gemm(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    return serves(&((const struct gemm_args *)args)->w, device, why);
+}
+
+static bool suits_gemm(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    const struct gemm_args *a = args;
+    (void)device;
+    return enough(a->m, a->group_offsets ? GROUPED_ROWS_MIN : ROWS_MIN, why);
+}
+
+static size_t gemm_workspace(const void *args, int workers)
+{
+    const struct gemm_args *a = args;
+    (void)workers;
+    return rows_bytes(a->m, a->k);
+}
+
+static void run_gemm(const struct op_context *context, const void *args)
+{
+    const struct gemm_args *a = args;
+    wgmma_round_rows(context->gpu, a->m, a->k, a->a, a->a_rows, context->workspace);
+    multiply(context->gpu,
+             &(struct product){.m = a->m,
+                               .w = &a->w,
+                               .bias = a->bias,
+                               .group_offsets = a->group_offsets,
+                               .c = a->c,
+                               .choice = context->choice},
+             context->workspace);
+}
+
+const struct op_variant gemm_mma_cuda = {
+    .name = "gemm_mma_cuda",
+    .summary = "bf16 or packed mxfp4 weights, 128 features by up to 128 rows in bf16, sm_80 and on",
+    .numerics = NUMERICS_BF16,
+    .target = TARGET_CUDA,
+    .can_run = can_run_gemm,
+    .suits = suits_gemm,
+    .choices = &gemm_choices,
+    .workspace = gemm_workspace,
+    .run = run_gemm,
+};
+
+/* ---- moe_up ---- */
+
+static bool can_run_up(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    const struct moe_up_args *a = args;
+    if (!serves(&a->gate, device, why) || !serves(&a->up, device, why)) return false;
+    bool packed = is_packed(&a->gate) && is_packed(&a->up);
+    if (!packed)
+        snprintf(why, OP_REASON_MAX, "gate in %s, up in %s; both are to be packed mxfp4",
+                 dtype_info(a->gate.dtype)->name, dtype_info(a->up.dtype)->name);
+    return packed;
+}
+
+static bool suits_up(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    const struct moe_up_args *a = args;
+    (void)device;
+    return enough(a->m * a->top_k, GROUPED_ROWS_MIN, why);
+}
+
+static size_t up_workspace(const void *args, int workers)
+{
+    const struct moe_up_args *a = args;
+    (void)workers;
+    return rows_bytes(a->m * a->top_k, a->hidden);
+}
+
+static void run_up(const struct op_context *context, const void *args)
+{
+    const struct moe_up_args *a = args;
+    int64_t rows = a->m * a->top_k;
+    wgmma_round_rows(context->gpu, rows, a->hidden, a->normed, a->routing.token_of_row,
+                     context->workspace);
+    multiply(context->gpu,
+             &(struct product){.m = rows,
+                               .w = &a->gate,
+                               .up = &a->up,
+                               .bias = a->gate_bias,
+                               .up_bias = a->up_bias,
+                               .group_offsets = a->routing.group_offsets,
+                               .c = a->act,
+                               .alpha = a->alpha,
+                               .limit = a->limit,
+                               .choice = context->choice},
+             context->workspace);
+}
+
+const struct op_variant moe_up_mma_cuda = {
+    .name = "moe_up_mma_cuda",
+    .summary = "gate, up and swiglu in one product of packed mxfp4 weights, sm_80 and later",
+    .numerics = NUMERICS_BF16,
+    .target = TARGET_CUDA,
+    .can_run = can_run_up,
+    .suits = suits_up,
+    .choices = &up_choices,
+    .workspace = up_workspace,
+    .run = run_up,
+};
