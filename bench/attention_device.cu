@@ -44,6 +44,8 @@ enum { DECODE_SHARED = DECODE_WARPS * DECODE_STAGES * DECODE_STAGE + DECODE_ENDS
 
 /* ---- inputs ---- */
 
+static bool in_order; /* pages */
+
 __device__ float noise(uint64_t i, uint32_t seed)
 {
     uint64_t x = i * 0x9E3779B97F4A7C15ull + seed * 0xD1B54A32D192ED03ull;
@@ -74,10 +76,23 @@ static attention_case make_case(std::string name, int type, int sequences, int r
 {
     attention_case c = {name, type, sequences, window};
     int needed = window ? window - 1 + rows : depth + rows;
-    c.capacity = (needed + CACHE_BLOCK - 1) / CACHE_BLOCK * CACHE_BLOCK;
+    int unit = window ? CACHE_BLOCK : CACHE_PAGE;
+    c.capacity = (needed + unit - 1) / unit * unit;
     for (int s = 0; s < sequences; s++)
         for (int i = 0; i < rows; i++) c.position.push_back(depth + i), c.sequence.push_back(s);
     return c;
+}
+
+/* Without a window the cache has pages, which lie in any order, as after many sequences came and went. */
+static int *make_pages(const attention_case &c)
+{
+    std::vector<int> pages(c.sequences * c.capacity / CACHE_PAGE);
+    for (size_t i = 0; i < pages.size(); i++) pages[i] = (int)i;
+    for (size_t i = pages.size() - 1; i > 0 && !in_order; i--) std::swap(pages[i], pages[rand() % i]);
+    int *memory;
+    CHECK(cudaMalloc(&memory, pages.size() * 4));
+    CHECK(cudaMemcpy(memory, pages.data(), pages.size() * 4, cudaMemcpyHostToDevice));
+    return memory;
 }
 
 static double seen(const attention_case &c, int position)
@@ -164,7 +179,7 @@ static void launch(cudaStream_t stream, void (*kernel)(ARGS), int blocks, int th
 
 struct buffers {
     float *q, *out, *sinks;
-    int *position, *sequence;
+    int *position, *sequence, *pages;
     char *work;
     std::vector<cache_args> caches;
 };
@@ -181,9 +196,11 @@ static buffers make_buffers(const attention_case &c)
     CHECK(cudaMemset(b.out, 0xff, width * 4));
     CHECK(cudaMemcpy(b.position, c.position.data(), rows * 4, cudaMemcpyHostToDevice));
     CHECK(cudaMemcpy(b.sequence, c.sequence.data(), rows * 4, cudaMemcpyHostToDevice));
+    b.pages = c.window ? NULL : make_pages(c);
     int caches = (int)std::min<size_t>(500, CACHES_BYTES / (count * 4) + 1);
     for (int i = 0; i < caches; i++) {
-        cache_args kv = {device<uint16_t>(count), device<uint16_t>(count), c.sequences, KV_HEADS, c.capacity, DIM, c.type};
+        cache_args kv = {device<uint16_t>(count), device<uint16_t>(count), b.pages, c.sequences, KV_HEADS, c.capacity, DIM,
+                         c.type, c.capacity / CACHE_PAGE};
         fill<<<1024, 256>>>(c.type, kv.k, count, 3 + 2 * i, 1);
         fill<<<1024, 256>>>(c.type, kv.v, count, 4 + 2 * i, 1);
         b.caches.push_back(kv);
@@ -288,7 +305,8 @@ static void run_case(const attention_case &c, bool is_prefill, int sms)
            4 * pairs * HEADS * DIM, bytes, std::isfinite(error) ? error : 9);
     fflush(stdout);
     for (auto &kv : b.caches) cudaFree(kv.k), cudaFree(kv.v);
-    cudaFree(b.q), cudaFree(b.out), cudaFree(b.sinks), cudaFree(b.position), cudaFree(b.sequence), cudaFree(b.work);
+    cudaFree(b.q), cudaFree(b.out), cudaFree(b.sinks), cudaFree(b.position), cudaFree(b.sequence), cudaFree(b.pages);
+    cudaFree(b.work);
     cudaGraphExecDestroy(exec), cudaGraphDestroy(graph), cudaStreamDestroy(stream);
 }
 
@@ -314,20 +332,32 @@ static void run_alone(int sms)
     printf("{\"name\": \"%s\", \"same\": %s}\n", all.name.c_str(), same ? "true" : "false");
 }
 
-int main(void)
+static void run_prefill_cases(int sms)
 {
+    for (int type : {WEIGHT_BF16, WEIGHT_F16}) run_case(make_case("causal 16384", type, 1, 16384, 0, 0), true, sms);
+    run_case(make_case("causal 4096", WEIGHT_BF16, 1, 4096, 0, 0), true, sms);
+    run_case(make_case("2048 rows at 32768", WEIGHT_F16, 1, 2048, 32768, 0), true, sms);
+    run_case(make_case("2048 rows at 0", WEIGHT_F16, 1, 2048, 0, 0), true, sms);
+    run_case(make_case("512 rows at 8192", WEIGHT_F16, 1, 512, 8192, 0), true, sms);
+    run_case(make_case("4 x 512 rows at 3000", WEIGHT_F16, 4, 512, 3000, 0), true, sms);
+    run_case(make_case("2048 rows at 32768, window 128", WEIGHT_F16, 1, 2048, 32768, 128), true, sms);
+}
+
+/* usage: attention_device [decode] [in-order]: without prefill; pages one behind the other */
+int main(int argc, char **argv)
+{
+    bool prefill = true;
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "decode") == 0)
+            prefill = false;
+        else
+            in_order = true;
     cudaDriverEntryPointQueryResult found;
     int sms, f16 = WEIGHT_F16, bf16 = WEIGHT_BF16;
     CHECK(cudaFree(0));
     CHECK(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", (void **)&encode, 12000, cudaEnableDefault, &found));
     CHECK(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, 0));
-    for (int type : {bf16, f16}) run_case(make_case("causal 16384", type, 1, 16384, 0, 0), true, sms);
-    run_case(make_case("causal 4096", bf16, 1, 4096, 0, 0), true, sms);
-    run_case(make_case("2048 rows at 32768", f16, 1, 2048, 32768, 0), true, sms);
-    run_case(make_case("2048 rows at 0", f16, 1, 2048, 0, 0), true, sms);
-    run_case(make_case("512 rows at 8192", f16, 1, 512, 8192, 0), true, sms);
-    run_case(make_case("4 x 512 rows at 3000", f16, 4, 512, 3000, 0), true, sms);
-    run_case(make_case("2048 rows at 32768, window 128", f16, 1, 2048, 32768, 128), true, sms);
+    if (prefill) run_prefill_cases(sms);
     for (int positions : {4, 128, 512, 2048, 8192, 32768, 131072})
         run_case(make_case("decode, " + std::to_string(positions), f16, 1, 1, positions - 1, 0), false, sms);
     run_case(make_case("decode, 32768", bf16, 1, 1, 32767, 0), false, sms);

@@ -28,7 +28,8 @@ KERNEL(attention_any, attention_kernel_args)
         int64_t p = base + lane;
         bool visible = p >= begin && p < end;
         float score = 0;
-        int64_t key = cache_k_index(cache, sequence, kv_head, visible ? p : begin);
+        int32_t page = cache_page(cache, sequence, base);
+        int64_t key = cache_k_at(cache, page, kv_head, base) + lane;
         for (int64_t d = 0; d < dim; d++)
             score += q[d] * cache_at(cache.type, cache.k, key + d * CACHE_BLOCK);
         float highest = warp_max(visible ? score : top);
@@ -37,14 +38,14 @@ KERNEL(attention_any, attention_kernel_args)
         total = total * shrink + warp_sum(weight);
         top = highest;
         for (int n = 0; n < PER_LANE; n++) sum[n] *= shrink;
-        for (int s = 0; s < CACHE_BLOCK; s++) {
+        int64_t value = cache_v_at(cache, page, kv_head, base) + lane;
+        for (int s = 0; s < CACHE_BLOCK; s++, value += dim) {
             int64_t at = base + s;
             float w = __shfl_sync(FULL_MASK, weight, s);
             if (at < begin || at >= end) continue;
-            int64_t value = cache_v_index(cache, sequence, kv_head, at);
             for (int n = 0; n < PER_LANE; n++)
                 if (lane + n * WARP < dim)
-                    sum[n] += w * cache_at(cache.type, cache.v, value + lane + n * WARP);
+                    sum[n] += w * cache_at(cache.type, cache.v, value + n * WARP);
         }
     }
     for (int n = 0; n < PER_LANE; n++)

@@ -28,6 +28,6 @@ struct attention_kernel_args {
     int32_t piece_blocks; /* attention_decode: cache blocks of a piece at least */
     int32_t stages;       /* attention_decode */
 };
-SOL_STATIC_ASSERT(sizeof(struct attention_kernel_args) == 136, "host and device agree");
+SOL_STATIC_ASSERT(sizeof(struct attention_kernel_args) == 144, "host and device agree");
 
 #endif

@@ -25,6 +25,7 @@ enum {
     BLOCK_BYTES = CACHE_BLOCK * DIM * 2, /* of keys, and of values */
     SCORES = CACHE_BLOCK / 8,            /* products of 8 positions */
     SUMS = DIM / 8,                      /* of 8 dimensions */
+    PAGE_BLOCKS = CACHE_PAGE / CACHE_BLOCK,
 };
 static_assert((int)THREADS == (int)DECODE_ROWS, "a thread counts a row's pieces");
 
@@ -132,13 +133,14 @@ struct piece {
     int32_t index, count; /* of the row's pieces */
 };
 
-/* Keys (rows of 64 bytes, one a dimension) and values (128 bytes, one a position) of a cache block.
- * Values outside the visible positions are zeros, since 0 x NaN is NaN; keys only make scores. */
-__device__ inline void take_block(const cache_args &c, const piece &p, int block, uint32_t to)
+/* Keys (rows of 64 bytes, one a dimension) and values (128 bytes, one a position) of a cache block,
+ * which begins at `first` of the cache's rows. Values outside the visible positions are zeros, since 0 x NaN is NaN; keys only make scores. */
+__device__ inline void take_block(const cache_args &c, const piece &p, int block, uint32_t first,
+                                  uint32_t to)
 {
     int lane = threadIdx.x % WARP, base = block * CACHE_BLOCK;
-    const char *k = (const char *)c.k + 2 * cache_k_index(c, p.sequence, p.head, base);
-    const char *v = (const char *)c.v + 2 * cache_v_index(c, p.sequence, p.head, base);
+    const char *k = (const char *)c.k + (size_t)first * DIM * 2;
+    const char *v = (const char *)c.v + (size_t)first * DIM * 2;
 #pragma unroll
     for (int i = 0; i < BLOCK_BYTES / 16 / WARP; i++) {
         int at = i * WARP + lane, row = at / 4;
@@ -166,25 +168,32 @@ __device__ inline int pieces_of(const attention_kernel_args &a, int position, in
     return (blocks + size - 1) / size;
 }
 
-/* Piece `number` of all; `before` has for each row the pieces of the rows before it. */
-__device__ inline piece find_piece(const attention_kernel_args &a, const int *before, int number)
+/* The rows of the batch, here so that sequences are on their way while pieces are counted: pages wait for
+ * them, and keys for pages. */
+struct row_list {
+    int before[DECODE_ROWS + 1]; /* pieces of the rows before each; behind the last, all */
+    int32_t sequence[DECODE_ROWS], position[DECODE_ROWS];
+};
+
+/* Piece `number` of all. */
+__device__ inline piece find_piece(const attention_kernel_args &a, const row_list &rows, int number)
 {
     int heads = (int)a.cache.n_kv_heads, low = 0, high = a.rows, per;
     while (high - low > 1) {
         int middle = (low + high) / 2;
-        if (before[middle] * heads <= number)
+        if (rows.before[middle] * heads <= number)
             low = middle;
         else
             high = middle;
     }
-    int position = a.position[low], window = (int)a.window;
+    int position = rows.position[low], window = (int)a.window;
     piece p;
     p.row = low;
-    p.sequence = a.sequence[low];
+    p.sequence = rows.sequence[low];
     p.end = position + 1;
     p.begin = window && p.end > window ? p.end - window : 0;
     p.count = pieces_of(a, position, &per);
-    number -= before[low] * heads;
+    number -= rows.before[low] * heads;
     p.head = number / p.count;
     p.index = number % p.count;
     p.first = p.begin / CACHE_BLOCK + p.index * per;
@@ -192,29 +201,54 @@ __device__ inline piece find_piece(const attention_kernel_args &a, const int *be
     return p;
 }
 
-/* The cache blocks of this warp, over all pieces of this thread block. */
+/* The cache blocks of this warp, over all pieces of this thread block. Each lane holds where a page
+ * begins, so that a warp reads the table once for up to 32 pages. */
 struct block_source {
     piece p;
     int number, all, block;
+    int first_page;     /* that of lane 0 */
+    uint32_t first_row; /* of the cache's rows, for this lane's page and the head; of a ring, all */
 
-    __device__ inline void start(const attention_kernel_args &a, const int *before)
+    __device__ inline void start(const attention_kernel_args &a, const row_list &rows)
     {
         number = blockIdx.x;
-        all = before[a.rows] * (int)a.cache.n_kv_heads;
-        enter(a, before);
+        all = rows.before[a.rows] * (int)a.cache.n_kv_heads;
+        enter(a, rows);
     }
-    __device__ inline void enter(const attention_kernel_args &a, const int *before)
+    __device__ inline void enter(const attention_kernel_args &a, const row_list &rows)
     {
         if (number >= all) return;
-        p = find_piece(a, before, number);
+        p = find_piece(a, rows, number);
         block = p.first + threadIdx.x / WARP;
+        look_up(a.cache);
+    }
+    /* The pages from that of `block` on. */
+    __device__ inline void look_up(const cache_args &c)
+    {
+        first_page = block / PAGE_BLOCKS;
+        int at = min(first_page + (int)threadIdx.x % WARP, (p.last - 1) / PAGE_BLOCKS);
+        uint32_t page = cache_page(c, p.sequence, at * CACHE_PAGE);
+        first_row = (page * (uint32_t)c.n_kv_heads + p.head) * (c.pages ? CACHE_PAGE : (uint32_t)c.capacity);
+    }
+    __device__ inline void take(const cache_args &c, uint32_t to)
+    {
+        uint32_t row;
+        if (c.pages) {
+            if (block / PAGE_BLOCKS - first_page >= WARP) look_up(c);
+            row = __shfl_sync(FULL_MASK, first_row, block / PAGE_BLOCKS - first_page) +
+                  block % PAGE_BLOCKS * CACHE_BLOCK;
+        } else {
+            row = first_row + (uint32_t)(block * CACHE_BLOCK) % (uint32_t)c.capacity;
+        }
+        take_block(c, p, block, row, to);
+        block += DECODE_WARPS;
     }
     /* To a piece that has blocks for this warp; false when there is none. */
-    __device__ inline bool settle(const attention_kernel_args &a, const int *before)
+    __device__ inline bool settle(const attention_kernel_args &a, const row_list &rows)
     {
         while (number < all && block >= p.last) {
             number += gridDim.x;
-            enter(a, before);
+            enter(a, rows);
         }
         return number < all;
     }
@@ -405,53 +439,59 @@ __device__ inline void finish_piece(const attention_kernel_args &a, const piece 
     write_row(a, p, heads, j);
 }
 
-/* For each row the pieces before it, and behind the last all. */
-__device__ inline void count_pieces(const attention_kernel_args &a, int *before)
+__device__ inline void list_rows(const attention_kernel_args &a, row_list &rows)
 {
     __shared__ int warps[DECODE_WARPS];
-    int row = threadIdx.x, lane = row % WARP, per;
-    int sum = row < a.rows ? pieces_of(a, a.position[row], &per) : 0;
-    for (int step = 1; step < WARP; step *= 2) {
-        int other = __shfl_up_sync(FULL_MASK, sum, step);
-        if (lane >= step) sum += other;
+    int row = threadIdx.x, lane = row % WARP, sum = 0, per;
+    if (row < a.rows) {
+        rows.sequence[row] = a.sequence[row];
+        rows.position[row] = a.position[row];
+        sum = pieces_of(a, rows.position[row], &per);
     }
-    if (lane == WARP - 1) warps[row / WARP] = sum;
-    __syncthreads();
-    for (int w = 0; w < row / WARP; w++) sum += warps[w];
-    before[row + 1] = sum;
-    if (row == 0) before[0] = 0;
+    if (row == 0) rows.before[0] = 0;
+    if (a.rows > 1) {
+        for (int step = 1; step < WARP; step *= 2) {
+            int other = __shfl_up_sync(FULL_MASK, sum, step);
+            if (lane >= step) sum += other;
+        }
+        if (lane == WARP - 1) warps[row / WARP] = sum;
+        __syncthreads();
+        for (int w = 0; w < row / WARP; w++) sum += warps[w];
+    }
+    rows.before[row + 1] = sum;
     __syncthreads();
 }
 
 template <int TYPE> __device__ inline void decode(const attention_kernel_args &a)
 {
     extern __shared__ __align__(128) char memory[];
-    __shared__ int before[DECODE_ROWS + 1];
+    __shared__ row_list rows;
     int warp = threadIdx.x / WARP, heads = (int)((uint32_t)a.n_heads / (uint32_t)a.cache.n_kv_heads);
     float *parts = (float *)(memory + DECODE_WARPS * a.stages * DECODE_STAGE);
     uint32_t mine = shared_at(memory) + warp * a.stages * DECODE_STAGE;
     /* Positions and sequences are those of the whole step: no kernel writes them. Neither do kernels of
      * this step write positions before those of its rows. */
-    count_pieces(a, before);
+    list_rows(a, rows);
+    /* Without work, and without waiting: a block of the next kernel takes the place the sooner. */
+    if ((int)blockIdx.x >= rows.before[a.rows] * (int)a.cache.n_kv_heads) return;
     block_source ahead;
-    ahead.start(a, before);
+    ahead.start(a, rows);
     bool waited = false;
     for (int i = 0; i < a.stages; i++) {
-        if (ahead.settle(a, before)) {
+        if (ahead.settle(a, rows)) {
             if (!waited && (ahead.block + 1) * CACHE_BLOCK > ahead.p.end - a.rows) {
                 wait_for_input();
                 waited = true;
             }
-            take_block(a.cache, ahead.p, ahead.block, mine + i * DECODE_STAGE);
-            ahead.block += DECODE_WARPS;
+            ahead.take(a.cache, mine + i * DECODE_STAGE);
         }
         copy_commit();
     }
     if (!waited) wait_for_input();
     let_next_start();
-    int stage = 0, all = before[a.rows] * (int)a.cache.n_kv_heads;
+    int stage = 0, all = rows.before[a.rows] * (int)a.cache.n_kv_heads;
     for (int number = blockIdx.x; number < all; number += gridDim.x) {
-        piece p = find_piece(a, before, number);
+        piece p = find_piece(a, rows, number);
         queries<TYPE> q;
         q.load(a, p, heads);
         state s = {-1e30f, 0, {}};
@@ -463,10 +503,7 @@ template <int TYPE> __device__ inline void decode(const attention_kernel_args &a
             __syncwarp();
             add_block<TYPE>(s, q, p, block, mine + stage * DECODE_STAGE);
             __syncwarp();
-            if (ahead.settle(a, before)) {
-                take_block(a.cache, ahead.p, ahead.block, mine + stage * DECODE_STAGE);
-                ahead.block += DECODE_WARPS;
-            }
+            if (ahead.settle(a, rows)) ahead.take(a.cache, mine + stage * DECODE_STAGE);
             copy_commit();
             stage = stage + 1 == a.stages ? 0 : stage + 1;
         }

@@ -99,10 +99,23 @@ struct piece_source {
 
 /* ---- copies into shared memory: one warp ---- */
 
+/* Where the cache blocks of the step from `base` on lie, in rows of the cache. Behind the last block comes
+ * nothing: that one again, whose rows are masked. A step is a page. */
+__device__ inline void find_blocks(const cache_args &c, const prefill_piece &p, int base,
+                                   int (&at)[PREFILL_KEYS / CACHE_BLOCK])
+{
+    int last = (p.position + p.count - 1) / CACHE_BLOCK * CACHE_BLOCK;
+    int page = cache_page(c, p.sequence, base), capacity = (int)c.capacity;
+    int row = (page * (int)c.n_kv_heads + p.head) * (c.pages ? CACHE_PAGE : capacity);
+    for (int b = 0; b < PREFILL_KEYS / CACHE_BLOCK; b++) {
+        int p0 = min(last, base + b * CACHE_BLOCK);
+        at[b] = row + (c.pages ? p0 - base : (int)((uint32_t)p0 % (uint32_t)capacity));
+    }
+}
+
 __device__ inline void feed(const attention_prefill_args &a, prefill_shared &s, uint32_t stages)
 {
     uint32_t stage = 0, phase = 0, entry = 0, turn = 0;
-    int capacity = (int)a.cache.capacity;
     piece_source source;
     source.start(a);
     if (threadIdx.x % WARP) return;
@@ -115,18 +128,12 @@ __device__ inline void feed(const attention_prefill_args &a, prefill_shared &s, 
         barrier_arrive(shared_address(&s.queue_full[entry]));
         if (++entry == QUEUE) entry = 0, turn ^= 1;
         if (!more) return;
-        int row = (int)((p.sequence * a.cache.n_kv_heads + p.head) * capacity);
-        int last = (p.position + p.count - 1) / CACHE_BLOCK * CACHE_BLOCK;
         for (int j = p.high - 1; j >= p.low; j--) {
+            int at[PREFILL_KEYS / CACHE_BLOCK]; /* the table is read while the stage is not free */
+            find_blocks(a.cache, p, p.begin + j * PREFILL_KEYS, at);
             barrier_wait(shared_address(&s.empty[stage]), phase ^ 1);
             uint32_t full = shared_address(&s.full[stage]);
             uint32_t k = stages + stage * 2 * HALF_STAGE, v = k + HALF_STAGE;
-            int at[PREFILL_KEYS / CACHE_BLOCK];
-            for (int b = 0; b < PREFILL_KEYS / CACHE_BLOCK; b++) {
-                /* Behind the last block comes nothing: that one again, whose rows are masked. */
-                int p0 = min(last, p.begin + j * PREFILL_KEYS + b * CACHE_BLOCK);
-                at[b] = row + (int)((uint32_t)p0 % (uint32_t)capacity);
-            }
             barrier_expect(full, 2 * HALF_STAGE);
             for (int b = 0; b < PREFILL_KEYS / CACHE_BLOCK; b++) {
                 copy_box_2d(k + b * BLOCK_BYTES, a.k, 0, at[b] * (PREFILL_DIM / CACHE_BLOCK), full);

@@ -24,12 +24,13 @@ enum {
 /* Neighbouring rows of one sequence, at neighbouring positions, with all heads. */
 struct prefill_tile {
     int32_t row, count, sequence, position; /* of the first row */
-    int32_t begin;                          /* first position read, a multiple of CACHE_BLOCK */
+    int32_t begin;                          /* first position read, where a block or page begins */
     int32_t steps;                          /* of PREFILL_KEYS positions from there */
     int32_t start; /* work of the tiles before it: each costs its steps and one */
     int32_t padding;
 };
 SOL_STATIC_ASSERT(sizeof(struct prefill_tile) == 32, "host and device agree");
+SOL_STATIC_ASSERT((int)PREFILL_KEYS == (int)CACHE_PAGE, "a step reads one page");
 
 struct attention_prefill_args {
     struct tensor_map k, v; /* boxes of one cache block: [64 dimensions][32], [32][64 dimensions] */
@@ -45,7 +46,7 @@ struct attention_prefill_args {
     int32_t m, n_heads, window;
     float scale;
     int32_t blocks; /* of the grid of attention_prefill */
-    int32_t padding[9];
+    int32_t padding[7];
 };
 SOL_STATIC_ASSERT(sizeof(struct attention_prefill_args) == 448, "host and device agree");
 

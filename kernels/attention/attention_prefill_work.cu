@@ -17,7 +17,8 @@ __device__ inline prefill_tile tile_at(const attention_prefill_args &a, int row)
     prefill_tile t = {row, 1, a.sequence[row], a.position[row]};
     while (t.count < PREFILL_ROWS && row + t.count < a.m && !begins_run(a, row + t.count)) t.count++;
     int begin = a.window && t.position >= a.window ? t.position - a.window + 1 : 0;
-    t.begin = begin / CACHE_BLOCK * CACHE_BLOCK;
+    int unit = a.cache.pages ? CACHE_PAGE : CACHE_BLOCK;
+    t.begin = begin / unit * unit;
     t.steps = (t.position + t.count - t.begin + PREFILL_KEYS - 1) / PREFILL_KEYS;
     return t;
 }
@@ -91,7 +92,8 @@ __device__ inline void calculate_again(const attention_prefill_args &a, int row,
     for (int base = begin / CACHE_BLOCK * CACHE_BLOCK; base < end; base += CACHE_BLOCK) {
         bool visible = base + lane >= begin && base + lane < end;
         float score = 0;
-        int64_t key = cache_k_index(c, sequence, kv_head, base) + lane;
+        int32_t page = cache_page(c, sequence, base);
+        int64_t key = cache_k_at(c, page, kv_head, base) + lane;
         for (int d = 0; d < PREFILL_DIM; d++)
             score += q[d] * a.scale * cache_at(TYPE, c.k, key + d * CACHE_BLOCK);
         float highest = fmaxf(top, warp_max(visible ? score : top));
@@ -99,7 +101,7 @@ __device__ inline void calculate_again(const attention_prefill_args &a, int row,
         total = total * shrink + warp_sum(weight);
         low *= shrink, high *= shrink;
         top = highest;
-        int64_t value = cache_v_index(c, sequence, kv_head, base) + 2 * lane;
+        int64_t value = cache_v_at(c, page, kv_head, base) + 2 * lane;
         for (int p = 0; p < CACHE_BLOCK; p++) {
             float w = __shfl_sync(FULL_MASK, weight, p);
             if (base + p < begin || base + p >= end) continue;
@@ -149,12 +151,16 @@ template <int TYPE> __device__ inline void finish(const attention_prefill_args &
     join_parts<TYPE>(a);
 }
 
-KERNEL_OF(PREFILL_FINISH_THREADS, attention_prefill_finish_f16, attention_prefill_args)
+/* A block has an SM to itself: the compiler may keep a whole part in registers, instead of waiting for
+ * each of its numbers in turn (13 us a call on an H100 when it did). */
+extern "C" __global__ void __launch_bounds__(PREFILL_FINISH_THREADS, 1)
+    attention_prefill_finish_f16(const __grid_constant__ attention_prefill_args a)
 {
     finish<WEIGHT_F16>(a);
 }
 
-KERNEL_OF(PREFILL_FINISH_THREADS, attention_prefill_finish_bf16, attention_prefill_args)
+extern "C" __global__ void __launch_bounds__(PREFILL_FINISH_THREADS, 1)
+    attention_prefill_finish_bf16(const __grid_constant__ attention_prefill_args a)
 {
     finish<WEIGHT_BF16>(a);
 }

@@ -31,15 +31,15 @@ __device__ inline owned find_owned(const attn_in_kernel_args &a)
 }
 
 __device__ inline void keep(const attn_in_kernel_args &a, const owned &o, uint32_t d, float value,
-                            int32_t sequence, int32_t position)
+                            int32_t page, int32_t position)
 {
     const cache_args &c = a.cache;
     if (o.kind == owned::Q)
         a.q[o.head * c.head_dim + d] = value;
     else if (o.kind == owned::K)
-        cache_put(c.type, c.k, cache_k_index(c, sequence, o.head, position) + d * CACHE_BLOCK, value);
+        cache_put(c.type, c.k, cache_k_at(c, page, o.head, position) + d * CACHE_BLOCK, value);
     else
-        cache_put(c.type, c.v, cache_v_index(c, sequence, o.head, position) + d, value);
+        cache_put(c.type, c.v, cache_v_at(c, page, o.head, position) + d, value);
 }
 
 template <class W, int DEPTH> __device__ inline void attn_in(const attn_in_kernel_args &a)
@@ -62,7 +62,8 @@ template <class W, int DEPTH> __device__ inline void attn_in(const attn_in_kerne
     ask_near(a.norm, a.hidden);
     wait_for_input();
     let_next_start();
-    int32_t position = *a.position, sequence = *a.sequence;
+    int32_t position = *a.position, page = 0;
+    if (threadIdx.x < PAIRS && o.kind != owned::Q) page = cache_page(a.cache, *a.sequence, position);
     x.take(a.x, a.hidden);
     x.norm(a.x, a.norm, a.hidden, a.eps, scratch);
     x.template spread<W, PARTS>(a.hidden, columns);
@@ -78,8 +79,8 @@ template <class W, int DEPTH> __device__ inline void attn_in(const attn_in_kerne
     low += total_of<PARTS, WARPS>(partial, at, 0);
     high += total_of<PARTS, WARPS>(partial, at + PAIRS, 0);
     turned.turn(low, high);
-    keep(a, o, d, low, sequence, position);
-    keep(a, o, d + half, high, sequence, position);
+    keep(a, o, d, low, page, position);
+    keep(a, o, d + half, high, page, position);
 }
 
 #define ATTN_IN(name, weights, depth)                                                               \

@@ -17,6 +17,6 @@ struct attn_in_kernel_args {
     float *q;
     float eps, rope_scale;
 };
-SOL_STATIC_ASSERT(sizeof(struct attn_in_kernel_args) == 200, "host and device agree");
+SOL_STATIC_ASSERT(sizeof(struct attn_in_kernel_args) == 208, "host and device agree");
 
 #endif

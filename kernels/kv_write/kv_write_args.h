@@ -9,6 +9,6 @@ struct kv_write_kernel_args {
     const int32_t *position, *sequence; /* [rows] */
     const float *k, *v;                 /* [rows][n_kv_heads][head_dim] */
 };
-SOL_STATIC_ASSERT(sizeof(struct kv_write_kernel_args) == 88, "host and device agree");
+SOL_STATIC_ASSERT(sizeof(struct kv_write_kernel_args) == 96, "host and device agree");
 
 #endif

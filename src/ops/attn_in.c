@@ -98,7 +98,7 @@ static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind ki
     struct attn_in_args *a = args;
     a->kv = case_kv(&c, batch, index % 2 ? 40 : 0, kv_heads, dim);
     /* Compared by tolerance, so the cache is float32 here; rounding is kv_write's own test. */
-    int64_t count = a->kv.n_sequences * kv_heads * a->kv.capacity * dim;
+    int64_t count = kv_elements(&a->kv);
     a->kv.dtype = DTYPE_F32;
     a->kv.k = case_vector(&c, count, 1.0f);
     a->kv.v = case_vector(&c, count, 1.0f);
@@ -109,7 +109,7 @@ static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
 {
     const struct attn_in_args *a = args;
     int64_t width = a->n_heads * a->kv.head_dim;
-    int64_t count = a->kv.n_sequences * a->kv.n_kv_heads * a->kv.capacity * a->kv.head_dim;
+    int64_t count = kv_elements(&a->kv);
     out[0] = (struct op_output){offsetof(struct attn_in_args, q), (size_t)(a->m * width) * 4, true,
                                 width};
     out[1] =

@@ -110,6 +110,22 @@ static void *random_cache(struct case_maker *c, enum dtype dtype, int64_t count)
     return data;
 }
 
+/* Pages in an order in which none is where it would be without a table, two of them nobody's: one
+ * cycle through all. Entries behind a sequence's end are pages too, those of others. */
+static const int32_t *shuffled_pages(struct case_maker *c, int64_t n_pages)
+{
+    int32_t *pages = ARENA_NEW(c->arena, int32_t, n_pages);
+    if (!pages) return NULL;
+    for (int64_t i = 0; i < n_pages; i++) pages[i] = (int32_t)i;
+    for (int64_t i = n_pages - 1; i > 0; i--) {
+        int64_t other = rng_range(c->rng, 0, i - 1);
+        int32_t page = pages[i];
+        pages[i] = pages[other];
+        pages[other] = page;
+    }
+    return pages;
+}
+
 struct kv_layer case_kv(struct case_maker *c, const struct batch *batch, int64_t window,
                         int64_t n_kv_heads, int64_t head_dim)
 {
@@ -123,10 +139,14 @@ struct kv_layer case_kv(struct case_maker *c, const struct batch *batch, int64_t
         if (batch->sequence[i] >= kv.n_sequences) kv.n_sequences = batch->sequence[i] + 1;
     }
     int64_t needed = window ? window - 1 + batch->n_tokens : longest;
-    kv.capacity = (needed + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK;
-    int64_t count = kv.n_sequences * n_kv_heads * kv.capacity * head_dim;
-    kv.k = random_cache(c, kv.dtype, count);
-    kv.v = random_cache(c, kv.dtype, count);
+    int64_t unit = window ? KV_BLOCK : KV_PAGE;
+    kv.capacity = (needed + unit - 1) / unit * unit;
+    if (!window) {
+        kv.n_pages = kv.n_sequences * (kv.capacity / KV_PAGE) + 2;
+        kv.pages = shuffled_pages(c, kv.n_pages);
+    }
+    kv.k = random_cache(c, kv.dtype, kv_elements(&kv));
+    kv.v = random_cache(c, kv.dtype, kv_elements(&kv));
     return kv;
 }
 

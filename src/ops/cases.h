@@ -35,7 +35,7 @@ enum dtype case_weight_dtype(const struct case_maker *c);
  * start. All rows have distinct (sequence, position). */
 struct batch *case_batch(struct case_maker *c, int64_t m, int64_t n_sequences, int64_t max_start,
                          int64_t vocab);
-/* A cache for it, filled with random keys and values. */
+/* A cache for it, filled with random keys and values: a ring for a window, else shuffled pages. */
 struct kv_layer case_kv(struct case_maker *c, const struct batch *batch, int64_t window,
                         int64_t n_kv_heads, int64_t head_dim);
 /* A consistent routing of m tokens over n_experts (made by the reference of route). */

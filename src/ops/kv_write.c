@@ -54,8 +54,7 @@ static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
 {
     const struct kv_write_args *a = args;
     const struct kv_layer *kv = &a->kv;
-    size_t bytes = (size_t)(kv->n_sequences * kv->n_kv_heads * kv->capacity * kv->head_dim) *
-                   dtype_info(kv->dtype)->block_bytes;
+    size_t bytes = (size_t)kv_elements(kv) * dtype_info(kv->dtype)->block_bytes;
     out[0] = (struct op_output){offsetof(struct kv_write_args, kv.k), bytes, false, 0};
     out[1] = (struct op_output){offsetof(struct kv_write_args, kv.v), bytes, false, 0};
     return 2;

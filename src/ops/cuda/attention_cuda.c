@@ -79,6 +79,8 @@ static bool can_run_decode(const void *args, const struct op_device *device,
         snprintf(why, OP_REASON_MAX, "a cache in f32; it reads f16 and bf16");
     else if (a->m > DECODE_ROWS || a->m * a->kv.n_kv_heads > DECODE_ARRIVALS)
         snprintf(why, OP_REASON_MAX, "%lld rows; it is for up to %d", (long long)a->m, DECODE_ROWS);
+    else if (kv_elements(&a->kv) / DIM > INT32_MAX)
+        snprintf(why, OP_REASON_MAX, "a cache that needs larger indices");
     else if (gpu->major < 8)
         snprintf(why, OP_REASON_MAX, "made for compute capability 8.0 and later");
     else if ((uintptr_t)a->kv.k % 16 || (uintptr_t)a->kv.v % 16)

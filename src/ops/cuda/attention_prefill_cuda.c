@@ -48,8 +48,7 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
         snprintf(why, OP_REASON_MAX, "a cache in f32; it reads f16 and bf16");
     else if (!aligned(a->q) || !aligned(a->out) || !aligned(kv->k) || !aligned(kv->v))
         snprintf(why, OP_REASON_MAX, "an operand at an address that is no multiple of 16");
-    else if (kv->n_sequences * kv->n_kv_heads * kv->capacity > INT32_MAX / 2 ||
-             a->m * a->n_heads > INT32_MAX)
+    else if (kv_elements(kv) / PREFILL_DIM > INT32_MAX / 2 || a->m * a->n_heads > INT32_MAX)
         snprintf(why, OP_REASON_MAX, "a cache or batch that needs larger indices");
     else
         return true;
@@ -76,7 +75,7 @@ static size_t workspace(const void *args, int workers)
 /* A cache as boxes of one block each: keys [64 dimensions][32], values [32][64 dimensions]. */
 static void put_maps(struct gpu *gpu, const struct kv_layer *kv, struct attention_prefill_args *k)
 {
-    uint64_t positions = (uint64_t)(kv->n_sequences * kv->n_kv_heads * kv->capacity);
+    uint64_t positions = (uint64_t)kv_elements(kv) / PREFILL_DIM;
     gpu_put_map(gpu,
                 &(struct gpu_tensor){.element = GPU_BF16,
                                      .rank = 2,
