@@ -656,20 +656,24 @@ static void test_fit(void **state)
     (void)state;
     struct model *m;
     assert_int_equal(model_open("synth:tiny", &m), SOL_OK);
-    const int64_t cases[][4] = {
-        {4096, 1, 512, 1}, {100, 3, 7, 5}, {33, 1, 512, 64}, {512, 8, 64, 8}};
+    const int64_t cases[][5] = {
+        {4096, 1, 512, 1, 0},    {100, 3, 7, 5, 0},     {33, 1, 512, 64, 0},
+        {512, 8, 64, 8, 0},      {512, 8, 64, 8, 1100}, /* fewer than 8 contexts: 9 pages */
+        {300, 2, 64, 1, 1 << 20}};
     for (size_t i = 0; i < COUNT(cases); i++) {
         struct engine_params params;
         struct engine *e;
         struct fit fit;
-        const struct fit_params p = {cases[i][0], cases[i][1], cases[i][2], cases[i][3],
-                                     i % 2 ? DTYPE_F32 : DTYPE_F16};
+        const struct fit_params p = {
+            cases[i][0], cases[i][1], cases[i][2], cases[i][3], i % 2 ? DTYPE_F32 : DTYPE_F16,
+            cases[i][4]};
         engine_params_init(&params);
         params.context = p.context;
         params.sequences = p.sequences;
         params.max_batch = p.batch;
         params.max_outputs = p.outputs;
         params.kv_dtype = p.kv_dtype;
+        params.cache_positions = p.positions;
         params.threads = 1;
         assert_int_equal(engine_create(m, &params, &e), SOL_OK);
         fit_compute(&m->config, m->weight_bytes, &p, &fit);
@@ -682,7 +686,7 @@ static void test_fit(void **state)
     model_close(m);
     const struct model_params greedy = {.load = MODEL_LOAD_READ, .reserve = (size_t)1 << 60};
     assert_int_equal(model_open_with(HF_TINY, &greedy, &m), SOL_E_MEMORY);
-    const struct fit_params huge = {1 << 20, 1 << 20, 512, 1, DTYPE_F16};
+    const struct fit_params huge = {1 << 20, 1 << 20, 512, 1, DTYPE_F16, 0};
     const struct model_params run = {.load = MODEL_LOAD_READ, .run = &huge};
     assert_int_equal(model_open_with(HF_TINY, &run, &m), SOL_E_MEMORY);
     assert_non_null(strstr(sol_last_error(), "GiB are free"));

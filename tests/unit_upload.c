@@ -206,13 +206,13 @@ static void test_refusals(void **state)
 {
     (void)state;
     const size_t mib = 1 << 20;
-    struct fit_params run = {4096, 8, 512, 1, DTYPE_F16};
+    struct fit_params run = {4096, 8, 512, 1, DTYPE_F16, 0};
     SAYS(refusal(1 * mib, run), "for its weights");
     SAYS(refusal(1 * mib, run), "--backend cpu");
     SAYS(refusal(20 * mib, run), "(weights 0.00, cache 0.02, buffers 0.01), and Fake GPU 0");
-    SAYS(refusal(20 * mib, run), "it would with steps of 128 tokens, or a context of 2624, or 5");
+    SAYS(refusal(20 * mib, run), "it would with steps of 128 tokens, or a context of 2560, or 5");
     run.batch = 1;
-    SAYS(refusal(10 * mib, run), "free; it would with a context of 2112, or 4 sequences at a time");
+    SAYS(refusal(10 * mib, run), "free; it would with a context of 2048, or 4 sequences at a time");
     run.batch = 512;
     assert_string_equal(refusal(60 * mib, run), "");
 }

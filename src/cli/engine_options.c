@@ -82,8 +82,8 @@ enum sol_status engine_options_open(const struct engine_options *options,
 {
     static const char *const ways[] = {
         [MODEL_LOAD_AUTO] = "auto", [MODEL_LOAD_MAP] = "map", [MODEL_LOAD_READ] = "read"};
-    const struct fit_params run = {params->context, params->sequences, params->max_batch,
-                                   params->max_outputs, params->kv_dtype};
+    const struct fit_params run = {params->context,     params->sequences, params->max_batch,
+                                   params->max_outputs, params->kv_dtype,  params->cache_positions};
     struct model_params how = {.run = options->gpu ? NULL : &run};
     int way = 0;
     *out = NULL;

@@ -185,7 +185,7 @@ static enum sol_status fit_request(const struct model_options *o, const struct m
 {
     bool on_gpu = o->device_gib > 0;
     int64_t batch = o->batch ? o->batch : on_gpu ? ENGINE_BATCH_GPU : ENGINE_BATCH_CPU;
-    *out = (struct fit_params){o->context, o->sequences, batch, 1, DTYPE_F16};
+    *out = (struct fit_params){o->context, o->sequences, batch, 1, DTYPE_F16, o->positions};
     if (!dtype_from_name(o->kv, &out->kv_dtype) ||
         (out->kv_dtype != DTYPE_F16 && out->kv_dtype != DTYPE_BF16 && out->kv_dtype != DTYPE_F32))
         return status_set(SOL_E_ARGUMENT, "--kv %s: the cache is kept in f16, bf16 or f32", o->kv);

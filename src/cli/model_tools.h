@@ -15,7 +15,7 @@ struct model_options {
     double split_gib;
     const char *like, *dense; /* synth */
     int64_t seed, layers;
-    int64_t context, batch, sequences; /* fit */
+    int64_t context, batch, sequences, positions; /* fit */
     const char *kv;
     double device_gib;
 };

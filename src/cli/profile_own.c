@@ -61,8 +61,8 @@ static enum sol_status upload(struct own *o)
 {
     const struct profile_params *p = &o->params;
     int64_t deepest = p->depths[p->n_depths - 1];
-    const struct fit_params run = {deepest + p->n_prompt + p->n_gen, 1, p->engine.max_batch, 1,
-                                   p->engine.kv_dtype};
+    const struct fit_params run = {
+        deepest + p->n_prompt + p->n_gen, 1, p->engine.max_batch, 1, p->engine.kv_dtype, 0};
     SOL_TRY(model_upload(o->model, o->engine.gpu, &run, &o->uploaded));
     o->params.engine.uploaded = o->uploaded;
     return SOL_OK;

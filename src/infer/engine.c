@@ -14,6 +14,7 @@
 #include "base/rng.h"
 #include "gpu/device.h"
 #include "infer/forward.h"
+#include "infer/kv_pages.h"
 #include "model/upload.h"
 #include "ops/ops.h"
 
@@ -47,11 +48,14 @@ struct engine {
     struct engine_params params;
     struct pool *pool;
     struct kv_layer *kv;
-    int64_t *position;  /* [sequences] tokens held */
-    struct batch batch; /* as the ops see it */
-    struct batch host;  /* what a step writes; on the CPU the same arrays */
-    int32_t *staging;   /* GPU: pinned, the four arrays of `host` one behind the other */
-    int32_t *offsets;   /* GPU: buffers.routing.host_offsets, [n_experts + 1] */
+    struct kv_pages pages; /* of the layers that see everything */
+    int32_t *page_table;   /* as the ops see it; on the CPU the same as that of `pages` */
+    int64_t *position;     /* [sequences] tokens held */
+    int64_t *length;       /* [sequences] what engine_eval is asked for would make of them */
+    struct batch batch;    /* as the ops see it */
+    struct batch host;     /* what a step writes; on the CPU the same arrays */
+    int32_t *staging;      /* GPU: pinned, the four arrays of `host` one behind the other */
+    int32_t *offsets;      /* GPU: buffers.routing.host_offsets, [n_experts + 1] */
     struct forward_buffers buffers;
     struct drawing drawing;
     float
@@ -80,7 +84,7 @@ static size_t round_up(size_t value, size_t to)
     return (value + to - 1) / to * to;
 }
 
-/* All tables below together: 9 + 6 + 2 a layer at most. */
+/* All tables below together: 14 + 2 a layer. */
 static size_t layout(struct buffer_spec *specs, size_t count, char *base)
 {
     size_t at = 0;
@@ -94,8 +98,12 @@ static size_t layout(struct buffer_spec *specs, size_t count, char *base)
 /* Of the keys of a layer, or of the values. */
 static size_t kv_bytes(const struct kv_layer *kv)
 {
-    return (size_t)(kv->n_sequences * kv->n_kv_heads * kv->capacity * kv->head_dim) *
-           dtype_info(kv->dtype)->block_bytes;
+    return (size_t)kv_elements(kv) * dtype_info(kv->dtype)->block_bytes;
+}
+
+static size_t page_table_bytes(const struct engine *e)
+{
+    return (size_t)(e->pages.sequences * e->pages.per_sequence) * sizeof(int32_t);
 }
 
 static size_t describe_buffers(struct engine *e, struct buffer_spec *specs)
@@ -120,6 +128,7 @@ static size_t describe_buffers(struct engine *e, struct buffer_spec *specs)
         {(void **)&b->routing.row_of_slot, slots * 4},
         {(void **)&in->token, 4 * rows * 4}, /* and behind it the other three: one copy */
         {(void **)&e->inv_freq, (size_t)c->head_dim / 2 * 4},
+        {(void **)&e->page_table, page_table_bytes(e)},
     };
     size_t count = sizeof table / sizeof *table;
     memcpy(specs, table, sizeof table);
@@ -132,13 +141,36 @@ static size_t describe_buffers(struct engine *e, struct buffer_spec *specs)
     return count;
 }
 
-/* A sliding layer keeps a ring: what the window can see, plus the rows that one step adds. */
-static int64_t layer_capacity(const struct engine *e, int64_t layer)
+static bool layer_slides(const struct engine *e, int64_t layer)
+{
+    return layer % 2 == 0 && e->model->config.window;
+}
+
+/* A sliding layer keeps a ring: what the window can see, plus the rows that one step adds. The
+ * others share the pages. */
+static struct kv_layer describe_layer(const struct engine *e, int64_t layer)
 {
     const struct model_config *c = &e->model->config;
-    int64_t full = e->params.context, ring = c->window - 1 + e->params.max_batch;
-    int64_t needed = layer % 2 == 0 && c->window && ring < full ? ring : full;
-    return (needed + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK;
+    struct kv_layer kv = {.dtype = e->params.kv_dtype,
+                          .n_sequences = e->params.sequences,
+                          .n_kv_heads = c->n_kv_heads,
+                          .head_dim = c->head_dim};
+    if (layer_slides(e, layer)) {
+        int64_t full = e->params.context, ring = c->window - 1 + e->params.max_batch;
+        kv.capacity = ((ring < full ? ring : full) + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK;
+        return kv;
+    }
+    kv.capacity = e->pages.per_sequence * KV_PAGE;
+    kv.n_pages = e->pages.n_pages;
+    return kv;
+}
+
+/* The table's place is known when all memory is. */
+static void point_layers(struct engine *e)
+{
+    for (int64_t n = 0; n < e->model->config.n_layers; n++)
+        if (!layer_slides(e, n)) e->kv[n].pages = e->page_table;
+    if (!e->gpu) e->pages.table = e->page_table;
 }
 
 static enum sol_status take_memory(struct engine *e, size_t size)
@@ -174,17 +206,28 @@ static enum sol_status point_batches(struct engine *e)
     e->host = e->batch;
     e->logits = e->gpu ? NULL : e->buffers.logits;
     if (!e->gpu) return SOL_OK;
-    void *staging, *logits;
+    void *staging, *logits, *table;
     size_t bytes = (size_t)(e->params.max_outputs * e->model->config.vocab) * sizeof(float);
     SOL_TRY(gpu_alloc_pinned(e->gpu, 4 * (size_t)rows * sizeof(int32_t), &staging));
     e->staging = staging;
     SOL_TRY(gpu_alloc_pinned(e->gpu, bytes, &logits));
     e->logits = logits;
+    SOL_TRY(gpu_alloc_pinned(e->gpu, page_table_bytes(e), &table));
+    e->pages.table = table;
     split_batch(&e->host, e->staging, rows);
     e->batch.host = &e->host;
     e->offsets = calloc((size_t)e->model->config.n_experts + 1, sizeof *e->offsets);
     e->buffers.routing.host_offsets = e->offsets;
     return e->offsets ? SOL_OK : status_set(SOL_E_MEMORY, "no memory for the engine's tables");
+}
+
+/* More pages than all sequences can fill are of no use. */
+static enum sol_status make_pages(struct engine *e)
+{
+    int64_t row = kv_pages_for(e->params.context), most = e->params.sequences * row;
+    int64_t wanted = kv_pages_for(e->params.cache_positions);
+    return kv_pages_init(&e->pages, e->params.sequences, row,
+                         wanted && wanted < most ? wanted : most);
 }
 
 static enum sol_status allocate(struct engine *e)
@@ -193,23 +236,20 @@ static enum sol_status allocate(struct engine *e)
     e->kv = calloc((size_t)c->n_layers, sizeof *e->kv);
     struct buffer_spec *specs = calloc(32 + 2 * (size_t)c->n_layers, sizeof *specs);
     e->position = calloc((size_t)e->params.sequences, sizeof *e->position);
-    if (!e->kv || !specs || !e->position) {
+    e->length = calloc((size_t)e->params.sequences, sizeof *e->length);
+    if (!e->kv || !specs || !e->position || !e->length) {
         free(specs);
         return status_set(SOL_E_MEMORY, "no memory for the engine's tables");
     }
-    for (int64_t n = 0; n < c->n_layers; n++)
-        e->kv[n] = (struct kv_layer){.dtype = e->params.kv_dtype,
-                                     .n_sequences = e->params.sequences,
-                                     .n_kv_heads = c->n_kv_heads,
-                                     .capacity = layer_capacity(e, n),
-                                     .head_dim = c->head_dim};
+    for (int64_t n = 0; n < c->n_layers; n++) e->kv[n] = describe_layer(e, n);
     size_t count = describe_buffers(e, specs);
     size_t size = layout(specs, count, NULL);
     enum sol_status status = take_memory(e, size);
     if (status == SOL_OK) {
         e->memory_size = size;
-        for (int64_t n = 0; n < c->n_layers; n++) e->cache_size += 2 * kv_bytes(&e->kv[n]);
         layout(specs, count, e->memory);
+        point_layers(e);
+        for (int64_t n = 0; n < c->n_layers; n++) e->cache_size += 2 * kv_bytes(&e->kv[n]);
     }
     free(specs);
     return status == SOL_OK ? point_batches(e) : status;
@@ -248,7 +288,7 @@ void engine_params_init(struct engine_params *params)
 static enum sol_status check_params(const struct model *model, const struct engine_params *p)
 {
     if (p->context < 1 || p->sequences < 1 || p->max_batch < 1 || p->max_outputs < 1 ||
-        p->threads < 0)
+        p->threads < 0 || p->cache_positions < 0)
         return status_set(SOL_E_ARGUMENT, "context, sequences, batch and outputs must be positive");
     if (p->context > model->config.context)
         return status_set(SOL_E_ARGUMENT,
@@ -263,8 +303,8 @@ static enum sol_status check_params(const struct model *model, const struct engi
 static enum sol_status upload(struct engine *e)
 {
     const struct engine_params *p = &e->params;
-    const struct fit_params run = {p->context, p->sequences, p->max_batch, p->max_outputs,
-                                   p->kv_dtype};
+    const struct fit_params run = {p->context,     p->sequences, p->max_batch,
+                                   p->max_outputs, p->kv_dtype,  p->cache_positions};
     e->model = p->uploaded;
     if (e->model) return SOL_OK;
     e->model = e->original;
@@ -291,6 +331,7 @@ enum sol_status engine_create(const struct model *model, const struct engine_par
     if (status != SOL_OK) goto fail;
     e->params.chooser.device.workers = pool_size(e->pool);
     if (e->gpu) status = upload(e);
+    if (status == SOL_OK) status = make_pages(e);
     if (status == SOL_OK) status = allocate(e);
     if (status == SOL_OK) status = set_frequencies(e);
     if (status != SOL_OK) goto fail;
@@ -312,11 +353,14 @@ void engine_destroy(struct engine *e)
         gpu_free_pinned(e->gpu, e->drawing.pinned);
         gpu_free(e->gpu, e->drawing.memory);
         gpu_free_pinned(e->gpu, e->logits);
+        gpu_free_pinned(e->gpu, e->pages.table);
         model_upload_destroy(e->uploaded, e->gpu);
     } else {
         pages_free(e->memory, e->memory_size);
     }
+    kv_pages_free(&e->pages);
     free(e->offsets);
+    free(e->length);
     free(e->position);
     free(e->kv);
     pool_destroy(e->pool);
@@ -364,6 +408,33 @@ static enum sol_status plan_for(struct engine *e, int64_t rows, int64_t outputs,
     return status;
 }
 
+static enum sol_status no_pages_left(const struct engine *e, int64_t missing)
+{
+    return status_set(
+        SOL_E_MEMORY,
+        "the cache is full: %lld of its %lld positions are free, %lld are needed; end "
+        "a sequence, or give the cache more positions",
+        (long long)(e->pages.n_free * KV_PAGE), (long long)(e->pages.n_pages * KV_PAGE),
+        (long long)(missing * KV_PAGE));
+}
+
+/* All rows, of however many steps, have room, or none is begun. */
+static enum sol_status check_room(const struct engine *e, const struct engine_row *rows, int64_t n)
+{
+    int64_t *length = e->length, missing = 0;
+    memcpy(length, e->position, (size_t)e->params.sequences * sizeof *length);
+    for (int64_t i = 0; i < n; i++) length[rows[i].sequence]++;
+    for (int32_t s = 0; s < e->params.sequences; s++) {
+        if (length[s] > e->params.context)
+            return status_set(
+                SOL_E_ARGUMENT,
+                "sequence of %lld tokens does not fit the context of %lld; raise the context",
+                (long long)length[s], (long long)e->params.context);
+        missing += kv_pages_missing(&e->pages, s, length[s]);
+    }
+    return missing > e->pages.n_free ? no_pages_left(e, missing) : SOL_OK;
+}
+
 static enum sol_status check_rows(const struct engine *e, const struct engine_row *rows, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -374,16 +445,7 @@ static enum sol_status check_rows(const struct engine *e, const struct engine_ro
             return status_set(SOL_E_ARGUMENT, "sequence %d of %lld", rows[i].sequence,
                               (long long)e->params.sequences);
     }
-    for (int64_t s = 0; s < e->params.sequences; s++) {
-        int64_t length = e->position[s];
-        for (int64_t i = 0; i < n; i++) length += rows[i].sequence == s;
-        if (length > e->params.context)
-            return status_set(
-                SOL_E_ARGUMENT,
-                "sequence of %lld tokens does not fit the context of %lld; raise the context",
-                (long long)length, (long long)e->params.context);
-    }
-    return SOL_OK;
+    return check_room(e, rows, n);
 }
 
 /* Rows of the same sequence keep their order, so the first n rows that fit are taken as they come.
@@ -398,6 +460,7 @@ static int64_t fill_batch(struct engine *e, const struct engine_row *rows, int64
         b->token[i] = rows[i].token;
         b->sequence[i] = rows[i].sequence;
         b->position[i] = (int32_t)e->position[rows[i].sequence]++;
+        kv_pages_hold(&e->pages, rows[i].sequence, e->position[rows[i].sequence]);
         b->n_tokens++;
     }
     e->batch.n_tokens = b->n_tokens;
@@ -407,7 +470,10 @@ static int64_t fill_batch(struct engine *e, const struct engine_row *rows, int64
 
 static void forget_batch(struct engine *e)
 {
-    for (int64_t i = 0; i < e->host.n_tokens; i++) e->position[e->host.sequence[i]]--;
+    for (int64_t i = 0; i < e->host.n_tokens; i++) {
+        int32_t sequence = e->host.sequence[i];
+        kv_pages_hold(&e->pages, sequence, --e->position[sequence]);
+    }
 }
 
 /* What costs and callers want to see is copied only here, for those who look. */
@@ -427,10 +493,17 @@ static void after_layer(void *arg, int layer)
     if (e->gpu) free(x);
 }
 
+/* New pages are in the table before the step whose rows they are for; few steps have any. */
 static enum sol_status send_batch(struct engine *e)
 {
     size_t bytes = 4 * (size_t)e->params.max_batch * sizeof(int32_t);
-    return e->gpu ? gpu_copy_in(e->gpu, e->batch.token, e->staging, bytes) : SOL_OK;
+    struct kv_pages *p = &e->pages;
+    if (!e->gpu) return SOL_OK;
+    if (p->unsent)
+        SOL_TRY(gpu_copy_in(e->gpu, e->page_table + p->changed, p->table + p->changed,
+                            (size_t)p->unsent * sizeof *p->table));
+    kv_pages_sent(p);
+    return gpu_copy_in(e->gpu, e->batch.token, e->staging, bytes);
 }
 
 /* What becomes of a step's output. */
@@ -550,6 +623,12 @@ int64_t engine_position(const struct engine *e, int32_t sequence)
 void engine_reset(struct engine *e, int32_t sequence)
 {
     e->position[sequence] = 0;
+    kv_pages_hold(&e->pages, sequence, 0);
+}
+
+int64_t engine_free_positions(const struct engine *e)
+{
+    return e->pages.n_free * KV_PAGE;
 }
 
 enum sol_status engine_pretend(struct engine *e, int32_t sequence, int64_t position)
@@ -557,7 +636,10 @@ enum sol_status engine_pretend(struct engine *e, int32_t sequence, int64_t posit
     if (position < 0 || position > e->params.context)
         return status_set(SOL_E_ARGUMENT, "depth %lld is outside the context of %lld",
                           (long long)position, (long long)e->params.context);
+    int64_t missing = kv_pages_missing(&e->pages, sequence, position);
+    if (missing > e->pages.n_free) return no_pages_left(e, missing);
     e->position[sequence] = position;
+    kv_pages_hold(&e->pages, sequence, position);
     return SOL_OK;
 }
 

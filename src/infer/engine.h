@@ -14,8 +14,11 @@ struct engine;
 enum { ENGINE_BATCH_CPU = 512, ENGINE_BATCH_GPU = 2048 };
 
 struct engine_params {
-    int64_t context;     /* positions per sequence */
-    int64_t sequences;   /* cache slots */
+    int64_t context;   /* positions per sequence */
+    int64_t sequences; /* cache slots */
+    /* What the layers that see everything have room for, all sequences together, in pages of
+     * KV_PAGE positions of which each sequence takes whole ones. 0: the whole context of each. */
+    int64_t cache_positions;
     int64_t max_batch;   /* rows per step; longer input is split by engine_eval */
     int64_t max_outputs; /* rows of logits per step */
     enum dtype kv_dtype; /* F32, F16 or BF16 */
@@ -45,8 +48,9 @@ struct engine_row {
  * output rows, in row order: [n_outputs][vocab], valid until the next call. Only rows of the last
  * step may ask for output unless `on_logits` is given, which gets every step's. With neither
  * `logits` nor `on_logits` they stay where they were computed. Errors: a token outside the
- * vocabulary, a full sequence, too many outputs (SOL_E_ARGUMENT, nothing changed); interruption
- * between steps. */
+ * vocabulary, a full sequence, too many outputs (SOL_E_ARGUMENT, nothing changed); no pages left
+ * for the rows (SOL_E_MEMORY, nothing changed: it can go on when a sequence was reset);
+ * interruption between steps. */
 typedef enum sol_status (*engine_logits_fn)(void *arg, int64_t first_row, const int32_t *rows,
                                             int64_t n_outputs, const float *logits);
 enum sol_status engine_eval(struct engine *engine, const struct engine_row *rows, int64_t n,
@@ -59,10 +63,13 @@ enum sol_status engine_eval_token(struct engine *engine, const struct engine_row
                                   struct sampler *sampler, int32_t *token);
 
 int64_t engine_position(const struct engine *engine, int32_t sequence); /* tokens held */
-/* Forgets a sequence. Rolling back to an earlier position is not offered: rings overwrite. */
+/* Positions that sequences can still grow by, in whole pages. */
+int64_t engine_free_positions(const struct engine *engine);
+/* Forgets a sequence, whose pages are free then: also how one ends. Rolling back to an earlier
+ * position is not offered: rings overwrite. */
 void engine_reset(struct engine *engine, int32_t sequence);
 /* For benchmarks: pretends that a sequence holds `position` tokens (their keys and values are
- * whatever the buffers contain, which is finite). */
+ * whatever the buffers contain, which is finite). Errors as engine_eval. */
 enum sol_status engine_pretend(struct engine *engine, int32_t sequence, int64_t position);
 
 const struct model *engine_model(const struct engine *engine);

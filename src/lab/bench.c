@@ -103,8 +103,12 @@ struct fit_params bench_fit_params(const struct bench_params *params, const stru
     int64_t widest = t->n_prompt ? t->n_prompt * t->n_parallel : t->n_parallel;
     if (batch > widest) batch = widest;
     if (batch < t->n_parallel) batch = t->n_parallel; /* a step is one step */
-    return (struct fit_params){t->n_depth + t->n_prompt + t->n_gen, t->n_parallel, batch,
-                               t->n_parallel, params->engine.kv_dtype};
+    return (struct fit_params){t->n_depth + t->n_prompt + t->n_gen,
+                               t->n_parallel,
+                               batch,
+                               t->n_parallel,
+                               params->engine.kv_dtype,
+                               0};
 }
 
 static enum sol_status create_engine(struct bench *b, const struct model *model)

@@ -7,12 +7,22 @@ static size_t padded(size_t bytes)
     return (bytes + 63) / 64 * 64;
 }
 
+static int64_t round_to(int64_t n, int64_t unit)
+{
+    return (n + unit - 1) / unit * unit;
+}
+
+/* Of all sequences. */
 static int64_t layer_positions(const struct model_config *c, const struct fit_params *p,
                                int64_t batch, int64_t layer)
 {
-    int64_t ring = c->window - 1 + batch;
-    int64_t n = layer % 2 == 0 && c->window && ring < p->context ? ring : p->context;
-    return (n + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK;
+    if (layer % 2 == 0 && c->window) {
+        int64_t ring = c->window - 1 + batch;
+        return p->sequences * round_to(ring < p->context ? ring : p->context, KV_BLOCK);
+    }
+    int64_t most = p->sequences * round_to(p->context, KV_PAGE);
+    int64_t wanted = round_to(p->positions, KV_PAGE);
+    return wanted && wanted < most ? wanted : most;
 }
 
 /* What the composed ops take between their primitives (src/ops/<composite>.c; a plan uses the
@@ -38,14 +48,15 @@ void fit_compute(const struct model_config *c, size_t weight_bytes, const struct
     size_t slots = rows * (size_t)c->top_k;
     *out = (struct fit){.weights = weight_bytes};
     for (int64_t n = 0; n < c->n_layers; n++)
-        out->cache += 2 * padded((size_t)(p->sequences * c->n_kv_heads *
-                                          layer_positions(c, p, batch, n) * c->head_dim) *
-                                 dtype_info(p->kv_dtype)->block_bytes);
+        out->cache +=
+            2 * padded((size_t)(c->n_kv_heads * layer_positions(c, p, batch, n) * c->head_dim) *
+                       dtype_info(p->kv_dtype)->block_bytes);
     out->buffers = 2 * padded(rows * (size_t)c->hidden * 4) + 2 * padded(rows * width * 4) +
                    padded(slots * (size_t)c->intermediate * 4) +
                    padded((size_t)(outputs * c->vocab) * 4) + 4 * padded(slots * 4) +
                    padded((size_t)(c->n_experts + 1) * 4) + padded(4 * rows * 4) +
-                   padded((size_t)c->head_dim / 2 * 4);
+                   padded((size_t)c->head_dim / 2 * 4) +
+                   padded((size_t)(p->sequences * round_to(p->context, KV_PAGE) / KV_PAGE) * 4);
     out->scratch = scratch_bytes(c, rows);
     out->total = out->weights + out->cache + out->buffers + out->scratch;
 }

@@ -7,6 +7,7 @@
 struct fit_params {
     int64_t context, sequences, batch, outputs;
     enum dtype kv_dtype;
+    int64_t positions; /* of all sequences together (engine_params); 0: context x sequences */
 };
 
 struct fit {
@@ -17,7 +18,7 @@ struct fit {
     size_t total;
 };
 
-/* The engine's own arithmetic (infer/engine.c): sliding layers keep a ring, the others everything.
+/* The engine's own arithmetic (infer/engine.c): sliding layers keep rings, the others share pages.
  * A test compares the two, scratch with what a full step takes. */
 void fit_compute(const struct model_config *config, size_t weight_bytes,
                  const struct fit_params *params, struct fit *out);
