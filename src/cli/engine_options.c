@@ -6,11 +6,13 @@
 #include <string.h>
 
 #include "base/cpu.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "cli/cli.h"
 #include "cli/input.h"
 #include "lab/gpu_ceiling.h"
 #include "model/fit.h"
+#include "ops/tuning_file.h"
 
 /* ---- options ---- */
 
@@ -46,6 +48,21 @@ static enum sol_status parse_rounding(const char *text, bool *rounded)
     return status_set(SOL_E_ARGUMENT, "--rope-rounding %s: write 'ggml' or 'none'", text);
 }
 
+/* What sol tune has found for the chooser's device. A record that cannot be used is no failure. */
+static enum sol_status read_tuning(struct engine_options *options, struct engine_params *params)
+{
+    char path[4200], note[TUNING_NOTE_MAX];
+    struct device_key key;
+    struct op_device device = params->chooser.device;
+    if (options->no_tuning || tuning_path(path, sizeof path) != SOL_OK) return SOL_OK;
+    if (params->threads) device.workers = params->threads;
+    device_key_of(&device, &key);
+    SOL_TRY(tuning_load(path, &key, &options->tuning, note));
+    if (*note) LOG_WARN("%s", note);
+    if (options->tuning.count) params->chooser.tuning = &options->tuning;
+    return SOL_OK;
+}
+
 enum sol_status engine_options_params(struct engine_options *options, struct engine_params *params)
 {
     engine_params_init(params);
@@ -68,11 +85,12 @@ enum sol_status engine_options_params(struct engine_options *options, struct eng
     params->max_batch = options->batch ? options->batch
                         : options->gpu ? ENGINE_BATCH_GPU
                                        : ENGINE_BATCH_CPU;
-    return SOL_OK;
+    return read_tuning(options, params);
 }
 
 void engine_options_close(struct engine_options *options)
 {
+    tuning_clear(&options->tuning);
     gpu_close(options->gpu);
     options->gpu = NULL;
 }
@@ -154,17 +172,26 @@ static json_t *forces_json(const struct chooser *chooser)
     return list;
 }
 
+/* A name for what the record holds, so that runs with another one are seen to differ. */
+static json_t *tuning_json(const struct chooser *chooser)
+{
+    char digest[TUNING_DIGEST];
+    if (!chooser->tuning) return json_null();
+    tuning_digest(chooser->tuning, digest);
+    return json_string(digest);
+}
+
 json_t *engine_settings_json(const struct engine_params *params)
 {
     const struct cpu_info *cpu = cpu_info();
     const struct chooser *chooser = &params->chooser;
     return json_pack(
-        "{s:s, s:i, s:I, s:I, s:I, s:s, s:s, s:s, s:o}", "cpu", cpu->model, "threads",
+        "{s:s, s:i, s:I, s:I, s:I, s:s, s:s, s:s, s:o, s:o}", "cpu", cpu->model, "threads",
         params->threads ? params->threads : cpu->cores, "context", (json_int_t)params->context,
         "sequences", (json_int_t)params->sequences, "batch", (json_int_t)params->max_batch, "kv",
         dtype_info(params->kv_dtype)->name, "rope_rounding", params->rounded_rope ? "ggml" : "none",
         "numerics", chooser->reference ? "reference" : op_numerics_name(chooser->loosest), "forced",
-        forces_json(chooser));
+        forces_json(chooser), "tuning", tuning_json(chooser));
 }
 
 json_t *sampling_json(const struct sampler_params *params)

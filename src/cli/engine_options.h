@@ -34,6 +34,8 @@ struct engine_options {
     const char *kv;    /* dtype of the cache, by name */
     const char *rope_rounding;
     bool exact, reference;
+    bool no_tuning;
+    struct tuning tuning; /* read by engine_options_params; what its chooser looks into */
     struct string_list force, slow;
     const char *backend; /* NULL: the CPU */
     const char *kernel_source;
@@ -69,6 +71,9 @@ struct engine_options {
         OPTION_ENTRY(STRINGS, 0, "force", "OP=VARIANT",                                            \
                      "use this variant where it can run (see sol kernels); may be repeated",       \
                      offsetof(type, field.force), 0, 0),                                           \
+        OPTION_ENTRY(FLAG, 0, "no-tuning", NULL,                                                   \
+                     "choose kernels by the usual rules, whatever sol tune has found",             \
+                     offsetof(type, field.no_tuning), 0, 0),                                       \
         OPTION_ENTRY(STRING, 0, "rope-rounding", "ggml",                                           \
                      "round YaRN's bounds as ggml does, to compare with llama.cpp",                \
                      offsetof(type, field.rope_rounding), 0, 0),                                   \
@@ -105,7 +110,8 @@ void engine_options_init(struct engine_options *options);
 
 /* Fills every field of `params` that an option governs; the rest as engine_params_init. A context
  * of 0 leaves its default. Opens the GPU that --backend names. Errors: unknown cache type, op or
- * variant, no such GPU. */
+ * variant, no such GPU. Reads the device's tuning record; when
+ * one is there and useless, a warning says so. */
 enum sol_status engine_options_params(struct engine_options *options, struct engine_params *params);
 /* Gives the GPU back; after the engine. */
 void engine_options_close(struct engine_options *options);

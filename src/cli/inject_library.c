@@ -1,15 +1,14 @@
 #include "cli/inject_library.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/bytes_hash.h"
+#include "base/cache.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "format/output_file.h"
@@ -28,30 +27,6 @@ static bool same_content(const char *path, size_t length)
     return same;
 }
 
-/* `folder` and its parents. */
-static bool make_folders(char *folder)
-{
-    for (char *slash = strchr(folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        bool made = mkdir(folder, 0700) == 0 || errno == EEXIST;
-        *slash = '/';
-        if (!made) return false;
-    }
-    return mkdir(folder, 0700) == 0 || errno == EEXIST;
-}
-
-/* Relative paths in these variables are to be ignored, says the XDG specification. */
-static bool cache_folder(char *folder, size_t size)
-{
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    int n = 0;
-    if (cache && *cache == '/')
-        n = snprintf(folder, size, "%s/sol", cache);
-    else if (home && *home == '/')
-        n = snprintf(folder, size, "%s/.cache/sol", home);
-    return n > 0 && (size_t)n < size && make_folders(folder);
-}
-
 static enum sol_status install_in(const char *folder, char *path, size_t size)
 {
     size_t length = (size_t)((uintptr_t)sol_inject_library_end - (uintptr_t)sol_inject_library);
@@ -66,7 +41,7 @@ static enum sol_status install_in(const char *folder, char *path, size_t size)
 enum sol_status inject_library_install(const char *fallback, char *path, size_t size)
 {
     char folder[4000];
-    if (cache_folder(folder, sizeof folder) && install_in(folder, path, size) == SOL_OK)
+    if (cache_folder(folder, sizeof folder) == SOL_OK && install_in(folder, path, size) == SOL_OK)
         return SOL_OK;
     return install_in(fallback, path, size);
 }

@@ -435,6 +435,21 @@ static enum sol_status check_room(const struct engine *e, const struct engine_ro
     return missing > e->pages.n_free ? no_pages_left(e, missing) : SOL_OK;
 }
 
+enum sol_status engine_make_plan(struct engine *e, const struct chooser *chooser, int64_t rows,
+                                 int64_t outputs, plan_choice_fn on_choice, void *arg,
+                                 struct plan **out)
+{
+    SOL_TRY(plan_create(chooser, out));
+    plan_on_choice(*out, on_choice, arg);
+    forward_build(*out, e->model, &e->batch, e->kv, e->inv_freq, e->rope_scale, &e->buffers, rows,
+                  outputs);
+    enum sol_status status = plan_finish(*out);
+    if (status == SOL_OK) return SOL_OK;
+    plan_destroy(*out);
+    *out = NULL;
+    return status;
+}
+
 static enum sol_status check_rows(const struct engine *e, const struct engine_row *rows, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -504,6 +519,16 @@ static enum sol_status send_batch(struct engine *e)
                             (size_t)p->unsent * sizeof *p->table));
     kv_pages_sent(p);
     return gpu_copy_in(e->gpu, e->batch.token, e->staging, bytes);
+}
+
+enum sol_status engine_place(struct engine *e, const struct engine_row *rows, int64_t n)
+{
+    SOL_TRY(check_rows(e, rows, n));
+    fill_batch(e, rows, n);
+    enum sol_status status = send_batch(e);
+    forget_batch(e);
+    enum sol_status waited = e->gpu ? gpu_wait(e->gpu) : SOL_OK;
+    return status == SOL_OK ? waited : status;
 }
 
 /* What becomes of a step's output. */

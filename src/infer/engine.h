@@ -76,6 +76,15 @@ const struct model *engine_model(const struct engine *engine);
 struct pool *engine_pool(struct engine *engine);
 /* The plan of the last step, or of the running one; NULL before the first. */
 const struct plan *engine_last_plan(const struct engine *engine);
+/* Puts a batch where the ops read it, as engine_eval would for at most max_batch rows, and runs
+ * nothing; positions stay. For those who run a plan of engine_make_plan. */
+enum sol_status engine_place(struct engine *engine, const struct engine_row *rows, int64_t n);
+/* The plan of a step of `rows` and `outputs`, chosen for by `chooser` on the engine's device, with
+ * the engine's buffers: for those who look at its calls (`on_choice`) or run some of them on what
+ * the last step left there. The caller's, to be destroyed before the engine. */
+enum sol_status engine_make_plan(struct engine *engine, const struct chooser *chooser, int64_t rows,
+                                 int64_t outputs, plan_choice_fn on_choice, void *arg,
+                                 struct plan **out);
 void engine_set_timed(struct engine *engine, bool timed); /* resets the plans' times and counts */
 /* Bytes that the engine took beyond the model, on the GPU where it runs there. */
 struct engine_parts {

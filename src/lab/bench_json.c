@@ -151,6 +151,10 @@ static json_t *settings_json(const struct bench_report *report)
     json_t *json = json_pack(
         "{s:s, s:b, s:b, s:o}", "loosest_numerics", op_numerics_name(p->chooser.loosest),
         "reference", p->chooser.reference, "rounded_rope", p->rounded_rope, "forced", forced);
+    if (json && p->chooser.tuning) {
+        tuning_digest(p->chooser.tuning, text);
+        json_object_set_new(json, "tuning", json_string(text));
+    }
     if (!json || p->chooser.n_slow == 0) return json;
     /* A planted delay must show wherever the figures go. */
     json_t *slow = json_array();

@@ -364,7 +364,7 @@ void chooser_explain(const struct chooser *chooser, const struct op *op, int v, 
                  op_numerics_name(op->variants[v]->numerics));
     else if (forced)
         text = "another one is forced";
-    else if (by_tuning >= 0)
+    else if (by_tuning >= 0 && !tuning_is_usual(tuned))
         text = "tuning measured another one to be faster";
     else if (v < op->n_variants && !suits(chooser, op, v, args, why))
         return;

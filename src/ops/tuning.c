@@ -1,7 +1,10 @@
 #include "ops/tuning.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/bytes_hash.h"
 
 void tuning_clear(struct tuning *tuning)
 {
@@ -51,6 +54,22 @@ const struct tuning_entry *tuning_find(const struct tuning *tuning, const struct
         if (!best || e->problem.rows < best->problem.rows) best = e;
     }
     return best;
+}
+
+void tuning_digest(const struct tuning *tuning, char out[TUNING_DIGEST])
+{
+    uint64_t sum = 0; /* whatever their order */
+    for (size_t i = 0; i < tuning->count; i++) {
+        const struct tuning_entry *e = &tuning->entries[i];
+        const int64_t numbers[] = {e->problem.rows,     e->problem.dtype,  e->problem.n,
+                                   e->problem.k,        e->problem.groups, e->problem.top_k,
+                                   e->problem.head_dim, e->problem.window, e->problem.sequences,
+                                   e->rows_from,        e->rows_to,        e->loosest};
+        char text[3 * TUNING_NAME_MAX];
+        int n = snprintf(text, sizeof text, "%s %s:%s", e->op->name, e->variant, e->choice);
+        sum += bytes_hash((const char *)numbers, sizeof numbers) * 31 + bytes_hash(text, (size_t)n);
+    }
+    snprintf(out, TUNING_DIGEST, "%016llx", (unsigned long long)sum);
 }
 
 bool tuning_is_usual(const struct tuning_entry *entry)

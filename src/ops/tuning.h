@@ -8,7 +8,7 @@
 
 #include "ops/op.h"
 
-enum { TUNING_NAME_MAX = 64 };
+enum { TUNING_NAME_MAX = 64, TUNING_DIGEST = 17 };
 
 struct tuning_entry {
     const struct op *op;
@@ -34,6 +34,8 @@ enum sol_status tuning_add(struct tuning *tuning, const struct tuning_entry *ent
  * `tuning` may be NULL. */
 const struct tuning_entry *tuning_find(const struct tuning *tuning, const struct op *op,
                                        const struct op_problem *problem, enum op_numerics loosest);
+/* A hash of what the entries choose, not of their times. */
+void tuning_digest(const struct tuning *tuning, char out[TUNING_DIGEST]);
 /* Whether the fastest is what would be taken anyway. */
 bool tuning_is_usual(const struct tuning_entry *entry);
 /* Rows for which a measurement at `rows` is taken to hold: down to half as many up to 64, where a

@@ -107,6 +107,15 @@ static const struct mcp_parameter of_report[] = {
 static const struct mcp_parameter of_verify[] = {
     TEXTS("ops", "--op", "only these ops"), MODEL, BACKEND,
     FLAG("ops_only", "--ops-only", "no model, only the ops"), END};
+static const struct mcp_parameter of_tune[] = {
+    MODEL,
+    BACKEND,
+    INTEGERS("rows", "--rows", "tokens in a step (default 1 to 2048)", 1, 65536),
+    INTEGERS("depth", "-d", "tokens in the context before, for attention", 0, 1 << 24),
+    NUMBER("budget", "--budget", "seconds of measuring (default 120)", 0.001, 1e6),
+    INTEGER("threads", "-t", "threads (default: every core)", 1, 1024),
+    FLAG("dry_run", "--dry-run", "list what would be timed"),
+    END};
 static const struct mcp_parameter of_opt_tree[] = {TREE, END};
 static const struct mcp_parameter of_opt_init[] = {
     TREE, CHOICE("preset", "--preset", "kind of tree", "sol|llama.cpp|make"),
@@ -168,6 +177,8 @@ const struct mcp_tool mcp_tools[] = {
      false, true, false},
     {"verify", "Check every kernel against its reference.", "verify --json", of_verify, "bench",
      900, true, false, false},
+    {"tune", "Find the fastest kernels and tiles for this device and keep them for later runs.",
+     "tune -q --json", of_tune, "bench", 900, true, true, false},
     {"opt_init", "Write sol-opt.json: how a tree is built, measured and checked.",
      "opt init -o json", of_opt_init, NULL, 60, false, true, false},
     {"opt_status", "The open iteration and its next step.", "opt status -o json", of_opt_tree, NULL,

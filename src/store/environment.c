@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/build.h"
 #include "base/cpu.h"
 #include "base/sysinfo.h"
 #include "gpu/kernel.h"
@@ -20,15 +21,11 @@
 #define SOL_BUILD ""
 #endif
 
-#ifndef SOL_COMMIT
-#define SOL_COMMIT ""
-#endif
-
 extern char **environ;
 
 const char *environment_build_commit(void)
 {
-    return SOL_COMMIT;
+    return build_commit();
 }
 
 /* ---- git ---- */
@@ -172,7 +169,7 @@ json_t *environment_json(const char *folder, const struct environment_device *de
     if (!device) device = &none;
     json_object_set_new(json, "sol", json_string(sol_version()));
     json_object_set_new(json, "build", json_string(SOL_BUILD));
-    json_object_set_new(json, "build_commit", text_or_null(SOL_COMMIT));
+    json_object_set_new(json, "build_commit", text_or_null(build_commit()));
     add_git(json, folder);
     json_object_set_new(json, "device", text_or_null(device->name));
     json_object_set_new(json, "driver", text_or_null(device->driver));

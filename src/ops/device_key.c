@@ -1,0 +1,51 @@
+#include "ops/device_key.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/build.h"
+#include "base/cpu.h"
+#include "gpu/device.h"
+#include "sol/sol.h"
+
+static void name_cpu(const struct op_device *device, struct device_key *out)
+{
+    snprintf(out->device, sizeof out->device, "%s, %d thread%s", cpu_info()->model, device->workers,
+             device->workers == 1 ? "" : "s");
+    for (unsigned bit = 1; bit && bit <= device->cpu_features; bit <<= 1) {
+        size_t at = strlen(out->capability);
+        if (device->cpu_features & bit)
+            snprintf(out->capability + at, sizeof out->capability - at, "%s%s", at ? " " : "",
+                     cpu_feature_name(bit));
+    }
+}
+
+static void name_gpu(const struct gpu_info *gpu, struct device_key *out)
+{
+    snprintf(out->device, sizeof out->device, "%s", gpu->name);
+    snprintf(out->capability, sizeof out->capability, "%d.%d", gpu->major, gpu->minor);
+    snprintf(out->driver, sizeof out->driver, "CUDA %d.%d", gpu->driver_version / 1000,
+             gpu->driver_version % 1000 / 10);
+}
+
+void device_key_of(const struct op_device *device, struct device_key *out)
+{
+    *out = (struct device_key){0};
+    if (device->gpu)
+        name_gpu(gpu_info(device->gpu), out);
+    else
+        name_cpu(device, out);
+    snprintf(out->build, sizeof out->build, "%s%s%s", sol_version(), *build_commit() ? " " : "",
+             build_commit());
+}
+
+bool device_key_same_device(const struct device_key *a, const struct device_key *b)
+{
+    return strcmp(a->device, b->device) == 0 && strcmp(a->capability, b->capability) == 0;
+}
+
+bool device_key_same(const struct device_key *a, const struct device_key *b)
+{
+    return device_key_same_device(a, b) && strcmp(a->driver, b->driver) == 0 &&
+           strcmp(a->build, b->build) == 0;
+}

@@ -1,0 +1,22 @@
+/* What measurements of kernels, and verdicts on them, are good for: one device, its driver, this
+ * program. Records in the cache folder are kept under it. */
+#ifndef OPS_DEVICE_KEY_H
+#define OPS_DEVICE_KEY_H
+
+#include <stdbool.h>
+
+#include "ops/op.h"
+
+struct device_key {
+    char device[96];     /* "NVIDIA H100 80GB HBM3"; "AMD EPYC 9R14, 4 threads" */
+    char capability[96]; /* "9.0"; a CPU's features, "avx2 avx512" */
+    char driver[24];     /* "CUDA 13.0"; "" for a CPU */
+    char build[48];      /* "0.1.0 b49b102cd" */
+};
+
+void device_key_of(const struct op_device *device, struct device_key *out);
+/* Equal device and capability: with another driver or build the records are stale. */
+bool device_key_same_device(const struct device_key *a, const struct device_key *b);
+bool device_key_same(const struct device_key *a, const struct device_key *b);
+
+#endif

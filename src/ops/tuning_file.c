@@ -1,0 +1,282 @@
+/* See tuning_file.h.
+ *
+ *     {"format": "sol tuning", "version": 1, "devices": [
+ *       {"device": "NVIDIA H100 80GB HBM3", "capability": "9.0", "driver": "CUDA 13.0",
+ *        "build": "0.1.0 b49b102cd", "entries": [
+ *          {"op": "gemm", "dtype": "bf16", "n": 4096, "k": 2880, "rows": 16, "from": 9, "to": 16,
+ *           "numerics": "i8", "variant": "gemm_wgmma_cuda", "choice": "gemm_wgmma_bf16_16",
+ *           "ns": 13400, "usual": "gemv_bf16_cuda", "usual_choice": "", "usual_ns": 15100}]}]}
+ */
+#include "ops/tuning_file.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "base/cache.h"
+#include "format/output_file.h"
+
+enum { VERSION = 1, FILE_BYTES_MAX = 16 << 20, ENTRIES_MAX = 20000 };
+static const char format_name[] = "sol tuning";
+
+enum sol_status tuning_path(char *out, size_t size)
+{
+    return cache_path("tuning.json", out, size);
+}
+
+/* ---- one entry ---- */
+
+struct size_field {
+    const char *name;
+    size_t offset; /* of an int64_t in struct op_problem */
+};
+static const struct size_field sizes[] = {
+    {"n", offsetof(struct op_problem, n)},
+    {"k", offsetof(struct op_problem, k)},
+    {"groups", offsetof(struct op_problem, groups)},
+    {"top_k", offsetof(struct op_problem, top_k)},
+    {"head_dim", offsetof(struct op_problem, head_dim)},
+    {"window", offsetof(struct op_problem, window)},
+    {"sequences", offsetof(struct op_problem, sequences)},
+};
+enum { SIZES = sizeof sizes / sizeof *sizes };
+
+static int64_t *size_at(struct op_problem *problem, int i)
+{
+    return (int64_t *)((char *)problem + sizes[i].offset);
+}
+
+static json_t *entry_json(const struct tuning_entry *e)
+{
+    struct op_problem problem = e->problem;
+    json_t *json =
+        json_pack("{s:s, s:s}", "op", e->op->name, "dtype", dtype_info(problem.dtype)->name);
+    for (int i = 0; i < SIZES; i++)
+        if (*size_at(&problem, i))
+            json_object_set_new(json, sizes[i].name, json_integer(*size_at(&problem, i)));
+    json_t *rest = json_pack("{s:I, s:I, s:I, s:s, s:s, s:s, s:f, s:s, s:s, s:f}", "rows",
+                             (json_int_t)problem.rows, "from", (json_int_t)e->rows_from, "to",
+                             (json_int_t)e->rows_to, "numerics", op_numerics_name(e->loosest),
+                             "variant", e->variant, "choice", e->choice, "ns", e->ns, "usual",
+                             e->usual, "usual_choice", e->usual_choice, "usual_ns", e->usual_ns);
+    json_object_update(json, rest);
+    json_decref(rest);
+    return json;
+}
+
+static bool take_text(const json_t *json, const char *name, char *out, size_t size)
+{
+    const char *text = json_string_value(json_object_get(json, name));
+    return text && (size_t)snprintf(out, size, "%s", text) < size;
+}
+
+static bool take_count(const json_t *json, const char *name, int64_t *out)
+{
+    const json_t *value = json_object_get(json, name);
+    *out = value ? json_integer_value(value) : 0;
+    return !value || (json_is_integer(value) && *out >= 0 && *out <= INT64_C(1) << 40);
+}
+
+static bool take_time(const json_t *json, const char *name, double *out)
+{
+    *out = json_number_value(json_object_get(json, name));
+    return isfinite(*out) && *out > 0;
+}
+
+static bool take_numerics(const json_t *json, enum op_numerics *out)
+{
+    const char *name = json_string_value(json_object_get(json, "numerics"));
+    for (int i = 0; name && i < NUMERICS_COUNT; i++)
+        if (strcmp(name, op_numerics_name((enum op_numerics)i)) == 0) {
+            *out = (enum op_numerics)i;
+            return true;
+        }
+    return false;
+}
+
+static bool take_entry(const json_t *json, struct tuning_entry *e)
+{
+    const char *op = json_string_value(json_object_get(json, "op"));
+    const char *dtype = json_string_value(json_object_get(json, "dtype"));
+    struct op_problem *p = &e->problem;
+    *e = (struct tuning_entry){.op = op ? op_find(op) : NULL};
+    if (!e->op || !dtype || !dtype_from_name(dtype, &p->dtype)) return false;
+    for (int i = 0; i < SIZES; i++)
+        if (!take_count(json, sizes[i].name, size_at(p, i))) return false;
+    return take_count(json, "rows", &p->rows) && take_count(json, "from", &e->rows_from) &&
+           take_count(json, "to", &e->rows_to) && p->rows >= 1 && e->rows_from <= p->rows &&
+           e->rows_to >= p->rows && take_numerics(json, &e->loosest) &&
+           take_text(json, "variant", e->variant, sizeof e->variant) &&
+           take_text(json, "choice", e->choice, sizeof e->choice) &&
+           take_text(json, "usual", e->usual, sizeof e->usual) &&
+           take_text(json, "usual_choice", e->usual_choice, sizeof e->usual_choice) &&
+           take_time(json, "ns", &e->ns) && take_time(json, "usual_ns", &e->usual_ns);
+}
+
+/* ---- sections ---- */
+
+static bool take_key(const json_t *section, struct device_key *key)
+{
+    return take_text(section, "device", key->device, sizeof key->device) &&
+           take_text(section, "capability", key->capability, sizeof key->capability) &&
+           take_text(section, "driver", key->driver, sizeof key->driver) &&
+           take_text(section, "build", key->build, sizeof key->build);
+}
+
+static enum sol_status read_entries(const json_t *section, struct tuning *out,
+                                    char note[TUNING_NOTE_MAX])
+{
+    const json_t *list = json_object_get(section, "entries");
+    size_t useless = 0, count = json_array_size(list);
+    if (count > ENTRIES_MAX) count = 0, useless = json_array_size(list);
+    for (size_t i = 0; i < count; i++) {
+        struct tuning_entry entry;
+        if (take_entry(json_array_get(list, i), &entry))
+            SOL_TRY(tuning_add(out, &entry));
+        else
+            useless++;
+    }
+    if (useless || !json_is_array(list))
+        snprintf(note, TUNING_NOTE_MAX,
+                 "the tuning record has %zu entries that make no sense here; they are ignored",
+                 useless);
+    return SOL_OK;
+}
+
+/* NULL, with a note, where the text is no record. */
+static json_t *read_record(const char *text, size_t length, char note[TUNING_NOTE_MAX])
+{
+    json_error_t error;
+    json_t *json = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
+    const char *format = json_string_value(json_object_get(json, "format"));
+    if (json && format && strcmp(format, format_name) == 0 &&
+        json_integer_value(json_object_get(json, "version")) == VERSION &&
+        json_is_array(json_object_get(json, "devices")))
+        return json;
+    if (!json)
+        snprintf(note, TUNING_NOTE_MAX,
+                 "the tuning record is damaged (line %d) and ignored; sol tune writes a new one",
+                 error.line);
+    else
+        snprintf(
+            note, TUNING_NOTE_MAX,
+            "the tuning record is none of this version and ignored; sol tune writes a new one");
+    json_decref(json);
+    return NULL;
+}
+
+enum sol_status tuning_parse(const char *text, size_t length, const struct device_key *key,
+                             struct tuning *out, char note[TUNING_NOTE_MAX])
+{
+    size_t i;
+    json_t *section;
+    enum sol_status status = SOL_OK;
+    *out = (struct tuning){0};
+    note[0] = '\0';
+    json_t *record = read_record(text, length, note);
+    json_array_foreach(json_object_get(record, "devices"), i, section)
+    {
+        struct device_key its;
+        if (!take_key(section, &its) || !device_key_same_device(&its, key)) continue;
+        if (device_key_same(&its, key)) {
+            note[0] = '\0';
+            status = read_entries(section, out, note);
+            break;
+        }
+        snprintf(note, TUNING_NOTE_MAX,
+                 "the tuning record is of %s%ssol %s and ignored; sol tune writes a new one",
+                 its.driver, *its.driver ? ", " : "", its.build);
+    }
+    json_decref(record);
+    if (status != SOL_OK) tuning_clear(out);
+    return status;
+}
+
+/* ---- files ---- */
+
+/* SOL_OK and NULL, with a note unless there is no file, where nothing can be read. */
+static enum sol_status read_text(const char *path, char **out, size_t *length,
+                                 char note[TUNING_NOTE_MAX])
+{
+    FILE *file = fopen(path, "re");
+    *out = NULL;
+    *length = 0;
+    note[0] = '\0';
+    if (!file) return SOL_OK;
+    bool known = fseek(file, 0, SEEK_END) == 0;
+    long size = known ? ftell(file) : -1;
+    if (size < 0 || size > FILE_BYTES_MAX || fseek(file, 0, SEEK_SET) != 0) {
+        fclose(file);
+        snprintf(note, TUNING_NOTE_MAX, "the tuning record cannot be read and is ignored");
+        return SOL_OK;
+    }
+    char *text = malloc((size_t)size + 1);
+    if (text) *length = fread(text, 1, (size_t)size, file);
+    fclose(file);
+    *out = text;
+    return text ? SOL_OK : status_set(SOL_E_MEMORY, "no memory for the tuning record");
+}
+
+enum sol_status tuning_load(const char *path, const struct device_key *key, struct tuning *out,
+                            char note[TUNING_NOTE_MAX])
+{
+    char *text;
+    size_t length;
+    *out = (struct tuning){0};
+    SOL_TRY(read_text(path, &text, &length, note));
+    enum sol_status status = text ? tuning_parse(text, length, key, out, note) : SOL_OK;
+    free(text);
+    return status;
+}
+
+static json_t *section_json(const struct device_key *key, const struct tuning *tuning)
+{
+    json_t *entries = json_array();
+    for (size_t i = 0; i < tuning->count; i++)
+        json_array_append_new(entries, entry_json(&tuning->entries[i]));
+    return json_pack("{s:s, s:s, s:s, s:s, s:o}", "device", key->device, "capability",
+                     key->capability, "driver", key->driver, "build", key->build, "entries",
+                     entries);
+}
+
+/* The file's sections but that of this device, and the new one. */
+static enum sol_status merge(const char *path, const struct device_key *key,
+                             const struct tuning *tuning, char **out)
+{
+    char *text, note[TUNING_NOTE_MAX];
+    size_t length, i;
+    json_t *section, *devices = json_array();
+    enum sol_status status = read_text(path, &text, &length, note);
+    json_t *old = text ? read_record(text, length, note) : NULL;
+    json_array_foreach(json_object_get(old, "devices"), i, section)
+    {
+        struct device_key its;
+        if (take_key(section, &its) && !device_key_same_device(&its, key))
+            json_array_append(devices, section);
+    }
+    if (tuning->count) json_array_append_new(devices, section_json(key, tuning));
+    json_t *json =
+        json_pack("{s:s, s:i, s:o}", "format", format_name, "version", VERSION, "devices", devices);
+    *out = json && status == SOL_OK ? json_dumps(json, JSON_INDENT(1)) : NULL;
+    json_decref(json);
+    json_decref(old);
+    free(text);
+    if (status != SOL_OK || *out) return status;
+    return status_set(SOL_E_MEMORY, "no memory for the tuning record");
+}
+
+enum sol_status tuning_save(const char *path, const struct device_key *key,
+                            const struct tuning *tuning)
+{
+    char folder[4096], *text;
+    SOL_TRY(cache_folder(folder, sizeof folder));
+    int lock = cache_lock(path);
+    enum sol_status status = merge(path, key, tuning, &text);
+    if (status == SOL_OK) status = output_file_text(path, text, strlen(text));
+    cache_unlock(lock);
+    free(text);
+    return status;
+}

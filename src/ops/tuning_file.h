@@ -1,0 +1,32 @@
+/* Tuning records on disk: tuning.json in the cache folder, one section for each device. Sections of
+ * other devices are kept when one is written; a file that cannot be understood is as good as none.
+ */
+#ifndef OPS_TUNING_FILE_H
+#define OPS_TUNING_FILE_H
+
+#include <stddef.h>
+
+#include "ops/device_key.h"
+#include "ops/tuning.h"
+
+enum { TUNING_NOTE_MAX = 240 };
+
+/* Where the file is: $XDG_CACHE_HOME/sol/tuning.json. */
+enum sol_status tuning_path(char *out, size_t size);
+
+/* The section for `key`; `out` is empty where there is none. Whatever is wrong with a file is no
+ * error but a `note` for people, else "": damaged, of another driver or build, entries that this
+ * program cannot use. Errors are those of memory. */
+enum sol_status tuning_load(const char *path, const struct device_key *key, struct tuning *out,
+                            char note[TUNING_NOTE_MAX]);
+/* The same from text. */
+enum sol_status tuning_parse(const char *text, size_t length, const struct device_key *key,
+                             struct tuning *out, char note[TUNING_NOTE_MAX]);
+
+/* Puts `tuning` in the place of what the file says of this device, whatever driver and build that
+ * was for; without entries the section goes. The file appears whole or not at all, and two writers
+ * do not lose each other's sections. Makes the cache folder. SOL_E_IO. */
+enum sol_status tuning_save(const char *path, const struct device_key *key,
+                            const struct tuning *tuning);
+
+#endif

@@ -1,0 +1,214 @@
+/* What sol tune makes of times that are made up, and a search on a GPU that runs nothing. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "driver/cuda.h"
+#include "driver/fake_cuda.h"
+#include "gpu/device.h"
+#include "lab/tune.h"
+#include "lab/tune_select.h"
+#include "ops/ops.h"
+#include "support/fail_calls.h"
+
+/* ---- made-up times ---- */
+
+struct clock {
+    double ns[TUNE_CANDIDATES_MAX]; /* true times */
+    double noise, drift;            /* of each measurement, as a part; of each next one */
+    int wild;                       /* each so many-th takes five times as long; 0: none */
+    int calls, of[TUNE_CANDIDATES_MAX];
+    int fails_at; /* 0: never */
+    struct rng rng;
+};
+
+static enum sol_status read_clock(void *arg, int candidate, double *ns)
+{
+    struct clock *c = arg;
+    c->of[candidate]++;
+    if (++c->calls == c->fails_at) return status_set(SOL_E_DEVICE, "planted");
+    *ns =
+        c->ns[candidate] * (1 + c->noise * (double)rng_normal(&c->rng)) * (1 + c->drift * c->calls);
+    if (c->wild && c->calls % c->wild == 0) *ns *= 5;
+    return SOL_OK;
+}
+
+static struct tune_choice choice_of(struct clock *c, int n, int usual)
+{
+    struct tune_choice out;
+    assert_int_equal(tune_select(read_clock, c, n, usual, &out), SOL_OK);
+    return out;
+}
+
+static void the_fastest_wins_beyond_noise(void **state)
+{
+    (void)state;
+    struct clock c = {.ns = {100, 300, 90, 97}, .noise = 0.01};
+    rng_seed(&c.rng, 1);
+    struct tune_choice t = choice_of(&c, 4, 0);
+    assert_int_equal(t.fastest, 2);
+    assert_true(fabs(t.gain - 100.0 / 90 + 1) < 0.01 && t.low > 0.08 && t.high < 0.15);
+    assert_true(t.low <= t.gain && t.gain <= t.high && fabs(t.usual_ns - 100) < 2);
+    assert_int_equal(c.of[1], 1); /* three times as slow: once is enough */
+}
+
+static void drifts_and_wild_values_change_nothing(void **state)
+{
+    (void)state;
+    struct clock c = {.ns = {100, 103, 101}, .noise = 0.002, .drift = 0.002, .wild = 13};
+    rng_seed(&c.rng, 2);
+    assert_int_equal(choice_of(&c, 3, 0).fastest, 0);
+    c.ns[2] = 95;
+    assert_int_equal(choice_of(&c, 3, 0).fastest, 2);
+}
+
+static void small_gains_are_none(void **state)
+{
+    (void)state;
+    struct clock c = {.ns = {100, 99.4}, .noise = 0.0005};
+    rng_seed(&c.rng, 3);
+    struct tune_choice t = choice_of(&c, 2, 0);
+    assert_int_equal(t.fastest, 0);
+    assert_true(t.gain == 0 && t.low == 0 && t.ns == t.usual_ns);
+}
+
+/* Twenty that are all alike: the luckiest of them must not win, in a hundred tries hardly ever. */
+static void luck_does_not_win(void **state)
+{
+    (void)state;
+    int won = 0;
+    for (uint64_t seed = 0; seed < 100; seed++) {
+        struct clock c = {.noise = 0.05};
+        for (int i = 0; i < 20; i++) c.ns[i] = 100;
+        rng_seed(&c.rng, seed);
+        won += choice_of(&c, 20, 7).fastest != 7;
+    }
+    assert_true(won <= 5);
+}
+
+static void one_candidate_and_failures(void **state)
+{
+    (void)state;
+    struct clock c = {.ns = {100, 50}};
+    rng_seed(&c.rng, 4);
+    assert_int_equal(choice_of(&c, 1, 0).fastest, 0);
+    int all = 2 * 9 + 2 * 15;
+    for (int i = 1; i <= all + 1; i++) {
+        struct tune_choice out;
+        struct clock fails = {.ns = {100, 50}, .fails_at = i};
+        rng_seed(&fails.rng, 5);
+        assert_int_equal(tune_select(read_clock, &fails, 2, 0, &out),
+                         i > all ? SOL_OK : SOL_E_DEVICE);
+    }
+}
+
+/* ---- a search ---- */
+
+static const struct fake_cuda_params hopper = {
+    .devices = 1, .major = 9, .minor = 0, .memory = (size_t)256 << 20};
+
+static enum sol_status search(struct tuning *found, struct tune_report *report, bool list_only)
+{
+    static const int64_t rows[] = {1, 8}, depths[] = {0, 40};
+    struct model *model = NULL;
+    struct gpu *gpu = NULL;
+    struct tune_params params = {.rows = rows,
+                                 .n_rows = 2,
+                                 .depths = depths,
+                                 .n_depths = 2,
+                                 .seconds = 60,
+                                 .list_only = list_only};
+    enum sol_status status = model_open("synth:tiny,layers=2", &model);
+    if (status == SOL_OK) status = gpu_open(0, &gpu);
+    if (status == SOL_OK) {
+        engine_params_init(&params.engine);
+        params.engine.threads = 1;
+        params.engine.chooser.device.gpu = gpu;
+        status = tune_run(model, &params, found, report);
+    }
+    gpu_close(gpu);
+    model_close(model);
+    return status;
+}
+
+static void a_search_finds_a_models_problems(void **state)
+{
+    (void)state;
+    struct tuning found = {0};
+    struct tune_report report = {0};
+    cuda_replace(fake_cuda_start(&hopper));
+    assert_int_equal(search(&found, &report, true), SOL_OK);
+    assert_int_equal(found.count, 0);
+    size_t listed = report.count;
+    bool up = false, gemm = false;
+    for (size_t i = 0; i < report.count; i++) {
+        const struct tune_result *r = &report.results[i];
+        assert_int_equal(r->state, TUNE_LISTED);
+        assert_true(r->candidates >= 2 && r->entry.ns == 0);
+        up = up || (r->entry.op == &op_moe_up && r->step_rows == 8 && r->calls == 2);
+        gemm = gemm || (r->entry.op == &op_gemm && r->entry.problem.rows == 32);
+    }
+    assert_true(up && gemm);
+    tune_report_free(&report);
+    assert_int_equal(search(&found, &report, false), SOL_OK);
+    assert_int_equal(report.count, listed);
+    assert_int_equal(found.count, listed); /* all alike on this GPU: each stays as it is */
+    for (size_t i = 0; i < found.count; i++)
+        assert_true(tuning_is_usual(&found.entries[i]) && found.entries[i].ns > 0);
+    tune_report_free(&report);
+    tuning_clear(&found);
+    cuda_replace(NULL);
+    fake_cuda_stop();
+}
+
+static enum sol_status short_search(void)
+{
+    static const int64_t rows[] = {2}, depths[] = {0};
+    struct tuning found = {0};
+    struct tune_report report = {0};
+    struct model *model = NULL;
+    struct gpu *gpu = NULL;
+    struct tune_params params = {
+        .rows = rows, .n_rows = 1, .depths = depths, .n_depths = 1, .seconds = 60};
+    enum sol_status status = model_open("synth:tiny,layers=1", &model);
+    if (status == SOL_OK) status = gpu_open(0, &gpu);
+    if (status == SOL_OK) {
+        engine_params_init(&params.engine);
+        params.engine.threads = 1;
+        params.engine.chooser.device.gpu = gpu;
+        status = chooser_force(&params.engine.chooser, "gemm=gemm_f32_any_cuda");
+    }
+    if (status == SOL_OK) status = tune_run(model, &params, &found, &report);
+    tune_report_free(&report);
+    tuning_clear(&found);
+    gpu_close(gpu);
+    model_close(model);
+    return status;
+}
+
+static void failing_calls_are_reported(void **state)
+{
+    (void)state;
+    fail_each_call(&hopper, short_search, 200);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_fastest_wins_beyond_noise),
+        cmocka_unit_test(drifts_and_wild_values_change_nothing),
+        cmocka_unit_test(small_gains_are_none),
+        cmocka_unit_test(luck_does_not_win),
+        cmocka_unit_test(one_candidate_and_failures),
+        cmocka_unit_test(a_search_finds_a_models_problems),
+        cmocka_unit_test(failing_calls_are_reported),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,256 @@
+/* Tuning records on disk: written and read back, damaged, of other devices and programs. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/cache.h"
+#include "base/rng.h"
+#include "ops/ops.h"
+#include "ops/tuning_file.h"
+
+static char folder[64], path[256];
+static const struct device_key hopper = {"Some GPU", "9.0", "CUDA 13.0", "0.1.0 abc"};
+static const struct device_key other = {"Other GPU", "12.0", "CUDA 13.0", "0.1.0 abc"};
+
+static int setup(void **state)
+{
+    (void)state;
+    strcpy(folder, "/tmp/sol-tuning-XXXXXX");
+    if (!mkdtemp(folder) || setenv("XDG_CACHE_HOME", folder, 1) != 0) return -1;
+    return tuning_path(path, sizeof path) == SOL_OK ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    char name[300];
+    (void)state;
+    unlink(path);
+    snprintf(name, sizeof name, "%s.lock", path);
+    unlink(name);
+    snprintf(name, sizeof name, "%s/sol", folder);
+    rmdir(name);
+    return rmdir(folder);
+}
+
+static struct tuning_entry entry_of(int64_t rows, const char *choice)
+{
+    struct tuning_entry e = {.op = &op_gemm,
+                             .problem = {.rows = rows, .dtype = DTYPE_MXFP4, .n = 2880, .k = 4096},
+                             .loosest = NUMERICS_BF16,
+                             .variant = "gemm_wgmma_cuda",
+                             .usual = "gemv_bf16_cuda",
+                             .ns = 1234.5,
+                             .usual_ns = 2000};
+    e.problem.groups = 32;
+    tuning_range(rows, &e.rows_from, &e.rows_to);
+    snprintf(e.choice, sizeof e.choice, "%s", choice);
+    return e;
+}
+
+static void save(const struct device_key *key, int64_t rows, const char *choice)
+{
+    struct tuning tuning = {0};
+    struct tuning_entry e = entry_of(rows, choice);
+    assert_int_equal(tuning_add(&tuning, &e), SOL_OK);
+    assert_int_equal(tuning_save(path, key, &tuning), SOL_OK);
+    tuning_clear(&tuning);
+}
+
+/* How many entries there are; the first one's choice is `choice`, the note contains `note`. */
+static size_t load(const struct device_key *key, const char *choice, const char *note)
+{
+    struct tuning tuning;
+    char said[TUNING_NOTE_MAX];
+    assert_int_equal(tuning_load(path, key, &tuning, said), SOL_OK);
+    size_t count = tuning.count;
+    if (count) assert_string_equal(tuning.entries[0].choice, choice);
+    if (!strstr(said, note) || (!*note && *said)) fail_msg("'%s' is not '%s'", said, note);
+    tuning_clear(&tuning);
+    return count;
+}
+
+static void write_text(const char *text)
+{
+    char made[256];
+    assert_int_equal(cache_folder(made, sizeof made), SOL_OK);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void what_is_written_is_read(void **state)
+{
+    (void)state;
+    struct tuning tuning;
+    struct stat info;
+    char note[TUNING_NOTE_MAX], digest[TUNING_DIGEST], changed[TUNING_DIGEST];
+    assert_int_equal(load(&hopper, "", ""), 0); /* no file */
+    save(&hopper, 16, "tile");
+    assert_int_equal(tuning_load(path, &hopper, &tuning, note), SOL_OK);
+    assert_string_equal(note, "");
+    assert_int_equal(tuning.count, 1);
+    struct tuning_entry e = entry_of(16, "tile"), *got = &tuning.entries[0];
+    assert_ptr_equal(got->op, e.op);
+    assert_memory_equal(&got->problem, &e.problem, sizeof e.problem);
+    assert_true(got->rows_from == 9 && got->rows_to == 16 && got->loosest == NUMERICS_BF16);
+    assert_true(got->ns == 1234.5 && got->usual_ns == 2000);
+    assert_string_equal(got->usual, e.usual);
+    tuning_digest(&tuning, digest);
+    got->ns = 1;
+    tuning_digest(&tuning, changed);
+    assert_string_equal(digest, changed);
+    got->choice[0] = 'T';
+    tuning_digest(&tuning, changed);
+    assert_string_not_equal(digest, changed);
+    tuning_clear(&tuning);
+    assert_int_equal(stat(folder, &info), 0);
+}
+
+static void devices_do_not_disturb_each_other(void **state)
+{
+    (void)state;
+    struct device_key newer = hopper;
+    const struct tuning none = {0};
+    strcpy(newer.build, "0.1.0 def");
+    save(&hopper, 16, "one");
+    save(&other, 16, "two");
+    assert_int_equal(load(&hopper, "one", ""), 1);
+    assert_int_equal(load(&other, "two", ""), 1);
+    assert_int_equal(load(&newer, "", "is of CUDA 13.0, sol 0.1.0 abc and ignored"), 0);
+    save(&newer, 16, "three"); /* in the place of what is stale */
+    assert_int_equal(load(&newer, "three", ""), 1);
+    assert_int_equal(load(&hopper, "", "0.1.0 def"), 0);
+    assert_int_equal(load(&other, "two", ""), 1);
+    assert_int_equal(tuning_save(path, &newer, &none), SOL_OK);
+    assert_int_equal(load(&newer, "", ""), 0);
+    assert_int_equal(load(&other, "two", ""), 1);
+}
+
+static void damage_costs_the_record_alone(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"",
+                                        "{",
+                                        "[]",
+                                        "{\"format\": \"sol tuning\", \"version\": 2, "
+                                        "\"devices\": []}",
+                                        "{\"format\": 7, \"version\": 1, \"devices\": []}",
+                                        "{\"format\": \"sol tuning\", \"version\": 1}",
+                                        "{\"format\": \"sol tuning\", \"format\": 1}"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        write_text(texts[i]);
+        assert_int_equal(load(&hopper, "", "ignored; sol tune writes a new one"), 0);
+    }
+    save(&hopper, 8, "anew");
+    assert_int_equal(load(&hopper, "anew", ""), 1);
+}
+
+#define SECTION                                                                                    \
+    "{\"format\": \"sol tuning\", \"version\": 1, \"devices\": [7, {\"device\": 1}, {"             \
+    "\"device\": \"Some GPU\", \"capability\": \"9.0\", \"driver\": \"CUDA 13.0\", "               \
+    "\"build\": \"0.1.0 abc\", \"entries\": %s}]}"
+#define ENTRY(op, rows, from, ns, choice)                                                          \
+    "{\"op\": \"" op "\", \"dtype\": \"bf16\", \"n\": 1, \"rows\": " rows ", \"from\": " from      \
+    ", \"to\": 16, \"numerics\": \"i8\", \"variant\": \"x\", \"choice\": \"" choice                \
+    "\", \"ns\": " ns ", \"usual\": \"x\", \"usual_choice\": \"\", \"usual_ns\": 1}"
+
+static void senseless_entries_are_left_out(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *entries;
+        size_t good;
+        const char *note;
+    } cases[] = {
+        {"[" ENTRY("gemm", "16", "9", "1.5", "a") "]", 1, ""},
+        {"[" ENTRY("gemm", "16", "9", "1.5", "a") ", 5, {}]", 1, "2 entries"},
+        {"[" ENTRY("gone", "16", "9", "1.5", "a") "]", 0, "1 entries"},
+        {"[" ENTRY("gemm", "-1", "9", "1.5", "a") "]", 0, "1 entries"},
+        {"[" ENTRY("gemm", "17", "9", "1.5", "a") "]", 0, "1 entries"},
+        {"[" ENTRY("gemm", "16", "17", "1.5", "a") "]", 0, "1 entries"},
+        {"[" ENTRY("gemm", "16", "9", "0", "a") "]", 0, "1 entries"},
+        {"[" ENTRY("gemm", "1e1", "9", "1", "a") "]", 0, "1 entries"},
+        {"[" ENTRY("gemm", "16", "9", "1",
+                   "0123456789012345678901234567890123456789012345678901234"
+                   "567890123456789") "]",
+         0, "1 entries"},
+        {"{}", 0, "0 entries"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[4096];
+        snprintf(text, sizeof text, SECTION, cases[i].entries);
+        write_text(text);
+        assert_int_equal(load(&hopper, "a", cases[i].note), cases[i].good);
+    }
+}
+
+/* Any bytes: no crash, no failure, and what comes out can be used. */
+static void nothing_breaks_the_reader(void **state)
+{
+    (void)state;
+    enum { TRIES = 20000 };
+    char text[2048], changed[2048], note[TUNING_NOTE_MAX];
+    struct rng rng;
+    rng_seed(&rng, 11);
+    int length = snprintf(
+        text, sizeof text, SECTION,
+        "[" ENTRY("gemm", "16", "9", "1.5", "a") ", " ENTRY("moe_up", "64", "33", "1e3", "b") "]");
+    for (int i = 0; i < TRIES; i++) {
+        static const char likely[] = "{}[]\",:0123456789-.eEnull \\\n";
+        struct tuning tuning;
+        size_t size = (size_t)length;
+        memcpy(changed, text, size);
+        for (int64_t n = rng_range(&rng, 1, 4); n > 0; n--)
+            changed[rng_range(&rng, 0, length - 1)] =
+                n % 2 ? likely[rng_range(&rng, 0, (int64_t)sizeof likely - 2)]
+                      : (char)rng_range(&rng, 0, 255);
+        if (i % 5 == 0) size = (size_t)rng_range(&rng, 0, length);
+        assert_int_equal(tuning_parse(changed, size, &hopper, &tuning, note), SOL_OK);
+        for (size_t e = 0; e < tuning.count; e++) {
+            const struct tuning_entry *entry = &tuning.entries[e];
+            assert_true(entry->op && entry->ns > 0 && entry->rows_from <= entry->problem.rows);
+        }
+        tuning_clear(&tuning);
+    }
+}
+
+static void folders(void **state)
+{
+    (void)state;
+    char out[256], small[8];
+    assert_int_equal(cache_folder(small, sizeof small), SOL_E_IO);
+    assert_int_equal(setenv("XDG_CACHE_HOME", "relative", 1), 0);
+    assert_int_equal(setenv("HOME", folder, 1), 0);
+    assert_int_equal(cache_path("x", out, sizeof out), SOL_OK);
+    char expected[128];
+    snprintf(expected, sizeof expected, "%s/.cache/sol/x", folder);
+    assert_string_equal(out, expected);
+    assert_int_equal(setenv("HOME", "", 1), 0);
+    assert_int_equal(cache_path("x", out, sizeof out), SOL_E_IO);
+    assert_int_equal(setenv("XDG_CACHE_HOME", "/proc/none", 1), 0);
+    struct tuning none = {0};
+    assert_int_equal(tuning_save("/proc/none/sol/tuning.json", &hopper, &none), SOL_E_IO);
+    assert_int_equal(setenv("XDG_CACHE_HOME", folder, 1), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(what_is_written_is_read, setup, teardown),
+        cmocka_unit_test_setup_teardown(devices_do_not_disturb_each_other, setup, teardown),
+        cmocka_unit_test_setup_teardown(damage_costs_the_record_alone, setup, teardown),
+        cmocka_unit_test_setup_teardown(senseless_entries_are_left_out, setup, teardown),
+        cmocka_unit_test(nothing_breaks_the_reader),
+        cmocka_unit_test(folders),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
