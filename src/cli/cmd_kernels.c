@@ -290,16 +290,25 @@ static json_t *needs_json(unsigned needs)
     return list;
 }
 
+/* The names of a variant's choices; [] where it has none. */
+static json_t *choices_json(const struct op *op, int v)
+{
+    json_t *list = json_array();
+    for (int c = 0; *op_choice_name(op, v, 0) && c < op_choice_count(op, v); c++)
+        json_array_append_new(list, json_string(op_choice_name(op, v, c)));
+    return list;
+}
+
 static json_t *op_json(const struct op *op, unsigned features)
 {
     json_t *variants = json_array();
     for (int v = 0; v < op_variant_count(op); v++) {
         unsigned needs = v < op->n_variants ? op->variants[v]->needs : 0;
-        json_array_append_new(variants,
-                              json_pack("{s:s, s:s, s:o, s:b, s:s}", "name", op_variant_name(op, v),
-                                        "numerics", op_numerics_name(numerics_of(op, v)), "needs",
-                                        needs_json(needs), "here", (needs & ~features) == 0,
-                                        "summary", summary_of(op, v)));
+        json_array_append_new(
+            variants, json_pack("{s:s, s:s, s:o, s:b, s:o, s:s}", "name", op_variant_name(op, v),
+                                "numerics", op_numerics_name(numerics_of(op, v)), "needs",
+                                needs_json(needs), "here", (needs & ~features) == 0, "choices",
+                                choices_json(op, v), "summary", summary_of(op, v)));
     }
     return json_pack("{s:s, s:s, s:o}", "op", op->name, "summary", op->summary, "variants",
                      variants);

@@ -63,7 +63,8 @@ enum {
     DIM = 64,
     HEADS = 8,
     DECODE_BLOCKS_PER_SM = 2,
-    MANY_ITEMS = 128, /* rows x key heads that fill a GPU without cutting short caches */
+    FEW_ITEMS = 32,  /* rows x key heads that do not fill a GPU unless caches are cut short */
+    MANY_ITEMS = 64, /* that fill it with long pieces */
 };
 
 static bool can_run_decode(const void *args, const struct op_device *device,
@@ -101,13 +102,15 @@ static size_t workspace_decode(const void *args, int workers)
 static const int pieces[] = {256, 512, 1024, 2048};
 static const char *const piece_names[] = {"256", "512", "1024", "2048"};
 
-/* Pieces of 512 positions suit few rows (H100, batch 1: 8192 positions in 10.0 us, with 256 or 1024
- * in 11.7 and 11.1), of 1024 many (batch 128, 600 positions: 57 us instead of 78). */
+/* Few rows need small pieces to fill a GPU (H100, batch 1: 8192 positions in 10.0 us with 512, with
+ * 256 or 1024 in 11.7 and 11.1), others less joining: 8 rows of 4096 and fewer, 13.9 us with 2048
+ * instead of 16.0 with 512, of up to 32000 42.0 instead of 49.6. */
 static int usual_piece(const void *args, const struct op_device *device)
 {
     const struct attention_args *a = args;
+    int64_t items = a->m * a->kv.n_kv_heads;
     (void)device;
-    return a->m * a->kv.n_kv_heads < MANY_ITEMS ? 1 : 2;
+    return items < FEW_ITEMS ? 1 : items < MANY_ITEMS ? 2 : 3;
 }
 
 static const struct op_choices piece_choices = {piece_names, sizeof pieces / sizeof *pieces, NULL,

@@ -61,6 +61,16 @@ static inline bool few_rows_dense(const struct tensor *t, char why[OP_REASON_MAX
                      why, "it reads weights in bf16, rows of 16-byte pieces, or packed q8_0");
 }
 
+/* Whether the products of few rows, `together` at a time, are put as no more blocks than run at a
+ * time, two on an SM: then they take one tile's time, 3 to 7 us on an H100, where the products of
+ * many rows take 9 to 11. */
+static inline bool few_rows_at_once(int64_t m, int64_t n, int64_t together,
+                                    const struct op_device *device)
+{
+    int64_t tiles = (n + FEW_ROWS_FEATURES - 1) / FEW_ROWS_FEATURES;
+    return tiles * ((m + together - 1) / together) <= 2 * (int64_t)gpu_info(device->gpu)->sm_count;
+}
+
 /* What every kernel for a single row asks. */
 static inline bool few_rows_one(int64_t m, const struct op_device *device, char why[OP_REASON_MAX])
 {

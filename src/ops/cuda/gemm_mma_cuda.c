@@ -5,6 +5,7 @@
 #include "gemm/gemm_mma_args.h"
 #include "gpu/kernel.h"
 #include "ops/args.h"
+#include "ops/cuda/few_rows_cuda.h"
 #include "ops/cuda/gemm_wgmma.h"
 #include "pack/mxfp4_tiles.h"
 
@@ -189,7 +190,10 @@ static bool can_run_gemm(const void *args, const struct op_device *device, char 
 static bool suits_gemm(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
     const struct gemm_args *a = args;
-    (void)device;
+    if (!a->group_offsets && few_rows_bf16(&a->w) && few_rows_at_once(a->m, a->n, 8, device)) {
+        snprintf(why, OP_REASON_MAX, "too small a product; those of few rows take less");
+        return false;
+    }
     return enough(a->m, a->group_offsets ? GROUPED_ROWS_MIN : ROWS_MIN, why);
 }
 

@@ -155,13 +155,13 @@ static int usual_packed(int64_t m, int64_t groups)
 }
 
 /* The width whose tiles, taken in turn by all blocks at once, take the least: a tile costs its
- * tokens and a little more. With groups, whose sizes the host does not know, the widest without
- * clusters. */
+ * tokens and as much as 110 more (H100, k 2880 and 4096: 12.8 us and 0.115 us a token). With
+ * groups, whose sizes the host does not know, the widest without clusters. */
 static int usual_dense(int64_t m, int64_t n, bool grouped, int sm_count)
 {
     int best = 0;
     int64_t least = INT64_MAX;
-    enum { TILE_EXTRA = 16 };
+    enum { TILE_EXTRA = 110 };
     for (int i = 0; i < DENSE_KINDS; i++) {
         const struct kind *k = &gemm_kinds[i];
         if (grouped && k->cluster > 1) continue;
