@@ -14,6 +14,7 @@
 #include "driver/nvrtc.h"
 #include "gpu/kernel.h"
 #include "infer/engine.h"
+#include "ops/args.h"
 #include "support/fail_calls.h"
 #include "tensor_map_args.h"
 
@@ -191,6 +192,80 @@ static void test_launches(void **state)
     fake_cuda_stop();
 }
 
+/* Calls of a kind since `before` was taken, of every function of the driver. */
+enum { FIELDS = 64 };
+static const char *const fields[] = {
+#define CUDA_FUNCTION(field, symbol, parameters) #field,
+#include "driver/cuda_functions.list"
+#undef CUDA_FUNCTION
+};
+
+static void count_calls(long counts[FIELDS])
+{
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        counts[i] = fake_cuda_count(fields[i]);
+}
+
+/* What a step of steady generation asks of the driver: the row goes there, one graph runs, the
+ * token comes back. Nothing else: no allocation, no launch of its own, no further copy or wait. */
+static void check_steady(struct engine *engine, struct sampler *sampler)
+{
+    enum { WARM = 3, STEPS = 20 };
+    static const struct {
+        const char *field;
+        long calls; /* a step */
+    } wanted[] = {{"copy_in", 1}, {"graph_launch", 1}, {"copy_out", 1}, {"stream_wait", 1}};
+    long before[FIELDS], after[FIELDS];
+    size_t copied = 0, batch = 6;
+    int32_t token = 1;
+    for (int i = 0; i < WARM + STEPS; i++) {
+        if (i == WARM) copied = fake_cuda_copied();
+        if (i == WARM) count_calls(before);
+        struct engine_row row = {.token = token, .output = true};
+        assert_int_equal(engine_eval_token(engine, &row, sampler, &token), SOL_OK);
+    }
+    count_calls(after);
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        long calls = 0;
+        for (size_t j = 0; j < sizeof wanted / sizeof *wanted; j++)
+            if (strcmp(wanted[j].field, fields[i]) == 0) calls = wanted[j].calls;
+        if (after[i] - before[i] != STEPS * calls)
+            fail_msg("%s: %ld calls in %d steps", fields[i], after[i] - before[i], STEPS);
+    }
+    size_t step = (fake_cuda_copied() - copied) / STEPS;
+    assert_int_equal(step, 4 * batch * sizeof(int32_t) + sizeof(struct sample_draw) + sizeof token);
+}
+
+static void test_steady(void **state)
+{
+    (void)state;
+    struct gpu *gpu;
+    struct engine *engine;
+    struct engine_params params;
+    struct sampler *sampler;
+    struct sampler_params sampling;
+    sampler_params_init(&sampling);
+    for (int greedy = 0; greedy < 2; greedy++) { /* else each step has another random number */
+        cuda_replace(fake_cuda_start(&hopper));
+        assert_int_equal(gpu_open(0, &gpu), SOL_OK);
+        engine_params_init(&params);
+        params.threads = 1;
+        params.context = 64;
+        params.max_batch = 6;
+        params.chooser.device.gpu = gpu;
+        if (greedy) sampling.temperature = 0;
+        assert_int_equal(engine_create(tiny, &params, &engine), SOL_OK);
+        assert_int_equal(sampler_create(&sampling, tiny->config.vocab, NULL, &sampler), SOL_OK);
+        check_steady(engine, sampler);
+        sampler_destroy(sampler);
+        engine_destroy(engine);
+        gpu_close(gpu);
+        assert_int_equal(fake_cuda_live(), 0);
+        cuda_replace(NULL);
+        fake_cuda_stop();
+    }
+}
+
 static void test_refusals(void **state)
 {
     (void)state;
@@ -301,8 +376,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_device),   cmocka_unit_test(test_engine),
-        cmocka_unit_test(test_launches), cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_nvrtc),
+        cmocka_unit_test(test_launches), cmocka_unit_test(test_steady),
+        cmocka_unit_test(test_refusals), cmocka_unit_test(test_nvrtc),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

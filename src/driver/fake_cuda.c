@@ -6,7 +6,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { LAUNCHES_MAX = 1 << 17, ATTRIBUTES = 128, FUNCTIONS_MAX = 256, FUNCTION_SIZE = 96 };
+enum {
+    LAUNCHES_MAX = 1 << 17,
+    ATTRIBUTES = 128,
+    FUNCTIONS_MAX = 256,
+    FUNCTION_SIZE = 96,
+    COUNTERS_MAX = 64
+};
 
 /* What a handle points to. Pinned memory has it in front of the bytes. */
 struct object {
@@ -28,14 +34,23 @@ static struct {
     long calls, live, fail_at, n_launches;
     cuda_result failure;
     bool sticky;
-    size_t bytes;
+    size_t bytes, copied;
     struct fake_launch *launches;
     struct region *regions;
     char functions[FUNCTIONS_MAX][FUNCTION_SIZE];
+    struct {
+        const char *field; /* "f_" before the name */
+        long calls;
+    } counters[COUNTERS_MAX];
 } fake;
 
-static bool fails(void)
+/* `caller` is the function of the table, f_<field>. */
+static bool fails(const char *caller)
 {
+    int i = 0;
+    while (i < COUNTERS_MAX - 1 && fake.counters[i].field && fake.counters[i].field != caller) i++;
+    fake.counters[i].field = caller;
+    fake.counters[i].calls++;
     fake.calls++;
     return fake.fail_at && (fake.sticky ? fake.calls >= fake.fail_at : fake.calls == fake.fail_at);
 }
@@ -43,7 +58,7 @@ static bool fails(void)
 /* First line of every function of the table. */
 #define CALL()                                                                                     \
     do {                                                                                           \
-        if (fails()) return fake.failure;                                                          \
+        if (fails(__func__)) return fake.failure;                                                  \
     } while (0)
 
 static void *make(size_t bytes, const char *name)
@@ -57,9 +72,9 @@ static void *make(size_t bytes, const char *name)
 }
 
 /* Giving back always works, also after a failure that is reported: nothing would be left to do. */
-static cuda_result unmake(void *object)
+static cuda_result unmake(const char *caller, void *object)
 {
-    bool failed = fails();
+    bool failed = fails(caller);
     if (object) fake.live--;
     free(object);
     return failed ? fake.failure : CUDA_OK;
@@ -158,7 +173,7 @@ static cuda_result f_context_retain(cuda_context *context, cuda_device device)
 static cuda_result f_context_release(cuda_device device)
 {
     (void)device;
-    bool failed = fails();
+    bool failed = fails(__func__);
     fake.live--;
     return failed ? fake.failure : CUDA_OK;
 }
@@ -226,7 +241,7 @@ static cuda_result f_memory_alloc(cuda_address *address, size_t bytes)
 
 static cuda_result f_memory_free(cuda_address address)
 {
-    bool failed = fails();
+    bool failed = fails(__func__);
     struct region **at = &fake.regions;
     while (*at && (uintptr_t)(*at)->data != address) at = &(*at)->next;
     struct region *r = *at;
@@ -251,7 +266,7 @@ static cuda_result f_host_alloc(void **address, size_t bytes, unsigned flags)
 
 static cuda_result f_host_free(void *address)
 {
-    return unmake((struct object *)address - 1);
+    return unmake(__func__, (struct object *)address - 1);
 }
 
 static cuda_result f_copy_in(cuda_address to, const void *from, size_t bytes, cuda_stream stream)
@@ -260,6 +275,7 @@ static cuda_result f_copy_in(cuda_address to, const void *from, size_t bytes, cu
     (void)stream;
     memcpy(show(to, bytes), from, bytes);
     hide(to, bytes);
+    fake.copied += bytes;
     return CUDA_OK;
 }
 
@@ -269,6 +285,7 @@ static cuda_result f_copy_out(void *to, cuda_address from, size_t bytes, cuda_st
     (void)stream;
     memcpy(to, show(from, bytes), bytes);
     hide(from, bytes);
+    fake.copied += bytes;
     return CUDA_OK;
 }
 
@@ -310,7 +327,7 @@ static cuda_result f_stream_create(cuda_stream *stream, unsigned flags)
 
 static cuda_result f_stream_destroy(cuda_stream stream)
 {
-    return unmake(stream);
+    return unmake(__func__, stream);
 }
 
 static cuda_result f_stream_wait(cuda_stream stream)
@@ -356,12 +373,12 @@ static cuda_result f_graph_launch(cuda_graph_exec exec, cuda_stream stream)
 
 static cuda_result f_graph_exec_destroy(cuda_graph_exec exec)
 {
-    return unmake(exec);
+    return unmake(__func__, exec);
 }
 
 static cuda_result f_graph_destroy(cuda_graph graph)
 {
-    return unmake(graph);
+    return unmake(__func__, graph);
 }
 
 static cuda_result f_event_create(cuda_event *event, unsigned flags)
@@ -374,7 +391,7 @@ static cuda_result f_event_create(cuda_event *event, unsigned flags)
 
 static cuda_result f_event_destroy(cuda_event event)
 {
-    return unmake(event);
+    return unmake(__func__, event);
 }
 
 static cuda_result f_event_record(cuda_event event, cuda_stream stream)
@@ -413,7 +430,7 @@ static cuda_result f_module_load(cuda_module *module, const void *image)
 
 static cuda_result f_module_unload(cuda_module module)
 {
-    return unmake(module);
+    return unmake(__func__, module);
 }
 
 /* A function is its name in the list; modules share it, since nothing is run. */
@@ -519,6 +536,18 @@ void fake_cuda_fail(long n, cuda_result result, bool sticky)
 long fake_cuda_calls(void)
 {
     return fake.calls;
+}
+
+long fake_cuda_count(const char *field)
+{
+    for (int i = 0; i < COUNTERS_MAX && fake.counters[i].field; i++)
+        if (strcmp(fake.counters[i].field + 2, field) == 0) return fake.counters[i].calls;
+    return 0;
+}
+
+size_t fake_cuda_copied(void)
+{
+    return fake.copied;
 }
 
 long fake_cuda_live(void)

@@ -23,7 +23,10 @@ const struct cuda_api *fake_cuda_start(const struct fake_cuda_params *params);
  * device behaves after a fault in a kernel. 0: none. Calls that name errors never fail. */
 void fake_cuda_fail(long n, cuda_result result, bool sticky);
 long fake_cuda_calls(void); /* since fake_cuda_start */
-long fake_cuda_live(void);  /* contexts, memory, streams, events, modules, graphs not given back */
+/* Of one function of the table, by its field: "copy_in". */
+long fake_cuda_count(const char *field);
+size_t fake_cuda_copied(void); /* bytes between host and device, either way */
+long fake_cuda_live(void); /* contexts, memory, streams, events, modules, graphs not given back */
 size_t fake_cuda_bytes(void); /* of device memory taken now */
 
 struct fake_launch {

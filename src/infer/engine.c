@@ -27,16 +27,13 @@ struct cached_plan {
     uint64_t used; /* tick of last use: the oldest makes room */
 };
 
-/* Tokens drawn on the GPU; made when first asked for. */
+/* Tokens drawn on the GPU; made when first asked for. How to draw goes there with the batch. */
 struct drawing {
-    void *memory; /* on the GPU: the other three */
-    struct sample_draw *draw;
+    void *memory; /* on the GPU: the other two */
     int32_t *token;
     uint32_t *banned;
-    void *pinned; /* host's side of draw and token */
-    struct sample_draw *host_draw;
+    void *pinned; /* host's side of the token; behind it the list on its way */
     int32_t *host_token;
-    struct sample_draw sent;         /* what `draw` holds */
     const struct sampler *banned_of; /* whose list `banned` is */
 };
 
@@ -54,8 +51,8 @@ struct engine {
     int64_t *length;       /* [sequences] what engine_eval is asked for would make of them */
     struct batch batch;    /* as the ops see it */
     struct batch host;     /* what a step writes; on the CPU the same arrays */
-    int32_t *staging;      /* GPU: pinned, the four arrays of `host` one behind the other */
-    int32_t *offsets;      /* GPU: buffers.routing.host_offsets, [n_experts + 1] */
+    int32_t *staging; /* GPU: pinned, the four arrays of `host`, one behind the other, and a draw */
+    int32_t *offsets; /* GPU: buffers.routing.host_offsets, [n_experts + 1] */
     struct forward_buffers buffers;
     struct drawing drawing;
     float
@@ -106,6 +103,19 @@ static size_t page_table_bytes(const struct engine *e)
     return (size_t)(e->pages.sequences * e->pages.per_sequence) * sizeof(int32_t);
 }
 
+/* What a step is given: token, position, sequence, output_rows, and how to draw: one copy. */
+static size_t step_bytes(const struct engine *e)
+{
+    size_t draw = e->gpu ? sizeof(struct sample_draw) : 0;
+    return 4 * (size_t)e->params.max_batch * sizeof(int32_t) + draw;
+}
+
+/* Behind the four arrays, on either side. */
+static struct sample_draw *draw_of(const struct engine *e, int32_t *block)
+{
+    return (struct sample_draw *)(void *)(block + 4 * e->params.max_batch);
+}
+
 static size_t describe_buffers(struct engine *e, struct buffer_spec *specs)
 {
     const struct model_config *c = &e->model->config;
@@ -126,7 +136,7 @@ static size_t describe_buffers(struct engine *e, struct buffer_spec *specs)
         {(void **)&b->routing.group_offsets, (size_t)(c->n_experts + 1) * 4},
         {(void **)&b->routing.token_of_row, slots * 4},
         {(void **)&b->routing.row_of_slot, slots * 4},
-        {(void **)&in->token, 4 * rows * 4}, /* and behind it the other three: one copy */
+        {(void **)&in->token, step_bytes(e)},
         {(void **)&e->inv_freq, (size_t)c->head_dim / 2 * 4},
         {(void **)&e->page_table, page_table_bytes(e)},
     };
@@ -208,7 +218,7 @@ static enum sol_status point_batches(struct engine *e)
     if (!e->gpu) return SOL_OK;
     void *staging, *logits, *table;
     size_t bytes = (size_t)(e->params.max_outputs * e->model->config.vocab) * sizeof(float);
-    SOL_TRY(gpu_alloc_pinned(e->gpu, 4 * (size_t)rows * sizeof(int32_t), &staging));
+    SOL_TRY(gpu_alloc_pinned(e->gpu, step_bytes(e), &staging));
     e->staging = staging;
     SOL_TRY(gpu_alloc_pinned(e->gpu, bytes, &logits));
     e->logits = logits;
@@ -399,7 +409,7 @@ static enum sol_status plan_for(struct engine *e, int64_t rows, int64_t outputs,
                                         .vocab = e->model->config.vocab,
                                         .logits = e->buffers.logits,
                                         .banned = e->drawing.banned,
-                                        .draws = e->drawing.draw,
+                                        .draws = draw_of(e, e->batch.token),
                                         .token = e->drawing.token});
     enum sol_status status = plan_finish(slot->plan);
     if (status == SOL_OK) return SOL_OK;
@@ -511,14 +521,13 @@ static void after_layer(void *arg, int layer)
 /* New pages are in the table before the step whose rows they are for; few steps have any. */
 static enum sol_status send_batch(struct engine *e)
 {
-    size_t bytes = 4 * (size_t)e->params.max_batch * sizeof(int32_t);
     struct kv_pages *p = &e->pages;
     if (!e->gpu) return SOL_OK;
     if (p->unsent)
         SOL_TRY(gpu_copy_in(e->gpu, e->page_table + p->changed, p->table + p->changed,
                             (size_t)p->unsent * sizeof *p->table));
     kv_pages_sent(p);
-    return gpu_copy_in(e->gpu, e->batch.token, e->staging, bytes);
+    return gpu_copy_in(e->gpu, e->batch.token, e->staging, step_bytes(e));
 }
 
 enum sol_status engine_place(struct engine *e, const struct engine_row *rows, int64_t n)
@@ -588,35 +597,22 @@ static enum sol_status make_drawing(struct engine *e)
     if (d->pinned) return SOL_OK;
     SOL_TRY(gpu_alloc(e->gpu, "drawing of tokens", 64 + words * 4, &d->memory));
     SOL_TRY(gpu_alloc_pinned(e->gpu, 64 + words * 4, &d->pinned));
-    d->draw = d->memory;
-    d->token = (int32_t *)((char *)d->memory + 32);
+    d->token = d->memory;
     d->banned = (uint32_t *)((char *)d->memory + 64);
-    d->host_draw = d->pinned;
-    d->host_token = (int32_t *)((char *)d->pinned + 32);
+    d->host_token = d->pinned;
     return SOL_OK;
 }
 
-static bool same_draw(const struct sample_draw *a, const struct sample_draw *b)
-{
-    return a->uniform == b->uniform && a->inverse_temperature == b->inverse_temperature &&
-           a->min_p == b->min_p;
-}
-
-static enum sol_status send_draw(struct engine *e, const struct sampler *sampler,
-                                 const struct sample_draw *draw)
+/* The list stays there until another sampler comes. */
+static enum sol_status send_banned(struct engine *e, const struct sampler *sampler)
 {
     struct drawing *d = &e->drawing;
-    size_t words = ((size_t)e->model->config.vocab + 31) / 32;
-    if (d->banned_of != sampler) {
-        uint32_t *bits = (uint32_t *)((char *)d->pinned + 64);
-        sampler_banned(sampler, bits);
-        SOL_TRY(gpu_copy_in(e->gpu, d->banned, bits, words * 4));
-    } else if (same_draw(&d->sent, draw)) {
-        return SOL_OK;
-    }
+    uint32_t *bits = (uint32_t *)((char *)d->pinned + 64);
+    if (d->banned_of == sampler) return SOL_OK;
+    sampler_banned(sampler, bits);
+    SOL_TRY(gpu_copy_in(e->gpu, d->banned, bits, ((size_t)e->model->config.vocab + 31) / 32 * 4));
     d->banned_of = sampler;
-    d->sent = *d->host_draw = *draw;
-    return gpu_copy_in(e->gpu, d->draw, d->host_draw, sizeof *draw);
+    return SOL_OK;
 }
 
 enum sol_status engine_eval_token(struct engine *e, const struct engine_row *row,
@@ -631,7 +627,8 @@ enum sol_status engine_eval_token(struct engine *e, const struct engine_row *row
     SOL_TRY(check_rows(e, row, 1));
     SOL_TRY(interrupt_check());
     SOL_TRY(make_drawing(e));
-    SOL_TRY(send_draw(e, sampler, &draw));
+    SOL_TRY(send_banned(e, sampler));
+    *draw_of(e, e->staging) = draw;
     fill_batch(e, row, 1);
     SOL_TRY(run_step(e, WANT_TOKEN));
     *token = *e->drawing.host_token;
