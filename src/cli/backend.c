@@ -1,33 +1,60 @@
 #include "cli/backend.h"
 
-#include "gpu/kernel.h"
-
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-static enum sol_status open_named(const char *name, struct gpu **out)
+#include "base/progress.h"
+#include "gpu/kernel.h"
+#include "lab/verdict.h"
+
+static enum sol_status open_gpu(int ordinal, bool trusted, struct gpu **out)
+{
+    SOL_TRY(gpu_open(ordinal, out));
+    enum sol_status status = trusted ? verdict_check(*out) : SOL_OK;
+    if (status == SOL_OK) return SOL_OK;
+    gpu_close(*out);
+    *out = NULL;
+    return status;
+}
+
+/* The first that can be used. Why the last one cannot is said; that there is none is no news. */
+static void open_any(bool trusted, struct gpu **out)
+{
+    int count = 0;
+    struct gpu_info info;
+    enum sol_status status = gpu_list(&info, 1, &count);
+    for (int i = 0; i < count && !*out; i++) status = open_gpu(i, trusted, out);
+    if (!*out && status != SOL_OK) progress_note("the CPU computes: %s", sol_last_error());
+}
+
+bool backend_is_auto(const char *name)
+{
+    return name && strcasecmp(name, "auto") == 0;
+}
+
+static enum sol_status open_named(const char *name, bool trusted, struct gpu **out)
 {
     if (!name || strcasecmp(name, "cpu") == 0) return SOL_OK;
-    if (strcasecmp(name, "auto") == 0) {
-        int count;
-        struct gpu_info info;
-        return gpu_list(&info, 1, &count) == SOL_OK && count > 0 ? gpu_open(0, out) : SOL_OK;
+    if (backend_is_auto(name)) {
+        open_any(trusted, out);
+        return SOL_OK;
     }
-    if (strcasecmp(name, "cuda") == 0) return gpu_open(0, out);
+    if (strcasecmp(name, "cuda") == 0) return open_gpu(0, trusted, out);
     if (strncasecmp(name, "cuda:", 5) == 0) {
         char *end;
         long ordinal = strtol(name + 5, &end, 10);
         if (end != name + 5 && !*end && ordinal >= 0 && ordinal < 1024)
-            return gpu_open((int)ordinal, out);
+            return open_gpu((int)ordinal, trusted, out);
     }
     return status_set(SOL_E_ARGUMENT, "--backend %s: expected cpu, cuda, cuda:N or auto", name);
 }
 
-enum sol_status backend_open(const char *name, const char *kernel_source, struct gpu **out)
+enum sol_status backend_open(const char *name, const char *kernel_source, bool trusted,
+                             struct gpu **out)
 {
     *out = NULL;
-    SOL_TRY(open_named(name, out));
+    SOL_TRY(open_named(name, trusted, out));
     if (!*out || !kernel_source) return SOL_OK;
     enum sol_status status = gpu_use_sources(*out, kernel_source);
     if (status == SOL_OK) return SOL_OK;

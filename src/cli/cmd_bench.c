@@ -438,9 +438,8 @@ static enum sol_status set_up(struct bench_command *c)
     c->params.repetitions = (int)o->repetitions;
     c->params.seconds = o->max_time;
     c->params.ops = o->ops;
+    o->engine.batch = o->ubatch && (!o->batch || o->ubatch < o->batch) ? o->ubatch : o->batch;
     SOL_TRY(engine_options_params(&o->engine, &c->params.engine));
-    if (o->batch) c->params.engine.max_batch = o->batch;
-    if (o->ubatch && (!o->batch || o->ubatch < o->batch)) c->params.engine.max_batch = o->ubatch;
     if (o->ratings) SOL_TRY(rating_table_open(o->ratings, &c->ratings));
     SOL_TRY(open_model(c));
     SOL_TRY(make_tests(c));

@@ -341,7 +341,7 @@ static int run(int argc, char **argv)
     if (!parse_options_only(&spec, argc, argv, &o, &exit_status)) return exit_status;
     if (o.threads == 0) o.threads = cpu_info()->cores;
     progress_quiet(o.quiet);
-    enum sol_status status = backend_open(o.backend, NULL, &o.gpu);
+    enum sol_status status = backend_open(o.backend, NULL, false, &o.gpu);
     if (status == SOL_OK) status = show(&o);
     gpu_close(o.gpu);
     return cli_fail(status);

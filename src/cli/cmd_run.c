@@ -336,11 +336,17 @@ static json_t *run_json(const struct run *run)
                      "settings", engine_settings_json(&run->params), "kernels", kernels);
 }
 
-/* What came before an interruption is a result too. */
+/* What came before an interruption is a result too. After another error the text that is out ends
+ * with its line, and nothing follows that was not computed. */
 static enum sol_status report(struct run *run, enum sol_status status)
 {
     if (status == SOL_E_INTERRUPTED) run->stop = STOP_INTERRUPTED;
-    if (status != SOL_OK && status != SOL_E_INTERRUPTED) return status;
+    if (status != SOL_OK && status != SOL_E_INTERRUPTED) {
+        bool open = !run->options.json && run->count && run->last_char != '\n';
+        if (open && fputc('\n', stdout) != EOF) fflush(stdout);
+        return run->count ? status_prefix(status, "after %lld tokens", (long long)run->count)
+                          : status;
+    }
     SOL_TRY(emit_end(run));
     if (!run->options.quiet) print_stats(run);
     if (run->options.json) SOL_TRY(json_print(run_json(run)));

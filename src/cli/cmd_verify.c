@@ -8,11 +8,13 @@
 
 #include "base/cpu.h"
 #include "base/interrupt.h"
+#include "base/log.h"
 #include "base/progress.h"
 #include "base/table.h"
 #include "cli/backend.h"
 #include "cli/cli.h"
 #include "cli/engine_options.h"
+#include "lab/verdict.h"
 #include "lab/verify.h"
 #include "lab/verify_model.h"
 
@@ -53,7 +55,8 @@ static const struct command_spec spec = {
     .notes =
         "Inputs are random, awkward in size, extreme and non-finite; outputs are framed by guard\n"
         "bytes. The error is relative to the reference, row by row. Exit status 7 when a variant\n"
-        "differs.\n"
+        "differs. On a GPU the verdict on all kernels is kept: sol computes on architectures that\n"
+        "its authors do not have only once it passed there.\n"
         "The second table scores text that the model wrote itself: the Kullback-Leibler\n"
         "divergence, in nats per token, from the predictions of the references to those with\n"
         "each gemm variant. sol perplexity --kl does the same for a text of yours.\n",
@@ -198,18 +201,27 @@ static enum sol_status verify_model(const struct verify_command *c, struct verif
     return status;
 }
 
+/* Its table is worth showing also where it cannot be kept. */
+static void keep_verdict(const struct gpu *gpu, const struct verify_report *report)
+{
+    if (verdict_keep(gpu, report->ran, report->failed) != SOL_OK)
+        LOG_WARN("the verdict is not kept: %s", sol_last_error());
+}
+
 static enum sol_status verify(const struct verify_command *c, struct verify_report *report)
 {
     SOL_TRY(check_names(c));
     for (int i = 0; i < op_table_count; i++)
         if (wanted(c, op_table[i])) report->capacity += (size_t)op_variant_count(op_table[i]);
-    report->results = calloc(report->capacity, sizeof *report->results);
+    report->results = calloc(report->capacity + 1, sizeof *report->results);
     if (!report->results) return status_set(SOL_E_MEMORY, "no memory for the results");
     struct pool *pool;
     struct gpu *gpu;
-    SOL_TRY(backend_open(c->backend, c->kernel_source, &gpu));
+    SOL_TRY(backend_open(c->backend, c->kernel_source, false, &gpu));
     enum sol_status status = pool_create(c->threads ? (int)c->threads : cpu_info()->cores, &pool);
     if (status == SOL_OK) status = verify_all(c, pool, gpu, report);
+    if (status == SOL_OK && gpu && !c->ops.count && !c->kernel_source)
+        keep_verdict(gpu, report); /* of everything that sol would run there */
     pool_destroy(pool);
     gpu_close(gpu);
     if (status == SOL_OK) status = verify_model(c, report);

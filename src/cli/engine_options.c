@@ -7,11 +7,13 @@
 
 #include "base/cpu.h"
 #include "base/log.h"
+#include "base/progress.h"
 #include "base/status.h"
 #include "cli/cli.h"
 #include "cli/input.h"
 #include "lab/gpu_ceiling.h"
 #include "model/fit.h"
+#include "model/upload.h"
 #include "ops/tuning_file.h"
 
 /* ---- options ---- */
@@ -63,6 +65,16 @@ static enum sol_status read_tuning(struct engine_options *options, struct engine
     return SOL_OK;
 }
 
+static enum sol_status set_device(struct engine_options *options, struct engine_params *params)
+{
+    params->chooser.device.gpu = options->gpu;
+    params->chooser.tuning = NULL;
+    params->max_batch = options->batch ? options->batch
+                        : options->gpu ? ENGINE_BATCH_GPU
+                                       : ENGINE_BATCH_CPU;
+    return read_tuning(options, params);
+}
+
 enum sol_status engine_options_params(struct engine_options *options, struct engine_params *params)
 {
     engine_params_init(params);
@@ -80,12 +92,8 @@ enum sol_status engine_options_params(struct engine_options *options, struct eng
         SOL_TRY(chooser_force(&params->chooser, options->force.values[i]));
     for (size_t i = 0; i < options->slow.count; i++)
         SOL_TRY(chooser_slow(&params->chooser, options->slow.values[i]));
-    SOL_TRY(backend_open(options->backend, options->kernel_source, &options->gpu));
-    params->chooser.device.gpu = options->gpu;
-    params->max_batch = options->batch ? options->batch
-                        : options->gpu ? ENGINE_BATCH_GPU
-                                       : ENGINE_BATCH_CPU;
-    return read_tuning(options, params);
+    SOL_TRY(backend_open(options->backend, options->kernel_source, true, &options->gpu));
+    return set_device(options, params);
 }
 
 void engine_options_close(struct engine_options *options)
@@ -95,26 +103,47 @@ void engine_options_close(struct engine_options *options)
     options->gpu = NULL;
 }
 
-enum sol_status engine_options_open(const struct engine_options *options,
-                                    const struct engine_params *params, struct model **out)
+static enum sol_status parse_load(const char *text, enum model_load *load)
 {
     static const char *const ways[] = {
         [MODEL_LOAD_AUTO] = "auto", [MODEL_LOAD_MAP] = "map", [MODEL_LOAD_READ] = "read"};
-    const struct fit_params run = {params->context,     params->sequences, params->max_batch,
-                                   params->max_outputs, params->kv_dtype,  params->cache_positions};
-    struct model_params how = {.run = options->gpu ? NULL : &run};
     int way = 0;
-    *out = NULL;
-    while (options->load && way < 3 && strcmp(options->load, ways[way]) != 0) way++;
+    while (text && way < 3 && strcmp(text, ways[way]) != 0) way++;
     if (way == 3)
-        return status_set(SOL_E_ARGUMENT, "--load %s: write 'map', 'read' or 'auto'",
-                          options->load);
-    how.load = (enum model_load)way;
+        return status_set(SOL_E_ARGUMENT, "--load %s: write 'map', 'read' or 'auto'", text);
+    *load = (enum model_load)way;
+    return SOL_OK;
+}
+
+static enum sol_status open_model(const struct engine_options *options,
+                                  const struct fit_params *run, struct model **out)
+{
+    struct model_params how = {.run = options->gpu ? NULL : run};
+    SOL_TRY(parse_load(options->load, &how.load));
     /* A GPU gets them straight from the file, but for a mapping that it reads itself. */
     bool mapped =
         how.load == MODEL_LOAD_MAP && options->gpu && gpu_shares_memory(gpu_info(options->gpu));
     how.later = options->gpu && !options->host_weights && !mapped;
     return model_open_with(options->model, &how, out);
+}
+
+enum sol_status engine_options_open(struct engine_options *options, struct engine_params *params,
+                                    struct model **out)
+{
+    struct fit_params run = {params->context,     params->sequences, params->max_batch,
+                             params->max_outputs, params->kv_dtype,  params->cache_positions};
+    *out = NULL;
+    SOL_TRY(open_model(options, &run, out));
+    if (!options->gpu || !backend_is_auto(options->backend)) return SOL_OK;
+    enum sol_status status = model_upload_check(*out, options->gpu, &run);
+    if (status == SOL_OK) return SOL_OK;
+    progress_note("the CPU computes: %s", sol_last_error());
+    model_close(*out);
+    *out = NULL;
+    engine_options_close(options);
+    SOL_TRY(set_device(options, params));
+    run.batch = params->max_batch;
+    return open_model(options, &run, out);
 }
 
 enum sol_status engine_options_limits(const struct engine_params *params, size_t working_set,

@@ -118,9 +118,10 @@ void engine_options_close(struct engine_options *options);
 
 /* Opens the model as --load says; for a GPU without its weights, which engine_create or
  * model_upload will read. Refuses, with the figures, when weights, cache and buffers of a run with
- * these parameters do not fit into the memory that is free. */
-enum sol_status engine_options_open(const struct engine_options *options,
-                                    const struct engine_params *params, struct model **out);
+ * these parameters do not fit into the memory that is free; with --backend auto a GPU without room
+ * is given up instead, and options and params are the CPU's. */
+enum sol_status engine_options_open(struct engine_options *options, struct engine_params *params,
+                                    struct model **out);
 
 /* Measures what bounds a model of `working_set` bytes of weights there: with as many threads as the
  * engine would have, or on its GPU. */

@@ -46,6 +46,24 @@ void cuda_replace(const struct cuda_api *api)
     replaced = api;
 }
 
+/* What a user can do about it; "" where nobody knows. */
+static const char *remedy(cuda_result result)
+{
+    switch (result) {
+    case CUDA_E_ECC:
+        return "; the GPU's memory lost bits: see nvidia-smi -q -d ECC, it may need a reset";
+    case CUDA_E_ADDRESS:
+    case CUDA_E_LAUNCH:
+        return "; this process can use the GPU no longer. Run it again; if it fails again, sol "
+               "verify "
+               "--backend cuda finds the kernel";
+    case CUDA_E_DRIVER_MISMATCH:
+        return "; the driver was updated while the old one is loaded: restart the machine";
+    default:
+        return "";
+    }
+}
+
 enum sol_status cuda_status(const struct cuda_api *api, cuda_result result, const char *what)
 {
     const char *name = NULL, *text = NULL;
@@ -53,5 +71,5 @@ enum sol_status cuda_status(const struct cuda_api *api, cuda_result result, cons
     if (api->error_name(result, &name) != CUDA_OK) name = "unknown error";
     if (api->error_string(result, &text) != CUDA_OK) text = "";
     enum sol_status status = result == CUDA_E_MEMORY ? SOL_E_MEMORY : SOL_E_DEVICE;
-    return status_set(status, "%s: %s (%d, %s)", what, name, result, text);
+    return status_set(status, "%s: %s (%d, %s)%s", what, name, result, text, remedy(result));
 }

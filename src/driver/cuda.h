@@ -24,11 +24,15 @@ enum {
     CUDA_OK = 0,
     CUDA_E_MEMORY = 2,
     CUDA_E_NO_DEVICE = 100,
+    CUDA_E_BAD_IMAGE = 200,
     CUDA_E_NO_BINARY = 209, /* the image has no code for this device */
+    CUDA_E_ECC = 214,       /* memory lost bits */
     CUDA_E_BAD_PTX = 218,
     CUDA_E_PTX_TOO_NEW = 222,
     CUDA_E_NOT_FOUND = 500,
+    CUDA_E_ADDRESS = 700, /* a kernel read or wrote where there is nothing */
     CUDA_E_LAUNCH = 719,
+    CUDA_E_DRIVER_MISMATCH = 803, /* the library is not that of the kernel's driver */
 };
 
 enum { /* device_attribute */
@@ -95,7 +99,8 @@ enum sol_status cuda_load(const struct cuda_api **out);
 void cuda_replace(const struct cuda_api *api);
 
 /* Raises the driver's error, with its name and text: "<what>: CUDA_ERROR_... (...)". Out of memory
- * becomes SOL_E_MEMORY, everything else SOL_E_DEVICE. SOL_OK for CUDA_OK. */
+ * becomes SOL_E_MEMORY, everything else SOL_E_DEVICE, with what to do where that is known. SOL_OK
+ * for CUDA_OK. */
 enum sol_status cuda_status(const struct cuda_api *api, cuda_result result, const char *what);
 
 #endif

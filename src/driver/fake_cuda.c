@@ -31,7 +31,8 @@ struct region {
 
 static struct {
     struct fake_cuda_params params;
-    long calls, live, fail_at, n_launches;
+    long calls, live, fail_at, n_launches, fail_in;
+    char fail_field[32]; /* whose fail_in-th call from now is the first to fail; "" */
     cuda_result failure;
     bool sticky;
     size_t bytes, copied;
@@ -52,6 +53,10 @@ static bool fails(const char *caller)
     fake.counters[i].field = caller;
     fake.counters[i].calls++;
     fake.calls++;
+    if (*fake.fail_field && strcmp(caller + 2, fake.fail_field) == 0 && --fake.fail_in == 0) {
+        *fake.fail_field = '\0';
+        fake.fail_at = fake.calls;
+    }
     return fake.fail_at && (fake.sticky ? fake.calls >= fake.fail_at : fake.calls == fake.fail_at);
 }
 
@@ -91,19 +96,34 @@ static cuda_result f_init(unsigned flags)
 static cuda_result f_driver_version(int *version)
 {
     CALL();
-    *version = 13000;
+    *version = fake.params.driver ? fake.params.driver : 13000;
     return CUDA_OK;
 }
 
+static const struct {
+    cuda_result error;
+    const char *name, *text;
+} errors[] = {
+    {CUDA_E_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+    {CUDA_E_ECC, "CUDA_ERROR_ECC_UNCORRECTABLE", "uncorrectable ECC error encountered"},
+    {CUDA_E_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
+    {CUDA_E_LAUNCH, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
+    {0, "CUDA_ERROR_FAKE", "made up"},
+};
+
 static cuda_result f_error_name(cuda_result error, const char **text)
 {
-    *text = error == CUDA_E_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_FAKE";
+    int i = 0;
+    while (errors[i].error && errors[i].error != error) i++;
+    *text = errors[i].name;
     return CUDA_OK;
 }
 
 static cuda_result f_error_string(cuda_result error, const char **text)
 {
-    *text = error == CUDA_E_MEMORY ? "out of memory" : "made up";
+    int i = 0;
+    while (errors[i].error && errors[i].error != error) i++;
+    *text = errors[i].text;
     return CUDA_OK;
 }
 
@@ -531,6 +551,13 @@ void fake_cuda_fail(long n, cuda_result result, bool sticky)
     fake.fail_at = n ? fake.calls + n : 0;
     fake.failure = result;
     fake.sticky = sticky;
+}
+
+void fake_cuda_fail_in(const char *field, long n, cuda_result result, bool sticky)
+{
+    fake_cuda_fail(0, result, sticky);
+    snprintf(fake.fail_field, sizeof fake.fail_field, "%s", field);
+    fake.fail_in = n;
 }
 
 long fake_cuda_calls(void)

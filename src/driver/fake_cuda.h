@@ -14,6 +14,7 @@ struct fake_cuda_params {
     int major, minor; /* compute capability */
     size_t memory;    /* bytes of each device */
     bool shared;      /* with the host, whose pointers it follows */
+    int driver;       /* 0: 13000 */
 };
 
 /* Forgets everything and gives the table; hand it to cuda_replace. */
@@ -22,6 +23,8 @@ const struct cuda_api *fake_cuda_start(const struct fake_cuda_params *params);
 /* The n-th call from now (1: the next) fails with `result`; `sticky`: and every one after it, as a
  * device behaves after a fault in a kernel. 0: none. Calls that name errors never fail. */
 void fake_cuda_fail(long n, cuda_result result, bool sticky);
+/* The same for the n-th call from now of one function of the table, by its field. */
+void fake_cuda_fail_in(const char *field, long n, cuda_result result, bool sticky);
 long fake_cuda_calls(void); /* since fake_cuda_start */
 /* Of one function of the table, by its field: "copy_in". */
 long fake_cuda_count(const char *field);

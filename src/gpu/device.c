@@ -67,6 +67,26 @@ bool gpu_shares_memory(const struct gpu_info *info)
 
 /* ---- opening ---- */
 
+/* What kernels and driver calls need at least. */
+enum { CAPABILITY_LEAST = 80, DRIVER_LEAST = 12000 };
+
+static enum sol_status check_age(const struct gpu_info *info)
+{
+    int driver = info->driver_version;
+    if (10 * info->major + info->minor < CAPABILITY_LEAST)
+        return status_set(
+            SOL_E_UNSUPPORTED,
+            "GPU %d (%s) has compute capability %d.%d; sol's kernels need 8.0 (Ampere) "
+            "or later",
+            info->ordinal, info->name, info->major, info->minor);
+    if (driver && driver < DRIVER_LEAST)
+        return status_set(SOL_E_UNSUPPORTED,
+                          "the driver is made for CUDA %d.%d; sol needs 12.0 or later: update "
+                          "NVIDIA's driver",
+                          driver / 1000, driver % 1000 / 10);
+    return SOL_OK;
+}
+
 static enum sol_status start(struct gpu *gpu, int ordinal)
 {
     int count;
@@ -76,6 +96,7 @@ static enum sol_status start(struct gpu *gpu, int ordinal)
         return status_set(SOL_E_UNSUPPORTED, "there is no GPU %d: the driver sees %d", ordinal,
                           count);
     SOL_TRY(describe(gpu->cuda, ordinal, &gpu->device, &gpu->info));
+    SOL_TRY(check_age(&gpu->info));
     cuda_context context;
     GPU_TRY(gpu, gpu->cuda->context_retain(&context, gpu->device), "starting the GPU");
     gpu->context = context;
@@ -130,6 +151,12 @@ enum sol_status gpu_wait(struct gpu *gpu)
         return status_set(put, "%s", gpu->put_message);
     }
     return cuda_status(gpu->cuda, gpu->cuda->stream_wait(gpu->stream), "the GPU's work failed");
+}
+
+void gpu_settle(struct gpu *gpu)
+{
+    gpu->put_status = SOL_OK;
+    gpu->cuda->stream_wait(gpu->stream);
 }
 
 /* ---- further streams ---- */

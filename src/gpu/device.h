@@ -39,6 +39,7 @@ bool gpu_shares_memory(const struct gpu_info *info);
 
 struct gpu;
 
+/* SOL_E_UNSUPPORTED where device or driver are too old, with what is needed. */
 enum sol_status gpu_open(int ordinal, struct gpu **out);
 /* Waits for what runs and gives everything back. Takes NULL. */
 void gpu_close(struct gpu *gpu);
@@ -46,6 +47,9 @@ const struct gpu_info *gpu_info(const struct gpu *gpu);
 
 /* Until the stream is empty. Reports what failed since the last wait. */
 enum sol_status gpu_wait(struct gpu *gpu);
+
+/* The same on the way out: nothing is reported, and the message of what failed before stays. */
+void gpu_settle(struct gpu *gpu);
 
 /* A further stream, whose work runs beside that of the first. */
 struct gpu_stream;

@@ -115,6 +115,12 @@ void gpu_architecture(const struct gpu_info *info, char out[16])
     snprintf(out, 16, "%d%s", 10 * info->major + info->minor, info->major >= 9 ? "a" : "");
 }
 
+static bool has_no_code(cuda_result result)
+{
+    return result == CUDA_E_NO_BINARY || result == CUDA_E_BAD_IMAGE || result == CUDA_E_BAD_PTX ||
+           result == CUDA_E_PTX_TOO_NEW;
+}
+
 static enum sol_status load_compiled(struct gpu *gpu, const struct sources *s, struct gpu_module *m)
 {
     char arch[16];
@@ -125,12 +131,12 @@ static enum sol_status load_compiled(struct gpu *gpu, const struct sources *s, s
     cuda_result result = gpu->cuda->module_load(&m->handle, cubin);
     free(cubin);
     m->compiled_here = true;
-    return cuda_status(gpu->cuda, result, m->image->name);
-}
-
-static bool has_no_code(cuda_result result)
-{
-    return result == CUDA_E_NO_BINARY || result == CUDA_E_BAD_PTX || result == CUDA_E_PTX_TOO_NEW;
+    if (!has_no_code(result)) return cuda_status(gpu->cuda, result, m->image->name);
+    return status_set(SOL_E_UNSUPPORTED,
+                      "the driver (CUDA %d.%d) does not take what NVRTC makes of %s: update the "
+                      "driver, or use an NVRTC of its version",
+                      gpu->info.driver_version / 1000, gpu->info.driver_version % 1000 / 10,
+                      m->image->name);
 }
 
 static enum sol_status load_module(struct gpu *gpu, const struct sources *s, struct gpu_module *m)

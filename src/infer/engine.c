@@ -357,7 +357,7 @@ void engine_destroy(struct engine *e)
     if (!e) return;
     for (int i = 0; i < PLANS_MAX; i++) plan_destroy(e->plans[i].plan);
     if (e->gpu) {
-        gpu_wait(e->gpu); /* what failed was said when it did */
+        gpu_settle(e->gpu);
         gpu_free(e->gpu, e->memory);
         gpu_free_pinned(e->gpu, e->staging);
         gpu_free_pinned(e->gpu, e->drawing.pinned);

@@ -96,8 +96,9 @@ static void suggest(const struct model *model, const struct fit_params *run, siz
     }
 }
 
+/* `told`: says the figures where it takes long. */
 static enum sol_status check_room(const struct model *model, struct gpu *gpu, size_t weights,
-                                  const struct fit_params *run)
+                                  const struct fit_params *run, bool told)
 {
     struct fit fit = {0};
     char advice[160];
@@ -108,7 +109,7 @@ static enum sol_status check_room(const struct model *model, struct gpu *gpu, si
     bool good = weights <= available && (!run || fits(model, run, room, &fit));
     size_t buffers = fit.buffers + 2 * fit.scratch, needed = weights + fit.cache + buffers;
     if (good) {
-        if (weights >= worth_a_note)
+        if (told && weights >= worth_a_note)
             progress_note("%s: weights %.2f GiB, cache %.2f, buffers %.2f; %s has %.2f GiB free",
                           model->name, (double)weights / gib, (double)fit.cache / gib,
                           (double)buffers / gib, device, (double)available / gib);
@@ -198,26 +199,38 @@ static enum sol_status load_pieces(struct loading *l)
     return status;
 }
 
+/* Bytes that must be given; where each weight will be among them, with `l`. */
+static size_t lay_out(const struct model *model, struct gpu *gpu, struct loading *l)
+{
+    size_t total = 0;
+    for (int64_t i = 0; i < weight_count(&model->config); i++) {
+        struct weight w = weight_at(&model->config, i);
+        bool skip = used_in_place(model, &w, gpu);
+        if (l) l->skip[i] = skip;
+        if (l) l->place[i] = total;
+        if (l && skip) bind_in_place(model, &w, l->to);
+        if (!skip) total += padded(uploaded_bytes(model, &w));
+    }
+    return total;
+}
+
+enum sol_status model_upload_check(const struct model *model, struct gpu *gpu,
+                                   const struct fit_params *run)
+{
+    return check_room(model, gpu, lay_out(model, gpu, NULL), run, false);
+}
+
 static enum sol_status load(const struct model *model, struct gpu *gpu,
                             const struct fit_params *run, struct upload *up)
 {
-    int64_t count = weight_count(&model->config);
+    size_t count = (size_t)weight_count(&model->config);
     struct loading l = {.from = model, .to = &up->model, .gpu = gpu};
-    size_t total = 0;
-    l.place = calloc((size_t)count, sizeof *l.place);
-    l.skip = calloc((size_t)count, sizeof *l.skip);
-    enum sol_status status =
-        l.place && l.skip ? SOL_OK : status_set(SOL_E_MEMORY, "no memory for a model's tables");
-    for (int64_t i = 0; status == SOL_OK && i < count; i++) {
-        struct weight w = weight_at(&model->config, i);
-        l.skip[i] = used_in_place(model, &w, gpu);
-        l.place[i] = total;
-        if (l.skip[i])
-            bind_in_place(model, &w, l.to);
-        else
-            total += padded(uploaded_bytes(model, &w));
-    }
-    if (status == SOL_OK) status = check_room(model, gpu, total, run);
+    l.place = calloc(count, sizeof *l.place);
+    l.skip = calloc(count, sizeof *l.skip);
+    enum sol_status status = SOL_OK;
+    if (!l.place || !l.skip) status = status_set(SOL_E_MEMORY, "no memory for a model's tables");
+    size_t total = status == SOL_OK ? lay_out(model, gpu, &l) : 0;
+    if (status == SOL_OK) status = check_room(model, gpu, total, run, true);
     if (status == SOL_OK) status = gpu_alloc(gpu, "weights", total, &up->memory);
     l.memory = up->memory;
     if (status == SOL_OK) status = load_pieces(&l);

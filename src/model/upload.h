@@ -15,6 +15,9 @@
  * Shows progress; interruptible. */
 enum sol_status model_upload(const struct model *model, struct gpu *gpu,
                              const struct fit_params *run, struct model **out);
+/* The refusal alone: whether there is room. */
+enum sol_status model_upload_check(const struct model *model, struct gpu *gpu,
+                                   const struct fit_params *run);
 void model_upload_destroy(struct model *uploaded, struct gpu *gpu); /* takes NULL */
 
 #endif

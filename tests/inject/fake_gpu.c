@@ -1,14 +1,51 @@
 /* The fake driver as a libcuda.so.1, so that whole commands run on a GPU that is not there. */
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "driver/fake_cuda.h"
 
+static long setting(const char *name, long otherwise)
+{
+    const char *text = getenv(name);
+    return text && *text ? strtol(text, NULL, 10) : otherwise;
+}
+
+/* FAKE_CUDA_FAIL=FIELD:N:ERROR: that call, and all that follow, fail. */
+static void plan_failure(void)
+{
+    char text[80], *n, *error;
+    snprintf(text, sizeof text, "%s", getenv("FAKE_CUDA_FAIL") ? getenv("FAKE_CUDA_FAIL") : "");
+    if (!(n = strchr(text, ':')) || !(error = strchr(n + 1, ':'))) return;
+    *n = '\0';
+    fake_cuda_fail_in(text, strtol(n + 1, NULL, 10), (cuda_result)strtol(error + 1, NULL, 10),
+                      true);
+}
+
+/* Says what was not given back, for tests that look. */
+static void say_leaks(void)
+{
+    if (fake_cuda_live())
+        fprintf(stderr, "fake driver: %ld objects were not given back\n", fake_cuda_live());
+}
+
+/* FAKE_CUDA_MAJOR, _MINOR, _DRIVER (12000: CUDA 12.0), _MIB and _SHARED make it another device. */
 static const struct cuda_api *driver(void)
 {
-    static const struct fake_cuda_params two = {
-        .devices = 2, .major = 9, .minor = 0, .memory = (size_t)1 << 30};
     static const struct cuda_api *api;
-    if (!api) api = fake_cuda_start(&two);
+    if (api) return api;
+    const struct fake_cuda_params params = {
+        .devices = (int)setting("FAKE_CUDA_DEVICES", 2),
+        .major = (int)setting("FAKE_CUDA_MAJOR", 9),
+        .minor = (int)setting("FAKE_CUDA_MINOR", 0),
+        .memory = (size_t)setting("FAKE_CUDA_MIB", 1024) << 20,
+        .shared = setting("FAKE_CUDA_SHARED", 0) != 0,
+        .driver = (int)setting("FAKE_CUDA_DRIVER", 0),
+    };
+    api = fake_cuda_start(&params);
+    plan_failure();
+    atexit(say_leaks);
     return api;
 }
 

@@ -1,0 +1,147 @@
+/* Verdicts on kernels: who needs one, what is kept, and when it counts no longer. */
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "driver/fake_cuda.h"
+#include "lab/verdict.h"
+
+static char folder[64];
+
+/* On a device of this kind: keeps the outcome, with `ran` at least 0, and then checks. */
+static enum sol_status verdict(int major, int minor, int driver, int ran, int failed)
+{
+    struct gpu *gpu;
+    cuda_replace(fake_cuda_start(&(struct fake_cuda_params){
+        .devices = 1, .major = major, .minor = minor, .memory = 1 << 20, .driver = driver}));
+    assert_int_equal(gpu_open(0, &gpu), SOL_OK);
+    if (ran >= 0) assert_int_equal(verdict_keep(gpu, ran, failed), SOL_OK);
+    enum sol_status status = verdict_check(gpu);
+    gpu_close(gpu);
+    assert_int_equal(fake_cuda_live(), 0);
+    cuda_replace(NULL);
+    fake_cuda_stop();
+    return status;
+}
+
+static void assert_says(const char *part)
+{
+    if (!strstr(sol_last_error(), part)) fail_msg("no '%s' in: %s", part, sol_last_error());
+}
+
+static void test_trusted(void **state)
+{
+    (void)state;
+    assert_int_equal(verdict(9, 0, 0, -1, 0), SOL_OK);
+    assert_int_equal(verdict(9, 0, 12040, -1, 0), SOL_OK);
+}
+
+static void test_verdicts(void **state)
+{
+    (void)state;
+    assert_int_equal(verdict(12, 1, 0, -1, 0), SOL_E_UNSUPPORTED);
+    assert_says("Fake GPU 0 (sm_121a)");
+    assert_says("run 'sol verify --backend cuda:0' once");
+    assert_int_equal(verdict(12, 1, 0, 30, 0), SOL_OK);
+    assert_int_equal(verdict(12, 1, 0, -1, 0), SOL_OK);
+    /* Another driver, another architecture. */
+    assert_int_equal(verdict(12, 1, 13010, -1, 0), SOL_E_UNSUPPORTED);
+    assert_int_equal(verdict(12, 0, 0, -1, 0), SOL_E_UNSUPPORTED);
+    assert_int_equal(verdict(10, 0, 0, -1, 0), SOL_E_UNSUPPORTED);
+    assert_int_equal(verdict(8, 0, 0, -1, 0), SOL_E_UNSUPPORTED);
+    assert_says("sm_80)");
+    /* The last one counts; nothing verified is no pass. */
+    assert_int_equal(verdict(12, 1, 0, 30, 1), SOL_E_UNSUPPORTED);
+    assert_says("compute wrongly");
+    assert_int_equal(verdict(12, 1, 0, 0, 0), SOL_E_UNSUPPORTED);
+    assert_int_equal(verdict(12, 1, 0, 30, 0), SOL_OK);
+}
+
+/* The name of the first file there. */
+static void kept_file(char path[400])
+{
+    char cache[80];
+    snprintf(cache, sizeof cache, "%s/sol", folder);
+    DIR *dir = opendir(cache);
+    assert_non_null(dir);
+    const struct dirent *entry = NULL;
+    while ((entry = readdir(dir)) && strncmp(entry->d_name, "verified-", 9) != 0) continue;
+    assert_non_null(entry);
+    snprintf(path, 400, "%s/%s", cache, entry->d_name);
+    closedir(dir);
+}
+
+static void test_damage(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"", "{}", "{\"passed\": 1}", "no JSON", "[true]"};
+    char path[400], command[500];
+    snprintf(command, sizeof command, "rm -rf %s/sol", folder);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(verdict(12, 1, 0, 30, 0), SOL_OK);
+    kept_file(path);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        FILE *file = fopen(path, "w");
+        assert_non_null(file);
+        fputs(texts[i], file);
+        assert_int_equal(fclose(file), 0);
+        assert_int_equal(verdict(12, 1, 0, -1, 0), SOL_E_UNSUPPORTED);
+        assert_says("were not verified");
+    }
+}
+
+static void test_no_cache(void **state)
+{
+    (void)state;
+    struct gpu *gpu;
+    unsetenv("XDG_CACHE_HOME");
+    char home[256];
+    snprintf(home, sizeof home, "%s", getenv("HOME") ? getenv("HOME") : "");
+    unsetenv("HOME");
+    cuda_replace(fake_cuda_start(
+        &(struct fake_cuda_params){.devices = 1, .major = 12, .minor = 1, .memory = 1 << 20}));
+    assert_int_equal(gpu_open(0, &gpu), SOL_OK);
+    assert_int_equal(verdict_keep(gpu, 30, 0), SOL_E_IO);
+    assert_int_equal(verdict_check(gpu), SOL_E_IO);
+    assert_says("neither XDG_CACHE_HOME nor HOME");
+    gpu_close(gpu);
+    cuda_replace(NULL);
+    fake_cuda_stop();
+    setenv("HOME", home, 1);
+    setenv("XDG_CACHE_HOME", folder, 1);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    strcpy(folder, "/tmp/sol-unit-verdict-XXXXXX");
+    if (!mkdtemp(folder)) return -1;
+    return setenv("XDG_CACHE_HOME", folder, 1);
+}
+
+static int tear_down(void **state)
+{
+    char command[100];
+    (void)state;
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    return system(command);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_trusted),
+        cmocka_unit_test(test_verdicts),
+        cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_no_cache),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
