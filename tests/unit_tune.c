@@ -196,7 +196,7 @@ static enum sol_status short_search(void)
 static void failing_calls_are_reported(void **state)
 {
     (void)state;
-    fail_each_call(&hopper, short_search, 200);
+    fail_each_call(&hopper, short_search, 60);
 }
 
 int main(void)

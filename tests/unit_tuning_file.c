@@ -141,8 +141,7 @@ static void damage_costs_the_record_alone(void **state)
     static const char *const texts[] = {"",
                                         "{",
                                         "[]",
-                                        "{\"format\": \"sol tuning\", \"version\": 2, "
-                                        "\"devices\": []}",
+                                        "{\"format\": \"sol tuning\", \"version\": 2}",
                                         "{\"format\": 7, \"version\": 1, \"devices\": []}",
                                         "{\"format\": \"sol tuning\", \"version\": 1}",
                                         "{\"format\": \"sol tuning\", \"format\": 1}"};

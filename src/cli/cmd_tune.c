@@ -107,9 +107,18 @@ static const char *state_text(const struct tune_result *r)
     return r->wrong ? "WRONG" : texts[r->state];
 }
 
+/* Microseconds; nothing where there is no time. */
+static void time_cell(double ns, struct table *table)
+{
+    char text[32] = "";
+    if (ns > 0) snprintf(text, sizeof text, "%.1f", ns / 1e3);
+    table_cell(table, "%s", text);
+}
+
 static void print_line(const struct tune_result *r, struct table *table)
 {
     const struct tuning_entry *e = &r->entry;
+    bool faster = r->state == TUNE_FASTER;
     char text[TEXT_MAX];
     table_cell(table, "%lld", (long long)r->step_rows);
     table_cell(table, "%s", e->op->name);
@@ -119,12 +128,14 @@ static void print_line(const struct tune_result *r, struct table *table)
     table_cell(table, "%d", r->candidates);
     describe_kernel(e->usual, e->usual_choice, text);
     table_cell(table, "%s", text);
-    table_cell(table, e->usual_ns > 0 ? "%.1f" : "", e->usual_ns / 1e3);
+    time_cell(e->usual_ns, table);
     describe_kernel(e->variant, e->choice, text);
-    table_cell(table, "%s", r->state == TUNE_FASTER ? text : "");
-    table_cell(table, r->state == TUNE_FASTER ? "%.1f" : "", e->ns / 1e3);
-    table_cell(table, r->state == TUNE_FASTER ? "%.1f (%.1f to %.1f)" : "", 100 * r->gain,
-               100 * r->low, 100 * r->high);
+    table_cell(table, "%s", faster ? text : "");
+    time_cell(faster ? e->ns : 0, table);
+    if (faster)
+        snprintf(text, sizeof text, "%.1f (%.1f to %.1f)", 100 * r->gain, 100 * r->low,
+                 100 * r->high);
+    table_cell(table, "%s", faster ? text : "");
     table_cell(table, "%s", state_text(r));
 }
 
