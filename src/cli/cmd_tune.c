@@ -54,8 +54,8 @@ static const struct command_spec spec = {
         "Every problem of the model's steps is timed with every kernel that can run, and each "
         "of its\n"
         "tiles or splits, on the model's own weights. One replaces the usual choice when it is\n"
-        "more than 1 % faster beyond the noise. The record lies in $XDG_CACHE_HOME/sol "
-        "(default\n"
+        "more than 1 % faster beyond the noise; what rounds activations more than the usual one\n"
+        "is marked, and --exact leaves it out. The record lies in $XDG_CACHE_HOME/sol (default\n"
         "~/.cache/sol) and counts for this device, driver and build; commands that run a model "
         "follow\n"
         "it unless --no-tuning is given, and sol kernels --explain says where. Ctrl-C keeps "
@@ -101,10 +101,28 @@ static void describe_kernel(const char *variant, const char *choice, char text[T
     snprintf(text, TEXT_MAX, "%s%s%s", variant, *choice ? ":" : "", choice);
 }
 
-static const char *state_text(const struct tune_result *r)
+/* NULL for `composed`, whose numerics are those of what it calls. */
+static const char *numerics_of(const struct op *op, const char *variant)
+{
+    for (int v = 0; v < op->n_variants; v++)
+        if (strcmp(op->variants[v]->name, variant) == 0)
+            return op_numerics_name(op->variants[v]->numerics);
+    return NULL;
+}
+
+/* What the fastest kernel does to activations where the usual one does something else. */
+static const char *changed_numerics(const struct tuning_entry *e)
+{
+    const char *usual = numerics_of(e->op, e->usual), *now = numerics_of(e->op, e->variant);
+    return now && (!usual || strcmp(usual, now) != 0) ? now : NULL;
+}
+
+static void describe_state(const struct tune_result *r, char text[TEXT_MAX])
 {
     static const char *const texts[] = {"", "usual", "faster", "not reached"};
-    return r->wrong ? "WRONG" : texts[r->state];
+    const char *numerics = changed_numerics(&r->entry);
+    snprintf(text, TEXT_MAX, "%s%s%s", r->wrong ? "WRONG" : texts[r->state], numerics ? ", " : "",
+             numerics ? numerics : "");
 }
 
 /* Microseconds; nothing where there is no time. */
@@ -136,7 +154,8 @@ static void print_line(const struct tune_result *r, struct table *table)
         snprintf(text, sizeof text, "%.1f (%.1f to %.1f)", 100 * r->gain, 100 * r->low,
                  100 * r->high);
     table_cell(table, "%s", faster ? text : "");
-    table_cell(table, "%s", state_text(r));
+    describe_state(r, text);
+    table_cell(table, "%s", text);
 }
 
 static void print_step(const struct tune_step *s)
@@ -196,6 +215,9 @@ static json_t *result_json(const struct tune_result *r)
                                   "gain", r->gain, "gain_low", r->low, "gain_high", r->high);
         json_object_update(json, times);
         json_decref(times);
+        const char *numerics = changed_numerics(e);
+        json_object_set_new(json, "changed_numerics",
+                            numerics ? json_string(numerics) : json_null());
     }
     return json;
 }
