@@ -17,15 +17,19 @@
 #include "attention/prefill_work.cuh"
 #include "cache.cuh"
 #include "common.cuh"
+#include "copy_async.cuh"
 #include "mma.cuh"
 #include "wgmma.cuh"
 
-/* Both files name their enumerators freely. */
+/* All files name their enumerators freely. */
 namespace decode {
 #include "attention/attention_decode.cu"
 }
 namespace prefill {
 #include "attention/attention_prefill.cu"
+}
+namespace mma {
+#include "attention/attention_mma.cu"
 }
 namespace work {
 #include "attention/attention_prefill_work.cu"
@@ -218,7 +222,7 @@ static void run_decode(const attention_case &c, const buffers &b, int cache, int
            std::min(2 * sms, items * DECODE_PIECES), DECODE_WARPS * WARP, DECODE_SHARED, k);
 }
 
-static void run_prefill(const attention_case &c, const buffers &b, int cache, int sms, cudaStream_t stream)
+static void run_many(const attention_case &c, const buffers &b, int cache, int sms, cudaStream_t stream, bool wgmma)
 {
     attention_prefill_args k = {};
     size_t rows = c.position.size(), positions = (size_t)c.sequences * KV_HEADS * c.capacity;
@@ -229,15 +233,31 @@ static void run_prefill(const attention_case &c, const buffers &b, int cache, in
     k.totals = (int32_t *)b.work;
     k.tiles = (prefill_tile *)(b.work + 256);
     k.partial = (float *)(b.work + 256 + rows * 32);
-    k.blocks = std::min(sms, (int)PREFILL_BLOCKS);
+    k.blocks = wgmma ? std::min(sms, (int)PREFILL_BLOCKS) : std::min(sms * MMA_PREFILL_BLOCKS_PER_SM, (int)MMA_PREFILL_BLOCKS);
+    k.tile_rows = wgmma ? (int)PREFILL_ROWS : (int)MMA_PREFILL_ROWS;
+    k.step_keys = wgmma ? (int)PREFILL_KEYS : (int)MMA_PREFILL_KEYS;
     k.again = (int32_t *)(k.partial + (size_t)2 * k.blocks * PREFILL_GROUPS * PREFILL_PART);
     k.m = (int32_t)rows, k.n_heads = HEADS, k.window = c.window, k.scale = 0.125f;
     bool f16 = c.type == WEIGHT_F16;
     launch(stream, work::attention_prefill_tiles, 1, PREFILL_LIST_THREADS, 0, k);
-    launch(stream, f16 ? prefill::attention_prefill_f16 : prefill::attention_prefill_bf16, k.blocks, PREFILL_THREADS,
-           PREFILL_SHARED, k);
+    if (wgmma)
+        launch(stream, f16 ? prefill::attention_prefill_f16 : prefill::attention_prefill_bf16, k.blocks, PREFILL_THREADS,
+               PREFILL_SHARED, k);
+    else
+        launch(stream, f16 ? mma::attention_mma_f16 : mma::attention_mma_bf16, k.blocks, MMA_PREFILL_THREADS,
+               MMA_PREFILL_SHARED, k);
     launch(stream, f16 ? work::attention_prefill_finish_f16 : work::attention_prefill_finish_bf16, k.blocks,
            PREFILL_FINISH_THREADS, 0, k);
+}
+
+static void run_prefill(const attention_case &c, const buffers &b, int cache, int sms, cudaStream_t stream)
+{
+    run_many(c, b, cache, sms, stream, true);
+}
+
+static void run_mma(const attention_case &c, const buffers &b, int cache, int sms, cudaStream_t stream)
+{
+    run_many(c, b, cache, sms, stream, false);
 }
 
 /* ||out - reference|| over ||reference|| of the worst row and head among `count`; NaN when one is NaN. */
@@ -267,8 +287,11 @@ static double worst_error(const attention_case &c, const buffers &b, int count)
     return worst;
 }
 
-static void run_case(const attention_case &c, bool is_prefill, int sms)
+static const char *wanted_name = "";
+
+static void run_case(const attention_case &c, decltype(run_decode) *run, int sms)
 {
+    if (c.name.find(wanted_name) == std::string::npos) return;
     buffers b = make_buffers(c);
     cudaStream_t stream;
     cudaGraph_t graph;
@@ -277,7 +300,6 @@ static void run_case(const attention_case &c, bool is_prefill, int sms)
     CHECK(cudaStreamCreate(&stream));
     CHECK(cudaEventCreate(&start));
     CHECK(cudaEventCreate(&end));
-    auto run = is_prefill ? run_prefill : run_decode;
     run(c, b, 0, sms, stream);
     CHECK(cudaStreamSynchronize(stream));
     double error = worst_error(c, b, 256), pairs = 0, bytes = 0;
@@ -298,7 +320,7 @@ static void run_case(const attention_case &c, bool is_prefill, int sms)
         if (i) us.push_back(ms * 1e3 / launches);
     }
     std::sort(us.begin(), us.end());
-    if (!is_prefill) bytes = pairs * KV_HEADS * DIM * 4;
+    if (run == run_decode) bytes = pairs * KV_HEADS * DIM * 4;
     printf("{\"name\": \"%s\", \"type\": \"%s\", \"us\": %.3f, \"min\": %.3f, \"max\": %.3f, \"flops\": %.6g, "
            "\"bytes\": %.6g, \"error\": %.3g}\n",
            c.name.c_str(), c.type == WEIGHT_F16 ? "f16" : "bf16", us[us.size() / 2], us[0], us.back(),
@@ -334,24 +356,30 @@ static void run_alone(int sms)
 
 static void run_prefill_cases(int sms)
 {
-    for (int type : {WEIGHT_BF16, WEIGHT_F16}) run_case(make_case("causal 16384", type, 1, 16384, 0, 0), true, sms);
-    run_case(make_case("causal 4096", WEIGHT_BF16, 1, 4096, 0, 0), true, sms);
-    run_case(make_case("2048 rows at 32768", WEIGHT_F16, 1, 2048, 32768, 0), true, sms);
-    run_case(make_case("2048 rows at 0", WEIGHT_F16, 1, 2048, 0, 0), true, sms);
-    run_case(make_case("512 rows at 8192", WEIGHT_F16, 1, 512, 8192, 0), true, sms);
-    run_case(make_case("4 x 512 rows at 3000", WEIGHT_F16, 4, 512, 3000, 0), true, sms);
-    run_case(make_case("2048 rows at 32768, window 128", WEIGHT_F16, 1, 2048, 32768, 128), true, sms);
+    for (auto run : {run_prefill, run_mma}) {
+        std::string by = run == run_mma ? "mma.sync, " : "";
+        for (int type : {WEIGHT_BF16, WEIGHT_F16}) run_case(make_case(by + "causal 16384", type, 1, 16384, 0, 0), run, sms);
+        run_case(make_case(by + "causal 4096", WEIGHT_BF16, 1, 4096, 0, 0), run, sms);
+        run_case(make_case(by + "2048 rows at 32768", WEIGHT_F16, 1, 2048, 32768, 0), run, sms);
+        run_case(make_case(by + "2048 rows at 0", WEIGHT_F16, 1, 2048, 0, 0), run, sms);
+        run_case(make_case(by + "512 rows at 8192", WEIGHT_F16, 1, 512, 8192, 0), run, sms);
+        run_case(make_case(by + "4 x 512 rows at 3000", WEIGHT_F16, 4, 512, 3000, 0), run, sms);
+        run_case(make_case(by + "2048 rows at 32768, window 128", WEIGHT_F16, 1, 2048, 32768, 128), run, sms);
+    }
 }
 
-/* usage: attention_device [decode] [in-order]: without prefill; pages one behind the other */
+/* usage: attention_device [decode] [in-order] [NAME]: without prefill; pages one behind the other; only cases in
+ * whose names NAME is */
 int main(int argc, char **argv)
 {
     bool prefill = true;
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "decode") == 0)
             prefill = false;
-        else
+        else if (strcmp(argv[i], "in-order") == 0)
             in_order = true;
+        else
+            wanted_name = argv[i];
     cudaDriverEntryPointQueryResult found;
     int sms, f16 = WEIGHT_F16, bf16 = WEIGHT_BF16;
     CHECK(cudaFree(0));
@@ -359,13 +387,13 @@ int main(int argc, char **argv)
     CHECK(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, 0));
     if (prefill) run_prefill_cases(sms);
     for (int positions : {4, 128, 512, 2048, 8192, 32768, 131072})
-        run_case(make_case("decode, " + std::to_string(positions), f16, 1, 1, positions - 1, 0), false, sms);
-    run_case(make_case("decode, 32768", bf16, 1, 1, 32767, 0), false, sms);
-    run_case(make_case("decode, window 128", f16, 1, 1, 60000, 128), false, sms);
-    run_case(make_case("decode, 128 x 600", f16, 128, 1, 599, 0), false, sms);
-    run_case(make_case("decode, 128 x 600", bf16, 128, 1, 599, 0), false, sms);
-    run_case(make_case("decode, 16 x 8192", f16, 16, 1, 8191, 0), false, sms);
-    run_case(make_case("decode, 128, window 128", f16, 128, 1, 599, 128), false, sms);
-    run_alone(sms);
+        run_case(make_case("decode, " + std::to_string(positions), f16, 1, 1, positions - 1, 0), run_decode, sms);
+    run_case(make_case("decode, 32768", bf16, 1, 1, 32767, 0), run_decode, sms);
+    run_case(make_case("decode, window 128", f16, 1, 1, 60000, 128), run_decode, sms);
+    run_case(make_case("decode, 128 x 600", f16, 128, 1, 599, 0), run_decode, sms);
+    run_case(make_case("decode, 128 x 600", bf16, 128, 1, 599, 0), run_decode, sms);
+    run_case(make_case("decode, 16 x 8192", f16, 16, 1, 8191, 0), run_decode, sms);
+    run_case(make_case("decode, 128, window 128", f16, 128, 1, 599, 128), run_decode, sms);
+    if (!*wanted_name) run_alone(sms);
     return 0;
 }

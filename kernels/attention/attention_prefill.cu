@@ -36,66 +36,12 @@ enum {
     SCORES = PREFILL_KEYS / 2, /* of a thread: 2 rows, a quarter of the positions each */
 };
 
-/* Steps [low, high) of a tile for one key head. */
-struct prefill_piece {
-    int32_t row, count, sequence, position, begin;
-    int32_t low, high, head;
-    int32_t slot; /* where its part goes; -1: it is the whole tile */
-};
-
 struct prefill_shared {
     uint64_t full[PREFILL_STAGES], empty[PREFILL_STAGES];
     uint64_t queue_full[QUEUE], queue_empty[QUEUE];
     prefill_piece queue[QUEUE], held[2];
 };
 static_assert(sizeof(prefill_shared) <= 1024, "beside PREFILL_SHARED");
-
-/* Hands the block's pieces out: whole tiles first, in step with the other blocks, so that they read
- * the same part of the cache at a time; then what remains of its first and of its last tile. */
-struct piece_source {
-    prefill_cuts cuts;
-    int64_t from, to, at; /* units; `at` is where the next tile begins */
-    int32_t head, tile;
-    int32_t n_held, handed;
-
-    __device__ inline void start(const attention_prefill_args &a)
-    {
-        cuts.start(a);
-        bool works = blockIdx.x < cuts.blocks;
-        from = works ? cuts.cut(blockIdx.x) : cuts.all;
-        to = works ? cuts.cut(blockIdx.x + 1) : cuts.all;
-        n_held = handed = 0;
-        head = (int32_t)(from / cuts.work);
-        tile = from < to ? find_tile(a, cuts, (int32_t)(from - (int64_t)head * cuts.work)) : 0;
-        at = from < to ? (int64_t)head * cuts.work + a.tiles[tile].start : to;
-    }
-
-    __device__ inline bool next(const attention_prefill_args &a, prefill_piece held[2],
-                                prefill_piece &p)
-    {
-        while (at < to) {
-            prefill_tile t = a.tiles[tile];
-            int64_t base = at + 1; /* of step 0 */
-            p = {t.row, t.count, t.sequence, t.position, t.begin, 0, t.steps, head, -1};
-            bool mine = at >= from;
-            at += t.steps + 1;
-            if (++tile == cuts.tiles) tile = 0, head++;
-            if (is_short(t)) {
-                if (mine) return true;
-                continue;
-            }
-            p.low = (int32_t)max((int64_t)0, min((int64_t)t.steps, from - base));
-            p.high = (int32_t)max((int64_t)0, min((int64_t)t.steps, to - base));
-            if (p.low >= p.high) continue;
-            if (p.high - p.low == t.steps) return true;
-            p.slot = 2 * blockIdx.x + (p.low == 0);
-            held[n_held++] = p;
-        }
-        if (handed == n_held) return false;
-        p = held[handed++];
-        return true;
-    }
-};
 
 /* ---- copies into shared memory: one warp ---- */
 
@@ -167,15 +113,7 @@ __device__ inline void feed(const attention_prefill_args &a, prefill_shared &s, 
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add))
 
 template <int TYPE> struct number;
-template <> struct number<WEIGHT_F16> {
-    static constexpr float LIMIT = 15;    /* 2^15 has room below the largest f16 */
-    static constexpr float LEAST = -1e30f; /* references of rows with small scores; here any */
-    __device__ static inline uint32_t pair(float low, float high)
-    {
-        uint32_t bits;
-        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
-        return bits;
-    }
+template <> struct number<WEIGHT_F16> : prefill_number<WEIGHT_F16> {
     __device__ static inline void sums(float (&d)[SUMS], const uint32_t *a, uint64_t b, int add)
     {
         PRODUCT("m64n64k16.f32.f16.f16", N32, F32, 32, 33, 34, 35, 36, 37);
@@ -185,10 +123,7 @@ template <> struct number<WEIGHT_F16> {
         PRODUCT_SHARED("m64n128k16.f32.f16.f16", N64, F64, 64, 65, 66);
     }
 };
-template <> struct number<WEIGHT_BF16> {
-    static constexpr float LIMIT = 60;  /* so that sums of values up to 2^50 stay finite */
-    static constexpr float LEAST = -60; /* with LIMIT not below 0, where the comparison is exact */
-    __device__ static inline uint32_t pair(float low, float high) { return f32_to_bf16x2(low, high); }
+template <> struct number<WEIGHT_BF16> : prefill_number<WEIGHT_BF16> {
     __device__ static inline void sums(float (&d)[SUMS], const uint32_t *a, uint64_t b, int add)
     {
         PRODUCT("m64n64k16.f32.bf16.bf16", N32, F32, 32, 33, 34, 35, 36, 37);
@@ -216,60 +151,14 @@ __device__ inline uint64_t v_operand(uint32_t address)
 
 /* ---- softmax ---- */
 
-__device__ inline int first_seen(int end, int window)
-{
-    return window ? max(end - window, 0) : 0;
-}
-
-__device__ inline void mask_scores(const softmax_rows &r, float (&s)[SCORES], int base, int window)
-{
-    int column = base + threadIdx.x % 4 * 2;
-#pragma unroll
-    for (int h = 0; h < 2; h++) {
-        int begin = first_seen(r.end[h], window);
-        uint32_t offset = (uint32_t)(column - begin), count = (uint32_t)(r.end[h] - begin);
-#pragma unroll
-        for (int i = 0; i < SCORES; i += 4)
-#pragma unroll
-            for (int e = 0; e < 2; e++)
-                if (offset + 2 * i + e >= count) s[i + 2 * h + e] = -INFINITY;
-    }
-}
-
-/* A reference for rows that have none, or a score too far above it. */
-template <int TYPE>
-__device__ inline void renew_reference(softmax_rows &r, const float (&s)[SCORES], float scale[2])
-{
-#pragma unroll
-    for (int h = 0; h < 2; h++) {
-        float top = NOTHING;
-#pragma unroll
-        for (int i = 0; i < SCORES; i += 4) top = fmaxf(top, fmaxf(s[i + 2 * h], s[i + 2 * h + 1]));
-        top = quad_max(top);
-        top = top > r.top[h] + number<TYPE>::LIMIT ? fmaxf(ceilf(top), number<TYPE>::LEAST) : r.top[h];
-        scale[h] = exp2_unit(r.top[h] - top);
-        r.top[h] = top;
-        r.total[h] *= scale[h];
-    }
-}
-
 /* Scores to weights. True where a reference changed: then the sums so far are to be multiplied by
- * `scale`. Compared as integers, positive floats are in their order and above the negative ones. */
+ * `scale`. */
 template <int TYPE>
 __device__ inline bool weigh(softmax_rows &r, float (&s)[SCORES], int base, int window, float scale[2])
 {
     if (base < first_seen(r.end[1], window) || base + PREFILL_KEYS > r.end[0])
         mask_scores(r, s, base, window);
-    int highest[2] = {0, 0};
-#pragma unroll
-    for (int i = 0; i < SCORES; i += 4)
-#pragma unroll
-        for (int h = 0; h < 2; h++)
-            highest[h] = __vimax3_s32(highest[h], __float_as_int(s[i + 2 * h]),
-                                      __float_as_int(s[i + 2 * h + 1]));
-    bool changes = __any_sync(FULL_MASK,
-                              __int_as_float(highest[0]) > r.top[0] + number<TYPE>::LIMIT ||
-                                  __int_as_float(highest[1]) > r.top[1] + number<TYPE>::LIMIT);
+    bool changes = exceeds_reference<TYPE>(r, s);
     if (changes) renew_reference<TYPE>(r, s, scale);
     /* The condition always holds. Without a branch the compiler moves the exponentials behind the wait
      * for the products that they are to run beside. */
@@ -434,22 +323,11 @@ __device__ inline void attend(const attention_prefill_args &a, prefill_shared &s
     for (int h = 0; h < 2; h++) t.r.total[h] = quad_sum(t.r.total[h]);
 }
 
-/* For attention_prefill_finish. */
-__device__ inline void list_again(const attention_prefill_args &a, const prefill_piece &p, int first,
-                                  uint32_t bad)
-{
-    int lane = threadIdx.x % WARP, head = p.head * PREFILL_HEADS + lane / 4;
-    if (lane % 4) return;
-    for (int h = 0; h < 2; h++)
-        if (bad >> h & 1)
-            a.again[atomicAdd(a.totals + 2, 1)] = (p.row + first + h) * a.n_heads + head;
-}
-
 template <int TYPE>
 __device__ inline void compute(const attention_prefill_args &a, prefill_shared &s, uint32_t stages,
                                int group)
 {
-    int first = group * (PREFILL_ROWS / PREFILL_GROUPS) + threadIdx.x % GROUP / WARP * 2;
+    int first = group * GROUP_ROWS + threadIdx.x % GROUP / WARP * 2;
     attend_state t;
     t.step = 0;
     t.q = stages + PREFILL_STAGES * 2 * HALF_STAGE + group * Q_BYTES;
@@ -459,13 +337,13 @@ __device__ inline void compute(const attention_prefill_args &a, prefill_shared &
         const prefill_piece &p = s.queue[entry];
         int count = warp_uniform(p.count);
         if (count == 0) return;
-        if (group * (PREFILL_ROWS / PREFILL_GROUPS) < count) {
+        if (group * GROUP_ROWS < count) {
             float o[SUMS];
             attend<TYPE>(a, s, stages, p, first, t, o);
             if (p.slot < 0)
                 list_again(a, p, first, write_rows(a, p.row + first, p.count - first, p.head, t.r, o));
             else
-                write_part(part_at(a, p.slot, group), t.r, o);
+                write_part(part_at(a, p.slot, group, PREFILL_GROUPS), t.r, o);
         } else {
             for (int n = p.high - p.low; n; n--, t.step++) {
                 barrier_wait(shared_address(&s.full[stage_of(t.step)]), phase_of(t.step));

@@ -1,4 +1,4 @@
-/* Arguments of attention_prefill.cu, shared by host and device. */
+/* Arguments of attention_prefill.cu and attention_mma.cu, shared by host and device. */
 #ifndef KERNELS_ATTENTION_ATTENTION_PREFILL_ARGS_H
 #define KERNELS_ATTENTION_ATTENTION_PREFILL_ARGS_H
 
@@ -21,11 +21,24 @@ enum {
         (2 * PREFILL_STAGES * PREFILL_KEYS + 64 * PREFILL_GROUPS) * PREFILL_DIM * 2 + 1024,
 };
 
+/* The same of attention_mma.cu, whose four warps have two rows of each of two groups. 48 KiB of
+ * shared memory: two blocks where an SM has 100. */
+enum {
+    MMA_PREFILL_GROUPS = 2,
+    MMA_PREFILL_ROWS = 16,
+    MMA_PREFILL_KEYS = 64,
+    MMA_PREFILL_STAGES = 3,
+    MMA_PREFILL_THREADS = 128,
+    MMA_PREFILL_BLOCKS_PER_SM = 2,
+    MMA_PREFILL_BLOCKS = 384,
+    MMA_PREFILL_SHARED = 2 * MMA_PREFILL_STAGES * MMA_PREFILL_KEYS * PREFILL_DIM * 2,
+};
+
 /* Neighbouring rows of one sequence, at neighbouring positions, with all heads. */
 struct prefill_tile {
     int32_t row, count, sequence, position; /* of the first row */
     int32_t begin;                          /* first position read, where a block or page begins */
-    int32_t steps;                          /* of PREFILL_KEYS positions from there */
+    int32_t steps;                          /* of step_keys positions from there */
     int32_t start; /* work of the tiles before it: each costs its steps and one */
     int32_t padding;
 };
@@ -42,11 +55,12 @@ struct attention_prefill_args {
     struct prefill_tile *tiles;         /* [m], work of attention_prefill_tiles */
     int32_t *totals; /* number of tiles; their work, for one key head; results in `again` */
     int32_t *again;  /* [m x n_heads] row x n_heads + head of results that are not finite */
-    float *partial;  /* [2 x blocks][PREFILL_GROUPS][PREFILL_PART] */
+    float *partial;  /* [2 x blocks][groups][PREFILL_PART] */
     int32_t m, n_heads, window;
     float scale;
-    int32_t blocks; /* of the grid of attention_prefill */
-    int32_t padding[7];
+    int32_t blocks;               /* of the grid of attention_prefill */
+    int32_t tile_rows, step_keys; /* PREFILL_ROWS and PREFILL_KEYS, or those of attention_mma */
+    int32_t padding[5];
 };
 SOL_STATIC_ASSERT(sizeof(struct attention_prefill_args) == 448, "host and device agree");
 

@@ -1,4 +1,4 @@
-/* Before and behind attention_prefill.cu: the list of tiles, which depends on how the rows of a batch
+/* Before and behind attention_prefill.cu and attention_mma.cu: the list of tiles, which depends on how the rows of a batch
  * follow each other; tiles that were cut; results that are not finite. */
 #include "attention/prefill_work.cuh"
 #include "cache.cuh"
@@ -15,11 +15,11 @@ __device__ inline bool begins_run(const attention_prefill_args &a, int i)
 __device__ inline prefill_tile tile_at(const attention_prefill_args &a, int row)
 {
     prefill_tile t = {row, 1, a.sequence[row], a.position[row]};
-    while (t.count < PREFILL_ROWS && row + t.count < a.m && !begins_run(a, row + t.count)) t.count++;
+    while (t.count < a.tile_rows && row + t.count < a.m && !begins_run(a, row + t.count)) t.count++;
     int begin = a.window && t.position >= a.window ? t.position - a.window + 1 : 0;
     int unit = a.cache.pages ? CACHE_PAGE : CACHE_BLOCK;
     t.begin = begin / unit * unit;
-    t.steps = (t.position + t.count - t.begin + PREFILL_KEYS - 1) / PREFILL_KEYS;
+    t.steps = (t.position + t.count - t.begin + a.step_keys - 1) / a.step_keys;
     return t;
 }
 
@@ -60,7 +60,7 @@ KERNEL_OF(LIST_THREADS, attention_prefill_tiles, attention_prefill_args)
     run = before;
     for (int i = first; i < end; i++) {
         if (begins_run(a, i)) run = i;
-        if ((i - run) % PREFILL_ROWS == 0) tiles++, work += tile_at(a, i).steps + 1;
+        if ((i - run) % a.tile_rows == 0) tiles++, work += tile_at(a, i).steps + 1;
     }
     int at = scan_before<false>(tiles, 0, scratch, &all);
     if (threadIdx.x == 0) a.totals[0] = all, a.totals[2] = 0;
@@ -69,7 +69,7 @@ KERNEL_OF(LIST_THREADS, attention_prefill_tiles, attention_prefill_args)
     run = before;
     for (int i = first; i < end; i++) {
         if (begins_run(a, i)) run = i;
-        if ((i - run) % PREFILL_ROWS) continue;
+        if ((i - run) % a.tile_rows) continue;
         prefill_tile t = tile_at(a, i);
         t.start = start;
         a.tiles[at++] = t;
@@ -126,12 +126,12 @@ template <int TYPE> __device__ inline void join_parts(const attention_prefill_ar
     int64_t base = (int64_t)head * cuts.work + t.start + 1;
     int begun = cuts.block_of(base), ended = cuts.block_of(base + t.steps - 1);
     if (is_short(t) || begun == ended || begun != blockIdx.x) return;
-    int first = group * (PREFILL_ROWS / PREFILL_GROUPS) + threadIdx.x % GROUP / WARP * 2;
+    int first = group * GROUP_ROWS + threadIdx.x % GROUP / WARP * 2;
     if (first >= t.count) return;
     softmax_rows r = {{NOTHING, NOTHING}, {0, 0}, {0, 0}};
     float o[SUMS] = {};
     for (int block = begun; block <= ended; block++)
-        add_part(part_at(a, 2 * block + (block == begun), group), r, o);
+        add_part(part_at(a, 2 * block + (block == begun), group, a.tile_rows / GROUP_ROWS), r, o);
     uint32_t bad = write_rows(a, t.row + first, t.count - first, head, r, o);
     for (int h = 0; h < 2; h++) {
         uint32_t rows = __ballot_sync(FULL_MASK, bad >> h & 1);

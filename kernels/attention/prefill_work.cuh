@@ -1,5 +1,6 @@
 /* What the kernels of attention over many rows share: how the work is cut among the blocks of
- * attention_prefill, a row's softmax, and how parts of tiles are kept (attention_prefill.cu). */
+ * attention_prefill or attention_mma, a row's softmax, and how parts of tiles are kept
+ * (attention_prefill.cu). */
 #ifndef KERNELS_ATTENTION_PREFILL_WORK_CUH
 #define KERNELS_ATTENTION_PREFILL_WORK_CUH
 
@@ -7,7 +8,8 @@
 #include "common.cuh"
 
 enum {
-    GROUP = 128,    /* threads of a warpgroup */
+    GROUP = 128,    /* threads of a warpgroup, or of what stands for one */
+    GROUP_ROWS = 8, /* rows of the batch that it has: two a warp */
     SNAP_STEPS = 4, /* tiles of so few steps are not cut */
     LEAST_WORK = 2, /* steps of a block */
     SUMS = 32,      /* of a thread: 2 rows, 16 dimensions each */
@@ -60,6 +62,60 @@ __device__ inline bool is_short(const prefill_tile &t)
     return t.steps <= SNAP_STEPS;
 }
 
+/* Steps [low, high) of a tile for one key head. */
+struct prefill_piece {
+    int32_t row, count, sequence, position, begin;
+    int32_t low, high, head;
+    int32_t slot; /* where its part goes; -1: it is the whole tile */
+};
+
+/* Hands the block's pieces out: whole tiles first, in step with the other blocks, so that they read
+ * the same part of the cache at a time; then what remains of its first and of its last tile. */
+struct piece_source {
+    prefill_cuts cuts;
+    int64_t from, to, at; /* units; `at` is where the next tile begins */
+    int32_t head, tile;
+    int32_t n_held, handed;
+
+    __device__ inline void start(const attention_prefill_args &a)
+    {
+        cuts.start(a);
+        bool works = blockIdx.x < cuts.blocks;
+        from = works ? cuts.cut(blockIdx.x) : cuts.all;
+        to = works ? cuts.cut(blockIdx.x + 1) : cuts.all;
+        n_held = handed = 0;
+        head = (int32_t)(from / cuts.work);
+        tile = from < to ? find_tile(a, cuts, (int32_t)(from - (int64_t)head * cuts.work)) : 0;
+        at = from < to ? (int64_t)head * cuts.work + a.tiles[tile].start : to;
+    }
+
+    __device__ inline bool next(const attention_prefill_args &a, prefill_piece held[2],
+                                prefill_piece &p)
+    {
+        while (at < to) {
+            prefill_tile t = a.tiles[tile];
+            int64_t base = at + 1; /* of step 0 */
+            p = {t.row, t.count, t.sequence, t.position, t.begin, 0, t.steps, head, -1};
+            bool mine = at >= from;
+            at += t.steps + 1;
+            if (++tile == cuts.tiles) tile = 0, head++;
+            if (is_short(t)) {
+                if (mine) return true;
+                continue;
+            }
+            p.low = (int32_t)max((int64_t)0, min((int64_t)t.steps, from - base));
+            p.high = (int32_t)max((int64_t)0, min((int64_t)t.steps, to - base));
+            if (p.low >= p.high) continue;
+            if (p.high - p.low == t.steps) return true;
+            p.slot = 2 * blockIdx.x + (p.low == 0);
+            held[n_held++] = p;
+        }
+        if (handed == n_held) return false;
+        p = held[handed++];
+        return true;
+    }
+};
+
 /* ---- softmax ---- */
 
 /* Of a thread's two rows, which are two neighbouring rows of the batch with one head: lanes of a quad
@@ -89,6 +145,82 @@ __device__ inline float quad_sum(float x)
     return x + __shfl_xor_sync(FULL_MASK, x, 2);
 }
 
+/* What queries and weights are rounded to. LIMIT: how far, in powers of two, a score may exceed the
+ * reference. */
+template <int TYPE> struct prefill_number;
+template <> struct prefill_number<WEIGHT_F16> {
+    static constexpr float LIMIT = 15;     /* 2^15 has room below the largest f16 */
+    static constexpr float LEAST = -1e30f; /* references of rows with small scores; here any */
+    __device__ static inline uint32_t pair(float low, float high)
+    {
+        uint32_t bits;
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+        return bits;
+    }
+};
+template <> struct prefill_number<WEIGHT_BF16> {
+    static constexpr float LIMIT = 60;  /* so that sums of values up to 2^50 stay finite */
+    static constexpr float LEAST = -60; /* with LIMIT not below 0, where the comparison is exact */
+    __device__ static inline uint32_t pair(float low, float high) { return f32_to_bf16x2(low, high); }
+};
+
+__device__ inline int first_seen(int end, int window)
+{
+    return window ? max(end - window, 0) : 0;
+}
+
+/* What lies outside a row's positions weighs nothing. `s`: scores of a lane, of 8 positions from `base`
+ * on, then of the next 8: {row 0, row 1} x {2 t, 2 t + 1}, t = lane % 4. */
+template <int SCORES>
+__device__ inline void mask_scores(const softmax_rows &r, float (&s)[SCORES], int base, int window)
+{
+    int column = base + threadIdx.x % 4 * 2;
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        int begin = first_seen(r.end[h], window);
+        uint32_t offset = (uint32_t)(column - begin), count = (uint32_t)(r.end[h] - begin);
+#pragma unroll
+        for (int i = 0; i < SCORES; i += 4)
+#pragma unroll
+            for (int e = 0; e < 2; e++)
+                if (offset + 2 * i + e >= count) s[i + 2 * h + e] = -INFINITY;
+    }
+}
+
+/* Whether a score of the warp exceeds its row's by too much. Compared as integers, positive floats are in
+ * their order and above the negative ones. */
+template <int TYPE, int SCORES>
+__device__ inline bool exceeds_reference(const softmax_rows &r, const float (&s)[SCORES])
+{
+    const float limit = prefill_number<TYPE>::LIMIT;
+    int highest[2] = {0, 0};
+#pragma unroll
+    for (int i = 0; i < SCORES; i += 4)
+#pragma unroll
+        for (int h = 0; h < 2; h++)
+            highest[h] = __vimax3_s32(highest[h], __float_as_int(s[i + 2 * h]),
+                                      __float_as_int(s[i + 2 * h + 1]));
+    return __any_sync(FULL_MASK, __int_as_float(highest[0]) > r.top[0] + limit ||
+                                     __int_as_float(highest[1]) > r.top[1] + limit);
+}
+
+/* A reference for rows that have none, or a score too far above it. */
+template <int TYPE, int SCORES>
+__device__ inline void renew_reference(softmax_rows &r, const float (&s)[SCORES], float scale[2])
+{
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        float top = NOTHING;
+#pragma unroll
+        for (int i = 0; i < SCORES; i += 4) top = fmaxf(top, fmaxf(s[i + 2 * h], s[i + 2 * h + 1]));
+        top = quad_max(top);
+        top = top > r.top[h] + prefill_number<TYPE>::LIMIT ? fmaxf(ceilf(top), prefill_number<TYPE>::LEAST) : r.top[h];
+        scale[h] = exp2_unit(r.top[h] - top);
+        r.top[h] = top;
+        r.total[h] *= scale[h];
+    }
+}
+
 /* ---- results ---- */
 
 /* Writes the warp's `count` rows, two at most, with eight heads; totals are those of whole rows here. The
@@ -116,9 +248,21 @@ __device__ inline uint32_t write_rows(const attention_prefill_args &a, int row, 
     return bad;
 }
 
-__device__ inline float *part_at(const attention_prefill_args &a, int slot, int group)
+/* For attention_prefill_finish. */
+__device__ inline void list_again(const attention_prefill_args &a, const prefill_piece &p, int first,
+                                  uint32_t bad)
 {
-    return a.partial + ((int64_t)slot * PREFILL_GROUPS + group) * PREFILL_PART + threadIdx.x % GROUP;
+    int lane = threadIdx.x % WARP, head = p.head * PREFILL_HEADS + lane / 4;
+    if (lane % 4) return;
+    for (int h = 0; h < 2; h++)
+        if (bad >> h & 1)
+            a.again[atomicAdd(a.totals + 2, 1)] = (p.row + first + h) * a.n_heads + head;
+}
+
+/* Of the tile's `groups`. */
+__device__ inline float *part_at(const attention_prefill_args &a, int slot, int group, int groups)
+{
+    return a.partial + ((int64_t)slot * groups + group) * PREFILL_PART + threadIdx.x % GROUP;
 }
 
 __device__ inline void write_part(float *to, const softmax_rows &r, const float (&o)[SUMS])

@@ -1,4 +1,6 @@
-/* Attention of many rows on an H100's tensor cores: kernels/attention/attention_prefill.cu. */
+/* Attention of many rows on tensor cores: an H100's (kernels/attention/attention_prefill.cu), and
+ * those that every card from sm_80 on has (attention_mma.cu). The kernels before and behind them
+ * are the same. */
 #include <math.h>
 #include <stdio.h>
 
@@ -16,12 +18,43 @@ static bool aligned(const void *pointer)
     return (uintptr_t)pointer % 16 == 0;
 }
 
+/* A kernel's sizes. */
+struct kind {
+    const char *image, *f16, *bf16;
+    int groups, rows, keys; /* of a tile; of a step */
+    int blocks_per_sm, blocks_max;
+    unsigned threads, shared;
+    bool copies_boxes; /* it gets tensor maps */
+};
+static const struct kind wgmma_kind = {.image = "attention/attention_prefill.cu",
+                                       .f16 = "attention_prefill_f16",
+                                       .bf16 = "attention_prefill_bf16",
+                                       .groups = PREFILL_GROUPS,
+                                       .rows = PREFILL_ROWS,
+                                       .keys = PREFILL_KEYS,
+                                       .blocks_per_sm = 1,
+                                       .blocks_max = PREFILL_BLOCKS,
+                                       .threads = PREFILL_THREADS,
+                                       .shared = PREFILL_SHARED,
+                                       .copies_boxes = true};
+static const struct kind mma_kind = {.image = "attention/attention_mma.cu",
+                                     .f16 = "attention_mma_f16",
+                                     .bf16 = "attention_mma_bf16",
+                                     .groups = MMA_PREFILL_GROUPS,
+                                     .rows = MMA_PREFILL_ROWS,
+                                     .keys = MMA_PREFILL_KEYS,
+                                     .blocks_per_sm = MMA_PREFILL_BLOCKS_PER_SM,
+                                     .blocks_max = MMA_PREFILL_BLOCKS,
+                                     .threads = MMA_PREFILL_THREADS,
+                                     .shared = MMA_PREFILL_SHARED};
+
 /* Where the parts of the workspace lie; `base` may be NULL. Returns the size. */
-static size_t lay_out(const struct attention_args *a, char *base, struct attention_prefill_args *k)
+static size_t lay_out(const struct attention_args *a, const struct kind *kind, char *base,
+                      struct attention_prefill_args *k)
 {
     const size_t sizes[] = {ALIGN, (size_t)a->m * sizeof(struct prefill_tile),
                             (size_t)(a->m * a->n_heads) * sizeof(int32_t),
-                            (size_t)2 * PREFILL_BLOCKS * PREFILL_GROUPS * PREFILL_PART *
+                            (size_t)(2 * kind->blocks_max * kind->groups) * PREFILL_PART *
                                 sizeof(float)};
     size_t at[5] = {0};
     for (int i = 0; i < 4; i++) at[i + 1] = at[i] + (sizes[i] + ALIGN - 1) / ALIGN * ALIGN;
@@ -34,14 +67,10 @@ static size_t lay_out(const struct attention_args *a, char *base, struct attenti
     return at[4];
 }
 
-static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+static bool serves(const struct attention_args *a, char why[OP_REASON_MAX])
 {
-    const struct attention_args *a = args;
     const struct kv_layer *kv = &a->kv;
-    const struct gpu_info *gpu = gpu_info(device->gpu);
-    if (gpu->major != 9 || gpu->minor != 0)
-        snprintf(why, OP_REASON_MAX, "made for compute capability 9.0 alone");
-    else if (kv->head_dim != PREFILL_DIM || a->n_heads != PREFILL_HEADS * kv->n_kv_heads)
+    if (kv->head_dim != PREFILL_DIM || a->n_heads != PREFILL_HEADS * kv->n_kv_heads)
         snprintf(why, OP_REASON_MAX, "made for head_dim %d and %d query heads a key head",
                  PREFILL_DIM, PREFILL_HEADS);
     else if (kv->dtype == DTYPE_F32)
@@ -55,6 +84,21 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
     return false;
 }
 
+static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    const struct gpu_info *gpu = gpu_info(device->gpu);
+    if (gpu->major == 9 && gpu->minor == 0) return serves(args, why);
+    snprintf(why, OP_REASON_MAX, "made for compute capability 9.0 alone");
+    return false;
+}
+
+static bool can_run_mma(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    if (gpu_info(device->gpu)->major >= 8) return serves(args, why);
+    snprintf(why, OP_REASON_MAX, "made for compute capability 8.0 and later");
+    return false;
+}
+
 static bool suits(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
     const struct attention_args *a = args;
@@ -62,14 +106,20 @@ static bool suits(const void *args, const struct op_device *device, char why[OP_
     bool single = a->m <= DECODE_ROWS && a->m <= 2 * a->kv.n_sequences;
     if (single)
         snprintf(why, OP_REASON_MAX,
-                 "hardly more rows than sequences; it takes 24 of one together");
+                 "hardly more rows than sequences; it takes many of one together");
     return !single;
 }
 
 static size_t workspace(const void *args, int workers)
 {
     (void)workers;
-    return lay_out(args, NULL, NULL);
+    return lay_out(args, &wgmma_kind, NULL, NULL);
+}
+
+static size_t workspace_mma(const void *args, int workers)
+{
+    (void)workers;
+    return lay_out(args, &mma_kind, NULL, NULL);
 }
 
 /* A cache as boxes of one block each: keys [64 dimensions][32], values [32][64 dimensions]. */
@@ -96,12 +146,12 @@ static void put_maps(struct gpu *gpu, const struct kv_layer *kv, struct attentio
                 &k->v);
 }
 
-static void run(const struct op_context *context, const void *args)
+static void run_kind(const struct op_context *context, const struct attention_args *a,
+                     const struct kind *kind)
 {
-    const struct attention_args *a = args;
     const bool f16 = a->kv.dtype == DTYPE_F16;
-    int sms = gpu_info(context->gpu)->sm_count;
-    unsigned blocks = (unsigned)(sms < PREFILL_BLOCKS ? sms : PREFILL_BLOCKS);
+    int most = gpu_info(context->gpu)->sm_count * kind->blocks_per_sm;
+    unsigned blocks = (unsigned)(most < kind->blocks_max ? most : kind->blocks_max);
     struct attention_prefill_args k = {
         .cache = cache_for_kernel(&a->kv),
         .position = a->batch->position,
@@ -114,16 +164,17 @@ static void run(const struct op_context *context, const void *args)
         .window = (int32_t)a->window,
         .scale = 1 / sqrtf((float)a->kv.head_dim),
         .blocks = (int32_t)blocks,
+        .tile_rows = kind->rows,
+        .step_keys = kind->keys,
     };
-    lay_out(a, context->workspace, &k);
-    put_maps(context->gpu, &a->kv, &k);
+    lay_out(a, kind, context->workspace, &k);
+    if (kind->copies_boxes) put_maps(context->gpu, &a->kv, &k);
     gpu_put(context->gpu, "attention/attention_prefill_work.cu", "attention_prefill_tiles",
             &(struct gpu_launch){.block = {PREFILL_LIST_THREADS}, .overlaps = true}, &k);
-    gpu_put(context->gpu, "attention/attention_prefill.cu",
-            f16 ? "attention_prefill_f16" : "attention_prefill_bf16",
+    gpu_put(context->gpu, kind->image, f16 ? kind->f16 : kind->bf16,
             &(struct gpu_launch){.grid = {blocks},
-                                 .block = {PREFILL_THREADS},
-                                 .shared_bytes = PREFILL_SHARED,
+                                 .block = {kind->threads},
+                                 .shared_bytes = kind->shared,
                                  .overlaps = true},
             &k);
     gpu_put(
@@ -131,6 +182,16 @@ static void run(const struct op_context *context, const void *args)
         f16 ? "attention_prefill_finish_f16" : "attention_prefill_finish_bf16",
         &(struct gpu_launch){.grid = {blocks}, .block = {PREFILL_FINISH_THREADS}, .overlaps = true},
         &k);
+}
+
+static void run(const struct op_context *context, const void *args)
+{
+    run_kind(context, args, &wgmma_kind);
+}
+
+static void run_mma(const struct op_context *context, const void *args)
+{
+    run_kind(context, args, &mma_kind);
 }
 
 const struct op_variant attention_prefill_cuda = {
@@ -142,4 +203,15 @@ const struct op_variant attention_prefill_cuda = {
     .suits = suits,
     .workspace = workspace,
     .run = run,
+};
+
+const struct op_variant attention_mma_cuda = {
+    .name = "attention_mma_cuda",
+    .summary = "16 rows and 8 heads together on mma.sync, rounded alike, sm_80 and later",
+    .numerics = NUMERICS_BF16,
+    .target = TARGET_CUDA,
+    .can_run = can_run_mma,
+    .suits = suits,
+    .workspace = workspace_mma,
+    .run = run_mma,
 };
