@@ -128,6 +128,7 @@ void gpu_close(struct gpu *gpu)
         gpu->cuda->stream_wait(gpu->first_stream);
         gpu->cuda->stream_destroy(gpu->first_stream);
     }
+    gpu_matmuls_destroy(gpu->matmuls);
     gpu_modules_unload(gpu);
     for (size_t i = 0; i < gpu->n_allocations; i++)
         gpu->cuda->memory_free(gpu_address(gpu->allocations[i].memory));

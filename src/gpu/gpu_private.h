@@ -42,7 +42,8 @@ struct gpu {
     size_t n_allocations, capacity, used, peak;
     struct gpu_module *modules;
     struct gpu_kernel *kernels;
-    char *sources; /* folder, or NULL */
+    char *sources;               /* folder, or NULL */
+    struct gpu_matmuls *matmuls; /* of matmul.c; NULL until used */
 };
 
 /* Passes an error of the driver on, with the call's purpose: GPU_TRY(gpu, gpu->cuda->..., "what").
@@ -55,5 +56,6 @@ static inline cuda_address gpu_address(const void *memory)
 }
 
 void gpu_modules_unload(struct gpu *gpu);
+void gpu_matmuls_destroy(struct gpu_matmuls *all); /* takes NULL */
 
 #endif

@@ -1,0 +1,173 @@
+#include "gpu/matmul.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "driver/cublaslt.h"
+#include "gpu/gpu_private.h"
+
+/* A shape and how it is multiplied. The library sees columns first: D = op(A) op(B) is our C
+ * transposed, A our W, which is read transposed, B our X. */
+struct shape {
+    int64_t m, n, k, x_stride;
+    bool has_bias;
+    void *desc, *w, *x, *c; /* the library's; NULL until made */
+    struct cublaslt_algorithm algorithm;
+    struct shape *next;
+};
+
+struct gpu_matmuls {
+    const struct cublaslt_api *api;
+    void *handle;
+    struct shape *shapes;
+};
+
+bool gpu_matmul_usable(const char **why)
+{
+    return cublaslt_load(why) != NULL;
+}
+
+static void shape_destroy(const struct cublaslt_api *api, struct shape *s)
+{
+    if (s->desc) api->desc_destroy(s->desc);
+    if (s->w) api->layout_destroy(s->w);
+    if (s->x) api->layout_destroy(s->x);
+    if (s->c) api->layout_destroy(s->c);
+    free(s);
+}
+
+void gpu_matmuls_destroy(struct gpu_matmuls *all)
+{
+    if (!all) return;
+    while (all->shapes) {
+        struct shape *s = all->shapes;
+        all->shapes = s->next;
+        shape_destroy(all->api, s);
+    }
+    if (all->handle) all->api->destroy(all->handle);
+    free(all);
+}
+
+static enum sol_status start(struct gpu *gpu)
+{
+    const char *why;
+    if (gpu->matmuls) return SOL_OK;
+    const struct cublaslt_api *api = cublaslt_load(&why);
+    if (!api) return status_set(SOL_E_UNSUPPORTED, "%s", why);
+    struct gpu_matmuls *all = calloc(1, sizeof *all);
+    if (!all) return status_set(SOL_E_MEMORY, "no memory for products by cuBLASLt");
+    all->api = api;
+    enum sol_status status = cublaslt_status(api->create(&all->handle), "starting");
+    if (status != SOL_OK) {
+        free(all);
+        return status;
+    }
+    gpu->matmuls = all;
+    return SOL_OK;
+}
+
+#define LT_TRY(call, what) SOL_TRY(cublaslt_status((call), (what)))
+
+static enum sol_status set(const struct cublaslt_api *api, struct shape *s, int which,
+                           int32_t value)
+{
+    return cublaslt_status(api->desc_set(s->desc, which, &value, sizeof value),
+                           "describing a product");
+}
+
+static enum sol_status describe(const struct cublaslt_api *api, struct shape *s,
+                                const struct gpu_matmul *p)
+{
+    LT_TRY(api->desc_create(&s->desc, CUBLAS_COMPUTE_F32, CUBLAS_TYPE_F32), "describing a product");
+    SOL_TRY(set(api, s, CUBLASLT_TRANSPOSE_A, CUBLAS_TRANSPOSE));
+    if (s->has_bias) {
+        SOL_TRY(set(api, s, CUBLASLT_EPILOGUE, CUBLASLT_ADD_BIAS));
+        SOL_TRY(set(api, s, CUBLASLT_BIAS_TYPE, CUBLAS_TYPE_F32));
+        /* The choice of an algorithm looks at its alignment. */
+        LT_TRY(api->desc_set(s->desc, CUBLASLT_BIAS, &p->bias, sizeof p->bias), "naming the bias");
+    }
+    uint64_t m = (uint64_t)s->m, n = (uint64_t)s->n, k = (uint64_t)s->k;
+    LT_TRY(api->layout_create(&s->w, CUBLAS_TYPE_BF16, k, n, s->k), "describing weights");
+    LT_TRY(api->layout_create(&s->x, CUBLAS_TYPE_BF16, k, m, s->x_stride), "describing rows");
+    LT_TRY(api->layout_create(&s->c, CUBLAS_TYPE_F32, n, m, s->n), "describing results");
+    return SOL_OK;
+}
+
+static enum sol_status ask(const struct gpu_matmuls *all, struct shape *s, void *preference)
+{
+    const struct cublaslt_api *api = all->api;
+    const uint64_t workspace = GPU_MATMUL_WORKSPACE;
+    const uint32_t alignment = 16;
+    struct cublaslt_heuristic best = {.state = CUBLAS_E_UNSUPPORTED};
+    int count = 0;
+    LT_TRY(api->preference_set(preference, CUBLASLT_WORKSPACE_BYTES, &workspace, sizeof workspace),
+           "limiting the workspace");
+    for (int i = 0; i < 4; i++)
+        LT_TRY(
+            api->preference_set(preference, CUBLASLT_ALIGNMENT_A + i, &alignment, sizeof alignment),
+            "naming alignments");
+    LT_TRY(
+        api->heuristic(all->handle, s->desc, s->w, s->x, s->c, s->c, preference, 1, &best, &count),
+        "choosing an algorithm");
+    if (count == 0 || best.state != CUBLAS_OK)
+        return status_set(SOL_E_UNSUPPORTED, "cuBLASLt has no algorithm for %lld x %lld x %lld",
+                          (long long)s->m, (long long)s->n, (long long)s->k);
+    s->algorithm = best.algorithm;
+    return SOL_OK;
+}
+
+static enum sol_status choose(const struct gpu_matmuls *all, struct shape *s)
+{
+    void *preference = NULL;
+    LT_TRY(all->api->preference_create(&preference), "choosing an algorithm");
+    enum sol_status status = ask(all, s, preference);
+    all->api->preference_destroy(preference);
+    return status;
+}
+
+static enum sol_status find(struct gpu_matmuls *all, const struct gpu_matmul *p, struct shape **out)
+{
+    const bool has_bias = p->bias != NULL;
+    for (struct shape *s = all->shapes; s; s = s->next)
+        if (s->m == p->m && s->n == p->n && s->k == p->k && s->x_stride == p->x_stride &&
+            s->has_bias == has_bias) {
+            *out = s;
+            return SOL_OK;
+        }
+    struct shape *s = calloc(1, sizeof *s);
+    if (!s) return status_set(SOL_E_MEMORY, "no memory for a product by cuBLASLt");
+    s->m = p->m, s->n = p->n, s->k = p->k, s->x_stride = p->x_stride, s->has_bias = has_bias;
+    enum sol_status status = describe(all->api, s, p);
+    if (status == SOL_OK) status = choose(all, s);
+    if (status != SOL_OK) {
+        shape_destroy(all->api, s);
+        return status;
+    }
+    s->next = all->shapes;
+    all->shapes = s;
+    *out = s;
+    return SOL_OK;
+}
+
+static enum sol_status multiply(struct gpu *gpu, const struct gpu_matmul *p)
+{
+    static const float one = 1, zero = 0;
+    struct shape *s;
+    SOL_TRY(start(gpu));
+    const struct cublaslt_api *api = gpu->matmuls->api;
+    SOL_TRY(find(gpu->matmuls, p, &s));
+    if (p->bias)
+        LT_TRY(api->desc_set(s->desc, CUBLASLT_BIAS, &p->bias, sizeof p->bias), "naming the bias");
+    return cublaslt_status(api->matmul(gpu->matmuls->handle, s->desc, &one, p->w, s->w, p->x, s->x,
+                                       &zero, p->c, s->c, p->c, s->c, &s->algorithm, p->workspace,
+                                       GPU_MATMUL_WORKSPACE, gpu->stream),
+                           "multiplying");
+}
+
+void gpu_put_matmul(struct gpu *gpu, const struct gpu_matmul *product)
+{
+    if (gpu->put_status != SOL_OK) return;
+    gpu->put_status = multiply(gpu, product);
+    if (gpu->put_status != SOL_OK)
+        snprintf(gpu->put_message, sizeof gpu->put_message, "%s", sol_last_error());
+}

@@ -1,0 +1,83 @@
+/* gemm of many rows by NVIDIA's library: what other products are compared with. */
+#include <stdio.h>
+
+#include "gpu/matmul.h"
+#include "ops/args.h"
+#include "ops/cuda/gemm_wgmma.h"
+
+enum { ROWS_MIN = 9, ALIGN = 256 };
+
+static bool aligned(const void *pointer)
+{
+    return (uintptr_t)pointer % 16 == 0;
+}
+
+static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    const struct gemm_args *a = args;
+    const struct gpu_info *info = device->gpu ? gpu_info(device->gpu) : NULL;
+    const char *missing;
+    if (!info || info->major < 8)
+        snprintf(why, OP_REASON_MAX, "no products of bf16: those are sm_80's and later");
+    else if (a->w.dtype != DTYPE_BF16 || a->group_offsets)
+        snprintf(why, OP_REASON_MAX, "%s%s; it multiplies all rows by bf16",
+                 dtype_info(a->w.dtype)->name, a->group_offsets ? " by group" : "");
+    else if (a->k % 8 || a->n % 4)
+        snprintf(why, OP_REASON_MAX, "k %lld is no multiple of 8 or n %lld none of 4",
+                 (long long)a->k, (long long)a->n);
+    else if (!aligned(a->w.data) || !aligned(a->bias) || !aligned(a->c))
+        snprintf(why, OP_REASON_MAX, "an operand at an address that is no multiple of 16");
+    else if (!gpu_matmul_usable(&missing))
+        snprintf(why, OP_REASON_MAX, "%.*s", OP_REASON_MAX - 1, missing);
+    else
+        return true;
+    return false;
+}
+
+static bool suits(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    const struct gemm_args *a = args;
+    (void)device;
+    if (a->m < ROWS_MIN)
+        snprintf(why, OP_REASON_MAX, "%lld rows; it is for %d or more", (long long)a->m, ROWS_MIN);
+    return a->m >= ROWS_MIN;
+}
+
+static size_t rows_bytes(const struct gemm_args *a)
+{
+    return (wgmma_rows_bytes(a->m, a->k) + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static size_t workspace(const void *args, int workers)
+{
+    (void)workers;
+    return rows_bytes(args) + GPU_MATMUL_WORKSPACE;
+}
+
+static void run(const struct op_context *context, const void *args)
+{
+    const struct gemm_args *a = args;
+    char *x = context->workspace;
+    wgmma_round_rows(context->gpu, a->m, a->k, a->a, a->a_rows, x);
+    gpu_put_matmul(context->gpu,
+                   &(struct gpu_matmul){.m = a->m,
+                                        .n = a->n,
+                                        .k = a->k,
+                                        .x_stride = (int64_t)(wgmma_rows_bytes(1, a->k) / 2),
+                                        .x = x,
+                                        .w = a->w.data,
+                                        .bias = a->bias,
+                                        .c = a->c,
+                                        .workspace = x + rows_bytes(a)});
+}
+
+const struct op_variant gemm_cublaslt_cuda = {
+    .name = "gemm_cublaslt_cuda",
+    .summary = "bf16 weights and rows in bf16 by NVIDIA's cuBLASLt, where it is installed",
+    .numerics = NUMERICS_BF16,
+    .target = TARGET_CUDA,
+    .can_run = can_run,
+    .suits = suits,
+    .workspace = workspace,
+    .run = run,
+};

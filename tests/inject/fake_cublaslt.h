@@ -1,0 +1,25 @@
+/* What a test tells the fake cuBLASLt, and what that has seen. Found with dlsym as
+ * fake_cublaslt_state, a function that gives the one there is. */
+#ifndef TESTS_INJECT_FAKE_CUBLASLT_H
+#define TESTS_INJECT_FAKE_CUBLASLT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct fake_cublaslt {
+    long fail; /* the call, from 1 on, that fails with `result`; 0: none */
+    int result;
+    bool no_algorithm, bad_algorithm; /* of what is asked for */
+    long calls, live, choices, products;
+    /* of the last one */
+    const void *w, *x, *bias;
+    void *c;
+    size_t workspace_bytes;
+    uint64_t algorithm; /* which of the choices */
+    int32_t epilogue;
+    uint64_t rows, columns; /* of the last layout */
+    int64_t stride;
+};
+
+#endif

@@ -1,0 +1,206 @@
+/* Products by cuBLASLt on a fake one: what it is asked, what is kept, and each of its calls
+ * failing. */
+#include <dlfcn.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "driver/cublaslt.h"
+#include "driver/fake_cuda.h"
+#include "gpu/kernel.h"
+#include "gpu/matmul.h"
+#include "inject/fake_cublaslt.h"
+
+#if __has_include("/usr/local/cuda/include/cublasLt.h")
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wstrict-prototypes"
+#include "/usr/local/cuda/include/cublasLt.h"
+#pragma GCC diagnostic pop
+
+#define SAME(ours, theirs)                                                                         \
+    _Static_assert((long long)(ours) == (long long)(theirs), #ours " is " #theirs)
+
+SAME(CUBLAS_OK, CUBLAS_STATUS_SUCCESS);
+SAME(CUBLAS_E_MEMORY, CUBLAS_STATUS_ALLOC_FAILED);
+SAME(CUBLAS_E_UNSUPPORTED, CUBLAS_STATUS_NOT_SUPPORTED);
+SAME(CUBLAS_COMPUTE_F32, CUBLAS_COMPUTE_32F);
+SAME(CUBLAS_TYPE_F32, CUDA_R_32F);
+SAME(CUBLAS_TYPE_BF16, CUDA_R_16BF);
+SAME(CUBLAS_TRANSPOSE, CUBLAS_OP_T);
+SAME(CUBLASLT_TRANSPOSE_A, CUBLASLT_MATMUL_DESC_TRANSA);
+SAME(CUBLASLT_EPILOGUE, CUBLASLT_MATMUL_DESC_EPILOGUE);
+SAME(CUBLASLT_BIAS, CUBLASLT_MATMUL_DESC_BIAS_POINTER);
+SAME(CUBLASLT_BIAS_TYPE, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE);
+SAME(CUBLASLT_ADD_BIAS, CUBLASLT_EPILOGUE_BIAS);
+SAME(CUBLASLT_WORKSPACE_BYTES, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES);
+SAME(CUBLASLT_ALIGNMENT_A, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES);
+SAME(CUBLASLT_ALIGNMENT_A + 3, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES);
+SAME(sizeof(struct cublaslt_algorithm), sizeof(cublasLtMatmulAlgo_t));
+SAME(sizeof(struct cublaslt_heuristic), sizeof(cublasLtMatmulHeuristicResult_t));
+SAME(offsetof(struct cublaslt_heuristic, state), offsetof(cublasLtMatmulHeuristicResult_t, state));
+#endif
+
+static const struct fake_cuda_params hopper = {
+    .devices = 1, .major = 9, .minor = 0, .memory = (size_t)256 << 20};
+static struct fake_cublaslt *library;
+
+static int load_library(void **state)
+{
+    const char *file = getenv("SOL_FAKE_CUBLASLT");
+    struct fake_cublaslt *(*get)(void);
+    (void)state;
+    if (!file) {
+        print_error("SOL_FAKE_CUBLASLT names the fake library; ctest sets it\n");
+        return -1;
+    }
+    setenv("SOL_CUBLASLT", file, 1);
+    void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    if (!handle) return -1;
+    *(void **)&get = dlsym(handle, "fake_cublaslt_state");
+    library = get();
+    return 0;
+}
+
+static int start(void **state)
+{
+    (void)state;
+    *library = (struct fake_cublaslt){0};
+    cuda_replace(fake_cuda_start(&hopper));
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    assert_int_equal(fake_cuda_live(), 0);
+    assert_int_equal(library->live, 0);
+    fake_cuda_stop();
+    return 0;
+}
+
+static float bias[2][4] __attribute__((aligned(16)));
+
+static struct gpu_matmul product(void *memory)
+{
+    char *base = memory;
+    return (struct gpu_matmul){.m = 16,
+                               .n = 4,
+                               .k = 72,
+                               .x_stride = 128,
+                               .x = base,
+                               .w = base + 4096,
+                               .bias = bias[0],
+                               .c = (float *)(void *)(base + 8192),
+                               .workspace = base + 12288};
+}
+
+/* Three products of two shapes, one of them without bias, in a graph. */
+static enum sol_status multiply(struct gpu *gpu)
+{
+    void *memory;
+    struct gpu_graph *graph = NULL;
+    SOL_TRY(gpu_alloc(gpu, "operands", 16384 + GPU_MATMUL_WORKSPACE, &memory));
+    struct gpu_matmul first = product(memory), second = first;
+    gpu_put_matmul(gpu, &first);
+    first.bias = bias[1];
+    gpu_put_matmul(gpu, &first);
+    SOL_TRY(gpu_put_status(gpu));
+    second.bias = NULL;
+    SOL_TRY(gpu_graph_begin(gpu));
+    gpu_put_matmul(gpu, &second);
+    enum sol_status status = gpu_graph_end(gpu, &graph);
+    if (status == SOL_OK) status = gpu_put_status(gpu);
+    gpu_graph_destroy(graph);
+    return status == SOL_OK ? gpu_wait(gpu) : status;
+}
+
+static enum sol_status scenario(void)
+{
+    struct gpu *gpu;
+    SOL_TRY(gpu_open(0, &gpu));
+    enum sol_status status = multiply(gpu);
+    gpu_close(gpu);
+    return status;
+}
+
+static void test_kept(void **state)
+{
+    (void)state;
+    assert_int_equal(scenario(), SOL_OK);
+    assert_int_equal(library->products, 3);
+    assert_int_equal(library->choices, 2); /* a shape's algorithm is asked for once */
+    assert_int_equal(library->algorithm, 2);
+    assert_ptr_equal(library->bias, bias[1]); /* the second product's */
+    assert_int_equal(library->epilogue, CUBLASLT_ADD_BIAS);
+    assert_int_equal(library->workspace_bytes, GPU_MATMUL_WORKSPACE);
+    assert_ptr_equal((const char *)library->w, (const char *)library->x + 4096);
+    assert_int_equal(library->rows, 4); /* results, columns first */
+    assert_int_equal(library->columns, 16);
+    assert_int_equal(library->stride, 4);
+}
+
+static void test_each_call_fails(void **state)
+{
+    (void)state;
+    assert_int_equal(scenario(), SOL_OK);
+    long calls = library->calls;
+    assert_true(calls > 20);
+    for (long n = 1; n <= calls; n++) {
+        const int results[] = {CUBLAS_E_MEMORY, CUBLAS_E_UNSUPPORTED, 14};
+        const enum sol_status wanted[] = {SOL_E_MEMORY, SOL_E_UNSUPPORTED, SOL_E_DEVICE};
+        *library = (struct fake_cublaslt){.fail = n, .result = results[n % 3]};
+        enum sol_status status = scenario();
+        if (status != wanted[n % 3]) print_error("call %ld: status %d\n", n, status);
+        assert_int_equal(status, wanted[n % 3]);
+        assert_non_null(strstr(sol_last_error(), "cuBLASLt"));
+        assert_int_equal(library->live, 0);
+        assert_int_equal(fake_cuda_live(), 0);
+    }
+}
+
+static void test_no_algorithm(void **state)
+{
+    (void)state;
+    library->no_algorithm = true;
+    assert_int_equal(scenario(), SOL_E_UNSUPPORTED);
+    assert_non_null(strstr(sol_last_error(), "no algorithm for 16 x 4 x 72"));
+    *library = (struct fake_cublaslt){.bad_algorithm = true};
+    assert_int_equal(scenario(), SOL_E_UNSUPPORTED);
+    assert_non_null(strstr(sol_last_error(), "no algorithm"));
+    assert_int_equal(library->products, 0);
+}
+
+/* The library is looked for once a process. */
+static void test_missing(void **state)
+{
+    (void)state;
+    pid_t child = fork();
+    if (child == 0) {
+        const char *why = NULL;
+        setenv("SOL_CUBLASLT", "/nowhere/libcublasLt.so", 1);
+        bool usable = gpu_matmul_usable(&why);
+        _exit(usable || !why || !strstr(why, "cuBLASLt cannot be loaded") ||
+              scenario() != SOL_E_UNSUPPORTED || !strstr(sol_last_error(), "/nowhere/"));
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_missing, start, stop), /* before it is loaded */
+        cmocka_unit_test_setup_teardown(test_kept, start, stop),
+        cmocka_unit_test_setup_teardown(test_each_call_fails, start, stop),
+        cmocka_unit_test_setup_teardown(test_no_algorithm, start, stop),
+    };
+    return cmocka_run_group_tests(tests, load_library, NULL);
+}
