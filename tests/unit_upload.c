@@ -210,7 +210,7 @@ static void test_refusals(void **state)
     SAYS(refusal(1 * mib, run), "for its weights");
     SAYS(refusal(1 * mib, run), "--backend cpu");
     SAYS(refusal(20 * mib, run), "(weights 0.00, cache 0.02, buffers 0.01), and Fake GPU 0");
-    SAYS(refusal(20 * mib, run), "it would with steps of 128 tokens, or a context of 2560, or 5");
+    SAYS(refusal(20 * mib, run), "it would with steps of 128 tokens, or a context of 2432, or 5");
     run.batch = 1;
     SAYS(refusal(10 * mib, run), "free; it would with a context of 2048, or 4 sequences at a time");
     run.batch = 512;

@@ -109,6 +109,9 @@ static void describe(const struct op *op, const void *args, char *text, size_t s
     else if (op == &op_moe_down)
         describe_plain(ARGS(moe_down)->m, ARGS(moe_down)->hidden,
                        dtype_info(ARGS(moe_down)->down.dtype)->name, text, size);
+    else if (op == &op_moe)
+        describe_plain(ARGS(moe)->m, ARGS(moe)->hidden, dtype_info(ARGS(moe)->gate.dtype)->name,
+                       text, size);
     else if (op == &op_head)
         describe_plain(ARGS(head)->n_outputs, ARGS(head)->w.rows,
                        dtype_info(ARGS(head)->w.dtype)->name, text, size);

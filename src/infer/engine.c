@@ -129,7 +129,6 @@ static size_t describe_buffers(struct engine *e, struct buffer_spec *specs)
         {(void **)&b->q, rows * width * 4},
         {(void **)&b->attn, rows * width * 4},
         {(void **)&b->normed, rows * hidden * 4},
-        {(void **)&b->act, slots * (size_t)c->intermediate * 4},
         {(void **)&b->logits, outs * (size_t)c->vocab * 4},
         {(void **)&b->routing.weight, slots * 4},
         {(void **)&b->routing.expert, slots * 4},

@@ -41,17 +41,12 @@ void forward_build(struct plan *plan, const struct model *model, const struct ba
                       .router = w->router, .router_bias = w->router_bias, .x = b->x,
                       .normed = b->normed, .routing = b->routing});
 
-        plan_call(plan, &op_moe_up,
-                  &(struct moe_up_args){
+        plan_call(plan, &op_moe,
+                  &(struct moe_args){
                       .m = rows, .hidden = c->hidden, .intermediate = c->intermediate,
                       .top_k = c->top_k, .alpha = c->swiglu_alpha, .limit = c->swiglu_limit,
-                      .normed = b->normed, .gate = w->gate, .up = w->up, .gate_bias = w->gate_bias,
-                      .up_bias = w->up_bias, .routing = b->routing, .act = b->act});
-
-        plan_call(plan, &op_moe_down,
-                  &(struct moe_down_args){
-                      .m = rows, .hidden = c->hidden, .intermediate = c->intermediate,
-                      .top_k = c->top_k, .act = b->act, .down = w->down,
+                      .normed = b->normed, .gate = w->gate, .up = w->up, .down = w->down,
+                      .gate_bias = w->gate_bias, .up_bias = w->up_bias,
                       .down_bias = w->down_bias, .routing = b->routing, .x = b->x});
     }
 

@@ -12,7 +12,6 @@ struct forward_buffers {
     float *q;      /* [rows][n_heads][head_dim] */
     float *attn;   /* [rows][n_heads][head_dim] */
     float *normed; /* [rows][hidden] what router and experts read */
-    float *act;    /* [rows * top_k][intermediate] grouped by expert */
     float *logits; /* [outputs][vocab] */
     struct routing routing;
 };

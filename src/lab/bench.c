@@ -443,8 +443,7 @@ static void add_kernel_times(struct bench_result *r, const char *phase, const st
 /* Whether the plan has, in every layer, each of what a layer consists of, fused or not. */
 static bool covers_layers(const struct plan *plan, int n_layers)
 {
-    const struct op *const wanted[] = {&op_attn_in, &op_attention, &op_attn_out, &op_moe_up,
-                                       &op_moe_down};
+    const struct op *const wanted[] = {&op_attn_in, &op_attention, &op_attn_out, &op_moe};
     for (size_t w = 0; w < sizeof wanted / sizeof *wanted; w++) {
         int layers = 0, last = -1;
         for (int i = 0; i < plan_step_count(plan); i++) {

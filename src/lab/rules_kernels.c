@@ -94,7 +94,10 @@ enum sol_status rule_wakeup(struct rules_run *run, const struct rule *rule)
 
 static bool of_experts(const struct store_kernel *k)
 {
-    return k->op && (strcmp(k->op, "moe_up") == 0 || strcmp(k->op, "moe_down") == 0);
+    static const char *const names[] = {"moe", "moe_up", "moe_down"};
+    for (size_t i = 0; k->op && i < sizeof names / sizeof *names; i++)
+        if (strcmp(k->op, names[i]) == 0) return true;
+    return false;
 }
 
 /* NULL unless the rows of this metric were spread unevenly over the experts. */

@@ -34,7 +34,8 @@ static size_t scratch_bytes(const struct model_config *c, size_t rows)
     size_t widest = (size_t)(c->hidden > c->intermediate ? c->hidden : c->intermediate);
     size_t heads = (size_t)(c->n_heads * c->head_dim), kv = (size_t)(c->n_kv_heads * c->head_dim);
     size_t dense = rows * (hidden > heads ? hidden : heads), experts = slots * widest;
-    return padded(4 * experts) + padded(4 * rows * hidden) + 2 * padded(4 * rows * kv) +
+    return padded(4 * slots * (size_t)c->intermediate) + padded(4 * experts) +
+           padded(4 * rows * hidden) + 2 * padded(4 * rows * kv) +
            padded(2 * (dense > experts ? dense : experts));
 }
 
@@ -52,7 +53,6 @@ void fit_compute(const struct model_config *c, size_t weight_bytes, const struct
             2 * padded((size_t)(c->n_kv_heads * layer_positions(c, p, batch, n) * c->head_dim) *
                        dtype_info(p->kv_dtype)->block_bytes);
     out->buffers = 2 * padded(rows * (size_t)c->hidden * 4) + 2 * padded(rows * width * 4) +
-                   padded(slots * (size_t)c->intermediate * 4) +
                    padded((size_t)(outputs * c->vocab) * 4) + 4 * padded(slots * 4) +
                    padded((size_t)(c->n_experts + 1) * 4) + padded(4 * rows * 4) +
                    padded((size_t)c->head_dim / 2 * 4) +

@@ -143,7 +143,7 @@ struct sample_args {
     int32_t *token;                  /* [n] */
 };
 
-/* ---- composites: the lines of the forward pass ---- */
+/* ---- composites: the lines of the forward pass; moe_up and moe_down are parts of one ---- */
 
 /* attn_in: rmsnorm, q k v projections, rope, key/value write. */
 struct attn_in_args {
@@ -191,6 +191,18 @@ struct moe_down_args {
     const float *act;
     struct tensor down; /* [n_experts][hidden][intermediate] */
     const float *down_bias;
+    struct routing routing;
+    float *x; /* [m][hidden] residual stream, in place */
+};
+
+/* moe: the chosen experts, moe_up and then moe_down. */
+struct moe_args {
+    int64_t m, hidden, intermediate, top_k;
+    float alpha, limit;
+    const float *normed;    /* [m][hidden] */
+    struct tensor gate, up; /* [n_experts][intermediate][hidden] */
+    struct tensor down;     /* [n_experts][hidden][intermediate] */
+    const float *gate_bias, *up_bias, *down_bias;
     struct routing routing;
     float *x; /* [m][hidden] residual stream, in place */
 };

@@ -20,7 +20,7 @@
 struct scratch_block {
     void *data;
     size_t size;
-    bool used;
+    int used; /* by a composite so deep; 0: free */
     struct scratch_block *next;
 };
 
@@ -31,6 +31,7 @@ struct plan {
     int n_steps, capacity;
     int layer;
     const struct op *parent; /* the outermost composite being expanded */
+    int depth;               /* of composites, one in the other */
     int reference_depth;     /* inside a composite whose reference was chosen */
     struct scratch_block *scratch;
     void *workspace;
@@ -458,7 +459,7 @@ float *plan_scratch(struct plan *plan, int64_t count)
         if (!b->used && b->size >= size && (!best || b->size < best->size)) best = b;
     if (!best && plan->status == SOL_OK) plan->status = add_scratch(plan, size, &best);
     if (!best) return NULL;
-    best->used = true;
+    best->used = plan->depth;
     return best->data;
 }
 
@@ -521,13 +522,15 @@ static void expand(struct plan *plan, const struct op *op, bool reference, const
 {
     bool outermost = plan->parent == NULL;
     if (outermost) plan->parent = op;
+    plan->depth++;
     plan->reference_depth += reference;
     enum sol_status status = op->compose(plan, args);
     if (plan->status == SOL_OK) plan->status = status;
     plan->reference_depth -= reference;
-    if (!outermost) return;
-    plan->parent = NULL;
-    for (struct scratch_block *b = plan->scratch; b; b = b->next) b->used = false;
+    for (struct scratch_block *b = plan->scratch; b; b = b->next)
+        if (b->used == plan->depth) b->used = 0;
+    plan->depth--;
+    if (outermost) plan->parent = NULL;
 }
 
 void plan_call(struct plan *plan, const struct op *op, const void *args)

@@ -1,0 +1,129 @@
+/* moe: the chosen experts of every row, from the normed row to the residual stream: moe_up, then
+ * moe_down. */
+#include "ops/cases.h"
+#include "ops/ops.h"
+
+#define OP_LIST "ops/moe.list"
+#include "ops/variant_table.h"
+
+static struct moe_up_args up_of(const struct moe_args *a, float *act)
+{
+    return (struct moe_up_args){.m = a->m,
+                                .hidden = a->hidden,
+                                .intermediate = a->intermediate,
+                                .top_k = a->top_k,
+                                .alpha = a->alpha,
+                                .limit = a->limit,
+                                .normed = a->normed,
+                                .gate = a->gate,
+                                .up = a->up,
+                                .gate_bias = a->gate_bias,
+                                .up_bias = a->up_bias,
+                                .routing = a->routing,
+                                .act = act};
+}
+
+static struct moe_down_args down_of(const struct moe_args *a, const float *act)
+{
+    return (struct moe_down_args){.m = a->m,
+                                  .hidden = a->hidden,
+                                  .intermediate = a->intermediate,
+                                  .top_k = a->top_k,
+                                  .act = act,
+                                  .down = a->down,
+                                  .down_bias = a->down_bias,
+                                  .routing = a->routing,
+                                  .x = a->x};
+}
+
+/* What passes between the parts need not touch memory. */
+static struct op_cost cost(const void *args)
+{
+    const struct moe_args *a = args;
+    const struct moe_up_args up = up_of(a, NULL);
+    const struct moe_down_args down = down_of(a, NULL);
+    struct op_cost first = op_moe_up.cost(&up), second = op_moe_down.cost(&down);
+    double act = 4 * (double)(a->m * a->top_k * a->intermediate);
+    return (struct op_cost){first.flops + second.flops, first.bytes + second.bytes - 2 * act};
+}
+
+static enum sol_status compose(struct plan *plan, const void *args)
+{
+    const struct moe_args *a = args;
+    float *act = plan_scratch(plan, a->m * a->top_k * a->intermediate);
+    const struct moe_up_args up = up_of(a, act);
+    const struct moe_down_args down = down_of(a, act);
+    plan_call(plan, &op_moe_up, &up);
+    plan_call(plan, &op_moe_down, &down);
+    return SOL_OK;
+}
+
+static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
+                      void *args)
+{
+    if (index >= 13) return false;
+    struct case_maker c = {arena, rng, kind, index};
+    int64_t m = case_size(&c, 1, 40), hidden = 32 * rng_range(rng, 1, 4),
+            inner = 32 * rng_range(rng, 1, 4);
+    int64_t experts = rng_range(rng, 4, 9), top_k = rng_range(rng, 1, 4);
+    if (index >= 5 && index < 10) m = 1; /* decoding */
+    if (index >= 10) m = index == 12 ? 300 : 40 + index, hidden = 64 * index - 576, inner = 128;
+    enum dtype dtype = index >= 10 ? DTYPE_MXFP4 : case_weight_dtype(&c);
+    /* As in moe_up: huge inputs would sit on both sides of the clamp. */
+    float scale = kind == CASE_EXTREME ? 1e-4f : 1.0f;
+    *(struct moe_args *)args = (struct moe_args){
+        .m = m,
+        .hidden = hidden,
+        .intermediate = inner,
+        .top_k = top_k,
+        .alpha = 1.702f,
+        .limit = 7.0f,
+        .normed = case_rows(&c, m, hidden, scale),
+        .gate = case_tensor(&c, dtype, experts, inner, hidden, 0.2f),
+        .up = case_tensor(&c, dtype, experts, inner, hidden, 0.2f),
+        .down = case_tensor(&c, dtype, experts, hidden, inner, 0.2f),
+        .gate_bias = case_vector(&c, experts * inner, 0.2f),
+        .up_bias = case_vector(&c, experts * inner, 0.2f),
+        .down_bias = case_vector(&c, experts * hidden, 0.2f),
+        .routing = case_routing(&c, m, experts, top_k),
+        .x = case_rows(&c, m, hidden, 1.0f),
+    };
+    return true;
+}
+
+static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
+{
+    const struct moe_args *a = args;
+    out[0] = (struct op_output){offsetof(struct moe_args, x), (size_t)(a->m * a->hidden) * 4, true,
+                                a->hidden};
+    return 1;
+}
+
+static void problem(const void *args, struct op_problem *out)
+{
+    const struct moe_args *a = args;
+    *out = (struct op_problem){.rows = a->m,
+                               .dtype = a->gate.dtype,
+                               .n = a->intermediate,
+                               .k = a->hidden,
+                               .groups = a->gate.groups,
+                               .top_k = a->top_k};
+}
+
+/* The tolerance of moe_up: its errors pass through a product that adds its own. */
+const struct op op_moe = {
+    .name = "moe",
+    .summary = "the chosen experts: gate, up, swiglu, down, weighted sum, residual",
+    .args_size = sizeof(struct moe_args),
+    .problem = problem,
+    .tolerance = {{[NUMERICS_EXACT] = 2e-5f, [NUMERICS_BF16] = 1.5e-2f, [NUMERICS_I8] = 3e-2f}, 3},
+    .cost = cost,
+    .compose = compose,
+    .make_case = make_case,
+    .outputs = outputs,
+    .weights = {offsetof(struct moe_args, gate), offsetof(struct moe_args, up),
+                offsetof(struct moe_args, down)},
+    .n_weights = 3,
+    .variants = variants,
+    .n_variants = N_VARIANTS,
+};
