@@ -124,6 +124,15 @@ __device__ inline void copy_box_3d(uint32_t to, const struct tensor_map &map, in
                  : "memory");
 }
 
+__device__ inline void copy_box_5d(uint32_t to, const struct tensor_map &map, int x, int v,
+                                   uint32_t barrier)
+{
+    asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 " [%0], [%1, {%3, %4, %4, %4, %5}], [%2];" ::"r"(to),
+                 "l"(&map), "r"(barrier), "r"(x), "r"(0), "r"(v)
+                 : "memory");
+}
+
 /* To the same place in every block of the cluster that `blocks` has a bit for, and to their
  * barriers. */
 __device__ inline void copy_box_2d_to(uint32_t to, const struct tensor_map &map, int x, int y,
@@ -141,6 +150,14 @@ __device__ inline void copy_out(void *to, uint32_t from, uint32_t bytes)
 {
     asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from),
                  "r"(bytes)
+                 : "memory");
+}
+
+/* The same, added to what is there: float32. */
+__device__ inline void add_out(void *to, uint32_t from, uint32_t bytes)
+{
+    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to),
+                 "r"(from), "r"(bytes)
                  : "memory");
 }
 

@@ -6,7 +6,7 @@
 
 struct combine_kernel_args {
     int64_t n, top_k;
-    const float *y;             /* [rows of experts][n] */
+    const void *y;              /* [rows of experts][n] float32 or bf16 by the kernel's name */
     const float *weight;        /* [m][top_k] */
     const int32_t *row_of_slot; /* [m * top_k] */
     float *x;                   /* [m][n], in place */

@@ -18,49 +18,12 @@
 #define KERNELS_GEMM_WGMMA_CUH
 
 #include "common.cuh"
-#include "gemm/gemm_wgmma_args.h"
+#include "gemm/wgmma_kind.cuh"
+#include "gemm/wgmma_results.cuh"
 #include "mma.cuh"
 #include "pack/mxfp4.cuh"
-#include "wgmma.cuh"
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-
-#define INLINE __device__ __forceinline__ /* the sums must stay in registers */
-
-enum { WARPGROUP = 128 };
-
-/* What a kernel is made of. */
-template <int TYPE_, bool GATED_, int WARPGROUPS_, int TOKENS_, int STAGES_, int OUT_TOKENS_, int CLUSTER_>
-struct wgmma_kind {
-    enum {
-        TYPE = TYPE_,             /* of weights */
-        GATED = GATED_,           /* weights are gate and up of the same features */
-        WARPGROUPS = WARPGROUPS_, /* that multiply */
-        THREADS = (WARPGROUPS + 1) * WARPGROUP,
-        WARPS = WARPGROUPS * (WARPGROUP / WARP),
-        TOKENS = TOKENS_, /* of a tile, at most */
-        STAGES = STAGES_,
-        OUT_TOKENS = OUT_TOKENS_, /* whose results a warpgroup holds in shared memory */
-        CLUSTER = CLUSTER_,       /* blocks with the same tokens and neighbouring features */
-        PACKED = TYPE_ == WEIGHT_MXFP4_TILES,
-        W_BYTES = WGMMA_W_BYTES(TYPE_), /* of 64 rows */
-        S_BYTES = WGMMA_SCALES_BYTES(TYPE_),
-        W_AT = TOKENS * WGMMA_K * 2,
-        SCALES_AT = W_AT + WARPGROUPS * W_BYTES,
-        STAGE_BYTES = WGMMA_STAGE_BYTES(TYPE_, WARPGROUPS_, TOKENS_),
-        OUT_BYTES = WGMMA_OUT_BYTES(OUT_TOKENS_), /* of a warpgroup */
-        OUT_AT = STAGES * STAGE_BYTES,
-        BARRIERS_AT = OUT_AT + WARPGROUPS * OUT_BYTES,
-        OFFSETS_AT = BARRIERS_AT + 2 * 8 * STAGES,
-        WG_FEATURES = GATED ? WGMMA_ROWS / 2 : WGMMA_ROWS, /* of a warpgroup */
-        FEATURES = WARPGROUPS * WG_FEATURES,               /* of a block's tile */
-        REGISTERS = WARPGROUPS == 2 ? 240 : 112,           /* of a thread that multiplies */
-    };
-};
-
-struct wgmma_tile {
-    int group, first_feature, first_row, rows, width; /* width: of the product, at least rows */
-};
 
 /* The tiles of a block, or of a cluster, in order. It keeps little, since registers are scarce. */
 template <class K> struct wgmma_tiles {
@@ -72,6 +35,8 @@ template <class K> struct wgmma_tiles {
     INLINE bool next(const gemm_wgmma_args &a, const int32_t *offsets, wgmma_tile &tile)
     {
         enum { FEATURES = K::FEATURES * K::CLUSTER };
+        /* A width of products, in tokens. */
+        int unit = K::PACKED ? (int)WGMMA_BOX : (int)K::TOKENS;
         int feature_tiles = (a.n + FEATURES - 1) / FEATURES, first = 0, rows, parts;
         for (;; group++) {
             if (group >= a.groups) return false;
@@ -82,14 +47,14 @@ template <class K> struct wgmma_tiles {
             begin += parts * feature_tiles;
         }
         int at = index - begin, part = at % parts;
-        /* Parts of equal width, as wide as products are made. */
-        int unit = K::PACKED ? (int)WGMMA_BOX : (int)K::TOKENS;
-        int width = ((rows + parts - 1) / parts + unit - 1) / unit * unit;
+        /* Parts of equal widths, as nearly as they go. */
+        int widths = (rows + unit - 1) / unit, each = widths / parts, more = widths % parts;
+        int behind = (part * each + min(part, more)) * unit;
         tile.group = group;
         tile.first_feature = at / parts * FEATURES;
-        tile.first_row = first + part * width;
-        tile.rows = min(width, rows - part * width);
-        tile.width = width;
+        tile.first_row = first + behind;
+        tile.width = (each + (part < more)) * unit;
+        tile.rows = min(tile.width, rows - behind);
         index += gridDim.x / K::CLUSTER;
         return true;
     }
@@ -144,6 +109,17 @@ INLINE void fetch_x(const gemm_wgmma_args &a, const wgmma_tile &tile, int x, uin
     }
 }
 
+/* A head for each warpgroup, its rows in the order 0-7, 32-39, 8-15, 40-47, ... */
+template <class K>
+INLINE void fetch_heads(const gemm_wgmma_args &a, int feature, int unit, uint32_t to, uint32_t barrier)
+{
+#pragma unroll
+    for (int i = 0; i < K::WARPGROUPS; i++) {
+        wgmma_head head(a, feature + i * WGMMA_ROWS);
+        copy_box_5d(to + i * K::W_BYTES, a.w[head.which], unit * WGMMA_K, head.row / WGMMA_ROWS, barrier);
+    }
+}
+
 template <class K>
 INLINE void fetch_unit(const gemm_wgmma_args &a, const wgmma_tile &tile, int feature, int unit,
                        const wgmma_ring<K> &ring)
@@ -152,8 +128,9 @@ INLINE void fetch_unit(const gemm_wgmma_args &a, const wgmma_tile &tile, int fea
     uint32_t to = ring.at(), barrier = ring.full(ring.stage);
     barrier_expect(barrier, tile.width * WGMMA_K * 2 + K::WARPGROUPS * (K::W_BYTES + K::S_BYTES));
     int first = tile.group * a.group_rows + (K::PACKED ? feature / TILE_ROWS : feature);
+    if constexpr (K::HEADS) fetch_heads<K>(a, feature, unit, to + K::W_AT, barrier);
 #pragma unroll
-    for (int i = 0; i < MATRICES; i++) {
+    for (int i = 0; i < (K::HEADS ? 0 : (int)MATRICES); i++) {
         uint32_t w = to + K::W_AT + i * SHARE * K::W_BYTES;
         if (K::PACKED)
             copy_box_3d(w, a.w[i], 0, unit, first, barrier);
@@ -202,15 +179,6 @@ template <int S> INLINE void decode(uint32_t (&f)[4], const unit_words &u)
     f[1] = mul_bf16x2(mxfp4_pair<S % 2 * 2>(high), u.scale[1][S / 2]);
     f[2] = mul_bf16x2(mxfp4_pair<S % 2 * 2 + 1>(low), u.scale[0][S / 2]);
     f[3] = mul_bf16x2(mxfp4_pair<S % 2 * 2 + 1>(high), u.scale[1][S / 2]);
-}
-
-INLINE uint4 load_shared(uint32_t address)
-{
-    uint4 v;
-    asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "r"(address));
-    return v;
 }
 
 INLINE uint2 load_shared_8(uint32_t address)
@@ -311,6 +279,48 @@ INLINE void multiply_packed(float (&sums)[K::TOKENS / 2], int units, wgmma_ring<
     ring.release(last);
 }
 
+/* Two steps at once, of fragments in the order of their columns. */
+template <class K, int N>
+INLINE void multiply_steps(float (&sums)[K::TOKENS / 2], const uint32_t (&f)[2][4], uint32_t x, int step)
+{
+    wgmma_fence();
+    wgmma<N>::registers(sums, f[0], wgmma_operand(x, 16 * step), 1);
+    wgmma<N>::registers(sums, f[1], wgmma_operand(x, 16 * step + 16), 1);
+    wgmma_commit();
+}
+
+/* The same for few tokens, where decoding is most of the work: half a unit at a time, which takes fewer
+ * instructions. */
+template <class K, int N>
+INLINE void multiply_halves(float (&sums)[K::TOKENS / 2], int units, wgmma_ring<K> &ring, uint32_t &large)
+{
+    unit_words w;
+    uint32_t first[2][4], second[2][4];
+    barrier_wait(ring.full(ring.stage), ring.phase);
+    load_unit<K>(w, ring, large);
+    decode<0>(first[0], w);
+    decode<1>(first[1], w);
+    for (int u = 0; u < units; u++) {
+        int stage = ring.stage;
+        multiply_steps<K, N>(sums, first, ring.at(), 0);
+        decode<2>(second[0], w);
+        decode<3>(second[1], w);
+        multiply_steps<K, N>(sums, second, ring.at(), 2);
+        ring.step();
+        if (u + 1 < units) {
+            barrier_wait(ring.full(ring.stage), ring.phase);
+            load_unit<K>(w, ring, large);
+        }
+        wgmma_wait<1>();
+        if (u + 1 < units) {
+            decode<0>(first[0], w);
+            decode<1>(first[1], w);
+        }
+        wgmma_wait<0>();
+        ring.release(stage);
+    }
+}
+
 template <class K>
 INLINE void multiply_plain(float (&sums)[K::TOKENS / 2], int units, wgmma_ring<K> &ring)
 {
@@ -342,7 +352,10 @@ INLINE void multiply(float (&sums)[K::TOKENS / 2], int width, int units, wgmma_r
         switch (width) {
 #define WIDTH(N)                                                                                    \
     case N:                                                                                         \
-        if constexpr (N <= K::TOKENS) multiply_packed<K, N>(sums, units, ring, large);              \
+        if constexpr (N <= K::TOKENS && K::WARPGROUPS == 4)                                         \
+            multiply_halves<K, N>(sums, units, ring, large);                                        \
+        else if constexpr (N <= K::TOKENS)                                                          \
+            multiply_packed<K, N>(sums, units, ring, large);                                        \
         break;
             WIDTH(16) WIDTH(32) WIDTH(48) WIDTH(64) WIDTH(80) WIDTH(96) WIDTH(112) WIDTH(128)
             WIDTH(144) WIDTH(160) WIDTH(176) WIDTH(192) WIDTH(208) WIDTH(224) WIDTH(240) WIDTH(256)
@@ -351,93 +364,7 @@ INLINE void multiply(float (&sums)[K::TOKENS / 2], int width, int units, wgmma_r
     }
 }
 
-/* ---- results ---- */
-
-/* As swiglu.cuh, with the approximations of the special function unit: 1e-6, far below what bf16 does. */
-INLINE float swiglu(float gate, float up, float alpha, float limit)
-{
-    float g = gate > limit ? limit : gate;
-    float u = up > limit ? limit : up < -limit ? -limit : up;
-    return __fdividef(g, 1 + __expf(-alpha * g)) * (u + 1);
-}
-
-/* Bias of this thread's rows g and g + 8, of the warpgroup's features from `feature` on. */
-template <class K> INLINE void load_bias(const gemm_wgmma_args &a, int group, int feature, float (&b)[2])
-{
-    int warp = threadIdx.x / WARP % 4, g = threadIdx.x % WARP / 4;
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        const float *bias = a.bias[K::GATED ? i : 0];
-        int row = feature + g + (K::GATED ? 8 * warp : 16 * warp + 8 * i);
-        b[i] = bias && row < a.n ? bias[(int64_t)group * a.n + row] : 0;
-    }
-}
-
-/* Adds the bias, and joins gate and up: then of the four sums of 8 tokens the first two count. */
-template <class K>
-INLINE void finish(const gemm_wgmma_args &a, int rows, const float (&bias)[2], float (&sums)[K::TOKENS / 2])
-{
-    wgmma_settle(sums);
-#pragma unroll
-    for (int j = 0; j < K::TOKENS / 8; j++) {
-        if (j % 2 == 0 && 8 * j >= rows) break;
-#pragma unroll
-        for (int i = 0; i < 4; i++) sums[4 * j + i] += bias[i / 2];
-#pragma unroll
-        for (int i = 0; K::GATED && i < 2; i++)
-            sums[4 * j + i] = swiglu(sums[4 * j + i], sums[4 * j + 2 + i], a.alpha, a.limit);
-    }
-}
-
-/* Up to OUT_TOKENS tokens from `first` on of this warpgroup's features: v has their sums. */
-template <class K>
-INLINE void store_block(const gemm_wgmma_args &a, const wgmma_tile &tile, int first, int feature,
-                        const float *v, uint32_t out)
-{
-    int wg = threadIdx.x / WARPGROUP, thread = threadIdx.x % WARPGROUP;
-    int warp = thread / WARP, g = thread % WARP / 4, t = thread % 4;
-    copy_out_read(); /* what left before */
-    named_sync(wg, WARPGROUP);
-    uint32_t to = out + 4 * (2 * t * WGMMA_OUT_STRIDE + warp * (K::GATED ? 8 : 16) + g);
-    int count = min((int)K::OUT_TOKENS, tile.rows - first);
-#pragma unroll
-    for (int j = 0; j < K::OUT_TOKENS / 8; j++) { /* {token, token + 1} x {g, g + 8} */
-        if (first + 8 * j >= K::TOKENS || (j % 2 == 0 && 8 * j >= count)) break;
-#pragma unroll
-        for (int i = 0; i < (K::GATED ? 2 : 4); i++)
-            asm volatile("st.shared.f32 [%0], %1;" ::"r"(
-                             to + 4 * ((8 * j + i % 2) * WGMMA_OUT_STRIDE + i / 2 * 8)),
-                         "f"(v[4 * j + i])
-                         : "memory");
-    }
-    fence_for_copies();
-    named_sync(wg, WARPGROUP);
-    int width = min((int)K::WG_FEATURES, a.n - feature);
-    float *c = a.c + (int64_t)(tile.first_row + first) * a.n + feature;
-    if (a.n % 4 == 0 && ((uint64_t)a.c & 15) == 0) {
-        for (int i = thread; i < count; i += WARPGROUP)
-            copy_out(c + (int64_t)i * a.n, out + i * WGMMA_OUT_STRIDE * 4, width * 4);
-        copy_out_commit();
-        return;
-    }
-    for (int i = thread; i < count * K::WG_FEATURES; i += WARPGROUP) {
-        int token = i / K::WG_FEATURES, f = i % K::WG_FEATURES;
-        float value;
-        asm volatile("ld.shared.f32 %0, [%1];"
-                     : "=f"(value)
-                     : "r"(out + token * WGMMA_OUT_STRIDE * 4 + f * 4));
-        if (f < width) c[(int64_t)token * a.n + f] = value;
-    }
-}
-
-template <class K>
-INLINE void store(const gemm_wgmma_args &a, const wgmma_tile &tile, int feature,
-                  const float (&v)[K::TOKENS / 2], uint32_t out)
-{
-#pragma unroll
-    for (int first = 0; first < K::TOKENS; first += K::OUT_TOKENS)
-        if (first < tile.rows) store_block<K>(a, tile, first, feature, v + first / 2, out);
-}
+/* ---- a product without the tensor cores ---- */
 
 /* One result of a packed product by float32 arithmetic: any scale, whatever the speed. */
 INLINE float plain_sum(const gemm_wgmma_args &a, int group, int which, int row, int token)
@@ -463,7 +390,11 @@ __device__ __noinline__ void multiply_plainly(const gemm_wgmma_args &a, const wg
         float value = plain_sum(a, tile.group, 0, row, token);
         if (K::GATED)
             value = swiglu(value, plain_sum(a, tile.group, 1, row, token), a.alpha, a.limit);
-        a.c[(int64_t)token * a.n + row] = value;
+        int64_t at = (int64_t)token * a.n + row;
+        if (K::RESULT == WGMMA_BF16)
+            ((uint16_t *)a.c)[at] = f32_to_bf16(value);
+        else
+            ((float *)a.c)[at] = value;
     }
 }
 
@@ -519,7 +450,7 @@ template <class K> INLINE void gemm_wgmma(const gemm_wgmma_args &a)
             barrier_init(ring.empty(s), K::WARPS * K::CLUSTER);
         }
         barrier_init_done();
-        for (int i = 0; i < (K::GATED ? 2 : 1); i++) {
+        for (int i = 0; i < (K::HEADS ? 3 : K::GATED ? 2 : 1); i++) {
             prefetch_map(a.w[i]);
             if (K::PACKED) prefetch_map(a.scales[i]);
         }

@@ -2,6 +2,7 @@
 #ifndef KERNELS_GEMM_GEMM_WGMMA_ARGS_H
 #define KERNELS_GEMM_GEMM_WGMMA_ARGS_H
 
+#include "cache_args.h"
 #include "tensor_map_args.h"
 
 /* Rows of weights of a warpgroup, and columns of a stage. */
@@ -12,39 +13,61 @@ enum { WGMMA_GROUPS_MAX = 512 };
  * times as many: a thread that issues copies of 16 rows alone is slower than the tensor cores. */
 enum { WGMMA_BOX = 16, WGMMA_BOXES = 4 };
 
+/* What becomes of the results. */
+enum wgmma_result {
+    WGMMA_F32,
+    WGMMA_ADDED, /* to what c holds */
+    WGMMA_BF16,  /* n is a multiple of 64: rows are the operand of another product */
+    /* The features are those of q, k and v, heads of 64: q and k are rotated, k and v go to the
+     * cache. A warpgroup has a head, and a thread of it dimensions d and d + 32. */
+    WGMMA_HEADS,
+};
+
 struct gemm_wgmma_args {
-    struct tensor_map w[2];      /* the second: up, where the first is gate */
+    struct tensor_map w[3];      /* gate and up, or q, k and v, whose rows are in five dimensions */
     struct tensor_map scales[2]; /* MXFP4 */
     struct tensor_map
         x[WGMMA_BOXES];   /* rows in bf16, those of a group together; dense: the first */
-    const float *bias[2]; /* of w; NULL: none */
+    const float *bias[3]; /* of w; NULL: none */
     const int32_t *group_offsets;
-    float *c;
+    void *c;                     /* float32 or bf16 */
     int32_t m, n, units, groups; /* units: of 64 columns */
     int32_t group_rows;          /* of w's map between two groups: tiles of 16 for MXFP4 */
     int32_t padding;
     float alpha, limit;                                 /* of swiglu */
     const void *plain_w[2], *plain_scales[2], *plain_x; /* what the maps describe */
+    struct cache_args cache;                            /* the rest: WGMMA_HEADS */
+    const float *turns;        /* [m][32] pairs: cosine and sine of a row's rotations */
+    const int32_t *cache_rows; /* [m] of the first head: cache_row */
+    int32_t q_rows, kv_rows;   /* features */
 };
-SOL_STATIC_ASSERT(sizeof(struct gemm_wgmma_args) == 1152, "host and device agree");
+SOL_STATIC_ASSERT(sizeof(struct gemm_wgmma_args) == 1408, "host and device agree");
 
 /* Every kernel of gemm_wgmma.cuh: KIND(symbol, weights, gated, warpgroups that multiply, tokens of
  * a tile, stages, tokens whose results wait in shared memory, blocks of a cluster). Stages: what
  * fits in 227 KiB. Which one is chosen: src/ops/cuda/gemm_wgmma.c. */
-#define WGMMA_DENSE_KINDS(KIND)                                                                    \
-    KIND(gemm_wgmma_bf16_16, WEIGHT_BF16, false, 2, 16, 10, 16, 1)                                 \
-    KIND(gemm_wgmma_bf16_32, WEIGHT_BF16, false, 2, 32, 9, 32, 1)                                  \
-    KIND(gemm_wgmma_bf16_64, WEIGHT_BF16, false, 2, 64, 7, 64, 1)                                  \
-    KIND(gemm_wgmma_bf16_128, WEIGHT_BF16, false, 2, 128, 5, 64, 1)                                \
-    KIND(gemm_wgmma_bf16_160, WEIGHT_BF16, false, 2, 160, 5, 64, 2)                                \
-    KIND(gemm_wgmma_bf16_192, WEIGHT_BF16, false, 2, 192, 4, 64, 2)                                \
-    KIND(gemm_wgmma_bf16_256, WEIGHT_BF16, false, 2, 256, 4, 32, 2)
-#define WGMMA_MXFP4_KINDS(KIND)                                                                    \
-    KIND(gemm_wgmma_mxfp4_64, WEIGHT_MXFP4_TILES, false, 4, 64, 11, 32, 1)                         \
-    KIND(gemm_wgmma_mxfp4_256, WEIGHT_MXFP4_TILES, false, 2, 256, 5, 64, 1)
-#define WGMMA_MOE_UP_KINDS(KIND)                                                                   \
-    KIND(moe_up_wgmma_mxfp4_64, WEIGHT_MXFP4_TILES, true, 4, 64, 11, 32, 1)                        \
-    KIND(moe_up_wgmma_mxfp4_256, WEIGHT_MXFP4_TILES, true, 2, 256, 5, 64, 1)
+#define WGMMA_DENSE_SIZES(KIND, name)                                                              \
+    KIND(name##_16, WEIGHT_BF16, false, 2, 16, 10, 16, 1)                                          \
+    KIND(name##_32, WEIGHT_BF16, false, 2, 32, 9, 32, 1)                                           \
+    KIND(name##_64, WEIGHT_BF16, false, 2, 64, 7, 64, 1)                                           \
+    KIND(name##_128, WEIGHT_BF16, false, 2, 128, 5, 64, 1)                                         \
+    KIND(name##_160, WEIGHT_BF16, false, 2, 160, 5, 64, 2)                                         \
+    KIND(name##_192, WEIGHT_BF16, false, 2, 192, 4, 64, 2)                                         \
+    KIND(name##_256, WEIGHT_BF16, false, 2, 256, 4, 32, 2)
+#define WGMMA_MXFP4_SIZES(KIND, name, gated)                                                       \
+    KIND(name##_64, WEIGHT_MXFP4_TILES, gated, 4, 64, 11, 32, 1)                                   \
+    KIND(name##_256, WEIGHT_MXFP4_TILES, gated, 2, 256, 5, (gated) ? 128 : 64, 1)
+#define WGMMA_MOE_SIZES(KIND, name, gated)                                                         \
+    KIND(name##_64, WEIGHT_MXFP4_TILES, gated, 4, 64, 11, 32, 1)                                   \
+    KIND(name##_128, WEIGHT_MXFP4_TILES, gated, 4, 128, (gated) ? 8 : 7, 32, 1)                    \
+    KIND(name##_256, WEIGHT_MXFP4_TILES, gated, 2, 256, 5, (gated) ? 128 : 64, 1)
+#define WGMMA_DENSE_KINDS(KIND)    WGMMA_DENSE_SIZES(KIND, gemm_wgmma_bf16)
+#define WGMMA_ATTN_IN_KINDS(KIND)  WGMMA_DENSE_SIZES(KIND, attn_in_wgmma_bf16)  /* WGMMA_HEADS */
+#define WGMMA_ATTN_OUT_KINDS(KIND) WGMMA_DENSE_SIZES(KIND, attn_out_wgmma_bf16) /* WGMMA_ADDED */
+#define WGMMA_MXFP4_KINDS(KIND)    WGMMA_MXFP4_SIZES(KIND, gemm_wgmma_mxfp4, false)
+#define WGMMA_MOE_UP_KINDS(KIND)   WGMMA_MXFP4_SIZES(KIND, moe_up_wgmma_mxfp4, true)
+#define WGMMA_MOE_KINDS_UP(KIND)   WGMMA_MOE_SIZES(KIND, moe_wgmma_up, true)    /* WGMMA_BF16 */
+#define WGMMA_MOE_KINDS_DOWN(KIND) WGMMA_MOE_SIZES(KIND, moe_wgmma_down, false) /* WGMMA_BF16 */
 
 /* Shared memory of a block: the tokens' rows, weights and scales of each stage; results; barriers
  * and the groups' offsets. */
@@ -56,12 +79,12 @@ SOL_STATIC_ASSERT(sizeof(struct gemm_wgmma_args) == 1152, "host and device agree
     (((tokens)*WGMMA_K * 2 + (warpgroups) * (WGMMA_W_BYTES(type) + WGMMA_SCALES_BYTES(type)) +     \
       1023) /                                                                                      \
      1024 * 1024)
-/* Of a warpgroup. A token's 64 results take 4 words more, against bank conflicts. */
-enum { WGMMA_OUT_STRIDE = 64 + 4 };
-#define WGMMA_OUT_BYTES(tokens) ((tokens)*WGMMA_OUT_STRIDE * 4)
-#define WGMMA_SHARED_BYTES(type, warpgroups, tokens, stages, out_tokens)                           \
+/* Of a warpgroup: a token's results take 4 words more than they are, against bank conflicts. */
+#define WGMMA_OUT_STRIDE(features)     ((features) + 4)
+#define WGMMA_OUT_BYTES(gated, tokens) ((tokens)*WGMMA_OUT_STRIDE((gated) ? 32 : 64) * 4)
+#define WGMMA_SHARED_BYTES(type, gated, warpgroups, tokens, stages, out_tokens)                    \
     ((stages) * (WGMMA_STAGE_BYTES(type, warpgroups, tokens) + 16) +                               \
-     (warpgroups)*WGMMA_OUT_BYTES(out_tokens) + (WGMMA_GROUPS_MAX + 1) * 4)
+     (warpgroups)*WGMMA_OUT_BYTES(gated, out_tokens) + (WGMMA_GROUPS_MAX + 1) * 4)
 
 /* Rows of float32, gathered, to bf16; columns from k to k_padded become 0. */
 struct round_rows_args {

@@ -66,9 +66,9 @@ enum gpu_element { GPU_U32 = 2, GPU_BF16 = 9 };
 struct gpu_tensor {
     const void *data; /* 16-byte aligned */
     enum gpu_element element;
-    unsigned rank; /* 2 or 3 */
-    uint64_t sizes[3], strides[2];
-    uint32_t box[3];
+    unsigned rank; /* 2 to 5 */
+    uint64_t sizes[5], strides[4];
+    uint32_t box[5];
     bool swizzled; /* rows of 64 or 128 bytes, as matrix instructions read them */
 };
 /* Fills a kernel argument, struct tensor_map (kernels/tensor_map_args.h); failures as with gpu_put.

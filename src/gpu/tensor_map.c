@@ -11,7 +11,7 @@ enum { SWIZZLE_64 = 2, SWIZZLE_128 = 3, L2_PROMOTION_256 = 3 };
 
 void gpu_put_map(struct gpu *gpu, const struct gpu_tensor *t, struct tensor_map *map)
 {
-    static const uint32_t steps[3] = {1, 1, 1};
+    static const uint32_t steps[5] = {1, 1, 1, 1, 1};
     struct cuda_tensor_map encoded;
     memset(map, 0, sizeof *map);
     if (gpu->put_status != SOL_OK) return;

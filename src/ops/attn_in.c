@@ -69,13 +69,14 @@ static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind ki
                       void *args)
 {
     /* The cache holds finite numbers only, so non-finite rows are tested at the primitives. */
-    if (index >= 15 || kind == CASE_NONFINITE) return false;
+    if (index >= 18 || kind == CASE_NONFINITE) return false;
     struct case_maker c = {arena, rng, kind, index};
     int64_t m = case_size(&c, 1, 20), hidden = 32 * rng_range(rng, 1, 4),
             kv_heads = rng_range(rng, 1, 3);
     int64_t heads = kv_heads * rng_range(rng, 1, 4), dim = 2 * rng_range(rng, 4, 32);
     if (index >= 5) m = 1, dim = 16 * rng_range(rng, 1, 4), hidden *= 5; /* decoding */
-    enum dtype dtype = case_weight_dtype(&c);
+    if (index >= 15) m = index == 15 ? 11 : 90 * (index - 15), dim = 64; /* prompts */
+    enum dtype dtype = index >= 15 ? DTYPE_BF16 : case_weight_dtype(&c);
     const struct batch *batch = case_batch(&c, m, 2, 60, 1);
     *(struct attn_in_args *)args = (struct attn_in_args){
         .m = m,

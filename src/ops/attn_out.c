@@ -58,6 +58,14 @@ static enum sol_status compose(struct plan *plan, const void *args)
     return SOL_OK;
 }
 
+enum { ROUTED_ROWS = 60 }; /* of cases: more than random ones have */
+
+/* Cases of so many rows have logits that are far apart. */
+static bool choice_is_clear(int64_t m)
+{
+    return m >= ROUTED_ROWS && m % 2 == 0;
+}
+
 /* Biases far enough apart, in random order, that no rounding changes which experts win. */
 static void separate(struct rng *rng, float *bias, int64_t n)
 {
@@ -73,14 +81,18 @@ static void separate(struct rng *rng, float *bias, int64_t n)
 static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
                       void *args)
 {
-    if (index >= 15) return false;
+    if (index >= 23) return false;
     struct case_maker c = {arena, rng, kind, index};
     int64_t m = case_size(&c, 1, 20), hidden = 32 * rng_range(rng, 1, 4),
             width = 64 * rng_range(rng, 1, 4);
     int64_t experts = case_size(&c, 4, 33), top_k = rng_range(rng, 1, 4);
-    if (index >= 5) m = 1, hidden *= 5; /* decoding */
+    if (index >= 5) m = 1, hidden *= 5;           /* decoding */
+    if (index >= 15) m = ROUTED_ROWS + 7 * index; /* prompts */
+    if (index >= 19) experts += 40;
     float *bias = case_vector(&c, experts, 0.2f);
-    if (m == 1) separate(rng, bias, experts);
+    bool separated = m == 1 || choice_is_clear(m);
+    float router = m == 1 ? 0.01f : m < ROUTED_ROWS ? 0.2f : separated ? 0.001f : 0.05f;
+    if (separated) separate(rng, bias, experts);
     *(struct attn_out_args *)args = (struct attn_out_args){
         .m = m,
         .hidden = hidden,
@@ -89,11 +101,13 @@ static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind ki
         .top_k = top_k,
         .eps = 1e-5f,
         .attn = case_rows(&c, m, width, 1.0f),
-        .wo = case_tensor(&c, case_weight_dtype(&c), 1, hidden, width, 0.2f),
+        .wo = case_tensor(&c, index < 15 ? case_weight_dtype(&c) : DTYPE_BF16, 1, hidden, width,
+                          0.2f),
         .bo = case_vector(&c, hidden, 0.2f),
         .norm = case_vector(&c, hidden, 1.0f),
-        .router = case_tensor(&c, index < 10 ? DTYPE_F32 : DTYPE_BF16, 1, experts, hidden,
-                              m == 1 ? 0.01f : 0.2f),
+        .router =
+            case_tensor(&c, index < 10 || (index >= 15 && index / 2 % 2) ? DTYPE_F32 : DTYPE_BF16,
+                        1, experts, hidden, router),
         .router_bias = bias,
         .x = case_rows(&c, m, hidden, 1.0f),
         .normed = case_output(&c, m * hidden),
@@ -103,17 +117,19 @@ static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind ki
 }
 
 /* Which experts win may change with the rounding of the projection when two logits are close, so
- * the choice is verified at route, where the logits are given; here for one row, whose cases keep
- * them apart. */
+ * the choice is verified at route, where the logits are given; here for one row and where it is
+ * clear. Weights hardly change when two experts change places. */
 static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
 {
     const struct attn_out_args *a = args;
     size_t bytes = (size_t)(a->m * a->hidden) * 4;
     out[0] = (struct op_output){offsetof(struct attn_out_args, x), bytes, true, a->hidden};
     out[1] = (struct op_output){offsetof(struct attn_out_args, normed), bytes, true, a->hidden};
-    if (a->m != 1) return 2;
-    const size_t at = offsetof(struct attn_out_args, routing), slots = (size_t)a->top_k * 4;
+    if (a->m != 1 && a->m < ROUTED_ROWS) return 2;
+    const size_t at = offsetof(struct attn_out_args, routing);
+    const size_t slots = (size_t)(a->m * a->top_k) * 4;
     out[2] = (struct op_output){at + offsetof(struct routing, weight), slots, true, a->top_k};
+    if (a->m != 1 && !choice_is_clear(a->m)) return 3;
     out[3] = (struct op_output){at + offsetof(struct routing, expert), slots, false, 0};
     out[4] = (struct op_output){at + offsetof(struct routing, group_offsets),
                                 (size_t)(a->n_experts + 1) * 4, false, 0};

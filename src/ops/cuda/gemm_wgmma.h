@@ -19,19 +19,33 @@ size_t wgmma_rows_bytes(int64_t rows, int64_t k);
 void wgmma_round_rows(struct gpu *gpu, int64_t rows, int64_t k, const float *a,
                       const int32_t *a_rows, void *out);
 
-/* The tiles of dense products of bf16, products of packed MXFP4, and gated ones. */
-extern const struct op_choices wgmma_gemm_choices, wgmma_up_choices;
+/* The tiles of dense products of bf16 and products of packed MXFP4; of gated ones; of WGMMA_HEADS;
+ * of WGMMA_ADDED; of WGMMA_BF16, the same number for the gated product and the other. */
+extern const struct op_choices wgmma_gemm_choices, wgmma_up_choices, wgmma_heads_choices,
+    wgmma_added_choices, wgmma_moe_choices;
+
+/* Where the results of q, k and v go (WGMMA_HEADS), besides c, which gets q's. */
+struct wgmma_heads {
+    struct tensor k, v; /* weights; w has q's. Heads of 64 */
+    const float *k_bias, *v_bias;
+    struct cache_args cache;
+    const float *turns;        /* as struct gemm_wgmma_args */
+    const int32_t *cache_rows; /* likewise */
+};
 
 /* One product: C = X W^T + bias, or with `up` the gated one of w = gate and up. */
 struct wgmma_product {
+    enum wgmma_result result; /* ADDED and HEADS: of dense bf16 weights; BF16: of packed ones */
     int64_t m;
     struct tensor w, up; /* up.data NULL: plain */
     const float *bias, *up_bias;
     const int32_t *group_offsets; /* or NULL */
     const void *x;                /* of wgmma_round_rows */
-    float *c;
+    void *c;                      /* float32, or bf16 as `result` says */
     float alpha, limit;
-    int choice; /* of wgmma_gemm_choices; gated: of wgmma_up_choices */
+    int choice; /* of those of the result; WGMMA_F32: of wgmma_gemm_choices, gated wgmma_up_choices
+                 */
+    const struct wgmma_heads *heads; /* or NULL */
 };
 void wgmma_multiply(struct gpu *gpu, const struct wgmma_product *product);
 

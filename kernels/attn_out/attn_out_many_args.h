@@ -1,0 +1,19 @@
+/* Arguments of attn_out_many.cu, shared by host and device. */
+#ifndef KERNELS_ATTN_OUT_ATTN_OUT_MANY_ARGS_H
+#define KERNELS_ATTN_OUT_ATTN_OUT_MANY_ARGS_H
+
+#include "attn_out/attn_out_args.h"
+
+enum {
+    ROUTE_ROWS = 8, /* of a block, a warp each */
+    ROUTE_PAD = 4,  /* floats behind a row in shared memory, against bank conflicts */
+};
+
+/* What follows the projection, for many rows: tables of routing but for the sort. */
+struct attn_out_many_args {
+    struct attn_out_kernel_args row; /* hidden: a multiple of 32 */
+    int64_t m;
+};
+SOL_STATIC_ASSERT(sizeof(struct attn_out_many_args) == 120, "host and device agree");
+
+#endif

@@ -1,0 +1,73 @@
+/* What the parts of the products on wgmma share (gemm_wgmma.cuh): a kernel's sizes, its tiles. */
+#ifndef KERNELS_GEMM_WGMMA_KIND_CUH
+#define KERNELS_GEMM_WGMMA_KIND_CUH
+
+#include "common.cuh"
+#include "gemm/gemm_wgmma_args.h"
+#include "wgmma.cuh"
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+#define INLINE __device__ __forceinline__ /* the sums must stay in registers */
+
+enum { WARPGROUP = 128 };
+
+/* What a kernel is made of. */
+template <int TYPE_, bool GATED_, int WARPGROUPS_, int TOKENS_, int STAGES_, int OUT_TOKENS_, int CLUSTER_,
+          int RESULT_ = WGMMA_F32>
+struct wgmma_kind {
+    enum {
+        RESULT = RESULT_, /* enum wgmma_result */
+        HEADS = RESULT_ == WGMMA_HEADS,
+        TYPE = TYPE_,             /* of weights */
+        GATED = GATED_,           /* weights are gate and up of the same features */
+        WARPGROUPS = WARPGROUPS_, /* that multiply */
+        THREADS = (WARPGROUPS + 1) * WARPGROUP,
+        WARPS = WARPGROUPS * (WARPGROUP / WARP),
+        TOKENS = TOKENS_, /* of a tile, at most */
+        STAGES = STAGES_,
+        OUT_TOKENS = OUT_TOKENS_, /* whose results a warpgroup holds in shared memory, in float32 */
+        BLOCK = RESULT_ == WGMMA_BF16 ? 2 * OUT_TOKENS_ : OUT_TOKENS_,
+        CLUSTER = CLUSTER_,       /* blocks with the same tokens and neighbouring features */
+        PACKED = TYPE_ == WEIGHT_MXFP4_TILES,
+        W_BYTES = WGMMA_W_BYTES(TYPE_), /* of 64 rows */
+        S_BYTES = WGMMA_SCALES_BYTES(TYPE_),
+        W_AT = TOKENS * WGMMA_K * 2,
+        SCALES_AT = W_AT + WARPGROUPS * W_BYTES,
+        STAGE_BYTES = WGMMA_STAGE_BYTES(TYPE_, WARPGROUPS_, TOKENS_),
+        OUT_BYTES = WGMMA_OUT_BYTES(GATED_, OUT_TOKENS_), /* of a warpgroup */
+        OUT_AT = STAGES * STAGE_BYTES,
+        BARRIERS_AT = OUT_AT + WARPGROUPS * OUT_BYTES,
+        OFFSETS_AT = BARRIERS_AT + 2 * 8 * STAGES,
+        WG_FEATURES = GATED ? WGMMA_ROWS / 2 : WGMMA_ROWS, /* of a warpgroup */
+        FEATURES = WARPGROUPS * WG_FEATURES,               /* of a block's tile */
+        REGISTERS = WARPGROUPS == 2 ? 240 : 112,           /* of a thread that multiplies */
+    };
+};
+
+struct wgmma_tile {
+    int group, first_feature, first_row, rows, width; /* width: of the product, at least rows */
+};
+
+/* Features of q, k and v, one behind the other: which of them, and the row within it. */
+struct wgmma_head {
+    int which, row;
+
+    INLINE wgmma_head(const gemm_wgmma_args &a, int feature) : which(0), row(feature)
+    {
+        if (row >= a.q_rows) which = 1, row -= a.q_rows;
+        if (which && row >= a.kv_rows) which = 2, row -= a.kv_rows;
+    }
+};
+
+INLINE uint4 load_shared(uint32_t address)
+{
+    uint4 v;
+    asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "r"(address));
+    return v;
+}
+
+#endif
+#endif

@@ -1,0 +1,219 @@
+/* What becomes of the sums of a tile (gemm_wgmma.cuh): bias and activation, then float32 rows, sums added
+ * to rows, bf16 rows, or heads of q, k and v. */
+#ifndef KERNELS_GEMM_WGMMA_RESULTS_CUH
+#define KERNELS_GEMM_WGMMA_RESULTS_CUH
+
+#include "cache.cuh"
+#include "gemm/wgmma_kind.cuh"
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+/* As swiglu.cuh, with the approximations of the special function unit: 1e-6, far below what bf16 does. */
+INLINE float swiglu(float gate, float up, float alpha, float limit)
+{
+    float g = gate > limit ? limit : gate;
+    float u = up > limit ? limit : up < -limit ? -limit : up;
+    return __fdividef(g, 1 + __expf(-alpha * g)) * (u + 1);
+}
+
+/* Bias of this thread's rows g and g + 8, of the warpgroup's features from `feature` on. */
+template <class K> INLINE void load_bias(const gemm_wgmma_args &a, int group, int feature, float (&b)[2])
+{
+    int warp = threadIdx.x / WARP % 4, g = threadIdx.x % WARP / 4;
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        if constexpr (K::HEADS) {
+            wgmma_head head(a, feature);
+            const float *bias = a.bias[head.which];
+            b[i] = bias ? bias[head.row + 32 * i + 8 * warp + g] : 0;
+        } else {
+            const float *bias = a.bias[K::GATED ? i : 0];
+            int row = feature + g + (K::GATED ? 8 * warp : 16 * warp + 8 * i);
+            b[i] = bias && row < a.n ? bias[(int64_t)group * a.n + row] : 0;
+        }
+    }
+}
+
+/* Adds the bias, and joins gate and up: then of the four sums of 8 tokens the first two count. */
+template <class K>
+INLINE void finish(const gemm_wgmma_args &a, int rows, const float (&bias)[2], float (&sums)[K::TOKENS / 2])
+{
+    wgmma_settle(sums);
+#pragma unroll
+    for (int j = 0; j < K::TOKENS / 8; j++) {
+        if (j % 2 == 0 && 8 * j >= rows) break;
+#pragma unroll
+        for (int i = 0; i < 4; i++) sums[4 * j + i] += bias[i / 2];
+#pragma unroll
+        for (int i = 0; K::GATED && i < 2; i++)
+            sums[4 * j + i] = swiglu(sums[4 * j + i], sums[4 * j + 2 + i], a.alpha, a.limit);
+    }
+}
+
+/* Results in shared memory, a token's features together, to rows of `stride` elements at c. */
+template <class K>
+INLINE void leave_f32(const gemm_wgmma_args &a, float *c, int stride, int width, int count, uint32_t out)
+{
+    enum { STRIDE = WGMMA_OUT_STRIDE(K::WG_FEATURES), ADDS = K::RESULT == WGMMA_ADDED };
+    int thread = threadIdx.x % WARPGROUP;
+    if (stride % 4 == 0 && ((uint64_t)a.c & 15) == 0) {
+        for (int i = thread; i < count; i += WARPGROUP) {
+            if (ADDS)
+                add_out(c + (int64_t)i * stride, out + i * STRIDE * 4, width * 4);
+            else
+                copy_out(c + (int64_t)i * stride, out + i * STRIDE * 4, width * 4);
+        }
+        copy_out_commit();
+        return;
+    }
+    for (int i = thread; i < count * K::WG_FEATURES; i += WARPGROUP) {
+        int token = i / K::WG_FEATURES, f = i % K::WG_FEATURES;
+        float value;
+        asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(out + token * STRIDE * 4 + f * 4));
+        float *to = &c[(int64_t)token * stride + f];
+        if (f < width) *to = ADDS ? *to + value : value;
+    }
+}
+
+/* Up to OUT_TOKENS tokens from `first` on of this warpgroup's features: v has their sums. c: this
+ * warpgroup's first feature of the tile's first token. */
+template <class K>
+INLINE void store_block(const gemm_wgmma_args &a, const wgmma_tile &tile, int first, float *c, int stride,
+                        int width, const float *v, uint32_t out)
+{
+    enum {
+        STRIDE = WGMMA_OUT_STRIDE(K::WG_FEATURES),
+        WARP_FEATURES = K::GATED || K::HEADS ? 8 : 16,
+        OTHER = K::HEADS ? 32 : 8, /* from the first feature of a thread to the second */
+    };
+    int wg = threadIdx.x / WARPGROUP, thread = threadIdx.x % WARPGROUP;
+    int warp = thread / WARP, g = thread % WARP / 4, t = thread % 4;
+    copy_out_read(); /* what left before */
+    named_sync(wg, WARPGROUP);
+    uint32_t to = out + 4 * (2 * t * STRIDE + warp * WARP_FEATURES + g);
+    int count = min((int)K::OUT_TOKENS, tile.rows - first);
+#pragma unroll
+    for (int j = 0; j < K::OUT_TOKENS / 8; j++) { /* {token, token + 1} x {first feature, second} */
+        if (first + 8 * j >= K::TOKENS || (j % 2 == 0 && 8 * j >= count)) break;
+#pragma unroll
+        for (int i = 0; i < (K::GATED ? 2 : 4); i++)
+            asm volatile("st.shared.f32 [%0], %1;" ::"r"(to + 4 * ((8 * j + i % 2) * STRIDE + i / 2 * OTHER)),
+                         "f"(v[4 * j + i])
+                         : "memory");
+    }
+    fence_for_copies();
+    named_sync(wg, WARPGROUP);
+    leave_f32<K>(a, c + (int64_t)first * stride, stride, width, count, out);
+}
+
+/* Four 8x8 matrices of bf16, each thread with two elements of a column, to rows of 16 bytes. */
+INLINE void store_matrices(uint32_t to, const uint32_t (&m)[4])
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
+                 "r"(m[0]), "r"(m[1]), "r"(m[2]), "r"(m[3])
+                 : "memory");
+}
+
+/* As store_block, BLOCK tokens in bf16, by stores of 16 bytes. In shared memory a token's pieces of 16 bytes
+ * are turned about, so that those of 8 tokens lie in different banks. */
+template <class K>
+INLINE void store_block_bf16(const gemm_wgmma_args &a, const wgmma_tile &tile, int first, int feature,
+                             const float *v, uint32_t out)
+{
+    enum {
+        MATRICES = K::GATED ? 1 : 2, /* of 8 features and 8 tokens, a thread's */
+        PIECES = K::WG_FEATURES / 8,
+        TURN = 8 / PIECES, /* tokens in 128 bytes */
+    };
+    int wg = threadIdx.x / WARPGROUP, thread = threadIdx.x % WARPGROUP;
+    int warp = thread / WARP, lane = thread % WARP;
+    int count = min((int)K::BLOCK, tile.rows - first);
+    int token = lane / 8 / MATRICES * 8 + lane % 8, piece = warp * MATRICES + lane / 8 % MATRICES;
+    uint32_t to = out + (token * PIECES + (piece ^ token / TURN % PIECES)) * 16;
+    named_sync(wg, WARPGROUP); /* what was here has left */
+#pragma unroll
+    for (int j = 0; j < K::BLOCK / 8; j += 4 / MATRICES) {
+        if (first + 8 * j >= K::TOKENS || 8 * j >= count) break;
+        uint32_t m[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const float *s = v + 4 * (j + i / MATRICES) + 2 * (i % MATRICES);
+            m[i] = f32_to_bf16x2(s[0], s[1]);
+        }
+        store_matrices(to + 8 * j * PIECES * 16, m);
+    }
+    named_sync(wg, WARPGROUP);
+    uint16_t *c = (uint16_t *)a.c + (int64_t)(tile.first_row + first) * a.n + feature;
+    for (int i = thread; i < count * PIECES; i += WARPGROUP)
+        *(uint4 *)(c + (int64_t)(i / PIECES) * a.n + i % PIECES * 8) =
+            load_shared(out + (i ^ i / PIECES / TURN % PIECES) * 16);
+}
+
+/* Rotates dimensions d and d + 32 of the tile's tokens. */
+template <class K>
+INLINE void turn(const gemm_wgmma_args &a, const wgmma_tile &tile, float (&sums)[K::TOKENS / 2])
+{
+    int d = threadIdx.x / WARP % 4 * 8 + threadIdx.x % WARP / 4, token = threadIdx.x % 4 * 2;
+    const float2 *turns = (const float2 *)a.turns + (int64_t)(tile.first_row + token) * 32 + d;
+#pragma unroll
+    for (int j = 0; j < K::TOKENS / 8; j++)
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            if (8 * j + token + i >= tile.rows) continue;
+            float2 by = __ldg(turns + (8 * j + i) * 32);
+            float x = sums[4 * j + i], y = sums[4 * j + 2 + i];
+            sums[4 * j + i] = x * by.x - y * by.y;
+            sums[4 * j + 2 + i] = y * by.x + x * by.y;
+        }
+}
+
+/* A head of k, transposed within the cache's blocks, or of v. */
+template <class K>
+INLINE void store_cache(const gemm_wgmma_args &a, const wgmma_tile &tile, const wgmma_head &head,
+                        const float (&sums)[K::TOKENS / 2])
+{
+    int d = threadIdx.x / WARP % 4 * 8 + threadIdx.x % WARP / 4, token = threadIdx.x % 4 * 2;
+    int64_t first = head.row / WGMMA_ROWS * (a.cache.pages ? (int64_t)CACHE_PAGE : a.cache.capacity);
+    bool is_k = head.which == 1;
+#pragma unroll
+    for (int j = 0; j < K::TOKENS / 8; j++)
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            if (8 * j + token + i >= tile.rows) continue;
+            int64_t row = first + __ldg(a.cache_rows + tile.first_row + 8 * j + token + i);
+            int64_t at = is_k ? row / CACHE_BLOCK * CACHE_BLOCK * WGMMA_ROWS + d * CACHE_BLOCK + row % CACHE_BLOCK
+                              : row * WGMMA_ROWS + d;
+            void *to = is_k ? a.cache.k : a.cache.v;
+            cache_put(a.cache.type, to, at, sums[4 * j + i]);
+            cache_put(a.cache.type, to, at + 32 * (is_k ? CACHE_BLOCK : 1), sums[4 * j + 2 + i]);
+        }
+}
+
+template <class K>
+INLINE void store(const gemm_wgmma_args &a, const wgmma_tile &tile, int feature, float (&v)[K::TOKENS / 2],
+                  uint32_t out)
+{
+    int stride = a.n, at = feature;
+    if constexpr (K::HEADS) {
+        wgmma_head head(a, feature);
+        if (head.which < 2) turn<K>(a, tile, v);
+        if (head.which) {
+            store_cache<K>(a, tile, head, v);
+            return;
+        }
+        stride = a.q_rows;
+    }
+    int width = min((int)K::WG_FEATURES, stride - at);
+    float *c = (float *)a.c + (int64_t)tile.first_row * stride + at;
+#pragma unroll
+    for (int first = 0; first < K::TOKENS; first += K::BLOCK) {
+        if (first >= tile.rows) break;
+        if constexpr (K::RESULT == WGMMA_BF16)
+            store_block_bf16<K>(a, tile, first, feature, v + first / 2, out);
+        else
+            store_block<K>(a, tile, first, c, stride, width, v + first / 2, out);
+    }
+}
+
+#endif
+#endif

@@ -1,0 +1,342 @@
+/* Composites of many rows on Hopper: what passes between their products stays in bf16, which is
+ * what the products read, and small steps are part of a product or of a norm
+ * (kernels/gemm/gemm_wgmma.cuh). */
+#include <stdio.h>
+
+#include "attn_in/attn_in_many_args.h"
+#include "attn_out/attn_out_many_args.h"
+#include "combine/combine_args.h"
+#include "gpu/kernel.h"
+#include "ops/cuda/cache_cuda.h"
+#include "ops/cuda/gemm_wgmma.h"
+#include "route/route_args.h"
+
+/* ROWS_MIN: where gemm_wgmma_cuda begins. */
+enum { ROWS_MIN = 9, HEAD_DIM = 64 };
+
+static bool refuse(char why[OP_REASON_MAX], const char *reason)
+{
+    snprintf(why, OP_REASON_MAX, "%s", reason);
+    return false;
+}
+
+static bool many(int64_t rows, int64_t least, char why[OP_REASON_MAX])
+{
+    if (rows < least)
+        snprintf(why, OP_REASON_MAX, "%lld rows; it is for %lld or more", (long long)rows,
+                 (long long)least);
+    return rows >= least;
+}
+
+static bool aligned(const void *pointer)
+{
+    return (uintptr_t)pointer % 16 == 0;
+}
+
+/* Pieces of the workspace, one behind the other: where the next begins. */
+static size_t piece(size_t *at, size_t bytes)
+{
+    size_t start = *at;
+    *at += (bytes + 255) / 256 * 256;
+    return start;
+}
+
+/* ---- attn_in: norm; q, k and v with rotation and cache ---- */
+
+struct in_space {
+    size_t normed, turns, cache_rows, end;
+};
+
+static struct in_space in_place(const struct attn_in_args *a)
+{
+    struct in_space s = {0};
+    s.normed = piece(&s.end, wgmma_rows_bytes(a->m, a->hidden));
+    s.turns = piece(&s.end, (size_t)(a->m * a->kv.head_dim) * sizeof(float));
+    s.cache_rows = piece(&s.end, (size_t)a->m * sizeof(int32_t));
+    return s;
+}
+
+static size_t in_workspace(const void *args, int workers)
+{
+    (void)workers;
+    return in_place(args).end;
+}
+
+static bool can_run_in(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    enum { HELD_MAX = 4096 }; /* of attn_in_many.cu */
+    const struct attn_in_args *a = args;
+    const struct tensor *const weights[] = {&a->wq, &a->wk, &a->wv};
+    for (int i = 0; i < 3; i++) {
+        if (!wgmma_serves(weights[i], device, why)) return false;
+        if (weights[i]->dtype != DTYPE_BF16) return refuse(why, "it reads weights in bf16");
+    }
+    if (a->kv.head_dim != HEAD_DIM) return refuse(why, "heads are not of 64");
+    if (a->hidden > HELD_MAX) return refuse(why, "a row of more than 4096");
+    if (!aligned(a->x) || !aligned(a->norm) || !aligned(a->q))
+        return refuse(why, "an operand at an address that is no multiple of 16");
+    return true;
+}
+
+static bool suits_in(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    (void)device;
+    return many(((const struct attn_in_args *)args)->m, ROWS_MIN, why);
+}
+
+static void run_in(const struct op_context *context, const void *args)
+{
+    const struct attn_in_args *a = args;
+    const struct in_space s = in_place(a);
+    char *space = context->workspace;
+    const struct attn_in_norm_args norm = {
+        .cache = cache_for_kernel(&a->kv),
+        .hidden = a->hidden,
+        .padded = (int64_t)wgmma_rows_bytes(1, a->hidden) / 2,
+        .x = a->x,
+        .norm = a->norm,
+        .inv_freq = a->inv_freq,
+        .position = a->batch->position,
+        .sequence = a->batch->sequence,
+        .out = (uint16_t *)(space + s.normed),
+        .turns = (float *)(space + s.turns),
+        .cache_rows = (int32_t *)(space + s.cache_rows),
+        .eps = a->eps,
+        .rope_scale = a->rope_scale,
+    };
+    gpu_put(context->gpu, "attn_in/attn_in_many.cu", "attn_in_norm",
+            &(struct gpu_launch){.grid = {(unsigned)a->m}, .block = {256}, .overlaps = true},
+            &norm);
+    const struct wgmma_heads heads = {
+        .k = a->wk,
+        .v = a->wv,
+        .k_bias = a->bk,
+        .v_bias = a->bv,
+        .cache = norm.cache,
+        .turns = norm.turns,
+        .cache_rows = norm.cache_rows,
+    };
+    wgmma_multiply(context->gpu, &(struct wgmma_product){.result = WGMMA_HEADS,
+                                                         .m = a->m,
+                                                         .w = a->wq,
+                                                         .bias = a->bq,
+                                                         .x = norm.out,
+                                                         .c = a->q,
+                                                         .heads = &heads,
+                                                         .choice = context->choice});
+}
+
+const struct op_variant attn_in_many_cuda = {
+    .name = "attn_in_many_cuda",
+    .summary = "norm to bf16; q, k, v, rotation and cache in one product, sm_90",
+    .numerics = NUMERICS_BF16,
+    .target = TARGET_CUDA,
+    .can_run = can_run_in,
+    .suits = suits_in,
+    .choices = &wgmma_heads_choices,
+    .workspace = in_workspace,
+    .run = run_in,
+};
+
+/* ---- attn_out: projection with residual; norm, router and choice; sort ---- */
+
+static size_t out_workspace(const void *args, int workers)
+{
+    const struct attn_out_args *a = args;
+    (void)workers;
+    return wgmma_rows_bytes(a->m, a->width);
+}
+
+/* Shared memory of attn_out_many.cu: the rows, then the warps' sums. */
+static size_t route_shared(const struct attn_out_args *a)
+{
+    size_t experts = a->n_experts <= 32 ? 32 : 128;
+    size_t rows = ROUTE_ROWS * (size_t)(a->hidden + ROUTE_PAD) * 4;
+    size_t sums = ROUTE_ROWS * ROUTE_ROWS * experts * 4;
+    return rows > sums ? rows : sums;
+}
+
+static bool can_run_out(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    enum { EXPERTS_MAX = 128, TOP_K_MAX = 8, SHARED_MAX = 220 << 10 };
+    const struct attn_out_args *a = args;
+    if (!wgmma_serves(&a->wo, device, why)) return false;
+    if (a->wo.dtype != DTYPE_BF16) return refuse(why, "it reads a projection in bf16");
+    if (a->router.dtype != DTYPE_F32 && a->router.dtype != DTYPE_BF16)
+        return refuse(why, "it reads a router in f32 or bf16");
+    if (a->hidden % 32 || route_shared(a) > SHARED_MAX)
+        return refuse(why, "rows that are no multiple of 32, or too long for shared memory");
+    if (a->n_experts > EXPERTS_MAX || a->top_k > TOP_K_MAX)
+        return refuse(why, "more than 128 experts, or 8 of them at a time");
+    if (!aligned(a->x) || !aligned(a->norm) || !aligned(a->router.data) || !aligned(a->normed))
+        return refuse(why, "an operand at an address that is no multiple of 16");
+    return true;
+}
+
+static bool suits_out(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    (void)device;
+    return many(((const struct attn_out_args *)args)->m, ROWS_MIN, why);
+}
+
+static void choose_and_sort(struct gpu *gpu, const struct attn_out_args *a)
+{
+    enum { SORT_THREADS = 1024 };
+    const struct routing *r = &a->routing;
+    const struct attn_out_many_args k = {
+        .row = {.hidden = a->hidden,
+                .n_experts = a->n_experts,
+                .top_k = a->top_k,
+                .x = a->x,
+                .norm = a->norm,
+                .router = a->router.data,
+                .router_bias = a->router_bias,
+                .normed = a->normed,
+                .weight = r->weight,
+                .expert = r->expert,
+                .eps = a->eps},
+        .m = a->m,
+    };
+    const struct route_kernel_args sort = {.m = a->m,
+                                           .n_experts = a->n_experts,
+                                           .top_k = a->top_k,
+                                           .expert = r->expert,
+                                           .group_offsets = r->group_offsets,
+                                           .token_of_row = r->token_of_row,
+                                           .row_of_slot = r->row_of_slot};
+    bool wide = a->n_experts > 32;
+    const char *name = a->router.dtype == DTYPE_F32
+                           ? (wide ? "attn_out_many_f32_128" : "attn_out_many_f32_32")
+                           : (wide ? "attn_out_many_bf16_128" : "attn_out_many_bf16_32");
+    gpu_put(gpu, "attn_out/attn_out_many.cu", name,
+            &(struct gpu_launch){.grid = {(unsigned)((a->m + ROUTE_ROWS - 1) / ROUTE_ROWS)},
+                                 .block = {ROUTE_ROWS * 32},
+                                 .shared_bytes = (unsigned)route_shared(a),
+                                 .overlaps = true},
+            &k);
+    gpu_put(gpu, "route/route.cu", "route_count",
+            &(struct gpu_launch){.block = {SORT_THREADS}, .overlaps = true}, &sort);
+}
+
+static void run_out(const struct op_context *context, const void *args)
+{
+    const struct attn_out_args *a = args;
+    wgmma_round_rows(context->gpu, a->m, a->width, a->attn, NULL, context->workspace);
+    wgmma_multiply(context->gpu, &(struct wgmma_product){.result = WGMMA_ADDED,
+                                                         .m = a->m,
+                                                         .w = a->wo,
+                                                         .bias = a->bo,
+                                                         .x = context->workspace,
+                                                         .c = a->x,
+                                                         .choice = context->choice});
+    choose_and_sort(context->gpu, a);
+}
+
+const struct op_variant attn_out_many_cuda = {
+    .name = "attn_out_many_cuda",
+    .summary = "projection added to the residual; norm, router and choice in one kernel, sm_90",
+    .numerics = NUMERICS_BF16,
+    .target = TARGET_CUDA,
+    .can_run = can_run_out,
+    .suits = suits_out,
+    .choices = &wgmma_added_choices,
+    .workspace = out_workspace,
+    .run = run_out,
+};
+
+/* ---- moe: gate, up and swiglu; down; weighted sum ---- */
+
+struct moe_space { /* grouped rows in bf16 */
+    size_t hidden; /* normed ones, then the experts' results */
+    size_t act, end;
+};
+
+static struct moe_space moe_place(const struct moe_args *a)
+{
+    struct moe_space s = {0};
+    int64_t rows = a->m * a->top_k;
+    s.hidden = piece(&s.end, wgmma_rows_bytes(rows, a->hidden));
+    s.act = piece(&s.end, wgmma_rows_bytes(rows, a->intermediate));
+    return s;
+}
+
+static size_t moe_workspace(const void *args, int workers)
+{
+    (void)workers;
+    return moe_place(args).end;
+}
+
+static bool can_run_moe(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    const struct moe_args *a = args;
+    const struct tensor *const weights[] = {&a->gate, &a->up, &a->down};
+    for (int i = 0; i < 3; i++) {
+        if (!wgmma_serves(weights[i], device, why)) return false;
+        if (weights[i]->dtype != DTYPE_MXFP4) return refuse(why, "it reads packed mxfp4");
+    }
+    if (a->hidden % WGMMA_K || a->intermediate % WGMMA_K)
+        return refuse(why, "rows that are no multiple of 64");
+    if (!aligned(a->x)) return refuse(why, "rows at an address that is no multiple of 16");
+    return true;
+}
+
+/* Below, moe_up_rows_cuda and moe_down_rows_cuda are faster: expert_rows_cuda.c. */
+static bool suits_moe(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    enum { MEAN_MIN = 8 };
+    const struct moe_args *a = args;
+    (void)device;
+    return many(a->m * a->top_k, MEAN_MIN * a->gate.groups + 1, why);
+}
+
+static void run_moe(const struct op_context *context, const void *args)
+{
+    enum { COMBINE_THREADS = 384 };
+    const struct moe_args *a = args;
+    int64_t rows = a->m * a->top_k;
+    const struct moe_space s = moe_place(a);
+    char *hidden = (char *)context->workspace + s.hidden, *act = (char *)context->workspace + s.act;
+    wgmma_round_rows(context->gpu, rows, a->hidden, a->normed, a->routing.token_of_row, hidden);
+    wgmma_multiply(context->gpu, &(struct wgmma_product){.result = WGMMA_BF16,
+                                                         .m = rows,
+                                                         .w = a->gate,
+                                                         .up = a->up,
+                                                         .bias = a->gate_bias,
+                                                         .up_bias = a->up_bias,
+                                                         .group_offsets = a->routing.group_offsets,
+                                                         .x = hidden,
+                                                         .c = act,
+                                                         .alpha = a->alpha,
+                                                         .limit = a->limit,
+                                                         .choice = context->choice});
+    wgmma_multiply(context->gpu, &(struct wgmma_product){.result = WGMMA_BF16,
+                                                         .m = rows,
+                                                         .w = a->down,
+                                                         .bias = a->down_bias,
+                                                         .group_offsets = a->routing.group_offsets,
+                                                         .x = act,
+                                                         .c = hidden,
+                                                         .choice = context->choice});
+    const struct combine_kernel_args sum = {.n = a->hidden,
+                                            .top_k = a->top_k,
+                                            .y = hidden,
+                                            .weight = a->routing.weight,
+                                            .row_of_slot = a->routing.row_of_slot,
+                                            .x = a->x};
+    gpu_put(context->gpu, "combine/combine.cu", "combine_bf16",
+            &(struct gpu_launch){
+                .grid = {(unsigned)a->m}, .block = {COMBINE_THREADS}, .overlaps = true},
+            &sum);
+}
+
+const struct op_variant moe_many_cuda = {
+    .name = "moe_many_cuda",
+    .summary = "packed mxfp4; activations and the experts' results in bf16, sm_90",
+    .numerics = NUMERICS_BF16,
+    .target = TARGET_CUDA,
+    .can_run = can_run_moe,
+    .suits = suits_moe,
+    .choices = &wgmma_moe_choices,
+    .workspace = moe_workspace,
+    .run = run_moe,
+};
