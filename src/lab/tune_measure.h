@@ -41,7 +41,7 @@ struct tune_calls {
 struct tune_candidate {
     int v, choice;
     bool wrong; /* out: its results are far from the usual one's; not timed */
-    bool slow;  /* out: far slower at the first look; not timed either */
+    bool slow;  /* out: far slower at the first look, or it does not start; not timed either */
 };
 
 /* Chooses among `n` candidates. Times are of one call. */
