@@ -288,6 +288,7 @@ static void test_iterations(void **state)
                                  .realised = (double)NAN};
     assert_int_equal(store_iteration_save(store, &it), SOL_OK);
     assert_int_equal(it.number, 1);
+    assert_true(it.created_ns > 0);
     it.state = "accepted";
     it.realised = 0.04;
     it.files_json = "[\"x.c\"]";

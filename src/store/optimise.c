@@ -25,9 +25,10 @@ static enum sol_status insert_iteration(struct store *store, struct store_iterat
     SOL_TRY(sql_integer(store, &it->number, NULL,
                         "SELECT coalesce(max(number), 0) + 1 FROM iteration WHERE tree = ?", "t",
                         it->tree));
+    if (!it->created_ns) it->created_ns = store_now_ns();
     SOL_TRY(sql_run(
         store, "INSERT INTO iteration(id, number, created, tree, state) VALUES(?, ?, ?, ?, '')",
-        "tiit", id, it->number, store_now_ns(), it->tree));
+        "tiit", id, it->number, it->created_ns, it->tree));
     memcpy(it->id, id, sizeof id);
     return SOL_OK;
 }

@@ -263,7 +263,8 @@ struct store_iteration {
     const char *payload_json; /* may be NULL */
 };
 
-/* Writes all fields: a new one where id is "", which is then filled in, else over the old. */
+/* Writes all fields: a new one where id is "", which is then filled in, as are number and
+ * (where it is 0) created_ns, else over the old. */
 enum sol_status store_iteration_save(struct store *store, struct store_iteration *iteration);
 
 struct store_iterations {
