@@ -1,6 +1,8 @@
-/* Norm, router and choice for one row, by a cluster of blocks: each has the whole normalised row and
+// spills: attn_out_route_f32 32
+/* Norm, router and choice, a cluster of blocks a row (blockIdx.y): each has the whole normalised row and
  * multiplies it with its share of the router, two warps an expert; the first block chooses. The router's
- * weights are on their way before the row is there. */
+ * weights are on their way before the row is there. Of several rows, the one that is done last puts the
+ * slots in the order of experts. */
 #include "attn_out/attn_out_args.h"
 #include "gemm/few_rows.cuh"
 
@@ -12,6 +14,7 @@ enum {
     HIDDEN_MAX = 3072,
     EXPERTS_MAX = THREADS,
     TOP_K_MAX = 8,
+    SLOTS_MAX = ATTN_OUT_SLOTS_MAX,
     LOADS = HIDDEN_MAX / 2 / 4 / WARP, /* of a lane, for half a row */
 };
 
@@ -115,6 +118,12 @@ __device__ inline void choose(const float *logits, int n_experts, int top_k, cho
     __syncthreads();
 }
 
+/* Of choice j, before it is divided by the sum. Infinity minus itself is NaN: the reference says so too. */
+__device__ inline float weight_of(const choices &chosen, int j)
+{
+    return chosen.nan ? __int_as_float(0x7fc00000) : expf(chosen.logit[j] - chosen.logit[0]);
+}
+
 /* The tables of struct routing for one row: rows are its slots by rising expert. */
 __device__ inline void put_routing(const attn_out_kernel_args &a, const choices &chosen)
 {
@@ -128,8 +137,7 @@ __device__ inline void put_routing(const attn_out_kernel_args &a, const choices 
     int row = 0;
     float total = 0, mine = 0;
     for (int j = 0; j < top_k; j++) {
-        /* Infinity minus itself would be NaN: the reference says so too. */
-        float weight = chosen.nan ? __int_as_float(0x7fc00000) : expf(chosen.logit[j] - chosen.logit[0]);
+        float weight = weight_of(chosen, j);
         row += chosen.expert[j] < chosen.expert[i];
         total += weight;
         if (j == i) mine = weight;
@@ -138,6 +146,58 @@ __device__ inline void put_routing(const attn_out_kernel_args &a, const choices 
     a.expert[i] = chosen.expert[i];
     a.row_of_slot[i] = row;
     a.token_of_row[i] = 0;
+}
+
+__device__ uint32_t arrivals; /* of rows; 0 between launches */
+
+/* One of several rows: its choices, and behind the last one the tables. */
+__device__ inline void join_routing(const attn_out_kernel_args &a, const choices &chosen)
+{
+    __shared__ __align__(16) int32_t experts[SLOTS_MAX];
+    __shared__ int last;
+    int top_k = (int)a.top_k, slots = a.m * top_k, i = (int)threadIdx.x;
+    if (i < top_k) {
+        float total = 0, mine = 0;
+        for (int j = 0; j < top_k; j++) {
+            float weight = weight_of(chosen, j);
+            total += weight;
+            if (j == i) mine = weight;
+        }
+        a.weight[blockIdx.y * top_k + i] = mine / total;
+        a.expert[blockIdx.y * top_k + i] = chosen.expert[i];
+    }
+    __threadfence();
+    __syncthreads();
+    if (i == 0) {
+        last = atomicAdd(&arrivals, 1) + 1 == (uint32_t)a.m;
+        if (last) arrivals = 0;
+    }
+    __syncthreads();
+    if (!last) return;
+    __threadfence();
+    for (int s = i; s < SLOTS_MAX; s += THREADS)
+        experts[s] = s < slots ? __ldcg(a.expert + s) : 0x7fffffff;
+    __syncthreads();
+    for (int n = i; n <= a.n_experts; n += THREADS) {
+        int before = 0;
+        for (int s = 0; s < slots; s += 4) {
+            int4 e = *(const int4 *)(experts + s);
+            before += (e.x < n) + (e.y < n) + (e.z < n) + (e.w < n);
+        }
+        a.group_offsets[n] = before;
+    }
+    for (int s = i; s < slots; s += THREADS) {
+        int row = 0, mine = experts[s];
+        for (int o = 0; o < slots; o += 4) {
+            int4 e = *(const int4 *)(experts + o);
+            row += e.x < mine || (e.x == mine && o < s);
+            row += e.y < mine || (e.y == mine && o + 1 < s);
+            row += e.z < mine || (e.z == mine && o + 2 < s);
+            row += e.w < mine || (e.w == mine && o + 3 < s);
+        }
+        a.row_of_slot[s] = row;
+        a.token_of_row[row] = s / top_k;
+    }
 }
 
 __device__ inline void put_floats(float *to, const float x[8])
@@ -162,8 +222,9 @@ template <class QUAD> __device__ inline void route_row(const attn_out_kernel_arg
     cluster_arrive(); /* the first block's memory may be written once it runs */
     wait_for_input();
     let_next_start();
-    normed.take(a.x, a.hidden);
-    normed.norm(a.x, a.norm, a.hidden, a.eps, scratch);
+    int64_t start = blockIdx.y * a.hidden;
+    normed.take(a.x + start, a.hidden);
+    normed.norm(a.x + start, a.norm, a.hidden, a.eps, scratch);
 #pragma unroll
     for (int i = 0; i < CHUNKS; i++) {
         uint32_t c = threadIdx.x + i * THREADS;
@@ -180,7 +241,7 @@ template <class QUAD> __device__ inline void route_row(const attn_out_kernel_arg
 #pragma unroll
     for (int i = 0; i < CHUNKS; i++) {
         uint32_t c = threadIdx.x + i * THREADS;
-        if (8 * c < a.hidden && c % BLOCKS == rank) put_floats(a.normed + 8 * c, normed.x[i]);
+        if (8 * c < a.hidden && c % BLOCKS == rank) put_floats(a.normed + start + 8 * c, normed.x[i]);
     }
     cluster_wait();
     if (rank) return;
@@ -188,7 +249,10 @@ template <class QUAD> __device__ inline void route_row(const attn_out_kernel_arg
     row[e] = e < a.n_experts ? parts[2 * e] + parts[2 * e + 1] + bias : -__int_as_float(0x7f800000);
     __syncthreads();
     choose(row, (int)a.n_experts, (int)a.top_k, chosen);
-    put_routing(a, chosen);
+    if (a.m == 1)
+        put_routing(a, chosen);
+    else
+        join_routing(a, chosen);
 }
 
 #else

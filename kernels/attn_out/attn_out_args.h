@@ -4,7 +4,9 @@
 
 #include "types.h"
 
-/* What follows the projection, for one row, as struct attn_out_args (src/ops/args.h). */
+enum { ATTN_OUT_SLOTS_MAX = 256 }; /* choices of all rows */
+
+/* What follows the projection, as struct attn_out_args (src/ops/args.h). */
 struct attn_out_kernel_args {
     int64_t hidden, n_experts, top_k;
     const float *x, *norm;
@@ -14,7 +16,7 @@ struct attn_out_kernel_args {
     float *weight; /* struct routing */
     int32_t *expert, *group_offsets, *token_of_row, *row_of_slot;
     float eps;
-    int32_t padding;
+    int32_t m;
 };
 SOL_STATIC_ASSERT(sizeof(struct attn_out_kernel_args) == 112, "host and device agree");
 

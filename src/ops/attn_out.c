@@ -1,5 +1,7 @@
 /* attn_out: everything between attention and the experts: output projection, residual, norm,
  * router, top-k. */
+#include <math.h>
+
 #include "ops/cases.h"
 #include "ops/cost.h"
 #include "ops/ops.h"
@@ -78,22 +80,49 @@ static void separate(struct rng *rng, float *bias, int64_t n)
     }
 }
 
+/* Makes some rows want the other end of the biases' order: the router reads the first value of a
+ * row, which is far above or below the others. */
+static void divide(struct rng *rng, struct attn_out_args *a)
+{
+    float *router = (float *)(uintptr_t)a->router.data, *norm = (float *)(uintptr_t)a->norm;
+    float *x = a->x;
+    if (a->router.dtype != DTYPE_F32 || !router || !norm || !x || !a->router_bias) return;
+    norm[0] = 1;
+    for (int64_t e = 0; e < a->n_experts; e++) router[e * a->hidden] = -a->router_bias[e] / 2;
+    for (int64_t i = 0; i < a->m; i++) x[i * a->hidden] = rng_range(rng, 0, 1) ? 30 : -30;
+}
+
+/* Whether no rounding changes which experts win: as separate() leaves the biases. */
+static bool is_separate(const struct attn_out_args *a)
+{
+    for (int64_t e = 0; e < a->n_experts; e++)
+        for (int64_t i = 0; i < e; i++)
+            if (fabsf(a->router_bias[e] - a->router_bias[i]) < 0.39f) return false;
+    return true;
+}
+
 static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
                       void *args)
 {
-    if (index >= 23) return false;
+    static const int64_t few[] = {2, 3, 8, 9, 16, 17, 32}; /* rows that decode together */
+    enum { FEW = 23, END = FEW + 2 * sizeof few / sizeof *few };
+    if (index >= END) return false;
     struct case_maker c = {arena, rng, kind, index};
     int64_t m = case_size(&c, 1, 20), hidden = 32 * rng_range(rng, 1, 4),
             width = 64 * rng_range(rng, 1, 4);
     int64_t experts = case_size(&c, 4, 33), top_k = rng_range(rng, 1, 4);
     if (index >= 5) m = 1, hidden *= 5;           /* decoding */
     if (index >= 15) m = ROUTED_ROWS + 7 * index; /* prompts */
-    if (index >= 19) experts += 40;
+    if (index >= 19 && index < FEW) experts += 40;
+    enum dtype dtype = index < 15 ? case_weight_dtype(&c) : DTYPE_BF16;
+    if (index >= FEW) m = few[(index - FEW) / 2], dtype = index % 2 ? DTYPE_BF16 : DTYPE_Q8_0;
     float *bias = case_vector(&c, experts, 0.2f);
-    bool separated = m == 1 || choice_is_clear(m);
+    bool separated = m == 1 || index >= FEW || choice_is_clear(m);
     float router = m == 1 ? 0.01f : m < ROUTED_ROWS ? 0.2f : separated ? 0.001f : 0.05f;
+    if (index >= FEW) router = 0.002f;
     if (separated) separate(rng, bias, experts);
-    *(struct attn_out_args *)args = (struct attn_out_args){
+    struct attn_out_args *a = args;
+    *a = (struct attn_out_args){
         .m = m,
         .hidden = hidden,
         .width = width,
@@ -101,8 +130,7 @@ static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind ki
         .top_k = top_k,
         .eps = 1e-5f,
         .attn = case_rows(&c, m, width, 1.0f),
-        .wo = case_tensor(&c, index < 15 ? case_weight_dtype(&c) : DTYPE_BF16, 1, hidden, width,
-                          0.2f),
+        .wo = case_tensor(&c, dtype, 1, hidden, width, 0.2f),
         .bo = case_vector(&c, hidden, 0.2f),
         .norm = case_vector(&c, hidden, 1.0f),
         .router =
@@ -113,23 +141,25 @@ static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind ki
         .normed = case_output(&c, m * hidden),
         .routing = case_routing_buffers(&c, m, experts, top_k),
     };
+    if (index >= FEW && kind < CASE_EXTREME) divide(rng, a);
     return true;
 }
 
 /* Which experts win may change with the rounding of the projection when two logits are close, so
- * the choice is verified at route, where the logits are given; here for one row and where it is
- * clear. Weights hardly change when two experts change places. */
+ * the choice is verified at route, where the logits are given; here where the case keeps them
+ * apart. Weights hardly change when two experts change places. */
 static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
 {
     const struct attn_out_args *a = args;
     size_t bytes = (size_t)(a->m * a->hidden) * 4;
     out[0] = (struct op_output){offsetof(struct attn_out_args, x), bytes, true, a->hidden};
     out[1] = (struct op_output){offsetof(struct attn_out_args, normed), bytes, true, a->hidden};
-    if (a->m != 1 && a->m < ROUTED_ROWS) return 2;
+    bool clear = is_separate(a);
+    if (!clear && a->m < ROUTED_ROWS) return 2;
     const size_t at = offsetof(struct attn_out_args, routing);
     const size_t slots = (size_t)(a->m * a->top_k) * 4;
     out[2] = (struct op_output){at + offsetof(struct routing, weight), slots, true, a->top_k};
-    if (a->m != 1 && !choice_is_clear(a->m)) return 3;
+    if (!clear) return 3;
     out[3] = (struct op_output){at + offsetof(struct routing, expert), slots, false, 0};
     out[4] = (struct op_output){at + offsetof(struct routing, group_offsets),
                                 (size_t)(a->n_experts + 1) * 4, false, 0};

@@ -1,3 +1,4 @@
+#include "ops/cuda/attn_out_cuda.h"
 #include "attn_out/attn_out_args.h"
 #include "gemm/gemm_args.h"
 #include "gpu/kernel.h"
@@ -6,25 +7,32 @@
 
 enum { CLUSTER = 8, HIDDEN_MAX = 3072, EXPERTS_MAX = 256, TOP_K_MAX = 8 }; /* of attn_out.cu */
 
-static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+bool attn_out_routes(const struct attn_out_args *a, const struct op_device *device,
+                     char why[OP_REASON_MAX])
 {
-    const struct attn_out_args *a = args;
-    if (!few_rows_one(a->m, device, why)) return false;
     if (gpu_info(device->gpu)->major < 9)
         return few_rows_refuse(why, "clusters of blocks need compute capability 9.0");
-    if (!few_rows_dense(&a->wo, why)) return false;
-    if (FEW_ROWS_PARTS * few_rows_column(a->width, a->wo.scales != NULL) > FEW_ROWS_SHARED_MAX)
-        return few_rows_refuse(why, "rows that wide do not fit shared memory");
     if (a->router.dtype != DTYPE_F32 && a->router.dtype != DTYPE_BF16)
         return few_rows_refuse(why, "it reads a router in f32 or bf16");
     if (a->hidden % 8 || a->hidden > HIDDEN_MAX)
         return few_rows_refuse(why, "a row of more than 3072, or no multiple of 8");
     if (a->n_experts > EXPERTS_MAX || a->top_k > TOP_K_MAX)
         return few_rows_refuse(why, "more than 256 experts, or 8 of them at a time");
+    if (a->m * a->top_k > ATTN_OUT_SLOTS_MAX) return few_rows_refuse(why, "more than 256 choices");
     if (!few_rows_aligned(a->attn) || !few_rows_aligned(a->x) || !few_rows_aligned(a->norm) ||
         !few_rows_aligned(a->router.data) || !few_rows_aligned(a->normed))
         return few_rows_refuse(why, "an operand at an address that is no multiple of 16");
     return true;
+}
+
+static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    const struct attn_out_args *a = args;
+    if (!few_rows_one(a->m, device, why)) return false;
+    if (!few_rows_dense(&a->wo, why)) return false;
+    if (FEW_ROWS_PARTS * few_rows_column(a->width, a->wo.scales != NULL) > FEW_ROWS_SHARED_MAX)
+        return few_rows_refuse(why, "rows that wide do not fit shared memory");
+    return attn_out_routes(a, device, why);
 }
 
 static void project(const struct op_context *context, const struct attn_out_args *a)
@@ -52,9 +60,8 @@ static void project(const struct op_context *context, const struct attn_out_args
             &k);
 }
 
-static void run(const struct op_context *context, const void *args)
+void attn_out_route(const struct op_context *context, const struct attn_out_args *a)
 {
-    const struct attn_out_args *a = args;
     const struct routing *r = &a->routing;
     const struct attn_out_kernel_args k = {
         .hidden = a->hidden,
@@ -71,14 +78,21 @@ static void run(const struct op_context *context, const void *args)
         .token_of_row = r->token_of_row,
         .row_of_slot = r->row_of_slot,
         .eps = a->eps,
+        .m = (int32_t)a->m,
     };
-    project(context, a);
-    gpu_put(
-        context->gpu, "attn_out/attn_out.cu",
-        a->router.dtype == DTYPE_F32 ? "attn_out_route_f32" : "attn_out_route_bf16",
-        &(struct gpu_launch){
-            .grid = {CLUSTER}, .block = {FEW_ROWS_THREADS}, .cluster = CLUSTER, .overlaps = true},
-        &k);
+    gpu_put(context->gpu, "attn_out/attn_out.cu",
+            a->router.dtype == DTYPE_F32 ? "attn_out_route_f32" : "attn_out_route_bf16",
+            &(struct gpu_launch){.grid = {CLUSTER, (unsigned)a->m},
+                                 .block = {FEW_ROWS_THREADS},
+                                 .cluster = CLUSTER,
+                                 .overlaps = true},
+            &k);
+}
+
+static void run(const struct op_context *context, const void *args)
+{
+    project(context, args);
+    attn_out_route(context, args);
 }
 
 const struct op_variant attn_out_row_cuda = {
