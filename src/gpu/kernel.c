@@ -13,7 +13,7 @@
 #include "driver/nvrtc.h"
 #include "gpu/gpu_private.h"
 
-enum { HEADERS_MAX = 48, PATH_SIZE = 4096 };
+enum { HEADERS_MAX = 96, PATH_SIZE = 4096 };
 
 /* ---- sources ---- */
 
