@@ -113,7 +113,7 @@ if [ -n "${SOL_FAKE_GPU:-}" ]; then
     check 'any(p["usual_choice"] == "gemm_wgmma_bf16_64" for p in r["problems"])'
     edit '[e.update(variant="gemm_wgmma_cuda", choice="gemm_wgmma_bf16_16", ns=1) for d in r["devices"] for e in d["entries"]
           if e["op"] == "gemm" and e["dtype"] == "bf16"]'
-    run 0 kernels --backend cuda -m synth:tiny,layers=2 --rows 8 --explain
+    run 0 kernels --backend cuda -m synth:tiny,layers=2 --rows 200 --explain
     has out 'gemm_wgmma_cuda:gemm_wgmma_bf16_16 .*tuning measured it'
     run 0 kernels --backend cuda -m synth:tiny,layers=2 --rows 200 --force gemm=gemm_wgmma_cuda:gemm_wgmma_bf16_32
     has out 'gemm_wgmma_cuda:gemm_wgmma_bf16_32'

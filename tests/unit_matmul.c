@@ -18,10 +18,10 @@
 #include "gpu/matmul.h"
 #include "inject/fake_cublaslt.h"
 
-#if __has_include("/usr/local/cuda/include/cublasLt.h")
+#ifdef SOL_CUBLASLT_HEADERS
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wstrict-prototypes"
-#include "/usr/local/cuda/include/cublasLt.h"
+#include <cublasLt.h>
 #pragma GCC diagnostic pop
 
 #define SAME(ours, theirs)                                                                         \

@@ -117,12 +117,12 @@ static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
     const struct attn_in_args *a = args;
     int64_t width = a->n_heads * a->kv.head_dim;
     int64_t count = kv_elements(&a->kv);
+    size_t bytes = (size_t)count * dtype_info(a->kv.dtype)->block_bytes;
+    bool is_f32 = a->kv.dtype == DTYPE_F32; /* as in the cases of sol verify */
     out[0] = (struct op_output){offsetof(struct attn_in_args, q), (size_t)(a->m * width) * 4, true,
                                 width};
-    out[1] =
-        (struct op_output){offsetof(struct attn_in_args, kv.k), (size_t)count * 4, true, count};
-    out[2] =
-        (struct op_output){offsetof(struct attn_in_args, kv.v), (size_t)count * 4, true, count};
+    out[1] = (struct op_output){offsetof(struct attn_in_args, kv.k), bytes, is_f32, count};
+    out[2] = (struct op_output){offsetof(struct attn_in_args, kv.v), bytes, is_f32, count};
     return 3;
 }
 
