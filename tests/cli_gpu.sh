@@ -78,6 +78,13 @@ run 0 model fit -m synth:tiny --device-memory 1
 has out 'steps of 2048 tokens'
 run 0 model fit -m synth:tiny
 has out 'steps of 512 tokens'
+# few rows and many: where one kind of composite ends and the other begins
+run 0 kernels --backend cuda -m synth:gpt-oss-20b,layers=1 --rows 16
+has out '^attn_in .* attn_in_rows_cuda'
+has out '^attn_out .* attn_out_rows_cuda'
+run 0 kernels --backend cuda -m synth:gpt-oss-20b,layers=1 --rows 17
+has out '^attn_in .* attn_in_many_cuda'
+has out '^attn_out .* attn_out_many_cuda'
 # one op alone, every kind of it; its results are nobody's, since nothing runs
 run 0 bench --backend cuda --op gemm:m=300,n=64,k=128 --op gemm:m=6,n=64,k=64,check=gemm_f32_any_cuda \
     --op gemm:m=64,n=96,k=64,dtype=mxfp4,groups=4,top_k=2,skew=1 --op moe_up:m=64,n=64,k=64,groups=4 \

@@ -1,31 +1,25 @@
-#include "attn_in/attn_in_args.h"
+#include "ops/cuda/attn_in_cuda.h"
 #include "gpu/kernel.h"
-#include "ops/args.h"
 #include "ops/cuda/cache_cuda.h"
 #include "ops/cuda/few_rows_cuda.h"
 
-enum { PAIRS = FEW_ROWS_FEATURES / 2 }; /* features of a block that rotate together */
-
-static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+bool attn_in_reads(const struct attn_in_args *a, char why[OP_REASON_MAX])
 {
-    const struct attn_in_args *a = args;
-    if (!few_rows_one(a->m, device, why)) return false;
     if (!few_rows_dense(&a->wq, why) || !few_rows_dense(&a->wk, why) ||
         !few_rows_dense(&a->wv, why))
         return false;
     if (a->wk.dtype != a->wq.dtype || a->wv.dtype != a->wq.dtype)
         return few_rows_refuse(why, "q, k and v in different formats");
-    if (a->kv.head_dim % (2 * PAIRS)) return few_rows_refuse(why, "head_dim is no multiple of 16");
-    if (a->hidden > FEW_ROWS_HELD_MAX) return few_rows_refuse(why, "a row of more than 4096");
+    if (a->kv.head_dim % FEW_ROWS_FEATURES)
+        return few_rows_refuse(why, "head_dim is no multiple of 16");
     return few_rows_aligned(a->x) && few_rows_aligned(a->norm)
                ? true
                : few_rows_refuse(why, "an operand at an address that is no multiple of 16");
 }
 
-static void run(const struct op_context *context, const void *args)
+struct attn_in_kernel_args attn_in_for_kernel(const struct attn_in_args *a)
 {
-    const struct attn_in_args *a = args;
-    const struct attn_in_kernel_args k = {
+    return (struct attn_in_kernel_args){
         .cache = cache_for_kernel(&a->kv),
         .hidden = a->hidden,
         .n_heads = a->n_heads,
@@ -45,11 +39,29 @@ static void run(const struct op_context *context, const void *args)
         .eps = a->eps,
         .rope_scale = a->rope_scale,
     };
-    int64_t heads = a->n_heads + 2 * a->kv.n_kv_heads;
+}
+
+int64_t attn_in_tiles(const struct attn_in_args *a)
+{
+    return (a->n_heads + 2 * a->kv.n_kv_heads) * (a->kv.head_dim / FEW_ROWS_FEATURES);
+}
+
+static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    const struct attn_in_args *a = args;
+    if (!few_rows_one(a->m, device, why) || !attn_in_reads(a, why)) return false;
+    if (a->hidden > FEW_ROWS_HELD_MAX) return few_rows_refuse(why, "a row of more than 4096");
+    return true;
+}
+
+static void run(const struct op_context *context, const void *args)
+{
+    const struct attn_in_args *a = args;
+    const struct attn_in_kernel_args k = attn_in_for_kernel(a);
     size_t shared = FEW_ROWS_PARTS * few_rows_column(a->hidden, a->wq.scales != NULL);
     gpu_put(context->gpu, "attn_in/attn_in.cu", a->wq.scales ? "attn_in_row_q8_0" : "attn_in_row",
             &(struct gpu_launch){
-                .grid = {(unsigned)(heads * (a->kv.head_dim / (2 * PAIRS)))},
+                .grid = {(unsigned)attn_in_tiles(a)},
                 .block = {FEW_ROWS_THREADS},
                 .shared_bytes = (unsigned)shared,
                 .overlaps = true,

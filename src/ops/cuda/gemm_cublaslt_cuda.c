@@ -3,14 +3,10 @@
 
 #include "gpu/matmul.h"
 #include "ops/args.h"
-#include "ops/cuda/gemm_wgmma.h"
+#include "ops/cuda/few_rows_cuda.h"
+#include "ops/cuda/many_rows.h"
 
-enum { ROWS_MIN = 9, ALIGN = 256 };
-
-static bool aligned(const void *pointer)
-{
-    return (uintptr_t)pointer % 16 == 0;
-}
+enum { ALIGN = 256 };
 
 static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
@@ -25,7 +21,7 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
     else if (a->k % 8 || a->n % 4)
         snprintf(why, OP_REASON_MAX, "k %lld is no multiple of 8 or n %lld none of 4",
                  (long long)a->k, (long long)a->n);
-    else if (!aligned(a->w.data) || !aligned(a->bias) || !aligned(a->c))
+    else if (!few_rows_aligned(a->w.data) || !few_rows_aligned(a->bias) || !few_rows_aligned(a->c))
         snprintf(why, OP_REASON_MAX, "an operand at an address that is no multiple of 16");
     else if (!gpu_matmul_usable(&missing))
         snprintf(why, OP_REASON_MAX, "%.*s", OP_REASON_MAX - 1, missing);
@@ -36,16 +32,13 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
 
 static bool suits(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
-    const struct gemm_args *a = args;
     (void)device;
-    if (a->m < ROWS_MIN)
-        snprintf(why, OP_REASON_MAX, "%lld rows; it is for %d or more", (long long)a->m, ROWS_MIN);
-    return a->m >= ROWS_MIN;
+    return many_rows_enough(((const struct gemm_args *)args)->m, MANY_ROWS_MIN, why);
 }
 
 static size_t rows_bytes(const struct gemm_args *a)
 {
-    return (wgmma_rows_bytes(a->m, a->k) + ALIGN - 1) / ALIGN * ALIGN;
+    return (many_rows_bytes(a->m, a->k) + ALIGN - 1) / ALIGN * ALIGN;
 }
 
 static size_t workspace(const void *args, int workers)
@@ -58,17 +51,16 @@ static void run(const struct op_context *context, const void *args)
 {
     const struct gemm_args *a = args;
     char *x = context->workspace;
-    wgmma_round_rows(context->gpu, a->m, a->k, a->a, a->a_rows, x);
-    gpu_put_matmul(context->gpu,
-                   &(struct gpu_matmul){.m = a->m,
-                                        .n = a->n,
-                                        .k = a->k,
-                                        .x_stride = (int64_t)(wgmma_rows_bytes(1, a->k) / 2),
-                                        .x = x,
-                                        .w = a->w.data,
-                                        .bias = a->bias,
-                                        .c = a->c,
-                                        .workspace = x + rows_bytes(a)});
+    many_rows_round(context->gpu, a->m, a->k, a->a, a->a_rows, x);
+    gpu_put_matmul(context->gpu, &(struct gpu_matmul){.m = a->m,
+                                                      .n = a->n,
+                                                      .k = a->k,
+                                                      .x_stride = many_rows_columns(a->k),
+                                                      .x = x,
+                                                      .w = a->w.data,
+                                                      .bias = a->bias,
+                                                      .c = a->c,
+                                                      .workspace = x + rows_bytes(a)});
 }
 
 const struct op_variant gemm_cublaslt_cuda = {

@@ -6,33 +6,17 @@
 #include "gpu/kernel.h"
 #include "ops/args.h"
 #include "ops/cuda/few_rows_cuda.h"
-#include "ops/cuda/gemm_wgmma.h"
-#include "pack/mxfp4_tiles.h"
+#include "ops/cuda/many_rows.h"
 
-/* Where reading the weights is not all that counts: below, the products of few rows are faster. */
-enum { ROWS_MIN = 9, GROUPED_ROWS_MIN = 32 };
-enum { BLOCKS_PER_SM = 2, COLUMNS_PADDED = UNIT_COLUMNS };
-_Static_assert((int)COLUMNS_PADDED == (int)WGMMA_K, "round_rows pads to this");
-
-static bool is_packed(const struct tensor *w)
-{
-    return w->dtype == DTYPE_MXFP4 && w->scales;
-}
+enum { BLOCKS_PER_SM = 2 };
 
 static bool serves(const struct tensor *w, const struct op_device *device, char why[OP_REASON_MAX])
 {
     const struct gpu_info *info = device->gpu ? gpu_info(device->gpu) : NULL;
     if (!info || info->major < 8)
         snprintf(why, OP_REASON_MAX, "no mma of bf16: that is sm_80 and later");
-    else if (!is_packed(w) && w->dtype != DTYPE_BF16)
-        snprintf(why, OP_REASON_MAX, "weights in %s; it reads bf16 and packed mxfp4",
-                 dtype_info(w->dtype)->name);
-    else if (w->cols % 8)
-        snprintf(why, OP_REASON_MAX, "k %lld is no multiple of 8", (long long)w->cols);
-    else if ((uintptr_t)w->data % 16 || (uintptr_t)w->scales % 16)
-        snprintf(why, OP_REASON_MAX, "weights at an address that is no multiple of 16");
     else
-        return true;
+        return many_rows_read(w, why);
     return false;
 }
 
@@ -63,11 +47,6 @@ static const char *const up_names[] = {NAMES("mxfp4")};
 #undef NAMES
 _Static_assert(sizeof gemm_names / sizeof *gemm_names == GEMM_KINDS * WIDTHS, "all named");
 
-static int64_t over(int64_t count, int64_t size)
-{
-    return (count + size - 1) / size;
-}
-
 static int tokens_of(int choice)
 {
     return (choice % WIDTHS + 1) * MMA_WIDTH;
@@ -88,13 +67,14 @@ static int usual_gemm(const void *args, const struct op_device *device)
 {
     const struct gemm_args *a = args;
     const struct gpu_info *gpu = gpu_info(device->gpu);
-    int kind = is_packed(&a->w) ? MXFP4 : usual_dense(gpu), best = WIDEST;
+    int kind = few_rows_tiled(&a->w) ? MXFP4 : usual_dense(gpu), best = WIDEST;
     int64_t least = INT64_MAX;
     enum { TILE_EXTRA = 16 };
     for (int i = WIDEST; i >= 0 && !a->group_offsets; i--) {
-        int64_t tiles = over(a->n, gemm_kinds[kind].features) * over(a->m, tokens_of(i));
-        int64_t cost =
-            over(tiles, (int64_t)gpu->sm_count * BLOCKS_PER_SM) * (tokens_of(i) + TILE_EXTRA);
+        int64_t tiles =
+            many_rows_over(a->n, gemm_kinds[kind].features) * many_rows_over(a->m, tokens_of(i));
+        int64_t cost = many_rows_over(tiles, (int64_t)gpu->sm_count * BLOCKS_PER_SM) *
+                       (tokens_of(i) + TILE_EXTRA);
         if (cost >= least) continue;
         best = i;
         least = cost;
@@ -106,7 +86,7 @@ static bool serves_gemm(const void *args, const struct op_device *device, int ch
 {
     const struct gemm_args *a = args;
     (void)device;
-    return is_packed(&a->w) == (choice / WIDTHS == MXFP4);
+    return few_rows_tiled(&a->w) == (choice / WIDTHS == MXFP4);
 }
 
 static int usual_up(const void *args, const struct op_device *device)
@@ -135,16 +115,16 @@ struct product {
 static int64_t tile_limit(const struct product *p, const struct kind *kind, int64_t tokens)
 {
     int64_t groups = p->w->groups < p->m ? p->w->groups : p->m;
-    return over(p->w->rows, kind->features) *
-           (over(p->m, tokens) + (p->group_offsets ? groups : 0));
+    return many_rows_over(p->w->rows, kind->features) *
+           (many_rows_over(p->m, tokens) + (p->group_offsets ? groups : 0));
 }
 
 static size_t rows_bytes(int64_t m, int64_t k)
 {
-    return wgmma_rows_bytes(m + MMA_TOKENS, k); /* a tile reads beyond the last row */
+    return many_rows_bytes(m + MMA_TOKENS, k); /* a tile reads beyond the last row */
 }
 
-/* `x` has the rows, from wgmma_round_rows, with space behind them. */
+/* `x` has the rows, from many_rows_round, with space behind them. */
 static void multiply(struct gpu *gpu, const struct product *p, const void *x)
 {
     const struct kind *kind = p->up ? &up_kinds[0] : &gemm_kinds[p->choice / WIDTHS];
@@ -159,7 +139,7 @@ static void multiply(struct gpu *gpu, const struct product *p, const void *x)
         .m = (int32_t)p->m,
         .n = (int32_t)p->w->rows,
         .k = (int32_t)p->w->cols,
-        .k_padded = (int32_t)(over(p->w->cols, COLUMNS_PADDED) * COLUMNS_PADDED),
+        .k_padded = (int32_t)many_rows_columns(p->w->cols),
         .groups = (int32_t)p->w->groups,
         .tokens = tokens,
         .alpha = p->alpha,
@@ -173,13 +153,6 @@ static void multiply(struct gpu *gpu, const struct product *p, const void *x)
             &args);
 }
 
-static bool enough(int64_t rows, int least, char why[OP_REASON_MAX])
-{
-    if (rows < least)
-        snprintf(why, OP_REASON_MAX, "%lld rows; it is for %d or more", (long long)rows, least);
-    return rows >= least;
-}
-
 /* ---- gemm ---- */
 
 static bool can_run_gemm(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
@@ -189,12 +162,7 @@ static bool can_run_gemm(const void *args, const struct op_device *device, char 
 
 static bool suits_gemm(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
-    const struct gemm_args *a = args;
-    if (!a->group_offsets && few_rows_bf16(&a->w) && few_rows_at_once(a->m, a->n, 8, device)) {
-        snprintf(why, OP_REASON_MAX, "too small a product; those of few rows take less");
-        return false;
-    }
-    return enough(a->m, a->group_offsets ? GROUPED_ROWS_MIN : ROWS_MIN, why);
+    return many_rows_gemm(args, MANY_ROWS_MIN, device, why);
 }
 
 static size_t gemm_workspace(const void *args, int workers)
@@ -207,7 +175,7 @@ static size_t gemm_workspace(const void *args, int workers)
 static void run_gemm(const struct op_context *context, const void *args)
 {
     const struct gemm_args *a = args;
-    wgmma_round_rows(context->gpu, a->m, a->k, a->a, a->a_rows, context->workspace);
+    many_rows_round(context->gpu, a->m, a->k, a->a, a->a_rows, context->workspace);
     multiply(context->gpu,
              &(struct product){.m = a->m,
                                .w = &a->w,
@@ -236,7 +204,7 @@ static bool can_run_up(const void *args, const struct op_device *device, char wh
 {
     const struct moe_up_args *a = args;
     if (!serves(&a->gate, device, why) || !serves(&a->up, device, why)) return false;
-    bool packed = is_packed(&a->gate) && is_packed(&a->up);
+    bool packed = few_rows_tiled(&a->gate) && few_rows_tiled(&a->up);
     if (!packed)
         snprintf(why, OP_REASON_MAX, "gate in %s, up in %s; both are to be packed mxfp4",
                  dtype_info(a->gate.dtype)->name, dtype_info(a->up.dtype)->name);
@@ -247,7 +215,7 @@ static bool suits_up(const void *args, const struct op_device *device, char why[
 {
     const struct moe_up_args *a = args;
     (void)device;
-    return enough(a->m * a->top_k, GROUPED_ROWS_MIN, why);
+    return many_rows_enough(a->m * a->top_k, MANY_ROWS_GROUPED_MIN, why);
 }
 
 static size_t up_workspace(const void *args, int workers)
@@ -261,8 +229,8 @@ static void run_up(const struct op_context *context, const void *args)
 {
     const struct moe_up_args *a = args;
     int64_t rows = a->m * a->top_k;
-    wgmma_round_rows(context->gpu, rows, a->hidden, a->normed, a->routing.token_of_row,
-                     context->workspace);
+    many_rows_round(context->gpu, rows, a->hidden, a->normed, a->routing.token_of_row,
+                    context->workspace);
     multiply(context->gpu,
              &(struct product){.m = rows,
                                .w = &a->gate,

@@ -4,29 +4,21 @@
 #include <stdio.h>
 
 #include "gpu/kernel.h"
+#include "ops/cuda/few_rows_cuda.h"
+#include "ops/cuda/many_rows.h"
 #include "pack/mxfp4_tiles.h"
 
-enum { ROUND_THREADS = 128, WARPGROUP = 128 };
+enum { WARPGROUP = 128 };
 
 /* ---- what is served ---- */
-
-static bool is_packed(const struct tensor *w)
-{
-    return w->dtype == DTYPE_MXFP4 && w->scales;
-}
 
 bool wgmma_serves(const struct tensor *w, const struct op_device *device, char why[OP_REASON_MAX])
 {
     const struct gpu_info *info = device->gpu ? gpu_info(device->gpu) : NULL;
     if (!info || info->major != 9)
         snprintf(why, OP_REASON_MAX, "no wgmma: that is sm_90");
-    else if (!is_packed(w) && w->dtype != DTYPE_BF16)
-        snprintf(why, OP_REASON_MAX, "weights in %s; it reads bf16 and packed mxfp4",
-                 dtype_info(w->dtype)->name);
-    else if (w->cols % 8)
-        snprintf(why, OP_REASON_MAX, "k %lld is no multiple of 8", (long long)w->cols);
-    else if ((uintptr_t)w->data % 16 || (uintptr_t)w->scales % 16)
-        snprintf(why, OP_REASON_MAX, "weights at an address that is no multiple of 16");
+    else if (!many_rows_read(w, why))
+        return false;
     else if (w->groups > WGMMA_GROUPS_MAX)
         snprintf(why, OP_REASON_MAX, "%lld groups, %d at most", (long long)w->groups,
                  WGMMA_GROUPS_MAX);
@@ -35,34 +27,12 @@ bool wgmma_serves(const struct tensor *w, const struct op_device *device, char w
     return false;
 }
 
-/* ---- activations ---- */
-
-static int64_t padded(int64_t k)
-{
-    return (k + WGMMA_K - 1) / WGMMA_K * WGMMA_K;
-}
-
-size_t wgmma_rows_bytes(int64_t rows, int64_t k)
-{
-    return (size_t)(rows * padded(k)) * 2;
-}
-
-void wgmma_round_rows(struct gpu *gpu, int64_t rows, int64_t k, const float *a,
-                      const int32_t *a_rows, void *out)
-{
-    const struct round_rows_args args = {rows, k, padded(k), a, a_rows, out};
-    gpu_put(
-        gpu, "gemm/round_rows.cu", "round_rows",
-        &(struct gpu_launch){.grid = {(unsigned)rows}, .block = {ROUND_THREADS}, .overlaps = true},
-        &args);
-}
-
 /* ---- tensors as the copy engine sees them ---- */
 
 static void map_rows(struct gpu *gpu, const struct wgmma_product *p, unsigned box,
                      struct tensor_map *map)
 {
-    uint64_t k = (uint64_t)padded(p->w.cols);
+    uint64_t k = (uint64_t)many_rows_columns(p->w.cols);
     gpu_put_map(gpu,
                 &(struct gpu_tensor){.data = p->x,
                                      .element = GPU_BF16,
@@ -179,11 +149,6 @@ static const struct kind *kinds_of(const struct wgmma_product *p, const char **f
     return gated ? up_kinds : gemm_kinds;
 }
 
-static int64_t over(int64_t count, int64_t size)
-{
-    return (count + size - 1) / size;
-}
-
 /* Of a block's tile, or a cluster's. */
 static int64_t features_of(const struct kind *k)
 {
@@ -214,8 +179,8 @@ static int usual_dense(int64_t m, int64_t n, bool grouped, int sm_count)
     for (int i = 0; i < DENSE_KINDS; i++) {
         const struct kind *k = &gemm_kinds[i];
         if (grouped && k->cluster > 1) continue;
-        int64_t tiles = over(n, features_of(k)) * over(m, k->tokens);
-        int64_t cost = over(tiles, sm_count / k->cluster) * (k->tokens + TILE_EXTRA);
+        int64_t tiles = many_rows_over(n, features_of(k)) * many_rows_over(m, k->tokens);
+        int64_t cost = many_rows_over(tiles, sm_count / k->cluster) * (k->tokens + TILE_EXTRA);
         if (cost >= least) continue;
         best = i;
         least = cost;
@@ -227,7 +192,7 @@ static int usual_gemm(const void *args, const struct op_device *device)
 {
     const struct gemm_args *a = args;
     bool grouped = a->group_offsets != NULL;
-    if (is_packed(&a->w)) return DENSE_KINDS + usual_packed(a->m, grouped ? a->w.groups : 1);
+    if (few_rows_tiled(&a->w)) return DENSE_KINDS + usual_packed(a->m, grouped ? a->w.groups : 1);
     return usual_dense(a->m, a->n, grouped, gpu_info(device->gpu)->sm_count);
 }
 
@@ -235,8 +200,8 @@ static bool serves_gemm(const void *args, const struct op_device *device, int ch
 {
     const struct gemm_args *a = args;
     (void)device;
-    return is_packed(&a->w) == (choice >= DENSE_KINDS) &&
-           !(!is_packed(&a->w) && a->group_offsets && gemm_kinds[choice].cluster > 1);
+    return few_rows_tiled(&a->w) == (choice >= DENSE_KINDS) &&
+           !(!few_rows_tiled(&a->w) && a->group_offsets && gemm_kinds[choice].cluster > 1);
 }
 
 static int usual_up(const void *args, const struct op_device *device)
@@ -284,7 +249,7 @@ static void map_weights(struct gpu *gpu, const struct wgmma_product *p, const st
         map_heads(gpu, &p->w, &args->w[0]);
         map_heads(gpu, &p->heads->k, &args->w[1]);
         map_heads(gpu, &p->heads->v, &args->w[2]);
-    } else if (is_packed(&p->w)) {
+    } else if (few_rows_tiled(&p->w)) {
         map_packed(gpu, &p->w, rows, &args->w[0], &args->scales[0]);
         if (kind->gated) map_packed(gpu, &p->up, rows, &args->w[1], &args->scales[1]);
     } else {
@@ -306,7 +271,7 @@ static void set_heads(const struct wgmma_product *p, struct gemm_wgmma_args *arg
 
 void wgmma_multiply(struct gpu *gpu, const struct wgmma_product *p)
 {
-    bool packed = is_packed(&p->w), gated = p->up.data != NULL;
+    bool packed = few_rows_tiled(&p->w), gated = p->up.data != NULL;
     int sm_count = gpu_info(gpu)->sm_count;
     const char *file;
     const struct kind *kind = &kinds_of(p, &file)[p->choice];
@@ -316,7 +281,7 @@ void wgmma_multiply(struct gpu *gpu, const struct wgmma_product *p)
         .c = p->c,
         .m = (int32_t)p->m,
         .n = (int32_t)width_of(p),
-        .units = (int32_t)(padded(p->w.cols) / WGMMA_K),
+        .units = (int32_t)(many_rows_columns(p->w.cols) / WGMMA_K),
         .groups = p->group_offsets ? (int32_t)p->w.groups : 1,
         .group_rows = packed ? (int32_t)tile_count(p->w.rows) : (int32_t)p->w.rows,
         .alpha = p->alpha,
@@ -332,8 +297,9 @@ void wgmma_multiply(struct gpu *gpu, const struct wgmma_product *p)
                  packed ? (unsigned)WGMMA_BOX << i : (unsigned)(kind->tokens / kind->cluster),
                  &args.x[i]);
     int64_t groups = p->group_offsets && p->w.groups < p->m ? p->w.groups : p->m;
-    int64_t parts = over(p->m, kind->tokens) + (p->group_offsets ? groups : 0);
-    int64_t tiles = over(width_of(p), features_of(kind)) * parts, most = sm_count / kind->cluster;
+    int64_t parts = many_rows_over(p->m, kind->tokens) + (p->group_offsets ? groups : 0);
+    int64_t tiles = many_rows_over(width_of(p), features_of(kind)) * parts,
+            most = sm_count / kind->cluster;
     gpu_put(
         gpu, file, kind->name,
         &(struct gpu_launch){.grid = {(unsigned)((tiles < most ? tiles : most) * kind->cluster)},

@@ -13,12 +13,6 @@
  * addresses. */
 bool wgmma_serves(const struct tensor *w, const struct op_device *device, char why[OP_REASON_MAX]);
 
-/* Bytes of `rows` rows of k columns in bf16, as round_rows writes them. */
-size_t wgmma_rows_bytes(int64_t rows, int64_t k);
-/* Puts the kernel that rounds (and gathers) a's rows to `out`. */
-void wgmma_round_rows(struct gpu *gpu, int64_t rows, int64_t k, const float *a,
-                      const int32_t *a_rows, void *out);
-
 /* The tiles of dense products of bf16 and products of packed MXFP4; of gated ones; of WGMMA_HEADS;
  * of WGMMA_ADDED; of WGMMA_BF16, the same number for the gated product and the other. */
 extern const struct op_choices wgmma_gemm_choices, wgmma_up_choices, wgmma_heads_choices,
@@ -40,7 +34,7 @@ struct wgmma_product {
     struct tensor w, up; /* up.data NULL: plain */
     const float *bias, *up_bias;
     const int32_t *group_offsets; /* or NULL */
-    const void *x;                /* of wgmma_round_rows */
+    const void *x;                /* of many_rows_round */
     void *c;                      /* float32, or bf16 as `result` says */
     float alpha, limit;
     int choice; /* of those of the result; WGMMA_F32: of wgmma_gemm_choices, gated wgmma_up_choices

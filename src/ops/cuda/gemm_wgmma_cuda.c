@@ -1,20 +1,13 @@
 /* gemm of many rows on Hopper's tensor cores, and moe_up with its two products as one. */
 #include <stdio.h>
 
-#include "ops/cuda/few_rows_cuda.h"
 #include "ops/cuda/gemm_wgmma.h"
+#include "ops/cuda/many_rows.h"
 
-/* Where reading the weights is not all that counts: below, the products of few rows are faster. Of
- * wide ones, such as a head, little else counts, and these kernels read at 3.0 TB/s where those
- * reach 2.8 (H100, 201088 features, 4 rows: 389 us instead of 415). */
-enum { ROWS_MIN = 9, GROUPED_ROWS_MIN = 32, WIDE = 1 << 16, WIDE_ROWS_MIN = 3 };
-
-static bool enough(int64_t rows, int least, char why[OP_REASON_MAX])
-{
-    if (rows < least)
-        snprintf(why, OP_REASON_MAX, "%lld rows; it is for %d or more", (long long)rows, least);
-    return rows >= least;
-}
+/* Of wide products, such as a head, reading the weights counts longest, and these kernels read at
+ * 3.0 TB/s where those of few rows reach 2.8 (H100, 201088 features, 4 rows: 389 us instead of
+ * 415). */
+enum { WIDE = 1 << 16, WIDE_ROWS_MIN = 3 };
 
 static bool can_run_gemm(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
@@ -24,25 +17,20 @@ static bool can_run_gemm(const void *args, const struct op_device *device, char 
 static bool suits_gemm(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
     const struct gemm_args *a = args;
-    if (a->group_offsets) return enough(a->m, GROUPED_ROWS_MIN, why);
-    if (few_rows_bf16(&a->w) && few_rows_at_once(a->m, a->n, 8, device)) {
-        snprintf(why, OP_REASON_MAX, "too small a product; those of few rows take less");
-        return false;
-    }
-    return enough(a->m, a->n >= WIDE ? WIDE_ROWS_MIN : ROWS_MIN, why);
+    return many_rows_gemm(a, a->n >= WIDE ? WIDE_ROWS_MIN : MANY_ROWS_MIN, device, why);
 }
 
 static size_t gemm_workspace(const void *args, int workers)
 {
     const struct gemm_args *a = args;
     (void)workers;
-    return wgmma_rows_bytes(a->m, a->k);
+    return many_rows_bytes(a->m, a->k);
 }
 
 static void run_gemm(const struct op_context *context, const void *args)
 {
     const struct gemm_args *a = args;
-    wgmma_round_rows(context->gpu, a->m, a->k, a->a, a->a_rows, context->workspace);
+    many_rows_round(context->gpu, a->m, a->k, a->a, a->a_rows, context->workspace);
     wgmma_multiply(context->gpu, &(struct wgmma_product){.m = a->m,
                                                          .w = a->w,
                                                          .bias = a->bias,
@@ -80,22 +68,22 @@ static bool suits_up(const void *args, const struct op_device *device, char why[
 {
     const struct moe_up_args *a = args;
     (void)device;
-    return enough(a->m * a->top_k, GROUPED_ROWS_MIN, why);
+    return many_rows_enough(a->m * a->top_k, MANY_ROWS_GROUPED_MIN, why);
 }
 
 static size_t up_workspace(const void *args, int workers)
 {
     const struct moe_up_args *a = args;
     (void)workers;
-    return wgmma_rows_bytes(a->m * a->top_k, a->hidden);
+    return many_rows_bytes(a->m * a->top_k, a->hidden);
 }
 
 static void run_up(const struct op_context *context, const void *args)
 {
     const struct moe_up_args *a = args;
     int64_t rows = a->m * a->top_k;
-    wgmma_round_rows(context->gpu, rows, a->hidden, a->normed, a->routing.token_of_row,
-                     context->workspace);
+    many_rows_round(context->gpu, rows, a->hidden, a->normed, a->routing.token_of_row,
+                    context->workspace);
     wgmma_multiply(context->gpu, &(struct wgmma_product){.m = rows,
                                                          .w = a->gate,
                                                          .up = a->up,

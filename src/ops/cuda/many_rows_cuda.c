@@ -8,30 +8,10 @@
 #include "combine/combine_args.h"
 #include "gpu/kernel.h"
 #include "ops/cuda/cache_cuda.h"
+#include "ops/cuda/few_rows_cuda.h"
 #include "ops/cuda/gemm_wgmma.h"
+#include "ops/cuda/many_rows.h"
 #include "route/route_args.h"
-
-/* ROWS_MIN: where gemm_wgmma_cuda begins. */
-enum { ROWS_MIN = 9, HEAD_DIM = 64 };
-
-static bool refuse(char why[OP_REASON_MAX], const char *reason)
-{
-    snprintf(why, OP_REASON_MAX, "%s", reason);
-    return false;
-}
-
-static bool many(int64_t rows, int64_t least, char why[OP_REASON_MAX])
-{
-    if (rows < least)
-        snprintf(why, OP_REASON_MAX, "%lld rows; it is for %lld or more", (long long)rows,
-                 (long long)least);
-    return rows >= least;
-}
-
-static bool aligned(const void *pointer)
-{
-    return (uintptr_t)pointer % 16 == 0;
-}
 
 /* Pieces of the workspace, one behind the other: where the next begins. */
 static size_t piece(size_t *at, size_t bytes)
@@ -50,7 +30,7 @@ struct in_space {
 static struct in_space in_place(const struct attn_in_args *a)
 {
     struct in_space s = {0};
-    s.normed = piece(&s.end, wgmma_rows_bytes(a->m, a->hidden));
+    s.normed = piece(&s.end, many_rows_bytes(a->m, a->hidden));
     s.turns = piece(&s.end, (size_t)(a->m * a->kv.head_dim) * sizeof(float));
     s.cache_rows = piece(&s.end, (size_t)a->m * sizeof(int32_t));
     return s;
@@ -69,19 +49,20 @@ static bool can_run_in(const void *args, const struct op_device *device, char wh
     const struct tensor *const weights[] = {&a->wq, &a->wk, &a->wv};
     for (int i = 0; i < 3; i++) {
         if (!wgmma_serves(weights[i], device, why)) return false;
-        if (weights[i]->dtype != DTYPE_BF16) return refuse(why, "it reads weights in bf16");
+        if (weights[i]->dtype != DTYPE_BF16)
+            return few_rows_refuse(why, "it reads weights in bf16");
     }
-    if (a->kv.head_dim != HEAD_DIM) return refuse(why, "heads are not of 64");
-    if (a->hidden > HELD_MAX) return refuse(why, "a row of more than 4096");
-    if (!aligned(a->x) || !aligned(a->norm) || !aligned(a->q))
-        return refuse(why, "an operand at an address that is no multiple of 16");
+    if (a->kv.head_dim != WGMMA_ROWS) return few_rows_refuse(why, "heads are not of 64");
+    if (a->hidden > HELD_MAX) return few_rows_refuse(why, "a row of more than 4096");
+    if (!few_rows_aligned(a->x) || !few_rows_aligned(a->norm) || !few_rows_aligned(a->q))
+        return few_rows_refuse(why, "an operand at an address that is no multiple of 16");
     return true;
 }
 
 static bool suits_in(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
     (void)device;
-    return many(((const struct attn_in_args *)args)->m, ROWS_MIN, why);
+    return many_rows_enough(((const struct attn_in_args *)args)->m, MANY_ROWS_MIN, why);
 }
 
 static void run_in(const struct op_context *context, const void *args)
@@ -92,7 +73,7 @@ static void run_in(const struct op_context *context, const void *args)
     const struct attn_in_norm_args norm = {
         .cache = cache_for_kernel(&a->kv),
         .hidden = a->hidden,
-        .padded = (int64_t)wgmma_rows_bytes(1, a->hidden) / 2,
+        .padded = many_rows_columns(a->hidden),
         .x = a->x,
         .norm = a->norm,
         .inv_freq = a->inv_freq,
@@ -144,7 +125,7 @@ static size_t out_workspace(const void *args, int workers)
 {
     const struct attn_out_args *a = args;
     (void)workers;
-    return wgmma_rows_bytes(a->m, a->width);
+    return many_rows_bytes(a->m, a->width);
 }
 
 /* Shared memory of attn_out_many.cu: the rows, then the warps' sums. */
@@ -161,22 +142,24 @@ static bool can_run_out(const void *args, const struct op_device *device, char w
     enum { EXPERTS_MAX = 128, TOP_K_MAX = 8, SHARED_MAX = 220 << 10 };
     const struct attn_out_args *a = args;
     if (!wgmma_serves(&a->wo, device, why)) return false;
-    if (a->wo.dtype != DTYPE_BF16) return refuse(why, "it reads a projection in bf16");
+    if (a->wo.dtype != DTYPE_BF16) return few_rows_refuse(why, "it reads a projection in bf16");
     if (a->router.dtype != DTYPE_F32 && a->router.dtype != DTYPE_BF16)
-        return refuse(why, "it reads a router in f32 or bf16");
+        return few_rows_refuse(why, "it reads a router in f32 or bf16");
     if (a->hidden % 32 || route_shared(a) > SHARED_MAX)
-        return refuse(why, "rows that are no multiple of 32, or too long for shared memory");
+        return few_rows_refuse(why,
+                               "rows that are no multiple of 32, or too long for shared memory");
     if (a->n_experts > EXPERTS_MAX || a->top_k > TOP_K_MAX)
-        return refuse(why, "more than 128 experts, or 8 of them at a time");
-    if (!aligned(a->x) || !aligned(a->norm) || !aligned(a->router.data) || !aligned(a->normed))
-        return refuse(why, "an operand at an address that is no multiple of 16");
+        return few_rows_refuse(why, "more than 128 experts, or 8 of them at a time");
+    if (!few_rows_aligned(a->x) || !few_rows_aligned(a->norm) ||
+        !few_rows_aligned(a->router.data) || !few_rows_aligned(a->normed))
+        return few_rows_refuse(why, "an operand at an address that is no multiple of 16");
     return true;
 }
 
 static bool suits_out(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
     (void)device;
-    return many(((const struct attn_out_args *)args)->m, ROWS_MIN, why);
+    return many_rows_enough(((const struct attn_out_args *)args)->m, MANY_ROWS_MIN, why);
 }
 
 static void choose_and_sort(struct gpu *gpu, const struct attn_out_args *a)
@@ -221,7 +204,7 @@ static void choose_and_sort(struct gpu *gpu, const struct attn_out_args *a)
 static void run_out(const struct op_context *context, const void *args)
 {
     const struct attn_out_args *a = args;
-    wgmma_round_rows(context->gpu, a->m, a->width, a->attn, NULL, context->workspace);
+    many_rows_round(context->gpu, a->m, a->width, a->attn, NULL, context->workspace);
     wgmma_multiply(context->gpu, &(struct wgmma_product){.result = WGMMA_ADDED,
                                                          .m = a->m,
                                                          .w = a->wo,
@@ -255,8 +238,8 @@ static struct moe_space moe_place(const struct moe_args *a)
 {
     struct moe_space s = {0};
     int64_t rows = a->m * a->top_k;
-    s.hidden = piece(&s.end, wgmma_rows_bytes(rows, a->hidden));
-    s.act = piece(&s.end, wgmma_rows_bytes(rows, a->intermediate));
+    s.hidden = piece(&s.end, many_rows_bytes(rows, a->hidden));
+    s.act = piece(&s.end, many_rows_bytes(rows, a->intermediate));
     return s;
 }
 
@@ -272,11 +255,12 @@ static bool can_run_moe(const void *args, const struct op_device *device, char w
     const struct tensor *const weights[] = {&a->gate, &a->up, &a->down};
     for (int i = 0; i < 3; i++) {
         if (!wgmma_serves(weights[i], device, why)) return false;
-        if (weights[i]->dtype != DTYPE_MXFP4) return refuse(why, "it reads packed mxfp4");
+        if (weights[i]->dtype != DTYPE_MXFP4) return few_rows_refuse(why, "it reads packed mxfp4");
     }
     if (a->hidden % WGMMA_K || a->intermediate % WGMMA_K)
-        return refuse(why, "rows that are no multiple of 64");
-    if (!aligned(a->x)) return refuse(why, "rows at an address that is no multiple of 16");
+        return few_rows_refuse(why, "rows that are no multiple of 64");
+    if (!few_rows_aligned(a->x))
+        return few_rows_refuse(why, "rows at an address that is no multiple of 16");
     return true;
 }
 
@@ -286,7 +270,7 @@ static bool suits_moe(const void *args, const struct op_device *device, char why
     enum { MEAN_MIN = 8 };
     const struct moe_args *a = args;
     (void)device;
-    return many(a->m * a->top_k, MEAN_MIN * a->gate.groups + 1, why);
+    return many_rows_enough(a->m * a->top_k, MEAN_MIN * a->gate.groups + 1, why);
 }
 
 static void run_moe(const struct op_context *context, const void *args)
@@ -296,7 +280,7 @@ static void run_moe(const struct op_context *context, const void *args)
     int64_t rows = a->m * a->top_k;
     const struct moe_space s = moe_place(a);
     char *hidden = (char *)context->workspace + s.hidden, *act = (char *)context->workspace + s.act;
-    wgmma_round_rows(context->gpu, rows, a->hidden, a->normed, a->routing.token_of_row, hidden);
+    many_rows_round(context->gpu, rows, a->hidden, a->normed, a->routing.token_of_row, hidden);
     wgmma_multiply(context->gpu, &(struct wgmma_product){.result = WGMMA_BF16,
                                                          .m = rows,
                                                          .w = a->gate,

@@ -1,0 +1,16 @@
+/* What the kernels of attn_in for few rows share: one row's (kernels/attn_in/attn_in.cu) and
+ * several's (attn_in_rows.cu). */
+#ifndef OPS_CUDA_ATTN_IN_CUDA_H
+#define OPS_CUDA_ATTN_IN_CUDA_H
+
+#include "attn_in/attn_in_args.h"
+#include "ops/args.h"
+#include "ops/op.h"
+
+/* Whether they read q, k and v in these formats, heads of this size and rows at these addresses. */
+bool attn_in_reads(const struct attn_in_args *a, char why[OP_REASON_MAX]);
+struct attn_in_kernel_args attn_in_for_kernel(const struct attn_in_args *a);
+/* Tiles of FEW_ROWS_FEATURES features, half of them rotated with the other half. */
+int64_t attn_in_tiles(const struct attn_in_args *a);
+
+#endif

@@ -1,0 +1,64 @@
+/* See many_rows.h. */
+#include "ops/cuda/many_rows.h"
+
+#include <stdio.h>
+
+#include "gemm/gemm_wgmma_args.h"
+#include "gpu/kernel.h"
+#include "ops/cuda/few_rows_cuda.h"
+#include "pack/mxfp4_tiles.h"
+
+enum { ROUND_THREADS = 128 };
+_Static_assert((int)UNIT_COLUMNS == (int)WGMMA_K, "rows are padded to either");
+
+bool many_rows_read(const struct tensor *w, char why[OP_REASON_MAX])
+{
+    if (!few_rows_tiled(w) && w->dtype != DTYPE_BF16)
+        snprintf(why, OP_REASON_MAX, "weights in %s; it reads bf16 and packed mxfp4",
+                 dtype_info(w->dtype)->name);
+    else if (w->cols % 8)
+        snprintf(why, OP_REASON_MAX, "k %lld is no multiple of 8", (long long)w->cols);
+    else if (!few_rows_aligned(w->data) || !few_rows_aligned(w->scales))
+        return few_rows_refuse(why, "weights at an address that is no multiple of 16");
+    else
+        return true;
+    return false;
+}
+
+bool many_rows_enough(int64_t rows, int64_t least, char why[OP_REASON_MAX])
+{
+    if (rows < least)
+        snprintf(why, OP_REASON_MAX, "%lld rows; it is for %lld or more", (long long)rows,
+                 (long long)least);
+    return rows >= least;
+}
+
+bool many_rows_gemm(const struct gemm_args *a, int64_t least, const struct op_device *device,
+                    char why[OP_REASON_MAX])
+{
+    enum { TOGETHER = 8 }; /* of gemv_bf16_cuda */
+    if (a->group_offsets) return many_rows_enough(a->m, MANY_ROWS_GROUPED_MIN, why);
+    if (few_rows_bf16(&a->w) && few_rows_at_once(a->m, a->n, TOGETHER, device))
+        return few_rows_refuse(why, "too small a product; those of few rows take less");
+    return many_rows_enough(a->m, least, why);
+}
+
+int64_t many_rows_columns(int64_t k)
+{
+    return many_rows_over(k, WGMMA_K) * WGMMA_K;
+}
+
+size_t many_rows_bytes(int64_t rows, int64_t k)
+{
+    return (size_t)(rows * many_rows_columns(k)) * 2;
+}
+
+void many_rows_round(struct gpu *gpu, int64_t rows, int64_t k, const float *a,
+                     const int32_t *a_rows, void *out)
+{
+    const struct round_rows_args args = {rows, k, many_rows_columns(k), a, a_rows, out};
+    gpu_put(
+        gpu, "gemm/round_rows.cu", "round_rows",
+        &(struct gpu_launch){.grid = {(unsigned)rows}, .block = {ROUND_THREADS}, .overlaps = true},
+        &args);
+}

@@ -1,0 +1,37 @@
+/* What the products of many rows share on the host (gemm_wgmma.h, gemm_mma_cuda.c,
+ * gemm_cublaslt_cuda.c): which weights they read, from how many rows on they are wanted, and the
+ * activations, which they read in bf16. */
+#ifndef OPS_CUDA_MANY_ROWS_H
+#define OPS_CUDA_MANY_ROWS_H
+
+#include "ops/args.h"
+#include "ops/op.h"
+
+/* From so many rows on reading the weights is not all that counts; below, the products of few rows
+ * are faster. */
+enum { MANY_ROWS_MIN = 9, MANY_ROWS_GROUPED_MIN = 32 };
+
+/* Whether these are bf16 or packed MXFP4 whose rows the copies of these products can read. */
+bool many_rows_read(const struct tensor *w, char why[OP_REASON_MAX]);
+
+bool many_rows_enough(int64_t rows, int64_t least, char why[OP_REASON_MAX]);
+/* Of a gemm: `least` rows where there are no groups, and none of those that the products of few
+ * rows take at once. */
+bool many_rows_gemm(const struct gemm_args *a, int64_t least, const struct op_device *device,
+                    char why[OP_REASON_MAX]);
+
+/* How many of `size` hold `count`. */
+static inline int64_t many_rows_over(int64_t count, int64_t size)
+{
+    return (count + size - 1) / size;
+}
+
+/* Columns of a row of k in bf16: what it lacks is filled with zeros. */
+int64_t many_rows_columns(int64_t k);
+/* Bytes of `rows` such rows. */
+size_t many_rows_bytes(int64_t rows, int64_t k);
+/* Puts the kernel that rounds (and gathers) a's rows to `out`. */
+void many_rows_round(struct gpu *gpu, int64_t rows, int64_t k, const float *a,
+                     const int32_t *a_rows, void *out);
+
+#endif
