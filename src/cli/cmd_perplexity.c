@@ -115,7 +115,12 @@ static void print_text(const struct perplexity_run *run)
         printf("against float32 %+.4f %% +- %.4f %% of its perplexity (its nll: %.6f)\n",
                100 * change, 100 * r->difference_error, r->reference_nll);
         printf("KL divergence  mean %.3g, largest %.3g nats per token\n", r->kl_mean, r->kl_max);
-        printf("same top token %.3f %%\n", 100 * r->top1);
+        printf("same top token %.3f %%", 100 * r->top1);
+        if (r->top1 < 1)
+            printf("; elsewhere the two likeliest are up to %.2g apart (tolerance %.2g), in "
+                   "standard deviations of the logits",
+                   r->top_margin, plan_tolerance(engine_last_plan(run->engine)));
+        printf("\n");
     }
     printf("speed          %.1f tokens/s, %.1f s\n",
            r->seconds > 0 ? (double)r->evaluated / r->seconds : 0, r->seconds);
@@ -140,9 +145,11 @@ static json_t *result_json(const struct perplexity_run *run, bool complete)
                         r->bits_per_byte > 0 ? json_real(r->bits_per_byte) : json_null());
     if (r->compared)
         json_object_set_new(json, "reference",
-                            json_pack("{s:f, s:f, s:f, s:f, s:f}", "nll", r->reference_nll,
-                                      "difference_error", r->difference_error, "kl_mean",
-                                      r->kl_mean, "kl_max", r->kl_max, "same_top", r->top1));
+                            json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "nll",
+                                      r->reference_nll, "difference_error", r->difference_error,
+                                      "kl_mean", r->kl_mean, "kl_max", r->kl_max, "same_top",
+                                      r->top1, "top_margin", r->top_margin, "tolerance",
+                                      plan_tolerance(engine_last_plan(run->engine))));
     return json;
 }
 

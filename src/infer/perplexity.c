@@ -16,7 +16,7 @@
 static const int64_t logits_bytes = 256 << 20;
 
 struct row_score {
-    double nll, reference_nll, kl;
+    double nll, reference_nll, kl, margin; /* margin: 0 with the same top */
     bool same_top;
 };
 
@@ -29,7 +29,7 @@ struct measure {
     int32_t *targets;         /* [step] of the scored rows of a step */
     struct row_score *scores; /* [step] */
     const float *logits, *reference_logits;
-    double sum, sum_squares, reference_sum, difference_squares, kl_sum, kl_max;
+    double sum, sum_squares, reference_sum, difference_squares, kl_sum, kl_max, margin_max;
     int64_t same, bytes;
     struct perplexity_result *result;
     struct progress progress;
@@ -91,6 +91,20 @@ static double divergence(const float *p_logits, const struct softmax *p, const f
     return sum > 0 || isnan(sum) ? sum : 0; /* rounding may make it slightly negative */
 }
 
+/* How far the likeliest is ahead of the next, in standard deviations of the row. */
+static double margin(const float *logits, int64_t top, int64_t n)
+{
+    double second = -INFINITY, sum = 0, squares = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double x = (double)logits[i];
+        if (i != top && x > second) second = x;
+        sum += x;
+        squares += x * x;
+    }
+    double mean = sum / (double)n, variance = squares / (double)n - mean * mean;
+    return variance > 0 ? ((double)logits[top] - second) / sqrt(variance) : 0;
+}
+
 static void score_rows(void *arg, int64_t begin, int64_t end, int worker)
 {
     (void)worker;
@@ -106,6 +120,7 @@ static void score_rows(void *arg, int64_t begin, int64_t end, int worker)
         score->reference_nll = r.log_sum + r.max - (double)expected[m->targets[i]];
         score->kl = divergence(expected, &r, logits, &s, m->vocab);
         score->same_top = s.top == r.top;
+        if (!score->same_top) score->margin = margin(expected, r.top, m->vocab);
     }
 }
 
@@ -127,6 +142,7 @@ static enum sol_status add_scores(struct measure *m, int64_t n, int64_t first_ta
         m->difference_squares += difference * difference;
         m->kl_sum += score->kl;
         if (score->kl > m->kl_max) m->kl_max = score->kl;
+        if (score->margin > m->margin_max) m->margin_max = score->margin;
         m->same += score->same_top;
         if (tokenizer) m->bytes += (int64_t)tokenizer_bytes(tokenizer, m->targets[i]).length;
     }
@@ -213,6 +229,7 @@ static void conclude(const struct measure *m, uint64_t started)
     r->kl_mean = m->kl_sum / n;
     r->kl_max = m->kl_max;
     r->top1 = (double)m->same / n;
+    r->top_margin = m->margin_max;
 }
 
 static enum sol_status check(const struct perplexity_params *p, int64_t n)

@@ -42,6 +42,8 @@ struct perplexity_result {
         difference_error; /* standard error of nll - reference_nll, which is a paired difference */
     double kl_mean, kl_max; /* KL(reference || this) per token */
     double top1;            /* share of positions with the same likeliest token */
+    double top_margin; /* where it is another one: how far the reference's first is ahead of its
+                          second at most, in standard deviations of its logits; 0: nowhere */
 };
 
 /* Scores `tokens` with `engine` (sequence 0, which is reset). With a `reference` (or NULL), an

@@ -6,6 +6,7 @@
  * again, which keeps the scratch of a whole model at the size of its largest composites. */
 #include "ops/plan.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -676,6 +677,17 @@ int plan_step_count(const struct plan *plan)
 const struct plan_step *plan_step_at(const struct plan *plan, int index)
 {
     return &plan->steps[index];
+}
+
+double plan_tolerance(const struct plan *plan)
+{
+    double squares = 0;
+    for (int i = 0; i < plan->n_steps; i++) {
+        const struct plan_step *step = &plan->steps[i];
+        double one = (double)step->op->tolerance.rel[step->numerics];
+        squares += one * one;
+    }
+    return sqrt(squares);
 }
 
 void plan_reset_times(struct plan *plan)

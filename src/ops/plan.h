@@ -113,6 +113,9 @@ enum sol_status plan_run(struct plan *plan, struct pool *pool, bool timed,
 
 int plan_step_count(const struct plan *plan);
 const struct plan_step *plan_step_at(const struct plan *plan, int index);
+/* How far its results may be from the references', as a share of a row: what the ops' tolerances
+ * allow, added as independent errors are. */
+double plan_tolerance(const struct plan *plan);
 void plan_reset_times(struct plan *plan);          /* and the counts of runs */
 struct op_cost plan_cost(const struct plan *plan); /* of the present batch contents */
 size_t plan_bytes(const struct plan *plan);        /* scratch and workspace */
