@@ -22,7 +22,7 @@ struct verify_command {
     struct string_list ops;
     int64_t seed, rounds, threads;
     const char *model, *backend, *kernel_source;
-    bool json, ops_only;
+    bool json, ops_only, brief;
 };
 
 static const struct option options[] = {
@@ -39,6 +39,9 @@ static const struct option options[] = {
      offsetof(struct verify_command, ops), 0, 0},
     {OPTION_INT, 0, "rounds", "N", "draw each case N times (default 2)",
      offsetof(struct verify_command, rounds), 1, 1000},
+    {OPTION_FLAG, 0, "brief", NULL,
+     "one case of each format and number of rows (roughly), for slow tools around it",
+     offsetof(struct verify_command, brief), 0, 0},
     {OPTION_INT, 0, "seed", "N", "of the inputs (default 1)", offsetof(struct verify_command, seed),
      0, 9e18},
     {OPTION_INT, 't', "threads", "N", "threads to compute with (default: every core)",
@@ -94,7 +97,8 @@ static enum sol_status verify_all(const struct verify_command *c, struct pool *p
     struct chooser chooser;
     chooser_init(&chooser, pool_size(pool));
     chooser.device.gpu = gpu;
-    struct verify_options how = {.seed = (uint64_t)c->seed, .rounds = (int)c->rounds};
+    struct verify_options how = {
+        .seed = (uint64_t)c->seed, .rounds = (int)c->rounds, .brief = c->brief};
     struct progress progress;
     progress_start(&progress, "verify", "variants", report->capacity);
     enum sol_status status = SOL_OK;
@@ -220,7 +224,7 @@ static enum sol_status verify(const struct verify_command *c, struct verify_repo
     SOL_TRY(backend_open(c->backend, c->kernel_source, false, &gpu));
     enum sol_status status = pool_create(c->threads ? (int)c->threads : cpu_info()->cores, &pool);
     if (status == SOL_OK) status = verify_all(c, pool, gpu, report);
-    if (status == SOL_OK && gpu && !c->ops.count && !c->kernel_source)
+    if (status == SOL_OK && gpu && !c->ops.count && !c->kernel_source && !c->brief)
         keep_verdict(gpu, report); /* of everything that sol would run there */
     pool_destroy(pool);
     gpu_close(gpu);

@@ -158,13 +158,43 @@ static bool compare_output(const struct trial *ref, const struct trial *out, int
 
 static const char *const kind_names[CASE_KIND_COUNT] = {"random", "tail", "extreme", "nonfinite"};
 
+enum { SEEN_MAX = 512 };
+
 struct verify_run {
     const struct op *op;
     int v;
     const struct chooser *chooser;
     struct pool *pool;
     struct verify_result *result;
+    bool brief;
+    uint32_t seen[SEEN_MAX]; /* brief: what there was a case of */
+    int n_seen;
 };
+
+/* What brief runs want one case of. Rows as kernels for few of them tell them apart. */
+static uint32_t signature(const struct op *op, const void *args, enum op_case_kind kind, int choice)
+{
+    struct op_problem problem;
+    uint32_t rows = 0;
+    op->problem(args, &problem);
+    bool ordinary = kind == CASE_RANDOM || kind == CASE_TAIL;
+    while (ordinary && rows < 6 && problem.rows > (int64_t)1 << rows) rows++;
+    bool grouped = ordinary && problem.groups > 0;
+    return (uint32_t)choice << 16 | (uint32_t)problem.dtype << 8 |
+           (ordinary ? 0 : (uint32_t)kind) << 4 | rows << 1 | grouped;
+}
+
+/* Whether a run of `choice` would show nothing that others did not; else remembers it. */
+static bool shown_before(struct verify_run *run, const void *args, enum op_case_kind kind,
+                         int choice)
+{
+    if (!run->brief) return false;
+    uint32_t mine = signature(run->op, args, kind, choice);
+    for (int i = 0; i < run->n_seen; i++)
+        if (run->seen[i] == mine) return true;
+    if (run->n_seen < SEEN_MAX) run->seen[run->n_seen++] = mine;
+    return false;
+}
 
 static void record(struct verify_result *result, bool good, enum op_case_kind kind, int index,
                    const char *fault)
@@ -214,7 +244,18 @@ static enum sol_status run_choice(const struct verify_run *run, const struct tri
     return SOL_OK;
 }
 
-static enum sol_status run_case(const struct verify_run *run, struct arena *arena, const void *args,
+/* The choices to run, as bits: those that serve the case, and in brief runs are new. */
+static uint64_t choices_to_run(struct verify_run *run, const void *args, enum op_case_kind kind)
+{
+    uint64_t wanted = 0;
+    for (int c = 0; c < op_choice_count(run->op, run->v); c++)
+        if (op_choice_serves(run->op, run->v, args, &run->chooser->device, c) &&
+            !shown_before(run, args, kind, c))
+            wanted |= (uint64_t)1 << c;
+    return wanted;
+}
+
+static enum sol_status run_case(struct verify_run *run, struct arena *arena, const void *args,
                                 enum op_case_kind kind, int index)
 {
     struct verify_result *result = run->result;
@@ -232,13 +273,15 @@ static enum sol_status run_case(const struct verify_run *run, struct arena *aren
             snprintf(result->text, sizeof result->text, "%s", why);
         return SOL_OK;
     }
+    uint64_t choices = choices_to_run(run, out.args, kind);
+    if (!choices) return SOL_OK;
     struct chooser reference = *run->chooser;
     reference.reference = true;
     reference.device.gpu = NULL;
     SOL_TRY(trial_run(&ref, &reference, run->pool, NULL));
     bool good = true, again = false;
     for (int c = 0; good && c < op_choice_count(run->op, run->v); c++) {
-        if (!op_choice_serves(run->op, run->v, out.args, device, c)) continue;
+        if (!(choices >> c & 1)) continue;
         if (again) SOL_TRY(trial_make(arena, run->op, own, &out)); /* outputs as they were */
         again = true;
         SOL_TRY(run_choice(run, &ref, &out, kind, c, fault, sizeof fault, &good));
@@ -265,8 +308,8 @@ static enum sol_status make_arena(struct gpu *gpu, struct arena **out)
     return gpu ? arena_create_from(&pinned, 1 << 20, out) : arena_create(1 << 20, out);
 }
 
-static enum sol_status draw_case(const struct verify_run *run, uint64_t seed,
-                                 enum op_case_kind kind, int index, bool *more)
+static enum sol_status draw_case(struct verify_run *run, uint64_t seed, enum op_case_kind kind,
+                                 int index, bool *more)
 {
     struct arena *arena;
     SOL_TRY(make_arena(run->chooser->device.gpu, &arena));
@@ -288,13 +331,15 @@ enum sol_status verify_variant(const struct op *op, int v, const struct chooser 
 {
     *result = (struct verify_result){.op = op, .variant = op_variant_name(op, v)};
     result->tolerance = op->tolerance.rel[NUMERICS_EXACT];
-    struct verify_run run = {op, v, chooser, pool, result};
+    static const enum op_case_kind kinds[CASE_KIND_COUNT] = {CASE_TAIL, CASE_RANDOM, CASE_EXTREME,
+                                                             CASE_NONFINITE};
+    struct verify_run run = {op, v, chooser, pool, result, .brief = options->brief};
     for (int round = 0; round < options->rounds; round++)
-        for (int kind = 0; kind < CASE_KIND_COUNT; kind++) {
+        for (int k = 0; k < CASE_KIND_COUNT; k++) {
             bool more = true;
             for (int index = 0; more; index++) {
                 uint64_t seed = options->seed + 1000000u * (uint64_t)round;
-                SOL_TRY(draw_case(&run, seed, (enum op_case_kind)kind, index, &more));
+                SOL_TRY(draw_case(&run, seed, kinds[k], index, &more));
                 SOL_TRY(interrupt_check());
             }
         }

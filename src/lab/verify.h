@@ -23,6 +23,10 @@ struct verify_result {
 struct verify_options {
     uint64_t seed;
     int rounds; /* how often each case is drawn anew, >= 1 */
+    /* For tools that make kernels a hundred times slower: a case only where none was yet of the
+     * same format of weights, choice, and number of rows (roughly), awkward sizes first; of
+     * extreme and non-finite inputs one of each format and choice. */
+    bool brief;
 };
 
 /* Variant `v` of `op` as in ops/plan.h. SOL_OK also when cases failed: look at result->failed.
