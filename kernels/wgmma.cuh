@@ -1,101 +1,11 @@
-/* Hopper's matrix instructions and what feeds them: barriers in shared memory, bulk copies through
- * tensor maps, wgmma. The types compile everywhere, the instructions for sm_90a alone. */
+/* Hopper's matrix instructions and what feeds them: bulk copies through tensor maps, wgmma. The types compile everywhere, the instructions for sm_90a alone. */
 #ifndef KERNELS_WGMMA_CUH
 #define KERNELS_WGMMA_CUH
 
+#include "barriers.cuh"
 #include "tensor_map_args.h"
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-
-__device__ inline uint32_t shared_address(const void *p)
-{
-    return (uint32_t)__cvta_generic_to_shared(p);
-}
-
-/* ---- barriers: 8 bytes of shared memory each ---- */
-
-__device__ inline void barrier_init(uint32_t barrier, uint32_t arrivals)
-{
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals)
-                 : "memory");
-}
-
-/* What barrier_init wrote is seen by copies and by the other blocks of the cluster, after a sync.
- */
-__device__ inline void barrier_init_done()
-{
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-}
-
-__device__ inline void barrier_arrive(uint32_t barrier)
-{
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-
-/* The same barrier of block `rank` of the cluster. It orders nothing but what matrix instructions have
- * read (release at the scope of the cluster would flush caches, and cost two thirds of the speed). */
-__device__ inline void barrier_arrive_at(uint32_t barrier, uint32_t rank)
-{
-    asm volatile("{.reg .b32 there; mapa.shared::cluster.u32 there, %0, %1;\n"
-                 "mbarrier.arrive.shared::cluster.b64 _, [there];}" ::"r"(barrier),
-                 "r"(rank)
-                 : "memory");
-}
-
-/* Arrives and says how many bytes copies will bring in this phase. */
-__device__ inline void barrier_expect(uint32_t barrier, uint32_t bytes)
-{
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
-                 : "memory");
-}
-
-__device__ inline void barrier_wait(uint32_t barrier, uint32_t parity)
-{
-    uint32_t done;
-    do {
-        asm volatile(
-            "{.reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-            "selp.u32 %0, 1, 0, p;}"
-            : "=r"(done)
-            : "r"(barrier), "r"(parity)
-            : "memory");
-    } while (!done);
-}
-
-/* Of `threads` threads, whole warps, by number 1..15. */
-__device__ inline void named_sync(int number, int threads)
-{
-    asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
-}
-
-/* Whether one of them says so. */
-__device__ inline bool named_any(int number, bool mine)
-{
-    uint32_t any;
-    asm volatile("{.reg .pred p, q; setp.ne.u32 p, %1, 0; barrier.cta.red.or.pred q, %2, 128, p;\n"
-                 "selp.u32 %0, 1, 0, q;}"
-                 : "=r"(any)
-                 : "r"((uint32_t)mine), "r"(number)
-                 : "memory");
-    return any;
-}
-
-__device__ inline void named_arrive(int number, int threads)
-{
-    asm volatile("bar.arrive %0, %1;" ::"r"(number), "r"(threads) : "memory");
-}
-
-__device__ inline uint32_t cluster_rank()
-{
-    uint32_t rank;
-    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-    return rank;
-}
-
-__device__ inline void cluster_sync()
-{
-    asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
-}
 
 /* ---- copies ---- */
 

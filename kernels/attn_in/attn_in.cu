@@ -65,7 +65,8 @@ template <class W, int DEPTH> __device__ inline void attn_in(const attn_in_kerne
     int32_t position = *a.position, page = 0;
     if (threadIdx.x < PAIRS && o.kind != owned::Q) page = cache_page(a.cache, *a.sequence, position);
     x.take(a.x, a.hidden);
-    x.norm(a.x, a.norm, a.hidden, a.eps, scratch);
+    x.put_squares(scratch);
+    x.apply(a.norm, a.hidden);
     x.template spread<W, PARTS>(a.hidden, columns);
     rotation turned = {0, 1};
     if (threadIdx.x < PAIRS && o.kind != owned::V) turned.set(position, inv_freq, a.rope_scale);
@@ -75,9 +76,11 @@ template <class W, int DEPTH> __device__ inline void attn_in(const attn_in_kerne
     product.run(sum, lane_column<W>(columns, a.hidden, PARTS), warp, WARPS, steps);
     partial[warp].template put<W>(sum[0]);
     __syncthreads();
+    if (threadIdx.x >= WARP) return;
+    float scale = x.scale_of(a.x, a.hidden, a.eps, scratch);
     if (threadIdx.x >= PAIRS) return;
-    low += total_of<PARTS, WARPS>(partial, at, 0);
-    high += total_of<PARTS, WARPS>(partial, at + PAIRS, 0);
+    low += total_of<PARTS, WARPS>(partial, at, 0) * scale;
+    high += total_of<PARTS, WARPS>(partial, at + PAIRS, 0) * scale;
     turned.turn(low, high);
     keep(a, o, d, low, page, position);
     keep(a, o, d + half, high, page, position);

@@ -1,50 +1,23 @@
-// spills: attn_out_route_f32 32
-/* Norm, router and choice, a cluster of blocks a row (blockIdx.y): each has the whole normalised row and
- * multiplies it with its share of the router, two warps an expert; the first block chooses. The router's
- * weights are on their way before the row is there. Of several rows, the one that is done last puts the
- * slots in the order of experts. */
+// spills: attn_out_route_f32_many 128
+// spills: attn_out_route_bf16_many 32
+/* Norm, router and choice, a cluster of blocks a row (blockIdx.y): each has the whole row and multiplies it
+ * with its share of the router, half an expert a warp; the norm's scale comes in behind the products. The
+ * router's weights are on their way before the row is there. Sums go straight to the first block, which
+ * chooses. Of several rows, the one that is done last puts the slots in the order of experts. */
 #include "attn_out/attn_out_args.h"
+#include "barriers.cuh"
 #include "gemm/few_rows.cuh"
 
 enum {
     BLOCKS = 8,
-    WARPS = 8,
-    THREADS = WARPS * WARP,
-    CHUNKS = 2,
     HIDDEN_MAX = 3072,
-    EXPERTS_MAX = THREADS,
-    TOP_K_MAX = 8,
+    EXPERTS_MAX = 256,
     SLOTS_MAX = ATTN_OUT_SLOTS_MAX,
     LOADS = HIDDEN_MAX / 2 / 4 / WARP, /* of a lane, for half a row */
 };
 
 #if __CUDA_ARCH__ >= 900
-#define FROM_SM_90(statement) statement
-
-__device__ inline uint32_t cluster_rank()
-{
-    uint32_t rank;
-    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-    return rank;
-}
-
-/* Stores to the first block's shared memory, at the place `local` has here. */
-__device__ inline void put_first(const float *local, float value)
-{
-    uint32_t address = (uint32_t)__cvta_generic_to_shared(local), first;
-    asm("mapa.shared::cluster.u32 %0, %1, 0;" : "=r"(first) : "r"(address));
-    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(first), "f"(value) : "memory");
-}
-
-__device__ inline void cluster_arrive()
-{
-    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-}
-
-__device__ inline void cluster_wait()
-{
-    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
+#define FROM_SM_90(...) __VA_ARGS__
 
 /* Four weights of the router. */
 __device__ inline float4 wide(float4 v)
@@ -65,10 +38,10 @@ template <class QUAD> struct half_row {
     /* Lanes beyond the end take the last ones again: no branch may stand between the loads. */
     __device__ void take(const attn_out_kernel_args &a, uint32_t item, uint32_t quads)
     {
-        const QUAD *from = (const QUAD *)a.router + item * quads;
+        uint32_t first = item * quads, at = first + threadIdx.x % WARP, last = first + quads - 1;
 #pragma unroll
         for (int n = 0; n < LOADS; n++)
-            w[n] = __ldg(from + min(threadIdx.x % WARP + n * WARP, quads - 1));
+            w[n] = __ldg((const QUAD *)((const char *)a.router + min(at + n * WARP, last) * sizeof(QUAD)));
     }
     /* The items that come later are fetched as far as the second cache. */
     __device__ static void ask(const attn_out_kernel_args &a, uint32_t item, uint32_t quads)
@@ -83,7 +56,7 @@ template <class QUAD> struct half_row {
 #pragma unroll
         for (int n = 0; n < LOADS; n++) {
             uint32_t at = threadIdx.x % WARP + n * WARP;
-            float4 x = row[min(at, quads - 1)], y = wide(w[n]);
+            float4 x = row[at], y = wide(w[n]); /* some number beyond the end */
             float part = y.x * x.x + y.y * x.y + y.z * x.z + y.w * x.w;
             sum += at < quads ? part : 0;
         }
@@ -91,80 +64,92 @@ template <class QUAD> struct half_row {
     }
 };
 
-/* What the first block decides; the j-th choice at j. */
-struct choices {
-    int32_t expert[TOP_K_MAX];
-    float logit[TOP_K_MAX];
-    int32_t nan;
+/* A row's choice at the lane of its number: lanes from top_k on have none. */
+struct choice {
+    int32_t expert;
+    float weight;
 };
 
-/* A thread an expert finds the place of its logit: behind the larger ones, and behind equal ones of a
- * lower index. `logits` goes on with -infinity to a multiple of 4. */
-__device__ inline void choose(const float *logits, int n_experts, int top_k, choices &chosen)
+/* Order of logits as that of numbers; 0 is below all of them. */
+__device__ inline uint32_t order_of(float logit)
 {
-    int e = (int)threadIdx.x, place = 0;
-    float mine = e < n_experts ? logits[e] : 0;
-    for (int i = 0; i < n_experts; i += 4) {
-        float4 others = *(const float4 *)(logits + i);
-        place += others.x > mine || (others.x == mine && i < e);
-        place += others.y > mine || (others.y == mine && i + 1 < e);
-        place += others.z > mine || (others.z == mine && i + 2 < e);
-        place += others.w > mine || (others.w == mine && i + 3 < e);
-    }
-    int nan = __syncthreads_or(isnan(mine));
-    if (nan) place = e; /* the first ones, whatever they are */
-    if (e < n_experts && place < top_k) chosen.expert[place] = e, chosen.logit[place] = mine;
-    if (e == 0) chosen.nan = nan;
-    __syncthreads();
+    uint32_t bits = __float_as_uint(logit + 0.0f); /* -0 is 0 */
+    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
-/* Of choice j, before it is divided by the sum. Infinity minus itself is NaN: the reference says so too. */
-__device__ inline float weight_of(const choices &chosen, int j)
+__device__ inline float logit_of(uint32_t order)
 {
-    return chosen.nan ? __int_as_float(0x7fc00000) : expf(chosen.logit[j] - chosen.logit[0]);
+    return __uint_as_float(order & 0x80000000u ? order & 0x7fffffffu : ~order);
 }
 
-/* The tables of struct routing for one row: rows are its slots by rising expert. */
-__device__ inline void put_routing(const attn_out_kernel_args &a, const choices &chosen)
+/* By a warp: the largest logit top_k times, the lower index first of equal ones. A lane has every 32nd
+ * expert; NaN among them takes the first ones, whatever they are. Infinity minus itself is NaN: the
+ * reference says so too. */
+template <class LOGIT>
+__device__ inline choice choose(LOGIT logit_at, int n_experts, int top_k)
 {
-    int top_k = (int)a.top_k, i = (int)threadIdx.x;
-    for (int e = i; e <= a.n_experts; e += THREADS) {
-        int before = 0;
-        for (int j = 0; j < top_k; j++) before += chosen.expert[j] < e;
-        a.group_offsets[e] = before;
+    enum { EACH = EXPERTS_MAX / WARP };
+    int lane = threadIdx.x % WARP;
+    uint32_t order[EACH], first = 0, mine = 0;
+    bool nan = false;
+    choice chosen = {0, 0};
+#pragma unroll
+    for (int i = 0; i < EACH; i++) {
+        int e = lane + i * WARP;
+        float logit = e < n_experts ? logit_at(e) : 0;
+        nan |= isnan(logit);
+        order[i] = e < n_experts ? order_of(logit) : 0;
     }
-    if (i >= top_k) return;
-    int row = 0;
-    float total = 0, mine = 0;
+    nan = __any_sync(FULL_MASK, nan);
     for (int j = 0; j < top_k; j++) {
-        float weight = weight_of(chosen, j);
-        row += chosen.expert[j] < chosen.expert[i];
-        total += weight;
-        if (j == i) mine = weight;
+        uint32_t best = 0, at = 0;
+#pragma unroll
+        for (int i = 0; i < EACH; i++)
+            if (order[i] > best) best = order[i], at = i;
+        uint32_t most = __reduce_max_sync(FULL_MASK, best), e = at * WARP + lane;
+        e = __reduce_min_sync(FULL_MASK, best == most ? e : ~0u);
+#pragma unroll
+        for (int i = 0; i < EACH; i++)
+            if (e == i * WARP + lane) order[i] = 0;
+        if (j == 0) first = most;
+        if (j == lane) mine = most, chosen.expert = nan ? j : (int32_t)e;
     }
-    a.weight[i] = mine / total;
-    a.expert[i] = chosen.expert[i];
-    a.row_of_slot[i] = row;
-    a.token_of_row[i] = 0;
+    float weight = expf(logit_of(mine) - logit_of(first)), total = 0;
+    for (int j = 0; j < top_k; j++) total += __shfl_sync(FULL_MASK, weight, j);
+    chosen.weight = nan ? __int_as_float(0x7fc00000) : weight / total;
+    return chosen;
+}
+
+/* The tables of struct routing for one row, by a warp: rows are its slots by rising expert. */
+__device__ inline void put_routing(const attn_out_kernel_args &a, choice chosen)
+{
+    int top_k = (int)a.top_k, lane = threadIdx.x % WARP, row = 0;
+    for (int j = 0; j < top_k; j++) row += __shfl_sync(FULL_MASK, chosen.expert, j) < chosen.expert;
+    if (lane < top_k) {
+        a.weight[lane] = chosen.weight;
+        a.expert[lane] = chosen.expert;
+        a.row_of_slot[lane] = row;
+        a.token_of_row[lane] = 0;
+    }
+    int last = ((int)a.n_experts + WARP) / WARP * WARP; /* whole warps take part below */
+    for (int e = lane; e < last; e += WARP) {
+        int before = 0;
+        for (int j = 0; j < top_k; j++) before += __shfl_sync(FULL_MASK, chosen.expert, j) < e;
+        if (e <= a.n_experts) a.group_offsets[e] = before;
+    }
 }
 
 __device__ uint32_t arrivals; /* of rows; 0 between launches */
 
-/* One of several rows: its choices, and behind the last one the tables. */
-__device__ inline void join_routing(const attn_out_kernel_args &a, const choices &chosen)
+/* One of several rows: its choices, known to the first warp, and behind the last one the tables. */
+__device__ inline void join_routing(const attn_out_kernel_args &a, choice chosen, int threads)
 {
     __shared__ __align__(16) int32_t experts[SLOTS_MAX];
     __shared__ int last;
     int top_k = (int)a.top_k, slots = a.m * top_k, i = (int)threadIdx.x;
     if (i < top_k) {
-        float total = 0, mine = 0;
-        for (int j = 0; j < top_k; j++) {
-            float weight = weight_of(chosen, j);
-            total += weight;
-            if (j == i) mine = weight;
-        }
-        a.weight[blockIdx.y * top_k + i] = mine / total;
-        a.expert[blockIdx.y * top_k + i] = chosen.expert[i];
+        a.weight[blockIdx.y * top_k + i] = chosen.weight;
+        a.expert[blockIdx.y * top_k + i] = chosen.expert;
     }
     __threadfence();
     __syncthreads();
@@ -175,10 +160,10 @@ __device__ inline void join_routing(const attn_out_kernel_args &a, const choices
     __syncthreads();
     if (!last) return;
     __threadfence();
-    for (int s = i; s < SLOTS_MAX; s += THREADS)
+    for (int s = i; s < SLOTS_MAX; s += threads)
         experts[s] = s < slots ? __ldcg(a.expert + s) : 0x7fffffff;
     __syncthreads();
-    for (int n = i; n <= a.n_experts; n += THREADS) {
+    for (int n = i; n <= a.n_experts; n += threads) {
         int before = 0;
         for (int s = 0; s < slots; s += 4) {
             int4 e = *(const int4 *)(experts + s);
@@ -186,7 +171,7 @@ __device__ inline void join_routing(const attn_out_kernel_args &a, const choices
         }
         a.group_offsets[n] = before;
     }
-    for (int s = i; s < slots; s += THREADS) {
+    for (int s = i; s < slots; s += threads) {
         int row = 0, mine = experts[s];
         for (int o = 0; o < slots; o += 4) {
             int4 e = *(const int4 *)(experts + o);
@@ -206,65 +191,93 @@ __device__ inline void put_floats(float *to, const float x[8])
     ((float4 *)to)[1] = {x[4], x[5], x[6], x[7]};
 }
 
-template <class QUAD> __device__ inline void route_row(const attn_out_kernel_args &a)
+/* Half a logit, but for the norm's scale, to the first block. */
+template <class QUAD>
+__device__ inline void put_logit(const half_row<QUAD> &router, const float *row, const float *parts,
+                                 uint32_t item, uint32_t items, uint32_t quads, uint32_t barrier)
 {
+    if (item >= items) return;
+    float sum = router.times((const float4 *)row + item % 2 * quads, quads);
+    if (threadIdx.x % WARP == 0) put_at(parts + item, sum, barrier, 0);
+}
+
+/* HELD items of each warp are in registers before the row is there. */
+template <class QUAD, int THREADS, int HELD>
+__device__ inline void route_row(const attn_out_kernel_args &a)
+{
+    enum { WARPS = THREADS / WARP, STRIDE = BLOCKS * WARPS, CHUNKS = (HIDDEN_MAX / 8 + THREADS - 1) / THREADS };
     __shared__ __align__(16) float row[HIDDEN_MAX];
-    __shared__ float parts[2 * EXPERTS_MAX], scratch[WARP];
-    __shared__ choices chosen;
+    __shared__ float2 parts[EXPERTS_MAX];
+    __shared__ float bias[EXPERTS_MAX], scratch[WARP];
     held_row<CHUNKS, THREADS> normed;
-    half_row<QUAD> router;
+    __shared__ uint64_t there;
+    half_row<QUAD> router[HELD];
     uint32_t rank = cluster_rank(), items = 2 * (uint32_t)a.n_experts, quads = (uint32_t)a.hidden / 8;
-    uint32_t item = rank * WARPS + threadIdx.x / WARP;
-    router.take(a, min(item, items - 1), quads);
-    for (uint32_t i = item + BLOCKS * WARPS; i < items; i += BLOCKS * WARPS) router.ask(a, i, quads);
+    uint32_t item = rank * WARPS + threadIdx.x / WARP, e = threadIdx.x, barrier = shared_address(&there);
+    if (e == 0) {
+        barrier_init(barrier, 1);
+        barrier_init_done();
+        barrier_expect(barrier, items * sizeof(float));
+    }
+    __syncwarp();
+    cluster_arrive(); /* the first block's memory may be written once it runs and its barrier is set */
+#pragma unroll
+    for (int n = 0; n < HELD; n++) router[n].take(a, min(item + n * STRIDE, items - 1), quads);
+    for (uint32_t i = item + HELD * STRIDE; i < items; i += STRIDE) router[0].ask(a, i, quads);
     ask_near(a.norm, a.hidden);
-    float bias = a.router_bias && threadIdx.x < a.n_experts ? a.router_bias[threadIdx.x] : 0;
-    cluster_arrive(); /* the first block's memory may be written once it runs */
+    if (e < a.n_experts) bias[e] = a.router_bias ? a.router_bias[e] : 0;
+    cluster_wait();
     wait_for_input();
     let_next_start();
     int64_t start = blockIdx.y * a.hidden;
     normed.take(a.x + start, a.hidden);
-    normed.norm(a.x + start, a.norm, a.hidden, a.eps, scratch);
+    normed.put_squares(scratch);
+    normed.apply(a.norm, a.hidden);
 #pragma unroll
     for (int i = 0; i < CHUNKS; i++) {
         uint32_t c = threadIdx.x + i * THREADS;
         if (8 * c < a.hidden) put_floats(row + 8 * c, normed.x[i]);
     }
     __syncthreads();
-    cluster_wait();
-    for (bool held = true; item < items; item += BLOCKS * WARPS, held = false) {
-        if (!held) router.take(a, item, quads);
-        float sum = router.times((const float4 *)row + item % 2 * quads, quads);
-        if (threadIdx.x % WARP == 0) put_first(&parts[item], sum);
+#pragma unroll
+    for (int n = 0; n < HELD; n++) put_logit(router[n], row, &parts[0].x, item + n * STRIDE, items, quads, barrier);
+#pragma unroll 1
+    for (uint32_t i = item + HELD * STRIDE; i < items; i += STRIDE) {
+        router[0].take(a, i, quads);
+        put_logit(router[0], row, &parts[0].x, i, items, quads, barrier);
     }
-    cluster_arrive();
+    float scale = normed.scale_of(a.x + start, a.hidden, a.eps, scratch);
+    normed.times(scale);
 #pragma unroll
     for (int i = 0; i < CHUNKS; i++) {
         uint32_t c = threadIdx.x + i * THREADS;
         if (8 * c < a.hidden && c % BLOCKS == rank) put_floats(a.normed + start + 8 * c, normed.x[i]);
     }
-    cluster_wait();
-    if (rank) return;
-    uint32_t e = threadIdx.x;
-    row[e] = e < a.n_experts ? parts[2 * e] + parts[2 * e + 1] + bias : -__int_as_float(0x7f800000);
-    __syncthreads();
-    choose(row, (int)a.n_experts, (int)a.top_k, chosen);
+    if (rank || (a.m == 1 && threadIdx.x >= WARP)) return;
+    barrier_wait(barrier, 0);
+    choice chosen = {0, 0};
+    if (threadIdx.x < WARP)
+        chosen = choose([&](int i) { return (parts[i].x + parts[i].y) * scale + bias[i]; }, (int)a.n_experts,
+                        (int)a.top_k);
     if (a.m == 1)
         put_routing(a, chosen);
     else
-        join_routing(a, chosen);
+        join_routing(a, chosen, THREADS);
 }
 
 #else
-#define FROM_SM_90(statement) /* it needs clusters */
+#define FROM_SM_90(...) /* it needs clusters */
 #endif
 
-#define ROUTE(name, quad)                                                                           \
-    extern "C" __global__ void __launch_bounds__(THREADS, 2)                                        \
+#define ROUTE(name, quad, threads, held, registers)                                                 \
+    extern "C" __global__ void __maxnreg__(registers)                                               \
         name(const __grid_constant__ attn_out_kernel_args a)                                        \
     {                                                                                               \
-        FROM_SM_90(route_row<quad>(a));                                                             \
+        FROM_SM_90(route_row<quad, threads, held>(a));                                              \
     }
 
-ROUTE(attn_out_route_f32, float4)
-ROUTE(attn_out_route_bf16, uint2)
+/* Up to 32 experts, and more: so that a block fits an SM beside one of the projection. */
+ROUTE(attn_out_route_f32, float4, 256, 1, 128)
+ROUTE(attn_out_route_bf16, uint2, 256, 1, 128)
+ROUTE(attn_out_route_f32_many, float4, 512, 1, 80)
+ROUTE(attn_out_route_bf16_many, uint2, 512, 2, 80)

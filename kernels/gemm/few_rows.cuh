@@ -270,21 +270,46 @@ template <int CHUNKS, int THREADS> struct held_row {
     /* rmsnorm of the row, which `row` still has; THREADS is the block. `scratch`: a float a warp. */
     __device__ void norm(const float *row, const float *gain, uint32_t k, float eps, float *scratch)
     {
+        put_squares(scratch);
+        apply(gain, k);
+        __syncthreads();
+        times(scale_of(row, k, eps, scratch));
+    }
+    /* In parts, for products that are scaled when they are done: the sum of squares, a float a warp; */
+    __device__ void put_squares(float *scratch) const
+    {
         float sum = 0;
 #pragma unroll
         for (int i = 0; i < CHUNKS; i++)
 #pragma unroll
             for (int n = 0; n < 8; n++) sum += x[i][n] * x[i][n];
-        sum = block_sum(sum, scratch);
-        float scale = 1 / sqrtf(sum / (float)k + eps);
-        if (isinf(sum)) scale = wide_scale(row, k, eps);
+        sum = warp_sum(sum);
+        if (threadIdx.x % WARP == 0) scratch[threadIdx.x / WARP] = sum;
+    }
+    __device__ void apply(const float *gain, uint32_t k)
+    {
 #pragma unroll
         for (int i = 0; i < CHUNKS; i++) {
             float g[8];
             take_chunk(gain, k, chunk(i), g);
 #pragma unroll
-            for (int n = 0; n < 8; n++) x[i][n] = x[i][n] * scale * g[n];
+            for (int n = 0; n < 8; n++) x[i][n] *= g[n];
         }
+    }
+    __device__ void times(float factor)
+    {
+#pragma unroll
+        for (int i = 0; i < CHUNKS; i++)
+#pragma unroll
+            for (int n = 0; n < 8; n++) x[i][n] *= factor;
+    }
+    /* and the factor, by whole warps, behind a barrier. */
+    __device__ static float scale_of(const float *row, uint32_t k, float eps, const float *scratch)
+    {
+        uint32_t lane = threadIdx.x % WARP;
+        float sum = warp_sum(lane < THREADS / WARP ? scratch[lane] : 0);
+        if (isinf(sum)) return wide_scale(row, k, eps);
+        return 1 / sqrtf(sum / (float)k + eps);
     }
     /* Squares of finite values that overflow are summed in double, as the reference has it. */
     __device__ __noinline__ static float wide_scale(const float *row, int64_t k, float eps)

@@ -1,6 +1,5 @@
 /* Gate and up projections of a row's experts, and swiglu. blockIdx.y is the slot; 4 warps share a pair
  * of tiles, the same features of gate and of up, along the columns. All blocks run at the same time. */
-// spills: moe_up_row 8
 #include "gemm/few_rows.cuh"
 #include "moe_up/moe_up_args.h"
 #include "swiglu/swiglu.cuh"
@@ -23,9 +22,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
     if (tile < tiles) {
         product.weights[0].set(a.gate, a.gate_scales, a.hidden, expert * tiles + tile);
         product.weights[1].set(a.up, a.up_scales, a.hidden, expert * tiles + tile);
-        product.open(split, SPLITS, units);
     }
+    /* Stores wait behind loads that memory has not answered yet, so the row goes first. */
     x.spread<mxfp4_weights, PARTS>(a.hidden, columns);
+    if (tile < tiles) product.open(split, SPLITS, units);
     /* The first threads finish the block's features: what they need then is fetched now. */
     uint32_t pair = threadIdx.x / FEATURES, at = threadIdx.x % FEATURES;
     uint32_t feature = (blockIdx.x * PAIRS + pair) * FEATURES + at;

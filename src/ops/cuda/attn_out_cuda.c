@@ -5,7 +5,16 @@
 #include "ops/args.h"
 #include "ops/cuda/few_rows_cuda.h"
 
-enum { CLUSTER = 8, HIDDEN_MAX = 3072, EXPERTS_MAX = 256, TOP_K_MAX = 8 }; /* of attn_out.cu */
+/* Of attn_out.cu. */
+enum {
+    CLUSTER = 8,
+    THREADS = 256, /* up to EXPERTS_FEW */
+    THREADS_MANY = 512,
+    EXPERTS_FEW = 32,
+    EXPERTS_MAX = 256,
+    HIDDEN_MAX = 3072,
+    TOP_K_MAX = 8,
+};
 
 bool attn_out_routes(const struct attn_out_args *a, const struct op_device *device,
                      char why[OP_REASON_MAX])
@@ -80,10 +89,12 @@ void attn_out_route(const struct op_context *context, const struct attn_out_args
         .eps = a->eps,
         .m = (int32_t)a->m,
     };
-    gpu_put(context->gpu, "attn_out/attn_out.cu",
-            a->router.dtype == DTYPE_F32 ? "attn_out_route_f32" : "attn_out_route_bf16",
+    static const char *const name[2][2] = {{"attn_out_route_bf16", "attn_out_route_bf16_many"},
+                                           {"attn_out_route_f32", "attn_out_route_f32_many"}};
+    bool many = a->n_experts > EXPERTS_FEW;
+    gpu_put(context->gpu, "attn_out/attn_out.cu", name[a->router.dtype == DTYPE_F32][many],
             &(struct gpu_launch){.grid = {CLUSTER, (unsigned)a->m},
-                                 .block = {FEW_ROWS_THREADS},
+                                 .block = {many ? THREADS_MANY : THREADS},
                                  .cluster = CLUSTER,
                                  .overlaps = true},
             &k);
