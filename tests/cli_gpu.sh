@@ -78,6 +78,10 @@ run 0 model fit -m synth:tiny --device-memory 1
 has out 'steps of 2048 tokens'
 run 0 model fit -m synth:tiny
 has out 'steps of 512 tokens'
+# dense weights of q8_0 in a prompt: tiles of any number of rows
+run 0 bench --backend cuda -m synth:tiny,dense=q8_0 -p 300 -n 0 -r 1 --no-store --no-limits -q --ops
+has out '^pp300 +attn_out +attn_out_many_cuda'
+has out '^pp300 +gemm +gemm_wgmma_cuda'
 # few rows and many: where one kind of composite ends and the other begins
 run 0 kernels --backend cuda -m synth:gpt-oss-20b,layers=1 --rows 16
 has out '^attn_in .* attn_in_rows_cuda'
@@ -88,10 +92,11 @@ has out '^attn_out .* attn_out_many_cuda'
 # one op alone, every kind of it; its results are nobody's, since nothing runs
 run 0 bench --backend cuda --op gemm:m=300,n=64,k=128 --op gemm:m=6,n=64,k=64,check=gemm_f32_any_cuda \
     --op gemm:m=64,n=96,k=64,dtype=mxfp4,groups=4,top_k=2,skew=1 --op moe_up:m=64,n=64,k=64,groups=4 \
-    --op moe_down:m=64,n=64,k=64,groups=4,top_k=1,check=composed
+    --op moe_down:m=64,n=64,k=64,groups=4,top_k=1,check=composed --op gemm:m=300,n=96,k=96,dtype=q8_0
 has out '^gemm +m=300 n=64 k=128 bf16 +- +gemm_wgmma_cuda'
 has out '^gemm +m=6 n=64 k=64 bf16 +- +gemv_bf16_cuda .* 0\.0e\+00$'
 has out '^gemm +m=64 n=96 k=64 mxfp4 +[0-9]+-[0-9]+ +gemm_wgmma_cuda'
+has out '^gemm +m=300 n=96 k=96 q8_0 +- +gemm_wgmma_cuda'
 has out '^moe_up +m=64 n=64 k=64 mxfp4 +[0-9]+-[0-9]+ +moe_up_wgmma_cuda'
 has out '^moe_down +m=64 n=64 k=64 mxfp4 .* 0\.0e\+00$'
 run 0 bench --backend cuda --force gemm=gemm_f32_any_cuda --op gemm:m=300,n=64,k=128

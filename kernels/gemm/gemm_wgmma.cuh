@@ -10,15 +10,16 @@
  * Gate and up (GATED) are multiplied together: of the 16 rows of a warp the first 8 are gate's, the others
  * up's of the same features, so that a thread has both and swiglu needs nobody else.
  *
- * Weights in bf16 go from shared memory to the tensor cores; MXFP4 through registers, where the products
- * of one step of 16 columns run while the next step is decoded: about 120 instructions a warp for 64
- * columns, which 256 tokens hide. Results leave through shared memory as copies of 256 bytes, while the
+ * Weights in bf16 go from shared memory to the tensor cores; tiles of MXFP4 and Q8_0 through registers,
+ * where the products of one step of 16 columns run while the next step is decoded: about 120 instructions a
+ * warp for 64 columns, for Q8_0 92, which 256 tokens hide. Results leave through shared memory as copies of 256 bytes, while the
  * next tile begins. */
 #ifndef KERNELS_GEMM_WGMMA_CUH
 #define KERNELS_GEMM_WGMMA_CUH
 
 #include "common.cuh"
 #include "gemm/wgmma_kind.cuh"
+#include "gemm/wgmma_q8_0.cuh"
 #include "gemm/wgmma_results.cuh"
 #include "mma.cuh"
 #include "pack/mxfp4.cuh"
@@ -36,7 +37,7 @@ template <class K> struct wgmma_tiles {
     {
         enum { FEATURES = K::FEATURES * K::CLUSTER };
         /* A width of products, in tokens. */
-        int unit = K::PACKED ? (int)WGMMA_BOX : (int)K::TOKENS;
+        int unit = K::VARIES ? (int)WGMMA_BOX : (int)K::TOKENS;
         int feature_tiles = (a.n + FEATURES - 1) / FEATURES, first = 0, rows, parts;
         for (;; group++) {
             if (group >= a.groups) return false;
@@ -91,9 +92,9 @@ template <class K>
 INLINE void fetch_x(const gemm_wgmma_args &a, const wgmma_tile &tile, int x, uint32_t to, uint32_t barrier)
 {
     enum { SHARE = K::TOKENS / K::CLUSTER, ROW = WGMMA_K * 2 };
-    if constexpr (!K::PACKED && K::CLUSTER == 1) {
+    if constexpr (!K::VARIES && K::CLUSTER == 1) {
         copy_box_2d(to, a.x[0], x, tile.first_row, barrier);
-    } else if constexpr (!K::PACKED) {
+    } else if constexpr (!K::VARIES) {
         int rank = cluster_rank();
         copy_box_2d_to(to + rank * SHARE * ROW, a.x[0], x, tile.first_row + rank * SHARE, barrier,
                        (1 << K::CLUSTER) - 1);
@@ -109,14 +110,21 @@ INLINE void fetch_x(const gemm_wgmma_args &a, const wgmma_tile &tile, int x, uin
     }
 }
 
-/* A head for each warpgroup, its rows in the order 0-7, 32-39, 8-15, 40-47, ... */
+/* A head for each warpgroup: bf16, its rows in the order 0-7, 32-39, 8-15, 40-47, ...; Q8_0, its tiles. */
 template <class K>
 INLINE void fetch_heads(const gemm_wgmma_args &a, int feature, int unit, uint32_t to, uint32_t barrier)
 {
 #pragma unroll
     for (int i = 0; i < K::WARPGROUPS; i++) {
         wgmma_head head(a, feature + i * WGMMA_ROWS);
-        copy_box_5d(to + i * K::W_BYTES, a.w[head.which], unit * WGMMA_K, head.row / WGMMA_ROWS, barrier);
+        uint32_t w = to + K::W_AT + i * K::W_BYTES;
+        if constexpr (!K::PACKED) {
+            copy_box_5d(w, a.w[head.which], unit * WGMMA_K, head.row / WGMMA_ROWS, barrier);
+        } else {
+            int first = head.row / K::W_TILE_ROWS;
+            copy_box_3d(w, a.w[head.which], 0, unit, first, barrier);
+            copy_box_3d(to + K::SCALES_AT + i * K::S_BYTES, a.scales[head.which], 0, unit, first, barrier);
+        }
     }
 }
 
@@ -127,8 +135,8 @@ INLINE void fetch_unit(const gemm_wgmma_args &a, const wgmma_tile &tile, int fea
     enum { MATRICES = K::GATED ? 2 : 1, SHARE = K::WARPGROUPS / MATRICES };
     uint32_t to = ring.at(), barrier = ring.full(ring.stage);
     barrier_expect(barrier, tile.width * WGMMA_K * 2 + K::WARPGROUPS * (K::W_BYTES + K::S_BYTES));
-    int first = tile.group * a.group_rows + (K::PACKED ? feature / TILE_ROWS : feature);
-    if constexpr (K::HEADS) fetch_heads<K>(a, feature, unit, to + K::W_AT, barrier);
+    int first = tile.group * a.group_rows + (K::PACKED ? feature / K::W_TILE_ROWS : feature);
+    if constexpr (K::HEADS) fetch_heads<K>(a, feature, unit, to, barrier);
 #pragma unroll
     for (int i = 0; i < (K::HEADS ? 0 : (int)MATRICES); i++) {
         uint32_t w = to + K::W_AT + i * SHARE * K::W_BYTES;
@@ -233,6 +241,27 @@ template <class K> INLINE void load_unit(unit_words &u, const wgmma_ring<K> &rin
     large |= ((bytes & 0x7f7f7f7fu) + 0x7f7f7f7fu) & bytes;
 }
 
+/* Of Q8_0 any scale is served. Rows g and g + 8 of a warp are in two tiles, of a head 32 rows apart. */
+template <class K> INLINE void load_unit(q8_0_unit &u, const wgmma_ring<K> &ring, uint32_t &)
+{
+    enum { TILES = WGMMA_ROWS / Q8_TILE_ROWS, NEXT = K::HEADS ? TILES / 2 : 1, EACH = K::HEADS ? 1 : 2 };
+    int warp = threadIdx.x / WARP - WARPGROUP / WARP, lane = threadIdx.x % WARP;
+    int tile = warp / 4 * TILES + warp % 4 * EACH;
+    uint32_t at = ring.at() + K::W_AT + tile * Q8_UNIT_BYTES + lane * 16;
+    uint32_t scales = ring.at() + K::SCALES_AT + tile * Q8_UNIT_SCALES + lane / 4 * 4;
+    u.low = load_shared(at);
+    u.high = load_shared(at + NEXT * Q8_UNIT_BYTES);
+    set_scales(u, 0, load_shared_4(scales));
+    set_scales(u, 1, load_shared_4(scales + NEXT * Q8_UNIT_SCALES));
+}
+
+template <int TYPE> struct unit_of {
+    typedef unit_words type;
+};
+template <> struct unit_of<WEIGHT_Q8_0_TILES> {
+    typedef q8_0_unit type;
+};
+
 /* ---- products of a tile: sums of this warpgroup's 64 rows, of which the first N / 2 are used ---- */
 
 template <class K, int N>
@@ -247,7 +276,7 @@ INLINE void multiply_step(float (&sums)[K::TOKENS / 2], const uint32_t (&f)[4], 
 template <class K, int N>
 INLINE void multiply_packed(float (&sums)[K::TOKENS / 2], int units, wgmma_ring<K> &ring, uint32_t &large)
 {
-    unit_words w;
+    typename unit_of<K::TYPE>::type w;
     uint32_t next[4], f1[4], f2[4], f3[4];
     int last = ring.stage;
     barrier_wait(ring.full(ring.stage), ring.phase);
@@ -348,6 +377,8 @@ INLINE void multiply(float (&sums)[K::TOKENS / 2], int width, int units, wgmma_r
 {
     if constexpr (!K::PACKED) {
         multiply_plain<K>(sums, units, ring);
+    } else if constexpr (!K::VARIES) {
+        multiply_packed<K, K::TOKENS>(sums, units, ring, large);
     } else {
         switch (width) {
 #define WIDTH(N)                                                                                    \
@@ -428,10 +459,11 @@ INLINE void multiply_all(const gemm_wgmma_args &a, const int32_t *offsets, wgmma
 #pragma unroll
         for (int i = 0; i < K::TOKENS / 2; i++) sums[i] = 0;
         multiply<K>(sums, tile.width, a.units, ring, large);
-        if (K::PACKED && named_any(1 + wg, (large & 0x80808080u) != 0)) {
-            multiply_plainly<K>(a, tile, feature);
-            continue;
-        }
+        if constexpr (K::VARIES)
+            if (named_any(1 + wg, (large & 0x80808080u) != 0)) {
+                multiply_plainly<K>(a, tile, feature);
+                continue;
+            }
         finish<K>(a, tile.rows, bias, sums);
         store<K>(a, tile, feature, sums, out);
     }
@@ -454,7 +486,7 @@ template <class K> INLINE void gemm_wgmma(const gemm_wgmma_args &a)
             prefetch_map(a.w[i]);
             if (K::PACKED) prefetch_map(a.scales[i]);
         }
-        for (int i = 0; i < (K::PACKED ? WGMMA_BOXES : 1); i++) prefetch_map(a.x[i]);
+        for (int i = 0; i < (K::VARIES ? WGMMA_BOXES : 1); i++) prefetch_map(a.x[i]);
     }
     wait_for_input();
     let_next_start();

@@ -24,15 +24,15 @@ enum wgmma_result {
 };
 
 struct gemm_wgmma_args {
-    struct tensor_map w[3];      /* gate and up, or q, k and v, whose rows are in five dimensions */
-    struct tensor_map scales[2]; /* MXFP4 */
+    struct tensor_map w[3];      /* gate and up, or q, k and v: rows of bf16 in five dimensions */
+    struct tensor_map scales[3]; /* of MXFP4 and Q8_0 */
     struct tensor_map
         x[WGMMA_BOXES];   /* rows in bf16, those of a group together; dense: the first */
     const float *bias[3]; /* of w; NULL: none */
     const int32_t *group_offsets;
     void *c;                     /* float32 or bf16 */
     int32_t m, n, units, groups; /* units: of 64 columns */
-    int32_t group_rows;          /* of w's map between two groups: tiles of 16 for MXFP4 */
+    int32_t group_rows;          /* of w's map between two groups: tiles of MXFP4 and Q8_0 */
     int32_t padding;
     float alpha, limit;                                 /* of swiglu */
     const void *plain_w[2], *plain_scales[2], *plain_x; /* what the maps describe */
@@ -41,7 +41,7 @@ struct gemm_wgmma_args {
     const int32_t *cache_rows; /* [m] of the first head: cache_row */
     int32_t q_rows, kv_rows;   /* features */
 };
-SOL_STATIC_ASSERT(sizeof(struct gemm_wgmma_args) == 1408, "host and device agree");
+SOL_STATIC_ASSERT(sizeof(struct gemm_wgmma_args) == 1536, "host and device agree");
 
 /* Every kernel of gemm_wgmma.cuh: KIND(symbol, weights, gated, warpgroups that multiply, tokens of
  * a tile, stages, tokens whose results wait in shared memory, blocks of a cluster). Stages: what
@@ -54,6 +54,14 @@ SOL_STATIC_ASSERT(sizeof(struct gemm_wgmma_args) == 1408, "host and device agree
     KIND(name##_160, WEIGHT_BF16, false, 2, 160, 5, 64, 2)                                         \
     KIND(name##_192, WEIGHT_BF16, false, 2, 192, 4, 64, 2)                                         \
     KIND(name##_256, WEIGHT_BF16, false, 2, 256, 4, 32, 2)
+#define WGMMA_Q8_0_SIZES(KIND, name)                                                               \
+    KIND(name##_16, WEIGHT_Q8_0_TILES, false, 2, 16, 18, 16, 1)                                    \
+    KIND(name##_32, WEIGHT_Q8_0_TILES, false, 2, 32, 15, 32, 1)                                    \
+    KIND(name##_64, WEIGHT_Q8_0_TILES, false, 2, 64, 11, 64, 1)                                    \
+    KIND(name##_128, WEIGHT_Q8_0_TILES, false, 2, 128, 7, 64, 1)                                   \
+    KIND(name##_160, WEIGHT_Q8_0_TILES, false, 2, 160, 6, 64, 2)                                   \
+    KIND(name##_192, WEIGHT_Q8_0_TILES, false, 2, 192, 5, 64, 2)                                   \
+    KIND(name##_256, WEIGHT_Q8_0_TILES, false, 2, 256, 5, 32, 2)
 #define WGMMA_MXFP4_SIZES(KIND, name, gated)                                                       \
     KIND(name##_64, WEIGHT_MXFP4_TILES, gated, 4, 64, 11, 32, 1)                                   \
     KIND(name##_256, WEIGHT_MXFP4_TILES, gated, 2, 256, 5, (gated) ? 128 : 64, 1)
@@ -61,9 +69,12 @@ SOL_STATIC_ASSERT(sizeof(struct gemm_wgmma_args) == 1408, "host and device agree
     KIND(name##_64, WEIGHT_MXFP4_TILES, gated, 4, 64, 11, 32, 1)                                   \
     KIND(name##_128, WEIGHT_MXFP4_TILES, gated, 4, 128, (gated) ? 8 : 7, 32, 1)                    \
     KIND(name##_256, WEIGHT_MXFP4_TILES, gated, 2, 256, 5, (gated) ? 128 : 64, 1)
-#define WGMMA_DENSE_KINDS(KIND)    WGMMA_DENSE_SIZES(KIND, gemm_wgmma_bf16)
-#define WGMMA_ATTN_IN_KINDS(KIND)  WGMMA_DENSE_SIZES(KIND, attn_in_wgmma_bf16)  /* WGMMA_HEADS */
-#define WGMMA_ATTN_OUT_KINDS(KIND) WGMMA_DENSE_SIZES(KIND, attn_out_wgmma_bf16) /* WGMMA_ADDED */
+#define WGMMA_DENSE_KINDS(KIND)   WGMMA_DENSE_SIZES(KIND, gemm_wgmma_bf16)
+#define WGMMA_Q8_0_KINDS(KIND)    WGMMA_Q8_0_SIZES(KIND, gemm_wgmma_q8_0)
+#define WGMMA_ATTN_IN_KINDS(KIND) /* WGMMA_HEADS */                                                \
+    WGMMA_DENSE_SIZES(KIND, attn_in_wgmma_bf16) WGMMA_Q8_0_SIZES(KIND, attn_in_wgmma_q8_0)
+#define WGMMA_ATTN_OUT_KINDS(KIND) /* WGMMA_ADDED */                                               \
+    WGMMA_DENSE_SIZES(KIND, attn_out_wgmma_bf16) WGMMA_Q8_0_SIZES(KIND, attn_out_wgmma_q8_0)
 #define WGMMA_MXFP4_KINDS(KIND)    WGMMA_MXFP4_SIZES(KIND, gemm_wgmma_mxfp4, false)
 #define WGMMA_MOE_UP_KINDS(KIND)   WGMMA_MXFP4_SIZES(KIND, moe_up_wgmma_mxfp4, true)
 #define WGMMA_MOE_KINDS_UP(KIND)   WGMMA_MOE_SIZES(KIND, moe_wgmma_up, true)    /* WGMMA_BF16 */
@@ -72,8 +83,11 @@ SOL_STATIC_ASSERT(sizeof(struct gemm_wgmma_args) == 1408, "host and device agree
 /* Shared memory of a block: the tokens' rows, weights and scales of each stage; results; barriers
  * and the groups' offsets. */
 #define WGMMA_W_BYTES(type)                                                                        \
-    ((type) == WEIGHT_BF16 ? WGMMA_ROWS * WGMMA_K * 2 : WGMMA_ROWS * WGMMA_K / 2)
-#define WGMMA_SCALES_BYTES(type) ((type) == WEIGHT_BF16 ? 0 : WGMMA_ROWS * 2)
+    ((type) == WEIGHT_BF16         ? WGMMA_ROWS * WGMMA_K * 2                                      \
+     : (type) == WEIGHT_Q8_0_TILES ? WGMMA_ROWS * WGMMA_K                                          \
+                                   : WGMMA_ROWS * WGMMA_K / 2)
+#define WGMMA_SCALES_BYTES(type)                                                                   \
+    ((type) == WEIGHT_BF16 ? 0 : (type) == WEIGHT_Q8_0_TILES ? WGMMA_ROWS * 4 : WGMMA_ROWS * 2)
 /* Whole kilobytes, since the swizzle goes by addresses. */
 #define WGMMA_STAGE_BYTES(type, warpgroups, tokens)                                                \
     (((tokens)*WGMMA_K * 2 + (warpgroups) * (WGMMA_W_BYTES(type) + WGMMA_SCALES_BYTES(type)) +     \

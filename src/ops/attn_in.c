@@ -70,16 +70,20 @@ static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind ki
 {
     /* The cache holds finite numbers only, so non-finite rows are tested at the primitives. */
     static const int64_t few[] = {2, 3, 8, 9, 16, 17, 32}; /* rows that decode together */
-    enum { FEW = 18, END = FEW + 2 * sizeof few / sizeof *few };
-    if (index >= END || kind == CASE_NONFINITE) return false;
+    enum { PROMPTS = 15, FEW = 18, END = FEW + 2 * sizeof few / sizeof *few };
+    if (index >= END + FEW - PROMPTS || kind == CASE_NONFINITE) return false;
     struct case_maker c = {arena, rng, kind, index};
     int64_t m = case_size(&c, 1, 20), hidden = 32 * rng_range(rng, 1, 4),
             kv_heads = rng_range(rng, 1, 3);
     int64_t heads = kv_heads * rng_range(rng, 1, 4), dim = 2 * rng_range(rng, 4, 32);
     if (index >= 5) m = 1, dim = 16 * rng_range(rng, 1, 4), hidden *= 5; /* decoding */
-    if (index >= 15) m = index == 15 ? 11 : 90 * (index - 15), dim = 64; /* prompts */
-    enum dtype dtype = index >= 15 ? DTYPE_BF16 : case_weight_dtype(&c);
-    if (index >= FEW) {
+    enum dtype dtype = case_weight_dtype(&c);
+    if (index >= PROMPTS) { /* of bf16, at last of q8_0 */
+        int64_t prompt = index < END ? index - PROMPTS : index - END;
+        m = prompt ? 90 * prompt : 11, dim = 64;
+        dtype = index < END ? DTYPE_BF16 : DTYPE_Q8_0;
+    }
+    if (index >= FEW && index < END) {
         m = few[(index - FEW) / 2], dim = 16 * rng_range(rng, 1, 4);
         dtype = index % 2 ? DTYPE_BF16 : DTYPE_Q8_0;
     }

@@ -96,16 +96,18 @@ static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind ki
                       void *args)
 {
     static const int64_t few[] = {2, 3, 8, 9, 16, 17, 32}; /* rows that decode together */
-    enum { FEW = 23, END = FEW + 2 * sizeof few / sizeof *few };
-    if (index >= END) return false;
+    enum { PROMPTS = 15, FEW = 23, END = FEW + 2 * sizeof few / sizeof *few };
+    bool q8_0 = index >= END; /* prompts again, every other of those */
+    if (q8_0) index = PROMPTS + 2 * (index - END);
+    if (q8_0 && index >= FEW) return false;
     struct case_maker c = {arena, rng, kind, index};
     int64_t m = case_size(&c, 1, 20), hidden = 32 * rng_range(rng, 1, 4),
             width = 64 * rng_range(rng, 1, 4);
     int64_t experts = case_size(&c, 4, 33), top_k = rng_range(rng, 1, 4);
-    if (index >= 5) m = 1, hidden *= 5;           /* decoding */
-    if (index >= 15) m = ROUTED_ROWS + 7 * index; /* prompts */
+    if (index >= 5) m = 1, hidden *= 5; /* decoding */
+    if (index >= PROMPTS) m = ROUTED_ROWS + 7 * index;
     if (index >= 19 && index < FEW) experts += 40;
-    enum dtype dtype = index < 15 ? case_weight_dtype(&c) : DTYPE_BF16;
+    enum dtype dtype = index < PROMPTS ? case_weight_dtype(&c) : q8_0 ? DTYPE_Q8_0 : DTYPE_BF16;
     if (index >= FEW) m = few[(index - FEW) / 2], dtype = index % 2 ? DTYPE_BF16 : DTYPE_Q8_0;
     float *bias = case_vector(&c, experts, 0.2f);
     bool separated = m == 1 || index >= FEW || choice_is_clear(m);
@@ -124,9 +126,9 @@ static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind ki
         .wo = case_tensor(&c, dtype, 1, hidden, width, 0.2f),
         .bo = case_vector(&c, hidden, 0.2f),
         .norm = case_vector(&c, hidden, 1.0f),
-        .router =
-            case_tensor(&c, index < 10 || (index >= 15 && index / 2 % 2) ? DTYPE_F32 : DTYPE_BF16,
-                        1, experts, hidden, router),
+        .router = case_tensor(
+            &c, index < 10 || (index >= PROMPTS && index / 2 % 2) ? DTYPE_F32 : DTYPE_BF16, 1,
+            experts, hidden, router),
         .router_bias = bias,
         .bias_gap = separated && bias ? case_gap : 0,
         .x = case_rows(&c, m, hidden, 1.0f),

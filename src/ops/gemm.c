@@ -74,25 +74,30 @@ static void uneven_groups(struct case_maker *c, struct gemm_args *a)
     a->a_rows = rows;
 }
 
+enum { MANY_ROWS_CASES = 45, Q8_0_CASES = 49, CASES = 53 };
+
 /* Hundreds of rows, for variants that serve no fewer. */
 static bool make_many_rows(struct case_maker *c, struct gemm_args *a)
 {
     bool grouped = c->index % 4 >= 2;
     int64_t m = rng_range(c->rng, 130, 330), n = case_size(c, 60, 200), groups = grouped ? 6 : 1;
     int64_t k = 32 * rng_range(c->rng, 3, 9);
+    enum dtype dtype = c->index >= Q8_0_CASES ? DTYPE_Q8_0
+                       : c->index % 2         ? DTYPE_BF16
+                                              : DTYPE_MXFP4;
     *a = (struct gemm_args){
         .m = m,
         .n = n,
         .k = k,
         .a_count = m,
         .a = case_rows(c, m, k, 1.0f),
-        .w = case_tensor(c, c->index % 2 ? DTYPE_BF16 : DTYPE_MXFP4, groups, n, k, 0.1f),
+        .w = case_tensor(c, dtype, groups, n, k, 0.1f),
         .bias = case_vector(c, groups * n, 0.1f),
         .c = case_output(c, m * n),
     };
     if (grouped) uneven_groups(c, a);
     /* A block's scale of 2^3: far above trained ones, where 2^126 times it is no bf16 any more. */
-    if (c->kind == CASE_EXTREME && c->index % 2 == 0)
+    if (c->kind == CASE_EXTREME && dtype == DTYPE_MXFP4)
         ((struct block_mxfp4 *)(uintptr_t)a->w.data)[n / 2 * (k / 32)].scale = 130;
     return true;
 }
@@ -100,9 +105,9 @@ static bool make_many_rows(struct case_maker *c, struct gemm_args *a)
 static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
                       void *args)
 {
-    if (index >= 49) return false;
+    if (index >= CASES) return false;
     struct case_maker c = {arena, rng, kind, index};
-    if (index >= 45) return make_many_rows(&c, args);
+    if (index >= MANY_ROWS_CASES) return make_many_rows(&c, args);
     /* Five, one of each dtype, are longer than any variant's chunk of k; the last fifteen are steps
      * of decoding: one or two tokens, rows as wide as vector loads want. */
     bool grouped = index % 2, is_long = index >= 25 && index < 30, decodes = index >= 30;

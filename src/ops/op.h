@@ -24,8 +24,8 @@ struct arena;
 struct gpu;
 struct plan;
 
-/* What a variant does to activations on their way into a product; weights are always used exactly.
- */
+/* What a variant does to activations on their way into a product. Weights are used exactly, but
+ * where NUMERICS_BF16 makes operands of Q8_0: scale times number may be rounded to bf16 too. */
 enum op_numerics {
     NUMERICS_EXACT, /* float32 throughout; only the order of sums differs from the reference */
     NUMERICS_BF16,  /* activations rounded to bf16, sums in float32 */

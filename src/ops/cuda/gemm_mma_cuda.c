@@ -16,7 +16,7 @@ static bool serves(const struct tensor *w, const struct op_device *device, char 
     if (!info || info->major < 8)
         snprintf(why, OP_REASON_MAX, "no mma of bf16: that is sm_80 and later");
     else
-        return many_rows_read(w, why);
+        return many_rows_read(w, false, why);
     return false;
 }
 

@@ -7,6 +7,7 @@
 #include "ops/cuda/few_rows_cuda.h"
 #include "ops/cuda/many_rows.h"
 #include "pack/mxfp4_tiles.h"
+#include "pack/q8_0_tiles.h"
 
 enum { WARPGROUP = 128 };
 
@@ -17,7 +18,7 @@ bool wgmma_serves(const struct tensor *w, const struct op_device *device, char w
     const struct gpu_info *info = device->gpu ? gpu_info(device->gpu) : NULL;
     if (!info || info->major != 9)
         snprintf(why, OP_REASON_MAX, "no wgmma: that is sm_90");
-    else if (!many_rows_read(w, why))
+    else if (!many_rows_read(w, true, why))
         return false;
     else if (w->groups > WGMMA_GROUPS_MAX)
         snprintf(why, OP_REASON_MAX, "%lld groups, %d at most", (long long)w->groups,
@@ -58,18 +59,34 @@ static void map_plain(struct gpu *gpu, const struct tensor *w, unsigned rows,
                 map);
 }
 
-/* Tiles of 16 rows, a unit of 64 columns after the other (kernels/pack/mxfp4_tiles.h). */
+/* Units are of the same size in both formats. */
+_Static_assert((int)UNIT_BYTES == (int)Q8_UNIT_BYTES && (int)UNIT_SCALES == (int)Q8_UNIT_SCALES &&
+                   (int)UNIT_COLUMNS == (int)Q8_UNIT_COLUMNS,
+               "one map describes either");
+
+/* Tiles of 16 rows (kernels/pack/mxfp4_tiles.h) or 8 (q8_0_tiles.h), a unit of 64 columns after the
+ * other. */
+static unsigned tile_rows(const struct tensor *w)
+{
+    return few_rows_tiled(w) ? TILE_ROWS : Q8_TILE_ROWS;
+}
+
+static uint32_t tiles_of(const struct tensor *w)
+{
+    return few_rows_tiled(w) ? tile_count(w->rows) : q8_tile_count(w->rows);
+}
+
 static void map_packed(struct gpu *gpu, const struct tensor *w, unsigned rows,
                        struct tensor_map *map, struct tensor_map *scales)
 {
-    uint64_t units = unit_count(w->cols), tiles = (uint64_t)w->groups * tile_count(w->rows);
+    uint64_t units = unit_count(w->cols), tiles = (uint64_t)w->groups * tiles_of(w);
     gpu_put_map(gpu,
                 &(struct gpu_tensor){.data = w->data,
                                      .element = GPU_U32,
                                      .rank = 3,
                                      .sizes = {UNIT_BYTES / 4, units, tiles},
                                      .strides = {UNIT_BYTES, UNIT_BYTES * units},
-                                     .box = {UNIT_BYTES / 4, 1, rows / TILE_ROWS}},
+                                     .box = {UNIT_BYTES / 4, 1, rows / tile_rows(w)}},
                 map);
     gpu_put_map(gpu,
                 &(struct gpu_tensor){.data = w->scales,
@@ -77,7 +94,7 @@ static void map_packed(struct gpu *gpu, const struct tensor *w, unsigned rows,
                                      .rank = 3,
                                      .sizes = {UNIT_SCALES / 4, units, tiles},
                                      .strides = {UNIT_SCALES, UNIT_SCALES * units},
-                                     .box = {UNIT_SCALES / 4, 1, rows / TILE_ROWS}},
+                                     .box = {UNIT_SCALES / 4, 1, rows / tile_rows(w)}},
                 scales);
 }
 
@@ -108,7 +125,8 @@ struct kind {
 #define KIND(name, type, gated, warpgroups, tokens, stages, out, cluster)                          \
     {#name,  gated,   warpgroups,                                                                  \
      tokens, cluster, WGMMA_SHARED_BYTES(type, gated, warpgroups, tokens, stages, out)},
-static const struct kind gemm_kinds[] = {WGMMA_DENSE_KINDS(KIND) WGMMA_MXFP4_KINDS(KIND)};
+static const struct kind gemm_kinds[] = {WGMMA_DENSE_KINDS(KIND) WGMMA_Q8_0_KINDS(KIND)
+                                             WGMMA_MXFP4_KINDS(KIND)};
 static const struct kind up_kinds[] = {WGMMA_MOE_UP_KINDS(KIND)};
 static const struct kind heads_kinds[] = {WGMMA_ATTN_IN_KINDS(KIND)};
 static const struct kind added_kinds[] = {WGMMA_ATTN_OUT_KINDS(KIND)};
@@ -116,7 +134,8 @@ static const struct kind moe_up_kinds[] = {WGMMA_MOE_KINDS_UP(KIND)};
 static const struct kind moe_down_kinds[] = {WGMMA_MOE_KINDS_DOWN(KIND)};
 #undef KIND
 #define KIND(name, type, gated, warpgroups, tokens, stages, out, cluster) #name,
-static const char *const gemm_names[] = {WGMMA_DENSE_KINDS(KIND) WGMMA_MXFP4_KINDS(KIND)};
+static const char *const gemm_names[] = {WGMMA_DENSE_KINDS(KIND) WGMMA_Q8_0_KINDS(KIND)
+                                             WGMMA_MXFP4_KINDS(KIND)};
 static const char *const up_names[] = {WGMMA_MOE_UP_KINDS(KIND)};
 static const char *const heads_names[] = {WGMMA_ATTN_IN_KINDS(KIND)};
 static const char *const added_names[] = {WGMMA_ATTN_OUT_KINDS(KIND)};
@@ -124,7 +143,8 @@ static const char *const moe_names[] = {WGMMA_MOE_KINDS_UP(KIND)};
 #undef KIND
 #define KIND(name, type, gated, warpgroups, tokens, stages, out, cluster) +1
 enum {
-    DENSE_KINDS = 0 WGMMA_DENSE_KINDS(KIND),
+    BF16_KINDS = 0 WGMMA_DENSE_KINDS(KIND),          /* of dense products: first these, */
+    DENSE_KINDS = BF16_KINDS WGMMA_Q8_0_KINDS(KIND), /* then those of Q8_0 */
     GEMM_KINDS = sizeof gemm_kinds / sizeof *gemm_kinds,
     MXFP4_KINDS = GEMM_KINDS - DENSE_KINDS,
     MOE_KINDS = sizeof moe_up_kinds / sizeof *moe_up_kinds,
@@ -168,17 +188,23 @@ static int usual_packed(int64_t m, int64_t groups)
     return m > FEW * groups;
 }
 
+/* Whether a kernel of a dense product is for these weights. */
+static bool is_for(const struct tensor *w, int choice)
+{
+    return choice < DENSE_KINDS && few_rows_q8_0(w) == (choice >= BF16_KINDS);
+}
+
 /* The width whose tiles, taken in turn by all blocks at once, take the least: a tile costs its
- * tokens and as much as 110 more (H100, k 2880 and 4096: 12.8 us and 0.115 us a token). With
- * groups, whose sizes the host does not know, the widest without clusters. */
-static int usual_dense(int64_t m, int64_t n, bool grouped, int sm_count)
+ * tokens and as much as 110 more (H100, k 2880 and 4096: 12.8 us and 0.115 us a token; Q8_0 alike).
+ * With groups, whose sizes the host does not know, the widest without clusters. */
+static int usual_dense(int64_t m, int64_t n, const struct tensor *w, bool grouped, int sm_count)
 {
     int best = 0;
     int64_t least = INT64_MAX;
     enum { TILE_EXTRA = 110 };
     for (int i = 0; i < DENSE_KINDS; i++) {
         const struct kind *k = &gemm_kinds[i];
-        if (grouped && k->cluster > 1) continue;
+        if (!is_for(w, i) || (grouped && k->cluster > 1)) continue;
         int64_t tiles = many_rows_over(n, features_of(k)) * many_rows_over(m, k->tokens);
         int64_t cost = many_rows_over(tiles, sm_count / k->cluster) * (k->tokens + TILE_EXTRA);
         if (cost >= least) continue;
@@ -193,15 +219,15 @@ static int usual_gemm(const void *args, const struct op_device *device)
     const struct gemm_args *a = args;
     bool grouped = a->group_offsets != NULL;
     if (few_rows_tiled(&a->w)) return DENSE_KINDS + usual_packed(a->m, grouped ? a->w.groups : 1);
-    return usual_dense(a->m, a->n, grouped, gpu_info(device->gpu)->sm_count);
+    return usual_dense(a->m, a->n, &a->w, grouped, gpu_info(device->gpu)->sm_count);
 }
 
 static bool serves_gemm(const void *args, const struct op_device *device, int choice)
 {
     const struct gemm_args *a = args;
     (void)device;
-    return few_rows_tiled(&a->w) == (choice >= DENSE_KINDS) &&
-           !(!few_rows_tiled(&a->w) && a->group_offsets && gemm_kinds[choice].cluster > 1);
+    if (few_rows_tiled(&a->w)) return choice >= DENSE_KINDS;
+    return is_for(&a->w, choice) && !(a->group_offsets && gemm_kinds[choice].cluster > 1);
 }
 
 static int usual_up(const void *args, const struct op_device *device)
@@ -211,17 +237,29 @@ static int usual_up(const void *args, const struct op_device *device)
     return usual_packed(a->m * a->top_k, a->gate.groups);
 }
 
+static bool serves_heads(const void *args, const struct op_device *device, int choice)
+{
+    (void)device;
+    return is_for(&((const struct attn_in_args *)args)->wq, choice);
+}
+
 static int usual_heads(const void *args, const struct op_device *device)
 {
     const struct attn_in_args *a = args;
-    return usual_dense(a->m, a->wq.rows + a->wk.rows + a->wv.rows, false,
+    return usual_dense(a->m, a->wq.rows + a->wk.rows + a->wv.rows, &a->wq, false,
                        gpu_info(device->gpu)->sm_count);
+}
+
+static bool serves_added(const void *args, const struct op_device *device, int choice)
+{
+    (void)device;
+    return is_for(&((const struct attn_out_args *)args)->wo, choice);
 }
 
 static int usual_added(const void *args, const struct op_device *device)
 {
     const struct attn_out_args *a = args;
-    return usual_dense(a->m, a->hidden, false, gpu_info(device->gpu)->sm_count);
+    return usual_dense(a->m, a->hidden, &a->wo, false, gpu_info(device->gpu)->sm_count);
 }
 
 /* By the mean of rows an expert. 64 of them, 2880 x 2880 (H100): 293 us with tiles of 128 tokens,
@@ -237,8 +275,8 @@ static int usual_moe(const void *args, const struct op_device *device)
 
 const struct op_choices wgmma_gemm_choices = {gemm_names, GEMM_KINDS, serves_gemm, usual_gemm};
 const struct op_choices wgmma_up_choices = {up_names, MXFP4_KINDS, NULL, usual_up};
-const struct op_choices wgmma_heads_choices = {heads_names, DENSE_KINDS, NULL, usual_heads};
-const struct op_choices wgmma_added_choices = {added_names, DENSE_KINDS, NULL, usual_added};
+const struct op_choices wgmma_heads_choices = {heads_names, DENSE_KINDS, serves_heads, usual_heads};
+const struct op_choices wgmma_added_choices = {added_names, DENSE_KINDS, serves_added, usual_added};
 const struct op_choices wgmma_moe_choices = {moe_names, MOE_KINDS, NULL, usual_moe};
 
 static void map_weights(struct gpu *gpu, const struct wgmma_product *p, const struct kind *kind,
@@ -246,10 +284,14 @@ static void map_weights(struct gpu *gpu, const struct wgmma_product *p, const st
 {
     unsigned rows = (unsigned)(kind->warpgroups * WGMMA_ROWS / (kind->gated ? 2 : 1));
     if (p->heads) {
-        map_heads(gpu, &p->w, &args->w[0]);
-        map_heads(gpu, &p->heads->k, &args->w[1]);
-        map_heads(gpu, &p->heads->v, &args->w[2]);
-    } else if (few_rows_tiled(&p->w)) {
+        const struct tensor *const w[] = {&p->w, &p->heads->k, &p->heads->v};
+        for (int i = 0; i < 3; i++) {
+            if (p->w.scales)
+                map_packed(gpu, w[i], WGMMA_ROWS, &args->w[i], &args->scales[i]);
+            else
+                map_heads(gpu, w[i], &args->w[i]);
+        }
+    } else if (p->w.scales) {
         map_packed(gpu, &p->w, rows, &args->w[0], &args->scales[0]);
         if (kind->gated) map_packed(gpu, &p->up, rows, &args->w[1], &args->scales[1]);
     } else {
@@ -271,7 +313,8 @@ static void set_heads(const struct wgmma_product *p, struct gemm_wgmma_args *arg
 
 void wgmma_multiply(struct gpu *gpu, const struct wgmma_product *p)
 {
-    bool packed = few_rows_tiled(&p->w), gated = p->up.data != NULL;
+    bool varies = few_rows_tiled(&p->w); /* in how many tokens a tile has */
+    bool gated = p->up.data != NULL;
     int sm_count = gpu_info(gpu)->sm_count;
     const char *file;
     const struct kind *kind = &kinds_of(p, &file)[p->choice];
@@ -283,7 +326,7 @@ void wgmma_multiply(struct gpu *gpu, const struct wgmma_product *p)
         .n = (int32_t)width_of(p),
         .units = (int32_t)(many_rows_columns(p->w.cols) / WGMMA_K),
         .groups = p->group_offsets ? (int32_t)p->w.groups : 1,
-        .group_rows = packed ? (int32_t)tile_count(p->w.rows) : (int32_t)p->w.rows,
+        .group_rows = (int32_t)(p->w.scales ? tiles_of(&p->w) : p->w.rows),
         .alpha = p->alpha,
         .limit = p->limit,
         .plain_w = {p->w.data, gated ? p->up.data : p->w.data},
@@ -292,9 +335,9 @@ void wgmma_multiply(struct gpu *gpu, const struct wgmma_product *p)
     };
     map_weights(gpu, p, kind, &args);
     if (p->heads) set_heads(p, &args);
-    for (int i = 0; i < (packed ? WGMMA_BOXES : 1); i++)
+    for (int i = 0; i < (varies ? WGMMA_BOXES : 1); i++)
         map_rows(gpu, p,
-                 packed ? (unsigned)WGMMA_BOX << i : (unsigned)(kind->tokens / kind->cluster),
+                 varies ? (unsigned)WGMMA_BOX << i : (unsigned)(kind->tokens / kind->cluster),
                  &args.x[i]);
     int64_t groups = p->group_offsets && p->w.groups < p->m ? p->w.groups : p->m;
     int64_t parts = many_rows_over(p->m, kind->tokens) + (p->group_offsets ? groups : 0);

@@ -9,18 +9,19 @@
 #include "ops/args.h"
 #include "ops/op.h"
 
-/* Whether a product with these weights is served: Hopper, bf16 or packed MXFP4, sizes and
- * addresses. */
+/* Whether a product with these weights is served: Hopper, bf16, packed MXFP4 or packed
+ * Q8_0, sizes and addresses. */
 bool wgmma_serves(const struct tensor *w, const struct op_device *device, char why[OP_REASON_MAX]);
 
-/* The tiles of dense products of bf16 and products of packed MXFP4; of gated ones; of WGMMA_HEADS;
- * of WGMMA_ADDED; of WGMMA_BF16, the same number for the gated product and the other. */
+/* The tiles of dense products, of bf16 and Q8_0, and of products of packed MXFP4; of gated ones; of
+ * WGMMA_HEADS; of WGMMA_ADDED; of WGMMA_BF16, the same number for the gated product and the other.
+ */
 extern const struct op_choices wgmma_gemm_choices, wgmma_up_choices, wgmma_heads_choices,
     wgmma_added_choices, wgmma_moe_choices;
 
 /* Where the results of q, k and v go (WGMMA_HEADS), besides c, which gets q's. */
 struct wgmma_heads {
-    struct tensor k, v; /* weights; w has q's. Heads of 64 */
+    struct tensor k, v; /* weights, in the format of w, which has q's. Heads of 64 */
     const float *k_bias, *v_bias;
     struct cache_args cache;
     const float *turns;        /* as struct gemm_wgmma_args */
@@ -29,7 +30,7 @@ struct wgmma_heads {
 
 /* One product: C = X W^T + bias, or with `up` the gated one of w = gate and up. */
 struct wgmma_product {
-    enum wgmma_result result; /* ADDED and HEADS: of dense bf16 weights; BF16: of packed ones */
+    enum wgmma_result result; /* ADDED and HEADS: of bf16 or Q8_0; BF16: of MXFP4 */
     int64_t m;
     struct tensor w, up; /* up.data NULL: plain */
     const float *bias, *up_bias;

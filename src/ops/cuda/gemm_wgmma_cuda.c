@@ -42,7 +42,7 @@ static void run_gemm(const struct op_context *context, const void *args)
 
 const struct op_variant gemm_wgmma_cuda = {
     .name = "gemm_wgmma_cuda",
-    .summary = "bf16 or packed mxfp4 weights, 64 features by up to 256 rows in bf16, sm_90",
+    .summary = "bf16, packed mxfp4 or q8_0 weights, 64 features by up to 256 rows in bf16, sm_90",
     .numerics = NUMERICS_BF16,
     .target = TARGET_CUDA,
     .can_run = can_run_gemm,

@@ -11,11 +11,11 @@
 enum { ROUND_THREADS = 128 };
 _Static_assert((int)UNIT_COLUMNS == (int)WGMMA_K, "rows are padded to either");
 
-bool many_rows_read(const struct tensor *w, char why[OP_REASON_MAX])
+bool many_rows_read(const struct tensor *w, bool q8_0, char why[OP_REASON_MAX])
 {
-    if (!few_rows_tiled(w) && w->dtype != DTYPE_BF16)
-        snprintf(why, OP_REASON_MAX, "weights in %s; it reads bf16 and packed mxfp4",
-                 dtype_info(w->dtype)->name);
+    if (!few_rows_tiled(w) && w->dtype != DTYPE_BF16 && !(q8_0 && few_rows_q8_0(w)))
+        snprintf(why, OP_REASON_MAX, "weights in %s; it reads bf16%s packed mxfp4%s",
+                 dtype_info(w->dtype)->name, q8_0 ? "," : " and", q8_0 ? " and q8_0" : "");
     else if (w->cols % 8)
         snprintf(why, OP_REASON_MAX, "k %lld is no multiple of 8", (long long)w->cols);
     else if (!few_rows_aligned(w->data) || !few_rows_aligned(w->scales))

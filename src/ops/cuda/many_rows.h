@@ -11,8 +11,9 @@
  * are faster. */
 enum { MANY_ROWS_MIN = 9, MANY_ROWS_GROUPED_MIN = 32 };
 
-/* Whether these are bf16 or packed MXFP4 whose rows the copies of these products can read. */
-bool many_rows_read(const struct tensor *w, char why[OP_REASON_MAX]);
+/* Whether these are bf16 or packed MXFP4, or packed Q8_0 where `q8_0`, whose rows the copies of
+ * these products can read. */
+bool many_rows_read(const struct tensor *w, bool q8_0, char why[OP_REASON_MAX]);
 
 bool many_rows_enough(int64_t rows, int64_t least, char why[OP_REASON_MAX]);
 /* Of a gemm: `least` rows where there are no groups, and none of those that the products of few

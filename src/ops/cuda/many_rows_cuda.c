@@ -49,8 +49,8 @@ static bool can_run_in(const void *args, const struct op_device *device, char wh
     const struct tensor *const weights[] = {&a->wq, &a->wk, &a->wv};
     for (int i = 0; i < 3; i++) {
         if (!wgmma_serves(weights[i], device, why)) return false;
-        if (weights[i]->dtype != DTYPE_BF16)
-            return few_rows_refuse(why, "it reads weights in bf16");
+        if (weights[i]->dtype == DTYPE_MXFP4 || weights[i]->dtype != a->wq.dtype)
+            return few_rows_refuse(why, "it reads weights all in bf16 or all in packed q8_0");
     }
     if (a->kv.head_dim != WGMMA_ROWS) return few_rows_refuse(why, "heads are not of 64");
     if (a->hidden > HELD_MAX) return few_rows_refuse(why, "a row of more than 4096");
@@ -142,7 +142,8 @@ static bool can_run_out(const void *args, const struct op_device *device, char w
     enum { EXPERTS_MAX = 128, TOP_K_MAX = 8, SHARED_MAX = 220 << 10 };
     const struct attn_out_args *a = args;
     if (!wgmma_serves(&a->wo, device, why)) return false;
-    if (a->wo.dtype != DTYPE_BF16) return few_rows_refuse(why, "it reads a projection in bf16");
+    if (a->wo.dtype == DTYPE_MXFP4)
+        return few_rows_refuse(why, "it reads a projection in bf16 or packed q8_0");
     if (a->router.dtype != DTYPE_F32 && a->router.dtype != DTYPE_BF16)
         return few_rows_refuse(why, "it reads a router in f32 or bf16");
     if (a->hidden % 32 || route_shared(a) > SHARED_MAX)
