@@ -24,11 +24,10 @@ BIG = [("decode, one sequence", "-p 0 -n 32", 400, None)]
 MEMORY_BAR = 1.5e9  # beyond weights and cache
 
 
-def bench(args, model, options, limits):
-    command = [args.sol, "bench", "-m", model, "--backend", args.backend, "--no-store", "-q", "-o", "json",
+def bench(args, model, options):
+    command = [args.sol, "bench", "-m", model, "--backend", args.backend, "-q", "-o", "json",
                "--max-time", str(args.max_time), *shlex.split(options), *args.rest]
-    if not limits:
-        command.append("--no-limits")
+    command += ["--store", args.store] if args.store else ["--no-store"]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode not in (0, 8):  # 8: too few repetitions for the width wanted
         return None, done.stderr.strip()[-500:]
@@ -51,7 +50,7 @@ def beyond_cache(record):
 def row(record, title, bar, goal):
     spread = record["half_width_percent"]
     share = record.get("limit_percent")
-    return [title, f"{record['median_ts']:,.1f}", f"{spread:.2f} %" if spread is not None else "",
+    return [title, record["run"] or "", f"{record['median_ts']:,.1f}", f"{spread:.2f} %" if spread is not None else "",
             f"{share:.1f} %" if share else "", f"{beyond_cache(record) / 2**20:,.0f}",
             verdict(record["median_ts"], bar, goal)]
 
@@ -59,14 +58,14 @@ def row(record, title, bar, goal):
 def show(rows):
     widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))]
     for r in rows:
-        print("  ".join(c.ljust(w) if i in (0, 5) else c.rjust(w) for i, (c, w) in enumerate(zip(r, widths))),
+        print("  ".join(c.ljust(w) if i in (0, 1, 6) else c.rjust(w) for i, (c, w) in enumerate(zip(r, widths))),
               flush=True)
 
 
 def run_all(args, model, bars, records):
-    rows, missed = [["test", "t/s", "+- 95 %", "of limit", "MiB", ""]], 0
-    for i, (title, options, bar, goal) in enumerate(bars):
-        record, error = bench(args, model, options, i == 0)
+    rows, missed = [["test", "run", "t/s", "+- 95 %", "of limit", "MiB", ""]], 0
+    for title, options, bar, goal in bars:
+        record, error = bench(args, model, options)
         if error is not None:
             print(f"{model}, {title}: {error}", file=sys.stderr)
             missed += bar is not None
@@ -90,6 +89,7 @@ def main():
     parser.add_argument("--model", default="synth:gpt-oss-20b,dense=bf16", help="the bars' model")
     parser.add_argument("--big", default="synth:gpt-oss-120b,dense=bf16", help="or '' for none")
     parser.add_argument("--max-time", type=float, default=4, help="seconds for a test")
+    parser.add_argument("--store", help="a folder to keep the runs in")
     parser.add_argument("--save", help="a JSON file for every record")
     args, args.rest = parser.parse_known_args()
     records = []
