@@ -72,6 +72,20 @@ __device__ inline void barrier_wait(uint32_t barrier, uint32_t parity)
     } while (!done);
 }
 
+/* For what other blocks of the cluster have put. */
+__device__ inline void barrier_wait_cluster(uint32_t barrier, uint32_t parity)
+{
+    uint32_t done;
+    do {
+        asm volatile(
+            "{.reg .pred p; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n"
+            "selp.u32 %0, 1, 0, p;}"
+            : "=r"(done)
+            : "r"(barrier), "r"(parity)
+            : "memory");
+    } while (!done);
+}
+
 /* Of `threads` threads, whole warps, by number 1..15. */
 __device__ inline void named_sync(int number, int threads)
 {

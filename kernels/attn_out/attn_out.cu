@@ -1,13 +1,73 @@
 // spills: attn_out_route_f32_many 128
 // spills: attn_out_route_bf16_many 32
-/* Norm, router and choice, a cluster of blocks a row (blockIdx.y): each has the whole row and multiplies it
- * with its share of the router, half an expert a warp; the norm's scale comes in behind the products. The
- * router's weights are on their way before the row is there. Sums go straight to the first block, which
- * chooses. Of several rows, the one that is done last puts the slots in the order of experts. */
+/* attn_out for one row, and the router's part of it for several. */
 #include "attn_out/attn_out_args.h"
 #include "barriers.cuh"
 #include "gemm/few_rows.cuh"
 
+#if __CUDA_ARCH__ >= 900
+#define FROM_SM_90(...) __VA_ARGS__
+#else
+#define FROM_SM_90(...) /* it needs clusters */
+#endif
+
+/* ---- projection and residual ---- */
+
+/* A pair of blocks owns 16 features, each of them half of the columns. */
+enum { ADD_WARPS = 8, ADD_THREADS = ADD_WARPS * WARP, ADD_CHUNKS = 1, PARTS = 3 };
+
+#if __CUDA_ARCH__ >= 900
+template <class W, int DEPTH> __device__ inline void add_projection(const attn_out_add_args &a)
+{
+    extern __shared__ __align__(16) char columns[];
+    __shared__ partial_tile partial[ADD_WARPS];
+    pair_sum<true> pair;
+    held_row<ADD_CHUNKS, ADD_THREADS> row;
+    dot<W, 1, DEPTH> product;
+    uint32_t warp = threadIdx.x / WARP, g = threadIdx.x % WARP / 4, steps = step_count<W>(a.k);
+    uint32_t half = (steps + 1) / 2, first = pair.rank() * half, end = min(first + half, steps);
+    uint32_t k = first < end ? min(half * W::STEP, (uint32_t)a.k - first * W::STEP) : 0;
+    uint32_t tile = blockIdx.x / 2 * FEATURES, feature = tile + threadIdx.x;
+    pair.begin();
+    product.weights[0].set(a.w, a.scales, a.k, tile + g, tile + 8 + g);
+    product.open(first + warp, ADD_WARPS, end);
+    bool finishes = threadIdx.x < FEATURES;
+    float total = finishes && first == 0 && a.bias ? a.bias[feature] : 0;
+    pair.ready();
+    wait_for_input();
+    let_next_start();
+    row.take(a.attn + first * W::STEP, k);
+    if (finishes && first == 0) total += a.x[feature];
+    if (k) row.template spread<W, PARTS>(k, columns);
+    __syncthreads();
+
+    float sum[1][4] = {{0, 0, 0, 0}};
+    const char *x = lane_column<W>(columns, k, PARTS) - first * W::COLUMN_STEP;
+    product.run(sum, x, first + warp, ADD_WARPS, end);
+    partial[warp].template put<W>(sum[0]);
+    __syncthreads();
+    if (threadIdx.x >= WARP) return;
+    if (finishes) total += total_of<PARTS, ADD_WARPS>(partial, (int)threadIdx.x, 0);
+    if (pair.join(total) && finishes) a.x[feature] = total;
+}
+#endif
+
+#define ADD(name, weights, depth)                                                                   \
+    extern "C" __global__ void __launch_bounds__(ADD_THREADS, 3)                                    \
+        name(const __grid_constant__ attn_out_add_args a)                                           \
+    {                                                                                               \
+        FROM_SM_90(add_projection<weights, depth>(a));                                              \
+    }
+
+ADD(attn_out_add_bf16, bf16_weights, 4)
+ADD(attn_out_add_q8_0, q8_0_weights, 2)
+
+/* ---- norm, router and choice ---- */
+
+/* Norm, router and choice, a cluster of blocks a row (blockIdx.y): each has the whole row and multiplies it
+ * with its share of the router, half an expert a warp; the norm's scale comes in behind the products. The
+ * router's weights are on their way before the row is there. Sums go straight to the first block, which
+ * chooses. Of several rows, the one that is done last puts the slots in the order of experts. */
 enum {
     BLOCKS = 8,
     HIDDEN_MAX = 3072,
@@ -17,7 +77,6 @@ enum {
 };
 
 #if __CUDA_ARCH__ >= 900
-#define FROM_SM_90(...) __VA_ARGS__
 
 /* Four weights of the router. */
 __device__ inline float4 wide(float4 v)
@@ -254,7 +313,7 @@ __device__ inline void route_row(const attn_out_kernel_args &a)
         if (8 * c < a.hidden && c % BLOCKS == rank) put_floats(a.normed + start + 8 * c, normed.x[i]);
     }
     if (rank || (a.m == 1 && threadIdx.x >= WARP)) return;
-    barrier_wait(barrier, 0);
+    barrier_wait_cluster(barrier, 0);
     choice chosen = {0, 0};
     if (threadIdx.x < WARP)
         chosen = choose([&](int i) { return (parts[i].x + parts[i].y) * scale + bias[i]; }, (int)a.n_experts,
@@ -265,8 +324,6 @@ __device__ inline void route_row(const attn_out_kernel_args &a)
         join_routing(a, chosen, THREADS);
 }
 
-#else
-#define FROM_SM_90(...) /* it needs clusters */
 #endif
 
 #define ROUTE(name, quad, threads, held, registers)                                                 \

@@ -8,6 +8,7 @@
 #ifndef KERNELS_GEMM_FEW_ROWS_CUH
 #define KERNELS_GEMM_FEW_ROWS_CUH
 
+#include "barriers.cuh"
 #include "common.cuh"
 #include "mma.cuh"
 #include "pack/mxfp4.cuh"
@@ -395,5 +396,52 @@ __device__ inline float total_of(const partial_tile *warps, int feature, int r)
         for (int w = 0; w < COUNT; w++) total += warps[w].at[feature][r * P + p];
     return total;
 }
+
+/* ---- pairs of blocks ---- */
+
+/* Two blocks of a cluster that share 16 features, or a block of its own. All threads call begin and, some
+ * time later, ready. */
+template <bool PAIR> struct pair_sum {
+    __device__ static uint32_t rank() { return 0; }
+    __device__ static void begin() {}
+    __device__ static void ready() {}
+    __device__ static bool join(float &) { return true; }
+};
+
+#if __CUDA_ARCH__ >= 900
+template <> struct pair_sum<true> {
+    float *other;
+    uint32_t barrier;
+
+    __device__ pair_sum()
+    {
+        __shared__ float numbers[FEATURES];
+        __shared__ uint64_t there;
+        other = numbers;
+        barrier = shared_address(&there);
+    }
+    __device__ static uint32_t rank() { return cluster_rank(); }
+    __device__ void begin() const
+    {
+        if (threadIdx.x == 0) {
+            barrier_init(barrier, 1);
+            barrier_init_done();
+            barrier_expect(barrier, FEATURES * sizeof(float));
+        }
+        __syncwarp();
+        cluster_arrive();
+    }
+    __device__ static void ready() { cluster_wait(); }
+    /* By the first warp: in the first block, true and the sum of both blocks' numbers, feature by lane. */
+    __device__ bool join(float &total) const
+    {
+        if (threadIdx.x < FEATURES && rank()) put_at(other + threadIdx.x, total, barrier, 0);
+        if (rank()) return false;
+        barrier_wait_cluster(barrier, 0);
+        if (threadIdx.x < FEATURES) total += other[threadIdx.x];
+        return true;
+    }
+};
+#endif
 
 #endif

@@ -6,8 +6,8 @@
 
 enum { WARPS = 8, THREADS = WARPS * WARP, NORMED_CHUNKS = 2 };
 
-/* What becomes of the row before the product, and of the result. */
-enum form { PLAIN, NORMED, ADDED };
+/* What becomes of the row before the product. */
+enum form { PLAIN, NORMED };
 
 __device__ inline void point(bf16_weights &w, const gemm_kernel_args &a, int64_t group, int64_t first)
 {
@@ -88,7 +88,6 @@ __device__ inline void gemv(const gemm_kernel_args &a)
         bool finishes = r < tile.count && feature < a.n;
         float *c = a.c + (tile.first + r) * a.n + feature;
         float start = finishes && a.bias ? a.bias[tile.group * a.n + feature] : 0;
-        if (FORM == ADDED && finishes) start += *c;
         product.run(sum, x, warp, WARPS, steps);
         if (first + stride < a.n) {
             point(product.weights[0], a, tile.group, first + stride);
@@ -118,6 +117,4 @@ GEMV(gemv_f32_q8_0_1, q8_0_weights, 3, 1, 3, PLAIN)
 GEMV(gemv_f32_q8_0_2, q8_0_weights, 3, 2, 3, PLAIN)
 GEMV(gemv_bf16_q8_0_8, q8_0_weights, 3, 8, 1, PLAIN)
 GEMV(gemv_f32_bf16_normed, bf16_weights, 4, 1, 3, NORMED)
-GEMV(gemv_f32_bf16_added, bf16_weights, 4, 1, 3, ADDED)
 GEMV(gemv_f32_q8_0_normed, q8_0_weights, 3, 1, 3, NORMED)
-GEMV(gemv_f32_q8_0_added, q8_0_weights, 3, 1, 3, ADDED)

@@ -97,9 +97,20 @@ static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind ki
 {
     static const int64_t few[] = {2, 3, 8, 9, 16, 17, 32}; /* rows that decode together */
     enum { PROMPTS = 15, FEW = 23, END = FEW + 2 * sizeof few / sizeof *few };
-    bool q8_0 = index >= END; /* prompts again, every other of those */
+    enum { AGAIN = END + (FEW - PROMPTS) / 2, WIDE = 8 };
+    static const struct {
+        int64_t width, hidden, experts;
+        enum dtype dtype;
+    } wide[] = {{4096, 64, 128, DTYPE_BF16}, /* one row, sizes of real models one at a time */
+                {64, 2880, 128, DTYPE_BF16},
+                {4088, 96, 40, DTYPE_BF16},
+                {4096, 64, 100, DTYPE_Q8_0},
+                {64, 2880, 128, DTYPE_BF16}};
+    int sizes = index - AGAIN;
+    if (sizes >= (int)(sizeof wide / sizeof *wide)) return false;
+    bool q8_0 = index >= END && sizes < 0; /* prompts again, every other of those */
     if (q8_0) index = PROMPTS + 2 * (index - END);
-    if (q8_0 && index >= FEW) return false;
+    if (sizes >= 0) index = WIDE + sizes;
     struct case_maker c = {arena, rng, kind, index};
     int64_t m = case_size(&c, 1, 20), hidden = 32 * rng_range(rng, 1, 4),
             width = 64 * rng_range(rng, 1, 4);
@@ -109,6 +120,10 @@ static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind ki
     if (index >= 19 && index < FEW) experts += 40;
     enum dtype dtype = index < PROMPTS ? case_weight_dtype(&c) : q8_0 ? DTYPE_Q8_0 : DTYPE_BF16;
     if (index >= FEW) m = few[(index - FEW) / 2], dtype = index % 2 ? DTYPE_BF16 : DTYPE_Q8_0;
+    if (sizes >= 0) {
+        width = wide[sizes].width, hidden = wide[sizes].hidden;
+        experts = wide[sizes].experts, dtype = wide[sizes].dtype;
+    }
     float *bias = case_vector(&c, experts, 0.2f);
     bool separated = m == 1 || index >= FEW || choice_is_clear(m);
     float router = m == 1 ? 0.01f : m < ROUTED_ROWS ? 0.2f : separated ? 0.001f : 0.05f;

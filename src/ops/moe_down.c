@@ -47,7 +47,7 @@ static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind ki
                       void *args)
 {
     static const int64_t few[] = {2, 2, 2, 3, 8, 9, 20, 40}; /* rows that decode together */
-    enum { FEW = 15, END = FEW + sizeof few / sizeof *few };
+    enum { FEW = 15, WIDE = FEW + sizeof few / sizeof *few, END = WIDE + 4 };
     if (index >= END) return false;
     struct case_maker c = {arena, rng, kind, index};
     int64_t m = case_size(&c, 1, 40), hidden = 32 * rng_range(rng, 1, 4),
@@ -55,7 +55,10 @@ static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind ki
     int64_t experts = rng_range(rng, 4, 9), top_k = rng_range(rng, 1, 4);
     enum dtype dtype = case_weight_dtype(&c);
     if (index >= 5) m = 1, inner *= 5; /* decoding */
-    if (index >= FEW) {
+    if (index >= WIDE) {               /* one row as wide as real ones */
+        hidden = 8 * rng_range(rng, 3, 9), inner = 32 * rng_range(rng, 80, 96);
+        top_k = 1 + index - WIDE, dtype = DTYPE_MXFP4;
+    } else if (index >= FEW) {
         m = few[index - FEW], hidden = 32 * rng_range(rng, 1, 2), dtype = DTYPE_MXFP4;
         inner = 32 * (index % 4 ? rng_range(rng, 1, 12) : rng_range(rng, 60, 96));
         experts = index % 4 ? rng_range(rng, 4, 40) : 4;

@@ -1,13 +1,13 @@
 #include "ops/cuda/attn_out_cuda.h"
 #include "attn_out/attn_out_args.h"
-#include "gemm/gemm_args.h"
 #include "gpu/kernel.h"
 #include "ops/args.h"
 #include "ops/cuda/few_rows_cuda.h"
 
 /* Of attn_out.cu. */
 enum {
-    CLUSTER = 8,
+    PAIR = 2,      /* blocks of the projection that share features */
+    CLUSTER = 8,   /* of the router */
     THREADS = 256, /* up to EXPERTS_FEW */
     THREADS_MANY = 512,
     EXPERTS_FEW = 32,
@@ -34,36 +34,43 @@ bool attn_out_routes(const struct attn_out_args *a, const struct op_device *devi
     return true;
 }
 
+/* Columns of the first block of a pair. */
+static int64_t half_of(const struct attn_out_args *a)
+{
+    int64_t step = a->wo.scales ? 64 : 32, steps = (a->width + step - 1) / step;
+    return (steps + 1) / 2 * step;
+}
+
 static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
     const struct attn_out_args *a = args;
     if (!few_rows_one(a->m, device, why)) return false;
     if (!few_rows_dense(&a->wo, why)) return false;
-    if (FEW_ROWS_PARTS * few_rows_column(a->width, a->wo.scales != NULL) > FEW_ROWS_SHARED_MAX)
-        return few_rows_refuse(why, "rows that wide do not fit shared memory");
+    if (half_of(a) > FEW_ROWS_HELD_MAX / 2) return few_rows_refuse(why, "a row of more than 4096");
+    if (a->hidden % FEW_ROWS_FEATURES)
+        return few_rows_refuse(why, "features that are no multiple of 16");
     return attn_out_routes(a, device, why);
 }
 
 static void project(const struct op_context *context, const struct attn_out_args *a)
 {
-    const struct gemm_kernel_args k = {
-        .m = 1,
+    const struct attn_out_add_args k = {
         .n = a->hidden,
         .k = a->width,
-        .groups = 1,
-        .a = a->attn,
+        .attn = a->attn,
         .w = a->wo.data,
-        .bias = a->bo,
-        .c = a->x,
         .scales = a->wo.scales,
+        .bias = a->bo,
+        .x = a->x,
     };
-    size_t shared = FEW_ROWS_PARTS * few_rows_column(a->width, a->wo.scales != NULL);
-    gpu_put(context->gpu, "gemm/gemv.cu",
-            a->wo.scales ? "gemv_f32_q8_0_added" : "gemv_f32_bf16_added",
+    gpu_put(context->gpu, "attn_out/attn_out.cu",
+            a->wo.scales ? "attn_out_add_q8_0" : "attn_out_add_bf16",
             &(struct gpu_launch){
-                .grid = {(unsigned)((a->hidden + FEW_ROWS_FEATURES - 1) / FEW_ROWS_FEATURES)},
+                .grid = {PAIR * (unsigned)(a->hidden / FEW_ROWS_FEATURES)},
                 .block = {FEW_ROWS_THREADS},
-                .shared_bytes = (unsigned)shared,
+                .cluster = PAIR,
+                .shared_bytes =
+                    (unsigned)(FEW_ROWS_PARTS * few_rows_column(half_of(a), a->wo.scales != NULL)),
                 .overlaps = true,
             },
             &k);

@@ -5,11 +5,6 @@
 
 enum { SLOTS = 4, INNER_MAX = 3072 }; /* of moe_down.cu */
 
-static size_t shared_bytes(const struct moe_down_args *a)
-{
-    return (size_t)SLOTS * FEW_ROWS_PARTS * few_rows_column(a->intermediate, true);
-}
-
 static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
     const struct moe_down_args *a = args;
@@ -38,11 +33,15 @@ static void run(const struct op_context *context, const void *args)
         .row_of_slot = a->routing.row_of_slot,
         .x = a->x,
     };
-    gpu_put(context->gpu, "moe_down/moe_down.cu", "moe_down_row",
+    unsigned tiles = (unsigned)((a->hidden + FEW_ROWS_FEATURES - 1) / FEW_ROWS_FEATURES);
+    unsigned pair = gpu_info(context->gpu)->major >= 9 ? 2 : 1; /* blocks of a tile, as a cluster */
+    size_t shared = SLOTS / pair * FEW_ROWS_PARTS * few_rows_column(a->intermediate, true);
+    gpu_put(context->gpu, "moe_down/moe_down.cu", pair == 2 ? "moe_down_row_pair" : "moe_down_row",
             &(struct gpu_launch){
-                .grid = {(unsigned)((a->hidden + FEW_ROWS_FEATURES - 1) / FEW_ROWS_FEATURES)},
+                .grid = {pair * tiles},
                 .block = {FEW_ROWS_THREADS},
-                .shared_bytes = (unsigned)shared_bytes(a),
+                .cluster = pair == 2 ? 2 : 0,
+                .shared_bytes = (unsigned)shared,
                 .overlaps = true,
             },
             &k);
