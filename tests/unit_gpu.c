@@ -15,6 +15,7 @@
 #include "gpu/kernel.h"
 #include "infer/engine.h"
 #include "ops/args.h"
+#include "ops/ops.h"
 #include "support/fail_calls.h"
 #include "tensor_map_args.h"
 
@@ -325,6 +326,49 @@ static void test_refusals(void **state)
     fake_cuda_stop();
 }
 
+static const struct op_variant *variant_of(const struct op *op, const char *name)
+{
+    for (int i = 0; i < op->n_variants; i++)
+        if (strcmp(op->variants[i]->name, name) == 0) return op->variants[i];
+    fail_msg("%s has no variant %s", op->name, name);
+    return NULL;
+}
+
+/* The fake GPU has the 99 KB of consumer cards, where 16 columns of 2880 do not fit a block. */
+static void test_room(void **state)
+{
+    (void)state;
+    struct gpu *gpu;
+    static char data[16] __attribute__((aligned(16)));
+    cuda_replace(fake_cuda_start(&hopper));
+    assert_int_equal(gpu_open(0, &gpu), SOL_OK);
+    const struct op_device device = {.gpu = gpu};
+    for (int64_t k = 256; k <= 2880; k += 2880 - 256) {
+        struct tensor w = {.dtype = DTYPE_MXFP4, .groups = 32, .rows = 2880, .cols = k};
+        w.data = w.scales = data;
+        const struct moe_up_args up = {
+            .m = 40, .top_k = 4, .hidden = k, .intermediate = 2880, .gate = w, .up = w};
+        const struct moe_down_args down = {
+            .m = 40, .top_k = 4, .hidden = 2880, .intermediate = k, .down = w};
+        const struct {
+            const struct op_variant *variant;
+            const void *args;
+        } asked[] = {{variant_of(&op_moe_up, "moe_up_rows_cuda"), &up},
+                     {variant_of(&op_moe_down, "moe_down_rows_cuda"), &down}};
+        for (int i = 0; i < 2; i++) {
+            char why[OP_REASON_MAX];
+            const struct op_choices *choices = asked[i].variant->choices;
+            assert_true(asked[i].variant->can_run(asked[i].args, &device, why));
+            assert_true(choices->serves(asked[i].args, &device, 0));
+            assert_int_equal(choices->serves(asked[i].args, &device, 1), k == 256);
+            assert_int_equal(choices->usual(asked[i].args, &device), k == 256);
+        }
+    }
+    gpu_close(gpu);
+    cuda_replace(NULL);
+    fake_cuda_stop();
+}
+
 /* Every kernel source compiles with what is embedded, as it would on a machine without nvcc. */
 static void test_nvrtc(void **state)
 {
@@ -378,6 +422,7 @@ int main(void)
         cmocka_unit_test(test_device),   cmocka_unit_test(test_engine),
         cmocka_unit_test(test_launches), cmocka_unit_test(test_steady),
         cmocka_unit_test(test_refusals), cmocka_unit_test(test_nvrtc),
+        cmocka_unit_test(test_room),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

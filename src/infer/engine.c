@@ -594,7 +594,8 @@ static enum sol_status make_drawing(struct engine *e)
     struct drawing *d = &e->drawing;
     size_t words = ((size_t)e->model->config.vocab + 31) / 32;
     if (d->pinned) return SOL_OK;
-    SOL_TRY(gpu_alloc(e->gpu, "drawing of tokens", 64 + words * 4, &d->memory));
+    if (!d->memory) /* there when a second try comes */
+        SOL_TRY(gpu_alloc(e->gpu, "drawing of tokens", 64 + words * 4, &d->memory));
     SOL_TRY(gpu_alloc_pinned(e->gpu, 64 + words * 4, &d->pinned));
     d->token = d->memory;
     d->banned = (uint32_t *)((char *)d->memory + 64);

@@ -618,6 +618,7 @@ static enum sol_status capture(struct plan *plan, struct gpu *gpu)
     if (put == SOL_OK) return ended;
     gpu_graph_destroy(plan->graph); /* it would lack steps */
     plan->graph = NULL;
+    gpu_settle(gpu); /* told; the next try is a new one */
     return put;
 }
 

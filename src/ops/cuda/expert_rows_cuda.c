@@ -24,9 +24,28 @@ static const char *const kind_names[] = {"8_columns", "16_columns"};
  * rows. H100, 32 experts: these kernels win up to a mean of 8. */
 enum { MEAN_OF_8 = 4, MEAN_MAX = 8 };
 
-static int usual_kind(int64_t rows, const struct tensor *w)
+/* Bytes of shared memory of a block that multiplies `matrices`, and whether the device has so many:
+ * 16 columns of 2880 take 110 KB, which Hopper has and consumer cards lack. */
+static size_t rows_bytes(const struct kind *kind, int64_t k)
 {
-    return rows > MEAN_OF_8 * w->groups;
+    return (size_t)kind->columns * few_rows_column(k, true);
+}
+
+static bool has_room(int kind, int64_t k, int matrices, const struct op_device *device)
+{
+    enum { TABLES = (EXPERT_ROWS_GROUPS_MAX + 1 + EXPERT_ROWS_MAX) * 4 };
+    const struct kind *columns = &rounded_kinds[kind];
+    size_t sums = (size_t)(matrices * (EXPERT_ROWS_THREADS / 32) * FEW_ROWS_FEATURES *
+                           (columns->columns + 1)) *
+                  sizeof(float);
+    return rows_bytes(columns, k) + sums + TABLES <=
+           (size_t)gpu_info(device->gpu)->shared_per_block;
+}
+
+static int usual_kind(int64_t rows, const struct tensor *w, int matrices,
+                      const struct op_device *device)
+{
+    return rows > MEAN_OF_8 * w->groups && has_room(1, w->cols, matrices, device);
 }
 
 static bool suits(int64_t rows, const struct tensor *w, char why[OP_REASON_MAX])
@@ -48,6 +67,8 @@ static bool fits(int64_t m, int64_t top_k, const struct tensor *w, const struct 
     if (gpu_info(device->gpu)->major < 8)
         return few_rows_refuse(why, "made for compute capability 8.0 and later");
     if (!few_rows_tiled(w)) return few_rows_refuse(why, "it reads weights in packed mxfp4");
+    if (!has_room(0, w->cols, 2, device))
+        return few_rows_refuse(why, "rows that wide do not fit shared memory");
     if (w->cols > EXPERT_ROWS_K_MAX) return few_rows_refuse(why, "rows of more than 3072");
     if (w->groups > EXPERT_ROWS_GROUPS_MAX) return few_rows_refuse(why, "more than 128 experts");
     if (top_k > TOP_K_MAX) return few_rows_refuse(why, "more than 8 experts at a time");
@@ -65,7 +86,7 @@ static void put(const struct op_context *context, const char *image, const char 
             &(struct gpu_launch){
                 .grid = {(unsigned)(tiles < most ? tiles : most)},
                 .block = {EXPERT_ROWS_THREADS},
-                .shared_bytes = (unsigned)((size_t)kind->columns * few_rows_column(k->k, true)),
+                .shared_bytes = (unsigned)rows_bytes(kind, k->k),
                 .overlaps = true,
             },
             k);
@@ -131,11 +152,15 @@ static bool suits_up(const void *args, const struct op_device *device, char why[
 static int usual_up(const void *args, const struct op_device *device)
 {
     const struct moe_up_args *a = args;
-    (void)device;
-    return usual_kind(a->m * a->top_k, &a->gate);
+    return usual_kind(a->m * a->top_k, &a->gate, 2, device);
 }
 
-static const struct op_choices up_choices = {kind_names, 2, NULL, usual_up};
+static bool serves_up(const void *args, const struct op_device *device, int choice)
+{
+    return has_room(choice, ((const struct moe_up_args *)args)->gate.cols, 2, device);
+}
+
+static const struct op_choices up_choices = {kind_names, 2, serves_up, usual_up};
 
 static void run_up_rounded(const struct op_context *context, const void *args)
 {
@@ -240,11 +265,15 @@ static bool suits_down(const void *args, const struct op_device *device, char wh
 static int usual_down(const void *args, const struct op_device *device)
 {
     const struct moe_down_args *a = args;
-    (void)device;
-    return usual_kind(a->m * a->top_k, &a->down);
+    return usual_kind(a->m * a->top_k, &a->down, 1, device);
 }
 
-static const struct op_choices down_choices = {kind_names, 2, NULL, usual_down};
+static bool serves_down(const void *args, const struct op_device *device, int choice)
+{
+    return has_room(choice, ((const struct moe_down_args *)args)->down.cols, 1, device);
+}
+
+static const struct op_choices down_choices = {kind_names, 2, serves_down, usual_down};
 
 static void run_down_rounded(const struct op_context *context, const void *args)
 {
