@@ -4,6 +4,7 @@
 
 #include "pack/mxfp4_tiles.h"
 #include "pack/q8_0_tiles.h"
+#include "ptx.cuh"
 #include "types.h"
 
 #ifndef INFINITY /* NVRTC has no <math.h> */
@@ -23,36 +24,6 @@ enum { WARP = 32 };
 __device__ inline float bf16_to_f32(uint16_t bits)
 {
     return __uint_as_float((uint32_t)bits << 16);
-}
-
-/* Round to nearest even; NaN stays NaN. */
-__device__ inline uint16_t f32_to_bf16(float value)
-{
-    uint16_t bits;
-    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
-    return bits;
-}
-
-/* Two at once; `low` goes to the lower half. */
-__device__ inline uint32_t f32_to_bf16x2(float low, float high)
-{
-    uint32_t bits;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
-    return bits;
-}
-
-__device__ inline float f16_to_f32(uint16_t bits)
-{
-    float value;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
-    return value;
-}
-
-__device__ inline uint16_t f32_to_f16(float value)
-{
-    uint16_t bits;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
-    return bits;
 }
 
 /* 2^(e-127) for every byte: 0 is a denormal, 255 NaN. */
@@ -184,26 +155,6 @@ __device__ inline float block_sum(float value, float *scratch)
     value = warp_sum(lane < warps ? scratch[lane] : 0);
     __syncthreads();
     return value;
-}
-
-/* ---- overlap with the kernel before ---- */
-
-/* Everything after it may read what the kernel before has written. Needed by every kernel that is
- * launched with overlap (struct gpu_launch), and harmless in the others. */
-__device__ inline void wait_for_input()
-{
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
-/* The next kernel may begin to start. Only behind wait_for_input: then all kernels but the one right
- * before it have ended when a kernel starts, which attention_decode.cu relies on. */
-__device__ inline void let_next_start()
-{
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
 }
 
 #endif

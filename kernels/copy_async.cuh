@@ -24,6 +24,14 @@ __device__ inline void copy_16(uint32_t to, const void *from)
                  : "memory");
 }
 
+/* The same where 256 bytes from there on will be copied. */
+__device__ inline void copy_16_of_256(uint32_t to, const void *from, bool valid)
+{
+    asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+                 "r"(valid ? 16 : 0)
+                 : "memory");
+}
+
 __device__ inline void copy_commit()
 {
     asm volatile("cp.async.commit_group;" ::: "memory");
@@ -33,6 +41,22 @@ __device__ inline void copy_commit()
 template <int LEFT> __device__ inline void copy_wait()
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+}
+
+__device__ inline uint4 load_shared_16(uint32_t address)
+{
+    uint4 v;
+    asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "r"(address));
+    return v;
+}
+
+__device__ inline uint32_t load_shared_4(uint32_t address)
+{
+    uint32_t v;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(address));
+    return v;
 }
 
 /* Four 8x8 matrices of 16 bits, whose rows of 16 bytes the lanes' addresses name: lanes 8 i to 8 i

@@ -16,6 +16,7 @@
 #include "attention/attention_args.h"
 #include "cache.cuh"
 #include "common.cuh"
+#include "copy_async.cuh"
 #include "mma.cuh"
 
 enum {
@@ -32,31 +33,18 @@ static_assert((int)THREADS == (int)DECODE_ROWS, "a thread counts a row's pieces"
 /* Pieces that were finished, for each row and key head; 0 between launches. */
 __device__ uint32_t arrivals[DECODE_ARRIVALS];
 
-__device__ inline uint32_t shared_at(const void *p)
-{
-    return (uint32_t)__cvta_generic_to_shared(p);
-}
-
 /* ---- number formats ---- */
 
 template <int TYPE> struct number;
 
 template <> struct number<WEIGHT_F16> {
     enum { PARTS = 2 };
-    __device__ static inline uint32_t pair(float low, float high)
-    {
-        uint32_t bits;
-        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
-        return bits;
-    }
+    __device__ static inline uint32_t pair(float low, float high) { return f32_to_f16x2(low, high); }
     __device__ static inline float low(uint32_t pair) { return f16_to_f32((uint16_t)pair); }
     __device__ static inline float high(uint32_t pair) { return f16_to_f32((uint16_t)(pair >> 16)); }
     __device__ static inline void mma(float d[4], const uint32_t a[4], const uint32_t b[2])
     {
-        asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-            "{%0,%1,%2,%3};"
-            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+        mma_f16(d, a, b);
     }
 };
 
@@ -96,35 +84,6 @@ __device__ inline void mma_parts(float d[4], const uint32_t (&a)[2][number<TYPE>
     number<TYPE>::mma(d, last, b);
 }
 
-/* ---- copies ---- */
-
-/* 16 bytes to shared memory; zeros where not `valid`. */
-__device__ inline void copy_16(uint32_t to, const void *from, bool valid)
-{
-    asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
-                 "r"(valid ? 16 : 0)
-                 : "memory");
-}
-
-__device__ inline void copy_commit()
-{
-    asm volatile("cp.async.commit_group;" ::: "memory");
-}
-
-template <int LEFT> __device__ inline void copy_wait()
-{
-    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
-}
-
-/* Four 8x8 matrices, transposed, whose rows of 16 bytes the lanes' addresses name. */
-__device__ inline void load_transposed(uint32_t (&r)[4], uint32_t address)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(address)
-                 : "memory");
-}
-
 /* Cache blocks first .. last - 1 of one row and key head. */
 struct piece {
     int32_t row, head, sequence;
@@ -144,13 +103,13 @@ __device__ inline void take_block(const cache_args &c, const piece &p, int block
 #pragma unroll
     for (int i = 0; i < BLOCK_BYTES / 16 / WARP; i++) {
         int at = i * WARP + lane, row = at / 4;
-        copy_16(to + row * 64 + ((at ^ row / 2) % 4) * 16, k + at * 16, true);
+        copy_16_of_256(to + row * 64 + ((at ^ row / 2) % 4) * 16, k + at * 16, true);
     }
 #pragma unroll
     for (int i = 0; i < BLOCK_BYTES / 16 / WARP; i++) {
         int at = i * WARP + lane, row = at / 8;
         bool visible = base + row >= p.begin && base + row < p.end;
-        copy_16(to + BLOCK_BYTES + row * 128 + ((at ^ row) % 8) * 16, v + at * 16, visible);
+        copy_16_of_256(to + BLOCK_BYTES + row * 128 + ((at ^ row) % 8) * 16, v + at * 16, visible);
     }
 }
 
@@ -262,13 +221,6 @@ struct state {
     float sums[SUMS][4]; /* rows g and g + 8: parts of the same */
 };
 
-__device__ inline float exp2_fast(float x)
-{
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
 /* Queries as parts, and what scores are to be multiplied by: they are divided by a power of two, so
  * that none is too large for f16. */
 template <int TYPE> struct queries {
@@ -325,7 +277,7 @@ __device__ inline void add_block(state &s, const queries<TYPE> &q, const piece &
         }
     top = fmaxf(top, __shfl_xor_sync(FULL_MASK, top, 1));
     top = fmaxf(top, __shfl_xor_sync(FULL_MASK, top, 2));
-    float shrink = exp2_fast(s.top - top);
+    float shrink = exp2_unit(s.top - top);
     s.top = top;
     s.total *= shrink;
 #pragma unroll
@@ -338,7 +290,7 @@ __device__ inline void add_block(state &s, const queries<TYPE> &q, const piece &
         uint32_t weights[2][number<TYPE>::PARTS];
 #pragma unroll
         for (int j = 0; j < 2; j++) {
-            float low = exp2_fast(x[2 * half + j][0] - top), high = exp2_fast(x[2 * half + j][1] - top);
+            float low = exp2_unit(x[2 * half + j][0] - top), high = exp2_unit(x[2 * half + j][1] - top);
             s.total += low + high;
             split<TYPE>(low, high, weights[j]);
         }
@@ -376,7 +328,7 @@ struct joined {
 
     __device__ inline void add(float other_top, float other_total, float4 other)
     {
-        float both = fmaxf(top, other_top), mine = exp2_fast(top - both), its = exp2_fast(other_top - both);
+        float both = fmaxf(top, other_top), mine = exp2_unit(top - both), its = exp2_unit(other_top - both);
         top = both;
         total = total * mine + other_total * its;
         sum.x = sum.x * mine + other.x * its;

@@ -126,13 +126,6 @@ struct softmax_rows {
     int32_t end[2]; /* positions that the rows see, from end - window or 0 */
 };
 
-__device__ inline float exp2_unit(float x)
-{
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
 __device__ inline float quad_max(float x)
 {
     x = fmaxf(x, __shfl_xor_sync(FULL_MASK, x, 1));
@@ -151,12 +144,7 @@ template <int TYPE> struct prefill_number;
 template <> struct prefill_number<WEIGHT_F16> {
     static constexpr float LIMIT = 15;     /* 2^15 has room below the largest f16 */
     static constexpr float LEAST = -1e30f; /* references of rows with small scores; here any */
-    __device__ static inline uint32_t pair(float low, float high)
-    {
-        uint32_t bits;
-        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
-        return bits;
-    }
+    __device__ static inline uint32_t pair(float low, float high) { return f32_to_f16x2(low, high); }
 };
 template <> struct prefill_number<WEIGHT_BF16> {
     static constexpr float LIMIT = 60;  /* so that sums of values up to 2^50 stay finite */

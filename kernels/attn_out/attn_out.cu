@@ -107,7 +107,7 @@ template <class QUAD> struct half_row {
     {
         const char *from = (const char *)((const QUAD *)a.router + item * quads);
         for (uint32_t at = threadIdx.x % WARP * 128; at < quads * sizeof(QUAD); at += WARP * 128)
-            asm volatile("prefetch.global.L2 [%0];" ::"l"(from + at));
+            ask_l2(from + at);
     }
     __device__ float times(const float4 *row, uint32_t quads) const
     {
@@ -198,7 +198,7 @@ __device__ inline void put_routing(const attn_out_kernel_args &a, choice chosen)
     }
 }
 
-__device__ uint32_t arrivals; /* of rows; 0 between launches */
+__device__ uint32_t rows_done; /* 0 between launches */
 
 /* One of several rows: its choices, known to the first warp, and behind the last one the tables. */
 __device__ inline void join_routing(const attn_out_kernel_args &a, choice chosen, int threads)
@@ -213,8 +213,8 @@ __device__ inline void join_routing(const attn_out_kernel_args &a, choice chosen
     __threadfence();
     __syncthreads();
     if (i == 0) {
-        last = atomicAdd(&arrivals, 1) + 1 == (uint32_t)a.m;
-        if (last) arrivals = 0;
+        last = atomicAdd(&rows_done, 1) + 1 == (uint32_t)a.m;
+        if (last) rows_done = 0;
     }
     __syncthreads();
     if (!last) return;

@@ -326,7 +326,7 @@ template <int CHUNKS, int THREADS> struct held_row {
 __device__ inline void ask_near(const float *row, int64_t n)
 {
     for (uint32_t i = threadIdx.x * WARP; i < n; i += blockDim.x * WARP)
-        asm volatile("prefetch.global.L1 [%0];" ::"l"(row + i));
+        ask_l1(row + i);
 }
 
 /* ---- products ---- */

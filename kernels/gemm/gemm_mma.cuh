@@ -169,22 +169,6 @@ template <class K> struct mma_copies {
 
 /* ---- fragments ---- */
 
-INLINE uint4 load_shared_16(uint32_t address)
-{
-    uint4 v;
-    asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "r"(address));
-    return v;
-}
-
-INLINE uint32_t load_shared_4(uint32_t address)
-{
-    uint32_t v;
-    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(address));
-    return v;
-}
-
 /* Fragments of a warp's 64 rows of weights, plain: the present step's, and the next one's. */
 template <class K> struct plain_weights {
     uint32_t f[2][4][4], at;
