@@ -1,8 +1,9 @@
 #!/bin/sh
 # Proof that the kernels of an NVIDIA GPU compute what the model says, in about five minutes:
-#  - every variant against its reference, then the same under compute-sanitizer (memcheck, initcheck,
-#    racecheck) where that is installed;
-#  - the engine against transformers' results on five small models (tests/golden_transformers);
+#  - every variant against its reference, then under compute-sanitizer where that is installed
+#    (sanitize_device.sh);
+#  - the engine against transformers' results on five small models (tests/golden_transformers), and
+#    sequences among others against themselves (tests/golden_batch);
 #  - perplexity of the built-in model on a text, and the Kullback-Leibler divergence from float32
 #    references on the CPU; the greedy continuation of a prompt on both.
 #   usage: bench/proof_device.sh [BUILD]      (default build; built with tests)
@@ -19,17 +20,16 @@ check() { # STATUS NAME
 check $? "every variant against its reference: $(tail -1 "$build/proof.txt")"
 
 if command -v compute-sanitizer >/dev/null; then
-    for tool in memcheck initcheck racecheck; do
-        compute-sanitizer --tool $tool --error-exitcode 9 "$sol" verify --backend cuda --ops-only --rounds 1 \
-            >"$build/proof.$tool.txt" 2>&1
-        check $? "$tool: $(grep -h SUMMARY "$build/proof.$tool.txt" | tail -1 | tr -d '=')"
-    done
+    LOGS=$build/sanitize bench/sanitize_device.sh "$sol" >"$build/proof.sanitize.txt"
+    check $? "sanitizers: $(grep clean "$build/proof.sanitize.txt" | tr '\n' ' ')"
 else
     echo "skipped compute-sanitizer: it is not installed"
 fi
 
 SOL_TEST_BACKEND=cuda "$build/golden_transformers" >"$build/proof.golden.txt" 2>&1
 check $? "against transformers: $(grep -c '       OK' "$build/proof.golden.txt") tests"
+SOL_TEST_BACKEND=cuda "$build/golden_batch" >"$build/proof.batch.txt" 2>&1
+check $? "batches: $(grep -c '       OK' "$build/proof.batch.txt") tests"
 
 for backend in cpu cuda; do
     "$sol" perplexity -f "$text" --backend $backend --quiet | grep -i 'perplexity' | sed "s/^/$backend: /"

@@ -119,7 +119,7 @@ static void print_text(const struct perplexity_run *run)
         if (r->top1 < 1)
             printf("; elsewhere the two likeliest are up to %.2g apart (tolerance %.2g), in "
                    "standard deviations of the logits",
-                   r->top_margin, plan_tolerance(engine_last_plan(run->engine)));
+                   r->top_margin, plan_margin(engine_last_plan(run->engine)));
         printf("\n");
     }
     printf("speed          %.1f tokens/s, %.1f s\n",
@@ -149,7 +149,7 @@ static json_t *result_json(const struct perplexity_run *run, bool complete)
                                       r->reference_nll, "difference_error", r->difference_error,
                                       "kl_mean", r->kl_mean, "kl_max", r->kl_max, "same_top",
                                       r->top1, "top_margin", r->top_margin, "tolerance",
-                                      plan_tolerance(engine_last_plan(run->engine))));
+                                      plan_margin(engine_last_plan(run->engine))));
     return json;
 }
 

@@ -35,7 +35,7 @@ static const struct option options[] = {
      offsetof(struct verify_command, kernel_source), 0, 0},
     {OPTION_FLAG, 0, "ops-only", NULL, "no model, only the ops; --op implies it",
      offsetof(struct verify_command, ops_only), 0, 0},
-    {OPTION_STRINGS, 0, "op", "NAME", "only this op; may be repeated",
+    {OPTION_STRINGS, 0, "op", "OP[=VARIANT]", "only this op, or variant; may be repeated",
      offsetof(struct verify_command, ops), 0, 0},
     {OPTION_INT, 0, "rounds", "N", "draw each case N times (default 2)",
      offsetof(struct verify_command, rounds), 1, 1000},
@@ -75,18 +75,36 @@ struct verify_report {
     int n_predictions;
 };
 
-static bool wanted(const struct verify_command *c, const struct op *op)
+/* Whether `name`, OP or OP=VARIANT, means variant `v` of `op`. */
+static bool names(const char *name, const struct op *op, int v)
+{
+    size_t length = strlen(op->name);
+    if (strncmp(name, op->name, length) != 0) return false;
+    if (name[length] == '=') return strcmp(name + length + 1, op_variant_name(op, v)) == 0;
+    return name[length] == '\0';
+}
+
+static bool wanted(const struct verify_command *c, const struct op *op, int v)
 {
     for (size_t i = 0; i < c->ops.count; i++)
-        if (strcmp(c->ops.values[i], op->name) == 0) return true;
+        if (names(c->ops.values[i], op, v)) return true;
     return c->ops.count == 0;
+}
+
+static bool is_known(const char *name)
+{
+    for (int i = 0; i < op_table_count; i++)
+        for (int v = 0; v < op_variant_count(op_table[i]); v++)
+            if (names(name, op_table[i], v)) return true;
+    return false;
 }
 
 static enum sol_status check_names(const struct verify_command *c)
 {
     for (size_t i = 0; i < c->ops.count; i++)
-        if (!op_find(c->ops.values[i]))
-            return status_set(SOL_E_ARGUMENT, "--op %s: no such op; sol kernels lists them",
+        if (!is_known(c->ops.values[i]))
+            return status_set(SOL_E_ARGUMENT,
+                              "--op %s: no such op or variant; sol kernels lists them",
                               c->ops.values[i]);
     return SOL_OK;
 }
@@ -104,7 +122,7 @@ static enum sol_status verify_all(const struct verify_command *c, struct pool *p
     enum sol_status status = SOL_OK;
     for (int i = 0; status == SOL_OK && i < op_table_count; i++)
         for (int v = 0; status == SOL_OK && v < op_variant_count(op_table[i]); v++) {
-            if (!wanted(c, op_table[i])) continue;
+            if (!wanted(c, op_table[i], v)) continue;
             struct verify_result *result = &report->results[report->count];
             status = verify_variant(op_table[i], v, &chooser, pool, &how, result);
             if (status != SOL_OK) break;
@@ -216,7 +234,8 @@ static enum sol_status verify(const struct verify_command *c, struct verify_repo
 {
     SOL_TRY(check_names(c));
     for (int i = 0; i < op_table_count; i++)
-        if (wanted(c, op_table[i])) report->capacity += (size_t)op_variant_count(op_table[i]);
+        for (int v = 0; v < op_variant_count(op_table[i]); v++)
+            report->capacity += wanted(c, op_table[i], v);
     report->results = calloc(report->capacity + 1, sizeof *report->results);
     if (!report->results) return status_set(SOL_E_MEMORY, "no memory for the results");
     struct pool *pool;

@@ -179,9 +179,9 @@ static uint32_t signature(const struct op *op, const void *args, enum op_case_ki
     op->problem(args, &problem);
     bool ordinary = kind == CASE_RANDOM || kind == CASE_TAIL;
     while (ordinary && rows < 6 && problem.rows > (int64_t)1 << rows) rows++;
-    bool grouped = ordinary && problem.groups > 0;
+    uint32_t groups = !ordinary || problem.groups == 0 ? 0 : problem.groups <= 32 ? 1 : 2;
     return (uint32_t)choice << 16 | (uint32_t)problem.dtype << 8 |
-           (ordinary ? 0 : (uint32_t)kind) << 4 | rows << 1 | grouped;
+           (ordinary ? 0 : (uint32_t)kind) << 5 | rows << 2 | groups;
 }
 
 /* Whether a run of `choice` would show nothing that others did not; else remembers it. */

@@ -680,7 +680,7 @@ const struct plan_step *plan_step_at(const struct plan *plan, int index)
     return &plan->steps[index];
 }
 
-double plan_tolerance(const struct plan *plan)
+double plan_margin(const struct plan *plan)
 {
     double squares = 0;
     for (int i = 0; i < plan->n_steps; i++) {
@@ -688,7 +688,7 @@ double plan_tolerance(const struct plan *plan)
         double one = (double)step->op->tolerance.rel[step->numerics];
         squares += one * one;
     }
-    return sqrt(squares);
+    return sqrt(2 * squares);
 }
 
 void plan_reset_times(struct plan *plan)

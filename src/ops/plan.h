@@ -113,9 +113,10 @@ enum sol_status plan_run(struct plan *plan, struct pool *pool, bool timed,
 
 int plan_step_count(const struct plan *plan);
 const struct plan_step *plan_step_at(const struct plan *plan, int index);
-/* How far its results may be from the references', as a share of a row: what the ops' tolerances
- * allow, added as independent errors are. */
-double plan_tolerance(const struct plan *plan);
+/* How far two numbers of a row of its result may be apart, in standard deviations of the row, for
+ * the ops' tolerances to allow the other order: errors of ops add as independent ones do, and so do
+ * those of the two numbers. */
+double plan_margin(const struct plan *plan);
 void plan_reset_times(struct plan *plan);          /* and the counts of runs */
 struct op_cost plan_cost(const struct plan *plan); /* of the present batch contents */
 size_t plan_bytes(const struct plan *plan);        /* scratch and workspace */
