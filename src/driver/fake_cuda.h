@@ -1,7 +1,7 @@
 /* A CUDA driver that has no device: memory is the host's, but out of its reach between copies,
- * which are copies; launches are written down and do nothing. It can fail any call, so that every
- * path of the host code is tested without a GPU, and it counts what was made and not given back.
- * One process, one thread at a time. */
+ * which are copies; launches are written down and do nothing, unless a test says what they do. It
+ * can fail any call, so that every path of the host code is tested without a GPU, and it counts
+ * what was made and not given back. One process, one thread at a time. */
 #ifndef DRIVER_FAKE_CUDA_H
 #define DRIVER_FAKE_CUDA_H
 
@@ -9,12 +9,17 @@
 
 #include "driver/cuda.h"
 
+/* What a launch does, for tests that emulate kernels: meanwhile all memory is in reach. */
+typedef cuda_result (*fake_kernel_fn)(const char *kernel, const struct cuda_launch *config,
+                                      const void *args);
+
 struct fake_cuda_params {
-    int devices;      /* 0: the driver has none */
-    int major, minor; /* compute capability */
-    size_t memory;    /* bytes of each device */
-    bool shared;      /* with the host, whose pointers it follows */
-    int driver;       /* 0: 13000 */
+    int devices;        /* 0: the driver has none */
+    int major, minor;   /* compute capability */
+    size_t memory;      /* bytes of each device */
+    bool shared;        /* with the host, whose pointers it follows */
+    int driver;         /* 0: 13000 */
+    fake_kernel_fn run; /* NULL: launches do nothing, and are written down */
 };
 
 /* Forgets everything and gives the table; hand it to cuda_replace. */

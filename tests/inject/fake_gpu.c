@@ -30,6 +30,10 @@ static void say_leaks(void)
         fprintf(stderr, "fake driver: %ld objects were not given back\n", fake_cuda_live());
 }
 
+/* Where this library has kernels: tests/emulate. */
+__attribute__((weak)) cuda_result
+emulate_kernel(const char *kernel, const struct cuda_launch *config, const void *args);
+
 /* FAKE_CUDA_MAJOR, _MINOR, _DRIVER (12000: CUDA 12.0), _MIB and _SHARED make it another device. */
 static const struct cuda_api *driver(void)
 {
@@ -42,6 +46,7 @@ static const struct cuda_api *driver(void)
         .memory = (size_t)setting("FAKE_CUDA_MIB", 1024) << 20,
         .shared = setting("FAKE_CUDA_SHARED", 0) != 0,
         .driver = (int)setting("FAKE_CUDA_DRIVER", 0),
+        .run = emulate_kernel,
     };
     api = fake_cuda_start(&params);
     plan_failure();

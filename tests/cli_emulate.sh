@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# sol verify on a GPU that is emulated (tests/emulate), a card of compute capability 8.0: every kernel that runs
+# there, its threads one after the other on the processor, against the references.
+. "$SOL_SOURCE_DIR/tests/support/cli.sh"
+
+if [ -z "${SOL_EMULATED_GPU:-}" ]; then
+    echo "skipped: the emulation is made in builds by gcc, without sanitizers, for the processor that it runs on"
+    exit 0
+fi
+export LD_LIBRARY_PATH=$SOL_EMULATED_GPU FAKE_CUDA_MAJOR=8 FAKE_CUDA_DEVICES=1
+
+# Composites are made of these and need no run of their own. In two processes: gemm takes half of the time.
+variants=$("$SOL_BINARY" kernels | awk 'NF && $1 != "op" {
+    if (substr($0, 1, 1) != " ") { op = $1; name = $2 } else name = $1
+    if (name ~ /_cuda$/) print "--op=" op "=" name }')
+verify() { # NAME OPTION...
+    local name=$1
+    shift
+    "$SOL_BINARY" verify --backend cuda --brief --rounds 1 "$@" >"$work/$name" 2>"$work/$name.err"
+    echo $? >"$work/$name.status"
+}
+# shellcheck disable=SC2046 # words are what is wanted
+verify gemm $(grep 'gemm=' <<<"$variants") &
+# shellcheck disable=SC2046
+verify others $(grep -v 'gemm=' <<<"$variants")
+wait
+for name in gemm others; do
+    cp "$work/$name" "$work/out"
+    cp "$work/$name.err" "$work/err"
+    is "sol verify, $name" "$(cat "$work/$name.status")" 0
+done
+
+# Which did not run, and nothing else may be missing.
+cat "$work/gemm" "$work/others" >"$work/out"
+grep -E '_cuda .* (ok|FAILED) ' "$work/out" | awk '{ print "verified: " $1, $2 ", " $4 " cases" }'
+grep -E '_cuda .* not run' "$work/out" | sed -E 's/^[a-z_]+ +([a-z0-9_]+).* not run +/skipped: \1: /'
+is "variants that cannot be emulated" \
+    "$(grep -E '_cuda .* not run' "$work/out" | awk '{ print $2 }' | sort | tr '\n' ' ')" \
+    "attention_prefill_cuda attn_in_many_cuda attn_out_many_cuda attn_out_row_cuda attn_out_rows_cuda attn_out_two_cuda gemm_cublaslt_cuda gemm_wgmma_cuda moe_many_cuda moe_up_wgmma_cuda "
+has out 'gemm +gemv_f32_cuda .* ok'
+
+# What the emulation cannot do fails, rather than doing nothing: a Hopper is given wgmma.
+FAKE_CUDA_MAJOR=9 run 8 verify --backend cuda --brief --rounds 1 --op moe=moe_many_cuda
+has err 'is not emulated'
+
+exit $((failures != 0))

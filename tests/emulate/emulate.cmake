@@ -1,0 +1,34 @@
+# libcuda.so.1 that computes: the fake driver with the kernels, compiled for the processor as they are, but
+# for those that only Hopper can run. g++ because of -fno-extern-tls-init: shared memory is thread-local,
+# and has no initialisation to look for. SOL_EMULATED_GPU is its folder, or empty.
+include(CheckLanguage)
+check_language(CXX)
+set(SOL_EMULATED_GPU "")
+if(CMAKE_C_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER AND NOT CMAKE_CROSSCOMPILING AND NOT SOL_SAN_FLAGS)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_C_COMPILER_LAUNCHER})
+  enable_language(CXX)
+endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  set(SOL_EMULATED_GPU ${CMAKE_BINARY_DIR}/emulated_gpu)
+  file(GLOB emulated CONFIGURE_DEPENDS kernels/*/*.cu)
+  list(FILTER emulated EXCLUDE REGEX "wgmma|attention_prefill.cu|/ceiling/")
+  set_property(SOURCE ${emulated} PROPERTY LANGUAGE CXX)
+  set_property(SOURCE ${emulated} PROPERTY COMPILE_OPTIONS -xc++ -include emulate.hpp)
+  add_library(emulated_gpu SHARED ${emulated} tests/emulate/emulate.cpp tests/inject/fake_gpu.c
+    src/driver/fake_cuda.c)
+  set_target_properties(emulated_gpu PROPERTIES PREFIX "" OUTPUT_NAME libcuda SUFFIX .so.1
+    LIBRARY_OUTPUT_DIRECTORY ${SOL_EMULATED_GPU} CXX_STANDARD 17)
+  target_compile_definitions(emulated_gpu PRIVATE _GNU_SOURCE)
+  target_include_directories(emulated_gpu PRIVATE tests/emulate kernels include src tests)
+  # Optimised in every build, or it takes minutes.
+  target_compile_options(emulated_gpu PRIVATE -O2 $<$<COMPILE_LANGUAGE:CXX>:-fno-extern-tls-init
+    -fno-strict-aliasing -ffp-contract=off -Wno-enum-compare -Wno-psabi -Wno-unknown-pragmas>)
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(${SOL_X86})$")
+    target_compile_options(emulated_gpu PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-mtls-dialect=gnu2>)
+  endif()
+  target_link_libraries(emulated_gpu PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
+  add_library(emulated_nvrtc SHARED tests/emulate/fake_nvrtc.c)
+  set_target_properties(emulated_nvrtc PROPERTIES PREFIX "" OUTPUT_NAME libnvrtc SUFFIX .so.13
+    LIBRARY_OUTPUT_DIRECTORY ${SOL_EMULATED_GPU})
+endif()
+list(APPEND SOL_TEST_ENV SOL_EMULATED_GPU=${SOL_EMULATED_GPU})

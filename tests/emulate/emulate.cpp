@@ -1,0 +1,272 @@
+/* Launches of kernels that were compiled for the processor (emulate.hpp). The blocks of a grid are
+ * dealt out to a few threads of the host. In a block, each thread of the kernel has a stack, and
+ * goes on until it has to wait for others. */
+#include <dlfcn.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "emulate.hpp"
+#define _Alignas alignas
+extern "C" {
+#include "driver/fake_cuda.h"
+}
+
+enum { THREADS_MAX = 1024, WARP = 32, WORKERS_MAX = 8, STACK = 128 << 10, SHARED_MAX = 228 << 10 };
+
+thread_local emulated_block emulated;
+thread_local emulated_index threadIdx, blockIdx;
+emulated_index gridDim, blockDim;
+float emulated_f16_values[1 << 16];
+/* A launch's shared memory, by the names that kernels give it. */
+alignas(1024) thread_local char memory[SHARED_MAX], columns[SHARED_MAX], shared[SHARED_MAX],
+    queries[SHARED_MAX], emulated_shared_start[1];
+
+/* Kernels take their struct by value: on the stack of x86-64, by reference on 64-bit Arm, whatever
+ * its size may be. What follows it is copied too, and not looked at. */
+struct alignas(64) any_struct {
+    char bytes[1024];
+};
+typedef void kernel_function(const any_struct);
+
+/* Which threads have come to a barrier. */
+struct meeting {
+    int arrived, alive;
+    long times;
+};
+
+struct worker {
+    jmp_buf home, at[THREADS_MAX]; /* setcontext would call the system each time */
+    bool made[THREADS_MAX], done[THREADS_MAX];
+    meeting block, warps[THREADS_MAX / WARP];
+    char *stacks;
+    long idle; /* times in a row that nobody could go on */
+};
+
+static worker *workers[WORKERS_MAX];
+static thread_local worker *mine;
+
+static struct {
+    const char *name;
+    kernel_function *function;
+    any_struct args;
+    unsigned shared_bytes;
+    std::atomic<unsigned> next; /* block */
+} launch;
+
+/* ---- threads of a block ---- */
+
+static void give_up(const char *why)
+{
+    fprintf(stderr, "%s, block %u %u: %s\n", launch.name, blockIdx.x, blockIdx.y, why);
+    abort();
+}
+
+static void go_to(int thread)
+{
+    emulated.current = thread;
+    threadIdx.x = (uint32_t)thread;
+}
+
+/* Goes on `there`; returns when somebody goes on `here`. */
+static void change(jmp_buf here, jmp_buf there)
+{
+    if (!_setjmp(here)) _longjmp(there, 1);
+}
+
+static int behind(int thread)
+{
+    do thread = (thread + 1) % emulated.count;
+    while (mine->done[thread]);
+    return thread;
+}
+
+/* The others' turn. */
+static void wait_for_others(void)
+{
+    int me = emulated.current, next = behind(me);
+    if (++mine->idle > 4L * emulated.count)
+        give_up("threads wait for others that have ended or wait elsewhere");
+    if (next == me) return;
+    go_to(next);
+    change(mine->at[me], mine->at[next]);
+}
+
+static void meet(meeting *m)
+{
+    long now = m->times;
+    mine->idle = 0;
+    if (++m->arrived == m->alive) {
+        m->arrived = 0;
+        m->times++;
+        return;
+    }
+    while (m->times == now) wait_for_others();
+}
+
+static void leave(meeting *m)
+{
+    if (--m->alive && m->arrived == m->alive) {
+        m->arrived = 0;
+        m->times++;
+    }
+}
+
+void emulated_block_barrier(void)
+{
+    meet(&mine->block);
+}
+
+void emulated_warp_barrier(void)
+{
+    meet(&mine->warps[emulated.current / WARP]);
+}
+
+/* What every stack is for: the kernel, in one block after the other. */
+static void run_threads(void)
+{
+    int me = emulated.current;
+    jmp_buf *then = &mine->home;
+    for (;;) {
+        change(mine->at[me], *then);
+        launch.function(launch.args);
+        mine->done[me] = true;
+        mine->idle = 0;
+        leave(&mine->block);
+        leave(&mine->warps[me / WARP]);
+        then = &mine->home;
+        if (!mine->block.alive) continue;
+        go_to(behind(me));
+        then = &mine->at[emulated.current];
+    }
+}
+
+static void make_stack(int thread)
+{
+    ucontext_t context;
+    go_to(thread);
+    getcontext(&context);
+    context.uc_stack.ss_sp = mine->stacks + (size_t)thread * STACK;
+    context.uc_stack.ss_size = STACK;
+    context.uc_link = NULL;
+    makecontext(&context, run_threads, 0);
+    if (!_setjmp(mine->home)) setcontext(&context);
+    mine->made[thread] = true;
+}
+
+static void run_block(unsigned x, unsigned y)
+{
+    blockIdx = {x, y, 0};
+    emulated.count = (int)blockDim.x;
+    mine->block = {0, emulated.count, 0};
+    mine->idle = 0;
+    /* NaN in every format, so that what nobody wrote is seen. */
+    for (char *dynamic : {memory, columns, shared, queries})
+        memset(dynamic, 0xff, launch.shared_bytes);
+    for (int i = 0; i < emulated.count; i++) {
+        mine->warps[i / WARP] = {0, WARP, 0};
+        mine->done[i] = false;
+        emulated.turn[i] = 0;
+        if (!mine->made[i]) make_stack(i);
+    }
+    go_to(0);
+    change(mine->home, mine->at[0]);
+}
+
+/* ---- launches ---- */
+
+static void work(int index)
+{
+    mine = workers[index];
+    for (unsigned n; (n = launch.next++) < gridDim.x * gridDim.y;)
+        run_block(n % gridDim.x, n / gridDim.x);
+}
+
+/* Threads of the host, each with its stacks and its shared memory. They stay until the process
+ * ends. */
+struct team {
+    std::mutex lock;
+    std::condition_variable changed;
+    int wanted, busy;
+    long launches;
+};
+static team &team = *new struct team();
+
+static void serve(int index, long seen)
+{
+    std::unique_lock<std::mutex> held(team.lock);
+    for (;;) {
+        team.changed.wait(held, [&] { return team.launches != seen; });
+        seen = team.launches;
+        if (index >= team.wanted) continue;
+        held.unlock();
+        work(index);
+        held.lock();
+        if (--team.busy == 0) team.changed.notify_all();
+    }
+}
+
+static bool have_workers(int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (workers[i]) continue;
+        void *stacks = mmap(NULL, (size_t)THREADS_MAX * STACK, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (stacks == MAP_FAILED) return false;
+        workers[i] = new worker();
+        workers[i]->stacks = (char *)stacks;
+        std::thread(serve, i, team.launches).detach();
+    }
+    return true;
+}
+
+static void run_workers(int count)
+{
+    std::unique_lock<std::mutex> held(team.lock);
+    team.wanted = team.busy = count;
+    team.launches++;
+    team.changed.notify_all();
+    team.changed.wait(held, [] { return team.busy == 0; });
+}
+
+/* The kernels are in this very library. */
+static kernel_function *find_kernel(const char *name)
+{
+    Dl_info here;
+    if (!dladdr((void *)&find_kernel, &here)) return NULL;
+    void *library = dlopen(here.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+    return library ? (kernel_function *)dlsym(library, name) : NULL;
+}
+
+extern "C" cuda_result emulate_kernel(const char *name, const struct cuda_launch *config,
+                                      const void *args)
+{
+    if (!emulated_f16_values[1])
+        for (int i = 0; i < 1 << 16; i++)
+            emulated_f16_values[i] = (float)emulated_bits<_Float16>((uint16_t)i);
+    launch.name = name;
+    launch.function = find_kernel(name);
+    if (!launch.function || config->grid[2] != 1 || config->block[1] != 1 ||
+        config->block[0] > THREADS_MAX || config->block[0] % WARP ||
+        config->shared_bytes > SHARED_MAX) {
+        fprintf(stderr, "%s is not emulated\n", name);
+        return (cuda_result)98; /* invalid device function */
+    }
+    gridDim = {config->grid[0], config->grid[1], 1};
+    blockDim = {config->block[0], 1, 1};
+    launch.shared_bytes = config->shared_bytes;
+    launch.next = 0;
+    memcpy(&launch.args, args, sizeof launch.args);
+    unsigned cores = std::thread::hardware_concurrency(), blocks = gridDim.x * gridDim.y;
+    unsigned wanted = min(blocks, min(cores, (unsigned)WORKERS_MAX));
+    if (!have_workers((int)wanted)) return CUDA_E_MEMORY;
+    run_workers((int)wanted);
+    return CUDA_OK;
+}

@@ -1,0 +1,489 @@
+/* What CUDA C has and C++ has not, for kernels that a processor's compiler compiles as they are:
+ * included before everything else. A block is one thread of the host, whose shared memory is
+ * therefore thread-local; the block's threads take turns on it (emulate.cpp), and change places
+ * only where a barrier, or an exchange between lanes, waits for others. Matrix instructions and
+ * copies have their meaning, asynchronous ones at once.
+ *
+ * So arithmetic, indices and layouts are tested, and barriers that not all reach. Races, missing
+ * waits for copies, alignment and what is for newer cards (clusters, the copy engine, wgmma) are
+ * not. */
+#ifndef TESTS_EMULATE_HPP
+#define TESTS_EMULATE_HPP
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define __CUDACC__    1
+#define __CUDA_ARCH__ 800 /* what every card can do */
+
+/* ---- words ---- */
+
+#define __device__
+#define __host__
+#define __global__
+#define __constant__
+#define __grid_constant__
+#define __shared__ thread_local
+#define __noinline__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __maxnreg__(...)
+#define __align__(n) __attribute__((aligned(n)))
+
+struct alignas(8) uint2 {
+    uint32_t x, y;
+};
+struct alignas(16) uint4 {
+    uint32_t x, y, z, w;
+};
+struct alignas(16) int4 {
+    int32_t x, y, z, w;
+};
+struct alignas(8) float2 {
+    float x, y;
+};
+struct alignas(16) float4 {
+    float x, y, z, w;
+};
+
+static inline float2 make_float2(float x, float y)
+{
+    return {x, y};
+}
+
+static inline float4 make_float4(float x, float y, float z, float w)
+{
+    return {x, y, z, w};
+}
+
+template <class A, class B> static inline auto min(A a, B b)
+{
+    return a < b ? a : b;
+}
+
+template <class A, class B> static inline auto max(A a, B b)
+{
+    return a < b ? b : a;
+}
+
+/* ---- threads ---- */
+
+struct emulated_index {
+    uint32_t x, y, z;
+};
+
+/* What a thread shows to the others of its warp, in turn at two places: who shows the next thing
+ * does not have to wait until all have seen this one. */
+struct emulated_words {
+    union {
+        uint64_t at[8];
+        float f[16];
+    };
+};
+
+struct emulated_block {
+    int current, count; /* threads */
+    int turn[1024];
+    emulated_words words[2][1024];
+    int votes[1024];
+};
+
+extern thread_local emulated_block emulated;
+extern thread_local emulated_index threadIdx, blockIdx;
+extern emulated_index gridDim, blockDim;
+
+void emulated_block_barrier(void);
+void emulated_warp_barrier(void);
+
+/* For what this thread shows next; emulated_warp_barrier, then emulated_lane. */
+static inline emulated_words &emulated_next(void)
+{
+    return emulated.words[emulated.turn[emulated.current] ^= 1][emulated.current];
+}
+
+/* What the lanes have shown, from lane 0 on. */
+static inline const emulated_words *emulated_lanes(void)
+{
+    int me = emulated.current;
+    return &emulated.words[emulated.turn[me]][me / 32 * 32];
+}
+
+static inline void __syncthreads(void)
+{
+    emulated_block_barrier();
+}
+
+static inline void __syncwarp(void)
+{
+    emulated_warp_barrier();
+}
+
+static inline int __syncthreads_or(int predicate)
+{
+    int any = 0;
+    emulated.votes[emulated.current] = predicate != 0;
+    emulated_block_barrier();
+    for (int i = 0; i < emulated.count; i++) any |= emulated.votes[i];
+    emulated_block_barrier();
+    return any;
+}
+
+template <class T> static inline T emulated_from(T value, uint32_t lane)
+{
+    memcpy(emulated_next().at, &value, sizeof value);
+    emulated_warp_barrier();
+    memcpy(&value, emulated_lanes()[lane].at, sizeof value);
+    return value;
+}
+
+template <class T> static inline T __shfl_sync(unsigned, T value, int lane)
+{
+    return emulated_from(value, (uint32_t)lane % 32);
+}
+
+template <class T> static inline T __shfl_xor_sync(unsigned, T value, int mask)
+{
+    return emulated_from(value, (threadIdx.x ^ (uint32_t)mask) % 32);
+}
+
+template <class T> static inline T __shfl_up_sync(unsigned, T value, int delta)
+{
+    uint32_t lane = threadIdx.x % 32;
+    return emulated_from(value, lane >= (uint32_t)delta ? lane - (uint32_t)delta : lane);
+}
+
+/* A bit for each lane of which `holds` says so. */
+template <class F> static inline uint32_t emulated_vote(uint64_t word, F holds)
+{
+    uint32_t bits = 0;
+    emulated_next().at[0] = word;
+    emulated_warp_barrier();
+    for (int i = 0; i < 32; i++) bits |= (uint32_t)holds(emulated_lanes()[i].at[0]) << i;
+    return bits;
+}
+
+static inline uint32_t __ballot_sync(unsigned, int predicate)
+{
+    return emulated_vote(predicate != 0, [](uint64_t other) { return other != 0; });
+}
+
+static inline int __any_sync(unsigned, int predicate)
+{
+    return __ballot_sync(~0u, predicate) != 0;
+}
+
+static inline uint32_t __match_any_sync(unsigned, int value)
+{
+    return emulated_vote((uint32_t)value, [=](uint64_t other) { return other == (uint32_t)value; });
+}
+
+static inline uint32_t __reduce_add_sync(unsigned, uint32_t value)
+{
+    for (int step = 16; step; step /= 2) value += __shfl_xor_sync(~0u, value, step);
+    return value;
+}
+
+static inline uint32_t __reduce_max_sync(unsigned, uint32_t value)
+{
+    for (int step = 16; step; step /= 2) value = max(value, __shfl_xor_sync(~0u, value, step));
+    return value;
+}
+
+static inline uint32_t __reduce_min_sync(unsigned, uint32_t value)
+{
+    for (int step = 16; step; step /= 2) value = min(value, __shfl_xor_sync(~0u, value, step));
+    return value;
+}
+
+/* ---- numbers ---- */
+
+template <class To, class From> static inline To emulated_bits(From from)
+{
+    To to;
+    static_assert(sizeof to == sizeof from, "bits");
+    memcpy(&to, &from, sizeof to);
+    return to;
+}
+
+static inline uint32_t __float_as_uint(float x)
+{
+    return emulated_bits<uint32_t>(x);
+}
+
+static inline int32_t __float_as_int(float x)
+{
+    return emulated_bits<int32_t>(x);
+}
+
+static inline float __uint_as_float(uint32_t x)
+{
+    return emulated_bits<float>(x);
+}
+
+static inline float __int_as_float(int32_t x)
+{
+    return emulated_bits<float>(x);
+}
+
+static inline int __popc(uint32_t x)
+{
+    return __builtin_popcount(x);
+}
+
+static inline int __ffs(int x)
+{
+    return __builtin_ffs(x);
+}
+
+static inline int __vimax3_s32(int a, int b, int c)
+{
+    return max(a, max(b, c));
+}
+
+static inline uint32_t __funnelshift_r(uint32_t low, uint32_t high, uint32_t shift)
+{
+    return (uint32_t)(((uint64_t)high << 32 | low) >> shift % 32);
+}
+
+static inline uint32_t __byte_perm(uint32_t low, uint32_t high, uint32_t select)
+{
+    uint64_t bytes = (uint64_t)high << 32 | low;
+    uint32_t result = 0;
+    for (int i = 0; i < 4; i++)
+        result |= (uint32_t)(bytes >> 8 * (select >> 4 * i & 7) & 0xff) << 8 * i;
+    return result;
+}
+
+static inline void sincospif(float x, float *sine, float *cosine)
+{
+    *sine = (float)sin(M_PI * (double)x);
+    *cosine = (float)cos(M_PI * (double)x);
+}
+
+/* ---- memory ---- */
+
+template <class T> static inline T __ldg(const T *p)
+{
+    return *p;
+}
+
+template <class T> static inline T __ldcg(const T *p)
+{
+    return *p;
+}
+
+template <class T> static inline void __stcg(T *p, T value)
+{
+    *p = value;
+}
+
+static inline void __threadfence(void)
+{
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+static inline uint32_t atomicAdd(uint32_t *p, uint32_t value)
+{
+    return __atomic_fetch_add(p, value, __ATOMIC_SEQ_CST);
+}
+
+static inline int32_t atomicAdd(int32_t *p, int32_t value)
+{
+    return __atomic_fetch_add(p, value, __ATOMIC_SEQ_CST);
+}
+
+/* Only ever of shared memory, which one thread of the host has. */
+static inline int32_t atomicMax(int32_t *p, int32_t value)
+{
+    int32_t old = *p;
+    *p = max(old, value);
+    return old;
+}
+
+static inline int32_t atomicMin(int32_t *p, int32_t value)
+{
+    int32_t old = *p;
+    *p = min(old, value);
+    return old;
+}
+
+extern thread_local char emulated_shared_start[]; /* addresses in shared memory count from here */
+
+static inline uint32_t __cvta_generic_to_shared(const void *p)
+{
+    return (uint32_t)((const char *)p - emulated_shared_start);
+}
+
+static inline char *emulated_shared(uint32_t address)
+{
+    return emulated_shared_start + (int32_t)address;
+}
+
+/* ---- kernels/ptx.cuh ---- */
+#define KERNELS_PTX_CUH
+
+static inline uint16_t f32_to_bf16(float value)
+{
+    uint32_t bits = __float_as_uint(value);
+    if (value != value) return 0x7fff;
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+static inline uint32_t f32_to_bf16x2(float low, float high)
+{
+    return f32_to_bf16(low) | (uint32_t)f32_to_bf16(high) << 16;
+}
+
+static inline uint16_t f32_to_f16(float value)
+{
+    return emulated_bits<uint16_t>((_Float16)value);
+}
+
+static inline uint32_t f32_to_f16x2(float low, float high)
+{
+    return f32_to_f16(low) | (uint32_t)f32_to_f16(high) << 16;
+}
+
+/* Of all numbers: without F16C the compiler calls a slow function. */
+extern float emulated_f16_values[1 << 16];
+
+static inline float f16_to_f32(uint16_t bits)
+{
+    return emulated_f16_values[bits];
+}
+
+static inline float exp2_unit(float x)
+{
+    float y = exp2f(x);
+    return fabsf(y) < 0x1p-126f ? 0 : y;
+}
+
+static inline void ask_l1(const void *) {}
+static inline void ask_l2(const void *) {}
+static inline void wait_for_input(void) {}
+static inline void let_next_start(void) {}
+
+/* ---- kernels/mma.cuh ---- */
+#define KERNELS_MMA_CUH
+
+static inline float emulated_bf16(uint32_t word, int half)
+{
+    return __uint_as_float(half ? word & 0xffff0000u : word << 16);
+}
+
+static inline float emulated_f16(uint32_t word, int half)
+{
+    return f16_to_f32((uint16_t)(half ? word >> 16 : word));
+}
+
+/* Sums in double, rounded once. A lane shows its 8 numbers of a, by row and k, and its 4 of b. */
+template <float NUMBER(uint32_t, int)>
+static inline void emulated_mma(float d[4], const uint32_t a[4], const uint32_t b[2])
+{
+    uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    emulated_words &mine = emulated_next();
+    for (int i = 0; i < 8; i++) mine.f[i] = NUMBER(a[i / 4 + i / 2 % 2 * 2], i % 2);
+    for (int i = 0; i < 4; i++) mine.f[8 + i] = NUMBER(b[i / 2], i % 2);
+    emulated_warp_barrier();
+    const emulated_words *lanes = emulated_lanes();
+    for (int i = 0; i < 4; i++) {
+        double sum = d[i];
+        for (int k = 0; k < 16; k++)
+            sum += (double)lanes[g * 4 + k % 8 / 2].f[i / 2 * 4 + k / 8 * 2 + k % 2] *
+                   (double)lanes[(2 * t + i % 2) * 4 + k % 8 / 2].f[8 + k / 8 * 2 + k % 2];
+        d[i] = (float)sum;
+    }
+}
+
+static inline void mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2])
+{
+    emulated_mma<emulated_bf16>(d, a, b);
+}
+
+static inline void mma_f16(float d[4], const uint32_t a[4], const uint32_t b[2])
+{
+    emulated_mma<emulated_f16>(d, a, b);
+}
+
+static inline uint4 load_once(const void *from)
+{
+    return *(const uint4 *)from;
+}
+
+static inline uint32_t fma_bf16x2(uint32_t a, uint32_t b, uint32_t c)
+{
+    float sum[2];
+    for (int i = 0; i < 2; i++)
+        sum[i] = (float)((double)emulated_bf16(a, i) * (double)emulated_bf16(b, i) +
+                         (double)emulated_bf16(c, i));
+    return f32_to_bf16x2(sum[0], sum[1]);
+}
+
+static inline uint32_t mul_bf16x2(uint32_t a, uint32_t b)
+{
+    return fma_bf16x2(a, b, 0x80008000u);
+}
+
+/* ---- kernels/copy_async.cuh ---- */
+#define KERNELS_COPY_ASYNC_CUH
+
+static inline uint32_t shared_at(const void *p)
+{
+    return __cvta_generic_to_shared(p);
+}
+
+static inline void copy_16(uint32_t to, const void *from, bool valid = true)
+{
+    if (valid)
+        memcpy(emulated_shared(to), from, 16);
+    else
+        memset(emulated_shared(to), 0, 16);
+}
+
+static inline void copy_16_of_256(uint32_t to, const void *from, bool valid)
+{
+    copy_16(to, from, valid);
+}
+
+static inline void copy_commit(void) {}
+template <int LEFT> static inline void copy_wait(void) {}
+
+static inline uint4 load_shared_16(uint32_t address)
+{
+    return *(const uint4 *)emulated_shared(address);
+}
+
+static inline uint32_t load_shared_4(uint32_t address)
+{
+    return *(const uint32_t *)emulated_shared(address);
+}
+
+static inline void emulated_ldmatrix(uint32_t *r, uint32_t address, bool transposed)
+{
+    uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    emulated_next().at[0] = address;
+    emulated_warp_barrier();
+    const emulated_words *lanes = emulated_lanes();
+    for (uint32_t i = 0; i < 4; i++) {
+        uint16_t pair[2];
+        for (uint32_t n = 0; n < 2; n++) {
+            uint32_t row = transposed ? 2 * t + n : g, column = transposed ? g : 2 * t + n;
+            memcpy(&pair[n], emulated_shared((uint32_t)lanes[8 * i + row].at[0]) + 2 * column, 2);
+        }
+        r[i] = pair[0] | (uint32_t)pair[1] << 16;
+    }
+}
+
+static inline void load_matrices(uint32_t *r, uint32_t address)
+{
+    emulated_ldmatrix(r, address, false);
+}
+
+static inline void load_transposed(uint32_t *r, uint32_t address)
+{
+    emulated_ldmatrix(r, address, true);
+}
+
+#endif
