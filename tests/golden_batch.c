@@ -462,7 +462,7 @@ static void check_text(bool exact, int64_t n, int64_t rows)
     struct engine_params params = params_of(exact), expected = params_of(true);
     struct perplexity_params how;
     struct perplexity_result r;
-    struct engine *engine, *reference;
+    struct engine *engine = NULL, *reference = NULL;
     expected.chooser.device.gpu = NULL;
     expected.uploaded = NULL;
     params.max_batch = expected.max_batch = rows;
