@@ -276,7 +276,6 @@ __device__ inline void route_row(const attn_out_kernel_args &a)
     if (e == 0) {
         barrier_init(barrier, 1);
         barrier_init_done();
-        barrier_expect(barrier, items * sizeof(float));
     }
     __syncwarp();
     cluster_arrive(); /* the first block's memory may be written once it runs and its barrier is set */
@@ -286,6 +285,7 @@ __device__ inline void route_row(const attn_out_kernel_args &a)
     ask_near(a.norm, a.hidden);
     if (e < a.n_experts) bias[e] = a.router_bias ? a.router_bias[e] : 0;
     cluster_wait();
+    if (e == 0) barrier_expect(barrier, items * sizeof(float));
     wait_for_input();
     let_next_start();
     int64_t start = blockIdx.y * a.hidden;

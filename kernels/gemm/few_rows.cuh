@@ -426,12 +426,15 @@ template <> struct pair_sum<true> {
         if (threadIdx.x == 0) {
             barrier_init(barrier, 1);
             barrier_init_done();
-            barrier_expect(barrier, FEATURES * sizeof(float));
         }
         __syncwarp();
         cluster_arrive();
     }
-    __device__ static void ready() { cluster_wait(); }
+    __device__ void ready() const
+    {
+        cluster_wait();
+        if (threadIdx.x == 0) barrier_expect(barrier, FEATURES * sizeof(float));
+    }
     /* By the first warp: in the first block, true and the sum of both blocks' numbers, feature by lane. */
     __device__ bool join(float &total) const
     {
