@@ -326,6 +326,34 @@ static void test_refusals(void **state)
     fake_cuda_stop();
 }
 
+/* A launch that fails while a step is captured is told by that step, and by no other. */
+static void test_capture_retry(void **state)
+{
+    (void)state;
+    struct gpu *gpu;
+    struct engine *engine;
+    struct engine_params params;
+    const struct engine_row row = {.token = 1, .output = true};
+    cuda_replace(fake_cuda_start(&hopper));
+    assert_int_equal(gpu_open(0, &gpu), SOL_OK);
+    engine_params_init(&params);
+    params.threads = 1;
+    params.context = 64;
+    params.max_batch = 6;
+    params.chooser.device.gpu = gpu;
+    assert_int_equal(engine_create(tiny, &params, &engine), SOL_OK);
+    assert_int_equal(engine_eval(engine, &row, 1, NULL, NULL, NULL), SOL_OK);
+    fake_cuda_fail_in("launch", 3, CUDA_E_LAUNCH, false);
+    assert_int_equal(engine_eval(engine, &row, 1, NULL, NULL, NULL), SOL_E_DEVICE);
+    for (int i = 0; i < 2; i++) /* captured, replayed */
+        assert_int_equal(engine_eval(engine, &row, 1, NULL, NULL, NULL), SOL_OK);
+    engine_destroy(engine);
+    gpu_close(gpu);
+    assert_int_equal(fake_cuda_live(), 0);
+    cuda_replace(NULL);
+    fake_cuda_stop();
+}
+
 static const struct op_variant *variant_of(const struct op *op, const char *name)
 {
     for (int i = 0; i < op->n_variants; i++)
@@ -422,7 +450,7 @@ int main(void)
         cmocka_unit_test(test_device),   cmocka_unit_test(test_engine),
         cmocka_unit_test(test_launches), cmocka_unit_test(test_steady),
         cmocka_unit_test(test_refusals), cmocka_unit_test(test_nvrtc),
-        cmocka_unit_test(test_room),
+        cmocka_unit_test(test_room),     cmocka_unit_test(test_capture_retry),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
