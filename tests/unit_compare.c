@@ -15,8 +15,8 @@
 
 #include <cmocka.h>
 
+#include "base/process.h"
 #include "lab/compare_metrics.h"
-#include "lab/compare_process.h"
 #include "lab/compare_report.h"
 #include "lab/noise.h"
 #include "lab/statistics_tests.h"

@@ -8,20 +8,35 @@
 #include "base/status.h"
 
 /* Lock-free, hence safe in a handler and, unlike sig_atomic_t, between threads. */
-static atomic_int requested;
+static atomic_int requested; /* the number of the first signal; 0: none */
+static atomic_int held;
 
+/* A hang-up comes twice, from the terminal and from the shell, and none is impatience. */
 static void on_signal(int number)
 {
-    if (atomic_exchange(&requested, 1)) _exit(128 + number);
+    int none = 0;
+    bool first = atomic_compare_exchange_strong(&requested, &none, number);
+    if (!first && number != SIGHUP && !atomic_load(&held)) _exit(128 + number);
+}
+
+/* Who started sol with hang-ups ignored (nohup) wants it to go on. */
+static void install_hangup(const struct sigaction *action)
+{
+    struct sigaction now;
+    if (sigaction(SIGHUP, NULL, &now) == 0 && now.sa_handler != SIG_IGN)
+        sigaction(SIGHUP, action, NULL);
 }
 
 void interrupt_install(void)
 {
     /* No SA_RESTART: a blocking read of the user's input must return and see the request. */
-    struct sigaction action = {.sa_handler = on_signal};
+    struct sigaction action = {.sa_handler = on_signal}, plain = {.sa_handler = SIG_DFL};
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    install_hangup(&action);
+    /* Where they were ignored, children would be gone before their end is looked at. */
+    sigaction(SIGCHLD, &plain, NULL);
 }
 
 bool interrupt_requested(void)
@@ -32,4 +47,15 @@ bool interrupt_requested(void)
 enum sol_status interrupt_check(void)
 {
     return interrupt_requested() ? status_set(SOL_E_INTERRUPTED, "interrupted") : SOL_OK;
+}
+
+int interrupt_exit_status(void)
+{
+    int number = atomic_load(&requested);
+    return 128 + (number ? number : SIGINT);
+}
+
+void interrupt_hold(bool hold)
+{
+    atomic_store(&held, hold);
 }

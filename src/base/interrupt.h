@@ -1,4 +1,6 @@
-/* Ctrl-C: the first one asks long work to stop at the next step, the second ends the process. */
+/* Ctrl-C: the first one asks long work to stop at the next step, the second ends the process.
+ * SIGTERM is the same; a hang-up (SIGHUP) asks, however often it comes, and stays ignored where it
+ * was when sol began (nohup). */
 #ifndef BASE_INTERRUPT_H
 #define BASE_INTERRUPT_H
 
@@ -6,8 +8,10 @@
 
 #include "sol/status.h"
 
-void interrupt_install(void); /* SIGINT and SIGTERM */
+void interrupt_install(void); /* SIGINT, SIGTERM and SIGHUP */
 bool interrupt_requested(void);
 enum sol_status interrupt_check(void); /* SOL_E_INTERRUPTED, with a message, once requested */
+int interrupt_exit_status(void);       /* 128 + the signal that asked first */
+void interrupt_hold(bool hold);        /* while held a second Ctrl-C does not end the process */
 
 #endif

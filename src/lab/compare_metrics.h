@@ -4,7 +4,7 @@
 
 #include <regex.h>
 
-#include "lab/compare_process.h"
+#include "base/process.h"
 #include "lab/compare_records.h"
 
 enum metric_kind { METRIC_WALL, METRIC_USER, METRIC_CPU, METRIC_TEST, METRIC_REGEX, METRIC_JSON };

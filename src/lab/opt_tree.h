@@ -7,7 +7,7 @@
 #include <jansson.h>
 
 #include "base/options.h"
-#include "lab/compare_process.h"
+#include "base/process.h"
 
 struct opt_tree {
     char path[4096];     /* top folder, absolute */
