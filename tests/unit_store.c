@@ -291,12 +291,11 @@ static void test_iterations(void **state)
     assert_true(it.created_ns > 0);
     it.state = "accepted";
     it.realised = 0.04;
-    it.files_json = "[\"x.c\"]";
     assert_int_equal(store_iteration_save(store, &it), SOL_OK);
     struct store_iteration second = {.tree = "/a", .state = "open"},
                            elsewhere = {.tree = "/b", .state = "open"},
                            unknown = {.tree = "/b", .id = "o1"},
-                           bad = {.tree = "/a", .files_json = "["};
+                           bad = {.tree = "/a", .payload_json = "["};
     assert_int_equal(store_iteration_save(store, &second), SOL_OK);
     assert_int_equal(store_iteration_save(store, &elsewhere), SOL_OK);
     assert_int_equal(store_iteration_save(store, &unknown), SOL_E_ARGUMENT);

@@ -40,17 +40,17 @@ static enum sol_status update_iteration(struct store *store, const struct store_
         "UPDATE iteration SET created = iif(?1, ?1, created), finished = ?2, tree = ?3, state = "
         "?4, "
         "hypothesis = ?5, rule = ?6, metric = ?7, predicted = ?8, realised = ?9, realised_low = "
-        "?10, realised_high = ?11, verdict = ?12, base_commit = ?13, files = ?14, diff = ?15, "
-        "environment = ?16, baseline_run = ?17, bench_run = ?18, profile_run = ?19, compare_run = "
-        "?20, perplexity_base = ?21, perplexity = ?22, verify = ?23, notes = ?24, payload = ?25 "
-        "WHERE id = ?26",
+        "?10, realised_high = ?11, verdict = ?12, base_commit = ?13, environment = ?14, "
+        "baseline_run = ?15, bench_run = ?16, profile_run = ?17, compare_run = ?18, "
+        "perplexity_base = ?19, perplexity = ?20, verify = ?21, notes = ?22, payload = ?23 "
+        "WHERE id = ?24",
         "iittttt"
-        "ddddtttttttttddtttt",
+        "ddddtttttttddtttt",
         it->created_ns, it->finished_ns, it->tree, it->state ? it->state : "open", it->hypothesis,
         it->rule, it->metric, it->predicted, it->realised, it->realised_low, it->realised_high,
-        it->verdict, it->base_commit, it->files_json, it->diff, it->environment, it->baseline_run,
-        it->bench_run, it->profile_run, it->compare_run, it->perplexity_base, it->perplexity,
-        it->verify_json, it->notes, it->payload_json, it->id));
+        it->verdict, it->base_commit, it->environment, it->baseline_run, it->bench_run,
+        it->profile_run, it->compare_run, it->perplexity_base, it->perplexity, it->verify_json,
+        it->notes, it->payload_json, it->id));
     if (sqlite3_changes(store->db) > 0) return SOL_OK;
     return status_set(SOL_E_ARGUMENT, "there is no iteration %s in %s", it->id, store->folder);
 }
@@ -89,17 +89,16 @@ static enum sol_status read_iteration(struct arena *arena, sqlite3_stmt *q,
         .verdict = sql_text(arena, q, 13, &status),
         .base_commit = sql_text(arena, q, 14, &status),
         .files_json = sql_text(arena, q, 15, &status),
-        .diff = sql_text(arena, q, 16, &status),
-        .environment = sql_text(arena, q, 17, &status),
-        .baseline_run = sql_text(arena, q, 18, &status),
-        .bench_run = sql_text(arena, q, 19, &status),
-        .profile_run = sql_text(arena, q, 20, &status),
-        .compare_run = sql_text(arena, q, 21, &status),
-        .perplexity_base = sql_real(q, 22),
-        .perplexity = sql_real(q, 23),
-        .verify_json = sql_text(arena, q, 24, &status),
-        .notes = sql_text(arena, q, 25, &status),
-        .payload_json = sql_text(arena, q, 26, &status),
+        .environment = sql_text(arena, q, 16, &status),
+        .baseline_run = sql_text(arena, q, 17, &status),
+        .bench_run = sql_text(arena, q, 18, &status),
+        .profile_run = sql_text(arena, q, 19, &status),
+        .compare_run = sql_text(arena, q, 20, &status),
+        .perplexity_base = sql_real(q, 21),
+        .perplexity = sql_real(q, 22),
+        .verify_json = sql_text(arena, q, 23, &status),
+        .notes = sql_text(arena, q, 24, &status),
+        .payload_json = sql_text(arena, q, 25, &status),
     };
     sql_id(q, 0, it->id);
     return status;
@@ -138,7 +137,8 @@ static enum sol_status collect_iterations(struct store *store, sqlite3_stmt *q,
 
 #define ITERATION_COLUMNS                                                                          \
     "id, number, created, finished, tree, state, hypothesis, rule, metric, predicted, realised, "  \
-    "realised_low, realised_high, verdict, base_commit, files, diff, environment, baseline_run, "  \
+    "realised_low, realised_high, verdict, base_commit, (SELECT c.files FROM change c WHERE "      \
+    "c.iteration = iteration.id ORDER BY c.number DESC LIMIT 1), environment, baseline_run, "      \
     "bench_run, profile_run, compare_run, perplexity_base, perplexity, verify, notes, payload"
 
 enum sol_status store_iterations_read(struct store *store, const char *tree, const char *state,
@@ -202,6 +202,96 @@ enum sol_status store_iteration_find(struct store *store, const char *tree, cons
     return status_set(
         SOL_E_ARGUMENT,
         several ? "'%.60s' names several iterations" : "no iteration is named '%.60s'", text);
+}
+
+/* ---- changes ---- */
+
+static enum sol_status insert_change(struct store *store, const char *iteration,
+                                     struct store_change *change)
+{
+    static const char none;
+    SOL_TRY(sql_integer(store, &change->number, NULL,
+                        "SELECT coalesce(max(number), 0) + 1 FROM change WHERE iteration = ?", "t",
+                        iteration));
+    change->created_ns = store_now_ns();
+    return sql_run(store,
+                   "INSERT INTO change(iteration, number, created, content, staged, files, diff, "
+                   "staged_diff) VALUES(?, ?, ?, ?, ?, ?, ?, ?)",
+                   "tiitttbb", iteration, change->number, change->created_ns, change->content,
+                   change->staged, change->files_json, change->diff ? change->diff : &none,
+                   change->diff_size, change->staged_diff, change->staged_size);
+}
+
+enum sol_status store_change_add(struct store *store, const char *iteration,
+                                 struct store_change *change)
+{
+    SOL_TRY(sql_begin(store));
+    return sql_end(store, insert_change(store, iteration, change));
+}
+
+struct owned_change {
+    struct store_change change;
+    struct arena *arena;
+};
+
+/* NULL for NULL; an empty one is not NULL. */
+static const void *column_bytes(struct arena *arena, sqlite3_stmt *q, int column, size_t *size,
+                                enum sol_status *status)
+{
+    *size = (size_t)sqlite3_column_bytes(q, column);
+    if (sqlite3_column_type(q, column) == SQLITE_NULL) return NULL;
+    const void *from = sqlite3_column_blob(q, column);
+    char *copy = arena_alloc(arena, *size + 1, 1);
+    if (!copy) *status = SOL_E_MEMORY;
+    if (copy && *size) memcpy(copy, from, *size);
+    return copy;
+}
+
+static enum sol_status read_change(struct arena *arena, sqlite3_stmt *q, struct store_change *c)
+{
+    enum sol_status status = SOL_OK;
+    c->number = sqlite3_column_int64(q, 0);
+    c->created_ns = sqlite3_column_int64(q, 1);
+    c->content = sql_text(arena, q, 2, &status);
+    c->staged = sql_text(arena, q, 3, &status);
+    c->files_json = sql_text(arena, q, 4, &status);
+    c->diff = column_bytes(arena, q, 5, &c->diff_size, &status);
+    c->staged_diff = column_bytes(arena, q, 6, &c->staged_size, &status);
+    return status;
+}
+
+enum sol_status store_change_read(struct store *store, const char *iteration, int64_t number,
+                                  struct store_change **out)
+{
+    sqlite3_stmt *q = NULL;
+    bool row = false;
+    *out = NULL;
+    struct owned_change *o = calloc(1, sizeof *o);
+    enum sol_status status =
+        o ? arena_create(16384, &o->arena) : status_set(SOL_E_MEMORY, "no memory for a change");
+    if (status == SOL_OK)
+        status = sql_prepare(store, &q,
+                             "SELECT number, created, content, staged, files, diff, staged_diff "
+                             "FROM change WHERE iteration = ?1 AND (?2 = 0 OR number = ?2) "
+                             "ORDER BY number DESC LIMIT 1",
+                             "ti", iteration, number);
+    if (status == SOL_OK) status = sql_step(store, q, &row);
+    if (row) status = read_change(o->arena, q, &o->change);
+    sqlite3_finalize(q);
+    if (row && status == SOL_OK) {
+        *out = &o->change;
+        return SOL_OK;
+    }
+    if (o) store_change_destroy(&o->change);
+    return status;
+}
+
+void store_change_destroy(struct store_change *change)
+{
+    if (!change) return;
+    struct owned_change *o = (struct owned_change *)change;
+    arena_destroy(o->arena);
+    free(o);
 }
 
 /* ---- ledger ---- */

@@ -77,7 +77,20 @@ static const char version_1[] =
     " kind TEXT NOT NULL, key TEXT NOT NULL, json TEXT NOT NULL CHECK(json_valid(json)),"
     " created INTEGER NOT NULL, PRIMARY KEY(kind, key)) STRICT;";
 
-static const char *const migrations[STORE_SCHEMA] = {version_1};
+/* Diffs leave the iteration, where each record replaced the one before. They may hold any bytes. */
+static const char version_2[] =
+    "CREATE TABLE change("
+    " iteration TEXT NOT NULL REFERENCES iteration(id) ON DELETE CASCADE, number INTEGER NOT NULL,"
+    " created INTEGER NOT NULL, content TEXT, staged TEXT,"
+    " files TEXT NOT NULL CHECK(json_valid(files)), diff BLOB NOT NULL, staged_diff BLOB,"
+    " PRIMARY KEY(iteration, number)) STRICT;"
+    "INSERT INTO change(iteration, number, created, content, files, diff)"
+    " SELECT id, 1, coalesce(finished, created), json_extract(payload, '$.recorded.tree'),"
+    " coalesce(files, '[]'), CAST(diff AS BLOB) FROM iteration WHERE diff IS NOT NULL;"
+    "ALTER TABLE iteration DROP COLUMN diff;"
+    "ALTER TABLE iteration DROP COLUMN files;";
+
+static const char *const migrations[STORE_SCHEMA] = {version_1, version_2};
 
 /* Ours, or new and empty. */
 static enum sol_status check_owner(struct store *store, const char *file, int64_t version)

@@ -43,6 +43,11 @@ static int bind(sqlite3_stmt *statement, const char *types, va_list args)
                 sqlite3_bind_text(statement, i, va_arg(args, const char *), -1, SQLITE_TRANSIENT);
         } else if (*types == 'i') {
             result = sqlite3_bind_int64(statement, i, va_arg(args, int64_t));
+        } else if (*types == 'b') {
+            const void *bytes = va_arg(args, const void *);
+            size_t size = va_arg(args, size_t);
+            result = bytes ? sqlite3_bind_blob64(statement, i, bytes, size, SQLITE_TRANSIENT)
+                           : sqlite3_bind_null(statement, i);
         } else {
             double value = va_arg(args, double);
             result = isnan(value) ? sqlite3_bind_null(statement, i)

@@ -20,7 +20,7 @@ enum sol_status sql_error(struct store *store, const char *what);
 enum sol_status sql_script(struct store *store, const char *sql);
 
 /* `types` has a letter for each `?`: t (const char *, NULL allowed), i (int64_t), d (double, NaN is
- * NULL); the values follow. */
+ * NULL), b (const void *, NULL allowed, and its size_t); the values follow. */
 enum sol_status sql_prepare(struct store *store, sqlite3_stmt **out, const char *sql,
                             const char *types, ...);
 enum sol_status sql_run(struct store *store, const char *sql, const char *types, ...);

@@ -30,7 +30,7 @@
 #include "base/status.h"
 
 enum {
-    STORE_SCHEMA = 1,     /* PRAGMA user_version */
+    STORE_SCHEMA = 2,     /* PRAGMA user_version */
     STORE_ID_SIZE = 16,   /* "b1f09c3a7" and its NUL: a letter for the kind, 8 hex digits */
     STORE_HASH_SIZE = 17, /* 16 hex digits */
     STORE_BUSY_MS = 20000,
@@ -253,8 +253,7 @@ struct store_iteration {
     double realised_low, realised_high; /* 95 % interval */
     const char *verdict; /* faster, slower, same, inconclusive, invalid, incorrect; may be NULL */
     const char *base_commit; /* may be NULL */
-    const char *files_json;  /* ["src/a.c"]; may be NULL */
-    const char *diff;        /* unified diff against base_commit; may be NULL */
+    const char *files_json;  /* read only: ["src/a.c"] of the newest change; may be NULL */
     const char *environment; /* id; may be NULL */
     const char *baseline_run, *bench_run, *profile_run, *compare_run;
     double perplexity_base, perplexity;
@@ -279,6 +278,27 @@ void store_iterations_destroy(struct store_iterations *iterations); /* takes NUL
  * result holds that one. */
 enum sol_status store_iteration_find(struct store *store, const char *tree, const char *text,
                                      struct store_iterations **out);
+
+/* What an iteration's tree held when it was recorded, as differences from its base commit. Changes
+ * are numbered 1, 2, ... and none is ever replaced or removed, so that no later record can cost an
+ * earlier one. */
+struct store_change {
+    int64_t number;         /* set by _add */
+    int64_t created_ns;     /* set by _add */
+    const char *content;    /* git's hash of the whole tree; may be NULL in old stores */
+    const char *staged;     /* that of the index; NULL: nobody looked (old stores) */
+    const char *files_json; /* ["src/a.c"]: what differs from the base */
+    const void *diff;       /* binary-safe unified diff, any bytes; may be empty */
+    size_t diff_size;
+    const void *staged_diff; /* base to index; NULL where that is the base or the content above */
+    size_t staged_size;
+};
+enum sol_status store_change_add(struct store *store, const char *iteration,
+                                 struct store_change *change);
+/* Number 0: the newest. *out is NULL where there is no such change. Freed with _destroy. */
+enum sol_status store_change_read(struct store *store, const char *iteration, int64_t number,
+                                  struct store_change **out);
+void store_change_destroy(struct store_change *change); /* takes NULL */
 
 /* One prediction that was tried out. */
 struct store_ledger_entry {
