@@ -109,7 +109,7 @@ python3 - "$work/out" <<'PY' 2>"$work/err" || fail "status as JSON"
 import json, sys
 r = json.load(open(sys.argv[1]))
 assert r["files"] == ["ppl", "time", "unknown"], r["files"]
-assert r["iteration"]["state"] == "open" and r["next"]
+assert r["iteration"]["state"] == "recorded" and r["next"]
 PY
 json=
 rm "$tree/unknown"

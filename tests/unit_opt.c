@@ -13,7 +13,8 @@
 
 #include <cmocka.h>
 
-#include "lab/opt_tree.h"
+#include "lab/opt_baseline.h"
+#include "lab/opt_put.h"
 
 /* ---- configuration ---- */
 
@@ -147,7 +148,8 @@ static void take(const struct fixture *f, struct opt_snapshot *out)
 {
     static const struct string_list exclude = {{"*.o", "build/"}, 2};
     json_t *left_out = json_pack("[s]", "mine");
-    assert_int_equal(opt_tree_snapshot(&f->tree, f->base, left_out, &exclude, out), SOL_OK);
+    if (opt_tree_snapshot(&f->tree, f->base, left_out, &exclude, out) != SOL_OK)
+        fail_msg("%s", sol_last_error());
     json_decref(left_out);
 }
 
@@ -155,7 +157,8 @@ static void snapshots_and_diffs(void **state)
 {
     struct fixture *f = *state;
     struct opt_snapshot now;
-    char hash[OPT_HASH_SIZE], *diff;
+    struct mapped_file diff;
+    char hash[OPT_HASH_SIZE];
     if (!f->base[0]) skip();
     take(f, &now);
     assert_int_equal(json_array_size(now.files), 0);
@@ -169,26 +172,204 @@ static void snapshots_and_diffs(void **state)
     char *names = json_dumps(now.files, JSON_COMPACT);
     assert_string_equal(names, "[\"a\",\"b c\",\"d/\\\"n\\\"\",\"l\"]");
     free(names);
+    names = json_dumps(now.staged_files, JSON_COMPACT);
+    assert_string_equal(names, "[\"a\"]");
+    free(names);
     assert_int_equal(opt_tree_diff(&f->tree, f->base, now.hash, &diff), SOL_OK);
-    assert_int_equal(opt_tree_apply(&f->tree, f->base, diff, hash), SOL_OK);
+    assert_int_equal(opt_tree_apply(&f->tree, f->base, diff.data, diff.size, hash), SOL_OK);
     assert_string_equal(hash, now.hash);
-    free(diff);
+    mapped_file_close(&diff);
     /* The user's index is as it was. */
-    shell(f, "test \"$(git diff --cached --name-only)\" = a");
+    shell(f, "test \"$(git diff --cached --name-only)\" = a && git show :a | grep -qx 1");
+    opt_snapshot_free(&now);
+}
 
+/* Exactly the measured tree is committed, whatever the files and the index hold by then. */
+static void commits_what_was_measured(void **state)
+{
+    struct fixture *f = *state;
+    struct opt_snapshot now;
     char commit[OPT_HASH_SIZE], parent[OPT_HASH_SIZE];
-    assert_int_equal(opt_tree_commit(&f->tree, now.files, "a message\n", commit), SOL_OK);
+    json_t *differing;
+    if (!f->base[0]) skip();
+    shell(f, "echo 2 > a && git rm -q 'b c' && mkdir d && echo n > d/n");
+    take(f, &now);
+    shell(f, "echo 3 > a && echo 4 > l2 && git add a l2");
+    assert_int_equal(
+        opt_put_commit(&f->tree, f->base, now.hash, "subject\n\niteration: x\n", commit), SOL_OK);
     assert_int_equal(opt_tree_parent(&f->tree, commit, parent), SOL_OK);
     assert_string_equal(parent, f->base);
-    json_t *differing;
     assert_int_equal(opt_tree_changed(&f->tree, commit, now.hash, &differing), SOL_OK);
     assert_int_equal(json_array_size(differing), 0);
     json_decref(differing);
-    shell(f, "git reset -q --soft HEAD~1");
-    assert_int_equal(opt_tree_revert(&f->tree, f->base, now.files), SOL_OK);
-    shell(f, "git diff --quiet HEAD && git diff --cached --quiet && test -e mine && test ! -e "
-             "'d/\"n\"' && test \"$(readlink l)\" = a");
+    shell(f, "grep -qx 3 a && git show :a | grep -qx 3 && git show :l2 | grep -qx 4");
+    assert_int_equal(opt_put_staged(&f->tree, now.files, now.hash), SOL_OK);
+    shell(f, "git show :a | grep -qx 2 && git show :d/n && test \"$(git diff --cached "
+             "--name-only)\" = l2");
+    shell(f, "git reset -q --hard HEAD~1");
+
+    /* A hook that adds something, and one that refuses. */
+    shell(f, "printf '#!/bin/sh\\necho 9 > a; git add a\\n' > .git/hooks/pre-commit && chmod +x "
+             ".git/hooks/pre-commit");
+    assert_int_equal(
+        opt_put_commit(&f->tree, f->base, now.hash, "subject\n\niteration: x\n", commit),
+        SOL_E_MISMATCH);
+    assert_non_null(strstr(sol_last_error(), "a hook"));
+    assert_int_equal(opt_tree_head(&f->tree, commit), SOL_OK);
+    assert_string_equal(commit, f->base);
+    shell(f, "printf '#!/bin/sh\\necho no; exit 1\\n' > .git/hooks/pre-commit");
+    assert_int_equal(
+        opt_put_commit(&f->tree, f->base, now.hash, "subject\n\niteration: x\n", commit), SOL_E_IO);
+    assert_non_null(strstr(sol_last_error(), "no"));
     opt_snapshot_free(&now);
+}
+
+static void put_back(const struct fixture *f, const struct opt_snapshot *now)
+{
+    assert_int_equal(opt_put_files(&f->tree, now->files, f->base), SOL_OK);
+    assert_int_equal(opt_put_staged(&f->tree, now->files, f->base), SOL_OK);
+    assert_int_equal(opt_put_staged(&f->tree, now->staged_files, f->base), SOL_OK);
+}
+
+static void files_become_folders_and_back(void **state)
+{
+    struct fixture *f = *state;
+    struct opt_snapshot now;
+    if (!f->base[0]) skip();
+    shell(f, "mkdir e && echo 1 > e/x && git add e && git commit -qm second");
+    assert_int_equal(opt_tree_head(&f->tree, f->base), SOL_OK);
+    shell(f,
+          "rm -r a e && mkdir -p a/deep/er && echo 1 > a/deep/er/x && echo 2 > e && git add -A a");
+    take(f, &now);
+    assert_int_equal(json_array_size(now.files), 4);
+    put_back(f, &now);
+    shell(f, "git diff --quiet HEAD && git diff --cached --quiet HEAD && test -f a && test -f e/x");
+    assert_int_equal(opt_put_files(&f->tree, now.files, now.hash), SOL_OK);
+    shell(f, "test -f a/deep/er/x && grep -qx 2 e");
+    /* A file that is not recorded is in the way: nothing of it is touched. */
+    shell(f, "echo precious > a/mine");
+    assert_int_equal(opt_put_files(&f->tree, now.files, f->base), SOL_E_ARGUMENT);
+    assert_non_null(strstr(sol_last_error(), "in its place"));
+    shell(f, "grep -qx precious a/mine && rm -r a");
+    put_back(f, &now);
+    shell(f, "git diff --quiet HEAD");
+    opt_snapshot_free(&now);
+
+    /* A folder became a link that leads outside. */
+    shell(f, "mkdir ../outside && echo victim > ../outside/x && rm -r e && ln -s ../outside e");
+    take(f, &now);
+    json_t *names = json_pack("[s]", "e/x"), *bad = json_pack("[s]", "../outside/x");
+    assert_int_equal(opt_put_files(&f->tree, names, f->base), SOL_E_ARGUMENT);
+    assert_int_equal(opt_put_files(&f->tree, bad, f->base), SOL_E_FORMAT);
+    shell(f, "git commit -qm gone --allow-empty");
+    assert_int_equal(opt_put_files(&f->tree, bad, "HEAD"), SOL_E_FORMAT);
+    shell(f, "grep -qx victim ../outside/x");
+    put_back(f, &now);
+    shell(f, "grep -qx victim ../outside/x && grep -qx 1 e/x && test ! -L e");
+    json_decref(names);
+    json_decref(bad);
+    opt_snapshot_free(&now);
+}
+
+static void special_trees(void **state)
+{
+    struct fixture *f = *state;
+    static const struct string_list none = {{NULL}, 0};
+    struct opt_snapshot now;
+    json_t *nothing = json_array();
+    if (!f->base[0]) skip();
+    /* Hooks and a monitor that a tree's configuration names do not run. */
+    shell(f,
+          "for h in post-checkout post-index-change reference-transaction; do printf '#!/bin/sh\\n"
+          "touch ../canary\\n' > .git/hooks/$h; chmod +x .git/hooks/$h; done; git config "
+          "core.fsmonitor 'touch ../canary; false'");
+    shell(f, "echo 5 > a; rm -f ../canary");
+    take(f, &now);
+    put_back(f, &now);
+    opt_snapshot_free(&now);
+    assert_int_equal(opt_baseline_make(&f->tree, f->base, NULL, &none, 60), SOL_OK);
+    shell(f, "test ! -e ../canary; git config --unset core.fsmonitor; rm .git/hooks/*");
+    /* Files that a sparse tree leaves out are not deleted ones. */
+    shell(f,
+          "mkdir in out && echo 1 > in/x && echo 1 > out/x && git add in out && git commit -qm two "
+          "&& git sparse-checkout set in && test ! -e out/x");
+    assert_int_equal(opt_tree_head(&f->tree, f->base), SOL_OK);
+    take(f, &now);
+    assert_int_equal(json_array_size(now.files), 0);
+    assert_int_equal(json_array_size(now.staged_files), 0);
+    opt_snapshot_free(&now);
+    shell(f, "echo 2 > in/x && git add in/x && echo 3 > in/x");
+    take(f, &now);
+    assert_int_equal(json_array_size(now.files), 1);
+    put_back(f, &now);
+    shell(f, "git diff --quiet HEAD && git diff --cached --quiet && test ! -e out/x && git "
+             "sparse-checkout disable");
+    opt_snapshot_free(&now);
+    /* Line ends. */
+    shell(
+        f,
+        "echo '*.txt text eol=crlf' > .gitattributes && printf '1\\n2\\n' > t.txt && git add -A && "
+        "git commit -qm three && rm t.txt && git checkout -q t.txt && grep -q \"$(printf '\\r')\" "
+        "t.txt");
+    assert_int_equal(opt_tree_head(&f->tree, f->base), SOL_OK);
+    shell(f, "printf '1\\r\\n3\\r\\n' > t.txt");
+    take(f, &now);
+    put_back(f, &now);
+    shell(f, "git diff --quiet HEAD && test $(wc -c < t.txt) = 6");
+    opt_snapshot_free(&now);
+    /* A submodule at another commit. */
+    shell(f,
+          "git clone -q . ../sub && git -c protocol.file.allow=always submodule --quiet add ../sub "
+          "sub && git commit -qm four");
+    assert_int_equal(opt_tree_head(&f->tree, f->base), SOL_OK);
+    take(f, &now);
+    assert_int_equal(json_array_size(now.files), 0);
+    opt_snapshot_free(&now);
+    shell(f, "cd sub && git -c user.name=t -c user.email=t commit -q --allow-empty -m x");
+    assert_int_equal(opt_tree_snapshot(&f->tree, f->base, nothing, &none, &now), SOL_E_UNSUPPORTED);
+    assert_non_null(strstr(sol_last_error(), "submodule sub"));
+    json_decref(nothing);
+}
+
+/* What stands in the way is named; what a killed git left of ours is not in the way. */
+static void locks_are_named(void **state)
+{
+    struct fixture *f = *state;
+    struct opt_snapshot now;
+    if (!f->base[0]) skip();
+    shell(f, "echo 5 > a");
+    char command[4300];
+    snprintf(command, sizeof command, "touch '%s/index.lock'", f->tree.work);
+    shell(f, command);
+    take(f, &now);
+    shell(f, "touch .git/index.lock");
+    assert_int_equal(opt_put_check(&f->tree), SOL_E_ARGUMENT);
+    assert_non_null(strstr(sol_last_error(), ".git/index.lock exists"));
+    assert_int_equal(opt_put_staged(&f->tree, now.files, f->base), SOL_E_ARGUMENT);
+    assert_non_null(strstr(sol_last_error(), ".git/index.lock exists"));
+    shell(f, "rm .git/index.lock; touch .git/MERGE_HEAD");
+    assert_int_equal(opt_put_check(&f->tree), SOL_E_ARGUMENT);
+    assert_non_null(strstr(sol_last_error(), "a merge"));
+    shell(f, "rm .git/MERGE_HEAD");
+    assert_int_equal(opt_put_check(&f->tree), SOL_OK);
+    opt_snapshot_free(&now);
+}
+
+/* Another worktree of the user's, away for a moment, keeps its index. */
+static void worktrees_of_others_stay(void **state)
+{
+    struct fixture *f = *state;
+    static const struct string_list none = {{NULL}, 0};
+    char command[4300];
+    if (!f->base[0]) skip();
+    shell(f,
+          "git worktree add -q --detach ../w && cd ../w && echo s > staged && git add staged && mv "
+          "../w ../away");
+    assert_int_equal(opt_baseline_make(&f->tree, f->base, NULL, &none, 60), SOL_OK);
+    snprintf(command, sizeof command, "rm -rf '%s'*", f->tree.baseline);
+    shell(f, command);
+    assert_int_equal(opt_baseline_make(&f->tree, f->base, NULL, &none, 60), SOL_OK);
+    shell(f, "mv ../away ../w && cd ../w && test \"$(git diff --cached --name-only)\" = staged");
 }
 
 static void baseline_is_built_once_and_again_when_torn(void **state)
@@ -200,24 +381,24 @@ static void baseline_is_built_once_and_again_when_torn(void **state)
     const char *build = "cp a out && echo x >> count";
     char path[4200];
     shell(f, "mkdir -p models && echo m > models/m");
-    assert_int_equal(opt_tree_baseline(&f->tree, f->base, build, &linked, 60), SOL_OK);
-    assert_int_equal(opt_tree_baseline(&f->tree, f->base, build, &linked, 60), SOL_OK);
+    assert_int_equal(opt_baseline_make(&f->tree, f->base, build, &linked, 60), SOL_OK);
+    assert_int_equal(opt_baseline_make(&f->tree, f->base, build, &linked, 60), SOL_OK);
     snprintf(path, sizeof path, "test \"$(wc -l < '%s/count')\" = 1", f->tree.baseline);
     shell(f, path);
     snprintf(path, sizeof path, "test \"$(cat '%s/models/m')\" = m", f->tree.baseline);
     shell(f, path);
     /* Another commit, another command, a build that was stopped: each time anew. */
-    assert_int_equal(opt_tree_baseline(&f->tree, f->base, "false", &none, 60), SOL_E_MISMATCH);
+    assert_int_equal(opt_baseline_make(&f->tree, f->base, "false", &none, 60), SOL_E_MISMATCH);
     assert_non_null(strstr(sol_last_error(), "building the baseline"));
     snprintf(path, sizeof path, "echo 'building %s 0' > '%s/baseline.state'", f->base,
              f->tree.work);
     shell(f, path);
-    assert_int_equal(opt_tree_baseline(&f->tree, f->base, "test ! -e out && cp a out", &none, 60),
+    assert_int_equal(opt_baseline_make(&f->tree, f->base, "test ! -e out && cp a out", &none, 60),
                      SOL_OK);
     snprintf(path, sizeof path, "rm -rf '%s'", f->tree.baseline);
     shell(f, path);
-    assert_int_equal(opt_tree_baseline(&f->tree, f->base, build, &none, 60), SOL_OK);
-    assert_int_equal(opt_tree_baseline(&f->tree, f->base, "true", &outside, 60), SOL_E_FORMAT);
+    assert_int_equal(opt_baseline_make(&f->tree, f->base, build, &none, 60), SOL_OK);
+    assert_int_equal(opt_baseline_make(&f->tree, f->base, "true", &outside, 60), SOL_E_FORMAT);
 }
 
 static void one_at_a_time(void **state)
@@ -237,6 +418,11 @@ int main(void)
         cmocka_unit_test(presets_are_valid),
         cmocka_unit_test(configuration_is_checked),
         cmocka_unit_test_setup_teardown(snapshots_and_diffs, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(commits_what_was_measured, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(files_become_folders_and_back, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(special_trees, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(locks_are_named, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(worktrees_of_others_stay, set_up, tear_down),
         cmocka_unit_test_setup_teardown(baseline_is_built_once_and_again_when_torn, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(one_at_a_time, set_up, tear_down),

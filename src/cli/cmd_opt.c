@@ -59,6 +59,10 @@ static const struct option options[] = {
                  AT(o.keep), 0, 0),
     OPTION_ENTRY(GROUP, 0, "history, summary", NULL, NULL, 0, 0, 0),
     OPTION_ENTRY(FLAG, 0, "all", NULL, "of all trees", AT(o.all), 0, 0),
+    OPTION_ENTRY(FLAG, 0, "diff", NULL, "only the recorded diff, for git apply", AT(o.diff), 0, 0),
+    OPTION_ENTRY(INT, 0, "change", "N",
+                 "of several recorded changes (default: the newest); also of restore", AT(o.change),
+                 1, 1 << 30),
     OPTION_ENTRY(INT, 'n', "limit", "N", "the newest N (default 20, 0: all)", AT(o.limit), 0,
                  1 << 30),
     {0},
@@ -67,7 +71,8 @@ static const struct option options[] = {
 static const struct command_spec spec = {
     .name = "opt",
     .summary = "try an optimisation: measure, check, then accept or revert it",
-    .arguments = "init|start|benchmark|profile|compare|record|accept|revert|status|history|summary",
+    .arguments = "init|start|benchmark|profile|compare|record|accept|revert|restore|status|history|"
+                 "summary",
     .notes =
         "One iteration, step by step:\n\n"
         "  sol opt init --preset sol            writes " OPT_CONFIG_FILE
@@ -77,7 +82,8 @@ static const struct command_spec spec = {
         "  sol opt benchmark                    one look at the change and at the baseline\n"
         "  sol opt compare                      both in turn, until the difference is known\n"
         "  sol opt accept                       gates, commit, ledger; or:\n"
-        "  sol opt record, sol opt revert       keep the diff, put the files back\n"
+        "  sol opt record, sol opt revert       keep the diff, put files and index back\n"
+        "  sol opt restore [#N]                 bring a recorded change back\n"
         "  sol opt history [#N]                 what was tried; of one: its diff\n\n"
         "The baseline is the last commit, built in a folder of the store. accept refuses without "
         "a\n"
@@ -120,7 +126,7 @@ static enum sol_status check_usage(struct opt_command *c, const char *const *arg
 {
     if (n == 0) *verb = OPT_STATUS;
     if (n > 0) SOL_TRY(find_verb(args[0], verb));
-    bool takes_text = *verb == OPT_START || *verb == OPT_HISTORY;
+    bool takes_text = *verb == OPT_START || *verb == OPT_HISTORY || *verb == OPT_RESTORE;
     if (n > 1 && takes_text) c->o.hypothesis = args[1];
     if (n > 2 || (n > 1 && !takes_text))
         return status_set(SOL_E_ARGUMENT, "unexpected argument '%s'%s",
@@ -135,7 +141,7 @@ static enum sol_status print(const struct opt_command *c, struct opt_answer *ans
 {
     if (strcmp(c->format, "json") == 0) return json_print(json_incref(answer->json));
     if (fflush(answer->text) != 0) return status_set(SOL_E_MEMORY, "no memory for an answer");
-    fputs(answer->lines, stdout);
+    fwrite(answer->lines, 1, answer->size, stdout); /* a diff may hold NULs */
     if (*answer->next) printf("next: %s\n", answer->next);
     return SOL_OK;
 }

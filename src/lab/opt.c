@@ -1,12 +1,12 @@
-/* The life of an iteration: init, start, record, revert, status. Measuring is in opt_measure.c, the
- * gates in opt_accept.c, tables in opt_history.c.
+/* The life of an iteration: init, start, status. Record, revert and restore are in opt_change.c,
+ * measuring is in opt_measure.c, the gates in opt_accept.c, tables in opt_history.c.
  *
  * payload_json ("notes") of an iteration:
  *   {"config": the configuration, frozen at the start,
  *    "untracked": files that were there unknown to git at the start: the user's own,
  *    "products": files that a build made,
  *    "recorded", "benchmarked", "profiled", "compared", "verified": {"tree": hash, ...},
- *    "doing": {"verb", "tree", ...} while accept or revert change the tree,
+ *    "doing": {"verb", "tree", ...} while accept, revert or restore change what is the user's,
  *    "commit": of accept} */
 #include "lab/opt.h"
 
@@ -16,12 +16,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "store/environment.h"
-#include "store/store_json.h"
+#include "format/output_file.h"
+#include "lab/opt_baseline.h"
 
-static const char *const verb_names[OPT_VERB_COUNT] = {"init",    "status",  "start",  "benchmark",
-                                                       "profile", "compare", "record", "accept",
-                                                       "revert",  "history", "summary"};
+static const char *const verb_names[OPT_VERB_COUNT] = {"init",    "status",  "start",   "benchmark",
+                                                       "profile", "compare", "record",  "accept",
+                                                       "revert",  "restore", "history", "summary"};
 
 const char *opt_verb_name(enum opt_verb verb)
 {
@@ -68,13 +68,29 @@ json_t *opt_number(double value)
 
 /* ---- the iteration at hand ---- */
 
+bool opt_is_doing(const struct opt *o, const char *verb)
+{
+    const json_t *doing = json_object_get(o->notes, "doing");
+    const char *found = json_string_value(json_object_get(doing, "verb"));
+    return found && strcmp(found, verb) == 0;
+}
+
+enum sol_status opt_end(struct opt *o, const char *state)
+{
+    SOL_TRY(opt_ledger(o));
+    o->it.state = state;
+    o->it.finished_ns = store_now_ns();
+    json_object_del(o->notes, "doing");
+    return opt_save(o);
+}
+
 bool opt_is_unfinished(const struct opt *o)
 {
     return o->it.id[0] &&
            (strcmp(o->it.state, "open") == 0 || strcmp(o->it.state, "recorded") == 0);
 }
 
-static enum sol_status keep_text(struct opt *o, char *text, const char **field)
+enum sol_status opt_keep_text(struct opt *o, char *text, const char **field)
 {
     if (!text) return status_set(SOL_E_MEMORY, "no memory for an iteration");
     size_t length = strlen(text);
@@ -85,7 +101,7 @@ static enum sol_status keep_text(struct opt *o, char *text, const char **field)
 
 enum sol_status opt_save(struct opt *o)
 {
-    SOL_TRY(keep_text(o, json_dumps(o->notes, JSON_COMPACT), &o->it.payload_json));
+    SOL_TRY(opt_keep_text(o, json_dumps(o->notes, JSON_COMPACT), &o->it.payload_json));
     return store_iteration_save(o->store, &o->it);
 }
 
@@ -153,7 +169,7 @@ enum sol_status opt_build(struct opt *o)
 
 enum sol_status opt_baseline(struct opt *o)
 {
-    return opt_tree_baseline(&o->tree, o->it.base_commit, o->config.build, &o->config.link,
+    return opt_baseline_make(&o->tree, o->it.base_commit, o->config.build, &o->config.link,
                              o->config.timeout_s);
 }
 
@@ -166,17 +182,34 @@ static enum sol_status read_config(struct opt *o)
     return opt_config_from_json(json_incref(frozen), "the iteration's configuration", &o->config);
 }
 
-/* The newest iteration of the tree. */
-static enum sol_status read_iteration(struct opt *o)
+/* It becomes an argument of git's. */
+static bool is_hash(const char *text)
 {
-    SOL_TRY(store_iterations_read(o->store, o->tree.path, NULL, 1, &o->own));
-    if (o->own->count == 0) return SOL_OK;
+    size_t length = text ? strspn(text, "0123456789abcdef") : 0;
+    return length >= 40 && length < OPT_HASH_SIZE && !text[length];
+}
+
+enum sol_status opt_use_iteration(struct opt *o)
+{
     o->it = o->own->items[0];
     json_decref(o->notes);
     o->notes = json_loads(o->it.payload_json ? o->it.payload_json : "{}", 0, NULL);
-    if (json_is_object(o->notes)) return SOL_OK;
+    if (json_is_object(o->notes) && is_hash(o->it.base_commit)) return SOL_OK;
     return status_set(SOL_E_FORMAT, "iteration %s in %s is damaged", o->it.id,
                       store_path(o->store));
+}
+
+/* The unfinished iteration of the tree, else the newest. */
+static enum sol_status read_iteration(struct opt *o)
+{
+    static const char *const states[] = {"open", "recorded", NULL};
+    for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
+        store_iterations_destroy(o->own);
+        o->own = NULL;
+        SOL_TRY(store_iterations_read(o->store, o->tree.path, states[i], 1, &o->own));
+        if (o->own->count) return opt_use_iteration(o);
+    }
+    return SOL_OK;
 }
 
 static void close_opt(struct opt *o)
@@ -210,6 +243,19 @@ static enum sol_status need_iteration(const struct opt *o)
 
 /* ---- init ---- */
 
+static enum sol_status write_config(const char *path, const json_t *json)
+{
+    char *text = json_dumps(json, JSON_INDENT(2)), *lines = NULL;
+    if (!text || asprintf(&lines, "%s\n", text) < 0) {
+        free(text);
+        return status_set(SOL_E_MEMORY, "no memory for %s", path);
+    }
+    enum sol_status status = output_file_text(path, lines, strlen(lines));
+    free(text);
+    free(lines);
+    return status;
+}
+
 static enum sol_status init(struct opt *o)
 {
     const struct opt_options *p = o->options;
@@ -220,12 +266,9 @@ static enum sol_status init(struct opt *o)
     enum sol_status status = SOL_OK;
     if (access(path, F_OK) == 0 && !p->force)
         status = status_set(SOL_E_ARGUMENT, "%s exists; --force replaces it", path);
-    else if (json_dump_file(json, path, JSON_INDENT(2)) != 0)
-        status = status_set(SOL_E_IO, "cannot write %s", path);
+    else
+        status = write_config(path, json);
     if (status == SOL_OK) {
-        FILE *to = fopen(path, "ae");
-        if (to) fputc('\n', to);
-        if (to) fclose(to);
         fprintf(o->answer->text, "wrote %s\n", path);
         json_object_set_new(o->answer->json, "file", json_string(path));
         json_object_set(o->answer->json, "config", json);
@@ -290,7 +333,7 @@ static enum sol_status start(struct opt *o)
         .perplexity = NAN,
         .base_commit = head,
     };
-    SOL_TRY(keep_text(o, strdup(head), &o->it.base_commit));
+    SOL_TRY(opt_keep_text(o, strdup(head), &o->it.base_commit));
     SOL_TRY(opt_save(o));
     fprintf(o->answer->text, "iteration #%lld (%s): %s\nbase %.12s", (long long)o->it.number,
             o->it.id, p->hypothesis, head);
@@ -300,153 +343,6 @@ static enum sol_status start(struct opt *o)
     fputc('\n', o->answer->text);
     opt_next(o, "edit the files, then: sol opt benchmark");
     return SOL_OK;
-}
-
-/* ---- record ---- */
-
-static void print_files(const struct opt *o, const json_t *files)
-{
-    FILE *to = o->answer->text;
-    size_t count = json_array_size(files);
-    fprintf(to, "%zu file%s:", count, count == 1 ? "" : "s");
-    for (size_t i = 0; i < count && i < 8; i++)
-        fprintf(to, " %s", json_string_value(json_array_get(files, i)));
-    fprintf(to, "%s\n", count > 8 ? " ..." : "");
-}
-
-enum sol_status opt_record(struct opt *o, const struct opt_snapshot *now)
-{
-    char *diff, *files, hash[OPT_HASH_SIZE], environment[STORE_HASH_SIZE], *text;
-    if (json_array_size(now->files) == 0)
-        return status_set(SOL_E_ARGUMENT, "nothing differs from the base commit %.12s",
-                          o->it.base_commit);
-    SOL_TRY(opt_tree_diff(&o->tree, o->it.base_commit, now->hash, &diff));
-    /* What is kept must bring the content back. */
-    enum sol_status status = opt_tree_apply(&o->tree, o->it.base_commit, diff, hash);
-    if (status == SOL_OK && strcmp(hash, now->hash) != 0)
-        status = status_set(SOL_E_INTERNAL, "the diff does not give the files back");
-    if (status != SOL_OK) {
-        free(diff);
-        return status;
-    }
-    SOL_TRY(keep_text(o, diff, &o->it.diff));
-    files = json_dumps(now->files, JSON_COMPACT);
-    SOL_TRY(keep_text(o, files, &o->it.files_json));
-    SOL_TRY(store_json_text(environment_json(o->tree.path, NULL), &text));
-    status = store_environment_add(o->store, text, environment);
-    free(text);
-    if (status != SOL_OK) return status;
-    SOL_TRY(keep_text(o, strdup(environment), &o->it.environment));
-    if (o->options->note) o->it.notes = o->options->note;
-    o->it.state = "recorded";
-    json_object_set_new(o->notes, "recorded", json_pack("{s:s}", "tree", now->hash));
-    return opt_save(o);
-}
-
-static enum sol_status record(struct opt *o)
-{
-    struct opt_snapshot now;
-    SOL_TRY(opt_snapshot(o, &now));
-    enum sol_status status = opt_record(o, &now);
-    if (status == SOL_OK) {
-        fprintf(o->answer->text, "recorded iteration #%lld (%s), ", (long long)o->it.number,
-                o->it.id);
-        print_files(o, now.files);
-        if (opt_note_of(o, "compared", now.hash))
-            opt_next(o, "%s",
-                     o->it.verdict && strcmp(o->it.verdict, "faster") == 0 ? "sol opt accept"
-                                                                           : "sol opt revert");
-        else
-            opt_next(o, "sol opt compare");
-    }
-    opt_snapshot_free(&now);
-    return status;
-}
-
-/* ---- revert ---- */
-
-/* Files whose present content is neither recorded nor that of the base: reverting would lose it. */
-static enum sol_status unrecorded(const struct opt *o, const struct opt_snapshot *now, json_t **out)
-{
-    json_t *other;
-    char hash[OPT_HASH_SIZE];
-    *out = NULL;
-    SOL_TRY(opt_tree_apply(&o->tree, o->it.base_commit, o->it.diff ? o->it.diff : "", hash));
-    SOL_TRY(opt_tree_changed(&o->tree, hash, now->hash, &other));
-    for (size_t i = json_array_size(other); i-- > 0;)
-        if (!has_name(now->files, json_string_value(json_array_get(other, i))))
-            json_array_remove(other, i);
-    *out = other;
-    return SOL_OK;
-}
-
-static enum sol_status check_revert(const struct opt *o, const struct opt_snapshot *now)
-{
-    char head[OPT_HASH_SIZE];
-    json_t *lost;
-    SOL_TRY(opt_tree_head(&o->tree, head));
-    if (strcmp(head, o->it.base_commit) != 0)
-        return status_set(SOL_E_ARGUMENT,
-                          "HEAD is %.12s and the iteration's base %.12s: commits were made since. "
-                          "Undo them with git, or end it as it is: sol opt revert --keep",
-                          head, o->it.base_commit);
-    SOL_TRY(unrecorded(o, now, &lost));
-    size_t count = json_array_size(lost);
-    enum sol_status status = SOL_OK;
-    if (count)
-        status = status_set(SOL_E_ARGUMENT,
-                            "%zu changed files are not recorded as they are (the first is %s) and "
-                            "would be lost; keep them first: sol opt record",
-                            count, json_string_value(json_array_get(lost, 0)));
-    json_decref(lost);
-    return status;
-}
-
-static enum sol_status end_iteration(struct opt *o, const char *state)
-{
-    SOL_TRY(opt_ledger(o));
-    o->it.state = state;
-    o->it.finished_ns = store_now_ns();
-    json_object_del(o->notes, "doing");
-    return opt_save(o);
-}
-
-static enum sol_status keep_all(struct opt *o)
-{
-    SOL_TRY(end_iteration(o, "abandoned"));
-    fprintf(o->answer->text, "ended iteration #%lld (%s); the files are as they were\n",
-            (long long)o->it.number, o->it.id);
-    opt_next(o, "sol opt start \"what you try next\"");
-    return SOL_OK;
-}
-
-/* The user's index and files change in `opt_tree_revert` only; killed there, the next `sol opt
- * revert` finds every file either recorded or already back. */
-static enum sol_status revert(struct opt *o)
-{
-    struct opt_snapshot now;
-    if (o->options->note) o->it.notes = o->options->note;
-    if (o->options->keep) return keep_all(o);
-    SOL_TRY(opt_snapshot(o, &now));
-    enum sol_status status = check_revert(o, &now);
-    json_t *files = o->it.files_json ? json_loads(o->it.files_json, 0, NULL) : json_array();
-    if (status == SOL_OK) {
-        json_object_set_new(o->notes, "doing", json_pack("{s:s}", "verb", "revert"));
-        status = opt_save(o);
-    }
-    if (status == SOL_OK) status = opt_tree_revert(&o->tree, o->it.base_commit, files);
-    if (status == SOL_OK) status = end_iteration(o, "reverted");
-    if (status == SOL_OK) {
-        fprintf(o->answer->text, "reverted to %.12s, ", o->it.base_commit);
-        print_files(o, files);
-        if (o->it.diff)
-            fprintf(o->answer->text,
-                    "the change is kept: sol opt history %s -o json has its diff\n", o->it.id);
-        opt_next(o, "sol opt start \"what you try next\"");
-    }
-    json_decref(files);
-    opt_snapshot_free(&now);
-    return status;
 }
 
 /* ---- status ---- */
@@ -464,7 +360,11 @@ static void print_prediction(const struct opt *o)
 static void choose_next(struct opt *o, const struct opt_snapshot *now)
 {
     json_t *compared = opt_note_of(o, "compared", now->hash);
-    if (json_array_size(now->files) == 0)
+    if (opt_is_doing(o, "revert"))
+        opt_next(o, "sol opt revert (it was stopped half-way)");
+    else if (opt_is_doing(o, "restore"))
+        opt_next(o, "sol opt restore (it was stopped half-way)");
+    else if (json_array_size(now->files) == 0)
         opt_next(o, "edit the files, then: sol opt benchmark");
     else if (!compared && !opt_note_of(o, "benchmarked", now->hash))
         opt_next(o, "sol opt benchmark");
@@ -488,7 +388,7 @@ static enum sol_status show_status(struct opt *o)
             o->it.id, o->it.state, o->it.hypothesis, o->it.base_commit);
     print_prediction(o);
     fprintf(to, "changed    ");
-    print_files(o, now.files);
+    opt_print_files(o, now.files);
     json_object_set(o->answer->json, "files", now.files);
     json_object_set_new(o->answer->json, "content", json_string(now.hash));
     choose_next(o, &now);
@@ -508,9 +408,10 @@ static const struct {
     [OPT_BENCHMARK] = {opt_benchmark, true, true, true},
     [OPT_PROFILE] = {opt_profile, true, true, true},
     [OPT_COMPARE] = {opt_compare, true, true, true},
-    [OPT_RECORD] = {record, true, true, true},
+    [OPT_RECORD] = {opt_record_verb, true, true, true},
     [OPT_ACCEPT] = {opt_accept, true, true, true},
-    [OPT_REVERT] = {revert, true, true, true},
+    [OPT_REVERT] = {opt_revert, true, true, true},
+    [OPT_RESTORE] = {opt_restore, true, false, false},
     [OPT_HISTORY] = {opt_history, false, false, false},
     [OPT_SUMMARY] = {opt_summary, false, false, false},
 };

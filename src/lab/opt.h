@@ -2,7 +2,7 @@
  *
  * States of an iteration:
  *   open      started; the working tree may hold anything
- *   recorded  the diff is in the store
+ *   recorded  its files are in the store, as a numbered change
  *   accepted  every gate passed; committed (or --no-commit)
  *   reverted  the recorded files are as in the base commit again
  *   abandoned ended with the files left as they are
@@ -10,7 +10,8 @@
  *
  * What was measured, verified and recorded is kept with the hash of the tree's content, so that an
  * edit in between is noticed. A process killed at any moment leaves a state from which the same
- * command goes on: before the tree is changed, the store says what will be done. */
+ * command goes on: before the tree is changed, the store says what will be done. Whatever a command
+ * overwrites is in the store before, and nothing that was recorded is ever replaced there. */
 #ifndef LAB_OPT_H
 #define LAB_OPT_H
 
@@ -26,9 +27,10 @@ struct opt_options {
     const char *store;  /* NULL: the usual one */
     const char *hypothesis, *rule, *note, *even_if, *reason, *subject, *preset, *model;
     double predict; /* gain; NaN: none */
-    bool force, keep, with_changes, no_commit, all;
+    bool force, keep, with_changes, no_commit, all, diff;
     int64_t limit;      /* of history; 0: all */
     int64_t pairs;      /* most pairs of a comparison; 0: as configured */
+    int64_t change;     /* number of a recorded change; 0: the newest */
     double max_seconds; /* of a comparison; 0: as configured */
     int argc;
     char **argv; /* for the runs that are stored */
@@ -56,6 +58,7 @@ enum opt_verb {
     OPT_RECORD,
     OPT_ACCEPT,
     OPT_REVERT,
+    OPT_RESTORE,
     OPT_HISTORY,
     OPT_SUMMARY,
     OPT_VERB_COUNT
@@ -81,6 +84,8 @@ struct opt {
 };
 
 bool opt_is_unfinished(const struct opt *o);
+/* Takes the first of o->own for the iteration at hand. */
+enum sol_status opt_use_iteration(struct opt *o);
 /* Writes it->payload_json from `notes` and saves. */
 enum sol_status opt_save(struct opt *o);
 /* A note about the present content: {"tree": HASH, ...}; NULL when it is of other content. */
@@ -89,7 +94,17 @@ enum sol_status opt_snapshot(const struct opt *o, struct opt_snapshot *out);
 /* Builds the working tree. Files that the build makes are left out of the change from now on. */
 enum sol_status opt_build(struct opt *o);
 enum sol_status opt_baseline(struct opt *o);
+enum sol_status opt_record_verb(struct opt *o);
+/* Keeps what the tree and the index hold as a change, unless the newest one is the same. */
 enum sol_status opt_record(struct opt *o, const struct opt_snapshot *now);
+enum sol_status opt_revert(struct opt *o);
+enum sol_status opt_restore(struct opt *o);
+void opt_print_files(const struct opt *o, const json_t *files);
+enum sol_status opt_end(struct opt *o, const char *state);
+/* Whether `verb` was stopped half-way. */
+bool opt_is_doing(const struct opt *o, const char *verb);
+/* Takes `text`, malloc'd, over into the iteration's arena. */
+enum sol_status opt_keep_text(struct opt *o, char *text, const char **field);
 void opt_next(struct opt *o, const char *format, ...) SOL_PRINTF(2, 3);
 /* Text or null. */
 json_t *opt_text(const char *text);

@@ -1,7 +1,9 @@
 /* sol opt accept: the gates, the commit, the ledger of predictions.
  *
- * The store says what will be committed before git does it. Killed in between, the next command
- * finds a commit with that content on top of the base, or none, and knows. */
+ * What is committed is the tree that was measured, not what the files hold by then; files that
+ * changed while the gates ran are a gate that fails. The store says what will be committed before
+ * git does it. Killed in between, the next command finds a commit with that content on top of the
+ * base, or none, and knows. */
 #include <ctype.h>
 #include <math.h>
 #include <stdarg.h>
@@ -11,6 +13,7 @@
 #include "base/table.h"
 #include "lab/compare_metrics.h"
 #include "lab/opt.h"
+#include "lab/opt_put.h"
 
 /* ---- gates ---- */
 
@@ -214,6 +217,33 @@ static enum sol_status gate_perplexity(struct opt *o, struct gates *gates)
     return SOL_OK;
 }
 
+/* ---- content ---- */
+
+/* Somebody edits, or a gate's command writes: then what ran is not what was measured. */
+static enum sol_status gate_content(const struct opt *o, const struct opt_snapshot *measured,
+                                    struct gates *gates)
+{
+    struct opt_snapshot now;
+    json_t *changed;
+    SOL_TRY(opt_snapshot(o, &now));
+    enum sol_status status = opt_tree_changed(&o->tree, measured->hash, now.hash, &changed);
+    opt_snapshot_free(&now);
+    if (status != SOL_OK) return status;
+    size_t count = json_array_size(changed);
+    char names[300] = "";
+    for (size_t i = 0; i < count && i < 4; i++)
+        snprintf(names + strlen(names), sizeof names - strlen(names), " %s",
+                 json_string_value(json_array_get(changed, i)));
+    if (count)
+        add_gate(gates, "content", GATE_FAILED, "%zu file%s changed while the gates ran:%s%s",
+                 count, count == 1 ? "" : "s", names, count > 4 ? " ..." : "");
+    else
+        add_gate(gates, "content", GATE_PASSED, "the files are those that were measured");
+    json_object_set(o->answer->json, "changed", changed);
+    json_decref(changed);
+    return SOL_OK;
+}
+
 /* ---- all gates ---- */
 
 static enum sol_status print_gates(const struct opt *o, const struct gates *gates)
@@ -235,14 +265,17 @@ static enum sol_status print_gates(const struct opt *o, const struct gates *gate
     return SOL_OK;
 }
 
-/* The slow ones only where the comparison passed. */
-static enum sol_status run_gates(struct opt *o, const char *hash, struct gates *gates)
+/* The slow ones only where the comparison passed. Their commands may overwrite what was measured,
+ * so that is kept first. */
+static enum sol_status run_gates(struct opt *o, const struct opt_snapshot *now, struct gates *gates)
 {
-    gate_comparison(o, hash, gates);
+    gate_comparison(o, now->hash, gates);
     if (!all_passed(gates)) return SOL_OK;
+    SOL_TRY(opt_record(o, now));
     SOL_TRY(gate_manifest(o, gates));
-    SOL_TRY(gate_correctness(o, hash, gates));
+    SOL_TRY(gate_correctness(o, now->hash, gates));
     SOL_TRY(gate_perplexity(o, gates));
+    SOL_TRY(gate_content(o, now, gates));
     char *text = json_dumps(json_object_get(o->notes, "verified"), JSON_COMPACT | JSON_ENCODE_ANY);
     if (text) o->it.verify_json = arena_strndup(o->arena, text, strlen(text));
     free(text);
@@ -267,7 +300,14 @@ static void refuse(struct opt *o, const struct gates *gates)
                     "\"why it is worth it\")");
     else if (first && strcmp(first->name, "comparison") == 0)
         opt_next(o, "%s", opt_next_of_comparison(o));
-    else
+    else if (first && strcmp(first->name, "content") == 0) {
+        fprintf(o->answer->text,
+                "what was measured is kept: sol opt history %s --diff; what is in the tree now was "
+                "not touched\n",
+                o->it.id);
+        opt_next(o, "sol opt compare (files that commands write belong into \"exclude\" or "
+                    ".gitignore)");
+    } else
         opt_next(o, "repair it, then: sol opt compare");
 }
 
@@ -327,7 +367,7 @@ static char *commit_message(const struct opt *o, const struct gates *gates)
                 it->rule ? it->rule : "");
     for (size_t i = 0; i < gates->count; i++)
         if (strcmp(gates->items[i].name, "comparison") != 0 &&
-            gates->items[i].result == GATE_PASSED)
+            strcmp(gates->items[i].name, "content") != 0 && gates->items[i].result == GATE_PASSED)
             fprintf(to, "%s: %s\n", gates->items[i].name, gates->items[i].text);
     if (o->options->reason) fprintf(to, "accepted because: %s\n", o->options->reason);
     fprintf(to, "iteration: %s\n", it->id);
@@ -359,14 +399,42 @@ static enum sol_status finish(struct opt *o, const char *commit)
     return SOL_OK;
 }
 
+/* The index gets what was committed, but for files that were staged anew since. */
+static enum sol_status stage_committed(struct opt *o, const char *hash)
+{
+    struct opt_snapshot now;
+    json_t *files, *since;
+    const json_t *doing = json_object_get(o->notes, "doing");
+    const char *staged = json_string_value(json_object_get(doing, "staged"));
+    SOL_TRY(opt_snapshot(o, &now));
+    enum sol_status status = opt_tree_changed(&o->tree, o->it.base_commit, hash, &files);
+    if (status == SOL_OK) {
+        status = opt_tree_changed(&o->tree, staged ? staged : now.staged, now.staged, &since);
+        for (size_t i = 0; status == SOL_OK && i < json_array_size(since); i++)
+            for (size_t j = json_array_size(files); j-- > 0;)
+                if (json_equal(json_array_get(files, j), json_array_get(since, i)))
+                    json_array_remove(files, j);
+        if (status == SOL_OK) json_decref(since);
+        if (status == SOL_OK) status = opt_put_staged(&o->tree, files, hash);
+        json_decref(files);
+    }
+    opt_snapshot_free(&now);
+    return status;
+}
+
+static enum sol_status committed(struct opt *o, const char *commit)
+{
+    SOL_TRY(stage_committed(o, commit));
+    return finish(o, commit);
+}
+
 enum sol_status opt_accept_finish(struct opt *o)
 {
     const json_t *doing = json_object_get(o->notes, "doing");
-    const char *verb = json_string_value(json_object_get(doing, "verb"));
     const char *hash = json_string_value(json_object_get(doing, "tree"));
     char head[OPT_HASH_SIZE], parent[OPT_HASH_SIZE];
     json_t *differing;
-    if (!verb || strcmp(verb, "accept") != 0 || !hash) return SOL_OK;
+    if (!opt_is_doing(o, "accept") || !hash) return SOL_OK;
     SOL_TRY(opt_tree_head(&o->tree, head));
     if (strcmp(head, o->it.base_commit) == 0) return SOL_OK; /* not committed: again from there */
     if (opt_tree_parent(&o->tree, head, parent) != SOL_OK || strcmp(parent, o->it.base_commit) != 0)
@@ -374,7 +442,7 @@ enum sol_status opt_accept_finish(struct opt *o)
     SOL_TRY(opt_tree_changed(&o->tree, head, hash, &differing));
     bool same = json_array_size(differing) == 0;
     json_decref(differing);
-    return same ? finish(o, head) : SOL_OK;
+    return same ? committed(o, head) : SOL_OK;
 }
 
 static enum sol_status commit(struct opt *o, const struct gates *gates,
@@ -382,14 +450,16 @@ static enum sol_status commit(struct opt *o, const struct gates *gates,
 {
     char hash[OPT_HASH_SIZE];
     if (o->options->no_commit) return finish(o, NULL);
-    json_object_set_new(o->notes, "doing",
-                        json_pack("{s:s, s:s}", "verb", "accept", "tree", now->hash));
+    SOL_TRY(opt_put_check(&o->tree));
+    json_object_set_new(
+        o->notes, "doing",
+        json_pack("{s:s, s:s, s:s}", "verb", "accept", "tree", now->hash, "staged", now->staged));
     SOL_TRY(opt_save(o));
     char *message = commit_message(o, gates);
     if (!message) return status_set(SOL_E_MEMORY, "no memory for a commit message");
-    enum sol_status status = opt_tree_commit(&o->tree, now->files, message, hash);
+    enum sol_status status = opt_put_commit(&o->tree, o->it.base_commit, now->hash, message, hash);
     free(message);
-    if (status == SOL_OK) return finish(o, hash);
+    if (status == SOL_OK) return committed(o, hash);
     json_object_del(o->notes, "doing");
     opt_save(o);
     return status_prefix(status, "nothing is committed, the iteration is still %s", o->it.state);
@@ -409,7 +479,7 @@ static enum sol_status note_device(struct opt *o)
 static enum sol_status accept_content(struct opt *o, const struct opt_snapshot *now)
 {
     struct gates gates = {.count = 0};
-    SOL_TRY(run_gates(o, now->hash, &gates));
+    SOL_TRY(run_gates(o, now, &gates));
     SOL_TRY(print_gates(o, &gates));
     SOL_TRY(opt_save(o));
     if (!all_passed(&gates)) {
@@ -417,7 +487,6 @@ static enum sol_status accept_content(struct opt *o, const struct opt_snapshot *
         return SOL_OK;
     }
     SOL_TRY(note_device(o));
-    SOL_TRY(opt_record(o, now));
     return commit(o, &gates, now);
 }
 

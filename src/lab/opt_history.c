@@ -52,25 +52,85 @@ static void add_row(struct table *table, const struct store_iteration *it, bool 
     json_decref(notes);
 }
 
-static enum sol_status show_one(struct opt *o)
+/* Exactly as it is kept: it may hold any bytes, so JSON has it only where it is UTF-8. */
+static json_t *bytes_json(const void *bytes, size_t size)
 {
-    struct store_iterations *found;
-    const char *tree = o->options->all ? NULL : o->tree.path;
-    SOL_TRY(store_iteration_find(o->store, tree, o->options->hypothesis, &found));
-    const struct store_iteration *it = &found->items[0];
-    json_t *json = opt_iteration_json(it), *list = json_array();
-    json_object_set_new(json, "diff", opt_text(it->diff));
+    json_t *json = bytes ? json_stringn(bytes, size) : NULL;
+    return json ? json : json_null();
+}
+
+static json_t *change_json(const struct store_change *c)
+{
+    char created[32];
+    store_time_text(c->created_ns, created);
+    return json_pack("{s:I, s:s, s:o, s:I, s:o, s:o}", "number", (json_int_t)c->number, "created",
+                     created, "files", json_loads(c->files_json, 0, NULL), "diff_bytes",
+                     (json_int_t)c->diff_size, "diff", bytes_json(c->diff, c->diff_size),
+                     "staged_diff", bytes_json(c->staged_diff, c->staged_size));
+}
+
+/* All that were recorded, the newest last. */
+static enum sol_status changes_json(struct opt *o, const char *iteration, json_t **out)
+{
+    struct store_change *c;
+    *out = json_array();
+    for (int64_t number = 1;; number++) {
+        enum sol_status status = store_change_read(o->store, iteration, number, &c);
+        if (status != SOL_OK || !c) return status;
+        json_array_append_new(*out, change_json(c));
+        store_change_destroy(c);
+    }
+}
+
+static enum sol_status show_diff(struct opt *o, const struct store_iteration *it,
+                                 const struct store_change *c)
+{
+    if (!c)
+        return status_set(SOL_E_ARGUMENT, "iteration #%lld (%s) has no such change recorded",
+                          (long long)it->number, it->id);
+    fwrite(c->diff, 1, c->diff_size, o->answer->text);
+    return SOL_OK;
+}
+
+static enum sol_status show_whole(struct opt *o, const struct store_iteration *it,
+                                  const struct store_change *c)
+{
+    json_t *changes, *json = opt_iteration_json(it), *list = json_array();
+    FILE *to = o->answer->text;
+    SOL_TRY(changes_json(o, it->id, &changes));
+    size_t count = json_array_size(changes);
+    json_object_set_new(json, "diff", c ? bytes_json(c->diff, c->diff_size) : json_null());
+    json_object_set_new(json, "changes", changes);
     json_object_set_new(json, "verified",
                         it->verify_json ? json_loads(it->verify_json, 0, NULL) : json_null());
     json_array_append_new(list, json);
     json_object_set_new(o->answer->json, "iterations", list);
-    fprintf(o->answer->text, "iteration #%lld (%s), %s: %s\n", (long long)it->number, it->id,
-            it->state, it->hypothesis);
-    if (it->notes) fprintf(o->answer->text, "note: %s\n", it->notes);
-    if (it->diff) fprintf(o->answer->text, "\n%s", it->diff);
+    fprintf(to, "iteration #%lld (%s), %s: %s\n", (long long)it->number, it->id, it->state,
+            it->hypothesis);
+    if (it->notes) fprintf(to, "note: %s\n", it->notes);
+    if (count > 1)
+        fprintf(to, "change %lld of %zu; others: sol opt history %s --diff --change N\n",
+                c ? (long long)c->number : 0LL, count, it->id);
+    if (c && c->staged_diff) fprintf(to, "the index held other content: -o json has it\n");
+    if (c) fputc('\n', to);
+    if (c) fwrite(c->diff, 1, c->diff_size, to);
     opt_next(o, "%s", opt_is_unfinished(o) ? "sol opt status" : "sol opt start \"what you try\"");
-    store_iterations_destroy(found);
     return SOL_OK;
+}
+
+static enum sol_status show_one(struct opt *o)
+{
+    struct store_iterations *found;
+    struct store_change *change;
+    const char *tree = o->options->all ? NULL : o->tree.path, *name = o->options->hypothesis;
+    SOL_TRY(store_iteration_find(o->store, tree, name ? name : "last", &found));
+    const struct store_iteration *it = &found->items[0];
+    enum sol_status status = store_change_read(o->store, it->id, o->options->change, &change);
+    if (status == SOL_OK)
+        status = o->options->diff ? show_diff(o, it, change) : show_whole(o, it, change);
+    store_change_destroy(change);
+    store_iterations_destroy(found);
+    return status;
 }
 
 enum sol_status opt_history(struct opt *o)
@@ -78,7 +138,7 @@ enum sol_status opt_history(struct opt *o)
     struct store_iterations *list;
     struct table *table;
     bool all = o->options->all;
-    if (o->options->hypothesis) return show_one(o);
+    if (o->options->hypothesis || o->options->diff || o->options->change) return show_one(o);
     SOL_TRY(
         store_iterations_read(o->store, all ? NULL : o->tree.path, NULL, o->options->limit, &list));
     json_t *json = json_array();

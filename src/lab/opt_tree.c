@@ -1,11 +1,12 @@
-/* Git is driven through its commands. A snapshot uses an index of its own, so that the user's stays
- * as it is; the objects that it writes are found by nobody and collected by git in time. */
+/* What a tree holds, as git tree objects. A snapshot works on a copy of the user's index, so that
+ * the user's stays as it is, what git knows about unchanged files is used, and files that a sparse
+ * tree leaves out do not count as deleted. The objects that it writes are found by nobody and
+ * collected by git in time. */
 #include "lab/opt_tree.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,10 +14,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/memory.h"
+#include "lab/git.h"
 #include "lab/opt_config.h"
+#include "lab/opt_place.h"
 #include "store/store.h"
-
-static const double git_timeout_s = 600;
 
 /* ---- commands ---- */
 
@@ -61,25 +63,13 @@ enum sol_status opt_tree_run(const char *folder, const char *command, double tim
     return status;
 }
 
-/* The last lines that say something, joined. */
-static void last_lines(const struct process_result *p, char out[600])
-{
-    const char *text = p->errors_size ? p->errors : p->output;
-    size_t end = strlen(text);
-    while (end && strchr(" \t\r\n", text[end - 1])) end--;
-    size_t start = end;
-    for (int lines = 0; start && end - start < 560; start--)
-        if (text[start - 1] == '\n' && ++lines == 5) break;
-    snprintf(out, 600, "%.*s", (int)(end - start), text + start);
-}
-
 enum sol_status opt_tree_must(const char *folder, const char *what, const char *command,
                               double timeout_s, struct process_result *out)
 {
     char words[600];
     SOL_TRY(opt_tree_run(folder, command, timeout_s, out));
     if (out->exit_status == 0 && !out->timed_out) return SOL_OK;
-    last_lines(out, words);
+    process_last_lines(out, words);
     enum sol_status status =
         out->timed_out
             ? status_set(SOL_E_MISMATCH, "%s did not end within %g s: %s", what, timeout_s, command)
@@ -89,92 +79,48 @@ enum sol_status opt_tree_must(const char *folder, const char *what, const char *
     return status;
 }
 
-/* A folder, the command's words quoted where a %q stands, its output. `index` may be NULL. */
-static enum sol_status git(struct process_result *out, const char *folder, const char *index,
-                           const char *format, ...)
-{
-    char *text = NULL, words[600];
-    size_t size = 0;
-    FILE *to = open_memstream(&text, &size);
-    if (!to) return no_memory();
-    if (index) {
-        fputs("GIT_INDEX_FILE=", to);
-        put_quoted(to, index);
-        fputc(' ', to);
-    }
-    /* Names are names, never patterns. */
-    fputs("GIT_LITERAL_PATHSPECS=1 git -C ", to);
-    put_quoted(to, folder);
-    fputc(' ', to);
-    va_list args;
-    va_start(args, format);
-    for (; *format; format++)
-        if (format[0] == '%' && format[1] == 'q') {
-            put_quoted(to, va_arg(args, const char *));
-            format++;
-        } else {
-            fputc(*format, to);
-        }
-    va_end(args);
-    if (fclose(to) != 0) {
-        free(text);
-        return no_memory();
-    }
-    enum sol_status status = process_run(text, git_timeout_s, out);
-    if (status == SOL_OK && (out->exit_status != 0 || out->timed_out)) {
-        last_lines(out, words);
-        status = status_set(SOL_E_IO, "git failed with status %d: %s%s%s", out->exit_status, text,
-                            *words ? "\n" : "", words);
-        process_result_free(out);
-    }
-    free(text);
-    return status;
-}
-
-/* git() for commands whose output does not matter. */
-#define GIT(folder, index, ...)                                                                    \
-    do {                                                                                           \
-        struct process_result git_result_;                                                         \
-        SOL_TRY(git(&git_result_, folder, index, __VA_ARGS__));                                    \
-        process_result_free(&git_result_);                                                         \
-    } while (0)
-
-/* The one line that it printed, which is the process's no more. */
-static enum sol_status take_line(struct process_result *p, char *out, size_t size)
-{
-    p->output[strcspn(p->output, "\n")] = '\0';
-    bool fits = strlen(p->output) < size;
-    if (fits) strcpy(out, p->output);
-    process_result_free(p);
-    return fits ? SOL_OK : status_set(SOL_E_UNSUPPORTED, "git printed a longer line than expected");
-}
-
 /* ---- opening ---- */
+
+/* The part of the store's folder below the tree's, "" where it lies elsewhere. */
+static const char *inside(const char *tree, const char *store)
+{
+    size_t length = strlen(tree);
+    return strncmp(store, tree, length) == 0 && store[length] == '/' ? store + length + 1 : "";
+}
+
+static enum sol_status name_folders(struct opt_tree *tree, const char *store)
+{
+    char hash[STORE_HASH_SIZE], folder[4096];
+    /* Git and the configured commands work in other folders. */
+    if (!realpath(store, folder))
+        return status_set(SOL_E_IO, "cannot find the store %s: %s", store, strerror(errno));
+    store_hash(tree->path, strlen(tree->path), hash);
+    int n = snprintf(tree->work, sizeof tree->work, "%s/opt/%s", folder, hash);
+    int m = snprintf(tree->baseline, sizeof tree->baseline, "%s/opt/%s/baseline", folder, hash);
+    int k = snprintf(tree->store, sizeof tree->store, "%s", inside(tree->path, folder));
+    if (n < (int)sizeof tree->work && m < (int)sizeof tree->baseline && k < (int)sizeof tree->store)
+        return SOL_OK;
+    return status_set(SOL_E_ARGUMENT, "the store's folder has too long a name: %s", store);
+}
 
 enum sol_status opt_tree_open(const char *folder, const char *store, struct opt_tree *out)
 {
-    struct process_result p;
-    char hash[STORE_HASH_SIZE], commit[OPT_HASH_SIZE];
+    char commit[OPT_HASH_SIZE];
+    struct git here = {.folder = folder};
     *out = (struct opt_tree){.lock = -1};
-    /* Started from a git hook, these would name another tree. */
-    unsetenv("GIT_DIR");
-    unsetenv("GIT_WORK_TREE");
-    unsetenv("GIT_INDEX_FILE");
-    if (git(&p, folder, NULL, "rev-parse --show-toplevel") != SOL_OK)
+    git_forget_environment();
+    enum sol_status status =
+        git_line(&here, out->path, sizeof out->path, "rev-parse", "--show-toplevel", NULL);
+    if (status == SOL_E_IO)
         return status_set(SOL_E_ARGUMENT,
                           "%s is not in a git tree; sol opt compares with a commit (git init, git "
                           "add, git commit make one)",
                           folder);
-    SOL_TRY(take_line(&p, out->path, sizeof out->path));
+    if (status != SOL_OK) return status;
     if (opt_tree_head(out, commit) != SOL_OK)
         return status_set(SOL_E_ARGUMENT, "%s has no commit yet; make one to compare with",
                           out->path);
-    store_hash(out->path, strlen(out->path), hash);
-    int n = snprintf(out->work, sizeof out->work, "%s/opt/%s", store, hash);
-    int m = snprintf(out->baseline, sizeof out->baseline, "%s/opt/%s/baseline", store, hash);
-    if (n >= (int)sizeof out->work || m >= (int)sizeof out->baseline)
-        return status_set(SOL_E_ARGUMENT, "the store's folder has too long a name: %s", store);
-    return SOL_OK;
+    return name_folders(out, store);
 }
 
 void opt_tree_close(struct opt_tree *tree)
@@ -183,22 +129,16 @@ void opt_tree_close(struct opt_tree *tree)
     *tree = (struct opt_tree){.lock = -1};
 }
 
-static enum sol_status make_folder(const char *path)
+enum sol_status opt_tree_make_parents(char *path)
 {
-    if (mkdir(path, 0777) == 0 || errno == EEXIST) return SOL_OK;
-    return status_set(SOL_E_IO, "cannot make %s: %s", path, strerror(errno));
-}
-
-/* `path`'s parents; it is `path` again after the call. */
-static enum sol_status make_parents(char *path)
-{
-    enum sol_status status = SOL_OK;
-    for (char *at = strchr(path + 1, '/'); at && status == SOL_OK; at = strchr(at + 1, '/')) {
+    for (char *at = strchr(path + 1, '/'); at; at = strchr(at + 1, '/')) {
         *at = '\0';
-        status = make_folder(path);
+        bool made = mkdir(path, 0777) == 0 || errno == EEXIST;
         *at = '/';
+        if (!made)
+            return status_set(SOL_E_IO, "cannot make the folders of %s: %s", path, strerror(errno));
     }
-    return status;
+    return SOL_OK;
 }
 
 enum sol_status opt_tree_lock(struct opt_tree *tree)
@@ -206,7 +146,7 @@ enum sol_status opt_tree_lock(struct opt_tree *tree)
     char path[4200];
     if (tree->lock >= 0) return SOL_OK;
     snprintf(path, sizeof path, "%s/lock", tree->work);
-    SOL_TRY(make_parents(path));
+    SOL_TRY(opt_tree_make_parents(path));
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (fd < 0) return status_set(SOL_E_IO, "cannot write %s: %s", path, strerror(errno));
     if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
@@ -220,75 +160,57 @@ enum sol_status opt_tree_lock(struct opt_tree *tree)
 
 enum sol_status opt_tree_head(const struct opt_tree *tree, char commit[OPT_HASH_SIZE])
 {
-    struct process_result p;
-    SOL_TRY(git(&p, tree->path, NULL, "rev-parse --verify 'HEAD^{commit}'"));
-    return take_line(&p, commit, OPT_HASH_SIZE);
+    return git_line(&(struct git){.folder = tree->path}, commit, OPT_HASH_SIZE, "rev-parse",
+                    "--verify", "HEAD^{commit}", NULL);
 }
 
 enum sol_status opt_tree_parent(const struct opt_tree *tree, const char *commit,
                                 char parent[OPT_HASH_SIZE])
 {
-    struct process_result p;
     char text[OPT_HASH_SIZE + 8];
     snprintf(text, sizeof text, "%s^", commit);
-    SOL_TRY(git(&p, tree->path, NULL, "rev-parse --verify --quiet %q", text));
-    return take_line(&p, parent, OPT_HASH_SIZE);
+    return git_line(&(struct git){.folder = tree->path}, parent, OPT_HASH_SIZE, "rev-parse",
+                    "--verify", "--quiet", text, NULL);
 }
 
-/* ---- lists of names ---- */
+/* ---- our files in the store ---- */
 
-static bool list_has(const json_t *list, const char *name)
+/* Used while the lock is held, so that whatever a killed git left there is nobody's. */
+struct work_files {
+    char index[4200], lock[4210], names[4200], input[4200], patch[4200];
+};
+
+static void fresh_files(const struct opt_tree *tree, struct work_files *f)
 {
-    for (size_t i = 0; i < json_array_size(list); i++)
-        if (strcmp(json_string_value(json_array_get(list, i)), name) == 0) return true;
-    return false;
+    snprintf(f->index, sizeof f->index, "%s/index", tree->work);
+    snprintf(f->lock, sizeof f->lock, "%s.lock", f->index);
+    snprintf(f->names, sizeof f->names, "%s/names", tree->work);
+    snprintf(f->input, sizeof f->input, "%s/input", tree->work);
+    snprintf(f->patch, sizeof f->patch, "%s/patch", tree->work);
+    unlink(f->index);
+    unlink(f->lock);
 }
 
-/* Of names that end with a NUL, sorted as git sorts them. Names that are not UTF-8 are an error:
- * they could not be kept. */
-static enum sol_status read_names(struct process_result *p, json_t **out)
+static void remove_files(const struct work_files *f)
 {
-    enum sol_status status = SOL_OK;
-    *out = json_array();
-    for (size_t at = 0; at < p->output_size && status == SOL_OK;) {
-        const char *name = p->output + at;
-        at += strlen(name) + 1;
-        json_t *text = json_string(name);
-        if (!text)
-            status = status_set(SOL_E_UNSUPPORTED, "a file's name is not UTF-8: %s", name);
-        else if (json_array_append_new(*out, text) != 0)
-            status = no_memory();
-    }
-    process_result_free(p);
-    if (status != SOL_OK) {
-        json_decref(*out);
-        *out = NULL;
-    }
-    return status;
+    unlink(f->index);
+    unlink(f->names);
+    unlink(f->input);
+    unlink(f->patch);
 }
 
-enum sol_status opt_tree_untracked(const struct opt_tree *tree, json_t **out)
+enum sol_status opt_tree_write(const char *path, const void *data, size_t size)
 {
-    struct process_result p;
-    *out = NULL;
-    SOL_TRY(git(&p, tree->path, NULL, "ls-files -z --others --exclude-standard"));
-    return read_names(&p, out);
-}
-
-static bool matches(const struct string_list *patterns, const char *name)
-{
-    for (size_t i = 0; i < patterns->count; i++) {
-        const char *pattern = patterns->values[i];
-        size_t length = strlen(pattern);
-        while (length && pattern[length - 1] == '/') length--;
-        bool inside = strncmp(name, pattern, length) == 0 && strchr("/", name[length]);
-        if (inside || fnmatch(pattern, name, 0) == 0) return true;
-    }
-    return false;
+    FILE *to = fopen(path, "wbe");
+    if (!to) return status_set(SOL_E_IO, "cannot write %s: %s", path, strerror(errno));
+    bool lost = size && fwrite(data, 1, size, to) != size;
+    if (fclose(to) != 0 || lost)
+        return status_set(SOL_E_IO, "cannot write %s: %s", path, strerror(errno));
+    return SOL_OK;
 }
 
 /* Names, each with a NUL behind it, as git reads them with -z. */
-static enum sol_status write_names(const char *path, const json_t *names)
+enum sol_status opt_tree_write_names(const char *path, const json_t *names)
 {
     FILE *to = fopen(path, "wbe");
     if (!to) return status_set(SOL_E_IO, "cannot write %s: %s", path, strerror(errno));
@@ -302,54 +224,280 @@ static enum sol_status write_names(const char *path, const json_t *names)
     return SOL_OK;
 }
 
-/* ---- snapshots ---- */
+/* ---- names ---- */
+
+json_t *opt_tree_set(const json_t *names)
+{
+    json_t *set = json_object();
+    for (size_t i = 0; i < json_array_size(names); i++)
+        json_object_set_new(set, json_string_value(json_array_get(names, i)), json_true());
+    return set;
+}
+
+static bool matches(const struct string_list *patterns, const char *name)
+{
+    for (size_t i = 0; i < patterns->count; i++) {
+        const char *pattern = patterns->values[i];
+        size_t length = strlen(pattern);
+        while (length && pattern[length - 1] == '/') length--;
+        bool below = strncmp(name, pattern, length) == 0 && strchr("/", name[length]);
+        if (below || fnmatch(pattern, name, 0) == 0) return true;
+    }
+    return false;
+}
+
+static bool in_store(const struct opt_tree *tree, const char *name)
+{
+    size_t length = strlen(tree->store);
+    return length && strncmp(name, tree->store, length) == 0 && strchr("/", name[length]);
+}
 
 /* A nested repository is listed with a slash behind it: not ours to look into. */
-static enum sol_status keep_ours(json_t *names, const json_t *left_out,
-                                 const struct string_list *exclude)
+static void keep_ours(const struct opt_tree *tree, json_t *names, const json_t *left_out,
+                      const struct string_list *exclude)
 {
+    json_t *skip = opt_tree_set(left_out);
     for (size_t i = json_array_size(names); i-- > 0;) {
         const char *name = json_string_value(json_array_get(names, i));
         size_t length = strlen(name);
-        if (strcmp(name, OPT_CONFIG_FILE) == 0 || list_has(left_out, name) ||
-            matches(exclude, name) || (length && name[length - 1] == '/'))
+        if (strcmp(name, OPT_CONFIG_FILE) == 0 || json_object_get(skip, name) ||
+            matches(exclude, name) || in_store(tree, name) || (length && name[length - 1] == '/'))
             json_array_remove(names, i);
     }
-    return SOL_OK;
+    json_decref(skip);
 }
 
-static enum sol_status take_snapshot(const struct opt_tree *tree, const char *index,
-                                     const char *list, const char *base, const json_t *left_out,
-                                     const struct string_list *exclude, struct opt_snapshot *out)
+enum sol_status opt_tree_untracked(const struct opt_tree *tree, json_t **out)
 {
-    struct process_result p;
+    char listing[4200];
+    struct git call = {.folder = tree->path, .output = listing};
+    snprintf(listing, sizeof listing, "%s/listing", tree->work);
+    enum sol_status status =
+        git_names(&call, out, "ls-files", "-z", "--others", "--exclude-standard", NULL);
+    unlink(listing);
+    return status;
+}
+
+enum sol_status opt_tree_changed(const struct opt_tree *tree, const char *a, const char *b,
+                                 json_t **out)
+{
+    char from[OPT_HASH_SIZE + 8], to[OPT_HASH_SIZE + 8], listing[4200];
+    struct git call = {.folder = tree->path, .output = listing};
+    snprintf(from, sizeof from, "%s^{tree}", a);
+    snprintf(to, sizeof to, "%s^{tree}", b);
+    snprintf(listing, sizeof listing, "%s/listing", tree->work);
+    enum sol_status status = git_names(&call, out, "diff-tree", "-r", "-z", "--no-renames",
+                                       "--name-only", from, to, NULL);
+    unlink(listing);
+    return status;
+}
+
+/* ---- entries: which object a tree has under a name ---- */
+
+/* One of `git ls-tree -z`: "100644 blob HASH\tNAME". Returns what follows. */
+static const char *next_entry(const char *at, const char *end, const char **name, char kind[7])
+{
+    size_t length = strnlen(at, (size_t)(end - at));
+    const char *tab = memchr(at, '\t', length);
+    *name = tab ? tab + 1 : NULL;
+    snprintf(kind, 7, "%.6s", at);
+    return at + length + 1;
+}
+
+/* Those of `names` that `hash` has, as ls-tree prints them, and for `update-index --index-info` the
+ * others as removals. `in` gets the names that it has; may be NULL. */
+static enum sol_status pick_entries(const struct mapped_file *all, const json_t *names, int digits,
+                                    const char *path, json_t **in)
+{
+    const char *at = all->data, *end = at + all->size, *name;
+    json_t *wanted = opt_tree_set(names), *found = json_array();
+    FILE *to = fopen(path, "wbe");
+    char kind[7];
+    if (!to) goto fail;
+    while (at < end) {
+        const char *entry = at;
+        at = next_entry(at, end, &name, kind);
+        if (!name || json_object_del(wanted, name) != 0) continue;
+        fwrite(entry, 1, (size_t)(at - entry), to);
+        json_array_append_new(found, json_string(name));
+    }
+    json_t *value;
+    json_object_foreach(wanted, name, value) fprintf(to, "0 %0*d\t%s%c", digits, 0, name, '\0');
+    bool lost = ferror(to);
+    if (fclose(to) != 0 || lost) goto fail;
+    json_decref(wanted);
+    if (in)
+        *in = found;
+    else
+        json_decref(found);
+    return SOL_OK;
+fail:
+    json_decref(wanted);
+    json_decref(found);
+    return status_set(SOL_E_IO, "cannot write %s: %s", path, strerror(errno));
+}
+
+enum sol_status opt_tree_entries(const struct opt_tree *tree, const char *hash, const json_t *names,
+                                 const char *path, json_t **in)
+{
+    struct mapped_file all;
+    char listing[4200];
+    snprintf(listing, sizeof listing, "%s/entries", tree->work);
+    struct git call = {.folder = tree->path, .output = listing};
+    if (in) *in = NULL;
+    enum sol_status status = git_do(&call, "ls-tree", "-r", "-z", "--full-tree", hash, NULL);
+    if (status == SOL_OK) status = mapped_file_open(listing, &all);
+    if (status == SOL_OK) {
+        status = pick_entries(&all, names, (int)strlen(hash), path, in);
+        mapped_file_close(&all);
+    }
+    unlink(listing);
+    return status;
+}
+
+/* Submodules have commits of their own, which a diff of files does not hold. */
+static enum sol_status refuse_submodules(const struct opt_tree *tree, const struct work_files *f,
+                                         const char *hash, const json_t *names)
+{
+    struct mapped_file entries;
+    const char *name;
+    char kind[7];
+    if (json_array_size(names) == 0) return SOL_OK;
+    SOL_TRY(opt_tree_entries(tree, hash, names, f->input, NULL));
+    SOL_TRY(mapped_file_open(f->input, &entries));
+    enum sol_status status = SOL_OK;
+    const char *at = entries.data, *end = at + entries.size;
+    while (at < end && status == SOL_OK) {
+        at = next_entry(at, end, &name, kind);
+        if (strcmp(kind, "160000") == 0)
+            status = status_set(SOL_E_UNSUPPORTED,
+                                "the submodule %s is at another commit than the tree's; sol opt "
+                                "measures files only: commit that change, or undo it (git "
+                                "submodule update)",
+                                name);
+    }
+    mapped_file_close(&entries);
+    return status;
+}
+
+/* ---- snapshots ---- */
+
+/* With its time: git looks twice at files that are as new as the index that knows them. */
+static enum sol_status copy_file(const char *from, const char *to)
+{
+    struct mapped_file text;
+    struct stat info;
+    if (stat(from, &info) != 0)
+        return status_set(SOL_E_IO, "cannot read %s: %s", from, strerror(errno));
+    SOL_TRY(mapped_file_open(from, &text));
+    enum sol_status status = opt_tree_write(to, text.data, text.size);
+    mapped_file_close(&text);
+    const struct timespec times[2] = {info.st_mtim, info.st_mtim};
+    if (status == SOL_OK && utimensat(AT_FDCWD, to, times, 0) != 0)
+        status = status_set(SOL_E_IO, "cannot write %s: %s", to, strerror(errno));
+    return status;
+}
+
+/* Where git keeps a file of the tree's: "index", "MERGE_HEAD". */
+enum sol_status opt_tree_git_path(const struct opt_tree *tree, const char *name, char out[4200])
+{
+    char text[4096];
+    SOL_TRY(git_line(&(struct git){.folder = tree->path}, text, sizeof text, "rev-parse",
+                     "--git-path", name, NULL));
+    bool fits = text[0] == '/' ? snprintf(out, 4200, "%s", text) < 4200
+                               : snprintf(out, 4200, "%s/%s", tree->path, text) < 4200;
+    return fits ? SOL_OK : status_set(SOL_E_UNSUPPORTED, "the path of git's %s is too long", name);
+}
+
+/* A copy of the user's index, which a new repository may lack. */
+static enum sol_status copy_index(const struct opt_tree *tree, const char *to)
+{
+    char path[4200];
+    SOL_TRY(opt_tree_git_path(tree, "index", path));
+    return access(path, F_OK) == 0 ? copy_file(path, to) : SOL_OK;
+}
+
+/* Puts the files that are `there`, or removes those that are not: git wants the two apart where a
+ * folder took a file's place. */
+static enum sol_status add_to_index(const struct opt_tree *tree, const struct work_files *f,
+                                    const json_t *names, bool there)
+{
+    struct git add = {.folder = tree->path, .index = f->index, .input = f->names};
+    json_t *some = json_array();
+    for (size_t i = 0; i < json_array_size(names); i++) {
+        json_t *name = json_array_get(names, i);
+        if (place_has_file(tree->path, json_string_value(name)) == there)
+            json_array_append(some, name);
+    }
+    enum sol_status status = opt_tree_write_names(f->names, some);
+    json_decref(some);
+    if (status != SOL_OK) return status;
+    if (!there) return git_do(&add, "update-index", "--force-remove", "-z", "--stdin", NULL);
+    return git_do(&add, "update-index", "--add", "--remove", "--replace", "-z", "--stdin", NULL);
+}
+
+/* What the working tree holds. Deleted files come with the modified ones. */
+static enum sol_status take_content(const struct opt_tree *tree, const struct work_files *f,
+                                    const char *base, const json_t *left_out,
+                                    const struct string_list *exclude, struct opt_snapshot *out)
+{
+    struct git call = {.folder = tree->path, .index = f->index};
+    struct git list = {.folder = tree->path, .index = f->index, .output = f->names};
     json_t *names;
-    GIT(tree->path, index, "read-tree %q", base);
-    SOL_TRY(git(&p, tree->path, index,
-                "ls-files -z --modified --deleted --others --exclude-standard --deduplicate"));
-    SOL_TRY(read_names(&p, &names));
-    enum sol_status status = keep_ours(names, left_out, exclude);
-    if (status == SOL_OK) status = write_names(list, names);
+    SOL_TRY(copy_index(tree, f->index));
+    SOL_TRY(git_do(&call, "read-tree", "--reset", base, NULL));
+    SOL_TRY(git_names(&list, &names, "ls-files", "-z", "--modified", "--deleted", "--others",
+                      "--exclude-standard", "--deduplicate", NULL));
+    keep_ours(tree, names, left_out, exclude);
+    enum sol_status status = refuse_submodules(tree, f, base, names);
+    if (status == SOL_OK) status = add_to_index(tree, f, names, false);
+    if (status == SOL_OK) status = add_to_index(tree, f, names, true);
     json_decref(names);
     if (status != SOL_OK) return status;
-    GIT(tree->path, index, "update-index --add --remove -z --stdin < %q", list);
-    SOL_TRY(git(&p, tree->path, index, "write-tree"));
-    SOL_TRY(take_line(&p, out->hash, sizeof out->hash));
+    SOL_TRY(git_line(&call, out->hash, sizeof out->hash, "write-tree", NULL));
     return opt_tree_changed(tree, base, out->hash, &out->files);
+}
+
+/* What the index holds, likewise without what is not ours. */
+static enum sol_status take_staged(const struct opt_tree *tree, const struct work_files *f,
+                                   const char *base, const json_t *left_out,
+                                   const struct string_list *exclude, struct opt_snapshot *out)
+{
+    struct git call = {.folder = tree->path, .index = f->index};
+    char whole[OPT_HASH_SIZE];
+    unlink(f->index);
+    SOL_TRY(copy_index(tree, f->index));
+    enum sol_status status = git_line(&call, whole, sizeof whole, "write-tree", NULL);
+    if (status == SOL_E_IO)
+        return status_set(SOL_E_ARGUMENT,
+                          "the index of %s has files that are not merged; end the merge first",
+                          tree->path);
+    if (status != SOL_OK) return status;
+    SOL_TRY(opt_tree_changed(tree, base, whole, &out->staged_files));
+    size_t all = json_array_size(out->staged_files);
+    keep_ours(tree, out->staged_files, left_out, exclude);
+    SOL_TRY(refuse_submodules(tree, f, whole, out->staged_files));
+    if (json_array_size(out->staged_files) == all) {
+        memcpy(out->staged, whole, sizeof whole);
+        return SOL_OK;
+    }
+    struct git put = {.folder = tree->path, .index = f->index, .input = f->input};
+    SOL_TRY(opt_tree_entries(tree, whole, out->staged_files, f->input, NULL));
+    SOL_TRY(git_do(&call, "read-tree", "--reset", base, NULL));
+    SOL_TRY(git_do(&put, "update-index", "-z", "--index-info", NULL));
+    return git_line(&call, out->staged, sizeof out->staged, "write-tree", NULL);
 }
 
 enum sol_status opt_tree_snapshot(const struct opt_tree *tree, const char *base,
                                   const json_t *left_out, const struct string_list *exclude,
                                   struct opt_snapshot *out)
 {
-    char index[4200], list[4200];
+    struct work_files f;
     *out = (struct opt_snapshot){.files = NULL};
-    snprintf(index, sizeof index, "%s/index", tree->work);
-    snprintf(list, sizeof list, "%s/names", tree->work);
-    unlink(index);
-    enum sol_status status = take_snapshot(tree, index, list, base, left_out, exclude, out);
-    unlink(index);
-    unlink(list);
+    fresh_files(tree, &f);
+    enum sol_status status = take_content(tree, &f, base, left_out, exclude, out);
+    if (status == SOL_OK) status = take_staged(tree, &f, base, left_out, exclude, out);
+    remove_files(&f);
     if (status != SOL_OK) opt_snapshot_free(out);
     return status;
 }
@@ -357,223 +505,40 @@ enum sol_status opt_tree_snapshot(const struct opt_tree *tree, const char *base,
 void opt_snapshot_free(struct opt_snapshot *snapshot)
 {
     json_decref(snapshot->files);
+    json_decref(snapshot->staged_files);
     *snapshot = (struct opt_snapshot){.files = NULL};
 }
 
-enum sol_status opt_tree_changed(const struct opt_tree *tree, const char *a, const char *b,
-                                 json_t **out)
-{
-    struct process_result p;
-    *out = NULL;
-    char from[OPT_HASH_SIZE + 8], to[OPT_HASH_SIZE + 8];
-    snprintf(from, sizeof from, "%s^{tree}", a);
-    snprintf(to, sizeof to, "%s^{tree}", b);
-    SOL_TRY(git(&p, tree->path, NULL, "diff-tree -r -z --no-renames --name-only %q %q", from, to));
-    return read_names(&p, out);
-}
+/* ---- diffs ---- */
 
 enum sol_status opt_tree_diff(const struct opt_tree *tree, const char *base, const char *hash,
-                              char **out)
+                              struct mapped_file *out)
 {
-    struct process_result p;
-    *out = NULL;
-    SOL_TRY(git(&p, tree->path, NULL,
-                "-c core.quotepath=true -c diff.noprefix=false -c diff.mnemonicPrefix=false diff "
-                "--binary --full-index --no-color --no-renames --no-ext-diff --no-textconv %q %q",
-                base, hash));
-    *out = p.output;
-    p.output = NULL;
-    process_result_free(&p);
-    return SOL_OK;
-}
-
-enum sol_status opt_tree_apply(const struct opt_tree *tree, const char *base, const char *diff,
-                               char hash[OPT_HASH_SIZE])
-{
-    char index[4200], patch[4200];
-    struct process_result p;
-    snprintf(index, sizeof index, "%s/index", tree->work);
-    snprintf(patch, sizeof patch, "%s/patch", tree->work);
-    unlink(index);
-    FILE *to = fopen(patch, "wbe");
-    if (!to) return status_set(SOL_E_IO, "cannot write %s: %s", patch, strerror(errno));
-    size_t length = strlen(diff), written = fwrite(diff, 1, length, to);
-    if (fclose(to) != 0 || written != length)
-        return status_set(SOL_E_IO, "cannot write %s: %s", patch, strerror(errno));
-    GIT(tree->path, index, "read-tree %q", base);
-    if (length) GIT(tree->path, index, "apply --cached --whitespace=nowarn %q", patch);
-    SOL_TRY(git(&p, tree->path, index, "write-tree"));
-    unlink(index);
-    unlink(patch);
-    return take_line(&p, hash, OPT_HASH_SIZE);
-}
-
-/* ---- the baseline ---- */
-
-/* One line: what state the baseline folder is in. */
-static void read_mark(const struct opt_tree *tree, char out[200])
-{
-    char path[4200];
-    snprintf(path, sizeof path, "%s/baseline.state", tree->work);
-    FILE *from = fopen(path, "re");
-    out[0] = '\0';
-    if (!from) return;
-    if (!fgets(out, 200, from)) out[0] = '\0';
-    fclose(from);
-    out[strcspn(out, "\n")] = '\0';
-}
-
-static enum sol_status write_mark(const struct opt_tree *tree, const char *text)
-{
-    char path[4200], fresh[4200];
-    snprintf(path, sizeof path, "%s/baseline.state", tree->work);
-    snprintf(fresh, sizeof fresh, "%s/baseline.state.new", tree->work);
-    FILE *to = fopen(fresh, "we");
-    if (!to) return status_set(SOL_E_IO, "cannot write %s: %s", fresh, strerror(errno));
-    fprintf(to, "%s\n", text);
-    bool lost = fflush(to) != 0 || fsync(fileno(to)) != 0;
-    if (fclose(to) != 0 || lost || rename(fresh, path) != 0)
-        return status_set(SOL_E_IO, "cannot write %s: %s", path, strerror(errno));
-    return SOL_OK;
-}
-
-static bool is_worktree(const struct opt_tree *tree)
-{
-    struct process_result p;
-    char top[4096];
-    struct stat found;
-    if (stat(tree->baseline, &found) != 0) return false;
-    if (git(&p, tree->baseline, NULL, "rev-parse --show-toplevel") != SOL_OK) return false;
-    return take_line(&p, top, sizeof top) == SOL_OK && strcmp(top, tree->baseline) == 0;
-}
-
-static enum sol_status make_worktree(const struct opt_tree *tree, const char *base)
-{
-    struct process_result p;
-    char command[8400], *quoted = NULL;
-    size_t size = 0;
-    FILE *to = open_memstream(&quoted, &size);
-    if (!to) return no_memory();
-    put_quoted(to, tree->baseline);
-    if (fclose(to) != 0) return no_memory();
-    snprintf(command, sizeof command, "rm -rf %s", quoted);
-    free(quoted);
-    SOL_TRY(opt_tree_must(tree->work, "clearing the baseline folder", command, git_timeout_s, &p));
-    process_result_free(&p);
-    GIT(tree->path, NULL, "worktree prune");
-    GIT(tree->path, NULL, "worktree add --quiet --force --detach %q %q", tree->baseline, base);
-    return SOL_OK;
-}
-
-/* Tracked files as in `base`, the products of earlier builds kept: they save most of a build. */
-static enum sol_status check_out(const struct opt_tree *tree, const char *base, bool anew)
-{
-    if (!is_worktree(tree)) return make_worktree(tree, base);
-    GIT(tree->baseline, NULL, "checkout --quiet --force --detach %q", base);
-    if (anew)
-        GIT(tree->baseline, NULL, "clean --quiet -ffdx");
-    else
-        GIT(tree->baseline, NULL, "clean --quiet -ffd");
-    return SOL_OK;
-}
-
-static enum sol_status link_files(const struct opt_tree *tree, const struct string_list *link)
-{
-    for (size_t i = 0; i < link->count; i++) {
-        char from[8300], to[8300];
-        const char *name = link->values[i];
-        if (name[0] == '/' || strstr(name, ".."))
-            return status_set(SOL_E_FORMAT, OPT_CONFIG_FILE ": \"link\": %s is not in the tree",
-                              name);
-        snprintf(from, sizeof from, "%s/%s", tree->path, name);
-        snprintf(to, sizeof to, "%s/%s", tree->baseline, name);
-        SOL_TRY(make_parents(to));
-        if (symlink(from, to) != 0 && errno != EEXIST)
-            return status_set(SOL_E_IO, "cannot link %s: %s", to, strerror(errno));
-    }
-    return SOL_OK;
-}
-
-enum sol_status opt_tree_baseline(const struct opt_tree *tree, const char *base, const char *build,
-                                  const struct string_list *link, double timeout_s)
-{
-    char mark[200], built[200], building[200], hash[STORE_HASH_SIZE];
-    struct process_result p;
-    store_hash(build ? build : "", build ? strlen(build) : 0, hash);
-    snprintf(built, sizeof built, "built %s %s", base, hash);
-    snprintf(building, sizeof building, "building %s %s", base, hash);
-    read_mark(tree, mark);
-    if (strcmp(mark, built) == 0 && is_worktree(tree)) return SOL_OK;
-    bool torn = strncmp(mark, "building ", 9) == 0;
-    if (!torn) SOL_TRY(write_mark(tree, "checking out"));
-    SOL_TRY(check_out(tree, base, torn));
-    SOL_TRY(link_files(tree, link));
-    if (build) {
-        SOL_TRY(write_mark(tree, building));
-        enum sol_status status =
-            opt_tree_must(tree->baseline, "building the baseline", build, timeout_s, &p);
-        /* It ended, so nothing is torn. */
-        if (status == SOL_E_MISMATCH) write_mark(tree, "failed");
-        if (status != SOL_OK) return status;
-        process_result_free(&p);
-    }
-    return write_mark(tree, built);
-}
-
-/* ---- what changes the user's tree ---- */
-
-enum sol_status opt_tree_revert(const struct opt_tree *tree, const char *base, const json_t *files)
-{
-    struct process_result p;
-    json_t *known;
-    char path[4200];
-    snprintf(path, sizeof path, "%s/names", tree->work);
-    SOL_TRY(git(&p, tree->path, NULL, "ls-tree -r -z --name-only %q", base));
-    SOL_TRY(read_names(&p, &known));
-    json_t *old = json_array(), *added = json_array();
-    for (size_t i = 0; i < json_array_size(files); i++) {
-        json_t *name = json_array_get(files, i);
-        json_array_append(list_has(known, json_string_value(name)) ? old : added, name);
-    }
-    json_decref(known);
-    enum sol_status status = write_names(path, old);
-    if (status == SOL_OK && json_array_size(old))
-        status = git(&p, tree->path, NULL,
-                     "restore --source=%q --staged --worktree --pathspec-from-file=%q "
-                     "--pathspec-file-nul",
-                     base, path);
-    if (status == SOL_OK && json_array_size(old)) process_result_free(&p);
-    for (size_t i = 0; i < json_array_size(added) && status == SOL_OK; i++) {
-        char file[8300];
-        const char *name = json_string_value(json_array_get(added, i));
-        snprintf(file, sizeof file, "%s/%s", tree->path, name);
-        if (unlink(file) != 0 && errno != ENOENT)
-            status = status_set(SOL_E_IO, "cannot remove %s: %s", file, strerror(errno));
-        if (status == SOL_OK)
-            status = git(&p, tree->path, NULL, "rm --cached --quiet --ignore-unmatch -- %q", name);
-        if (status == SOL_OK) process_result_free(&p);
-    }
-    json_decref(old);
-    json_decref(added);
-    unlink(path);
+    char patch[4200];
+    snprintf(patch, sizeof patch, "%s/diff", tree->work);
+    struct git call = {.folder = tree->path, .output = patch};
+    *out = (struct mapped_file){.data = NULL};
+    SOL_TRY(git_do(&call, "-c", "core.quotePath=true", "-c", "diff.noprefix=false", "-c",
+                   "diff.mnemonicPrefix=false", "-c", "diff.suppressBlankEmpty=false", "diff",
+                   "--binary", "--full-index", "--no-color", "--no-renames", "--no-ext-diff",
+                   "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/", base, hash, NULL));
+    enum sol_status status = mapped_file_open(patch, out);
+    unlink(patch); /* the mapping keeps it */
     return status;
 }
 
-enum sol_status opt_tree_commit(const struct opt_tree *tree, const json_t *files,
-                                const char *message, char commit[OPT_HASH_SIZE])
+enum sol_status opt_tree_apply(const struct opt_tree *tree, const char *base, const void *diff,
+                               size_t size, char hash[OPT_HASH_SIZE])
 {
-    char names[4200], text[4200];
-    snprintf(names, sizeof names, "%s/names", tree->work);
-    snprintf(text, sizeof text, "%s/message", tree->work);
-    SOL_TRY(write_names(names, files));
-    FILE *to = fopen(text, "we");
-    if (!to) return status_set(SOL_E_IO, "cannot write %s: %s", text, strerror(errno));
-    fputs(message, to);
-    if (fclose(to) != 0) return status_set(SOL_E_IO, "cannot write %s: %s", text, strerror(errno));
-    GIT(tree->path, NULL, "add --all --pathspec-from-file=%q --pathspec-file-nul", names);
-    GIT(tree->path, NULL, "commit --quiet --file=%q --pathspec-from-file=%q --pathspec-file-nul",
-        text, names);
-    unlink(names);
-    unlink(text);
-    return opt_tree_head(tree, commit);
+    struct work_files f;
+    fresh_files(tree, &f);
+    struct git call = {.folder = tree->path, .index = f.index};
+    enum sol_status status = opt_tree_write(f.patch, diff, size);
+    if (status == SOL_OK) status = git_do(&call, "read-tree", base, NULL);
+    if (status == SOL_OK && size)
+        status = git_do(&call, "-c", "apply.ignoreWhitespace=no", "apply", "--cached",
+                        "--whitespace=nowarn", f.patch, NULL);
+    if (status == SOL_OK) status = git_line(&call, hash, OPT_HASH_SIZE, "write-tree", NULL);
+    remove_files(&f);
+    return status;
 }

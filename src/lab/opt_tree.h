@@ -1,11 +1,13 @@
-/* The git side of sol opt: what a working tree holds, the baseline beside it, putting things back.
- * Only opt_tree_revert and opt_tree_commit change the user's tree or its index; only those and the
- * baseline's entry in `git worktree list` touch the repository's records. */
+/* The git side of sol opt: what a working tree and its index hold, as git tree objects and as
+ * diffs. Nothing here changes the user's tree, index or branches: opt_put.h does. The objects of
+ * snapshots and the baseline's entry in `git worktree list` (opt_baseline.h) are all that the
+ * repository gets. */
 #ifndef LAB_OPT_TREE_H
 #define LAB_OPT_TREE_H
 
 #include <jansson.h>
 
+#include "base/memory.h"
 #include "base/options.h"
 #include "base/process.h"
 
@@ -13,6 +15,7 @@ struct opt_tree {
     char path[4096];     /* top folder, absolute */
     char work[4096];     /* ours: lock, index, lists, baseline */
     char baseline[4096]; /* work/baseline */
+    char store[4096];    /* the store's folder below the tree's, never part of a change; or "" */
     int lock;            /* file; -1: none */
 };
 
@@ -23,15 +26,15 @@ enum { OPT_HASH_SIZE = 65 };
 enum sol_status opt_tree_open(const char *folder, const char *store, struct opt_tree *out);
 void opt_tree_close(struct opt_tree *tree); /* gives the lock back; takes a zeroed one */
 
-/* Makes the work folder and keeps others out until _close or the end of the process.
- * SOL_E_ARGUMENT while another process is at work there. */
+/* Makes the work folder and keeps others out until _close or the end of the process; everything
+ * below needs it. SOL_E_ARGUMENT while another process is at work there. */
 enum sol_status opt_tree_lock(struct opt_tree *tree);
 
-/* `command` by sh in `folder`; a command that fails is no error here. `what` names it in messages
- * and in progress on stderr. */
+/* `command` by sh in `folder`; a command that fails is no error here. */
 enum sol_status opt_tree_run(const char *folder, const char *command, double timeout_s,
                              struct process_result *out);
-/* The same, where failing is SOL_E_MISMATCH with the last lines that it printed. */
+/* The same, where failing is SOL_E_MISMATCH with the last lines that it printed; `what` names the
+ * command in messages. */
 enum sol_status opt_tree_must(const char *folder, const char *what, const char *command,
                               double timeout_s, struct process_result *out);
 /* cd FOLDER && COMMAND; free() it. NULL without memory. */
@@ -46,12 +49,15 @@ enum sol_status opt_tree_parent(const struct opt_tree *tree, const char *commit,
 /* Names of files that git neither knows nor ignores. A new reference. */
 enum sol_status opt_tree_untracked(const struct opt_tree *tree, json_t **out);
 
+/* Two git tree objects: the same content gives the same hash. */
 struct opt_snapshot {
-    char hash[OPT_HASH_SIZE]; /* git tree object: the same content gives the same hash */
-    json_t *files;            /* names that differ from the base, sorted */
+    char hash[OPT_HASH_SIZE];   /* the base with what the working tree holds */
+    char staged[OPT_HASH_SIZE]; /* the base with what the index holds */
+    json_t *files;              /* names whose content differs from the base, sorted */
+    json_t *staged_files;       /* the same of the index */
 };
-/* What the working tree holds now, without the files in `left_out` (names) and those that `exclude`
- * matches, which are as in `base`. */
+/* Without the files in `left_out` (names), those that `exclude` matches and the store's own, which
+ * are as in `base`. SOL_E_UNSUPPORTED for a submodule at another commit. */
 enum sol_status opt_tree_snapshot(const struct opt_tree *tree, const char *base,
                                   const json_t *left_out, const struct string_list *exclude,
                                   struct opt_snapshot *out);
@@ -61,23 +67,25 @@ void opt_snapshot_free(struct opt_snapshot *snapshot); /* takes a zeroed one */
 enum sol_status opt_tree_changed(const struct opt_tree *tree, const char *a, const char *b,
                                  json_t **out);
 
-/* Unified diff with binary files; free() it. */
+/* Unified diff with binary files, of any size; mapped_file_close() it. */
 enum sol_status opt_tree_diff(const struct opt_tree *tree, const char *base, const char *hash,
-                              char **out);
-/* The hash that `base` with `diff` applied has. */
-enum sol_status opt_tree_apply(const struct opt_tree *tree, const char *base, const char *diff,
-                               char hash[OPT_HASH_SIZE]);
+                              struct mapped_file *out);
+/* The hash that `base` with a diff applied has. */
+enum sol_status opt_tree_apply(const struct opt_tree *tree, const char *base, const void *diff,
+                               size_t size, char hash[OPT_HASH_SIZE]);
 
-/* Checks `base` out in the baseline folder and builds it there, where that was not done before.
- * Whatever stopped an earlier build in the middle, this one starts anew then. */
-enum sol_status opt_tree_baseline(const struct opt_tree *tree, const char *base, const char *build,
-                                  const struct string_list *link, double timeout_s);
+/* ---- for opt_put.c and opt_baseline.c ---- */
 
-/* Puts `files` back to `base`, in the working tree and the index; new ones are removed. */
-enum sol_status opt_tree_revert(const struct opt_tree *tree, const char *base, const json_t *files);
-
-/* Commits `files` and nothing else. */
-enum sol_status opt_tree_commit(const struct opt_tree *tree, const json_t *files,
-                                const char *message, char commit[OPT_HASH_SIZE]);
+/* Writes `names` as tree `hash` has them to `path`, in the form that `git update-index -z
+ * --index-info` takes; those that it lacks as removals. `in`, which may be NULL, gets the names
+ * that it has: a new reference. */
+enum sol_status opt_tree_entries(const struct opt_tree *tree, const char *hash, const json_t *names,
+                                 const char *path, json_t **in);
+/* The path of a file of git's for this tree: "index.lock", "MERGE_HEAD". */
+enum sol_status opt_tree_git_path(const struct opt_tree *tree, const char *name, char out[4200]);
+enum sol_status opt_tree_write(const char *path, const void *data, size_t size);
+enum sol_status opt_tree_write_names(const char *path, const json_t *names);
+enum sol_status opt_tree_make_parents(char *path); /* `path` is as before after the call */
+json_t *opt_tree_set(const json_t *names);         /* {name: true}; a new reference */
 
 #endif

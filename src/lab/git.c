@@ -1,0 +1,190 @@
+#include "lab/git.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+static const double git_timeout_s = 600;
+
+enum { ARGUMENTS_MAX = 48 };
+
+/* Those that change what is read or that run something; a private index has no parts elsewhere. */
+static const char *const always[] = {
+    "-c", "core.fsmonitor=false",    "-c", "gc.auto=0", "-c", "maintenance.auto=false",
+    "-c", "submodule.recurse=false", NULL};
+static const char *const without_hooks[] = {"-c", "core.hooksPath=/dev/null", NULL};
+static const char *const private_index[] = {"-c", "core.splitIndex=false", "-c",
+                                            "core.safecrlf=false", NULL};
+
+struct words {
+    const char *items[ARGUMENTS_MAX + 1];
+    size_t count;
+};
+
+static void add_word(struct words *to, const char *word)
+{
+    if (to->count < ARGUMENTS_MAX) to->items[to->count++] = word;
+}
+
+static void add_words(struct words *to, const char *const *words)
+{
+    while (*words) add_word(to, *words++);
+}
+
+void git_forget_environment(void)
+{
+    static const char *const names[] = {
+        "GIT_DIR",          "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY",
+        "GIT_COMMON_DIR",   "GIT_NAMESPACE", "GIT_PREFIX",     "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+        "GIT_EXTERNAL_DIFF"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) unsetenv(names[i]);
+}
+
+void process_last_lines(const struct process_result *p, char out[600])
+{
+    const char *text = p->errors_size ? p->errors : p->output;
+    size_t end = strlen(text);
+    while (end && strchr(" \t\r\n", text[end - 1])) end--;
+    size_t start = end;
+    for (int lines = 0; start && end - start < 560; start--)
+        if (text[start - 1] == '\n' && ++lines == 5) break;
+    snprintf(out, 600, "%.*s", (int)(end - start), text + start);
+}
+
+/* "Unable to create '/x/.git/index.lock': File exists" */
+static bool find_lock(const char *errors, char *lock, size_t size)
+{
+    static const char before[] = "Unable to create '", behind[] = ".lock': File exists";
+    const char *start = strstr(errors, before);
+    const char *end = start ? strstr(start, behind) : NULL;
+    if (!end) return false;
+    start += sizeof before - 1;
+    int n = snprintf(lock, size, "%.*s.lock", (int)(end - start), start);
+    return n > 0 && (size_t)n < size;
+}
+
+static enum sol_status failed(const struct git *call, const char *verb,
+                              const struct process_result *p)
+{
+    char words[600], lock[4200];
+    if (find_lock(p->errors, lock, sizeof lock))
+        return status_set(SOL_E_ARGUMENT,
+                          "%s exists: another git is at work, or one was killed there. When none "
+                          "runs any more, remove the file and run this command again",
+                          lock);
+    process_last_lines(p, words);
+    if (p->timed_out)
+        return status_set(SOL_E_IO, "git %s in %s did not end within %g s", verb, call->folder,
+                          git_timeout_s);
+    if (p->not_found) return status_set(SOL_E_UNSUPPORTED, "there is no git here");
+    return status_set(SOL_E_IO, "git %s failed with status %d in %s%s%s", verb, p->exit_status,
+                      call->folder, *words ? "\n" : "", words);
+}
+
+static enum sol_status run(const struct git *call, struct process_result *out, va_list args)
+{
+    struct words words = {.count = 0};
+    char index[4200];
+    /* Names are names, never patterns; messages are looked into; reading takes no lock. */
+    const char *environment[] = {"GIT_LITERAL_PATHSPECS=1", "LC_ALL=C", "GIT_OPTIONAL_LOCKS=0",
+                                 "GIT_TERMINAL_PROMPT=0",   NULL,       NULL};
+    if (call->index) {
+        snprintf(index, sizeof index, "GIT_INDEX_FILE=%s", call->index);
+        environment[4] = index;
+    }
+    add_word(&words, "git");
+    add_words(&words, always);
+    if (!call->hooks) add_words(&words, without_hooks);
+    if (call->index) add_words(&words, private_index);
+    add_word(&words, "-C");
+    add_word(&words, call->folder);
+    size_t verb = words.count;
+    for (const char *word; (word = va_arg(args, const char *));) add_word(&words, word);
+    struct process_io io = {call->input, call->output, environment};
+    SOL_TRY(call->finish ? process_finish(words.items, &io, out)
+                         : process_argv(words.items, &io, git_timeout_s, out));
+    if (out->exit_status == 0 && !out->timed_out) return SOL_OK;
+    enum sol_status status = failed(call, words.items[verb], out);
+    process_result_free(out);
+    return status;
+}
+
+enum sol_status git_run(const struct git *call, struct process_result *out, ...)
+{
+    va_list args;
+    va_start(args, out);
+    enum sol_status status = run(call, out, args);
+    va_end(args);
+    return status;
+}
+
+enum sol_status git_do(const struct git *call, ...)
+{
+    struct process_result p;
+    va_list args;
+    va_start(args, call);
+    enum sol_status status = run(call, &p, args);
+    va_end(args);
+    if (status == SOL_OK) process_result_free(&p);
+    return status;
+}
+
+enum sol_status git_line(const struct git *call, char *out, size_t size, ...)
+{
+    struct process_result p;
+    va_list args;
+    va_start(args, size);
+    enum sol_status status = run(call, &p, args);
+    va_end(args);
+    if (status != SOL_OK) return status;
+    size_t length = strcspn(p.output, "\n");
+    if (length < size)
+        snprintf(out, size, "%.*s", (int)length, p.output);
+    else
+        status = status_set(SOL_E_UNSUPPORTED, "git printed a longer line than expected");
+    process_result_free(&p);
+    return status;
+}
+
+static enum sol_status split_names(const struct mapped_file *text, json_t **out)
+{
+    const char *at = text->data, *end = at + text->size;
+    json_t *names = json_array();
+    enum sol_status status = SOL_OK;
+    while (status == SOL_OK && at < end) {
+        size_t length = strnlen(at, (size_t)(end - at));
+        json_t *name = json_stringn(at, length);
+        if (!name)
+            status =
+                status_set(SOL_E_UNSUPPORTED, "a file's name is not UTF-8: %.*s", (int)length, at);
+        else if (json_array_append_new(names, name) != 0)
+            status = status_set(SOL_E_MEMORY, "no memory for the names of files");
+        at += length + 1;
+    }
+    if (status == SOL_OK)
+        *out = names;
+    else
+        json_decref(names);
+    return status;
+}
+
+enum sol_status git_names(const struct git *call, json_t **out, ...)
+{
+    struct process_result p;
+    struct mapped_file text;
+    va_list args;
+    *out = NULL;
+    va_start(args, out);
+    enum sol_status status = run(call, &p, args);
+    va_end(args);
+    if (status != SOL_OK) return status;
+    process_result_free(&p);
+    SOL_TRY(mapped_file_open(call->output, &text));
+    status = split_names(&text, out);
+    mapped_file_close(&text);
+    return status;
+}

@@ -1,0 +1,40 @@
+/* Git, driven through its commands. Nothing that a tree's configuration names runs (hooks, file
+ * system monitors, garbage collection), but for a commit's hooks where a call asks for them.
+ * Filters (clean, smudge) do run: without them git could not tell a file's content. */
+#ifndef LAB_GIT_H
+#define LAB_GIT_H
+
+#include <jansson.h>
+
+#include "base/process.h"
+
+struct git {
+    const char *folder; /* in the tree */
+    const char *index;  /* a private index; NULL: the tree's own */
+    const char *input;  /* file for standard input; NULL: none */
+    const char *output; /* file that takes standard output, whatever its size; NULL: memory */
+    bool hooks;         /* of the user run */
+    bool finish;        /* changes what is the user's: never stopped half-way, see process_finish */
+};
+
+/* Arguments up to a NULL. A git that fails is SOL_E_IO with its last lines; where a lock file was
+ * in its way, SOL_E_ARGUMENT with the lock's name and what to do. SOL_E_INTERRUPTED after Ctrl-C.
+ */
+enum sol_status git_run(const struct git *call, struct process_result *out, ...)
+    __attribute__((sentinel));
+/* The same where nothing that it prints matters. */
+enum sol_status git_do(const struct git *call, ...) __attribute__((sentinel));
+/* The one line that it prints, without its end. */
+enum sol_status git_line(const struct git *call, char *out, size_t size, ...)
+    __attribute__((sentinel));
+/* What it prints as names that each end with a NUL; `call->output` names the file to use. A new
+ * reference. Names that are not UTF-8 are SOL_E_UNSUPPORTED: they could not be kept. */
+enum sol_status git_names(const struct git *call, json_t **out, ...) __attribute__((sentinel));
+
+/* Git would read these instead of the folder's own; a hook's or an alias' children have them. */
+void git_forget_environment(void);
+
+/* The last lines of a failed command that say something, joined. */
+void process_last_lines(const struct process_result *p, char out[600]);
+
+#endif

@@ -1,0 +1,18 @@
+/* Places of files in a tree, by names as git has them. Symbolic links on the way are not followed:
+ * what is behind one is not in the tree. */
+#ifndef LAB_OPT_PLACE_H
+#define LAB_OPT_PLACE_H
+
+#include <stdbool.h>
+
+#include "base/status.h"
+
+/* Opens the folder of `name` below `top` and points *leaf at its last part; close() it. *folder is
+ * -1 where a folder on the way is missing, with errno ENOENT, or is something else (ENOTDIR, ELOOP
+ * for a link). SOL_E_FORMAT for a name that no file of a tree has: "../x", ".git/x". */
+enum sol_status place_open(const char *top, const char *name, int *folder, const char **leaf);
+
+/* Whether a file or a link is there. */
+bool place_has_file(const char *top, const char *name);
+
+#endif
