@@ -212,25 +212,41 @@ static enum sol_status refuse_unrecorded(const json_t *lost)
                       json_array_size(lost), json_string_value(json_array_get(lost, 0)));
 }
 
+/* Files whose present content is in none of the changes, nor the base's. */
+static enum sol_status in_no_change(struct opt *o, const struct opt_snapshot *now, json_t **out)
+{
+    struct kept kept;
+    struct store_change *change = NULL;
+    enum sol_status status = read_kept(o, NULL, &kept);
+    *out = NULL;
+    if (status == SOL_OK) status = unrecorded(o, now, &kept, out);
+    for (int64_t number = 1; status == SOL_OK && json_array_size(*out); number++) {
+        json_t *lost = NULL;
+        status = store_change_read(o->store, o->it.id, number, &change);
+        if (status != SOL_OK || !change) break;
+        status = read_kept(o, change, &kept);
+        if (status == SOL_OK) status = unrecorded(o, now, &kept, &lost);
+        if (status == SOL_OK) keep_common(*out, lost);
+        json_decref(lost);
+        store_change_destroy(change);
+    }
+    return status;
+}
+
 /* A revert that was stopped half-way, or a git that was killed in it, may leave files half-written,
  * and the user may have edited others since: what there is, is kept as a further change. */
 static enum sol_status keep_what_is_there(struct opt *o, const struct opt_snapshot *now)
 {
-    struct store_change *newest;
-    SOL_TRY(store_change_read(o->store, o->it.id, 0, &newest));
-    struct kept kept;
-    json_t *lost = NULL;
-    enum sol_status status = read_kept(o, newest, &kept);
-    if (status == SOL_OK) status = unrecorded(o, now, &kept, &lost);
+    json_t *lost;
+    enum sol_status status = in_no_change(o, now, &lost);
     if (status == SOL_OK && json_array_size(lost)) {
         status = opt_is_doing(o, "revert") ? opt_record(o, now) : refuse_unrecorded(lost);
         if (status == SOL_OK)
             fprintf(o->answer->text,
-                    "what the interrupted revert left is kept too, as change %lld\n",
-                    (long long)(newest ? newest->number + 1 : 1));
+                    "what the interrupted revert left is kept too: sol opt history %s --diff\n",
+                    o->it.id);
     }
     json_decref(lost);
-    store_change_destroy(newest);
     return status;
 }
 

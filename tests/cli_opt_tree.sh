@@ -1,0 +1,233 @@
+#!/usr/bin/env bash
+# What sol opt does to a tree that is the user's: nothing is lost, and only what was measured is committed.
+. "${SOL_SOURCE_DIR:?ctest sets it}/tests/support/cli.sh"
+export HOME="$work" GIT_CONFIG_NOSYSTEM=1
+tree=$work/tree
+command -v git >/dev/null || { echo "skipped: no git"; exit 0; }
+
+# opt STATUS ARGUMENT...
+opt() {
+    local expected=$1
+    shift
+    (cd "$tree" && "$SOL_BINARY" opt "$@") >"$work/out" 2>"$work/err" </dev/null
+    status=$?
+    [ $status = "$expected" ] || fail "sol opt $*: status $status, expected $expected"
+}
+git_() { git -C "$tree" "$@"; }
+make_tree() { # [CORRECTNESS]
+    rm -rf "$tree"
+    mkdir -p "$tree/d"
+    (cd "$tree" && git init -q && git config user.email t@example.org && git config user.name t &&
+        echo 10 >time && echo old >a && echo old >d/b && echo old >c && git add -A && git commit -qm first) || fail git
+    cat >"$tree/sol-opt.json" <<JSON
+{"benchmark": "cat time", "metrics": ["regex:([0-9.]+)"], "correctness": "${1:-true}", "perplexity": null,
+ "exclude": ["*.log"]}
+JSON
+}
+# The working tree and the index as one text.
+state() { (cd "$tree" && git ls-files -s && git status --porcelain && find . -path ./.git -prune -o -type f -print0 | sort -z | xargs -0 sha1sum); }
+clean() { [ "$(git_ status --porcelain)" = "?? sol-opt.json" ] || fail "$1: $(git_ status --porcelain | tr '\n' ' ')"; }
+
+# ---- record, revert, restore: the tree and the index, exactly ----
+make_tree
+opt 0 start "all kinds of changes" -q
+(cd "$tree" && echo staged >a && git add a && echo edited >a && git rm -q c && git mv d/b d/moved && rm time && mkdir time &&
+    printf 'new\0\377' >time/file && chmod +x d/moved && ln -s /etc/passwd link && echo n >added && git add added && rm added)
+before=$(state)
+opt 0 record -q
+opt 0 revert -q
+clean "reverted"
+git_ diff --quiet HEAD || fail "the files are not the base's"
+opt 0 history last --diff
+(cd "$tree" && git apply --check "$work/out") || fail "the diff that is shown does not apply"
+opt 0 restore -q
+[ "$(state)" = "$before" ] || { state >"$work/out"; echo "$before" >"$work/err"; fail "restore does not bring everything back"; }
+opt 0 revert -q
+clean "reverted again"
+opt 2 restore '#7' -q
+opt 2 restore --change 9 -q
+echo mine >"$tree/a"
+opt 2 restore -q
+has err '1 files differ .*first is a'
+[ "$(cat "$tree/a")" = mine ] || fail "restore overwrote an edit"
+git_ checkout -q a
+
+# ---- a record is never replaced ----
+opt 0 start "recorded twice" -q
+echo 1 >"$tree/a"
+echo 1 >"$tree/c"
+opt 0 record -q
+git_ checkout -q a
+echo 2 >"$tree/c"
+opt 0 record -q
+opt 0 record -q
+opt 0 history last
+has out 'change 2 of 2'
+opt 0 history last --diff --change 1
+has out '^\+1'
+is "files of the first change" "$(grep -c '^diff' "$work/out")" 2
+opt 0 revert -q
+opt 0 restore --change 1 -q
+is "the first change" "$(cat "$tree/a" "$tree/c" | tr '\n' ' ')" "1 1 "
+opt 0 revert -q
+
+# ---- a revert that is interrupted goes on, whatever was edited meanwhile ----
+opt 0 start "interrupted" -q
+for i in $(seq 60); do echo new >"$tree/d/f$i"; done
+echo 3 >"$tree/a"
+opt 0 record -q
+# A git that dies while it writes files: half of the work is done, the lock stays.
+mkdir "$work/bin"
+cat >"$work/bin/git" <<GIT
+#!/bin/sh
+case "\$*" in *restore*) touch "$tree/.git/index.lock"; echo half >"$tree/a"; kill -KILL \$\$ ;; esac
+exec "$(command -v git)" "\$@"
+GIT
+chmod +x "$work/bin/git"
+old_path=$PATH
+PATH=$work/bin:$PATH
+opt 3 revert -q
+has err 'git restore'
+PATH=$old_path
+opt 0 status
+has out '^next: sol opt revert'
+opt 2 revert -q
+has err "$tree/.git/index.lock exists"
+rm "$tree/.git/index.lock"
+echo "edited meanwhile" >"$tree/c"
+opt 0 revert -q
+has out 'what the interrupted revert left is kept too'
+clean "an interrupted revert"
+opt 0 restore --change 1 -q
+is "the recorded file" "$(cat "$tree/a")" 3
+opt 0 revert -q
+opt 0 history last --diff
+has out 'edited meanwhile'
+has out '^\+half'
+
+# ---- Ctrl-C during a revert: it ends well or goes on ----
+opt 0 start "Ctrl-C" -q
+for i in $(seq 300); do echo "x $i" >"$tree/d/g$i"; done
+opt 0 record -q
+for signal in INT TERM HUP KILL; do
+    { (cd "$tree" && timeout -s $signal 0.1 "$SOL_BINARY" opt revert -q); } >/dev/null 2>&1
+    sleep 0.2
+    opt 0 history last -o json
+    grep -q '"state": "reverted"' "$work/out" && opt 0 restore -q
+    [ -e "$tree/.git/index.lock" ] && fail "$signal left git's lock"
+done
+opt 0 revert -q
+clean "reverted after signals"
+opt 0 history last -o json
+is "recorded changes" "$(grep -c '"diff_bytes"' "$work/out")" 1
+
+# ---- accept: what was not measured is not committed ----
+measured() {
+    git_ reset -q --hard
+    echo 5 >"$tree/time"
+    opt 10 compare -q
+}
+make_tree "echo written >a; echo 9 >time"
+head=$(git_ rev-parse HEAD)
+opt 0 start "a correctness command that writes" -q
+measured
+opt 7 accept -q
+has out 'content +failed +2 files changed while the gates ran: a time'
+has out '^next: sol opt compare'
+is HEAD "$(git_ rev-parse HEAD)" "$head"
+is "what the command wrote" "$(cat "$tree/a" "$tree/time" | tr '\n' ' ')" "written 9 "
+opt 0 history last --diff
+has out '^\+5$'
+opt 0 revert --keep -q
+make_tree "echo 4 >time; sleep 0.1; echo 5 >time; echo x >made.log"
+opt 0 start "put back in time; a log that is excluded" -q
+echo "not part of it" >"$tree/mine.log"
+measured
+printf '#!/bin/sh\necho hook >d/b; git add d/b\n' >"$tree/.git/hooks/pre-commit"
+chmod +x "$tree/.git/hooks/pre-commit"
+head=$(git_ rev-parse HEAD)
+opt 7 accept -q
+has err 'nothing is committed.*a hook'
+is "HEAD after a hook that writes" "$(git_ rev-parse HEAD)" "$head"
+printf '#!/bin/sh\necho go away >&2; exit 1\n' >"$tree/.git/hooks/pre-commit"
+git_ checkout -q d/b
+opt 3 accept -q
+has err 'go away'
+rm "$tree/.git/hooks/pre-commit"
+touch "$tree/.git/MERGE_HEAD"
+opt 2 accept -q
+has err 'a merge'
+rm "$tree/.git/MERGE_HEAD"
+opt 0 accept -q
+is "what is committed" "$(git_ show HEAD:time)" 5
+is "its files" "$(git_ show --format= --name-only HEAD)" time
+clean_logs=$(git_ status --porcelain | tr '\n' ' ')
+is "what is left" "$clean_logs" "?? made.log ?? mine.log ?? sol-opt.json "
+
+# ---- files that go, move, become folders; what is staged elsewhere stays staged ----
+make_tree
+opt 0 start "removed and moved" -q
+(cd "$tree" && git rm -q c && git mv d/b d/moved && rm a && mkdir a && echo 1 >a/x && echo 5 >time)
+opt 10 compare -q
+echo later >"$tree/later.log"
+git_ add -f later.log
+opt 0 accept -q
+is "the commit" "$(git_ show --format= --name-status --no-renames HEAD | tr '\t\n' '  ')" "D a A a/x D c D d/b A d/moved M time "
+is "the rest" "$(git_ status --porcelain | tr '\n' ' ')" "A  later.log ?? sol-opt.json "
+
+# ---- a store whose name is relative, one in the tree, a large change, bytes that are no text ----
+make_tree
+head -c 26000000 /dev/urandom >"$work/noise"
+(cd "$work" && SOL_STORE="" && unset SOL_STORE &&
+    "$SOL_BINARY" opt start "large" --store some/store --tree tree -q && cp noise tree/noise && printf 'caf\351 \n' >tree/latin &&
+    echo 5 >tree/time &&
+    "$SOL_BINARY" opt benchmark --store some/store --tree tree -q && "$SOL_BINARY" opt record --store some/store --tree tree -q &&
+    "$SOL_BINARY" opt revert --store some/store --tree tree -q && [ ! -e tree/noise ] &&
+    "$SOL_BINARY" opt restore --store some/store --tree tree -q && cmp noise tree/noise &&
+    [ -d some/store/opt ] && [ ! -d tree/some ] && cmp tree/latin <(printf 'caf\351 \n')) >"$work/out" 2>"$work/err" ||
+    fail "a large change in a relative store"
+make_tree
+export SOL_STORE=$tree/.store
+opt 0 start "the store is in the tree" -q
+echo 5 >"$tree/time"
+opt 10 compare -q
+opt 0 record -q
+opt 0 status
+has out '^changed +1 file: time$'
+opt 0 revert -q
+[ -e "$SOL_STORE/store.db" ] || fail "revert removed the store"
+export SOL_STORE=$work/store
+
+# ---- a store that wants to reach outside ----
+make_tree
+opt 0 start "hostile" -q
+echo 5 >"$tree/time"
+opt 0 record -q
+echo victim >"$work/victim"
+python3 - "$SOL_STORE/store.db" <<'PY' || fail "python3 cannot write the store"
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+diff = b"""diff --git a/../victim b/../victim
+deleted file mode 100644
+--- a/../victim
++++ /dev/null
+@@ -1 +0,0 @@
+-victim
+"""
+db.execute("UPDATE change SET files = '[\"../victim\", \".git/config\"]', diff = ?, staged_diff = ?", (diff, diff))
+db.commit()
+PY
+opt 3 revert -q
+opt 3 restore -q
+[ "$(cat "$work/victim")" = victim ] && [ -e "$tree/.git/config" ] || fail "a store reached outside"
+python3 - "$SOL_STORE/store.db" <<'PY'
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+db.execute("UPDATE iteration SET base_commit = '--output=victim'")
+db.commit()
+PY
+opt 4 revert -q
+has err 'is damaged'
+
+[ $failures = 0 ] && echo "all passed"
+exit $((failures > 0))
