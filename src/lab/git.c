@@ -1,7 +1,6 @@
 #include "lab/git.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,7 +84,8 @@ static enum sol_status failed(const struct git *call, const char *verb,
                       call->folder, *words ? "\n" : "", words);
 }
 
-static enum sol_status run(const struct git *call, struct process_result *out, va_list args)
+enum sol_status git_run_words(const struct git *call, struct process_result *out,
+                              const char *const *arguments)
 {
     struct words words = {.count = 0};
     char index[4200];
@@ -103,7 +103,7 @@ static enum sol_status run(const struct git *call, struct process_result *out, v
     add_word(&words, "-C");
     add_word(&words, call->folder);
     size_t verb = words.count;
-    for (const char *word; (word = va_arg(args, const char *));) add_word(&words, word);
+    add_words(&words, arguments);
     struct process_io io = {call->input, call->output, environment};
     SOL_TRY(call->finish ? process_finish(words.items, &io, out)
                          : process_argv(words.items, &io, git_timeout_s, out));
@@ -113,35 +113,21 @@ static enum sol_status run(const struct git *call, struct process_result *out, v
     return status;
 }
 
-enum sol_status git_run(const struct git *call, struct process_result *out, ...)
-{
-    va_list args;
-    va_start(args, out);
-    enum sol_status status = run(call, out, args);
-    va_end(args);
-    return status;
-}
-
-enum sol_status git_do(const struct git *call, ...)
+enum sol_status git_do_words(const struct git *call, const char *const *arguments)
 {
     struct process_result p;
-    va_list args;
-    va_start(args, call);
-    enum sol_status status = run(call, &p, args);
-    va_end(args);
-    if (status == SOL_OK) process_result_free(&p);
-    return status;
+    SOL_TRY(git_run_words(call, &p, arguments));
+    process_result_free(&p);
+    return SOL_OK;
 }
 
-enum sol_status git_line(const struct git *call, char *out, size_t size, ...)
+enum sol_status git_line_words(const struct git *call, char *out, size_t size,
+                               const char *const *arguments)
 {
     struct process_result p;
-    va_list args;
-    va_start(args, size);
-    enum sol_status status = run(call, &p, args);
-    va_end(args);
-    if (status != SOL_OK) return status;
+    SOL_TRY(git_run_words(call, &p, arguments));
     size_t length = strcspn(p.output, "\n");
+    enum sol_status status = SOL_OK;
     if (length < size)
         snprintf(out, size, "%.*s", (int)length, p.output);
     else
@@ -172,19 +158,13 @@ static enum sol_status split_names(const struct mapped_file *text, json_t **out)
     return status;
 }
 
-enum sol_status git_names(const struct git *call, json_t **out, ...)
+enum sol_status git_names_words(const struct git *call, json_t **out, const char *const *arguments)
 {
-    struct process_result p;
     struct mapped_file text;
-    va_list args;
     *out = NULL;
-    va_start(args, out);
-    enum sol_status status = run(call, &p, args);
-    va_end(args);
-    if (status != SOL_OK) return status;
-    process_result_free(&p);
+    SOL_TRY(git_do_words(call, arguments));
     SOL_TRY(mapped_file_open(call->output, &text));
-    status = split_names(&text, out);
+    enum sol_status status = split_names(&text, out);
     mapped_file_close(&text);
     return status;
 }

@@ -204,10 +204,13 @@ static enum sol_status read_iteration(struct opt *o)
 {
     static const char *const states[] = {"open", "recorded", NULL};
     for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
-        store_iterations_destroy(o->own);
-        o->own = NULL;
-        SOL_TRY(store_iterations_read(o->store, o->tree.path, states[i], 1, &o->own));
-        if (o->own->count) return opt_use_iteration(o);
+        struct store_iterations *found;
+        SOL_TRY(store_iterations_read(o->store, o->tree.path, states[i], 1, &found));
+        if (found->count) {
+            o->own = found;
+            return opt_use_iteration(o);
+        }
+        store_iterations_destroy(found);
     }
     return SOL_OK;
 }

@@ -48,7 +48,7 @@ static bool is_worktree(const struct opt_tree *tree)
     struct stat found;
     return stat(tree->baseline, &found) == 0 &&
            git_line(&(struct git){.folder = tree->baseline}, top, sizeof top, "rev-parse",
-                    "--show-toplevel", NULL) == SOL_OK &&
+                    "--show-toplevel") == SOL_OK &&
            strcmp(top, tree->baseline) == 0;
 }
 
@@ -62,14 +62,14 @@ static enum sol_status make_worktree(const struct opt_tree *tree, const char *ba
     process_result_free(&p);
     if (!removed) return status_set(SOL_E_IO, "cannot remove the folder %s", tree->baseline);
     return git_do(&(struct git){.folder = tree->path}, "worktree", "add", "--quiet", "--force",
-                  "--detach", tree->baseline, base, NULL);
+                  "--detach", tree->baseline, base);
 }
 
 /* The lock on sol's work folder is held, so a lock of git's there is one that a killed git left. */
 static void remove_stale_lock(const struct git *here)
 {
     char path[4200];
-    if (git_line(here, path, sizeof path, "rev-parse", "--git-path", "index.lock", NULL) == SOL_OK)
+    if (git_line(here, path, sizeof path, "rev-parse", "--git-path", "index.lock") == SOL_OK)
         unlink(path);
 }
 
@@ -79,8 +79,8 @@ static enum sol_status check_out(const struct opt_tree *tree, const char *base, 
     struct git here = {.folder = tree->baseline};
     if (!is_worktree(tree)) return make_worktree(tree, base);
     remove_stale_lock(&here);
-    SOL_TRY(git_do(&here, "checkout", "--quiet", "--force", "--detach", base, NULL));
-    return git_do(&here, "clean", "--quiet", anew ? "-ffdx" : "-ffd", NULL);
+    SOL_TRY(git_do(&here, "checkout", "--quiet", "--force", "--detach", base));
+    return git_do(&here, "clean", "--quiet", anew ? "-ffdx" : "-ffd");
 }
 
 static enum sol_status link_files(const struct opt_tree *tree, const struct string_list *link)

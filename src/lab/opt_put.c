@@ -99,9 +99,9 @@ static enum sol_status restore(const struct opt_tree *tree, const json_t *files,
     snprintf(list, sizeof list, "%s/names", tree->work);
     snprintf(from, sizeof from, "--pathspec-from-file=%s", list);
     SOL_TRY(opt_tree_write_names(list, files));
-    enum sol_status status = git_do(&(struct git){.folder = tree->path, .finish = true}, "restore",
-                                    "--overlay", "--ignore-skip-worktree-bits", source,
-                                    "--worktree", from, "--pathspec-file-nul", NULL);
+    struct git put = {.folder = tree->path, .finish = true};
+    enum sol_status status = git_do(&put, "restore", "--overlay", "--ignore-skip-worktree-bits",
+                                    source, "--worktree", from, "--pathspec-file-nul");
     unlink(list);
     return status;
 }
@@ -133,13 +133,12 @@ enum sol_status opt_put_staged(const struct opt_tree *tree, const json_t *files,
     snprintf(entries, sizeof entries, "%s/input", tree->work);
     SOL_TRY(opt_tree_entries(tree, hash, files, entries, NULL));
     struct git put = {.folder = tree->path, .input = entries, .finish = true};
-    enum sol_status status = git_do(&put, "update-index", "-z", "--index-info", NULL);
+    enum sol_status status = git_do(&put, "update-index", "-z", "--index-info");
     unlink(entries);
     /* Only so that plain `git diff-index` sees unchanged files as such; it fails where files
      * differ. */
-    if (status == SOL_OK)
-        git_do(&(struct git){.folder = tree->path, .finish = true}, "update-index", "-q",
-               "--refresh", NULL);
+    put.input = NULL;
+    if (status == SOL_OK) git_do(&put, "update-index", "-q", "--refresh");
     return status;
 }
 
@@ -154,8 +153,7 @@ static bool is_ours(const struct opt_tree *tree, const char *message)
     size_t start = end;
     while (start && message[start - 1] != '\n') start--;
     char *line = strndup(message + start, end - start);
-    if (git_run(&(struct git){.folder = tree->path}, &p, "log", "-1", "--format=%B", NULL) !=
-        SOL_OK) {
+    if (git_run(&(struct git){.folder = tree->path}, &p, "log", "-1", "--format=%B") != SOL_OK) {
         free(line);
         return false;
     }
@@ -194,9 +192,10 @@ static enum sol_status check_or_take_back(const struct opt_tree *tree, const cha
     enum sol_status status = check_commit(tree, base, hash, parent);
     if (status != SOL_E_MISMATCH) return status;
     snprintf(why, sizeof why, "%s", sol_last_error());
-    SOL_TRY(git_do(&(struct git){.folder = tree->path, .finish = true}, "update-ref", "-m",
+    struct git put = {.folder = tree->path, .finish = true};
+    SOL_TRY(git_do(&put, "update-ref", "-m",
                    "sol opt: a commit that was not what was measured is taken back", "HEAD", parent,
-                   commit, NULL));
+                   commit));
     return status_set(SOL_E_MISMATCH, "%s", why);
 }
 
@@ -213,8 +212,8 @@ enum sol_status opt_put_commit(const struct opt_tree *tree, const char *base, co
     struct git read = {.folder = tree->path, .index = index};
     struct git call = {.folder = tree->path, .index = index, .hooks = true};
     SOL_TRY(opt_tree_write(text, message, strlen(message)));
-    enum sol_status status = git_do(&read, "read-tree", hash, NULL);
-    if (status == SOL_OK) status = git_do(&call, "commit", "--quiet", file, NULL);
+    enum sol_status status = git_do(&read, "read-tree", hash);
+    if (status == SOL_OK) status = git_do(&call, "commit", "--quiet", file);
     unlink(index);
     unlink(text);
     if (status != SOL_OK) return status;

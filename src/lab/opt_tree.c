@@ -110,7 +110,7 @@ enum sol_status opt_tree_open(const char *folder, const char *store, struct opt_
     *out = (struct opt_tree){.lock = -1};
     git_forget_environment();
     enum sol_status status =
-        git_line(&here, out->path, sizeof out->path, "rev-parse", "--show-toplevel", NULL);
+        git_line(&here, out->path, sizeof out->path, "rev-parse", "--show-toplevel");
     if (status == SOL_E_IO)
         return status_set(SOL_E_ARGUMENT,
                           "%s is not in a git tree; sol opt compares with a commit (git init, git "
@@ -161,7 +161,7 @@ enum sol_status opt_tree_lock(struct opt_tree *tree)
 enum sol_status opt_tree_head(const struct opt_tree *tree, char commit[OPT_HASH_SIZE])
 {
     return git_line(&(struct git){.folder = tree->path}, commit, OPT_HASH_SIZE, "rev-parse",
-                    "--verify", "HEAD^{commit}", NULL);
+                    "--verify", "HEAD^{commit}");
 }
 
 enum sol_status opt_tree_parent(const struct opt_tree *tree, const char *commit,
@@ -170,7 +170,7 @@ enum sol_status opt_tree_parent(const struct opt_tree *tree, const char *commit,
     char text[OPT_HASH_SIZE + 8];
     snprintf(text, sizeof text, "%s^", commit);
     return git_line(&(struct git){.folder = tree->path}, parent, OPT_HASH_SIZE, "rev-parse",
-                    "--verify", "--quiet", text, NULL);
+                    "--verify", "--quiet", text);
 }
 
 /* ---- our files in the store ---- */
@@ -273,7 +273,7 @@ enum sol_status opt_tree_untracked(const struct opt_tree *tree, json_t **out)
     struct git call = {.folder = tree->path, .output = listing};
     snprintf(listing, sizeof listing, "%s/listing", tree->work);
     enum sol_status status =
-        git_names(&call, out, "ls-files", "-z", "--others", "--exclude-standard", NULL);
+        git_names(&call, out, "ls-files", "-z", "--others", "--exclude-standard");
     unlink(listing);
     return status;
 }
@@ -286,8 +286,8 @@ enum sol_status opt_tree_changed(const struct opt_tree *tree, const char *a, con
     snprintf(from, sizeof from, "%s^{tree}", a);
     snprintf(to, sizeof to, "%s^{tree}", b);
     snprintf(listing, sizeof listing, "%s/listing", tree->work);
-    enum sol_status status = git_names(&call, out, "diff-tree", "-r", "-z", "--no-renames",
-                                       "--name-only", from, to, NULL);
+    enum sol_status status =
+        git_names(&call, out, "diff-tree", "-r", "-z", "--no-renames", "--name-only", from, to);
     unlink(listing);
     return status;
 }
@@ -345,7 +345,7 @@ enum sol_status opt_tree_entries(const struct opt_tree *tree, const char *hash, 
     snprintf(listing, sizeof listing, "%s/entries", tree->work);
     struct git call = {.folder = tree->path, .output = listing};
     if (in) *in = NULL;
-    enum sol_status status = git_do(&call, "ls-tree", "-r", "-z", "--full-tree", hash, NULL);
+    enum sol_status status = git_do(&call, "ls-tree", "-r", "-z", "--full-tree", hash);
     if (status == SOL_OK) status = mapped_file_open(listing, &all);
     if (status == SOL_OK) {
         status = pick_entries(&all, names, (int)strlen(hash), path, in);
@@ -403,7 +403,7 @@ enum sol_status opt_tree_git_path(const struct opt_tree *tree, const char *name,
 {
     char text[4096];
     SOL_TRY(git_line(&(struct git){.folder = tree->path}, text, sizeof text, "rev-parse",
-                     "--git-path", name, NULL));
+                     "--git-path", name));
     bool fits = text[0] == '/' ? snprintf(out, 4200, "%s", text) < 4200
                                : snprintf(out, 4200, "%s/%s", tree->path, text) < 4200;
     return fits ? SOL_OK : status_set(SOL_E_UNSUPPORTED, "the path of git's %s is too long", name);
@@ -432,8 +432,8 @@ static enum sol_status add_to_index(const struct opt_tree *tree, const struct wo
     enum sol_status status = opt_tree_write_names(f->names, some);
     json_decref(some);
     if (status != SOL_OK) return status;
-    if (!there) return git_do(&add, "update-index", "--force-remove", "-z", "--stdin", NULL);
-    return git_do(&add, "update-index", "--add", "--remove", "--replace", "-z", "--stdin", NULL);
+    if (!there) return git_do(&add, "update-index", "--force-remove", "-z", "--stdin");
+    return git_do(&add, "update-index", "--add", "--remove", "--replace", "-z", "--stdin");
 }
 
 /* What the working tree holds. Deleted files come with the modified ones. */
@@ -445,16 +445,16 @@ static enum sol_status take_content(const struct opt_tree *tree, const struct wo
     struct git list = {.folder = tree->path, .index = f->index, .output = f->names};
     json_t *names;
     SOL_TRY(copy_index(tree, f->index));
-    SOL_TRY(git_do(&call, "read-tree", "--reset", base, NULL));
+    SOL_TRY(git_do(&call, "read-tree", "--reset", base));
     SOL_TRY(git_names(&list, &names, "ls-files", "-z", "--modified", "--deleted", "--others",
-                      "--exclude-standard", "--deduplicate", NULL));
+                      "--exclude-standard", "--deduplicate"));
     keep_ours(tree, names, left_out, exclude);
     enum sol_status status = refuse_submodules(tree, f, base, names);
     if (status == SOL_OK) status = add_to_index(tree, f, names, false);
     if (status == SOL_OK) status = add_to_index(tree, f, names, true);
     json_decref(names);
     if (status != SOL_OK) return status;
-    SOL_TRY(git_line(&call, out->hash, sizeof out->hash, "write-tree", NULL));
+    SOL_TRY(git_line(&call, out->hash, sizeof out->hash, "write-tree"));
     return opt_tree_changed(tree, base, out->hash, &out->files);
 }
 
@@ -467,7 +467,7 @@ static enum sol_status take_staged(const struct opt_tree *tree, const struct wor
     char whole[OPT_HASH_SIZE];
     unlink(f->index);
     SOL_TRY(copy_index(tree, f->index));
-    enum sol_status status = git_line(&call, whole, sizeof whole, "write-tree", NULL);
+    enum sol_status status = git_line(&call, whole, sizeof whole, "write-tree");
     if (status == SOL_E_IO)
         return status_set(SOL_E_ARGUMENT,
                           "the index of %s has files that are not merged; end the merge first",
@@ -483,9 +483,9 @@ static enum sol_status take_staged(const struct opt_tree *tree, const struct wor
     }
     struct git put = {.folder = tree->path, .index = f->index, .input = f->input};
     SOL_TRY(opt_tree_entries(tree, whole, out->staged_files, f->input, NULL));
-    SOL_TRY(git_do(&call, "read-tree", "--reset", base, NULL));
-    SOL_TRY(git_do(&put, "update-index", "-z", "--index-info", NULL));
-    return git_line(&call, out->staged, sizeof out->staged, "write-tree", NULL);
+    SOL_TRY(git_do(&call, "read-tree", "--reset", base));
+    SOL_TRY(git_do(&put, "update-index", "-z", "--index-info"));
+    return git_line(&call, out->staged, sizeof out->staged, "write-tree");
 }
 
 enum sol_status opt_tree_snapshot(const struct opt_tree *tree, const char *base,
@@ -521,7 +521,7 @@ enum sol_status opt_tree_diff(const struct opt_tree *tree, const char *base, con
     SOL_TRY(git_do(&call, "-c", "core.quotePath=true", "-c", "diff.noprefix=false", "-c",
                    "diff.mnemonicPrefix=false", "-c", "diff.suppressBlankEmpty=false", "diff",
                    "--binary", "--full-index", "--no-color", "--no-renames", "--no-ext-diff",
-                   "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/", base, hash, NULL));
+                   "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/", base, hash));
     enum sol_status status = mapped_file_open(patch, out);
     unlink(patch); /* the mapping keeps it */
     return status;
@@ -534,11 +534,11 @@ enum sol_status opt_tree_apply(const struct opt_tree *tree, const char *base, co
     fresh_files(tree, &f);
     struct git call = {.folder = tree->path, .index = f.index};
     enum sol_status status = opt_tree_write(f.patch, diff, size);
-    if (status == SOL_OK) status = git_do(&call, "read-tree", base, NULL);
+    if (status == SOL_OK) status = git_do(&call, "read-tree", base);
     if (status == SOL_OK && size)
         status = git_do(&call, "-c", "apply.ignoreWhitespace=no", "apply", "--cached",
-                        "--whitespace=nowarn", f.patch, NULL);
-    if (status == SOL_OK) status = git_line(&call, hash, OPT_HASH_SIZE, "write-tree", NULL);
+                        "--whitespace=nowarn", f.patch);
+    if (status == SOL_OK) status = git_line(&call, hash, OPT_HASH_SIZE, "write-tree");
     remove_files(&f);
     return status;
 }
