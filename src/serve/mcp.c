@@ -15,6 +15,7 @@
 #include "base/interrupt.h"
 #include "serve/mcp_answer.h"
 #include "serve/mcp_child.h"
+#include "store/store_json.h"
 
 enum {
     PARSE_ERROR = -32700,
@@ -517,7 +518,7 @@ static void tell_progress(struct mcp_server *s, struct call *c)
     while (start && !strchr("\r\n", text[start - 1])) start--;
     snprintf(line, sizeof line, "%.*s", (int)(end - start), text + start);
     c->told_ns = clock_ns();
-    json_t *message = json_string(line);
+    json_t *message = store_json_string(line);
     send_message(s, json_pack("{s:s, s:s, s:{s:O, s:f, s:f, s:o}}", "jsonrpc", "2.0", "method",
                               "notifications/progress", "params", "progressToken", c->token,
                               "progress", floor(seconds_since(c->started_ns) * 10) / 10, "total",

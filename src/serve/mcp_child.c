@@ -90,6 +90,9 @@ static void read_errors(struct mcp_child *c)
         if (got < 0 && errno == EINTR) continue;
         if (got < 0 && errno == EAGAIN) return;
         if (got <= 0) close_end(&c->err);
+        /* A NUL would end the text. */
+        for (ssize_t i = 0; i < got; i++)
+            if (!c->errors[c->errors_size + (size_t)i]) c->errors[c->errors_size + (size_t)i] = ' ';
         if (got > 0) c->errors_size += (size_t)got;
         c->errors[c->errors_size] = '\0';
     }
