@@ -15,7 +15,6 @@
 
 #include <cmocka.h>
 
-#include "base/process.h"
 #include "lab/compare_metrics.h"
 #include "lab/compare_report.h"
 #include "lab/noise.h"
@@ -403,83 +402,15 @@ static void test_historical(void **state)
                      SOL_E_ARGUMENT);
 }
 
-/* ---- processes ---- */
-
-static void test_processes(void **state)
-{
-    (void)state;
-    struct process_result p;
-    assert_int_equal(process_run("echo  out  side", 10, &p), SOL_OK);
-    assert_string_equal(p.output, "out side\n");
-    assert_int_equal(p.exit_status, 0);
-    assert_true(p.wall_s > 0 && p.wall_s < 10);
-    process_result_free(&p);
-    assert_int_equal(process_run("echo 'a  b'; echo c >&2; exit 3", 10, &p), SOL_OK);
-    assert_string_equal(p.output, "a  b\n");
-    assert_string_equal(p.errors, "c\n");
-    assert_int_equal(p.exit_status, 3);
-    process_result_free(&p);
-    assert_int_equal(process_run("no-such-command-here 1", 10, &p), SOL_OK);
-    assert_true(p.not_found);
-    process_result_free(&p);
-    assert_int_equal(process_run("kill -9 $$", 10, &p), SOL_OK);
-    assert_int_equal(p.exit_status, 128 + SIGKILL);
-    process_result_free(&p);
-    assert_int_equal(process_run("head -c 3000000 /dev/zero", 10, &p), SOL_OK);
-    assert_int_equal(p.output_size, 3000000);
-    process_result_free(&p);
-    assert_int_equal(process_run(" ", 10, &p), SOL_E_ARGUMENT);
-    assert_int_equal(process_run("cat", 10, &p), SOL_OK); /* standard input is empty */
-    assert_int_equal(p.exit_status, 0);
-    process_result_free(&p);
-}
-
-/* The process `text` names has ended within a second. */
-static bool gone(const char *text)
-{
-    pid_t pid = (pid_t)atoi(text);
-    assert_true(pid > 1);
-    for (int i = 0; i < 100; i++) {
-        char path[64], line[256] = "";
-        snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-        FILE *file = fopen(path, "r");
-        if (!file) return true;
-        if (!fgets(line, sizeof line, file)) line[0] = '\0';
-        fclose(file);
-        const char *state = strrchr(line, ')');
-        if (state && state[1] && state[2] == 'Z') return true; /* nobody here reaps it */
-        usleep(10000);
-    }
-    return false;
-}
-
-static void test_no_leftovers(void **state)
-{
-    (void)state;
-    struct process_result p;
-    /* The first process ends, the one it left behind holds the pipe. */
-    assert_int_equal(process_run("sleep 100 & echo $!", 10, &p), SOL_OK);
-    assert_true(p.wall_s < 5);
-    assert_true(gone(p.output));
-    process_result_free(&p);
-    /* One that does not end, nor when it is asked to. */
-    assert_int_equal(process_run("trap '' TERM; echo $$; while :; do sleep 1; done", 0.3, &p),
-                     SOL_OK);
-    assert_true(p.timed_out);
-    assert_true(gone(p.output));
-    process_result_free(&p);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_verdicts),     cmocka_unit_test(test_needed),
-        cmocka_unit_test(test_p_values),     cmocka_unit_test(test_false_alarms),
-        cmocka_unit_test(test_power),        cmocka_unit_test(test_needed_decides),
-        cmocka_unit_test(test_limit),        cmocka_unit_test(test_blame_closes),
-        cmocka_unit_test(test_blame_pairs),  cmocka_unit_test(test_records),
-        cmocka_unit_test(test_historical),   cmocka_unit_test(test_processes),
-        cmocka_unit_test(test_no_leftovers),
+        cmocka_unit_test(test_verdicts),    cmocka_unit_test(test_needed),
+        cmocka_unit_test(test_p_values),    cmocka_unit_test(test_false_alarms),
+        cmocka_unit_test(test_power),       cmocka_unit_test(test_needed_decides),
+        cmocka_unit_test(test_limit),       cmocka_unit_test(test_blame_closes),
+        cmocka_unit_test(test_blame_pairs), cmocka_unit_test(test_records),
+        cmocka_unit_test(test_historical),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -107,7 +107,7 @@ static json_t *answer(const char *name, const char *output, int exit_status, con
                             failed, cut);
     assert_non_null(text);
     assert_true(strlen(text) < 4096);
-    json_t *json = json_loads(text, 0, NULL);
+    json_t *json = json_loads(text, JSON_ALLOW_NUL, NULL);
     free(text);
     assert_non_null(json);
     const char *next = json_string_value(json_object_get(json, "next"));
@@ -140,6 +140,12 @@ static void answers_are_small_and_have_one_next_step(void **state)
     assert_non_null(strstr(json_string_value(json_object_get(json, "next")), "max_seconds 120"));
     json_decref(json);
     json = answer("bench", "\xff plain", 0, "", MCP_EXITED, &failed, &cut);
+    json_decref(json);
+    json = answer("bench", "", 3, "sol: error: cut within \xc3", MCP_EXITED, &failed, &cut);
+    assert_non_null(strstr(json_string_value(json_object_get(json, "error")), "cut within ?"));
+    json_decref(json);
+    json = answer("bench", "{\"a\": \"b\\u0000c\"}", 0, "", MCP_EXITED, &failed, &cut);
+    assert_int_equal(json_string_length(json_object_get(json_object_get(json, "result"), "a")), 3);
     json_decref(json);
 
     /* Many, deep, long, and with characters that grow when escaped. */
@@ -263,8 +269,8 @@ static void messages(void **state)
          "\"code\":-32602"},
         {"{\"jsonrpc\": \"2.0\", \"id\": 1, \"method\": \"tools/call\"}", "unknown tool"},
         {"{\"jsonrpc\": \"2.0\", \"id\": 1, \"method\": \"tools/call\", \"params\": {\"name\": "
-         "\"compare_live\"}}",
-         "unknown tool"},
+         "\"compare_dead\"}}",
+         "unknown tool: compare_dead"},
         {"{\"jsonrpc\": \"2.0\", \"id\": 1, \"method\": \"tools/call\", \"params\": {\"name\": "
          "\"more\", \"arguments\": {\"id\": \"a1\"}}}",
          "\"isError\":true"},
@@ -275,7 +281,8 @@ static void messages(void **state)
     };
     static struct sink sink;
     struct mcp_server *server;
-    struct mcp_params params = {.version = "0", .write = collect, .to = &sink};
+    struct mcp_params params = {
+        .version = "0", .allow_commands = true, .write = collect, .to = &sink};
     assert_int_equal(mcp_server_create(&params, &server), SOL_OK);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         memset(sink.text, 0, sizeof sink.text);
@@ -286,6 +293,138 @@ static void messages(void **state)
         assert_int_equal(mcp_server_calls(server), 0);
     }
     mcp_server_destroy(server);
+}
+
+static const char *answer_to(struct mcp_server *server, struct sink *sink, const char *line)
+{
+    memset(sink->text, 0, sizeof sink->text);
+    mcp_server_line(server, line, strlen(line));
+    return sink->text;
+}
+
+/* A text that C would take for a shorter one. */
+static void nul_is_refused(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {
+        "{\"jsonrpc\": \"2.0\", \"id\": 7, \"method\": \"tools/list\\u0000x\", \"params\": {" META
+        "}}",
+        "{\"jsonrpc\": \"2.0\\u0000\", \"id\": 7, \"method\": \"tools/list\"}",
+        "{\"jsonrpc\": \"2.0\", \"id\": 7, \"method\": \"tools/call\", \"params\": {\"name\": "
+        "\"runs\\u0000x\", " META "}}",
+        "{\"jsonrpc\": \"2.0\", \"id\": 7, \"method\": \"tools/call\", \"params\": {\"name\": "
+        "\"run_show\", \"arguments\": {\"run\": \"last\\u0000x\"}, " META "}}",
+        "{\"jsonrpc\": \"2.0\", \"id\": 7, \"method\": \"tools/call\", \"params\": {\"name\": "
+        "\"verify\", \"arguments\": {\"ops\": [\"rope\\u0000x\"]}, " META "}}",
+        "{\"jsonrpc\": \"2.0\", \"id\": 7, \"method\": \"tools/call\", \"params\": {\"name\": "
+        "\"runs\", \"_meta\": {\"progressToken\": \"a\\u0000b\"}}}",
+        "{\"jsonrpc\": \"2.0\", \"id\": 7, \"method\": \"initialize\", \"params\": "
+        "{\"protocolVersion\": \"2025-06-18\\u0000\"}}",
+    };
+    static struct sink sink;
+    struct mcp_server *server;
+    struct mcp_params params = {.version = "0", .write = collect, .to = &sink};
+    assert_int_equal(mcp_server_create(&params, &server), SOL_OK);
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        const char *text = answer_to(server, &sink, lines[i]);
+        if (!strstr(text, "\"id\":7,\"error\":{\"code\":-32600") || !strstr(text, "u0000"))
+            fail_msg("%s: %s", lines[i], text);
+        assert_int_equal(mcp_server_calls(server), 0);
+    }
+    const char *text = answer_to(
+        server, &sink, "{\"jsonrpc\": \"2.0\", \"id\": \"a\\u0000b\", \"method\": \"ping\"}");
+    assert_non_null(strstr(text, "\"id\":null,\"error\""));
+    text =
+        answer_to(server, &sink, "{\"jsonrpc\": \"2.0\", \"method\": \"notifications/x\\u0000\"}");
+    assert_string_equal(text, "");
+    text = answer_to(server, &sink, "{\"jsonrpc\": \"2.0\", \"id\": 7, \"a\\u0000\": 1}");
+    assert_non_null(strstr(text, "\"code\":-32700"));
+    mcp_server_destroy(server);
+}
+
+/* Every request is answered, also where what it says is too long for a message. */
+static void long_names_are_answered(void **state)
+{
+    (void)state;
+    static struct sink sink;
+    struct mcp_server *server;
+    struct mcp_params params = {.version = "0", .write = collect, .to = &sink};
+    char name[1201] = "x", line[3000];
+    for (int i = 0; i < 599; i++) strcat(name, "\xc3\xa4");
+    assert_int_equal(mcp_server_create(&params, &server), SOL_OK);
+    snprintf(line, sizeof line,
+             "{\"jsonrpc\": \"2.0\", \"id\": 8, \"method\": \"tools/call\", \"params\": {\"name\": "
+             "\"%s\", " META "}}",
+             name);
+    assert_non_null(strstr(answer_to(server, &sink, line), "unknown tool"));
+    for (int shift = 0; shift < 2; shift++) {
+        snprintf(line, sizeof line,
+                 "{\"jsonrpc\": \"2.0\", \"id\": 8, \"method\": \"tools/call\", \"params\": "
+                 "{\"name\": \"runs\", \"arguments\": {\"%s\": 1}, " META "}}",
+                 name + shift);
+        assert_non_null(strstr(answer_to(server, &sink, line), "runs has no argument"));
+    }
+    mcp_server_destroy(server);
+}
+
+/* ---- permission ---- */
+
+/* The annotations of every tool, as clients rely on them. */
+static void annotations_tell_the_truth(void **state)
+{
+    (void)state;
+    for (const struct mcp_tool *t = mcp_tools; t->name; t++) {
+        json_t *json = mcp_tool_json(t);
+        const json_t *notes = json_object_get(json, "annotations");
+        bool reads = json_is_true(json_object_get(notes, "readOnlyHint")),
+             destroys = json_is_true(json_object_get(notes, "destructiveHint")),
+             open = json_is_true(json_object_get(notes, "openWorldHint"));
+        assert_int_equal(json_object_size(notes), 3);
+        assert_int_equal(open, t->commands);
+        assert_int_equal(reads, t->effect == MCP_READS && !t->commands);
+        assert_int_equal(destroys, t->effect == MCP_REPLACES || t->commands);
+        /* Of the steps of an iteration those that ask git for no more than where the tree is. */
+        bool quiet = strcmp(t->name, "opt_init") == 0 || strcmp(t->name, "opt_history") == 0 ||
+                     strcmp(t->name, "opt_summary") == 0;
+        if (strncmp(t->name, "opt_", 4) == 0) assert_int_equal(t->commands, !quiet);
+        for (const struct mcp_parameter *p = t->parameters; p->name; p++)
+            assert_true(t->commands || strcmp(p->help, "command") != 0);
+        json_decref(json);
+    }
+}
+
+static void commands_need_permission(void **state)
+{
+    (void)state;
+    static struct sink sink;
+    struct mcp_server *server;
+    char line[300], name[40];
+    for (int allow = 0; allow < 2; allow++) {
+        struct mcp_params params = {
+            .version = "0", .allow_commands = allow, .write = collect, .to = &sink};
+        assert_int_equal(mcp_server_create(&params, &server), SOL_OK);
+        json_t *list = json_loads(answer_to(server, &sink,
+                                            "{\"jsonrpc\": \"2.0\", \"id\": 1, \"method\": "
+                                            "\"tools/list\", \"params\": {" META "}}"),
+                                  0, NULL);
+        char *text = json_dumps(list, 0);
+        for (const struct mcp_tool *t = mcp_tools; t->name; t++) {
+            snprintf(name, sizeof name, "\"name\": \"%s\"", t->name);
+            assert_int_equal(strstr(text, name) != NULL, allow || !t->commands);
+            if (!t->commands) continue;
+            snprintf(line, sizeof line,
+                     "{\"jsonrpc\": \"2.0\", \"id\": 1, \"method\": \"tools/call\", \"params\": "
+                     "{\"name\": \"%s\", " META "}}",
+                     t->name);
+            const char *answer = answer_to(server, &sink, line);
+            assert_int_equal(strstr(answer, "sol mcp --allow-commands") != NULL, !allow);
+            if (!allow) assert_non_null(strstr(answer, "\"isError\":true"));
+            if (!allow) assert_int_equal(mcp_server_calls(server), 0);
+        }
+        free(text);
+        json_decref(list);
+        mcp_server_destroy(server);
+    }
 }
 
 /* ---- children ---- */
@@ -317,6 +456,10 @@ int main(void)
         cmocka_unit_test(answers_are_small_and_have_one_next_step),
         cmocka_unit_test(parts_give_the_whole),
         cmocka_unit_test(messages),
+        cmocka_unit_test(nul_is_refused),
+        cmocka_unit_test(long_names_are_answered),
+        cmocka_unit_test(annotations_tell_the_truth),
+        cmocka_unit_test(commands_need_permission),
         cmocka_unit_test(a_child_that_cannot_start_is_answered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,10 +14,10 @@ struct mcp_options {
 };
 
 static const struct option options[] = {
-    OPTION_ENTRY(
-        FLAG, 0, "allow-commands", NULL,
-        "also offer the tools that run any command they are given (compare_live, profile_command)",
-        offsetof(struct mcp_options, allow_commands), 0, 0),
+    OPTION_ENTRY(FLAG, 0, "allow-commands", NULL,
+                 "also offer the tools that run commands: those they are given (compare_live, "
+                 "profile_command), and a tree's own (opt_start, opt_compare and the like)",
+                 offsetof(struct mcp_options, allow_commands), 0, 0),
     OPTION_ENTRY(STRING, 0, "program", "FILE", "the sol that calls run (default: this one)",
                  offsetof(struct mcp_options, program), 0, 0),
     {0},
@@ -31,9 +31,12 @@ static const struct command_spec spec = {
         "Model Context Protocol 2026-07-28, 2025-11-25, 2025-06-18 and 2024-11-05, one message "
         "a line.\n"
         "Every call runs sol itself and answers with at most 4 KB of JSON: result, ids of the\n"
-        "runs behind it, one next step. Calls that measure wait for each other. The opt tools\n"
-        "run the commands of a tree's sol-opt.json.\n\n"
-        "  {\"mcpServers\": {\"sol\": {\"command\": \"sol\", \"args\": [\"mcp\"]}}}",
+        "runs behind it, one next step. Calls that measure wait for each other. Trying a change\n"
+        "runs the commands of a tree's sol-opt.json, and git, which runs what the tree's .git\n"
+        "says (hooks, filters): these tools are offered with --allow-commands alone, and should\n"
+        "be for trees that you trust. What each tool does is in its annotations.\n\n"
+        "  {\"mcpServers\": {\"sol\": {\"command\": \"sol\", \"args\": [\"mcp\", "
+        "\"--allow-commands\"]}}}",
     .options = options,
 };
 

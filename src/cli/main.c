@@ -21,7 +21,7 @@ enum { N_COMMANDS = sizeof cli_commands / sizeof cli_commands[0] - 1 };
 int cli_fail(enum sol_status status)
 {
     if (status != SOL_OK) fprintf(stderr, "sol: error: %s\n", sol_last_error());
-    return status_exit_code(status);
+    return status == SOL_E_INTERRUPTED ? interrupt_exit_status() : status_exit_code(status);
 }
 
 bool cli_parse(const struct command_spec *spec, int argc, char **argv, void *into,
@@ -43,7 +43,7 @@ const struct cli_exit cli_exits[SOL_STATUS_COUNT] = {
     {SOL_E_MEMORY, "not enough memory"},
     {SOL_E_MISMATCH, "a result differs from its reference"},
     {SOL_E_DEVICE, "a GPU or its driver failed"},
-    {SOL_E_INTERRUPTED, "interrupted"},
+    {SOL_E_INTERRUPTED, "interrupted by Ctrl-C (129: by a hang-up, 143: by SIGTERM)"},
     {SOL_E_INTERNAL, "a bug in sol"},
 };
 

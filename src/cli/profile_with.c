@@ -2,23 +2,20 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <spawn.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "base/status.h"
 #include "cli/inject_library.h"
 #include "lab/counters.h"
+#include "trace/capture.h"
 #include "trace/trace_file.h"
-
-extern char **environ;
 
 enum { PATH_SIZE = 4096 };
 
@@ -42,13 +39,11 @@ static bool installed(const char *name)
 
 static enum sol_status run_words(char *const *words, int *exit_status)
 {
-    pid_t pid;
-    int state, error = posix_spawnp(&pid, words[0], NULL, NULL, words, environ);
-    if (error) return status_set(SOL_E_IO, "cannot start %s: %s", words[0], strerror(error));
-    while (waitpid(pid, &state, 0) < 0)
-        if (errno != EINTR) return status_set(SOL_E_IO, "lost %s: %s", words[0], strerror(errno));
-    *exit_status = WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
-    return SOL_OK;
+    struct capture_result result;
+    enum sol_status status =
+        capture_run(words, &(struct capture_options){.level = TRACE_OFF}, &result);
+    *exit_status = result.exit_status;
+    return status;
 }
 
 /* The tool's words, then the command's. */

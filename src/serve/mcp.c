@@ -15,6 +15,7 @@
 #include "base/interrupt.h"
 #include "serve/mcp_answer.h"
 #include "serve/mcp_child.h"
+#include "store/store_json.h"
 
 enum {
     PARSE_ERROR = -32700,
@@ -36,6 +37,11 @@ static const char key_server[] = "io.modelcontextprotocol/serverInfo";
 static const char instructions[] =
     "Measure and speed up programs. Every answer has \"next\": the one thing to do now. A change "
     "goes opt_start, edit, opt_benchmark, opt_compare, opt_accept or opt_record and opt_revert.";
+static const char fewer_instructions[] =
+    "Measure programs. Every answer has \"next\": the one thing to do now. Tools that run commands "
+    "of their arguments or of a tree, as to try a change (opt_start and the like), are offered "
+    "when "
+    "the server is started as sol mcp --allow-commands.";
 
 struct call {
     json_t *id, *token; /* token may be NULL */
@@ -145,6 +151,11 @@ static bool is_offered(const struct mcp_server *s, const struct mcp_tool *tool)
     return s->params.has_command(name);
 }
 
+static const char *instructions_for(const struct mcp_server *s)
+{
+    return s->params.allow_commands ? instructions : fewer_instructions;
+}
+
 static json_t *versions_json(void)
 {
     json_t *list = json_pack("[s]", modern);
@@ -165,15 +176,16 @@ static void initialize(struct mcp_server *s, json_t *id, const json_t *params)
     s->initialized = true;
     send_result(s, id, false,
                 json_pack("{s:s, s:{s:{}}, s:o, s:s}", "protocolVersion", version, "capabilities",
-                          "tools", "serverInfo", server_info(s), "instructions", instructions));
+                          "tools", "serverInfo", server_info(s), "instructions",
+                          instructions_for(s)));
 }
 
 static void discover(struct mcp_server *s, json_t *id)
 {
     send_result(s, id, true,
                 json_pack("{s:o, s:{s:{}}, s:s, s:i, s:s}", "supportedVersions", versions_json(),
-                          "capabilities", "tools", "instructions", instructions, "ttlMs", 3600000,
-                          "cacheScope", "public"));
+                          "capabilities", "tools", "instructions", instructions_for(s), "ttlMs",
+                          3600000, "cacheScope", "public"));
 }
 
 static void list_tools(struct mcp_server *s, json_t *id, bool is_modern, const json_t *params)
@@ -204,11 +216,24 @@ static void free_call(struct call *c)
     free(c);
 }
 
-static const struct mcp_tool *find_tool(const struct mcp_server *s, const char *name)
+static const struct mcp_tool *find_tool(const char *name)
 {
     for (const struct mcp_tool *t = mcp_tools; name && t->name; t++)
-        if (strcmp(t->name, name) == 0 && is_offered(s, t)) return t;
+        if (strcmp(t->name, name) == 0) return t;
     return NULL;
+}
+
+static void refuse_commands(struct mcp_server *s, json_t *id, bool is_modern,
+                            const struct mcp_tool *tool)
+{
+    char message[200];
+    snprintf(message, sizeof message,
+             "%s runs commands, its arguments' or a tree's, and this server may run none",
+             tool->name);
+    send_text(s, id, is_modern,
+              mcp_answer_error(tool, message,
+                               "ask the user to start the server as: sol mcp --allow-commands"),
+              true);
 }
 
 static void answer_more(struct mcp_server *s, json_t *id, bool is_modern,
@@ -255,11 +280,20 @@ static void call_tool(struct mcp_server *s, json_t *id, bool is_modern, const js
 {
     const char *name = json_string_value(json_object_get(params, "name"));
     const json_t *arguments = json_object_get(params, "arguments");
-    const struct mcp_tool *tool = find_tool(s, name);
+    const struct mcp_tool *tool = find_tool(name);
     struct mcp_words words;
-    char message[200];
-    if (!tool) {
-        snprintf(message, sizeof message, "unknown tool: %.100s", name ? name : "(no name)");
+    if (tool && tool->commands && !s->params.allow_commands) {
+        refuse_commands(s, id, is_modern, tool);
+        return;
+    }
+    if (!tool || !is_offered(s, tool)) {
+        /* Names of tools are shorter; a cut might end within a character. */
+        bool is_short = name && strlen(name) <= 100;
+        char message[200];
+        snprintf(message, sizeof message, "unknown tool: %s",
+                 is_short ? name
+                 : name   ? "(a long name)"
+                          : "(no name)");
         send_error(s, id, INVALID_PARAMS, message, NULL);
         return;
     }
@@ -367,6 +401,27 @@ static void take_message(struct mcp_server *s, const json_t *message)
         cancel(s, params);
 }
 
+/* \u0000 in any text: it would end there for whoever reads it as C does. */
+static bool has_nul(const json_t *json)
+{
+    const char *key;
+    json_t *value;
+    size_t i;
+    if (json_is_string(json)) return memchr(json_string_value(json), 0, json_string_length(json));
+    json_array_foreach((json_t *)(uintptr_t)json, i, value) if (has_nul(value)) return true;
+    json_object_foreach((json_t *)(uintptr_t)json, key, value) if (has_nul(value)) return true;
+    return false;
+}
+
+static void refuse_nul(struct mcp_server *s, const json_t *message)
+{
+    json_t *id = json_object_get(message, "id");
+    bool good_id = (json_is_string(id) && !has_nul(id)) || json_is_integer(id);
+    if (json_is_object(message) && !id) return; /* a notification: nobody waits */
+    send_error(s, good_id ? id : NULL, INVALID_REQUEST, "a text holds \\u0000, which none may",
+               NULL);
+}
+
 void mcp_server_line(struct mcp_server *s, const char *line, size_t size)
 {
     while (size && strchr(" \t\r", line[size - 1])) size--;
@@ -376,12 +431,16 @@ void mcp_server_line(struct mcp_server *s, const char *line, size_t size)
     }
     if (size == 0) return;
     json_error_t error;
-    json_t *message = json_loadb(line, size, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
+    json_t *message =
+        json_loadb(line, size, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &error);
     if (!message) {
         send_error(s, NULL, PARSE_ERROR, "not JSON", json_string(error.text));
         return;
     }
-    take_message(s, message);
+    if (has_nul(message))
+        refuse_nul(s, message);
+    else
+        take_message(s, message);
     json_decref(message);
 }
 
@@ -459,7 +518,7 @@ static void tell_progress(struct mcp_server *s, struct call *c)
     while (start && !strchr("\r\n", text[start - 1])) start--;
     snprintf(line, sizeof line, "%.*s", (int)(end - start), text + start);
     c->told_ns = clock_ns();
-    json_t *message = json_string(line);
+    json_t *message = store_json_string(line);
     send_message(s, json_pack("{s:s, s:s, s:{s:O, s:f, s:f, s:o}}", "jsonrpc", "2.0", "method",
                               "notifications/progress", "params", "progressToken", c->token,
                               "progress", floor(seconds_since(c->started_ns) * 10) / 10, "total",

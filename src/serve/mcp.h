@@ -21,7 +21,7 @@ struct mcp_params {
     const char *version; /* of it */
     /* Whether the program has a command; NULL: all. Tools of others are not offered. */
     bool (*has_command)(const char *name);
-    bool allow_commands; /* offer the tools that run what they are given */
+    bool allow_commands; /* offer the tools that run commands */
     /* Where messages go; NULL: descriptor `out` of mcp_serve. Each is whole, with its newline. */
     void (*write)(void *to, const char *message, size_t size);
     void *to;

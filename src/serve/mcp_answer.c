@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "store/store_json.h"
+
 struct limits {
     size_t items, text;
     int depth;
@@ -34,9 +36,11 @@ static json_t *condense_text(const json_t *text, struct limits *l)
     l->cut = true;
     length = l->text;
     while (length && ((unsigned char)all[length] & 0xC0) == 0x80) length--;
-    char *cut = NULL;
-    if (asprintf(&cut, "%.*s...", (int)length, all) < 0) return NULL;
-    json_t *json = json_string(cut);
+    char *cut = malloc(length + 3);
+    if (!cut) return NULL;
+    memcpy(cut, all, length);
+    memcpy(cut + length, "...", 3);
+    json_t *json = json_stringn(cut, length + 3);
     free(cut);
     return json;
 }
@@ -155,9 +159,9 @@ static json_t *choose_next(const struct mcp_outcome *o, const json_t *result)
 static json_t *error_text(const char *errors)
 {
     const char *at = strstr(errors, "sol: error: ");
-    if (at) return json_stringn(at + 12, strcspn(at + 12, "\0"));
+    if (at) return store_json_string(at + 12);
     size_t length = strlen(errors);
-    return json_string(length > 600 ? errors + length - 600 : errors);
+    return store_json_string(length > 600 ? errors + length - 600 : errors);
 }
 
 static json_t *base_of(const struct mcp_outcome *o, const json_t *result, bool failed)
@@ -227,7 +231,7 @@ char *mcp_answer(const struct mcp_outcome *o, bool *failed, bool *cut)
 {
     json_t *result = NULL;
     *cut = false;
-    if (o->output_size) result = json_loadb(o->output, o->output_size, 0, NULL);
+    if (o->output_size) result = json_loadb(o->output, o->output_size, JSON_ALLOW_NUL, NULL);
     if (!result && o->output_size && o->end == MCP_EXITED && o->exit_status == 0) {
         result = json_stringn(o->output, o->output_size);
         if (!result) result = json_string("the output is not UTF-8");
@@ -240,7 +244,7 @@ char *mcp_answer(const struct mcp_outcome *o, bool *failed, bool *cut)
 
 char *mcp_answer_error(const struct mcp_tool *tool, const char *error, const char *next)
 {
-    json_t *message = json_string(error);
+    json_t *message = store_json_string(error); /* may be cut within a character */
     json_t *json = json_pack("{s:s, s:b, s:o, s:s}", "tool", tool->name, "ok", 0, "error",
                              message ? message : json_string("?"), "next", next);
     char *text = json ? dump(json) : NULL;

@@ -25,7 +25,7 @@ struct mcp_child {
 /* argv[0] is for show. */
 enum sol_status mcp_child_start(const char *program, char *const *argv, struct mcp_child *out);
 void mcp_child_read(struct mcp_child *child); /* what is there, without waiting */
-/* Whether it has ended and everything it printed is here; reaps it. */
+/* Whether it has ended and everything it printed is here. */
 bool mcp_child_ended(struct mcp_child *child);
 void mcp_child_stop(struct mcp_child *child); /* asks it to end; after a while, kills it */
 void mcp_child_remove(

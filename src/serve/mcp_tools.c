@@ -153,57 +153,59 @@ static const struct mcp_parameter of_more[] = {
 
 const struct mcp_tool mcp_tools[] = {
     {"device", "This machine and its measured limits.", "device -o json", of_device, "bench", 300,
-     true, false, false},
+     true, MCP_ADDS, false},
     {"kernels", "Ops and kernels, and which ones serve a model here.", "kernels --json", of_kernels,
-     "bench with ops true", 60, false, false, false},
+     "bench with ops true", 60, false, MCP_READS, false},
     {"bench",
      "Time a model: tokens per second with intervals, beside the machine's limits; kept as a run.",
-     "bench -q -o json", of_bench, "advise, or opt_start to try a change", 600, true, false, false},
+     "bench -q -o json", of_bench, "advise, or opt_start to try a change", 600, true, MCP_ADDS,
+     false},
     {"profile", "Time a model kernel by kernel and layer by layer; kept as a run.",
-     "profile -q -o json", of_profile, "advise", 600, true, false, false},
+     "profile -q -o json", of_profile, "advise", 600, true, MCP_ADDS, false},
     {"profile_command", "Trace a CUDA program: kernels, copies, gaps, steps.", "profile -o json",
-     of_profile_command, "advise", 600, true, false, true},
+     of_profile_command, "advise", 600, true, MCP_ADDS, true},
     {"advise", "What limits a stored run, with evidence and predicted gains.", "advise -o json",
-     of_advise, "opt_start with the first rule and its likely gain", 120, false, false, false},
+     of_advise, "opt_start with the first rule and its likely gain", 120, false, MCP_ADDS, false},
     {"compare", "Compare two stored runs (historical; opt_compare decides changes).",
-     "compare -q -o json", of_compare, "opt_start to try a change", 120, false, false, false},
+     "compare -q -o json", of_compare, "opt_start to try a change", 120, false, MCP_ADDS, false},
     {"compare_live", "Is the second command faster? Runs both in turn.",
-     "compare --live -q -o json", of_compare_live, "keep the faster one", 1200, true, false, true},
+     "compare --live -q -o json", of_compare_live, "keep the faster one", 1200, true, MCP_ADDS,
+     true},
     {"runs", "Stored runs, the newest first.", "runs -o json", of_runs, "run_show with an id", 60,
-     false, false, false},
+     false, MCP_READS, false},
     {"run_show", "One stored run: metrics, kernels, advice.", "runs -o json show", of_run_show,
-     "advise", 60, false, false, false},
+     "advise", 60, false, MCP_READS, false},
     {"report", "Write one HTML file about a run.", "report --json", of_report, "open the file", 120,
-     false, true, false},
+     false, MCP_REPLACES, false},
     {"verify", "Check every kernel against its reference.", "verify --json", of_verify, "bench",
-     900, true, false, false},
+     900, true, MCP_ADDS, false},
     {"tune", "Find the fastest kernels and tiles for this device and keep them for later runs.",
-     "tune -q --json", of_tune, "bench", 900, true, true, false},
+     "tune -q --json", of_tune, "bench", 900, true, MCP_REPLACES, false},
     {"opt_init", "Write sol-opt.json: how a tree is built, measured and checked.",
-     "opt init -o json", of_opt_init, NULL, 60, false, true, false},
+     "opt init -o json", of_opt_init, NULL, 60, false, MCP_REPLACES, false},
     {"opt_status", "The open iteration and its next step.", "opt status -o json", of_opt_tree, NULL,
-     60, false, false, false},
+     60, false, MCP_READS, true},
     {"opt_start", "Begin an iteration: hypothesis, predicted gain.", "opt start -o json",
-     of_opt_start, NULL, 60, false, false, false},
+     of_opt_start, NULL, 60, false, MCP_ADDS, true},
     {"opt_benchmark", "Build and measure the working tree once, beside the baseline.",
-     "opt benchmark -q -o json", of_opt_tree, NULL, 3600, true, false, false},
+     "opt benchmark -q -o json", of_opt_tree, NULL, 3600, true, MCP_ADDS, true},
     {"opt_profile", "Build and profile the working tree as configured.", "opt profile -q -o json",
-     of_opt_tree, NULL, 3600, true, false, false},
+     of_opt_tree, NULL, 3600, true, MCP_ADDS, true},
     {"opt_compare", "Baseline and working tree in turn until the difference is known.",
-     "opt compare -q -o json", of_opt_compare, NULL, 3600, true, false, false},
+     "opt compare -q -o json", of_opt_compare, NULL, 3600, true, MCP_ADDS, true},
     {"opt_record", "Keep the diff of the iteration in the store.", "opt record -o json",
-     of_opt_record, NULL, 120, false, false, false},
+     of_opt_record, NULL, 120, false, MCP_ADDS, true},
     {"opt_accept", "Run the gates (faster, correct, perplexity, kernels), then commit.",
-     "opt accept -q -o json", of_opt_accept, NULL, 3600, true, true, false},
+     "opt accept -q -o json", of_opt_accept, NULL, 3600, true, MCP_REPLACES, true},
     {"opt_revert", "Put the recorded files back to the base commit.", "opt revert -o json",
-     of_opt_revert, NULL, 120, false, true, false},
+     of_opt_revert, NULL, 120, false, MCP_REPLACES, true},
     {"opt_history", "Iterations of a tree.", "opt history -o json", of_opt_history, NULL, 60, false,
-     false, false},
+     MCP_READS, false},
     {"opt_summary", "What each advice rule promised and what came true.", "opt summary -o json",
-     of_opt_tree, NULL, 60, false, false, false},
+     of_opt_tree, NULL, 60, false, MCP_READS, false},
     {"more", "The rest of an answer that was cut.", NULL, of_more,
-     "call the tool again if you need it anew", 10, false, false, false},
-    {NULL, NULL, NULL, NULL, NULL, 0, false, false, false},
+     "call the tool again if you need it anew", 10, false, MCP_READS, false},
+    {NULL, NULL, NULL, NULL, NULL, 0, false, MCP_READS, false},
 };
 /* clang-format on */
 
@@ -246,6 +248,7 @@ static json_t *parameter_json(const struct mcp_parameter *p)
     return schema;
 }
 
+/* Nobody knows what a command does, so a tool that runs any promises nothing. */
 json_t *mcp_tool_json(const struct mcp_tool *tool)
 {
     json_t *properties = json_object(), *required = json_array();
@@ -266,8 +269,9 @@ json_t *mcp_tool_json(const struct mcp_tool *tool)
         json_decref(required);
     return json_pack("{s:s, s:s, s:o, s:{s:b, s:b, s:b}}", "name", tool->name, "description",
                      tool->description, "inputSchema", schema, "annotations", "readOnlyHint",
-                     !tool->writes && !tool->commands, "destructiveHint",
-                     tool->writes || tool->commands, "openWorldHint", tool->commands);
+                     tool->effect == MCP_READS && !tool->commands, "destructiveHint",
+                     tool->effect == MCP_REPLACES || tool->commands, "openWorldHint",
+                     tool->commands);
 }
 
 /* ---- command lines ---- */

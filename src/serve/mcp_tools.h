@@ -21,6 +21,13 @@ struct mcp_parameter {
     bool required;
 };
 
+/* What a call does to what is there. The user's files, the store and the cache all count. */
+enum mcp_effect {
+    MCP_READS,    /* nothing */
+    MCP_ADDS,     /* adds runs and what was measured to the store and the cache */
+    MCP_REPLACES, /* changes or removes what a user has */
+};
+
 struct mcp_tool {
     const char *name, *description;
     const char *command; /* "bench -q -o json": words of the command line; NULL: the server's own */
@@ -28,8 +35,10 @@ struct mcp_tool {
     const char *next;                       /* after success, where the answer has no own */
     double seconds;                         /* default of max_seconds */
     bool measures; /* one at a time, since they would disturb each other; changes nothing else */
-    bool writes;   /* changes files of the user */
-    bool commands; /* runs any command that it is given */
+    enum mcp_effect effect;
+    /* Runs commands: of its arguments, or of a tree (sol-opt.json, and what git runs for it: hooks,
+     * filters, a file system monitor). Only with permission. */
+    bool commands;
 };
 
 /* In a fixed order; ends with a NULL name. */

@@ -1,13 +1,10 @@
 #include "store/environment.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/build.h"
@@ -15,80 +12,24 @@
 #include "base/sysinfo.h"
 #include "gpu/kernel.h"
 #include "sol/sol.h"
+#include "store/git_state.h"
 #include "store/store_json.h"
 
 #ifndef SOL_BUILD
 #define SOL_BUILD ""
 #endif
 
-extern char **environ;
-
 const char *environment_build_commit(void)
 {
     return build_commit();
 }
 
-/* ---- git ---- */
-
-/* What a command wrote: its first bytes, and a hash of all. */
-struct output {
-    char head[64];
-    uint64_t hash;
-    size_t size;
-};
-
-static void take_output(int from, struct output *out)
-{
-    char buffer[65536];
-    ssize_t count;
-    while ((count = read(from, buffer, sizeof buffer)) > 0) {
-        for (ssize_t i = 0; i < count; i++) {
-            if (out->size + 1 < sizeof out->head) out->head[out->size] = buffer[i];
-            out->hash = (out->hash ^ (unsigned char)buffer[i]) * UINT64_C(0x100000001b3);
-            out->size++;
-        }
-    }
-}
-
-/* Runs git without a shell. False when there is none, or it fails. */
-static bool run_git(const char *folder, const char *const *arguments, struct output *out)
-{
-    const char *argv[16] = {"git", "--no-optional-locks", "-C", folder};
-    size_t n = 4;
-    int ends[2], exit_status = 1;
-    pid_t pid;
-    memset(out, 0, sizeof *out);
-    while (*arguments && n + 1 < sizeof argv / sizeof *argv) argv[n++] = *arguments++;
-    if (pipe2(ends, O_CLOEXEC) != 0) return false;
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    int failed = posix_spawnp(&pid, "git", &actions, NULL, (char **)(uintptr_t)argv, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    close(ends[1]);
-    if (!failed) take_output(ends[0], out);
-    close(ends[0]);
-    return !failed && waitpid(pid, &exit_status, 0) == pid && exit_status == 0;
-}
-
-/* The names of files that git does not know count too, since they may be part of a build. */
 static void add_git(json_t *json, const char *folder)
 {
-    static const char *const head[] = {"rev-parse", "HEAD", NULL};
-    static const char *const diff[] = {"diff", "HEAD", "--binary", "--no-ext-diff", NULL};
-    static const char *const others[] = {"ls-files", "-o", "--exclude-standard", NULL};
-    struct output commit, changes, names;
-    json_t *dirty = NULL;
-    bool known = run_git(folder, head, &commit);
-    if (known) commit.head[strcspn(commit.head, "\n")] = '\0';
-    if (known && run_git(folder, diff, &changes) && run_git(folder, others, &names))
-        dirty = changes.size + names.size
-                    ? json_sprintf("%016" PRIx64, changes.hash * 31 + names.hash)
-                    : json_string("");
-    json_object_set_new(json, "commit", known ? json_string(commit.head) : json_null());
-    json_object_set_new(json, "dirty", dirty ? dirty : json_null());
+    struct git_state state;
+    git_state_read(folder, &state);
+    json_object_set_new(json, "commit", state.has_commit ? json_string(state.commit) : json_null());
+    json_object_set_new(json, "dirty", state.has_dirty ? json_string(state.dirty) : json_null());
 }
 
 /* ---- machine ---- */

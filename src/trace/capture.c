@@ -1,14 +1,15 @@
 #include "trace/capture.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/process.h"
 #include "base/status.h"
 #include "trace/trace_file.h"
 
@@ -23,51 +24,44 @@ static void pass_on(int number)
     errno = saved;
 }
 
-/* Before what the user preloads. */
-static void preload(const char *library)
+/* What makes a program load the library, as NAME=VALUE. */
+struct variables {
+    char *text[5];
+    const char *list[6];
+    size_t count;
+    bool failed;
+};
+
+static void add(struct variables *v, const char *name, const char *value, const char *more)
+{
+    char **text = &v->text[v->count];
+    if (asprintf(text, "%s=%s%s%s", name, value, more ? ":" : "", more ? more : "") < 0) {
+        *text = NULL;
+        v->failed = true;
+        return;
+    }
+    v->list[v->count++] = *text;
+}
+
+static enum sol_status make_variables(const struct capture_options *o, struct variables *v)
 {
     const char *others = getenv("LD_PRELOAD");
-    char *all = NULL;
-    if (!others || !*others)
-        setenv("LD_PRELOAD", library, 1);
-    else if (asprintf(&all, "%s:%s", library, others) >= 0)
-        setenv("LD_PRELOAD", all, 1);
-    free(all);
-}
-
-/* In the child: becomes the command, or writes errno to `report`. */
-static void become(char *const *command, const struct capture_options *o, const sigset_t *mask,
-                   int report)
-{
-    signal(SIGINT, SIG_DFL);
-    signal(SIGQUIT, SIG_DFL);
-    signal(SIGTERM, SIG_DFL);
-    sigprocmask(SIG_SETMASK, mask, NULL);
-    if (o->level != TRACE_OFF) {
-        if (o->level == TRACE_LAUNCH) {
-            preload(o->library);
-        } else {
-            setenv("CUDA_INJECTION64_PATH", o->library, 1);
-            setenv("NVTX_INJECTION64_PATH", o->library, 1);
-        }
-        setenv(TRACE_ENV_FOLDER, o->folder, 1);
-        setenv(TRACE_ENV_LEVEL, trace_level_name(o->level), 1);
+    *v = (struct variables){.count = 0};
+    if (o->level == TRACE_OFF) return SOL_OK;
+    if (o->level == TRACE_LAUNCH) {
+        add(v, "LD_PRELOAD", o->library, others && *others ? others : NULL);
+    } else {
+        add(v, "CUDA_INJECTION64_PATH", o->library, NULL);
+        add(v, "NVTX_INJECTION64_PATH", o->library, NULL);
     }
-    execvp(command[0], command);
-    int error = errno;
-    ssize_t written = write(report, &error, sizeof error);
-    (void)written;
-    _exit(NOT_FOUND);
+    add(v, TRACE_ENV_FOLDER, o->folder, NULL);
+    add(v, TRACE_ENV_LEVEL, trace_level_name(o->level), NULL);
+    return v->failed ? status_set(SOL_E_MEMORY, "no memory for an environment") : SOL_OK;
 }
 
-/* errno of the failed exec; 0 when it succeeded, which closed the pipe. */
-static int exec_error(int report)
+static void free_variables(struct variables *v)
 {
-    int error = 0;
-    ssize_t n;
-    while ((n = read(report, &error, sizeof error)) < 0 && errno == EINTR)
-        ;
-    return n == (ssize_t)sizeof error ? error : 0;
+    for (size_t i = 0; i < sizeof v->text / sizeof *v->text; i++) free(v->text[i]);
 }
 
 static enum sol_status wait_for(pid_t child, const char *name, struct capture_result *result)
@@ -84,46 +78,57 @@ static enum sol_status wait_for(pid_t child, const char *name, struct capture_re
 static enum sol_status run(char *const *command, const struct capture_options *options,
                            const sigset_t *mask, struct capture_result *result)
 {
-    int report[2];
-    if (pipe2(report, O_CLOEXEC) != 0)
-        return status_set(SOL_E_IO, "cannot make a pipe: %s", strerror(errno));
-    pid_t child = fork();
-    if (child == 0) become(command, options, mask, report[1]);
-    int fork_error = errno;
-    close(report[1]);
-    if (child < 0) {
-        close(report[0]);
-        return status_set(SOL_E_IO, "cannot start a process: %s", strerror(fork_error));
+    struct variables variables;
+    struct process process = {.pid = 0};
+    enum sol_status status = make_variables(options, &variables);
+    struct process_start how = {.argv = (const char *const *)command,
+                                .environment = variables.list,
+                                .in = STDIN_FILENO,
+                                .out = STDOUT_FILENO,
+                                .err = STDERR_FILENO,
+                                .place = PROCESS_HERE};
+    if (status == SOL_OK) status = process_start(&how, &process);
+    free_variables(&variables);
+    if (status != SOL_OK) return status;
+    if (process.error) {
+        result->exit_status = process.error == ENOENT ? NOT_FOUND : CANNOT_RUN;
+        return status_set(SOL_E_ARGUMENT, "cannot run '%s': %s", command[0],
+                          strerror(process.error));
     }
-    running = child;
+    running = process.pid;
     sigprocmask(SIG_SETMASK, mask, NULL);
-    int error = exec_error(report[0]);
-    close(report[0]);
-    enum sol_status status = wait_for(child, command[0], result);
+    status = wait_for(process.pid, command[0], result);
     running = 0;
-    if (status != SOL_OK || error == 0) return status;
-    result->exit_status = error == ENOENT ? NOT_FOUND : CANNOT_RUN;
-    return status_set(SOL_E_ARGUMENT, "cannot run '%s': %s", command[0], strerror(error));
+    return status;
 }
+
+/* What the terminal sends to all is left to the command; what is sent to sol alone is passed on. */
+static const struct {
+    int number;
+    void (*handler)(int);
+} handled[] = {{SIGINT, SIG_IGN}, {SIGQUIT, SIG_IGN}, {SIGTERM, pass_on}, {SIGHUP, pass_on}};
+enum { N_HANDLED = sizeof handled / sizeof *handled };
 
 enum sol_status capture_run(char *const *command, const struct capture_options *options,
                             struct capture_result *result)
 {
-    struct sigaction ignore = {.sa_handler = SIG_IGN}, forward = {.sa_handler = pass_on};
-    struct sigaction before_int, before_quit, before_term;
+    struct sigaction before[N_HANDLED];
     sigset_t block, mask;
     *result = (struct capture_result){.exit_status = CANNOT_RUN};
-    /* Until the child's pid is known a SIGTERM has to wait, or it would be lost. */
+    /* Until the child's pid is known what is to be passed on has to wait, or it would be lost. */
     sigemptyset(&block);
     sigaddset(&block, SIGTERM);
+    sigaddset(&block, SIGHUP);
     sigprocmask(SIG_BLOCK, &block, &mask);
-    sigaction(SIGINT, &ignore, &before_int);
-    sigaction(SIGQUIT, &ignore, &before_quit);
-    sigaction(SIGTERM, &forward, &before_term);
+    for (int i = 0; i < N_HANDLED; i++) {
+        struct sigaction action = {.sa_handler = handled[i].handler};
+        sigaction(handled[i].number, &action, &before[i]);
+        /* Under nohup it stays so, for the command too. */
+        if (handled[i].number == SIGHUP && before[i].sa_handler == SIG_IGN)
+            sigaction(SIGHUP, &before[i], NULL);
+    }
     enum sol_status status = run(command, options, &mask, result);
-    sigaction(SIGINT, &before_int, NULL);
-    sigaction(SIGQUIT, &before_quit, NULL);
-    sigaction(SIGTERM, &before_term, NULL);
+    for (int i = 0; i < N_HANDLED; i++) sigaction(handled[i].number, &before[i], NULL);
     sigprocmask(SIG_SETMASK, &mask, NULL);
     return status;
 }

@@ -20,8 +20,9 @@ struct capture_result {
 };
 
 /* Waits for `command` (ends with NULL; found by PATH), which shares the standard streams of this
- * process. An interrupt from the terminal is the command's business; SIGTERM is passed on to it.
- * SOL_E_ARGUMENT when the command cannot be started. */
+ * process. An interrupt from the terminal is the command's business; SIGTERM and SIGHUP are passed
+ * on to it, and should sol be killed, the command is too. SOL_E_ARGUMENT when the command cannot be
+ * started. */
 enum sol_status capture_run(char *const *command, const struct capture_options *options,
                             struct capture_result *result);
 
