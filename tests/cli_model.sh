@@ -56,6 +56,18 @@ expect 0 "" model check -m "$work/merged.gguf"
 rm "${parts[1]}"
 expect 3 "part 2 of" model info -m "${parts[0]}"
 
+# ---- check refuses the vocabularies that run refuses, with the same words ----
+for change in 's/"type": *"BPE"/"type":"Unigram"/' 's/"merges"/"mergers"/' 's/.*/{/' 's/"id": *[0-9]*/"id":99999999/'; do
+    rm -rf "$work/odd"
+    cp -r "$tiny" "$work/odd"
+    sed -i -e "$change" "$work/odd/tokenizer.json"
+    "$SOL_BINARY" run -m "$work/odd" -p a -n 1 >"$work/out" 2>"$work/err" </dev/null
+    refused=$?
+    [ $refused != 0 ] || fail "sol run takes a vocabulary changed by $change"
+    expect $refused "$(sed -n 's/^sol: error: //p' "$work/err")" model check -m "$work/odd"
+    grep -q '^fault  *vocabulary: ' "$work/out" || fail "check does not name the vocabulary"
+done
+
 # ---- what must not happen ----
 expect 2 "exists" model convert -m "$tiny" -o "$work/t.gguf"
 expect 0 "" model convert -m "$tiny" -o "$work/t.gguf" --overwrite

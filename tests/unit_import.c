@@ -727,6 +727,49 @@ static void test_config_errors(void **state)
     expect_config("{" SIZES ",\"rope_theta\":\"x\"}", "no number");
     expect_config("{" SIZES ",\"quantization_config\":{\"quant_method\":\"gptq\"}}", "'gptq'");
     expect_config("{" SIZES ",\"head_dim\":15}", "odd head dimension");
+    expect_config("{" SIZES ",\"rope_scaling\":\"yarn\"}", "'rope_scaling' is no object");
+    expect_config("{" SIZES ",\"layer_types\":\"all\"}", "'layer_types' is no list");
+}
+
+/* null says "none"; no default may stand in for it. */
+static void test_config_null(void **state)
+{
+    static const char *const keys[] = {"head_dim",
+                                       "sliding_window",
+                                       "max_position_embeddings",
+                                       "rms_norm_eps",
+                                       "rope_theta",
+                                       "swiglu_limit",
+                                       "swiglu_alpha",
+                                       "rope_scaling_factor",
+                                       "rope_ntk_beta",
+                                       "initial_context_length"};
+    static const struct {
+        const char *text;
+        float factor;
+    } scaling[] = {
+        {"{" SIZES "}", 32},
+        {"{" SIZES ",\"rope_scaling\":null}", 1},
+        {"{" SIZES ",\"rope_parameters\":null}", 1},
+        {"{" SIZES ",\"rope_parameters\":null,\"rope_scaling\":{\"rope_type\":\"yarn\","
+         "\"factor\":4}}",
+         4},
+        {"{" SIZES ",\"rope_scaling\":null,\"rope_scaling_factor\":8}", 8},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        char text[400], word[64];
+        snprintf(text, sizeof text, "{" SIZES ",\"%s\":null}", keys[i]);
+        snprintf(word, sizeof word, "'%s' is null", keys[i]);
+        expect_config(text, word);
+    }
+    expect_config("{\"num_hidden_layers\":null}", "'num_hidden_layers' is null");
+    for (size_t i = 0; i < sizeof scaling / sizeof *scaling; i++) {
+        struct model_config c;
+        assert_int_equal(config_from_json_text("c", scaling[i].text, strlen(scaling[i].text), &c),
+                         SOL_OK);
+        assert_float_equal(c.rope_factor, scaling[i].factor, 0);
+    }
 }
 
 int main(void)
@@ -736,6 +779,7 @@ int main(void)
         cmocka_unit_test(test_dialects),    cmocka_unit_test(test_original),
         cmocka_unit_test(test_logits),      cmocka_unit_test(test_check),
         cmocka_unit_test(test_fit),         cmocka_unit_test(test_config_errors),
+        cmocka_unit_test(test_config_null),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -562,14 +562,230 @@ static void test_live_process_keeps_running(void **state)
     store_close(store);
 }
 
+/* ---- stores that somebody else made ---- */
+
+/* A folder of its own beside the store's, with victims in it. */
+static void hostile_path(char *out, size_t size, const char *name)
+{
+    snprintf(out, size, "%s/outside/%s", folder, name);
+}
+
+static struct store *hostile_store(void)
+{
+    char path[200];
+    snprintf(path, sizeof path, "%s/outside", folder);
+    assert_int_equal(mkdir(path, 0777), 0);
+    hostile_path(path, sizeof path, "victim");
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs("precious", file);
+    fclose(file);
+    snprintf(path, sizeof path, "%s/store", folder);
+    struct store *store;
+    assert_int_equal(store_open(path, &store), SOL_OK);
+    return store;
+}
+
+static void victim_lives(void)
+{
+    char path[200], text[20] = "";
+    hostile_path(path, sizeof path, "victim");
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    assert_non_null(fgets(text, sizeof text, file));
+    fclose(file);
+    assert_string_equal(text, "precious");
+}
+
+static void sql_in_store(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+static void sql_in_store(const char *fmt, ...)
+{
+    char path[128], text[1000], *message = NULL;
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    snprintf(path, sizeof path, "%s/store/store.db", folder);
+    sqlite3 *db;
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    sqlite3_exec(db, text, NULL, NULL, &message);
+    assert_null(message);
+    sqlite3_close(db);
+}
+
+static const char *artifact_path(const char *fmt, const char *id)
+{
+    static char path[300];
+    const char *mark = strstr(fmt, "ID");
+    int before = mark ? (int)(mark - fmt) : (int)strlen(fmt);
+    snprintf(path, sizeof path, "%.*s%s%s", before, fmt, mark ? id : "", mark ? mark + 2 : "");
+    return path;
+}
+
+/* The run goes and so does what is its own; what it names elsewhere stays. */
+static void test_hostile_paths(void **state)
+{
+    static const char *const paths[] = {
+        "../outside/victim",
+        "artifacts/ID/../../../outside/victim",
+        "artifacts/../../outside/victim",
+        "outside/victim",
+        "artifacts/ID/./own",
+        "artifacts//own",
+        "artifacts/b00000000/own",
+        "artifacts/ID",
+        "artifacts/ID/.hidden",
+        "artifacts/ID/a\nb",
+        "store.db",
+        "",
+    };
+    (void)state;
+    struct store *store = hostile_store();
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        char id[STORE_ID_SIZE], own[300], bad[300];
+        struct stat info;
+        finished(store, "bench", NULL, id);
+        assert_int_equal(store_artifact_write(store, id, "trace", "own", "[]", 2), SOL_OK);
+        snprintf(own, sizeof own, "%s/store/artifacts/%s/own", folder, id);
+        assert_int_equal(stat(own, &info), 0);
+        snprintf(bad, sizeof bad, "%s", artifact_path(paths[i], id));
+        sql_in_store("INSERT INTO artifact VALUES('%s', 'trace', '%s', 8, '0')", id, bad);
+        assert_int_equal(store_run_delete(store, id), SOL_E_FORMAT);
+        assert_non_null(strstr(sol_last_error(), "/store"));
+        assert_non_null(strstr(sol_last_error(), id));
+        assert_int_equal(stat(own, &info), -1);
+        assert_int_equal(store_run_delete(store, id), SOL_E_ARGUMENT); /* gone */
+        victim_lives();
+        snprintf(own, sizeof own, "%s/store/store.db", folder);
+        assert_int_equal(stat(own, &info), 0);
+    }
+    store_close(store);
+}
+
+/* Links lead nowhere: not the folder of all artifacts, not a run's, not a file. */
+static void test_hostile_links(void **state)
+{
+    (void)state;
+    struct store *store = hostile_store();
+    char id[STORE_ID_SIZE], path[300], outside[200];
+    hostile_path(outside, sizeof outside, "");
+    begin(store, "bench", NULL, id);
+    assert_int_equal(store_artifact_write(store, id, "trace", "own", "[]", 2), SOL_OK);
+    snprintf(path, sizeof path, "%s/store/artifacts/%s/own", folder, id);
+    assert_int_equal(unlink(path), 0);
+    snprintf(path, sizeof path, "%s/store/artifacts/%s", folder, id);
+    assert_int_equal(rmdir(path), 0);
+    assert_int_equal(symlink("../../outside", path), 0);
+    sql_in_store("INSERT INTO artifact VALUES('%s', 'trace', 'artifacts/%s/victim', 8, '0')", id,
+                 id);
+    assert_int_not_equal(store_artifact_write(store, id, "trace", "victim", "[]", 2), SOL_OK);
+    victim_lives();
+    store_run_delete(store, id);
+    victim_lives();
+
+    begin(store, "bench", NULL, id);
+    snprintf(path, sizeof path, "%s/store/artifacts", folder);
+    remove(path); /* a link when it was taken for the run's folder */
+    char command[400];
+    snprintf(command, sizeof command, "rm -rf '%s'", path);
+    assert_int_equal(system(command), 0); /* NOLINT(cert-env33-c) */
+    assert_int_equal(symlink("../outside", path), 0);
+    snprintf(path, sizeof path, "%s/outside/%s", folder, id);
+    assert_int_not_equal(store_artifact_write(store, id, "trace", "x", "[]", 2), SOL_OK);
+    assert_int_equal(access(path, F_OK), -1);
+    assert_int_equal(store_run_delete(store, id), SOL_OK);
+    store_close(store);
+}
+
+/* A temporary name that is a link already. */
+static void test_hostile_new_file(void **state)
+{
+    (void)state;
+    struct store *store = hostile_store();
+    char id[STORE_ID_SIZE], path[300];
+    begin(store, "bench", NULL, id);
+    assert_int_equal(store_artifact_write(store, id, "trace", "own", "[]", 2), SOL_OK);
+    snprintf(path, sizeof path, "%s/store/artifacts/%s/own.new", folder, id);
+    assert_int_equal(symlink("../../../outside/victim", path), 0);
+    assert_int_equal(store_artifact_write(store, id, "trace", "own", "{}", 2), SOL_OK);
+    victim_lives();
+    store_close(store);
+}
+
+static void test_hostile_ids(void **state)
+{
+    static const char *const ids[] = {"..",         "../outside", "b/../../x", "B0000000",
+                                      "b000000000", "last",       "bgggggggg", "b0000000"};
+    (void)state;
+    struct store *store = hostile_store();
+    char id[STORE_ID_SIZE], good[STORE_ID_SIZE];
+    struct store_record *record;
+    struct store_list *list;
+    finished(store, "bench", NULL, good);
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
+        sql_in_store("INSERT INTO run(id, kind, created, state) VALUES('%s', 'bench', 1, 'ok')",
+                     ids[i]);
+        assert_int_equal(store_find(store, ids[i], NULL, id), SOL_E_FORMAT);
+        assert_int_equal(store_record_read(store, ids[i], &record), SOL_E_FORMAT);
+        assert_int_equal(store_run_delete(store, ids[i]), SOL_E_FORMAT);
+    }
+    /* The good one is not lost for that. */
+    assert_int_equal(store_list_read(store, NULL, &list), SOL_OK);
+    assert_int_equal(list->count, 1);
+    store_list_destroy(list);
+    assert_int_equal(store_find(store, good, NULL, id), SOL_OK);
+    assert_int_equal(store_record_read(store, good, &record), SOL_OK);
+    store_record_destroy(record);
+    store_close(store);
+}
+
+/* Tables whose columns allow what ours forbid, and triggers. */
+static void test_hostile_tables(void **state)
+{
+    (void)state;
+    struct store *store = hostile_store();
+    char id[STORE_ID_SIZE], other[STORE_ID_SIZE];
+    struct store_record *record;
+    finished(store, "bench", NULL, id);
+    finished(store, "bench", NULL, other);
+    store_close(store);
+    sql_in_store("DROP TABLE artifact; DROP TABLE advice; DROP TABLE sample; DROP TABLE metric;"
+                 "CREATE TABLE artifact(run, kind, path, size, hash);"
+                 "CREATE TABLE advice(id, run, rule, subject, text, evidence, window_ns, "
+                 "ceiling_ns, likely_ns);"
+                 "CREATE TABLE sample(metric, idx, value, started, process, warmup, outlier, "
+                 "repeated, cause);"
+                 "CREATE TABLE metric(id, run, name, unit, better, value_limit, test);"
+                 "INSERT INTO artifact(run) VALUES('%s');"
+                 "INSERT INTO advice(run) VALUES('%s');"
+                 "INSERT INTO metric(run) VALUES('%s');"
+                 "CREATE TRIGGER t AFTER DELETE ON run BEGIN DELETE FROM run; END;",
+                 id, id, id);
+    char path[128];
+    snprintf(path, sizeof path, "%s/store", folder);
+    assert_int_equal(store_open(path, &store), SOL_OK);
+    assert_int_equal(store_record_read(store, id, &record), SOL_OK);
+    assert_non_null(record->artifacts[0].kind);
+    assert_non_null(record->artifacts[0].path);
+    assert_non_null(record->advice[0].rule);
+    assert_non_null(record->metrics[0].name);
+    assert_non_null(record->metrics[0].unit);
+    store_record_destroy(record);
+    assert_int_equal(store_run_delete(store, id), SOL_E_FORMAT);
+    assert_int_equal(store_run_delete(store, other), SOL_OK); /* the trigger has not run */
+    store_close(store);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
     const struct CMUnitTest tests[] = {
-        TEST(test_round_trip), TEST(test_all_or_nothing), TEST(test_find),
-        TEST(test_delete),     TEST(test_iterations),     TEST(test_ledger),
-        TEST(test_facts),      TEST(test_newer_version),  TEST(test_not_a_store),
-        TEST(test_folder),     TEST(test_killed_writers), TEST(test_live_process_keeps_running),
+        TEST(test_round_trip),    TEST(test_all_or_nothing), TEST(test_find),
+        TEST(test_delete),        TEST(test_iterations),     TEST(test_ledger),
+        TEST(test_facts),         TEST(test_newer_version),  TEST(test_not_a_store),
+        TEST(test_folder),        TEST(test_killed_writers), TEST(test_live_process_keeps_running),
+        TEST(test_hostile_paths), TEST(test_hostile_links),  TEST(test_hostile_new_file),
+        TEST(test_hostile_ids),   TEST(test_hostile_tables),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "cli/cli.h"
@@ -99,14 +100,20 @@ static enum sol_status open_folder(struct advise *a, const char *path)
     return find_steps(a, a->timeline);
 }
 
+static bool holds_trace(const void *data, size_t size)
+{
+    uint64_t magic = 0;
+    if (size >= sizeof magic) memcpy(&magic, data, sizeof magic);
+    return magic == TRACE_FILE_MAGIC;
+}
+
 static bool is_trace(const char *path)
 {
     struct mapped_file file;
-    uint64_t magic = 0;
     if (mapped_file_open(path, &file) != SOL_OK) return false;
-    if (file.size >= sizeof magic) memcpy(&magic, file.data, sizeof magic);
+    bool yes = holds_trace(file.data, file.size);
     mapped_file_close(&file);
-    return magic == TRACE_FILE_MAGIC;
+    return yes;
 }
 
 static enum sol_status counter_kernels(struct advise *a)
@@ -138,21 +145,31 @@ static enum sol_status open_file(struct advise *a, const char *path)
                       import_format_name(a->import->format));
 }
 
+static enum sol_status add_trace(struct advise *a, const struct store_artifact *file)
+{
+    char *data;
+    size_t size;
+    enum sol_status status = store_artifact_read(a->store, a->id, file, &data, &size);
+    if (status == SOL_E_IO) {
+        LOG_WARN("a trace of run %s is left out: %s", a->id, sol_last_error());
+        return SOL_OK;
+    }
+    SOL_TRY(status);
+    if (holds_trace(data, size)) {
+        if (!a->timeline) status = timeline_create(&a->timeline);
+        if (status == SOL_OK) status = trace_read_memory(a->timeline, data, size, file->path);
+    }
+    free(data);
+    return status;
+}
+
 /* The traces that a profile kept. */
 static enum sol_status open_artifacts(struct advise *a)
 {
-    bool any = false;
-    for (size_t i = 0; i < a->record->n_artifacts; i++) {
-        char path[4096];
-        const struct store_artifact *file = &a->record->artifacts[i];
-        if (strcmp(file->kind, "trace") != 0) continue;
-        snprintf(path, sizeof path, "%s/%s", store_path(a->store), file->path);
-        if (!is_trace(path)) continue;
-        if (!any) SOL_TRY(timeline_create(&a->timeline));
-        any = true;
-        SOL_TRY(trace_read_file(a->timeline, path));
-    }
-    if (!any) return SOL_OK;
+    for (size_t i = 0; i < a->record->n_artifacts; i++)
+        if (strcmp(a->record->artifacts[i].kind, "trace") == 0)
+            SOL_TRY(add_trace(a, &a->record->artifacts[i]));
+    if (!a->timeline) return SOL_OK;
     SOL_TRY(timeline_finish(a->timeline));
     return find_steps(a, a->timeline);
 }

@@ -248,16 +248,23 @@ static enum sol_status show(struct store *store, const char *name, enum table_fo
 
 /* ---- changing ---- */
 
-/* Names are resolved before anything is deleted, since deleting moves what `last` means. */
+/* Names are resolved before anything is deleted, since deleting moves what `last` means. A run that
+ * names files which are not its own does not keep the others. */
 static enum sol_status delete_runs(struct store *store, const char *const *names, int count)
 {
     char ids[OPTION_LIST_MAX][STORE_ID_SIZE];
+    enum sol_status status = SOL_OK;
     for (int i = 0; i < count; i++) SOL_TRY(store_find(store, names[i], NULL, ids[i]));
     for (int i = 0; i < count; i++) {
-        SOL_TRY(store_run_delete(store, ids[i]));
-        printf("deleted %s\n", ids[i]);
+        enum sol_status one = store_run_delete(store, ids[i]);
+        if (one == SOL_OK)
+            printf("deleted %s\n", ids[i]);
+        else if (one == SOL_E_FORMAT)
+            status = one;
+        else
+            return one;
     }
-    return SOL_OK;
+    return status;
 }
 
 static enum sol_status label(struct store *store, const char *name, const char *text)

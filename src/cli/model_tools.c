@@ -15,6 +15,7 @@
 #include "model/convert.h"
 #include "model/fit.h"
 #include "model/source.h"
+#include "model/tokenizer.h"
 
 /* ---- check ---- */
 
@@ -32,14 +33,29 @@ static void on_problem(void *arg, const char *tensor, bool faulty, const char *w
         printf("%s %s: %s\n", faulty ? "fault " : "strange", tensor, what);
 }
 
+/* What `sol run` takes the vocabulary with; `message` keeps why it would not. */
+static enum sol_status check_vocabulary(const struct import *import, struct check_output *output,
+                                        char message[1024])
+{
+    struct tokenizer *tokenizer;
+    enum sol_status status = model_vocabulary(import, &tokenizer);
+    tokenizer_destroy(tokenizer);
+    if (status == SOL_OK) return SOL_OK;
+    snprintf(message, 1024, "%s", sol_last_error());
+    on_problem(output, "vocabulary", true, message);
+    return status;
+}
+
 enum sol_status model_tool_check(const struct model_options *o)
 {
     struct import *import;
     struct check_summary summary;
+    char message[1024];
     struct check_output output = {o->json ? json_array() : NULL};
     if (source_synth(o->model))
         return status_set(SOL_E_ARGUMENT, "'%s' is made up and has no file to check", o->model);
     SOL_TRY(import_open(o->model, &import));
+    enum sol_status vocabulary = check_vocabulary(import, &output, message);
     enum sol_status status = model_check(import, on_problem, &output, &summary);
     if (status != SOL_OK) goto done;
     if (o->json) {
@@ -58,6 +74,8 @@ enum sol_status model_tool_check(const struct model_options *o)
     if (status == SOL_OK && summary.faulty)
         status = status_set(SOL_E_FORMAT, "%s: %" PRId64 " tensors are damaged; download it again",
                             import->name, summary.faulty);
+    else if (status == SOL_OK && vocabulary != SOL_OK)
+        status = status_set(vocabulary, "%s", message);
 done:
     json_decref(output.problems);
     import_close(import);

@@ -13,6 +13,7 @@
 #include "base/memory.h"
 #include "base/rng.h"
 #include "gpu/device.h"
+#include "infer/finite.h"
 #include "infer/forward.h"
 #include "infer/kv_pages.h"
 #include "model/upload.h"
@@ -578,7 +579,9 @@ enum sol_status engine_eval(struct engine *e, const struct engine_row *rows, int
     for (int64_t done = 0; done < n;) {
         SOL_TRY(interrupt_check());
         int64_t step = fill_batch(e, rows + done, n - done);
-        SOL_TRY(run_step(e, logits || on_logits ? WANT_LOGITS : WANT_NOTHING));
+        bool wanted = logits || on_logits;
+        SOL_TRY(run_step(e, wanted ? WANT_LOGITS : WANT_NOTHING));
+        if (wanted) SOL_TRY(finite_check(e->original, e->pool, e->logits, e->host.n_outputs));
         if (on_logits && e->host.n_outputs)
             SOL_TRY(on_logits(arg, done, e->host.output_rows, e->host.n_outputs, e->logits));
         done += step;
@@ -632,7 +635,8 @@ enum sol_status engine_eval_token(struct engine *e, const struct engine_row *row
     fill_batch(e, row, 1);
     SOL_TRY(run_step(e, WANT_TOKEN));
     *token = *e->drawing.host_token;
-    return *token < 0 ? sampler_nothing_left(sampler) : SOL_OK;
+    /* Where only some logits are no numbers the op draws from the others. */
+    return *token < 0 ? finite_explain(e->original) : SOL_OK;
 }
 
 /* ---- state ---- */

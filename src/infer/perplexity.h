@@ -48,7 +48,7 @@ struct perplexity_result {
 
 /* Scores `tokens` with `engine` (sequence 0, which is reset). With a `reference` (or NULL), an
  * engine over the same model and prepared the same way, both are run and compared. Errors: too few
- * tokens (SOL_E_ARGUMENT), logits that are not finite (SOL_E_MISMATCH), interruption (result is
+ * tokens (SOL_E_ARGUMENT), logits that are not finite (as engine_eval), interruption (result is
  * filled). */
 enum sol_status perplexity_measure(struct engine *engine, struct engine *reference,
                                    const int32_t *tokens, int64_t n,

@@ -405,9 +405,9 @@ static int32_t draw_top_p(struct sampler *s, const float *logits, const struct s
     return id_of(s->candidates[s->vocab - 1 - walk(s->weights, kept, &target)]);
 }
 
-enum sol_status sampler_nothing_left(const struct sampler *s)
+static enum sol_status nothing_left(const struct sampler *s)
 {
-    return status_set(SOL_E_INTERNAL,
+    return status_set(SOL_E_ARGUMENT,
                       "no token can be chosen: all %zu logits are NaN, -infinity or banned",
                       s->vocab);
 }
@@ -432,7 +432,7 @@ enum sol_status sampler_next(struct sampler *s, const float *logits, int32_t *to
 {
     int32_t best;
     float max = find_max(s, logits, &best);
-    if (max == -INFINITY) return sampler_nothing_left(s);
+    if (max == -INFINITY) return nothing_left(s);
     /* Below the smallest normal double the inverse overflows; next to infinity all else weighs
      * nothing. */
     double inverse = 1 / s->params.temperature;

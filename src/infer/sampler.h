@@ -29,14 +29,12 @@ enum sol_status sampler_create(const struct sampler_params *params, int64_t voca
 void sampler_destroy(struct sampler *sampler); /* takes NULL */
 
 /* Order: temperature, top_k, top_p, min_p, draw. Equal logits: the lower id first. NaN logits are
- * never chosen; SOL_E_INTERNAL when nothing is left. */
+ * never chosen; SOL_E_ARGUMENT when nothing is left. */
 enum sol_status sampler_next(struct sampler *sampler, const float *logits, int32_t *token);
 
 /* For op sample, which draws without top_k and top_p: what the next draw needs, its random number
  * taken. false, and nothing taken, when it cannot do what is asked. */
 bool sampler_request(struct sampler *sampler, struct sample_draw *out);
 void sampler_banned(const struct sampler *sampler, uint32_t *bits); /* [(vocab + 31) / 32] */
-/* The error of a draw that found nothing. */
-enum sol_status sampler_nothing_left(const struct sampler *sampler);
 
 #endif

@@ -144,15 +144,19 @@ static const int32_t *routing_of(const struct plan_step *step)
     return NULL;
 }
 
-/* One step of the kind that generation repeats. */
+/* One step of the kind that generation repeats. Its logits are asked for, the only ones, so that a
+ * model that gives none is not measured. */
 static enum sol_status probe(struct bench *b)
 {
+    const float *logits;
     SOL_TRY(begin_sequences(b));
-    struct engine_row *first = b->test.n_gen ? b->steps : b->prompt;
-    int64_t rows = b->test.n_gen ? b->test.n_parallel : 1;
-    SOL_TRY(engine_eval(b->engine, first, rows, NULL, NULL, NULL));
-    if (b->test.n_gen) b->step_plan = engine_last_plan(b->engine);
-    return b->test.n_depth ? engine_fill_cache(b->engine) : SOL_OK;
+    if (b->test.n_depth) SOL_TRY(engine_fill_cache(b->engine));
+    struct engine_row row = b->test.n_gen ? b->steps[0] : b->prompt[0];
+    row.output = true;
+    if (!b->test.n_gen) return engine_eval(b->engine, &row, 1, NULL, NULL, &logits);
+    SOL_TRY(engine_eval(b->engine, b->steps, b->test.n_parallel, NULL, NULL, &logits));
+    b->step_plan = engine_last_plan(b->engine);
+    return SOL_OK;
 }
 
 /* ---- counting ---- */

@@ -57,23 +57,32 @@ static const struct {
     {{"rope_theta"}, FIELD(rope_theta), 2.0, 1e12},
 };
 
-static const json_t *get(const json_t *object, const char *const *names, const char **name)
+/* *value is NULL where none of the names is there. null says that there is none, which is not the
+ * same as saying nothing: no default may take its place. */
+static enum sol_status get(const char *path, const json_t *object, const char *const *names,
+                           const char **name, const json_t **value)
 {
+    const char *null = NULL;
     *name = names[0];
-    for (int i = 0; i < ALIASES && names[i]; i++) {
-        const json_t *value = json_object_get(object, names[i]);
-        if (!value || json_is_null(value)) continue;
-        *name = names[i];
-        return value;
+    *value = NULL;
+    for (int i = 0; i < ALIASES && names[i] && !*value; i++) {
+        *value = json_object_get(object, names[i]);
+        if (*value) *name = names[i];
+        if (!json_is_null(*value)) continue;
+        null = names[i];
+        *value = NULL;
     }
-    return NULL;
+    if (*value || !null) return SOL_OK;
+    return status_set(SOL_E_UNSUPPORTED, "%s: '%s' is null; sol runs no model without it", path,
+                      null);
 }
 
 static enum sol_status get_integer(const char *path, const json_t *object, const char *const *names,
                                    int64_t min, int64_t max, bool required, int64_t *out)
 {
     const char *name;
-    const json_t *value = get(object, names, &name);
+    const json_t *value;
+    SOL_TRY(get(path, object, names, &name, &value));
     if (!value && required) return status_set(SOL_E_FORMAT, "%s: '%s' is missing", path, name);
     if (!value) return SOL_OK;
     if (!json_is_integer(value))
@@ -90,7 +99,8 @@ static enum sol_status get_float(const char *path, const json_t *object, const c
                                  double min, double max, float *out)
 {
     const char *name;
-    const json_t *value = get(object, names, &name);
+    const json_t *value;
+    SOL_TRY(get(path, object, names, &name, &value));
     if (!value) return SOL_OK;
     if (!json_is_number(value))
         return status_set(SOL_E_FORMAT, "%s: '%s' is no number", path, name);
@@ -102,12 +112,34 @@ static enum sol_status get_float(const char *path, const json_t *object, const c
     return SOL_OK;
 }
 
+/* The object of "rope_parameters" or "rope_scaling"; NULL, and *none set, where both that are there
+ * are null. */
+static enum sol_status find_scaling(const char *path, const json_t *root, const json_t **out,
+                                    bool *none)
+{
+    static const char *const names[] = {"rope_parameters", "rope_scaling"};
+    *out = NULL;
+    *none = false;
+    for (size_t i = 0; i < sizeof names / sizeof *names && !*out; i++) {
+        const json_t *value = json_object_get(root, names[i]);
+        if (json_is_null(value)) *none = true;
+        if (!value || json_is_null(value)) continue;
+        if (!json_is_object(value))
+            return status_set(SOL_E_FORMAT, "%s: '%s' is no object", path, names[i]);
+        *out = value;
+    }
+    if (*out) *none = false;
+    return SOL_OK;
+}
+
 static enum sol_status get_scaling(const char *path, const json_t *root, struct model_config *c)
 {
     static const char *const original[ALIASES] = {"original_max_position_embeddings"};
-    const json_t *scaling = json_object_get(root, "rope_parameters");
-    if (!json_is_object(scaling)) scaling = json_object_get(root, "rope_scaling");
-    if (!json_is_object(scaling)) return SOL_OK;
+    const json_t *scaling;
+    bool none;
+    SOL_TRY(find_scaling(path, root, &scaling, &none));
+    if (none && !json_object_get(root, "rope_scaling_factor")) c->rope_factor = 1.0f;
+    if (!scaling) return SOL_OK;
     const json_t *kind = json_object_get(scaling, "rope_type");
     if (!kind) kind = json_object_get(scaling, "type");
     const char *type = kind ? json_string_value(kind) : "yarn";
@@ -135,6 +167,8 @@ static enum sol_status check_fixed(const char *path, const json_t *root,
     const json_t *layers = json_object_get(root, "layer_types");
     const json_t *quantised = json_object_get(root, "quantization_config");
     const json_t *method = quantised ? json_object_get(quantised, "quant_method") : NULL;
+    if (layers && !json_is_null(layers) && !json_is_array(layers))
+        return status_set(SOL_E_FORMAT, "%s: 'layer_types' is no list", path);
     if (type && (!json_is_string(type) || strcmp(json_string_value(type), "gpt_oss") != 0))
         return status_set(SOL_E_UNSUPPORTED,
                           "%s: model_type '%.40s' is not served; sol runs gpt_oss", path,

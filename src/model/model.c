@@ -68,16 +68,16 @@ static enum sol_status folder_tokenizer(const struct import *import, struct toke
     return SOL_OK;
 }
 
-static enum sol_status load_tokenizer(struct model *model, const struct import *import)
+enum sol_status model_vocabulary(const struct import *import, struct tokenizer **out)
 {
-    SOL_TRY(import->gguf ? tokenizer_from_gguf(import->gguf, &model->tokenizer)
-                         : folder_tokenizer(import, &model->tokenizer));
-    if (model->tokenizer && tokenizer_vocab(model->tokenizer) > model->config.vocab) {
-        return status_set(
-            SOL_E_FORMAT, "%s: %d tokens in the vocabulary, %lld rows in the embedding",
-            import->name, tokenizer_vocab(model->tokenizer), (long long)model->config.vocab);
-    }
-    return SOL_OK;
+    *out = NULL;
+    SOL_TRY(import->gguf ? tokenizer_from_gguf(import->gguf, out) : folder_tokenizer(import, out));
+    int32_t rows = *out ? tokenizer_vocab(*out) : 0;
+    if (rows <= import->config.vocab) return SOL_OK;
+    tokenizer_destroy(*out);
+    *out = NULL;
+    return status_set(SOL_E_FORMAT, "%s: %d tokens in the vocabulary, %lld rows in the embedding",
+                      import->name, rows, (long long)import->config.vocab);
 }
 
 /* Shapes and sizes alone. */
@@ -102,7 +102,7 @@ static enum sol_status load_files(struct model *model, const char *source,
     SOL_TRY(import_open(source, &s->import));
     model->config = s->import->config;
     SOL_TRY(make_layers(model));
-    SOL_TRY(load_tokenizer(model, s->import)); /* before what takes long */
+    SOL_TRY(model_vocabulary(s->import, &model->tokenizer)); /* before what takes long */
     if (params->later) {
         s->mapped = load_is_mapped(s->import, params);
         bind_nothing(model);

@@ -16,6 +16,9 @@ enum sol_status source_open_gguf(const char *source, struct gguf **out);
 struct import;
 struct synth;
 const struct import *model_import(const struct model *model, bool *mapped);
+/* The vocabulary that comes with a model's files, as model_open takes it: NULL, with a warning,
+ * where there is none. Errors where text could not be read or written with it. */
+enum sol_status model_vocabulary(const struct import *import, struct tokenizer **out);
 const struct synth *model_synth(const struct model *model);
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "store/sql.h"
 
 /* What store_record_read gives out is the first field of this. */
@@ -28,11 +29,27 @@ static enum store_state state_of(const char *name)
     return STORE_INVALID;
 }
 
+/* Text that our own tables always have; another's may lack it. */
+static const char *needed_text(struct arena *arena, sqlite3_stmt *q, int column,
+                               enum sol_status *status)
+{
+    const char *text = sql_text(arena, q, column, status);
+    return text ? text : "";
+}
+
+static enum sol_status bad_id(const struct store *store, const char *id)
+{
+    return status_set(SOL_E_FORMAT,
+                      "the store %s holds a run '%s', which is no id of sol; it was damaged, or "
+                      "made by another program",
+                      store->folder, id);
+}
+
 static enum sol_status read_run(struct arena *arena, sqlite3_stmt *q, struct store_run *run)
 {
     enum sol_status status = SOL_OK;
     sql_id(q, 0, run->id);
-    run->kind = sql_text(arena, q, 1, &status);
+    run->kind = needed_text(arena, q, 1, &status);
     run->label = sql_text(arena, q, 2, &status);
     run->created_ns = sqlite3_column_int64(q, 3);
     run->finished_ns = sqlite3_column_int64(q, 4);
@@ -79,10 +96,10 @@ static enum sol_status add_artifact(struct owned_record *r, sqlite3_stmt *q)
     to->artifacts = sql_grow(r->arena, to->artifacts, &to->n_artifacts, sizeof *to->artifacts);
     if (!to->artifacts) return SOL_E_MEMORY;
     to->artifacts[to->n_artifacts - 1] = (struct store_artifact){
-        .kind = sql_text(r->arena, q, 0, &status),
-        .path = sql_text(r->arena, q, 1, &status),
+        .kind = needed_text(r->arena, q, 0, &status),
+        .path = needed_text(r->arena, q, 1, &status),
         .size = sqlite3_column_int64(q, 2),
-        .hash = sql_text(r->arena, q, 3, &status),
+        .hash = needed_text(r->arena, q, 3, &status),
     };
     return status;
 }
@@ -125,7 +142,7 @@ static enum sol_status add_advice(struct owned_record *r, sqlite3_stmt *q)
     to->advice = sql_grow(r->arena, to->advice, &to->n_advice, sizeof *to->advice);
     if (!to->advice) return SOL_E_MEMORY;
     to->advice[to->n_advice - 1] = (struct store_advice){
-        .rule = sql_text(r->arena, q, 0, &status),
+        .rule = needed_text(r->arena, q, 0, &status),
         .subject = sql_text(r->arena, q, 1, &status),
         .text = sql_text(r->arena, q, 2, &status),
         .evidence_json = sql_text(r->arena, q, 3, &status),
@@ -143,13 +160,14 @@ static enum sol_status add_sample(struct owned_record *r, sqlite3_stmt *q)
     enum sol_status status = SOL_OK;
     struct store_record *to = &r->record;
     const char *name = (const char *)sqlite3_column_text(q, 0);
+    if (!name) name = "";
     if (to->n_metrics == 0 || strcmp(to->metrics[to->n_metrics - 1].name, name) != 0) {
         to->metrics = sql_grow(r->arena, to->metrics, &to->n_metrics, sizeof *to->metrics);
         if (!to->metrics) return SOL_E_MEMORY;
         const char *better = (const char *)sqlite3_column_text(q, 2);
         to->metrics[to->n_metrics - 1] = (struct store_metric){
-            .name = sql_text(r->arena, q, 0, &status),
-            .unit = sql_text(r->arena, q, 1, &status),
+            .name = needed_text(r->arena, q, 0, &status),
+            .unit = needed_text(r->arena, q, 1, &status),
             .better = better && strcmp(better, "lower") == 0 ? STORE_LOWER : STORE_HIGHER,
             .limit = sqlite3_column_double(q, 3),
             .test_json = sql_text(r->arena, q, 4, &status),
@@ -197,6 +215,7 @@ static const struct {
 /* In one read transaction, so that a writer in between cannot tear it. */
 static enum sol_status read_parts(struct store *store, const char *id, struct owned_record *r)
 {
+    if (!store_id_valid(id)) return bad_id(store, id);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         sqlite3_stmt *q;
         SOL_TRY(sql_prepare(store, &q, parts[i].sql, "t", id));
@@ -245,6 +264,7 @@ static enum sol_status read_list(struct store *store, const struct store_filter 
 {
     sqlite3_stmt *q;
     bool row;
+    int bad = 0;
     int64_t states = f->states_set ? (int64_t)f->states : (1 << STORE_STATE_COUNT) - 1;
     SOL_TRY(sql_prepare(
         store, &q,
@@ -257,16 +277,25 @@ static enum sol_status read_list(struct store *store, const struct store_filter 
         f->limit > 0 ? f->limit : (int64_t)-1));
     enum sol_status status = sql_step(store, q, &row);
     while (status == SOL_OK && row) {
-        l->list.runs = sql_grow(l->arena, l->list.runs, &l->list.count, sizeof *l->list.runs);
-        if (!l->list.runs) {
-            status = SOL_E_MEMORY;
-            break;
+        struct store_run run = {.model_size = 0};
+        status = read_run(l->arena, q, &run);
+        if (status != SOL_OK) break;
+        bool good = store_id_valid(run.id);
+        if (good) {
+            l->list.runs = sql_grow(l->arena, l->list.runs, &l->list.count, sizeof run);
+            if (l->list.runs)
+                l->list.runs[l->list.count - 1] = run;
+            else
+                status = SOL_E_MEMORY;
         }
-        l->list.runs[l->list.count - 1] = (struct store_run){.model_size = 0};
-        status = read_run(l->arena, q, &l->list.runs[l->list.count - 1]);
+        bad += !good;
         if (status == SOL_OK) status = sql_step(store, q, &row);
     }
     sqlite3_finalize(q);
+    if (bad)
+        LOG_WARN("left out %d runs of %s whose ids are none of sol: the store was damaged, or made "
+                 "by another program",
+                 bad, store->folder);
     return status;
 }
 
@@ -313,13 +342,14 @@ static bool split_back(const char *text, char name[256], int64_t *back)
     return !errno && end != tilde + 1 && !*end && *back >= 0;
 }
 
-/* The first id of a query; *found false when there is none. */
+/* The first id of a query, which must be valid; *found false when there is none. */
 static enum sol_status one_id(struct store *store, sqlite3_stmt *q, char id[STORE_ID_SIZE],
                               bool *found)
 {
     enum sol_status status = sql_step(store, q, found);
     if (status == SOL_OK && *found) sql_id(q, 0, id);
     sqlite3_finalize(q);
+    if (status == SOL_OK && *found && !store_id_valid(id)) return bad_id(store, id);
     return status;
 }
 
@@ -359,6 +389,7 @@ static enum sol_status find_prefix(struct store *store, const char *start, const
     }
     sqlite3_finalize(q);
     *found = count == 1;
+    if (status == SOL_OK && *found && !store_id_valid(id)) return bad_id(store, id);
     if (status == SOL_OK && count > 1)
         return status_set(SOL_E_ARGUMENT, "'%s' is the start of several runs: %s%s", start, names,
                           count == 9 ? ", ..." : "");

@@ -91,7 +91,7 @@ static int lock_folder(const char *folder)
 {
     char path[4200];
     snprintf(path, sizeof path, "%s/store.lock", folder);
-    int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (file >= 0) {
         while (flock(file, LOCK_EX) != 0 && errno == EINTR) continue;
     }
@@ -111,6 +111,11 @@ static enum sol_status open_database(struct store *store)
     sqlite3_extended_result_codes(store->db, 0);
     if (sqlite3_db_readonly(store->db, "main") == 1)
         return status_set(SOL_E_IO, "cannot write the store %s", file);
+    /* The file may be somebody else's: what its triggers and views would do is not wanted, and sol
+     * has none. */
+    sqlite3_db_config(store->db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
+    sqlite3_db_config(store->db, SQLITE_DBCONFIG_ENABLE_VIEW, 0, NULL);
+    sqlite3_db_config(store->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     return schema_prepare(store, file);
 }
 

@@ -89,6 +89,10 @@ struct store_run {
     const char *payload_json;       /* what the kind's own report needs; may be NULL */
 };
 
+/* A lower-case letter and 8 hex digits. A store that holds another one is not of sol's making:
+ * finding or reading that run is SOL_E_FORMAT, lists leave it out. */
+bool store_id_valid(const char *id);
+
 /* Makes the run, `running`, and gives its id. */
 enum sol_status store_run_begin(struct store *store, const struct store_run *run,
                                 char id[STORE_ID_SIZE]);
@@ -107,7 +111,7 @@ enum sol_status store_label_check(const char *label);
 enum sol_status store_run_label(struct store *store, const char *id, const char *label);
 
 /* With its samples, kernels, advice, artifact files and its environment where no other run has it.
- */
+ * SOL_E_FORMAT, the run deleted: it named files that are not its own, which were left alone. */
 enum sol_status store_run_delete(struct store *store, const char *id);
 
 /* The id of the run that `text` names: an id, `last`, a label, or the start of just one id (in
@@ -200,6 +204,11 @@ enum sol_status store_artifact_add(struct store *store, const char *id, const ch
 /* The same from memory. */
 enum sol_status store_artifact_write(struct store *store, const char *id, const char *kind,
                                      const char *name, const void *data, size_t size);
+/* The whole file of an artifact of run `id`; free() it. SOL_E_FORMAT: its path leads elsewhere than
+ * into the run's folder; SOL_E_IO: it is not there, or a link. */
+enum sol_status store_artifact_read(const struct store *store, const char *id,
+                                    const struct store_artifact *artifact, char **data,
+                                    size_t *size);
 
 /* Everything about a run. */
 struct store_record {

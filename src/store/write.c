@@ -1,15 +1,10 @@
 /* Runs and what they hold, going in. */
 #include <ctype.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
+#include "store/artifact.h"
 #include "store/owner.h"
 #include "store/sql.h"
 
@@ -172,79 +167,6 @@ enum sol_status store_run_add(struct store *store, const char *id, const struct 
     return sql_end(store, add_all(store, id, batch));
 }
 
-/* ---- artifacts ---- */
-
-static enum sol_status write_file(const char *path, const void *data, size_t size)
-{
-    FILE *file = fopen(path, "wb");
-    bool good = file && fwrite(data, 1, size, file) == size && fflush(file) == 0 &&
-                fsync(fileno(file)) == 0;
-    int why = errno;
-    if (file && fclose(file) != 0) good = false;
-    if (good) return SOL_OK;
-    if (file) unlink(path);
-    return status_set(SOL_E_IO, "cannot write '%s': %s", path, strerror(why));
-}
-
-/* Written beside its place and renamed, so that a name in the table is always a whole file. */
-enum sol_status store_artifact_write(struct store *store, const char *id, const char *kind,
-                                     const char *name, const void *data, size_t size)
-{
-    char folder[4200], relative[600], path[4900], beside[4920], hash[STORE_HASH_SIZE];
-    int64_t one;
-    bool found = false;
-    if (!*name || strchr(name, '/') || name[0] == '.' || strlen(name) > 255)
-        return status_set(SOL_E_ARGUMENT, "an artifact cannot be named '%.60s'", name);
-    SOL_TRY(sql_integer(store, &one, &found, "SELECT 1 FROM run WHERE id = ?", "t", id));
-    if (!found) return status_set(SOL_E_ARGUMENT, "there is no run %s in %s", id, store->folder);
-    snprintf(folder, sizeof folder, "%s/artifacts", store->folder);
-    mkdir(folder, 0777);
-    snprintf(folder, sizeof folder, "%s/artifacts/%s", store->folder, id);
-    mkdir(folder, 0777); /* writing says what is wrong */
-    snprintf(relative, sizeof relative, "artifacts/%s/%s", id, name);
-    snprintf(path, sizeof path, "%s/%s", store->folder, relative);
-    snprintf(beside, sizeof beside, "%s.new", path);
-    SOL_TRY(write_file(beside, data, size));
-    if (rename(beside, path) != 0)
-        return status_set(SOL_E_IO, "cannot write '%s': %s", path, strerror(errno));
-    store_hash(data, size, hash);
-    return sql_run(store,
-                   "INSERT OR REPLACE INTO artifact(run, kind, path, size, hash) VALUES(?, ?, ?, "
-                   "?, ?)",
-                   "tttit", id, kind, relative, (int64_t)size, hash);
-}
-
-static enum sol_status read_file(const char *path, char **data, size_t *size)
-{
-    *data = NULL;
-    *size = 0;
-    struct stat info;
-    FILE *file = fopen(path, "rb");
-    bool good = file && fstat(fileno(file), &info) == 0;
-    if (good) {
-        *size = (size_t)info.st_size;
-        *data = malloc(*size + 1);
-        good = *data && fread(*data, 1, *size, file) == *size;
-    }
-    int why = errno ? errno : EIO;
-    if (file) fclose(file);
-    if (good) return SOL_OK;
-    free(*data);
-    *data = NULL;
-    return status_set(SOL_E_IO, "cannot read '%s': %s", path, strerror(why));
-}
-
-enum sol_status store_artifact_add(struct store *store, const char *id, const char *kind,
-                                   const char *name, const char *source)
-{
-    char *data;
-    size_t size;
-    SOL_TRY(read_file(source, &data, &size));
-    enum sol_status status = store_artifact_write(store, id, kind, name, data, size);
-    free(data);
-    return status;
-}
-
 /* ---- deleting ---- */
 
 static enum sol_status delete_rows(struct store *store, const char *id)
@@ -258,25 +180,15 @@ static enum sol_status delete_rows(struct store *store, const char *id)
                    "");
 }
 
-/* Only what the table names is unlinked, and the folder when it is empty then. */
-static void unlink_artifacts(const struct store *store, const struct store_record *record)
-{
-    char path[4900];
-    for (size_t i = 0; i < record->n_artifacts; i++) {
-        snprintf(path, sizeof path, "%s/%s", store->folder, record->artifacts[i].path);
-        unlink(path);
-    }
-    snprintf(path, sizeof path, "%s/artifacts/%s", store->folder, record->run.id);
-    rmdir(path);
-}
-
+/* A bad name of a file keeps no run: rows and what is surely the run's go, and the caller hears of
+ * the rest. */
 enum sol_status store_run_delete(struct store *store, const char *id)
 {
     struct store_record *record;
     SOL_TRY(store_record_read(store, id, &record));
     enum sol_status status = sql_begin(store);
     if (status == SOL_OK) status = sql_end(store, delete_rows(store, id));
-    if (status == SOL_OK) unlink_artifacts(store, record);
+    if (status == SOL_OK) status = artifacts_unlink(store, record);
     store_record_destroy(record);
     return status;
 }
