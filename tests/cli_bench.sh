@@ -174,7 +174,7 @@ wrong 3 "nothing" -m synth:tiny --store /proc/nothing/here --output "$work/kept.
 [ "$(wc -c <"$work/kept.json")" = 9000 ] || fail "a benchmark that failed took earlier results with it"
 tiny -m synth:tiny --no-store --output "$work/kept.json"
 grep -q xxx "$work/kept.json" && fail "--output left something of the earlier file"
-wrong 3 "cannot write '$work/none/x'" -m synth:tiny --output "$work/none/x"
+wrong 3 "cannot create '$work/none/x'" -m synth:tiny --output "$work/none/x"
 if [ -w /dev/full ]; then
     bench -m synth:tiny -p 2 -n 0 -r 1 --no-limits -q --output /dev/full
     [ $status = 3 ] || fail "a full disk: status $status"

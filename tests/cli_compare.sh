@@ -136,7 +136,7 @@ compare 2 "write wall, user, cpu" --live --metric rate:wall true true
 compare 2 "--metric regex:(" --live --metric 'regex:(' true true
 live 4 "finds no number" --metric 'regex:x([0-9]+)' "echo a" "echo a"
 live 4 "no benchmark results" --metric test:tg8 "echo a" "echo a"
-compare 3 "cannot write" --output "$work/none/x" "$work/old.json" "$work/new.json"
+compare 3 "cannot create" --output "$work/none/x" "$work/old.json" "$work/new.json"
 for line in "0  same" "10  faster" "11  slower" "12  inconclusive" "13  invalid" "7  incorrect" "14  failed"; do
     compare 0 "$line" --help
 done

@@ -145,8 +145,8 @@ static void convert(const char *from, const char *to, bool folder, size_t part)
                               : vocabulary_from_folder(im->folder, im->config.vocab, &v),
                      SOL_OK);
     assert_int_equal(weight_input_from_import(im, &input), SOL_OK);
-    enum sol_status status =
-        folder ? convert_to_folder(&input, v, to, part) : convert_to_gguf(&input, v, to, part);
+    enum sol_status status = folder ? convert_to_folder(&input, v, to, part)
+                                    : convert_to_gguf(&input, v, to, part, true);
     if (status != SOL_OK) fail_msg("%s", sol_last_error());
     weight_input_close(&input);
     vocabulary_destroy(v);
@@ -501,13 +501,15 @@ static void test_original(void **state)
         "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"sliding_window\":16,"
         "\"initial_context_length\":32,\"rope_theta\":150000,\"rope_scaling_factor\":32.0,"
         "\"rope_ntk_alpha\":1,\"rope_ntk_beta\":32}";
-    char path[256], file[300], made[4096];
+    char path[256], file[300];
+    struct output_folder *made;
     struct import *want = open_tiny();
     struct rows data[64];
     size_t count = 0;
     struct safetensors_out *out;
-    assert_int_equal(output_folder_create(in_work("original", path), made), SOL_OK);
-    assert_int_equal(output_folder_commit(path, made), SOL_OK);
+    assert_int_equal(output_folder_create(in_work("original", path), &made), SOL_OK);
+    assert_int_equal(output_folder_commit(made), SOL_OK);
+    output_folder_destroy(made);
     assert_int_equal(safetensors_out_create(&out), SOL_OK);
     original_tensors(want->set, out, data, &count);
     original_qkv(want, out, data, &count);

@@ -1,15 +1,14 @@
 #include "base/cache.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/status.h"
 
 static enum sol_status find_folder(char *out, size_t size)
@@ -54,15 +53,12 @@ enum sol_status cache_path(const char *name, char *out, size_t size)
     return status_set(SOL_E_IO, "the path of the cache folder is too long");
 }
 
-int cache_lock(const char *path)
+enum sol_status cache_lock(const char *path, int *lock)
 {
     char name[4200];
     int n = snprintf(name, sizeof name, "%s.lock", path);
-    if (n < 0 || (size_t)n >= sizeof name) return -1;
-    int file = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (file < 0) return -1;
-    while (flock(file, LOCK_EX) != 0 && errno == EINTR) continue;
-    return file;
+    *lock = -1;
+    return n < 0 || (size_t)n >= sizeof name ? SOL_OK : file_lock(name, lock);
 }
 
 void cache_unlock(int lock)

@@ -14,8 +14,9 @@ enum sol_status cache_folder(char *out, size_t size);
 enum sol_status cache_path(const char *name, char *out, size_t size);
 
 /* Held while a file of the cache is read, changed and written again. `path` names that file; the
- * lock is on one beside it. -1 where the file system has no locks; cache_unlock takes that. */
-int cache_lock(const char *path);
+ * lock is on one beside it. -1 where the file system has no locks; cache_unlock takes that. Who
+ * waits for another process reads so, and Ctrl-C ends it: SOL_E_INTERRUPTED. */
+enum sol_status cache_lock(const char *path, int *lock);
 void cache_unlock(int lock);
 
 #endif

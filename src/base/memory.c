@@ -1,15 +1,17 @@
 #include "base/memory.h"
 
 #include <errno.h>
-#include <fcntl.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/status.h"
 #include "base/sysinfo.h"
 
@@ -64,37 +66,97 @@ void pages_free(void *ptr, size_t size)
     if (ptr && round_to_pages(size, &rounded)) munmap(ptr, rounded);
 }
 
-static enum sol_status map_descriptor(int fd, const char *path, struct mapped_file *out)
+/* ---- mapped files ---- */
+
+/* Which file is mapped where, for a handler of SIGBUS: a list that only grows, whose entries are
+ * used again, so that it can be read at any moment. */
+struct mapping {
+    struct mapping *next;
+    atomic_bool taken;
+    _Atomic uintptr_t begin, end; /* end 0: nothing is mapped */
+    char *path;
+};
+static struct mapping *_Atomic mappings;
+
+static struct mapping *take_mapping(void)
 {
-    struct stat info;
-    if (fstat(fd, &info) != 0)
-        return status_set(SOL_E_IO, "cannot read '%s': %s", path, strerror(errno));
-    if (!S_ISREG(info.st_mode))
-        return status_set(SOL_E_IO, "cannot read '%s': %s", path,
-                          S_ISDIR(info.st_mode) ? "it is a directory" : "it is not a regular file");
-    if (info.st_size == 0) return SOL_OK;
-    void *data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (data == MAP_FAILED)
-        return status_set(SOL_E_IO, "cannot map '%s': %s", path, strerror(errno));
-    *out = (struct mapped_file){.data = data, .size = (size_t)info.st_size};
-    return SOL_OK;
+    for (struct mapping *m = atomic_load(&mappings); m; m = m->next)
+        if (!atomic_exchange(&m->taken, true)) return m;
+    struct mapping *fresh = calloc(1, sizeof *fresh);
+    if (!fresh) return NULL;
+    atomic_store(&fresh->taken, true);
+    fresh->next = atomic_load(&mappings);
+    while (!atomic_compare_exchange_weak(&mappings, &fresh->next, fresh)) continue;
+    return fresh;
+}
+
+/* Without memory for it the file is only not known to the handler. */
+static void remember(const struct mapped_file *file, const char *path)
+{
+    struct mapping *m = take_mapping();
+    if (!m) return;
+    m->path = strdup(path);
+    if (!m->path) {
+        atomic_store(&m->taken, false);
+        return;
+    }
+    atomic_store(&m->begin, (uintptr_t)file->data);
+    size_t size = 0; /* whole pages: the last one reaches beyond the file */
+    bool whole = round_to_pages(file->size, &size);
+    atomic_store(&m->end, whole ? (uintptr_t)file->data + size : 0);
+}
+
+static void forget(const void *data)
+{
+    for (struct mapping *m = atomic_load(&mappings); m; m = m->next) {
+        if (!atomic_load(&m->end) || atomic_load(&m->begin) != (uintptr_t)data) continue;
+        atomic_store(&m->end, 0);
+        free(m->path);
+        m->path = NULL;
+        atomic_store(&m->taken, false);
+        return;
+    }
+}
+
+const char *mapped_file_at(uintptr_t address)
+{
+    for (struct mapping *m = atomic_load(&mappings); m; m = m->next) {
+        if (address < atomic_load(&m->end) && address >= atomic_load(&m->begin)) return m->path;
+    }
+    return NULL;
 }
 
 enum sol_status mapped_file_open(const char *path, struct mapped_file *out)
 {
+    struct stat info;
+    int fd;
+    enum sol_status status = SOL_OK;
     *out = (struct mapped_file){0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return status_set(SOL_E_IO, "cannot open '%s': %s", path, strerror(errno));
-    enum sol_status status = map_descriptor(fd, path, out);
+    SOL_TRY(file_open(path, &fd));
+    if (fstat(fd, &info) != 0) {
+        status = status_set(SOL_E_IO, "cannot read '%s': %s", path, strerror(errno));
+    } else if (info.st_size) {
+        void *data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (data == MAP_FAILED)
+            status = status_set(SOL_E_IO, "cannot map '%s': %s", path, strerror(errno));
+        else
+            *out = (struct mapped_file){.data = data, .size = (size_t)info.st_size};
+    }
     close(fd); /* the mapping keeps the file */
+    if (out->data) remember(out, path);
     return status;
 }
 
 void mapped_file_close(struct mapped_file *file)
 {
-    if (file->data) munmap((void *)(uintptr_t)file->data, file->size);
+    if (file->data) {
+        forget(file->data);
+        munmap((void *)(uintptr_t)file->data, file->size);
+    }
     *file = (struct mapped_file){0};
 }
+
+/* ---- how much there is ---- */
 
 /* Lowers *arg to what one cgroup leaves. Its page cache can be reclaimed and so is not counted as
  * used: a mapped model would otherwise seem to fill the group. */

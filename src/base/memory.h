@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "sol/status.h"
 
@@ -20,6 +21,10 @@ struct mapped_file {
 /* Maps `path` read-only. The error names the path. */
 enum sol_status mapped_file_open(const char *path, struct mapped_file *out);
 void mapped_file_close(struct mapped_file *file); /* takes an already closed one */
+
+/* The path of the file that is mapped there, NULL for other memory. For handlers of SIGBUS, which
+ * comes where a file became shorter than its mapping: takes no lock and no memory. */
+const char *mapped_file_at(uintptr_t address);
 
 /* Bytes the process could still take before the system runs out (MemAvailable, and a cgroup limit
  * where there is one). 0 when unknown. */

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "cli/cli.h"
 #include "cli/engine_options.h"
+#include "format/output_file.h"
 #include "lab/bench_estimate.h"
 #include "lab/bench_op.h"
 #include "lab/bench_report.h"
@@ -173,7 +174,7 @@ struct bench_command {
     struct bench_params params;
     struct ceiling ceiling;
     enum bench_format format;
-    FILE *file; /* of --output */
+    struct output_file *file; /* of --output */
     struct bench_test tests[RESULTS_MAX];
     size_t n_tests;
     struct bench_result results[RESULTS_MAX];
@@ -334,9 +335,8 @@ static enum sol_status make_tests(struct bench_command *c)
 static enum sol_status open_output(struct bench_command *c)
 {
     if (!c->options.output) return SOL_OK;
-    c->file = fopen(c->options.output, "a"); /* earlier results stay until there are new ones */
-    if (c->file) return SOL_OK;
-    return status_set(SOL_E_IO, "cannot write '%s': %s", c->options.output, strerror(errno));
+    /* Earlier results stay until there are new ones. */
+    return output_file_create(c->options.output, 0, OUTPUT_STREAM, &c->file);
 }
 
 static enum sol_status open_model(struct bench_command *c)
@@ -502,10 +502,11 @@ static enum sol_status report(const struct bench_command *c)
 {
     struct bench_report r = report_of(c);
     if (!c->file) return bench_report_write(&r, c->format, stdout);
-    if (ftruncate(fileno(c->file), 0) != 0 && errno != EINVAL) /* a pipe has no length */
-        return status_set(SOL_E_IO, "cannot write '%s': %s", c->options.output, strerror(errno));
-    enum sol_status status = bench_report_write(&r, c->format, c->file);
+    FILE *to;
+    SOL_TRY(output_file_stream(c->file, &to));
+    enum sol_status status = bench_report_write(&r, c->format, to);
     if (status != SOL_OK) return status_prefix(status, "%s", c->options.output);
+    SOL_TRY(output_file_commit(c->file));
     return bench_report_write(&r, BENCH_TEXT, stdout);
 }
 
@@ -520,12 +521,6 @@ static enum sol_status finish_run(struct bench_command *c, enum sol_status statu
     SOL_TRY(bench_store_finish(c->store, &r, *c->partial ? c->partial : NULL));
     if (!table && !c->options.quiet) fprintf(stderr, "run %s\n", c->run);
     return SOL_OK;
-}
-
-static enum sol_status close_output(struct bench_command *c)
-{
-    if (!c->file || fclose(c->file) == 0) return SOL_OK;
-    return status_set(SOL_E_IO, "cannot write '%s': %s", c->options.output, strerror(errno));
 }
 
 /* --op: no model, nothing stored. */
@@ -567,8 +562,7 @@ static int run_command(int argc, char **argv)
     enum sol_status kept = finish_run(&c, status);
     if (result == 0) result = cli_fail(kept);
     status = c.n_results ? report(&c) : SOL_OK;
-    enum sol_status closed = close_output(&c);
-    if (status == SOL_OK) status = closed;
+    output_file_destroy(c.file);
     if (status == SOL_OK) status = check_results(&c);
     if (result == 0) result = cli_fail(status);
     store_close(c.store);

@@ -9,6 +9,7 @@
 #include "base/progress.h"
 #include "cli/cli.h"
 #include "cli/engine_options.h"
+#include "format/output_file.h"
 #include "lab/compare_live.h"
 #include "lab/compare_report.h"
 #include "lab/compare_store.h"
@@ -286,16 +287,14 @@ static enum sol_status write_report(const struct compare_options *o,
     return SOL_OK;
 }
 
-static enum sol_status report(const struct compare_options *o, const struct compare_result *result)
+static enum sol_status report(const struct compare_options *o, const struct compare_result *result,
+                              struct output_file *to)
 {
-    if (!o->output) return write_report(o, result, stdout);
-    FILE *file = fopen(o->output, "w");
-    if (!file) return status_set(SOL_E_IO, "cannot write '%s': %s", o->output, strerror(errno));
-    enum sol_status status = write_report(o, result, file);
-    bool lost = ferror(file) != 0;
-    if ((fclose(file) != 0 || lost) && status == SOL_OK)
-        status = status_set(SOL_E_IO, "cannot write '%s': %s", o->output, strerror(errno));
-    return status;
+    FILE *file;
+    if (!to) return write_report(o, result, stdout);
+    SOL_TRY(output_file_stream(to, &file));
+    SOL_TRY(write_report(o, result, file));
+    return output_file_commit(to);
 }
 
 static enum sol_status check_usage(const struct compare_options *o, const char *const *args, int n)
@@ -339,12 +338,19 @@ static enum sol_status run_with(struct compare_options *o, struct store *store,
     struct compare_result result;
     SOL_TRY(choose_delta(o, store, &common));
     if (o->calibrate) return calibrate(o, store, &common, call->args, call->n_args);
-    SOL_TRY(o->live ? run_live(o, &common, call->args, &result)
-                    : run_stored(o, store, &common, call->args, &result));
-    enum sol_status status = report(o, &result), kept = keep(&result, store, call);
-    *verdict = result.verdict;
-    compare_result_free(&result);
-    return status != SOL_OK ? status : kept;
+    struct output_file *to = NULL;
+    if (o->output) SOL_TRY(output_file_create(o->output, 0, OUTPUT_STREAM, &to));
+    enum sol_status status = o->live ? run_live(o, &common, call->args, &result)
+                                     : run_stored(o, store, &common, call->args, &result);
+    if (status == SOL_OK) {
+        enum sol_status kept = keep(&result, store, call);
+        status = report(o, &result, to);
+        if (status == SOL_OK) status = kept;
+        *verdict = result.verdict;
+        compare_result_free(&result);
+    }
+    output_file_destroy(to);
+    return status;
 }
 
 static enum sol_status run(struct compare_options *o, const struct invocation *call,

@@ -113,6 +113,7 @@ struct profile {
     struct profile_command c;
     enum report_format format;
     enum trace_level level;
+    struct output_file *report, *trace; /* of --report and --trace */
     char folder[PATH_SIZE];
     bool temporary;
     struct capture_result result;
@@ -175,7 +176,7 @@ static enum sol_status make_folder(struct profile *p)
         if (mkdir(p->c.folder, 0777) != 0 && errno != EEXIST)
             return status_set(SOL_E_IO, "cannot create '%s': %s", p->c.folder, strerror(errno));
         SOL_TRY(absolute_path(p->c.folder, p->folder));
-        if (rmdir(p->folder) != 0 || mkdir(p->folder, 0777) != 0)
+        if (!output_folder_is_empty(p->folder))
             return status_set(SOL_E_ARGUMENT, "--output %s: the folder must be empty", p->c.folder);
         return SOL_OK;
     }
@@ -194,27 +195,27 @@ static void remove_folder(const struct profile *p)
 
 /* ---- after the command ---- */
 
-static enum sol_status print_to_file(const struct profile_report *report, const struct profile *p)
+/* Before anything runs, so that what cannot be written is known in time. */
+static enum sol_status open_outputs(struct profile *p)
 {
-    FILE *to = fopen(p->c.report, "w");
-    if (!to) return status_set(SOL_E_IO, "cannot create '%s': %s", p->c.report, strerror(errno));
-    enum sol_status status = profile_report_print(report, p->format, to);
-    bool failed = ferror(to) != 0;
-    if ((fclose(to) != 0 || failed) && status == SOL_OK)
-        status = status_set(SOL_E_IO, "cannot write '%s': %s", p->c.report, strerror(errno));
-    return status;
+    if (p->c.report) SOL_TRY(output_file_create(p->c.report, 0, OUTPUT_STREAM, &p->report));
+    return p->c.trace ? output_file_create(p->c.trace, 0, OUTPUT_STREAM, &p->trace) : SOL_OK;
 }
 
-static enum sol_status write_trace(const struct timeline *t, const char *path)
+static enum sol_status print_to_file(const struct profile_report *report, const struct profile *p)
 {
-    enum { BUFFER = 1 << 20 };
-    FILE *to = fopen(path, "w");
-    if (!to) return status_set(SOL_E_IO, "cannot create '%s': %s", path, strerror(errno));
-    setvbuf(to, NULL, _IOFBF, BUFFER);
-    enum sol_status status = chrome_write(t, to, path);
-    if (fclose(to) != 0 && status == SOL_OK)
-        status = status_set(SOL_E_IO, "cannot write '%s': %s", path, strerror(errno));
-    return status;
+    FILE *to;
+    SOL_TRY(output_file_stream(p->report, &to));
+    SOL_TRY(profile_report_print(report, p->format, to));
+    return output_file_commit(p->report);
+}
+
+static enum sol_status write_trace(const struct timeline *t, const struct profile *p)
+{
+    FILE *to;
+    SOL_TRY(output_file_stream(p->trace, &to));
+    SOL_TRY(chrome_write(t, to, p->c.trace));
+    return output_file_commit(p->trace);
 }
 
 /* ---- gates and the store ---- */
@@ -322,11 +323,11 @@ static enum sol_status show(struct profile *p, const struct timeline *t, const c
     if (status == SOL_OK) status = check_gates(p, t, &windows);
     if (status == SOL_OK) status = keep(p, &report, folder, id, next, sizeof next);
     if (status == SOL_OK)
-        status = p->c.report ? print_to_file(&report, p)
-                             : profile_report_print(&report, p->format, stdout);
+        status = p->report ? print_to_file(&report, p)
+                           : profile_report_print(&report, p->format, stdout);
     trace_summary_free(&summary);
     trace_windows_free(&windows);
-    if (status == SOL_OK && p->c.trace) status = write_trace(t, p->c.trace);
+    if (status == SOL_OK && p->trace) status = write_trace(t, p);
     return status;
 }
 
@@ -432,8 +433,9 @@ static int run_own(struct profile *p)
                               .gates = &p->c.gates,
                               .store = p->store,
                               .label = p->c.label,
-                              .trace = p->c.trace,
-                              .report = p->c.report,
+                              .trace_name = p->c.trace,
+                              .trace = p->trace,
+                              .report = p->report,
                               .format = p->format,
                               .argc = p->argc,
                               .argv = p->argv};
@@ -446,6 +448,7 @@ static int dispatch(struct profile *p, char *const *command, int n_args)
 {
     enum sol_status status = check_options(p, n_args);
     if (status == SOL_OK) status = store_label_check(p->c.label);
+    if (status == SOL_OK) status = open_outputs(p);
     if (status == SOL_OK && !p->c.no_store) status = store_open_optional(p->c.store, &p->store);
     if (status != SOL_OK) return cli_fail(status);
     if (p->c.read) return cli_fail(analyse(p, p->c.read));
@@ -467,6 +470,8 @@ static int run(int argc, char **argv)
         exit_status = dispatch(&p, (char *const *)args, n_args);
         if (exit_status == 0 && p.n_violations > 0) exit_status = MANIFEST_EXIT_INVALID;
     }
+    output_file_destroy(p.report);
+    output_file_destroy(p.trace);
     manifest_destroy(p.manifest);
     store_close(p.store);
     free(args);

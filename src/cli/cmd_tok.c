@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/cpu.h"
+#include "base/file.h"
 #include "base/interrupt.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -108,8 +109,10 @@ static enum sol_status input_open(struct input *in, const char *path)
 {
     bool standard = !path || strcmp(path, "-") == 0;
     *in = (struct input){.name = standard ? "standard input" : path, .capacity = PART};
-    in->from = standard ? stdin : fopen(path, "rb");
-    if (!in->from) return status_set(SOL_E_IO, "cannot open '%s': %s", path, strerror(errno));
+    if (standard)
+        in->from = stdin;
+    else
+        SOL_TRY(file_stream(path, &in->from));
     in->data = malloc(in->capacity);
     return in->data ? SOL_OK : status_set(SOL_E_MEMORY, "no memory to read %s", in->name);
 }
@@ -301,15 +304,6 @@ static enum sol_status output_format(const struct tok_options *o, enum vocab_for
                       o->format ? name : "; the ending of OUT names none", o->format ? "'" : "");
 }
 
-/* A path that cannot be written is noticed before the work. */
-static enum sol_status try_output(const char *path)
-{
-    struct output_file *file;
-    SOL_TRY(output_file_create(path, 0, &file));
-    output_file_destroy(file);
-    return SOL_OK;
-}
-
 /* The files stay mapped as long as the counts, whose words lie in them. */
 struct training {
     struct mapped_file *files;
@@ -318,7 +312,15 @@ struct training {
     struct pool *pool;
     struct word_counts counts;
     struct bpe_vocabulary vocabulary;
+    struct output_file *output; /* NULL for GGUF */
 };
+
+/* A path that cannot be written is noticed before the work. */
+static enum sol_status open_output(struct training *t, enum vocab_format format, const char *path)
+{
+    if (format == VOCAB_GGUF) return output_file_check(path, 0);
+    return output_file_create(path, 0, OUTPUT_STREAM, &t->output);
+}
 
 static enum sol_status count_files(struct training *t, const char *const *paths)
 {
@@ -346,7 +348,7 @@ static enum sol_status train(struct training *t, const struct tok_options *o,
     enum vocab_format format;
     SOL_TRY(output_format(o, &format));
     if (t->n_files == 0) return status_set(SOL_E_ARGUMENT, "train needs the files to learn from");
-    SOL_TRY(try_output(o->output));
+    SOL_TRY(open_output(t, format, o->output));
     t->files = calloc((size_t)t->n_files, sizeof *t->files);
     if (!t->files) return status_set(SOL_E_MEMORY, "no memory for %d files", t->n_files);
     SOL_TRY(pool_create(o->threads ? (int)o->threads : cpu_info()->cores, &t->pool));
@@ -356,7 +358,8 @@ static enum sol_status train(struct training *t, const struct tok_options *o,
     uint64_t counted = clock_ns();
     SOL_TRY(bpe_train(&t->counts, (size_t)o->vocab_size, &t->vocabulary));
     uint64_t trained = clock_ns();
-    SOL_TRY(vocab_write(&t->vocabulary, format, o->output));
+    SOL_TRY(t->output ? vocab_write_text(&t->vocabulary, format, t->output)
+                      : vocab_write(&t->vocabulary, format, o->output));
     const struct bpe_vocabulary *v = &t->vocabulary;
     if (v->n_tokens < (size_t)o->vocab_size)
         LOG_WARN("only %zu tokens: no pair is left in the text", v->n_tokens);
@@ -375,6 +378,7 @@ static enum sol_status run_train(const struct tok_options *o, const char *const 
     bpe_vocabulary_destroy(&t.vocabulary);
     word_counts_destroy(&t.counts);
     pool_destroy(t.pool);
+    output_file_destroy(t.output);
     for (int i = 0; t.files && i < n; i++) mapped_file_close(&t.files[i]);
     free(t.files);
     return status;

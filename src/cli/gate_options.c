@@ -10,6 +10,7 @@ static enum sol_status add_all(const struct gate_options *o, struct manifest *m)
 {
     if (o->learn && !o->manifest)
         return status_set(SOL_E_ARGUMENT, "--learn needs --manifest FILE to write to");
+    if (o->learn) SOL_TRY(output_file_check(o->manifest, OUTPUT_STREAM));
     for (size_t i = 0; i < o->expect.count; i++) SOL_TRY(manifest_expect(m, o->expect.values[i]));
     for (size_t i = 0; i < o->forbid.count; i++) SOL_TRY(manifest_forbid(m, o->forbid.values[i]));
     for (size_t i = 0; i < o->max_share.count; i++)

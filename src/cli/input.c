@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/interrupt.h"
 #include "base/rng.h"
 #include "base/status.h"
@@ -38,8 +39,8 @@ static enum sol_status read_stream(FILE *from, const char *name, struct buffer *
 static enum sol_status read_text(const char *path, struct buffer *b)
 {
     if (strcmp(path, "-") == 0) return read_stream(stdin, "standard input", b);
-    FILE *from = fopen(path, "rb");
-    if (!from) return status_set(SOL_E_IO, "cannot open '%s': %s", path, strerror(errno));
+    FILE *from;
+    SOL_TRY(file_stream(path, &from));
     enum sol_status status = read_stream(from, path, b);
     fclose(from);
     return status;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/interrupt.h"
+#include "base/start.h"
 #include "base/status.h"
 #include "base/suggest.h"
 #include "cli/cli.h"
@@ -108,6 +109,7 @@ static int dispatch(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    start_process();
     if (argc < 2) {
         print_help(stderr);
         return status_exit_code(SOL_E_ARGUMENT);

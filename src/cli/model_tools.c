@@ -2,7 +2,6 @@
 
 #include <inttypes.h>
 #include <jansson.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -11,6 +10,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "cli/engine_options.h"
+#include "format/output_file.h"
 #include "model/check.h"
 #include "model/convert.h"
 #include "model/fit.h"
@@ -87,7 +87,6 @@ done:
 /* True: a Hugging Face folder. */
 static enum sol_status output_kind(const struct model_options *o, bool *folder)
 {
-    struct stat info;
     if (!o->output || !*o->output)
         return status_set(SOL_E_ARGUMENT, "where to? give -o FILE.gguf or -o FOLDER");
     size_t length = strlen(o->output);
@@ -97,12 +96,8 @@ static enum sol_status output_kind(const struct model_options *o, bool *folder)
         if (!*folder && strcmp(o->format, "gguf") != 0)
             return status_set(SOL_E_ARGUMENT, "--format %s: write 'gguf' or 'hf'", o->format);
     }
-    if (!*folder && !o->overwrite && stat(o->output, &info) == 0)
-        return status_set(SOL_E_ARGUMENT, "'%s' exists; add --overwrite or name another file",
-                          o->output);
-    /* A file-size limit shall be an error of the write, with a message, and not a signal. */
-    signal(SIGXFSZ, SIG_IGN);
-    return SOL_OK;
+    if (*folder || o->split_gib > 0) return SOL_OK; /* they see when they know the names */
+    return output_file_check(o->output, o->overwrite ? 0 : OUTPUT_NEW);
 }
 
 static enum sol_status write_model(const struct model_options *o, const struct weight_input *input,
@@ -112,7 +107,7 @@ static enum sol_status write_model(const struct model_options *o, const struct w
     size_t part = (size_t)(o->split_gib * (1 << 30));
     SOL_TRY(output_kind(o, &folder));
     if (folder) return convert_to_folder(input, vocabulary, o->output, part);
-    return convert_to_gguf(input, vocabulary, o->output, part);
+    return convert_to_gguf(input, vocabulary, o->output, part, o->overwrite);
 }
 
 static enum sol_status read_vocabulary(const struct import *import, struct vocabulary **out)

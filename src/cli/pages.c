@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "base/status.h"
+#include "format/output_file.h"
 
 /* ---- reading the tables ---- */
 
@@ -51,37 +52,39 @@ static enum sol_status make_folder(const char *path)
     return status_set(SOL_E_IO, "cannot make the folder '%s': %s", path, strerror(errno));
 }
 
-static enum sol_status open_page(const char *folder, const char *name, FILE **out)
+static enum sol_status open_page(const char *folder, const char *name, struct output_file **out,
+                                 FILE **page)
 {
     char path[4096];
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    *out = fopen(path, "w");
-    if (!*out) return status_set(SOL_E_IO, "cannot write '%s': %s", path, strerror(errno));
-    return SOL_OK;
+    SOL_TRY(output_file_create(path, 0, OUTPUT_STREAM, out));
+    enum sol_status status = output_file_stream(*out, page);
+    if (status != SOL_OK) output_file_destroy(*out);
+    return status;
 }
 
-static enum sol_status close_page(FILE *page, const char *name)
+static enum sol_status close_page(struct output_file *out)
 {
-    int failed = ferror(page);
-    if (fclose(page) != 0 || failed)
-        return status_set(SOL_E_IO, "cannot write %s: %s", name, strerror(errno));
-    return SOL_OK;
+    enum sol_status status = output_file_commit(out);
+    output_file_destroy(out);
+    return status;
 }
 
 static enum sol_status write_manual(const char *folder, const char *date)
 {
     char man[4096], name[64] = "sol.1";
+    struct output_file *out;
     FILE *page;
     snprintf(man, sizeof man, "%s/man1", folder);
     SOL_TRY(make_folder(man));
-    SOL_TRY(open_page(man, name, &page));
+    SOL_TRY(open_page(man, name, &out, &page));
     pages_man(page, date);
-    SOL_TRY(close_page(page, name));
+    SOL_TRY(close_page(out));
     for (size_t i = 0; cli_commands[i]; i++) {
         snprintf(name, sizeof name, "sol-%s.1", cli_commands[i]->spec->name);
-        SOL_TRY(open_page(man, name, &page));
+        SOL_TRY(open_page(man, name, &out, &page));
         pages_man_command(page, cli_commands[i]->spec, date);
-        SOL_TRY(close_page(page, name));
+        SOL_TRY(close_page(out));
     }
     return SOL_OK;
 }
@@ -99,12 +102,13 @@ static enum sol_status write_completions(const char *folder)
     };
     for (size_t i = 0; i < sizeof shells / sizeof *shells; i++) {
         char path[4096];
+        struct output_file *out;
         FILE *page;
         snprintf(path, sizeof path, "%s/%s", folder, shells[i].folder);
         SOL_TRY(make_folder(path));
-        SOL_TRY(open_page(path, shells[i].name, &page));
+        SOL_TRY(open_page(path, shells[i].name, &out, &page));
         shells[i].write(page);
-        SOL_TRY(close_page(page, shells[i].name));
+        SOL_TRY(close_page(out));
     }
     return SOL_OK;
 }

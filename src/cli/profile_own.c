@@ -179,15 +179,20 @@ static enum sol_status print(const struct own *o, FILE *to)
     return SOL_OK;
 }
 
-static enum sol_status to_file(const struct own *o, const char *path, bool trace)
+static enum sol_status print_to_file(const struct own *o)
 {
-    FILE *to = fopen(path, "w");
-    if (!to) return status_set(SOL_E_IO, "cannot create '%s': %s", path, strerror(errno));
-    enum sol_status status = trace ? chrome_write(o->result.timeline, to, path) : print(o, to);
-    bool failed = ferror(to) != 0;
-    if ((fclose(to) != 0 || failed) && status == SOL_OK)
-        status = status_set(SOL_E_IO, "cannot write '%s': %s", path, strerror(errno));
-    return status;
+    FILE *to;
+    SOL_TRY(output_file_stream(o->in->report, &to));
+    SOL_TRY(print(o, to));
+    return output_file_commit(o->in->report);
+}
+
+static enum sol_status write_trace(const struct own *o)
+{
+    FILE *to;
+    SOL_TRY(output_file_stream(o->in->trace, &to));
+    SOL_TRY(chrome_write(o->result.timeline, to, o->in->trace_name));
+    return output_file_commit(o->in->trace);
 }
 
 static enum sol_status work(struct own *o)
@@ -199,8 +204,8 @@ static enum sol_status work(struct own *o)
     if (cause) LOG_WARN("%s while this was measured: times, shares and advice may be noise", cause);
     SOL_TRY(check_gates(o));
     SOL_TRY(keep(o));
-    SOL_TRY(o->in->report ? to_file(o, o->in->report, false) : print(o, stdout));
-    return o->in->trace ? to_file(o, o->in->trace, true) : SOL_OK;
+    SOL_TRY(o->in->report ? print_to_file(o) : print(o, stdout));
+    return o->in->trace ? write_trace(o) : SOL_OK;
 }
 
 enum sol_status profile_own_run(const struct profile_own *own, bool *invalid)

@@ -5,6 +5,7 @@
 #include "cli/engine_options.h"
 #include "cli/gate_options.h"
 #include "cli/profile_report.h"
+#include "format/output_file.h"
 
 struct profile_own_options {
     struct engine_options engine;
@@ -39,7 +40,8 @@ struct profile_own {
     const struct profile_own_options *options;
     const struct gate_options *gates;
     struct store *store; /* NULL: nothing is kept */
-    const char *label, *trace, *report;
+    const char *label, *trace_name;
+    struct output_file *trace, *report; /* NULL: none, and the report goes to stdout */
     enum report_format format;
     int argc;
     char **argv;

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "cli/inject_library.h"
@@ -156,8 +157,8 @@ static enum sol_status check_ncu(const char *path)
 {
     char line[1024], why[256] = "its report holds no kernels";
     bool kernels = false;
-    FILE *file = fopen(path, "r");
-    if (!file) return status_set(SOL_E_IO, "cannot read '%s': %s", path, strerror(errno));
+    FILE *file;
+    SOL_TRY(file_stream(path, &file));
     while (fgets(line, sizeof line, file)) {
         line[strcspn(line, "\n")] = '\0';
         if (strncmp(line, "\"0\",", 4) == 0) kernels = true;
@@ -236,7 +237,8 @@ static void find_counts(const char *folder, char *path, size_t size)
 static enum sol_status check_counts(const char *path)
 {
     char line[512] = "";
-    FILE *file = *path ? fopen(path, "r") : NULL;
+    FILE *file = NULL;
+    if (*path) SOL_TRY(file_stream(path, &file));
     if (!file) return status_set(SOL_E_IO, "the command did not start CUDA: nothing was counted");
     if (!fgets(line, sizeof line, file)) line[0] = '\0';
     fclose(file);

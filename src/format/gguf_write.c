@@ -277,7 +277,8 @@ static enum sol_status part_path(const char *path, int part, int parts, char *ou
     return status_set(SOL_E_ARGUMENT, "the path '%.60s...' is too long", path);
 }
 
-enum sol_status gguf_out_begin(struct gguf_out *out, const char *path, size_t part_bytes)
+enum sol_status gguf_out_begin(struct gguf_out *out, const char *path, size_t part_bytes,
+                               bool replace)
 {
     if (out->status != SOL_OK) return out->status;
     int parts = lay_out(out, part_bytes);
@@ -292,7 +293,8 @@ enum sol_status gguf_out_begin(struct gguf_out *out, const char *path, size_t pa
         put_header(out, p, parts, &header, &total);
         enum sol_status status = out->status;
         if (status == SOL_OK) status = part_path(path, p, parts, name);
-        if (status == SOL_OK) status = output_file_create(name, total, &out->files[p]);
+        if (status == SOL_OK)
+            status = output_file_create(name, total, replace ? 0 : OUTPUT_NEW, &out->files[p]);
         if (status == SOL_OK)
             status = output_file_write(out->files[p], 0, header.data, header.size);
         free(header.data);

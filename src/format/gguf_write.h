@@ -33,8 +33,10 @@ void gguf_out_tensor(struct gguf_out *out, const char *name, enum dtype dtype, i
 size_t gguf_out_bytes(const struct gguf_out *out); /* of all tensors so far, with padding */
 
 /* Lays the file out and creates it. With `part_bytes` (0: one file) a new part begins before a
- * tensor that would make a part's data larger; `path` then becomes NAME-00001-of-0000N.gguf. */
-enum sol_status gguf_out_begin(struct gguf_out *out, const char *path, size_t part_bytes);
+ * tensor that would make a part's data larger; `path` then becomes NAME-00001-of-0000N.gguf. Files
+ * that exist are an error unless `replace`. */
+enum sol_status gguf_out_begin(struct gguf_out *out, const char *path, size_t part_bytes,
+                               bool replace);
 enum sol_status gguf_out_data(struct gguf_out *out, size_t tensor, size_t offset, const void *data,
                               size_t size);
 /* All bytes of all tensors must have come. The first part gets its name last. */

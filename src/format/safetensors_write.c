@@ -123,7 +123,7 @@ static enum sol_status begin_shard(struct safetensors_out *out, int shard)
         t->offset += 8 + length;
         total = t->offset + t->size;
     }
-    enum sol_status status = output_file_create(path, total, &out->files[shard]);
+    enum sol_status status = output_file_create(path, total, 0, &out->files[shard]);
     if (status == SOL_OK) status = output_file_write(out->files[shard], 0, &prefix, sizeof prefix);
     if (status == SOL_OK) status = output_file_write(out->files[shard], 8, header, length);
     free(header);

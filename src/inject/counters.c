@@ -420,7 +420,7 @@ static bool open_file(void)
     counters.process = getpid();
     snprintf(path, sizeof path, "%s/counters-%ld-%lld.csv", folder, (long)counters.process,
              (long long)now.tv_sec * 1000000000 + now.tv_nsec);
-    counters.file = fopen(path, "we");
+    counters.file = fopen(path, "wxe");
     return counters.file != NULL;
 }
 

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
+#include "base/interrupt.h"
 #include "lab/bench.h"
 
 enum { FILE_SIZE_MAX = 256 << 20 };
@@ -209,10 +211,10 @@ enum sol_status records_parse(const char *text, size_t size, const char *origin,
 
 static enum sol_status read_text(const char *path, char **text, size_t *size)
 {
-    FILE *file = fopen(path, "rb");
+    FILE *file;
     *text = NULL;
     *size = 0;
-    if (!file) return status_set(SOL_E_IO, "cannot read '%s': %s", path, strerror(errno));
+    SOL_TRY(file_stream(path, &file));
     enum sol_status status = SOL_OK;
     size_t capacity = 0;
     for (size_t got = 1; got && status == SOL_OK; *size += got) {
@@ -227,6 +229,7 @@ static enum sol_status read_text(const char *path, char **text, size_t *size)
         if (*size > FILE_SIZE_MAX)
             status = status_set(SOL_E_FORMAT, "'%s' is too long for benchmark results", path);
     }
+    if (status == SOL_OK) status = interrupt_check();
     if (status == SOL_OK && ferror(file))
         status = status_set(SOL_E_IO, "cannot read '%s': %s", path, strerror(errno));
     fclose(file);

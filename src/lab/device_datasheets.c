@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/json_file.h"
 #include "lab/device.h"
 
 struct datasheet {
@@ -94,12 +95,7 @@ static enum sol_status check_description(json_t *entry)
 
 enum sol_status device_descriptions_read(const char *path, json_t **out)
 {
-    json_error_t error;
-    *out = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
-    if (!*out) {
-        bool io = json_error_code(&error) == json_error_cannot_open_file;
-        return status_set(io ? SOL_E_IO : SOL_E_FORMAT, "%s: %s", path, error.text);
-    }
+    SOL_TRY(json_file_read(path, out));
     enum sol_status status = SOL_OK;
     if (!json_is_array(*out))
         status = status_set(SOL_E_FORMAT, "%s: an array of devices is expected", path);

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/json_file.h"
+
 static const char spark_source[] = "gpt-oss-20b optimisation targets for DGX Spark";
 
 static const struct rating builtin[] = {
@@ -38,18 +40,13 @@ static enum sol_status read_row(json_t *entry, struct rating *row)
 
 enum sol_status rating_table_open(const char *path, struct rating_table **out)
 {
-    json_error_t error;
-    enum sol_status status = SOL_OK;
     *out = NULL;
     struct rating_table *table = calloc(1, sizeof *table);
     if (!table) return status_set(SOL_E_MEMORY, "no memory for ratings");
-    table->json = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
-    if (!json_is_array(table->json)) {
-        bool io = !table->json && json_error_code(&error) == json_error_cannot_open_file;
-        status = table->json ? status_set(SOL_E_FORMAT, "%s: an array of ratings is expected", path)
-                             : status_set(io ? SOL_E_IO : SOL_E_FORMAT, "%s: %s", path, error.text);
-        goto fail;
-    }
+    enum sol_status status = json_file_read(path, &table->json);
+    if (status == SOL_OK && !json_is_array(table->json))
+        status = status_set(SOL_E_FORMAT, "%s: an array of ratings is expected", path);
+    if (status != SOL_OK) goto fail;
     table->rows = calloc(json_array_size(table->json) + 1, sizeof *table->rows);
     if (!table->rows) {
         status = status_set(SOL_E_MEMORY, "no memory for ratings");

@@ -160,11 +160,12 @@ static enum sol_status write_weight(struct gguf_job *job, int64_t index)
     return SOL_OK;
 }
 
-static enum sol_status write_gguf(struct gguf_job *job, const char *path, size_t part_bytes)
+static enum sol_status write_gguf(struct gguf_job *job, const char *path, size_t part_bytes,
+                                  bool replace)
 {
     enum sol_status status = SOL_OK;
     announce(job->input, job->out);
-    SOL_TRY(gguf_out_begin(job->out, path, part_bytes));
+    SOL_TRY(gguf_out_begin(job->out, path, part_bytes, replace));
     job->raw = malloc(CHUNK_BYTES);
     job->decoded = malloc((size_t)2 * CHUNK_BYTES);
     if (!job->raw || !job->decoded) return status_set(SOL_E_MEMORY, "no memory to convert with");
@@ -177,13 +178,13 @@ static enum sol_status write_gguf(struct gguf_job *job, const char *path, size_t
 
 enum sol_status convert_to_gguf(const struct weight_input *input,
                                 const struct vocabulary *vocabulary, const char *path,
-                                size_t part_bytes)
+                                size_t part_bytes, bool replace)
 {
     struct gguf_job job = {.input = input};
     SOL_TRY(gguf_out_create(&job.out));
     put_keys(input, job.out);
     if (vocabulary) vocabulary_to_gguf(vocabulary, job.out);
-    enum sol_status status = write_gguf(&job, path, part_bytes);
+    enum sol_status status = write_gguf(&job, path, part_bytes, replace);
     free(job.raw);
     free(job.decoded);
     gguf_out_destroy(job.out);

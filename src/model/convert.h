@@ -28,10 +28,11 @@ enum dtype weight_input_dtype(const struct weight_input *input, int64_t index);
 enum sol_status weight_input_rows(const struct weight_input *input, int64_t index, int64_t group,
                                   int64_t row, int64_t n, void *dst);
 
-/* The layout of llama.cpp's converter: gate and up apart, router and vectors in float32. */
+/* The layout of llama.cpp's converter: gate and up apart, router and vectors in float32. Files
+ * that exist are an error unless `replace`. */
 enum sol_status convert_to_gguf(const struct weight_input *input,
                                 const struct vocabulary *vocabulary, const char *path,
-                                size_t part_bytes);
+                                size_t part_bytes, bool replace);
 /* The layout of transformers: gate and up rows alternate, MXFP4 as blocks and scales, float32 that
  * bfloat16 holds exactly as bfloat16. Q8_0 has no equivalent and is refused. */
 enum sol_status convert_to_folder(const struct weight_input *input,

@@ -344,14 +344,14 @@ enum sol_status convert_to_folder(const struct weight_input *input,
                                   const struct vocabulary *vocabulary, const char *folder,
                                   size_t shard_bytes)
 {
-    char work[PATH_SIZE];
+    struct output_folder *to;
     struct job job = {.input = input};
-    SOL_TRY(output_folder_create(folder, work));
+    SOL_TRY(output_folder_create(folder, &to));
     enum sol_status status = safetensors_out_create(&job.out);
-    if (status == SOL_OK) status = run(&job, vocabulary, work, shard_bytes);
-    if (status == SOL_OK) status = output_folder_commit(folder, work);
+    if (status == SOL_OK) status = run(&job, vocabulary, output_folder_path(to), shard_bytes);
+    if (status == SOL_OK) status = output_folder_commit(to);
     safetensors_out_destroy(job.out); /* removes its temporary files first */
-    if (status != SOL_OK) output_folder_discard(work);
+    output_folder_destroy(to);
     free(job.narrow);
     free(job.targets);
     free(job.raw);

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/status.h"
 
@@ -31,9 +32,8 @@ struct row_reader {
 
 enum sol_status direct_open(const char *path, int *fd)
 {
-    *fd = open(path, O_RDONLY | O_CLOEXEC | O_DIRECT);
-    if (*fd < 0 && errno == EINVAL) *fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (*fd < 0) return status_set(SOL_E_IO, "cannot open '%s': %s", path, strerror(errno));
+    SOL_TRY(file_open(path, fd));
+    fcntl(*fd, F_SETFL, O_DIRECT); /* where the file system has it */
     return SOL_OK;
 }
 

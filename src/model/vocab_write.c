@@ -159,7 +159,7 @@ static enum sol_status write_gguf(const struct bpe_vocabulary *v, const char *pa
         gguf_out_string(to, "tokenizer.ggml.pre", "gpt-4o");
         gguf_tokens(v, buffer, to);
         gguf_merges(v, buffer, to);
-        status = gguf_out_begin(to, path, 0);
+        status = gguf_out_begin(to, path, 0, true);
     }
     if (status == SOL_OK) status = gguf_out_commit(to);
     gguf_out_destroy(to);
@@ -183,20 +183,22 @@ static enum sol_status write_text(const struct bpe_vocabulary *v, enum vocab_for
     return SOL_OK;
 }
 
-/* Text is made in memory first: the largest has some hundred megabytes, and output_file takes
- * bytes. */
+enum sol_status vocab_write_text(const struct bpe_vocabulary *v, enum vocab_format format,
+                                 struct output_file *to)
+{
+    FILE *stream;
+    SOL_TRY(output_file_stream(to, &stream));
+    SOL_TRY(write_text(v, format, stream));
+    return output_file_commit(to);
+}
+
 enum sol_status vocab_write(const struct bpe_vocabulary *v, enum vocab_format format,
                             const char *path)
 {
-    char *text = NULL;
-    size_t length = 0;
+    struct output_file *to;
     if (format == VOCAB_GGUF) return write_gguf(v, path);
-    FILE *to = open_memstream(&text, &length);
-    if (!to) return status_set(SOL_E_MEMORY, "no memory to write '%s'", path);
-    enum sol_status status = write_text(v, format, to);
-    if (fclose(to) != 0 && status == SOL_OK)
-        status = status_set(SOL_E_MEMORY, "no memory to write '%s'", path);
-    if (status == SOL_OK) status = output_file_text(path, text, length);
-    free(text);
+    SOL_TRY(output_file_create(path, 0, OUTPUT_STREAM, &to));
+    enum sol_status status = vocab_write_text(v, format, to);
+    output_file_destroy(to);
     return status;
 }

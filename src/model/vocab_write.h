@@ -2,6 +2,7 @@
 #ifndef MODEL_VOCAB_WRITE_H
 #define MODEL_VOCAB_WRITE_H
 
+#include "format/output_file.h"
 #include "model/bpe_train.h"
 #include "sol/status.h"
 
@@ -15,5 +16,8 @@ enum vocab_format {
 /* The file appears under its name complete or not at all. */
 enum sol_status vocab_write(const struct bpe_vocabulary *vocabulary, enum vocab_format format,
                             const char *path);
+/* The same for the two texts, into a stream that was opened before the work. */
+enum sol_status vocab_write_text(const struct bpe_vocabulary *vocabulary, enum vocab_format format,
+                                 struct output_file *to);
 
 #endif

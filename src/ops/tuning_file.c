@@ -13,10 +13,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <jansson.h>
 
 #include "base/cache.h"
+#include "base/memory.h"
 #include "format/output_file.h"
 
 enum { VERSION = 1, FILE_BYTES_MAX = 16 << 20, ENTRIES_MAX = 20000 };
@@ -197,38 +199,27 @@ enum sol_status tuning_parse(const char *text, size_t length, const struct devic
 
 /* ---- files ---- */
 
-/* SOL_OK and NULL, with a note unless there is no file, where nothing can be read. */
-static enum sol_status read_text(const char *path, char **out, size_t *length,
-                                 char note[TUNING_NOTE_MAX])
+/* False, with a note unless there is no file, where nothing can be read. */
+static bool open_record(const char *path, struct mapped_file *out, char note[TUNING_NOTE_MAX])
 {
-    FILE *file = fopen(path, "re");
-    *out = NULL;
-    *length = 0;
+    *out = (struct mapped_file){0};
     note[0] = '\0';
-    if (!file) return SOL_OK;
-    bool known = fseek(file, 0, SEEK_END) == 0;
-    long size = known ? ftell(file) : -1;
-    if (size < 0 || size > FILE_BYTES_MAX || fseek(file, 0, SEEK_SET) != 0) {
-        fclose(file);
-        snprintf(note, TUNING_NOTE_MAX, "the tuning record cannot be read and is ignored");
-        return SOL_OK;
-    }
-    char *text = malloc((size_t)size + 1);
-    if (text) *length = fread(text, 1, (size_t)size, file);
-    fclose(file);
-    *out = text;
-    return text ? SOL_OK : status_set(SOL_E_MEMORY, "no memory for the tuning record");
+    if (access(path, F_OK) != 0) return false;
+    if (mapped_file_open(path, out) == SOL_OK && out->size <= FILE_BYTES_MAX) return true;
+    mapped_file_close(out);
+    snprintf(note, TUNING_NOTE_MAX, "the tuning record cannot be read and is ignored");
+    return false;
 }
 
 enum sol_status tuning_load(const char *path, const struct device_key *key, struct tuning *out,
                             char note[TUNING_NOTE_MAX])
 {
-    char *text;
-    size_t length;
+    struct mapped_file file;
+    enum sol_status status = SOL_OK;
     *out = (struct tuning){0};
-    SOL_TRY(read_text(path, &text, &length, note));
-    enum sol_status status = text ? tuning_parse(text, length, key, out, note) : SOL_OK;
-    free(text);
+    if (open_record(path, &file, note))
+        status = tuning_parse(file.data ? file.data : "", file.size, key, out, note);
+    mapped_file_close(&file);
     return status;
 }
 
@@ -246,11 +237,13 @@ static json_t *section_json(const struct device_key *key, const struct tuning *t
 static enum sol_status merge(const char *path, const struct device_key *key,
                              const struct tuning *tuning, char **out)
 {
-    char *text, note[TUNING_NOTE_MAX];
-    size_t length, i;
+    char note[TUNING_NOTE_MAX];
+    size_t i;
+    struct mapped_file file;
     json_t *section, *devices = json_array();
-    enum sol_status status = read_text(path, &text, &length, note);
-    json_t *old = text ? read_record(text, length, note) : NULL;
+    bool there = open_record(path, &file, note);
+    json_t *old = there && file.data ? read_record(file.data, file.size, note) : NULL;
+    mapped_file_close(&file);
     json_array_foreach(json_object_get(old, "devices"), i, section)
     {
         struct device_key its;
@@ -260,12 +253,10 @@ static enum sol_status merge(const char *path, const struct device_key *key,
     if (tuning->count) json_array_append_new(devices, section_json(key, tuning));
     json_t *json =
         json_pack("{s:s, s:i, s:o}", "format", format_name, "version", VERSION, "devices", devices);
-    *out = json && status == SOL_OK ? json_dumps(json, JSON_INDENT(1)) : NULL;
+    *out = json ? json_dumps(json, JSON_INDENT(1)) : NULL;
     json_decref(json);
     json_decref(old);
-    free(text);
-    if (status != SOL_OK || *out) return status;
-    return status_set(SOL_E_MEMORY, "no memory for the tuning record");
+    return *out ? SOL_OK : status_set(SOL_E_MEMORY, "no memory for the tuning record");
 }
 
 enum sol_status tuning_save(const char *path, const struct device_key *key,
@@ -273,7 +264,8 @@ enum sol_status tuning_save(const char *path, const struct device_key *key,
 {
     char folder[4096], *text;
     SOL_TRY(cache_folder(folder, sizeof folder));
-    int lock = cache_lock(path);
+    int lock;
+    SOL_TRY(cache_lock(path, &lock));
     enum sol_status status = merge(path, key, tuning, &text);
     if (status == SOL_OK) status = output_file_text(path, text, strlen(text));
     cache_unlock(lock);

@@ -5,6 +5,24 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
+#include "base/interrupt.h"
+
+static int on_busy(void *arg, int tries)
+{
+    struct store *store = arg;
+    char path[4200];
+    if (tries == 0) file_wait_start(&store->wait);
+    if (clock_ns() - store->wait.start > STORE_BUSY_MS * UINT64_C(1000000)) return 0;
+    snprintf(path, sizeof path, "%s/store.db", store->folder);
+    return file_wait_more(&store->wait, path);
+}
+
+void sql_wait_install(struct store *store)
+{
+    sqlite3_busy_handler(store->db, on_busy, store);
+}
+
 enum sol_status sql_error(struct store *store, const char *what)
 {
     const char *text = sqlite3_errmsg(store->db);
@@ -13,6 +31,7 @@ enum sol_status sql_error(struct store *store, const char *what)
         return status_set(SOL_E_MEMORY, "%s: no memory", what);
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
+        if (!store->wait.interrupted && interrupt_requested()) return interrupt_check();
         return status_set(SOL_E_IO, "%s: another process kept %s/store.db locked for %d s", what,
                           store->folder, STORE_BUSY_MS / 1000);
     case SQLITE_CORRUPT:

@@ -6,12 +6,18 @@
 #include <sqlite3.h>
 
 #include "base/arena.h"
+#include "base/file.h"
 #include "store/store.h"
 
 struct store {
     sqlite3 *db;
+    struct file_wait wait; /* for another process's lock on the database */
     char folder[4096];
 };
+
+/* Waits of up to STORE_BUSY_MS for other processes, which Ctrl-C ends and of which the user reads
+ * after a second. */
+void sql_wait_install(struct store *store);
 
 /* SOL_E_IO, SOL_E_FORMAT or SOL_E_MEMORY after the database's last error. `what` is what failed:
  * "cannot keep the run". */

@@ -5,17 +5,16 @@
 #include "store/store.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "store/owner.h"
 #include "store/sql.h"
@@ -87,27 +86,33 @@ static enum sol_status make_folder(const char *folder)
 }
 
 /* -1 where the file system has no locks; then creating is not serialised, and all else still is. */
-static int lock_folder(const char *folder)
+static enum sol_status lock_folder(const char *folder, int *lock)
 {
     char path[4200];
     snprintf(path, sizeof path, "%s/store.lock", folder);
-    int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (file >= 0) {
-        while (flock(file, LOCK_EX) != 0 && errno == EINTR) continue;
-    }
-    return file;
+    return file_lock(path, lock);
+}
+
+/* SQLite would wait for ever to read from a FIFO. */
+static enum sol_status check_database(const char *file)
+{
+    struct stat info;
+    if (stat(file, &info) != 0 || S_ISREG(info.st_mode)) return SOL_OK;
+    return status_set(SOL_E_IO, "cannot open the store %s: it is %s", file,
+                      file_kind(info.st_mode));
 }
 
 static enum sol_status open_database(struct store *store)
 {
     char file[4200];
     snprintf(file, sizeof file, "%s/store.db", store->folder);
+    SOL_TRY(check_database(file));
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
     if (sqlite3_open_v2(file, &store->db, flags, NULL) != SQLITE_OK) {
         if (!store->db) return status_set(SOL_E_MEMORY, "no memory for the store");
         return sql_error(store, "cannot open the store");
     }
-    sqlite3_busy_timeout(store->db, STORE_BUSY_MS);
+    sql_wait_install(store);
     sqlite3_extended_result_codes(store->db, 0);
     if (sqlite3_db_readonly(store->db, "main") == 1)
         return status_set(SOL_E_IO, "cannot write the store %s", file);
@@ -129,8 +134,8 @@ enum sol_status store_open(const char *explicit_path, struct store **out)
     if (status != SOL_OK) goto fail;
     status = make_folder(store->folder);
     if (status != SOL_OK) goto fail;
-    lock = lock_folder(store->folder);
-    status = open_database(store);
+    status = lock_folder(store->folder, &lock);
+    if (status == SOL_OK) status = open_database(store);
     if (status == SOL_OK) status = owner_sweep(store);
     if (lock >= 0) close(lock);
     if (status != SOL_OK) goto fail;
