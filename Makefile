@@ -12,8 +12,10 @@ PREFIX  ?= /usr/local
 DESTDIR ?=
 T       ?= 60
 N       ?= 0
+# make soak: kills at random moments
+KILLS   ?= 2000
 
-.PHONY: release help setup setup-test demo test lint kernels tsan pgo install deb deb-try fuzz arm clean
+.PHONY: release help setup setup-test demo test lint kernels tsan pgo install deb deb-try fuzz soak arm clean
 
 release:                    ## build/sol (default)
 	@$(CMAKE) $(QUIET) -S . -B build -DCMAKE_BUILD_TYPE=Release -DSOL_TESTS=OFF $(SOL_CMAKE_FLAGS)
@@ -21,7 +23,7 @@ release:                    ## build/sol (default)
 
 help:                       ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 18
-	@echo "Variables: PREFIX=$(PREFIX) and DESTDIR= (install), T=$(T) N= (fuzz: seconds, executions a target)"
+	@echo "Variables: PREFIX=$(PREFIX) and DESTDIR= (install), T=$(T) N= (fuzz: seconds, executions a target), KILLS=$(KILLS) (soak)"
 
 setup:                      ## install the packages that building needs
 	@tools/setup build
@@ -88,6 +90,14 @@ fuzz: setup-test            ## run every fuzz target for T seconds (clang, libFu
 	@CC=clang $(CMAKE) $(QUIET) -S . -B build-fuzz -DSOL_FUZZ=ON
 	@$(BUILD) build-fuzz -j$(JOBS) --target fuzz
 	@tools/fuzz -n $(N) $(T) build-fuzz
+
+soak: setup-test            ## long harnesses: KILLS kills, every kind of file, fuzzing for T seconds each (hours)
+	@$(MAKE) release
+	@echo "== $(KILLS) kills"
+	@tests/soak_kills.py build/sol --kills $(KILLS)
+	@echo "== every command with every kind of file"
+	@tests/soak_objects.sh build/sol
+	@$(MAKE) fuzz
 
 arm: setup                  ## cross-build for aarch64 and run the tests under qemu
 	@tools/setup arm

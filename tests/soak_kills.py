@@ -277,21 +277,22 @@ def same_tree(path):
 
 def write_round(r, kills):
     work = r.work + "/out"
-    os.makedirs(work, exist_ok=True)
+    shutil.rmtree(work, ignore_errors=True)
+    os.makedirs(work)
     model, text = r.work + "/m.gguf", r.work + "/text"
     if not os.path.exists(model):
         r.run("model", "synth", "--like", "tiny", "-o", model)
     with open(text, "w") as f:
         f.writelines(f"the quick brown fox {i} jumps over the lazy dog {i * 7}\n" for i in range(4000))
-    r.run("bench", "-m", "builtin", "-p", "8", "-n", "2", "-r", "2", "--no-limits", "-q")
+    r.run("bench", "-m", "builtin", "-p", "8", "-n", "2", "-r", "2", "--no-limits", "-q", "--label", "whole")
     commands = {
-        "report": (["report", "last", "-o", work + "/r.html"], work + "/r.html"),
+        "report": (["report", "whole", "-o", work + "/r.html"], work + "/r.html"),
         "train": (["tok", "train", text, "--vocab-size", "600", "-o", work + "/v.json"], work + "/v.json"),
         "synth": (["model", "synth", "--like", "tiny", "--overwrite", "-o", work + "/s.gguf"], work + "/s.gguf"),
         "convert": (["model", "convert", "-m", model, "-o", work + "/c.gguf", "--overwrite"], work + "/c.gguf"),
         "folder": (["model", "convert", "-m", model, "-o", work + "/hf"], work + "/hf"),
         "bench": (["bench", "-m", "builtin", "-p", "8", "-n", "2", "-r", "2", "--no-limits", "-q"], None),
-        "live": (["compare", "--live", "-q", "sleep 0.01", "sh -c 'sleep 5 & wait'"], None),
+        "live": (["compare", "--live", "-q", "sleep 0.01", "sh -c 'sleep 30 & sleep 0.02'"], None),
     }
     usable = {}
     for name, (words, target) in commands.items():
