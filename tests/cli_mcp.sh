@@ -93,7 +93,9 @@ gone "end of the input"
 # ---- without --allow-commands; another way to end ----
 begin
 call 1 compare_live '{"old":"true","new":"true"}'
-expect 'unknown tool'
+expect 'sol mcp --allow-commands.*"isError":true'
+send '{"jsonrpc":"2.0","id":2,"method":"ping\u0000"}'
+expect '"id":2,"error":\{"code":-32600'
 kill -TERM "$pid"
 wait "$pid"
 [ $? = 0 ] || fail "exit status after SIGTERM"
