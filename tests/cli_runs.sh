@@ -78,6 +78,40 @@ has out '"cwd": ".*/caf[?]"'
 runs 0 delete last
 cd "$work" || fail "cd"
 
+# A run that is killed is partial at once, also where nobody waits for its process, and one whose machine is not
+# this one says how long it runs already and can be deleted.
+if command -v python3 >/dev/null; then
+    python3 - "$SOL_BINARY" <<'PY' >"$work/out" 2>"$work/err" || fail "a killed run"
+import subprocess, sys, time
+sol = sys.argv[1]
+def listed():
+    return subprocess.run([sol, "runs"], stdout=subprocess.PIPE, text=True).stdout
+bench = subprocess.Popen([sol, "bench", "-p", "512", "-n", "0", "-r", "1000", "--no-limits", "-q", "--label", "killed"],
+                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+while " running " not in listed():
+    assert bench.poll() is None
+    time.sleep(0.05)
+print(listed())
+bench.kill()
+while open(f"/proc/{bench.pid}/stat").read().rsplit(")", 1)[1].split()[0] != "Z": time.sleep(0.01)
+said = listed()
+print(said)
+assert " running " not in said and " partial " in said
+bench.wait()
+PY
+    has out 'running .* for 0 min'
+    python3 -c 'import sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+db.execute("UPDATE run SET state = ?, owner = ?, created = created - 3600 * 1000000000 * 100 WHERE label = ?",
+           ("running", "elsewhere other-boot pid:[1] 1 1", "killed"))
+db.commit()' "$work/store/store.db" || fail "sqlite"
+    runs 0
+    has out 'running .* for 4 days'
+    runs 0 delete killed
+else
+    echo "no python3: killed runs are not tried"
+fi
+
 runs 2 show nothing
 has err "no run is named 'nothing'"
 runs 2 show

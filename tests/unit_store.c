@@ -562,6 +562,87 @@ static void test_live_process_keeps_running(void **state)
     store_close(store);
 }
 
+static void expect_state(const char *id, enum store_state wanted)
+{
+    struct store *store = open_store();
+    struct store_record *r;
+    assert_int_equal(store_record_read(store, id, &r), SOL_OK);
+    assert_int_equal(r->run.state, wanted);
+    store_record_destroy(r);
+    store_close(store);
+}
+
+/* Killed, and nobody has waited for it yet: a container without an init, say. */
+static void test_zombie(void **state)
+{
+    (void)state;
+    char id[STORE_ID_SIZE];
+    int ended, ready[2];
+    assert_int_equal(pipe(ready), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        begin(open_store(), "bench", NULL, id);
+        if (write(ready[1], id, sizeof id) != (ssize_t)sizeof id) _exit(1);
+        for (;;) pause();
+    }
+    assert_int_equal(read(ready[0], id, sizeof id), sizeof id);
+    expect_state(id, STORE_RUNNING);
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    siginfo_t info; /* it is dead, and stays a zombie */
+    assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
+    expect_state(id, STORE_PARTIAL);
+    assert_int_equal(waitpid(pid, &ended, 0), pid);
+    close(ready[0]);
+    close(ready[1]);
+}
+
+/* More than a sweep takes at a time. */
+static void test_many_killed(void **state)
+{
+    enum { RUNS = 150 };
+    (void)state;
+    int ended;
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        struct store *store = open_store();
+        char id[STORE_ID_SIZE];
+        for (int i = 0; i < RUNS; i++) begin(store, "bench", NULL, id);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &ended, 0), pid);
+    struct store *store = open_store();
+    struct store_list *list;
+    assert_int_equal(store_list_read(store, NULL, &list), SOL_OK);
+    assert_int_equal(list->count, RUNS);
+    for (size_t i = 0; i < list->count; i++) assert_int_equal(list->runs[i].state, STORE_PARTIAL);
+    store_list_destroy(list);
+    store_close(store);
+}
+
+/* Whose process it is, with words of the owner's text replaced. */
+static void test_owners(void **state)
+{
+    (void)state;
+    struct store *store = open_store();
+    char id[STORE_ID_SIZE];
+    begin(store, "bench", NULL, id);
+    store_close(store);
+    /* This process lives, also after the machine got another name. */
+    sql("UPDATE run SET owner = 'elsewhere' || substr(owner, instr(owner, ' '))");
+    expect_state(id, STORE_RUNNING);
+    /* No process has this number: as after a change of name with a kill. */
+    sql("UPDATE run SET owner = substr(owner, 1, instr(owner, ']')) || ' 999999999 77'");
+    expect_state(id, STORE_PARTIAL);
+    /* Another machine's cannot be known. */
+    sql("UPDATE run SET state = 'running', owner = 'elsewhere other-boot pid:[1] 1 1'");
+    expect_state(id, STORE_RUNNING);
+    store = open_store();
+    assert_int_equal(store_run_delete(store, id), SOL_OK);
+    store_close(store);
+}
+
 /* ---- stores that somebody else made ---- */
 
 /* A folder of its own beside the store's, with victims in it. */
@@ -784,6 +865,7 @@ int main(void)
         TEST(test_delete),        TEST(test_iterations),     TEST(test_ledger),
         TEST(test_facts),         TEST(test_newer_version),  TEST(test_not_a_store),
         TEST(test_folder),        TEST(test_killed_writers), TEST(test_live_process_keeps_running),
+        TEST(test_zombie),        TEST(test_many_killed),    TEST(test_owners),
         TEST(test_hostile_paths), TEST(test_hostile_links),  TEST(test_hostile_new_file),
         TEST(test_hostile_ids),   TEST(test_hostile_tables),
     };

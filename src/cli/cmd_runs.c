@@ -74,16 +74,30 @@ static enum sol_status make_filter(const struct runs_options *o, struct store_fi
                       o->state);
 }
 
+/* How long a run is said to run already: that of another machine or container may be dead. */
+static const char *running_for(const struct store_run *r, char text[40])
+{
+    double minutes = (double)(store_now_ns() - r->created_ns) / 60e9;
+    if (minutes < 120)
+        snprintf(text, 40, "for %.0f min", minutes);
+    else if (minutes < 48 * 60)
+        snprintf(text, 40, "for %.0f h", minutes / 60);
+    else
+        snprintf(text, 40, "for %.0f days", minutes / 60 / 24);
+    return text;
+}
+
 static enum sol_status print_list(const struct store_list *list, enum table_format format)
 {
     struct table *table;
     SOL_TRY(table_create("id|kind|label|created|state|model|device|reason", &table));
     for (size_t i = 0; i < list->count; i++) {
         const struct store_run *r = &list->runs[i];
-        char when[32];
+        char when[32], age[40];
         store_time_text(r->created_ns, when);
+        const char *reason = r->state == STORE_RUNNING ? running_for(r, age) : r->reason;
         const char *cells[] = {r->id,    r->kind,   r->label, when, store_state_name(r->state),
-                               r->model, r->device, r->reason};
+                               r->model, r->device, reason};
         for (size_t j = 0; j < sizeof cells / sizeof *cells; j++)
             table_cell(table, "%s", cells[j] ? cells[j] : "");
     }
@@ -342,4 +356,4 @@ static int run(int argc, char **argv)
     return cli_fail(work(&o, args, n_args));
 }
 
-const struct command cmd_runs = {&spec, run};
+const struct command cmd_runs = {&spec, run, false};
