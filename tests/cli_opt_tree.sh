@@ -229,5 +229,22 @@ PY
 opt 4 revert -q
 has err 'is damaged'
 
+# Links in it, and a baseline that is a repository of its own, with a filter.
+make_tree
+opt 0 start "links" -q
+echo 5 >"$tree/time"
+folder=$(echo "$SOL_STORE"/opt/*/lock)
+folder=${folder%/lock}
+for name in names input index listing entries diff patch message baseline.state.new; do ln -sf "$work/victim" "$folder/$name"; done
+rm -rf "$folder/baseline"* && mkdir "$folder/baseline"
+(cd "$folder/baseline" && git init -q && git config filter.x.smudge "touch '$work/canary'; cat" && echo '* filter=x' >.git/info/attributes)
+opt 10 compare -q
+opt 0 record -q
+opt 0 revert -q
+[ "$(cat "$work/victim")" = victim ] && [ ! -e "$work/canary" ] || fail "links in a store were followed"
+mv "$folder" "$work/elsewhere" && ln -s "$work/elsewhere" "$folder"
+opt 4 start "a folder that is a link" -q
+has err 'leads out of the store'
+
 [ $failures = 0 ] && echo "all passed"
 exit $((failures > 0))

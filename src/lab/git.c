@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/memory.h"
 
@@ -105,6 +106,7 @@ enum sol_status git_run_words(const struct git *call, struct process_result *out
     size_t verb = words.count;
     add_words(&words, arguments);
     struct process_io io = {call->input, call->output, environment};
+    if (call->output) unlink(call->output); /* never through a link that somebody left there */
     SOL_TRY(call->finish ? process_finish(words.items, &io, out)
                          : process_argv(words.items, &io, git_timeout_s, out));
     if (out->exit_status == 0 && !out->timed_out) return SOL_OK;

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -33,7 +34,7 @@ static enum sol_status write_mark(const struct opt_tree *tree, const char *text)
     char path[4200], fresh[4200];
     snprintf(path, sizeof path, "%s/baseline.state", tree->work);
     snprintf(fresh, sizeof fresh, "%s/baseline.state.new", tree->work);
-    FILE *to = fopen(fresh, "we");
+    FILE *to = opt_tree_create(fresh);
     if (!to) return status_set(SOL_E_IO, "cannot write %s: %s", fresh, strerror(errno));
     fprintf(to, "%s\n", text);
     bool lost = fflush(to) != 0 || fsync(fileno(to)) != 0;
@@ -42,14 +43,29 @@ static enum sol_status write_mark(const struct opt_tree *tree, const char *text)
     return SOL_OK;
 }
 
+/* The repository that a folder's work belongs to, without links. */
+static bool repository_of(const char *folder, char out[4096])
+{
+    struct git here = {.folder = folder};
+    char text[4096], path[8300];
+    if (git_line(&here, text, sizeof text, "rev-parse", "--git-common-dir") != SOL_OK) return false;
+    if (text[0] == '/')
+        snprintf(path, sizeof path, "%s", text);
+    else
+        snprintf(path, sizeof path, "%s/%s", folder, text);
+    return realpath(path, out) != NULL;
+}
+
+/* Of this tree's repository, and not a folder that somebody else put into the store. */
 static bool is_worktree(const struct opt_tree *tree)
 {
-    char top[4096];
+    struct git there = {.folder = tree->baseline};
+    char top[4096], own[4096], its[4096];
     struct stat found;
-    return stat(tree->baseline, &found) == 0 &&
-           git_line(&(struct git){.folder = tree->baseline}, top, sizeof top, "rev-parse",
-                    "--show-toplevel") == SOL_OK &&
-           strcmp(top, tree->baseline) == 0;
+    return lstat(tree->baseline, &found) == 0 && S_ISDIR(found.st_mode) &&
+           git_line(&there, top, sizeof top, "rev-parse", "--show-toplevel") == SOL_OK &&
+           strcmp(top, tree->baseline) == 0 && repository_of(tree->path, own) &&
+           repository_of(tree->baseline, its) && strcmp(own, its) == 0;
 }
 
 /* Git's entry of a folder that is gone is taken over by --force. */

@@ -141,13 +141,23 @@ enum sol_status opt_tree_make_parents(char *path)
     return SOL_OK;
 }
 
+/* A store that somebody else made could lead elsewhere with links. */
+static enum sol_status check_folder(const struct opt_tree *tree)
+{
+    char real[4096];
+    if (realpath(tree->work, real) && strcmp(real, tree->work) == 0) return SOL_OK;
+    return status_set(SOL_E_FORMAT, "%s leads out of the store, by a symbolic link; remove it",
+                      tree->work);
+}
+
 enum sol_status opt_tree_lock(struct opt_tree *tree)
 {
     char path[4200];
     if (tree->lock >= 0) return SOL_OK;
     snprintf(path, sizeof path, "%s/lock", tree->work);
     SOL_TRY(opt_tree_make_parents(path));
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    SOL_TRY(check_folder(tree));
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (fd < 0) return status_set(SOL_E_IO, "cannot write %s: %s", path, strerror(errno));
     if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
         close(fd);
@@ -199,9 +209,18 @@ static void remove_files(const struct work_files *f)
     unlink(f->patch);
 }
 
+FILE *opt_tree_create(const char *path)
+{
+    unlink(path);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    FILE *file = fd >= 0 ? fdopen(fd, "wb") : NULL;
+    if (fd >= 0 && !file) close(fd);
+    return file;
+}
+
 enum sol_status opt_tree_write(const char *path, const void *data, size_t size)
 {
-    FILE *to = fopen(path, "wbe");
+    FILE *to = opt_tree_create(path);
     if (!to) return status_set(SOL_E_IO, "cannot write %s: %s", path, strerror(errno));
     bool lost = size && fwrite(data, 1, size, to) != size;
     if (fclose(to) != 0 || lost)
@@ -212,7 +231,7 @@ enum sol_status opt_tree_write(const char *path, const void *data, size_t size)
 /* Names, each with a NUL behind it, as git reads them with -z. */
 enum sol_status opt_tree_write_names(const char *path, const json_t *names)
 {
-    FILE *to = fopen(path, "wbe");
+    FILE *to = opt_tree_create(path);
     if (!to) return status_set(SOL_E_IO, "cannot write %s: %s", path, strerror(errno));
     for (size_t i = 0; i < json_array_size(names); i++) {
         fputs(json_string_value(json_array_get(names, i)), to);
@@ -311,7 +330,7 @@ static enum sol_status pick_entries(const struct mapped_file *all, const json_t 
 {
     const char *at = all->data, *end = at + all->size, *name;
     json_t *wanted = opt_tree_set(names), *found = json_array();
-    FILE *to = fopen(path, "wbe");
+    FILE *to = opt_tree_create(path);
     char kind[7];
     if (!to) goto fail;
     while (at < end) {

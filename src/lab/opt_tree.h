@@ -6,6 +6,7 @@
 #define LAB_OPT_TREE_H
 
 #include <jansson.h>
+#include <stdio.h>
 
 #include "base/memory.h"
 #include "base/options.h"
@@ -83,6 +84,8 @@ enum sol_status opt_tree_entries(const struct opt_tree *tree, const char *hash, 
                                  const char *path, json_t **in);
 /* The path of a file of git's for this tree: "index.lock", "MERGE_HEAD". */
 enum sol_status opt_tree_git_path(const struct opt_tree *tree, const char *name, char out[4200]);
+/* A new file in the work folder, in place of whatever has that name. NULL with errno. */
+FILE *opt_tree_create(const char *path);
 enum sol_status opt_tree_write(const char *path, const void *data, size_t size);
 enum sol_status opt_tree_write_names(const char *path, const json_t *names);
 enum sol_status opt_tree_make_parents(char *path); /* `path` is as before after the call */
