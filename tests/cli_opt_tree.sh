@@ -230,6 +230,7 @@ opt 4 revert -q
 has err 'is damaged'
 
 # Links in it, and a baseline that is a repository of its own, with a filter.
+export SOL_STORE=$work/linked
 make_tree
 opt 0 start "links" -q
 echo 5 >"$tree/time"
