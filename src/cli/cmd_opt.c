@@ -174,4 +174,4 @@ static int run_command(int argc, char **argv)
     return exit_status;
 }
 
-const struct command cmd_opt = {&spec, run_command, false};
+const struct command cmd_opt = {&spec, run_command, true};
