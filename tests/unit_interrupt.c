@@ -50,12 +50,45 @@ static void terminated(void)
     raise(SIGTERM);
 }
 
+/* From the terminal and from the shell. */
+static void two_hangups(void)
+{
+    interrupt_install();
+    raise(SIGHUP);
+    raise(SIGHUP);
+    if (interrupt_check() != SOL_E_INTERRUPTED || interrupt_exit_status() != 129) _exit(1);
+    raise(SIGINT);
+}
+
+static void ignored_hangup(void)
+{
+    signal(SIGHUP, SIG_IGN);
+    interrupt_install();
+    raise(SIGHUP);
+    if (interrupt_requested()) _exit(1);
+}
+
+static void held(void)
+{
+    interrupt_install();
+    interrupt_hold(true);
+    raise(SIGTERM);
+    raise(SIGINT);
+    raise(SIGINT);
+    if (!interrupt_requested() || interrupt_exit_status() != 143) _exit(1);
+    interrupt_hold(false);
+    raise(SIGINT);
+}
+
 static void test_signals(void **state)
 {
     (void)state;
     assert_int_equal(exit_status_of(one_signal), 99);
     assert_int_equal(exit_status_of(two_signals), 130);
     assert_int_equal(exit_status_of(terminated), 143);
+    assert_int_equal(exit_status_of(two_hangups), 130);
+    assert_int_equal(exit_status_of(ignored_hangup), 99);
+    assert_int_equal(exit_status_of(held), 130);
 }
 
 int main(void)
