@@ -4,6 +4,8 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
+#include "base/escape.h"
+
 static atomic_int threshold = LOG_WARN;
 
 void log_set_level(enum log_level level)
@@ -22,5 +24,7 @@ void log_write(enum log_level level, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    fprintf(stderr, "sol: %s: %s\n", names[level], text);
+    char shown[2 * sizeof text]; /* for programs that call the library; sol escapes all it prints */
+    escape_text(shown, sizeof shown, text);
+    fprintf(stderr, "sol: %s: %s\n", names[level], shown);
 }

@@ -6,8 +6,10 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/escape.h"
 
 static const uint64_t second = 1000000000u;
+static const char clear[] = "\r\033[K"; /* the line */
 
 static atomic_bool quiet_mode;
 
@@ -44,7 +46,7 @@ void progress_update(struct progress *p, uint64_t done)
     uint64_t pause = !terminal ? 10 * second : p->shown ? second / 10 : second;
     if (now - p->shown_ns < pause || atomic_load(&quiet_mode)) return;
 
-    if (terminal) fputs("\r\033[K", stderr);
+    if (terminal) escape_not(clear);
     print_state(p, done, (double)(now - p->started_ns) / (double)second);
     if (!terminal) fputc('\n', stderr);
     fflush(stderr);
@@ -55,8 +57,7 @@ void progress_update(struct progress *p, uint64_t done)
 void progress_end(struct progress *p)
 {
     if (p->shown && isatty(STDERR_FILENO)) {
-        fputs("\r\033[K", stderr);
-        fflush(stderr);
+        escape_not(clear);
     }
     p->shown = false;
 }

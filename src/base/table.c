@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/escape.h"
+
 struct column {
     char *name;
     bool right;
@@ -81,7 +83,10 @@ enum sol_status table_cell(struct table *table, const char *fmt, ...)
     int length = vasprintf(&text, fmt, args);
     va_end(args);
     if (length < 0) return status_set(SOL_E_MEMORY, "out of memory for a table");
-    table->cells[table->n_cells++] = text;
+    char *shown = escape_line(text); /* here, so that columns are as wide as what is seen */
+    free(text);
+    if (!shown) return status_set(SOL_E_MEMORY, "out of memory for a table");
+    table->cells[table->n_cells++] = shown;
     return SOL_OK;
 }
 
@@ -149,7 +154,7 @@ static void print_markdown_cell(const char *text, FILE *to)
     fputs("| ", to);
     for (; *text; text++) {
         if (*text == '|') fputc('\\', to);
-        fputc(*text == '\n' ? ' ' : *text, to);
+        fputc(*text, to);
     }
     fputc(' ', to);
 }

@@ -13,6 +13,8 @@ struct command {
     const struct command_spec *spec;
     /* argv[0] is the command's name. Returns the exit status. */
     int (*run)(int argc, char **argv);
+    bool raw; /* what it prints is what was asked for, byte by byte: not escaped into files and
+                 pipes */
 };
 
 #define COMMAND(name) extern const struct command cmd_##name;

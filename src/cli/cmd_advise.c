@@ -314,4 +314,4 @@ static int run(int argc, char **argv)
     return advise(&a, n ? args[0] : "last");
 }
 
-const struct command cmd_advise = {&spec, run};
+const struct command cmd_advise = {&spec, run, false};

@@ -580,4 +580,4 @@ static int run_command(int argc, char **argv)
     return result;
 }
 
-const struct command cmd_bench = {&spec, run_command};
+const struct command cmd_bench = {&spec, run_command, false};

@@ -380,4 +380,4 @@ static int run_command(int argc, char **argv)
     return exit_status;
 }
 
-const struct command cmd_compare = {&spec, run_command};
+const struct command cmd_compare = {&spec, run_command, false};

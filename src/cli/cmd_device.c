@@ -347,4 +347,4 @@ static int run(int argc, char **argv)
     return cli_fail(status);
 }
 
-const struct command cmd_device = {&spec, run};
+const struct command cmd_device = {&spec, run, false};

@@ -145,4 +145,4 @@ static int run(int argc, char **argv)
     return import_all(&o, files, n, argc, argv);
 }
 
-const struct command cmd_import = {&spec, run};
+const struct command cmd_import = {&spec, run, false};

@@ -56,4 +56,4 @@ static int run(int argc, char **argv)
     return cli_fail(mcp_serve(STDIN_FILENO, STDOUT_FILENO, &params));
 }
 
-const struct command cmd_mcp = {&spec, run};
+const struct command cmd_mcp = {&spec, run, true};

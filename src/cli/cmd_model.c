@@ -354,4 +354,4 @@ static int run(int argc, char **argv)
         n_args ? ", not '" : "", n_args ? args[n_args > 1] : "", n_args ? "'" : ""));
 }
 
-const struct command cmd_model = {&spec, run};
+const struct command cmd_model = {&spec, run, false};

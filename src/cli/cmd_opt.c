@@ -168,4 +168,4 @@ static int run_command(int argc, char **argv)
     return exit_status;
 }
 
-const struct command cmd_opt = {&spec, run_command};
+const struct command cmd_opt = {&spec, run_command, false};

@@ -181,4 +181,4 @@ static int run_command(int argc, char **argv)
     return cli_fail(status);
 }
 
-const struct command cmd_perplexity = {&spec, run_command};
+const struct command cmd_perplexity = {&spec, run_command, false};

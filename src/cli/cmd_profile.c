@@ -473,4 +473,4 @@ static int run(int argc, char **argv)
     return exit_status;
 }
 
-const struct command cmd_profile = {&spec, run};
+const struct command cmd_profile = {&spec, run, false};

@@ -367,4 +367,4 @@ static int run_command(int argc, char **argv)
     return cli_fail(status);
 }
 
-const struct command cmd_run = {&spec, run_command};
+const struct command cmd_run = {&spec, run_command, true};

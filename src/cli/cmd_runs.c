@@ -356,4 +356,4 @@ static int run(int argc, char **argv)
     return cli_fail(work(&o, args, n_args));
 }
 
-const struct command cmd_runs = {&spec, run};
+const struct command cmd_runs = {&spec, run, false};

@@ -413,4 +413,4 @@ static int run(int argc, char **argv)
     return exit_status;
 }
 
-const struct command cmd_tok = {&spec, run};
+const struct command cmd_tok = {&spec, run, true};

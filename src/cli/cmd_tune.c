@@ -341,4 +341,4 @@ static int run(int argc, char **argv)
     return cli_fail(status);
 }
 
-const struct command cmd_tune = {&spec, run};
+const struct command cmd_tune = {&spec, run, false};

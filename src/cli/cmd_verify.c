@@ -275,4 +275,4 @@ static int run(int argc, char **argv)
     return cli_fail(status);
 }
 
-const struct command cmd_verify = {&spec, run};
+const struct command cmd_verify = {&spec, run, false};

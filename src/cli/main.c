@@ -2,7 +2,9 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/escape.h"
 #include "base/interrupt.h"
 #include "base/status.h"
 #include "base/suggest.h"
@@ -113,6 +115,8 @@ int main(int argc, char **argv)
         return status_exit_code(SOL_E_ARGUMENT);
     }
     interrupt_install();
+    const struct command *command = find_command(argv[1]);
+    escape_streams(!command || !command->raw || isatty(STDOUT_FILENO));
     int exit_status = dispatch(argc - 1, argv + 1);
     /* Results that did not reach a full disk must not pass for success. */
     if ((fflush(stdout) != 0 || ferror(stdout)) && exit_status == 0)
