@@ -85,7 +85,7 @@ arguments = {
     "opt_init": {"preset": "make", "force": True},
     "opt_status": {}, "opt_start": {"hypothesis": "it is faster", "predict_percent": 3, "with_changes": True},
     "opt_benchmark": {}, "opt_profile": {}, "opt_compare": {"max_pairs": 6}, "opt_record": {},
-    "opt_accept": {"even_if": "same", "reason": "a test"}, "opt_revert": {},
+    "opt_accept": {"even_if": "same", "reason": "a test"}, "opt_revert": {}, "opt_restore": {},
     "opt_history": {}, "opt_summary": {}, "more": {"id": "a1"},
 }
 if os.environ.get("SOL_EMULATED") or os.environ.get("SOL_SANITIZED"):

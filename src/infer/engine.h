@@ -49,8 +49,8 @@ struct engine_row {
  * step may ask for output unless `on_logits` is given, which gets every step's. With neither
  * `logits` nor `on_logits` they stay where they were computed. Errors: a token outside the
  * vocabulary, a full sequence, too many outputs (SOL_E_ARGUMENT, nothing changed); no pages left
- * for the rows (SOL_E_MEMORY, nothing changed: it can go on when a sequence was reset); logits asked
- * for that are not finite (see finite_explain); interruption between steps. */
+ * for the rows (SOL_E_MEMORY, nothing changed: it can go on when a sequence was reset); logits
+ * asked for that are not finite (see finite_explain); interruption between steps. */
 typedef enum sol_status (*engine_logits_fn)(void *arg, int64_t first_row, const int32_t *rows,
                                             int64_t n_outputs, const float *logits);
 enum sol_status engine_eval(struct engine *engine, const struct engine_row *rows, int64_t n,

@@ -143,6 +143,9 @@ static const struct mcp_parameter of_opt_accept[] = {
 static const struct mcp_parameter of_opt_revert[] = {
     TREE, FLAG("keep", "--keep", "end it, leave the files as they are"),
     TEXT("note", "--note", "what was learned"), END};
+static const struct mcp_parameter of_opt_restore[] = {
+    TREE, INTEGER("change", "--change", "number of a recorded change (default: the newest)", 1, 1 << 30),
+    TEXT("iteration", NULL, "of this iteration: #3, id, last (default)"), END};
 static const struct mcp_parameter of_opt_history[] = {
     TREE, FLAG("all", "--all", "of all trees"),
     INTEGER("limit", "-n", "the newest so many", 1, 1000),
@@ -199,6 +202,8 @@ const struct mcp_tool mcp_tools[] = {
      "opt accept -q -o json", of_opt_accept, NULL, 3600, true, MCP_REPLACES, true},
     {"opt_revert", "Put the recorded files back to the base commit.", "opt revert -o json",
      of_opt_revert, NULL, 120, false, MCP_REPLACES, true},
+    {"opt_restore", "Bring a recorded change back: the files, and what was staged.",
+     "opt restore -o json", of_opt_restore, NULL, 120, false, MCP_REPLACES, true},
     {"opt_history", "Iterations of a tree.", "opt history -o json", of_opt_history, NULL, 60, false,
      MCP_READS, false},
     {"opt_summary", "What each advice rule promised and what came true.", "opt summary -o json",
