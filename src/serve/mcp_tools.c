@@ -144,7 +144,8 @@ static const struct mcp_parameter of_opt_revert[] = {
     TREE, FLAG("keep", "--keep", "end it, leave the files as they are"),
     TEXT("note", "--note", "what was learned"), END};
 static const struct mcp_parameter of_opt_restore[] = {
-    TREE, INTEGER("change", "--change", "number of a recorded change (default: the newest)", 1, 1 << 30),
+    TREE,
+    INTEGER("change", "--change", "number of a recorded change (default: the newest)", 1, 1 << 30),
     TEXT("iteration", NULL, "of this iteration: #3, id, last (default)"), END};
 static const struct mcp_parameter of_opt_history[] = {
     TREE, FLAG("all", "--all", "of all trees"),
