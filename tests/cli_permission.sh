@@ -200,7 +200,6 @@ done
 
 # ---- the traps are set: what sol does not run, git does ----
 echo changed >"$tree/one"
-echo 'one filter=trap diff=trap' >"$tree/.gitattributes" # reverted as part of the change
 (cd "$tree" && { git diff HEAD; git show HEAD:gone; }) >/dev/null 2>&1
 for name in fsmonitor clean fetch; do
     grep -q "^$name" "$work/ran" || fail "the trap $name is not set"
