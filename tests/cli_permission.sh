@@ -199,8 +199,8 @@ for permission in no yes; do
 done
 
 # ---- the traps are set: what sol does not run, git does ----
-echo changed >"$tree/one"
-(cd "$tree" && { git diff HEAD; git show HEAD:gone; }) >/dev/null 2>&1
+rm -f "$work/ran"
+(cd "$tree" && { git status; git hash-object one; git show HEAD:gone; }) >/dev/null 2>&1
 for name in fsmonitor clean fetch; do
     grep -q "^$name" "$work/ran" || fail "the trap $name is not set"
 done
