@@ -39,7 +39,7 @@ struct output {
 
 static void take_output(int from, struct output *out)
 {
-    char buffer[65536];
+    char buffer[8192];
     ssize_t count;
     while ((count = read(from, buffer, sizeof buffer)) > 0) {
         for (ssize_t i = 0; i < count; i++) {
