@@ -163,7 +163,7 @@ void mapped_file_close(struct mapped_file *file)
 static void limit_by_cgroup(void *arg, const char *folder)
 {
     size_t *available = arg;
-    char path[8192], text[8192];
+    char path[5000], text[8192];
     unsigned long long limit, used, file = 0, part;
 
     snprintf(path, sizeof path, "%s/memory.max", folder);
@@ -182,7 +182,7 @@ static void limit_by_cgroup(void *arg, const char *folder)
 
 size_t memory_available(void)
 {
-    char text[8192];
+    char text[1024]; /* it is the third line */
     unsigned long long kib;
     size_t available = 0;
     if (sysinfo_read("/proc/meminfo", text, sizeof text) &&

@@ -39,6 +39,7 @@
 #define STATE_GENERATION (UINT64_C(1) << 32)
 
 enum {
+    THREAD_STACK_MIN = 1 << 20,
     POOL_MAX = 4096, /* fits the 16 bits of STATE_INSIDE */
     CACHE_LINE = 64,
     /* Workers spin this long before they sleep. A decode step leaves gaps of a few microseconds
@@ -69,6 +70,19 @@ struct pool {
     int size, started;
     struct worker *workers; /* size - 1 of them; worker 0 is the caller */
 };
+
+int thread_start(pthread_t *thread, void *(*run)(void *arg), void *arg)
+{
+    pthread_attr_t attributes;
+    size_t size = 0;
+    int error = pthread_attr_init(&attributes);
+    if (error) return error;
+    if (pthread_attr_getstacksize(&attributes, &size) == 0 && size < THREAD_STACK_MIN)
+        pthread_attr_setstacksize(&attributes, THREAD_STACK_MIN);
+    error = pthread_create(thread, &attributes, run, arg);
+    pthread_attr_destroy(&attributes);
+    return error;
+}
 
 static void pause_cpu(void)
 {
@@ -209,7 +223,7 @@ static enum sol_status start_workers(struct pool *pool)
     while (pool->started < pool->size - 1 && !error) {
         struct worker *worker = &pool->workers[pool->started];
         *worker = (struct worker){.pool = pool, .number = pool->started + 1};
-        error = pthread_create(&worker->thread, NULL, worker_main, worker);
+        error = thread_start(&worker->thread, worker_main, worker);
         if (!error) pool->started++;
     }
     pthread_sigmask(SIG_SETMASK, &old, NULL);

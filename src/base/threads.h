@@ -4,9 +4,13 @@
 #ifndef BASE_THREADS_H
 #define BASE_THREADS_H
 
+#include <pthread.h>
 #include <stdint.h>
 
 #include "sol/status.h"
+
+/* pthread_create with a stack that does not shrink with ulimit -s; returns its error. */
+int thread_start(pthread_t *thread, void *(*run)(void *arg), void *arg);
 
 struct pool;
 

@@ -733,19 +733,23 @@ static enum sol_status fill(struct engine *e, void *data, size_t bytes, const vo
 enum sol_status engine_fill_cache(struct engine *e)
 {
     enum { COUNT = 4096, SEED = 1234 };
-    float values[COUNT];
-    uint16_t encoded[2 * COUNT];
     struct rng rng;
     const struct dtype_info *type = dtype_info(e->params.kv_dtype);
+    enum sol_status status = SOL_OK;
+    float *values = malloc(2 * COUNT * sizeof *values), *encoded = values + COUNT;
+    if (!values) return status_set(SOL_E_MEMORY, "no memory to fill the cache");
     rng_seed(&rng, SEED);
     for (int i = 0; i < COUNT; i++) values[i] = 0.5f * rng_normal(&rng);
     type->encode(values, encoded, COUNT);
-    for (int64_t n = 0; n < e->model->config.n_layers; n++) {
+    size_t size = COUNT * type->block_bytes;
+    for (int64_t n = 0; n < e->model->config.n_layers && status == SOL_OK; n++) {
         const struct kv_layer *kv = &e->kv[n];
-        SOL_TRY(fill(e, kv->k, kv_bytes(kv), encoded, COUNT * type->block_bytes));
-        SOL_TRY(fill(e, kv->v, kv_bytes(kv), encoded, COUNT * type->block_bytes));
+        status = fill(e, kv->k, kv_bytes(kv), encoded, size);
+        if (status == SOL_OK) status = fill(e, kv->v, kv_bytes(kv), encoded, size);
     }
-    return e->gpu ? gpu_wait(e->gpu) : SOL_OK;
+    if (status == SOL_OK && e->gpu) status = gpu_wait(e->gpu);
+    free(values);
+    return status;
 }
 
 void engine_set_trace(struct engine *e, engine_trace_fn fn, void *arg)

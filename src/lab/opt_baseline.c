@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -43,8 +42,8 @@ static enum sol_status write_mark(const struct opt_tree *tree, const char *text)
     return SOL_OK;
 }
 
-/* The repository that a folder's work belongs to, without links. */
-static bool repository_of(const char *folder, char out[4096])
+/* The repository that a folder's work belongs to. */
+static bool repository_of(const char *folder, struct stat *out)
 {
     struct git here = {.folder = folder};
     char text[4096], path[8300];
@@ -53,19 +52,20 @@ static bool repository_of(const char *folder, char out[4096])
         snprintf(path, sizeof path, "%s", text);
     else
         snprintf(path, sizeof path, "%s/%s", folder, text);
-    return realpath(path, out) != NULL;
+    return stat(path, out) == 0;
 }
 
 /* Of this tree's repository, and not a folder that somebody else put into the store. */
 static bool is_worktree(const struct opt_tree *tree)
 {
     struct git there = {.folder = tree->baseline};
-    char top[4096], own[4096], its[4096];
-    struct stat found;
+    char top[4096];
+    struct stat found, own, its;
     return lstat(tree->baseline, &found) == 0 && S_ISDIR(found.st_mode) &&
            git_line(&there, top, sizeof top, "rev-parse", "--show-toplevel") == SOL_OK &&
-           strcmp(top, tree->baseline) == 0 && repository_of(tree->path, own) &&
-           repository_of(tree->baseline, its) && strcmp(own, its) == 0;
+           strcmp(top, tree->baseline) == 0 && repository_of(tree->path, &own) &&
+           repository_of(tree->baseline, &its) && own.st_dev == its.st_dev &&
+           own.st_ino == its.st_ino;
 }
 
 /* Git's entry of a folder that is gone is taken over by --force. */

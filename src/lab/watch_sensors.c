@@ -71,15 +71,17 @@ double sensors_clock_mhz(void)
     double sum;
     int count = sum_of("/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_cur_freq", &sum);
     if (count) return sum / count / 1000;
-    char text[65536];
+    enum { TEXT_MAX = 65536 };
+    char *text = malloc(TEXT_MAX);
     sum = 0;
-    if (!sysinfo_read("/proc/cpuinfo", text, sizeof text)) return (double)NAN;
-    for (const char *at = text; (at = strstr(at, "cpu MHz")); at++) {
+    bool known = text && sysinfo_read("/proc/cpuinfo", text, TEXT_MAX);
+    for (const char *at = known ? text : ""; (at = strstr(at, "cpu MHz")); at++) {
         const char *colon = strchr(at, ':');
         if (!colon) break;
         sum += strtod(colon + 1, NULL);
         count++;
     }
+    free(text);
     return count ? sum / count : (double)NAN;
 }
 

@@ -56,9 +56,8 @@ enum sol_status weight_input_rows(const struct weight_input *input, int64_t inde
         return rows_read(input->reader, &w, &input->import->places[index], group, row, n, dst);
     struct weight_shape shape = weight_shape(&w);
     size_t bytes = dtype_row_bytes(synth_dtype(input->synth, &w), shape.cols);
-    synth_stream_read(input->stream, index, (size_t)(group * shape.rows + row) * bytes,
-                      (size_t)n * bytes, dst);
-    return SOL_OK;
+    return synth_stream_read(input->stream, index, (size_t)(group * shape.rows + row) * bytes,
+                             (size_t)n * bytes, dst);
 }
 
 /* ---- GGUF ---- */

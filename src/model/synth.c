@@ -407,11 +407,11 @@ void synth_stream_destroy(struct synth_stream *stream)
     free(stream);
 }
 
-void synth_stream_read(const struct synth_stream *stream, int64_t index, size_t offset, size_t size,
-                       void *dst)
+enum sol_status synth_stream_read(const struct synth_stream *stream, int64_t index, size_t offset,
+                                  size_t size, void *dst)
 {
     const struct fill_job *job = &stream->jobs[index];
-    unsigned char *to = dst, stretch[STRETCH_BYTES];
+    unsigned char *to = dst, *stretch = NULL; /* a whole one, where a part is wanted */
     while (size) {
         size_t s = offset / job->stretch, skip = offset % job->stretch;
         size_t left = job->bytes - s * job->stretch;
@@ -420,6 +420,8 @@ void synth_stream_read(const struct synth_stream *stream, int64_t index, size_t 
         if (take == length) {
             fill_stretch(job, s, to);
         } else {
+            if (!stretch) stretch = malloc(STRETCH_BYTES);
+            if (!stretch) return status_set(SOL_E_MEMORY, "no memory for random weights");
             fill_stretch(job, s, stretch);
             memcpy(to, stretch + skip, take);
         }
@@ -427,4 +429,6 @@ void synth_stream_read(const struct synth_stream *stream, int64_t index, size_t 
         offset += take;
         size -= take;
     }
+    free(stretch);
+    return SOL_OK;
 }

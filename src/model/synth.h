@@ -26,7 +26,7 @@ struct synth_stream;
 enum sol_status synth_stream_create(const struct synth *synth, struct synth_stream **out);
 void synth_stream_destroy(struct synth_stream *stream); /* takes NULL */
 /* `size` bytes at `offset` of weight number `index`, in synth_dtype. */
-void synth_stream_read(const struct synth_stream *stream, int64_t index, size_t offset, size_t size,
-                       void *dst);
+enum sol_status synth_stream_read(const struct synth_stream *stream, int64_t index, size_t offset,
+                                  size_t size, void *dst);
 
 #endif

@@ -12,6 +12,7 @@
 #include "base/interrupt.h"
 #include "base/progress.h"
 #include "base/status.h"
+#include "base/threads.h"
 #include "gpu/kernel.h"
 
 enum {
@@ -80,8 +81,7 @@ static void *read_pieces(void *arg)
 
 static enum sol_status start_readers(struct pipe *p, int wanted)
 {
-    while (p->n_threads < wanted &&
-           pthread_create(&p->threads[p->n_threads], NULL, read_pieces, p) == 0)
+    while (p->n_threads < wanted && thread_start(&p->threads[p->n_threads], read_pieces, p) == 0)
         p->n_threads++;
     if (p->n_threads) return SOL_OK; /* fewer do too */
     return status_set(SOL_E_MEMORY, "no thread can be started to read weights");

@@ -156,9 +156,8 @@ static enum sol_status read_one(struct weight_source *s, int thread, int64_t ind
     int64_t first = w.vector ? 0 : piece->group * w.rows + piece->row;
     size_t offset = (size_t)first * row_bytes(s, &w);
     const void *field = field_of(s->model, &w);
-    if (s->stream)
-        synth_stream_read(s->stream, index, offset, piece->bytes, dst);
-    else if (w.vector)
+    if (s->stream) return synth_stream_read(s->stream, index, offset, piece->bytes, dst);
+    if (w.vector)
         memcpy(dst, *(const float *const *)field, piece->bytes);
     else
         memcpy(dst, (const char *)((const struct tensor *)field)->data + offset, piece->bytes);

@@ -646,7 +646,7 @@ static void take_bytes(struct mcp_server *s, struct reader *r, const char *bytes
 
 static void serve(struct mcp_server *s, int in, struct reader *r)
 {
-    char bytes[65536];
+    char bytes[8192];
     while (!s->broken && !interrupt_requested()) {
         if (!mcp_server_turn(s, in, 500)) continue;
         ssize_t got = read(in, bytes, sizeof bytes);

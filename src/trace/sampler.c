@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/threads.h"
 #include "driver/nvml.h"
 #include "trace/trace_file.h"
 
@@ -154,8 +155,7 @@ struct trace_sampler *trace_sampler_start(const char *folder)
     s->file = -1;
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->wake, NULL);
-    if (find_devices(s) && open_file(s, folder) && pthread_create(&s->thread, NULL, loop, s) == 0)
-        return s;
+    if (find_devices(s) && open_file(s, folder) && thread_start(&s->thread, loop, s) == 0) return s;
     release(s);
     return NULL;
 }
