@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/interrupt.h"
+#include "base/process_guard.h"
 #include "base/status.h"
 #include "base/suggest.h"
 #include "cli/cli.h"
@@ -114,6 +115,7 @@ int main(int argc, char **argv)
     }
     interrupt_install();
     int exit_status = dispatch(argc - 1, argv + 1);
+    process_guard_close();
     /* Results that did not reach a full disk must not pass for success. */
     if ((fflush(stdout) != 0 || ferror(stdout)) && exit_status == 0)
         exit_status =
