@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/process.h"
@@ -24,7 +25,8 @@ struct member {
 };
 
 static int guard_end = -1; /* sol's end of the socket */
-static pid_t guard_owner;  /* who started the guard: a fork of that process needs its own */
+static pid_t guard_pid;
+static pid_t guard_owner; /* who started the guard: a fork of that process needs its own */
 
 /* ---- sessions ---- */
 
@@ -136,8 +138,17 @@ enum sol_status process_guard_open(void)
         return status_set(SOL_E_IO, "cannot start a process: %s", strerror(errno));
     }
     guard_end = ends[0];
+    guard_pid = pid;
     guard_owner = getpid();
     return SOL_OK;
+}
+
+void process_guard_close(void)
+{
+    if (guard_end < 0 || guard_owner != getpid()) return;
+    close(guard_end);
+    guard_end = -1;
+    while (waitpid(guard_pid, NULL, 0) < 0 && errno == EINTR) continue;
 }
 
 /* Should the guard be gone there is nobody to tell, and nothing else to do. */

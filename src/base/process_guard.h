@@ -13,5 +13,7 @@ enum sol_status process_guard_open(void);
 void process_guard_enter(bool is_session);
 /* In sol, when nothing of that group or session is left to be killed. */
 void process_guard_leave(pid_t id);
+/* At sol's end, when it has one: the guard ends first, and is no zombie of anybody's. */
+void process_guard_close(void);
 
 #endif

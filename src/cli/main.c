@@ -6,6 +6,7 @@
 
 #include "base/escape.h"
 #include "base/interrupt.h"
+#include "base/process_guard.h"
 #include "base/start.h"
 #include "base/status.h"
 #include "base/suggest.h"
@@ -120,6 +121,7 @@ int main(int argc, char **argv)
     const struct command *command = find_command(argv[1]);
     escape_streams(!command || !command->raw || isatty(STDOUT_FILENO));
     int exit_status = dispatch(argc - 1, argv + 1);
+    process_guard_close();
     /* Results that did not reach a full disk must not pass for success. */
     if ((fflush(stdout) != 0 || ferror(stdout)) && exit_status == 0)
         exit_status =
