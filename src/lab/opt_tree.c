@@ -190,8 +190,10 @@ struct work_files {
     char index[4200], lock[4210], names[4200], input[4200], patch[4200];
 };
 
-static void fresh_files(const struct opt_tree *tree, struct work_files *f)
+static enum sol_status fresh_files(const struct opt_tree *tree, struct work_files **out)
 {
+    struct work_files *f = *out = malloc(sizeof *f);
+    if (!f) return no_memory();
     snprintf(f->index, sizeof f->index, "%s/index", tree->work);
     snprintf(f->lock, sizeof f->lock, "%s.lock", f->index);
     snprintf(f->names, sizeof f->names, "%s/names", tree->work);
@@ -199,14 +201,16 @@ static void fresh_files(const struct opt_tree *tree, struct work_files *f)
     snprintf(f->patch, sizeof f->patch, "%s/patch", tree->work);
     unlink(f->index);
     unlink(f->lock);
+    return SOL_OK;
 }
 
-static void remove_files(const struct work_files *f)
+static void remove_files(struct work_files *f)
 {
     unlink(f->index);
     unlink(f->names);
     unlink(f->input);
     unlink(f->patch);
+    free(f);
 }
 
 FILE *opt_tree_create(const char *path)
@@ -511,12 +515,12 @@ enum sol_status opt_tree_snapshot(const struct opt_tree *tree, const char *base,
                                   const json_t *left_out, const struct string_list *exclude,
                                   struct opt_snapshot *out)
 {
-    struct work_files f;
+    struct work_files *f;
     *out = (struct opt_snapshot){.files = NULL};
-    fresh_files(tree, &f);
-    enum sol_status status = take_content(tree, &f, base, left_out, exclude, out);
-    if (status == SOL_OK) status = take_staged(tree, &f, base, left_out, exclude, out);
-    remove_files(&f);
+    SOL_TRY(fresh_files(tree, &f));
+    enum sol_status status = take_content(tree, f, base, left_out, exclude, out);
+    if (status == SOL_OK) status = take_staged(tree, f, base, left_out, exclude, out);
+    remove_files(f);
     if (status != SOL_OK) opt_snapshot_free(out);
     return status;
 }
@@ -549,15 +553,15 @@ enum sol_status opt_tree_diff(const struct opt_tree *tree, const char *base, con
 enum sol_status opt_tree_apply(const struct opt_tree *tree, const char *base, const void *diff,
                                size_t size, char hash[OPT_HASH_SIZE])
 {
-    struct work_files f;
-    fresh_files(tree, &f);
-    struct git call = {.folder = tree->path, .index = f.index};
-    enum sol_status status = opt_tree_write(f.patch, diff, size);
+    struct work_files *f;
+    SOL_TRY(fresh_files(tree, &f));
+    struct git call = {.folder = tree->path, .index = f->index};
+    enum sol_status status = opt_tree_write(f->patch, diff, size);
     if (status == SOL_OK) status = git_do(&call, "read-tree", base);
     if (status == SOL_OK && size)
         status = git_do(&call, "-c", "apply.ignoreWhitespace=no", "apply", "--cached",
-                        "--whitespace=nowarn", f.patch);
+                        "--whitespace=nowarn", f->patch);
     if (status == SOL_OK) status = git_line(&call, hash, OPT_HASH_SIZE, "write-tree");
-    remove_files(&f);
+    remove_files(f);
     return status;
 }
