@@ -27,7 +27,8 @@ enum { TOP, INDEX, OBJECTS, EXCLUDE, N_PATHS };
 struct tree {
     const char *folder;
     char paths[N_PATHS][PATH_SIZE];
-    char own[64]; /* the repository that git is given; "": none */
+    char own[64];                      /* the repository that git is given; "": none */
+    char variables[4][PATH_SIZE + 32]; /* that make git use it */
 };
 
 /* ---- running git ---- */
@@ -149,6 +150,15 @@ static bool write_configuration(const struct tree *t)
     return good;
 }
 
+static void name_variables(struct tree *t)
+{
+    enum { SIZE = sizeof t->variables[0] };
+    snprintf(t->variables[0], SIZE, "GIT_DIR=%s", t->own);
+    snprintf(t->variables[1], SIZE, "GIT_WORK_TREE=%s", t->paths[TOP]);
+    snprintf(t->variables[2], SIZE, "GIT_INDEX_FILE=%s", t->paths[INDEX]);
+    snprintf(t->variables[3], SIZE, "GIT_OBJECT_DIRECTORY=%s", t->paths[OBJECTS]);
+}
+
 static bool make_own(struct tree *t, const char *commit)
 {
     char path[PATH_SIZE];
@@ -159,6 +169,7 @@ static bool make_own(struct tree *t, const char *commit)
         t->own[0] = '\0';
         return false;
     }
+    name_variables(t);
     own_path(t, "refs", path);
     return mkdir(path, 0700) == 0 && write_own(t, "HEAD", commit) && write_configuration(t);
 }
@@ -178,7 +189,7 @@ static void remove_own(const struct tree *t)
 
 static bool hash_file(const char *path, uint64_t *hash, size_t *size)
 {
-    unsigned char buffer[65536];
+    unsigned char buffer[8192];
     size_t count;
     FILE *from = fopen(path, "re");
     if (!from) return false;
@@ -195,13 +206,9 @@ static bool hash_file(const char *path, uint64_t *hash, size_t *size)
 static bool hash_output(const struct tree *t, const char *const *words, uint64_t *hash,
                         size_t *size)
 {
-    char path[PATH_SIZE], variables[4][PATH_SIZE + 32];
+    char path[PATH_SIZE];
     own_path(t, "output", path);
-    snprintf(variables[0], sizeof variables[0], "GIT_DIR=%s", t->own);
-    snprintf(variables[1], sizeof variables[1], "GIT_WORK_TREE=%s", t->paths[TOP]);
-    snprintf(variables[2], sizeof variables[2], "GIT_INDEX_FILE=%s", t->paths[INDEX]);
-    snprintf(variables[3], sizeof variables[3], "GIT_OBJECT_DIRECTORY=%s", t->paths[OBJECTS]);
-    const char *list[] = {variables[0], variables[1], variables[2], variables[3], NULL};
+    const char *list[] = {t->variables[0], t->variables[1], t->variables[2], t->variables[3], NULL};
     struct process_result p;
     *hash = 0;
     *size = 0;
@@ -236,9 +243,13 @@ static bool find_changes(const struct tree *t, struct git_state *out)
 
 void git_state_read(const char *folder, struct git_state *out)
 {
-    struct tree t = {.folder = folder, .own = ""};
+    struct tree *t = calloc(1, sizeof *t);
     *out = (struct git_state){.commit = ""};
-    if (!find_tree(&t, out)) return;
-    out->has_dirty = make_own(&t, out->commit) && find_changes(&t, out);
-    remove_own(&t);
+    if (!t) return;
+    t->folder = folder;
+    if (find_tree(t, out)) {
+        out->has_dirty = make_own(t, out->commit) && find_changes(t, out);
+        remove_own(t);
+    }
+    free(t);
 }
