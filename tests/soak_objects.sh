@@ -270,9 +270,15 @@ done 3<"$work/order"
 # ---- a FIFO with a reader gets all of it ----
 mkdir -p "$work/box"
 mkfifo "$work/box/pipe"
-timeout "$limit" cat "$work/box/pipe" >"$work/got" &
-timeout "$limit" "$sol" report last -o "$work/box/pipe" >/dev/null 2>"$work/err"
+exec 4<>"$work/box/pipe" # so that it has a reader from the start, and its end comes when this is closed
+timeout "$limit" cat "$work/box/pipe" >"$work/got" 4>&- &
+timeout "$limit" "$sol" report last -o "$work/box/pipe" >/dev/null 2>"$work/err" 4>&-
 is "a report into a FIFO: status" $? 0
+for _ in $(seq 100); do
+    [ -s "$work/got" ] && break
+    sleep 0.1
+done
+exec 4>&-
 wait
 grep -q '</html>' "$work/got" || fail "the reader of a FIFO does not get the report"
 [ -p "$work/box/pipe" ] || fail "a report replaced a FIFO"

@@ -193,7 +193,8 @@ static void test_given_up(void **state)
     char path[256];
     struct gguf_out *out = announce();
     assert_int_equal(gguf_out_begin(out, in_work("x.gguf", path), 100, true), SOL_OK);
-    assert_true(files_in_work() == 0 || files_in_work() == 3); /* without names, or temporary ones */
+    assert_true(files_in_work() == 0 ||
+                files_in_work() == 3); /* without names, or temporary ones */
     gguf_out_destroy(out);
     assert_int_equal(files_in_work(), 0);
     out = announce();
