@@ -31,13 +31,13 @@ run 0 tune $tiny --rows 1,4 --dry-run
 if grep -qE '^1 +attention' "$work/out"; then # where there is more than one kernel of it
     has out '^1 +attention +1 x f16 .* window='
 fi
-has out '^1 +gemm +1 x bf16 n='
+has out '^1 +gemm +[0-9]+ x '
 has out 'problems would be timed'
 [ -e "$record" ] && fail "a dry run wrote a record"
 
 # ---- measuring, and the record ----
 run 0 tune $tiny --rows 1,4 -d 0,20 -q --json
-check 'r["written"] and len(r["problems"]) > 10 and all(p["candidates"] >= 2 and p["wrong"] == 0 for p in r["problems"])'
+check 'r["written"] and len(r["problems"]) >= 4 and all(p["candidates"] >= 2 and p["wrong"] == 0 for p in r["problems"])'
 check 'all(p["state"] in ("usual", "faster") and p["usual_ns"] > 0 for p in r["problems"])'
 check 'all((p["gain"] > 0.01 and p["gain_low"] > 0) == (p["state"] == "faster") for p in r["problems"])'
 check '{s["rows"] for s in r["steps"]} == {1, 4}'

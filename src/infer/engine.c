@@ -736,9 +736,9 @@ enum sol_status engine_fill_cache(struct engine *e)
     struct rng rng;
     const struct dtype_info *type = dtype_info(e->params.kv_dtype);
     enum sol_status status = SOL_OK;
-    float *values = malloc(2 * COUNT * sizeof *values);
+    float *values = calloc(2 * COUNT, sizeof *values);
     if (!values) return status_set(SOL_E_MEMORY, "no memory to fill the cache");
-    void *encoded = values + COUNT;
+    void *encoded = &values[COUNT];
     rng_seed(&rng, SEED);
     for (int i = 0; i < COUNT; i++) values[i] = 0.5f * rng_normal(&rng);
     type->encode(values, encoded, COUNT);

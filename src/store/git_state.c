@@ -133,14 +133,10 @@ static char *copied_configuration(const char *text, size_t size)
 
 static bool write_configuration(const struct tree *t)
 {
-    static const char *const words[] = {
-        "config",
-        "--local",
-        "-z",
-        "--get-regexp",
+    static const char copied[] =
         "^(core\\.(filemode|symlinks|ignorecase|autocrlf|eol|trustctime|checkstat)"
-        "|extensions\\.objectformat)$",
-        NULL};
+        "|extensions\\.objectformat)$";
+    static const char *const words[] = {"config", "--local", "-z", "--get-regexp", copied, NULL};
     struct process_result p = {.output = NULL};
     bool found = run_git(t->folder, words, NULL, &p); /* fails where nothing is set */
     char *text = copied_configuration(found ? p.output : "", found ? p.output_size : 0);
