@@ -5,7 +5,7 @@ usage: bench/stamp_device.py [--sol build/sol] [--model ...] [--kernels kernels]
 
 Copies the kernels' sources, has their blocks note %globaltimer (begin; input there; activations in place; last
 weights multiplied; end) and prints one step's layers, from the end of the kernel before, in us. Stamps make a step
-5 % longer. Of kernels with more than 1024 blocks (the head) the figures are of no use.
+5 % longer. Of a kernel with more than 1024 blocks (the head) only those are noted.
 """
 import argparse
 import collections
@@ -53,7 +53,9 @@ struct stamp_block {
     {
         if (threadIdx.x) return;
         STAMP(end);
-        int block = (int)(blockIdx.x + gridDim.x * blockIdx.y), count = stamp_count[kernel][block];
+        int block = (int)(blockIdx.x + gridDim.x * blockIdx.y), count;
+        if (block >= STAMP_BLOCKS) return;
+        count = stamp_count[kernel][block];
         stamp_records[kernel][count % STAMP_RUNS][block] = stamp_now;
         stamp_count[kernel][block] = count + 1;
         if (block == 0 && count == runs * STEP_SHOWN) print(count);
@@ -64,7 +66,7 @@ struct stamp_block {
             unsigned long long first[5], last[5], sum[5];
             int n[5] = {0, 0, 0, 0, 0};
             for (int f = 0; f < 5; f++) first[f] = ~0ull, last[f] = sum[f] = 0;
-            for (int b = 0; b < (int)(gridDim.x * gridDim.y); b++) {
+            for (int b = 0; b < (int)(gridDim.x * gridDim.y) && b < STAMP_BLOCKS; b++) {
                 const volatile unsigned long long *r = (const volatile unsigned long long *)
                     &stamp_records[kernel][run % STAMP_RUNS][b];
                 unsigned long long base = stamp_records[kernel][run % STAMP_RUNS][0].begin - 100000;

@@ -3,10 +3,10 @@
 #include "ops/args.h"
 #include "ops/cuda/few_rows_cuda.h"
 
-/* Blocks are dealt out as they end, about three tiles each of gpt-oss-20b, though two an SM run at a time. With
- * two an SM in all, some took 1.5 times as long as the others in one step of eight: H200, bf16, 128 tokens at
- * depth 0: 2, 4, 8, 16, 32 blocks an SM 673, 673, 687, 689, 693 t/s, 90th percentile of a step 1.61, 1.61, 1.52,
- * 1.48, 1.48 ms. */
+/* Blocks are dealt out as they end, about three tiles each of gpt-oss-20b, though two an SM run at
+ * a time. With two an SM in all, some took 1.5 times as long as the others in one step of eight:
+ * H200, bf16, 128 tokens at depth 0: 2, 4, 8, 16, 32 blocks an SM 673, 673, 687, 689, 693 t/s, 90th
+ * percentile of a step 1.61, 1.61, 1.52, 1.48, 1.48 ms. */
 enum { BLOCKS = 32 }; /* an SM */
 
 static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
