@@ -426,7 +426,6 @@ template <int TYPE> __device__ inline void decode(const attention_kernel_args &a
     list_rows(a, rows);
     /* Without work, and without waiting: a block of the next kernel takes the place the sooner. */
     if ((int)blockIdx.x >= rows.before[a.rows] * (int)a.cache.n_kv_heads) return;
-    if ((int)threadIdx.x * WARP < a.n_heads) ask_l1(a.sinks + threadIdx.x * WARP); /* the last thing that is read */
     block_source ahead;
     ahead.start(a, rows);
     bool waited = false;

@@ -16,10 +16,10 @@ struct owned {
     uint32_t head, d, row;
 };
 
-__device__ inline owned find_owned(const attn_in_kernel_args &a, uint32_t tile)
+__device__ inline owned find_owned(const attn_in_kernel_args &a)
 {
     uint32_t half = (uint32_t)a.cache.head_dim / 2, each = half / PAIRS;
-    uint32_t head = tile / each, d = tile % each * PAIRS;
+    uint32_t head = blockIdx.x / each, d = blockIdx.x % each * PAIRS;
     uint32_t heads = (uint32_t)a.n_heads, kv_heads = (uint32_t)a.cache.n_kv_heads;
     owned o = {owned::Q, a.wq, a.scales[0], a.bq, head, d, 0};
     if (head >= heads + kv_heads)
@@ -42,55 +42,45 @@ __device__ inline void keep(const attn_in_kernel_args &a, const owned &o, uint32
         cache_put(c.type, c.v, cache_v_at(c, page, o.head, position) + d, value);
 }
 
-/* A block has all columns, or each of a pair half of them. */
-template <class W, int DEPTH, bool PAIR> __device__ inline void attn_in(const attn_in_kernel_args &a)
+template <class W, int DEPTH> __device__ inline void attn_in(const attn_in_kernel_args &a)
 {
-    enum { OWN_WARPS = PAIR ? WARPS / 2 : WARPS, SQUARES = FEATURES };
     extern __shared__ __align__(16) char columns[];
-    __shared__ partial_tile partial[OWN_WARPS];
+    __shared__ partial_tile partial[WARPS];
     __shared__ float scratch[WARP];
-    pair_sum<PAIR, FEATURES + 1> pair; /* and the row's squares */
-    held_row<CHUNKS, OWN_WARPS * WARP> x;
+    held_row<CHUNKS, THREADS> x;
     dot<W, 1, DEPTH> product;
-    uint32_t warp = threadIdx.x / WARP, steps = step_count<W>(a.hidden), tile = PAIR ? blockIdx.x / 2 : blockIdx.x;
-    uint32_t share = PAIR ? (steps + 1) / 2 : steps, first = pair.rank() * share, end = min(first + share, steps);
-    uint32_t k = first < end ? min(share * W::STEP, (uint32_t)a.hidden - first * W::STEP) : 0;
+    uint32_t warp = threadIdx.x / WARP, steps = step_count<W>(a.hidden);
     uint32_t half = (uint32_t)a.cache.head_dim / 2, g = threadIdx.x % WARP / 4;
-    owned o = find_owned(a, tile);
+    owned o = find_owned(a);
 
-    pair.begin();
     product.weights[0].set(o.w, o.scales, a.hidden, o.row + g, o.row + half + g);
-    product.open(first + warp, OWN_WARPS, end);
+    product.open(warp, WARPS, steps);
     /* The first threads finish the block's pairs: what they need then is fetched now. */
     uint32_t at = threadIdx.x % PAIRS, d = o.d + at, row = o.row + at;
     float inv_freq = a.inv_freq[d], low = 0, high = 0;
     if (o.bias) low = o.bias[row], high = o.bias[row + half];
-    ask_near(a.norm + first * W::STEP, k);
-    pair.ready();
+    ask_near(a.norm, a.hidden);
     wait_for_input();
     let_next_start();
     int32_t position = *a.position, page = 0;
     if (threadIdx.x < PAIRS && o.kind != owned::Q) page = cache_page(a.cache, *a.sequence, position);
-    x.take(a.x + first * W::STEP, k);
+    x.take(a.x, a.hidden);
     x.put_squares(scratch);
-    x.apply(a.norm + first * W::STEP, k);
-    if (k) x.template spread<W, PARTS>(k, columns);
+    x.apply(a.norm, a.hidden);
+    x.template spread<W, PARTS>(a.hidden, columns);
     rotation turned = {0, 1};
     if (threadIdx.x < PAIRS && o.kind != owned::V) turned.set(position, inv_freq, a.rope_scale);
     __syncthreads();
 
     float sum[1][4] = {{0, 0, 0, 0}};
-    product.run(sum, lane_column<W>(columns, k, PARTS) - first * W::COLUMN_STEP, first + warp, OWN_WARPS, end);
+    product.run(sum, lane_column<W>(columns, a.hidden, PARTS), warp, WARPS, steps);
     partial[warp].template put<W>(sum[0]);
     __syncthreads();
     if (threadIdx.x >= WARP) return;
-    float squares = warp_sum(threadIdx.x < OWN_WARPS ? scratch[threadIdx.x] : 0);
-    float total = threadIdx.x < FEATURES ? total_of<PARTS, OWN_WARPS>(partial, (int)threadIdx.x, 0) : squares;
-    if (!pair.join(total)) return;
-    float scale = x.scale_by(__shfl_sync(FULL_MASK, total, SQUARES), a.x, a.hidden, a.eps);
-    low += total * scale;
-    high += __shfl_down_sync(FULL_MASK, total, PAIRS) * scale;
+    float scale = x.scale_of(a.x, a.hidden, a.eps, scratch);
     if (threadIdx.x >= PAIRS) return;
+    low += total_of<PARTS, WARPS>(partial, at, 0) * scale;
+    high += total_of<PARTS, WARPS>(partial, at + PAIRS, 0) * scale;
     turned.turn(low, high);
     keep(a, o, d, low, page, position);
     keep(a, o, d + half, high, page, position);
@@ -100,24 +90,8 @@ template <class W, int DEPTH, bool PAIR> __device__ inline void attn_in(const at
     extern "C" __global__ void __launch_bounds__(THREADS, 3)                                        \
         name(const __grid_constant__ attn_in_kernel_args a)                                         \
     {                                                                                               \
-        attn_in<weights, depth, false>(a);                                                          \
+        attn_in<weights, depth>(a);                                                                 \
     }
 
 ATTN_IN(attn_in_row, bf16_weights, 3)
 ATTN_IN(attn_in_row_q8_0, q8_0_weights, 2)
-
-#if __CUDA_ARCH__ >= 900
-#define FROM_SM_90(...) __VA_ARGS__
-#else
-#define FROM_SM_90(...) /* it needs clusters */
-#endif
-
-#define ATTN_IN_PAIR(name, weights, depth)                                                          \
-    extern "C" __global__ void __launch_bounds__(THREADS / 2, 6)                                    \
-        name(const __grid_constant__ attn_in_kernel_args a)                                         \
-    {                                                                                               \
-        FROM_SM_90(attn_in<weights, depth, true>(a));                                               \
-    }
-
-ATTN_IN_PAIR(attn_in_row_pair, bf16_weights, 3)
-ATTN_IN_PAIR(attn_in_row_q8_0_pair, q8_0_weights, 2)

@@ -55,11 +55,8 @@ struct bf16_weights {
         mma_bf16(sum, a0, b0);
         mma_bf16(sum, a1, b1);
     }
-    /* The 8 values of chunk c to their place in a column. */
-    __device__ static void put(char *column, uint32_t c, const uint32_t words[4])
-    {
-        *(uint4 *)(column + c * 16) = {words[0], words[1], words[2], words[3]};
-    }
+    /* Where word n of the 8 values of chunk c belongs in a column. */
+    __device__ static uint32_t word_at(uint32_t c, uint32_t n) { return c * 16 + n * 4; }
 };
 
 /* Tiles of MXFP4. The operand is 2^-126 times the value, and the scale comes in after the product of a
@@ -116,10 +113,9 @@ struct mxfp4_weights {
         multiply_block<0>(sum, w.codes.x, w.codes.z, w.scales, f.x);
         multiply_block<1>(sum, w.codes.y, w.codes.w, w.scales, f.y);
     }
-    __device__ static void put(char *column, uint32_t c, const uint32_t words[4])
+    __device__ static uint32_t word_at(uint32_t c, uint32_t n)
     {
-#pragma unroll
-        for (int n = 0; n < 4; n++) *(uint32_t *)(column + c / 8 * 128 + n * 32 + c % 8 * 4) = words[n];
+        return c / 8 * 128 + n * 32 + c % 8 * 4;
     }
 };
 
@@ -184,10 +180,7 @@ struct q8_0_weights {
         multiply_block(sum, low + 2, high + 2, f16_to_f32((uint16_t)(w.low_scales >> 16)),
                        f16_to_f32((uint16_t)(w.high_scales >> 16)), f.y);
     }
-    __device__ static void put(char *column, uint32_t c, const uint32_t words[4])
-    {
-        mxfp4_weights::put(column, c, words);
-    }
+    __device__ static uint32_t word_at(uint32_t c, uint32_t n) { return mxfp4_weights::word_at(c, n); }
 };
 
 /* ---- activations: columns of bf16 parts in shared memory ---- */
@@ -220,9 +213,9 @@ __device__ inline void put_chunk(char *to, uint32_t bytes, uint32_t c, float x[8
             bits[n] = p == P - 1 ? f32_to_bf16(x[n]) : __float_as_uint(x[n]) >> 16;
             x[n] -= __uint_as_float(bits[n] << 16);
         }
-        const uint32_t words[4] = {bits[0] | bits[1] << 16, bits[2] | bits[3] << 16,
-                                   bits[4] | bits[5] << 16, bits[6] | bits[7] << 16};
-        W::put(to + p * bytes, c, words);
+#pragma unroll
+        for (int n = 0; n < 4; n++)
+            *(uint32_t *)(to + p * bytes + W::word_at(c, n)) = bits[2 * n] | bits[2 * n + 1] << 16;
     }
 }
 
@@ -315,12 +308,9 @@ template <int CHUNKS, int THREADS> struct held_row {
     __device__ static float scale_of(const float *row, uint32_t k, float eps, const float *scratch)
     {
         uint32_t lane = threadIdx.x % WARP;
-        return scale_by(warp_sum(lane < THREADS / WARP ? scratch[lane] : 0), row, k, eps);
-    }
-    __device__ static float scale_by(float squares, const float *row, uint32_t k, float eps)
-    {
-        if (isinf(squares)) return wide_scale(row, k, eps);
-        return 1 / sqrtf(squares / (float)k + eps);
+        float sum = warp_sum(lane < THREADS / WARP ? scratch[lane] : 0);
+        if (isinf(sum)) return wide_scale(row, k, eps);
+        return 1 / sqrtf(sum / (float)k + eps);
     }
     /* Squares of finite values that overflow are summed in double, as the reference has it. */
     __device__ __noinline__ static float wide_scale(const float *row, int64_t k, float eps)
@@ -341,13 +331,12 @@ __device__ inline void ask_near(const float *row, int64_t n)
 
 /* ---- products ---- */
 
-/* The column of this lane. Those beyond the used ones take another again: nobody reads their sums. */
+/* The column of this lane. Those beyond the used ones take one again: nobody reads their sums. */
 template <class W>
 __device__ inline const char *lane_column(const char *columns, uint32_t k, int used)
 {
     int lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
-    if (g >= used) g = used > 1 ? g % 2 : 0; /* beside a column in other banks */
-    return columns + g * column_bytes<W>(k) + t * W::COLUMN_LANE;
+    return columns + g % used * column_bytes<W>(k) + t * W::COLUMN_LANE;
 }
 
 /* Steps `from`, from + stride ... of T tiles of features that share their activations. DEPTH steps are
@@ -410,9 +399,9 @@ __device__ inline float total_of(const partial_tile *warps, int feature, int r)
 
 /* ---- pairs of blocks ---- */
 
-/* Two blocks of a cluster that share 16 features, or a block of its own. NUMBERS are summed: features, and what
- * else there is. All threads call begin and, some time later, ready. */
-template <bool PAIR, int NUMBERS = FEATURES> struct pair_sum {
+/* Two blocks of a cluster that share 16 features, or a block of its own. All threads call begin and, some
+ * time later, ready. */
+template <bool PAIR> struct pair_sum {
     __device__ static uint32_t rank() { return 0; }
     __device__ static void begin() {}
     __device__ static void ready() {}
@@ -420,13 +409,13 @@ template <bool PAIR, int NUMBERS = FEATURES> struct pair_sum {
 };
 
 #if __CUDA_ARCH__ >= 900
-template <int NUMBERS> struct pair_sum<true, NUMBERS> {
+template <> struct pair_sum<true> {
     float *other;
     uint32_t barrier;
 
     __device__ pair_sum()
     {
-        __shared__ float numbers[NUMBERS];
+        __shared__ float numbers[FEATURES];
         __shared__ uint64_t there;
         other = numbers;
         barrier = shared_address(&there);
@@ -444,15 +433,15 @@ template <int NUMBERS> struct pair_sum<true, NUMBERS> {
     __device__ void ready() const
     {
         cluster_wait();
-        if (threadIdx.x == 0) barrier_expect(barrier, NUMBERS * sizeof(float));
+        if (threadIdx.x == 0) barrier_expect(barrier, FEATURES * sizeof(float));
     }
-    /* By the first warp: in the first block, true and the sum of both blocks' numbers, one a lane. */
+    /* By the first warp: in the first block, true and the sum of both blocks' numbers, feature by lane. */
     __device__ bool join(float &total) const
     {
-        if (threadIdx.x < NUMBERS && rank()) put_at(other + threadIdx.x, total, barrier, 0);
+        if (threadIdx.x < FEATURES && rank()) put_at(other + threadIdx.x, total, barrier, 0);
         if (rank()) return false;
         barrier_wait_cluster(barrier, 0);
-        if (threadIdx.x < NUMBERS) total += other[threadIdx.x];
+        if (threadIdx.x < FEATURES) total += other[threadIdx.x];
         return true;
     }
 };

@@ -58,18 +58,12 @@ static void run(const struct op_context *context, const void *args)
 {
     const struct attn_in_args *a = args;
     const struct attn_in_kernel_args k = attn_in_for_kernel(a);
-    /* Half of the columns a block where there are clusters: 640 small blocks load 132 SMs more evenly than
-     * 320 do (H200, gpt-oss-20b: 9.7 us a layer instead of 10.1, a token 1.0 %). */
-    bool pair = gpu_info(context->gpu)->major >= 9, packed = a->wq.scales != NULL;
-    int64_t columns = pair ? few_rows_half(a->hidden, packed) : a->hidden;
-    static const char *const name[2][2] = {{"attn_in_row", "attn_in_row_pair"},
-                                           {"attn_in_row_q8_0", "attn_in_row_q8_0_pair"}};
-    gpu_put(context->gpu, "attn_in/attn_in.cu", name[packed][pair],
+    size_t shared = FEW_ROWS_PARTS * few_rows_column(a->hidden, a->wq.scales != NULL);
+    gpu_put(context->gpu, "attn_in/attn_in.cu", a->wq.scales ? "attn_in_row_q8_0" : "attn_in_row",
             &(struct gpu_launch){
-                .grid = {(unsigned)attn_in_tiles(a) * (pair ? 2 : 1)},
-                .block = {FEW_ROWS_THREADS / (pair ? 2 : 1)},
-                .cluster = pair ? 2 : 0,
-                .shared_bytes = (unsigned)(FEW_ROWS_PARTS * few_rows_column(columns, packed)),
+                .grid = {(unsigned)attn_in_tiles(a)},
+                .block = {FEW_ROWS_THREADS},
+                .shared_bytes = (unsigned)shared,
                 .overlaps = true,
             },
             &k);

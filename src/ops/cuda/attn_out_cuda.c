@@ -37,7 +37,8 @@ bool attn_out_routes(const struct attn_out_args *a, const struct op_device *devi
 /* Columns of the first block of a pair. */
 static int64_t half_of(const struct attn_out_args *a)
 {
-    return few_rows_half(a->width, a->wo.scales != NULL);
+    int64_t step = a->wo.scales ? 64 : 32, steps = (a->width + step - 1) / step;
+    return (steps + 1) / 2 * step;
 }
 
 static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])

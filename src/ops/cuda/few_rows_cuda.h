@@ -25,13 +25,6 @@ static inline size_t few_rows_column(int64_t k, bool tiled)
     return (bytes + 127) / 128 * 128 + (tiled ? 16 : 64);
 }
 
-/* Columns that the first block of a pair takes of k. */
-static inline int64_t few_rows_half(int64_t k, bool tiled)
-{
-    int64_t step = tiled ? 64 : 32, half = ((k + step - 1) / step + 1) / 2 * step;
-    return half < k ? half : k;
-}
-
 static inline bool few_rows_aligned(const void *pointer)
 {
     return (uintptr_t)pointer % 16 == 0;
