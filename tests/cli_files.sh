@@ -15,6 +15,12 @@ run 0 model check -m m.gguf
 "$sol" model synth $tiny -o n.gguf <&- >&- 2>&-
 is "a model with all closed: status" $? 0
 cmp -s m.gguf n.gguf || fail "with descriptors closed something is printed into a model"
+sleep 3 | "$sol" mcp >out 2>&- &
+for _ in $(seq 25); do
+    error=$(readlink /proc/$!/fd/2) && break
+    sleep 0.1
+done
+is "what a closed stderr becomes" "$error" /dev/null
 "$sol" version >&- 2>err
 is "stdout closed: status" $? 3
 

@@ -324,6 +324,10 @@ static void linear(struct gguf_writer *w)
 {
     gguf_write_string(w, "gpt-oss.rope.scaling.type", "linear");
 }
+static void yarn_alone(struct gguf_writer *w)
+{
+    gguf_write_string(w, "gpt-oss.rope.scaling.type", "yarn");
+}
 static void betas(struct gguf_writer *w)
 {
     gguf_write_f32(w, "gpt-oss.rope.scaling.yarn_beta_slow", 64);
@@ -360,6 +364,7 @@ static const struct {
     {{.skip_key = "gpt-oss.block_count", .keys = layers_huge}, SOL_E_FORMAT, "outside 1 to 1024"},
     {{.keys = eps_nan}, SOL_E_FORMAT, "epsilon"},
     {{.keys = linear}, SOL_E_UNSUPPORTED, "'linear'"},
+    {{.keys = yarn_alone}, SOL_E_FORMAT, "scaled (yarn) by no 'gpt-oss.rope.scaling.factor'"},
     {{.keys = betas}, SOL_E_FORMAT, "yarn_beta_slow"},
     {{.keys = values_16}, SOL_E_UNSUPPORTED, "16 value"},
     {{.keys = text_count}, SOL_E_FORMAT, "has type string"},
@@ -446,7 +451,8 @@ static void test_defaults_and_conversion(void **state)
         assert_int_equal(c->vocab, 512); /* from token_embd: the key is absent */
         assert_int_equal(c->context, 131072);
         assert_int_equal(c->rope_original_context, 4096);
-        assert_true(c->rope_theta == 150000.0f && c->rope_factor == 32.0f && c->rms_eps == 1e-5f);
+        assert_true(c->rope_theta == 150000.0f && c->rms_eps == 1e-5f);
+        assert_true(c->rope_factor == 1); /* nothing is said of scaling */
         assert_true(c->swiglu_alpha == 1.702f && c->swiglu_limit == 7.0f);
         assert_int_equal(model->layers[1].gate.groups, 8);
         assert_int_equal(model->layers[1].gate.dtype, DTYPE_MXFP4);

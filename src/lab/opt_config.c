@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/suggest.h"
 #include "lab/compare_verdict.h"
 
@@ -288,7 +289,10 @@ enum sol_status opt_config_read(const char *tree, struct opt_config *out)
                           "%s has no %s; make one with: sol opt init --preset sol (or llama.cpp, "
                           "or make)",
                           tree, OPT_CONFIG_FILE);
-    json_t *json = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    int fd;
+    SOL_TRY(file_open(path, &fd));
+    json_t *json = json_loadfd(fd, JSON_REJECT_DUPLICATES, &error);
+    close(fd);
     if (!json) return status_set(SOL_E_FORMAT, "%s:%d: %s", path, error.line, error.text);
     return opt_config_from_json(json, path, out);
 }

@@ -175,7 +175,14 @@ static enum sol_status get_rope_kind(const struct gguf *file, struct model_confi
     bool found;
     char key[KEY_MAX];
     SOL_TRY(gguf_get_string(file, full_key(file, key, "rope.scaling.type"), &type, &found));
-    if (!found || same(type, "yarn")) return SOL_OK;
+    if (!found) return SOL_OK;
+    if (same(type, "yarn")) {
+        double factor;
+        SOL_TRY(gguf_get_f64(file, full_key(file, key, "rope.scaling.factor"), &factor, &found));
+        if (found) return SOL_OK;
+        return status_set(SOL_E_FORMAT, "%s: RoPE is scaled (yarn) by no '%s'", gguf_name(file),
+                          key);
+    }
     if (!same(type, "none")) {
         return status_set(SOL_E_UNSUPPORTED,
                           "%s: RoPE scaling '%.*s' is not served (yarn and none are)",
@@ -224,6 +231,7 @@ enum sol_status config_from_gguf(const struct gguf *file, struct model_config *o
 {
     SOL_TRY(check_architecture(file));
     config_gpt_oss_20b(out);
+    out->rope_factor = 1.0f; /* where the file says nothing of scaling there is none */
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++) {
         int64_t *field = (int64_t *)((char *)out + integers[i].offset);
         bool found;
