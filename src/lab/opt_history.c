@@ -63,8 +63,9 @@ static json_t *change_json(const struct store_change *c)
 {
     char created[32];
     store_time_text(c->created_ns, created);
+    json_t *files = json_loads(c->files_json, 0, NULL);
     return json_pack("{s:I, s:s, s:o, s:I, s:o, s:o}", "number", (json_int_t)c->number, "created",
-                     created, "files", json_loads(c->files_json, 0, NULL), "diff_bytes",
+                     created, "files", files ? files : json_null(), "diff_bytes",
                      (json_int_t)c->diff_size, "diff", bytes_json(c->diff, c->diff_size),
                      "staged_diff", bytes_json(c->staged_diff, c->staged_size));
 }
@@ -88,7 +89,7 @@ static enum sol_status show_diff(struct opt *o, const struct store_iteration *it
     if (!c)
         return status_set(SOL_E_ARGUMENT, "iteration #%lld (%s) has no such change recorded",
                           (long long)it->number, it->id);
-    fwrite(c->diff, 1, c->diff_size, o->answer->text);
+    if (c->diff) fwrite(c->diff, 1, c->diff_size, o->answer->text);
     return SOL_OK;
 }
 
@@ -113,7 +114,7 @@ static enum sol_status show_whole(struct opt *o, const struct store_iteration *i
                 c ? (long long)c->number : 0LL, count, it->id);
     if (c && c->staged_diff) fprintf(to, "the index held other content: -o json has it\n");
     if (c) fputc('\n', to);
-    if (c) fwrite(c->diff, 1, c->diff_size, to);
+    if (c && c->diff) fwrite(c->diff, 1, c->diff_size, to);
     opt_next(o, "%s", opt_is_unfinished(o) ? "sol opt status" : "sol opt start \"what you try\"");
     return SOL_OK;
 }

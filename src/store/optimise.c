@@ -77,9 +77,9 @@ static enum sol_status read_iteration(struct arena *arena, sqlite3_stmt *q,
         .number = sqlite3_column_int64(q, 1),
         .created_ns = sqlite3_column_int64(q, 2),
         .finished_ns = sqlite3_column_int64(q, 3),
-        .tree = sql_text(arena, q, 4, &status),
-        .state = sql_text(arena, q, 5, &status),
-        .hypothesis = sql_text(arena, q, 6, &status),
+        .tree = sql_needed_text(arena, q, 4, &status),
+        .state = sql_needed_text(arena, q, 5, &status),
+        .hypothesis = sql_needed_text(arena, q, 6, &status),
         .rule = sql_text(arena, q, 7, &status),
         .metric = sql_text(arena, q, 8, &status),
         .predicted = sql_real(q, 9),
@@ -254,7 +254,7 @@ static enum sol_status read_change(struct arena *arena, sqlite3_stmt *q, struct 
     c->created_ns = sqlite3_column_int64(q, 1);
     c->content = sql_text(arena, q, 2, &status);
     c->staged = sql_text(arena, q, 3, &status);
-    c->files_json = sql_text(arena, q, 4, &status);
+    c->files_json = sql_needed_text(arena, q, 4, &status);
     c->diff = column_bytes(arena, q, 5, &c->diff_size, &status);
     c->staged_diff = column_bytes(arena, q, 6, &c->staged_size, &status);
     return status;
@@ -321,7 +321,7 @@ static enum sol_status read_ledger(struct store *store, struct owned_ledger *o, 
             break;
         }
         o->list.items[o->list.count - 1] = (struct store_ledger_entry){
-            .rule = sql_text(o->arena, q, 0, &status),
+            .rule = sql_needed_text(o->arena, q, 0, &status),
             .predicted = sql_real(q, 1),
             .realised = sql_real(q, 2),
             .iteration = sql_text(o->arena, q, 3, &status),

@@ -29,14 +29,6 @@ static enum store_state state_of(const char *name)
     return STORE_INVALID;
 }
 
-/* Text that our own tables always have; another's may lack it. */
-static const char *needed_text(struct arena *arena, sqlite3_stmt *q, int column,
-                               enum sol_status *status)
-{
-    const char *text = sql_text(arena, q, column, status);
-    return text ? text : "";
-}
-
 static enum sol_status bad_id(const struct store *store, const char *id)
 {
     return status_set(SOL_E_FORMAT,
@@ -49,7 +41,7 @@ static enum sol_status read_run(struct arena *arena, sqlite3_stmt *q, struct sto
 {
     enum sol_status status = SOL_OK;
     sql_id(q, 0, run->id);
-    run->kind = needed_text(arena, q, 1, &status);
+    run->kind = sql_needed_text(arena, q, 1, &status);
     run->label = sql_text(arena, q, 2, &status);
     run->created_ns = sqlite3_column_int64(q, 3);
     run->finished_ns = sqlite3_column_int64(q, 4);
@@ -96,10 +88,10 @@ static enum sol_status add_artifact(struct owned_record *r, sqlite3_stmt *q)
     to->artifacts = sql_grow(r->arena, to->artifacts, &to->n_artifacts, sizeof *to->artifacts);
     if (!to->artifacts) return SOL_E_MEMORY;
     to->artifacts[to->n_artifacts - 1] = (struct store_artifact){
-        .kind = needed_text(r->arena, q, 0, &status),
-        .path = needed_text(r->arena, q, 1, &status),
+        .kind = sql_needed_text(r->arena, q, 0, &status),
+        .path = sql_needed_text(r->arena, q, 1, &status),
         .size = sqlite3_column_int64(q, 2),
-        .hash = needed_text(r->arena, q, 3, &status),
+        .hash = sql_needed_text(r->arena, q, 3, &status),
     };
     return status;
 }
@@ -142,7 +134,7 @@ static enum sol_status add_advice(struct owned_record *r, sqlite3_stmt *q)
     to->advice = sql_grow(r->arena, to->advice, &to->n_advice, sizeof *to->advice);
     if (!to->advice) return SOL_E_MEMORY;
     to->advice[to->n_advice - 1] = (struct store_advice){
-        .rule = needed_text(r->arena, q, 0, &status),
+        .rule = sql_needed_text(r->arena, q, 0, &status),
         .subject = sql_text(r->arena, q, 1, &status),
         .text = sql_text(r->arena, q, 2, &status),
         .evidence_json = sql_text(r->arena, q, 3, &status),
@@ -166,8 +158,8 @@ static enum sol_status add_sample(struct owned_record *r, sqlite3_stmt *q)
         if (!to->metrics) return SOL_E_MEMORY;
         const char *better = (const char *)sqlite3_column_text(q, 2);
         to->metrics[to->n_metrics - 1] = (struct store_metric){
-            .name = needed_text(r->arena, q, 0, &status),
-            .unit = needed_text(r->arena, q, 1, &status),
+            .name = sql_needed_text(r->arena, q, 0, &status),
+            .unit = sql_needed_text(r->arena, q, 1, &status),
             .better = better && strcmp(better, "lower") == 0 ? STORE_LOWER : STORE_HIGHER,
             .limit = sqlite3_column_double(q, 3),
             .test_json = sql_text(r->arena, q, 4, &status),

@@ -160,6 +160,13 @@ const char *sql_text(struct arena *arena, sqlite3_stmt *statement, int column,
     return copy;
 }
 
+const char *sql_needed_text(struct arena *arena, sqlite3_stmt *statement, int column,
+                            enum sol_status *status)
+{
+    const char *text = sql_text(arena, statement, column, status);
+    return text ? text : "";
+}
+
 double sql_real(sqlite3_stmt *statement, int column)
 {
     return sqlite3_column_type(statement, column) == SQLITE_NULL

@@ -45,6 +45,10 @@ enum sol_status sql_end(struct store *store, enum sol_status status);
 /* A column's text in `arena`, NULL for NULL. *status gets SOL_E_MEMORY when there is none. */
 const char *sql_text(struct arena *arena, sqlite3_stmt *statement, int column,
                      enum sol_status *status);
+/* The same of a column that our tables never leave empty; a store that somebody else made may: "".
+ */
+const char *sql_needed_text(struct arena *arena, sqlite3_stmt *statement, int column,
+                            enum sol_status *status);
 double sql_real(sqlite3_stmt *statement, int column); /* NaN for NULL */
 void sql_id(sqlite3_stmt *statement, int column, char id[STORE_ID_SIZE]);
 
