@@ -96,7 +96,7 @@ has err "$tree/.git/index.lock exists"
 rm "$tree/.git/index.lock"
 echo "edited meanwhile" >"$tree/c"
 opt 0 revert -q
-has out 'what the interrupted revert left is kept too'
+has out 'what was left half-way is kept too'
 clean "an interrupted revert"
 opt 0 restore --change 1 -q
 is "the recorded file" "$(cat "$tree/a")" 3
@@ -120,6 +120,116 @@ opt 0 revert -q
 clean "reverted after signals"
 opt 0 history last -o json
 is "recorded changes" "$(grep -c '"diff_bytes"' "$work/out")" 1
+
+# ---- what git is told not to look at is looked at before it is overwritten ----
+precious() { # WHAT FILE
+    grep -qx precious "$tree/$2" || fail "$1: $2 was overwritten"
+}
+make_tree
+printf 'gen/\n' >"$tree/.gitignore"
+git_ add .gitignore
+git_ commit -qm ignore
+opt 0 start "ignored, assumed, skipped" -q
+: >"$tree/.gitignore"
+mkdir "$tree/gen" "$tree/nd"
+echo table >"$tree/gen/table"
+echo f >"$tree/nd/f"
+echo edited >"$tree/a"
+git_ rm -q c
+opt 0 record -q
+opt 0 revert -q
+clean "reverted"
+mkdir -p "$tree/gen"
+echo precious >"$tree/gen/table"
+opt 2 restore -q
+has err 'is gen/table'
+precious ignored gen/table
+rm -r "$tree/gen"
+for flag in assume-unchanged skip-worktree; do
+    git_ update-index --$flag a c || fail "$flag"
+    echo precious >"$tree/a"
+    opt 2 restore -q
+    precious $flag a
+    git_ checkout -q a 2>/dev/null
+    echo old >"$tree/a"
+    echo precious >"$tree/c"
+    opt 2 restore -q
+    precious $flag c
+    echo old >"$tree/c"
+    git_ update-index --no-$flag a c
+done
+(mkdir -p "$tree/nd" && cd "$tree/nd" && git init -q && echo precious >f)
+opt 2 restore -q
+precious "a nested repository" nd/f
+rm -rf "$tree/nd"
+opt 0 restore -q
+opt 0 revert -q
+clean "after all that"
+git_ update-index --assume-unchanged time
+opt 0 start "hidden from the commit" -q
+echo 5 >"$tree/time"
+echo 1 >"$tree/a"
+opt 0 status
+has out '2 files: a time'
+git_ update-index --no-assume-unchanged time
+opt 0 record -q
+opt 0 revert -q
+echo key >"$tree/secret"
+echo secret >>"$tree/.git/info/exclude"
+opt 0 start "ignored before, not any more" -q
+: >"$tree/.git/info/exclude"
+opt 0 status
+has out '0 files'
+opt 0 revert --keep -q
+rm "$tree/secret"
+
+# ---- an edit while a revert is under way ----
+opt 0 start "edited meanwhile" -q
+for i in $(seq 250); do echo new >"$tree/d/h$i"; done
+echo new >"$tree/a"
+opt 0 record -q
+cat >"$work/bin/git" <<GIT
+#!/bin/sh
+case "\$*" in *restore*) ;; *update-index*--index-info*) [ -e "$work/once" ] || { touch "$work/once"; echo precious >"$tree/d/h99"; } ;; esac
+exec "$(command -v git)" "\$@"
+GIT
+PATH=$work/bin:$PATH
+opt 2 revert -q
+PATH=$old_path
+has err 'd/h99'
+precious "an edit during revert" d/h99
+opt 0 revert -q
+opt 0 history last --diff
+has out '^\+precious'
+clean "reverted in the end"
+
+# ---- a killed restore goes on; attributes of the change, not of the moment ----
+echo '*.txt text eol=crlf' >"$tree/.gitattributes"
+printf 'one\r\ntwo\r\n' >"$tree/z.txt"
+git_ add -A
+git_ reset -q sol-opt.json
+git_ commit -qm attributes
+opt 0 start "attributes" -q
+git_ rm -q --cached .gitattributes
+rm "$tree/.gitattributes"
+printf 'one\nthree\n' >"$tree/z.txt"
+echo n >"$tree/n"
+opt 0 record -q
+opt 0 revert -q
+is "line ends of the base" "$(od -c "$tree/z.txt" | grep -c '\\r')" 1
+cat >"$work/bin/git" <<GIT
+#!/bin/sh
+case "\$*" in *restore*) "$(command -v git)" "\$@"; echo half >"$tree/z.txt"; kill -KILL \$\$ ;; esac
+exec "$(command -v git)" "\$@"
+GIT
+PATH=$work/bin:$PATH
+opt 3 restore -q
+PATH=$old_path
+opt 0 status
+has out '^next: sol opt restore'
+opt 0 restore --change 1 -q
+is "line ends of the change" "$(od -c "$tree/z.txt" | grep -c '\\r')" 0
+opt 0 revert -q
 
 # ---- accept: what was not measured is not committed ----
 measured() {
@@ -174,6 +284,47 @@ git_ add -f later.log
 opt 0 accept -q
 is "the commit" "$(git_ show --format= --name-status --no-renames HEAD | tr '\t\n' '  ')" "D a A a/x D c D d/b A d/moved M time "
 is "the rest" "$(git_ status --porcelain | tr '\n' ' ')" "A  later.log ?? sol-opt.json "
+
+# ---- hooks that change the message, a commit that is interrupted, what is written while a build runs ----
+make_tree
+sed -i 's/"benchmark"/"build": "sleep 0.3; cat time >built", "benchmark"/' "$tree/sol-opt.json"
+printf '#!/bin/sh\necho other >"$1"\n' >"$tree/.git/hooks/commit-msg"
+chmod +x "$tree/.git/hooks/commit-msg"
+opt 0 start "hooks" -q
+echo 5 >"$tree/time"
+(sleep 0.1; echo mine >"$tree/new") &
+opt 10 compare -q
+has out 'left out of the change: built$'
+wait
+opt 0 accept -q
+is "a commit with another message" "$(git_ log -1 --format=%s)" other
+is "its files" "$(git_ show --format= --name-only HEAD | tr '\n' ' ')" "new time "
+rm "$tree/.git/hooks/commit-msg"
+printf '#!/bin/sh\nkill -TERM "$(cat "%s")"; sleep 2\n' "$work/pid" >"$tree/.git/hooks/post-commit"
+chmod +x "$tree/.git/hooks/post-commit"
+opt 0 start "interrupted behind the commit" -q
+echo 4 >"$tree/time"
+opt 10 compare -q
+(cd "$tree" && exec "$SOL_BINARY" opt accept -q) >"$work/out" 2>"$work/err" &
+echo $! >"$work/pid"
+wait $!
+rm "$tree/.git/hooks/post-commit"
+opt 0 accept -q
+has out 'accepted iteration'
+is "one commit" "$(git_ log --format=%s | grep -c 'interrupted behind')" 1
+
+# ---- where sol does not go ----
+mkdir -p "$work/n"
+git init -q "$work/n/a"
+(cd "$work/n/a" && git -c user.name=t -c user.email=t commit -q --allow-empty -m x && cp -r "$work/n/a" "$work/n/a
+b" && cd "$work/n/a
+b" && "$SOL_BINARY" opt status) >"$work/out" 2>"$work/err" && fail "a tree whose name has a line break"
+has err 'line break'
+rm "$tree/sol-opt.json"
+ln -s "$work/elsewhere.json" "$tree/sol-opt.json"
+opt 2 init -q
+opt 2 init --force -q
+[ ! -e "$work/elsewhere.json" ] || fail "init wrote through a link"
 
 # ---- a store whose name is relative, one in the tree, a large change, bytes that are no text ----
 make_tree

@@ -226,7 +226,7 @@ static void commits_what_was_measured(void **state)
 
 static void put_back(const struct fixture *f, const struct opt_snapshot *now)
 {
-    assert_int_equal(opt_put_files(&f->tree, now->files, f->base), SOL_OK);
+    assert_int_equal(opt_put_files(&f->tree, now->files, f->base, now->hash), SOL_OK);
     assert_int_equal(opt_put_staged(&f->tree, now->files, f->base), SOL_OK);
     assert_int_equal(opt_put_staged(&f->tree, now->staged_files, f->base), SOL_OK);
 }
@@ -244,11 +244,11 @@ static void files_become_folders_and_back(void **state)
     assert_int_equal(json_array_size(now.files), 4);
     put_back(f, &now);
     shell(f, "git diff --quiet HEAD && git diff --cached --quiet HEAD && test -f a && test -f e/x");
-    assert_int_equal(opt_put_files(&f->tree, now.files, now.hash), SOL_OK);
+    assert_int_equal(opt_put_files(&f->tree, now.files, now.hash, f->base), SOL_OK);
     shell(f, "test -f a/deep/er/x && grep -qx 2 e");
     /* A file that is not recorded is in the way: nothing of it is touched. */
     shell(f, "echo precious > a/mine");
-    assert_int_equal(opt_put_files(&f->tree, now.files, f->base), SOL_E_ARGUMENT);
+    assert_int_equal(opt_put_files(&f->tree, now.files, f->base, now.hash), SOL_E_ARGUMENT);
     assert_non_null(strstr(sol_last_error(), "in its place"));
     shell(f, "grep -qx precious a/mine && rm -r a");
     put_back(f, &now);
@@ -259,10 +259,10 @@ static void files_become_folders_and_back(void **state)
     shell(f, "mkdir ../outside && echo victim > ../outside/x && rm -r e && ln -s ../outside e");
     take(f, &now);
     json_t *names = json_pack("[s]", "e/x"), *bad = json_pack("[s]", "../outside/x");
-    assert_int_equal(opt_put_files(&f->tree, names, f->base), SOL_E_ARGUMENT);
-    assert_int_equal(opt_put_files(&f->tree, bad, f->base), SOL_E_FORMAT);
+    assert_int_equal(opt_put_files(&f->tree, names, f->base, now.hash), SOL_E_ARGUMENT);
+    assert_int_equal(opt_put_files(&f->tree, bad, f->base, now.hash), SOL_E_FORMAT);
     shell(f, "git commit -qm gone --allow-empty");
-    assert_int_equal(opt_put_files(&f->tree, bad, "HEAD"), SOL_E_FORMAT);
+    assert_int_equal(opt_put_files(&f->tree, bad, "HEAD", now.hash), SOL_E_FORMAT);
     shell(f, "grep -qx victim ../outside/x");
     put_back(f, &now);
     shell(f, "grep -qx victim ../outside/x && grep -qx 1 e/x && test ! -L e");

@@ -37,10 +37,18 @@ static void add_words(struct words *to, const char *const *words)
 
 void git_forget_environment(void)
 {
-    static const char *const names[] = {
-        "GIT_DIR",          "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY",
-        "GIT_COMMON_DIR",   "GIT_NAMESPACE", "GIT_PREFIX",     "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-        "GIT_EXTERNAL_DIFF"};
+    static const char *const names[] = {"GIT_DIR",
+                                        "GIT_WORK_TREE",
+                                        "GIT_INDEX_FILE",
+                                        "GIT_OBJECT_DIRECTORY",
+                                        "GIT_COMMON_DIR",
+                                        "GIT_NAMESPACE",
+                                        "GIT_PREFIX",
+                                        "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+                                        "GIT_EXTERNAL_DIFF",
+                                        "GIT_ICASE_PATHSPECS",
+                                        "GIT_GLOB_PATHSPECS",
+                                        "GIT_NOGLOB_PATHSPECS"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) unsetenv(names[i]);
 }
 
@@ -124,23 +132,27 @@ enum sol_status git_do_words(const struct git *call, const char *const *argument
 }
 
 enum sol_status git_line_words(const struct git *call, char *out, size_t size,
-                               const char *const *arguments)
+                               const char *const *words)
 {
     struct process_result p;
-    SOL_TRY(git_run_words(call, &p, arguments));
+    SOL_TRY(git_run_words(call, &p, words));
     size_t length = strcspn(p.output, "\n");
     enum sol_status status = SOL_OK;
-    if (length < size)
+    if (length < size && length + 1 >= p.output_size)
         snprintf(out, size, "%.*s", (int)length, p.output);
     else
-        status = status_set(SOL_E_UNSUPPORTED, "git printed a longer line than expected");
+        status =
+            status_set(SOL_E_UNSUPPORTED,
+                       "git %s in %s printed more than a line: a name with a line break is not "
+                       "served",
+                       words[0], call->folder);
     process_result_free(&p);
     return status;
 }
 
 static enum sol_status split_names(const struct mapped_file *text, json_t **out)
 {
-    const char *at = text->data, *end = at + text->size;
+    const char *at = text->data, *end = text->size ? at + text->size : at;
     json_t *names = json_array();
     enum sol_status status = SOL_OK;
     while (status == SOL_OK && at < end) {

@@ -14,7 +14,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 #include "format/output_file.h"
 #include "lab/opt_baseline.h"
@@ -130,25 +130,45 @@ static bool has_name(const json_t *list, const char *name)
     return false;
 }
 
-/* Files that git did not know before the build and does not ignore. */
+/* Files that git did not know before the build and does not ignore. The baseline's build makes them
+ * too: else somebody wrote them meanwhile, and they belong to the change. */
+static enum sol_status find_products(struct opt *o, const json_t *before, json_t **out)
+{
+    json_t *others;
+    SOL_TRY(opt_tree_untracked(&o->tree, o->tree.path, out));
+    for (size_t i = json_array_size(*out); i-- > 0;) {
+        const char *name = json_string_value(json_array_get(*out, i));
+        if (has_name(before, name) || has_name(json_object_get(o->notes, "products"), name))
+            json_array_remove(*out, i);
+    }
+    if (json_array_size(*out) == 0) return SOL_OK;
+    enum sol_status status = opt_baseline(o);
+    if (status == SOL_OK) status = opt_tree_untracked(&o->tree, o->tree.baseline, &others);
+    if (status == SOL_OK) {
+        for (size_t i = json_array_size(*out); i-- > 0;)
+            if (!has_name(others, json_string_value(json_array_get(*out, i))))
+                json_array_remove(*out, i);
+        json_decref(others);
+        return SOL_OK;
+    }
+    json_decref(*out);
+    return status;
+}
+
 static enum sol_status note_products(struct opt *o, const json_t *before)
 {
-    json_t *after, *products = json_object_get(o->notes, "products");
-    size_t count = json_array_size(products);
-    SOL_TRY(opt_tree_untracked(&o->tree, &after));
-    for (size_t i = 0; i < json_array_size(after); i++) {
-        json_t *name = json_array_get(after, i);
-        if (!has_name(before, json_string_value(name)) &&
-            !has_name(products, json_string_value(name)))
-            json_array_append(products, name);
+    json_t *made;
+    SOL_TRY(find_products(o, before, &made));
+    size_t count = json_array_size(made);
+    if (count) {
+        fprintf(o->answer->text, "made by the build, left out of the change:");
+        for (size_t i = 0; i < count; i++)
+            fprintf(o->answer->text, " %s", json_string_value(json_array_get(made, i)));
+        fprintf(o->answer->text, "\n");
+        json_array_extend(json_object_get(o->notes, "products"), made);
     }
-    json_decref(after);
-    if (json_array_size(products) == count) return SOL_OK;
-    fprintf(o->answer->text, "made by the build, left out of the change:");
-    for (; count < json_array_size(products); count++)
-        fprintf(o->answer->text, " %s", json_string_value(json_array_get(products, count)));
-    fprintf(o->answer->text, "\n");
-    return opt_save(o);
+    json_decref(made);
+    return count ? opt_save(o) : SOL_OK;
 }
 
 enum sol_status opt_build(struct opt *o)
@@ -156,7 +176,7 @@ enum sol_status opt_build(struct opt *o)
     struct process_result p;
     json_t *before;
     if (!o->config.build) return SOL_OK;
-    SOL_TRY(opt_tree_untracked(&o->tree, &before));
+    SOL_TRY(opt_tree_untracked(&o->tree, o->tree.path, &before));
     enum sol_status status = opt_tree_must(o->tree.path, "building the working tree",
                                            o->config.build, o->config.timeout_s, &p);
     if (status == SOL_OK) {
@@ -267,7 +287,11 @@ static enum sol_status init(struct opt *o)
     SOL_TRY(opt_config_preset(p->preset ? p->preset : "sol", p->model, &json));
     snprintf(path, sizeof path, "%s/%s", o->tree.path, OPT_CONFIG_FILE);
     enum sol_status status = SOL_OK;
-    if (access(path, F_OK) == 0 && !p->force)
+    struct stat info;
+    bool there = lstat(path, &info) == 0;
+    if (there && !S_ISREG(info.st_mode))
+        status = status_set(SOL_E_ARGUMENT, "%s is no regular file; remove it first", path);
+    else if (there && !p->force)
         status = status_set(SOL_E_ARGUMENT, "%s exists; --force replaces it", path);
     else
         status = write_config(path, json);
@@ -288,17 +312,19 @@ static enum sol_status check_clean(const struct opt *o, const char *head)
 {
     struct opt_snapshot now;
     json_t *untracked;
-    SOL_TRY(opt_tree_untracked(&o->tree, &untracked));
+    SOL_TRY(opt_tree_own(&o->tree, head, &untracked));
     enum sol_status status = opt_tree_snapshot(&o->tree, head, untracked, &o->config.exclude, &now);
     json_decref(untracked);
     if (status != SOL_OK) return status;
-    size_t changed = json_array_size(now.files);
+    json_t *names = opt_all_names(now.files, now.staged_files);
+    size_t changed = json_array_size(names);
     if (changed && !o->options->with_changes)
         status = status_set(
             SOL_E_ARGUMENT,
             "%zu files differ from the last commit (the first is %s); commit them, or make them "
             "part of this iteration with --with-changes",
-            changed, json_string_value(json_array_get(now.files, 0)));
+            changed, json_string_value(json_array_get(names, 0)));
+    json_decref(names);
     opt_snapshot_free(&now);
     return status;
 }
@@ -317,7 +343,7 @@ static enum sol_status start(struct opt *o)
         return status_set(SOL_E_ARGUMENT, "say what you try: sol opt start \"unroll the loop\"");
     SOL_TRY(opt_tree_head(&o->tree, head));
     SOL_TRY(check_clean(o, head));
-    SOL_TRY(opt_tree_untracked(&o->tree, &untracked));
+    SOL_TRY(opt_tree_own(&o->tree, head, &untracked));
     json_decref(o->notes);
     o->notes =
         json_pack("{s:O, s:o, s:[]}", "config", o->config.json, "untracked", untracked, "products");

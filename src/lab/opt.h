@@ -99,6 +99,8 @@ enum sol_status opt_record_verb(struct opt *o);
 enum sol_status opt_record(struct opt *o, const struct opt_snapshot *now);
 enum sol_status opt_revert(struct opt *o);
 enum sol_status opt_restore(struct opt *o);
+/* Those of `a` and of `b`, each once. A new reference. */
+json_t *opt_all_names(const json_t *a, const json_t *b);
 void opt_print_files(const struct opt *o, const json_t *files);
 enum sol_status opt_end(struct opt *o, const char *state);
 /* Whether `verb` was stopped half-way. */

@@ -432,17 +432,12 @@ enum sol_status opt_accept_finish(struct opt *o)
 {
     const json_t *doing = json_object_get(o->notes, "doing");
     const char *hash = json_string_value(json_object_get(doing, "tree"));
-    char head[OPT_HASH_SIZE], parent[OPT_HASH_SIZE];
-    json_t *differing;
+    char head[OPT_HASH_SIZE], mark[64];
     if (!opt_is_doing(o, "accept") || !hash) return SOL_OK;
-    SOL_TRY(opt_tree_head(&o->tree, head));
-    if (strcmp(head, o->it.base_commit) == 0) return SOL_OK; /* not committed: again from there */
-    if (opt_tree_parent(&o->tree, head, parent) != SOL_OK || strcmp(parent, o->it.base_commit) != 0)
-        return SOL_OK;
-    SOL_TRY(opt_tree_changed(&o->tree, head, hash, &differing));
-    bool same = json_array_size(differing) == 0;
-    json_decref(differing);
-    return same ? committed(o, head) : SOL_OK;
+    snprintf(mark, sizeof mark, "iteration: %s\n", o->it.id);
+    /* Not committed, or taken back: again from there. */
+    if (opt_put_settle(&o->tree, o->it.base_commit, hash, mark, head) != SOL_OK) return SOL_OK;
+    return committed(o, head);
 }
 
 static enum sol_status commit(struct opt *o, const struct gates *gates,
@@ -459,10 +454,9 @@ static enum sol_status commit(struct opt *o, const struct gates *gates,
     if (!message) return status_set(SOL_E_MEMORY, "no memory for a commit message");
     enum sol_status status = opt_put_commit(&o->tree, o->it.base_commit, now->hash, message, hash);
     free(message);
-    if (status == SOL_OK) return committed(o, hash);
-    json_object_del(o->notes, "doing");
-    opt_save(o);
-    return status_prefix(status, "nothing is committed, the iteration is still %s", o->it.state);
+    /* Else the next command finds out what became of it: git may have been stopped at any moment.
+     */
+    return status == SOL_OK ? committed(o, hash) : status;
 }
 
 /* Of the comparison's environment, for the message. */

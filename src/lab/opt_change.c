@@ -18,8 +18,7 @@ void opt_print_files(const struct opt *o, const json_t *files)
     fprintf(to, "%s\n", count > 8 ? " ..." : "");
 }
 
-/* Those of `a` and of `b`, each once. A new reference. */
-static json_t *all_names(const json_t *a, const json_t *b)
+json_t *opt_all_names(const json_t *a, const json_t *b)
 {
     json_t *names = json_deep_copy(a), *known = opt_tree_set(a);
     for (size_t i = 0; i < json_array_size(b); i++) {
@@ -58,7 +57,7 @@ static enum sol_status proven_diff(const struct opt *o, const char *hash, struct
 static enum sol_status add_change(struct opt *o, const struct opt_snapshot *now)
 {
     struct mapped_file diff, staged = {.data = NULL};
-    json_t *names = all_names(now->files, now->staged_files);
+    json_t *names = opt_all_names(now->files, now->staged_files);
     char *files = json_dumps(names, JSON_COMPACT);
     json_decref(names);
     if (!files) return status_set(SOL_E_MEMORY, "no memory for the names of files");
@@ -182,7 +181,7 @@ static enum sol_status unrecorded(const struct opt *o, const struct opt_snapshot
     if (status == SOL_OK) {
         keep_common(staged, now->staged_files);
         keep_common(staged, apart);
-        *out = all_names(files, staged);
+        *out = opt_all_names(files, staged);
         json_decref(apart);
     }
     json_decref(staged);
@@ -240,11 +239,11 @@ static enum sol_status keep_what_is_there(struct opt *o, const struct opt_snapsh
     json_t *lost;
     enum sol_status status = in_no_change(o, now, &lost);
     if (status == SOL_OK && json_array_size(lost)) {
-        status = opt_is_doing(o, "revert") ? opt_record(o, now) : refuse_unrecorded(lost);
+        bool torn = opt_is_doing(o, "revert") || opt_is_doing(o, "restore");
+        status = torn ? opt_record(o, now) : refuse_unrecorded(lost);
         if (status == SOL_OK)
             fprintf(o->answer->text,
-                    "what the interrupted revert left is kept too: sol opt history %s --diff\n",
-                    o->it.id);
+                    "what was left half-way is kept too: sol opt history %s --diff\n", o->it.id);
     }
     json_decref(lost);
     return status;
@@ -254,6 +253,8 @@ static enum sol_status begin(struct opt *o, const char *verb)
 {
     SOL_TRY(opt_put_check(&o->tree));
     json_object_set_new(o->notes, "doing", json_pack("{s:s}", "verb", verb));
+    o->it.state = "recorded";
+    o->it.finished_ns = 0;
     return opt_save(o);
 }
 
@@ -262,9 +263,10 @@ static enum sol_status put_back(struct opt *o, const struct opt_snapshot *now)
     const char *base = o->it.base_commit;
     SOL_TRY(check_head(o, "end it as it is: sol opt revert --keep"));
     SOL_TRY(keep_what_is_there(o, now));
+    SOL_TRY(opt_put_known(&o->tree, now->files, base, now->hash));
     SOL_TRY(begin(o, "revert"));
-    SOL_TRY(opt_put_files(&o->tree, now->files, base));
-    json_t *names = all_names(now->files, now->staged_files);
+    SOL_TRY(opt_put_files(&o->tree, now->files, base, now->hash));
+    json_t *names = opt_all_names(now->files, now->staged_files);
     enum sol_status status = opt_put_staged(&o->tree, names, base);
     json_decref(names);
     if (status != SOL_OK) return status;
@@ -343,15 +345,18 @@ static enum sol_status check_free(const struct opt *o, const struct opt_snapshot
     return status;
 }
 
-static enum sol_status put_change(struct opt *o, const struct kept *kept)
+/* `now`: what the tree holds, which is the base's, the change's, or recorded. */
+static enum sol_status put_change(struct opt *o, const struct kept *kept, const char *now)
 {
     json_t *files, *staged = NULL;
     const char *base = o->it.base_commit;
     SOL_TRY(opt_tree_changed(&o->tree, base, kept->content, &files));
     enum sol_status status = SOL_OK;
     if (*kept->staged) status = opt_tree_changed(&o->tree, base, kept->staged, &staged);
+    if (status == SOL_OK) status = opt_put_known(&o->tree, files, kept->content, now);
     if (status == SOL_OK) status = begin(o, "restore");
-    if (status == SOL_OK) status = opt_put_files(&o->tree, files, kept->content);
+    if (status == SOL_OK) status = opt_put_files(&o->tree, files, kept->content, now);
+    if (status == SOL_OK) status = opt_put_staged(&o->tree, files, base);
     if (status == SOL_OK) status = opt_put_staged(&o->tree, staged, kept->staged);
     if (status == SOL_OK) {
         fprintf(o->answer->text, "restored iteration #%lld (%s), ", (long long)o->it.number,
@@ -370,12 +375,11 @@ static enum sol_status restore(struct opt *o, const struct store_change *change)
     SOL_TRY(check_head(o, "apply the change elsewhere: sol opt history ID --diff | git apply -3"));
     SOL_TRY(read_kept(o, change, &kept));
     SOL_TRY(opt_snapshot(o, &now));
-    enum sol_status status = check_free(o, &now, &kept);
+    enum sol_status status =
+        opt_is_doing(o, "restore") ? keep_what_is_there(o, &now) : check_free(o, &now, &kept);
+    if (status == SOL_OK) status = put_change(o, &kept, now.hash);
     opt_snapshot_free(&now);
-    if (status == SOL_OK) status = put_change(o, &kept);
     if (status != SOL_OK) return status;
-    o->it.state = "recorded";
-    o->it.finished_ns = 0;
     json_object_del(o->notes, "doing");
     opt_next(o, "sol opt status");
     return opt_save(o);

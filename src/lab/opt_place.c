@@ -34,13 +34,14 @@ enum sol_status place_open(const char *top, const char *name, int *folder, const
     }
 }
 
-bool place_has_file(const char *top, const char *name)
+bool place_has_file(const char *top, const char *name, struct stat *info)
 {
     const char *leaf;
     int folder;
-    struct stat info;
+    struct stat own;
+    if (!info) info = &own;
     if (place_open(top, name, &folder, &leaf) != SOL_OK || folder < 0) return false;
-    bool there = fstatat(folder, leaf, &info, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISDIR(info.st_mode);
+    bool there = fstatat(folder, leaf, info, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISDIR(info->st_mode);
     close(folder);
     return there;
 }

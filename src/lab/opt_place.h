@@ -4,6 +4,7 @@
 #define LAB_OPT_PLACE_H
 
 #include <stdbool.h>
+#include <sys/stat.h>
 
 #include "base/status.h"
 
@@ -12,7 +13,7 @@
  * for a link). SOL_E_FORMAT for a name that no file of a tree has: "../x", ".git/x". */
 enum sol_status place_open(const char *top, const char *name, int *folder, const char **leaf);
 
-/* Whether a file or a link is there. */
-bool place_has_file(const char *top, const char *name);
+/* Whether a file or a link is there; what is known of it goes to `info`, which may be NULL. */
+bool place_has_file(const char *top, const char *name, struct stat *info);
 
 #endif

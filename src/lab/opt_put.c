@@ -68,6 +68,15 @@ static enum sol_status remove_file(const struct opt_tree *tree, const char *name
     return SOL_OK;
 }
 
+static enum sol_status check_name(const struct opt_tree *tree, const char *name)
+{
+    const char *leaf;
+    int folder;
+    SOL_TRY(place_open(tree->path, name, &folder, &leaf));
+    if (folder >= 0) close(folder);
+    return SOL_OK;
+}
+
 /* Git would remove a folder with all that is in it, or a file on the way, to make room. */
 static enum sol_status check_place(const struct opt_tree *tree, const char *name)
 {
@@ -106,26 +115,6 @@ static enum sol_status restore(const struct opt_tree *tree, const json_t *files,
     return status;
 }
 
-enum sol_status opt_put_files(const struct opt_tree *tree, const json_t *files, const char *hash)
-{
-    char entries[4200];
-    json_t *in;
-    snprintf(entries, sizeof entries, "%s/input", tree->work);
-    SOL_TRY(opt_tree_entries(tree, hash, files, entries, &in));
-    unlink(entries);
-    json_t *kept = opt_tree_set(in);
-    enum sol_status status = SOL_OK;
-    /* First what goes: a file may stand where a folder was, or the other way round. */
-    for (size_t i = 0; i < json_array_size(files) && status == SOL_OK; i++) {
-        const char *name = json_string_value(json_array_get(files, i));
-        if (!json_object_get(kept, name)) status = remove_file(tree, name);
-    }
-    if (status == SOL_OK) status = restore(tree, in, hash);
-    json_decref(kept);
-    json_decref(in);
-    return status;
-}
-
 enum sol_status opt_put_staged(const struct opt_tree *tree, const json_t *files, const char *hash)
 {
     char entries[4200];
@@ -139,6 +128,121 @@ enum sol_status opt_put_staged(const struct opt_tree *tree, const json_t *files,
      * differ. */
     put.input = NULL;
     if (status == SOL_OK) git_do(&put, "update-index", "-q", "--refresh");
+    return status;
+}
+
+static enum sol_status refuse_lost(size_t count, const char *first)
+{
+    return status_set(SOL_E_ARGUMENT,
+                      "%zu files hold what is not recorded (the first is %s), edited just now, or "
+                      "ignored by git, and would be lost; move them away or record them, then run "
+                      "this command again",
+                      count, first);
+}
+
+enum sol_status opt_put_known(const struct opt_tree *tree, const json_t *files, const char *hash,
+                              const char *known)
+{
+    json_t *lost;
+    SOL_TRY(opt_tree_unknown(tree, files, hash, known, &lost));
+    size_t count = json_array_size(lost);
+    enum sol_status status = SOL_OK;
+    if (count) status = refuse_lost(count, json_string_value(json_array_get(lost, 0)));
+    json_decref(lost);
+    return status;
+}
+
+/* What a file was when its content was looked at. */
+struct seen {
+    bool there;
+    struct stat info;
+};
+
+static struct seen *look(const struct opt_tree *tree, const json_t *files)
+{
+    size_t count = json_array_size(files);
+    struct seen *seen = calloc(count + 1, sizeof *seen);
+    for (size_t i = 0; seen && i < count; i++)
+        seen[i].there =
+            place_has_file(tree->path, json_string_value(json_array_get(files, i)), &seen[i].info);
+    return seen;
+}
+
+/* Somebody may edit while others are put. */
+static enum sol_status check_same(const struct opt_tree *tree, const char *name,
+                                  const struct seen *seen)
+{
+    struct stat now;
+    if (!place_has_file(tree->path, name, &now)) return SOL_OK;
+    bool same = seen->there && now.st_ino == seen->info.st_ino &&
+                now.st_size == seen->info.st_size &&
+                now.st_mtim.tv_sec == seen->info.st_mtim.tv_sec &&
+                now.st_mtim.tv_nsec == seen->info.st_mtim.tv_nsec;
+    return same ? SOL_OK : refuse_lost(1, name);
+}
+
+static enum sol_status remove_others(const struct opt_tree *tree, const json_t *files,
+                                     const json_t *kept, const struct seen *seen)
+{
+    for (size_t i = 0; i < json_array_size(files); i++) {
+        const char *name = json_string_value(json_array_get(files, i));
+        if (json_object_get(kept, name)) continue;
+        SOL_TRY(check_same(tree, name, &seen[i]));
+        SOL_TRY(remove_file(tree, name));
+    }
+    return SOL_OK;
+}
+
+/* In pieces, so that little time passes between the look at a file and its replacement. */
+static enum sol_status restore_kept(const struct opt_tree *tree, const json_t *files,
+                                    const json_t *kept, const struct seen *seen, const char *hash)
+{
+    enum { PIECE = 100 };
+    enum sol_status status = SOL_OK;
+    for (size_t i = 0; i < json_array_size(files) && status == SOL_OK;) {
+        json_t *piece = json_array();
+        for (; i < json_array_size(files) && json_array_size(piece) < PIECE; i++) {
+            json_t *name = json_array_get(files, i);
+            if (!json_object_get(kept, json_string_value(name))) continue;
+            if (status == SOL_OK) status = check_same(tree, json_string_value(name), &seen[i]);
+            json_array_append(piece, name);
+        }
+        if (status == SOL_OK) status = restore(tree, piece, hash);
+        json_decref(piece);
+    }
+    return status;
+}
+
+/* The index first: git writes files by the attributes that it finds there. Then what goes: a file
+ * may stand where a folder was, or the other way round. */
+static enum sol_status put_all(const struct opt_tree *tree, const json_t *files, const json_t *kept,
+                               const char *hash, const char *known)
+{
+    struct seen *seen = look(tree, files);
+    if (!seen) return status_set(SOL_E_MEMORY, "no memory for the names of files");
+    enum sol_status status = opt_put_known(tree, files, hash, known);
+    if (status == SOL_OK) status = opt_put_staged(tree, files, hash);
+    if (status == SOL_OK) status = remove_others(tree, files, kept, seen);
+    if (status == SOL_OK) status = restore_kept(tree, files, kept, seen, hash);
+    free(seen);
+    return status;
+}
+
+enum sol_status opt_put_files(const struct opt_tree *tree, const json_t *files, const char *hash,
+                              const char *known)
+{
+    char entries[4200];
+    json_t *in;
+    if (json_array_size(files) == 0) return SOL_OK;
+    for (size_t i = 0; i < json_array_size(files); i++)
+        SOL_TRY(check_name(tree, json_string_value(json_array_get(files, i))));
+    snprintf(entries, sizeof entries, "%s/input", tree->work);
+    SOL_TRY(opt_tree_entries(tree, hash, files, entries, &in));
+    unlink(entries);
+    json_t *kept = opt_tree_set(in);
+    json_decref(in);
+    enum sol_status status = put_all(tree, files, kept, hash, known);
+    json_decref(kept);
     return status;
 }
 
@@ -184,19 +288,33 @@ static enum sol_status check_commit(const struct opt_tree *tree, const char *bas
 }
 
 /* The branch goes back to where it was, unless it has moved again. */
-static enum sol_status check_or_take_back(const struct opt_tree *tree, const char *base,
-                                          const char *hash, const char *commit)
+static enum sol_status take_back(const struct opt_tree *tree, const char *parent,
+                                 const char *commit)
 {
-    char parent[OPT_HASH_SIZE], why[800];
-    SOL_TRY(opt_tree_parent(tree, commit, parent));
-    enum sol_status status = check_commit(tree, base, hash, parent);
-    if (status != SOL_E_MISMATCH) return status;
-    snprintf(why, sizeof why, "%s", sol_last_error());
+    char why[800];
     struct git put = {.folder = tree->path, .finish = true};
+    snprintf(why, sizeof why, "%s", sol_last_error());
     SOL_TRY(git_do(&put, "update-ref", "-m",
                    "sol opt: a commit that was not what was measured is taken back", "HEAD", parent,
                    commit));
-    return status_set(SOL_E_MISMATCH, "%s", why);
+    return status_set(SOL_E_MISMATCH, "nothing is committed: %s", why);
+}
+
+enum sol_status opt_put_settle(const struct opt_tree *tree, const char *base, const char *hash,
+                               const char *message, char commit[OPT_HASH_SIZE])
+{
+    char parent[OPT_HASH_SIZE];
+    SOL_TRY(opt_tree_head(tree, commit));
+    if (strcmp(commit, base) == 0) return status_set(SOL_E_MISMATCH, "nothing is committed");
+    SOL_TRY(opt_tree_parent(tree, commit, parent));
+    enum sol_status status = check_commit(tree, base, hash, parent);
+    if (status != SOL_E_MISMATCH) return status;
+    if (is_ours(tree, message)) return take_back(tree, parent, commit);
+    return status_set(
+        SOL_E_MISMATCH,
+        "HEAD is %.12s, which is not what was measured, and not sol's commit; see git "
+        "log",
+        commit);
 }
 
 enum sol_status opt_put_commit(const struct opt_tree *tree, const char *base, const char *hash,
@@ -217,8 +335,5 @@ enum sol_status opt_put_commit(const struct opt_tree *tree, const char *base, co
     unlink(index);
     unlink(text);
     if (status != SOL_OK) return status;
-    SOL_TRY(opt_tree_head(tree, commit));
-    if (!is_ours(tree, message))
-        return status_set(SOL_E_MISMATCH, "HEAD moved again behind the commit; see git log");
-    return check_or_take_back(tree, base, hash, commit);
+    return opt_put_settle(tree, base, hash, message, commit);
 }

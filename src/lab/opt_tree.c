@@ -94,6 +94,8 @@ static enum sol_status name_folders(struct opt_tree *tree, const char *store)
     /* Git and the configured commands work in other folders. */
     if (!realpath(store, folder))
         return status_set(SOL_E_IO, "cannot find the store %s: %s", store, strerror(errno));
+    if (strcmp(folder, tree->path) == 0)
+        return status_set(SOL_E_ARGUMENT, "the store cannot be the tree itself: %s", folder);
     store_hash(tree->path, strlen(tree->path), hash);
     int n = snprintf(tree->work, sizeof tree->work, "%s/opt/%s", folder, hash);
     int m = snprintf(tree->baseline, sizeof tree->baseline, "%s/opt/%s/baseline", folder, hash);
@@ -101,6 +103,19 @@ static enum sol_status name_folders(struct opt_tree *tree, const char *store)
     if (n < (int)sizeof tree->work && m < (int)sizeof tree->baseline && k < (int)sizeof tree->store)
         return SOL_OK;
     return status_set(SOL_E_ARGUMENT, "the store's folder has too long a name: %s", store);
+}
+
+/* A configuration may say that the files are where another repository has its own. */
+static enum sol_status check_top(const struct git *here, const char *top)
+{
+    char its[4096], own[4096];
+    SOL_TRY(git_line(here, its, sizeof its, "rev-parse", "--absolute-git-dir"));
+    SOL_TRY(
+        git_line(&(struct git){.folder = top}, own, sizeof own, "rev-parse", "--absolute-git-dir"));
+    if (strcmp(its, own) == 0) return SOL_OK;
+    return status_set(SOL_E_UNSUPPORTED,
+                      "%s is of the repository %s, but its folder has another: %s", here->folder,
+                      its, own);
 }
 
 enum sol_status opt_tree_open(const char *folder, const char *store, struct opt_tree *out)
@@ -117,6 +132,7 @@ enum sol_status opt_tree_open(const char *folder, const char *store, struct opt_
                           "add, git commit make one)",
                           folder);
     if (status != SOL_OK) return status;
+    SOL_TRY(check_top(&here, out->path));
     if (opt_tree_head(out, commit) != SOL_OK)
         return status_set(SOL_E_ARGUMENT, "%s has no commit yet; make one to compare with",
                           out->path);
@@ -168,10 +184,11 @@ enum sol_status opt_tree_lock(struct opt_tree *tree)
     return SOL_OK;
 }
 
+/* The name alone: to look at the commit, git might fetch it with a command of the tree's. */
 enum sol_status opt_tree_head(const struct opt_tree *tree, char commit[OPT_HASH_SIZE])
 {
     return git_line(&(struct git){.folder = tree->path}, commit, OPT_HASH_SIZE, "rev-parse",
-                    "--verify", "HEAD^{commit}");
+                    "--verify", "HEAD");
 }
 
 enum sol_status opt_tree_parent(const struct opt_tree *tree, const char *commit,
@@ -275,6 +292,17 @@ static bool in_store(const struct opt_tree *tree, const char *name)
     return length && strncmp(name, tree->store, length) == 0 && strchr("/", name[length]);
 }
 
+/* Folders end with a slash. */
+static bool below_any(const json_t *folders, const char *name)
+{
+    for (size_t i = 0; i < json_array_size(folders); i++) {
+        const char *folder = json_string_value(json_array_get(folders, i));
+        size_t length = strlen(folder);
+        if (length && folder[length - 1] == '/' && strncmp(name, folder, length) == 0) return true;
+    }
+    return false;
+}
+
 /* A nested repository is listed with a slash behind it: not ours to look into. */
 static void keep_ours(const struct opt_tree *tree, json_t *names, const json_t *left_out,
                       const struct string_list *exclude)
@@ -284,21 +312,52 @@ static void keep_ours(const struct opt_tree *tree, json_t *names, const json_t *
         const char *name = json_string_value(json_array_get(names, i));
         size_t length = strlen(name);
         if (strcmp(name, OPT_CONFIG_FILE) == 0 || json_object_get(skip, name) ||
-            matches(exclude, name) || in_store(tree, name) || (length && name[length - 1] == '/'))
+            below_any(left_out, name) || matches(exclude, name) || in_store(tree, name) ||
+            (length && name[length - 1] == '/'))
             json_array_remove(names, i);
     }
     json_decref(skip);
 }
 
-enum sol_status opt_tree_untracked(const struct opt_tree *tree, json_t **out)
+enum sol_status opt_tree_untracked(const struct opt_tree *tree, const char *folder, json_t **out)
 {
     char listing[4200];
-    struct git call = {.folder = tree->path, .output = listing};
+    struct git call = {.folder = folder, .output = listing};
     snprintf(listing, sizeof listing, "%s/listing", tree->work);
     enum sol_status status =
         git_names(&call, out, "ls-files", "-z", "--others", "--exclude-standard");
     unlink(listing);
     return status;
+}
+
+enum sol_status opt_tree_own(const struct opt_tree *tree, const char *base, json_t **out)
+{
+    char listing[4200];
+    struct git call = {.folder = tree->path, .output = listing};
+    json_t *ignored, *tracked;
+    snprintf(listing, sizeof listing, "%s/listing", tree->work);
+    SOL_TRY(opt_tree_untracked(tree, tree->path, out));
+    enum sol_status status = git_names(&call, &ignored, "ls-files", "-z", "--others", "--ignored",
+                                       "--exclude-standard", "--directory");
+    if (status == SOL_OK) {
+        json_array_extend(*out, ignored);
+        json_decref(ignored);
+        status =
+            git_names(&call, &tracked, "ls-tree", "-r", "-z", "--name-only", "--full-tree", base);
+    }
+    unlink(listing);
+    if (status != SOL_OK) {
+        json_decref(*out);
+        *out = NULL;
+        return status;
+    }
+    json_t *known = opt_tree_set(tracked);
+    for (size_t i = json_array_size(*out); i-- > 0;)
+        if (json_object_get(known, json_string_value(json_array_get(*out, i))))
+            json_array_remove(*out, i);
+    json_decref(known);
+    json_decref(tracked);
+    return SOL_OK;
 }
 
 enum sol_status opt_tree_changed(const struct opt_tree *tree, const char *a, const char *b,
@@ -332,7 +391,7 @@ static const char *next_entry(const char *at, const char *end, const char **name
 static enum sol_status pick_entries(const struct mapped_file *all, const json_t *names, int digits,
                                     const char *path, json_t **in)
 {
-    const char *at = all->data, *end = at + all->size, *name;
+    const char *at = all->data, *end = all->size ? at + all->size : at, *name;
     json_t *wanted = opt_tree_set(names), *found = json_array();
     FILE *to = opt_tree_create(path);
     char kind[7];
@@ -389,7 +448,7 @@ static enum sol_status refuse_submodules(const struct opt_tree *tree, const stru
     SOL_TRY(opt_tree_entries(tree, hash, names, f->input, NULL));
     SOL_TRY(mapped_file_open(f->input, &entries));
     enum sol_status status = SOL_OK;
-    const char *at = entries.data, *end = at + entries.size;
+    const char *at = entries.data, *end = entries.size ? at + entries.size : at;
     while (at < end && status == SOL_OK) {
         at = next_entry(at, end, &name, kind);
         if (strcmp(kind, "160000") == 0)
@@ -400,6 +459,66 @@ static enum sol_status refuse_submodules(const struct opt_tree *tree, const stru
                                 name);
     }
     mapped_file_close(&entries);
+    return status;
+}
+
+/* ---- what files hold, whatever the index thinks of them ---- */
+
+/* Of `names`, the files that are there, as a tree object of their own: nothing is ignored, assumed
+ * or skipped. */
+static enum sol_status hash_files(const struct opt_tree *tree, const struct work_files *f,
+                                  const json_t *names, char hash[OPT_HASH_SIZE])
+{
+    struct git call = {.folder = tree->path, .index = f->index};
+    struct git add = {.folder = tree->path, .index = f->index, .input = f->names};
+    unlink(f->index);
+    SOL_TRY(opt_tree_write_names(f->names, names));
+    SOL_TRY(git_do(&add, "update-index", "--add", "--replace", "-z", "--stdin"));
+    return git_line(&call, hash, OPT_HASH_SIZE, "write-tree");
+}
+
+static void keep_names(json_t *names, const json_t *others)
+{
+    json_t *known = opt_tree_set(others);
+    for (size_t i = json_array_size(names); i-- > 0;)
+        if (!json_object_get(known, json_string_value(json_array_get(names, i))))
+            json_array_remove(names, i);
+    json_decref(known);
+}
+
+static json_t *existing(const struct opt_tree *tree, const json_t *names)
+{
+    json_t *there = json_array();
+    for (size_t i = 0; i < json_array_size(names); i++) {
+        json_t *name = json_array_get(names, i);
+        if (place_has_file(tree->path, json_string_value(name), NULL))
+            json_array_append(there, name);
+    }
+    return there;
+}
+
+enum sol_status opt_tree_unknown(const struct opt_tree *tree, const json_t *names, const char *a,
+                                 const char *b, json_t **out)
+{
+    struct work_files *f;
+    char hash[OPT_HASH_SIZE];
+    const char *const known[] = {a, b};
+    *out = existing(tree, names);
+    if (json_array_size(*out) == 0) return SOL_OK;
+    enum sol_status status = fresh_files(tree, &f);
+    if (status == SOL_OK) {
+        status = hash_files(tree, f, *out, hash);
+        remove_files(f);
+    }
+    for (int i = 0; i < 2 && status == SOL_OK; i++) {
+        json_t *differing;
+        status = opt_tree_changed(tree, known[i], hash, &differing);
+        if (status == SOL_OK) keep_names(*out, differing);
+        if (status == SOL_OK) json_decref(differing);
+    }
+    if (status == SOL_OK) return SOL_OK;
+    json_decref(*out);
+    *out = NULL;
     return status;
 }
 
@@ -440,6 +559,32 @@ static enum sol_status copy_index(const struct opt_tree *tree, const char *to)
     return access(path, F_OK) == 0 ? copy_file(path, to) : SOL_OK;
 }
 
+/* Files of which git is told not to look: assumed unchanged, or left out by a sparse tree though
+ * they are there. They take part in what is measured, so the copy of the index forgets that. */
+static enum sol_status clear_flags(const struct opt_tree *tree, const struct work_files *f)
+{
+    struct git list = {.folder = tree->path, .index = f->index, .output = f->names};
+    struct git clear = {.folder = tree->path, .index = f->index, .input = f->names};
+    json_t *all, *flagged = json_array();
+    enum sol_status status = git_names(&list, &all, "ls-files", "-v", "-z");
+    for (size_t i = 0; status == SOL_OK && i < json_array_size(all); i++) {
+        const char *line = json_string_value(json_array_get(all, i)); /* "h name" */
+        bool assumed = line[0] >= 'a' && line[0] <= 'z';
+        if (assumed || (line[0] == 'S' && place_has_file(tree->path, line + 2, NULL)))
+            json_array_append_new(flagged, json_string(line + 2));
+    }
+    if (status == SOL_OK) json_decref(all);
+    if (status == SOL_OK && json_array_size(flagged)) {
+        status = opt_tree_write_names(f->names, flagged);
+        if (status == SOL_OK)
+            status = git_do(&clear, "update-index", "--no-assume-unchanged", "-z", "--stdin");
+        if (status == SOL_OK)
+            status = git_do(&clear, "update-index", "--no-skip-worktree", "-z", "--stdin");
+    }
+    json_decref(flagged);
+    return status;
+}
+
 /* Puts the files that are `there`, or removes those that are not: git wants the two apart where a
  * folder took a file's place. */
 static enum sol_status add_to_index(const struct opt_tree *tree, const struct work_files *f,
@@ -449,7 +594,7 @@ static enum sol_status add_to_index(const struct opt_tree *tree, const struct wo
     json_t *some = json_array();
     for (size_t i = 0; i < json_array_size(names); i++) {
         json_t *name = json_array_get(names, i);
-        if (place_has_file(tree->path, json_string_value(name)) == there)
+        if (place_has_file(tree->path, json_string_value(name), NULL) == there)
             json_array_append(some, name);
     }
     enum sol_status status = opt_tree_write_names(f->names, some);
@@ -468,6 +613,7 @@ static enum sol_status take_content(const struct opt_tree *tree, const struct wo
     struct git list = {.folder = tree->path, .index = f->index, .output = f->names};
     json_t *names;
     SOL_TRY(copy_index(tree, f->index));
+    SOL_TRY(clear_flags(tree, f));
     SOL_TRY(git_do(&call, "read-tree", "--reset", base));
     SOL_TRY(git_names(&list, &names, "ls-files", "-z", "--modified", "--deleted", "--others",
                       "--exclude-standard", "--deduplicate"));

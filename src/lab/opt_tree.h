@@ -47,8 +47,16 @@ enum sol_status opt_tree_head(const struct opt_tree *tree, char commit[OPT_HASH_
 enum sol_status opt_tree_parent(const struct opt_tree *tree, const char *commit,
                                 char parent[OPT_HASH_SIZE]);
 
-/* Names of files that git neither knows nor ignores. A new reference. */
-enum sol_status opt_tree_untracked(const struct opt_tree *tree, json_t **out);
+/* Names of files in `folder` (the tree's, the baseline's) that git neither knows nor ignores. A new
+ * reference. */
+enum sol_status opt_tree_untracked(const struct opt_tree *tree, const char *folder, json_t **out);
+/* The user's own: those, and what git ignores, whole folders with a slash behind them; nothing that
+ * `base` has, though the index may have forgotten it. A new reference. */
+enum sol_status opt_tree_own(const struct opt_tree *tree, const char *base, json_t **out);
+/* Of `names`, those whose file now holds neither what tree `a` nor what tree `b` has, whatever git
+ * is told to ignore or to assume. A new reference. */
+enum sol_status opt_tree_unknown(const struct opt_tree *tree, const json_t *names, const char *a,
+                                 const char *b, json_t **out);
 
 /* Two git tree objects: the same content gives the same hash. */
 struct opt_snapshot {
