@@ -576,6 +576,10 @@ static void expect_state(const char *id, enum store_state wanted)
 static void test_zombie(void **state)
 {
     (void)state;
+    if (getenv("SOL_EMULATED")) {
+        print_message("skipped: the emulator tells a process another start time than others see\n");
+        skip();
+    }
     char id[STORE_ID_SIZE];
     int ended, ready[2];
     assert_int_equal(pipe(ready), 0);
