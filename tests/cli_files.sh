@@ -24,6 +24,18 @@ is "what a closed stderr becomes" "$error" /dev/null
 "$sol" version >&- 2>err
 is "stdout closed: status" $? 3
 
+# ---- what is read is not written ----
+cp "$SOL_SOURCE_DIR/README.md" text
+cp text same
+ln -s text link
+run 2 tok train --vocab-size 300 --format json -o link text
+has err 'is read here'
+cmp -s text same || fail "a text was replaced by its vocabulary"
+run 2 bench -m m.gguf --output m.gguf -q
+run 0 bench -m synth:tiny,layers=1 -t 1 -p 2 -n 0 -r 1 --no-limits -q
+run 2 report last -o "$SOL_STORE/store.db"
+run 0 runs
+
 # ---- limits ----
 "$sol" bench -m synth:tiny,layers=1 -t 1 -p 2 -n 0 -r 1 --no-limits -q -o json --output b.json >out 2>err || fail "bench"
 for command in "report last -o r.html" "tok train --vocab-size 300 --format json -o v.json $SOL_SOURCE_DIR/README.md" \

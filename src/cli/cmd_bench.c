@@ -335,6 +335,8 @@ static enum sol_status make_tests(struct bench_command *c)
 static enum sol_status open_output(struct bench_command *c)
 {
     if (!c->options.output) return SOL_OK;
+    if (c->options.engine.model)
+        SOL_TRY(output_file_apart(c->options.output, c->options.engine.model));
     /* Earlier results stay until there are new ones. */
     return output_file_create(c->options.output, 0, OUTPUT_STREAM, &c->file);
 }

@@ -119,6 +119,8 @@ static enum sol_status make(const struct report_options *o, const char *run)
     char name[64] = "history", path[80];
     const char *state = NULL;
     SOL_TRY(store_open(o->store, &store));
+    char database[4200];
+    snprintf(database, sizeof database, "%s/store.db", store_path(store));
     struct report_history history = {.metrics = &o->metrics,
                                      .kind = o->kind,
                                      .label = o->label,
@@ -126,8 +128,10 @@ static enum sol_status make(const struct report_options *o, const char *run)
                                      .device = o->device,
                                      .tree = o->tree,
                                      .limit = o->limit};
-    enum sol_status status = o->history ? report_history(store, &history, &html)
-                                        : make_run(store, run, &html, name, &state);
+    enum sol_status status = o->output ? output_file_apart(o->output, database) : SOL_OK;
+    if (status == SOL_OK)
+        status = o->history ? report_history(store, &history, &html)
+                            : make_run(store, run, &html, name, &state);
     if (status == SOL_OK) status = html_finish(html, &text);
     snprintf(path, sizeof path, "report-%s.html", name);
     if (status == SOL_OK) status = write_file(o, &text, o->output ? o->output : path, name, state);

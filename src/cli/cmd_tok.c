@@ -348,6 +348,7 @@ static enum sol_status train(struct training *t, const struct tok_options *o,
     enum vocab_format format;
     SOL_TRY(output_format(o, &format));
     if (t->n_files == 0) return status_set(SOL_E_ARGUMENT, "train needs the files to learn from");
+    for (int i = 0; i < t->n_files; i++) SOL_TRY(output_file_apart(o->output, paths[i]));
     SOL_TRY(open_output(t, format, o->output));
     t->files = calloc((size_t)t->n_files, sizeof *t->files);
     if (!t->files) return status_set(SOL_E_MEMORY, "no memory for %d files", t->n_files);

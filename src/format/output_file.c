@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -297,6 +298,15 @@ void output_file_destroy(struct output_file *f)
     if (f->fd >= 0) close(f->fd);
     if (f->work[0]) unlink(f->work);
     free(f);
+}
+
+enum sol_status output_file_apart(const char *path, const char *input)
+{
+    struct stat to, from;
+    if (stat(path, &to) != 0 || stat(input, &from) != 0 || !S_ISREG(to.st_mode)) return SOL_OK;
+    if (to.st_dev != from.st_dev || to.st_ino != from.st_ino) return SOL_OK;
+    return status_set(SOL_E_ARGUMENT, "'%s' is read here and would be replaced; name another file",
+                      path);
 }
 
 enum sol_status output_file_text(const char *path, const char *text, size_t length)

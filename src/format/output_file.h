@@ -40,6 +40,9 @@ void output_file_destroy(struct output_file *file);
 /* Whether it could be created now, for what is written after long work. */
 enum sol_status output_file_check(const char *path, unsigned flags);
 
+/* SOL_E_ARGUMENT where `path` names the very file `input`, which its command reads. */
+enum sol_status output_file_apart(const char *path, const char *input);
+
 /* A whole small file, as a stream. */
 enum sol_status output_file_text(const char *path, const char *text, size_t length);
 
