@@ -29,16 +29,6 @@ json_t *opt_all_names(const json_t *a, const json_t *b)
     return names;
 }
 
-/* Leaves in `names` those that `others` has too. */
-static void keep_common(json_t *names, const json_t *others)
-{
-    json_t *known = opt_tree_set(others);
-    for (size_t i = json_array_size(names); i-- > 0;)
-        if (!json_object_get(known, json_string_value(json_array_get(names, i))))
-            json_array_remove(names, i);
-    json_decref(known);
-}
-
 /* ---- record ---- */
 
 /* A diff that is sure to bring `hash` back. */
@@ -172,15 +162,15 @@ static enum sol_status unrecorded(const struct opt *o, const struct opt_snapshot
     json_t *files, *staged, *apart;
     *out = NULL;
     SOL_TRY(opt_tree_changed(&o->tree, kept->content, now->hash, &files));
-    keep_common(files, now->files);
+    opt_tree_keep(files, now->files);
     /* What is staged and in the working tree as well is one of the files above, or kept. */
     enum sol_status status = opt_tree_changed(
         &o->tree, *kept->staged ? kept->staged : kept->content, now->staged, &staged);
     if (status != SOL_OK) goto done;
     status = opt_tree_changed(&o->tree, now->hash, now->staged, &apart);
     if (status == SOL_OK) {
-        keep_common(staged, now->staged_files);
-        keep_common(staged, apart);
+        opt_tree_keep(staged, now->staged_files);
+        opt_tree_keep(staged, apart);
         *out = opt_all_names(files, staged);
         json_decref(apart);
     }
@@ -225,7 +215,7 @@ static enum sol_status in_no_change(struct opt *o, const struct opt_snapshot *no
         if (status != SOL_OK || !change) break;
         status = read_kept(o, change, &kept);
         if (status == SOL_OK) status = unrecorded(o, now, &kept, &lost);
-        if (status == SOL_OK) keep_common(*out, lost);
+        if (status == SOL_OK) opt_tree_keep(*out, lost);
         json_decref(lost);
         store_change_destroy(change);
     }

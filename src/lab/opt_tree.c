@@ -477,7 +477,7 @@ static enum sol_status hash_files(const struct opt_tree *tree, const struct work
     return git_line(&call, hash, OPT_HASH_SIZE, "write-tree");
 }
 
-static void keep_names(json_t *names, const json_t *others)
+void opt_tree_keep(json_t *names, const json_t *others)
 {
     json_t *known = opt_tree_set(others);
     for (size_t i = json_array_size(names); i-- > 0;)
@@ -513,7 +513,7 @@ enum sol_status opt_tree_unknown(const struct opt_tree *tree, const json_t *name
     for (int i = 0; i < 2 && status == SOL_OK; i++) {
         json_t *differing;
         status = opt_tree_changed(tree, known[i], hash, &differing);
-        if (status == SOL_OK) keep_names(*out, differing);
+        if (status == SOL_OK) opt_tree_keep(*out, differing);
         if (status == SOL_OK) json_decref(differing);
     }
     if (status == SOL_OK) return SOL_OK;

@@ -96,7 +96,8 @@ enum sol_status opt_tree_git_path(const struct opt_tree *tree, const char *name,
 FILE *opt_tree_create(const char *path);
 enum sol_status opt_tree_write(const char *path, const void *data, size_t size);
 enum sol_status opt_tree_write_names(const char *path, const json_t *names);
-enum sol_status opt_tree_make_parents(char *path); /* `path` is as before after the call */
-json_t *opt_tree_set(const json_t *names);         /* {name: true}; a new reference */
+enum sol_status opt_tree_make_parents(char *path);       /* `path` is as before after the call */
+json_t *opt_tree_set(const json_t *names);               /* {name: true}; a new reference */
+void opt_tree_keep(json_t *names, const json_t *others); /* leaves those that `others` has too */
 
 #endif
