@@ -226,8 +226,9 @@ PATH=$work/bin:$PATH
 opt 3 restore -q
 PATH=$old_path
 opt 0 status
-has out '^next: sol opt restore'
-opt 0 restore --change 1 -q
+has out '^next: sol opt restore o[0-9a-f]{8} --change 1$'
+# shellcheck disable=SC2046 # its words
+opt 0 $(sed -n 's/^next: sol opt //p' "$work/out") -q
 is "line ends of the change" "$(od -c "$tree/z.txt" | grep -c '\\r')" 0
 opt 0 revert -q
 
@@ -314,6 +315,17 @@ has out 'accepted iteration'
 is "one commit" "$(git_ log --format=%s | grep -c 'interrupted behind')" 1
 
 # ---- where sol does not go ----
+# A commit that git would fetch with a command of the tree's.
+mkdir -p "$work/partial"
+(cd "$work/partial" && git init -q && git -c user.name=t -c user.email=t commit -q --allow-empty -m x &&
+    git config core.repositoryformatversion 1 && git config extensions.partialClone origin &&
+    git config remote.origin.url "$work/tree" && git config remote.origin.promisor true &&
+    git config remote.origin.uploadpack "touch '$work/fetched'; false" &&
+    head=$(git rev-parse HEAD) && rm -f ".git/objects/${head:0:2}/${head:2}")
+for verb in init history summary; do (cd "$work/partial" && "$SOL_BINARY" opt $verb) >"$work/out" 2>"$work/err"; done
+[ ! -e "$work/fetched" ] || fail "opt init, history or summary ran a command of the tree"
+(cd "$work/partial" && git show HEAD) >/dev/null 2>&1
+[ -e "$work/fetched" ] || fail "the trap of the partial clone is not set"
 mkdir -p "$work/n"
 git init -q "$work/n/a"
 (cd "$work/n/a" && git -c user.name=t -c user.email=t commit -q --allow-empty -m x && cp -r "$work/n/a" "$work/n/a

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -473,4 +474,15 @@ void process_result_free(struct process_result *result)
     free(result->output);
     free(result->errors);
     *result = (struct process_result){0};
+}
+
+void process_last_lines(const struct process_result *p, char out[600])
+{
+    const char *text = p->errors_size ? p->errors : p->output;
+    size_t end = strlen(text);
+    while (end && strchr(" \t\r\n", text[end - 1])) end--;
+    size_t start = end;
+    for (int lines = 0; start && end - start < 560; start--)
+        if (text[start - 1] == '\n' && ++lines == 5) break;
+    snprintf(out, 600, "%.*s", (int)(end - start), text + start);
 }

@@ -47,6 +47,8 @@ enum sol_status process_finish(const char *const *argv, const struct process_io 
                                struct process_result *out);
 
 void process_result_free(struct process_result *result); /* takes a zeroed one */
+/* The last lines of a failed command that say something, of its errors if there are any. */
+void process_last_lines(const struct process_result *result, char out[600]);
 
 /* ---- for who watches a process himself ---- */
 

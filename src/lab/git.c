@@ -52,17 +52,6 @@ void git_forget_environment(void)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) unsetenv(names[i]);
 }
 
-void process_last_lines(const struct process_result *p, char out[600])
-{
-    const char *text = p->errors_size ? p->errors : p->output;
-    size_t end = strlen(text);
-    while (end && strchr(" \t\r\n", text[end - 1])) end--;
-    size_t start = end;
-    for (int lines = 0; start && end - start < 560; start--)
-        if (text[start - 1] == '\n' && ++lines == 5) break;
-    snprintf(out, 600, "%.*s", (int)(end - start), text + start);
-}
-
 /* "Unable to create '/x/.git/index.lock': File exists" */
 static bool find_lock(const char *errors, char *lock, size_t size)
 {

@@ -1,6 +1,7 @@
 /* Git, driven through its commands. Nothing that a tree's configuration names runs (hooks, file
  * system monitors, garbage collection), but for a commit's hooks where a call asks for them.
- * Filters (clean, smudge) do run: without them git could not tell a file's content. */
+ * Filters (clean, smudge) do run: without them git could not tell a file's content; and where a
+ * partial clone lacks an object, git fetches it. */
 #ifndef LAB_GIT_H
 #define LAB_GIT_H
 
@@ -39,8 +40,5 @@ enum sol_status git_names_words(const struct git *call, json_t **out, const char
 
 /* Git would read these instead of the folder's own; a hook's or an alias' children have them. */
 void git_forget_environment(void);
-
-/* The last lines of a failed command that say something, joined. */
-void process_last_lines(const struct process_result *p, char out[600]);
 
 #endif

@@ -390,9 +390,11 @@ static void choose_next(struct opt *o, const struct opt_snapshot *now)
 {
     json_t *compared = opt_note_of(o, "compared", now->hash);
     if (opt_is_doing(o, "revert"))
-        opt_next(o, "sol opt revert (it was stopped half-way)");
+        opt_next(o, "sol opt revert");
     else if (opt_is_doing(o, "restore"))
-        opt_next(o, "sol opt restore (it was stopped half-way)");
+        opt_next(o, "sol opt restore %s --change %lld", o->it.id,
+                 (long long)json_integer_value(
+                     json_object_get(json_object_get(o->notes, "doing"), "change")));
     else if (json_array_size(now->files) == 0)
         opt_next(o, "edit the files, then: sol opt benchmark");
     else if (!compared && !opt_note_of(o, "benchmarked", now->hash))

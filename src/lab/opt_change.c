@@ -117,7 +117,7 @@ enum sol_status opt_record_verb(struct opt *o)
                 o->it.id);
         opt_print_files(o, now.files);
         if (opt_is_doing(o, "revert"))
-            opt_next(o, "sol opt revert (it was stopped half-way)");
+            opt_next(o, "sol opt revert");
         else if (opt_note_of(o, "compared", now.hash))
             opt_next(o, "%s",
                      o->it.verdict && strcmp(o->it.verdict, "faster") == 0 ? "sol opt accept"
@@ -239,10 +239,12 @@ static enum sol_status keep_what_is_there(struct opt *o, const struct opt_snapsh
     return status;
 }
 
-static enum sol_status begin(struct opt *o, const char *verb)
+/* `change`: the number of the one that is restored. */
+static enum sol_status begin(struct opt *o, const char *verb, int64_t change)
 {
     SOL_TRY(opt_put_check(&o->tree));
-    json_object_set_new(o->notes, "doing", json_pack("{s:s}", "verb", verb));
+    json_object_set_new(o->notes, "doing",
+                        json_pack("{s:s, s:I}", "verb", verb, "change", (json_int_t)change));
     o->it.state = "recorded";
     o->it.finished_ns = 0;
     return opt_save(o);
@@ -254,7 +256,7 @@ static enum sol_status put_back(struct opt *o, const struct opt_snapshot *now)
     SOL_TRY(check_head(o, "end it as it is: sol opt revert --keep"));
     SOL_TRY(keep_what_is_there(o, now));
     SOL_TRY(opt_put_known(&o->tree, now->files, base, now->hash));
-    SOL_TRY(begin(o, "revert"));
+    SOL_TRY(begin(o, "revert", 0));
     SOL_TRY(opt_put_files(&o->tree, now->files, base, now->hash));
     json_t *names = opt_all_names(now->files, now->staged_files);
     enum sol_status status = opt_put_staged(&o->tree, names, base);
@@ -336,7 +338,8 @@ static enum sol_status check_free(const struct opt *o, const struct opt_snapshot
 }
 
 /* `now`: what the tree holds, which is the base's, the change's, or recorded. */
-static enum sol_status put_change(struct opt *o, const struct kept *kept, const char *now)
+static enum sol_status put_change(struct opt *o, const struct kept *kept, int64_t number,
+                                  const char *now)
 {
     json_t *files, *staged = NULL;
     const char *base = o->it.base_commit;
@@ -344,7 +347,7 @@ static enum sol_status put_change(struct opt *o, const struct kept *kept, const 
     enum sol_status status = SOL_OK;
     if (*kept->staged) status = opt_tree_changed(&o->tree, base, kept->staged, &staged);
     if (status == SOL_OK) status = opt_put_known(&o->tree, files, kept->content, now);
-    if (status == SOL_OK) status = begin(o, "restore");
+    if (status == SOL_OK) status = begin(o, "restore", number);
     if (status == SOL_OK) status = opt_put_files(&o->tree, files, kept->content, now);
     if (status == SOL_OK) status = opt_put_staged(&o->tree, files, base);
     if (status == SOL_OK) status = opt_put_staged(&o->tree, staged, kept->staged);
@@ -367,7 +370,7 @@ static enum sol_status restore(struct opt *o, const struct store_change *change)
     SOL_TRY(opt_snapshot(o, &now));
     enum sol_status status =
         opt_is_doing(o, "restore") ? keep_what_is_there(o, &now) : check_free(o, &now, &kept);
-    if (status == SOL_OK) status = put_change(o, &kept, now.hash);
+    if (status == SOL_OK) status = put_change(o, &kept, change->number, now.hash);
     opt_snapshot_free(&now);
     if (status != SOL_OK) return status;
     json_object_del(o->notes, "doing");
