@@ -33,7 +33,17 @@ has err 'is read here'
 cmp -s text same || fail "a text was replaced by its vocabulary"
 run 2 bench -m m.gguf --output m.gguf -q
 run 0 bench -m synth:tiny,layers=1 -t 1 -p 2 -n 0 -r 1 --no-limits -q
-run 2 report last -o "$SOL_STORE/store.db"
+cp m.gguf before.gguf
+run 2 model convert -m m.gguf --overwrite -o m.gguf
+has err 'is read here'
+cmp -s m.gguf before.gguf || fail "a model was converted onto itself"
+run 0 bench -m synth:tiny,layers=1 -t 1 -p 2 -n 0 -r 1 --no-limits -q
+for command in "report last -o" "compare last last~1 --output" "bench -m m.gguf -q --output" \
+    "profile -m m.gguf --report" "profile -m m.gguf --trace"; do
+    # shellcheck disable=SC2086 # words apart
+    run 2 $command "$SOL_STORE/store.db"
+    has err 'is read here'
+done
 run 0 runs
 
 # ---- limits ----

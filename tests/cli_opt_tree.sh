@@ -232,6 +232,69 @@ opt 0 $(sed -n 's/^next: sol opt //p' "$work/out") -q
 is "line ends of the change" "$(od -c "$tree/z.txt" | grep -c '\\r')" 0
 opt 0 revert -q
 
+# ---- bytes that git does not keep; flags and entries of the index that are not the change's ----
+make_tree
+git_ config filter.strip.clean "sed /output/d"
+git_ config filter.strip.smudge cat
+printf '*.nb filter=strip\n*.bin text\n' >"$tree/.gitattributes"
+printf 'in\n' >"$tree/x.nb"
+git_ add .gitattributes x.nb
+git_ commit -qm filters
+opt 0 start "a filter that drops bytes" -q
+printf 'in 2\noutput precious\n' >"$tree/x.nb"
+echo 1 >"$tree/a"
+opt 0 record -q
+opt 2 revert -q
+has err 'bytes that git does not keep .*is x\.nb'
+grep -q precious "$tree/x.nb" || fail "a filter's output was lost"
+is "a file beside it" "$(cat "$tree/a")" 1
+printf 'in 2\n' >"$tree/x.nb"
+printf 'a\r\nb\n' >"$tree/x.bin"
+opt 0 record -q
+opt 2 revert -q
+has err 'is x\.bin'
+is "line ends" "$(od -An -c "$tree/x.bin" | grep -c '\\r')" 1
+rm "$tree/x.bin"
+opt 0 record -q
+opt 0 revert -q
+printf 'in\noutput precious\n' >"$tree/x.nb" # git sees no difference here
+opt 2 restore -q
+grep -q precious "$tree/x.nb" || fail "restore lost a filter's output"
+git_ checkout -q x.nb
+printf 'in\n' >"$tree/x.nb"
+opt 0 restore -q
+opt 0 revert -q
+clean "after filters"
+opt 0 start "flags of the index" -q
+echo other >"$work/other"
+git_ update-index --cacheinfo "100644,$(git_ hash-object -w "$work/other"),d/b"
+git_ update-index --assume-unchanged c
+git_ update-index --skip-worktree d/b
+rm -r "$tree/d"
+echo 1 >"$tree/c"
+opt 0 record -q
+opt 0 history last --staged
+has out '^\+other'
+grep -q 'b/c' "$work/out" && fail "--staged shows more than the index"
+opt 0 revert -q
+is "flags after a revert" "$(git_ ls-files -v c d/b | tr '\n' ' ')" "h c S d/b "
+is "what is staged" "$(git_ diff --cached --name-only)" ""
+[ ! -e "$tree/d" ] || fail "revert made a file that the index leaves out"
+git_ update-index --no-skip-worktree d/b
+git_ update-index --no-assume-unchanged c
+git_ checkout -q d/b
+rm "$tree/c"
+mkdir "$tree/c"
+echo mine >"$tree/c/mine"
+opt 0 start "an entry in the way" --with-changes -q
+git_ add c/mine
+opt 0 record -q
+before=$(state)
+opt 2 revert -q
+has err 'the index has c/mine'
+[ "$(state)" = "$before" ] || fail "a refused revert changed something"
+opt 0 revert --keep -q
+
 # ---- accept: what was not measured is not committed ----
 measured() {
     git_ reset -q --hard

@@ -409,6 +409,7 @@ static enum sol_status open_store(struct bench_command *c)
 {
     if (c->options.no_store) return SOL_OK;
     SOL_TRY(store_open_optional(c->options.store, &c->store));
+    SOL_TRY(store_apart(c->store, c->options.output));
     if (!c->store) return SOL_OK;
     struct bench_report r = report_of(c);
     return bench_store_begin(c->store, &r, c->options.label, c->argc, c->argv, c->run);

@@ -359,7 +359,8 @@ static enum sol_status run(struct compare_options *o, const struct invocation *c
     struct store *store = NULL;
     SOL_TRY(check_usage(o, call->args, call->n_args));
     if (!o->no_store) SOL_TRY(store_open_optional(o->store, &store));
-    enum sol_status status = run_with(o, store, call, verdict);
+    enum sol_status status = store_apart(store, o->output);
+    if (status == SOL_OK) status = run_with(o, store, call, verdict);
     store_close(store);
     return status;
 }

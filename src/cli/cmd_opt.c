@@ -60,6 +60,8 @@ static const struct option options[] = {
     OPTION_ENTRY(GROUP, 0, "history, summary", NULL, NULL, 0, 0, 0),
     OPTION_ENTRY(FLAG, 0, "all", NULL, "of all trees", AT(o.all), 0, 0),
     OPTION_ENTRY(FLAG, 0, "diff", NULL, "only the recorded diff, for git apply", AT(o.diff), 0, 0),
+    OPTION_ENTRY(FLAG, 0, "staged", NULL, "only that of the index, which may hold other content",
+                 AT(o.staged), 0, 0),
     OPTION_ENTRY(INT, 0, "change", "N",
                  "of several recorded changes (default: the newest); also of restore", AT(o.change),
                  1, 1 << 30),

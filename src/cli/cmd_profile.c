@@ -198,6 +198,10 @@ static void remove_folder(const struct profile *p)
 /* Before anything runs, so that what cannot be written is known in time. */
 static enum sol_status open_outputs(struct profile *p)
 {
+    SOL_TRY(store_apart(p->store, p->c.report));
+    SOL_TRY(store_apart(p->store, p->c.trace));
+    if (p->c.read && p->c.report) SOL_TRY(output_file_apart(p->c.report, p->c.read));
+    if (p->c.read && p->c.trace) SOL_TRY(output_file_apart(p->c.trace, p->c.read));
     if (p->c.report) SOL_TRY(output_file_create(p->c.report, 0, OUTPUT_STREAM, &p->report));
     return p->c.trace ? output_file_create(p->c.trace, 0, OUTPUT_STREAM, &p->trace) : SOL_OK;
 }
@@ -448,8 +452,8 @@ static int dispatch(struct profile *p, char *const *command, int n_args)
 {
     enum sol_status status = check_options(p, n_args);
     if (status == SOL_OK) status = store_label_check(p->c.label);
-    if (status == SOL_OK) status = open_outputs(p);
     if (status == SOL_OK && !p->c.no_store) status = store_open_optional(p->c.store, &p->store);
+    if (status == SOL_OK) status = open_outputs(p);
     if (status != SOL_OK) return cli_fail(status);
     if (p->c.read) return cli_fail(analyse(p, p->c.read));
     if (n_args == 0) return run_own(p);

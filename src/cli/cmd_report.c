@@ -119,8 +119,6 @@ static enum sol_status make(const struct report_options *o, const char *run)
     char name[64] = "history", path[80];
     const char *state = NULL;
     SOL_TRY(store_open(o->store, &store));
-    char database[4200];
-    snprintf(database, sizeof database, "%s/store.db", store_path(store));
     struct report_history history = {.metrics = &o->metrics,
                                      .kind = o->kind,
                                      .label = o->label,
@@ -128,7 +126,7 @@ static enum sol_status make(const struct report_options *o, const char *run)
                                      .device = o->device,
                                      .tree = o->tree,
                                      .limit = o->limit};
-    enum sol_status status = o->output ? output_file_apart(o->output, database) : SOL_OK;
+    enum sol_status status = store_apart(store, o->output);
     if (status == SOL_OK)
         status = o->history ? report_history(store, &history, &html)
                             : make_run(store, run, &html, name, &state);

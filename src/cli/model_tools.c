@@ -96,6 +96,7 @@ static enum sol_status output_kind(const struct model_options *o, bool *folder)
         if (!*folder && strcmp(o->format, "gguf") != 0)
             return status_set(SOL_E_ARGUMENT, "--format %s: write 'gguf' or 'hf'", o->format);
     }
+    if (o->model) SOL_TRY(output_file_apart(o->output, o->model));
     if (*folder || o->split_gib > 0) return SOL_OK; /* they see when they know the names */
     return output_file_check(o->output, o->overwrite ? 0 : OUTPUT_NEW);
 }

@@ -27,7 +27,7 @@ struct opt_options {
     const char *store;  /* NULL: the usual one */
     const char *hypothesis, *rule, *note, *even_if, *reason, *subject, *preset, *model;
     double predict; /* gain; NaN: none */
-    bool force, keep, with_changes, no_commit, all, diff;
+    bool force, keep, with_changes, no_commit, all, diff, staged;
     int64_t limit;      /* of history; 0: all */
     int64_t pairs;      /* most pairs of a comparison; 0: as configured */
     int64_t change;     /* number of a recorded change; 0: the newest */

@@ -11,9 +11,8 @@
 
 #include "lab/git.h"
 #include "lab/opt_config.h"
+#include "lab/opt_place.h"
 #include "store/store.h"
-
-static const double remove_timeout_s = 600;
 
 /* One line: what state the folder is in. */
 static void read_mark(const struct opt_tree *tree, char out[200])
@@ -71,12 +70,7 @@ static bool is_worktree(const struct opt_tree *tree)
 /* Git's entry of a folder that is gone is taken over by --force. */
 static enum sol_status make_worktree(const struct opt_tree *tree, const char *base)
 {
-    struct process_result p;
-    const char *const remove[] = {"rm", "-rf", "--", tree->baseline, NULL};
-    SOL_TRY(process_argv(remove, &(struct process_io){.stdin_path = NULL}, remove_timeout_s, &p));
-    bool removed = p.exit_status == 0 && !p.timed_out;
-    process_result_free(&p);
-    if (!removed) return status_set(SOL_E_IO, "cannot remove the folder %s", tree->baseline);
+    SOL_TRY(place_remove(tree->baseline));
     return git_do(&(struct git){.folder = tree->path}, "worktree", "add", "--quiet", "--force",
                   "--detach", tree->baseline, base);
 }

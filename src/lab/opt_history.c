@@ -89,7 +89,13 @@ static enum sol_status show_diff(struct opt *o, const struct store_iteration *it
     if (!c)
         return status_set(SOL_E_ARGUMENT, "iteration #%lld (%s) has no such change recorded",
                           (long long)it->number, it->id);
-    if (c->diff) fwrite(c->diff, 1, c->diff_size, o->answer->text);
+    bool other = o->options->staged && c->staged_diff; /* else the index held the same, or the base */
+    bool base = o->options->staged && !other && c->staged && c->content &&
+                strcmp(c->staged, c->content) != 0;
+    if (other)
+        fwrite(c->staged_diff, 1, c->staged_size, o->answer->text);
+    else if (c->diff && !base)
+        fwrite(c->diff, 1, c->diff_size, o->answer->text);
     return SOL_OK;
 }
 
@@ -112,7 +118,7 @@ static enum sol_status show_whole(struct opt *o, const struct store_iteration *i
     if (count > 1)
         fprintf(to, "change %lld of %zu; others: sol opt history %s --diff --change N\n",
                 c ? (long long)c->number : 0LL, count, it->id);
-    if (c && c->staged_diff) fprintf(to, "the index held other content: -o json has it\n");
+    if (c && c->staged_diff) fprintf(to, "the index held other content: sol opt history %s --staged\n", it->id);
     if (c) fputc('\n', to);
     if (c && c->diff) fwrite(c->diff, 1, c->diff_size, to);
     opt_next(o, "%s", opt_is_unfinished(o) ? "sol opt status" : "sol opt start \"what you try\"");
@@ -128,7 +134,8 @@ static enum sol_status show_one(struct opt *o)
     const struct store_iteration *it = &found->items[0];
     enum sol_status status = store_change_read(o->store, it->id, o->options->change, &change);
     if (status == SOL_OK)
-        status = o->options->diff ? show_diff(o, it, change) : show_whole(o, it, change);
+        status = o->options->diff || o->options->staged ? show_diff(o, it, change)
+                                                        : show_whole(o, it, change);
     store_change_destroy(change);
     store_iterations_destroy(found);
     return status;
@@ -139,7 +146,8 @@ enum sol_status opt_history(struct opt *o)
     struct store_iterations *list;
     struct table *table;
     bool all = o->options->all;
-    if (o->options->hypothesis || o->options->diff || o->options->change) return show_one(o);
+    if (o->options->hypothesis || o->options->diff || o->options->staged || o->options->change)
+        return show_one(o);
     SOL_TRY(
         store_iterations_read(o->store, all ? NULL : o->tree.path, NULL, o->options->limit, &list));
     json_t *json = json_array();

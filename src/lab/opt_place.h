@@ -16,4 +16,10 @@ enum sol_status place_open(const char *top, const char *name, int *folder, const
 /* Whether a file or a link is there; what is known of it goes to `info`, which may be NULL. */
 bool place_has_file(const char *top, const char *name, struct stat *info);
 
+/* Whether the files (or links) of that name below two folders hold the same bytes. */
+bool place_same(const char *a, const char *b, const char *name);
+
+/* Removes a folder of ours with all that is in it; none is no error. */
+enum sol_status place_remove(const char *folder);
+
 #endif

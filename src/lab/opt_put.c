@@ -115,15 +115,109 @@ static enum sol_status restore(const struct opt_tree *tree, const json_t *files,
     return status;
 }
 
+/* ---- the index ---- */
+
+/* What `git ls-files -v` says of entries: 'H', 'S' for skip-worktree; small: assume-unchanged. */
+struct flags {
+    json_t *assumed, *skipped; /* names */
+};
+
+static void flags_free(struct flags *flags)
+{
+    json_decref(flags->assumed);
+    json_decref(flags->skipped);
+}
+
+/* An entry of the user's where the change needs a folder, or below what it needs as a file, would
+ * leave the index without a word. */
+static bool in_the_way(const json_t *files, const json_t *folders, const char *name)
+{
+    char folder[4096];
+    if (json_object_get(files, name)) return false;
+    if (json_object_get(folders, name)) return true;
+    snprintf(folder, sizeof folder, "%s", name);
+    for (char *slash; (slash = strrchr(folder, '/'));) {
+        *slash = '\0';
+        if (json_object_get(files, folder)) return true;
+    }
+    return false;
+}
+
+/* The folders that names are in, as {name: true}; a new reference. */
+static json_t *folders_of(const json_t *names)
+{
+    char folder[4096];
+    json_t *set = json_object();
+    for (size_t i = 0; i < json_array_size(names); i++) {
+        snprintf(folder, sizeof folder, "%s", json_string_value(json_array_get(names, i)));
+        for (char *slash; (slash = strrchr(folder, '/'));) {
+            *slash = '\0';
+            json_object_set_new(set, folder, json_true());
+        }
+    }
+    return set;
+}
+
+/* The flags that entries of `files` have. `in`: those that will have an entry. */
+static enum sol_status look_at_index(const struct opt_tree *tree, const json_t *files,
+                                     const json_t *in, struct flags *out)
+{
+    char listing[4200];
+    json_t *all;
+    snprintf(listing, sizeof listing, "%s/listing", tree->work);
+    struct git list = {.folder = tree->path, .output = listing};
+    *out = (struct flags){json_array(), json_array()};
+    enum sol_status status = git_names(&list, &all, "ls-files", "-v", "-z");
+    unlink(listing);
+    if (status != SOL_OK) return status;
+    json_t *mine = opt_tree_set(files), *put = opt_tree_set(in), *folders = folders_of(in);
+    for (size_t i = 0; i < json_array_size(all) && status == SOL_OK; i++) {
+        const char *entry = json_string_value(json_array_get(all, i)), *name = entry + 2;
+        if (json_object_get(put, name) && entry[0] >= 'a')
+            json_array_append_new(out->assumed, json_string(name));
+        if (json_object_get(put, name) && (entry[0] | 0x20) == 's')
+            json_array_append_new(out->skipped, json_string(name));
+        if (!json_object_get(mine, name) && in_the_way(put, folders, name))
+            status = status_set(SOL_E_ARGUMENT,
+                                "the index has %s, which is not part of the change and is in its "
+                                "way; unstage it (git rm --cached), then run this command again",
+                                name);
+    }
+    json_decref(folders);
+    json_decref(put);
+    json_decref(mine);
+    json_decref(all);
+    return status;
+}
+
+static enum sol_status set_flag(const struct opt_tree *tree, const char *flag, const json_t *names)
+{
+    char list[4200];
+    if (json_array_size(names) == 0) return SOL_OK;
+    snprintf(list, sizeof list, "%s/names", tree->work);
+    SOL_TRY(opt_tree_write_names(list, names));
+    struct git put = {.folder = tree->path, .input = list, .finish = true};
+    enum sol_status status = git_do(&put, "update-index", flag, "-z", "--stdin");
+    unlink(list);
+    return status;
+}
+
 enum sol_status opt_put_staged(const struct opt_tree *tree, const json_t *files, const char *hash)
 {
     char entries[4200];
+    struct flags flags = {NULL, NULL};
+    json_t *in;
     if (json_array_size(files) == 0) return SOL_OK;
     snprintf(entries, sizeof entries, "%s/input", tree->work);
-    SOL_TRY(opt_tree_entries(tree, hash, files, entries, NULL));
+    SOL_TRY(opt_tree_entries(tree, hash, files, entries, &in));
     struct git put = {.folder = tree->path, .input = entries, .finish = true};
-    enum sol_status status = git_do(&put, "update-index", "-z", "--index-info");
+    enum sol_status status = look_at_index(tree, files, in, &flags);
+    if (status == SOL_OK) status = git_do(&put, "update-index", "-z", "--index-info");
+    if (status == SOL_OK) status = set_flag(tree, "--assume-unchanged", flags.assumed);
+    if (status == SOL_OK) status = set_flag(tree, "--skip-worktree", flags.skipped);
     unlink(entries);
+    flags_free(&flags);
+    json_decref(in);
     /* Only so that plain `git diff-index` sees unchanged files as such; it fails where files
      * differ. */
     put.input = NULL;
@@ -140,15 +234,28 @@ static enum sol_status refuse_lost(size_t count, const char *first)
                       count, first);
 }
 
+static enum sol_status refuse_altered(size_t count, const char *first)
+{
+    return status_set(SOL_E_ARGUMENT,
+                      "%zu files hold bytes that git does not keep (the first is %s): a filter or "
+                      "a rule for line ends of the tree's attributes changes them, so that they "
+                      "would not come back as they are; move them away, then run this command "
+                      "again",
+                      count, first);
+}
+
 enum sol_status opt_put_known(const struct opt_tree *tree, const json_t *files, const char *hash,
                               const char *known)
 {
-    json_t *lost;
-    SOL_TRY(opt_tree_unknown(tree, files, hash, known, &lost));
-    size_t count = json_array_size(lost);
+    struct opt_loss loss;
+    SOL_TRY(opt_tree_loss(tree, files, hash, known, &loss));
+    size_t unknown = json_array_size(loss.unknown), altered = json_array_size(loss.altered);
     enum sol_status status = SOL_OK;
-    if (count) status = refuse_lost(count, json_string_value(json_array_get(lost, 0)));
-    json_decref(lost);
+    if (unknown)
+        status = refuse_lost(unknown, json_string_value(json_array_get(loss.unknown, 0)));
+    else if (altered)
+        status = refuse_altered(altered, json_string_value(json_array_get(loss.altered, 0)));
+    opt_loss_free(&loss);
     return status;
 }
 

@@ -205,6 +205,7 @@ enum sol_status opt_tree_parent(const struct opt_tree *tree, const char *commit,
 /* Used while the lock is held, so that whatever a killed git left there is nobody's. */
 struct work_files {
     char index[4200], lock[4210], names[4200], input[4200], patch[4200];
+    char again[4200]; /* folder: files as git writes them */
 };
 
 static enum sol_status fresh_files(const struct opt_tree *tree, struct work_files **out)
@@ -216,6 +217,7 @@ static enum sol_status fresh_files(const struct opt_tree *tree, struct work_file
     snprintf(f->names, sizeof f->names, "%s/names", tree->work);
     snprintf(f->input, sizeof f->input, "%s/input", tree->work);
     snprintf(f->patch, sizeof f->patch, "%s/patch", tree->work);
+    snprintf(f->again, sizeof f->again, "%s/again", tree->work);
     unlink(f->index);
     unlink(f->lock);
     return SOL_OK;
@@ -497,29 +499,60 @@ static json_t *existing(const struct opt_tree *tree, const json_t *names)
     return there;
 }
 
-enum sol_status opt_tree_unknown(const struct opt_tree *tree, const json_t *names, const char *a,
-                                 const char *b, json_t **out)
+/* Git writes what it has of the files to a folder of ours; what differs there is `altered`. */
+static enum sol_status find_altered(const struct opt_tree *tree, const struct work_files *f,
+                                    const json_t *names, json_t **altered)
+{
+    char prefix[4220];
+    struct git call = {.folder = tree->path, .index = f->index};
+    snprintf(prefix, sizeof prefix, "--prefix=%s/", f->again);
+    SOL_TRY(place_remove(f->again));
+    SOL_TRY(git_do(&call, "checkout-index", "--all", "--force", "--quiet", prefix));
+    *altered = json_array();
+    for (size_t i = 0; i < json_array_size(names); i++) {
+        json_t *name = json_array_get(names, i);
+        if (!place_same(tree->path, f->again, json_string_value(name)))
+            json_array_append(*altered, name);
+    }
+    return place_remove(f->again);
+}
+
+static enum sol_status find_unknown(const struct opt_tree *tree, const char *hash, const char *a,
+                                    const char *b, json_t *names)
+{
+    const char *const known[] = {a, b};
+    for (int i = 0; i < 2; i++) {
+        json_t *differing;
+        SOL_TRY(opt_tree_changed(tree, known[i], hash, &differing));
+        opt_tree_keep(names, differing);
+        json_decref(differing);
+    }
+    return SOL_OK;
+}
+
+enum sol_status opt_tree_loss(const struct opt_tree *tree, const json_t *names, const char *a,
+                              const char *b, struct opt_loss *out)
 {
     struct work_files *f;
     char hash[OPT_HASH_SIZE];
-    const char *const known[] = {a, b};
-    *out = existing(tree, names);
-    if (json_array_size(*out) == 0) return SOL_OK;
+    *out = (struct opt_loss){.unknown = existing(tree, names)};
+    if (json_array_size(out->unknown) == 0) return SOL_OK;
     enum sol_status status = fresh_files(tree, &f);
     if (status == SOL_OK) {
-        status = hash_files(tree, f, *out, hash);
+        status = hash_files(tree, f, out->unknown, hash);
+        if (status == SOL_OK) status = find_altered(tree, f, out->unknown, &out->altered);
         remove_files(f);
     }
-    for (int i = 0; i < 2 && status == SOL_OK; i++) {
-        json_t *differing;
-        status = opt_tree_changed(tree, known[i], hash, &differing);
-        if (status == SOL_OK) opt_tree_keep(*out, differing);
-        if (status == SOL_OK) json_decref(differing);
-    }
-    if (status == SOL_OK) return SOL_OK;
-    json_decref(*out);
-    *out = NULL;
+    if (status == SOL_OK) status = find_unknown(tree, hash, a, b, out->unknown);
+    if (status != SOL_OK) opt_loss_free(out);
     return status;
+}
+
+void opt_loss_free(struct opt_loss *loss)
+{
+    json_decref(loss->unknown);
+    json_decref(loss->altered);
+    *loss = (struct opt_loss){.unknown = NULL};
 }
 
 /* ---- snapshots ---- */

@@ -53,10 +53,15 @@ enum sol_status opt_tree_untracked(const struct opt_tree *tree, const char *fold
 /* The user's own: those, and what git ignores, whole folders with a slash behind them; nothing that
  * `base` has, though the index may have forgotten it. A new reference. */
 enum sol_status opt_tree_own(const struct opt_tree *tree, const char *base, json_t **out);
-/* Of `names`, those whose file now holds neither what tree `a` nor what tree `b` has, whatever git
- * is told to ignore or to assume. A new reference. */
-enum sol_status opt_tree_unknown(const struct opt_tree *tree, const json_t *names, const char *a,
-                                 const char *b, json_t **out);
+/* Which of some files would be lost if they were overwritten now, whatever git is told to ignore or
+ * to assume. */
+struct opt_loss {
+    json_t *unknown; /* names of files that hold neither what tree `a` nor what tree `b` has */
+    json_t *altered; /* of others, whose bytes git would not give back: by a filter, or line ends */
+};
+enum sol_status opt_tree_loss(const struct opt_tree *tree, const json_t *names, const char *a,
+                              const char *b, struct opt_loss *out);
+void opt_loss_free(struct opt_loss *loss); /* takes a zeroed one */
 
 /* Two git tree objects: the same content gives the same hash. */
 struct opt_snapshot {

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "format/output_file.h"
 #include "store/owner.h"
 #include "store/sql.h"
 
@@ -59,6 +60,14 @@ const char *store_state_name(enum store_state state)
 {
     static const char *const names[STORE_STATE_COUNT] = {"running", "ok", "partial", "invalid"};
     return (unsigned)state < STORE_STATE_COUNT ? names[state] : "unknown";
+}
+
+enum sol_status store_apart(const struct store *store, const char *output)
+{
+    char database[4200];
+    if (!store || !output) return SOL_OK;
+    snprintf(database, sizeof database, "%s/store.db", store_path(store));
+    return output_file_apart(output, database);
 }
 
 const char *store_path(const struct store *store)

@@ -55,6 +55,8 @@ enum sol_status store_open(const char *explicit_path, struct store **out);
 enum sol_status store_open_optional(const char *explicit_path, struct store **out);
 void store_close(struct store *store);             /* takes NULL */
 const char *store_path(const struct store *store); /* the folder */
+/* SOL_E_ARGUMENT where a file to be written is the store's database. Both may be NULL. */
+enum sol_status store_apart(const struct store *store, const char *output);
 
 /* 16 hex digits that depend on every byte; not for security. */
 void store_hash(const void *data, size_t size, char out[STORE_HASH_SIZE]);
