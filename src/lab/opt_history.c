@@ -83,19 +83,27 @@ static enum sol_status changes_json(struct opt *o, const char *iteration, json_t
     }
 }
 
+static void print_bytes(struct opt *o, const void *bytes, size_t size)
+{
+    if (bytes) fwrite(bytes, 1, size, o->answer->text);
+}
+
+/* The index held what the files did. */
+static bool is_staged_whole(const struct store_change *c)
+{
+    return c->staged && c->content && strcmp(c->staged, c->content) == 0;
+}
+
 static enum sol_status show_diff(struct opt *o, const struct store_iteration *it,
                                  const struct store_change *c)
 {
     if (!c)
         return status_set(SOL_E_ARGUMENT, "iteration #%lld (%s) has no such change recorded",
                           (long long)it->number, it->id);
-    bool other = o->options->staged && c->staged_diff; /* else the index held the same, or the base */
-    bool base = o->options->staged && !other && c->staged && c->content &&
-                strcmp(c->staged, c->content) != 0;
-    if (other)
-        fwrite(c->staged_diff, 1, c->staged_size, o->answer->text);
-    else if (c->diff && !base)
-        fwrite(c->diff, 1, c->diff_size, o->answer->text);
+    if (!o->options->staged || is_staged_whole(c))
+        print_bytes(o, c->diff, c->diff_size);
+    else
+        print_bytes(o, c->staged_diff, c->staged_size);
     return SOL_OK;
 }
 
@@ -118,9 +126,10 @@ static enum sol_status show_whole(struct opt *o, const struct store_iteration *i
     if (count > 1)
         fprintf(to, "change %lld of %zu; others: sol opt history %s --diff --change N\n",
                 c ? (long long)c->number : 0LL, count, it->id);
-    if (c && c->staged_diff) fprintf(to, "the index held other content: sol opt history %s --staged\n", it->id);
+    if (c && c->staged_diff)
+        fprintf(to, "the index held other content: sol opt history %s --staged\n", it->id);
     if (c) fputc('\n', to);
-    if (c && c->diff) fwrite(c->diff, 1, c->diff_size, to);
+    if (c) print_bytes(o, c->diff, c->diff_size);
     opt_next(o, "%s", opt_is_unfinished(o) ? "sol opt status" : "sol opt start \"what you try\"");
     return SOL_OK;
 }
