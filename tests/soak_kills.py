@@ -323,14 +323,16 @@ def write_round(r, kills):
             raise Lost(f"{name}, {how.name}: the file is neither the old nor the new one ({len(found or b'')} bytes)")
         if old and os.stat(target).st_mode & 0o777 != 0o640:
             raise Lost(f"{name}, {how.name}: the mode is {os.stat(target).st_mode & 0o777:o}")
+    told = ""
     for name, (words, target, whole) in usable.items():
         if target and os.path.isdir(target):
             shutil.rmtree(target)
         if name != "live":
-            r.run(*words)
-    left = [n for n in os.listdir(work) if ".part-" in n]
+            told += r.run(*words).stderr.decode(errors="replace")
+    # Folders of killed runs are removed, files are told to the user: one that was killed while it took its name.
+    left = [n for n in os.listdir(work) if ".part-" in n and f"{n} beside" not in told]
     if left:
-        raise Lost(f"parts are left: {left}")
+        raise Lost(f"parts are left and not told: {left}")
     states = {run["state"] for run in json.loads(r.run("runs", "-o", "json", "-n", "1000").stdout)["runs"]}
     if "running" in states:
         raise Lost("runs of killed processes are still running")

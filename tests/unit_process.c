@@ -208,7 +208,7 @@ static pid_t number_in(const char *path)
     return (pid_t)number;
 }
 
-static pid_t guard_of(pid_t sol)
+static pid_t find_guard(pid_t sol)
 {
     char name[64], process_state;
     int parent;
@@ -222,6 +222,17 @@ static pid_t guard_of(pid_t sol)
             found = pid;
     }
     closedir(all);
+    return found;
+}
+
+/* It takes its name some time after sol goes on. */
+static pid_t guard_of(pid_t sol)
+{
+    pid_t found = 0;
+    for (int i = 0; i < 3000 && !found; i++) {
+        found = find_guard(sol);
+        if (!found) usleep(10000);
+    }
     return found;
 }
 
