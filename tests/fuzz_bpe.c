@@ -3,9 +3,9 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "model/pretokenize.h"
-#include "model/tokenizer.h"
 #include "support/fuzz.h"
+#include "tok/pretokenize.h"
+#include "tok/tokenizer.h"
 
 /* Made at the first call and kept: it does not change. */
 static const struct tokenizer *tokenizer(void)

@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "model/import.h"
-#include "model/tokenizer.h"
-#include "model/vocabulary.h"
 #include "sol/status.h"
 #include "support/fuzz.h"
+#include "tok/tokenizer.h"
+#include "tok/vocabulary.h"
 
 static uint64_t read_all(const struct gguf *file)
 {

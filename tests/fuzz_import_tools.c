@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "advise/rules.h"
 #include "base/status.h"
-#include "lab/rules.h"
 #include "support/fuzz.h"
 #include "trace/window.h"
 

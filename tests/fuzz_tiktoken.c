@@ -2,9 +2,9 @@
  * the lines of the 256 bytes. */
 #include <string.h>
 
-#include "model/tokenizer.h"
 #include "support/fuzz.h"
 #include "support/fuzz_tokenizer.h"
+#include "tok/tokenizer.h"
 
 static const struct fuzz_mark *marks(void)
 {

@@ -2,11 +2,11 @@
  * and 3 stand for what every accepted file has, see marks. */
 #include <string.h>
 
-#include "model/alphabet.h"
-#include "model/pretokenize.h"
-#include "model/tokenizer.h"
 #include "support/fuzz.h"
 #include "support/fuzz_tokenizer.h"
+#include "tok/alphabet.h"
+#include "tok/pretokenize.h"
+#include "tok/tokenizer.h"
 
 static size_t escape(char *out, const char *text, size_t length)
 {

@@ -3,9 +3,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "model/vocabulary.h"
 #include "support/fuzz.h"
 #include "support/fuzz_folder.h"
+#include "tok/vocabulary.h"
 
 enum { ROWS = 24 };
 

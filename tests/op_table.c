@@ -12,7 +12,7 @@
 
 #include "base/arena.h"
 #include "base/cpu.h"
-#include "lab/verify.h"
+#include "check/verify.h"
 #include "ops/ops.h"
 #include "support/effort.h"
 

@@ -11,14 +11,14 @@
 #include <cmocka.h>
 
 #include "base/progress.h"
+#include "bench/bench.h"
+#include "bench/gpu_ceiling.h"
+#include "bench/report.h"
 #include "driver/fake_cuda.h"
 #include "gpu/device.h"
-#include "lab/bench.h"
-#include "lab/bench_report.h"
-#include "lab/gpu_ceiling.h"
-#include "lab/profile_model.h"
-#include "lab/profile_print.h"
 #include "model/upload.h"
+#include "profile/model.h"
+#include "profile/print.h"
 #include "support/fail_calls.h"
 
 static const struct fake_cuda_params hopper = {

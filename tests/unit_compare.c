@@ -1,6 +1,6 @@
 /* Verdicts, blame, records and processes; and the lab on its own recorded noise: how often it finds
  * a difference where there is none, and how often one that was planted. */
-#include "lab/compare.h"
+#include "compare/compare.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -15,10 +15,10 @@
 
 #include <cmocka.h>
 
-#include "lab/compare_metrics.h"
-#include "lab/compare_report.h"
-#include "lab/noise.h"
-#include "lab/statistics_tests.h"
+#include "compare/metrics.h"
+#include "compare/noise.h"
+#include "compare/report.h"
+#include "stats/statistics_tests.h"
 
 static void assert_near(double value, double expected, double tolerance)
 {

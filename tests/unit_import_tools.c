@@ -14,10 +14,10 @@
 #include <cmocka.h>
 #include <sqlite3.h>
 
+#include "advise/advice.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "lab/advice.h"
-#include "lab/profile_store.h"
+#include "profile/store.h"
 #include "store/store_json.h"
 #include "trace/window.h"
 

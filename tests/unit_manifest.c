@@ -1,5 +1,5 @@
 /* Gates by options and by manifests, and manifests that are learned. */
-#include "lab/manifest.h"
+#include "advise/manifest.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 /* Configurations and the git side of sol opt. The verbs are tested as a user runs them
  * (cli_opt.sh). */
-#include "lab/opt_config.h"
+#include "opt/config.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
-#include "lab/opt_baseline.h"
-#include "lab/opt_put.h"
+#include "opt/baseline.h"
+#include "opt/put.h"
 
 /* ---- configuration ---- */
 

@@ -1,5 +1,5 @@
 /* Every rule on a program with its fault planted, where it alone may fire, and on one without. */
-#include "lab/rules.h"
+#include "advise/rules.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-#include "lab/samples.h"
+#include "stats/samples.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -13,8 +13,8 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "lab/bench_figures.h"
-#include "lab/rating.h"
+#include "bench/figures.h"
+#include "bench/rating.h"
 
 enum { MANY = 64 };
 

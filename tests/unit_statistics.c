@@ -1,4 +1,4 @@
-#include "lab/statistics.h"
+#include "stats/statistics.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -10,8 +10,8 @@
 
 #include <jansson.h>
 
-#include "lab/statistics_shift.h"
-#include "lab/statistics_tests.h"
+#include "stats/statistics_shift.h"
+#include "stats/statistics_tests.h"
 
 static void assert_near(double value, double expected, double tolerance)
 {

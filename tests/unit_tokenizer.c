@@ -16,10 +16,10 @@
 
 #include "base/rng.h"
 #include "format/gguf.h"
-#include "model/bpe.h"
-#include "model/pretokenize.h"
-#include "model/tokenizer.h"
 #include "support/gguf_writer.h"
+#include "tok/bpe.h"
+#include "tok/pretokenize.h"
+#include "tok/tokenizer.h"
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 

@@ -17,11 +17,11 @@
 #include "base/bytes_hash.h"
 #include "base/memory.h"
 #include "base/rng.h"
-#include "model/alphabet.h"
-#include "model/bpe_train.h"
-#include "model/pretokenize.h"
-#include "model/tokenizer.h"
-#include "model/vocab_write.h"
+#include "tok/alphabet.h"
+#include "tok/bpe_train.h"
+#include "tok/pretokenize.h"
+#include "tok/tokenizer.h"
+#include "tok/vocab_write.h"
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 #define DATA     SOL_SOURCE_DIR "/tests/data/"

@@ -10,11 +10,11 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "check/tune.h"
+#include "check/tune_select.h"
 #include "driver/cuda.h"
 #include "driver/fake_cuda.h"
 #include "gpu/device.h"
-#include "lab/tune.h"
-#include "lab/tune_select.h"
 #include "ops/ops.h"
 #include "support/fail_calls.h"
 

@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
+#include "check/verdict.h"
 #include "driver/fake_cuda.h"
-#include "lab/verdict.h"
 
 static char folder[64];
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes src/model/unicode_tables.c and .h: the character classes that the o200k split tells apart.
+"""Writes src/tok/unicode_tables.c and .h: the character classes that the o200k split tells apart.
 
 usage: tools/unicode_tables.py [--check]        (needs: pip install unicodedata2==16.0.0; --check: tiktoken)
 
@@ -91,7 +91,7 @@ static inline enum unicode_class unicode_class_of(uint32_t code)
 def source(stage1, blocks):
     body = "\n".join("    {\n" + rows(b, " " * 8) + "\n    }," for b in blocks)
     return f"""/* {NOTE} */
-#include "model/unicode_tables.h"
+#include "tok/unicode_tables.h"
 
 /* clang-format off */
 const uint8_t unicode_stage1[{len(stage1)}] = {{

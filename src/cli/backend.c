@@ -5,8 +5,8 @@
 #include <strings.h>
 
 #include "base/progress.h"
+#include "check/verdict.h"
 #include "gpu/kernel.h"
-#include "lab/verdict.h"
 
 static enum sol_status open_gpu(int ordinal, bool trusted, struct gpu **out)
 {

@@ -12,7 +12,7 @@
     "has the file"
 
 /* `name` and `kernel_source` may be NULL. *out is NULL for the CPU, else to be given to gpu_close.
- * `trusted`: only a GPU whose kernels are known to compute rightly (lab/verdict.h). With auto, a
+ * `trusted`: only a GPU whose kernels are known to compute rightly (check/verdict.h). With auto, a
  * GPU that cannot be used is said on stderr, and the CPU computes. */
 enum sol_status backend_open(const char *name, const char *kernel_source, bool trusted,
                              struct gpu **out);

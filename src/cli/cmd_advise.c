@@ -5,14 +5,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "advise/advice.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "cli/cli.h"
 #include "cli/gate_options.h"
 #include "import/import.h"
-#include "lab/advice.h"
-#include "lab/profile_store.h"
+#include "profile/store.h"
 #include "trace/trace_file.h"
 #include "trace/trace_read.h"
 

@@ -9,11 +9,11 @@
 #include "base/progress.h"
 #include "cli/cli.h"
 #include "cli/engine_options.h"
+#include "compare/live.h"
+#include "compare/noise.h"
+#include "compare/report.h"
+#include "compare/store.h"
 #include "format/output_file.h"
-#include "lab/compare_live.h"
-#include "lab/compare_report.h"
-#include "lab/compare_store.h"
-#include "lab/noise.h"
 
 struct compare_options {
     struct string_list metrics, expect;

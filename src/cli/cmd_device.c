@@ -9,10 +9,10 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/table.h"
+#include "bench/device.h"
 #include "cli/cli.h"
 #include "cli/device_gpu.h"
 #include "cli/engine_options.h"
-#include "lab/device.h"
 #include "store/environment.h"
 #include "store/store_json.h"
 

@@ -4,11 +4,11 @@
 
 #include <jansson.h>
 
+#include "advise/advice.h"
 #include "base/status.h"
 #include "cli/cli.h"
 #include "cli/engine_options.h"
 #include "import/import.h"
-#include "lab/advice.h"
 #include "trace/window.h"
 
 struct import_options {

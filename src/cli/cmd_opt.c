@@ -8,7 +8,7 @@
 #include "base/suggest.h"
 #include "cli/cli.h"
 #include "cli/engine_options.h"
-#include "lab/opt.h"
+#include "opt/opt.h"
 
 struct opt_command {
     struct opt_options o;

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "advise/advice.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "cli/cli.h"
@@ -19,9 +20,8 @@
 #include "cli/profile_with.h"
 #include "format/output_file.h"
 #include "import/import.h"
-#include "lab/advice.h"
-#include "lab/profile_payload.h"
-#include "lab/profile_store.h"
+#include "profile/payload.h"
+#include "profile/store.h"
 #include "store/environment.h"
 #include "trace/capture.h"
 #include "trace/chrome.h"

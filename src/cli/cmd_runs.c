@@ -10,7 +10,7 @@
 #include "base/table.h"
 #include "cli/cli.h"
 #include "cli/engine_options.h"
-#include "lab/statistics.h"
+#include "stats/statistics.h"
 #include "store/store_json.h"
 
 struct runs_options {

@@ -18,10 +18,10 @@
 #include "cli/cli.h"
 #include "cli/engine_options.h"
 #include "format/output_file.h"
-#include "model/bpe_train.h"
 #include "model/source.h"
-#include "model/tokenizer.h"
-#include "model/vocab_write.h"
+#include "tok/bpe_train.h"
+#include "tok/tokenizer.h"
+#include "tok/vocab_write.h"
 
 struct tok_options {
     const char *model, *vocab;

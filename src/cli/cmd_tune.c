@@ -8,9 +8,9 @@
 #include "base/progress.h"
 #include "base/status.h"
 #include "base/table.h"
+#include "check/tune.h"
 #include "cli/cli.h"
 #include "cli/engine_options.h"
-#include "lab/tune.h"
 #include "model/upload.h"
 #include "ops/tuning_file.h"
 

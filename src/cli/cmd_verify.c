@@ -11,12 +11,12 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/table.h"
+#include "check/verdict.h"
+#include "check/verify.h"
+#include "check/verify_model.h"
 #include "cli/backend.h"
 #include "cli/cli.h"
 #include "cli/engine_options.h"
-#include "lab/verdict.h"
-#include "lab/verify.h"
-#include "lab/verify_model.h"
 
 struct verify_command {
     struct string_list ops;

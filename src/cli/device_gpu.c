@@ -4,9 +4,9 @@
 
 #include "base/bytes_hash.h"
 #include "base/status.h"
+#include "bench/gpu_ceiling.h"
 #include "cli/engine_options.h"
 #include "gpu/kernel.h"
-#include "lab/gpu_ceiling.h"
 
 /* ---- JSON ---- */
 

@@ -21,10 +21,10 @@
 #include <jansson.h>
 
 #include "base/options.h"
+#include "bench/ceiling.h"
 #include "cli/backend.h"
 #include "infer/engine.h"
 #include "infer/sampler.h"
-#include "lab/ceiling.h"
 
 /* ---- model and engine ---- */
 

@@ -1,10 +1,10 @@
-/* Options for gates on kernels (lab/manifest.h), shared by the commands that judge profiles. Used
- * like the fragments of cli/engine_options.h. */
+/* Options for gates on kernels (advise/manifest.h), shared by the commands that judge profiles.
+ * Used like the fragments of cli/engine_options.h. */
 #ifndef CLI_GATE_OPTIONS_H
 #define CLI_GATE_OPTIONS_H
 
+#include "advise/manifest.h"
 #include "cli/engine_options.h"
-#include "lab/manifest.h"
 
 struct gate_options {
     struct string_list expect, forbid, max_share;

@@ -15,7 +15,7 @@
 #include "model/convert.h"
 #include "model/fit.h"
 #include "model/source.h"
-#include "model/tokenizer.h"
+#include "tok/tokenizer.h"
 
 /* ---- check ---- */
 

@@ -5,13 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "advise/advice.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/status.h"
-#include "lab/advice.h"
-#include "lab/bench_figures.h"
-#include "lab/profile_print.h"
+#include "bench/figures.h"
 #include "model/upload.h"
+#include "profile/print.h"
 #include "store/environment.h"
 #include "trace/chrome.h"
 

@@ -10,11 +10,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "advise/counters.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "cli/inject_library.h"
-#include "lab/counters.h"
 #include "trace/capture.h"
 #include "trace/trace_file.h"
 

@@ -10,7 +10,7 @@
 
 #include "base/memory.h"
 #include "import/import_private.h"
-#include "lab/profile_store.h"
+#include "profile/store.h"
 #include "store/store_json.h"
 #include "trace/window.h"
 

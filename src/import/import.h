@@ -6,8 +6,8 @@
 
 #include <stddef.h>
 
+#include "advise/counters.h"
 #include "base/arena.h"
-#include "lab/counters.h"
 #include "sol/status.h"
 #include "store/store.h"
 #include "trace/timeline.h"

@@ -5,7 +5,7 @@
 
 #include "model/import.h"
 #include "model/synth.h"
-#include "model/vocabulary.h"
+#include "tok/vocabulary.h"
 
 /* Where weights come from: an import, or a synthetic model. */
 struct weight_input {

@@ -8,9 +8,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "model/tokenizer.h"
 #include "ops/tensor.h"
 #include "sol/status.h"
+#include "tok/tokenizer.h"
 
 struct model_config {
     int64_t n_layers, hidden, n_heads, n_kv_heads, head_dim;

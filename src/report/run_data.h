@@ -16,7 +16,7 @@
 #include <stdbool.h>
 
 #include "base/arena.h"
-#include "lab/statistics.h"
+#include "stats/statistics.h"
 #include "store/store.h"
 
 struct run_metric {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lab/rules.h"
+#include "advise/rules.h"
 #include "report/charts.h"
 #include "report/figures.h"
 #include "report/page.h"

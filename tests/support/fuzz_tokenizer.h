@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-#include "model/tokenizer.h"
+#include "tok/tokenizer.h"
 
 /* A long passage that nearly every accepted file has, as one byte. Mutations then fall on what
  * differs, and inputs stay short; a file can still be given in full. */

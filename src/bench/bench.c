@@ -1,0 +1,631 @@
+/* A test owns its engine, so that its memory is its own. Order: a probe step that makes the plan
+ * and fills the cache; the warm-up, during whose first repetition costs and routing are counted
+ * layer by layer; the timed repetitions; with `ops` one more under clocks.
+ *
+ * Why costs are counted in the warm-up: all layers share one set of routing buffers, so after a
+ * step only the last layer's routing can be read, and expert weights are most of what a step reads;
+ * on a GPU the step must stop after each layer to look. Every repetition feeds the same tokens,
+ * hence its work is the same. */
+#include "bench/bench.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/interrupt.h"
+#include "base/progress.h"
+#include "base/rng.h"
+#include "base/sysinfo.h"
+#include "bench/gpu_ceiling.h"
+#include "bench/watch_sensors.h"
+#include "gpu/device.h"
+#include "ops/args.h"
+#include "ops/ops.h"
+
+enum {
+    RANDOM_SEED = 1234,
+    STEPS_MAX = 1 << 18, /* whose times are kept */
+};
+
+/* See stats/samples.h for what these decide. */
+static const struct stop_rule stop_defaults = {.least = 6, .most = 40, .seconds = 60};
+static const double prompt_precision = 0.01, generation_precision = 0.005;
+static const double settled_within = 0.01, warmup_share = 0.25; /* of the time of a test */
+
+/* What the steps of a phase cost in the repetition that is looked at. */
+struct tally {
+    const struct plan *plan; /* of the last of these steps */
+    struct op_cost *costs;   /* [steps of the plan], sums over `runs` runs of it */
+    int64_t runs;
+};
+
+struct bench {
+    struct gpu *gpu; /* NULL: the processor */
+    const struct bench_params *params;
+    struct bench_result *result;
+    struct engine *engine;
+    struct bench_test test;
+    int64_t max_batch;
+    struct engine_row *prompt, *steps; /* [n_parallel * n_prompt], [n_gen][n_parallel] */
+    int64_t n_prompt_rows;
+    const struct plan *step_plan; /* of a generation step; owned by the engine */
+    const struct plan *prompt_plan;
+    bool generating; /* a generation step is running */
+    struct tally prompt_tally, step_tally;
+    double touched, busiest, even;
+    int64_t observations;
+    bool keep_steps; /* the repetition counts: note the time of each generation step */
+};
+
+char *bench_test_name(const struct bench_test *t, char text[80])
+{
+    int at = 0;
+    if (t->n_prompt) at += snprintf(text, 80, "pp%lld", (long long)t->n_prompt);
+    if (t->n_gen)
+        at += snprintf(text + at, 80 - (size_t)at, "%stg%lld", at ? "+" : "", (long long)t->n_gen);
+    if (t->n_parallel > 1)
+        at += snprintf(text + at, 80 - (size_t)at, " x%lld", (long long)t->n_parallel);
+    if (t->n_depth) snprintf(text + at, 80 - (size_t)at, " @ d%lld", (long long)t->n_depth);
+    return text;
+}
+
+/* ---- setting up ---- */
+
+static enum sol_status make_rows(struct bench *b, int64_t vocab)
+{
+    const struct bench_test *t = &b->test;
+    struct rng rng;
+    rng_seed(&rng, RANDOM_SEED);
+    b->n_prompt_rows = t->n_prompt * t->n_parallel;
+    b->prompt = calloc((size_t)b->n_prompt_rows + 1, sizeof *b->prompt);
+    b->steps = calloc((size_t)(t->n_gen * t->n_parallel) + 1, sizeof *b->steps);
+    if (!b->prompt || !b->steps) return status_set(SOL_E_MEMORY, "no memory for the tokens");
+    for (int64_t i = 0; i < b->n_prompt_rows; i++)
+        b->prompt[i] = (struct engine_row){
+            .token = (int32_t)rng_range(&rng, 0, vocab - 1),
+            .sequence = (int32_t)(i / t->n_prompt),
+            .output = (i + 1) % t->n_prompt == 0,
+        };
+    for (int64_t i = 0; i < t->n_gen * t->n_parallel; i++)
+        b->steps[i] = (struct engine_row){
+            .token = (int32_t)rng_range(&rng, 0, vocab - 1),
+            .sequence = (int32_t)(i % t->n_parallel),
+            .output = true,
+        };
+    return SOL_OK;
+}
+
+struct fit_params bench_fit_params(const struct bench_params *params, const struct bench_test *t)
+{
+    int64_t batch = params->engine.max_batch;
+    int64_t widest = t->n_prompt ? t->n_prompt * t->n_parallel : t->n_parallel;
+    if (batch > widest) batch = widest;
+    if (batch < t->n_parallel) batch = t->n_parallel; /* a step is one step */
+    return (struct fit_params){t->n_depth + t->n_prompt + t->n_gen,
+                               t->n_parallel,
+                               batch,
+                               t->n_parallel,
+                               params->engine.kv_dtype,
+                               0};
+}
+
+static enum sol_status create_engine(struct bench *b, const struct model *model)
+{
+    struct engine_params p = b->params->engine;
+    const struct fit_params run = bench_fit_params(b->params, &b->test);
+    p.context = run.context;
+    p.sequences = run.sequences;
+    p.max_outputs = run.outputs;
+    p.max_batch = b->max_batch = run.batch;
+    SOL_TRY(engine_create(model, &p, &b->engine));
+    b->result->batch = p.max_batch;
+    b->result->threads = pool_size(engine_pool(b->engine));
+    return SOL_OK;
+}
+
+static enum sol_status begin_sequences(struct bench *b)
+{
+    for (int32_t s = 0; s < b->test.n_parallel; s++) {
+        engine_reset(b->engine, s);
+        SOL_TRY(engine_pretend(b->engine, s, b->test.n_depth));
+    }
+    return SOL_OK;
+}
+
+/* Where the plan keeps the routing: in route's arguments, or in those of a fused attn_out. */
+static const int32_t *routing_of(const struct plan_step *step)
+{
+    if (step->op == &op_route)
+        return routing_on_host(&((const struct route_args *)step->args)->routing);
+    if (step->op == &op_attn_out)
+        return routing_on_host(&((const struct attn_out_args *)step->args)->routing);
+    return NULL;
+}
+
+/* One step of the kind that generation repeats. Its logits are asked for, the only ones, so that a
+ * model that gives none is not measured. */
+static enum sol_status probe(struct bench *b)
+{
+    const float *logits;
+    SOL_TRY(begin_sequences(b));
+    if (b->test.n_depth) SOL_TRY(engine_fill_cache(b->engine));
+    struct engine_row row = b->test.n_gen ? b->steps[0] : b->prompt[0];
+    row.output = true;
+    if (!b->test.n_gen) return engine_eval(b->engine, &row, 1, NULL, NULL, &logits);
+    SOL_TRY(engine_eval(b->engine, b->steps, b->test.n_parallel, NULL, NULL, &logits));
+    b->step_plan = engine_last_plan(b->engine);
+    return SOL_OK;
+}
+
+/* ---- counting ---- */
+
+static void add_cost(struct op_cost *sum, struct op_cost cost)
+{
+    sum->flops += cost.flops;
+    sum->bytes += cost.bytes;
+}
+
+static bool tally_begin(struct tally *t, const struct plan *plan)
+{
+    if (t->plan == plan) return true;
+    struct op_cost *grown = realloc(t->costs, (size_t)plan_step_count(plan) * sizeof *grown);
+    if (!grown) return false;
+    memset(grown, 0, (size_t)plan_step_count(plan) * sizeof *grown);
+    *t = (struct tally){.plan = plan, .costs = grown};
+    return true;
+}
+
+static void tally_layer(struct bench *b, struct tally *t, int layer)
+{
+    for (int i = 0; i < plan_step_count(t->plan); i++) {
+        const struct plan_step *step = plan_step_at(t->plan, i);
+        if (step->layer != layer) continue;
+        struct op_cost cost = step->op->cost(step->args);
+        add_cost(&t->costs[i], cost);
+        add_cost(&b->result->cost, cost);
+        b->result->flops[step->numerics] += cost.flops;
+    }
+}
+
+bool bench_experts_of(const struct plan *plan, int64_t n_experts, int64_t *touched,
+                      int64_t *busiest)
+{
+    const int32_t *offsets = NULL;
+    *touched = *busiest = 0;
+    for (int i = 0; i < plan_step_count(plan) && !offsets; i++)
+        offsets = routing_of(plan_step_at(plan, i));
+    for (int64_t e = 0; offsets && e < n_experts; e++) {
+        int64_t count = offsets[e + 1] - offsets[e];
+        *touched += count > 0;
+        if (count > *busiest) *busiest = count;
+    }
+    return offsets && n_experts > 0;
+}
+
+static void observe_experts(struct bench *b, const struct plan *plan, int64_t rows)
+{
+    const struct model_config *c = &engine_model(b->engine)->config;
+    int64_t touched, busiest;
+    if (!bench_experts_of(plan, c->n_experts, &touched, &busiest)) return;
+    b->touched += (double)touched;
+    b->busiest += (double)busiest;
+    b->even += (double)(rows * c->top_k) / (double)c->n_experts;
+    b->observations++;
+}
+
+static void observe_layer(void *arg, int layer, const float *x, int64_t rows)
+{
+    (void)x;
+    struct bench *b = arg;
+    const struct plan *plan = engine_last_plan(b->engine);
+    struct tally *t = b->generating ? &b->step_tally : &b->prompt_tally;
+    if (!tally_begin(t, plan)) return; /* a step without costs: nothing is as short of memory */
+    tally_layer(b, t, layer);
+    if (layer == engine_model(b->engine)->config.n_layers - 1) {
+        tally_layer(b, t, -1); /* embedding and head belong to no layer */
+        t->runs++;
+    }
+    observe_experts(b, plan, rows);
+}
+
+/* ---- running ---- */
+
+/* Nobody reads the logits: on a GPU they stay there. */
+static enum sol_status run_prompt(struct bench *b)
+{
+    if (b->n_prompt_rows == 0) return SOL_OK;
+    SOL_TRY(engine_eval(b->engine, b->prompt, b->n_prompt_rows, NULL, NULL, NULL));
+    b->prompt_plan = engine_last_plan(b->engine);
+    return SOL_OK;
+}
+
+static enum sol_status run_generation(struct bench *b, struct progress *progress, uint64_t done)
+{
+    int64_t width = b->test.n_parallel;
+    struct bench_result *r = b->result;
+    for (int64_t i = 0; i < b->test.n_gen; i++) {
+        uint64_t start = clock_ns();
+        SOL_TRY(engine_eval(b->engine, b->steps + i * width, width, NULL, NULL, NULL));
+        if (b->keep_steps && r->n_steps < STEPS_MAX)
+            r->step_ns[r->n_steps++] = (double)(clock_ns() - start);
+        progress_update(progress, done + (uint64_t)(b->n_prompt_rows + (i + 1) * width));
+    }
+    return SOL_OK;
+}
+
+/* One repetition: *ns is the time of the work alone. `done` tokens went before it. */
+static enum sol_status repeat(struct bench *b, struct progress *progress, uint64_t done, double *ns)
+{
+    SOL_TRY(begin_sequences(b));
+    uint64_t start = clock_ns();
+    SOL_TRY(run_prompt(b));
+    b->generating = true;
+    enum sol_status status = run_generation(b, progress, done);
+    b->generating = false;
+    *ns = (double)(clock_ns() - start);
+    progress_update(progress, done + (uint64_t)b->result->tokens);
+    return status;
+}
+
+static int64_t wall_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* Right after the work, while the clocks are those that it had. The host's cores matter little. */
+static const char *gpu_cause(struct bench *b, bool warmup, struct watch_result *seen)
+{
+    unsigned held = b->result->reading.throttle;
+    gpu_sensors_read(gpu_info(b->gpu), &b->result->reading, NULL);
+    unsigned now = b->result->reading.throttle;
+    b->result->reading.throttle |= warmup ? 0 : held; /* of any repetition that counts */
+    if (gpu_throttle_is_external(now)) return "the GPU was held back by heat or its supply";
+    seen->other_cores = 0;
+    return watch_cause(seen);
+}
+
+/* A repetition that becomes the next sample. */
+static enum sol_status sample_one(struct bench *b, struct progress *progress, bool warmup)
+{
+    struct bench_result *r = b->result;
+    struct sample sample = {.started_ns = wall_ns(), .warmup = warmup};
+    struct watch watch;
+    struct watch_result seen;
+    b->keep_steps = !warmup;
+    watch_start(&watch);
+    enum sol_status status =
+        repeat(b, progress, (uint64_t)r->n_samples * (uint64_t)r->tokens, &sample.ns);
+    watch_stop(&watch, &seen);
+    b->keep_steps = false;
+    if (status != SOL_OK) return status;
+    sample.cause = b->gpu ? gpu_cause(b, warmup, &seen) : watch_cause(&seen);
+    r->samples[r->n_samples++] = sample;
+    return SOL_OK;
+}
+
+/* One with a fixed count; else until three agree or a quarter of the time is over. */
+static enum sol_status warm_up(struct bench *b, const struct stop_rule *rule,
+                               struct progress *progress)
+{
+    struct bench_result *r = b->result;
+    uint64_t start = clock_ns();
+    engine_set_trace(b->engine, observe_layer, b);
+    enum sol_status status = sample_one(b, progress, true);
+    engine_set_trace(b->engine, NULL, NULL);
+    r->settled = rule->count > 0;
+    while (status == SOL_OK && !r->settled && r->n_samples < BENCH_WARMUPS_MAX &&
+           (double)(clock_ns() - start) * 1e-9 < warmup_share * rule->seconds) {
+        status = sample_one(b, progress, true);
+        r->settled = samples_settled(r->samples, r->n_samples, settled_within);
+    }
+    return status;
+}
+
+static enum sol_status summarize_samples(struct bench_result *r, size_t warmups)
+{
+    size_t count = r->n_samples - warmups;
+    double ns[BENCH_REPETITIONS_MAX], rates[BENCH_REPETITIONS_MAX];
+    for (size_t i = 0; i < count; i++) {
+        ns[i] = r->samples[warmups + i].ns;
+        rates[i] = 1e9 * (double)r->tokens / ns[i];
+    }
+    SOL_TRY(statistics_of(ns, count, &r->ns));
+    SOL_TRY(statistics_of(rates, count, &r->ts));
+    samples_label_outliers(r->samples + warmups, count);
+    r->half_width = samples_half_width(r->samples + warmups, count);
+    samples_sort(r->step_ns, r->n_steps);
+    return SOL_OK;
+}
+
+/* On a GPU clock, temperature and energy are its own. */
+static void take_gpu_figures(struct bench *b, double joules_before)
+{
+    struct bench_result *r = b->result;
+    unsigned throttle = r->reading.throttle;
+    gpu_sensors_read(gpu_info(b->gpu), &r->reading, NULL);
+    r->reading.throttle |= throttle;
+    r->clock_mhz = r->reading.sm_mhz;
+    r->temperature_c = r->reading.temperature_c;
+    r->watch.energy_j = r->reading.joules - joules_before;
+    r->watch.heat = gpu_throttle_is_external(r->reading.throttle) ? 1 : 0;
+    r->watch.other_cores = 0;
+}
+
+static enum sol_status run_repetitions(struct bench *b, const struct stop_rule *rule,
+                                       struct progress *progress)
+{
+    struct bench_result *r = b->result;
+    struct watch watch;
+    size_t warmups = r->n_samples;
+    uint64_t start = clock_ns();
+    enum sol_status status = SOL_OK;
+    engine_set_timed(b->engine, false); /* counts of kernels begin here */
+    if (b->gpu) gpu_sensors_read(gpu_info(b->gpu), &r->reading, NULL);
+    double joules = r->reading.joules;
+    r->reading.throttle = 0;
+    watch_start(&watch);
+    while (status == SOL_OK && r->stopped == STOP_NOT) {
+        status = sample_one(b, progress, false);
+        r->stopped = samples_stop(rule, r->samples + warmups, r->n_samples - warmups,
+                                  (double)(clock_ns() - start) * 1e-9);
+    }
+    char sensor[64];
+    r->clock_mhz = sensors_clock_mhz(); /* while the threads are still awake */
+    r->temperature_c = sensors_temperature(sensor, sizeof sensor);
+    watch_stop(&watch, &r->watch);
+    if (b->gpu) take_gpu_figures(b, joules);
+    if (status != SOL_OK) r->stopped = STOP_INTERRUPTED;
+    if (r->n_samples == warmups) return status;
+    enum sol_status summed = summarize_samples(r, warmups);
+    return status != SOL_OK ? status : summed;
+}
+
+/* ---- results ---- */
+
+static struct bench_kernel *find_kernel(struct bench_result *r, const char *phase,
+                                        const struct plan_step *step)
+{
+    for (int i = 0; i < r->n_kernels; i++) {
+        struct bench_kernel *k = &r->kernels[i];
+        if (k->phase == phase && k->op == step->op && strcmp(k->variant, step->variant) == 0)
+            return k;
+    }
+    struct bench_kernel *k = &r->kernels[r->n_kernels++];
+    *k = (struct bench_kernel){
+        .phase = phase, .op = step->op, .variant = step->variant, .numerics = step->numerics};
+    return k;
+}
+
+/* `runs`: how often a repetition runs the plan. */
+static enum sol_status collect_kernels(struct bench *b, const char *phase, const struct plan *plan,
+                                       const struct tally *tally, int64_t runs)
+{
+    struct bench_result *r = b->result;
+    int count = plan_step_count(plan), first = r->n_kernels;
+    int64_t repetitions = r->stopped == STOP_INTERRUPTED ? -1 : (int64_t)r->ns.count;
+    struct bench_kernel *grown = realloc(r->kernels, (size_t)(first + count) * sizeof *grown);
+    if (!grown) return status_set(SOL_E_MEMORY, "no memory for the list of kernels");
+    r->kernels = grown;
+    for (int i = 0; i < count; i++) {
+        const struct plan_step *step = plan_step_at(plan, i);
+        struct bench_kernel *k = find_kernel(r, phase, step);
+        k->calls++;
+        k->ran += (int64_t)step->runs;
+        if (tally->plan != plan || tally->runs == 0) continue;
+        double part = 1.0 / (double)tally->runs;
+        add_cost(&k->cost,
+                 (struct op_cost){part * tally->costs[i].flops, part * tally->costs[i].bytes});
+    }
+    for (int i = first; i < r->n_kernels; i++) {
+        struct bench_kernel *k = &r->kernels[i];
+        k->expected = repetitions < 0 ? -1 : k->calls * runs * repetitions;
+        r->proved = r->proved && k->ran == k->expected;
+    }
+    return SOL_OK;
+}
+
+/* `runs`: how often the plan ran since its times were reset. */
+static void add_kernel_times(struct bench_result *r, const char *phase, const struct plan *plan,
+                             int64_t runs)
+{
+    double total = 0;
+    for (int i = 0; i < plan_step_count(plan); i++) {
+        const struct plan_step *step = plan_step_at(plan, i);
+        double ns = (double)step->ns / (double)runs;
+        double seconds = 1e-9 * fmax(ns - r->event_ns, ns / 10); /* a call is never nothing */
+        find_kernel(r, phase, step)->seconds += seconds;
+        total += seconds;
+    }
+    for (int i = 0; i < r->n_kernels && total > 0; i++)
+        if (r->kernels[i].phase == phase) r->kernels[i].share = r->kernels[i].seconds / total;
+}
+
+/* Whether the plan has, in every layer, each of what a layer consists of, fused or not. */
+static bool covers_layers(const struct plan *plan, int n_layers)
+{
+    const struct op *const wanted[] = {&op_attn_in, &op_attention, &op_attn_out, &op_moe};
+    for (size_t w = 0; w < sizeof wanted / sizeof *wanted; w++) {
+        int layers = 0, last = -1;
+        for (int i = 0; i < plan_step_count(plan); i++) {
+            const struct plan_step *step = plan_step_at(plan, i);
+            if (step->layer < 0 || (step->op != wanted[w] && step->parent != wanted[w])) continue;
+            layers += step->layer != last;
+            last = step->layer;
+        }
+        if (layers != n_layers) return false;
+    }
+    return true;
+}
+
+/* The shape of the prompt's step that begins with row `at`. */
+static void prompt_step(const struct bench *b, int64_t at, int64_t *rows, int64_t *outputs)
+{
+    *rows = b->n_prompt_rows - at < b->max_batch ? b->n_prompt_rows - at : b->max_batch;
+    *outputs = 0;
+    for (int64_t i = 0; i < *rows; i++) *outputs += b->prompt[at + i].output;
+}
+
+/* Steps of the prompt that had the shape of the last one, and so ran its plan. */
+static int64_t prompt_plan_runs(const struct bench *b)
+{
+    int64_t runs = 0, rows, outputs, last_rows, last_outputs;
+    if (b->n_prompt_rows == 0) return 0;
+    prompt_step(b, (b->n_prompt_rows - 1) / b->max_batch * b->max_batch, &last_rows, &last_outputs);
+    for (int64_t at = 0; at < b->n_prompt_rows; at += b->max_batch) {
+        prompt_step(b, at, &rows, &outputs);
+        runs += rows == last_rows && outputs == last_outputs;
+    }
+    return runs;
+}
+
+static size_t status_bytes(const char *key)
+{
+    char text[8192];
+    unsigned long long kib;
+    if (!sysinfo_read("/proc/self/status", text, sizeof text)) return 0;
+    return sysinfo_field(text, key, &kib) ? (size_t)kib * 1024 : 0;
+}
+
+/* Makes the system forget the highest resident set so far; where it refuses, the peak of the
+ * process stands, which may be an earlier test's. */
+static void reset_peak(void)
+{
+    FILE *file = fopen("/proc/self/clear_refs", "w");
+    if (!file) return;
+    fputs("5", file);
+    fclose(file);
+}
+
+static void summarize(struct bench *b)
+{
+    struct bench_result *r = b->result;
+    engine_memory_parts(b->engine, &r->memory_parts);
+    r->memory_engine = engine_memory(b->engine);
+    if (b->gpu) r->memory_device = gpu_memory_used(b->gpu);
+    if (b->gpu) r->memory_device_peak = gpu_memory_peak(b->gpu);
+    r->memory_anonymous = status_bytes("RssAnon:");
+    r->memory_peak = status_bytes("VmHWM:");
+    if (b->observations == 0) return;
+    double n = (double)b->observations;
+    r->experts = (struct bench_experts){.count = engine_model(b->engine)->config.n_experts,
+                                        .touched = b->touched / n,
+                                        .busiest = b->busiest / n,
+                                        .even = b->even / n};
+}
+
+/* Every repetition did the same, so one more under clocks shows where their time went. */
+static enum sol_status time_kernels(struct bench *b, int64_t prompt_runs, int64_t step_runs)
+{
+    struct progress progress;
+    double ns;
+    progress_start(&progress, "kernels", "tokens", (uint64_t)b->result->tokens);
+    enum sol_status status = b->gpu ? gpu_event_cost(b->gpu, &b->result->event_ns) : SOL_OK;
+    engine_set_timed(b->engine, true);
+    if (status == SOL_OK) status = repeat(b, &progress, 0, &ns);
+    progress_end(&progress);
+    if (status != SOL_OK) return status;
+    if (b->prompt_plan) add_kernel_times(b->result, "prompt", b->prompt_plan, prompt_runs);
+    if (b->step_plan) add_kernel_times(b->result, "generation", b->step_plan, step_runs);
+    return SOL_OK;
+}
+
+/* Of a prompt of several steps the kernels are those of the last. */
+static enum sol_status take_kernels(struct bench *b)
+{
+    struct bench_result *r = b->result;
+    int n_layers = engine_model(b->engine)->config.n_layers;
+    int64_t prompt_runs = prompt_plan_runs(b), step_runs = b->test.n_gen;
+    if (b->prompt_plan == b->step_plan) prompt_runs = step_runs = prompt_runs + step_runs;
+    r->layers_complete = (!b->prompt_plan || covers_layers(b->prompt_plan, n_layers)) &&
+                         (!b->step_plan || covers_layers(b->step_plan, n_layers));
+    r->proved = r->layers_complete;
+    if (b->prompt_plan)
+        SOL_TRY(collect_kernels(b, "prompt", b->prompt_plan, &b->prompt_tally, prompt_runs));
+    if (b->step_plan)
+        SOL_TRY(collect_kernels(b, "generation", b->step_plan, &b->step_tally, step_runs));
+    if (!b->params->ops || interrupt_requested()) return SOL_OK;
+    return time_kernels(b, prompt_runs, step_runs);
+}
+
+static struct stop_rule stop_rule_of(const struct bench *b)
+{
+    const struct bench_params *p = b->params;
+    struct stop_rule rule = stop_defaults;
+    rule.count = p->repetitions;
+    rule.precision = b->test.n_gen ? generation_precision : prompt_precision;
+    rule.least_late = p->seconds > 0 ? 1 : BENCH_REPETITIONS;
+    if (p->seconds > 0) rule.seconds = p->seconds;
+    if (p->most_repetitions) rule.most = p->most_repetitions;
+    return rule;
+}
+
+static enum sol_status run_all(struct bench *b, const struct model *model)
+{
+    char name[80];
+    struct bench_result *r = b->result;
+    struct stop_rule rule = stop_rule_of(b);
+    if (b->gpu) gpu_memory_peak_reset(b->gpu);
+    reset_peak();
+    SOL_TRY(make_rows(b, model->config.vocab));
+    SOL_TRY(create_engine(b, model));
+    SOL_TRY(probe(b));
+    r->precision = rule.count ? 0 : rule.precision;
+    /* By precision, how many there will be is a guess, and the bar may end early. */
+    uint64_t guess = (uint64_t)(rule.count ? rule.count + 1 : rule.least + 4);
+    struct progress progress;
+    progress_start(&progress, bench_test_name(&b->test, name), "tokens",
+                   (uint64_t)r->tokens * guess);
+    enum sol_status status = warm_up(b, &rule, &progress);
+    if (status == SOL_OK) status = run_repetitions(b, &rule, &progress);
+    progress_end(&progress);
+    if (r->ns.count == 0) return status;
+    summarize(b);
+    enum sol_status listed = take_kernels(b);
+    return status != SOL_OK ? status : listed;
+}
+
+static enum sol_status check_test(const struct bench_params *params, const struct bench_test *t)
+{
+    if (t->n_prompt < 0 || t->n_gen < 0 || t->n_depth < 0 || t->n_parallel < 1 ||
+        t->n_prompt + t->n_gen == 0)
+        return status_set(SOL_E_ARGUMENT, "a test needs tokens to process or to generate");
+    if (params->repetitions < 0 || params->repetitions > BENCH_REPETITIONS_MAX ||
+        params->most_repetitions < 0 || params->most_repetitions > BENCH_REPETITIONS_MAX)
+        return status_set(SOL_E_ARGUMENT, "1 to %d repetitions are possible",
+                          BENCH_REPETITIONS_MAX);
+    return SOL_OK;
+}
+
+enum sol_status bench_run(const struct model *model, const struct bench_params *params,
+                          const struct bench_test *test, struct bench_result *out)
+{
+    *out = (struct bench_result){.test = *test, .started = time(NULL)};
+    SOL_TRY(check_test(params, test));
+    out->tokens = (test->n_prompt + test->n_gen) * test->n_parallel;
+    size_t room = BENCH_WARMUPS_MAX + BENCH_REPETITIONS_MAX;
+    out->samples = calloc(room, sizeof *out->samples);
+    out->step_ns = test->n_gen ? malloc(STEPS_MAX * sizeof *out->step_ns) : NULL;
+    if (!out->samples || (test->n_gen && !out->step_ns))
+        return status_set(SOL_E_MEMORY, "no memory for the samples");
+    struct bench b = {
+        .params = params, .result = out, .test = *test, .gpu = params->engine.chooser.device.gpu};
+    enum sol_status status = run_all(&b, model);
+    engine_destroy(b.engine);
+    free(b.prompt_tally.costs);
+    free(b.step_tally.costs);
+    free(b.prompt);
+    free(b.steps);
+    return status;
+}
+
+void bench_result_free(struct bench_result *result)
+{
+    free(result->samples);
+    free(result->step_ns);
+    free(result->kernels);
+    *result = (struct bench_result){0};
+}

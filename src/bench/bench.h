@@ -1,0 +1,121 @@
+/* Times a model: prompt processing and token generation, with what the contracts say about the work
+ * done and what this machine could do at best. */
+#ifndef BENCH_BENCH_H
+#define BENCH_BENCH_H
+
+#include <stdint.h>
+#include <time.h>
+
+#include "bench/gpu_sensors.h"
+#include "bench/watch.h"
+#include "infer/engine.h"
+#include "model/fit.h"
+#include "ops/batch.h"
+#include "stats/samples.h"
+#include "stats/statistics.h"
+
+/* One row of a benchmark. Each of `n_parallel` sequences begins at position n_depth, gets n_prompt
+ * random tokens in one go, then n_gen steps of one token each. */
+struct bench_test {
+    int64_t n_prompt, n_gen, n_depth, n_parallel;
+};
+
+enum {
+    BENCH_REPETITIONS = 5, /* fewer are marked in every output */
+    BENCH_REPETITIONS_MAX = 1000,
+    BENCH_WARMUPS_MAX = 12,
+};
+
+struct bench_params {
+    struct engine_params engine; /* context, sequences and outputs are set for each test */
+    int repetitions;             /* exactly so many after one warm-up; 0: until they are precise */
+    int most_repetitions;        /* with repetitions 0 (default 40) */
+    double seconds; /* with repetitions 0: of a test; 0: the default of 60, but at least
+                     * BENCH_REPETITIONS are made then */
+    bool ops;       /* one more repetition, with a clock around every kernel */
+};
+
+/* All calls of one variant in one step. */
+struct bench_kernel {
+    const char *phase; /* "prompt" or "generation" */
+    const struct op *op;
+    const char *variant;
+    enum op_numerics numerics;
+    int calls; /* in one step */
+    int64_t ran,
+        expected;        /* calls in all timed repetitions: counted, and by the plan; -1 unknown */
+    struct op_cost cost; /* of these calls in one step: mean over the steps of one repetition */
+    double seconds;      /* 0 without `ops` */
+    double share;        /* of the phase's seconds */
+};
+
+/* Spread of the tokens over experts, mean over layers and steps. */
+struct bench_experts {
+    int64_t count;  /* 0: not observed */
+    double touched; /* experts that got at least one row */
+    double busiest; /* rows of the expert that got most */
+    double even;    /* rows of each expert if they were spread evenly */
+};
+
+struct bench_result {
+    struct bench_test test;
+    time_t started;
+    int64_t batch; /* rows per step at most */
+    int threads;
+    int64_t tokens;         /* per repetition, over all sequences */
+    struct sample *samples; /* [n_samples], owned: warm-ups first, then ns.count counted ones */
+    size_t n_samples;
+    enum stop_reason stopped;
+    bool settled;             /* the warm-up ended with three that agree, or was of fixed length */
+    double half_width;        /* of the 95 % interval, as a part of the (geometric) mean */
+    double precision;         /* what half_width was to reach; 0 with a fixed count */
+    struct statistics ns, ts; /* of a repetition; tokens per second */
+    double *step_ns; /* [n_steps], owned: generation steps of the timed repetitions, sorted */
+    size_t n_steps;
+    struct op_cost cost;          /* of a repetition */
+    double flops[NUMERICS_COUNT]; /* cost.flops by the numerics of the kernels that ran */
+    size_t memory_engine;         /* beyond the model: the sum of these parts */
+    struct engine_parts memory_parts;
+    size_t memory_anonymous; /* resident, not backed by a file */
+    size_t memory_peak;      /* highest resident set during the test, mapped model included */
+    /* Of the GPU's memory, the model's weights included: after the test, and at most; 0 on the CPU.
+     */
+    size_t memory_device, memory_device_peak;
+    struct bench_experts experts;
+    struct bench_kernel *kernels; /* [n_kernels], owned */
+    int n_kernels;
+    double event_ns; /* GPU, with `ops`: what timing adds to each call, taken off their times */
+    bool layers_complete; /* every layer ran its attention and its experts */
+    bool proved;          /* so, and every kernel ran as often as the plan says */
+    struct watch_result watch;
+    double clock_mhz, temperature_c; /* at the end of the repetitions; NaN unknown */
+    struct gpu_reading reading;      /* GPU: likewise, and what held it back in any of them */
+};
+
+/* The counted ones: ns.count of them. */
+static inline const struct sample *bench_counted(const struct bench_result *result)
+{
+    return result->samples + (result->n_samples - result->ns.count);
+}
+
+/* The engine that a test makes. */
+struct fit_params bench_fit_params(const struct bench_params *params,
+                                   const struct bench_test *test);
+
+/* Runs one test: warm-up, then the timed repetitions, all with the same tokens. With repetitions 0
+ * the warm-up goes on until three agree within 1 %, and repetitions stop when the 95 % interval is
+ * within 0.5 % (generation) or 1 % (prompt), at 6 or later. SOL_E_INTERRUPTED with ns.count > 0
+ * leaves a usable result of the repetitions that finished. */
+enum sol_status bench_run(const struct model *model, const struct bench_params *params,
+                          const struct bench_test *test, struct bench_result *out);
+void bench_result_free(struct bench_result *result); /* takes a zeroed one */
+
+/* "pp512", "tg128 @ d4096", "tg32 x8", "pp512+tg128". Returns `text`. */
+char *bench_test_name(const struct bench_test *test, char text[80]);
+
+/* How many experts have rows in the layer that ran last, and the rows of the busiest. false:
+ * nothing routes. On a GPU: as copied when the engine's trace was called last. */
+bool bench_experts_of(const struct plan *plan, int64_t n_experts, int64_t *touched,
+                      int64_t *busiest);
+
+#endif

@@ -1,0 +1,109 @@
+#include "bench/figures.h"
+
+#include <math.h>
+#include <stdio.h>
+
+static double seconds_of(const struct bench_result *r)
+{
+    return r->ns.median * 1e-9;
+}
+
+double bench_gigabytes_per_s(const struct bench_result *r)
+{
+    return r->cost.bytes * 1e-9 / seconds_of(r);
+}
+
+double bench_gigaflops(const struct bench_result *r)
+{
+    return r->cost.flops * 1e-9 / seconds_of(r);
+}
+
+static double memory_seconds(const struct ceiling *ceiling, const struct bench_result *r)
+{
+    double rate = ceiling_read_rate(ceiling);
+    return rate > 0 ? r->cost.bytes / rate : (double)NAN;
+}
+
+static double arithmetic_seconds(const struct ceiling *ceiling, const struct bench_result *r)
+{
+    double seconds = 0;
+    for (int n = 0; n < NUMERICS_COUNT; n++) {
+        double rate = ceiling_flop_rate(ceiling, (enum op_numerics)n);
+        if (rate <= 0) return (double)NAN;
+        seconds += r->flops[n] / rate;
+    }
+    return seconds;
+}
+
+double bench_memory_percent(const struct ceiling *ceiling, const struct bench_result *r)
+{
+    return 100 * memory_seconds(ceiling, r) / seconds_of(r);
+}
+
+double bench_arithmetic_percent(const struct ceiling *ceiling, const struct bench_result *r)
+{
+    return 100 * arithmetic_seconds(ceiling, r) / seconds_of(r);
+}
+
+double bench_limit_ns(const struct ceiling *ceiling, const struct bench_result *r)
+{
+    double memory = memory_seconds(ceiling, r), arithmetic = arithmetic_seconds(ceiling, r);
+    return isnan(memory) || isnan(arithmetic) ? (double)NAN : 1e9 * fmax(memory, arithmetic);
+}
+
+double bench_kernel_limit_ns(const struct ceiling *ceiling, const struct bench_kernel *k)
+{
+    double bytes = ceiling_read_rate(ceiling), flops = ceiling_flop_rate(ceiling, k->numerics);
+    if (bytes <= 0 || flops <= 0) return (double)NAN;
+    return 1e9 * fmax(k->cost.bytes / bytes, k->cost.flops / flops);
+}
+
+double bench_step_ns(const struct bench_result *r, double part)
+{
+    return r->n_steps ? samples_percentile(r->step_ns, r->n_steps, part) : (double)NAN;
+}
+
+double bench_joules_per_token(const struct bench_result *r)
+{
+    return r->watch.energy_j / ((double)r->tokens * (double)r->ns.count);
+}
+
+bool bench_impossible(const struct ceiling *ceiling, const struct bench_result *r)
+{
+    double limit = bench_limit_ns(ceiling, r);
+    return !isnan(limit) && r->ns.median * 1.05 < limit;
+}
+
+bool bench_too_few(const struct bench_result *r)
+{
+    return r->ns.count < BENCH_REPETITIONS;
+}
+
+bool bench_disturbed(const struct bench_result *r)
+{
+    if (r->watch.heat > 0) return true;
+    /* The system counts in ticks of 10 ms. */
+    if (r->watch.seconds < 0.2) return false;
+    return r->watch.other_cores > 0.1 || r->watch.stolen_cores > 0.05 ||
+           r->watch.throttled_share > 0.01;
+}
+
+size_t bench_outliers(const struct bench_result *r)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < r->ns.count; i++) count += bench_counted(r)[i].outlier;
+    return count;
+}
+
+size_t bench_repeated(const struct bench_result *r)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < r->ns.count; i++) count += bench_counted(r)[i].cause != NULL;
+    return count;
+}
+
+char *bench_model_type(const struct model *model, char text[48])
+{
+    snprintf(text, 48, "gpt-oss %.4gB", 1e-9 * (double)model->parameters);
+    return text;
+}

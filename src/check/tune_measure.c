@@ -1,0 +1,288 @@
+/* See tune_measure.h. A candidate is a plan of its own, of the calls of all layers, with its
+ * variant and choice forced; on a GPU a run of it is one launch of a graph. */
+#include "check/tune_measure.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/interrupt.h"
+#include "gpu/device.h"
+#include "ops/ops.h"
+
+/* ---- the site ---- */
+
+enum sol_status tune_site_open(struct tune_site *site)
+{
+    struct gpu *gpu = site->chooser.device.gpu;
+    site->start = site->end = NULL;
+    if (!gpu) return SOL_OK;
+    SOL_TRY(gpu_event_create(gpu, &site->start));
+    return gpu_event_create(gpu, &site->end);
+}
+
+void tune_site_close(struct tune_site *site)
+{
+    gpu_event_destroy(site->start);
+    gpu_event_destroy(site->end);
+    site->start = site->end = NULL;
+}
+
+enum sol_status tune_site_place(struct tune_site *site, int64_t depth)
+{
+    for (int32_t s = 0; s < site->sequences; s++) SOL_TRY(engine_pretend(site->engine, s, depth));
+    return engine_place(site->engine, site->rows, site->n_rows);
+}
+
+static enum sol_status run_many(const struct tune_site *site, struct plan *plan, int times)
+{
+    for (int i = 0; i < times; i++) SOL_TRY(plan_run(plan, engine_pool(site->engine), false, NULL));
+    return SOL_OK;
+}
+
+enum sol_status tune_time_plan(const struct tune_site *site, struct plan *plan, int times,
+                               double *ns)
+{
+    struct gpu *gpu = site->chooser.device.gpu;
+    if (!gpu) {
+        uint64_t start = clock_ns();
+        SOL_TRY(run_many(site, plan, times));
+        *ns = (double)(clock_ns() - start) / times;
+        return SOL_OK;
+    }
+    double took = 0;
+    enum sol_status status = gpu_event_record(site->start);
+    if (status == SOL_OK) status = run_many(site, plan, times);
+    if (status == SOL_OK) status = gpu_event_record(site->end);
+    if (status == SOL_OK) status = gpu_event_elapsed(site->start, site->end, &took);
+    enum sol_status waited = gpu_wait(gpu);
+    *ns = took / times;
+    return status == SOL_OK ? waited : status;
+}
+
+enum sol_status tune_warm_up(const struct tune_site *site, struct plan *plan)
+{
+    struct gpu *gpu = site->chooser.device.gpu;
+    enum sol_status status = run_many(site, plan, 2);
+    enum sol_status waited = gpu ? gpu_wait(gpu) : SOL_OK;
+    return status == SOL_OK ? waited : status;
+}
+
+enum sol_status tune_plan_times(const struct tune_site *site, struct plan *plan, int *times)
+{
+    enum { MOST = 1000 };
+    static const double wanted = 200e3; /* ns: steps of a GPU's clock are 500 */
+    double ns;
+    SOL_TRY(tune_time_plan(site, plan, 1, &ns));
+    double needed = ns > 0 ? ceil(wanted / ns) : 1;
+    *times = needed < 1 ? 1 : needed > MOST ? MOST : (int)needed;
+    return SOL_OK;
+}
+
+/* ---- plans ---- */
+
+static enum sol_status make_plan(const struct tune_site *site, const struct tune_calls *calls,
+                                 const struct tune_candidate *candidate, int n, struct plan **out)
+{
+    struct chooser chooser = site->chooser;
+    if (chooser.n_forces == CHOOSER_FORCES_MAX)
+        return status_set(SOL_E_ARGUMENT, "--force is given too often for tuning");
+    chooser.forces[chooser.n_forces].op = calls->op;
+    chooser.forces[chooser.n_forces].choice = candidate->choice;
+    chooser.forces[chooser.n_forces++].variant = op_variant_name(calls->op, candidate->v);
+    SOL_TRY(plan_create(&chooser, out));
+    for (int i = 0; i < n; i++) plan_call(*out, calls->op, calls->args[i]);
+    enum sol_status status = plan_finish(*out);
+    if (status == SOL_OK) return SOL_OK;
+    plan_destroy(*out);
+    *out = NULL;
+    return status;
+}
+
+/* ---- checking ---- */
+
+/* Outputs of one call, on the host. */
+struct picture {
+    const struct op_output *outputs;
+    int n;
+    void *data[OP_OUTPUTS_MAX];
+    enum op_numerics numerics;
+};
+
+/* Of long outputs the first rows say enough. */
+static size_t looked_at(const struct op_output *output)
+{
+    const size_t most = (size_t)32 << 20, row = (size_t)(output->row > 0 ? output->row : 1) * 4;
+    return output->bytes <= most ? output->bytes : most / row * row;
+}
+
+static void *output_at(const void *args, const struct op_output *output)
+{
+    return *(void **)((uintptr_t)args + output->offset);
+}
+
+static enum sol_status take_picture(struct gpu *gpu, const void *args, struct picture *p)
+{
+    for (int i = 0; i < p->n; i++) {
+        size_t bytes = looked_at(&p->outputs[i]);
+        void *from = output_at(args, &p->outputs[i]);
+        if (!p->outputs[i].is_f32) continue;
+        if (!p->data[i]) p->data[i] = malloc(bytes + 1);
+        if (!p->data[i]) return status_set(SOL_E_MEMORY, "no memory for results");
+        if (gpu)
+            SOL_TRY(gpu_copy_out(gpu, p->data[i], from, bytes));
+        else
+            memcpy(p->data[i], from, bytes);
+    }
+    return gpu ? gpu_wait(gpu) : SOL_OK;
+}
+
+static enum sol_status put_back(struct gpu *gpu, const void *args, const struct picture *p)
+{
+    for (int i = 0; i < p->n; i++) {
+        void *to = output_at(args, &p->outputs[i]);
+        if (!p->data[i]) continue;
+        if (gpu)
+            SOL_TRY(gpu_copy_in(gpu, to, p->data[i], looked_at(&p->outputs[i])));
+        else
+            memcpy(to, p->data[i], looked_at(&p->outputs[i]));
+    }
+    return gpu ? gpu_wait(gpu) : SOL_OK;
+}
+
+static void free_picture(struct picture *p)
+{
+    for (int i = 0; i < OP_OUTPUTS_MAX; i++) free(p->data[i]);
+}
+
+/* What a candidate makes of the first call, and how long that takes the second time; outputs are as
+ * before afterwards. */
+static enum sol_status picture_of(const struct tune_site *site, const struct tune_calls *calls,
+                                  const struct tune_candidate *candidate,
+                                  const struct picture *before, struct picture *out, double *ns)
+{
+    struct gpu *gpu = site->chooser.device.gpu;
+    struct plan *plan;
+    SOL_TRY(make_plan(site, calls, candidate, 1, &plan));
+    enum sol_status status = run_many(site, plan, 1);
+    if (status == SOL_OK) status = take_picture(gpu, calls->args[0], out);
+    if (status == SOL_OK) status = tune_time_plan(site, plan, 1, ns);
+    if (status == SOL_OK) status = put_back(gpu, calls->args[0], before);
+    for (int i = 0; i < plan_step_count(plan); i++)
+        if (plan_step_at(plan, i)->numerics > out->numerics)
+            out->numerics = plan_step_at(plan, i)->numerics;
+    if (gpu) gpu_wait(gpu); /* before its scratch goes */
+    plan_destroy(plan);
+    return status;
+}
+
+/* Rows within the tolerances of both, and of a model's activations, which are no random numbers.
+ * Rows that are not finite say nothing. */
+static bool agree(const struct op *op, const struct picture *a, const struct picture *b)
+{
+    enum { ROOM = 4 };
+    enum op_numerics loosest = a->numerics > b->numerics ? a->numerics : b->numerics;
+    double allowed = ROOM * (double)op->tolerance.rel[loosest];
+    for (int i = 0; i < a->n; i++) {
+        if (!a->data[i] || a->outputs[i].row < 1) continue;
+        int64_t n = a->outputs[i].row, rows = (int64_t)(looked_at(&a->outputs[i]) / 4) / n;
+        const float *x = a->data[i], *y = b->data[i];
+        double all = 0;
+        for (int64_t j = 0; j < rows * n; j++)
+            if (isfinite(x[j])) all += (double)x[j] * x[j] / (double)rows;
+        for (int64_t r = 0; r < rows; r++, x += n, y += n) {
+            double error = 0, norm = 0;
+            for (int64_t j = 0; j < n; j++) {
+                error += ((double)y[j] - x[j]) * ((double)y[j] - x[j]);
+                norm += (double)x[j] * x[j];
+            }
+            if (isfinite(norm) && !(error <= allowed * allowed * fmax(norm, all))) return false;
+        }
+    }
+    return true;
+}
+
+/* Also sorts out what is far slower even so: to run it over all layers would take most of the time.
+ */
+static enum sol_status check_all(const struct tune_site *site, const struct tune_calls *calls,
+                                 struct tune_candidate *candidates, int n, int usual)
+{
+    static const double hopeless = 5;
+    double usual_ns = 0, ns = 0;
+    struct op_output outputs[OP_OUTPUTS_MAX];
+    int count = calls->op->outputs(calls->args[0], outputs);
+    struct picture before = {outputs, count, {0}, NUMERICS_EXACT}, right = before, other = before;
+    enum sol_status status = take_picture(site->chooser.device.gpu, calls->args[0], &before);
+    if (status == SOL_OK)
+        status = picture_of(site, calls, &candidates[usual], &before, &right, &usual_ns);
+    for (int i = 0; status == SOL_OK && i < n; i++) {
+        if (i == usual) continue;
+        other.numerics = NUMERICS_EXACT;
+        status = picture_of(site, calls, &candidates[i], &before, &other, &ns);
+        if (status == SOL_E_DEVICE || status == SOL_E_UNSUPPORTED) {
+            /* Such as a library that does not start; a device that failed fails the usual one too.
+             */
+            status = picture_of(site, calls, &candidates[usual], &before, &right, &usual_ns);
+            candidates[i].slow = true;
+            continue;
+        }
+        candidates[i].slow = ns > hopeless * usual_ns;
+        candidates[i].wrong = status == SOL_OK && !agree(calls->op, &right, &other);
+    }
+    free_picture(&before);
+    free_picture(&right);
+    free_picture(&other);
+    return status;
+}
+
+/* ---- timing ---- */
+
+struct measurement {
+    struct tune_site *site;
+    struct plan *plans[TUNE_CANDIDATES_MAX];
+    const int64_t *depths;
+    size_t n_depths;
+    int times, calls;
+};
+
+/* With several depths their geometric mean, so that each counts the same. */
+static enum sol_status time_candidate(void *arg, int candidate, double *ns)
+{
+    struct measurement *m = arg;
+    double logs = 0, one;
+    SOL_TRY(interrupt_check());
+    for (size_t i = 0; i < m->n_depths; i++) {
+        if (m->n_depths > 1) SOL_TRY(tune_site_place(m->site, m->depths[i]));
+        SOL_TRY(tune_time_plan(m->site, m->plans[candidate], m->times, &one));
+        logs += log(one > 0 ? one : 1);
+    }
+    *ns = exp(logs / (double)m->n_depths) / m->calls;
+    return SOL_OK;
+}
+
+enum sol_status tune_measure(struct tune_site *site, const struct tune_calls *calls,
+                             struct tune_candidate *candidates, int n, int usual,
+                             struct tune_choice *out)
+{
+    struct measurement m = {.site = site, .depths = site->depths, .n_depths = 1, .calls = calls->n};
+    if (calls->op == &op_attention) m.n_depths = site->n_depths;
+    int which[TUNE_CANDIDATES_MAX], count = 0, mine = 0;
+    enum sol_status status = check_all(site, calls, candidates, n, usual);
+    for (int i = 0; status == SOL_OK && i < n; i++) {
+        if (candidates[i].wrong || candidates[i].slow) continue;
+        if (i == usual) mine = count;
+        status = make_plan(site, calls, &candidates[i], calls->n, &m.plans[count]);
+        if (status == SOL_OK) status = tune_warm_up(site, m.plans[count]);
+        which[count++] = i;
+    }
+    if (status == SOL_OK) status = tune_plan_times(site, m.plans[mine], &m.times);
+    if (status == SOL_OK) status = tune_select(time_candidate, &m, count, mine, out);
+    if (status == SOL_OK) out->fastest = which[out->fastest];
+    for (int i = 0; i < count; i++) plan_destroy(m.plans[i]);
+    if (m.n_depths > 1) { /* as the caller left it */
+        enum sol_status placed = tune_site_place(site, site->depths[0]);
+        if (status == SOL_OK) status = placed;
+    }
+    return status;
+}

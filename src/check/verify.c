@@ -1,0 +1,351 @@
+/* See verify.h. A case is made once; reference and variant each get their own copy of the outputs,
+ * framed by guard bytes, so that in-place ops start alike and a write outside is seen.
+ *
+ * Errors are judged row by row: ||out - ref|| over ||ref|| of the row, or of the mean row where
+ * that is larger (a single sum that happens to cancel says nothing). A row with a NaN or Inf in the
+ * reference must have one in the output too. */
+#include "check/verify.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/cpu.h"
+#include "base/interrupt.h"
+#include "gpu/device.h"
+#include "ops/cuda/pack_cuda.h"
+
+enum { GUARD_BYTES = 256, GUARD_VALUE = 0xA5 };
+
+struct trial {
+    const struct op *op;
+    void *args; /* with its own outputs */
+    struct op_output outputs[OP_OUTPUTS_MAX];
+    int n_outputs;
+};
+
+static void **output_pointer(const struct trial *t, int i)
+{
+    return (void **)((char *)t->args + t->outputs[i].offset);
+}
+
+/* A copy of the case whose outputs are framed copies. */
+static enum sol_status trial_make(struct arena *arena, const struct op *op, const void *args,
+                                  struct trial *t)
+{
+    t->op = op;
+    t->args = arena_alloc(arena, op->args_size, 64);
+    if (!t->args) return SOL_E_MEMORY;
+    memcpy(t->args, args, op->args_size);
+    t->n_outputs = op->outputs(args, t->outputs);
+    for (int i = 0; i < t->n_outputs; i++) {
+        size_t bytes = t->outputs[i].bytes;
+        unsigned char *frame = arena_alloc(arena, bytes + 2 * GUARD_BYTES, 64);
+        if (!frame) return SOL_E_MEMORY;
+        memset(frame, GUARD_VALUE, bytes + 2 * GUARD_BYTES);
+        memcpy(frame + GUARD_BYTES, *output_pointer(t, i), bytes);
+        *output_pointer(t, i) = frame + GUARD_BYTES;
+    }
+    return SOL_OK;
+}
+
+static bool guards_hold(const struct trial *t, int i)
+{
+    const unsigned char *data = *output_pointer(t, i);
+    for (int j = 1; j <= GUARD_BYTES; j++)
+        if (data[-j] != GUARD_VALUE || data[t->outputs[i].bytes + (size_t)j - 1] != GUARD_VALUE)
+            return false;
+    return true;
+}
+
+static enum sol_status trial_run(const struct trial *t, const struct chooser *chooser,
+                                 struct pool *pool, enum op_numerics *numerics)
+{
+    struct plan *plan;
+    SOL_TRY(plan_create(chooser, &plan));
+    plan_call(plan, t->op, t->args);
+    enum sol_status status = plan_finish(plan);
+    if (status == SOL_OK) status = plan_run(plan, pool, false, NULL);
+    if (chooser->device.gpu) {
+        enum sol_status waited = gpu_wait(chooser->device.gpu);
+        if (status == SOL_OK) status = waited;
+    }
+    for (int i = 0; status == SOL_OK && numerics && i < plan_step_count(plan); i++)
+        if (plan_step_at(plan, i)->numerics > *numerics)
+            *numerics = plan_step_at(plan, i)->numerics;
+    plan_destroy(plan);
+    return status;
+}
+
+/* ---- comparing ---- */
+
+static bool row_finite(const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(x[i])) return false;
+    return true;
+}
+
+static double row_norm(const float *x, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += (double)x[i] * x[i];
+    return sqrt(sum);
+}
+
+static double mean_norm(const float *x, int64_t rows, int64_t n)
+{
+    double sum = 0;
+    int64_t count = 0;
+    for (int64_t r = 0; r < rows; r++)
+        if (row_finite(x + r * n, n)) sum += row_norm(x + r * n, n), count++;
+    return count ? sum / (double)count : 0;
+}
+
+static double row_error(const float *out, const float *ref, int64_t n, double floor)
+{
+    double difference = 0, norm = row_norm(ref, n);
+    for (int64_t i = 0; i < n; i++) {
+        double d = (double)out[i] - ref[i];
+        difference += d * d;
+    }
+    if (difference == 0) return 0;
+    double scale = norm > floor ? norm : floor;
+    return scale > 0 ? sqrt(difference) / scale : INFINITY;
+}
+
+/* Compares one output; the worst error so far, over the allowance, in result->worst, a fault in
+ * `fault`. */
+static bool compare_output(const struct trial *ref, const struct trial *out, int i,
+                           double allowance, struct verify_result *result, char *fault,
+                           size_t fault_size)
+{
+    const struct op_output *o = &ref->outputs[i];
+    if (!guards_hold(out, i)) {
+        snprintf(fault, fault_size, "output %d: wrote outside its bounds", i);
+        return false;
+    }
+    const float *want = *output_pointer(ref, i), *got = *output_pointer(out, i);
+    if (!o->is_f32) {
+        bool same = memcmp(want, got, o->bytes) == 0;
+        if (!same) snprintf(fault, fault_size, "output %d: bytes differ", i);
+        return same;
+    }
+    int64_t n = o->row, rows = (int64_t)(o->bytes / 4) / n;
+    double floor = mean_norm(want, rows, n);
+    for (int64_t r = 0; r < rows; r++) {
+        bool finite = row_finite(got + r * n, n);
+        if (row_finite(want + r * n, n) != finite) {
+            snprintf(fault, fault_size, "output %d row %lld: %s where the reference is %s", i,
+                     (long long)r, finite ? "finite" : "not finite", finite ? "not" : "finite");
+            return false;
+        }
+        if (!finite) continue;
+        double error = row_error(got + r * n, want + r * n, n, floor) / allowance;
+        if (error > result->worst) result->worst = error;
+        if (error > result->tolerance) {
+            snprintf(fault, fault_size, "output %d row %lld: relative error %.3g over %.3g", i,
+                     (long long)r, error, result->tolerance);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- cases ---- */
+
+static const char *const kind_names[CASE_KIND_COUNT] = {"random", "tail", "extreme", "nonfinite"};
+
+enum { SEEN_MAX = 512 };
+
+struct verify_run {
+    const struct op *op;
+    int v;
+    const struct chooser *chooser;
+    struct pool *pool;
+    struct verify_result *result;
+    bool brief;
+    uint32_t seen[SEEN_MAX]; /* brief: what there was a case of */
+    int n_seen;
+};
+
+/* What brief runs want one case of. Rows as kernels for few of them tell them apart. */
+static uint32_t signature(const struct op *op, const void *args, enum op_case_kind kind, int choice)
+{
+    struct op_problem problem;
+    uint32_t rows = 0;
+    op->problem(args, &problem);
+    bool ordinary = kind == CASE_RANDOM || kind == CASE_TAIL;
+    while (ordinary && rows < 6 && problem.rows > (int64_t)1 << rows) rows++;
+    uint32_t groups = !ordinary || problem.groups == 0 ? 0 : problem.groups <= 32 ? 1 : 2;
+    return (uint32_t)choice << 16 | (uint32_t)problem.dtype << 8 |
+           (ordinary ? 0 : (uint32_t)kind) << 5 | rows << 2 | groups;
+}
+
+/* Whether a run of `choice` would show nothing that others did not; else remembers it. */
+static bool shown_before(struct verify_run *run, const void *args, enum op_case_kind kind,
+                         int choice)
+{
+    if (!run->brief) return false;
+    uint32_t mine = signature(run->op, args, kind, choice);
+    for (int i = 0; i < run->n_seen; i++)
+        if (run->seen[i] == mine) return true;
+    if (run->n_seen < SEEN_MAX) run->seen[run->n_seen++] = mine;
+    return false;
+}
+
+static void record(struct verify_result *result, bool good, enum op_case_kind kind, int index,
+                   const char *fault)
+{
+    result->cases++;
+    if (good) return;
+    if (result->failed++ == 0)
+        snprintf(result->text, sizeof result->text, "%s case %d: %s", kind_names[kind], index,
+                 fault);
+}
+
+/* As a model on a GPU has them. */
+static enum sol_status pack_weights(struct arena *arena, const struct op *op, void *args)
+{
+    for (int i = 0; i < op->n_weights; i++) {
+        struct tensor *t = (struct tensor *)((char *)args + op->weights[i]);
+        void *memory = arena_alloc(arena, tensor_packed_bytes(t), 256);
+        if (!memory) return SOL_E_MEMORY;
+        tensor_pack_host(t, memory, t);
+    }
+    return SOL_OK;
+}
+
+/* One run of the variant, with one of its choices, beside what the reference made of the case. */
+static enum sol_status run_choice(const struct verify_run *run, const struct trial *ref,
+                                  const struct trial *out, enum op_case_kind kind, int choice,
+                                  char *fault, size_t fault_size, bool *good)
+{
+    struct verify_result *result = run->result;
+    struct chooser chosen = *run->chooser;
+    chosen.reference = false;
+    chosen.forces[chosen.n_forces].op = run->op;
+    chosen.forces[chosen.n_forces].choice = choice;
+    chosen.forces[chosen.n_forces++].variant = op_variant_name(run->op, run->v);
+    enum op_numerics numerics = NUMERICS_EXACT;
+    SOL_TRY(trial_run(out, &chosen, run->pool, &numerics));
+    if (numerics > result->numerics) result->numerics = numerics;
+    result->tolerance = run->op->tolerance.rel[result->numerics];
+    bool lenient = kind == CASE_EXTREME && result->numerics != NUMERICS_EXACT;
+    double allowance = lenient && run->op->tolerance.extreme > 0 ? run->op->tolerance.extreme : 1;
+    *good = true;
+    for (int i = 0; *good && i < ref->n_outputs; i++)
+        *good = compare_output(ref, out, i, allowance, result, fault, fault_size);
+    const char *name = op_choice_name(run->op, run->v, choice);
+    size_t length = strlen(fault);
+    if (!*good && *name) snprintf(fault + length, fault_size - length, " (%s)", name);
+    return SOL_OK;
+}
+
+/* The choices to run, as bits: those that serve the case, and in brief runs are new. */
+static uint64_t choices_to_run(struct verify_run *run, const void *args, enum op_case_kind kind)
+{
+    uint64_t wanted = 0;
+    for (int c = 0; c < op_choice_count(run->op, run->v); c++)
+        if (op_choice_serves(run->op, run->v, args, &run->chooser->device, c) &&
+            !shown_before(run, args, kind, c))
+            wanted |= (uint64_t)1 << c;
+    return wanted;
+}
+
+static enum sol_status run_case(struct verify_run *run, struct arena *arena, const void *args,
+                                enum op_case_kind kind, int index)
+{
+    struct verify_result *result = run->result;
+    char why[OP_REASON_MAX], fault[160] = "";
+    struct trial ref, out;
+    const struct op_device *device = &run->chooser->device;
+    void *own = arena_alloc(arena, run->op->args_size, 64);
+    if (!own) return SOL_E_MEMORY;
+    memcpy(own, args, run->op->args_size);
+    if (device->gpu) SOL_TRY(pack_weights(arena, run->op, own));
+    SOL_TRY(trial_make(arena, run->op, args, &ref));
+    SOL_TRY(trial_make(arena, run->op, own, &out));
+    if (!chooser_can_run(run->chooser, run->op, run->v, out.args, why)) {
+        if (result->skipped++ == 0 && !result->failed)
+            snprintf(result->text, sizeof result->text, "%s", why);
+        return SOL_OK;
+    }
+    uint64_t choices = choices_to_run(run, out.args, kind);
+    if (!choices) return SOL_OK;
+    struct chooser reference = *run->chooser;
+    reference.reference = true;
+    reference.device.gpu = NULL;
+    SOL_TRY(trial_run(&ref, &reference, run->pool, NULL));
+    bool good = true, again = false;
+    for (int c = 0; good && c < op_choice_count(run->op, run->v); c++) {
+        if (!(choices >> c & 1)) continue;
+        if (again) SOL_TRY(trial_make(arena, run->op, own, &out)); /* outputs as they were */
+        again = true;
+        SOL_TRY(run_choice(run, &ref, &out, kind, c, fault, sizeof fault, &good));
+    }
+    record(result, good, kind, index, fault);
+    return SOL_OK;
+}
+
+/* What a GPU can reach where the host has it: then the same arguments serve both. */
+static void *pinned_take(void *gpu, size_t bytes)
+{
+    void *memory;
+    return gpu_alloc_pinned(gpu, bytes, &memory) == SOL_OK ? memory : NULL;
+}
+
+static void pinned_give(void *gpu, void *memory)
+{
+    gpu_free_pinned(gpu, memory);
+}
+
+static enum sol_status make_arena(struct gpu *gpu, struct arena **out)
+{
+    const struct arena_source pinned = {pinned_take, pinned_give, gpu};
+    return gpu ? arena_create_from(&pinned, 1 << 20, out) : arena_create(1 << 20, out);
+}
+
+static enum sol_status draw_case(struct verify_run *run, uint64_t seed, enum op_case_kind kind,
+                                 int index, bool *more)
+{
+    struct arena *arena;
+    SOL_TRY(make_arena(run->chooser->device.gpu, &arena));
+    struct rng rng;
+    rng_seed(&rng, seed + 1000u * (uint64_t)kind + (uint64_t)index);
+    void *args = arena_alloc(arena, run->op->args_size, 64);
+    enum sol_status status = args ? SOL_OK : SOL_E_MEMORY;
+    if (status == SOL_OK) {
+        *more = run->op->make_case(arena, &rng, kind, index, args);
+        if (*more) status = run_case(run, arena, args, kind, index);
+    }
+    arena_destroy(arena);
+    return status;
+}
+
+enum sol_status verify_variant(const struct op *op, int v, const struct chooser *chooser,
+                               struct pool *pool, const struct verify_options *options,
+                               struct verify_result *result)
+{
+    *result = (struct verify_result){.op = op, .variant = op_variant_name(op, v)};
+    result->tolerance = op->tolerance.rel[NUMERICS_EXACT];
+    static const enum op_case_kind kinds[CASE_KIND_COUNT] = {CASE_TAIL, CASE_RANDOM, CASE_EXTREME,
+                                                             CASE_NONFINITE};
+    struct verify_run run = {op, v, chooser, pool, result, .brief = options->brief};
+    for (int round = 0; round < options->rounds; round++)
+        for (int k = 0; k < CASE_KIND_COUNT; k++) {
+            bool more = true;
+            for (int index = 0; more; index++) {
+                uint64_t seed = options->seed + 1000000u * (uint64_t)round;
+                SOL_TRY(draw_case(&run, seed, kinds[k], index, &more));
+                SOL_TRY(interrupt_check());
+            }
+        }
+    if (result->cases > 0 && !result->failed) result->text[0] = '\0';
+    if (result->cases > 0 || v >= op->n_variants) return SOL_OK;
+    result->numerics = op->variants[v]->numerics; /* what it would have been held to */
+    result->tolerance = op->tolerance.rel[result->numerics];
+    return SOL_OK;
+}

@@ -1,0 +1,38 @@
+/* Verification: every variant of every op against the op's reference, on random, awkward, extreme
+ * and non-finite inputs, with guard bands around each output. Tests, `sol verify` and the lab's
+ * gate all call this. */
+#ifndef CHECK_VERIFY_H
+#define CHECK_VERIFY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ops/plan.h"
+
+struct verify_result {
+    const struct op *op;
+    const char *variant;
+    enum op_numerics numerics; /* loosest that ran; the variant's own where none did */
+    int cases, skipped;        /* run; not served (with the last reason in `text`) */
+    int failed;
+    double worst;     /* largest relative error of a row, over what extreme inputs are allowed */
+    double tolerance; /* what it was held to */
+    char text[256];   /* the first failure, or why nothing ran */
+};
+
+struct verify_options {
+    uint64_t seed;
+    int rounds; /* how often each case is drawn anew, >= 1 */
+    /* For tools that make kernels a hundred times slower: a case only where none was yet of the
+     * same format of weights, choice, and number of rows (roughly), awkward sizes first; of
+     * extreme and non-finite inputs one of each format and choice. */
+    bool brief;
+};
+
+/* Variant `v` of `op` as in ops/plan.h. SOL_OK also when cases failed: look at result->failed.
+ * Errors are those of the machinery (memory, interruption). */
+enum sol_status verify_variant(const struct op *op, int v, const struct chooser *chooser,
+                               struct pool *pool, const struct verify_options *options,
+                               struct verify_result *result);
+
+#endif
