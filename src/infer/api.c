@@ -20,11 +20,6 @@ struct sol_sampler {
     struct sampler *sampler;
 };
 
-const char *sol_version(void)
-{
-    return SOL_VERSION;
-}
-
 /* ---- model ---- */
 
 /* struct sol_model is struct model under another name: nothing has to be kept beside it. */
