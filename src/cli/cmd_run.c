@@ -10,6 +10,7 @@
 #include "cli/cli.h"
 #include "cli/engine_options.h"
 #include "cli/input.h"
+#include "generate/generate.h"
 
 struct run_options {
     struct engine_options engine;
@@ -55,10 +56,6 @@ static const struct command_spec spec = {
     .options = options,
 };
 
-enum stop { STOP_NONE, STOP_TOKEN, STOP_LENGTH, STOP_CONTEXT, STOP_INTERRUPTED };
-
-static const char *const stop_names[] = {"none", "stop_token", "length", "context", "interrupted"};
-
 struct run {
     struct run_options options;
     struct model *model;
@@ -67,14 +64,13 @@ struct run {
     struct sampler_params sampling;
     struct sampler *sampler;
     struct token_list prompt;
+    struct generation generation;
     int32_t *ids; /* generated, [predict] */
-    int64_t count;
-    char *text; /* generated, for --json */
+    char *text;   /* generated, for --json */
     size_t text_length, text_capacity;
     struct utf8_stream stream;
     char last_char; /* written to stdout, for the closing newline */
-    enum stop stop;
-    int32_t stop_token; /* -1: none */
+    bool interrupted;
     uint64_t started_ns;
     double load_s, prefill_s, first_token_s, decode_s;
     json_t *prefill_kernels;
@@ -95,25 +91,17 @@ static int64_t default_context(const struct run *run)
     return wanted < run->model->config.context ? wanted : run->model->config.context;
 }
 
-/* Control tokens are no text. With --special the prompt speaks in them, so the answer may too. Stop
- * tokens end the generation and so are always allowed; rows that are no token never. */
-static enum sol_status create_sampler(struct run *run)
+/* With --special the prompt speaks in control tokens, so the answer may too. */
+static enum sol_status set_up_generation(struct run *run)
 {
-    const struct tokenizer *t = run->model->tokenizer;
-    int64_t vocab = run->model->config.vocab;
     sampling_options_params(&run->options.sampling, &run->sampling);
-    if (!t) return sampler_create(&run->sampling, vocab, NULL, &run->sampler);
-    unsigned char *banned = calloc((size_t)vocab, 1);
-    if (!banned) return status_set(SOL_E_MEMORY, "no memory for %lld tokens", (long long)vocab);
-    for (int64_t i = 0; i < vocab; i++) {
-        int32_t id = (int32_t)i;
-        bool text = !tokenizer_is_control(t, id) || run->options.input.special;
-        bool token = id < tokenizer_vocab(t) && tokenizer_bytes(t, id).length > 0;
-        banned[i] = !(token && text) && !tokenizer_is_stop(t, id);
-    }
-    enum sol_status status = sampler_create(&run->sampling, vocab, banned, &run->sampler);
-    free(banned);
-    return status;
+    SOL_TRY(
+        generate_sampler(run->model, &run->sampling, run->options.input.special, &run->sampler));
+    run->generation = (struct generation){.engine = run->engine,
+                                          .sampler = run->sampler,
+                                          .limit = run->options.predict,
+                                          .context = run->params.context};
+    return SOL_OK;
 }
 
 static enum sol_status set_up(struct run *run)
@@ -130,7 +118,7 @@ static enum sol_status set_up(struct run *run)
                               ? "make the context longer with -c"
                               : "that is as long as the model was made for");
     SOL_TRY(engine_create(run->model, &run->params, &run->engine));
-    SOL_TRY(create_sampler(run));
+    SOL_TRY(set_up_generation(run));
     run->ids = calloc((size_t)run->options.predict + 1, sizeof *run->ids);
     if (!run->ids) return status_set(SOL_E_MEMORY, "no memory for the generated tokens");
     run->load_s = seconds_since(start);
@@ -176,7 +164,7 @@ static enum sol_status emit_token(struct run *run, int32_t id)
 {
     char out[320];
     if (!run->model->tokenizer) {
-        int length = snprintf(out, sizeof out, "%s%d", run->count > 1 ? " " : "", id);
+        int length = snprintf(out, sizeof out, "%s%d", run->generation.count > 1 ? " " : "", id);
         return emit(run, out, (size_t)length);
     }
     struct token_bytes bytes = tokenizer_bytes(run->model->tokenizer, id);
@@ -192,62 +180,23 @@ static enum sol_status emit_end(struct run *run)
 {
     char out[16];
     SOL_TRY(emit(run, out, utf8_stream_flush(&run->stream, out)));
-    if (!run->options.json && run->count && run->last_char != '\n') return emit(run, "\n", 1);
+    if (!run->options.json && run->generation.count && run->last_char != '\n')
+        return emit(run, "\n", 1);
     return SOL_OK;
 }
 
 /* ---- generating ---- */
 
-/* In the engine's own steps, for the progress line. Only the last row's logits are wanted. */
-static enum sol_status prefill(struct run *run, const float **logits)
-{
-    int64_t n = (int64_t)run->prompt.count, step = run->params.max_batch;
-    struct engine_row *rows = calloc((size_t)n, sizeof *rows);
-    if (!rows)
-        return status_set(SOL_E_MEMORY, "no memory for a prompt of %lld tokens", (long long)n);
-    for (int64_t i = 0; i < n; i++)
-        rows[i] = (struct engine_row){.token = run->prompt.ids[i], .output = i == n - 1};
-    struct progress progress;
-    progress_start(&progress, "prompt", "tokens", (uint64_t)n);
-    enum sol_status status = SOL_OK;
-    for (int64_t at = 0; at < n && status == SOL_OK; at += step) {
-        int64_t count = n - at < step ? n - at : step;
-        status = engine_eval(run->engine, rows + at, count, NULL, NULL, logits);
-        progress_update(&progress, (uint64_t)(at + count));
-    }
-    progress_end(&progress);
-    free(rows);
-    return status;
-}
-
-static bool is_stop(const struct run *run, int32_t id)
-{
-    return run->model->tokenizer && tokenizer_is_stop(run->model->tokenizer, id);
-}
-
-/* Ends with run->stop set, or with an error. */
 static enum sol_status generate(struct run *run, const float *logits)
 {
-    int32_t id = 0;
-    if (run->options.predict > 0) SOL_TRY(sampler_next(run->sampler, logits, &id));
-    while (run->count < run->options.predict) {
-        if (is_stop(run, id)) {
-            run->stop_token = id;
-            run->stop = STOP_TOKEN;
-            return SOL_OK;
-        }
-        run->ids[run->count++] = id;
-        if (run->count == 1) run->first_token_s = seconds_since(run->started_ns);
-        SOL_TRY(emit_token(run, id));
-        if (run->count == run->options.predict) break;
-        if (engine_position(run->engine, 0) == run->params.context) {
-            run->stop = STOP_CONTEXT;
-            return SOL_OK;
-        }
-        struct engine_row row = {.token = id, .output = true};
-        SOL_TRY(engine_eval_token(run->engine, &row, run->sampler, &id));
+    struct generation *g = &run->generation;
+    SOL_TRY(generate_first(g, logits));
+    for (int64_t shown = 0; shown < g->count;) {
+        run->ids[shown++] = g->token;
+        if (shown == 1) run->first_token_s = seconds_since(run->started_ns);
+        SOL_TRY(emit_token(run, g->token));
+        if (!g->end) SOL_TRY(generate_next(g));
     }
-    run->stop = STOP_LENGTH;
     return SOL_OK;
 }
 
@@ -255,7 +204,8 @@ static enum sol_status work(struct run *run)
 {
     const float *logits = NULL;
     run->started_ns = clock_ns();
-    SOL_TRY(prefill(run, &logits));
+    SOL_TRY(generate_prefill(run->engine, 0, run->prompt.ids, (int64_t)run->prompt.count,
+                             run->params.max_batch, &logits));
     uint64_t prefilled = clock_ns();
     run->prefill_s = seconds_since(run->started_ns);
     run->prefill_kernels = plan_kernels_json(engine_last_plan(run->engine));
@@ -269,7 +219,8 @@ static enum sol_status work(struct run *run)
 /* The first token comes with the prompt; each later one costs a step. */
 static double decode_rate(const struct run *run)
 {
-    return run->count > 1 && run->decode_s > 0 ? (double)(run->count - 1) / run->decode_s : 0;
+    int64_t later = run->generation.count - 1;
+    return later > 0 && run->decode_s > 0 ? (double)later / run->decode_s : 0;
 }
 
 static double prefill_rate(const struct run *run)
@@ -277,16 +228,26 @@ static double prefill_rate(const struct run *run)
     return run->prefill_s > 0 ? (double)run->prompt.count / run->prefill_s : 0;
 }
 
+static const char *stop_name(const struct run *run)
+{
+    static const char *const names[] = {[GENERATE_GOES_ON] = "none",
+                                        [GENERATE_STOP_TOKEN] = "stop_token",
+                                        [GENERATE_LENGTH] = "length",
+                                        [GENERATE_CONTEXT] = "context"};
+    return run->interrupted ? "interrupted" : names[run->generation.end];
+}
+
 static void describe_stop(const struct run *run, char text[80])
 {
-    if (run->stop == STOP_TOKEN) {
-        struct token_bytes name = tokenizer_bytes(run->model->tokenizer, run->stop_token);
+    enum generate_end end = run->generation.end;
+    if (run->interrupted) {
+        snprintf(text, 80, "interrupted");
+    } else if (end == GENERATE_STOP_TOKEN) {
+        struct token_bytes name = tokenizer_bytes(run->model->tokenizer, run->generation.token);
         snprintf(text, 80, "the model stopped with %.*s", (int)name.length, name.data);
-    } else if (run->stop == STOP_CONTEXT) {
+    } else if (end == GENERATE_CONTEXT) {
         snprintf(text, 80, "stopped: the context of %lld is full (-c)",
                  (long long)run->params.context);
-    } else if (run->stop == STOP_INTERRUPTED) {
-        snprintf(text, 80, "interrupted");
     } else {
         snprintf(text, 80, "stopped after -n %lld", (long long)run->options.predict);
     }
@@ -298,7 +259,7 @@ static void print_stats(const struct run *run)
     describe_stop(run, why);
     fprintf(stderr, "prompt     %6zu tokens  %9.2f t/s  %.3f s to the first token\n",
             run->prompt.count, prefill_rate(run), run->first_token_s);
-    fprintf(stderr, "generated  %6lld tokens  %9.2f t/s  %s\n", (long long)run->count,
+    fprintf(stderr, "generated  %6lld tokens  %9.2f t/s  %s\n", (long long)run->generation.count,
             decode_rate(run), why);
     fprintf(stderr, "memory     %s of weights, %s beyond them, peak resident %s\n",
             format_bytes(run->model->weight_bytes, weights),
@@ -320,32 +281,32 @@ static json_t *timings_json(const struct run *run)
 
 static json_t *run_json(const struct run *run)
 {
+    const struct generation *g = &run->generation;
     bool tokens_only = !run->model->tokenizer;
     json_t *kernels = json_pack("{s:O?, s:o}", "prefill", run->prefill_kernels, "last_step",
                                 plan_kernels_json(engine_last_plan(run->engine)));
-    return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:{s:I, s:I, s:I}, s:o, s:o, s:o}",
-                     "text", tokens_only ? json_null() : json_text(run->text, run->text_length),
-                     "stop", stop_names[run->stop], "stop_token",
-                     run->stop_token >= 0 ? json_integer(run->stop_token) : json_null(), "ids",
-                     json_ids(run->ids, (size_t)run->count), "prompt_ids",
-                     json_ids(run->prompt.ids, run->prompt.count), "timings", timings_json(run),
-                     "model", model_json(run->model), "memory", "weights",
-                     (json_int_t)run->model->weight_bytes, "engine",
-                     (json_int_t)engine_memory(run->engine), "peak_resident",
-                     (json_int_t)memory_peak_rss(), "sampling", sampling_json(&run->sampling),
-                     "settings", engine_settings_json(&run->params), "kernels", kernels);
+    return json_pack(
+        "{s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:{s:I, s:I, s:I}, s:o, s:o, s:o}", "text",
+        tokens_only ? json_null() : json_text(run->text, run->text_length), "stop", stop_name(run),
+        "stop_token", g->end == GENERATE_STOP_TOKEN ? json_integer(g->token) : json_null(), "ids",
+        json_ids(run->ids, (size_t)g->count), "prompt_ids",
+        json_ids(run->prompt.ids, run->prompt.count), "timings", timings_json(run), "model",
+        model_json(run->model), "memory", "weights", (json_int_t)run->model->weight_bytes, "engine",
+        (json_int_t)engine_memory(run->engine), "peak_resident", (json_int_t)memory_peak_rss(),
+        "sampling", sampling_json(&run->sampling), "settings", engine_settings_json(&run->params),
+        "kernels", kernels);
 }
 
 /* What came before an interruption is a result too. After another error the text that is out ends
  * with its line, and nothing follows that was not computed. */
 static enum sol_status report(struct run *run, enum sol_status status)
 {
-    if (status == SOL_E_INTERRUPTED) run->stop = STOP_INTERRUPTED;
+    int64_t count = run->generation.count;
+    run->interrupted = status == SOL_E_INTERRUPTED;
     if (status != SOL_OK && status != SOL_E_INTERRUPTED) {
-        bool open = !run->options.json && run->count && run->last_char != '\n';
+        bool open = !run->options.json && count && run->last_char != '\n';
         if (open && fputc('\n', stdout) != EOF) fflush(stdout);
-        return run->count ? status_prefix(status, "after %lld tokens", (long long)run->count)
-                          : status;
+        return count ? status_prefix(status, "after %lld tokens", (long long)count) : status;
     }
     SOL_TRY(emit_end(run));
     if (!run->options.quiet) print_stats(run);
@@ -355,7 +316,7 @@ static enum sol_status report(struct run *run, enum sol_status status)
 
 static int run_command(int argc, char **argv)
 {
-    struct run run = {.options.predict = 128, .stop_token = -1};
+    struct run run = {.options.predict = 128};
     engine_options_init(&run.options.engine);
     sampling_options_init(&run.options.sampling);
     int exit_status;

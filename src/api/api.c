@@ -6,8 +6,7 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "infer/engine.h"
-#include "infer/sampler.h"
+#include "generate/generate.h"
 #include "model/model.h"
 
 struct sol_session {
@@ -107,8 +106,7 @@ enum sol_status sol_model_decode(const struct sol_model *model, const int32_t *i
 
 bool sol_model_is_stop(const struct sol_model *model, int32_t id)
 {
-    const struct tokenizer *tokenizer = inner(model)->tokenizer;
-    return tokenizer && tokenizer_is_stop(tokenizer, id);
+    return generate_is_stop(inner(model), id);
 }
 
 int32_t sol_model_begin(const struct sol_model *model)
@@ -186,13 +184,8 @@ enum sol_status sol_session_eval(struct sol_session *session, const int32_t *ids
         return status_set(SOL_E_ARGUMENT,
                           "%zu more tokens, but only %lld of %lld positions are free", n,
                           (long long)room, (long long)session->context);
-    struct engine_row *rows = calloc(n, sizeof *rows);
-    if (!rows) return status_set(SOL_E_MEMORY, "no memory for %zu tokens", n);
-    for (size_t i = 0; i < n; i++)
-        rows[i] = (struct engine_row){.token = ids[i], .output = i == n - 1};
     const float *logits = NULL;
-    enum sol_status status = engine_eval(session->engine, rows, (int64_t)n, NULL, NULL, &logits);
-    free(rows);
+    enum sol_status status = generate_prefill(session->engine, 0, ids, (int64_t)n, 0, &logits);
     if (status == SOL_OK) session->logits = logits;
     return status;
 }
@@ -228,19 +221,6 @@ void sol_sampler_params_init(struct sol_sampler_params *params)
     };
 }
 
-/* As `sol run` does: rows that are no token are never drawn, control tokens only on request, stop
- * tokens always. */
-static void ban(const struct tokenizer *tokenizer, int64_t vocab, bool control,
-                unsigned char *banned)
-{
-    for (int64_t i = 0; i < vocab; i++) {
-        int32_t id = (int32_t)i;
-        bool token = id < tokenizer_vocab(tokenizer) && tokenizer_bytes(tokenizer, id).length > 0;
-        bool allowed = token && (control || !tokenizer_is_control(tokenizer, id));
-        banned[i] = !allowed && !tokenizer_is_stop(tokenizer, id);
-    }
-}
-
 enum sol_status sol_sampler_create(const struct sol_model *model,
                                    const struct sol_sampler_params *params,
                                    struct sol_sampler **out)
@@ -249,8 +229,6 @@ enum sol_status sol_sampler_create(const struct sol_model *model,
     struct sol_sampler_params defaults;
     sol_sampler_params_init(&defaults);
     if (!params) params = &defaults;
-    int64_t vocab = inner(model)->config.vocab;
-    const struct tokenizer *tokenizer = inner(model)->tokenizer;
     struct sampler_params how = {
         .temperature = params->temperature,
         .top_k = params->top_k,
@@ -259,14 +237,9 @@ enum sol_status sol_sampler_create(const struct sol_model *model,
         .seed = params->seed,
     };
     struct sol_sampler *sampler = calloc(1, sizeof *sampler);
-    unsigned char *banned = calloc((size_t)vocab, 1);
-    enum sol_status status = SOL_OK;
-    if (!sampler || !banned) status = status_set(SOL_E_MEMORY, "no memory for a sampler");
-    if (status == SOL_OK) {
-        if (tokenizer) ban(tokenizer, vocab, params->control, banned);
-        status = sampler_create(&how, vocab, tokenizer ? banned : NULL, &sampler->sampler);
-    }
-    free(banned);
+    if (!sampler) return status_set(SOL_E_MEMORY, "no memory for a sampler");
+    enum sol_status status =
+        generate_sampler(inner(model), &how, params->control, &sampler->sampler);
     if (status == SOL_OK)
         *out = sampler;
     else

@@ -1,0 +1,50 @@
+/* From a prompt to the tokens that follow it: what everything that writes text has in common. Each
+ * text is one sequence of an engine; any number of them share one. */
+#ifndef GENERATE_GENERATE_H
+#define GENERATE_GENERATE_H
+
+#include "infer/engine.h"
+#include "infer/sampler.h"
+
+/* A sampler for this model. Rows that are no token are never drawn, control tokens, which are no
+ * text, only with `control`, those that end a text always. */
+enum sol_status generate_sampler(const struct model *model, const struct sampler_params *params,
+                                 bool control, struct sampler **out);
+
+bool generate_is_stop(const struct model *model, int32_t token); /* it ends a text */
+
+/* Appends `n` tokens, at least one, to a sequence and hands back the logits of the last, valid
+ * until the engine's next call. Errors as engine_eval: a token outside the vocabulary, or no room,
+ * changes nothing. With `step` above 0, so many tokens at a time with a progress line, and an error
+ * may come between them. */
+enum sol_status generate_prefill(struct engine *engine, int32_t sequence, const int32_t *tokens,
+                                 int64_t n, int64_t step, const float **logits);
+
+enum generate_end {
+    GENERATE_GOES_ON,
+    GENERATE_STOP_TOKEN, /* the model says that it has finished */
+    GENERATE_LENGTH,     /* `limit` tokens */
+    GENERATE_CONTEXT,    /* the sequence is full */
+};
+
+/* One text being written. The caller sets what is above the line, and draws the first token from
+ * the prompt's logits with generate_first. */
+struct generation {
+    struct engine *engine;
+    struct sampler *sampler; /* of this text alone */
+    int32_t sequence;
+    int64_t limit;   /* tokens at most */
+    int64_t context; /* positions that the sequence has (engine_params) */
+    /* ---- */
+    int64_t count; /* tokens so far, the one that ends the text not among them */
+    int32_t token; /* the newest, or that one */
+    enum generate_end end;
+};
+
+/* Nothing is drawn with a limit of 0. */
+enum sol_status generate_first(struct generation *g, const float *logits);
+/* Computes the newest token and draws the one that follows. Only while g->end says that it goes on.
+ * An error leaves `g` as it was. */
+enum sol_status generate_next(struct generation *g);
+
+#endif
