@@ -1,7 +1,9 @@
 /* Continues a text with the C API of sol: the likeliest token each time, until the model stops.
  *
  *     cc continue.c $(pkg-config --cflags --libs sol) -o continue
- *     ./continue "Once upon a time" [TOKENS [MODEL.gguf]]
+ *     ./continue "Once upon a time" [TOKENS [MODEL.gguf [BACKEND]]]
+ *
+ * BACKEND is cpu (the default), cuda, or auto: a GPU where there is one that can.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,15 +64,18 @@ int main(int argc, char **argv)
     struct sol_model *model = NULL;
     struct sol_session *session = NULL;
     struct sol_sampler *sampler = NULL;
+    struct sol_model_params params;
     struct sol_sampler_params greedy;
     int status = 1;
     if (argc < 2) {
-        fprintf(stderr, "usage: continue TEXT [TOKENS [MODEL.gguf]]\n");
+        fprintf(stderr, "usage: continue TEXT [TOKENS [MODEL.gguf [BACKEND]]]\n");
         return 2;
     }
+    sol_model_params_init(&params);
+    if (argc > 4) params.backend = argv[4];
     sol_sampler_params_init(&greedy);
     greedy.temperature = 0;
-    if (sol_model_open(argc > 3 ? argv[3] : NULL, &model) != SOL_OK)
+    if (sol_model_open(argc > 3 ? argv[3] : NULL, &params, &model) != SOL_OK)
         fail("cannot open the model");
     else if (sol_session_create(model, NULL, &session) != SOL_OK)
         fail("cannot create a session");

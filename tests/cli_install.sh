@@ -80,6 +80,10 @@ static=$(pkg-config --static --libs-only-l sol | sed 's/-lsol//')
 # shellcheck disable=SC2046,SC2086
 build static $(pkg-config --cflags sol) "$lib/libsol.a" $static
 
+LD_LIBRARY_PATH=$lib $emulator "$stage/shared" "$words" 24 builtin cpu >"$stage/cpu.txt" || fail "the CPU by its name"
+cmp "$stage/cpu.txt" "$stage/expected" || fail "the CPU by its name: another text than sol run"
+LD_LIBRARY_PATH=$lib $emulator "$stage/shared" "$words" 1 builtin cuda:x 2>"$stage/log" && fail "cuda:x passed"
+grep -q "expected cpu, cuda, cuda:N or auto" "$stage/log" || fail "the error does not name the devices"
 LD_LIBRARY_PATH=$lib $emulator "$stage/shared" "$words" 1 "$stage/missing.gguf" 2>"$stage/log" &&
     fail "a missing model passed"
 grep -q "missing.gguf" "$stage/log" || fail "the error does not name the file"

@@ -10,7 +10,6 @@
 
 #include <cmocka.h>
 
-#include "base/progress.h"
 #include "bench/bench.h"
 #include "bench/gpu_ceiling.h"
 #include "bench/report.h"
@@ -332,7 +331,6 @@ static void test_profile_failures(void **state)
 static int set_up(void **state)
 {
     (void)state;
-    progress_quiet(true);
     return model_open("synth:tiny", &tiny) == SOL_OK ? 0 : -1;
 }
 

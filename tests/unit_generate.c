@@ -219,7 +219,7 @@ static void the_api_writes_the_same(void **state)
     how.threads = 1;
     sol_sampler_params_init(&drawing);
     drawing.seed = 7;
-    assert_int_equal(sol_model_open(NULL, &m), SOL_OK);
+    assert_int_equal(sol_model_open(NULL, NULL, &m), SOL_OK);
     assert_int_equal(sol_session_create(m, &how, &session), SOL_OK);
     assert_int_equal(sol_sampler_create(m, &drawing, &sampler), SOL_OK);
     assert_int_equal(sol_session_eval(session, prompt.ids, prompt.count), SOL_OK);

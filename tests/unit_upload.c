@@ -10,7 +10,6 @@
 
 #include <cmocka.h>
 
-#include "base/progress.h"
 #include "driver/fake_cuda.h"
 #include "infer/engine.h"
 #include "model/upload.h"
@@ -270,7 +269,6 @@ static void test_file_fails(void **state)
 static int set_up(void **state)
 {
     (void)state;
-    progress_quiet(true);
     return model_open_with("synth:tiny", &later, &tiny) == SOL_OK ? 0 : -1;
 }
 

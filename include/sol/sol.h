@@ -2,7 +2,7 @@
  *
  *     struct sol_model *model;
  *     struct sol_session *session;
- *     if (sol_model_open(NULL, &model) != SOL_OK) puts(sol_last_error());
+ *     if (sol_model_open(NULL, NULL, &model) != SOL_OK) puts(sol_last_error());
  *
  * examples/continue.c is a whole program. Link with `pkg-config --cflags --libs sol` (--static for
  * libsol.a).
@@ -15,7 +15,8 @@
  * Texts and arrays that are passed in are not kept.
  *
  * Threads. A model is read-only: any number of threads and sessions may share it. A session or a
- * sampler is used by one thread at a time. A session computes on its own threads.
+ * sampler is used by one thread at a time. A session computes on its own threads. On a GPU one
+ * thread at a time creates, uses and destroys all sessions of a model, and closes it.
  *
  * Stability. Before version 1 any release may change this interface; the library's SOVERSION does
  * so with it. */
@@ -39,10 +40,21 @@ SOL_API const char *sol_version(void);
 
 struct sol_model;
 
+struct sol_model_params {
+    /* Where its sessions compute, as sol run --backend: "cpu" (or NULL), "cuda", "cuda:1" for the
+     * second GPU, or "auto": a GPU where there is one that can and has room, else the CPU. */
+    const char *backend;
+};
+/* The CPU. */
+SOL_API void sol_model_params_init(struct sol_model_params *params);
+
 /* `source` is the path of a GGUF file, NULL or "builtin" for the small model inside the library, or
  * "synth:gpt-oss-20b" and the like for random weights, which come without a vocabulary. Files are
- * checked whole: a damaged one is SOL_E_FORMAT, another architecture SOL_E_UNSUPPORTED. */
-SOL_API enum sol_status sol_model_open(const char *source, struct sol_model **out);
+ * checked whole: a damaged one is SOL_E_FORMAT, another architecture SOL_E_UNSUPPORTED. `params`
+ * may be NULL for the defaults. On a GPU the weights go there at once, for all sessions: no such
+ * GPU, or one that `sol verify` has to see first, is SOL_E_UNSUPPORTED, no room SOL_E_MEMORY. */
+SOL_API enum sol_status sol_model_open(const char *source, const struct sol_model_params *params,
+                                       struct sol_model **out);
 /* No session may use the model any more. */
 SOL_API void sol_model_close(struct sol_model *model);
 
@@ -53,7 +65,8 @@ struct sol_model_info {
     int64_t context;               /* positions that the model was made for */
     int64_t parameters;
     size_t weight_bytes;
-    bool tokenizer; /* whether text can be encoded and decoded */
+    bool tokenizer;     /* whether text can be encoded and decoded */
+    const char *device; /* "cpu", or the GPU's name; the model's */
 };
 SOL_API void sol_model_get_info(const struct sol_model *model, struct sol_model_info *info);
 
@@ -89,11 +102,11 @@ struct sol_session;
 
 struct sol_session_params {
     int64_t context; /* positions to make room for */
-    int64_t batch;   /* tokens that are processed at once; longer input is split */
+    int64_t batch;   /* tokens that are processed at once; longer input is split. 0: what is fast */
     int threads;     /* 0: every core */
     bool exact;      /* float32 activations instead of 8 bits within matrix products */
 };
-/* context 4096, batch 512, every core, not exact. */
+/* context 4096, the batch that is fast (512, on a GPU 2048), every core, not exact. */
 SOL_API void sol_session_params_init(struct sol_session_params *params);
 
 /* `params` may be NULL for the defaults. The model must outlive the session. */

@@ -6,8 +6,11 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "check/backend.h"
 #include "generate/generate.h"
+#include "model/fit.h"
 #include "model/model.h"
+#include "model/upload.h"
 
 struct sol_session {
     struct engine *engine;
@@ -21,24 +24,73 @@ struct sol_sampler {
 
 /* ---- model ---- */
 
-/* struct sol_model is struct model under another name: nothing has to be kept beside it. */
+struct sol_model {
+    struct model *model;
+    struct gpu *gpu;        /* NULL: the CPU computes */
+    struct model *uploaded; /* the weights there */
+};
+
 static const struct model *inner(const struct sol_model *model)
 {
-    return (const struct model *)model;
+    return model->model;
 }
 
-enum sol_status sol_model_open(const char *source, struct sol_model **out)
+void sol_model_params_init(struct sol_model_params *params)
 {
-    struct model *model = NULL;
+    *params = (struct sol_model_params){0};
+}
+
+/* What `auto` wants to have room for: a session of the usual size. */
+static struct fit_params usual_run(const struct model_config *config)
+{
+    struct engine_params p;
+    engine_params_init(&p);
+    return (struct fit_params){
+        .context = p.context < config->context ? p.context : config->context,
+        .sequences = p.sequences,
+        .batch = ENGINE_BATCH_GPU,
+        .outputs = p.max_outputs,
+        .kv_dtype = p.kv_dtype,
+    };
+}
+
+/* A GPU gets the weights straight from the files. */
+static enum sol_status open_weights(const char *source, const char *backend, struct sol_model *m)
+{
+    if (m->gpu) {
+        SOL_TRY(model_open_with(source, &(struct model_params){.later = true}, &m->model));
+        struct fit_params run = usual_run(&m->model->config);
+        backend_fit(backend, m->model, &run, &m->gpu);
+        if (m->gpu) return model_upload(m->model, m->gpu, NULL, &m->uploaded);
+        model_close(m->model);
+        m->model = NULL;
+    }
+    return model_open(source, &m->model);
+}
+
+enum sol_status sol_model_open(const char *source, const struct sol_model_params *params,
+                               struct sol_model **out)
+{
+    const char *backend = params ? params->backend : NULL;
     *out = NULL;
-    SOL_TRY(model_open(source, &model));
-    *out = (struct sol_model *)model;
-    return SOL_OK;
+    struct sol_model *m = calloc(1, sizeof *m);
+    if (!m) return status_set(SOL_E_MEMORY, "no memory for a model");
+    enum sol_status status = backend_open(backend, NULL, true, &m->gpu);
+    if (status == SOL_OK) status = open_weights(source, backend, m);
+    if (status == SOL_OK)
+        *out = m;
+    else
+        sol_model_close(m);
+    return status;
 }
 
 void sol_model_close(struct sol_model *model)
 {
-    model_close((struct model *)model);
+    if (!model) return;
+    model_upload_destroy(model->uploaded, model->gpu);
+    gpu_close(model->gpu);
+    model_close(model->model);
+    free(model);
 }
 
 void sol_model_get_info(const struct sol_model *model, struct sol_model_info *info)
@@ -57,6 +109,7 @@ void sol_model_get_info(const struct sol_model *model, struct sol_model_info *in
         .parameters = inner(model)->parameters,
         .weight_bytes = inner(model)->weight_bytes,
         .tokenizer = inner(model)->tokenizer != NULL,
+        .device = model->gpu ? gpu_info(model->gpu)->name : "cpu",
     };
 }
 
@@ -123,7 +176,6 @@ void sol_session_params_init(struct sol_session_params *params)
     engine_params_init(&defaults);
     *params = (struct sol_session_params){
         .context = defaults.context,
-        .batch = defaults.max_batch,
         .threads = defaults.threads,
     };
 }
@@ -134,8 +186,9 @@ static enum sol_status check_params(const struct sol_session_params *p)
     if (p->context < 1 || p->context > CONTEXT_MAX)
         return status_set(SOL_E_ARGUMENT, "a context of %lld: 1 to %d positions are possible",
                           (long long)p->context, CONTEXT_MAX);
-    if (p->batch < 1 || p->batch > BATCH_MAX)
-        return status_set(SOL_E_ARGUMENT, "a batch of %lld: 1 to %d tokens are possible",
+    if (p->batch < 0 || p->batch > BATCH_MAX)
+        return status_set(SOL_E_ARGUMENT,
+                          "a batch of %lld: 1 to %d tokens are possible, 0 for what is fast",
                           (long long)p->batch, BATCH_MAX);
     if (p->threads < 0 || p->threads > THREADS_MAX)
         return status_set(SOL_E_ARGUMENT, "%d threads: 1 to %d are possible, 0 for every core",
@@ -156,8 +209,12 @@ enum sol_status sol_session_create(struct sol_model *model, const struct sol_ses
     struct engine_params engine;
     engine_params_init(&engine);
     engine.context = params->context;
-    engine.max_batch = params->batch;
+    engine.max_batch = params->batch ? params->batch
+                       : model->gpu  ? ENGINE_BATCH_GPU
+                                     : ENGINE_BATCH_CPU;
     engine.threads = params->threads;
+    engine.chooser.device.gpu = model->gpu;
+    engine.uploaded = model->uploaded;
     if (params->exact) engine.chooser.loosest = NUMERICS_EXACT;
     enum sol_status status = engine_create(inner(model), &engine, &session->engine);
     if (status != SOL_OK) {

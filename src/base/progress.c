@@ -11,7 +11,7 @@
 static const uint64_t second = 1000000000u;
 static const char clear[] = "\r\033[K"; /* the line */
 
-static atomic_bool quiet_mode;
+static atomic_bool quiet_mode = true;
 
 void progress_quiet(bool quiet)
 {

@@ -1,5 +1,6 @@
 /* Progress on stderr for work that takes over a second; silent when it is quicker, when stderr is
- * no terminal (then one line every ten seconds), or when --quiet was given. */
+ * no terminal (then one line every ten seconds), or when --quiet was given. In programs that link
+ * the library nothing is said: only main() of sol switches it on. */
 #ifndef BASE_PROGRESS_H
 #define BASE_PROGRESS_H
 

@@ -11,10 +11,10 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/table.h"
+#include "check/backend.h"
 #include "check/verdict.h"
 #include "check/verify.h"
 #include "check/verify_model.h"
-#include "cli/backend.h"
 #include "cli/cli.h"
 #include "cli/engine_options.h"
 

@@ -134,10 +134,9 @@ enum sol_status engine_options_open(struct engine_options *options, struct engin
                              params->max_outputs, params->kv_dtype,  params->cache_positions};
     *out = NULL;
     SOL_TRY(open_model(options, &run, out));
-    if (!options->gpu || !backend_is_auto(options->backend)) return SOL_OK;
-    enum sol_status status = model_upload_check(*out, options->gpu, &run);
-    if (status == SOL_OK) return SOL_OK;
-    progress_note("the CPU computes: %s", sol_last_error());
+    if (!options->gpu) return SOL_OK;
+    backend_fit(options->backend, *out, &run, &options->gpu);
+    if (options->gpu) return SOL_OK;
     model_close(*out);
     *out = NULL;
     engine_options_close(options);

@@ -22,7 +22,7 @@
 
 #include "base/options.h"
 #include "bench/ceiling.h"
-#include "cli/backend.h"
+#include "check/backend.h"
 #include "infer/engine.h"
 #include "infer/sampler.h"
 

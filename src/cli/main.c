@@ -7,6 +7,7 @@
 #include "base/escape.h"
 #include "base/interrupt.h"
 #include "base/process_guard.h"
+#include "base/progress.h"
 #include "base/start.h"
 #include "base/status.h"
 #include "base/suggest.h"
@@ -118,6 +119,7 @@ int main(int argc, char **argv)
         return status_exit_code(SOL_E_ARGUMENT);
     }
     interrupt_install();
+    progress_quiet(false);
     const struct command *command = find_command(argv[1]);
     escape_streams(!command || !command->raw || isatty(STDOUT_FILENO));
     int exit_status = dispatch(argc - 1, argv + 1);

@@ -1,8 +1,9 @@
-/* --backend: where the ops run. */
-#ifndef CLI_BACKEND_H
-#define CLI_BACKEND_H
+/* Where the ops run, by name: --backend, and the C API's. */
+#ifndef CHECK_BACKEND_H
+#define CHECK_BACKEND_H
 
 #include "gpu/device.h"
+#include "model/fit.h"
 
 #define BACKEND_HELP                                                                               \
     "cpu (default), cuda, cuda:N for the N-th GPU, or auto: a GPU where there is one that can"
@@ -17,6 +18,9 @@
 enum sol_status backend_open(const char *name, const char *kernel_source, bool trusted,
                              struct gpu **out);
 
-bool backend_is_auto(const char *name); /* may be NULL */
+/* With auto, a GPU without room for the model and such a run is given up: it is closed, *gpu is
+ * NULL then, and stderr says why. Other names, and no GPU: nothing happens. */
+void backend_fit(const char *name, const struct model *model, const struct fit_params *run,
+                 struct gpu **gpu);
 
 #endif

@@ -1,4 +1,4 @@
-#include "cli/backend.h"
+#include "check/backend.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +7,7 @@
 #include "base/progress.h"
 #include "check/verdict.h"
 #include "gpu/kernel.h"
+#include "model/upload.h"
 
 static enum sol_status open_gpu(int ordinal, bool trusted, struct gpu **out)
 {
@@ -28,7 +29,7 @@ static void open_any(bool trusted, struct gpu **out)
     if (!*out && status != SOL_OK) progress_note("the CPU computes: %s", sol_last_error());
 }
 
-bool backend_is_auto(const char *name)
+static bool is_auto(const char *name)
 {
     return name && strcasecmp(name, "auto") == 0;
 }
@@ -36,7 +37,7 @@ bool backend_is_auto(const char *name)
 static enum sol_status open_named(const char *name, bool trusted, struct gpu **out)
 {
     if (!name || strcasecmp(name, "cpu") == 0) return SOL_OK;
-    if (backend_is_auto(name)) {
+    if (is_auto(name)) {
         open_any(trusted, out);
         return SOL_OK;
     }
@@ -47,7 +48,7 @@ static enum sol_status open_named(const char *name, bool trusted, struct gpu **o
         if (end != name + 5 && !*end && ordinal >= 0 && ordinal < 1024)
             return open_gpu((int)ordinal, trusted, out);
     }
-    return status_set(SOL_E_ARGUMENT, "--backend %s: expected cpu, cuda, cuda:N or auto", name);
+    return status_set(SOL_E_ARGUMENT, "backend %s: expected cpu, cuda, cuda:N or auto", name);
 }
 
 enum sol_status backend_open(const char *name, const char *kernel_source, bool trusted,
@@ -61,4 +62,13 @@ enum sol_status backend_open(const char *name, const char *kernel_source, bool t
     gpu_close(*out);
     *out = NULL;
     return status;
+}
+
+void backend_fit(const char *name, const struct model *model, const struct fit_params *run,
+                 struct gpu **gpu)
+{
+    if (!*gpu || !is_auto(name) || model_upload_check(model, *gpu, run) == SOL_OK) return;
+    progress_note("the CPU computes: %s", sol_last_error());
+    gpu_close(*gpu);
+    *gpu = NULL;
 }
