@@ -354,6 +354,49 @@ static void test_capture_retry(void **state)
     fake_cuda_stop();
 }
 
+static void count_layer(void *arg, int layer, const float *x, int64_t rows)
+{
+    int *layers = arg;
+    assert_int_equal(layer, *layers);
+    assert_non_null(x);
+    assert_int_equal(rows, 1);
+    (*layers)++;
+}
+
+/* Who looks at layers is shown what was copied: a copy that fails ends the step instead. */
+static void test_look(void **state)
+{
+    (void)state;
+    struct gpu *gpu;
+    struct engine *engine;
+    struct engine_params params;
+    const struct engine_row row = {.token = 1, .output = true};
+    cuda_replace(fake_cuda_start(&hopper));
+    assert_int_equal(gpu_open(0, &gpu), SOL_OK);
+    engine_params_init(&params);
+    params.threads = 1;
+    params.context = 64;
+    params.chooser.device.gpu = gpu;
+    assert_int_equal(engine_create(tiny, &params, &engine), SOL_OK);
+    for (long copy = 1; copy <= 4; copy++) { /* two a layer; the third is the second layer's */
+        int layers = 0;
+        engine_set_trace(engine, count_layer, &layers);
+        fake_cuda_fail_in("copy_out", copy, CUDA_E_LAUNCH, false);
+        assert_int_equal(engine_eval(engine, &row, 1, NULL, NULL, NULL), SOL_E_DEVICE);
+        assert_int_equal(layers, (copy - 1) / 2);
+        assert_int_equal(engine_position(engine, 0), 0);
+        layers = 0;
+        assert_int_equal(engine_eval(engine, &row, 1, NULL, NULL, NULL), SOL_OK);
+        assert_int_equal(layers, tiny->config.n_layers);
+        engine_reset(engine, 0);
+    }
+    engine_destroy(engine);
+    gpu_close(gpu);
+    assert_int_equal(fake_cuda_live(), 0);
+    cuda_replace(NULL);
+    fake_cuda_stop();
+}
+
 static const struct op_variant *variant_of(const struct op *op, const char *name)
 {
     for (int i = 0; i < op->n_variants; i++)
@@ -451,6 +494,7 @@ int main(void)
         cmocka_unit_test(test_launches), cmocka_unit_test(test_steady),
         cmocka_unit_test(test_refusals), cmocka_unit_test(test_nvrtc),
         cmocka_unit_test(test_room),     cmocka_unit_test(test_capture_retry),
+        cmocka_unit_test(test_look),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -502,20 +502,32 @@ static void forget_batch(struct engine *e)
 }
 
 /* What costs and callers want to see is copied only here, for those who look. */
-static void after_layer(void *arg, int layer)
+static enum sol_status show_layer(const struct engine *e, int layer, float *x)
+{
+    const struct model_config *c = &e->model->config;
+    size_t bytes = (size_t)(e->batch.n_tokens * c->hidden) * sizeof *x;
+    SOL_TRY(gpu_copy_out(e->gpu, x, e->buffers.x, bytes));
+    SOL_TRY(gpu_copy_out(e->gpu, e->offsets, e->buffers.routing.group_offsets,
+                         (size_t)(c->n_experts + 1) * sizeof *e->offsets));
+    SOL_TRY(gpu_wait(e->gpu));
+    e->trace(e->trace_arg, layer, x, e->batch.n_tokens);
+    return SOL_OK;
+}
+
+static enum sol_status after_layer(void *arg, int layer)
 {
     const struct engine *e = arg;
-    if (!e->trace || layer < 0) return;
-    const struct model_config *c = &e->model->config;
-    size_t bytes = (size_t)(e->batch.n_tokens * c->hidden) * sizeof(float);
-    float *x = e->gpu ? malloc(bytes) : e->buffers.x;
-    if (!x) return;
-    if (e->gpu && gpu_copy_out(e->gpu, x, e->buffers.x, bytes) == SOL_OK &&
-        gpu_copy_out(e->gpu, e->offsets, e->buffers.routing.group_offsets,
-                     (size_t)(c->n_experts + 1) * sizeof *e->offsets) == SOL_OK)
-        gpu_wait(e->gpu);
-    e->trace(e->trace_arg, layer, x, e->batch.n_tokens);
-    if (e->gpu) free(x);
+    if (!e->trace || layer < 0) return SOL_OK;
+    if (!e->gpu) {
+        e->trace(e->trace_arg, layer, e->buffers.x, e->batch.n_tokens);
+        return SOL_OK;
+    }
+    float *x = malloc((size_t)(e->batch.n_tokens * e->model->config.hidden) * sizeof *x);
+    if (!x) return status_set(SOL_E_MEMORY, "no memory to look at layer %d", layer);
+    enum sol_status status = show_layer(e, layer, x);
+    if (status != SOL_OK) gpu_settle(e->gpu); /* before `x` goes, no copy is on its way there */
+    free(x);
+    return status;
 }
 
 /* New pages are in the table before the step whose rows they are for; few steps have any. */

@@ -644,7 +644,7 @@ static enum sol_status run_on_gpu(struct plan *plan, struct gpu *gpu, bool timed
         if (timed) SOL_TRY(gpu_event_record(plan->events[i + 1]));
         if (!observer || !ends_layer(plan, i)) continue;
         SOL_TRY(gpu_wait(gpu));
-        observer->after_layer(observer->arg, step->layer);
+        SOL_TRY(observer->after_layer(observer->arg, step->layer));
     }
     return timed ? add_times(plan) : SOL_OK;
 }
@@ -664,7 +664,8 @@ enum sol_status plan_run(struct plan *plan, struct pool *pool, bool timed,
             run_step(step, &context);
         if (timed) step->ns += clock_ns() - start;
         step->runs++;
-        if (observer && ends_layer(plan, i)) observer->after_layer(observer->arg, step->layer);
+        if (observer && ends_layer(plan, i))
+            SOL_TRY(observer->after_layer(observer->arg, step->layer));
         if (i % 16 == 0 && interrupt_requested()) return interrupt_check();
     }
     return SOL_OK;

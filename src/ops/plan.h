@@ -99,9 +99,10 @@ float *plan_scratch(struct plan *plan, int64_t count);
 /* Ends the list. Workspaces are sized here. */
 enum sol_status plan_finish(struct plan *plan);
 
-/* Called after the last step of every layer (layer -1: after what precedes or follows them). */
+/* Called after the last step of every layer (layer -1: after what precedes or follows them); what
+ * fails there ends the run. */
 struct plan_observer {
-    void (*after_layer)(void *arg, int layer);
+    enum sol_status (*after_layer)(void *arg, int layer);
     void *arg;
 };
 
