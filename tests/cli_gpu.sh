@@ -125,6 +125,8 @@ run 0 report --output "$work/report.html"
 # ---- what has no kernel there, and no device ----
 run 5 bench --backend cuda -m synth:tiny -p 0 -n 1 -r 1 --reference --no-store --no-limits -q
 has err 'no CUDA kernel serves this call of'
+run 5 bench --backend cuda -m synth:tiny -p 0 -n 1 -r 1 --slow gemm=5 --no-store --no-limits -q
+has err '--slow delays calls on the CPU'
 for command in "device" "bench -m synth:tiny --no-limits" "profile -m synth:tiny --no-limits" "run -m synth:tiny -n 1 --random-tokens 1"; do
     # shellcheck disable=SC2086 # the words of a command
     LD_LIBRARY_PATH= run 5 $command --backend cuda:999 -q

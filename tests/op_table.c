@@ -138,6 +138,36 @@ static void force_names_what_is_known(void **state)
     assert_non_null(strstr(sol_last_error(), "reference"));
 }
 
+/* What a delay is planted in lasts longer, also where a composite is made of other ops. */
+static void slow_reaches_the_parts(void **state)
+{
+    (void)state;
+    struct chooser chooser;
+    struct arena *arena;
+    struct rng rng;
+    struct plan *plan;
+    struct moe_args args;
+    rng_seed(&rng, 11);
+    assert_int_equal(arena_create(1 << 20, &arena), SOL_OK);
+    assert_true(op_moe.make_case(arena, &rng, CASE_RANDOM, 0, &args));
+    chooser_init(&chooser, 1);
+    assert_int_equal(chooser_slow(&chooser, "moe=50"), SOL_OK);
+    assert_int_equal(chooser_slow(&chooser, "combine=20"), SOL_OK);
+    assert_int_equal(plan_create(&chooser, &plan), SOL_OK);
+    plan_call(plan, &op_moe, &args);
+    plan_call(plan, &op_add, &(struct add_args){.m = 1, .n = 1});
+    assert_int_equal(plan_finish(plan), SOL_OK);
+    int last = plan_step_count(plan) - 1;
+    assert_true(last > 1); /* the parts, and add behind them */
+    for (int i = 0; i < last; i++) {
+        const struct plan_step *step = plan_step_at(plan, i);
+        assert_true(step->slow == (step->op == &op_combine ? 0.2 : 0.5));
+    }
+    assert_true(plan_step_at(plan, last)->slow == 0);
+    plan_destroy(plan);
+    arena_destroy(arena);
+}
+
 static void check_costs(const struct op *op, struct arena *arena, struct rng *rng, int index)
 {
     struct chooser chooser;
@@ -185,6 +215,7 @@ int main(void)
         cmocka_unit_test(composites_cost_what_their_parts_do),
         cmocka_unit_test(verify_finds_planted_faults),
         cmocka_unit_test(force_names_what_is_known),
+        cmocka_unit_test(slow_reaches_the_parts),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -78,7 +78,7 @@ struct engine_options {
                      "round YaRN's bounds as ggml does, to compare with llama.cpp",                \
                      offsetof(type, field.rope_rounding), 0, 0),                                   \
         OPTION_ENTRY(STRINGS, 0, "slow", "OP=PERCENT",                                             \
-                     "for testing: make every call of OP last that much longer",                   \
+                     "for testing: make every call of OP last that much longer, on the CPU",       \
                      offsetof(type, field.slow), 0, 0)
 
 /* For commands that open their model with engine_options_open. */

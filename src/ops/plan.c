@@ -34,6 +34,7 @@ struct plan {
     const struct op *parent; /* the outermost composite being expanded */
     int depth;               /* of composites, one in the other */
     int reference_depth;     /* inside a composite whose reference was chosen */
+    double slow;             /* of the composites being expanded, the innermost that has one */
     struct scratch_block *scratch;
     void *workspace;
     size_t workspace_size, scratch_size;
@@ -396,6 +397,9 @@ static void give(const struct plan *plan, void *memory, size_t size)
 enum sol_status plan_create(const struct chooser *chooser, struct plan **out)
 {
     *out = NULL;
+    if (chooser->n_slow && chooser->device.gpu)
+        return status_set(SOL_E_UNSUPPORTED, "--slow delays calls on the CPU, and a GPU computes "
+                                             "here; leave it out, or add --backend cpu");
     struct plan *plan = calloc(1, sizeof *plan);
     if (!plan) return status_set(SOL_E_MEMORY, "no memory for a plan");
     plan->chooser = *chooser;
@@ -502,6 +506,7 @@ static void add_kernel(struct plan *plan, const struct op *op, int v, void *args
     }
     size_t (*workspace)(const void *, int) = variant ? variant->workspace : op->reference_workspace;
     size_t needed = workspace ? workspace(args, plan->chooser.device.workers) : 0;
+    double slow = slow_fraction(&plan->chooser, op);
     if (needed > plan->workspace_size) plan->workspace_size = needed;
     struct plan_step *step = add_step(plan);
     if (!step) return;
@@ -515,13 +520,15 @@ static void add_kernel(struct plan *plan, const struct op *op, int v, void *args
         .numerics = variant ? variant->numerics : NUMERICS_EXACT,
         .run = variant ? variant->run : op->reference,
         .args = args,
-        .slow = slow_fraction(&plan->chooser, op),
+        .slow = slow > 0 ? slow : plan->slow,
     };
 }
 
 static void expand(struct plan *plan, const struct op *op, bool reference, const void *args)
 {
     bool outermost = plan->parent == NULL;
+    double slow = slow_fraction(&plan->chooser, op), before = plan->slow;
+    if (slow > 0) plan->slow = slow;
     if (outermost) plan->parent = op;
     plan->depth++;
     plan->reference_depth += reference;
@@ -531,6 +538,7 @@ static void expand(struct plan *plan, const struct op *op, bool reference, const
     for (struct scratch_block *b = plan->scratch; b; b = b->next)
         if (b->used == plan->depth) b->used = 0;
     plan->depth--;
+    plan->slow = before;
     if (outermost) plan->parent = NULL;
 }
 

@@ -42,8 +42,9 @@ enum sol_status chooser_force(struct chooser *chooser, const char *text);
 /* Number `i` of the forces, as it was written. */
 void chooser_force_text(const struct chooser *chooser, int i, char text[OP_REASON_MAX]);
 /* "op=percent": a delay planted to see whether a comparison finds it and blames the right op. After
- * each call of the op the executor waits, busily, that share of what the call took (at most twice
- * its fastest, so that the delay does not grow when the system takes the processor away). */
+ * each call of the op, or of what a composite is made of, the executor waits, busily, that share of
+ * what the call took (at most twice its fastest, so that the delay does not grow when the system
+ * takes the processor away). On the CPU only: plan_create refuses it for a GPU. */
 enum sol_status chooser_slow(struct chooser *chooser, const char *text);
 
 /* Why variant `v` of `op` would not be chosen for this problem; true when it can run. `v` may be
