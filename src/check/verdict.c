@@ -1,17 +1,16 @@
 #include "check/verdict.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include <jansson.h>
 
-#include "base/bytes_hash.h"
 #include "base/cache.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "format/output_file.h"
 #include "gpu/kernel.h"
+#include "ops/device_key.h"
 #include "sol/sol.h"
 
 enum { PATH_SIZE = 4096 };
@@ -26,15 +25,15 @@ static bool is_trusted(const struct gpu_info *info)
     return false;
 }
 
-/* One file for each device, driver and build: what changes makes another name. */
+/* One file for each device, driver, build and set of kernels: what changes makes another name. */
 static enum sol_status verdict_path(const struct gpu *gpu, char *path, size_t size)
 {
-    const struct gpu_info *info = gpu_info(gpu);
-    char name[64], kernels[17], key[256];
+    struct device_key key;
+    char name[64], kernels[17], digest[DEVICE_KEY_DIGEST];
     SOL_TRY(gpu_sources_hash(gpu, "", kernels));
-    int n = snprintf(key, sizeof key, "%s|%d.%d|%d|%s|%s", info->name, info->major, info->minor,
-                     info->driver_version, kernels, sol_version());
-    snprintf(name, sizeof name, "verified-%016" PRIx64 ".json", bytes_hash(key, (size_t)n));
+    device_key_of_gpu(gpu_info(gpu), &key);
+    device_key_digest(&key, kernels, digest);
+    snprintf(name, sizeof name, "verified-%s.json", digest);
     return cache_path(name, path, size);
 }
 

@@ -2,22 +2,25 @@
 
 #include <string.h>
 
-#include "base/bytes_hash.h"
 #include "base/status.h"
 #include "bench/gpu_ceiling.h"
 #include "cli/engine_options.h"
 #include "gpu/kernel.h"
+#include "ops/device_key.h"
 
 /* ---- JSON ---- */
 
+/* Two cards of a kind have limits of their own. Of the program, the loops alone matter. */
 enum sol_status gpu_limits_key(const struct gpu *gpu, char key[64])
 {
-    char text[256], loops[17];
+    struct device_key device;
+    char card[128], digest[DEVICE_KEY_DIGEST];
     const struct gpu_info *i = gpu_info(gpu);
-    SOL_TRY(gpu_sources_hash(gpu, "ceiling/", loops));
-    int length = snprintf(text, sizeof text, "%s %s %d %zu %d %s", i->name, i->pci, i->sm_count,
-                          i->memory_bytes, i->driver_version, loops);
-    snprintf(key, 64, "gpu:%016llx", (unsigned long long)bytes_hash(text, (size_t)length));
+    device_key_of_gpu(i, &device);
+    SOL_TRY(gpu_sources_hash(gpu, "ceiling/", device.build));
+    snprintf(card, sizeof card, "%s %d %zu", i->pci, i->sm_count, i->memory_bytes);
+    device_key_digest(&device, card, digest);
+    snprintf(key, 64, "gpu:%s", digest);
     return SOL_OK;
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/build.h"
+#include "base/bytes_hash.h"
 #include "base/cpu.h"
 #include "gpu/device.h"
 #include "sol/sol.h"
@@ -20,8 +21,16 @@ static void name_cpu(const struct op_device *device, struct device_key *out)
     }
 }
 
-static void name_gpu(const struct gpu_info *gpu, struct device_key *out)
+static void name_build(struct device_key *out)
 {
+    snprintf(out->build, sizeof out->build, "%s%s%s", sol_version(), *build_commit() ? " " : "",
+             build_commit());
+}
+
+void device_key_of_gpu(const struct gpu_info *gpu, struct device_key *out)
+{
+    *out = (struct device_key){0};
+    name_build(out);
     snprintf(out->device, sizeof out->device, "%s", gpu->name);
     snprintf(out->capability, sizeof out->capability, "%d.%d", gpu->major, gpu->minor);
     snprintf(out->driver, sizeof out->driver, "CUDA %d.%d", gpu->driver_version / 1000,
@@ -30,13 +39,13 @@ static void name_gpu(const struct gpu_info *gpu, struct device_key *out)
 
 void device_key_of(const struct op_device *device, struct device_key *out)
 {
+    if (device->gpu) {
+        device_key_of_gpu(gpu_info(device->gpu), out);
+        return;
+    }
     *out = (struct device_key){0};
-    if (device->gpu)
-        name_gpu(gpu_info(device->gpu), out);
-    else
-        name_cpu(device, out);
-    snprintf(out->build, sizeof out->build, "%s%s%s", sol_version(), *build_commit() ? " " : "",
-             build_commit());
+    name_build(out);
+    name_cpu(device, out);
 }
 
 bool device_key_same_device(const struct device_key *a, const struct device_key *b)
@@ -48,4 +57,13 @@ bool device_key_same(const struct device_key *a, const struct device_key *b)
 {
     return device_key_same_device(a, b) && strcmp(a->driver, b->driver) == 0 &&
            strcmp(a->build, b->build) == 0;
+}
+
+void device_key_digest(const struct device_key *key, const char *more, char out[DEVICE_KEY_DIGEST])
+{
+    char text[512];
+    int n = snprintf(text, sizeof text, "%s|%s|%s|%s|%s", key->device, key->capability, key->driver,
+                     key->build, more);
+    size_t length = n < (int)sizeof text ? (size_t)n : sizeof text - 1;
+    snprintf(out, DEVICE_KEY_DIGEST, "%016llx", (unsigned long long)bytes_hash(text, length));
 }

@@ -1,5 +1,5 @@
 /* What measurements of kernels, and verdicts on them, are good for: one device, its driver, this
- * program. Records in the cache folder are kept under it. */
+ * program. Records of devices are kept under it, in the cache folder and in the store. */
 #ifndef OPS_DEVICE_KEY_H
 #define OPS_DEVICE_KEY_H
 
@@ -14,9 +14,15 @@ struct device_key {
     char build[48];      /* "0.1.0 b49b102cd" */
 };
 
+struct gpu_info;
 void device_key_of(const struct op_device *device, struct device_key *out);
+void device_key_of_gpu(const struct gpu_info *gpu, struct device_key *out);
 /* Equal device and capability: with another driver or build the records are stale. */
 bool device_key_same_device(const struct device_key *a, const struct device_key *b);
 bool device_key_same(const struct device_key *a, const struct device_key *b);
+
+/* A name for the record of `key` and of whatever else it depends on, in `more`. */
+enum { DEVICE_KEY_DIGEST = 17 };
+void device_key_digest(const struct device_key *key, const char *more, char out[DEVICE_KEY_DIGEST]);
 
 #endif
