@@ -4,6 +4,7 @@
 #include "attn_out/attn_out_args.h"
 #include "barriers.cuh"
 #include "gemm/few_rows.cuh"
+#include "route/choose.cuh"
 
 #if __CUDA_ARCH__ >= 900
 #define FROM_SM_90(...) __VA_ARGS__
@@ -122,62 +123,6 @@ template <class QUAD> struct half_row {
         return warp_sum(sum);
     }
 };
-
-/* A row's choice at the lane of its number: lanes from top_k on have none. */
-struct choice {
-    int32_t expert;
-    float weight;
-};
-
-/* Order of logits as that of numbers; 0 is below all of them. */
-__device__ inline uint32_t order_of(float logit)
-{
-    uint32_t bits = __float_as_uint(logit + 0.0f); /* -0 is 0 */
-    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-}
-
-__device__ inline float logit_of(uint32_t order)
-{
-    return __uint_as_float(order & 0x80000000u ? order & 0x7fffffffu : ~order);
-}
-
-/* By a warp: the largest logit top_k times, the lower index first of equal ones. A lane has every 32nd
- * expert; NaN among them takes the first ones, whatever they are. Infinity minus itself is NaN: the
- * reference says so too. */
-template <class LOGIT>
-__device__ inline choice choose(LOGIT logit_at, int n_experts, int top_k)
-{
-    enum { EACH = EXPERTS_MAX / WARP };
-    int lane = threadIdx.x % WARP;
-    uint32_t order[EACH], first = 0, mine = 0;
-    bool nan = false;
-    choice chosen = {0, 0};
-#pragma unroll
-    for (int i = 0; i < EACH; i++) {
-        int e = lane + i * WARP;
-        float logit = e < n_experts ? logit_at(e) : 0;
-        nan |= isnan(logit);
-        order[i] = e < n_experts ? order_of(logit) : 0;
-    }
-    nan = __any_sync(FULL_MASK, nan);
-    for (int j = 0; j < top_k; j++) {
-        uint32_t best = 0, at = 0;
-#pragma unroll
-        for (int i = 0; i < EACH; i++)
-            if (order[i] > best) best = order[i], at = i;
-        uint32_t most = __reduce_max_sync(FULL_MASK, best), e = at * WARP + lane;
-        e = __reduce_min_sync(FULL_MASK, best == most ? e : ~0u);
-#pragma unroll
-        for (int i = 0; i < EACH; i++)
-            if (e == i * WARP + lane) order[i] = 0;
-        if (j == 0) first = most;
-        if (j == lane) mine = most, chosen.expert = nan ? j : (int32_t)e;
-    }
-    float weight = expf(logit_of(mine) - logit_of(first)), total = 0;
-    for (int j = 0; j < top_k; j++) total += __shfl_sync(FULL_MASK, weight, j);
-    chosen.weight = nan ? __int_as_float(0x7fc00000) : weight / total;
-    return chosen;
-}
 
 /* The tables of struct routing for one row, by a warp: rows are its slots by rising expert. */
 __device__ inline void put_routing(const attn_out_kernel_args &a, choice chosen)
@@ -316,8 +261,8 @@ __device__ inline void route_row(const attn_out_kernel_args &a)
     barrier_wait_cluster(barrier, 0);
     choice chosen = {0, 0};
     if (threadIdx.x < WARP)
-        chosen = choose([&](int i) { return (parts[i].x + parts[i].y) * scale + bias[i]; }, (int)a.n_experts,
-                        (int)a.top_k);
+        chosen = choose<EXPERTS_MAX>([&](int i) { return (parts[i].x + parts[i].y) * scale + bias[i]; },
+                                     (int)a.n_experts, (int)a.top_k);
     if (a.m == 1)
         put_routing(a, chosen);
     else

@@ -153,8 +153,8 @@ template <class ROUTER, int TILES> __device__ inline void route_rows(const attn_
     }
     __syncthreads();
     if (row < args.m)
-        choose_experts(logits[warp], (int)a.n_experts, (int)a.top_k, a.weight + row * a.top_k,
-                       a.expert + row * a.top_k);
+        choose_experts<16 * TILES>(logits[warp], (int)a.n_experts, (int)a.top_k, a.weight + row * a.top_k,
+                                   a.expert + row * a.top_k);
 }
 
 #define ROUTE(name, router, tiles, blocks)                                                          \

@@ -4,14 +4,16 @@
 #include "route/choose.cuh"
 #include "route/route_args.h"
 
+enum { EXPERTS_MAX = 128 };
+
 KERNEL_OF(128, route_choose, route_kernel_args)
 {
     wait_for_input();
     let_next_start();
     int64_t i = (int64_t)blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP;
     if (i < a.m)
-        choose_experts(a.logits + i * a.n_experts, (int)a.n_experts, (int)a.top_k, a.weight + i * a.top_k,
-                       a.expert + i * a.top_k);
+        choose_experts<EXPERTS_MAX>(a.logits + i * a.n_experts, (int)a.n_experts, (int)a.top_k,
+                                    a.weight + i * a.top_k, a.expert + i * a.top_k);
 }
 
 /* A thread an expert counts its slots, then hands out their rows in order: stable without atomics. */
@@ -43,7 +45,7 @@ KERNEL_OF(128, route_group, route_kernel_args)
 
 /* A stable sort by counting. Every warp has a stretch of slots: it counts its experts, learns how many rows
  * the experts and warps before it take, and hands out its own in order. */
-enum { GROUP_WARPS = 32, EXPERTS_MAX = 128, HELD = 8 };
+enum { GROUP_WARPS = 32, HELD = 8 };
 
 /* Calls visit(s, expert) for the warp's slots in order, expert -1 behind the last one. The first rounds are
  * in registers, so that their loads do not wait for one another. */
