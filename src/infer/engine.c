@@ -151,11 +151,6 @@ static size_t describe_buffers(struct engine *e, struct buffer_spec *specs)
     return count;
 }
 
-static bool layer_slides(const struct engine *e, int64_t layer)
-{
-    return layer % 2 == 0 && e->model->config.window;
-}
-
 /* A sliding layer keeps a ring: what the window can see, plus the rows that one step adds. The
  * others share the pages. */
 static struct kv_layer describe_layer(const struct engine *e, int64_t layer)
@@ -165,8 +160,9 @@ static struct kv_layer describe_layer(const struct engine *e, int64_t layer)
                           .n_sequences = e->params.sequences,
                           .n_kv_heads = c->n_kv_heads,
                           .head_dim = c->head_dim};
-    if (layer_slides(e, layer)) {
-        int64_t full = e->params.context, ring = c->window - 1 + e->params.max_batch;
+    int64_t window = model_layer_window(c, layer);
+    if (window) {
+        int64_t full = e->params.context, ring = window - 1 + e->params.max_batch;
         kv.capacity = ((ring < full ? ring : full) + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK;
         return kv;
     }
@@ -179,7 +175,7 @@ static struct kv_layer describe_layer(const struct engine *e, int64_t layer)
 static void point_layers(struct engine *e)
 {
     for (int64_t n = 0; n < e->model->config.n_layers; n++)
-        if (!layer_slides(e, n)) e->kv[n].pages = e->page_table;
+        if (e->kv[n].n_pages) e->kv[n].pages = e->page_table;
     if (!e->gpu) e->pages.table = e->page_table;
 }
 

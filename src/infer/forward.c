@@ -30,7 +30,7 @@ void forward_build(struct plan *plan, const struct model *model, const struct ba
 
         plan_call(plan, &op_attention,
                   &(struct attention_args){
-                      .m = rows, .n_heads = c->n_heads, .window = n % 2 == 0 ? c->window : 0,
+                      .m = rows, .n_heads = c->n_heads, .window = model_layer_window(c, n),
                       .batch = batch, .q = b->q, .kv = kv[n], .sinks = w->sinks, .out = b->attn});
 
         plan_call(plan, &op_attn_out,

@@ -16,8 +16,9 @@ static int64_t round_to(int64_t n, int64_t unit)
 static int64_t layer_positions(const struct model_config *c, const struct fit_params *p,
                                int64_t batch, int64_t layer)
 {
-    if (layer % 2 == 0 && c->window) {
-        int64_t ring = c->window - 1 + batch;
+    int64_t window = model_layer_window(c, layer);
+    if (window) {
+        int64_t ring = window - 1 + batch;
         return p->sequences * round_to(ring < p->context ? ring : p->context, KV_BLOCK);
     }
     int64_t most = p->sequences * round_to(p->context, KV_PAGE);

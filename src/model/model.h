@@ -15,7 +15,7 @@
 struct model_config {
     int64_t n_layers, hidden, n_heads, n_kv_heads, head_dim;
     int64_t n_experts, top_k, intermediate, vocab;
-    int64_t window;  /* of the even layers: 0, 2, ... */
+    int64_t window;  /* of the layers that have one: model_layer_window */
     int64_t context; /* longest position count the model was made for */
     float rms_eps;
     float rope_theta, rope_factor, rope_beta_fast, rope_beta_slow;
@@ -23,6 +23,12 @@ struct model_config {
     bool rope_truncate; /* config.json asks for rounded YaRN bounds; gpt-oss itself does not */
     float swiglu_alpha, swiglu_limit;
 };
+
+/* Positions that a layer sees; 0: all earlier ones. */
+static inline int64_t model_layer_window(const struct model_config *config, int64_t layer)
+{
+    return layer % 2 == 0 ? config->window : 0;
+}
 
 struct layer_weights {
     const float *attn_norm, *ffn_norm; /* [hidden] */
