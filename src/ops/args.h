@@ -143,6 +143,13 @@ struct sample_args {
     int32_t *token;                  /* [n] */
 };
 
+/* pack_weights: a matrix as the kernels of a GPU want it (ops/cuda/pack_cuda.h), while a model is
+ * loaded. Every byte is defined, also of what fills the last tiles. */
+struct pack_weights_args {
+    struct tensor w; /* in rows */
+    void *packed;    /* [tensor_packed_bytes(&w)] */
+};
+
 /* ---- composites: the lines of the forward pass; moe_up and moe_down are parts of one ---- */
 
 /* attn_in: rmsnorm, q k v projections, rope, key/value write. */

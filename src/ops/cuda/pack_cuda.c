@@ -1,8 +1,11 @@
 #include "ops/cuda/pack_cuda.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "gpu/kernel.h"
+#include "ops/args.h"
+#include "ops/op.h"
 #include "pack/mxfp4_tiles.h"
 #include "pack/pack_args.h"
 #include "pack/q8_0_tiles.h"
@@ -75,23 +78,31 @@ static enum sol_status copy_plain(struct gpu *gpu, const struct tensor *t, char 
     return SOL_OK;
 }
 
-/* `rows` rows from `first` on, which begins a tile: `tile` counts over all groups. */
-static enum sol_status pack_rows(struct gpu *gpu, const struct tensor *t, int64_t first,
-                                 int64_t rows, size_t tile, void *staging, const struct tensor *out)
+/* `rows` rows that the GPU has at `from`, into the tiles from number `tile` on, which counts over
+ * all groups. */
+static void put_rows(struct gpu *gpu, const void *from, int64_t rows, size_t tile,
+                     const struct tensor *out)
 {
-    struct layout l = layout_of(t);
-    size_t row_bytes = dtype_row_bytes(t->dtype, t->cols);
+    struct layout l = layout_of(out);
     const struct pack_args args = {.rows = rows,
-                                   .columns = t->cols,
-                                   .from = staging,
+                                   .columns = out->cols,
+                                   .from = from,
                                    .tiles = (uint8_t *)(uintptr_t)out->data + tile * l.tile_bytes,
                                    .scales =
                                        (uint8_t *)(uintptr_t)out->scales + tile * l.scales_bytes};
-    SOL_TRY(gpu_copy_in(gpu, staging, (const char *)t->data + (size_t)first * row_bytes,
-                        (size_t)rows * row_bytes));
     gpu_put(gpu, "pack/pack.cu", l.kernel,
             &(struct gpu_launch){.grid = {(unsigned)tiles_over(rows, &l)}, .block = {THREADS}},
             &args);
+}
+
+/* `rows` rows of the host's from `first` on, which begins a tile. */
+static enum sol_status pack_rows(struct gpu *gpu, const struct tensor *t, int64_t first,
+                                 int64_t rows, size_t tile, void *staging, const struct tensor *out)
+{
+    size_t row_bytes = dtype_row_bytes(t->dtype, t->cols);
+    SOL_TRY(gpu_copy_in(gpu, staging, (const char *)t->data + (size_t)first * row_bytes,
+                        (size_t)rows * row_bytes));
+    put_rows(gpu, staging, rows, tile, out);
     return SOL_OK;
 }
 
@@ -138,6 +149,36 @@ enum sol_status tensor_pack_piece(struct gpu *gpu, const struct tensor *t, int64
     return pack_rows(gpu, &from, first, n, tile, staging, out);
 }
 
+/* ---- the op ---- */
+
+static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    const struct pack_weights_args *a = args;
+    (void)device;
+    if (tensor_is_repacked(&a->w)) return true;
+    snprintf(why, OP_REASON_MAX, "weights in %s stay as they are", dtype_info(a->w.dtype)->name);
+    return false;
+}
+
+static void run(const struct op_context *context, const void *args)
+{
+    const struct pack_weights_args *a = args;
+    const struct tensor *t = &a->w;
+    struct layout l = layout_of(t);
+    const struct tensor out = packed(t, &l, a->packed);
+    for (int64_t g = 0; g < t->groups; g++)
+        put_rows(context->gpu, tensor_row(t, g, 0), t->rows, (size_t)g * tiles_over(t->rows, &l),
+                 &out);
+}
+
+const struct op_variant pack_weights_cuda = {
+    .name = "pack_weights_cuda",
+    .summary = "a block a tile, a warp 64 columns of it",
+    .target = TARGET_CUDA,
+    .can_run = can_run,
+    .run = run,
+};
+
 /* ---- on the host ---- */
 
 static void put_mxfp4(const struct tensor *t, int64_t group, uint32_t row, uint32_t column,
@@ -175,7 +216,9 @@ void tensor_pack_host(const struct tensor *t, void *memory, struct tensor *out)
     }
     size_t codes = scales_at(&from, &l);
     memset(memory, from.dtype == DTYPE_Q8_0 ? Q8_ZERO : 0, codes);
-    memset((char *)memory + codes, 0, tensor_packed_bytes(&from) - codes);
+    /* Of blocks that are not there: 1 in MXFP4. */
+    memset((char *)memory + codes, from.dtype == DTYPE_MXFP4 ? 127 : 0,
+           tensor_packed_bytes(&from) - codes);
     for (int64_t g = 0; g < from.groups; g++)
         for (uint32_t row = 0; row < from.rows; row++) {
             size_t tile = (size_t)g * tiles_over(from.rows, &l) + row / l.rows;

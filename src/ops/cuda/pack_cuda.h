@@ -29,7 +29,7 @@ enum sol_status tensor_pack_piece(struct gpu *gpu, const struct tensor *tensor, 
                                   int64_t row, int64_t n, const void *rows, void *memory,
                                   void *staging, struct tensor *out);
 
-/* The same on the host, for tests. */
+/* The same on the host: the reference of pack_weights. */
 void tensor_pack_host(const struct tensor *tensor, void *memory, struct tensor *out);
 
 /* What kernels call the tensor's format: WEIGHT_... of kernels/types.h. */
