@@ -1,5 +1,5 @@
 /* The loops behind ceiling.c: each does nothing but load, store, copy or multiply. Private to
- * src/lab. */
+ * src/bench. */
 #ifndef BENCH_CEILING_KERNELS_H
 #define BENCH_CEILING_KERNELS_H
 

@@ -117,6 +117,8 @@ static void sweep_folder(int parent, const char *path, const char *name)
                 info.st_uid == geteuid() && flock(mark, LOCK_EX | LOCK_NB) == 0;
     if (!ours) {
         close(fd);
+        /* One that was killed before it set its mark: only an empty folder goes. */
+        if (mark < 0) unlinkat(parent, name, AT_REMOVEDIR);
     } else {
         long long bytes = empty_folder(fd);
         unlinkat(parent, name, AT_REMOVEDIR);

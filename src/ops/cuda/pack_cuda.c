@@ -1,5 +1,6 @@
 #include "ops/cuda/pack_cuda.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -42,6 +43,7 @@ int32_t tensor_kernel_type(const struct tensor *t)
 
 static size_t tiles_over(int64_t rows, const struct layout *l)
 {
+    assert(l->rows);
     return ((size_t)rows + l->rows - 1) / l->rows;
 }
 
