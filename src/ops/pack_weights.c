@@ -61,7 +61,8 @@ static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind ki
     if (kind == CASE_RANDOM) w.rows = rng_range(rng, 1, 200);
     w.data = random_blocks(&c, tensor_bytes(&w));
     void *packed = arena_alloc(arena, tensor_packed_bytes(&w), 256);
-    if (packed) memset(packed, 0x5a, tensor_packed_bytes(&w)); /* a byte that is not written shows */
+    if (packed)
+        memset(packed, 0x5a, tensor_packed_bytes(&w)); /* a byte that is not written shows */
     *(struct pack_weights_args *)args = (struct pack_weights_args){.w = w, .packed = packed};
     return true;
 }
