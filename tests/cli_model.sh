@@ -73,7 +73,7 @@ expect 2 "exists" model convert -m "$tiny" -o "$work/t.gguf"
 expect 0 "" model convert -m "$tiny" -o "$work/t.gguf" --overwrite
 expect 2 "exists" model convert -m "$tiny" -o "$work/t"
 expect 2 "where to?" model convert -m "$tiny"
-expect 2 "--format exe" model convert -m "$tiny" -o "$work/x" --format exe
+expect 2 "'exe' for --format: expected gguf or hf" model convert -m "$tiny" -o "$work/x" --format exe
 expect 2 "what size?" model synth -o "$work/x.gguf"
 expect 2 "did you mean 'gpt-oss-20b'" model synth --like gpt-oss-20 -o "$work/x.gguf"
 expect 3 "cannot create" model convert -m "$tiny" -o "$work/no/such/x.gguf"

@@ -281,7 +281,7 @@ profile 2 --learn -- true
 profile 2 --expect 'gemm(' -- true
 has "no regular expression" err
 profile 2 --level high -- true
-has "--level high: it is off, graph, node or launch" err
+has "bad value 'high' for --level: expected off, launch, graph or node" err
 profile 2 -o xml -- true
 profile 3 --inject-library "$work/none.so" -- true
 profile 2 --output "$work/kept" -- true

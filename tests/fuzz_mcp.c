@@ -7,7 +7,14 @@
 
 #include <jansson.h>
 
+#include "cli/cli.h"
 #include "support/fuzz.h"
+
+static const struct command_spec *find(const char *name)
+{
+    const struct command *command = cli_find(name);
+    return command ? command->spec : NULL;
+}
 
 static void check(void *to, const char *message, size_t size)
 {
@@ -24,7 +31,8 @@ static void check(void *to, const char *message, size_t size)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct mcp_server *server;
-    struct mcp_params params = {.version = "0", .allow_commands = true, .write = check};
+    struct mcp_params params = {
+        .version = "0", .find = find, .allow_commands = true, .write = check};
     if (mcp_server_create(&params, &server) != SOL_OK) return 0;
     while (size) {
         const uint8_t *end = memchr(data, '\n', size);

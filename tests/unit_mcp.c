@@ -12,7 +12,14 @@
 
 #include <cmocka.h>
 
+#include "cli/cli.h"
 #include "serve/mcp_answer.h"
+
+static const struct command_spec *find(const char *name)
+{
+    const struct command *command = cli_find(name);
+    return command ? command->spec : NULL;
+}
 
 /* ---- tools ---- */
 
@@ -22,14 +29,13 @@ static void table_is_sound(void **state)
     for (const struct mcp_tool *t = mcp_tools; t->name; t++) {
         for (const struct mcp_tool *u = mcp_tools; u < t; u++)
             assert_string_not_equal(t->name, u->name);
-        json_t *json = mcp_tool_json(t);
+        json_t *json = mcp_tool_json(t, mcp_tool_spec(t, find));
         assert_non_null(json);
         const json_t *schema = json_object_get(json, "inputSchema");
         assert_true(json_is_false(json_object_get(schema, "additionalProperties")));
         size_t count = t->command ? 1 : 0;
         for (const struct mcp_parameter *p = t->parameters; p->name; p++) {
             assert_non_null(json_object_get(json_object_get(schema, "properties"), p->name));
-            assert_true(p->kind != MCP_FLAG || p->option);
             count++;
         }
         assert_int_equal(json_object_size(json_object_get(schema, "properties")), count);
@@ -49,8 +55,9 @@ static void check_words(const char *name, const char *arguments, const char *exp
 {
     struct mcp_words w;
     char line[1000] = "";
+    const struct mcp_tool *t = tool(name);
     json_t *json = json_loads(arguments, 0, NULL);
-    enum sol_status status = mcp_tool_words(tool(name), json, &w);
+    enum sol_status status = mcp_tool_words(t, mcp_tool_spec(t, find), json, &w);
     json_decref(json);
     if (status != SOL_OK) {
         snprintf(line, sizeof line, "! %s", sol_last_error());
@@ -71,16 +78,16 @@ static void command_lines(void **state)
 {
     (void)state;
     check_words("bench", "{\"prompt\": [128, 512], \"ops\": true, \"no_limits\": false}",
-                "bench|-q|-o|json|-p128,512|--ops|--");
+                "bench|-q|-o|json|--n-prompt=128,512|--ops|--");
     check_words("opt_start", "{\"hypothesis\": \"--help\", \"predict_percent\": 2.5}",
                 "opt|start|-o|json|--predict=2.5|--|--help");
     check_words("bench", "{\"force\": [\"-a\", \"b\"], \"model\": \"-x\"}",
-                "bench|-q|-o|json|-m-x|--force=-a|--force=b|--");
+                "bench|-q|-o|json|--model=-x|--force=-a|--force=b|--");
     check_words("profile", "{\"backend\": \"cuda:1\", \"generate\": 4}",
-                "profile|-q|-o|json|--backend=cuda:1|-n4|--");
+                "profile|-q|-o|json|--backend=cuda:1|--generate=4|--");
     check_words("bench", "{\"prompt\": \"128\"}", "! a list");
     check_words("bench", "{\"prompt\": []}", "! a list");
-    check_words("bench", "{\"threads\": 0}", "! from 1 to 1024");
+    check_words("bench", "{\"threads\": 1025}", "! from 0 to 1024");
     check_words("bench", "{\"threads\": 1.5}", "! a whole number");
     check_words("bench", "{\"ops\": 1}", "! true or false");
     check_words("bench", "{\"model\": \"\"}", "! not empty");
@@ -89,6 +96,150 @@ static void command_lines(void **state)
     check_words("opt_accept", "{\"even_if\": \"faster\"}", "! one of same|trade");
     check_words("run_show", "{}", "! \"run\" is needed");
     check_words("run_show", "[]", "! must be an object");
+}
+
+/* ---- the commands' tables ---- */
+
+/* The field of an option as the command line set it. */
+static char parsed[1 << 16];
+
+/* What the command makes of the words of a call. */
+static enum sol_status parse(const struct command_spec *spec, char **words, size_t count)
+{
+    const char *args[MCP_ARGUMENTS_MAX];
+    int n_args;
+    bool help;
+    memset(parsed, 0, sizeof parsed);
+    return options_parse(spec, (int)count, words, parsed, args, &n_args, &help);
+}
+
+/* `value` goes through the tool into its option's field, or both refuse it. */
+static const void *pass(const struct mcp_tool *t, const struct mcp_parameter *p, json_t *value,
+                        bool good)
+{
+    const struct command_spec *spec = mcp_tool_spec(t, find);
+    const struct option *o = mcp_parameter_option(p, spec);
+    struct mcp_words w;
+    json_t *arguments = json_pack("{s:O}", p->name, value);
+    for (const struct mcp_parameter *other = t->parameters; other->name; other++)
+        if (other->required && other != p)
+            json_object_set_new(arguments, other->name,
+                                mcp_parameter_option(other, spec)->kind == OPTION_STRINGS
+                                    ? json_pack("[s]", "x")
+                                    : json_string("x"));
+    char *text = json_dumps(json_is_array(value) ? json_array_get(value, 0) : value,
+                            JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
+    enum sol_status status = mcp_tool_words(t, spec, arguments, &w);
+    if ((status == SOL_OK) != good) fail_msg("%s %s: %s", t->name, p->name, text);
+    if (good) {
+        assert_int_equal(parse(spec, w.words, w.count), SOL_OK);
+        if (o->kind == OPTION_STRING)
+            assert_string_equal(*(const char *const *)(const void *)(parsed + o->offset),
+                                json_string_value(value));
+        mcp_words_free(&w);
+    } else {
+        char line[300], name[] = "sol", *words[] = {name, line};
+        size_t length = strlen(text), quotes = *text == '"';
+        snprintf(line, sizeof line, "--%s=%.*s", o->name, (int)(length - 2 * quotes),
+                 text + quotes);
+        assert_int_equal(parse(spec, words, 2), SOL_E_ARGUMENT);
+    }
+    free(text);
+    json_decref(arguments);
+    json_decref(value);
+    assert_true(o->offset + sizeof(struct string_list) <= sizeof parsed);
+    return parsed + o->offset;
+}
+
+static json_t *in_list(bool list, json_t *value)
+{
+    return list ? json_pack("[o]", value) : value;
+}
+
+static void pass_integers(const struct mcp_tool *t, const struct mcp_parameter *p,
+                          const struct option *o, const json_t *schema)
+{
+    bool list = o->kind == OPTION_INT_LIST;
+    if (list) schema = json_object_get(schema, "items");
+    assert_string_equal(json_string_value(json_object_get(schema, "type")), "integer");
+    assert_true(o->max > o->min);
+    const json_int_t limits[] = {json_integer_value(json_object_get(schema, "minimum")),
+                                 json_integer_value(json_object_get(schema, "maximum"))};
+    for (int i = 0; i < 2; i++) {
+        const void *field = pass(t, p, in_list(list, json_integer(limits[i])), true);
+        const struct int_list *l = field;
+        assert_true(list ? l->count == 1 && l->values[0] == limits[i]
+                         : *(const int64_t *)field == limits[i]);
+        pass(t, p, in_list(list, json_integer(limits[i] + (i ? 1 : -1))), false);
+    }
+    pass(t, p, in_list(list, json_string("x")), false);
+}
+
+static void pass_numbers(const struct mcp_tool *t, const struct mcp_parameter *p,
+                         const struct option *o, const json_t *schema)
+{
+    const double limits[] = {json_real_value(json_object_get(schema, "minimum")),
+                             json_real_value(json_object_get(schema, "maximum"))};
+    assert_string_equal(json_string_value(json_object_get(schema, "type")), "number");
+    assert_true(o->max > o->min);
+    for (int i = 0; i < 2; i++) {
+        assert_true(*(const double *)pass(t, p, json_real(limits[i]), true) == limits[i]);
+        pass(t, p, json_real(limits[i] + (i ? 0.001 : -0.001)), false);
+    }
+    pass(t, p, json_string("x"), false);
+}
+
+static void pass_texts(const struct mcp_tool *t, const struct mcp_parameter *p,
+                       const struct option *o, const json_t *schema)
+{
+    const json_t *choices = json_object_get(schema, "enum");
+    size_t n = json_array_size(choices);
+    assert_string_equal(json_string_value(json_object_get(schema, "type")), "string");
+    assert_int_equal(n > 0, o->value && strchr(o->value, '|'));
+    if (n) pass(t, p, json_string("x"), false);
+    for (size_t i = 0; i < n || i == 0; i++) {
+        const char *text = n ? json_string_value(json_array_get(choices, i)) : "-x";
+        pass(t, p, json_string(text), true);
+    }
+}
+
+/* What a schema promises is what the command takes, to the last number, and nothing beyond. */
+static void schemas_are_the_commands_tables(void **state)
+{
+    (void)state;
+    int options = 0;
+    for (const struct mcp_tool *t = mcp_tools; t->name; t++) {
+        const struct command_spec *spec = mcp_tool_spec(t, find);
+        assert_int_equal(spec != NULL, t->command != NULL);
+        json_t *json = mcp_tool_json(t, spec);
+        const json_t *properties =
+            json_object_get(json_object_get(json, "inputSchema"), "properties");
+        for (const struct mcp_parameter *p = t->parameters; p->name; p++) {
+            const json_t *schema = json_object_get(properties, p->name);
+            const struct option *o = mcp_parameter_option(p, spec);
+            if (!o) fail_msg("%s: sol %s has no --%s", t->name, spec->name, p->option);
+            const char *help = json_string_value(json_object_get(schema, "description"));
+            assert_non_null(strstr(help, o->help));
+            if (!p->option) continue;
+            options++;
+            assert_ptr_equal(o, options_find(spec, p->option));
+            if (o->kind == OPTION_INT || o->kind == OPTION_INT_LIST) {
+                pass_integers(t, p, o, schema);
+            } else if (o->kind == OPTION_FLOAT || o->kind == OPTION_PERCENT) {
+                pass_numbers(t, p, o, schema);
+            } else if (o->kind == OPTION_STRING) {
+                pass_texts(t, p, o, schema);
+            } else if (o->kind == OPTION_FLAG) {
+                assert_true(*(const bool *)pass(t, p, json_true(), true));
+                assert_false(*(const bool *)pass(t, p, json_false(), true));
+            } else {
+                const struct string_list *l = pass(t, p, json_pack("[s,s]", "-x", "y"), true);
+                assert_int_equal(l->count, 2);
+            }
+        }
+        json_decref(json);
+    }
+    assert_true(options > 50);
 }
 
 /* ---- answers ---- */
@@ -282,7 +433,7 @@ static void messages(void **state)
     static struct sink sink;
     struct mcp_server *server;
     struct mcp_params params = {
-        .version = "0", .allow_commands = true, .write = collect, .to = &sink};
+        .version = "0", .find = find, .allow_commands = true, .write = collect, .to = &sink};
     assert_int_equal(mcp_server_create(&params, &server), SOL_OK);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         memset(sink.text, 0, sizeof sink.text);
@@ -323,7 +474,7 @@ static void nul_is_refused(void **state)
     };
     static struct sink sink;
     struct mcp_server *server;
-    struct mcp_params params = {.version = "0", .write = collect, .to = &sink};
+    struct mcp_params params = {.version = "0", .find = find, .write = collect, .to = &sink};
     assert_int_equal(mcp_server_create(&params, &server), SOL_OK);
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         const char *text = answer_to(server, &sink, lines[i]);
@@ -348,7 +499,7 @@ static void long_names_are_answered(void **state)
     (void)state;
     static struct sink sink;
     struct mcp_server *server;
-    struct mcp_params params = {.version = "0", .write = collect, .to = &sink};
+    struct mcp_params params = {.version = "0", .find = find, .write = collect, .to = &sink};
     char name[1201] = "x", line[3000];
     for (int i = 0; i < 599; i++) strcat(name, "\xc3\xa4");
     assert_int_equal(mcp_server_create(&params, &server), SOL_OK);
@@ -374,7 +525,7 @@ static void annotations_tell_the_truth(void **state)
 {
     (void)state;
     for (const struct mcp_tool *t = mcp_tools; t->name; t++) {
-        json_t *json = mcp_tool_json(t);
+        json_t *json = mcp_tool_json(t, mcp_tool_spec(t, find));
         const json_t *notes = json_object_get(json, "annotations");
         bool reads = json_is_true(json_object_get(notes, "readOnlyHint")),
              destroys = json_is_true(json_object_get(notes, "destructiveHint")),
@@ -388,7 +539,7 @@ static void annotations_tell_the_truth(void **state)
                      strcmp(t->name, "opt_summary") == 0;
         if (strncmp(t->name, "opt_", 4) == 0) assert_int_equal(t->commands, !quiet);
         for (const struct mcp_parameter *p = t->parameters; p->name; p++)
-            assert_true(t->commands || strcmp(p->help, "command") != 0);
+            assert_true(t->commands || !p->word.help || strcmp(p->word.help, "command") != 0);
         json_decref(json);
     }
 }
@@ -401,7 +552,7 @@ static void commands_need_permission(void **state)
     char line[300], name[40];
     for (int allow = 0; allow < 2; allow++) {
         struct mcp_params params = {
-            .version = "0", .allow_commands = allow, .write = collect, .to = &sink};
+            .version = "0", .find = find, .allow_commands = allow, .write = collect, .to = &sink};
         assert_int_equal(mcp_server_create(&params, &server), SOL_OK);
         json_t *list = json_loads(answer_to(server, &sink,
                                             "{\"jsonrpc\": \"2.0\", \"id\": 1, \"method\": "
@@ -435,7 +586,7 @@ static void a_child_that_cannot_start_is_answered(void **state)
     static struct sink sink;
     struct mcp_server *server;
     struct mcp_params params = {
-        .program = "/nowhere/sol", .version = "0", .write = collect, .to = &sink};
+        .program = "/nowhere/sol", .version = "0", .find = find, .write = collect, .to = &sink};
     static const char line[] = "{\"jsonrpc\": \"2.0\", \"id\": 5, \"method\": \"tools/call\", "
                                "\"params\": {\"name\": \"runs\", " META "}}";
     assert_int_equal(mcp_server_create(&params, &server), SOL_OK);
@@ -453,6 +604,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(table_is_sound),
         cmocka_unit_test(command_lines),
+        cmocka_unit_test(schemas_are_the_commands_tables),
         cmocka_unit_test(answers_are_small_and_have_one_next_step),
         cmocka_unit_test(parts_give_the_whole),
         cmocka_unit_test(messages),

@@ -15,8 +15,8 @@
 struct sample {
     bool verbose, quiet;
     int64_t threads;
-    double temperature;
-    const char *model;
+    double temperature, share;
+    const char *model, *how;
     struct int_list batch;
     struct string_list force;
     int64_t any;
@@ -30,6 +30,8 @@ static const struct option sample_options[] = {
     {OPTION_FLAG, 'q', "quiet", NULL, "say less", offsetof(struct sample, quiet), 0, 0},
     {OPTION_INT, 't', "threads", "N", "threads", offsetof(struct sample, threads), 1, 64},
     {OPTION_FLOAT, 0, "temperature", "T", "heat", offsetof(struct sample, temperature), 0, 2},
+    {OPTION_PERCENT, 0, "share", "PERCENT", "part", offsetof(struct sample, share), 0.5, 99},
+    {OPTION_STRING, 0, "how", "map|read|auto", "way", offsetof(struct sample, how), 0, 0},
     {OPTION_INT_LIST, 'b', "batch", "LIST", "sizes", offsetof(struct sample, batch), 0, 100000},
     {OPTION_STRINGS, 'f', "force", "OP=V", "variants", offsetof(struct sample, force), 0, 0},
     {OPTION_INT, 0, "any", "N",
@@ -189,6 +191,45 @@ static void test_bad_values(void **state)
     assert_int_equal(got.any, INT64_MAX);
 }
 
+static void test_percent(void **state)
+{
+    (void)state;
+    char *argv[] = {(char[]){"sample"}, (char[]){"--share"}, (char[]){"7 %"}};
+    assert_int_equal(parse("--share 5%"), SOL_OK);
+    assert_true(got.share == 5);
+    assert_int_equal(parse("--share=2.5"), SOL_OK);
+    assert_true(got.share == 2.5);
+    assert_int_equal(options_parse(&spec, 3, argv, &got, args, &n_args, &help), SOL_OK);
+    assert_true(got.share == 7);
+    assert_refused("--share lots", "expected a percentage such as 5%");
+    assert_refused("--share 5%%", "expected a percentage");
+    assert_refused("--share=", "expected a percentage");
+    assert_refused("--share nan%", "expected a percentage");
+    assert_refused("--share 0.4%", "outside 0.5 to 99");
+}
+
+static void test_choices(void **state)
+{
+    (void)state;
+    const char *const ways[] = {"map", "read", "auto"};
+    for (size_t i = 0; i < 3; i++) {
+        char line[40];
+        size_t length;
+        snprintf(line, sizeof line, "--how %s", ways[i]);
+        assert_int_equal(parse(line), SOL_OK);
+        assert_string_equal(got.how, ways[i]);
+        const char *choice = option_choice(options_find(&spec, "how"), i, &length);
+        assert_int_equal(length, strlen(ways[i]));
+        assert_memory_equal(choice, ways[i], length);
+    }
+    assert_null(option_choice(options_find(&spec, "how"), 3, &(size_t){0}));
+    assert_null(option_choice(options_find(&spec, "model"), 0, &(size_t){0}));
+    assert_null(options_find(&spec, "ho"));
+    assert_refused("--how ma", "bad value 'ma' for --how: expected map, read or auto");
+    assert_refused("--how map|read", "expected map, read or auto");
+    assert_refused("--how=", "expected map, read or auto");
+}
+
 static void test_unknown(void **state)
 {
     (void)state;
@@ -258,6 +299,7 @@ int main(void)
         cmocka_unit_test(test_defaults),     cmocka_unit_test(test_forms),
         cmocka_unit_test(test_arguments),    cmocka_unit_test(test_lists),
         cmocka_unit_test(test_bad_lists),    cmocka_unit_test(test_bad_values),
+        cmocka_unit_test(test_percent),      cmocka_unit_test(test_choices),
         cmocka_unit_test(test_unknown),      cmocka_unit_test(test_help_asked),
         cmocka_unit_test(test_help_printed), cmocka_unit_test(test_suggestions),
     };

@@ -47,6 +47,23 @@ static const struct option *find_letter(const struct command_spec *spec, char le
     return NULL;
 }
 
+const struct option *options_find(const struct command_spec *spec, const char *name)
+{
+    return find_long(spec, name, strlen(name));
+}
+
+const char *option_choice(const struct option *option, size_t n, size_t *length)
+{
+    const char *at = option->value;
+    if (option->kind != OPTION_STRING || !at || !strchr(at, '|')) return NULL;
+    for (; n && at; n--) {
+        at = strchr(at, '|');
+        if (at) at++;
+    }
+    if (at) *length = strcspn(at, "|");
+    return at;
+}
+
 /* ---- values ---------------------------------------------------------------------------------- */
 
 static enum sol_status bad_value(const struct parser *p, const char *text, const char *expected)
@@ -98,6 +115,38 @@ static enum sol_status parse_float(const struct parser *p, const struct option *
         return bad_value(p, text, "a number");
     SOL_TRY(check_range(p, o, value, text));
     *out = value;
+    return SOL_OK;
+}
+
+/* "5%", "5 %", "5" */
+static enum sol_status parse_percent(const struct parser *p, const struct option *o,
+                                     const char *text, double *out)
+{
+    char *end;
+    double value = strtod(text, &end);
+    const char *rest = end + strspn(end, " ");
+    rest += *rest == '%';
+    if (end == text || *rest || text[0] == ' ' || !isfinite(value))
+        return bad_value(p, text, "a percentage such as 5%");
+    SOL_TRY(check_range(p, o, value, text));
+    *out = value;
+    return SOL_OK;
+}
+
+static enum sol_status parse_string(const struct parser *p, const struct option *o,
+                                    const char *text, const char **out)
+{
+    char expected[120] = "";
+    const char *choice;
+    size_t length;
+    for (size_t n = 0; (choice = option_choice(o, n, &length)); n++) {
+        size_t at = strlen(expected);
+        if (strlen(text) == length && memcmp(text, choice, length) == 0) break;
+        const char *join = !n ? "" : choice[length] ? ", " : " or ";
+        snprintf(expected + at, sizeof expected - at, "%s%.*s", join, (int)length, choice);
+    }
+    if (!choice && *expected) return bad_value(p, text, expected);
+    *out = text;
     return SOL_OK;
 }
 
@@ -179,9 +228,10 @@ static enum sol_status store(struct parser *p, const struct option *o, const cha
         return parse_int(p, o, text, field);
     case OPTION_FLOAT:
         return parse_float(p, o, text, field);
+    case OPTION_PERCENT:
+        return parse_percent(p, o, text, field);
     case OPTION_STRING:
-        *(const char **)field = text;
-        return SOL_OK;
+        return parse_string(p, o, text, field);
     case OPTION_INT_LIST:
         if (first) ((struct int_list *)field)->count = 0;
         return parse_int_list(p, o, text, field);

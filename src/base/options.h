@@ -13,7 +13,8 @@ enum option_kind {
     OPTION_FLAG,     /* bool; no value */
     OPTION_INT,      /* int64_t, checked against min..max */
     OPTION_FLOAT,    /* double, checked against min..max */
-    OPTION_STRING,   /* const char *, borrowed from argv */
+    OPTION_PERCENT,  /* double, as "5%" or "5"; checked likewise */
+    OPTION_STRING,   /* const char *, borrowed from argv; one of those that `value` lists */
     OPTION_INT_LIST, /* struct int_list: "1,2,8" or "128-512*2" or "1-4+1"; may be repeated */
     OPTION_STRINGS,  /* struct string_list: may be repeated */
     OPTION_GROUP,    /* a heading in --help */
@@ -33,10 +34,10 @@ struct option {
     enum option_kind kind;
     char letter;       /* 'm' for -m, 0 for none */
     const char *name;  /* "model" for --model */
-    const char *value; /* "FILE" in --help, NULL for a flag */
+    const char *value; /* "FILE" in --help, NULL for a flag; "same|trade": one of these */
     const char *help;  /* one sentence, with the default where it is not obvious */
     size_t offset;     /* of the field in the command's struct; defaults are set there beforehand */
-    double min, max;   /* OPTION_INT, OPTION_FLOAT, OPTION_INT_LIST; both 0: unchecked */
+    double min, max;   /* of numbers; both 0: unchecked */
 };
 
 struct command_spec {
@@ -54,6 +55,11 @@ struct command_spec {
  * (room for argc) get the rest. */
 enum sol_status options_parse(const struct command_spec *spec, int argc, char **argv, void *into,
                               const char **args, int *n_args, bool *help);
+/* By its long name; NULL when there is none. */
+const struct option *options_find(const struct command_spec *spec, const char *name);
+/* The n-th text that an OPTION_STRING may be, and its length; NULL behind the last, and where any
+ * text will do. */
+const char *option_choice(const struct option *option, size_t n, size_t *length);
 void options_print_help(const struct command_spec *spec, FILE *to);
 
 #endif

@@ -21,7 +21,15 @@ struct command {
 #include "cli/commands.list"
 #undef COMMAND
 
+enum {
+#define COMMAND(name) CLI_COMMAND_##name,
+#include "cli/commands.list"
+#undef COMMAND
+    CLI_COMMANDS /* how many */
+};
 extern const struct command *const cli_commands[]; /* in the order of the list; ends with NULL */
+
+const struct command *cli_find(const char *name); /* NULL when there is none */
 
 /* Exit statuses with their meanings, as `sol --help` lists them. */
 struct cli_exit {

@@ -36,7 +36,7 @@ static const struct option options[] = {
     OPTION_ENTRY(GROUP, 0, "About a trace", NULL, NULL, 0, 0, 0),
     OPTION_ENTRY(STRING, 0, "range", "NAME", "a step is an NVTX range of this name",
                  offsetof(struct advise_options, range), 0, 0),
-    OPTION_ENTRY(FLOAT, 0, "inflation", "PERCENT",
+    OPTION_ENTRY(PERCENT, 0, "inflation", "PERCENT",
                  "how much slower tracing made the program; over 5 gaps are not judged",
                  offsetof(struct advise_options, inflation), -100, 10000),
     OPTION_ENTRY(FLOAT, 0, "null-gap", "NS",

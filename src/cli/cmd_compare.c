@@ -35,7 +35,7 @@ static const struct option options[] = {
                  "json:PATH (rate: before the last two when higher is better); stored: a test's "
                  "name. Default: every test that both have, else wall time",
                  offsetof(struct compare_options, metrics), 0, 0),
-    OPTION_ENTRY(FLOAT, 0, "delta", "PERCENT",
+    OPTION_ENTRY(PERCENT, 0, "delta", "PERCENT",
                  "smallest effect that counts (default: 1, or what --calibrate found)",
                  offsetof(struct compare_options, delta), 0.01, 100),
     OPTION_ENTRY(GROUP, 0, "Live", NULL, NULL, 0, 0, 0),

@@ -40,11 +40,10 @@ static const struct command_spec spec = {
     .options = options,
 };
 
-static bool has_command(const char *name)
+static const struct command_spec *find(const char *name)
 {
-    for (const struct command *const *c = cli_commands; *c; c++)
-        if (strcmp((*c)->spec->name, name) == 0) return true;
-    return false;
+    const struct command *command = cli_find(name);
+    return command ? command->spec : NULL;
 }
 
 static int run(int argc, char **argv)
@@ -54,7 +53,7 @@ static int run(int argc, char **argv)
     if (!parse_options_only(&spec, argc, argv, &o, &exit_status)) return exit_status;
     struct mcp_params params = {.program = o.program,
                                 .version = sol_version(),
-                                .has_command = has_command,
+                                .find = find,
                                 .allow_commands = o.allow_commands};
     return cli_fail(mcp_serve(STDIN_FILENO, STDOUT_FILENO, &params));
 }

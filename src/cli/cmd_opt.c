@@ -12,29 +12,30 @@
 
 struct opt_command {
     struct opt_options o;
-    const char *predict, *format;
+    const char *format;
+    double predict; /* percent; NaN: none */
     bool quiet;
 };
 
 #define AT(field) offsetof(struct opt_command, field)
 
 static const struct option options[] = {
-    OPTION_ENTRY(STRING, 0, "tree", "FOLDER", "the git tree (default: that of this folder)",
-                 AT(o.folder), 0, 0),
+    OPTION_ENTRY(STRING, 0, "tree", "FOLDER",
+                 "the git tree (default: that of the working directory)", AT(o.folder), 0, 0),
     OPTION_ENTRY(STRING, 0, "store", "FOLDER",
                  "where iterations are kept (default $SOL_STORE, or sol in $XDG_DATA_HOME)",
                  AT(o.store), 0, 0),
     OPTION_ENTRY(STRING, 'o', "format", "FORMAT", "text (default) or json", AT(format), 0, 0),
     OPTION_ENTRY(FLAG, 'q', "quiet", NULL, "no progress on stderr", AT(quiet), 0, 0),
     OPTION_ENTRY(GROUP, 0, "init", NULL, NULL, 0, 0, 0),
-    OPTION_ENTRY(STRING, 0, "preset", "NAME", "sol (default), llama.cpp or make", AT(o.preset), 0,
-                 0),
+    OPTION_ENTRY(STRING, 0, "preset", "sol|llama.cpp|make", "kind of tree (default sol)",
+                 AT(o.preset), 0, 0),
     OPTION_ENTRY(STRING, 'm', "model", "MODEL", "put into the preset's commands", AT(o.model), 0,
                  0),
     OPTION_ENTRY(FLAG, 0, "force", NULL, "replace " OPT_CONFIG_FILE, AT(o.force), 0, 0),
     OPTION_ENTRY(GROUP, 0, "start", NULL, NULL, 0, 0, 0),
-    OPTION_ENTRY(STRING, 0, "predict", "PERCENT", "expected gain: 5% less time per token",
-                 AT(predict), 0, 0),
+    OPTION_ENTRY(PERCENT, 0, "predict", "PERCENT", "expected gain: so much less time per token",
+                 AT(predict), 0.001, 99.9),
     OPTION_ENTRY(STRING, 0, "rule", "NAME", "advice that it follows (gap.host, occupancy, ...)",
                  AT(o.rule), 0, 0),
     OPTION_ENTRY(FLAG, 0, "with-changes", NULL, "what is already edited belongs to it",
@@ -95,21 +96,6 @@ static const struct command_spec spec = {
     .options = options,
 };
 
-/* "5%", "5 %", "5": percent. */
-static enum sol_status parse_gain(const char *text, double *gain)
-{
-    char *end;
-    *gain = NAN;
-    if (!text) return SOL_OK;
-    double percent = strtod(text, &end);
-    end += strspn(end, " ");
-    end += *end == '%';
-    if (end == text || *end || !(percent > 0 && percent < 100))
-        return status_set(SOL_E_ARGUMENT, "--predict %s: write a percentage such as 5%%", text);
-    *gain = percent / 100;
-    return SOL_OK;
-}
-
 static enum sol_status find_verb(const char *name, enum opt_verb *verb)
 {
     const char *names[OPT_VERB_COUNT];
@@ -136,7 +122,8 @@ static enum sol_status check_usage(struct opt_command *c, const char *const *arg
                           *verb == OPT_START ? "; put the hypothesis in quotes" : "");
     if (strcmp(c->format, "text") != 0 && strcmp(c->format, "json") != 0)
         return status_set(SOL_E_ARGUMENT, "-o %s: the formats are text and json", c->format);
-    return parse_gain(c->predict, &c->o.predict);
+    c->o.predict = c->predict / 100;
+    return SOL_OK;
 }
 
 static enum sol_status print(const struct opt_command *c, struct opt_answer *answer)
@@ -162,7 +149,7 @@ static int run_verb(struct opt_command *c, enum opt_verb verb)
 
 static int run_command(int argc, char **argv)
 {
-    struct opt_command c = {.format = "text", .o = {.limit = 20}};
+    struct opt_command c = {.format = "text", .predict = NAN, .o = {.limit = 20}};
     const char **args = calloc((size_t)argc + 1, sizeof *args);
     int exit_status, n_args;
     enum opt_verb verb = OPT_STATUS;

@@ -44,7 +44,7 @@ struct profile_command {
 };
 
 static const struct option options[] = {
-    {OPTION_STRING, 'o', "format", "FORMAT", "table, csv or json (default table)",
+    {OPTION_STRING, 'o', "format", "table|csv|json", "of the report (default table)",
      offsetof(struct profile_command, output), 0, 0},
     {OPTION_STRING, 0, "report", "FILE", "write the report to FILE instead of standard output",
      offsetof(struct profile_command, report), 0, 0},
@@ -55,7 +55,7 @@ static const struct option options[] = {
      offsetof(struct profile_command, folder), 0, 0},
     {OPTION_STRING, 0, "read", "DIR", "no command: read the trace files that --output kept",
      offsetof(struct profile_command, read), 0, 0},
-    {OPTION_STRING, 0, "level", "LEVEL",
+    {OPTION_STRING, 0, "level", "off|launch|graph|node",
      "off, launch (calls and CUDA graphs timed, kernels counted, without CUPTI: disturbs least), "
      "graph (kernels timed, CUDA graphs as wholes) or node (every kernel in them); default graph",
      offsetof(struct profile_command, level), 0, 0},
@@ -127,31 +127,20 @@ struct profile {
 
 /* ---- options ---- */
 
-static enum sol_status choose(const char *option, const char *value, const char *const *names,
-                              int n, int *out)
+/* The table of options lists them, so one of them it is. */
+static int index_of(const char *value, const char *const *names)
 {
-    for (int i = 0; i < n; i++)
-        if (strcmp(value, names[i]) == 0) {
-            *out = i;
-            return SOL_OK;
-        }
-    char others[64] = "";
-    for (int i = 0; i + 1 < n; i++)
-        snprintf(others + strlen(others), sizeof others - strlen(others), "%s%s", i ? ", " : "",
-                 names[i]);
-    return status_set(SOL_E_ARGUMENT, "--%s %s: it is %s or %s", option, value, others,
-                      names[n - 1]);
+    int i = 0;
+    while (strcmp(value, names[i]) != 0) i++;
+    return i;
 }
 
 static enum sol_status check_options(struct profile *p, int n_args)
 {
     static const char *const formats[] = {"table", "csv", "json"};
     static const char *const levels[] = {"off", "graph", "node", "launch"};
-    int format = REPORT_TABLE, level = TRACE_GRAPH;
-    if (p->c.output) SOL_TRY(choose("format", p->c.output, formats, 3, &format));
-    if (p->c.level) SOL_TRY(choose("level", p->c.level, levels, 4, &level));
-    p->format = (enum report_format)format;
-    p->level = (enum trace_level)level;
+    p->format = (enum report_format)(p->c.output ? index_of(p->c.output, formats) : REPORT_TABLE);
+    p->level = (enum trace_level)(p->c.level ? index_of(p->c.level, levels) : TRACE_GRAPH);
     if (p->c.read && (n_args > 0 || p->c.folder))
         return status_set(SOL_E_ARGUMENT, "--read takes no command and no --output");
     if (n_args == 0 && !p->c.read && (p->c.with || p->c.counters || p->c.folder || p->c.library))

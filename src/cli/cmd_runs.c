@@ -25,7 +25,7 @@ static const struct option options[] = {
     OPTION_ENTRY(STRING, 'o', "format", "FORMAT", "table (default), md, csv or json",
                  offsetof(struct runs_options, format), 0, 0),
     OPTION_ENTRY(GROUP, 0, "Which ones to list", NULL, NULL, 0, 0, 0),
-    OPTION_ENTRY(STRING, 0, "kind", "KIND", "bench, profile, compare, ...",
+    OPTION_ENTRY(STRING, 0, "kind", "bench|profile|compare|import", "only such runs",
                  offsetof(struct runs_options, kind), 0, 0),
     OPTION_ENTRY(STRING, 0, "label", "NAME", "with this label",
                  offsetof(struct runs_options, label), 0, 0),

@@ -91,11 +91,7 @@ static enum sol_status output_kind(const struct model_options *o, bool *folder)
         return status_set(SOL_E_ARGUMENT, "where to? give -o FILE.gguf or -o FOLDER");
     size_t length = strlen(o->output);
     *folder = length < 5 || strcmp(o->output + length - 5, ".gguf") != 0;
-    if (o->format) {
-        *folder = strcmp(o->format, "hf") == 0;
-        if (!*folder && strcmp(o->format, "gguf") != 0)
-            return status_set(SOL_E_ARGUMENT, "--format %s: write 'gguf' or 'hf'", o->format);
-    }
+    if (o->format) *folder = strcmp(o->format, "hf") == 0;
     if (o->model) SOL_TRY(output_file_apart(o->output, o->model));
     if (*folder || o->split_gib > 0) return SOL_OK; /* they see when they know the names */
     return output_file_check(o->output, o->overwrite ? 0 : OUTPUT_NEW);

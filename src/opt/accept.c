@@ -488,11 +488,6 @@ static enum sol_status check_options(const struct opt *o)
 {
     const struct opt_options *p = o->options;
     char head[OPT_HASH_SIZE];
-    if (p->even_if && strcmp(p->even_if, "same") != 0 && strcmp(p->even_if, "trade") != 0)
-        return status_set(SOL_E_ARGUMENT,
-                          "--even-if %s: only \"same\" (no difference) and \"trade\" (another test "
-                          "became slower) can be accepted",
-                          p->even_if);
     if (p->even_if && (!p->reason || !*p->reason))
         return status_set(SOL_E_ARGUMENT, "--even-if needs --reason \"why it is worth it\"");
     SOL_TRY(opt_tree_head(&o->tree, head));

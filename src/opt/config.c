@@ -120,9 +120,7 @@ enum sol_status opt_config_preset(const char *name, const char *model, json_t **
         }
         return SOL_OK;
     }
-    const char *near = suggest_name(name, opt_presets, N_PRESETS);
-    return status_set(SOL_E_ARGUMENT, "--preset %s: there are sol, llama.cpp and make%s%s%s", name,
-                      near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    return status_set(SOL_E_ARGUMENT, "there is no preset %s", name);
 }
 
 /* ---- reading ---- */

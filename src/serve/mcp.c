@@ -141,14 +141,8 @@ static void send_text(struct mcp_server *s, json_t *id, bool is_modern, char *te
 
 static bool is_offered(const struct mcp_server *s, const struct mcp_tool *tool)
 {
-    char name[32];
     if (tool->commands && !s->params.allow_commands) return false;
-    if (!tool->command || !s->params.has_command) return true;
-    size_t length = strcspn(tool->command, " ");
-    if (length >= sizeof name) return false;
-    memcpy(name, tool->command, length);
-    name[length] = '\0';
-    return s->params.has_command(name);
+    return !tool->command || mcp_tool_spec(tool, s->params.find);
 }
 
 static const char *instructions_for(const struct mcp_server *s)
@@ -196,7 +190,8 @@ static void list_tools(struct mcp_server *s, json_t *id, bool is_modern, const j
     }
     json_t *tools = json_array();
     for (const struct mcp_tool *t = mcp_tools; t->name; t++)
-        if (is_offered(s, t)) json_array_append_new(tools, mcp_tool_json(t));
+        if (is_offered(s, t))
+            json_array_append_new(tools, mcp_tool_json(t, mcp_tool_spec(t, s->params.find)));
     json_t *result = json_pack("{s:o}", "tools", tools);
     if (is_modern) {
         json_object_set_new(result, "ttlMs", json_integer(3600000));
@@ -298,7 +293,7 @@ static void call_tool(struct mcp_server *s, json_t *id, bool is_modern, const js
         return;
     }
     if (json_is_null(arguments)) arguments = NULL;
-    if (mcp_tool_words(tool, arguments, &words) != SOL_OK) {
+    if (mcp_tool_words(tool, mcp_tool_spec(tool, s->params.find), arguments, &words) != SOL_OK) {
         send_text(
             s, id, is_modern,
             mcp_answer_error(tool, sol_last_error(), "correct the arguments and call it again"),

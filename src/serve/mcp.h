@@ -9,6 +9,7 @@
 #include <stddef.h>
 
 #include "base/status.h"
+#include "serve/mcp_tools.h"
 
 enum {
     MCP_LINE_MAX = 1 << 20,    /* bytes; a longer line is an error and skipped */
@@ -19,8 +20,7 @@ enum {
 struct mcp_params {
     const char *program; /* that is run for a call; NULL: none can be (for tests) */
     const char *version; /* of it */
-    /* Whether the program has a command; NULL: all. Tools of others are not offered. */
-    bool (*has_command)(const char *name);
+    mcp_find_fn find;    /* the program's commands; tools of others are not offered */
     bool allow_commands; /* offer the tools that run commands */
     /* Where messages go; NULL: descriptor `out` of mcp_serve. Each is whole, with its newline. */
     void (*write)(void *to, const char *message, size_t size);

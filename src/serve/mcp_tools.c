@@ -1,159 +1,135 @@
 #include "serve/mcp_tools.h"
 
-#include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* clang-format off: one parameter a line */
-#define TEXT(name, option, help)                                                                   \
+/* clang-format off: a tool a line */
+/* An option under its own name or another, one that must be there, and words. */
+#define OPTION(name)                                                                               \
     {                                                                                              \
-        name, MCP_TEXT, option, help, 0, 0, NULL, false                                            \
+        name, name, false,                                                                         \
+        {                                                                                          \
+            0                                                                                      \
+        }                                                                                          \
     }
-#define NEEDED(name, option, help)                                                                 \
+#define NAMED(name, option)                                                                        \
     {                                                                                              \
-        name, MCP_TEXT, option, help, 0, 0, NULL, true                                             \
+        name, option, false,                                                                       \
+        {                                                                                          \
+            0                                                                                      \
+        }                                                                                          \
     }
-#define CHOICE(name, option, help, choices)                                                        \
+#define NEEDED(name)                                                                               \
     {                                                                                              \
-        name, MCP_TEXT, option, help, 0, 0, choices, false                                         \
+        name, name, true,                                                                          \
+        {                                                                                          \
+            0                                                                                      \
+        }                                                                                          \
     }
-#define FLAG(name, option, help)                                                                   \
+#define TEXT(name, text)                                                                           \
     {                                                                                              \
-        name, MCP_FLAG, option, help, 0, 0, NULL, false                                            \
+        name, NULL, false,                                                                         \
+        {                                                                                          \
+            .kind = OPTION_STRING, .help = text                                                    \
+        }                                                                                          \
     }
-#define INTEGER(name, option, help, min, max)                                                      \
+#define NEEDED_TEXT(name, text)                                                                    \
     {                                                                                              \
-        name, MCP_INTEGER, option, help, min, max, NULL, false                                     \
-    }
-#define NUMBER(name, option, help, min, max)                                                       \
-    {                                                                                              \
-        name, MCP_NUMBER, option, help, min, max, NULL, false                                      \
-    }
-#define INTEGERS(name, option, help, min, max)                                                     \
-    {                                                                                              \
-        name, MCP_INTEGERS, option, help, min, max, NULL, false                                    \
-    }
-#define TEXTS(name, option, help)                                                                  \
-    {                                                                                              \
-        name, MCP_TEXTS, option, help, 0, 0, NULL, false                                           \
+        name, NULL, true,                                                                          \
+        {                                                                                          \
+            .kind = OPTION_STRING, .help = text                                                    \
+        }                                                                                          \
     }
 #define END                                                                                        \
     {                                                                                              \
-        NULL, MCP_TEXT, NULL, NULL, 0, 0, NULL, false                                              \
+        NULL, NULL, false,                                                                         \
+        {                                                                                          \
+            0                                                                                      \
+        }                                                                                          \
     }
-#define MODEL   TEXT("model", "-m", "GGUF file, builtin (default), or synth:gpt-oss-20b and the like")
-#define BACKEND TEXT("backend", "--backend", "cpu (default), cuda, cuda:N, or auto")
-#define TREE    TEXT("tree", "--tree", "git tree (default: the server's working directory)")
-
-static const struct mcp_parameter of_device[] = {
-    BACKEND, FLAG("measure", "--measure", "measure the limits again"), END};
-static const struct mcp_parameter of_kernels[] = {
-    MODEL, BACKEND, FLAG("explain", "--explain", "say why each kernel is chosen or not"),
-    INTEGERS("rows", "--rows", "tokens in a step: 1 is decoding", 1, 65536), END};
-static const struct mcp_parameter of_bench[] = {
-    MODEL,
-    BACKEND,
-    INTEGERS("prompt", "-p", "prompt lengths (default 512; 0: none)", 0, 1 << 24),
-    INTEGERS("generate", "-n", "tokens to generate (default 128; 0: none)", 0, 1 << 24),
-    INTEGERS("depth", "-d", "tokens in the context before", 0, 1 << 24),
-    INTEGERS("parallel", "--npl", "sequences that generate together", 1, 4096),
-    INTEGER("repetitions", "-r", "exactly so many (default: until precise)", 1, 1000),
-    INTEGER("threads", "-t", "threads (default: every core)", 1, 1024),
-    FLAG("ops", "--ops", "also the time of each kernel"),
-    FLAG("no_limits", "--no-limits", "do not measure the machine's limits"),
-    TEXT("label", "--label", "name to find the run by"),
-    TEXTS("force", "--force", "OP=VARIANT to use where it can run"),
-    END};
+static const struct mcp_parameter of_device[] = {OPTION("backend"), OPTION("measure"), END};
+static const struct mcp_parameter of_kernels[] = {OPTION("model"), OPTION("backend"),
+                                                  OPTION("explain"), OPTION("rows"), END};
+static const struct mcp_parameter of_bench[] = {OPTION("model"),
+                                                OPTION("backend"),
+                                                NAMED("prompt", "n-prompt"),
+                                                NAMED("generate", "n-gen"),
+                                                NAMED("depth", "n-depth"),
+                                                NAMED("parallel", "npl"),
+                                                OPTION("repetitions"),
+                                                OPTION("threads"),
+                                                OPTION("ops"),
+                                                NAMED("no_limits", "no-limits"),
+                                                OPTION("label"),
+                                                OPTION("force"),
+                                                END};
 static const struct mcp_parameter of_profile[] = {
-    MODEL,
-    BACKEND,
-    INTEGER("prompt", "-p", "tokens of the prefill (default 64; 0: none)", 0, 1 << 24),
-    INTEGER("generate", "-n", "tokens to generate (default 16; 0: none)", 0, 1 << 24),
-    INTEGER("repetitions", "-r", "timed repetitions (default 3)", 1, 1000),
-    INTEGER("threads", "-t", "threads (default: every core)", 1, 1024),
-    TEXT("label", "--label", "name to find the run by"),
-    END};
+    OPTION("model"),       OPTION("backend"), OPTION("prompt"), OPTION("generate"),
+    OPTION("repetitions"), OPTION("threads"), OPTION("label"),  END};
 static const struct mcp_parameter of_profile_command[] = {
-    CHOICE("level", "--level", "what is traced", "off|launch|graph|node"),
-    TEXT("range", "--range", "a step is an NVTX range of this name"),
-    {"command", MCP_TEXTS, NULL, "program and arguments", 0, 0, NULL, true},
+    OPTION("level"),
+    OPTION("range"),
+    {"command", NULL, true, {.kind = OPTION_STRINGS, .help = "program and arguments"}},
     END};
 static const struct mcp_parameter of_advise[] = {
-    TEXT("run", NULL, "stored profile or benchmark: id, label or last (default)"), END};
+    TEXT("run", "stored profile or benchmark: id, label or last (default)"), END};
 static const struct mcp_parameter of_compare[] = {
-    NEEDED("old", NULL, "stored run: id, label, last~1"),
-    NEEDED("new", NULL, "stored run: id, label, last"),
-    TEXTS("metrics", "--metric", "tests that decide (default: all)"),
-    FLAG("across", "--across", "runs of different machines"), END};
-static const struct mcp_parameter of_compare_live[] = {
-    NEEDED("old", NULL, "command"),
-    NEEDED("new", NULL, "command"),
-    TEXTS("metrics", "--metric",
-          "what decides: wall, user, cpu, test:NAME, regex:PATTERN, json:PATH"),
-    INTEGER("max_pairs", "--max-pairs", "most pairs of starts", 6, 1000),
-    FLAG("same_output", "--same-output", "outputs must be the same"),
+    NEEDED_TEXT("old", "stored run: id, label, last~1"),
+    NEEDED_TEXT("new", "stored run: id, label, last"), NAMED("metrics", "metric"), OPTION("across"),
     END};
-static const struct mcp_parameter of_runs[] = {
-    CHOICE("kind", "--kind", "only such runs", "bench|profile|compare|import"),
-    TEXT("label", "--label", "with this label"),
-    INTEGER("limit", "-n", "the newest so many", 1, 1000), END};
-static const struct mcp_parameter of_run_show[] = {NEEDED("run", NULL, "id, label, last, last~2"),
+static const struct mcp_parameter of_compare_live[] = {
+    NEEDED_TEXT("old", "command"),       NEEDED_TEXT("new", "command"),
+    NAMED("metrics", "metric"),          NAMED("max_pairs", "max-pairs"),
+    NAMED("same_output", "same-output"), END};
+static const struct mcp_parameter of_runs[] = {OPTION("kind"), OPTION("label"), OPTION("limit"),
+                                               END};
+static const struct mcp_parameter of_run_show[] = {NEEDED_TEXT("run", "id, label, last, last~2"),
                                                    END};
 static const struct mcp_parameter of_report[] = {
-    NEEDED("output", "--output", "HTML file to write"),
-    TEXT("run", NULL, "stored run: id, label or last (default)"), END};
+    NEEDED("output"), TEXT("run", "stored run: id, label or last (default)"), END};
 static const struct mcp_parameter of_verify[] = {
-    TEXTS("ops", "--op", "only these ops"), MODEL, BACKEND,
-    FLAG("ops_only", "--ops-only", "no model, only the ops"), END};
-static const struct mcp_parameter of_tune[] = {
-    MODEL,
-    BACKEND,
-    INTEGERS("rows", "--rows", "tokens in a step (default 1 to 2048)", 1, 65536),
-    INTEGERS("depth", "-d", "tokens in the context before, for attention", 0, 1 << 24),
-    NUMBER("budget", "--budget", "seconds of measuring (default 120)", 0.001, 1e6),
-    INTEGER("threads", "-t", "threads (default: every core)", 1, 1024),
-    FLAG("dry_run", "--dry-run", "list what would be timed"),
-    END};
-static const struct mcp_parameter of_opt_tree[] = {TREE, END};
-static const struct mcp_parameter of_opt_init[] = {
-    TREE, CHOICE("preset", "--preset", "kind of tree", "sol|llama.cpp|make"),
-    TEXT("model", "-m", "put into the preset's commands"),
-    FLAG("force", "--force", "replace sol-opt.json"), END};
+    NAMED("ops", "op"), OPTION("model"), OPTION("backend"), NAMED("ops_only", "ops-only"), END};
+static const struct mcp_parameter of_tune[] = {OPTION("model"),
+                                               OPTION("backend"),
+                                               OPTION("rows"),
+                                               OPTION("depth"),
+                                               OPTION("budget"),
+                                               OPTION("threads"),
+                                               NAMED("dry_run", "dry-run"),
+                                               END};
+static const struct mcp_parameter of_opt_tree[] = {OPTION("tree"), END};
+static const struct mcp_parameter of_opt_init[] = {OPTION("tree"), OPTION("preset"),
+                                                   OPTION("model"), OPTION("force"), END};
 static const struct mcp_parameter of_opt_start[] = {
-    TREE,
-    NEEDED("hypothesis", NULL, "what you try, in words"),
-    NUMBER("predict_percent", "--predict", "expected gain: percent less time", 0.001, 99.9),
-    TEXT("rule", "--rule", "advice rule that it follows"),
-    FLAG("with_changes", "--with-changes", "what is already edited belongs to it"),
+    OPTION("tree"),
+    NEEDED_TEXT("hypothesis", "what you try, in words"),
+    NAMED("predict_percent", "predict"),
+    OPTION("rule"),
+    NAMED("with_changes", "with-changes"),
     END};
-static const struct mcp_parameter of_opt_compare[] = {
-    TREE, INTEGER("max_pairs", "--max-pairs", "most pairs of starts", 6, 1000), END};
-static const struct mcp_parameter of_opt_record[] = {
-    TREE, TEXT("note", "--note", "what was learned"), END};
+static const struct mcp_parameter of_opt_compare[] = {OPTION("tree"),
+                                                      NAMED("max_pairs", "max-pairs"), END};
+static const struct mcp_parameter of_opt_record[] = {OPTION("tree"), OPTION("note"), END};
 static const struct mcp_parameter of_opt_accept[] = {
-    TREE,
-    CHOICE("even_if", "--even-if", "accept without a gain, or with another test slower",
-           "same|trade"),
-    TEXT("reason", "--reason", "why, with even_if"),
-    TEXT("message", "--message", "first line of the commit message"),
-    FLAG("no_commit", "--no-commit", "leave the commit to the user"),
-    END};
-static const struct mcp_parameter of_opt_revert[] = {
-    TREE, FLAG("keep", "--keep", "end it, leave the files as they are"),
-    TEXT("note", "--note", "what was learned"), END};
+    OPTION("tree"),    NAMED("even_if", "even-if"),     OPTION("reason"),
+    OPTION("message"), NAMED("no_commit", "no-commit"), END};
+static const struct mcp_parameter of_opt_revert[] = {OPTION("tree"), OPTION("keep"), OPTION("note"),
+                                                     END};
 static const struct mcp_parameter of_opt_restore[] = {
-    TREE,
-    INTEGER("change", "--change", "number of a recorded change (default: the newest)", 1, 1 << 30),
-    TEXT("iteration", NULL, "of this iteration: #3, id, last (default)"), END};
+    OPTION("tree"), OPTION("change"),
+    TEXT("iteration", "of this iteration: #3, id, last (default)"), END};
 static const struct mcp_parameter of_opt_history[] = {
-    TREE, FLAG("all", "--all", "of all trees"),
-    INTEGER("limit", "-n", "the newest so many", 1, 1000),
-    TEXT("iteration", NULL, "one of them, with its diff: #3, id, last"), END};
+    OPTION("tree"), OPTION("all"), OPTION("limit"),
+    TEXT("iteration", "one of them, with its diff: #3, id, last"), END};
 static const struct mcp_parameter of_more[] = {
-    NEEDED("id", NULL, "the \"more\" of a cut answer"),
-    INTEGER("offset", NULL, "from this byte of the whole (default 0)", 0, 1 << 30), END};
+    NEEDED_TEXT("id", "the \"more\" of a cut answer"),
+    {"offset",
+     NULL,
+     false,
+     {.kind = OPTION_INT, .help = "from this byte of the whole (default 0)", .max = 1 << 30}},
+    END};
 
 const struct mcp_tool mcp_tools[] = {
     {"device", "This machine and its measured limits.", "device -o json", of_device, "bench", 300,
@@ -217,49 +193,91 @@ const struct mcp_tool mcp_tools[] = {
 
 /* ---- schemas ---- */
 
-static json_t *number_limits(json_t *schema, const struct mcp_parameter *p)
+const struct command_spec *mcp_tool_spec(const struct mcp_tool *tool, mcp_find_fn find)
 {
-    if (p->max > p->min) {
-        bool whole = p->kind != MCP_NUMBER;
-        json_object_set_new(schema, "minimum",
-                            whole ? json_integer((json_int_t)p->min) : json_real(p->min));
-        json_object_set_new(schema, "maximum",
-                            whole ? json_integer((json_int_t)p->max) : json_real(p->max));
-    }
+    char name[32];
+    if (!tool->command || !find) return NULL;
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(tool->command, " "), tool->command);
+    return find(name);
+}
+
+const struct option *mcp_parameter_option(const struct mcp_parameter *parameter,
+                                          const struct command_spec *spec)
+{
+    return parameter->option ? options_find(spec, parameter->option) : &parameter->word;
+}
+
+static bool is_whole(const struct option *o)
+{
+    return o->kind == OPTION_INT || o->kind == OPTION_INT_LIST;
+}
+
+static bool has_limits(const struct option *o)
+{
+    return o->min != 0 || o->max != 0;
+}
+
+static json_t *number_json(const struct option *o)
+{
+    bool whole = is_whole(o);
+    json_t *schema = json_pack("{s:s}", "type", whole ? "integer" : "number");
+    if (!has_limits(o)) return schema;
+    json_object_set_new(schema, "minimum",
+                        whole ? json_integer((json_int_t)o->min) : json_real(o->min));
+    json_object_set_new(schema, "maximum",
+                        whole ? json_integer((json_int_t)o->max) : json_real(o->max));
     return schema;
 }
 
-static json_t *choices_json(const char *choices)
+static json_t *text_json(const struct option *o)
 {
-    json_t *list = json_array();
-    for (const char *at = choices; *at;) {
-        size_t length = strcspn(at, "|");
-        json_array_append_new(list, json_stringn(at, length));
-        at += length + (at[length] == '|');
-    }
-    return list;
+    json_t *schema = json_pack("{s:s}", "type", "string"), *list = json_array();
+    const char *choice;
+    size_t length;
+    for (size_t n = 0; (choice = option_choice(o, n, &length)); n++)
+        json_array_append_new(list, json_stringn(choice, length));
+    if (json_array_size(list)) json_object_set(schema, "enum", list);
+    json_decref(list);
+    return schema;
 }
 
-static json_t *parameter_json(const struct mcp_parameter *p)
+static json_t *parameter_json(const struct option *o)
 {
-    static const char *const types[] = {"string", "integer", "number", "boolean", "array", "array"};
-    json_t *schema = json_pack("{s:s, s:s}", "type", types[p->kind], "description", p->help);
-    if (p->kind == MCP_INTEGER || p->kind == MCP_NUMBER) number_limits(schema, p);
-    if (p->kind == MCP_INTEGERS)
-        json_object_set_new(schema, "items",
-                            number_limits(json_pack("{s:s}", "type", "integer"), p));
-    if (p->kind == MCP_TEXTS)
-        json_object_set_new(schema, "items", json_pack("{s:s}", "type", "string"));
-    if (p->choices) json_object_set_new(schema, "enum", choices_json(p->choices));
+    json_t *schema = NULL;
+    switch (o->kind) {
+    case OPTION_FLAG:
+        schema = json_pack("{s:s}", "type", "boolean");
+        break;
+    case OPTION_INT:
+    case OPTION_FLOAT:
+    case OPTION_PERCENT:
+        schema = number_json(o);
+        break;
+    case OPTION_STRING:
+        schema = text_json(o);
+        break;
+    case OPTION_INT_LIST:
+        schema = json_pack("{s:s, s:o}", "type", "array", "items", number_json(o));
+        break;
+    case OPTION_STRINGS:
+        schema = json_pack("{s:s, s:{s:s}}", "type", "array", "items", "type", "string");
+        break;
+    case OPTION_GROUP:
+        break;
+    }
+    size_t length;
+    bool named = o->value && !option_choice(o, 0, &length); /* "N: the newest N" */
+    json_object_set_new(schema, "description",
+                        json_sprintf("%s%s%s", named ? o->value : "", named ? ": " : "", o->help));
     return schema;
 }
 
 /* Nobody knows what a command does, so a tool that runs any promises nothing. */
-json_t *mcp_tool_json(const struct mcp_tool *tool)
+json_t *mcp_tool_json(const struct mcp_tool *tool, const struct command_spec *spec)
 {
     json_t *properties = json_object(), *required = json_array();
     for (const struct mcp_parameter *p = tool->parameters; p->name; p++) {
-        json_object_set_new(properties, p->name, parameter_json(p));
+        json_object_set_new(properties, p->name, parameter_json(mcp_parameter_option(p, spec)));
         if (p->required) json_array_append_new(required, json_string(p->name));
     }
     if (tool->command)
@@ -290,34 +308,39 @@ static enum sol_status add_word(struct mcp_words *w, const char *text)
     return w->words[w->count++] ? SOL_OK : status_set(SOL_E_MEMORY, "no memory for a command");
 }
 
-/* As --name=value, or two words for a letter, so that a value beginning with - stays a value. */
-static enum sol_status add_option(struct mcp_words *w, const char *option, const char *value)
+struct argument {
+    const struct mcp_parameter *parameter;
+    const struct option *option;
+    const json_t *value;
+};
+
+/* As --name=value, so that a value beginning with - stays a value; a word as it is. */
+static enum sol_status add_text(struct mcp_words *w, const struct argument *a, const char *value)
 {
     char *text = NULL;
-    if (!value) return SOL_OK; /* checked by callers */
-    if (!option) return add_word(w, value);
-    bool is_long = option[1] == '-';
-    if (asprintf(&text, is_long ? "%s=%s" : "%s%s", option, value) < 0)
+    if (!a->parameter->option) return add_word(w, value);
+    if (asprintf(&text, "--%s=%s", a->option->name, value) < 0)
         return status_set(SOL_E_MEMORY, "no memory for a command");
     enum sol_status status = add_word(w, text);
     free(text);
     return status;
 }
 
-static enum sol_status wrong(const struct mcp_parameter *p, const char *what)
+static enum sol_status wrong(const struct argument *a, const char *what)
 {
-    return status_set(SOL_E_ARGUMENT, "\"%s\" must be %s", p->name, what);
+    return status_set(SOL_E_ARGUMENT, "\"%s\" must be %s", a->parameter->name, what);
 }
 
-static enum sol_status number_text(const struct mcp_parameter *p, const json_t *value,
-                                   char text[64])
+static enum sol_status number_text(const struct argument *a, const json_t *value, char text[64])
 {
+    const struct option *o = a->option;
     double number = json_number_value(value);
-    bool whole = p->kind != MCP_NUMBER;
+    bool whole = is_whole(o);
     if (!json_is_number(value) || (whole && !json_is_integer(value)))
-        return wrong(p, whole ? "a whole number" : "a number");
-    if (p->max > p->min && !(number >= p->min && number <= p->max))
-        return status_set(SOL_E_ARGUMENT, "\"%s\" must be from %g to %g", p->name, p->min, p->max);
+        return wrong(a, whole ? "a whole number" : "a number");
+    if (has_limits(o) && !(number >= o->min && number <= o->max))
+        return status_set(SOL_E_ARGUMENT, "\"%s\" must be from %.15g to %.15g", a->parameter->name,
+                          o->min, o->max);
     if (whole)
         snprintf(text, 64, "%lld", (long long)json_integer_value(value));
     else
@@ -325,64 +348,71 @@ static enum sol_status number_text(const struct mcp_parameter *p, const json_t *
     return SOL_OK;
 }
 
-static enum sol_status check_text(const struct mcp_parameter *p, const json_t *value)
+static enum sol_status check_text(const struct argument *a, const json_t *value)
 {
-    const char *text = json_string_value(value);
+    const char *text = json_string_value(value), *choice;
+    size_t length;
     if (!text || !*text || strlen(text) != json_string_length(value))
-        return wrong(p, "a text that is not empty");
-    if (!p->choices) return SOL_OK;
-    for (const char *at = p->choices; *at;) {
-        size_t length = strcspn(at, "|");
-        if (strlen(text) == length && strncmp(text, at, length) == 0) return SOL_OK;
-        at += length + (at[length] == '|');
-    }
-    return status_set(SOL_E_ARGUMENT, "\"%s\" must be one of %s", p->name, p->choices);
+        return wrong(a, "a text that is not empty");
+    if (!option_choice(a->option, 0, &length)) return SOL_OK;
+    for (size_t n = 0; (choice = option_choice(a->option, n, &length)); n++)
+        if (strlen(text) == length && memcmp(text, choice, length) == 0) return SOL_OK;
+    return status_set(SOL_E_ARGUMENT, "\"%s\" must be one of %s", a->parameter->name,
+                      a->option->value);
 }
 
-static enum sol_status add_integers(struct mcp_words *w, const struct mcp_parameter *p,
-                                    const json_t *list)
+static enum sol_status add_integers(struct mcp_words *w, const struct argument *a)
 {
     char text[2048] = "", one[64];
-    if (!json_is_array(list) || json_array_size(list) == 0 || json_array_size(list) > 64)
-        return wrong(p, "a list of 1 to 64 whole numbers");
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        SOL_TRY(number_text(p, json_array_get(list, i), one));
+    size_t n = json_array_size(a->value);
+    if (n == 0 || n > OPTION_LIST_MAX) return wrong(a, "a list of 1 to 64 whole numbers");
+    for (size_t i = 0; i < n; i++) {
+        SOL_TRY(number_text(a, json_array_get(a->value, i), one));
         size_t length = strlen(text);
         snprintf(text + length, sizeof text - length, "%s%s", length ? "," : "", one);
     }
-    return add_option(w, p->option, text);
+    return add_text(w, a, text);
 }
 
-static enum sol_status add_texts(struct mcp_words *w, const struct mcp_parameter *p,
-                                 const json_t *list)
+static enum sol_status add_texts(struct mcp_words *w, const struct argument *a)
 {
-    if (!json_is_array(list) || json_array_size(list) == 0) return wrong(p, "a list of texts");
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        SOL_TRY(check_text(p, json_array_get(list, i)));
-        SOL_TRY(add_option(w, p->option, json_string_value(json_array_get(list, i))));
+    if (json_array_size(a->value) == 0) return wrong(a, "a list of texts");
+    for (size_t i = 0; i < json_array_size(a->value); i++) {
+        SOL_TRY(check_text(a, json_array_get(a->value, i)));
+        SOL_TRY(add_text(w, a, json_string_value(json_array_get(a->value, i))));
     }
     return SOL_OK;
 }
 
-static enum sol_status add_value(struct mcp_words *w, const struct mcp_parameter *p,
-                                 const json_t *value)
+static enum sol_status add_flag(struct mcp_words *w, const struct argument *a)
 {
     char text[64];
-    switch (p->kind) {
-    case MCP_TEXT:
-        SOL_TRY(check_text(p, value));
-        return add_option(w, p->option, json_string_value(value));
-    case MCP_INTEGER:
-    case MCP_NUMBER:
-        SOL_TRY(number_text(p, value, text));
-        return add_option(w, p->option, text);
-    case MCP_FLAG:
-        if (!json_is_boolean(value)) return wrong(p, "true or false");
-        return json_is_true(value) && p->option ? add_word(w, p->option) : SOL_OK;
-    case MCP_INTEGERS:
-        return add_integers(w, p, value);
-    case MCP_TEXTS:
-        return add_texts(w, p, value);
+    if (!json_is_boolean(a->value)) return wrong(a, "true or false");
+    if (!json_is_true(a->value)) return SOL_OK;
+    snprintf(text, sizeof text, "--%s", a->option->name);
+    return add_word(w, text);
+}
+
+static enum sol_status add_value(struct mcp_words *w, const struct argument *a)
+{
+    char text[64];
+    switch (a->option->kind) {
+    case OPTION_FLAG:
+        return add_flag(w, a);
+    case OPTION_INT:
+    case OPTION_FLOAT:
+    case OPTION_PERCENT:
+        SOL_TRY(number_text(a, a->value, text));
+        return add_text(w, a, text);
+    case OPTION_STRING:
+        SOL_TRY(check_text(a, a->value));
+        return add_text(w, a, json_string_value(a->value));
+    case OPTION_INT_LIST:
+        return add_integers(w, a);
+    case OPTION_STRINGS:
+        return add_texts(w, a);
+    case OPTION_GROUP:
+        break;
     }
     return SOL_OK;
 }
@@ -414,8 +444,8 @@ static enum sol_status add_command(struct mcp_words *w, const char *command)
 }
 
 /* Options first; behind "--" nothing is taken for one. */
-static enum sol_status make_words(const struct mcp_tool *tool, const json_t *arguments,
-                                  struct mcp_words *out)
+static enum sol_status make_words(const struct mcp_tool *tool, const struct command_spec *spec,
+                                  const json_t *arguments, struct mcp_words *out)
 {
     const json_t *seconds = json_object_get(arguments, "max_seconds");
     if (arguments && !json_is_object(arguments))
@@ -432,20 +462,21 @@ static enum sol_status make_words(const struct mcp_tool *tool, const json_t *arg
     for (int words = 0; words < 2; words++) {
         if (words) SOL_TRY(add_word(out, "--"));
         for (const struct mcp_parameter *p = tool->parameters; p->name; p++) {
-            const json_t *value = json_object_get(arguments, p->name);
-            if (!value && p->required)
-                return status_set(SOL_E_ARGUMENT, "\"%s\" is needed: %s", p->name, p->help);
-            if (value && (p->option == NULL) == (words == 1)) SOL_TRY(add_value(out, p, value));
+            const struct argument a = {p, mcp_parameter_option(p, spec),
+                                       json_object_get(arguments, p->name)};
+            if (!a.value && p->required)
+                return status_set(SOL_E_ARGUMENT, "\"%s\" is needed: %s", p->name, a.option->help);
+            if (a.value && (p->option == NULL) == (words == 1)) SOL_TRY(add_value(out, &a));
         }
     }
     return SOL_OK;
 }
 
-enum sol_status mcp_tool_words(const struct mcp_tool *tool, const json_t *arguments,
-                               struct mcp_words *out)
+enum sol_status mcp_tool_words(const struct mcp_tool *tool, const struct command_spec *spec,
+                               const json_t *arguments, struct mcp_words *out)
 {
     *out = (struct mcp_words){.count = 0};
-    enum sol_status status = make_words(tool, arguments, out);
+    enum sol_status status = make_words(tool, spec, arguments, out);
     if (status != SOL_OK) mcp_words_free(out);
     return status;
 }

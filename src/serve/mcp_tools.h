@@ -1,24 +1,23 @@
-/* The tools that sol mcp offers: one table gives their schemas and their command lines. */
+/* The tools that sol mcp offers. One table gives their names; types, ranges and help texts are
+ * those of the commands' own option tables, from which schemas and command lines are made. */
 #ifndef SERVE_MCP_TOOLS_H
 #define SERVE_MCP_TOOLS_H
 
 #include <jansson.h>
 #include <stdbool.h>
 
+#include "base/options.h"
 #include "base/status.h"
 
 enum { MCP_ARGUMENTS_MAX = 200, MCP_MAX_SECONDS = 86400 };
 
-enum mcp_kind { MCP_TEXT, MCP_INTEGER, MCP_NUMBER, MCP_FLAG, MCP_INTEGERS, MCP_TEXTS };
-
+/* An argument is an option of the tool's command, whose table says its type, range and help, or a
+ * word, and then it says so itself. */
 struct mcp_parameter {
     const char *name;
-    enum mcp_kind kind;
-    const char *option; /* "-p"; NULL: not an option but a word of its own */
-    const char *help;
-    double min, max;     /* of numbers; both 0: any */
-    const char *choices; /* "same|trade"; may be NULL */
+    const char *option; /* "n-prompt"; NULL: a word */
     bool required;
+    struct option word; /* kind, help, min and max */
 };
 
 /* What a call does to what is there. The user's files, the store and the cache all count. */
@@ -44,8 +43,17 @@ struct mcp_tool {
 /* In a fixed order; ends with a NULL name. */
 extern const struct mcp_tool mcp_tools[];
 
-/* {"name", "description", "inputSchema", "annotations"}; a new reference. */
-json_t *mcp_tool_json(const struct mcp_tool *tool);
+/* A command's table by its name; NULL when there is none. */
+typedef const struct command_spec *(*mcp_find_fn)(const char *command);
+/* That of a tool's command; NULL for the server's own tools too. */
+const struct command_spec *mcp_tool_spec(const struct mcp_tool *tool, mcp_find_fn find);
+
+/* What a parameter is, by the table of its tool's command. */
+const struct option *mcp_parameter_option(const struct mcp_parameter *parameter,
+                                          const struct command_spec *spec);
+
+/* {"name", "description", "inputSchema", "annotations"}; a new reference. `spec` is the tool's. */
+json_t *mcp_tool_json(const struct mcp_tool *tool, const struct command_spec *spec);
 
 /* Checks `arguments` (NULL: none) and makes the words of the command line, which live as long as
  * the returned text list; argv ends with NULL. SOL_E_ARGUMENT says what is wrong in words for who
@@ -55,8 +63,8 @@ struct mcp_words {
     size_t count;
     double max_seconds;
 };
-enum sol_status mcp_tool_words(const struct mcp_tool *tool, const json_t *arguments,
-                               struct mcp_words *out);
+enum sol_status mcp_tool_words(const struct mcp_tool *tool, const struct command_spec *spec,
+                               const json_t *arguments, struct mcp_words *out);
 void mcp_words_free(struct mcp_words *words); /* takes a zeroed one */
 
 #endif
