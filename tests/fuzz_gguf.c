@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/import.h"
+#include "model/files.h"
 #include "sol/status.h"
 #include "support/fuzz.h"
 #include "tok/tokenizer.h"
@@ -31,7 +31,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct gguf *file;
     struct tokenizer *tokenizer;
     struct vocabulary *vocabulary;
-    struct import *import;
+    struct model_files *files;
     void *copy = malloc(size ? size : 1); /* aligned, and exactly as long */
     FUZZ_REQUIRE(copy);
     memcpy(copy, data, size);
@@ -42,7 +42,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                      256 * ((uint64_t)size + 256)); /* a use, so that the reading stays */
         if (tokenizer_from_gguf(file, &tokenizer) == SOL_OK) tokenizer_destroy(tokenizer);
         if (vocabulary_from_gguf(file, &vocabulary) == SOL_OK) vocabulary_destroy(vocabulary);
-        if (import_from_gguf(file, &import) == SOL_OK) import_close(import);
+        if (model_files_from_gguf(file, &files) == SOL_OK) model_files_close(files);
     } else {
         FUZZ_REQUIRE(status == SOL_E_FORMAT || status == SOL_E_UNSUPPORTED);
     }

@@ -391,10 +391,10 @@ static const struct {
     {{.retyped = "blk.0.attn_norm.weight", .type = T_MXFP4}, SOL_E_UNSUPPORTED, "type mxfp4 of"},
 };
 
-/* Opened as a file would be, from memory; the caller closes the import and frees the bytes. */
+/* Opened as a file would be, from memory; the caller closes the files and frees the bytes. */
 struct opened {
     struct gguf_bytes bytes;
-    struct import *import;
+    struct model_files *files;
     struct model model;
     struct arena *arena;
     void *pages;
@@ -407,17 +407,17 @@ static enum sol_status load(const struct spoil *spoil, struct opened *o)
     *o = (struct opened){.bytes = write_model(spoil)};
     assert_int_equal(arena_create(1 << 12, &o->arena), SOL_OK);
     assert_int_equal(gguf_open_memory(o->bytes.data, o->bytes.size, "small.gguf", &file), SOL_OK);
-    SOL_TRY(import_from_gguf(file, &o->import));
-    o->model.config = o->import->config;
+    SOL_TRY(model_files_from_gguf(file, &o->files));
+    o->model.config = o->files->config;
     o->model.layers = ARENA_NEW(o->arena, struct layer_weights, o->model.config.n_layers);
     assert_non_null(o->model.layers);
     const struct model_params params = {.load = MODEL_LOAD_MAP};
-    return load_weights(o->import, &params, o->arena, &o->model, &o->pages, &o->size);
+    return load_weights(o->files, &params, o->arena, &o->model, &o->pages, &o->size);
 }
 
 static void unload(struct opened *o)
 {
-    import_close(o->import);
+    model_files_close(o->files);
     pages_free(o->pages, o->size);
     arena_destroy(o->arena);
     free(o->bytes.data);

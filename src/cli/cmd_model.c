@@ -9,7 +9,7 @@
 #include "base/table.h"
 #include "cli/cli.h"
 #include "cli/model_tools.h"
-#include "model/import.h"
+#include "model/files.h"
 #include "model/source.h"
 #include "model/synth.h"
 #include "model/weights.h"
@@ -74,10 +74,10 @@ static const struct command_spec spec = {
     .options = options,
 };
 
-/* One of import and synth describes the tensors. */
+/* One of files and synth describes the tensors. */
 struct subject {
     const char *name;
-    struct import *import; /* NULL for a synthetic model */
+    struct model_files *files; /* NULL for a synthetic model */
     struct synth synth;
     struct model_config config;
     int64_t parameters, active; /* active: touched by one token */
@@ -87,7 +87,7 @@ struct subject {
 static enum dtype weight_type(const struct subject *s, int64_t index)
 {
     struct weight w = weight_at(&s->config, index);
-    return s->import ? s->import->places[index].dtype : synth_dtype(&s->synth, &w);
+    return s->files ? s->files->places[index].dtype : synth_dtype(&s->synth, &w);
 }
 
 static size_t weight_size(const struct subject *s, int64_t index)
@@ -126,8 +126,8 @@ static enum sol_status subject_open(const char *source, struct subject *s)
         SOL_TRY(synth_parse(synth, &s->synth));
         s->config = s->synth.config;
     } else {
-        SOL_TRY(import_open(source, &s->import));
-        s->config = s->import->config;
+        SOL_TRY(model_files_open(source, &s->files));
+        s->config = s->files->config;
     }
     add_up(s);
     return SOL_OK;
@@ -215,7 +215,7 @@ static enum sol_status print_tensors(const struct subject *s)
 
 static void print_keys(const struct subject *s)
 {
-    const struct gguf *file = s->import ? s->import->gguf : NULL;
+    const struct gguf *file = s->files ? s->files->gguf : NULL;
     putchar('\n');
     for (size_t i = 0; file && i < gguf_key_count(file); i++) {
         char key[80], value[160];
@@ -277,7 +277,7 @@ static json_t *tensors_json(const struct subject *s)
 
 static json_t *keys_json(const struct subject *s)
 {
-    const struct gguf *file = s->import ? s->import->gguf : NULL;
+    const struct gguf *file = s->files ? s->files->gguf : NULL;
     json_t *out = json_object();
     for (size_t i = 0; file && i < gguf_key_count(file); i++) {
         char key[80], value[160];
@@ -323,7 +323,7 @@ static enum sol_status info(const struct model_options *o)
     struct subject s = {0};
     enum sol_status status = subject_open(o->model, &s);
     if (status == SOL_OK) status = show(&s, o);
-    import_close(s.import);
+    model_files_close(s.files);
     return status;
 }
 

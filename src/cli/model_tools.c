@@ -34,11 +34,11 @@ static void on_problem(void *arg, const char *tensor, bool faulty, const char *w
 }
 
 /* What `sol run` takes the vocabulary with; `message` keeps why it would not. */
-static enum sol_status check_vocabulary(const struct import *import, struct check_output *output,
-                                        char message[1024])
+static enum sol_status check_vocabulary(const struct model_files *files,
+                                        struct check_output *output, char message[1024])
 {
     struct tokenizer *tokenizer;
-    enum sol_status status = model_vocabulary(import, &tokenizer);
+    enum sol_status status = model_vocabulary(files, &tokenizer);
     tokenizer_destroy(tokenizer);
     if (status == SOL_OK) return SOL_OK;
     snprintf(message, 1024, "%s", sol_last_error());
@@ -48,18 +48,18 @@ static enum sol_status check_vocabulary(const struct import *import, struct chec
 
 enum sol_status model_tool_check(const struct model_options *o)
 {
-    struct import *import;
+    struct model_files *files;
     struct check_summary summary;
     char message[1024];
     struct check_output output = {o->json ? json_array() : NULL};
     if (source_synth(o->model))
         return status_set(SOL_E_ARGUMENT, "'%s' is made up and has no file to check", o->model);
-    SOL_TRY(import_open(o->model, &import));
-    enum sol_status vocabulary = check_vocabulary(import, &output, message);
-    enum sol_status status = model_check(import, on_problem, &output, &summary);
+    SOL_TRY(model_files_open(o->model, &files));
+    enum sol_status vocabulary = check_vocabulary(files, &output, message);
+    enum sol_status status = model_check(files, on_problem, &output, &summary);
     if (status != SOL_OK) goto done;
     if (o->json) {
-        status = json_print(json_pack("{s:s, s:I, s:I, s:I, s:I, s:O}", "model", import->name,
+        status = json_print(json_pack("{s:s, s:I, s:I, s:I, s:I, s:O}", "model", files->name,
                                       "tensors", (json_int_t)summary.tensors, "weight_bytes",
                                       (json_int_t)summary.bytes, "faulty",
                                       (json_int_t)summary.faulty, "suspicious",
@@ -68,17 +68,17 @@ enum sol_status model_tool_check(const struct model_options *o)
         char bytes[16];
         printf("%s: %" PRId64 " tensors, %s: names, shapes and types are right; %" PRId64
                " with numbers that are not finite, %" PRId64 " strange\n",
-               import->name, summary.tensors, format_bytes(summary.bytes, bytes), summary.faulty,
+               files->name, summary.tensors, format_bytes(summary.bytes, bytes), summary.faulty,
                summary.suspicious);
     }
     if (status == SOL_OK && summary.faulty)
         status = status_set(SOL_E_FORMAT, "%s: %" PRId64 " tensors are damaged; download it again",
-                            import->name, summary.faulty);
+                            files->name, summary.faulty);
     else if (status == SOL_OK && vocabulary != SOL_OK)
         status = status_set(vocabulary, "%s", message);
 done:
     json_decref(output.problems);
-    import_close(import);
+    model_files_close(files);
     return status;
 }
 
@@ -107,41 +107,41 @@ static enum sol_status write_model(const struct model_options *o, const struct w
     return convert_to_gguf(input, vocabulary, o->output, part, o->overwrite);
 }
 
-static enum sol_status read_vocabulary(const struct import *import, struct vocabulary **out)
+static enum sol_status read_vocabulary(const struct model_files *files, struct vocabulary **out)
 {
     bool found;
     struct gguf_array tokens;
     char path[4096];
     struct stat info;
     *out = NULL;
-    if (import->gguf) {
-        SOL_TRY(gguf_get_array(import->gguf, "tokenizer.ggml.tokens", &tokens, &found));
-        if (found) return vocabulary_from_gguf(import->gguf, out);
+    if (files->gguf) {
+        SOL_TRY(gguf_get_array(files->gguf, "tokenizer.ggml.tokens", &tokens, &found));
+        if (found) return vocabulary_from_gguf(files->gguf, out);
     } else {
-        snprintf(path, sizeof path, "%s/tokenizer.json", import->folder);
+        snprintf(path, sizeof path, "%s/tokenizer.json", files->folder);
         if (stat(path, &info) == 0)
-            return vocabulary_from_folder(import->folder, import->config.vocab, out);
+            return vocabulary_from_folder(files->folder, files->config.vocab, out);
     }
-    LOG_WARN("%s has no vocabulary; the result will have none either", import->name);
+    LOG_WARN("%s has no vocabulary; the result will have none either", files->name);
     return SOL_OK;
 }
 
 enum sol_status model_tool_convert(const struct model_options *o)
 {
-    struct import *import = NULL;
+    struct model_files *files = NULL;
     struct vocabulary *vocabulary = NULL;
     struct weight_input input = {0};
     bool folder;
     if (source_synth(o->model))
         return status_set(SOL_E_ARGUMENT, "'%s' is made up; sol model synth writes it", o->model);
     SOL_TRY(output_kind(o, &folder)); /* before anything that takes long */
-    SOL_TRY(import_open(o->model, &import));
-    enum sol_status status = read_vocabulary(import, &vocabulary);
-    if (status == SOL_OK) status = weight_input_from_import(import, &input);
+    SOL_TRY(model_files_open(o->model, &files));
+    enum sol_status status = read_vocabulary(files, &vocabulary);
+    if (status == SOL_OK) status = weight_input_from_files(files, &input);
     if (status == SOL_OK) status = write_model(o, &input, vocabulary);
     weight_input_close(&input);
     vocabulary_destroy(vocabulary);
-    import_close(import);
+    model_files_close(files);
     return status;
 }
 
@@ -171,7 +171,7 @@ enum sol_status model_tool_synth(const struct model_options *o)
 static enum sol_status weights_of(const char *model, struct model_config *config, size_t *bytes)
 {
     const char *text = source_synth(model);
-    struct import *import;
+    struct model_files *files;
     struct synth synth;
     *bytes = 0;
     if (text) {
@@ -180,13 +180,13 @@ static enum sol_status weights_of(const char *model, struct model_config *config
         *bytes = synth_bytes(&synth);
         return SOL_OK;
     }
-    SOL_TRY(import_open(model, &import));
-    *config = import->config;
+    SOL_TRY(model_files_open(model, &files));
+    *config = files->config;
     for (int64_t i = 0; i < weight_count(config); i++) {
         struct weight w = weight_at(config, i);
-        *bytes += place_model_bytes(&w, &import->places[i]);
+        *bytes += place_model_bytes(&w, &files->places[i]);
     }
-    import_close(import);
+    model_files_close(files);
     return SOL_OK;
 }
 

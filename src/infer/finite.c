@@ -64,8 +64,8 @@ enum sol_status finite_explain(const struct model *model)
     bool mapped;
     struct first_fault first = {.tensor = ""};
     struct check_summary summary;
-    const struct import *import = model_import(model, &mapped);
-    if (import) SOL_TRY(model_check(import, on_problem, &first, &summary));
+    const struct model_files *files = model_files_of(model, &mapped);
+    if (files) SOL_TRY(model_check(files, on_problem, &first, &summary));
     if (first.tensor[0])
         return status_set(SOL_E_FORMAT,
                           "%s: the file is damaged: tensor '%s': %s; download it again",

@@ -36,7 +36,7 @@ struct worker {
 };
 
 struct check {
-    const struct import *im;
+    const struct model_files *files;
     struct unit *units;
     int64_t n_units;
     struct findings *findings; /* [weights] */
@@ -119,8 +119,8 @@ static int64_t not_finite(enum dtype dtype, const void *data, int64_t elements)
 
 static enum sol_status check_unit(struct check *c, struct worker *worker, const struct unit *u)
 {
-    struct weight w = weight_at(&c->im->config, u->weight);
-    const struct place *p = &c->im->places[u->weight];
+    struct weight w = weight_at(&c->files->config, u->weight);
+    const struct place *p = &c->files->places[u->weight];
     struct weight_shape shape = weight_shape(&w);
     enum dtype dtype = place_model_dtype(&w, p);
     size_t bytes = (size_t)u->n * dtype_row_bytes(dtype, shape.cols);
@@ -161,10 +161,10 @@ static void check_units(void *arg, int64_t begin, int64_t end, int worker)
 static void plan_units(struct check *c)
 {
     c->n_units = 0;
-    for (int64_t i = 0; i < weight_count(&c->im->config); i++) {
-        struct weight w = weight_at(&c->im->config, i);
+    for (int64_t i = 0; i < weight_count(&c->files->config); i++) {
+        struct weight w = weight_at(&c->files->config, i);
         struct weight_shape shape = weight_shape(&w);
-        int64_t chunk = rows_per_chunk(&w, &c->im->places[i], READ_BYTES);
+        int64_t chunk = rows_per_chunk(&w, &c->files->places[i], READ_BYTES);
         for (int64_t g = 0; g < shape.groups; g++) {
             for (int64_t r = 0; r < shape.rows; r += chunk) {
                 int64_t n = shape.rows - r < chunk ? shape.rows - r : chunk;
@@ -179,16 +179,16 @@ static enum sol_status run(struct check *c, size_t bytes)
 {
     struct pool *pool;
     int threads = cpu_info()->cores < WORKERS_MAX ? cpu_info()->cores : WORKERS_MAX;
-    bool mapped = strcmp(c->im->name, "builtin") == 0 || load_cached_share(c->im) > 0.9;
+    bool mapped = strcmp(c->files->name, "builtin") == 0 || load_cached_share(c->files) > 0.9;
     enum sol_status status = SOL_OK;
     plan_units(c);
     if (c->n_units == 0) return SOL_OK;
     c->units = calloc((size_t)c->n_units, sizeof *c->units);
-    c->findings = calloc((size_t)weight_count(&c->im->config), sizeof *c->findings);
+    c->findings = calloc((size_t)weight_count(&c->files->config), sizeof *c->findings);
     if (!c->units || !c->findings) return status_set(SOL_E_MEMORY, "no memory to check a model");
     plan_units(c);
     for (int i = 0; i < threads && status == SOL_OK; i++)
-        status = row_reader_create(c->im, mapped, &c->workers[i].reader);
+        status = row_reader_create(c->files, mapped, &c->workers[i].reader);
     SOL_TRY(status);
     SOL_TRY(pool_create(threads, &pool));
     pthread_mutex_init(&c->lock, NULL);
@@ -203,14 +203,14 @@ static enum sol_status run(struct check *c, size_t bytes)
 
 static void report_all(const struct check *c, check_fn report, void *arg, struct check_summary *out)
 {
-    for (int64_t i = 0; i < weight_count(&c->im->config); i++) {
-        struct weight w = weight_at(&c->im->config, i);
+    for (int64_t i = 0; i < weight_count(&c->files->config); i++) {
+        struct weight w = weight_at(&c->files->config, i);
         const struct findings *f = &c->findings[i];
         long long bad = atomic_load(&f->not_finite);
         char what[96];
         out->tensors++;
         if (bad) {
-            bool blocks = dtype_info(place_model_dtype(&w, &c->im->places[i]))->block > 1;
+            bool blocks = dtype_info(place_model_dtype(&w, &c->files->places[i]))->block > 1;
             snprintf(what, sizeof what, "%lld %s not finite", bad,
                      blocks ? "blocks have a scale that is" : "numbers are");
             report(arg, w.name, true, what);
@@ -222,16 +222,16 @@ static void report_all(const struct check *c, check_fn report, void *arg, struct
     }
 }
 
-enum sol_status model_check(const struct import *im, check_fn report, void *arg,
+enum sol_status model_check(const struct model_files *files, check_fn report, void *arg,
                             struct check_summary *out)
 {
     *out = (struct check_summary){0};
     struct check *c = calloc(1, sizeof *c);
     if (!c) return status_set(SOL_E_MEMORY, "no memory to check a model");
-    c->im = im;
-    for (int64_t i = 0; i < weight_count(&im->config); i++) {
-        struct weight w = weight_at(&im->config, i);
-        out->bytes += place_model_bytes(&w, &im->places[i]);
+    c->files = files;
+    for (int64_t i = 0; i < weight_count(&files->config); i++) {
+        struct weight w = weight_at(&files->config, i);
+        out->bytes += place_model_bytes(&w, &files->places[i]);
     }
     enum sol_status status = run(c, out->bytes);
     if (status == SOL_OK) report_all(c, report, arg, out);

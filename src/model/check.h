@@ -2,7 +2,7 @@
 #ifndef MODEL_CHECK_H
 #define MODEL_CHECK_H
 
-#include "model/import.h"
+#include "model/files.h"
 
 struct check_summary {
     int64_t tensors, faulty, suspicious;
@@ -14,8 +14,8 @@ struct check_summary {
 typedef void (*check_fn)(void *arg, const char *tensor, bool faulty, const char *what);
 
 /* Streams all weights in bounded memory, on all cores. Names, shapes and types were checked when
- * the import was opened. Interruptible. */
-enum sol_status model_check(const struct import *import, check_fn report, void *arg,
+ * the files were opened. Interruptible. */
+enum sol_status model_check(const struct model_files *files, check_fn report, void *arg,
                             struct check_summary *out);
 
 #endif

@@ -10,7 +10,7 @@
 #include "base/status.h"
 
 #define ARCHITECTURE       "gpt-oss"
-#define OTHER_ARCHITECTURE "gptoss" /* the other dialect: model/import.c */
+#define OTHER_ARCHITECTURE "gptoss" /* the other dialect: model/files.c */
 
 void config_gpt_oss_20b(struct model_config *config)
 {

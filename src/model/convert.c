@@ -16,12 +16,12 @@ enum { CHUNK_BYTES = 8 << 20 };
 
 /* ---- input ---- */
 
-enum sol_status weight_input_from_import(const struct import *import, struct weight_input *out)
+enum sol_status weight_input_from_files(const struct model_files *files, struct weight_input *out)
 {
-    *out = (struct weight_input){.name = import->name, .config = &import->config, .import = import};
+    *out = (struct weight_input){.name = files->name, .config = &files->config, .files = files};
     /* Conversion is no race, and the page cache helps where gate and up are read one after the
      * other; so files are read as they are mapped. */
-    return row_reader_create(import, true, &out->reader);
+    return row_reader_create(files, true, &out->reader);
 }
 
 enum sol_status weight_input_from_synth(const struct synth *synth, const char *name,
@@ -44,7 +44,7 @@ void weight_input_close(struct weight_input *input)
 enum dtype weight_input_dtype(const struct weight_input *input, int64_t index)
 {
     struct weight w = weight_at(input->config, index);
-    if (input->import) return place_model_dtype(&w, &input->import->places[index]);
+    if (input->files) return place_model_dtype(&w, &input->files->places[index]);
     return synth_dtype(input->synth, &w);
 }
 
@@ -52,8 +52,8 @@ enum sol_status weight_input_rows(const struct weight_input *input, int64_t inde
                                   int64_t row, int64_t n, void *dst)
 {
     struct weight w = weight_at(input->config, index);
-    if (input->import)
-        return rows_read(input->reader, &w, &input->import->places[index], group, row, n, dst);
+    if (input->files)
+        return rows_read(input->reader, &w, &input->files->places[index], group, row, n, dst);
     struct weight_shape shape = weight_shape(&w);
     size_t bytes = dtype_row_bytes(synth_dtype(input->synth, &w), shape.cols);
     return synth_stream_read(input->stream, index, (size_t)(group * shape.rows + row) * bytes,

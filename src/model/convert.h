@@ -3,22 +3,22 @@
 #ifndef MODEL_CONVERT_H
 #define MODEL_CONVERT_H
 
-#include "model/import.h"
+#include "model/files.h"
 #include "model/synth.h"
 #include "tok/vocabulary.h"
 
-/* Where weights come from: an import, or a synthetic model. */
+/* Where weights come from: files, or a synthetic model. */
 struct weight_input {
     const char *name;
     const struct model_config *config;
-    const struct import *import; /* one of these two */
+    const struct model_files *files; /* one of these two */
     const struct synth_stream *stream;
     const struct synth *synth;
     struct row_reader *reader;
 };
 
-/* `import` or `synth` must outlive the input. */
-enum sol_status weight_input_from_import(const struct import *import, struct weight_input *out);
+/* `files` or `synth` must outlive the input. */
+enum sol_status weight_input_from_files(const struct model_files *files, struct weight_input *out);
 enum sol_status weight_input_from_synth(const struct synth *synth, const char *name,
                                         struct weight_input *out);
 void weight_input_close(struct weight_input *input);

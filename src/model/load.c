@@ -35,7 +35,7 @@ static const double mostly_cached = 0.9;
 /* ---- work shared by the threads of one load ---- */
 
 struct load {
-    const struct import *im;
+    const struct model_files *files;
     struct model *model;
     struct row_reader *readers[READERS_MAX]; /* converted */
     struct unit *units;
@@ -99,45 +99,45 @@ static enum sol_status run_units(struct load *l, size_t total, pool_fn fn)
 }
 
 /* What is needed is said before anything is read, and refused when it is not there. */
-static enum sol_status check_room(const struct import *im, const struct model_params *params,
-                                  size_t weights)
+static enum sol_status check_room(const struct model_files *files,
+                                  const struct model_params *params, size_t weights)
 {
     const double gib = 1 << 30;
     size_t available = memory_available(), needed;
     if (!size_add(weights, params->reserve, &needed)) needed = SIZE_MAX;
-    LOG_INFO("%s: %.2f GiB of weights, %.2f GiB for cache and buffers, %.2f GiB free", im->name,
+    LOG_INFO("%s: %.2f GiB of weights, %.2f GiB for cache and buffers, %.2f GiB free", files->name,
              (double)weights / gib, (double)params->reserve / gib, (double)available / gib);
     if (!available || needed <= available) return SOL_OK;
     return status_set(SOL_E_MEMORY,
                       "%s needs %.2f GiB (weights %.2f, cache and buffers %.2f) and %.2f GiB are "
                       "free; lower the context or the batch%s",
-                      im->name, (double)needed / gib, (double)weights / gib,
+                      files->name, (double)needed / gib, (double)weights / gib,
                       (double)params->reserve / gib, (double)available / gib,
-                      im->gguf ? ", or run from disk with --load map" : "");
+                      files->gguf ? ", or run from disk with --load map" : "");
 }
 
 /* ---- in place: mapped, or as an image ---- */
 
-static bool all_final(const struct import *im)
+static bool all_final(const struct model_files *files)
 {
-    if (!im->gguf) return false;
-    for (int64_t i = 0; i < weight_count(&im->config); i++) {
-        struct weight w = weight_at(&im->config, i);
-        if (!w.vector && !place_is_final(&w, &im->places[i])) return false;
+    if (!files->gguf) return false;
+    for (int64_t i = 0; i < weight_count(&files->config); i++) {
+        struct weight w = weight_at(&files->config, i);
+        if (!w.vector && !place_is_final(&w, &files->places[i])) return false;
     }
     return true;
 }
 
 /* Binds every weight to where[file] + its offset; vectors of another type than float32 are
  * converted from the mapping. */
-static enum sol_status bind_in_place(const struct import *im, const char *const *where,
+static enum sol_status bind_in_place(const struct model_files *files, const char *const *where,
                                      struct arena *arena, struct model *model)
 {
     struct row_reader *reader;
-    enum sol_status status = row_reader_create(im, true, &reader);
-    for (int64_t i = 0; status == SOL_OK && i < weight_count(&im->config); i++) {
-        struct weight w = weight_at(&im->config, i);
-        const struct place *p = &im->places[i];
+    enum sol_status status = row_reader_create(files, true, &reader);
+    for (int64_t i = 0; status == SOL_OK && i < weight_count(&files->config); i++) {
+        struct weight w = weight_at(&files->config, i);
+        const struct place *p = &files->places[i];
         const void *data =
             where[p->data.file] + p->data.offset + (size_t)p->first * place_row_bytes(&w, p);
         if (!place_is_final(&w, p)) {
@@ -156,23 +156,23 @@ static enum sol_status bind_in_place(const struct import *im, const char *const 
     return status;
 }
 
-static enum sol_status load_mapped(const struct import *im, struct arena *arena,
+static enum sol_status load_mapped(const struct model_files *files, struct arena *arena,
                                    struct model *model)
 {
-    int files = import_file_count(im);
-    const char **where = ARENA_NEW(arena, const char *, files);
+    int n_files = model_files_count(files);
+    const char **where = ARENA_NEW(arena, const char *, n_files);
     size_t total = 0, available = memory_available();
     if (!where) return SOL_E_MEMORY;
-    for (int f = 0; f < files; f++) {
-        where[f] = import_file_data(im, f);
-        total += import_file_size(im, f);
+    for (int f = 0; f < n_files; f++) {
+        where[f] = model_files_data(files, f);
+        total += model_files_size(files, f);
     }
     if (available && total > available) {
         LOG_WARN("%s: %.1f GiB, but only %.1f GiB of memory are free: weights will be read from "
                  "disk again and again",
-                 im->name, (double)total / (1 << 30), (double)available / (1 << 30));
+                 files->name, (double)total / (1 << 30), (double)available / (1 << 30));
     }
-    return bind_in_place(im, where, arena, model);
+    return bind_in_place(files, where, arena, model);
 }
 
 static void read_image_units(void *arg, int64_t begin, int64_t end, int worker)
@@ -182,9 +182,9 @@ static void read_image_units(void *arg, int64_t begin, int64_t end, int worker)
     for (int64_t i = begin; i < end && !stopped(l); i++) {
         const struct unit *u = &l->units[i];
         int file = (int)u->weights[0];
-        size_t left = import_file_size(l->im, file) - u->offset;
-        enum sol_status status = direct_read(l->fds[file], import_file_name(l->im, file), u->offset,
-                                             u->bytes, u->bytes < left ? u->bytes : left,
+        size_t left = model_files_size(l->files, file) - u->offset;
+        enum sol_status status = direct_read(l->fds[file], model_files_name(l->files, file),
+                                             u->offset, u->bytes, u->bytes < left ? u->bytes : left,
                                              (char *)(uintptr_t)l->where[file] + u->offset);
         if (status != SOL_OK) fail(l, status);
         advance(l, u->bytes);
@@ -192,12 +192,12 @@ static void read_image_units(void *arg, int64_t begin, int64_t end, int worker)
 }
 
 /* From the first byte of a tensor to the last one's end, in whole DIRECT_ALIGNs. */
-static void file_extent(const struct import *im, int file, size_t *begin, size_t *end)
+static void file_extent(const struct model_files *files, int file, size_t *begin, size_t *end)
 {
     *begin = SIZE_MAX;
     *end = 0;
-    for (int64_t i = 0; i < weight_count(&im->config); i++) {
-        const struct span *s = &im->places[i].data;
+    for (int64_t i = 0; i < weight_count(&files->config); i++) {
+        const struct span *s = &files->places[i].data;
         if (s->file != file) continue;
         if (s->offset < *begin) *begin = s->offset;
         if (s->offset + s->size > *end) *end = s->offset + s->size;
@@ -210,12 +210,12 @@ static void file_extent(const struct import *im, int file, size_t *begin, size_t
 static enum sol_status plan_image(struct load *l, struct arena *arena, size_t total,
                                   unsigned char *pages)
 {
-    int files = import_file_count(l->im);
-    l->units = ARENA_NEW(arena, struct unit, total / READ_BYTES + (size_t)files);
+    int n_files = model_files_count(l->files);
+    l->units = ARENA_NEW(arena, struct unit, total / READ_BYTES + (size_t)n_files);
     if (!l->units) return SOL_E_MEMORY;
-    for (int f = 0; f < files; f++) {
+    for (int f = 0; f < n_files; f++) {
         size_t begin, end;
-        file_extent(l->im, f, &begin, &end);
+        file_extent(l->files, f, &begin, &end);
         l->where[f] = (const char *)((uintptr_t)pages - begin);
         pages += end - begin;
         for (size_t at = begin; at < end; at += READ_BYTES)
@@ -227,31 +227,31 @@ static enum sol_status plan_image(struct load *l, struct arena *arena, size_t to
     return SOL_OK;
 }
 
-static enum sol_status load_image(const struct import *im, const struct model_params *params,
-                                  struct arena *arena, struct model *model, void **pages,
-                                  size_t *size)
+static enum sol_status load_image(const struct model_files *files,
+                                  const struct model_params *params, struct arena *arena,
+                                  struct model *model, void **pages, size_t *size)
 {
-    struct load l = {.im = im, .model = model};
-    int files = import_file_count(im), opened = 0;
-    for (int f = 0; f < files; f++) {
+    struct load l = {.files = files, .model = model};
+    int n_files = model_files_count(files), opened = 0;
+    for (int f = 0; f < n_files; f++) {
         size_t begin, end;
-        file_extent(im, f, &begin, &end);
+        file_extent(files, f, &begin, &end);
         *size += end - begin;
     }
-    l.where = ARENA_NEW(arena, const char *, files);
-    l.fds = ARENA_NEW(arena, int, files);
+    l.where = ARENA_NEW(arena, const char *, n_files);
+    l.fds = ARENA_NEW(arena, int, n_files);
     if (!l.where || !l.fds) return SOL_E_MEMORY;
-    SOL_TRY(check_room(im, params, *size));
+    SOL_TRY(check_room(files, params, *size));
     SOL_TRY(pages_alloc(*size, pages));
     SOL_TRY(plan_image(&l, arena, *size, *pages));
     enum sol_status status = SOL_OK;
-    while (status == SOL_OK && opened < files) {
-        status = direct_open(import_file_name(im, opened), &l.fds[opened]);
+    while (status == SOL_OK && opened < n_files) {
+        status = direct_open(model_files_name(files, opened), &l.fds[opened]);
         if (status == SOL_OK) opened++;
     }
     if (status == SOL_OK) status = run_units(&l, *size, read_image_units);
     while (opened > 0) close(l.fds[--opened]);
-    if (status == SOL_OK) status = bind_in_place(im, l.where, arena, model);
+    if (status == SOL_OK) status = bind_in_place(files, l.where, arena, model);
     return status;
 }
 
@@ -260,12 +260,12 @@ static enum sol_status load_image(const struct import *im, const struct model_pa
 static void convert_units(void *arg, int64_t begin, int64_t end, int worker)
 {
     struct load *l = arg;
-    const struct import *im = l->im;
+    const struct model_files *files = l->files;
     for (int64_t i = begin; i < end && !stopped(l); i++) {
         const struct unit *u = &l->units[i];
         for (int k = 0; k < 2 && u->weights[k] >= 0; k++) {
-            struct weight w = weight_at(&im->config, u->weights[k]);
-            const struct place *p = &im->places[u->weights[k]];
+            struct weight w = weight_at(&files->config, u->weights[k]);
+            const struct place *p = &files->places[u->weights[k]];
             struct weight_shape shape = weight_shape(&w);
             size_t row = dtype_row_bytes(place_model_dtype(&w, p), shape.cols);
             unsigned char *to =
@@ -281,13 +281,13 @@ static void convert_units(void *arg, int64_t begin, int64_t end, int worker)
 /* Counts, or with l->units writes, the units of all weights. */
 static void plan_units(struct load *l)
 {
-    const struct import *im = l->im;
+    const struct model_files *files = l->files;
     l->n_units = 0;
-    for (int64_t i = 0; i < weight_count(&im->config); i++) {
-        struct weight w = weight_at(&im->config, i);
-        const struct place *p = &im->places[i];
+    for (int64_t i = 0; i < weight_count(&files->config); i++) {
+        struct weight w = weight_at(&files->config, i);
+        const struct place *p = &files->places[i];
         struct weight_shape shape = weight_shape(&w);
-        int64_t other = rows_partner(im, i), chunk = rows_per_chunk(&w, p, READ_BYTES);
+        int64_t other = rows_partner(files, i), chunk = rows_per_chunk(&w, p, READ_BYTES);
         if (p->step == 2 && p->first == 1) continue; /* comes with its partner */
         for (int64_t g = 0; g < shape.groups; g++) {
             for (int64_t row = 0; row < shape.rows; row += chunk) {
@@ -307,13 +307,13 @@ static void plan_units(struct load *l)
 
 static enum sol_status place_converted(struct load *l, struct arena *arena, size_t *size)
 {
-    int64_t count = weight_count(&l->im->config);
+    int64_t count = weight_count(&l->files->config);
     size_t *offsets = ARENA_NEW(arena, size_t, count);
     l->to = ARENA_NEW(arena, unsigned char *, count);
     if (!offsets || !l->to) return SOL_E_MEMORY;
     for (int64_t i = 0; i < count; i++) {
-        struct weight w = weight_at(&l->im->config, i);
-        size_t bytes = place_model_bytes(&w, &l->im->places[i]);
+        struct weight w = weight_at(&l->files->config, i);
+        size_t bytes = place_model_bytes(&w, &l->files->places[i]);
         *size += (bytes + TENSOR_ALIGN - 1) & ~(size_t)(TENSOR_ALIGN - 1);
         l->model->weight_bytes += bytes;
         l->model->parameters += weight_elements(&w);
@@ -325,25 +325,26 @@ static enum sol_status place_converted(struct load *l, struct arena *arena, size
     return SOL_OK;
 }
 
-static enum sol_status load_converted(const struct import *im, const struct model_params *params,
-                                      bool mapped, struct arena *arena, struct model *model,
-                                      void **pages, size_t *size)
+static enum sol_status load_converted(const struct model_files *files,
+                                      const struct model_params *params, bool mapped,
+                                      struct arena *arena, struct model *model, void **pages,
+                                      size_t *size)
 {
-    struct load l = {.im = im, .model = model};
+    struct load l = {.files = files, .model = model};
     SOL_TRY(place_converted(&l, arena, size));
-    SOL_TRY(check_room(im, params, *size));
+    SOL_TRY(check_room(files, params, *size));
     SOL_TRY(pages_alloc(*size, pages));
     unsigned char *at = *pages;
-    for (int64_t i = 0; i < weight_count(&im->config); i++) {
-        struct weight w = weight_at(&im->config, i);
-        const struct place *p = &im->places[i];
+    for (int64_t i = 0; i < weight_count(&files->config); i++) {
+        struct weight w = weight_at(&files->config, i);
+        const struct place *p = &files->places[i];
         l.to[i] = at;
         at += (place_model_bytes(&w, p) + TENSOR_ALIGN - 1) & ~(size_t)(TENSOR_ALIGN - 1);
         weight_bind(model, &w, place_model_dtype(&w, p), l.to[i]);
     }
     enum sol_status status = SOL_OK;
     for (int r = 0; r < READERS_MAX && status == SOL_OK; r++)
-        status = row_reader_create(im, mapped, &l.readers[r]);
+        status = row_reader_create(files, mapped, &l.readers[r]);
     if (status == SOL_OK) status = run_units(&l, *size, convert_units);
     for (int r = 0; r < READERS_MAX; r++) row_reader_destroy(l.readers[r]);
     return status;
@@ -351,13 +352,13 @@ static enum sol_status load_converted(const struct import *im, const struct mode
 
 /* ---- choice ---- */
 
-double load_cached_share(const struct import *im)
+double load_cached_share(const struct model_files *files)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), cached = 0, asked = 0;
-    for (int f = 0; f < import_file_count(im); f++) {
-        size_t pages = import_file_size(im, f) / page;
+    for (int f = 0; f < model_files_count(files); f++) {
+        size_t pages = model_files_size(files, f) / page;
         size_t step = pages / SAMPLES + 1;
-        char *data = (char *)(uintptr_t)import_file_data(im, f);
+        char *data = (char *)(uintptr_t)model_files_data(files, f);
         for (size_t i = step / 2; i < pages; i += step) {
             unsigned char resident;
             if (mincore(data + i * page, page, &resident) != 0) break;
@@ -368,20 +369,20 @@ double load_cached_share(const struct import *im)
     return asked ? (double)cached / (double)asked : 1.0;
 }
 
-bool load_is_mapped(const struct import *im, const struct model_params *params)
+bool load_is_mapped(const struct model_files *files, const struct model_params *params)
 {
-    bool memory = im->gguf && strcmp(im->name, "builtin") == 0; /* part of the program */
+    bool memory = files->gguf && strcmp(files->name, "builtin") == 0; /* part of the program */
     return memory || params->load == MODEL_LOAD_MAP ||
-           (params->load == MODEL_LOAD_AUTO && load_cached_share(im) >= mostly_cached);
+           (params->load == MODEL_LOAD_AUTO && load_cached_share(files) >= mostly_cached);
 }
 
-enum sol_status load_weights(const struct import *im, const struct model_params *params,
+enum sol_status load_weights(const struct model_files *files, const struct model_params *params,
                              struct arena *arena, struct model *model, void **pages, size_t *size)
 {
-    bool mapped = load_is_mapped(im, params);
+    bool mapped = load_is_mapped(files, params);
     *pages = NULL;
     *size = 0;
-    if (!all_final(im)) return load_converted(im, params, mapped, arena, model, pages, size);
-    if (mapped) return load_mapped(im, arena, model);
-    return load_image(im, params, arena, model, pages, size);
+    if (!all_final(files)) return load_converted(files, params, mapped, arena, model, pages, size);
+    if (mapped) return load_mapped(files, arena, model);
+    return load_image(files, params, arena, model, pages, size);
 }

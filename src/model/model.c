@@ -10,17 +10,17 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "model/files.h"
 #include "model/fit.h"
-#include "model/import.h"
 #include "model/load.h"
 #include "model/source.h"
 #include "model/synth.h"
 #include "model/weights.h"
 
 struct model_source {
-    struct arena *arena;   /* layers, name, converted vectors */
-    struct import *import; /* the files */
-    void *pages;           /* synthetic, read or converted weights */
+    struct arena *arena;       /* layers, name, converted vectors */
+    struct model_files *files; /* the files */
+    void *pages;               /* synthetic, read or converted weights */
     size_t pages_size;
     struct synth *synth; /* a synthetic model's description */
     bool mapped;         /* for later: whether to read from the mapping */
@@ -54,30 +54,29 @@ static enum sol_status make_layers(struct model *model)
 }
 
 /* Beside safetensors there is a tokenizer.json, beside `original/` one folder up. */
-static enum sol_status folder_tokenizer(const struct import *import, struct tokenizer **out)
+static enum sol_status folder_tokenizer(const struct model_files *files, struct tokenizer **out)
 {
     static const char *const places[] = {"", "../"};
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         char path[4096];
-        int n = snprintf(path, sizeof path, "%s%stokenizer.json", import->folder, places[i]);
+        int n = snprintf(path, sizeof path, "%s%stokenizer.json", files->folder, places[i]);
         if (n > 0 && (size_t)n < sizeof path && access(path, F_OK) == 0)
             return tokenizer_open(path, out);
     }
-    LOG_WARN("%s: there is no tokenizer.json; the model knows token ids, but no text",
-             import->name);
+    LOG_WARN("%s: there is no tokenizer.json; the model knows token ids, but no text", files->name);
     return SOL_OK;
 }
 
-enum sol_status model_vocabulary(const struct import *import, struct tokenizer **out)
+enum sol_status model_vocabulary(const struct model_files *files, struct tokenizer **out)
 {
     *out = NULL;
-    SOL_TRY(import->gguf ? tokenizer_from_gguf(import->gguf, out) : folder_tokenizer(import, out));
+    SOL_TRY(files->gguf ? tokenizer_from_gguf(files->gguf, out) : folder_tokenizer(files, out));
     int32_t rows = *out ? tokenizer_vocab(*out) : 0;
-    if (rows <= import->config.vocab) return SOL_OK;
+    if (rows <= files->config.vocab) return SOL_OK;
     tokenizer_destroy(*out);
     *out = NULL;
     return status_set(SOL_E_FORMAT, "%s: %d tokens in the vocabulary, %lld rows in the embedding",
-                      import->name, rows, (long long)import->config.vocab);
+                      files->name, rows, (long long)files->config.vocab);
 }
 
 /* Shapes and sizes alone. */
@@ -87,7 +86,7 @@ static void bind_nothing(struct model *model)
     for (int64_t i = 0; i < weight_count(&model->config); i++) {
         struct weight w = weight_at(&model->config, i);
         enum dtype dtype =
-            s->import ? place_model_dtype(&w, &s->import->places[i]) : synth_dtype(s->synth, &w);
+            s->files ? place_model_dtype(&w, &s->files->places[i]) : synth_dtype(s->synth, &w);
         weight_bind(model, &w, dtype, NULL);
         model->parameters += weight_elements(&w);
         model->weight_bytes +=
@@ -99,12 +98,12 @@ static enum sol_status load_files(struct model *model, const char *source,
                                   const struct model_params *params)
 {
     struct model_source *s = model->source;
-    SOL_TRY(import_open(source, &s->import));
-    model->config = s->import->config;
+    SOL_TRY(model_files_open(source, &s->files));
+    model->config = s->files->config;
     SOL_TRY(make_layers(model));
-    SOL_TRY(model_vocabulary(s->import, &model->tokenizer)); /* before what takes long */
+    SOL_TRY(model_vocabulary(s->files, &model->tokenizer)); /* before what takes long */
     if (params->later) {
-        s->mapped = load_is_mapped(s->import, params);
+        s->mapped = load_is_mapped(s->files, params);
         bind_nothing(model);
         return SOL_OK;
     }
@@ -114,7 +113,7 @@ static enum sol_status load_files(struct model *model, const char *source,
         fit_compute(&model->config, 0, params->run, &fit);
         if (!size_add(with_run.reserve, fit.total, &with_run.reserve)) with_run.reserve = SIZE_MAX;
     }
-    return load_weights(s->import, &with_run, s->arena, model, &s->pages, &s->pages_size);
+    return load_weights(s->files, &with_run, s->arena, model, &s->pages, &s->pages_size);
 }
 
 static enum sol_status load_synth(struct model *model, const char *text,
@@ -134,10 +133,10 @@ static enum sol_status load_synth(struct model *model, const char *text,
     return synth_fill(s->synth, model, &s->pages);
 }
 
-const struct import *model_import(const struct model *model, bool *mapped)
+const struct model_files *model_files_of(const struct model *model, bool *mapped)
 {
     *mapped = model->source->mapped;
-    return model->source->import;
+    return model->source->files;
 }
 
 const struct synth *model_synth(const struct model *model)
@@ -192,7 +191,7 @@ void model_close(struct model *model)
     if (!model) return;
     struct model_source *source = model->source;
     tokenizer_destroy(model->tokenizer);
-    import_close(source->import);
+    model_files_close(source->files);
     pages_free(source->pages, source->pages_size);
     arena_destroy(source->arena); /* and with it model and source */
 }

@@ -23,7 +23,7 @@ struct window {
 };
 
 struct row_reader {
-    const struct import *im;
+    const struct model_files *files;
     bool mapped;
     struct window data, scales;
 };
@@ -65,7 +65,7 @@ static enum sol_status window_open(const struct row_reader *r, struct window *w,
     w->fd = -1;
     w->begin = w->end = 0;
     w->file = file;
-    return direct_open(import_file_name(r->im, file), &w->fd);
+    return direct_open(model_files_name(r->files, file), &w->fd);
 }
 
 static enum sol_status window_reserve(struct window *w, size_t size)
@@ -87,7 +87,7 @@ static enum sol_status fetch(struct row_reader *r, struct window *w, const struc
     assert(offset <= span->size && size <= span->size - offset);
     size_t begin = span->offset + offset;
     if (r->mapped) {
-        *out = (const unsigned char *)import_file_data(r->im, span->file) + begin;
+        *out = (const unsigned char *)model_files_data(r->files, span->file) + begin;
         return SOL_OK;
     }
     SOL_TRY(window_open(r, w, span->file));
@@ -96,7 +96,7 @@ static enum sol_status fetch(struct row_reader *r, struct window *w, const struc
         size_t length = (begin + size - first + DIRECT_ALIGN - 1) & ~(size_t)(DIRECT_ALIGN - 1);
         SOL_TRY(window_reserve(w, length));
         w->begin = w->end = 0;
-        SOL_TRY(direct_read(w->fd, import_file_name(r->im, span->file), first, length,
+        SOL_TRY(direct_read(w->fd, model_files_name(r->files, span->file), first, length,
                             begin + size - first, w->buffer));
         w->begin = first;
         w->end = begin + size;
@@ -228,12 +228,12 @@ int64_t rows_per_chunk(const struct weight *w, const struct place *p, size_t byt
     return n < 1 ? 1 : n > rows ? rows : n;
 }
 
-int64_t rows_partner(const struct import *im, int64_t index)
+int64_t rows_partner(const struct model_files *files, int64_t index)
 {
-    const struct place *p = &im->places[index];
-    int64_t count = weight_count(&im->config);
+    const struct place *p = &files->places[index];
+    int64_t count = weight_count(&files->config);
     for (int64_t i = index + 1; p->step == 2 && i < count && i <= index + 3; i++) {
-        const struct place *q = &im->places[i];
+        const struct place *q = &files->places[i];
         if (q->step == 2 && q->data.file == p->data.file && q->data.offset == p->data.offset)
             return i;
     }
@@ -242,11 +242,12 @@ int64_t rows_partner(const struct import *im, int64_t index)
 
 /* ---- life ---- */
 
-enum sol_status row_reader_create(const struct import *import, bool mapped, struct row_reader **out)
+enum sol_status row_reader_create(const struct model_files *files, bool mapped,
+                                  struct row_reader **out)
 {
     *out = calloc(1, sizeof **out);
     if (!*out) return status_set(SOL_E_MEMORY, "no memory for a reader of weights");
-    **out = (struct row_reader){.im = import, .mapped = mapped};
+    **out = (struct row_reader){.files = files, .mapped = mapped};
     (*out)->data.fd = (*out)->scales.fd = -1;
     return SOL_OK;
 }

@@ -1,15 +1,15 @@
-/* Rows of a weight, in the layout of model.h, from wherever model/import.h found it. A reader holds
+/* Rows of a weight, in the layout of model.h, from wherever model/files.h found it. A reader holds
  * a bounded buffer and belongs to one thread. */
 #ifndef MODEL_ROWS_H
 #define MODEL_ROWS_H
 
-#include "model/import.h"
+#include "model/files.h"
 
 struct row_reader;
 
 /* `mapped` takes the bytes from the mapping (the built-in model: always); otherwise the files are
- * read, past the page cache where the file system can. The import must outlive the reader. */
-enum sol_status row_reader_create(const struct import *import, bool mapped,
+ * read, past the page cache where the file system can. The files must outlive the reader. */
+enum sol_status row_reader_create(const struct model_files *files, bool mapped,
                                   struct row_reader **out);
 void row_reader_destroy(struct row_reader *reader); /* takes NULL */
 
@@ -24,7 +24,7 @@ int64_t rows_per_chunk(const struct weight *weight, const struct place *place, s
 
 /* The weight whose rows alternate with those of number `index` in the file, among the few that
  * follow; -1: none. */
-int64_t rows_partner(const struct import *import, int64_t index);
+int64_t rows_partner(const struct model_files *files, int64_t index);
 
 /* 16 bytes of nibbles between the order of HF files and GGUF's, n blocks. `blocks` are
  * struct block_mxfp4, whose scale is `scales[i]`. */

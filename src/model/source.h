@@ -13,12 +13,12 @@ enum sol_status source_open_gguf(const char *source, struct gguf **out);
 
 /* Where the weights of a model are that was opened for later: in files (then `mapped` says whether
  * to take them from the mapping), or to be made up. NULL: not that. */
-struct import;
+struct model_files;
 struct synth;
-const struct import *model_import(const struct model *model, bool *mapped);
+const struct model_files *model_files_of(const struct model *model, bool *mapped);
 /* The vocabulary that comes with a model's files, as model_open takes it: NULL, with a warning,
  * where there is none. Errors where text could not be read or written with it. */
-enum sol_status model_vocabulary(const struct import *import, struct tokenizer **out);
+enum sol_status model_vocabulary(const struct model_files *files, struct tokenizer **out);
 const struct synth *model_synth(const struct model *model);
 
 #endif

@@ -10,9 +10,9 @@
 
 struct weight_source {
     const struct model *model;
-    const struct import *import; /* one of these two, or neither: the model has the weights */
+    const struct model_files *files; /* one of these two, or neither: the model has the weights */
     struct synth_stream *stream;
-    struct row_reader **readers; /* [threads] of the import */
+    struct row_reader **readers; /* [threads] of the files */
     int threads;
     struct weight_piece *pieces;
     int64_t n_pieces;
@@ -20,12 +20,12 @@ struct weight_source {
 
 /* ---- life ---- */
 
-static enum sol_status open_import(struct weight_source *s, bool mapped)
+static enum sol_status open_files(struct weight_source *s, bool mapped)
 {
     s->readers = calloc((size_t)s->threads, sizeof *s->readers);
     if (!s->readers) return status_set(SOL_E_MEMORY, "no memory for readers of weights");
     for (int i = 0; i < s->threads; i++)
-        SOL_TRY(row_reader_create(s->import, mapped, &s->readers[i]));
+        SOL_TRY(row_reader_create(s->files, mapped, &s->readers[i]));
     return SOL_OK;
 }
 
@@ -40,9 +40,9 @@ enum sol_status weight_source_open(const struct model *model, int threads,
     s->threads = threads;
     enum sol_status status = SOL_OK;
     if (!model->embed.data) {
-        s->import = model_import(model, &mapped);
-        status = s->import ? open_import(s, mapped)
-                           : synth_stream_create(model_synth(model), &s->stream);
+        s->files = model_files_of(model, &mapped);
+        status =
+            s->files ? open_files(s, mapped) : synth_stream_create(model_synth(model), &s->stream);
     }
     if (status == SOL_OK)
         *out = s;
@@ -80,7 +80,7 @@ static int64_t rows_of_piece(const struct weight_source *s, int64_t index, const
                              size_t bytes, int64_t step)
 {
     int64_t n = (int64_t)(bytes / row_bytes(s, w));
-    if (s->import) n = rows_per_chunk(w, &s->import->places[index], bytes);
+    if (s->files) n = rows_per_chunk(w, &s->files->places[index], bytes);
     n = n / step * step;
     return n < step ? step : n;
 }
@@ -110,10 +110,10 @@ static void plan_all(struct weight_source *s, size_t bytes, int64_t step, const 
 {
     s->n_pieces = 0;
     for (int64_t i = 0; i < weight_count(&s->model->config); i++) {
-        const struct place *p = s->import ? &s->import->places[i] : NULL;
+        const struct place *p = s->files ? &s->files->places[i] : NULL;
         if (p && p->step == 2 && p->first == 1) continue; /* comes with its partner */
         if (skip && skip[i]) continue;
-        plan_weight(s, i, p ? rows_partner(s->import, i) : -1, bytes, step);
+        plan_weight(s, i, p ? rows_partner(s->files, i) : -1, bytes, step);
     }
 }
 
@@ -138,7 +138,7 @@ static enum sol_status read_file(struct weight_source *s, int thread, int64_t in
                                  const struct weight *w, const struct weight_piece *piece,
                                  char *dst)
 {
-    const struct place *place = &s->import->places[index];
+    const struct place *place = &s->files->places[index];
     if (!w->vector)
         return rows_read(s->readers[thread], w, place, piece->group, piece->row, piece->n, dst);
     struct weight_shape shape = weight_shape(w); /* its elements are rows */
@@ -152,7 +152,7 @@ static enum sol_status read_one(struct weight_source *s, int thread, int64_t ind
                                 const struct weight_piece *piece, char *dst)
 {
     struct weight w = weight_at(&s->model->config, index);
-    if (s->import) return read_file(s, thread, index, &w, piece, dst);
+    if (s->files) return read_file(s, thread, index, &w, piece, dst);
     int64_t first = w.vector ? 0 : piece->group * w.rows + piece->row;
     size_t offset = (size_t)first * row_bytes(s, &w);
     const void *field = field_of(s->model, &w);

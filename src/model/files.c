@@ -2,7 +2,7 @@
  * may hold it: under its own name, under a dialect's name, or as a share of a fused tensor. The
  * first that exists counts; its shape and type must then be right. At last every tensor of the
  * files must have been used. */
-#include "model/import.h"
+#include "model/files.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -29,7 +29,7 @@ struct found {
 };
 
 struct finder {
-    struct import *im;
+    struct model_files *files;
     bool *used; /* per tensor of the files */
     bool original, interleaved;
 };
@@ -69,7 +69,8 @@ static bool find_set(const struct safetensors *set, const char *name, struct fou
 
 static bool find(struct finder *f, const char *name, struct found *out)
 {
-    bool there = f->im->gguf ? find_gguf(f->im->gguf, name, out) : find_set(f->im->set, name, out);
+    bool there =
+        f->files->gguf ? find_gguf(f->files->gguf, name, out) : find_set(f->files->set, name, out);
     out->name = name;
     return there;
 }
@@ -77,12 +78,13 @@ static bool find(struct finder *f, const char *name, struct found *out)
 /* ---- checks ---- */
 
 /* "[32 x 2880]": GGUF's people write the innermost size first, HF's last. */
-static const char *shape_text(const struct import *im, const int64_t *dims, int n, char buffer[160])
+static const char *shape_text(const struct model_files *files, const int64_t *dims, int n,
+                              char buffer[160])
 {
     size_t used = (size_t)snprintf(buffer, 160, "[");
     for (int d = 0; d < n; d++)
         used += (size_t)snprintf(buffer + used, 160 - used, d ? " x %lld" : "%lld",
-                                 (long long)dims[im->gguf ? n - 1 - d : d]);
+                                 (long long)dims[files->gguf ? n - 1 - d : d]);
     snprintf(buffer + used, 160 - used, "]");
     return buffer;
 }
@@ -93,16 +95,16 @@ static enum sol_status check_shape(const struct finder *f, const struct found *t
 {
     const int64_t *dims = t->dims, *wanted = want;
     int n_dims = t->n_dims, n_wanted = n;
-    if (f->im->gguf) {
+    if (f->files->gguf) {
         for (; n_dims > 1 && *dims == 1; n_dims--) dims++;
         for (; n_wanted > 1 && *wanted == 1; n_wanted--) wanted++;
     }
     if (n_dims == n_wanted && memcmp(dims, wanted, sizeof *dims * (size_t)n_dims) == 0)
         return SOL_OK;
     char got_text[160], want_text[160];
-    return status_set(SOL_E_FORMAT, "%s: tensor '%s' has shape %s, expected %s", f->im->name,
-                      t->name, shape_text(f->im, t->dims, t->n_dims, got_text),
-                      shape_text(f->im, want, n, want_text));
+    return status_set(SOL_E_FORMAT, "%s: tensor '%s' has shape %s, expected %s", f->files->name,
+                      t->name, shape_text(f->files, t->dims, t->n_dims, got_text),
+                      shape_text(f->files, want, n, want_text));
 }
 
 static enum sol_status check_type(const struct finder *f, const struct weight *w,
@@ -111,9 +113,9 @@ static enum sol_status check_type(const struct finder *f, const struct weight *w
     bool plain = t->known && !t->hf_order &&
                  (t->dtype == DTYPE_F32 || t->dtype == DTYPE_F16 || t->dtype == DTYPE_BF16);
     if (plain || (t->known && !w->vector)) return SOL_OK;
-    bool narrow = w->vector || f->im->set;
+    bool narrow = w->vector || f->files->set;
     return status_set(SOL_E_UNSUPPORTED, "%s: type %s of tensor '%s' is not served; %s are",
-                      f->im->name, t->type, t->name,
+                      f->files->name, t->type, t->name,
                       narrow ? "f32, f16 and bf16" : "f32, f16, bf16, q8_0 and mxfp4");
 }
 
@@ -126,7 +128,7 @@ static bool per_expert(const struct weight *w)
 static void take_share(const struct finder *f, const struct weight *w, enum share share,
                        struct place *out)
 {
-    const struct model_config *c = &f->im->config;
+    const struct model_config *c = &f->files->config;
     int64_t rows = weight_shape(w).rows, q = c->n_heads * c->head_dim,
             kv = c->n_kv_heads * c->head_dim;
     bool up = strstr(w->name, "ffn_up_exps") != NULL;
@@ -182,13 +184,13 @@ static enum sol_status place_pair(struct finder *f, const struct weight *w,
     if (w->cols % 32)
         return status_set(SOL_E_FORMAT,
                           "%s: tensor '%s': rows of %lld are not a multiple of MXFP4's block of 32",
-                          f->im->name, blocks->name, (long long)w->cols);
+                          f->files->name, blocks->name, (long long)w->cols);
     for (int i = 0; i < 2; i++) {
         const int64_t want[4] = {w->groups, out->group_rows, w->cols / 32, 16};
         SOL_TRY(check_shape(f, both[i], want, i ? 3 : 4));
         if (!both[i]->bytes)
             return status_set(SOL_E_UNSUPPORTED, "%s: type %s of tensor '%s' is not served; U8 is",
-                              f->im->name, both[i]->type, both[i]->name);
+                              f->files->name, both[i]->type, both[i]->name);
         f->used[both[i]->index] = true;
     }
     return SOL_OK;
@@ -196,7 +198,7 @@ static enum sol_status place_pair(struct finder *f, const struct weight *w,
 
 static enum sol_status missing(const struct finder *f, const char *name)
 {
-    return status_set(SOL_E_FORMAT, "%s: tensor '%s' is missing", f->im->name, name);
+    return status_set(SOL_E_FORMAT, "%s: tensor '%s' is missing", f->files->name, name);
 }
 
 /* ---- names in GGUF files ---- */
@@ -305,109 +307,110 @@ static enum sol_status check_surplus(const struct finder *f, size_t count)
     for (size_t i = 0; i < count; i++) {
         if (f->used[i]) continue;
         struct safetensors_text name;
-        if (f->im->gguf) {
+        if (f->files->gguf) {
             char text[96];
-            struct gguf_string string = gguf_tensor_at(f->im->gguf, i)->name;
+            struct gguf_string string = gguf_tensor_at(f->files->gguf, i)->name;
             snprintf(text, sizeof text, "%.*s", (int)string.length, string.data);
             name = safetensors_printable(text);
         } else {
-            name = safetensors_printable(safetensors_at(f->im->set, i)->name);
+            name = safetensors_printable(safetensors_at(f->files->set, i)->name);
         }
         return status_set(SOL_E_FORMAT, "%s: unexpected tensor '%s', which gpt-oss does not have",
-                          f->im->name, name.text);
+                          f->files->name, name.text);
     }
     return SOL_OK;
 }
 
-static enum sol_status find_all(struct import *im)
+static enum sol_status find_all(struct model_files *files)
 {
-    size_t tensors = im->gguf ? gguf_tensor_count(im->gguf) : safetensors_count(im->set);
-    int64_t count = weight_count(&im->config);
-    struct finder f = {.im = im};
-    f.used = ARENA_NEW(im->arena, bool, tensors);
-    im->places = ARENA_NEW(im->arena, struct place, count);
-    if (!f.used || !im->places) return SOL_E_MEMORY;
-    f.original = im->set && safetensors_find(im->set, "embedding.weight");
+    size_t tensors = files->gguf ? gguf_tensor_count(files->gguf) : safetensors_count(files->set);
+    int64_t count = weight_count(&files->config);
+    struct finder f = {.files = files};
+    f.used = ARENA_NEW(files->arena, bool, tensors);
+    files->places = ARENA_NEW(files->arena, struct place, count);
+    if (!f.used || !files->places) return SOL_E_MEMORY;
+    f.original = files->set && safetensors_find(files->set, "embedding.weight");
     /* llama.cpp, when it fuses gate and up, puts all rows of the gate first. */
-    f.interleaved = im->set || config_other_dialect(im->gguf);
+    f.interleaved = files->set || config_other_dialect(files->gguf);
     for (int64_t i = 0; i < count; i++) {
-        struct weight w = weight_at(&im->config, i);
-        SOL_TRY(im->gguf ? place_in_gguf(&f, &w, &im->places[i])
-                         : place_in_set(&f, &w, &im->places[i]));
+        struct weight w = weight_at(&files->config, i);
+        SOL_TRY(files->gguf ? place_in_gguf(&f, &w, &files->places[i])
+                            : place_in_set(&f, &w, &files->places[i]));
     }
     return check_surplus(&f, tensors);
 }
 
 /* ---- opening ---- */
 
-static enum sol_status import_create(const char *name, struct import **out)
+static enum sol_status create(const char *name, struct model_files **out)
 {
     struct arena *arena;
     SOL_TRY(arena_create((size_t)1 << 13, &arena));
-    struct import *im = ARENA_NEW(arena, struct import, 1);
+    struct model_files *files = ARENA_NEW(arena, struct model_files, 1);
     const char *copy = arena_strndup(arena, name, strlen(name));
-    if (!im || !copy) {
+    if (!files || !copy) {
         arena_destroy(arena);
         return SOL_E_MEMORY;
     }
-    im->arena = arena;
-    im->name = copy;
-    *out = im;
+    files->arena = arena;
+    files->name = copy;
+    *out = files;
     return SOL_OK;
 }
 
-enum sol_status import_from_gguf(struct gguf *file, struct import **out)
+enum sol_status model_files_from_gguf(struct gguf *file, struct model_files **out)
 {
-    struct import *im = NULL;
+    struct model_files *files = NULL;
     *out = NULL;
-    enum sol_status status = import_create(gguf_name(file), &im);
+    enum sol_status status = create(gguf_name(file), &files);
     if (status != SOL_OK) {
         gguf_close(file);
         return status;
     }
-    im->gguf = file;
-    status = config_from_gguf(file, &im->config);
-    if (status == SOL_OK) status = find_all(im);
+    files->gguf = file;
+    status = config_from_gguf(file, &files->config);
+    if (status == SOL_OK) status = find_all(files);
     if (status == SOL_OK)
-        *out = im;
+        *out = files;
     else
-        import_close(im);
+        model_files_close(files);
     return status;
 }
 
-static enum sol_status read_json_config(struct import *im)
+static enum sol_status read_json_config(struct model_files *files)
 {
     char path[4096];
-    const char *slash = strrchr(im->name, '/');
-    im->folder = slash ? arena_strndup(im->arena, im->name, (size_t)(slash - im->name + 1)) : "./";
-    if (!im->folder) return SOL_E_MEMORY;
-    int n = snprintf(path, sizeof path, "%sconfig.json", im->folder);
+    const char *slash = strrchr(files->name, '/');
+    files->folder =
+        slash ? arena_strndup(files->arena, files->name, (size_t)(slash - files->name + 1)) : "./";
+    if (!files->folder) return SOL_E_MEMORY;
+    int n = snprintf(path, sizeof path, "%sconfig.json", files->folder);
     if (n < 0 || (size_t)n >= sizeof path)
-        return status_set(SOL_E_ARGUMENT, "the path of %s is too long", im->name);
-    enum sol_status status = config_from_json(path, &im->config);
+        return status_set(SOL_E_ARGUMENT, "the path of %s is too long", files->name);
+    enum sol_status status = config_from_json(path, &files->config);
     if (status == SOL_E_IO)
         return status_prefix(status, "a safetensors model needs its config.json beside it");
     return status;
 }
 
-static enum sol_status import_from_set(const char *source, struct import **out)
+static enum sol_status from_set(const char *source, struct model_files **out)
 {
     struct safetensors *set;
-    struct import *im = NULL;
+    struct model_files *files = NULL;
     *out = NULL;
     SOL_TRY(safetensors_open(source, &set));
-    enum sol_status status = import_create(safetensors_name(set), &im);
+    enum sol_status status = create(safetensors_name(set), &files);
     if (status != SOL_OK) {
         safetensors_close(set);
         return status;
     }
-    im->set = set;
-    status = read_json_config(im);
-    if (status == SOL_OK) status = find_all(im);
+    files->set = set;
+    status = read_json_config(files);
+    if (status == SOL_OK) status = find_all(files);
     if (status == SOL_OK)
-        *out = im;
+        *out = files;
     else
-        import_close(im);
+        model_files_close(files);
     return status;
 }
 
@@ -417,7 +420,7 @@ static bool ends_with(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-enum sol_status import_open(const char *source, struct import **out)
+enum sol_status model_files_open(const char *source, struct model_files **out)
 {
     struct stat info;
     struct gguf *file;
@@ -425,37 +428,40 @@ enum sol_status import_open(const char *source, struct import **out)
     bool path = source && strcmp(source, "builtin") != 0;
     if (path && (ends_with(source, ".safetensors") || ends_with(source, ".json") ||
                  (stat(source, &info) == 0 && S_ISDIR(info.st_mode))))
-        return import_from_set(source, out);
+        return from_set(source, out);
     SOL_TRY(source_open_gguf(source, &file));
-    return import_from_gguf(file, out);
+    return model_files_from_gguf(file, out);
 }
 
-void import_close(struct import *im)
+void model_files_close(struct model_files *files)
 {
-    if (!im) return;
-    gguf_close(im->gguf);
-    safetensors_close(im->set);
-    arena_destroy(im->arena); /* and with it the object */
+    if (!files) return;
+    gguf_close(files->gguf);
+    safetensors_close(files->set);
+    arena_destroy(files->arena); /* and with it the object */
 }
 
-int import_file_count(const struct import *im)
+int model_files_count(const struct model_files *files)
 {
-    return im->gguf ? gguf_part_count(im->gguf) : safetensors_file_count(im->set);
+    return files->gguf ? gguf_part_count(files->gguf) : safetensors_file_count(files->set);
 }
 
-const char *import_file_name(const struct import *im, int file)
+const char *model_files_name(const struct model_files *files, int file)
 {
-    return im->gguf ? gguf_part_name(im->gguf, file) : safetensors_file_name(im->set, file);
+    return files->gguf ? gguf_part_name(files->gguf, file)
+                       : safetensors_file_name(files->set, file);
 }
 
-const void *import_file_data(const struct import *im, int file)
+const void *model_files_data(const struct model_files *files, int file)
 {
-    return im->gguf ? gguf_part_data(im->gguf, file) : safetensors_file_data(im->set, file);
+    return files->gguf ? gguf_part_data(files->gguf, file)
+                       : safetensors_file_data(files->set, file);
 }
 
-size_t import_file_size(const struct import *im, int file)
+size_t model_files_size(const struct model_files *files, int file)
 {
-    return im->gguf ? gguf_part_size(im->gguf, file) : safetensors_file_size(im->set, file);
+    return files->gguf ? gguf_part_size(files->gguf, file)
+                       : safetensors_file_size(files->set, file);
 }
 
 /* ---- places ---- */

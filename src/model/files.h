@@ -3,8 +3,8 @@
  * (loading, checking, converting, `sol model info`) asks here; model/rows.h turns a place into rows
  * in the layout of model.h. Opening checks every tensor against its expected name, shape and type,
  * and reads no weight. */
-#ifndef MODEL_IMPORT_H
-#define MODEL_IMPORT_H
+#ifndef MODEL_FILES_H
+#define MODEL_FILES_H
 
 #include "base/arena.h"
 #include "format/gguf.h"
@@ -33,7 +33,7 @@ struct place {
     struct span data, scales; /* scales: HF_PAIR only */
 };
 
-struct import {
+struct model_files {
     struct model_config config;
     const char *name;   /* for messages and reports */
     const char *folder; /* of safetensors files: tokenizer.json is looked for there; or NULL */
@@ -44,15 +44,15 @@ struct import {
 };
 
 /* A path: GGUF, safetensors (file, index or folder); NULL or "builtin" for the built-in model. */
-enum sol_status import_open(const char *source, struct import **out);
-/* From an open file, which the import then owns (also when this fails). */
-enum sol_status import_from_gguf(struct gguf *file, struct import **out);
-void import_close(struct import *import); /* takes NULL */
+enum sol_status model_files_open(const char *source, struct model_files **out);
+/* From an open file, which the result then owns (also when this fails). */
+enum sol_status model_files_from_gguf(struct gguf *file, struct model_files **out);
+void model_files_close(struct model_files *files); /* takes NULL */
 
-int import_file_count(const struct import *import);
-const char *import_file_name(const struct import *import, int file);
-const void *import_file_data(const struct import *import, int file); /* the mapping */
-size_t import_file_size(const struct import *import, int file);
+int model_files_count(const struct model_files *files);
+const char *model_files_name(const struct model_files *files, int file);
+const void *model_files_data(const struct model_files *files, int file); /* the mapping */
+size_t model_files_size(const struct model_files *files, int file);
 
 /* A weight as rows: a vector has its elements as rows of one column. */
 struct weight_shape {

@@ -1,7 +1,7 @@
 /* A Hugging Face folder: config.json and the header of model.safetensors, which must agree. The
  * input is the number of data bytes (two, little-endian), the configuration, a zero byte and the
  * header. Whatever is accepted has a place within its file for every weight. */
-#include "model/import.h"
+#include "model/files.h"
 
 #include <string.h>
 
@@ -30,43 +30,44 @@ static void write_files(const uint8_t *data, size_t size)
     free(file);
 }
 
-static void check_span(const struct import *im, struct span span)
+static void check_span(const struct model_files *files, struct span span)
 {
-    FUZZ_REQUIRE(span.file >= 0 && span.file < import_file_count(im));
-    size_t size = import_file_size(im, span.file);
+    FUZZ_REQUIRE(span.file >= 0 && span.file < model_files_count(files));
+    size_t size = model_files_size(files, span.file);
     FUZZ_REQUIRE(span.offset <= size && span.size <= size - span.offset);
 }
 
 /* That the last row of the last group ends within the tensor. */
-static void check_place(const struct import *im, const struct weight *w, const struct place *p)
+static void check_place(const struct model_files *files, const struct weight *w,
+                        const struct place *p)
 {
     struct weight_shape shape = weight_shape(w);
     size_t row = place_row_bytes(w, p);
-    check_span(im, p->data);
+    check_span(files, p->data);
     FUZZ_REQUIRE(shape.groups >= 1 && shape.rows >= 1 && p->step >= 1 && p->first >= 0);
     FUZZ_REQUIRE(p->first + (shape.rows - 1) * p->step < p->group_rows);
     int64_t rows = p->layout == PLACE_COLUMNS ? shape.cols : p->group_rows;
     FUZZ_REQUIRE(row > 0 && (uint64_t)shape.groups * (uint64_t)rows <= p->data.size / row);
     if (p->layout != PLACE_HF_PAIR) return;
-    check_span(im, p->scales);
+    check_span(files, p->scales);
     FUZZ_REQUIRE(p->scales.size * 16 == p->data.size);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct import *im;
+    struct model_files *files;
     if (size < 2) return 0;
     write_files(data, size);
-    enum sol_status status = import_open(fuzz_folder(), &im);
-    FUZZ_REQUIRE((status == SOL_OK) == (im != NULL));
+    enum sol_status status = model_files_open(fuzz_folder(), &files);
+    FUZZ_REQUIRE((status == SOL_OK) == (files != NULL));
     if (status == SOL_OK) {
-        for (int64_t i = 0; i < weight_count(&im->config); i++) {
-            struct weight w = weight_at(&im->config, i);
-            check_place(im, &w, &im->places[i]);
+        for (int64_t i = 0; i < weight_count(&files->config); i++) {
+            struct weight w = weight_at(&files->config, i);
+            check_place(files, &w, &files->places[i]);
         }
     } else {
         FUZZ_REQUIRE(status == SOL_E_FORMAT || status == SOL_E_UNSUPPORTED);
     }
-    import_close(im);
+    model_files_close(files);
     return 0;
 }

@@ -39,7 +39,7 @@ static const char *in_work(const char *name, char path[256])
 static int set_up(void **state)
 {
     (void)state;
-    strcpy(work, "/tmp/sol-unit-import-XXXXXX");
+    strcpy(work, "/tmp/sol-unit-model-files-XXXXXX");
     return mkdtemp(work) ? 0 : -1;
 }
 
@@ -56,17 +56,17 @@ static int tear_down(void **state)
 
 /* ---- comparing ---- */
 
-static float *decoded(const struct import *im, bool mapped, int64_t index, int64_t *n)
+static float *decoded(const struct model_files *files, bool mapped, int64_t index, int64_t *n)
 {
-    struct weight w = weight_at(&im->config, index);
-    const struct place *p = &im->places[index];
+    struct weight w = weight_at(&files->config, index);
+    const struct place *p = &files->places[index];
     struct weight_shape shape = weight_shape(&w);
     struct row_reader *reader;
     *n = weight_elements(&w);
     unsigned char *raw = malloc(place_model_bytes(&w, p));
     float *out = malloc((size_t)*n * sizeof *out);
     assert_true(raw && out);
-    assert_int_equal(row_reader_create(im, mapped, &reader), SOL_OK);
+    assert_int_equal(row_reader_create(files, mapped, &reader), SOL_OK);
     size_t row = dtype_row_bytes(place_model_dtype(&w, p), shape.cols);
     for (int64_t g = 0; g < shape.groups; g++) { /* in uneven pieces */
         for (int64_t r = 0; r < shape.rows; r += 7) {
@@ -82,17 +82,17 @@ static float *decoded(const struct import *im, bool mapped, int64_t index, int64
     return out;
 }
 
-static void assert_same_import(const char *path, const struct import *want)
+static void assert_same_import(const char *path, const struct model_files *want)
 {
-    struct import *im;
-    if (import_open(path, &im) != SOL_OK) fail_msg("%s", sol_last_error());
-    assert_memory_equal(&im->config, &want->config, sizeof want->config);
+    struct model_files *files;
+    if (model_files_open(path, &files) != SOL_OK) fail_msg("%s", sol_last_error());
+    assert_memory_equal(&files->config, &want->config, sizeof want->config);
     for (int64_t i = 0; i < weight_count(&want->config); i++) {
         struct weight w = weight_at(&want->config, i);
         int64_t n, m;
         float *b = decoded(want, true, i, &m);
         for (int mapped = 0; mapped < 2; mapped++) {
-            float *a = decoded(im, mapped, i, &n);
+            float *a = decoded(files, mapped, i, &n);
             assert_int_equal(n, m);
             if (memcmp(a, b, (size_t)n * sizeof *a) != 0)
                 fail_msg("%s: %s has other numbers", path, w.name);
@@ -100,11 +100,12 @@ static void assert_same_import(const char *path, const struct import *want)
         }
         free(b);
     }
-    import_close(im);
+    model_files_close(files);
 }
 
 /* The model as it is bound in memory. */
-static void assert_same_model(const char *path, enum model_load load, const struct import *want)
+static void assert_same_model(const char *path, enum model_load load,
+                              const struct model_files *want)
 {
     struct model *m;
     const struct model_params params = {.load = load};
@@ -137,27 +138,27 @@ static void assert_same_model(const char *path, enum model_load load, const stru
 
 static void convert(const char *from, const char *to, bool folder, size_t part)
 {
-    struct import *im;
+    struct model_files *files;
     struct vocabulary *v;
     struct weight_input input;
-    if (import_open(from, &im) != SOL_OK) fail_msg("%s", sol_last_error());
-    assert_int_equal(im->gguf ? vocabulary_from_gguf(im->gguf, &v)
-                              : vocabulary_from_folder(im->folder, im->config.vocab, &v),
+    if (model_files_open(from, &files) != SOL_OK) fail_msg("%s", sol_last_error());
+    assert_int_equal(files->gguf ? vocabulary_from_gguf(files->gguf, &v)
+                                 : vocabulary_from_folder(files->folder, files->config.vocab, &v),
                      SOL_OK);
-    assert_int_equal(weight_input_from_import(im, &input), SOL_OK);
+    assert_int_equal(weight_input_from_files(files, &input), SOL_OK);
     enum sol_status status = folder ? convert_to_folder(&input, v, to, part)
                                     : convert_to_gguf(&input, v, to, part, true);
     if (status != SOL_OK) fail_msg("%s", sol_last_error());
     weight_input_close(&input);
     vocabulary_destroy(v);
-    import_close(im);
+    model_files_close(files);
 }
 
-static struct import *open_tiny(void)
+static struct model_files *open_tiny(void)
 {
-    struct import *im;
-    if (import_open(HF_TINY, &im) != SOL_OK) fail_msg("%s", sol_last_error());
-    return im;
+    struct model_files *files;
+    if (model_files_open(HF_TINY, &files) != SOL_OK) fail_msg("%s", sol_last_error());
+    return files;
 }
 
 /* ---- forms made by the converter ---- */
@@ -166,7 +167,7 @@ static void test_conversions(void **state)
 {
     (void)state;
     char gguf[256], split[256], last[256], hf[256];
-    struct import *want = open_tiny();
+    struct model_files *want = open_tiny();
     assert_same_model(HF_TINY, MODEL_LOAD_READ, want);
     assert_same_model(HF_TINY, MODEL_LOAD_MAP, want);
     convert(HF_TINY, in_work("a.gguf", gguf), false, 0);
@@ -185,10 +186,10 @@ static void test_conversions(void **state)
     assert_same_import(hf, want);
     char other[256];
     assert_int_equal(unlink(in_work("s-00003-of-00005.gguf", other)), 0);
-    struct import *im;
-    assert_int_equal(import_open(split, &im), SOL_E_IO);
+    struct model_files *files;
+    assert_int_equal(model_files_open(split, &files), SOL_E_IO);
     assert_non_null(strstr(sol_last_error(), "part 3 of 5"));
-    import_close(want);
+    model_files_close(want);
 }
 
 /* Experts that are not quantised, which HF files have transposed. */
@@ -197,12 +198,12 @@ static void test_unquantised(void **state)
     (void)state;
     const char *golden = SOL_SOURCE_DIR "/tests/golden/odd_bf16.gguf";
     char plain[256];
-    struct import *want;
-    assert_int_equal(import_open(golden, &want), SOL_OK);
+    struct model_files *want;
+    assert_int_equal(model_files_open(golden, &want), SOL_OK);
     convert(golden, in_work("plain", plain), true, 0);
     assert_same_import(plain, want);
     assert_same_model(plain, MODEL_LOAD_READ, want);
-    import_close(want);
+    model_files_close(want);
 }
 
 /* ---- other dialects, written here ---- */
@@ -213,30 +214,30 @@ struct rows {
 };
 
 /* A whole weight in the layout of model.h. */
-static struct rows all_rows(const struct import *im, const char *name, struct weight *w)
+static struct rows all_rows(const struct model_files *files, const char *name, struct weight *w)
 {
     int64_t i = 0;
-    while (*w = weight_at(&im->config, i), strcmp(w->name, name) != 0) i++;
+    while (*w = weight_at(&files->config, i), strcmp(w->name, name) != 0) i++;
     struct weight_shape shape = weight_shape(w);
-    struct rows out = {NULL, place_model_bytes(w, &im->places[i])};
+    struct rows out = {NULL, place_model_bytes(w, &files->places[i])};
     struct row_reader *reader;
     out.data = malloc(out.size);
     assert_non_null(out.data);
-    assert_int_equal(row_reader_create(im, true, &reader), SOL_OK);
+    assert_int_equal(row_reader_create(files, true, &reader), SOL_OK);
     size_t group = out.size / (size_t)shape.groups;
     for (int64_t g = 0; g < shape.groups; g++)
         assert_int_equal(
-            rows_read(reader, w, &im->places[i], g, 0, shape.rows, out.data + (size_t)g * group),
+            rows_read(reader, w, &files->places[i], g, 0, shape.rows, out.data + (size_t)g * group),
             SOL_OK);
     row_reader_destroy(reader);
     return out;
 }
 
 /* Rows of two weights as one: each group's after each other, or in turn. */
-static struct rows fuse(const struct import *im, const char *a, const char *b, bool in_turn,
+static struct rows fuse(const struct model_files *files, const char *a, const char *b, bool in_turn,
                         struct weight *w)
 {
-    struct rows x = all_rows(im, a, w), y = all_rows(im, b, w);
+    struct rows x = all_rows(files, a, w), y = all_rows(files, b, w);
     struct weight_shape shape = weight_shape(w);
     struct rows out = {malloc(x.size + y.size), x.size + y.size};
     assert_non_null(out.data);
@@ -275,11 +276,11 @@ static void put_tensor(struct gguf_writer *w, const char *name, uint32_t type, i
     free(rows.data);
 }
 
-static void put_weight(struct gguf_writer *out, const struct import *im, const char *from,
+static void put_weight(struct gguf_writer *out, const struct model_files *files, const char *from,
                        const char *to)
 {
     struct weight w;
-    struct rows rows = all_rows(im, from, &w);
+    struct rows rows = all_rows(files, from, &w);
     int64_t n = w.vector ? 1 : 2;
     bool experts = strstr(from, "_exps.") != NULL;
     put_tensor(out, to,
@@ -320,7 +321,7 @@ static void put_config(struct gguf_writer *w, const char *arch, const struct mod
     gguf_write_f32(w, key, c->rope_factor);
 }
 
-static void put_fused(struct gguf_writer *w, const struct import *im, const char *prefix,
+static void put_fused(struct gguf_writer *w, const struct model_files *files, const char *prefix,
                       bool gptoss)
 {
     char gate[64], up[64], name[64];
@@ -330,7 +331,7 @@ static void put_fused(struct gguf_writer *w, const struct import *im, const char
         snprintf(gate, sizeof gate, "%sffn_gate_exps.%s", prefix, suffix);
         snprintf(up, sizeof up, "%sffn_up_exps.%s", prefix, suffix);
         snprintf(name, sizeof name, "%sffn_gate_up_exps.%s", prefix, suffix);
-        struct rows rows = fuse(im, gate, up, gptoss, &t);
+        struct rows rows = fuse(files, gate, up, gptoss, &t);
         if (gptoss && !bias) to_hf_order(&rows);
         if (bias)
             put_tensor(w, name, 0, 2, 2 * t.cols, t.groups, 1, rows);
@@ -339,7 +340,7 @@ static void put_fused(struct gguf_writer *w, const struct import *im, const char
     }
 }
 
-static void put_qkv(struct gguf_writer *out, const struct import *im, const char *prefix)
+static void put_qkv(struct gguf_writer *out, const struct model_files *files, const char *prefix)
 {
     static const char *const parts[] = {"attn_q", "attn_k", "attn_v"};
     for (int bias = 0; bias < 2; bias++) {
@@ -349,7 +350,7 @@ static void put_qkv(struct gguf_writer *out, const struct import *im, const char
         for (int p = 0; p < 3; p++) {
             struct weight w;
             snprintf(name, sizeof name, "%s%s.%s", prefix, parts[p], bias ? "bias" : "weight");
-            struct rows part = all_rows(im, name, &w);
+            struct rows part = all_rows(files, name, &w);
             all.data = realloc(all.data, all.size + part.size);
             assert_non_null(all.data);
             memcpy(all.data + all.size, part.data, part.size);
@@ -363,7 +364,7 @@ static void put_qkv(struct gguf_writer *out, const struct import *im, const char
     }
 }
 
-static void write_dialect(const struct import *im, bool gptoss, const char *path)
+static void write_dialect(const struct model_files *files, bool gptoss, const char *path)
 {
     static const char *const globals[] = {"token_embd.weight", "output_norm.weight",
                                           "output.weight"};
@@ -381,21 +382,21 @@ static void write_dialect(const struct import *im, bool gptoss, const char *path
     };
     struct gguf_writer w;
     gguf_writer_init(&w);
-    put_config(&w, gptoss ? "gptoss" : "gpt-oss", &im->config);
-    for (size_t i = 0; i < COUNT(globals); i++) put_weight(&w, im, globals[i], globals[i]);
-    for (int64_t l = 0; l < im->config.n_layers; l++) {
+    put_config(&w, gptoss ? "gptoss" : "gpt-oss", &files->config);
+    for (size_t i = 0; i < COUNT(globals); i++) put_weight(&w, files, globals[i], globals[i]);
+    for (int64_t l = 0; l < files->config.n_layers; l++) {
         char prefix[16], from[64], to[64];
         struct weight down;
         snprintf(prefix, sizeof prefix, "blk.%d.", (int)l);
         for (size_t i = 0; i < COUNT(names); i++) {
             snprintf(from, sizeof from, "%s%s", prefix, names[i].ours);
             snprintf(to, sizeof to, "%s%s", prefix, gptoss ? names[i].theirs : names[i].ours);
-            put_weight(&w, im, from, to);
+            put_weight(&w, files, from, to);
         }
-        put_qkv(&w, im, prefix);
-        put_fused(&w, im, prefix, gptoss);
+        put_qkv(&w, files, prefix);
+        put_fused(&w, files, prefix, gptoss);
         snprintf(from, sizeof from, "%sffn_down_exps.weight", prefix);
-        struct rows rows = all_rows(im, from, &down);
+        struct rows rows = all_rows(files, from, &down);
         if (gptoss) to_hf_order(&rows);
         put_tensor(&w, from, gptoss ? 4 : 39, 3, down.cols, down.rows, down.groups, rows);
     }
@@ -409,12 +410,12 @@ static void test_dialects(void **state)
 {
     (void)state;
     char path[256];
-    struct import *want = open_tiny();
+    struct model_files *want = open_tiny();
     write_dialect(want, true, in_work("gptoss.gguf", path));
     assert_same_import(path, want);
     write_dialect(want, false, in_work("fused.gguf", path));
     assert_same_import(path, want);
-    import_close(want);
+    model_files_close(want);
 }
 
 /* ---- `original/` ---- */
@@ -467,18 +468,18 @@ static void original_tensors(const struct safetensors *set, struct safetensors_o
     }
 }
 
-static void original_qkv(const struct import *im, struct safetensors_out *out, struct rows *data,
-                         size_t *count)
+static void original_qkv(const struct model_files *files, struct safetensors_out *out,
+                         struct rows *data, size_t *count)
 {
-    for (int64_t l = 0; l < im->config.n_layers; l++) {
+    for (int64_t l = 0; l < files->config.n_layers; l++) {
         for (int bias = 0; bias < 2; bias++) {
             struct rows all = {NULL, 0};
-            int64_t dims[2] = {0, im->config.hidden};
+            int64_t dims[2] = {0, files->config.hidden};
             char name[96];
             for (int p = 0; p < 3; p++) {
                 snprintf(name, sizeof name, "model.layers.%d.self_attn.%c_proj.%s", (int)l,
                          "qkv"[p], bias ? "bias" : "weight");
-                const struct safetensors_tensor *t = safetensors_find(im->set, name);
+                const struct safetensors_tensor *t = safetensors_find(files->set, name);
                 assert_non_null(t);
                 all.data = realloc(all.data, all.size + t->size);
                 memcpy(all.data + all.size, t->data, t->size);
@@ -503,7 +504,7 @@ static void test_original(void **state)
         "\"rope_ntk_alpha\":1,\"rope_ntk_beta\":32}";
     char path[256], file[300];
     struct output_folder *made;
-    struct import *want = open_tiny();
+    struct model_files *want = open_tiny();
     struct rows data[64];
     size_t count = 0;
     struct safetensors_out *out;
@@ -523,7 +524,7 @@ static void test_original(void **state)
     snprintf(file, sizeof file, "%s/config.json", path);
     assert_int_equal(output_file_text(file, config, strlen(config)), SOL_OK);
     assert_same_import(path, want);
-    import_close(want);
+    model_files_close(want);
 }
 
 /* ---- logits ---- */
@@ -601,11 +602,11 @@ static void damage(const char *path, size_t offset, const void *bytes, size_t si
     fclose(f);
 }
 
-static size_t offset_of(const struct import *im, const char *name)
+static size_t offset_of(const struct model_files *files, const char *name)
 {
     for (int64_t i = 0;; i++) {
-        struct weight w = weight_at(&im->config, i);
-        if (strcmp(w.name, name) == 0) return im->places[i].data.offset;
+        struct weight w = weight_at(&files->config, i);
+        if (strcmp(w.name, name) == 0) return files->places[i].data.offset;
     }
 }
 
@@ -613,23 +614,23 @@ static void test_check(void **state)
 {
     (void)state;
     char path[256];
-    struct import *im;
+    struct model_files *files;
     struct check_summary summary;
     int counts[2] = {0, 0};
     static const unsigned char zeros[288 * 32 * 2];
     convert(HF_TINY, in_work("check.gguf", path), false, 0);
-    assert_int_equal(import_open(path, &im), SOL_OK);
-    assert_int_equal(model_check(im, count_problems, counts, &summary), SOL_OK);
-    assert_int_equal(summary.tensors, weight_count(&im->config));
+    assert_int_equal(model_files_open(path, &files), SOL_OK);
+    assert_int_equal(model_check(files, count_problems, counts, &summary), SOL_OK);
+    assert_int_equal(summary.tensors, weight_count(&files->config));
     assert_int_equal(counts[0] + counts[1], 0);
-    damage(path, offset_of(im, "blk.1.ffn_up_exps.weight") + 17, "\xff", 1);
-    damage(path, offset_of(im, "output_norm.weight") + 8, "\0\0\x80\x7f", 4);
-    damage(path, offset_of(im, "output.weight"), zeros, sizeof zeros);
-    assert_int_equal(model_check(im, count_problems, counts, &summary), SOL_OK);
+    damage(path, offset_of(files, "blk.1.ffn_up_exps.weight") + 17, "\xff", 1);
+    damage(path, offset_of(files, "output_norm.weight") + 8, "\0\0\x80\x7f", 4);
+    damage(path, offset_of(files, "output.weight"), zeros, sizeof zeros);
+    assert_int_equal(model_check(files, count_problems, counts, &summary), SOL_OK);
     assert_int_equal(counts[0], 1);
     assert_int_equal(counts[1], 2);
     assert_int_equal(summary.faulty, 2);
-    import_close(im);
+    model_files_close(files);
 }
 
 /* A full step takes about the scratch that `fit` names. In a model as small as this one tables of
