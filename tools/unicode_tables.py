@@ -65,8 +65,8 @@ def rows(values, indent, width=100):
 def header():
     names = "\n".join(f"    {f'UNICODE_{c},':<15} /* {MEANING[c]} */" for c in CLASSES)
     return f"""/* {NOTE} */
-#ifndef MODEL_UNICODE_TABLES_H
-#define MODEL_UNICODE_TABLES_H
+#ifndef TOK_UNICODE_TABLES_H
+#define TOK_UNICODE_TABLES_H
 
 #include <stdint.h>
 
@@ -133,7 +133,7 @@ def main():
     classes = [class_of(code) for code in range(0x110000)]
     if args.check:
         sys.exit(0 if check(classes) else 1)
-    room = pathlib.Path(__file__).resolve().parent.parent / "src" / "model"
+    room = pathlib.Path(__file__).resolve().parent.parent / "src" / "tok"
     (room / "unicode_tables.h").write_text(header())
     (room / "unicode_tables.c").write_text(source(*two_stages(classes)))
 

@@ -195,10 +195,11 @@ const struct mcp_tool mcp_tools[] = {
 
 const struct command_spec *mcp_tool_spec(const struct mcp_tool *tool, mcp_find_fn find)
 {
-    char name[32];
     if (!tool->command || !find) return NULL;
-    snprintf(name, sizeof name, "%.*s", (int)strcspn(tool->command, " "), tool->command);
-    return find(name);
+    char *name = strndup(tool->command, strcspn(tool->command, " "));
+    const struct command_spec *spec = name ? find(name) : NULL;
+    free(name);
+    return spec;
 }
 
 const struct option *mcp_parameter_option(const struct mcp_parameter *parameter,
