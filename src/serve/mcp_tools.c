@@ -5,74 +5,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* clang-format off: a tool a line */
+/* clang-format off */
 /* An option under its own name or another, one that must be there, and words. */
-#define OPTION(name)                                                                               \
-    {                                                                                              \
-        name, name, false,                                                                         \
-        {                                                                                          \
-            0                                                                                      \
-        }                                                                                          \
-    }
-#define NAMED(name, option)                                                                        \
-    {                                                                                              \
-        name, option, false,                                                                       \
-        {                                                                                          \
-            0                                                                                      \
-        }                                                                                          \
-    }
-#define NEEDED(name)                                                                               \
-    {                                                                                              \
-        name, name, true,                                                                          \
-        {                                                                                          \
-            0                                                                                      \
-        }                                                                                          \
-    }
-#define TEXT(name, text)                                                                           \
-    {                                                                                              \
-        name, NULL, false,                                                                         \
-        {                                                                                          \
-            .kind = OPTION_STRING, .help = text                                                    \
-        }                                                                                          \
-    }
-#define NEEDED_TEXT(name, text)                                                                    \
-    {                                                                                              \
-        name, NULL, true,                                                                          \
-        {                                                                                          \
-            .kind = OPTION_STRING, .help = text                                                    \
-        }                                                                                          \
-    }
-#define END                                                                                        \
-    {                                                                                              \
-        NULL, NULL, false,                                                                         \
-        {                                                                                          \
-            0                                                                                      \
-        }                                                                                          \
-    }
+#define OPTION(name)            {name, name, false, {0}}
+#define NAMED(name, option)     {name, option, false, {0}}
+#define NEEDED(name)            {name, name, true, {0}}
+#define TEXT(name, text)        {name, NULL, false, {.kind = OPTION_STRING, .help = text}}
+#define NEEDED_TEXT(name, text) {name, NULL, true, {.kind = OPTION_STRING, .help = text}}
+#define END                     {NULL, NULL, false, {0}}
+
 static const struct mcp_parameter of_device[] = {OPTION("backend"), OPTION("measure"), END};
-static const struct mcp_parameter of_kernels[] = {OPTION("model"), OPTION("backend"),
-                                                  OPTION("explain"), OPTION("rows"), END};
-static const struct mcp_parameter of_bench[] = {OPTION("model"),
-                                                OPTION("backend"),
-                                                NAMED("prompt", "n-prompt"),
-                                                NAMED("generate", "n-gen"),
-                                                NAMED("depth", "n-depth"),
-                                                NAMED("parallel", "npl"),
-                                                OPTION("repetitions"),
-                                                OPTION("threads"),
-                                                OPTION("ops"),
-                                                NAMED("no_limits", "no-limits"),
-                                                OPTION("label"),
-                                                OPTION("force"),
-                                                END};
+static const struct mcp_parameter of_kernels[] = {
+    OPTION("model"), OPTION("backend"), OPTION("explain"), OPTION("rows"), END};
+static const struct mcp_parameter of_bench[] = {
+    OPTION("model"), OPTION("backend"), NAMED("prompt", "n-prompt"), NAMED("generate", "n-gen"),
+    NAMED("depth", "n-depth"), NAMED("parallel", "npl"), OPTION("repetitions"), OPTION("threads"),
+    OPTION("ops"), NAMED("no_limits", "no-limits"), OPTION("label"), OPTION("force"), END};
 static const struct mcp_parameter of_profile[] = {
-    OPTION("model"),       OPTION("backend"), OPTION("prompt"), OPTION("generate"),
-    OPTION("repetitions"), OPTION("threads"), OPTION("label"),  END};
+    OPTION("model"), OPTION("backend"), OPTION("prompt"), OPTION("generate"), OPTION("repetitions"),
+    OPTION("threads"), OPTION("label"), END};
 static const struct mcp_parameter of_profile_command[] = {
-    OPTION("level"),
-    OPTION("range"),
-    {"command", NULL, true, {.kind = OPTION_STRINGS, .help = "program and arguments"}},
-    END};
+    OPTION("level"), OPTION("range"),
+    {"command", NULL, true, {.kind = OPTION_STRINGS, .help = "program and arguments"}}, END};
 static const struct mcp_parameter of_advise[] = {
     TEXT("run", "stored profile or benchmark: id, label or last (default)"), END};
 static const struct mcp_parameter of_compare[] = {
@@ -80,43 +34,33 @@ static const struct mcp_parameter of_compare[] = {
     NEEDED_TEXT("new", "stored run: id, label, last"), NAMED("metrics", "metric"), OPTION("across"),
     END};
 static const struct mcp_parameter of_compare_live[] = {
-    NEEDED_TEXT("old", "command"),       NEEDED_TEXT("new", "command"),
-    NAMED("metrics", "metric"),          NAMED("max_pairs", "max-pairs"),
-    NAMED("same_output", "same-output"), END};
-static const struct mcp_parameter of_runs[] = {OPTION("kind"), OPTION("label"), OPTION("limit"),
-                                               END};
-static const struct mcp_parameter of_run_show[] = {NEEDED_TEXT("run", "id, label, last, last~2"),
-                                                   END};
+    NEEDED_TEXT("old", "command"), NEEDED_TEXT("new", "command"), NAMED("metrics", "metric"),
+    NAMED("max_pairs", "max-pairs"), NAMED("same_output", "same-output"), END};
+static const struct mcp_parameter of_runs[] = {
+    OPTION("kind"), OPTION("label"), OPTION("limit"), END};
+static const struct mcp_parameter of_run_show[] = {
+    NEEDED_TEXT("run", "id, label, last, last~2"), END};
 static const struct mcp_parameter of_report[] = {
     NEEDED("output"), TEXT("run", "stored run: id, label or last (default)"), END};
 static const struct mcp_parameter of_verify[] = {
     NAMED("ops", "op"), OPTION("model"), OPTION("backend"), NAMED("ops_only", "ops-only"), END};
-static const struct mcp_parameter of_tune[] = {OPTION("model"),
-                                               OPTION("backend"),
-                                               OPTION("rows"),
-                                               OPTION("depth"),
-                                               OPTION("budget"),
-                                               OPTION("threads"),
-                                               NAMED("dry_run", "dry-run"),
-                                               END};
+static const struct mcp_parameter of_tune[] = {
+    OPTION("model"), OPTION("backend"), OPTION("rows"), OPTION("depth"), OPTION("budget"),
+    OPTION("threads"), NAMED("dry_run", "dry-run"), END};
 static const struct mcp_parameter of_opt_tree[] = {OPTION("tree"), END};
-static const struct mcp_parameter of_opt_init[] = {OPTION("tree"), OPTION("preset"),
-                                                   OPTION("model"), OPTION("force"), END};
+static const struct mcp_parameter of_opt_init[] = {
+    OPTION("tree"), OPTION("preset"), OPTION("model"), OPTION("force"), END};
 static const struct mcp_parameter of_opt_start[] = {
-    OPTION("tree"),
-    NEEDED_TEXT("hypothesis", "what you try, in words"),
-    NAMED("predict_percent", "predict"),
-    OPTION("rule"),
-    NAMED("with_changes", "with-changes"),
-    END};
-static const struct mcp_parameter of_opt_compare[] = {OPTION("tree"),
-                                                      NAMED("max_pairs", "max-pairs"), END};
+    OPTION("tree"), NEEDED_TEXT("hypothesis", "what you try, in words"),
+    NAMED("predict_percent", "predict"), OPTION("rule"), NAMED("with_changes", "with-changes"), END};
+static const struct mcp_parameter of_opt_compare[] = {
+    OPTION("tree"), NAMED("max_pairs", "max-pairs"), END};
 static const struct mcp_parameter of_opt_record[] = {OPTION("tree"), OPTION("note"), END};
 static const struct mcp_parameter of_opt_accept[] = {
-    OPTION("tree"),    NAMED("even_if", "even-if"),     OPTION("reason"),
-    OPTION("message"), NAMED("no_commit", "no-commit"), END};
-static const struct mcp_parameter of_opt_revert[] = {OPTION("tree"), OPTION("keep"), OPTION("note"),
-                                                     END};
+    OPTION("tree"), NAMED("even_if", "even-if"), OPTION("reason"), OPTION("message"),
+    NAMED("no_commit", "no-commit"), END};
+static const struct mcp_parameter of_opt_revert[] = {
+    OPTION("tree"), OPTION("keep"), OPTION("note"), END};
 static const struct mcp_parameter of_opt_restore[] = {
     OPTION("tree"), OPTION("change"),
     TEXT("iteration", "of this iteration: #3, id, last (default)"), END};
@@ -125,11 +69,10 @@ static const struct mcp_parameter of_opt_history[] = {
     TEXT("iteration", "one of them, with its diff: #3, id, last"), END};
 static const struct mcp_parameter of_more[] = {
     NEEDED_TEXT("id", "the \"more\" of a cut answer"),
-    {"offset",
-     NULL,
-     false,
-     {.kind = OPTION_INT, .help = "from this byte of the whole (default 0)", .max = 1 << 30}},
-    END};
+    {"offset", NULL, false,
+     {.kind = OPTION_INT, .help = "from this byte of the whole (default 0)", .max = 1 << 30}}, END};
+
+/* clang-format on */
 
 const struct mcp_tool mcp_tools[] = {
     {"device", "This machine and its measured limits.", "device -o json", of_device, "bench", 300,
@@ -189,7 +132,6 @@ const struct mcp_tool mcp_tools[] = {
      "call the tool again if you need it anew", 10, false, MCP_READS, false},
     {NULL, NULL, NULL, NULL, NULL, 0, false, MCP_READS, false},
 };
-/* clang-format on */
 
 /* ---- schemas ---- */
 
