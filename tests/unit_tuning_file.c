@@ -12,13 +12,16 @@
 #include <cmocka.h>
 
 #include "base/cache.h"
+#include "base/memory.h"
 #include "base/rng.h"
+#include "driver/fake_cuda.h"
+#include "gpu/device.h"
 #include "ops/ops.h"
 #include "ops/tuning_file.h"
 
 static char folder[64], path[256];
-static const struct device_key hopper = {"Some GPU", "9.0", "CUDA 13.0", "0.1.0 abc"};
-static const struct device_key other = {"Other GPU", "12.0", "CUDA 13.0", "0.1.0 abc"};
+static const struct device_key hopper = {"Some GPU", "9.0", "CUDA 13.0", "0.1.0 abc", "1"};
+static const struct device_key other = {"Other GPU", "12.0", "CUDA 13.0", "0.1.0 abc", "2"};
 
 static int setup(void **state)
 {
@@ -195,6 +198,84 @@ static void senseless_entries_are_left_out(void **state)
     }
 }
 
+static size_t ship(const char *text, size_t length, const struct device_key *key)
+{
+    struct tuning tuning;
+    assert_int_equal(tuning_shipped_parse(text, length, key, &tuning), SOL_OK);
+    size_t count = tuning.count;
+    assert_true(tuning.shipped);
+    tuning_clear(&tuning);
+    return count;
+}
+
+/* What sol tune writes can be shipped, and is used on that device with those kernels, whatever
+ * driver and build there are. */
+static void what_is_written_can_be_shipped(void **state)
+{
+    (void)state;
+    struct mapped_file file;
+    save(&hopper, 16, "one");
+    assert_int_equal(mapped_file_open(path, &file), SOL_OK);
+    struct device_key same = hopper, edited = hopper, cpu = hopper;
+    strcpy(same.driver, "CUDA 14.0");
+    strcpy(same.build, "0.1.0 def");
+    strcpy(edited.kernels, "3");
+    cpu.kernels[0] = '\0';
+    assert_int_equal(ship(file.data, file.size, &hopper), 1);
+    assert_int_equal(ship(file.data, file.size, &same), 1);
+    assert_int_equal(ship(file.data, file.size, &edited), 0);
+    assert_int_equal(ship(file.data, file.size, &other), 0);
+    assert_int_equal(ship(file.data, file.size, &cpu), 0);
+    assert_int_equal(ship(file.data, file.size / 2, &hopper), 0);
+    mapped_file_close(&file);
+}
+
+/* On a GPU of the driver that is not there: chosen, and said to be. */
+static void what_is_shipped_is_chosen(void **state)
+{
+    (void)state;
+    struct gpu *gpu;
+    struct tuning record = {0}, shipped;
+    struct chooser chooser;
+    struct mapped_file file;
+    struct device_key key;
+    char why[OP_REASON_MAX];
+    const struct rmsnorm_args args = {.m = 4, .n = 64};
+    cuda_replace(fake_cuda_start(
+        &(struct fake_cuda_params){.devices = 1, .major = 9, .memory = (size_t)16 << 20}));
+    assert_int_equal(gpu_open(0, &gpu), SOL_OK);
+    chooser_init(&chooser, 1);
+    chooser.device.gpu = gpu;
+    assert_int_equal(device_key_of(&chooser.device, &key), SOL_OK);
+    assert_int_equal(tuning_shipped(&key, &shipped), SOL_OK);
+    assert_int_equal(shipped.count, 0); /* nobody ships one for a device that is not there */
+
+    struct tuning_entry e = {.op = &op_rmsnorm,
+                             .loosest = NUMERICS_I8,
+                             .variant = "rmsnorm_f32_cuda",
+                             .usual = "slow_one",
+                             .ns = 1000,
+                             .usual_ns = 1050};
+    op_rmsnorm.problem(&args, &e.problem);
+    tuning_range(e.problem.rows, &e.rows_from, &e.rows_to);
+    assert_int_equal(tuning_add(&record, &e), SOL_OK);
+    assert_int_equal(tuning_save(path, &key, &record), SOL_OK);
+    assert_int_equal(mapped_file_open(path, &file), SOL_OK);
+    strcpy(key.build, "another");
+    assert_int_equal(tuning_shipped_parse(file.data, file.size, &key, &shipped), SOL_OK);
+    chooser.tuning = &shipped;
+    int v = 0;
+    while (strcmp(op_variant_name(&op_rmsnorm, v), "rmsnorm_f32_cuda") != 0) v++;
+    chooser_explain(&chooser, &op_rmsnorm, v, v, &args, why);
+    assert_string_equal(why, "chosen: the shipped record measured it 5.0 % faster than slow_one");
+    mapped_file_close(&file);
+    tuning_clear(&shipped);
+    tuning_clear(&record);
+    gpu_close(gpu);
+    cuda_replace(NULL);
+    fake_cuda_stop();
+}
+
 /* Any bytes: no crash, no failure, and what comes out can be used. */
 static void nothing_breaks_the_reader(void **state)
 {
@@ -251,6 +332,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(devices_do_not_disturb_each_other, setup, teardown),
         cmocka_unit_test_setup_teardown(damage_costs_the_record_alone, setup, teardown),
         cmocka_unit_test_setup_teardown(senseless_entries_are_left_out, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_written_can_be_shipped, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_shipped_is_chosen, setup, teardown),
         cmocka_unit_test(nothing_breaks_the_reader),
         cmocka_unit_test(folders),
     };

@@ -25,14 +25,13 @@ static bool is_trusted(const struct gpu_info *info)
     return false;
 }
 
-/* One file for each device, driver, build and set of kernels: what changes makes another name. */
+/* One file for each key: what changes makes another name. */
 static enum sol_status verdict_path(const struct gpu *gpu, char *path, size_t size)
 {
     struct device_key key;
-    char name[64], kernels[17], digest[DEVICE_KEY_DIGEST];
-    SOL_TRY(gpu_sources_hash(gpu, "", kernels));
-    device_key_of_gpu(gpu_info(gpu), &key);
-    device_key_digest(&key, kernels, digest);
+    char name[64], digest[DEVICE_KEY_DIGEST];
+    SOL_TRY(device_key_of_gpu(gpu, &key));
+    device_key_digest(&key, "", digest);
     snprintf(name, sizeof name, "verified-%s.json", digest);
     return cache_path(name, path, size);
 }

@@ -321,7 +321,11 @@ static enum sol_status tune(struct tune_command *c)
     if (p->chooser.reference)
         return status_set(SOL_E_ARGUMENT, "--reference leaves nothing to choose from");
     if (p->threads) p->chooser.device.workers = p->threads;
-    device_key_of(&p->chooser.device, &c->key);
+    SOL_TRY(device_key_of(&p->chooser.device, &c->key));
+    if (c->options.engine.tuning.shipped) { /* what is written was measured here */
+        tuning_clear(&c->options.engine.tuning);
+        p->chooser.tuning = NULL;
+    }
     return c->options.clear ? clear(c) : search(c);
 }
 

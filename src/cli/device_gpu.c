@@ -16,8 +16,9 @@ enum sol_status gpu_limits_key(const struct gpu *gpu, char key[64])
     struct device_key device;
     char card[128], digest[DEVICE_KEY_DIGEST];
     const struct gpu_info *i = gpu_info(gpu);
-    device_key_of_gpu(i, &device);
-    SOL_TRY(gpu_sources_hash(gpu, "ceiling/", device.build));
+    SOL_TRY(device_key_of_gpu(gpu, &device));
+    SOL_TRY(gpu_sources_hash(gpu, "ceiling/", device.kernels));
+    device.build[0] = '\0';
     snprintf(card, sizeof card, "%s %d %zu", i->pci, i->sm_count, i->memory_bytes);
     device_key_digest(&device, card, digest);
     snprintf(key, 64, "gpu:%s", digest);

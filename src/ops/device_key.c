@@ -6,7 +6,7 @@
 #include "base/build.h"
 #include "base/bytes_hash.h"
 #include "base/cpu.h"
-#include "gpu/device.h"
+#include "gpu/kernel.h"
 #include "sol/sol.h"
 
 static void name_cpu(const struct op_device *device, struct device_key *out)
@@ -27,25 +27,25 @@ static void name_build(struct device_key *out)
              build_commit());
 }
 
-void device_key_of_gpu(const struct gpu_info *gpu, struct device_key *out)
+enum sol_status device_key_of_gpu(const struct gpu *gpu, struct device_key *out)
 {
+    const struct gpu_info *info = gpu_info(gpu);
     *out = (struct device_key){0};
     name_build(out);
-    snprintf(out->device, sizeof out->device, "%s", gpu->name);
-    snprintf(out->capability, sizeof out->capability, "%d.%d", gpu->major, gpu->minor);
-    snprintf(out->driver, sizeof out->driver, "CUDA %d.%d", gpu->driver_version / 1000,
-             gpu->driver_version % 1000 / 10);
+    snprintf(out->device, sizeof out->device, "%s", info->name);
+    snprintf(out->capability, sizeof out->capability, "%d.%d", info->major, info->minor);
+    snprintf(out->driver, sizeof out->driver, "CUDA %d.%d", info->driver_version / 1000,
+             info->driver_version % 1000 / 10);
+    return gpu_sources_hash(gpu, "", out->kernels);
 }
 
-void device_key_of(const struct op_device *device, struct device_key *out)
+enum sol_status device_key_of(const struct op_device *device, struct device_key *out)
 {
-    if (device->gpu) {
-        device_key_of_gpu(gpu_info(device->gpu), out);
-        return;
-    }
+    if (device->gpu) return device_key_of_gpu(device->gpu, out);
     *out = (struct device_key){0};
     name_build(out);
     name_cpu(device, out);
+    return SOL_OK;
 }
 
 bool device_key_same_device(const struct device_key *a, const struct device_key *b)
@@ -59,11 +59,16 @@ bool device_key_same(const struct device_key *a, const struct device_key *b)
            strcmp(a->build, b->build) == 0;
 }
 
+bool device_key_same_kernels(const struct device_key *a, const struct device_key *b)
+{
+    return device_key_same_device(a, b) && *a->kernels && strcmp(a->kernels, b->kernels) == 0;
+}
+
 void device_key_digest(const struct device_key *key, const char *more, char out[DEVICE_KEY_DIGEST])
 {
     char text[512];
-    int n = snprintf(text, sizeof text, "%s|%s|%s|%s|%s", key->device, key->capability, key->driver,
-                     key->build, more);
+    int n = snprintf(text, sizeof text, "%s|%s|%s|%s|%s|%s", key->device, key->capability,
+                     key->driver, key->build, key->kernels, more);
     size_t length = n < (int)sizeof text ? (size_t)n : sizeof text - 1;
     snprintf(out, DEVICE_KEY_DIGEST, "%016llx", (unsigned long long)bytes_hash(text, length));
 }

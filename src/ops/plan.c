@@ -323,13 +323,20 @@ int chooser_choice(const struct chooser *chooser, const struct op *op, int v, co
     return choices->usual(args, device);
 }
 
-static void explain_tuned(const struct tuning_entry *tuned, char why[OP_REASON_MAX])
+static const char *tuning_name(const struct chooser *chooser)
+{
+    return chooser->tuning->shipped ? "the shipped record" : "tuning";
+}
+
+static void explain_tuned(const struct chooser *chooser, const struct tuning_entry *tuned,
+                          char why[OP_REASON_MAX])
 {
     if (tuning_is_usual(tuned))
-        snprintf(why, OP_REASON_MAX, "chosen: the rule's, and tuning found nothing faster");
+        snprintf(why, OP_REASON_MAX, "chosen: the rule's, and %s found nothing faster",
+                 tuning_name(chooser));
     else
-        snprintf(why, OP_REASON_MAX, "chosen: tuning measured it %.1f %% faster than %s%s%s",
-                 100 * (tuned->usual_ns / tuned->ns - 1), tuned->usual,
+        snprintf(why, OP_REASON_MAX, "chosen: %s measured it %.1f %% faster than %s%s%s",
+                 tuning_name(chooser), 100 * (tuned->usual_ns / tuned->ns - 1), tuned->usual,
                  *tuned->usual_choice ? ":" : "", tuned->usual_choice);
 }
 
@@ -357,7 +364,7 @@ void chooser_explain(const struct chooser *chooser, const struct op *op, int v, 
     const char *text = NULL;
     if (!chooser_can_run(chooser, op, v, args, why)) return;
     if (tuned && v == chosen && v == by_tuning)
-        explain_tuned(tuned, why);
+        explain_tuned(chooser, tuned, why);
     else if (v == chosen)
         text = chosen_text(chooser, op, v, args, forced);
     else if (chooser->reference)
@@ -368,7 +375,7 @@ void chooser_explain(const struct chooser *chooser, const struct op *op, int v, 
     else if (forced)
         text = "another one is forced";
     else if (by_tuning >= 0 && !tuning_is_usual(tuned))
-        text = "tuning measured another one to be faster";
+        snprintf(why, OP_REASON_MAX, "%s measured another one to be faster", tuning_name(chooser));
     else if (v < op->n_variants && !suits(chooser, op, v, args, why))
         return;
     else

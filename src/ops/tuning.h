@@ -23,6 +23,7 @@ struct tuning_entry {
 struct tuning {
     struct tuning_entry *entries;
     size_t count, capacity;
+    bool shipped; /* it came with the program */
 };
 
 /* Takes NULL; frees the entries, not the struct. */

@@ -2,7 +2,7 @@
  *
  *     {"format": "sol tuning", "version": 1, "devices": [
  *       {"device": "NVIDIA H100 80GB HBM3", "capability": "9.0", "driver": "CUDA 13.0",
- *        "build": "0.1.0 b49b102cd", "entries": [
+ *        "build": "0.1.0 b49b102cd", "kernels": "8f3c...", "entries": [
  *          {"op": "gemm", "dtype": "bf16", "n": 4096, "k": 2880, "rows": 16, "from": 9, "to": 16,
  *           "numerics": "i8", "variant": "gemm_wgmma_cuda", "choice": "gemm_wgmma_bf16_16",
  *           "ns": 13400, "usual": "gemv_bf16_cuda", "usual_choice": "", "usual_ns": 15100}]}]}
@@ -122,10 +122,13 @@ static bool take_entry(const json_t *json, struct tuning_entry *e)
 
 static bool take_key(const json_t *section, struct device_key *key)
 {
+    *key = (struct device_key){0};
     return take_text(section, "device", key->device, sizeof key->device) &&
            take_text(section, "capability", key->capability, sizeof key->capability) &&
            take_text(section, "driver", key->driver, sizeof key->driver) &&
-           take_text(section, "build", key->build, sizeof key->build);
+           take_text(section, "build", key->build, sizeof key->build) &&
+           (!json_object_get(section, "kernels") ||
+            take_text(section, "kernels", key->kernels, sizeof key->kernels));
 }
 
 static enum sol_status read_entries(const json_t *section, struct tuning *out,
@@ -197,6 +200,36 @@ enum sol_status tuning_parse(const char *text, size_t length, const struct devic
     return status;
 }
 
+/* ---- what the program brings ---- */
+
+extern const char sol_tuning_shipped[]; /* tuning_shipped.S */
+
+enum sol_status tuning_shipped_parse(const char *text, size_t length, const struct device_key *key,
+                                     struct tuning *out)
+{
+    char note[TUNING_NOTE_MAX];
+    size_t i;
+    json_t *section;
+    enum sol_status status = SOL_OK;
+    *out = (struct tuning){.shipped = true};
+    json_t *record = read_record(text, length, note);
+    json_array_foreach(json_object_get(record, "devices"), i, section)
+    {
+        struct device_key its;
+        if (!take_key(section, &its) || !device_key_same_kernels(&its, key)) continue;
+        status = read_entries(section, out, note);
+        break;
+    }
+    json_decref(record);
+    if (status != SOL_OK) tuning_clear(out);
+    return status;
+}
+
+enum sol_status tuning_shipped(const struct device_key *key, struct tuning *out)
+{
+    return tuning_shipped_parse(sol_tuning_shipped, strlen(sol_tuning_shipped), key, out);
+}
+
 /* ---- files ---- */
 
 /* False, with a note unless there is no file, where nothing can be read. */
@@ -228,9 +261,9 @@ static json_t *section_json(const struct device_key *key, const struct tuning *t
     json_t *entries = json_array();
     for (size_t i = 0; i < tuning->count; i++)
         json_array_append_new(entries, entry_json(&tuning->entries[i]));
-    return json_pack("{s:s, s:s, s:s, s:s, s:o}", "device", key->device, "capability",
-                     key->capability, "driver", key->driver, "build", key->build, "entries",
-                     entries);
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:o}", "device", key->device, "capability",
+                     key->capability, "driver", key->driver, "build", key->build, "kernels",
+                     key->kernels, "entries", entries);
 }
 
 /* The file's sections but that of this device, and the new one. */

@@ -23,6 +23,13 @@ enum sol_status tuning_load(const char *path, const struct device_key *key, stru
 enum sol_status tuning_parse(const char *text, size_t length, const struct device_key *key,
                              struct tuning *out, char note[TUNING_NOTE_MAX]);
 
+/* The record that comes with the program (src/ops/tuning_shipped.json, made by tools/ship_tuning),
+ * for a device and the kernels that it was measured with. `out` is empty where there is none. */
+enum sol_status tuning_shipped(const struct device_key *key, struct tuning *out);
+/* The same from the text of such a record. */
+enum sol_status tuning_shipped_parse(const char *text, size_t length, const struct device_key *key,
+                                     struct tuning *out);
+
 /* Puts `tuning` in the place of what the file says of this device, whatever driver and build that
  * was for; without entries the section goes. The file appears whole or not at all, and two writers
  * do not lose each other's sections. Makes the cache folder. SOL_E_IO. */
