@@ -86,9 +86,15 @@ has out '^pp300 +gemm +gemm_wgmma_cuda'
 run 0 kernels --backend cuda -m synth:gpt-oss-20b,layers=1 --rows 16
 has out '^attn_in .* attn_in_rows_cuda'
 has out '^attn_out .* attn_out_rows_cuda'
+has out '^moe_up .* moe_up_rows_cuda:' # experts are packed there
 run 0 kernels --backend cuda -m synth:gpt-oss-20b,layers=1 --rows 17
 has out '^attn_in .* attn_in_many_cuda'
 has out '^attn_out .* attn_out_many_cuda'
+# what is said to be chosen is what runs
+run 0 bench --backend cuda -m synth:tiny -p 0 -n 1 -r 1 --ops --no-store --no-limits -q -o json
+check 'not open("'"$work/ran"'", "w").write("\n".join(sorted({k["op"] + " " + k["variant"] for k in r[0]["kernels"]})) + "\n") == 0'
+run 0 kernels --backend cuda -m synth:tiny --rows 1 --json
+check 'set(open("'"$work/ran"'").read().split("\n")[:-1]) == {p["op"] + " " + p["variant"] for p in r["steps"][0]["problems"] if p["variant"] != "composed"}'
 # one op alone, every kind of it; its results are nobody's, since nothing runs
 run 0 bench --backend cuda --op gemm:m=300,n=64,k=128 --op gemm:m=6,n=64,k=64,check=gemm_f32_any_cuda \
     --op gemm:m=64,n=96,k=64,dtype=mxfp4,groups=4,top_k=2,skew=1 --op moe_up:m=64,n=64,k=64,groups=4 \

@@ -17,6 +17,7 @@
 #include "base/rng.h"
 #include "check/tune_measure.h"
 #include "ops/ops.h"
+#include "ops/problem.h"
 
 enum { PROBLEMS_MAX = 96 };
 
@@ -53,9 +54,7 @@ struct search {
 
 static bool same_problem(const struct op_problem *a, const struct op_problem *b)
 {
-    return a->rows == b->rows && a->dtype == b->dtype && a->n == b->n && a->k == b->k &&
-           a->groups == b->groups && a->top_k == b->top_k && a->head_dim == b->head_dim &&
-           a->window == b->window && a->sequences == b->sequences;
+    return a->rows == b->rows && op_problem_same(a, b);
 }
 
 static struct found *find_problem(struct collection *c, const struct op *op,

@@ -8,8 +8,10 @@
 #include "base/table.h"
 #include "cli/cli.h"
 #include "cli/engine_options.h"
-#include "infer/forward.h"
+#include "infer/engine.h"
+#include "model/upload.h"
 #include "ops/ops.h"
+#include "ops/problem.h"
 
 struct kernels_options {
     struct engine_options engine;
@@ -42,82 +44,6 @@ static const struct command_spec spec = {
     .options = options,
 };
 
-/* ---- what a problem looks like ---- */
-
-static void describe_gemm(const struct gemm_args *a, char *text, size_t size)
-{
-    char groups[40] = "";
-    if (a->group_offsets || a->w.groups > 1)
-        snprintf(groups, sizeof groups, ", %lld experts", (long long)a->w.groups);
-    snprintf(text, size, "%lld x %lld x %lld, %s%s", (long long)a->m, (long long)a->n,
-             (long long)a->k, dtype_info(a->w.dtype)->name, groups);
-}
-
-static void describe_attention(const struct attention_args *a, char *text, size_t size)
-{
-    char window[32] = "";
-    if (a->window) snprintf(window, sizeof window, ", window %lld", (long long)a->window);
-    snprintf(text, size, "%lld x %lld heads x %lld, cache %s%s", (long long)a->m,
-             (long long)a->n_heads, (long long)a->kv.head_dim, dtype_info(a->kv.dtype)->name,
-             window);
-}
-
-/* "rows x size [extra]" */
-static void describe_plain(int64_t rows, int64_t size, const char *extra, char *text, size_t length)
-{
-    snprintf(text, length, "%lld x %lld%s%s", (long long)rows, (long long)size, extra ? ", " : "",
-             extra ? extra : "");
-}
-
-/* The problem in words; equal words are one problem. */
-static void describe(const struct op *op, const void *args, char *text, size_t size)
-{
-#define ARGS(name) ((const struct name##_args *)args)
-    text[0] = '\0';
-    if (op == &op_gemm)
-        describe_gemm(args, text, size);
-    else if (op == &op_attention)
-        describe_attention(args, text, size);
-    else if (op == &op_embed)
-        describe_plain(ARGS(embed)->m, ARGS(embed)->table.cols,
-                       dtype_info(ARGS(embed)->table.dtype)->name, text, size);
-    else if (op == &op_rmsnorm)
-        describe_plain(ARGS(rmsnorm)->m, ARGS(rmsnorm)->n, NULL, text, size);
-    else if (op == &op_rope)
-        describe_plain(ARGS(rope)->m, ARGS(rope)->n_heads * ARGS(rope)->head_dim, NULL, text, size);
-    else if (op == &op_kv_write)
-        describe_plain(ARGS(kv_write)->m,
-                       ARGS(kv_write)->kv.n_kv_heads * ARGS(kv_write)->kv.head_dim,
-                       dtype_info(ARGS(kv_write)->kv.dtype)->name, text, size);
-    else if (op == &op_add)
-        describe_plain(ARGS(add)->m, ARGS(add)->n, NULL, text, size);
-    else if (op == &op_route)
-        describe_plain(ARGS(route)->m, ARGS(route)->n_experts, NULL, text, size);
-    else if (op == &op_swiglu)
-        describe_plain(ARGS(swiglu)->m, ARGS(swiglu)->n, NULL, text, size);
-    else if (op == &op_combine)
-        describe_plain(ARGS(combine)->m, ARGS(combine)->n, NULL, text, size);
-    else if (op == &op_attn_in)
-        describe_plain(ARGS(attn_in)->m, ARGS(attn_in)->hidden,
-                       dtype_info(ARGS(attn_in)->wq.dtype)->name, text, size);
-    else if (op == &op_attn_out)
-        describe_plain(ARGS(attn_out)->m, ARGS(attn_out)->hidden,
-                       dtype_info(ARGS(attn_out)->wo.dtype)->name, text, size);
-    else if (op == &op_moe_up)
-        describe_plain(ARGS(moe_up)->m, ARGS(moe_up)->hidden,
-                       dtype_info(ARGS(moe_up)->gate.dtype)->name, text, size);
-    else if (op == &op_moe_down)
-        describe_plain(ARGS(moe_down)->m, ARGS(moe_down)->hidden,
-                       dtype_info(ARGS(moe_down)->down.dtype)->name, text, size);
-    else if (op == &op_moe)
-        describe_plain(ARGS(moe)->m, ARGS(moe)->hidden, dtype_info(ARGS(moe)->gate.dtype)->name,
-                       text, size);
-    else if (op == &op_head)
-        describe_plain(ARGS(head)->n_outputs, ARGS(head)->w.rows,
-                       dtype_info(ARGS(head)->w.dtype)->name, text, size);
-#undef ARGS
-}
-
 /* "variant", or "variant:choice" where it has several. */
 static void describe_variant(const struct op *op, int v, int choice, char *text, size_t size)
 {
@@ -138,8 +64,8 @@ struct problem {
 
 struct problems {
     const struct chooser *chooser;
-    struct plan *plan;  /* keeps args alive; it is never run */
-    struct batch batch; /* args point to it */
+    struct engine *engine;
+    struct plan *plan; /* keeps args alive; it is never run */
     int64_t rows;
     struct problem list[PROBLEMS_MAX];
     int count;
@@ -150,7 +76,9 @@ static void take_choice(void *arg, const struct op *op, const void *args, int ch
     struct problems *p = arg;
     char text[TEXT_MAX];
     int choice = chooser_choice(p->chooser, op, chosen, args);
-    describe(op, args, text, sizeof text);
+    struct op_problem problem;
+    op->problem(args, &problem);
+    op_problem_describe(&problem, text, sizeof text);
     for (int i = 0; i < p->count; i++) {
         struct problem *known = &p->list[i];
         if (known->op != op || known->chosen != chosen || known->choice != choice ||
@@ -166,29 +94,16 @@ static void take_choice(void *arg, const struct op *op, const void *args, int ch
     memcpy(added->text, text, sizeof text);
 }
 
-/* Makes the plan of a step with `rows` rows, without cache and buffers. */
-static enum sol_status find_problems(const struct model *model, const struct engine_params *params,
-                                     struct problems *p)
+/* The plan of a step with `rows` rows, as an engine would make it. */
+static enum sol_status find_problems(const struct model *model, const struct model *uploaded,
+                                     const struct engine_params *params, struct problems *p)
 {
-    const struct model_config *c = &model->config;
-    struct kv_layer *kv = calloc((size_t)c->n_layers, sizeof *kv);
-    if (!kv) return status_set(SOL_E_MEMORY, "no memory for %lld layers", (long long)c->n_layers);
-    for (int64_t n = 0; n < c->n_layers; n++)
-        kv[n] = (struct kv_layer){.dtype = params->kv_dtype,
-                                  .n_sequences = 1,
-                                  .n_kv_heads = c->n_kv_heads,
-                                  .capacity = 4096,
-                                  .head_dim = c->head_dim};
-    p->batch = (struct batch){.n_tokens = p->rows, .n_outputs = 1};
-    struct forward_buffers buffers = {0};
-    enum sol_status status = plan_create(&params->chooser, &p->plan);
-    if (status == SOL_OK) {
-        plan_on_choice(p->plan, take_choice, p);
-        forward_build(p->plan, model, &p->batch, kv, NULL, 1.0f, &buffers, p->rows, 1);
-        status = plan_finish(p->plan);
-    }
-    free(kv);
-    return status;
+    struct engine_params own = *params;
+    own.uploaded = uploaded;
+    own.max_batch = p->rows;
+    if (own.context > model->config.context) own.context = model->config.context;
+    SOL_TRY(engine_create(model, &own, &p->engine));
+    return engine_make_plan(p->engine, p->chooser, p->rows, 1, take_choice, p, &p->plan);
 }
 
 /* ---- text ---- */
@@ -339,6 +254,7 @@ static json_t *problem_json(const struct chooser *chooser, const struct problem 
 /* ---- command ---- */
 
 static enum sol_status show_problems(const struct kernels_options *o, const struct model *model,
+                                     const struct model *uploaded,
                                      const struct engine_params *params, int64_t rows,
                                      json_t *steps)
 {
@@ -346,7 +262,7 @@ static enum sol_status show_problems(const struct kernels_options *o, const stru
     if (!p) return status_set(SOL_E_MEMORY, "no memory for the list of problems");
     p->rows = rows;
     p->chooser = &params->chooser;
-    enum sol_status status = find_problems(model, params, p);
+    enum sol_status status = find_problems(model, uploaded, params, p);
     if (status == SOL_OK && o->json) {
         json_t *list = json_array();
         for (int i = 0; i < p->count; i++)
@@ -359,6 +275,7 @@ static enum sol_status show_problems(const struct kernels_options *o, const stru
         putchar('\n');
     }
     plan_destroy(p->plan);
+    engine_destroy(p->engine);
     free(p);
     return status;
 }
@@ -366,11 +283,14 @@ static enum sol_status show_problems(const struct kernels_options *o, const stru
 static enum sol_status show_model(const struct kernels_options *o,
                                   const struct engine_params *params, json_t *steps)
 {
-    struct model *model;
-    SOL_TRY(model_open(o->engine.model, &model));
-    enum sol_status status = SOL_OK;
+    struct model *model, *uploaded = NULL;
+    struct gpu *gpu = params->chooser.device.gpu;
+    const struct model_params how = {.later = gpu != NULL};
+    SOL_TRY(model_open_with(o->engine.model, &how, &model));
+    enum sol_status status = gpu ? model_upload_outline(model, gpu, &uploaded) : SOL_OK;
     for (size_t i = 0; i < o->rows.count && status == SOL_OK; i++)
-        status = show_problems(o, model, params, o->rows.values[i], steps);
+        status = show_problems(o, model, uploaded, params, o->rows.values[i], steps);
+    model_upload_destroy(uploaded, gpu);
     model_close(model);
     return status;
 }

@@ -12,6 +12,7 @@
 #include "cli/cli.h"
 #include "cli/engine_options.h"
 #include "model/upload.h"
+#include "ops/problem.h"
 #include "ops/tuning_file.h"
 
 struct tune_options {
@@ -82,20 +83,6 @@ struct tune_command {
 
 enum { TEXT_MAX = 160 };
 
-static void describe(const struct op_problem *p, char text[TEXT_MAX])
-{
-    const struct {
-        const char *name;
-        int64_t value;
-    } sizes[] = {{"n", p->n},         {"k", p->k},           {"groups", p->groups},
-                 {"top_k", p->top_k}, {"head", p->head_dim}, {"window", p->window}};
-    int at = snprintf(text, TEXT_MAX, "%lld x %s", (long long)p->rows, dtype_info(p->dtype)->name);
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        if (sizes[i].value)
-            at += snprintf(text + at, TEXT_MAX - (size_t)at, " %s=%lld", sizes[i].name,
-                           (long long)sizes[i].value);
-}
-
 static void describe_kernel(const char *variant, const char *choice, char text[TEXT_MAX])
 {
     snprintf(text, TEXT_MAX, "%s%s%s", variant, *choice ? ":" : "", choice);
@@ -140,7 +127,7 @@ static void print_line(const struct tune_result *r, struct table *table)
     char text[TEXT_MAX];
     table_cell(table, "%lld", (long long)r->step_rows);
     table_cell(table, "%s", e->op->name);
-    describe(&e->problem, text);
+    op_problem_describe(&e->problem, text, sizeof text);
     table_cell(table, "%s", text);
     table_cell(table, "%d", r->calls);
     table_cell(table, "%d", r->candidates);
@@ -204,7 +191,7 @@ static json_t *result_json(const struct tune_result *r)
     static const char *const states[] = {"listed", "usual", "faster", "not_reached"};
     const struct tuning_entry *e = &r->entry;
     char problem[TEXT_MAX];
-    describe(&e->problem, problem);
+    op_problem_describe(&e->problem, problem, sizeof problem);
     json_t *json = json_pack("{s:I, s:s, s:s, s:i, s:i, s:i, s:s, s:s, s:s, s:s, s:s}", "step_rows",
                              (json_int_t)r->step_rows, "op", e->op->name, "problem", problem,
                              "calls", r->calls, "candidates", r->candidates, "wrong", r->wrong,

@@ -239,15 +239,44 @@ static enum sol_status load(const struct model *model, struct gpu *gpu,
     return status;
 }
 
-enum sol_status model_upload(const struct model *model, struct gpu *gpu,
-                             const struct fit_params *run, struct model **out)
+static enum sol_status make_tables(const struct model *model, struct upload **out)
 {
-    *out = NULL;
     struct upload *up = calloc(1, sizeof *up + (size_t)model->config.n_layers * sizeof *up->layers);
+    *out = up;
     if (!up) return status_set(SOL_E_MEMORY, "no memory for a model's tables");
     up->model = *model;
     up->model.layers = up->layers;
     up->model.source = NULL; /* the original's */
+    return SOL_OK;
+}
+
+enum sol_status model_upload_outline(const struct model *model, struct gpu *gpu, struct model **out)
+{
+    struct upload *up;
+    char *at = (char *)(uintptr_t)ALIGN;
+    *out = NULL;
+    SOL_TRY(make_tables(model, &up));
+    for (int64_t i = 0; i < weight_count(&model->config); i++) {
+        struct weight w = weight_at(&model->config, i);
+        if (used_in_place(model, &w, gpu))
+            bind_in_place(model, &w, &up->model);
+        else if (w.vector)
+            weight_bind(&up->model, &w, DTYPE_F32, at);
+        else
+            *(struct tensor *)(uintptr_t)field_of(&up->model, &w) =
+                tensor_packed(field_of(model, &w), at);
+        at += padded(uploaded_bytes(model, &w));
+    }
+    *out = &up->model;
+    return SOL_OK;
+}
+
+enum sol_status model_upload(const struct model *model, struct gpu *gpu,
+                             const struct fit_params *run, struct model **out)
+{
+    struct upload *up;
+    *out = NULL;
+    SOL_TRY(make_tables(model, &up));
     enum sol_status status = load(model, gpu, run, up);
     if (status == SOL_OK)
         *out = &up->model;

@@ -18,6 +18,10 @@ enum sol_status model_upload(const struct model *model, struct gpu *gpu,
 /* The refusal alone: whether there is room. */
 enum sol_status model_upload_check(const struct model *model, struct gpu *gpu,
                                    const struct fit_params *run);
+/* What model_upload would make, without contents: formats and layouts as they will be, addresses
+ * that nobody may read. For plans that are looked at and never run. */
+enum sol_status model_upload_outline(const struct model *model, struct gpu *gpu,
+                                     struct model **out);
 void model_upload_destroy(struct model *uploaded, struct gpu *gpu); /* takes NULL */
 
 #endif

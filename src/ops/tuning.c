@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/bytes_hash.h"
+#include "ops/problem.h"
 
 void tuning_clear(struct tuning *tuning)
 {
@@ -13,20 +14,13 @@ void tuning_clear(struct tuning *tuning)
     *tuning = (struct tuning){0};
 }
 
-/* But for the rows. */
-static bool same_problem(const struct op_problem *a, const struct op_problem *b)
-{
-    return a->dtype == b->dtype && a->n == b->n && a->k == b->k && a->groups == b->groups &&
-           a->top_k == b->top_k && a->head_dim == b->head_dim && a->window == b->window &&
-           a->sequences == b->sequences;
-}
-
 enum sol_status tuning_add(struct tuning *tuning, const struct tuning_entry *entry)
 {
     for (size_t i = 0; i < tuning->count; i++) {
         struct tuning_entry *e = &tuning->entries[i];
         if (e->op != entry->op || e->loosest != entry->loosest ||
-            e->problem.rows != entry->problem.rows || !same_problem(&e->problem, &entry->problem))
+            e->problem.rows != entry->problem.rows ||
+            !op_problem_same(&e->problem, &entry->problem))
             continue;
         *e = *entry;
         return SOL_OK;
@@ -49,7 +43,7 @@ const struct tuning_entry *tuning_find(const struct tuning *tuning, const struct
     for (size_t i = 0; tuning && i < tuning->count; i++) {
         const struct tuning_entry *e = &tuning->entries[i];
         if (e->op != op || e->loosest != loosest || problem->rows < e->rows_from ||
-            problem->rows > e->rows_to || !same_problem(&e->problem, problem))
+            problem->rows > e->rows_to || !op_problem_same(&e->problem, problem))
             continue;
         if (!best || e->problem.rows < best->problem.rows) best = e;
     }

@@ -20,6 +20,7 @@
 #include "base/cache.h"
 #include "base/memory.h"
 #include "format/output_file.h"
+#include "ops/problem.h"
 
 enum { VERSION = 1, FILE_BYTES_MAX = 16 << 20, ENTRIES_MAX = 20000 };
 static const char format_name[] = "sol tuning";
@@ -31,39 +32,19 @@ enum sol_status tuning_path(char *out, size_t size)
 
 /* ---- one entry ---- */
 
-struct size_field {
-    const char *name;
-    size_t offset; /* of an int64_t in struct op_problem */
-};
-static const struct size_field sizes[] = {
-    {"n", offsetof(struct op_problem, n)},
-    {"k", offsetof(struct op_problem, k)},
-    {"groups", offsetof(struct op_problem, groups)},
-    {"top_k", offsetof(struct op_problem, top_k)},
-    {"head_dim", offsetof(struct op_problem, head_dim)},
-    {"window", offsetof(struct op_problem, window)},
-    {"sequences", offsetof(struct op_problem, sequences)},
-};
-enum { SIZES = sizeof sizes / sizeof *sizes };
-
-static int64_t *size_at(struct op_problem *problem, int i)
-{
-    return (int64_t *)((char *)problem + sizes[i].offset);
-}
-
 static json_t *entry_json(const struct tuning_entry *e)
 {
     struct op_problem problem = e->problem;
     json_t *json =
         json_pack("{s:s, s:s}", "op", e->op->name, "dtype", dtype_info(problem.dtype)->name);
-    for (int i = 0; i < SIZES; i++)
-        if (*size_at(&problem, i))
-            json_object_set_new(json, sizes[i].name, json_integer(*size_at(&problem, i)));
-    json_t *rest = json_pack("{s:I, s:I, s:I, s:s, s:s, s:s, s:f, s:s, s:s, s:f}", "rows",
-                             (json_int_t)problem.rows, "from", (json_int_t)e->rows_from, "to",
-                             (json_int_t)e->rows_to, "numerics", op_numerics_name(e->loosest),
-                             "variant", e->variant, "choice", e->choice, "ns", e->ns, "usual",
-                             e->usual, "usual_choice", e->usual_choice, "usual_ns", e->usual_ns);
+    for (int i = 0; i < OP_SIZES; i++)
+        if (*op_size(&problem, i))
+            json_object_set_new(json, op_size_name(i), json_integer(*op_size(&problem, i)));
+    json_t *rest =
+        json_pack("{s:I, s:I, s:s, s:s, s:s, s:f, s:s, s:s, s:f}", "from", (json_int_t)e->rows_from,
+                  "to", (json_int_t)e->rows_to, "numerics", op_numerics_name(e->loosest), "variant",
+                  e->variant, "choice", e->choice, "ns", e->ns, "usual", e->usual, "usual_choice",
+                  e->usual_choice, "usual_ns", e->usual_ns);
     json_object_update(json, rest);
     json_decref(rest);
     return json;
@@ -106,11 +87,11 @@ static bool take_entry(const json_t *json, struct tuning_entry *e)
     struct op_problem *p = &e->problem;
     *e = (struct tuning_entry){.op = op ? op_find(op) : NULL};
     if (!e->op || !dtype || !dtype_from_name(dtype, &p->dtype)) return false;
-    for (int i = 0; i < SIZES; i++)
-        if (!take_count(json, sizes[i].name, size_at(p, i))) return false;
-    return take_count(json, "rows", &p->rows) && take_count(json, "from", &e->rows_from) &&
-           take_count(json, "to", &e->rows_to) && p->rows >= 1 && e->rows_from <= p->rows &&
-           e->rows_to >= p->rows && take_numerics(json, &e->loosest) &&
+    for (int i = 0; i < OP_SIZES; i++)
+        if (!take_count(json, op_size_name(i), op_size(p, i))) return false;
+    return take_count(json, "from", &e->rows_from) && take_count(json, "to", &e->rows_to) &&
+           p->rows >= 1 && e->rows_from <= p->rows && e->rows_to >= p->rows &&
+           take_numerics(json, &e->loosest) &&
            take_text(json, "variant", e->variant, sizeof e->variant) &&
            take_text(json, "choice", e->choice, sizeof e->choice) &&
            take_text(json, "usual", e->usual, sizeof e->usual) &&

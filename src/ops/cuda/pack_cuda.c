@@ -67,6 +67,12 @@ static struct tensor packed(const struct tensor *t, const struct layout *l, void
     return out;
 }
 
+struct tensor tensor_packed(const struct tensor *t, void *memory)
+{
+    struct layout l = layout_of(t);
+    return packed(t, &l, memory);
+}
+
 /* ---- on the GPU ---- */
 
 static enum sol_status copy_plain(struct gpu *gpu, const struct tensor *t, char *to)
@@ -165,7 +171,7 @@ static void run(const struct op_context *context, const void *args)
     const struct pack_weights_args *a = args;
     const struct tensor *t = &a->w;
     struct layout l = layout_of(t);
-    const struct tensor out = packed(t, &l, a->packed);
+    const struct tensor out = tensor_packed(t, a->packed);
     for (int64_t g = 0; g < t->groups; g++)
         put_rows(context->gpu, tensor_row(t, g, 0), t->rows, (size_t)g * tiles_over(t->rows, &l),
                  &out);

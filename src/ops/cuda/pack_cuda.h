@@ -12,6 +12,9 @@
 /* Bytes of the tensor in that layout: what `memory` below must have, 256-byte aligned. */
 size_t tensor_packed_bytes(const struct tensor *tensor);
 
+/* The tensor as it is in `memory`, once it is there. */
+struct tensor tensor_packed(const struct tensor *tensor, void *memory);
+
 /* A tensor in `memory` of the GPU with the contents of `tensor`, which the host has. `staging` is
  * PACK_STAGING bytes on the GPU, used by the copies on the stream; only tiles need it. */
 enum { PACK_STAGING = 17 << 20 };
