@@ -195,8 +195,8 @@ static buffers make_buffers(const attention_case &c)
     size_t count = (size_t)c.sequences * KV_HEADS * c.capacity * DIM;
     b.q = device<float>(width), b.out = device<float>(width), b.sinks = device<float>(HEADS);
     b.position = device<int>(rows), b.sequence = device<int>(rows), b.work = device<char>(160 << 20);
-    fill<<<1024, 256>>>(WEIGHT_F32, b.q, width, 1, 2);
-    fill<<<1, 64>>>(WEIGHT_F32, b.sinks, HEADS, 2, 2);
+    fill<<<1024, 256>>>(DTYPE_F32, b.q, width, 1, 2);
+    fill<<<1, 64>>>(DTYPE_F32, b.sinks, HEADS, 2, 2);
     CHECK(cudaMemset(b.out, 0xff, width * 4));
     CHECK(cudaMemcpy(b.position, c.position.data(), rows * 4, cudaMemcpyHostToDevice));
     CHECK(cudaMemcpy(b.sequence, c.sequence.data(), rows * 4, cudaMemcpyHostToDevice));
@@ -218,7 +218,7 @@ static void run_decode(const attention_case &c, const buffers &b, int cache, int
     int rows = (int)c.position.size(), items = rows * KV_HEADS;
     attention_kernel_args k = {b.caches[cache], HEADS, c.window, b.position, b.sequence, b.q, b.sinks, b.out,
                                (float *)b.work, 0.125f, rows, (items < 128 ? 512 : 1024) / CACHE_BLOCK, DECODE_STAGES};
-    launch(stream, c.type == WEIGHT_F16 ? decode::attention_decode_f16 : decode::attention_decode_bf16,
+    launch(stream, c.type == DTYPE_F16 ? decode::attention_decode_f16 : decode::attention_decode_bf16,
            std::min(2 * sms, items * DECODE_PIECES), DECODE_WARPS * WARP, DECODE_SHARED, k);
 }
 
@@ -238,7 +238,7 @@ static void run_many(const attention_case &c, const buffers &b, int cache, int s
     k.step_keys = wgmma ? (int)PREFILL_KEYS : (int)MMA_PREFILL_KEYS;
     k.again = (int32_t *)(k.partial + (size_t)2 * k.blocks * PREFILL_GROUPS * PREFILL_PART);
     k.m = (int32_t)rows, k.n_heads = HEADS, k.window = c.window, k.scale = 0.125f;
-    bool f16 = c.type == WEIGHT_F16;
+    bool f16 = c.type == DTYPE_F16;
     launch(stream, work::attention_prefill_tiles, 1, PREFILL_LIST_THREADS, 0, k);
     if (wgmma)
         launch(stream, f16 ? prefill::attention_prefill_f16 : prefill::attention_prefill_bf16, k.blocks, PREFILL_THREADS,
@@ -323,7 +323,7 @@ static void run_case(const attention_case &c, decltype(run_decode) *run, int sms
     if (run == run_decode) bytes = pairs * KV_HEADS * DIM * 4;
     printf("{\"name\": \"%s\", \"type\": \"%s\", \"us\": %.3f, \"min\": %.3f, \"max\": %.3f, \"flops\": %.6g, "
            "\"bytes\": %.6g, \"error\": %.3g}\n",
-           c.name.c_str(), c.type == WEIGHT_F16 ? "f16" : "bf16", us[us.size() / 2], us[0], us.back(),
+           c.name.c_str(), c.type == DTYPE_F16 ? "f16" : "bf16", us[us.size() / 2], us[0], us.back(),
            4 * pairs * HEADS * DIM, bytes, std::isfinite(error) ? error : 9);
     fflush(stdout);
     for (auto &kv : b.caches) cudaFree(kv.k), cudaFree(kv.v);
@@ -335,7 +335,7 @@ static void run_case(const attention_case &c, decltype(run_decode) *run, int sms
 /* Whether a decoded row is the same, bit for bit, alone and among others. */
 static void run_alone(int sms)
 {
-    attention_case all = make_case("decode, 8 rows as alone", WEIGHT_F16, 8, 1, 5000, 0), one = all;
+    attention_case all = make_case("decode, 8 rows as alone", DTYPE_F16, 8, 1, 5000, 0), one = all;
     for (int i = 0; i < 8; i++) all.position[i] = 600 * i + 31 * i;
     one.position.resize(1), one.sequence.resize(1);
     buffers b = make_buffers(all), alone = b;
@@ -358,13 +358,13 @@ static void run_prefill_cases(int sms)
 {
     for (auto run : {run_prefill, run_mma}) {
         std::string by = run == run_mma ? "mma.sync, " : "";
-        for (int type : {WEIGHT_BF16, WEIGHT_F16}) run_case(make_case(by + "causal 16384", type, 1, 16384, 0, 0), run, sms);
-        run_case(make_case(by + "causal 4096", WEIGHT_BF16, 1, 4096, 0, 0), run, sms);
-        run_case(make_case(by + "2048 rows at 32768", WEIGHT_F16, 1, 2048, 32768, 0), run, sms);
-        run_case(make_case(by + "2048 rows at 0", WEIGHT_F16, 1, 2048, 0, 0), run, sms);
-        run_case(make_case(by + "512 rows at 8192", WEIGHT_F16, 1, 512, 8192, 0), run, sms);
-        run_case(make_case(by + "4 x 512 rows at 3000", WEIGHT_F16, 4, 512, 3000, 0), run, sms);
-        run_case(make_case(by + "2048 rows at 32768, window 128", WEIGHT_F16, 1, 2048, 32768, 128), run, sms);
+        for (int type : {DTYPE_BF16, DTYPE_F16}) run_case(make_case(by + "causal 16384", type, 1, 16384, 0, 0), run, sms);
+        run_case(make_case(by + "causal 4096", DTYPE_BF16, 1, 4096, 0, 0), run, sms);
+        run_case(make_case(by + "2048 rows at 32768", DTYPE_F16, 1, 2048, 32768, 0), run, sms);
+        run_case(make_case(by + "2048 rows at 0", DTYPE_F16, 1, 2048, 0, 0), run, sms);
+        run_case(make_case(by + "512 rows at 8192", DTYPE_F16, 1, 512, 8192, 0), run, sms);
+        run_case(make_case(by + "4 x 512 rows at 3000", DTYPE_F16, 4, 512, 3000, 0), run, sms);
+        run_case(make_case(by + "2048 rows at 32768, window 128", DTYPE_F16, 1, 2048, 32768, 128), run, sms);
     }
 }
 
@@ -381,7 +381,7 @@ int main(int argc, char **argv)
         else
             wanted_name = argv[i];
     cudaDriverEntryPointQueryResult found;
-    int sms, f16 = WEIGHT_F16, bf16 = WEIGHT_BF16;
+    int sms, f16 = DTYPE_F16, bf16 = DTYPE_BF16;
     CHECK(cudaFree(0));
     CHECK(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", (void **)&encode, 12000, cudaEnableDefault, &found));
     CHECK(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, 0));

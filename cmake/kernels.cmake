@@ -18,7 +18,7 @@ list(APPEND gencode -gencode arch=compute_80,code=compute_80)
 
 file(GLOB kernel_files CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR}/kernels kernels/*/*.cu)
 file(GLOB kernel_headers CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR}/kernels
-  kernels/*.h kernels/*.cuh kernels/*/*.h kernels/*/*.cuh)
+  kernels/*.h kernels/*.cuh kernels/*.list kernels/*/*.h kernels/*/*.cuh)
 
 set(asm "/* Made by cmake/kernels.cmake. */\n    .section .rodata.sol_kernels,\"a\",%progbits\n")
 set(images "")

@@ -28,15 +28,4 @@ typedef unsigned long long uint64_t;
 #define SOL_DEVICE
 #endif
 
-/* Weight formats as kernels number them; the order of enum dtype (src/format/dtype.h). */
-enum {
-    WEIGHT_F32 = 0,
-    WEIGHT_F16 = 1,
-    WEIGHT_BF16 = 2,
-    WEIGHT_MXFP4 = 6,
-    WEIGHT_Q8_0 = 8,
-    WEIGHT_MXFP4_TILES = 100, /* mxfp4_tiles.h */
-    WEIGHT_Q8_0_TILES = 101,  /* q8_0_tiles.h */
-};
-
 #endif

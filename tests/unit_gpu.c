@@ -415,7 +415,8 @@ static void test_room(void **state)
     assert_int_equal(gpu_open(0, &gpu), SOL_OK);
     const struct op_device device = {.gpu = gpu};
     for (int64_t k = 256; k <= 2880; k += 2880 - 256) {
-        struct tensor w = {.dtype = DTYPE_MXFP4, .groups = 32, .rows = 2880, .cols = k};
+        struct tensor w = {
+            .dtype = DTYPE_MXFP4, .layout = LAYOUT_TILES, .groups = 32, .rows = 2880, .cols = k};
         w.data = w.scales = data;
         const struct moe_up_args up = {
             .m = 40, .top_k = 4, .hidden = k, .intermediate = 2880, .gate = w, .up = w};

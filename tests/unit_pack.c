@@ -90,7 +90,8 @@ static void check_shape(struct rng *rng, enum dtype dtype, int64_t groups, int64
     plain.data = data;
     struct tensor packed;
     tensor_pack_host(&plain, memory, &packed);
-    assert_true(packed.scales && (uintptr_t)packed.scales > (uintptr_t)packed.data);
+    assert_true(packed.layout == LAYOUT_TILES);
+    assert_true((uintptr_t)packed.scales > (uintptr_t)packed.data);
     for (int64_t g = 0; g < groups; g++)
         for (int64_t r = 0; r < rows; r++) {
             dtype_info(dtype)->decode(tensor_row(&plain, g, r), wanted, cols);

@@ -64,7 +64,7 @@ static void check_arrived(struct gpu *gpu, const struct model *up, const struct 
         if (!w.vector) {
             assert_true(there->dtype == t->dtype && there->groups == t->groups);
             assert_true(there->rows == t->rows && there->cols == t->cols);
-            if (there->scales) continue;
+            if (there->layout == LAYOUT_TILES) continue;
         }
         char *got = malloc(bytes);
         assert_non_null(got);
@@ -133,7 +133,7 @@ static int64_t count_in_place(const struct fake_cuda_params *device, const char 
         const void *to = w.vector ? *(const void *const *)(const void *)there : there->data;
         assert_non_null(to);
         same += data == to;
-        if (!w.vector && there->scales) {
+        if (!w.vector && there->layout == LAYOUT_TILES) {
             assert_true(data != to);
             *repacked += (tensor_packed_bytes(t) + 255) / 256 * 256;
         }

@@ -37,7 +37,7 @@ __device__ uint32_t arrivals[DECODE_ARRIVALS];
 
 template <int TYPE> struct number;
 
-template <> struct number<WEIGHT_F16> {
+template <> struct number<DTYPE_F16> {
     enum { PARTS = 2 };
     __device__ static inline uint32_t pair(float low, float high) { return f32_to_f16x2(low, high); }
     __device__ static inline float low(uint32_t pair) { return f16_to_f32((uint16_t)pair); }
@@ -48,7 +48,7 @@ template <> struct number<WEIGHT_F16> {
     }
 };
 
-template <> struct number<WEIGHT_BF16> {
+template <> struct number<DTYPE_BF16> {
     enum { PARTS = 3 };
     __device__ static inline uint32_t pair(float low, float high) { return f32_to_bf16x2(low, high); }
     __device__ static inline float low(uint32_t pair) { return __uint_as_float(pair << 16); }
@@ -469,11 +469,11 @@ template <int TYPE> __device__ inline void decode(const attention_kernel_args &a
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
     attention_decode_f16(const __grid_constant__ attention_kernel_args a)
 {
-    decode<WEIGHT_F16>(a);
+    decode<DTYPE_F16>(a);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
     attention_decode_bf16(const __grid_constant__ attention_kernel_args a)
 {
-    decode<WEIGHT_BF16>(a);
+    decode<DTYPE_BF16>(a);
 }

@@ -34,12 +34,12 @@ static_assert((int)STAGES * STAGE == (int)MMA_PREFILL_SHARED && (int)GROUP == (i
 
 template <int TYPE> __device__ inline void multiply(float *d, const uint32_t *a, const uint32_t *b);
 template <>
-__device__ inline void multiply<WEIGHT_F16>(float *d, const uint32_t *a, const uint32_t *b)
+__device__ inline void multiply<DTYPE_F16>(float *d, const uint32_t *a, const uint32_t *b)
 {
     mma_f16(d, a, b);
 }
 template <>
-__device__ inline void multiply<WEIGHT_BF16>(float *d, const uint32_t *a, const uint32_t *b)
+__device__ inline void multiply<DTYPE_BF16>(float *d, const uint32_t *a, const uint32_t *b)
 {
     mma_bf16(d, a, b);
 }
@@ -267,11 +267,11 @@ template <int TYPE> __device__ inline void prefill(const attention_prefill_args 
 extern "C" __global__ void __launch_bounds__(MMA_PREFILL_THREADS, MMA_PREFILL_BLOCKS_PER_SM)
     attention_mma_f16(const __grid_constant__ attention_prefill_args a)
 {
-    prefill<WEIGHT_F16>(a);
+    prefill<DTYPE_F16>(a);
 }
 
 extern "C" __global__ void __launch_bounds__(MMA_PREFILL_THREADS, MMA_PREFILL_BLOCKS_PER_SM)
     attention_mma_bf16(const __grid_constant__ attention_prefill_args a)
 {
-    prefill<WEIGHT_BF16>(a);
+    prefill<DTYPE_BF16>(a);
 }

@@ -113,7 +113,7 @@ __device__ inline void feed(const attention_prefill_args &a, prefill_shared &s, 
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add))
 
 template <int TYPE> struct number;
-template <> struct number<WEIGHT_F16> : prefill_number<WEIGHT_F16> {
+template <> struct number<DTYPE_F16> : prefill_number<DTYPE_F16> {
     __device__ static inline void sums(float (&d)[SUMS], const uint32_t *a, uint64_t b, int add)
     {
         PRODUCT("m64n64k16.f32.f16.f16", N32, F32, 32, 33, 34, 35, 36, 37);
@@ -123,7 +123,7 @@ template <> struct number<WEIGHT_F16> : prefill_number<WEIGHT_F16> {
         PRODUCT_SHARED("m64n128k16.f32.f16.f16", N64, F64, 64, 65, 66);
     }
 };
-template <> struct number<WEIGHT_BF16> : prefill_number<WEIGHT_BF16> {
+template <> struct number<DTYPE_BF16> : prefill_number<DTYPE_BF16> {
     __device__ static inline void sums(float (&d)[SUMS], const uint32_t *a, uint64_t b, int add)
     {
         PRODUCT("m64n64k16.f32.bf16.bf16", N32, F32, 32, 33, 34, 35, 36, 37);
@@ -391,7 +391,7 @@ extern "C" __global__ void __launch_bounds__(PREFILL_THREADS, 1)
     attention_prefill_f16(const __grid_constant__ attention_prefill_args a)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    prefill<WEIGHT_F16>(a);
+    prefill<DTYPE_F16>(a);
 #endif
 }
 
@@ -399,6 +399,6 @@ extern "C" __global__ void __launch_bounds__(PREFILL_THREADS, 1)
     attention_prefill_bf16(const __grid_constant__ attention_prefill_args a)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    prefill<WEIGHT_BF16>(a);
+    prefill<DTYPE_BF16>(a);
 #endif
 }

@@ -156,11 +156,11 @@ template <int TYPE> __device__ inline void finish(const attention_prefill_args &
 extern "C" __global__ void __launch_bounds__(PREFILL_FINISH_THREADS, 1)
     attention_prefill_finish_f16(const __grid_constant__ attention_prefill_args a)
 {
-    finish<WEIGHT_F16>(a);
+    finish<DTYPE_F16>(a);
 }
 
 extern "C" __global__ void __launch_bounds__(PREFILL_FINISH_THREADS, 1)
     attention_prefill_finish_bf16(const __grid_constant__ attention_prefill_args a)
 {
-    finish<WEIGHT_BF16>(a);
+    finish<DTYPE_BF16>(a);
 }

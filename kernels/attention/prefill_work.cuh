@@ -141,12 +141,12 @@ __device__ inline float quad_sum(float x)
 /* What queries and weights are rounded to. LIMIT: how far, in powers of two, a score may exceed the
  * reference. */
 template <int TYPE> struct prefill_number;
-template <> struct prefill_number<WEIGHT_F16> {
+template <> struct prefill_number<DTYPE_F16> {
     static constexpr float LIMIT = 15;     /* 2^15 has room below the largest f16 */
     static constexpr float LEAST = -1e30f; /* references of rows with small scores; here any */
     __device__ static inline uint32_t pair(float low, float high) { return f32_to_f16x2(low, high); }
 };
-template <> struct prefill_number<WEIGHT_BF16> {
+template <> struct prefill_number<DTYPE_BF16> {
     static constexpr float LIMIT = 60;  /* so that sums of values up to 2^50 stay finite */
     static constexpr float LEAST = -60; /* with LIMIT not below 0, where the comparison is exact */
     __device__ static inline uint32_t pair(float low, float high) { return f32_to_bf16x2(low, high); }

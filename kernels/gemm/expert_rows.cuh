@@ -115,7 +115,7 @@ __device__ inline void expert_rows(const expert_rows_args &a)
     __shared__ expert_partial<COLUMNS * TILES> partial[M];
     __shared__ int32_t offsets[EXPERT_ROWS_GROUPS_MAX + 1], rows[EXPERT_ROWS_MAX];
     expert_tile<M> tile;
-    uint32_t warp = threadIdx.x / WARP, units = unit_count(a.k), tiles = tile_count(a.n);
+    uint32_t warp = threadIdx.x / WARP, units = unit_count(a.k), tiles = tile_count(TILES_MXFP4, a.n);
     uint32_t groups = (uint32_t)a.groups, at = threadIdx.x % FEATURES, r = threadIdx.x / FEATURES;
     if (!EARLY) wait_for_input();
     if (!EARLY) let_next_start();

@@ -78,12 +78,13 @@ struct mxfp4_weights {
     {
         uint32_t lane = threadIdx.x % WARP;
         tile = (const uint4 *)((const char *)w + index * tile_bytes(k)) + lane;
-        scales = (const uint32_t *)((const char *)all_scales + index * tile_scales_bytes(k)) + lane / 4;
+        const char *first = (const char *)all_scales + index * tile_scales_bytes(TILES_MXFP4, k);
+        scales = (const uint32_t *)first + lane / 4;
     }
     __device__ void fetch(window &to, uint32_t unit) const
     {
         to.codes = load_once(tile + unit * (UNIT_BYTES / 16));
-        to.scales = __ldg(scales + unit * (UNIT_SCALES / 4));
+        to.scales = __ldg(scales + unit * (UNIT_SCALES_MXFP4 / 4));
     }
     __device__ static fragment columns_at(const char *x)
     {
@@ -124,7 +125,7 @@ struct mxfp4_weights {
  * of MXFP4. */
 struct q8_0_weights {
     static constexpr float ENLARGE = 1, RESTORE = 0x1p7f;
-    enum { STEP = Q8_UNIT_COLUMNS, COLUMN_STEP = 128, COLUMN_LANE = 32, COLUMN_PAD = 16 };
+    enum { STEP = UNIT_COLUMNS, COLUMN_STEP = 128, COLUMN_LANE = 32, COLUMN_PAD = 16 };
     struct window {
         uint4 low, high;
         uint32_t low_scales, high_scales; /* two blocks each */
@@ -144,11 +145,11 @@ struct q8_0_weights {
     }
     __device__ static uint32_t first_of(int64_t k, uint32_t row)
     {
-        return row / Q8_TILE_ROWS * (q8_tile_bytes(k) / 16) + row % Q8_TILE_ROWS * 4 + threadIdx.x % 4;
+        return row / TILE_ROWS_Q8_0 * (tile_bytes(k) / 16) + row % TILE_ROWS_Q8_0 * 4 + threadIdx.x % 4;
     }
     __device__ void fetch(window &to, uint32_t unit) const
     {
-        uint32_t at = low + unit * (Q8_UNIT_BYTES / 16), other = high + unit * (Q8_UNIT_BYTES / 16);
+        uint32_t at = low + unit * (UNIT_BYTES / 16), other = high + unit * (UNIT_BYTES / 16);
         to.low = load_once(codes + at);
         to.high = load_once(codes + other);
         to.low_scales = __ldg(scales + at / 4);

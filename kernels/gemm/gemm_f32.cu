@@ -1,8 +1,8 @@
 /* The product for every shape and weight format, in float32: a warp for a feature, up to ROWS rows at
  * once. What faster kernels do not serve. */
-#include "common.cuh"
 #include "gemm/gemm_args.h"
 #include "gemm/groups.cuh"
+#include "weights.cuh"
 
 enum { ROWS = 8, WARPS = 8 };
 
@@ -34,9 +34,13 @@ KERNEL_OF(WARPS *WARP, gemm_f32_any, gemm_kernel_args)
     row_tile tile = find_tile(a.group_offsets, a.groups, a.m, blockIdx.y, ROWS);
     if (feature >= a.n || tile.count == 0) return;
     int64_t w_row = tile.group * a.n + feature;
-    bool tiled = a.type >= WEIGHT_MXFP4_TILES;
+    bool tiled = TYPE_TILE_ROWS(a.type) != 0;
     const char *w = (const char *)a.w + (tiled ? 0 : w_row * weight_row_bytes(a.type, a.k));
-    int64_t tiled_row = tile.group * tiled_group_rows(a.type, a.n) + feature;
+    tiled_row from = {};
+    if (tiled) {
+        int64_t rows = (int64_t)tile_count(a.type, a.n) * TYPE_TILE_ROWS(a.type);
+        from = tiled_row_of(a.type, a.w, a.scales, a.k, tile.group * rows + feature);
+    }
     const float *x[ROWS];
     float sum[ROWS] = {0};
     for (int r = 0; r < ROWS; r++) {
@@ -44,8 +48,7 @@ KERNEL_OF(WARPS *WARP, gemm_f32_any, gemm_kernel_args)
         x[r] = a.a + (a.a_rows ? a.a_rows[row] : row) * a.k;
     }
     for (int64_t j = lane; j < a.k; j += WARP) {
-        float value = tiled ? tiled_weight_at(a.type, w, a.scales, a.k, tiled_row, j)
-                            : weight_at(a.type, w, j);
+        float value = tiled ? tiled_weight_at(a.type, from, j) : weight_at(a.type, w, j);
         for (int r = 0; r < ROWS; r++) sum[r] += value * x[r][j];
     }
     float bias = a.bias ? a.bias[tile.group * a.n + feature] : 0;

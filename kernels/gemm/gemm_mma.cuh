@@ -16,18 +16,18 @@
 #ifndef KERNELS_GEMM_MMA_CUH
 #define KERNELS_GEMM_MMA_CUH
 
-#include "common.cuh"
 #include "copy_async.cuh"
 #include "gemm/gemm_mma_args.h"
 #include "mma.cuh"
 #include "pack/mxfp4.cuh"
 #include "swiglu/swiglu.cuh"
+#include "weights.cuh"
 
 #define INLINE __device__ __forceinline__ /* the sums must stay in registers */
 
 template <int TYPE_, bool GATED_, int COLUMNS_, int STAGES_> struct mma_kind {
     enum {
-        PACKED = TYPE_ == WEIGHT_MXFP4_TILES,
+        PACKED = TYPE_TILE_ROWS(TYPE_) != 0,
         GATED = GATED_,
         COLUMNS = COLUMNS_, /* of a stage */
         STAGES = STAGES_,
@@ -40,7 +40,7 @@ template <int TYPE_, bool GATED_, int COLUMNS_, int STAGES_> struct mma_kind {
         STAGE_BYTES = MMA_STAGE_BYTES(TYPE_, COLUMNS),
         FEATURES = GATED ? MMA_ROWS / 2 : MMA_ROWS, /* of a tile */
         WARP_FEATURES = FEATURES / 2,
-        TILES = FEATURES / TILE_ROWS, /* packed, of one matrix */
+        TILES = FEATURES / TILE_ROWS_MXFP4, /* packed, of one matrix */
     };
     static_assert(!PACKED || COLUMNS == UNIT_COLUMNS, "a stage is a unit");
     static_assert(CHUNKS == 4 || CHUNKS == 8, "swizzle");
@@ -126,8 +126,8 @@ template <class K> struct mma_copies {
         row = tile.first_feature + first;
         w[0] = (const char *)a.w[0] + 2 * (int64_t)tile.group * a.n * a.k;
         if (!K::PACKED) return;
-        int tiles = tile_count(a.n), units = a.k_padded / UNIT_COLUMNS;
-        int at = tile.first_feature / TILE_ROWS;
+        int tiles = tile_count(TILES_MXFP4, a.n), units = a.k_padded / UNIT_COLUMNS;
+        int at = tile.first_feature / TILE_ROWS_MXFP4;
         for (int i = 0; i < 2; i++) {
             int which = K::GATED ? i : 0, warp = threadIdx.x / WARP;
             int t = min(tiles - 1, at + warp + (K::GATED ? 0 : 4 * i));
@@ -137,7 +137,7 @@ template <class K> struct mma_copies {
         int t = threadIdx.x / 2 % 8, which = t / K::TILES;
         t = min(tiles - 1, at + t % K::TILES);
         scales = (const char *)a.scales[which] +
-                 ((int64_t)tile.group * tiles + t) * units * UNIT_SCALES + threadIdx.x % 2 * 16;
+                 ((int64_t)tile.group * tiles + t) * units * UNIT_SCALES_MXFP4 + threadIdx.x % 2 * 16;
     }
 
     INLINE void fetch(const gemm_mma_args &a, int width, int stage, uint32_t to) const
@@ -155,7 +155,7 @@ template <class K> struct mma_copies {
             copy_16(at + MMA_THREADS * 16, w[1] + stage * UNIT_BYTES);
             if (threadIdx.x < 16)
                 copy_16(to + K::SCALES_AT - K::W_AT + threadIdx.x * 16,
-                        scales + stage * UNIT_SCALES);
+                        scales + stage * UNIT_SCALES_MXFP4);
             return;
         }
         int column = stage * K::COLUMNS + (int)chunk * 8;
@@ -199,12 +199,12 @@ template <class K> struct packed_weights {
     {
         uint32_t lane = threadIdx.x % WARP, first = threadIdx.x / WARP % 2 * (K::TILES / 2);
         uint32_t w = stage + K::W_AT + first * UNIT_BYTES + lane * 16;
-        uint32_t s = stage + K::SCALES_AT + first * UNIT_SCALES + lane / 4 * 4;
+        uint32_t s = stage + K::SCALES_AT + first * UNIT_SCALES_MXFP4 + lane / 4 * 4;
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             int tile = K::GATED ? i % 2 * K::TILES + i / 2 : i; /* gate's, up's, gate's, up's */
             words[i] = load_shared_16(w + tile * UNIT_BYTES);
-            scales[i] = load_shared_4(s + tile * UNIT_SCALES);
+            scales[i] = load_shared_4(s + tile * UNIT_SCALES_MXFP4);
             large |= ((scales[i] & 0x7f7f7f7fu) + 0x7f7f7f7fu) & scales[i];
         }
 #pragma unroll
@@ -356,12 +356,13 @@ INLINE bool multiply_packed(const gemm_mma_args &a, const mma_copies<K> &copies,
 INLINE float plain_sum(const gemm_mma_args &a, int group, int which, int row, int token)
 {
     int units = a.k_padded / UNIT_COLUMNS;
-    int64_t tile = (int64_t)group * tile_count(a.n) + row / TILE_ROWS;
+    int64_t tile = (int64_t)group * tile_count(TILES_MXFP4, a.n) + row / TILE_ROWS_MXFP4;
     const uint8_t *w = (const uint8_t *)a.w[which] + tile * units * UNIT_BYTES;
-    const uint8_t *s = (const uint8_t *)a.scales[which] + tile * units * UNIT_SCALES;
+    const uint8_t *s = (const uint8_t *)a.scales[which] + tile * units * UNIT_SCALES_MXFP4;
     const uint16_t *x = a.x + (int64_t)token * a.k_padded;
     float sum = a.bias[which] ? a.bias[which][(int64_t)group * a.n + row] : 0;
-    for (int k = 0; k < a.k_padded; k++) sum += tiled_mxfp4_at(w, s, row, k) * bf16_to_f32(x[k]);
+    for (int k = 0; k < a.k_padded; k++)
+        sum += mxfp4_tile_at(w, s, (uint32_t)row % TILE_ROWS_MXFP4, k) * bf16_to_f32(x[k]);
     return sum;
 }
 

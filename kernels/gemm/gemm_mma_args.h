@@ -2,7 +2,7 @@
 #ifndef KERNELS_GEMM_GEMM_MMA_ARGS_H
 #define KERNELS_GEMM_GEMM_MMA_ARGS_H
 
-#include "types.h"
+#include "format_args.h"
 
 /* A block: threads, rows of weights, tokens at most. Widths of tiles are multiples of MMA_WIDTH. */
 enum { MMA_THREADS = 128, MMA_ROWS = 128, MMA_TOKENS = 128, MMA_WIDTH = 32 };
@@ -25,16 +25,21 @@ SOL_STATIC_ASSERT(sizeof(struct gemm_mma_args) == 104, "host and device agree");
  * which an A100 has room for two (H100, 2048x4096x2880: 389 TFLOP/s, narrow 357 with 4 stages and
  * 356 with 6); MXFP4 61, where 2, 3 and 4 stages are equally fast. Which one is chosen:
  * src/ops/cuda/gemm_mma_cuda.c. */
-#define MMA_DENSE_KINDS(KIND)  KIND(gemm_mma_bf16, WEIGHT_BF16, false, 64, 3)
-#define MMA_NARROW_KINDS(KIND) KIND(gemm_mma_bf16_narrow, WEIGHT_BF16, false, 32, 4)
-#define MMA_MXFP4_KINDS(KIND)  KIND(gemm_mma_mxfp4, WEIGHT_MXFP4_TILES, false, 64, 3)
-#define MMA_MOE_UP_KINDS(KIND) KIND(moe_up_mma_mxfp4, WEIGHT_MXFP4_TILES, true, 64, 3)
+#define MMA_DENSE_KINDS(KIND)  KIND(gemm_mma_bf16, DTYPE_BF16, false, 64, 3)
+#define MMA_NARROW_KINDS(KIND) KIND(gemm_mma_bf16_narrow, DTYPE_BF16, false, 32, 4)
+#define MMA_MXFP4_KINDS(KIND)  KIND(gemm_mma_mxfp4, TILES_MXFP4, false, 64, 3)
+#define MMA_MOE_UP_KINDS(KIND) KIND(moe_up_mma_mxfp4, TILES_MXFP4, true, 64, 3)
 
 /* Shared memory: the tokens' rows, weights and scales (padded to whole lines) of each stage. */
 #define MMA_X_BYTES(columns) (MMA_TOKENS * (columns)*2)
 #define MMA_W_BYTES(type, columns)                                                                 \
-    ((type) == WEIGHT_BF16 ? MMA_ROWS * (columns)*2 : MMA_ROWS * (columns) / 2)
-#define MMA_SCALES_BYTES(type, columns) ((type) == WEIGHT_BF16 ? 0 : MMA_ROWS * (columns) / 32)
+    (TYPE_TILE_ROWS(type)                                                                          \
+         ? MMA_ROWS / TYPE_TILE_ROWS(type) * UNIT_BYTES * (columns) / UNIT_COLUMNS                 \
+         : MMA_ROWS * (columns)*2)
+#define MMA_SCALES_BYTES(type, columns)                                                            \
+    (TYPE_TILE_ROWS(type)                                                                          \
+         ? MMA_ROWS / TYPE_TILE_ROWS(type) * TYPE_UNIT_SCALES(type) * (columns) / UNIT_COLUMNS     \
+         : 0)
 #define MMA_STAGE_BYTES(type, columns)                                                             \
     (MMA_X_BYTES(columns) + MMA_W_BYTES(type, columns) + MMA_SCALES_BYTES(type, columns))
 #define MMA_SHARED_BYTES(type, columns, stages) ((stages)*MMA_STAGE_BYTES(type, columns))

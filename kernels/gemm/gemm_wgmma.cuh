@@ -17,7 +17,6 @@
 #ifndef KERNELS_GEMM_WGMMA_CUH
 #define KERNELS_GEMM_WGMMA_CUH
 
-#include "common.cuh"
 #include "gemm/wgmma_kind.cuh"
 #include "gemm/wgmma_q8_0.cuh"
 #include "gemm/wgmma_results.cuh"
@@ -223,8 +222,8 @@ template <class K> INLINE uint32_t load_scales(const wgmma_ring<K> &ring)
 {
     int warp = threadIdx.x / WARP - WARPGROUP / WARP, g = threadIdx.x % WARP / 4;
     uint32_t at = ring.at() + K::SCALES_AT + g * 4;
-    if (!K::GATED) return load_shared_4(at + warp * UNIT_SCALES);
-    at += warp / 2 * UNIT_SCALES;
+    if (!K::GATED) return load_shared_4(at + warp * UNIT_SCALES_MXFP4);
+    at += warp / 2 * UNIT_SCALES_MXFP4;
     uint32_t gate = load_shared_4(at), up = load_shared_4(at + K::WARPGROUPS / 2 * K::S_BYTES);
     return __byte_perm(gate, up, warp % 2 ? 0x7632 : 0x5410);
 }
@@ -244,21 +243,22 @@ template <class K> INLINE void load_unit(unit_words &u, const wgmma_ring<K> &rin
 /* Of Q8_0 any scale is served. Rows g and g + 8 of a warp are in two tiles, of a head 32 rows apart. */
 template <class K> INLINE void load_unit(q8_0_unit &u, const wgmma_ring<K> &ring, uint32_t &)
 {
-    enum { TILES = WGMMA_ROWS / Q8_TILE_ROWS, NEXT = K::HEADS ? TILES / 2 : 1, EACH = K::HEADS ? 1 : 2 };
+    enum { TILES = WGMMA_ROWS / TILE_ROWS_Q8_0, NEXT = K::HEADS ? TILES / 2 : 1, EACH = K::HEADS ? 1 : 2 };
     int warp = threadIdx.x / WARP - WARPGROUP / WARP, lane = threadIdx.x % WARP;
     int tile = warp / 4 * TILES + warp % 4 * EACH;
-    uint32_t at = ring.at() + K::W_AT + tile * Q8_UNIT_BYTES + lane * 16;
-    uint32_t scales = ring.at() + K::SCALES_AT + tile * Q8_UNIT_SCALES + lane / 4 * 4;
+    uint32_t at = ring.at() + K::W_AT + tile * UNIT_BYTES + lane * 16;
+    uint32_t scales = ring.at() + K::SCALES_AT + tile * UNIT_SCALES_Q8_0 + lane / 4 * 4;
     u.low = load_shared(at);
-    u.high = load_shared(at + NEXT * Q8_UNIT_BYTES);
+    u.high = load_shared(at + NEXT * UNIT_BYTES);
     set_scales(u, 0, load_shared_4(scales));
-    set_scales(u, 1, load_shared_4(scales + NEXT * Q8_UNIT_SCALES));
+    set_scales(u, 1, load_shared_4(scales + NEXT * UNIT_SCALES_Q8_0));
 }
 
-template <int TYPE> struct unit_of {
+template <int TYPE> struct unit_of;
+template <> struct unit_of<TILES_MXFP4> {
     typedef unit_words type;
 };
-template <> struct unit_of<WEIGHT_Q8_0_TILES> {
+template <> struct unit_of<TILES_Q8_0> {
     typedef q8_0_unit type;
 };
 
@@ -401,13 +401,12 @@ INLINE void multiply(float (&sums)[K::TOKENS / 2], int width, int units, wgmma_r
 INLINE float plain_sum(const gemm_wgmma_args &a, int group, int which, int row, int token)
 {
     float sum = a.bias[which] ? a.bias[which][(int64_t)group * a.n + row] : 0;
-    int64_t t = (int64_t)group * a.group_rows + row / TILE_ROWS;
+    int64_t t = (int64_t)group * a.group_rows + row / TILE_ROWS_MXFP4;
     const uint8_t *w = (const uint8_t *)a.plain_w[which] + t * a.units * UNIT_BYTES;
-    const uint8_t *s = (const uint8_t *)a.plain_scales[which] +
-                       t * a.units * UNIT_SCALES;
+    const uint8_t *s = (const uint8_t *)a.plain_scales[which] + t * a.units * UNIT_SCALES_MXFP4;
     const uint16_t *x = (const uint16_t *)a.plain_x + (int64_t)token * a.units * WGMMA_K;
     for (int k = 0; k < a.units * WGMMA_K; k++)
-        sum += tiled_mxfp4_at(w, s, row, k) * bf16_to_f32(x[k]);
+        sum += mxfp4_tile_at(w, s, (uint32_t)row % TILE_ROWS_MXFP4, k) * bf16_to_f32(x[k]);
     return sum;
 }
 

@@ -3,6 +3,7 @@
 #define KERNELS_GEMM_GEMM_WGMMA_ARGS_H
 
 #include "cache_args.h"
+#include "format_args.h"
 #include "tensor_map_args.h"
 
 /* Rows of weights of a warpgroup, and columns of a stage. */
@@ -47,28 +48,28 @@ SOL_STATIC_ASSERT(sizeof(struct gemm_wgmma_args) == 1536, "host and device agree
  * a tile, stages, tokens whose results wait in shared memory, blocks of a cluster). Stages: what
  * fits in 227 KiB. Which one is chosen: src/ops/cuda/gemm_wgmma.c. */
 #define WGMMA_DENSE_SIZES(KIND, name)                                                              \
-    KIND(name##_16, WEIGHT_BF16, false, 2, 16, 10, 16, 1)                                          \
-    KIND(name##_32, WEIGHT_BF16, false, 2, 32, 9, 32, 1)                                           \
-    KIND(name##_64, WEIGHT_BF16, false, 2, 64, 7, 64, 1)                                           \
-    KIND(name##_128, WEIGHT_BF16, false, 2, 128, 5, 64, 1)                                         \
-    KIND(name##_160, WEIGHT_BF16, false, 2, 160, 5, 64, 2)                                         \
-    KIND(name##_192, WEIGHT_BF16, false, 2, 192, 4, 64, 2)                                         \
-    KIND(name##_256, WEIGHT_BF16, false, 2, 256, 4, 32, 2)
+    KIND(name##_16, DTYPE_BF16, false, 2, 16, 10, 16, 1)                                           \
+    KIND(name##_32, DTYPE_BF16, false, 2, 32, 9, 32, 1)                                            \
+    KIND(name##_64, DTYPE_BF16, false, 2, 64, 7, 64, 1)                                            \
+    KIND(name##_128, DTYPE_BF16, false, 2, 128, 5, 64, 1)                                          \
+    KIND(name##_160, DTYPE_BF16, false, 2, 160, 5, 64, 2)                                          \
+    KIND(name##_192, DTYPE_BF16, false, 2, 192, 4, 64, 2)                                          \
+    KIND(name##_256, DTYPE_BF16, false, 2, 256, 4, 32, 2)
 #define WGMMA_Q8_0_SIZES(KIND, name)                                                               \
-    KIND(name##_16, WEIGHT_Q8_0_TILES, false, 2, 16, 18, 16, 1)                                    \
-    KIND(name##_32, WEIGHT_Q8_0_TILES, false, 2, 32, 15, 32, 1)                                    \
-    KIND(name##_64, WEIGHT_Q8_0_TILES, false, 2, 64, 11, 64, 1)                                    \
-    KIND(name##_128, WEIGHT_Q8_0_TILES, false, 2, 128, 7, 64, 1)                                   \
-    KIND(name##_160, WEIGHT_Q8_0_TILES, false, 2, 160, 6, 64, 2)                                   \
-    KIND(name##_192, WEIGHT_Q8_0_TILES, false, 2, 192, 5, 64, 2)                                   \
-    KIND(name##_256, WEIGHT_Q8_0_TILES, false, 2, 256, 5, 32, 2)
+    KIND(name##_16, TILES_Q8_0, false, 2, 16, 18, 16, 1)                                           \
+    KIND(name##_32, TILES_Q8_0, false, 2, 32, 15, 32, 1)                                           \
+    KIND(name##_64, TILES_Q8_0, false, 2, 64, 11, 64, 1)                                           \
+    KIND(name##_128, TILES_Q8_0, false, 2, 128, 7, 64, 1)                                          \
+    KIND(name##_160, TILES_Q8_0, false, 2, 160, 6, 64, 2)                                          \
+    KIND(name##_192, TILES_Q8_0, false, 2, 192, 5, 64, 2)                                          \
+    KIND(name##_256, TILES_Q8_0, false, 2, 256, 5, 32, 2)
 #define WGMMA_MXFP4_SIZES(KIND, name, gated)                                                       \
-    KIND(name##_64, WEIGHT_MXFP4_TILES, gated, 4, 64, 11, 32, 1)                                   \
-    KIND(name##_256, WEIGHT_MXFP4_TILES, gated, 2, 256, 5, (gated) ? 128 : 64, 1)
+    KIND(name##_64, TILES_MXFP4, gated, 4, 64, 11, 32, 1)                                          \
+    KIND(name##_256, TILES_MXFP4, gated, 2, 256, 5, (gated) ? 128 : 64, 1)
 #define WGMMA_MOE_SIZES(KIND, name, gated)                                                         \
-    KIND(name##_64, WEIGHT_MXFP4_TILES, gated, 4, 64, 11, 32, 1)                                   \
-    KIND(name##_128, WEIGHT_MXFP4_TILES, gated, 4, 128, (gated) ? 8 : 7, 32, 1)                    \
-    KIND(name##_256, WEIGHT_MXFP4_TILES, gated, 2, 256, 5, (gated) ? 128 : 64, 1)
+    KIND(name##_64, TILES_MXFP4, gated, 4, 64, 11, 32, 1)                                          \
+    KIND(name##_128, TILES_MXFP4, gated, 4, 128, (gated) ? 8 : 7, 32, 1)                           \
+    KIND(name##_256, TILES_MXFP4, gated, 2, 256, 5, (gated) ? 128 : 64, 1)
 #define WGMMA_DENSE_KINDS(KIND)   WGMMA_DENSE_SIZES(KIND, gemm_wgmma_bf16)
 #define WGMMA_Q8_0_KINDS(KIND)    WGMMA_Q8_0_SIZES(KIND, gemm_wgmma_q8_0)
 #define WGMMA_ATTN_IN_KINDS(KIND) /* WGMMA_HEADS */                                                \
@@ -83,11 +84,10 @@ SOL_STATIC_ASSERT(sizeof(struct gemm_wgmma_args) == 1536, "host and device agree
 /* Shared memory of a block: the tokens' rows, weights and scales of each stage; results; barriers
  * and the groups' offsets. */
 #define WGMMA_W_BYTES(type)                                                                        \
-    ((type) == WEIGHT_BF16         ? WGMMA_ROWS * WGMMA_K * 2                                      \
-     : (type) == WEIGHT_Q8_0_TILES ? WGMMA_ROWS * WGMMA_K                                          \
-                                   : WGMMA_ROWS * WGMMA_K / 2)
+    (TYPE_TILE_ROWS(type) ? WGMMA_ROWS / TYPE_TILE_ROWS(type) * UNIT_BYTES                         \
+                          : WGMMA_ROWS * WGMMA_K * 2)
 #define WGMMA_SCALES_BYTES(type)                                                                   \
-    ((type) == WEIGHT_BF16 ? 0 : (type) == WEIGHT_Q8_0_TILES ? WGMMA_ROWS * 4 : WGMMA_ROWS * 2)
+    (TYPE_TILE_ROWS(type) ? WGMMA_ROWS / TYPE_TILE_ROWS(type) * TYPE_UNIT_SCALES(type) : 0)
 /* Whole kilobytes, since the swizzle goes by addresses. */
 #define WGMMA_STAGE_BYTES(type, warpgroups, tokens)                                                \
     (((tokens)*WGMMA_K * 2 + (warpgroups) * (WGMMA_W_BYTES(type) + WGMMA_SCALES_BYTES(type)) +     \

@@ -20,13 +20,13 @@ __device__ inline void point(bf16_weights &w, const gemm_kernel_args &a, int64_t
 /* Rows that fill the last tile are there; a tile that is not there is taken from the one before. */
 __device__ inline void point(q8_0_weights &w, const gemm_kernel_args &a, int64_t group, int64_t first)
 {
-    int64_t rows = (int64_t)q8_tile_count(a.n) * Q8_TILE_ROWS, low = first + threadIdx.x % WARP / 4;
+    int64_t rows = (int64_t)tile_count(TILES_Q8_0, a.n) * TILE_ROWS_Q8_0, low = first + threadIdx.x % WARP / 4;
     w.set(a.w, a.scales, a.k, group * rows + low, group * rows + (low + 8 < rows ? low + 8 : low));
 }
 
 __device__ inline void point(mxfp4_weights &w, const gemm_kernel_args &a, int64_t group, int64_t first)
 {
-    w.set(a.w, a.scales, a.k, group * tile_count(a.n) + first / FEATURES);
+    w.set(a.w, a.scales, a.k, group * tile_count(TILES_MXFP4, a.n) + first / FEATURES);
 }
 
 template <class W, int R, int P>

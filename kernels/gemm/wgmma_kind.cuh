@@ -2,10 +2,8 @@
 #ifndef KERNELS_GEMM_WGMMA_KIND_CUH
 #define KERNELS_GEMM_WGMMA_KIND_CUH
 
-#include "common.cuh"
 #include "gemm/gemm_wgmma_args.h"
-#include "pack/mxfp4_tiles.h"
-#include "pack/q8_0_tiles.h"
+#include "weights.cuh"
 #include "wgmma.cuh"
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -31,9 +29,9 @@ struct wgmma_kind {
         OUT_TOKENS = OUT_TOKENS_, /* whose results a warpgroup holds in shared memory, in float32 */
         BLOCK = RESULT_ == WGMMA_BF16 ? 2 * OUT_TOKENS_ : OUT_TOKENS_,
         CLUSTER = CLUSTER_,       /* blocks with the same tokens and neighbouring features */
-        PACKED = TYPE_ != WEIGHT_BF16,        /* in tiles, which are decoded in registers */
-        VARIES = TYPE_ == WEIGHT_MXFP4_TILES, /* a tile is as wide as its tokens need */
-        W_TILE_ROWS = TYPE_ == WEIGHT_Q8_0_TILES ? (int)Q8_TILE_ROWS : (int)TILE_ROWS,
+        PACKED = TYPE_TILE_ROWS(TYPE_) != 0, /* in tiles, which are decoded in registers */
+        VARIES = TYPE_ == TILES_MXFP4,       /* a tile is as wide as its tokens need */
+        W_TILE_ROWS = TYPE_TILE_ROWS(TYPE_),
         W_BYTES = WGMMA_W_BYTES(TYPE_), /* of 64 rows */
         S_BYTES = WGMMA_SCALES_BYTES(TYPE_),
         W_AT = TOKENS * WGMMA_K * 2,

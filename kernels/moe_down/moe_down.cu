@@ -28,7 +28,7 @@ template <int SLOTS, int DEPTH, bool PAIR> __device__ inline void moe_down(const
     pair.begin();
     if (works) {
         product.weights[0].set(a.down, a.down_scales, a.intermediate,
-                               (int64_t)__ldcg(a.expert + slot) * tile_count(a.hidden) + tile);
+                               (int64_t)__ldcg(a.expert + slot) * tile_count(TILES_MXFP4, a.hidden) + tile);
         product.open(split, SPLITS, units);
         row = __ldcg(a.row_of_slot + slot);
     }

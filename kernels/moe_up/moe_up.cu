@@ -13,7 +13,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
     __shared__ partial_tile partial[2][WARPS];
     dot<mxfp4_weights, 2, DEPTH> product;
     uint32_t warp = threadIdx.x / WARP, split = warp % SPLITS, units = unit_count(a.hidden);
-    uint32_t tiles = tile_count(a.intermediate), tile = blockIdx.x * PAIRS + warp / SPLITS;
+    uint32_t tiles = tile_count(TILES_MXFP4, a.intermediate), tile = blockIdx.x * PAIRS + warp / SPLITS;
     wait_for_input();
     let_next_start();
     held_row<1, THREADS> x;

@@ -1,45 +1,16 @@
-/* MXFP4 as matrix kernels read it, shared by host and device. A matrix of a group is cut into tiles
- * of 16 rows, a tile into units of 64 columns; what rows and columns lack is filled with zeros. A
- * unit is 512 bytes, 16 for each lane of a warp, so that a lane's load gives it its share of four
- * products of 16x16 (the A operand of mma.m16n8k16 and of wgmma): with g = lane / 4 and t = lane %
- * 4, words 0 and 1 belong to row g, words 2 and 3 to row g + 8, and the four pairs of a word to
- * columns 32 (word % 2) + {2t, 2t + 1}, + {2t + 8, 2t + 9}, + {2t + 16, 2t + 17}, + {2t + 24, 2t +
- * 25}. Bits lie where few operations make two bf16 of a pair (mxfp4_pair, mxfp4.cuh).
+/* MXFP4 in a unit of a tile (format_args.h): with g = lane / 4 and t = lane % 4, words 0 and 1 of a
+ * lane belong to row g, words 2 and 3 to row g + 8, and the four pairs of a word to columns
+ * 32 (word % 2) + {2t, 2t + 1}, + {2t + 8, 2t + 9}, + {2t + 16, 2t + 17}, + {2t + 24, 2t + 25}.
+ * Bits lie where few operations make two bf16 of a pair (mxfp4_pair, mxfp4.cuh).
  *
- * Scales, for every unit: 32 bytes, 4 for each g: row g's two blocks of 32 columns, then row g +
- * 8's. */
+ * Scales of a unit: 4 bytes for each g: row g's two blocks of 32 columns, then row g + 8's. */
 #ifndef KERNELS_PACK_MXFP4_TILES_H
 #define KERNELS_PACK_MXFP4_TILES_H
 
-#include "types.h"
+#include "format_args.h"
 
-enum {
-    TILE_ROWS = 16,
-    UNIT_COLUMNS = 64,
-    UNIT_BYTES = 512,
-    UNIT_SCALES = 32, /* bytes */
-};
-
-static inline SOL_DEVICE uint32_t tile_count(int64_t rows)
-{
-    return (uint32_t)((rows + TILE_ROWS - 1) / TILE_ROWS);
-}
-
-static inline SOL_DEVICE uint32_t unit_count(int64_t columns)
-{
-    return (uint32_t)((columns + UNIT_COLUMNS - 1) / UNIT_COLUMNS);
-}
-
-/* Bytes of a tile, and of its scales. */
-static inline SOL_DEVICE uint32_t tile_bytes(int64_t columns)
-{
-    return unit_count(columns) * UNIT_BYTES;
-}
-
-static inline SOL_DEVICE uint32_t tile_scales_bytes(int64_t columns)
-{
-    return unit_count(columns) * UNIT_SCALES;
-}
+/* An element and the scale of a block that a tile has and its matrix has not. */
+enum { MXFP4_ZERO = 0, MXFP4_NO_SCALE = 127 /* 1 */ };
 
 /* Bit 3 (sign), 2, 1 (exponent) or 0 (mantissa) of a code goes to this bit of its word. Bits 15 and
  * 8 to 6 of a half, turned by an amount that depends on the pair: turned back, they are a bf16, the
@@ -51,7 +22,7 @@ static inline SOL_DEVICE int mxfp4_bit(int bit, int pair, int half)
     return (target + 16 * half + turn) % 32;
 }
 
-static inline SOL_DEVICE uint32_t mxfp4_place(uint32_t code, int pair, int half)
+static inline SOL_DEVICE uint32_t mxfp4_word(uint32_t code, int pair, int half)
 {
     uint32_t word = 0;
     for (int bit = 0; bit < 4; bit++) word |= (code >> bit & 1) << mxfp4_bit(bit, pair, half);
@@ -65,21 +36,21 @@ static inline SOL_DEVICE uint32_t mxfp4_code(uint32_t word, int pair, int half)
     return code;
 }
 
-/* One element's place in its tile, and its scale's. */
-struct tile_place {
+/* One element's place in its tile, and its scale's; row < 16. */
+struct mxfp4_place {
     uint32_t byte; /* of the word, in the tile */
     int pair, half;
     uint32_t scale; /* byte, in the tile's scales */
 };
 
-static inline SOL_DEVICE struct tile_place tile_place_of(uint32_t row, uint32_t column)
+static inline SOL_DEVICE struct mxfp4_place mxfp4_place_of(uint32_t row, uint32_t column)
 {
     uint32_t unit = column / UNIT_COLUMNS, k = column % 16;
     uint32_t g = row % 8, t = k % 8 / 2, lane = 4 * g + t;
     uint32_t word = row / 8 * 2 + column % UNIT_COLUMNS / 32;
-    struct tile_place place = {
+    struct mxfp4_place place = {
         unit * UNIT_BYTES + lane * 16 + word * 4, (int)(column % 32 / 16 * 2 + k / 8), (int)(k % 2),
-        unit * UNIT_SCALES + g * 4 + row / 8 * 2 + column % UNIT_COLUMNS / 32};
+        unit * UNIT_SCALES_MXFP4 + g * 4 + row / 8 * 2 + column % UNIT_COLUMNS / 32};
     return place;
 }
 

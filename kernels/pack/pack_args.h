@@ -4,12 +4,12 @@
 
 #include "types.h"
 
-/* GGUF's blocks of consecutive rows into tiles: MXFP4 (mxfp4_tiles.h), Q8_0 (q8_0_tiles.h). */
+/* GGUF's blocks of consecutive rows into tiles: format_args.h. */
 struct pack_args {
     int64_t rows, columns; /* columns: a multiple of 32 */
-    const uint8_t *from;   /* [rows][columns / 32][17 or 34] */
-    uint8_t *tiles;        /* as many as the rows take, each of *tile_bytes(columns) */
-    uint8_t *scales;       /* as many, each of *tile_scales_bytes(columns) */
+    const uint8_t *from;   /* [rows][blocks] */
+    uint8_t *tiles;        /* as many as the rows take, each of tile_bytes(columns) */
+    uint8_t *scales;       /* as many, each of tile_scales_bytes(type, columns) */
 };
 SOL_STATIC_ASSERT(sizeof(struct pack_args) == 40, "host and device agree");
 

@@ -298,18 +298,13 @@ static void q8_0_encode_row(const float *src, void *dst, int64_t n)
 
 /* ---- the table ---- */
 
+enum { USE_NUMBERS, USE_WEIGHTS };
+
 static const struct dtype_info infos[DTYPE_COUNT] = {
-    [DTYPE_F32] = {"f32", 1, 4, f32_decode_row, f32_encode_row},
-    [DTYPE_F16] = {"f16", 1, 2, f16_decode_row, f16_encode_row},
-    [DTYPE_BF16] = {"bf16", 1, 2, bf16_decode_row, bf16_encode_row},
-    [DTYPE_FP8_E4M3] = {"fp8_e4m3", 1, 1, fp8_e4m3_decode_row, fp8_e4m3_encode_row},
-    [DTYPE_FP8_E5M2] = {"fp8_e5m2", 1, 1, fp8_e5m2_decode_row, fp8_e5m2_encode_row},
-    [DTYPE_E8M0] = {"e8m0", 1, 1, e8m0_decode_row, e8m0_encode_row},
-    [DTYPE_MXFP4] = {"mxfp4", BLOCK, sizeof(struct block_mxfp4), mxfp4_decode_row,
-                     mxfp4_encode_row},
-    [DTYPE_MXFP4_HF] = {"mxfp4_hf", BLOCK, 16, NULL, NULL},
-    [DTYPE_Q8_0] = {"q8_0", BLOCK, sizeof(struct block_q8_0), q8_0_decode_row, q8_0_encode_row},
-    [DTYPE_I32] = {"i32", 1, 4, NULL, NULL},
+#define SOL_FORMAT(id, name, use, block, bits, scale, levels, layout, gguf)                        \
+    {#name,       block, BLOCK_BYTES_##id,  USE_##use,                                             \
+     levels == 2, gguf,  name##_decode_row, name##_encode_row},
+#include "formats.list"
 };
 
 const struct dtype_info *dtype_info(enum dtype type)
@@ -325,6 +320,16 @@ bool dtype_from_name(const char *name, enum dtype *out)
             *out = (enum dtype)i;
             return true;
         }
+    }
+    return false;
+}
+
+bool dtype_from_gguf(uint32_t number, enum dtype *out)
+{
+    for (int i = 0; i < DTYPE_COUNT; i++) {
+        if (infos[i].gguf < 0 || (uint32_t)infos[i].gguf != number) continue;
+        *out = (enum dtype)i;
+        return true;
     }
     return false;
 }

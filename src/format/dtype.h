@@ -1,11 +1,10 @@
-/* Number formats of weights and caches. One table says for each format its block and how a row is
- * decoded to float32 and encoded from it; every other module asks the table.
+/* Number formats of weights and caches. One list (kernels/formats.list) says for each format its
+ * block, its scales and where it is used; a table made of it also how a row is decoded to float32
+ * and encoded from it. Every other module asks the table.
  *
  * Blocked formats run along the innermost dimension, whose length is a multiple of the block:
  *   MXFP4     17 bytes per 32: scale byte e (E8M0), then byte j = elements j (low nibble) and
  *             j+16 (high). value = e2m1 * 2^(e-127). The order of GGUF type 39.
- *   MXFP4_HF  16 bytes per 32: byte j = elements 2j (low) and 2j+1 (high). Scales live in a tensor
- *             of their own (E8M0); the order of the published safetensors files.
  *   Q8_0      34 bytes per 32: fp16 scale d, then 32 int8 q. value = d * q.
  * Sources: OCP Microscaling Formats v1.0, OCP FP8 v1.0, the GGUF specification. */
 #ifndef FORMAT_DTYPE_H
@@ -15,45 +14,37 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum dtype {
-    DTYPE_F32,
-    DTYPE_F16,
-    DTYPE_BF16,
-    DTYPE_FP8_E4M3, /* OCP "fn": no infinities, 0x7f and 0xff are NaN */
-    DTYPE_FP8_E5M2,
-    DTYPE_E8M0, /* scales: 2^(e-127), 255 is NaN */
-    DTYPE_MXFP4,
-    DTYPE_MXFP4_HF,
-    DTYPE_Q8_0,
-    DTYPE_I32,
-    DTYPE_COUNT
-};
+#include "format_args.h"
 
 struct block_mxfp4 {
     uint8_t scale;
     uint8_t nibbles[16];
 };
-_Static_assert(sizeof(struct block_mxfp4) == 17, "GGUF type 39");
+_Static_assert(sizeof(struct block_mxfp4) == BLOCK_BYTES_MXFP4, "GGUF type 39");
 
 struct block_q8_0 {
     uint16_t scale; /* fp16 bits */
     int8_t q[32];
 };
-_Static_assert(sizeof(struct block_q8_0) == 34, "GGUF type 8");
+_Static_assert(sizeof(struct block_q8_0) == BLOCK_BYTES_Q8_0, "GGUF type 8");
 
 struct dtype_info {
     const char *name; /* "mxfp4" */
     int64_t block;    /* elements per block, 1 for plain formats */
     size_t block_bytes;
-    /* n elements, a multiple of block; NULL where it needs more than the row (MXFP4_HF, I32). The
-     * source of a decode may be unaligned. Encoding rounds to nearest, ties to even (q8_0: away
-     * from zero, as ggml does); NaN, Inf and overflow as dtype.c says for each format. */
+    bool is_weights; /* matrices are stored so */
+    bool factors;    /* every group of a matrix has one (ops/tensor.h) */
+    int gguf;        /* its number in GGUF files; -1: none */
+    /* n elements, a multiple of block. The source of a decode may be unaligned. Encoding rounds to
+     * nearest, ties to even (q8_0: away from zero, as ggml does); NaN, Inf and overflow as dtype.c
+     * says for each format. */
     void (*decode)(const void *src, float *dst, int64_t n);
     void (*encode)(const float *src, void *dst, int64_t n);
 };
 
 const struct dtype_info *dtype_info(enum dtype type); /* never NULL for a valid type */
 bool dtype_from_name(const char *name, enum dtype *out);
+bool dtype_from_gguf(uint32_t number, enum dtype *out);
 /* Bytes of a row of n elements; n must be a multiple of the block. */
 size_t dtype_row_bytes(enum dtype type, int64_t n);
 

@@ -92,29 +92,6 @@ const char *gguf_type_name(uint32_t ggml_type)
     return listed && tensor_types[ggml_type] ? tensor_types[ggml_type] : "unknown";
 }
 
-static bool served_type(uint32_t ggml_type, enum dtype *out)
-{
-    switch (ggml_type) {
-    case 0:
-        *out = DTYPE_F32;
-        return true;
-    case 1:
-        *out = DTYPE_F16;
-        return true;
-    case 8:
-        *out = DTYPE_Q8_0;
-        return true;
-    case 30:
-        *out = DTYPE_BF16;
-        return true;
-    case 39:
-        *out = DTYPE_MXFP4;
-        return true;
-    default:
-        return false;
-    }
-}
-
 /* ---- names ---- */
 
 static uint64_t hash_name(const char *data, size_t length)
@@ -353,7 +330,7 @@ static enum sol_status read_shape(struct cursor *c, struct gguf_tensor *t)
             return gguf_fail(c->file, SOL_E_FORMAT, "%s: the size overflows", c->what);
     }
     SOL_TRY(take_u32(c, &t->ggml_type));
-    t->known_type = served_type(t->ggml_type, &t->dtype);
+    t->known_type = dtype_from_gguf(t->ggml_type, &t->dtype);
     if (t->ggml_type == 4 && c->file->hf_type_4) {
         t->known_type = t->hf_order = true;
         t->dtype = DTYPE_MXFP4;

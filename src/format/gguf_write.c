@@ -147,23 +147,6 @@ void gguf_out_copy(struct gguf_out *out, const struct gguf *from, size_t key_ind
 
 /* ---- tensors ---- */
 
-static uint32_t ggml_type(enum dtype dtype)
-{
-    switch (dtype) {
-    case DTYPE_F16:
-        return 1;
-    case DTYPE_Q8_0:
-        return 8;
-    case DTYPE_BF16:
-        return 30;
-    case DTYPE_MXFP4:
-        return 39;
-    default:
-        assert(dtype == DTYPE_F32);
-        return 0;
-    }
-}
-
 void gguf_out_tensor(struct gguf_out *out, const char *name, enum dtype dtype, int n_dims,
                      const int64_t *dims)
 {
@@ -250,7 +233,8 @@ static void put_header(struct gguf_out *out, int part, int parts, struct bytes *
         put_text(out, to, t->name, strlen(t->name));
         put_u32(out, to, (uint32_t)t->n_dims);
         for (int d = 0; d < t->n_dims; d++) put_u64(out, to, (uint64_t)t->dims[d]);
-        put_u32(out, to, ggml_type(t->dtype));
+        assert(dtype_info(t->dtype)->gguf >= 0);
+        put_u32(out, to, (uint32_t)dtype_info(t->dtype)->gguf);
         put_u64(out, to, t->offset);
     }
     size_t start = padded(to->size);

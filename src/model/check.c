@@ -1,7 +1,9 @@
 /* Deciding whether a number is finite needs no decoding: it is a matter of exponent bits, and for
- * blocks of their scale. So this runs at the speed of memory. */
+ * blocks of their scale. So this runs at the speed of memory, but for formats that it does not
+ * know. */
 #include "model/check.h"
 
+#include <assert.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -77,18 +79,28 @@ static int64_t count_32(const uint32_t *values, int64_t n)
     return bad;
 }
 
+/* Blocks or elements of any other format, by what they decode to. */
+static int64_t count_decoded(const struct dtype_info *info, const char *data, int64_t n)
+{
+    int64_t bad = 0;
+    assert(info->block <= 256);
+    for (int64_t b = 0; b < n; b++) {
+        float values[256];
+        bool finite = true;
+        info->decode(data + (size_t)b * info->block_bytes, values, info->block);
+        for (int64_t i = 0; i < info->block; i++) finite &= isfinite(values[i]) != 0;
+        bad += !finite;
+    }
+    return bad;
+}
+
 /* From scale 253 on a value of 4 or 6 leaves float32; 255 is NaN. */
 static int64_t count_mxfp4(const struct block_mxfp4 *blocks, int64_t n)
 {
     int64_t bad = 0;
-    for (int64_t b = 0; b < n; b++) {
-        float values[32];
-        bool beyond = false;
-        if (blocks[b].scale < 253) continue;
-        dtype_info(DTYPE_MXFP4)->decode(&blocks[b], values, 32);
-        for (int i = 0; i < 32; i++) beyond |= !isfinite(values[i]);
-        bad += beyond || blocks[b].scale == 255;
-    }
+    for (int64_t b = 0; b < n; b++)
+        if (blocks[b].scale >= 253)
+            bad += count_decoded(dtype_info(DTYPE_MXFP4), (const char *)&blocks[b], 1);
     return bad;
 }
 
@@ -106,12 +118,14 @@ static int64_t not_finite(enum dtype dtype, const void *data, int64_t elements)
         return count_16(data, elements, 0x7c00);
     case DTYPE_BF16:
         return count_16(data, elements, 0x7f80);
+    case DTYPE_F32:
+        return count_32(data, elements);
     case DTYPE_MXFP4:
         return count_mxfp4(data, elements / 32);
     case DTYPE_Q8_0:
         return count_q8_0(data, elements / 32);
     default:
-        return count_32(data, elements);
+        return count_decoded(dtype_info(dtype), data, elements / dtype_info(dtype)->block);
     }
 }
 

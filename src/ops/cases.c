@@ -52,8 +52,11 @@ float *case_rows(struct case_maker *c, int64_t rows, int64_t cols, float scale)
 
 enum dtype case_weight_dtype(const struct case_maker *c)
 {
-    static const enum dtype types[] = {DTYPE_MXFP4, DTYPE_Q8_0, DTYPE_BF16, DTYPE_F32, DTYPE_F16};
-    return types[c->index % 5];
+    static const enum dtype types[] = {
+#define SOL_FORMAT(id, name, use, ...) IF_##use(DTYPE_##id, )
+#include "formats.list"
+    };
+    return types[(size_t)c->index % (sizeof types / sizeof *types)];
 }
 
 struct tensor case_tensor(struct case_maker *c, enum dtype dtype, int64_t groups, int64_t rows,
@@ -73,6 +76,7 @@ struct tensor case_tensor(struct case_maker *c, enum dtype dtype, int64_t groups
             data[(size_t)r * row_bytes] = 0;
     }
     t.data = data;
+    if (dtype_info(dtype)->factors) t.factors = case_vector(c, groups, 1.0f);
     return t;
 }
 

@@ -17,9 +17,7 @@ static void reference(const struct op_context *context, const void *args)
     (void)context;
     const struct embed_args *a = args;
     for (int64_t i = 0; i < a->m; i++)
-        dtype_info(a->table.dtype)
-            ->decode(tensor_row(&a->table, 0, a->batch->token[i]), a->x + i * a->table.cols,
-                     a->table.cols);
+        tensor_decode_row(&a->table, 0, a->batch->token[i], a->x + i * a->table.cols);
 }
 
 static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,

@@ -45,7 +45,7 @@ static void reference(const struct op_context *context, const void *args)
     for (int64_t g = 0; g < a->w.groups; g++) {
         if (group_begin(a, g + 1) == group_begin(a, g)) continue;
         for (int64_t f = 0; f < a->n; f++) {
-            dtype_info(a->w.dtype)->decode(tensor_row(&a->w, g, f), w, a->k);
+            tensor_decode_row(&a->w, g, f, w);
             reference_row(a, g, f, w);
         }
     }

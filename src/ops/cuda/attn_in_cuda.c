@@ -58,8 +58,10 @@ static void run(const struct op_context *context, const void *args)
 {
     const struct attn_in_args *a = args;
     const struct attn_in_kernel_args k = attn_in_for_kernel(a);
-    size_t shared = FEW_ROWS_PARTS * few_rows_column(a->hidden, a->wq.scales != NULL);
-    gpu_put(context->gpu, "attn_in/attn_in.cu", a->wq.scales ? "attn_in_row_q8_0" : "attn_in_row",
+    size_t shared = FEW_ROWS_PARTS * few_rows_column(a->hidden, a->wq.layout);
+    static const char *const name[DTYPE_COUNT] = {
+        [DTYPE_BF16] = "attn_in_row", [DTYPE_Q8_0] = "attn_in_row_q8_0"};
+    gpu_put(context->gpu, "attn_in/attn_in.cu", name[a->wq.dtype],
             &(struct gpu_launch){
                 .grid = {(unsigned)attn_in_tiles(a)},
                 .block = {FEW_ROWS_THREADS},

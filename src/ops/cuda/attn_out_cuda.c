@@ -37,7 +37,7 @@ bool attn_out_routes(const struct attn_out_args *a, const struct op_device *devi
 /* Columns of the first block of a pair. */
 static int64_t half_of(const struct attn_out_args *a)
 {
-    int64_t step = a->wo.scales ? 64 : 32, steps = (a->width + step - 1) / step;
+    int64_t step = a->wo.layout == LAYOUT_TILES ? 64 : 32, steps = (a->width + step - 1) / step;
     return (steps + 1) / 2 * step;
 }
 
@@ -63,17 +63,18 @@ static void project(const struct op_context *context, const struct attn_out_args
         .bias = a->bo,
         .x = a->x,
     };
-    gpu_put(context->gpu, "attn_out/attn_out.cu",
-            a->wo.scales ? "attn_out_add_q8_0" : "attn_out_add_bf16",
-            &(struct gpu_launch){
-                .grid = {PAIR * (unsigned)(a->hidden / FEW_ROWS_FEATURES)},
-                .block = {FEW_ROWS_THREADS},
-                .cluster = PAIR,
-                .shared_bytes =
-                    (unsigned)(FEW_ROWS_PARTS * few_rows_column(half_of(a), a->wo.scales != NULL)),
-                .overlaps = true,
-            },
-            &k);
+    static const char *const name[DTYPE_COUNT] = {
+        [DTYPE_BF16] = "attn_out_add_bf16", [DTYPE_Q8_0] = "attn_out_add_q8_0"};
+    gpu_put(
+        context->gpu, "attn_out/attn_out.cu", name[a->wo.dtype],
+        &(struct gpu_launch){
+            .grid = {PAIR * (unsigned)(a->hidden / FEW_ROWS_FEATURES)},
+            .block = {FEW_ROWS_THREADS},
+            .cluster = PAIR,
+            .shared_bytes = (unsigned)(FEW_ROWS_PARTS * few_rows_column(half_of(a), a->wo.layout)),
+            .overlaps = true,
+        },
+        &k);
 }
 
 void attn_out_route(const struct op_context *context, const struct attn_out_args *a)

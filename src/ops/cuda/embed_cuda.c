@@ -1,10 +1,16 @@
 #include "embed/embed_args.h"
 #include "gpu/kernel.h"
 #include "ops/args.h"
+#include "ops/cuda/few_rows_cuda.h"
 #include "ops/cuda/pack_cuda.h"
-#include "ops/op.h"
 
 enum { THREADS = 256 };
+
+static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    (void)device;
+    return few_rows_any(&((const struct embed_args *)args)->table, why);
+}
 
 static void run(const struct op_context *context, const void *args)
 {
@@ -27,5 +33,6 @@ const struct op_variant embed_any_cuda = {
     .name = "embed_any_cuda",
     .summary = "a thread an element, any table, packed or not",
     .target = TARGET_CUDA,
+    .can_run = can_run,
     .run = run,
 };

@@ -28,7 +28,7 @@ enum { MEAN_OF_8 = 4, MEAN_MAX = 8 };
  * 16 columns of 2880 take 110 KB, which Hopper has and consumer cards lack. */
 static size_t rows_bytes(const struct kind *kind, int64_t k)
 {
-    return (size_t)kind->columns * few_rows_column(k, true);
+    return (size_t)kind->columns * few_rows_column(k, LAYOUT_TILES);
 }
 
 static bool has_room(int kind, int64_t k, int matrices, const struct op_device *device)
@@ -66,7 +66,7 @@ static bool fits(int64_t m, int64_t top_k, const struct tensor *w, const struct 
 {
     if (gpu_info(device->gpu)->major < 8)
         return few_rows_refuse(why, "made for compute capability 8.0 and later");
-    if (!few_rows_tiled(w)) return few_rows_refuse(why, "it reads weights in packed mxfp4");
+    if (!few_rows_mxfp4(w)) return few_rows_refuse(why, "it reads weights in packed mxfp4");
     if (!has_room(0, w->cols, 2, device))
         return few_rows_refuse(why, "rows that wide do not fit shared memory");
     if (w->cols > EXPERT_ROWS_K_MAX) return few_rows_refuse(why, "rows of more than 3072");
@@ -98,7 +98,7 @@ static bool up_fits(const struct moe_up_args *a, const struct op_device *device,
                     char why[OP_REASON_MAX])
 {
     if (!fits(a->m, a->top_k, &a->gate, device, why)) return false;
-    if (!few_rows_tiled(&a->up)) return few_rows_refuse(why, "it reads weights in packed mxfp4");
+    if (!few_rows_mxfp4(&a->up)) return few_rows_refuse(why, "it reads weights in packed mxfp4");
     return few_rows_aligned(a->normed)
                ? true
                : few_rows_refuse(why, "an operand at an address that is no multiple of 16");

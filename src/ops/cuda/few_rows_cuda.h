@@ -17,9 +17,10 @@ enum {
     FEW_ROWS_SHARED_MAX = 90 << 10, /* of a block, so that two fit an SM */
 };
 
-/* Bytes of a column of k activations; `tiled`: for tiles of MXFP4 or Q8_0, else for bf16. */
-static inline size_t few_rows_column(int64_t k, bool tiled)
+/* Bytes of a column of k activations, for tiles or for rows of bf16. */
+static inline size_t few_rows_column(int64_t k, enum layout layout)
 {
+    bool tiled = layout == LAYOUT_TILES;
     size_t step = tiled ? 64 : 32, steps = ((size_t)k + step - 1) / step;
     size_t bytes = steps * (tiled ? 128 : 64);
     return (bytes + 127) / 128 * 128 + (tiled ? 16 : 64);
@@ -33,22 +34,31 @@ static inline bool few_rows_aligned(const void *pointer)
 /* bf16 rows that 16-byte loads can read. */
 static inline bool few_rows_bf16(const struct tensor *t)
 {
-    return t->dtype == DTYPE_BF16 && t->cols % 8 == 0 && few_rows_aligned(t->data);
+    return tensor_is(t, DTYPE_BF16, LAYOUT_ROWS) && t->cols % 8 == 0 && few_rows_aligned(t->data);
 }
 
-static inline bool few_rows_tiled(const struct tensor *t)
+static inline bool few_rows_mxfp4(const struct tensor *t)
 {
-    return t->dtype == DTYPE_MXFP4 && t->scales;
+    return tensor_is(t, DTYPE_MXFP4, LAYOUT_TILES);
 }
 
 static inline bool few_rows_q8_0(const struct tensor *t)
 {
-    return t->dtype == DTYPE_Q8_0 && t->scales;
+    return tensor_is(t, DTYPE_Q8_0, LAYOUT_TILES);
 }
 
 static inline bool few_rows_refuse(char why[OP_REASON_MAX], const char *reason)
 {
     snprintf(why, OP_REASON_MAX, "%s", reason);
+    return false;
+}
+
+/* What kernels read that take single elements (kernels/weights.cuh). */
+static inline bool few_rows_any(const struct tensor *t, char why[OP_REASON_MAX])
+{
+    const struct dtype_info *info = dtype_info(t->dtype);
+    if (info->is_weights && !info->factors) return true;
+    snprintf(why, OP_REASON_MAX, "no weights in %s", info->name);
     return false;
 }
 

@@ -46,13 +46,8 @@ enum { SMALL_ROWS = 16, SMALL_FEATURES = 256 }; /* a router's: all threads along
 
 static bool can_run_any(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
-    const struct gemm_args *a = args;
     (void)device;
-    enum dtype t = a->w.dtype;
-    bool known =
-        t == DTYPE_F32 || t == DTYPE_F16 || t == DTYPE_BF16 || t == DTYPE_MXFP4 || t == DTYPE_Q8_0;
-    if (!known) snprintf(why, OP_REASON_MAX, "no weights in %s", dtype_info(t)->name);
-    return known;
+    return few_rows_any(&((const struct gemm_args *)args)->w, why);
 }
 
 enum any_choice { ANY_TILE, ANY_ROW };
@@ -62,14 +57,15 @@ static bool any_serves(const void *args, const struct op_device *device, int cho
 {
     const struct gemm_args *a = args;
     (void)device;
-    return choice == ANY_TILE || (!a->w.scales && row_tiles(a, 1) <= GRID_Y_MAX);
+    return choice == ANY_TILE || (a->w.layout == LAYOUT_ROWS && row_tiles(a, 1) <= GRID_Y_MAX);
 }
 
 static int usual_any(const void *args, const struct op_device *device)
 {
     const struct gemm_args *a = args;
     (void)device;
-    return a->m <= SMALL_ROWS && a->n <= SMALL_FEATURES && !a->w.scales ? ANY_ROW : ANY_TILE;
+    return a->m <= SMALL_ROWS && a->n <= SMALL_FEATURES && a->w.layout == LAYOUT_ROWS ? ANY_ROW
+                                                                                      : ANY_TILE;
 }
 
 static const struct op_choices any_choices = {any_names, 2, any_serves, usual_any};
@@ -109,24 +105,29 @@ enum { GEMV_BLOCKS = 2 }; /* on an SM */
 /* One kernel of the file: R rows as P parts. */
 struct gemv_kind {
     int rows, parts;
-    const char *bf16, *mxfp4, *q8_0; /* by weights */
+    const char *names[DTYPE_COUNT]; /* by weights */
 };
+#define GEMV(act, rows)                                                                            \
+    {                                                                                              \
+        [DTYPE_BF16] = "gemv_" act "_bf16_" rows, [DTYPE_MXFP4] = "gemv_" act "_mxfp4_" rows,      \
+        [DTYPE_Q8_0] = "gemv_" act "_q8_0_" rows                                                   \
+    }
 static const struct gemv_kind exact_kinds[] = {
-    {1, 3, "gemv_f32_bf16_1", "gemv_f32_mxfp4_1", "gemv_f32_q8_0_1"},
-    {2, 3, "gemv_f32_bf16_2", "gemv_f32_mxfp4_2", "gemv_f32_q8_0_2"},
+    {1, 3, GEMV("f32", "1")},
+    {2, 3, GEMV("f32", "2")},
 };
-static const struct gemv_kind rounded_kind = {8, 1, "gemv_bf16_bf16_8", "gemv_bf16_mxfp4_8",
-                                              "gemv_bf16_q8_0_8"};
+static const struct gemv_kind rounded_kind = {8, 1, GEMV("bf16", "8")};
+#undef GEMV
 
 static size_t gemv_shared(const struct gemm_args *a, const struct gemv_kind *kind)
 {
-    return (size_t)(kind->rows * kind->parts) * few_rows_column(a->k, a->w.scales != NULL);
+    return (size_t)(kind->rows * kind->parts) * few_rows_column(a->k, a->w.layout);
 }
 
 static bool gemv_serves(const struct gemm_args *a, const struct gemv_kind *kind,
                         char why[OP_REASON_MAX])
 {
-    if (!few_rows_tiled(&a->w) && !few_rows_q8_0(&a->w) && !few_rows_bf16(&a->w))
+    if (!few_rows_mxfp4(&a->w) && !few_rows_q8_0(&a->w) && !few_rows_bf16(&a->w))
         snprintf(why, OP_REASON_MAX, "%s with rows of %lld; it reads bf16, packed mxfp4 and q8_0",
                  dtype_info(a->w.dtype)->name, (long long)a->k);
     else if (!few_rows_aligned(a->a))
@@ -149,10 +150,7 @@ static void run_gemv(const struct op_context *context, const struct gemm_args *a
     unsigned tiles = blocks_of(a->n, FEW_ROWS_FEATURES), rows = row_tiles(a, kind->rows);
     unsigned most = GEMV_BLOCKS * (unsigned)gpu_info(context->gpu)->sm_count / rows;
     unsigned each = most ? blocks_of(tiles, most) : tiles;
-    const char *name = !a->w.scales                ? kind->bf16
-                       : a->w.dtype == DTYPE_MXFP4 ? kind->mxfp4
-                                                   : kind->q8_0;
-    gpu_put(context->gpu, "gemm/gemv.cu", name,
+    gpu_put(context->gpu, "gemm/gemv.cu", kind->names[a->w.dtype],
             &(struct gpu_launch){.grid = {blocks_of(tiles, each), rows},
                                  .block = {FEW_ROWS_THREADS},
                                  .shared_bytes = (unsigned)gemv_shared(a, kind),

@@ -67,7 +67,7 @@ static int usual_gemm(const void *args, const struct op_device *device)
 {
     const struct gemm_args *a = args;
     const struct gpu_info *gpu = gpu_info(device->gpu);
-    int kind = few_rows_tiled(&a->w) ? MXFP4 : usual_dense(gpu), best = WIDEST;
+    int kind = few_rows_mxfp4(&a->w) ? MXFP4 : usual_dense(gpu), best = WIDEST;
     int64_t least = INT64_MAX;
     enum { TILE_EXTRA = 16 };
     for (int i = WIDEST; i >= 0 && !a->group_offsets; i--) {
@@ -86,7 +86,7 @@ static bool serves_gemm(const void *args, const struct op_device *device, int ch
 {
     const struct gemm_args *a = args;
     (void)device;
-    return few_rows_tiled(&a->w) == (choice / WIDTHS == MXFP4);
+    return few_rows_mxfp4(&a->w) == (choice / WIDTHS == MXFP4);
 }
 
 static int usual_up(const void *args, const struct op_device *device)
@@ -204,7 +204,7 @@ static bool can_run_up(const void *args, const struct op_device *device, char wh
 {
     const struct moe_up_args *a = args;
     if (!serves(&a->gate, device, why) || !serves(&a->up, device, why)) return false;
-    bool packed = few_rows_tiled(&a->gate) && few_rows_tiled(&a->up);
+    bool packed = few_rows_mxfp4(&a->gate) && few_rows_mxfp4(&a->up);
     if (!packed)
         snprintf(why, OP_REASON_MAX, "gate in %s, up in %s; both are to be packed mxfp4",
                  dtype_info(a->gate.dtype)->name, dtype_info(a->up.dtype)->name);

@@ -6,8 +6,7 @@
 #include "gpu/kernel.h"
 #include "ops/cuda/few_rows_cuda.h"
 #include "ops/cuda/many_rows.h"
-#include "pack/mxfp4_tiles.h"
-#include "pack/q8_0_tiles.h"
+#include "ops/cuda/pack_cuda.h"
 
 enum { WARPGROUP = 128 };
 
@@ -59,42 +58,28 @@ static void map_plain(struct gpu *gpu, const struct tensor *w, unsigned rows,
                 map);
 }
 
-/* Units are of the same size in both formats. */
-_Static_assert((int)UNIT_BYTES == (int)Q8_UNIT_BYTES && (int)UNIT_SCALES == (int)Q8_UNIT_SCALES &&
-                   (int)UNIT_COLUMNS == (int)Q8_UNIT_COLUMNS,
-               "one map describes either");
-
-/* Tiles of 16 rows (kernels/pack/mxfp4_tiles.h) or 8 (q8_0_tiles.h), a unit of 64 columns after the
- * other. */
-static unsigned tile_rows(const struct tensor *w)
-{
-    return few_rows_tiled(w) ? TILE_ROWS : Q8_TILE_ROWS;
-}
-
-static uint32_t tiles_of(const struct tensor *w)
-{
-    return few_rows_tiled(w) ? tile_count(w->rows) : q8_tile_count(w->rows);
-}
-
+/* Of tiles, a unit of 64 columns after the other (kernels/format_args.h). */
 static void map_packed(struct gpu *gpu, const struct tensor *w, unsigned rows,
                        struct tensor_map *map, struct tensor_map *scales)
 {
-    uint64_t units = unit_count(w->cols), tiles = (uint64_t)w->groups * tiles_of(w);
+    const int type = tensor_kernel_type(w);
+    uint64_t units = unit_count(w->cols), tiles = (uint64_t)w->groups * tile_count(type, w->rows);
+    unsigned box = rows / (unsigned)TYPE_TILE_ROWS(type), bytes = (unsigned)TYPE_UNIT_SCALES(type);
     gpu_put_map(gpu,
                 &(struct gpu_tensor){.data = w->data,
                                      .element = GPU_U32,
                                      .rank = 3,
                                      .sizes = {UNIT_BYTES / 4, units, tiles},
                                      .strides = {UNIT_BYTES, UNIT_BYTES * units},
-                                     .box = {UNIT_BYTES / 4, 1, rows / tile_rows(w)}},
+                                     .box = {UNIT_BYTES / 4, 1, box}},
                 map);
     gpu_put_map(gpu,
                 &(struct gpu_tensor){.data = w->scales,
                                      .element = GPU_U32,
                                      .rank = 3,
-                                     .sizes = {UNIT_SCALES / 4, units, tiles},
-                                     .strides = {UNIT_SCALES, UNIT_SCALES * units},
-                                     .box = {UNIT_SCALES / 4, 1, rows / tile_rows(w)}},
+                                     .sizes = {bytes / 4, units, tiles},
+                                     .strides = {bytes, bytes * units},
+                                     .box = {bytes / 4, 1, box}},
                 scales);
 }
 
@@ -119,12 +104,17 @@ static void map_heads(struct gpu *gpu, const struct tensor *w, struct tensor_map
 
 struct kind {
     const char *name;
-    int gated, warpgroups, tokens, cluster;
+    int type, gated, warpgroups, tokens, cluster; /* type: of weights, as tensor_kernel_type */
     unsigned shared;
 };
 #define KIND(name, type, gated, warpgroups, tokens, stages, out, cluster)                          \
-    {#name,  gated,   warpgroups,                                                                  \
-     tokens, cluster, WGMMA_SHARED_BYTES(type, gated, warpgroups, tokens, stages, out)},
+    {#name,                                                                                        \
+     type,                                                                                         \
+     gated,                                                                                        \
+     warpgroups,                                                                                   \
+     tokens,                                                                                       \
+     cluster,                                                                                      \
+     WGMMA_SHARED_BYTES(type, gated, warpgroups, tokens, stages, out)},
 static const struct kind gemm_kinds[] = {WGMMA_DENSE_KINDS(KIND) WGMMA_Q8_0_KINDS(KIND)
                                              WGMMA_MXFP4_KINDS(KIND)};
 static const struct kind up_kinds[] = {WGMMA_MOE_UP_KINDS(KIND)};
@@ -143,8 +133,7 @@ static const char *const moe_names[] = {WGMMA_MOE_KINDS_UP(KIND)};
 #undef KIND
 #define KIND(name, type, gated, warpgroups, tokens, stages, out, cluster) +1
 enum {
-    BF16_KINDS = 0 WGMMA_DENSE_KINDS(KIND),          /* of dense products: first these, */
-    DENSE_KINDS = BF16_KINDS WGMMA_Q8_0_KINDS(KIND), /* then those of Q8_0 */
+    DENSE_KINDS = 0 WGMMA_DENSE_KINDS(KIND) WGMMA_Q8_0_KINDS(KIND), /* of gemm_kinds the first */
     GEMM_KINDS = sizeof gemm_kinds / sizeof *gemm_kinds,
     MXFP4_KINDS = GEMM_KINDS - DENSE_KINDS,
     MOE_KINDS = sizeof moe_up_kinds / sizeof *moe_up_kinds,
@@ -188,10 +177,10 @@ static int usual_packed(int64_t m, int64_t groups)
     return m > FEW * groups;
 }
 
-/* Whether a kernel of a dense product is for these weights. */
-static bool is_for(const struct tensor *w, int choice)
+/* Whether a kernel is for these weights. */
+static bool is_for(const struct tensor *w, const struct kind *kind)
 {
-    return choice < DENSE_KINDS && few_rows_q8_0(w) == (choice >= BF16_KINDS);
+    return kind->type == tensor_kernel_type(w);
 }
 
 /* The width whose tiles, taken in turn by all blocks at once, take the least: a tile costs its
@@ -204,7 +193,7 @@ static int usual_dense(int64_t m, int64_t n, const struct tensor *w, bool groupe
     enum { TILE_EXTRA = 110 };
     for (int i = 0; i < DENSE_KINDS; i++) {
         const struct kind *k = &gemm_kinds[i];
-        if (!is_for(w, i) || (grouped && k->cluster > 1)) continue;
+        if (!is_for(w, k) || (grouped && k->cluster > 1)) continue;
         int64_t tiles = many_rows_over(n, features_of(k)) * many_rows_over(m, k->tokens);
         int64_t cost = many_rows_over(tiles, sm_count / k->cluster) * (k->tokens + TILE_EXTRA);
         if (cost >= least) continue;
@@ -218,7 +207,7 @@ static int usual_gemm(const void *args, const struct op_device *device)
 {
     const struct gemm_args *a = args;
     bool grouped = a->group_offsets != NULL;
-    if (few_rows_tiled(&a->w)) return DENSE_KINDS + usual_packed(a->m, grouped ? a->w.groups : 1);
+    if (few_rows_mxfp4(&a->w)) return DENSE_KINDS + usual_packed(a->m, grouped ? a->w.groups : 1);
     return usual_dense(a->m, a->n, &a->w, grouped, gpu_info(device->gpu)->sm_count);
 }
 
@@ -226,8 +215,8 @@ static bool serves_gemm(const void *args, const struct op_device *device, int ch
 {
     const struct gemm_args *a = args;
     (void)device;
-    if (few_rows_tiled(&a->w)) return choice >= DENSE_KINDS;
-    return is_for(&a->w, choice) && !(a->group_offsets && gemm_kinds[choice].cluster > 1);
+    const struct kind *kind = &gemm_kinds[choice];
+    return is_for(&a->w, kind) && !(a->group_offsets && kind->cluster > 1);
 }
 
 static int usual_up(const void *args, const struct op_device *device)
@@ -240,7 +229,7 @@ static int usual_up(const void *args, const struct op_device *device)
 static bool serves_heads(const void *args, const struct op_device *device, int choice)
 {
     (void)device;
-    return is_for(&((const struct attn_in_args *)args)->wq, choice);
+    return is_for(&((const struct attn_in_args *)args)->wq, &heads_kinds[choice]);
 }
 
 static int usual_heads(const void *args, const struct op_device *device)
@@ -253,7 +242,7 @@ static int usual_heads(const void *args, const struct op_device *device)
 static bool serves_added(const void *args, const struct op_device *device, int choice)
 {
     (void)device;
-    return is_for(&((const struct attn_out_args *)args)->wo, choice);
+    return is_for(&((const struct attn_out_args *)args)->wo, &added_kinds[choice]);
 }
 
 static int usual_added(const void *args, const struct op_device *device)
@@ -286,12 +275,12 @@ static void map_weights(struct gpu *gpu, const struct wgmma_product *p, const st
     if (p->heads) {
         const struct tensor *const w[] = {&p->w, &p->heads->k, &p->heads->v};
         for (int i = 0; i < 3; i++) {
-            if (p->w.scales)
+            if (p->w.layout == LAYOUT_TILES)
                 map_packed(gpu, w[i], WGMMA_ROWS, &args->w[i], &args->scales[i]);
             else
                 map_heads(gpu, w[i], &args->w[i]);
         }
-    } else if (p->w.scales) {
+    } else if (p->w.layout == LAYOUT_TILES) {
         map_packed(gpu, &p->w, rows, &args->w[0], &args->scales[0]);
         if (kind->gated) map_packed(gpu, &p->up, rows, &args->w[1], &args->scales[1]);
     } else {
@@ -313,7 +302,8 @@ static void set_heads(const struct wgmma_product *p, struct gemm_wgmma_args *arg
 
 void wgmma_multiply(struct gpu *gpu, const struct wgmma_product *p)
 {
-    bool varies = few_rows_tiled(&p->w); /* in how many tokens a tile has */
+    bool varies = few_rows_mxfp4(&p->w); /* in how many tokens a tile has */
+    bool tiled = p->w.layout == LAYOUT_TILES;
     bool gated = p->up.data != NULL;
     int sm_count = gpu_info(gpu)->sm_count;
     const char *file;
@@ -326,7 +316,7 @@ void wgmma_multiply(struct gpu *gpu, const struct wgmma_product *p)
         .n = (int32_t)width_of(p),
         .units = (int32_t)(many_rows_columns(p->w.cols) / WGMMA_K),
         .groups = p->group_offsets ? (int32_t)p->w.groups : 1,
-        .group_rows = (int32_t)(p->w.scales ? tiles_of(&p->w) : p->w.rows),
+        .group_rows = tiled ? (int32_t)tile_count(kind->type, p->w.rows) : (int32_t)p->w.rows,
         .alpha = p->alpha,
         .limit = p->limit,
         .plain_w = {p->w.data, gated ? p->up.data : p->w.data},

@@ -38,16 +38,17 @@ static void run(const struct op_context *context, const void *args)
     };
     unsigned tiles = (unsigned)((a->w.rows + FEW_ROWS_FEATURES - 1) / FEW_ROWS_FEATURES);
     unsigned most = BLOCKS * (unsigned)gpu_info(context->gpu)->sm_count;
-    gpu_put(context->gpu, "gemm/gemv.cu",
-            a->w.scales ? "gemv_f32_q8_0_normed" : "gemv_f32_bf16_normed",
-            &(struct gpu_launch){
-                .grid = {tiles < most ? tiles : most},
-                .block = {FEW_ROWS_THREADS},
-                .shared_bytes =
-                    (unsigned)(FEW_ROWS_PARTS * few_rows_column(a->hidden, a->w.scales != NULL)),
-                .overlaps = true,
-            },
-            &k);
+    static const char *const name[DTYPE_COUNT] = {
+        [DTYPE_BF16] = "gemv_f32_bf16_normed", [DTYPE_Q8_0] = "gemv_f32_q8_0_normed"};
+    gpu_put(
+        context->gpu, "gemm/gemv.cu", name[a->w.dtype],
+        &(struct gpu_launch){
+            .grid = {tiles < most ? tiles : most},
+            .block = {FEW_ROWS_THREADS},
+            .shared_bytes = (unsigned)(FEW_ROWS_PARTS * few_rows_column(a->hidden, a->w.layout)),
+            .overlaps = true,
+        },
+        &k);
 }
 
 const struct op_variant head_row_cuda = {

@@ -6,14 +6,13 @@
 #include "gemm/gemm_wgmma_args.h"
 #include "gpu/kernel.h"
 #include "ops/cuda/few_rows_cuda.h"
-#include "pack/mxfp4_tiles.h"
 
 enum { ROUND_THREADS = 128 };
 _Static_assert((int)UNIT_COLUMNS == (int)WGMMA_K, "rows are padded to either");
 
 bool many_rows_read(const struct tensor *w, bool q8_0, char why[OP_REASON_MAX])
 {
-    if (!few_rows_tiled(w) && w->dtype != DTYPE_BF16 && !(q8_0 && few_rows_q8_0(w)))
+    if (!few_rows_mxfp4(w) && !tensor_is(w, DTYPE_BF16, LAYOUT_ROWS) && !(q8_0 && few_rows_q8_0(w)))
         snprintf(why, OP_REASON_MAX, "weights in %s; it reads bf16%s packed mxfp4%s",
                  dtype_info(w->dtype)->name, q8_0 ? "," : " and", q8_0 ? " and q8_0" : "");
     else if (w->cols % 8)

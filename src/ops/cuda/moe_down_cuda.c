@@ -9,7 +9,7 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
 {
     const struct moe_down_args *a = args;
     if (!few_rows_one(a->m, device, why)) return false;
-    if (!few_rows_tiled(&a->down)) return few_rows_refuse(why, "it reads weights in packed mxfp4");
+    if (!few_rows_mxfp4(&a->down)) return few_rows_refuse(why, "it reads weights in packed mxfp4");
     if (a->top_k > SLOTS) return few_rows_refuse(why, "more than 4 experts at a time");
     if (a->intermediate > INNER_MAX) return few_rows_refuse(why, "rows of more than 3072");
     if (!few_rows_aligned(a->act) || a->intermediate % 4)
@@ -35,7 +35,7 @@ static void run(const struct op_context *context, const void *args)
     };
     unsigned tiles = (unsigned)((a->hidden + FEW_ROWS_FEATURES - 1) / FEW_ROWS_FEATURES);
     unsigned pair = gpu_info(context->gpu)->major >= 9 ? 2 : 1; /* blocks of a tile, as a cluster */
-    size_t shared = SLOTS / pair * FEW_ROWS_PARTS * few_rows_column(a->intermediate, true);
+    size_t shared = SLOTS / pair * FEW_ROWS_PARTS * few_rows_column(a->intermediate, LAYOUT_TILES);
     gpu_put(context->gpu, "moe_down/moe_down.cu", pair == 2 ? "moe_down_row_pair" : "moe_down_row",
             &(struct gpu_launch){
                 .grid = {pair * tiles},

@@ -10,7 +10,7 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
 {
     const struct moe_up_args *a = args;
     if (!few_rows_one(a->m, device, why)) return false;
-    if (!few_rows_tiled(&a->gate) || !few_rows_tiled(&a->up))
+    if (!few_rows_mxfp4(&a->gate) || !few_rows_mxfp4(&a->up))
         return few_rows_refuse(why, "it reads weights in packed mxfp4");
     if (a->hidden > HIDDEN_MAX) return few_rows_refuse(why, "a row of more than 3072");
     if (!few_rows_aligned(a->normed))
@@ -42,7 +42,7 @@ static void run(const struct op_context *context, const void *args)
         &(struct gpu_launch){
             .grid = {(unsigned)((a->intermediate + FEATURES - 1) / FEATURES), (unsigned)a->top_k},
             .block = {THREADS},
-            .shared_bytes = (unsigned)(FEW_ROWS_PARTS * few_rows_column(a->hidden, true)),
+            .shared_bytes = (unsigned)(FEW_ROWS_PARTS * few_rows_column(a->hidden, LAYOUT_TILES)),
             .overlaps = true,
         },
         &k);

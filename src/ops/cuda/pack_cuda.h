@@ -1,6 +1,5 @@
-/* Weights in the layout that GPU kernels read best: MXFP4 and Q8_0 in tiles
- * (kernels/pack/mxfp4_tiles.h, q8_0_tiles.h), each group on its own. Other formats stay as they
- * are. */
+/* Weights in the layout that GPU kernels read best (kernels/formats.list): in tiles, each group on
+ * its own, or as they are. */
 #ifndef OPS_CUDA_PACK_CUDA_H
 #define OPS_CUDA_PACK_CUDA_H
 
@@ -35,7 +34,7 @@ enum sol_status tensor_pack_piece(struct gpu *gpu, const struct tensor *tensor, 
 /* The same on the host: the reference of pack_weights. */
 void tensor_pack_host(const struct tensor *tensor, void *memory, struct tensor *out);
 
-/* What kernels call the tensor's format: WEIGHT_... of kernels/types.h. */
+/* What kernels call the tensor's format: DTYPE_... or TILES_... of kernels/format_args.h. */
 int32_t tensor_kernel_type(const struct tensor *tensor);
 
 #endif

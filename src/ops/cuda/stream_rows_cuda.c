@@ -19,21 +19,22 @@ struct kind {
     unsigned shared;
 };
 /* By weights, then by rows: the first kernels are exact. */
-enum { BF16, Q8_0, FORMATS, KINDS = 4 };
+enum { KINDS = 4 };
 #define KIND(name, type, rows, tiles, groups, parts, weights, activations, blocks)                 \
     {#name, rows, tiles, STREAM_SHARED(tiles, groups)},
-static const struct kind in_kinds[FORMATS][KINDS] = {{ATTN_IN_ROWS_BF16(KIND)},
-                                                     {ATTN_IN_ROWS_Q8_0(KIND)}};
-static const struct kind out_kinds[FORMATS][KINDS] = {{ATTN_OUT_ROWS_BF16(KIND)},
-                                                      {ATTN_OUT_ROWS_Q8_0(KIND)}};
+static const struct kind in_kinds[DTYPE_COUNT][KINDS] = {
+    [DTYPE_BF16] = {ATTN_IN_ROWS_BF16(KIND)}, [DTYPE_Q8_0] = {ATTN_IN_ROWS_Q8_0(KIND)}};
+static const struct kind out_kinds[DTYPE_COUNT][KINDS] = {
+    [DTYPE_BF16] = {ATTN_OUT_ROWS_BF16(KIND)}, [DTYPE_Q8_0] = {ATTN_OUT_ROWS_Q8_0(KIND)}};
 #undef KIND
 
-static const struct kind *exact_of(const struct kind kinds[FORMATS][KINDS], const struct tensor *w)
+static const struct kind *exact_of(const struct kind kinds[DTYPE_COUNT][KINDS],
+                                   const struct tensor *w)
 {
-    return kinds[w->scales ? Q8_0 : BF16];
+    return kinds[w->dtype];
 }
 
-static const struct kind *rounded_of(const struct kind kinds[FORMATS][KINDS],
+static const struct kind *rounded_of(const struct kind kinds[DTYPE_COUNT][KINDS],
                                      const struct tensor *w, int64_t m)
 {
     const struct kind *kind = exact_of(kinds, w) + 1;

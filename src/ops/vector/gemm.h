@@ -6,6 +6,7 @@
  * PANEL_ROWS weight rows, decoded once to float32 for all rows of A that use them; then tiles of
  * TILE_TOKENS x PANEL_ROWS running sums, each a vector that is added up at the end. The rounding of
  * a row of C does not depend on which other rows are in the batch. */
+#include <assert.h>
 #include <stdio.h>
 
 #include "base/cpu.h"
@@ -42,13 +43,21 @@ static inline float scale_of_e8m0(uint8_t e)
     return scale;
 }
 
+/* The formats that are decoded here, by decode_32. */
+#define SERVED(DO) DO(MXFP4) DO(Q8_0) DO(F16) DO(BF16) DO(F32)
+
 /* Bytes before value i of a row, i a multiple of 32. */
 static inline int64_t offset_of(enum dtype dtype, int64_t i)
 {
-    return dtype == DTYPE_MXFP4  ? i / 32 * (int64_t)sizeof(struct block_mxfp4)
-           : dtype == DTYPE_Q8_0 ? i / 32 * (int64_t)sizeof(struct block_q8_0)
-           : dtype == DTYPE_F32  ? 4 * i
-                                 : 2 * i;
+    switch (dtype) {
+#define OFFSET(id)                                                                                 \
+    case DTYPE_##id:                                                                               \
+        return i / BLOCK_##id * BLOCK_BYTES_##id;
+        SERVED(OFFSET)
+#undef OFFSET
+    default:
+        return 0;
+    }
 }
 
 /* Values i .. i+31 of a row of `dtype`, a constant where this is inlined. */
@@ -91,21 +100,14 @@ static inline __attribute__((always_inline)) void decode_as(enum dtype dtype, co
 static void decode_row(enum dtype dtype, const void *row, float *to, int64_t k)
 {
     switch (dtype) {
-    case DTYPE_MXFP4:
-        decode_as(DTYPE_MXFP4, row, to, k);
+#define DECODE(id)                                                                                 \
+    case DTYPE_##id:                                                                               \
+        decode_as(DTYPE_##id, row, to, k);                                                         \
         break;
-    case DTYPE_Q8_0:
-        decode_as(DTYPE_Q8_0, row, to, k);
-        break;
-    case DTYPE_F16:
-        decode_as(DTYPE_F16, row, to, k);
-        break;
-    case DTYPE_BF16:
-        decode_as(DTYPE_BF16, row, to, k);
-        break;
+        SERVED(DECODE)
+#undef DECODE
     default:
-        decode_as(DTYPE_F32, row, to, k);
-        break;
+        assert(!"gemm_can_run refuses it");
     }
 }
 
@@ -202,21 +204,14 @@ static void direct_block(const struct gemm_state *s, const struct gemm_block *b,
 {
     for (int64_t row = b->row; row < b->row + b->rows; row++) {
         switch (s->args->w.dtype) {
-        case DTYPE_MXFP4:
-            direct_row(s, panel, b->group, row, DTYPE_MXFP4);
-            break;
-        case DTYPE_Q8_0:
-            direct_row(s, panel, b->group, row, DTYPE_Q8_0);
-            break;
-        case DTYPE_F16:
-            direct_row(s, panel, b->group, row, DTYPE_F16);
-            break;
-        case DTYPE_BF16:
-            direct_row(s, panel, b->group, row, DTYPE_BF16);
-            break;
+#define DIRECT(id)                                                                                 \
+    case DTYPE_##id:                                                                               \
+        direct_row(s, panel, b->group, row, DTYPE_##id);                                           \
+        break;
+            SERVED(DIRECT)
+#undef DIRECT
         default:
-            direct_row(s, panel, b->group, row, DTYPE_F32);
-            break;
+            assert(!"gemm_can_run refuses it");
         }
     }
 }
@@ -268,9 +263,9 @@ static bool gemm_can_run(const void *args, const struct op_device *device, char 
 {
     (void)device;
     enum dtype dtype = ((const struct gemm_args *)args)->w.dtype;
-    if (dtype == DTYPE_MXFP4 || dtype == DTYPE_Q8_0 || dtype == DTYPE_F16 || dtype == DTYPE_BF16 ||
-        dtype == DTYPE_F32)
-        return true;
+#define IS(id) dtype == DTYPE_##id ||
+    if (SERVED(IS) false) return true;
+#undef IS
     snprintf(why, OP_REASON_MAX, "weights are %s", dtype_info(dtype)->name);
     return false;
 }
