@@ -74,7 +74,7 @@ static enum sol_status scenario(void)
 static void on_a_gpu(void **state)
 {
     (void)state;
-    fail_each_call(&hopper, scenario, 60);
+    fail_each_call(&hopper, scenario, 24);
 }
 
 /* A step's kernels run there, the weights are there once, and nothing runs there for the CPU. */
