@@ -142,6 +142,21 @@ has out '^pp8 '
 cp "$work/results.jsonl" "$work/json"
 check 'len(r) == 2 and r[0]["memory_limit_percent"] is None and not r[0]["enough_repetitions"]'
 
+# ---- ops alone: every one of them, here with sizes that take no time ----
+small() { # OP=SIZES...: each agrees with its reference
+    for spec in "$@"; do
+        bench -t 2 --op "${spec/=/:},check=reference"
+        [ $status = 0 ] || fail "--op $spec: status $status"
+        has out "^${spec%%=*} +m=.* [0-9.]+e[-+][0-9]+$"
+        awk 'NR == 2 { exit !($NF < 0.03) }' "$work/out" || fail "--op $spec: $(tail -1 "$work/out")"
+    done
+}
+small embed=m=3,n=64 rmsnorm=m=3 gemm=m=5,n=64,k=96,dtype=q8_0 gemm=m=9,n=64,k=64,groups=4,top_k=2,dtype=mxfp4 rope=m=3 \
+    kv_write=m=4,sequences=2,depth=9 attention=m=4,sequences=4,depth=200 attention=m=9,depth=200,window=128 add=m=3 \
+    route=m=9,n=8 swiglu=m=3,n=64 combine=m=3,n=64 sample=m=3,n=500 pack_weights=m=40,k=64 \
+    attn_in=m=3,n=8,k=64,groups=2 attn_out=m=3,n=64,k=128,groups=4 moe_up=m=5,n=32,k=64,groups=4 \
+    moe_down=m=5,n=32,k=64,groups=4 moe=m=5,n=32,k=64,groups=4,skew=2 head=m=2,n=96,k=64
+
 # ---- errors ----
 wrong 5 "" --backend cuda:999
 has err 'the CUDA driver cannot be loaded|there is no GPU 999'
@@ -155,14 +170,15 @@ wrong_op() { # what --op is given, and what it says without a GPU comes later th
     grep -qF -- "$1" "$work/err" || fail "--op $2: no '$1'"
     [ -s "$work/out" ] && fail "--op $2: output in spite of an error"
 }
-wrong_op "the ops timed alone are" rope:m=1
+wrong_op "no such op" nothing:m=1
 wrong_op "write key=value" gemm:m
 wrong_op "no such key 'x'" gemm:x=1
 wrong_op "m is to be a positive number" gemm:m=0
-wrong_op "m, n and k are needed" gemm:m=8
-wrong_op "a multiple of 32" gemm:m=8,n=8,k=8
+wrong_op "rope has no k" rope:k=64
+wrong_op "attention does not come in mxfp4" attention:dtype=mxfp4
+wrong_op "a multiple of 32" gemm:m=8,n=8,k=8,dtype=mxfp4
 wrong_op "top_k is more than groups" gemm:m=8,n=32,k=32,top_k=2
-wrong_op "add --backend cuda" gemm:m=8,n=32,k=32
+wrong_op "do not go together" attention:m=2,sequences=3
 wrong 2 "write -o json for the format" --output json
 wrong 2 "nothing to do" -p 0 -n 0
 wrong 2 "write two numbers" -pg 512

@@ -13,7 +13,9 @@
 #include "base/arena.h"
 #include "base/cpu.h"
 #include "check/verify.h"
+#include "ops/cases.h"
 #include "ops/ops.h"
+#include "ops/problem.h"
 #include "support/effort.h"
 
 static struct pool *pool;
@@ -149,7 +151,8 @@ static void slow_reaches_the_parts(void **state)
     struct moe_args args;
     rng_seed(&rng, 11);
     assert_int_equal(arena_create(1 << 20, &arena), SOL_OK);
-    assert_true(op_moe.make_case(arena, &rng, CASE_RANDOM, 0, &args));
+    struct case_maker maker = {.arena = arena, .rng = &rng};
+    assert_true(op_moe.make_case(&maker, &args));
     chooser_init(&chooser, 1);
     assert_int_equal(chooser_slow(&chooser, "moe=50"), SOL_OK);
     assert_int_equal(chooser_slow(&chooser, "combine=20"), SOL_OK);
@@ -168,6 +171,40 @@ static void slow_reaches_the_parts(void **state)
     arena_destroy(arena);
 }
 
+/* Every op can be made with sizes of one's own, and says them back; a GPU's copy of it is the
+ * mover's business. */
+static void problems_are_made_as_asked(void **state)
+{
+    (void)state;
+    for (int i = 0; i < op_table_count; i++) {
+        const struct op *op = op_table[i];
+        struct op_problem p = op->usual, made;
+        struct arena *arena;
+        struct rng rng;
+        rng_seed(&rng, 3);
+        assert_int_equal(arena_create(1 << 20, &arena), SOL_OK);
+        struct case_maker c = {
+            .arena = arena, .rng = &rng, .kind = CASE_TIMED, .sequences = 1, .depth = 40};
+        p.rows = 2;
+        if (p.n > 64) p.n = 64;
+        if (p.k > 64) p.k = 64;
+        void *args = arena_alloc(arena, op->args_size, 64);
+        assert_non_null(args);
+        op->make_problem(&c, &p, args);
+        op->problem(args, &made);
+        assert_int_equal(made.rows, 2);
+        if (!op_problem_same(&p, &made)) {
+            char asked[128], got[128];
+            op_problem_describe(&p, asked, sizeof asked);
+            op_problem_describe(&made, got, sizeof got);
+            fail_msg("%s: %s instead of %s", op->name, got, asked);
+        }
+        struct op_cost cost = op->cost(args);
+        assert_true(cost.bytes > 0);
+        arena_destroy(arena);
+    }
+}
+
 static void check_costs(const struct op *op, struct arena *arena, struct rng *rng, int index)
 {
     struct chooser chooser;
@@ -175,7 +212,8 @@ static void check_costs(const struct op *op, struct arena *arena, struct rng *rn
     char force[64];
     void *args = arena_alloc(arena, op->args_size, 64);
     assert_non_null(args);
-    if (!op->make_case(arena, rng, CASE_RANDOM, index, args)) return;
+    struct case_maker maker = {.arena = arena, .rng = rng, .index = index};
+    if (!op->make_case(&maker, args)) return;
     struct op_cost whole = op->cost(args), parts;
     chooser_init(&chooser, 1);
     snprintf(force, sizeof force, "%s=composed", op->name);
@@ -215,6 +253,7 @@ int main(void)
         cmocka_unit_test(composites_cost_what_their_parts_do),
         cmocka_unit_test(verify_finds_planted_faults),
         cmocka_unit_test(force_names_what_is_known),
+        cmocka_unit_test(problems_are_made_as_asked),
         cmocka_unit_test(slow_reaches_the_parts),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -1,4 +1,8 @@
-/* See op.h. */
+/* See op.h.
+ *
+ * A problem is made on the host. For a GPU the blocks of its arena are copied there and every
+ * address in the arguments that lies in a block is changed into that of its copy: sizes are never
+ * so large that they look like one. Weights are packed there then, as those of a model are. */
 #include "bench/op.h"
 
 #include <math.h>
@@ -6,53 +10,96 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "base/memory.h"
 #include "base/rng.h"
 #include "gpu/device.h"
+#include "ops/cases.h"
 #include "ops/cuda/pack_cuda.h"
 #include "ops/ops.h"
+#include "ops/problem.h"
 #include "stats/statistics.h"
 
-enum { SETS_MAX = 16, OWNED_MAX = 16 * SETS_MAX, REPETITIONS = 15, TEXT_MAX = 64 };
+enum { SETS_MAX = 16, BLOCKS_MAX = 64, REPETITIONS = 15, WARM = 3, TEXT_MAX = 64 };
 
 struct spec {
     const struct op *op;
-    int64_t m, n, k, groups, top_k;
+    struct op_problem problem;
+    bool given[OP_SIZES];
+    int64_t sequences, depth;
     double skew;
-    enum dtype dtype;
     char check[TEXT_MAX];
+};
+
+struct block {
+    char *host, *device;
+    size_t bytes;
+};
+
+/* A call and what it works on. */
+struct set {
+    struct arena *arena;
+    struct block blocks[BLOCKS_MAX];
+    int n_blocks;
+    struct case_maker made;
+    void *host_args, *args; /* the same on the CPU */
+    struct batch batch;     /* what args point to on a GPU */
+    void *packed[OP_WEIGHTS_MAX];
 };
 
 struct run {
     struct spec spec;
     const struct chooser *chooser;
-    struct gpu *gpu;
-    struct arena *arena; /* host copies */
+    struct gpu *gpu; /* NULL: the CPU */
+    struct pool *pool;
     struct rng rng;
-    void *args[SETS_MAX];
-    int sets;
-    void *owned[OWNED_MAX]; /* device memory */
-    int n_owned;
-    double weight_bytes, rows_min, rows_max; /* of a set; rows of the groups */
-    double touched;                          /* groups with rows */
+    struct set sets[SETS_MAX];
+    int n_sets;
+    size_t room; /* for what is still to be made, in bytes */
 };
 
 /* ---- the spec ---- */
 
+static enum sol_status set_size(struct spec *s, const char *text, const char *key,
+                                const char *value, bool *known)
+{
+    int64_t *to = strcmp(key, "sequences") == 0 ? &s->sequences
+                  : strcmp(key, "depth") == 0   ? &s->depth
+                                                : NULL;
+    for (int i = 0; !to && i < OP_SIZES; i++) {
+        if (strcmp(key, i ? op_size_name(i) : "m") != 0) continue;
+        to = op_size(&s->problem, i);
+        s->given[i] = true;
+    }
+    *known = to != NULL;
+    if (!to) return SOL_OK;
+    char *end;
+    *to = strtoll(value, &end, 10);
+    if (end == value || *end || *to < (to != &s->depth) || *to > 1 << 24)
+        return status_set(SOL_E_ARGUMENT, "--op %s: %s is to be a positive number", text, key);
+    return SOL_OK;
+}
+
+static enum sol_status set_dtype(struct spec *s, const char *text, const char *value)
+{
+    enum dtype *dtype = &s->problem.dtype;
+    bool known = dtype_from_name(value, dtype) && dtype_info(*dtype)->encode;
+    /* Not of weights: of a cache, or none. */
+    bool plain = *dtype == DTYPE_F32 || *dtype == DTYPE_F16 || *dtype == DTYPE_BF16;
+    if (known && dtype_info(s->op->usual.dtype)->block == 1 && !s->op->n_weights) known = plain;
+    return known ? SOL_OK
+                 : status_set(SOL_E_ARGUMENT, "--op %s: %s does not come in %s", text, s->op->name,
+                              value);
+}
+
 static enum sol_status set_key(struct spec *s, const char *text, const char *key, const char *value)
 {
-    const struct {
-        const char *name;
-        int64_t *to;
-    } numbers[] = {
-        {"m", &s->m}, {"n", &s->n}, {"k", &s->k}, {"groups", &s->groups}, {"top_k", &s->top_k}};
     char *end;
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        if (strcmp(key, numbers[i].name) != 0) continue;
-        *numbers[i].to = strtoll(value, &end, 10);
-        if (end == value || *end || *numbers[i].to < 1 || *numbers[i].to > 1 << 24)
-            return status_set(SOL_E_ARGUMENT, "--op %s: %s is to be a positive number", text, key);
-        return SOL_OK;
-    }
+    bool known;
+    SOL_TRY(set_size(s, text, key, value, &known));
+    if (known) return SOL_OK;
+    if (strcmp(key, "dtype") == 0) return set_dtype(s, text, value);
     if (strcmp(key, "check") == 0) {
         snprintf(s->check, sizeof s->check, "%s", value);
         return SOL_OK;
@@ -62,216 +109,194 @@ static enum sol_status set_key(struct spec *s, const char *text, const char *key
         if (end != value && !*end && s->skew >= 0 && s->skew <= 10) return SOL_OK;
         return status_set(SOL_E_ARGUMENT, "--op %s: skew is to be 0 to 10", text);
     }
-    if (strcmp(key, "dtype") == 0) {
-        bool known = dtype_from_name(value, &s->dtype);
-        if (known && (s->dtype == DTYPE_BF16 || s->dtype == DTYPE_MXFP4 || s->dtype == DTYPE_Q8_0))
-            return SOL_OK;
-        return status_set(SOL_E_ARGUMENT, "--op %s: dtype is to be bf16, mxfp4 or q8_0", text);
-    }
     return status_set(SOL_E_ARGUMENT,
-                      "--op %s: no such key '%s'; known: m n k groups top_k dtype skew check", text,
-                      key);
+                      "--op %s: no such key '%s'; known: m n k groups top_k head_dim window dtype "
+                      "sequences depth skew check",
+                      text, key);
+}
+
+static enum sol_status check_spec(struct spec *s, const char *text)
+{
+    struct op_problem *p = &s->problem;
+    int64_t block = dtype_info(p->dtype)->block;
+    for (int i = 1; i < OP_SIZES; i++) {
+        struct op_problem usual = s->op->usual;
+        bool has = *op_size(&usual, i) || (s->op == &op_gemm && i < 5) ||
+                   (usual.sequences && p->window == *op_size(p, i));
+        if (s->given[i] && !has)
+            return status_set(SOL_E_ARGUMENT, "--op %s: %s has no %s", text, s->op->name,
+                              op_size_name(i));
+    }
+    if (p->k % block || (s->op != &op_gemm && p->n % block))
+        return status_set(SOL_E_ARGUMENT, "--op %s: k is to be a multiple of %d, n too for experts",
+                          text, (int)block);
+    int64_t most = p->groups > 0 ? p->groups : s->op == &op_route ? p->n : p->n ? 8 : 1;
+    if (s->op == &op_gemm && p->groups <= 1) most = 1;
+    if (p->top_k > most)
+        return status_set(SOL_E_ARGUMENT, "--op %s: top_k is more than groups", text);
+    if (s->sequences > p->rows || p->head_dim % 2 || (p->sequences && p->n % p->k))
+        return status_set(SOL_E_ARGUMENT, "--op %s: sizes that do not go together", text);
+    if (s->op != &op_gemm) return SOL_OK;
+    /* m: of tokens, of which each has a row for each of its experts. */
+    if (p->groups <= 1) p->groups = p->top_k = 0;
+    if (p->groups && !p->top_k) p->top_k = 1;
+    if (p->groups) p->rows *= p->top_k;
+    return SOL_OK;
 }
 
 static enum sol_status parse(const char *text, struct spec *s)
 {
     char copy[256], *rest = copy, *item;
-    *s = (struct spec){.groups = 1, .top_k = 1, .dtype = DTYPE_BF16};
+    *s = (struct spec){.sequences = 1, .depth = 1024};
     if (snprintf(copy, sizeof copy, "%s", text) >= (int)sizeof copy)
         return status_set(SOL_E_ARGUMENT, "--op: a text of more than %zu characters", sizeof copy);
     item = strsep(&rest, ":");
     s->op = op_find(item);
-    if (s->op != &op_gemm && s->op != &op_moe_up && s->op != &op_moe_down)
-        return status_set(SOL_E_ARGUMENT,
-                          "--op %s: the ops timed alone are gemm, moe_up and moe_down", text);
-    if (s->op != &op_gemm) s->dtype = DTYPE_MXFP4, s->groups = 32, s->top_k = 4;
+    if (!s->op)
+        return status_set(SOL_E_ARGUMENT, "--op %s: no such op; sol kernels lists them", text);
+    s->problem = s->op->usual;
     while ((item = strsep(&rest, ","))) {
         char *key = strsep(&item, "=");
         if (!item) return status_set(SOL_E_ARGUMENT, "--op %s: write key=value", text);
         SOL_TRY(set_key(s, text, key, item));
     }
-    if (!s->m || !s->n || !s->k)
-        return status_set(SOL_E_ARGUMENT, "--op %s: m, n and k are needed", text);
-    if (s->k % 32 || (s->op != &op_gemm && s->n % 32))
-        return status_set(SOL_E_ARGUMENT, "--op %s: k is to be a multiple of 32, n too for experts",
-                          text);
-    if (s->top_k > s->groups)
-        return status_set(SOL_E_ARGUMENT, "--op %s: top_k is more than groups", text);
-    return SOL_OK;
+    return check_spec(s, text);
 }
 
-/* ---- buffers ---- */
+/* ---- making ---- */
 
-static enum sol_status take(struct run *r, size_t bytes, void **out)
+struct source {
+    struct run *run;
+    struct set *set;
+    bool failed;
+};
+
+static void *take_block(void *arg, size_t bytes)
 {
-    if (r->n_owned == OWNED_MAX)
-        return status_set(SOL_E_INTERNAL, "more than %d buffers", OWNED_MAX);
-    SOL_TRY(gpu_alloc(r->gpu, "bench", bytes, out));
-    r->owned[r->n_owned++] = *out;
-    return SOL_OK;
+    struct source *s = arg;
+    struct set *set = s->set;
+    void *memory = NULL;
+    s->failed = s->failed || bytes > s->run->room || set->n_blocks == BLOCKS_MAX ||
+                pages_alloc(bytes, &memory) != SOL_OK;
+    if (s->failed) return NULL; /* the arena says it */
+    s->run->room -= bytes;
+    set->blocks[set->n_blocks++] = (struct block){.host = memory, .bytes = bytes};
+    return memory;
 }
 
-static enum sol_status to_device(struct run *r, const void *from, size_t bytes, void **out)
+/* With the set. */
+static void keep_block(void *arg, void *memory)
 {
-    SOL_TRY(take(r, bytes, out));
-    return gpu_copy_in(r->gpu, *out, from, bytes);
+    (void)arg, (void)memory;
 }
 
-static enum sol_status floats(struct run *r, int64_t count, float scale, const float **out)
+static void free_set(const struct run *r, struct set *set)
 {
-    float *x = malloc((size_t)count * sizeof *x);
-    if (!x) return status_set(SOL_E_MEMORY, "no memory for activations");
-    for (int64_t i = 0; i < count; i++) x[i] = scale * rng_normal(&r->rng);
-    void *memory;
-    enum sol_status status = to_device(r, x, (size_t)count * sizeof *x, &memory);
-    *out = memory;
-    free(x);
-    return status;
+    for (int i = 0; r->gpu && i < set->n_blocks; i++) gpu_free(r->gpu, set->blocks[i].device);
+    for (int i = 0; r->gpu && i < OP_WEIGHTS_MAX; i++) gpu_free(r->gpu, set->packed[i]);
+    if (set->args != set->host_args) free(set->args);
+    arena_destroy(set->arena);
+    for (int i = 0; i < set->n_blocks; i++) pages_free(set->blocks[i].host, set->blocks[i].bytes);
 }
 
-/* Weights of sd about 0.02, drawn as bits: their encoding would take longer than everything else.
- */
-static void random_weights(struct rng *rng, enum dtype dtype, uint8_t *data, size_t bytes)
+/* Every word that is an address of the host's blocks becomes that of the copy. */
+static void relocate(const struct set *set, void *words, size_t bytes)
 {
-    for (size_t i = 0; i + 8 <= bytes; i += 8) {
-        uint64_t bits = rng_next(rng);
-        if (dtype == DTYPE_BF16) /* sign and mantissa as drawn, exponents 2^-7 and 2^-6 */
-            bits = (bits & 0x80ff80ff80ff80ffu) | 0x3c003c003c003c00u;
-        memcpy(data + i, &bits, 8);
+    for (size_t at = 0; at + sizeof(uintptr_t) <= bytes; at += sizeof(uintptr_t)) {
+        uintptr_t word;
+        memcpy(&word, (char *)words + at, sizeof word);
+        if (word && word == (uintptr_t)set->made.batch) { /* the host reads it */
+            word = (uintptr_t)&set->batch;
+            memcpy((char *)words + at, &word, sizeof word);
+            continue;
+        }
+        for (int i = 0; i < set->n_blocks; i++) {
+            const struct block *b = &set->blocks[i];
+            if (word - (uintptr_t)b->host >= b->bytes) continue;
+            word = word - (uintptr_t)b->host + (uintptr_t)b->device;
+            memcpy((char *)words + at, &word, sizeof word);
+            break;
+        }
     }
-    if (dtype == DTYPE_MXFP4)
-        for (size_t i = 0; i < bytes; i += 17) data[i] = (uint8_t)(119 + data[i] % 3);
-    const uint16_t scale = f16_from_f32(0x1p-12f);
-    for (size_t i = 0; dtype == DTYPE_Q8_0 && i < bytes; i += 34) {
-        uint16_t drawn = (uint16_t)(scale + data[i]); /* with a random part of its mantissa */
-        memcpy(data + i, &drawn, sizeof drawn);
-    }
 }
 
-static enum sol_status weights(struct run *r, int64_t rows, int64_t cols, struct tensor *out)
+static enum sol_status pack(const struct run *r, struct set *set)
 {
-    struct tensor t = {
-        .dtype = r->spec.dtype, .groups = r->spec.groups, .rows = rows, .cols = cols};
-    size_t bytes = tensor_bytes(&t);
-    void *memory, *staging;
-    uint8_t *data = malloc(bytes + 8);
-    if (!data) return status_set(SOL_E_MEMORY, "no memory for weights");
-    random_weights(&r->rng, t.dtype, data, bytes);
-    t.data = data;
-    enum sol_status status = take(r, tensor_packed_bytes(&t), &memory);
-    if (status == SOL_OK) status = gpu_alloc(r->gpu, "bench", PACK_STAGING, &staging);
-    if (status == SOL_OK) {
-        status = tensor_pack(r->gpu, &t, memory, staging, out);
-        enum sol_status waited = gpu_wait(r->gpu);
-        if (status == SOL_OK) status = waited;
-        gpu_free(r->gpu, staging);
+    struct plan *plan;
+    const struct op *op = r->spec.op;
+    SOL_TRY(plan_create(r->chooser, &plan));
+    enum sol_status status = SOL_OK;
+    for (int i = 0; status == SOL_OK && i < op->n_weights; i++) {
+        struct tensor *t = (struct tensor *)((char *)set->args + op->weights[i]);
+        if (!tensor_is_repacked(t)) continue;
+        status = gpu_alloc(r->gpu, "bench", tensor_packed_bytes(t), &set->packed[i]);
+        if (status != SOL_OK) break;
+        plan_call(plan, &op_pack_weights,
+                  &(struct pack_weights_args){.w = *t, .packed = set->packed[i]});
+        *t = tensor_packed(t, set->packed[i]);
     }
-    free(data);
-    r->weight_bytes += (double)bytes;
-    return status;
+    if (status == SOL_OK) status = plan_finish(plan);
+    if (status == SOL_OK) status = plan_run(plan, NULL, false, NULL);
+    enum sol_status waited = gpu_wait(r->gpu);
+    plan_destroy(plan);
+    return status == SOL_OK ? waited : status;
 }
 
-/* Experts drawn by logits of sd 1, those of later experts lower by `skew` in all. */
-static enum sol_status routing(struct run *r, struct routing *out)
+static enum sol_status move_to_gpu(struct run *r, struct set *set)
+{
+    size_t size = r->spec.op->args_size;
+    for (int i = 0; i < set->n_blocks; i++) {
+        struct block *b = &set->blocks[i];
+        void *memory;
+        SOL_TRY(gpu_alloc(r->gpu, "bench", b->bytes, &memory));
+        b->device = memory;
+        SOL_TRY(gpu_copy_in(r->gpu, b->device, b->host, b->bytes));
+    }
+    SOL_TRY(gpu_wait(r->gpu));
+    set->args = malloc(size);
+    if (!set->args) return status_set(SOL_E_MEMORY, "no memory for the arguments");
+    memcpy(set->args, set->host_args, size);
+    if (set->made.batch) {
+        set->batch = *set->made.batch;
+        relocate(set, &set->batch, sizeof set->batch);
+        set->batch.host = set->made.batch;
+    }
+    relocate(set, set->args, size);
+    return pack(r, set);
+}
+
+static enum sol_status make_set(struct run *r, struct set *set)
 {
     const struct spec *s = &r->spec;
-    int64_t slots = s->m * s->top_k;
-    float *logits = ARENA_NEW(r->arena, float, s->m * s->groups);
-    struct routing host = {
-        .weight = ARENA_NEW(r->arena, float, slots),
-        .expert = ARENA_NEW(r->arena, int32_t, slots),
-        .group_offsets = ARENA_NEW(r->arena, int32_t, s->groups + 1),
-        .token_of_row = ARENA_NEW(r->arena, int32_t, slots),
-        .row_of_slot = ARENA_NEW(r->arena, int32_t, slots),
-    };
-    if (!logits || !host.row_of_slot) return SOL_E_MEMORY;
-    for (int64_t i = 0; i < s->m * s->groups; i++)
-        logits[i] =
-            rng_normal(&r->rng) - (float)(s->skew * (double)(i % s->groups) / (double)s->groups);
-    op_route.reference(NULL, &(struct route_args){.m = s->m,
-                                                  .n_experts = s->groups,
-                                                  .top_k = s->top_k,
-                                                  .logits = logits,
-                                                  .routing = host});
-    r->touched = 0, r->rows_min = INFINITY, r->rows_max = 0;
-    for (int64_t g = 0; g < s->groups; g++) {
-        double rows = host.group_offsets[g + 1] - host.group_offsets[g];
-        r->touched += rows > 0;
-        r->rows_min = fmin(r->rows_min, rows);
-        r->rows_max = fmax(r->rows_max, rows);
-    }
-    size_t bytes = (size_t)slots * 4;
-    *out = host;
-    SOL_TRY(to_device(r, host.weight, bytes, (void **)&out->weight));
-    SOL_TRY(to_device(r, host.expert, bytes, (void **)&out->expert));
-    SOL_TRY(to_device(r, host.token_of_row, bytes, (void **)&out->token_of_row));
-    SOL_TRY(to_device(r, host.row_of_slot, bytes, (void **)&out->row_of_slot));
-    return to_device(r, host.group_offsets, (size_t)(s->groups + 1) * 4,
-                     (void **)&out->group_offsets);
+    struct source source = {.run = r, .set = set};
+    const struct arena_source blocks = {take_block, keep_block, &source};
+    SOL_TRY(arena_create_from(&blocks, 1 << 20, &set->arena));
+    set->made = (struct case_maker){.arena = set->arena,
+                                    .rng = &r->rng,
+                                    .kind = CASE_TIMED,
+                                    .sequences = s->sequences,
+                                    .depth = s->depth,
+                                    .skew = s->skew};
+    void *args = arena_alloc(set->arena, s->op->args_size, 64);
+    if (!args) return SOL_E_MEMORY;
+    s->op->make_problem(&set->made, &s->problem, args);
+    set->host_args = set->args = args;
+    if (source.failed) return SOL_E_MEMORY;
+    return r->gpu ? move_to_gpu(r, set) : SOL_OK;
 }
 
-static enum sol_status make_gemm(struct run *r, struct gemm_args *a)
-{
-    const struct spec *s = &r->spec;
-    bool grouped = s->groups > 1;
-    *a = (struct gemm_args){.m = s->m * s->top_k, .n = s->n, .k = s->k, .a_count = s->m};
-    SOL_TRY(weights(r, s->n, s->k, &a->w));
-    SOL_TRY(floats(r, s->m * s->k, 1, &a->a));
-    SOL_TRY(floats(r, s->groups * s->n, 1, &a->bias));
-    SOL_TRY(take(r, (size_t)(a->m * s->n) * 4, (void **)&a->c));
-    if (!grouped) return SOL_OK;
-    struct routing routes;
-    SOL_TRY(routing(r, &routes));
-    a->a_rows = routes.token_of_row;
-    a->group_offsets = routes.group_offsets;
-    return SOL_OK;
-}
-
-static enum sol_status make_up(struct run *r, struct moe_up_args *a)
-{
-    const struct spec *s = &r->spec;
-    *a = (struct moe_up_args){.m = s->m,
-                              .hidden = s->k,
-                              .intermediate = s->n,
-                              .top_k = s->top_k,
-                              .alpha = 1.702f,
-                              .limit = 7};
-    SOL_TRY(weights(r, s->n, s->k, &a->gate));
-    SOL_TRY(weights(r, s->n, s->k, &a->up));
-    SOL_TRY(floats(r, s->m * s->k, 1, &a->normed));
-    SOL_TRY(floats(r, s->groups * s->n, 1, &a->gate_bias));
-    SOL_TRY(floats(r, s->groups * s->n, 1, &a->up_bias));
-    SOL_TRY(routing(r, &a->routing));
-    return take(r, (size_t)(s->m * s->top_k * s->n) * 4, (void **)&a->act);
-}
-
-static enum sol_status make_down(struct run *r, struct moe_down_args *a)
-{
-    const struct spec *s = &r->spec;
-    *a = (struct moe_down_args){.m = s->m, .hidden = s->n, .intermediate = s->k, .top_k = s->top_k};
-    SOL_TRY(weights(r, s->n, s->k, &a->down));
-    SOL_TRY(floats(r, s->m * s->top_k * s->k, 1, &a->act));
-    SOL_TRY(floats(r, s->groups * s->n, 1, &a->down_bias));
-    SOL_TRY(routing(r, &a->routing));
-    return floats(r, s->m * s->n, 1, (const float **)&a->x);
-}
-
-/* As many as are together four times the cache, at least two. */
+/* As many as touch together four times the cache, at least two. */
 static enum sol_status make_sets(struct run *r)
 {
-    double wanted = 4.0 * (double)gpu_info(r->gpu)->l2_bytes;
-    for (r->sets = 0; r->sets < SETS_MAX; r->sets++) {
-        if (r->sets >= 2 && r->weight_bytes * r->sets >= wanted) break;
-        void *args = arena_alloc(r->arena, r->spec.op->args_size, 64);
-        if (!args) return SOL_E_MEMORY;
-        r->args[r->sets] = args;
-        r->weight_bytes = 0;
-        if (r->spec.op == &op_gemm)
-            SOL_TRY(make_gemm(r, args));
-        else if (r->spec.op == &op_moe_up)
-            SOL_TRY(make_up(r, args));
-        else
-            SOL_TRY(make_down(r, args));
+    double cache = r->gpu ? (double)gpu_info(r->gpu)->l2_bytes : (double)cpu_info()->l3, made = 0;
+    for (; r->n_sets < SETS_MAX && (r->n_sets < 2 || made < 4 * cache); r->n_sets++) {
+        struct set *set = &r->sets[r->n_sets];
+        enum sol_status status = make_set(r, set);
+        if (status != SOL_OK) {
+            free_set(r, set);
+            return status;
+        }
+        made += r->spec.op->cost(set->host_args).bytes;
     }
     return SOL_OK;
 }
@@ -282,43 +307,52 @@ static enum sol_status make_plan(const struct run *r, const struct chooser *choo
                                  struct plan **out)
 {
     SOL_TRY(plan_create(chooser, out));
-    for (int i = 0; i < sets; i++) plan_call(*out, r->spec.op, r->args[i]);
+    for (int i = 0; i < sets; i++) plan_call(*out, r->spec.op, r->sets[i].args);
     return plan_finish(*out);
 }
 
-/* The op's output of set 0. */
-static enum sol_status output(const struct run *r, const struct chooser *chooser, float **out,
-                              struct op_output *what)
+static enum sol_status copy(const struct run *r, void *to, const void *from, size_t bytes, bool in)
+{
+    if (!r->gpu)
+        memcpy(to, from, bytes);
+    else
+        return in ? gpu_copy_in(r->gpu, to, from, bytes) : gpu_copy_out(r->gpu, to, from, bytes);
+    return SOL_OK;
+}
+
+/* What the call of the first set makes of its outputs, which are there and in `bytes` as they were
+ * made. */
+static enum sol_status run_first(const struct run *r, const struct chooser *chooser,
+                                 const struct op_output *outputs, int count,
+                                 void *bytes[OP_OUTPUTS_MAX])
 {
     struct plan *plan = NULL;
-    struct op_output outputs[OP_OUTPUTS_MAX];
-    r->spec.op->outputs(r->args[0], outputs);
-    *what = outputs[0];
-    void *device = *(void **)((char *)r->args[0] + what->offset);
-    *out = malloc(what->bytes);
-    if (!*out) return status_set(SOL_E_MEMORY, "no memory for a result");
+    const struct set *set = &r->sets[0];
     enum sol_status status = make_plan(r, chooser, 1, &plan);
-    /* What is added in place begins as zeros, so that nothing else is compared; elsewhere this
-     * shows what was not written. */
-    if (status == SOL_OK) status = gpu_zero(r->gpu, device, what->bytes);
-    if (status == SOL_OK) status = plan_run(plan, NULL, false, NULL);
-    if (status == SOL_OK) status = gpu_copy_out(r->gpu, *out, device, what->bytes);
-    enum sol_status waited = gpu_wait(r->gpu);
+    for (int in = 1; status == SOL_OK && in >= 0; in--) {
+        for (int i = 0; status == SOL_OK && i < count; i++) {
+            void *there = *(void **)((char *)set->args + outputs[i].offset);
+            status = copy(r, in ? there : bytes[i], in ? bytes[i] : there, outputs[i].bytes, in);
+        }
+        if (in && status == SOL_OK) status = plan_run(plan, r->pool, false, NULL);
+    }
+    enum sol_status waited = r->gpu ? gpu_wait(r->gpu) : SOL_OK;
     plan_destroy(plan);
     return status == SOL_OK ? waited : status;
 }
 
 /* Largest relative error of a row of `a`, with `b` taken as true. */
-static double worst_row(const float *a, const float *b, const struct op_output *what)
+static double worst_row(const void *a, const void *b, const struct op_output *what)
 {
+    const float *x = a, *y = b;
     double worst = 0;
     int64_t n = what->row, rows = (int64_t)(what->bytes / 4) / n;
     for (int64_t r = 0; r < rows; r++) {
         double error = 0, norm = 0;
         for (int64_t i = r * n; i < (r + 1) * n; i++) {
-            double d = (double)a[i] - b[i];
+            double d = (double)x[i] - y[i];
             error += d * d;
-            norm += (double)b[i] * b[i];
+            norm += (double)y[i] * y[i];
         }
         double relative = norm > 0 ? sqrt(error / norm) : error > 0 ? INFINITY : 0;
         if (!(relative <= worst)) worst = relative; /* NaN too */
@@ -326,43 +360,86 @@ static double worst_row(const float *a, const float *b, const struct op_output *
     return worst;
 }
 
+/* A variant of the op, or of the products that it is made of. */
+static enum sol_status chooser_of_check(const struct run *r, struct chooser *out)
+{
+    const struct op *op = r->spec.op;
+    char force[2 * TEXT_MAX];
+    bool own = !op->compose;
+    for (int v = 0; v < op_variant_count(op); v++)
+        own |= strcmp(op_variant_name(op, v), r->spec.check) == 0;
+    *out = *r->chooser;
+    snprintf(force, sizeof force, "%s=%s", own ? op->name : "gemm", r->spec.check);
+    SOL_TRY(chooser_force(out, force));
+    if (own) return SOL_OK;
+    snprintf(force, sizeof force, "%s=composed", op->name);
+    return chooser_force(out, force);
+}
+
 static enum sol_status check(const struct run *r, double *error)
 {
-    float *mine = NULL, *theirs = NULL;
-    struct op_output what;
-    struct chooser other = *r->chooser;
-    char force[2 * TEXT_MAX];
-    bool composed = strcmp(r->spec.check, "composed") == 0;
-    if (r->spec.op != &op_gemm)
-        SOL_TRY(chooser_force(&other, composed ? "moe_up=composed" : "moe_down=composed"));
-    snprintf(force, sizeof force, "%s=%s",
-             r->spec.op == &op_gemm || !composed ? "gemm" : r->spec.op->name, r->spec.check);
-    SOL_TRY(chooser_force(&other, force));
-    if (r->spec.op == &op_moe_up) SOL_TRY(chooser_force(&other, "moe_up=composed"));
-    enum sol_status status = output(r, r->chooser, &mine, &what);
-    if (status == SOL_OK) status = output(r, &other, &theirs, &what);
-    if (status == SOL_OK) *error = worst_row(mine, theirs, &what);
-    free(mine);
-    free(theirs);
+    const struct op *op = r->spec.op;
+    struct chooser other;
+    struct op_output outputs[OP_OUTPUTS_MAX];
+    void *mine[OP_OUTPUTS_MAX] = {NULL}, *theirs[OP_OUTPUTS_MAX] = {NULL};
+    SOL_TRY(chooser_of_check(r, &other));
+    int count = op->outputs(r->sets[0].host_args, outputs);
+    enum sol_status status = SOL_OK;
+    for (int i = 0; status == SOL_OK && i < count; i++) {
+        const void *original = *(void **)((char *)r->sets[0].host_args + outputs[i].offset);
+        mine[i] = malloc(outputs[i].bytes);
+        theirs[i] = malloc(outputs[i].bytes);
+        if (!mine[i] || !theirs[i]) {
+            status = status_set(SOL_E_MEMORY, "no memory for a result");
+            break;
+        }
+        memcpy(mine[i], original, outputs[i].bytes);
+        memcpy(theirs[i], original, outputs[i].bytes);
+    }
+    if (status == SOL_OK) status = run_first(r, r->chooser, outputs, count, mine);
+    if (status == SOL_OK) status = run_first(r, &other, outputs, count, theirs);
+    for (int i = 0; i < count; i++) {
+        /* Beside float32, bytes are rounded numbers, or follow from them. */
+        bool bytes = !outputs[i].is_f32 && !outputs[0].is_f32;
+        double one = 0;
+        if (status == SOL_OK && outputs[i].is_f32) one = worst_row(mine[i], theirs[i], &outputs[i]);
+        if (status == SOL_OK && bytes && memcmp(mine[i], theirs[i], outputs[i].bytes) != 0)
+            one = (double)INFINITY;
+        if (!(one <= *error)) *error = one; /* NaN too */
+        free(mine[i]);
+        free(theirs[i]);
+    }
     return status;
+}
+
+static enum sol_status time_on_gpu(const struct run *r, struct plan *plan, double *took,
+                                   struct gpu_event *const events[2])
+{
+    SOL_TRY(gpu_event_record(events[0]));
+    SOL_TRY(plan_run(plan, NULL, false, NULL));
+    SOL_TRY(gpu_event_record(events[1]));
+    SOL_TRY(gpu_event_elapsed(events[0], events[1], took));
+    return gpu_wait(r->gpu);
 }
 
 static enum sol_status time_plan(const struct run *r, struct plan *plan, double ns[REPETITIONS])
 {
-    struct gpu_event *start = NULL, *end = NULL;
-    enum sol_status status = gpu_event_create(r->gpu, &start);
-    if (status == SOL_OK) status = gpu_event_create(r->gpu, &end);
-    for (int i = -3; status == SOL_OK && i < REPETITIONS; i++) { /* the first load and capture */
+    struct gpu_event *events[2] = {NULL, NULL};
+    enum sol_status status = SOL_OK;
+    for (int i = 0; r->gpu && status == SOL_OK && i < 2; i++)
+        status = gpu_event_create(r->gpu, &events[i]);
+    for (int i = -WARM; status == SOL_OK && i < REPETITIONS; i++) { /* the first load and capture */
         double took = 0;
-        status = gpu_event_record(start);
-        if (status == SOL_OK) status = plan_run(plan, NULL, false, NULL);
-        if (status == SOL_OK) status = gpu_event_record(end);
-        if (status == SOL_OK) status = gpu_event_elapsed(start, end, &took);
-        if (status == SOL_OK) status = gpu_wait(r->gpu);
-        if (i >= 0) ns[i] = took / r->sets;
+        uint64_t start = clock_ns();
+        if (r->gpu)
+            status = time_on_gpu(r, plan, &took, events);
+        else
+            status = plan_run(plan, r->pool, false, NULL);
+        if (!r->gpu) took = (double)(clock_ns() - start);
+        if (i >= 0) ns[i] = took / r->n_sets;
     }
-    gpu_event_destroy(start);
-    gpu_event_destroy(end);
+    gpu_event_destroy(events[0]);
+    gpu_event_destroy(events[1]);
     return status;
 }
 
@@ -370,31 +447,67 @@ static enum sol_status time_plan(const struct run *r, struct plan *plan, double 
 
 enum sol_status bench_op_table(struct table **out)
 {
-    return table_create(
-        "op|shape|rows a group|variant|>us|>spread %|>TFLOP/s|>TB/s of weights|>error", out);
+    return table_create("op|shape|rows a group|variant|>us|>spread %|>TFLOP/s|>TB/s|>error", out);
+}
+
+/* "m=300 n=64 k=128 bf16" */
+static void describe_shape(const struct spec *s, char *text, size_t size)
+{
+    struct op_problem p = s->problem;
+    bool grouped = s->op == &op_gemm && p.top_k;
+    int at = snprintf(text, size, "m=%lld", (long long)(grouped ? p.rows / p.top_k : p.rows));
+    for (int i = 1; i < OP_SIZES; i++) {
+        const int64_t *value = op_size(&p, i);
+        if (*value && value != &p.groups && value != &p.top_k && value != &p.sequences)
+            at += snprintf(text + at, size - (size_t)at, " %s=%lld", op_size_name(i),
+                           (long long)*value);
+    }
+    if (p.sequences)
+        at += snprintf(text + at, size - (size_t)at, " sequences=%lld depth=%lld",
+                       (long long)s->sequences, (long long)s->depth);
+    snprintf(text + at, size - (size_t)at, " %s", dtype_info(p.dtype)->name);
+}
+
+/* "40-70", of the set that was made last. */
+static void describe_groups(const struct run *r, char *text, size_t size)
+{
+    const struct case_maker *made = &r->sets[r->n_sets - 1].made;
+    const int32_t *offsets = made->routing.group_offsets;
+    int32_t least = INT32_MAX, most = 0;
+    snprintf(text, size, "-");
+    if (!r->spec.problem.groups || !offsets) return;
+    for (int64_t g = 0; g < made->n_experts; g++) {
+        int32_t rows = offsets[g + 1] - offsets[g];
+        if (rows < least) least = rows;
+        if (rows > most) most = rows;
+    }
+    snprintf(text, size, "%d-%d", least, most);
 }
 
 static enum sol_status report(const struct run *r, const struct plan *plan, const double *ns,
                               double error, struct table *table)
 {
     const struct spec *s = &r->spec;
+    const struct plan_step *step = plan_step_at(plan, 0);
     struct statistics t;
+    char text[256];
+    struct op_cost cost = {0, 0};
+    for (int i = 0; i < r->n_sets; i++) {
+        struct op_cost one = s->op->cost(r->sets[i].host_args);
+        cost.flops += one.flops / r->n_sets;
+        cost.bytes += one.bytes / r->n_sets;
+    }
     SOL_TRY(statistics_of(ns, REPETITIONS, &t));
-    double products = s->op == &op_moe_up ? 2 : 1;
-    double flops = 2.0 * products * (double)(s->m * s->top_k) * (double)s->n * (double)s->k;
-    double bytes = r->weight_bytes * (s->groups > 1 ? r->touched / (double)s->groups : 1);
     table_cell(table, "%s", s->op->name);
-    table_cell(table, "m=%lld n=%lld k=%lld %s", (long long)s->m, (long long)s->n, (long long)s->k,
-               dtype_info(s->dtype)->name);
-    if (s->groups > 1)
-        table_cell(table, "%.0f-%.0f", r->rows_min, r->rows_max);
-    else
-        table_cell(table, "-");
-    table_cell(table, "%s", plan_step_at(plan, 0)->variant);
+    describe_shape(s, text, sizeof text);
+    table_cell(table, "%s", text);
+    describe_groups(r, text, sizeof text);
+    table_cell(table, "%s", text);
+    table_cell(table, "%s", step->op == s->op ? step->variant : "composed");
     table_cell(table, "%.1f", t.median / 1e3);
     table_cell(table, "%.1f", 100 * (t.max - t.min) / t.median);
-    table_cell(table, "%.1f", flops / t.median / 1e3);
-    table_cell(table, "%.2f", bytes / t.median / 1e3);
+    table_cell(table, "%.3g", cost.flops / t.median / 1e3);
+    table_cell(table, "%.3g", cost.bytes / t.median / 1e3);
     return *s->check ? table_cell(table, "%.1e", error) : table_cell(table, "-");
 }
 
@@ -404,22 +517,46 @@ static enum sol_status time_spec(struct run *r, struct table *table)
     double ns[REPETITIONS], error = 0;
     SOL_TRY(make_sets(r));
     if (*r->spec.check) SOL_TRY(check(r, &error));
-    enum sol_status status = make_plan(r, r->chooser, r->sets, &plan);
+    enum sol_status status = make_plan(r, r->chooser, r->n_sets, &plan);
     if (status == SOL_OK) status = time_plan(r, plan, ns);
     if (status == SOL_OK) status = report(r, plan, ns, error, table);
     plan_destroy(plan);
     return status;
 }
 
+/* The host has everything once, a GPU twice where weights are packed. */
+static enum sol_status find_room(struct run *r)
+{
+    size_t free_there;
+    r->room = memory_available();
+    if (r->room == 0) r->room = SIZE_MAX;
+    if (!r->gpu) return SOL_OK;
+    SOL_TRY(gpu_memory_free(r->gpu, &free_there));
+    if (free_there / 2 < r->room) r->room = free_there / 2;
+    return SOL_OK;
+}
+
+static enum sol_status bench_one(const struct chooser *chooser, const char *text,
+                                 struct table *table)
+{
+    struct run *r = calloc(1, sizeof *r);
+    if (!r) return status_set(SOL_E_MEMORY, "no memory for a run");
+    r->chooser = chooser;
+    r->gpu = chooser->device.gpu;
+    rng_seed(&r->rng, 1);
+    enum sol_status status = parse(text, &r->spec);
+    if (status == SOL_OK) status = find_room(r);
+    if (status == SOL_OK) status = pool_create(chooser->device.workers, &r->pool);
+    if (status == SOL_OK) status = time_spec(r, table);
+    for (int i = 0; i < r->n_sets; i++) free_set(r, &r->sets[i]);
+    pool_destroy(r->pool);
+    free(r);
+    return status;
+}
+
 enum sol_status bench_op(const struct chooser *chooser, const char *text, struct table *table)
 {
-    struct run r = {.chooser = chooser, .gpu = chooser->device.gpu};
-    SOL_TRY(parse(text, &r.spec));
-    if (!r.gpu) return status_set(SOL_E_ARGUMENT, "--op needs a GPU: add --backend cuda");
-    SOL_TRY(arena_create(1 << 20, &r.arena));
-    rng_seed(&r.rng, 1);
-    enum sol_status status = time_spec(&r, table);
-    for (int i = 0; i < r.n_owned; i++) gpu_free(r.gpu, r.owned[i]);
-    arena_destroy(r.arena);
-    return status;
+    if (strcmp(text, "all") != 0) return bench_one(chooser, text, table);
+    for (int i = 0; i < op_table_count; i++) SOL_TRY(bench_one(chooser, op_table[i]->name, table));
+    return SOL_OK;
 }

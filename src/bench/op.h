@@ -1,6 +1,6 @@
-/* One op's calls timed on a GPU, without a model: products of any shape, with random weights and
- * routing. Every repetition goes through several sets of buffers, together larger than the cache.
- */
+/* One op's calls timed without a model, on the CPU or a GPU: problems of any size with random
+ * weights, routing and cache (make_problem). Every repetition goes through several sets of buffers,
+ * together larger than the cache where a call touches enough. */
 #ifndef BENCH_OP_H
 #define BENCH_OP_H
 
@@ -8,14 +8,15 @@
 #include "ops/plan.h"
 
 #define BENCH_OP_HELP                                                                              \
-    "time this op alone on a GPU: gemm, moe_up or moe_down with sizes, for example "               \
-    "gemm:m=2048,n=2880,k=4096 or moe_up:m=2048,n=2880,k=2880,groups=32,top_k=4; also dtype= "     \
-    "(bf16, mxfp4, q8_0), skew= (0: tokens spread evenly over experts), check=VARIANT (compares "  \
-    "with "                                                                                        \
-    "it), and --force; may be repeated"
+    "time this op alone, as gpt-oss-20b calls it for one row, or with sizes of your own, for "     \
+    "example gemm:m=2048,n=2880,k=4096 or attention:m=8,sequences=8,depth=4000; sizes: m n k "     \
+    "groups top_k head_dim window; also dtype=, sequences= and depth= (tokens that each holds), "  \
+    "skew= (0: tokens spread evenly over experts), check=VARIANT (compares with it), and "         \
+    "--force; "                                                                                    \
+    "'all' times every op; may be repeated"
 
-/* Times `spec` with the variant that `chooser` (whose device is a GPU) chooses, and adds a line to
- * a table of bench_op_table. SOL_E_ARGUMENT says what is wrong with a spec. */
+/* Times `spec` with the variant that `chooser` chooses, and adds a line to a table of
+ * bench_op_table. SOL_E_ARGUMENT says what is wrong with a spec. */
 enum sol_status bench_op(const struct chooser *chooser, const char *spec, struct table *table);
 enum sol_status bench_op_table(struct table **out);
 

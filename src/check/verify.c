@@ -15,6 +15,7 @@
 #include "base/cpu.h"
 #include "base/interrupt.h"
 #include "gpu/device.h"
+#include "ops/cases.h"
 #include "ops/cuda/pack_cuda.h"
 
 enum { GUARD_BYTES = 256, GUARD_VALUE = 0xA5 };
@@ -156,7 +157,7 @@ static bool compare_output(const struct trial *ref, const struct trial *out, int
 
 /* ---- cases ---- */
 
-static const char *const kind_names[CASE_KIND_COUNT] = {"random", "tail", "extreme", "nonfinite"};
+static const char *const kind_names[] = {"random", "tail", "extreme", "nonfinite"};
 
 enum { SEEN_MAX = 512 };
 
@@ -318,7 +319,8 @@ static enum sol_status draw_case(struct verify_run *run, uint64_t seed, enum op_
     void *args = arena_alloc(arena, run->op->args_size, 64);
     enum sol_status status = args ? SOL_OK : SOL_E_MEMORY;
     if (status == SOL_OK) {
-        *more = run->op->make_case(arena, &rng, kind, index, args);
+        struct case_maker c = {.arena = arena, .rng = &rng, .kind = kind, .index = index};
+        *more = run->op->make_case(&c, args);
         if (*more) status = run_case(run, arena, args, kind, index);
     }
     arena_destroy(arena);
@@ -331,11 +333,10 @@ enum sol_status verify_variant(const struct op *op, int v, const struct chooser 
 {
     *result = (struct verify_result){.op = op, .variant = op_variant_name(op, v)};
     result->tolerance = op->tolerance.rel[NUMERICS_EXACT];
-    static const enum op_case_kind kinds[CASE_KIND_COUNT] = {CASE_TAIL, CASE_RANDOM, CASE_EXTREME,
-                                                             CASE_NONFINITE};
+    static const enum op_case_kind kinds[] = {CASE_TAIL, CASE_RANDOM, CASE_EXTREME, CASE_NONFINITE};
     struct verify_run run = {op, v, chooser, pool, result, .brief = options->brief};
     for (int round = 0; round < options->rounds; round++)
-        for (int k = 0; k < CASE_KIND_COUNT; k++) {
+        for (int k = 0; k < (int)(sizeof kinds / sizeof *kinds); k++) {
             bool more = true;
             for (int index = 0; more; index++) {
                 uint64_t seed = options->seed + 1000000u * (uint64_t)round;

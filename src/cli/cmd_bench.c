@@ -530,12 +530,14 @@ static enum sol_status finish_run(struct bench_command *c, enum sol_status statu
 static enum sol_status time_ops(struct bench_command *c)
 {
     struct table *table;
-    SOL_TRY(engine_options_params(&c->options.engine, &c->params.engine));
+    struct engine_params *p = &c->params.engine;
+    SOL_TRY(engine_options_params(&c->options.engine, p));
+    if (p->threads) p->chooser.device.workers = p->threads;
     SOL_TRY(bench_op_table(&table));
     enum sol_status status = SOL_OK;
     size_t done = 0; /* those are printed even after an error */
     for (size_t i = 0; status == SOL_OK && i < c->options.alone.count; i++) {
-        status = bench_op(&c->params.engine.chooser, c->options.alone.values[i], table);
+        status = bench_op(&p->chooser, c->options.alone.values[i], table);
         done += status == SOL_OK;
     }
     if (done) table_print(table, TABLE_TEXT, stdout);

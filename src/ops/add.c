@@ -19,14 +19,19 @@ static void reference(const struct op_context *context, const void *args)
     for (int64_t i = 0; i < a->m * a->n; i++) a->x[i] += a->y[i];
 }
 
-static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
-                      void *args)
+static void make_problem(struct case_maker *c, const struct op_problem *p, void *args)
 {
-    if (index >= 4) return false;
-    struct case_maker c = {arena, rng, kind, index};
-    int64_t m = case_size(&c, 1, 20), n = case_size(&c, 1, 300);
-    *(struct add_args *)args = (struct add_args){
-        .m = m, .n = n, .y = case_rows(&c, m, n, 1.0f), .x = case_rows(&c, m, n, 1.0f)};
+    *(struct add_args *)args = (struct add_args){.m = p->rows,
+                                                 .n = p->n,
+                                                 .y = case_rows(c, p->rows, p->n, 1.0f),
+                                                 .x = case_rows(c, p->rows, p->n, 1.0f)};
+}
+
+static bool make_case(struct case_maker *c, void *args)
+{
+    if (c->index >= 4) return false;
+    const struct op_problem p = {.rows = case_size(c, 1, 20), .n = case_size(c, 1, 300)};
+    make_problem(c, &p, args);
     return true;
 }
 
@@ -53,6 +58,8 @@ const struct op op_add = {
     .cost = cost,
     .reference = reference,
     .make_case = make_case,
+    .make_problem = make_problem,
+    .usual = {.rows = 1, .n = 2880},
     .outputs = outputs,
     .variants = variants,
     .n_variants = N_VARIANTS,

@@ -176,9 +176,6 @@ struct attn_out_args {
     const float *norm;
     struct tensor router; /* [1][n_experts][hidden] */
     const float *router_bias;
-    /* 0, or what lies between any two of router_bias at least: so much, in the cases of sol verify,
-     * that no rounding changes which experts win. */
-    float bias_gap;
     float *x;      /* [m][hidden] residual stream, in place */
     float *normed; /* [m][hidden] */
     struct routing routing;

@@ -88,9 +88,32 @@ static void reference(const struct op_context *context, const void *args)
         for (int64_t h = 0; h < a->n_heads; h++) reference_head(a, i, h, context->workspace);
 }
 
+/* Scores in the thousands would only show what exp makes of float32's last bit: hence 1e-3. */
+static void make(struct case_maker *c, const struct op_problem *p, int64_t sequences, int64_t start,
+                 struct attention_args *a)
+{
+    int64_t m = p->rows, width = p->n * p->head_dim;
+    const struct batch *batch = case_batch(c, m, sequences, start, 1);
+    *a = (struct attention_args){
+        .m = m,
+        .n_heads = p->n,
+        .window = p->window,
+        .batch = batch,
+        .q = case_rows(c, m, width, c->kind == CASE_EXTREME ? 1e-3f : 2.0f),
+        .kv = case_kv(c, batch, p->dtype, p->window, p->k, p->head_dim),
+        .sinks = case_vector(c, p->n, 2.0f),
+        .out = case_output(c, m * width),
+    };
+}
+
+static void make_problem(struct case_maker *c, const struct op_problem *p, void *args)
+{
+    make(c, p, c->sequences, c->depth, args);
+}
+
 /* Shapes of gpt-oss: eight query heads a key head, head_dim 64, f16 or bf16; in turn few rows of a
  * long cache, rows of several sequences, and rings that have wrapped. */
-static bool make_packed_case(struct case_maker c, int index, struct attention_args *args)
+static bool make_packed_case(struct case_maker *c, int index, struct attention_args *args)
 {
     static const struct {
         int64_t rows, sequences, start, window, kv_heads;
@@ -98,45 +121,31 @@ static bool make_packed_case(struct case_maker c, int index, struct attention_ar
     enum { SHAPES = sizeof shapes / sizeof *shapes };
     if (index >= 2 * SHAPES) return false;
     int s = index % SHAPES;
-    c.index = index < SHAPES ? 0 : 2; /* the cache's dtype */
-    int64_t m = case_size(&c, shapes[s].rows / 2, shapes[s].rows);
-    int64_t window = shapes[s].window, kv_heads = shapes[s].kv_heads, width = kv_heads * 8 * 64;
-    const struct batch *batch = case_batch(&c, m, shapes[s].sequences, shapes[s].start, 1);
-    *args = (struct attention_args){
-        .m = m,
-        .n_heads = 8 * kv_heads,
-        .window = window,
-        .batch = batch,
-        .q = case_rows(&c, m, width, c.kind == CASE_EXTREME ? 1e-3f : 2.0f),
-        .kv = case_kv(&c, batch, window, kv_heads, 64),
-        .sinks = case_vector(&c, 8 * kv_heads, 2.0f),
-        .out = case_output(&c, m * width),
-    };
+    c->index = index < SHAPES ? 0 : 2;
+    const struct op_problem p = {.rows = case_size(c, shapes[s].rows / 2, shapes[s].rows),
+                                 .dtype = case_kv_dtype(c->index),
+                                 .n = 8 * shapes[s].kv_heads,
+                                 .k = shapes[s].kv_heads,
+                                 .head_dim = 64,
+                                 .window = shapes[s].window};
+    make(c, &p, shapes[s].sequences, shapes[s].start, args);
     return true;
 }
 
-static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
-                      void *args)
+static bool make_case(struct case_maker *c, void *args)
 {
-    struct case_maker c = {arena, rng, kind, index};
-    if (index >= 12) return make_packed_case(c, index - 12, args);
-    int64_t m = index % 4 == 0 ? 1 : case_size(&c, 1, 60), kv_heads = rng_range(rng, 1, 3);
-    int64_t heads = kv_heads * rng_range(rng, 1, 8),
-            dim = index % 3 ? 64 : 2 * rng_range(rng, 1, 40);
-    int64_t window = index % 2 ? rng_range(rng, 1, 130) : 0;
-    /* Scores in the thousands would only show what exp makes of float32's last bit: hence 1e-3
-     * below. */
-    const struct batch *batch = case_batch(&c, m, 3, index % 5 == 4 ? 700 : 40, 1);
-    *(struct attention_args *)args = (struct attention_args){
-        .m = m,
-        .n_heads = heads,
-        .window = window,
-        .batch = batch,
-        .q = case_rows(&c, m, heads * dim, kind == CASE_EXTREME ? 1e-3f : 2.0f),
-        .kv = case_kv(&c, batch, window, kv_heads, dim),
-        .sinks = case_vector(&c, heads, 2.0f),
-        .out = case_output(&c, m * heads * dim),
-    };
+    if (c->index >= 12) return make_packed_case(c, c->index - 12, args);
+    int64_t m = c->index % 4 == 0 ? 1 : case_size(c, 1, 60), kv_heads = rng_range(c->rng, 1, 3);
+    int64_t heads = kv_heads * rng_range(c->rng, 1, 8),
+            dim = c->index % 3 ? 64 : 2 * rng_range(c->rng, 1, 40);
+    int64_t window = c->index % 2 ? rng_range(c->rng, 1, 130) : 0;
+    const struct op_problem p = {.rows = m,
+                                 .dtype = case_kv_dtype(c->index),
+                                 .n = heads,
+                                 .k = kv_heads,
+                                 .head_dim = dim,
+                                 .window = window};
+    make(c, &p, 3, c->index % 5 == 4 ? 700 : 40, args);
     return true;
 }
 
@@ -173,6 +182,8 @@ const struct op op_attention = {
     .reference = reference,
     .reference_workspace = reference_workspace,
     .make_case = make_case,
+    .make_problem = make_problem,
+    .usual = {.rows = 1, .dtype = DTYPE_F16, .n = 64, .k = 8, .head_dim = 64, .sequences = 1},
     .outputs = outputs,
     .variants = variants,
     .n_variants = N_VARIANTS,

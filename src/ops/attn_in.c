@@ -65,54 +65,66 @@ static enum sol_status compose(struct plan *plan, const void *args)
     return SOL_OK;
 }
 
-static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
-                      void *args)
+static void make(struct case_maker *c, const struct op_problem *p, int64_t window,
+                 struct attn_in_args *a)
+{
+    int64_t m = p->rows, hidden = p->k, width = p->n * p->head_dim, kv = p->groups * p->head_dim;
+    const struct batch *batch = case_batch(c, m, 2, 60, 1);
+    *a = (struct attn_in_args){
+        .m = m,
+        .hidden = hidden,
+        .n_heads = p->n,
+        .eps = 1e-5f,
+        .rope_scale = 1.3465736f,
+        .batch = batch,
+        .x = case_rows(c, m, hidden, 1.0f),
+        .norm = case_vector(c, hidden, 1.0f),
+        .wq = case_tensor(c, p->dtype, 1, width, hidden, 0.2f),
+        .wk = case_tensor(c, p->dtype, 1, kv, hidden, 0.2f),
+        .wv = case_tensor(c, p->dtype, 1, kv, hidden, 0.2f),
+        .bq = case_vector(c, width, 0.2f),
+        .bk = case_vector(c, kv, 0.2f),
+        .bv = case_vector(c, kv, 0.2f),
+        .inv_freq = case_vector(c, p->head_dim / 2, 0.1f),
+        .q = case_output(c, m * width),
+    };
+    a->kv = case_kv(c, batch, case_kv_dtype(c->index), window, p->groups, p->head_dim);
+}
+
+static void make_problem(struct case_maker *c, const struct op_problem *p, void *args)
+{
+    make(c, p, 0, args);
+}
+
+static bool make_case(struct case_maker *c, void *args)
 {
     /* The cache holds finite numbers only, so non-finite rows are tested at the primitives. */
     static const int64_t few[] = {2, 3, 8, 9, 16, 17, 32}; /* rows that decode together */
     enum { PROMPTS = 15, FEW = 18, END = FEW + 2 * sizeof few / sizeof *few };
-    if (index >= END + FEW - PROMPTS || kind == CASE_NONFINITE) return false;
-    struct case_maker c = {arena, rng, kind, index};
-    int64_t m = case_size(&c, 1, 20), hidden = 32 * rng_range(rng, 1, 4),
-            kv_heads = rng_range(rng, 1, 3);
-    int64_t heads = kv_heads * rng_range(rng, 1, 4), dim = 2 * rng_range(rng, 4, 32);
-    if (index >= 5) m = 1, dim = 16 * rng_range(rng, 1, 4), hidden *= 5; /* decoding */
-    enum dtype dtype = case_weight_dtype(&c);
-    if (index >= PROMPTS) { /* of bf16, at last of q8_0 */
-        int64_t prompt = index < END ? index - PROMPTS : index - END;
+    if (c->index >= END + FEW - PROMPTS || c->kind == CASE_NONFINITE) return false;
+    int64_t m = case_size(c, 1, 20), hidden = 32 * rng_range(c->rng, 1, 4),
+            kv_heads = rng_range(c->rng, 1, 3);
+    int64_t heads = kv_heads * rng_range(c->rng, 1, 4), dim = 2 * rng_range(c->rng, 4, 32);
+    if (c->index >= 5) m = 1, dim = 16 * rng_range(c->rng, 1, 4), hidden *= 5; /* decoding */
+    enum dtype dtype = case_weight_dtype(c);
+    if (c->index >= PROMPTS) { /* of bf16, at last of q8_0 */
+        int64_t prompt = c->index < END ? c->index - PROMPTS : c->index - END;
         m = prompt ? 90 * prompt : 11, dim = 64;
-        dtype = index < END ? DTYPE_BF16 : DTYPE_Q8_0;
+        dtype = c->index < END ? DTYPE_BF16 : DTYPE_Q8_0;
     }
-    if (index >= FEW && index < END) {
-        m = few[(index - FEW) / 2], dim = 16 * rng_range(rng, 1, 4);
-        dtype = index % 2 ? DTYPE_BF16 : DTYPE_Q8_0;
+    if (c->index >= FEW && c->index < END) {
+        m = few[(c->index - FEW) / 2], dim = 16 * rng_range(c->rng, 1, 4);
+        dtype = c->index % 2 ? DTYPE_BF16 : DTYPE_Q8_0;
     }
-    const struct batch *batch = case_batch(&c, m, 2, 60, 1);
-    *(struct attn_in_args *)args = (struct attn_in_args){
-        .m = m,
-        .hidden = hidden,
-        .n_heads = heads,
-        .eps = 1e-5f,
-        .rope_scale = 1.3465736f,
-        .batch = batch,
-        .x = case_rows(&c, m, hidden, 1.0f),
-        .norm = case_vector(&c, hidden, 1.0f),
-        .wq = case_tensor(&c, dtype, 1, heads * dim, hidden, 0.2f),
-        .wk = case_tensor(&c, dtype, 1, kv_heads * dim, hidden, 0.2f),
-        .wv = case_tensor(&c, dtype, 1, kv_heads * dim, hidden, 0.2f),
-        .bq = case_vector(&c, heads * dim, 0.2f),
-        .bk = case_vector(&c, kv_heads * dim, 0.2f),
-        .bv = case_vector(&c, kv_heads * dim, 0.2f),
-        .inv_freq = case_vector(&c, dim / 2, 0.1f),
-        .q = case_output(&c, m * heads * dim),
-    };
+    const struct op_problem p = {
+        .rows = m, .dtype = dtype, .n = heads, .k = hidden, .groups = kv_heads, .head_dim = dim};
     struct attn_in_args *a = args;
-    a->kv = case_kv(&c, batch, index % 2 ? 40 : 0, kv_heads, dim);
+    make(c, &p, c->index % 2 ? 40 : 0, a);
     /* Compared by tolerance, so the cache is float32 here; rounding is kv_write's own test. */
     int64_t count = kv_elements(&a->kv);
     a->kv.dtype = DTYPE_F32;
-    a->kv.k = case_vector(&c, count, 1.0f);
-    a->kv.v = case_vector(&c, count, 1.0f);
+    a->kv.k = case_vector(c, count, 1.0f);
+    a->kv.v = case_vector(c, count, 1.0f);
     return true;
 }
 
@@ -150,6 +162,8 @@ const struct op op_attn_in = {
     .cost = cost,
     .compose = compose,
     .make_case = make_case,
+    .make_problem = make_problem,
+    .usual = {.rows = 1, .dtype = DTYPE_BF16, .n = 64, .k = 2880, .groups = 8, .head_dim = 64},
     .outputs = outputs,
     .weights = {offsetof(struct attn_in_args, wq), offsetof(struct attn_in_args, wk),
                 offsetof(struct attn_in_args, wv)},

@@ -1,5 +1,6 @@
 /* attn_out: everything between attention and the experts: output projection, residual, norm,
  * router, top-k. */
+#include <math.h>
 
 #include "ops/cases.h"
 #include "ops/cost.h"
@@ -80,6 +81,16 @@ static void separate(struct rng *rng, float *bias, int64_t n)
     }
 }
 
+/* Whether they are so. */
+static bool is_separate(const float *bias, int64_t n)
+{
+    bool separate = bias != NULL;
+    for (int64_t e = 0; bias && e < n; e++)
+        for (int64_t other = 0; other < e; other++)
+            separate &= fabsf(bias[e] - bias[other]) > 0.9f * case_gap;
+    return separate;
+}
+
 /* Makes some rows want the other end of the biases' order: the router reads the first value of a
  * row, which is far above or below the others. */
 static void divide(struct rng *rng, struct attn_out_args *a)
@@ -92,8 +103,35 @@ static void divide(struct rng *rng, struct attn_out_args *a)
     for (int64_t i = 0; i < a->m; i++) x[i * a->hidden] = rng_range(rng, 0, 1) ? 30 : -30;
 }
 
-static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
-                      void *args)
+static void make(struct case_maker *c, const struct op_problem *p, enum dtype router, float scale,
+                 const float *bias, struct attn_out_args *a)
+{
+    int64_t m = p->rows, hidden = p->n, width = p->k;
+    *a = (struct attn_out_args){
+        .m = m,
+        .hidden = hidden,
+        .width = width,
+        .n_experts = p->groups,
+        .top_k = p->top_k,
+        .eps = 1e-5f,
+        .attn = case_rows(c, m, width, 1.0f),
+        .wo = case_tensor(c, p->dtype, 1, hidden, width, 0.2f),
+        .bo = case_vector(c, hidden, 0.2f),
+        .norm = case_vector(c, hidden, 1.0f),
+        .router = case_tensor(c, router, 1, p->groups, hidden, scale),
+        .router_bias = bias,
+        .x = case_rows(c, m, hidden, 1.0f),
+        .normed = case_output(c, m * hidden),
+        .routing = case_routing_buffers(c, m, p->groups, p->top_k),
+    };
+}
+
+static void make_problem(struct case_maker *c, const struct op_problem *p, void *args)
+{
+    make(c, p, DTYPE_F32, 0.02f, case_vector(c, p->groups, 0.2f), args);
+}
+
+static bool make_case(struct case_maker *c, void *args)
 {
     static const int64_t few[] = {2, 3, 8, 9, 16, 17, 32}; /* rows that decode together */
     enum { PROMPTS = 15, FEW = 23, END = FEW + 2 * sizeof few / sizeof *few };
@@ -106,51 +144,35 @@ static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind ki
                 {4088, 96, 40, DTYPE_BF16},
                 {4096, 64, 100, DTYPE_Q8_0},
                 {64, 2880, 128, DTYPE_BF16}};
-    int sizes = index - AGAIN;
+    int index = c->index, sizes = index - AGAIN;
     if (sizes >= (int)(sizeof wide / sizeof *wide)) return false;
     bool q8_0 = index >= END && sizes < 0; /* prompts again, every other of those */
     if (q8_0) index = PROMPTS + 2 * (index - END);
     if (sizes >= 0) index = WIDE + sizes;
-    struct case_maker c = {arena, rng, kind, index};
-    int64_t m = case_size(&c, 1, 20), hidden = 32 * rng_range(rng, 1, 4),
-            width = 64 * rng_range(rng, 1, 4);
-    int64_t experts = case_size(&c, 4, 33), top_k = rng_range(rng, 1, 4);
+    c->index = index;
+    int64_t m = case_size(c, 1, 20), hidden = 32 * rng_range(c->rng, 1, 4),
+            width = 64 * rng_range(c->rng, 1, 4);
+    int64_t experts = case_size(c, 4, 33), top_k = rng_range(c->rng, 1, 4);
     if (index >= 5) m = 1, hidden *= 5; /* decoding */
     if (index >= PROMPTS) m = ROUTED_ROWS + 7 * index;
     if (index >= 19 && index < FEW) experts += 40;
-    enum dtype dtype = index < PROMPTS ? case_weight_dtype(&c) : q8_0 ? DTYPE_Q8_0 : DTYPE_BF16;
+    enum dtype dtype = index < PROMPTS ? case_weight_dtype(c) : q8_0 ? DTYPE_Q8_0 : DTYPE_BF16;
     if (index >= FEW) m = few[(index - FEW) / 2], dtype = index % 2 ? DTYPE_BF16 : DTYPE_Q8_0;
     if (sizes >= 0) {
         width = wide[sizes].width, hidden = wide[sizes].hidden;
         experts = wide[sizes].experts, dtype = wide[sizes].dtype;
     }
-    float *bias = case_vector(&c, experts, 0.2f);
+    float *bias = case_vector(c, experts, 0.2f);
     bool separated = m == 1 || index >= FEW || choice_is_clear(m);
     float router = m == 1 ? 0.01f : m < ROUTED_ROWS ? 0.2f : separated ? 0.001f : 0.05f;
     if (index >= FEW) router = 0.002f;
-    if (separated) separate(rng, bias, experts);
+    if (separated) separate(c->rng, bias, experts);
+    const struct op_problem p = {
+        .rows = m, .dtype = dtype, .n = hidden, .k = width, .groups = experts, .top_k = top_k};
+    bool wide_router = index < 10 || (index >= PROMPTS && index / 2 % 2);
     struct attn_out_args *a = args;
-    *a = (struct attn_out_args){
-        .m = m,
-        .hidden = hidden,
-        .width = width,
-        .n_experts = experts,
-        .top_k = top_k,
-        .eps = 1e-5f,
-        .attn = case_rows(&c, m, width, 1.0f),
-        .wo = case_tensor(&c, dtype, 1, hidden, width, 0.2f),
-        .bo = case_vector(&c, hidden, 0.2f),
-        .norm = case_vector(&c, hidden, 1.0f),
-        .router = case_tensor(
-            &c, index < 10 || (index >= PROMPTS && index / 2 % 2) ? DTYPE_F32 : DTYPE_BF16, 1,
-            experts, hidden, router),
-        .router_bias = bias,
-        .bias_gap = separated && bias ? case_gap : 0,
-        .x = case_rows(&c, m, hidden, 1.0f),
-        .normed = case_output(&c, m * hidden),
-        .routing = case_routing_buffers(&c, m, experts, top_k),
-    };
-    if (index >= FEW && kind < CASE_EXTREME) divide(rng, a);
+    make(c, &p, wide_router ? DTYPE_F32 : DTYPE_BF16, router, bias, a);
+    if (index >= FEW && c->kind < CASE_EXTREME) divide(c->rng, a);
     return true;
 }
 
@@ -163,7 +185,7 @@ static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
     size_t bytes = (size_t)(a->m * a->hidden) * 4;
     out[0] = (struct op_output){offsetof(struct attn_out_args, x), bytes, true, a->hidden};
     out[1] = (struct op_output){offsetof(struct attn_out_args, normed), bytes, true, a->hidden};
-    bool clear = a->bias_gap > 0;
+    bool clear = is_separate(a->router_bias, a->n_experts);
     if (!clear && a->m < ROUTED_ROWS) return 2;
     const size_t at = offsetof(struct attn_out_args, routing);
     const size_t slots = (size_t)(a->m * a->top_k) * 4;
@@ -197,6 +219,8 @@ const struct op op_attn_out = {
     .cost = cost,
     .compose = compose,
     .make_case = make_case,
+    .make_problem = make_problem,
+    .usual = {.rows = 1, .dtype = DTYPE_BF16, .n = 2880, .k = 4096, .groups = 32, .top_k = 4},
     .outputs = outputs,
     .weights = {offsetof(struct attn_out_args, wo)},
     .n_weights = 1,

@@ -17,7 +17,7 @@ float *case_vector(struct case_maker *c, int64_t n, float scale)
 {
     /* Kernels may ask for activations as an engine's buffers lie, and must not ask without saying
      * so. */
-    size_t align = c->index % 4 == 1 ? sizeof(float) : 64;
+    size_t align = c->kind != CASE_TIMED && c->index % 4 == 1 ? sizeof(float) : 64;
     float *x = arena_alloc(c->arena, (size_t)n * sizeof(float), align);
     for (int64_t i = 0; x && i < n; i++) x[i] = scale * rng_normal(c->rng);
     return x;
@@ -59,6 +59,8 @@ enum dtype case_weight_dtype(const struct case_maker *c)
     return types[(size_t)c->index % (sizeof types / sizeof *types)];
 }
 
+enum { REPEATED = 61 }; /* rows: no multiple of a tile's */
+
 struct tensor case_tensor(struct case_maker *c, enum dtype dtype, int64_t groups, int64_t rows,
                           int64_t cols, float scale)
 {
@@ -68,6 +70,11 @@ struct tensor case_tensor(struct case_maker *c, enum dtype dtype, int64_t groups
     float *row = ARENA_NEW(c->arena, float, cols);
     if (!data || !row) return t;
     for (int64_t r = 0; r < groups * rows; r++) {
+        if (c->kind == CASE_TIMED && r >= REPEATED) {
+            memcpy(data + (size_t)r * row_bytes, data + (size_t)(r % REPEATED) * row_bytes,
+                   row_bytes);
+            continue;
+        }
         for (int64_t i = 0; i < cols; i++) row[i] = scale * rng_normal(c->rng);
         if (c->kind == CASE_EXTREME && r % 7 == 3) memset(row, 0, sizeof(float) * (size_t)cols);
         dtype_info(dtype)->encode(row, data + (size_t)r * row_bytes, cols);
@@ -78,6 +85,20 @@ struct tensor case_tensor(struct case_maker *c, enum dtype dtype, int64_t groups
     t.data = data;
     if (dtype_info(dtype)->factors) t.factors = case_vector(c, groups, 1.0f);
     return t;
+}
+
+/* Sequences of the same length, one behind the other. */
+static void even_rows(struct case_maker *c, struct batch *b, int64_t vocab)
+{
+    int64_t m = b->n_tokens, n = c->sequences;
+    b->n_outputs = m;
+    for (int64_t i = 0; i < m; i++) {
+        int64_t s = i * n / m, first = (s * m + n - 1) / n;
+        b->token[i] = (int32_t)rng_range(c->rng, 0, vocab - 1);
+        b->sequence[i] = (int32_t)s;
+        b->position[i] = (int32_t)(c->depth + i - first);
+        b->output_rows[i] = (int32_t)i;
+    }
 }
 
 struct batch *case_batch(struct case_maker *c, int64_t m, int64_t n_sequences, int64_t max_start,
@@ -92,6 +113,11 @@ struct batch *case_batch(struct case_maker *c, int64_t m, int64_t n_sequences, i
     b->output_rows = ARENA_NEW(c->arena, int32_t, m);
     int32_t *next = ARENA_NEW(c->arena, int32_t, n_sequences);
     if (!b->token || !b->position || !b->sequence || !b->output_rows || !next) return NULL;
+    c->batch = b;
+    if (c->kind == CASE_TIMED) {
+        even_rows(c, b, vocab);
+        return b;
+    }
     for (int64_t s = 0; s < n_sequences; s++) next[s] = (int32_t)rng_range(c->rng, 0, max_start);
     int32_t sequence = 0;
     for (int64_t i = 0; i < m; i++) {
@@ -108,9 +134,13 @@ struct batch *case_batch(struct case_maker *c, int64_t m, int64_t n_sequences, i
 
 static void *random_cache(struct case_maker *c, enum dtype dtype, int64_t count)
 {
-    void *data = arena_alloc(c->arena, dtype_row_bytes(dtype, count), 64);
-    float *values = case_vector(c, count, 1.0f);
-    if (data && values) dtype_info(dtype)->encode(values, data, count);
+    int64_t drawn = c->kind == CASE_TIMED && count > REPEATED * 64 ? REPEATED * 64 : count;
+    size_t bytes = dtype_row_bytes(dtype, count), piece = dtype_row_bytes(dtype, drawn);
+    char *data = arena_alloc(c->arena, bytes, 64);
+    float *values = case_vector(c, drawn, 1.0f);
+    if (data && values) dtype_info(dtype)->encode(values, data, drawn);
+    for (size_t at = piece; data && at < bytes; at += piece)
+        memcpy(data + at, data, bytes - at < piece ? bytes - at : piece);
     return data;
 }
 
@@ -130,12 +160,16 @@ static const int32_t *shuffled_pages(struct case_maker *c, int64_t n_pages)
     return pages;
 }
 
-struct kv_layer case_kv(struct case_maker *c, const struct batch *batch, int64_t window,
-                        int64_t n_kv_heads, int64_t head_dim)
+enum dtype case_kv_dtype(int index)
 {
     static const enum dtype types[] = {DTYPE_F16, DTYPE_F32, DTYPE_BF16};
-    struct kv_layer kv = {
-        .dtype = types[c->index % 3], .n_kv_heads = n_kv_heads, .head_dim = head_dim};
+    return types[index % 3];
+}
+
+struct kv_layer case_kv(struct case_maker *c, const struct batch *batch, enum dtype dtype,
+                        int64_t window, int64_t n_kv_heads, int64_t head_dim)
+{
+    struct kv_layer kv = {.dtype = dtype, .n_kv_heads = n_kv_heads, .head_dim = head_dim};
     if (!batch) return kv;
     int64_t longest = 1;
     for (int64_t i = 0; i < batch->n_tokens; i++) {
@@ -169,14 +203,19 @@ struct routing case_routing_buffers(struct case_maker *c, int64_t m, int64_t n_e
 struct routing case_routing(struct case_maker *c, int64_t m, int64_t n_experts, int64_t top_k)
 {
     struct routing routing = case_routing_buffers(c, m, n_experts, top_k);
-    float *logits = case_vector(c, m * n_experts, 2.0f);
+    bool timed = c->kind == CASE_TIMED;
+    float *logits = case_vector(c, m * n_experts, timed ? 1.0f : 2.0f);
     if (!routing.row_of_slot || !logits) return routing;
     /* Every third: nearly all rows choose the same experts. */
-    for (int64_t i = 0; c->index % 3 == 2 && i < m; i++)
+    for (int64_t i = 0; !timed && c->index % 3 == 2 && i < m; i++)
         for (int64_t e = 0; e < top_k; e++) logits[i * n_experts + e] += 8;
+    for (int64_t i = 0; timed && i < m * n_experts; i++)
+        logits[i] -= (float)(c->skew * (double)(i % n_experts) / (double)n_experts);
     op_route.reference(
         NULL,
         &(struct route_args){
             .m = m, .n_experts = n_experts, .top_k = top_k, .logits = logits, .routing = routing});
+    c->routing = routing;
+    c->n_experts = n_experts;
     return routing;
 }

@@ -1,6 +1,6 @@
-/* Inputs for verification: random tensors whose size and character follow the kind of case.
- * Everything comes from the arena; an arena that is out of memory makes the helpers return NULL,
- * and verify reports it. */
+/* Inputs for verification: random tensors whose size and character follow the kind of case; and for
+ * timing, where they are as a model's. Everything comes from the arena; an arena that is out of
+ * memory makes the helpers return NULL, and verify reports it. */
 #ifndef OPS_CASES_H
 #define OPS_CASES_H
 
@@ -13,6 +13,14 @@ struct case_maker {
     struct rng *rng;
     enum op_case_kind kind;
     int index;
+    /* CASE_TIMED: of how many sequences the rows are, what each of them holds already, and by how
+     * much the logits of the last expert are lower than those of the first. */
+    int64_t sequences, depth;
+    double skew;
+    /* The last ones that were made. */
+    struct batch *batch;
+    struct routing routing;
+    int64_t n_experts;
 };
 
 /* A size: lo..hi for random cases, an awkward one (1, a prime, one off a power of two) for tails.
@@ -26,18 +34,23 @@ float *case_rows(struct case_maker *c, int64_t rows, int64_t cols, float scale);
 /* [n] plain finite floats of sd `scale` (biases, gains, sinks). */
 float *case_vector(struct case_maker *c, int64_t n, float scale);
 float *case_output(struct case_maker *c, int64_t n); /* zeroed */
+/* Of CASE_TIMED, rows are repeated: drawing and encoding all would take longer than what is timed.
+ */
 struct tensor case_tensor(struct case_maker *c, enum dtype dtype, int64_t groups, int64_t rows,
                           int64_t cols, float scale);
 /* The weight dtype of case number `index`: all of them in turn. */
 enum dtype case_weight_dtype(const struct case_maker *c);
 
 /* A batch of one to three sequences over a filled cache: some rows deep in a sequence, some at its
- * start. All rows have distinct (sequence, position). */
+ * start. All rows have distinct (sequence, position). CASE_TIMED: c->sequences of c->depth, with as
+ * many rows each, all of them wanted. */
 struct batch *case_batch(struct case_maker *c, int64_t m, int64_t n_sequences, int64_t max_start,
                          int64_t vocab);
 /* A cache for it, filled with random keys and values: a ring for a window, else shuffled pages. */
-struct kv_layer case_kv(struct case_maker *c, const struct batch *batch, int64_t window,
-                        int64_t n_kv_heads, int64_t head_dim);
+struct kv_layer case_kv(struct case_maker *c, const struct batch *batch, enum dtype dtype,
+                        int64_t window, int64_t n_kv_heads, int64_t head_dim);
+/* The cache's dtype of case number `index`. */
+enum dtype case_kv_dtype(int index);
 /* A consistent routing of m tokens over n_experts (made by the reference of route). */
 struct routing case_routing(struct case_maker *c, int64_t m, int64_t n_experts, int64_t top_k);
 struct routing case_routing_buffers(struct case_maker *c, int64_t m, int64_t n_experts,

@@ -29,20 +29,26 @@ static void reference(const struct op_context *context, const void *args)
     }
 }
 
-static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
-                      void *args)
+static void make_problem(struct case_maker *c, const struct op_problem *p, void *args)
 {
-    if (index >= 4) return false;
-    struct case_maker c = {arena, rng, kind, index};
-    int64_t m = case_size(&c, 1, 20), n = case_size(&c, 5, 300), top_k = rng_range(rng, 1, 4);
+    enum { EXPERTS = 32, CASE_EXPERTS = 9 };
     *(struct combine_args *)args = (struct combine_args){
-        .m = m,
-        .n = n,
-        .top_k = top_k,
-        .y = case_rows(&c, m * top_k, n, 1.0f),
-        .routing = case_routing(&c, m, 9, top_k),
-        .x = case_rows(&c, m, n, 1.0f),
+        .m = p->rows,
+        .n = p->n,
+        .top_k = p->top_k,
+        .y = case_rows(c, p->rows * p->top_k, p->n, 1.0f),
+        .routing =
+            case_routing(c, p->rows, c->kind == CASE_TIMED ? EXPERTS : CASE_EXPERTS, p->top_k),
+        .x = case_rows(c, p->rows, p->n, 1.0f),
     };
+}
+
+static bool make_case(struct case_maker *c, void *args)
+{
+    if (c->index >= 4) return false;
+    const struct op_problem p = {
+        .rows = case_size(c, 1, 20), .n = case_size(c, 5, 300), .top_k = rng_range(c->rng, 1, 4)};
+    make_problem(c, &p, args);
     return true;
 }
 
@@ -69,6 +75,8 @@ const struct op op_combine = {
     .cost = cost,
     .reference = reference,
     .make_case = make_case,
+    .make_problem = make_problem,
+    .usual = {.rows = 1, .n = 2880, .top_k = 4},
     .outputs = outputs,
     .variants = variants,
     .n_variants = N_VARIANTS,

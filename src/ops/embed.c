@@ -20,19 +20,30 @@ static void reference(const struct op_context *context, const void *args)
         tensor_decode_row(&a->table, 0, a->batch->token[i], a->x + i * a->table.cols);
 }
 
-static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
-                      void *args)
+static void make(struct case_maker *c, const struct op_problem *p, int64_t vocab,
+                 struct embed_args *a)
 {
-    if (index >= 5 || kind == CASE_NONFINITE) return false;
-    struct case_maker c = {arena, rng, kind, index};
-    int64_t m = case_size(&c, 1, 20), vocab = case_size(&c, 1, 100);
-    int64_t hidden = 32 * rng_range(rng, 1, 4);
-    *(struct embed_args *)args = (struct embed_args){
-        .m = m,
-        .batch = case_batch(&c, m, 1, 0, vocab),
-        .table = case_tensor(&c, case_weight_dtype(&c), 1, vocab, hidden, 1.0f),
-        .x = case_output(&c, m * hidden),
+    *a = (struct embed_args){
+        .m = p->rows,
+        .batch = case_batch(c, p->rows, 1, 0, vocab),
+        .table = case_tensor(c, p->dtype, 1, vocab, p->n, 1.0f),
+        .x = case_output(c, p->rows * p->n),
     };
+}
+
+static void make_problem(struct case_maker *c, const struct op_problem *p, void *args)
+{
+    enum { TIMED_VOCAB = 20000 }; /* a tenth of it: rows enough to lie apart */
+    make(c, p, TIMED_VOCAB, args);
+}
+
+static bool make_case(struct case_maker *c, void *args)
+{
+    if (c->index >= 5 || c->kind == CASE_NONFINITE) return false;
+    int64_t m = case_size(c, 1, 20), vocab = case_size(c, 1, 100);
+    const struct op_problem p = {
+        .rows = m, .dtype = case_weight_dtype(c), .n = 32 * rng_range(c->rng, 1, 4)};
+    make(c, &p, vocab, args);
     return true;
 }
 
@@ -59,6 +70,8 @@ const struct op op_embed = {
     .cost = cost,
     .reference = reference,
     .make_case = make_case,
+    .make_problem = make_problem,
+    .usual = {.rows = 1, .dtype = DTYPE_BF16, .n = 2880},
     .outputs = outputs,
     .weights = {offsetof(struct embed_args, table)},
     .n_weights = 1,

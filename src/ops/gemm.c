@@ -102,43 +102,59 @@ static bool make_many_rows(struct case_maker *c, struct gemm_args *a)
     return true;
 }
 
-static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
-                      void *args)
+static void make(struct case_maker *c, const struct op_problem *p, bool bias, struct gemm_args *a)
 {
-    if (index >= CASES) return false;
-    struct case_maker c = {arena, rng, kind, index};
-    if (index >= MANY_ROWS_CASES) return make_many_rows(&c, args);
-    /* Five, one of each dtype, are longer than any variant's chunk of k; the last fifteen are steps
-     * of decoding: one or two tokens, rows as wide as vector loads want. */
-    bool grouped = index % 2, is_long = index >= 25 && index < 30, decodes = index >= 30;
-    bool few = index % 3 == 0 && !is_long;
-    enum dtype dtype = case_weight_dtype(&c);
-    int64_t block = dtype_info(dtype)->block;
-    int64_t k =
-        block == 1 ? case_size(&c, 1, 200) : block * rng_range(rng, 1, index % 4 == 3 ? 40 : 9);
-    if (decodes) k = 32 * rng_range(rng, 1, 100);
-    if (is_long) k = rng_range(rng, 3200, 3400) / block * block;
-    int64_t n = case_size(&c, 5, is_long ? 20 : 150);
-    int64_t groups = grouped ? rng_range(rng, 1, is_long ? 2 : 9) : 1;
-    int64_t tokens = few ? rng_range(rng, 1, 6) : case_size(&c, 2, is_long ? 9 : 70);
-    if (decodes) tokens = rng_range(rng, 1, 2);
-    int64_t top_k = grouped ? 2 : 1;
-    if (top_k > groups) top_k = groups;
-    struct gemm_args *a = args;
+    int64_t groups = p->groups ? p->groups : 1, top_k = p->top_k ? p->top_k : 1;
+    int64_t tokens = p->rows / top_k;
     *a = (struct gemm_args){
         .m = tokens * top_k,
-        .n = n,
-        .k = k,
+        .n = p->n,
+        .k = p->k,
         .a_count = tokens,
-        .a = case_rows(&c, tokens, k, 1.0f),
-        .w = case_tensor(&c, dtype, groups, n, k, 0.1f),
-        .bias = index % 5 == 4 ? NULL : case_vector(&c, groups * n, 0.1f),
-        .c = case_output(&c, tokens * top_k * n),
+        .a = case_rows(c, tokens, p->k, 1.0f),
+        .w = case_tensor(c, p->dtype, groups, p->n, p->k, 0.1f),
+        .bias = bias ? case_vector(c, groups * p->n, 0.1f) : NULL,
+        .c = case_output(c, tokens * top_k * p->n),
     };
-    if (!grouped) return true;
-    struct routing routing = case_routing(&c, tokens, groups, top_k);
+    if (!p->groups) return;
+    struct routing routing = case_routing(c, tokens, groups, top_k);
     a->a_rows = routing.token_of_row;
     a->group_offsets = routing.group_offsets;
+}
+
+static void make_problem(struct case_maker *c, const struct op_problem *p, void *args)
+{
+    make(c, p, true, args);
+}
+
+static bool make_case(struct case_maker *c, void *args)
+{
+    if (c->index >= CASES) return false;
+    if (c->index >= MANY_ROWS_CASES) return make_many_rows(c, args);
+    /* Five, one of each dtype, are longer than any variant's chunk of k; the last fifteen are steps
+     * of decoding: one or two tokens, rows as wide as vector loads want. */
+    bool grouped = c->index % 2, is_long = c->index >= 25 && c->index < 30,
+         decodes = c->index >= 30;
+    bool few = c->index % 3 == 0 && !is_long;
+    enum dtype dtype = case_weight_dtype(c);
+    int64_t block = dtype_info(dtype)->block;
+    int64_t k = block == 1 ? case_size(c, 1, 200)
+                           : block * rng_range(c->rng, 1, c->index % 4 == 3 ? 40 : 9);
+    if (decodes) k = 32 * rng_range(c->rng, 1, 100);
+    if (is_long) k = rng_range(c->rng, 3200, 3400) / block * block;
+    int64_t n = case_size(c, 5, is_long ? 20 : 150);
+    int64_t groups = grouped ? rng_range(c->rng, 1, is_long ? 2 : 9) : 1;
+    int64_t tokens = few ? rng_range(c->rng, 1, 6) : case_size(c, 2, is_long ? 9 : 70);
+    if (decodes) tokens = rng_range(c->rng, 1, 2);
+    int64_t top_k = grouped ? 2 : 1;
+    if (top_k > groups) top_k = groups;
+    const struct op_problem p = {.rows = tokens * top_k,
+                                 .dtype = dtype,
+                                 .n = n,
+                                 .k = k,
+                                 .groups = grouped ? groups : 0,
+                                 .top_k = grouped ? top_k : 0};
+    make(c, &p, c->index % 5 != 4, args);
     return true;
 }
 
@@ -177,6 +193,8 @@ const struct op op_gemm = {
     .reference = reference,
     .reference_workspace = reference_workspace,
     .make_case = make_case,
+    .make_problem = make_problem,
+    .usual = {.rows = 1, .dtype = DTYPE_BF16, .n = 4096, .k = 2880},
     .outputs = outputs,
     .weights = {offsetof(struct gemm_args, w)},
     .n_weights = 1,

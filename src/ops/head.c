@@ -40,25 +40,30 @@ static enum sol_status compose(struct plan *plan, const void *args)
     return SOL_OK;
 }
 
-static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
-                      void *args)
+static void make_problem(struct case_maker *c, const struct op_problem *p, void *args)
 {
-    if (index >= 15) return false;
-    struct case_maker c = {arena, rng, kind, index};
-    int64_t m = case_size(&c, 2, 20), hidden = 32 * rng_range(rng, 1, 4),
-            vocab = rng_range(rng, 50, 300);
-    if (index >= 5) m = 1, hidden *= 5; /* decoding */
-    const struct batch *batch = case_batch(&c, m, 2, 60, vocab);
+    int64_t m = p->rows;
+    const struct batch *batch = case_batch(c, m, 2, 60, p->n);
     *(struct head_args *)args = (struct head_args){
         .n_outputs = batch ? batch->n_outputs : 0,
-        .hidden = hidden,
+        .hidden = p->k,
         .eps = 1e-5f,
         .batch = batch,
-        .x = case_rows(&c, m, hidden, 1.0f),
-        .norm = case_vector(&c, hidden, 1.0f),
-        .w = case_tensor(&c, case_weight_dtype(&c), 1, vocab, hidden, 0.2f),
-        .logits = case_output(&c, m * vocab),
+        .x = case_rows(c, m, p->k, 1.0f),
+        .norm = case_vector(c, p->k, 1.0f),
+        .w = case_tensor(c, p->dtype, 1, p->n, p->k, 0.2f),
+        .logits = case_output(c, m * p->n),
     };
+}
+
+static bool make_case(struct case_maker *c, void *args)
+{
+    if (c->index >= 15) return false;
+    int64_t m = case_size(c, 2, 20), hidden = 32 * rng_range(c->rng, 1, 4),
+            vocab = rng_range(c->rng, 50, 300);
+    if (c->index >= 5) m = 1, hidden *= 5; /* decoding */
+    const struct op_problem p = {.rows = m, .dtype = case_weight_dtype(c), .n = vocab, .k = hidden};
+    make_problem(c, &p, args);
     return true;
 }
 
@@ -86,6 +91,8 @@ const struct op op_head = {
     .cost = cost,
     .compose = compose,
     .make_case = make_case,
+    .make_problem = make_problem,
+    .usual = {.rows = 1, .dtype = DTYPE_BF16, .n = 201088, .k = 2880},
     .outputs = outputs,
     .weights = {offsetof(struct head_args, w)},
     .n_weights = 1,

@@ -33,20 +33,28 @@ static void reference(const struct op_context *context, const void *args)
         for (int64_t h = 0; h < a->kv.n_kv_heads; h++) write_head(a, i, h);
 }
 
-static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
-                      void *args)
+static void make_problem(struct case_maker *c, const struct op_problem *p, void *args)
 {
-    if (index >= 6 || kind == CASE_NONFINITE) return false;
-    struct case_maker c = {arena, rng, kind, index};
-    int64_t m = case_size(&c, 1, 40), heads = case_size(&c, 1, 4), dim = case_size(&c, 2, 64);
-    const struct batch *batch = case_batch(&c, m, 3, 100, 1);
+    int64_t width = p->k * p->head_dim;
+    const struct batch *batch = case_batch(c, p->rows, 3, 100, 1);
     *(struct kv_write_args *)args = (struct kv_write_args){
-        .m = m,
+        .m = p->rows,
         .batch = batch,
-        .k = case_rows(&c, m, heads * dim, 1.0f),
-        .v = case_rows(&c, m, heads * dim, 1.0f),
-        .kv = case_kv(&c, batch, index % 2 ? 16 : 0, heads, dim),
+        .k = case_rows(c, p->rows, width, 1.0f),
+        .v = case_rows(c, p->rows, width, 1.0f),
+        .kv = case_kv(c, batch, p->dtype, p->window, p->k, p->head_dim),
     };
+}
+
+static bool make_case(struct case_maker *c, void *args)
+{
+    if (c->index >= 6 || c->kind == CASE_NONFINITE) return false;
+    const struct op_problem p = {.rows = case_size(c, 1, 40),
+                                 .dtype = case_kv_dtype(c->index),
+                                 .k = case_size(c, 1, 4),
+                                 .head_dim = case_size(c, 2, 64),
+                                 .window = c->index % 2 ? 16 : 0};
+    make_problem(c, &p, args);
     return true;
 }
 
@@ -76,6 +84,8 @@ const struct op op_kv_write = {
     .cost = cost,
     .reference = reference,
     .make_case = make_case,
+    .make_problem = make_problem,
+    .usual = {.rows = 1, .dtype = DTYPE_F16, .k = 8, .head_dim = 64},
     .outputs = outputs,
     .variants = variants,
     .n_variants = N_VARIANTS,

@@ -58,36 +58,43 @@ static enum sol_status compose(struct plan *plan, const void *args)
     return SOL_OK;
 }
 
-static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
-                      void *args)
+/* As in moe_up: huge inputs would sit on both sides of the clamp. */
+static void make_problem(struct case_maker *c, const struct op_problem *p, void *args)
 {
-    if (index >= 13) return false;
-    struct case_maker c = {arena, rng, kind, index};
-    int64_t m = case_size(&c, 1, 40), hidden = 32 * rng_range(rng, 1, 4),
-            inner = 32 * rng_range(rng, 1, 4);
-    int64_t experts = rng_range(rng, 4, 9), top_k = rng_range(rng, 1, 4);
-    if (index >= 5 && index < 10) m = 1; /* decoding */
-    if (index >= 10) m = index == 12 ? 300 : 40 + index, hidden = 64 * index - 576, inner = 128;
-    enum dtype dtype = index >= 10 ? DTYPE_MXFP4 : case_weight_dtype(&c);
-    /* As in moe_up: huge inputs would sit on both sides of the clamp. */
-    float scale = kind == CASE_EXTREME ? 1e-4f : 1.0f;
+    int64_t m = p->rows, hidden = p->k, inner = p->n, experts = p->groups;
+    float scale = c->kind == CASE_EXTREME ? 1e-4f : 1.0f;
     *(struct moe_args *)args = (struct moe_args){
         .m = m,
         .hidden = hidden,
         .intermediate = inner,
-        .top_k = top_k,
+        .top_k = p->top_k,
         .alpha = 1.702f,
         .limit = 7.0f,
-        .normed = case_rows(&c, m, hidden, scale),
-        .gate = case_tensor(&c, dtype, experts, inner, hidden, 0.2f),
-        .up = case_tensor(&c, dtype, experts, inner, hidden, 0.2f),
-        .down = case_tensor(&c, dtype, experts, hidden, inner, 0.2f),
-        .gate_bias = case_vector(&c, experts * inner, 0.2f),
-        .up_bias = case_vector(&c, experts * inner, 0.2f),
-        .down_bias = case_vector(&c, experts * hidden, 0.2f),
-        .routing = case_routing(&c, m, experts, top_k),
-        .x = case_rows(&c, m, hidden, 1.0f),
+        .normed = case_rows(c, m, hidden, scale),
+        .gate = case_tensor(c, p->dtype, experts, inner, hidden, 0.2f),
+        .up = case_tensor(c, p->dtype, experts, inner, hidden, 0.2f),
+        .down = case_tensor(c, p->dtype, experts, hidden, inner, 0.2f),
+        .gate_bias = case_vector(c, experts * inner, 0.2f),
+        .up_bias = case_vector(c, experts * inner, 0.2f),
+        .down_bias = case_vector(c, experts * hidden, 0.2f),
+        .routing = case_routing(c, m, experts, p->top_k),
+        .x = case_rows(c, m, hidden, 1.0f),
     };
+}
+
+static bool make_case(struct case_maker *c, void *args)
+{
+    if (c->index >= 13) return false;
+    int64_t m = case_size(c, 1, 40), hidden = 32 * rng_range(c->rng, 1, 4),
+            inner = 32 * rng_range(c->rng, 1, 4);
+    int64_t experts = rng_range(c->rng, 4, 9), top_k = rng_range(c->rng, 1, 4);
+    if (c->index >= 5 && c->index < 10) m = 1; /* decoding */
+    if (c->index >= 10)
+        m = c->index == 12 ? 300 : 40 + c->index, hidden = 64 * c->index - 576, inner = 128;
+    enum dtype dtype = c->index >= 10 ? DTYPE_MXFP4 : case_weight_dtype(c);
+    const struct op_problem p = {
+        .rows = m, .dtype = dtype, .n = inner, .k = hidden, .groups = experts, .top_k = top_k};
+    make_problem(c, &p, args);
     return true;
 }
 
@@ -120,6 +127,8 @@ const struct op op_moe = {
     .cost = cost,
     .compose = compose,
     .make_case = make_case,
+    .make_problem = make_problem,
+    .usual = {.rows = 1, .dtype = DTYPE_MXFP4, .n = 2880, .k = 2880, .groups = 32, .top_k = 4},
     .outputs = outputs,
     .weights = {offsetof(struct moe_args, gate), offsetof(struct moe_args, up),
                 offsetof(struct moe_args, down)},

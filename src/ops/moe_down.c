@@ -43,37 +43,43 @@ static enum sol_status compose(struct plan *plan, const void *args)
     return SOL_OK;
 }
 
-static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
-                      void *args)
+static void make_problem(struct case_maker *c, const struct op_problem *p, void *args)
 {
-    static const int64_t few[] = {2, 2, 2, 3, 8, 9, 20, 40}; /* rows that decode together */
-    enum { FEW = 15, WIDE = FEW + sizeof few / sizeof *few, END = WIDE + 4 };
-    if (index >= END) return false;
-    struct case_maker c = {arena, rng, kind, index};
-    int64_t m = case_size(&c, 1, 40), hidden = 32 * rng_range(rng, 1, 4),
-            inner = 32 * rng_range(rng, 1, 4);
-    int64_t experts = rng_range(rng, 4, 9), top_k = rng_range(rng, 1, 4);
-    enum dtype dtype = case_weight_dtype(&c);
-    if (index >= 5) m = 1, inner *= 5; /* decoding */
-    if (index >= WIDE) {               /* one row as wide as real ones */
-        hidden = 8 * rng_range(rng, 3, 9), inner = 32 * rng_range(rng, 80, 96);
-        top_k = 1 + index - WIDE, dtype = DTYPE_MXFP4;
-    } else if (index >= FEW) {
-        m = few[index - FEW], hidden = 32 * rng_range(rng, 1, 2), dtype = DTYPE_MXFP4;
-        inner = 32 * (index % 4 ? rng_range(rng, 1, 12) : rng_range(rng, 60, 96));
-        experts = index % 4 ? rng_range(rng, 4, 40) : 4;
-    }
+    int64_t m = p->rows, hidden = p->n, inner = p->k, experts = p->groups;
     *(struct moe_down_args *)args = (struct moe_down_args){
         .m = m,
         .hidden = hidden,
         .intermediate = inner,
-        .top_k = top_k,
-        .act = case_rows(&c, m * top_k, inner, 1.0f),
-        .down = case_tensor(&c, dtype, experts, hidden, inner, 0.2f),
-        .down_bias = case_vector(&c, experts * hidden, 0.2f),
-        .routing = case_routing(&c, m, experts, top_k),
-        .x = case_rows(&c, m, hidden, 1.0f),
+        .top_k = p->top_k,
+        .act = case_rows(c, m * p->top_k, inner, 1.0f),
+        .down = case_tensor(c, p->dtype, experts, hidden, inner, 0.2f),
+        .down_bias = case_vector(c, experts * hidden, 0.2f),
+        .routing = case_routing(c, m, experts, p->top_k),
+        .x = case_rows(c, m, hidden, 1.0f),
     };
+}
+
+static bool make_case(struct case_maker *c, void *args)
+{
+    static const int64_t few[] = {2, 2, 2, 3, 8, 9, 20, 40}; /* rows that decode together */
+    enum { FEW = 15, WIDE = FEW + sizeof few / sizeof *few, END = WIDE + 4 };
+    if (c->index >= END) return false;
+    int64_t m = case_size(c, 1, 40), hidden = 32 * rng_range(c->rng, 1, 4),
+            inner = 32 * rng_range(c->rng, 1, 4);
+    int64_t experts = rng_range(c->rng, 4, 9), top_k = rng_range(c->rng, 1, 4);
+    enum dtype dtype = case_weight_dtype(c);
+    if (c->index >= 5) m = 1, inner *= 5; /* decoding */
+    if (c->index >= WIDE) {               /* one row as wide as real ones */
+        hidden = 8 * rng_range(c->rng, 3, 9), inner = 32 * rng_range(c->rng, 80, 96);
+        top_k = 1 + c->index - WIDE, dtype = DTYPE_MXFP4;
+    } else if (c->index >= FEW) {
+        m = few[c->index - FEW], hidden = 32 * rng_range(c->rng, 1, 2), dtype = DTYPE_MXFP4;
+        inner = 32 * (c->index % 4 ? rng_range(c->rng, 1, 12) : rng_range(c->rng, 60, 96));
+        experts = c->index % 4 ? rng_range(c->rng, 4, 40) : 4;
+    }
+    const struct op_problem p = {
+        .rows = m, .dtype = dtype, .n = hidden, .k = inner, .groups = experts, .top_k = top_k};
+    make_problem(c, &p, args);
     return true;
 }
 
@@ -105,6 +111,8 @@ const struct op op_moe_down = {
     .cost = cost,
     .compose = compose,
     .make_case = make_case,
+    .make_problem = make_problem,
+    .usual = {.rows = 1, .dtype = DTYPE_MXFP4, .n = 2880, .k = 2880, .groups = 32, .top_k = 4},
     .outputs = outputs,
     .weights = {offsetof(struct moe_down_args, down)},
     .n_weights = 1,

@@ -53,41 +53,47 @@ static enum sol_status compose(struct plan *plan, const void *args)
     return SOL_OK;
 }
 
-static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
-                      void *args)
+/* Huge inputs would sit on both sides of the clamp, where any rounding flips whole outputs; swiglu
+ * and gemm are tested with them, the composite with outliers and tiny values. */
+static void make_problem(struct case_maker *c, const struct op_problem *p, void *args)
 {
-    static const int64_t few[] = {2, 2, 2, 3, 8, 9, 20, 40}; /* rows that decode together */
-    enum { FEW = 16, END = FEW + sizeof few / sizeof *few };
-    if (index >= END) return false;
-    struct case_maker c = {arena, rng, kind, index};
-    int64_t m = index == 15 ? 170 : case_size(&c, 1, 40), hidden = 32 * rng_range(rng, 1, 4),
-            inner = 32 * rng_range(rng, 1, 4);
-    int64_t experts = rng_range(rng, 4, 9), top_k = rng_range(rng, 1, 4);
-    if (index >= 5 && index < 15) m = 1, hidden *= 5; /* decoding */
-    enum dtype dtype = case_weight_dtype(&c);
-    if (index >= FEW) {
-        m = few[index - FEW], inner = 32 * rng_range(rng, 1, 2), dtype = DTYPE_MXFP4;
-        hidden = 32 * (index % 4 ? rng_range(rng, 1, 12) : rng_range(rng, 60, 96));
-        experts = index % 4 ? rng_range(rng, 4, 40) : 4;
-    }
-    /* Huge inputs would sit on both sides of the clamp, where any rounding flips whole outputs;
-     * swiglu and gemm are tested with them, the composite with outliers and tiny values. */
-    float scale = kind == CASE_EXTREME ? 1e-4f : 1.0f;
+    int64_t m = p->rows, hidden = p->k, inner = p->n, experts = p->groups;
+    float scale = c->kind == CASE_EXTREME ? 1e-4f : 1.0f;
     *(struct moe_up_args *)args = (struct moe_up_args){
         .m = m,
         .hidden = hidden,
         .intermediate = inner,
-        .top_k = top_k,
+        .top_k = p->top_k,
         .alpha = 1.702f,
         .limit = 7.0f,
-        .normed = case_rows(&c, m, hidden, scale),
-        .gate = case_tensor(&c, dtype, experts, inner, hidden, 0.2f),
-        .up = case_tensor(&c, dtype, experts, inner, hidden, 0.2f),
-        .gate_bias = case_vector(&c, experts * inner, 0.2f),
-        .up_bias = case_vector(&c, experts * inner, 0.2f),
-        .routing = case_routing(&c, m, experts, top_k),
-        .act = case_output(&c, m * top_k * inner),
+        .normed = case_rows(c, m, hidden, scale),
+        .gate = case_tensor(c, p->dtype, experts, inner, hidden, 0.2f),
+        .up = case_tensor(c, p->dtype, experts, inner, hidden, 0.2f),
+        .gate_bias = case_vector(c, experts * inner, 0.2f),
+        .up_bias = case_vector(c, experts * inner, 0.2f),
+        .routing = case_routing(c, m, experts, p->top_k),
+        .act = case_output(c, m * p->top_k * inner),
     };
+}
+
+static bool make_case(struct case_maker *c, void *args)
+{
+    static const int64_t few[] = {2, 2, 2, 3, 8, 9, 20, 40}; /* rows that decode together */
+    enum { FEW = 16, END = FEW + sizeof few / sizeof *few };
+    if (c->index >= END) return false;
+    int64_t m = c->index == 15 ? 170 : case_size(c, 1, 40), hidden = 32 * rng_range(c->rng, 1, 4),
+            inner = 32 * rng_range(c->rng, 1, 4);
+    int64_t experts = rng_range(c->rng, 4, 9), top_k = rng_range(c->rng, 1, 4);
+    if (c->index >= 5 && c->index < 15) m = 1, hidden *= 5; /* decoding */
+    enum dtype dtype = case_weight_dtype(c);
+    if (c->index >= FEW) {
+        m = few[c->index - FEW], inner = 32 * rng_range(c->rng, 1, 2), dtype = DTYPE_MXFP4;
+        hidden = 32 * (c->index % 4 ? rng_range(c->rng, 1, 12) : rng_range(c->rng, 60, 96));
+        experts = c->index % 4 ? rng_range(c->rng, 4, 40) : 4;
+    }
+    const struct op_problem p = {
+        .rows = m, .dtype = dtype, .n = inner, .k = hidden, .groups = experts, .top_k = top_k};
+    make_problem(c, &p, args);
     return true;
 }
 
@@ -120,6 +126,8 @@ const struct op op_moe_up = {
     .cost = cost,
     .compose = compose,
     .make_case = make_case,
+    .make_problem = make_problem,
+    .usual = {.rows = 1, .dtype = DTYPE_MXFP4, .n = 2880, .k = 2880, .groups = 32, .top_k = 4},
     .outputs = outputs,
     .weights = {offsetof(struct moe_up_args, gate), offsetof(struct moe_up_args, up)},
     .n_weights = 2,

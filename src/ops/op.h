@@ -21,6 +21,7 @@
 #include "format/dtype.h"
 
 struct arena;
+struct case_maker; /* ops/cases.h */
 struct gpu;
 struct plan;
 
@@ -108,7 +109,7 @@ struct op_problem {
     int64_t sequences; /* 1: most rows may be of different ones; 2: one has many rows */
 };
 
-enum op_case_kind { CASE_RANDOM, CASE_TAIL, CASE_EXTREME, CASE_NONFINITE, CASE_KIND_COUNT };
+enum op_case_kind { CASE_RANDOM, CASE_TAIL, CASE_EXTREME, CASE_NONFINITE, CASE_TIMED };
 
 struct op_tolerance {
     float rel[NUMERICS_COUNT]; /* bound on ||out - ref|| / ||ref|| of each row, per numerics */
@@ -127,10 +128,11 @@ struct op {
     void (*reference)(const struct op_context *context, const void *args); /* primitives */
     size_t (*reference_workspace)(const void *args, int workers);          /* NULL: none */
     enum sol_status (*compose)(struct plan *plan, const void *args);       /* composites */
-    /* Fills `args` with case `index` of `kind`, allocating from `arena`; the outputs too (zeroed).
-     * Deterministic in `rng`. false: no such case. */
-    bool (*make_case)(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
-                      void *args);
+    /* Fill `args`, outputs too: with case number c->index of its kind, false where there is none;
+     * with a problem of given sizes, whose contents are as a model's are (CASE_TIMED). */
+    bool (*make_case)(struct case_maker *c, void *args);
+    void (*make_problem)(struct case_maker *c, const struct op_problem *problem, void *args);
+    struct op_problem usual; /* gpt-oss-20b's, of one row */
     int (*outputs)(const void *args, struct op_output outputs[OP_OUTPUTS_MAX]);
     size_t weights[OP_WEIGHTS_MAX]; /* offsetof each struct tensor that may be packed for a GPU */
     int n_weights;

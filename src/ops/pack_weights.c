@@ -43,27 +43,32 @@ static const void *random_blocks(struct case_maker *c, size_t bytes)
     return words;
 }
 
-static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
-                      void *args)
+static void make_problem(struct case_maker *c, const struct op_problem *p, void *args)
+{
+    struct tensor w = {.dtype = p->dtype, .groups = p->groups, .rows = p->rows, .cols = p->k};
+    w.data = random_blocks(c, tensor_bytes(&w));
+    void *packed = arena_alloc(c->arena, tensor_packed_bytes(&w), 256);
+    if (packed)
+        memset(packed, 0x5a, tensor_packed_bytes(&w)); /* a byte that is not written shows */
+    *(struct pack_weights_args *)args = (struct pack_weights_args){.w = w, .packed = packed};
+}
+
+static bool make_case(struct case_maker *c, void *args)
 {
     static const struct {
         int64_t groups, rows, cols;
     } sizes[] = {{1, 16, 64}, {3, 17, 96}, {2, 1, 32}, {2, 48, 320}, {1, 129, 2880}, {4, 9, 64}};
     enum { SIZES = sizeof sizes / sizeof *sizes };
-    struct case_maker c = {arena, rng, kind, index};
     enum dtype dtype;
-    if (kind == CASE_EXTREME || kind == CASE_NONFINITE || !repacked_dtype(index / SIZES, &dtype))
+    if (c->kind == CASE_EXTREME || c->kind == CASE_NONFINITE ||
+        !repacked_dtype(c->index / SIZES, &dtype))
         return false;
-    struct tensor w = {.dtype = dtype,
-                       .groups = sizes[index % SIZES].groups,
-                       .rows = sizes[index % SIZES].rows,
-                       .cols = sizes[index % SIZES].cols};
-    if (kind == CASE_RANDOM) w.rows = rng_range(rng, 1, 200);
-    w.data = random_blocks(&c, tensor_bytes(&w));
-    void *packed = arena_alloc(arena, tensor_packed_bytes(&w), 256);
-    if (packed)
-        memset(packed, 0x5a, tensor_packed_bytes(&w)); /* a byte that is not written shows */
-    *(struct pack_weights_args *)args = (struct pack_weights_args){.w = w, .packed = packed};
+    struct op_problem p = {.rows = sizes[c->index % SIZES].rows,
+                           .dtype = dtype,
+                           .k = sizes[c->index % SIZES].cols,
+                           .groups = sizes[c->index % SIZES].groups};
+    if (c->kind == CASE_RANDOM) p.rows = rng_range(c->rng, 1, 200);
+    make_problem(c, &p, args);
     return true;
 }
 
@@ -91,6 +96,8 @@ const struct op op_pack_weights = {
     .cost = cost,
     .reference = reference,
     .make_case = make_case,
+    .make_problem = make_problem,
+    .usual = {.rows = 2880, .dtype = DTYPE_MXFP4, .k = 2880, .groups = 1},
     .outputs = outputs,
     .variants = variants,
     .n_variants = N_VARIANTS,

@@ -27,22 +27,26 @@ static void reference(const struct op_context *context, const void *args)
     }
 }
 
-static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
-                      void *args)
+static void make_problem(struct case_maker *c, const struct op_problem *p, void *args)
 {
-    if (index >= 6) return false;
-    struct case_maker c = {arena, rng, kind, index};
-    int64_t m = case_size(&c, 1, 20), n = case_size(&c, 5, 300);
-    const struct batch *batch = case_batch(&c, m, 1, 0, 1);
     *(struct rmsnorm_args *)args = (struct rmsnorm_args){
-        .m = index % 2 && batch ? batch->n_outputs : m,
-        .n = n,
+        .m = p->rows,
+        .n = p->n,
         .eps = 1e-5f,
-        .x = case_rows(&c, m, n, 1.0f),
-        .rows = index % 2 && batch ? batch->output_rows : NULL,
-        .gain = case_vector(&c, n, 1.0f),
-        .y = case_output(&c, m * n),
+        .x = case_rows(c, p->rows, p->n, 1.0f),
+        .gain = case_vector(c, p->n, 1.0f),
+        .y = case_output(c, p->rows * p->n),
     };
+}
+
+static bool make_case(struct case_maker *c, void *args)
+{
+    if (c->index >= 6) return false;
+    int64_t m = case_size(c, 1, 20), n = case_size(c, 5, 300);
+    const struct batch *batch = case_batch(c, m, 1, 0, 1);
+    struct rmsnorm_args *a = args;
+    make_problem(c, &(struct op_problem){.rows = m, .n = n}, a);
+    if (c->index % 2 && batch) a->m = batch->n_outputs, a->rows = batch->output_rows;
     return true;
 }
 
@@ -69,6 +73,8 @@ const struct op op_rmsnorm = {
     .cost = cost,
     .reference = reference,
     .make_case = make_case,
+    .make_problem = make_problem,
+    .usual = {.rows = 1, .n = 2880},
     .outputs = outputs,
     .variants = variants,
     .n_variants = N_VARIANTS,

@@ -33,24 +33,30 @@ static void reference(const struct op_context *context, const void *args)
     }
 }
 
-static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
-                      void *args)
+static void make_problem(struct case_maker *c, const struct op_problem *p, void *args)
 {
-    if (index >= 6) return false;
-    struct case_maker c = {arena, rng, kind, index};
-    int64_t m = case_size(&c, 1, 20), heads = case_size(&c, 1, 9), dim = 2 * rng_range(rng, 1, 48);
-    float *freq = ARENA_NEW(arena, float, dim / 2);
+    int64_t m = p->rows, heads = p->n, dim = p->head_dim;
+    float *freq = ARENA_NEW(c->arena, float, dim / 2);
     for (int64_t d = 0; freq && d < dim / 2; d++)
         freq[d] = powf(150000, -2.0f * (float)d / (float)dim);
     *(struct rope_args *)args = (struct rope_args){
         .m = m,
         .n_heads = heads,
         .head_dim = dim,
-        .batch = case_batch(&c, m, 2, 100000, 1),
+        .batch = case_batch(c, m, 2, 100000, 1),
         .inv_freq = freq,
         .scale = 1.3465736f,
-        .x = case_rows(&c, m, heads * dim, 1.0f),
+        .x = case_rows(c, m, heads * dim, 1.0f),
     };
+}
+
+static bool make_case(struct case_maker *c, void *args)
+{
+    if (c->index >= 6) return false;
+    const struct op_problem p = {.rows = case_size(c, 1, 20),
+                                 .n = case_size(c, 1, 9),
+                                 .head_dim = 2 * rng_range(c->rng, 1, 48)};
+    make_problem(c, &p, args);
     return true;
 }
 
@@ -77,6 +83,8 @@ const struct op op_rope = {
     .cost = cost,
     .reference = reference,
     .make_case = make_case,
+    .make_problem = make_problem,
+    .usual = {.rows = 1, .n = 64, .head_dim = 64},
     .outputs = outputs,
     .variants = variants,
     .n_variants = N_VARIANTS,

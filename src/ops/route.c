@@ -80,23 +80,28 @@ static void reference(const struct op_context *context, const void *args)
     group_rows(a);
 }
 
-static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
-                      void *args)
+static void make_problem(struct case_maker *c, const struct op_problem *p, void *args)
 {
-    if (index >= 8) return false;
-    struct case_maker c = {arena, rng, kind, index};
-    int64_t m = index < 6 ? case_size(&c, 1, 60) : rng_range(rng, 300, 900),
-            experts = case_size(&c, 4, 128), top_k = rng_range(rng, 1, 4);
-    float *logits = case_rows(&c, m, experts, 1.0f);
-    /* Ties are part of the contract. */
-    for (int64_t i = 0; logits && index % 2 && i < m * experts; i++) logits[i] = roundf(logits[i]);
     *(struct route_args *)args = (struct route_args){
-        .m = m,
-        .n_experts = experts,
-        .top_k = top_k,
-        .logits = logits,
-        .routing = case_routing_buffers(&c, m, experts, top_k),
+        .m = p->rows,
+        .n_experts = p->n,
+        .top_k = p->top_k,
+        .logits = case_rows(c, p->rows, p->n, 1.0f),
+        .routing = case_routing_buffers(c, p->rows, p->n, p->top_k),
     };
+}
+
+static bool make_case(struct case_maker *c, void *args)
+{
+    if (c->index >= 8) return false;
+    int64_t m = c->index < 6 ? case_size(c, 1, 60) : rng_range(c->rng, 300, 900),
+            experts = case_size(c, 4, 128), top_k = rng_range(c->rng, 1, 4);
+    struct route_args *a = args;
+    make_problem(c, &(struct op_problem){.rows = m, .n = experts, .top_k = top_k}, a);
+    /* Ties are part of the contract. */
+    float *logits = (float *)(uintptr_t)a->logits;
+    for (int64_t i = 0; logits && c->index % 2 && i < m * experts; i++)
+        logits[i] = roundf(logits[i]);
     return true;
 }
 
@@ -132,6 +137,8 @@ const struct op op_route = {
     .cost = cost,
     .reference = reference,
     .make_case = make_case,
+    .make_problem = make_problem,
+    .usual = {.rows = 1, .n = 32, .top_k = 4},
     .outputs = outputs,
     .variants = variants,
     .n_variants = N_VARIANTS,

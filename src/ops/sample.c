@@ -73,34 +73,42 @@ static struct sample_draw *case_draws(struct case_maker *c, int64_t n)
     for (int64_t i = 0; draws && i < n; i++)
         draws[i] = (struct sample_draw){
             .uniform = rng_uniform(c->rng),
-            .inverse_temperature = i % 3 == 0 ? (double)INFINITY : 1 / (0.1 + rng_uniform(c->rng)),
+            .inverse_temperature = c->kind != CASE_TIMED && i % 3 == 0
+                                       ? (double)INFINITY
+                                       : 1 / (0.1 + rng_uniform(c->rng)),
             .min_p = i % 4 == 1 ? 0.05 : 0,
         };
     return draws;
 }
 
-static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
-                      void *args)
+static void make_problem(struct case_maker *c, const struct op_problem *p, void *args)
 {
-    if (index >= 6) return false;
-    struct case_maker c = {arena, rng, kind, index};
-    int64_t n = case_size(&c, 1, 6), vocab = index < 3 ? case_size(&c, 1, 300) : 7000 + 900 * index;
-    uint32_t *banned = index % 2 ? ARENA_NEW(arena, uint32_t, (vocab + 31) / 32) : NULL;
+    *(struct sample_args *)args = (struct sample_args){
+        .n = p->rows,
+        .vocab = p->n,
+        .logits = case_rows(c, p->rows, p->n, 2.0f),
+        .draws = case_draws(c, p->rows),
+        .token = ARENA_NEW(c->arena, int32_t, p->rows),
+    };
+}
+
+static bool make_case(struct case_maker *c, void *args)
+{
+    if (c->index >= 6) return false;
+    int64_t n = case_size(c, 1, 6),
+            vocab = c->index < 3 ? case_size(c, 1, 300) : 7000 + 900 * c->index;
+    uint32_t *banned = c->index % 2 ? ARENA_NEW(c->arena, uint32_t, (vocab + 31) / 32) : NULL;
     for (int64_t i = 0; banned && i < (vocab + 31) / 32; i++) {
-        uint64_t bits = rng_next(rng);
+        uint64_t bits = rng_next(c->rng);
         banned[i] = (uint32_t)bits & (uint32_t)(bits >> 32);
     }
-    float *logits = case_rows(&c, n, vocab, 2.0f);
+    struct sample_args *a = args;
+    make_problem(c, &(struct op_problem){.rows = n, .n = vocab}, a);
+    a->banned = banned;
     /* Ties are part of the contract. */
-    for (int64_t i = 0; logits && index == 4 && i < n * vocab; i++) logits[i] = roundf(logits[i]);
-    *(struct sample_args *)args = (struct sample_args){
-        .n = n,
-        .vocab = vocab,
-        .logits = logits,
-        .banned = banned,
-        .draws = case_draws(&c, n),
-        .token = ARENA_NEW(arena, int32_t, n),
-    };
+    float *logits = (float *)(uintptr_t)a->logits;
+    for (int64_t i = 0; logits && c->index == 4 && i < n * vocab; i++)
+        logits[i] = roundf(logits[i]);
     return true;
 }
 
@@ -126,6 +134,8 @@ const struct op op_sample = {
     .cost = cost,
     .reference = reference,
     .make_case = make_case,
+    .make_problem = make_problem,
+    .usual = {.rows = 1, .n = 201088},
     .outputs = outputs,
     .variants = variants,
     .n_variants = N_VARIANTS,

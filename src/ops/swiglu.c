@@ -31,20 +31,23 @@ static void reference(const struct op_context *context, const void *args)
     }
 }
 
-static bool make_case(struct arena *arena, struct rng *rng, enum op_case_kind kind, int index,
-                      void *args)
+static void make_problem(struct case_maker *c, const struct op_problem *p, void *args)
 {
-    if (index >= 6) return false;
-    struct case_maker c = {arena, rng, kind, index};
-    int64_t m = case_size(&c, 1, 20), n = case_size(&c, 5, 300);
     *(struct swiglu_args *)args = (struct swiglu_args){
-        .m = m,
-        .n = n,
+        .m = p->rows,
+        .n = p->n,
         .alpha = 1.702f,
         .limit = 7.0f,
-        .up = case_rows(&c, m, n, 4.0f),
-        .gate = case_rows(&c, m, n, 4.0f),
+        .up = case_rows(c, p->rows, p->n, 4.0f),
+        .gate = case_rows(c, p->rows, p->n, 4.0f),
     };
+}
+
+static bool make_case(struct case_maker *c, void *args)
+{
+    if (c->index >= 6) return false;
+    const struct op_problem p = {.rows = case_size(c, 1, 20), .n = case_size(c, 5, 300)};
+    make_problem(c, &p, args);
     return true;
 }
 
@@ -73,6 +76,8 @@ const struct op op_swiglu = {
     .cost = cost,
     .reference = reference,
     .make_case = make_case,
+    .make_problem = make_problem,
+    .usual = {.rows = 4, .n = 2880},
     .outputs = outputs,
     .variants = variants,
     .n_variants = N_VARIANTS,

@@ -11,9 +11,6 @@
 #include "pack/q8_0_tiles.h"
 
 enum { THREADS = 256, ALIGN = 256 };
-/* Of a copy: between two looks at the stream's state. */
-static const size_t piece = (size_t)64 << 20;
-
 /* ---- an element, on the host ---- */
 
 static void mxfp4_put(const void *stored, uint32_t row, uint32_t column, uint8_t *tile,
@@ -93,15 +90,6 @@ struct tensor tensor_packed(const struct tensor *t, void *memory)
 
 /* ---- on the GPU ---- */
 
-static enum sol_status copy_plain(struct gpu *gpu, const struct tensor *t, char *to)
-{
-    size_t bytes = tensor_bytes(t);
-    for (size_t at = 0; at < bytes; at += piece)
-        SOL_TRY(gpu_copy_in(gpu, to + at, (const char *)t->data + at,
-                            bytes - at < piece ? bytes - at : piece));
-    return SOL_OK;
-}
-
 /* `rows` rows that the GPU has at `from`, into the tiles from number `tile` on, which counts over
  * all groups. */
 static void put_rows(struct gpu *gpu, const void *from, int64_t rows, size_t tile,
@@ -118,54 +106,20 @@ static void put_rows(struct gpu *gpu, const void *from, int64_t rows, size_t til
             &(struct gpu_launch){.grid = {tile_count(type, rows)}, .block = {THREADS}}, &args);
 }
 
-/* `rows` rows of the host's from `first` on, which begins a tile. */
-static enum sol_status pack_rows(struct gpu *gpu, const struct tensor *t, int64_t first,
-                                 int64_t rows, size_t tile, void *staging, const struct tensor *out)
-{
-    size_t row_bytes = dtype_row_bytes(t->dtype, t->cols);
-    SOL_TRY(gpu_copy_in(gpu, staging, (const char *)t->data + (size_t)first * row_bytes,
-                        (size_t)rows * row_bytes));
-    put_rows(gpu, staging, rows, tile, out);
-    return SOL_OK;
-}
-
-enum sol_status tensor_pack(struct gpu *gpu, const struct tensor *t, void *memory, void *staging,
-                            struct tensor *out)
-{
-    *out = tensor_packed(t, memory);
-    if (!tensor_is_repacked(t)) return copy_plain(gpu, t, memory);
-    int type = tiles_of(t), tile_rows = TYPE_TILE_ROWS(type);
-    /* Groups of whole tiles are one long matrix. */
-    bool whole = t->rows % tile_rows == 0;
-    int64_t groups = whole ? 1 : t->groups, rows = whole ? t->groups * t->rows : t->rows;
-    int64_t most = (int64_t)(PACK_STAGING / dtype_row_bytes(t->dtype, t->cols));
-    most = most / tile_rows * tile_rows;
-    if (most == 0)
-        return status_set(SOL_E_UNSUPPORTED, "rows of %lld values are longer than %d MiB",
-                          (long long)t->cols, PACK_STAGING / tile_rows >> 20);
-    for (int64_t g = 0; g < groups; g++)
-        for (int64_t at = 0; at < rows; at += most) {
-            size_t tile = (size_t)g * tile_count(type, rows) + (size_t)(at / tile_rows);
-            SOL_TRY(pack_rows(gpu, t, g * rows + at, rows - at < most ? rows - at : most, tile,
-                              staging, out));
-        }
-    return SOL_OK;
-}
-
 enum sol_status tensor_pack_piece(struct gpu *gpu, const struct tensor *t, int64_t group,
                                   int64_t row, int64_t n, const void *rows, void *memory,
                                   void *staging, struct tensor *out)
 {
-    int64_t first = group * t->rows + row;
-    size_t row_bytes = dtype_row_bytes(t->dtype, t->cols), offset = (size_t)first * row_bytes;
-    struct tensor from = *t; /* where its first row would be if the whole of it were there */
-    from.data = (const void *)((uintptr_t)rows - offset);
+    size_t row_bytes = dtype_row_bytes(t->dtype, t->cols), bytes = (size_t)n * row_bytes;
     *out = tensor_packed(t, memory);
     if (!tensor_is_repacked(t))
-        return gpu_copy_in(gpu, (char *)memory + offset, rows, (size_t)n * row_bytes);
+        return gpu_copy_in(gpu, (char *)memory + (size_t)(group * t->rows + row) * row_bytes, rows,
+                           bytes);
+    SOL_TRY(gpu_copy_in(gpu, staging, rows, bytes));
     size_t tile = (size_t)group * tile_count(tiles_of(t), t->rows) +
                   (size_t)(row / TYPE_TILE_ROWS(tiles_of(t)));
-    return pack_rows(gpu, &from, first, n, tile, staging, out);
+    put_rows(gpu, staging, n, tile, out);
+    return SOL_OK;
 }
 
 /* ---- the op ---- */

@@ -14,18 +14,12 @@ size_t tensor_packed_bytes(const struct tensor *tensor);
 /* The tensor as it is in `memory`, once it is there. */
 struct tensor tensor_packed(const struct tensor *tensor, void *memory);
 
-/* A tensor in `memory` of the GPU with the contents of `tensor`, which the host has. `staging` is
- * PACK_STAGING bytes on the GPU, used by the copies on the stream; only tiles need it. */
-enum { PACK_STAGING = 17 << 20 };
-enum sol_status tensor_pack(struct gpu *gpu, const struct tensor *tensor, void *memory,
-                            void *staging, struct tensor *out);
-
 /* Whether that layout is another one than the tensor's own. */
 bool tensor_is_repacked(const struct tensor *tensor);
 
-/* The same piece by piece: `n` rows of group `group` from row `row` on, which begins a piece (a
- * multiple of PACK_ROWS), from `rows` on the host; pinned, nobody waits. `tensor` says the shape,
- * `staging` has room for these rows. */
+/* Puts `n` rows of group `group` from row `row` on, which begins a piece (a multiple of PACK_ROWS),
+ * where they belong in `memory` of the GPU, from `rows` on the host; pinned, nobody waits. `tensor`
+ * says the shape, `staging` on the GPU has room for these rows; only tiles need it. */
 enum { PACK_ROWS = 64 };
 enum sol_status tensor_pack_piece(struct gpu *gpu, const struct tensor *tensor, int64_t group,
                                   int64_t row, int64_t n, const void *rows, void *memory,
