@@ -1,5 +1,5 @@
 /* What the others in a step change of a sequence's logits, on the built-in model. The claim is that
- * of docs/ARCHITECTURE.md, "Batches":
+ * of docs/design/numerics-and-batches.md, "Batches":
  *
  *  - the same steps give the same bits, every time;
  *  - by float32 kernels of a CPU a sequence has the same bits alone, among others, and by whatever
