@@ -161,6 +161,7 @@ static const char *const kind_names[] = {"random", "tail", "extreme", "nonfinite
 
 enum { SEEN_MAX = 512 };
 
+/* One variant of those that see the same cases. */
 struct verify_run {
     const struct op *op;
     int v;
@@ -219,10 +220,21 @@ static enum sol_status pack_weights(struct arena *arena, const struct op *op, vo
     return SOL_OK;
 }
 
+/* A case of an op, and what the reference makes of it once somebody asks. */
+struct verify_case {
+    struct arena *arena;
+    enum op_case_kind kind;
+    int index;
+    const void *args;
+    void *own; /* as a device gets them: weights packed */
+    struct trial ref;
+    bool has_reference;
+};
+
 /* One run of the variant, with one of its choices, beside what the reference made of the case. */
-static enum sol_status run_choice(const struct verify_run *run, const struct trial *ref,
-                                  const struct trial *out, enum op_case_kind kind, int choice,
-                                  char *fault, size_t fault_size, bool *good)
+static enum sol_status run_choice(const struct verify_run *run, const struct verify_case *c,
+                                  const struct trial *out, int choice, char *fault,
+                                  size_t fault_size, bool *good)
 {
     struct verify_result *result = run->result;
     struct chooser chosen = *run->chooser;
@@ -234,11 +246,11 @@ static enum sol_status run_choice(const struct verify_run *run, const struct tri
     SOL_TRY(trial_run(out, &chosen, run->pool, &numerics));
     if (numerics > result->numerics) result->numerics = numerics;
     result->tolerance = run->op->tolerance.rel[result->numerics];
-    bool lenient = kind == CASE_EXTREME && result->numerics != NUMERICS_EXACT;
+    bool lenient = c->kind == CASE_EXTREME && result->numerics != NUMERICS_EXACT;
     double allowance = lenient && run->op->tolerance.extreme > 0 ? run->op->tolerance.extreme : 1;
     *good = true;
-    for (int i = 0; *good && i < ref->n_outputs; i++)
-        *good = compare_output(ref, out, i, allowance, result, fault, fault_size);
+    for (int i = 0; *good && i < c->ref.n_outputs; i++)
+        *good = compare_output(&c->ref, out, i, allowance, result, fault, fault_size);
     const char *name = op_choice_name(run->op, run->v, choice);
     size_t length = strlen(fault);
     if (!*good && *name) snprintf(fault + length, fault_size - length, " (%s)", name);
@@ -256,38 +268,38 @@ static uint64_t choices_to_run(struct verify_run *run, const void *args, enum op
     return wanted;
 }
 
-static enum sol_status run_case(struct verify_run *run, struct arena *arena, const void *args,
-                                enum op_case_kind kind, int index)
+static enum sol_status make_reference(const struct verify_run *run, struct verify_case *c)
+{
+    struct chooser reference = *run->chooser;
+    if (c->has_reference) return SOL_OK;
+    reference.reference = true;
+    reference.device.gpu = NULL;
+    SOL_TRY(trial_make(c->arena, run->op, c->args, &c->ref));
+    SOL_TRY(trial_run(&c->ref, &reference, run->pool, NULL));
+    c->has_reference = true;
+    return SOL_OK;
+}
+
+static enum sol_status run_case(struct verify_run *run, struct verify_case *c)
 {
     struct verify_result *result = run->result;
     char why[OP_REASON_MAX], fault[160] = "";
-    struct trial ref, out;
-    const struct op_device *device = &run->chooser->device;
-    void *own = arena_alloc(arena, run->op->args_size, 64);
-    if (!own) return SOL_E_MEMORY;
-    memcpy(own, args, run->op->args_size);
-    if (device->gpu) SOL_TRY(pack_weights(arena, run->op, own));
-    SOL_TRY(trial_make(arena, run->op, args, &ref));
-    SOL_TRY(trial_make(arena, run->op, own, &out));
-    if (!chooser_can_run(run->chooser, run->op, run->v, out.args, why)) {
+    struct trial out;
+    if (!chooser_can_run(run->chooser, run->op, run->v, c->own, why)) {
         if (result->skipped++ == 0 && !result->failed)
             snprintf(result->text, sizeof result->text, "%s", why);
         return SOL_OK;
     }
-    uint64_t choices = choices_to_run(run, out.args, kind);
+    uint64_t choices = choices_to_run(run, c->own, c->kind);
     if (!choices) return SOL_OK;
-    struct chooser reference = *run->chooser;
-    reference.reference = true;
-    reference.device.gpu = NULL;
-    SOL_TRY(trial_run(&ref, &reference, run->pool, NULL));
-    bool good = true, again = false;
-    for (int c = 0; good && c < op_choice_count(run->op, run->v); c++) {
-        if (!(choices >> c & 1)) continue;
-        if (again) SOL_TRY(trial_make(arena, run->op, own, &out)); /* outputs as they were */
-        again = true;
-        SOL_TRY(run_choice(run, &ref, &out, kind, c, fault, sizeof fault, &good));
+    SOL_TRY(make_reference(run, c));
+    bool good = true;
+    for (int i = 0; good && i < op_choice_count(run->op, run->v); i++) {
+        if (!(choices >> i & 1)) continue;
+        SOL_TRY(trial_make(c->arena, run->op, c->own, &out)); /* outputs as they were */
+        SOL_TRY(run_choice(run, c, &out, i, fault, sizeof fault, &good));
     }
-    record(result, good, kind, index, fault);
+    record(result, good, c->kind, c->index, fault);
     return SOL_OK;
 }
 
@@ -309,44 +321,75 @@ static enum sol_status make_arena(struct gpu *gpu, struct arena **out)
     return gpu ? arena_create_from(&pinned, 1 << 20, out) : arena_create(1 << 20, out);
 }
 
-static enum sol_status draw_case(struct verify_run *run, uint64_t seed, enum op_case_kind kind,
-                                 int index, bool *more)
+static enum sol_status run_all(struct verify_run *runs, int count, struct verify_case *c)
+{
+    c->own = arena_alloc(c->arena, runs->op->args_size, 64);
+    if (!c->own) return SOL_E_MEMORY;
+    memcpy(c->own, c->args, runs->op->args_size);
+    if (runs->chooser->device.gpu) SOL_TRY(pack_weights(c->arena, runs->op, c->own));
+    for (int i = 0; i < count; i++) {
+        SOL_TRY(run_case(&runs[i], c));
+        SOL_TRY(interrupt_check());
+    }
+    return SOL_OK;
+}
+
+static enum sol_status draw_case(struct verify_run *runs, int count, uint64_t seed,
+                                 enum op_case_kind kind, int index, bool *more)
 {
     struct arena *arena;
-    SOL_TRY(make_arena(run->chooser->device.gpu, &arena));
+    SOL_TRY(make_arena(runs->chooser->device.gpu, &arena));
     struct rng rng;
     rng_seed(&rng, seed + 1000u * (uint64_t)kind + (uint64_t)index);
-    void *args = arena_alloc(arena, run->op->args_size, 64);
+    void *args = arena_alloc(arena, runs->op->args_size, 64);
     enum sol_status status = args ? SOL_OK : SOL_E_MEMORY;
     if (status == SOL_OK) {
-        struct case_maker c = {.arena = arena, .rng = &rng, .kind = kind, .index = index};
-        *more = run->op->make_case(&c, args);
-        if (*more) status = run_case(run, arena, args, kind, index);
+        struct case_maker maker = {.arena = arena, .rng = &rng, .kind = kind, .index = index};
+        struct verify_case c = {.arena = arena, .kind = kind, .index = index, .args = args};
+        *more = runs->op->make_case(&maker, args);
+        if (*more) status = run_all(runs, count, &c);
     }
     arena_destroy(arena);
     return status;
 }
 
-enum sol_status verify_variant(const struct op *op, int v, const struct chooser *chooser,
-                               struct pool *pool, const struct verify_options *options,
-                               struct verify_result *result)
+static enum sol_status draw_cases(struct verify_run *runs, int count,
+                                  const struct verify_options *options)
 {
-    *result = (struct verify_result){.op = op, .variant = op_variant_name(op, v)};
-    result->tolerance = op->tolerance.rel[NUMERICS_EXACT];
     static const enum op_case_kind kinds[] = {CASE_TAIL, CASE_RANDOM, CASE_EXTREME, CASE_NONFINITE};
-    struct verify_run run = {op, v, chooser, pool, result, .brief = options->brief};
     for (int round = 0; round < options->rounds; round++)
         for (int k = 0; k < (int)(sizeof kinds / sizeof *kinds); k++) {
             bool more = true;
             for (int index = 0; more; index++) {
                 uint64_t seed = options->seed + 1000000u * (uint64_t)round;
-                SOL_TRY(draw_case(&run, seed, kinds[k], index, &more));
-                SOL_TRY(interrupt_check());
+                SOL_TRY(draw_case(runs, count, seed, kinds[k], index, &more));
             }
         }
+    return SOL_OK;
+}
+
+static void conclude(const struct op *op, int v, struct verify_result *result)
+{
     if (result->cases > 0 && !result->failed) result->text[0] = '\0';
-    if (result->cases > 0 || v >= op->n_variants) return SOL_OK;
+    if (result->cases > 0 || v >= op->n_variants) return;
     result->numerics = op->variants[v]->numerics; /* what it would have been held to */
     result->tolerance = op->tolerance.rel[result->numerics];
-    return SOL_OK;
+}
+
+enum sol_status verify_variants(const struct op *op, const int *variants, int count,
+                                const struct chooser *chooser, struct pool *pool,
+                                const struct verify_options *options, struct verify_result *results)
+{
+    struct verify_run *runs = calloc((size_t)count + 1, sizeof *runs);
+    if (!runs) return status_set(SOL_E_MEMORY, "no memory to verify %s", op->name);
+    for (int i = 0; i < count; i++) {
+        results[i] = (struct verify_result){.op = op, .variant = op_variant_name(op, variants[i])};
+        results[i].tolerance = op->tolerance.rel[NUMERICS_EXACT];
+        runs[i] = (struct verify_run){op,   variants[i], chooser,
+                                      pool, &results[i], .brief = options->brief};
+    }
+    enum sol_status status = count ? draw_cases(runs, count, options) : SOL_OK;
+    for (int i = 0; i < count; i++) conclude(op, variants[i], &results[i]);
+    free(runs);
+    return status;
 }

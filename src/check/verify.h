@@ -29,10 +29,12 @@ struct verify_options {
     bool brief;
 };
 
-/* Variant `v` of `op` as in ops/plan.h. SOL_OK also when cases failed: look at result->failed.
- * Errors are those of the machinery (memory, interruption). */
-enum sol_status verify_variant(const struct op *op, int v, const struct chooser *chooser,
-                               struct pool *pool, const struct verify_options *options,
-                               struct verify_result *result);
+/* Variants of `op`, numbered as in ops/plan.h; `results` has `count`, too. Every case is drawn once
+ * and its reference computed once for all of them. SOL_OK also when cases failed: look at
+ * results[i].failed. Errors are those of the machinery (memory, interruption). */
+enum sol_status verify_variants(const struct op *op, const int *variants, int count,
+                                const struct chooser *chooser, struct pool *pool,
+                                const struct verify_options *options,
+                                struct verify_result *results);
 
 #endif

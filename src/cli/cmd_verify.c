@@ -118,20 +118,25 @@ static enum sol_status verify_all(const struct verify_command *c, struct pool *p
     struct verify_options how = {
         .seed = (uint64_t)c->seed, .rounds = (int)c->rounds, .brief = c->brief};
     struct progress progress;
+    int *list = calloc(report->capacity + 1, sizeof *list);
+    if (!list) return status_set(SOL_E_MEMORY, "no memory to verify");
     progress_start(&progress, "verify", "variants", report->capacity);
     enum sol_status status = SOL_OK;
-    for (int i = 0; status == SOL_OK && i < op_table_count; i++)
-        for (int v = 0; status == SOL_OK && v < op_variant_count(op_table[i]); v++) {
-            if (!wanted(c, op_table[i], v)) continue;
-            struct verify_result *result = &report->results[report->count];
-            status = verify_variant(op_table[i], v, &chooser, pool, &how, result);
-            if (status != SOL_OK) break;
+    for (int i = 0; status == SOL_OK && i < op_table_count; i++) {
+        int count = 0;
+        for (int v = 0; v < op_variant_count(op_table[i]); v++)
+            if (wanted(c, op_table[i], v)) list[count++] = v;
+        struct verify_result *results = &report->results[report->count];
+        status = verify_variants(op_table[i], list, count, &chooser, pool, &how, results);
+        for (int k = 0; status == SOL_OK && k < count; k++) {
             report->count++;
-            report->ran += result->cases > 0;
-            report->failed += result->failed > 0;
-            progress_update(&progress, report->count);
+            report->ran += results[k].cases > 0;
+            report->failed += results[k].failed > 0;
         }
+        progress_update(&progress, report->count);
+    }
     progress_end(&progress);
+    free(list);
     return status;
 }
 
