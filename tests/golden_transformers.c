@@ -144,7 +144,7 @@ static const float *final_norm_of(const struct plan *plan)
     for (int i = 0; i < plan_step_count(plan); i++) {
         const struct plan_step *step = plan_step_at(plan, i);
         if (step->op == &op_rmsnorm && step->layer == -1)
-            return ((const struct rmsnorm_args *)step->args)->y;
+            return matrix_floats(&((const struct rmsnorm_args *)step->args)->y);
     }
     return NULL;
 }

@@ -86,24 +86,25 @@ static void add_right(const struct op_context *context, const void *args)
 static void add_forgets_the_last(const struct op_context *context, const void *args)
 {
     struct add_args a = *(const struct add_args *)args;
-    float last = a.x[a.m * a.n - 1];
+    float *x = matrix_floats(&a.x), last = x[a.m * a.n - 1];
     op_add.reference(context, &a);
-    a.x[a.m * a.n - 1] = last;
+    x[a.m * a.n - 1] = last;
 }
 
 static void add_writes_beyond(const struct op_context *context, const void *args)
 {
     const struct add_args *a = args;
     op_add.reference(context, a);
-    a->x[a->m * a->n] = 1;
+    matrix_floats(&a->x)[a->m * a->n] = 1;
 }
 
 static void add_hides_nan(const struct op_context *context, const void *args)
 {
     const struct add_args *a = args;
     op_add.reference(context, a);
+    float *x = matrix_floats(&a->x);
     for (int64_t i = 0; i < a->m * a->n; i++)
-        if (!(a->x[i] - a->x[i] == 0)) a->x[i] = 0;
+        if (!(x[i] - x[i] == 0)) x[i] = 0;
 }
 
 static int failures_of(void (*run)(const struct op_context *, const void *))
@@ -209,6 +210,39 @@ static void problems_are_made_as_asked(void **state)
     }
 }
 
+/* Nothing takes a matrix for what it is not: variants are asked only about float32 without gaps. */
+static void other_activations_are_refused(void **state)
+{
+    (void)state;
+    struct arena *arena;
+    struct rng rng;
+    struct chooser chooser;
+    char why[OP_REASON_MAX];
+    chooser_init(&chooser, 1);
+    rng_seed(&rng, 12);
+    assert_int_equal(arena_create(1 << 20, &arena), SOL_OK);
+    for (int i = 0; i < op_table_count; i++) {
+        const struct op *op = op_table[i];
+        char *args = arena_alloc(arena, op->args_size, 64);
+        assert_true(args && (op->matrices[0] || op == &op_pack_weights));
+        assert_true(op->make_case(&(struct case_maker){.arena = arena, .rng = &rng}, args));
+        assert_true(chooser_can_run(&chooser, op, op->n_variants, args, why));
+        for (int j = 0; op->matrices[j / 2]; j++) {
+            struct matrix *m = (void *)(args + op->matrices[j / 2]);
+            const struct matrix kept = *m;
+            assert_true(m->data && matrix_is_plain(m));
+            if (j % 2)
+                m->dtype = DTYPE_BF16;
+            else
+                m->stride++;
+            for (int v = 0; v < op_variant_count(op); v++)
+                assert_false(chooser_can_run(&chooser, op, v, args, why));
+            *m = kept;
+        }
+    }
+    arena_destroy(arena);
+}
+
 static void check_costs(const struct op *op, struct arena *arena, struct rng *rng, int index)
 {
     struct chooser chooser;
@@ -255,6 +289,7 @@ int main(void)
         cmocka_unit_test(every_variant_matches_its_reference),
         cmocka_unit_test(names_are_unique),
         cmocka_unit_test(composites_cost_what_their_parts_do),
+        cmocka_unit_test(other_activations_are_refused),
         cmocka_unit_test(verify_finds_planted_faults),
         cmocka_unit_test(force_names_what_is_known),
         cmocka_unit_test(problems_are_made_as_asked),

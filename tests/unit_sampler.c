@@ -342,7 +342,7 @@ static void test_request(void **state)
             assert_true(sampler_request(asked, &draw));
             op_sample.reference(NULL, &(struct sample_args){.n = 1,
                                                             .vocab = VOCAB,
-                                                            .logits = logits,
+                                                            .logits = matrix_f32(logits, 1, VOCAB),
                                                             .banned = bits,
                                                             .draws = &draw,
                                                             .token = &token});

@@ -401,12 +401,13 @@ static enum sol_status plan_for(struct engine *e, int64_t rows, int64_t outputs,
                   rows, outputs);
     if (draws)
         plan_call(slot->plan, &op_sample,
-                  &(struct sample_args){.n = outputs,
-                                        .vocab = e->model->config.vocab,
-                                        .logits = e->buffers.logits,
-                                        .banned = e->drawing.banned,
-                                        .draws = draw_of(e, e->batch.token),
-                                        .token = e->drawing.token});
+                  &(struct sample_args){
+                      .n = outputs,
+                      .vocab = e->model->config.vocab,
+                      .logits = matrix_f32(e->buffers.logits, outputs, e->model->config.vocab),
+                      .banned = e->drawing.banned,
+                      .draws = draw_of(e, e->batch.token),
+                      .token = e->drawing.token});
     enum sol_status status = plan_finish(slot->plan);
     if (status == SOL_OK) return SOL_OK;
     plan_destroy(slot->plan);

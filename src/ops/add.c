@@ -16,7 +16,9 @@ static void reference(const struct op_context *context, const void *args)
 {
     (void)context;
     const struct add_args *a = args;
-    for (int64_t i = 0; i < a->m * a->n; i++) a->x[i] += a->y[i];
+    float *x = matrix_floats(&a->x);
+    const float *y = matrix_floats(&a->y);
+    for (int64_t i = 0; i < a->m * a->n; i++) x[i] += y[i];
 }
 
 static void make_problem(struct case_maker *c, const struct op_problem *p, void *args)
@@ -38,8 +40,7 @@ static bool make_case(struct case_maker *c, void *args)
 static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
 {
     const struct add_args *a = args;
-    out[0] =
-        (struct op_output){offsetof(struct add_args, x), (size_t)(a->m * a->n) * 4, true, a->n};
+    out[0] = op_output_of(offsetof(struct add_args, x), &a->x);
     return 1;
 }
 
@@ -61,6 +62,7 @@ const struct op op_add = {
     .make_problem = make_problem,
     .usual = {.rows = 1, .n = 2880},
     .outputs = outputs,
+    .matrices = {offsetof(struct add_args, y), offsetof(struct add_args, x)},
     .variants = variants,
     .n_variants = N_VARIANTS,
 };

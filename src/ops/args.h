@@ -1,12 +1,13 @@
 /* Argument structs of all ops: the problem (shape, dtypes, constants) and the buffers. Matrices are
- * row major, float32 unless a dtype is said; M is the number of token rows. No output overlaps an
- * input except where the op says "in place". Every op: a NaN or Inf in a row never reaches another
- * row (other than through attention, which reads what was written), and never turns into finite
- * numbers (but for swiglu, whose definition clamps). */
+ * row major, float32 without gaps (op.h); M is the number of token rows. No
+ * output overlaps an input except where the op says "in place". Every op: a NaN or Inf in a row
+ * never reaches another row (other than through attention, which reads what was written), and never
+ * turns into finite numbers (but for swiglu, whose definition clamps). */
 #ifndef OPS_ARGS_H
 #define OPS_ARGS_H
 
 #include "ops/batch.h"
+#include "ops/matrix.h"
 #include "ops/tensor.h"
 
 /* embed: x[i] = table[token[i]], decoded to float32. */
@@ -14,17 +15,17 @@ struct embed_args {
     int64_t m;
     const struct batch *batch;
     struct tensor table; /* [1][vocab][hidden] */
-    float *x;            /* [m][hidden] */
+    struct matrix x;     /* [m][hidden] */
 };
 
 /* rmsnorm: y = x / sqrt(mean(x^2) + eps) * gain, sums in float32 or better, gain applied last. */
 struct rmsnorm_args {
     int64_t m, n;
     float eps;
-    const float *x;      /* [m][n]; row i is x[rows[i]] when rows is given */
+    struct matrix x;     /* [m][n]; row i is x[rows[i]] when rows is given */
     const int32_t *rows; /* [m] or NULL */
     const float *gain;   /* [n] */
-    float *y;            /* [m][n] */
+    struct matrix y;     /* [m][n] */
 };
 
 /* gemm: C[i] = A[row(i)] * W[group(i)]^T + bias[group(i)].
@@ -32,14 +33,13 @@ struct rmsnorm_args {
  * use weight group g; offsets are read when the op runs. group_offsets[0] = 0, the last is m. */
 struct gemm_args {
     int64_t m, n, k;
-    int64_t a_count;       /* rows in a: m when dense; what a_rows may point to when grouped */
-    const float *a;        /* [a_count][k] */
-    const int32_t *a_rows; /* [m] row of A for each row of C, or NULL: row i */
-    struct tensor w;       /* [groups][n][k] */
-    const float *bias;     /* [groups][n] or NULL */
+    struct matrix a;              /* [m][k]; when grouped as many rows as a_rows may point to */
+    const int32_t *a_rows;        /* [m] row of A for each row of C, or NULL: row i */
+    struct tensor w;              /* [groups][n][k] */
+    const float *bias;            /* [groups][n] or NULL */
     const int32_t *group_offsets; /* [groups + 1] or NULL */
     const int32_t *host_offsets;  /* for cost, as in struct routing; NULL: group_offsets */
-    float *c;                     /* [m][n] */
+    struct matrix c;              /* [m][n] */
 };
 
 /* rope: rotates q and k in place, half-split pairs (d, d + head_dim/2), angle position *
@@ -49,14 +49,14 @@ struct rope_args {
     const struct batch *batch;
     const float *inv_freq; /* [head_dim / 2] */
     float scale;
-    float *x; /* [m][n_heads][head_dim], in place */
+    struct matrix x; /* [m][n_heads * head_dim], in place */
 };
 
 /* kv_write: stores new keys and values in the cache's dtype at their positions. */
 struct kv_write_args {
     int64_t m;
     const struct batch *batch;
-    const float *k, *v; /* [m][n_kv_heads][head_dim] */
+    struct matrix k, v; /* [m][n_kv_heads * head_dim] */
     struct kv_layer kv;
 };
 
@@ -68,17 +68,16 @@ struct attention_args {
     int64_t m, n_heads;
     int64_t window; /* 0: all earlier positions */
     const struct batch *batch;
-    const float *q; /* [m][n_heads][head_dim] */
+    struct matrix q; /* [m][n_heads * head_dim] */
     struct kv_layer kv;
     const float *sinks; /* [n_heads] */
-    float *out;         /* [m][n_heads][head_dim] */
+    struct matrix out;  /* [m][n_heads * head_dim] */
 };
 
 /* add: x += y, in place. */
 struct add_args {
     int64_t m, n;
-    const float *y;
-    float *x;
+    struct matrix y, x;
 };
 
 /* What the router decided; written by route, read by the expert ops. Slot s = i * top_k + j is
@@ -103,7 +102,7 @@ static inline const int32_t *routing_on_host(const struct routing *r)
  * a NaN chooses experts 0..top_k-1 with NaN weights. */
 struct route_args {
     int64_t m, n_experts, top_k;
-    const float *logits; /* [m][n_experts] */
+    struct matrix logits; /* [m][n_experts] */
     struct routing routing;
 };
 
@@ -112,16 +111,15 @@ struct route_args {
 struct swiglu_args {
     int64_t m, n;
     float alpha, limit;
-    const float *up; /* [m][n] */
-    float *gate;     /* [m][n], in place */
+    struct matrix up, gate; /* [m][n]; gate in place */
 };
 
 /* combine: x[i] += sum_j weight[i][j] * y[row_of_slot[i * top_k + j]], in place. */
 struct combine_args {
     int64_t m, n, top_k;
-    const float *y; /* [m * top_k][n] grouped rows */
+    struct matrix y; /* [m * top_k][n] grouped rows */
     struct routing routing;
-    float *x; /* [m][n], in place */
+    struct matrix x; /* [m][n], in place */
 };
 
 /* What one draw of a token needs. */
@@ -137,7 +135,7 @@ struct sample_draw {
  * is left. */
 struct sample_args {
     int64_t n, vocab;
-    const float *logits;             /* [n][vocab] */
+    struct matrix logits;            /* [n][vocab] */
     const uint32_t *banned;          /* [(vocab + 31) / 32] bits, or NULL */
     const struct sample_draw *draws; /* [n] */
     int32_t *token;                  /* [n] */
@@ -157,12 +155,13 @@ struct attn_in_args {
     int64_t m, hidden, n_heads;
     float eps, rope_scale;
     const struct batch *batch;
-    const float *x, *norm;
+    struct matrix x; /* [m][hidden] */
+    const float *norm;
     struct tensor wq, wk, wv; /* [1][heads * head_dim][hidden] */
     const float *bq, *bk, *bv;
     const float *inv_freq;
     struct kv_layer kv;
-    float *q; /* [m][n_heads][head_dim] */
+    struct matrix q; /* [m][n_heads * head_dim] */
 };
 
 /* attn_out: output projection, residual, rmsnorm, router, top-k. */
@@ -170,14 +169,14 @@ struct attn_out_args {
     int64_t m, hidden, width; /* width = n_heads * head_dim */
     int64_t n_experts, top_k;
     float eps;
-    const float *attn; /* [m][width] */
+    struct matrix attn; /* [m][width] */
     struct tensor wo;
     const float *bo;
     const float *norm;
     struct tensor router; /* [1][n_experts][hidden] */
     const float *router_bias;
-    float *x;      /* [m][hidden] residual stream, in place */
-    float *normed; /* [m][hidden] */
+    struct matrix x;      /* [m][hidden] residual stream, in place */
+    struct matrix normed; /* [m][hidden] */
     struct routing routing;
 };
 
@@ -185,33 +184,33 @@ struct attn_out_args {
 struct moe_up_args {
     int64_t m, hidden, intermediate, top_k;
     float alpha, limit;
-    const float *normed;              /* [m][hidden] */
+    struct matrix normed;             /* [m][hidden] */
     struct tensor gate, up;           /* [n_experts][intermediate][hidden] */
     const float *gate_bias, *up_bias; /* [n_experts][intermediate] */
     struct routing routing;
-    float *act; /* [m * top_k][intermediate] grouped rows */
+    struct matrix act; /* [m * top_k][intermediate] grouped rows */
 };
 
 /* moe_down: down projection with its bias, weighted sum, residual. */
 struct moe_down_args {
     int64_t m, hidden, intermediate, top_k;
-    const float *act;
+    struct matrix act;  /* as in moe_up */
     struct tensor down; /* [n_experts][hidden][intermediate] */
     const float *down_bias;
     struct routing routing;
-    float *x; /* [m][hidden] residual stream, in place */
+    struct matrix x; /* [m][hidden] residual stream, in place */
 };
 
 /* moe: the chosen experts, moe_up and then moe_down. */
 struct moe_args {
     int64_t m, hidden, intermediate, top_k;
     float alpha, limit;
-    const float *normed;    /* [m][hidden] */
+    struct matrix normed;   /* [m][hidden] */
     struct tensor gate, up; /* [n_experts][intermediate][hidden] */
     struct tensor down;     /* [n_experts][hidden][intermediate] */
     const float *gate_bias, *up_bias, *down_bias;
     struct routing routing;
-    float *x; /* [m][hidden] residual stream, in place */
+    struct matrix x; /* [m][hidden] residual stream, in place */
 };
 
 /* head: rmsnorm of the rows in batch->output_rows, logits. */
@@ -219,9 +218,10 @@ struct head_args {
     int64_t n_outputs, hidden;
     float eps;
     const struct batch *batch;
-    const float *x, *norm;
-    struct tensor w; /* [1][vocab][hidden] */
-    float *logits;   /* [n_outputs][vocab] */
+    struct matrix x; /* [rows][hidden] */
+    const float *norm;
+    struct tensor w;      /* [1][vocab][hidden] */
+    struct matrix logits; /* [n_outputs][vocab] */
 };
 
 #endif

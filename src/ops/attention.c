@@ -45,7 +45,7 @@ static double score(const struct attention_args *a, int64_t i, int64_t h, int64_
 {
     const struct kv_layer *kv = &a->kv;
     int64_t index = kv_k_index(kv, a->batch->sequence[i], h * kv->n_kv_heads / a->n_heads, p);
-    const float *q = a->q + (i * a->n_heads + h) * kv->head_dim;
+    const float *q = matrix_floats(&a->q) + (i * a->n_heads + h) * kv->head_dim;
     double sum = 0;
     for (int64_t d = 0; d < kv->head_dim; d++)
         sum += (double)q[d] * element(kv, kv->k, index + d * KV_BLOCK);
@@ -57,7 +57,7 @@ static void reference_head(const struct attention_args *a, int64_t i, int64_t h,
 {
     const struct kv_layer *kv = &a->kv;
     int64_t last = a->batch->position[i], first = first_key(a, last);
-    float *out = a->out + (i * a->n_heads + h) * kv->head_dim;
+    float *out = matrix_floats(&a->out) + (i * a->n_heads + h) * kv->head_dim;
     double top = a->sinks[h];
     for (int64_t p = first; p <= last; p++) {
         scores[p - first] = score(a, i, h, p);
@@ -102,7 +102,7 @@ static void make(struct case_maker *c, const struct op_problem *p, int64_t seque
         .q = case_rows(c, m, width, c->kind == CASE_EXTREME ? 1e-3f : 2.0f),
         .kv = case_kv(c, batch, p->dtype, p->window, p->k, p->head_dim),
         .sinks = case_vector(c, p->n, 2.0f),
-        .out = case_output(c, m * width),
+        .out = case_output(c, m, width),
     };
 }
 
@@ -152,9 +152,7 @@ static bool make_case(struct case_maker *c, void *args)
 static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
 {
     const struct attention_args *a = args;
-    int64_t row = a->n_heads * a->kv.head_dim;
-    out[0] = (struct op_output){offsetof(struct attention_args, out), (size_t)(a->m * row) * 4,
-                                true, row};
+    out[0] = op_output_of(offsetof(struct attention_args, out), &a->out);
     return 1;
 }
 
@@ -185,6 +183,7 @@ const struct op op_attention = {
     .make_problem = make_problem,
     .usual = {.rows = 1, .dtype = DTYPE_F16, .n = 64, .k = 8, .head_dim = 64, .sequences = 1},
     .outputs = outputs,
+    .matrices = {offsetof(struct attention_args, q), offsetof(struct attention_args, out)},
     .variants = variants,
     .n_variants = N_VARIANTS,
 };

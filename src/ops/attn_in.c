@@ -20,21 +20,16 @@ static struct op_cost cost(const void *args)
     return sum;
 }
 
-static void project(struct plan *plan, const struct attn_in_args *a, const float *x,
-                    struct tensor w, const float *bias, float *y)
+static void project(struct plan *plan, const struct attn_in_args *a, struct matrix x,
+                    struct tensor w, const float *bias, struct matrix y)
 {
     plan_call(plan, &op_gemm,
-              &(struct gemm_args){.m = a->m,
-                                  .n = w.rows,
-                                  .k = a->hidden,
-                                  .a_count = a->m,
-                                  .a = x,
-                                  .w = w,
-                                  .bias = bias,
-                                  .c = y});
+              &(struct gemm_args){
+                  .m = a->m, .n = w.rows, .k = a->hidden, .a = x, .w = w, .bias = bias, .c = y});
 }
 
-static void rotate(struct plan *plan, const struct attn_in_args *a, int64_t n_heads, float *x)
+static void rotate(struct plan *plan, const struct attn_in_args *a, int64_t n_heads,
+                   struct matrix x)
 {
     plan_call(plan, &op_rope,
               &(struct rope_args){.m = a->m,
@@ -49,8 +44,9 @@ static void rotate(struct plan *plan, const struct attn_in_args *a, int64_t n_he
 static enum sol_status compose(struct plan *plan, const void *args)
 {
     const struct attn_in_args *a = args;
-    float *normed = plan_scratch(plan, a->m * a->hidden);
-    float *k = plan_scratch(plan, a->m * a->wk.rows), *v = plan_scratch(plan, a->m * a->wv.rows);
+    struct matrix normed = plan_scratch(plan, a->m, a->hidden);
+    struct matrix k = plan_scratch(plan, a->m, a->wk.rows);
+    struct matrix v = plan_scratch(plan, a->m, a->wv.rows);
     plan_call(
         plan, &op_rmsnorm,
         &(struct rmsnorm_args){
@@ -86,7 +82,7 @@ static void make(struct case_maker *c, const struct op_problem *p, int64_t windo
         .bk = case_vector(c, kv, 0.2f),
         .bv = case_vector(c, kv, 0.2f),
         .inv_freq = case_vector(c, p->head_dim / 2, 0.1f),
-        .q = case_output(c, m * width),
+        .q = case_output(c, m, width),
     };
     a->kv = case_kv(c, batch, case_kv_dtype(c->index), window, p->groups, p->head_dim);
 }
@@ -131,12 +127,10 @@ static bool make_case(struct case_maker *c, void *args)
 static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
 {
     const struct attn_in_args *a = args;
-    int64_t width = a->n_heads * a->kv.head_dim;
     int64_t count = kv_elements(&a->kv);
     size_t bytes = (size_t)count * dtype_info(a->kv.dtype)->block_bytes;
     bool is_f32 = a->kv.dtype == DTYPE_F32; /* as in the cases of sol verify */
-    out[0] = (struct op_output){offsetof(struct attn_in_args, q), (size_t)(a->m * width) * 4, true,
-                                width};
+    out[0] = op_output_of(offsetof(struct attn_in_args, q), &a->q);
     out[1] = (struct op_output){offsetof(struct attn_in_args, kv.k), bytes, is_f32, count};
     out[2] = (struct op_output){offsetof(struct attn_in_args, kv.v), bytes, is_f32, count};
     return 3;
@@ -165,6 +159,7 @@ const struct op op_attn_in = {
     .make_problem = make_problem,
     .usual = {.rows = 1, .dtype = DTYPE_BF16, .n = 64, .k = 2880, .groups = 8, .head_dim = 64},
     .outputs = outputs,
+    .matrices = {offsetof(struct attn_in_args, x), offsetof(struct attn_in_args, q)},
     .weights = {offsetof(struct attn_in_args, wq), offsetof(struct attn_in_args, wk),
                 offsetof(struct attn_in_args, wv)},
     .n_weights = 3,

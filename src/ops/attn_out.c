@@ -25,13 +25,12 @@ static struct op_cost cost(const void *args)
 static enum sol_status compose(struct plan *plan, const void *args)
 {
     const struct attn_out_args *a = args;
-    float *projected = plan_scratch(plan, a->m * a->hidden);
-    float *logits = plan_scratch(plan, a->m * a->n_experts);
+    struct matrix projected = plan_scratch(plan, a->m, a->hidden);
+    struct matrix logits = plan_scratch(plan, a->m, a->n_experts);
     plan_call(plan, &op_gemm,
               &(struct gemm_args){.m = a->m,
                                   .n = a->hidden,
                                   .k = a->width,
-                                  .a_count = a->m,
                                   .a = a->attn,
                                   .w = a->wo,
                                   .bias = a->bo,
@@ -46,7 +45,6 @@ static enum sol_status compose(struct plan *plan, const void *args)
               &(struct gemm_args){.m = a->m,
                                   .n = a->n_experts,
                                   .k = a->hidden,
-                                  .a_count = a->m,
                                   .a = a->normed,
                                   .w = a->router,
                                   .bias = a->router_bias,
@@ -96,7 +94,7 @@ static bool is_separate(const float *bias, int64_t n)
 static void divide(struct rng *rng, struct attn_out_args *a)
 {
     float *router = (float *)(uintptr_t)a->router.data, *norm = (float *)(uintptr_t)a->norm;
-    float *x = a->x;
+    float *x = a->x.data;
     if (a->router.dtype != DTYPE_F32 || !router || !norm || !x || !a->router_bias) return;
     norm[0] = 1;
     for (int64_t e = 0; e < a->n_experts; e++) router[e * a->hidden] = -a->router_bias[e] / 2;
@@ -121,7 +119,7 @@ static void make(struct case_maker *c, const struct op_problem *p, enum dtype ro
         .router = case_tensor(c, router, 1, p->groups, hidden, scale),
         .router_bias = bias,
         .x = case_rows(c, m, hidden, 1.0f),
-        .normed = case_output(c, m * hidden),
+        .normed = case_output(c, m, hidden),
         .routing = case_routing_buffers(c, m, p->groups, p->top_k),
     };
 }
@@ -182,9 +180,8 @@ static bool make_case(struct case_maker *c, void *args)
 static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
 {
     const struct attn_out_args *a = args;
-    size_t bytes = (size_t)(a->m * a->hidden) * 4;
-    out[0] = (struct op_output){offsetof(struct attn_out_args, x), bytes, true, a->hidden};
-    out[1] = (struct op_output){offsetof(struct attn_out_args, normed), bytes, true, a->hidden};
+    out[0] = op_output_of(offsetof(struct attn_out_args, x), &a->x);
+    out[1] = op_output_of(offsetof(struct attn_out_args, normed), &a->normed);
     bool clear = is_separate(a->router_bias, a->n_experts);
     if (!clear && a->m < ROUTED_ROWS) return 2;
     const size_t at = offsetof(struct attn_out_args, routing);
@@ -222,6 +219,8 @@ const struct op op_attn_out = {
     .make_problem = make_problem,
     .usual = {.rows = 1, .dtype = DTYPE_BF16, .n = 2880, .k = 4096, .groups = 32, .top_k = 4},
     .outputs = outputs,
+    .matrices = {offsetof(struct attn_out_args, attn), offsetof(struct attn_out_args, x),
+                 offsetof(struct attn_out_args, normed)},
     .weights = {offsetof(struct attn_out_args, wo)},
     .n_weights = 1,
     .variants = variants,

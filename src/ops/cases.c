@@ -23,9 +23,9 @@ float *case_vector(struct case_maker *c, int64_t n, float scale)
     return x;
 }
 
-float *case_output(struct case_maker *c, int64_t n)
+struct matrix case_output(struct case_maker *c, int64_t rows, int64_t cols)
 {
-    return ARENA_NEW(c->arena, float, n);
+    return matrix_f32(ARENA_NEW(c->arena, float, rows *cols), rows, cols);
 }
 
 static void spoil_rows(float *x, int64_t rows, int64_t cols, struct rng *rng)
@@ -35,19 +35,20 @@ static void spoil_rows(float *x, int64_t rows, int64_t cols, struct rng *rng)
         x[(2 * i + 1) * cols + rng_range(rng, 0, cols - 1)] = bad[i];
 }
 
-float *case_rows(struct case_maker *c, int64_t rows, int64_t cols, float scale)
+struct matrix case_rows(struct case_maker *c, int64_t rows, int64_t cols, float scale)
 {
     float *x = case_vector(c, rows * cols, scale);
-    if (!x) return NULL;
+    const struct matrix out = matrix_f32(x, rows, cols);
+    if (!x) return out;
     if (c->kind == CASE_NONFINITE) spoil_rows(x, rows, cols, c->rng);
-    if (c->kind != CASE_EXTREME) return x;
+    if (c->kind != CASE_EXTREME) return out;
     float magnitude = c->index % 2 ? 1e4f : 1e-4f;
     for (int64_t i = 0; i < rows * cols; i++) {
         int64_t roll = rng_range(c->rng, 0, 99);
         x[i] *= roll == 0 ? 0.0f : roll == 1 ? 30.0f * magnitude : magnitude;
     }
     if (rows > 2) memset(x + cols, 0, sizeof(float) * (size_t)cols);
-    return x;
+    return out;
 }
 
 enum dtype case_weight_dtype(const struct case_maker *c)
@@ -211,10 +212,11 @@ struct routing case_routing(struct case_maker *c, int64_t m, int64_t n_experts, 
         for (int64_t e = 0; e < top_k; e++) logits[i * n_experts + e] += 8;
     for (int64_t i = 0; timed && i < m * n_experts; i++)
         logits[i] -= (float)(c->skew * (double)(i % n_experts) / (double)n_experts);
-    op_route.reference(
-        NULL,
-        &(struct route_args){
-            .m = m, .n_experts = n_experts, .top_k = top_k, .logits = logits, .routing = routing});
+    op_route.reference(NULL, &(struct route_args){.m = m,
+                                                  .n_experts = n_experts,
+                                                  .top_k = top_k,
+                                                  .logits = matrix_f32(logits, m, n_experts),
+                                                  .routing = routing});
     c->routing = routing;
     c->n_experts = n_experts;
     return routing;

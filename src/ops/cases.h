@@ -30,10 +30,10 @@ int64_t case_size(struct case_maker *c, int64_t lo, int64_t hi);
 /* [rows][cols] activations of sd `scale`. Extreme cases have outliers, zeros and large magnitudes;
  * nonfinite cases have one row each with NaN, +Inf and -Inf where there are rows enough (never
  * all). */
-float *case_rows(struct case_maker *c, int64_t rows, int64_t cols, float scale);
+struct matrix case_rows(struct case_maker *c, int64_t rows, int64_t cols, float scale);
 /* [n] plain finite floats of sd `scale` (biases, gains, sinks). */
 float *case_vector(struct case_maker *c, int64_t n, float scale);
-float *case_output(struct case_maker *c, int64_t n); /* zeroed */
+struct matrix case_output(struct case_maker *c, int64_t rows, int64_t cols); /* zeroed */
 /* Of CASE_TIMED, rows are repeated: drawing and encoding all would take longer than what is timed.
  */
 struct tensor case_tensor(struct case_maker *c, enum dtype dtype, int64_t groups, int64_t rows,

@@ -16,15 +16,16 @@ static void reference(const struct op_context *context, const void *args)
 {
     (void)context;
     const struct combine_args *a = args;
+    float *x = matrix_floats(&a->x);
+    const float *y = matrix_floats(&a->y);
     for (int64_t i = 0; i < a->m; i++) {
         for (int64_t d = 0; d < a->n; d++) {
-            double sum = a->x[i * a->n + d];
+            double sum = x[i * a->n + d];
             for (int64_t j = 0; j < a->top_k; j++) {
                 int64_t slot = i * a->top_k + j;
-                sum +=
-                    (double)a->routing.weight[slot] * a->y[a->routing.row_of_slot[slot] * a->n + d];
+                sum += (double)a->routing.weight[slot] * y[a->routing.row_of_slot[slot] * a->n + d];
             }
-            a->x[i * a->n + d] = (float)sum;
+            x[i * a->n + d] = (float)sum;
         }
     }
 }
@@ -55,8 +56,7 @@ static bool make_case(struct case_maker *c, void *args)
 static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
 {
     const struct combine_args *a = args;
-    out[0] =
-        (struct op_output){offsetof(struct combine_args, x), (size_t)(a->m * a->n) * 4, true, a->n};
+    out[0] = op_output_of(offsetof(struct combine_args, x), &a->x);
     return 1;
 }
 
@@ -78,6 +78,7 @@ const struct op op_combine = {
     .make_problem = make_problem,
     .usual = {.rows = 1, .n = 2880, .top_k = 4},
     .outputs = outputs,
+    .matrices = {offsetof(struct combine_args, y), offsetof(struct combine_args, x)},
     .variants = variants,
     .n_variants = N_VARIANTS,
 };

@@ -17,7 +17,8 @@ static void reference(const struct op_context *context, const void *args)
     (void)context;
     const struct embed_args *a = args;
     for (int64_t i = 0; i < a->m; i++)
-        tensor_decode_row(&a->table, 0, a->batch->token[i], a->x + i * a->table.cols);
+        tensor_decode_row(&a->table, 0, a->batch->token[i],
+                          matrix_floats(&a->x) + i * a->table.cols);
 }
 
 static void make(struct case_maker *c, const struct op_problem *p, int64_t vocab,
@@ -27,7 +28,7 @@ static void make(struct case_maker *c, const struct op_problem *p, int64_t vocab
         .m = p->rows,
         .batch = case_batch(c, p->rows, 1, 0, vocab),
         .table = case_tensor(c, p->dtype, 1, vocab, p->n, 1.0f),
-        .x = case_output(c, p->rows * p->n),
+        .x = case_output(c, p->rows, p->n),
     };
 }
 
@@ -50,8 +51,7 @@ static bool make_case(struct case_maker *c, void *args)
 static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
 {
     const struct embed_args *a = args;
-    out[0] = (struct op_output){offsetof(struct embed_args, x), (size_t)(a->m * a->table.cols) * 4,
-                                true, a->table.cols};
+    out[0] = op_output_of(offsetof(struct embed_args, x), &a->x);
     return 1;
 }
 
@@ -73,6 +73,7 @@ const struct op op_embed = {
     .make_problem = make_problem,
     .usual = {.rows = 1, .dtype = DTYPE_BF16, .n = 2880},
     .outputs = outputs,
+    .matrices = {offsetof(struct embed_args, x)},
     .weights = {offsetof(struct embed_args, table)},
     .n_weights = 1,
     .variants = variants,

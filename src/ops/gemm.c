@@ -20,7 +20,7 @@ static struct op_cost cost(const void *args)
     /* Only the weights of groups that have rows are read. */
     double used = offsets ? cost_groups_used(offsets, a->w.groups) : 1;
     double weights = used / (double)a->w.groups * (double)tensor_bytes(&a->w);
-    double rows = (double)(a->a_count < a->m ? a->a_count : a->m);
+    double rows = (double)(a->a.rows < a->m ? a->a.rows : a->m);
     return (struct op_cost){
         .flops = 2.0 * (double)a->m * (double)a->n * (double)a->k,
         .bytes = weights + 4.0 * (rows * (double)a->k + (double)a->m * (double)a->n) +
@@ -31,10 +31,10 @@ static struct op_cost cost(const void *args)
 static void reference_row(const struct gemm_args *a, int64_t group, int64_t feature, const float *w)
 {
     for (int64_t i = group_begin(a, group); i < group_begin(a, group + 1); i++) {
-        const float *x = a->a + (a->a_rows ? a->a_rows[i] : i) * a->k;
+        const float *x = matrix_floats(&a->a) + (a->a_rows ? a->a_rows[i] : i) * a->k;
         double sum = a->bias ? a->bias[group * a->n + feature] : 0;
         for (int64_t j = 0; j < a->k; j++) sum += (double)x[j] * w[j];
-        a->c[i * a->n + feature] = (float)sum;
+        matrix_floats(&a->c)[i * a->n + feature] = (float)sum;
     }
 }
 
@@ -68,7 +68,7 @@ static void uneven_groups(struct case_maker *c, struct gemm_args *a)
         offsets[g] = offsets[g - 1] + (int32_t)(g % 3 == 1 ? 0 : rng_range(c->rng, 0, left));
     }
     for (int64_t i = 0; rows && i < a->m; i++)
-        rows[i] = (int32_t)rng_range(c->rng, 0, a->a_count - 1);
+        rows[i] = (int32_t)rng_range(c->rng, 0, a->a.rows - 1);
     if (offsets) offsets[groups] = (int32_t)a->m;
     a->group_offsets = offsets;
     a->a_rows = rows;
@@ -89,11 +89,10 @@ static bool make_many_rows(struct case_maker *c, struct gemm_args *a)
         .m = m,
         .n = n,
         .k = k,
-        .a_count = m,
         .a = case_rows(c, m, k, 1.0f),
         .w = case_tensor(c, dtype, groups, n, k, 0.1f),
         .bias = case_vector(c, groups * n, 0.1f),
-        .c = case_output(c, m * n),
+        .c = case_output(c, m, n),
     };
     if (grouped) uneven_groups(c, a);
     /* A block's scale of 2^3: far above trained ones, where 2^126 times it is no bf16 any more. */
@@ -110,11 +109,10 @@ static void make(struct case_maker *c, const struct op_problem *p, bool bias, st
         .m = tokens * top_k,
         .n = p->n,
         .k = p->k,
-        .a_count = tokens,
         .a = case_rows(c, tokens, p->k, 1.0f),
         .w = case_tensor(c, p->dtype, groups, p->n, p->k, 0.1f),
         .bias = bias ? case_vector(c, groups * p->n, 0.1f) : NULL,
-        .c = case_output(c, tokens * top_k * p->n),
+        .c = case_output(c, tokens * top_k, p->n),
     };
     if (!p->groups) return;
     struct routing routing = case_routing(c, tokens, groups, top_k);
@@ -161,8 +159,7 @@ static bool make_case(struct case_maker *c, void *args)
 static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
 {
     const struct gemm_args *a = args;
-    out[0] =
-        (struct op_output){offsetof(struct gemm_args, c), (size_t)(a->m * a->n) * 4, true, a->n};
+    out[0] = op_output_of(offsetof(struct gemm_args, c), &a->c);
     return 1;
 }
 
@@ -174,7 +171,7 @@ static void problem(const void *args, struct op_problem *out)
                                .n = a->n,
                                .k = a->k,
                                .groups = a->group_offsets ? a->w.groups : 0,
-                               .top_k = a->group_offsets && a->a_rows ? a->m / a->a_count : 0};
+                               .top_k = a->group_offsets && a->a_rows ? a->m / a->a.rows : 0};
 }
 
 /* int8 with a scale per 32 errs by 0.5 % on ordinary data, a little more on a row of few features.
@@ -196,6 +193,7 @@ const struct op op_gemm = {
     .make_problem = make_problem,
     .usual = {.rows = 1, .dtype = DTYPE_BF16, .n = 4096, .k = 2880},
     .outputs = outputs,
+    .matrices = {offsetof(struct gemm_args, a), offsetof(struct gemm_args, c)},
     .weights = {offsetof(struct gemm_args, w)},
     .n_weights = 1,
     .variants = variants,

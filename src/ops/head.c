@@ -20,7 +20,7 @@ static struct op_cost cost(const void *args)
 static enum sol_status compose(struct plan *plan, const void *args)
 {
     const struct head_args *a = args;
-    float *normed = plan_scratch(plan, a->n_outputs * a->hidden);
+    struct matrix normed = plan_scratch(plan, a->n_outputs, a->hidden);
     plan_call(plan, &op_rmsnorm,
               &(struct rmsnorm_args){.m = a->n_outputs,
                                      .n = a->hidden,
@@ -33,7 +33,6 @@ static enum sol_status compose(struct plan *plan, const void *args)
               &(struct gemm_args){.m = a->n_outputs,
                                   .n = a->w.rows,
                                   .k = a->hidden,
-                                  .a_count = a->n_outputs,
                                   .a = normed,
                                   .w = a->w,
                                   .c = a->logits});
@@ -52,7 +51,7 @@ static void make_problem(struct case_maker *c, const struct op_problem *p, void 
         .x = case_rows(c, m, p->k, 1.0f),
         .norm = case_vector(c, p->k, 1.0f),
         .w = case_tensor(c, p->dtype, 1, p->n, p->k, 0.2f),
-        .logits = case_output(c, m * p->n),
+        .logits = case_output(c, batch ? batch->n_outputs : 0, p->n),
     };
 }
 
@@ -70,8 +69,7 @@ static bool make_case(struct case_maker *c, void *args)
 static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
 {
     const struct head_args *a = args;
-    out[0] = (struct op_output){offsetof(struct head_args, logits),
-                                (size_t)(a->n_outputs * a->w.rows) * 4, true, a->w.rows};
+    out[0] = op_output_of(offsetof(struct head_args, logits), &a->logits);
     return 1;
 }
 
@@ -94,6 +92,7 @@ const struct op op_head = {
     .make_problem = make_problem,
     .usual = {.rows = 1, .dtype = DTYPE_BF16, .n = 201088, .k = 2880},
     .outputs = outputs,
+    .matrices = {offsetof(struct head_args, x), offsetof(struct head_args, logits)},
     .weights = {offsetof(struct head_args, w)},
     .n_weights = 1,
     .variants = variants,

@@ -21,8 +21,9 @@ static void write_head(const struct kv_write_args *a, int64_t i, int64_t h)
     char *k = (char *)kv->k + (size_t)kv_k_index(kv, sequence, h, position) * info->block_bytes;
     char *v = (char *)kv->v + (size_t)kv_v_index(kv, sequence, h, position) * info->block_bytes;
     for (int64_t d = 0; d < kv->head_dim; d++)
-        info->encode(a->k + row + d, k + (size_t)(d * KV_BLOCK) * info->block_bytes, 1);
-    info->encode(a->v + row, v, kv->head_dim);
+        info->encode(matrix_floats(&a->k) + row + d, k + (size_t)(d * KV_BLOCK) * info->block_bytes,
+                     1);
+    info->encode(matrix_floats(&a->v) + row, v, kv->head_dim);
 }
 
 static void reference(const struct op_context *context, const void *args)
@@ -87,6 +88,7 @@ const struct op op_kv_write = {
     .make_problem = make_problem,
     .usual = {.rows = 1, .dtype = DTYPE_F16, .k = 8, .head_dim = 64},
     .outputs = outputs,
+    .matrices = {offsetof(struct kv_write_args, k), offsetof(struct kv_write_args, v)},
     .variants = variants,
     .n_variants = N_VARIANTS,
 };

@@ -6,7 +6,7 @@
 #define OP_LIST "ops/moe.list"
 #include "ops/variant_table.h"
 
-static struct moe_up_args up_of(const struct moe_args *a, float *act)
+static struct moe_up_args up_of(const struct moe_args *a, struct matrix act)
 {
     return (struct moe_up_args){.m = a->m,
                                 .hidden = a->hidden,
@@ -23,7 +23,7 @@ static struct moe_up_args up_of(const struct moe_args *a, float *act)
                                 .act = act};
 }
 
-static struct moe_down_args down_of(const struct moe_args *a, const float *act)
+static struct moe_down_args down_of(const struct moe_args *a, struct matrix act)
 {
     return (struct moe_down_args){.m = a->m,
                                   .hidden = a->hidden,
@@ -40,8 +40,8 @@ static struct moe_down_args down_of(const struct moe_args *a, const float *act)
 static struct op_cost cost(const void *args)
 {
     const struct moe_args *a = args;
-    const struct moe_up_args up = up_of(a, NULL);
-    const struct moe_down_args down = down_of(a, NULL);
+    const struct moe_up_args up = up_of(a, (struct matrix){0});
+    const struct moe_down_args down = down_of(a, (struct matrix){0});
     struct op_cost first = op_moe_up.cost(&up), second = op_moe_down.cost(&down);
     double act = 4 * (double)(a->m * a->top_k * a->intermediate);
     return (struct op_cost){first.flops + second.flops, first.bytes + second.bytes - 2 * act};
@@ -50,7 +50,7 @@ static struct op_cost cost(const void *args)
 static enum sol_status compose(struct plan *plan, const void *args)
 {
     const struct moe_args *a = args;
-    float *act = plan_scratch(plan, a->m * a->top_k * a->intermediate);
+    struct matrix act = plan_scratch(plan, a->m * a->top_k, a->intermediate);
     const struct moe_up_args up = up_of(a, act);
     const struct moe_down_args down = down_of(a, act);
     plan_call(plan, &op_moe_up, &up);
@@ -101,8 +101,7 @@ static bool make_case(struct case_maker *c, void *args)
 static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
 {
     const struct moe_args *a = args;
-    out[0] = (struct op_output){offsetof(struct moe_args, x), (size_t)(a->m * a->hidden) * 4, true,
-                                a->hidden};
+    out[0] = op_output_of(offsetof(struct moe_args, x), &a->x);
     return 1;
 }
 
@@ -130,6 +129,7 @@ const struct op op_moe = {
     .make_problem = make_problem,
     .usual = {.rows = 1, .dtype = DTYPE_MXFP4, .n = 2880, .k = 2880, .groups = 32, .top_k = 4},
     .outputs = outputs,
+    .matrices = {offsetof(struct moe_args, normed), offsetof(struct moe_args, x)},
     .weights = {offsetof(struct moe_args, gate), offsetof(struct moe_args, up),
                 offsetof(struct moe_args, down)},
     .n_weights = 3,

@@ -21,12 +21,11 @@ static struct op_cost cost(const void *args)
 static enum sol_status compose(struct plan *plan, const void *args)
 {
     const struct moe_down_args *a = args;
-    float *y = plan_scratch(plan, a->m * a->top_k * a->hidden);
+    struct matrix y = plan_scratch(plan, a->m * a->top_k, a->hidden);
     plan_call(plan, &op_gemm,
               &(struct gemm_args){.m = a->m * a->top_k,
                                   .n = a->hidden,
                                   .k = a->intermediate,
-                                  .a_count = a->m * a->top_k,
                                   .a = a->act,
                                   .w = a->down,
                                   .bias = a->down_bias,
@@ -86,8 +85,7 @@ static bool make_case(struct case_maker *c, void *args)
 static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
 {
     const struct moe_down_args *a = args;
-    out[0] = (struct op_output){offsetof(struct moe_down_args, x), (size_t)(a->m * a->hidden) * 4,
-                                true, a->hidden};
+    out[0] = op_output_of(offsetof(struct moe_down_args, x), &a->x);
     return 1;
 }
 
@@ -114,6 +112,7 @@ const struct op op_moe_down = {
     .make_problem = make_problem,
     .usual = {.rows = 1, .dtype = DTYPE_MXFP4, .n = 2880, .k = 2880, .groups = 32, .top_k = 4},
     .outputs = outputs,
+    .matrices = {offsetof(struct moe_down_args, act), offsetof(struct moe_down_args, x)},
     .weights = {offsetof(struct moe_down_args, down)},
     .n_weights = 1,
     .variants = variants,

@@ -21,13 +21,12 @@ static struct op_cost cost(const void *args)
 }
 
 static void project(struct plan *plan, const struct moe_up_args *a, struct tensor w,
-                    const float *bias, float *y)
+                    const float *bias, struct matrix y)
 {
     plan_call(plan, &op_gemm,
               &(struct gemm_args){.m = a->m * a->top_k,
                                   .n = a->intermediate,
                                   .k = a->hidden,
-                                  .a_count = a->m,
                                   .a = a->normed,
                                   .a_rows = a->routing.token_of_row,
                                   .w = w,
@@ -40,7 +39,7 @@ static void project(struct plan *plan, const struct moe_up_args *a, struct tenso
 static enum sol_status compose(struct plan *plan, const void *args)
 {
     const struct moe_up_args *a = args;
-    float *up = plan_scratch(plan, a->m * a->top_k * a->intermediate);
+    struct matrix up = plan_scratch(plan, a->m * a->top_k, a->intermediate);
     project(plan, a, a->gate, a->gate_bias, a->act);
     project(plan, a, a->up, a->up_bias, up);
     plan_call(plan, &op_swiglu,
@@ -72,7 +71,7 @@ static void make_problem(struct case_maker *c, const struct op_problem *p, void 
         .gate_bias = case_vector(c, experts * inner, 0.2f),
         .up_bias = case_vector(c, experts * inner, 0.2f),
         .routing = case_routing(c, m, experts, p->top_k),
-        .act = case_output(c, m * p->top_k * inner),
+        .act = case_output(c, m * p->top_k, inner),
     };
 }
 
@@ -100,9 +99,7 @@ static bool make_case(struct case_maker *c, void *args)
 static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
 {
     const struct moe_up_args *a = args;
-    out[0] =
-        (struct op_output){offsetof(struct moe_up_args, act),
-                           (size_t)(a->m * a->top_k * a->intermediate) * 4, true, a->intermediate};
+    out[0] = op_output_of(offsetof(struct moe_up_args, act), &a->act);
     return 1;
 }
 
@@ -129,6 +126,7 @@ const struct op op_moe_up = {
     .make_problem = make_problem,
     .usual = {.rows = 1, .dtype = DTYPE_MXFP4, .n = 2880, .k = 2880, .groups = 32, .top_k = 4},
     .outputs = outputs,
+    .matrices = {offsetof(struct moe_up_args, normed), offsetof(struct moe_up_args, act)},
     .weights = {offsetof(struct moe_up_args, gate), offsetof(struct moe_up_args, up)},
     .n_weights = 2,
     .variants = variants,

@@ -18,7 +18,7 @@
 #include "base/rng.h"
 #include "base/status.h"
 #include "base/threads.h"
-#include "format/dtype.h"
+#include "ops/matrix.h"
 
 struct arena;
 struct case_maker; /* ops/cases.h */
@@ -109,6 +109,11 @@ struct op_problem {
     int64_t sequences; /* 1: most rows may be of different ones; 2: one has many rows */
 };
 
+static inline struct op_output op_output_of(size_t offset, const struct matrix *m)
+{
+    return (struct op_output){offset, (size_t)(m->rows * m->cols) * sizeof(float), true, m->cols};
+}
+
 enum op_case_kind { CASE_RANDOM, CASE_TAIL, CASE_EXTREME, CASE_NONFINITE, CASE_TIMED };
 
 struct op_tolerance {
@@ -116,7 +121,7 @@ struct op_tolerance {
     float extreme; /* 0: 1. Rounded activations may err this many times as much on extreme inputs */
 };
 
-enum { OP_OUTPUTS_MAX = 8, OP_WEIGHTS_MAX = 4 };
+enum { OP_OUTPUTS_MAX = 8, OP_WEIGHTS_MAX = 4, OP_MATRICES_MAX = 4 };
 
 struct op {
     const char *name;
@@ -136,6 +141,7 @@ struct op {
     int (*outputs)(const void *args, struct op_output outputs[OP_OUTPUTS_MAX]);
     size_t weights[OP_WEIGHTS_MAX]; /* offsetof each struct tensor that may be packed for a GPU */
     int n_weights;
+    size_t matrices[OP_MATRICES_MAX]; /* offsetof each struct matrix, behind them 0 */
     const struct op_variant *const
         *variants; /* fastest first; without `composed` and `reference` */
     int n_variants;

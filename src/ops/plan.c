@@ -218,6 +218,12 @@ bool chooser_can_run(const struct chooser *chooser, const struct op *op, int v, 
                      char why[OP_REASON_MAX])
 {
     why[0] = '\0';
+    for (int i = 0; op->matrices[i]; i++) {
+        const struct matrix *m = (const void *)((const char *)args + op->matrices[i]);
+        if (matrix_is_plain(m)) continue;
+        snprintf(why, OP_REASON_MAX, "activations in %s, or with gaps", dtype_info(m->dtype)->name);
+        return false;
+    }
     if (v >= op->n_variants) { /* composed by primitives anywhere; references are C */
         bool host_only = chooser->device.gpu && !(op->compose && v == op->n_variants);
         if (host_only) snprintf(why, OP_REASON_MAX, "runs on the CPU");
@@ -463,16 +469,16 @@ static enum sol_status add_scratch(struct plan *plan, size_t size, struct scratc
     return SOL_OK;
 }
 
-float *plan_scratch(struct plan *plan, int64_t count)
+struct matrix plan_scratch(struct plan *plan, int64_t rows, int64_t cols)
 {
+    int64_t count = rows * cols;
     size_t size = (size_t)(count > 0 ? count : 1) * sizeof(float);
     struct scratch_block *best = NULL;
     for (struct scratch_block *b = plan->scratch; b; b = b->next)
         if (!b->used && b->size >= size && (!best || b->size < best->size)) best = b;
     if (!best && plan->status == SOL_OK) plan->status = add_scratch(plan, size, &best);
-    if (!best) return NULL;
-    best->used = plan->depth;
-    return best->data;
+    if (best) best->used = plan->depth;
+    return matrix_f32(best ? best->data : NULL, rows, cols);
 }
 
 static struct plan_step *add_step(struct plan *plan)

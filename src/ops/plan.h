@@ -93,9 +93,9 @@ void plan_layer(struct plan *plan, int layer); /* layer of the calls that follow
  * was chosen for it (a number for op_variant_name). */
 typedef void (*plan_choice_fn)(void *arg, const struct op *op, const void *args, int chosen);
 void plan_on_choice(struct plan *plan, plan_choice_fn fn, void *arg);
-/* For compose: scratch that lives until the end of the composite. 64-byte aligned; its address is
+/* For compose: a matrix that lives until the end of the composite. 64-byte aligned; its address is
  * known when the plan is finished, so the pointer must be used in args of this plan only. */
-float *plan_scratch(struct plan *plan, int64_t count);
+struct matrix plan_scratch(struct plan *plan, int64_t rows, int64_t cols);
 
 /* Ends the list. Workspaces are sized here. */
 enum sol_status plan_finish(struct plan *plan);

@@ -19,11 +19,12 @@ static void reference(const struct op_context *context, const void *args)
     (void)context;
     const struct rmsnorm_args *a = args;
     for (int64_t i = 0; i < a->m; i++) {
-        const float *x = a->x + (a->rows ? a->rows[i] : i) * a->n;
+        const float *x = matrix_floats(&a->x) + (a->rows ? a->rows[i] : i) * a->n;
         double sum = 0;
         for (int64_t j = 0; j < a->n; j++) sum += (double)x[j] * x[j];
         double scale = 1.0 / sqrt(sum / (double)a->n + a->eps);
-        for (int64_t j = 0; j < a->n; j++) a->y[i * a->n + j] = (float)(x[j] * scale) * a->gain[j];
+        float *y = matrix_floats(&a->y) + i * a->n;
+        for (int64_t j = 0; j < a->n; j++) y[j] = (float)(x[j] * scale) * a->gain[j];
     }
 }
 
@@ -35,7 +36,7 @@ static void make_problem(struct case_maker *c, const struct op_problem *p, void 
         .eps = 1e-5f,
         .x = case_rows(c, p->rows, p->n, 1.0f),
         .gain = case_vector(c, p->n, 1.0f),
-        .y = case_output(c, p->rows * p->n),
+        .y = case_output(c, p->rows, p->n),
     };
 }
 
@@ -46,15 +47,17 @@ static bool make_case(struct case_maker *c, void *args)
     const struct batch *batch = case_batch(c, m, 1, 0, 1);
     struct rmsnorm_args *a = args;
     make_problem(c, &(struct op_problem){.rows = m, .n = n}, a);
-    if (c->index % 2 && batch) a->m = batch->n_outputs, a->rows = batch->output_rows;
+    if (c->index % 2 && batch) {
+        a->m = a->y.rows = batch->n_outputs;
+        a->rows = batch->output_rows;
+    }
     return true;
 }
 
 static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
 {
     const struct rmsnorm_args *a = args;
-    out[0] =
-        (struct op_output){offsetof(struct rmsnorm_args, y), (size_t)(a->m * a->n) * 4, true, a->n};
+    out[0] = op_output_of(offsetof(struct rmsnorm_args, y), &a->y);
     return 1;
 }
 
@@ -76,6 +79,7 @@ const struct op op_rmsnorm = {
     .make_problem = make_problem,
     .usual = {.rows = 1, .n = 2880},
     .outputs = outputs,
+    .matrices = {offsetof(struct rmsnorm_args, x), offsetof(struct rmsnorm_args, y)},
     .variants = variants,
     .n_variants = N_VARIANTS,
 };

@@ -24,7 +24,7 @@ static void reference(const struct op_context *context, const void *args)
             double angle = (double)a->batch->position[i] * a->inv_freq[d];
             float cosine = (float)(cos(angle) * a->scale), sine = (float)(sin(angle) * a->scale);
             for (int64_t h = 0; h < a->n_heads; h++) {
-                float *x = a->x + (i * a->n_heads + h) * a->head_dim;
+                float *x = matrix_floats(&a->x) + (i * a->n_heads + h) * a->head_dim;
                 float first = x[d], second = x[d + half];
                 x[d] = first * cosine - second * sine;
                 x[d + half] = second * cosine + first * sine;
@@ -63,8 +63,7 @@ static bool make_case(struct case_maker *c, void *args)
 static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
 {
     const struct rope_args *a = args;
-    int64_t row = a->n_heads * a->head_dim;
-    out[0] = (struct op_output){offsetof(struct rope_args, x), (size_t)(a->m * row) * 4, true, row};
+    out[0] = op_output_of(offsetof(struct rope_args, x), &a->x);
     return 1;
 }
 
@@ -86,6 +85,7 @@ const struct op op_rope = {
     .make_problem = make_problem,
     .usual = {.rows = 1, .n = 64, .head_dim = 64},
     .outputs = outputs,
+    .matrices = {offsetof(struct rope_args, x)},
     .variants = variants,
     .n_variants = N_VARIANTS,
 };

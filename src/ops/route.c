@@ -39,7 +39,7 @@ static void choose_top(const float *logits, int64_t n, int64_t top_k, int32_t *e
 
 static void route_token(const struct route_args *a, int64_t i)
 {
-    const float *logits = a->logits + i * a->n_experts;
+    const float *logits = matrix_floats(&a->logits) + i * a->n_experts;
     int32_t *expert = a->routing.expert + i * a->top_k;
     float *weight = a->routing.weight + i * a->top_k;
     if (has_nan(logits, a->n_experts)) {
@@ -99,7 +99,7 @@ static bool make_case(struct case_maker *c, void *args)
     struct route_args *a = args;
     make_problem(c, &(struct op_problem){.rows = m, .n = experts, .top_k = top_k}, a);
     /* Ties are part of the contract. */
-    float *logits = (float *)(uintptr_t)a->logits;
+    float *logits = a->logits.data;
     for (int64_t i = 0; logits && c->index % 2 && i < m * experts; i++)
         logits[i] = roundf(logits[i]);
     return true;
@@ -140,6 +140,7 @@ const struct op op_route = {
     .make_problem = make_problem,
     .usual = {.rows = 1, .n = 32, .top_k = 4},
     .outputs = outputs,
+    .matrices = {offsetof(struct route_args, logits)},
     .variants = variants,
     .n_variants = N_VARIANTS,
 };

@@ -17,7 +17,7 @@ static struct op_cost cost(const void *args)
 
 static float logit_at(const struct sample_args *a, int64_t row, int64_t id)
 {
-    float value = a->logits[row * a->vocab + id];
+    float value = matrix_floats(&a->logits)[row * a->vocab + id];
     bool banned = a->banned && (a->banned[id / 32] >> id % 32 & 1);
     return banned || isnan(value) ? -INFINITY : value;
 }
@@ -106,7 +106,7 @@ static bool make_case(struct case_maker *c, void *args)
     make_problem(c, &(struct op_problem){.rows = n, .n = vocab}, a);
     a->banned = banned;
     /* Ties are part of the contract. */
-    float *logits = (float *)(uintptr_t)a->logits;
+    float *logits = a->logits.data;
     for (int64_t i = 0; logits && c->index == 4 && i < n * vocab; i++)
         logits[i] = roundf(logits[i]);
     return true;
@@ -137,6 +137,7 @@ const struct op op_sample = {
     .make_problem = make_problem,
     .usual = {.rows = 1, .n = 201088},
     .outputs = outputs,
+    .matrices = {offsetof(struct sample_args, logits)},
     .variants = variants,
     .n_variants = N_VARIANTS,
 };

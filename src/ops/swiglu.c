@@ -24,10 +24,12 @@ static void reference(const struct op_context *context, const void *args)
 {
     (void)context;
     const struct swiglu_args *a = args;
+    float *out = matrix_floats(&a->gate);
+    const float *in = matrix_floats(&a->up);
     for (int64_t i = 0; i < a->m * a->n; i++) {
-        double gate = clamp(a->gate[i], -INFINITY, a->limit);
-        double up = clamp(a->up[i], -a->limit, a->limit);
-        a->gate[i] = (float)(gate / (1 + exp(-a->alpha * gate)) * (up + 1));
+        double gate = clamp(out[i], -INFINITY, a->limit);
+        double up = clamp(in[i], -a->limit, a->limit);
+        out[i] = (float)(gate / (1 + exp(-a->alpha * gate)) * (up + 1));
     }
 }
 
@@ -54,8 +56,7 @@ static bool make_case(struct case_maker *c, void *args)
 static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
 {
     const struct swiglu_args *a = args;
-    out[0] = (struct op_output){offsetof(struct swiglu_args, gate), (size_t)(a->m * a->n) * 4, true,
-                                a->n};
+    out[0] = op_output_of(offsetof(struct swiglu_args, gate), &a->gate);
     return 1;
 }
 
@@ -79,6 +80,7 @@ const struct op op_swiglu = {
     .make_problem = make_problem,
     .usual = {.rows = 4, .n = 2880},
     .outputs = outputs,
+    .matrices = {offsetof(struct swiglu_args, up), offsetof(struct swiglu_args, gate)},
     .variants = variants,
     .n_variants = N_VARIANTS,
 };

@@ -21,7 +21,7 @@ static __attribute__((noinline)) void panel_store(const struct gemm_args *a,
                                                   int64_t row, float32x4_t low, float32x4_t high)
 {
     const float *bias = a->bias ? a->bias + group * a->n + panel->feature : NULL;
-    float *c = a->c + row * a->n + panel->feature;
+    float *c = matrix_floats(&a->c) + row * a->n + panel->feature;
     if (panel->mask == (1u << PANEL_LANES) - 1) {
         vst1q_f32(c, bias ? vaddq_f32(low, vld1q_f32(bias)) : low);
         vst1q_f32(c + 4, bias ? vaddq_f32(high, vld1q_f32(bias + 4)) : high);

@@ -30,9 +30,9 @@ static struct attention_kernel_args for_kernel(const struct attention_args *a)
                                           .window = a->window,
                                           .position = a->batch->position,
                                           .sequence = a->batch->sequence,
-                                          .q = a->q,
+                                          .q = a->q.data,
                                           .sinks = a->sinks,
-                                          .out = a->out,
+                                          .out = a->out.data,
                                           .scale = 1 / sqrtf((float)a->kv.head_dim)};
 }
 

@@ -75,7 +75,7 @@ static bool serves(const struct attention_args *a, char why[OP_REASON_MAX])
                  PREFILL_DIM, PREFILL_HEADS);
     else if (kv->dtype == DTYPE_F32)
         snprintf(why, OP_REASON_MAX, "a cache in f32; it reads f16 and bf16");
-    else if (!aligned(a->q) || !aligned(a->out) || !aligned(kv->k) || !aligned(kv->v))
+    else if (!aligned(a->q.data) || !aligned(a->out.data) || !aligned(kv->k) || !aligned(kv->v))
         snprintf(why, OP_REASON_MAX, "an operand at an address that is no multiple of 16");
     else if (kv_elements(kv) / PREFILL_DIM > INT32_MAX / 2 || a->m * a->n_heads > INT32_MAX)
         snprintf(why, OP_REASON_MAX, "a cache or batch that needs larger indices");
@@ -156,9 +156,9 @@ static void run_kind(const struct op_context *context, const struct attention_ar
         .cache = cache_for_kernel(&a->kv),
         .position = a->batch->position,
         .sequence = a->batch->sequence,
-        .q = a->q,
+        .q = a->q.data,
         .sinks = a->sinks,
-        .out = a->out,
+        .out = a->out.data,
         .m = (int32_t)a->m,
         .n_heads = (int32_t)a->n_heads,
         .window = (int32_t)a->window,

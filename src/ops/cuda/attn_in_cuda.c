@@ -12,7 +12,7 @@ bool attn_in_reads(const struct attn_in_args *a, char why[OP_REASON_MAX])
         return few_rows_refuse(why, "q, k and v in different formats");
     if (a->kv.head_dim % FEW_ROWS_FEATURES)
         return few_rows_refuse(why, "head_dim is no multiple of 16");
-    return few_rows_aligned(a->x) && few_rows_aligned(a->norm)
+    return few_rows_aligned(a->x.data) && few_rows_aligned(a->norm)
                ? true
                : few_rows_refuse(why, "an operand at an address that is no multiple of 16");
 }
@@ -23,7 +23,7 @@ struct attn_in_kernel_args attn_in_for_kernel(const struct attn_in_args *a)
         .cache = cache_for_kernel(&a->kv),
         .hidden = a->hidden,
         .n_heads = a->n_heads,
-        .x = a->x,
+        .x = a->x.data,
         .norm = a->norm,
         .wq = a->wq.data,
         .wk = a->wk.data,
@@ -35,7 +35,7 @@ struct attn_in_kernel_args attn_in_for_kernel(const struct attn_in_args *a)
         .inv_freq = a->inv_freq,
         .position = a->batch->position,
         .sequence = a->batch->sequence,
-        .q = a->q,
+        .q = a->q.data,
         .eps = a->eps,
         .rope_scale = a->rope_scale,
     };

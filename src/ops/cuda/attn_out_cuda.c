@@ -28,8 +28,9 @@ bool attn_out_routes(const struct attn_out_args *a, const struct op_device *devi
     if (a->n_experts > EXPERTS_MAX || a->top_k > TOP_K_MAX)
         return few_rows_refuse(why, "more than 256 experts, or 8 of them at a time");
     if (a->m * a->top_k > ATTN_OUT_SLOTS_MAX) return few_rows_refuse(why, "more than 256 choices");
-    if (!few_rows_aligned(a->attn) || !few_rows_aligned(a->x) || !few_rows_aligned(a->norm) ||
-        !few_rows_aligned(a->router.data) || !few_rows_aligned(a->normed))
+    if (!few_rows_aligned(a->attn.data) || !few_rows_aligned(a->x.data) ||
+        !few_rows_aligned(a->norm) || !few_rows_aligned(a->router.data) ||
+        !few_rows_aligned(a->normed.data))
         return few_rows_refuse(why, "an operand at an address that is no multiple of 16");
     return true;
 }
@@ -57,11 +58,11 @@ static void project(const struct op_context *context, const struct attn_out_args
     const struct attn_out_add_args k = {
         .n = a->hidden,
         .k = a->width,
-        .attn = a->attn,
+        .attn = a->attn.data,
         .w = a->wo.data,
         .scales = a->wo.scales,
         .bias = a->bo,
-        .x = a->x,
+        .x = a->x.data,
     };
     static const char *const name[DTYPE_COUNT] = {
         [DTYPE_BF16] = "attn_out_add_bf16", [DTYPE_Q8_0] = "attn_out_add_q8_0"};
@@ -84,11 +85,11 @@ void attn_out_route(const struct op_context *context, const struct attn_out_args
         .hidden = a->hidden,
         .n_experts = a->n_experts,
         .top_k = a->top_k,
-        .x = a->x,
+        .x = a->x.data,
         .norm = a->norm,
         .router = a->router.data,
         .router_bias = a->router_bias,
-        .normed = a->normed,
+        .normed = a->normed.data,
         .weight = r->weight,
         .expert = r->expert,
         .group_offsets = r->group_offsets,

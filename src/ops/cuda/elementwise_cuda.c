@@ -18,7 +18,7 @@ static struct gpu_launch one_thread_each(int64_t count)
 static void run_add(const struct op_context *context, const void *args)
 {
     const struct add_args *a = args;
-    const struct add_kernel_args k = {.count = a->m * a->n, .y = a->y, .x = a->x};
+    const struct add_kernel_args k = {.count = a->m * a->n, .y = a->y.data, .x = a->x.data};
     const struct gpu_launch launch = one_thread_each(k.count);
     gpu_put(context->gpu, "add/add.cu", "add_f32", &launch, &k);
 }
@@ -33,8 +33,11 @@ const struct op_variant add_f32_cuda = {
 static void run_swiglu(const struct op_context *context, const void *args)
 {
     const struct swiglu_args *a = args;
-    const struct swiglu_kernel_args k = {
-        .count = a->m * a->n, .up = a->up, .gate = a->gate, .alpha = a->alpha, .limit = a->limit};
+    const struct swiglu_kernel_args k = {.count = a->m * a->n,
+                                         .up = a->up.data,
+                                         .gate = a->gate.data,
+                                         .alpha = a->alpha,
+                                         .limit = a->limit};
     const struct gpu_launch launch = one_thread_each(k.count);
     gpu_put(context->gpu, "swiglu/swiglu.cu", "swiglu_f32", &launch, &k);
 }
@@ -51,10 +54,10 @@ static void run_combine(const struct op_context *context, const void *args)
     const struct combine_args *a = args;
     const struct combine_kernel_args k = {.n = a->n,
                                           .top_k = a->top_k,
-                                          .y = a->y,
+                                          .y = a->y.data,
                                           .weight = a->routing.weight,
                                           .row_of_slot = a->routing.row_of_slot,
-                                          .x = a->x};
+                                          .x = a->x.data};
     gpu_put(context->gpu, "combine/combine.cu", "combine_f32",
             &(struct gpu_launch){.grid = {(unsigned)a->m}, .block = {THREADS}, .overlaps = true},
             &k);

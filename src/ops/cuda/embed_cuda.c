@@ -19,7 +19,7 @@ static void run(const struct op_context *context, const void *args)
                                         .token = a->batch->token,
                                         .table = a->table.data,
                                         .scales = a->table.scales,
-                                        .x = a->x,
+                                        .x = a->x.data,
                                         .type = tensor_kernel_type(&a->table)};
     gpu_put(context->gpu, "embed/embed.cu", "embed_any",
             &(struct gpu_launch){

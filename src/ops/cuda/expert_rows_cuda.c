@@ -99,7 +99,7 @@ static bool up_fits(const struct moe_up_args *a, const struct op_device *device,
 {
     if (!fits(a->m, a->top_k, &a->gate, device, why)) return false;
     if (!few_rows_mxfp4(&a->up)) return few_rows_refuse(why, "it reads weights in packed mxfp4");
-    return few_rows_aligned(a->normed)
+    return few_rows_aligned(a->normed.data)
                ? true
                : few_rows_refuse(why, "an operand at an address that is no multiple of 16");
 }
@@ -112,13 +112,13 @@ static void run_up(const struct op_context *context, const struct moe_up_args *a
         .n = a->intermediate,
         .k = a->hidden,
         .groups = a->gate.groups,
-        .x = a->normed,
+        .x = a->normed.data,
         .x_rows = a->routing.token_of_row,
         .w = {a->gate.data, a->up.data},
         .scales = {a->gate.scales, a->up.scales},
         .bias = {a->gate_bias, a->up_bias},
         .group_offsets = a->routing.group_offsets,
-        .out = a->act,
+        .out = a->act.data,
         .alpha = a->alpha,
         .limit = a->limit,
     };
@@ -193,7 +193,7 @@ static bool down_fits(const struct moe_down_args *a, const struct op_device *dev
                       char why[OP_REASON_MAX])
 {
     if (!fits(a->m, a->top_k, &a->down, device, why)) return false;
-    if (!few_rows_aligned(a->act) || !few_rows_aligned(a->x) || a->hidden % 4)
+    if (!few_rows_aligned(a->act.data) || !few_rows_aligned(a->x.data) || a->hidden % 4)
         return few_rows_refuse(why, "rows at addresses that are no multiple of 16");
     return true;
 }
@@ -214,7 +214,7 @@ static void run_down(const struct op_context *context, const struct moe_down_arg
         .n = a->hidden,
         .k = a->intermediate,
         .groups = a->down.groups,
-        .x = a->act,
+        .x = a->act.data,
         .w = {a->down.data},
         .scales = {a->down.scales},
         .bias = {a->down_bias},
@@ -227,7 +227,7 @@ static void run_down(const struct op_context *context, const struct moe_down_arg
         .y = context->workspace,
         .weight = a->routing.weight,
         .row_of_slot = a->routing.row_of_slot,
-        .x = a->x,
+        .x = a->x.data,
     };
     put(context, "moe_down/moe_down_rows.cu", kind->down, kind, &k);
     gpu_put(

@@ -21,7 +21,8 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
     else if (a->k % 8 || a->n % 4)
         snprintf(why, OP_REASON_MAX, "k %lld is no multiple of 8 or n %lld none of 4",
                  (long long)a->k, (long long)a->n);
-    else if (!few_rows_aligned(a->w.data) || !few_rows_aligned(a->bias) || !few_rows_aligned(a->c))
+    else if (!few_rows_aligned(a->w.data) || !few_rows_aligned(a->bias) ||
+             !few_rows_aligned(a->c.data))
         snprintf(why, OP_REASON_MAX, "an operand at an address that is no multiple of 16");
     else if (!gpu_matmul_usable(&missing))
         snprintf(why, OP_REASON_MAX, "%.*s", OP_REASON_MAX - 1, missing);
@@ -51,7 +52,7 @@ static void run(const struct op_context *context, const void *args)
 {
     const struct gemm_args *a = args;
     char *x = context->workspace;
-    many_rows_round(context->gpu, a->m, a->k, a->a, a->a_rows, x);
+    many_rows_round(context->gpu, a->m, a->k, a->a.data, a->a_rows, x);
     gpu_put_matmul(context->gpu, &(struct gpu_matmul){.m = a->m,
                                                       .n = a->n,
                                                       .k = a->k,
@@ -59,7 +60,7 @@ static void run(const struct op_context *context, const void *args)
                                                       .x = x,
                                                       .w = a->w.data,
                                                       .bias = a->bias,
-                                                      .c = a->c,
+                                                      .c = a->c.data,
                                                       .workspace = x + rows_bytes(a)});
 }
 

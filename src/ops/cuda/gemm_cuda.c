@@ -15,12 +15,12 @@ static struct gemm_kernel_args for_kernel(const struct gemm_args *a)
         .n = a->n,
         .k = a->k,
         .groups = a->w.groups,
-        .a = a->a,
+        .a = a->a.data,
         .a_rows = a->a_rows,
         .w = a->w.data,
         .bias = a->bias,
         .group_offsets = a->group_offsets,
-        .c = a->c,
+        .c = a->c.data,
         .scales = a->w.scales,
         .type = tensor_kernel_type(&a->w),
     };
@@ -130,7 +130,7 @@ static bool gemv_serves(const struct gemm_args *a, const struct gemv_kind *kind,
     if (!few_rows_mxfp4(&a->w) && !few_rows_q8_0(&a->w) && !few_rows_bf16(&a->w))
         snprintf(why, OP_REASON_MAX, "%s with rows of %lld; it reads bf16, packed mxfp4 and q8_0",
                  dtype_info(a->w.dtype)->name, (long long)a->k);
-    else if (!few_rows_aligned(a->a))
+    else if (!few_rows_aligned(a->a.data))
         return few_rows_refuse(why, "an operand at an address that is no multiple of 16");
     else if (row_tiles(a, kind->rows) > GRID_Y_MAX)
         snprintf(why, OP_REASON_MAX, "%lld rows, which are too many", (long long)a->m);

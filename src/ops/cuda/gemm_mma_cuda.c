@@ -175,13 +175,13 @@ static size_t gemm_workspace(const void *args, int workers)
 static void run_gemm(const struct op_context *context, const void *args)
 {
     const struct gemm_args *a = args;
-    many_rows_round(context->gpu, a->m, a->k, a->a, a->a_rows, context->workspace);
+    many_rows_round(context->gpu, a->m, a->k, a->a.data, a->a_rows, context->workspace);
     multiply(context->gpu,
              &(struct product){.m = a->m,
                                .w = &a->w,
                                .bias = a->bias,
                                .group_offsets = a->group_offsets,
-                               .c = a->c,
+                               .c = a->c.data,
                                .choice = context->choice},
              context->workspace);
 }
@@ -229,7 +229,7 @@ static void run_up(const struct op_context *context, const void *args)
 {
     const struct moe_up_args *a = args;
     int64_t rows = a->m * a->top_k;
-    many_rows_round(context->gpu, rows, a->hidden, a->normed, a->routing.token_of_row,
+    many_rows_round(context->gpu, rows, a->hidden, a->normed.data, a->routing.token_of_row,
                     context->workspace);
     multiply(context->gpu,
              &(struct product){.m = rows,
@@ -238,7 +238,7 @@ static void run_up(const struct op_context *context, const void *args)
                                .bias = a->gate_bias,
                                .up_bias = a->up_bias,
                                .group_offsets = a->routing.group_offsets,
-                               .c = a->act,
+                               .c = a->act.data,
                                .alpha = a->alpha,
                                .limit = a->limit,
                                .choice = context->choice},

@@ -30,13 +30,13 @@ static size_t gemm_workspace(const void *args, int workers)
 static void run_gemm(const struct op_context *context, const void *args)
 {
     const struct gemm_args *a = args;
-    many_rows_round(context->gpu, a->m, a->k, a->a, a->a_rows, context->workspace);
+    many_rows_round(context->gpu, a->m, a->k, a->a.data, a->a_rows, context->workspace);
     wgmma_multiply(context->gpu, &(struct wgmma_product){.m = a->m,
                                                          .w = a->w,
                                                          .bias = a->bias,
                                                          .group_offsets = a->group_offsets,
                                                          .x = context->workspace,
-                                                         .c = a->c,
+                                                         .c = a->c.data,
                                                          .choice = context->choice});
 }
 
@@ -82,7 +82,7 @@ static void run_up(const struct op_context *context, const void *args)
 {
     const struct moe_up_args *a = args;
     int64_t rows = a->m * a->top_k;
-    many_rows_round(context->gpu, rows, a->hidden, a->normed, a->routing.token_of_row,
+    many_rows_round(context->gpu, rows, a->hidden, a->normed.data, a->routing.token_of_row,
                     context->workspace);
     wgmma_multiply(context->gpu, &(struct wgmma_product){.m = rows,
                                                          .w = a->gate,
@@ -91,7 +91,7 @@ static void run_up(const struct op_context *context, const void *args)
                                                          .up_bias = a->up_bias,
                                                          .group_offsets = a->routing.group_offsets,
                                                          .x = context->workspace,
-                                                         .c = a->act,
+                                                         .c = a->act.data,
                                                          .alpha = a->alpha,
                                                          .limit = a->limit,
                                                          .choice = context->choice});

@@ -15,7 +15,7 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
     if (!few_rows_one(a->n_outputs, device, why)) return false;
     if (!few_rows_dense(&a->w, why)) return false;
     if (a->hidden > FEW_ROWS_HELD_MAX) return few_rows_refuse(why, "a row of more than 4096");
-    if (!few_rows_aligned(a->x) || !few_rows_aligned(a->norm))
+    if (!few_rows_aligned(a->x.data) || !few_rows_aligned(a->norm))
         return few_rows_refuse(why, "an operand at an address that is no multiple of 16");
     return true;
 }
@@ -28,10 +28,10 @@ static void run(const struct op_context *context, const void *args)
         .n = a->w.rows,
         .k = a->hidden,
         .groups = 1,
-        .a = a->x,
+        .a = a->x.data,
         .a_rows = a->batch->output_rows,
         .w = a->w.data,
-        .c = a->logits,
+        .c = a->logits.data,
         .scales = a->w.scales,
         .gain = a->norm,
         .eps = a->eps,

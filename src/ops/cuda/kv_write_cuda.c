@@ -10,8 +10,8 @@ static void run(const struct op_context *context, const void *args)
     const struct kv_write_kernel_args k = {.cache = cache_for_kernel(&a->kv),
                                            .position = a->batch->position,
                                            .sequence = a->batch->sequence,
-                                           .k = a->k,
-                                           .v = a->v};
+                                           .k = a->k.data,
+                                           .v = a->v.data};
     gpu_put(context->gpu, "kv_write/kv_write.cu", "kv_write_any",
             &(struct gpu_launch){.grid = {(unsigned)a->m}, .block = {256}, .overlaps = true}, &k);
 }

@@ -54,7 +54,7 @@ static bool can_run_in(const void *args, const struct op_device *device, char wh
     }
     if (a->kv.head_dim != WGMMA_ROWS) return few_rows_refuse(why, "heads are not of 64");
     if (a->hidden > HELD_MAX) return few_rows_refuse(why, "a row of more than 4096");
-    if (!few_rows_aligned(a->x) || !few_rows_aligned(a->norm) || !few_rows_aligned(a->q))
+    if (!few_rows_aligned(a->x.data) || !few_rows_aligned(a->norm) || !few_rows_aligned(a->q.data))
         return few_rows_refuse(why, "an operand at an address that is no multiple of 16");
     return true;
 }
@@ -74,7 +74,7 @@ static void run_in(const struct op_context *context, const void *args)
         .cache = cache_for_kernel(&a->kv),
         .hidden = a->hidden,
         .padded = many_rows_columns(a->hidden),
-        .x = a->x,
+        .x = a->x.data,
         .norm = a->norm,
         .inv_freq = a->inv_freq,
         .position = a->batch->position,
@@ -102,7 +102,7 @@ static void run_in(const struct op_context *context, const void *args)
                                                          .w = a->wq,
                                                          .bias = a->bq,
                                                          .x = norm.out,
-                                                         .c = a->q,
+                                                         .c = a->q.data,
                                                          .heads = &heads,
                                                          .choice = context->choice});
 }
@@ -151,8 +151,8 @@ static bool can_run_out(const void *args, const struct op_device *device, char w
                                "rows that are no multiple of 32, or too long for shared memory");
     if (a->n_experts > EXPERTS_MAX || a->top_k > TOP_K_MAX)
         return few_rows_refuse(why, "more than 128 experts, or 8 of them at a time");
-    if (!few_rows_aligned(a->x) || !few_rows_aligned(a->norm) ||
-        !few_rows_aligned(a->router.data) || !few_rows_aligned(a->normed))
+    if (!few_rows_aligned(a->x.data) || !few_rows_aligned(a->norm) ||
+        !few_rows_aligned(a->router.data) || !few_rows_aligned(a->normed.data))
         return few_rows_refuse(why, "an operand at an address that is no multiple of 16");
     return true;
 }
@@ -171,11 +171,11 @@ static void choose_and_sort(struct gpu *gpu, const struct attn_out_args *a)
         .row = {.hidden = a->hidden,
                 .n_experts = a->n_experts,
                 .top_k = a->top_k,
-                .x = a->x,
+                .x = a->x.data,
                 .norm = a->norm,
                 .router = a->router.data,
                 .router_bias = a->router_bias,
-                .normed = a->normed,
+                .normed = a->normed.data,
                 .weight = r->weight,
                 .expert = r->expert,
                 .eps = a->eps},
@@ -205,13 +205,13 @@ static void choose_and_sort(struct gpu *gpu, const struct attn_out_args *a)
 static void run_out(const struct op_context *context, const void *args)
 {
     const struct attn_out_args *a = args;
-    many_rows_round(context->gpu, a->m, a->width, a->attn, NULL, context->workspace);
+    many_rows_round(context->gpu, a->m, a->width, a->attn.data, NULL, context->workspace);
     wgmma_multiply(context->gpu, &(struct wgmma_product){.result = WGMMA_ADDED,
                                                          .m = a->m,
                                                          .w = a->wo,
                                                          .bias = a->bo,
                                                          .x = context->workspace,
-                                                         .c = a->x,
+                                                         .c = a->x.data,
                                                          .choice = context->choice});
     choose_and_sort(context->gpu, a);
 }
@@ -260,7 +260,7 @@ static bool can_run_moe(const void *args, const struct op_device *device, char w
     }
     if (a->hidden % WGMMA_K || a->intermediate % WGMMA_K)
         return few_rows_refuse(why, "rows that are no multiple of 64");
-    if (!few_rows_aligned(a->x))
+    if (!few_rows_aligned(a->x.data))
         return few_rows_refuse(why, "rows at an address that is no multiple of 16");
     return true;
 }
@@ -281,7 +281,7 @@ static void run_moe(const struct op_context *context, const void *args)
     int64_t rows = a->m * a->top_k;
     const struct moe_space s = moe_place(a);
     char *hidden = (char *)context->workspace + s.hidden, *act = (char *)context->workspace + s.act;
-    many_rows_round(context->gpu, rows, a->hidden, a->normed, a->routing.token_of_row, hidden);
+    many_rows_round(context->gpu, rows, a->hidden, a->normed.data, a->routing.token_of_row, hidden);
     wgmma_multiply(context->gpu, &(struct wgmma_product){.result = WGMMA_BF16,
                                                          .m = rows,
                                                          .w = a->gate,
@@ -307,7 +307,7 @@ static void run_moe(const struct op_context *context, const void *args)
                                             .y = hidden,
                                             .weight = a->routing.weight,
                                             .row_of_slot = a->routing.row_of_slot,
-                                            .x = a->x};
+                                            .x = a->x.data};
     gpu_put(context->gpu, "combine/combine.cu", "combine_bf16",
             &(struct gpu_launch){
                 .grid = {(unsigned)a->m}, .block = {COMBINE_THREADS}, .overlaps = true},

@@ -12,7 +12,7 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
     if (!few_rows_mxfp4(&a->down)) return few_rows_refuse(why, "it reads weights in packed mxfp4");
     if (a->top_k > SLOTS) return few_rows_refuse(why, "more than 4 experts at a time");
     if (a->intermediate > INNER_MAX) return few_rows_refuse(why, "rows of more than 3072");
-    if (!few_rows_aligned(a->act) || a->intermediate % 4)
+    if (!few_rows_aligned(a->act.data) || a->intermediate % 4)
         return few_rows_refuse(why, "rows at addresses that are no multiple of 16");
     return true;
 }
@@ -24,14 +24,14 @@ static void run(const struct op_context *context, const void *args)
         .hidden = a->hidden,
         .intermediate = a->intermediate,
         .top_k = a->top_k,
-        .act = a->act,
+        .act = a->act.data,
         .down = a->down.data,
         .down_scales = a->down.scales,
         .down_bias = a->down_bias,
         .weight = a->routing.weight,
         .expert = a->routing.expert,
         .row_of_slot = a->routing.row_of_slot,
-        .x = a->x,
+        .x = a->x.data,
     };
     unsigned tiles = (unsigned)((a->hidden + FEW_ROWS_FEATURES - 1) / FEW_ROWS_FEATURES);
     unsigned pair = gpu_info(context->gpu)->major >= 9 ? 2 : 1; /* blocks of a tile, as a cluster */

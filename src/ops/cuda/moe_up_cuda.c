@@ -13,7 +13,7 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
     if (!few_rows_mxfp4(&a->gate) || !few_rows_mxfp4(&a->up))
         return few_rows_refuse(why, "it reads weights in packed mxfp4");
     if (a->hidden > HIDDEN_MAX) return few_rows_refuse(why, "a row of more than 3072");
-    if (!few_rows_aligned(a->normed))
+    if (!few_rows_aligned(a->normed.data))
         return few_rows_refuse(why, "an operand at an address that is no multiple of 16");
     return true;
 }
@@ -24,7 +24,7 @@ static void run(const struct op_context *context, const void *args)
     const struct moe_up_kernel_args k = {
         .hidden = a->hidden,
         .intermediate = a->intermediate,
-        .normed = a->normed,
+        .normed = a->normed.data,
         .gate = a->gate.data,
         .gate_scales = a->gate.scales,
         .up = a->up.data,
@@ -33,7 +33,7 @@ static void run(const struct op_context *context, const void *args)
         .up_bias = a->up_bias,
         .expert = a->routing.expert,
         .row_of_slot = a->routing.row_of_slot,
-        .act = a->act,
+        .act = a->act.data,
         .alpha = a->alpha,
         .limit = a->limit,
     };

@@ -10,7 +10,7 @@ static void run(const struct op_context *context, const void *args)
                                        .head_dim = a->head_dim,
                                        .position = a->batch->position,
                                        .inv_freq = a->inv_freq,
-                                       .x = a->x,
+                                       .x = a->x.data,
                                        .scale = a->scale};
     gpu_put(context->gpu, "rope/rope.cu", "rope_f32",
             &(struct gpu_launch){.grid = {(unsigned)a->m}, .block = {256}, .overlaps = true}, &k);

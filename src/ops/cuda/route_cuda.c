@@ -32,7 +32,7 @@ static void put(const struct op_context *context, const void *args, const char *
     const struct route_kernel_args k = {.m = a->m,
                                         .n_experts = a->n_experts,
                                         .top_k = a->top_k,
-                                        .logits = a->logits,
+                                        .logits = a->logits.data,
                                         .weight = r->weight,
                                         .expert = r->expert,
                                         .group_offsets = r->group_offsets,

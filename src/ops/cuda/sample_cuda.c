@@ -23,7 +23,7 @@ static void run(const struct op_context *context, const void *args)
     const struct sample_kernel_args k = {
         .vocab = a->vocab,
         .pieces = piece_count(a),
-        .logits = a->logits,
+        .logits = a->logits.data,
         .banned = a->banned,
         .draws = (const struct sample_kernel_draw *)a->draws,
         .partial = context->workspace,

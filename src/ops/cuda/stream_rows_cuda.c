@@ -159,11 +159,11 @@ static void run_out(const struct op_context *context, const struct attn_out_args
         .m = a->m,
         .n = a->hidden,
         .k = a->width,
-        .x = a->attn,
+        .x = a->attn.data,
         .w = a->wo.data,
         .scales = a->wo.scales,
         .bias = a->bo,
-        .out = a->x,
+        .out = a->x.data,
     };
     int64_t tiles = (a->hidden + FEW_ROWS_FEATURES - 1) / FEW_ROWS_FEATURES;
     gpu_put(context->gpu, "attn_out/attn_out_rows.cu", kind->name,

@@ -198,7 +198,7 @@ static void start_queries(const struct attention_args *a, const struct attention
     for (int64_t i = 0; i < job->rows; i++)
         for (int64_t g = 0; g < group; g++) {
             int64_t h = head * group + g, query = i * group + g;
-            const float *q = a->q + ((job->row + i) * a->n_heads + h) * dim;
+            const float *q = matrix_floats(&a->q) + ((job->row + i) * a->n_heads + h) * dim;
             for (int64_t d = 0; d < dim; d++) t->q[query * dim + d] = q[d] * scale;
             memset(t->out + query * dim, 0, sizeof(float) * (size_t)dim);
             t->top[query] = a->sinks[h];
@@ -230,7 +230,8 @@ static void finish_queries(const struct attention_args *a, const struct attentio
         int64_t row = job->row + query / group, h = head * group + query % group;
         float scale = 1.0f / vector_sum(vector_load(t->total + query * LANES));
         for (int64_t d = 0; d < dim; d++)
-            a->out[(row * a->n_heads + h) * dim + d] = t->out[query * dim + d] * scale;
+            matrix_floats(&a->out)[(row * a->n_heads + h) * dim + d] =
+                t->out[query * dim + d] * scale;
     }
 }
 

@@ -129,7 +129,7 @@ static void store_sum(const struct gemm_args *a, const struct gemm_panel *panel,
     if (!(panel->mask >> feature & 1)) return;
     int64_t column = panel->feature + feature;
     float bias = a->bias ? a->bias[group * a->n + column] : 0;
-    a->c[row * a->n + column] = vector_sum(sum) + bias;
+    matrix_floats(&a->c)[row * a->n + column] = vector_sum(sum) + bias;
 }
 
 static inline __attribute__((always_inline)) void multiply_tile(const struct gemm_state *s,
@@ -141,7 +141,7 @@ static inline __attribute__((always_inline)) void multiply_tile(const struct gem
     const float *x[TILE_TOKENS];
     vfloat sum[TILE_TOKENS][PANEL_ROWS];
     for (int t = 0; t < tokens; t++) {
-        x[t] = a->a + (a->a_rows ? a->a_rows[row + t] : row + t) * a->k;
+        x[t] = matrix_floats(&a->a) + (a->a_rows ? a->a_rows[row + t] : row + t) * a->k;
         for (int r = 0; r < PANEL_ROWS; r++) sum[t][r] = vector_set(0);
     }
     int64_t i = 0;
@@ -180,7 +180,7 @@ static inline __attribute__((always_inline)) void direct_row(const struct gemm_s
                                                              enum dtype dtype)
 {
     const struct gemm_args *a = s->args;
-    const float *x = a->a + (a->a_rows ? a->a_rows[row] : row) * a->k;
+    const float *x = matrix_floats(&a->a) + (a->a_rows ? a->a_rows[row] : row) * a->k;
     vfloat sum[PANEL_ROWS] = {{0}};
     for (int64_t i = 0; i < a->k; i += 32)
     /* Not left to gcc, which thinks some formats too long and then keeps the sums in memory

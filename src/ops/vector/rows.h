@@ -40,8 +40,8 @@ static void rmsnorm_rows(void *arg, int64_t begin, int64_t end, int worker)
     (void)worker;
     const struct rmsnorm_args *a = arg;
     for (int64_t i = begin; i < end; i++) {
-        const float *x = a->x + (a->rows ? a->rows[i] : i) * a->n;
-        float *y = a->y + i * a->n;
+        const float *x = matrix_floats(&a->x) + (a->rows ? a->rows[i] : i) * a->n;
+        float *y = matrix_floats(&a->y) + i * a->n;
         float scale = 1.0f / sqrtf(sum_of_squares(x, a->n) / (float)a->n + a->eps);
         int64_t j = 0;
         for (; j + LANES <= a->n; j += LANES)
@@ -76,7 +76,7 @@ static void rope_token(const struct rope_args *a, int64_t i)
         sine[d] = (float)(sin(angle) * a->scale);
     }
     for (int64_t h = 0; h < a->n_heads; h++) {
-        float *x = a->x + (i * a->n_heads + h) * a->head_dim, *y = x + half;
+        float *x = matrix_floats(&a->x) + (i * a->n_heads + h) * a->head_dim, *y = x + half;
         for (int64_t d = 0; d < half; d++) {
             float first = x[d], second = y[d];
             x[d] = first * cosine[d] - second * sine[d];
@@ -119,10 +119,12 @@ static void add_span(void *arg, int64_t begin, int64_t end, int worker)
 {
     (void)worker;
     const struct add_args *a = arg;
+    float *x = matrix_floats(&a->x);
+    const float *y = matrix_floats(&a->y);
     int64_t i = begin;
     for (; i + LANES <= end; i += LANES)
-        vector_store(a->x + i, vector_load(a->x + i) + vector_load(a->y + i));
-    for (; i < end; i++) a->x[i] += a->y[i];
+        vector_store(x + i, vector_load(x + i) + vector_load(y + i));
+    for (; i < end; i++) x[i] += y[i];
 }
 
 static void add_run(const struct op_context *context, const void *args)
@@ -149,13 +151,15 @@ static void swiglu_span(void *arg, int64_t begin, int64_t end, int worker)
 {
     (void)worker;
     const struct swiglu_args *a = arg;
+    float *x = matrix_floats(&a->gate);
+    const float *y = matrix_floats(&a->up);
     int64_t i = begin;
     for (; i + LANES <= end; i += LANES)
-        vector_store(a->gate + i, swiglu_vector(vector_load(a->gate + i), vector_load(a->up + i),
-                                                a->alpha, a->limit));
+        vector_store(x + i,
+                     swiglu_vector(vector_load(x + i), vector_load(y + i), a->alpha, a->limit));
     if (i == end) return;
-    vfloat gate = vector_load_some(a->gate + i, end - i), up = vector_load_some(a->up + i, end - i);
-    vector_store_some(a->gate + i, swiglu_vector(gate, up, a->alpha, a->limit), end - i);
+    vfloat gate = vector_load_some(x + i, end - i), up = vector_load_some(y + i, end - i);
+    vector_store_some(x + i, swiglu_vector(gate, up, a->alpha, a->limit), end - i);
 }
 
 static void swiglu_run(const struct op_context *context, const void *args)
@@ -176,9 +180,9 @@ static void combine_rows(void *arg, int64_t begin, int64_t end, int worker)
     (void)worker;
     const struct combine_args *a = arg;
     for (int64_t i = begin; i < end; i++) {
-        float *x = a->x + i * a->n;
+        float *x = matrix_floats(&a->x) + i * a->n;
         for (int64_t s = i * a->top_k; s < (i + 1) * a->top_k; s++) {
-            const float *y = a->y + a->routing.row_of_slot[s] * a->n;
+            const float *y = matrix_floats(&a->y) + a->routing.row_of_slot[s] * a->n;
             float weight = a->routing.weight[s];
             int64_t j = 0;
             for (; j + LANES <= a->n; j += LANES)
@@ -209,9 +213,10 @@ static void kv_write_head(const struct kv_write_args *a, int64_t i, int64_t h)
     int32_t sequence = a->batch->sequence[i], position = a->batch->position[i];
     int64_t row = (i * kv->n_kv_heads + h) * kv->head_dim;
     int64_t k = kv_k_index(kv, sequence, h, position), v = kv_v_index(kv, sequence, h, position);
-    info->encode(a->v + row, (char *)kv->v + (size_t)v * info->block_bytes, kv->head_dim);
+    info->encode(matrix_floats(&a->v) + row, (char *)kv->v + (size_t)v * info->block_bytes,
+                 kv->head_dim);
     uint32_t encoded[KV_DIM_MAX];
-    info->encode(a->k + row, encoded, kv->head_dim);
+    info->encode(matrix_floats(&a->k) + row, encoded, kv->head_dim);
     const uint16_t *halves = (const uint16_t *)encoded;
     for (int64_t d = 0; d < kv->head_dim; d++) {
         if (info->block_bytes == 2)

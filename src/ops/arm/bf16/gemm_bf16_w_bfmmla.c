@@ -106,7 +106,8 @@ BF16_INLINE uint16x8_t round_values(const float *x, int64_t n)
 static void pack_row(const struct product *p, const struct gemm_block *b, int64_t row)
 {
     const struct gemm_args *a = p->args;
-    const float *x = a->a + (a->a_rows ? a->a_rows[b->row + row] : b->row + row) * a->k;
+    const float *x =
+        matrix_floats(&a->a) + (a->a_rows ? a->a_rows[b->row + row] : b->row + row) * a->k;
     uint16_t *to = packed_block(p, b);
     if (is_direct(a, b)) {
         to += row * p->padded;

@@ -114,7 +114,8 @@ static inline float quantise(const float *x, int8x16_t *low, int8x16_t *high)
 static void pack_row(const struct product *p, const struct gemm_block *b, int64_t row)
 {
     const struct gemm_args *a = p->args;
-    const float *x = a->a + (a->a_rows ? a->a_rows[b->row + row] : b->row + row) * a->k;
+    const float *x =
+        matrix_floats(&a->a) + (a->a_rows ? a->a_rows[b->row + row] : b->row + row) * a->k;
     uint8_t *block = packed_block(p, b);
     bool direct = b->rows <= p->tiles->direct_rows;
     int64_t rows = direct ? b->rows : I8_TILE_ROWS, r = row;

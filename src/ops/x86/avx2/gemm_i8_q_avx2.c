@@ -158,7 +158,7 @@ static void pack_rows(void *arg, int64_t begin, int64_t end, int worker)
         int64_t rows = gemm_tile_rows(b->rows, TILE_ROWS, index, &first);
         struct tile t = tile_at(p, b->row + first, rows);
         int64_t r = i - b->row - first;
-        const float *x = a->a + (a->a_rows ? a->a_rows[i] : i) * a->k;
+        const float *x = matrix_floats(&a->a) + (a->a_rows ? a->a_rows[i] : i) * a->k;
         for (int64_t k = 0; k < p->k_blocks; k++) {
             int64_t at = k * rows + r;
             int pair[2];
@@ -299,7 +299,7 @@ INLINE __m256 end_sum(__m256 total, __m256i sum, __m256 w_scale, float scale, bo
 static void store_sums(const struct gemm_args *a, const struct gemm_panel *p, int64_t group,
                        int64_t row, __m256 sum)
 {
-    float *c = a->c + row * a->n + p->feature;
+    float *c = matrix_floats(&a->c) + row * a->n + p->feature;
     const float *bias = a->bias ? a->bias + group * a->n + p->feature : NULL;
     if (p->mask == (1u << LANES) - 1) {
         _mm256_storeu_ps(c, bias ? _mm256_add_ps(sum, _mm256_loadu_ps(bias)) : sum);

@@ -23,7 +23,7 @@ enum {
 struct product {
     const struct gemm_args *args;
     struct gemm_jobs jobs;
-    uint16_t *a;      /* [a_count][padded] activations in bf16 */
+    uint16_t *a;      /* [a.rows][padded] activations in bf16 */
     uint16_t *panels; /* per worker: [PANEL_ROWS][padded] */
     int64_t padded;   /* k up to whole vectors; the rest is zero */
 };
@@ -46,7 +46,7 @@ static size_t blocks_bytes(const struct gemm_args *a)
 static size_t workspace(const void *args, int workers)
 {
     const struct gemm_args *a = args;
-    int64_t rows = a->a_count + (int64_t)workers * PANEL_ROWS;
+    int64_t rows = a->a.rows + (int64_t)workers * PANEL_ROWS;
     return blocks_bytes(a) + (size_t)(rows * padded_k(a)) * sizeof(uint16_t);
 }
 
@@ -71,7 +71,7 @@ static void round_rows(void *arg, int64_t begin, int64_t end, int worker)
         for (int64_t j = 0; j < p->padded; j += 16) {
             int64_t left = a->k - j;
             __mmask16 mask = left >= 16 ? 0xffff : left > 0 ? (__mmask16)((1u << left) - 1u) : 0;
-            __m512 x = _mm512_maskz_loadu_ps(mask, a->a + i * a->k + j);
+            __m512 x = _mm512_maskz_loadu_ps(mask, matrix_floats(&a->a) + i * a->k + j);
             _mm256_storeu_si256((__m256i *)(p->a + i * p->padded + j),
                                 (__m256i)_mm512_cvtneps_pbh(x));
         }
@@ -161,7 +161,8 @@ multiply_tile(const struct product *p, const struct gemm_panel *panel,
             if (!(panel->mask >> r & 1)) continue;
             int64_t column = panel->feature + r;
             float bias = a->bias ? a->bias[group * a->n + column] : 0;
-            a->c[(row + t) * a->n + column] = _mm512_reduce_add_ps(sum[t][r]) + bias;
+            matrix_floats(&a->c)[(row + t) * a->n + column] =
+                _mm512_reduce_add_ps(sum[t][r]) + bias;
         }
 }
 
@@ -194,11 +195,11 @@ static void run(const struct op_context *context, const void *args)
         .args = a,
         .jobs.blocks = context->workspace,
         .a = space,
-        .panels = space + a->a_count * padded,
+        .panels = space + a->a.rows * padded,
         .padded = padded,
     };
     gemm_make_jobs(&p.jobs, a, PANEL_ROWS, BLOCK_ROWS, FEW_ROWS, pool_size(context->pool));
-    pool_for(context->pool, a->a_count, 8, round_rows, &p);
+    pool_for(context->pool, a->a.rows, 8, round_rows, &p);
     pool_for(context->pool, p.jobs.n_jobs, 1, multiply, &p);
 }
 

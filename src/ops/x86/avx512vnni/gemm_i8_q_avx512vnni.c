@@ -144,7 +144,7 @@ static void pack_rows(void *arg, int64_t begin, int64_t end, int worker)
     const struct gemm_args *a = p->args;
     for (int64_t i = begin; i < end; i++) {
         const struct gemm_block *b = gemm_block_of_row(&p->jobs, i);
-        const float *x = a->a + (a->a_rows ? a->a_rows[i] : i) * a->k;
+        const float *x = matrix_floats(&a->a) + (a->a_rows ? a->a_rows[i] : i) * a->k;
         if (alone(p, b)) {
             void *steps = p->packed + i * p->row_bytes;
             if (a->w.dtype == DTYPE_MXFP4)
@@ -236,7 +236,7 @@ static inline __attribute__((always_inline)) void store_sums(const struct gemm_a
     __mmask16 mask = (__mmask16)p->mask;
     if (bias && a->bias)
         sum = _mm512_add_ps(sum, _mm512_maskz_loadu_ps(mask, a->bias + group * a->n + p->feature));
-    _mm512_mask_storeu_ps(a->c + row * a->n + p->feature, mask, sum);
+    _mm512_mask_storeu_ps(matrix_floats(&a->c) + row * a->n + p->feature, mask, sum);
 }
 
 /* One panel times a tile of `rows` activations. */
@@ -342,7 +342,7 @@ static void alone_job(const struct product *p, const struct gemm_block *b, int64
         for (int64_t r = f - from; r < at_once && from + r < last; r++) {
             int64_t column = from + r;
             float bias = a->bias ? a->bias[b->group * a->n + column] : 0;
-            a->c[b->row * a->n + column] = sum[r] + bias;
+            matrix_floats(&a->c)[b->row * a->n + column] = sum[r] + bias;
         }
     }
 }

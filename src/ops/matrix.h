@@ -1,0 +1,33 @@
+/* Activations: rows of `cols` numbers, one `stride` numbers behind the other. Not owned. */
+#ifndef OPS_MATRIX_H
+#define OPS_MATRIX_H
+
+#include <assert.h>
+#include <stdbool.h>
+
+#include "format/dtype.h"
+
+struct matrix {
+    void *data; /* first: where an op's arguments have a matrix is where the pointer is */
+    enum dtype dtype;
+    int64_t rows, cols, stride;
+};
+
+static inline struct matrix matrix_f32(void *data, int64_t rows, int64_t cols)
+{
+    return (struct matrix){data, DTYPE_F32, rows, cols, cols};
+}
+
+/* Float32 without gaps: what a variant may take its matrices for (op.h). */
+static inline bool matrix_is_plain(const struct matrix *m)
+{
+    return m->dtype == DTYPE_F32 && m->stride == m->cols;
+}
+
+static inline float *matrix_floats(const struct matrix *m)
+{
+    assert(matrix_is_plain(m));
+    return m->data;
+}
+
+#endif
