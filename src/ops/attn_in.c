@@ -94,27 +94,38 @@ static void make_problem(struct case_maker *c, const struct op_problem *p, void 
 
 static bool make_case(struct case_maker *c, void *args)
 {
-    /* The cache holds finite numbers only, so non-finite rows are tested at the primitives. */
-    static const int64_t few[] = {2, 3, 8, 9, 16, 17, 32}; /* rows that decode together */
-    enum { PROMPTS = 15, FEW = 18, END = FEW + 2 * sizeof few / sizeof *few };
-    if (c->index >= END + FEW - PROMPTS || c->kind == CASE_NONFINITE) return false;
-    int64_t m = case_size(c, 1, 20), hidden = 32 * rng_range(c->rng, 1, 4),
-            kv_heads = rng_range(c->rng, 1, 3);
-    int64_t heads = kv_heads * rng_range(c->rng, 1, 4), dim = 2 * rng_range(c->rng, 4, 32);
-    if (c->index >= 5) m = 1, dim = 16 * rng_range(c->rng, 1, 4), hidden *= 5; /* decoding */
-    enum dtype dtype = case_weight_dtype(c);
-    if (c->index >= PROMPTS) { /* of bf16, at last of q8_0 */
-        int64_t prompt = c->index < END ? c->index - PROMPTS : c->index - END;
-        m = prompt ? 90 * prompt : 11, dim = 64;
-        dtype = c->index < END ? DTYPE_BF16 : DTYPE_Q8_0;
-    }
-    if (c->index >= FEW && c->index < END) {
-        m = few[(c->index - FEW) / 2], dim = 16 * rng_range(c->rng, 1, 4);
-        dtype = c->index % 2 ? DTYPE_BF16 : DTYPE_Q8_0;
-    }
-    const struct op_problem p = {
-        .rows = m, .dtype = dtype, .n = heads, .k = hidden, .groups = kv_heads, .head_dim = dim};
+    static const struct case_shape shapes[] = {
+        /* rows, heads for one of keys, k, heads of keys, head_dim */
+        {5, {0, 1, 20}, {1, 1, 4}, {32, 1, 4}, {1, 1, 3}, {0}, {2, 4, 32}, CASE_ANY_DTYPE},
+        {10, {1, 1, 1}, {1, 1, 4}, {160, 1, 4}, {1, 1, 3}, {0}, {16, 1, 4}, CASE_ANY_DTYPE},
+        /* prompts */
+        {1, {1, 11, 11}, {1, 1, 4}, {160, 1, 4}, {1, 1, 3}, {0}, {1, 64, 64}, DTYPE_BF16},
+        {1, {1, 90, 90}, {1, 1, 4}, {160, 1, 4}, {1, 1, 3}, {0}, {1, 64, 64}, DTYPE_BF16},
+        {1, {1, 180, 180}, {1, 1, 4}, {160, 1, 4}, {1, 1, 3}, {0}, {1, 64, 64}, DTYPE_BF16},
+        {1, {1, 11, 11}, {1, 1, 4}, {160, 1, 4}, {1, 1, 3}, {0}, {1, 64, 64}, DTYPE_Q8_0},
+        {1, {1, 90, 90}, {1, 1, 4}, {160, 1, 4}, {1, 1, 3}, {0}, {1, 64, 64}, DTYPE_Q8_0},
+        {1, {1, 180, 180}, {1, 1, 4}, {160, 1, 4}, {1, 1, 3}, {0}, {1, 64, 64}, DTYPE_Q8_0},
+        /* that decode together */
+        {1, {1, 2, 2}, {1, 1, 4}, {160, 1, 4}, {1, 1, 3}, {0}, {16, 1, 4}, DTYPE_BF16},
+        {1, {1, 3, 3}, {1, 1, 4}, {160, 1, 4}, {1, 1, 3}, {0}, {16, 1, 4}, DTYPE_BF16},
+        {1, {1, 8, 8}, {1, 1, 4}, {160, 1, 4}, {1, 1, 3}, {0}, {16, 1, 4}, DTYPE_BF16},
+        {1, {1, 9, 9}, {1, 1, 4}, {160, 1, 4}, {1, 1, 3}, {0}, {16, 1, 4}, DTYPE_BF16},
+        {1, {1, 16, 16}, {1, 1, 4}, {160, 1, 4}, {1, 1, 3}, {0}, {16, 1, 4}, DTYPE_BF16},
+        {1, {1, 17, 17}, {1, 1, 4}, {160, 1, 4}, {1, 1, 3}, {0}, {16, 1, 4}, DTYPE_BF16},
+        {1, {1, 32, 32}, {1, 1, 4}, {160, 1, 4}, {1, 1, 3}, {0}, {16, 1, 4}, DTYPE_BF16},
+        {1, {1, 2, 2}, {1, 1, 4}, {160, 1, 4}, {1, 1, 3}, {0}, {16, 1, 4}, DTYPE_Q8_0},
+        {1, {1, 3, 3}, {1, 1, 4}, {160, 1, 4}, {1, 1, 3}, {0}, {16, 1, 4}, DTYPE_Q8_0},
+        {1, {1, 8, 8}, {1, 1, 4}, {160, 1, 4}, {1, 1, 3}, {0}, {16, 1, 4}, DTYPE_Q8_0},
+        {1, {1, 9, 9}, {1, 1, 4}, {160, 1, 4}, {1, 1, 3}, {0}, {16, 1, 4}, DTYPE_Q8_0},
+        {1, {1, 16, 16}, {1, 1, 4}, {160, 1, 4}, {1, 1, 3}, {0}, {16, 1, 4}, DTYPE_Q8_0},
+        {1, {1, 17, 17}, {1, 1, 4}, {160, 1, 4}, {1, 1, 3}, {0}, {16, 1, 4}, DTYPE_Q8_0},
+        {1, {1, 32, 32}, {1, 1, 4}, {160, 1, 4}, {1, 1, 3}, {0}, {16, 1, 4}, DTYPE_Q8_0},
+    };
+    struct op_problem p = {0};
     struct attn_in_args *a = args;
+    /* The cache holds finite numbers only, so non-finite rows are tested at the primitives. */
+    if (c->kind == CASE_NONFINITE || !CASE_OF(c, shapes, &p)) return false;
+    p.n *= p.groups;
     make(c, &p, c->index % 2 ? 40 : 0, a);
     /* Compared by tolerance, so the cache is float32 here; rounding is kv_write's own test. */
     int64_t count = kv_elements(&a->kv);

@@ -61,12 +61,6 @@ static enum sol_status compose(struct plan *plan, const void *args)
 enum { ROUTED_ROWS = 60 }; /* of cases: more than random ones have */
 static const float case_gap = 0.4f;
 
-/* Cases of so many rows have logits that are far apart. */
-static bool choice_is_clear(int64_t m)
-{
-    return m >= ROUTED_ROWS && m % 2 == 0;
-}
-
 /* Biases far enough apart, in random order, that no rounding changes which experts win. */
 static void separate(struct rng *rng, float *bias, int64_t n)
 {
@@ -129,48 +123,63 @@ static void make_problem(struct case_maker *c, const struct op_problem *p, void 
     make(c, p, DTYPE_F32, 0.02f, case_vector(c, p->groups, 0.2f), args);
 }
 
+/* A case a line. */
+/* clang-format off */
+static const struct attn_out_case {
+    struct case_shape shape; /* rows, n, k, experts, of a token */
+    enum dtype router;
+    float scale;
+    bool clear, divided; /* biases are far apart; rows want either end of them */
+} cases[] = {
+    {{5, {0, 1, 20}, {32, 1, 4}, {64, 1, 4}, {0, 4, 33}, {1, 1, 4}, {0}, CASE_ANY_DTYPE}, DTYPE_F32, 0.2f, false, false},
+    {{5, {1, 1, 1}, {160, 1, 4}, {64, 1, 4}, {0, 4, 33}, {1, 1, 4}, {0}, CASE_ANY_DTYPE}, DTYPE_F32, 0.01f, true, false},
+    {{5, {1, 1, 1}, {160, 1, 4}, {64, 1, 4}, {0, 4, 33}, {1, 1, 4}, {0}, CASE_ANY_DTYPE}, DTYPE_BF16, 0.01f, true, false},
+    /* one, sizes of real models one at a time */
+    {{1, {1, 1, 1}, {1, 64, 64}, {1, 4096, 4096}, {1, 128, 128}, {1, 1, 4}, {0}, DTYPE_BF16}, DTYPE_F32, 0.01f, true, false},
+    {{1, {1, 1, 1}, {1, 2880, 2880}, {1, 64, 64}, {1, 128, 128}, {1, 1, 4}, {0}, DTYPE_BF16}, DTYPE_F32, 0.01f, true, false},
+    {{1, {1, 1, 1}, {1, 96, 96}, {1, 4088, 4088}, {1, 40, 40}, {1, 1, 4}, {0}, DTYPE_BF16}, DTYPE_BF16, 0.01f, true, false},
+    {{1, {1, 1, 1}, {1, 64, 64}, {1, 4096, 4096}, {1, 100, 100}, {1, 1, 4}, {0}, DTYPE_Q8_0}, DTYPE_BF16, 0.01f, true, false},
+    {{1, {1, 1, 1}, {1, 2880, 2880}, {1, 64, 64}, {1, 128, 128}, {1, 1, 4}, {0}, DTYPE_BF16}, DTYPE_BF16, 0.01f, true, false},
+    /* that decode together */
+    {{1, {1, 2, 2}, {160, 1, 4}, {64, 1, 4}, {0, 4, 33}, {1, 1, 4}, {0}, DTYPE_BF16}, DTYPE_F32, 0.002f, true, true},
+    {{1, {1, 2, 2}, {160, 1, 4}, {64, 1, 4}, {0, 4, 33}, {1, 1, 4}, {0}, DTYPE_Q8_0}, DTYPE_BF16, 0.002f, true, true},
+    {{1, {1, 3, 3}, {160, 1, 4}, {64, 1, 4}, {0, 4, 33}, {1, 1, 4}, {0}, DTYPE_BF16}, DTYPE_BF16, 0.002f, true, true},
+    {{1, {1, 3, 3}, {160, 1, 4}, {64, 1, 4}, {0, 4, 33}, {1, 1, 4}, {0}, DTYPE_Q8_0}, DTYPE_F32, 0.002f, true, true},
+    {{1, {1, 8, 8}, {160, 1, 4}, {64, 1, 4}, {0, 4, 33}, {1, 1, 4}, {0}, DTYPE_BF16}, DTYPE_F32, 0.002f, true, true},
+    {{1, {1, 8, 8}, {160, 1, 4}, {64, 1, 4}, {0, 4, 33}, {1, 1, 4}, {0}, DTYPE_Q8_0}, DTYPE_BF16, 0.002f, true, true},
+    {{1, {1, 9, 9}, {160, 1, 4}, {64, 1, 4}, {0, 4, 33}, {1, 1, 4}, {0}, DTYPE_BF16}, DTYPE_BF16, 0.002f, true, true},
+    {{1, {1, 9, 9}, {160, 1, 4}, {64, 1, 4}, {0, 4, 33}, {1, 1, 4}, {0}, DTYPE_Q8_0}, DTYPE_F32, 0.002f, true, true},
+    {{1, {1, 16, 16}, {160, 1, 4}, {64, 1, 4}, {0, 4, 33}, {1, 1, 4}, {0}, DTYPE_BF16}, DTYPE_F32, 0.002f, true, true},
+    {{1, {1, 16, 16}, {160, 1, 4}, {64, 1, 4}, {0, 4, 33}, {1, 1, 4}, {0}, DTYPE_Q8_0}, DTYPE_BF16, 0.002f, true, true},
+    {{1, {1, 17, 17}, {160, 1, 4}, {64, 1, 4}, {0, 4, 33}, {1, 1, 4}, {0}, DTYPE_BF16}, DTYPE_BF16, 0.002f, true, true},
+    {{1, {1, 17, 17}, {160, 1, 4}, {64, 1, 4}, {0, 4, 33}, {1, 1, 4}, {0}, DTYPE_Q8_0}, DTYPE_F32, 0.002f, true, true},
+    {{1, {1, 32, 32}, {160, 1, 4}, {64, 1, 4}, {0, 4, 33}, {1, 1, 4}, {0}, DTYPE_BF16}, DTYPE_F32, 0.002f, true, true},
+    {{1, {1, 32, 32}, {160, 1, 4}, {64, 1, 4}, {0, 4, 33}, {1, 1, 4}, {0}, DTYPE_Q8_0}, DTYPE_BF16, 0.002f, true, true},
+    /* prompts */
+    {{1, {1, 172, 172}, {160, 1, 4}, {64, 1, 4}, {0, 4, 33}, {1, 1, 4}, {0}, DTYPE_BF16}, DTYPE_BF16, 0.001f, true, false},
+    {{1, {1, 186, 186}, {160, 1, 4}, {64, 1, 4}, {0, 4, 33}, {1, 1, 4}, {0}, DTYPE_BF16}, DTYPE_F32, 0.001f, true, false},
+    {{1, {1, 200, 200}, {160, 1, 4}, {64, 1, 4}, {0, 44, 73}, {1, 1, 4}, {0}, DTYPE_BF16}, DTYPE_BF16, 0.001f, true, false},
+    {{1, {1, 214, 214}, {160, 1, 4}, {64, 1, 4}, {0, 44, 73}, {1, 1, 4}, {0}, DTYPE_BF16}, DTYPE_F32, 0.001f, true, false},
+    {{1, {1, 165, 165}, {160, 1, 4}, {64, 1, 4}, {0, 4, 33}, {1, 1, 4}, {0}, DTYPE_BF16}, DTYPE_F32, 0.05f, false, false},
+    {{1, {1, 179, 179}, {160, 1, 4}, {64, 1, 4}, {0, 4, 33}, {1, 1, 4}, {0}, DTYPE_BF16}, DTYPE_BF16, 0.05f, false, false},
+    {{1, {1, 193, 193}, {160, 1, 4}, {64, 1, 4}, {0, 44, 73}, {1, 1, 4}, {0}, DTYPE_BF16}, DTYPE_F32, 0.05f, false, false},
+    {{1, {1, 207, 207}, {160, 1, 4}, {64, 1, 4}, {0, 44, 73}, {1, 1, 4}, {0}, DTYPE_BF16}, DTYPE_BF16, 0.05f, false, false},
+    {{1, {1, 165, 165}, {160, 1, 4}, {64, 1, 4}, {0, 4, 33}, {1, 1, 4}, {0}, DTYPE_Q8_0}, DTYPE_F32, 0.05f, false, false},
+    {{1, {1, 179, 179}, {160, 1, 4}, {64, 1, 4}, {0, 4, 33}, {1, 1, 4}, {0}, DTYPE_Q8_0}, DTYPE_BF16, 0.05f, false, false},
+    {{1, {1, 193, 193}, {160, 1, 4}, {64, 1, 4}, {0, 44, 73}, {1, 1, 4}, {0}, DTYPE_Q8_0}, DTYPE_F32, 0.05f, false, false},
+    {{1, {1, 207, 207}, {160, 1, 4}, {64, 1, 4}, {0, 44, 73}, {1, 1, 4}, {0}, DTYPE_Q8_0}, DTYPE_BF16, 0.05f, false, false},
+};
+/* clang-format on */
+
 static bool make_case(struct case_maker *c, void *args)
 {
-    static const int64_t few[] = {2, 3, 8, 9, 16, 17, 32}; /* rows that decode together */
-    enum { PROMPTS = 15, FEW = 23, END = FEW + 2 * sizeof few / sizeof *few };
-    enum { AGAIN = END + (FEW - PROMPTS) / 2, WIDE = 8 };
-    static const struct {
-        int64_t width, hidden, experts;
-        enum dtype dtype;
-    } wide[] = {{4096, 64, 128, DTYPE_BF16}, /* one row, sizes of real models one at a time */
-                {64, 2880, 128, DTYPE_BF16},
-                {4088, 96, 40, DTYPE_BF16},
-                {4096, 64, 100, DTYPE_Q8_0},
-                {64, 2880, 128, DTYPE_BF16}};
-    int index = c->index, sizes = index - AGAIN;
-    if (sizes >= (int)(sizeof wide / sizeof *wide)) return false;
-    bool q8_0 = index >= END && sizes < 0; /* prompts again, every other of those */
-    if (q8_0) index = PROMPTS + 2 * (index - END);
-    if (sizes >= 0) index = WIDE + sizes;
-    c->index = index;
-    int64_t m = case_size(c, 1, 20), hidden = 32 * rng_range(c->rng, 1, 4),
-            width = 64 * rng_range(c->rng, 1, 4);
-    int64_t experts = case_size(c, 4, 33), top_k = rng_range(c->rng, 1, 4);
-    if (index >= 5) m = 1, hidden *= 5; /* decoding */
-    if (index >= PROMPTS) m = ROUTED_ROWS + 7 * index;
-    if (index >= 19 && index < FEW) experts += 40;
-    enum dtype dtype = index < PROMPTS ? case_weight_dtype(c) : q8_0 ? DTYPE_Q8_0 : DTYPE_BF16;
-    if (index >= FEW) m = few[(index - FEW) / 2], dtype = index % 2 ? DTYPE_BF16 : DTYPE_Q8_0;
-    if (sizes >= 0) {
-        width = wide[sizes].width, hidden = wide[sizes].hidden;
-        experts = wide[sizes].experts, dtype = wide[sizes].dtype;
-    }
-    float *bias = case_vector(c, experts, 0.2f);
-    bool separated = m == 1 || index >= FEW || choice_is_clear(m);
-    float router = m == 1 ? 0.01f : m < ROUTED_ROWS ? 0.2f : separated ? 0.001f : 0.05f;
-    if (index >= FEW) router = 0.002f;
-    if (separated) separate(c->rng, bias, experts);
-    const struct op_problem p = {
-        .rows = m, .dtype = dtype, .n = hidden, .k = width, .groups = experts, .top_k = top_k};
-    bool wide_router = index < 10 || (index >= PROMPTS && index / 2 % 2);
-    struct attn_out_args *a = args;
-    make(c, &p, wide_router ? DTYPE_F32 : DTYPE_BF16, router, bias, a);
-    if (index >= FEW && c->kind < CASE_EXTREME) divide(c->rng, a);
+    struct op_problem p = {0};
+    const struct attn_out_case *s = CASE_OF(c, cases, &p);
+    if (!s) return false;
+    float *bias = case_vector(c, p.groups, 0.2f);
+    if (s->clear) separate(c->rng, bias, p.groups);
+    make(c, &p, s->router, s->scale, bias, args);
+    if (s->divided && c->kind < CASE_EXTREME) divide(c->rng, args);
     return true;
 }
 

@@ -13,6 +13,34 @@ int64_t case_size(struct case_maker *c, int64_t lo, int64_t hi)
     return pick < lo ? lo : pick > hi ? hi : pick;
 }
 
+static int64_t draw_size(struct case_maker *c, const struct case_range *r)
+{
+    if (r->step) return r->step * rng_range(c->rng, r->lo, r->hi);
+    return r->hi ? case_size(c, r->lo, r->hi) : 0;
+}
+
+const void *case_of_table(struct case_maker *c, const void *shapes, size_t count, size_t stride,
+                          struct op_problem *out)
+{
+    int index = c->index;
+    for (size_t i = 0; i < count; i++) {
+        const struct case_shape *s = (const void *)((const char *)shapes + i * stride);
+        if (index >= s->count) {
+            index -= s->count;
+            continue;
+        }
+        out->rows = draw_size(c, &s->rows);
+        out->dtype = s->dtype < 0 ? case_weight_dtype(c) : (enum dtype)s->dtype;
+        out->n = draw_size(c, &s->n);
+        out->k = draw_size(c, &s->k);
+        out->groups = draw_size(c, &s->groups);
+        out->top_k = draw_size(c, &s->top_k);
+        out->head_dim = draw_size(c, &s->head_dim);
+        return s;
+    }
+    return NULL;
+}
+
 float *case_vector(struct case_maker *c, int64_t n, float scale)
 {
     /* Kernels may ask for activations as an engine's buffers lie, and must not ask without saying

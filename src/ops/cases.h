@@ -27,6 +27,25 @@ struct case_maker {
  */
 int64_t case_size(struct case_maker *c, int64_t lo, int64_t hi);
 
+/* A size of a table of cases: `step` times a number from lo to hi; step 0: case_size(lo, hi). */
+struct case_range {
+    int64_t step, lo, hi;
+};
+/* `count` cases of a table. */
+struct case_shape {
+    int count;
+    struct case_range rows, n, k, groups, top_k, head_dim; /* all zero: does not apply */
+    int dtype;                                             /* or CASE_ANY_DTYPE: one of each */
+};
+enum { CASE_ANY_DTYPE = -1 };
+/* Number c->index of the cases of a table: the shape that it is of, its problem in `out`. NULL:
+ * there is none. `stride`: bytes from one shape to the next, which may be part of larger structs.
+ */
+const void *case_of_table(struct case_maker *c, const void *shapes, size_t count, size_t stride,
+                          struct op_problem *out);
+#define CASE_OF(c, table, out)                                                                     \
+    case_of_table(c, table, sizeof(table) / sizeof *(table), sizeof *(table), out)
+
 /* [rows][cols] activations of sd `scale`. Extreme cases have outliers, zeros and large magnitudes;
  * nonfinite cases have one row each with NaN, +Inf and -Inf where there are rows enough (never
  * all). */

@@ -57,11 +57,13 @@ static void make_problem(struct case_maker *c, const struct op_problem *p, void 
 
 static bool make_case(struct case_maker *c, void *args)
 {
-    if (c->index >= 15) return false;
-    int64_t m = case_size(c, 2, 20), hidden = 32 * rng_range(c->rng, 1, 4),
-            vocab = rng_range(c->rng, 50, 300);
-    if (c->index >= 5) m = 1, hidden *= 5; /* decoding */
-    const struct op_problem p = {.rows = m, .dtype = case_weight_dtype(c), .n = vocab, .k = hidden};
+    static const struct case_shape shapes[] = {
+        /* rows, n, k */
+        {5, {0, 2, 20}, {1, 50, 300}, {32, 1, 4}, {0}, {0}, {0}, CASE_ANY_DTYPE},
+        {10, {1, 1, 1}, {1, 50, 300}, {160, 1, 4}, {0}, {0}, {0}, CASE_ANY_DTYPE},
+    };
+    struct op_problem p = {0};
+    if (!CASE_OF(c, shapes, &p)) return false;
     make_problem(c, &p, args);
     return true;
 }

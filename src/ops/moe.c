@@ -84,16 +84,16 @@ static void make_problem(struct case_maker *c, const struct op_problem *p, void 
 
 static bool make_case(struct case_maker *c, void *args)
 {
-    if (c->index >= 13) return false;
-    int64_t m = case_size(c, 1, 40), hidden = 32 * rng_range(c->rng, 1, 4),
-            inner = 32 * rng_range(c->rng, 1, 4);
-    int64_t experts = rng_range(c->rng, 4, 9), top_k = rng_range(c->rng, 1, 4);
-    if (c->index >= 5 && c->index < 10) m = 1; /* decoding */
-    if (c->index >= 10)
-        m = c->index == 12 ? 300 : 40 + c->index, hidden = 64 * c->index - 576, inner = 128;
-    enum dtype dtype = c->index >= 10 ? DTYPE_MXFP4 : case_weight_dtype(c);
-    const struct op_problem p = {
-        .rows = m, .dtype = dtype, .n = inner, .k = hidden, .groups = experts, .top_k = top_k};
+    static const struct case_shape shapes[] = {
+        /* rows, n, k, experts, of a token */
+        {5, {0, 1, 40}, {32, 1, 4}, {32, 1, 4}, {1, 4, 9}, {1, 1, 4}, {0}, CASE_ANY_DTYPE},
+        {5, {1, 1, 1}, {32, 1, 4}, {32, 1, 4}, {1, 4, 9}, {1, 1, 4}, {0}, CASE_ANY_DTYPE},
+        {1, {1, 50, 50}, {1, 128, 128}, {64, 1, 1}, {1, 4, 9}, {1, 1, 4}, {0}, DTYPE_MXFP4},
+        {1, {1, 51, 51}, {1, 128, 128}, {64, 2, 2}, {1, 4, 9}, {1, 1, 4}, {0}, DTYPE_MXFP4},
+        {1, {1, 300, 300}, {1, 128, 128}, {64, 3, 3}, {1, 4, 9}, {1, 1, 4}, {0}, DTYPE_MXFP4},
+    };
+    struct op_problem p = {0};
+    if (!CASE_OF(c, shapes, &p)) return false;
     make_problem(c, &p, args);
     return true;
 }

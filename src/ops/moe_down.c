@@ -60,24 +60,26 @@ static void make_problem(struct case_maker *c, const struct op_problem *p, void 
 
 static bool make_case(struct case_maker *c, void *args)
 {
-    static const int64_t few[] = {2, 2, 2, 3, 8, 9, 20, 40}; /* rows that decode together */
-    enum { FEW = 15, WIDE = FEW + sizeof few / sizeof *few, END = WIDE + 4 };
-    if (c->index >= END) return false;
-    int64_t m = case_size(c, 1, 40), hidden = 32 * rng_range(c->rng, 1, 4),
-            inner = 32 * rng_range(c->rng, 1, 4);
-    int64_t experts = rng_range(c->rng, 4, 9), top_k = rng_range(c->rng, 1, 4);
-    enum dtype dtype = case_weight_dtype(c);
-    if (c->index >= 5) m = 1, inner *= 5; /* decoding */
-    if (c->index >= WIDE) {               /* one row as wide as real ones */
-        hidden = 8 * rng_range(c->rng, 3, 9), inner = 32 * rng_range(c->rng, 80, 96);
-        top_k = 1 + c->index - WIDE, dtype = DTYPE_MXFP4;
-    } else if (c->index >= FEW) {
-        m = few[c->index - FEW], hidden = 32 * rng_range(c->rng, 1, 2), dtype = DTYPE_MXFP4;
-        inner = 32 * (c->index % 4 ? rng_range(c->rng, 1, 12) : rng_range(c->rng, 60, 96));
-        experts = c->index % 4 ? rng_range(c->rng, 4, 40) : 4;
-    }
-    const struct op_problem p = {
-        .rows = m, .dtype = dtype, .n = hidden, .k = inner, .groups = experts, .top_k = top_k};
+    static const struct case_shape shapes[] = {
+        /* rows, n, k, experts, of a token */
+        {5, {0, 1, 40}, {32, 1, 4}, {32, 1, 4}, {1, 4, 9}, {1, 1, 4}, {0}, CASE_ANY_DTYPE},
+        {10, {1, 1, 1}, {32, 1, 4}, {160, 1, 4}, {1, 4, 9}, {1, 1, 4}, {0}, CASE_ANY_DTYPE},
+        /* that decode together */
+        {1, {1, 2, 2}, {32, 1, 2}, {32, 60, 96}, {1, 4, 4}, {1, 1, 4}, {0}, DTYPE_MXFP4},
+        {2, {1, 2, 2}, {32, 1, 2}, {32, 1, 12}, {1, 4, 40}, {1, 1, 4}, {0}, DTYPE_MXFP4},
+        {1, {1, 3, 3}, {32, 1, 2}, {32, 1, 12}, {1, 4, 40}, {1, 1, 4}, {0}, DTYPE_MXFP4},
+        {1, {1, 8, 8}, {32, 1, 2}, {32, 60, 96}, {1, 4, 4}, {1, 1, 4}, {0}, DTYPE_MXFP4},
+        {1, {1, 9, 9}, {32, 1, 2}, {32, 1, 12}, {1, 4, 40}, {1, 1, 4}, {0}, DTYPE_MXFP4},
+        {1, {1, 20, 20}, {32, 1, 2}, {32, 1, 12}, {1, 4, 40}, {1, 1, 4}, {0}, DTYPE_MXFP4},
+        {1, {1, 40, 40}, {32, 1, 2}, {32, 1, 12}, {1, 4, 40}, {1, 1, 4}, {0}, DTYPE_MXFP4},
+        /* one as wide as real ones */
+        {1, {1, 1, 1}, {8, 3, 9}, {32, 80, 96}, {1, 4, 9}, {1, 1, 1}, {0}, DTYPE_MXFP4},
+        {1, {1, 1, 1}, {8, 3, 9}, {32, 80, 96}, {1, 4, 9}, {1, 2, 2}, {0}, DTYPE_MXFP4},
+        {1, {1, 1, 1}, {8, 3, 9}, {32, 80, 96}, {1, 4, 9}, {1, 3, 3}, {0}, DTYPE_MXFP4},
+        {1, {1, 1, 1}, {8, 3, 9}, {32, 80, 96}, {1, 4, 9}, {1, 4, 4}, {0}, DTYPE_MXFP4},
+    };
+    struct op_problem p = {0};
+    if (!CASE_OF(c, shapes, &p)) return false;
     make_problem(c, &p, args);
     return true;
 }

@@ -77,21 +77,22 @@ static void make_problem(struct case_maker *c, const struct op_problem *p, void 
 
 static bool make_case(struct case_maker *c, void *args)
 {
-    static const int64_t few[] = {2, 2, 2, 3, 8, 9, 20, 40}; /* rows that decode together */
-    enum { FEW = 16, END = FEW + sizeof few / sizeof *few };
-    if (c->index >= END) return false;
-    int64_t m = c->index == 15 ? 170 : case_size(c, 1, 40), hidden = 32 * rng_range(c->rng, 1, 4),
-            inner = 32 * rng_range(c->rng, 1, 4);
-    int64_t experts = rng_range(c->rng, 4, 9), top_k = rng_range(c->rng, 1, 4);
-    if (c->index >= 5 && c->index < 15) m = 1, hidden *= 5; /* decoding */
-    enum dtype dtype = case_weight_dtype(c);
-    if (c->index >= FEW) {
-        m = few[c->index - FEW], inner = 32 * rng_range(c->rng, 1, 2), dtype = DTYPE_MXFP4;
-        hidden = 32 * (c->index % 4 ? rng_range(c->rng, 1, 12) : rng_range(c->rng, 60, 96));
-        experts = c->index % 4 ? rng_range(c->rng, 4, 40) : 4;
-    }
-    const struct op_problem p = {
-        .rows = m, .dtype = dtype, .n = inner, .k = hidden, .groups = experts, .top_k = top_k};
+    static const struct case_shape shapes[] = {
+        /* rows, n, k, experts, of a token */
+        {5, {0, 1, 40}, {32, 1, 4}, {32, 1, 4}, {1, 4, 9}, {1, 1, 4}, {0}, CASE_ANY_DTYPE},
+        {10, {1, 1, 1}, {32, 1, 4}, {160, 1, 4}, {1, 4, 9}, {1, 1, 4}, {0}, CASE_ANY_DTYPE},
+        {1, {1, 170, 170}, {32, 1, 4}, {32, 1, 4}, {1, 4, 9}, {1, 1, 4}, {0}, DTYPE_MXFP4},
+        /* that decode together */
+        {1, {1, 2, 2}, {32, 1, 2}, {32, 60, 96}, {1, 4, 4}, {1, 1, 4}, {0}, DTYPE_MXFP4},
+        {2, {1, 2, 2}, {32, 1, 2}, {32, 1, 12}, {1, 4, 40}, {1, 1, 4}, {0}, DTYPE_MXFP4},
+        {1, {1, 3, 3}, {32, 1, 2}, {32, 1, 12}, {1, 4, 40}, {1, 1, 4}, {0}, DTYPE_MXFP4},
+        {1, {1, 8, 8}, {32, 1, 2}, {32, 60, 96}, {1, 4, 4}, {1, 1, 4}, {0}, DTYPE_MXFP4},
+        {1, {1, 9, 9}, {32, 1, 2}, {32, 1, 12}, {1, 4, 40}, {1, 1, 4}, {0}, DTYPE_MXFP4},
+        {1, {1, 20, 20}, {32, 1, 2}, {32, 1, 12}, {1, 4, 40}, {1, 1, 4}, {0}, DTYPE_MXFP4},
+        {1, {1, 40, 40}, {32, 1, 2}, {32, 1, 12}, {1, 4, 40}, {1, 1, 4}, {0}, DTYPE_MXFP4},
+    };
+    struct op_problem p = {0};
+    if (!CASE_OF(c, shapes, &p)) return false;
     make_problem(c, &p, args);
     return true;
 }
