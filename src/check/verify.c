@@ -40,7 +40,7 @@ static enum sol_status trial_make(struct arena *arena, const struct op *op, cons
     t->args = arena_alloc(arena, op->args_size, 64);
     if (!t->args) return SOL_E_MEMORY;
     memcpy(t->args, args, op->args_size);
-    t->n_outputs = op->outputs(args, t->outputs);
+    t->n_outputs = (op->case_outputs ? op->case_outputs : op->outputs)(args, t->outputs);
     for (int i = 0; i < t->n_outputs; i++) {
         size_t bytes = t->outputs[i].bytes;
         unsigned char *frame = arena_alloc(arena, bytes + 2 * GUARD_BYTES, 64);

@@ -191,12 +191,20 @@ static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
     const struct attn_out_args *a = args;
     out[0] = op_output_of(offsetof(struct attn_out_args, x), &a->x);
     out[1] = op_output_of(offsetof(struct attn_out_args, normed), &a->normed);
-    bool clear = is_separate(a->router_bias, a->n_experts);
-    if (!clear && a->m < ROUTED_ROWS) return 2;
+    if (a->m < ROUTED_ROWS) return 2;
+    out[2] = (struct op_output){offsetof(struct attn_out_args, routing.weight),
+                                (size_t)(a->m * a->top_k) * 4, true, a->top_k};
+    return 3;
+}
+
+static int case_outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
+{
+    const struct attn_out_args *a = args;
+    if (!is_separate(a->router_bias, a->n_experts)) return outputs(args, out);
     const size_t at = offsetof(struct attn_out_args, routing);
     const size_t slots = (size_t)(a->m * a->top_k) * 4;
+    outputs(args, out);
     out[2] = (struct op_output){at + offsetof(struct routing, weight), slots, true, a->top_k};
-    if (!clear) return 3;
     out[3] = (struct op_output){at + offsetof(struct routing, expert), slots, false, 0};
     out[4] = (struct op_output){at + offsetof(struct routing, group_offsets),
                                 (size_t)(a->n_experts + 1) * 4, false, 0};
@@ -228,6 +236,7 @@ const struct op op_attn_out = {
     .make_problem = make_problem,
     .usual = {.rows = 1, .dtype = DTYPE_BF16, .n = 2880, .k = 4096, .groups = 32, .top_k = 4},
     .outputs = outputs,
+    .case_outputs = case_outputs,
     .matrices = {offsetof(struct attn_out_args, attn), offsetof(struct attn_out_args, x),
                  offsetof(struct attn_out_args, normed)},
     .weights = {offsetof(struct attn_out_args, wo)},

@@ -139,6 +139,9 @@ struct op {
     void (*make_problem)(struct case_maker *c, const struct op_problem *problem, void *args);
     struct op_problem usual; /* gpt-oss-20b's, of one row */
     int (*outputs)(const void *args, struct op_output outputs[OP_OUTPUTS_MAX]);
+    /* Of a case, whose contents may be looked at: more where they leave no doubt. NULL: the same.
+     */
+    int (*case_outputs)(const void *args, struct op_output outputs[OP_OUTPUTS_MAX]);
     size_t weights[OP_WEIGHTS_MAX]; /* offsetof each struct tensor that may be packed for a GPU */
     int n_weights;
     size_t matrices[OP_MATRICES_MAX]; /* offsetof each struct matrix, behind them 0 */
