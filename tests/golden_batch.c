@@ -65,8 +65,7 @@ static int open_all(void **state)
     if (model_open(model_path, &model) != SOL_OK ||
         tokenizer_encode(model->tokenizer, bytes, length, false, &text) != SOL_OK)
         fail_msg("%s", sol_last_error());
-    if (gpu && model_upload(model, gpu, NULL, &uploaded) != SOL_OK)
-        fail_msg("%s", sol_last_error());
+    if (gpu && model_upload(model, gpu, &uploaded) != SOL_OK) fail_msg("%s", sol_last_error());
     prompt = effort("tokens before a step", PROMPT, 16);
     long_prompt = effort("tokens before a step with a long context", LONG_PROMPT, 16);
     short_prompt = effort("tokens of the others before", OTHERS_PROMPT, 2);

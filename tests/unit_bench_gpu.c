@@ -40,7 +40,7 @@ static enum sol_status begin(struct on_gpu *g)
     g->params.engine.chooser.device.gpu = g->gpu;
     g->params.repetitions = 2;
     g->params.ops = true;
-    SOL_TRY(model_upload(tiny, g->gpu, NULL, &g->uploaded));
+    SOL_TRY(model_upload(tiny, g->gpu, &g->uploaded));
     g->params.engine.uploaded = g->uploaded;
     return SOL_OK;
 }

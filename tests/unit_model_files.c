@@ -20,7 +20,6 @@
 #include "model/check.h"
 #include "model/config.h"
 #include "model/convert.h"
-#include "model/fit.h"
 #include "model/rows.h"
 #include "support/gguf_writer.h"
 #include "support/same_pieces.h"
@@ -633,65 +632,13 @@ static void test_check(void **state)
     model_files_close(files);
 }
 
-/* A full step takes about the scratch that `fit` names. In a model as small as this one tables of
- * the attention, which `fit` leaves out, weigh as much as a third of it. */
-static void expect_scratch(struct engine *e, const struct fit_params *p, size_t scratch)
-{
-    enum { ROWS_MAX = 512 };
-    static struct engine_row rows[ROWS_MAX];
-    const float *logits;
-    size_t before = engine_memory(e);
-    int64_t n = p->batch < p->context * p->sequences ? p->batch : p->context * p->sequences;
-    assert_true(n <= ROWS_MAX);
-    for (int64_t i = 0; i < n; i++)
-        rows[i] = (struct engine_row){.token = 1, .sequence = (int32_t)(i % p->sequences)};
-    rows[0].output = true;
-    assert_int_equal(engine_eval(e, rows, n, NULL, NULL, &logits), SOL_OK);
-    size_t taken = engine_memory(e) - before;
-    if (taken > scratch + scratch / 2 + (64 << 10) || 2 * taken < scratch)
-        fail_msg("%lld rows: fit names %zu bytes of scratch, the plan took %zu", (long long)n,
-                 scratch, taken);
-}
-
-/* The sizes that `fit` names are those that the engine takes. */
-static void test_fit(void **state)
+/* Refused before anything is read, when there is no room beside the weights. */
+static void test_room(void **state)
 {
     (void)state;
     struct model *m;
-    assert_int_equal(model_open("synth:tiny", &m), SOL_OK);
-    const int64_t cases[][5] = {
-        {4096, 1, 512, 1, 0},    {100, 3, 7, 5, 0},     {33, 1, 512, 64, 0},
-        {512, 8, 64, 8, 0},      {512, 8, 64, 8, 1100}, /* fewer than 8 contexts: 9 pages */
-        {300, 2, 64, 1, 1 << 20}};
-    for (size_t i = 0; i < COUNT(cases); i++) {
-        struct engine_params params;
-        struct engine *e;
-        struct fit fit;
-        const struct fit_params p = {
-            cases[i][0], cases[i][1], cases[i][2], cases[i][3], i % 2 ? DTYPE_F32 : DTYPE_F16,
-            cases[i][4]};
-        engine_params_init(&params);
-        params.context = p.context;
-        params.sequences = p.sequences;
-        params.max_batch = p.batch;
-        params.max_outputs = p.outputs;
-        params.kv_dtype = p.kv_dtype;
-        params.cache_positions = p.positions;
-        params.threads = 1;
-        assert_int_equal(engine_create(m, &params, &e), SOL_OK);
-        fit_compute(&m->config, m->weight_bytes, &p, &fit);
-        assert_int_equal(fit.cache + fit.buffers, engine_memory(e));
-        expect_scratch(e, &p, fit.scratch);
-        engine_destroy(e);
-        int64_t longest = fit_longest_context(&m->config, m->weight_bytes, &p, fit.total, 4096);
-        assert_true(longest >= p.context);
-    }
-    model_close(m);
     const struct model_params greedy = {.load = MODEL_LOAD_READ, .reserve = (size_t)1 << 60};
     assert_int_equal(model_open_with(HF_TINY, &greedy, &m), SOL_E_MEMORY);
-    const struct fit_params huge = {1 << 20, 1 << 20, 512, 1, DTYPE_F16, 0};
-    const struct model_params run = {.load = MODEL_LOAD_READ, .run = &huge};
-    assert_int_equal(model_open_with(HF_TINY, &run, &m), SOL_E_MEMORY);
     assert_non_null(strstr(sol_last_error(), "GiB are free"));
 }
 
@@ -781,7 +728,7 @@ int main(void)
         cmocka_unit_test(test_conversions), cmocka_unit_test(test_unquantised),
         cmocka_unit_test(test_dialects),    cmocka_unit_test(test_original),
         cmocka_unit_test(test_logits),      cmocka_unit_test(test_check),
-        cmocka_unit_test(test_fit),         cmocka_unit_test(test_config_errors),
+        cmocka_unit_test(test_room),        cmocka_unit_test(test_config_errors),
         cmocka_unit_test(test_config_null),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -12,6 +12,7 @@
 
 #include "driver/fake_cuda.h"
 #include "infer/engine.h"
+#include "infer/fit.h"
 #include "model/upload.h"
 #include "model/weights.h"
 #include "ops/cuda/pack_cuda.h"
@@ -85,7 +86,7 @@ static void check_source(const char *source, const struct model_params *how)
     assert_int_equal(model_open(source, &host), SOL_OK);
     assert_int_equal(model_open_with(source, how, &model), SOL_OK);
     assert_int_equal(gpu_open(0, &gpu), SOL_OK);
-    if (model_upload(model, gpu, NULL, &up) != SOL_OK) fail_msg("%s", sol_last_error());
+    if (model_upload(model, gpu, &up) != SOL_OK) fail_msg("%s", sol_last_error());
     check_arrived(gpu, up, host);
     model_upload_destroy(up, gpu);
     gpu_close(gpu);
@@ -124,7 +125,7 @@ static int64_t count_in_place(const struct fake_cuda_params *device, const char 
     cuda_replace(fake_cuda_start(device));
     assert_int_equal(model_open_with(source, how, &model), SOL_OK);
     assert_int_equal(gpu_open(0, &gpu), SOL_OK);
-    if (model_upload(model, gpu, NULL, &up) != SOL_OK) fail_msg("%s", sol_last_error());
+    if (model_upload(model, gpu, &up) != SOL_OK) fail_msg("%s", sol_last_error());
     *repacked = 0;
     for (int64_t i = 0; i < weight_count(&model->config); i++) {
         struct weight w = weight_at(&model->config, i);
@@ -170,7 +171,7 @@ static void test_shared_memory(void **state)
 
 /* ---- room ---- */
 
-static const char *refusal(size_t memory, struct fit_params run)
+static const char *refusal(size_t memory, struct engine_params run)
 {
     static char text[1024];
     struct gpu *gpu;
@@ -180,7 +181,8 @@ static const char *refusal(size_t memory, struct fit_params run)
     cuda_replace(fake_cuda_start(&small));
     assert_int_equal(gpu_open(0, &gpu), SOL_OK);
     long before = fake_cuda_calls();
-    enum sol_status status = model_upload(tiny, gpu, &run, &up);
+    run.chooser.device.gpu = gpu;
+    enum sol_status status = fit_upload(tiny, &run, &up);
     snprintf(text, sizeof text, "%s", status == SOL_OK ? "" : sol_last_error());
     if (status != SOL_OK) {
         assert_int_equal(status, SOL_E_MEMORY);
@@ -205,14 +207,16 @@ static void test_refusals(void **state)
 {
     (void)state;
     const size_t mib = 1 << 20;
-    struct fit_params run = {4096, 8, 512, 1, DTYPE_F16, 0};
+    struct engine_params run;
+    engine_params_init(&run);
+    run.sequences = 8;
     SAYS(refusal(1 * mib, run), "for its weights");
     SAYS(refusal(1 * mib, run), "--backend cpu");
-    SAYS(refusal(20 * mib, run), "(weights 0.00, cache 0.02, buffers 0.01), and Fake GPU 0");
-    SAYS(refusal(20 * mib, run), "it would with steps of 128 tokens, or a context of 2432, or 5");
-    run.batch = 1;
-    SAYS(refusal(10 * mib, run), "free; it would with a context of 2048, or 4 sequences at a time");
-    run.batch = 512;
+    SAYS(refusal(20 * mib, run), "(weights 0.00, cache 0.02, buffers 0.00), and Fake GPU 0");
+    SAYS(refusal(20 * mib, run), "it would with steps of 177 tokens, or a context of 3200, or 6");
+    run.max_batch = 1;
+    SAYS(refusal(14 * mib, run), "free; it would with a context of 2944, or 5 sequences at a time");
+    run.max_batch = 512;
     assert_string_equal(refusal(60 * mib, run), "");
 }
 
@@ -223,7 +227,7 @@ static enum sol_status load_scenario(void)
     struct gpu *gpu;
     struct model *up;
     SOL_TRY(gpu_open(0, &gpu));
-    enum sol_status status = model_upload(tiny, gpu, NULL, &up);
+    enum sol_status status = model_upload(tiny, gpu, &up);
     if (status == SOL_OK) status = gpu_wait(gpu);
     model_upload_destroy(up, gpu);
     gpu_close(gpu);
@@ -253,7 +257,7 @@ static void test_file_fails(void **state)
     assert_int_equal(system(command), 0);
     cuda_replace(fake_cuda_start(&hopper));
     assert_int_equal(gpu_open(0, &gpu), SOL_OK);
-    assert_int_equal(model_upload(model, gpu, NULL, &up), SOL_E_IO);
+    assert_int_equal(model_upload(model, gpu, &up), SOL_E_IO);
     SAYS(sol_last_error(), "became shorter");
     assert_null(up);
     assert_int_equal(gpu_memory_used(gpu), 0);

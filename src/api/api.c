@@ -8,7 +8,6 @@
 #include "base/status.h"
 #include "check/backend.h"
 #include "generate/generate.h"
-#include "model/fit.h"
 #include "model/model.h"
 #include "model/upload.h"
 
@@ -41,17 +40,13 @@ void sol_model_params_init(struct sol_model_params *params)
 }
 
 /* What `auto` wants to have room for: a session of the usual size. */
-static struct fit_params usual_run(const struct model_config *config)
+static struct engine_params usual_run(const struct model_config *config)
 {
     struct engine_params p;
     engine_params_init(&p);
-    return (struct fit_params){
-        .context = p.context < config->context ? p.context : config->context,
-        .sequences = p.sequences,
-        .batch = ENGINE_BATCH_GPU,
-        .outputs = p.max_outputs,
-        .kv_dtype = p.kv_dtype,
-    };
+    if (p.context > config->context) p.context = config->context;
+    p.max_batch = ENGINE_BATCH_GPU;
+    return p;
 }
 
 /* A GPU gets the weights straight from the files. */
@@ -59,9 +54,9 @@ static enum sol_status open_weights(const char *source, const char *backend, str
 {
     if (m->gpu) {
         SOL_TRY(model_open_with(source, &(struct model_params){.later = true}, &m->model));
-        struct fit_params run = usual_run(&m->model->config);
+        const struct engine_params run = usual_run(&m->model->config);
         backend_fit(backend, m->model, &run, &m->gpu);
-        if (m->gpu) return model_upload(m->model, m->gpu, NULL, &m->uploaded);
+        if (m->gpu) return model_upload(m->model, m->gpu, &m->uploaded);
         model_close(m->model);
         m->model = NULL;
     }

@@ -28,6 +28,12 @@ static bool round_to_pages(size_t size, size_t *out)
     return true;
 }
 
+size_t pages_size(size_t size)
+{
+    size_t rounded;
+    return round_to_pages(size, &rounded) ? rounded : SIZE_MAX;
+}
+
 /* Maps `size` bytes at a multiple of the huge page by mapping more and giving the ends back. */
 static void *map_aligned(size_t size)
 {

@@ -12,6 +12,7 @@
 /* Zeroed, page-aligned. Freed with pages_free(ptr, the same size). */
 enum sol_status pages_alloc(size_t size, void **out);
 void pages_free(void *ptr, size_t size); /* takes NULL */
+size_t pages_size(size_t size);          /* what that takes: whole pages; SIZE_MAX: too many */
 
 struct mapped_file {
     const void *data; /* NULL for an empty or unmapped file */

@@ -97,28 +97,22 @@ static enum sol_status make_rows(struct bench *b, int64_t vocab)
     return SOL_OK;
 }
 
-struct fit_params bench_fit_params(const struct bench_params *params, const struct bench_test *t)
+struct engine_params bench_engine_params(const struct bench_params *params,
+                                         const struct bench_test *t)
 {
-    int64_t batch = params->engine.max_batch;
+    struct engine_params p = params->engine;
     int64_t widest = t->n_prompt ? t->n_prompt * t->n_parallel : t->n_parallel;
-    if (batch > widest) batch = widest;
-    if (batch < t->n_parallel) batch = t->n_parallel; /* a step is one step */
-    return (struct fit_params){t->n_depth + t->n_prompt + t->n_gen,
-                               t->n_parallel,
-                               batch,
-                               t->n_parallel,
-                               params->engine.kv_dtype,
-                               0};
+    p.context = t->n_depth + t->n_prompt + t->n_gen;
+    p.sequences = p.max_outputs = t->n_parallel;
+    if (p.max_batch > widest) p.max_batch = widest;
+    if (p.max_batch < t->n_parallel) p.max_batch = t->n_parallel; /* a step is one step */
+    return p;
 }
 
 static enum sol_status create_engine(struct bench *b, const struct model *model)
 {
-    struct engine_params p = b->params->engine;
-    const struct fit_params run = bench_fit_params(b->params, &b->test);
-    p.context = run.context;
-    p.sequences = run.sequences;
-    p.max_outputs = run.outputs;
-    p.max_batch = b->max_batch = run.batch;
+    const struct engine_params p = bench_engine_params(b->params, &b->test);
+    b->max_batch = p.max_batch;
     SOL_TRY(engine_create(model, &p, &b->engine));
     b->result->batch = p.max_batch;
     b->result->threads = pool_size(engine_pool(b->engine));

@@ -9,7 +9,6 @@
 #include "bench/gpu_sensors.h"
 #include "bench/watch.h"
 #include "infer/engine.h"
-#include "model/fit.h"
 #include "ops/batch.h"
 #include "stats/samples.h"
 #include "stats/statistics.h"
@@ -99,8 +98,8 @@ static inline const struct sample *bench_counted(const struct bench_result *resu
 }
 
 /* The engine that a test makes. */
-struct fit_params bench_fit_params(const struct bench_params *params,
-                                   const struct bench_test *test);
+struct engine_params bench_engine_params(const struct bench_params *params,
+                                         const struct bench_test *test);
 
 /* Runs one test: warm-up, then the timed repetitions, all with the same tokens. With repetitions 0
  * the warm-up goes on until three agree within 1 %, and repetitions stop when the 95 % interval is

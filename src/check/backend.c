@@ -7,7 +7,6 @@
 #include "base/progress.h"
 #include "check/verdict.h"
 #include "gpu/kernel.h"
-#include "model/upload.h"
 
 static enum sol_status open_gpu(int ordinal, bool trusted, struct gpu **out)
 {
@@ -64,10 +63,12 @@ enum sol_status backend_open(const char *name, const char *kernel_source, bool t
     return status;
 }
 
-void backend_fit(const char *name, const struct model *model, const struct fit_params *run,
+void backend_fit(const char *name, const struct model *model, const struct engine_params *run,
                  struct gpu **gpu)
 {
-    if (!*gpu || !is_auto(name) || model_upload_check(model, *gpu, run) == SOL_OK) return;
+    struct engine_params there = *run;
+    there.chooser.device.gpu = *gpu;
+    if (!*gpu || !is_auto(name) || fit_upload_check(model, &there) == SOL_OK) return;
     progress_note("the CPU computes: %s", sol_last_error());
     gpu_close(*gpu);
     *gpu = NULL;

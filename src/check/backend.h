@@ -3,7 +3,7 @@
 #define CHECK_BACKEND_H
 
 #include "gpu/device.h"
-#include "model/fit.h"
+#include "infer/fit.h"
 
 #define BACKEND_HELP                                                                               \
     "cpu (default), cuda, cuda:N for the N-th GPU, or auto: a GPU where there is one that can"
@@ -18,9 +18,9 @@
 enum sol_status backend_open(const char *name, const char *kernel_source, bool trusted,
                              struct gpu **out);
 
-/* With auto, a GPU without room for the model and such a run is given up: it is closed, *gpu is
- * NULL then, and stderr says why. Other names, and no GPU: nothing happens. */
-void backend_fit(const char *name, const struct model *model, const struct fit_params *run,
+/* With auto, a GPU without room for the model and an engine like `run` on it is given up: it is
+ * closed, *gpu is NULL then, and stderr says why. Other names, and no GPU: nothing happens. */
+void backend_fit(const char *name, const struct model *model, const struct engine_params *run,
                  struct gpu **gpu);
 
 #endif

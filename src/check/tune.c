@@ -364,6 +364,7 @@ static enum sol_status search_rows(struct search *s, const struct model *model, 
     p.context = deepest + each;
     p.max_batch = rows;
     p.max_outputs = own == rows ? rows : 1;
+    p.keep = true;
     SOL_TRY(engine_create(model, &p, &s->site.engine));
     struct chooser composed = s->usual;
     composed.device.workers = s->usual.device.workers = s->site.chooser.device.workers =

@@ -15,6 +15,7 @@
 #include "cli/cli.h"
 #include "cli/engine_options.h"
 #include "format/output_file.h"
+#include "infer/fit.h"
 #include "model/upload.h"
 #include "sol/sol.h"
 
@@ -350,29 +351,31 @@ static enum sol_status open_model(struct bench_command *c)
 }
 
 /* Of the test that needs least: the others may fail when their turn comes. */
-static struct fit_params smallest_run(const struct bench_command *c)
+static enum sol_status smallest_run(const struct bench_command *c, struct engine_params *out)
 {
-    struct fit_params smallest = {0};
     size_t least = SIZE_MAX;
     for (size_t i = 0; i < c->n_tests; i++) {
-        struct fit_params run = bench_fit_params(&c->params, &c->tests[i]);
-        struct fit fit;
-        fit_compute(&c->model->config, 0, &run, &fit);
-        if (fit.total >= least) continue;
-        least = fit.total;
-        smallest = run;
+        struct engine_params run = bench_engine_params(&c->params, &c->tests[i]);
+        struct engine_parts parts;
+        SOL_TRY(fit_engine(c->uploaded, &run, &parts));
+        if (i && engine_parts_total(&parts) >= least) continue;
+        least = engine_parts_total(&parts);
+        *out = run;
     }
-    return smallest;
+    return SOL_OK;
 }
 
 /* Once for all tests. */
 static enum sol_status upload(struct bench_command *c)
 {
     struct gpu *gpu = c->options.engine.gpu;
+    struct engine_params run = c->params.engine;
     uint64_t start = clock_ns();
     if (!gpu) return SOL_OK;
-    const struct fit_params run = smallest_run(c);
-    SOL_TRY(model_upload(c->model, gpu, &run, &c->uploaded));
+    SOL_TRY(model_upload_plan(c->model, gpu, &c->uploaded));
+    SOL_TRY(smallest_run(c, &run));
+    SOL_TRY(fit_room(c->uploaded, &run, true));
+    SOL_TRY(model_upload_load(c->uploaded, gpu));
     c->upload_s = 1e-9 * (double)(clock_ns() - start);
     c->params.engine.uploaded = c->uploaded;
     return SOL_OK;

@@ -265,7 +265,7 @@ static enum sol_status search(struct tune_command *c)
 {
     struct tune_options *o = &c->options;
     SOL_TRY(engine_options_open(&o->engine, &c->params.engine, &c->model));
-    if (o->engine.gpu) SOL_TRY(model_upload(c->model, o->engine.gpu, 0, &c->uploaded));
+    if (o->engine.gpu) SOL_TRY(model_upload(c->model, o->engine.gpu, &c->uploaded));
     take_rows(c);
     c->params.engine.uploaded = c->uploaded;
     c->params.rows = o->rows.values;

@@ -12,8 +12,7 @@
 #include "bench/gpu_ceiling.h"
 #include "cli/cli.h"
 #include "cli/input.h"
-#include "model/fit.h"
-#include "model/upload.h"
+#include "infer/fit.h"
 #include "ops/tuning_file.h"
 
 /* ---- options ---- */
@@ -118,34 +117,40 @@ static enum sol_status parse_load(const char *text, enum model_load *load)
     return SOL_OK;
 }
 
+/* A GPU gets the weights straight from the files, but for a mapping that it reads itself. */
 static enum sol_status open_model(const struct engine_options *options,
-                                  const struct fit_params *run, struct model **out)
+                                  const struct engine_params *params, struct model **out)
 {
-    struct model_params how = {.run = options->gpu ? NULL : run};
+    struct model_params how = {.later = true};
+    struct engine_parts parts = {0};
     SOL_TRY(parse_load(options->load, &how.load));
-    /* A GPU gets them straight from the file, but for a mapping that it reads itself. */
     bool mapped =
         how.load == MODEL_LOAD_MAP && options->gpu && gpu_shares_memory(gpu_info(options->gpu));
-    how.later = options->gpu && !options->host_weights && !mapped;
-    return model_open_with(options->model, &how, out);
+    SOL_TRY(model_open_with(options->model, &how, out));
+    if (options->gpu && !options->host_weights && !mapped) return SOL_OK;
+    enum sol_status status = SOL_OK;
+    if (!options->gpu) status = fit_engine(*out, params, &parts);
+    how.reserve = engine_parts_total(&parts);
+    if (status == SOL_OK) status = model_load(*out, &how);
+    if (status == SOL_OK) return SOL_OK;
+    model_close(*out);
+    *out = NULL;
+    return status;
 }
 
 enum sol_status engine_options_open(struct engine_options *options, struct engine_params *params,
                                     struct model **out)
 {
-    struct fit_params run = {params->context,     params->sequences, params->max_batch,
-                             params->max_outputs, params->kv_dtype,  params->cache_positions};
     *out = NULL;
-    SOL_TRY(open_model(options, &run, out));
+    SOL_TRY(open_model(options, params, out));
     if (!options->gpu) return SOL_OK;
-    backend_fit(options->backend, *out, &run, &options->gpu);
+    backend_fit(options->backend, *out, params, &options->gpu);
     if (options->gpu) return SOL_OK;
     model_close(*out);
     *out = NULL;
     engine_options_close(options);
     SOL_TRY(set_device(options, params));
-    run.batch = params->max_batch;
-    return open_model(options, &run, out);
+    return open_model(options, params, out);
 }
 
 enum sol_status engine_options_limits(const struct engine_params *params, size_t working_set,

@@ -11,10 +11,12 @@
 #include "base/status.h"
 #include "cli/engine_options.h"
 #include "format/output_file.h"
+#include "gpu/device.h"
+#include "infer/fit.h"
 #include "model/check.h"
 #include "model/convert.h"
-#include "model/fit.h"
 #include "model/source.h"
+#include "model/upload.h"
 #include "tok/tokenizer.h"
 
 /* ---- check ---- */
@@ -168,82 +170,110 @@ enum sol_status model_tool_synth(const struct model_options *o)
 
 /* ---- fit ---- */
 
-static enum sol_status weights_of(const char *model, struct model_config *config, size_t *bytes)
+struct fit {
+    struct model *model, *planned; /* planned: as a GPU gets it */
+    struct gpu *gpu;               /* described, not opened */
+    struct engine_params params;
+    struct engine_parts parts;
+    size_t weights, memory;
+    int64_t longest;
+};
+
+/* A GPU that is not here is taken for an H100: how much scratch a step needs depends on kernels. */
+static enum sol_status describe_gpu(double memory_gib, struct gpu **out)
 {
-    const char *text = source_synth(model);
-    struct model_files *files;
-    struct synth synth;
-    *bytes = 0;
-    if (text) {
-        SOL_TRY(synth_parse(text, &synth));
-        *config = synth.config;
-        *bytes = synth_bytes(&synth);
-        return SOL_OK;
-    }
-    SOL_TRY(model_files_open(model, &files));
-    *config = files->config;
-    for (int64_t i = 0; i < weight_count(config); i++) {
-        struct weight w = weight_at(config, i);
-        *bytes += place_model_bytes(&w, &files->places[i]);
-    }
-    model_files_close(files);
-    return SOL_OK;
+    const struct gpu_info info = {.name = "GPU",
+                                  .major = 9,
+                                  .sm_count = 132,
+                                  .memory_bytes = (size_t)(memory_gib * (1 << 30)),
+                                  .shared_per_block = 227 << 10,
+                                  .shared_per_sm = 228 << 10};
+    return gpu_describe(&info, out);
 }
 
-static enum sol_status fit_request(const struct model_options *o, const struct model_config *c,
-                                   struct fit_params *out)
+static enum sol_status fit_request(const struct model_options *o, struct fit *f)
 {
-    bool on_gpu = o->device_gib > 0;
-    int64_t batch = o->batch ? o->batch : on_gpu ? ENGINE_BATCH_GPU : ENGINE_BATCH_CPU;
-    *out = (struct fit_params){o->context, o->sequences, batch, 1, DTYPE_F16, o->positions};
-    if (!dtype_from_name(o->kv, &out->kv_dtype) ||
-        (out->kv_dtype != DTYPE_F16 && out->kv_dtype != DTYPE_BF16 && out->kv_dtype != DTYPE_F32))
+    const struct model_config *c = &f->model->config;
+    struct engine_params *p = &f->params;
+    engine_params_init(p);
+    p->context = o->context;
+    p->sequences = o->sequences;
+    p->cache_positions = o->positions;
+    p->chooser.device.gpu = f->gpu;
+    p->max_batch = o->batch ? o->batch : f->gpu ? ENGINE_BATCH_GPU : ENGINE_BATCH_CPU;
+    if (!dtype_from_name(o->kv, &p->kv_dtype) ||
+        (p->kv_dtype != DTYPE_F16 && p->kv_dtype != DTYPE_BF16 && p->kv_dtype != DTYPE_F32))
         return status_set(SOL_E_ARGUMENT, "--kv %s: the cache is kept in f16, bf16 or f32", o->kv);
-    if (out->context > c->context)
+    if (p->context > c->context)
         return status_set(SOL_E_ARGUMENT, "context %" PRId64 " is longer than the model's %" PRId64,
-                          out->context, c->context);
+                          p->context, c->context);
     return SOL_OK;
 }
 
-static enum sol_status print_fit(const struct model_options *o, const struct fit_params *p,
-                                 const struct fit *fit, size_t memory, int64_t longest)
+static size_t total_of(const struct fit *f)
+{
+    return f->weights + engine_parts_total(&f->parts);
+}
+
+static enum sol_status compute(const struct model_options *o, struct fit *f)
+{
+    static const struct model_params later = {.later = true};
+    SOL_TRY(model_open_with(o->model, &later, &f->model));
+    if (o->device_gib > 0) SOL_TRY(describe_gpu(o->device_gib, &f->gpu));
+    SOL_TRY(fit_request(o, f));
+    if (f->gpu) SOL_TRY(model_upload_plan(f->model, f->gpu, &f->planned));
+    const struct model *model = f->gpu ? f->planned : f->model;
+    f->weights = f->gpu ? model_upload_bytes(model) : model->weight_bytes;
+    f->memory = f->gpu ? gpu_info(f->gpu)->memory_bytes : memory_available();
+    SOL_TRY(fit_engine(model, &f->params, &f->parts));
+    size_t room = f->memory > f->weights ? f->memory - f->weights : 0;
+    f->longest = fit_longest_context(model, &f->params, room, model->config.context);
+    return SOL_OK;
+}
+
+static void add_line(void *list, const char *name, size_t bytes)
+{
+    json_object_set_new(list, name, json_integer((json_int_t)bytes));
+}
+
+static enum sol_status print_fit(const struct fit *f, bool json)
 {
     const double gib = 1 << 30;
-    const char *where = o->device_gib > 0 ? "device memory" : "free memory";
-    size_t buffers = fit->buffers + fit->scratch;
-    if (o->json)
-        return json_print(json_pack("{s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:I}", "weights",
-                                    (json_int_t)fit->weights, "cache", (json_int_t)fit->cache,
-                                    "buffers", (json_int_t)buffers, "total", (json_int_t)fit->total,
-                                    "memory", (json_int_t)memory, "fits", fit->total <= memory,
-                                    "longest_context", (json_int_t)longest, "context",
-                                    (json_int_t)p->context, "sequences", (json_int_t)p->sequences));
-    printf("weights      %8.2f GiB\n", (double)fit->weights / gib);
+    const struct engine_params *p = &f->params;
+    size_t buffers = f->parts.buffers + f->parts.scratch, total = total_of(f);
+    if (json) {
+        json_t *lines = json_object();
+        SOL_TRY(fit_report(f->gpu ? f->planned : f->model, p, add_line, lines));
+        return json_print(json_pack(
+            "{s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:I, s:o}", "weights", (json_int_t)f->weights,
+            "cache", (json_int_t)f->parts.cache, "buffers", (json_int_t)buffers, "total",
+            (json_int_t)total, "memory", (json_int_t)f->memory, "fits", total <= f->memory,
+            "longest_context", (json_int_t)f->longest, "context", (json_int_t)p->context,
+            "sequences", (json_int_t)p->sequences, "parts", lines));
+    }
+    printf("weights      %8.2f GiB\n", (double)f->weights / gib);
     printf("cache        %8.2f GiB  (context %" PRId64 " x %" PRId64 " sequences in %s)\n",
-           (double)fit->cache / gib, p->context, p->sequences, dtype_info(p->kv_dtype)->name);
+           (double)f->parts.cache / gib, p->context, p->sequences, dtype_info(p->kv_dtype)->name);
     printf("buffers      %8.2f GiB  (steps of %" PRId64 " tokens)\n", (double)buffers / gib,
-           p->batch);
-    printf("total        %8.2f GiB of %.2f GiB %s\n", (double)fit->total / gib,
-           (double)memory / gib, where);
-    if (longest) printf("longest context that fits: %" PRId64 "\n", longest);
+           p->max_batch);
+    printf("total        %8.2f GiB of %.2f GiB %s\n", (double)total / gib, (double)f->memory / gib,
+           f->gpu ? "device memory" : "free memory");
+    if (f->longest) printf("longest context that fits: %" PRId64 "\n", f->longest);
     return SOL_OK;
 }
 
 enum sol_status model_tool_fit(const struct model_options *o)
 {
-    struct model_config config;
-    struct fit_params params;
-    struct fit fit;
-    size_t weights;
-    SOL_TRY(weights_of(o->model, &config, &weights));
-    SOL_TRY(fit_request(o, &config, &params));
-    size_t memory = o->device_gib > 0 ? (size_t)(o->device_gib * (1 << 30)) : memory_available();
-    fit_compute(&config, weights, &params, &fit);
-    int64_t longest = fit_longest_context(&config, weights, &params, memory, config.context);
-    SOL_TRY(print_fit(o, &params, &fit, memory, longest));
-    if (fit.total <= memory) return SOL_OK;
-    return status_set(SOL_E_MEMORY, "%.2f GiB are needed, %.2f GiB are there%s",
-                      (double)fit.total / (1 << 30), (double)memory / (1 << 30),
-                      longest ? "; lower the context, the sequences or the batch"
-                              : "; the weights alone are too large");
+    struct fit f = {0};
+    enum sol_status status = compute(o, &f);
+    if (status == SOL_OK) status = print_fit(&f, o->json);
+    if (status == SOL_OK && total_of(&f) > f.memory)
+        status = status_set(SOL_E_MEMORY, "%.2f GiB are needed, %.2f GiB are there%s",
+                            (double)total_of(&f) / (1 << 30), (double)f.memory / (1 << 30),
+                            f.longest ? "; lower the context, the sequences or the batch"
+                                      : "; the weights alone are too large");
+    model_upload_destroy(f.planned, f.gpu);
+    gpu_close(f.gpu);
+    model_close(f.model);
+    return status;
 }

@@ -10,6 +10,7 @@
 #include "base/progress.h"
 #include "base/status.h"
 #include "bench/figures.h"
+#include "infer/fit.h"
 #include "model/upload.h"
 #include "profile/print.h"
 #include "store/environment.h"
@@ -60,10 +61,10 @@ static enum sol_status choose_depths(struct own *o)
 static enum sol_status upload(struct own *o)
 {
     const struct profile_params *p = &o->params;
-    int64_t deepest = p->depths[p->n_depths - 1];
-    const struct fit_params run = {
-        deepest + p->n_prompt + p->n_gen, 1, p->engine.max_batch, 1, p->engine.kv_dtype, 0};
-    SOL_TRY(model_upload(o->model, o->engine.gpu, &run, &o->uploaded));
+    struct engine_params run = p->engine;
+    run.context = p->depths[p->n_depths - 1] + p->n_prompt + p->n_gen;
+    run.sequences = run.max_outputs = 1;
+    SOL_TRY(fit_upload(o->model, &run, &o->uploaded));
     o->params.engine.uploaded = o->uploaded;
     return SOL_OK;
 }

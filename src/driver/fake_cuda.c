@@ -207,6 +207,9 @@ static cuda_result f_context_set(cuda_context context)
 
 /* ---- memory ---- */
 
+/* An allocation takes whole ones of them, as on a device. */
+static const size_t memory_unit = (size_t)2 << 20;
+
 static cuda_result f_memory_info(size_t *free_bytes, size_t *total_bytes)
 {
     CALL();
@@ -243,7 +246,8 @@ static cuda_result f_memory_alloc(cuda_address *address, size_t bytes)
 {
     CALL();
     size_t page = (size_t)sysconf(_SC_PAGESIZE), mapped = (bytes + page - 1) / page * page;
-    if (bytes == 0 || bytes > fake.params.memory - fake.bytes) return CUDA_E_MEMORY;
+    size_t taken = (bytes + memory_unit - 1) / memory_unit * memory_unit;
+    if (bytes == 0 || taken > fake.params.memory - fake.bytes) return CUDA_E_MEMORY;
     struct region *r = calloc(1, sizeof *r);
     if (!r) return CUDA_E_MEMORY;
     void *data = mmap(NULL, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -251,10 +255,10 @@ static cuda_result f_memory_alloc(cuda_address *address, size_t bytes)
         free(r);
         return CUDA_E_MEMORY;
     }
-    *r = (struct region){data, bytes, mapped, fake.regions};
+    *r = (struct region){data, taken, mapped, fake.regions};
     fake.regions = r;
     fake.live++;
-    fake.bytes += bytes;
+    fake.bytes += taken;
     *address = (uintptr_t)data;
     return CUDA_OK;
 }

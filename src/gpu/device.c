@@ -120,6 +120,14 @@ enum sol_status gpu_open(int ordinal, struct gpu **out)
     return status;
 }
 
+enum sol_status gpu_describe(const struct gpu_info *info, struct gpu **out)
+{
+    *out = calloc(1, sizeof **out);
+    if (!*out) return status_set(SOL_E_MEMORY, "no memory for a GPU's tables");
+    (*out)->info = *info;
+    return SOL_OK;
+}
+
 /* Errors here have nobody to go to: what was wrong was said by the call that met it. */
 void gpu_close(struct gpu *gpu)
 {

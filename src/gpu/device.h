@@ -41,6 +41,8 @@ struct gpu;
 
 /* SOL_E_UNSUPPORTED where device or driver are too old, with what is needed. */
 enum sol_status gpu_open(int ordinal, struct gpu **out);
+/* One that is only talked about: for gpu_info, to see which kernels it would run. */
+enum sol_status gpu_describe(const struct gpu_info *info, struct gpu **out);
 /* Waits for what runs and gives everything back. Takes NULL. */
 void gpu_close(struct gpu *gpu);
 const struct gpu_info *gpu_info(const struct gpu *gpu);
@@ -60,6 +62,8 @@ void gpu_stream_use(struct gpu *gpu, const struct gpu_stream *stream);
 
 /* ---- memory ---- */
 
+/* What an allocation takes of the device's memory: whole units of it, which are 2 MiB. */
+size_t gpu_memory_size(size_t bytes);
 /* Device memory, 256-byte aligned, contents undefined; gpu_close frees what is left. `name`
  * (copied) is for the report. SOL_E_MEMORY says how much was free. */
 enum sol_status gpu_alloc(struct gpu *gpu, const char *name, size_t bytes, void **out);

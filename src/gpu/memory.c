@@ -25,6 +25,12 @@ static enum sol_status out_of_memory(struct gpu *gpu, const char *name, size_t b
                       (double)bytes / gib, gpu->info.name, (double)left / gib);
 }
 
+size_t gpu_memory_size(size_t bytes)
+{
+    const size_t unit = (size_t)2 << 20;
+    return bytes > SIZE_MAX - unit ? SIZE_MAX : (bytes + unit - 1) / unit * unit;
+}
+
 enum sol_status gpu_alloc(struct gpu *gpu, const char *name, size_t bytes, void **out)
 {
     cuda_address address = 0;

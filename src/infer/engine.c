@@ -1,7 +1,7 @@
-/* The engine: cache, buffers, plans, and the loop that feeds rows through them.
+/* The engine: memory, plans, and the loop that feeds rows through them.
  *
- * A plan is made for each (rows, outputs) shape that occurs and kept: prefill chunks and decode
- * steps repeat the same few. The residual buffers are shared by all plans; scratch belongs to each.
+ * A plan is made for each shape of a step that occurs, and kept: prefill chunks and decode steps
+ * repeat the same few. All share buffers and scratch.
  */
 #include "infer/engine.h"
 
@@ -13,11 +13,11 @@
 #include "base/memory.h"
 #include "base/rng.h"
 #include "gpu/device.h"
+#include "infer/buffers.h"
 #include "infer/finite.h"
-#include "infer/forward.h"
+#include "infer/fit.h"
 #include "infer/kv_pages.h"
 #include "model/upload.h"
-#include "ops/ops.h"
 
 enum { PLANS_MAX = 8 };
 
@@ -28,16 +28,6 @@ struct cached_plan {
     uint64_t used; /* tick of last use: the oldest makes room */
 };
 
-/* Tokens drawn on the GPU; made when first asked for. How to draw goes there with the batch. */
-struct drawing {
-    void *memory; /* on the GPU: the other two */
-    int32_t *token;
-    uint32_t *banned;
-    void *pinned; /* host's side of the token; behind it the list on its way */
-    int32_t *host_token;
-    const struct sampler *banned_of; /* whose list `banned` is */
-};
-
 struct engine {
     const struct model *model; /* whose weights the ops read: `uploaded` on a GPU */
     const struct model *original;
@@ -45,23 +35,15 @@ struct engine {
     struct gpu *gpu;        /* params.chooser.device.gpu; NULL: the CPU */
     struct engine_params params;
     struct pool *pool;
-    struct kv_layer *kv;
     struct kv_pages pages; /* of the layers that see everything */
-    int32_t *page_table;   /* as the ops see it; on the CPU the same as that of `pages` */
     int64_t *position;     /* [sequences] tokens held */
     int64_t *length;       /* [sequences] what engine_eval is asked for would make of them */
     struct batch batch;    /* as the ops see it */
     struct batch host;     /* what a step writes; on the CPU the same arrays */
-    int32_t *staging; /* GPU: pinned, the four arrays of `host`, one behind the other, and a draw */
-    int32_t *offsets; /* GPU: buffers.routing.host_offsets, [n_experts + 1] */
-    struct forward_buffers buffers;
-    struct drawing drawing;
-    float
-        *logits; /* where callers find them: buffers.logits, or pinned memory they are copied to */
-    float *inv_freq;
-    float rope_scale;
-    void *memory;                   /* every buffer and cache, from the table below */
-    size_t memory_size, cache_size; /* all of it; keys and values */
+    int32_t *offsets;      /* GPU: at.routing.host_offsets, [n_experts + 1] */
+    struct buffers buffers;
+    void *memory, *pinned;           /* the buffers' */
+    const struct sampler *banned_of; /* whose list `banned` is */
     struct cached_plan plans[PLANS_MAX];
     uint64_t tick;
     const struct cached_plan *last;
@@ -70,119 +52,14 @@ struct engine {
     void *trace_arg;
 };
 
-/* ---- buffers: one table for allocation and report ---- */
+/* ---- memory ---- */
 
-struct buffer_spec {
-    void **pointer;
-    size_t bytes;
-};
-
-static size_t round_up(size_t value, size_t to)
+static enum sol_status take_memory(struct engine *e)
 {
-    return (value + to - 1) / to * to;
-}
-
-/* All tables below together: 14 + 2 a layer. */
-static size_t layout(struct buffer_spec *specs, size_t count, char *base)
-{
-    size_t at = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (base) *specs[i].pointer = base + at;
-        at += round_up(specs[i].bytes, 64);
-    }
-    return at;
-}
-
-/* Of the keys of a layer, or of the values. */
-static size_t kv_bytes(const struct kv_layer *kv)
-{
-    return (size_t)kv_elements(kv) * dtype_info(kv->dtype)->block_bytes;
-}
-
-static size_t page_table_bytes(const struct engine *e)
-{
-    return (size_t)(e->pages.sequences * e->pages.per_sequence) * sizeof(int32_t);
-}
-
-/* What a step is given: token, position, sequence, output_rows, and how to draw: one copy. */
-static size_t step_bytes(const struct engine *e)
-{
-    size_t draw = e->gpu ? sizeof(struct sample_draw) : 0;
-    return 4 * (size_t)e->params.max_batch * sizeof(int32_t) + draw;
-}
-
-/* Behind the four arrays, on either side. */
-static struct sample_draw *draw_of(const struct engine *e, int32_t *block)
-{
-    return (struct sample_draw *)(void *)(block + 4 * e->params.max_batch);
-}
-
-static size_t describe_buffers(struct engine *e, struct buffer_spec *specs)
-{
-    const struct model_config *c = &e->model->config;
-    size_t rows = (size_t)e->params.max_batch, outs = (size_t)e->params.max_outputs;
-    size_t hidden = (size_t)c->hidden, width = (size_t)(c->n_heads * c->head_dim);
-    size_t slots = rows * (size_t)c->top_k;
-    struct forward_buffers *b = &e->buffers;
-    struct batch *in = &e->batch;
-    struct buffer_spec table[] = {
-        {(void **)&b->x, rows * hidden * 4},
-        {(void **)&b->q, rows * width * 4},
-        {(void **)&b->attn, rows * width * 4},
-        {(void **)&b->normed, rows * hidden * 4},
-        {(void **)&b->logits, outs * (size_t)c->vocab * 4},
-        {(void **)&b->routing.weight, slots * 4},
-        {(void **)&b->routing.expert, slots * 4},
-        {(void **)&b->routing.group_offsets, (size_t)(c->n_experts + 1) * 4},
-        {(void **)&b->routing.token_of_row, slots * 4},
-        {(void **)&b->routing.row_of_slot, slots * 4},
-        {(void **)&in->token, step_bytes(e)},
-        {(void **)&e->inv_freq, (size_t)c->head_dim / 2 * 4},
-        {(void **)&e->page_table, page_table_bytes(e)},
-    };
-    size_t count = sizeof table / sizeof *table;
-    memcpy(specs, table, sizeof table);
-    for (int64_t n = 0; n < c->n_layers; n++) {
-        struct kv_layer *kv = &e->kv[n];
-        size_t bytes = kv_bytes(kv);
-        specs[count++] = (struct buffer_spec){&kv->k, bytes};
-        specs[count++] = (struct buffer_spec){&kv->v, bytes};
-    }
-    return count;
-}
-
-/* A sliding layer keeps a ring: what the window can see, plus the rows that one step adds. The
- * others share the pages. */
-static struct kv_layer describe_layer(const struct engine *e, int64_t layer)
-{
-    const struct model_config *c = &e->model->config;
-    struct kv_layer kv = {.dtype = e->params.kv_dtype,
-                          .n_sequences = e->params.sequences,
-                          .n_kv_heads = c->n_kv_heads,
-                          .head_dim = c->head_dim};
-    int64_t window = model_layer_window(c, layer);
-    if (window) {
-        int64_t full = e->params.context, ring = window - 1 + e->params.max_batch;
-        kv.capacity = ((ring < full ? ring : full) + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK;
-        return kv;
-    }
-    kv.capacity = e->pages.per_sequence * KV_PAGE;
-    kv.n_pages = e->pages.n_pages;
-    return kv;
-}
-
-/* The table's place is known when all memory is. */
-static void point_layers(struct engine *e)
-{
-    for (int64_t n = 0; n < e->model->config.n_layers; n++)
-        if (e->kv[n].n_pages) e->kv[n].pages = e->page_table;
-    if (!e->gpu) e->pages.table = e->page_table;
-}
-
-static enum sol_status take_memory(struct engine *e, size_t size)
-{
+    size_t size = e->buffers.size;
     if (e->gpu) {
         SOL_TRY(gpu_alloc(e->gpu, "cache and buffers", size, &e->memory));
+        SOL_TRY(gpu_alloc_pinned(e->gpu, e->buffers.pinned, &e->pinned));
         return gpu_zero(e->gpu, e->memory, size);
     }
     size_t available = memory_available();
@@ -204,76 +81,48 @@ static void split_batch(struct batch *b, int32_t *block, int64_t rows)
     b->output_rows = block + 3 * rows;
 }
 
-/* On a GPU steps are written on the host's side and copied, and logits come back. */
+/* On a GPU steps are written on the host's side and copied. */
 static enum sol_status point_batches(struct engine *e)
 {
-    int64_t rows = e->params.max_batch;
-    split_batch(&e->batch, e->batch.token, rows);
-    e->host = e->batch;
-    e->logits = e->gpu ? NULL : e->buffers.logits;
+    split_batch(&e->batch, e->buffers.step, e->params.max_batch);
+    split_batch(&e->host, e->buffers.host.step, e->params.max_batch);
     if (!e->gpu) return SOL_OK;
-    void *staging, *logits, *table;
-    size_t bytes = (size_t)(e->params.max_outputs * e->model->config.vocab) * sizeof(float);
-    SOL_TRY(gpu_alloc_pinned(e->gpu, step_bytes(e), &staging));
-    e->staging = staging;
-    SOL_TRY(gpu_alloc_pinned(e->gpu, bytes, &logits));
-    e->logits = logits;
-    SOL_TRY(gpu_alloc_pinned(e->gpu, page_table_bytes(e), &table));
-    e->pages.table = table;
-    split_batch(&e->host, e->staging, rows);
     e->batch.host = &e->host;
     e->offsets = calloc((size_t)e->model->config.n_experts + 1, sizeof *e->offsets);
-    e->buffers.routing.host_offsets = e->offsets;
+    e->buffers.at.routing.host_offsets = e->offsets;
     return e->offsets ? SOL_OK : status_set(SOL_E_MEMORY, "no memory for the engine's tables");
-}
-
-/* More pages than all sequences can fill are of no use. */
-static enum sol_status make_pages(struct engine *e)
-{
-    int64_t row = kv_pages_for(e->params.context), most = e->params.sequences * row;
-    int64_t wanted = kv_pages_for(e->params.cache_positions);
-    return kv_pages_init(&e->pages, e->params.sequences, row,
-                         wanted && wanted < most ? wanted : most);
 }
 
 static enum sol_status allocate(struct engine *e)
 {
-    const struct model_config *c = &e->model->config;
-    e->kv = calloc((size_t)c->n_layers, sizeof *e->kv);
-    struct buffer_spec *specs = calloc(32 + 2 * (size_t)c->n_layers, sizeof *specs);
+    struct buffers *b = &e->buffers;
+    SOL_TRY(buffers_describe(&e->model->config, &e->params, b));
+    SOL_TRY(fit_scratch(e->model, b));
+    SOL_TRY(kv_pages_init(&e->pages, e->params.sequences, b->sequence_pages, b->n_pages));
     e->position = calloc((size_t)e->params.sequences, sizeof *e->position);
     e->length = calloc((size_t)e->params.sequences, sizeof *e->length);
-    if (!e->kv || !specs || !e->position || !e->length) {
-        free(specs);
+    if (!e->position || !e->length)
         return status_set(SOL_E_MEMORY, "no memory for the engine's tables");
-    }
-    for (int64_t n = 0; n < c->n_layers; n++) e->kv[n] = describe_layer(e, n);
-    size_t count = describe_buffers(e, specs);
-    size_t size = layout(specs, count, NULL);
-    enum sol_status status = take_memory(e, size);
-    if (status == SOL_OK) {
-        e->memory_size = size;
-        layout(specs, count, e->memory);
-        point_layers(e);
-        for (int64_t n = 0; n < c->n_layers; n++) e->cache_size += 2 * kv_bytes(&e->kv[n]);
-    }
-    free(specs);
-    return status == SOL_OK ? point_batches(e) : status;
+    SOL_TRY(take_memory(e));
+    buffers_place(b, e->memory, e->pinned);
+    e->pages.table = b->host.page_table;
+    return point_batches(e);
 }
 
 /* Frequencies are worked out here and lie where the ops read them. */
 static enum sol_status set_frequencies(struct engine *e)
 {
     const struct model_config *c = &e->model->config;
+    struct forward_buffers *at = &e->buffers.at;
     if (!e->gpu) {
-        model_rope_frequencies(c, e->params.rounded_rope, e->inv_freq, &e->rope_scale);
+        model_rope_frequencies(c, e->params.rounded_rope, at->inv_freq, &at->rope_scale);
         return SOL_OK;
     }
     size_t bytes = (size_t)c->head_dim / 2 * sizeof(float);
     float *values = malloc(bytes);
     if (!values) return status_set(SOL_E_MEMORY, "no memory for frequencies");
-    model_rope_frequencies(c, e->params.rounded_rope, values, &e->rope_scale);
-    enum sol_status status = gpu_copy_in(e->gpu, e->inv_freq, values, bytes);
+    model_rope_frequencies(c, e->params.rounded_rope, values, &at->rope_scale);
+    enum sol_status status = gpu_copy_in(e->gpu, at->inv_freq, values, bytes);
     if (status == SOL_OK) status = gpu_wait(e->gpu);
     free(values);
     return status;
@@ -306,15 +155,20 @@ static enum sol_status check_params(const struct model *model, const struct engi
     return SOL_OK;
 }
 
+void engine_params_settle(struct engine_params *p)
+{
+    if (p->max_batch > p->context * p->sequences) p->max_batch = p->context * p->sequences;
+    if (p->max_outputs > p->max_batch) p->max_outputs = p->max_batch;
+    if (!p->threads) p->threads = cpu_info()->cores;
+    p->chooser.device.workers = p->threads;
+}
+
 static enum sol_status upload(struct engine *e)
 {
-    const struct engine_params *p = &e->params;
-    const struct fit_params run = {p->context,     p->sequences, p->max_batch,
-                                   p->max_outputs, p->kv_dtype,  p->cache_positions};
-    e->model = p->uploaded;
+    e->model = e->params.uploaded;
     if (e->model) return SOL_OK;
     e->model = e->original;
-    SOL_TRY(model_upload(e->original, e->gpu, &run, &e->uploaded));
+    SOL_TRY(fit_upload(e->original, &e->params, &e->uploaded));
     e->model = e->uploaded;
     return SOL_OK;
 }
@@ -329,15 +183,11 @@ enum sol_status engine_create(const struct model *model, const struct engine_par
     e->model = e->original = model;
     e->params = *params;
     e->gpu = params->chooser.device.gpu;
-    if (e->params.max_batch > e->params.context * e->params.sequences)
-        e->params.max_batch = e->params.context * e->params.sequences;
-    if (e->params.max_outputs > e->params.max_batch) e->params.max_outputs = e->params.max_batch;
-    enum sol_status status =
-        pool_create(params->threads ? params->threads : cpu_info()->cores, &e->pool);
+    engine_params_settle(&e->params);
+    enum sol_status status = pool_create(e->params.threads, &e->pool);
     if (status != SOL_OK) goto fail;
     e->params.chooser.device.workers = pool_size(e->pool);
     if (e->gpu) status = upload(e);
-    if (status == SOL_OK) status = make_pages(e);
     if (status == SOL_OK) status = allocate(e);
     if (status == SOL_OK) status = set_frequencies(e);
     if (status != SOL_OK) goto fail;
@@ -355,25 +205,28 @@ void engine_destroy(struct engine *e)
     if (e->gpu) {
         gpu_settle(e->gpu);
         gpu_free(e->gpu, e->memory);
-        gpu_free_pinned(e->gpu, e->staging);
-        gpu_free_pinned(e->gpu, e->drawing.pinned);
-        gpu_free(e->gpu, e->drawing.memory);
-        gpu_free_pinned(e->gpu, e->logits);
-        gpu_free_pinned(e->gpu, e->pages.table);
+        gpu_free_pinned(e->gpu, e->pinned);
         model_upload_destroy(e->uploaded, e->gpu);
     } else {
-        pages_free(e->memory, e->memory_size);
+        pages_free(e->memory, e->buffers.size);
     }
     kv_pages_free(&e->pages);
     free(e->offsets);
     free(e->length);
     free(e->position);
-    free(e->kv);
+    buffers_free(&e->buffers);
     pool_destroy(e->pool);
     free(e);
 }
 
 /* ---- steps ---- */
+
+static void drop(struct engine *e, struct cached_plan *p)
+{
+    if (e->last == p) e->last = NULL;
+    plan_destroy(p->plan);
+    *p = (struct cached_plan){0};
+}
 
 static struct cached_plan *slot_for(struct engine *e, int64_t rows, int64_t outputs, bool draws)
 {
@@ -383,8 +236,7 @@ static struct cached_plan *slot_for(struct engine *e, int64_t rows, int64_t outp
         if (p->plan && p->rows == rows && p->outputs == outputs && p->draws == draws) return p;
         if (p->used < oldest->used) oldest = p;
     }
-    if (e->last == oldest) e->last = NULL;
-    plan_destroy(oldest->plan);
+    drop(e, oldest);
     *oldest = (struct cached_plan){.rows = rows, .outputs = outputs, .draws = draws};
     return oldest;
 }
@@ -397,21 +249,10 @@ static enum sol_status plan_for(struct engine *e, int64_t rows, int64_t outputs,
     slot->used = ++e->tick;
     if (slot->plan) return SOL_OK;
     SOL_TRY(plan_create(&e->params.chooser, &slot->plan));
-    forward_build(slot->plan, e->model, &e->batch, e->kv, e->inv_freq, e->rope_scale, &e->buffers,
-                  rows, outputs);
-    if (draws)
-        plan_call(slot->plan, &op_sample,
-                  &(struct sample_args){
-                      .n = outputs,
-                      .vocab = e->model->config.vocab,
-                      .logits = matrix_f32(e->buffers.logits, outputs, e->model->config.vocab),
-                      .banned = e->drawing.banned,
-                      .draws = draw_of(e, e->batch.token),
-                      .token = e->drawing.token});
+    plan_share(slot->plan, e->buffers.scratch_at, e->buffers.scratch);
+    forward_build(slot->plan, e->model, &e->batch, &e->buffers.at, rows, outputs, draws);
     enum sol_status status = plan_finish(slot->plan);
-    if (status == SOL_OK) return SOL_OK;
-    plan_destroy(slot->plan);
-    *slot = (struct cached_plan){0};
+    if (status != SOL_OK) drop(e, slot);
     return status;
 }
 
@@ -448,8 +289,7 @@ enum sol_status engine_make_plan(struct engine *e, const struct chooser *chooser
 {
     SOL_TRY(plan_create(chooser, out));
     plan_on_choice(*out, on_choice, arg);
-    forward_build(*out, e->model, &e->batch, e->kv, e->inv_freq, e->rope_scale, &e->buffers, rows,
-                  outputs);
+    forward_build(*out, e->model, &e->batch, &e->buffers.at, rows, outputs, false);
     enum sol_status status = plan_finish(*out);
     if (status == SOL_OK) return SOL_OK;
     plan_destroy(*out);
@@ -503,8 +343,8 @@ static enum sol_status show_layer(const struct engine *e, int layer, float *x)
 {
     const struct model_config *c = &e->model->config;
     size_t bytes = (size_t)(e->batch.n_tokens * c->hidden) * sizeof *x;
-    SOL_TRY(gpu_copy_out(e->gpu, x, e->buffers.x, bytes));
-    SOL_TRY(gpu_copy_out(e->gpu, e->offsets, e->buffers.routing.group_offsets,
+    SOL_TRY(gpu_copy_out(e->gpu, x, e->buffers.at.x, bytes));
+    SOL_TRY(gpu_copy_out(e->gpu, e->offsets, e->buffers.at.routing.group_offsets,
                          (size_t)(c->n_experts + 1) * sizeof *e->offsets));
     SOL_TRY(gpu_wait(e->gpu));
     e->trace(e->trace_arg, layer, x, e->batch.n_tokens);
@@ -516,7 +356,7 @@ static enum sol_status after_layer(void *arg, int layer)
     const struct engine *e = arg;
     if (!e->trace || layer < 0) return SOL_OK;
     if (!e->gpu) {
-        e->trace(e->trace_arg, layer, e->buffers.x, e->batch.n_tokens);
+        e->trace(e->trace_arg, layer, e->buffers.at.x, e->batch.n_tokens);
         return SOL_OK;
     }
     float *x = malloc((size_t)(e->batch.n_tokens * e->model->config.hidden) * sizeof *x);
@@ -531,12 +371,14 @@ static enum sol_status after_layer(void *arg, int layer)
 static enum sol_status send_batch(struct engine *e)
 {
     struct kv_pages *p = &e->pages;
+    const struct buffers *b = &e->buffers;
     if (!e->gpu) return SOL_OK;
     if (p->unsent)
-        SOL_TRY(gpu_copy_in(e->gpu, e->page_table + p->changed, p->table + p->changed,
+        SOL_TRY(gpu_copy_in(e->gpu, b->page_table + p->changed, p->table + p->changed,
                             (size_t)p->unsent * sizeof *p->table));
     kv_pages_sent(p);
-    return gpu_copy_in(e->gpu, e->batch.token, e->staging, step_bytes(e));
+    return gpu_copy_in(e->gpu, b->step, b->host.step,
+                       (size_t)((char *)(b->at.draws + 1) - (char *)b->step));
 }
 
 enum sol_status engine_place(struct engine *e, const struct engine_row *rows, int64_t n)
@@ -556,12 +398,12 @@ enum wanted { WANT_NOTHING, WANT_LOGITS, WANT_TOKEN };
 static enum sol_status fetch_output(struct engine *e, enum wanted wanted)
 {
     size_t bytes = (size_t)(e->host.n_outputs * e->model->config.vocab) * sizeof(float);
-    const struct drawing *d = &e->drawing;
+    const struct buffers *b = &e->buffers;
     if (!e->gpu) return SOL_OK;
     if (bytes && wanted == WANT_LOGITS)
-        SOL_TRY(gpu_copy_out(e->gpu, e->logits, e->buffers.logits, bytes));
+        SOL_TRY(gpu_copy_out(e->gpu, b->host.logits, b->at.logits, bytes));
     if (bytes && wanted == WANT_TOKEN)
-        SOL_TRY(gpu_copy_out(e->gpu, d->host_token, d->token, sizeof *d->token));
+        SOL_TRY(gpu_copy_out(e->gpu, b->host.token, b->at.token, sizeof *b->at.token));
     return gpu_wait(e->gpu);
 }
 
@@ -583,6 +425,7 @@ static enum sol_status run_step(struct engine *e, enum wanted wanted)
 enum sol_status engine_eval(struct engine *e, const struct engine_row *rows, int64_t n,
                             engine_logits_fn on_logits, void *arg, const float **logits)
 {
+    const float *at = e->buffers.host.logits;
     if (logits) *logits = NULL;
     SOL_TRY(check_rows(e, rows, n));
     for (int64_t done = 0; done < n;) {
@@ -590,40 +433,26 @@ enum sol_status engine_eval(struct engine *e, const struct engine_row *rows, int
         int64_t step = fill_batch(e, rows + done, n - done);
         bool wanted = logits || on_logits;
         SOL_TRY(run_step(e, wanted ? WANT_LOGITS : WANT_NOTHING));
-        if (wanted) SOL_TRY(finite_check(e->original, e->pool, e->logits, e->host.n_outputs));
+        if (wanted) SOL_TRY(finite_check(e->original, e->pool, at, e->host.n_outputs));
         if (on_logits && e->host.n_outputs)
-            SOL_TRY(on_logits(arg, done, e->host.output_rows, e->host.n_outputs, e->logits));
+            SOL_TRY(on_logits(arg, done, e->host.output_rows, e->host.n_outputs, at));
         done += step;
     }
-    if (logits) *logits = e->logits;
+    if (logits) *logits = at;
     return SOL_OK;
 }
 
 /* ---- drawing tokens ---- */
 
-static enum sol_status make_drawing(struct engine *e)
-{
-    struct drawing *d = &e->drawing;
-    size_t words = ((size_t)e->model->config.vocab + 31) / 32;
-    if (d->pinned) return SOL_OK;
-    if (!d->memory) /* there when a second try comes */
-        SOL_TRY(gpu_alloc(e->gpu, "drawing of tokens", 64 + words * 4, &d->memory));
-    SOL_TRY(gpu_alloc_pinned(e->gpu, 64 + words * 4, &d->pinned));
-    d->token = d->memory;
-    d->banned = (uint32_t *)((char *)d->memory + 64);
-    d->host_token = d->pinned;
-    return SOL_OK;
-}
-
 /* The list stays there until another sampler comes. */
 static enum sol_status send_banned(struct engine *e, const struct sampler *sampler)
 {
-    struct drawing *d = &e->drawing;
-    uint32_t *bits = (uint32_t *)((char *)d->pinned + 64);
-    if (d->banned_of == sampler) return SOL_OK;
-    sampler_banned(sampler, bits);
-    SOL_TRY(gpu_copy_in(e->gpu, d->banned, bits, ((size_t)e->model->config.vocab + 31) / 32 * 4));
-    d->banned_of = sampler;
+    const struct buffers *b = &e->buffers;
+    if (e->banned_of == sampler) return SOL_OK;
+    sampler_banned(sampler, b->host.banned);
+    SOL_TRY(gpu_copy_in(e->gpu, b->at.banned, b->host.banned,
+                        ((size_t)e->model->config.vocab + 31) / 32 * sizeof *b->at.banned));
+    e->banned_of = sampler;
     return SOL_OK;
 }
 
@@ -638,12 +467,11 @@ enum sol_status engine_eval_token(struct engine *e, const struct engine_row *row
     }
     SOL_TRY(check_rows(e, row, 1));
     SOL_TRY(interrupt_check());
-    SOL_TRY(make_drawing(e));
     SOL_TRY(send_banned(e, sampler));
-    *draw_of(e, e->staging) = draw;
+    memcpy(e->buffers.host.step + 4 * e->params.max_batch, &draw, sizeof draw);
     fill_batch(e, row, 1);
     SOL_TRY(run_step(e, WANT_TOKEN));
-    *token = *e->drawing.host_token;
+    *token = *e->buffers.host.token;
     /* Where only some logits are no numbers the op draws from the others. */
     return *token < 0 ? finite_explain(e->original) : SOL_OK;
 }
@@ -702,16 +530,19 @@ void engine_set_timed(struct engine *e, bool timed)
 
 void engine_memory_parts(const struct engine *e, struct engine_parts *out)
 {
-    *out = (struct engine_parts){.cache = e->cache_size, .buffers = e->memory_size - e->cache_size};
-    for (int i = 0; i < PLANS_MAX; i++)
-        if (e->plans[i].plan) out->scratch += plan_bytes(e->plans[i].plan);
+    *out = buffers_parts(&e->buffers);
+}
+
+size_t engine_parts_total(const struct engine_parts *parts)
+{
+    return parts->cache + parts->buffers + parts->scratch;
 }
 
 size_t engine_memory(const struct engine *e)
 {
     struct engine_parts parts;
     engine_memory_parts(e, &parts);
-    return parts.cache + parts.buffers + parts.scratch;
+    return engine_parts_total(&parts);
 }
 
 /* ---- a cache that looks used ---- */
@@ -753,9 +584,10 @@ enum sol_status engine_fill_cache(struct engine *e)
     type->encode(values, encoded, COUNT);
     size_t size = COUNT * type->block_bytes;
     for (int64_t n = 0; n < e->model->config.n_layers && status == SOL_OK; n++) {
-        const struct kv_layer *kv = &e->kv[n];
-        status = fill(e, kv->k, kv_bytes(kv), encoded, size);
-        if (status == SOL_OK) status = fill(e, kv->v, kv_bytes(kv), encoded, size);
+        const struct kv_layer *kv = &e->buffers.at.kv[n];
+        size_t bytes = (size_t)kv_elements(kv) * type->block_bytes;
+        status = fill(e, kv->k, bytes, encoded, size);
+        if (status == SOL_OK) status = fill(e, kv->v, bytes, encoded, size);
     }
     if (status == SOL_OK && e->gpu) status = gpu_wait(e->gpu);
     free(values);

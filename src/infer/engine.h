@@ -22,6 +22,8 @@ struct engine_params {
     int64_t max_batch;   /* rows per step; longer input is split by engine_eval */
     int64_t max_outputs; /* rows of logits per step */
     enum dtype kv_dtype; /* F32, F16 or BF16 */
+    bool keep;           /* what an op read is still there when the step is over, for those who
+                          * run ops again; takes more memory */
     bool rounded_rope;   /* ggml's rounding of YaRN's bounds, to compare with llama.cpp */
     int threads;         /* 0: all cores */
     struct chooser chooser;
@@ -32,6 +34,9 @@ struct engine_params {
 
 /* Defaults: context 4096, 1 sequence, 512 rows, F16 cache, all cores, chooser of this machine. */
 void engine_params_init(struct engine_params *params);
+
+/* No more rows than all sequences can have, and so on: as the engine takes them. */
+void engine_params_settle(struct engine_params *params);
 
 /* The model stays the caller's and must outlive the engine. */
 enum sol_status engine_create(const struct model *model, const struct engine_params *params,
@@ -88,9 +93,10 @@ enum sol_status engine_make_plan(struct engine *engine, const struct chooser *ch
 void engine_set_timed(struct engine *engine, bool timed); /* resets the plans' times and counts */
 /* Bytes that the engine took beyond the model, on the GPU where it runs there. */
 struct engine_parts {
-    size_t cache, buffers, scratch; /* scratch: of all plans that are kept */
+    size_t cache, buffers, scratch; /* scratch: one for all plans */
 };
 void engine_memory_parts(const struct engine *engine, struct engine_parts *out);
+size_t engine_parts_total(const struct engine_parts *parts);
 size_t engine_memory(const struct engine *engine); /* all together */
 
 /* For benchmarks: writes small numbers into the whole cache, so that reading it costs what reading

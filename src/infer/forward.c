@@ -6,8 +6,7 @@
 #include "ops/ops.h"
 
 void forward_build(struct plan *plan, const struct model *model, const struct batch *batch,
-                   const struct kv_layer *kv, const float *inv_freq, float rope_scale,
-                   const struct forward_buffers *buffers, int64_t rows, int64_t outputs)
+                   const struct forward_buffers *buffers, int64_t rows, int64_t outputs, bool draws)
 {
     /* One op a paragraph reads better than one argument a line. */
     /* clang-format off */
@@ -29,14 +28,14 @@ void forward_build(struct plan *plan, const struct model *model, const struct ba
         plan_call(plan, &op_attn_in,
                   &(struct attn_in_args){
                       .m = rows, .hidden = c->hidden, .n_heads = c->n_heads, .eps = c->rms_eps,
-                      .rope_scale = rope_scale, .inv_freq = inv_freq, .batch = batch, .x = x,
+                      .rope_scale = b->rope_scale, .inv_freq = b->inv_freq, .batch = batch, .x = x,
                       .norm = w->attn_norm, .wq = w->wq, .wk = w->wk, .wv = w->wv, .bq = w->bq,
-                      .bk = w->bk, .bv = w->bv, .kv = kv[n], .q = q});
+                      .bk = w->bk, .bv = w->bv, .kv = b->kv[n], .q = q});
 
         plan_call(plan, &op_attention,
                   &(struct attention_args){
                       .m = rows, .n_heads = c->n_heads, .window = model_layer_window(c, n),
-                      .batch = batch, .q = q, .kv = kv[n], .sinks = w->sinks, .out = attn});
+                      .batch = batch, .q = q, .kv = b->kv[n], .sinks = w->sinks, .out = attn});
 
         plan_call(plan, &op_attn_out,
                   &(struct attn_out_args){
@@ -61,5 +60,10 @@ void forward_build(struct plan *plan, const struct model *model, const struct ba
               &(struct head_args){
                   .n_outputs = outputs, .hidden = c->hidden, .eps = c->rms_eps, .batch = batch,
                   .x = x, .norm = model->final_norm, .w = model->head, .logits = logits});
+    if (draws)
+        plan_call(plan, &op_sample,
+                  &(struct sample_args){
+                      .n = outputs, .vocab = c->vocab, .logits = logits, .banned = b->banned,
+                      .draws = b->draws, .token = b->token});
     /* clang-format on */
 }

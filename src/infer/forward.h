@@ -6,7 +6,7 @@
 #include "ops/args.h"
 #include "ops/plan.h"
 
-/* The activations of one step, allocated for the largest batch (see engine.c's table). */
+/* What the ops of a step read and write, for the largest batch (see the table in buffers.c). */
 struct forward_buffers {
     float *x;      /* [rows][hidden] residual stream */
     float *q;      /* [rows][n_heads][head_dim] */
@@ -14,12 +14,18 @@ struct forward_buffers {
     float *normed; /* [rows][hidden] what router and experts read */
     float *logits; /* [outputs][vocab] */
     struct routing routing;
+    struct kv_layer *kv; /* [n_layers] */
+    float *inv_freq;     /* [head_dim / 2] */
+    float rope_scale;
+    uint32_t *banned; /* as in sample_args, on a GPU */
+    struct sample_draw *draws;
+    int32_t *token;
 };
 
-/* Appends the calls for `rows` token rows and `outputs` rows of logits. batch, buffers and caches
- * (kv[n_layers]) are read when the plan runs. */
+/* Appends the calls for `rows` token rows and `outputs` rows of logits, from each of which `draws`
+ * takes a token. The contents of batch, buffers and caches are read when the plan runs. */
 void forward_build(struct plan *plan, const struct model *model, const struct batch *batch,
-                   const struct kv_layer *kv, const float *inv_freq, float rope_scale,
-                   const struct forward_buffers *buffers, int64_t rows, int64_t outputs);
+                   const struct forward_buffers *buffers, int64_t rows, int64_t outputs,
+                   bool draws);
 
 #endif

@@ -11,7 +11,6 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "model/files.h"
-#include "model/fit.h"
 #include "model/load.h"
 #include "model/source.h"
 #include "model/synth.h"
@@ -94,41 +93,31 @@ static void bind_nothing(struct model *model)
     }
 }
 
-static enum sol_status load_files(struct model *model, const char *source,
-                                  const struct model_params *params)
+static enum sol_status open_files(struct model *model, const char *source)
 {
     struct model_source *s = model->source;
     SOL_TRY(model_files_open(source, &s->files));
     model->config = s->files->config;
     SOL_TRY(make_layers(model));
-    SOL_TRY(model_vocabulary(s->files, &model->tokenizer)); /* before what takes long */
-    if (params->later) {
-        s->mapped = load_is_mapped(s->files, params);
-        bind_nothing(model);
-        return SOL_OK;
-    }
-    struct model_params with_run = *params;
-    if (params->run) {
-        struct fit fit;
-        fit_compute(&model->config, 0, params->run, &fit);
-        if (!size_add(with_run.reserve, fit.total, &with_run.reserve)) with_run.reserve = SIZE_MAX;
-    }
-    return load_weights(s->files, &with_run, s->arena, model, &s->pages, &s->pages_size);
+    return model_vocabulary(s->files, &model->tokenizer);
 }
 
-static enum sol_status load_synth(struct model *model, const char *text,
-                                  const struct model_params *params)
+static enum sol_status open_synth(struct model *model, const char *text)
 {
     struct model_source *s = model->source;
     s->synth = ARENA_NEW(s->arena, struct synth, 1);
     if (!s->synth) return SOL_E_MEMORY;
     SOL_TRY(synth_parse(text, s->synth));
     model->config = s->synth->config;
-    SOL_TRY(make_layers(model));
-    if (params->later) {
-        bind_nothing(model);
-        return SOL_OK;
-    }
+    return make_layers(model);
+}
+
+enum sol_status model_load(struct model *model, const struct model_params *params)
+{
+    struct model_source *s = model->source;
+    model->parameters = 0;
+    model->weight_bytes = 0;
+    if (s->files) return load_weights(s->files, params, s->arena, model, &s->pages, &s->pages_size);
     s->pages_size = synth_bytes(s->synth);
     return synth_fill(s->synth, model, &s->pages);
 }
@@ -172,7 +161,13 @@ enum sol_status model_open_with(const char *source, const struct model_params *p
     enum sol_status status = model_create(source ? source : "builtin", &model);
     if (status != SOL_OK) return status;
     if (!params) params = &defaults;
-    status = synth ? load_synth(model, synth, params) : load_files(model, source, params);
+    status = synth ? open_synth(model, synth) : open_files(model, source);
+    if (status == SOL_OK && params->later) {
+        if (!synth) model->source->mapped = load_is_mapped(model->source->files, params);
+        bind_nothing(model);
+    } else if (status == SOL_OK) {
+        status = model_load(model, params);
+    }
     if (status != SOL_OK) {
         model_close(model);
         return status;

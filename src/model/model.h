@@ -59,13 +59,10 @@ enum model_load {
     MODEL_LOAD_READ, /* past the page cache, into huge pages */
 };
 
-struct fit_params; /* model/fit.h */
-
 struct model_params {
     enum model_load load;
-    size_t reserve;               /* bytes that must stay free beside the weights */
-    const struct fit_params *run; /* and what cache and buffers of such a run take; may be NULL */
-    bool later; /* reads no weights: tensors have shapes and no data, for model_upload */
+    size_t reserve; /* bytes that must stay free beside the weights */
+    bool later;     /* reads no weights: tensors have shapes and no data, for model_upload */
 };
 
 /* `source` is a GGUF file (split files: any part), a safetensors file, index or folder, NULL or
@@ -78,6 +75,8 @@ struct model_params {
 enum sol_status model_open_with(const char *source, const struct model_params *params,
                                 struct model **out);
 enum sol_status model_open(const char *source, struct model **out);
+/* The weights of a model that was opened for later. After an error it is to be closed. */
+enum sol_status model_load(struct model *model, const struct model_params *params);
 void model_close(struct model *model); /* takes NULL */
 
 /* YaRN frequencies of this configuration: inv_freq[head_dim / 2] and the factor for cos and sin.

@@ -47,7 +47,7 @@ struct op_cost {
 struct op_context {
     struct pool *pool; /* CPU */
     struct gpu *gpu;   /* CUDA: the kernel is put on its stream; failures show in gpu_wait */
-    void *workspace;   /* 64-byte aligned; as many bytes as the variant's workspace() asked for */
+    void *workspace;   /* 256-byte aligned; as many bytes as the variant's workspace() asked for */
     int choice;        /* of the variant's choices; 0 where it has none */
 };
 

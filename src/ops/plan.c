@@ -1,9 +1,11 @@
 /* Choosing variants and running the list. See plan.h.
  *
- * A composite that is not served by a fused kernel is expanded in place: its `compose` calls
- * plan_call for each primitive, so the finished plan is one flat list of kernels. While a composite
- * expands, its scratch is marked as used; afterwards the next composite takes the same blocks
- * again, which keeps the scratch of a whole model at the size of its largest composites. */
+ * Calls are written down as they come; when the list ends, each gets its variant. A composite that
+ * is not served by a fused kernel is expanded in place: its `compose` calls plan_call for each
+ * primitive, so the finished plan is one flat list of kernels. Scratch is a stack: what a composite
+ * takes lies on top of what those around it have, and a kernel's workspace on top of that. The most
+ * that the stack ever holds is what the plan needs. That is known when the list was expanded once;
+ * where it is not there yet it is taken, and the list expanded again. */
 #include "ops/plan.h"
 
 #include <math.h>
@@ -18,26 +20,34 @@
 #include "gpu/device.h"
 #include "gpu/kernel.h"
 
-struct scratch_block {
-    void *data;
-    size_t size;
-    int used; /* by a composite so deep; 0: free */
-    struct scratch_block *next;
+/* Of scratch: a line of the cache, and what copies and tensor maps of a GPU want. */
+enum { SCRATCH_ALIGN = 256 };
+/* What the driver keeps of a kernel's launch in a graph; it does not say how much that is. */
+static const size_t graph_node_bytes = 4096;
+
+struct call {
+    const struct op *op;
+    int layer;
+    void *args;
 };
 
 struct plan {
     struct chooser chooser;
     struct arena *arena;
+    struct call *calls;
     struct plan_step *steps;
-    int n_steps, capacity;
+    int n_calls, calls_capacity, n_steps, steps_capacity;
     int layer;
-    const struct op *parent; /* the outermost composite being expanded */
-    int depth;               /* of composites, one in the other */
-    int reference_depth;     /* inside a composite whose reference was chosen */
-    double slow;             /* of the composites being expanded, the innermost that has one */
-    struct scratch_block *scratch;
-    void *workspace;
-    size_t workspace_size, scratch_size;
+    bool expanding;            /* calls come from composites */
+    bool quiet;                /* the list is not the final one */
+    const struct op *parent;   /* the outermost composite being expanded */
+    int reference_depth;       /* inside a composite whose reference was chosen */
+    double slow;               /* of the composites being expanded, the innermost that has one */
+    void *memory;              /* of the stack */
+    size_t size;               /* of that */
+    bool shared;               /* it is the caller's */
+    uintptr_t base;            /* of the stack, or of one that is not there */
+    size_t top, need;          /* its height now, and at most */
     struct gpu_event **events; /* for timed runs on a GPU: one before each step and one behind */
     int n_events;
     struct gpu_graph *graph;  /* of all steps, on a GPU; NULL before the second run */
@@ -391,21 +401,7 @@ void chooser_explain(const struct chooser *chooser, const struct op *op, int v, 
 
 /* ---- building ---- */
 
-/* Scratch and workspace lie where the kernels run. */
-static enum sol_status take(const struct plan *plan, const char *what, size_t size, void **out)
-{
-    struct gpu *gpu = plan->chooser.device.gpu;
-    return gpu ? gpu_alloc(gpu, what, size, out) : pages_alloc(size, out);
-}
-
-static void give(const struct plan *plan, void *memory, size_t size)
-{
-    struct gpu *gpu = plan->chooser.device.gpu;
-    if (gpu)
-        gpu_free(gpu, memory);
-    else
-        pages_free(memory, size);
-}
+void *const plan_nowhere = (void *)((uintptr_t)1 << 20);
 
 enum sol_status plan_create(const struct chooser *chooser, struct plan **out)
 {
@@ -425,22 +421,44 @@ enum sol_status plan_create(const struct chooser *chooser, struct plan **out)
     return SOL_OK;
 }
 
+static enum sol_status take(struct plan *plan)
+{
+    struct gpu *gpu = plan->chooser.device.gpu;
+    if (plan->shared)
+        return status_set(SOL_E_INTERNAL, "a plan needs %zu bytes of scratch, %zu are there",
+                          plan->need, plan->size);
+    SOL_TRY(gpu ? gpu_alloc(gpu, "scratch", plan->need, &plan->memory)
+                : pages_alloc(plan->need, &plan->memory));
+    plan->size = plan->need;
+    return SOL_OK;
+}
+
+static void give(struct plan *plan)
+{
+    if (plan->chooser.device.gpu)
+        gpu_free(plan->chooser.device.gpu, plan->memory);
+    else
+        pages_free(plan->memory, plan->size);
+}
+
 void plan_destroy(struct plan *plan)
 {
     if (!plan) return;
-    while (plan->scratch) {
-        struct scratch_block *next = plan->scratch->next;
-        give(plan, plan->scratch->data, plan->scratch->size);
-        free(plan->scratch);
-        plan->scratch = next;
-    }
-    give(plan, plan->workspace, plan->workspace_size);
+    if (!plan->shared) give(plan);
     gpu_graph_destroy(plan->graph);
     for (int i = 0; i < plan->n_events; i++) gpu_event_destroy(plan->events[i]);
     free(plan->events);
     free(plan->steps);
+    free(plan->calls);
     arena_destroy(plan->arena);
     free(plan);
+}
+
+void plan_share(struct plan *plan, void *memory, size_t size)
+{
+    plan->memory = memory;
+    plan->size = size;
+    plan->shared = true;
 }
 
 void plan_on_choice(struct plan *plan, plan_choice_fn fn, void *arg)
@@ -454,47 +472,36 @@ void plan_layer(struct plan *plan, int layer)
     plan->layer = layer;
 }
 
-static enum sol_status add_scratch(struct plan *plan, size_t size, struct scratch_block **out)
+/* The stack grows by `size`; where that begins. */
+static void *push(struct plan *plan, size_t size)
 {
-    struct scratch_block *block = calloc(1, sizeof *block);
-    if (!block) return status_set(SOL_E_MEMORY, "no memory for a scratch block");
-    if (take(plan, "scratch", size, &block->data) != SOL_OK) {
-        free(block);
-        return SOL_E_MEMORY;
-    }
-    block->size = size;
-    block->next = plan->scratch;
-    plan->scratch = *out = block;
-    plan->scratch_size += size;
-    return SOL_OK;
+    uintptr_t at = plan->base + plan->top;
+    plan->top += (size + SCRATCH_ALIGN - 1) / SCRATCH_ALIGN * SCRATCH_ALIGN;
+    if (plan->top > plan->need) plan->need = plan->top;
+    return (void *)at;
 }
 
 struct matrix plan_scratch(struct plan *plan, int64_t rows, int64_t cols)
 {
     int64_t count = rows * cols;
-    size_t size = (size_t)(count > 0 ? count : 1) * sizeof(float);
-    struct scratch_block *best = NULL;
-    for (struct scratch_block *b = plan->scratch; b; b = b->next)
-        if (!b->used && b->size >= size && (!best || b->size < best->size)) best = b;
-    if (!best && plan->status == SOL_OK) plan->status = add_scratch(plan, size, &best);
-    if (best) best->used = plan->depth;
-    return matrix_f32(best ? best->data : NULL, rows, cols);
+    void *data = push(plan, (size_t)(count > 0 ? count : 1) * sizeof(float));
+    return matrix_f32(data, rows, cols);
 }
 
-static struct plan_step *add_step(struct plan *plan)
+/* A zeroed one more of an array's elements; NULL, and the plan has failed, without memory. */
+static void *grow(struct plan *plan, void **array, int *count, int *capacity, size_t size)
 {
-    if (plan->n_steps == plan->capacity) {
-        int capacity = plan->capacity ? 2 * plan->capacity : 256;
-        struct plan_step *grown = realloc(plan->steps, sizeof *grown * (size_t)capacity);
+    if (*count == *capacity) {
+        int wanted = *capacity ? 2 * *capacity : 64;
+        void *grown = realloc(*array, size * (size_t)wanted);
         if (!grown) {
-            plan->status = status_set(SOL_E_MEMORY, "no memory for a plan of %d steps", capacity);
+            plan->status = status_set(SOL_E_MEMORY, "no memory for a plan of %d steps", wanted);
             return NULL;
         }
-        plan->steps = grown;
-        plan->capacity = capacity;
+        *array = grown;
+        *capacity = wanted;
     }
-    plan->steps[plan->n_steps] = (struct plan_step){0};
-    return &plan->steps[plan->n_steps++];
+    return memset((char *)*array + size * (size_t)(*count)++, 0, size);
 }
 
 /* On a GPU there is no reference to fall back on. */
@@ -520,8 +527,9 @@ static void add_kernel(struct plan *plan, const struct op *op, int v, void *args
     size_t (*workspace)(const void *, int) = variant ? variant->workspace : op->reference_workspace;
     size_t needed = workspace ? workspace(args, plan->chooser.device.workers) : 0;
     double slow = slow_fraction(&plan->chooser, op);
-    if (needed > plan->workspace_size) plan->workspace_size = needed;
-    struct plan_step *step = add_step(plan);
+    size_t before = plan->top;
+    struct plan_step *step =
+        grow(plan, (void **)&plan->steps, &plan->n_steps, &plan->steps_capacity, sizeof *step);
     if (!step) return;
     *step = (struct plan_step){
         .op = op,
@@ -533,26 +541,36 @@ static void add_kernel(struct plan *plan, const struct op *op, int v, void *args
         .numerics = variant ? variant->numerics : NUMERICS_EXACT,
         .run = variant ? variant->run : op->reference,
         .args = args,
+        .workspace = needed ? push(plan, needed) : NULL,
         .slow = slow > 0 ? slow : plan->slow,
     };
+    plan->top = before;
 }
 
-static void expand(struct plan *plan, const struct op *op, bool reference, const void *args)
+static void compose(struct plan *plan, const struct op *op, bool reference, const void *args)
 {
     bool outermost = plan->parent == NULL;
-    double slow = slow_fraction(&plan->chooser, op), before = plan->slow;
+    double slow = slow_fraction(&plan->chooser, op), slow_before = plan->slow;
+    size_t before = plan->top;
     if (slow > 0) plan->slow = slow;
     if (outermost) plan->parent = op;
-    plan->depth++;
     plan->reference_depth += reference;
     enum sol_status status = op->compose(plan, args);
     if (plan->status == SOL_OK) plan->status = status;
     plan->reference_depth -= reference;
-    for (struct scratch_block *b = plan->scratch; b; b = b->next)
-        if (b->used == plan->depth) b->used = 0;
-    plan->depth--;
-    plan->slow = before;
+    plan->slow = slow_before;
+    plan->top = before;
     if (outermost) plan->parent = NULL;
+}
+
+static void serve(struct plan *plan, const struct op *op, void *args)
+{
+    int v = choose(plan, op, args);
+    if (plan->on_choice && !plan->quiet) plan->on_choice(plan->on_choice_arg, op, args, v);
+    if (op->compose && v >= op->n_variants)
+        compose(plan, op, v > op->n_variants, args);
+    else
+        add_kernel(plan, op, v, args);
 }
 
 void plan_call(struct plan *plan, const struct op *op, const void *args)
@@ -564,23 +582,41 @@ void plan_call(struct plan *plan, const struct op *op, const void *args)
         return;
     }
     memcpy(copy, args, op->args_size);
-    int v = choose(plan, op, copy);
-    if (plan->on_choice) plan->on_choice(plan->on_choice_arg, op, copy, v);
-    if (op->compose && v >= op->n_variants)
-        expand(plan, op, v > op->n_variants, copy);
-    else
-        add_kernel(plan, op, v, copy);
+    if (plan->expanding) {
+        serve(plan, op, copy);
+        return;
+    }
+    struct call *call =
+        grow(plan, (void **)&plan->calls, &plan->n_calls, &plan->calls_capacity, sizeof *call);
+    if (call) *call = (struct call){op, plan->layer, copy};
+}
+
+static enum sol_status expand(struct plan *plan, bool quiet)
+{
+    plan->base = (uintptr_t)(plan->memory ? plan->memory : plan_nowhere);
+    plan->quiet = quiet;
+    plan->expanding = true;
+    plan->n_steps = 0;
+    for (int i = 0; i < plan->n_calls && plan->status == SOL_OK; i++) {
+        plan->layer = plan->calls[i].layer;
+        serve(plan, plan->calls[i].op, plan->calls[i].args);
+    }
+    return plan->status;
 }
 
 enum sol_status plan_finish(struct plan *plan)
 {
-    size_t size = plan->workspace_size;
-    plan->workspace_size = 0;
-    if (plan->status == SOL_OK && size) {
-        plan->status = take(plan, "workspace", size, &plan->workspace);
-        if (plan->status == SOL_OK) plan->workspace_size = size;
-    }
-    return plan->status;
+    SOL_TRY(expand(plan, true));
+    if (plan->need > plan->size)
+        plan->status = take(plan);
+    else if (!plan->on_choice)
+        return SOL_OK;
+    return expand(plan, false);
+}
+
+enum sol_status plan_finish_dry(struct plan *plan)
+{
+    return expand(plan, false);
 }
 
 /* ---- running ---- */
@@ -594,6 +630,7 @@ static void run_step(const struct plan_step *step, const struct op_context *cont
 {
     struct op_context own = *context;
     own.choice = step->choice_index;
+    own.workspace = step->workspace;
     step->run(&own, step->args);
 }
 
@@ -632,7 +669,7 @@ static enum sol_status add_times(struct plan *plan)
 /* The first run loads the kernels; the second is captured, and from then on a run is one launch. */
 static enum sol_status capture(struct plan *plan, struct gpu *gpu)
 {
-    const struct op_context context = {.gpu = gpu, .workspace = plan->workspace};
+    const struct op_context context = {.gpu = gpu};
     SOL_TRY(gpu_graph_begin(gpu));
     for (int i = 0; i < plan->n_steps; i++) run_step(&plan->steps[i], &context);
     enum sol_status put = gpu_put_status(gpu), ended = gpu_graph_end(gpu, &plan->graph);
@@ -653,7 +690,7 @@ static enum sol_status run_graph(struct plan *plan, struct gpu *gpu)
 static enum sol_status run_on_gpu(struct plan *plan, struct gpu *gpu, bool timed,
                                   const struct plan_observer *observer)
 {
-    const struct op_context context = {.gpu = gpu, .workspace = plan->workspace};
+    const struct op_context context = {.gpu = gpu};
     if (!timed && !observer && plan->n_steps && plan->loaded) return run_graph(plan, gpu);
     plan->loaded = true;
     if (timed) SOL_TRY(make_events(plan, gpu));
@@ -675,7 +712,7 @@ enum sol_status plan_run(struct plan *plan, struct pool *pool, bool timed,
 {
     if (plan->chooser.device.gpu)
         return run_on_gpu(plan, plan->chooser.device.gpu, timed, observer);
-    const struct op_context context = {.pool = pool, .workspace = plan->workspace};
+    const struct op_context context = {.pool = pool};
     for (int i = 0; i < plan->n_steps; i++) {
         struct plan_step *step = &plan->steps[i];
         uint64_t start = timed ? clock_ns() : 0;
@@ -731,5 +768,12 @@ struct op_cost plan_cost(const struct plan *plan)
 
 size_t plan_bytes(const struct plan *plan)
 {
-    return plan->scratch_size + plan->workspace_size;
+    return plan->need;
+}
+
+size_t plan_list_bytes(const struct plan *plan)
+{
+    size_t graph = plan->chooser.device.gpu ? (size_t)plan->n_steps * graph_node_bytes : 0;
+    return sizeof *plan + (size_t)plan->steps_capacity * sizeof *plan->steps +
+           (size_t)plan->calls_capacity * sizeof *plan->calls + arena_used(plan->arena) + graph;
 }

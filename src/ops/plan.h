@@ -75,7 +75,7 @@ struct plan_step {
     int choice_index;
     enum op_numerics numerics;
     void (*run)(const struct op_context *context, const void *args);
-    void *args;
+    void *args, *workspace;
     uint64_t ns;      /* time spent in this step, summed over timed runs */
     uint64_t runs;    /* how often it ran since plan_reset_times */
     double slow;      /* of chooser_slow; 0 but in tests of the lab */
@@ -84,21 +84,27 @@ struct plan_step {
 
 enum sol_status plan_create(const struct chooser *chooser, struct plan **out);
 void plan_destroy(struct plan *plan); /* takes NULL */
+/* What ops need while they run lies there, as it may for other plans that never run at the same
+ * time; it stays the caller's. Without this call a plan takes its own. */
+void plan_share(struct plan *plan, void *memory, size_t size);
 
-/* Adds a call; `args` is copied. After a failure further calls do nothing and plan_finish reports
- * it, so that a forward pass reads as a plain list. */
+/* Adds a call; `args` is copied. What fails is reported by plan_finish, so that a forward pass
+ * reads as a plain list. */
 void plan_call(struct plan *plan, const struct op *op, const void *args);
 void plan_layer(struct plan *plan, int layer); /* layer of the calls that follow */
-/* For explanations: called for every call that is added, composites included, with the variant that
- * was chosen for it (a number for op_variant_name). */
+/* For explanations: called for every call, composites included, when the list ends, with the
+ * variant that was chosen for it (a number for op_variant_name). */
 typedef void (*plan_choice_fn)(void *arg, const struct op *op, const void *args, int chosen);
 void plan_on_choice(struct plan *plan, plan_choice_fn fn, void *arg);
-/* For compose: a matrix that lives until the end of the composite. 64-byte aligned; its address is
- * known when the plan is finished, so the pointer must be used in args of this plan only. */
+/* For compose, which may be called again for the same args: a matrix that lives until the end of
+ * the composite. 256-byte aligned; for args of this plan only. */
 struct matrix plan_scratch(struct plan *plan, int64_t rows, int64_t cols);
 
-/* Ends the list. Workspaces are sized here. */
+/* Ends the list: chooses variants, and reserves what they need. */
 enum sol_status plan_finish(struct plan *plan);
+/* The same without taking memory: to be looked at, not run. */
+enum sol_status plan_finish_dry(struct plan *plan);
+extern void *const plan_nowhere; /* stands for the address of memory that nobody has */
 
 /* Called after the last step of every layer (layer -1: after what precedes or follows them); what
  * fails there ends the run. */
@@ -121,6 +127,7 @@ const struct plan_step *plan_step_at(const struct plan *plan, int index);
 double plan_margin(const struct plan *plan);
 void plan_reset_times(struct plan *plan);          /* and the counts of runs */
 struct op_cost plan_cost(const struct plan *plan); /* of the present batch contents */
-size_t plan_bytes(const struct plan *plan);        /* scratch and workspace */
+size_t plan_bytes(const struct plan *plan);        /* scratch and workspaces: what it needs */
+size_t plan_list_bytes(const struct plan *plan);   /* the list itself, and its graph on a GPU */
 
 #endif

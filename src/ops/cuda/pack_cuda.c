@@ -108,17 +108,17 @@ static void put_rows(struct gpu *gpu, const void *from, int64_t rows, size_t til
 
 enum sol_status tensor_pack_piece(struct gpu *gpu, const struct tensor *t, int64_t group,
                                   int64_t row, int64_t n, const void *rows, void *memory,
-                                  void *staging, struct tensor *out)
+                                  void *staging)
 {
     size_t row_bytes = dtype_row_bytes(t->dtype, t->cols), bytes = (size_t)n * row_bytes;
-    *out = tensor_packed(t, memory);
+    const struct tensor out = tensor_packed(t, memory);
     if (!tensor_is_repacked(t))
         return gpu_copy_in(gpu, (char *)memory + (size_t)(group * t->rows + row) * row_bytes, rows,
                            bytes);
     SOL_TRY(gpu_copy_in(gpu, staging, rows, bytes));
     size_t tile = (size_t)group * tile_count(tiles_of(t), t->rows) +
                   (size_t)(row / TYPE_TILE_ROWS(tiles_of(t)));
-    put_rows(gpu, staging, n, tile, out);
+    put_rows(gpu, staging, n, tile, &out);
     return SOL_OK;
 }
 

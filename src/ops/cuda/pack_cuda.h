@@ -23,7 +23,7 @@ bool tensor_is_repacked(const struct tensor *tensor);
 enum { PACK_ROWS = 64 };
 enum sol_status tensor_pack_piece(struct gpu *gpu, const struct tensor *tensor, int64_t group,
                                   int64_t row, int64_t n, const void *rows, void *memory,
-                                  void *staging, struct tensor *out);
+                                  void *staging);
 
 /* The same on the host: the reference of pack_weights. */
 void tensor_pack_host(const struct tensor *tensor, void *memory, struct tensor *out);

@@ -1,0 +1,251 @@
+/* See buffers.h. Buffers that are never needed at the same time of a step share memory. */
+#include "infer/buffers.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "gpu/device.h"
+#include "infer/kv_pages.h"
+
+/* Of a step, in order; those between embed and head are a layer's. */
+enum stage { INPUT, EMBED, ATTN_IN, ATTENTION, ATTN_OUT, MOE, HEAD, SAMPLE, RESULT };
+
+enum extent {
+    ONE,
+    ROWS,
+    OUTPUTS,
+    SLOTS,
+    HIDDEN,
+    WIDTH,
+    VOCAB,
+    GROUP_ENDS,
+    STEP_WORDS,
+    FREQUENCIES,
+    SEQUENCES,
+    SEQUENCE_PAGES,
+    VOCAB_WORDS,
+    SCRATCH,
+    KV_POSITIONS,
+    KV_HEADS,
+    HEAD_DIM
+};
+
+enum type { F32, I32, KV }; /* KV: the cache's */
+
+struct line {
+    const char *name;
+    enum type type;
+    enum extent shape[3];   /* what is not said is ONE */
+    enum stage first, last; /* use; from INPUT to RESULT: kept from step to step as well */
+    bool per_layer, gpu_only;
+    size_t pointer; /* in struct buffers, or in each struct kv_layer */
+    size_t host;    /* in struct buffers; 0: the host has no copy */
+};
+
+#define AT(member)       offsetof(struct buffers, member)
+#define AT_LAYER(member) offsetof(struct kv_layer, member)
+
+/* clang-format off */
+static const struct line table[] = {
+    {"x", F32, {ROWS, HIDDEN}, EMBED, HEAD, .pointer = AT(at.x)},
+    {"q", F32, {ROWS, WIDTH}, ATTN_IN, ATTENTION, .pointer = AT(at.q)},
+    {"attn", F32, {ROWS, WIDTH}, ATTENTION, ATTN_OUT, .pointer = AT(at.attn)},
+    {"normed", F32, {ROWS, HIDDEN}, ATTN_OUT, MOE, .pointer = AT(at.normed)},
+    {"logits", F32, {OUTPUTS, VOCAB}, HEAD, RESULT, .pointer = AT(at.logits), .host = AT(host.logits)},
+    /* Costs of the last layer are asked for when the step is over. */
+    {"routing.weight", F32, {SLOTS}, ATTN_OUT, RESULT, .pointer = AT(at.routing.weight)},
+    {"routing.expert", I32, {SLOTS}, ATTN_OUT, RESULT, .pointer = AT(at.routing.expert)},
+    {"routing.group_offsets", I32, {GROUP_ENDS}, ATTN_OUT, RESULT, .pointer = AT(at.routing.group_offsets)},
+    {"routing.token_of_row", I32, {SLOTS}, ATTN_OUT, RESULT, .pointer = AT(at.routing.token_of_row)},
+    {"routing.row_of_slot", I32, {SLOTS}, ATTN_OUT, RESULT, .pointer = AT(at.routing.row_of_slot)},
+    {"scratch", F32, {SCRATCH}, EMBED, SAMPLE, .pointer = AT(scratch_at)},
+    {"step", I32, {STEP_WORDS}, INPUT, RESULT, .pointer = AT(step), .host = AT(host.step)},
+    {"frequencies", F32, {FREQUENCIES}, INPUT, RESULT, .pointer = AT(at.inv_freq)},
+    {"page table", I32, {SEQUENCES, SEQUENCE_PAGES}, INPUT, RESULT, .pointer = AT(page_table), .host = AT(host.page_table)},
+    {"token", I32, {ONE}, SAMPLE, RESULT, .gpu_only = true, .pointer = AT(at.token), .host = AT(host.token)},
+    {"banned", I32, {VOCAB_WORDS}, INPUT, RESULT, .gpu_only = true, .pointer = AT(at.banned), .host = AT(host.banned)},
+    {"keys", KV, {KV_POSITIONS, KV_HEADS, HEAD_DIM}, INPUT, RESULT, .per_layer = true, .pointer = AT_LAYER(k)},
+    {"values", KV, {KV_POSITIONS, KV_HEADS, HEAD_DIM}, INPUT, RESULT, .per_layer = true, .pointer = AT_LAYER(v)},
+};
+/* clang-format on */
+
+enum { LINES = sizeof table / sizeof *table, ALIGN = 256 };
+
+/* ---- sizes ---- */
+
+/* A sliding layer keeps a ring: what the window can see, plus the rows that one step adds. The
+ * others share the pages. */
+static struct kv_layer describe_layer(const struct buffers *b, int64_t layer)
+{
+    const struct model_config *c = b->config;
+    const struct engine_params *p = b->params;
+    struct kv_layer kv = {.dtype = p->kv_dtype,
+                          .n_sequences = p->sequences,
+                          .n_kv_heads = c->n_kv_heads,
+                          .head_dim = c->head_dim,
+                          .capacity = b->sequence_pages * KV_PAGE,
+                          .n_pages = b->n_pages};
+    int64_t window = model_layer_window(c, layer), ring = window - 1 + p->max_batch;
+    if (!window) return kv;
+    kv.capacity = ((ring < p->context ? ring : p->context) + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK;
+    kv.n_pages = 0;
+    return kv;
+}
+
+static int64_t extent_of(const struct buffers *b, enum extent extent, int64_t layer)
+{
+    const struct model_config *c = b->config;
+    const struct engine_params *p = b->params;
+    int64_t draw = p->chooser.device.gpu ? sizeof(struct sample_draw) / sizeof(int32_t) : 0;
+    switch (extent) {
+    case ROWS:
+        return p->max_batch;
+    case OUTPUTS:
+        return p->max_outputs;
+    case SLOTS:
+        return p->max_batch * c->top_k;
+    case HIDDEN:
+        return c->hidden;
+    case WIDTH:
+        return c->n_heads * c->head_dim;
+    case VOCAB:
+        return c->vocab;
+    case GROUP_ENDS:
+        return c->n_experts + 1;
+    case STEP_WORDS:
+        return 4 * p->max_batch + draw;
+    case FREQUENCIES:
+        return c->head_dim / 2;
+    case SEQUENCES:
+        return p->sequences;
+    case SEQUENCE_PAGES:
+        return b->sequence_pages;
+    case VOCAB_WORDS:
+        return (c->vocab + 31) / 32;
+    case KV_POSITIONS:
+        return kv_elements(&b->at.kv[layer]) / (c->n_kv_heads * c->head_dim);
+    case SCRATCH:
+        return (int64_t)(b->scratch / sizeof(float));
+    case KV_HEADS:
+        return c->n_kv_heads;
+    case HEAD_DIM:
+        return c->head_dim;
+    default:
+        return 1;
+    }
+}
+
+static size_t line_bytes(const struct buffers *b, const struct line *line, int64_t layer)
+{
+    bool on_gpu = b->params->chooser.device.gpu;
+    if (line->gpu_only && !on_gpu) return 0;
+    size_t bytes =
+        line->type == KV ? dtype_info(b->params->kv_dtype)->block_bytes : sizeof(int32_t);
+    for (int i = 0; i < 3; i++) bytes *= (size_t)extent_of(b, line->shape[i], layer);
+    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+/* ---- places ---- */
+
+static void point(void *in, size_t offset, uintptr_t to)
+{
+    memcpy((char *)in + offset, &to, sizeof to);
+}
+
+static bool lasts(const struct buffers *b, const struct line *line)
+{
+    return b->params->keep || (line->first == INPUT && line->last == RESULT);
+}
+
+struct place {
+    const struct line *line;
+    size_t begin, end;
+};
+
+/* The lowest place that nothing has which is used at the same time. */
+static size_t find_place(const struct place *places, int n, const struct line *line, size_t bytes)
+{
+    size_t at = 0;
+    for (int i = 0; i < n; i++) {
+        const struct place *p = &places[i];
+        bool together = line->first <= p->line->last && p->line->first <= line->last;
+        if (!together || at >= p->end || p->begin >= at + bytes) continue;
+        at = p->end;
+        i = -1; /* what it met before may be here as well */
+    }
+    return at;
+}
+
+void buffers_place(struct buffers *b, void *memory, void *pinned)
+{
+    struct place places[LINES];
+    uintptr_t base = (uintptr_t)memory;
+    size_t top = 0, host = 0;
+    int n = 0;
+    b->cache = 0;
+    for (const struct line *line = table; line < table + LINES; line++) {
+        if (lasts(b, line)) continue;
+        size_t bytes = line_bytes(b, line, 0), at = find_place(places, n, line, bytes);
+        places[n++] = (struct place){line, at, at + bytes};
+        point(b, line->pointer, base + at);
+        if (at + bytes > top) top = at + bytes;
+    }
+    for (const struct line *line = table; line < table + LINES; line++) {
+        if (!lasts(b, line)) continue;
+        for (int64_t i = 0; i < (line->per_layer ? b->config->n_layers : 1); i++) {
+            size_t bytes = line_bytes(b, line, i);
+            point(line->per_layer ? (void *)&b->at.kv[i] : b, line->pointer, base + top);
+            if (line->per_layer) b->cache += bytes;
+            top += bytes;
+        }
+    }
+    for (const struct line *line = table; line < table + LINES; line++) {
+        if (!line->host) continue;
+        uintptr_t device;
+        memcpy(&device, (char *)b + line->pointer, sizeof device);
+        point(b, line->host, b->params->chooser.device.gpu ? (uintptr_t)pinned + host : device);
+        host += line_bytes(b, line, 0);
+    }
+    for (int64_t n_layer = 0; n_layer < b->config->n_layers; n_layer++)
+        if (b->at.kv[n_layer].n_pages) b->at.kv[n_layer].pages = b->page_table;
+    b->at.draws = (struct sample_draw *)(void *)(b->step + 4 * b->params->max_batch);
+    b->size = b->params->chooser.device.gpu ? gpu_memory_size(top) : pages_size(top);
+    b->pinned = host;
+}
+
+enum sol_status buffers_describe(const struct model_config *config,
+                                 const struct engine_params *params, struct buffers *out)
+{
+    int64_t row = kv_pages_for(params->context), most = params->sequences * row;
+    int64_t wanted = kv_pages_for(params->cache_positions);
+    *out = (struct buffers){.config = config, .params = params, .sequence_pages = row};
+    out->n_pages = wanted && wanted < most ? wanted : most; /* more could never be filled */
+    out->at.kv = calloc((size_t)config->n_layers, sizeof *out->at.kv);
+    if (!out->at.kv) return status_set(SOL_E_MEMORY, "no memory for an engine's tables");
+    for (int64_t n = 0; n < config->n_layers; n++) out->at.kv[n] = describe_layer(out, n);
+    buffers_place(out, plan_nowhere, plan_nowhere);
+    return SOL_OK;
+}
+
+void buffers_free(struct buffers *b)
+{
+    free(b->at.kv);
+    b->at.kv = NULL;
+}
+
+struct engine_parts buffers_parts(const struct buffers *b)
+{
+    return (struct engine_parts){b->cache, b->size - b->cache - b->scratch, b->scratch};
+}
+
+void buffers_report(const struct buffers *b,
+                    void (*each)(void *arg, const char *name, size_t bytes), void *arg)
+{
+    for (const struct line *line = table; line < table + LINES; line++) {
+        size_t bytes = 0;
+        for (int64_t i = 0; i < (line->per_layer ? b->config->n_layers : 1); i++)
+            bytes += line_bytes(b, line, i);
+        each(arg, line->name, bytes);
+    }
+}

@@ -1,0 +1,41 @@
+/* What an engine holds beyond the weights. One table (buffers.c) says of every buffer its shape,
+ * its type and when in a step it is used; from it come its place, the report of memory and, before
+ * anything is loaded, what a model needs to run (infer/fit.h). */
+#ifndef INFER_BUFFERS_H
+#define INFER_BUFFERS_H
+
+#include "infer/engine.h"
+#include "infer/forward.h"
+
+struct buffers {
+    const struct model_config *config;
+    const struct engine_params *params;
+    int64_t sequence_pages, n_pages; /* of the layers that see everything: a context's, and all */
+    struct forward_buffers at;       /* where the ops read them; at.kv is [n_layers] */
+    int32_t *step;                   /* token, position, sequence, output_rows, how to draw */
+    int32_t *page_table;
+    void *scratch_at;
+    /* Where the host writes and reads them: copies in pinned memory with a GPU, else the same. */
+    struct {
+        int32_t *step, *page_table, *token;
+        uint32_t *banned;
+        float *logits;
+    } host;
+    size_t scratch;             /* set by fit_scratch */
+    size_t cache, size, pinned; /* keys and values; all, in whole units of memory; the copies */
+};
+
+/* Sizes, and places in memory that nobody has, for plans that are only looked at; without scratch.
+ * `config` and `params` (settled: engine.h) must stay. After an error there is nothing to free. */
+enum sol_status buffers_describe(const struct model_config *config,
+                                 const struct engine_params *params, struct buffers *out);
+/* Every pointer: into `size` bytes at `memory`, and `pinned` ones. */
+void buffers_place(struct buffers *buffers, void *memory, void *pinned);
+void buffers_free(struct buffers *buffers); /* what describe made; not the memory */
+
+struct engine_parts buffers_parts(const struct buffers *buffers);
+/* Calls `each` for every line of the table, the layers' caches as one. */
+void buffers_report(const struct buffers *buffers,
+                    void (*each)(void *arg, const char *name, size_t bytes), void *arg);
+
+#endif
