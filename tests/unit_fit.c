@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "driver/fake_cuda.h"
 #include "gpu/device.h"
@@ -229,6 +230,110 @@ static void test_scratch(void **state)
     }
 }
 
+/* ---- many shapes ---- */
+
+enum { SHAPES = 64, ROUNDS = 5 };
+
+static void all_shapes(struct engine *e, const struct engine_params *p)
+{
+    for (int64_t i = 0; i < SHAPES; i++) step(e, p, 1 + i % 48, i < 48 ? 0 : 1 + i % 16);
+}
+
+/* What making the plans took, were each shape's made once. */
+static double time_of_plans(struct engine *e, const struct engine_params *p)
+{
+    uint64_t start = clock_ns();
+    for (int64_t i = 0; i < SHAPES; i++) {
+        struct plan *plan;
+        assert_int_equal(engine_make_plan(e, &p->chooser, 1 + i % 48, i < 48 ? 0 : 1 + i % 16, NULL,
+                                          NULL, &plan),
+                         SOL_OK);
+        plan_destroy(plan);
+    }
+    return (double)(clock_ns() - start);
+}
+
+/* 64 shapes of a step in turn: memory is what it was, and the time goes to the steps. */
+static void test_shapes(void **state)
+{
+    (void)state;
+    struct engine_params p = params_of(3, NULL);
+    struct engine_parts fit;
+    struct engine *e;
+    p.max_outputs = 16;
+    assert_int_equal(fit_engine(tiny, &p, &fit), SOL_OK);
+    assert_int_equal(engine_create(tiny, &p, &e), SOL_OK);
+    size_t before = address_space();
+    uint64_t start = clock_ns();
+    all_shapes(e, &p);
+    size_t first = address_space();
+    for (int i = 1; i < ROUNDS; i++) all_shapes(e, &p);
+    double took = (double)(clock_ns() - start), plans = time_of_plans(e, &p);
+    expect_parts(e, &fit);
+    assert_int_equal(engine_plans_made(e), SHAPES);
+    assert_true(first - before < SHAPES * (size_t)(128 << 10)); /* the lists themselves */
+    assert_true(address_space() - first < (size_t)1 << 20);
+    if (plans > 0.02 * took) fail_msg("%.2f ms for plans of %.2f ms", 1e-6 * plans, 1e-6 * took);
+    engine_destroy(e);
+}
+
+static void test_shapes_gpu(void **state)
+{
+    (void)state;
+    struct gpu *gpu;
+    struct engine *e;
+    cuda_replace(fake_cuda_start(&hopper));
+    assert_int_equal(gpu_open(0, &gpu), SOL_OK);
+    struct engine_params p = params_of(3, gpu);
+    p.max_outputs = 16;
+    assert_int_equal(engine_create(tiny, &p, &e), SOL_OK);
+    size_t bytes = fake_cuda_bytes();
+    for (int i = 0; i < ROUNDS; i++) { /* the second makes graphs, the others run them */
+        if (i == 2) assert_int_equal(fake_cuda_count("graph_instantiate"), SHAPES);
+        all_shapes(e, &p);
+        assert_int_equal(fake_cuda_bytes(), bytes);
+    }
+    assert_int_equal(fake_cuda_count("graph_instantiate"), SHAPES);
+    assert_int_equal(engine_plans_made(e), SHAPES);
+    engine_destroy(e);
+    gpu_close(gpu);
+    assert_int_equal(fake_cuda_live(), 0);
+    cuda_replace(NULL);
+    fake_cuda_stop();
+}
+
+/* More shapes than are kept: those that were not used for longest go, and their graphs. */
+static void test_eviction(void **state)
+{
+    (void)state;
+    enum { MOST = 44, GRAPHS = 3 };
+    struct gpu *gpu;
+    struct engine *e;
+    cuda_replace(fake_cuda_start(&hopper));
+    assert_int_equal(gpu_open(0, &gpu), SOL_OK);
+    struct engine_params p = params_of(3, gpu);
+    p.max_batch = p.max_outputs = MOST;
+    assert_int_equal(engine_create(tiny, &p, &e), SOL_OK);
+    size_t bytes = fake_cuda_bytes();
+    int64_t shapes = 0;
+    for (int64_t rows = MOST; rows > 0; rows--)
+        for (int64_t outputs = 0; outputs <= rows; outputs++, shapes++)
+            for (int i = 0; i < (shapes < GRAPHS ? 2 : 1); i++) step(e, &p, rows, outputs);
+    assert_int_equal(engine_plans_made(e), shapes);
+    assert_int_equal(fake_cuda_count("graph_instantiate"), GRAPHS);
+    assert_int_equal(fake_cuda_count("graph_exec_destroy"), GRAPHS);
+    step(e, &p, 1, 1);
+    assert_int_equal(engine_plans_made(e), shapes);
+    step(e, &p, MOST, 0);
+    assert_int_equal(engine_plans_made(e), shapes + 1);
+    assert_int_equal(fake_cuda_bytes(), bytes);
+    engine_destroy(e);
+    gpu_close(gpu);
+    assert_int_equal(fake_cuda_live(), 0);
+    cuda_replace(NULL);
+    fake_cuda_stop();
+}
+
 /* ---- places ---- */
 
 struct span {
@@ -292,8 +397,10 @@ int main(void)
     setenv("SOL_CUBLASLT", "/nowhere",
            1); /* that of this machine does not start on such a driver */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cpu),     cmocka_unit_test(test_system), cmocka_unit_test(test_gpu),
-        cmocka_unit_test(test_scratch), cmocka_unit_test(test_places),
+        cmocka_unit_test(test_cpu),        cmocka_unit_test(test_system),
+        cmocka_unit_test(test_gpu),        cmocka_unit_test(test_scratch),
+        cmocka_unit_test(test_places),     cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_shapes_gpu), cmocka_unit_test(test_eviction),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

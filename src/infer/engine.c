@@ -19,13 +19,14 @@
 #include "infer/kv_pages.h"
 #include "model/upload.h"
 
-enum { PLANS_MAX = 8 };
+/* Of plans and their graphs: some hundred of a model of 36 layers. */
+static const size_t plans_bytes = (size_t)128 << 20;
 
 struct cached_plan {
     struct plan *plan;
     int64_t rows, outputs;
-    bool draws;    /* a token, from the one output */
-    uint64_t used; /* tick of last use: the oldest makes room */
+    bool draws; /* a token, from the one output */
+    struct cached_plan *next;
 };
 
 struct engine {
@@ -44,9 +45,8 @@ struct engine {
     struct buffers buffers;
     void *memory, *pinned;           /* the buffers' */
     const struct sampler *banned_of; /* whose list `banned` is */
-    struct cached_plan plans[PLANS_MAX];
-    uint64_t tick;
-    const struct cached_plan *last;
+    struct cached_plan *plans;       /* that of the last step first, and so on */
+    int64_t plans_made;
     bool timed;
     engine_trace_fn trace;
     void *trace_arg;
@@ -198,10 +198,21 @@ fail:
     return status;
 }
 
+/* From the given one on. */
+static void drop_plans(struct cached_plan **from)
+{
+    while (*from) {
+        struct cached_plan *p = *from;
+        *from = p->next;
+        plan_destroy(p->plan);
+        free(p);
+    }
+}
+
 void engine_destroy(struct engine *e)
 {
     if (!e) return;
-    for (int i = 0; i < PLANS_MAX; i++) plan_destroy(e->plans[i].plan);
+    drop_plans(&e->plans);
     if (e->gpu) {
         gpu_settle(e->gpu);
         gpu_free(e->gpu, e->memory);
@@ -221,39 +232,51 @@ void engine_destroy(struct engine *e)
 
 /* ---- steps ---- */
 
-static void drop(struct engine *e, struct cached_plan *p)
+static enum sol_status make_plan(struct engine *e, struct cached_plan *p)
 {
-    if (e->last == p) e->last = NULL;
-    plan_destroy(p->plan);
-    *p = (struct cached_plan){0};
+    SOL_TRY(plan_create(&e->params.chooser, &p->plan));
+    plan_share(p->plan, e->buffers.scratch_at, e->buffers.scratch);
+    forward_build(p->plan, e->model, &e->batch, &e->buffers.at, p->rows, p->outputs, p->draws);
+    e->plans_made++;
+    return plan_finish(p->plan);
 }
 
-static struct cached_plan *slot_for(struct engine *e, int64_t rows, int64_t outputs, bool draws)
+/* The one in use stays, and of the others those used last. */
+static void make_room(struct engine *e)
 {
-    struct cached_plan *oldest = &e->plans[0];
-    for (int i = 0; i < PLANS_MAX; i++) {
-        struct cached_plan *p = &e->plans[i];
-        if (p->plan && p->rows == rows && p->outputs == outputs && p->draws == draws) return p;
-        if (p->used < oldest->used) oldest = p;
+    struct cached_plan **at = &e->plans;
+    size_t bytes = plan_list_bytes(e->plans->plan);
+    for (at = &e->plans->next; *at; at = &(*at)->next) {
+        bytes += plan_list_bytes((*at)->plan);
+        if (bytes > plans_bytes) break;
     }
-    drop(e, oldest);
-    *oldest = (struct cached_plan){.rows = rows, .outputs = outputs, .draws = draws};
-    return oldest;
+    drop_plans(at);
 }
 
+/* Afterwards it is the first one. */
 static enum sol_status plan_for(struct engine *e, int64_t rows, int64_t outputs, bool draws,
-                                struct cached_plan **out)
+                                struct plan **out)
 {
-    struct cached_plan *slot = slot_for(e, rows, outputs, draws);
-    *out = slot;
-    slot->used = ++e->tick;
-    if (slot->plan) return SOL_OK;
-    SOL_TRY(plan_create(&e->params.chooser, &slot->plan));
-    plan_share(slot->plan, e->buffers.scratch_at, e->buffers.scratch);
-    forward_build(slot->plan, e->model, &e->batch, &e->buffers.at, rows, outputs, draws);
-    enum sol_status status = plan_finish(slot->plan);
-    if (status != SOL_OK) drop(e, slot);
-    return status;
+    struct cached_plan **at = &e->plans, *p;
+    while ((p = *at) && (p->rows != rows || p->outputs != outputs || p->draws != draws))
+        at = &p->next;
+    if (p) {
+        *at = p->next;
+    } else {
+        p = calloc(1, sizeof *p);
+        if (!p) return status_set(SOL_E_MEMORY, "no memory for a plan");
+        *p = (struct cached_plan){.rows = rows, .outputs = outputs, .draws = draws};
+        enum sol_status status = make_plan(e, p);
+        if (status != SOL_OK) {
+            drop_plans(&p);
+            return status;
+        }
+    }
+    p->next = e->plans;
+    e->plans = p;
+    make_room(e);
+    *out = p->plan;
+    return SOL_OK;
 }
 
 static enum sol_status no_pages_left(const struct engine *e, int64_t missing)
@@ -409,14 +432,12 @@ static enum sol_status fetch_output(struct engine *e, enum wanted wanted)
 
 static enum sol_status run_step(struct engine *e, enum wanted wanted)
 {
-    struct cached_plan *cached;
+    struct plan *plan;
     bool draws = wanted == WANT_TOKEN && e->batch.n_outputs == 1;
-    enum sol_status status = plan_for(e, e->batch.n_tokens, e->batch.n_outputs, draws, &cached);
+    enum sol_status status = plan_for(e, e->batch.n_tokens, e->batch.n_outputs, draws, &plan);
     const struct plan_observer observer = {after_layer, e};
-    if (status == SOL_OK) e->last = cached; /* the trace asks for it */
     if (status == SOL_OK) status = send_batch(e);
-    if (status == SOL_OK)
-        status = plan_run(cached->plan, e->pool, e->timed, e->trace ? &observer : NULL);
+    if (status == SOL_OK) status = plan_run(plan, e->pool, e->timed, e->trace ? &observer : NULL);
     if (status == SOL_OK) status = fetch_output(e, wanted);
     if (status != SOL_OK) forget_batch(e);
     return status;
@@ -518,14 +539,18 @@ struct pool *engine_pool(struct engine *e)
 
 const struct plan *engine_last_plan(const struct engine *e)
 {
-    return e->last ? e->last->plan : NULL;
+    return e->plans ? e->plans->plan : NULL;
+}
+
+int64_t engine_plans_made(const struct engine *e)
+{
+    return e->plans_made;
 }
 
 void engine_set_timed(struct engine *e, bool timed)
 {
     e->timed = timed;
-    for (int i = 0; i < PLANS_MAX; i++)
-        if (e->plans[i].plan) plan_reset_times(e->plans[i].plan);
+    for (struct cached_plan *p = e->plans; p; p = p->next) plan_reset_times(p->plan);
 }
 
 void engine_memory_parts(const struct engine *e, struct engine_parts *out)

@@ -81,6 +81,9 @@ const struct model *engine_model(const struct engine *engine);
 struct pool *engine_pool(struct engine *engine);
 /* The plan of the last step, or of the running one; NULL before the first. */
 const struct plan *engine_last_plan(const struct engine *engine);
+/* How many were made: one for each shape of a step, again where those of many others came between.
+ */
+int64_t engine_plans_made(const struct engine *engine);
 /* Puts a batch where the ops read it, as engine_eval would for at most max_batch rows, and runs
  * nothing; positions stay. For those who run a plan of engine_make_plan. */
 enum sol_status engine_place(struct engine *engine, const struct engine_row *rows, int64_t n);
