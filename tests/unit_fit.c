@@ -239,18 +239,24 @@ static void all_shapes(struct engine *e, const struct engine_params *p)
     for (int64_t i = 0; i < SHAPES; i++) step(e, p, 1 + i % 48, i < 48 ? 0 : 1 + i % 16);
 }
 
-/* What making the plans took, were each shape's made once. */
+/* What making the plan of each takes: the least of some tries, as other programs run beside. */
 static double time_of_plans(struct engine *e, const struct engine_params *p)
 {
-    uint64_t start = clock_ns();
-    for (int64_t i = 0; i < SHAPES; i++) {
-        struct plan *plan;
-        assert_int_equal(engine_make_plan(e, &p->chooser, 1 + i % 48, i < 48 ? 0 : 1 + i % 16, NULL,
-                                          NULL, &plan),
-                         SOL_OK);
-        plan_destroy(plan);
+    enum { TRIES = 5 };
+    double least = 0;
+    for (int t = 0; t < TRIES; t++) {
+        uint64_t start = clock_ns();
+        for (int64_t i = 0; i < SHAPES; i++) {
+            struct plan *plan;
+            assert_int_equal(engine_make_plan(e, &p->chooser, 1 + i % 48, i < 48 ? 0 : 1 + i % 16,
+                                              NULL, NULL, &plan),
+                             SOL_OK);
+            plan_destroy(plan);
+        }
+        double took = (double)(clock_ns() - start);
+        if (!t || took < least) least = took;
     }
-    return (double)(clock_ns() - start);
+    return least;
 }
 
 /* 64 shapes of a step in turn: memory is what it was, and the time goes to the steps. */
