@@ -156,7 +156,7 @@ static void check_gpu(const struct fake_cuda_params *device, size_t i)
     cuda_replace(fake_cuda_start(device));
     assert_int_equal(gpu_open(0, &gpu), SOL_OK);
     struct engine_params p = params_of(i, gpu);
-    assert_int_equal(model_upload_plan(tiny, gpu, &up), SOL_OK);
+    assert_int_equal(model_upload_outline(tiny, gpu, &up), SOL_OK);
     assert_int_equal(fit_engine(up, &p, &fit), SOL_OK);
     assert_int_equal(fake_cuda_bytes(), 0);
     assert_int_equal(model_upload_load(up, gpu), SOL_OK);
@@ -221,7 +221,7 @@ static void test_scratch(void **state)
         compare_rows(model, NULL, 512);
         for (size_t g = 0; g < COUNT(gpus); g++) {
             assert_int_equal(gpu_describe(&gpus[g], &gpu), SOL_OK);
-            assert_int_equal(model_upload_plan(model, gpu, &up), SOL_OK);
+            assert_int_equal(model_upload_outline(model, gpu, &up), SOL_OK);
             compare_rows(up, gpu, 700);
             model_upload_destroy(up, gpu);
             gpu_close(gpu);

@@ -372,7 +372,7 @@ static enum sol_status upload(struct bench_command *c)
     struct engine_params run = c->params.engine;
     uint64_t start = clock_ns();
     if (!gpu) return SOL_OK;
-    SOL_TRY(model_upload_plan(c->model, gpu, &c->uploaded));
+    SOL_TRY(model_upload_outline(c->model, gpu, &c->uploaded));
     SOL_TRY(smallest_run(c, &run));
     SOL_TRY(fit_room(c->uploaded, &run, true));
     SOL_TRY(model_upload_load(c->uploaded, gpu));

@@ -287,7 +287,7 @@ static enum sol_status show_model(const struct kernels_options *o,
     struct gpu *gpu = params->chooser.device.gpu;
     const struct model_params how = {.later = true}; /* a plan that is not run reads no weights */
     SOL_TRY(model_open_with(o->engine.model, &how, &model));
-    enum sol_status status = gpu ? model_upload_plan(model, gpu, &uploaded) : SOL_OK;
+    enum sol_status status = gpu ? model_upload_outline(model, gpu, &uploaded) : SOL_OK;
     for (size_t i = 0; i < o->rows.count && status == SOL_OK; i++)
         status = show_problems(o, model, uploaded, params, o->rows.values[i], steps);
     model_upload_destroy(uploaded, gpu);

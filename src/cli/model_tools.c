@@ -171,7 +171,7 @@ enum sol_status model_tool_synth(const struct model_options *o)
 /* ---- fit ---- */
 
 struct fit {
-    struct model *model, *planned; /* planned: as a GPU gets it */
+    struct model *model, *outline; /* outline: as a GPU gets it */
     struct gpu *gpu;               /* described, not opened */
     struct engine_params params;
     struct engine_parts parts;
@@ -221,8 +221,8 @@ static enum sol_status compute(const struct model_options *o, struct fit *f)
     SOL_TRY(model_open_with(o->model, &later, &f->model));
     if (o->device_gib > 0) SOL_TRY(describe_gpu(o->device_gib, &f->gpu));
     SOL_TRY(fit_request(o, f));
-    if (f->gpu) SOL_TRY(model_upload_plan(f->model, f->gpu, &f->planned));
-    const struct model *model = f->gpu ? f->planned : f->model;
+    if (f->gpu) SOL_TRY(model_upload_outline(f->model, f->gpu, &f->outline));
+    const struct model *model = f->gpu ? f->outline : f->model;
     f->weights = f->gpu ? model_upload_bytes(model) : model->weight_bytes;
     f->memory = f->gpu ? gpu_info(f->gpu)->memory_bytes : memory_available();
     SOL_TRY(fit_engine(model, &f->params, &f->parts));
@@ -243,7 +243,7 @@ static enum sol_status print_fit(const struct fit *f, bool json)
     size_t buffers = f->parts.buffers + f->parts.scratch, total = total_of(f);
     if (json) {
         json_t *lines = json_object();
-        SOL_TRY(fit_report(f->gpu ? f->planned : f->model, p, add_line, lines));
+        SOL_TRY(fit_report(f->gpu ? f->outline : f->model, p, add_line, lines));
         return json_print(json_pack(
             "{s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:I, s:o}", "weights", (json_int_t)f->weights,
             "cache", (json_int_t)f->parts.cache, "buffers", (json_int_t)buffers, "total",
@@ -272,7 +272,7 @@ enum sol_status model_tool_fit(const struct model_options *o)
                             (double)total_of(&f) / (1 << 30), (double)f.memory / (1 << 30),
                             f.longest ? "; lower the context, the sequences or the batch"
                                       : "; the weights alone are too large");
-    model_upload_destroy(f.planned, f.gpu);
+    model_upload_destroy(f.outline, f.gpu);
     gpu_close(f.gpu);
     model_close(f.model);
     return status;

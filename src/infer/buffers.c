@@ -11,25 +11,12 @@
 /* Of a step, in order; those between embed and head are a layer's. */
 enum stage { INPUT, EMBED, ATTN_IN, ATTENTION, ATTN_OUT, MOE, HEAD, SAMPLE, RESULT };
 
+/* clang-format off */
 enum extent {
-    ONE,
-    ROWS,
-    OUTPUTS,
-    SLOTS,
-    HIDDEN,
-    WIDTH,
-    VOCAB,
-    GROUP_ENDS,
-    STEP_WORDS,
-    FREQUENCIES,
-    SEQUENCES,
-    SEQUENCE_PAGES,
-    VOCAB_WORDS,
-    SCRATCH,
-    KV_POSITIONS,
-    KV_HEADS,
-    HEAD_DIM
+    ONE, ROWS, OUTPUTS, SLOTS, HIDDEN, WIDTH, VOCAB, GROUP_ENDS, STEP_WORDS, FREQUENCIES, SEQUENCES,
+    SEQUENCE_PAGES, VOCAB_WORDS, SCRATCH, KV_POSITIONS, KV_HEADS, HEAD_DIM
 };
+/* clang-format on */
 
 enum type { F32, I32, KV }; /* KV: the cache's */
 
@@ -98,42 +85,27 @@ static int64_t extent_of(const struct buffers *b, enum extent extent, int64_t la
     const struct model_config *c = b->config;
     const struct engine_params *p = b->params;
     int64_t draw = p->chooser.device.gpu ? sizeof(struct sample_draw) / sizeof(int32_t) : 0;
+    /* clang-format off */
     switch (extent) {
-    case ROWS:
-        return p->max_batch;
-    case OUTPUTS:
-        return p->max_outputs;
-    case SLOTS:
-        return p->max_batch * c->top_k;
-    case HIDDEN:
-        return c->hidden;
-    case WIDTH:
-        return c->n_heads * c->head_dim;
-    case VOCAB:
-        return c->vocab;
-    case GROUP_ENDS:
-        return c->n_experts + 1;
-    case STEP_WORDS:
-        return 4 * p->max_batch + draw;
-    case FREQUENCIES:
-        return c->head_dim / 2;
-    case SEQUENCES:
-        return p->sequences;
-    case SEQUENCE_PAGES:
-        return b->sequence_pages;
-    case VOCAB_WORDS:
-        return (c->vocab + 31) / 32;
-    case KV_POSITIONS:
-        return kv_elements(&b->at.kv[layer]) / (c->n_kv_heads * c->head_dim);
-    case SCRATCH:
-        return (int64_t)(b->scratch / sizeof(float));
-    case KV_HEADS:
-        return c->n_kv_heads;
-    case HEAD_DIM:
-        return c->head_dim;
-    default:
-        return 1;
+    case ROWS: return p->max_batch;
+    case OUTPUTS: return p->max_outputs;
+    case SLOTS: return p->max_batch * c->top_k;
+    case HIDDEN: return c->hidden;
+    case WIDTH: return c->n_heads * c->head_dim;
+    case VOCAB: return c->vocab;
+    case GROUP_ENDS: return c->n_experts + 1;
+    case STEP_WORDS: return 4 * p->max_batch + draw;
+    case FREQUENCIES: return c->head_dim / 2;
+    case SEQUENCES: return p->sequences;
+    case SEQUENCE_PAGES: return b->sequence_pages;
+    case VOCAB_WORDS: return (c->vocab + 31) / 32;
+    case KV_POSITIONS: return kv_elements(&b->at.kv[layer]) / (c->n_kv_heads * c->head_dim);
+    case SCRATCH: return (int64_t)(b->scratch / sizeof(float));
+    case KV_HEADS: return c->n_kv_heads;
+    case HEAD_DIM: return c->head_dim;
+    default: return 1;
     }
+    /* clang-format on */
 }
 
 static size_t line_bytes(const struct buffers *b, const struct line *line, int64_t layer)

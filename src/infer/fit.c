@@ -156,29 +156,29 @@ static void suggest(const struct model *model, const struct engine_params *param
     }
 }
 
-enum sol_status fit_room(const struct model *planned, const struct engine_params *params, bool told)
+enum sol_status fit_room(const struct model *outline, const struct engine_params *params, bool told)
 {
     struct gpu *gpu = params->chooser.device.gpu;
     struct engine_parts parts;
     char advice[160];
-    size_t available, weights = model_upload_bytes(planned);
+    size_t available, weights = model_upload_bytes(outline);
     const char *device = gpu_info(gpu)->name;
-    SOL_TRY(model_upload_check(planned, gpu, &available));
-    SOL_TRY(fit_engine(planned, params, &parts));
+    SOL_TRY(model_upload_check(outline, gpu, &available));
+    SOL_TRY(fit_engine(outline, params, &parts));
     size_t buffers = parts.buffers + parts.scratch, needed = weights + parts.cache + buffers;
     if (needed <= available) {
         if (told && weights >= worth_a_note)
             progress_note("%s: weights %.2f GiB, cache %.2f, buffers %.2f; %s has %.2f GiB free",
-                          planned->name, (double)weights / gib, (double)parts.cache / gib,
+                          outline->name, (double)weights / gib, (double)parts.cache / gib,
                           (double)buffers / gib, device, (double)available / gib);
         return SOL_OK;
     }
-    suggest(planned, params, available - weights, advice, sizeof advice);
+    suggest(outline, params, available - weights, advice, sizeof advice);
     return status_set(
         SOL_E_MEMORY,
         "%s does not fit: %.2f GiB (weights %.2f, cache %.2f, buffers %.2f), and %s has "
         "%.2f GiB free; %s%sthe CPU may have room (--backend cpu)",
-        planned->name, (double)needed / gib, (double)weights / gib, (double)parts.cache / gib,
+        outline->name, (double)needed / gib, (double)weights / gib, (double)parts.cache / gib,
         (double)buffers / gib, device, (double)available / gib, advice, *advice ? "; " : "");
 }
 
@@ -186,7 +186,7 @@ enum sol_status fit_upload(const struct model *model, const struct engine_params
                            struct model **out)
 {
     struct gpu *gpu = params->chooser.device.gpu;
-    SOL_TRY(model_upload_plan(model, gpu, out));
+    SOL_TRY(model_upload_outline(model, gpu, out));
     enum sol_status status = fit_room(*out, params, true);
     if (status == SOL_OK) status = model_upload_load(*out, gpu);
     if (status == SOL_OK) return SOL_OK;
@@ -197,10 +197,10 @@ enum sol_status fit_upload(const struct model *model, const struct engine_params
 
 enum sol_status fit_upload_check(const struct model *model, const struct engine_params *params)
 {
-    struct model *planned;
+    struct model *outline;
     struct gpu *gpu = params->chooser.device.gpu;
-    SOL_TRY(model_upload_plan(model, gpu, &planned));
-    enum sol_status status = fit_room(planned, params, false);
-    model_upload_destroy(planned, gpu);
+    SOL_TRY(model_upload_outline(model, gpu, &outline));
+    enum sol_status status = fit_room(outline, params, false);
+    model_upload_destroy(outline, gpu);
     return status;
 }

@@ -6,7 +6,7 @@
 #include "infer/buffers.h"
 
 /* What an engine takes beyond the weights; the same figures as engine_memory_parts. Of `model` only
- * shapes and layouts matter: opened for later, and with a GPU from model_upload_plan. */
+ * shapes and layouts matter: opened for later, and with a GPU from model_upload_outline. */
 enum sol_status fit_engine(const struct model *model, const struct engine_params *params,
                            struct engine_parts *out);
 /* The same line by line of the table. */
@@ -19,9 +19,9 @@ enum sol_status fit_scratch(const struct model *model, struct buffers *buffers);
 int64_t fit_longest_context(const struct model *model, const struct engine_params *params,
                             size_t memory, int64_t longest);
 
-/* Whether the GPU has room for the weights (from model_upload_plan) and an engine; says with the
+/* Whether the GPU has room for the weights (an outline) and an engine; says with the
  * figures what would fit. `told`: notes the figures where loading takes long. */
-enum sol_status fit_room(const struct model *planned, const struct engine_params *params,
+enum sol_status fit_room(const struct model *outline, const struct engine_params *params,
                          bool told);
 /* model_upload when there is room. */
 enum sol_status fit_upload(const struct model *model, const struct engine_params *params,

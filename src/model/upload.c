@@ -19,7 +19,7 @@ enum {
 struct upload {
     struct model model; /* first: callers hold its address */
     const struct model *from;
-    void *memory;  /* NULL: planned */
+    void *memory;  /* NULL: an outline */
     size_t bytes;  /* of it */
     size_t *place; /* [weights] of each in `memory` */
     bool *skip;    /* [weights] it is used where it is */
@@ -83,9 +83,9 @@ static void bind(struct upload *up, char *memory)
     }
 }
 
-/* ---- planning ---- */
+/* ---- outline ---- */
 
-enum sol_status model_upload_plan(const struct model *model, struct gpu *gpu, struct model **out)
+enum sol_status model_upload_outline(const struct model *model, struct gpu *gpu, struct model **out)
 {
     *out = NULL;
     size_t count = (size_t)weight_count(&model->config);
@@ -109,21 +109,21 @@ enum sol_status model_upload_plan(const struct model *model, struct gpu *gpu, st
     return SOL_OK;
 }
 
-size_t model_upload_bytes(const struct model *planned)
+size_t model_upload_bytes(const struct model *outline)
 {
-    return gpu_memory_size(((const struct upload *)planned)->bytes);
+    return gpu_memory_size(((const struct upload *)outline)->bytes);
 }
 
-enum sol_status model_upload_check(const struct model *planned, struct gpu *gpu, size_t *available)
+enum sol_status model_upload_check(const struct model *outline, struct gpu *gpu, size_t *available)
 {
     const double gib = 1 << 30;
-    size_t weights = model_upload_bytes(planned);
+    size_t weights = model_upload_bytes(outline);
     SOL_TRY(gpu_memory_free(gpu, available));
     if (weights <= *available) return SOL_OK;
     return status_set(SOL_E_MEMORY,
                       "%s needs %.2f GiB for its weights and %s has %.2f GiB free; run it on "
                       "the CPU (--backend cpu)",
-                      planned->name, (double)weights / gib, gpu_info(gpu)->name,
+                      outline->name, (double)weights / gib, gpu_info(gpu)->name,
                       (double)*available / gib);
 }
 
@@ -191,11 +191,11 @@ static enum sol_status load_pieces(struct upload *up, struct gpu *gpu)
     return status;
 }
 
-enum sol_status model_upload_load(struct model *planned, struct gpu *gpu)
+enum sol_status model_upload_load(struct model *outline, struct gpu *gpu)
 {
-    struct upload *up = (struct upload *)planned;
+    struct upload *up = (struct upload *)outline;
     size_t available;
-    SOL_TRY(model_upload_check(planned, gpu, &available));
+    SOL_TRY(model_upload_check(outline, gpu, &available));
     SOL_TRY(gpu_alloc(gpu, "weights", up->bytes, &up->memory));
     bind(up, up->memory);
     return load_pieces(up, gpu);
@@ -203,7 +203,7 @@ enum sol_status model_upload_load(struct model *planned, struct gpu *gpu)
 
 enum sol_status model_upload(const struct model *model, struct gpu *gpu, struct model **out)
 {
-    SOL_TRY(model_upload_plan(model, gpu, out));
+    SOL_TRY(model_upload_outline(model, gpu, out));
     enum sol_status status = model_upload_load(*out, gpu);
     if (status == SOL_OK) return SOL_OK;
     model_upload_destroy(*out, gpu);

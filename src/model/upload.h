@@ -13,13 +13,14 @@
  * in the layout that kernels want is used where it is. Shows progress; interruptible. */
 enum sol_status model_upload(const struct model *model, struct gpu *gpu, struct model **out);
 
-/* The same in two parts. Planned, it has shapes and layouts, takes nothing of the GPU and has no
- * weights; loading gives it them. */
-enum sol_status model_upload_plan(const struct model *model, struct gpu *gpu, struct model **out);
-enum sol_status model_upload_load(struct model *planned, struct gpu *gpu);
-size_t model_upload_bytes(const struct model *planned); /* of the GPU's memory */
+/* The same in two parts. An outline has formats and layouts as they will be, and addresses that
+ * nobody may read: for plans that are looked at and never run. Loading gives it the weights. */
+enum sol_status model_upload_outline(const struct model *model, struct gpu *gpu,
+                                     struct model **out);
+enum sol_status model_upload_load(struct model *outline, struct gpu *gpu);
+size_t model_upload_bytes(const struct model *outline); /* of the GPU's memory */
 /* The refusal alone; *available: what the GPU has free. */
-enum sol_status model_upload_check(const struct model *planned, struct gpu *gpu, size_t *available);
+enum sol_status model_upload_check(const struct model *outline, struct gpu *gpu, size_t *available);
 void model_upload_destroy(struct model *uploaded, struct gpu *gpu); /* takes NULL */
 
 #endif
