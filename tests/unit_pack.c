@@ -1,6 +1,6 @@
 /* MXFP4 and Q8_0 in tiles as kernels read them: every element where its lane, word and pair are, by
  * the layouts that kernels/pack/mxfp4_tiles.h and q8_0_tiles.h state; of MXFP4 its bits those that
- * make a bf16 by a turn and a mask. */
+ * make a bf16 by shifts and masks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,16 +14,13 @@
 #include "format/dtype.h"
 #include "ops/cuda/pack_cuda.h"
 
-static uint32_t turned(uint32_t word, int by)
-{
-    return by ? word >> by | word << (32 - by) : word;
-}
-
 /* The pair as a kernel makes it: two bf16, 2^-126 times the values. */
 static uint32_t pair_of(uint32_t word, uint32_t pair)
 {
-    if (pair < 3) return turned(word, (int)(6 * pair)) & 0x81c081c0u;
-    return (turned(word, 2) & 0x01000100u) | (turned(word, 10) & 0x80c080c0u);
+    const uint32_t sign = 0x80008000u, rest = 0x01c001c0u;
+    if (pair == 0) return (word & rest) | (word << 4 & sign);
+    if (pair < 3) return word << 3 * pair & (sign | rest);
+    return (word >> 7 & rest) | (word << 5 & sign);
 }
 
 static float from_bits(uint32_t bits)

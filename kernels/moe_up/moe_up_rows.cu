@@ -1,4 +1,4 @@
-// spills: moe_up_bf16_16 56
+// spills: moe_up_bf16_16 120
 /* Gate and up projections of few rows' experts, and swiglu. */
 #include "gemm/expert_rows.cuh"
 

@@ -7,10 +7,10 @@
 /* Pair P of a word as two bf16, their values times 2^-126: exact, the smallest being subnormal. */
 template <int P> __device__ inline uint32_t mxfp4_pair(uint32_t w)
 {
-    const uint32_t all = 0x81c081c0, top = 0x01000100;
-    if (P == 0) return w & all;
-    if (P < 3) return __funnelshift_r(w, w, 6 * P) & all;
-    return (__funnelshift_r(w, w, 2) & top) | (__funnelshift_r(w, w, 10) & (all ^ top));
+    const uint32_t sign = 0x80008000, rest = 0x01c001c0;
+    if (P == 0) return (w & rest) | (w << 4 & sign);
+    if (P < 3) return w << 3 * P & (sign | rest);
+    return (w >> 7 & rest) | (w << 5 & sign);
 }
 
 #endif

@@ -12,14 +12,18 @@
 /* An element and the scale of a block that a tile has and its matrix has not. */
 enum { MXFP4_ZERO = 0, MXFP4_NO_SCALE = 127 /* 1 */ };
 
-/* Bit 3 (sign), 2, 1 (exponent) or 0 (mantissa) of a code goes to this bit of its word. Bits 15 and
- * 8 to 6 of a half, turned by an amount that depends on the pair: turned back, they are a bf16, the
- * value times 2^-126. */
+/* As a bf16, 2^-126 times the value has a code's bit 3 (sign) at bit 15, and bits 2, 1 (exponent)
+ * and 0 (mantissa) at bits 8 to 6. In the word each lies that many places to the right of there:
+ * masks and shifts to the right are few in a kernel, shifts to the left are a multiplier's work. */
+static inline SOL_DEVICE int mxfp4_left(int bit, int pair)
+{
+    if (pair == 1 || pair == 2) return 3 * pair;
+    return bit == 3 ? (pair ? 5 : 4) : pair ? -7 : 0;
+}
+
 static inline SOL_DEVICE int mxfp4_bit(int bit, int pair, int half)
 {
-    int target = bit == 3 ? 15 : 6 + bit;
-    int turn = pair < 3 ? 6 * pair : bit == 2 ? 2 : 10; /* what the other three leave free */
-    return (target + 16 * half + turn) % 32;
+    return (bit == 3 ? 15 : 6 + bit) + 16 * half - mxfp4_left(bit, pair);
 }
 
 static inline SOL_DEVICE uint32_t mxfp4_word(uint32_t code, int pair, int half)
