@@ -18,7 +18,7 @@ KERNEL_OF(WARPS *WARP, gemv_f32_any, gemm_kernel_args)
     const float *x = a.a + (a.a_rows ? a.a_rows[tile.first] : tile.first) * a.k;
     const char *w = (const char *)a.w + w_row * weight_row_bytes(a.type, a.k);
     float sum = 0;
-#pragma unroll 2
+#pragma unroll 1
     for (uint32_t j = threadIdx.x; j < a.k; j += WARPS * WARP) sum += weight_at(a.type, w, j) * x[j];
     sum = block_sum(sum, scratch);
     if (threadIdx.x == 0)
