@@ -42,6 +42,8 @@ enum {
 };
 #define TYPE_TILE_ROWS(type)   ((type) >> 8 & 255) /* 0: rows as stored */
 #define TYPE_UNIT_SCALES(type) ((type) >> 16)      /* bytes */
+/* Tiles over so many rows; 1 for rows as stored, so that nobody divides by 0. */
+#define TYPE_TILES_OVER(type, n) ((n) / (TYPE_TILE_ROWS(type) ? TYPE_TILE_ROWS(type) : (n)))
 
 /* For `use` and `layout` of a line: what is said of one kind alone. */
 #define IF_WEIGHTS(...) __VA_ARGS__

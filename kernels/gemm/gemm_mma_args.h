@@ -34,11 +34,11 @@ SOL_STATIC_ASSERT(sizeof(struct gemm_mma_args) == 104, "host and device agree");
 #define MMA_X_BYTES(columns) (MMA_TOKENS * (columns)*2)
 #define MMA_W_BYTES(type, columns)                                                                 \
     (TYPE_TILE_ROWS(type)                                                                          \
-         ? MMA_ROWS / TYPE_TILE_ROWS(type) * UNIT_BYTES * (columns) / UNIT_COLUMNS                 \
+         ? TYPE_TILES_OVER(type, MMA_ROWS) * UNIT_BYTES * (columns) / UNIT_COLUMNS                 \
          : MMA_ROWS * (columns)*2)
 #define MMA_SCALES_BYTES(type, columns)                                                            \
     (TYPE_TILE_ROWS(type)                                                                          \
-         ? MMA_ROWS / TYPE_TILE_ROWS(type) * TYPE_UNIT_SCALES(type) * (columns) / UNIT_COLUMNS     \
+         ? TYPE_TILES_OVER(type, MMA_ROWS) * TYPE_UNIT_SCALES(type) * (columns) / UNIT_COLUMNS     \
          : 0)
 #define MMA_STAGE_BYTES(type, columns)                                                             \
     (MMA_X_BYTES(columns) + MMA_W_BYTES(type, columns) + MMA_SCALES_BYTES(type, columns))

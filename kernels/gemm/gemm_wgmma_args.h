@@ -84,10 +84,10 @@ SOL_STATIC_ASSERT(sizeof(struct gemm_wgmma_args) == 1536, "host and device agree
 /* Shared memory of a block: the tokens' rows, weights and scales of each stage; results; barriers
  * and the groups' offsets. */
 #define WGMMA_W_BYTES(type)                                                                        \
-    (TYPE_TILE_ROWS(type) ? WGMMA_ROWS / TYPE_TILE_ROWS(type) * UNIT_BYTES                         \
+    (TYPE_TILE_ROWS(type) ? TYPE_TILES_OVER(type, WGMMA_ROWS) * UNIT_BYTES                         \
                           : WGMMA_ROWS * WGMMA_K * 2)
 #define WGMMA_SCALES_BYTES(type)                                                                   \
-    (TYPE_TILE_ROWS(type) ? WGMMA_ROWS / TYPE_TILE_ROWS(type) * TYPE_UNIT_SCALES(type) : 0)
+    (TYPE_TILE_ROWS(type) ? TYPE_TILES_OVER(type, WGMMA_ROWS) * TYPE_UNIT_SCALES(type) : 0)
 /* Whole kilobytes, since the swizzle goes by addresses. */
 #define WGMMA_STAGE_BYTES(type, warpgroups, tokens)                                                \
     (((tokens)*WGMMA_K * 2 + (warpgroups) * (WGMMA_W_BYTES(type) + WGMMA_SCALES_BYTES(type)) +     \
