@@ -224,11 +224,11 @@ static void other_activations_are_refused(void **state)
     for (int i = 0; i < op_table_count; i++) {
         const struct op *op = op_table[i];
         char *args = arena_alloc(arena, op->args_size, 64);
-        assert_true(args && (op->matrices[0] || op == &op_pack_weights));
+        assert_true(args && (op->matrices[0].access || op == &op_pack_weights));
         assert_true(op->make_case(&(struct case_maker){.arena = arena, .rng = &rng}, args));
         assert_true(chooser_can_run(&chooser, op, op->n_variants, args, why));
-        for (int j = 0; op->matrices[j / 2]; j++) {
-            struct matrix *m = (void *)(args + op->matrices[j / 2]);
+        for (int j = 0; op->matrices[j / 2].access; j++) {
+            struct matrix *m = op_matrix_of(&op->matrices[j / 2], args);
             const struct matrix kept = *m;
             assert_true(m->data && matrix_is_plain(m));
             if (j % 2)

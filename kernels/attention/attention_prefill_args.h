@@ -51,7 +51,7 @@ struct attention_prefill_args {
     const int32_t *position, *sequence; /* [m] */
     const float *q;                     /* [m][n_heads][64] */
     const float *sinks;                 /* [n_heads] */
-    float *out;                         /* as q */
+    void *out;                          /* as q, float32, or bf16 where `narrow` */
     struct prefill_tile *tiles;         /* [m], work of attention_prefill_tiles */
     int32_t *totals; /* number of tiles; their work, for one key head; results in `again` */
     int32_t *again;  /* [m x n_heads] row x n_heads + head of results that are not finite */
@@ -60,7 +60,8 @@ struct attention_prefill_args {
     float scale;
     int32_t blocks;               /* of the grid of attention_prefill */
     int32_t tile_rows, step_keys; /* PREFILL_ROWS and PREFILL_KEYS, or those of attention_mma */
-    int32_t padding[5];
+    int32_t narrow;
+    int32_t padding[4];
 };
 SOL_STATIC_ASSERT(sizeof(struct attention_prefill_args) == 448, "host and device agree");
 

@@ -109,9 +109,7 @@ __device__ inline void calculate_again(const attention_prefill_args &a, int row,
             high += w * cache_at(TYPE, c.v, value + p * PREFILL_DIM + 1);
         }
     }
-    float *out = a.out + ((int64_t)row * a.n_heads + head) * PREFILL_DIM;
-    out[2 * lane] = low / total;
-    out[2 * lane + 1] = high / total;
+    write_two(a, ((int64_t)row * a.n_heads + head) * PREFILL_DIM + 2 * lane, low / total, high / total);
 }
 
 /* Block i has the tile that is cut first where the work of block i ends. */

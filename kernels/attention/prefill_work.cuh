@@ -211,6 +211,15 @@ __device__ inline void renew_reference(softmax_rows &r, const float (&s)[SCORES]
 
 /* ---- results ---- */
 
+/* Two neighbours of the result, number `at` and the next. */
+__device__ inline void write_two(const attention_prefill_args &a, int64_t at, float low, float high)
+{
+    if (a.narrow)
+        ((uint32_t *)a.out)[at / 2] = f32_to_bf16x2(low, high);
+    else
+        ((float2 *)a.out)[at / 2] = make_float2(low, high);
+}
+
 /* Writes the warp's `count` rows, two at most, with eight heads; totals are those of whole rows here. The
  * bits of the result say which of this lane's two are not finite. */
 __device__ inline uint32_t write_rows(const attention_prefill_args &a, int row, int count, int kv_head,
@@ -223,12 +232,11 @@ __device__ inline uint32_t write_rows(const attention_prefill_args &a, int row, 
     for (int h = 0; h < 2; h++) {
         if (h >= count) continue;
         float share = 1 / (r.total[h] + exp2_unit(sink - r.top[h])), sum = 0;
-        int64_t at = (int64_t)(row + h) * a.n_heads + head;
-        float *out = a.out + at * PREFILL_DIM + lane % 4 * 2;
+        int64_t at = ((int64_t)(row + h) * a.n_heads + head) * PREFILL_DIM + lane % 4 * 2;
 #pragma unroll
         for (int i = 0; i < SUMS / 4; i++) {
             float low = o[4 * i + 2 * h] * share, high = o[4 * i + 2 * h + 1] * share;
-            *(float2 *)(out + 8 * i) = make_float2(low, high);
+            write_two(a, at + 8 * i, low, high);
             sum += fabsf(low) + fabsf(high);
         }
         if (!(quad_sum(sum) <= 3e38f)) bad |= 1u << h;

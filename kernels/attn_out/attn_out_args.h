@@ -22,8 +22,8 @@ struct attn_out_kernel_args {
     const float *x, *norm;
     const void *router;       /* [n_experts][hidden], float32 or bf16 by the kernel's name */
     const float *router_bias; /* [n_experts] or NULL */
-    float *normed;
-    float *weight; /* struct routing */
+    float *normed;            /* of many rows perhaps bf16 */
+    float *weight;            /* struct routing */
     int32_t *expert, *group_offsets, *token_of_row, *row_of_slot;
     float eps;
     int32_t m;

@@ -71,9 +71,21 @@ struct router_f32 {
     }
 };
 
-/* A warp's row, normed, to shared memory and to `normed` (NULL: no such row). */
-__device__ inline void norm_row(const attn_out_kernel_args &a, const float *x, float *to, float *normed)
+/* Four of a row that others read. */
+__device__ inline void write_normed(const attn_out_many_args &args, int64_t row, int quad, const float4 &v)
 {
+    int64_t at = row * (args.row.hidden / 4) + quad;
+    if (args.narrow)
+        ((uint2 *)args.row.normed)[at] = {f32_to_bf16x2(v.x, v.y), f32_to_bf16x2(v.z, v.w)};
+    else
+        ((float4 *)args.row.normed)[at] = v;
+}
+
+/* A warp's row, normed, to shared memory and where others read it, if it is one of the m. */
+__device__ inline void norm_row(const attn_out_many_args &args, int64_t row, float *to)
+{
+    const attn_out_kernel_args &a = args.row;
+    const float *x = a.x + min(row, (int64_t)args.m - 1) * a.hidden;
     int lane = threadIdx.x % WARP, quads = (int)a.hidden / 4;
     float sum = 0;
 #pragma unroll 8
@@ -94,7 +106,7 @@ __device__ inline void norm_row(const attn_out_kernel_args &a, const float *x, f
         float4 v = ((float4 *)to)[q], gain = __ldg((const float4 *)a.norm + q);
         v = {v.x * scale * gain.x, v.y * scale * gain.y, v.z * scale * gain.z, v.w * scale * gain.w};
         ((float4 *)to)[q] = v;
-        if (normed) ((float4 *)normed)[q] = v;
+        if (row < args.m) write_normed(args, row, q, v);
     }
 }
 
@@ -131,10 +143,8 @@ template <class ROUTER, int TILES> __device__ inline void route_rows(const attn_
     int stride = (int)a.hidden + ROUTE_PAD;
     wait_for_input();
     let_next_start();
-    int64_t first = (int64_t)blockIdx.x * ROUTE_ROWS, row = first + warp;
-    int64_t source = row < args.m ? row : args.m - 1;
-    norm_row(a, a.x + source * a.hidden, shared + warp * stride,
-             row < args.m ? a.normed + row * a.hidden : nullptr);
+    int64_t row = (int64_t)blockIdx.x * ROUTE_ROWS + warp;
+    norm_row(args, row, shared + warp * stride);
     __syncthreads();
     float d[TILES][4] = {};
     multiply_router<ROUTER, TILES>(a, shared, stride, d);

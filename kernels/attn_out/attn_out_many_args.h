@@ -12,7 +12,8 @@ enum {
 /* What follows the projection, for many rows: tables of routing but for the sort. */
 struct attn_out_many_args {
     struct attn_out_kernel_args row; /* hidden: a multiple of 32 */
-    int64_t m;
+    int32_t m;
+    int32_t narrow; /* row.normed is bf16 */
 };
 SOL_STATIC_ASSERT(sizeof(struct attn_out_many_args) == 120, "host and device agree");
 

@@ -100,10 +100,11 @@ SOL_STATIC_ASSERT(sizeof(struct gemm_wgmma_args) == 1536, "host and device agree
     ((stages) * (WGMMA_STAGE_BYTES(type, warpgroups, tokens) + 16) +                               \
      (warpgroups)*WGMMA_OUT_BYTES(gated, out_tokens) + (WGMMA_GROUPS_MAX + 1) * 4)
 
-/* Rows of float32, gathered, to bf16; columns from k to k_padded become 0. */
+/* Rows of float32, gathered, to bf16; columns from k to k_padded become 0. gather_rows: they are
+ * bf16 already, and nothing is padded. */
 struct round_rows_args {
     int64_t rows, k, k_padded;
-    const float *a;
+    const void *a;
     const int32_t *a_rows; /* or NULL */
     uint16_t *out;         /* [rows][k_padded] */
 };

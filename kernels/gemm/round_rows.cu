@@ -9,7 +9,7 @@ KERNEL_OF(THREADS, round_rows, round_rows_args)
     wait_for_input();
     let_next_start();
     int64_t row = blockIdx.x;
-    const float *from = a.a + (a.a_rows ? a.a_rows[row] : row) * a.k;
+    const float *from = (const float *)a.a + (a.a_rows ? a.a_rows[row] : row) * a.k;
     uint4 *to = (uint4 *)(a.out + row * a.k_padded);
     bool aligned = a.k % 4 == 0 && ((uint64_t)a.a & 15) == 0;
     for (int j = threadIdx.x; j < a.k_padded / 8; j += THREADS) {
@@ -24,4 +24,14 @@ KERNEL_OF(THREADS, round_rows, round_rows_args)
         to[j] = uint4{f32_to_bf16x2(x[0], x[1]), f32_to_bf16x2(x[2], x[3]),
                       f32_to_bf16x2(x[4], x[5]), f32_to_bf16x2(x[6], x[7])};
     }
+}
+
+KERNEL_OF(THREADS, gather_rows, round_rows_args)
+{
+    wait_for_input();
+    let_next_start();
+    int64_t row = blockIdx.x, pieces = a.k / 8;
+    const uint4 *from = (const uint4 *)a.a + a.a_rows[row] * pieces;
+    uint4 *to = (uint4 *)a.out + row * pieces;
+    for (int j = threadIdx.x; j < pieces; j += THREADS) to[j] = from[j];
 }

@@ -231,6 +231,73 @@ struct verify_case {
     bool has_reference;
 };
 
+/* ---- narrow matrices: results have the bits that they have of float32 ---- */
+
+static uint16_t *narrow_copy(struct arena *arena, const struct matrix *m)
+{
+    uint16_t *copy = arena_alloc(arena, (size_t)matrix_bytes(m), 256);
+    const float *from = m->data;
+    for (int64_t i = 0; copy && i < m->rows * m->cols; i++) copy[i] = bf16_from_f32(from[i]);
+    return copy;
+}
+
+/* The outputs that are narrow, as bits. */
+static enum sol_status make_narrow(struct arena *arena, struct trial *t, unsigned matrices,
+                                   unsigned *narrow)
+{
+    *narrow = 0;
+    for (int i = 0; t->op->matrices[i].access; i++) {
+        const struct op_matrix *matrix = &t->op->matrices[i];
+        struct matrix *m = op_matrix_of(matrix, t->args);
+        if (!(matrices >> i & 1) || !matrix_may_be_narrow(m)) continue;
+        for (int o = 0; o < t->n_outputs; o++)
+            if (t->outputs[o].offset == matrix->offset) *narrow |= 1u << o;
+        if (matrix->access == OP_READS) m->data = narrow_copy(arena, m);
+        if (!m->data) return SOL_E_MEMORY;
+        m->dtype = DTYPE_BF16;
+    }
+    return SOL_OK;
+}
+
+/* Of NaN there are many. */
+static bool same_numbers(const float *wide, const void *got, size_t n, bool narrow)
+{
+    for (size_t i = 0; i < n; i++) {
+        float want = narrow ? bf16_to_f32(bf16_from_f32(wide[i])) : wide[i];
+        float have = narrow ? bf16_to_f32(((const uint16_t *)got)[i]) : ((const float *)got)[i];
+        bool same = want == have && signbit(want) == signbit(have);
+        if (!same && !(isnan(want) && isnan(have))) return false;
+    }
+    return true;
+}
+
+static bool same_result(const struct trial *wide, const struct trial *got, unsigned narrow)
+{
+    for (int i = 0; i < wide->n_outputs; i++) {
+        const void *a = *output_pointer(wide, i), *b = *output_pointer(got, i);
+        const struct op_output *o = &wide->outputs[i];
+        bool same = o->is_f32 ? same_numbers(a, b, o->bytes / sizeof(float), narrow >> i & 1)
+                              : memcmp(a, b, o->bytes) == 0;
+        if (!same || !guards_hold(got, i)) return false;
+    }
+    return true;
+}
+
+/* Runs once more what gave `wide`, with all matrices in bf16 that may be. */
+static enum sol_status run_narrow(const struct verify_run *run, const struct verify_case *c,
+                                  const struct chooser *chosen, const struct trial *wide,
+                                  char *fault, size_t fault_size, bool *good)
+{
+    struct trial got;
+    unsigned narrow;
+    SOL_TRY(trial_make(c->arena, run->op, c->own, &got));
+    SOL_TRY(make_narrow(c->arena, &got, run->op->variants[run->v]->narrow, &narrow));
+    SOL_TRY(trial_run(&got, chosen, run->pool, NULL));
+    *good = same_result(wide, &got, narrow);
+    if (!*good) snprintf(fault, fault_size, "other bits with bf16 between kernels");
+    return SOL_OK;
+}
+
 /* One run of the variant, with one of its choices, beside what the reference made of the case. */
 static enum sol_status run_choice(const struct verify_run *run, const struct verify_case *c,
                                   const struct trial *out, int choice, char *fault,
@@ -251,6 +318,8 @@ static enum sol_status run_choice(const struct verify_run *run, const struct ver
     *good = true;
     for (int i = 0; *good && i < c->ref.n_outputs; i++)
         *good = compare_output(&c->ref, out, i, allowance, result, fault, fault_size);
+    if (*good && run->v < run->op->n_variants && run->op->variants[run->v]->narrow)
+        SOL_TRY(run_narrow(run, c, &chosen, out, fault, fault_size, good));
     const char *name = op_choice_name(run->op, run->v, choice);
     size_t length = strlen(fault);
     if (!*good && *name) snprintf(fault + length, fault_size - length, " (%s)", name);
@@ -388,7 +457,7 @@ enum sol_status verify_variants(const struct op *op, const int *variants, int co
         runs[i] = (struct verify_run){op,   variants[i], chooser,
                                       pool, &results[i], .brief = options->brief};
     }
-    enum sol_status status = count ? draw_cases(runs, count, options) : SOL_OK;
+    enum sol_status status = count > 0 ? draw_cases(runs, count, options) : SOL_OK;
     for (int i = 0; i < count; i++) conclude(op, variants[i], &results[i]);
     free(runs);
     return status;

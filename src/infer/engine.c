@@ -238,13 +238,15 @@ static enum sol_status make_plan(struct engine *e, struct cached_plan *p)
     plan_share(p->plan, e->buffers.scratch_at, e->buffers.scratch);
     forward_build(p->plan, e->model, &e->batch, &e->buffers.at, p->rows, p->outputs, p->draws);
     e->plans_made++;
-    return plan_finish(p->plan);
+    SOL_TRY(plan_finish(p->plan));
+    if (!e->params.keep) plan_narrow(p->plan);
+    return SOL_OK;
 }
 
 /* The one in use stays, and of the others those used last. */
 static void make_room(struct engine *e)
 {
-    struct cached_plan **at = &e->plans;
+    struct cached_plan **at;
     size_t bytes = plan_list_bytes(e->plans->plan);
     for (at = &e->plans->next; *at; at = &(*at)->next) {
         bytes += plan_list_bytes((*at)->plan);

@@ -62,7 +62,8 @@ const struct op op_add = {
     .make_problem = make_problem,
     .usual = {.rows = 1, .n = 2880},
     .outputs = outputs,
-    .matrices = {offsetof(struct add_args, y), offsetof(struct add_args, x)},
+    .matrices = {{OP_READS, offsetof(struct add_args, y)},
+                 {OP_UPDATES, offsetof(struct add_args, x)}},
     .variants = variants,
     .n_variants = N_VARIANTS,
 };

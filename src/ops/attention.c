@@ -30,7 +30,8 @@ static struct op_cost cost(const void *args)
     double width = (double)(a->n_heads * kv->head_dim);
     double kv_row =
         2.0 * (double)(kv->n_kv_heads * kv->head_dim) * (double)dtype_info(kv->dtype)->block_bytes;
-    return (struct op_cost){4 * pairs * width, keys * kv_row + 8 * (double)a->m * width};
+    return (struct op_cost){4 * pairs * width,
+                            keys * kv_row + matrix_bytes(&a->q) + matrix_bytes(&a->out)};
 }
 
 static float element(const struct kv_layer *kv, const void *data, int64_t index)
@@ -183,7 +184,8 @@ const struct op op_attention = {
     .make_problem = make_problem,
     .usual = {.rows = 1, .dtype = DTYPE_F16, .n = 64, .k = 8, .head_dim = 64, .sequences = 1},
     .outputs = outputs,
-    .matrices = {offsetof(struct attention_args, q), offsetof(struct attention_args, out)},
+    .matrices = {{OP_READS, offsetof(struct attention_args, q)},
+                 {OP_WRITES, offsetof(struct attention_args, out)}},
     .variants = variants,
     .n_variants = N_VARIANTS,
 };

@@ -14,9 +14,10 @@ static struct op_cost cost(const void *args)
     const struct attn_out_args *a = args;
     double m = (double)a->m, hidden = (double)a->hidden;
     struct op_cost sum = {0, 0};
-    cost_add(&sum, 0, 4 * m * (double)a->width);
+    cost_add(&sum, 0, matrix_bytes(&a->attn));
     cost_add_product(&sum, m, &a->wo, 1, a->bo != NULL);
-    cost_add(&sum, 5 * m * hidden, 4 * (3 * m + 1) * hidden); /* residual and norm */
+    cost_add(&sum, 5 * m * hidden,
+             4 * (2 * m + 1) * hidden + matrix_bytes(&a->normed)); /* residual and norm */
     cost_add_product(&sum, m, &a->router, 1, a->router_bias != NULL);
     cost_add(&sum, 0, 4 * (m * 4 * (double)a->top_k + (double)a->n_experts)); /* routing */
     return sum;
@@ -237,8 +238,9 @@ const struct op op_attn_out = {
     .usual = {.rows = 1, .dtype = DTYPE_BF16, .n = 2880, .k = 4096, .groups = 32, .top_k = 4},
     .outputs = outputs,
     .case_outputs = case_outputs,
-    .matrices = {offsetof(struct attn_out_args, attn), offsetof(struct attn_out_args, x),
-                 offsetof(struct attn_out_args, normed)},
+    .matrices = {{OP_READS, offsetof(struct attn_out_args, attn)},
+                 {OP_UPDATES, offsetof(struct attn_out_args, x)},
+                 {OP_WRITES, offsetof(struct attn_out_args, normed)}},
     .weights = {offsetof(struct attn_out_args, wo)},
     .n_weights = 1,
     .variants = variants,

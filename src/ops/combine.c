@@ -78,7 +78,8 @@ const struct op op_combine = {
     .make_problem = make_problem,
     .usual = {.rows = 1, .n = 2880, .top_k = 4},
     .outputs = outputs,
-    .matrices = {offsetof(struct combine_args, y), offsetof(struct combine_args, x)},
+    .matrices = {{OP_READS, offsetof(struct combine_args, y)},
+                 {OP_UPDATES, offsetof(struct combine_args, x)}},
     .variants = variants,
     .n_variants = N_VARIANTS,
 };

@@ -73,7 +73,7 @@ const struct op op_embed = {
     .make_problem = make_problem,
     .usual = {.rows = 1, .dtype = DTYPE_BF16, .n = 2880},
     .outputs = outputs,
-    .matrices = {offsetof(struct embed_args, x)},
+    .matrices = {{OP_WRITES, offsetof(struct embed_args, x)}},
     .weights = {offsetof(struct embed_args, table)},
     .n_weights = 1,
     .variants = variants,

@@ -20,10 +20,10 @@ static struct op_cost cost(const void *args)
     /* Only the weights of groups that have rows are read. */
     double used = offsets ? cost_groups_used(offsets, a->w.groups) : 1;
     double weights = used / (double)a->w.groups * (double)tensor_bytes(&a->w);
-    double rows = (double)(a->a.rows < a->m ? a->a.rows : a->m);
+    double share = a->a.rows > a->m ? (double)a->m / (double)a->a.rows : 1;
     return (struct op_cost){
         .flops = 2.0 * (double)a->m * (double)a->n * (double)a->k,
-        .bytes = weights + 4.0 * (rows * (double)a->k + (double)a->m * (double)a->n) +
+        .bytes = weights + share * matrix_bytes(&a->a) + matrix_bytes(&a->c) +
                  (a->bias ? 4.0 * used * (double)a->n : 0),
     };
 }
@@ -193,7 +193,8 @@ const struct op op_gemm = {
     .make_problem = make_problem,
     .usual = {.rows = 1, .dtype = DTYPE_BF16, .n = 4096, .k = 2880},
     .outputs = outputs,
-    .matrices = {offsetof(struct gemm_args, a), offsetof(struct gemm_args, c)},
+    .matrices = {{OP_READS, offsetof(struct gemm_args, a)},
+                 {OP_WRITES, offsetof(struct gemm_args, c)}},
     .weights = {offsetof(struct gemm_args, w)},
     .n_weights = 1,
     .variants = variants,

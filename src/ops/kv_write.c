@@ -88,7 +88,8 @@ const struct op op_kv_write = {
     .make_problem = make_problem,
     .usual = {.rows = 1, .dtype = DTYPE_F16, .k = 8, .head_dim = 64},
     .outputs = outputs,
-    .matrices = {offsetof(struct kv_write_args, k), offsetof(struct kv_write_args, v)},
+    .matrices = {{OP_READS, offsetof(struct kv_write_args, k)},
+                 {OP_READS, offsetof(struct kv_write_args, v)}},
     .variants = variants,
     .n_variants = N_VARIANTS,
 };

@@ -24,6 +24,24 @@ static inline bool matrix_is_plain(const struct matrix *m)
     return m->dtype == DTYPE_F32 && m->stride == m->cols;
 }
 
+/* In bf16 rows are whole lines of 128 bytes, as products on matrix instructions read them. */
+enum { MATRIX_LINE = 64 };
+
+static inline bool matrix_may_be_narrow(const struct matrix *m)
+{
+    return matrix_is_plain(m) && m->cols % MATRIX_LINE == 0;
+}
+
+static inline bool matrix_is_narrow(const struct matrix *m)
+{
+    return m->dtype == DTYPE_BF16 && m->stride == m->cols && m->cols % MATRIX_LINE == 0;
+}
+
+static inline double matrix_bytes(const struct matrix *m)
+{
+    return (double)(m->rows * m->cols) * (double)dtype_info(m->dtype)->block_bytes;
+}
+
 static inline float *matrix_floats(const struct matrix *m)
 {
     assert(matrix_is_plain(m));

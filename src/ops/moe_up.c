@@ -13,7 +13,7 @@ static struct op_cost cost(const void *args)
     double m = (double)a->m, rows = m * (double)a->top_k;
     double used = cost_groups_used(routing_on_host(&a->routing), a->gate.groups);
     struct op_cost sum = {0, 0};
-    cost_add(&sum, 0, 4 * m * (double)a->hidden);
+    cost_add(&sum, 0, matrix_bytes(&a->normed));
     cost_add_product(&sum, rows, &a->gate, used, a->gate_bias != NULL);
     cost_add_product(&sum, rows, &a->up, used, a->up_bias != NULL);
     cost_add(&sum, 8 * rows * (double)a->intermediate, 4 * rows * (double)a->intermediate);
@@ -127,7 +127,8 @@ const struct op op_moe_up = {
     .make_problem = make_problem,
     .usual = {.rows = 1, .dtype = DTYPE_MXFP4, .n = 2880, .k = 2880, .groups = 32, .top_k = 4},
     .outputs = outputs,
-    .matrices = {offsetof(struct moe_up_args, normed), offsetof(struct moe_up_args, act)},
+    .matrices = {{OP_READS, offsetof(struct moe_up_args, normed)},
+                 {OP_WRITES, offsetof(struct moe_up_args, act)}},
     .weights = {offsetof(struct moe_up_args, gate), offsetof(struct moe_up_args, up)},
     .n_weights = 2,
     .variants = variants,

@@ -82,7 +82,11 @@ struct op_variant {
     /* Of the problems that it can run, those it is taken for when nothing is forced and nothing was
      * measured: thresholds go here, not into can_run. NULL: all of them. */
     bool (*suits)(const void *args, const struct op_device *device, char why[OP_REASON_MAX]);
-    const struct op_choices *choices;                   /* NULL: there is one way to run it */
+    const struct op_choices *choices; /* NULL: there is one way to run it */
+    /* Bits of op->matrices that may be in bf16 as well, where rows are whole lines (matrix.h): one
+     * that is read is rounded so in any case, and one that is written then is what was float32,
+     * rounded. Results have the same bits. */
+    unsigned narrow;
     size_t (*workspace)(const void *args, int workers); /* for any choice; NULL: none */
     void (*run)(const struct op_context *context, const void *args);
 };
@@ -112,6 +116,18 @@ struct op_problem {
 static inline struct op_output op_output_of(size_t offset, const struct matrix *m)
 {
     return (struct op_output){offset, (size_t)(m->rows * m->cols) * sizeof(float), true, m->cols};
+}
+
+/* What an op does with a matrix. */
+enum op_access { OP_NONE, OP_READS, OP_WRITES, OP_UPDATES };
+struct op_matrix {
+    enum op_access access;
+    size_t offset; /* offsetof(struct x_args, matrix) */
+};
+
+static inline struct matrix *op_matrix_of(const struct op_matrix *m, const void *args)
+{
+    return (struct matrix *)((uintptr_t)args + m->offset);
 }
 
 enum op_case_kind { CASE_RANDOM, CASE_TAIL, CASE_EXTREME, CASE_NONFINITE, CASE_TIMED };
@@ -144,7 +160,7 @@ struct op {
     int (*case_outputs)(const void *args, struct op_output outputs[OP_OUTPUTS_MAX]);
     size_t weights[OP_WEIGHTS_MAX]; /* offsetof each struct tensor that may be packed for a GPU */
     int n_weights;
-    size_t matrices[OP_MATRICES_MAX]; /* offsetof each struct matrix, behind them 0 */
+    struct op_matrix matrices[OP_MATRICES_MAX]; /* behind them OP_NONE */
     const struct op_variant *const
         *variants; /* fastest first; without `composed` and `reference` */
     int n_variants;

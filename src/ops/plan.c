@@ -227,10 +227,11 @@ static double slow_fraction(const struct chooser *chooser, const struct op *op)
 bool chooser_can_run(const struct chooser *chooser, const struct op *op, int v, const void *args,
                      char why[OP_REASON_MAX])
 {
+    const unsigned narrow = v < op->n_variants ? op->variants[v]->narrow : 0;
     why[0] = '\0';
-    for (int i = 0; op->matrices[i]; i++) {
-        const struct matrix *m = (const void *)((const char *)args + op->matrices[i]);
-        if (matrix_is_plain(m)) continue;
+    for (int i = 0; op->matrices[i].access; i++) {
+        const struct matrix *m = op_matrix_of(&op->matrices[i], args);
+        if (matrix_is_plain(m) || (narrow >> i & 1 && matrix_is_narrow(m))) continue;
         snprintf(why, OP_REASON_MAX, "activations in %s, or with gaps", dtype_info(m->dtype)->name);
         return false;
     }
@@ -539,6 +540,7 @@ static void add_kernel(struct plan *plan, const struct op *op, int v, void *args
         .choice = op_choice_name(op, v, choice),
         .choice_index = choice,
         .numerics = variant ? variant->numerics : NUMERICS_EXACT,
+        .narrow = variant ? variant->narrow : 0,
         .run = variant ? variant->run : op->reference,
         .args = args,
         .workspace = needed ? push(plan, needed) : NULL,

@@ -74,6 +74,7 @@ struct plan_step {
     const char *variant, *choice; /* choice: "" where the variant has none */
     int choice_index;
     enum op_numerics numerics;
+    unsigned narrow; /* the variant's */
     void (*run)(const struct op_context *context, const void *args);
     void *args, *workspace;
     uint64_t ns;      /* time spent in this step, summed over timed runs */
@@ -104,6 +105,10 @@ struct matrix plan_scratch(struct plan *plan, int64_t rows, int64_t cols);
 enum sol_status plan_finish(struct plan *plan);
 /* The same without taking memory: to be looked at, not run. */
 enum sol_status plan_finish_dry(struct plan *plan);
+/* Behind plan_finish: what passes between two kernels lies in bf16 where the one behind rounds it
+ * so in any case (op_variant.narrow). The same bits in less time; whoever reads buffers between the
+ * kernels of such a plan must know. */
+void plan_narrow(struct plan *plan);
 extern void *const plan_nowhere; /* stands for the address of memory that nobody has */
 
 /* Called after the last step of every layer (layer -1: after what precedes or follows them); what

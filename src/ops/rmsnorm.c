@@ -79,7 +79,8 @@ const struct op op_rmsnorm = {
     .make_problem = make_problem,
     .usual = {.rows = 1, .n = 2880},
     .outputs = outputs,
-    .matrices = {offsetof(struct rmsnorm_args, x), offsetof(struct rmsnorm_args, y)},
+    .matrices = {{OP_READS, offsetof(struct rmsnorm_args, x)},
+                 {OP_WRITES, offsetof(struct rmsnorm_args, y)}},
     .variants = variants,
     .n_variants = N_VARIANTS,
 };

@@ -85,7 +85,7 @@ const struct op op_rope = {
     .make_problem = make_problem,
     .usual = {.rows = 1, .n = 64, .head_dim = 64},
     .outputs = outputs,
-    .matrices = {offsetof(struct rope_args, x)},
+    .matrices = {{OP_UPDATES, offsetof(struct rope_args, x)}},
     .variants = variants,
     .n_variants = N_VARIANTS,
 };

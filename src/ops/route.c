@@ -140,7 +140,7 @@ const struct op op_route = {
     .make_problem = make_problem,
     .usual = {.rows = 1, .n = 32, .top_k = 4},
     .outputs = outputs,
-    .matrices = {offsetof(struct route_args, logits)},
+    .matrices = {{OP_READS, offsetof(struct route_args, logits)}},
     .variants = variants,
     .n_variants = N_VARIANTS,
 };

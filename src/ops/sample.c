@@ -137,7 +137,7 @@ const struct op op_sample = {
     .make_problem = make_problem,
     .usual = {.rows = 1, .n = 201088},
     .outputs = outputs,
-    .matrices = {offsetof(struct sample_args, logits)},
+    .matrices = {{OP_READS, offsetof(struct sample_args, logits)}},
     .variants = variants,
     .n_variants = N_VARIANTS,
 };

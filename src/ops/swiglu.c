@@ -80,7 +80,8 @@ const struct op op_swiglu = {
     .make_problem = make_problem,
     .usual = {.rows = 4, .n = 2880},
     .outputs = outputs,
-    .matrices = {offsetof(struct swiglu_args, up), offsetof(struct swiglu_args, gate)},
+    .matrices = {{OP_READS, offsetof(struct swiglu_args, up)},
+                 {OP_UPDATES, offsetof(struct swiglu_args, gate)}},
     .variants = variants,
     .n_variants = N_VARIANTS,
 };

@@ -159,6 +159,7 @@ static void run_kind(const struct op_context *context, const struct attention_ar
         .q = a->q.data,
         .sinks = a->sinks,
         .out = a->out.data,
+        .narrow = matrix_is_narrow(&a->out),
         .m = (int32_t)a->m,
         .n_heads = (int32_t)a->n_heads,
         .window = (int32_t)a->window,
@@ -201,6 +202,7 @@ const struct op_variant attention_prefill_cuda = {
     .target = TARGET_CUDA,
     .can_run = can_run,
     .suits = suits,
+    .narrow = 1 << 1, /* out */
     .workspace = workspace,
     .run = run,
 };
@@ -212,6 +214,7 @@ const struct op_variant attention_mma_cuda = {
     .target = TARGET_CUDA,
     .can_run = can_run_mma,
     .suits = suits,
+    .narrow = 1 << 1, /* out */
     .workspace = workspace_mma,
     .run = run_mma,
 };

@@ -52,7 +52,7 @@ static void run(const struct op_context *context, const void *args)
 {
     const struct gemm_args *a = args;
     char *x = context->workspace;
-    many_rows_round(context->gpu, a->m, a->k, a->a.data, a->a_rows, x);
+    many_rows_operand(context->gpu, a->m, &a->a, a->a_rows, x);
     gpu_put_matmul(context->gpu, &(struct gpu_matmul){.m = a->m,
                                                       .n = a->n,
                                                       .k = a->k,

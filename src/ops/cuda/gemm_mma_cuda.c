@@ -124,7 +124,7 @@ static size_t rows_bytes(int64_t m, int64_t k)
     return many_rows_bytes(m + MMA_TOKENS, k); /* a tile reads beyond the last row */
 }
 
-/* `x` has the rows, from many_rows_round, with space behind them. */
+/* `x` has the rows, from many_rows_operand, with space behind them. */
 static void multiply(struct gpu *gpu, const struct product *p, const void *x)
 {
     const struct kind *kind = p->up ? &up_kinds[0] : &gemm_kinds[p->choice / WIDTHS];
@@ -175,7 +175,7 @@ static size_t gemm_workspace(const void *args, int workers)
 static void run_gemm(const struct op_context *context, const void *args)
 {
     const struct gemm_args *a = args;
-    many_rows_round(context->gpu, a->m, a->k, a->a.data, a->a_rows, context->workspace);
+    many_rows_operand(context->gpu, a->m, &a->a, a->a_rows, context->workspace);
     multiply(context->gpu,
              &(struct product){.m = a->m,
                                .w = &a->w,
@@ -229,8 +229,7 @@ static void run_up(const struct op_context *context, const void *args)
 {
     const struct moe_up_args *a = args;
     int64_t rows = a->m * a->top_k;
-    many_rows_round(context->gpu, rows, a->hidden, a->normed.data, a->routing.token_of_row,
-                    context->workspace);
+    many_rows_operand(context->gpu, rows, &a->normed, a->routing.token_of_row, context->workspace);
     multiply(context->gpu,
              &(struct product){.m = rows,
                                .w = &a->gate,

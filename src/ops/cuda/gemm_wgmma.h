@@ -35,7 +35,7 @@ struct wgmma_product {
     struct tensor w, up; /* up.data NULL: plain */
     const float *bias, *up_bias;
     const int32_t *group_offsets; /* or NULL */
-    const void *x;                /* of many_rows_round */
+    const void *x;                /* of many_rows_operand */
     void *c;                      /* float32, or bf16 as `result` says */
     float alpha, limit;
     int choice; /* of those of the result; WGMMA_F32: of wgmma_gemm_choices, gated wgmma_up_choices

@@ -30,12 +30,12 @@ static size_t gemm_workspace(const void *args, int workers)
 static void run_gemm(const struct op_context *context, const void *args)
 {
     const struct gemm_args *a = args;
-    many_rows_round(context->gpu, a->m, a->k, a->a.data, a->a_rows, context->workspace);
+    const void *x = many_rows_operand(context->gpu, a->m, &a->a, a->a_rows, context->workspace);
     wgmma_multiply(context->gpu, &(struct wgmma_product){.m = a->m,
                                                          .w = a->w,
                                                          .bias = a->bias,
                                                          .group_offsets = a->group_offsets,
-                                                         .x = context->workspace,
+                                                         .x = x,
                                                          .c = a->c.data,
                                                          .choice = context->choice});
 }
@@ -48,6 +48,7 @@ const struct op_variant gemm_wgmma_cuda = {
     .can_run = can_run_gemm,
     .suits = suits_gemm,
     .choices = &wgmma_gemm_choices,
+    .narrow = 1 << 0, /* a */
     .workspace = gemm_workspace,
     .run = run_gemm,
 };
@@ -82,8 +83,7 @@ static void run_up(const struct op_context *context, const void *args)
 {
     const struct moe_up_args *a = args;
     int64_t rows = a->m * a->top_k;
-    many_rows_round(context->gpu, rows, a->hidden, a->normed.data, a->routing.token_of_row,
-                    context->workspace);
+    many_rows_operand(context->gpu, rows, &a->normed, a->routing.token_of_row, context->workspace);
     wgmma_multiply(context->gpu, &(struct wgmma_product){.m = rows,
                                                          .w = a->gate,
                                                          .up = a->up,
@@ -105,6 +105,7 @@ const struct op_variant moe_up_wgmma_cuda = {
     .can_run = can_run_up,
     .suits = suits_up,
     .choices = &wgmma_up_choices,
+    .narrow = 1 << 0, /* normed */
     .workspace = up_workspace,
     .run = run_up,
 };

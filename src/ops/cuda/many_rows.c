@@ -52,12 +52,16 @@ size_t many_rows_bytes(int64_t rows, int64_t k)
     return (size_t)(rows * many_rows_columns(k)) * 2;
 }
 
-void many_rows_round(struct gpu *gpu, int64_t rows, int64_t k, const float *a,
-                     const int32_t *a_rows, void *out)
+const void *many_rows_operand(struct gpu *gpu, int64_t rows, const struct matrix *a,
+                              const int32_t *a_rows, void *space)
 {
-    const struct round_rows_args args = {rows, k, many_rows_columns(k), a, a_rows, out};
+    bool narrow = matrix_is_narrow(a);
+    if (narrow && !a_rows) return a->data;
+    const struct round_rows_args args = {rows,    a->cols, many_rows_columns(a->cols),
+                                         a->data, a_rows,  space};
     gpu_put(
-        gpu, "gemm/round_rows.cu", "round_rows",
+        gpu, "gemm/round_rows.cu", narrow ? "gather_rows" : "round_rows",
         &(struct gpu_launch){.grid = {(unsigned)rows}, .block = {ROUND_THREADS}, .overlaps = true},
         &args);
+    return space;
 }

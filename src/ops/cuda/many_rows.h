@@ -31,8 +31,10 @@ static inline int64_t many_rows_over(int64_t count, int64_t size)
 int64_t many_rows_columns(int64_t k);
 /* Bytes of `rows` such rows. */
 size_t many_rows_bytes(int64_t rows, int64_t k);
-/* Puts the kernel that rounds (and gathers) a's rows to `out`. */
-void many_rows_round(struct gpu *gpu, int64_t rows, int64_t k, const float *a,
-                     const int32_t *a_rows, void *out);
+/* Activations as such rows: `rows` of a, those that `a_rows` names where it is given. They lie in
+ * `space` when the kernel that this puts has run; a narrow matrix that is taken as it is stays
+ * where it is. */
+const void *many_rows_operand(struct gpu *gpu, int64_t rows, const struct matrix *a,
+                              const int32_t *a_rows, void *space);
 
 #endif

@@ -179,7 +179,8 @@ static void choose_and_sort(struct gpu *gpu, const struct attn_out_args *a)
                 .weight = r->weight,
                 .expert = r->expert,
                 .eps = a->eps},
-        .m = a->m,
+        .m = (int32_t)a->m,
+        .narrow = matrix_is_narrow(&a->normed),
     };
     const struct route_kernel_args sort = {.m = a->m,
                                            .n_experts = a->n_experts,
@@ -205,12 +206,12 @@ static void choose_and_sort(struct gpu *gpu, const struct attn_out_args *a)
 static void run_out(const struct op_context *context, const void *args)
 {
     const struct attn_out_args *a = args;
-    many_rows_round(context->gpu, a->m, a->width, a->attn.data, NULL, context->workspace);
+    const void *x = many_rows_operand(context->gpu, a->m, &a->attn, NULL, context->workspace);
     wgmma_multiply(context->gpu, &(struct wgmma_product){.result = WGMMA_ADDED,
                                                          .m = a->m,
                                                          .w = a->wo,
                                                          .bias = a->bo,
-                                                         .x = context->workspace,
+                                                         .x = x,
                                                          .c = a->x.data,
                                                          .choice = context->choice});
     choose_and_sort(context->gpu, a);
@@ -224,6 +225,7 @@ const struct op_variant attn_out_many_cuda = {
     .can_run = can_run_out,
     .suits = suits_out,
     .choices = &wgmma_added_choices,
+    .narrow = 1 << 0 | 1 << 2, /* attn, normed */
     .workspace = out_workspace,
     .run = run_out,
 };
@@ -281,7 +283,7 @@ static void run_moe(const struct op_context *context, const void *args)
     int64_t rows = a->m * a->top_k;
     const struct moe_space s = moe_place(a);
     char *hidden = (char *)context->workspace + s.hidden, *act = (char *)context->workspace + s.act;
-    many_rows_round(context->gpu, rows, a->hidden, a->normed.data, a->routing.token_of_row, hidden);
+    many_rows_operand(context->gpu, rows, &a->normed, a->routing.token_of_row, hidden);
     wgmma_multiply(context->gpu, &(struct wgmma_product){.result = WGMMA_BF16,
                                                          .m = rows,
                                                          .w = a->gate,
@@ -322,6 +324,7 @@ const struct op_variant moe_many_cuda = {
     .can_run = can_run_moe,
     .suits = suits_moe,
     .choices = &wgmma_moe_choices,
+    .narrow = 1 << 0, /* normed */
     .workspace = moe_workspace,
     .run = run_moe,
 };
