@@ -4,6 +4,8 @@ CMAKE := cmake -Wno-dev
 BUILD := cmake --build
 CTEST := ctest --output-on-failure -j$(JOBS)
 QUIET := --log-level=WARNING
+# Kernels of every architecture: what is tested. Compiled once for all build folders.
+ALL   := -DSOL_CUDA_ARCHS=all
 MAKEFLAGS += --no-print-directory
 
 # make install: DESTDIR is put before PREFIX; make fuzz: seconds for each target,
@@ -18,7 +20,8 @@ KILLS   ?= 2000
 .PHONY: release help setup setup-test demo test lint kernels tsan pgo install deb deb-try fuzz soak arm clean
 
 release:                    ## build/sol (default)
-	@$(CMAKE) $(QUIET) -S . -B build -DCMAKE_BUILD_TYPE=Release -DSOL_TESTS=OFF $(SOL_CMAKE_FLAGS)
+	@$(CMAKE) $(QUIET) -S . -B build -DCMAKE_BUILD_TYPE=Release -DSOL_TESTS=OFF \
+	    -DSOL_CUDA_ARCHS=90a $(SOL_CMAKE_FLAGS)
 	@$(BUILD) build -j$(JOBS) --target sol
 
 help:                       ## this list
@@ -38,16 +41,15 @@ demo: setup                 ## build, then run and time the built-in model
 # The release tests come last, so that their closing line ends the output.
 test: setup-test            ## release and sanitized tests, clang build, lint (minutes)
 	@echo "== release build (gcc)"
-	@CC=gcc $(CMAKE) $(QUIET) -S . -B build -DCMAKE_BUILD_TYPE=Release -DSOL_TESTS=ON
+	@CC=gcc $(CMAKE) $(QUIET) -S . -B build -DCMAKE_BUILD_TYPE=Release -DSOL_TESTS=ON $(ALL)
 	@$(BUILD) build -j$(JOBS)
 	@echo "== lint"
 	@tools/lint build
-	@$(MAKE) kernels
 	@echo "== library and binary with clang"
-	@CC=clang $(CMAKE) $(QUIET) -S . -B build-clang -DCMAKE_BUILD_TYPE=Release -DSOL_TESTS=OFF
+	@CC=clang $(CMAKE) $(QUIET) -S . -B build-clang -DCMAKE_BUILD_TYPE=Release -DSOL_TESTS=OFF $(ALL)
 	@$(BUILD) build-clang -j$(JOBS)
 	@echo "== tests with ASan and UBSan (clang)"
-	@CC=clang $(CMAKE) $(QUIET) -S . -B build-asan -DSOL_SANITIZE=ON
+	@CC=clang $(CMAKE) $(QUIET) -S . -B build-asan -DSOL_SANITIZE=ON $(ALL)
 	@$(BUILD) build-asan -j$(JOBS)
 	@cd build-asan && $(CTEST)
 	@echo "== tests, release"
@@ -60,7 +62,7 @@ lint: setup-test            ## layout, headers, format, cppcheck, clang-tidy on 
 kernels:                    ## compile the CUDA kernels for every architecture, and look for spills
 	@echo "== kernels for every architecture"
 	@if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then \
-	    $(CMAKE) $(QUIET) -S . -B build-kernels -DSOL_CUDA_ARCHS=all -DSOL_TESTS=OFF && \
+	    $(CMAKE) $(QUIET) -S . -B build-kernels $(ALL) -DSOL_TESTS=OFF && \
 	    $(BUILD) build-kernels -j$(JOBS) --target kernels; \
 	else echo "skipped: there is no nvcc"; fi
 
@@ -102,7 +104,7 @@ soak: setup-test            ## long harnesses: KILLS kills, every kind of file, 
 arm: setup                  ## cross-build for aarch64 and run the tests under qemu
 	@tools/setup arm
 	@$(CMAKE) $(QUIET) -S . -B build-arm -DCMAKE_BUILD_TYPE=Release \
-	    -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64.cmake $(SOL_CMAKE_FLAGS)
+	    -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64.cmake $(ALL) $(SOL_CMAKE_FLAGS)
 	@$(BUILD) build-arm -j$(JOBS)
 	@echo "== tests for aarch64 under qemu"
 	@cd build-arm && $(CTEST)
@@ -110,4 +112,4 @@ arm: setup                  ## cross-build for aarch64 and run the tests under q
 	@grep -hE '(reduced:|skipped)' build-arm/Testing/Temporary/LastTest.log | sort | uniq -c
 
 clean:                      ## remove the build folders
-	@rm -rf build build-arm build-asan build-clang build-deb build-fuzz build-install build-pgo build-tsan
+	@rm -rf build build-arm build-asan build-clang build-deb build-fuzz build-install build-kernels build-pgo build-tsan

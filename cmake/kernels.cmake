@@ -3,8 +3,10 @@
 # them on the user's machine.
 #
 #   SOL_CUDA_ARCHS   "90a" and the like, or "all": what a release ships. Default: 90a.
+#   SOL_KERNELS_KEPT folder of what other build folders compiled already
 find_program(SOL_NVCC nvcc HINTS /usr/local/cuda/bin $ENV{CUDA_HOME}/bin)
 set(SOL_CUDA_ARCHS "90a" CACHE STRING "GPU architectures to compile for, or all")
+set(SOL_KERNELS_KEPT "${CMAKE_SOURCE_DIR}/build-kernels/kept" CACHE PATH "Compiled kernels, for all build folders")
 set(archs ${SOL_CUDA_ARCHS})
 if(archs STREQUAL "all")
   set(archs 80 90a 100a 120a 121a)
@@ -53,7 +55,8 @@ foreach(file ${kernel_files})
     string(REPLACE "/" "_" flat ${file})
     set(output ${CMAKE_BINARY_DIR}/kernels/${flat}.fatbin)
     add_custom_command(OUTPUT ${output}
-      COMMAND ${CMAKE_SOURCE_DIR}/tools/compile_kernel ${SOL_NVCC} ${source} ${output} ${gencode}
+      COMMAND ${CMAKE_SOURCE_DIR}/tools/compile_kernel
+        ${SOL_NVCC} ${SOL_KERNELS_KEPT} ${source} ${output} ${gencode}
       DEPENDS ${source} ${header_paths} ${CMAKE_SOURCE_DIR}/tools/compile_kernel VERBATIM)
     embed(${output} fatbin)
     list(APPEND fatbins ${output})
