@@ -17,6 +17,23 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
     return true;
 }
 
+/* How many blocks share a tile; a pair is a cluster. */
+enum { SINGLE, PAIR };
+static const char *const block_names[] = {[SINGLE] = "single", [PAIR] = "pair"};
+
+static int usual_blocks(const void *args, const struct op_device *device)
+{
+    (void)args;
+    return gpu_info(device->gpu)->major >= 9 ? PAIR : SINGLE;
+}
+
+static bool serves_blocks(const void *args, const struct op_device *device, int choice)
+{
+    return choice == SINGLE || usual_blocks(args, device) == PAIR;
+}
+
+static const struct op_choices block_choices = {block_names, 2, serves_blocks, usual_blocks};
+
 static void run(const struct op_context *context, const void *args)
 {
     const struct moe_down_args *a = args;
@@ -34,13 +51,15 @@ static void run(const struct op_context *context, const void *args)
         .x = a->x.data,
     };
     unsigned tiles = (unsigned)((a->hidden + FEW_ROWS_FEATURES - 1) / FEW_ROWS_FEATURES);
-    unsigned pair = gpu_info(context->gpu)->major >= 9 ? 2 : 1; /* blocks of a tile, as a cluster */
-    size_t shared = SLOTS / pair * FEW_ROWS_PARTS * few_rows_column(a->intermediate, LAYOUT_TILES);
-    gpu_put(context->gpu, "moe_down/moe_down.cu", pair == 2 ? "moe_down_row_pair" : "moe_down_row",
+    bool pair = context->choice == PAIR;
+    unsigned blocks = pair ? 2 : 1;
+    size_t shared =
+        SLOTS / blocks * FEW_ROWS_PARTS * few_rows_column(a->intermediate, LAYOUT_TILES);
+    gpu_put(context->gpu, "moe_down/moe_down.cu", pair ? "moe_down_row_pair" : "moe_down_row",
             &(struct gpu_launch){
-                .grid = {pair * tiles},
+                .grid = {blocks * tiles},
                 .block = {FEW_ROWS_THREADS},
-                .cluster = pair == 2 ? 2 : 0,
+                .cluster = pair ? 2 : 0,
                 .shared_bytes = (unsigned)shared,
                 .overlaps = true,
             },
@@ -52,5 +71,6 @@ const struct op_variant moe_down_row_cuda = {
     .summary = "one row: its experts' products, weighted sum and residual in one kernel",
     .target = TARGET_CUDA,
     .can_run = can_run,
+    .choices = &block_choices,
     .run = run,
 };

@@ -18,8 +18,9 @@ struct kind {
     int rows, tiles;
     unsigned shared;
 };
-/* By weights, then by rows: the first kernels are exact. */
-enum { KINDS = 4 };
+/* By weights: an exact one, then the choices of rounded ones by how many rows they hold. */
+enum { EXACT, ROUNDED, KINDS = 4, CHOICES = KINDS - ROUNDED };
+static const char *const rows_names[CHOICES] = {"8_rows", "16_rows", "32_rows"};
 #define KIND(name, type, rows, tiles, groups, parts, weights, activations, blocks)                 \
     {#name, rows, tiles, STREAM_SHARED(tiles, groups)},
 static const struct kind in_kinds[DTYPE_COUNT][KINDS] = {
@@ -28,18 +29,12 @@ static const struct kind out_kinds[DTYPE_COUNT][KINDS] = {
     [DTYPE_BF16] = {ATTN_OUT_ROWS_BF16(KIND)}, [DTYPE_Q8_0] = {ATTN_OUT_ROWS_Q8_0(KIND)}};
 #undef KIND
 
-static const struct kind *exact_of(const struct kind kinds[DTYPE_COUNT][KINDS],
-                                   const struct tensor *w)
+/* The first of a format's rounded kernels that holds m rows. */
+static int narrowest(const struct kind kinds[KINDS], int64_t m)
 {
-    return kinds[w->dtype];
-}
-
-static const struct kind *rounded_of(const struct kind kinds[DTYPE_COUNT][KINDS],
-                                     const struct tensor *w, int64_t m)
-{
-    const struct kind *kind = exact_of(kinds, w) + 1;
-    while (kind->rows < m) kind++;
-    return kind;
+    int choice = 0;
+    while (kinds[ROUNDED + choice].rows < m) choice++;
+    return choice;
 }
 
 static unsigned blocks_of(int64_t tiles, const struct kind *kind)
@@ -109,7 +104,7 @@ static bool can_run_in_exact(const void *args, const struct op_device *device,
 static void run_in_exact(const struct op_context *context, const void *args)
 {
     const struct attn_in_args *a = args;
-    run_in(context, a, exact_of(in_kinds, &a->wq));
+    run_in(context, a, &in_kinds[a->wq.dtype][EXACT]);
 }
 
 static bool can_run_in(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
@@ -117,10 +112,26 @@ static bool can_run_in(const void *args, const struct op_device *device, char wh
     return in_fits(args, ROWS_MAX, device, why);
 }
 
+static bool serves_in(const void *args, const struct op_device *device, int choice)
+{
+    const struct attn_in_args *a = args;
+    (void)device;
+    return a->m <= in_kinds[a->wq.dtype][ROUNDED + choice].rows;
+}
+
+static int usual_in(const void *args, const struct op_device *device)
+{
+    const struct attn_in_args *a = args;
+    (void)device;
+    return narrowest(in_kinds[a->wq.dtype], a->m);
+}
+
+static const struct op_choices in_choices = {rows_names, CHOICES, serves_in, usual_in};
+
 static void run_in_rounded(const struct op_context *context, const void *args)
 {
     const struct attn_in_args *a = args;
-    run_in(context, a, rounded_of(in_kinds, &a->wq, a->m));
+    run_in(context, a, &in_kinds[a->wq.dtype][ROUNDED + context->choice]);
 }
 
 const struct op_variant attn_in_two_cuda = {
@@ -139,6 +150,7 @@ const struct op_variant attn_in_rows_cuda = {
     .target = TARGET_CUDA,
     .can_run = can_run_in,
     .suits = suits_in,
+    .choices = &in_choices,
     .run = run_in_rounded,
 };
 
@@ -186,7 +198,7 @@ static bool can_run_out_exact(const void *args, const struct op_device *device,
 static void run_out_exact(const struct op_context *context, const void *args)
 {
     const struct attn_out_args *a = args;
-    run_out(context, a, exact_of(out_kinds, &a->wo));
+    run_out(context, a, &out_kinds[a->wo.dtype][EXACT]);
 }
 
 static bool can_run_out(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
@@ -194,10 +206,26 @@ static bool can_run_out(const void *args, const struct op_device *device, char w
     return out_fits(args, ROWS_MAX, device, why);
 }
 
+static bool serves_out(const void *args, const struct op_device *device, int choice)
+{
+    const struct attn_out_args *a = args;
+    (void)device;
+    return a->m <= out_kinds[a->wo.dtype][ROUNDED + choice].rows;
+}
+
+static int usual_out(const void *args, const struct op_device *device)
+{
+    const struct attn_out_args *a = args;
+    (void)device;
+    return narrowest(out_kinds[a->wo.dtype], a->m);
+}
+
+static const struct op_choices out_choices = {rows_names, CHOICES, serves_out, usual_out};
+
 static void run_out_rounded(const struct op_context *context, const void *args)
 {
     const struct attn_out_args *a = args;
-    run_out(context, a, rounded_of(out_kinds, &a->wo, a->m));
+    run_out(context, a, &out_kinds[a->wo.dtype][ROUNDED + context->choice]);
 }
 
 const struct op_variant attn_out_two_cuda = {
@@ -216,5 +244,6 @@ const struct op_variant attn_out_rows_cuda = {
     .target = TARGET_CUDA,
     .can_run = can_run_out,
     .suits = suits_out,
+    .choices = &out_choices,
     .run = run_out_rounded,
 };

@@ -1,0 +1,265 @@
+/* What is chosen on a GPU for how many rows, and what may be chosen instead: kernels are picked
+ * when a plan is made, by names that --force and sol tune see, never while it runs. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/arena.h"
+#include "check/tune.h"
+#include "driver/fake_cuda.h"
+#include "gpu/device.h"
+#include "ops/cases.h"
+#include "ops/cuda/pack_cuda.h"
+#include "ops/ops.h"
+#include "ops/plan.h"
+
+enum { ROWS_MAX = 40 };
+
+/* ---- one call on a driver that notes what is launched ---- */
+
+struct stage {
+    struct gpu *gpu;
+    struct chooser chooser;
+    struct arena *arena;
+};
+
+static void open_stage(struct stage *s, int major)
+{
+    const struct fake_cuda_params device = {
+        .devices = 1, .major = major, .memory = (size_t)256 << 20};
+    cuda_replace(fake_cuda_start(&device));
+    assert_int_equal(gpu_open(0, &s->gpu), SOL_OK);
+    assert_int_equal(arena_create(1 << 20, &s->arena), SOL_OK);
+    chooser_init(&s->chooser, 1);
+    s->chooser.device.gpu = s->gpu;
+}
+
+static void close_stage(struct stage *s)
+{
+    arena_destroy(s->arena);
+    gpu_close(s->gpu);
+    cuda_replace(NULL);
+    fake_cuda_stop();
+}
+
+/* The op's usual problem with so many rows, narrow, its weights packed. */
+static void *make_args(struct arena *arena, const struct op *op, enum dtype dtype, int64_t rows)
+{
+    struct rng rng;
+    struct case_maker c = {.arena = arena, .rng = &rng, .kind = CASE_TIMED, .sequences = 1};
+    struct op_problem problem = op->usual;
+    void *args = arena_alloc(arena, op->args_size, 64);
+    rng_seed(&rng, 1);
+    problem.rows = rows;
+    problem.dtype = dtype;
+    problem.k = 64;
+    if (op != &op_attn_in) problem.n = 64; /* there: heads */
+    op->make_problem(&c, &problem, args);
+    for (int i = 0; i < op->n_weights; i++) {
+        struct tensor *t = (struct tensor *)((char *)args + op->weights[i]);
+        tensor_pack_host(t, arena_alloc(arena, tensor_packed_bytes(t), 256), t);
+    }
+    for (int i = 0; op->matrices[i]; i++) { /* aligned, as an engine's are */
+        struct matrix *m = (struct matrix *)((char *)args + op->matrices[i]);
+        m->data = arena_alloc(arena, (size_t)(m->rows * m->cols) * sizeof(float), 256);
+    }
+    return args;
+}
+
+/* Which kernel is launched first for the call. */
+static const char *first_kernel(const struct stage *s, const struct op *op, const void *args)
+{
+    struct plan *plan;
+    long before = fake_cuda_launches();
+    assert_int_equal(plan_create(&s->chooser, &plan), SOL_OK);
+    plan_call(plan, op, args);
+    assert_int_equal(plan_finish(plan), SOL_OK);
+    assert_int_equal(plan_run(plan, NULL, false, NULL), SOL_OK);
+    assert_int_equal(gpu_wait(s->gpu), SOL_OK);
+    plan_destroy(plan);
+    return fake_cuda_launch(before)->kernel;
+}
+
+/* ---- the rule ---- */
+
+/* Up to so many rows, on a card of compute capability `major`. */
+struct ladder {
+    const struct op *op;
+    enum dtype dtype;
+    int major;
+    struct {
+        int64_t rows;
+        const char *kernel;
+    } steps[6];
+};
+
+static const struct ladder ladders[] = {
+    {&op_attn_in,
+     DTYPE_BF16,
+     8,
+     {{1, "attn_in_row"},
+      {2, "attn_in_f32_bf16_2"},
+      {8, "attn_in_bf16_bf16_8"},
+      {16, "attn_in_bf16_bf16_16"},
+      {32, "attn_in_bf16_bf16_32"},
+      {ROWS_MAX, "rmsnorm_f32"}}},
+    {&op_attn_in,
+     DTYPE_Q8_0,
+     8,
+     {{1, "attn_in_row_q8_0"},
+      {2, "attn_in_f32_q8_0_2"},
+      {8, "attn_in_bf16_q8_0_8"},
+      {16, "attn_in_bf16_q8_0_16"},
+      {32, "attn_in_bf16_q8_0_32"},
+      {ROWS_MAX, "rmsnorm_f32"}}},
+    {&op_attn_in,
+     DTYPE_BF16,
+     9,
+     {{1, "attn_in_row"},
+      {2, "attn_in_f32_bf16_2"},
+      {8, "attn_in_bf16_bf16_8"},
+      {16, "attn_in_bf16_bf16_16"},
+      {ROWS_MAX, "attn_in_norm"}}},
+    {&op_attn_out,
+     DTYPE_BF16,
+     9,
+     {{1, "attn_out_add_bf16"},
+      {2, "attn_out_f32_bf16_2"},
+      {8, "attn_out_bf16_bf16_8"},
+      {16, "attn_out_bf16_bf16_16"},
+      {ROWS_MAX, "round_rows"}}},
+    {&op_attn_out,
+     DTYPE_Q8_0,
+     12,
+     {{1, "attn_out_add_q8_0"},
+      {2, "attn_out_f32_q8_0_2"},
+      {8, "attn_out_bf16_q8_0_8"},
+      {16, "attn_out_bf16_q8_0_16"},
+      {32, "attn_out_bf16_q8_0_32"}}},
+    {&op_moe_down,
+     DTYPE_MXFP4,
+     8,
+     {{1, "moe_down_row"},
+      {2, "moe_down_f32_2"},
+      {32, "moe_down_bf16_8"},
+      {ROWS_MAX, "moe_down_bf16_16"}}},
+    {&op_moe_down,
+     DTYPE_MXFP4,
+     9,
+     {{1, "moe_down_row_pair"},
+      {2, "moe_down_f32_2"},
+      {32, "moe_down_bf16_8"},
+      {ROWS_MAX, "moe_down_bf16_16"}}},
+    {&op_moe_up,
+     DTYPE_MXFP4,
+     9,
+     {{1, "moe_up_row"}, {2, "moe_up_f32_2"}, {32, "moe_up_bf16_8"}, {ROWS_MAX, "moe_up_bf16_16"}}},
+};
+
+static void kernels_by_rows(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof ladders / sizeof *ladders; i++) {
+        const struct ladder *l = &ladders[i];
+        struct stage s;
+        int step = 0;
+        open_stage(&s, l->major);
+        for (int64_t rows = 1; rows <= ROWS_MAX; rows++) {
+            if (rows > l->steps[step].rows) step++;
+            if (!l->steps[step].kernel) break;
+            const char *kernel = first_kernel(&s, l->op, make_args(s.arena, l->op, l->dtype, rows));
+            if (strcmp(kernel, l->steps[step].kernel) != 0)
+                fail_msg("%s of %lld rows on %d.0: %s instead of %s", l->op->name, (long long)rows,
+                         l->major, kernel, l->steps[step].kernel);
+        }
+        close_stage(&s);
+    }
+}
+
+/* ---- what may be chosen instead ---- */
+
+static void choices_can_be_forced(void **state)
+{
+    (void)state;
+    static const struct {
+        const struct op *op;
+        enum dtype dtype;
+        int major;
+        int64_t rows;
+        const char *force, *kernel;
+    } forces[] = {
+        {&op_attn_in, DTYPE_BF16, 8, 3, "attn_in=attn_in_rows_cuda:16_rows",
+         "attn_in_bf16_bf16_16"},
+        {&op_attn_in, DTYPE_Q8_0, 9, 9, "attn_in=attn_in_rows_cuda:32_rows",
+         "attn_in_bf16_q8_0_32"},
+        {&op_attn_in, DTYPE_BF16, 8, 9, "attn_in=attn_in_rows_cuda:8_rows", "attn_in_bf16_bf16_16"},
+        {&op_attn_out, DTYPE_BF16, 9, 8, "attn_out=attn_out_rows_cuda:32_rows",
+         "attn_out_bf16_bf16_32"},
+        {&op_moe_down, DTYPE_MXFP4, 9, 1, "moe_down=moe_down_row_cuda:single", "moe_down_row"},
+        {&op_moe_down, DTYPE_MXFP4, 8, 1, "moe_down=moe_down_row_cuda:pair", "moe_down_row"},
+    };
+    for (size_t i = 0; i < sizeof forces / sizeof *forces; i++) {
+        struct stage s;
+        open_stage(&s, forces[i].major);
+        assert_int_equal(chooser_force(&s.chooser, forces[i].force), SOL_OK);
+        void *args = make_args(s.arena, forces[i].op, forces[i].dtype, forces[i].rows);
+        assert_string_equal(first_kernel(&s, forces[i].op, args), forces[i].kernel);
+        close_stage(&s);
+    }
+}
+
+/* What a search would time for one op's calls in a step of so many rows. */
+static int candidates_of(const struct op *op, int64_t rows)
+{
+    static const int64_t depth = 0;
+    struct tuning found = {0};
+    struct tune_report report = {0};
+    struct model *model;
+    struct stage s;
+    int candidates = 0;
+    open_stage(&s, 9);
+    struct tune_params params = {.rows = &rows,
+                                 .n_rows = 1,
+                                 .depths = &depth,
+                                 .n_depths = 1,
+                                 .seconds = 60,
+                                 .list_only = true};
+    engine_params_init(&params.engine);
+    params.engine.threads = 1;
+    params.engine.chooser.device.gpu = s.gpu;
+    assert_int_equal(model_open("synth:tiny,layers=1", &model), SOL_OK);
+    assert_int_equal(tune_run(model, &params, &found, &report), SOL_OK);
+    for (size_t i = 0; i < report.count; i++)
+        if (report.results[i].entry.op == op) candidates = report.results[i].candidates;
+    tune_report_free(&report);
+    tuning_clear(&found);
+    model_close(model);
+    close_stage(&s);
+    return candidates;
+}
+
+static void a_search_sees_choices(void **state)
+{
+    (void)state;
+    /* One row: single and pair, the kernels of two and of few rows (8 and 16 columns), composed. */
+    assert_int_equal(candidates_of(&op_moe_down, 1), 6);
+    /* Three: kernels of 8, 16 and 32 rows, seven tiles of many rows, composed; 17: without two. */
+    assert_int_equal(candidates_of(&op_attn_out, 3), 11);
+    assert_int_equal(candidates_of(&op_attn_out, 17), 9);
+    assert_int_equal(candidates_of(&op_attn_in, 3), 4); /* those of many have other heads */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(kernels_by_rows),
+        cmocka_unit_test(choices_can_be_forced),
+        cmocka_unit_test(a_search_sees_choices),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
