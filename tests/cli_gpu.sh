@@ -90,6 +90,19 @@ has out '^moe_up .* moe_up_rows_cuda:' # experts are packed there
 run 0 kernels --backend cuda -m synth:gpt-oss-20b,layers=1 --rows 17
 has out '^attn_in .* attn_in_many_cuda'
 has out '^attn_out .* attn_out_many_cuda'
+# kernels are for an architecture and later ones, or for it alone
+run 0 kernels --backend cuda
+has out ' gemm_wgmma_cuda +bf16 +sm_90a +yes '
+has out ' attn_out_row_cuda +exact +sm_90\+ +yes '
+has out ' rmsnorm_f32_cuda +exact +any GPU +yes '
+run 0 kernels --backend cpu --json
+check 'all(not v["here"] for o in r["ops"] for v in o["variants"] if v["name"].endswith("_cuda"))'
+check '{v["arch"] for o in r["ops"] for v in o["variants"]} == {"", "sm_80+", "sm_90+", "sm_90a"}'
+# a choice of few rows by its name, and one that has too few
+run 0 kernels --backend cuda -m synth:tiny --rows 3 --force attn_in=attn_in_rows_cuda:16_rows
+has out '^attn_in .* attn_in_rows_cuda:16_rows '
+run 0 kernels --backend cuda -m synth:tiny --rows 9 --force attn_in=attn_in_rows_cuda:8_rows
+has out '^attn_in .* attn_in_rows_cuda:16_rows '
 # what is said to be chosen is what runs
 run 0 bench --backend cuda -m synth:tiny -p 0 -n 1 -r 1 --ops --no-store --no-limits -q -o json
 check 'not open("'"$work/ran"'", "w").write("\n".join(sorted({k["op"] + " " + k["variant"] for k in r[0]["kernels"]})) + "\n") == 0'

@@ -462,12 +462,12 @@ static void test_each_variant(void **state)
         const struct op *op = op_table[i];
         for (int v = 0; v < op->n_variants; v++) {
             const struct op_variant *variant = op->variants[v];
-            unsigned missing = variant->needs & ~cpu_info()->features;
+            const struct op_device device = {.cpu_features = cpu_info()->features, .gpu = gpu};
+            char why[OP_REASON_MAX];
             int used;
             if ((variant->target == TARGET_CUDA) != (gpu != NULL)) continue;
-            if (missing) {
-                print_message("%-28s skipped: this machine lacks %s\n", variant->name,
-                              cpu_feature_name(missing & -missing));
+            if (!op_variant_fits(variant, &device, why)) {
+                print_message("%-28s skipped: %s\n", variant->name, why);
                 continue;
             }
             struct distances d = force_variant(op, variant, &used);

@@ -254,12 +254,115 @@ static void a_search_sees_choices(void **state)
     assert_int_equal(candidates_of(&op_attn_in, 3), 4); /* those of many have other heads */
 }
 
+/* ---- architectures ---- */
+
+enum { GPUS = 5 };
+static const struct gpu_info gpus[GPUS] = {{.major = 7, .minor = 5, .sm_count = 40},
+                                           {.major = 8, .minor = 6, .sm_count = 82},
+                                           {.major = 9, .minor = 0, .sm_count = 132},
+                                           {.major = 10, .minor = 0, .sm_count = 148},
+                                           {.major = 12, .minor = 1, .sm_count = 48}};
+enum made_for { FROM_80, FROM_90, ONLY_90, MADE_FOR };
+static const char *const reasons[MADE_FOR] = {"made for compute capability 8.0 and later",
+                                              "made for compute capability 9.0 and later",
+                                              "made for compute capability 9.0"};
+static const bool runs_on[MADE_FOR][GPUS] = {
+    [FROM_80] = {false, true, true, true, true},
+    [FROM_90] = {false, false, true, true, true},
+    [ONLY_90] = {false, false, true, false, false},
+};
+
+static const struct {
+    const struct op *op;
+    const char *variant;
+    enum made_for made_for;
+} made[] = {
+    {&op_gemm, "gemv_f32_cuda", FROM_80},
+    {&op_gemm, "gemv_bf16_cuda", FROM_80},
+    {&op_gemm, "gemm_mma_cuda", FROM_80},
+    {&op_gemm, "gemm_cublaslt_cuda", FROM_80},
+    {&op_gemm, "gemm_wgmma_cuda", ONLY_90},
+    {&op_attention, "attention_decode_cuda", FROM_80},
+    {&op_attention, "attention_mma_cuda", FROM_80},
+    {&op_attention, "attention_prefill_cuda", ONLY_90},
+    {&op_attn_in, "attn_in_row_cuda", FROM_80},
+    {&op_attn_in, "attn_in_two_cuda", FROM_80},
+    {&op_attn_in, "attn_in_rows_cuda", FROM_80},
+    {&op_attn_in, "attn_in_many_cuda", ONLY_90},
+    {&op_attn_out, "attn_out_row_cuda", FROM_90},
+    {&op_attn_out, "attn_out_two_cuda", FROM_90},
+    {&op_attn_out, "attn_out_rows_cuda", FROM_90},
+    {&op_attn_out, "attn_out_many_cuda", ONLY_90},
+    {&op_moe_up, "moe_up_row_cuda", FROM_80},
+    {&op_moe_up, "moe_up_two_cuda", FROM_80},
+    {&op_moe_up, "moe_up_rows_cuda", FROM_80},
+    {&op_moe_up, "moe_up_mma_cuda", FROM_80},
+    {&op_moe_up, "moe_up_wgmma_cuda", ONLY_90},
+    {&op_moe_down, "moe_down_row_cuda", FROM_80},
+    {&op_moe_down, "moe_down_two_cuda", FROM_80},
+    {&op_moe_down, "moe_down_rows_cuda", FROM_80},
+    {&op_moe, "moe_many_cuda", ONLY_90},
+    {&op_head, "head_row_cuda", FROM_80},
+};
+
+static int find_variant(const struct op *op, const char *name)
+{
+    int v = 0;
+    while (v < op->n_variants && strcmp(op->variants[v]->name, name) != 0) v++;
+    assert_true(v < op->n_variants);
+    return v;
+}
+
+/* A GPU that a variant is not made for is the first reason to refuse, and no other one is. */
+static void other_architectures_are_refused(void **state)
+{
+    (void)state;
+    enum { COUNT = sizeof made / sizeof *made };
+    struct arena *arena;
+    assert_int_equal(arena_create(1 << 20, &arena), SOL_OK);
+    for (int g = 0; g < GPUS; g++) {
+        struct chooser chooser;
+        chooser_init(&chooser, 1);
+        assert_int_equal(gpu_describe(&gpus[g], &chooser.device.gpu), SOL_OK);
+        for (int i = 0; i < COUNT; i++) {
+            const struct op *op = made[i].op;
+            const void *args = make_args(arena, op, op->usual.dtype, 1);
+            char why[OP_REASON_MAX];
+            int v = find_variant(op, made[i].variant);
+            bool runs = chooser_can_run(&chooser, op, v, args, why);
+            if (runs_on[made[i].made_for][g] && strstr(why, "compute capability"))
+                fail_msg("%s on %d.%d: %s", made[i].variant, gpus[g].major, gpus[g].minor, why);
+            if (runs_on[made[i].made_for][g]) continue;
+            assert_false(runs);
+            assert_string_equal(why, reasons[made[i].made_for]);
+        }
+        gpu_close(chooser.device.gpu);
+    }
+    arena_destroy(arena);
+}
+
+/* Every variant that is made for an architecture stands above. */
+static void all_architectures_are_tested(void **state)
+{
+    (void)state;
+    size_t count = 0;
+    for (int i = 0; i < op_table_count; i++)
+        for (int v = 0; v < op_table[i]->n_variants; v++) {
+            count += op_table[i]->variants[v]->arch.major != 0;
+            if (op_table[i]->variants[v]->target == TARGET_CPU)
+                assert_int_equal(op_table[i]->variants[v]->arch.major, 0);
+        }
+    assert_int_equal(count, sizeof made / sizeof *made);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kernels_by_rows),
         cmocka_unit_test(choices_can_be_forced),
         cmocka_unit_test(a_search_sees_choices),
+        cmocka_unit_test(other_architectures_are_refused),
+        cmocka_unit_test(all_architectures_are_tested),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -108,15 +108,41 @@ static enum sol_status find_problems(const struct model *model, const struct mod
 
 /* ---- text ---- */
 
-/* "avx512+avx512_vnni", "any machine" */
-static void describe_needs(unsigned needs, char text[TEXT_MAX])
+/* "sm_80+", "sm_90a"; "": any GPU. */
+static void describe_arch(const struct op_arch *arch, char text[TEXT_MAX])
 {
+    snprintf(text, TEXT_MAX, "%s", "");
+    if (arch->major)
+        snprintf(text, TEXT_MAX, "sm_%d%d%s", arch->major, arch->minor, arch->alone ? "a" : "+");
+}
+
+/* "avx512+avx512_vnni", "any machine"; of a GPU's variant "sm_80+", "any GPU". `variant` NULL: made
+ * for no machine. */
+static void describe_needs(const struct op_variant *variant, char text[TEXT_MAX])
+{
+    unsigned needs = variant ? variant->needs : 0;
+    if (variant && variant->target == TARGET_CUDA) {
+        describe_arch(&variant->arch, text);
+        if (!*text) snprintf(text, TEXT_MAX, "any GPU");
+        return;
+    }
     snprintf(text, TEXT_MAX, "%s", needs ? "" : "any machine");
     for (unsigned bit = 1; bit && bit <= needs; bit <<= 1) {
         size_t at = strlen(text);
         if (needs & bit)
             snprintf(text + at, TEXT_MAX - at, "%s%s", at ? "+" : "", cpu_feature_name(bit));
     }
+}
+
+static const struct op_variant *variant_of(const struct op *op, int v)
+{
+    return v < op->n_variants ? op->variants[v] : NULL;
+}
+
+static bool is_here(const struct op_variant *variant, const struct op_device *device)
+{
+    char why[OP_REASON_MAX];
+    return !variant || op_variant_fits(variant, device, why);
 }
 
 static enum op_numerics numerics_of(const struct op *op, int v)
@@ -139,13 +165,13 @@ static enum sol_status print_list(const struct chooser *chooser)
         const struct op *op = op_table[i];
         for (int v = 0; v < op_variant_count(op); v++) {
             char text[TEXT_MAX];
-            unsigned needs = v < op->n_variants ? op->variants[v]->needs : 0;
-            describe_needs(needs, text);
+            const struct op_variant *variant = variant_of(op, v);
+            describe_needs(variant, text);
             table_cell(table, "%s", v ? "" : op->name);
             table_cell(table, "%s", op_variant_name(op, v));
             table_cell(table, "%s", op_numerics_name(numerics_of(op, v)));
             table_cell(table, "%s", text);
-            table_cell(table, "%s", needs & ~chooser->device.cpu_features ? "no" : "yes");
+            table_cell(table, "%s", is_here(variant, &chooser->device) ? "yes" : "no");
             table_cell(table, "%s", summary_of(op, v));
         }
     }
@@ -217,16 +243,20 @@ static json_t *choices_json(const struct op *op, int v)
     return list;
 }
 
-static json_t *op_json(const struct op *op, unsigned features)
+static json_t *op_json(const struct op *op, const struct op_device *device)
 {
     json_t *variants = json_array();
     for (int v = 0; v < op_variant_count(op); v++) {
-        unsigned needs = v < op->n_variants ? op->variants[v]->needs : 0;
-        json_array_append_new(
-            variants, json_pack("{s:s, s:s, s:o, s:b, s:o, s:s}", "name", op_variant_name(op, v),
-                                "numerics", op_numerics_name(numerics_of(op, v)), "needs",
-                                needs_json(needs), "here", (needs & ~features) == 0, "choices",
-                                choices_json(op, v), "summary", summary_of(op, v)));
+        const struct op_variant *variant = variant_of(op, v);
+        char arch[TEXT_MAX] = "";
+        if (variant) describe_arch(&variant->arch, arch);
+        json_array_append_new(variants,
+                              json_pack("{s:s, s:s, s:o, s:s, s:b, s:o, s:s}", "name",
+                                        op_variant_name(op, v), "numerics",
+                                        op_numerics_name(numerics_of(op, v)), "needs",
+                                        needs_json(variant ? variant->needs : 0), "arch", arch,
+                                        "here", is_here(variant, device), "choices",
+                                        choices_json(op, v), "summary", summary_of(op, v)));
     }
     return json_pack("{s:s, s:s, s:o}", "op", op->name, "summary", op->summary, "variants",
                      variants);
@@ -304,12 +334,12 @@ static enum sol_status show(struct kernels_options *o)
     if (!o->json) return with_model ? show_model(o, &params, NULL) : print_list(&params.chooser);
 
     json_t *ops = json_array(), *steps = json_array();
-    unsigned features = params.chooser.device.cpu_features;
+    const struct op_device *device = &params.chooser.device;
     for (int i = 0; i < op_table_count; i++)
-        json_array_append_new(ops, op_json(op_table[i], features));
+        json_array_append_new(ops, op_json(op_table[i], device));
     enum sol_status status = with_model ? show_model(o, &params, steps) : SOL_OK;
     json_t *json = json_pack("{s:s, s:o, s:o, s:o}", "cpu", cpu_info()->model, "features",
-                             needs_json(features), "ops", ops, "steps", steps);
+                             needs_json(device->cpu_features), "ops", ops, "steps", steps);
     if (status == SOL_OK) return json_print(json);
     json_decref(json);
     return status;

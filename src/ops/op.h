@@ -60,6 +60,12 @@ struct op_device {
 
 enum { OP_REASON_MAX = 120 };
 
+/* The GPUs that a kernel is made for, by compute capability. */
+struct op_arch {
+    int major, minor; /* and later ones; 0: every GPU that sol opens */
+    bool alone;       /* no later one: what sm_90a and sm_100a add is that architecture's only */
+};
+
 /* Alternatives within a variant: tiles, split counts. Any that `serves` accepts gives right
  * results; which one is fastest depends on the problem and the device. */
 struct op_choices {
@@ -76,7 +82,9 @@ struct op_variant {
     const char *summary;
     enum op_numerics numerics;
     enum op_target target;
-    unsigned needs; /* enum cpu_feature bits, checked before can_run is asked */
+    /* What the machine must have, checked before can_run is asked. */
+    unsigned needs;      /* on the CPU: enum cpu_feature bits */
+    struct op_arch arch; /* on a GPU */
     /* Whether this problem is served; on false `why` says why not. NULL: serves every problem. */
     bool (*can_run)(const void *args, const struct op_device *device, char why[OP_REASON_MAX]);
     /* Of the problems that it can run, those it is taken for when nothing is forced and nothing was
@@ -172,5 +180,10 @@ extern const int op_table_count;
 
 const struct op *op_find(const char *name);              /* NULL when there is none */
 const char *op_numerics_name(enum op_numerics numerics); /* "exact", "bf16", "i8" */
+
+bool op_arch_fits(const struct op_arch *arch, const struct gpu *gpu);
+/* Whether the machine has what the variant is made for; on false `why` says what it lacks. */
+bool op_variant_fits(const struct op_variant *variant, const struct op_device *device,
+                     char why[OP_REASON_MAX]);
 
 #endif

@@ -241,16 +241,11 @@ bool chooser_can_run(const struct chooser *chooser, const struct op *op, int v, 
         return !host_only;
     }
     const struct op_variant *variant = op->variants[v];
-    if ((variant->target == TARGET_CUDA) != (chooser->device.gpu != NULL)) {
-        snprintf(why, OP_REASON_MAX, "runs on %s",
-                 variant->target == TARGET_CUDA ? "a GPU" : "the CPU");
+    if (variant->target == TARGET_CPU && chooser->device.gpu) {
+        snprintf(why, OP_REASON_MAX, "runs on the CPU");
         return false;
     }
-    unsigned missing = variant->needs & ~chooser->device.cpu_features;
-    if (missing) {
-        snprintf(why, OP_REASON_MAX, "this machine lacks %s", cpu_feature_name(missing & -missing));
-        return false;
-    }
+    if (!op_variant_fits(variant, &chooser->device, why)) return false;
     return !variant->can_run || variant->can_run(args, &chooser->device, why);
 }
 

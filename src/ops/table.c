@@ -1,6 +1,9 @@
 /* The op table, from ops.list. */
+#include <stdio.h>
 #include <string.h>
 
+#include "base/cpu.h"
+#include "gpu/device.h"
 #include "ops/op.h"
 
 #define SOL_OP(name) extern const struct op op_##name;
@@ -26,4 +29,28 @@ const char *op_numerics_name(enum op_numerics numerics)
 {
     static const char *const names[NUMERICS_COUNT] = {"exact", "bf16", "i8"};
     return names[numerics];
+}
+
+bool op_arch_fits(const struct op_arch *arch, const struct gpu *gpu)
+{
+    const struct gpu_info *info = gpu_info(gpu);
+    int wanted = 10 * arch->major + arch->minor, has = 10 * info->major + info->minor;
+    return arch->alone ? has == wanted : has >= wanted;
+}
+
+bool op_variant_fits(const struct op_variant *variant, const struct op_device *device,
+                     char why[OP_REASON_MAX])
+{
+    const struct op_arch *arch = &variant->arch;
+    unsigned missing = variant->needs & ~device->cpu_features;
+    if (variant->target == TARGET_CPU && missing)
+        snprintf(why, OP_REASON_MAX, "this machine lacks %s", cpu_feature_name(missing & -missing));
+    else if (variant->target == TARGET_CUDA && !device->gpu)
+        snprintf(why, OP_REASON_MAX, "runs on a GPU");
+    else if (variant->target == TARGET_CUDA && !op_arch_fits(arch, device->gpu))
+        snprintf(why, OP_REASON_MAX, "made for compute capability %d.%d%s", arch->major,
+                 arch->minor, arch->alone ? "" : " and later");
+    else
+        return true;
+    return false;
 }

@@ -71,7 +71,7 @@ static bool can_run_decode(const void *args, const struct op_device *device,
                            char why[OP_REASON_MAX])
 {
     const struct attention_args *a = args;
-    const struct gpu_info *gpu = gpu_info(device->gpu);
+    (void)device;
     if (a->kv.head_dim != DIM)
         snprintf(why, OP_REASON_MAX, "head_dim %lld; it is for %d", (long long)a->kv.head_dim, DIM);
     else if (a->n_heads / a->kv.n_kv_heads > HEADS)
@@ -82,8 +82,6 @@ static bool can_run_decode(const void *args, const struct op_device *device,
         snprintf(why, OP_REASON_MAX, "%lld rows; it is for up to %d", (long long)a->m, DECODE_ROWS);
     else if (kv_elements(&a->kv) / DIM > INT32_MAX)
         snprintf(why, OP_REASON_MAX, "a cache that needs larger indices");
-    else if (gpu->major < 8)
-        snprintf(why, OP_REASON_MAX, "made for compute capability 8.0 and later");
     else if ((uintptr_t)a->kv.k % 16 || (uintptr_t)a->kv.v % 16)
         snprintf(why, OP_REASON_MAX, "a cache at an address that is no multiple of 16");
     else
@@ -145,6 +143,7 @@ const struct op_variant attention_decode_cuda = {
     .name = "attention_decode_cuda",
     .summary = "positions cut into pieces, eight query heads together on tensor cores, exact",
     .target = TARGET_CUDA,
+    .arch = {.major = 8},
     .can_run = can_run_decode,
     .choices = &piece_choices,
     .workspace = workspace_decode,

@@ -67,9 +67,11 @@ static size_t lay_out(const struct attention_args *a, const struct kind *kind, c
     return at[4];
 }
 
-static bool serves(const struct attention_args *a, char why[OP_REASON_MAX])
+static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
+    const struct attention_args *a = args;
     const struct kv_layer *kv = &a->kv;
+    (void)device;
     if (kv->head_dim != PREFILL_DIM || a->n_heads != PREFILL_HEADS * kv->n_kv_heads)
         snprintf(why, OP_REASON_MAX, "made for head_dim %d and %d query heads a key head",
                  PREFILL_DIM, PREFILL_HEADS);
@@ -81,21 +83,6 @@ static bool serves(const struct attention_args *a, char why[OP_REASON_MAX])
         snprintf(why, OP_REASON_MAX, "a cache or batch that needs larger indices");
     else
         return true;
-    return false;
-}
-
-static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
-{
-    const struct gpu_info *gpu = gpu_info(device->gpu);
-    if (gpu->major == 9 && gpu->minor == 0) return serves(args, why);
-    snprintf(why, OP_REASON_MAX, "made for compute capability 9.0 alone");
-    return false;
-}
-
-static bool can_run_mma(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
-{
-    if (gpu_info(device->gpu)->major >= 8) return serves(args, why);
-    snprintf(why, OP_REASON_MAX, "made for compute capability 8.0 and later");
     return false;
 }
 
@@ -200,6 +187,7 @@ const struct op_variant attention_prefill_cuda = {
     .summary = "24 rows and 8 heads together on wgmma, queries and weights in the cache's dtype",
     .numerics = NUMERICS_BF16,
     .target = TARGET_CUDA,
+    .arch = {.major = 9, .alone = true},
     .can_run = can_run,
     .suits = suits,
     .narrow = 1 << 1, /* out */
@@ -209,10 +197,11 @@ const struct op_variant attention_prefill_cuda = {
 
 const struct op_variant attention_mma_cuda = {
     .name = "attention_mma_cuda",
-    .summary = "16 rows and 8 heads together on mma.sync, rounded alike, sm_80 and later",
+    .summary = "16 rows and 8 heads together on mma.sync, rounded alike",
     .numerics = NUMERICS_BF16,
     .target = TARGET_CUDA,
-    .can_run = can_run_mma,
+    .arch = {.major = 8},
+    .can_run = can_run,
     .suits = suits,
     .narrow = 1 << 1, /* out */
     .workspace = workspace_mma,

@@ -49,7 +49,8 @@ int64_t attn_in_tiles(const struct attn_in_args *a)
 static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
     const struct attn_in_args *a = args;
-    if (!few_rows_one(a->m, device, why) || !attn_in_reads(a, why)) return false;
+    (void)device;
+    if (!few_rows_one(a->m, why) || !attn_in_reads(a, why)) return false;
     if (a->hidden > FEW_ROWS_HELD_MAX) return few_rows_refuse(why, "a row of more than 4096");
     return true;
 }
@@ -75,6 +76,7 @@ const struct op_variant attn_in_row_cuda = {
     .name = "attn_in_row_cuda",
     .summary = "one row: norm, products, rotation and the cache in one kernel",
     .target = TARGET_CUDA,
+    .arch = {.major = 8},
     .can_run = can_run,
     .run = run,
 };

@@ -13,4 +13,6 @@ struct attn_in_kernel_args attn_in_for_kernel(const struct attn_in_args *a);
 /* Tiles of FEW_ROWS_FEATURES features, half of them rotated with the other half. */
 int64_t attn_in_tiles(const struct attn_in_args *a);
 
+extern const struct op_variant attn_in_many_cuda; /* where it runs, it takes over from them */
+
 #endif

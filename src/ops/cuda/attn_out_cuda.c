@@ -16,11 +16,8 @@ enum {
     TOP_K_MAX = 8,
 };
 
-bool attn_out_routes(const struct attn_out_args *a, const struct op_device *device,
-                     char why[OP_REASON_MAX])
+bool attn_out_routes(const struct attn_out_args *a, char why[OP_REASON_MAX])
 {
-    if (gpu_info(device->gpu)->major < 9)
-        return few_rows_refuse(why, "clusters of blocks need compute capability 9.0");
     if (a->router.dtype != DTYPE_F32 && a->router.dtype != DTYPE_BF16)
         return few_rows_refuse(why, "it reads a router in f32 or bf16");
     if (a->hidden % 8 || a->hidden > HIDDEN_MAX)
@@ -45,12 +42,13 @@ static int64_t half_of(const struct attn_out_args *a)
 static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
     const struct attn_out_args *a = args;
-    if (!few_rows_one(a->m, device, why)) return false;
+    (void)device;
+    if (!few_rows_one(a->m, why)) return false;
     if (!few_rows_dense(&a->wo, why)) return false;
     if (half_of(a) > FEW_ROWS_HELD_MAX / 2) return few_rows_refuse(why, "a row of more than 4096");
     if (a->hidden % FEW_ROWS_FEATURES)
         return few_rows_refuse(why, "features that are no multiple of 16");
-    return attn_out_routes(a, device, why);
+    return attn_out_routes(a, why);
 }
 
 static void project(const struct op_context *context, const struct attn_out_args *a)
@@ -119,6 +117,7 @@ const struct op_variant attn_out_row_cuda = {
     .name = "attn_out_row_cuda",
     .summary = "one row: projection with residual, then norm, router and choice by a cluster",
     .target = TARGET_CUDA,
+    .arch = {.major = 9},
     .can_run = can_run,
     .run = run,
 };

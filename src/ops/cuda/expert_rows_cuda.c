@@ -64,8 +64,6 @@ static bool two_rows(int64_t m, char why[OP_REASON_MAX])
 static bool fits(int64_t m, int64_t top_k, const struct tensor *w, const struct op_device *device,
                  char why[OP_REASON_MAX])
 {
-    if (gpu_info(device->gpu)->major < 8)
-        return few_rows_refuse(why, "made for compute capability 8.0 and later");
     if (!few_rows_mxfp4(w)) return few_rows_refuse(why, "it reads weights in packed mxfp4");
     if (!has_room(0, w->cols, 2, device))
         return few_rows_refuse(why, "rows that wide do not fit shared memory");
@@ -171,6 +169,7 @@ const struct op_variant moe_up_two_cuda = {
     .name = "moe_up_two_cuda",
     .summary = "two rows, in three parts: their experts' gate and up and swiglu in one kernel",
     .target = TARGET_CUDA,
+    .arch = {.major = 8},
     .can_run = can_run_up,
     .suits = suits_up_exact,
     .run = run_up_exact,
@@ -181,6 +180,7 @@ const struct op_variant moe_up_rows_cuda = {
     .summary = "few rows: their experts' gate and up and swiglu in one kernel",
     .numerics = NUMERICS_BF16,
     .target = TARGET_CUDA,
+    .arch = {.major = 8},
     .can_run = can_run_up,
     .suits = suits_up,
     .choices = &up_choices,
@@ -284,6 +284,7 @@ const struct op_variant moe_down_two_cuda = {
     .name = "moe_down_two_cuda",
     .summary = "two rows, in three parts: their experts' products, then weighted sums and residual",
     .target = TARGET_CUDA,
+    .arch = {.major = 8},
     .can_run = can_run_down,
     .suits = suits_down_exact,
     .workspace = down_workspace,
@@ -295,6 +296,7 @@ const struct op_variant moe_down_rows_cuda = {
     .summary = "few rows: their experts' products, then weighted sums and residual",
     .numerics = NUMERICS_BF16,
     .target = TARGET_CUDA,
+    .arch = {.major = 8},
     .can_run = can_run_down,
     .suits = suits_down,
     .choices = &down_choices,

@@ -82,15 +82,10 @@ static inline bool few_rows_at_once(int64_t m, int64_t n, int64_t together,
 }
 
 /* What every kernel for a single row asks. */
-static inline bool few_rows_one(int64_t m, const struct op_device *device, char why[OP_REASON_MAX])
+static inline bool few_rows_one(int64_t m, char why[OP_REASON_MAX])
 {
-    if (m != 1)
-        snprintf(why, OP_REASON_MAX, "%lld rows; it is for one", (long long)m);
-    else if (gpu_info(device->gpu)->major < 8)
-        snprintf(why, OP_REASON_MAX, "made for compute capability 8.0 and later");
-    else
-        return true;
-    return false;
+    if (m != 1) snprintf(why, OP_REASON_MAX, "%lld rows; it is for one", (long long)m);
+    return m == 1;
 }
 
 #endif

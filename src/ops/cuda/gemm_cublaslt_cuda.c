@@ -11,11 +11,9 @@ enum { ALIGN = 256 };
 static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
     const struct gemm_args *a = args;
-    const struct gpu_info *info = device->gpu ? gpu_info(device->gpu) : NULL;
     const char *missing;
-    if (!info || info->major < 8)
-        snprintf(why, OP_REASON_MAX, "no products of bf16: those are sm_80's and later");
-    else if (a->w.dtype != DTYPE_BF16 || a->group_offsets)
+    (void)device;
+    if (a->w.dtype != DTYPE_BF16 || a->group_offsets)
         snprintf(why, OP_REASON_MAX, "%s%s; it multiplies all rows by bf16",
                  dtype_info(a->w.dtype)->name, a->group_offsets ? " by group" : "");
     else if (a->k % 8 || a->n % 4)
@@ -69,6 +67,7 @@ const struct op_variant gemm_cublaslt_cuda = {
     .summary = "bf16 weights and rows in bf16 by NVIDIA's cuBLASLt, where it is installed",
     .numerics = NUMERICS_BF16,
     .target = TARGET_CUDA,
+    .arch = {.major = 8},
     .can_run = can_run,
     .suits = suits,
     .workspace = workspace,

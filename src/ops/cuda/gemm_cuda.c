@@ -215,6 +215,7 @@ const struct op_variant gemv_f32_cuda = {
     .summary =
         "bf16, packed mxfp4 or q8_0 weights straight to tensor cores, activations in three parts",
     .target = TARGET_CUDA,
+    .arch = {.major = 8},
     .can_run = can_run_exact,
     .suits = suits_exact,
     .choices = &exact_choices,
@@ -238,6 +239,7 @@ const struct op_variant gemv_bf16_cuda = {
     .summary = "the same with eight rows in bf16",
     .numerics = NUMERICS_BF16,
     .target = TARGET_CUDA,
+    .arch = {.major = 8},
     .can_run = can_run_rounded,
     .run = run_rounded,
 };

@@ -10,16 +10,6 @@
 
 enum { BLOCKS_PER_SM = 2 };
 
-static bool serves(const struct tensor *w, const struct op_device *device, char why[OP_REASON_MAX])
-{
-    const struct gpu_info *info = device->gpu ? gpu_info(device->gpu) : NULL;
-    if (!info || info->major < 8)
-        snprintf(why, OP_REASON_MAX, "no mma of bf16: that is sm_80 and later");
-    else
-        return many_rows_read(w, false, why);
-    return false;
-}
-
 /* ---- kernels, and the widths of their tiles ---- */
 
 struct kind {
@@ -157,7 +147,8 @@ static void multiply(struct gpu *gpu, const struct product *p, const void *x)
 
 static bool can_run_gemm(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
-    return serves(&((const struct gemm_args *)args)->w, device, why);
+    (void)device;
+    return many_rows_read(&((const struct gemm_args *)args)->w, false, why);
 }
 
 static bool suits_gemm(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
@@ -188,9 +179,10 @@ static void run_gemm(const struct op_context *context, const void *args)
 
 const struct op_variant gemm_mma_cuda = {
     .name = "gemm_mma_cuda",
-    .summary = "bf16 or packed mxfp4 weights, 128 features by up to 128 rows in bf16, sm_80 and on",
+    .summary = "bf16 or packed mxfp4 weights, 128 features by up to 128 rows in bf16",
     .numerics = NUMERICS_BF16,
     .target = TARGET_CUDA,
+    .arch = {.major = 8},
     .can_run = can_run_gemm,
     .suits = suits_gemm,
     .choices = &gemm_choices,
@@ -203,7 +195,8 @@ const struct op_variant gemm_mma_cuda = {
 static bool can_run_up(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
     const struct moe_up_args *a = args;
-    if (!serves(&a->gate, device, why) || !serves(&a->up, device, why)) return false;
+    (void)device;
+    if (!many_rows_read(&a->gate, false, why) || !many_rows_read(&a->up, false, why)) return false;
     bool packed = few_rows_mxfp4(&a->gate) && few_rows_mxfp4(&a->up);
     if (!packed)
         snprintf(why, OP_REASON_MAX, "gate in %s, up in %s; both are to be packed mxfp4",
@@ -246,9 +239,10 @@ static void run_up(const struct op_context *context, const void *args)
 
 const struct op_variant moe_up_mma_cuda = {
     .name = "moe_up_mma_cuda",
-    .summary = "gate, up and swiglu in one product of packed mxfp4 weights, sm_80 and later",
+    .summary = "gate, up and swiglu in one product of packed mxfp4 weights",
     .numerics = NUMERICS_BF16,
     .target = TARGET_CUDA,
+    .arch = {.major = 8},
     .can_run = can_run_up,
     .suits = suits_up,
     .choices = &up_choices,

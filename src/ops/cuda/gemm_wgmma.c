@@ -12,18 +12,11 @@ enum { WARPGROUP = 128 };
 
 /* ---- what is served ---- */
 
-bool wgmma_serves(const struct tensor *w, const struct op_device *device, char why[OP_REASON_MAX])
+bool wgmma_serves(const struct tensor *w, char why[OP_REASON_MAX])
 {
-    const struct gpu_info *info = device->gpu ? gpu_info(device->gpu) : NULL;
-    if (!info || info->major != 9)
-        snprintf(why, OP_REASON_MAX, "no wgmma: that is sm_90");
-    else if (!many_rows_read(w, true, why))
-        return false;
-    else if (w->groups > WGMMA_GROUPS_MAX)
-        snprintf(why, OP_REASON_MAX, "%lld groups, %d at most", (long long)w->groups,
-                 WGMMA_GROUPS_MAX);
-    else
-        return true;
+    if (!many_rows_read(w, true, why)) return false;
+    if (w->groups <= WGMMA_GROUPS_MAX) return true;
+    snprintf(why, OP_REASON_MAX, "%lld groups, %d at most", (long long)w->groups, WGMMA_GROUPS_MAX);
     return false;
 }
 

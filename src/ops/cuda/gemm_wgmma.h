@@ -9,9 +9,9 @@
 #include "ops/args.h"
 #include "ops/op.h"
 
-/* Whether a product with these weights is served: Hopper, bf16, packed MXFP4 or packed
- * Q8_0, sizes and addresses. */
-bool wgmma_serves(const struct tensor *w, const struct op_device *device, char why[OP_REASON_MAX]);
+/* Whether a product with these weights is served: bf16, packed MXFP4 or packed Q8_0, sizes and
+ * addresses. */
+bool wgmma_serves(const struct tensor *w, char why[OP_REASON_MAX]);
 
 /* The tiles of dense products, of bf16 and Q8_0, and of products of packed MXFP4; of gated ones; of
  * WGMMA_HEADS; of WGMMA_ADDED; of WGMMA_BF16, the same number for the gated product and the other.

@@ -11,7 +11,8 @@ enum { WIDE = 1 << 16, WIDE_ROWS_MIN = 3 };
 
 static bool can_run_gemm(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
-    return wgmma_serves(&((const struct gemm_args *)args)->w, device, why);
+    (void)device;
+    return wgmma_serves(&((const struct gemm_args *)args)->w, why);
 }
 
 static bool suits_gemm(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
@@ -42,9 +43,10 @@ static void run_gemm(const struct op_context *context, const void *args)
 
 const struct op_variant gemm_wgmma_cuda = {
     .name = "gemm_wgmma_cuda",
-    .summary = "bf16, packed mxfp4 or q8_0 weights, 64 features by up to 256 rows in bf16, sm_90",
+    .summary = "bf16, packed mxfp4 or q8_0 weights, 64 features by up to 256 rows in bf16",
     .numerics = NUMERICS_BF16,
     .target = TARGET_CUDA,
+    .arch = {.major = 9, .alone = true},
     .can_run = can_run_gemm,
     .suits = suits_gemm,
     .choices = &wgmma_gemm_choices,
@@ -56,7 +58,8 @@ const struct op_variant gemm_wgmma_cuda = {
 static bool can_run_up(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
     const struct moe_up_args *a = args;
-    if (!wgmma_serves(&a->gate, device, why) || !wgmma_serves(&a->up, device, why)) return false;
+    (void)device;
+    if (!wgmma_serves(&a->gate, why) || !wgmma_serves(&a->up, why)) return false;
     if (a->gate.dtype != DTYPE_MXFP4 || a->up.dtype != DTYPE_MXFP4)
         snprintf(why, OP_REASON_MAX, "gate in %s, up in %s; both are to be mxfp4",
                  dtype_info(a->gate.dtype)->name, dtype_info(a->up.dtype)->name);
@@ -99,9 +102,10 @@ static void run_up(const struct op_context *context, const void *args)
 
 const struct op_variant moe_up_wgmma_cuda = {
     .name = "moe_up_wgmma_cuda",
-    .summary = "gate, up and swiglu in one product of packed mxfp4 weights, sm_90",
+    .summary = "gate, up and swiglu in one product of packed mxfp4 weights",
     .numerics = NUMERICS_BF16,
     .target = TARGET_CUDA,
+    .arch = {.major = 9, .alone = true},
     .can_run = can_run_up,
     .suits = suits_up,
     .choices = &wgmma_up_choices,

@@ -12,7 +12,8 @@ enum { BLOCKS = 32 }; /* an SM */
 static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
     const struct head_args *a = args;
-    if (!few_rows_one(a->n_outputs, device, why)) return false;
+    (void)device;
+    if (!few_rows_one(a->n_outputs, why)) return false;
     if (!few_rows_dense(&a->w, why)) return false;
     if (a->hidden > FEW_ROWS_HELD_MAX) return few_rows_refuse(why, "a row of more than 4096");
     if (!few_rows_aligned(a->x.data) || !few_rows_aligned(a->norm))
@@ -55,6 +56,7 @@ const struct op_variant head_row_cuda = {
     .name = "head_row_cuda",
     .summary = "one row: norm and logits in one kernel",
     .target = TARGET_CUDA,
+    .arch = {.major = 8},
     .can_run = can_run,
     .run = run,
 };

@@ -47,8 +47,9 @@ static bool can_run_in(const void *args, const struct op_device *device, char wh
     enum { HELD_MAX = 4096 }; /* of attn_in_many.cu */
     const struct attn_in_args *a = args;
     const struct tensor *const weights[] = {&a->wq, &a->wk, &a->wv};
+    (void)device;
     for (int i = 0; i < 3; i++) {
-        if (!wgmma_serves(weights[i], device, why)) return false;
+        if (!wgmma_serves(weights[i], why)) return false;
         if (weights[i]->dtype == DTYPE_MXFP4 || weights[i]->dtype != a->wq.dtype)
             return few_rows_refuse(why, "it reads weights all in bf16 or all in packed q8_0");
     }
@@ -109,9 +110,10 @@ static void run_in(const struct op_context *context, const void *args)
 
 const struct op_variant attn_in_many_cuda = {
     .name = "attn_in_many_cuda",
-    .summary = "norm to bf16; q, k, v, rotation and cache in one product, sm_90",
+    .summary = "norm to bf16; q, k, v, rotation and cache in one product",
     .numerics = NUMERICS_BF16,
     .target = TARGET_CUDA,
+    .arch = {.major = 9, .alone = true},
     .can_run = can_run_in,
     .suits = suits_in,
     .choices = &wgmma_heads_choices,
@@ -141,7 +143,8 @@ static bool can_run_out(const void *args, const struct op_device *device, char w
 {
     enum { EXPERTS_MAX = 128, TOP_K_MAX = 8, SHARED_MAX = 220 << 10 };
     const struct attn_out_args *a = args;
-    if (!wgmma_serves(&a->wo, device, why)) return false;
+    (void)device;
+    if (!wgmma_serves(&a->wo, why)) return false;
     if (a->wo.dtype == DTYPE_MXFP4)
         return few_rows_refuse(why, "it reads a projection in bf16 or packed q8_0");
     if (a->router.dtype != DTYPE_F32 && a->router.dtype != DTYPE_BF16)
@@ -219,9 +222,10 @@ static void run_out(const struct op_context *context, const void *args)
 
 const struct op_variant attn_out_many_cuda = {
     .name = "attn_out_many_cuda",
-    .summary = "projection added to the residual; norm, router and choice in one kernel, sm_90",
+    .summary = "projection added to the residual; norm, router and choice in one kernel",
     .numerics = NUMERICS_BF16,
     .target = TARGET_CUDA,
+    .arch = {.major = 9, .alone = true},
     .can_run = can_run_out,
     .suits = suits_out,
     .choices = &wgmma_added_choices,
@@ -256,8 +260,9 @@ static bool can_run_moe(const void *args, const struct op_device *device, char w
 {
     const struct moe_args *a = args;
     const struct tensor *const weights[] = {&a->gate, &a->up, &a->down};
+    (void)device;
     for (int i = 0; i < 3; i++) {
-        if (!wgmma_serves(weights[i], device, why)) return false;
+        if (!wgmma_serves(weights[i], why)) return false;
         if (weights[i]->dtype != DTYPE_MXFP4) return few_rows_refuse(why, "it reads packed mxfp4");
     }
     if (a->hidden % WGMMA_K || a->intermediate % WGMMA_K)
@@ -318,9 +323,10 @@ static void run_moe(const struct op_context *context, const void *args)
 
 const struct op_variant moe_many_cuda = {
     .name = "moe_many_cuda",
-    .summary = "packed mxfp4; activations and the experts' results in bf16, sm_90",
+    .summary = "packed mxfp4; activations and the experts' results in bf16",
     .numerics = NUMERICS_BF16,
     .target = TARGET_CUDA,
+    .arch = {.major = 9, .alone = true},
     .can_run = can_run_moe,
     .suits = suits_moe,
     .choices = &wgmma_moe_choices,

@@ -8,7 +8,8 @@ enum { SLOTS = 4, INNER_MAX = 3072 }; /* of moe_down.cu */
 static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
     const struct moe_down_args *a = args;
-    if (!few_rows_one(a->m, device, why)) return false;
+    (void)device;
+    if (!few_rows_one(a->m, why)) return false;
     if (!few_rows_mxfp4(&a->down)) return few_rows_refuse(why, "it reads weights in packed mxfp4");
     if (a->top_k > SLOTS) return few_rows_refuse(why, "more than 4 experts at a time");
     if (a->intermediate > INNER_MAX) return few_rows_refuse(why, "rows of more than 3072");
@@ -23,8 +24,9 @@ static const char *const block_names[] = {[SINGLE] = "single", [PAIR] = "pair"};
 
 static int usual_blocks(const void *args, const struct op_device *device)
 {
+    const struct op_arch clusters = {.major = 9};
     (void)args;
-    return gpu_info(device->gpu)->major >= 9 ? PAIR : SINGLE;
+    return op_arch_fits(&clusters, device->gpu) ? PAIR : SINGLE;
 }
 
 static bool serves_blocks(const void *args, const struct op_device *device, int choice)
@@ -70,6 +72,7 @@ const struct op_variant moe_down_row_cuda = {
     .name = "moe_down_row_cuda",
     .summary = "one row: its experts' products, weighted sum and residual in one kernel",
     .target = TARGET_CUDA,
+    .arch = {.major = 8},
     .can_run = can_run,
     .choices = &block_choices,
     .run = run,

@@ -9,7 +9,8 @@ enum { FEATURES = 3 * FEW_ROWS_FEATURES, THREADS = 384, HIDDEN_MAX = 8 * THREADS
 static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
     const struct moe_up_args *a = args;
-    if (!few_rows_one(a->m, device, why)) return false;
+    (void)device;
+    if (!few_rows_one(a->m, why)) return false;
     if (!few_rows_mxfp4(&a->gate) || !few_rows_mxfp4(&a->up))
         return few_rows_refuse(why, "it reads weights in packed mxfp4");
     if (a->hidden > HIDDEN_MAX) return few_rows_refuse(why, "a row of more than 3072");
@@ -52,6 +53,7 @@ const struct op_variant moe_up_row_cuda = {
     .name = "moe_up_row_cuda",
     .summary = "one row: gate and up of its experts and swiglu in one kernel",
     .target = TARGET_CUDA,
+    .arch = {.major = 8},
     .can_run = can_run,
     .run = run,
 };

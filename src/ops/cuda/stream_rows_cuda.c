@@ -42,21 +42,18 @@ static unsigned blocks_of(int64_t tiles, const struct kind *kind)
     return (unsigned)((tiles + kind->tiles - 1) / kind->tiles);
 }
 
-static bool few(int64_t m, int64_t most, const struct op_device *device, char why[OP_REASON_MAX])
+static bool few(int64_t m, int64_t most, char why[OP_REASON_MAX])
 {
-    if (m > most)
-        snprintf(why, OP_REASON_MAX, "%lld rows; it is for up to %lld", (long long)m,
-                 (long long)most);
-    else if (gpu_info(device->gpu)->major < 8)
-        snprintf(why, OP_REASON_MAX, "made for compute capability 8.0 and later");
-    else
-        return true;
+    if (m <= most) return true;
+    snprintf(why, OP_REASON_MAX, "%lld rows; it is for up to %lld", (long long)m, (long long)most);
     return false;
 }
 
-static bool wanted(int64_t m, const struct op_device *device, char why[OP_REASON_MAX])
+/* `many`: the composite of many rows. */
+static bool wanted(int64_t m, const struct op_variant *many, const struct op_device *device,
+                   char why[OP_REASON_MAX])
 {
-    if (m > ROWS_BEST && gpu_info(device->gpu)->major == 9)
+    if (m > ROWS_BEST && op_arch_fits(&many->arch, device->gpu))
         return few_rows_refuse(why, "more than 16 rows; those of many take less");
     return true;
 }
@@ -64,21 +61,20 @@ static bool wanted(int64_t m, const struct op_device *device, char why[OP_REASON
 static bool suits_in(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
     const struct attn_in_args *a = args;
-    return wanted(a->m, device, why);
+    return wanted(a->m, &attn_in_many_cuda, device, why);
 }
 
 static bool suits_out(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
     const struct attn_out_args *a = args;
-    return wanted(a->m, device, why);
+    return wanted(a->m, &attn_out_many_cuda, device, why);
 }
 
 /* ---- attn_in ---- */
 
-static bool in_fits(const struct attn_in_args *a, int64_t most, const struct op_device *device,
-                    char why[OP_REASON_MAX])
+static bool in_fits(const struct attn_in_args *a, int64_t most, char why[OP_REASON_MAX])
 {
-    return few(a->m, most, device, why) && attn_in_reads(a, why);
+    return few(a->m, most, why) && attn_in_reads(a, why);
 }
 
 static void run_in(const struct op_context *context, const struct attn_in_args *a,
@@ -98,7 +94,8 @@ static void run_in(const struct op_context *context, const struct attn_in_args *
 static bool can_run_in_exact(const void *args, const struct op_device *device,
                              char why[OP_REASON_MAX])
 {
-    return in_fits(args, EXACT_ROWS, device, why);
+    (void)device;
+    return in_fits(args, EXACT_ROWS, why);
 }
 
 static void run_in_exact(const struct op_context *context, const void *args)
@@ -109,7 +106,8 @@ static void run_in_exact(const struct op_context *context, const void *args)
 
 static bool can_run_in(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
-    return in_fits(args, ROWS_MAX, device, why);
+    (void)device;
+    return in_fits(args, ROWS_MAX, why);
 }
 
 static bool serves_in(const void *args, const struct op_device *device, int choice)
@@ -138,6 +136,7 @@ const struct op_variant attn_in_two_cuda = {
     .name = "attn_in_two_cuda",
     .summary = "two rows, in three parts: norm, products, rotation and the cache in one kernel",
     .target = TARGET_CUDA,
+    .arch = {.major = 8},
     .can_run = can_run_in_exact,
     .suits = suits_in,
     .run = run_in_exact,
@@ -148,6 +147,7 @@ const struct op_variant attn_in_rows_cuda = {
     .summary = "up to 32 rows: norm, products, rotation and the cache in one kernel",
     .numerics = NUMERICS_BF16,
     .target = TARGET_CUDA,
+    .arch = {.major = 8},
     .can_run = can_run_in,
     .suits = suits_in,
     .choices = &in_choices,
@@ -156,12 +156,9 @@ const struct op_variant attn_in_rows_cuda = {
 
 /* ---- attn_out ---- */
 
-static bool out_fits(const struct attn_out_args *a, int64_t most, const struct op_device *device,
-                     char why[OP_REASON_MAX])
+static bool out_fits(const struct attn_out_args *a, int64_t most, char why[OP_REASON_MAX])
 {
-    if (!few(a->m, most, device, why)) return false;
-    if (!few_rows_dense(&a->wo, why)) return false;
-    return attn_out_routes(a, device, why);
+    return few(a->m, most, why) && few_rows_dense(&a->wo, why) && attn_out_routes(a, why);
 }
 
 static void run_out(const struct op_context *context, const struct attn_out_args *a,
@@ -192,7 +189,8 @@ static void run_out(const struct op_context *context, const struct attn_out_args
 static bool can_run_out_exact(const void *args, const struct op_device *device,
                               char why[OP_REASON_MAX])
 {
-    return out_fits(args, EXACT_ROWS, device, why);
+    (void)device;
+    return out_fits(args, EXACT_ROWS, why);
 }
 
 static void run_out_exact(const struct op_context *context, const void *args)
@@ -203,7 +201,8 @@ static void run_out_exact(const struct op_context *context, const void *args)
 
 static bool can_run_out(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
-    return out_fits(args, ROWS_MAX, device, why);
+    (void)device;
+    return out_fits(args, ROWS_MAX, why);
 }
 
 static bool serves_out(const void *args, const struct op_device *device, int choice)
@@ -232,6 +231,7 @@ const struct op_variant attn_out_two_cuda = {
     .name = "attn_out_two_cuda",
     .summary = "two rows: projection with residual in three parts, then a cluster a row routes",
     .target = TARGET_CUDA,
+    .arch = {.major = 9},
     .can_run = can_run_out_exact,
     .suits = suits_out,
     .run = run_out_exact,
@@ -242,6 +242,7 @@ const struct op_variant attn_out_rows_cuda = {
     .summary = "up to 32 rows: projection with residual, then a cluster a row routes",
     .numerics = NUMERICS_BF16,
     .target = TARGET_CUDA,
+    .arch = {.major = 9},
     .can_run = can_run_out,
     .suits = suits_out,
     .choices = &out_choices,
