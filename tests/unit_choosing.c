@@ -11,6 +11,7 @@
 
 #include "base/arena.h"
 #include "check/tune.h"
+#include "check/verify_model.h"
 #include "driver/fake_cuda.h"
 #include "gpu/device.h"
 #include "ops/cases.h"
@@ -355,6 +356,19 @@ static void all_architectures_are_tested(void **state)
     assert_int_equal(count, sizeof made / sizeof *made);
 }
 
+/* A kernel that cannot run would be another one under its name. */
+static void predictions_are_of_kernels_that_run(void **state)
+{
+    (void)state;
+    struct verify_prediction list[VERIFY_VARIANTS_MAX];
+    struct model *model;
+    int count;
+    assert_int_equal(model_open("synth:tiny,layers=1", &model), SOL_OK);
+    assert_int_equal(verify_predictions(model, 1, list, &count), SOL_OK);
+    for (int i = 0; i < count; i++) assert_null(strstr(list[i].variant, "_cuda"));
+    model_close(model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -363,6 +377,7 @@ int main(void)
         cmocka_unit_test(a_search_sees_choices),
         cmocka_unit_test(other_architectures_are_refused),
         cmocka_unit_test(all_architectures_are_tested),
+        cmocka_unit_test(predictions_are_of_kernels_that_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -65,7 +65,8 @@ static enum sol_status score_all(const struct model *model, int threads, struct 
     chooser_init(&machine, 1);
     for (int v = 0; v < op_gemm.n_variants && *count < VERIFY_VARIANTS_MAX; v++) {
         const struct op_variant *variant = op_gemm.variants[v];
-        if (variant->needs & ~machine.device.cpu_features) continue;
+        char why[OP_REASON_MAX];
+        if (!op_variant_fits(variant, &machine.device, why)) continue;
         struct verify_prediction *p = &list[*count];
         p->variant = variant->name;
         p->numerics = variant->numerics;
