@@ -21,7 +21,7 @@ static const struct fake_cuda_params hopper = {
     .devices = 2, .major = 9, .minor = 0, .memory = (size_t)64 << 20};
 
 /* GPUs give memory in units of 2 MiB: weights of several, beside which a session is small. */
-static const char large[] = "synth:tiny,layers=12";
+static const char large[] = "synth:tiny,layers=24";
 
 static enum sol_status open_model(const char *source, const char *backend, struct sol_model **out)
 {

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "counters_args.h"
 #include "driver/fake_cuda.h"
 #include "gpu/device.h"
 #include "infer/fit.h"
@@ -166,7 +167,8 @@ static void check_gpu(const struct fake_cuda_params *device, size_t i)
     expect_parts(e, &fit);
     every_shape(e, &p);
     expect_parts(e, &fit);
-    assert_int_equal(fake_cuda_bytes(), model_upload_bytes(up) + engine_parts_total(&fit));
+    size_t stream = gpu_memory_size(COUNTERS * sizeof(uint32_t));
+    assert_int_equal(fake_cuda_bytes(), model_upload_bytes(up) + engine_parts_total(&fit) + stream);
     engine_destroy(e);
     model_upload_destroy(up, gpu);
     gpu_close(gpu);

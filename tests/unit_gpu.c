@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "counters_args.h"
 #include "driver/fake_cuda.h"
 #include "driver/nvrtc.h"
 #include "gpu/kernel.h"
@@ -24,6 +25,8 @@ static const struct fake_cuda_params hopper = {
 
 /* ---- scenarios: each does something whole and cleans up, whatever fails ---- */
 
+static const size_t counters = COUNTERS * sizeof(uint32_t); /* of a stream */
+
 static void no_args_name(void *arg, const char *name, size_t bytes)
 {
     size_t *total = arg;
@@ -31,7 +34,7 @@ static void no_args_name(void *arg, const char *name, size_t bytes)
     *total += bytes;
 }
 
-static enum sol_status use_device(struct gpu *gpu)
+static enum sol_status use_device(struct gpu *gpu, struct gpu_stream *stream)
 {
     char out[64] = "";
     void *memory, *other, *pinned;
@@ -39,26 +42,26 @@ static enum sol_status use_device(struct gpu *gpu)
     SOL_TRY(gpu_alloc(gpu, "more", 100, &other));
     SOL_TRY(gpu_alloc_pinned(gpu, 64, &pinned));
     memcpy(pinned, "what goes in comes out", 23);
-    enum sol_status status = gpu_zero(gpu, memory, 4096);
-    if (status == SOL_OK) status = gpu_copy_in(gpu, memory, pinned, 23);
-    if (status == SOL_OK) status = gpu_copy_on(gpu, other, memory, 64);
-    if (status == SOL_OK) status = gpu_copy_out(gpu, out, other, sizeof out);
+    enum sol_status status = gpu_zero(stream, memory, 4096);
+    if (status == SOL_OK) status = gpu_copy_in(stream, memory, pinned, 23);
+    if (status == SOL_OK) status = gpu_copy_on(stream, other, memory, 64);
+    if (status == SOL_OK) status = gpu_copy_out(stream, out, other, sizeof out);
     gpu_free_pinned(gpu, pinned);
     if (status != SOL_OK) return status;
-    SOL_TRY(gpu_wait(gpu));
+    SOL_TRY(gpu_wait(stream));
     assert_string_equal(out, "what goes in comes out");
     size_t total = 0, left;
     gpu_memory_report(gpu, no_args_name, &total);
     assert_int_equal(total, gpu_memory_used(gpu));
     SOL_TRY(gpu_memory_free(gpu, &left));
     gpu_free(gpu, other);
-    assert_int_equal(gpu_memory_used(gpu), 4096);
-    assert_int_equal(gpu_memory_peak(gpu), 4196);
+    assert_int_equal(gpu_memory_used(gpu), 4096 + counters);
+    assert_int_equal(gpu_memory_peak(gpu), 4196 + counters);
     return SOL_OK;
 }
 
-static enum sol_status launch_some(struct gpu *gpu, struct gpu_graph **graph,
-                                   struct gpu_event *events[2])
+static enum sol_status launch_some(struct gpu *gpu, struct gpu_stream *stream,
+                                   struct gpu_graph **graph, struct gpu_event *events[2])
 {
     const struct gpu_kernel *kernel;
     const int args[2] = {1, 2};
@@ -71,13 +74,13 @@ static enum sol_status launch_some(struct gpu *gpu, struct gpu_graph **graph,
     SOL_TRY(gpu_kernel_occupancy(kernel, 128, 64, &blocks));
     SOL_TRY(gpu_event_create(gpu, &events[0]));
     SOL_TRY(gpu_event_create(gpu, &events[1]));
-    SOL_TRY(gpu_event_record(events[0]));
-    SOL_TRY(gpu_launch(kernel, &launch, args));
-    gpu_put(gpu, "add/add.cu", "add_f32", &launch, args);
-    SOL_TRY(gpu_event_record(events[1]));
+    SOL_TRY(gpu_event_record(events[0], stream));
+    SOL_TRY(gpu_launch(stream, kernel, &launch, args));
+    gpu_put(stream, "add/add.cu", "add_f32", &launch, args);
+    SOL_TRY(gpu_event_record(events[1], stream));
     SOL_TRY(gpu_event_elapsed(events[0], events[1], &ns));
-    SOL_TRY(gpu_graph_begin(gpu));
-    gpu_put_map(gpu,
+    SOL_TRY(gpu_graph_begin(stream));
+    gpu_put_map(stream,
                 &(struct gpu_tensor){.data = args,
                                      .element = GPU_BF16,
                                      .rank = 2,
@@ -86,23 +89,26 @@ static enum sol_status launch_some(struct gpu *gpu, struct gpu_graph **graph,
                                      .box = {64, 8},
                                      .swizzled = true},
                 &map);
-    gpu_put(gpu, "rope/rope.cu", "rope_f32", &launch, args);
-    SOL_TRY(gpu_graph_end(gpu, graph));
+    gpu_put(stream, "rope/rope.cu", "rope_f32", &launch, args);
+    SOL_TRY(gpu_graph_end(stream, graph));
     SOL_TRY(gpu_graph_launch(*graph));
-    return gpu_wait(gpu);
+    return gpu_wait(stream);
 }
 
 static enum sol_status device_scenario(void)
 {
     struct gpu *gpu;
+    struct gpu_stream *stream;
     struct gpu_graph *graph = NULL;
     struct gpu_event *events[2] = {NULL, NULL};
     SOL_TRY(gpu_open(1, &gpu));
-    enum sol_status status = use_device(gpu);
-    if (status == SOL_OK) status = launch_some(gpu, &graph, events);
+    enum sol_status status = gpu_stream_create(gpu, &stream);
+    if (status == SOL_OK) status = use_device(gpu, stream);
+    if (status == SOL_OK) status = launch_some(gpu, stream, &graph, events);
     gpu_graph_destroy(graph);
     gpu_event_destroy(events[0]);
     gpu_event_destroy(events[1]);
+    gpu_stream_destroy(stream);
     gpu_close(gpu);
     return status;
 }
@@ -271,6 +277,7 @@ static void test_refusals(void **state)
 {
     (void)state;
     struct gpu *gpu;
+    struct gpu_stream *stream;
     struct gpu_info infos[4];
     struct engine *engine;
     struct engine_params params;
@@ -290,7 +297,7 @@ static void test_refusals(void **state)
 
     /* A model that does not fit, with the figures; and a launch after a failure does nothing. */
     struct fake_cuda_params small = hopper;
-    small.memory = 1 << 20;
+    small.memory = 3 << 20; /* a stream fits */
     cuda_replace(fake_cuda_start(&small));
     assert_int_equal(gpu_open(0, &gpu), SOL_OK);
     engine_params_init(&params);
@@ -299,12 +306,14 @@ static void test_refusals(void **state)
     assert_int_equal(engine_create(tiny, &params, &engine), SOL_E_MEMORY);
     assert_non_null(strstr(sol_last_error(), "GiB free"));
     assert_null(engine);
-    gpu_put(gpu, "no/such.cu", "none", &(struct gpu_launch){.grid = {1}}, NULL);
-    gpu_put(gpu, "add/add.cu", "add_f32", &(struct gpu_launch){.grid = {1}}, NULL);
+    assert_int_equal(gpu_stream_create(gpu, &stream), SOL_OK);
+    gpu_put(stream, "no/such.cu", "none", &(struct gpu_launch){.grid = {1}}, NULL);
+    gpu_put(stream, "add/add.cu", "add_f32", &(struct gpu_launch){.grid = {1}}, NULL);
     assert_int_equal(fake_cuda_launches(), 0);
-    assert_int_equal(gpu_wait(gpu), SOL_E_INTERNAL);
+    assert_int_equal(gpu_wait(stream), SOL_E_INTERNAL);
     assert_non_null(strstr(sol_last_error(), "no/such.cu"));
-    assert_int_equal(gpu_wait(gpu), SOL_OK);
+    assert_int_equal(gpu_wait(stream), SOL_OK);
+    gpu_stream_destroy(stream);
     assert_int_equal(gpu_use_sources(gpu, "/no/such/folder"), SOL_E_IO);
     gpu_close(gpu);
     assert_int_equal(fake_cuda_live(), 0);

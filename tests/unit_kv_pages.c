@@ -279,7 +279,7 @@ static const struct fake_cuda_params hopper = {
     .devices = 1, .major = 9, .minor = 0, .memory = (size_t)64 << 20};
 
 /* The pages of a sequence as the last step's attention finds them. */
-static void pages_there(struct engine *e, struct gpu *gpu, int32_t sequence, int32_t pages[6])
+static void pages_there(struct engine *e, int32_t sequence, int32_t pages[6])
 {
     const struct plan *plan = engine_last_plan(e);
     const int32_t *table = NULL;
@@ -289,8 +289,9 @@ static void pages_there(struct engine *e, struct gpu *gpu, int32_t sequence, int
         if (step->op == &op_attention && a->kv.pages) table = a->kv.pages;
     }
     assert_non_null(table);
-    assert_int_equal(gpu_copy_out(gpu, pages, table + 6 * sequence, 6 * sizeof *pages), SOL_OK);
-    assert_int_equal(gpu_wait(gpu), SOL_OK);
+    struct gpu_stream *stream = engine_context(e)->stream;
+    assert_int_equal(gpu_copy_out(stream, pages, table + 6 * sequence, 6 * sizeof *pages), SOL_OK);
+    assert_int_equal(gpu_wait(stream), SOL_OK);
 }
 
 static enum sol_status gpu_scenario(void)
@@ -342,9 +343,9 @@ static void test_gpu_table(void **state)
     assert_int_equal(engine_pretend(e, 3, 126), SOL_OK);
     assert_int_equal(engine_pretend(e, 1, 300), SOL_OK);
     assert_int_equal(engine_eval(e, &one, 1, NULL, NULL, NULL), SOL_OK);
-    pages_there(e, gpu, 3, pages);
+    pages_there(e, 3, pages);
     assert_int_equal(pages[0], 0);
-    pages_there(e, gpu, 1, pages);
+    pages_there(e, 1, pages);
     for (int i = 0; i < 3; i++) assert_int_equal(pages[i], 1 + i);
     const struct plan *plan = engine_last_plan(e);
     assert_int_equal(engine_eval(e, &one, 1, NULL, NULL, NULL), SOL_OK); /* 128 are held */
@@ -359,7 +360,7 @@ static void test_gpu_table(void **state)
     assert_int_equal(calls[2], calls[0] + 1); /* position 128 */
     assert_int_equal(calls[3], calls[0]);
     assert_ptr_equal(plan, engine_last_plan(e));
-    pages_there(e, gpu, 3, pages);
+    pages_there(e, 3, pages);
     assert_true(pages[0] == 0 && pages[1] == 4);
     engine_reset(e, 3);
     assert_int_equal(engine_pretend(e, 1, 3 * KV_PAGE), SOL_OK);

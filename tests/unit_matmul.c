@@ -102,30 +102,33 @@ static struct gpu_matmul product(void *memory)
 }
 
 /* Three products of two shapes, one of them without bias, in a graph. */
-static enum sol_status multiply(struct gpu *gpu)
+static enum sol_status multiply(struct gpu *gpu, struct gpu_stream *stream)
 {
     void *memory;
     struct gpu_graph *graph = NULL;
     SOL_TRY(gpu_alloc(gpu, "operands", 16384 + GPU_MATMUL_WORKSPACE, &memory));
     struct gpu_matmul first = product(memory), second = first;
-    gpu_put_matmul(gpu, &first);
+    gpu_put_matmul(stream, &first);
     first.bias = bias[1];
-    gpu_put_matmul(gpu, &first);
-    SOL_TRY(gpu_put_status(gpu));
+    gpu_put_matmul(stream, &first);
+    SOL_TRY(gpu_put_status(stream));
     second.bias = NULL;
-    SOL_TRY(gpu_graph_begin(gpu));
-    gpu_put_matmul(gpu, &second);
-    enum sol_status status = gpu_graph_end(gpu, &graph);
-    if (status == SOL_OK) status = gpu_put_status(gpu);
+    SOL_TRY(gpu_graph_begin(stream));
+    gpu_put_matmul(stream, &second);
+    enum sol_status status = gpu_graph_end(stream, &graph);
+    if (status == SOL_OK) status = gpu_put_status(stream);
     gpu_graph_destroy(graph);
-    return status == SOL_OK ? gpu_wait(gpu) : status;
+    return status == SOL_OK ? gpu_wait(stream) : status;
 }
 
 static enum sol_status scenario(void)
 {
     struct gpu *gpu;
+    struct gpu_stream *stream;
     SOL_TRY(gpu_open(0, &gpu));
-    enum sol_status status = multiply(gpu);
+    enum sol_status status = gpu_stream_create(gpu, &stream);
+    if (status == SOL_OK) status = multiply(gpu, stream);
+    gpu_stream_destroy(stream);
     gpu_close(gpu);
     return status;
 }

@@ -78,7 +78,7 @@ static int what_runs(const struct chooser *chooser, int64_t m)
     assert_int_equal(plan_create(chooser, &plan), SOL_OK);
     plan_call(plan, &op_toy, &(struct toy_args){m, &ran});
     assert_int_equal(plan_finish(plan), SOL_OK);
-    assert_int_equal(plan_run(plan, NULL, false, NULL), SOL_OK);
+    assert_int_equal(plan_run(plan, &(struct op_context){0}, false, NULL), SOL_OK);
     const struct plan_step *step = plan_step_at(plan, 0);
     if (ran >= 10) assert_string_equal(step->choice, tile_names[step->choice_index]);
     plan_destroy(plan);

@@ -52,7 +52,8 @@ static const struct tensor *tensor_of(const struct model *m, const struct weight
 
 /* Of what keeps its layout every byte; the rest is laid out by a kernel, which a fake driver only
  * writes down. */
-static void check_arrived(struct gpu *gpu, const struct model *up, const struct model *host)
+static void check_arrived(struct gpu_stream *stream, const struct model *up,
+                          const struct model *host)
 {
     int64_t plain = 0;
     for (int64_t i = 0; i < weight_count(&host->config); i++) {
@@ -69,8 +70,8 @@ static void check_arrived(struct gpu *gpu, const struct model *up, const struct 
         }
         char *got = malloc(bytes);
         assert_non_null(got);
-        assert_int_equal(gpu_copy_out(gpu, got, from, bytes), SOL_OK);
-        assert_int_equal(gpu_wait(gpu), SOL_OK);
+        assert_int_equal(gpu_copy_out(stream, got, from, bytes), SOL_OK);
+        assert_int_equal(gpu_wait(stream), SOL_OK);
         if (memcmp(got, want, bytes) != 0) fail_msg("%s arrived otherwise", w.name);
         free(got);
         plain++;
@@ -81,13 +82,16 @@ static void check_arrived(struct gpu *gpu, const struct model *up, const struct 
 static void check_source(const char *source, const struct model_params *how)
 {
     struct gpu *gpu;
+    struct gpu_stream *stream;
     struct model *host, *model, *up;
     cuda_replace(fake_cuda_start(&hopper));
     assert_int_equal(model_open(source, &host), SOL_OK);
     assert_int_equal(model_open_with(source, how, &model), SOL_OK);
     assert_int_equal(gpu_open(0, &gpu), SOL_OK);
     if (model_upload(model, gpu, &up) != SOL_OK) fail_msg("%s", sol_last_error());
-    check_arrived(gpu, up, host);
+    assert_int_equal(gpu_stream_create(gpu, &stream), SOL_OK);
+    check_arrived(stream, up, host);
+    gpu_stream_destroy(stream);
     model_upload_destroy(up, gpu);
     gpu_close(gpu);
     model_close(model);
@@ -228,7 +232,6 @@ static enum sol_status load_scenario(void)
     struct model *up;
     SOL_TRY(gpu_open(0, &gpu));
     enum sol_status status = model_upload(tiny, gpu, &up);
-    if (status == SOL_OK) status = gpu_wait(gpu);
     model_upload_destroy(up, gpu);
     gpu_close(gpu);
     return status;

@@ -3,6 +3,7 @@
 #define KERNELS_ATTENTION_ATTENTION_ARGS_H
 
 #include "cache_args.h"
+#include "counters_args.h"
 
 enum {
     DECODE_ROWS = 128,
@@ -12,7 +13,6 @@ enum {
     DECODE_STAGES = 3, /* cache blocks under way, a warp; 2 where shared memory is small */
     DECODE_STAGE = 2 * 64 * CACHE_BLOCK * 2,      /* keys and values */
     DECODE_ENDS = DECODE_WARPS * DECODE_PART * 4, /* the warps' parts at the end of a piece */
-    DECODE_ARRIVALS = 4096,                       /* rows x key heads at most */
 };
 
 struct attention_kernel_args {
@@ -22,12 +22,13 @@ struct attention_kernel_args {
     const float *q;                     /* [rows][n_heads][head_dim] */
     const float *sinks;                 /* [n_heads] */
     float *out;                         /* as q */
-    float *partial; /* attention_decode: [rows][n_kv_heads][DECODE_PIECES][DECODE_PART] */
+    float *partial;     /* attention_decode: [rows][n_kv_heads][DECODE_PIECES][DECODE_PART] */
+    uint32_t *counters; /* attention_decode: of the stream */
     float scale;
     int32_t rows;
     int32_t piece_blocks; /* attention_decode: cache blocks of a piece at least */
     int32_t stages;       /* attention_decode */
 };
-SOL_STATIC_ASSERT(sizeof(struct attention_kernel_args) == 144, "host and device agree");
+SOL_STATIC_ASSERT(sizeof(struct attention_kernel_args) == 152, "host and device agree");
 
 #endif

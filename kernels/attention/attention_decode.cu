@@ -30,9 +30,6 @@ enum {
 };
 static_assert((int)THREADS == (int)DECODE_ROWS, "a thread counts a row's pieces");
 
-/* Pieces that were finished, for each row and key head; 0 between launches. */
-__device__ uint32_t arrivals[DECODE_ARRIVALS];
-
 /* ---- number formats ---- */
 
 template <int TYPE> struct number;
@@ -376,8 +373,9 @@ __device__ inline void finish_piece(const attention_kernel_args &a, const piece 
     __threadfence();
     __syncthreads();
     if (threadIdx.x == 0) {
-        last = atomicAdd(&arrivals[item], 1) + 1 == (uint32_t)p.count;
-        if (last) arrivals[item] = 0;
+        uint32_t *finished = a.counters + COUNTER_PIECES + item;
+        last = atomicAdd(finished, 1) + 1 == (uint32_t)p.count;
+        if (last) *finished = 0;
     }
     __syncthreads();
     if (!last) return;

@@ -143,8 +143,6 @@ __device__ inline void put_routing(const attn_out_kernel_args &a, choice chosen)
     }
 }
 
-__device__ uint32_t rows_done; /* 0 between launches */
-
 /* One of several rows: its choices, known to the first warp, and behind the last one the tables. */
 __device__ inline void join_routing(const attn_out_kernel_args &a, choice chosen, int threads)
 {
@@ -158,8 +156,9 @@ __device__ inline void join_routing(const attn_out_kernel_args &a, choice chosen
     __threadfence();
     __syncthreads();
     if (i == 0) {
-        last = atomicAdd(&rows_done, 1) + 1 == (uint32_t)a.m;
-        if (last) rows_done = 0;
+        uint32_t *routed = a.counters + COUNTER_ROUTED;
+        last = atomicAdd(routed, 1) + 1 == (uint32_t)a.m;
+        if (last) *routed = 0;
     }
     __syncthreads();
     if (!last) return;

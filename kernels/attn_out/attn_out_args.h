@@ -2,6 +2,7 @@
 #ifndef KERNELS_ATTN_OUT_ATTN_OUT_ARGS_H
 #define KERNELS_ATTN_OUT_ATTN_OUT_ARGS_H
 
+#include "counters_args.h"
 #include "types.h"
 
 enum { ATTN_OUT_SLOTS_MAX = 256 }; /* choices of all rows */
@@ -25,9 +26,10 @@ struct attn_out_kernel_args {
     float *normed;            /* of many rows perhaps bf16 */
     float *weight;            /* struct routing */
     int32_t *expert, *group_offsets, *token_of_row, *row_of_slot;
+    uint32_t *counters; /* of the stream */
     float eps;
     int32_t m;
 };
-SOL_STATIC_ASSERT(sizeof(struct attn_out_kernel_args) == 112, "host and device agree");
+SOL_STATIC_ASSERT(sizeof(struct attn_out_kernel_args) == 120, "host and device agree");
 
 #endif

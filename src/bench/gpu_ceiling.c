@@ -28,6 +28,7 @@ static const double pass_ns = 1e6; /* of an arithmetic loop */
 
 struct meter {
     struct gpu *gpu;
+    struct gpu_stream *stream;
     struct gpu_event *begin, *end;
     void *buffer;
     size_t bytes;
@@ -39,9 +40,9 @@ struct meter {
 static enum sol_status time_pass(const struct meter *m, const struct gpu_kernel *kernel,
                                  const struct gpu_launch *launch, const void *args, double *ns)
 {
-    SOL_TRY(gpu_event_record(m->begin));
-    SOL_TRY(gpu_launch(kernel, launch, args));
-    SOL_TRY(gpu_event_record(m->end));
+    SOL_TRY(gpu_event_record(m->begin, m->stream));
+    SOL_TRY(gpu_launch(m->stream, kernel, launch, args));
+    SOL_TRY(gpu_event_record(m->end, m->stream));
     return gpu_event_elapsed(m->begin, m->end, ns);
 }
 
@@ -180,19 +181,21 @@ static enum sol_status measure_arithmetic(struct meter *m, struct gpu_ceiling *o
 
 /* ---- what starting costs ---- */
 
-static enum sol_status launch_many(const struct gpu_kernel *kernel, int count, bool overlaps)
+static enum sol_status launch_many(struct gpu_stream *stream, const struct gpu_kernel *kernel,
+                                   int count, bool overlaps)
 {
     const struct ceiling_memory_args none = {.count = 0};
     const struct gpu_launch launch = {.grid = {1}, .block = {WARP}, .overlaps = overlaps};
-    for (int i = 0; i < count; i++) SOL_TRY(gpu_launch(kernel, &launch, &none));
+    for (int i = 0; i < count; i++) SOL_TRY(gpu_launch(stream, kernel, &launch, &none));
     return SOL_OK;
 }
 
-static enum sol_status make_graph(struct gpu *gpu, const struct gpu_kernel *kernel, int count,
-                                  bool overlaps, struct gpu_graph **out)
+static enum sol_status make_graph(struct gpu_stream *stream, const struct gpu_kernel *kernel,
+                                  int count, bool overlaps, struct gpu_graph **out)
 {
-    SOL_TRY(gpu_graph_begin(gpu));
-    enum sol_status put = launch_many(kernel, count, overlaps), ended = gpu_graph_end(gpu, out);
+    SOL_TRY(gpu_graph_begin(stream));
+    enum sol_status put = launch_many(stream, kernel, count, overlaps),
+                    ended = gpu_graph_end(stream, out);
     if (put == SOL_OK) return ended;
     gpu_graph_destroy(*out);
     *out = NULL;
@@ -207,7 +210,7 @@ static enum sol_status time_graph(const struct meter *m, struct gpu_graph *graph
     for (int i = -2; i < times; i++) {
         uint64_t start = clock_ns();
         SOL_TRY(gpu_graph_launch(graph));
-        SOL_TRY(gpu_wait(m->gpu));
+        SOL_TRY(gpu_wait(m->stream));
         if (i >= 0) each[i] = (double)(clock_ns() - start);
     }
     samples_sort(each, (size_t)times);
@@ -221,8 +224,8 @@ static enum sol_status measure_nodes(const struct meter *m, const struct gpu_ker
 {
     double ns;
     struct gpu_graph *one = NULL, *many = NULL;
-    enum sol_status status = make_graph(m->gpu, kernel, 1, overlaps, &one);
-    if (status == SOL_OK) status = make_graph(m->gpu, kernel, NODES, overlaps, &many);
+    enum sol_status status = make_graph(m->stream, kernel, 1, overlaps, &one);
+    if (status == SOL_OK) status = make_graph(m->stream, kernel, NODES, overlaps, &many);
     if (status == SOL_OK) status = time_graph(m, one, ANSWERS, one_ns);
     if (status == SOL_OK) status = time_graph(m, many, ANSWERS / 4, &ns);
     if (status == SOL_OK) *node_ns = ns > *one_ns ? (ns - *one_ns) / (NODES - 1) : 0;
@@ -238,8 +241,8 @@ static enum sol_status measure_launches(struct meter *m, struct gpu_ceiling *out
     SOL_TRY(gpu_kernel_find(m->gpu, memory_image, "ceiling_nothing", &kernel));
     for (int i = 0; i < 5; i++) {
         uint64_t start = clock_ns();
-        SOL_TRY(launch_many(kernel, NODES, false));
-        SOL_TRY(gpu_wait(m->gpu));
+        SOL_TRY(launch_many(m->stream, kernel, NODES, false));
+        SOL_TRY(gpu_wait(m->stream));
         double ns = (double)(clock_ns() - start);
         if (best <= 0 || ns < best) best = ns;
     }
@@ -248,35 +251,50 @@ static enum sol_status measure_launches(struct meter *m, struct gpu_ceiling *out
     return measure_nodes(m, kernel, true, &one, &out->overlapped_ns);
 }
 
-enum sol_status gpu_event_cost(struct gpu *gpu, double *ns)
+enum { TRIALS = 51 };
+
+/* As a plan does it: an event, a kernel, an event, a kernel. */
+static enum sol_status time_empty(const struct meter *m, const struct gpu_kernel *kernel,
+                                  struct gpu_event *const events[TRIALS + 1], double each[TRIALS])
 {
-    enum { TRIALS = 51 };
     static const struct ceiling_memory_args none;
     const struct gpu_launch launch = {.grid = {1}, .block = {WARP}, .overlaps = true};
+    SOL_TRY(gpu_event_record(events[0], m->stream));
+    for (int i = 0; i < TRIALS; i++) {
+        SOL_TRY(gpu_launch(m->stream, kernel, &launch, &none));
+        SOL_TRY(gpu_event_record(events[i + 1], m->stream));
+    }
+    for (int i = 0; i < TRIALS; i++) SOL_TRY(gpu_event_elapsed(events[i], events[i + 1], &each[i]));
+    return SOL_OK;
+}
+
+static enum sol_status measure_events(const struct meter *m, double *ns)
+{
     const struct gpu_kernel *kernel;
     struct gpu_event *events[TRIALS + 1] = {NULL};
     double each[TRIALS], answer, node = 0;
-    const struct meter m = {.gpu = gpu};
-    *ns = 0;
-    SOL_TRY(gpu_kernel_find(gpu, memory_image, "ceiling_nothing", &kernel));
-    SOL_TRY(measure_nodes(&m, kernel, true, &answer, &node));
+    SOL_TRY(gpu_kernel_find(m->gpu, memory_image, "ceiling_nothing", &kernel));
+    SOL_TRY(measure_nodes(m, kernel, true, &answer, &node));
     enum sol_status status = SOL_OK;
     for (int i = 0; i <= TRIALS && status == SOL_OK; i++)
-        status = gpu_event_create(gpu, &events[i]);
-    /* As a plan does it: an event, a kernel, an event, a kernel. */
-    if (status == SOL_OK) status = gpu_event_record(events[0]);
-    for (int i = 0; i < TRIALS && status == SOL_OK; i++) {
-        status = gpu_launch(kernel, &launch, &none);
-        if (status == SOL_OK) status = gpu_event_record(events[i + 1]);
-    }
-    for (int i = 0; i < TRIALS && status == SOL_OK; i++)
-        status = gpu_event_elapsed(events[i], events[i + 1], &each[i]);
+        status = gpu_event_create(m->gpu, &events[i]);
+    if (status == SOL_OK) status = time_empty(m, kernel, events, each);
     for (int i = 0; i <= TRIALS; i++) gpu_event_destroy(events[i]);
     SOL_TRY(status);
     samples_sort(each, TRIALS);
     double median = samples_percentile(each, TRIALS, 0.5);
     *ns = median > node ? median - node : 0;
     return SOL_OK;
+}
+
+enum sol_status gpu_event_cost(struct gpu *gpu, double *ns)
+{
+    struct meter m = {.gpu = gpu};
+    *ns = 0;
+    SOL_TRY(gpu_stream_create(gpu, &m.stream));
+    enum sol_status status = measure_events(&m, ns);
+    gpu_stream_destroy(m.stream);
+    return status;
 }
 
 /* ---- all of it ---- */
@@ -292,6 +310,7 @@ static enum sol_status take_buffer(struct meter *m)
 static enum sol_status measure_all(struct meter *m, struct gpu_ceiling *out)
 {
     SOL_TRY(take_buffer(m));
+    SOL_TRY(gpu_stream_create(m->gpu, &m->stream));
     SOL_TRY(gpu_event_create(m->gpu, &m->begin));
     SOL_TRY(gpu_event_create(m->gpu, &m->end));
     SOL_TRY(measure_memory(m, out));
@@ -307,10 +326,11 @@ enum sol_status gpu_ceiling_measure(struct gpu *gpu, double seconds, struct gpu_
     progress_start(&m.progress, "measuring the GPU", "loops", LOOPS);
     enum sol_status status = measure_all(&m, out);
     progress_end(&m.progress);
-    enum sol_status waited = gpu_wait(gpu);
+    enum sol_status waited = m.stream ? gpu_wait(m.stream) : SOL_OK;
     gpu_event_destroy(m.begin);
     gpu_event_destroy(m.end);
     gpu_free(gpu, m.buffer);
+    gpu_stream_destroy(m.stream);
     out->seconds = 1e-9 * (double)(clock_ns() - start);
     return status == SOL_OK ? waited : status;
 }

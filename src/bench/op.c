@@ -52,7 +52,7 @@ struct run {
     struct spec spec;
     const struct chooser *chooser;
     struct gpu *gpu; /* NULL: the CPU */
-    struct pool *pool;
+    struct op_context context;
     struct rng rng;
     struct set sets[SETS_MAX];
     int n_sets;
@@ -236,8 +236,8 @@ static enum sol_status pack(const struct run *r, struct set *set)
         *t = tensor_packed(t, set->packed[i]);
     }
     if (status == SOL_OK) status = plan_finish(plan);
-    if (status == SOL_OK) status = plan_run(plan, NULL, false, NULL);
-    enum sol_status waited = gpu_wait(r->gpu);
+    if (status == SOL_OK) status = plan_run(plan, &r->context, false, NULL);
+    enum sol_status waited = gpu_wait(r->context.stream);
     plan_destroy(plan);
     return status == SOL_OK ? waited : status;
 }
@@ -250,9 +250,9 @@ static enum sol_status move_to_gpu(struct run *r, struct set *set)
         void *memory;
         SOL_TRY(gpu_alloc(r->gpu, "bench", b->bytes, &memory));
         b->device = memory;
-        SOL_TRY(gpu_copy_in(r->gpu, b->device, b->host, b->bytes));
+        SOL_TRY(gpu_copy_in(r->context.stream, b->device, b->host, b->bytes));
     }
-    SOL_TRY(gpu_wait(r->gpu));
+    SOL_TRY(gpu_wait(r->context.stream));
     set->args = malloc(size);
     if (!set->args) return status_set(SOL_E_MEMORY, "no memory for the arguments");
     memcpy(set->args, set->host_args, size);
@@ -316,7 +316,8 @@ static enum sol_status copy(const struct run *r, void *to, const void *from, siz
     if (!r->gpu)
         memcpy(to, from, bytes);
     else
-        return in ? gpu_copy_in(r->gpu, to, from, bytes) : gpu_copy_out(r->gpu, to, from, bytes);
+        return in ? gpu_copy_in(r->context.stream, to, from, bytes)
+                  : gpu_copy_out(r->context.stream, to, from, bytes);
     return SOL_OK;
 }
 
@@ -334,9 +335,9 @@ static enum sol_status run_first(const struct run *r, const struct chooser *choo
             void *there = *(void **)((char *)set->args + outputs[i].offset);
             status = copy(r, in ? there : bytes[i], in ? bytes[i] : there, outputs[i].bytes, in);
         }
-        if (in && status == SOL_OK) status = plan_run(plan, r->pool, false, NULL);
+        if (in && status == SOL_OK) status = plan_run(plan, &r->context, false, NULL);
     }
-    enum sol_status waited = r->gpu ? gpu_wait(r->gpu) : SOL_OK;
+    enum sol_status waited = r->gpu ? gpu_wait(r->context.stream) : SOL_OK;
     plan_destroy(plan);
     return status == SOL_OK ? waited : status;
 }
@@ -415,11 +416,11 @@ static enum sol_status check(const struct run *r, double *error)
 static enum sol_status time_on_gpu(const struct run *r, struct plan *plan, double *took,
                                    struct gpu_event *const events[2])
 {
-    SOL_TRY(gpu_event_record(events[0]));
-    SOL_TRY(plan_run(plan, NULL, false, NULL));
-    SOL_TRY(gpu_event_record(events[1]));
+    SOL_TRY(gpu_event_record(events[0], r->context.stream));
+    SOL_TRY(plan_run(plan, &r->context, false, NULL));
+    SOL_TRY(gpu_event_record(events[1], r->context.stream));
     SOL_TRY(gpu_event_elapsed(events[0], events[1], took));
-    return gpu_wait(r->gpu);
+    return gpu_wait(r->context.stream);
 }
 
 static enum sol_status time_plan(const struct run *r, struct plan *plan, double ns[REPETITIONS])
@@ -434,7 +435,7 @@ static enum sol_status time_plan(const struct run *r, struct plan *plan, double 
         if (r->gpu)
             status = time_on_gpu(r, plan, &took, events);
         else
-            status = plan_run(plan, r->pool, false, NULL);
+            status = plan_run(plan, &r->context, false, NULL);
         if (!r->gpu) took = (double)(clock_ns() - start);
         if (i >= 0) ns[i] = took / r->n_sets;
     }
@@ -546,10 +547,12 @@ static enum sol_status bench_one(const struct chooser *chooser, const char *text
     rng_seed(&r->rng, 1);
     enum sol_status status = parse(text, &r->spec);
     if (status == SOL_OK) status = find_room(r);
-    if (status == SOL_OK) status = pool_create(chooser->device.workers, &r->pool);
+    if (status == SOL_OK) status = pool_create(chooser->device.workers, &r->context.pool);
+    if (status == SOL_OK && r->gpu) status = gpu_stream_create(r->gpu, &r->context.stream);
     if (status == SOL_OK) status = time_spec(r, table);
     for (int i = 0; i < r->n_sets; i++) free_set(r, &r->sets[i]);
-    pool_destroy(r->pool);
+    gpu_stream_destroy(r->context.stream);
+    pool_destroy(r->context.pool);
     free(r);
     return status;
 }

@@ -35,37 +35,44 @@ enum sol_status tune_site_place(struct tune_site *site, int64_t depth)
     return engine_place(site->engine, site->rows, site->n_rows);
 }
 
+/* NULL on the CPU. */
+static struct gpu_stream *stream_of(const struct tune_site *site)
+{
+    return engine_context(site->engine)->stream;
+}
+
 static enum sol_status run_many(const struct tune_site *site, struct plan *plan, int times)
 {
-    for (int i = 0; i < times; i++) SOL_TRY(plan_run(plan, engine_pool(site->engine), false, NULL));
+    const struct op_context *context = engine_context(site->engine);
+    for (int i = 0; i < times; i++) SOL_TRY(plan_run(plan, context, false, NULL));
     return SOL_OK;
 }
 
 enum sol_status tune_time_plan(const struct tune_site *site, struct plan *plan, int times,
                                double *ns)
 {
-    struct gpu *gpu = site->chooser.device.gpu;
-    if (!gpu) {
+    struct gpu_stream *stream = stream_of(site);
+    if (!stream) {
         uint64_t start = clock_ns();
         SOL_TRY(run_many(site, plan, times));
         *ns = (double)(clock_ns() - start) / times;
         return SOL_OK;
     }
     double took = 0;
-    enum sol_status status = gpu_event_record(site->start);
+    enum sol_status status = gpu_event_record(site->start, stream);
     if (status == SOL_OK) status = run_many(site, plan, times);
-    if (status == SOL_OK) status = gpu_event_record(site->end);
+    if (status == SOL_OK) status = gpu_event_record(site->end, stream);
     if (status == SOL_OK) status = gpu_event_elapsed(site->start, site->end, &took);
-    enum sol_status waited = gpu_wait(gpu);
+    enum sol_status waited = gpu_wait(stream);
     *ns = took / times;
     return status == SOL_OK ? waited : status;
 }
 
 enum sol_status tune_warm_up(const struct tune_site *site, struct plan *plan)
 {
-    struct gpu *gpu = site->chooser.device.gpu;
+    struct gpu_stream *stream = stream_of(site);
     enum sol_status status = run_many(site, plan, 2);
-    enum sol_status waited = gpu ? gpu_wait(gpu) : SOL_OK;
+    enum sol_status waited = stream ? gpu_wait(stream) : SOL_OK;
     return status == SOL_OK ? waited : status;
 }
 
@@ -122,7 +129,7 @@ static void *output_at(const void *args, const struct op_output *output)
     return *(void **)((uintptr_t)args + output->offset);
 }
 
-static enum sol_status take_picture(struct gpu *gpu, const void *args, struct picture *p)
+static enum sol_status take_picture(struct gpu_stream *stream, const void *args, struct picture *p)
 {
     for (int i = 0; i < p->n; i++) {
         size_t bytes = looked_at(&p->outputs[i]);
@@ -130,25 +137,26 @@ static enum sol_status take_picture(struct gpu *gpu, const void *args, struct pi
         if (!p->outputs[i].is_f32) continue;
         if (!p->data[i]) p->data[i] = malloc(bytes + 1);
         if (!p->data[i]) return status_set(SOL_E_MEMORY, "no memory for results");
-        if (gpu)
-            SOL_TRY(gpu_copy_out(gpu, p->data[i], from, bytes));
+        if (stream)
+            SOL_TRY(gpu_copy_out(stream, p->data[i], from, bytes));
         else
             memcpy(p->data[i], from, bytes);
     }
-    return gpu ? gpu_wait(gpu) : SOL_OK;
+    return stream ? gpu_wait(stream) : SOL_OK;
 }
 
-static enum sol_status put_back(struct gpu *gpu, const void *args, const struct picture *p)
+static enum sol_status put_back(struct gpu_stream *stream, const void *args,
+                                const struct picture *p)
 {
     for (int i = 0; i < p->n; i++) {
         void *to = output_at(args, &p->outputs[i]);
         if (!p->data[i]) continue;
-        if (gpu)
-            SOL_TRY(gpu_copy_in(gpu, to, p->data[i], looked_at(&p->outputs[i])));
+        if (stream)
+            SOL_TRY(gpu_copy_in(stream, to, p->data[i], looked_at(&p->outputs[i])));
         else
             memcpy(to, p->data[i], looked_at(&p->outputs[i]));
     }
-    return gpu ? gpu_wait(gpu) : SOL_OK;
+    return stream ? gpu_wait(stream) : SOL_OK;
 }
 
 static void free_picture(struct picture *p)
@@ -162,17 +170,17 @@ static enum sol_status picture_of(const struct tune_site *site, const struct tun
                                   const struct tune_candidate *candidate,
                                   const struct picture *before, struct picture *out, double *ns)
 {
-    struct gpu *gpu = site->chooser.device.gpu;
+    struct gpu_stream *stream = stream_of(site);
     struct plan *plan;
     SOL_TRY(make_plan(site, calls, candidate, 1, &plan));
     enum sol_status status = run_many(site, plan, 1);
-    if (status == SOL_OK) status = take_picture(gpu, calls->args[0], out);
+    if (status == SOL_OK) status = take_picture(stream, calls->args[0], out);
     if (status == SOL_OK) status = tune_time_plan(site, plan, 1, ns);
-    if (status == SOL_OK) status = put_back(gpu, calls->args[0], before);
+    if (status == SOL_OK) status = put_back(stream, calls->args[0], before);
     for (int i = 0; i < plan_step_count(plan); i++)
         if (plan_step_at(plan, i)->numerics > out->numerics)
             out->numerics = plan_step_at(plan, i)->numerics;
-    if (gpu) gpu_wait(gpu); /* before its scratch goes */
+    if (stream) gpu_wait(stream); /* before its scratch goes */
     plan_destroy(plan);
     return status;
 }
@@ -213,7 +221,7 @@ static enum sol_status check_all(const struct tune_site *site, const struct tune
     struct op_output outputs[OP_OUTPUTS_MAX];
     int count = calls->op->outputs(calls->args[0], outputs);
     struct picture before = {outputs, count, {0}, NUMERICS_EXACT}, right = before, other = before;
-    enum sol_status status = take_picture(site->chooser.device.gpu, calls->args[0], &before);
+    enum sol_status status = take_picture(stream_of(site), calls->args[0], &before);
     if (status == SOL_OK)
         status = picture_of(site, calls, &candidates[usual], &before, &right, &usual_ns);
     for (int i = 0; status == SOL_OK && i < n; i++) {

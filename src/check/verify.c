@@ -62,15 +62,15 @@ static bool guards_hold(const struct trial *t, int i)
 }
 
 static enum sol_status trial_run(const struct trial *t, const struct chooser *chooser,
-                                 struct pool *pool, enum op_numerics *numerics)
+                                 const struct op_context *context, enum op_numerics *numerics)
 {
     struct plan *plan;
     SOL_TRY(plan_create(chooser, &plan));
     plan_call(plan, t->op, t->args);
     enum sol_status status = plan_finish(plan);
-    if (status == SOL_OK) status = plan_run(plan, pool, false, NULL);
+    if (status == SOL_OK) status = plan_run(plan, context, false, NULL);
     if (chooser->device.gpu) {
-        enum sol_status waited = gpu_wait(chooser->device.gpu);
+        enum sol_status waited = gpu_wait(context->stream);
         if (status == SOL_OK) status = waited;
     }
     for (int i = 0; status == SOL_OK && numerics && i < plan_step_count(plan); i++)
@@ -166,7 +166,7 @@ struct verify_run {
     const struct op *op;
     int v;
     const struct chooser *chooser;
-    struct pool *pool;
+    const struct op_context *context;
     struct verify_result *result;
     bool brief;
     uint32_t seen[SEEN_MAX]; /* brief: what there was a case of */
@@ -292,7 +292,7 @@ static enum sol_status run_narrow(const struct verify_run *run, const struct ver
     unsigned narrow;
     SOL_TRY(trial_make(c->arena, run->op, c->own, &got));
     SOL_TRY(make_narrow(c->arena, &got, run->op->variants[run->v]->narrow, &narrow));
-    SOL_TRY(trial_run(&got, chosen, run->pool, NULL));
+    SOL_TRY(trial_run(&got, chosen, run->context, NULL));
     *good = same_result(wide, &got, narrow);
     if (!*good) snprintf(fault, fault_size, "other bits with bf16 between kernels");
     return SOL_OK;
@@ -310,7 +310,7 @@ static enum sol_status run_choice(const struct verify_run *run, const struct ver
     chosen.forces[chosen.n_forces].choice = choice;
     chosen.forces[chosen.n_forces++].variant = op_variant_name(run->op, run->v);
     enum op_numerics numerics = NUMERICS_EXACT;
-    SOL_TRY(trial_run(out, &chosen, run->pool, &numerics));
+    SOL_TRY(trial_run(out, &chosen, run->context, &numerics));
     if (numerics > result->numerics) result->numerics = numerics;
     result->tolerance = run->op->tolerance.rel[result->numerics];
     bool lenient = c->kind == CASE_EXTREME && result->numerics != NUMERICS_EXACT;
@@ -344,7 +344,7 @@ static enum sol_status make_reference(const struct verify_run *run, struct verif
     reference.reference = true;
     reference.device.gpu = NULL;
     SOL_TRY(trial_make(c->arena, run->op, c->args, &c->ref));
-    SOL_TRY(trial_run(&c->ref, &reference, run->pool, NULL));
+    SOL_TRY(trial_run(&c->ref, &reference, run->context, NULL));
     c->has_reference = true;
     return SOL_OK;
 }
@@ -449,15 +449,19 @@ enum sol_status verify_variants(const struct op *op, const int *variants, int co
                                 const struct chooser *chooser, struct pool *pool,
                                 const struct verify_options *options, struct verify_result *results)
 {
+    struct op_context context = {.pool = pool};
     struct verify_run *runs = calloc((size_t)count + 1, sizeof *runs);
     if (!runs) return status_set(SOL_E_MEMORY, "no memory to verify %s", op->name);
     for (int i = 0; i < count; i++) {
         results[i] = (struct verify_result){.op = op, .variant = op_variant_name(op, variants[i])};
         results[i].tolerance = op->tolerance.rel[NUMERICS_EXACT];
-        runs[i] = (struct verify_run){op,   variants[i], chooser,
-                                      pool, &results[i], .brief = options->brief};
+        runs[i] = (struct verify_run){op,       variants[i], chooser,
+                                      &context, &results[i], .brief = options->brief};
     }
-    enum sol_status status = count > 0 ? draw_cases(runs, count, options) : SOL_OK;
+    enum sol_status status = SOL_OK;
+    if (chooser->device.gpu) status = gpu_stream_create(chooser->device.gpu, &context.stream);
+    if (status == SOL_OK && count > 0) status = draw_cases(runs, count, options);
+    gpu_stream_destroy(context.stream);
     for (int i = 0; i < count; i++) conclude(op, variants[i], &results[i]);
     free(runs);
     return status;

@@ -25,10 +25,12 @@ enum {
     CUDA_E_MEMORY = 2,
     CUDA_E_NO_DEVICE = 100,
     CUDA_E_BAD_IMAGE = 200,
+    CUDA_E_CONTEXT = 201,
     CUDA_E_NO_BINARY = 209, /* the image has no code for this device */
     CUDA_E_ECC = 214,       /* memory lost bits */
     CUDA_E_BAD_PTX = 218,
     CUDA_E_PTX_TOO_NEW = 222,
+    CUDA_E_HANDLE = 400,
     CUDA_E_NOT_FOUND = 500,
     CUDA_E_ADDRESS = 700, /* a kernel read or wrote where there is nothing */
     CUDA_E_LAUNCH = 719,

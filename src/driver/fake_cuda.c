@@ -1,5 +1,6 @@
 #include "driver/fake_cuda.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,14 +11,21 @@ enum {
     LAUNCHES_MAX = 1 << 17,
     ATTRIBUTES = 128,
     FUNCTIONS_MAX = 256,
-    FUNCTION_SIZE = 96,
-    COUNTERS_MAX = 64
+    COUNTERS_MAX = 64,
+    DEVICES_MAX = 16,
+};
+
+/* A device's primary context. */
+struct context {
+    int users;
+    size_t bytes; /* of the device's memory taken */
 };
 
 /* What a handle points to. Pinned memory has it in front of the bytes. */
 struct object {
     size_t bytes;
-    char name[120];
+    struct context *context;
+    char name[112];
 };
 _Static_assert(sizeof(struct object) % 16 == 0, "memory behind it stays aligned");
 
@@ -26,24 +34,44 @@ _Static_assert(sizeof(struct object) % 16 == 0, "memory behind it stays aligned"
 struct region {
     char *data;
     size_t bytes, mapped;
+    struct context *context;
     struct region *next;
 };
 
 static struct {
     struct fake_cuda_params params;
-    long calls, live, fail_at, n_launches, fail_in;
+    long calls, live, fail_at, n_launches, fail_in, misuses;
     char fail_field[32]; /* whose fail_in-th call from now is the first to fail; "" */
     cuda_result failure;
     bool sticky;
-    size_t bytes, copied;
+    size_t copied;
+    struct context contexts[DEVICES_MAX];
     struct fake_launch *launches;
     struct region *regions;
-    char functions[FUNCTIONS_MAX][FUNCTION_SIZE];
+    struct object functions[FUNCTIONS_MAX]; /* of a context: its modules share them */
     struct {
         const char *field; /* "f_" before the name */
         long calls;
     } counters[COUNTERS_MAX];
 } fake;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards it all */
+static _Thread_local struct context *current;
+static _Thread_local bool lost; /* another one was to be current, and that failed */
+
+static int take_lock(void)
+{
+    return pthread_mutex_lock(&lock);
+}
+
+static void give_lock(const int *taken)
+{
+    (void)taken;
+    pthread_mutex_unlock(&lock);
+}
+
+/* Until the end of the function. */
+#define LOCKED() __attribute__((cleanup(give_lock), unused)) const int taken = take_lock()
 
 /* `caller` is the function of the table, f_<field>. */
 static bool fails(const char *caller)
@@ -60,17 +88,34 @@ static bool fails(const char *caller)
     return fake.fail_at && (fake.sticky ? fake.calls >= fake.fail_at : fake.calls == fake.fail_at);
 }
 
-/* First line of every function of the table. */
+/* Whether a call may be about something of this context, which is the thread's then. What is given
+ * back though no context could be had is not wrong. */
+static bool belongs(const struct context *context)
+{
+    bool right = context && context == current && context->users > 0;
+    fake.misuses += !right && !lost;
+    return right;
+}
+
+static struct context *of(const void *handle)
+{
+    return ((const struct object *)handle)->context;
+}
+
+/* First line of every function of the table, the second one of those that need a context. */
 #define CALL()                                                                                     \
-    do {                                                                                           \
-        if (fails(__func__)) return fake.failure;                                                  \
-    } while (0)
+    LOCKED();                                                                                      \
+    if (fails(__func__)) return fake.failure
+#define CALL_IN(context)                                                                           \
+    CALL();                                                                                        \
+    if (!belongs(context)) return CUDA_E_CONTEXT
 
 static void *make(size_t bytes, const char *name)
 {
     struct object *o = calloc(1, sizeof *o + bytes);
     if (!o) return NULL;
     o->bytes = bytes;
+    o->context = current;
     snprintf(o->name, sizeof o->name, "%s", name);
     fake.live++;
     return o;
@@ -79,7 +124,9 @@ static void *make(size_t bytes, const char *name)
 /* Giving back always works, also after a failure that is reported: nothing would be left to do. */
 static cuda_result unmake(const char *caller, void *object)
 {
+    LOCKED();
     bool failed = fails(caller);
+    if (object) belongs(of(object));
     if (object) fake.live--;
     free(object);
     return failed ? fake.failure : CUDA_OK;
@@ -105,6 +152,8 @@ static const struct {
     const char *name, *text;
 } errors[] = {
     {CUDA_E_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+    {CUDA_E_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+    {CUDA_E_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
     {CUDA_E_ECC, "CUDA_ERROR_ECC_UNCORRECTABLE", "uncorrectable ECC error encountered"},
     {CUDA_E_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
     {CUDA_E_LAUNCH, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
@@ -184,24 +233,27 @@ static cuda_result f_device_pci(char *id, int size, cuda_device device)
 static cuda_result f_context_retain(cuda_context *context, cuda_device device)
 {
     CALL();
-    (void)device;
+    fake.contexts[device].users++;
     fake.live++;
-    *context = (cuda_context)&fake;
+    *context = (cuda_context)&fake.contexts[device];
     return CUDA_OK;
 }
 
 static cuda_result f_context_release(cuda_device device)
 {
-    (void)device;
+    LOCKED();
     bool failed = fails(__func__);
+    fake.contexts[device].users--;
     fake.live--;
     return failed ? fake.failure : CUDA_OK;
 }
 
 static cuda_result f_context_set(cuda_context context)
 {
-    CALL();
-    (void)context;
+    LOCKED();
+    lost = fails(__func__);
+    if (lost) return fake.failure;
+    current = (struct context *)context;
     return CUDA_OK;
 }
 
@@ -212,8 +264,8 @@ static const size_t memory_unit = (size_t)2 << 20;
 
 static cuda_result f_memory_info(size_t *free_bytes, size_t *total_bytes)
 {
-    CALL();
-    *free_bytes = fake.params.memory - fake.bytes;
+    CALL_IN(current);
+    *free_bytes = fake.params.memory - current->bytes;
     *total_bytes = fake.params.memory;
     return CUDA_OK;
 }
@@ -244,10 +296,10 @@ static void hide(cuda_address address, size_t bytes)
 
 static cuda_result f_memory_alloc(cuda_address *address, size_t bytes)
 {
-    CALL();
+    CALL_IN(current);
     size_t page = (size_t)sysconf(_SC_PAGESIZE), mapped = (bytes + page - 1) / page * page;
-    size_t taken = (bytes + memory_unit - 1) / memory_unit * memory_unit;
-    if (bytes == 0 || taken > fake.params.memory - fake.bytes) return CUDA_E_MEMORY;
+    size_t units = (bytes + memory_unit - 1) / memory_unit * memory_unit;
+    if (bytes == 0 || units > fake.params.memory - current->bytes) return CUDA_E_MEMORY;
     struct region *r = calloc(1, sizeof *r);
     if (!r) return CUDA_E_MEMORY;
     void *data = mmap(NULL, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -255,24 +307,26 @@ static cuda_result f_memory_alloc(cuda_address *address, size_t bytes)
         free(r);
         return CUDA_E_MEMORY;
     }
-    *r = (struct region){data, taken, mapped, fake.regions};
+    *r = (struct region){data, units, mapped, current, fake.regions};
     fake.regions = r;
     fake.live++;
-    fake.bytes += taken;
+    current->bytes += units;
     *address = (uintptr_t)data;
     return CUDA_OK;
 }
 
 static cuda_result f_memory_free(cuda_address address)
 {
+    LOCKED();
     bool failed = fails(__func__);
     struct region **at = &fake.regions;
     while (*at && (uintptr_t)(*at)->data != address) at = &(*at)->next;
     struct region *r = *at;
     if (!r) return 1;
+    belongs(r->context);
     *at = r->next;
     fake.live--;
-    fake.bytes -= r->bytes;
+    r->context->bytes -= r->bytes;
     munmap(r->data, r->mapped);
     free(r);
     return failed ? fake.failure : CUDA_OK;
@@ -280,7 +334,7 @@ static cuda_result f_memory_free(cuda_address address)
 
 static cuda_result f_host_alloc(void **address, size_t bytes, unsigned flags)
 {
-    CALL();
+    CALL_IN(current);
     (void)flags;
     struct object *o = bytes ? make(bytes, "pinned memory") : NULL;
     if (!o) return CUDA_E_MEMORY;
@@ -295,8 +349,7 @@ static cuda_result f_host_free(void *address)
 
 static cuda_result f_copy_in(cuda_address to, const void *from, size_t bytes, cuda_stream stream)
 {
-    CALL();
-    (void)stream;
+    CALL_IN(of(stream));
     memcpy(show(to, bytes), from, bytes);
     hide(to, bytes);
     fake.copied += bytes;
@@ -305,8 +358,7 @@ static cuda_result f_copy_in(cuda_address to, const void *from, size_t bytes, cu
 
 static cuda_result f_copy_out(void *to, cuda_address from, size_t bytes, cuda_stream stream)
 {
-    CALL();
-    (void)stream;
+    CALL_IN(of(stream));
     memcpy(to, show(from, bytes), bytes);
     hide(from, bytes);
     fake.copied += bytes;
@@ -315,8 +367,7 @@ static cuda_result f_copy_out(void *to, cuda_address from, size_t bytes, cuda_st
 
 static cuda_result f_copy_on(cuda_address to, cuda_address from, size_t bytes, cuda_stream stream)
 {
-    CALL();
-    (void)stream;
+    CALL_IN(of(stream));
     memmove(show(to, bytes), show(from, bytes), bytes);
     hide(to, bytes);
     hide(from, bytes);
@@ -326,8 +377,7 @@ static cuda_result f_copy_on(cuda_address to, cuda_address from, size_t bytes, c
 static cuda_result f_fill_bytes(cuda_address to, unsigned char value, size_t count,
                                 cuda_stream stream)
 {
-    CALL();
-    (void)stream;
+    CALL_IN(of(stream));
     memset(show(to, count), value, count);
     hide(to, count);
     return CUDA_OK;
@@ -343,7 +393,7 @@ static cuda_result f_fill_bytes(cuda_address to, unsigned char value, size_t cou
 
 static cuda_result f_stream_create(cuda_stream *stream, unsigned flags)
 {
-    CALL();
+    CALL_IN(current);
     (void)flags;
     MAKE((void **)stream, "stream");
     return CUDA_OK;
@@ -356,23 +406,27 @@ static cuda_result f_stream_destroy(cuda_stream stream)
 
 static cuda_result f_stream_wait(cuda_stream stream)
 {
-    CALL();
-    (void)stream;
+    CALL_IN(of(stream));
     return CUDA_OK;
+}
+
+/* The event may be of any context. */
+static cuda_result f_stream_wait_event(cuda_stream stream, cuda_event event, unsigned flags)
+{
+    CALL_IN(of(stream));
+    return event && !flags ? CUDA_OK : 1;
 }
 
 static cuda_result f_capture_begin(cuda_stream stream, int mode)
 {
-    CALL();
-    (void)stream;
+    CALL_IN(of(stream));
     (void)mode;
     return CUDA_OK;
 }
 
 static cuda_result f_capture_end(cuda_stream stream, cuda_graph *graph)
 {
-    CALL();
-    (void)stream;
+    CALL_IN(of(stream));
     MAKE((void **)graph, "graph");
     return CUDA_OK;
 }
@@ -380,8 +434,7 @@ static cuda_result f_capture_end(cuda_stream stream, cuda_graph *graph)
 static cuda_result f_graph_instantiate(cuda_graph_exec *exec, cuda_graph graph,
                                        unsigned long long flags)
 {
-    CALL();
-    (void)graph;
+    CALL_IN(of(graph));
     (void)flags;
     MAKE((void **)exec, "executable graph");
     return CUDA_OK;
@@ -389,10 +442,8 @@ static cuda_result f_graph_instantiate(cuda_graph_exec *exec, cuda_graph graph,
 
 static cuda_result f_graph_launch(cuda_graph_exec exec, cuda_stream stream)
 {
-    CALL();
-    (void)exec;
-    (void)stream;
-    return CUDA_OK;
+    CALL_IN(of(stream));
+    return belongs(of(exec)) ? CUDA_OK : CUDA_E_HANDLE;
 }
 
 static cuda_result f_graph_exec_destroy(cuda_graph_exec exec)
@@ -407,7 +458,7 @@ static cuda_result f_graph_destroy(cuda_graph graph)
 
 static cuda_result f_event_create(cuda_event *event, unsigned flags)
 {
-    CALL();
+    CALL_IN(current);
     (void)flags;
     MAKE((void **)event, "event");
     return CUDA_OK;
@@ -420,24 +471,20 @@ static cuda_result f_event_destroy(cuda_event event)
 
 static cuda_result f_event_record(cuda_event event, cuda_stream stream)
 {
-    CALL();
-    (void)event;
-    (void)stream;
-    return CUDA_OK;
+    CALL_IN(of(stream));
+    return belongs(of(event)) ? CUDA_OK : CUDA_E_HANDLE;
 }
 
 static cuda_result f_event_wait(cuda_event event)
 {
-    CALL();
-    (void)event;
+    CALL_IN(of(event));
     return CUDA_OK;
 }
 
 static cuda_result f_event_elapsed(float *milliseconds, cuda_event start, cuda_event end)
 {
-    CALL();
-    (void)start;
-    (void)end;
+    CALL_IN(of(start));
+    if (!belongs(of(end))) return CUDA_E_HANDLE;
     *milliseconds = 1;
     return CUDA_OK;
 }
@@ -446,7 +493,7 @@ static cuda_result f_event_elapsed(float *milliseconds, cuda_event start, cuda_e
 
 static cuda_result f_module_load(cuda_module *module, const void *image)
 {
-    CALL();
+    CALL_IN(current);
     (void)image;
     MAKE((void **)module, "module");
     return CUDA_OK;
@@ -457,16 +504,17 @@ static cuda_result f_module_unload(cuda_module module)
     return unmake(__func__, module);
 }
 
-/* A function is its name in the list; modules share it, since nothing is run. */
 static cuda_result f_module_function(cuda_function *function, cuda_module module, const char *name)
 {
-    CALL();
-    (void)module;
+    CALL_IN(of(module));
     for (int i = 0; i < FUNCTIONS_MAX; i++) {
-        char *entry = fake.functions[i];
-        if (!entry[0]) snprintf(entry, FUNCTION_SIZE, "%s", name);
-        if (strcmp(entry, name) != 0) continue;
-        *function = (cuda_function)entry;
+        struct object *f = &fake.functions[i];
+        if (!f->context) {
+            f->context = current;
+            snprintf(f->name, sizeof f->name, "%s", name);
+        }
+        if (f->context != current || strcmp(f->name, name) != 0) continue;
+        *function = (cuda_function)f;
         return CUDA_OK;
     }
     return CUDA_E_NOT_FOUND;
@@ -474,16 +522,14 @@ static cuda_result f_module_function(cuda_function *function, cuda_module module
 
 static cuda_result f_function_attribute(int *value, int attribute, cuda_function function)
 {
-    CALL();
-    (void)function;
+    CALL_IN(of(function));
     *value = attribute == CUDA_FUNCTION_THREADS_MAX ? 1024 : 0;
     return CUDA_OK;
 }
 
 static cuda_result f_function_set(cuda_function function, int attribute, int value)
 {
-    CALL();
-    (void)function;
+    CALL_IN(of(function));
     (void)attribute;
     (void)value;
     return CUDA_OK;
@@ -492,8 +538,7 @@ static cuda_result f_function_set(cuda_function function, int attribute, int val
 static cuda_result f_occupancy(int *blocks, cuda_function function, int block_size,
                                size_t shared_bytes)
 {
-    CALL();
-    (void)function;
+    CALL_IN(of(function));
     (void)shared_bytes;
     *blocks = block_size > 0 ? 2048 / block_size : 0;
     return CUDA_OK;
@@ -512,12 +557,14 @@ static cuda_result run_launch(const char *kernel, const struct cuda_launch *conf
 static cuda_result f_launch(const struct cuda_launch *config, cuda_function function,
                             void **parameters, void **extra)
 {
-    CALL();
+    CALL_IN(of(config->stream));
+    const struct object *f = (const struct object *)function;
     (void)extra;
-    if (fake.params.run) return run_launch((const char *)function, config, parameters[0]);
+    if (!belongs(f->context)) return CUDA_E_HANDLE;
+    if (fake.params.run) return run_launch(f->name, config, parameters[0]);
     if (fake.n_launches == LAUNCHES_MAX) return 1;
     struct fake_launch *launch = &fake.launches[fake.n_launches++];
-    *launch = (struct fake_launch){.kernel = (const char *)function, .config = *config};
+    *launch = (struct fake_launch){.kernel = f->name, .config = *config};
     for (unsigned i = 0; i < config->n_attributes; i++)
         if (config->attributes[i].id == CUDA_LAUNCH_PROGRAMMATIC)
             launch->programmatic = config->attributes[i].value.flag;
@@ -549,19 +596,25 @@ static const struct cuda_api table = {
 const struct cuda_api *fake_cuda_start(const struct fake_cuda_params *params)
 {
     fake_cuda_stop();
+    LOCKED();
     fake.params = *params;
+    if (fake.params.devices > DEVICES_MAX) fake.params.devices = DEVICES_MAX;
     fake.launches = calloc(LAUNCHES_MAX, sizeof *fake.launches);
     return fake.launches ? &table : NULL;
 }
 
 void fake_cuda_stop(void)
 {
+    LOCKED();
     free(fake.launches);
     memset(&fake, 0, sizeof fake);
+    current = NULL;
+    lost = false;
 }
 
 void fake_cuda_fail(long n, cuda_result result, bool sticky)
 {
+    LOCKED();
     fake.fail_at = n ? fake.calls + n : 0;
     fake.failure = result;
     fake.sticky = sticky;
@@ -570,17 +623,20 @@ void fake_cuda_fail(long n, cuda_result result, bool sticky)
 void fake_cuda_fail_in(const char *field, long n, cuda_result result, bool sticky)
 {
     fake_cuda_fail(0, result, sticky);
+    LOCKED();
     snprintf(fake.fail_field, sizeof fake.fail_field, "%s", field);
     fake.fail_in = n;
 }
 
 long fake_cuda_calls(void)
 {
+    LOCKED();
     return fake.calls;
 }
 
 long fake_cuda_count(const char *field)
 {
+    LOCKED();
     for (int i = 0; i < COUNTERS_MAX && fake.counters[i].field; i++)
         if (strcmp(fake.counters[i].field + 2, field) == 0) return fake.counters[i].calls;
     return 0;
@@ -588,25 +644,38 @@ long fake_cuda_count(const char *field)
 
 size_t fake_cuda_copied(void)
 {
+    LOCKED();
     return fake.copied;
 }
 
 long fake_cuda_live(void)
 {
+    LOCKED();
     return fake.live;
 }
 
 size_t fake_cuda_bytes(void)
 {
-    return fake.bytes;
+    LOCKED();
+    size_t bytes = 0;
+    for (int i = 0; i < DEVICES_MAX; i++) bytes += fake.contexts[i].bytes;
+    return bytes;
+}
+
+long fake_cuda_misuses(void)
+{
+    LOCKED();
+    return fake.misuses;
 }
 
 long fake_cuda_launches(void)
 {
+    LOCKED();
     return fake.n_launches;
 }
 
 const struct fake_launch *fake_cuda_launch(long index)
 {
+    LOCKED();
     return &fake.launches[index];
 }

@@ -1,7 +1,8 @@
 /* A CUDA driver that has no device: memory is the host's, but out of its reach between copies,
  * which are copies; launches are written down and do nothing, unless a test says what they do. It
  * can fail any call, so that every path of the host code is tested without a GPU, and it counts
- * what was made and not given back. One process, one thread at a time. */
+ * what was made and not given back. A call whose thread has not the context of what it names fails,
+ * and is counted. Any thread may call, one at a time. */
 #ifndef DRIVER_FAKE_CUDA_H
 #define DRIVER_FAKE_CUDA_H
 
@@ -35,7 +36,8 @@ long fake_cuda_calls(void); /* since fake_cuda_start */
 long fake_cuda_count(const char *field);
 size_t fake_cuda_copied(void); /* bytes between host and device, either way */
 long fake_cuda_live(void); /* contexts, memory, streams, events, modules, graphs not given back */
-size_t fake_cuda_bytes(void); /* of device memory taken now */
+size_t fake_cuda_bytes(void); /* of all devices' memory taken now */
+long fake_cuda_misuses(void); /* calls in the wrong context, or on things of several */
 
 struct fake_launch {
     const char *kernel;

@@ -1,5 +1,6 @@
 #include "gpu/device.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,6 +66,17 @@ bool gpu_shares_memory(const struct gpu_info *info)
     return info->integrated && info->pageable_access;
 }
 
+/* ---- contexts ---- */
+
+cuda_result gpu_enter(const struct gpu *gpu)
+{
+    static _Thread_local uint64_t entered; /* the handle whose context this thread has */
+    if (entered == gpu->number) return CUDA_OK;
+    cuda_result result = gpu->cuda->context_set(gpu->context);
+    if (result == CUDA_OK) entered = gpu->number;
+    return result;
+}
+
 /* ---- opening ---- */
 
 /* What kernels and driver calls need at least. */
@@ -98,20 +110,27 @@ static enum sol_status start(struct gpu *gpu, int ordinal)
     SOL_TRY(describe(gpu->cuda, ordinal, &gpu->device, &gpu->info));
     SOL_TRY(check_age(&gpu->info));
     cuda_context context;
-    GPU_TRY(gpu, gpu->cuda->context_retain(&context, gpu->device), "starting the GPU");
+    SOL_TRY(cuda_status(gpu->cuda, gpu->cuda->context_retain(&context, gpu->device),
+                        "starting the GPU"));
     gpu->context = context;
-    GPU_TRY(gpu, gpu->cuda->context_set(gpu->context), "starting the GPU");
-    GPU_TRY(gpu, gpu->cuda->stream_create(&gpu->first_stream, CUDA_STREAM_NON_BLOCKING),
-            "making a stream");
-    gpu->stream = gpu->first_stream;
+    return cuda_status(gpu->cuda, gpu_enter(gpu), "starting the GPU");
+}
+
+static enum sol_status make(struct gpu **out)
+{
+    static atomic_uint_fast64_t made; /* an address may come again, a number does not */
+    *out = calloc(1, sizeof **out);
+    if (!*out) return status_set(SOL_E_MEMORY, "no memory for a GPU's tables");
+    (*out)->number = ++made;
+    pthread_mutex_init(&(*out)->lock, NULL);
     return SOL_OK;
 }
 
 enum sol_status gpu_open(int ordinal, struct gpu **out)
 {
+    struct gpu *gpu;
     *out = NULL;
-    struct gpu *gpu = calloc(1, sizeof *gpu);
-    if (!gpu) return status_set(SOL_E_MEMORY, "no memory for a GPU's tables");
+    SOL_TRY(make(&gpu));
     enum sol_status status = start(gpu, ordinal);
     if (status == SOL_OK)
         *out = gpu;
@@ -122,8 +141,7 @@ enum sol_status gpu_open(int ordinal, struct gpu **out)
 
 enum sol_status gpu_describe(const struct gpu_info *info, struct gpu **out)
 {
-    *out = calloc(1, sizeof **out);
-    if (!*out) return status_set(SOL_E_MEMORY, "no memory for a GPU's tables");
+    SOL_TRY(make(out));
     (*out)->info = *info;
     return SOL_OK;
 }
@@ -132,15 +150,15 @@ enum sol_status gpu_describe(const struct gpu_info *info, struct gpu **out)
 void gpu_close(struct gpu *gpu)
 {
     if (!gpu) return;
-    if (gpu->first_stream) {
-        gpu->cuda->stream_wait(gpu->first_stream);
-        gpu->cuda->stream_destroy(gpu->first_stream);
+    if (gpu->context) {
+        gpu_enter(gpu);
+        gpu_matmuls_destroy(gpu->matmuls);
+        gpu_modules_unload(gpu);
+        for (size_t i = 0; i < gpu->n_allocations; i++)
+            gpu->cuda->memory_free(gpu_address(gpu->allocations[i].memory));
+        gpu->cuda->context_release(gpu->device);
     }
-    gpu_matmuls_destroy(gpu->matmuls);
-    gpu_modules_unload(gpu);
-    for (size_t i = 0; i < gpu->n_allocations; i++)
-        gpu->cuda->memory_free(gpu_address(gpu->allocations[i].memory));
-    if (gpu->context) gpu->cuda->context_release(gpu->device);
+    pthread_mutex_destroy(&gpu->lock);
     free(gpu->allocations);
     free(gpu->sources);
     free(gpu);
@@ -149,112 +167,4 @@ void gpu_close(struct gpu *gpu)
 const struct gpu_info *gpu_info(const struct gpu *gpu)
 {
     return &gpu->info;
-}
-
-enum sol_status gpu_wait(struct gpu *gpu)
-{
-    enum sol_status put = gpu->put_status;
-    gpu->put_status = SOL_OK;
-    if (put != SOL_OK) {
-        gpu->cuda->stream_wait(gpu->stream); /* the message of the first failure counts */
-        return status_set(put, "%s", gpu->put_message);
-    }
-    return cuda_status(gpu->cuda, gpu->cuda->stream_wait(gpu->stream), "the GPU's work failed");
-}
-
-void gpu_settle(struct gpu *gpu)
-{
-    gpu->put_status = SOL_OK;
-    gpu->cuda->stream_wait(gpu->stream);
-}
-
-/* ---- further streams ---- */
-
-struct gpu_stream {
-    struct gpu *gpu;
-    cuda_stream handle;
-};
-
-enum sol_status gpu_stream_create(struct gpu *gpu, struct gpu_stream **out)
-{
-    *out = NULL;
-    struct gpu_stream *stream = calloc(1, sizeof *stream);
-    if (!stream) return status_set(SOL_E_MEMORY, "no memory for a stream's tables");
-    stream->gpu = gpu;
-    enum sol_status status =
-        cuda_status(gpu->cuda, gpu->cuda->stream_create(&stream->handle, CUDA_STREAM_NON_BLOCKING),
-                    "making a stream");
-    if (status == SOL_OK)
-        *out = stream;
-    else
-        free(stream);
-    return status;
-}
-
-void gpu_stream_destroy(struct gpu_stream *stream)
-{
-    if (!stream) return;
-    struct gpu *gpu = stream->gpu;
-    if (gpu->stream == stream->handle) gpu->stream = gpu->first_stream;
-    gpu->cuda->stream_wait(stream->handle); /* what failed was said, or will be by the next call */
-    gpu->cuda->stream_destroy(stream->handle);
-    free(stream);
-}
-
-void gpu_stream_use(struct gpu *gpu, const struct gpu_stream *stream)
-{
-    gpu->stream = stream ? stream->handle : gpu->first_stream;
-}
-
-/* ---- time ---- */
-
-struct gpu_event {
-    struct gpu *gpu;
-    cuda_event handle;
-};
-
-enum sol_status gpu_event_create(struct gpu *gpu, struct gpu_event **out)
-{
-    *out = NULL;
-    struct gpu_event *event = calloc(1, sizeof *event);
-    if (!event) return status_set(SOL_E_MEMORY, "no memory for an event");
-    event->gpu = gpu;
-    enum sol_status status =
-        cuda_status(gpu->cuda, gpu->cuda->event_create(&event->handle, 0), "making an event");
-    if (status == SOL_OK)
-        *out = event;
-    else
-        free(event);
-    return status;
-}
-
-void gpu_event_destroy(struct gpu_event *event)
-{
-    if (event) event->gpu->cuda->event_destroy(event->handle);
-    free(event);
-}
-
-enum sol_status gpu_event_record(struct gpu_event *event)
-{
-    const struct gpu *gpu = event->gpu;
-    return cuda_status(gpu->cuda, gpu->cuda->event_record(event->handle, gpu->stream),
-                       "recording an event");
-}
-
-enum sol_status gpu_event_wait(const struct gpu_event *event)
-{
-    const struct gpu *gpu = event->gpu;
-    return cuda_status(gpu->cuda, gpu->cuda->event_wait(event->handle), "the GPU's work failed");
-}
-
-enum sol_status gpu_event_elapsed(const struct gpu_event *start_event,
-                                  const struct gpu_event *end_event, double *ns)
-{
-    const struct gpu *gpu = end_event->gpu;
-    float milliseconds = 0;
-    GPU_TRY(gpu, gpu->cuda->event_wait(end_event->handle), "the GPU's work failed");
-    GPU_TRY(gpu, gpu->cuda->event_elapsed(&milliseconds, start_event->handle, end_event->handle),
-            "reading an event");
-    *ns = 1e6 * (double)milliseconds;
-    return SOL_OK;
 }

@@ -1,6 +1,11 @@
-/* A GPU as sol uses it: one context, one stream. Everything is asynchronous on that stream until
- * gpu_wait. A handle belongs to one thread at a time. Errors of the device are sticky: after
- * SOL_E_DEVICE from gpu_wait only gpu_close is of use. */
+/* A GPU as sol uses it: a context, and streams of work in it. Copies, launches, graphs and waits
+ * name their stream; everything is asynchronous on it until gpu_wait. Errors of the device are
+ * sticky: after SOL_E_DEVICE from gpu_wait of any of its streams only giving back is of use.
+ *
+ * A stream belongs to one thread at a time, with its graphs. A GPU may be shared: all else takes
+ * any thread, and a process may have several GPUs. Each call makes the GPU's context current for
+ * its thread where sol had made another one current before; who calls the driver beside sol, in a
+ * thread that calls sol, leaves the context as it was. */
 #ifndef GPU_DEVICE_H
 #define GPU_DEVICE_H
 
@@ -43,22 +48,26 @@ struct gpu;
 enum sol_status gpu_open(int ordinal, struct gpu **out);
 /* One that is only talked about: for gpu_info, to see which kernels it would run. */
 enum sol_status gpu_describe(const struct gpu_info *info, struct gpu **out);
-/* Waits for what runs and gives everything back. Takes NULL. */
+/* Gives everything back, after the streams and events. Takes NULL. */
 void gpu_close(struct gpu *gpu);
 const struct gpu_info *gpu_info(const struct gpu *gpu);
 
-/* Until the stream is empty. Reports what failed since the last wait. */
-enum sol_status gpu_wait(struct gpu *gpu);
+/* ---- streams ---- */
 
-/* The same on the way out: nothing is reported, and the message of what failed before stays. */
-void gpu_settle(struct gpu *gpu);
-
-/* A further stream, whose work runs beside that of the first. */
+/* Work in order, beside that of other streams. */
 struct gpu_stream;
 enum sol_status gpu_stream_create(struct gpu *gpu, struct gpu_stream **out);
 void gpu_stream_destroy(struct gpu_stream *stream); /* waits; takes NULL; before gpu_close */
-/* From now on copies, launches, events and gpu_wait mean this stream; NULL: the first again. */
-void gpu_stream_use(struct gpu *gpu, const struct gpu_stream *stream);
+const struct gpu_info *gpu_stream_info(const struct gpu_stream *stream); /* of its GPU */
+/* Words of device memory that are 0 between kernels, for kernels whose blocks count each other
+ * (kernels/counters_args.h says whose are which). Each stream has its own. */
+uint32_t *gpu_stream_counters(const struct gpu_stream *stream);
+
+/* Until the stream is empty. Reports what failed on it since the last wait. */
+enum sol_status gpu_wait(struct gpu_stream *stream);
+
+/* The same on the way out: nothing is reported, and the message of what failed before stays. */
+void gpu_settle(struct gpu_stream *stream);
 
 /* ---- memory ---- */
 
@@ -75,26 +84,30 @@ void gpu_free_pinned(struct gpu *gpu, void *memory); /* takes NULL */
 /* What the device has left. Where the host has the same memory, what the host could give: the
  * driver does not count cached files there, which make room when asked. */
 enum sol_status gpu_memory_free(struct gpu *gpu, size_t *bytes);
-size_t gpu_memory_used(const struct gpu *gpu); /* by this handle's gpu_alloc */
-size_t gpu_memory_peak(const struct gpu *gpu);
+size_t gpu_memory_used(struct gpu *gpu); /* by this handle's gpu_alloc */
+size_t gpu_memory_peak(struct gpu *gpu);
 void gpu_memory_peak_reset(struct gpu *gpu); /* the peak is what is used now */
-/* Calls `each` for every allocation, largest first. */
-void gpu_memory_report(const struct gpu *gpu,
-                       void (*each)(void *arg, const char *name, size_t bytes), void *arg);
+/* Calls `each` for every allocation, largest first; it calls nothing here. */
+void gpu_memory_report(struct gpu *gpu, void (*each)(void *arg, const char *name, size_t bytes),
+                       void *arg);
 
 /* Copies in stream order. From and to pageable memory they wait for the host's side of it. */
-enum sol_status gpu_copy_in(struct gpu *gpu, void *to, const void *from, size_t bytes);
-enum sol_status gpu_copy_out(struct gpu *gpu, void *to, const void *from, size_t bytes);
-enum sol_status gpu_copy_on(struct gpu *gpu, void *to, const void *from, size_t bytes);
-enum sol_status gpu_zero(struct gpu *gpu, void *to, size_t bytes);
+enum sol_status gpu_copy_in(struct gpu_stream *stream, void *to, const void *from, size_t bytes);
+enum sol_status gpu_copy_out(struct gpu_stream *stream, void *to, const void *from, size_t bytes);
+enum sol_status gpu_copy_on(struct gpu_stream *stream, void *to, const void *from, size_t bytes);
+enum sol_status gpu_zero(struct gpu_stream *stream, void *to, size_t bytes);
 
 /* ---- time ---- */
 
 struct gpu_event;
 enum sol_status gpu_event_create(struct gpu *gpu, struct gpu_event **out);
 void gpu_event_destroy(struct gpu_event *event); /* takes NULL; before gpu_close */
-enum sol_status gpu_event_record(struct gpu_event *event);
+/* On a stream of the same GPU. */
+enum sol_status gpu_event_record(struct gpu_event *event, struct gpu_stream *stream);
 enum sol_status gpu_event_wait(const struct gpu_event *event); /* recorded before */
+/* What comes next on the stream waits for the event, recorded before on any stream of any GPU; the
+ * host does not. */
+enum sol_status gpu_stream_wait_event(struct gpu_stream *stream, const struct gpu_event *event);
 /* Waits for `end`; nanoseconds of device time since `start`, in steps of about 500. */
 enum sol_status gpu_event_elapsed(const struct gpu_event *start, const struct gpu_event *end,
                                   double *ns);

@@ -2,6 +2,8 @@
 #ifndef GPU_GPU_PRIVATE_H
 #define GPU_GPU_PRIVATE_H
 
+#include <pthread.h>
+
 #include "driver/cuda.h"
 #include "gpu/device.h"
 #include "gpu/kernel.h"
@@ -32,29 +34,49 @@ struct gpu_kernel {
 struct gpu {
     const struct cuda_api *cuda;
     struct gpu_info info;
+    uint64_t number; /* no other handle of the process has or had it; not 0 */
     cuda_device device;
-    cuda_context context;             /* NULL until retained */
-    cuda_stream first_stream, stream; /* stream: what is used now, the first or a further one */
-    bool capturing;
-    enum sol_status put_status; /* of the first gpu_put that failed; its message beside it */
-    char put_message[512];
+    cuda_context context; /* NULL until retained */
+    char *sources;        /* folder, or NULL */
+    pthread_mutex_t lock; /* guards what follows */
     struct gpu_allocation *allocations;
     size_t n_allocations, capacity, used, peak;
     struct gpu_module *modules;
     struct gpu_kernel *kernels;
-    char *sources;               /* folder, or NULL */
     struct gpu_matmuls *matmuls; /* of matmul.c; NULL until used */
 };
 
-/* Passes an error of the driver on, with the call's purpose: GPU_TRY(gpu, gpu->cuda->..., "what").
- */
-#define GPU_TRY(gpu, call, what) SOL_TRY(cuda_status((gpu)->cuda, (call), (what)))
+struct gpu_stream {
+    struct gpu *gpu;
+    cuda_stream handle;
+    uint32_t *counters; /* device memory */
+    bool capturing;
+    enum sol_status put_status; /* of the first gpu_put that failed; its message beside it */
+    char put_message[512];
+};
+
+/* Makes the context of `gpu` this thread's where it is not. */
+cuda_result gpu_enter(const struct gpu *gpu);
+
+/* A call of the driver in the context of `gpu`, whose error is passed on with the call's purpose:
+ * GPU_TRY(gpu, memory_info(&bytes, &total), "what"). */
+#define GPU_TRY(gpu, call, what)                                                                   \
+    do {                                                                                           \
+        cuda_result result_ = gpu_enter(gpu);                                                      \
+        if (result_ == CUDA_OK) result_ = (gpu)->cuda->call;                                       \
+        SOL_TRY(cuda_status((gpu)->cuda, result_, (what)));                                        \
+    } while (0)
+/* One that gives something back: it is made whatever fails, and nobody hears of it. */
+#define GPU_GIVE(gpu, call) ((void)gpu_enter(gpu), (void)(gpu)->cuda->call)
 
 static inline cuda_address gpu_address(const void *memory)
 {
     return (cuda_address)(uintptr_t)memory;
 }
 
+/* Keeps a failure of what was put on the stream, for gpu_wait. */
+void gpu_keep(struct gpu_stream *stream, enum sol_status status);
+/* Of gpu_close, in the context of `gpu`. */
 void gpu_modules_unload(struct gpu *gpu);
 void gpu_matmuls_destroy(struct gpu_matmuls *all); /* takes NULL */
 

@@ -3,34 +3,40 @@
 #include "gpu/gpu_private.h"
 
 struct gpu_graph {
-    struct gpu *gpu;
+    struct gpu_stream *stream;
     cuda_graph_exec exec;
 };
 
-enum sol_status gpu_graph_begin(struct gpu *gpu)
+enum sol_status gpu_graph_begin(struct gpu_stream *stream)
 {
-    GPU_TRY(gpu, gpu->cuda->capture_begin(gpu->stream, CUDA_CAPTURE_THREAD_LOCAL),
+    GPU_TRY(stream->gpu, capture_begin(stream->handle, CUDA_CAPTURE_THREAD_LOCAL),
             "beginning a graph");
-    gpu->capturing = true;
+    stream->capturing = true;
     return SOL_OK;
 }
 
-enum sol_status gpu_graph_end(struct gpu *gpu, struct gpu_graph **out)
+static enum sol_status instantiate(struct gpu_graph *graph, cuda_graph captured)
+{
+    GPU_TRY(graph->stream->gpu, graph_instantiate(&graph->exec, captured, 0),
+            "making a graph ready");
+    return SOL_OK;
+}
+
+enum sol_status gpu_graph_end(struct gpu_stream *stream, struct gpu_graph **out)
 {
     cuda_graph captured = NULL;
     *out = NULL;
-    if (!gpu->capturing) return status_set(SOL_E_INTERNAL, "no graph was begun");
-    gpu->capturing = false;
-    GPU_TRY(gpu, gpu->cuda->capture_end(gpu->stream, &captured), "ending a graph");
+    if (!stream->capturing) return status_set(SOL_E_INTERNAL, "no graph was begun");
+    stream->capturing = false;
+    GPU_TRY(stream->gpu, capture_end(stream->handle, &captured), "ending a graph");
     struct gpu_graph *graph = calloc(1, sizeof *graph);
     enum sol_status status =
         graph ? SOL_OK : status_set(SOL_E_MEMORY, "no memory for a graph's tables");
     if (graph) {
-        graph->gpu = gpu;
-        status = cuda_status(gpu->cuda, gpu->cuda->graph_instantiate(&graph->exec, captured, 0),
-                             "making a graph ready");
+        graph->stream = stream;
+        status = instantiate(graph, captured);
     }
-    gpu->cuda->graph_destroy(captured); /* the executable keeps what it needs */
+    GPU_GIVE(stream->gpu, graph_destroy(captured)); /* the executable keeps what it needs */
     if (status == SOL_OK)
         *out = graph;
     else
@@ -40,13 +46,18 @@ enum sol_status gpu_graph_end(struct gpu *gpu, struct gpu_graph **out)
 
 enum sol_status gpu_graph_launch(struct gpu_graph *graph)
 {
-    const struct gpu *gpu = graph->gpu;
-    return cuda_status(gpu->cuda, gpu->cuda->graph_launch(graph->exec, gpu->stream),
-                       "launching a graph");
+    const struct gpu_stream *stream = graph->stream;
+    GPU_TRY(stream->gpu, graph_launch(graph->exec, stream->handle), "launching a graph");
+    return SOL_OK;
+}
+
+const struct gpu_stream *gpu_graph_stream(const struct gpu_graph *graph)
+{
+    return graph->stream;
 }
 
 void gpu_graph_destroy(struct gpu_graph *graph)
 {
-    if (graph) graph->gpu->cuda->graph_exec_destroy(graph->exec);
+    if (graph) GPU_GIVE(graph->stream->gpu, graph_exec_destroy(graph->exec));
     free(graph);
 }

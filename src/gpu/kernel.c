@@ -1,7 +1,9 @@
 /* Where machine code comes from, in this order: an edited source, the embedded image, the embedded
- * source. A kernel is found once and kept until the GPU is closed. */
+ * source. A kernel is found once and kept until the GPU is closed. What loads and looks up has the
+ * GPU's lock and its context. */
 #include "gpu/kernel.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -205,7 +207,6 @@ void gpu_modules_unload(struct gpu *gpu)
 
 static enum sol_status read_attributes(struct gpu_kernel *k)
 {
-    const struct cuda_api *cuda = k->gpu->cuda;
     const struct {
         int *value, which;
     } list[] = {
@@ -215,19 +216,18 @@ static enum sol_status read_attributes(struct gpu_kernel *k)
         {&k->info.registers, CUDA_FUNCTION_REGISTERS},
     };
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
-        GPU_TRY(k->gpu, cuda->function_attribute(list[i].value, list[i].which, k->handle), k->name);
+        GPU_TRY(k->gpu, function_attribute(list[i].value, list[i].which, k->handle), k->name);
     /* Dynamic shared memory beyond 48 KiB must be asked for; what static leaves is allowed at once.
      */
     int most = k->gpu->info.shared_per_block - k->info.shared_static;
-    GPU_TRY(k->gpu, cuda->function_set(k->handle, CUDA_FUNCTION_SHARED_DYNAMIC_MAX, most), k->name);
+    GPU_TRY(k->gpu, function_set(k->handle, CUDA_FUNCTION_SHARED_DYNAMIC_MAX, most), k->name);
     return SOL_OK;
 }
 
-enum sol_status gpu_kernel_find(struct gpu *gpu, const char *image, const char *function,
-                                const struct gpu_kernel **out)
+static enum sol_status find(struct gpu *gpu, const char *image, const char *function,
+                            const struct gpu_kernel **out)
 {
     const struct gpu_module *module;
-    *out = NULL;
     for (const struct gpu_kernel *k = gpu->kernels; k; k = k->next)
         if (strcmp(k->name, function) == 0 && strcmp(k->module->image->name, image) == 0) {
             *out = k;
@@ -252,6 +252,17 @@ enum sol_status gpu_kernel_find(struct gpu *gpu, const char *image, const char *
     return SOL_OK;
 }
 
+enum sol_status gpu_kernel_find(struct gpu *gpu, const char *image, const char *function,
+                                const struct gpu_kernel **out)
+{
+    *out = NULL;
+    SOL_TRY(cuda_status(gpu->cuda, gpu_enter(gpu), function));
+    pthread_mutex_lock(&gpu->lock);
+    enum sol_status status = find(gpu, image, function, out);
+    pthread_mutex_unlock(&gpu->lock);
+    return status;
+}
+
 const struct gpu_kernel_info *gpu_kernel_info(const struct gpu_kernel *kernel)
 {
     return &kernel->info;
@@ -260,25 +271,24 @@ const struct gpu_kernel_info *gpu_kernel_info(const struct gpu_kernel *kernel)
 enum sol_status gpu_kernel_occupancy(const struct gpu_kernel *k, int threads, size_t shared_bytes,
                                      int *blocks)
 {
-    const struct cuda_api *cuda = k->gpu->cuda;
-    return cuda_status(cuda, cuda->occupancy(blocks, k->handle, threads, shared_bytes), k->name);
+    GPU_TRY(k->gpu, occupancy(blocks, k->handle, threads, shared_bytes), k->name);
+    return SOL_OK;
 }
 
-enum sol_status gpu_put_status(const struct gpu *gpu)
-{
-    if (gpu->put_status == SOL_OK) return SOL_OK;
-    return status_set(gpu->put_status, "%s", gpu->put_message);
-}
-
-void gpu_put(struct gpu *gpu, const char *image, const char *function,
-             const struct gpu_launch *launch, const void *args)
+static enum sol_status find_and_launch(struct gpu_stream *stream, const char *image,
+                                       const char *function, const struct gpu_launch *launch,
+                                       const void *args)
 {
     const struct gpu_kernel *kernel;
-    if (gpu->put_status != SOL_OK) return;
-    gpu->put_status = gpu_kernel_find(gpu, image, function, &kernel);
-    if (gpu->put_status == SOL_OK) gpu->put_status = gpu_launch(kernel, launch, args);
-    if (gpu->put_status != SOL_OK)
-        snprintf(gpu->put_message, sizeof gpu->put_message, "%s", sol_last_error());
+    SOL_TRY(gpu_kernel_find(stream->gpu, image, function, &kernel));
+    return gpu_launch(stream, kernel, launch, args);
+}
+
+void gpu_put(struct gpu_stream *stream, const char *image, const char *function,
+             const struct gpu_launch *launch, const void *args)
+{
+    if (stream->put_status == SOL_OK)
+        gpu_keep(stream, find_and_launch(stream, image, function, launch, args));
 }
 
 static void fill(unsigned to[3], const unsigned from[3])
@@ -286,12 +296,13 @@ static void fill(unsigned to[3], const unsigned from[3])
     for (int i = 0; i < 3; i++) to[i] = from[i] ? from[i] : 1;
 }
 
-enum sol_status gpu_launch(const struct gpu_kernel *k, const struct gpu_launch *launch,
-                           const void *args)
+enum sol_status gpu_launch(struct gpu_stream *stream, const struct gpu_kernel *k,
+                           const struct gpu_launch *launch, const void *args)
 {
     struct cuda_launch_attribute attributes[2];
     struct cuda_launch config = {
-        .shared_bytes = launch->shared_bytes, .stream = k->gpu->stream, .attributes = attributes};
+        .shared_bytes = launch->shared_bytes, .stream = stream->handle, .attributes = attributes};
+    assert(k->gpu == stream->gpu);
     fill(config.grid, launch->grid);
     fill(config.block, launch->block);
     if (launch->cluster)
@@ -301,6 +312,6 @@ enum sol_status gpu_launch(const struct gpu_kernel *k, const struct gpu_launch *
         attributes[config.n_attributes++] =
             (struct cuda_launch_attribute){.id = CUDA_LAUNCH_PROGRAMMATIC, .value.flag = 1};
     void *parameters[] = {(void *)(uintptr_t)args};
-    return cuda_status(k->gpu->cuda, k->gpu->cuda->launch(&config, k->handle, parameters, NULL),
-                       k->name);
+    GPU_TRY(k->gpu, launch(&config, k->handle, parameters, NULL), k->name);
+    return SOL_OK;
 }

@@ -51,12 +51,12 @@ struct gpu_launch {
     bool overlaps; /* may start while the kernel before it ends: it waits where its data matters */
 };
 /* `args` is the kernel's one parameter, a struct, copied. */
-enum sol_status gpu_launch(const struct gpu_kernel *kernel, const struct gpu_launch *launch,
-                           const void *args);
+enum sol_status gpu_launch(struct gpu_stream *stream, const struct gpu_kernel *kernel,
+                           const struct gpu_launch *launch, const void *args);
 
 /* Finds and launches, for callers that put many launches on the stream and ask in the end: the
  * first failure is kept, later ones do nothing, and gpu_wait reports it. */
-void gpu_put(struct gpu *gpu, const char *image, const char *function,
+void gpu_put(struct gpu_stream *stream, const char *image, const char *function,
              const struct gpu_launch *launch, const void *args);
 
 /* A tensor in device memory as the copy engine sees it: `sizes` in elements, innermost first;
@@ -74,17 +74,20 @@ struct gpu_tensor {
 /* Fills a kernel argument, struct tensor_map (kernels/tensor_map_args.h); failures as with gpu_put.
  */
 struct tensor_map;
-void gpu_put_map(struct gpu *gpu, const struct gpu_tensor *tensor, struct tensor_map *map);
+void gpu_put_map(struct gpu_stream *stream, const struct gpu_tensor *tensor,
+                 struct tensor_map *map);
 
-/* Whether a gpu_put failed since the last gpu_wait, without waiting. */
-enum sol_status gpu_put_status(const struct gpu *gpu);
+/* Whether a gpu_put failed on the stream since its last gpu_wait, without waiting. */
+enum sol_status gpu_put_status(const struct gpu_stream *stream);
 
-/* What is put on the stream between begin and end runs with each gpu_graph_launch instead of now.
- * After an error end must be called still, and gives no graph. */
+/* What is put on the stream between begin and end runs with each gpu_graph_launch instead of now,
+ * on the same stream, whose counters its kernels were given. After an error end must be called
+ * still, and gives no graph. */
 struct gpu_graph;
-enum sol_status gpu_graph_begin(struct gpu *gpu);
-enum sol_status gpu_graph_end(struct gpu *gpu, struct gpu_graph **out);
+enum sol_status gpu_graph_begin(struct gpu_stream *stream);
+enum sol_status gpu_graph_end(struct gpu_stream *stream, struct gpu_graph **out);
 enum sol_status gpu_graph_launch(struct gpu_graph *graph);
-void gpu_graph_destroy(struct gpu_graph *graph); /* takes NULL; before gpu_close */
+const struct gpu_stream *gpu_graph_stream(const struct gpu_graph *graph);
+void gpu_graph_destroy(struct gpu_graph *graph); /* takes NULL; before gpu_stream_destroy */
 
 #endif

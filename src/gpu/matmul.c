@@ -1,6 +1,5 @@
 #include "gpu/matmul.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "driver/cublaslt.h"
@@ -149,10 +148,13 @@ static enum sol_status find(struct gpu_matmuls *all, const struct gpu_matmul *p,
     return SOL_OK;
 }
 
-static enum sol_status multiply(struct gpu *gpu, const struct gpu_matmul *p)
+/* With the lock: a description is written anew for each product. */
+static enum sol_status multiply(struct gpu_stream *stream, const struct gpu_matmul *p)
 {
     static const float one = 1, zero = 0;
+    struct gpu *gpu = stream->gpu;
     struct shape *s;
+    SOL_TRY(cuda_status(gpu->cuda, gpu_enter(gpu), "multiplying"));
     SOL_TRY(start(gpu));
     const struct cublaslt_api *api = gpu->matmuls->api;
     SOL_TRY(find(gpu->matmuls, p, &s));
@@ -160,14 +162,14 @@ static enum sol_status multiply(struct gpu *gpu, const struct gpu_matmul *p)
         LT_TRY(api->desc_set(s->desc, CUBLASLT_BIAS, &p->bias, sizeof p->bias), "naming the bias");
     return cublaslt_status(api->matmul(gpu->matmuls->handle, s->desc, &one, p->w, s->w, p->x, s->x,
                                        &zero, p->c, s->c, p->c, s->c, &s->algorithm, p->workspace,
-                                       GPU_MATMUL_WORKSPACE, gpu->stream),
+                                       GPU_MATMUL_WORKSPACE, stream->handle),
                            "multiplying");
 }
 
-void gpu_put_matmul(struct gpu *gpu, const struct gpu_matmul *product)
+void gpu_put_matmul(struct gpu_stream *stream, const struct gpu_matmul *product)
 {
-    if (gpu->put_status != SOL_OK) return;
-    gpu->put_status = multiply(gpu, product);
-    if (gpu->put_status != SOL_OK)
-        snprintf(gpu->put_message, sizeof gpu->put_message, "%s", sol_last_error());
+    if (stream->put_status != SOL_OK) return;
+    pthread_mutex_lock(&stream->gpu->lock);
+    gpu_keep(stream, multiply(stream, product));
+    pthread_mutex_unlock(&stream->gpu->lock);
 }

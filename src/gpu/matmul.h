@@ -20,8 +20,8 @@ struct gpu_matmul {
 bool gpu_matmul_usable(const char **why);
 
 /* Puts the product on the stream, graphs included. The library's choice of an algorithm is kept for
- * each shape until gpu_close. Failures as with gpu_put; SOL_E_UNSUPPORTED where the library has no
- * algorithm. */
-void gpu_put_matmul(struct gpu *gpu, const struct gpu_matmul *product);
+ * each shape until gpu_close, for all streams. Failures as with gpu_put; SOL_E_UNSUPPORTED where
+ * the library has no algorithm. */
+void gpu_put_matmul(struct gpu_stream *stream, const struct gpu_matmul *product);
 
 #endif

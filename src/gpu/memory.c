@@ -31,14 +31,15 @@ size_t gpu_memory_size(size_t bytes)
     return bytes > SIZE_MAX - unit ? SIZE_MAX : (bytes + unit - 1) / unit * unit;
 }
 
-enum sol_status gpu_alloc(struct gpu *gpu, const char *name, size_t bytes, void **out)
+/* With the lock: the table has room for what was taken. */
+static enum sol_status take(struct gpu *gpu, const char *name, size_t bytes, void **out)
 {
     cuda_address address = 0;
-    *out = NULL;
     SOL_TRY(reserve(gpu));
-    cuda_result result = gpu->cuda->memory_alloc(&address, bytes ? bytes : 1);
+    cuda_result result = gpu_enter(gpu);
+    if (result == CUDA_OK) result = gpu->cuda->memory_alloc(&address, bytes ? bytes : 1);
     if (result == CUDA_E_MEMORY) return out_of_memory(gpu, name, bytes);
-    GPU_TRY(gpu, result, "allocating GPU memory");
+    SOL_TRY(cuda_status(gpu->cuda, result, "allocating GPU memory"));
     struct gpu_allocation *a = &gpu->allocations[gpu->n_allocations++];
     *a = (struct gpu_allocation){.memory = (void *)(uintptr_t)address, .bytes = bytes};
     snprintf(a->name, sizeof a->name, "%s", name);
@@ -48,52 +49,71 @@ enum sol_status gpu_alloc(struct gpu *gpu, const char *name, size_t bytes, void 
     return SOL_OK;
 }
 
+enum sol_status gpu_alloc(struct gpu *gpu, const char *name, size_t bytes, void **out)
+{
+    *out = NULL;
+    pthread_mutex_lock(&gpu->lock);
+    enum sol_status status = take(gpu, name, bytes, out);
+    pthread_mutex_unlock(&gpu->lock);
+    return status;
+}
+
 void gpu_free(struct gpu *gpu, void *memory)
 {
     if (!memory) return;
+    pthread_mutex_lock(&gpu->lock);
     for (size_t i = gpu->n_allocations; i-- > 0;) {
         if (gpu->allocations[i].memory != memory) continue;
         gpu->used -= gpu->allocations[i].bytes;
         gpu->allocations[i] = gpu->allocations[--gpu->n_allocations];
         break;
     }
-    gpu->cuda->memory_free(gpu_address(memory));
+    pthread_mutex_unlock(&gpu->lock);
+    GPU_GIVE(gpu, memory_free(gpu_address(memory)));
 }
 
 enum sol_status gpu_alloc_pinned(struct gpu *gpu, size_t bytes, void **out)
 {
     *out = NULL;
-    return cuda_status(gpu->cuda, gpu->cuda->host_alloc(out, bytes ? bytes : 1, 0),
-                       "allocating pinned host memory");
+    GPU_TRY(gpu, host_alloc(out, bytes ? bytes : 1, 0), "allocating pinned host memory");
+    return SOL_OK;
 }
 
 void gpu_free_pinned(struct gpu *gpu, void *memory)
 {
-    if (memory) gpu->cuda->host_free(memory);
+    if (memory) GPU_GIVE(gpu, host_free(memory));
 }
 
 enum sol_status gpu_memory_free(struct gpu *gpu, size_t *bytes)
 {
-    size_t total, host = gpu_shares_memory(&gpu->info) ? memory_available() : 0;
-    GPU_TRY(gpu, gpu->cuda->memory_info(bytes, &total), "asking for the GPU's free memory");
+    size_t total = 0, host = gpu_shares_memory(&gpu->info) ? memory_available() : 0;
+    GPU_TRY(gpu, memory_info(bytes, &total), "asking for the GPU's free memory");
     if (host > total) host = total;
     if (host > *bytes) *bytes = host;
     return SOL_OK;
 }
 
-size_t gpu_memory_used(const struct gpu *gpu)
+size_t gpu_memory_used(struct gpu *gpu)
 {
-    return gpu->used;
+    pthread_mutex_lock(&gpu->lock);
+    size_t used = gpu->used;
+    pthread_mutex_unlock(&gpu->lock);
+    return used;
 }
 
-size_t gpu_memory_peak(const struct gpu *gpu)
+size_t gpu_memory_peak(struct gpu *gpu)
 {
-    return gpu->peak;
+    pthread_mutex_lock(&gpu->lock);
+    size_t peak = gpu->peak;
+    pthread_mutex_unlock(&gpu->lock);
+    return peak;
 }
 
 void gpu_memory_peak_reset(struct gpu *gpu)
 {
+    pthread_mutex_lock(&gpu->lock);
     gpu->peak = gpu->used;
+    pthread_mutex_unlock(&gpu->lock);
 }
 
 static int larger_first(const void *a, const void *b)
@@ -103,36 +123,41 @@ static int larger_first(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-void gpu_memory_report(const struct gpu *gpu,
-                       void (*each)(void *arg, const char *name, size_t bytes), void *arg)
+void gpu_memory_report(struct gpu *gpu, void (*each)(void *arg, const char *name, size_t bytes),
+                       void *arg)
 {
+    pthread_mutex_lock(&gpu->lock);
     if (gpu->n_allocations) /* order within the table means nothing */
         qsort(gpu->allocations, gpu->n_allocations, sizeof *gpu->allocations, larger_first);
     for (size_t i = 0; i < gpu->n_allocations; i++)
         each(arg, gpu->allocations[i].name, gpu->allocations[i].bytes);
+    pthread_mutex_unlock(&gpu->lock);
 }
 
-enum sol_status gpu_copy_in(struct gpu *gpu, void *to, const void *from, size_t bytes)
+enum sol_status gpu_copy_in(struct gpu_stream *stream, void *to, const void *from, size_t bytes)
 {
-    return cuda_status(gpu->cuda, gpu->cuda->copy_in(gpu_address(to), from, bytes, gpu->stream),
-                       "copying to the GPU");
+    GPU_TRY(stream->gpu, copy_in(gpu_address(to), from, bytes, stream->handle),
+            "copying to the GPU");
+    return SOL_OK;
 }
 
-enum sol_status gpu_copy_out(struct gpu *gpu, void *to, const void *from, size_t bytes)
+enum sol_status gpu_copy_out(struct gpu_stream *stream, void *to, const void *from, size_t bytes)
 {
-    return cuda_status(gpu->cuda, gpu->cuda->copy_out(to, gpu_address(from), bytes, gpu->stream),
-                       "copying from the GPU");
+    GPU_TRY(stream->gpu, copy_out(to, gpu_address(from), bytes, stream->handle),
+            "copying from the GPU");
+    return SOL_OK;
 }
 
-enum sol_status gpu_copy_on(struct gpu *gpu, void *to, const void *from, size_t bytes)
+enum sol_status gpu_copy_on(struct gpu_stream *stream, void *to, const void *from, size_t bytes)
 {
-    return cuda_status(gpu->cuda,
-                       gpu->cuda->copy_on(gpu_address(to), gpu_address(from), bytes, gpu->stream),
-                       "copying on the GPU");
+    GPU_TRY(stream->gpu, copy_on(gpu_address(to), gpu_address(from), bytes, stream->handle),
+            "copying on the GPU");
+    return SOL_OK;
 }
 
-enum sol_status gpu_zero(struct gpu *gpu, void *to, size_t bytes)
+enum sol_status gpu_zero(struct gpu_stream *stream, void *to, size_t bytes)
 {
-    return cuda_status(gpu->cuda, gpu->cuda->fill_bytes(gpu_address(to), 0, bytes, gpu->stream),
-                       "clearing GPU memory");
+    GPU_TRY(stream->gpu, fill_bytes(gpu_address(to), 0, bytes, stream->handle),
+            "clearing GPU memory");
+    return SOL_OK;
 }

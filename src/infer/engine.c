@@ -35,13 +35,14 @@ struct engine {
     struct model *uploaded; /* its own; NULL where the caller's is used */
     struct gpu *gpu;        /* params.chooser.device.gpu; NULL: the CPU */
     struct engine_params params;
-    struct pool *pool;
-    struct kv_pages pages; /* of the layers that see everything */
-    int64_t *position;     /* [sequences] tokens held */
-    int64_t *length;       /* [sequences] what engine_eval is asked for would make of them */
-    struct batch batch;    /* as the ops see it */
-    struct batch host;     /* what a step writes; on the CPU the same arrays */
-    int32_t *offsets;      /* GPU: at.routing.host_offsets, [n_experts + 1] */
+    struct op_context context;
+    struct gpu_stream *own_stream; /* NULL where the caller's is used */
+    struct kv_pages pages;         /* of the layers that see everything */
+    int64_t *position;             /* [sequences] tokens held */
+    int64_t *length;    /* [sequences] what engine_eval is asked for would make of them */
+    struct batch batch; /* as the ops see it */
+    struct batch host;  /* what a step writes; on the CPU the same arrays */
+    int32_t *offsets;   /* GPU: at.routing.host_offsets, [n_experts + 1] */
     struct buffers buffers;
     void *memory, *pinned;           /* the buffers' */
     const struct sampler *banned_of; /* whose list `banned` is */
@@ -60,7 +61,7 @@ static enum sol_status take_memory(struct engine *e)
     if (e->gpu) {
         SOL_TRY(gpu_alloc(e->gpu, "cache and buffers", size, &e->memory));
         SOL_TRY(gpu_alloc_pinned(e->gpu, e->buffers.pinned, &e->pinned));
-        return gpu_zero(e->gpu, e->memory, size);
+        return gpu_zero(e->context.stream, e->memory, size);
     }
     size_t available = memory_available();
     if (available && size > available)
@@ -122,8 +123,8 @@ static enum sol_status set_frequencies(struct engine *e)
     float *values = malloc(bytes);
     if (!values) return status_set(SOL_E_MEMORY, "no memory for frequencies");
     model_rope_frequencies(c, e->params.rounded_rope, values, &at->rope_scale);
-    enum sol_status status = gpu_copy_in(e->gpu, at->inv_freq, values, bytes);
-    if (status == SOL_OK) status = gpu_wait(e->gpu);
+    enum sol_status status = gpu_copy_in(e->context.stream, at->inv_freq, values, bytes);
+    if (status == SOL_OK) status = gpu_wait(e->context.stream);
     free(values);
     return status;
 }
@@ -163,6 +164,13 @@ void engine_params_settle(struct engine_params *p)
     p->chooser.device.workers = p->threads;
 }
 
+static enum sol_status open_stream(struct engine *e)
+{
+    if (!e->params.stream) SOL_TRY(gpu_stream_create(e->gpu, &e->own_stream));
+    e->context.stream = e->params.stream ? e->params.stream : e->own_stream;
+    return SOL_OK;
+}
+
 static enum sol_status upload(struct engine *e)
 {
     e->model = e->params.uploaded;
@@ -184,10 +192,11 @@ enum sol_status engine_create(const struct model *model, const struct engine_par
     e->params = *params;
     e->gpu = params->chooser.device.gpu;
     engine_params_settle(&e->params);
-    enum sol_status status = pool_create(e->params.threads, &e->pool);
+    enum sol_status status = pool_create(e->params.threads, &e->context.pool);
     if (status != SOL_OK) goto fail;
-    e->params.chooser.device.workers = pool_size(e->pool);
+    e->params.chooser.device.workers = pool_size(e->context.pool);
     if (e->gpu) status = upload(e);
+    if (status == SOL_OK && e->gpu) status = open_stream(e);
     if (status == SOL_OK) status = allocate(e);
     if (status == SOL_OK) status = set_frequencies(e);
     if (status != SOL_OK) goto fail;
@@ -214,10 +223,11 @@ void engine_destroy(struct engine *e)
     if (!e) return;
     drop_plans(&e->plans);
     if (e->gpu) {
-        gpu_settle(e->gpu);
+        if (e->context.stream) gpu_settle(e->context.stream);
         gpu_free(e->gpu, e->memory);
         gpu_free_pinned(e->gpu, e->pinned);
         model_upload_destroy(e->uploaded, e->gpu);
+        gpu_stream_destroy(e->own_stream);
     } else {
         pages_free(e->memory, e->buffers.size);
     }
@@ -226,7 +236,7 @@ void engine_destroy(struct engine *e)
     free(e->length);
     free(e->position);
     buffers_free(&e->buffers);
-    pool_destroy(e->pool);
+    pool_destroy(e->context.pool);
     free(e);
 }
 
@@ -368,10 +378,10 @@ static enum sol_status show_layer(const struct engine *e, int layer, float *x)
 {
     const struct model_config *c = &e->model->config;
     size_t bytes = (size_t)(e->batch.n_tokens * c->hidden) * sizeof *x;
-    SOL_TRY(gpu_copy_out(e->gpu, x, e->buffers.at.x, bytes));
-    SOL_TRY(gpu_copy_out(e->gpu, e->offsets, e->buffers.at.routing.group_offsets,
+    SOL_TRY(gpu_copy_out(e->context.stream, x, e->buffers.at.x, bytes));
+    SOL_TRY(gpu_copy_out(e->context.stream, e->offsets, e->buffers.at.routing.group_offsets,
                          (size_t)(c->n_experts + 1) * sizeof *e->offsets));
-    SOL_TRY(gpu_wait(e->gpu));
+    SOL_TRY(gpu_wait(e->context.stream));
     e->trace(e->trace_arg, layer, x, e->batch.n_tokens);
     return SOL_OK;
 }
@@ -387,7 +397,8 @@ static enum sol_status after_layer(void *arg, int layer)
     float *x = malloc((size_t)(e->batch.n_tokens * e->model->config.hidden) * sizeof *x);
     if (!x) return status_set(SOL_E_MEMORY, "no memory to look at layer %d", layer);
     enum sol_status status = show_layer(e, layer, x);
-    if (status != SOL_OK) gpu_settle(e->gpu); /* before `x` goes, no copy is on its way there */
+    if (status != SOL_OK)
+        gpu_settle(e->context.stream); /* before `x` goes, no copy is on its way there */
     free(x);
     return status;
 }
@@ -399,10 +410,10 @@ static enum sol_status send_batch(struct engine *e)
     const struct buffers *b = &e->buffers;
     if (!e->gpu) return SOL_OK;
     if (p->unsent)
-        SOL_TRY(gpu_copy_in(e->gpu, b->page_table + p->changed, p->table + p->changed,
+        SOL_TRY(gpu_copy_in(e->context.stream, b->page_table + p->changed, p->table + p->changed,
                             (size_t)p->unsent * sizeof *p->table));
     kv_pages_sent(p);
-    return gpu_copy_in(e->gpu, b->step, b->host.step,
+    return gpu_copy_in(e->context.stream, b->step, b->host.step,
                        (size_t)((char *)(b->at.draws + 1) - (char *)b->step));
 }
 
@@ -412,7 +423,7 @@ enum sol_status engine_place(struct engine *e, const struct engine_row *rows, in
     fill_batch(e, rows, n);
     enum sol_status status = send_batch(e);
     forget_batch(e);
-    enum sol_status waited = e->gpu ? gpu_wait(e->gpu) : SOL_OK;
+    enum sol_status waited = e->gpu ? gpu_wait(e->context.stream) : SOL_OK;
     return status == SOL_OK ? waited : status;
 }
 
@@ -426,10 +437,10 @@ static enum sol_status fetch_output(struct engine *e, enum wanted wanted)
     const struct buffers *b = &e->buffers;
     if (!e->gpu) return SOL_OK;
     if (bytes && wanted == WANT_LOGITS)
-        SOL_TRY(gpu_copy_out(e->gpu, b->host.logits, b->at.logits, bytes));
+        SOL_TRY(gpu_copy_out(e->context.stream, b->host.logits, b->at.logits, bytes));
     if (bytes && wanted == WANT_TOKEN)
-        SOL_TRY(gpu_copy_out(e->gpu, b->host.token, b->at.token, sizeof *b->at.token));
-    return gpu_wait(e->gpu);
+        SOL_TRY(gpu_copy_out(e->context.stream, b->host.token, b->at.token, sizeof *b->at.token));
+    return gpu_wait(e->context.stream);
 }
 
 static enum sol_status run_step(struct engine *e, enum wanted wanted)
@@ -439,7 +450,8 @@ static enum sol_status run_step(struct engine *e, enum wanted wanted)
     enum sol_status status = plan_for(e, e->batch.n_tokens, e->batch.n_outputs, draws, &plan);
     const struct plan_observer observer = {after_layer, e};
     if (status == SOL_OK) status = send_batch(e);
-    if (status == SOL_OK) status = plan_run(plan, e->pool, e->timed, e->trace ? &observer : NULL);
+    if (status == SOL_OK)
+        status = plan_run(plan, &e->context, e->timed, e->trace ? &observer : NULL);
     if (status == SOL_OK) status = fetch_output(e, wanted);
     if (status != SOL_OK) forget_batch(e);
     return status;
@@ -456,7 +468,7 @@ enum sol_status engine_eval(struct engine *e, const struct engine_row *rows, int
         int64_t step = fill_batch(e, rows + done, n - done);
         bool wanted = logits || on_logits;
         SOL_TRY(run_step(e, wanted ? WANT_LOGITS : WANT_NOTHING));
-        if (wanted) SOL_TRY(finite_check(e->original, e->pool, at, e->host.n_outputs));
+        if (wanted) SOL_TRY(finite_check(e->original, e->context.pool, at, e->host.n_outputs));
         if (on_logits && e->host.n_outputs)
             SOL_TRY(on_logits(arg, done, e->host.output_rows, e->host.n_outputs, at));
         done += step;
@@ -473,7 +485,7 @@ static enum sol_status send_banned(struct engine *e, const struct sampler *sampl
     const struct buffers *b = &e->buffers;
     if (e->banned_of == sampler) return SOL_OK;
     sampler_banned(sampler, b->host.banned);
-    SOL_TRY(gpu_copy_in(e->gpu, b->at.banned, b->host.banned,
+    SOL_TRY(gpu_copy_in(e->context.stream, b->at.banned, b->host.banned,
                         ((size_t)e->model->config.vocab + 31) / 32 * sizeof *b->at.banned));
     e->banned_of = sampler;
     return SOL_OK;
@@ -536,7 +548,12 @@ const struct model *engine_model(const struct engine *e)
 
 struct pool *engine_pool(struct engine *e)
 {
-    return e->pool;
+    return e->context.pool;
+}
+
+const struct op_context *engine_context(const struct engine *e)
+{
+    return &e->context;
 }
 
 const struct plan *engine_last_plan(const struct engine *e)
@@ -579,10 +596,10 @@ static enum sol_status fill_on_gpu(struct engine *e, void *data, size_t bytes, c
                                    size_t size)
 {
     size_t done = bytes < size ? bytes : size;
-    SOL_TRY(gpu_copy_in(e->gpu, data, block, done));
+    SOL_TRY(gpu_copy_in(e->context.stream, data, block, done));
     while (done < bytes) {
         size_t piece = bytes - done < done ? bytes - done : done;
-        SOL_TRY(gpu_copy_on(e->gpu, (char *)data + done, data, piece));
+        SOL_TRY(gpu_copy_on(e->context.stream, (char *)data + done, data, piece));
         done += piece;
     }
     return SOL_OK;
@@ -616,7 +633,7 @@ enum sol_status engine_fill_cache(struct engine *e)
         status = fill(e, kv->k, bytes, encoded, size);
         if (status == SOL_OK) status = fill(e, kv->v, bytes, encoded, size);
     }
-    if (status == SOL_OK && e->gpu) status = gpu_wait(e->gpu);
+    if (status == SOL_OK && e->gpu) status = gpu_wait(e->context.stream);
     free(values);
     return status;
 }

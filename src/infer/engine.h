@@ -30,6 +30,9 @@ struct engine_params {
     /* The model's weights on the chooser's GPU, from model_upload, for callers with several
      * engines. The caller's. NULL: the engine copies them there itself. */
     const struct model *uploaded;
+    /* Of the chooser's GPU, where the engine's work goes: the caller's. NULL: one of its own, so
+     * that engines in different threads share the GPU. */
+    struct gpu_stream *stream;
 };
 
 /* Defaults: context 4096, 1 sequence, 512 rows, F16 cache, all cores, chooser of this machine. */
@@ -79,6 +82,8 @@ enum sol_status engine_pretend(struct engine *engine, int32_t sequence, int64_t 
 
 const struct model *engine_model(const struct engine *engine);
 struct pool *engine_pool(struct engine *engine);
+/* What its ops run with: for those who run a plan of engine_make_plan. */
+const struct op_context *engine_context(const struct engine *engine);
 /* The plan of the last step, or of the running one; NULL before the first. */
 const struct plan *engine_last_plan(const struct engine *engine);
 /* How many were made: one for each shape of a step, again where those of many others came between.

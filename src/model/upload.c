@@ -129,24 +129,18 @@ enum sol_status model_upload_check(const struct model *outline, struct gpu *gpu,
 
 /* ---- loading ---- */
 
-struct loading {
-    struct upload *up;
-    struct gpu *gpu;
-};
-
 static enum sol_status submit(void *arg, const struct weight_piece *piece, const void *data,
-                              int lane)
+                              struct gpu_stream *stream, int lane)
 {
-    const struct loading *l = arg;
-    struct upload *up = l->up;
+    const struct upload *up = arg;
     for (int k = 0; k < 2 && piece->weights[k] >= 0; k++) {
         struct weight w = weight_at(&up->from->config, piece->weights[k]);
         char *to = (char *)up->memory + up->place[piece->weights[k]];
         const char *rows = (const char *)data + (size_t)k * piece->bytes;
         if (w.vector)
-            SOL_TRY(gpu_copy_in(l->gpu, to, rows, piece->bytes));
+            SOL_TRY(gpu_copy_in(stream, to, rows, piece->bytes));
         else
-            SOL_TRY(tensor_pack_piece(l->gpu, field_of(up->from, &w), piece->group, piece->row,
+            SOL_TRY(tensor_pack_piece(stream, field_of(up->from, &w), piece->group, piece->row,
                                       piece->n, rows, to,
                                       up->staging + (size_t)lane * up->staging_bytes));
     }
@@ -173,7 +167,6 @@ static enum sol_status load_pieces(struct upload *up, struct gpu *gpu)
     int64_t count;
     size_t buffer;
     void *staging;
-    struct loading l = {up, gpu};
     int threads = upload_pipe_threads((int64_t)(up->from->weight_bytes / PIECE_BYTES));
     SOL_TRY(weight_source_open(up->from, threads, &source));
     enum sol_status status =
@@ -184,7 +177,7 @@ static enum sol_status load_pieces(struct upload *up, struct gpu *gpu)
     }
     if (status == SOL_OK) {
         up->staging = staging;
-        status = upload_pipe_run(gpu, source, threads, pieces, count, padded(buffer), submit, &l);
+        status = upload_pipe_run(gpu, source, threads, pieces, count, padded(buffer), submit, up);
         gpu_free(gpu, staging);
     }
     weight_source_close(source);

@@ -119,6 +119,18 @@ static enum sol_status release(struct pipe *p, int64_t k)
     return SOL_OK;
 }
 
+/* Piece k, once it was read, to its lane; what it was read into is free again with the event. */
+static enum sol_status send(struct pipe *p, int64_t k, upload_piece_fn submit, void *arg)
+{
+    int lane = (int)(k % UPLOAD_LANES);
+    int64_t slot = k % p->n_buffers;
+    struct gpu_stream *stream = p->lanes[lane];
+    SOL_TRY(await_piece(p, k));
+    SOL_TRY(submit(arg, &p->pieces[k], p->buffer + (size_t)slot * p->size, stream, lane));
+    SOL_TRY(gpu_put_status(stream));
+    return gpu_event_record(p->copied[slot], stream);
+}
+
 static enum sol_status feed(struct pipe *p, upload_piece_fn submit, void *arg)
 {
     struct progress progress;
@@ -127,14 +139,7 @@ static enum sol_status feed(struct pipe *p, upload_piece_fn submit, void *arg)
     progress_start(&progress, "loading weights onto the GPU", "MiB", total >> 20);
     enum sol_status status = SOL_OK;
     for (int64_t k = 0; status == SOL_OK && k < p->count; k++) {
-        int lane = (int)(k % UPLOAD_LANES);
-        status = await_piece(p, k);
-        gpu_stream_use(p->gpu, p->lanes[lane]);
-        if (status == SOL_OK)
-            status =
-                submit(arg, &p->pieces[k], p->buffer + (size_t)(k % p->n_buffers) * p->size, lane);
-        if (status == SOL_OK) status = gpu_put_status(p->gpu);
-        if (status == SOL_OK) status = gpu_event_record(p->copied[k % p->n_buffers]);
+        status = send(p, k, submit, arg);
         if (status == SOL_OK && k >= LAG) status = release(p, k - LAG);
         if (status == SOL_OK) status = interrupt_check();
         progress_update(&progress, (done += p->pieces[k].bytes) >> 20);
@@ -160,11 +165,9 @@ static enum sol_status tear_down(struct pipe *p)
     enum sol_status status = SOL_OK;
     stop_readers(p);
     for (int i = 0; i < UPLOAD_LANES && p->lanes[i]; i++) {
-        gpu_stream_use(p->gpu, p->lanes[i]);
-        enum sol_status waited = gpu_wait(p->gpu);
+        enum sol_status waited = gpu_wait(p->lanes[i]);
         if (status == SOL_OK) status = waited;
     }
-    gpu_stream_use(p->gpu, NULL);
     for (int i = 0; i < p->n_buffers; i++) gpu_event_destroy(p->copied[i]);
     for (int i = 0; i < UPLOAD_LANES; i++) gpu_stream_destroy(p->lanes[i]);
     gpu_free_pinned(p->gpu, p->buffer);

@@ -6,11 +6,11 @@
 #include "gpu/device.h"
 #include "model/weight_source.h"
 
-/* Puts the copies of a piece, whose bytes are at `data`, on the GPU's present stream. `lane` is the
- * number of that stream, 0..UPLOAD_LANES-1: what it needs beside the data, it needs once a lane. */
+/* Puts the copies of a piece, whose bytes are at `data`, on `stream`, which is number `lane` of
+ * 0..UPLOAD_LANES-1: what it needs beside the data, it needs once a lane. */
 enum { UPLOAD_LANES = 2 };
 typedef enum sol_status (*upload_piece_fn)(void *arg, const struct weight_piece *piece,
-                                           const void *data, int lane);
+                                           const void *data, struct gpu_stream *stream, int lane);
 
 /* Reads all pieces and calls `submit` for each, in order, on the caller's thread; returns when the
  * GPU has taken them all. Reading, copying and what `submit` launches overlap. `largest` is the

@@ -22,7 +22,9 @@
 
 struct arena;
 struct case_maker; /* ops/cases.h */
+struct communicator;
 struct gpu;
+struct gpu_stream;
 struct plan;
 
 /* What a variant does to activations on their way into a product. Weights are used exactly, but
@@ -43,12 +45,13 @@ struct op_cost {
         bytes; /* memory that must be touched: every input read once, every output written once */
 };
 
-/* What a running variant gets. */
+/* What a running variant gets: who computes, from plan_run's caller, and what the plan chose. */
 struct op_context {
-    struct pool *pool; /* CPU */
-    struct gpu *gpu;   /* CUDA: the kernel is put on its stream; failures show in gpu_wait */
-    void *workspace;   /* 256-byte aligned; as many bytes as the variant's workspace() asked for */
-    int choice;        /* of the variant's choices; 0 where it has none */
+    struct pool *pool;                 /* CPU */
+    struct gpu_stream *stream;         /* CUDA: kernels go there; failures show in gpu_wait */
+    struct communicator *communicator; /* NULL: one device */
+    void *workspace; /* 256-byte aligned; as many bytes as the variant's workspace() asked for */
+    int choice;      /* of the variant's choices; 0 where it has none */
 };
 
 /* The machine as can_run sees it. */

@@ -50,7 +50,7 @@ struct plan {
     size_t top, need;          /* its height now, and at most */
     struct gpu_event **events; /* for timed runs on a GPU: one before each step and one behind */
     int n_events;
-    struct gpu_graph *graph;  /* of all steps, on a GPU; NULL before the second run */
+    struct gpu_graph *graph;  /* of all steps, on a stream; NULL before its second run */
     bool loaded;              /* the steps ran once, so their kernels are on the GPU */
     plan_choice_fn on_choice; /* may be NULL */
     void *on_choice_arg;
@@ -642,13 +642,13 @@ static void run_slowly(struct plan_step *step, const struct op_context *context)
     while (clock_ns() < until) continue;
 }
 
-static enum sol_status make_events(struct plan *plan, struct gpu *gpu)
+static enum sol_status make_events(struct plan *plan)
 {
     if (plan->events) return SOL_OK;
     plan->events = calloc((size_t)plan->n_steps + 1, sizeof(struct gpu_event *));
     if (!plan->events) return status_set(SOL_E_MEMORY, "no memory for events");
     for (; plan->n_events <= plan->n_steps; plan->n_events++)
-        SOL_TRY(gpu_event_create(gpu, &plan->events[plan->n_events]));
+        SOL_TRY(gpu_event_create(plan->chooser.device.gpu, &plan->events[plan->n_events]));
     return SOL_OK;
 }
 
@@ -663,60 +663,64 @@ static enum sol_status add_times(struct plan *plan)
     return SOL_OK;
 }
 
-/* The first run loads the kernels; the second is captured, and from then on a run is one launch. */
-static enum sol_status capture(struct plan *plan, struct gpu *gpu)
+static void drop_graph(struct plan *plan)
 {
-    const struct op_context context = {.gpu = gpu};
-    SOL_TRY(gpu_graph_begin(gpu));
-    for (int i = 0; i < plan->n_steps; i++) run_step(&plan->steps[i], &context);
-    enum sol_status put = gpu_put_status(gpu), ended = gpu_graph_end(gpu, &plan->graph);
-    if (put == SOL_OK) return ended;
-    gpu_graph_destroy(plan->graph); /* it would lack steps */
+    gpu_graph_destroy(plan->graph);
     plan->graph = NULL;
-    gpu_settle(gpu); /* told; the next try is a new one */
+}
+
+/* The first run loads the kernels; the second is captured, and from then on a run is one launch. */
+static enum sol_status capture(struct plan *plan, const struct op_context *context)
+{
+    struct gpu_stream *stream = context->stream;
+    SOL_TRY(gpu_graph_begin(stream));
+    for (int i = 0; i < plan->n_steps; i++) run_step(&plan->steps[i], context);
+    enum sol_status put = gpu_put_status(stream), ended = gpu_graph_end(stream, &plan->graph);
+    if (put == SOL_OK) return ended;
+    drop_graph(plan);   /* it would lack steps */
+    gpu_settle(stream); /* told; the next try is a new one */
     return put;
 }
 
-static enum sol_status run_graph(struct plan *plan, struct gpu *gpu)
+static enum sol_status run_graph(struct plan *plan, const struct op_context *context)
 {
-    if (!plan->graph) SOL_TRY(capture(plan, gpu));
+    if (plan->graph && gpu_graph_stream(plan->graph) != context->stream) drop_graph(plan);
+    if (!plan->graph) SOL_TRY(capture(plan, context));
     for (int i = 0; i < plan->n_steps; i++) plan->steps[i].runs++;
     return gpu_graph_launch(plan->graph);
 }
 
-static enum sol_status run_on_gpu(struct plan *plan, struct gpu *gpu, bool timed,
+static enum sol_status run_on_gpu(struct plan *plan, const struct op_context *context, bool timed,
                                   const struct plan_observer *observer)
 {
-    const struct op_context context = {.gpu = gpu};
-    if (!timed && !observer && plan->n_steps && plan->loaded) return run_graph(plan, gpu);
+    struct gpu_stream *stream = context->stream;
+    if (!timed && !observer && plan->n_steps && plan->loaded) return run_graph(plan, context);
     plan->loaded = true;
-    if (timed) SOL_TRY(make_events(plan, gpu));
-    if (timed) SOL_TRY(gpu_event_record(plan->events[0]));
+    if (timed) SOL_TRY(make_events(plan));
+    if (timed) SOL_TRY(gpu_event_record(plan->events[0], stream));
     for (int i = 0; i < plan->n_steps; i++) {
         struct plan_step *step = &plan->steps[i];
-        run_step(step, &context);
+        run_step(step, context);
         step->runs++;
-        if (timed) SOL_TRY(gpu_event_record(plan->events[i + 1]));
+        if (timed) SOL_TRY(gpu_event_record(plan->events[i + 1], stream));
         if (!observer || !ends_layer(plan, i)) continue;
-        SOL_TRY(gpu_wait(gpu));
+        SOL_TRY(gpu_wait(stream));
         SOL_TRY(observer->after_layer(observer->arg, step->layer));
     }
     return timed ? add_times(plan) : SOL_OK;
 }
 
-enum sol_status plan_run(struct plan *plan, struct pool *pool, bool timed,
+enum sol_status plan_run(struct plan *plan, const struct op_context *context, bool timed,
                          const struct plan_observer *observer)
 {
-    if (plan->chooser.device.gpu)
-        return run_on_gpu(plan, plan->chooser.device.gpu, timed, observer);
-    const struct op_context context = {.pool = pool};
+    if (plan->chooser.device.gpu) return run_on_gpu(plan, context, timed, observer);
     for (int i = 0; i < plan->n_steps; i++) {
         struct plan_step *step = &plan->steps[i];
         uint64_t start = timed ? clock_ns() : 0;
         if (step->slow > 0)
-            run_slowly(step, &context);
+            run_slowly(step, context);
         else
-            run_step(step, &context);
+            run_step(step, context);
         if (timed) step->ns += clock_ns() - start;
         step->runs++;
         if (observer && ends_layer(plan, i))

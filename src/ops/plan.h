@@ -119,9 +119,10 @@ struct plan_observer {
 };
 
 /* Runs every step in order. `timed`: adds each step's time to step->ns. `observer` may be NULL. On
- * a GPU the steps are put on its stream, and only timing and observing wait for them: gpu_wait says
- * whether they went well. `pool` is the CPU's. */
-enum sol_status plan_run(struct plan *plan, struct pool *pool, bool timed,
+ * a GPU the steps are put on the context's stream, and only timing and observing wait for them:
+ * gpu_wait says whether they went well. `context` has the pool, or a stream of the chooser's GPU.
+ */
+enum sol_status plan_run(struct plan *plan, const struct op_context *context, bool timed,
                          const struct plan_observer *observer);
 
 int plan_step_count(const struct plan *plan);

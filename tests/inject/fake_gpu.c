@@ -23,9 +23,11 @@ static void plan_failure(void)
                       true);
 }
 
-/* Says what was not given back, for tests that look. */
+/* Says what was not given back, and what was used wrongly, for tests that look. */
 static void say_leaks(void)
 {
+    if (fake_cuda_misuses())
+        fprintf(stderr, "fake driver: %ld calls in the wrong context\n", fake_cuda_misuses());
     if (fake_cuda_live())
         fprintf(stderr, "fake driver: %ld objects were not given back\n", fake_cuda_live());
 }

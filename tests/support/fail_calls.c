@@ -20,6 +20,8 @@ static enum sol_status with_failure(const struct fake_cuda_params *params,
     assert_true(status == SOL_OK || sol_last_error()[0]);
     if (fake_cuda_live() || fake_cuda_bytes())
         fail_msg("call %ld failed: %ld objects leaked", n, fake_cuda_live());
+    if (fake_cuda_misuses())
+        fail_msg("call %ld failed: %ld calls in the wrong context", n, fake_cuda_misuses());
     return status;
 }
 
@@ -30,6 +32,7 @@ void fail_each_call(const struct fake_cuda_params *params, enum sol_status (*sce
     assert_int_equal(scenario(), SOL_OK);
     assert_int_equal(fake_cuda_live(), 0);
     assert_int_equal(fake_cuda_bytes(), 0);
+    assert_int_equal(fake_cuda_misuses(), 0);
     long calls = fake_cuda_calls(), silent = 0;
     assert_true(calls > 20);
     if (tries > calls) tries = calls;

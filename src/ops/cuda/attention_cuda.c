@@ -41,7 +41,7 @@ static void run(const struct op_context *context, const void *args)
     const struct attention_args *a = args;
     const struct attention_kernel_args k = for_kernel(a);
     unsigned warps = (unsigned)(a->n_heads / a->kv.n_kv_heads);
-    gpu_put(context->gpu, "attention/attention.cu", "attention_any",
+    gpu_put(context->stream, "attention/attention.cu", "attention_any",
             &(struct gpu_launch){.grid = {(unsigned)a->m, (unsigned)a->kv.n_kv_heads},
                                  .block = {warps * WARP},
                                  .shared_bytes = warps * (unsigned)a->kv.head_dim * 4,
@@ -78,7 +78,7 @@ static bool can_run_decode(const void *args, const struct op_device *device,
         snprintf(why, OP_REASON_MAX, "more than %d query heads a key head", HEADS);
     else if (a->kv.dtype == DTYPE_F32)
         snprintf(why, OP_REASON_MAX, "a cache in f32; it reads f16 and bf16");
-    else if (a->m > DECODE_ROWS || a->m * a->kv.n_kv_heads > DECODE_ARRIVALS)
+    else if (a->m > DECODE_ROWS || a->m * a->kv.n_kv_heads > COUNTER_PIECES_MAX)
         snprintf(why, OP_REASON_MAX, "%lld rows; it is for up to %d", (long long)a->m, DECODE_ROWS);
     else if (kv_elements(&a->kv) / DIM > INT32_MAX)
         snprintf(why, OP_REASON_MAX, "a cache that needs larger indices");
@@ -119,17 +119,18 @@ static const struct op_choices piece_choices = {piece_names, sizeof pieces / siz
 static void run_decode(const struct op_context *context, const void *args)
 {
     const struct attention_args *a = args;
-    const struct gpu_info *gpu = gpu_info(context->gpu);
+    const struct gpu_info *gpu = gpu_stream_info(context->stream);
     struct attention_kernel_args k = for_kernel(a);
     int64_t items = a->m * a->kv.n_kv_heads;
     int64_t blocks = (int64_t)gpu->sm_count * DECODE_BLOCKS_PER_SM, most = items * DECODE_PIECES;
     k.partial = context->workspace;
+    k.counters = gpu_stream_counters(context->stream);
     k.rows = (int32_t)a->m;
     k.piece_blocks = pieces[context->choice] / KV_BLOCK;
     k.stages = DECODE_STAGES;
     if (gpu->shared_per_block < DECODE_WARPS * DECODE_STAGES * DECODE_STAGE + DECODE_ENDS)
         k.stages = DECODE_STAGES - 1;
-    gpu_put(context->gpu, "attention/attention_decode.cu",
+    gpu_put(context->stream, "attention/attention_decode.cu",
             a->kv.dtype == DTYPE_F16 ? "attention_decode_f16" : "attention_decode_bf16",
             &(struct gpu_launch){
                 .grid = {(unsigned)(blocks < most ? blocks : most)},

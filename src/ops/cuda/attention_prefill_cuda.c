@@ -110,10 +110,11 @@ static size_t workspace_mma(const void *args, int workers)
 }
 
 /* A cache as boxes of one block each: keys [64 dimensions][32], values [32][64 dimensions]. */
-static void put_maps(struct gpu *gpu, const struct kv_layer *kv, struct attention_prefill_args *k)
+static void put_maps(struct gpu_stream *stream, const struct kv_layer *kv,
+                     struct attention_prefill_args *k)
 {
     uint64_t positions = (uint64_t)kv_elements(kv) / PREFILL_DIM;
-    gpu_put_map(gpu,
+    gpu_put_map(stream,
                 &(struct gpu_tensor){.element = GPU_BF16,
                                      .rank = 2,
                                      .data = kv->k,
@@ -122,7 +123,7 @@ static void put_maps(struct gpu *gpu, const struct kv_layer *kv, struct attentio
                                      .box = {KV_BLOCK, PREFILL_DIM},
                                      .swizzled = true},
                 &k->k);
-    gpu_put_map(gpu,
+    gpu_put_map(stream,
                 &(struct gpu_tensor){.element = GPU_BF16,
                                      .rank = 2,
                                      .data = kv->v,
@@ -137,7 +138,7 @@ static void run_kind(const struct op_context *context, const struct attention_ar
                      const struct kind *kind)
 {
     const bool f16 = a->kv.dtype == DTYPE_F16;
-    int most = gpu_info(context->gpu)->sm_count * kind->blocks_per_sm;
+    int most = gpu_stream_info(context->stream)->sm_count * kind->blocks_per_sm;
     unsigned blocks = (unsigned)(most < kind->blocks_max ? most : kind->blocks_max);
     struct attention_prefill_args k = {
         .cache = cache_for_kernel(&a->kv),
@@ -156,17 +157,17 @@ static void run_kind(const struct op_context *context, const struct attention_ar
         .step_keys = kind->keys,
     };
     lay_out(a, kind, context->workspace, &k);
-    if (kind->copies_boxes) put_maps(context->gpu, &a->kv, &k);
-    gpu_put(context->gpu, "attention/attention_prefill_work.cu", "attention_prefill_tiles",
+    if (kind->copies_boxes) put_maps(context->stream, &a->kv, &k);
+    gpu_put(context->stream, "attention/attention_prefill_work.cu", "attention_prefill_tiles",
             &(struct gpu_launch){.block = {PREFILL_LIST_THREADS}, .overlaps = true}, &k);
-    gpu_put(context->gpu, kind->image, f16 ? kind->f16 : kind->bf16,
+    gpu_put(context->stream, kind->image, f16 ? kind->f16 : kind->bf16,
             &(struct gpu_launch){.grid = {blocks},
                                  .block = {kind->threads},
                                  .shared_bytes = kind->shared,
                                  .overlaps = true},
             &k);
     gpu_put(
-        context->gpu, "attention/attention_prefill_work.cu",
+        context->stream, "attention/attention_prefill_work.cu",
         f16 ? "attention_prefill_finish_f16" : "attention_prefill_finish_bf16",
         &(struct gpu_launch){.grid = {blocks}, .block = {PREFILL_FINISH_THREADS}, .overlaps = true},
         &k);

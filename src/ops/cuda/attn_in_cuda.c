@@ -62,7 +62,7 @@ static void run(const struct op_context *context, const void *args)
     size_t shared = FEW_ROWS_PARTS * few_rows_column(a->hidden, a->wq.layout);
     static const char *const name[DTYPE_COUNT] = {
         [DTYPE_BF16] = "attn_in_row", [DTYPE_Q8_0] = "attn_in_row_q8_0"};
-    gpu_put(context->gpu, "attn_in/attn_in.cu", name[a->wq.dtype],
+    gpu_put(context->stream, "attn_in/attn_in.cu", name[a->wq.dtype],
             &(struct gpu_launch){
                 .grid = {(unsigned)attn_in_tiles(a)},
                 .block = {FEW_ROWS_THREADS},

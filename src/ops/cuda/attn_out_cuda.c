@@ -65,7 +65,7 @@ static void project(const struct op_context *context, const struct attn_out_args
     static const char *const name[DTYPE_COUNT] = {
         [DTYPE_BF16] = "attn_out_add_bf16", [DTYPE_Q8_0] = "attn_out_add_q8_0"};
     gpu_put(
-        context->gpu, "attn_out/attn_out.cu", name[a->wo.dtype],
+        context->stream, "attn_out/attn_out.cu", name[a->wo.dtype],
         &(struct gpu_launch){
             .grid = {PAIR * (unsigned)(a->hidden / FEW_ROWS_FEATURES)},
             .block = {FEW_ROWS_THREADS},
@@ -93,13 +93,14 @@ void attn_out_route(const struct op_context *context, const struct attn_out_args
         .group_offsets = r->group_offsets,
         .token_of_row = r->token_of_row,
         .row_of_slot = r->row_of_slot,
+        .counters = gpu_stream_counters(context->stream),
         .eps = a->eps,
         .m = (int32_t)a->m,
     };
     static const char *const name[2][2] = {{"attn_out_route_bf16", "attn_out_route_bf16_many"},
                                            {"attn_out_route_f32", "attn_out_route_f32_many"}};
     bool many = a->n_experts > EXPERTS_FEW;
-    gpu_put(context->gpu, "attn_out/attn_out.cu", name[a->router.dtype == DTYPE_F32][many],
+    gpu_put(context->stream, "attn_out/attn_out.cu", name[a->router.dtype == DTYPE_F32][many],
             &(struct gpu_launch){.grid = {CLUSTER, (unsigned)a->m},
                                  .block = {many ? THREADS_MANY : THREADS},
                                  .cluster = CLUSTER,

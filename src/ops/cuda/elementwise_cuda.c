@@ -20,7 +20,7 @@ static void run_add(const struct op_context *context, const void *args)
     const struct add_args *a = args;
     const struct add_kernel_args k = {.count = a->m * a->n, .y = a->y.data, .x = a->x.data};
     const struct gpu_launch launch = one_thread_each(k.count);
-    gpu_put(context->gpu, "add/add.cu", "add_f32", &launch, &k);
+    gpu_put(context->stream, "add/add.cu", "add_f32", &launch, &k);
 }
 
 const struct op_variant add_f32_cuda = {
@@ -39,7 +39,7 @@ static void run_swiglu(const struct op_context *context, const void *args)
                                          .alpha = a->alpha,
                                          .limit = a->limit};
     const struct gpu_launch launch = one_thread_each(k.count);
-    gpu_put(context->gpu, "swiglu/swiglu.cu", "swiglu_f32", &launch, &k);
+    gpu_put(context->stream, "swiglu/swiglu.cu", "swiglu_f32", &launch, &k);
 }
 
 const struct op_variant swiglu_f32_cuda = {
@@ -58,7 +58,7 @@ static void run_combine(const struct op_context *context, const void *args)
                                           .weight = a->routing.weight,
                                           .row_of_slot = a->routing.row_of_slot,
                                           .x = a->x.data};
-    gpu_put(context->gpu, "combine/combine.cu", "combine_f32",
+    gpu_put(context->stream, "combine/combine.cu", "combine_f32",
             &(struct gpu_launch){.grid = {(unsigned)a->m}, .block = {THREADS}, .overlaps = true},
             &k);
 }

@@ -21,7 +21,7 @@ static void run(const struct op_context *context, const void *args)
                                         .scales = a->table.scales,
                                         .x = a->x.data,
                                         .type = tensor_kernel_type(&a->table)};
-    gpu_put(context->gpu, "embed/embed.cu", "embed_any",
+    gpu_put(context->stream, "embed/embed.cu", "embed_any",
             &(struct gpu_launch){
                 .grid = {(unsigned)a->m, (unsigned)((a->table.cols + THREADS - 1) / THREADS)},
                 .block = {THREADS},

@@ -79,8 +79,8 @@ static void put(const struct op_context *context, const char *image, const char 
                 const struct kind *kind, const struct expert_rows_args *k)
 {
     int64_t tiles = (k->n + FEW_ROWS_FEATURES - 1) / FEW_ROWS_FEATURES * k->rows;
-    int64_t most = (int64_t)BLOCKS * gpu_info(context->gpu)->sm_count;
-    gpu_put(context->gpu, image, function,
+    int64_t most = (int64_t)BLOCKS * gpu_stream_info(context->stream)->sm_count;
+    gpu_put(context->stream, image, function,
             &(struct gpu_launch){
                 .grid = {(unsigned)(tiles < most ? tiles : most)},
                 .block = {EXPERT_ROWS_THREADS},
@@ -231,7 +231,7 @@ static void run_down(const struct op_context *context, const struct moe_down_arg
     };
     put(context, "moe_down/moe_down_rows.cu", kind->down, kind, &k);
     gpu_put(
-        context->gpu, "moe_down/moe_down_rows.cu", "moe_down_join",
+        context->stream, "moe_down/moe_down_rows.cu", "moe_down_join",
         &(struct gpu_launch){.grid = {(unsigned)((a->hidden + EACH - 1) / EACH), (unsigned)a->m},
                              .block = {EXPERT_ROWS_THREADS},
                              .overlaps = true},

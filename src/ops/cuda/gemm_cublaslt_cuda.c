@@ -50,16 +50,16 @@ static void run(const struct op_context *context, const void *args)
 {
     const struct gemm_args *a = args;
     char *x = context->workspace;
-    many_rows_operand(context->gpu, a->m, &a->a, a->a_rows, x);
-    gpu_put_matmul(context->gpu, &(struct gpu_matmul){.m = a->m,
-                                                      .n = a->n,
-                                                      .k = a->k,
-                                                      .x_stride = many_rows_columns(a->k),
-                                                      .x = x,
-                                                      .w = a->w.data,
-                                                      .bias = a->bias,
-                                                      .c = a->c.data,
-                                                      .workspace = x + rows_bytes(a)});
+    many_rows_operand(context->stream, a->m, &a->a, a->a_rows, x);
+    gpu_put_matmul(context->stream, &(struct gpu_matmul){.m = a->m,
+                                                         .n = a->n,
+                                                         .k = a->k,
+                                                         .x_stride = many_rows_columns(a->k),
+                                                         .x = x,
+                                                         .w = a->w.data,
+                                                         .bias = a->bias,
+                                                         .c = a->c.data,
+                                                         .workspace = x + rows_bytes(a)});
 }
 
 const struct op_variant gemm_cublaslt_cuda = {

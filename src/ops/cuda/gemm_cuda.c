@@ -75,14 +75,14 @@ static void run_any(const struct op_context *context, const void *args)
     const struct gemm_args *a = args;
     const struct gemm_kernel_args k = for_kernel(a);
     if (context->choice == ANY_ROW) {
-        gpu_put(context->gpu, "gemm/gemm_f32.cu", "gemv_f32_any",
+        gpu_put(context->stream, "gemm/gemm_f32.cu", "gemv_f32_any",
                 &(struct gpu_launch){.grid = {(unsigned)a->n, row_tiles(a, 1)},
                                      .block = {ANY_THREADS},
                                      .overlaps = true},
                 &k);
         return;
     }
-    gpu_put(context->gpu, "gemm/gemm_f32.cu", "gemm_f32_any",
+    gpu_put(context->stream, "gemm/gemm_f32.cu", "gemm_f32_any",
             &(struct gpu_launch){.grid = {blocks_of(a->n, ANY_FEATURES), row_tiles(a, ANY_ROWS)},
                                  .block = {ANY_THREADS},
                                  .overlaps = true},
@@ -148,9 +148,9 @@ static void run_gemv(const struct op_context *context, const struct gemm_args *a
     /* A block spreads the activations once, then takes tile after tile: no more blocks than run at
      * a time, each with the same number of tiles. */
     unsigned tiles = blocks_of(a->n, FEW_ROWS_FEATURES), rows = row_tiles(a, kind->rows);
-    unsigned most = GEMV_BLOCKS * (unsigned)gpu_info(context->gpu)->sm_count / rows;
+    unsigned most = GEMV_BLOCKS * (unsigned)gpu_stream_info(context->stream)->sm_count / rows;
     unsigned each = most ? blocks_of(tiles, most) : tiles;
-    gpu_put(context->gpu, "gemm/gemv.cu", kind->names[a->w.dtype],
+    gpu_put(context->stream, "gemm/gemv.cu", kind->names[a->w.dtype],
             &(struct gpu_launch){.grid = {blocks_of(tiles, each), rows},
                                  .block = {FEW_ROWS_THREADS},
                                  .shared_bytes = (unsigned)gemv_shared(a, kind),

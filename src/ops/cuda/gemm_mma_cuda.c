@@ -115,7 +115,7 @@ static size_t rows_bytes(int64_t m, int64_t k)
 }
 
 /* `x` has the rows, from many_rows_operand, with space behind them. */
-static void multiply(struct gpu *gpu, const struct product *p, const void *x)
+static void multiply(struct gpu_stream *stream, const struct product *p, const void *x)
 {
     const struct kind *kind = p->up ? &up_kinds[0] : &gemm_kinds[p->choice / WIDTHS];
     int tokens = tokens_of(p->choice);
@@ -135,7 +135,7 @@ static void multiply(struct gpu *gpu, const struct product *p, const void *x)
         .alpha = p->alpha,
         .limit = p->limit,
     };
-    gpu_put(gpu, kind->image, kind->name,
+    gpu_put(stream, kind->image, kind->name,
             &(struct gpu_launch){.grid = {(unsigned)tile_limit(p, kind, tokens)},
                                  .block = {MMA_THREADS},
                                  .shared_bytes = kind->shared,
@@ -166,8 +166,8 @@ static size_t gemm_workspace(const void *args, int workers)
 static void run_gemm(const struct op_context *context, const void *args)
 {
     const struct gemm_args *a = args;
-    many_rows_operand(context->gpu, a->m, &a->a, a->a_rows, context->workspace);
-    multiply(context->gpu,
+    many_rows_operand(context->stream, a->m, &a->a, a->a_rows, context->workspace);
+    multiply(context->stream,
              &(struct product){.m = a->m,
                                .w = &a->w,
                                .bias = a->bias,
@@ -222,8 +222,9 @@ static void run_up(const struct op_context *context, const void *args)
 {
     const struct moe_up_args *a = args;
     int64_t rows = a->m * a->top_k;
-    many_rows_operand(context->gpu, rows, &a->normed, a->routing.token_of_row, context->workspace);
-    multiply(context->gpu,
+    many_rows_operand(context->stream, rows, &a->normed, a->routing.token_of_row,
+                      context->workspace);
+    multiply(context->stream,
              &(struct product){.m = rows,
                                .w = &a->gate,
                                .up = &a->up,

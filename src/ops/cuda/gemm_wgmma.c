@@ -22,11 +22,11 @@ bool wgmma_serves(const struct tensor *w, char why[OP_REASON_MAX])
 
 /* ---- tensors as the copy engine sees them ---- */
 
-static void map_rows(struct gpu *gpu, const struct wgmma_product *p, unsigned box,
+static void map_rows(struct gpu_stream *stream, const struct wgmma_product *p, unsigned box,
                      struct tensor_map *map)
 {
     uint64_t k = (uint64_t)many_rows_columns(p->w.cols);
-    gpu_put_map(gpu,
+    gpu_put_map(stream,
                 &(struct gpu_tensor){.data = p->x,
                                      .element = GPU_BF16,
                                      .rank = 2,
@@ -37,10 +37,10 @@ static void map_rows(struct gpu *gpu, const struct wgmma_product *p, unsigned bo
                 map);
 }
 
-static void map_plain(struct gpu *gpu, const struct tensor *w, unsigned rows,
+static void map_plain(struct gpu_stream *stream, const struct tensor *w, unsigned rows,
                       struct tensor_map *map)
 {
-    gpu_put_map(gpu,
+    gpu_put_map(stream,
                 &(struct gpu_tensor){.data = w->data,
                                      .element = GPU_BF16,
                                      .rank = 2,
@@ -52,13 +52,13 @@ static void map_plain(struct gpu *gpu, const struct tensor *w, unsigned rows,
 }
 
 /* Of tiles, a unit of 64 columns after the other (kernels/format_args.h). */
-static void map_packed(struct gpu *gpu, const struct tensor *w, unsigned rows,
+static void map_packed(struct gpu_stream *stream, const struct tensor *w, unsigned rows,
                        struct tensor_map *map, struct tensor_map *scales)
 {
     const int type = tensor_kernel_type(w);
     uint64_t units = unit_count(w->cols), tiles = (uint64_t)w->groups * tile_count(type, w->rows);
     unsigned box = rows / (unsigned)TYPE_TILE_ROWS(type), bytes = (unsigned)TYPE_UNIT_SCALES(type);
-    gpu_put_map(gpu,
+    gpu_put_map(stream,
                 &(struct gpu_tensor){.data = w->data,
                                      .element = GPU_U32,
                                      .rank = 3,
@@ -66,7 +66,7 @@ static void map_packed(struct gpu *gpu, const struct tensor *w, unsigned rows,
                                      .strides = {UNIT_BYTES, UNIT_BYTES * units},
                                      .box = {UNIT_BYTES / 4, 1, box}},
                 map);
-    gpu_put_map(gpu,
+    gpu_put_map(stream,
                 &(struct gpu_tensor){.data = w->scales,
                                      .element = GPU_U32,
                                      .rank = 3,
@@ -77,11 +77,11 @@ static void map_packed(struct gpu *gpu, const struct tensor *w, unsigned rows,
 }
 
 /* Heads of 64 rows, each cut into pieces of 8 rows in the order that WGMMA_HEADS describes. */
-static void map_heads(struct gpu *gpu, const struct tensor *w, struct tensor_map *map)
+static void map_heads(struct gpu_stream *stream, const struct tensor *w, struct tensor_map *map)
 {
     enum { PIECE = 8, HALF = WGMMA_ROWS / 2 };
     uint64_t row = 2 * (uint64_t)w->cols;
-    gpu_put_map(gpu,
+    gpu_put_map(stream,
                 &(struct gpu_tensor){.data = w->data,
                                      .element = GPU_BF16,
                                      .rank = 5,
@@ -261,23 +261,23 @@ const struct op_choices wgmma_heads_choices = {heads_names, DENSE_KINDS, serves_
 const struct op_choices wgmma_added_choices = {added_names, DENSE_KINDS, serves_added, usual_added};
 const struct op_choices wgmma_moe_choices = {moe_names, MOE_KINDS, NULL, usual_moe};
 
-static void map_weights(struct gpu *gpu, const struct wgmma_product *p, const struct kind *kind,
-                        struct gemm_wgmma_args *args)
+static void map_weights(struct gpu_stream *stream, const struct wgmma_product *p,
+                        const struct kind *kind, struct gemm_wgmma_args *args)
 {
     unsigned rows = (unsigned)(kind->warpgroups * WGMMA_ROWS / (kind->gated ? 2 : 1));
     if (p->heads) {
         const struct tensor *const w[] = {&p->w, &p->heads->k, &p->heads->v};
         for (int i = 0; i < 3; i++) {
             if (p->w.layout == LAYOUT_TILES)
-                map_packed(gpu, w[i], WGMMA_ROWS, &args->w[i], &args->scales[i]);
+                map_packed(stream, w[i], WGMMA_ROWS, &args->w[i], &args->scales[i]);
             else
-                map_heads(gpu, w[i], &args->w[i]);
+                map_heads(stream, w[i], &args->w[i]);
         }
     } else if (p->w.layout == LAYOUT_TILES) {
-        map_packed(gpu, &p->w, rows, &args->w[0], &args->scales[0]);
-        if (kind->gated) map_packed(gpu, &p->up, rows, &args->w[1], &args->scales[1]);
+        map_packed(stream, &p->w, rows, &args->w[0], &args->scales[0]);
+        if (kind->gated) map_packed(stream, &p->up, rows, &args->w[1], &args->scales[1]);
     } else {
-        map_plain(gpu, &p->w, rows, &args->w[0]);
+        map_plain(stream, &p->w, rows, &args->w[0]);
     }
 }
 
@@ -293,12 +293,12 @@ static void set_heads(const struct wgmma_product *p, struct gemm_wgmma_args *arg
     args->kv_rows = (int32_t)h->k.rows;
 }
 
-void wgmma_multiply(struct gpu *gpu, const struct wgmma_product *p)
+void wgmma_multiply(struct gpu_stream *stream, const struct wgmma_product *p)
 {
     bool varies = few_rows_mxfp4(&p->w); /* in how many tokens a tile has */
     bool tiled = p->w.layout == LAYOUT_TILES;
     bool gated = p->up.data != NULL;
-    int sm_count = gpu_info(gpu)->sm_count;
+    int sm_count = gpu_stream_info(stream)->sm_count;
     const char *file;
     const struct kind *kind = &kinds_of(p, &file)[p->choice];
     struct gemm_wgmma_args args = {
@@ -316,10 +316,10 @@ void wgmma_multiply(struct gpu *gpu, const struct wgmma_product *p)
         .plain_scales = {p->w.scales, gated ? p->up.scales : p->w.scales},
         .plain_x = p->x,
     };
-    map_weights(gpu, p, kind, &args);
+    map_weights(stream, p, kind, &args);
     if (p->heads) set_heads(p, &args);
     for (int i = 0; i < (varies ? WGMMA_BOXES : 1); i++)
-        map_rows(gpu, p,
+        map_rows(stream, p,
                  varies ? (unsigned)WGMMA_BOX << i : (unsigned)(kind->tokens / kind->cluster),
                  &args.x[i]);
     int64_t groups = p->group_offsets && p->w.groups < p->m ? p->w.groups : p->m;
@@ -327,7 +327,7 @@ void wgmma_multiply(struct gpu *gpu, const struct wgmma_product *p)
     int64_t tiles = many_rows_over(width_of(p), features_of(kind)) * parts,
             most = sm_count / kind->cluster;
     gpu_put(
-        gpu, file, kind->name,
+        stream, file, kind->name,
         &(struct gpu_launch){.grid = {(unsigned)((tiles < most ? tiles : most) * kind->cluster)},
                              .block = {(unsigned)(kind->warpgroups + 1) * WARPGROUP},
                              .shared_bytes = kind->shared,

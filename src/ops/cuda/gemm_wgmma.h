@@ -42,6 +42,6 @@ struct wgmma_product {
                  */
     const struct wgmma_heads *heads; /* or NULL */
 };
-void wgmma_multiply(struct gpu *gpu, const struct wgmma_product *product);
+void wgmma_multiply(struct gpu_stream *stream, const struct wgmma_product *product);
 
 #endif

@@ -31,14 +31,14 @@ static size_t gemm_workspace(const void *args, int workers)
 static void run_gemm(const struct op_context *context, const void *args)
 {
     const struct gemm_args *a = args;
-    const void *x = many_rows_operand(context->gpu, a->m, &a->a, a->a_rows, context->workspace);
-    wgmma_multiply(context->gpu, &(struct wgmma_product){.m = a->m,
-                                                         .w = a->w,
-                                                         .bias = a->bias,
-                                                         .group_offsets = a->group_offsets,
-                                                         .x = x,
-                                                         .c = a->c.data,
-                                                         .choice = context->choice});
+    const void *x = many_rows_operand(context->stream, a->m, &a->a, a->a_rows, context->workspace);
+    wgmma_multiply(context->stream, &(struct wgmma_product){.m = a->m,
+                                                            .w = a->w,
+                                                            .bias = a->bias,
+                                                            .group_offsets = a->group_offsets,
+                                                            .x = x,
+                                                            .c = a->c.data,
+                                                            .choice = context->choice});
 }
 
 const struct op_variant gemm_wgmma_cuda = {
@@ -86,18 +86,20 @@ static void run_up(const struct op_context *context, const void *args)
 {
     const struct moe_up_args *a = args;
     int64_t rows = a->m * a->top_k;
-    many_rows_operand(context->gpu, rows, &a->normed, a->routing.token_of_row, context->workspace);
-    wgmma_multiply(context->gpu, &(struct wgmma_product){.m = rows,
-                                                         .w = a->gate,
-                                                         .up = a->up,
-                                                         .bias = a->gate_bias,
-                                                         .up_bias = a->up_bias,
-                                                         .group_offsets = a->routing.group_offsets,
-                                                         .x = context->workspace,
-                                                         .c = a->act.data,
-                                                         .alpha = a->alpha,
-                                                         .limit = a->limit,
-                                                         .choice = context->choice});
+    many_rows_operand(context->stream, rows, &a->normed, a->routing.token_of_row,
+                      context->workspace);
+    wgmma_multiply(context->stream,
+                   &(struct wgmma_product){.m = rows,
+                                           .w = a->gate,
+                                           .up = a->up,
+                                           .bias = a->gate_bias,
+                                           .up_bias = a->up_bias,
+                                           .group_offsets = a->routing.group_offsets,
+                                           .x = context->workspace,
+                                           .c = a->act.data,
+                                           .alpha = a->alpha,
+                                           .limit = a->limit,
+                                           .choice = context->choice});
 }
 
 const struct op_variant moe_up_wgmma_cuda = {

@@ -38,11 +38,11 @@ static void run(const struct op_context *context, const void *args)
         .eps = a->eps,
     };
     unsigned tiles = (unsigned)((a->w.rows + FEW_ROWS_FEATURES - 1) / FEW_ROWS_FEATURES);
-    unsigned most = BLOCKS * (unsigned)gpu_info(context->gpu)->sm_count;
+    unsigned most = BLOCKS * (unsigned)gpu_stream_info(context->stream)->sm_count;
     static const char *const name[DTYPE_COUNT] = {
         [DTYPE_BF16] = "gemv_f32_bf16_normed", [DTYPE_Q8_0] = "gemv_f32_q8_0_normed"};
     gpu_put(
-        context->gpu, "gemm/gemv.cu", name[a->w.dtype],
+        context->stream, "gemm/gemv.cu", name[a->w.dtype],
         &(struct gpu_launch){
             .grid = {tiles < most ? tiles : most},
             .block = {FEW_ROWS_THREADS},

@@ -12,7 +12,7 @@ static void run(const struct op_context *context, const void *args)
                                            .sequence = a->batch->sequence,
                                            .k = a->k.data,
                                            .v = a->v.data};
-    gpu_put(context->gpu, "kv_write/kv_write.cu", "kv_write_any",
+    gpu_put(context->stream, "kv_write/kv_write.cu", "kv_write_any",
             &(struct gpu_launch){.grid = {(unsigned)a->m}, .block = {256}, .overlaps = true}, &k);
 }
 

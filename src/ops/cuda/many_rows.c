@@ -52,7 +52,7 @@ size_t many_rows_bytes(int64_t rows, int64_t k)
     return (size_t)(rows * many_rows_columns(k)) * 2;
 }
 
-const void *many_rows_operand(struct gpu *gpu, int64_t rows, const struct matrix *a,
+const void *many_rows_operand(struct gpu_stream *stream, int64_t rows, const struct matrix *a,
                               const int32_t *a_rows, void *space)
 {
     bool narrow = matrix_is_narrow(a);
@@ -60,7 +60,7 @@ const void *many_rows_operand(struct gpu *gpu, int64_t rows, const struct matrix
     const struct round_rows_args args = {rows,    a->cols, many_rows_columns(a->cols),
                                          a->data, a_rows,  space};
     gpu_put(
-        gpu, "gemm/round_rows.cu", narrow ? "gather_rows" : "round_rows",
+        stream, "gemm/round_rows.cu", narrow ? "gather_rows" : "round_rows",
         &(struct gpu_launch){.grid = {(unsigned)rows}, .block = {ROUND_THREADS}, .overlaps = true},
         &args);
     return space;

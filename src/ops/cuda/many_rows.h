@@ -34,7 +34,7 @@ size_t many_rows_bytes(int64_t rows, int64_t k);
 /* Activations as such rows: `rows` of a, those that `a_rows` names where it is given. They lie in
  * `space` when the kernel that this puts has run; a narrow matrix that is taken as it is stays
  * where it is. */
-const void *many_rows_operand(struct gpu *gpu, int64_t rows, const struct matrix *a,
+const void *many_rows_operand(struct gpu_stream *stream, int64_t rows, const struct matrix *a,
                               const int32_t *a_rows, void *space);
 
 #endif

@@ -86,7 +86,7 @@ static void run_in(const struct op_context *context, const void *args)
         .eps = a->eps,
         .rope_scale = a->rope_scale,
     };
-    gpu_put(context->gpu, "attn_in/attn_in_many.cu", "attn_in_norm",
+    gpu_put(context->stream, "attn_in/attn_in_many.cu", "attn_in_norm",
             &(struct gpu_launch){.grid = {(unsigned)a->m}, .block = {256}, .overlaps = true},
             &norm);
     const struct wgmma_heads heads = {
@@ -98,14 +98,14 @@ static void run_in(const struct op_context *context, const void *args)
         .turns = norm.turns,
         .cache_rows = norm.cache_rows,
     };
-    wgmma_multiply(context->gpu, &(struct wgmma_product){.result = WGMMA_HEADS,
-                                                         .m = a->m,
-                                                         .w = a->wq,
-                                                         .bias = a->bq,
-                                                         .x = norm.out,
-                                                         .c = a->q.data,
-                                                         .heads = &heads,
-                                                         .choice = context->choice});
+    wgmma_multiply(context->stream, &(struct wgmma_product){.result = WGMMA_HEADS,
+                                                            .m = a->m,
+                                                            .w = a->wq,
+                                                            .bias = a->bq,
+                                                            .x = norm.out,
+                                                            .c = a->q.data,
+                                                            .heads = &heads,
+                                                            .choice = context->choice});
 }
 
 const struct op_variant attn_in_many_cuda = {
@@ -166,7 +166,7 @@ static bool suits_out(const void *args, const struct op_device *device, char why
     return many_rows_enough(((const struct attn_out_args *)args)->m, MANY_ROWS_MIN, why);
 }
 
-static void choose_and_sort(struct gpu *gpu, const struct attn_out_args *a)
+static void choose_and_sort(struct gpu_stream *stream, const struct attn_out_args *a)
 {
     enum { SORT_THREADS = 1024 };
     const struct routing *r = &a->routing;
@@ -196,28 +196,28 @@ static void choose_and_sort(struct gpu *gpu, const struct attn_out_args *a)
     const char *name = a->router.dtype == DTYPE_F32
                            ? (wide ? "attn_out_many_f32_128" : "attn_out_many_f32_32")
                            : (wide ? "attn_out_many_bf16_128" : "attn_out_many_bf16_32");
-    gpu_put(gpu, "attn_out/attn_out_many.cu", name,
+    gpu_put(stream, "attn_out/attn_out_many.cu", name,
             &(struct gpu_launch){.grid = {(unsigned)((a->m + ROUTE_ROWS - 1) / ROUTE_ROWS)},
                                  .block = {ROUTE_ROWS * 32},
                                  .shared_bytes = (unsigned)route_shared(a),
                                  .overlaps = true},
             &k);
-    gpu_put(gpu, "route/route.cu", "route_count",
+    gpu_put(stream, "route/route.cu", "route_count",
             &(struct gpu_launch){.block = {SORT_THREADS}, .overlaps = true}, &sort);
 }
 
 static void run_out(const struct op_context *context, const void *args)
 {
     const struct attn_out_args *a = args;
-    const void *x = many_rows_operand(context->gpu, a->m, &a->attn, NULL, context->workspace);
-    wgmma_multiply(context->gpu, &(struct wgmma_product){.result = WGMMA_ADDED,
-                                                         .m = a->m,
-                                                         .w = a->wo,
-                                                         .bias = a->bo,
-                                                         .x = x,
-                                                         .c = a->x.data,
-                                                         .choice = context->choice});
-    choose_and_sort(context->gpu, a);
+    const void *x = many_rows_operand(context->stream, a->m, &a->attn, NULL, context->workspace);
+    wgmma_multiply(context->stream, &(struct wgmma_product){.result = WGMMA_ADDED,
+                                                            .m = a->m,
+                                                            .w = a->wo,
+                                                            .bias = a->bo,
+                                                            .x = x,
+                                                            .c = a->x.data,
+                                                            .choice = context->choice});
+    choose_and_sort(context->stream, a);
 }
 
 const struct op_variant attn_out_many_cuda = {
@@ -288,34 +288,36 @@ static void run_moe(const struct op_context *context, const void *args)
     int64_t rows = a->m * a->top_k;
     const struct moe_space s = moe_place(a);
     char *hidden = (char *)context->workspace + s.hidden, *act = (char *)context->workspace + s.act;
-    many_rows_operand(context->gpu, rows, &a->normed, a->routing.token_of_row, hidden);
-    wgmma_multiply(context->gpu, &(struct wgmma_product){.result = WGMMA_BF16,
-                                                         .m = rows,
-                                                         .w = a->gate,
-                                                         .up = a->up,
-                                                         .bias = a->gate_bias,
-                                                         .up_bias = a->up_bias,
-                                                         .group_offsets = a->routing.group_offsets,
-                                                         .x = hidden,
-                                                         .c = act,
-                                                         .alpha = a->alpha,
-                                                         .limit = a->limit,
-                                                         .choice = context->choice});
-    wgmma_multiply(context->gpu, &(struct wgmma_product){.result = WGMMA_BF16,
-                                                         .m = rows,
-                                                         .w = a->down,
-                                                         .bias = a->down_bias,
-                                                         .group_offsets = a->routing.group_offsets,
-                                                         .x = act,
-                                                         .c = hidden,
-                                                         .choice = context->choice});
+    many_rows_operand(context->stream, rows, &a->normed, a->routing.token_of_row, hidden);
+    wgmma_multiply(context->stream,
+                   &(struct wgmma_product){.result = WGMMA_BF16,
+                                           .m = rows,
+                                           .w = a->gate,
+                                           .up = a->up,
+                                           .bias = a->gate_bias,
+                                           .up_bias = a->up_bias,
+                                           .group_offsets = a->routing.group_offsets,
+                                           .x = hidden,
+                                           .c = act,
+                                           .alpha = a->alpha,
+                                           .limit = a->limit,
+                                           .choice = context->choice});
+    wgmma_multiply(context->stream,
+                   &(struct wgmma_product){.result = WGMMA_BF16,
+                                           .m = rows,
+                                           .w = a->down,
+                                           .bias = a->down_bias,
+                                           .group_offsets = a->routing.group_offsets,
+                                           .x = act,
+                                           .c = hidden,
+                                           .choice = context->choice});
     const struct combine_kernel_args sum = {.n = a->hidden,
                                             .top_k = a->top_k,
                                             .y = hidden,
                                             .weight = a->routing.weight,
                                             .row_of_slot = a->routing.row_of_slot,
                                             .x = a->x.data};
-    gpu_put(context->gpu, "combine/combine.cu", "combine_bf16",
+    gpu_put(context->stream, "combine/combine.cu", "combine_bf16",
             &(struct gpu_launch){
                 .grid = {(unsigned)a->m}, .block = {COMBINE_THREADS}, .overlaps = true},
             &sum);

@@ -57,7 +57,7 @@ static void run(const struct op_context *context, const void *args)
     unsigned blocks = pair ? 2 : 1;
     size_t shared =
         SLOTS / blocks * FEW_ROWS_PARTS * few_rows_column(a->intermediate, LAYOUT_TILES);
-    gpu_put(context->gpu, "moe_down/moe_down.cu", pair ? "moe_down_row_pair" : "moe_down_row",
+    gpu_put(context->stream, "moe_down/moe_down.cu", pair ? "moe_down_row_pair" : "moe_down_row",
             &(struct gpu_launch){
                 .grid = {blocks * tiles},
                 .block = {FEW_ROWS_THREADS},

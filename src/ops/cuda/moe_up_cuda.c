@@ -39,7 +39,7 @@ static void run(const struct op_context *context, const void *args)
         .limit = a->limit,
     };
     gpu_put(
-        context->gpu, "moe_up/moe_up.cu", "moe_up_row",
+        context->stream, "moe_up/moe_up.cu", "moe_up_row",
         &(struct gpu_launch){
             .grid = {(unsigned)((a->intermediate + FEATURES - 1) / FEATURES), (unsigned)a->top_k},
             .block = {THREADS},

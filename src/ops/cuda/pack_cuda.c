@@ -92,7 +92,7 @@ struct tensor tensor_packed(const struct tensor *t, void *memory)
 
 /* `rows` rows that the GPU has at `from`, into the tiles from number `tile` on, which counts over
  * all groups. */
-static void put_rows(struct gpu *gpu, const void *from, int64_t rows, size_t tile,
+static void put_rows(struct gpu_stream *stream, const void *from, int64_t rows, size_t tile,
                      const struct tensor *out)
 {
     int type = tiles_of(out);
@@ -102,23 +102,23 @@ static void put_rows(struct gpu *gpu, const void *from, int64_t rows, size_t til
         .from = from,
         .tiles = (uint8_t *)(uintptr_t)out->data + tile * tile_bytes(out->cols),
         .scales = (uint8_t *)(uintptr_t)out->scales + tile * tile_scales_bytes(type, out->cols)};
-    gpu_put(gpu, "pack/pack.cu", formats[out->dtype].kernel,
+    gpu_put(stream, "pack/pack.cu", formats[out->dtype].kernel,
             &(struct gpu_launch){.grid = {tile_count(type, rows)}, .block = {THREADS}}, &args);
 }
 
-enum sol_status tensor_pack_piece(struct gpu *gpu, const struct tensor *t, int64_t group,
+enum sol_status tensor_pack_piece(struct gpu_stream *stream, const struct tensor *t, int64_t group,
                                   int64_t row, int64_t n, const void *rows, void *memory,
                                   void *staging)
 {
     size_t row_bytes = dtype_row_bytes(t->dtype, t->cols), bytes = (size_t)n * row_bytes;
     const struct tensor out = tensor_packed(t, memory);
     if (!tensor_is_repacked(t))
-        return gpu_copy_in(gpu, (char *)memory + (size_t)(group * t->rows + row) * row_bytes, rows,
-                           bytes);
-    SOL_TRY(gpu_copy_in(gpu, staging, rows, bytes));
+        return gpu_copy_in(stream, (char *)memory + (size_t)(group * t->rows + row) * row_bytes,
+                           rows, bytes);
+    SOL_TRY(gpu_copy_in(stream, staging, rows, bytes));
     size_t tile = (size_t)group * tile_count(tiles_of(t), t->rows) +
                   (size_t)(row / TYPE_TILE_ROWS(tiles_of(t)));
-    put_rows(gpu, staging, n, tile, &out);
+    put_rows(stream, staging, n, tile, &out);
     return SOL_OK;
 }
 
@@ -139,7 +139,7 @@ static void run(const struct op_context *context, const void *args)
     const struct tensor *t = &a->w;
     const struct tensor out = tensor_packed(t, a->packed);
     for (int64_t g = 0; g < t->groups; g++)
-        put_rows(context->gpu, tensor_row(t, g, 0), t->rows,
+        put_rows(context->stream, tensor_row(t, g, 0), t->rows,
                  (size_t)g * tile_count(tiles_of(t), t->rows), &out);
 }
 

@@ -21,9 +21,9 @@ bool tensor_is_repacked(const struct tensor *tensor);
  * where they belong in `memory` of the GPU, from `rows` on the host; pinned, nobody waits. `tensor`
  * says the shape, `staging` on the GPU has room for these rows; only tiles need it. */
 enum { PACK_ROWS = 64 };
-enum sol_status tensor_pack_piece(struct gpu *gpu, const struct tensor *tensor, int64_t group,
-                                  int64_t row, int64_t n, const void *rows, void *memory,
-                                  void *staging);
+enum sol_status tensor_pack_piece(struct gpu_stream *stream, const struct tensor *tensor,
+                                  int64_t group, int64_t row, int64_t n, const void *rows,
+                                  void *memory, void *staging);
 
 /* The same on the host: the reference of pack_weights. */
 void tensor_pack_host(const struct tensor *tensor, void *memory, struct tensor *out);

@@ -12,7 +12,7 @@ static void run(const struct op_context *context, const void *args)
                                        .inv_freq = a->inv_freq,
                                        .x = a->x.data,
                                        .scale = a->scale};
-    gpu_put(context->gpu, "rope/rope.cu", "rope_f32",
+    gpu_put(context->stream, "rope/rope.cu", "rope_f32",
             &(struct gpu_launch){.grid = {(unsigned)a->m}, .block = {256}, .overlaps = true}, &k);
 }
 

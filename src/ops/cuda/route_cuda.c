@@ -39,9 +39,9 @@ static void put(const struct op_context *context, const void *args, const char *
                                         .token_of_row = r->token_of_row,
                                         .row_of_slot = r->row_of_slot};
     unsigned blocks = (unsigned)((a->m + TOKENS - 1) / TOKENS);
-    gpu_put(context->gpu, "route/route.cu", "route_choose",
+    gpu_put(context->stream, "route/route.cu", "route_choose",
             &(struct gpu_launch){.grid = {blocks}, .block = {THREADS}, .overlaps = true}, &k);
-    gpu_put(context->gpu, "route/route.cu", sort,
+    gpu_put(context->stream, "route/route.cu", sort,
             &(struct gpu_launch){.block = {threads}, .overlaps = true}, &k);
 }
 

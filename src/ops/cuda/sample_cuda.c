@@ -31,7 +31,7 @@ static void run(const struct op_context *context, const void *args)
     };
     static const char *const passes[] = {"sample_max", "sample_weigh", "sample_draw"};
     for (int i = 0; i < 3; i++)
-        gpu_put(context->gpu, "sample/sample.cu", passes[i],
+        gpu_put(context->stream, "sample/sample.cu", passes[i],
                 &(struct gpu_launch){.grid = {i < 2 ? (unsigned)k.pieces : 1, (unsigned)a->n},
                                      .block = {SAMPLE_THREADS},
                                      .overlaps = true},

@@ -81,7 +81,7 @@ static void run_in(const struct op_context *context, const struct attn_in_args *
                    const struct kind *kind)
 {
     const struct attn_in_rows_args k = {.all = attn_in_for_kernel(a), .m = a->m};
-    gpu_put(context->gpu, "attn_in/attn_in_rows.cu", kind->name,
+    gpu_put(context->stream, "attn_in/attn_in_rows.cu", kind->name,
             &(struct gpu_launch){
                 .grid = {blocks_of(attn_in_tiles(a), kind)},
                 .block = {STREAM_THREADS},
@@ -175,7 +175,7 @@ static void run_out(const struct op_context *context, const struct attn_out_args
         .out = a->x.data,
     };
     int64_t tiles = (a->hidden + FEW_ROWS_FEATURES - 1) / FEW_ROWS_FEATURES;
-    gpu_put(context->gpu, "attn_out/attn_out_rows.cu", kind->name,
+    gpu_put(context->stream, "attn_out/attn_out_rows.cu", kind->name,
             &(struct gpu_launch){
                 .grid = {blocks_of(tiles, kind)},
                 .block = {STREAM_THREADS},

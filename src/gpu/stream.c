@@ -1,0 +1,81 @@
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "counters_args.h"
+#include "gpu/gpu_private.h"
+
+static enum sol_status start(struct gpu_stream *stream)
+{
+    struct gpu *gpu = stream->gpu;
+    const size_t bytes = COUNTERS * sizeof *stream->counters;
+    void *memory;
+    GPU_TRY(gpu, stream_create(&stream->handle, CUDA_STREAM_NON_BLOCKING), "making a stream");
+    SOL_TRY(gpu_alloc(gpu, "counters of a stream", bytes, &memory));
+    stream->counters = memory;
+    return gpu_zero(stream, memory, bytes);
+}
+
+enum sol_status gpu_stream_create(struct gpu *gpu, struct gpu_stream **out)
+{
+    *out = NULL;
+    struct gpu_stream *stream = calloc(1, sizeof *stream);
+    if (!stream) return status_set(SOL_E_MEMORY, "no memory for a stream's tables");
+    stream->gpu = gpu;
+    enum sol_status status = start(stream);
+    if (status == SOL_OK)
+        *out = stream;
+    else
+        gpu_stream_destroy(stream);
+    return status;
+}
+
+void gpu_stream_destroy(struct gpu_stream *stream)
+{
+    if (!stream) return;
+    if (stream->handle) {
+        gpu_settle(stream); /* what failed was said, or will be by the next call */
+        GPU_GIVE(stream->gpu, stream_destroy(stream->handle));
+    }
+    gpu_free(stream->gpu, stream->counters);
+    free(stream);
+}
+
+const struct gpu_info *gpu_stream_info(const struct gpu_stream *stream)
+{
+    return &stream->gpu->info;
+}
+
+uint32_t *gpu_stream_counters(const struct gpu_stream *stream)
+{
+    return stream->counters;
+}
+
+enum sol_status gpu_wait(struct gpu_stream *stream)
+{
+    enum sol_status put = stream->put_status;
+    if (put != SOL_OK) {
+        gpu_settle(stream); /* the message of the first failure counts */
+        return status_set(put, "%s", stream->put_message);
+    }
+    GPU_TRY(stream->gpu, stream_wait(stream->handle), "the GPU's work failed");
+    return SOL_OK;
+}
+
+void gpu_settle(struct gpu_stream *stream)
+{
+    stream->put_status = SOL_OK;
+    GPU_GIVE(stream->gpu, stream_wait(stream->handle));
+}
+
+void gpu_keep(struct gpu_stream *stream, enum sol_status status)
+{
+    if (status == SOL_OK) return;
+    stream->put_status = status;
+    snprintf(stream->put_message, sizeof stream->put_message, "%s", sol_last_error());
+}
+
+enum sol_status gpu_put_status(const struct gpu_stream *stream)
+{
+    if (stream->put_status == SOL_OK) return SOL_OK;
+    return status_set(stream->put_status, "%s", stream->put_message);
+}
