@@ -240,7 +240,8 @@ static void what_is_shipped_is_chosen(void **state)
     struct mapped_file file;
     struct device_key key;
     char why[OP_REASON_MAX];
-    const struct rmsnorm_args args = {.m = 4, .n = 64};
+    const float gain[64] = {1};
+    const struct rmsnorm_args args = {.m = 4, .n = 64, .gain = gain};
     cuda_replace(fake_cuda_start(
         &(struct fake_cuda_params){.devices = 1, .major = 9, .memory = (size_t)16 << 20}));
     assert_int_equal(gpu_open(0, &gpu), SOL_OK);

@@ -24,7 +24,7 @@ struct rmsnorm_args {
     float eps;
     struct matrix x;     /* [m][n]; row i is x[rows[i]] when rows is given */
     const int32_t *rows; /* [m] or NULL */
-    const float *gain;   /* [n] */
+    const float *gain;   /* [n], or NULL: 1 */
     struct matrix y;     /* [m][n] */
 };
 
@@ -70,7 +70,7 @@ struct attention_args {
     const struct batch *batch;
     struct matrix q; /* [m][n_heads * head_dim] */
     struct kv_layer kv;
-    const float *sinks; /* [n_heads] */
+    const float *sinks; /* [n_heads], or NULL: there are none */
     struct matrix out;  /* [m][n_heads * head_dim] */
 };
 
@@ -218,8 +218,8 @@ struct head_args {
     int64_t n_outputs, hidden;
     float eps;
     const struct batch *batch;
-    struct matrix x; /* [rows][hidden] */
-    const float *norm;
+    struct matrix x;      /* [rows][hidden] */
+    const float *norm;    /* or NULL, as rmsnorm's gain */
     struct tensor w;      /* [1][vocab][hidden] */
     struct matrix logits; /* [n_outputs][vocab] */
 };

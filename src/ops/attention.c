@@ -1,4 +1,5 @@
-/* attention: causal grouped-query attention over the cache, with a sliding window and sinks. */
+/* attention: causal grouped-query attention over the cache, with a sliding window and sinks or
+ * without. */
 #include <math.h>
 
 #include "ops/cases.h"
@@ -59,12 +60,12 @@ static void reference_head(const struct attention_args *a, int64_t i, int64_t h,
     const struct kv_layer *kv = &a->kv;
     int64_t last = a->batch->position[i], first = first_key(a, last);
     float *out = matrix_floats(&a->out) + (i * a->n_heads + h) * kv->head_dim;
-    double top = a->sinks[h];
+    double sink = a->sinks ? a->sinks[h] : -INFINITY, top = sink;
     for (int64_t p = first; p <= last; p++) {
         scores[p - first] = score(a, i, h, p);
         top = fmax(top, scores[p - first]);
     }
-    double total = exp(a->sinks[h] - top);
+    double total = a->sinks ? exp(sink - top) : 0;
     for (int64_t d = 0; d < kv->head_dim; d++) out[d] = 0;
     for (int64_t p = first; p <= last; p++) total += exp(scores[p - first] - top);
     for (int64_t p = first; p <= last; p++) {
@@ -135,7 +136,8 @@ static bool make_packed_case(struct case_maker *c, int index, struct attention_a
 
 static bool make_case(struct case_maker *c, void *args)
 {
-    if (c->index >= 12) return make_packed_case(c, c->index - 12, args);
+    enum { WITHOUT_SINKS = 12, PACKED = 18 };
+    if (c->index >= PACKED) return make_packed_case(c, c->index - PACKED, args);
     int64_t m = c->index % 4 == 0 ? 1 : case_size(c, 1, 60), kv_heads = rng_range(c->rng, 1, 3);
     int64_t heads = kv_heads * rng_range(c->rng, 1, 8),
             dim = c->index % 3 ? 64 : 2 * rng_range(c->rng, 1, 40);
@@ -147,6 +149,7 @@ static bool make_case(struct case_maker *c, void *args)
                                  .head_dim = dim,
                                  .window = window};
     make(c, &p, 3, c->index % 5 == 4 ? 700 : 40, args);
+    if (c->index >= WITHOUT_SINKS) ((struct attention_args *)args)->sinks = NULL;
     return true;
 }
 

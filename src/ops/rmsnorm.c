@@ -1,4 +1,4 @@
-/* rmsnorm: root-mean-square normalisation with a gain. */
+/* rmsnorm: root-mean-square normalisation, with a gain or without. */
 #include <math.h>
 
 #include "ops/cases.h"
@@ -11,7 +11,7 @@ static struct op_cost cost(const void *args)
 {
     const struct rmsnorm_args *a = args;
     double count = (double)(a->m * a->n);
-    return (struct op_cost){4 * count, 8 * count + 4 * (double)a->n};
+    return (struct op_cost){4 * count, 8 * count + (a->gain ? 4 * (double)a->n : 0)};
 }
 
 static void reference(const struct op_context *context, const void *args)
@@ -24,7 +24,8 @@ static void reference(const struct op_context *context, const void *args)
         for (int64_t j = 0; j < a->n; j++) sum += (double)x[j] * x[j];
         double scale = 1.0 / sqrt(sum / (double)a->n + a->eps);
         float *y = matrix_floats(&a->y) + i * a->n;
-        for (int64_t j = 0; j < a->n; j++) y[j] = (float)(x[j] * scale) * a->gain[j];
+        for (int64_t j = 0; j < a->n; j++)
+            y[j] = (float)(x[j] * scale) * (a->gain ? a->gain[j] : 1);
     }
 }
 
@@ -42,7 +43,7 @@ static void make_problem(struct case_maker *c, const struct op_problem *p, void 
 
 static bool make_case(struct case_maker *c, void *args)
 {
-    if (c->index >= 6) return false;
+    if (c->index >= 9) return false;
     int64_t m = case_size(c, 1, 20), n = case_size(c, 5, 300);
     const struct batch *batch = case_batch(c, m, 1, 0, 1);
     struct rmsnorm_args *a = args;
@@ -51,6 +52,7 @@ static bool make_case(struct case_maker *c, void *args)
         a->m = a->y.rows = batch->n_outputs;
         a->rows = batch->output_rows;
     }
+    if (c->index >= 6) a->gain = NULL;
     return true;
 }
 

@@ -16,6 +16,8 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
     if (a->kv.head_dim > DIM_MAX)
         snprintf(why, OP_REASON_MAX, "head_dim %lld is over %d", (long long)a->kv.head_dim,
                  DIM_MAX);
+    else if (!a->sinks)
+        snprintf(why, OP_REASON_MAX, "no sinks");
     else if (a->n_heads / a->kv.n_kv_heads > WARPS_MAX)
         snprintf(why, OP_REASON_MAX, "more than %d query heads a key head", WARPS_MAX);
     else
@@ -74,6 +76,8 @@ static bool can_run_decode(const void *args, const struct op_device *device,
     (void)device;
     if (a->kv.head_dim != DIM)
         snprintf(why, OP_REASON_MAX, "head_dim %lld; it is for %d", (long long)a->kv.head_dim, DIM);
+    else if (!a->sinks)
+        snprintf(why, OP_REASON_MAX, "no sinks");
     else if (a->n_heads / a->kv.n_kv_heads > HEADS)
         snprintf(why, OP_REASON_MAX, "more than %d query heads a key head", HEADS);
     else if (a->kv.dtype == DTYPE_F32)

@@ -16,6 +16,7 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
     if (!few_rows_one(a->n_outputs, why)) return false;
     if (!few_rows_dense(&a->w, why)) return false;
     if (a->hidden > FEW_ROWS_HELD_MAX) return few_rows_refuse(why, "a row of more than 4096");
+    if (!a->norm) return few_rows_refuse(why, "a norm without a gain");
     if (!few_rows_aligned(a->x.data) || !few_rows_aligned(a->norm))
         return few_rows_refuse(why, "an operand at an address that is no multiple of 16");
     return true;

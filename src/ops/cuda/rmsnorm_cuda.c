@@ -1,7 +1,17 @@
+#include <stdio.h>
+
 #include "gpu/kernel.h"
 #include "ops/args.h"
 #include "ops/op.h"
 #include "rmsnorm/rmsnorm_args.h"
+
+static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    const struct rmsnorm_args *a = args;
+    (void)device;
+    if (!a->gain) snprintf(why, OP_REASON_MAX, "no gain");
+    return a->gain != NULL;
+}
 
 static void run(const struct op_context *context, const void *args)
 {
@@ -16,5 +26,6 @@ const struct op_variant rmsnorm_f32_cuda = {
     .name = "rmsnorm_f32_cuda",
     .summary = "a block a row",
     .target = TARGET_CUDA,
+    .can_run = can_run,
     .run = run,
 };

@@ -201,9 +201,10 @@ static void start_queries(const struct attention_args *a, const struct attention
             const float *q = matrix_floats(&a->q) + ((job->row + i) * a->n_heads + h) * dim;
             for (int64_t d = 0; d < dim; d++) t->q[query * dim + d] = q[d] * scale;
             memset(t->out + query * dim, 0, sizeof(float) * (size_t)dim);
-            t->top[query] = a->sinks[h];
+            t->top[query] = a->sinks ? a->sinks[h] : -INFINITY;
             memset(t->total + query * LANES, 0, sizeof(float) * LANES);
-            t->total[query * LANES] = 1.0f; /* the sink's own share, exp(sink - top) */
+            t->total[query * LANES] =
+                a->sinks ? 1.0f : 0; /* the sink's own share, exp(sink - top) */
         }
 }
 

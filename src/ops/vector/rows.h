@@ -44,9 +44,11 @@ static void rmsnorm_rows(void *arg, int64_t begin, int64_t end, int worker)
         float *y = matrix_floats(&a->y) + i * a->n;
         float scale = 1.0f / sqrtf(sum_of_squares(x, a->n) / (float)a->n + a->eps);
         int64_t j = 0;
-        for (; j + LANES <= a->n; j += LANES)
-            vector_store(y + j, vector_load(x + j) * scale * vector_load(a->gain + j));
-        for (; j < a->n; j++) y[j] = x[j] * scale * a->gain[j];
+        for (; j + LANES <= a->n; j += LANES) {
+            vfloat v = vector_load(x + j) * scale;
+            vector_store(y + j, a->gain ? v * vector_load(a->gain + j) : v);
+        }
+        for (; j < a->n; j++) y[j] = x[j] * scale * (a->gain ? a->gain[j] : 1);
     }
 }
 
