@@ -2,7 +2,7 @@
  * row major, float32 without gaps (op.h); M is the number of token rows. No
  * output overlaps an input except where the op says "in place". Every op: a NaN or Inf in a row
  * never reaches another row (other than through attention, which reads what was written), and never
- * turns into finite numbers (but for swiglu, whose definition clamps). */
+ * turns into finite numbers (but where an op's definition clamps). */
 #ifndef OPS_ARGS_H
 #define OPS_ARGS_H
 
@@ -120,6 +120,43 @@ struct combine_args {
     struct matrix y; /* [m * top_k][n] grouped rows */
     struct routing routing;
     struct matrix x; /* [m][n], in place */
+};
+
+/* axpby: out = a x + factor b y, or a x where y has no data; out may be x. */
+struct axpby_args {
+    int64_t m, n;
+    const float *a, *b; /* one number, or NULL: 1 */
+    float factor;
+    struct matrix x, y, out; /* [m][n] */
+};
+
+/* gated_embed: for each head h (n / gate.rows numbers of a row)
+ * y[i] += scale * lambda * sigmoid(gate[h] . x[i]) * e[i], where the gate sees the first numbers of
+ * x[i], and e[i] is the table's row for the token; or for the token before it in its sequence,
+ * where the first has none and stays as it is. x may be y. */
+struct gated_embed_args {
+    int64_t m, n;
+    bool previous;
+    bool normed; /* e[i] is divided by its root mean square, with eps */
+    float scale, eps;
+    const float *lambda; /* one number, or NULL: 1 */
+    const struct batch *batch;
+    struct tensor table; /* [1][vocab][n] */
+    struct tensor gate;  /* [1][heads][channels] */
+    struct matrix x, y;  /* x [m][channels or more]; y [m][n], in place */
+};
+
+/* relu2: x = max(x, 0)^2, in place. */
+struct relu2_args {
+    int64_t m, n;
+    struct matrix x;
+};
+
+/* softcap: x = cap * tanh(x / cap), in place. */
+struct softcap_args {
+    int64_t m, n;
+    float cap;
+    struct matrix x;
 };
 
 /* What one draw of a token needs. */

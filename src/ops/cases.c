@@ -130,6 +130,18 @@ static void even_rows(struct case_maker *c, struct batch *b, int64_t vocab)
     }
 }
 
+/* Who has no row before in the batch has any token before, but where the sequence begins. */
+static void set_previous(struct batch *b, int64_t vocab)
+{
+    for (int64_t i = 0; i < b->n_tokens; i++) {
+        int64_t j = i - 1;
+        while (j >= 0 && b->sequence[j] != b->sequence[i]) j--;
+        b->previous[i] = j >= 0           ? b->token[j]
+                         : b->position[i] ? (int32_t)((b->token[i] + 1) % vocab)
+                                          : -1;
+    }
+}
+
 struct batch *case_batch(struct case_maker *c, int64_t m, int64_t n_sequences, int64_t max_start,
                          int64_t vocab)
 {
@@ -140,11 +152,14 @@ struct batch *case_batch(struct case_maker *c, int64_t m, int64_t n_sequences, i
     b->position = ARENA_NEW(c->arena, int32_t, m);
     b->sequence = ARENA_NEW(c->arena, int32_t, m);
     b->output_rows = ARENA_NEW(c->arena, int32_t, m);
+    b->previous = ARENA_NEW(c->arena, int32_t, m);
     int32_t *next = ARENA_NEW(c->arena, int32_t, n_sequences);
-    if (!b->token || !b->position || !b->sequence || !b->output_rows || !next) return NULL;
+    if (!b->token || !b->position || !b->sequence || !b->output_rows || !b->previous || !next)
+        return NULL;
     c->batch = b;
     if (c->kind == CASE_TIMED) {
         even_rows(c, b, vocab);
+        set_previous(b, vocab);
         return b;
     }
     for (int64_t s = 0; s < n_sequences; s++) next[s] = (int32_t)rng_range(c->rng, 0, max_start);
@@ -158,6 +173,7 @@ struct batch *case_batch(struct case_maker *c, int64_t m, int64_t n_sequences, i
         if (rng_range(c->rng, 0, 1)) b->output_rows[b->n_outputs++] = (int32_t)i;
     }
     if (b->n_outputs == 0) b->output_rows[b->n_outputs++] = (int32_t)(m - 1);
+    set_previous(b, vocab);
     return b;
 }
 

@@ -1,0 +1,66 @@
+/* relu2: the squared rectifier of a GPT. */
+#include "ops/cases.h"
+#include "ops/ops.h"
+
+#define OP_LIST "ops/relu2.list"
+#include "ops/variant_table.h"
+
+static struct op_cost cost(const void *args)
+{
+    const struct relu2_args *a = args;
+    double count = (double)(a->m * a->n);
+    return (struct op_cost){2 * count, 8 * count};
+}
+
+/* Written so that a NaN passes through. */
+static void reference(const struct op_context *context, const void *args)
+{
+    (void)context;
+    const struct relu2_args *a = args;
+    float *x = matrix_floats(&a->x);
+    for (int64_t i = 0; i < a->m * a->n; i++) x[i] = x[i] < 0 ? 0 : x[i] * x[i];
+}
+
+static void make_problem(struct case_maker *c, const struct op_problem *p, void *args)
+{
+    *(struct relu2_args *)args =
+        (struct relu2_args){.m = p->rows, .n = p->n, .x = case_rows(c, p->rows, p->n, 1.0f)};
+}
+
+static bool make_case(struct case_maker *c, void *args)
+{
+    if (c->index >= 4) return false;
+    const struct op_problem p = {.rows = case_size(c, 1, 20), .n = case_size(c, 1, 300)};
+    make_problem(c, &p, args);
+    return true;
+}
+
+static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
+{
+    const struct relu2_args *a = args;
+    out[0] = op_output_of(offsetof(struct relu2_args, x), &a->x);
+    return 1;
+}
+
+static void problem(const void *args, struct op_problem *out)
+{
+    const struct relu2_args *a = args;
+    *out = (struct op_problem){.rows = a->m, .n = a->n};
+}
+
+const struct op op_relu2 = {
+    .name = "relu2",
+    .summary = "x = max(x, 0)^2, in place; NaN stays NaN, minus infinity is clamped",
+    .args_size = sizeof(struct relu2_args),
+    .problem = problem,
+    .tolerance = {{0}},
+    .cost = cost,
+    .reference = reference,
+    .make_case = make_case,
+    .make_problem = make_problem,
+    .usual = {.rows = 1, .n = 5120},
+    .outputs = outputs,
+    .matrices = {offsetof(struct relu2_args, x)},
+    .variants = variants,
+    .n_variants = N_VARIANTS,
+};

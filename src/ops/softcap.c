@@ -1,0 +1,67 @@
+/* softcap: a smooth bound for logits. */
+#include <math.h>
+
+#include "ops/cases.h"
+#include "ops/ops.h"
+
+#define OP_LIST "ops/softcap.list"
+#include "ops/variant_table.h"
+
+static struct op_cost cost(const void *args)
+{
+    const struct softcap_args *a = args;
+    double count = (double)(a->m * a->n);
+    return (struct op_cost){8 * count, 8 * count};
+}
+
+static void reference(const struct op_context *context, const void *args)
+{
+    (void)context;
+    const struct softcap_args *a = args;
+    float *x = matrix_floats(&a->x);
+    for (int64_t i = 0; i < a->m * a->n; i++) x[i] = a->cap * tanhf(x[i] / a->cap);
+}
+
+static void make_problem(struct case_maker *c, const struct op_problem *p, void *args)
+{
+    *(struct softcap_args *)args = (struct softcap_args){
+        .m = p->rows, .n = p->n, .cap = 15, .x = case_rows(c, p->rows, p->n, 10.0f)};
+}
+
+static bool make_case(struct case_maker *c, void *args)
+{
+    if (c->index >= 4) return false;
+    const struct op_problem p = {.rows = case_size(c, 1, 20), .n = case_size(c, 1, 300)};
+    make_problem(c, &p, args);
+    return true;
+}
+
+static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
+{
+    const struct softcap_args *a = args;
+    out[0] = op_output_of(offsetof(struct softcap_args, x), &a->x);
+    return 1;
+}
+
+static void problem(const void *args, struct op_problem *out)
+{
+    const struct softcap_args *a = args;
+    *out = (struct op_problem){.rows = a->m, .n = a->n};
+}
+
+const struct op op_softcap = {
+    .name = "softcap",
+    .summary = "x = cap * tanh(x / cap), in place; NaN stays NaN, an infinity becomes the cap",
+    .args_size = sizeof(struct softcap_args),
+    .problem = problem,
+    .tolerance = {{2e-6f}},
+    .cost = cost,
+    .reference = reference,
+    .make_case = make_case,
+    .make_problem = make_problem,
+    .usual = {.rows = 1, .n = 32768},
+    .outputs = outputs,
+    .matrices = {offsetof(struct softcap_args, x)},
+    .variants = variants,
+    .n_variants = N_VARIANTS,
+};
