@@ -13,19 +13,22 @@ static void check(const struct model_config *c)
     FUZZ_REQUIRE(c->n_kv_heads >= 1 && c->n_heads % c->n_kv_heads == 0);
     FUZZ_REQUIRE(c->head_dim >= 2 && c->head_dim % 2 == 0);
     FUZZ_REQUIRE(c->top_k >= 1 && c->top_k <= c->n_experts);
-    FUZZ_REQUIRE(c->window >= 1 && c->context >= 1 && c->rope_original_context >= 0);
-    FUZZ_REQUIRE(c->rms_eps > 0 && c->rope_theta >= 2 && c->rope_factor >= 1);
-    FUZZ_REQUIRE(c->rope_beta_fast > c->rope_beta_slow && c->rope_beta_slow > 0);
-    FUZZ_REQUIRE(c->swiglu_limit > 0 && c->swiglu_alpha > 0);
+    FUZZ_REQUIRE(c->window >= 1 && c->context >= 1 && c->gpt_oss.rope_original_context >= 0);
+    FUZZ_REQUIRE(c->rms_eps > 0 && c->rope_theta >= 2 && c->gpt_oss.rope_factor >= 1);
+    FUZZ_REQUIRE(c->gpt_oss.rope_beta_fast > c->gpt_oss.rope_beta_slow &&
+                 c->gpt_oss.rope_beta_slow > 0);
+    FUZZ_REQUIRE(c->gpt_oss.swiglu_limit > 0 && c->gpt_oss.swiglu_alpha > 0);
 }
 
 static bool same_rope(const struct model_config *a, const struct model_config *b)
 {
-    bool plain = a->rope_factor == 1.0f || a->rope_original_context == 0;
-    if (plain) return b->rope_factor == 1.0f || b->rope_original_context == 0;
-    return a->rope_factor == b->rope_factor && a->rope_beta_fast == b->rope_beta_fast &&
-           a->rope_beta_slow == b->rope_beta_slow && a->rope_truncate == b->rope_truncate &&
-           a->rope_original_context == b->rope_original_context;
+    bool plain = a->gpt_oss.rope_factor == 1.0f || a->gpt_oss.rope_original_context == 0;
+    if (plain) return b->gpt_oss.rope_factor == 1.0f || b->gpt_oss.rope_original_context == 0;
+    return a->gpt_oss.rope_factor == b->gpt_oss.rope_factor &&
+           a->gpt_oss.rope_beta_fast == b->gpt_oss.rope_beta_fast &&
+           a->gpt_oss.rope_beta_slow == b->gpt_oss.rope_beta_slow &&
+           a->gpt_oss.rope_truncate == b->gpt_oss.rope_truncate &&
+           a->gpt_oss.rope_original_context == b->gpt_oss.rope_original_context;
 }
 
 static void check_round_trip(const struct model_config *a)
@@ -41,7 +44,7 @@ static void check_round_trip(const struct model_config *a)
     FUZZ_REQUIRE(a->n_experts == b.n_experts && a->top_k == b.top_k);
     FUZZ_REQUIRE(a->window == b.window && a->context == b.context);
     FUZZ_REQUIRE(a->rms_eps == b.rms_eps && a->rope_theta == b.rope_theta);
-    FUZZ_REQUIRE(a->swiglu_limit == b.swiglu_limit && same_rope(a, &b));
+    FUZZ_REQUIRE(a->gpt_oss.swiglu_limit == b.gpt_oss.swiglu_limit && same_rope(a, &b));
     free(text);
     json_decref(root);
 }

@@ -15,6 +15,7 @@
 #include "base/arena.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "model/arch_gpt_oss.h"
 #include "model/config.h"
 #include "model/load.h"
 #include "model/model.h"
@@ -68,14 +69,14 @@ static void test_rope_plain_and_clamped(void **state)
     struct model_config c;
     float inv[32], factor;
     config_gpt_oss_20b(&c);
-    c.rope_factor = 1;
+    c.gpt_oss.rope_factor = 1;
     c.head_dim = 32;
     c.rope_theta = 10000;
     model_rope_frequencies(&c, false, inv, &factor);
     assert_true(factor == 1.0f);
     for (int i = 0; i < 16; i++) assert_true(fabs(inv[i] * pow(10000, i / 16.0) - 1) < 1e-6);
-    c.rope_factor = 16;
-    c.rope_original_context = 64; /* beta_fast 32 gives a bound below 0 */
+    c.gpt_oss.rope_factor = 16;
+    c.gpt_oss.rope_original_context = 64; /* beta_fast 32 gives a bound below 0 */
     model_rope_frequencies(&c, false, inv, &factor);
     double high = 16 * log(64 / (2 * 3.14159265358979)) / log(10000);
     double want = (1 - 1 / high + 1 / high / 16) / pow(10000, 1 / 16.0);
@@ -165,24 +166,24 @@ static void check_tiny(const char *source, enum dtype dense, enum dtype router)
         assert_rows(&w->wk, 1, kv, c->hidden, 1);
         assert_rows(&w->wv, 1, kv, c->hidden, 1);
         assert_rows(&w->wo, 1, c->hidden, q, 1);
-        assert_rows(&w->router, 1, c->n_experts, c->hidden, 1.5);
-        assert_rows(&w->gate, c->n_experts, c->intermediate, c->hidden, 1.25);
-        assert_rows(&w->up, c->n_experts, c->intermediate, c->hidden, 1.25);
-        assert_rows(&w->down, c->n_experts, c->hidden, c->intermediate, 1.25);
+        assert_rows(&w->gpt_oss.router, 1, c->n_experts, c->hidden, 1.5);
+        assert_rows(&w->gpt_oss.gate, c->n_experts, c->intermediate, c->hidden, 1.25);
+        assert_rows(&w->gpt_oss.up, c->n_experts, c->intermediate, c->hidden, 1.25);
+        assert_rows(&w->gpt_oss.down, c->n_experts, c->hidden, c->intermediate, 1.25);
         assert_int_equal(w->wq.dtype, dense);
-        assert_int_equal(w->router.dtype, router);
-        assert_int_equal(w->down.dtype, DTYPE_MXFP4);
-        assert_sane(w->attn_norm, c->hidden, 2);
-        assert_sane(w->ffn_norm, c->hidden, 2);
-        assert_sane(w->bq, q, 1);
-        assert_sane(w->bk, kv, 1);
-        assert_sane(w->bv, kv, 1);
-        assert_sane(w->bo, c->hidden, 1);
-        assert_sane(w->sinks, c->n_heads, 10);
-        assert_sane(w->router_bias, c->n_experts, 1);
-        assert_sane(w->gate_bias, c->n_experts * c->intermediate, 1);
-        assert_sane(w->up_bias, c->n_experts * c->intermediate, 1);
-        assert_sane(w->down_bias, c->n_experts * c->hidden, 1);
+        assert_int_equal(w->gpt_oss.router.dtype, router);
+        assert_int_equal(w->gpt_oss.down.dtype, DTYPE_MXFP4);
+        assert_sane(w->gpt_oss.attn_norm, c->hidden, 2);
+        assert_sane(w->gpt_oss.ffn_norm, c->hidden, 2);
+        assert_sane(w->gpt_oss.bq, q, 1);
+        assert_sane(w->gpt_oss.bk, kv, 1);
+        assert_sane(w->gpt_oss.bv, kv, 1);
+        assert_sane(w->gpt_oss.bo, c->hidden, 1);
+        assert_sane(w->gpt_oss.sinks, c->n_heads, 10);
+        assert_sane(w->gpt_oss.router_bias, c->n_experts, 1);
+        assert_sane(w->gpt_oss.gate_bias, c->n_experts * c->intermediate, 1);
+        assert_sane(w->gpt_oss.up_bias, c->n_experts * c->intermediate, 1);
+        assert_sane(w->gpt_oss.down_bias, c->n_experts * c->hidden, 1);
     }
     model_close(m);
 }
@@ -202,12 +203,12 @@ static void test_synth_reproducible(void **state)
     struct model *m[3];
     for (int i = 0; i < 3; i++) assert_int_equal(model_open(sources[i], &m[i]), SOL_OK);
     for (int64_t l = 0; l < m[0]->config.n_layers; l++) {
-        const struct tensor *a = &m[0]->layers[l].gate, *b = &m[1]->layers[l].gate;
+        const struct tensor *a = &m[0]->layers[l].gpt_oss.gate, *b = &m[1]->layers[l].gpt_oss.gate;
         assert_memory_equal(a->data, b->data, tensor_bytes(a));
-        assert_true(memcmp(a->data, m[2]->layers[l].gate.data, tensor_bytes(a)) != 0);
-        assert_true(memcmp(a->data, m[0]->layers[l].up.data, tensor_bytes(a)) != 0);
-        a = &m[0]->layers[l].router;
-        assert_memory_equal(a->data, m[1]->layers[l].router.data, tensor_bytes(a));
+        assert_true(memcmp(a->data, m[2]->layers[l].gpt_oss.gate.data, tensor_bytes(a)) != 0);
+        assert_true(memcmp(a->data, m[0]->layers[l].gpt_oss.up.data, tensor_bytes(a)) != 0);
+        a = &m[0]->layers[l].gpt_oss.router;
+        assert_memory_equal(a->data, m[1]->layers[l].gpt_oss.router.data, tensor_bytes(a));
     }
     for (int i = 0; i < 3; i++) model_close(m[i]);
 }
@@ -450,14 +451,14 @@ static void test_defaults_and_conversion(void **state)
         assert_int_equal(c->n_layers, 2);
         assert_int_equal(c->vocab, 512); /* from token_embd: the key is absent */
         assert_int_equal(c->context, 131072);
-        assert_int_equal(c->rope_original_context, 4096);
+        assert_int_equal(c->gpt_oss.rope_original_context, 4096);
         assert_true(c->rope_theta == 150000.0f && c->rms_eps == 1e-5f);
-        assert_true(c->rope_factor == 1); /* nothing is said of scaling */
-        assert_true(c->swiglu_alpha == 1.702f && c->swiglu_limit == 7.0f);
-        assert_int_equal(model->layers[1].gate.groups, 8);
-        assert_int_equal(model->layers[1].gate.dtype, DTYPE_MXFP4);
+        assert_true(c->gpt_oss.rope_factor == 1); /* nothing is said of scaling */
+        assert_true(c->gpt_oss.swiglu_alpha == 1.702f && c->gpt_oss.swiglu_limit == 7.0f);
+        assert_int_equal(model->layers[1].gpt_oss.gate.groups, 8);
+        assert_int_equal(model->layers[1].gpt_oss.gate.dtype, DTYPE_MXFP4);
         assert_true(model->final_norm[c->hidden - 1] == 0.0f);
-        assert_true(model->layers[1].down_bias[c->n_experts * c->hidden - 1] == 0.0f);
+        assert_true(model->layers[1].gpt_oss.down_bias[c->n_experts * c->hidden - 1] == 0.0f);
         unload(&o);
     }
 }

@@ -306,7 +306,7 @@ static void put_config(struct gguf_writer *w, const char *arch, const struct mod
         {"attention.sliding_window", c->window},
         {"expert_count", c->n_experts},
         {"expert_used_count", c->top_k},
-        {"rope.scaling.original_context_length", c->rope_original_context},
+        {"rope.scaling.original_context_length", c->gpt_oss.rope_original_context},
     };
     char key[96];
     gguf_write_string(w, "general.architecture", arch);
@@ -317,7 +317,7 @@ static void put_config(struct gguf_writer *w, const char *arch, const struct mod
     snprintf(key, sizeof key, "%s.rope.freq_base", arch);
     gguf_write_f32(w, key, c->rope_theta);
     snprintf(key, sizeof key, "%s.rope.scaling.factor", arch);
-    gguf_write_f32(w, key, c->rope_factor);
+    gguf_write_f32(w, key, c->gpt_oss.rope_factor);
 }
 
 static void put_fused(struct gguf_writer *w, const struct model_files *files, const char *prefix,
@@ -718,7 +718,7 @@ static void test_config_null(void **state)
         struct model_config c;
         assert_int_equal(config_from_json_text("c", scaling[i].text, strlen(scaling[i].text), &c),
                          SOL_OK);
-        assert_float_equal(c.rope_factor, scaling[i].factor, 0);
+        assert_float_equal(c.gpt_oss.rope_factor, scaling[i].factor, 0);
     }
 }
 

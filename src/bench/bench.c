@@ -21,6 +21,7 @@
 #include "bench/gpu_ceiling.h"
 #include "bench/watch_sensors.h"
 #include "gpu/device.h"
+#include "infer/forward.h"
 #include "ops/args.h"
 #include "ops/ops.h"
 
@@ -439,10 +440,10 @@ static void add_kernel_times(struct bench_result *r, const char *phase, const st
 }
 
 /* Whether the plan has, in every layer, each of what a layer consists of, fused or not. */
-static bool covers_layers(const struct plan *plan, int n_layers)
+static bool covers_layers(const struct plan *plan, const struct model_config *config)
 {
-    const struct op *const wanted[] = {&op_attn_in, &op_attention, &op_attn_out, &op_moe};
-    for (size_t w = 0; w < sizeof wanted / sizeof *wanted; w++) {
+    const struct op *const *wanted = forward_of(config)->parts;
+    for (int w = 0; wanted[w]; w++) {
         int layers = 0, last = -1;
         for (int i = 0; i < plan_step_count(plan); i++) {
             const struct plan_step *step = plan_step_at(plan, i);
@@ -450,7 +451,7 @@ static bool covers_layers(const struct plan *plan, int n_layers)
             layers += step->layer != last;
             last = step->layer;
         }
-        if (layers != n_layers) return false;
+        if (layers != config->n_layers) return false;
     }
     return true;
 }
@@ -531,11 +532,11 @@ static enum sol_status time_kernels(struct bench *b, int64_t prompt_runs, int64_
 static enum sol_status take_kernels(struct bench *b)
 {
     struct bench_result *r = b->result;
-    int n_layers = engine_model(b->engine)->config.n_layers;
+    const struct model_config *config = &engine_model(b->engine)->config;
     int64_t prompt_runs = prompt_plan_runs(b), step_runs = b->test.n_gen;
     if (b->prompt_plan == b->step_plan) prompt_runs = step_runs = prompt_runs + step_runs;
-    r->layers_complete = (!b->prompt_plan || covers_layers(b->prompt_plan, n_layers)) &&
-                         (!b->step_plan || covers_layers(b->step_plan, n_layers));
+    r->layers_complete = (!b->prompt_plan || covers_layers(b->prompt_plan, config)) &&
+                         (!b->step_plan || covers_layers(b->step_plan, config));
     r->proved = r->layers_complete;
     if (b->prompt_plan)
         SOL_TRY(collect_kernels(b, "prompt", b->prompt_plan, &b->prompt_tally, prompt_runs));

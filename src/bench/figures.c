@@ -3,6 +3,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "model/architecture.h"
+
 static double seconds_of(const struct bench_result *r)
 {
     return r->ns.median * 1e-9;
@@ -104,6 +106,6 @@ size_t bench_repeated(const struct bench_result *r)
 
 char *bench_model_type(const struct model *model, char text[48])
 {
-    snprintf(text, 48, "gpt-oss %.4gB", 1e-9 * (double)model->parameters);
+    snprintf(text, 48, "%s %.4gB", model->config.arch->name, 1e-9 * (double)model->parameters);
     return text;
 }

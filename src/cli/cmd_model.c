@@ -9,6 +9,7 @@
 #include "base/table.h"
 #include "cli/cli.h"
 #include "cli/model_tools.h"
+#include "model/architecture.h"
 #include "model/files.h"
 #include "model/source.h"
 #include "model/synth.h"
@@ -136,7 +137,8 @@ static enum sol_status subject_open(const char *source, struct subject *s)
 /* Bytes of keys and values that one more token costs in the layers that keep all of them. */
 static int64_t kv_bytes_per_token(const struct model_config *c)
 {
-    int64_t full_layers = c->n_layers / 2; /* layers 1, 3, ... */
+    int64_t full_layers = 0;
+    for (int64_t i = 0; i < c->n_layers; i++) full_layers += model_layer_window(c, i) == 0;
     return full_layers * 2 * c->n_kv_heads * c->head_dim * 2;
 }
 
@@ -157,21 +159,13 @@ static const char *bytes_text(size_t bytes, char buffer[32])
 static void print_text(const struct subject *s)
 {
     const struct model_config *c = &s->config;
-    char all[32], active[32], weights[32], experts[32];
+    char all[32], active[32], weights[32], experts[32], own[512];
     printf("model        %s\n", s->name);
-    printf("architecture gpt-oss, %" PRId64 " layers, hidden %" PRId64 ", vocabulary %" PRId64 "\n",
-           c->n_layers, c->hidden, c->vocab);
-    printf("attention    %" PRId64 " query and %" PRId64 " key heads of %" PRId64
-           ", window %" PRId64 " on even layers\n",
-           c->n_heads, c->n_kv_heads, c->head_dim, c->window);
-    printf("experts      %" PRId64 " of %" PRId64 " a token, intermediate %" PRId64 "\n", c->top_k,
-           c->n_experts, c->intermediate);
-    printf("context      %" PRId64 ", RoPE theta %g", c->context, (double)c->rope_theta);
-    if (c->rope_factor != 1.0f && c->rope_original_context) {
-        printf(", YaRN factor %g over %" PRId64 " (beta %g to %g)", (double)c->rope_factor,
-               c->rope_original_context, (double)c->rope_beta_fast, (double)c->rope_beta_slow);
-    }
-    printf("\nparameters   %s, %s active\n", count_text(s->parameters, all),
+    printf("architecture %s, %" PRId64 " layers, hidden %" PRId64 ", vocabulary %" PRId64 "\n",
+           c->arch->name, c->n_layers, c->hidden, c->vocab);
+    c->arch->describe(c, own, sizeof own);
+    fputs(own, stdout);
+    printf("parameters   %s, %s active\n", count_text(s->parameters, all),
            count_text(s->active, active));
     printf("weights      %s, of which experts %s\n", bytes_text(s->bytes, weights),
            bytes_text(s->expert_bytes, experts));
@@ -228,34 +222,14 @@ static void print_keys(const struct subject *s)
 
 static json_t *config_json(const struct model_config *c)
 {
-    const struct {
-        const char *name;
-        int64_t value;
-    } integers[] = {
-        {"layers", c->n_layers},   {"hidden", c->hidden},
-        {"heads", c->n_heads},     {"kv_heads", c->n_kv_heads},
-        {"head_dim", c->head_dim}, {"experts", c->n_experts},
-        {"top_k", c->top_k},       {"intermediate", c->intermediate},
-        {"vocab", c->vocab},       {"window", c->window},
-        {"context", c->context},   {"rope_original_context", c->rope_original_context},
-    };
-    const struct {
-        const char *name;
-        float value;
-    } floats[] = {
-        {"rms_eps", c->rms_eps},
-        {"rope_theta", c->rope_theta},
-        {"rope_factor", c->rope_factor},
-        {"rope_beta_fast", c->rope_beta_fast},
-        {"rope_beta_slow", c->rope_beta_slow},
-        {"swiglu_alpha", c->swiglu_alpha},
-        {"swiglu_limit", c->swiglu_limit},
-    };
     json_t *out = json_object();
-    for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
-        json_object_set_new(out, integers[i].name, json_integer(integers[i].value));
-    for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
-        json_object_set_new(out, floats[i].name, json_real((double)floats[i].value));
+    const struct architecture *arch = c->arch;
+    for (const struct config_field *f = arch->fields; f < arch->fields + arch->n_fields; f++) {
+        const void *at = (const char *)c + f->offset;
+        json_object_set_new(out, f->name,
+                            f->real ? json_real((double)*(const float *)at)
+                                    : json_integer(*(const int64_t *)at));
+    }
     return out;
 }
 
@@ -291,7 +265,7 @@ static enum sol_status print_json(const struct subject *s, const struct model_op
 {
     json_t *out = json_object();
     json_object_set_new(out, "model", json_string(s->name));
-    json_object_set_new(out, "architecture", json_string("gpt-oss"));
+    json_object_set_new(out, "architecture", json_string(s->config.arch->name));
     json_object_set_new(out, "config", config_json(&s->config));
     json_object_set_new(out, "parameters", json_integer(s->parameters));
     json_object_set_new(out, "active_parameters", json_integer(s->active));

@@ -1,6 +1,8 @@
-/* See buffers.h. Buffers that are never needed at the same time of a step share memory. */
-#include "infer/buffers.h"
+/* See buffers.h and buffer_table.h. Buffers that are never needed at the same time of a step share
+ * memory. */
+#include "infer/buffer_table.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,44 +10,12 @@
 #include "gpu/device.h"
 #include "infer/kv_pages.h"
 
-/* Of a step, in order; those between embed and head are a layer's. */
-enum stage { INPUT, EMBED, ATTN_IN, ATTENTION, ATTN_OUT, MOE, HEAD, SAMPLE, RESULT };
-
 /* clang-format off */
-enum extent {
-    ONE, ROWS, OUTPUTS, SLOTS, HIDDEN, WIDTH, VOCAB, GROUP_ENDS, STEP_WORDS, FREQUENCIES, SEQUENCES,
-    SEQUENCE_PAGES, VOCAB_WORDS, SCRATCH, KV_POSITIONS, KV_HEADS, HEAD_DIM
-};
-/* clang-format on */
-
-enum type { F32, I32, KV }; /* KV: the cache's */
-
-struct line {
-    const char *name;
-    enum type type;
-    enum extent shape[3];   /* what is not said is ONE */
-    enum stage first, last; /* use; from INPUT to RESULT: kept from step to step as well */
-    bool per_layer, gpu_only;
-    size_t pointer; /* in struct buffers, or in each struct kv_layer */
-    size_t host;    /* in struct buffers; 0: the host has no copy */
-};
-
-#define AT(member)       offsetof(struct buffers, member)
-#define AT_LAYER(member) offsetof(struct kv_layer, member)
-
-/* clang-format off */
-static const struct line table[] = {
+static const struct buffer_line common[] = {
     {"x", F32, {ROWS, HIDDEN}, EMBED, HEAD, .pointer = AT(at.x)},
     {"q", F32, {ROWS, WIDTH}, ATTN_IN, ATTENTION, .pointer = AT(at.q)},
     {"attn", F32, {ROWS, WIDTH}, ATTENTION, ATTN_OUT, .pointer = AT(at.attn)},
-    {"normed", F32, {ROWS, HIDDEN}, ATTN_OUT, MOE, .pointer = AT(at.normed)},
     {"logits", F32, {OUTPUTS, VOCAB}, HEAD, RESULT, .pointer = AT(at.logits), .host = AT(host.logits)},
-    /* Costs of the last layer are asked for when the step is over. */
-    {"routing.weight", F32, {SLOTS}, ATTN_OUT, RESULT, .pointer = AT(at.routing.weight)},
-    {"routing.expert", I32, {SLOTS}, ATTN_OUT, RESULT, .pointer = AT(at.routing.expert)},
-    {"routing.group_offsets", I32, {GROUP_ENDS}, ATTN_OUT, RESULT, .pointer = AT(at.routing.group_offsets)},
-    {"routing.token_of_row", I32, {SLOTS}, ATTN_OUT, RESULT, .pointer = AT(at.routing.token_of_row)},
-    {"routing.row_of_slot", I32, {SLOTS}, ATTN_OUT, RESULT, .pointer = AT(at.routing.row_of_slot)},
     {"scratch", F32, {SCRATCH}, EMBED, SAMPLE, .pointer = AT(scratch_at)},
     {"step", I32, {STEP_WORDS}, INPUT, RESULT, .pointer = AT(step), .host = AT(host.step)},
     {"frequencies", F32, {FREQUENCIES}, INPUT, RESULT, .pointer = AT(at.inv_freq)},
@@ -57,7 +27,16 @@ static const struct line table[] = {
 };
 /* clang-format on */
 
-enum { LINES = sizeof table / sizeof *table, ALIGN = 256 };
+enum { COMMON = sizeof common / sizeof *common, LINES_MAX = COMMON + 16, ALIGN = 256 };
+
+/* The table: what all architectures have, then what this one has. NULL behind the last line. */
+static const struct buffer_line *line_at(const struct buffers *b, int i)
+{
+    const struct forward *forward = forward_of(b->config);
+    if (i < COMMON) return &common[i];
+    assert(COMMON + forward->n_lines <= LINES_MAX);
+    return i < COMMON + forward->n_lines ? &forward->lines[i - COMMON] : NULL;
+}
 
 /* ---- sizes ---- */
 
@@ -95,6 +74,7 @@ static int64_t extent_of(const struct buffers *b, enum extent extent, int64_t la
     case VOCAB: return c->vocab;
     case GROUP_ENDS: return c->n_experts + 1;
     case STEP_WORDS: return 4 * p->max_batch + draw;
+    case INTERMEDIATE: return c->intermediate;
     case FREQUENCIES: return c->head_dim / 2;
     case SEQUENCES: return p->sequences;
     case SEQUENCE_PAGES: return b->sequence_pages;
@@ -108,7 +88,7 @@ static int64_t extent_of(const struct buffers *b, enum extent extent, int64_t la
     /* clang-format on */
 }
 
-static size_t line_bytes(const struct buffers *b, const struct line *line, int64_t layer)
+static size_t line_bytes(const struct buffers *b, const struct buffer_line *line, int64_t layer)
 {
     bool on_gpu = b->params->chooser.device.gpu;
     if (line->gpu_only && !on_gpu) return 0;
@@ -125,18 +105,19 @@ static void point(void *in, size_t offset, uintptr_t to)
     memcpy((char *)in + offset, &to, sizeof to);
 }
 
-static bool lasts(const struct buffers *b, const struct line *line)
+static bool lasts(const struct buffers *b, const struct buffer_line *line)
 {
     return b->params->keep || (line->first == INPUT && line->last == RESULT);
 }
 
 struct place {
-    const struct line *line;
+    const struct buffer_line *line;
     size_t begin, end;
 };
 
 /* The lowest place that nothing has which is used at the same time. */
-static size_t find_place(const struct place *places, int n, const struct line *line, size_t bytes)
+static size_t find_place(const struct place *places, int n, const struct buffer_line *line,
+                         size_t bytes)
 {
     size_t at = 0;
     for (int i = 0; i < n; i++) {
@@ -151,19 +132,20 @@ static size_t find_place(const struct place *places, int n, const struct line *l
 
 void buffers_place(struct buffers *b, void *memory, void *pinned)
 {
-    struct place places[LINES];
+    struct place places[LINES_MAX];
     uintptr_t base = (uintptr_t)memory;
+    const struct buffer_line *line;
     size_t top = 0, host = 0;
     int n = 0;
     b->cache = 0;
-    for (const struct line *line = table; line < table + LINES; line++) {
+    for (int k = 0; (line = line_at(b, k)); k++) {
         if (lasts(b, line)) continue;
         size_t bytes = line_bytes(b, line, 0), at = find_place(places, n, line, bytes);
         places[n++] = (struct place){line, at, at + bytes};
         point(b, line->pointer, base + at);
         if (at + bytes > top) top = at + bytes;
     }
-    for (const struct line *line = table; line < table + LINES; line++) {
+    for (int k = 0; (line = line_at(b, k)); k++) {
         if (!lasts(b, line)) continue;
         for (int64_t i = 0; i < (line->per_layer ? b->config->n_layers : 1); i++) {
             size_t bytes = line_bytes(b, line, i);
@@ -172,7 +154,7 @@ void buffers_place(struct buffers *b, void *memory, void *pinned)
             top += bytes;
         }
     }
-    for (const struct line *line = table; line < table + LINES; line++) {
+    for (int k = 0; (line = line_at(b, k)); k++) {
         if (!line->host) continue;
         uintptr_t device;
         memcpy(&device, (char *)b + line->pointer, sizeof device);
@@ -214,7 +196,8 @@ struct engine_parts buffers_parts(const struct buffers *b)
 void buffers_report(const struct buffers *b,
                     void (*each)(void *arg, const char *name, size_t bytes), void *arg)
 {
-    for (const struct line *line = table; line < table + LINES; line++) {
+    const struct buffer_line *line;
+    for (int k = 0; (line = line_at(b, k)); k++) {
         size_t bytes = 0;
         for (int64_t i = 0; i < (line->per_layer ? b->config->n_layers : 1); i++)
             bytes += line_bytes(b, line, i);

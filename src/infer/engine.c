@@ -242,11 +242,23 @@ void engine_destroy(struct engine *e)
 
 /* ---- steps ---- */
 
+static struct forward_step step_of(const struct engine *e, int64_t rows, int64_t outputs,
+                                   bool draws)
+{
+    return (struct forward_step){.model = e->model,
+                                 .batch = &e->batch,
+                                 .buffers = &e->buffers.at,
+                                 .rows = rows,
+                                 .outputs = outputs,
+                                 .draws = draws};
+}
+
 static enum sol_status make_plan(struct engine *e, struct cached_plan *p)
 {
     SOL_TRY(plan_create(&e->params.chooser, &p->plan));
     plan_share(p->plan, e->buffers.scratch_at, e->buffers.scratch);
-    forward_build(p->plan, e->model, &e->batch, &e->buffers.at, p->rows, p->outputs, p->draws);
+    const struct forward_step step = step_of(e, p->rows, p->outputs, p->draws);
+    forward_build(p->plan, &step);
     e->plans_made++;
     SOL_TRY(plan_finish(p->plan));
     if (!e->params.keep) plan_narrow(p->plan);
@@ -324,7 +336,8 @@ enum sol_status engine_make_plan(struct engine *e, const struct chooser *chooser
 {
     SOL_TRY(plan_create(chooser, out));
     plan_on_choice(*out, on_choice, arg);
-    forward_build(*out, e->model, &e->batch, &e->buffers.at, rows, outputs, false);
+    const struct forward_step step = step_of(e, rows, outputs, false);
+    forward_build(*out, &step);
     enum sol_status status = plan_finish(*out);
     if (status == SOL_OK) return SOL_OK;
     plan_destroy(*out);

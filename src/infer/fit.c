@@ -6,52 +6,60 @@
 #include "base/progress.h"
 #include "gpu/device.h"
 #include "model/upload.h"
+#include "model/weights.h"
 
 static const double gib = 1 << 30;
 /* From this size on loading takes long enough to be told what it is about. */
 static const size_t worth_a_note = (size_t)4 << 30;
 
-/* Formats and layouts of a layer's weights: what the choice of kernels sees of them. */
-static uint64_t kinds_of(const struct layer_weights *w)
+/* Of each layer what the choice of kernels sees: formats and layouts of its weights, its window. */
+static void find_kinds(const struct model *model, uint64_t *kinds)
 {
-    const struct tensor *tensors[] = {&w->wq,     &w->wk,   &w->wv, &w->wo,
-                                      &w->router, &w->gate, &w->up, &w->down};
-    uint64_t kinds = 0;
-    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
-        kinds = kinds << 6 | (uint64_t)tensors[i]->dtype << 1 | (uint64_t)tensors[i]->layout;
-    return kinds;
+    const struct model_config *c = &model->config;
+    for (int64_t n = 0; n < c->n_layers; n++) kinds[n] = (uint64_t)model_layer_window(c, n);
+    for (int64_t i = 0; i < weight_count(c); i++) {
+        const struct weight w = weight_at(c, i);
+        const struct tensor *t = weight_field(model, &w);
+        if (w.layer < 0) continue;
+        uint64_t kind = w.vector ? 0 : (uint64_t)t->dtype << 1 | (uint64_t)t->layout;
+        kinds[w.layer] = (kinds[w.layer] * 1000003 ^ (uint64_t)w.offset) * 1000003 ^ kind;
+    }
 }
 
-/* Of the pairs of layers only the first, and those that differ from it; `layers` has room for all.
- */
-static struct model without_repeats(const struct model *model, struct layer_weights *layers)
+/* Layers of a kind that was there before. */
+static enum sol_status find_repeats(const struct model *model, bool **skip)
 {
-    struct model few = *model;
-    const struct layer_weights *all = model->layers;
-    few.layers = layers;
-    few.config.n_layers = 0;
-    for (int64_t i = 0; i < model->config.n_layers; i += 2) {
-        bool two = i + 1 < model->config.n_layers;
-        if (i && kinds_of(&all[i]) == kinds_of(&all[0]) &&
-            (!two || kinds_of(&all[i + 1]) == kinds_of(&all[1])))
-            continue;
-        layers[few.config.n_layers++] = all[i];
-        if (two) layers[few.config.n_layers++] = all[i + 1];
+    size_t count = (size_t)model->config.n_layers;
+    uint64_t *kinds = calloc(count, sizeof *kinds);
+    *skip = calloc(count, sizeof **skip);
+    if (!kinds || !*skip) {
+        free(kinds);
+        return status_set(SOL_E_MEMORY, "no memory for a model's tables");
     }
-    return few;
+    find_kinds(model, kinds);
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < i && !(*skip)[i]; k++) (*skip)[i] = kinds[k] == kinds[i];
+    free(kinds);
+    return SOL_OK;
 }
 
 /* Raises `most` to what steps of so many rows need. */
-static enum sol_status dry_run(const struct model *model, const struct buffers *b, int64_t rows,
-                               size_t *most)
+static enum sol_status dry_run(const struct model *model, const struct buffers *b, const bool *skip,
+                               int64_t rows, size_t *most)
 {
     const struct engine_params *p = b->params;
     const struct batch batch = {.n_tokens = rows};
     int64_t outputs = rows < p->max_outputs ? rows : p->max_outputs;
     struct plan *plan;
+    const struct forward_step step = {.model = model,
+                                      .batch = &batch,
+                                      .buffers = &b->at,
+                                      .rows = rows,
+                                      .outputs = outputs,
+                                      .draws = p->chooser.device.gpu && outputs == 1,
+                                      .skip = skip};
     SOL_TRY(plan_create(&p->chooser, &plan));
-    forward_build(plan, model, &batch, &b->at, rows, outputs,
-                  p->chooser.device.gpu && outputs == 1);
+    forward_build(plan, &step);
     enum sol_status status = plan_finish_dry(plan);
     if (plan_bytes(plan) > *most) *most = plan_bytes(plan);
     plan_destroy(plan);
@@ -62,15 +70,12 @@ static enum sol_status dry_run(const struct model *model, const struct buffers *
  * outputs have nothing in common, so that all shapes are looked at. */
 enum sol_status fit_scratch(const struct model *model, struct buffers *b)
 {
-    enum sol_status status = SOL_OK;
-    size_t size = (size_t)model->config.n_layers * sizeof(struct layer_weights);
-    struct layer_weights *layers = malloc(size);
-    if (!layers) return status_set(SOL_E_MEMORY, "no memory for a model's tables");
-    const struct model few = without_repeats(model, layers);
+    bool *skip;
+    enum sol_status status = find_repeats(model, &skip);
     for (int64_t rows = 1; rows <= b->params->max_batch && status == SOL_OK; rows++)
-        status = dry_run(&few, b, rows, &b->scratch);
+        status = dry_run(model, b, skip, rows, &b->scratch);
     buffers_place(b, plan_nowhere, plan_nowhere);
-    free(layers);
+    free(skip);
     return status;
 }
 

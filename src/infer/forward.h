@@ -1,4 +1,5 @@
-/* The gpt-oss forward pass as a list of op calls. */
+/* The forward pass as a list of op calls. What is called before the layers, in one and behind them
+ * is the architecture's (forward_<name>.c); beside its calls stand the buffers that only it has. */
 #ifndef INFER_FORWARD_H
 #define INFER_FORWARD_H
 
@@ -8,24 +9,45 @@
 
 /* What the ops of a step read and write, for the largest batch (see the table in buffers.c). */
 struct forward_buffers {
-    float *x;      /* [rows][hidden] residual stream */
-    float *q;      /* [rows][n_heads][head_dim] */
-    float *attn;   /* [rows][n_heads][head_dim] */
-    float *normed; /* [rows][hidden] what router and experts read */
-    float *logits; /* [outputs][vocab] */
-    struct routing routing;
+    float *x;            /* [rows][hidden] residual stream */
+    float *q;            /* [rows][n_heads][head_dim] */
+    float *attn;         /* [rows][n_heads][head_dim] */
+    float *normed;       /* [rows][hidden] what the next products read */
+    float *logits;       /* [outputs][vocab] */
     struct kv_layer *kv; /* [n_layers] */
     float *inv_freq;     /* [head_dim / 2] */
     float rope_scale;
     uint32_t *banned; /* as in sample_args, on a GPU */
     struct sample_draw *draws;
     int32_t *token;
+    struct routing routing; /* gpt-oss */
 };
 
-/* Appends the calls for `rows` token rows and `outputs` rows of logits, from each of which `draws`
- * takes a token. The contents of batch, buffers and caches are read when the plan runs. */
-void forward_build(struct plan *plan, const struct model *model, const struct batch *batch,
-                   const struct forward_buffers *buffers, int64_t rows, int64_t outputs,
-                   bool draws);
+struct forward_step {
+    const struct model *model;
+    const struct batch *batch; /* read when the plan runs, as buffers and caches are */
+    const struct forward_buffers *buffers;
+    int64_t rows, outputs; /* of tokens, and of logits */
+    bool draws;            /* a token from each row of logits */
+    const bool *skip;      /* [n_layers] not called, to see what others need; or NULL */
+};
+
+/* Appends the calls of a step. */
+void forward_build(struct plan *plan, const struct forward_step *step);
+
+/* ---- an architecture's ---- */
+
+struct buffer_line; /* infer/buffer_table.h */
+
+struct forward {
+    void (*before)(struct plan *plan, const struct forward_step *step);
+    void (*layer)(struct plan *plan, const struct forward_step *step, int64_t n);
+    void (*head)(struct plan *plan, const struct forward_step *step); /* where outputs are wanted */
+    const struct op *const *parts; /* what each layer has, fused or not; behind them NULL */
+    const struct buffer_line *lines;
+    int n_lines;
+};
+
+const struct forward *forward_of(const struct model_config *config);
 
 #endif

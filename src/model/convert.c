@@ -5,11 +5,11 @@
 #include <string.h>
 
 #include "base/interrupt.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include "base/progress.h"
 #include "base/status.h"
 #include "format/gguf_write.h"
+#include "model/architecture.h"
 #include "model/rows.h"
 
 enum { CHUNK_BYTES = 8 << 20 };
@@ -61,50 +61,6 @@ enum sol_status weight_input_rows(const struct weight_input *input, int64_t inde
 }
 
 /* ---- GGUF ---- */
-
-static void put_keys(const struct weight_input *input, struct gguf_out *out)
-{
-    const struct model_config *c = input->config;
-    const char *slash = strrchr(input->name, '/');
-    const struct {
-        const char *key;
-        int64_t value;
-    } integers[] = {
-        {"gpt-oss.block_count", c->n_layers},
-        {"gpt-oss.context_length", c->context},
-        {"gpt-oss.embedding_length", c->hidden},
-        {"gpt-oss.feed_forward_length", c->intermediate},
-        {"gpt-oss.attention.head_count", c->n_heads},
-        {"gpt-oss.attention.head_count_kv", c->n_kv_heads},
-        {"gpt-oss.attention.key_length", c->head_dim},
-        {"gpt-oss.attention.value_length", c->head_dim},
-        {"gpt-oss.attention.sliding_window", c->window},
-        {"gpt-oss.expert_count", c->n_experts},
-        {"gpt-oss.expert_used_count", c->top_k},
-        {"gpt-oss.expert_feed_forward_length", c->intermediate},
-        {"gpt-oss.vocab_size", c->vocab},
-    };
-    gguf_out_string(out, "general.architecture", "gpt-oss");
-    gguf_out_string(out, "general.type", "model");
-    gguf_out_string(out, "general.name", slash ? slash + 1 : input->name);
-    for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
-        gguf_out_u32(out, integers[i].key, (uint32_t)integers[i].value);
-    gguf_out_f32(out, "gpt-oss.attention.layer_norm_rms_epsilon", c->rms_eps);
-    gguf_out_f32(out, "gpt-oss.rope.freq_base", c->rope_theta);
-    bool yarn = c->rope_factor != 1.0f && c->rope_original_context;
-    gguf_out_string(out, "gpt-oss.rope.scaling.type", yarn ? "yarn" : "none");
-    if (yarn) {
-        gguf_out_f32(out, "gpt-oss.rope.scaling.factor", c->rope_factor);
-        gguf_out_u32(out, "gpt-oss.rope.scaling.original_context_length",
-                     (uint32_t)c->rope_original_context);
-        gguf_out_f32(out, "gpt-oss.rope.scaling.yarn_beta_fast", c->rope_beta_fast);
-        gguf_out_f32(out, "gpt-oss.rope.scaling.yarn_beta_slow", c->rope_beta_slow);
-    }
-    gguf_out_u32(out, "general.quantization_version", 2);
-    if (c->swiglu_limit != 7.0f || c->rope_truncate)
-        LOG_WARN("%s: GGUF has no key for swiglu_limit %g%s; gpt-oss's own value will be used",
-                 input->name, (double)c->swiglu_limit, c->rope_truncate ? " and truncate" : "");
-}
 
 /* llama.cpp wants the router in float32. */
 static enum dtype gguf_dtype(const struct weight_input *input, int64_t index)
@@ -180,8 +136,12 @@ enum sol_status convert_to_gguf(const struct weight_input *input,
                                 size_t part_bytes, bool replace)
 {
     struct gguf_job job = {.input = input};
+    if (!input->config->arch->to_gguf)
+        return status_set(SOL_E_UNSUPPORTED,
+                          "%s: there is no GGUF layout for %s; name a folder to write safetensors",
+                          input->name, input->config->arch->name);
     SOL_TRY(gguf_out_create(&job.out));
-    put_keys(input, job.out);
+    input->config->arch->to_gguf(input->config, input->name, job.out);
     if (vocabulary) vocabulary_to_gguf(vocabulary, job.out);
     enum sol_status status = write_gguf(&job, path, part_bytes, replace);
     free(job.raw);

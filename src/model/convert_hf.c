@@ -1,5 +1,6 @@
-/* To a Hugging Face folder. A list of its tensors says which weights each is made of; experts have
- * gate and up rows alternating, MXFP4 ones as two tensors, others transposed. */
+/* To a folder as its architecture's tools read it. A list of its tensors says which weights each is
+ * made of; experts have gate and up rows alternating, MXFP4 ones as two tensors, others transposed.
+ */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 #include "base/status.h"
 #include "format/output_file.h"
 #include "format/safetensors_write.h"
+#include "model/architecture.h"
 #include "model/config.h"
 #include "model/convert.h"
 #include "model/rows.h"
@@ -35,45 +37,12 @@ struct job {
     struct progress progress;
 };
 
-static const struct {
-    const char *ours, *theirs;
-} names[] = {
-    {"token_embd.weight", "model.embed_tokens.weight"},
-    {"output_norm.weight", "model.norm.weight"},
-    {"output.weight", "lm_head.weight"},
-    {"attn_norm.weight", "input_layernorm.weight"},
-    {"attn_q.weight", "self_attn.q_proj.weight"},
-    {"attn_q.bias", "self_attn.q_proj.bias"},
-    {"attn_k.weight", "self_attn.k_proj.weight"},
-    {"attn_k.bias", "self_attn.k_proj.bias"},
-    {"attn_v.weight", "self_attn.v_proj.weight"},
-    {"attn_v.bias", "self_attn.v_proj.bias"},
-    {"attn_output.weight", "self_attn.o_proj.weight"},
-    {"attn_output.bias", "self_attn.o_proj.bias"},
-    {"attn_sinks.weight", "self_attn.sinks"},
-    {"post_attention_norm.weight", "post_attention_layernorm.weight"},
-    {"ffn_gate_inp.weight", "mlp.router.weight"},
-    {"ffn_gate_inp.bias", "mlp.router.bias"},
-    {"ffn_gate_exps.weight", "mlp.experts.gate_up_proj"},
-    {"ffn_gate_exps.bias", "mlp.experts.gate_up_proj_bias"},
-    {"ffn_down_exps.weight", "mlp.experts.down_proj"},
-    {"ffn_down_exps.bias", "mlp.experts.down_proj_bias"},
-};
-
 /* False for a weight that is written together with its gate. */
-static bool hf_name(const struct weight *w, char *out, size_t size)
+static bool name_in_folder(const struct weight *w, const struct job *job, char out[WEIGHT_NAME_MAX])
 {
-    const char *ours = w->name;
-    if (w->layer >= 0) ours = strchr(strchr(ours, '.') + 1, '.') + 1;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (strcmp(names[i].ours, ours) != 0) continue;
-        if (w->layer >= 0)
-            snprintf(out, size, "model.layers.%lld.%s", (long long)w->layer, names[i].theirs);
-        else
-            snprintf(out, size, "%s", names[i].theirs);
-        return true;
-    }
-    return false;
+    int dialect = job->input->config->arch->folder_dialect;
+    weight_name(w, dialect, out);
+    return w->spec->shares[dialect] != SHARE_UP;
 }
 
 /* ---- types ---- */
@@ -142,8 +111,8 @@ static int64_t find_up(const struct job *job, int64_t gate, const struct weight 
 static enum sol_status add_target(struct job *job, int64_t index)
 {
     struct weight w = weight_at(job->input->config, index);
-    char name[128], part[144];
-    if (!hf_name(&w, name, sizeof name)) return SOL_OK;
+    char name[WEIGHT_NAME_MAX], part[WEIGHT_NAME_MAX + 16];
+    if (!name_in_folder(&w, job, name)) return SOL_OK;
     struct target *t = &job->targets[job->n_targets++];
     *t = (struct target){index, find_up(job, index, &w), job->n_tensors};
     enum dtype dtype = weight_input_dtype(job->input, index);

@@ -1,7 +1,7 @@
-/* Finding weights. For every weight of the table in weights.c there is a short list of tensors that
- * may hold it: under its own name, under a dialect's name, or as a share of a fused tensor. The
- * first that exists counts; its shape and type must then be right. At last every tensor of the
- * files must have been used. */
+/* Finding weights. For every weight its architecture has a short list of tensors that may hold it:
+ * under its own name, under a dialect's name, or as a share of a fused tensor. The first that
+ * exists counts; its shape and type must then be right. At last every tensor of the files must have
+ * been used. */
 #include "model/files.h"
 
 #include <assert.h>
@@ -10,11 +10,9 @@
 #include <sys/stat.h>
 
 #include "base/status.h"
+#include "model/architecture.h"
 #include "model/config.h"
 #include "model/source.h"
-
-/* Which part of a tensor is the weight. */
-enum share { WHOLE, OF_QKV, OF_GATE_UP };
 
 /* A tensor of either file format, dims outermost first. */
 struct found {
@@ -31,7 +29,8 @@ struct found {
 struct finder {
     struct model_files *files;
     bool *used; /* per tensor of the files */
-    bool original, interleaved;
+    const struct architecture *arch;
+    const struct dialect *dialect;
 };
 
 /* ---- the two formats ---- */
@@ -131,17 +130,16 @@ static void take_share(const struct finder *f, const struct weight *w, enum shar
     const struct model_config *c = &f->files->config;
     int64_t rows = weight_shape(w).rows, q = c->n_heads * c->head_dim,
             kv = c->n_kv_heads * c->head_dim;
-    bool up = strstr(w->name, "ffn_up_exps") != NULL;
+    bool fused = share == SHARE_GATE || share == SHARE_UP;
+    out->step = fused && f->dialect->in_turn ? 2 : 1;
     out->group_rows = rows;
     out->first = 0;
-    out->step = 1;
-    if (share == OF_QKV) {
+    if (share == SHARE_Q || share == SHARE_K || share == SHARE_V) {
         out->group_rows = q + 2 * kv;
-        out->first = strstr(w->name, "attn_q") ? 0 : strstr(w->name, "attn_k") ? q : q + kv;
-    } else if (share == OF_GATE_UP) {
+        out->first = share == SHARE_Q ? 0 : share == SHARE_K ? q : q + kv;
+    } else if (fused) {
         out->group_rows = 2 * rows;
-        out->first = up ? (f->interleaved ? 1 : rows) : 0;
-        out->step = f->interleaved ? 2 : 1;
+        out->first = share == SHARE_GATE ? 0 : out->step == 2 ? 1 : rows;
     }
 }
 
@@ -201,68 +199,18 @@ static enum sol_status missing(const struct finder *f, const char *name)
     return status_set(SOL_E_FORMAT, "%s: tensor '%s' is missing", f->files->name, name);
 }
 
-/* ---- names in GGUF files ---- */
+/* ---- by their names ---- */
 
-static const struct {
-    const char *ours, *theirs;
-    enum share share;
-} gguf_names[] = {
-    {"attn_output.", "attn_out.", WHOLE},
-    {"post_attention_norm.", "ffn_norm.", WHOLE},
-    {"attn_sinks.weight", "attn_sinks", WHOLE},
-    {"attn_q.", "attn_qkv.", OF_QKV},
-    {"attn_k.", "attn_qkv.", OF_QKV},
-    {"attn_v.", "attn_qkv.", OF_QKV},
-    {"ffn_gate_exps.", "ffn_gate_up_exps.", OF_GATE_UP},
-    {"ffn_up_exps.", "ffn_gate_up_exps.", OF_GATE_UP},
-};
-
+/* Each weight may go by the name of any GGUF dialect: files mix them. */
 static enum sol_status place_in_gguf(struct finder *f, const struct weight *w, struct place *out)
 {
     struct found t;
-    char name[96];
-    if (find(f, w->name, &t)) return place_tensor(f, w, &t, WHOLE, false, out);
-    for (size_t i = 0; i < sizeof gguf_names / sizeof *gguf_names; i++) {
-        const char *at = strstr(w->name, gguf_names[i].ours);
-        if (!at) continue;
-        snprintf(name, sizeof name, "%.*s%s%s", (int)(at - w->name), w->name, gguf_names[i].theirs,
-                 at + strlen(gguf_names[i].ours));
-        if (find(f, name, &t)) return place_tensor(f, w, &t, gguf_names[i].share, false, out);
-    }
+    char name[WEIGHT_NAME_MAX];
+    for (int d = 0; d < f->arch->n_dialects; d++)
+        if (f->arch->dialects[d].gguf && find(f, weight_name(w, d, name), &t))
+            return place_tensor(f, w, &t, w->spec->shares[d], false, out);
     return missing(f, w->name);
 }
-
-/* ---- names in safetensors files ---- */
-
-static const struct {
-    const char *ours, *hf, *original;
-    enum share share, original_share;
-} set_names[] = {
-    {"token_embd.weight", "model.embed_tokens.weight", "embedding.weight", WHOLE, WHOLE},
-    {"output_norm.weight", "model.norm.weight", "norm.scale", WHOLE, WHOLE},
-    {"output.weight", "lm_head.weight", "unembedding.weight", WHOLE, WHOLE},
-    {"attn_norm.weight", "input_layernorm.weight", "attn.norm.scale", WHOLE, WHOLE},
-    {"attn_q.weight", "self_attn.q_proj.weight", "attn.qkv.weight", WHOLE, OF_QKV},
-    {"attn_q.bias", "self_attn.q_proj.bias", "attn.qkv.bias", WHOLE, OF_QKV},
-    {"attn_k.weight", "self_attn.k_proj.weight", "attn.qkv.weight", WHOLE, OF_QKV},
-    {"attn_k.bias", "self_attn.k_proj.bias", "attn.qkv.bias", WHOLE, OF_QKV},
-    {"attn_v.weight", "self_attn.v_proj.weight", "attn.qkv.weight", WHOLE, OF_QKV},
-    {"attn_v.bias", "self_attn.v_proj.bias", "attn.qkv.bias", WHOLE, OF_QKV},
-    {"attn_output.weight", "self_attn.o_proj.weight", "attn.out.weight", WHOLE, WHOLE},
-    {"attn_output.bias", "self_attn.o_proj.bias", "attn.out.bias", WHOLE, WHOLE},
-    {"attn_sinks.weight", "self_attn.sinks", "attn.sinks", WHOLE, WHOLE},
-    {"post_attention_norm.weight", "post_attention_layernorm.weight", "mlp.norm.scale", WHOLE,
-     WHOLE},
-    {"ffn_gate_inp.weight", "mlp.router.weight", "mlp.gate.weight", WHOLE, WHOLE},
-    {"ffn_gate_inp.bias", "mlp.router.bias", "mlp.gate.bias", WHOLE, WHOLE},
-    {"ffn_gate_exps.weight", "mlp.experts.gate_up_proj", "mlp.mlp1_weight", OF_GATE_UP, OF_GATE_UP},
-    {"ffn_gate_exps.bias", "mlp.experts.gate_up_proj_bias", "mlp.mlp1_bias", OF_GATE_UP,
-     OF_GATE_UP},
-    {"ffn_up_exps.weight", "mlp.experts.gate_up_proj", "mlp.mlp1_weight", OF_GATE_UP, OF_GATE_UP},
-    {"ffn_up_exps.bias", "mlp.experts.gate_up_proj_bias", "mlp.mlp1_bias", OF_GATE_UP, OF_GATE_UP},
-    {"ffn_down_exps.weight", "mlp.experts.down_proj", "mlp.mlp2_weight", WHOLE, WHOLE},
-    {"ffn_down_exps.bias", "mlp.experts.down_proj_bias", "mlp.mlp2_bias", WHOLE, WHOLE},
-};
 
 /* Quantised or not: the `original/` checkpoint keeps [out][in] either way, HF transposes the
  * unquantised ones. */
@@ -271,10 +219,10 @@ static enum sol_status place_experts(struct finder *f, const struct weight *w, c
 {
     struct found blocks, scales, plain;
     char blocks_name[128], scales_name[128];
-    const char *dot = f->original ? "." : "_";
-    snprintf(blocks_name, sizeof blocks_name, "%s%sblocks", base, dot);
-    snprintf(scales_name, sizeof scales_name, "%s%sscales", base, dot);
-    if (find(f, base, &plain)) return place_tensor(f, w, &plain, share, !f->original, out);
+    const struct dialect *d = f->dialect;
+    snprintf(blocks_name, sizeof blocks_name, "%s%sblocks", base, d->parts);
+    snprintf(scales_name, sizeof scales_name, "%s%sscales", base, d->parts);
+    if (find(f, base, &plain)) return place_tensor(f, w, &plain, share, d->columns, out);
     if (!find(f, blocks_name, &blocks)) return missing(f, blocks_name);
     if (!find(f, scales_name, &scales)) return missing(f, scales_name);
     return place_pair(f, w, &blocks, &scales, share, out);
@@ -282,19 +230,11 @@ static enum sol_status place_experts(struct finder *f, const struct weight *w, c
 
 static enum sol_status place_in_set(struct finder *f, const struct weight *w, struct place *out)
 {
-    const char *ours = w->name;
-    char name[112];
+    char name[WEIGHT_NAME_MAX];
     struct found t;
-    if (w->layer >= 0) ours = strchr(strchr(ours, '.') + 1, '.') + 1;
-    size_t i = 0;
-    while (strcmp(set_names[i].ours, ours) != 0) i++; /* every weight is in the table */
-    const char *theirs = f->original ? set_names[i].original : set_names[i].hf;
-    enum share share = f->original ? set_names[i].original_share : set_names[i].share;
-    if (w->layer >= 0)
-        snprintf(name, sizeof name, "%s.%lld.%s", f->original ? "block" : "model.layers",
-                 (long long)w->layer, theirs);
-    else
-        snprintf(name, sizeof name, "%s", theirs);
+    int dialect = (int)(f->dialect - f->arch->dialects);
+    enum share share = w->spec->shares[dialect];
+    weight_name(w, dialect, name);
     if (w->role == ROLE_EXPERT) return place_experts(f, w, name, share, out);
     if (!find(f, name, &t)) return missing(f, name);
     return place_tensor(f, w, &t, share, false, out);
@@ -315,9 +255,24 @@ static enum sol_status check_surplus(const struct finder *f, size_t count)
         } else {
             name = safetensors_printable(safetensors_at(f->files->set, i)->name);
         }
-        return status_set(SOL_E_FORMAT, "%s: unexpected tensor '%s', which gpt-oss does not have",
-                          f->files->name, name.text);
+        return status_set(SOL_E_FORMAT, "%s: unexpected tensor '%s', which %s does not have",
+                          f->files->name, name.text, f->arch->name);
     }
+    return SOL_OK;
+}
+
+/* What the files are: a set is of the dialect in which its first weight is there, or the first. */
+static enum sol_status find_dialect(struct finder *f)
+{
+    char name[WEIGHT_NAME_MAX];
+    struct found found;
+    const struct weight first = weight_at(&f->files->config, 0);
+    if (f->files->gguf) return config_dialect_of_gguf(f->files->gguf, &f->arch, &f->dialect);
+    f->arch = f->files->config.arch;
+    for (int d = 0; d < f->arch->n_dialects; d++)
+        if (!f->arch->dialects[d].gguf &&
+            (!f->dialect || find(f, weight_name(&first, d, name), &found)))
+            f->dialect = &f->arch->dialects[d];
     return SOL_OK;
 }
 
@@ -329,9 +284,7 @@ static enum sol_status find_all(struct model_files *files)
     f.used = ARENA_NEW(files->arena, bool, tensors);
     files->places = ARENA_NEW(files->arena, struct place, count);
     if (!f.used || !files->places) return SOL_E_MEMORY;
-    f.original = files->set && safetensors_find(files->set, "embedding.weight");
-    /* llama.cpp, when it fuses gate and up, puts all rows of the gate first. */
-    f.interleaved = files->set || config_other_dialect(files->gguf);
+    SOL_TRY(find_dialect(&f));
     for (int64_t i = 0; i < count; i++) {
         struct weight w = weight_at(&files->config, i);
         SOL_TRY(files->gguf ? place_in_gguf(&f, &w, &files->places[i])

@@ -1,6 +1,6 @@
-/* A gpt-oss model: configuration, weights and vocabulary, from GGUF or safetensors files, the
- * built-in model, or made up in memory ("synth:"). Read-only once open; many engines may share it.
- */
+/* A model of any architecture: configuration, weights and vocabulary, from GGUF or safetensors
+ * files, the built-in model, or made up in memory ("synth:"). What only one architecture has is in
+ * its own part of each struct. Read-only once open; many engines may share it. */
 #ifndef MODEL_MODEL_H
 #define MODEL_MODEL_H
 
@@ -12,27 +12,33 @@
 #include "sol/status.h"
 #include "tok/tokenizer.h"
 
-struct model_config {
-    int64_t n_layers, hidden, n_heads, n_kv_heads, head_dim;
-    int64_t n_experts, top_k, intermediate, vocab;
-    int64_t window;  /* of the layers that have one: model_layer_window */
-    int64_t context; /* longest position count the model was made for */
-    float rms_eps;
-    float rope_theta, rope_factor, rope_beta_fast, rope_beta_slow;
+struct architecture; /* model/architecture.h */
+
+struct gpt_oss_config {
+    float rope_factor, rope_beta_fast, rope_beta_slow;
     int64_t rope_original_context; /* 0 or factor 1: plain RoPE */
     bool rope_truncate; /* config.json asks for rounded YaRN bounds; gpt-oss itself does not */
     float swiglu_alpha, swiglu_limit;
 };
 
-/* Positions that a layer sees; 0: all earlier ones. */
-static inline int64_t model_layer_window(const struct model_config *config, int64_t layer)
-{
-    return layer % 2 == 0 ? config->window : 0;
-}
+struct model_config {
+    const struct architecture *arch;
+    int64_t n_layers, hidden, n_heads, n_kv_heads, head_dim;
+    int64_t n_experts, top_k; /* 0: layers have none */
+    int64_t intermediate, vocab;
+    int64_t window;  /* of the layers that have one: model_layer_window */
+    int64_t context; /* longest position count the model was made for */
+    float rms_eps, rope_theta;
+    union {
+        struct gpt_oss_config gpt_oss;
+    };
+};
 
-struct layer_weights {
+/* Positions that a layer sees; 0: all earlier ones. */
+int64_t model_layer_window(const struct model_config *config, int64_t layer);
+
+struct gpt_oss_layer {
     const float *attn_norm, *ffn_norm; /* [hidden] */
-    struct tensor wq, wk, wv, wo;
     const float *bq, *bk, *bv, *bo, *sinks;
     struct tensor router;
     const float *router_bias;
@@ -41,10 +47,19 @@ struct layer_weights {
     const float *gate_bias, *up_bias, *down_bias; /* [n_experts][...] */
 };
 
+struct layer_weights {
+    struct tensor wq, wk, wv, wo;
+    union {
+        struct gpt_oss_layer gpt_oss;
+    };
+};
+
 struct model {
     struct model_config config;
     struct tensor embed, head; /* [1][vocab][hidden] */
-    const float *final_norm;
+    union {
+        const float *final_norm; /* gpt-oss */
+    };
     struct layer_weights *layers;
     struct tokenizer *tokenizer; /* NULL for a synthetic model */
     const char *name;            /* for reports: path or source string */
@@ -67,11 +82,11 @@ struct model_params {
 
 /* `source` is a GGUF file (split files: any part), a safetensors file, index or folder, NULL or
  * "builtin" for the model that comes with sol, or
- * "synth:gpt-oss-20b|gpt-oss-120b|tiny[,dense=q8_0|bf16|f32][,seed=N][,layers=N]": random weights
- * of the full size with spread routing. Every tensor is checked against its expected name, shape
- * and type; what is not in the layout above is converted on the way into its place. Errors name
- * file, tensor and fault. Refuses a model larger than the memory that is free (mapped files: only a
- * warning). Interruptible. `params` NULL: all zero. */
+ * "synth:NAME[,dense=q8_0|bf16|f32][,seed=N][,layers=N]": random weights of the full size with
+ * spread routing, for NAME see the architectures' lists (gpt-oss-20b, ...). Every tensor is checked
+ * against its expected name, shape and type; what is not in the layout above is converted on the
+ * way into its place. Errors name file, tensor and fault. Refuses a model larger than the memory
+ * that is free (mapped files: only a warning). Interruptible. `params` NULL: all zero. */
 enum sol_status model_open_with(const char *source, const struct model_params *params,
                                 struct model **out);
 enum sol_status model_open(const char *source, struct model **out);
@@ -79,9 +94,8 @@ enum sol_status model_open(const char *source, struct model **out);
 enum sol_status model_load(struct model *model, const struct model_params *params);
 void model_close(struct model *model); /* takes NULL */
 
-/* YaRN frequencies of this configuration: inv_freq[head_dim / 2] and the factor for cos and sin.
- * low and high are not rounded, as in the reference implementation; `rounded` gives ggml's choice.
- */
+/* Frequencies of this configuration: inv_freq[head_dim / 2] and the factor for cos and sin. Bounds
+ * of YaRN are not rounded, as in the reference implementation; `rounded` gives ggml's choice. */
 void model_rope_frequencies(const struct model_config *config, bool rounded, float *inv_freq,
                             float *attention_factor);
 

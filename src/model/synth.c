@@ -11,8 +11,10 @@
  * few experts. So every MXFP4 block sums to zero. */
 #include "model/synth.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,7 +26,7 @@
 #include "base/status.h"
 #include "base/suggest.h"
 #include "base/threads.h"
-#include "model/config.h"
+#include "model/architecture.h"
 
 enum {
     POOL_BYTES = 4 << 20,     /* stays in a shared cache; long enough that rows rarely repeat */
@@ -36,33 +38,36 @@ enum {
 
 /* ---- source text ---- */
 
-static void config_120b(struct model_config *c)
+enum { NAMES_MAX = 16 };
+
+/* Of all architectures; returns how many. */
+static int list_names(const char *names[NAMES_MAX], void (*set[NAMES_MAX])(struct model_config *))
 {
-    config_gpt_oss_20b(c);
-    c->n_layers = 36;
-    c->n_experts = 128;
+    int n = 0;
+    for (int i = 0; i < architecture_count; i++)
+        for (int k = 0; k < SYNTHETIC_MAX && architectures[i]->synthetic[k].name; k++, n++) {
+            assert(n < NAMES_MAX);
+            names[n] = architectures[i]->synthetic[k].name;
+            set[n] = architectures[i]->synthetic[k].set;
+        }
+    return n;
 }
 
-/* Small, with no two sizes equal, so that a mixed-up dimension shows. */
-static void config_tiny(struct model_config *c)
+static enum sol_status unknown_name(const char *name, const char *const *names, int n)
 {
-    config_gpt_oss_20b(c);
-    c->n_layers = 4;
-    c->hidden = 128;
-    c->n_heads = 6;
-    c->n_kv_heads = 2;
-    c->head_dim = 32;
-    c->n_experts = 8;
-    c->intermediate = 96;
-    c->vocab = 512;
-    c->window = 16;
-    c->context = 4096;
+    char known[256] = "";
+    const char *near = suggest_name(name, names, n);
+    for (int i = 0; i < n; i++) {
+        size_t at = strlen(known);
+        snprintf(known + at, sizeof known - at, "%s%s",
+                 i == 0      ? ""
+                 : i < n - 1 ? ", "
+                             : " and ",
+                 names[i]);
+    }
+    return status_set(SOL_E_ARGUMENT, "synth: unknown model '%s'%s%s%s (%s are known)", name,
+                      near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "", known);
 }
-
-static const char *const names[] = {"gpt-oss-20b", "gpt-oss-120b", "tiny"};
-static void (*const configs[])(struct model_config *) = {config_gpt_oss_20b, config_120b,
-                                                         config_tiny};
-enum { N_NAMES = sizeof names / sizeof *names };
 
 static enum sol_status parse_number(const char *option, const char *text, int64_t min, int64_t max,
                                     int64_t *out)
@@ -109,16 +114,12 @@ enum sol_status synth_parse(const char *text, struct synth *out)
     const char *name = strtok_r(copy, ",", &rest);
     if (!name) name = "";
     *out = (struct synth){.dense = DTYPE_BF16, .seed = 1};
-    int i = 0;
-    while (i < N_NAMES && strcmp(names[i], name) != 0) i++;
-    if (i == N_NAMES) {
-        const char *near = suggest_name(name, names, N_NAMES);
-        return status_set(
-            SOL_E_ARGUMENT,
-            "synth: unknown model '%s'%s%s%s (gpt-oss-20b, gpt-oss-120b and tiny are known)", name,
-            near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
-    }
-    configs[i](&out->config);
+    const char *names[NAMES_MAX];
+    void (*set[NAMES_MAX])(struct model_config *);
+    int i = 0, n = list_names(names, set);
+    while (i < n && strcmp(names[i], name) != 0) i++;
+    if (i == n) return unknown_name(name, names, n);
+    set[i](&out->config);
     for (char *option; (option = strtok_r(NULL, ",", &rest));) SOL_TRY(parse_option(option, out));
     return SOL_OK;
 }

@@ -11,7 +11,7 @@ struct synth {
     uint64_t seed;
 };
 
-/* "gpt-oss-20b|gpt-oss-120b|tiny[,dense=...][,seed=N][,layers=N]", without "synth:". */
+/* "NAME[,dense=...][,seed=N][,layers=N]", without "synth:"; names are the architectures'. */
 enum sol_status synth_parse(const char *text, struct synth *out);
 
 enum dtype synth_dtype(const struct synth *synth, const struct weight *weight);

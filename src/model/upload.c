@@ -33,30 +33,24 @@ static size_t padded(size_t bytes)
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-static const void *field_of(const struct model *model, const struct weight *w)
-{
-    const char *base = w->layer < 0 ? (const char *)model : (const char *)&model->layers[w->layer];
-    return base + w->offset;
-}
-
 static size_t uploaded_bytes(const struct model *model, const struct weight *w)
 {
     return w->vector ? (size_t)weight_elements(w) * sizeof(float)
-                     : tensor_packed_bytes(field_of(model, w));
+                     : tensor_packed_bytes(weight_field(model, w));
 }
 
 /* Held by the host, for the device to read there. Kernels load 16 bytes at a time. */
 static bool used_in_place(const struct model *model, const struct weight *w, struct gpu *gpu)
 {
-    const struct tensor *t = field_of(model, w);
-    const void *data = w->vector ? *(const float *const *)field_of(model, w) : t->data;
+    const struct tensor *t = weight_field(model, w);
+    const void *data = w->vector ? *(const float *const *)weight_field(model, w) : t->data;
     return gpu_shares_memory(gpu_info(gpu)) && data && (uintptr_t)data % 16 == 0 &&
            (w->vector || !tensor_is_repacked(t));
 }
 
 static struct tensor *tensor_of(struct upload *up, const struct weight *w)
 {
-    return (struct tensor *)(uintptr_t)field_of(&up->model, w);
+    return (struct tensor *)(uintptr_t)weight_field(&up->model, w);
 }
 
 /* Where every weight will be, `memory` being where all begins. */
@@ -65,13 +59,13 @@ static void bind(struct upload *up, char *memory)
     up->bytes = 0;
     for (int64_t i = 0; i < weight_count(&up->from->config); i++) {
         struct weight w = weight_at(&up->from->config, i);
-        const struct tensor *t = field_of(up->from, &w);
+        const struct tensor *t = weight_field(up->from, &w);
         if (up->skip[i]) {
             if (!w.vector)
                 *tensor_of(up, &w) = *t;
             else
                 weight_bind(&up->model, &w, DTYPE_F32,
-                            *(const float *const *)field_of(up->from, &w));
+                            *(const float *const *)weight_field(up->from, &w));
             continue;
         }
         up->place[i] = up->bytes;
@@ -140,7 +134,7 @@ static enum sol_status submit(void *arg, const struct weight_piece *piece, const
         if (w.vector)
             SOL_TRY(gpu_copy_in(stream, to, rows, piece->bytes));
         else
-            SOL_TRY(tensor_pack_piece(stream, field_of(up->from, &w), piece->group, piece->row,
+            SOL_TRY(tensor_pack_piece(stream, weight_field(up->from, &w), piece->group, piece->row,
                                       piece->n, rows, to,
                                       up->staging + (size_t)lane * up->staging_bytes));
     }

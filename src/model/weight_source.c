@@ -63,15 +63,9 @@ void weight_source_close(struct weight_source *s)
 
 /* ---- pieces ---- */
 
-static const void *field_of(const struct model *model, const struct weight *w)
-{
-    const char *base = w->layer < 0 ? (const char *)model : (const char *)&model->layers[w->layer];
-    return base + w->offset;
-}
-
 static size_t row_bytes(const struct weight_source *s, const struct weight *w)
 {
-    const struct tensor *t = field_of(s->model, w);
+    const struct tensor *t = weight_field(s->model, w);
     return dtype_row_bytes(w->vector ? DTYPE_F32 : t->dtype, w->cols);
 }
 
@@ -155,7 +149,7 @@ static enum sol_status read_one(struct weight_source *s, int thread, int64_t ind
     if (s->files) return read_file(s, thread, index, &w, piece, dst);
     int64_t first = w.vector ? 0 : piece->group * w.rows + piece->row;
     size_t offset = (size_t)first * row_bytes(s, &w);
-    const void *field = field_of(s->model, &w);
+    const void *field = weight_field(s->model, &w);
     if (s->stream) return synth_stream_read(s->stream, index, offset, piece->bytes, dst);
     if (w.vector)
         memcpy(dst, *(const float *const *)field, piece->bytes);

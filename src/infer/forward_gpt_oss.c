@@ -1,0 +1,83 @@
+/* The forward pass of gpt-oss. Everything between the residual stream and the experts is in the
+ * composites' files under src/ops. */
+#include "infer/buffer_table.h"
+#include "ops/ops.h"
+
+/* One op a paragraph reads better than one argument a line. */
+/* clang-format off */
+static void before(struct plan *plan, const struct forward_step *s)
+{
+    plan_call(plan, &op_embed,
+              &(struct embed_args){
+                  .m = s->rows, .batch = s->batch, .table = s->model->embed,
+                  .x = matrix_f32(s->buffers->x, s->rows, s->model->config.hidden)});
+}
+
+static void layer(struct plan *plan, const struct forward_step *s, int64_t n)
+{
+    const struct model_config *c = &s->model->config;
+    const struct forward_buffers *b = s->buffers;
+    const struct layer_weights *l = &s->model->layers[n];
+    const struct gpt_oss_layer *w = &l->gpt_oss;
+    const int64_t rows = s->rows, width = c->n_heads * c->head_dim;
+    const struct matrix x = matrix_f32(b->x, rows, c->hidden);
+    const struct matrix q = matrix_f32(b->q, rows, width);
+    const struct matrix attn = matrix_f32(b->attn, rows, width);
+    const struct matrix normed = matrix_f32(b->normed, rows, c->hidden);
+
+    plan_call(plan, &op_attn_in,
+              &(struct attn_in_args){
+                  .m = rows, .hidden = c->hidden, .n_heads = c->n_heads, .eps = c->rms_eps,
+                  .rope_scale = b->rope_scale, .inv_freq = b->inv_freq, .batch = s->batch, .x = x,
+                  .norm = w->attn_norm, .wq = l->wq, .wk = l->wk, .wv = l->wv, .bq = w->bq,
+                  .bk = w->bk, .bv = w->bv, .kv = b->kv[n], .q = q});
+
+    plan_call(plan, &op_attention,
+              &(struct attention_args){
+                  .m = rows, .n_heads = c->n_heads, .window = model_layer_window(c, n),
+                  .batch = s->batch, .q = q, .kv = b->kv[n], .sinks = w->sinks, .out = attn});
+
+    plan_call(plan, &op_attn_out,
+              &(struct attn_out_args){
+                  .m = rows, .hidden = c->hidden, .width = width,
+                  .n_experts = c->n_experts, .top_k = c->top_k, .eps = c->rms_eps,
+                  .attn = attn, .wo = l->wo, .bo = w->bo, .norm = w->ffn_norm,
+                  .router = w->router, .router_bias = w->router_bias, .x = x,
+                  .normed = normed, .routing = b->routing});
+
+    plan_call(plan, &op_moe,
+              &(struct moe_args){
+                  .m = rows, .hidden = c->hidden, .intermediate = c->intermediate,
+                  .top_k = c->top_k, .alpha = c->gpt_oss.swiglu_alpha,
+                  .limit = c->gpt_oss.swiglu_limit, .normed = normed, .gate = w->gate, .up = w->up,
+                  .down = w->down, .gate_bias = w->gate_bias, .up_bias = w->up_bias,
+                  .down_bias = w->down_bias, .routing = b->routing, .x = x});
+}
+
+static void head(struct plan *plan, const struct forward_step *s)
+{
+    const struct model_config *c = &s->model->config;
+    plan_call(plan, &op_head,
+              &(struct head_args){
+                  .n_outputs = s->outputs, .hidden = c->hidden, .eps = c->rms_eps,
+                  .batch = s->batch, .x = matrix_f32(s->buffers->x, s->rows, c->hidden),
+                  .norm = s->model->final_norm, .w = s->model->head,
+                  .logits = matrix_f32(s->buffers->logits, s->outputs, c->vocab)});
+}
+
+static const struct buffer_line lines[] = {
+    {"normed", F32, {ROWS, HIDDEN}, ATTN_OUT, FFN, .pointer = AT(at.normed)},
+    /* Costs of the last layer are asked for when the step is over. */
+    {"routing.weight", F32, {SLOTS}, ATTN_OUT, RESULT, .pointer = AT(at.routing.weight)},
+    {"routing.expert", I32, {SLOTS}, ATTN_OUT, RESULT, .pointer = AT(at.routing.expert)},
+    {"routing.group_offsets", I32, {GROUP_ENDS}, ATTN_OUT, RESULT, .pointer = AT(at.routing.group_offsets)},
+    {"routing.token_of_row", I32, {SLOTS}, ATTN_OUT, RESULT, .pointer = AT(at.routing.token_of_row)},
+    {"routing.row_of_slot", I32, {SLOTS}, ATTN_OUT, RESULT, .pointer = AT(at.routing.row_of_slot)},
+};
+/* clang-format on */
+
+static const struct op *const parts[] = {&op_attn_in, &op_attention, &op_attn_out, &op_moe, NULL};
+
+const struct forward forward_gpt_oss = {
+    before, layer, head, parts, lines, sizeof lines / sizeof *lines,
+};
