@@ -71,8 +71,9 @@ const struct op op_axpby = {
     .make_problem = make_problem,
     .usual = {.rows = 1, .n = 1280},
     .outputs = outputs,
-    .matrices = {offsetof(struct axpby_args, x), offsetof(struct axpby_args, y),
-                 offsetof(struct axpby_args, out)},
+    .matrices = {{OP_READS, offsetof(struct axpby_args, x)},
+                 {OP_READS, offsetof(struct axpby_args, y)},
+                 {OP_WRITES, offsetof(struct axpby_args, out)}},
     .variants = variants,
     .n_variants = N_VARIANTS,
 };

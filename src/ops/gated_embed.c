@@ -128,7 +128,8 @@ const struct op op_gated_embed = {
     .make_problem = make_problem,
     .usual = {.rows = 1, .dtype = DTYPE_BF16, .n = 1280, .k = 12, .groups = 10},
     .outputs = outputs,
-    .matrices = {offsetof(struct gated_embed_args, x), offsetof(struct gated_embed_args, y)},
+    .matrices = {{OP_READS, offsetof(struct gated_embed_args, x)},
+                 {OP_UPDATES, offsetof(struct gated_embed_args, y)}},
     .variants = variants,
     .n_variants = N_VARIANTS,
 };

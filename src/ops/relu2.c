@@ -60,7 +60,7 @@ const struct op op_relu2 = {
     .make_problem = make_problem,
     .usual = {.rows = 1, .n = 5120},
     .outputs = outputs,
-    .matrices = {offsetof(struct relu2_args, x)},
+    .matrices = {{OP_UPDATES, offsetof(struct relu2_args, x)}},
     .variants = variants,
     .n_variants = N_VARIANTS,
 };

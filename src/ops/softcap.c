@@ -61,7 +61,7 @@ const struct op op_softcap = {
     .make_problem = make_problem,
     .usual = {.rows = 1, .n = 32768},
     .outputs = outputs,
-    .matrices = {offsetof(struct softcap_args, x)},
+    .matrices = {{OP_UPDATES, offsetof(struct softcap_args, x)}},
     .variants = variants,
     .n_variants = N_VARIANTS,
 };
