@@ -25,6 +25,7 @@ enum { ROWS_MAX = 40 };
 
 struct stage {
     struct gpu *gpu;
+    struct gpu_stream *stream;
     struct chooser chooser;
     struct arena *arena;
 };
@@ -35,6 +36,7 @@ static void open_stage(struct stage *s, int major)
         .devices = 1, .major = major, .memory = (size_t)256 << 20};
     cuda_replace(fake_cuda_start(&device));
     assert_int_equal(gpu_open(0, &s->gpu), SOL_OK);
+    assert_int_equal(gpu_stream_create(s->gpu, &s->stream), SOL_OK);
     assert_int_equal(arena_create(1 << 20, &s->arena), SOL_OK);
     chooser_init(&s->chooser, 1);
     s->chooser.device.gpu = s->gpu;
@@ -43,6 +45,7 @@ static void open_stage(struct stage *s, int major)
 static void close_stage(struct stage *s)
 {
     arena_destroy(s->arena);
+    gpu_stream_destroy(s->stream);
     gpu_close(s->gpu);
     cuda_replace(NULL);
     fake_cuda_stop();
@@ -65,8 +68,8 @@ static void *make_args(struct arena *arena, const struct op *op, enum dtype dtyp
         struct tensor *t = (struct tensor *)((char *)args + op->weights[i]);
         tensor_pack_host(t, arena_alloc(arena, tensor_packed_bytes(t), 256), t);
     }
-    for (int i = 0; op->matrices[i]; i++) { /* aligned, as an engine's are */
-        struct matrix *m = (struct matrix *)((char *)args + op->matrices[i]);
+    for (int i = 0; op->matrices[i].access; i++) { /* aligned, as an engine's are */
+        struct matrix *m = op_matrix_of(&op->matrices[i], args);
         m->data = arena_alloc(arena, (size_t)(m->rows * m->cols) * sizeof(float), 256);
     }
     return args;
@@ -80,8 +83,9 @@ static const char *first_kernel(const struct stage *s, const struct op *op, cons
     assert_int_equal(plan_create(&s->chooser, &plan), SOL_OK);
     plan_call(plan, op, args);
     assert_int_equal(plan_finish(plan), SOL_OK);
-    assert_int_equal(plan_run(plan, NULL, false, NULL), SOL_OK);
-    assert_int_equal(gpu_wait(s->gpu), SOL_OK);
+    const struct op_context context = {.stream = s->stream};
+    assert_int_equal(plan_run(plan, &context, false, NULL), SOL_OK);
+    assert_int_equal(gpu_wait(s->stream), SOL_OK);
     plan_destroy(plan);
     return fake_cuda_launch(before)->kernel;
 }
