@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # sol verify on a GPU that is emulated (tests/emulate), a card of compute capability 8.0: every kernel that runs
-# there, its threads one after the other on the processor, against the references.
+# there, its threads one after the other on the processor, against the references; and whole steps of two engines.
 . "$SOL_SOURCE_DIR/tests/support/cli.sh"
 
 if [ -z "${SOL_EMULATED_GPU:-}" ]; then
@@ -42,5 +42,14 @@ has out 'gemm +gemv_f32_cuda .* ok'
 # What the emulation cannot do fails, rather than doing nothing: a Hopper is given wgmma.
 FAKE_CUDA_MAJOR=9 run 8 verify --backend cuda --brief --rounds 1 --op moe=moe_many_cuda
 has err 'is not emulated'
+
+# Two engines at a time, on two streams of one such card and on two of them.
+SOL_TEST_BACKEND=cuda SOL_TEST_EFFORT=1 FAKE_CUDA_DEVICES=2 \
+    "$SOL_BUILD_DIR/golden_streams" synth:tiny,layers=2 >"$work/out" 2>"$work/err"
+is "golden_streams" $? 0
+has out 'test_two_gpus'
+lacks() { if grep -qE -- "$2" "$work/$1"; then fail "'$2' in $1"; fi; }
+lacks out skipped
+lacks err 'fake driver'
 
 exit $((failures != 0))

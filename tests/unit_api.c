@@ -5,6 +5,7 @@
 
 #include <limits.h>
 #include <math.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -125,6 +126,34 @@ static void who_computes(void **state)
     }
 }
 
+static void *use_thread(void *model)
+{
+    return use(model) == SOL_OK ? model : NULL;
+}
+
+/* Sessions of a model belong to threads, the model to all of them. */
+static void threads_share(void **state)
+{
+    (void)state;
+    enum { THREADS = 3 };
+    struct sol_model *model;
+    pthread_t threads[THREADS];
+    cuda_replace(fake_cuda_start(&hopper));
+    assert_int_equal(open_on("cuda", &model), SOL_OK);
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, use_thread, model), 0);
+    for (int i = 0; i < THREADS; i++) {
+        void *used;
+        assert_int_equal(pthread_join(threads[i], &used), 0);
+        assert_ptr_equal(used, model);
+    }
+    sol_model_close(model);
+    assert_int_equal(fake_cuda_misuses(), 0);
+    assert_int_equal(fake_cuda_live(), 0);
+    cuda_replace(NULL);
+    fake_cuda_stop();
+}
+
 /* `named` is what "cuda" answers; "auto" takes the CPU then. */
 static void check_refused(const struct fake_cuda_params *device, enum sol_status named,
                           const char *message)
@@ -169,6 +198,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(on_a_gpu),
+        cmocka_unit_test(threads_share),
         cmocka_unit_test(who_computes),
         cmocka_unit_test(refusals),
     };

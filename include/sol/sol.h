@@ -15,8 +15,8 @@
  * Texts and arrays that are passed in are not kept.
  *
  * Threads. A model is read-only: any number of threads and sessions may share it. A session or a
- * sampler is used by one thread at a time. A session computes on its own threads. On a GPU one
- * thread at a time creates, uses and destroys all sessions of a model, and closes it.
+ * sampler is used by one thread at a time. A session computes on its own threads, on a GPU on a
+ * stream of its own. A thread that calls the CUDA driver too leaves the context as sol left it.
  *
  * Stability. Before version 1 any release may change this interface; the library's SOVERSION does
  * so with it. */

@@ -2,10 +2,10 @@
  * name their stream; everything is asynchronous on it until gpu_wait. Errors of the device are
  * sticky: after SOL_E_DEVICE from gpu_wait of any of its streams only giving back is of use.
  *
- * A stream belongs to one thread at a time, with its graphs. A GPU may be shared: all else takes
- * any thread, and a process may have several GPUs. Each call makes the GPU's context current for
- * its thread where sol had made another one current before; who calls the driver beside sol, in a
- * thread that calls sol, leaves the context as it was. */
+ * A stream belongs to one thread at a time, with its graphs. A GPU may be shared: any thread may
+ * call all else, and a process may have several GPUs. Each call makes the GPU's context current for
+ * its thread, unless it is the one that sol made current there last: who calls the driver beside
+ * sol, in the same thread, leaves the context as it was. */
 #ifndef GPU_DEVICE_H
 #define GPU_DEVICE_H
 
