@@ -1,7 +1,7 @@
 #include "add/add_args.h"
 #include "common.cuh"
 
-KERNEL_OF(256, add_f32, add_kernel_args)
+KERNEL_OF(ADD_THREADS, add_f32, add_kernel_args)
 {
     wait_for_input();
     let_next_start();

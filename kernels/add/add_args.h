@@ -4,6 +4,8 @@
 
 #include "types.h"
 
+enum { ADD_THREADS = 256 }; /* of a block */
+
 struct add_kernel_args {
     int64_t count;
     const float *y;

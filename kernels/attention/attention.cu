@@ -5,7 +5,7 @@
 #include "cache.cuh"
 #include "common.cuh"
 
-enum { DIM_MAX = 128, PER_LANE = DIM_MAX / WARP };
+enum { PER_LANE = ATTENTION_DIM_MAX / WARP };
 
 /* Dynamic shared memory: the queries of the block's warps, [warps][head_dim]. */
 KERNEL(attention_any, attention_kernel_args)

@@ -5,14 +5,22 @@
 #include "cache_args.h"
 #include "counters_args.h"
 
+/* attention_any: head_dim, and query heads of a key head, a warp each. */
+enum { ATTENTION_DIM_MAX = 128, ATTENTION_HEADS_MAX = 16 };
+
 enum {
+    DECODE_DIM = 64,   /* head_dim */
+    DECODE_HEADS = 8,  /* query heads of a key head at most */
+    DECODE_BLOCKS = 2, /* on an SM */
     DECODE_ROWS = 128,
-    DECODE_PIECES = 32,   /* that the positions of a row are cut into at most */
-    DECODE_PART = 8 * 66, /* floats of a piece: sums of 8 heads, their tops and totals */
+    DECODE_PIECES = 32, /* that the positions of a row are cut into at most */
+    DECODE_PART =
+        DECODE_HEADS *
+        (DECODE_DIM + 2), /* floats of a piece: sums of the heads, their tops and totals */
     DECODE_WARPS = 4,
     DECODE_STAGES = 3, /* cache blocks under way, a warp; 2 where shared memory is small */
-    DECODE_STAGE = 2 * 64 * CACHE_BLOCK * 2,      /* keys and values */
-    DECODE_ENDS = DECODE_WARPS * DECODE_PART * 4, /* the warps' parts at the end of a piece */
+    DECODE_STAGE = 2 * DECODE_DIM * CACHE_BLOCK * 2, /* keys and values */
+    DECODE_ENDS = DECODE_WARPS * DECODE_PART * 4,    /* the warps' parts at the end of a piece */
 };
 
 struct attention_kernel_args {

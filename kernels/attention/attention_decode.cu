@@ -20,8 +20,8 @@
 #include "mma.cuh"
 
 enum {
-    DIM = 64,
-    HEADS = 8,
+    DIM = DECODE_DIM,
+    HEADS = DECODE_HEADS,
     THREADS = DECODE_WARPS * WARP,
     BLOCK_BYTES = CACHE_BLOCK * DIM * 2, /* of keys, and of values */
     SCORES = CACHE_BLOCK / 8,            /* products of 8 positions */
@@ -464,13 +464,13 @@ template <int TYPE> __device__ inline void decode(const attention_kernel_args &a
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 2)
+extern "C" __global__ void __launch_bounds__(THREADS, DECODE_BLOCKS)
     attention_decode_f16(const __grid_constant__ attention_kernel_args a)
 {
     decode<DTYPE_F16>(a);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 2)
+extern "C" __global__ void __launch_bounds__(THREADS, DECODE_BLOCKS)
     attention_decode_bf16(const __grid_constant__ attention_kernel_args a)
 {
     decode<DTYPE_BF16>(a);

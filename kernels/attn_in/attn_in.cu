@@ -6,7 +6,13 @@
 #include "gemm/few_rows.cuh"
 #include "rope/rope.cuh"
 
-enum { WARPS = 8, THREADS = WARPS * WARP, CHUNKS = 2, PARTS = 3, PAIRS = FEATURES / 2 };
+enum {
+    THREADS = FEW_ROWS_THREADS,
+    WARPS = THREADS / WARP,
+    CHUNKS = FEW_ROWS_HELD_MAX / 8 / THREADS,
+    PARTS = FEW_ROWS_PARTS,
+    PAIRS = FEATURES / 2,
+};
 
 /* Which features the block owns: `row` is the first of the low ones in its matrix. */
 struct owned {

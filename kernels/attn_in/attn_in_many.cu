@@ -5,7 +5,7 @@
 #include "gemm/few_rows.cuh"
 #include "rope/rope.cuh"
 
-enum { CHUNKS = 2, THREADS = 256 };
+enum { THREADS = ATTN_IN_NORM_THREADS, CHUNKS = ATTN_IN_NORM_HELD_MAX / 8 / THREADS };
 
 KERNEL_OF(THREADS, attn_in_norm, attn_in_norm_args)
 {

@@ -5,6 +5,8 @@
 
 #include "cache_args.h"
 
+enum { ATTN_IN_NORM_THREADS = 256, ATTN_IN_NORM_HELD_MAX = 4096 }; /* of a block; values of a row */
+
 struct attn_in_norm_args {
     struct cache_args cache;
     int64_t hidden, padded; /* padded: a multiple of 8, the rest is 0 */

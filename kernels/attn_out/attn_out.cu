@@ -15,7 +15,12 @@
 /* ---- projection and residual ---- */
 
 /* A pair of blocks owns 16 features, each of them half of the columns. */
-enum { ADD_WARPS = 8, ADD_THREADS = ADD_WARPS * WARP, ADD_CHUNKS = 1, PARTS = 3 };
+enum {
+    ADD_THREADS = FEW_ROWS_THREADS,
+    ADD_WARPS = ADD_THREADS / WARP,
+    ADD_CHUNKS = FEW_ROWS_HELD_MAX / FEW_ROWS_PAIR / 8 / ADD_THREADS,
+    PARTS = FEW_ROWS_PARTS,
+};
 
 #if __CUDA_ARCH__ >= 900
 template <class W, int DEPTH> __device__ inline void add_projection(const attn_out_add_args &a)
@@ -28,7 +33,7 @@ template <class W, int DEPTH> __device__ inline void add_projection(const attn_o
     uint32_t warp = threadIdx.x / WARP, g = threadIdx.x % WARP / 4, steps = step_count<W>(a.k);
     uint32_t half = (steps + 1) / 2, first = pair.rank() * half, end = min(first + half, steps);
     uint32_t k = first < end ? min(half * W::STEP, (uint32_t)a.k - first * W::STEP) : 0;
-    uint32_t tile = blockIdx.x / 2 * FEATURES, feature = tile + threadIdx.x;
+    uint32_t tile = blockIdx.x / FEW_ROWS_PAIR * FEATURES, feature = tile + threadIdx.x;
     pair.begin();
     product.weights[0].set(a.w, a.scales, a.k, tile + g, tile + 8 + g);
     product.open(first + warp, ADD_WARPS, end);
@@ -70,9 +75,9 @@ ADD(attn_out_add_q8_0, q8_0_weights, 2)
  * router's weights are on their way before the row is there. Sums go straight to the first block, which
  * chooses. Of several rows, the one that is done last puts the slots in the order of experts. */
 enum {
-    BLOCKS = 8,
-    HIDDEN_MAX = 3072,
-    EXPERTS_MAX = 256,
+    BLOCKS = ATTN_OUT_CLUSTER,
+    HIDDEN_MAX = ATTN_OUT_HIDDEN_MAX,
+    EXPERTS_MAX = ATTN_OUT_EXPERTS_MAX,
     SLOTS_MAX = ATTN_OUT_SLOTS_MAX,
     LOADS = HIDDEN_MAX / 2 / 4 / WARP, /* of a lane, for half a row */
 };
@@ -277,8 +282,8 @@ __device__ inline void route_row(const attn_out_kernel_args &a)
         FROM_SM_90(route_row<quad, threads, held>(a));                                              \
     }
 
-/* Up to 32 experts, and more: so that a block fits an SM beside one of the projection. */
-ROUTE(attn_out_route_f32, float4, 256, 1, 128)
-ROUTE(attn_out_route_bf16, uint2, 256, 1, 128)
-ROUTE(attn_out_route_f32_many, float4, 512, 1, 80)
-ROUTE(attn_out_route_bf16_many, uint2, 512, 2, 80)
+/* Up to ATTN_OUT_EXPERTS_FEW experts, and more: so that a block fits an SM beside one of the projection. */
+ROUTE(attn_out_route_f32, float4, ATTN_OUT_THREADS, 1, 128)
+ROUTE(attn_out_route_bf16, uint2, ATTN_OUT_THREADS, 1, 128)
+ROUTE(attn_out_route_f32_many, float4, ATTN_OUT_THREADS_MANY, 1, 80)
+ROUTE(attn_out_route_bf16_many, uint2, ATTN_OUT_THREADS_MANY, 2, 80)

@@ -5,7 +5,16 @@
 #include "counters_args.h"
 #include "types.h"
 
-enum { ATTN_OUT_SLOTS_MAX = 256 }; /* choices of all rows */
+/* Norm, router and choice: a row is a cluster's. */
+enum {
+    ATTN_OUT_CLUSTER = 8,
+    ATTN_OUT_THREADS = 256, /* of a block, up to ATTN_OUT_EXPERTS_FEW experts; else */
+    ATTN_OUT_THREADS_MANY = 512,
+    ATTN_OUT_EXPERTS_FEW = 32,
+    ATTN_OUT_EXPERTS_MAX = 256,
+    ATTN_OUT_HIDDEN_MAX = 3072,
+    ATTN_OUT_SLOTS_MAX = 256, /* choices of all rows */
+};
 
 /* The projection of one row into the residual stream: x += attn w^T + bias. */
 struct attn_out_add_args {

@@ -174,7 +174,7 @@ template <class ROUTER, int TILES> __device__ inline void route_rows(const attn_
         route_rows<router, tiles>(a);                                                               \
     }
 
-ROUTE(attn_out_many_bf16_32, router_bf16, 2, 2)
-ROUTE(attn_out_many_bf16_128, router_bf16, 8, 1)
-ROUTE(attn_out_many_f32_32, router_f32, 2, 2)
-ROUTE(attn_out_many_f32_128, router_f32, 8, 1)
+ROUTE(attn_out_many_bf16_32, router_bf16, ATTN_OUT_MANY_FEW / 16, 2)
+ROUTE(attn_out_many_bf16_128, router_bf16, ATTN_OUT_MANY_MAX / 16, 1)
+ROUTE(attn_out_many_f32_32, router_f32, ATTN_OUT_MANY_FEW / 16, 2)
+ROUTE(attn_out_many_f32_128, router_f32, ATTN_OUT_MANY_MAX / 16, 1)

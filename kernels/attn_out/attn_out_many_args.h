@@ -5,8 +5,10 @@
 #include "attn_out/attn_out_args.h"
 
 enum {
-    ROUTE_ROWS = 8, /* of a block, a warp each */
-    ROUTE_PAD = 4,  /* floats behind a row in shared memory, against bank conflicts */
+    ROUTE_ROWS = 8,         /* of a block, a warp each */
+    ROUTE_PAD = 4,          /* floats behind a row in shared memory, against bank conflicts */
+    ATTN_OUT_MANY_FEW = 32, /* experts, of kernels for few of them and for many */
+    ATTN_OUT_MANY_MAX = 128,
 };
 
 /* What follows the projection, for many rows: tables of routing but for the sort. */

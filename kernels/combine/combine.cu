@@ -2,7 +2,7 @@
 #include "combine/combine_args.h"
 #include "common.cuh"
 
-KERNEL_OF(256, combine_f32, combine_kernel_args)
+KERNEL_OF(COMBINE_THREADS, combine_f32, combine_kernel_args)
 {
     wait_for_input();
     let_next_start();
@@ -16,7 +16,7 @@ KERNEL_OF(256, combine_f32, combine_kernel_args)
 }
 
 /* The same for results in bf16, 8 a thread at a time: n is a multiple of 8. */
-KERNEL_OF(384, combine_bf16, combine_kernel_args)
+KERNEL_OF(COMBINE_BF16_THREADS, combine_bf16, combine_kernel_args)
 {
     wait_for_input();
     let_next_start();

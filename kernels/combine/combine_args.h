@@ -4,6 +4,8 @@
 
 #include "types.h"
 
+enum { COMBINE_THREADS = 256, COMBINE_BF16_THREADS = 384 }; /* of a block */
+
 struct combine_kernel_args {
     int64_t n, top_k;
     const void *y;              /* [rows of experts][n] float32 or bf16 by the kernel's name */

@@ -2,7 +2,7 @@
 #include "embed/embed_args.h"
 #include "weights.cuh"
 
-KERNEL_OF(256, embed_any, embed_kernel_args)
+KERNEL_OF(EMBED_THREADS, embed_any, embed_kernel_args)
 {
     wait_for_input();
     let_next_start();

@@ -4,6 +4,8 @@
 
 #include "types.h"
 
+enum { EMBED_THREADS = 256 }; /* of a block */
+
 struct embed_kernel_args {
     int64_t n;            /* hidden size */
     const int32_t *token; /* [rows] */

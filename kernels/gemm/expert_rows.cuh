@@ -187,7 +187,7 @@ __device__ inline void expert_rows(const expert_rows_args &a)
 }
 
 #define EXPERT_ROWS(name, matrices, tiles, parts, early)                                           \
-    extern "C" __global__ void __launch_bounds__(EXPERT_ROWS_THREADS, 2)                           \
+    extern "C" __global__ void __launch_bounds__(EXPERT_ROWS_THREADS, EXPERT_ROWS_BLOCKS)          \
         name(const __grid_constant__ expert_rows_args a)                                           \
     {                                                                                              \
         expert_rows<matrices, tiles, parts, early>(a);                                             \

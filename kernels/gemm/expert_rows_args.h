@@ -6,6 +6,8 @@
 
 enum {
     EXPERT_ROWS_THREADS = 256,
+    EXPERT_ROWS_BLOCKS = 2, /* on an SM */
+    EXPERT_ROWS_TOP_K_MAX = 8,
     EXPERT_ROWS_K_MAX = 3072, /* a tile is held in the registers of a block */
     EXPERT_ROWS_GROUPS_MAX = 128,
     EXPERT_ROWS_MAX = 512,

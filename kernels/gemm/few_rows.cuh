@@ -10,11 +10,12 @@
 
 #include "barriers.cuh"
 #include "common.cuh"
+#include "gemm/few_rows_args.h"
 #include "mma.cuh"
 #include "pack/mxfp4.cuh"
 #include "pack/q8_0.cuh"
 
-enum { FEATURES = 16, COLUMNS = 8 };
+enum { FEATURES = FEW_ROWS_FEATURES, COLUMNS = 8 };
 
 /* ---- weights: what a lane reads in a step along k, and its products ---- */
 
@@ -22,7 +23,7 @@ enum { FEATURES = 16, COLUMNS = 8 };
  * lane's share of two products. */
 struct bf16_weights {
     static constexpr float ENLARGE = 1, RESTORE = 1;
-    enum { STEP = 32, COLUMN_STEP = 64, COLUMN_LANE = 16, COLUMN_PAD = 64 };
+    enum { STEP = FEW_ROWS_STEP_ROWS, COLUMN_STEP = 2 * STEP, COLUMN_LANE = 16, COLUMN_PAD = FEW_ROWS_PAD_ROWS };
     struct window {
         uint4 low, high;
     };
@@ -63,7 +64,7 @@ struct bf16_weights {
  * block; activations are enlarged so that nothing gets too small on the way. From 2^64 on they overflow. */
 struct mxfp4_weights {
     static constexpr float ENLARGE = 0x1p64f, RESTORE = 0x1p62f;
-    enum { STEP = UNIT_COLUMNS, COLUMN_STEP = 128, COLUMN_LANE = 32, COLUMN_PAD = 16 };
+    enum { STEP = FEW_ROWS_STEP_TILES, COLUMN_STEP = 2 * STEP, COLUMN_LANE = 32, COLUMN_PAD = FEW_ROWS_PAD_TILES };
     struct window {
         uint4 codes;
         uint32_t scales; /* rows g and g + 8, two blocks each */
@@ -125,7 +126,7 @@ struct mxfp4_weights {
  * of MXFP4. */
 struct q8_0_weights {
     static constexpr float ENLARGE = 1, RESTORE = 0x1p7f;
-    enum { STEP = UNIT_COLUMNS, COLUMN_STEP = 128, COLUMN_LANE = 32, COLUMN_PAD = 16 };
+    enum { STEP = FEW_ROWS_STEP_TILES, COLUMN_STEP = 2 * STEP, COLUMN_LANE = 32, COLUMN_PAD = FEW_ROWS_PAD_TILES };
     struct window {
         uint4 low, high;
         uint32_t low_scales, high_scales; /* two blocks each */
@@ -191,12 +192,9 @@ template <class W> __device__ inline uint32_t step_count(uint32_t k)
     return ((uint32_t)k + W::STEP - 1) / W::STEP;
 }
 
-/* Bytes of a column: as the host reckons them (few_rows_column, src/ops/cuda/few_rows_cuda.h). The pad
- * leads the columns of neighbouring lanes to different banks. */
 template <class W> __device__ inline uint32_t column_bytes(uint32_t k)
 {
-    uint32_t bytes = step_count<W>(k) * W::COLUMN_STEP;
-    return (bytes + 127) / 128 * 128 + W::COLUMN_PAD;
+    return FEW_ROWS_COLUMN_BYTES(k, W::STEP, W::COLUMN_PAD);
 }
 
 /* 8 values as P parts, into P columns from `to` on. All parts but the last are cut, not rounded: nothing

@@ -4,6 +4,9 @@
 
 #include "types.h"
 
+/* A block of gemm_f32.cu: features, a warp each, by rows. */
+enum { GEMM_ANY_FEATURES = 8, GEMM_ANY_ROWS = 8, GEMM_ANY_THREADS = 32 * GEMM_ANY_FEATURES };
+
 /* C = A W^T + bias, as struct gemm_args (src/ops/args.h). */
 struct gemm_kernel_args {
     int64_t m, n, k, groups;

@@ -4,7 +4,7 @@
 #include "gemm/groups.cuh"
 #include "weights.cuh"
 
-enum { ROWS = 8, WARPS = 8 };
+enum { ROWS = GEMM_ANY_ROWS, WARPS = GEMM_ANY_FEATURES };
 
 /* One row and a few features, the router's: a block a feature, its threads along k. */
 KERNEL_OF(WARPS *WARP, gemv_f32_any, gemm_kernel_args)

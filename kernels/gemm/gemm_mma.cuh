@@ -454,7 +454,7 @@ template <class K> INLINE void gemm_mma(const gemm_mma_args &a)
 }
 
 #define MMA_KERNEL(name, ...)                                                                      \
-    extern "C" __global__ void __launch_bounds__(MMA_THREADS, 2)                                   \
+    extern "C" __global__ void __launch_bounds__(MMA_THREADS, MMA_BLOCKS)                          \
         name(const __grid_constant__ gemm_mma_args a)                                              \
     {                                                                                              \
         gemm_mma<mma_kind<__VA_ARGS__>>(a);                                                        \

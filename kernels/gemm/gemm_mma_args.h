@@ -4,8 +4,9 @@
 
 #include "format_args.h"
 
-/* A block: threads, rows of weights, tokens at most. Widths of tiles are multiples of MMA_WIDTH. */
-enum { MMA_THREADS = 128, MMA_ROWS = 128, MMA_TOKENS = 128, MMA_WIDTH = 32 };
+/* A block: threads, rows of weights, tokens at most; blocks of an SM. Widths of tiles are multiples
+ * of MMA_WIDTH. */
+enum { MMA_THREADS = 128, MMA_ROWS = 128, MMA_TOKENS = 128, MMA_BLOCKS = 2, MMA_WIDTH = 32 };
 
 struct gemm_mma_args {
     const void *w[2], *scales[2]; /* the second: up, where the first is gate; scales: MXFP4 */

@@ -6,8 +6,8 @@
 #include "format_args.h"
 #include "tensor_map_args.h"
 
-/* Rows of weights of a warpgroup, and columns of a stage. */
-enum { WGMMA_ROWS = 64, WGMMA_K = 64 };
+/* Threads and rows of weights of a warpgroup, and columns of a stage. */
+enum { WARPGROUP = 128, WGMMA_ROWS = 64, WGMMA_K = 64 };
 /* Groups whose offsets a block keeps. */
 enum { WGMMA_GROUPS_MAX = 512 };
 /* Widths of tiles are multiples of this. A copy brings so many rows of x, or twice, four, eight
@@ -99,6 +99,8 @@ SOL_STATIC_ASSERT(sizeof(struct gemm_wgmma_args) == 1536, "host and device agree
 #define WGMMA_SHARED_BYTES(type, gated, warpgroups, tokens, stages, out_tokens)                    \
     ((stages) * (WGMMA_STAGE_BYTES(type, warpgroups, tokens) + 16) +                               \
      (warpgroups)*WGMMA_OUT_BYTES(gated, out_tokens) + (WGMMA_GROUPS_MAX + 1) * 4)
+
+enum { ROUND_THREADS = 128 };
 
 /* Rows of float32, gathered, to bf16; columns from k to k_padded become 0. gather_rows: they are
  * bf16 already, and nothing is padded. */

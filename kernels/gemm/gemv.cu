@@ -4,7 +4,7 @@
 #include "gemm/gemm_args.h"
 #include "gemm/groups.cuh"
 
-enum { WARPS = 8, THREADS = WARPS * WARP, NORMED_CHUNKS = 2 };
+enum { THREADS = FEW_ROWS_THREADS, WARPS = THREADS / WARP, NORMED_CHUNKS = FEW_ROWS_HELD_MAX / 8 / THREADS };
 
 /* What becomes of the row before the product. */
 enum form { PLAIN, NORMED };
@@ -101,7 +101,7 @@ __device__ inline void gemv(const gemm_kernel_args &a)
 }
 
 #define GEMV(name, weights, depth, rows, parts, form)                                               \
-    extern "C" __global__ void __launch_bounds__(THREADS, 2)                                        \
+    extern "C" __global__ void __launch_bounds__(THREADS, FEW_ROWS_BLOCKS)                          \
         name(const __grid_constant__ gemm_kernel_args a)                                            \
     {                                                                                               \
         gemv<weights, depth, rows, parts, form>(a);                                                 \

@@ -2,9 +2,7 @@
 #include "common.cuh"
 #include "gemm/gemm_wgmma_args.h"
 
-enum { THREADS = 128 };
-
-KERNEL_OF(THREADS, round_rows, round_rows_args)
+KERNEL_OF(ROUND_THREADS, round_rows, round_rows_args)
 {
     wait_for_input();
     let_next_start();
@@ -12,7 +10,7 @@ KERNEL_OF(THREADS, round_rows, round_rows_args)
     const float *from = (const float *)a.a + (a.a_rows ? a.a_rows[row] : row) * a.k;
     uint4 *to = (uint4 *)(a.out + row * a.k_padded);
     bool aligned = a.k % 4 == 0 && ((uint64_t)a.a & 15) == 0;
-    for (int j = threadIdx.x; j < a.k_padded / 8; j += THREADS) {
+    for (int j = threadIdx.x; j < a.k_padded / 8; j += ROUND_THREADS) {
         float x[8];
         if (aligned && 8 * j + 8 <= a.k) {
             *(float4 *)x = ((const float4 *)from)[2 * j];
@@ -26,12 +24,12 @@ KERNEL_OF(THREADS, round_rows, round_rows_args)
     }
 }
 
-KERNEL_OF(THREADS, gather_rows, round_rows_args)
+KERNEL_OF(ROUND_THREADS, gather_rows, round_rows_args)
 {
     wait_for_input();
     let_next_start();
     int64_t row = blockIdx.x, pieces = a.k / 8;
     const uint4 *from = (const uint4 *)a.a + a.a_rows[row] * pieces;
     uint4 *to = (uint4 *)a.out + row * pieces;
-    for (int j = threadIdx.x; j < pieces; j += THREADS) to[j] = from[j];
+    for (int j = threadIdx.x; j < pieces; j += ROUND_THREADS) to[j] = from[j];
 }

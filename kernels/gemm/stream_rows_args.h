@@ -4,7 +4,7 @@
 
 #include "types.h"
 
-enum { STREAM_THREADS = 256 };
+enum { STREAM_THREADS = 256, STREAM_ROWS_MAX = 32 };
 
 /* Dynamic shared memory of a block with T tiles of 16 features and 8 * N columns. */
 #define STREAM_SHARED(T, N) (STREAM_THREADS / 32 * 4 * ((T)*16 * ((N)*8 + 1) + (N)*8))

@@ -10,8 +10,6 @@
 
 #define INLINE __device__ __forceinline__ /* the sums must stay in registers */
 
-enum { WARPGROUP = 128 };
-
 /* What a kernel is made of. */
 template <int TYPE_, bool GATED_, int WARPGROUPS_, int TOKENS_, int STAGES_, int OUT_TOKENS_, int CLUSTER_,
           int RESULT_ = WGMMA_F32>

@@ -3,7 +3,7 @@
 #include "common.cuh"
 #include "kv_write/kv_write_args.h"
 
-KERNEL_OF(256, kv_write_any, kv_write_kernel_args)
+KERNEL_OF(KV_WRITE_THREADS, kv_write_any, kv_write_kernel_args)
 {
     wait_for_input();
     let_next_start();

@@ -4,6 +4,8 @@
 
 #include "cache_args.h"
 
+enum { KV_WRITE_THREADS = 256 }; /* of a block */
+
 struct kv_write_kernel_args {
     struct cache_args cache;
     const int32_t *position, *sequence; /* [rows] */

@@ -8,12 +8,12 @@
 #include "gemm/few_rows.cuh"
 #include "moe_down/moe_down_args.h"
 
-enum { WARPS = 8, THREADS = WARPS * WARP, PARTS = 3, K_MAX = 3072 };
+enum { THREADS = FEW_ROWS_THREADS, WARPS = THREADS / WARP, PARTS = FEW_ROWS_PARTS };
 
 /* SLOTS of the choices a block, DEPTH units of a warp on their way. */
 template <int SLOTS, int DEPTH, bool PAIR> __device__ inline void moe_down(const moe_down_kernel_args &a)
 {
-    enum { SPLITS = WARPS / SLOTS, LANES = SPLITS * WARP, CHUNKS = K_MAX / 8 / LANES };
+    enum { SPLITS = WARPS / SLOTS, LANES = SPLITS * WARP, CHUNKS = MOE_DOWN_INNER_MAX / 8 / LANES };
     extern __shared__ __align__(16) char columns[];
     __shared__ partial_tile partial[WARPS];
     pair_sum<PAIR> pair;
@@ -21,7 +21,7 @@ template <int SLOTS, int DEPTH, bool PAIR> __device__ inline void moe_down(const
     dot<mxfp4_weights, 1, DEPTH> product;
     uint32_t warp = threadIdx.x / WARP, units = unit_count(a.intermediate), top_k = (uint32_t)a.top_k;
     uint32_t own = warp / SPLITS, split = warp % SPLITS, first = pair.rank() * SLOTS, slot = first + own;
-    uint32_t tile = PAIR ? blockIdx.x / 2 : blockIdx.x;
+    uint32_t tile = PAIR ? blockIdx.x / FEW_ROWS_PAIR : blockIdx.x;
     char *mine = columns + own * PARTS * column_bytes<mxfp4_weights>(a.intermediate);
     bool works = slot < top_k;
     int64_t row = 0;
@@ -68,13 +68,13 @@ template <int SLOTS, int DEPTH, bool PAIR> __device__ inline void moe_down(const
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
     moe_down_row(const __grid_constant__ moe_down_kernel_args a)
 {
-    moe_down<4, 6, false>(a);
+    moe_down<MOE_DOWN_SLOTS, 6, false>(a);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 3)
     moe_down_row_pair(const __grid_constant__ moe_down_kernel_args a)
 {
 #if __CUDA_ARCH__ >= 900
-    moe_down<2, 4, true>(a);
+    moe_down<MOE_DOWN_SLOTS / FEW_ROWS_PAIR, 4, true>(a);
 #endif
 }

@@ -4,6 +4,11 @@
 
 #include "types.h"
 
+enum {
+    MOE_DOWN_SLOTS = 4, /* experts of a row at most: a block's, or half of them each of a pair's */
+    MOE_DOWN_INNER_MAX = 3072,
+};
+
 /* One row; weights in MXFP4 tiles, as struct moe_down_args (src/ops/args.h). */
 struct moe_down_kernel_args {
     int64_t hidden, intermediate, top_k;

@@ -10,7 +10,7 @@ EXPERT_ROWS(moe_down_bf16_16, 1, 2, 1, true)
  * they end. */
 KERNEL_OF(EXPERT_ROWS_THREADS, moe_down_join, join_rows_args)
 {
-    enum { TOP_K_MAX = 8 };
+    enum { TOP_K_MAX = EXPERT_ROWS_TOP_K_MAX };
     int64_t at = ((int64_t)blockIdx.x * EXPERT_ROWS_THREADS + threadIdx.x) * 4;
     int64_t slot = blockIdx.y * a.top_k;
     bool works = at < a.n;

@@ -4,7 +4,14 @@
 #include "moe_up/moe_up_args.h"
 #include "swiglu/swiglu.cuh"
 
-enum { PAIRS = 3, SPLITS = 4, WARPS = PAIRS * SPLITS, THREADS = WARPS * WARP, PARTS = 3, DEPTH = 3 };
+enum {
+    PAIRS = MOE_UP_PAIRS,
+    THREADS = MOE_UP_THREADS,
+    WARPS = THREADS / WARP,
+    SPLITS = WARPS / PAIRS,
+    PARTS = FEW_ROWS_PARTS,
+    DEPTH = 3,
+};
 
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
     moe_up_row(const __grid_constant__ moe_up_kernel_args a)

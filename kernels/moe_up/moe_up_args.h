@@ -4,6 +4,9 @@
 
 #include "types.h"
 
+/* A block: pairs of tiles of gate and up, threads, values of a row that they hold. */
+enum { MOE_UP_PAIRS = 3, MOE_UP_THREADS = 384, MOE_UP_HIDDEN_MAX = 8 * MOE_UP_THREADS };
+
 /* One row; weights in MXFP4 tiles, as struct moe_up_args (src/ops/args.h). */
 struct moe_up_kernel_args {
     int64_t hidden, intermediate;

@@ -22,7 +22,7 @@ __device__ inline uint8_t scale_at(const pack_args &a, int64_t row, uint32_t col
 }
 
 /* A block a tile, a warp a unit. */
-KERNEL_OF(256, pack_mxfp4, pack_args)
+KERNEL_OF(PACK_THREADS, pack_mxfp4, pack_args)
 {
     uint32_t lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
     uint32_t units = unit_count(a.columns);
@@ -61,7 +61,7 @@ __device__ inline uint32_t q8_word(const pack_args &a, int64_t row, uint32_t col
 }
 
 /* A block a tile, a warp a unit. */
-KERNEL_OF(256, pack_q8_0, pack_args)
+KERNEL_OF(PACK_THREADS, pack_q8_0, pack_args)
 {
     uint32_t lane = threadIdx.x % WARP, t = lane % 4, units = unit_count(a.columns);
     int64_t row = (int64_t)blockIdx.x * TILE_ROWS_Q8_0 + lane / 4;

@@ -4,6 +4,8 @@
 
 #include "types.h"
 
+enum { PACK_THREADS = 256 }; /* of a block */
+
 /* GGUF's blocks of consecutive rows into tiles: format_args.h. */
 struct pack_args {
     int64_t rows, columns; /* columns: a multiple of 32 */

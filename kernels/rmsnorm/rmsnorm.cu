@@ -2,7 +2,7 @@
 #include "common.cuh"
 #include "rmsnorm/rmsnorm_args.h"
 
-KERNEL_OF(512, rmsnorm_f32, rmsnorm_kernel_args)
+KERNEL_OF(RMSNORM_THREADS, rmsnorm_f32, rmsnorm_kernel_args)
 {
     __shared__ float scratch[WARP];
     wait_for_input();

@@ -4,6 +4,8 @@
 
 #include "types.h"
 
+enum { RMSNORM_THREADS = 512 }; /* of a block */
+
 struct rmsnorm_kernel_args {
     int64_t n;
     const float *x;

@@ -4,7 +4,7 @@
 #include "rope/rope.cuh"
 #include "rope/rope_args.h"
 
-KERNEL_OF(256, rope_f32, rope_kernel_args)
+KERNEL_OF(ROPE_THREADS, rope_f32, rope_kernel_args)
 {
     wait_for_input();
     let_next_start();

@@ -4,6 +4,8 @@
 
 #include "types.h"
 
+enum { ROPE_THREADS = 256 }; /* of a block */
+
 struct rope_kernel_args {
     int64_t n_heads, head_dim;
     const int32_t *position; /* [rows] */

@@ -4,9 +4,9 @@
 #include "route/choose.cuh"
 #include "route/route_args.h"
 
-enum { EXPERTS_MAX = 128 };
+enum { EXPERTS_MAX = ROUTE_EXPERTS_MAX };
 
-KERNEL_OF(128, route_choose, route_kernel_args)
+KERNEL_OF(ROUTE_THREADS, route_choose, route_kernel_args)
 {
     wait_for_input();
     let_next_start();
@@ -17,9 +17,9 @@ KERNEL_OF(128, route_choose, route_kernel_args)
 }
 
 /* A thread an expert counts its slots, then hands out their rows in order: stable without atomics. */
-KERNEL_OF(128, route_group, route_kernel_args)
+KERNEL_OF(ROUTE_THREADS, route_group, route_kernel_args)
 {
-    __shared__ int32_t counts[129];
+    __shared__ int32_t counts[EXPERTS_MAX + 1];
     wait_for_input();
     let_next_start();
     int e = threadIdx.x;
@@ -45,7 +45,7 @@ KERNEL_OF(128, route_group, route_kernel_args)
 
 /* A stable sort by counting. Every warp has a stretch of slots: it counts its experts, learns how many rows
  * the experts and warps before it take, and hands out its own in order. */
-enum { GROUP_WARPS = 32, HELD = 8 };
+enum { GROUP_WARPS = ROUTE_COUNT_THREADS / WARP, HELD = 8 };
 
 /* Calls visit(s, expert) for the warp's slots in order, expert -1 behind the last one. The first rounds are
  * in registers, so that their loads do not wait for one another. */

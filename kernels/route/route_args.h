@@ -4,6 +4,13 @@
 
 #include "types.h"
 
+enum {
+    ROUTE_EXPERTS_MAX = 128,
+    ROUTE_TOP_K_MAX = 8,
+    ROUTE_THREADS = 128, /* of a block; a token a warp where experts are chosen */
+    ROUTE_COUNT_THREADS = 1024,
+};
+
 struct route_kernel_args {
     int64_t m, n_experts, top_k;
     const float *logits; /* [m][n_experts] */

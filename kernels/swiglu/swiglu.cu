@@ -2,7 +2,7 @@
 #include "swiglu/swiglu.cuh"
 #include "swiglu/swiglu_args.h"
 
-KERNEL_OF(256, swiglu_f32, swiglu_kernel_args)
+KERNEL_OF(SWIGLU_THREADS, swiglu_f32, swiglu_kernel_args)
 {
     wait_for_input();
     let_next_start();

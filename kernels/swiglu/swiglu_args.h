@@ -4,6 +4,8 @@
 
 #include "types.h"
 
+enum { SWIGLU_THREADS = 256 }; /* of a block */
+
 struct swiglu_kernel_args {
     int64_t count;
     const float *up;

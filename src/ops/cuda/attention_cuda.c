@@ -7,19 +7,19 @@
 #include "ops/cuda/cache_cuda.h"
 #include "ops/op.h"
 
-enum { WARP = 32, WARPS_MAX = 16, DIM_MAX = 128 }; /* of the kernel */
+enum { WARP = 32 };
 
 static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
     const struct attention_args *a = args;
     (void)device;
-    if (a->kv.head_dim > DIM_MAX)
+    if (a->kv.head_dim > ATTENTION_DIM_MAX)
         snprintf(why, OP_REASON_MAX, "head_dim %lld is over %d", (long long)a->kv.head_dim,
-                 DIM_MAX);
+                 ATTENTION_DIM_MAX);
     else if (!a->sinks)
         snprintf(why, OP_REASON_MAX, "no sinks");
-    else if (a->n_heads / a->kv.n_kv_heads > WARPS_MAX)
-        snprintf(why, OP_REASON_MAX, "more than %d query heads a key head", WARPS_MAX);
+    else if (a->n_heads / a->kv.n_kv_heads > ATTENTION_HEADS_MAX)
+        snprintf(why, OP_REASON_MAX, "more than %d query heads a key head", ATTENTION_HEADS_MAX);
     else
         return true;
     return false;
@@ -62,9 +62,6 @@ const struct op_variant attention_any_cuda = {
 /* ---- few rows: attention_decode.cu ---- */
 
 enum {
-    DIM = 64,
-    HEADS = 8,
-    DECODE_BLOCKS_PER_SM = 2,
     FEW_ITEMS = 32,  /* rows x key heads that do not fill a GPU unless caches are cut short */
     MANY_ITEMS = 64, /* that fill it with long pieces */
 };
@@ -74,17 +71,18 @@ static bool can_run_decode(const void *args, const struct op_device *device,
 {
     const struct attention_args *a = args;
     (void)device;
-    if (a->kv.head_dim != DIM)
-        snprintf(why, OP_REASON_MAX, "head_dim %lld; it is for %d", (long long)a->kv.head_dim, DIM);
+    if (a->kv.head_dim != DECODE_DIM)
+        snprintf(why, OP_REASON_MAX, "head_dim %lld; it is for %d", (long long)a->kv.head_dim,
+                 DECODE_DIM);
     else if (!a->sinks)
         snprintf(why, OP_REASON_MAX, "no sinks");
-    else if (a->n_heads / a->kv.n_kv_heads > HEADS)
-        snprintf(why, OP_REASON_MAX, "more than %d query heads a key head", HEADS);
+    else if (a->n_heads / a->kv.n_kv_heads > DECODE_HEADS)
+        snprintf(why, OP_REASON_MAX, "more than %d query heads a key head", DECODE_HEADS);
     else if (a->kv.dtype == DTYPE_F32)
         snprintf(why, OP_REASON_MAX, "a cache in f32; it reads f16 and bf16");
     else if (a->m > DECODE_ROWS || a->m * a->kv.n_kv_heads > COUNTER_PIECES_MAX)
         snprintf(why, OP_REASON_MAX, "%lld rows; it is for up to %d", (long long)a->m, DECODE_ROWS);
-    else if (kv_elements(&a->kv) / DIM > INT32_MAX)
+    else if (kv_elements(&a->kv) / DECODE_DIM > INT32_MAX)
         snprintf(why, OP_REASON_MAX, "a cache that needs larger indices");
     else if ((uintptr_t)a->kv.k % 16 || (uintptr_t)a->kv.v % 16)
         snprintf(why, OP_REASON_MAX, "a cache at an address that is no multiple of 16");
@@ -126,7 +124,7 @@ static void run_decode(const struct op_context *context, const void *args)
     const struct gpu_info *gpu = gpu_stream_info(context->stream);
     struct attention_kernel_args k = for_kernel(a);
     int64_t items = a->m * a->kv.n_kv_heads;
-    int64_t blocks = (int64_t)gpu->sm_count * DECODE_BLOCKS_PER_SM, most = items * DECODE_PIECES;
+    int64_t blocks = (int64_t)gpu->sm_count * DECODE_BLOCKS, most = items * DECODE_PIECES;
     k.partial = context->workspace;
     k.counters = gpu_stream_counters(context->stream);
     k.rows = (int32_t)a->m;

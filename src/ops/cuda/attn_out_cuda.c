@@ -3,26 +3,15 @@
 #include "gpu/kernel.h"
 #include "ops/args.h"
 #include "ops/cuda/few_rows_cuda.h"
-
-/* Of attn_out.cu. */
-enum {
-    PAIR = 2,      /* blocks of the projection that share features */
-    CLUSTER = 8,   /* of the router */
-    THREADS = 256, /* up to EXPERTS_FEW */
-    THREADS_MANY = 512,
-    EXPERTS_FEW = 32,
-    EXPERTS_MAX = 256,
-    HIDDEN_MAX = 3072,
-    TOP_K_MAX = 8,
-};
+#include "route/route_args.h"
 
 bool attn_out_routes(const struct attn_out_args *a, char why[OP_REASON_MAX])
 {
     if (a->router.dtype != DTYPE_F32 && a->router.dtype != DTYPE_BF16)
         return few_rows_refuse(why, "it reads a router in f32 or bf16");
-    if (a->hidden % 8 || a->hidden > HIDDEN_MAX)
+    if (a->hidden % 8 || a->hidden > ATTN_OUT_HIDDEN_MAX)
         return few_rows_refuse(why, "a row of more than 3072, or no multiple of 8");
-    if (a->n_experts > EXPERTS_MAX || a->top_k > TOP_K_MAX)
+    if (a->n_experts > ATTN_OUT_EXPERTS_MAX || a->top_k > ROUTE_TOP_K_MAX)
         return few_rows_refuse(why, "more than 256 experts, or 8 of them at a time");
     if (a->m * a->top_k > ATTN_OUT_SLOTS_MAX) return few_rows_refuse(why, "more than 256 choices");
     if (!few_rows_aligned(a->attn.data) || !few_rows_aligned(a->x.data) ||
@@ -35,7 +24,8 @@ bool attn_out_routes(const struct attn_out_args *a, char why[OP_REASON_MAX])
 /* Columns of the first block of a pair. */
 static int64_t half_of(const struct attn_out_args *a)
 {
-    int64_t step = a->wo.layout == LAYOUT_TILES ? 64 : 32, steps = (a->width + step - 1) / step;
+    int64_t step = a->wo.layout == LAYOUT_TILES ? FEW_ROWS_STEP_TILES : FEW_ROWS_STEP_ROWS,
+            steps = (a->width + step - 1) / step;
     return (steps + 1) / 2 * step;
 }
 
@@ -45,7 +35,8 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
     (void)device;
     if (!few_rows_one(a->m, why)) return false;
     if (!few_rows_dense(&a->wo, why)) return false;
-    if (half_of(a) > FEW_ROWS_HELD_MAX / 2) return few_rows_refuse(why, "a row of more than 4096");
+    if (half_of(a) > FEW_ROWS_HELD_MAX / FEW_ROWS_PAIR)
+        return few_rows_refuse(why, "a row of more than 4096");
     if (a->hidden % FEW_ROWS_FEATURES)
         return few_rows_refuse(why, "features that are no multiple of 16");
     return attn_out_routes(a, why);
@@ -67,9 +58,9 @@ static void project(const struct op_context *context, const struct attn_out_args
     gpu_put(
         context->stream, "attn_out/attn_out.cu", name[a->wo.dtype],
         &(struct gpu_launch){
-            .grid = {PAIR * (unsigned)(a->hidden / FEW_ROWS_FEATURES)},
+            .grid = {FEW_ROWS_PAIR * (unsigned)(a->hidden / FEW_ROWS_FEATURES)},
             .block = {FEW_ROWS_THREADS},
-            .cluster = PAIR,
+            .cluster = FEW_ROWS_PAIR,
             .shared_bytes = (unsigned)(FEW_ROWS_PARTS * few_rows_column(half_of(a), a->wo.layout)),
             .overlaps = true,
         },
@@ -99,11 +90,11 @@ void attn_out_route(const struct op_context *context, const struct attn_out_args
     };
     static const char *const name[2][2] = {{"attn_out_route_bf16", "attn_out_route_bf16_many"},
                                            {"attn_out_route_f32", "attn_out_route_f32_many"}};
-    bool many = a->n_experts > EXPERTS_FEW;
+    bool many = a->n_experts > ATTN_OUT_EXPERTS_FEW;
     gpu_put(context->stream, "attn_out/attn_out.cu", name[a->router.dtype == DTYPE_F32][many],
-            &(struct gpu_launch){.grid = {CLUSTER, (unsigned)a->m},
-                                 .block = {many ? THREADS_MANY : THREADS},
-                                 .cluster = CLUSTER,
+            &(struct gpu_launch){.grid = {ATTN_OUT_CLUSTER, (unsigned)a->m},
+                                 .block = {many ? ATTN_OUT_THREADS_MANY : ATTN_OUT_THREADS},
+                                 .cluster = ATTN_OUT_CLUSTER,
                                  .overlaps = true},
             &k);
 }

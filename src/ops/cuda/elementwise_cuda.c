@@ -6,12 +6,10 @@
 #include "ops/op.h"
 #include "swiglu/swiglu_args.h"
 
-enum { THREADS = 256 };
-
-static struct gpu_launch one_thread_each(int64_t count)
+static struct gpu_launch one_thread_each(int64_t count, unsigned threads)
 {
-    return (struct gpu_launch){.grid = {(unsigned)((count + THREADS - 1) / THREADS)},
-                               .block = {THREADS},
+    return (struct gpu_launch){.grid = {(unsigned)((count + threads - 1) / threads)},
+                               .block = {threads},
                                .overlaps = true};
 }
 
@@ -19,7 +17,7 @@ static void run_add(const struct op_context *context, const void *args)
 {
     const struct add_args *a = args;
     const struct add_kernel_args k = {.count = a->m * a->n, .y = a->y.data, .x = a->x.data};
-    const struct gpu_launch launch = one_thread_each(k.count);
+    const struct gpu_launch launch = one_thread_each(k.count, ADD_THREADS);
     gpu_put(context->stream, "add/add.cu", "add_f32", &launch, &k);
 }
 
@@ -38,7 +36,7 @@ static void run_swiglu(const struct op_context *context, const void *args)
                                          .gate = a->gate.data,
                                          .alpha = a->alpha,
                                          .limit = a->limit};
-    const struct gpu_launch launch = one_thread_each(k.count);
+    const struct gpu_launch launch = one_thread_each(k.count, SWIGLU_THREADS);
     gpu_put(context->stream, "swiglu/swiglu.cu", "swiglu_f32", &launch, &k);
 }
 
@@ -59,7 +57,8 @@ static void run_combine(const struct op_context *context, const void *args)
                                           .row_of_slot = a->routing.row_of_slot,
                                           .x = a->x.data};
     gpu_put(context->stream, "combine/combine.cu", "combine_f32",
-            &(struct gpu_launch){.grid = {(unsigned)a->m}, .block = {THREADS}, .overlaps = true},
+            &(struct gpu_launch){
+                .grid = {(unsigned)a->m}, .block = {COMBINE_THREADS}, .overlaps = true},
             &k);
 }
 

@@ -4,8 +4,6 @@
 #include "ops/cuda/few_rows_cuda.h"
 #include "ops/cuda/pack_cuda.h"
 
-enum { THREADS = 256 };
-
 static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
     (void)device;
@@ -23,8 +21,9 @@ static void run(const struct op_context *context, const void *args)
                                         .type = tensor_kernel_type(&a->table)};
     gpu_put(context->stream, "embed/embed.cu", "embed_any",
             &(struct gpu_launch){
-                .grid = {(unsigned)a->m, (unsigned)((a->table.cols + THREADS - 1) / THREADS)},
-                .block = {THREADS},
+                .grid = {(unsigned)a->m,
+                         (unsigned)((a->table.cols + EMBED_THREADS - 1) / EMBED_THREADS)},
+                .block = {EMBED_THREADS},
                 .overlaps = true},
             &k);
 }

@@ -3,8 +3,7 @@
 #include "gpu/kernel.h"
 #include "ops/args.h"
 #include "ops/cuda/few_rows_cuda.h"
-
-enum { TOP_K_MAX = 8, EXACT_ROWS = 2, BLOCKS = 2 /* on an SM */ };
+#include "ops/cuda/thresholds.h"
 
 /* A kernel: what it holds of an expert's rows, in columns. */
 struct kind {
@@ -21,8 +20,8 @@ static const char *const kind_names[] = {"8_columns", "16_columns"};
 
 /* How many rows an expert has is known on the GPU alone. One with more than there are columns is
  * read again, which costs less than columns for all that few need: 8 columns win up to a mean of 4
- * rows. H100, 32 experts: these kernels win up to a mean of 8. */
-enum { MEAN_OF_8 = 4, MEAN_MAX = 8 };
+ * rows. */
+enum { MEAN_OF_8 = 4 };
 
 /* Bytes of shared memory of a block that multiplies `matrices`, and whether the device has so many:
  * 16 columns of 2880 take 110 KB, which Hopper has and consumer cards lack. */
@@ -50,7 +49,7 @@ static int usual_kind(int64_t rows, const struct tensor *w, int matrices,
 
 static bool suits(int64_t rows, const struct tensor *w, char why[OP_REASON_MAX])
 {
-    if (rows <= MEAN_MAX * w->groups) return true;
+    if (rows <= FEW_ROWS_AN_EXPERT * w->groups) return true;
     return few_rows_refuse(why, "more than 8 rows an expert on average");
 }
 
@@ -69,7 +68,7 @@ static bool fits(int64_t m, int64_t top_k, const struct tensor *w, const struct 
         return few_rows_refuse(why, "rows that wide do not fit shared memory");
     if (w->cols > EXPERT_ROWS_K_MAX) return few_rows_refuse(why, "rows of more than 3072");
     if (w->groups > EXPERT_ROWS_GROUPS_MAX) return few_rows_refuse(why, "more than 128 experts");
-    if (top_k > TOP_K_MAX) return few_rows_refuse(why, "more than 8 experts at a time");
+    if (top_k > EXPERT_ROWS_TOP_K_MAX) return few_rows_refuse(why, "more than 8 experts at a time");
     if (m * top_k > EXPERT_ROWS_MAX)
         return few_rows_refuse(why, "more than 512 rows of experts; it is for few");
     return true;
@@ -79,7 +78,7 @@ static void put(const struct op_context *context, const char *image, const char 
                 const struct kind *kind, const struct expert_rows_args *k)
 {
     int64_t tiles = (k->n + FEW_ROWS_FEATURES - 1) / FEW_ROWS_FEATURES * k->rows;
-    int64_t most = (int64_t)BLOCKS * gpu_stream_info(context->stream)->sm_count;
+    int64_t most = (int64_t)EXPERT_ROWS_BLOCKS * gpu_stream_info(context->stream)->sm_count;
     gpu_put(context->stream, image, function,
             &(struct gpu_launch){
                 .grid = {(unsigned)(tiles < most ? tiles : most)},

@@ -5,25 +5,19 @@
 
 #include <stdio.h>
 
+#include "gemm/few_rows_args.h"
 #include "gpu/device.h"
 #include "ops/op.h"
 #include "ops/tensor.h"
 
-enum {
-    FEW_ROWS_FEATURES = 16,         /* of a tile */
-    FEW_ROWS_THREADS = 256,         /* of a block */
-    FEW_ROWS_PARTS = 3,             /* columns of an exact row */
-    FEW_ROWS_HELD_MAX = 4096,       /* values of a row that a block has in registers */
-    FEW_ROWS_SHARED_MAX = 90 << 10, /* of a block, so that two fit an SM */
-};
+enum { FEW_ROWS_SHARED_MAX = 90 << 10 }; /* of a block, so that two fit an SM */
 
 /* Bytes of a column of k activations, for tiles or for rows of bf16. */
 static inline size_t few_rows_column(int64_t k, enum layout layout)
 {
-    bool tiled = layout == LAYOUT_TILES;
-    size_t step = tiled ? 64 : 32, steps = ((size_t)k + step - 1) / step;
-    size_t bytes = steps * (tiled ? 128 : 64);
-    return (bytes + 127) / 128 * 128 + (tiled ? 16 : 64);
+    return layout == LAYOUT_TILES
+               ? FEW_ROWS_COLUMN_BYTES((size_t)k, FEW_ROWS_STEP_TILES, FEW_ROWS_PAD_TILES)
+               : FEW_ROWS_COLUMN_BYTES((size_t)k, FEW_ROWS_STEP_ROWS, FEW_ROWS_PAD_ROWS);
 }
 
 static inline bool few_rows_aligned(const void *pointer)
@@ -69,16 +63,6 @@ static inline bool few_rows_dense(const struct tensor *t, char why[OP_REASON_MAX
                ? true
                : few_rows_refuse(
                      why, "it reads weights in bf16, rows of 16-byte pieces, or packed q8_0");
-}
-
-/* Whether the products of few rows, `together` at a time, are put as no more blocks than run at a
- * time, two on an SM: then they take one tile's time, 3 to 7 us on an H100, where the products of
- * many rows take 9 to 11. */
-static inline bool few_rows_at_once(int64_t m, int64_t n, int64_t together,
-                                    const struct op_device *device)
-{
-    int64_t tiles = (n + FEW_ROWS_FEATURES - 1) / FEW_ROWS_FEATURES;
-    return tiles * ((m + together - 1) / together) <= 2 * (int64_t)gpu_info(device->gpu)->sm_count;
 }
 
 /* What every kernel for a single row asks. */

@@ -7,6 +7,7 @@
 #include "ops/args.h"
 #include "ops/cuda/few_rows_cuda.h"
 #include "ops/cuda/pack_cuda.h"
+#include "ops/cuda/thresholds.h"
 
 static struct gemm_kernel_args for_kernel(const struct gemm_args *a)
 {
@@ -40,7 +41,6 @@ static unsigned blocks_of(int64_t count, int64_t size)
 
 /* ---- everything: a warp a feature ---- */
 
-enum { ANY_FEATURES = 8, ANY_ROWS = 8, ANY_THREADS = 256 }; /* of gemm_f32.cu */
 enum { GRID_Y_MAX = 65535 };
 enum { SMALL_ROWS = 16, SMALL_FEATURES = 256 }; /* a router's: all threads along k */
 
@@ -77,15 +77,16 @@ static void run_any(const struct op_context *context, const void *args)
     if (context->choice == ANY_ROW) {
         gpu_put(context->stream, "gemm/gemm_f32.cu", "gemv_f32_any",
                 &(struct gpu_launch){.grid = {(unsigned)a->n, row_tiles(a, 1)},
-                                     .block = {ANY_THREADS},
+                                     .block = {GEMM_ANY_THREADS},
                                      .overlaps = true},
                 &k);
         return;
     }
     gpu_put(context->stream, "gemm/gemm_f32.cu", "gemm_f32_any",
-            &(struct gpu_launch){.grid = {blocks_of(a->n, ANY_FEATURES), row_tiles(a, ANY_ROWS)},
-                                 .block = {ANY_THREADS},
-                                 .overlaps = true},
+            &(struct gpu_launch){
+                .grid = {blocks_of(a->n, GEMM_ANY_FEATURES), row_tiles(a, GEMM_ANY_ROWS)},
+                .block = {GEMM_ANY_THREADS},
+                .overlaps = true},
             &k);
 }
 
@@ -100,8 +101,6 @@ const struct op_variant gemm_f32_any_cuda = {
 
 /* ---- few rows: gemv.cu ---- */
 
-enum { GEMV_BLOCKS = 2 }; /* on an SM */
-
 /* One kernel of the file: R rows as P parts. */
 struct gemv_kind {
     int rows, parts;
@@ -113,10 +112,10 @@ struct gemv_kind {
         [DTYPE_Q8_0] = "gemv_" act "_q8_0_" rows                                                   \
     }
 static const struct gemv_kind exact_kinds[] = {
-    {1, 3, GEMV("f32", "1")},
-    {2, 3, GEMV("f32", "2")},
+    {1, FEW_ROWS_PARTS, GEMV("f32", "1")},
+    {EXACT_ROWS, FEW_ROWS_PARTS, GEMV("f32", "2")},
 };
-static const struct gemv_kind rounded_kind = {8, 1, GEMV("bf16", "8")};
+static const struct gemv_kind rounded_kind = {ROUNDED_ROWS, 1, GEMV("bf16", "8")};
 #undef GEMV
 
 static size_t gemv_shared(const struct gemm_args *a, const struct gemv_kind *kind)
@@ -148,7 +147,7 @@ static void run_gemv(const struct op_context *context, const struct gemm_args *a
     /* A block spreads the activations once, then takes tile after tile: no more blocks than run at
      * a time, each with the same number of tiles. */
     unsigned tiles = blocks_of(a->n, FEW_ROWS_FEATURES), rows = row_tiles(a, kind->rows);
-    unsigned most = GEMV_BLOCKS * (unsigned)gpu_stream_info(context->stream)->sm_count / rows;
+    unsigned most = FEW_ROWS_BLOCKS * (unsigned)gpu_stream_info(context->stream)->sm_count / rows;
     unsigned each = most ? blocks_of(tiles, most) : tiles;
     gpu_put(context->stream, "gemm/gemv.cu", kind->names[a->w.dtype],
             &(struct gpu_launch){.grid = {blocks_of(tiles, each), rows},
@@ -177,9 +176,9 @@ static bool can_run_exact(const void *args, const struct op_device *device, char
 static bool suits_exact(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
     const struct gemm_args *a = args;
-    bool small =
-        !a->group_offsets && few_rows_bf16(&a->w) && few_rows_at_once(a->m, a->n, 2, device);
-    if (small || rows_together(a) <= 2)
+    bool small = !a->group_offsets && few_rows_bf16(&a->w) &&
+                 few_rows_at_once(a->m, a->n, EXACT_ROWS, device);
+    if (small || rows_together(a) <= EXACT_ROWS)
         return gemv_serves(a, &exact_kinds[rows_together(a) > 1], why);
     snprintf(why, OP_REASON_MAX, "%lld rows; it is for 1 or 2", (long long)rows_together(a));
     return false;

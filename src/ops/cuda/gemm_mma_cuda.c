@@ -8,8 +8,6 @@
 #include "ops/cuda/few_rows_cuda.h"
 #include "ops/cuda/many_rows.h"
 
-enum { BLOCKS_PER_SM = 2 };
-
 /* ---- kernels, and the widths of their tiles ---- */
 
 struct kind {
@@ -46,7 +44,7 @@ static int tokens_of(int choice)
 static int usual_dense(const struct gpu_info *gpu)
 {
     enum { RESERVED = 1024 }; /* of shared memory, by the driver for each block */
-    unsigned half = (unsigned)gpu->shared_per_sm / BLOCKS_PER_SM;
+    unsigned half = (unsigned)gpu->shared_per_sm / MMA_BLOCKS;
     bool narrow_fits = gemm_kinds[NARROW].shared + RESERVED <= half;
     return narrow_fits && gemm_kinds[DENSE].shared + RESERVED > half ? NARROW : DENSE;
 }
@@ -63,7 +61,7 @@ static int usual_gemm(const void *args, const struct op_device *device)
     for (int i = WIDEST; i >= 0 && !a->group_offsets; i--) {
         int64_t tiles =
             many_rows_over(a->n, gemm_kinds[kind].features) * many_rows_over(a->m, tokens_of(i));
-        int64_t cost = many_rows_over(tiles, (int64_t)gpu->sm_count * BLOCKS_PER_SM) *
+        int64_t cost = many_rows_over(tiles, (int64_t)gpu->sm_count * MMA_BLOCKS) *
                        (tokens_of(i) + TILE_EXTRA);
         if (cost >= least) continue;
         best = i;

@@ -8,8 +8,6 @@
 #include "ops/cuda/many_rows.h"
 #include "ops/cuda/pack_cuda.h"
 
-enum { WARPGROUP = 128 };
-
 /* ---- what is served ---- */
 
 bool wgmma_serves(const struct tensor *w, char why[OP_REASON_MAX])

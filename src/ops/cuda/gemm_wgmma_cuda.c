@@ -4,11 +4,6 @@
 #include "ops/cuda/gemm_wgmma.h"
 #include "ops/cuda/many_rows.h"
 
-/* Of wide products, such as a head, reading the weights counts longest, and these kernels read at
- * 3.0 TB/s where those of few rows reach 2.8 (H100, 201088 features, 4 rows: 389 us instead of
- * 415). */
-enum { WIDE = 1 << 16, WIDE_ROWS_MIN = 3 };
-
 static bool can_run_gemm(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
     (void)device;

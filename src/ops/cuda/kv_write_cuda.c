@@ -13,7 +13,9 @@ static void run(const struct op_context *context, const void *args)
                                            .k = a->k.data,
                                            .v = a->v.data};
     gpu_put(context->stream, "kv_write/kv_write.cu", "kv_write_any",
-            &(struct gpu_launch){.grid = {(unsigned)a->m}, .block = {256}, .overlaps = true}, &k);
+            &(struct gpu_launch){
+                .grid = {(unsigned)a->m}, .block = {KV_WRITE_THREADS}, .overlaps = true},
+            &k);
 }
 
 const struct op_variant kv_write_any_cuda = {

@@ -7,7 +7,6 @@
 #include "gpu/kernel.h"
 #include "ops/cuda/few_rows_cuda.h"
 
-enum { ROUND_THREADS = 128 };
 _Static_assert((int)UNIT_COLUMNS == (int)WGMMA_K, "rows are padded to either");
 
 bool many_rows_read(const struct tensor *w, bool q8_0, char why[OP_REASON_MAX])
@@ -35,9 +34,8 @@ bool many_rows_enough(int64_t rows, int64_t least, char why[OP_REASON_MAX])
 bool many_rows_gemm(const struct gemm_args *a, int64_t least, const struct op_device *device,
                     char why[OP_REASON_MAX])
 {
-    enum { TOGETHER = 8 }; /* of gemv_bf16_cuda */
     if (a->group_offsets) return many_rows_enough(a->m, MANY_ROWS_GROUPED_MIN, why);
-    if (few_rows_bf16(&a->w) && few_rows_at_once(a->m, a->n, TOGETHER, device))
+    if (few_rows_bf16(&a->w) && few_rows_at_once(a->m, a->n, ROUNDED_ROWS, device))
         return few_rows_refuse(why, "too small a product; those of few rows take less");
     return many_rows_enough(a->m, least, why);
 }

@@ -5,11 +5,8 @@
 #define OPS_CUDA_MANY_ROWS_H
 
 #include "ops/args.h"
+#include "ops/cuda/thresholds.h"
 #include "ops/op.h"
-
-/* From so many rows on reading the weights is not all that counts; below, the products of few rows
- * are faster. */
-enum { MANY_ROWS_MIN = 9, MANY_ROWS_GROUPED_MIN = 32 };
 
 /* Whether these are bf16 or packed MXFP4, or packed Q8_0 where `q8_0`, whose rows the copies of
  * these products can read. */

@@ -44,7 +44,6 @@ static size_t in_workspace(const void *args, int workers)
 
 static bool can_run_in(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
-    enum { HELD_MAX = 4096 }; /* of attn_in_many.cu */
     const struct attn_in_args *a = args;
     const struct tensor *const weights[] = {&a->wq, &a->wk, &a->wv};
     (void)device;
@@ -54,7 +53,7 @@ static bool can_run_in(const void *args, const struct op_device *device, char wh
             return few_rows_refuse(why, "it reads weights all in bf16 or all in packed q8_0");
     }
     if (a->kv.head_dim != WGMMA_ROWS) return few_rows_refuse(why, "heads are not of 64");
-    if (a->hidden > HELD_MAX) return few_rows_refuse(why, "a row of more than 4096");
+    if (a->hidden > ATTN_IN_NORM_HELD_MAX) return few_rows_refuse(why, "a row of more than 4096");
     if (!few_rows_aligned(a->x.data) || !few_rows_aligned(a->norm) || !few_rows_aligned(a->q.data))
         return few_rows_refuse(why, "an operand at an address that is no multiple of 16");
     return true;
@@ -87,7 +86,8 @@ static void run_in(const struct op_context *context, const void *args)
         .rope_scale = a->rope_scale,
     };
     gpu_put(context->stream, "attn_in/attn_in_many.cu", "attn_in_norm",
-            &(struct gpu_launch){.grid = {(unsigned)a->m}, .block = {256}, .overlaps = true},
+            &(struct gpu_launch){
+                .grid = {(unsigned)a->m}, .block = {ATTN_IN_NORM_THREADS}, .overlaps = true},
             &norm);
     const struct wgmma_heads heads = {
         .k = a->wk,
@@ -133,7 +133,7 @@ static size_t out_workspace(const void *args, int workers)
 /* Shared memory of attn_out_many.cu: the rows, then the warps' sums. */
 static size_t route_shared(const struct attn_out_args *a)
 {
-    size_t experts = a->n_experts <= 32 ? 32 : 128;
+    size_t experts = a->n_experts <= ATTN_OUT_MANY_FEW ? ATTN_OUT_MANY_FEW : ATTN_OUT_MANY_MAX;
     size_t rows = ROUTE_ROWS * (size_t)(a->hidden + ROUTE_PAD) * 4;
     size_t sums = ROUTE_ROWS * ROUTE_ROWS * experts * 4;
     return rows > sums ? rows : sums;
@@ -141,7 +141,7 @@ static size_t route_shared(const struct attn_out_args *a)
 
 static bool can_run_out(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
-    enum { EXPERTS_MAX = 128, TOP_K_MAX = 8, SHARED_MAX = 220 << 10 };
+    enum { SHARED_MAX = 220 << 10 };
     const struct attn_out_args *a = args;
     (void)device;
     if (!wgmma_serves(&a->wo, why)) return false;
@@ -152,7 +152,7 @@ static bool can_run_out(const void *args, const struct op_device *device, char w
     if (a->hidden % 32 || route_shared(a) > SHARED_MAX)
         return few_rows_refuse(why,
                                "rows that are no multiple of 32, or too long for shared memory");
-    if (a->n_experts > EXPERTS_MAX || a->top_k > TOP_K_MAX)
+    if (a->n_experts > ATTN_OUT_MANY_MAX || a->top_k > ROUTE_TOP_K_MAX)
         return few_rows_refuse(why, "more than 128 experts, or 8 of them at a time");
     if (!few_rows_aligned(a->x.data) || !few_rows_aligned(a->norm) ||
         !few_rows_aligned(a->router.data) || !few_rows_aligned(a->normed.data))
@@ -168,7 +168,6 @@ static bool suits_out(const void *args, const struct op_device *device, char why
 
 static void choose_and_sort(struct gpu_stream *stream, const struct attn_out_args *a)
 {
-    enum { SORT_THREADS = 1024 };
     const struct routing *r = &a->routing;
     const struct attn_out_many_args k = {
         .row = {.hidden = a->hidden,
@@ -192,7 +191,7 @@ static void choose_and_sort(struct gpu_stream *stream, const struct attn_out_arg
                                            .group_offsets = r->group_offsets,
                                            .token_of_row = r->token_of_row,
                                            .row_of_slot = r->row_of_slot};
-    bool wide = a->n_experts > 32;
+    bool wide = a->n_experts > ATTN_OUT_MANY_FEW;
     const char *name = a->router.dtype == DTYPE_F32
                            ? (wide ? "attn_out_many_f32_128" : "attn_out_many_f32_32")
                            : (wide ? "attn_out_many_bf16_128" : "attn_out_many_bf16_32");
@@ -203,7 +202,7 @@ static void choose_and_sort(struct gpu_stream *stream, const struct attn_out_arg
                                  .overlaps = true},
             &k);
     gpu_put(stream, "route/route.cu", "route_count",
-            &(struct gpu_launch){.block = {SORT_THREADS}, .overlaps = true}, &sort);
+            &(struct gpu_launch){.block = {ROUTE_COUNT_THREADS}, .overlaps = true}, &sort);
 }
 
 static void run_out(const struct op_context *context, const void *args)
@@ -272,18 +271,15 @@ static bool can_run_moe(const void *args, const struct op_device *device, char w
     return true;
 }
 
-/* Below, moe_up_rows_cuda and moe_down_rows_cuda are faster: expert_rows_cuda.c. */
 static bool suits_moe(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
-    enum { MEAN_MIN = 8 };
     const struct moe_args *a = args;
     (void)device;
-    return many_rows_enough(a->m * a->top_k, MEAN_MIN * a->gate.groups + 1, why);
+    return many_rows_enough(a->m * a->top_k, FEW_ROWS_AN_EXPERT * a->gate.groups + 1, why);
 }
 
 static void run_moe(const struct op_context *context, const void *args)
 {
-    enum { COMBINE_THREADS = 384 };
     const struct moe_args *a = args;
     int64_t rows = a->m * a->top_k;
     const struct moe_space s = moe_place(a);
@@ -319,7 +315,7 @@ static void run_moe(const struct op_context *context, const void *args)
                                             .x = a->x.data};
     gpu_put(context->stream, "combine/combine.cu", "combine_bf16",
             &(struct gpu_launch){
-                .grid = {(unsigned)a->m}, .block = {COMBINE_THREADS}, .overlaps = true},
+                .grid = {(unsigned)a->m}, .block = {COMBINE_BF16_THREADS}, .overlaps = true},
             &sum);
 }
 

@@ -3,16 +3,14 @@
 #include "ops/args.h"
 #include "ops/cuda/few_rows_cuda.h"
 
-enum { SLOTS = 4, INNER_MAX = 3072 }; /* of moe_down.cu */
-
 static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
     const struct moe_down_args *a = args;
     (void)device;
     if (!few_rows_one(a->m, why)) return false;
     if (!few_rows_mxfp4(&a->down)) return few_rows_refuse(why, "it reads weights in packed mxfp4");
-    if (a->top_k > SLOTS) return few_rows_refuse(why, "more than 4 experts at a time");
-    if (a->intermediate > INNER_MAX) return few_rows_refuse(why, "rows of more than 3072");
+    if (a->top_k > MOE_DOWN_SLOTS) return few_rows_refuse(why, "more than 4 experts at a time");
+    if (a->intermediate > MOE_DOWN_INNER_MAX) return few_rows_refuse(why, "rows of more than 3072");
     if (!few_rows_aligned(a->act.data) || a->intermediate % 4)
         return few_rows_refuse(why, "rows at addresses that are no multiple of 16");
     return true;
@@ -54,14 +52,14 @@ static void run(const struct op_context *context, const void *args)
     };
     unsigned tiles = (unsigned)((a->hidden + FEW_ROWS_FEATURES - 1) / FEW_ROWS_FEATURES);
     bool pair = context->choice == PAIR;
-    unsigned blocks = pair ? 2 : 1;
+    unsigned blocks = pair ? FEW_ROWS_PAIR : 1;
     size_t shared =
-        SLOTS / blocks * FEW_ROWS_PARTS * few_rows_column(a->intermediate, LAYOUT_TILES);
+        MOE_DOWN_SLOTS / blocks * FEW_ROWS_PARTS * few_rows_column(a->intermediate, LAYOUT_TILES);
     gpu_put(context->stream, "moe_down/moe_down.cu", pair ? "moe_down_row_pair" : "moe_down_row",
             &(struct gpu_launch){
                 .grid = {blocks * tiles},
                 .block = {FEW_ROWS_THREADS},
-                .cluster = pair ? 2 : 0,
+                .cluster = pair ? FEW_ROWS_PAIR : 0,
                 .shared_bytes = (unsigned)shared,
                 .overlaps = true,
             },

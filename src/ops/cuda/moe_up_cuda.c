@@ -3,8 +3,7 @@
 #include "ops/args.h"
 #include "ops/cuda/few_rows_cuda.h"
 
-/* Of moe_up.cu: features and threads of a block, values of a row that they hold. */
-enum { FEATURES = 3 * FEW_ROWS_FEATURES, THREADS = 384, HIDDEN_MAX = 8 * THREADS };
+enum { FEATURES = MOE_UP_PAIRS * FEW_ROWS_FEATURES }; /* of a block */
 
 static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
@@ -13,7 +12,7 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
     if (!few_rows_one(a->m, why)) return false;
     if (!few_rows_mxfp4(&a->gate) || !few_rows_mxfp4(&a->up))
         return few_rows_refuse(why, "it reads weights in packed mxfp4");
-    if (a->hidden > HIDDEN_MAX) return few_rows_refuse(why, "a row of more than 3072");
+    if (a->hidden > MOE_UP_HIDDEN_MAX) return few_rows_refuse(why, "a row of more than 3072");
     if (!few_rows_aligned(a->normed.data))
         return few_rows_refuse(why, "an operand at an address that is no multiple of 16");
     return true;
@@ -42,7 +41,7 @@ static void run(const struct op_context *context, const void *args)
         context->stream, "moe_up/moe_up.cu", "moe_up_row",
         &(struct gpu_launch){
             .grid = {(unsigned)((a->intermediate + FEATURES - 1) / FEATURES), (unsigned)a->top_k},
-            .block = {THREADS},
+            .block = {MOE_UP_THREADS},
             .shared_bytes = (unsigned)(FEW_ROWS_PARTS * few_rows_column(a->hidden, LAYOUT_TILES)),
             .overlaps = true,
         },

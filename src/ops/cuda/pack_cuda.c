@@ -10,7 +10,8 @@
 #include "pack/pack_args.h"
 #include "pack/q8_0_tiles.h"
 
-enum { THREADS = 256, ALIGN = 256 };
+enum { ALIGN = 256 };
+
 /* ---- an element, on the host ---- */
 
 static void mxfp4_put(const void *stored, uint32_t row, uint32_t column, uint8_t *tile,
@@ -103,7 +104,7 @@ static void put_rows(struct gpu_stream *stream, const void *from, int64_t rows, 
         .tiles = (uint8_t *)(uintptr_t)out->data + tile * tile_bytes(out->cols),
         .scales = (uint8_t *)(uintptr_t)out->scales + tile * tile_scales_bytes(type, out->cols)};
     gpu_put(stream, "pack/pack.cu", formats[out->dtype].kernel,
-            &(struct gpu_launch){.grid = {tile_count(type, rows)}, .block = {THREADS}}, &args);
+            &(struct gpu_launch){.grid = {tile_count(type, rows)}, .block = {PACK_THREADS}}, &args);
 }
 
 enum sol_status tensor_pack_piece(struct gpu_stream *stream, const struct tensor *t, int64_t group,

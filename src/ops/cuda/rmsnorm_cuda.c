@@ -19,7 +19,9 @@ static void run(const struct op_context *context, const void *args)
     const struct rmsnorm_kernel_args k = {
         .n = a->n, .x = a->x.data, .rows = a->rows, .gain = a->gain, .y = a->y.data, .eps = a->eps};
     gpu_put(context->stream, "rmsnorm/rmsnorm.cu", "rmsnorm_f32",
-            &(struct gpu_launch){.grid = {(unsigned)a->m}, .block = {512}, .overlaps = true}, &k);
+            &(struct gpu_launch){
+                .grid = {(unsigned)a->m}, .block = {RMSNORM_THREADS}, .overlaps = true},
+            &k);
 }
 
 const struct op_variant rmsnorm_f32_cuda = {

@@ -12,8 +12,10 @@ static void run(const struct op_context *context, const void *args)
                                        .inv_freq = a->inv_freq,
                                        .x = a->x.data,
                                        .scale = a->scale};
-    gpu_put(context->stream, "rope/rope.cu", "rope_f32",
-            &(struct gpu_launch){.grid = {(unsigned)a->m}, .block = {256}, .overlaps = true}, &k);
+    gpu_put(
+        context->stream, "rope/rope.cu", "rope_f32",
+        &(struct gpu_launch){.grid = {(unsigned)a->m}, .block = {ROPE_THREADS}, .overlaps = true},
+        &k);
 }
 
 const struct op_variant rope_f32_cuda = {

@@ -5,22 +5,14 @@
 #include "ops/op.h"
 #include "route/route_args.h"
 
-enum {
-    EXPERTS_MAX = 128,
-    TOP_K_MAX = 8,
-    TOKENS = 4 /* a block */,
-    THREADS = 128,
-    COUNT_THREADS = 1024
-};
-
 static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
     const struct route_args *a = args;
     (void)device;
-    bool fits = a->n_experts <= EXPERTS_MAX && a->top_k <= TOP_K_MAX;
+    bool fits = a->n_experts <= ROUTE_EXPERTS_MAX && a->top_k <= ROUTE_TOP_K_MAX;
     if (!fits)
-        snprintf(why, OP_REASON_MAX, "more than %d experts or %d of them a token", EXPERTS_MAX,
-                 TOP_K_MAX);
+        snprintf(why, OP_REASON_MAX, "more than %d experts or %d of them a token",
+                 ROUTE_EXPERTS_MAX, ROUTE_TOP_K_MAX);
     return fits;
 }
 
@@ -38,21 +30,22 @@ static void put(const struct op_context *context, const void *args, const char *
                                         .group_offsets = r->group_offsets,
                                         .token_of_row = r->token_of_row,
                                         .row_of_slot = r->row_of_slot};
+    enum { TOKENS = ROUTE_THREADS / 32 }; /* of a block */
     unsigned blocks = (unsigned)((a->m + TOKENS - 1) / TOKENS);
     gpu_put(context->stream, "route/route.cu", "route_choose",
-            &(struct gpu_launch){.grid = {blocks}, .block = {THREADS}, .overlaps = true}, &k);
+            &(struct gpu_launch){.grid = {blocks}, .block = {ROUTE_THREADS}, .overlaps = true}, &k);
     gpu_put(context->stream, "route/route.cu", sort,
             &(struct gpu_launch){.block = {threads}, .overlaps = true}, &k);
 }
 
 static void run(const struct op_context *context, const void *args)
 {
-    put(context, args, "route_group", THREADS);
+    put(context, args, "route_group", ROUTE_THREADS);
 }
 
 static void run_count(const struct op_context *context, const void *args)
 {
-    put(context, args, "route_count", COUNT_THREADS);
+    put(context, args, "route_count", ROUTE_COUNT_THREADS);
 }
 
 const struct op_variant route_f32_cuda = {

@@ -6,12 +6,7 @@
 #include "ops/cuda/attn_in_cuda.h"
 #include "ops/cuda/attn_out_cuda.h"
 #include "ops/cuda/few_rows_cuda.h"
-
-/* ROWS_BEST: beyond, Hopper's composites of many rows (many_rows_cuda.c) take less. H100,
- * gpt-oss-20b at depth 512, in tokens a second: 16 rows 3101, with those 2999; 32 rows 5047 and
- * 5434. Six layers with q8_0: 16 rows 11326 and 10058, 24 rows 14703 and 14466, 32 rows 17983 and
- * 18607. */
-enum { EXACT_ROWS = 2, ROWS_MAX = 32, ROWS_BEST = 16 };
+#include "ops/cuda/thresholds.h"
 
 struct kind {
     const char *name;
@@ -53,7 +48,7 @@ static bool few(int64_t m, int64_t most, char why[OP_REASON_MAX])
 static bool wanted(int64_t m, const struct op_variant *many, const struct op_device *device,
                    char why[OP_REASON_MAX])
 {
-    if (m > ROWS_BEST && op_arch_fits(&many->arch, device->gpu))
+    if (m > FEW_ROWS_BEST && op_arch_fits(&many->arch, device->gpu))
         return few_rows_refuse(why, "more than 16 rows; those of many take less");
     return true;
 }
@@ -107,7 +102,7 @@ static void run_in_exact(const struct op_context *context, const void *args)
 static bool can_run_in(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
     (void)device;
-    return in_fits(args, ROWS_MAX, why);
+    return in_fits(args, STREAM_ROWS_MAX, why);
 }
 
 static bool serves_in(const void *args, const struct op_device *device, int choice)
@@ -202,7 +197,7 @@ static void run_out_exact(const struct op_context *context, const void *args)
 static bool can_run_out(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
     (void)device;
-    return out_fits(args, ROWS_MAX, why);
+    return out_fits(args, STREAM_ROWS_MAX, why);
 }
 
 static bool serves_out(const void *args, const struct op_device *device, int choice)
