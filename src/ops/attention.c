@@ -113,43 +113,53 @@ static void make_problem(struct case_maker *c, const struct op_problem *p, void 
     make(c, p, c->sequences, c->depth, args);
 }
 
-/* Shapes of gpt-oss: eight query heads a key head, head_dim 64, f16 or bf16; in turn few rows of a
- * long cache, rows of several sequences, and rings that have wrapped. */
-static bool make_packed_case(struct case_maker *c, int index, struct attention_args *args)
-{
-    static const struct {
-        int64_t rows, sequences, start, window, kv_heads;
-    } shapes[] = {{6, 2, 1500, 0, 1}, {90, 3, 60, 0, 2}, {60, 2, 700, 128, 1}, {40, 1, 300, 0, 1}};
-    enum { SHAPES = sizeof shapes / sizeof *shapes };
-    if (index >= 2 * SHAPES) return false;
-    int s = index % SHAPES;
-    c->index = index < SHAPES ? 0 : 2;
-    const struct op_problem p = {.rows = case_size(c, shapes[s].rows / 2, shapes[s].rows),
-                                 .dtype = case_kv_dtype(c->index),
-                                 .n = 8 * shapes[s].kv_heads,
-                                 .k = shapes[s].kv_heads,
-                                 .head_dim = 64,
-                                 .window = shapes[s].window};
-    make(c, &p, shapes[s].sequences, shapes[s].start, args);
-    return true;
-}
+/* A case a line. */
+/* clang-format off */
+static const struct attention_case {
+    struct case_shape shape; /* rows, query heads of a key head, key heads, head_dim, of the cache */
+    struct case_range window;
+    int64_t sequences, start; /* start: of a sequence, at most */
+    bool no_sinks;
+} cases[] = {
+    {{1, {1, 1, 1}, {1, 1, 8}, {1, 1, 3}, {0}, {0}, {2, 1, 40}, DTYPE_F16}, {0}, 3, 40},
+    {{1, {0, 1, 60}, {1, 1, 8}, {1, 1, 3}, {0}, {0}, {1, 64, 64}, DTYPE_F32}, {1, 1, 130}, 3, 40},
+    {{1, {0, 1, 60}, {1, 1, 8}, {1, 1, 3}, {0}, {0}, {1, 64, 64}, DTYPE_BF16}, {0}, 3, 40},
+    {{1, {0, 1, 60}, {1, 1, 8}, {1, 1, 3}, {0}, {0}, {2, 1, 40}, DTYPE_F16}, {1, 1, 130}, 3, 40},
+    {{1, {1, 1, 1}, {1, 1, 8}, {1, 1, 3}, {0}, {0}, {1, 64, 64}, DTYPE_F32}, {0}, 3, 700},
+    {{1, {0, 1, 60}, {1, 1, 8}, {1, 1, 3}, {0}, {0}, {1, 64, 64}, DTYPE_BF16}, {1, 1, 130}, 3, 40},
+    {{1, {0, 1, 60}, {1, 1, 8}, {1, 1, 3}, {0}, {0}, {2, 1, 40}, DTYPE_F16}, {0}, 3, 40},
+    {{1, {0, 1, 60}, {1, 1, 8}, {1, 1, 3}, {0}, {0}, {1, 64, 64}, DTYPE_F32}, {1, 1, 130}, 3, 40},
+    {{1, {1, 1, 1}, {1, 1, 8}, {1, 1, 3}, {0}, {0}, {1, 64, 64}, DTYPE_BF16}, {0}, 3, 40},
+    {{1, {0, 1, 60}, {1, 1, 8}, {1, 1, 3}, {0}, {0}, {2, 1, 40}, DTYPE_F16}, {1, 1, 130}, 3, 700},
+    {{1, {0, 1, 60}, {1, 1, 8}, {1, 1, 3}, {0}, {0}, {1, 64, 64}, DTYPE_F32}, {0}, 3, 40},
+    {{1, {0, 1, 60}, {1, 1, 8}, {1, 1, 3}, {0}, {0}, {1, 64, 64}, DTYPE_BF16}, {1, 1, 130}, 3, 40},
+    {{1, {1, 1, 1}, {1, 1, 8}, {1, 1, 3}, {0}, {0}, {2, 1, 40}, DTYPE_F16}, {0}, 3, 40, true},
+    {{1, {0, 1, 60}, {1, 1, 8}, {1, 1, 3}, {0}, {0}, {1, 64, 64}, DTYPE_F32}, {1, 1, 130}, 3, 40, true},
+    {{1, {0, 1, 60}, {1, 1, 8}, {1, 1, 3}, {0}, {0}, {1, 64, 64}, DTYPE_BF16}, {0}, 3, 700, true},
+    {{1, {0, 1, 60}, {1, 1, 8}, {1, 1, 3}, {0}, {0}, {2, 1, 40}, DTYPE_F16}, {1, 1, 130}, 3, 40, true},
+    {{1, {1, 1, 1}, {1, 1, 8}, {1, 1, 3}, {0}, {0}, {1, 64, 64}, DTYPE_F32}, {0}, 3, 40, true},
+    {{1, {0, 1, 60}, {1, 1, 8}, {1, 1, 3}, {0}, {0}, {1, 64, 64}, DTYPE_BF16}, {1, 1, 130}, 3, 40, true},
+    /* as gpt-oss: few rows of a long cache, rows of several sequences, rings that have wrapped */
+    {{2, {0, 3, 6}, {1, 8, 8}, {1, 1, 1}, {0}, {0}, {1, 64, 64}, DTYPE_F16}, {0}, 2, 1500},
+    {{2, {0, 3, 6}, {1, 8, 8}, {1, 1, 1}, {0}, {0}, {1, 64, 64}, DTYPE_BF16}, {0}, 2, 1500},
+    {{2, {0, 45, 90}, {1, 8, 8}, {1, 2, 2}, {0}, {0}, {1, 64, 64}, DTYPE_F16}, {0}, 3, 60},
+    {{2, {0, 45, 90}, {1, 8, 8}, {1, 2, 2}, {0}, {0}, {1, 64, 64}, DTYPE_BF16}, {0}, 3, 60},
+    {{2, {0, 30, 60}, {1, 8, 8}, {1, 1, 1}, {0}, {0}, {1, 64, 64}, DTYPE_F16}, {1, 128, 128}, 2, 700},
+    {{2, {0, 30, 60}, {1, 8, 8}, {1, 1, 1}, {0}, {0}, {1, 64, 64}, DTYPE_BF16}, {1, 128, 128}, 2, 700},
+    {{2, {0, 20, 40}, {1, 8, 8}, {1, 1, 1}, {0}, {0}, {1, 64, 64}, DTYPE_F16}, {0}, 1, 300},
+    {{2, {0, 20, 40}, {1, 8, 8}, {1, 1, 1}, {0}, {0}, {1, 64, 64}, DTYPE_BF16}, {0}, 1, 300},
+};
+/* clang-format on */
 
 static bool make_case(struct case_maker *c, void *args)
 {
-    enum { WITHOUT_SINKS = 12, PACKED = 18 };
-    if (c->index >= PACKED) return make_packed_case(c, c->index - PACKED, args);
-    int64_t m = c->index % 4 == 0 ? 1 : case_size(c, 1, 60), kv_heads = rng_range(c->rng, 1, 3);
-    int64_t heads = kv_heads * rng_range(c->rng, 1, 8),
-            dim = c->index % 3 ? 64 : 2 * rng_range(c->rng, 1, 40);
-    int64_t window = c->index % 2 ? rng_range(c->rng, 1, 130) : 0;
-    const struct op_problem p = {.rows = m,
-                                 .dtype = case_kv_dtype(c->index),
-                                 .n = heads,
-                                 .k = kv_heads,
-                                 .head_dim = dim,
-                                 .window = window};
-    make(c, &p, 3, c->index % 5 == 4 ? 700 : 40, args);
-    if (c->index >= WITHOUT_SINKS) ((struct attention_args *)args)->sinks = NULL;
+    struct op_problem p = {0};
+    const struct attention_case *shape = CASE_OF(c, cases, &p);
+    if (!shape) return false;
+    p.n *= p.k;
+    p.window = case_draw(c, &shape->window);
+    make(c, &p, shape->sequences, shape->start, args);
+    if (shape->no_sinks) ((struct attention_args *)args)->sinks = NULL;
     return true;
 }
 

@@ -13,7 +13,7 @@ int64_t case_size(struct case_maker *c, int64_t lo, int64_t hi)
     return pick < lo ? lo : pick > hi ? hi : pick;
 }
 
-static int64_t draw_size(struct case_maker *c, const struct case_range *r)
+int64_t case_draw(struct case_maker *c, const struct case_range *r)
 {
     if (r->step) return r->step * rng_range(c->rng, r->lo, r->hi);
     return r->hi ? case_size(c, r->lo, r->hi) : 0;
@@ -29,13 +29,14 @@ const void *case_of_table(struct case_maker *c, const void *shapes, size_t count
             index -= s->count;
             continue;
         }
-        out->rows = draw_size(c, &s->rows);
+        out->rows = case_draw(c, &s->rows);
         out->dtype = s->dtype < 0 ? case_weight_dtype(c) : (enum dtype)s->dtype;
-        out->n = draw_size(c, &s->n);
-        out->k = draw_size(c, &s->k);
-        out->groups = draw_size(c, &s->groups);
-        out->top_k = draw_size(c, &s->top_k);
-        out->head_dim = draw_size(c, &s->head_dim);
+        out->n = case_draw(c, &s->n);
+        int64_t block = dtype_info(out->dtype)->block;
+        out->k = (case_draw(c, &s->k) + block - 1) / block * block;
+        out->groups = case_draw(c, &s->groups);
+        out->top_k = case_draw(c, &s->top_k);
+        out->head_dim = case_draw(c, &s->head_dim);
         return s;
     }
     return NULL;

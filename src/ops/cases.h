@@ -27,14 +27,16 @@ struct case_maker {
  */
 int64_t case_size(struct case_maker *c, int64_t lo, int64_t hi);
 
-/* A size of a table of cases: `step` times a number from lo to hi; step 0: case_size(lo, hi). */
+/* A size of a table of cases: `step` times a number from lo to hi; step 0: case_size(lo, hi); all
+ * zero: it does not apply, and is 0. */
 struct case_range {
     int64_t step, lo, hi;
 };
+int64_t case_draw(struct case_maker *c, const struct case_range *range);
 /* `count` cases of a table. */
 struct case_shape {
     int count;
-    struct case_range rows, n, k, groups, top_k, head_dim; /* all zero: does not apply */
+    struct case_range rows, n, k, groups, top_k, head_dim; /* k: rounded up to whole blocks */
     int dtype;                                             /* or CASE_ANY_DTYPE: one of each */
 };
 enum { CASE_ANY_DTYPE = -1 };
@@ -45,6 +47,18 @@ const void *case_of_table(struct case_maker *c, const void *shapes, size_t count
                           struct op_problem *out);
 #define CASE_OF(c, table, out)                                                                     \
     case_of_table(c, table, sizeof(table) / sizeof *(table), sizeof *(table), out)
+
+/* Steps of experts that decode together: rows, n, k, experts, of a token. */
+/* clang-format off */
+#define CASES_DECODING_TOGETHER                                                                    \
+    {1, {1, 2, 2}, {32, 1, 2}, {32, 60, 96}, {1, 4, 4}, {1, 1, 4}, {0}, DTYPE_MXFP4},              \
+    {2, {1, 2, 2}, {32, 1, 2}, {32, 1, 12}, {1, 4, 40}, {1, 1, 4}, {0}, DTYPE_MXFP4},              \
+    {1, {1, 3, 3}, {32, 1, 2}, {32, 1, 12}, {1, 4, 40}, {1, 1, 4}, {0}, DTYPE_MXFP4},              \
+    {1, {1, 8, 8}, {32, 1, 2}, {32, 60, 96}, {1, 4, 4}, {1, 1, 4}, {0}, DTYPE_MXFP4},              \
+    {1, {1, 9, 9}, {32, 1, 2}, {32, 1, 12}, {1, 4, 40}, {1, 1, 4}, {0}, DTYPE_MXFP4},              \
+    {1, {1, 20, 20}, {32, 1, 2}, {32, 1, 12}, {1, 4, 40}, {1, 1, 4}, {0}, DTYPE_MXFP4},            \
+    {1, {1, 40, 40}, {32, 1, 2}, {32, 1, 12}, {1, 4, 40}, {1, 1, 4}, {0}, DTYPE_MXFP4}
+/* clang-format on */
 
 /* [rows][cols] activations of sd `scale`. Extreme cases have outliers, zeros and large magnitudes;
  * nonfinite cases have one row each with NaN, +Inf and -Inf where there are rows enough (never

@@ -74,33 +74,6 @@ static void uneven_groups(struct case_maker *c, struct gemm_args *a)
     a->a_rows = rows;
 }
 
-enum { MANY_ROWS_CASES = 45, Q8_0_CASES = 49, CASES = 53 };
-
-/* Hundreds of rows, for variants that serve no fewer. */
-static bool make_many_rows(struct case_maker *c, struct gemm_args *a)
-{
-    bool grouped = c->index % 4 >= 2;
-    int64_t m = rng_range(c->rng, 130, 330), n = case_size(c, 60, 200), groups = grouped ? 6 : 1;
-    int64_t k = 32 * rng_range(c->rng, 3, 9);
-    enum dtype dtype = c->index >= Q8_0_CASES ? DTYPE_Q8_0
-                       : c->index % 2         ? DTYPE_BF16
-                                              : DTYPE_MXFP4;
-    *a = (struct gemm_args){
-        .m = m,
-        .n = n,
-        .k = k,
-        .a = case_rows(c, m, k, 1.0f),
-        .w = case_tensor(c, dtype, groups, n, k, 0.1f),
-        .bias = case_vector(c, groups * n, 0.1f),
-        .c = case_output(c, m, n),
-    };
-    if (grouped) uneven_groups(c, a);
-    /* A block's scale of 2^3: far above trained ones, where 2^126 times it is no bf16 any more. */
-    if (c->kind == CASE_EXTREME && dtype == DTYPE_MXFP4)
-        ((struct block_mxfp4 *)(uintptr_t)a->w.data)[n / 2 * (k / 32)].scale = 130;
-    return true;
-}
-
 static void make(struct case_maker *c, const struct op_problem *p, bool bias, struct gemm_args *a)
 {
     int64_t groups = p->groups ? p->groups : 1, top_k = p->top_k ? p->top_k : 1;
@@ -125,34 +98,49 @@ static void make_problem(struct case_maker *c, const struct op_problem *p, void 
     make(c, p, true, args);
 }
 
+/* A case a line. */
+/* clang-format off */
+static const struct gemm_case {
+    struct case_shape shape; /* tokens, n, k, groups, of a token: none, groups are uneven */
+    bool bias;
+} cases[] = {
+    {{5, {1, 1, 6}, {0, 5, 150}, {0, 1, 200}, {0}, {0}, {0}, CASE_ANY_DTYPE}, true},
+    {{5, {1, 1, 6}, {0, 5, 150}, {0, 1, 200}, {1, 1, 9}, {1, 2, 2}, {0}, CASE_ANY_DTYPE}, true},
+    {{5, {0, 2, 70}, {0, 5, 150}, {0, 1, 200}, {0}, {0}, {0}, CASE_ANY_DTYPE}, true},
+    {{5, {0, 2, 70}, {0, 5, 150}, {0, 1, 200}, {1, 1, 9}, {1, 2, 2}, {0}, CASE_ANY_DTYPE}, true},
+    {{5, {0, 1, 70}, {0, 5, 150}, {32, 1, 40}, {0}, {0}, {0}, CASE_ANY_DTYPE}, false},
+    {{5, {0, 1, 70}, {0, 5, 150}, {32, 1, 40}, {1, 1, 9}, {1, 2, 2}, {0}, CASE_ANY_DTYPE}, false},
+    /* longer than any variant's chunk of k */
+    {{5, {0, 2, 9}, {0, 5, 20}, {1, 3200, 3400}, {0}, {0}, {0}, CASE_ANY_DTYPE}, true},
+    {{5, {0, 2, 9}, {0, 5, 20}, {1, 3200, 3400}, {1, 1, 2}, {1, 2, 2}, {0}, CASE_ANY_DTYPE}, true},
+    /* steps of decoding, rows as wide as vector loads want */
+    {{5, {1, 1, 2}, {0, 5, 150}, {32, 1, 100}, {0}, {0}, {0}, CASE_ANY_DTYPE}, true},
+    {{5, {1, 1, 2}, {0, 5, 150}, {32, 1, 100}, {1, 1, 9}, {1, 2, 2}, {0}, CASE_ANY_DTYPE}, true},
+    {{5, {1, 1, 2}, {0, 5, 150}, {32, 1, 100}, {0}, {0}, {0}, CASE_ANY_DTYPE}, false},
+    /* hundreds of rows, for variants that serve no fewer */
+    {{2, {1, 130, 330}, {0, 60, 200}, {32, 3, 9}, {0}, {0}, {0}, DTYPE_BF16}, true},
+    {{1, {1, 130, 330}, {0, 60, 200}, {32, 3, 9}, {1, 6, 6}, {0}, {0}, DTYPE_BF16}, true},
+    {{1, {1, 130, 330}, {0, 60, 200}, {32, 3, 9}, {0}, {0}, {0}, DTYPE_MXFP4}, true},
+    {{2, {1, 130, 330}, {0, 60, 200}, {32, 3, 9}, {0}, {0}, {0}, DTYPE_Q8_0}, true},
+    {{1, {1, 130, 330}, {0, 60, 200}, {32, 3, 9}, {1, 6, 6}, {0}, {0}, DTYPE_MXFP4}, true},
+    {{2, {1, 130, 330}, {0, 60, 200}, {32, 3, 9}, {1, 6, 6}, {0}, {0}, DTYPE_Q8_0}, true},
+};
+/* clang-format on */
+
 static bool make_case(struct case_maker *c, void *args)
 {
-    if (c->index >= CASES) return false;
-    if (c->index >= MANY_ROWS_CASES) return make_many_rows(c, args);
-    /* Five, one of each dtype, are longer than any variant's chunk of k; the last fifteen are steps
-     * of decoding: one or two tokens, rows as wide as vector loads want. */
-    bool grouped = c->index % 2, is_long = c->index >= 25 && c->index < 30,
-         decodes = c->index >= 30;
-    bool few = c->index % 3 == 0 && !is_long;
-    enum dtype dtype = case_weight_dtype(c);
-    int64_t block = dtype_info(dtype)->block;
-    int64_t k = block == 1 ? case_size(c, 1, 200)
-                           : block * rng_range(c->rng, 1, c->index % 4 == 3 ? 40 : 9);
-    if (decodes) k = 32 * rng_range(c->rng, 1, 100);
-    if (is_long) k = rng_range(c->rng, 3200, 3400) / block * block;
-    int64_t n = case_size(c, 5, is_long ? 20 : 150);
-    int64_t groups = grouped ? rng_range(c->rng, 1, is_long ? 2 : 9) : 1;
-    int64_t tokens = few ? rng_range(c->rng, 1, 6) : case_size(c, 2, is_long ? 9 : 70);
-    if (decodes) tokens = rng_range(c->rng, 1, 2);
-    int64_t top_k = grouped ? 2 : 1;
-    if (top_k > groups) top_k = groups;
-    const struct op_problem p = {.rows = tokens * top_k,
-                                 .dtype = dtype,
-                                 .n = n,
-                                 .k = k,
-                                 .groups = grouped ? groups : 0,
-                                 .top_k = grouped ? top_k : 0};
-    make(c, &p, c->index % 5 != 4, args);
+    enum { MANY_ROWS = 130 };
+    struct op_problem p = {0};
+    struct gemm_args *a = args;
+    const struct gemm_case *shape = CASE_OF(c, cases, &p);
+    if (!shape) return false;
+    if (p.top_k > p.groups) p.top_k = p.groups;
+    if (p.top_k) p.rows *= p.top_k;
+    make(c, &p, shape->bias, a);
+    if (p.groups && !p.top_k) uneven_groups(c, a);
+    /* A block's scale of 2^3: far above trained ones, where 2^126 times it is no bf16 any more. */
+    if (c->kind == CASE_EXTREME && p.dtype == DTYPE_MXFP4 && p.rows >= MANY_ROWS)
+        ((struct block_mxfp4 *)(uintptr_t)a->w.data)[p.n / 2 * (p.k / 32)].scale = 130;
     return true;
 }
 
