@@ -46,7 +46,7 @@ SOL_STATIC_ASSERT(sizeof(struct gemm_wgmma_args) == 1536, "host and device agree
 
 /* Every kernel of gemm_wgmma.cuh: KIND(symbol, weights, gated, warpgroups that multiply, tokens of
  * a tile, stages, tokens whose results wait in shared memory, blocks of a cluster). Stages: what
- * fits in 227 KiB. Which one is chosen: src/ops/cuda/gemm_wgmma.c. */
+ * fits in 227 KiB. Which one is chosen: src/ops/cuda/wgmma_product.c. */
 #define WGMMA_DENSE_SIZES(KIND, name)                                                              \
     KIND(name##_16, DTYPE_BF16, false, 2, 16, 10, 16, 1)                                           \
     KIND(name##_32, DTYPE_BF16, false, 2, 32, 9, 32, 1)                                            \

@@ -1,7 +1,7 @@
 #include "ops/cuda/attn_in_cuda.h"
 #include "gpu/kernel.h"
 #include "ops/cuda/cache_cuda.h"
-#include "ops/cuda/few_rows_cuda.h"
+#include "ops/cuda/few_rows_operands.h"
 
 bool attn_in_reads(const struct attn_in_args *a, char why[OP_REASON_MAX])
 {

@@ -2,7 +2,7 @@
 #include "attn_out/attn_out_args.h"
 #include "gpu/kernel.h"
 #include "ops/args.h"
-#include "ops/cuda/few_rows_cuda.h"
+#include "ops/cuda/few_rows_operands.h"
 #include "route/route_args.h"
 
 bool attn_out_routes(const struct attn_out_args *a, char why[OP_REASON_MAX])
@@ -90,7 +90,7 @@ void attn_out_route(const struct op_context *context, const struct attn_out_args
     };
     static const char *const name[2][2] = {{"attn_out_route_bf16", "attn_out_route_bf16_many"},
                                            {"attn_out_route_f32", "attn_out_route_f32_many"}};
-    bool many = a->n_experts > ATTN_OUT_EXPERTS_FEW;
+    bool many = a->n_experts > ATTN_OUT_EXPERTS_FEW; /* for fewer, half of its warps had no work */
     gpu_put(context->stream, "attn_out/attn_out.cu", name[a->router.dtype == DTYPE_F32][many],
             &(struct gpu_launch){.grid = {ATTN_OUT_CLUSTER, (unsigned)a->m},
                                  .block = {many ? ATTN_OUT_THREADS_MANY : ATTN_OUT_THREADS},

@@ -1,7 +1,7 @@
 #include "embed/embed_args.h"
 #include "gpu/kernel.h"
 #include "ops/args.h"
-#include "ops/cuda/few_rows_cuda.h"
+#include "ops/cuda/few_rows_operands.h"
 #include "ops/cuda/pack_cuda.h"
 
 static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])

@@ -3,8 +3,8 @@
 
 #include "gpu/matmul.h"
 #include "ops/args.h"
-#include "ops/cuda/few_rows_cuda.h"
-#include "ops/cuda/many_rows.h"
+#include "ops/cuda/few_rows_operands.h"
+#include "ops/cuda/many_rows_operands.h"
 
 enum { ALIGN = 256 };
 

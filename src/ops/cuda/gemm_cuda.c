@@ -5,7 +5,7 @@
 #include "gemm/gemm_args.h"
 #include "gpu/kernel.h"
 #include "ops/args.h"
-#include "ops/cuda/few_rows_cuda.h"
+#include "ops/cuda/few_rows_operands.h"
 #include "ops/cuda/pack_cuda.h"
 #include "ops/cuda/thresholds.h"
 

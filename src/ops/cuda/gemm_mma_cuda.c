@@ -5,8 +5,8 @@
 #include "gemm/gemm_mma_args.h"
 #include "gpu/kernel.h"
 #include "ops/args.h"
-#include "ops/cuda/few_rows_cuda.h"
-#include "ops/cuda/many_rows.h"
+#include "ops/cuda/few_rows_operands.h"
+#include "ops/cuda/many_rows_operands.h"
 
 /* ---- kernels, and the widths of their tiles ---- */
 

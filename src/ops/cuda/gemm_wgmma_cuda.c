@@ -1,8 +1,8 @@
 /* gemm of many rows on Hopper's tensor cores, and moe_up with its two products as one. */
 #include <stdio.h>
 
-#include "ops/cuda/gemm_wgmma.h"
-#include "ops/cuda/many_rows.h"
+#include "ops/cuda/many_rows_operands.h"
+#include "ops/cuda/wgmma_product.h"
 
 static bool can_run_gemm(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {

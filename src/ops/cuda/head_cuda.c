@@ -1,7 +1,7 @@
 #include "gemm/gemm_args.h"
 #include "gpu/kernel.h"
 #include "ops/args.h"
-#include "ops/cuda/few_rows_cuda.h"
+#include "ops/cuda/few_rows_operands.h"
 
 /* Blocks are dealt out as they end, about three tiles each of gpt-oss-20b, though two an SM run at
  * a time. With two an SM in all, some took 1.5 times as long as the others in one step of eight:

@@ -1,7 +1,7 @@
 #include "gpu/kernel.h"
 #include "moe_down/moe_down_args.h"
 #include "ops/args.h"
-#include "ops/cuda/few_rows_cuda.h"
+#include "ops/cuda/few_rows_operands.h"
 
 static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {

@@ -1,7 +1,7 @@
 #include "gpu/kernel.h"
 #include "moe_up/moe_up_args.h"
 #include "ops/args.h"
-#include "ops/cuda/few_rows_cuda.h"
+#include "ops/cuda/few_rows_operands.h"
 
 enum { FEATURES = MOE_UP_PAIRS * FEW_ROWS_FEATURES }; /* of a block */
 

@@ -20,10 +20,10 @@ enum {
      * instead of 415): they follow the exact ones at once. */
     WIDE = 1 << 16,
     WIDE_ROWS_MIN = EXACT_ROWS + 1,
-    /* Where Hopper's composites of many rows (many_rows_cuda.c) run, those of few rows take no more
-     * than this. H100, gpt-oss-20b at depth 512, in tokens a second: 16 rows 3101, with those of
-     * many 2999; 32 rows 5047 and 5434. Six layers with q8_0: 16 rows 11326 and 10058, 24 rows
-     * 14703 and 14466, 32 rows 17983 and 18607. */
+    /* Where Hopper's composites of many rows (composites_wgmma_cuda.c) run, those of few rows take
+     * no more than this. H100, gpt-oss-20b at depth 512, in tokens a second: 16 rows 3101, with
+     * those of many 2999; 32 rows 5047 and 5434. Six layers with q8_0: 16 rows 11326 and 10058, 24
+     * rows 14703 and 14466, 32 rows 17983 and 18607. */
     FEW_ROWS_BEST = 16,
     /* Rows an expert on average up to which moe_up_rows_cuda and moe_down_rows_cuda are faster than
      * moe_many_cuda. H100, 32 experts. */

@@ -8,9 +8,9 @@
 #include "combine/combine_args.h"
 #include "gpu/kernel.h"
 #include "ops/cuda/cache_cuda.h"
-#include "ops/cuda/few_rows_cuda.h"
-#include "ops/cuda/gemm_wgmma.h"
-#include "ops/cuda/many_rows.h"
+#include "ops/cuda/few_rows_operands.h"
+#include "ops/cuda/many_rows_operands.h"
+#include "ops/cuda/wgmma_product.h"
 #include "route/route_args.h"
 
 /* Pieces of the workspace, one behind the other: where the next begins. */
@@ -191,7 +191,7 @@ static void choose_and_sort(struct gpu_stream *stream, const struct attn_out_arg
                                            .group_offsets = r->group_offsets,
                                            .token_of_row = r->token_of_row,
                                            .row_of_slot = r->row_of_slot};
-    bool wide = a->n_experts > ATTN_OUT_MANY_FEW;
+    bool wide = a->n_experts > ATTN_OUT_MANY_FEW; /* it multiplies as if there were the most */
     const char *name = a->router.dtype == DTYPE_F32
                            ? (wide ? "attn_out_many_f32_128" : "attn_out_many_f32_32")
                            : (wide ? "attn_out_many_bf16_128" : "attn_out_many_bf16_32");

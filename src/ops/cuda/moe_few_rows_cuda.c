@@ -2,7 +2,7 @@
 #include "gemm/expert_rows_args.h"
 #include "gpu/kernel.h"
 #include "ops/args.h"
-#include "ops/cuda/few_rows_cuda.h"
+#include "ops/cuda/few_rows_operands.h"
 #include "ops/cuda/thresholds.h"
 
 /* A kernel: what it holds of an expert's rows, in columns. */

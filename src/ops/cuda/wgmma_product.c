@@ -1,11 +1,11 @@
-/* See gemm_wgmma.h. */
-#include "ops/cuda/gemm_wgmma.h"
+/* See wgmma_product.h. */
+#include "ops/cuda/wgmma_product.h"
 
 #include <stdio.h>
 
 #include "gpu/kernel.h"
-#include "ops/cuda/few_rows_cuda.h"
-#include "ops/cuda/many_rows.h"
+#include "ops/cuda/few_rows_operands.h"
+#include "ops/cuda/many_rows_operands.h"
 #include "ops/cuda/pack_cuda.h"
 
 /* ---- what is served ---- */

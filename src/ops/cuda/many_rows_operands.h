@@ -1,8 +1,8 @@
-/* What the products of many rows share on the host (gemm_wgmma.h, gemm_mma_cuda.c,
+/* What the products of many rows share on the host (wgmma_product.h, gemm_mma_cuda.c,
  * gemm_cublaslt_cuda.c): which weights they read, from how many rows on they are wanted, and the
  * activations, which they read in bf16. */
-#ifndef OPS_CUDA_MANY_ROWS_H
-#define OPS_CUDA_MANY_ROWS_H
+#ifndef OPS_CUDA_MANY_ROWS_OPERANDS_H
+#define OPS_CUDA_MANY_ROWS_OPERANDS_H
 
 #include "ops/args.h"
 #include "ops/cuda/thresholds.h"

@@ -1,7 +1,7 @@
 /* The host's side of the products on wgmma (kernels/gemm/gemm_wgmma.cuh), for the ops that use
  * them. */
-#ifndef OPS_CUDA_GEMM_WGMMA_H
-#define OPS_CUDA_GEMM_WGMMA_H
+#ifndef OPS_CUDA_WGMMA_PRODUCT_H
+#define OPS_CUDA_WGMMA_PRODUCT_H
 
 #include <stdbool.h>
 

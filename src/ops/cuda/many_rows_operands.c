@@ -1,11 +1,11 @@
-/* See many_rows.h. */
-#include "ops/cuda/many_rows.h"
+/* See many_rows_operands.h. */
+#include "ops/cuda/many_rows_operands.h"
 
 #include <stdio.h>
 
 #include "gemm/gemm_wgmma_args.h"
 #include "gpu/kernel.h"
-#include "ops/cuda/few_rows_cuda.h"
+#include "ops/cuda/few_rows_operands.h"
 
 _Static_assert((int)UNIT_COLUMNS == (int)WGMMA_K, "rows are padded to either");
 

@@ -1,7 +1,7 @@
 /* What the host knows of kernels/gemm/few_rows.cuh: how much shared memory its columns take, and
  * which operands its kernels can read. */
-#ifndef OPS_CUDA_FEW_ROWS_CUDA_H
-#define OPS_CUDA_FEW_ROWS_CUDA_H
+#ifndef OPS_CUDA_FEW_ROWS_OPERANDS_H
+#define OPS_CUDA_FEW_ROWS_OPERANDS_H
 
 #include <stdio.h>
 

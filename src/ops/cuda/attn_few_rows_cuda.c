@@ -5,7 +5,7 @@
 #include "ops/args.h"
 #include "ops/cuda/attn_in_cuda.h"
 #include "ops/cuda/attn_out_cuda.h"
-#include "ops/cuda/few_rows_cuda.h"
+#include "ops/cuda/few_rows_operands.h"
 #include "ops/cuda/thresholds.h"
 
 struct kind {
