@@ -16,8 +16,8 @@ const struct forward *forward_of(const struct model_config *config)
 #include "model/architectures.list"
 #undef SOL_ARCHITECTURE
     };
-    int i = 0;
-    while (architectures[i] != config->arch) i++; /* their list is the same */
+    int i = architecture_count - 1; /* their list is the same */
+    while (i > 0 && architectures[i] != config->arch) i--;
     return entries[i];
 }
 

@@ -10,17 +10,7 @@
 #include "model/weights.h"
 
 /* Sizes in terms of the configuration; FIXED + n is n. */
-enum dim {
-    ONE,
-    HIDDEN,
-    HEADS,
-    Q_WIDTH,
-    KV_WIDTH,
-    EXPERTS,
-    INTER,
-    VOCAB,
-    FIXED = 1 << 16
-};
+enum dim { ONE, HIDDEN, HEADS, Q_WIDTH, KV_WIDTH, EXPERTS, INTER, VOCAB, FIXED = 1 << 16 };
 
 /* Which part of a file's tensor a weight is: of rows one after the other (q, k, v), or of those of
  * gate and up. */

@@ -268,10 +268,9 @@ static enum sol_status find_dialect(struct finder *f)
     struct found found;
     const struct weight first = weight_at(&f->files->config, 0);
     if (f->files->gguf) return config_dialect_of_gguf(f->files->gguf, &f->arch, &f->dialect);
-    f->arch = f->files->config.arch;
     for (int d = 0; d < f->arch->n_dialects; d++)
         if (!f->arch->dialects[d].gguf &&
-            (!f->dialect || find(f, weight_name(&first, d, name), &found)))
+            (f->dialect->gguf || find(f, weight_name(&first, d, name), &found)))
             f->dialect = &f->arch->dialects[d];
     return SOL_OK;
 }
@@ -280,7 +279,8 @@ static enum sol_status find_all(struct model_files *files)
 {
     size_t tensors = files->gguf ? gguf_tensor_count(files->gguf) : safetensors_count(files->set);
     int64_t count = weight_count(&files->config);
-    struct finder f = {.files = files};
+    struct finder f = {
+        .files = files, .arch = files->config.arch, .dialect = files->config.arch->dialects};
     f.used = ARENA_NEW(files->arena, bool, tensors);
     files->places = ARENA_NEW(files->arena, struct place, count);
     if (!f.used || !files->places) return SOL_E_MEMORY;

@@ -72,11 +72,11 @@ struct weight weight_at(const struct model_config *config, int64_t index)
 {
     const struct weight_spec *spec;
     int64_t layer = -1, count;
-    while (!(spec = spec_at(config, layer, index, &count)) && layer < config->n_layers) {
+    assert(index >= 0 && index < weight_count(config));
+    while (!(spec = spec_at(config, layer, index, &count))) {
         index -= count;
         layer++;
     }
-    assert(spec);
     struct weight out = {
         .layer = layer,
         .role = spec->role,

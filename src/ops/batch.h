@@ -17,7 +17,7 @@ struct batch {
     int32_t *sequence; /* [n_tokens] cache slot, 0..n_sequences-1 */
     int64_t n_outputs;
     int32_t *output_rows; /* [n_outputs] rows whose logits are wanted */
-    int32_t *previous;    /* [n_tokens] the token before each in its sequence; -1: it is the first */
+    int32_t *previous; /* [n_tokens] the token before each in its sequence; -1: it is the first */
     /* The same where costs can read it, when the arrays above are a GPU's; NULL: they are here. */
     const struct batch *host;
 };
