@@ -73,7 +73,7 @@ static int64_t extent_of(const struct buffers *b, enum extent extent, int64_t la
     case WIDTH: return c->n_heads * c->head_dim;
     case VOCAB: return c->vocab;
     case GROUP_ENDS: return c->n_experts + 1;
-    case STEP_WORDS: return 4 * p->max_batch + draw;
+    case STEP_WORDS: return 5 * p->max_batch + draw;
     case INTERMEDIATE: return c->intermediate;
     case FREQUENCIES: return c->head_dim / 2;
     case SEQUENCES: return p->sequences;

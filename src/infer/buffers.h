@@ -12,7 +12,7 @@ struct buffers {
     const struct engine_params *params;
     int64_t sequence_pages, n_pages; /* of the layers that see everything: a context's, and all */
     struct forward_buffers at;       /* where the ops read them; at.kv is [n_layers] */
-    int32_t *step;                   /* token, position, sequence, output_rows, how to draw */
+    int32_t *step; /* token, position, sequence, output_rows, how to draw, previous */
     int32_t *page_table;
     void *scratch_at;
     /* Where the host writes and reads them: copies in pinned memory with a GPU, else the same. */

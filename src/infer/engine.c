@@ -39,6 +39,7 @@ struct engine {
     struct gpu_stream *own_stream; /* NULL where the caller's is used */
     struct kv_pages pages;         /* of the layers that see everything */
     int64_t *position;             /* [sequences] tokens held */
+    int32_t *last;                 /* [sequences] the last of them */
     int64_t *length;    /* [sequences] what engine_eval is asked for would make of them */
     struct batch batch; /* as the ops see it */
     struct batch host;  /* what a step writes; on the CPU the same arrays */
@@ -74,19 +75,22 @@ static enum sol_status take_memory(struct engine *e)
     return pages_alloc(size, &e->memory);
 }
 
-static void split_batch(struct batch *b, int32_t *block, int64_t rows)
+/* Behind the fourth array stands how to draw, which only a GPU has. */
+static void split_batch(struct batch *b, int32_t *block, int64_t rows, size_t draw)
 {
     b->token = block;
     b->position = block + rows;
     b->sequence = block + 2 * rows;
     b->output_rows = block + 3 * rows;
+    b->previous = block + 4 * rows + draw / sizeof *block;
 }
 
 /* On a GPU steps are written on the host's side and copied. */
 static enum sol_status point_batches(struct engine *e)
 {
-    split_batch(&e->batch, e->buffers.step, e->params.max_batch);
-    split_batch(&e->host, e->buffers.host.step, e->params.max_batch);
+    size_t draw = e->gpu ? sizeof(struct sample_draw) : 0;
+    split_batch(&e->batch, e->buffers.step, e->params.max_batch, draw);
+    split_batch(&e->host, e->buffers.host.step, e->params.max_batch, draw);
     if (!e->gpu) return SOL_OK;
     e->batch.host = &e->host;
     e->offsets = calloc((size_t)e->model->config.n_experts + 1, sizeof *e->offsets);
@@ -102,7 +106,8 @@ static enum sol_status allocate(struct engine *e)
     SOL_TRY(kv_pages_init(&e->pages, e->params.sequences, b->sequence_pages, b->n_pages));
     e->position = calloc((size_t)e->params.sequences, sizeof *e->position);
     e->length = calloc((size_t)e->params.sequences, sizeof *e->length);
-    if (!e->position || !e->length)
+    e->last = calloc((size_t)e->params.sequences, sizeof *e->last);
+    if (!e->position || !e->length || !e->last)
         return status_set(SOL_E_MEMORY, "no memory for the engine's tables");
     SOL_TRY(take_memory(e));
     buffers_place(b, e->memory, e->pinned);
@@ -233,6 +238,7 @@ void engine_destroy(struct engine *e)
     }
     kv_pages_free(&e->pages);
     free(e->offsets);
+    free(e->last);
     free(e->length);
     free(e->position);
     buffers_free(&e->buffers);
@@ -369,6 +375,8 @@ static int64_t fill_batch(struct engine *e, const struct engine_row *rows, int64
         if (rows[i].output) b->output_rows[b->n_outputs++] = (int32_t)i;
         b->token[i] = rows[i].token;
         b->sequence[i] = rows[i].sequence;
+        b->previous[i] = e->position[rows[i].sequence] ? e->last[rows[i].sequence] : -1;
+        e->last[rows[i].sequence] = rows[i].token;
         b->position[i] = (int32_t)e->position[rows[i].sequence]++;
         kv_pages_hold(&e->pages, rows[i].sequence, e->position[rows[i].sequence]);
         b->n_tokens++;
@@ -380,8 +388,9 @@ static int64_t fill_batch(struct engine *e, const struct engine_row *rows, int64
 
 static void forget_batch(struct engine *e)
 {
-    for (int64_t i = 0; i < e->host.n_tokens; i++) {
+    for (int64_t i = e->host.n_tokens - 1; i >= 0; i--) {
         int32_t sequence = e->host.sequence[i];
+        e->last[sequence] = e->host.previous[i];
         kv_pages_hold(&e->pages, sequence, --e->position[sequence]);
     }
 }
@@ -392,8 +401,9 @@ static enum sol_status show_layer(const struct engine *e, int layer, float *x)
     const struct model_config *c = &e->model->config;
     size_t bytes = (size_t)(e->batch.n_tokens * c->hidden) * sizeof *x;
     SOL_TRY(gpu_copy_out(e->context.stream, x, e->buffers.at.x, bytes));
-    SOL_TRY(gpu_copy_out(e->context.stream, e->offsets, e->buffers.at.routing.group_offsets,
-                         (size_t)(c->n_experts + 1) * sizeof *e->offsets));
+    if (c->n_experts)
+        SOL_TRY(gpu_copy_out(e->context.stream, e->offsets, e->buffers.at.routing.group_offsets,
+                             (size_t)(c->n_experts + 1) * sizeof *e->offsets));
     SOL_TRY(gpu_wait(e->context.stream));
     e->trace(e->trace_arg, layer, x, e->batch.n_tokens);
     return SOL_OK;
@@ -426,8 +436,11 @@ static enum sol_status send_batch(struct engine *e)
         SOL_TRY(gpu_copy_in(e->context.stream, b->page_table + p->changed, p->table + p->changed,
                             (size_t)p->unsent * sizeof *p->table));
     kv_pages_sent(p);
+    bool previous = forward_of(&e->model->config)->previous;
+    const void *end = b->at.draws + 1;
+    if (previous) end = e->batch.previous + e->params.max_batch;
     return gpu_copy_in(e->context.stream, b->step, b->host.step,
-                       (size_t)((char *)(b->at.draws + 1) - (char *)b->step));
+                       (size_t)((const char *)end - (const char *)b->step));
 }
 
 enum sol_status engine_place(struct engine *e, const struct engine_row *rows, int64_t n)
@@ -550,6 +563,7 @@ enum sol_status engine_pretend(struct engine *e, int32_t sequence, int64_t posit
     int64_t missing = kv_pages_missing(&e->pages, sequence, position);
     if (missing > e->pages.n_free) return no_pages_left(e, missing);
     e->position[sequence] = position;
+    e->last[sequence] = 0;
     kv_pages_hold(&e->pages, sequence, position);
     return SOL_OK;
 }

@@ -21,6 +21,14 @@ struct forward_buffers {
     struct sample_draw *draws;
     int32_t *token;
     struct routing routing; /* gpt-oss */
+    struct {
+        float *x0;     /* [rows][hidden] the embedding */
+        float *middle; /* [rows][hidden] what the middle layer left */
+        float *raw;    /* [rows][n_heads * head_dim] queries or keys as they are projected */
+        float *k, *v;  /* [rows][n_kv_heads * head_dim] */
+        float *out;    /* [rows][hidden] what a block adds to the stream */
+        float *up;     /* [rows][intermediate] */
+    } gpt;
 };
 
 struct forward_step {
@@ -44,6 +52,7 @@ struct forward {
     void (*layer)(struct plan *plan, const struct forward_step *step, int64_t n);
     void (*head)(struct plan *plan, const struct forward_step *step); /* where outputs are wanted */
     const struct op *const *parts; /* what each layer has, fused or not; behind them NULL */
+    bool previous;                 /* its ops read batch->previous */
     const struct buffer_line *lines;
     int n_lines;
 };

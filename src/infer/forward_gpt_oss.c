@@ -79,5 +79,5 @@ static const struct buffer_line lines[] = {
 static const struct op *const parts[] = {&op_attn_in, &op_attention, &op_attn_out, &op_moe, NULL};
 
 const struct forward forward_gpt_oss = {
-    before, layer, head, parts, lines, sizeof lines / sizeof *lines,
+    before, layer, head, parts, false, lines, sizeof lines / sizeof *lines,
 };

@@ -10,7 +10,13 @@
 #include "model/weights.h"
 
 /* Sizes in terms of the configuration; FIXED + n is n. */
-enum dim { ONE, HIDDEN, HEADS, Q_WIDTH, KV_WIDTH, EXPERTS, INTER, VOCAB, FIXED = 1 << 16 };
+/* clang-format off */
+enum dim {
+    ONE, LAYERS, HIDDEN, HEADS, KV_HEADS, Q_WIDTH, KV_WIDTH, EXPERTS, INTER, VOCAB,
+    VOCAB_64, /* rounded up to a multiple of 64 */
+    FIXED = 1 << 16
+};
+/* clang-format on */
 
 /* Which part of a file's tensor a weight is: of rows one after the other (q, k, v), or of those of
  * gate and up. */

@@ -21,6 +21,12 @@ struct gpt_oss_config {
     float swiglu_alpha, swiglu_limit;
 };
 
+struct gpt_config {
+    char pattern[64]; /* of windows: S or L, a layer each, tiled */
+    bool plain;       /* no smear, value embeddings, scales of the residual stream, backout */
+    float qk_scale, value_scale, softcap;
+};
+
 struct model_config {
     const struct architecture *arch;
     int64_t n_layers, hidden, n_heads, n_kv_heads, head_dim;
@@ -31,6 +37,7 @@ struct model_config {
     float rms_eps, rope_theta;
     union {
         struct gpt_oss_config gpt_oss;
+        struct gpt_config gpt;
     };
 };
 
@@ -47,11 +54,23 @@ struct gpt_oss_layer {
     const float *gate_bias, *up_bias, *down_bias; /* [n_experts][...] */
 };
 
+struct gpt_layer {
+    struct tensor fc, proj;        /* [1][intermediate][hidden] and back */
+    struct tensor values, ve_gate; /* [1][vocab][kv width], [1][n_kv_heads][channels]; or no data */
+};
+
 struct layer_weights {
     struct tensor wq, wk, wv, wo;
     union {
         struct gpt_oss_layer gpt_oss;
+        struct gpt_layer gpt;
     };
+};
+
+struct gpt_weights {
+    struct tensor smear_gate; /* [1][1][channels] */
+    /* One number, one a layer; NULL in plain models. */
+    const float *smear_lambda, *resid_lambdas, *x0_lambdas, *backout_lambda;
 };
 
 struct model {
@@ -59,6 +78,7 @@ struct model {
     struct tensor embed, head; /* [1][vocab][hidden] */
     union {
         const float *final_norm; /* gpt-oss */
+        struct gpt_weights gpt;
     };
     struct layer_weights *layers;
     struct tokenizer *tokenizer; /* NULL for a synthetic model */

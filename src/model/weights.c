@@ -10,13 +10,16 @@ static int64_t dim_size(const struct model_config *c, enum dim dim)
 {
     /* clang-format off */
     switch (dim) {
+    case LAYERS: return c->n_layers;
     case HIDDEN: return c->hidden;
     case HEADS: return c->n_heads;
+    case KV_HEADS: return c->n_kv_heads;
     case Q_WIDTH: return c->n_heads * c->head_dim;
     case KV_WIDTH: return c->n_kv_heads * c->head_dim;
     case EXPERTS: return c->n_experts;
     case INTER: return c->intermediate;
     case VOCAB: return c->vocab;
+    case VOCAB_64: return (c->vocab + 63) / 64 * 64;
     default: return dim >= FIXED ? (int64_t)dim - FIXED : 1;
     }
     /* clang-format on */
