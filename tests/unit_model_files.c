@@ -18,6 +18,7 @@
 #include "format/safetensors_write.h"
 #include "infer/engine.h"
 #include "model/check.h"
+#include "model/architecture.h"
 #include "model/config.h"
 #include "model/convert.h"
 #include "model/rows.h"
@@ -722,6 +723,47 @@ static void test_config_null(void **state)
     }
 }
 
+/* GPT: what nanochat saves, what transformers writes, and neither. */
+#define GPT_SIZES        "\"vocab_size\":50,\"n_layer\":6,\"n_head\":4,\"n_kv_head\":2,\"n_embd\":64"
+#define GPT_CONFIG(more) "{\"model_config\":{" GPT_SIZES ",\"sequence_len\":2048" more "}}"
+
+static void read_config(const char *text, struct model_config *c)
+{
+    if (config_from_json_text("c", text, strlen(text), c) != SOL_OK)
+        fail_msg("%s: %s", text, sol_last_error());
+}
+
+static void test_config_gpt(void **state)
+{
+    static const int64_t windows[] = {513, 0, 513, 513, 0, 0};
+    struct model_config c;
+    (void)state;
+    read_config(GPT_CONFIG(",\"window_pattern\":\"SLs\""), &c);
+    assert_string_equal(c.arch->name, "GPT");
+    assert_int_equal(c.head_dim, 16);
+    assert_int_equal(c.intermediate, 256);
+    assert_false(c.gpt.plain);
+    for (int i = 0; i < 6; i++) assert_int_equal(model_layer_window(&c, i), windows[i]);
+    assert_true(c.rope_theta == 100000 && c.gpt.qk_scale == 1.2f && c.rms_eps == 0x1p-23f);
+    read_config(GPT_CONFIG(""), &c); /* January had no windows */
+    assert_true(c.gpt.plain && c.rope_theta == 10000 && c.gpt.qk_scale == 1);
+    assert_int_equal(model_layer_window(&c, 0), 0);
+    read_config("{\"model_type\":\"nanochat\",\"vocab_size\":64,\"num_hidden_layers\":2,"
+                "\"num_attention_heads\":2,\"num_key_value_heads\":1,\"hidden_size\":32,"
+                "\"max_position_embeddings\":512,\"rms_norm_eps\":1e-6,"
+                "\"rope_parameters\":{\"rope_theta\":5000}}",
+                &c);
+    assert_true(c.gpt.plain && c.rope_theta == 5000 && c.rms_eps == 1e-6f);
+    expect_config(GPT_CONFIG(",\"window_pattern\":\"\""), "'window_pattern' is no text");
+    expect_config(GPT_CONFIG(",\"window_pattern\":\"SXL\""), "'window_pattern' is no text");
+    expect_config(GPT_CONFIG(",\"preset\":\"2025-10\""), "preset '2025-10' is not served");
+    expect_config("{" GPT_SIZES "}", "'sequence_len' is missing");
+    expect_config("{\"model_config\":7}", "'n_layer' is missing");
+    expect_config("{\"n_embd\":66,\"n_layer\":1,\"n_head\":4,\"n_kv_head\":4,\"vocab_size\":9,"
+                  "\"sequence_len\":9}",
+                  "no multiple of 4 heads");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -729,7 +771,7 @@ int main(void)
         cmocka_unit_test(test_dialects),    cmocka_unit_test(test_original),
         cmocka_unit_test(test_logits),      cmocka_unit_test(test_check),
         cmocka_unit_test(test_room),        cmocka_unit_test(test_config_errors),
-        cmocka_unit_test(test_config_null),
+        cmocka_unit_test(test_config_null), cmocka_unit_test(test_config_gpt),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
