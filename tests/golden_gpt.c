@@ -1,5 +1,6 @@
-/* GPT against logits of nanochat's own code (tests/golden/README.md): the text at once, token by
- * token, and twice in one engine, rows of both in turn. Kernels that keep float32. */
+/* GPT against logits of nanochat's own code, and of transformers (tests/golden/README.md): the text
+ * at once, token by token, and twice in one engine, rows of both in turn. Kernels that keep
+ * float32. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -155,8 +156,15 @@ static void january(void **state)
     check_model("gpt_2026_01");
 }
 
+static void transformers(void **state)
+{
+    (void)state;
+    check_model("gpt_transformers");
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(july), cmocka_unit_test(january)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(july), cmocka_unit_test(january),
+                                       cmocka_unit_test(transformers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

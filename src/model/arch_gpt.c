@@ -33,7 +33,7 @@ static bool no_values(const struct model_config *c, int64_t layer)
 /* nanochat's, and transformers'. */
 static const struct dialect dialects[] = {{.parts = "_"}, {.parts = "_"}};
 
-enum { SMEAR_CHANNELS = 24, VALUE_CHANNELS = 12 };
+enum { SMEAR_CHANNELS = 24, VALUE_CHANNELS = 12, HEAD_DIM_MAX = 1024 };
 
 /* clang-format off */
 static const struct weight_spec global[] = {
@@ -100,6 +100,9 @@ static enum sol_status complete(const char *name, struct model_config *c)
         return status_set(SOL_E_FORMAT, "%s: width %lld, gates read %d", name, (long long)c->hidden,
                           SMEAR_CHANNELS);
     c->head_dim = c->hidden / c->n_heads;
+    if (c->head_dim > HEAD_DIM_MAX)
+        return status_set(SOL_E_UNSUPPORTED, "%s: head dimension %lld, at most %d", name,
+                          (long long)c->head_dim, HEAD_DIM_MAX);
     if (!c->intermediate) c->intermediate = 4 * c->hidden;
     c->window = ((c->context + 3) / 4 + 127) / 128 * 128 + 1;
     return config_check_heads(name, c);
@@ -146,6 +149,17 @@ static const struct config_float floats[] = {
     {{"final_logit_softcapping"}, CONFIG_FIELD(gpt.softcap), 1e-3, 1e6},
 };
 
+/* What transformers can express and the forward pass has fixed. */
+static enum sol_status must_be(const char *path, const json_t *object, const char *key,
+                               const char *text)
+{
+    const json_t *value = json_object_get(object, key);
+    const char *is = json_string_value(value);
+    if (!value || (is && strcmp(is, text) == 0)) return SOL_OK;
+    return status_set(SOL_E_UNSUPPORTED, "%s: %s '%.40s' is not served (%s is)", path, key,
+                      is ? is : "?", text);
+}
+
 static bool knows(const json_t *root)
 {
     return json_object_get(root, "model_config") || json_object_get(root, "n_embd");
@@ -161,7 +175,11 @@ static enum sol_status from_json(const char *path, const json_t *root, struct mo
     SOL_TRY(get_preset(path, root, c));
     SOL_TRY(config_get_integers(path, root, integers, INTEGERS, c));
     SOL_TRY(config_get_floats(path, root, floats, FLOATS, c));
-    if (json_is_object(rope)) SOL_TRY(config_get_floats(path, rope, floats, FLOATS, c));
+    SOL_TRY(must_be(path, root, "hidden_act", "relu2"));
+    if (json_is_object(rope)) {
+        SOL_TRY(config_get_floats(path, rope, floats, FLOATS, c));
+        SOL_TRY(must_be(path, rope, "rope_type", "default"));
+    }
     return complete(path, c);
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Make the golden vectors of GPT in tests/golden, by nanochat's own code.
+"""Make the golden vectors of GPT in tests/golden, by nanochat's own code, and by transformers.
 
 For each preset (2026-07, 2026-01) this writes a folder NAME/ with
 
@@ -16,6 +16,8 @@ and NAME.bin, the logits that nanochat's GPT class computes from it in float32 o
 Nothing is as nanochat begins training: every weight, scale and gate is drawn away from zero, so that
 each feature moves the logits. --ablate breaks one after the other and prints by how much (relative
 L2 distance over all kept rows); the script fails if one moves them by less than 1e-3.
+
+The folder gpt_transformers is a model of transformers' NanoChatForCausalLM, as it saves one.
 
 NANOCHAT is a git repository of karpathy/nanochat: July is read at 92d63d4, January at ccf4b7f,
 whose rotary tables are kept in float32 here instead of bfloat16, and nothing else is changed.
@@ -81,7 +83,7 @@ def draw(model, seed):
     g = torch.Generator().manual_seed(seed)
     for name, p in model.named_parameters():
         noise = torch.randn(p.shape, generator=g)
-        if name.startswith("transformer.wte") or name.startswith("value_embeds"):
+        if name.startswith(("transformer.wte", "model.embed")) or name.startswith("value_embeds"):
             p.data = noise
         elif name == "resid_lambdas":
             p.data = 1 + 0.2 * noise
@@ -105,7 +107,7 @@ def logits_of(model, tokens):
 def write(path, tokens, logits):
     with open(path, "wb") as f:
         f.write(b"SOLGPT_1")
-        f.write(struct.pack("<3I", len(tokens), len(POSITIONS), VOCAB))
+        f.write(struct.pack("<3I", len(tokens), len(POSITIONS), logits.shape[1]))
         f.write(np.asarray(tokens, "<i4").tobytes())
         f.write(np.asarray(POSITIONS, "<i4").tobytes())
         f.write(logits.astype("<f4").tobytes())
@@ -254,6 +256,26 @@ def make(preset, repository, out, want_ablation):
         ablate(preset, repository, build, tokens, logits)
 
 
+def make_transformers(out):
+    from transformers import NanoChatConfig, NanoChatForCausalLM
+
+    torch.set_num_threads(1)
+    model = NanoChatForCausalLM(NanoChatConfig(
+        vocab_size=64, hidden_size=32, intermediate_size=96, num_hidden_layers=2,
+        num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=512,
+        rms_norm_eps=1e-3, attn_implementation="eager",
+        rope_parameters={"rope_type": "default", "rope_theta": 5000.0})).eval()
+    draw(model, 7)
+    tokens = [int(t) for t in np.random.default_rng(11).integers(0, 64, N_TOKENS)]
+    with torch.inference_mode():
+        logits = model(torch.tensor([tokens])).logits[0][POSITIONS].numpy()
+    folder = os.path.join(out, "gpt_transformers")
+    model.bfloat16().save_pretrained(folder)
+    os.remove(os.path.join(folder, "generation_config.json"))
+    write(folder + ".bin", tokens, logits)
+    print(f"gpt_transformers: logits of deviation {logits.std():.2f}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -263,6 +285,7 @@ def main():
     options = parser.parse_args()
     for preset in COMMITS:
         make(preset, options.nanochat, options.out, options.ablate)
+    make_transformers(options.out)
 
 
 if __name__ == "__main__":
