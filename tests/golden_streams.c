@@ -31,12 +31,11 @@
 enum {
     PLAYERS = 2,
     SEQUENCES = 8,
-    CONTEXT = 4096,
-    DEPTH = 1500, /* of the sequences that are decoded, and more */
+    CONTEXT = 8192, /* at most; the sequences but the first begin in its middle */
     PROMPT = 700,
-    STEPS = 200, /* of all sequences */
-    DRAWS = 100, /* of one */
-    HASHES = 1 + STEPS + DRAWS,
+    STEPS = 200,  /* of all sequences */
+    DRAWS = 1000, /* of one, whose kernels leave room for others on the GPU */
+    HASHES = 1 + STEPS + DRAWS + 1,
     ROUNDS = 4, /* together */
 };
 
@@ -49,9 +48,9 @@ struct player {
     int number;
     struct gpu *gpu;
     const struct model *model;
-    pthread_barrier_t *together; /* NULL: alone */
+    pthread_barrier_t *together;
     struct engine *engine;
-    uint64_t hashes[HASHES]; /* of the prompt's logits, each step's, each token drawn */
+    uint64_t hashes[HASHES]; /* of the prompt's logits and each step's; the tokens drawn; the end */
     int n_hashes;
     int counting; /* steps of the last plan whose kernels count */
     enum sol_status status;
@@ -84,15 +83,12 @@ static void count_counting(struct player *p)
             p->counting += strcmp(plan_step_at(plan, i)->variant, variants[v]) == 0;
 }
 
-static enum sol_status decode(struct player *p, struct rng *rng)
+/* Of all sequences; the logits of one. */
+static enum sol_status step(struct player *p, struct rng *rng, int looked_at)
 {
-    for (int64_t i = 0; i < steps; i++) {
-        struct engine_row rows[SEQUENCES];
-        for (int s = 0; s < SEQUENCES; s++) rows[s] = row_of(p, rng, s, s == i % SEQUENCES);
-        SOL_TRY(evaluate(p, rows, SEQUENCES));
-    }
-    count_counting(p);
-    return SOL_OK;
+    struct engine_row rows[SEQUENCES];
+    for (int s = 0; s < SEQUENCES; s++) rows[s] = row_of(p, rng, s, s == looked_at);
+    return evaluate(p, rows, SEQUENCES);
 }
 
 static enum sol_status draw(struct player *p, struct rng *rng)
@@ -119,22 +115,25 @@ static enum sol_status play(struct player *p)
     rng_seed(&rng, 7 + (uint64_t)p->number);
     engine_params_init(&params);
     params.threads = 1;
-    params.context = CONTEXT;
+    params.context = p->model->config.context < CONTEXT ? p->model->config.context : CONTEXT;
     params.sequences = SEQUENCES;
     params.chooser.device.gpu = p->gpu;
     SOL_TRY(engine_create(p->model, &params, &p->engine));
     SOL_TRY(engine_fill_cache(p->engine));
     for (int64_t i = 0; i < prompt; i++) rows[i] = row_of(p, &rng, 0, i == prompt - 1);
     SOL_TRY(evaluate(p, rows, prompt));
-    for (int s = 1; s < SEQUENCES; s++) SOL_TRY(engine_pretend(p->engine, s, DEPTH + 100 * s));
-    SOL_TRY(decode(p, &rng));
-    return draw(p, &rng);
+    for (int s = 1; s < SEQUENCES; s++)
+        SOL_TRY(engine_pretend(p->engine, s, params.context / 2 + 50 * s));
+    for (int64_t i = 0; i < steps; i++) SOL_TRY(step(p, &rng, (int)(i % SEQUENCES)));
+    count_counting(p);
+    SOL_TRY(draw(p, &rng));
+    return step(p, &rng, SEQUENCES - 1); /* whose cache is what became of what was drawn */
 }
 
 static void *play_thread(void *arg)
 {
     struct player *p = arg;
-    if (p->together) pthread_barrier_wait(p->together);
+    pthread_barrier_wait(p->together);
     p->status = play(p);
     if (p->status != SOL_OK) snprintf(p->message, sizeof p->message, "%s", sol_last_error());
     engine_destroy(p->engine);
@@ -163,7 +162,10 @@ static int compare(const char *name, const struct player *alone, const struct pl
     assert_int_equal(p->n_hashes, alone->n_hashes);
     for (int i = 0; i < p->n_hashes; i++) {
         if (p->hashes[i] == alone->hashes[i]) continue;
-        const char *what = i == 0 ? "the prompt" : i <= steps ? "a step of all" : "a token drawn";
+        const char *what = i == 0                ? "the prompt"
+                           : i <= steps          ? "a step of all"
+                           : i < p->n_hashes - 1 ? "a token drawn"
+                                                 : "the last step";
         if (!differ++)
             print_error("%s, engine %d: other bits than alone, first in %s (%d of %d)\n", name,
                         p->number, what, i, p->n_hashes);

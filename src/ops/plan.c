@@ -50,7 +50,7 @@ struct plan {
     size_t top, need;          /* its height now, and at most */
     struct gpu_event **events; /* for timed runs on a GPU: one before each step and one behind */
     int n_events;
-    struct gpu_graph *graph;  /* of all steps, on a stream; NULL before its second run */
+    struct gpu_graph *graph;  /* of all steps, on one stream; NULL before the second run */
     bool loaded;              /* the steps ran once, so their kernels are on the GPU */
     plan_choice_fn on_choice; /* may be NULL */
     void *on_choice_arg;
