@@ -52,7 +52,7 @@ OP(reads, 1);
 OP(writes, 2);
 
 enum { ROWS = 3, COLS = 128, PLACES = 4 };
-static float places[PLACES][ROWS * COLS];
+static _Alignas(16) float places[PLACES][ROWS * COLS];
 
 /* A step of `op` that reads, writes and updates what lies in these places; -1: something apart. */
 struct step {
@@ -63,7 +63,7 @@ struct step {
 
 static struct matrix at(int place, int64_t cols)
 {
-    static float apart[ROWS * COLS];
+    static _Alignas(16) float apart[ROWS * COLS];
     return matrix_f32(place < 0 ? apart : places[place], ROWS, cols);
 }
 

@@ -50,5 +50,5 @@ KERNEL(attention_any, attention_kernel_args)
     }
     for (int n = 0; n < PER_LANE; n++)
         if (lane + n * WARP < dim)
-            a.out[(i * a.n_heads + head) * dim + lane + n * WARP] = sum[n] / total;
+            ((float *)a.out)[(i * a.n_heads + head) * dim + lane + n * WARP] = sum[n] / total;
 }

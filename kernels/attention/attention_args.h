@@ -29,14 +29,16 @@ struct attention_kernel_args {
     const int32_t *position, *sequence; /* [rows] */
     const float *q;                     /* [rows][n_heads][head_dim] */
     const float *sinks;                 /* [n_heads] */
-    float *out;                         /* as q */
+    void *out;                          /* as q; attention_decode: bf16 where `narrow` */
     float *partial;     /* attention_decode: [rows][n_kv_heads][DECODE_PIECES][DECODE_PART] */
     uint32_t *counters; /* attention_decode: of the stream */
     float scale;
     int32_t rows;
     int32_t piece_blocks; /* attention_decode: cache blocks of a piece at least */
     int32_t stages;       /* attention_decode */
+    int32_t narrow;
+    int32_t padding;
 };
-SOL_STATIC_ASSERT(sizeof(struct attention_kernel_args) == 152, "host and device agree");
+SOL_STATIC_ASSERT(sizeof(struct attention_kernel_args) == 160, "host and device agree");
 
 #endif

@@ -343,7 +343,12 @@ __device__ inline void write_row(const attention_kernel_args &a, const piece &p,
     j.add(sink, 1, make_float4(0, 0, 0, 0));
     float share = 1 / j.total;
     float4 out = {j.sum.x * share, j.sum.y * share, j.sum.z * share, j.sum.w * share};
-    float *to = a.out + (p.row * a.n_heads + p.head * heads + head) * DIM + threadIdx.x % 16 * 4;
+    int64_t at = (p.row * a.n_heads + p.head * heads + head) * DIM + threadIdx.x % 16 * 4;
+    if (a.narrow) {
+        ((uint2 *)a.out)[at / 4] = {f32_to_bf16x2(out.x, out.y), f32_to_bf16x2(out.z, out.w)};
+        return;
+    }
+    float *to = (float *)a.out + at;
     to[0] = out.x, to[1] = out.y, to[2] = out.z, to[3] = out.w;
 }
 

@@ -24,17 +24,23 @@ static inline bool matrix_is_plain(const struct matrix *m)
     return m->dtype == DTYPE_F32 && m->stride == m->cols;
 }
 
-/* In bf16 rows are whole lines of 128 bytes, as products on matrix instructions read them. */
+/* In bf16 rows are whole lines of 128 bytes, as products on matrix instructions read them, and begin
+ * where their copies can. */
 enum { MATRIX_LINE = 64 };
+
+static inline bool matrix_has_lines(const struct matrix *m)
+{
+    return m->stride == m->cols && m->cols % MATRIX_LINE == 0 && (uintptr_t)m->data % 16 == 0;
+}
 
 static inline bool matrix_may_be_narrow(const struct matrix *m)
 {
-    return matrix_is_plain(m) && m->cols % MATRIX_LINE == 0;
+    return m->dtype == DTYPE_F32 && matrix_has_lines(m);
 }
 
 static inline bool matrix_is_narrow(const struct matrix *m)
 {
-    return m->dtype == DTYPE_BF16 && m->stride == m->cols && m->cols % MATRIX_LINE == 0;
+    return m->dtype == DTYPE_BF16 && matrix_has_lines(m);
 }
 
 static inline double matrix_bytes(const struct matrix *m)

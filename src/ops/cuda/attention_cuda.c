@@ -128,6 +128,7 @@ static void run_decode(const struct op_context *context, const void *args)
     k.partial = context->workspace;
     k.counters = gpu_stream_counters(context->stream);
     k.rows = (int32_t)a->m;
+    k.narrow = matrix_is_narrow(&a->out);
     k.piece_blocks = pieces[context->choice] / KV_BLOCK;
     k.stages = DECODE_STAGES;
     if (gpu->shared_per_block < DECODE_WARPS * DECODE_STAGES * DECODE_STAGE + DECODE_ENDS)
@@ -148,6 +149,7 @@ const struct op_variant attention_decode_cuda = {
     .target = TARGET_CUDA,
     .arch = {.major = 8},
     .can_run = can_run_decode,
+    .narrow = 1 << 1, /* out */
     .choices = &piece_choices,
     .workspace = workspace_decode,
     .run = run_decode,
