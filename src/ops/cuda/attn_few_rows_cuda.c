@@ -67,11 +67,6 @@ static bool suits_out(const void *args, const struct op_device *device, char why
 
 /* ---- attn_in ---- */
 
-static bool in_fits(const struct attn_in_args *a, int64_t most, char why[OP_REASON_MAX])
-{
-    return few(a->m, most, why) && attn_in_reads(a, why);
-}
-
 static void run_in(const struct op_context *context, const struct attn_in_args *a,
                    const struct kind *kind)
 {
@@ -89,8 +84,9 @@ static void run_in(const struct op_context *context, const struct attn_in_args *
 static bool can_run_in_exact(const void *args, const struct op_device *device,
                              char why[OP_REASON_MAX])
 {
+    const struct attn_in_args *a = args;
     (void)device;
-    return in_fits(args, EXACT_ROWS, why);
+    return few(a->m, EXACT_ROWS, why) && attn_in_reads(a, why);
 }
 
 static void run_in_exact(const struct op_context *context, const void *args)
@@ -101,8 +97,9 @@ static void run_in_exact(const struct op_context *context, const void *args)
 
 static bool can_run_in(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
+    const struct attn_in_args *a = args;
     (void)device;
-    return in_fits(args, STREAM_ROWS_MAX, why);
+    return few(a->m, STREAM_ROWS_MAX, why) && attn_in_reads(a, why);
 }
 
 static bool serves_in(const void *args, const struct op_device *device, int choice)

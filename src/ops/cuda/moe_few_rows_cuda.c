@@ -91,9 +91,9 @@ static void put(const struct op_context *context, const char *image, const char 
 
 /* ---- gate and up ---- */
 
-static bool up_fits(const struct moe_up_args *a, const struct op_device *device,
-                    char why[OP_REASON_MAX])
+static bool can_run_up(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
+    const struct moe_up_args *a = args;
     if (!fits(a->m, a->top_k, &a->gate, device, why)) return false;
     if (!few_rows_mxfp4(&a->up)) return few_rows_refuse(why, "it reads weights in packed mxfp4");
     return few_rows_aligned(a->normed.data)
@@ -120,11 +120,6 @@ static void run_up(const struct op_context *context, const struct moe_up_args *a
         .limit = a->limit,
     };
     put(context, "moe_up/moe_up_rows.cu", kind->up, kind, &k);
-}
-
-static bool can_run_up(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
-{
-    return up_fits(args, device, why);
 }
 
 static bool suits_up_exact(const void *args, const struct op_device *device,
@@ -188,9 +183,9 @@ const struct op_variant moe_up_rows_cuda = {
 
 /* ---- down ---- */
 
-static bool down_fits(const struct moe_down_args *a, const struct op_device *device,
-                      char why[OP_REASON_MAX])
+static bool can_run_down(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
+    const struct moe_down_args *a = args;
     if (!fits(a->m, a->top_k, &a->down, device, why)) return false;
     if (!few_rows_aligned(a->act.data) || !few_rows_aligned(a->x.data) || a->hidden % 4)
         return few_rows_refuse(why, "rows at addresses that are no multiple of 16");
@@ -235,11 +230,6 @@ static void run_down(const struct op_context *context, const struct moe_down_arg
                              .block = {EXPERT_ROWS_THREADS},
                              .overlaps = true},
         &join);
-}
-
-static bool can_run_down(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
-{
-    return down_fits(args, device, why);
 }
 
 static bool suits_down_exact(const void *args, const struct op_device *device,
