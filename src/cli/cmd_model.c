@@ -22,8 +22,9 @@
 
 static const struct option options[] = {
     OPTION(STRING, 'm', "model", "MODEL",
-           "GGUF file, safetensors file or folder, \"builtin\", or "
-           "\"synth:gpt-oss-20b|gpt-oss-120b|tiny\" (default: builtin)",
+           "GGUF file, safetensors file or folder, \"builtin\" (default), or \"synth:NAME\": "
+           "gpt-oss-20b, "
+           "gpt-oss-120b, tiny, gpt-d20, gpt-d12, gpt-tiny",
            model, 0, 0),
     OPTION(FLAG, 0, "json", NULL, "print JSON", json, 0, 0),
     OPTION(GROUP, 0, "info", NULL, NULL, json, 0, 0),
@@ -37,7 +38,7 @@ static const struct option options[] = {
     OPTION(FLOAT, 0, "split", "GIB", "begin a new file when one has GIB of data", split_gib, 1e-6,
            1e6),
     OPTION(FLAG, 0, "overwrite", NULL, "replace an existing GGUF file", overwrite, 0, 0),
-    OPTION(STRING, 0, "like", "NAME", "synth: gpt-oss-20b, gpt-oss-120b or tiny", like, 0, 0),
+    OPTION(STRING, 0, "like", "NAME", "synth: a name as behind synth: above", like, 0, 0),
     OPTION(STRING, 0, "dense", "TYPE",
            "synth: attention, embedding and head in bf16 (default), q8_0 or f32", dense, 0, 0),
     OPTION(INT, 0, "seed", "N", "synth: of the random numbers (default 1)", seed, 0, 9e18),
@@ -60,18 +61,20 @@ static const struct command_spec spec = {
     .name = "model",
     .summary = "show, check, convert or make models, and what they need",
     .arguments = "info|check|convert|synth|fit",
-    .notes = "info     sizes, memory, tensors, keys; reads no weight\n"
-             "check    looks at every number of the file\n"
-             "convert  Hugging Face folder to GGUF and back, without loss; splits and merges GGUF\n"
-             "synth    writes a model of random weights in full size, with a vocabulary\n"
-             "fit      memory for weights, cache and buffers; exit status 6 when it is not there\n"
-             "\n"
-             "Examples:\n"
-             "  sol model info -m gpt-oss-20b.gguf --tensors\n"
-             "  sol model check -m gpt-oss-20b/\n"
-             "  sol model convert -m gpt-oss-20b/ -o gpt-oss-20b.gguf\n"
-             "  sol model synth --like gpt-oss-20b --dense q8_0 -o random.gguf\n"
-             "  sol model fit -m gpt-oss-120b.gguf -c 131072 --device-memory 80\n",
+    .notes =
+        "info     sizes, memory, tensors, keys; reads no weight\n"
+        "check    looks at every number of the file\n"
+        "convert  folder of safetensors to GGUF and back, without loss; splits and merges GGUF\n"
+        "synth    writes a model of random weights in full size, with a vocabulary\n"
+        "fit      memory for weights, cache and buffers; exit status 6 when it is not there\n"
+        "\n"
+        "Examples:\n"
+        "  sol model info -m gpt-oss-20b.gguf --tensors\n"
+        "  sol model check -m gpt-oss-20b/\n"
+        "  sol model convert -m gpt-oss-20b/ -o gpt-oss-20b.gguf\n"
+        "  sol model synth --like gpt-oss-20b --dense q8_0 -o random.gguf\n"
+        "  sol model synth --like gpt-d20 -o random/\n"
+        "  sol model fit -m gpt-oss-120b.gguf -c 131072 --device-memory 80\n",
     .options = options,
 };
 

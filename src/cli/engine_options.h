@@ -56,8 +56,8 @@ struct engine_options {
     OPTION_ENTRY(GROUP, 0, "Model and engine", NULL, NULL, 0, 0, 0),                               \
         OPTION_ENTRY(                                                                              \
             STRING, 'm', "model", "MODEL",                                                         \
-            "GGUF file, 'builtin' (default), or random weights of full size: synth:gpt-oss-20b, "  \
-            "synth:gpt-oss-120b, synth:tiny",                                                      \
+            "GGUF file, folder of safetensors, 'builtin' (default), or random weights of full "    \
+            "size: synth:gpt-oss-20b, synth:gpt-oss-120b, synth:tiny, synth:gpt-d20 and others",   \
             offsetof(type, field.model), 0, 0),                                                    \
         OPTION_ENTRY(INT, 't', "threads", "N", "threads to compute with (default: every core)",    \
                      offsetof(type, field.threads), 0, 1024),                                      \

@@ -24,7 +24,7 @@ static void print_exit_statuses(FILE *to)
 
 static void print_help(FILE *to)
 {
-    fputs("usage: sol COMMAND [options]\nInference for gpt-oss models.\n\nCommands:\n", to);
+    fputs("usage: sol COMMAND [options]\nInference for gpt-oss and GPT models.\n\nCommands:\n", to);
     for (int i = 0; cli_commands[i]; i++)
         fprintf(to, "  %-12s %s\n", cli_commands[i]->spec->name, cli_commands[i]->spec->summary);
     fprintf(to, "  %-12s %s\n", "help", "print the help of a command: sol help COMMAND");

@@ -155,7 +155,7 @@ enum sol_status model_tool_synth(const struct model_options *o)
     char text[200], layers[40] = "";
     if (!o->like)
         return status_set(SOL_E_ARGUMENT,
-                          "what size? give --like gpt-oss-20b, gpt-oss-120b or tiny");
+                          "what size? give --like gpt-oss-20b, gpt-d20, tiny or another");
     if (o->layers) snprintf(layers, sizeof layers, ",layers=%" PRId64, o->layers);
     snprintf(text, sizeof text, "%.60s,dense=%.20s,seed=%" PRId64 "%s", o->like, o->dense, o->seed,
              layers);

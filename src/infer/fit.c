@@ -5,6 +5,7 @@
 
 #include "base/progress.h"
 #include "gpu/device.h"
+#include "model/architecture.h"
 #include "model/upload.h"
 #include "model/weights.h"
 
@@ -76,7 +77,8 @@ enum sol_status fit_scratch(const struct model *model, struct buffers *b)
         status = dry_run(model, b, skip, rows, &b->scratch);
     buffers_place(b, plan_nowhere, plan_nowhere);
     free(skip);
-    return status;
+    if (status != SOL_E_UNSUPPORTED) return status;
+    return status_prefix(status, "%s is a model of %s", model->name, model->config.arch->name);
 }
 
 static enum sol_status describe(const struct model *model, struct engine_params *params,

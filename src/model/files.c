@@ -255,7 +255,8 @@ static enum sol_status check_surplus(const struct finder *f, size_t count)
         } else {
             name = safetensors_printable(safetensors_at(f->files->set, i)->name);
         }
-        return status_set(SOL_E_FORMAT, "%s: unexpected tensor '%s', which %s does not have",
+        return status_set(SOL_E_FORMAT,
+                          "%s: unexpected tensor '%s', which no %s of this configuration has",
                           f->files->name, name.text, f->arch->name);
     }
     return SOL_OK;
