@@ -18,7 +18,10 @@ static void reference(const struct op_context *context, const void *args)
     (void)context;
     const struct relu2_args *a = args;
     float *x = matrix_floats(&a->x);
-    for (int64_t i = 0; i < a->m * a->n; i++) x[i] = x[i] < 0 ? 0 : x[i] * x[i];
+    for (int64_t i = 0; i < a->m * a->n; i++) {
+        float v = x[i] < 0 ? 0 : x[i];
+        x[i] = v * v;
+    }
 }
 
 static void make_problem(struct case_maker *c, const struct op_problem *p, void *args)
