@@ -76,7 +76,8 @@ struct op_choices {
     int count;
     /* Whether a problem that the variant can run may be run so. NULL: each of them. */
     bool (*serves)(const void *args, const struct op_device *device, int choice);
-    /* The rule for problems that nobody measured; `serves` accepts what it returns. */
+    /* The rule for problems that nobody measured; `serves` accepts what it returns. NULL: the first
+     * that serves. */
     int (*usual)(const void *args, const struct op_device *device);
 };
 

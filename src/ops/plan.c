@@ -332,7 +332,9 @@ int chooser_choice(const struct chooser *chooser, const struct op *op, int v, co
         choice = find_choice(op, v, tuned->choice);
         if (choice >= 0 && op_choice_serves(op, v, args, device, choice)) return choice;
     }
-    return choices->usual(args, device);
+    if (choices->usual) return choices->usual(args, device);
+    for (choice = 0; !op_choice_serves(op, v, args, device, choice);) choice++;
+    return choice;
 }
 
 static const char *tuning_name(const struct chooser *chooser)

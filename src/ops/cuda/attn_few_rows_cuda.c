@@ -24,14 +24,6 @@ static const struct kind out_kinds[DTYPE_COUNT][KINDS] = {
     [DTYPE_BF16] = {ATTN_OUT_ROWS_BF16(KIND)}, [DTYPE_Q8_0] = {ATTN_OUT_ROWS_Q8_0(KIND)}};
 #undef KIND
 
-/* The first of a format's rounded kernels that holds m rows. */
-static int narrowest(const struct kind kinds[KINDS], int64_t m)
-{
-    int choice = 0;
-    while (kinds[ROUNDED + choice].rows < m) choice++;
-    return choice;
-}
-
 static unsigned blocks_of(int64_t tiles, const struct kind *kind)
 {
     return (unsigned)((tiles + kind->tiles - 1) / kind->tiles);
@@ -109,14 +101,7 @@ static bool serves_in(const void *args, const struct op_device *device, int choi
     return a->m <= in_kinds[a->wq.dtype][ROUNDED + choice].rows;
 }
 
-static int usual_in(const void *args, const struct op_device *device)
-{
-    const struct attn_in_args *a = args;
-    (void)device;
-    return narrowest(in_kinds[a->wq.dtype], a->m);
-}
-
-static const struct op_choices in_choices = {rows_names, CHOICES, serves_in, usual_in};
+static const struct op_choices in_choices = {rows_names, CHOICES, serves_in, NULL};
 
 static void run_in_rounded(const struct op_context *context, const void *args)
 {
@@ -204,14 +189,7 @@ static bool serves_out(const void *args, const struct op_device *device, int cho
     return a->m <= out_kinds[a->wo.dtype][ROUNDED + choice].rows;
 }
 
-static int usual_out(const void *args, const struct op_device *device)
-{
-    const struct attn_out_args *a = args;
-    (void)device;
-    return narrowest(out_kinds[a->wo.dtype], a->m);
-}
-
-static const struct op_choices out_choices = {rows_names, CHOICES, serves_out, usual_out};
+static const struct op_choices out_choices = {rows_names, CHOICES, serves_out, NULL};
 
 static void run_out_rounded(const struct op_context *context, const void *args)
 {

@@ -17,22 +17,17 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
 }
 
 /* How many blocks share a tile; a pair is a cluster. */
-enum { SINGLE, PAIR };
-static const char *const block_names[] = {[SINGLE] = "single", [PAIR] = "pair"};
-
-static int usual_blocks(const void *args, const struct op_device *device)
-{
-    const struct op_arch clusters = {.major = 9};
-    (void)args;
-    return op_arch_fits(&clusters, device->gpu) ? PAIR : SINGLE;
-}
+enum { PAIR, SINGLE };
+static const char *const block_names[] = {[PAIR] = "pair", [SINGLE] = "single"};
 
 static bool serves_blocks(const void *args, const struct op_device *device, int choice)
 {
-    return choice == SINGLE || usual_blocks(args, device) == PAIR;
+    const struct op_arch clusters = {.major = 9};
+    (void)args;
+    return choice == SINGLE || op_arch_fits(&clusters, device->gpu);
 }
 
-static const struct op_choices block_choices = {block_names, 2, serves_blocks, usual_blocks};
+static const struct op_choices block_choices = {block_names, 2, serves_blocks, NULL};
 
 static void run(const struct op_context *context, const void *args)
 {
