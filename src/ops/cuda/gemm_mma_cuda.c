@@ -1,7 +1,5 @@
 /* gemm of many rows on the tensor cores that every card from sm_80 on has, and moe_up with its two
  * products as one: kernels/gemm/gemm_mma.cuh. */
-#include <stdio.h>
-
 #include "gemm/gemm_mma_args.h"
 #include "gpu/kernel.h"
 #include "ops/args.h"
@@ -194,19 +192,8 @@ static bool can_run_up(const void *args, const struct op_device *device, char wh
 {
     const struct moe_up_args *a = args;
     (void)device;
-    if (!many_rows_read(&a->gate, false, why) || !many_rows_read(&a->up, false, why)) return false;
-    bool packed = few_rows_mxfp4(&a->gate) && few_rows_mxfp4(&a->up);
-    if (!packed)
-        snprintf(why, OP_REASON_MAX, "gate in %s, up in %s; both are to be packed mxfp4",
-                 dtype_info(a->gate.dtype)->name, dtype_info(a->up.dtype)->name);
-    return packed;
-}
-
-static bool suits_up(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
-{
-    const struct moe_up_args *a = args;
-    (void)device;
-    return many_rows_enough(a->m * a->top_k, MANY_ROWS_GROUPED_MIN, why);
+    return many_rows_read(&a->gate, false, why) && many_rows_read(&a->up, false, why) &&
+           many_rows_gated(a, why);
 }
 
 static size_t up_workspace(const void *args, int workers)
@@ -243,7 +230,7 @@ const struct op_variant moe_up_mma_cuda = {
     .target = TARGET_CUDA,
     .arch = {.major = 8},
     .can_run = can_run_up,
-    .suits = suits_up,
+    .suits = many_rows_suits_moe_up,
     .choices = &up_choices,
     .workspace = up_workspace,
     .run = run_up,

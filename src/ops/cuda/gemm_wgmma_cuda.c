@@ -1,6 +1,4 @@
 /* gemm of many rows on Hopper's tensor cores, and moe_up with its two products as one. */
-#include <stdio.h>
-
 #include "ops/cuda/many_rows_operands.h"
 #include "ops/cuda/wgmma_product.h"
 
@@ -54,20 +52,7 @@ static bool can_run_up(const void *args, const struct op_device *device, char wh
 {
     const struct moe_up_args *a = args;
     (void)device;
-    if (!wgmma_serves(&a->gate, why) || !wgmma_serves(&a->up, why)) return false;
-    if (a->gate.dtype != DTYPE_MXFP4 || a->up.dtype != DTYPE_MXFP4)
-        snprintf(why, OP_REASON_MAX, "gate in %s, up in %s; both are to be mxfp4",
-                 dtype_info(a->gate.dtype)->name, dtype_info(a->up.dtype)->name);
-    else
-        return true;
-    return false;
-}
-
-static bool suits_up(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
-{
-    const struct moe_up_args *a = args;
-    (void)device;
-    return many_rows_enough(a->m * a->top_k, MANY_ROWS_GROUPED_MIN, why);
+    return wgmma_serves(&a->gate, why) && wgmma_serves(&a->up, why) && many_rows_gated(a, why);
 }
 
 static size_t up_workspace(const void *args, int workers)
@@ -104,7 +89,7 @@ const struct op_variant moe_up_wgmma_cuda = {
     .target = TARGET_CUDA,
     .arch = {.major = 9, .alone = true},
     .can_run = can_run_up,
-    .suits = suits_up,
+    .suits = many_rows_suits_moe_up,
     .choices = &wgmma_up_choices,
     .narrow = 1 << 0, /* normed */
     .workspace = up_workspace,

@@ -40,6 +40,22 @@ bool many_rows_gemm(const struct gemm_args *a, int64_t least, const struct op_de
     return many_rows_enough(a->m, least, why);
 }
 
+bool many_rows_gated(const struct moe_up_args *a, char why[OP_REASON_MAX])
+{
+    if (few_rows_mxfp4(&a->gate) && few_rows_mxfp4(&a->up)) return true;
+    snprintf(why, OP_REASON_MAX, "gate in %s, up in %s; both are to be packed mxfp4",
+             dtype_info(a->gate.dtype)->name, dtype_info(a->up.dtype)->name);
+    return false;
+}
+
+bool many_rows_suits_moe_up(const void *args, const struct op_device *device,
+                            char why[OP_REASON_MAX])
+{
+    const struct moe_up_args *a = args;
+    (void)device;
+    return many_rows_enough(a->m * a->top_k, MANY_ROWS_GROUPED_MIN, why);
+}
+
 int64_t many_rows_columns(int64_t k)
 {
     return many_rows_over(k, WGMMA_K) * WGMMA_K;

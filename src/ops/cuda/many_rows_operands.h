@@ -17,6 +17,11 @@ bool many_rows_enough(int64_t rows, int64_t least, char why[OP_REASON_MAX]);
  * rows take at once. */
 bool many_rows_gemm(const struct gemm_args *a, int64_t least, const struct op_device *device,
                     char why[OP_REASON_MAX]);
+/* Of moe_up: whether gate and up, which many_rows_read accepts, are both MXFP4; whether its rows
+ * are so many. */
+bool many_rows_gated(const struct moe_up_args *a, char why[OP_REASON_MAX]);
+bool many_rows_suits_moe_up(const void *args, const struct op_device *device,
+                            char why[OP_REASON_MAX]);
 
 /* How many of `size` hold `count`. */
 static inline int64_t many_rows_over(int64_t count, int64_t size)
