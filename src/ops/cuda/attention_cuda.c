@@ -5,6 +5,7 @@
 #include "gpu/kernel.h"
 #include "ops/args.h"
 #include "ops/cuda/cache_cuda.h"
+#include "ops/cuda/few_rows_operands.h"
 #include "ops/op.h"
 
 enum { WARP = 32 };
@@ -84,7 +85,7 @@ static bool can_run_decode(const void *args, const struct op_device *device,
         snprintf(why, OP_REASON_MAX, "%lld rows; it is for up to %d", (long long)a->m, DECODE_ROWS);
     else if (kv_elements(&a->kv) / DECODE_DIM > INT32_MAX)
         snprintf(why, OP_REASON_MAX, "a cache that needs larger indices");
-    else if ((uintptr_t)a->kv.k % 16 || (uintptr_t)a->kv.v % 16)
+    else if (!few_rows_aligned(a->kv.k) || !few_rows_aligned(a->kv.v))
         snprintf(why, OP_REASON_MAX, "a cache at an address that is no multiple of 16");
     else
         return true;

@@ -9,14 +9,10 @@
 #include "gpu/kernel.h"
 #include "ops/args.h"
 #include "ops/cuda/cache_cuda.h"
+#include "ops/cuda/few_rows_operands.h"
 #include "ops/op.h"
 
 enum { ALIGN = 256 };
-
-static bool aligned(const void *pointer)
-{
-    return (uintptr_t)pointer % 16 == 0;
-}
 
 /* A kernel's sizes. */
 struct kind {
@@ -79,7 +75,8 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
         snprintf(why, OP_REASON_MAX, "no sinks");
     else if (kv->dtype == DTYPE_F32)
         snprintf(why, OP_REASON_MAX, "a cache in f32; it reads f16 and bf16");
-    else if (!aligned(a->q.data) || !aligned(a->out.data) || !aligned(kv->k) || !aligned(kv->v))
+    else if (!few_rows_aligned(a->q.data) || !few_rows_aligned(a->out.data) ||
+             !few_rows_aligned(kv->k) || !few_rows_aligned(kv->v))
         snprintf(why, OP_REASON_MAX, "an operand at an address that is no multiple of 16");
     else if (kv_elements(kv) / PREFILL_DIM > INT32_MAX / 2 || a->m * a->n_heads > INT32_MAX)
         snprintf(why, OP_REASON_MAX, "a cache or batch that needs larger indices");
