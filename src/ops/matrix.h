@@ -24,8 +24,8 @@ static inline bool matrix_is_plain(const struct matrix *m)
     return m->dtype == DTYPE_F32 && m->stride == m->cols;
 }
 
-/* In bf16 rows are whole lines of 128 bytes, as products on matrix instructions read them, and begin
- * where their copies can. */
+/* In bf16 rows are whole lines of 128 bytes, as products on matrix instructions read them, and
+ * begin where their copies can. */
 enum { MATRIX_LINE = 64 };
 
 static inline bool matrix_has_lines(const struct matrix *m)
