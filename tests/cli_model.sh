@@ -34,6 +34,8 @@ for file in "$work"/t/*; do
     cmp -s "$file" "$work/back/$(basename "$file")" || fail "$(basename "$file") differs after conversion"
 done
 expect 0 "" model synth --like tiny --seed 2 --dense q8_0 -o "$work/q.gguf"
+expect 0 "" model synth --like tiny,dense=q8_0,seed=2 -o "$work/q2.gguf"
+cmp "$work/q.gguf" "$work/q2.gguf" || fail "options behind the name say something else than the same options"
 cmp -s "$work/t.gguf" "$work/q.gguf" && fail "another seed gives the same file"
 expect 5 "safetensors has no type" model convert -m "$work/q.gguf" -o "$work/q"
 [ -e "$work/q" ] && fail "a refused conversion left a folder"

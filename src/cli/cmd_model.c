@@ -317,8 +317,7 @@ static const struct {
 
 static int run(int argc, char **argv)
 {
-    struct model_options o = {
-        .dense = "bf16", .seed = 1, .context = 4096, .sequences = 1, .kv = "f16"};
+    struct model_options o = {.seed = -1, .context = 4096, .sequences = 1, .kv = "f16"};
     enum { ARGS_MAX = 64 };
     const char *args[ARGS_MAX];
     int n_args, exit_status;

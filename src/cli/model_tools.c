@@ -152,13 +152,15 @@ enum sol_status model_tool_synth(const struct model_options *o)
     struct synth synth;
     struct vocabulary *vocabulary = NULL;
     struct weight_input input = {0};
-    char text[200], layers[40] = "";
+    char text[200], dense[32] = "", seed[40] = "", layers[40] = "";
     if (!o->like)
         return status_set(SOL_E_ARGUMENT,
                           "what size? give --like gpt-oss-20b, gpt-d20, tiny or another");
+    /* What is behind the name stays unless an option says otherwise. */
+    if (o->dense) snprintf(dense, sizeof dense, ",dense=%.20s", o->dense);
+    if (o->seed >= 0) snprintf(seed, sizeof seed, ",seed=%" PRId64, o->seed);
     if (o->layers) snprintf(layers, sizeof layers, ",layers=%" PRId64, o->layers);
-    snprintf(text, sizeof text, "%.60s,dense=%.20s,seed=%" PRId64 "%s", o->like, o->dense, o->seed,
-             layers);
+    snprintf(text, sizeof text, "%.80s%s%s%s", o->like, dense, seed, layers);
     SOL_TRY(synth_parse(text, &synth));
     enum sol_status status = vocabulary_synth(synth.config.vocab, &vocabulary);
     if (status == SOL_OK) status = weight_input_from_synth(&synth, text, &input);
