@@ -261,6 +261,28 @@ static void test_graph_of_stream(void **state)
     finish();
 }
 
+/* What a timed run could not make the next one makes. */
+static void test_events_that_fail(void **state)
+{
+    (void)state;
+    struct gpu *gpu;
+    struct engine *engine;
+    struct plan *plan;
+    cuda_replace(fake_cuda_start(&hopper));
+    assert_int_equal(gpu_open(0, &gpu), SOL_OK);
+    struct engine_params params = params_on(gpu);
+    assert_int_equal(engine_create(tiny, &params, &engine), SOL_OK);
+    assert_int_equal(engine_make_plan(engine, &params.chooser, 1, 1, NULL, NULL, &plan), SOL_OK);
+    fake_cuda_fail_in("event_create", 3, CUDA_E_MEMORY, false);
+    assert_int_equal(plan_run(plan, engine_context(engine), true, NULL), SOL_E_MEMORY);
+    fake_cuda_fail_in("", 0, CUDA_OK, false);
+    assert_int_equal(plan_run(plan, engine_context(engine), true, NULL), SOL_OK);
+    plan_destroy(plan);
+    engine_destroy(engine);
+    gpu_close(gpu);
+    finish();
+}
+
 /* ---- engines in threads ---- */
 
 enum { ENGINES = 2, STEPS = 30 };
@@ -391,9 +413,10 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_wrong_use),      cmocka_unit_test(test_each_call_enters),
-        cmocka_unit_test(test_failures_apart), cmocka_unit_test(test_graph_of_stream),
-        cmocka_unit_test(test_one_gpu),        cmocka_unit_test(test_two_gpus),
+        cmocka_unit_test(test_wrong_use),        cmocka_unit_test(test_each_call_enters),
+        cmocka_unit_test(test_failures_apart),   cmocka_unit_test(test_graph_of_stream),
+        cmocka_unit_test(test_events_that_fail), cmocka_unit_test(test_one_gpu),
+        cmocka_unit_test(test_two_gpus),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

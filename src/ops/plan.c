@@ -646,8 +646,7 @@ static void run_slowly(struct plan_step *step, const struct op_context *context)
 
 static enum sol_status make_events(struct plan *plan)
 {
-    if (plan->events) return SOL_OK;
-    plan->events = calloc((size_t)plan->n_steps + 1, sizeof(struct gpu_event *));
+    if (!plan->events) plan->events = calloc((size_t)plan->n_steps + 1, sizeof(struct gpu_event *));
     if (!plan->events) return status_set(SOL_E_MEMORY, "no memory for events");
     for (; plan->n_events <= plan->n_steps; plan->n_events++)
         SOL_TRY(gpu_event_create(plan->chooser.device.gpu, &plan->events[plan->n_events]));
