@@ -22,6 +22,12 @@ static void product(struct plan *plan, struct matrix a, struct tensor w, struct 
               &(struct gemm_args){.m = a.rows, .n = w.rows, .k = w.cols, .a = a, .w = w, .c = c});
 }
 
+/* Of a layer; plans are made of models without their weights, too. */
+static const float *scale_of(const float *scales, int64_t n)
+{
+    return scales ? scales + n : NULL;
+}
+
 /* Projection, norm of each head, rotation. */
 static void rotated(struct plan *plan, const struct forward_step *s, struct tensor w, int64_t heads,
                     float *out)
@@ -81,8 +87,9 @@ static void layer(struct plan *plan, const struct forward_step *s, int64_t n)
     if (!c->gpt.plain)
         plan_call(plan, &op_axpby,
                   &(struct axpby_args){
-                      .m = rows, .n = c->hidden, .a = g->resid_lambdas + n, .b = g->x0_lambdas + n,
-                      .factor = 1, .x = x, .y = hidden(s, b->gpt.x0), .out = x});
+                      .m = rows, .n = c->hidden, .a = scale_of(g->resid_lambdas, n),
+                      .b = scale_of(g->x0_lambdas, n), .factor = 1, .x = x,
+                      .y = hidden(s, b->gpt.x0), .out = x});
 
     norm(plan, s, x, normed);
     rotated(plan, s, w->wq, c->n_heads, b->q);
