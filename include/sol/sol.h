@@ -1,4 +1,4 @@
-/* The C API of sol: open a gpt-oss model, turn text into tokens and back, evaluate tokens, sample.
+/* The C API of sol: open a model, turn text into tokens and back, evaluate tokens, sample.
  *
  *     struct sol_model *model;
  *     struct sol_session *session;

@@ -1,8 +1,8 @@
 /* Argument structs of all ops: the problem (shape, dtypes, constants) and the buffers. Matrices are
- * row major, float32 without gaps (op.h); M is the number of token rows. No
- * output overlaps an input except where the op says "in place". Every op: a NaN or Inf in a row
- * never reaches another row (other than through attention, which reads what was written), and never
- * turns into finite numbers (but where an op's definition clamps). */
+ * row major, float32 without gaps unless a variant says that it takes others (op.h); M is the
+ * number of token rows. No output overlaps an input except where the op says "in place". Every op:
+ * a NaN or Inf in a row never reaches another row (other than through attention, which reads what
+ * was written), and never turns into finite numbers (but where an op's definition clamps). */
 #ifndef OPS_ARGS_H
 #define OPS_ARGS_H
 
