@@ -100,19 +100,13 @@ static size_t weight_size(const struct subject *s, int64_t index)
     return (size_t)(w.groups * w.rows) * dtype_row_bytes(weight_type(s, index), w.cols);
 }
 
-static bool per_expert(const struct subject *s, const struct weight *w)
-{
-    return w->layer >= 0 && w->groups == s->config.n_experts && w->role != ROLE_ROUTER &&
-           (w->role == ROLE_EXPERT || w->role == ROLE_BIAS) && strstr(w->name, "_exps.");
-}
-
 static void add_up(struct subject *s)
 {
     for (int64_t i = 0; i < weight_count(&s->config); i++) {
         struct weight w = weight_at(&s->config, i);
         int64_t n = weight_elements(&w);
         s->parameters += n;
-        if (per_expert(s, &w)) {
+        if (weight_per_expert(&w)) {
             s->active += n / s->config.n_experts * s->config.top_k;
             s->expert_bytes += weight_size(s, i);
         } else if (w.role != ROLE_EMBED) { /* a token reads one row of the embedding */

@@ -73,9 +73,9 @@ static void announce(const struct weight_input *input, struct gguf_out *out)
 {
     for (int64_t i = 0; i < weight_count(input->config); i++) {
         struct weight w = weight_at(input->config, i);
-        bool experts = strstr(w.name, "_exps.") != NULL;
         int64_t dims[3] = {w.cols, w.vector ? w.groups : w.rows, w.groups};
-        gguf_out_tensor(out, w.name, gguf_dtype(input, i), (w.vector ? 1 : 2) + experts, dims);
+        gguf_out_tensor(out, w.name, gguf_dtype(input, i),
+                        (w.vector ? 1 : 2) + weight_per_expert(&w), dims);
     }
 }
 

@@ -98,13 +98,14 @@ static void announce(struct job *job, const char *name, const char *type, int n_
     job->total += size;
 }
 
+/* -1: it is no gate. */
 static int64_t find_up(const struct job *job, int64_t gate, const struct weight *w)
 {
-    bool bias = strstr(w->name, ".bias") != NULL;
-    if (!strstr(w->name, "ffn_gate_exps.")) return -1;
+    int dialect = job->input->config->arch->folder_dialect;
+    if (w->spec->shares[dialect] != SHARE_GATE) return -1;
     for (int64_t i = gate + 1;; i++) { /* it follows within the layer */
         struct weight up = weight_at(job->input->config, i);
-        if (strstr(up.name, "ffn_up_exps.") && bias == (strstr(up.name, ".bias") != NULL)) return i;
+        if (up.spec->shares[dialect] == SHARE_UP && up.vector == w->vector) return i;
     }
 }
 
@@ -143,7 +144,7 @@ static enum sol_status add_target(struct job *job, int64_t index)
         announce(job, name, type_name(dtype), 3, dims, size);
     } else if (w.vector) {
         const int64_t dims[2] = {experts, w.cols * times};
-        bool per_expert = strstr(w.name, "_exps.") != NULL;
+        bool per_expert = weight_per_expert(&w);
         announce(job, name, type_name(dtype), per_expert ? 2 : 1, dims + !per_expert, size);
     } else {
         const int64_t dims[2] = {w.rows, w.cols};

@@ -118,11 +118,6 @@ static enum sol_status check_type(const struct finder *f, const struct weight *w
                       narrow ? "f32, f16 and bf16" : "f32, f16, bf16, q8_0 and mxfp4");
 }
 
-static bool per_expert(const struct weight *w)
-{
-    return strstr(w->name, "_exps.") != NULL;
-}
-
 /* first, step and group_rows of a weight within a tensor that may hold others too. */
 static void take_share(const struct finder *f, const struct weight *w, enum share share,
                        struct place *out)
@@ -161,7 +156,7 @@ static enum sol_status place_tensor(struct finder *f, const struct weight *w, co
         want[1] = w->cols;
         want[2] = out->group_rows;
     }
-    int skip = per_expert(w) ? 0 : 1, n = (w->vector ? 2 : 3) - skip;
+    int skip = weight_per_expert(w) ? 0 : 1, n = (w->vector ? 2 : 3) - skip;
     SOL_TRY(check_shape(f, t, want + skip, n));
     SOL_TRY(check_type(f, w, t));
     f->used[t->index] = true;

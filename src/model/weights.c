@@ -99,6 +99,11 @@ int64_t weight_elements(const struct weight *weight)
     return weight->groups * weight->rows * weight->cols;
 }
 
+bool weight_per_expert(const struct weight *weight)
+{
+    return weight->spec->groups == EXPERTS;
+}
+
 const void *weight_field(const struct model *model, const struct weight *w)
 {
     const char *base = w->layer < 0 ? (const char *)model : (const char *)&model->layers[w->layer];

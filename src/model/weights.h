@@ -31,6 +31,7 @@ int64_t weight_count(const struct model_config *config);
 /* Number `index` of 0..weight_count-1. */
 struct weight weight_at(const struct model_config *config, int64_t index);
 int64_t weight_elements(const struct weight *weight);
+bool weight_per_expert(const struct weight *weight); /* each has its own group */
 /* What it is called in a dialect of the architecture. */
 enum { WEIGHT_NAME_MAX = 112 };
 const char *weight_name(const struct weight *weight, int dialect, char buffer[WEIGHT_NAME_MAX]);
