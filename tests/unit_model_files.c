@@ -757,6 +757,8 @@ static void test_config_gpt(void **state)
     expect_config(GPT_CONFIG(",\"window_pattern\":\"\""), "'window_pattern' is no text");
     expect_config(GPT_CONFIG(",\"window_pattern\":\"SXL\""), "'window_pattern' is no text");
     expect_config(GPT_CONFIG(",\"preset\":\"2025-10\""), "preset '2025-10' is not served");
+    expect_config(GPT_CONFIG(",\"rope_parameters\":{\"rope_type\":\"yarn\"}"), "'yarn'");
+    expect_config(GPT_CONFIG(",\"rope_scaling\":{\"type\":\"linear\",\"factor\":4}"), "'linear'");
     expect_config("{" GPT_SIZES "}", "'sequence_len' is missing");
     expect_config("{\"model_config\":7}", "'n_layer' is missing");
     expect_config("{\"n_embd\":66,\"n_layer\":1,\"n_head\":4,\"n_kv_head\":4,\"vocab_size\":9,"

@@ -160,6 +160,19 @@ static enum sol_status must_be(const char *path, const json_t *object, const cha
                       is ? is : "?", text);
 }
 
+/* transformers', under its name and the older one; null and nothing are plain RoPE. */
+static enum sol_status get_rope(const char *path, const json_t *root, struct model_config *c)
+{
+    static const char *const names[] = {"rope_parameters", "rope_scaling"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const json_t *rope = json_object_get(root, names[i]);
+        SOL_TRY(must_be(path, rope, "rope_type", "default"));
+        SOL_TRY(must_be(path, rope, "type", "default"));
+        SOL_TRY(config_get_floats(path, rope, floats, sizeof floats / sizeof *floats, c));
+    }
+    return SOL_OK;
+}
+
 static bool knows(const json_t *root)
 {
     return json_object_get(root, "model_config") || json_object_get(root, "n_embd");
@@ -169,17 +182,13 @@ static enum sol_status from_json(const char *path, const json_t *root, struct mo
 {
     enum { INTEGERS = sizeof integers / sizeof *integers, FLOATS = sizeof floats / sizeof *floats };
     const json_t *inner = json_object_get(root, "model_config");
-    const json_t *rope = json_object_get(root, "rope_parameters");
     if (inner) root = inner;
     set_constants(c);
     SOL_TRY(get_preset(path, root, c));
     SOL_TRY(config_get_integers(path, root, integers, INTEGERS, c));
     SOL_TRY(config_get_floats(path, root, floats, FLOATS, c));
     SOL_TRY(must_be(path, root, "hidden_act", "relu2"));
-    if (json_is_object(rope)) {
-        SOL_TRY(config_get_floats(path, rope, floats, FLOATS, c));
-        SOL_TRY(must_be(path, rope, "rope_type", "default"));
-    }
+    SOL_TRY(get_rope(path, root, c));
     return complete(path, c);
 }
 
