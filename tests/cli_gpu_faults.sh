@@ -56,7 +56,7 @@ fi
 {
     with FAKE_CUDA_MIB=1 6 run $tiny --backend cuda
     has err 'synth:tiny needs 0.00 GiB for its weights and Fake GPU 0 has 0.00 GiB free; run it on the CPU'
-    with FAKE_CUDA_MIB=5 6 bench -m synth:tiny -p 512 -n 0 -r 1 --no-limits --no-store --backend cuda -q
+    with FAKE_CUDA_MIB=7 6 bench -m synth:tiny -p 512 -n 0 -r 1 --no-limits --no-store --backend cuda -q
     has err 'does not fit: .*weights .*cache .*buffers .* free; it would with steps of'
     with FAKE_CUDA_MIB=1 0 run $tiny --backend auto --json
     has err 'the CPU computes: synth:tiny needs'

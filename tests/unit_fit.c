@@ -13,7 +13,6 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "counters_args.h"
 #include "driver/fake_cuda.h"
 #include "gpu/device.h"
 #include "infer/fit.h"
@@ -184,8 +183,7 @@ static void check_gpu(const struct fake_cuda_params *device, size_t i)
     expect_parts(e, &fit);
     every_shape(e, &p);
     expect_parts(e, &fit);
-    size_t stream = gpu_memory_size(COUNTERS * sizeof(uint32_t));
-    assert_int_equal(fake_cuda_bytes(), model_upload_bytes(up) + engine_parts_total(&fit) + stream);
+    assert_int_equal(fake_cuda_bytes(), model_upload_bytes(up) + engine_parts_total(&fit));
     engine_destroy(e);
     model_upload_destroy(up, gpu);
     gpu_close(gpu);

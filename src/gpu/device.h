@@ -58,6 +58,7 @@ const struct gpu_info *gpu_info(const struct gpu *gpu);
 struct gpu_stream;
 enum sol_status gpu_stream_create(struct gpu *gpu, struct gpu_stream **out);
 void gpu_stream_destroy(struct gpu_stream *stream); /* waits; takes NULL; before gpu_close */
+size_t gpu_stream_bytes(void);                      /* of device memory, that a stream takes */
 const struct gpu_info *gpu_stream_info(const struct gpu_stream *stream); /* of its GPU */
 /* Words of device memory that are 0 between kernels, for kernels whose blocks count each other
  * (kernels/counters_args.h says whose are which). Each stream has its own. */

@@ -45,6 +45,11 @@ const struct gpu_info *gpu_stream_info(const struct gpu_stream *stream)
     return &stream->gpu->info;
 }
 
+size_t gpu_stream_bytes(void)
+{
+    return gpu_memory_size(COUNTERS * sizeof(uint32_t));
+}
+
 uint32_t *gpu_stream_counters(const struct gpu_stream *stream)
 {
     return stream->counters;

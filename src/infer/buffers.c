@@ -190,7 +190,9 @@ void buffers_free(struct buffers *b)
 
 struct engine_parts buffers_parts(const struct buffers *b)
 {
-    return (struct engine_parts){b->cache, b->size - b->cache - b->scratch, b->scratch};
+    bool own_stream = b->params->chooser.device.gpu && !b->params->stream;
+    size_t buffers = b->size - b->cache - b->scratch + (own_stream ? gpu_stream_bytes() : 0);
+    return (struct engine_parts){b->cache, buffers, b->scratch};
 }
 
 void buffers_report(const struct buffers *b,

@@ -333,7 +333,8 @@ int chooser_choice(const struct chooser *chooser, const struct op *op, int v, co
         if (choice >= 0 && op_choice_serves(op, v, args, device, choice)) return choice;
     }
     if (choices->usual) return choices->usual(args, device);
-    for (choice = 0; !op_choice_serves(op, v, args, device, choice);) choice++;
+    for (choice = 0; choice + 1 < choices->count; choice++)
+        if (op_choice_serves(op, v, args, device, choice)) break;
     return choice;
 }
 
