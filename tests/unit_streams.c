@@ -75,6 +75,11 @@ static void test_wrong_use(void **state)
     assert_int_equal(cuda->launch(&launch, function, (void *[]){NULL}, NULL), CUDA_E_HANDLE);
     assert_int_equal(cuda->module_unload(module), CUDA_OK);
     assert_int_equal(fake_cuda_misuses(), 5);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(cuda->context_set(contexts[i]), CUDA_OK);
+        assert_int_equal(cuda->event_destroy(events[i]), CUDA_OK);
+        assert_int_equal(cuda->stream_destroy(streams[i]), CUDA_OK);
+    }
     fake_cuda_stop();
 }
 

@@ -7,7 +7,7 @@
 static enum sol_status start(struct gpu_stream *stream)
 {
     struct gpu *gpu = stream->gpu;
-    const size_t bytes = COUNTERS * sizeof *stream->counters;
+    const size_t bytes = gpu_stream_bytes();
     void *memory;
     GPU_TRY(gpu, stream_create(&stream->handle, CUDA_STREAM_NON_BLOCKING), "making a stream");
     SOL_TRY(gpu_alloc(gpu, "counters of a stream", bytes, &memory));
