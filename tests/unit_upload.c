@@ -216,10 +216,10 @@ static void test_refusals(void **state)
     run.sequences = 8;
     SAYS(refusal(1 * mib, run), "for its weights");
     SAYS(refusal(1 * mib, run), "--backend cpu");
-    SAYS(refusal(20 * mib, run), "(weights 0.00, cache 0.02, buffers 0.00), and Fake GPU 0");
-    SAYS(refusal(20 * mib, run), "it would with steps of 177 tokens, or a context of 3200, or 6");
+    SAYS(refusal(22 * mib, run), "(weights 0.00, cache 0.02, buffers 0.01), and Fake GPU 0");
+    SAYS(refusal(22 * mib, run), "it would with steps of 177 tokens, or a context of 3200, or 6");
     run.max_batch = 1;
-    SAYS(refusal(14 * mib, run), "free; it would with a context of 2944, or 5 sequences at a time");
+    SAYS(refusal(16 * mib, run), "free; it would with a context of 2944, or 5 sequences at a time");
     run.max_batch = 512;
     assert_string_equal(refusal(60 * mib, run), "");
 }
