@@ -157,7 +157,7 @@ static void slow_reaches_the_parts(void **state)
     rng_seed(&rng, 11);
     assert_int_equal(arena_create(1 << 20, &arena), SOL_OK);
     struct case_maker maker = {.arena = arena, .rng = &rng};
-    assert_true(op_moe.make_case(&maker, &args));
+    assert_true(case_make(&op_moe, &maker, &args));
     chooser_init(&chooser, 1);
     assert_int_equal(chooser_slow(&chooser, "moe=50"), SOL_OK);
     assert_int_equal(chooser_slow(&chooser, "combine=20"), SOL_OK);
@@ -225,7 +225,7 @@ static void other_activations_are_refused(void **state)
         const struct op *op = op_table[i];
         char *args = arena_alloc(arena, op->args_size, 64);
         assert_true(args && (op->matrices[0].access || op == &op_pack_weights));
-        assert_true(op->make_case(&(struct case_maker){.arena = arena, .rng = &rng}, args));
+        assert_true(case_make(op, &(struct case_maker){.arena = arena, .rng = &rng}, args));
         assert_true(chooser_can_run(&chooser, op, op->n_variants, args, why));
         for (int j = 0; op->matrices[j / 2].access; j++) {
             struct matrix *m = op_matrix_of(&op->matrices[j / 2], args);
@@ -251,7 +251,7 @@ static void check_costs(const struct op *op, struct arena *arena, struct rng *rn
     void *args = arena_alloc(arena, op->args_size, 64);
     assert_non_null(args);
     struct case_maker maker = {.arena = arena, .rng = rng, .index = index};
-    if (!op->make_case(&maker, args)) return;
+    if (!case_make(op, &maker, args)) return;
     struct op_cost whole = op->cost(args), parts;
     chooser_init(&chooser, 1);
     snprintf(force, sizeof force, "%s=composed", op->name);

@@ -67,13 +67,7 @@ bool manifest_empty(const struct manifest *m)
 static enum sol_status add_gate(struct manifest *m, struct gate gate, const char *text,
                                 size_t length)
 {
-    if (m->count == m->room) {
-        size_t room = m->room ? 2 * m->room : 16;
-        struct gate *grown = realloc(m->gates, room * sizeof *grown);
-        if (!grown) return status_set(SOL_E_MEMORY, "out of memory for gates");
-        m->gates = grown;
-        m->room = room;
-    }
+    SOL_TRY(array_grow(&m->gates, m->count, &m->room, sizeof *m->gates, "gates"));
     gate.text = arena_strndup(m->arena, text, length);
     if (!gate.text) return SOL_E_MEMORY;
     if (length == 0) return status_set(SOL_E_ARGUMENT, "a gate without a kernel name");
@@ -258,13 +252,8 @@ static enum sol_status violation(struct manifest *m, const char *subject, const 
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    if (m->n_violations == m->violation_room) {
-        size_t room = m->violation_room ? 2 * m->violation_room : 16;
-        struct rules_violation *grown = realloc(m->violations, room * sizeof *grown);
-        if (!grown) return status_set(SOL_E_MEMORY, "out of memory for violated gates");
-        m->violations = grown;
-        m->violation_room = room;
-    }
+    SOL_TRY(array_grow(&m->violations, m->n_violations, &m->violation_room, sizeof *m->violations,
+                       "violated gates"));
     const char *copy = arena_strndup(m->texts, text, strlen(text));
     if (!copy) return SOL_E_MEMORY;
     m->violations[m->n_violations++] = (struct rules_violation){subject, copy};

@@ -7,6 +7,8 @@
 
 #include "advise/rules_private.h"
 
+#include "base/memory.h"
+
 enum {
     NULL_GAP_NS = 1000,
     SMALL_NS = 5000,
@@ -41,13 +43,7 @@ static enum sol_status spans_add(struct spans *s, int64_t start, int64_t end, ui
         if (end > last->end) last->end = end;
         return SOL_OK;
     }
-    if (!s->items || s->count == s->room) {
-        size_t room = s->room ? 2 * s->room : 256;
-        struct span *grown = realloc(s->items, room * sizeof *grown);
-        if (!grown) return no_memory();
-        s->items = grown;
-        s->room = room;
-    }
+    SOL_TRY(array_grow(&s->items, s->count, &s->room, sizeof *s->items, "spans of time"));
     s->items[s->count++] = (struct span){start, end, name};
     return SOL_OK;
 }

@@ -132,6 +132,21 @@ const char *mapped_file_at(uintptr_t address)
     return NULL;
 }
 
+enum sol_status array_grow(void *array, size_t count, size_t *capacity, size_t size,
+                           const char *what)
+{
+    enum { FIRST = 64 };
+    size_t wanted = *capacity ? *capacity : FIRST / 2, bytes;
+    void *old, *grown = NULL;
+    if (count < *capacity) return SOL_OK;
+    memcpy(&old, array, sizeof old); /* whatever it points to */
+    if (size_mul(wanted, 2, &wanted) && size_mul(wanted, size, &bytes)) grown = realloc(old, bytes);
+    if (!grown) return status_set(SOL_E_MEMORY, "no memory for %s", what);
+    memcpy(array, &grown, sizeof grown);
+    *capacity = wanted;
+    return SOL_OK;
+}
+
 enum sol_status mapped_file_open(const char *path, struct mapped_file *out)
 {
     struct stat info;

@@ -14,6 +14,12 @@ enum sol_status pages_alloc(size_t size, void **out);
 void pages_free(void *ptr, size_t size); /* takes NULL */
 size_t pages_size(size_t size);          /* what that takes: whole pages; SIZE_MAX: too many */
 
+/* Room for one element more than the `count` that an array has: for twice as many, where *capacity
+ * is reached. `array` is the address of the pointer to it, which realloc made; `size` an element's.
+ * Without memory "no memory for <what>", and all is as it was. */
+enum sol_status array_grow(void *array, size_t count, size_t *capacity, size_t size,
+                           const char *what);
+
 struct mapped_file {
     const void *data; /* NULL for an empty or unmapped file */
     size_t size;

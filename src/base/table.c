@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/escape.h"
+#include "base/memory.h"
 
 struct column {
     char *name;
@@ -70,13 +71,8 @@ void table_destroy(struct table *table)
 
 enum sol_status table_cell(struct table *table, const char *fmt, ...)
 {
-    if (table->n_cells == table->capacity) {
-        size_t capacity = table->capacity ? table->capacity * 2 : 64;
-        char **cells = realloc(table->cells, capacity * sizeof *cells);
-        if (!cells) return status_set(SOL_E_MEMORY, "out of memory for a table");
-        table->cells = cells;
-        table->capacity = capacity;
-    }
+    SOL_TRY(array_grow(&table->cells, table->n_cells, &table->capacity, sizeof *table->cells,
+                       "a table"));
     char *text;
     va_list args;
     va_start(args, fmt);

@@ -384,7 +384,7 @@ static enum sol_status check(const struct run *r, double *error)
     struct op_output outputs[OP_OUTPUTS_MAX];
     void *mine[OP_OUTPUTS_MAX] = {NULL}, *theirs[OP_OUTPUTS_MAX] = {NULL};
     SOL_TRY(chooser_of_check(r, &other));
-    int count = op->outputs(r->sets[0].host_args, outputs);
+    int count = op_outputs(op, r->sets[0].host_args, false, outputs);
     enum sol_status status = SOL_OK;
     for (int i = 0; status == SOL_OK && i < count; i++) {
         const void *original = *(void **)((char *)r->sets[0].host_args + outputs[i].offset);

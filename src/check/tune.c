@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/interrupt.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/progress.h"
 #include "base/rng.h"
 #include "check/tune_measure.h"
@@ -158,13 +159,7 @@ static int list_candidates(const struct search *s, const struct found *f,
 
 static enum sol_status add_result(struct tune_report *r, struct tune_result **out)
 {
-    if (r->count == r->capacity) {
-        size_t capacity = r->capacity ? 2 * r->capacity : 64;
-        struct tune_result *grown = realloc(r->results, capacity * sizeof *grown);
-        if (!grown) return status_set(SOL_E_MEMORY, "no memory for %zu results", capacity);
-        r->results = grown;
-        r->capacity = capacity;
-    }
+    SOL_TRY(array_grow(&r->results, r->count, &r->capacity, sizeof *r->results, "results"));
     *out = &r->results[r->count++];
     **out = (struct tune_result){0};
     return SOL_OK;

@@ -219,7 +219,7 @@ static enum sol_status check_all(const struct tune_site *site, const struct tune
     static const double hopeless = 5;
     double usual_ns = 0, ns = 0;
     struct op_output outputs[OP_OUTPUTS_MAX];
-    int count = calls->op->outputs(calls->args[0], outputs);
+    int count = op_outputs(calls->op, calls->args[0], false, outputs);
     struct picture before = {outputs, count, {0}, NUMERICS_EXACT}, right = before, other = before;
     enum sol_status status = take_picture(stream_of(site), calls->args[0], &before);
     if (status == SOL_OK)

@@ -40,7 +40,7 @@ static enum sol_status trial_make(struct arena *arena, const struct op *op, cons
     t->args = arena_alloc(arena, op->args_size, 64);
     if (!t->args) return SOL_E_MEMORY;
     memcpy(t->args, args, op->args_size);
-    t->n_outputs = (op->case_outputs ? op->case_outputs : op->outputs)(args, t->outputs);
+    t->n_outputs = op_outputs(op, args, true, t->outputs);
     for (int i = 0; i < t->n_outputs; i++) {
         size_t bytes = t->outputs[i].bytes;
         unsigned char *frame = arena_alloc(arena, bytes + 2 * GUARD_BYTES, 64);
@@ -415,7 +415,7 @@ static enum sol_status draw_case(struct verify_run *runs, int count, uint64_t se
     if (status == SOL_OK) {
         struct case_maker maker = {.arena = arena, .rng = &rng, .kind = kind, .index = index};
         struct verify_case c = {.arena = arena, .kind = kind, .index = index, .args = args};
-        *more = runs->op->make_case(&maker, args);
+        *more = case_make(runs->op, &maker, args);
         if (*more) status = run_all(runs, count, &c);
     }
     arena_destroy(arena);

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/interrupt.h"
+#include "base/memory.h"
 #include "base/rng.h"
 #include "base/status.h"
 
@@ -74,13 +75,7 @@ static enum sol_status encode(const struct input_options *o, const struct model 
 
 static enum sol_status append(struct token_list *ids, int32_t id)
 {
-    if (ids->count == ids->capacity) {
-        size_t capacity = ids->capacity ? 2 * ids->capacity : 256;
-        int32_t *grown = realloc(ids->ids, capacity * sizeof *grown);
-        if (!grown) return status_set(SOL_E_MEMORY, "no memory for %zu tokens", capacity);
-        ids->ids = grown;
-        ids->capacity = capacity;
-    }
+    SOL_TRY(array_grow(&ids->ids, ids->count, &ids->capacity, sizeof *ids->ids, "tokens"));
     ids->ids[ids->count++] = id;
     return SOL_OK;
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/status.h"
 #include "format/output_file.h"
 
@@ -36,16 +37,9 @@ void safetensors_out_tensor(struct safetensors_out *out, const char *name, const
 {
     if (out->status != SOL_OK) return;
     assert(n_dims >= 0 && n_dims <= DIMS_MAX);
-    if (out->n_tensors == out->capacity) {
-        size_t capacity = 2 * out->capacity + 64;
-        struct tensor_out *grown = realloc(out->tensors, capacity * sizeof *grown);
-        if (!grown) {
-            out->status = status_set(SOL_E_MEMORY, "no memory for %zu tensors", capacity);
-            return;
-        }
-        out->tensors = grown;
-        out->capacity = capacity;
-    }
+    out->status =
+        array_grow(&out->tensors, out->n_tensors, &out->capacity, sizeof *out->tensors, "tensors");
+    if (out->status != SOL_OK) return;
     struct tensor_out *t = &out->tensors[out->n_tensors++];
     *t = (struct tensor_out){.type = type, .n_dims = n_dims, .size = size};
     atomic_init(&t->written, 0);

@@ -7,13 +7,8 @@
 
 static enum sol_status reserve(struct gpu *gpu)
 {
-    if (gpu->n_allocations < gpu->capacity) return SOL_OK;
-    size_t capacity = gpu->capacity ? 2 * gpu->capacity : 64;
-    struct gpu_allocation *grown = realloc(gpu->allocations, capacity * sizeof *grown);
-    if (!grown) return status_set(SOL_E_MEMORY, "no memory for a GPU's tables");
-    gpu->allocations = grown;
-    gpu->capacity = capacity;
-    return SOL_OK;
+    return array_grow(&gpu->allocations, gpu->n_allocations, &gpu->capacity,
+                      sizeof *gpu->allocations, "a GPU's tables");
 }
 
 static enum sol_status out_of_memory(struct gpu *gpu, const char *name, size_t bytes)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/status.h"
 
 void csv_open(struct csv *csv, const char *text, size_t size)
@@ -46,13 +47,7 @@ static const char *find_end(const struct csv *csv, int *lines, bool *closed)
 
 static enum sol_status add_field(struct csv *csv, const char *field)
 {
-    if (csv->count == csv->room) {
-        size_t room = csv->room ? 2 * csv->room : 64;
-        const char **grown = realloc(csv->fields, room * sizeof *grown);
-        if (!grown) return status_set(SOL_E_MEMORY, "out of memory for a row of CSV");
-        csv->fields = grown;
-        csv->room = room;
-    }
+    SOL_TRY(array_grow(&csv->fields, csv->count, &csv->room, sizeof *csv->fields, "a row of CSV"));
     csv->fields[csv->count++] = field;
     return SOL_OK;
 }

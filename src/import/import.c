@@ -53,18 +53,6 @@ void import_destroy(struct import *import)
 
 /* ---- what the readers use ---- */
 
-static enum sol_status grow(void *items, size_t count, size_t *room, size_t size)
-{
-    void **array = items;
-    if (count < *room) return SOL_OK;
-    size_t wanted = *room ? 2 * *room : 16;
-    void *grown = realloc(*array, wanted * size);
-    if (!grown) return status_set(SOL_E_MEMORY, "out of memory for an import");
-    *array = grown;
-    *room = wanted;
-    return SOL_OK;
-}
-
 const char *import_text(struct import *import, const char *text, enum sol_status *status)
 {
     if (!text) return NULL;
@@ -82,7 +70,8 @@ enum sol_status import_note(struct import *import, const char *fmt, ...)
     va_end(args);
     for (size_t i = 0; i < import->n_notes; i++)
         if (strcmp(import->notes[i], text) == 0) return SOL_OK;
-    SOL_TRY(grow(&import->notes, import->n_notes, &import->note_room, sizeof *import->notes));
+    SOL_TRY(array_grow(&import->notes, import->n_notes, &import->note_room, sizeof *import->notes,
+                       "an import"));
     const char *copy = arena_strndup(import->arena, text, strlen(text));
     if (!copy) return SOL_E_MEMORY;
     import->notes[import->n_notes++] = copy;
@@ -112,8 +101,8 @@ enum sol_status import_metric(struct import *import, const struct store_metric *
     for (size_t i = 0; i < import->n_metrics; i++)
         if (strcmp(import->metrics[i].name, metric->name) == 0)
             return append_samples(import, &import->metrics[i], metric);
-    SOL_TRY(
-        grow(&import->metrics, import->n_metrics, &import->metric_room, sizeof *import->metrics));
+    SOL_TRY(array_grow(&import->metrics, import->n_metrics, &import->metric_room,
+                       sizeof *import->metrics, "an import"));
     struct store_metric *into = &import->metrics[import->n_metrics];
     *into = *metric;
     into->samples = NULL;
@@ -129,8 +118,8 @@ enum sol_status import_metric(struct import *import, const struct store_metric *
 enum sol_status import_kernel(struct import *import, const struct store_kernel *kernel)
 {
     enum sol_status status = SOL_OK;
-    SOL_TRY(
-        grow(&import->kernels, import->n_kernels, &import->kernel_room, sizeof *import->kernels));
+    SOL_TRY(array_grow(&import->kernels, import->n_kernels, &import->kernel_room,
+                       sizeof *import->kernels, "an import"));
     struct store_kernel *k = &import->kernels[import->n_kernels];
     *k = *kernel;
     k->metric = import_text(import, kernel->metric, &status);

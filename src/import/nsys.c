@@ -8,6 +8,8 @@
 
 #include "import/import_private.h"
 
+#include "base/memory.h"
+
 enum { COLUMNS_MAX = 24, SQL_SIZE = 2048, DEVICES_MAX = 64, PROCESSES_MAX = 4096 };
 
 struct name {
@@ -461,13 +463,7 @@ static enum sol_status read_call(struct reader *r, sqlite3_stmt *row)
     struct trace_event e;
     SOL_TRY(host_event(r, row, EVENT_API, &e));
     if (!strstr(timeline_text(r->t, e.name), "Async") || e.correlation == 0) return SOL_OK;
-    if (r->n_async == r->async_room) {
-        size_t room = r->async_room ? 2 * r->async_room : 1024;
-        int64_t *grown = realloc(r->async, room * sizeof *grown);
-        if (!grown) return status_set(SOL_E_MEMORY, "out of memory for calls");
-        r->async = grown;
-        r->async_room = room;
-    }
+    SOL_TRY(array_grow(&r->async, r->n_async, &r->async_room, sizeof *r->async, "calls"));
     r->async[r->n_async++] = call_key(e.process, e.correlation);
     return SOL_OK;
 }

@@ -29,20 +29,9 @@ static void make_problem(struct case_maker *c, const struct op_problem *p, void 
                                                  .x = case_rows(c, p->rows, p->n, 1.0f)};
 }
 
-static bool make_case(struct case_maker *c, void *args)
-{
-    if (c->index >= 4) return false;
-    const struct op_problem p = {.rows = case_size(c, 1, 20), .n = case_size(c, 1, 300)};
-    make_problem(c, &p, args);
-    return true;
-}
-
-static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
-{
-    const struct add_args *a = args;
-    out[0] = op_output_of(offsetof(struct add_args, x), &a->x);
-    return 1;
-}
+/* rows, n */
+static const struct case_shape cases[] = {
+    {4, {0, 1, 20}, {0, 1, 300}, {0}, {0}, {0}, {0}, DTYPE_F32}};
 
 static void problem(const void *args, struct op_problem *out)
 {
@@ -58,10 +47,9 @@ const struct op op_add = {
     .tolerance = {{0}},
     .cost = cost,
     .reference = reference,
-    .make_case = make_case,
+    OP_CASES(cases),
     .make_problem = make_problem,
     .usual = {.rows = 1, .n = 2880},
-    .outputs = outputs,
     .matrices = {{OP_READS, offsetof(struct add_args, y)},
                  {OP_UPDATES, offsetof(struct add_args, x)}},
     .variants = variants,

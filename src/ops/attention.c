@@ -163,13 +163,6 @@ static bool make_case(struct case_maker *c, void *args)
     return true;
 }
 
-static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
-{
-    const struct attention_args *a = args;
-    out[0] = op_output_of(offsetof(struct attention_args, out), &a->out);
-    return 1;
-}
-
 static void problem(const void *args, struct op_problem *out)
 {
     const struct attention_args *a = args;
@@ -196,7 +189,6 @@ const struct op op_attention = {
     .make_case = make_case,
     .make_problem = make_problem,
     .usual = {.rows = 1, .dtype = DTYPE_F16, .n = 64, .k = 8, .head_dim = 64, .sequences = 1},
-    .outputs = outputs,
     .matrices = {{OP_READS, offsetof(struct attention_args, q)},
                  {OP_WRITES, offsetof(struct attention_args, out)}},
     .variants = variants,

@@ -135,16 +135,15 @@ static bool make_case(struct case_maker *c, void *args)
     return true;
 }
 
-static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
+static int more_outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
 {
     const struct attn_in_args *a = args;
     int64_t count = kv_elements(&a->kv);
     size_t bytes = (size_t)count * dtype_info(a->kv.dtype)->block_bytes;
     bool is_f32 = a->kv.dtype == DTYPE_F32; /* as in the cases of sol verify */
-    out[0] = op_output_of(offsetof(struct attn_in_args, q), &a->q);
-    out[1] = (struct op_output){offsetof(struct attn_in_args, kv.k), bytes, is_f32, count};
-    out[2] = (struct op_output){offsetof(struct attn_in_args, kv.v), bytes, is_f32, count};
-    return 3;
+    out[0] = (struct op_output){offsetof(struct attn_in_args, kv.k), bytes, is_f32, count};
+    out[1] = (struct op_output){offsetof(struct attn_in_args, kv.v), bytes, is_f32, count};
+    return 2;
 }
 
 static void problem(const void *args, struct op_problem *out)
@@ -169,7 +168,7 @@ const struct op op_attn_in = {
     .make_case = make_case,
     .make_problem = make_problem,
     .usual = {.rows = 1, .dtype = DTYPE_BF16, .n = 64, .k = 2880, .groups = 8, .head_dim = 64},
-    .outputs = outputs,
+    .more_outputs = more_outputs,
     .matrices = {{OP_READS, offsetof(struct attn_in_args, x)},
                  {OP_WRITES, offsetof(struct attn_in_args, q)}},
     .weights = {offsetof(struct attn_in_args, wq), offsetof(struct attn_in_args, wk),

@@ -187,31 +187,21 @@ static bool make_case(struct case_maker *c, void *args)
 /* Which experts win may change with the rounding of the projection when two logits are close, so
  * the choice is verified at route, where the logits are given; here where the case keeps them
  * apart. Weights hardly change when two experts change places. */
-static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
+static int more_outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
 {
     const struct attn_out_args *a = args;
-    out[0] = op_output_of(offsetof(struct attn_out_args, x), &a->x);
-    out[1] = op_output_of(offsetof(struct attn_out_args, normed), &a->normed);
-    if (a->m < ROUTED_ROWS) return 2;
-    out[2] = (struct op_output){offsetof(struct attn_out_args, routing.weight),
+    if (a->m < ROUTED_ROWS) return 0;
+    out[0] = (struct op_output){offsetof(struct attn_out_args, routing.weight),
                                 (size_t)(a->m * a->top_k) * 4, true, a->top_k};
-    return 3;
+    return 1;
 }
 
 static int case_outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
 {
     const struct attn_out_args *a = args;
-    if (!is_separate(a->router_bias, a->n_experts)) return outputs(args, out);
-    const size_t at = offsetof(struct attn_out_args, routing);
-    const size_t slots = (size_t)(a->m * a->top_k) * 4;
-    outputs(args, out);
-    out[2] = (struct op_output){at + offsetof(struct routing, weight), slots, true, a->top_k};
-    out[3] = (struct op_output){at + offsetof(struct routing, expert), slots, false, 0};
-    out[4] = (struct op_output){at + offsetof(struct routing, group_offsets),
-                                (size_t)(a->n_experts + 1) * 4, false, 0};
-    out[5] = (struct op_output){at + offsetof(struct routing, token_of_row), slots, false, 0};
-    out[6] = (struct op_output){at + offsetof(struct routing, row_of_slot), slots, false, 0};
-    return 7;
+    if (!is_separate(a->router_bias, a->n_experts)) return more_outputs(args, out);
+    return case_routing_outputs(offsetof(struct attn_out_args, routing), a->m, a->n_experts,
+                                a->top_k, out);
 }
 
 static void problem(const void *args, struct op_problem *out)
@@ -236,7 +226,7 @@ const struct op op_attn_out = {
     .make_case = make_case,
     .make_problem = make_problem,
     .usual = {.rows = 1, .dtype = DTYPE_BF16, .n = 2880, .k = 4096, .groups = 32, .top_k = 4},
-    .outputs = outputs,
+    .more_outputs = more_outputs,
     .case_outputs = case_outputs,
     .matrices = {{OP_READS, offsetof(struct attn_out_args, attn)},
                  {OP_UPDATES, offsetof(struct attn_out_args, x)},

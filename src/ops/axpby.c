@@ -46,13 +46,6 @@ static bool make_case(struct case_maker *c, void *args)
     return true;
 }
 
-static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
-{
-    const struct axpby_args *a = args;
-    out[0] = op_output_of(offsetof(struct axpby_args, out), &a->out);
-    return 1;
-}
-
 static void problem(const void *args, struct op_problem *out)
 {
     const struct axpby_args *a = args;
@@ -70,7 +63,6 @@ const struct op op_axpby = {
     .make_case = make_case,
     .make_problem = make_problem,
     .usual = {.rows = 1, .n = 1280},
-    .outputs = outputs,
     .matrices = {{OP_READS, offsetof(struct axpby_args, x)},
                  {OP_READS, offsetof(struct axpby_args, y)},
                  {OP_WRITES, offsetof(struct axpby_args, out)}},

@@ -42,6 +42,15 @@ const void *case_of_table(struct case_maker *c, const void *shapes, size_t count
     return NULL;
 }
 
+bool case_make(const struct op *op, struct case_maker *c, void *args)
+{
+    struct op_problem p = {0};
+    if (op->make_case) return op->make_case(c, args);
+    if (!case_of_table(c, op->cases, op->n_cases, sizeof *op->cases, &p)) return false;
+    op->make_problem(c, &p, args);
+    return true;
+}
+
 float *case_vector(struct case_maker *c, int64_t n, float scale)
 {
     /* Kernels may ask for activations as an engine's buffers lie, and must not ask without saying
@@ -265,4 +274,16 @@ struct routing case_routing(struct case_maker *c, int64_t m, int64_t n_experts, 
     c->routing = routing;
     c->n_experts = n_experts;
     return routing;
+}
+
+int case_routing_outputs(size_t at, int64_t m, int64_t n_experts, int64_t top_k,
+                         struct op_output out[OP_OUTPUTS_MAX])
+{
+    const size_t slots = (size_t)(m * top_k) * 4, ends = (size_t)(n_experts + 1) * 4;
+    out[0] = (struct op_output){at + offsetof(struct routing, weight), slots, true, top_k};
+    out[1] = (struct op_output){at + offsetof(struct routing, expert), slots, false, 0};
+    out[2] = (struct op_output){at + offsetof(struct routing, group_offsets), ends, false, 0};
+    out[3] = (struct op_output){at + offsetof(struct routing, token_of_row), slots, false, 0};
+    out[4] = (struct op_output){at + offsetof(struct routing, row_of_slot), slots, false, 0};
+    return 5;
 }

@@ -45,6 +45,9 @@ enum { CASE_ANY_DTYPE = -1 };
  */
 const void *case_of_table(struct case_maker *c, const void *shapes, size_t count, size_t stride,
                           struct op_problem *out);
+/* A case of the op, as make_case says. */
+bool case_make(const struct op *op, struct case_maker *c, void *args);
+#define OP_CASES(table) .cases = (table), .n_cases = sizeof(table) / sizeof *(table)
 #define CASE_OF(c, table, out)                                                                     \
     case_of_table(c, table, sizeof(table) / sizeof *(table), sizeof *(table), out)
 
@@ -88,5 +91,8 @@ enum dtype case_kv_dtype(int index);
 struct routing case_routing(struct case_maker *c, int64_t m, int64_t n_experts, int64_t top_k);
 struct routing case_routing_buffers(struct case_maker *c, int64_t m, int64_t n_experts,
                                     int64_t top_k);
+/* All tables of the routing that lies at `at` of an op's arguments, as outputs; how many. */
+int case_routing_outputs(size_t at, int64_t m, int64_t n_experts, int64_t top_k,
+                         struct op_output out[OP_OUTPUTS_MAX]);
 
 #endif

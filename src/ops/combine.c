@@ -44,21 +44,9 @@ static void make_problem(struct case_maker *c, const struct op_problem *p, void 
     };
 }
 
-static bool make_case(struct case_maker *c, void *args)
-{
-    if (c->index >= 4) return false;
-    const struct op_problem p = {
-        .rows = case_size(c, 1, 20), .n = case_size(c, 5, 300), .top_k = rng_range(c->rng, 1, 4)};
-    make_problem(c, &p, args);
-    return true;
-}
-
-static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
-{
-    const struct combine_args *a = args;
-    out[0] = op_output_of(offsetof(struct combine_args, x), &a->x);
-    return 1;
-}
+/* rows, n, of a token */
+static const struct case_shape cases[] = {
+    {4, {0, 1, 20}, {0, 5, 300}, {0}, {0}, {1, 1, 4}, {0}, DTYPE_F32}};
 
 static void problem(const void *args, struct op_problem *out)
 {
@@ -74,10 +62,9 @@ const struct op op_combine = {
     .tolerance = {{2e-6f}},
     .cost = cost,
     .reference = reference,
-    .make_case = make_case,
+    OP_CASES(cases),
     .make_problem = make_problem,
     .usual = {.rows = 1, .n = 2880, .top_k = 4},
-    .outputs = outputs,
     .matrices = {{OP_READS, offsetof(struct combine_args, y)},
                  {OP_UPDATES, offsetof(struct combine_args, x)}},
     .variants = variants,

@@ -48,13 +48,6 @@ static bool make_case(struct case_maker *c, void *args)
     return true;
 }
 
-static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
-{
-    const struct embed_args *a = args;
-    out[0] = op_output_of(offsetof(struct embed_args, x), &a->x);
-    return 1;
-}
-
 static void problem(const void *args, struct op_problem *out)
 {
     const struct embed_args *a = args;
@@ -72,7 +65,6 @@ const struct op op_embed = {
     .make_case = make_case,
     .make_problem = make_problem,
     .usual = {.rows = 1, .dtype = DTYPE_BF16, .n = 2880},
-    .outputs = outputs,
     .matrices = {{OP_WRITES, offsetof(struct embed_args, x)}},
     .weights = {offsetof(struct embed_args, table)},
     .n_weights = 1,

@@ -94,13 +94,6 @@ static bool make_case(struct case_maker *c, void *args)
     return true;
 }
 
-static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
-{
-    const struct gated_embed_args *a = args;
-    out[0] = op_output_of(offsetof(struct gated_embed_args, y), &a->y);
-    return 1;
-}
-
 static void problem(const void *args, struct op_problem *out)
 {
     const struct gated_embed_args *a = args;
@@ -127,7 +120,6 @@ const struct op op_gated_embed = {
     .make_case = make_case,
     .make_problem = make_problem,
     .usual = {.rows = 1, .dtype = DTYPE_BF16, .n = 1280, .k = 12, .groups = 10},
-    .outputs = outputs,
     .matrices = {{OP_READS, offsetof(struct gated_embed_args, x)},
                  {OP_UPDATES, offsetof(struct gated_embed_args, y)}},
     .variants = variants,

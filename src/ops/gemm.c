@@ -144,13 +144,6 @@ static bool make_case(struct case_maker *c, void *args)
     return true;
 }
 
-static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
-{
-    const struct gemm_args *a = args;
-    out[0] = op_output_of(offsetof(struct gemm_args, c), &a->c);
-    return 1;
-}
-
 static void problem(const void *args, struct op_problem *out)
 {
     const struct gemm_args *a = args;
@@ -180,7 +173,6 @@ const struct op op_gemm = {
     .make_case = make_case,
     .make_problem = make_problem,
     .usual = {.rows = 1, .dtype = DTYPE_BF16, .n = 4096, .k = 2880},
-    .outputs = outputs,
     .matrices = {{OP_READS, offsetof(struct gemm_args, a)},
                  {OP_WRITES, offsetof(struct gemm_args, c)}},
     .weights = {offsetof(struct gemm_args, w)},

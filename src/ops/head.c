@@ -55,25 +55,11 @@ static void make_problem(struct case_maker *c, const struct op_problem *p, void 
     };
 }
 
-static bool make_case(struct case_maker *c, void *args)
-{
-    static const struct case_shape shapes[] = {
-        /* rows, n, k */
-        {5, {0, 2, 20}, {1, 50, 300}, {32, 1, 4}, {0}, {0}, {0}, CASE_ANY_DTYPE},
-        {10, {1, 1, 1}, {1, 50, 300}, {160, 1, 4}, {0}, {0}, {0}, CASE_ANY_DTYPE},
-    };
-    struct op_problem p = {0};
-    if (!CASE_OF(c, shapes, &p)) return false;
-    make_problem(c, &p, args);
-    return true;
-}
-
-static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
-{
-    const struct head_args *a = args;
-    out[0] = op_output_of(offsetof(struct head_args, logits), &a->logits);
-    return 1;
-}
+static const struct case_shape cases[] = {
+    /* rows, n, k */
+    {5, {0, 2, 20}, {1, 50, 300}, {32, 1, 4}, {0}, {0}, {0}, CASE_ANY_DTYPE},
+    {10, {1, 1, 1}, {1, 50, 300}, {160, 1, 4}, {0}, {0}, {0}, CASE_ANY_DTYPE},
+};
 
 static void problem(const void *args, struct op_problem *out)
 {
@@ -90,10 +76,9 @@ const struct op op_head = {
     .tolerance = {{[NUMERICS_EXACT] = 2e-5f, [NUMERICS_BF16] = 1e-2f, [NUMERICS_I8] = 2e-2f}, 3},
     .cost = cost,
     .compose = compose,
-    .make_case = make_case,
+    OP_CASES(cases),
     .make_problem = make_problem,
     .usual = {.rows = 1, .dtype = DTYPE_BF16, .n = 201088, .k = 2880},
-    .outputs = outputs,
     .matrices = {{OP_READS, offsetof(struct head_args, x)},
                  {OP_WRITES, offsetof(struct head_args, logits)}},
     .weights = {offsetof(struct head_args, w)},

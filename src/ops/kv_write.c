@@ -59,7 +59,7 @@ static bool make_case(struct case_maker *c, void *args)
     return true;
 }
 
-static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
+static int more_outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
 {
     const struct kv_write_args *a = args;
     const struct kv_layer *kv = &a->kv;
@@ -87,7 +87,7 @@ const struct op op_kv_write = {
     .make_case = make_case,
     .make_problem = make_problem,
     .usual = {.rows = 1, .dtype = DTYPE_F16, .k = 8, .head_dim = 64},
-    .outputs = outputs,
+    .more_outputs = more_outputs,
     .matrices = {{OP_READS, offsetof(struct kv_write_args, k)},
                  {OP_READS, offsetof(struct kv_write_args, v)}},
     .variants = variants,

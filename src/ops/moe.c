@@ -82,28 +82,14 @@ static void make_problem(struct case_maker *c, const struct op_problem *p, void 
     };
 }
 
-static bool make_case(struct case_maker *c, void *args)
-{
-    static const struct case_shape shapes[] = {
-        /* rows, n, k, experts, of a token */
-        {5, {0, 1, 40}, {32, 1, 4}, {32, 1, 4}, {1, 4, 9}, {1, 1, 4}, {0}, CASE_ANY_DTYPE},
-        {5, {1, 1, 1}, {32, 1, 4}, {32, 1, 4}, {1, 4, 9}, {1, 1, 4}, {0}, CASE_ANY_DTYPE},
-        {1, {1, 50, 50}, {1, 128, 128}, {64, 1, 1}, {1, 4, 9}, {1, 1, 4}, {0}, DTYPE_MXFP4},
-        {1, {1, 51, 51}, {1, 128, 128}, {64, 2, 2}, {1, 4, 9}, {1, 1, 4}, {0}, DTYPE_MXFP4},
-        {1, {1, 300, 300}, {1, 128, 128}, {64, 3, 3}, {1, 4, 9}, {1, 1, 4}, {0}, DTYPE_MXFP4},
-    };
-    struct op_problem p = {0};
-    if (!CASE_OF(c, shapes, &p)) return false;
-    make_problem(c, &p, args);
-    return true;
-}
-
-static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
-{
-    const struct moe_args *a = args;
-    out[0] = op_output_of(offsetof(struct moe_args, x), &a->x);
-    return 1;
-}
+static const struct case_shape cases[] = {
+    /* rows, n, k, experts, of a token */
+    {5, {0, 1, 40}, {32, 1, 4}, {32, 1, 4}, {1, 4, 9}, {1, 1, 4}, {0}, CASE_ANY_DTYPE},
+    {5, {1, 1, 1}, {32, 1, 4}, {32, 1, 4}, {1, 4, 9}, {1, 1, 4}, {0}, CASE_ANY_DTYPE},
+    {1, {1, 50, 50}, {1, 128, 128}, {64, 1, 1}, {1, 4, 9}, {1, 1, 4}, {0}, DTYPE_MXFP4},
+    {1, {1, 51, 51}, {1, 128, 128}, {64, 2, 2}, {1, 4, 9}, {1, 1, 4}, {0}, DTYPE_MXFP4},
+    {1, {1, 300, 300}, {1, 128, 128}, {64, 3, 3}, {1, 4, 9}, {1, 1, 4}, {0}, DTYPE_MXFP4},
+};
 
 static void problem(const void *args, struct op_problem *out)
 {
@@ -125,10 +111,9 @@ const struct op op_moe = {
     .tolerance = {{[NUMERICS_EXACT] = 2e-5f, [NUMERICS_BF16] = 1.5e-2f, [NUMERICS_I8] = 3e-2f}, 3},
     .cost = cost,
     .compose = compose,
-    .make_case = make_case,
+    OP_CASES(cases),
     .make_problem = make_problem,
     .usual = {.rows = 1, .dtype = DTYPE_MXFP4, .n = 2880, .k = 2880, .groups = 32, .top_k = 4},
-    .outputs = outputs,
     .matrices = {{OP_READS, offsetof(struct moe_args, normed)},
                  {OP_UPDATES, offsetof(struct moe_args, x)}},
     .weights = {offsetof(struct moe_args, gate), offsetof(struct moe_args, up),

@@ -58,31 +58,17 @@ static void make_problem(struct case_maker *c, const struct op_problem *p, void 
     };
 }
 
-static bool make_case(struct case_maker *c, void *args)
-{
-    static const struct case_shape shapes[] = {
-        /* rows, n, k, experts, of a token */
-        {5, {0, 1, 40}, {32, 1, 4}, {32, 1, 4}, {1, 4, 9}, {1, 1, 4}, {0}, CASE_ANY_DTYPE},
-        {10, {1, 1, 1}, {32, 1, 4}, {160, 1, 4}, {1, 4, 9}, {1, 1, 4}, {0}, CASE_ANY_DTYPE},
-        CASES_DECODING_TOGETHER,
-        /* one as wide as real ones */
-        {1, {1, 1, 1}, {8, 3, 9}, {32, 80, 96}, {1, 4, 9}, {1, 1, 1}, {0}, DTYPE_MXFP4},
-        {1, {1, 1, 1}, {8, 3, 9}, {32, 80, 96}, {1, 4, 9}, {1, 2, 2}, {0}, DTYPE_MXFP4},
-        {1, {1, 1, 1}, {8, 3, 9}, {32, 80, 96}, {1, 4, 9}, {1, 3, 3}, {0}, DTYPE_MXFP4},
-        {1, {1, 1, 1}, {8, 3, 9}, {32, 80, 96}, {1, 4, 9}, {1, 4, 4}, {0}, DTYPE_MXFP4},
-    };
-    struct op_problem p = {0};
-    if (!CASE_OF(c, shapes, &p)) return false;
-    make_problem(c, &p, args);
-    return true;
-}
-
-static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
-{
-    const struct moe_down_args *a = args;
-    out[0] = op_output_of(offsetof(struct moe_down_args, x), &a->x);
-    return 1;
-}
+static const struct case_shape cases[] = {
+    /* rows, n, k, experts, of a token */
+    {5, {0, 1, 40}, {32, 1, 4}, {32, 1, 4}, {1, 4, 9}, {1, 1, 4}, {0}, CASE_ANY_DTYPE},
+    {10, {1, 1, 1}, {32, 1, 4}, {160, 1, 4}, {1, 4, 9}, {1, 1, 4}, {0}, CASE_ANY_DTYPE},
+    CASES_DECODING_TOGETHER,
+    /* one as wide as real ones */
+    {1, {1, 1, 1}, {8, 3, 9}, {32, 80, 96}, {1, 4, 9}, {1, 1, 1}, {0}, DTYPE_MXFP4},
+    {1, {1, 1, 1}, {8, 3, 9}, {32, 80, 96}, {1, 4, 9}, {1, 2, 2}, {0}, DTYPE_MXFP4},
+    {1, {1, 1, 1}, {8, 3, 9}, {32, 80, 96}, {1, 4, 9}, {1, 3, 3}, {0}, DTYPE_MXFP4},
+    {1, {1, 1, 1}, {8, 3, 9}, {32, 80, 96}, {1, 4, 9}, {1, 4, 4}, {0}, DTYPE_MXFP4},
+};
 
 static void problem(const void *args, struct op_problem *out)
 {
@@ -103,10 +89,9 @@ const struct op op_moe_down = {
     .tolerance = {{[NUMERICS_EXACT] = 2e-5f, [NUMERICS_BF16] = 1e-2f, [NUMERICS_I8] = 2e-2f}, 3},
     .cost = cost,
     .compose = compose,
-    .make_case = make_case,
+    OP_CASES(cases),
     .make_problem = make_problem,
     .usual = {.rows = 1, .dtype = DTYPE_MXFP4, .n = 2880, .k = 2880, .groups = 32, .top_k = 4},
-    .outputs = outputs,
     .matrices = {{OP_READS, offsetof(struct moe_down_args, act)},
                  {OP_UPDATES, offsetof(struct moe_down_args, x)}},
     .weights = {offsetof(struct moe_down_args, down)},

@@ -22,6 +22,7 @@
 
 struct arena;
 struct case_maker; /* ops/cases.h */
+struct case_shape;
 struct communicator;
 struct gpu;
 struct gpu_stream;
@@ -125,11 +126,6 @@ struct op_problem {
     int64_t sequences; /* 1: most rows may be of different ones; 2: one has many rows */
 };
 
-static inline struct op_output op_output_of(size_t offset, const struct matrix *m)
-{
-    return (struct op_output){offset, (size_t)(m->rows * m->cols) * sizeof(float), true, m->cols};
-}
-
 /* What an op does with a matrix. */
 enum op_access { OP_NONE, OP_READS, OP_WRITES, OP_UPDATES };
 struct op_matrix {
@@ -161,14 +157,18 @@ struct op {
     void (*reference)(const struct op_context *context, const void *args); /* primitives */
     size_t (*reference_workspace)(const void *args, int workers);          /* NULL: none */
     enum sol_status (*compose)(struct plan *plan, const void *args);       /* composites */
-    /* Fill `args`, outputs too: with case number c->index of its kind, false where there is none;
-     * with a problem of given sizes, whose contents are as a model's are (CASE_TIMED). */
-    bool (*make_case)(struct case_maker *c, void *args);
+    /* Fill `args`, outputs too: with a problem of given sizes, whose contents are a case's or as a
+     * model's are (CASE_TIMED); with case number c->index of its kind, false where there is none.
+     * make_case NULL: the lines of `cases` are all (case_make). */
     void (*make_problem)(struct case_maker *c, const struct op_problem *problem, void *args);
+    bool (*make_case)(struct case_maker *c, void *args);
+    const struct case_shape *cases;
+    size_t n_cases;
     struct op_problem usual; /* gpt-oss-20b's, of one row */
-    int (*outputs)(const void *args, struct op_output outputs[OP_OUTPUTS_MAX]);
-    /* Of a case, whose contents may be looked at: more where they leave no doubt. NULL: the same.
-     */
+    /* What it writes besides matrices. NULL: nothing. */
+    int (*more_outputs)(const void *args, struct op_output outputs[OP_OUTPUTS_MAX]);
+    /* The same of a case, whose contents may be looked at: more where they leave no doubt. NULL: as
+     * more_outputs. */
     int (*case_outputs)(const void *args, struct op_output outputs[OP_OUTPUTS_MAX]);
     size_t weights[OP_WEIGHTS_MAX]; /* offsetof each struct tensor that may be packed for a GPU */
     int n_weights;
@@ -182,7 +182,10 @@ struct op {
 extern const struct op *const op_table[];
 extern const int op_table_count;
 
-const struct op *op_find(const char *name);              /* NULL when there is none */
+const struct op *op_find(const char *name); /* NULL when there is none */
+/* All outputs; how many. */
+int op_outputs(const struct op *op, const void *args, bool of_case,
+               struct op_output outputs[OP_OUTPUTS_MAX]);
 const char *op_numerics_name(enum op_numerics numerics); /* "exact", "bf16", "i8" */
 
 bool op_arch_fits(const struct op_arch *arch, const struct gpu *gpu);

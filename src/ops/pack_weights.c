@@ -72,7 +72,7 @@ static bool make_case(struct case_maker *c, void *args)
     return true;
 }
 
-static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
+static int more_outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
 {
     const struct pack_weights_args *a = args;
     out[0] = (struct op_output){offsetof(struct pack_weights_args, packed),
@@ -98,7 +98,7 @@ const struct op op_pack_weights = {
     .make_case = make_case,
     .make_problem = make_problem,
     .usual = {.rows = 2880, .dtype = DTYPE_MXFP4, .k = 2880, .groups = 1},
-    .outputs = outputs,
+    .more_outputs = more_outputs,
     .variants = variants,
     .n_variants = N_VARIANTS,
 };

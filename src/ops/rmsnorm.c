@@ -56,13 +56,6 @@ static bool make_case(struct case_maker *c, void *args)
     return true;
 }
 
-static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
-{
-    const struct rmsnorm_args *a = args;
-    out[0] = op_output_of(offsetof(struct rmsnorm_args, y), &a->y);
-    return 1;
-}
-
 static void problem(const void *args, struct op_problem *out)
 {
     const struct rmsnorm_args *a = args;
@@ -80,7 +73,6 @@ const struct op op_rmsnorm = {
     .make_case = make_case,
     .make_problem = make_problem,
     .usual = {.rows = 1, .n = 2880},
-    .outputs = outputs,
     .matrices = {{OP_READS, offsetof(struct rmsnorm_args, x)},
                  {OP_WRITES, offsetof(struct rmsnorm_args, y)}},
     .variants = variants,

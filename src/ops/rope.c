@@ -50,22 +50,9 @@ static void make_problem(struct case_maker *c, const struct op_problem *p, void 
     };
 }
 
-static bool make_case(struct case_maker *c, void *args)
-{
-    if (c->index >= 6) return false;
-    const struct op_problem p = {.rows = case_size(c, 1, 20),
-                                 .n = case_size(c, 1, 9),
-                                 .head_dim = 2 * rng_range(c->rng, 1, 48)};
-    make_problem(c, &p, args);
-    return true;
-}
-
-static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
-{
-    const struct rope_args *a = args;
-    out[0] = op_output_of(offsetof(struct rope_args, x), &a->x);
-    return 1;
-}
+/* rows, heads, head_dim */
+static const struct case_shape cases[] = {
+    {6, {0, 1, 20}, {0, 1, 9}, {0}, {0}, {0}, {2, 1, 48}, DTYPE_F32}};
 
 static void problem(const void *args, struct op_problem *out)
 {
@@ -81,10 +68,9 @@ const struct op op_rope = {
     .tolerance = {{2e-6f}},
     .cost = cost,
     .reference = reference,
-    .make_case = make_case,
+    OP_CASES(cases),
     .make_problem = make_problem,
     .usual = {.rows = 1, .n = 64, .head_dim = 64},
-    .outputs = outputs,
     .matrices = {{OP_UPDATES, offsetof(struct rope_args, x)}},
     .variants = variants,
     .n_variants = N_VARIANTS,

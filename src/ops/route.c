@@ -105,20 +105,11 @@ static bool make_case(struct case_maker *c, void *args)
     return true;
 }
 
-static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
+static int more_outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
 {
     const struct route_args *a = args;
-    size_t slots = (size_t)(a->m * a->top_k);
-    out[0] =
-        (struct op_output){offsetof(struct route_args, routing.weight), slots * 4, true, a->top_k};
-    out[1] = (struct op_output){offsetof(struct route_args, routing.expert), slots * 4, false, 0};
-    out[2] = (struct op_output){offsetof(struct route_args, routing.group_offsets),
-                                (size_t)(a->n_experts + 1) * 4, false, 0};
-    out[3] =
-        (struct op_output){offsetof(struct route_args, routing.token_of_row), slots * 4, false, 0};
-    out[4] =
-        (struct op_output){offsetof(struct route_args, routing.row_of_slot), slots * 4, false, 0};
-    return 5;
+    return case_routing_outputs(offsetof(struct route_args, routing), a->m, a->n_experts, a->top_k,
+                                out);
 }
 
 static void problem(const void *args, struct op_problem *out)
@@ -139,7 +130,7 @@ const struct op op_route = {
     .make_case = make_case,
     .make_problem = make_problem,
     .usual = {.rows = 1, .n = 32, .top_k = 4},
-    .outputs = outputs,
+    .more_outputs = more_outputs,
     .matrices = {{OP_READS, offsetof(struct route_args, logits)}},
     .variants = variants,
     .n_variants = N_VARIANTS,

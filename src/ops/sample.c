@@ -112,7 +112,7 @@ static bool make_case(struct case_maker *c, void *args)
     return true;
 }
 
-static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
+static int more_outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
 {
     const struct sample_args *a = args;
     out[0] = (struct op_output){offsetof(struct sample_args, token), (size_t)a->n * 4, false, 0};
@@ -136,7 +136,7 @@ const struct op op_sample = {
     .make_case = make_case,
     .make_problem = make_problem,
     .usual = {.rows = 1, .n = 201088},
-    .outputs = outputs,
+    .more_outputs = more_outputs,
     .matrices = {{OP_READS, offsetof(struct sample_args, logits)}},
     .variants = variants,
     .n_variants = N_VARIANTS,

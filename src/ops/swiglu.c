@@ -45,20 +45,9 @@ static void make_problem(struct case_maker *c, const struct op_problem *p, void 
     };
 }
 
-static bool make_case(struct case_maker *c, void *args)
-{
-    if (c->index >= 6) return false;
-    const struct op_problem p = {.rows = case_size(c, 1, 20), .n = case_size(c, 5, 300)};
-    make_problem(c, &p, args);
-    return true;
-}
-
-static int outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
-{
-    const struct swiglu_args *a = args;
-    out[0] = op_output_of(offsetof(struct swiglu_args, gate), &a->gate);
-    return 1;
-}
+/* rows, n */
+static const struct case_shape cases[] = {
+    {6, {0, 1, 20}, {0, 5, 300}, {0}, {0}, {0}, {0}, DTYPE_F32}};
 
 static void problem(const void *args, struct op_problem *out)
 {
@@ -76,10 +65,9 @@ const struct op op_swiglu = {
     .tolerance = {{2e-6f}},
     .cost = cost,
     .reference = reference,
-    .make_case = make_case,
+    OP_CASES(cases),
     .make_problem = make_problem,
     .usual = {.rows = 4, .n = 2880},
-    .outputs = outputs,
     .matrices = {{OP_READS, offsetof(struct swiglu_args, up)},
                  {OP_UPDATES, offsetof(struct swiglu_args, gate)}},
     .variants = variants,

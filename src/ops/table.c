@@ -25,6 +25,21 @@ const struct op *op_find(const char *name)
     return NULL;
 }
 
+int op_outputs(const struct op *op, const void *args, bool of_case,
+               struct op_output outputs[OP_OUTPUTS_MAX])
+{
+    int n = 0;
+    for (const struct op_matrix *m = op->matrices; m->access; m++) {
+        const struct matrix *of = op_matrix_of(m, args);
+        size_t bytes = (size_t)(of->rows * of->cols) * sizeof(float);
+        if (m->access != OP_READS)
+            outputs[n++] = (struct op_output){m->offset, bytes, true, of->cols};
+    }
+    int (*more)(const void *, struct op_output *) =
+        of_case && op->case_outputs ? op->case_outputs : op->more_outputs;
+    return more ? n + more(args, outputs + n) : n;
+}
+
 const char *op_numerics_name(enum op_numerics numerics)
 {
     static const char *const names[NUMERICS_COUNT] = {"exact", "bf16", "i8"};

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/bytes_hash.h"
+#include "base/memory.h"
 #include "ops/problem.h"
 
 void tuning_clear(struct tuning *tuning)
@@ -25,13 +26,8 @@ enum sol_status tuning_add(struct tuning *tuning, const struct tuning_entry *ent
         *e = *entry;
         return SOL_OK;
     }
-    if (tuning->count == tuning->capacity) {
-        size_t capacity = tuning->capacity ? 2 * tuning->capacity : 64;
-        struct tuning_entry *grown = realloc(tuning->entries, capacity * sizeof *grown);
-        if (!grown) return status_set(SOL_E_MEMORY, "no memory for %zu tuned problems", capacity);
-        tuning->entries = grown;
-        tuning->capacity = capacity;
-    }
+    SOL_TRY(array_grow(&tuning->entries, tuning->count, &tuning->capacity, sizeof *tuning->entries,
+                       "tuned problems"));
     tuning->entries[tuning->count++] = *entry;
     return SOL_OK;
 }

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "base/interrupt.h"
+#include "base/memory.h"
 #include "base/progress.h"
 #include "base/rng.h"
 #include "base/status.h"
@@ -59,13 +60,9 @@ static struct profile_row *find_row(const struct profiler *p, const struct plan_
             strcmp(row->variant, step->variant) == 0)
             return row;
     }
-    if (phase->n_rows == phase->room) {
-        size_t room = phase->room ? 2 * phase->room : 256;
-        struct profile_row *grown = realloc(phase->rows, room * sizeof *grown);
-        if (!grown) return NULL;
-        phase->rows = grown;
-        phase->room = room;
-    }
+    if (array_grow(&phase->rows, phase->n_rows, &phase->room, sizeof *phase->rows, "a profile") !=
+        SOL_OK)
+        return NULL;
     double *times = calloc((size_t)p->params->repetitions, sizeof *times);
     if (!times) return NULL;
     struct profile_row *row = &phase->rows[phase->n_rows++];

@@ -74,18 +74,6 @@ static enum sol_status no_memory(void)
     return status_set(SOL_E_MEMORY, "no memory to train a vocabulary");
 }
 
-/* Room for one more element of `size` bytes. */
-static enum sol_status make_room(void **array, size_t used, size_t *capacity, size_t size)
-{
-    if (used < *capacity) return SOL_OK;
-    size_t larger = *capacity ? 2 * *capacity : 256, bytes;
-    void *grown = size_mul(larger, size, &bytes) ? realloc(*array, bytes) : NULL;
-    if (!grown) return no_memory();
-    *array = grown;
-    *capacity = larger;
-    return SOL_OK;
-}
-
 /* ---- heap ---- */
 
 static bool comes_before(const struct entry *a, const struct entry *b)
@@ -96,9 +84,8 @@ static bool comes_before(const struct entry *a, const struct entry *b)
 static enum sol_status heap_push(struct trainer *t, uint32_t pair)
 {
     struct entry entry = {t->pairs[pair].count, t->pairs[pair].key, pair};
-    void *heap = t->heap;
-    SOL_TRY(make_room(&heap, t->n_heap, &t->heap_capacity, sizeof *t->heap));
-    t->heap = heap;
+    SOL_TRY(array_grow(&t->heap, t->n_heap, &t->heap_capacity, sizeof *t->heap,
+                       "training a vocabulary"));
     size_t at = t->n_heap++;
     for (; at > 0 && comes_before(&entry, &t->heap[(at - 1) / 2]); at = (at - 1) / 2)
         t->heap[at] = t->heap[(at - 1) / 2];
@@ -210,9 +197,8 @@ static enum sol_status find_pair(struct trainer *t, uint64_t key, uint32_t *inde
 {
     size_t at = slot_of(t, key);
     if (!t->pair_slots[at]) {
-        void *pairs = t->pairs;
-        SOL_TRY(make_room(&pairs, t->n_pairs, &t->pairs_capacity, sizeof *t->pairs));
-        t->pairs = pairs;
+        SOL_TRY(array_grow(&t->pairs, t->n_pairs, &t->pairs_capacity, sizeof *t->pairs,
+                           "training a vocabulary"));
         t->pairs[t->n_pairs++] = (struct pair){.key = key, .step = -1};
         t->pair_slots[at] = (uint32_t)t->n_pairs;
         *index = (uint32_t)t->n_pairs - 1;
@@ -238,9 +224,8 @@ static enum sol_status raise(struct trainer *t, int32_t left, int32_t right, uin
     struct pair *pair = &t->pairs[index];
     pair->count += (int64_t)t->counts[word];
     if (pair->step != t->step) {
-        void *raised = t->raised;
-        SOL_TRY(make_room(&raised, t->n_raised, &t->raised_capacity, sizeof *t->raised));
-        t->raised = raised;
+        SOL_TRY(array_grow(&t->raised, t->n_raised, &t->raised_capacity, sizeof *t->raised,
+                           "training a vocabulary"));
         t->raised[t->n_raised++] = index;
         pair->step = t->step;
     }
@@ -347,9 +332,8 @@ static enum sol_status merge_word(struct trainer *t, uint32_t word, int32_t left
 
 static enum sol_status add_rule(struct trainer *t, struct bpe_rule rule)
 {
-    void *rules = t->v->rules;
-    SOL_TRY(make_room(&rules, t->v->n_rules, &t->rules_capacity, sizeof *t->v->rules));
-    t->v->rules = rules;
+    SOL_TRY(array_grow(&t->v->rules, t->v->n_rules, &t->rules_capacity, sizeof *t->v->rules,
+                       "training a vocabulary"));
     t->v->rules[t->v->n_rules++] = rule;
     return SOL_OK;
 }

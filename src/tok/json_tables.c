@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/status.h"
 #include "tok/pretokenize.h"
 
@@ -201,18 +202,6 @@ static enum sol_status read_integer(struct reader *r, int64_t *value)
     return SOL_OK;
 }
 
-/* Room for one more element of `size` bytes. */
-static enum sol_status make_room(void **array, size_t used, size_t *capacity, size_t size)
-{
-    if (used < *capacity) return SOL_OK;
-    size_t larger = *capacity ? 2 * *capacity : 1024;
-    void *grown = realloc(*array, larger * size); /* entries take more bytes in the file */
-    if (!grown) return status_set(SOL_E_MEMORY, "no memory for %zu entries", larger);
-    *array = grown;
-    *capacity = larger;
-    return SOL_OK;
-}
-
 /* Behind an entry: true and on to the next one, false at the end of the table. */
 static enum sol_status read_separator(struct reader *r, char bracket, bool *more)
 {
@@ -226,9 +215,7 @@ static enum sol_status read_vocab(struct reader *r, struct json_tables *t)
     size_t capacity = 0;
     bool more = next_is(&r->c, '{') && !next_is(&r->c, '}');
     while (more) {
-        void *tokens = t->tokens;
-        SOL_TRY(make_room(&tokens, t->n_tokens, &capacity, sizeof *t->tokens));
-        t->tokens = tokens;
+        SOL_TRY(array_grow(&t->tokens, t->n_tokens, &capacity, sizeof *t->tokens, "entries"));
         struct json_token *token = &t->tokens[t->n_tokens++];
         SOL_TRY(read_string(r, &token->text, &token->length));
         if (!next_is(&r->c, ':')) return fault(r, "a colon is missing in vocab");
@@ -253,9 +240,7 @@ static enum sol_status read_merges(struct reader *r, struct json_tables *t)
     size_t capacity = 0;
     bool more = next_is(&r->c, '[') && !next_is(&r->c, ']');
     while (more) {
-        void *merges = t->merges;
-        SOL_TRY(make_room(&merges, t->n_merges, &capacity, sizeof *t->merges));
-        t->merges = merges;
+        SOL_TRY(array_grow(&t->merges, t->n_merges, &capacity, sizeof *t->merges, "entries"));
         SOL_TRY(read_merge(r, &t->merges[t->n_merges++]));
         SOL_TRY(read_separator(r, ']', &more));
     }

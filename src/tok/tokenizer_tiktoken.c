@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "tok/harmony_tokens.h"
 #include "tok/tokenizer_private.h"
 
@@ -141,13 +142,7 @@ static enum sol_status load_tokens(struct tiktoken_loader *l)
 
 static enum sol_status push_merge(struct tiktoken_loader *l, struct merge merge)
 {
-    if (l->n_merges == l->capacity) {
-        size_t capacity = l->capacity ? 2 * l->capacity : 4 * l->ranks;
-        struct merge *grown = realloc(l->merges, capacity * sizeof *grown);
-        if (!grown) return status_set(SOL_E_MEMORY, "no memory for %zu merges", capacity);
-        l->merges = grown;
-        l->capacity = capacity;
-    }
+    SOL_TRY(array_grow(&l->merges, l->n_merges, &l->capacity, sizeof *l->merges, "merges"));
     l->merges[l->n_merges++] = merge;
     return SOL_OK;
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/status.h"
 
 struct interval {
@@ -37,18 +38,6 @@ static enum sol_status no_memory(void)
     return status_set(SOL_E_MEMORY, "out of memory to summarize a trace");
 }
 
-static enum sol_status grow(void *items, size_t count, size_t *room, size_t size)
-{
-    void **array = items;
-    if (count < *room) return SOL_OK;
-    size_t wanted = *room ? 2 * *room : 64;
-    void *grown = realloc(*array, wanted * size);
-    if (!grown) return no_memory();
-    *array = grown;
-    *room = wanted;
-    return SOL_OK;
-}
-
 /* ---- rows ---- */
 
 static enum sol_status count_kernel(struct work *w, const struct trace_event *e)
@@ -58,7 +47,8 @@ static enum sol_status count_kernel(struct work *w, const struct trace_event *e)
     size_t name = e->name == TRACE_NONE ? timeline_string_count(w->t) : e->name;
     int64_t time = e->end - e->start;
     if (w->row_of[name] == 0) {
-        SOL_TRY(grow(&s->kernels, s->n_kernels, &w->kernel_room, sizeof *s->kernels));
+        SOL_TRY(array_grow(&s->kernels, s->n_kernels, &w->kernel_room, sizeof *s->kernels,
+                           "the summary of a trace"));
         s->kernels[s->n_kernels++] = (struct kernel_row){
             .name = e->name,
             .category =
@@ -91,7 +81,8 @@ static enum sol_status count_copy(struct work *w, const struct trace_event *e)
                                s->copies[i].to != c->to))
         i++;
     if (i == s->n_copies) {
-        SOL_TRY(grow(&s->copies, s->n_copies, &w->copy_room, sizeof *s->copies));
+        SOL_TRY(array_grow(&s->copies, s->n_copies, &w->copy_room, sizeof *s->copies,
+                           "the summary of a trace"));
         s->copies[s->n_copies++] = (struct copy_row){e->name, c->from, c->to, c->flags, 0, 0, 0};
     }
     s->copies[i].count++;
@@ -107,7 +98,8 @@ static enum sol_status count_host(struct work *w, const struct trace_event *e)
     size_t i = 0;
     while (i < s->n_host && (s->host[i].name != e->name || s->host[i].kind != e->kind)) i++;
     if (i == s->n_host) {
-        SOL_TRY(grow(&s->host, s->n_host, &w->host_room, sizeof *s->host));
+        SOL_TRY(array_grow(&s->host, s->n_host, &w->host_room, sizeof *s->host,
+                           "the summary of a trace"));
         s->host[s->n_host++] = (struct host_row){e->name, e->kind, 0, 0, 0};
     }
     s->host[i].count++;
@@ -138,7 +130,8 @@ static enum sol_status find_callers(struct work *w, struct threads *threads)
         if (e->kind != EVENT_API || thread_key(e) == previous) continue;
         previous = thread_key(e);
         if (makes_calls(threads, previous)) continue;
-        SOL_TRY(grow(&threads->keys, threads->count, &threads->room, sizeof *threads->keys));
+        SOL_TRY(array_grow(&threads->keys, threads->count, &threads->room, sizeof *threads->keys,
+                           "the summary of a trace"));
         threads->keys[threads->count++] = previous;
     }
     return SOL_OK;
@@ -158,7 +151,8 @@ static enum sol_status find_tracer(struct work *w)
             if (e->end > last->end) last->end = e->end;
             continue;
         }
-        status = grow(&w->tracer, w->n_tracer, &room, sizeof *w->tracer);
+        status =
+            array_grow(&w->tracer, w->n_tracer, &room, sizeof *w->tracer, "the summary of a trace");
         if (status == SOL_OK) w->tracer[w->n_tracer++] = (struct interval){e->start, e->end};
     }
     free(threads.keys);

@@ -231,13 +231,7 @@ static enum sol_status read_marker(struct reader *r, const struct trace_marker_r
         r->t->lost.unpaired++;
         return SOL_OK;
     }
-    if (r->n_open == r->open_room) {
-        size_t room = r->open_room ? 2 * r->open_room : 64;
-        struct open_range *grown = realloc(r->open, room * sizeof *grown);
-        if (!grown) return status_set(SOL_E_MEMORY, "out of memory for a trace");
-        r->open = grown;
-        r->open_room = room;
-    }
+    SOL_TRY(array_grow(&r->open, r->n_open, &r->open_room, sizeof *r->open, "a trace"));
     r->open[r->n_open++] = range;
     return SOL_OK;
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/status.h"
 
 enum { REPEATS = 3, ANCHORS = 8 };
@@ -124,13 +125,8 @@ static const struct trace_event *work(const struct finder *f, size_t i)
 static enum sol_status add_window(struct finder *f, size_t first, size_t last, bool more)
 {
     struct trace_window_set *set = f->set;
-    if (set->count == f->room) {
-        size_t room = f->room ? 2 * f->room : 64;
-        struct trace_window *grown = realloc(set->windows, room * sizeof *grown);
-        if (!grown) return no_memory();
-        set->windows = grown;
-        f->room = room;
-    }
+    SOL_TRY(array_grow(&set->windows, set->count, &f->room, sizeof *set->windows,
+                       "the steps of a trace"));
     int64_t end = work(f, first)->start;
     if (more) {
         end = work(f, last)->start;
