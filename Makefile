@@ -38,7 +38,8 @@ demo: setup                 ## build, then run and time the built-in model
 	@$(MAKE) release
 	@tools/demo build/sol
 
-# The release tests come last, so that their closing line ends the output.
+# What a test only repeats (draws, tokens of a text) the sanitized ones repeat less often than the release tests,
+# which do it in full. Those come last, so that their closing line ends the output.
 test: setup-test            ## release and sanitized tests, clang build, lint (minutes)
 	@echo "== release build (gcc)"
 	@CC=gcc $(CMAKE) $(QUIET) -S . -B build -DCMAKE_BUILD_TYPE=Release -DSOL_TESTS=ON $(ALL)
@@ -51,7 +52,7 @@ test: setup-test            ## release and sanitized tests, clang build, lint (m
 	@echo "== tests with ASan and UBSan (clang)"
 	@CC=clang $(CMAKE) $(QUIET) -S . -B build-asan -DSOL_SANITIZE=ON $(ALL)
 	@$(BUILD) build-asan -j$(JOBS)
-	@cd build-asan && $(CTEST)
+	@cd build-asan && SOL_TEST_EFFORT=25 $(CTEST)
 	@echo "== tests, release"
 	@cd build && $(CTEST)
 
