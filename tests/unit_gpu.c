@@ -10,7 +10,6 @@
 
 #include <cmocka.h>
 
-#include "counters_args.h"
 #include "driver/fake_cuda.h"
 #include "driver/nvrtc.h"
 #include "gpu/kernel.h"
@@ -25,8 +24,6 @@ static const struct fake_cuda_params hopper = {
     .devices = 2, .major = 9, .minor = 0, .memory = (size_t)64 << 20};
 
 /* ---- scenarios: each does something whole and cleans up, whatever fails ---- */
-
-static const size_t counters = COUNTERS * sizeof(uint32_t); /* of a stream */
 
 static void no_args_name(void *arg, const char *name, size_t bytes)
 {
@@ -56,8 +53,8 @@ static enum sol_status use_device(struct gpu *gpu, struct gpu_stream *stream)
     assert_int_equal(total, gpu_memory_used(gpu));
     SOL_TRY(gpu_memory_free(gpu, &left));
     gpu_free(gpu, other);
-    assert_int_equal(gpu_memory_used(gpu), 4096 + counters);
-    assert_int_equal(gpu_memory_peak(gpu), 4196 + counters);
+    assert_int_equal(gpu_memory_used(gpu), 4096 + gpu_stream_bytes());
+    assert_int_equal(gpu_memory_peak(gpu), 4196 + gpu_stream_bytes());
     return SOL_OK;
 }
 
