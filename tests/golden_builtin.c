@@ -19,7 +19,6 @@
 
 #include <cmocka.h>
 
-#include "base/cpu.h"
 #include "infer/engine.h"
 #include "infer/perplexity.h"
 #include "infer/sampler.h"
@@ -186,13 +185,12 @@ static void test_each_gemm(void **state)
     if (!model) skip();
     for (int v = 0; v < op_gemm.n_variants; v++) {
         const struct op_variant *variant = op_gemm.variants[v];
-        unsigned missing = variant->needs & ~cpu_info()->features;
-        if (missing) {
-            print_message("%-30s skipped: this machine lacks %s\n", variant->name,
-                          cpu_feature_name(missing & -missing));
+        struct engine_params params = exact_params(false);
+        char why[OP_REASON_MAX];
+        if (!op_variant_fits(variant, &params.chooser.device, why)) {
+            print_message("%-30s skipped: %s\n", variant->name, why);
             continue;
         }
-        struct engine_params params = exact_params(false);
         char force[128];
         snprintf(force, sizeof force, "gemm=%s", variant->name);
         assert_int_equal(chooser_force(&params.chooser, force), SOL_OK);
