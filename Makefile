@@ -100,6 +100,8 @@ soak: setup-test            ## long harnesses: KILLS kills, every kind of file, 
 	@tests/soak_kills.py build/sol --kills $(KILLS)
 	@echo "== every command with every kind of file"
 	@tests/soak_objects.sh build/sol
+	@echo "== every next step"
+	@SOL_NEXT_ALL=1 python3 tests/next_steps.py build/sol .
 	@$(MAKE) fuzz
 
 arm: setup                  ## cross-build for aarch64 and run the tests under qemu

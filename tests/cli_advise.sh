@@ -58,7 +58,8 @@ own 13 --expect 'attention=99/token'
 has err 'expected 99'
 run 13 advise
 has out 'this run is invalid'
-has out 'next: Find out why'
+has out '^first: Find out why'
+has out '^next: sol runs show p[0-9a-f]{8}$'
 own 13 --max-share 'attention|gemm|rmsnorm=1%'
 own 2 --learn
 has err -- '--learn needs --manifest'
@@ -92,6 +93,10 @@ has out '^next: '
 run 0 bench -m synth:tiny -p 8 -n 2 -r 2 -q --no-limits --label plain
 run 2 advise plain
 has err 'has no times of kernels'
+# `last` is the newest that advice can work with: neither that one nor a comparison.
+run 12 compare -q plain plain
+run 0 advise last
+has out '^advice on b'
 
 # ---- a trace of llama-bench on an H100: eight runs of one graph, whose kernels overlap ----
 trace=$SOL_SOURCE_DIR/tests/data/trace
@@ -102,6 +107,36 @@ run 0 advise "$trace"
 has out '^8 steps of 552 us: busy 229 us'
 has out 'The step runs as a CUDA graph; 8.8 copies and kernels start outside it'
 has out 'Quantise and transpose kernels take 33.5 us of a step'
+
+# ---- what if: a replay of that trace, whose gaps are the host's ----
+run 0 advise "$trace" --what-if attention=0.5 --what-if gap.host=0 --what-if 'fuse quantize_q8_1 mul_mat_vec_q'
+has out '^step: 591 us a step; the schedule of 8 steps replayed'
+has out '^attention=0.5 +12 +23.4 us +579 us +12.1 us +2.0'
+has out '^gap.host=0 +271 us +320 us'
+has out '^fuse .* +74 '
+has out '^all together '
+has out '^error: '
+run 0 advise "$trace" --what-if quantize=1 -o json
+check 'r["schema"] == "sol.whatif.1" and r["steps"][0]["per"] == "step" and "error" in r'
+check 'abs(r["steps"][0]["changes"][0]["step_ns"] - r["steps"][0]["measured_ns"]) < 1'
+run 2 advise "$trace" --what-if nonsense=1
+has err "no role, op, category or kernel 'nonsense' here; roles: .*attention, out, router, experts"
+run 2 advise "$trace" --what-if attention
+has err 'write NAME=FACTOR'
+
+# ---- and of a stored run: kernels that were made slower on purpose are taken back ----
+run 0 profile -m synth:tiny -t 1 -p 0 -n 6 -d 16 -r 7 -q --no-limits --slow attention=300 --label slowed
+run 0 advise slowed --what-if attention=0.25 --what-if gap=0 --what-if 'fuse rope kv_write' -o json
+check 'r["steps"][0]["metric"] == "tg6 @ d16" and r["steps"][0]["per"] == "token"'
+check 'r["steps"][0]["changes"][0]["step_ns"] < r["steps"][0]["measured_ns"]'
+check 'r["steps"][0]["changes"][0]["kernels"] == 4 and len(r["steps"][0]["changes"]) == 4'
+check 'abs(r["steps"][0]["measured_ns"] - r["steps"][0]["changes"][0]["step_ns"] - 0.75 * r["steps"][0]["changes"][0]["kernels_ns"]) < 2'
+run 2 advise slowed --what-if gap.host=0
+has err 'no time line'
+run 2 advise slowed --what-if attention=0.5 --phase prefill
+has err 'no times of kernels in prefill'
+run 2 advise plain --what-if attention=0.5
+has err 'no times of kernels'
 
 # ---- wrong usage ----
 run 2 advise one two

@@ -33,15 +33,15 @@ PY
 }
 
 # ---- the built-in model as text, marked for too few repetitions ----
-tiny
+tiny --wide
 [ $status = 0 ] || fail "text: status $status"
 has out '^sol [0-9]+\.[0-9]+'
-has out '^test +t/s +\+-95% +median +sd +ns/token +GB/s +% mem +GFLOP/s +% arith'
+has out '^test +t/s +\+-% +ns/token +% limit +by +sd % +GB/s +GFLOP/s'
 has out '^test +steps +median ms +p90 +p99 +max'
 has out '^run b[0-9a-f]{8}$'
 has out '^pp8 \*'
 has out '^tg2 \*'
-has out 'fewer than 5 repetitions'
+has out 'fewer than 6 repetitions'
 has out 'limits not measured'
 
 # ---- the matrix: prompts once per depth, generation and pairs also per number of sequences ----
@@ -58,13 +58,14 @@ has out '^\| test \| op \| variant \| numerics \| calls \|'
 has out '^\| tg2 \| gemm \|'
 
 # ---- JSON, once with limits ----
-bench -m synth:tiny -p 8 -n 2 -npl 2 -r 5 -t 2 --ops -q -o json
+bench -m synth:tiny -p 8 -n 2 -npl 2 -r 6 -t 2 --ops -q -o json
 [ $status = 0 ] || fail "json: status $status"
 cp "$work/out" "$work/json"
 check 'len(r) == 2 and r[0]["n_prompt"] == 8 and r[1]["n_gen"] == 2 and r[1]["n_parallel"] == 2'
-check 'all(len(x["samples_ns"]) == 5 and len(x["samples_ts"]) == 5 for x in r)'
-check 'all(abs(x["avg_ts"] - sum(x["samples_ts"]) / 5) < 1e-6 * x["avg_ts"] for x in r)'
-check 'all(x["ci95_ts"][0] < x["avg_ts"] < x["ci95_ts"][1] and x["enough_repetitions"] for x in r)'
+check 'all(len(x["samples_ns"]) == 6 and len(x["samples_ts"]) == 6 for x in r)'
+check 'all(abs(x["avg_ts"] - sum(x["samples_ts"]) / 6) < 1e-6 * x["avg_ts"] for x in r)'
+check 'all(x["ci95_ts"][0] <= x["ts"] <= x["ci95_ts"][1] and x["enough_repetitions"] for x in r)'
+check 'all(abs(x["ts"] * x["ns_per_token"] / 1e9 - 1) < 1e-8 for x in r)'
 check 'all(x["flops_per_token"] > 0 and x["bytes_per_token"] > 0 and x["gb_s"] > 0 for x in r)'
 check 'all(0 < x["memory_limit_percent"] and 0 < x["arithmetic_limit_percent"] for x in r)'
 check 'all(x["limits"]["memory_read_gb_s"]["best"] > 0.1 for x in r)'
@@ -75,17 +76,32 @@ check 'all(abs(sum(k["share"] for k in x["kernels"]) - 1) < 1e-6 for x in r)'
 check 'all(x["n_threads"] == 2 and x["machine"]["cpu"] and x["sol_version"] for x in r)'
 check 'all(x["invalid"] is None for x in r)'
 check 'all(x["proved"] and x["layers_complete"] and x["stopped"] == "count" for x in r)'
-check 'all(k["ran"] == k["expected"] > 0 and k["ran"] % 5 == 0 for x in r for k in x["kernels"])'
+check 'all(k["ran"] == k["expected"] > 0 and k["ran"] % 6 == 0 for x in r for k in x["kernels"])'
 check 'all(0 < x["limit_ns_per_token"] for x in r) and r[0]["step_ns"] is None'
-check 'r[1]["step_ns"]["count"] == 10 and r[1]["step_ns"]["min"] <= r[1]["step_ns"]["p99"]'
-check 'all(len([s for s in x["samples"] if s["warmup"]]) == 1 and len(x["samples"]) == 6 for x in r)'
+check 'r[1]["step_ns"]["count"] == 12 and r[1]["step_ns"]["min"] <= r[1]["step_ns"]["p99"]'
+check 'all(len([s for s in x["samples"] if s["warmup"]]) == 1 and len(x["samples"]) == 7 for x in r)'
 run=$(sed -n 's/^ *"run": "\(.*\)",/\1/p' "$work/json" | head -n 1)
+
+# ---- several starts: one median each, in one run ----
+cp "$work/json" "$work/one"
+bench -m synth:tiny -p 8 -n 2 -r 2 --starts 3 --no-limits -q -o json --label starts
+[ $status = 0 ] || fail "starts: status $status"
+cp "$work/out" "$work/json"
+check 'all(x["starts"] == 3 and x["repetitions"] == 6 and len(x["samples_ns"]) == 6 for x in r)'
+check 'all(sorted(s["start"] for s in x["samples"] if not s["warmup"]) == [0, 0, 1, 1, 2, 2] for x in r)'
+check 'all(x["ci95_ts"] is None for x in r)'
+check 'all(k["ran"] == k["expected"] for x in r for k in x["kernels"])'
+"$SOL_BINARY" runs show starts >"$work/out"
+has out '^pp8 .* 6 in 3 starts$'
+bench -m "$work/none.gguf" --starts 2 -q --no-store
+[ $status = 3 ] && grep -q "start 1 of 2 failed: .*none.gguf" "$work/err" || fail "the first start fails: status $status"
+cp "$work/one" "$work/json"
 
 # ---- that run is in the store ----
 "$SOL_BINARY" runs export "$run" >"$work/json" 2>"$work/err" || fail "runs export $run"
 sed -i '1s/^/[/; $s/$/]/' "$work/json"
 check 'r[0]["state"] == "ok" and r[0]["kind"] == "bench" and r[0]["model"] == "synth:tiny"'
-check '[m["name"] for m in r[0]["metrics"]][0] == "pp8" and len(r[0]["metrics"][0]["samples"]) == 6'
+check '[m["name"] for m in r[0]["metrics"]][0] == "pp8" and len(r[0]["metrics"][0]["samples"]) == 7'
 check '"tg2 x2" in [m["name"] for m in r[0]["metrics"]] and r[0]["environment"]["cores"] > 0'
 check 'all(k["calls"] == k["expected"] and k["total_ns"] > 0 for k in r[0]["kernels"])'
 check 'len(r[0]["payload"]["records"]) == 2 and r[0]["argv"][0] == "bench"'
@@ -117,7 +133,7 @@ bench --matrix -p 8 -n 2 -npl 1 -d 0 -r 1 --max-total 0.001 --no-limits -q
 [ $status = 0 ] || fail "--max-total: status $status"
 has err '1 of 3 tests were begun'
 "$SOL_BINARY" runs list -n 1 >"$work/out"
-has out 'partial .*1 of 3 tests'
+has out 'partial: 1 of 3 tests'
 
 # ---- ratings from a user's table; not stored ----
 echo '[{"device": "", "metric": "tg", "baseline": 1e-3, "good": 1e-2, "excellent": 1e9}]' >"$work/ratings.json"
@@ -145,7 +161,7 @@ check 'len(r) == 2 and r[0]["memory_limit_percent"] is None and not r[0]["enough
 # ---- ops alone: every one of them, here with sizes that take no time ----
 small() { # OP=SIZES...: each agrees with its reference
     for spec in "$@"; do
-        bench -t 2 --op "${spec/=/:},check=reference"
+        bench -t 2 --wide --op "${spec/=/:},check=reference"
         [ $status = 0 ] || fail "--op $spec: status $status"
         has out "^${spec%%=*} +m=.* [0-9.]+e[-+][0-9]+$"
         awk 'NR == 2 { exit !($NF < 0.03) }' "$work/out" || fail "--op $spec: $(tail -1 "$work/out")"
@@ -206,6 +222,6 @@ status=$?
 [ $status = 130 ] || fail "Ctrl-C: status $status"
 has out ',2,0,0,20'
 "$SOL_BINARY" runs list -n 1 >"$work/out"
-has out 'partial .*interrupted'
+has out 'partial: interrupted'
 
 exit $((failures != 0))

@@ -30,10 +30,11 @@ value() { echo "sh $work/value $work/$1.$RANDOM $2"; }
 A=$(value a 10000)
 rate=(--metric 'rate:regex:speed: ([0-9]+)')
 live 0 "verdict: same" "${rate[@]}" "$A" "$(value b 10000)"
-live 10 "verdict: faster" "${rate[@]}" "$A" "$(value b 11000)"
-live 11 "verdict: slower" "${rate[@]}" "$A" "$(value b 9000)"
-live 10 "verdict: faster" --metric 'regex:speed: ([0-9]+)' "$A" "$(value b 9000)" # as a time
+live 10 "verdict: faster: new is 10.0 % faster than old in rate:" "${rate[@]}" "$A" "$(value b 11000)"
+live 11 "verdict: slower: new is 10.0 % slower than old in rate:" "${rate[@]}" "$A" "$(value b 9000)"
+live 10 "verdict: faster: new has 10.0 % less of regex:" --metric 'regex:speed: ([0-9]+)' "$A" "$(value b 9000)" # as a time
 live 12 "verdict: inconclusive" "${rate[@]}" --max-pairs 6 --delta 0.02 "$A" "$(value b 10002)"
+grep -q "^next: sol compare --max-pairs [0-9]* " "$work/out" || fail "no command that would decide"
 live 11 '"exit_status": 11' "${rate[@]}" -o json "$A" "$(value b 9000)"
 json 'r["mode"] == "live" and r["verdict"] == "slower" and r["pairs"] == 6 and r["starts"] == 14'
 json 'r["metrics"][0]["role"] == "deciding" and len(r["metrics"][0]["samples_new"]) == 6'
@@ -66,10 +67,10 @@ live 14 '"verdict": "failed"' -o json false true
 json 'r["exit_status"] == 14 and r["metrics"] == [] and "A ended with status 1" in r["reason"]'
 
 # ---- benchmark JSON: tests are joined by name, kernels are blamed ----
-bench="$SOL_BINARY bench -m synth:tiny -p 4 -n 4 -r 2 -t 1 --no-limits --no-store -q -o json --ops"
+bench="$SOL_BINARY bench -m synth:tiny -p 4 -n 4 -r 6 -t 1 --no-limits --no-store -q -o json --ops"
 live 11 "tg4: +" --min-pairs 6 --max-pairs 6 --metric test:tg4 -o text "$bench" "$bench --slow gemm=3000"
 grep -qE "of it \+[0-9.]+ in gemm" "$work/out" || fail "gemm is not blamed"
-grep -qE "^pp4, t/s .*exploratory" "$work/out" || fail "pp4 is not exploratory"
+grep -qE "^pp4, t/s .*\((slower|same|inconclusive)\)" "$work/out" || fail "pp4 is not exploratory"
 live 13 "expected kernel gemm=none" --expect gemm=none --max-pairs 6 "$bench" "$bench"
 "$SOL_BINARY" compare --live -q --max-pairs 6 --expect gemm --expect rope -o json "$bench" "$bench" \
     >"$work/out" 2>"$work/err"
@@ -82,6 +83,20 @@ for wrong in gemm gemm= gemm=x gemm=-1 xyzzy=5; do
     [ $? = 2 ] && grep -q -- "--slow $wrong" "$work/err" || fail "--slow $wrong passes"
 done
 
+# The machine's limits are nobody's question here: a start does not measure them.
+"$SOL_BINARY" compare --live -q --no-store --max-pairs 6 "sleep 0" \
+    "$SOL_BINARY bench -m synth:tiny -p 4 -n 0 -r 1 -t 1 --no-store -q --output $work/limits.json" >"$work/out" 2>"$work/err"
+python3 -c 'import json, sys; r = json.load(open(sys.argv[1])); assert not r[0]["read_limit_gb_s"], r[0]' "$work/limits.json" \
+    2>"$work/err" || fail "a live comparison measures the limits"
+# The budget is a time: as many pairs as it takes, and no more than it allows.
+start=$(date +%s)
+random="echo 1\$(date +%N | cut -c 4-6)"
+"$SOL_BINARY" compare --live -q --max-seconds 4 --metric 'regex:([0-9]+)' --delta 0.01 "$random" "$random" \
+    >"$work/out" 2>"$work/err" # whatever chance says
+took=$(($(date +%s) - start))
+[ $took -ge 3 ] && [ $took -le 8 ] || fail "4 seconds of comparing took $took"
+[ "$(sed -n 's/ pairs, .*//p' "$work/out" | head -n 1)" -gt 40 ] || fail "time for more pairs was not used"
+
 # ---- a program that changes meanwhile ----
 printf '#!/bin/sh\necho "#" >>%s\nsleep 0.01\n' "$work/changing" >"$work/changing"
 chmod +x "$work/changing"
@@ -92,6 +107,9 @@ run() { echo "[{\"n_gen\": 8, \"cpu_info\": \"$1\", \"build_commit\": \"$2\", \"
 run x c1 '[8000, 8010, 8020, 8030, 8040, 8050]' >"$work/old.json"
 run x c2 '[9000, 9010, 9020, 9030, 9040, 9050]' >"$work/new.json"
 run y c2 '[9000, 9010, 9020, 9030, 9040, 9050]' >"$work/other.json"
+# What starts differ by decides about files too; until that is known, nothing does.
+compare 12 "how much starts differ here is not known" "$work/old.json" "$work/new.json"
+compare 0 "smallest effect that counts" --calibrate -q "cat $work/old.json"
 compare 11 "historical" "$work/old.json" "$work/new.json"
 grep -q -- '- build_commit: c1 -> c2' "$work/out" || fail "the commit is not listed"
 compare 10 "verdict: faster" "$work/new.json" "$work/old.json" -o md
@@ -107,18 +125,55 @@ echo '{"n_gen": 9, "avg_ns": 5}' >"$work/foreign.json"
 compare 2 "no test in common" "$work/old.json" "$work/foreign.json"
 
 # ---- stored runs ----
-"$SOL_BINARY" bench -m synth:tiny -p 0 -n 4 -r 8 -t 1 --no-limits -q --ops --label before >"$work/out" 2>&1 ||
+"$SOL_BINARY" bench -m synth:tiny -p 0 -n 4 -r 8 -t 1 --no-limits -q --ops --label noisy >"$work/out" 2>&1 ||
     fail "bench"
-"$SOL_BINARY" bench -m synth:tiny -p 0 -n 4 -r 8 -t 1 --no-limits -q --ops --slow gemm=5000 >"$work/out" 2>&1 ||
+"$SOL_BINARY" bench -m synth:tiny -p 0 -n 4 -r 8 -t 1 --no-limits -q --ops --slow gemm=5000 --label slow >"$work/out" 2>&1 ||
     fail "bench --slow"
-compare 11 "historical" before last
-grep -qE "of it \+[0-9.]+ in gemm" "$work/out" || fail "gemm is not blamed"
+"$SOL_BINARY" compare noisy last >"$work/out" 2>&1
 grep -qF 'settings.slow: (none) -> ["gemm=5000 %"]' "$work/out" || fail "the delay is not listed"
-grep -q "peak memory, bytes .*exploratory" "$work/out" || fail "no peak memory"
-compare 10 "verdict: faster" last~0 before # `last` is a benchmark, though a comparison was kept since
+grep -qE "^tg4: peak memory,.*[(]inconclusive[)]$" "$work/out" || fail "no peak memory"
+# The same two as on a machine without noise, since a run that had some decides nothing.
+for run in noisy slow; do
+    "$SOL_BINARY" runs export $run | python3 -c '
+import json, sys
+r = json.load(sys.stdin)
+r["noise"] = None
+kernels = sum(k["total_ns"] / k["calls"] * k["calls_per_token"] for k in r["kernels"])
+for s in r["metrics"][0]["samples"]: s["value"] = 1.02 * kernels
+json.dump(r, sys.stdout)' >"$work/$run.export.json"
+    "$SOL_BINARY" import --label quiet-$run "$work/$run.export.json" >"$work/out" 2>&1 || fail "import of $run"
+done
+compare 11 "historical" quiet-noisy quiet-slow
+grep -qE "^verdict: slower: quiet-slow is [0-9.]+ % slower than quiet-noisy in " "$work/out" || fail "no sentence"
+grep -qE "^next: sol (runs show|advise) [bi][0-9a-f]{8}" "$work/out" || fail "no next step of a decided comparison"
+grep -qE "of it \+[0-9.]+ in gemm" "$work/out" || fail "gemm is not blamed"
+compare 10 "verdict: faster" quiet-slow quiet-noisy
+# `last` is a benchmark, though a comparison and imports were kept since.
+"$SOL_BINARY" compare last~0 noisy >"$work/out" 2>&1
+grep -q "^tg4, t/s" "$work/out" || fail "last is no benchmark"
+# Noise that a run was made in decides nothing, however large the difference.
+sed 's/"noise": null/"noise": "tg4: other programs kept 1.5 cores busy"/' "$work/slow.export.json" >"$work/loud.json"
+"$SOL_BINARY" import --label loud "$work/loud.json" >"$work/out" 2>&1 || fail "import of a noisy run"
+compare 12 "noisy tg4: new: tg4: other programs" quiet-noisy loud
+"$SOL_BINARY" runs --wide | grep -q "loud.* noisy: .*other programs" || fail "a noisy run has no badge"
 "$SOL_BINARY" runs --kind compare -o json | grep -q '"kind": "compare"' || fail "the comparison is not kept"
-compare 2 "no run is named 'nothing'" before nothing
-compare 2 "no such file, and there is no store" --no-store before last
+compare 2 "no run is named 'nothing'" noisy nothing
+compare 2 "no such file, and there is no store" --no-store noisy last
+# It says where it is kept, and is shown again as it was, with a sentence of a verdict in the list.
+compare 11 "historical" quiet-noisy quiet-slow
+is "the run that was printed" "$(grep -cE '^run c[0-9a-f]{8}$' "$work/out")" 1
+id=$(sed -n 's/^run //p' "$work/out")
+sed '/^run /d' "$work/out" >"$work/printed"
+"$SOL_BINARY" runs show "$id" >"$work/out" 2>"$work/err" || fail "runs show of a comparison"
+grep -qE '^  verdict +slower$' "$work/out" || fail "runs show has no verdict"
+grep -qE '^  command +sol compare quiet-noisy quiet-slow$' "$work/out" || fail "runs show has no command"
+sed '1,/^$/d' "$work/out" | diff - "$work/printed" >"$work/diff" || fail "runs show prints something else: $(cat "$work/diff")"
+"$SOL_BINARY" runs -n 1 --wide >"$work/out"
+grep -qE "^$id  compare .* slower +.*sol compare quiet-noisy quiet-slow" "$work/out" || fail "the list has no verdict and command"
+"$SOL_BINARY" runs -n 1 -o csv >"$work/out"
+grep -qE "^$id,compare,,[^,]*,ok,slower,," "$work/out" || fail "the list as CSV has no verdict"
+compare 11 '"run": "c' -o json quiet-noisy quiet-slow
+compare 12 '"run": null' --no-store -o json "$work/old.json" "$work/new.json"
 # What calibration finds is the smallest effect that counts from then on.
 compare 0 "smallest effect that counts here: " --calibrate -q --metric 'regex:([0-9]+)' \
     "sh $work/value $work/noise 100 2>&1"

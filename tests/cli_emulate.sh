@@ -10,7 +10,7 @@ fi
 export LD_LIBRARY_PATH=$SOL_EMULATED_GPU FAKE_CUDA_MAJOR=8 FAKE_CUDA_DEVICES=1
 
 # Composites are made of these and need no run of their own. In two processes: gemm takes half of the time.
-variants=$("$SOL_BINARY" kernels | awk 'NF && $1 != "op" {
+variants=$("$SOL_BINARY" kernels --wide | awk 'NF && $1 != "op" {
     if (substr($0, 1, 1) != " ") { op = $1; name = $2 } else name = $1
     if (name ~ /_cuda$/) print "--op=" op "=" name }')
 verify() { # NAME OPTION...

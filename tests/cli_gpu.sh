@@ -83,25 +83,30 @@ run 0 bench --backend cuda -m synth:tiny,dense=q8_0 -p 300 -n 0 -r 1 --no-store 
 has out '^pp300 +attn_out +attn_out_many_cuda'
 has out '^pp300 +gemm +gemm_wgmma_cuda'
 # few rows and many: where one kind of composite ends and the other begins
-run 0 kernels --backend cuda -m synth:gpt-oss-20b,layers=1 --rows 16
+run 0 kernels --wide --backend cuda -m synth:gpt-oss-20b,layers=1 --rows 16
 has out '^attn_in .* attn_in_rows_cuda'
 has out '^attn_out .* attn_out_rows_cuda'
 has out '^moe_up .* moe_up_rows_cuda:' # experts are packed there
-run 0 kernels --backend cuda -m synth:gpt-oss-20b,layers=1 --rows 17
+run 0 kernels --wide --backend cuda -m synth:gpt-oss-20b,layers=1 --rows 17
 has out '^attn_in .* attn_in_many_cuda'
 has out '^attn_out .* attn_out_many_cuda'
 # kernels are for an architecture and later ones, or for it alone
-run 0 kernels --backend cuda
+run 0 kernels --wide --backend cuda
 has out ' gemm_wgmma_cuda +bf16 +sm_90a +yes '
 has out ' attn_out_row_cuda +exact +sm_90\+ +yes '
 has out ' rmsnorm_f32_cuda +exact +any GPU +yes '
+# a variant that calls a library is not here where the library is not
+SOL_CUBLASLT=$work/none run 0 kernels --wide --backend cuda
+has out ' gemm_cublaslt_cuda +bf16 +sm_80\+ +no '
+SOL_CUBLASLT=$work/none run 0 kernels --backend cuda --json
+check '[(v["here"], "cuBLASLt" in v["why_not"]) for o in r["ops"] for v in o["variants"] if v["name"] == "gemm_cublaslt_cuda"] == [(False, True)]'
 run 0 kernels --backend cpu --json
 check 'all(not v["here"] for o in r["ops"] for v in o["variants"] if v["name"].endswith("_cuda"))'
 check '{v["arch"] for o in r["ops"] for v in o["variants"]} == {"", "sm_80+", "sm_90+", "sm_90a"}'
 # a choice of few rows by its name, and one that has too few
-run 0 kernels --backend cuda -m synth:tiny --rows 3 --force attn_in=attn_in_rows_cuda:16_rows
+run 0 kernels --wide --backend cuda -m synth:tiny --rows 3 --force attn_in=attn_in_rows_cuda:16_rows
 has out '^attn_in .* attn_in_rows_cuda:16_rows '
-run 0 kernels --backend cuda -m synth:tiny --rows 9 --force attn_in=attn_in_rows_cuda:8_rows
+run 0 kernels --wide --backend cuda -m synth:tiny --rows 9 --force attn_in=attn_in_rows_cuda:8_rows
 has out '^attn_in .* attn_in_rows_cuda:16_rows '
 # what is said to be chosen is what runs
 run 0 bench --backend cuda -m synth:tiny -p 0 -n 1 -r 1 --ops --no-store --no-limits -q -o json
@@ -109,7 +114,7 @@ check 'not open("'"$work/ran"'", "w").write("\n".join(sorted({k["op"] + " " + k[
 run 0 kernels --backend cuda -m synth:tiny --rows 1 --json
 check 'set(open("'"$work/ran"'").read().split("\n")[:-1]) == {p["op"] + " " + p["variant"] for p in r["steps"][0]["problems"] if p["variant"] != "composed"}'
 # one op alone, every kind of it; its results are nobody's, since nothing runs
-run 0 bench --backend cuda --op gemm:m=300,n=64,k=128 --op gemm:m=6,n=64,k=64,check=gemm_f32_any_cuda \
+run 0 bench --backend cuda --wide --op gemm:m=300,n=64,k=128 --op gemm:m=6,n=64,k=64,check=gemm_f32_any_cuda \
     --op gemm:m=64,n=96,k=64,dtype=mxfp4,groups=4,top_k=2,skew=1 --op moe_up:m=64,n=64,k=64,groups=4 \
     --op moe_down:m=64,n=64,k=64,groups=4,top_k=1,check=composed --op gemm:m=300,n=96,k=96,dtype=q8_0
 has out '^gemm +m=300 n=64 k=128 bf16 +- +gemm_wgmma_cuda'
@@ -119,7 +124,7 @@ has out '^gemm +m=300 n=96 k=96 q8_0 +- +gemm_wgmma_cuda'
 has out '^moe_up +m=64 n=64 k=64 mxfp4 +[0-9]+-[0-9]+ +moe_up_wgmma_cuda'
 has out '^moe_down +m=64 n=64 k=64 mxfp4 .* 0\.0e\+00$'
 # every op, small
-run 0 bench --backend cuda --op embed:n=64 --op rmsnorm --op rope --op kv_write:depth=9 --op attention:depth=300 \
+run 0 bench --backend cuda --wide --op embed:n=64 --op rmsnorm --op rope --op kv_write:depth=9 --op attention:depth=300 \
     --op attention:m=60,window=128 --op add --op route --op swiglu --op combine --op sample --op pack_weights:k=64 \
     --op attn_in:k=64 --op attn_out:n=64 --op moe:n=32,k=64 --op head:n=96,k=64
 has out '^pack_weights .* pack_weights_cuda '

@@ -26,6 +26,21 @@ run 0 runs -o csv
 is "stored runs" "$(grep -c -E ',(import|profile),' "$work/out")" 8
 run 0 runs show last
 has out "gemm K=1024"
+# the file that a run came from, in the list, alone, and for programs; the command reads just that one
+run 0 runs -o csv
+has out ",llama_bench_old.json,sol import $data/llama_bench_old.json"
+run 0 runs --wide
+has out "nvbench.json"
+run 0 runs show last
+has out "  source       nvbench.json"
+has out "  command      sol import $data/nvbench.json"
+run 0 runs -o json
+has out '"source": "llama_bench_old.json"'
+cp "$data/nvbench.json" "$work/$(printf 'odd \377.json')" # a name that is no UTF-8
+run 0 import "$work/$(printf 'odd \377.json')"
+run 0 runs show last
+has out "  source       odd ?.json"
+run 0 runs delete last
 
 # of a GPU, as the tools wrote them
 run 0 import --label gpu "$data/llama_bench_cuda.json"
@@ -67,6 +82,14 @@ if command -v python3 >/dev/null && python3 -c 'import sqlite3' 2>/dev/null; the
     has out "The device waits 147 us of a step"
     has out "The step runs as a CUDA graph; 7.5 copies and kernels start outside it"
     has out "between two runs of the graph"
+    # a replay of a few steps that were kept says what one of the file says
+    run 0 advise last --what-if gap=0 --what-if norm=0.5
+    tail -n +3 "$work/out" >"$work/kept"
+    run 0 advise "$work/real.sqlite" --what-if gap=0 --what-if norm=0.5
+    has out "step: 488 us a step; the schedule of 4 steps replayed"
+    is "a replay of what was kept" "$(cat "$work/kept")" "$(cat "$work/out")"
+    run 0 compare --roles last "$work/real.sqlite" -o json
+    is "the same by roles" "$(grep -c '"delta_ns": 0.0' "$work/out")" "$(grep -c '"delta_ns":' "$work/out")"
     run 0 import "$work/a.sqlite"
     has out "nsys, 110 events"
     run 0 advise "$work/a.sqlite"

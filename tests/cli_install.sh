@@ -26,7 +26,7 @@ prefix=$stage$(sed -n 's/^prefix=//p' "$pc")
 lib=$stage$(sed -n 's/^libdir=//p' "$pc")
 for file in bin/sol share/man/man1/sol.1 share/man/man1/sol-run.1 include/sol/sol.h \
     share/bash-completion/completions/sol share/zsh/site-functions/_sol \
-    share/fish/vendor_completions.d/sol.fish; do
+    share/fish/vendor_completions.d/sol.fish share/sol/schemas/bench.json; do
     [ -s "$prefix/$file" ] || fail "$file is not installed"
 done
 grep -rqF "$SOL_SOURCE_DIR" "$prefix/bin" "$lib" && fail "an installed file names the source folder"

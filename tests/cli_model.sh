@@ -106,6 +106,14 @@ expect 0 "total" model fit -m "$tiny" -c 1000
 expect 0 "longest context that fits" model fit -m synth:gpt-oss-20b --device-memory 24
 expect 6 "the weights alone are too large" model fit -m synth:gpt-oss-120b --device-memory 24
 expect 6 "lower the context" model fit -m synth:gpt-oss-20b,dense=q8_0 -c 131072 --sequences 8 --device-memory 16
+# --like describes the model, as behind synth:
+"$SOL_BINARY" model fit -m synth:gpt-oss-20b,dense=q8_0,layers=3 --device-memory 24 >"$work/named"
+"$SOL_BINARY" model fit --like gpt-oss-20b --dense q8_0 --layers 3 --device-memory 24 >"$work/like"
+grep -q "^weights" "$work/like" && cmp -s "$work/named" "$work/like" || fail "model fit --like"
+expect 2 "which of the two" model fit -m "$tiny" --like tiny
+expect 2 "go with --like" model fit -m "$tiny" --layers 2
+expect 2 "for synth and fit" model info --like tiny
+expect 2 "for synth and fit" model check -m "$tiny" --dense f32
 expect 2 "--kv q8" model fit -m "$tiny" --kv q8 -c 512
 expect 2 "longer than the model's" model fit -m "$tiny" -c 2000
 

@@ -71,6 +71,9 @@ make_tree
 opt 2 benchmark
 has err 'no iteration is open' "before start"
 opt 0 start "write a smaller number" --predict 30% --rule tiny_kernels
+# A report that is written meanwhile is no part of the change.
+(cd "$tree" && "$SOL_BINARY" report --history) >"$work/out" 2>"$work/err" || fail "report in the tree"
+is "the report's place" "$(cat "$work/out")" "$SOL_STORE/report-history.html"
 opt 2 start "another"
 has err 'end it first' "two at a time"
 opt 2 compare
@@ -93,8 +96,41 @@ opt 10 compare
 echo wrong >"$tree/answer"
 opt 10 compare
 opt 7 accept
-has out 'correctness +failed +status 1: .*[(]no right answer[)]$' "wrong answer"
+has out 'correctness +failed +status 1: ' "wrong answer"
 has out 'not accepted' "wrong answer"
+# What the gate said is kept: no command says accept of these files again.
+wants_back() {
+    has out '^first: repair what failed [(]correctness: .*no right answer' "$1"
+    has out "^next: sol opt revert\$" "$1"
+}
+wants_back "refused"
+opt 0 status
+has out 'correctness +failed +status 1: .*no right answer' "status shows gates"
+has out 'build +passed +cat time' "status shows gates"
+has out 'benchmark +passed +of earlier files: awk' "status shows gates"
+has out 'comparison +passed +faster' "status shows gates"
+wants_back status
+opt 10 compare
+wants_back "compare after a refusal"
+opt 0 benchmark
+wants_back "benchmark after a refusal"
+opt 0 record
+wants_back "record after a refusal"
+opt 0 history
+has out ' faster +correctness failed' "history shows gates"
+opt 0 history last
+has out 'correctness +failed' "one of history shows gates"
+json=1
+opt 0 status -o json
+python3 - "$work/out" <<'PY' 2>"$work/err" || fail "gates as JSON"
+import json, sys
+r = json.load(open(sys.argv[1]))
+gates = {g["gate"]: g["result"] for g in r["iteration"]["gates"] if g["tree"] == r["content"]}
+assert gates["correctness"] == "failed" and gates["comparison"] == gates["build"] == "passed", gates
+assert r["iteration"]["realised"] == 0 and r["iteration"]["measured"] > 0.1, r["iteration"]
+assert r["next"] == "sol opt revert" and "repair" in r["first"], r
+PY
+json=
 echo right >"$tree/answer"
 echo 12.52 >"$tree/ppl"
 opt 10 compare
@@ -175,7 +211,8 @@ opt 0 start "tidy"
 echo more >"$tree/other"
 opt 0 compare
 opt 0 accept --even-if same --reason "easier to read" --no-commit
-has out 'commit the files yourself' "no commit"
+has out '^first: commit what is edited' "no commit"
+has out "^next: sol opt start 'what you try' --with-changes\$" "no commit"
 git -C "$tree" diff --quiet HEAD && fail "--no-commit committed"
 opt 2 start "next"
 has err 'with-changes' "dirty start"
@@ -190,6 +227,11 @@ opt 0 start "broken build"
 say 1
 opt 7 compare
 has err 'failed with status 1' "broken build"
+has out "^next: sol opt record --note 'build failed'\$" "broken build"
+opt 0 status
+has out 'build +failed +building the working tree' "broken build is kept"
+opt 0 record --note 'build failed'
+has out '^next: sol opt revert$' "broken build"
 opt 0 revert --keep
 git -C "$tree" checkout -q time
 configure ', "expect": ["gemm"]'
@@ -197,7 +239,9 @@ opt 0 start "kernels"
 say 1
 opt 13 compare
 has out 'expected kernel gemm' kernels
+has out "^next: sol opt record --note 'manifest failed'" kernels
 opt 7 accept
+has out '^next: sol opt record' kernels
 opt 0 record
 opt 0 revert
 echo '{"benchmark": "cat answer", "metrics": ["wall"], "correctness": null, "same_output": true, "perplexity": null}' \
@@ -206,8 +250,32 @@ opt 0 start "another answer"
 echo wrong >"$tree/answer"
 opt 7 compare
 has out 'verdict: incorrect' "same output"
+has out '^first: repair what failed [(]comparison' "same output"
+opt 0 record
+has out '^next: sol opt revert$' "same output"
+opt 0 revert
+
+# ---- faster and wrong, or slower elsewhere, is no gain: not in the ledger, not in a summary ----
+configure ''
+opt 0 start "faster and wrong" --predict 50% --rule spill
+say 2
+echo wrong >"$tree/answer"
+opt 10 compare
+opt 7 accept
+opt 0 revert
+opt 0 summary
+has out 'spill +1 +0 +\+50.00 % +\+0.00 % +0.25 +1' "a refused change is no gain"
+opt 0 history --wide
+has out 'faster and wrong +spill +\+50.00 % +\+0.00 % +faster +correctness failed' "a refused change is no gain"
+opt 0 start "faster and not checked" --predict 50% --rule spill
+say 2
+opt 10 compare
 opt 0 record
 opt 0 revert
+opt 0 summary
+has out 'spill +2 +0 .* 0.25 +1$' "what nobody checked is no entry"
+"$SOL_BINARY" report --history -o "$work/history.html" >"$work/out" 2>"$work/err" || fail "report of the history"
+grep -q 'correctness failed' "$work/history.html" || fail "the history's page has no gates"
 
 # ---- killed at any moment: whatever is left, the same commands end well ----
 configure ''

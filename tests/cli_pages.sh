@@ -48,6 +48,8 @@ for command in $commands; do
 done
 
 # ---- bash completes ----
+mkdir bin && ln -s "$SOL_BINARY" bin/sol
+PATH=$work/bin:$PATH
 touch "a file.gguf" text.txt
 # shellcheck disable=SC1091 # made above
 . pages/bash/sol
@@ -73,4 +75,19 @@ completes "sol run -n " ""
 completes "sol help per" perplexity
 completes "sol run --rope-rounding " ggml
 completes "sol model inf" info
+# runs of the store, by label and id; a store is not made by asking
+completes "sol runs show " list show export label delete
+[ -e "$SOL_STORE" ] && fail "completing makes a store"
+for label in nightly "two words"; do
+    sol bench -m synth:tiny -p 4 -n 0 -r 1 --no-limits -q --label "$label" >"$work/out" 2>"$work/err" || fail "a run to complete"
+done
+id=$(sol runs --label nightly -o csv | sed -n '2s/,.*//p')
+completes "sol runs show ni" nightly
+completes "sol schema runs-l" runs-label
+completes "sol report $id" "$id"
+completes "sol report la" last
+completes "sol compare ni" nightly
+completes "sol compare te" text.txt
+completes "sol runs --label ni" nightly
+completes "sol runs de" delete
 exit $((failures != 0))

@@ -79,7 +79,7 @@ arguments = {
     "profile_command": {"level": "off", "command": [trap, "profile_command"]},
     "advise": {"run": "first"}, "compare": {"old": "first", "new": "second"},
     "compare_live": {"old": trap + " old", "new": trap + " new", "max_pairs": 6},
-    "runs": {}, "run_show": {"run": "first"}, "report": {"output": work + "/report.html", "run": "first"},
+    "runs": {}, "run_show": {"run": "first"}, "import": {"files": [work + "/imported.json"]}, "report": {"output": work + "/report.html", "run": "first"},
     "verify": {"ops": ["rmsnorm"], "ops_only": True},
     "tune": {"rows": [1], "budget": 0.01},
     "opt_init": {"preset": "make", "force": True},
@@ -106,6 +106,10 @@ def snapshot(folder):
             all[name] = (info.st_mode, info.st_size, os.path.isfile(name) and info.st_mtime_ns,
                          hashlib.sha256(text).hexdigest())
     return all
+
+
+with open(work + "/imported.json", "w") as to:
+    json.dump([{"n_prompt": 0, "n_gen": 4, "samples_ns": [400, 401, 402]}], to)
 
 
 class Server:

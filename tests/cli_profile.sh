@@ -107,6 +107,10 @@ has "steps of" out
 if [ -n "$have_python" ]; then
     profile 0 --label before -- sh -c "'$app' 200; true"
     SLOWER_NS=1500 LATER_NS=300 FAKE_MHZ=1584 profile 0 --label after -- sh -c "'$app' 200; true"
+    "$sol" compare before after >"$work/report" 2>"$work/err"
+    is "one start against one" $? 12
+    "$sol" compare --calibrate -q "echo '{\"n_gen\": 1, \"samples_ns\": [5, 5]}'" >"$work/out" 2>"$work/err"
+    is "calibration" $? 0
     "$sol" compare before after -o json >"$work/report" 2>"$work/err"
     is "slower" $? 11
     # of 10000 ns 1800 more: kernels and copies of 6500 ns take 1500 more, but a fifth of their
@@ -126,10 +130,24 @@ assert abs(total - b["delta_ns_per_token"]) < 1e-6, total
 PY
     "$sol" compare before after >"$work/report" 2>"$work/err"
     has "residual: kernels that ran at the same time"
+    # what the replay of the first says of a change is what the second measured: a slower kernel
+    SLOWER_NS=1500 profile 0 --label slower -- sh -c "'$app' 200; true"
+    "$sol" advise before --what-if gemm_bf16=1.375 --what-if gap=0 -o json >"$work/predicted" 2>"$work/err" ||
+        fail "what-if: $(cat "$work/err")"
+    "$sol" advise slower --what-if gemm_bf16=1 -o json >"$work/measured" 2>"$work/err"
+    python3 - "$work/predicted" "$work/measured" <<'PY' || fail "what-if: $(cat "$work/predicted" "$work/measured")"
+import json, sys
+predicted, measured = (json.load(open(p))["steps"][0] for p in sys.argv[1:])
+slower, gap, both = (c["step_ns"] for c in predicted["changes"])
+assert predicted["measured_ns"] == 10000 and measured["measured_ns"] == 11500, measured
+assert abs(slower - measured["measured_ns"]) < 1, slower
+assert abs(gap - 6000) < 1 and abs(both - 7500) < 1, (gap, both)
+PY
     # the longest gaps, with what lay on both sides and why, reach the page
     "$sol" report after -o "$work/page.html" >"$work/out" 2>"$work/err" || fail "report: $(cat "$work/err")"
     grep -q "The longest gaps" "$work/page.html" || fail "no gaps on the page"
-    grep -q 'copy DtoH</td><td class="name">rms_norm(float.*</td><td>the host launched late' "$work/page.html" ||
+    sed 's/<wbr>//g' "$work/page.html" >"$work/page.txt"
+    grep -q 'copy DtoH</td><td class="name">rms_norm(float.*</td><td>the host launched late' "$work/page.txt" ||
         fail "the gap after the copy: $(grep -A3 'longest gaps' "$work/page.html" | head -n 20)"
 fi
 
@@ -248,6 +266,9 @@ counted() { # STATUS ARGUMENT...
 }
 counted 7 --with cupti --output "$work/counts"
 has "attention(float*)" out
+has "that take most time:" out
+has "   roofline   compute" out
+has "   so         " out
 has "4.12 waves of blocks" out # 264 blocks, 4 fit on each of 16 SMs
 is "kernels counted" "$(grep -cE '^"[0-9]+","' "$work"/counts/counters-*.csv)" 75
 grep -q '^"65","_Z9attentionPf",.*,"100","101"' "$work"/counts/counters-*.csv || fail "the second session: $(cat "$work"/counts/*.csv)"

@@ -50,6 +50,12 @@ same "$work/out" "$work/greedy" "-f differs from -p"
 "$SOL_BINARY" run -m "$model" -f - -n 12 --greedy -q <"$work/prompt" >"$work/out" 2>"$work/err" ||
     fail "-f -"
 same "$work/out" "$work/greedy" "-f - differs from -p"
+"$SOL_BINARY" run -m "$model" -n 12 --greedy -q <"$work/prompt" >"$work/out" 2>"$work/err" || fail "a text that is piped in"
+same "$work/out" "$work/greedy" "a text that is piped in differs from -p"
+printf 'Hello, world' | "$SOL_BINARY" run -m "$model" -p "Hello, world" -n 12 --greedy -q >"$work/out" 2>"$work/err" ||
+    fail "-p beside a pipe"
+same "$work/out" "$work/greedy" "a pipe is read beside -p"
+printf 'some words to predict' | "$SOL_BINARY" perplexity -m "$model" -q >"$work/out" 2>"$work/err" || fail "perplexity of a pipe"
 
 # In steps of one token, on one thread, with float32 kernels: --exact does not depend on either.
 ok run -m "$model" -p "Hello, world" -n 12 --greedy --exact -q

@@ -22,10 +22,10 @@ bench
 bench
 
 runs 0
-[ "$(wc -l <"$work/out")" = 4 ] || fail "three runs were expected"
-newest=$(awk 'NR == 2 { print $1 }' "$work/out")
-oldest=$(awk 'NR == 4 { print $1 }' "$work/out")
-has out "^$oldest +bench +base +20.*ok +synth:tiny"
+[ "$(grep -c '^b[0-9a-f]\{8\} ' "$work/out")" = 3 ] || fail "three runs were expected"
+newest=$(awk '/^b/ { print $1 }' "$work/out" | head -n 1)
+oldest=$(awk '/^b/ { print $1 }' "$work/out" | tail -n 1)
+has out "^$oldest +bench +base +[0-9]+ s +ok +synth:tiny +sol bench"
 runs 0 list --label base -o csv
 [ "$(wc -l <"$work/out")" = 2 ] || fail "one run has the label"
 runs 0 list -o json
@@ -35,7 +35,7 @@ has err '^no runs'
 
 runs 0 show last
 has out "^bench $newest\$"
-has out '^pp4 +ns/token +1 '
+has out '^pp4 +[0-9.]+ +t/s +[0-9]+ +1$'
 runs 0 show last~2
 has out "^bench $oldest\$"
 runs 0 show "${newest:0:6}"
@@ -43,7 +43,7 @@ runs 0 export base
 has out "\"id\": \"$oldest\""
 has out '"samples": \['
 runs 0 show last -o csv
-has out '^metric,unit,n,median'
+has out '^metric,median,unit,'
 
 runs 0 label last kept
 runs 0 show kept
@@ -64,7 +64,7 @@ for name in last "$(printf '\351')"; do
 done
 runs 0 delete base last~1
 runs 0
-[ "$(wc -l <"$work/out")" = 2 ] || fail "one run was to be left"
+[ "$(grep -c '^b[0-9a-f]\{8\} ' "$work/out")" = 1 ] || fail "one run was to be left"
 
 # Names that are no UTF-8 cost no results: model, folder and arguments.
 odd=$work/$(printf 'caf\351')
@@ -98,17 +98,17 @@ bench.kill()
 while open(f"/proc/{bench.pid}/stat").read().rsplit(")", 1)[1].split()[0] != "Z": time.sleep(0.01)
 said = listed()
 print(said)
-assert " running " not in said and " partial " in said
+assert " running for " not in said and " partial: " in said
 bench.wait()
 PY
-    has out 'running .* for 0 min'
+    has out ' running for 0 min '
     python3 -c 'import sqlite3, sys
 db = sqlite3.connect(sys.argv[1])
 db.execute("UPDATE run SET state = ?, owner = ?, created = created - 3600 * 1000000000 * 100 WHERE label = ?",
            ("running", "elsewhere other-boot pid:[1] 1 1", "killed"))
 db.commit()' "$work/store/store.db" || fail "sqlite"
     runs 0
-    has out 'running .* for 4 days'
+    has out ' running for 4 days '
     runs 0 delete killed
 else
     echo "no python3: killed runs are not tried"

@@ -79,6 +79,25 @@ PY
     sed -i 's/^prompt: [0-9]*.* left//' "$work/out"
     clean "sol run on a terminal"
     has out '\\x'
+
+    # ---- progress: which test of how many, the share of all, the time left; no exponents ----
+    python3 - "$work/out" "$SOL_BINARY" bench -p 256 -n 64,96 -r 60 --no-limits --no-store <<'PY' 2>"$work/err" || fail "progress"
+import os, pty, re, sys
+pid, fd = pty.fork()
+if pid == 0: os.execv(sys.argv[2], sys.argv[2:])
+data = b""
+while True:
+    try: more = os.read(fd, 65536)
+    except OSError: break
+    if not more: break
+    data += more
+os.waitpid(pid, 0)
+lines = [l for l in re.split(r"\r|\n|\x1b\[K", data.decode()) if l.startswith("test ") and " of " in l]
+open(sys.argv[1], "w").write("\n".join(lines))
+shares = [int(m.group(1)) for m in (re.fullmatch(r"test [123] of 3, (?:pp256|tg64|tg96): (\d+) %, \d+ (?:s|min) left", l) for l in lines) if m]
+assert shares and len(shares) >= len(lines) - 3, "not all lines say it"
+assert shares == sorted(shares) and shares[-1] < 100, "the share goes back"
+PY
 else
     echo "no python3: no terminal is tried"
 fi

@@ -27,7 +27,7 @@ has out 'every kernel that can run'
 
 # ---- dry run ----
 # shellcheck disable=SC2086 # options apart, here and below
-run 0 tune $tiny --rows 1,4 --dry-run
+run 0 tune $tiny --rows 1,4 --dry-run --wide
 if grep -qE '^1 +attention' "$work/out"; then # where there is more than one kernel of it
     has out '^1 +attention +1 x f16 .* window='
 fi
@@ -55,7 +55,7 @@ for p in json.load(open(sys.argv[1]))["steps"][0]["problems"]:
     if p["op"] == "rmsnorm" and others: print(others[0], p["variant"])'
 read -r other usual < <(python3 -c "$pick" "$work/usual") || { echo "one kernel of rmsnorm here: the rest is not tested"; exit $((failures != 0)); }
 edit "[e.update(variant='$other', usual='$usual', ns=1, usual_ns=2) for e in r['devices'][0]['entries'] if e['op'] == 'rmsnorm']"
-run 0 kernels $tiny --rows 4 --explain
+run 0 kernels $tiny --rows 4 --explain --wide
 has out "$other .*chosen: tuning measured it 100.0 % faster than $usual"
 has out 'tuning measured another one to be faster'
 run 0 kernels $tiny --rows 3
@@ -116,9 +116,9 @@ if [ -n "${SOL_FAKE_GPU:-}" ]; then
     check 'any(p["usual_choice"] == "gemm_wgmma_bf16_64" for p in r["problems"])'
     edit '[e.update(variant="gemm_wgmma_cuda", choice="gemm_wgmma_bf16_16", ns=1) for d in r["devices"] for e in d["entries"]
           if e["op"] == "gemm" and e["dtype"] == "bf16"]'
-    run 0 kernels --backend cuda -m synth:tiny,layers=2 --rows 200 --explain
+    run 0 kernels --backend cuda -m synth:tiny,layers=2 --rows 200 --explain --wide
     has out 'gemm_wgmma_cuda:gemm_wgmma_bf16_16 .*tuning measured it'
-    run 0 kernels --backend cuda -m synth:tiny,layers=2 --rows 200 --force gemm=gemm_wgmma_cuda:gemm_wgmma_bf16_32
+    run 0 kernels --backend cuda --wide -m synth:tiny,layers=2 --rows 200 --force gemm=gemm_wgmma_cuda:gemm_wgmma_bf16_32
     has out 'gemm_wgmma_cuda:gemm_wgmma_bf16_32'
     run 2 kernels --backend cuda -m synth:tiny --force gemm=gemm_wgmma_cuda:huge
     has err 'no such choice; it has: gemm_wgmma_bf16_16, '

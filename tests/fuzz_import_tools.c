@@ -20,7 +20,7 @@ static void judge(const struct import *import)
         input.windows = &windows;
     }
     FUZZ_REQUIRE(rules_run(&input, NULL, &report) == SOL_OK);
-    FUZZ_REQUIRE(report.next[0] != '\0');
+    FUZZ_REQUIRE(report.todo[0] != '\0');
     for (size_t i = 0; i < report.count; i++) FUZZ_REQUIRE(report.findings[i].ceiling_ns >= 0);
     rules_report_free(&report);
     trace_windows_free(&windows);

@@ -86,6 +86,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (size_t i = 0; i < 3; i++)
         kernels[i] = (struct store_kernel){.metric = metrics[i & 1].name,
                                            .phase = take_text(&in),
+                                           .layer = (int)i - 1,
                                            .op = take_text(&in),
                                            .variant = take_text(&in),
                                            .name = take_text(&in),
@@ -123,7 +124,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     };
     struct html *html;
     struct html_text text;
-    FUZZ_REQUIRE(report_run(&record, &html) == SOL_OK);
+    FUZZ_REQUIRE(report_run(NULL, &record, &html) == SOL_OK);
     FUZZ_REQUIRE(html_finish(html, &text) == SOL_OK);
     check(text.data);
     html_destroy(html);

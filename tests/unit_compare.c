@@ -233,6 +233,34 @@ static void test_limit(void **state)
 
 /* ---- blame ---- */
 
+/* What equal programs differ by makes a comparison that found nothing one of equal programs, and
+ * takes nothing from one that found something. */
+static void test_margin(void **state)
+{
+    (void)state;
+    double values[512], few, many;
+    struct noise noise;
+    struct compare_result r = {.live = true, .delta = 0.01};
+    struct compare_metric *m;
+    load_noise("cpu_us", values, &noise);
+    assert_int_equal(noise_margin(&noise, 8, 1, &few), SOL_OK);
+    assert_int_equal(noise_margin(&noise, 64, 1, &many), SOL_OK);
+    assert_true(many > 0 && few > 2 * many);
+    assert_int_equal(compare_add_metric(&r, "wall", "s", true, false, &m), SOL_OK);
+    m->shift = (struct shift){.estimate = 0.004, .low = -0.015, .high = 0.02, .has_interval = true};
+    m->shift.p = 0.4;
+    assert_int_equal(compare_conclude(&r), SOL_OK);
+    assert_int_equal(r.verdict, VERDICT_INCONCLUSIVE);
+    m->margin = 0.03;
+    assert_int_equal(compare_conclude(&r), SOL_OK);
+    assert_int_equal(r.verdict, VERDICT_SAME);
+    assert_near(compare_same_within(&r), 0.03, 0);
+    m->shift.low = 0.011, m->shift.estimate = 0.015, m->shift.p = 0.001;
+    assert_int_equal(compare_conclude(&r), SOL_OK);
+    assert_int_equal(r.verdict, VERDICT_SLOWER);
+    compare_result_free(&r);
+}
+
 /* By hand: old 100 = a 60 + b 30 + gaps 5 + rest 5; new 130 at half the clock... of which c is new
  * and b is gone. */
 static void test_blame_closes(void **state)
@@ -255,6 +283,8 @@ static void test_blame_closes(void **state)
     assert_string_equal(b.parts[0].name, "b");
     assert_null(b.parts[0].new_variant);
     assert_string_equal(blame_culprit(&b, true)->name, "c"); /* the largest that goes up */
+    b.residual_ns = 1.3 * b.delta_ns; /* the kernels were not timed in what was compared */
+    assert_null(blame_culprit(&b, true));
     blame_free(&b);
     old_side.gaps_ns = (double)NAN;
     new_side.clock_mhz = 0;
@@ -302,7 +332,8 @@ static void test_records(void **state)
 {
     (void)state;
     struct records r;
-    /* A prompt of 600 in steps of 512: its last step has 88 rows. */
+    /* A prompt of 600 in steps of 512: what the kernels of its last step took says nothing of it.
+     */
     parse("[{\"n_prompt\": 600, \"n_gen\": 0, \"n_batch\": 512, \"avg_ns\": 6000,"
           "  \"samples_ns\": [6000, 12000], \"kernels\": ["
           "  {\"phase\": \"prompt\", \"op\": \"gemm\", \"variant\": \"x\", \"us_per_step\": 0.88},"
@@ -314,11 +345,17 @@ static void test_records(void **state)
     assert_string_equal(r.items[0].name, "pp600");
     assert_string_equal(r.items[1].name, "pp600 #2");
     assert_int_equal(r.items[0].n_samples, 2);
-    assert_near(r.items[0].samples[1], 20, 1e-12);
-    assert_near(r.items[1].samples[0], 2, 1e-12);
+    assert_near(r.items[0].samples[1].value, 20, 1e-12);
+    assert_near(r.items[1].samples[0].value, 2, 1e-12);
     assert_int_equal(r.items[0].n_kernels, 2);
     assert_string_equal(r.items[0].kernels[0].variant, "x + y");
-    assert_near(r.items[0].kernels[0].ns_per_token, 2 * 880.0 / 88, 1e-9);
+    assert_near(r.items[0].kernels[0].ns_per_token, 0, 0);
+    records_free(&r);
+    parse(
+        "[{\"n_prompt\": 88, \"n_batch\": 512, \"avg_ns\": 6000, \"kernels\": ["
+        "  {\"phase\": \"prompt\", \"op\": \"gemm\", \"variant\": \"x\", \"us_per_step\": 0.88}]}]",
+        &r);
+    assert_near(r.items[0].kernels[0].ns_per_token, 10, 1e-9);
     records_free(&r);
     /* llama-bench's JSON lines. */
     parse("{\"n_prompt\": 0, \"n_gen\": 128, \"n_depth\": 512, \"avg_ns\": 1e9, \"x\": null}\n"
@@ -343,12 +380,15 @@ static void test_records(void **state)
         assert_int_equal(records_parse(damaged[i], strlen(damaged[i]), "text", &r), SOL_E_FORMAT);
 }
 
-static enum sol_status compare_texts(const char *a, const char *b, bool across,
-                                     struct compare_result *out)
+static enum sol_status compare_with(const char *a, const char *b, bool across,
+                                    struct start_noise known, struct compare_result *out)
 {
     static const char *const names[2] = {"a.json", "b.json"};
-    struct compare_params p = {
-        .delta = 0.01, .delta_source = "test", .seed = 1, .across_machines = across};
+    struct compare_params p = {.delta = 0.01,
+                               .delta_source = "test",
+                               .seed = 1,
+                               .across_machines = across,
+                               .generation_noise = known};
     struct records old_records, new_records;
     parse(a, &old_records);
     parse(b, &new_records);
@@ -358,59 +398,132 @@ static enum sol_status compare_texts(const char *a, const char *b, bool across,
     return status;
 }
 
+static enum verdict verdict_between(const char *a, const char *b, bool across,
+                                    struct start_noise known)
+{
+    struct compare_result r;
+    assert_int_equal(compare_with(a, b, across, known, &r), SOL_OK);
+    enum verdict verdict = r.verdict;
+    compare_result_free(&r);
+    return verdict;
+}
+
 #define RUN(cpu, samples)                                                                          \
     "[{\"n_prompt\": 0, \"n_gen\": 1, \"cpu_info\": \"" cpu "\", \"n_threads\": 2,"                \
-    "\"machine\": {\"cpu\": \"" cpu "\", \"l2\": 1}, \"samples_ns\": " samples "}]"
+    "\"machine\": {\"cpu\": \"" cpu "\", \"l2\": 1}, " samples "}]"
+/* A start of two repetitions that agree. */
+#define START(number, ns)                                                                          \
+    "{\"start\": " #number ", \"ns\": " #ns "}, {\"start\": " #number ", \"ns\": " #ns "}"
+#define STARTS(a, b, c, d)                                                                         \
+    "\"samples\": [{\"ns\": 5, \"warmup\": true}, " START(0, a) "," START(1, b) "," START(         \
+        2, c) "," START(3, d) "]"
 
+static const struct start_noise nothing = {0}, quiet = {0.001, 20}, loud = {0.2, 20};
+
+/* What starts differ by decides, not how well repetitions of one agree. */
 static void test_historical(void **state)
 {
     (void)state;
     struct compare_result r;
-    const char *old_run = RUN("x", "[1000, 1001, 1002, 1003, 1004, 1005]");
-    assert_int_equal(compare_texts(old_run, RUN("x", "[1100, 1101, 1102, 1103, 1104]"), false, &r),
-                     SOL_OK);
-    assert_int_equal(r.verdict, VERDICT_SLOWER);
-    assert_near(r.metrics[0].shift.estimate, log(1102 / 1002.5), 1e-4);
-    assert_near(r.metrics[0].middle[1], 1e9 / 1102, 1);
+    const char *one = RUN("x", "\"samples_ns\": [1000, 1001, 1002, 1003, 1004, 1005]");
+    const char *slow = RUN("x", "\"samples_ns\": [1100, 1101, 1102, 1103, 1104]");
+    const char *fast = RUN("x", "\"samples_ns\": [900, 901, 902, 903, 904]");
+    assert_int_equal(compare_with(one, slow, false, nothing, &r), SOL_OK);
+    assert_int_equal(r.verdict, VERDICT_INCONCLUSIVE);
+    assert_false(r.metrics[0].shift.has_interval);
+    assert_near(r.metrics[0].shift.estimate, log(1102 / 1002.5), 1e-9);
+    assert_near(r.metrics[0].figure[1].value, 1e9 / 1102, 1e-6);
+    assert_near(r.metrics[0].figure[0].value, 1e9 / 1002.5, 1e-6);
     assert_int_equal(r.n_differences, 0);
     compare_result_free(&r);
-    assert_int_equal(compare_texts(old_run, RUN("x", "[900, 901, 902, 903, 904]"), false, &r),
-                     SOL_OK);
-    assert_int_equal(r.verdict, VERDICT_FASTER);
-    compare_result_free(&r);
-    assert_int_equal(compare_texts(old_run, RUN("x", "[1001, 1002, 1003, 1004, 1005]"), false, &r),
-                     SOL_OK);
-    assert_int_equal(r.verdict, VERDICT_SAME);
-    compare_result_free(&r);
-    assert_int_equal(compare_texts(old_run, RUN("x", "[900, 901]"), false, &r), SOL_OK);
-    assert_int_equal(r.verdict, VERDICT_INCONCLUSIVE);
-    compare_result_free(&r);
+    assert_int_equal(verdict_between(one, slow, false, quiet), VERDICT_SLOWER);
+    assert_int_equal(verdict_between(one, fast, false, quiet), VERDICT_FASTER);
+    assert_int_equal(verdict_between(one, slow, false, loud), VERDICT_INCONCLUSIVE);
+    assert_int_equal(verdict_between(one, one, false, quiet), VERDICT_SAME);
+    /* Several starts of each say it themselves. */
+    const char *many = RUN("x", STARTS(1000, 1001, 1002, 1003));
+    const char *many_slow = RUN("x", STARTS(1100, 1101, 1102, 1103));
+    const char *wild = RUN("x", STARTS(1000, 1900, 1100, 1600));
+    assert_int_equal(verdict_between(many, many_slow, false, nothing), VERDICT_SLOWER);
+    assert_int_equal(verdict_between(many, many, false, nothing), VERDICT_SAME);
+    assert_int_equal(verdict_between(many, wild, false, nothing), VERDICT_INCONCLUSIVE);
+    /* What was disturbed decides nothing. */
+    const char *noisy = RUN("x", STARTS(1100, 1101, 1102, 1103) ", \"noise\": \"others\"");
+    assert_int_equal(verdict_between(many, noisy, false, quiet), VERDICT_INCONCLUSIVE);
+    assert_int_equal(verdict_between(noisy, many, false, quiet), VERDICT_INCONCLUSIVE);
     /* Another processor: not a comparison, unless it is asked for. */
-    assert_int_equal(compare_texts(old_run, RUN("y", "[900, 901, 902, 903, 904]"), false, &r),
-                     SOL_OK);
+    const char *other = RUN("y", "\"samples_ns\": [900, 901, 902, 903, 904]");
+    assert_int_equal(compare_with(one, other, false, quiet, &r), SOL_OK);
     assert_int_equal(r.verdict, VERDICT_INVALID);
     assert_int_equal(r.n_differences, 2);
     json_t *json = compare_report_json(&r);
     assert_string_equal(json_string_value(json_object_get(json, "verdict")), "invalid");
     json_decref(json);
     compare_result_free(&r);
-    assert_int_equal(compare_texts(old_run, RUN("y", "[900, 901, 902, 903, 904]"), true, &r),
-                     SOL_OK);
-    assert_int_equal(r.verdict, VERDICT_FASTER);
-    compare_result_free(&r);
-    assert_int_equal(compare_texts(old_run, "{\"n_prompt\": 5, \"avg_ns\": 1}", false, &r),
+    assert_int_equal(verdict_between(one, other, true, quiet), VERDICT_FASTER);
+    assert_int_equal(compare_with(one, "{\"n_prompt\": 5, \"avg_ns\": 1}", false, quiet, &r),
                      SOL_E_ARGUMENT);
+}
+
+/* A run whose starts are `n` figures of the record, from `at` on. */
+static void write_run(const struct noise *noise, size_t at, size_t n, char text[2000])
+{
+    size_t used = (size_t)snprintf(text, 2000, "[{\"n_gen\": 1, \"samples\": [");
+    for (size_t i = 0; i < n; i++)
+        used += (size_t)snprintf(text + used, 2000 - used, "%s{\"start\": %zu, \"ns\": %.17g}",
+                                 i ? ", " : "", i, noise->values[(at + i) % noise->n]);
+    snprintf(text + used, 2000 - used, "]}]");
+}
+
+/* The same command against itself, as stored runs of one start and of several, with what a third of
+ * the record taught before: at most 5 % are wrong. */
+static void test_stored_false_alarms(void **state)
+{
+    (void)state;
+    enum { COMPARISONS = 200 };
+    static const char *const fields[] = {"ns_per_token", "cpu_us"};
+    static const size_t starts[] = {1, 3, 6};
+    for (size_t f = 0; f < 2; f++)
+        for (size_t s = 0; s < 3; s++) {
+            double values[512];
+            struct noise noise, rest;
+            struct start_noise known = {0};
+            struct rng rng;
+            size_t wrong = 0;
+            load_noise(fields[f], values, &noise);
+            rng_seed(&rng, 9 + s);
+            start_noise_add(&known, values, noise.n / 3);
+            rest = (struct noise){values + noise.n / 3, noise.n - noise.n / 3};
+            for (int i = 0; i < COMPARISONS; i++) {
+                char a[2000], b[2000];
+                int64_t last = (int64_t)rest.n - 1;
+                write_run(&rest, (size_t)rng_range(&rng, 0, last), starts[s], a);
+                write_run(&rest, (size_t)rng_range(&rng, 0, last), starts[s], b);
+                enum verdict v = verdict_between(a, b, false, known);
+                wrong += v == VERDICT_FASTER || v == VERDICT_SLOWER;
+            }
+            if (statistics_binomial_more(wrong, COMPARISONS, 0.05) < 0.01)
+                fail_msg("%s, %zu starts: %zu of %d wrong", fields[f], starts[s], wrong,
+                         COMPARISONS);
+        }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_verdicts),    cmocka_unit_test(test_needed),
-        cmocka_unit_test(test_p_values),    cmocka_unit_test(test_false_alarms),
-        cmocka_unit_test(test_power),       cmocka_unit_test(test_needed_decides),
-        cmocka_unit_test(test_limit),       cmocka_unit_test(test_blame_closes),
-        cmocka_unit_test(test_blame_pairs), cmocka_unit_test(test_records),
+        cmocka_unit_test(test_verdicts),
+        cmocka_unit_test(test_needed),
+        cmocka_unit_test(test_p_values),
+        cmocka_unit_test(test_false_alarms),
+        cmocka_unit_test(test_power),
+        cmocka_unit_test(test_needed_decides),
+        cmocka_unit_test(test_limit),
+        cmocka_unit_test(test_blame_closes),
+        cmocka_unit_test(test_blame_pairs),
+        cmocka_unit_test(test_records),
+        cmocka_unit_test(test_margin),
         cmocka_unit_test(test_historical),
+        cmocka_unit_test(test_stored_false_alarms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -244,10 +244,24 @@ static void schemas_are_the_commands_tables(void **state)
 
 /* ---- answers ---- */
 
-static json_t *answer(const char *name, const char *output, int exit_status, const char *errors,
-                      enum mcp_end end, bool *failed, bool *cut)
+/* That a call works is that its tool takes it. */
+static void assert_call(const json_t *call)
 {
+    struct mcp_words words;
+    const struct mcp_tool *t = tool(json_string_value(json_object_get(call, "tool")));
+    const json_t *arguments = json_object_get(call, "arguments");
+    assert_int_equal(mcp_tool_words(t, mcp_tool_spec(t, find), arguments, &words), SOL_OK);
+    mcp_words_free(&words);
+}
+
+static json_t *answer_of_call(const char *name, const char *arguments, bool allow_commands,
+                              const char *output, int exit_status, const char *errors,
+                              enum mcp_end end, bool *failed, bool *cut)
+{
+    json_t *given = json_loads(arguments, 0, NULL), *next;
     char *text = mcp_answer(&(struct mcp_outcome){.tool = tool(name),
+                                                  .arguments = given,
+                                                  .offer = {find, allow_commands},
                                                   .end = end,
                                                   .exit_status = exit_status,
                                                   .max_seconds = 60,
@@ -255,15 +269,152 @@ static json_t *answer(const char *name, const char *output, int exit_status, con
                                                   .output_size = strlen(output),
                                                   .errors = errors,
                                                   .more_id = "a1"},
-                            failed, cut);
+                            failed, cut, &next);
     assert_non_null(text);
     assert_true(strlen(text) < 4096);
     json_t *json = json_loads(text, JSON_ALLOW_NUL, NULL);
     free(text);
     assert_non_null(json);
-    const char *next = json_string_value(json_object_get(json, "next"));
-    assert_true(next && *next);
+    assert_true(json_equal(next, json_object_get(json, "next")) || !next);
+    if (next) assert_call(next);
+    assert_true(next || json_is_string(json_object_get(json, "first")));
+    assert_int_equal(json_object_get(json, "more") != NULL, *cut);
+    if (*cut) assert_call(json_object_get(json, "more"));
+    json_decref(given);
+    json_decref(next);
     return json;
+}
+
+static json_t *answer(const char *name, const char *output, int exit_status, const char *errors,
+                      enum mcp_end end, bool *failed, bool *cut)
+{
+    return answer_of_call(name, "{}", true, output, exit_status, errors, end, failed, cut);
+}
+
+static const char *next_tool(const json_t *json)
+{
+    return json_string_value(json_object_get(json_object_get(json, "next"), "tool"));
+}
+
+static const json_t *next_argument(const json_t *json, const char *name)
+{
+    return json_object_get(json_object_get(json_object_get(json, "next"), "arguments"), name);
+}
+
+static void commands_become_calls(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *command, *call; /* NULL: there is none */
+    } cases[] = {
+        {"sol opt compare --max-pairs 30 --tree '/tmp/a b'",
+         "{\"tool\": \"opt_compare\", \"arguments\": {\"max_pairs\": 30, \"tree\": \"/tmp/a b\"}}"},
+        {"sol opt start 'what you try' --predict 5% --with-changes",
+         "{\"tool\": \"opt_start\", \"arguments\": {\"hypothesis\": \"what you try\", "
+         "\"predict_percent\": 5.0, \"with_changes\": true}}"},
+        {"sol opt init --preset make",
+         "{\"tool\": \"opt_init\", \"arguments\": {\"preset\": \"make\"}}"},
+        {"sol runs show b12345678",
+         "{\"tool\": \"run_show\", \"arguments\": {\"run\": \"b12345678\"}}"},
+        {"sol runs", "{\"tool\": \"runs\", \"arguments\": {}}"},
+        {"sol compare --live --max-pairs 50 -q --metric cpu 'sleep 1' -- 'sleep 2'",
+         "{\"tool\": \"compare_live\", \"arguments\": {\"max_pairs\": 50, \"metrics\": [\"cpu\"], "
+         "\"old\": \"sleep 1\", \"new\": \"sleep 2\"}}"},
+        {"sol compare a b",
+         "{\"tool\": \"compare\", \"arguments\": {\"old\": \"a\", \"new\": \"b\"}}"},
+        {"sol bench -q -o json -p 16,32 --ops --n-gen=4",
+         "{\"tool\": \"bench\", \"arguments\": {\"prompt\": [16, 32], \"ops\": true, \"generate\": "
+         "[4]}}"},
+        {"sol profile", "{\"tool\": \"profile\", \"arguments\": {}}"},
+        {"sol profile --level node -- python3 a.py -x",
+         "{\"tool\": \"profile_command\", \"arguments\": {\"level\": \"node\", \"command\": "
+         "[\"python3\", \"a.py\", \"-x\"]}}"},
+        {"sol import a.json", "{\"tool\": \"import\", \"arguments\": {\"files\": [\"a.json\"]}}"},
+        {"sol opt history o12345678",
+         "{\"tool\": \"opt_history\", \"arguments\": {\"iteration\": \"o12345678\"}}"},
+        {"sol bench --numa interleave", NULL}, /* no such argument of the tool */
+        {"sol compare a", NULL},
+        {"sol runs show", NULL},
+        {"sol opt start 'open", NULL},
+        {"git status", NULL},
+        {"", NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        json_t *call = mcp_next_call(&(struct mcp_offer){find, true}, cases[i].command);
+        json_t *expected = cases[i].call ? json_loads(cases[i].call, 0, NULL) : NULL;
+        if ((call || expected) && !json_equal(call, expected))
+            fail_msg("%s: %s", cases[i].command, call ? json_dumps(call, 0) : "no call");
+        if (call) assert_call(call);
+        json_decref(call);
+        json_decref(expected);
+    }
+    assert_null(mcp_next_call(&(struct mcp_offer){find, false}, "sol opt status"));
+}
+
+/* What decides of every test is there, however long the rest is. */
+static void what_decides_comes_first(void **state)
+{
+    (void)state;
+    bool failed, cut;
+    char *big = NULL;
+    size_t size = 0;
+    FILE *to = open_memstream(&big, &size);
+    assert_non_null(to);
+    fputc('[', to);
+    for (int i = 0; i < 12; i++) {
+        fprintf(to, "%s{\"run\": \"b0000000a\", \"build_commit\": \"abcdef012\"", i ? "," : "");
+        for (int k = 0; k < 40; k++) fprintf(to, ", \"setting%d\": \"something long\"", k);
+        fprintf(
+            to,
+            ", \"samples_ns\": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10], \"n_prompt\": %d, \"n_gen\": 0, "
+            "\"ts\": %d.5, \"ci95_ts\": [1.5, 2.5], \"memory_limit_percent\": %d.25, "
+            "\"kernels\": [",
+            i + 1, 1000 + i, i + 1);
+        for (int k = 0; k < 20; k++)
+            fprintf(to, "%s{\"op\": \"op%d\", \"share\": %d.5}", k ? "," : "", k, k);
+        fputs("]}", to);
+    }
+    fputc(']', to);
+    fclose(to);
+    json_t *json = answer("bench", big, 0, "", MCP_EXITED, &failed, &cut);
+    const json_t *result = json_object_get(json, "result");
+    assert_true(cut);
+    assert_int_equal(json_array_size(result), 12);
+    for (size_t i = 0; i < 12; i++) {
+        const json_t *row = json_array_get(result, i);
+        assert_int_equal(json_integer_value(json_object_get(row, "n_prompt")), i + 1);
+        assert_true(json_real_value(json_object_get(row, "ts")) == 1000.5 + (double)i);
+        assert_int_equal(json_array_size(json_object_get(row, "ci95_ts")), 2);
+        assert_true(json_object_get(row, "memory_limit_percent") != NULL);
+    }
+    /* The largest kernel, not the first. */
+    const json_t *kernels = json_object_get(json_array_get(result, 0), "kernels");
+    assert_string_equal(json_string_value(json_object_get(
+                            json_array_get(kernels, json_array_size(kernels) - 1), "op")),
+                        "op19");
+    /* A commit is no run. */
+    assert_int_equal(json_array_size(json_object_get(json, "evidence")), 1);
+    char *text = json_dumps(json, JSON_COMPACT);
+    assert_true(strlen(text) > 3700); /* the bytes are used */
+    free(text);
+    const json_t *left_out = json_object_get(json, "left_out");
+    assert_non_null(json_object_get(left_out, "*.kernels"));
+
+    struct mcp_kept kept = {.id = "a1", .text = big, .size = size};
+    text = mcp_answer_part(&kept, "3.kernels", 0);
+    assert_non_null(strstr(text, "op19"));
+    free(text);
+    text = mcp_answer_part(&kept, "*.samples_ns", 0);
+    assert_non_null(strstr(text, "[1,2,3,4,5,6,7,8,9,10]"));
+    free(text);
+    text = mcp_answer_part(&kept, "10:", 0);
+    assert_non_null(strstr(text, "1011.5"));
+    assert_null(strstr(text, "1009.5"));
+    free(text);
+    assert_null(mcp_answer_part(&kept, "none", 0));
+    assert_null(mcp_answer_part(&kept, "77", 0));
+    json_decref(json);
+    free(big);
 }
 
 static void answers_are_small_and_have_one_next_step(void **state)
@@ -272,23 +423,50 @@ static void answers_are_small_and_have_one_next_step(void **state)
     bool failed, cut;
     json_t *json =
         answer("opt_compare",
-               "{\"iteration\": {\"id\": \"o1234abcd\", \"base\": null}, \"next\": \"sol opt "
-               "record, then: sol opt revert\"}",
+               "{\"iteration\": {\"id\": \"o1234abcd\", \"base\": null}, \"first\": "
+               "\"repair it\", \"next\": \"sol opt record --tree /tmp/x --note 'it broke'\"}",
                11, "", MCP_EXITED, &failed, &cut);
     assert_false(failed || cut);
-    assert_string_equal(json_string_value(json_object_get(json, "next")),
-                        "opt_record, then: opt_revert");
+    assert_string_equal(next_tool(json), "opt_record");
+    assert_string_equal(json_string_value(next_argument(json, "note")), "it broke");
+    assert_string_equal(json_string_value(json_object_get(json, "first")), "repair it");
+    assert_null(json_object_get(json_object_get(json, "result"), "next"));
     assert_string_equal(json_string_value(json_array_get(json_object_get(json, "evidence"), 0)),
                         "o1234abcd");
+    json_decref(json);
+    /* Not where it may not be called. */
+    json = answer_of_call("advise", "{}", false,
+                          "{\"run\": \"b1234abcd\", \"next\": \"sol opt status\"}", 0, "",
+                          MCP_EXITED, &failed, &cut);
+    assert_string_equal(next_tool(json), "run_show");
+    json_decref(json);
+    /* An error that is in the output. */
+    json = answer("opt_compare",
+                  "{\"verb\": \"compare\", \"error\": \"no\", \"next\": \"sol opt status\"}", 4, "",
+                  MCP_EXITED, &failed, &cut);
+    assert_true(failed);
+    assert_string_equal(json_string_value(json_object_get(json, "error")), "no");
+    assert_string_equal(next_tool(json), "opt_status");
+    json_decref(json);
+
+    /* A traced program's own output comes before the report. */
+    json = answer("profile_command", "took 3 s\n{ no\n{\"run\": \"p1234abcd\", \"kernels\": []}\n",
+                  0, "", MCP_EXITED, &failed, &cut);
+    assert_string_equal(json_string_value(json_array_get(json_object_get(json, "evidence"), 0)),
+                        "p1234abcd");
+    assert_non_null(strstr(
+        json_string_value(json_object_get(json_object_get(json, "result"), "output")), "took 3 s"));
     json_decref(json);
 
     json = answer("bench", "", 2, "sol: error: no such model\n", MCP_EXITED, &failed, &cut);
     assert_true(failed);
     assert_non_null(strstr(json_string_value(json_object_get(json, "error")), "no such model"));
     json_decref(json);
-    json = answer("bench", "[1, 2", 137, "", MCP_TIMED_OUT, &failed, &cut);
+    json = answer_of_call("bench", "{\"prompt\": [16]}", true, "[1, 2", 137, "", MCP_TIMED_OUT,
+                          &failed, &cut);
     assert_true(failed);
-    assert_non_null(strstr(json_string_value(json_object_get(json, "next")), "max_seconds 120"));
+    assert_true(json_number_value(next_argument(json, "max_seconds")) == 120);
+    assert_int_equal(json_array_size(next_argument(json, "prompt")), 1);
     json_decref(json);
     json = answer("bench", "\xff plain", 0, "", MCP_EXITED, &failed, &cut);
     json_decref(json);
@@ -298,8 +476,14 @@ static void answers_are_small_and_have_one_next_step(void **state)
     json = answer("bench", "{\"a\": \"b\\u0000c\"}", 0, "", MCP_EXITED, &failed, &cut);
     assert_int_equal(json_string_length(json_object_get(json_object_get(json, "result"), "a")), 3);
     json_decref(json);
+}
 
-    /* Many, deep, long, and with characters that grow when escaped. */
+/* Many, deep, long, and with characters that grow when escaped. */
+static void large_answers_are_cut(void **state)
+{
+    (void)state;
+    bool failed, cut;
+    json_t *json;
     char *big = malloc(400000);
     assert_non_null(big);
     size_t n = 0;
@@ -311,7 +495,9 @@ static void answers_are_small_and_have_one_next_step(void **state)
     strcpy(big + n, "]");
     json = answer("bench", big, 0, "", MCP_EXITED, &failed, &cut);
     assert_true(cut && !failed);
-    assert_string_equal(json_string_value(json_object_get(json, "more")), "a1");
+    assert_string_equal(json_string_value(json_object_get(
+                            json_object_get(json_object_get(json, "more"), "arguments"), "id")),
+                        "a1");
     assert_int_equal(json_array_size(json_object_get(json, "evidence")), 8);
     json_decref(json);
     n = (size_t)sprintf(big, "{");
@@ -331,8 +517,9 @@ static void parts_give_the_whole(void **state)
     size_t size = 0, offset = 0;
     while (size + 8 < sizeof whole)
         size += (size_t)sprintf(whole + size, "\"\xc3\xa4\n%zu", size % 7);
+    struct mcp_kept kept = {.id = "a1", .text = whole, .size = size};
     for (int i = 0; offset < size && i < 100; i++) {
-        char *text = mcp_answer_part("a1", whole, size, offset);
+        char *text = mcp_answer_part(&kept, NULL, offset);
         assert_non_null(text);
         assert_true(strlen(text) < 4096);
         json_t *json = json_loads(text, 0, NULL);
@@ -343,7 +530,7 @@ static void parts_give_the_whole(void **state)
         json_decref(json);
     }
     assert_string_equal(built, whole);
-    char *beyond = mcp_answer_part("a1", whole, size, size + 100);
+    char *beyond = mcp_answer_part(&kept, NULL, size + 100);
     assert_non_null(beyond);
     free(beyond);
 }
@@ -605,7 +792,10 @@ int main(void)
         cmocka_unit_test(table_is_sound),
         cmocka_unit_test(command_lines),
         cmocka_unit_test(schemas_are_the_commands_tables),
+        cmocka_unit_test(commands_become_calls),
+        cmocka_unit_test(what_decides_comes_first),
         cmocka_unit_test(answers_are_small_and_have_one_next_step),
+        cmocka_unit_test(large_answers_are_cut),
         cmocka_unit_test(parts_give_the_whole),
         cmocka_unit_test(messages),
         cmocka_unit_test(nul_is_refused),

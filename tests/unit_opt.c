@@ -63,7 +63,8 @@ static void configuration_is_checked(void **state)
          "from 6"},
         {"{\"benchmark\": \"a\", \"correctness\": \"a\", \"perplexity\": null, \"min_pairs\": 7.5}",
          "whole"},
-        {"{\"benchmark\": \"a\", \"correctness\": \"a\", \"perplexity\": null, \"min_pairs\": 50}",
+        {"{\"benchmark\": \"a\", \"correctness\": \"a\", \"perplexity\": null, \"min_pairs\": 50, "
+         "\"max_pairs\": 40}",
          "more than"},
         {"{\"benchmark\": \"a\", \"correctness\": \"a\", \"perplexity\": null, \"bild\": \"\"}",
          "did you mean \"build\""},

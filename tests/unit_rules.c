@@ -1,4 +1,5 @@
 /* Every rule on a program with its fault planted, where it alone may fire, and on one without. */
+#include "advise/largest.h"
 #include "advise/rules.h"
 
 #include <math.h>
@@ -220,7 +221,7 @@ static void assert_fires(const struct rules_report *r, const char *rule)
             fail_msg("%s fired, not %s: %s", r->findings[i].rule->name, rule, r->findings[i].text);
     if (r->count == 0) fail_msg("%s did not fire", rule);
     assert_non_null(rule_find(rule));
-    assert_true(strlen(r->next) > 0 && strlen(r->findings[0].text) > 0);
+    assert_true(strlen(r->todo) > 0 && strlen(r->findings[0].text) > 0);
     assert_true(json_object_size(r->findings[0].evidence) > 0);
 }
 
@@ -314,7 +315,7 @@ static void test_gap_before_graph(void **state)
     advise(&p, 0.01, &r);
     for (size_t i = 0; i < r.count; i++)
         if (strcmp(r.findings[i].rule->name, "gap.host") == 0) {
-            next = json_string_value(json_object_get(r.findings[i].evidence, "next"));
+            next = json_string_value(json_object_get(r.findings[i].evidence, "todo"));
             assert_non_null(strstr(r.findings[i].text, "runs as a CUDA graph; 40.0 copies"));
         }
     assert_non_null(next);
@@ -323,7 +324,7 @@ static void test_gap_before_graph(void **state)
     p.in_graph = 0, p.kernel = 20;
     advise(&p, 0.01, &r);
     assert_fires(&r, "gap.host");
-    assert_non_null(strstr(r.next, "a CUDA graph of the step"));
+    assert_non_null(strstr(r.todo, "a CUDA graph of the step"));
     rules_report_free(&r);
 }
 
@@ -373,7 +374,7 @@ static void test_withheld(void **state)
     advise(&p, 0.06, &r);
     assert_int_equal(r.count, 0);
     assert_non_null(r.withheld);
-    assert_non_null(strstr(r.next, "--level launch"));
+    assert_non_null(strstr(r.todo, "--level launch"));
     rules_report_free(&r);
     /* what the device itself did is judged all the same */
     p.pageable = 30;
@@ -604,6 +605,62 @@ static void test_size(void **state)
     timeline_destroy(t);
 }
 
+/* What is printed for the largest kernels: five of seven, the longest first, with the sentence that
+ * its counters call for. */
+static void test_largest(void **state)
+{
+    (void)state;
+    struct counters list = {0};
+    static char names[7][24] = {"full", "busy", "few", "waits", "small", "bare", "idle"};
+    for (int i = 0; i < 7; i++) {
+        struct kernel_counters k = good_kernel();
+        k.name = names[i];
+        k.duration_ns = 7e4 - 1e4 * i;
+        k.flops = 1e6, k.dram_bytes = 5e5;
+        if (i == 1) k.sm = 92, k.memory = 20;
+        if (i >= 2) k.sm = 20, k.memory = 30;
+        if (i == 2) k.occupancy = 23, k.occupancy_limit = 25;
+        if (i == 4) k.waves = 0.25;
+        OK(counters_add(&list, &k));
+    }
+    json_t *json = largest_json(&list);
+    static const char *const says[] = {"memory is at its limit", "compute is at its limit",
+                                       "too few warps to hide that waiting for memory beyond L1",
+                                       "waiting for memory beyond L1 for 6", "it fills 25 %"};
+    assert_int_equal(json_array_size(json), LARGEST_KERNELS);
+    for (size_t i = 0; i < LARGEST_KERNELS; i++) {
+        const json_t *one = json_array_get(json, i);
+        const char *so = json_string_value(json_object_get(one, "so"));
+        assert_string_equal(json_string_value(json_object_get(one, "kernel")), names[i]);
+        if (!strstr(so, says[i])) fail_msg("%s: %s", names[i], so);
+        assert_true(fabs(json_number_value(json_object_get(one, "flop_per_byte")) - 2) < 1e-9);
+    }
+    const json_t *stall = json_array_get(json_object_get(json_array_get(json, 3), "stalls"), 0);
+    assert_string_equal(json_string_value(json_object_get(stall, "reason")), "long_scoreboard");
+    assert_true(fabs(json_number_value(json_object_get(stall, "share")) - 0.625) < 1e-9);
+    json_decref(json);
+    char *text;
+    size_t size;
+    FILE *to = open_memstream(&text, &size);
+    largest_print(&list, to);
+    fclose(to);
+    assert_non_null(strstr(text, "the 5 kernels that take most time:\n1. full\n"));
+    assert_non_null(strstr(text, "roofline   compute 45 %, memory 88 % of their speed of light, 2 "
+                                 "FLOP a byte: bound by memory\n"));
+    assert_non_null(strstr(text, "stalls     62 % waiting for memory beyond L1, 38 % fixed"));
+    free(text);
+    counters_free(&list);
+    /* Names and times are all that some counters say. */
+    struct kernel_counters k;
+    kernel_counters_init(&k);
+    k.name = names[0];
+    OK(counters_add(&list, &k));
+    json = largest_json(&list);
+    assert_true(json_is_null(json_object_get(json_array_get(json, 0), "compute_percent")));
+    json_decref(json);
+    counters_free(&list);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -613,6 +670,7 @@ int main(void)
         cmocka_unit_test(test_gates),          cmocka_unit_test(test_counters),
         cmocka_unit_test(test_counters_merge), cmocka_unit_test(test_kernels),
         cmocka_unit_test(test_table),          cmocka_unit_test(test_size),
+        cmocka_unit_test(test_largest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

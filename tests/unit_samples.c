@@ -53,8 +53,11 @@ static void test_stop(void **state)
     size_t n = stops_at(&rule, samples, &why);
     assert_int_equal(why, STOP_PRECISION);
     assert_in_range(n, 8, 32);
-    assert_true(samples_half_width(samples, n) <= 0.005);
-    assert_true(samples_half_width(samples, n - 1) > 0.005);
+    struct figure figure;
+    assert_int_equal(samples_figure(samples, n, 1, &figure), SOL_OK);
+    assert_true(figure.half <= 0.005);
+    assert_int_equal(samples_figure(samples, n - 1, 1, &figure), SOL_OK);
+    assert_true(figure.half > 0.005);
     /* 20 % will not do with 40: it stops when the spread is known to be steady, or at 40. */
     draw(samples, MANY, 0.2, 3);
     n = stops_at(&rule, samples, &why);
@@ -91,13 +94,18 @@ static void test_repeats(void **state)
     assert_int_equal(stops_at(&rule, samples, &why), 11);
 }
 
-static void test_half_width(void **state)
+/* Energy is known of some repetitions only. */
+static void test_energy(void **state)
 {
     (void)state;
-    /* Logs 0, 0.01, 0.02: sd 0.01, t of 2 degrees 4.302653. */
-    struct sample samples[] = {{.ns = 1}, {.ns = exp(0.01)}, {.ns = exp(0.02)}};
-    assert_true(fabs(samples_half_width(samples, 3) - 4.302653 * 0.01 / sqrt(3)) < 1e-9);
-    assert_true(isinf(samples_half_width(samples, 1)));
+    struct sample samples[] = {
+        {.ns = 1, .joules = NAN}, {.ns = 1, .joules = 6}, {.ns = 1, .joules = 2}};
+    struct figure got;
+    assert_int_equal(samples_energy(samples, 3, 2, &got), SOL_OK);
+    assert_int_equal(got.count, 2);
+    assert_true(got.value == 2 && isnan(got.half));
+    assert_int_equal(samples_energy(samples, 1, 2, &got), SOL_OK);
+    assert_int_equal(got.count, 0);
 }
 
 static void test_settled(void **state)
@@ -155,6 +163,11 @@ static void test_rating(void **state)
     assert_null(rating_find(NULL, spark, "gpt-oss 116.8B", "pp2048"));
     assert_null(rating_find(NULL, "AMD EPYC", model, "pp2048"));
     assert_non_null(rating_find(NULL, spark, "", "matmul compute %"));
+    /* as llama-bench names models and imports name tests */
+    assert_non_null(rating_find(NULL, spark, "gpt-oss 20B MXFP4 MoE", "pp2048"));
+    assert_non_null(rating_find(NULL, spark, "gpt-oss-20b-mxfp4.gguf", "tg32 (n_threads 4)"));
+    assert_null(rating_find(NULL, spark, "gpt-oss 120B MXFP4 MoE", "pp2048"));
+    assert_null(rating_find(NULL, spark, "gpt-oss", "pp2048"));
 }
 
 static enum sol_status table_of(const char *text, struct rating_table **out)
@@ -191,15 +204,38 @@ static void test_rating_file(void **state)
     assert_int_equal(rating_table_open("/nowhere/ratings.json", &table), SOL_E_IO);
 }
 
+/* What is expected comes true: as many as are asked for, what the interval needs, what time allows.
+ */
+static void test_expected(void **state)
+{
+    (void)state;
+    struct sample samples[40];
+    struct stop_rule r = {
+        .least = 6, .most = 40, .precision = 0.01, .seconds = 60, .least_late = 5};
+    for (int i = 0; i < 40; i++) samples[i] = (struct sample){.ns = 100 + 0.1 * (i * 17 % 40)};
+    assert_int_equal(samples_expected(&(struct stop_rule){.count = 9}, samples, 2, 1), 9);
+    assert_int_equal(samples_expected(&r, samples, 1, 0.1), 6);
+    size_t n = samples_expected(&r, samples, 10, 1);
+    assert_true(n > 10 && n < 40);
+    struct figure figure;
+    assert_int_equal(samples_figure(samples, n, 1, &figure), SOL_OK);
+    assert_true(figure.half < 1.1 * r.precision);
+    assert_int_equal(samples_expected(&r, samples, 8, 48), 10); /* 6 s each */
+    assert_int_equal(samples_expected(&r, samples, 2, 100), 5); /* late, but not with so few */
+    r.precision = 1e-6;
+    assert_int_equal(samples_expected(&r, samples, 10, 1), 40);
+}
+
 /* 1 GB at 10 GB/s takes 100 ms at least. */
 static void test_impossible(void **state)
 {
     (void)state;
     struct ceiling ceiling = {.memory.best = 1e10, .arithmetic[NUMERICS_EXACT].best = 1e12};
-    struct bench_result r = {.cost.bytes = 1e9, .ns.median = 96e6};
-    assert_true(fabs(bench_limit_ns(&ceiling, &r) - 1e8) < 1);
+    struct bench_result r = {.cost.bytes = 1e9, .speed.value = 96e6, .tokens = 1};
+    assert_true(fabs(bench_speed(&ceiling, &r).limit - 1e8) < 1);
+    assert_string_equal(bench_bound(&ceiling, &r), "memory");
     assert_false(bench_impossible(&ceiling, &r));
-    r.ns.median = 95e6;
+    r.speed.value = 95e6;
     assert_true(bench_impossible(&ceiling, &r));
     ceiling.memory.best = 0; /* not measured */
     assert_false(bench_impossible(&ceiling, &r));
@@ -209,10 +245,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_stop),        cmocka_unit_test(test_noise_is_steady),
-        cmocka_unit_test(test_repeats),     cmocka_unit_test(test_half_width),
+        cmocka_unit_test(test_repeats),     cmocka_unit_test(test_energy),
         cmocka_unit_test(test_settled),     cmocka_unit_test(test_outliers),
         cmocka_unit_test(test_percentile),  cmocka_unit_test(test_rating),
         cmocka_unit_test(test_rating_file), cmocka_unit_test(test_impossible),
+        cmocka_unit_test(test_expected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

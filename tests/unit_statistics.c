@@ -10,6 +10,9 @@
 
 #include <jansson.h>
 
+#include "base/rng.h"
+#include "stats/figure.h"
+#include "stats/start_noise.h"
 #include "stats/statistics_shift.h"
 #include "stats/statistics_tests.h"
 
@@ -156,25 +159,125 @@ static void test_paired_shift(void **state)
     }
 }
 
-static void test_sample_shift(void **state)
+/* The figure of one start; NaN where scipy's binomial leaves no interval. */
+static void test_figures(void **state)
 {
     (void)state;
     size_t i;
     json_t *wanted;
-    json_array_foreach(vectors("samples"), i, wanted)
+    json_array_foreach(vectors("median"), i, wanted)
     {
-        double x[512], y[512];
-        struct shift got;
-        size_t n = numbers(wanted, "x", x), m = numbers(wanted, "y", y);
-        assert_int_equal(shift_samples(x, n, y, m, &got), SOL_OK);
-        check_shift(wanted, &got);
-        /* The other way round is the same with the other sign. */
-        struct shift back;
-        assert_int_equal(shift_samples(y, m, x, n, &back), SOL_OK);
-        assert_near(back.p, got.p, 1e-12);
-        assert_near(back.estimate, -got.estimate, 1e-15);
-        if (got.has_interval) assert_near(back.low, -got.high, 1e-15);
+        double values[512];
+        struct figure got;
+        size_t n = numbers(wanted, "values", values);
+        assert_int_equal(figure_of_one(values, n, &got), SOL_OK);
+        assert_near(got.value, number(wanted, "median"), 1e-15);
+        assert_int_equal(got.count, n);
+        assert_int_equal(got.starts, 1);
+        assert_int_equal(isnan(got.low), n < FIGURE_LEAST);
+        if (n < FIGURE_LEAST) continue;
+        assert_near(got.low, number(wanted, "low"), 1e-15);
+        assert_near(got.high, number(wanted, "high"), 1e-15);
+        struct figure rate = figure_per_second(&got);
+        assert_near(rate.value * got.value, 1e9, 1e-3);
+        assert_near(rate.low * got.high, 1e9, 1e-3);
     }
+    json_array_foreach(vectors("t"), i, wanted) assert_near(
+        statistics_t_p(number(wanted, "t"), number(wanted, "df")), number(wanted, "p"), 1e-9);
+}
+
+/* Starts count, not repetitions: six starts whose repetitions agree perfectly. */
+static void test_figure_of_starts(void **state)
+{
+    (void)state;
+    enum { STARTS = 6, EACH = 4 };
+    struct figure_value values[STARTS * EACH];
+    struct figure got;
+    for (int i = 0; i < STARTS * EACH; i++)
+        values[i] = (struct figure_value){100 + i % STARTS, i % STARTS};
+    assert_int_equal(figure_of(values, STARTS * EACH, &got), SOL_OK);
+    assert_int_equal(got.starts, STARTS);
+    assert_int_equal(got.count, STARTS * EACH);
+    assert_near(got.value, 102.5, 0);
+    assert_near(got.low, 100, 0);
+    assert_near(got.high, 105, 0);
+    assert_false(figure_is_wide(&got));                                         /* 2.5 / 102.5 */
+    for (int i = 0; i < EACH; i++) values[(STARTS - 1) * EACH + i].value = 120; /* the last start */
+    assert_int_equal(figure_of(values, STARTS * EACH, &got), SOL_OK);
+    assert_true(figure_is_wide(&got));
+    assert_int_equal(figure_of(values, (STARTS - 1) * EACH, &got), SOL_OK);
+    assert_true(isnan(got.low) && !figure_is_wide(&got));
+    assert_int_equal(figure_of(values, 0, &got), SOL_OK);
+    assert_true(isnan(got.value));
+    figure_set_limit(&got, 5, false);
+    assert_true(isnan(got.reached));
+}
+
+/* Noise that is drawn from a normal distribution: an interval of 95 % holds the truth at least so
+ * often, whether starts are many, or few beside what is known. */
+static void test_start_noise(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t starts;
+        double df;
+    } cases[] = {{6, 0}, {3, 0}, {1, 30}, {1, 6}, {3, 10}};
+    enum { TRIALS = 4000 };
+    struct rng rng;
+    rng_seed(&rng, 5);
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        size_t missed = 0, n = cases[c].starts;
+        for (int trial = 0; trial < TRIALS; trial++) {
+            struct start_noise known = {0};
+            double medians[2][32], before[32];
+            struct figure figures[2];
+            size_t n_before = (size_t)cases[c].df;
+            for (size_t i = 0; i < n_before; i++) before[i] = exp(0.1 * rng_normal(&rng));
+            if (n_before) start_noise_add(&known, before, n_before);
+            for (int side = 0; side < 2; side++) {
+                struct figure_value values[32];
+                for (size_t i = 0; i < n; i++) {
+                    medians[side][i] = exp(0.1 * rng_normal(&rng));
+                    values[i] = (struct figure_value){medians[side][i], (int)i};
+                }
+                assert_int_equal(figure_of(values, n, &figures[side]), SOL_OK);
+            }
+            const struct start_side sides[2] = {{&figures[0], medians[0]},
+                                                {&figures[1], medians[1]}};
+            struct shift shift;
+            start_noise_shift(sides, &known, &shift);
+            assert_true(shift.has_interval);
+            missed += shift.low > 0 || shift.high < 0;
+        }
+        double rate = (double)missed / TRIALS;
+        if (!(rate < 0.05)) fail_msg("case %zu: %g missed", c, rate);
+    }
+}
+
+/* One start against one, with nothing known: no interval. Old knowledge fades. */
+static void test_start_noise_unknown(void **state)
+{
+    (void)state;
+    const double one[] = {1}, two[] = {2}, day = 86400e9;
+    struct figure old_figure, new_figure;
+    struct shift shift;
+    figure_of_one(one, 1, &old_figure);
+    figure_of_one(two, 1, &new_figure);
+    const struct start_side sides[2] = {{&old_figure, one}, {&new_figure, two}};
+    start_noise_shift(sides, &(struct start_noise){0}, &shift);
+    assert_false(shift.has_interval);
+    assert_near(shift.p, 1, 0);
+    assert_near(shift.estimate, log(2), 1e-15);
+    struct start_noise known = {0.1, 20};
+    start_noise_shift(sides, &known, &shift);
+    assert_true(shift.has_interval && shift.low > 0);
+    struct start_noise aged = start_noise_aged(&known, (int64_t)(15 * day));
+    assert_near(aged.df, 10, 1e-9);
+    assert_near(aged.sd, 0.1, 0);
+    assert_near(start_noise_aged(&known, (int64_t)(31 * day)).df, 0, 0);
+    start_noise_pool(&known, &(struct start_noise){0.2, 20});
+    assert_near(known.sd, sqrt(0.025), 1e-12);
+    assert_near(known.df, START_NOISE_DF_MAX, 0);
 }
 
 static void test_holm_and_rates(void **state)
@@ -242,25 +345,31 @@ static void test_shift_limits(void **state)
     assert_false(got.has_interval);
     assert_true(isinf(got.low) && isinf(got.high));
     assert_near(got.p, 0.0625, 1e-12);
-    assert_int_equal(shift_samples(few, 3, few, 3, &got), SOL_OK);
-    assert_false(got.has_interval);
-    assert_near(got.p, 1, 1e-12);
     assert_int_equal(shift_paired(zeros, 8, &got), SOL_OK);
     assert_near(got.p, 1, 0);
     assert_true(got.has_interval && got.low == 0 && got.high == 0);
     assert_int_equal(shift_paired(wild, 2, &got), SOL_E_ARGUMENT);
     assert_int_equal(shift_paired(few, 0, &got), SOL_E_INTERNAL);
-    assert_int_equal(shift_samples(few, 5, few, SHIFT_VALUES_MAX + 1, &got), SOL_E_UNSUPPORTED);
+    static const double many[SHIFT_VALUES_MAX + 1];
+    assert_int_equal(shift_paired(many, SHIFT_VALUES_MAX + 1, &got), SOL_E_UNSUPPORTED);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_known_values), cmocka_unit_test(test_odd_count),
-        cmocka_unit_test(test_few),          cmocka_unit_test(test_large_offsets),
-        cmocka_unit_test(test_t_quantiles),  cmocka_unit_test(test_paired_shift),
-        cmocka_unit_test(test_sample_shift), cmocka_unit_test(test_holm_and_rates),
-        cmocka_unit_test(test_random_flips), cmocka_unit_test(test_shift_limits),
+        cmocka_unit_test(test_known_values),
+        cmocka_unit_test(test_odd_count),
+        cmocka_unit_test(test_few),
+        cmocka_unit_test(test_large_offsets),
+        cmocka_unit_test(test_t_quantiles),
+        cmocka_unit_test(test_paired_shift),
+        cmocka_unit_test(test_figures),
+        cmocka_unit_test(test_figure_of_starts),
+        cmocka_unit_test(test_start_noise),
+        cmocka_unit_test(test_start_noise_unknown),
+        cmocka_unit_test(test_holm_and_rates),
+        cmocka_unit_test(test_random_flips),
+        cmocka_unit_test(test_shift_limits),
     };
     int failures = cmocka_run_group_tests(tests, NULL, NULL);
     json_decref(all);

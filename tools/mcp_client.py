@@ -30,8 +30,12 @@ def answer(result):
     text = result.content[0].text
     assert len(text.encode()) < 4096, len(text)
     reply = json.loads(text)
-    assert isinstance(reply["next"], str) and reply["next"], reply
+    assert next_tool(reply) or reply["first"], reply
     return reply
+
+
+def next_tool(reply):
+    return reply.get("next", {}).get("tool", "")
 
 
 async def calls(call, label):
@@ -43,8 +47,10 @@ async def calls(call, label):
     assert runs["result"]["runs"][0]["id"] == run, runs
     kernels = answer(await call("kernels", {}))
     assert kernels["ok"] and kernels["more"], kernels
-    more = answer(await call("more", {"id": kernels["more"], "offset": 100}))
-    assert more["offset"] == 100 and "with id" in more["next"], more
+    more = answer(await call("more", kernels["more"]["arguments"]))
+    assert more["ok"] and more["result"], more
+    more = answer(await call("more", {"id": kernels["more"]["arguments"]["id"], "offset": 100}))
+    assert more["offset"] == 100 and next_tool(more) == "more", more
     verify = answer(await call("verify", {"ops": ["rmsnorm"]}))
     assert verify["ok"] and verify["result"]["failed"] == 0, verify
 
@@ -93,10 +99,10 @@ async def iterate(call, label):
     async def step(name, good=True, then="", **arguments):
         reply = answer(await call(name, {"tree": tree, **arguments}))
         assert reply["ok"] == good, (name, reply)
-        assert then in reply["next"], (name, reply["next"])
+        assert then in next_tool(reply), (name, reply)
         return reply
 
-    await step("opt_benchmark", good=False, then="opt_status")  # nothing was started
+    await step("opt_benchmark", good=False, then="opt_start")  # nothing was started
     await step("opt_start", hypothesis="a shorter time", predict_percent=50, rule="stall", then="opt_benchmark")
     await step("opt_accept", good=False)  # nothing was compared
     write(tree, "time", "5\n")

@@ -54,15 +54,16 @@ def paired(name, d, exact=True):
     return case
 
 
-def samples(name, x, y, exact=True):
-    case = {"name": name, "x": [float(v) for v in x], "y": [float(v) for v in y]}
-    if not exact:
-        case["p"] = float(stats.mannwhitneyu(x, y, method="asymptotic").pvalue)
-        return case
-    tied = len(set(x) | set(y)) < len(x) + len(y)
-    case["p"] = float(stats.mannwhitneyu(x, y, method=ALL if tied else "exact").pvalue)
-    if not tied and len(x) < 50 and len(y) < 50:
-        case |= r_shift(f"{c(y)}, {c(x)}")
+def median(values):
+    """The interval of the median between order statistics, from the binomial's quantile."""
+    values = [float(v) for v in values]
+    case = {"values": values, "median": float(np.median(values))}
+    outside = int(stats.binom.ppf(0.025, len(values), 0.5))
+    if stats.binom.cdf(outside, len(values), 0.5) <= 0.025:
+        outside += 1
+    if outside:
+        ordered = sorted(values)
+        case |= {"low": ordered[outside - 1], "high": ordered[-outside]}
     return case
 
 
@@ -89,15 +90,9 @@ def main():
             paired("hundred and twenty", t(120, 0.002)),
             paired("normal", t(300, 0.001), exact=False),
         ],
-        "samples": [
-            samples("four and five", t(4), t(5, 0.01)),
-            samples("five and five", t(5), t(5, 0.05)),
-            samples("six and nine", t(6), t(9, -0.01)),
-            samples("twelve and twenty", t(12), t(20, 0.005)),
-            samples("thirty and forty", t(30), t(40, 0.003)),
-            samples("ties", np.round(t(7), 2), np.round(t(6, 0.01), 2)),
-            samples("normal", t(90), t(110, 0.003), exact=False),
-        ],
+        "median": [median(1 + t(n)) for n in (1, 2, 5, 6, 7, 8, 9, 17, 25, 40, 101, 400)],
+        "t": [{"t": v, "df": df, "p": float(2 * stats.t.sf(abs(v), df))}
+              for v in (0.0, 0.5, -1.96, 4.3, 12.7) for df in (1, 2, 3.5, 10, 30, 200)],
         "holm": [{"p": p, "adjusted": r(f"p.adjust({c(p)}, 'holm')")}
                  for p in ([0.01, 0.02, 0.03], [0.2, 0.001, 0.04, 0.04], [0.9, 0.6, 0.5], [0.01] * 5)],
         "binomial": [],

@@ -130,7 +130,10 @@ static void print_step(const struct rules_report *r, FILE *to)
         {"waiting for the host", r->idle_host}, {"between kernels", r->idle_launch},
         {"in synchronisation", r->idle_sync},   {"in allocation or loading", r->idle_alloc},
         {"held up by tracing", r->idle_tracer}, {"other", r->idle_other}};
-    if (r->steps == 0) return;
+    if (r->steps == 0) {
+        if (r->caveat) fprintf(to, "note: %s\n", r->caveat);
+        return;
+    }
     fprintf(to, "%zu step%s of %s: busy %s (%.1f %%), idle %s", r->steps, r->steps == 1 ? "" : "s",
             rules_time(r->window_ns, a), rules_time(r->busy_ns, b),
             percent(r->busy_ns, r->window_ns), rules_time(r->idle_ns, c));
@@ -155,15 +158,13 @@ static void cell_if(struct table *table, bool known, int decimals, double value)
 
 static enum sol_status print_table(const struct rules_report *r, FILE *to)
 {
-    enum { SUBJECT_WIDTH = 48 };
     struct table *table;
-    SOL_TRY(table_create("rule|about|>gain at most|>% of step|>likely|", &table));
+    SOL_TRY(table_create("rule|=about|>gain at most|>% of step|>-likely|-", &table));
     for (size_t i = 0; i < r->count; i++) {
         const struct finding *f = &r->findings[i];
         char a[24], b[24];
         table_cell(table, "%s", f->rule->name);
-        table_cell(table, "%.*s%s", SUBJECT_WIDTH, f->subject,
-                   strlen(f->subject) > SUBJECT_WIDTH ? "..." : "");
+        table_cell(table, "%s", f->subject);
         table_cell(table, "%s", f->ceiling_ns > 0 ? rules_time(f->ceiling_ns, a) : "");
         cell_if(table, f->ceiling_ns > 0, 1, percent(f->ceiling_ns, f->window_ns));
         table_cell(table, "%s", f->likely_ns > 0 ? rules_time(f->likely_ns, b) : "");
@@ -177,7 +178,8 @@ static enum sol_status print_table(const struct rules_report *r, FILE *to)
     return SOL_OK;
 }
 
-enum sol_status advice_print(const struct rules_report *report, const char *run, FILE *to)
+enum sol_status advice_print(const struct rules_report *report, const char *run,
+                             const struct next *next, FILE *to)
 {
     char a[24], b[24];
     if (run) fprintf(to, "advice on %s\n", run);
@@ -193,7 +195,8 @@ enum sol_status advice_print(const struct rules_report *report, const char *run,
                     rules_time(report->ceiling_ns, a), rules_time(report->likely_ns, b));
     }
     if (report->invalid) fputs("\nthis run is invalid: its figures must not be used\n", to);
-    fprintf(to, "\nnext: %s\n", report->next);
+    fputc('\n', to);
+    next_print(next, to);
     return SOL_OK;
 }
 
@@ -218,7 +221,47 @@ static json_t *findings_json(const struct rules_report *r)
     return list;
 }
 
-json_t *advice_json(const struct rules_report *r, const char *run)
+/* A kept row as findings_json has it; evidence_text put the rest of it into its evidence. */
+static json_t *kept_finding_json(const struct store_advice *row)
+{
+    json_t *evidence = row->evidence_json ? json_loads(row->evidence_json, 0, NULL) : NULL;
+    if (!json_is_object(evidence)) {
+        json_decref(evidence);
+        evidence = json_object();
+    }
+    const char *severity = json_string_value(json_object_get(evidence, "severity"));
+    bool counted = !json_is_false(json_object_get(evidence, "counted"));
+    json_t *json = json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:b, s:s?, s:s}", "rule", row->rule,
+                             "subject", row->subject ? row->subject : "", "severity",
+                             severity ? severity : severity_name(RULE_GAIN), "window_ns",
+                             real(row->window_ns), "ceiling_ns", real(row->ceiling_ns), "likely_ns",
+                             real(row->likely_ns), "counted", (int)counted, "covered_by",
+                             json_string_value(json_object_get(evidence, "covered_by")), "text",
+                             row->text ? row->text : "");
+    json_object_del(evidence, "severity");
+    json_object_del(evidence, "counted");
+    json_object_del(evidence, "covered_by");
+    if (json)
+        json_object_set_new(json, "evidence", evidence);
+    else
+        json_decref(evidence);
+    return json;
+}
+
+json_t *advice_kept_json(const struct store_record *record, const struct next *next)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < record->n_advice; i++)
+        json_array_append_new(list, kept_finding_json(&record->advice[i]));
+    json_t *json =
+        json_pack("{s:s, s:s, s:n, s:o, s:n, s:n, s:n, s:s?, s:b}", "schema", "sol.advice.1", "run",
+                  record->run.id, "step", "advice", list, "ceiling_ns", "likely_ns", "withheld",
+                  "caveat", record->run.noise, "invalid", record->run.state == STORE_INVALID);
+    if (json) next_set(next, json);
+    return json;
+}
+
+json_t *advice_json(const struct rules_report *r, const char *run, const struct next *next)
 {
     json_t *step =
         r->steps ? json_pack("{s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "count",
@@ -228,16 +271,31 @@ json_t *advice_json(const struct rules_report *r, const char *run)
                              "idle_sync_ns", r->idle_sync, "idle_alloc_ns", r->idle_alloc,
                              "idle_tracer_ns", r->idle_tracer, "idle_other_ns", r->idle_other)
                  : json_null();
-    return json_pack("{s:s, s:s?, s:o, s:o, s:o, s:o, s:s?, s:s?, s:b, s:s}", "schema",
-                     "sol.advice.1", "run", run, "step", step, "advice", findings_json(r),
-                     "ceiling_ns", real(r->ceiling_ns), "likely_ns", real(r->likely_ns), "withheld",
-                     r->withheld, "caveat", r->caveat, "invalid", (int)r->invalid, "next", r->next);
+    json_t *json =
+        json_pack("{s:s, s:s?, s:o, s:o, s:o, s:o, s:s?, s:s?, s:b}", "schema", "sol.advice.1",
+                  "run", run, "step", step, "advice", findings_json(r), "ceiling_ns",
+                  real(r->ceiling_ns), "likely_ns", real(r->likely_ns), "withheld", r->withheld,
+                  "caveat", r->caveat, "invalid", (int)r->invalid);
+    if (json) next_set(next, json);
+    return json;
+}
+
+json_t *advice_rules_json(void)
+{
+    json_t *rules = json_array();
+    for (size_t i = 0; i < rule_count; i++) {
+        const struct rule *rule = &rule_table[i];
+        json_array_append_new(rules, json_pack("{s:s, s:s, s:s, s:s}", "rule", rule->name, "source",
+                                               rule_source_name(rule->source), "fires", rule->fires,
+                                               "gain", rule->gain));
+    }
+    return json_pack("{s:o}", "rules", rules);
 }
 
 enum sol_status advice_print_rules(FILE *to)
 {
     struct table *table;
-    SOL_TRY(table_create("rule|from|fires when|gain at most", &table));
+    SOL_TRY(table_create("rule|-from|~fires when|~gain at most", &table));
     for (size_t i = 0; i < rule_count; i++) {
         const struct rule *rule = &rule_table[i];
         table_cell(table, "%s", rule->name);

@@ -9,9 +9,10 @@
 #include <string.h>
 
 #include "advise/rules_private.h"
+#include "base/names.h"
 #include "store/store_json.h"
 
-enum { TEXT_SIZE = 900 };
+enum { TEXT_SIZE = 900, NAME_WIDTH = 100 };
 
 const struct rule rule_table[] = {
     {"expected", RULE_GATES, 0, 0,
@@ -239,23 +240,23 @@ static int by_weight(const void *a, const void *b)
     return order ? order : strcmp(x->subject, y->subject);
 }
 
-static void choose_next(struct rules_report *r)
+static void choose_todo(struct rules_report *r)
 {
     char time[24];
     if (r->count == 0) {
-        snprintf(r->next, sizeof r->next, "%s",
+        snprintf(r->todo, sizeof r->todo, "%s",
                  r->withheld ? "Profile again at a level that disturbs less (sol profile --level "
                                "launch): gaps could not be judged."
                              : "Nothing to do: no rule fired.");
         return;
     }
     const struct finding *f = &r->findings[0];
-    const char *own = json_string_value(json_object_get(f->evidence, "next"));
+    const char *own = json_string_value(json_object_get(f->evidence, "todo"));
     const char *next = own ? own : f->rule->next;
     if (f->severity == RULE_INVALID || !(f->likely_ns > 0))
-        snprintf(r->next, sizeof r->next, "%s (%s)", next, f->rule->name);
+        snprintf(r->todo, sizeof r->todo, "%s (%s)", next, f->rule->name);
     else
-        snprintf(r->next, sizeof r->next, "%s (%s, %.60s: likely %s, at most %.1f %% of a step)",
+        snprintf(r->todo, sizeof r->todo, "%s (%s, %.60s: likely %s, at most %.1f %% of a step)",
                  next, f->rule->name, f->subject, rules_time(f->likely_ns, time),
                  f->window_ns > 0 ? 100 * f->ceiling_ns / f->window_ns : 0);
 }
@@ -271,7 +272,7 @@ static void conclude(struct rules_report *r)
         r->ceiling_ns += f->ceiling_ns;
         r->likely_ns += f->likely_ns;
     }
-    choose_next(r);
+    choose_todo(r);
 }
 
 static bool has_source(const struct rules_input *in, enum rule_source source)
@@ -300,15 +301,65 @@ static void set_remarks(const struct rules_input *in, struct rules_report *r)
         r->caveat = "no repeating step was found: the whole trace counts as one, start-up included";
 }
 
+/* The input's kernels under names that are short and still different: findings are told apart by
+ * their subject, and texts have room for so much. */
+struct short_names {
+    struct store_kernel *kernels;
+    struct kernel_counters *counted;
+    struct counters counters;
+    char **names; /* of the kernels, then of the counted ones */
+    size_t count;
+};
+
+static void free_names(struct short_names *s)
+{
+    for (size_t i = 0; s->names && i < s->count; i++) free(s->names[i]);
+    free(s->names);
+    free(s->kernels);
+    free(s->counted);
+}
+
+static enum sol_status shorten_names(struct rules_input *in, struct short_names *s)
+{
+    size_t n = in->n_kernels, m = in->counters ? in->counters->count : 0;
+    const char **all = calloc(n + m + 1, sizeof *all);
+    *s = (struct short_names){.kernels = calloc(n + 1, sizeof *s->kernels),
+                              .counted = calloc(m + 1, sizeof *s->counted),
+                              .names = calloc(n + m + 1, sizeof *s->names),
+                              .count = n + m};
+    enum sol_status status = SOL_OK;
+    if (!all || !s->kernels || !s->counted || !s->names)
+        status = status_set(SOL_E_MEMORY, "out of memory for advice");
+    for (size_t i = 0; i < n && status == SOL_OK; i++)
+        all[i] = in->kernels[i].name ? in->kernels[i].name : "";
+    for (size_t i = 0; i < m && status == SOL_OK; i++) all[n + i] = in->counters->kernels[i].name;
+    if (status == SOL_OK) status = names_shorten(all, n + m, NAME_WIDTH, s->names);
+    for (size_t i = 0; i < n && status == SOL_OK; i++) {
+        s->kernels[i] = in->kernels[i];
+        if (s->kernels[i].name) s->kernels[i].name = s->names[i];
+    }
+    for (size_t i = 0; i < m && status == SOL_OK; i++) {
+        s->counted[i] = in->counters->kernels[i];
+        s->counted[i].name = s->names[n + i];
+    }
+    s->counters = (struct counters){s->counted, m};
+    in->kernels = s->kernels;
+    if (in->counters) in->counters = &s->counters;
+    free(all);
+    return status;
+}
+
 enum sol_status rules_run(const struct rules_input *input, struct store *store,
                           struct rules_report *out)
 {
+    struct short_names names;
+    struct rules_input in = *input;
     *out = (struct rules_report){
         .window_ns = (double)NAN, .busy_ns = (double)NAN, .idle_ns = (double)NAN};
-    struct rules_run run = {.in = input, .store = store, .report = out};
-    enum sol_status status = SOL_OK;
+    struct rules_run run = {.in = &in, .store = store, .report = out};
+    enum sol_status status = shorten_names(&in, &names);
     set_remarks(input, out);
-    if (input->timeline) status = rules_measure(&run);
+    if (status == SOL_OK && input->timeline) status = rules_measure(&run);
     for (size_t i = 0; i < rule_count && status == SOL_OK; i++)
         if (has_source(input, rule_table[i].source))
             status = rule_table[i].find(&run, &rule_table[i]);
@@ -316,6 +367,7 @@ enum sol_status rules_run(const struct rules_input *input, struct store *store,
         conclude(out);
     else
         rules_report_free(out);
+    free_names(&names);
     return status;
 }
 

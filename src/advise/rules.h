@@ -81,7 +81,7 @@ struct rules_input {
 struct finding {
     const struct rule *rule;
     char *subject, *text;
-    json_t *evidence; /* "next": what to do, where the rule's own words do not fit */
+    json_t *evidence; /* "todo": what to do, where the rule's own words do not fit */
     enum rule_severity severity;
     double window_ns, ceiling_ns, likely_ns;
     bool counted;           /* in the sum: no other counted finding touches this time */
@@ -110,7 +110,7 @@ struct rules_report {
     const char *caveat;           /* what the reader should know about the figures; NULL */
     double ceiling_ns, likely_ns; /* sums over counted findings */
     bool invalid;
-    char next[400]; /* exactly one next step */
+    char todo[400]; /* the one thing to do about it, in words */
 };
 
 /* `store` may be NULL (factors are 0.5). Linear in the events. */

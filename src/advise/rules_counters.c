@@ -32,7 +32,7 @@ static bool latency_bound(const struct kernel_counters *k)
     return k->sm < LATENCY_BELOW && k->memory < LATENCY_BELOW;
 }
 
-static const char *class_name(const struct kernel_counters *k)
+const char *counters_class(const struct kernel_counters *k)
 {
     enum { DOMINANT = 10 };
     if (latency_bound(k)) return k->waves < 1 ? "too small a grid" : "bound by latency";
@@ -76,9 +76,9 @@ static bool judge_sol(const struct rule *rule, const struct kernel_counters *k, 
     *part = 1 - reached(k);
     *evidence =
         json_pack("{s:f, s:f, s:s}", "sm_percent", isnan(k->sm) ? 0 : k->sm, "memory_percent",
-                  isnan(k->memory) ? 0 : k->memory, "class", class_name(k));
+                  isnan(k->memory) ? 0 : k->memory, "class", counters_class(k));
     snprintf(text, size, "%s; compute reaches %.0f %% and memory %.0f %% of their speed of light.",
-             class_name(k), isnan(k->sm) ? 0 : k->sm, isnan(k->memory) ? 0 : k->memory);
+             counters_class(k), isnan(k->sm) ? 0 : k->sm, isnan(k->memory) ? 0 : k->memory);
     return true;
 }
 

@@ -169,14 +169,14 @@ enum sol_status rule_distance(struct rules_run *run, const struct rule *rule)
         double window = phase_ns(run, k->metric, k->phase), rest = above_limit(run, k);
         if (rest < rule->limit * window) continue;
         const char *bound = bound_of(run, k);
-        const char *variant = k->variant ? k->variant : k->name ? k->name : "?";
+        const char *variant = k->variant ? k->variant : "";
         char subject[SUBJECT_SIZE], layer[24] = "";
         if (k->layer >= 0) snprintf(layer, sizeof layer, ", layer %d", k->layer);
-        snprintf(subject, sizeof subject, "%s: %s %s%s", known(k->metric),
+        snprintf(subject, sizeof subject, "%s: %s%s%s%s", known(k->metric),
                  k->name ? k->name
                  : k->op ? k->op
                          : "kernel",
-                 variant, layer);
+                 *variant ? " " : "", variant, layer);
         SOL_TRY(rules_add(
             run, rule, subject, RULE_GAIN, window / tokens, rest / tokens,
             json_pack("{s:f, s:f, s:f, s:f, s:f, s:s}", "total_ns", k->total_ns / tokens,

@@ -60,6 +60,9 @@ double rule_limit(const char *name); /* of the table */
 /* "12.3 us", in a unit that suits. Returns `text`. */
 char *rules_time(double ns, char text[24]);
 
+/* "bound by memory", "too small a grid": by the speed of light that compute and memory reach. */
+const char *counters_class(const struct kernel_counters *k);
+
 typedef enum sol_status rule_fn(struct rules_run *run, const struct rule *rule);
 rule_fn rule_launch_bound, rule_gap_host, rule_gap_launch, rule_sync, rule_pageable, rule_alloc_jit,
     rule_tiny_kernels, rule_unfused, rule_quant_transpose, rule_impossible;

@@ -73,7 +73,7 @@ enum sol_status rule_gap_host(struct rules_run *run, const struct rule *rule)
                  " The step runs as a CUDA graph; %.1f copies and kernels start outside it.",
                  outside);
         json_object_set_new(evidence, "outside_graph", json_real(outside));
-        json_object_set_new(evidence, "next", json_string(graph_next));
+        json_object_set_new(evidence, "todo", json_string(graph_next));
     }
     return rules_add(run, rule, name, RULE_GAIN, run->report->window_ns, sum, evidence,
                      "The device waits %s of a step (%.1f %%) for launches that come after the "

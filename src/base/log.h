@@ -7,6 +7,7 @@
 enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
 
 void log_set_level(enum log_level level); /* default LOG_WARN */
+/* The same warning is printed once. */
 void log_write(enum log_level level, const char *fmt, ...) SOL_PRINTF(2, 3);
 
 #define LOG_WARN(...)  log_write(LOG_WARN, __VA_ARGS__)

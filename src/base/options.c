@@ -40,7 +40,7 @@ static const struct option *find_long(const struct command_spec *spec, const cha
     return NULL;
 }
 
-static const struct option *find_letter(const struct command_spec *spec, char letter)
+const struct option *options_find_letter(const struct command_spec *spec, char letter)
 {
     for (const struct option *o = spec->options; !is_end(o); o++)
         if (o->kind != OPTION_GROUP && o->letter == letter) return o;
@@ -297,7 +297,7 @@ static enum sol_status parse_long(struct parser *p, const char *text)
 static enum sol_status parse_letters(struct parser *p, const char *text)
 {
     for (const char *letter = text + 1; *letter; letter++) {
-        const struct option *o = find_letter(p->spec, *letter);
+        const struct option *o = options_find_letter(p->spec, *letter);
         p->current_letter[0] = '-';
         p->current_letter[1] = *letter;
         p->current = p->current_letter;
@@ -325,7 +325,7 @@ static bool takes_next(const struct command_spec *spec, const char *text)
     if (strncmp(text, "--", 2) == 0)
         o = find_long(spec, text + 2, strlen(text + 2));
     else if (is_option(text) && !text[2])
-        o = find_letter(spec, text[1]);
+        o = options_find_letter(spec, text[1]);
     return o && o->kind != OPTION_FLAG;
 }
 
@@ -333,7 +333,7 @@ static bool asks_for_help(const struct command_spec *spec, int argc, char **argv
 {
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
         if (strcmp(argv[i], "--help") == 0) return true;
-        if (strcmp(argv[i], "-h") == 0 && !find_letter(spec, 'h')) return true;
+        if (strcmp(argv[i], "-h") == 0 && !options_find_letter(spec, 'h')) return true;
         if (takes_next(spec, argv[i])) i++;
     }
     return false;
@@ -412,6 +412,9 @@ void options_print_help(const struct command_spec *spec, FILE *to)
         else
             print_option(to, o->letter, o->name, o->value, o->help);
     }
-    print_option(to, find_letter(spec, 'h') ? 0 : 'h', "help", NULL, "print this text");
+    print_option(to, options_find_letter(spec, 'h') ? 0 : 'h', "help", NULL, "print this text");
     if (spec->notes) fprintf(to, "\n%s\n", spec->notes);
+    if (spec->examples) fputs("\nExamples:\n", to);
+    for (const struct command_example *e = spec->examples; e && e->line; e++)
+        fprintf(to, "  %s\n      %s\n", e->line, e->what);
 }

@@ -40,12 +40,21 @@ struct option {
     double min, max;   /* of numbers; both 0: unchecked */
 };
 
+/* A command line that works as it stands where the files are that it names. Help and manual show
+ * it, the tests run it. */
+struct command_example {
+    const char *line;  /* for a shell, "sol run -p 'Once upon a time'" */
+    const char *what;  /* what it is good for, a few words */
+    const char *needs; /* what the tests cannot give it, "a GPU"; NULL: nothing */
+};
+
 struct command_spec {
     const char *name;      /* "run" */
     const char *summary;   /* one line for `sol --help` */
     const char *arguments; /* "" or "[FILE...]" for the usage line */
-    const char *notes;     /* printed after the options: examples, exit statuses; may be NULL */
-    const struct option *options; /* ends with a zeroed entry (name NULL and kind FLAG) */
+    const char *notes;     /* printed after the options: how it works, exit statuses; may be NULL */
+    const struct command_example *examples; /* ends with a zeroed one; may be NULL */
+    const struct option *options;           /* ends with a zeroed entry (name NULL and kind FLAG) */
 };
 
 /* Parses argv[1..]; argv[0] is the command's name. Long options take `--name value` and
@@ -57,6 +66,7 @@ enum sol_status options_parse(const struct command_spec *spec, int argc, char **
                               const char **args, int *n_args, bool *help);
 /* By its long name; NULL when there is none. */
 const struct option *options_find(const struct command_spec *spec, const char *name);
+const struct option *options_find_letter(const struct command_spec *spec, char letter);
 /* The n-th text that an OPTION_STRING may be, and its length; NULL behind the last, and where any
  * text will do. */
 const char *option_choice(const struct option *option, size_t n, size_t *length);

@@ -443,6 +443,12 @@ static enum sol_status run_words(const char *const *argv, const struct process_i
 
 enum sol_status process_run(const char *command, double timeout_s, struct process_result *out)
 {
+    return process_run_with(command, NULL, timeout_s, out);
+}
+
+enum sol_status process_run_with(const char *command, const struct process_io *io, double timeout_s,
+                                 struct process_result *out)
+{
     const char *shell[] = {"/bin/sh", "-c", command, NULL};
     char *copy = NULL, **words = NULL;
     *out = (struct process_result){0};
@@ -450,7 +456,7 @@ enum sol_status process_run(const char *command, double timeout_s, struct proces
         return status_set(SOL_E_ARGUMENT, "a command is empty");
     enum sol_status status = split_words(command, &copy, &words);
     if (status == SOL_OK)
-        status = run_words(words && words[0] ? (const char *const *)words : shell, NULL, false,
+        status = run_words(words && words[0] ? (const char *const *)words : shell, io, false,
                            timeout_s, out);
     free(copy);
     free(words);

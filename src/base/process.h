@@ -35,6 +35,10 @@ struct process_io {
  * status. The group ends with sol, even where sol is killed. */
 enum sol_status process_run(const char *command, double timeout_s, struct process_result *out);
 
+/* The same with more than that; `io` may be NULL. */
+enum sol_status process_run_with(const char *command, const struct process_io *io, double timeout_s,
+                                 struct process_result *out);
+
 /* The same for words that are started as they are. `io` may be NULL. */
 enum sol_status process_argv(const char *const *argv, const struct process_io *io, double timeout_s,
                              struct process_result *out);

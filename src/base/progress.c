@@ -1,5 +1,6 @@
 #include "base/progress.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -7,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/escape.h"
+#include "base/number.h"
 
 static const uint64_t second = 1000000000u;
 static const char clear[] = "\r\033[K"; /* the line */
@@ -25,21 +27,64 @@ void progress_start(struct progress *p, const char *label, const char *unit, uin
         .label = label, .unit = unit, .total = total, .started_ns = now, .shown_ns = now};
 }
 
-static void print_state(const struct progress *p, uint64_t done, double seconds)
+/* "45 s", "3 min", "2 h 5 min" */
+static void duration_text(double seconds, char text[40])
 {
-    double rate = (double)done / seconds;
-    fprintf(stderr, "%s: %llu", p->label, (unsigned long long)done);
-    if (p->total)
-        fprintf(stderr, "/%llu %s (%.0f%%)", (unsigned long long)p->total, p->unit,
-                100.0 * (double)done / (double)p->total);
+    double minutes = ceil(seconds / 60);
+    if (seconds < 100)
+        snprintf(text, 40, "%.0f s", seconds);
+    else if (minutes < 100)
+        snprintf(text, 40, "%.0f min", minutes);
     else
-        fprintf(stderr, " %s", p->unit);
-    fprintf(stderr, ", %.3g %s/s", rate, p->unit);
-    if (p->total > done && done) fprintf(stderr, ", %.0f s left", (double)(p->total - done) / rate);
+        snprintf(text, 40, "%.0f h %.0f min", floor(minutes / 60), fmod(minutes, 60));
+}
+
+/* Of a part: the share of all by time, since parts differ in what they do. */
+static void whole_text(const struct progress *p, uint64_t done, double seconds,
+                       char text[PROGRESS_TEXT])
+{
+    char left_text[40];
+    struct progress_whole *w = p->whole;
+    int at =
+        snprintf(text, PROGRESS_TEXT, "%s %zu of %zu, %s", w->name, w->number, w->count, p->label);
+    if (!p->total || !done || at >= PROGRESS_TEXT) return;
+    uint64_t total = p->total > done ? p->total : done;
+    double left = seconds * (double)(total - done) / (double)done;
+    double later = w->later_s;
+    if (later < 0)
+        later = (double)(w->count - w->number) * (w->before_s + seconds + left) / (double)w->number;
+    double share = (w->before_s + seconds) / (w->before_s + seconds + left + later);
+    if (share > w->share) w->share = share;
+    duration_text(left + later, left_text);
+    snprintf(text + at, (size_t)(PROGRESS_TEXT - at), ": %.0f %%, %s left",
+             fmin(100 * w->share, 99), left_text);
+}
+
+void progress_text(const struct progress *p, uint64_t done, double seconds,
+                   char text[PROGRESS_TEXT])
+{
+    char rate[NUMBER_SIZE], left[40];
+    if (p->whole) {
+        whole_text(p, done, seconds, text);
+        return;
+    }
+    double speed = (double)done / seconds;
+    int at = snprintf(text, PROGRESS_TEXT, "%s: %llu", p->label, (unsigned long long)done);
+    size_t room = at < PROGRESS_TEXT ? (size_t)(PROGRESS_TEXT - at) : 0;
+    number_text(speed, 3, rate);
+    if (p->total <= done) {
+        snprintf(text + at, room, " %s, %s %s/s", p->unit, rate, p->unit);
+        return;
+    }
+    duration_text(speed > 0 ? (double)(p->total - done) / speed : 0, left);
+    snprintf(text + at, room, "/%llu %s (%.0f %%), %s %s/s%s%s%s", (unsigned long long)p->total,
+             p->unit, floor(100.0 * (double)done / (double)p->total), rate, p->unit,
+             done ? ", " : "", done ? left : "", done ? " left" : "");
 }
 
 void progress_update(struct progress *p, uint64_t done)
 {
+    char text[PROGRESS_TEXT];
     uint64_t now = clock_ns();
     bool terminal = isatty(STDERR_FILENO);
     /* A terminal gets its line after one second and then ten a second; a log one in ten seconds. */
@@ -47,8 +92,8 @@ void progress_update(struct progress *p, uint64_t done)
     if (now - p->shown_ns < pause || atomic_load(&quiet_mode)) return;
 
     if (terminal) escape_not(clear);
-    print_state(p, done, (double)(now - p->started_ns) / (double)second);
-    if (!terminal) fputc('\n', stderr);
+    progress_text(p, done, (double)(now - p->started_ns) / (double)second, text);
+    fprintf(stderr, "%s%s", text, terminal ? "" : "\n");
     fflush(stderr);
     p->shown_ns = now;
     p->shown = true;
@@ -59,6 +104,7 @@ void progress_end(struct progress *p)
     if (p->shown && isatty(STDERR_FILENO)) {
         escape_not(clear);
     }
+    if (p->whole) p->whole->before_s += (double)(clock_ns() - p->started_ns) / (double)second;
     p->shown = false;
 }
 

@@ -1,31 +1,24 @@
 #include "base/table.h"
 
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/escape.h"
 #include "base/memory.h"
-
-struct column {
-    char *name;
-    bool right;
-    size_t width; /* while printing text */
-};
-
-struct table {
-    struct column *columns;
-    size_t n_columns;
-    char **cells; /* row by row */
-    size_t n_cells, capacity;
-};
+#include "base/table_private.h"
 
 static enum sol_status add_column(struct table *table, const char *text, size_t length)
 {
     struct column *column = &table->columns[table->n_columns];
-    column->right = length && text[0] == '>';
-    column->name = strndup(text + column->right, length - column->right);
+    const char *end = text + length;
+    for (; text < end && strchr(">=~-", *text); text++) {
+        column->right = column->right || *text == '>';
+        column->names = column->names || *text == '=';
+        column->folds = column->folds || *text == '~';
+        column->rank += *text == '-';
+    }
+    column->name = strndup(text, (size_t)(end - text));
     if (!column->name) return status_set(SOL_E_MEMORY, "out of memory for a table");
     table->n_columns++;
     return SOL_OK;
@@ -86,63 +79,16 @@ enum sol_status table_cell(struct table *table, const char *fmt, ...)
     return SOL_OK;
 }
 
-/* "" where the last row is not complete. */
-static const char *cell_at(const struct table *table, size_t row, size_t column)
+const char *table_at(const struct table *table, size_t row, size_t column)
 {
     size_t i = row * table->n_columns + column;
     return i < table->n_cells ? table->cells[i] : "";
 }
 
-static size_t count_rows(const struct table *table)
+size_t table_rows(const struct table *table)
 {
     size_t n = table->n_columns;
     return n ? (table->n_cells + n - 1) / n : 0;
-}
-
-/* Characters on screen: bytes that do not continue a UTF-8 sequence. Wide characters are not known.
- */
-static size_t width_of(const char *text)
-{
-    size_t width = 0;
-    for (; *text; text++) width += ((unsigned char)*text & 0xc0) != 0x80;
-    return width;
-}
-
-static void print_padded(FILE *to, const char *text, size_t width, bool right, bool trailing)
-{
-    size_t own = width_of(text);
-    int padding = own < width ? (int)(width - own) : 0;
-    if (right) fprintf(to, "%*s", padding, "");
-    fputs(text, to);
-    if (!right && trailing) fprintf(to, "%*s", padding, "");
-}
-
-static size_t column_width(const struct table *table, size_t column)
-{
-    size_t widest = width_of(table->columns[column].name);
-    for (size_t r = 0; r < count_rows(table); r++) {
-        size_t width = width_of(cell_at(table, r, column));
-        if (width > widest) widest = width;
-    }
-    return widest;
-}
-
-static void print_text_cell(const struct table *table, size_t column, const char *text, FILE *to)
-{
-    bool last = column + 1 == table->n_columns;
-    print_padded(to, text, table->columns[column].width, table->columns[column].right, !last);
-    fputs(last ? "\n" : "  ", to);
-}
-
-static void print_text(const struct table *table, FILE *to)
-{
-    for (size_t c = 0; c < table->n_columns; c++) {
-        table->columns[c].width = column_width(table, c);
-        print_text_cell(table, c, table->columns[c].name, to);
-    }
-    for (size_t r = 0; r < count_rows(table); r++)
-        for (size_t c = 0; c < table->n_columns; c++)
-            print_text_cell(table, c, cell_at(table, r, c), to);
 }
 
 static void print_markdown_cell(const char *text, FILE *to)
@@ -162,8 +108,9 @@ static void print_markdown(const struct table *table, FILE *to)
     for (size_t c = 0; c < table->n_columns; c++)
         fputs(table->columns[c].right ? "| ---: " : "| --- ", to);
     fputs("|\n", to);
-    for (size_t r = 0; r < count_rows(table); r++) {
-        for (size_t c = 0; c < table->n_columns; c++) print_markdown_cell(cell_at(table, r, c), to);
+    for (size_t r = 0; r < table_rows(table); r++) {
+        for (size_t c = 0; c < table->n_columns; c++)
+            print_markdown_cell(table_at(table, r, c), to);
         fputs("|\n", to);
     }
 }
@@ -185,16 +132,16 @@ static void print_csv(const struct table *table, FILE *to)
 {
     for (size_t c = 0; c < table->n_columns; c++)
         print_csv_cell(table->columns[c].name, c + 1 == table->n_columns, to);
-    for (size_t r = 0; r < count_rows(table); r++)
+    for (size_t r = 0; r < table_rows(table); r++)
         for (size_t c = 0; c < table->n_columns; c++)
-            print_csv_cell(cell_at(table, r, c), c + 1 == table->n_columns, to);
+            print_csv_cell(table_at(table, r, c), c + 1 == table->n_columns, to);
 }
 
 void table_print(const struct table *table, enum table_format format, FILE *to)
 {
     switch (format) {
     case TABLE_TEXT:
-        print_text(table, to);
+        table_print_text(table, to);
         break;
     case TABLE_MARKDOWN:
         print_markdown(table, to);

@@ -58,6 +58,11 @@ struct bench {
     double touched, busiest, even;
     int64_t observations;
     bool keep_steps; /* the repetition counts: note the time of each generation step */
+    struct energy_block {
+        double before; /* GPU: the sensor after the last repetition */
+        double joules, seconds;
+        int repetitions;
+    } block; /* of the repetitions since the last one whose energy is known */
 };
 
 char *bench_test_name(const struct bench_test *t, char text[80])
@@ -264,6 +269,20 @@ static enum sol_status repeat(struct bench *b, struct progress *progress, uint64
     return status;
 }
 
+/* Sensors move every 20 to 100 ms, so short repetitions are taken together until they last. */
+static double energy_of_block(struct bench *b, double joules, double seconds)
+{
+    const double lasting_s = 0.5;
+    struct energy_block *block = &b->block;
+    block->joules += joules;
+    block->seconds += seconds;
+    block->repetitions++;
+    if (block->seconds < lasting_s) return (double)NAN;
+    double each = block->joules / block->repetitions;
+    *block = (struct energy_block){.before = block->before};
+    return each;
+}
+
 static int64_t wall_ns(void)
 {
     struct timespec now;
@@ -298,6 +317,9 @@ static enum sol_status sample_one(struct bench *b, struct progress *progress, bo
     b->keep_steps = false;
     if (status != SOL_OK) return status;
     sample.cause = b->gpu ? gpu_cause(b, warmup, &seen) : watch_cause(&seen);
+    double joules = b->gpu ? r->reading.joules - b->block.before : seen.energy_j;
+    b->block.before = r->reading.joules;
+    sample.joules = warmup ? (double)NAN : energy_of_block(b, joules, 1e-9 * sample.ns);
     r->samples[r->n_samples++] = sample;
     return SOL_OK;
 }
@@ -320,24 +342,45 @@ static enum sol_status warm_up(struct bench *b, const struct stop_rule *rule,
     return status;
 }
 
-static enum sol_status summarize_samples(struct bench_result *r, size_t warmups)
+static enum sol_status summarize_samples(struct bench_result *r)
 {
-    size_t count = r->n_samples - warmups;
-    double ns[BENCH_REPETITIONS_MAX], rates[BENCH_REPETITIONS_MAX];
-    for (size_t i = 0; i < count; i++) {
-        ns[i] = r->samples[warmups + i].ns;
-        rates[i] = 1e9 * (double)r->tokens / ns[i];
-    }
-    SOL_TRY(statistics_of(ns, count, &r->ns));
-    SOL_TRY(statistics_of(rates, count, &r->ts));
-    samples_label_outliers(r->samples + warmups, count);
-    r->half_width = samples_half_width(r->samples + warmups, count);
-    samples_sort(r->step_ns, r->n_steps);
+    struct sample *counted = r->samples + (r->n_samples - r->n_counted);
+    double tokens = (double)r->tokens;
+    SOL_TRY(samples_figure(counted, r->n_counted, tokens, &r->speed));
+    SOL_TRY(samples_energy(counted, r->n_counted, tokens, &r->energy));
+    samples_label_outliers(counted, r->n_counted);
     return SOL_OK;
 }
 
-/* On a GPU clock, temperature and energy are its own. */
-static void take_gpu_figures(struct bench *b, double joules_before)
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+enum sol_status bench_add_samples(struct bench_result *r, const struct sample *samples, size_t n,
+                                  const struct watch_result *seen)
+{
+    struct sample *all = calloc(r->n_samples + n + 1, sizeof *all);
+    size_t at = 0;
+    if (!all) return status_set(SOL_E_MEMORY, "no memory for the samples");
+    for (int warmup = 1; warmup >= 0; warmup--) {
+        for (size_t i = 0; i < r->n_samples; i++)
+            if (r->samples[i].warmup == warmup) all[at++] = r->samples[i];
+        for (size_t i = 0; i < n; i++)
+            if (samples[i].warmup == warmup) all[at++] = samples[i];
+    }
+    for (size_t i = 0; i < n; i++) r->n_counted += !samples[i].warmup;
+    free(r->samples);
+    r->samples = all;
+    r->n_samples = at;
+    r->watch.other_cores = larger(r->watch.other_cores, seen->other_cores);
+    r->watch.stolen_cores = larger(r->watch.stolen_cores, seen->stolen_cores);
+    r->watch.throttled_share = larger(r->watch.throttled_share, seen->throttled_share);
+    return summarize_samples(r);
+}
+
+/* On a GPU clock and temperature are its own. */
+static void take_gpu_figures(struct bench *b)
 {
     struct bench_result *r = b->result;
     unsigned throttle = r->reading.throttle;
@@ -345,7 +388,6 @@ static void take_gpu_figures(struct bench *b, double joules_before)
     r->reading.throttle |= throttle;
     r->clock_mhz = r->reading.sm_mhz;
     r->temperature_c = r->reading.temperature_c;
-    r->watch.energy_j = r->reading.joules - joules_before;
     r->watch.heat = gpu_throttle_is_external(r->reading.throttle) ? 1 : 0;
     r->watch.other_cores = 0;
 }
@@ -360,22 +402,30 @@ static enum sol_status run_repetitions(struct bench *b, const struct stop_rule *
     enum sol_status status = SOL_OK;
     engine_set_timed(b->engine, false); /* counts of kernels begin here */
     if (b->gpu) gpu_sensors_read(gpu_info(b->gpu), &r->reading, NULL);
-    double joules = r->reading.joules;
+    b->block = (struct energy_block){.before = r->reading.joules};
     r->reading.throttle = 0;
     watch_start(&watch);
     while (status == SOL_OK && r->stopped == STOP_NOT) {
         status = sample_one(b, progress, false);
-        r->stopped = samples_stop(rule, r->samples + warmups, r->n_samples - warmups,
-                                  (double)(clock_ns() - start) * 1e-9);
+        double spent = (double)(clock_ns() - start) * 1e-9;
+        size_t count = r->n_samples - warmups;
+        r->stopped = samples_stop(rule, r->samples + warmups, count, spent);
+        size_t more = samples_expected(rule, r->samples + warmups, count, spent);
+        progress->total = (uint64_t)r->tokens * (warmups + more);
     }
     char sensor[64];
     r->clock_mhz = sensors_clock_mhz(); /* while the threads are still awake */
     r->temperature_c = sensors_temperature(sensor, sizeof sensor);
     watch_stop(&watch, &r->watch);
-    if (b->gpu) take_gpu_figures(b, joules);
+    if (b->gpu) take_gpu_figures(b);
     if (status != SOL_OK) r->stopped = STOP_INTERRUPTED;
-    if (r->n_samples == warmups) return status;
-    enum sol_status summed = summarize_samples(r, warmups);
+    r->n_counted = r->n_own = r->n_samples - warmups;
+    if (r->n_counted == 0) return status;
+    struct sample *last = &r->samples[r->n_samples - 1];
+    if (isnan(last->joules) && b->block.repetitions == (int)r->n_counted) /* none lasted */
+        last->joules = b->block.joules / b->block.repetitions;
+    samples_sort(r->step_ns, r->n_steps);
+    enum sol_status summed = summarize_samples(r);
     return status != SOL_OK ? status : summed;
 }
 
@@ -401,7 +451,7 @@ static enum sol_status collect_kernels(struct bench *b, const char *phase, const
 {
     struct bench_result *r = b->result;
     int count = plan_step_count(plan), first = r->n_kernels;
-    int64_t repetitions = r->stopped == STOP_INTERRUPTED ? -1 : (int64_t)r->ns.count;
+    int64_t repetitions = r->stopped == STOP_INTERRUPTED ? -1 : (int64_t)r->n_own;
     struct bench_kernel *grown = realloc(r->kernels, (size_t)(first + count) * sizeof *grown);
     if (!grown) return status_set(SOL_E_MEMORY, "no memory for the list of kernels");
     r->kernels = grown;
@@ -569,15 +619,16 @@ static enum sol_status run_all(struct bench *b, const struct model *model)
     SOL_TRY(create_engine(b, model));
     SOL_TRY(probe(b));
     r->precision = rule.count ? 0 : rule.precision;
-    /* By precision, how many there will be is a guess, and the bar may end early. */
+    /* By precision, how many there will be is a guess, which every repetition makes better. */
     uint64_t guess = (uint64_t)(rule.count ? rule.count + 1 : rule.least + 4);
     struct progress progress;
     progress_start(&progress, bench_test_name(&b->test, name), "tokens",
                    (uint64_t)r->tokens * guess);
+    progress.whole = b->params->whole;
     enum sol_status status = warm_up(b, &rule, &progress);
     if (status == SOL_OK) status = run_repetitions(b, &rule, &progress);
     progress_end(&progress);
-    if (r->ns.count == 0) return status;
+    if (r->n_counted == 0) return status;
     summarize(b);
     enum sol_status listed = take_kernels(b);
     return status != SOL_OK ? status : listed;

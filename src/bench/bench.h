@@ -6,12 +6,12 @@
 #include <stdint.h>
 #include <time.h>
 
+#include "base/progress.h"
 #include "bench/gpu_sensors.h"
 #include "bench/watch.h"
 #include "infer/engine.h"
 #include "ops/batch.h"
 #include "stats/samples.h"
-#include "stats/statistics.h"
 
 /* One row of a benchmark. Each of `n_parallel` sequences begins at position n_depth, gets n_prompt
  * random tokens in one go, then n_gen steps of one token each. */
@@ -20,7 +20,7 @@ struct bench_test {
 };
 
 enum {
-    BENCH_REPETITIONS = 5, /* fewer are marked in every output */
+    BENCH_REPETITIONS = FIGURE_LEAST, /* fewer are marked in every output */
     BENCH_REPETITIONS_MAX = 1000,
     BENCH_WARMUPS_MAX = 12,
 };
@@ -32,6 +32,7 @@ struct bench_params {
     double seconds; /* with repetitions 0: of a test; 0: the default of 60, but at least
                      * BENCH_REPETITIONS are made then */
     bool ops;       /* one more repetition, with a clock around every kernel */
+    struct progress_whole *whole; /* of which a test is a part; borrowed, may be NULL */
 };
 
 /* All calls of one variant in one step. */
@@ -62,14 +63,15 @@ struct bench_result {
     int64_t batch; /* rows per step at most */
     int threads;
     int64_t tokens;         /* per repetition, over all sequences */
-    struct sample *samples; /* [n_samples], owned: warm-ups first, then ns.count counted ones */
-    size_t n_samples;
+    struct sample *samples; /* [n_samples], owned: warm-ups first, then n_counted counted ones */
+    size_t n_samples, n_counted;
+    size_t n_own; /* of the counted ones, those of this process: what kernels are counted in */
     enum stop_reason stopped;
-    bool settled;             /* the warm-up ended with three that agree, or was of fixed length */
-    double half_width;        /* of the 95 % interval, as a part of the (geometric) mean */
-    double precision;         /* what half_width was to reach; 0 with a fixed count */
-    struct statistics ns, ts; /* of a repetition; tokens per second */
-    double *step_ns; /* [n_steps], owned: generation steps of the timed repetitions, sorted */
+    bool settled;         /* the warm-up ended with three that agree, or was of fixed length */
+    struct figure speed;  /* ns per token; its limit: bench_speed */
+    struct figure energy; /* J per token; count 0 where unreadable */
+    double precision;     /* what speed.half was to reach; 0 with a fixed count */
+    double *step_ns;      /* [n_steps], owned: generation steps of the timed repetitions, sorted */
     size_t n_steps;
     struct op_cost cost;          /* of a repetition */
     double flops[NUMERICS_COUNT]; /* cost.flops by the numerics of the kernels that ran */
@@ -91,10 +93,10 @@ struct bench_result {
     struct gpu_reading reading;      /* GPU: likewise, and what held it back in any of them */
 };
 
-/* The counted ones: ns.count of them. */
+/* The counted ones: n_counted of them. */
 static inline const struct sample *bench_counted(const struct bench_result *result)
 {
-    return result->samples + (result->n_samples - result->ns.count);
+    return result->samples + (result->n_samples - result->n_counted);
 }
 
 /* The engine that a test makes. */
@@ -103,11 +105,16 @@ struct engine_params bench_engine_params(const struct bench_params *params,
 
 /* Runs one test: warm-up, then the timed repetitions, all with the same tokens. With repetitions 0
  * the warm-up goes on until three agree within 1 %, and repetitions stop when the 95 % interval is
- * within 0.5 % (generation) or 1 % (prompt), at 6 or later. SOL_E_INTERRUPTED with ns.count > 0
+ * within 0.5 % (generation) or 1 % (prompt), at 6 or later. SOL_E_INTERRUPTED with n_counted > 0
  * leaves a usable result of the repetitions that finished. */
 enum sol_status bench_run(const struct model *model, const struct bench_params *params,
                           const struct bench_test *test, struct bench_result *out);
 void bench_result_free(struct bench_result *result); /* takes a zeroed one */
+
+/* Adds the repetitions of other starts of the same test, and what was seen then. Their causes must
+ * live as long as the result. */
+enum sol_status bench_add_samples(struct bench_result *result, const struct sample *samples,
+                                  size_t n, const struct watch_result *seen);
 
 /* "pp512", "tg128 @ d4096", "tg32 x8", "pp512+tg128". Returns `text`. */
 char *bench_test_name(const struct bench_test *test, char text[80]);

@@ -10,6 +10,10 @@
 #include "bench/watch.h"
 #include "ops/op.h"
 
+/* Where this is set and not empty, commands measure no limits, as with --no-limits. sol compare
+ * sets it for the commands that it starts again and again. */
+#define BENCH_ENV_NO_LIMITS "SOL_NO_LIMITS"
+
 struct ceiling_rate {
     double best, median; /* of several passes, per second; 0: not measured or not there */
     const char *kernel;  /* the loop that was best: "avx512_vnni" */

@@ -27,11 +27,12 @@ static enum sol_status time_test(const struct model *model, const struct bench_p
     struct bench_result result;
     quick.repetitions = QUICK;
     quick.ops = false;
+    quick.whole = NULL;
     enum sol_status status = bench_run(model, &quick, &test, &result);
-    *seconds = 1e-9 * result.ns.median / (double)(test.n_prompt + test.n_gen);
+    *seconds = 1e-9 * result.speed.value * (double)test.n_parallel;
     /* Short runs are noisier than long ones: twice the precision is still quiet. */
     double limit = test.n_gen ? 0.01 : 0.02;
-    if (result.ns.count > 1) *is_noisy = *is_noisy || result.ns.sd > limit * result.ns.mean;
+    *is_noisy = *is_noisy || result.speed.sd > limit; /* not where it is NaN */
     bench_result_free(&result);
     return status;
 }

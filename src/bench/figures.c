@@ -7,7 +7,7 @@
 
 static double seconds_of(const struct bench_result *r)
 {
-    return r->ns.median * 1e-9;
+    return r->speed.value * (double)r->tokens * 1e-9;
 }
 
 double bench_gigabytes_per_s(const struct bench_result *r)
@@ -47,10 +47,26 @@ double bench_arithmetic_percent(const struct ceiling *ceiling, const struct benc
     return 100 * arithmetic_seconds(ceiling, r) / seconds_of(r);
 }
 
-double bench_limit_ns(const struct ceiling *ceiling, const struct bench_result *r)
+struct figure bench_speed(const struct ceiling *ceiling, const struct bench_result *r)
+{
+    struct figure speed = r->speed;
+    double memory = memory_seconds(ceiling, r), arithmetic = arithmetic_seconds(ceiling, r);
+    bool known = !isnan(memory) && !isnan(arithmetic);
+    figure_set_limit(&speed, known ? 1e9 * fmax(memory, arithmetic) / (double)r->tokens : 0, false);
+    return speed;
+}
+
+struct figure bench_rate(const struct ceiling *ceiling, const struct bench_result *r)
+{
+    struct figure speed = bench_speed(ceiling, r);
+    return figure_per_second(&speed);
+}
+
+const char *bench_bound(const struct ceiling *ceiling, const struct bench_result *r)
 {
     double memory = memory_seconds(ceiling, r), arithmetic = arithmetic_seconds(ceiling, r);
-    return isnan(memory) || isnan(arithmetic) ? (double)NAN : 1e9 * fmax(memory, arithmetic);
+    if (isnan(memory) || isnan(arithmetic)) return "";
+    return memory >= arithmetic ? "memory" : "arithmetic";
 }
 
 double bench_kernel_limit_ns(const struct ceiling *ceiling, const struct bench_kernel *k)
@@ -65,20 +81,14 @@ double bench_step_ns(const struct bench_result *r, double part)
     return r->n_steps ? samples_percentile(r->step_ns, r->n_steps, part) : (double)NAN;
 }
 
-double bench_joules_per_token(const struct bench_result *r)
-{
-    return r->watch.energy_j / ((double)r->tokens * (double)r->ns.count);
-}
-
 bool bench_impossible(const struct ceiling *ceiling, const struct bench_result *r)
 {
-    double limit = bench_limit_ns(ceiling, r);
-    return !isnan(limit) && r->ns.median * 1.05 < limit;
+    return bench_speed(ceiling, r).reached > 1.05;
 }
 
 bool bench_too_few(const struct bench_result *r)
 {
-    return r->ns.count < BENCH_REPETITIONS;
+    return r->n_counted < BENCH_REPETITIONS;
 }
 
 bool bench_disturbed(const struct bench_result *r)
@@ -90,17 +100,37 @@ bool bench_disturbed(const struct bench_result *r)
            r->watch.throttled_share > 0.01;
 }
 
+char *bench_noise(const struct bench_result *r, char text[160])
+{
+    const struct watch_result *w = &r->watch;
+    char half[24];
+    text[0] = '\0';
+    if (w->heat > 0)
+        snprintf(text, 160, "heat held the device back");
+    else if (bench_disturbed(r) && w->throttled_share > 0.01)
+        snprintf(text, 160, "the CPU quota held it back for %.0f %% of the time",
+                 100 * w->throttled_share);
+    else if (bench_disturbed(r) && w->stolen_cores > 0.05)
+        snprintf(text, 160, "%.1f cores were given to another guest", w->stolen_cores);
+    else if (bench_disturbed(r))
+        snprintf(text, 160, "other programs kept %.1f cores busy", w->other_cores);
+    else if (r->speed.starts == 1 && figure_is_wide(&r->speed))
+        snprintf(text, 160, "its 95 %% interval is +-%s %%",
+                 figure_percent_text(r->speed.half, half));
+    return text;
+}
+
 size_t bench_outliers(const struct bench_result *r)
 {
     size_t count = 0;
-    for (size_t i = 0; i < r->ns.count; i++) count += bench_counted(r)[i].outlier;
+    for (size_t i = 0; i < r->n_counted; i++) count += bench_counted(r)[i].outlier;
     return count;
 }
 
 size_t bench_repeated(const struct bench_result *r)
 {
     size_t count = 0;
-    for (size_t i = 0; i < r->ns.count; i++) count += bench_counted(r)[i].cause != NULL;
+    for (size_t i = 0; i < r->n_counted; i++) count += bench_counted(r)[i].cause != NULL;
     return count;
 }
 

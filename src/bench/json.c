@@ -4,12 +4,14 @@
 #include "bench/json.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/cpu.h"
 #include "bench/figures.h"
 #include "gpu/device.h"
+#include "stats/statistics.h"
 #include "store/environment.h"
 #include "store/store_json.h"
 
@@ -68,11 +70,13 @@ static const char *const own_fields[] = {
     "stopped",
     "outliers",
     "repeated",
-    "median_ts",
+    "starts",
+    "ts",
     "half_width_percent",
     "ns_per_token",
     "limit_ns_per_token",
     "limit_percent",
+    "limited_by",
     "flops_per_token",
     "bytes_per_token",
     "gb_s",
@@ -91,8 +95,11 @@ static const char *const own_fields[] = {
     "load_s",
     "upload_s",
     "joules_per_token",
+    "joules_half_width_percent",
+    "energy_source",
     "rating",
     "proved",
+    "noise",
     "disturbance.other_cores",
 };
 enum { OWN_FIELDS = sizeof own_fields / sizeof *own_fields };
@@ -241,14 +248,15 @@ static json_t *fixed_json(const struct bench_report *report)
 static void add_samples(json_t *json, const struct bench_result *r)
 {
     json_t *ns = json_array(), *ts = json_array(), *all = json_array();
-    for (size_t i = 0; i < r->ns.count; i++) {
+    for (size_t i = 0; i < r->n_counted; i++) {
         double value = bench_counted(r)[i].ns;
         json_array_append_new(ns, json_integer((json_int_t)value));
         json_array_append_new(ts, json_real(1e9 * (double)r->tokens / value));
     }
     for (size_t i = 0; i < r->n_samples; i++) {
         const struct sample *s = &r->samples[i];
-        json_array_append_new(all, json_pack("{s:I, s:I, s:b, s:b, s:o}", "ns", (json_int_t)s->ns,
+        json_array_append_new(all, json_pack("{s:f, s:o, s:i, s:I, s:b, s:b, s:o}", "ns", s->ns,
+                                             "joules", number_json(s->joules), "start", s->start,
                                              "started_ns", (json_int_t)s->started_ns, "warmup",
                                              s->warmup, "outlier", s->outlier, "cause",
                                              text_json(s->cause)));
@@ -258,22 +266,65 @@ static void add_samples(json_t *json, const struct bench_result *r)
     json_object_set_new(json, "samples", all);
 }
 
-static json_t *times_json(const struct bench_result *r)
+/* llama-bench's means, of the counted repetitions and of their rates. */
+static enum sol_status means_json(const struct bench_result *r, json_t *json)
 {
-    json_t *interval =
-        r->ts.has_interval ? json_pack("[f, f]", r->ts.ci_low, r->ts.ci_high) : json_null();
-    json_t *json = json_pack(
-        "{s:I, s:I, s:f, s:f, s:I, s:f, s:o, s:o, s:o, s:f, s:I, s:b, s:s, s:b, s:I, s:I}",
-        "avg_ns", (json_int_t)r->ns.mean, "stddev_ns", (json_int_t)r->ns.sd, "avg_ts", r->ts.mean,
-        "stddev_ts", r->ts.sd, "median_ns", (json_int_t)r->ns.median, "median_ts", r->ts.median,
-        "ci95_ts", interval, "half_width_percent", number_json(100 * r->half_width),
-        "wanted_percent", r->precision > 0 ? json_real(100 * r->precision) : json_null(),
-        "ns_per_token", r->ns.median / (double)r->tokens, "repetitions", (json_int_t)r->ns.count,
-        "enough_repetitions", !bench_too_few(r), "stopped", stop_reason_name(r->stopped),
-        "warmup_settled", r->settled, "outliers", (json_int_t)bench_outliers(r), "repeated",
-        (json_int_t)bench_repeated(r));
-    if (json) add_samples(json, r);
+    struct statistics ns = {.count = 0}, ts = {.count = 0};
+    double *values = calloc(2 * r->n_counted + 1, sizeof *values);
+    if (!values) return status_set(SOL_E_MEMORY, "no memory for the JSON results");
+    for (size_t i = 0; i < r->n_counted; i++) {
+        values[i] = bench_counted(r)[i].ns;
+        values[r->n_counted + i] = 1e9 * (double)r->tokens / values[i];
+    }
+    enum sol_status status = statistics_of(values, r->n_counted, &ns);
+    if (status == SOL_OK) status = statistics_of(values + r->n_counted, r->n_counted, &ts);
+    free(values);
+    json_object_update_new(json, json_pack("{s:I, s:I, s:f, s:f}", "avg_ns", (json_int_t)ns.mean,
+                                           "stddev_ns", (json_int_t)ns.sd, "avg_ts", ts.mean,
+                                           "stddev_ts", ts.sd));
+    return status;
+}
+
+/* The figure of a test: sol's own fields, which every other reader of the run shows. */
+static json_t *figure_json(const struct bench_report *report, const struct bench_result *r)
+{
+    struct figure speed = bench_speed(report->ceiling, r), rate = bench_rate(report->ceiling, r);
+    json_t *interval = isnan(rate.half) ? json_null() : json_pack("[f, f]", rate.low, rate.high);
+    return json_pack("{s:f, s:o, s:o, s:f, s:o, s:o, s:s, s:o}", "ts", rate.value, "ci95_ts",
+                     interval, "half_width_percent", number_json(100 * rate.half), "ns_per_token",
+                     speed.value, "limit_ns_per_token", number_json(speed.limit), "limit_percent",
+                     number_json(100 * speed.reached), "limited_by",
+                     bench_bound(report->ceiling, r), "sd_percent", number_json(100 * speed.sd));
+}
+
+static json_t *times_json(const struct bench_report *report, const struct bench_result *r)
+{
+    char noise[160];
+    json_t *json = figure_json(report, r);
+    if (!json || means_json(r, json) != SOL_OK) return json;
+    json_object_update_new(
+        json,
+        json_pack("{s:o, s:I, s:I, s:b, s:s, s:b, s:I, s:I, s:o}", "wanted_percent",
+                  r->precision > 0 ? json_real(100 * r->precision) : json_null(), "repetitions",
+                  (json_int_t)r->n_counted, "starts", (json_int_t)r->speed.starts,
+                  "enough_repetitions", !bench_too_few(r), "stopped", stop_reason_name(r->stopped),
+                  "warmup_settled", r->settled, "outliers", (json_int_t)bench_outliers(r),
+                  "repeated", (json_int_t)bench_repeated(r), "noise",
+                  *bench_noise(r, noise) ? json_string(noise) : json_null()));
+    add_samples(json, r);
     return json;
+}
+
+/* What the work took, and which sensor said so. */
+static json_t *energy_json(const struct bench_report *report, const struct bench_result *r)
+{
+    const struct figure *j = &r->energy;
+    bool gpu = report->params->engine.chooser.device.gpu != NULL, known = j->count > 0;
+    return json_pack("{s:o, s:o, s:o}", "joules_per_token",
+                     known ? json_real(j->value) : json_null(), "joules_half_width_percent",
+                     known ? number_json(100 * j->half) : json_null(), "energy_source",
+                     known ? json_string(gpu ? "NVML, the GPU" : "RAPL, the processor packages")
+                           : json_null());
 }
 
 /* Times of single generation steps: what a user waits between tokens. */
@@ -288,16 +339,13 @@ static json_t *steps_json(const struct bench_result *r)
 
 static json_t *verdict_json(const struct bench_report *report, const struct bench_result *r)
 {
-    double limit = bench_limit_ns(report->ceiling, r);
     const struct rating *rating = bench_rating(report, r);
-    json_t *json = json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:o, s:o, s:o}", "step_ns", steps_json(r),
-        "limit_ns_per_token", number_json(limit / (double)r->tokens), "limit_percent",
-        number_json(100 * limit / r->ns.median), "joules_per_token",
-        number_json(bench_joules_per_token(r)), "rating",
-        rating ? json_string(rating_name(rating, r->ts.median)) : json_null(), "proved", r->proved,
-        "layers_complete", r->layers_complete, "invalid", text_json(bench_invalid(report, r)),
-        "clock_mhz", number_json(r->clock_mhz), "temperature_c", number_json(r->temperature_c));
+    const char *rated = rating ? rating_name(rating, bench_rate(report->ceiling, r).value) : NULL;
+    json_t *json =
+        json_pack("{s:o, s:o, s:b, s:b, s:o, s:o, s:o}", "step_ns", steps_json(r), "rating",
+                  text_json(rated), "proved", r->proved, "layers_complete", r->layers_complete,
+                  "invalid", text_json(bench_invalid(report, r)), "clock_mhz",
+                  number_json(r->clock_mhz), "temperature_c", number_json(r->temperature_c));
     if (json && r->memory_device_peak)
         json_object_update_new(json,
                                json_pack("{s:o, s:f}", "gpu_state", gpu_reading_json(&r->reading),
@@ -343,8 +391,8 @@ json_t *bench_record_json(const struct bench_report *report, const struct bench_
 {
     json_t *record = test_json(report, r);
     if (!record) return NULL;
-    json_t *parts[] = {fixed_json(report), times_json(r), work_json(report, r),
-                       verdict_json(report, r)};
+    json_t *parts[] = {fixed_json(report), times_json(report, r), energy_json(report, r),
+                       work_json(report, r), verdict_json(report, r)};
     bool complete = true;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         complete = complete && parts[i] && json_object_update(record, parts[i]) == 0;

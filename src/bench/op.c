@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "base/rng.h"
 #include "gpu/device.h"
 #include "ops/cases.h"
@@ -446,9 +447,33 @@ static enum sol_status time_plan(const struct run *r, struct plan *plan, double 
 
 /* ---- reporting ---- */
 
-enum sol_status bench_op_table(struct table **out)
+enum sol_status bench_op_print(const json_t *rows, enum table_format format, FILE *to)
 {
-    return table_create("op|shape|rows a group|variant|>us|>spread %|>TFLOP/s|>TB/s|>error", out);
+    struct table *table;
+    json_t *row;
+    size_t i;
+    SOL_TRY(table_create("op|~shape|-rows a group|=variant|>us|>-spread %|>TFLOP/s|>TB/s|>error",
+                         &table));
+    json_array_foreach((json_t *)(uintptr_t)rows, i, row)
+    {
+        const char *groups = json_string_value(json_object_get(row, "group_rows"));
+        const json_t *error = json_object_get(row, "error");
+        table_cell(table, "%s", json_string_value(json_object_get(row, "op")));
+        table_cell(table, "%s", json_string_value(json_object_get(row, "shape")));
+        table_cell(table, "%s", groups ? groups : "-");
+        table_cell(table, "%s", json_string_value(json_object_get(row, "variant")));
+        table_cell(table, "%.1f", json_number_value(json_object_get(row, "us")));
+        table_cell(table, "%.1f", json_number_value(json_object_get(row, "spread_percent")));
+        table_number(table, json_number_value(json_object_get(row, "tflop_s")), 3);
+        table_number(table, json_number_value(json_object_get(row, "tb_s")), 3);
+        if (json_is_number(error))
+            table_cell(table, "%.1e", json_number_value(error));
+        else
+            table_cell(table, "%s", json_is_string(error) ? json_string_value(error) : "-");
+    }
+    table_print(table, format, to);
+    table_destroy(table);
+    return SOL_OK;
 }
 
 /* "m=300 n=64 k=128 bf16" */
@@ -475,7 +500,7 @@ static void describe_groups(const struct run *r, char *text, size_t size)
     const struct case_maker *made = &r->sets[r->n_sets - 1].made;
     const int32_t *offsets = made->routing.group_offsets;
     int32_t least = INT32_MAX, most = 0;
-    snprintf(text, size, "-");
+    *text = '\0';
     if (!r->spec.problem.groups || !offsets) return;
     for (int64_t g = 0; g < made->n_experts; g++) {
         int32_t rows = offsets[g + 1] - offsets[g];
@@ -486,12 +511,12 @@ static void describe_groups(const struct run *r, char *text, size_t size)
 }
 
 static enum sol_status report(const struct run *r, const struct plan *plan, const double *ns,
-                              double error, struct table *table)
+                              double error, json_t *rows)
 {
     const struct spec *s = &r->spec;
     const struct plan_step *step = plan_step_at(plan, 0);
     struct statistics t;
-    char text[256];
+    char shape[256], groups[64];
     struct op_cost cost = {0, 0};
     for (int i = 0; i < r->n_sets; i++) {
         struct op_cost one = s->op->cost(r->sets[i].host_args);
@@ -499,20 +524,24 @@ static enum sol_status report(const struct run *r, const struct plan *plan, cons
         cost.bytes += one.bytes / r->n_sets;
     }
     SOL_TRY(statistics_of(ns, REPETITIONS, &t));
-    table_cell(table, "%s", s->op->name);
-    describe_shape(s, text, sizeof text);
-    table_cell(table, "%s", text);
-    describe_groups(r, text, sizeof text);
-    table_cell(table, "%s", text);
-    table_cell(table, "%s", step->op == s->op ? step->variant : "composed");
-    table_cell(table, "%.1f", t.median / 1e3);
-    table_cell(table, "%.1f", 100 * (t.max - t.min) / t.median);
-    table_cell(table, "%.3g", cost.flops / t.median / 1e3);
-    table_cell(table, "%.3g", cost.bytes / t.median / 1e3);
-    return *s->check ? table_cell(table, "%.1e", error) : table_cell(table, "-");
+    describe_shape(s, shape, sizeof shape);
+    describe_groups(r, groups, sizeof groups);
+    /* What is not finite is no number of JSON. */
+    json_t *wrong = !*s->check        ? json_null()
+                    : isfinite(error) ? json_real(error)
+                                      : json_string("not finite");
+    json_t *row =
+        json_pack("{s:s, s:s, s:s?, s:s, s:f, s:f, s:f, s:f, s:o}", "op", s->op->name, "shape",
+                  shape, "group_rows", *groups ? groups : NULL, "variant",
+                  step->op == s->op ? step->variant : "composed", "us", t.median / 1e3,
+                  "spread_percent", 100 * (t.max - t.min) / t.median, "tflop_s",
+                  cost.flops / t.median / 1e3, "tb_s", cost.bytes / t.median / 1e3, "error", wrong);
+    if (!row || json_array_append_new(rows, row) != 0)
+        return status_set(SOL_E_MEMORY, "no memory for a result");
+    return SOL_OK;
 }
 
-static enum sol_status time_spec(struct run *r, struct table *table)
+static enum sol_status time_spec(struct run *r, json_t *rows)
 {
     struct plan *plan = NULL;
     double ns[REPETITIONS], error = 0;
@@ -520,7 +549,7 @@ static enum sol_status time_spec(struct run *r, struct table *table)
     if (*r->spec.check) SOL_TRY(check(r, &error));
     enum sol_status status = make_plan(r, r->chooser, r->n_sets, &plan);
     if (status == SOL_OK) status = time_plan(r, plan, ns);
-    if (status == SOL_OK) status = report(r, plan, ns, error, table);
+    if (status == SOL_OK) status = report(r, plan, ns, error, rows);
     plan_destroy(plan);
     return status;
 }
@@ -537,8 +566,7 @@ static enum sol_status find_room(struct run *r)
     return SOL_OK;
 }
 
-static enum sol_status bench_one(const struct chooser *chooser, const char *text,
-                                 struct table *table)
+static enum sol_status bench_one(const struct chooser *chooser, const char *text, json_t *rows)
 {
     struct run *r = calloc(1, sizeof *r);
     if (!r) return status_set(SOL_E_MEMORY, "no memory for a run");
@@ -549,7 +577,7 @@ static enum sol_status bench_one(const struct chooser *chooser, const char *text
     if (status == SOL_OK) status = find_room(r);
     if (status == SOL_OK) status = pool_create(chooser->device.workers, &r->context.pool);
     if (status == SOL_OK && r->gpu) status = gpu_stream_create(r->gpu, &r->context.stream);
-    if (status == SOL_OK) status = time_spec(r, table);
+    if (status == SOL_OK) status = time_spec(r, rows);
     for (int i = 0; i < r->n_sets; i++) free_set(r, &r->sets[i]);
     gpu_stream_destroy(r->context.stream);
     pool_destroy(r->context.pool);
@@ -557,9 +585,9 @@ static enum sol_status bench_one(const struct chooser *chooser, const char *text
     return status;
 }
 
-enum sol_status bench_op(const struct chooser *chooser, const char *text, struct table *table)
+enum sol_status bench_op(const struct chooser *chooser, const char *text, json_t *rows)
 {
-    if (strcmp(text, "all") != 0) return bench_one(chooser, text, table);
-    for (int i = 0; i < op_table_count; i++) SOL_TRY(bench_one(chooser, op_table[i]->name, table));
+    if (strcmp(text, "all") != 0) return bench_one(chooser, text, rows);
+    for (int i = 0; i < op_table_count; i++) SOL_TRY(bench_one(chooser, op_table[i]->name, rows));
     return SOL_OK;
 }

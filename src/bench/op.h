@@ -4,6 +4,8 @@
 #ifndef BENCH_OP_H
 #define BENCH_OP_H
 
+#include <jansson.h>
+
 #include "base/table.h"
 #include "ops/plan.h"
 
@@ -15,9 +17,10 @@
     "--force; "                                                                                    \
     "'all' times every op; may be repeated"
 
-/* Times `spec` with the variant that `chooser` chooses, and adds a line to a table of
- * bench_op_table. SOL_E_ARGUMENT says what is wrong with a spec. */
-enum sol_status bench_op(const struct chooser *chooser, const char *spec, struct table *table);
-enum sol_status bench_op_table(struct table **out);
+/* Times `spec` with the variant that `chooser` chooses, and appends an object to `rows`
+ * (schemas/bench-op.json). SOL_E_ARGUMENT says what is wrong with a spec. */
+enum sol_status bench_op(const struct chooser *chooser, const char *spec, json_t *rows);
+/* Such rows as a table. */
+enum sol_status bench_op_print(const json_t *rows, enum table_format format, FILE *to);
 
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/cpu.h"
+#include "base/notes.h"
 #include "bench/figures.h"
 #include "bench/json.h"
 #include "gpu/device.h"
@@ -60,33 +61,50 @@ static enum sol_status add_experts(struct table *table, const struct bench_exper
                       e->even > 0 ? e->busiest / e->even : 0);
 }
 
+/* "0.0123 +-2.1 %". */
+static enum sol_status add_energy(struct table *table, const struct figure *joules)
+{
+    if (joules->count == 0) return table_cell(table, "-");
+    if (isnan(joules->half)) return table_cell(table, "%.4g", joules->value);
+    char half[24];
+    return table_cell(table, "%.4g +-%s %%", joules->value,
+                      figure_percent_text(joules->half, half));
+}
+
+static enum sol_status add_speed(struct table *table, const struct bench_report *report,
+                                 const struct bench_result *r)
+{
+    struct figure speed = bench_speed(report->ceiling, r);
+    char text[24];
+    SOL_TRY(table_cell(table, "%.2f", bench_rate(report->ceiling, r).value));
+    SOL_TRY(table_cell(table, "%s", figure_percent_text(speed.half, text)));
+    SOL_TRY(table_cell(table, "%.0f", speed.value));
+    SOL_TRY(add_percent(table, 100 * speed.reached));
+    SOL_TRY(table_cell(table, "%s", bench_bound(report->ceiling, r)));
+    return table_cell(table, "%s", figure_percent_text(speed.sd, text));
+}
+
 static enum sol_status add_row(struct table *table, const struct bench_report *report,
                                const struct bench_result *r)
 {
     char name[80];
     SOL_TRY(table_cell(table, "%s%s%s", bench_test_name(&r->test, name),
                        bench_too_few(r) ? " *" : "", bench_disturbed(r) ? " !" : ""));
-    SOL_TRY(table_cell(table, "%.2f", r->ts.mean));
-    if (r->ts.has_interval)
-        SOL_TRY(table_cell(table, "%.2f", (r->ts.ci_high - r->ts.ci_low) / 2));
-    else
-        SOL_TRY(table_cell(table, "-"));
-    SOL_TRY(table_cell(table, "%.2f", r->ts.median));
-    SOL_TRY(table_cell(table, "%.2f", r->ts.sd));
-    SOL_TRY(table_cell(table, "%.0f", r->ns.median / (double)r->tokens));
+    SOL_TRY(add_speed(table, report, r));
     SOL_TRY(table_cell(table, "%.2f", bench_gigabytes_per_s(r)));
-    SOL_TRY(add_percent(table, bench_memory_percent(report->ceiling, r)));
     SOL_TRY(table_cell(table, "%.2f", bench_gigaflops(r)));
-    SOL_TRY(add_percent(table, bench_arithmetic_percent(report->ceiling, r)));
-    SOL_TRY(table_cell(table, "%zu", r->ns.count));
+    if (r->speed.starts > 1)
+        SOL_TRY(table_cell(table, "%zu in %zu starts", r->n_counted, r->speed.starts));
+    else
+        SOL_TRY(table_cell(table, "%zu", r->n_counted));
     SOL_TRY(table_cell(table, "%.1f", (double)r->memory_engine / mib));
     size_t peak = r->memory_device_peak ? r->memory_device_peak : r->memory_peak;
     SOL_TRY(table_cell(table, "%.1f", (double)peak / mib));
     SOL_TRY(add_experts(table, &r->experts));
-    double joules = bench_joules_per_token(r);
-    SOL_TRY(isnan(joules) ? table_cell(table, "-") : table_cell(table, "%.4g", joules));
+    SOL_TRY(add_energy(table, &r->energy));
     const struct rating *rating = bench_rating(report, r);
-    return table_cell(table, "%s", rating ? rating_name(rating, r->ts.median) : "-");
+    return table_cell(table, "%s",
+                      rating ? rating_name(rating, bench_rate(report->ceiling, r).value) : "-");
 }
 
 static enum sol_status fill_main(const struct bench_report *report, struct table *table)
@@ -100,8 +118,8 @@ static enum sol_status write_main(const struct bench_report *report, enum table_
                                   FILE *to)
 {
     struct table *table;
-    SOL_TRY(table_create("test|>t/s|>+-95%|>median|>sd|>ns/token|>GB/s|>% mem|>GFLOP/s|>% arith|"
-                         ">n|>own MiB|>peak MiB|>experts, load|>J/token|rating",
+    SOL_TRY(table_create("test|>t/s|>+-%|>ns/token|>% limit|-by|>---sd %|>--GB/s|>--GFLOP/s|>-n|"
+                         ">---own MiB|>-peak MiB|>--experts, load|>J/token|rating",
                          &table));
     enum sol_status status = fill_main(report, table);
     if (status == SOL_OK) table_print(table, format, to);
@@ -173,8 +191,8 @@ static enum sol_status write_kernels(const struct bench_report *report, enum tab
                                      FILE *to)
 {
     struct table *table;
-    SOL_TRY(table_create("test|op|variant|numerics|>calls|>us/step|>% time|>GB/s|>GFLOP/s|>% limit",
-                         &table));
+    SOL_TRY(table_create(
+        "test|op|=variant|--numerics|>-calls|>us/step|>% time|>-GB/s|>-GFLOP/s|>% limit", &table));
     enum sol_status status = fill_kernels(report, table);
     if (status == SOL_OK) table_print(table, format, to);
     table_destroy(table);
@@ -209,7 +227,8 @@ static void write_device(const struct bench_report *report, FILE *to)
     const struct gpu *gpu = report->params->engine.chooser.device.gpu;
     fputs(bench_device(report), to);
     if (!gpu) {
-        fprintf(to, ", %d threads", report->n_results ? report->results[0].threads : 0);
+        int threads = report->n_results ? report->results[0].threads : 0;
+        fprintf(to, ", %d thread%s", threads, threads == 1 ? "" : "s");
         return;
     }
     const struct gpu_info *info = gpu_info(gpu);
@@ -235,17 +254,17 @@ static void write_heading(const struct bench_report *report, const char *end, FI
 
 static void write_notes(const struct bench_report *report, FILE *to)
 {
-    bool few = false, noisy = false, experts = false;
+    bool few = false, experts = false;
     for (size_t i = 0; i < report->n_results; i++) {
         few = few || bench_too_few(&report->results[i]);
-        noisy = noisy || bench_disturbed(&report->results[i]);
         experts = experts || report->results[i].experts.count > 0;
     }
     bool cached = report->ceiling->cache.best > 0;
     fprintf(to,
-            "\n%% mem and %% arith: of the %s limit, and of the limit of the numerics that ran; "
-            "own: memory beyond the model\n",
-            cached ? "cache's read" : "memory's read");
+            "\nt/s: median of the repetitions, +-%%: half of its 95 %% interval; limit: by the "
+            "bytes at the %s rate or by the arithmetic of the numerics that ran, whichever takes "
+            "longer; own: memory beyond the model\n",
+            cached ? "cache's" : "memory's");
     if (experts)
         fputs(
             "experts: touched per layer and step, and the busiest one's rows over an even share\n",
@@ -255,6 +274,16 @@ static void write_notes(const struct bench_report *report, FILE *to)
                 "kernels: by events around each, less %.3g us that these add; in a test they run "
                 "as one graph and overlap\n",
                 1e-3 * report->results[0].event_ns);
+    bool steps = false;
+    for (size_t i = 0; i < report->n_results && report->params->ops; i++) {
+        const struct bench_result *r = &report->results[i];
+        steps = steps || r->test.n_prompt * r->test.n_parallel > r->batch;
+    }
+    if (steps)
+        fputs(
+            "kernels of a prompt of several steps are those of the last one, whose context is the "
+            "longest\n",
+            to);
     if (few) fprintf(to, "* fewer than %d repetitions\n", BENCH_REPETITIONS);
     for (size_t i = 0; i < report->n_results; i++) {
         const struct bench_result *r = &report->results[i];
@@ -265,38 +294,50 @@ static void write_notes(const struct bench_report *report, FILE *to)
                 bench_test_name(&r->test, name), r->reading.sm_mhz, r->reading.temperature_c,
                 r->reading.watts, *held ? "; held back by " : "", held);
     }
-    for (size_t i = 0; noisy && i < report->n_results; i++) {
-        const struct bench_result *r = &report->results[i];
-        char name[80];
-        if (!bench_disturbed(r)) continue;
-        fprintf(to,
-                "! %s: other programs kept %.1f cores busy, %.1f were stolen, throttled %.0f %%\n",
-                bench_test_name(&r->test, name), r->watch.other_cores, r->watch.stolen_cores,
-                100 * r->watch.throttled_share);
+}
+
+/* Remarks about one test. What is said of several is printed once, with their names. */
+static enum sol_status add_remarks(const struct bench_result *r, struct notes *notes)
+{
+    char name[80], noise[160], half[24], text[120], about[300];
+    bench_test_name(&r->test, name);
+    if (*bench_noise(r, noise)) {
+        snprintf(about, sizeof about, "%s: %s", name, noise);
+        SOL_TRY(notes_add(notes, about, "noisy"));
     }
+    if (r->precision > 0 && r->speed.half > r->precision) {
+        snprintf(text, sizeof text, "not within %.2g %%: %s", 100 * r->precision,
+                 r->stopped == STOP_NOISE  ? "the noise is steady; more would not help"
+                 : r->stopped == STOP_TIME ? "the time for a test is over: --max-time"
+                 : r->stopped == STOP_MOST ? "no more repetitions are made than these"
+                                           : stop_reason_name(r->stopped));
+        snprintf(about, sizeof about, "%s: +-%s %% after %zu", name,
+                 figure_percent_text(r->speed.half, half), r->n_counted);
+        SOL_TRY(notes_add(notes, about, text));
+    }
+    if (!r->settled) SOL_TRY(notes_add(notes, name, "the warm-up did not settle within 1 %"));
+    if (!bench_outliers(r) && !bench_repeated(r)) return SOL_OK;
+    snprintf(about, sizeof about, "%s: %zu, %zu", name, bench_outliers(r), bench_repeated(r));
+    return notes_add(notes, about, "outliers, and disturbed from outside; all are counted");
 }
 
 /* Why repetitions ended where the wanted precision was not reached, and what else a reader must
  * know before using a figure. */
-static void write_verdicts(const struct bench_report *report, FILE *to)
+static enum sol_status write_verdicts(const struct bench_report *report, FILE *to)
 {
-    for (size_t i = 0; i < report->n_results; i++) {
+    struct notes notes = {.items = NULL};
+    enum sol_status status = SOL_OK;
+    for (size_t i = 0; i < report->n_results && status == SOL_OK; i++) {
         const struct bench_result *r = &report->results[i];
         char name[80];
-        bench_test_name(&r->test, name);
         if (bench_invalid(report, r))
-            fprintf(to, "INVALID %s: %s\n", name, bench_invalid(report, r));
-        if (r->precision > 0 && r->half_width > r->precision)
-            fprintf(to, "%s: +-%.2g %% instead of %.2g %% after %zu repetitions (%s)\n", name,
-                    100 * r->half_width, 100 * r->precision, r->ns.count,
-                    r->stopped == STOP_NOISE  ? "the noise is steady; more would not help"
-                    : r->stopped == STOP_TIME ? "the time for a test is over: --max-time"
-                                              : stop_reason_name(r->stopped));
-        if (!r->settled) fprintf(to, "%s: the warm-up did not settle within 1 %%\n", name);
-        if (bench_outliers(r) || bench_repeated(r))
-            fprintf(to, "%s: %zu outlier%s, %zu disturbed from outside; all are counted\n", name,
-                    bench_outliers(r), bench_outliers(r) == 1 ? "" : "s", bench_repeated(r));
+            fprintf(to, "INVALID %s: %s\n", bench_test_name(&r->test, name),
+                    bench_invalid(report, r));
+        status = add_remarks(r, &notes);
     }
+    notes_print(&notes, "", to);
+    notes_free(&notes);
+    return status;
 }
 
 static enum sol_status write_text(const struct bench_report *report, enum table_format format,
@@ -310,7 +351,7 @@ static enum sol_status write_text(const struct bench_report *report, enum table_
         SOL_TRY(write_kernels(report, format, to));
     }
     write_notes(report, to);
-    write_verdicts(report, to);
+    SOL_TRY(write_verdicts(report, to));
     if (report->run) fprintf(to, "run %s\n", report->run);
     return SOL_OK;
 }

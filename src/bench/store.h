@@ -11,13 +11,13 @@ enum sol_status bench_store_begin(struct store *store, const struct bench_report
                                   char id[STORE_ID_SIZE]);
 
 /* Adds a test: its times in ns/token, with warm-ups, as a metric named like the test; "NAME: step
- * p50|p90|p99" in ns; "NAME: peak memory" in bytes; "NAME: energy" in J/token where known; its
- * kernels. */
+ * p50|p90|p99" in ns; "NAME: peak memory" in bytes; "NAME: energy" in J/token where known. */
 enum sol_status bench_store_result(struct store *store, const struct bench_report *report,
                                    const struct bench_result *result);
 
-/* Ends the run, with the JSON records as {"records": [...]}. Partial with a reason, invalid where a
- * result is (bench_invalid). */
+/* Ends the run: the tests' limits, their kernels, why they are noisy (bench_noise), and the JSON
+ * records as {"records": [...]}. Partial with a reason, invalid where a result is (bench_invalid).
+ */
 enum sol_status bench_store_finish(struct store *store, const struct bench_report *report,
                                    const char *partial_reason);
 

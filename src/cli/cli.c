@@ -5,6 +5,7 @@
 
 #include "base/interrupt.h"
 #include "base/status.h"
+#include "base/table.h"
 
 const struct command *const cli_commands[] = {
 #define COMMAND(name) &cmd_##name,
@@ -26,12 +27,26 @@ int cli_fail(enum sol_status status)
     return status == SOL_E_INTERRUPTED ? interrupt_exit_status() : status_exit_code(status);
 }
 
+/* --json as -o json, where -o is of formats. */
+static void name_json(const struct command_spec *spec, void *into)
+{
+    const struct option *json = options_find(spec, "json"),
+                        *format = options_find_letter(spec, 'o');
+    if (!json || !format || strcmp(format->name, "format") != 0) return;
+    if (*(const bool *)((const char *)into + json->offset))
+        *(const char **)((char *)into + format->offset) = "json";
+}
+
 bool cli_parse(const struct command_spec *spec, int argc, char **argv, void *into,
                const char **args, int *n_args, int *exit_status)
 {
     bool help;
     enum sol_status status = options_parse(spec, argc, argv, into, args, n_args, &help);
+    const struct option *wide = options_find(spec, "wide");
     if (help) options_print_help(spec, stdout);
+    if (status == SOL_OK && !help) name_json(spec, into);
+    if (wide && status == SOL_OK && !help)
+        table_wide(*(const bool *)((const char *)into + wide->offset));
     *exit_status = cli_fail(status);
     return status == SOL_OK && !help;
 }

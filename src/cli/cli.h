@@ -42,8 +42,26 @@ extern const struct cli_exit cli_exits[SOL_STATUS_COUNT];
  * 0, and no output, for SOL_OK. So a command may end with `return cli_fail(status);`. */
 int cli_fail(enum sol_status status);
 
-/* options_parse for a command. False when the command is over: help was printed or the usage was
- * wrong, and *exit_status says which. */
+/* Of every command that prints tables (base/table.h); `type` is its struct, `field` a bool there.
+ */
+#define WIDE_OPTION(type, field)                                                                   \
+    {                                                                                              \
+        OPTION_FLAG, 0, "wide", NULL,                                                              \
+            "tables with every column and full names, however wide (else they fit the terminal, "  \
+            "or 80 columns)",                                                                      \
+            offsetof(type, field), 0, 0                                                            \
+    }
+
+/* The one spelling of every command that has results: --json. Where -o names the format it says the
+ * same as -o json; `field` is a bool there. */
+#define JSON_OPTION(type, field)                                                                   \
+    {                                                                                              \
+        OPTION_FLAG, 0, "json", NULL, "same as -o json", offsetof(type, field), 0, 0               \
+    }
+
+/* options_parse for a command, --json set as -o json, and table_wide when it was asked for. False
+ * when the command is over: help was printed or the usage was wrong, and *exit_status says which.
+ */
 bool cli_parse(const struct command_spec *spec, int argc, char **argv, void *into,
                const char **args, int *n_args, int *exit_status);
 

@@ -12,6 +12,7 @@
 #include "bench/op.h"
 #include "bench/report.h"
 #include "bench/store.h"
+#include "cli/bench_starts.h"
 #include "cli/cli.h"
 #include "cli/engine_options.h"
 #include "format/output_file.h"
@@ -25,10 +26,10 @@ struct bench_options {
     struct engine_options engine;
     struct int_list prompt, generate, depth, parallel;
     struct string_list pairs, alone;
-    int64_t batch, ubatch, repetitions;
+    int64_t batch, ubatch, repetitions, starts;
     double max_time, max_total;
     const char *format, *output, *store, *label, *ratings;
-    bool ops, no_limits, quiet, no_store, matrix, matrix_full;
+    bool json, ops, no_limits, quiet, no_store, matrix, matrix_full, wide;
 };
 
 static const struct option options[] = {
@@ -67,9 +68,15 @@ static const struct option options[] = {
                  "exactly N after one to warm up (default: until the 95 % interval is within 0.5 % "
                  "for generation and 1 % for prompts, 6 to 40)",
                  offsetof(struct bench_options, repetitions), 1, BENCH_REPETITIONS_MAX),
-    OPTION_ENTRY(FLOAT, 0, "max-time", "S",
-                 "seconds for the repetitions of a test (default 60, but at least 5 repetitions)",
-                 offsetof(struct bench_options, max_time), 0.001, 1e6),
+    OPTION_ENTRY(INT, 0, "starts", "N",
+                 "spread them over N processes, since repetitions of one agree better than starts "
+                 "do; 6 and more have an interval of their own (default 1)",
+                 offsetof(struct bench_options, starts), 1, BENCH_STARTS_MAX),
+    OPTION_ENTRY(
+        FLOAT, 0, "max-time", "S",
+        "seconds for the repetitions of a test in all its starts (default 60, but at least 6 "
+        "repetitions)",
+        offsetof(struct bench_options, max_time), 0.001, 1e6),
     OPTION_ENTRY(FLOAT, 0, "max-total", "S",
                  "begin no further test after so many seconds (default for --matrix: 3600)",
                  offsetof(struct bench_options, max_total), 0.001, 1e7),
@@ -81,10 +88,12 @@ static const struct option options[] = {
     OPTION_ENTRY(GROUP, 0, "Output", NULL, NULL, 0, 0, 0),
     OPTION_ENTRY(STRING, 'o', "format", "FORMAT", "table (default), md, csv, json, jsonl or sql",
                  offsetof(struct bench_options, format), 0, 0),
+    JSON_OPTION(struct bench_options, json),
     OPTION_ENTRY(STRING, 0, "output", "FILE",
                  "write the results there, in FORMAT or as the name ends, and a table to stdout",
                  offsetof(struct bench_options, output), 0, 0),
-    OPTION_ENTRY(STRING, 0, "ratings", "FILE", "rate results against this table too (JSON)",
+    OPTION_ENTRY(STRING, 0, "ratings", "FILE",
+                 "rate results against this table too (JSON; see sol ratings)",
                  offsetof(struct bench_options, ratings), 0, 0),
     OPTION_ENTRY(STRING, 0, "store", "FOLDER",
                  "keep the run there (default $SOL_STORE, or sol in $XDG_DATA_HOME); see sol runs",
@@ -98,6 +107,22 @@ static const struct option options[] = {
     ENGINE_OPTIONS(struct bench_options, engine),
     ENGINE_LOAD_OPTION(struct bench_options, engine),
     ENGINE_BACKEND_OPTION(struct bench_options, engine),
+    WIDE_OPTION(struct bench_options, wide),
+    {0},
+};
+
+static const struct command_example examples[] = {
+    {"sol bench -m gpt-oss-20b.gguf -p 128,512 -n 32 -d 0,1024",
+     "prompts and generation, also with a filled context", NULL},
+    {"sol bench -m synth:tiny -p 0 -n 32 -npl 1,4,8 --ops",
+     "several sequences together, and the time of each kernel", NULL},
+    {"sol bench -n 64 -p 0 --label before", "a name to compare with later: sol compare before last",
+     NULL},
+    {"sol bench --starts 3 -n 32 -p 0", "spread over three processes, which is how runs differ",
+     NULL},
+    {"sol bench --output results.json", "every sample, for programs", NULL},
+    {"sol bench -m gpt-oss-20b.gguf --backend cuda --matrix", "the usual set of tests on a GPU",
+     "a GPU"},
     {0},
 };
 
@@ -106,18 +131,17 @@ static const struct command_spec spec = {
     .summary = "time a model beside this machine's measured limits",
     .arguments = "",
     .notes =
-        "Names are those of llama-bench and llama-batched-bench; -pg, -ub, -npl, -npp and "
-        "-ntg are\n"
+        "Names are those of llama-bench and llama-batched-bench; -pg, -ub, -npl, -npp and -ntg "
+        "are\n"
         "understood. Every test warms up until three repetitions agree within 1 %, with -r once.\n"
+        "A figure is the median of the repetitions (of several starts: of their medians), with\n"
+        "the 95 % interval that order statistics give it.\n"
         "Ctrl-C prints what is finished (exit status 130). A result whose kernels are not those "
-        "of\nthe plan is invalid (exit status 7). -o sql | sqlite3 FILE suits llama-bench's "
-        "scripts.\n"
+        "of\n"
+        "the plan is invalid (exit status 7). -o sql | sqlite3 FILE suits llama-bench's scripts.\n"
         "Tokens are random; -d only pretends that the context is filled, with numbers of no "
-        "meaning.\n\n"
-        "  sol bench -m gpt-oss-20b.gguf -p 128,512,2048 -n 32,128 -d 0,4096\n"
-        "  sol bench -m synth:gpt-oss-20b -p 0 -n 32 -npl 1,4,8,16,32 --ops\n"
-        "  sol bench -m gpt-oss-20b.gguf --backend cuda --matrix\n"
-        "  sol bench --output results.json",
+        "meaning.",
+    .examples = examples,
     .options = options,
 };
 
@@ -180,10 +204,13 @@ struct bench_command {
     size_t n_tests;
     struct bench_result results[RESULTS_MAX];
     size_t n_results, n_left_out;
+    struct bench_starts starts; /* the others, where there are any */
     struct rating_table *ratings;
     struct store *store; /* NULL: nothing is kept */
     char run[STORE_ID_SIZE];
-    char partial[160]; /* why not all tests were run; "" */
+    char partial[160];             /* why not all tests were run; "" */
+    double estimates[RESULTS_MAX]; /* seconds of each test; all 0 where nobody estimated */
+    struct progress_whole whole;
     int argc;
     char **argv;
 };
@@ -421,11 +448,11 @@ static enum sol_status open_store(struct bench_command *c)
 /* Long lists say beforehand how long they will take. */
 static enum sol_status announce(struct bench_command *c)
 {
-    double seconds[RESULTS_MAX], sum = 0;
+    double sum = 0;
     const struct bench_options *o = &c->options;
     if (!o->matrix && !o->matrix_full) return SOL_OK;
-    SOL_TRY(bench_estimate(c->model, &c->params, c->tests, c->n_tests, seconds));
-    for (size_t i = 0; i < c->n_tests; i++) sum += seconds[i];
+    SOL_TRY(bench_estimate(c->model, &c->params, c->tests, c->n_tests, c->estimates));
+    for (size_t i = 0; i < c->n_tests; i++) sum += c->estimates[i];
     if (o->quiet) return SOL_OK;
     fprintf(stderr, "sol: %zu tests, about %.0f %s", c->n_tests, sum < 120 ? sum : sum / 60,
             sum < 120 ? "s" : "min");
@@ -437,19 +464,50 @@ static enum sol_status announce(struct bench_command *c)
     return SOL_OK;
 }
 
+/* One of several starts prints its samples for the one that asked for them, and nothing else. */
+static void take_share(struct bench_options *o, int share)
+{
+    o->format = "json";
+    o->output = NULL;
+    o->no_store = o->no_limits = o->quiet = true;
+    o->ops = false;
+    o->starts = share;
+    progress_quiet(true);
+}
+
+/* The time is for all starts together; without one, as many repetitions as one start would make. */
+static void share_budget(struct bench_command *c)
+{
+    const struct bench_options *o = &c->options;
+    const double usual_s = 60;
+    const int usual = 40;
+    double starts = (double)o->starts;
+    c->params.repetitions = (int)o->repetitions;
+    c->params.seconds = o->max_time / starts;
+    if (o->starts == 1) return;
+    if (o->max_time <= 0) c->params.seconds = usual_s / starts;
+    c->params.most_repetitions =
+        usual / (int)o->starts > FIGURE_LEAST ? usual / (int)o->starts : FIGURE_LEAST;
+}
+
 static enum sol_status set_up(struct bench_command *c)
 {
     struct bench_options *o = &c->options;
+    int share = bench_starts_share();
+    if (share) take_share(o, share);
     SOL_TRY(choose_format(o, &c->format));
-    c->params.repetitions = (int)o->repetitions;
-    c->params.seconds = o->max_time;
+    SOL_TRY(store_label_check(o->label));
+    SOL_TRY(open_output(c));
+    share_budget(c);
+    /* The others come first, while this process holds no model. */
+    if (!share && o->starts > 1)
+        SOL_TRY(bench_starts_run(&c->starts, (int)o->starts, c->argc, c->argv));
     c->params.ops = o->ops;
     o->engine.batch = o->ubatch && (!o->batch || o->ubatch < o->batch) ? o->ubatch : o->batch;
     SOL_TRY(engine_options_params(&o->engine, &c->params.engine));
     if (o->ratings) SOL_TRY(rating_table_open(o->ratings, &c->ratings));
     SOL_TRY(open_model(c));
     SOL_TRY(make_tests(c));
-    SOL_TRY(open_output(c));
     SOL_TRY(upload(c));
     SOL_TRY(open_store(c));
     SOL_TRY(measure_limits(c));
@@ -460,9 +518,26 @@ static enum sol_status set_up(struct bench_command *c)
  * the percentages of the report a little; the store has those of the time. */
 static enum sol_status keep_result(const struct bench_command *c, const struct bench_result *result)
 {
-    if (!c->store || result->ns.count == 0) return SOL_OK;
+    if (!c->store || result->n_counted == 0) return SOL_OK;
     struct bench_report r = report_of(c);
     return bench_store_result(c->store, &r, result);
+}
+
+/* What will be left after test `i` has ended: as estimated, corrected by how wrong that was so far,
+ * and no more than the time for all allows. */
+static void say_place(struct bench_command *c, size_t i, double spent)
+{
+    struct progress_whole *w = &c->whole;
+    double done = 0, later = 0, most = c->options.max_total;
+    for (size_t k = 0; k < i; k++) done += c->estimates[k];
+    for (size_t k = i + 1; k < c->n_tests; k++) later += c->estimates[k];
+    if (done > 0) later *= w->before_s / done;
+    if (most > 0 && later > most - spent) later = most > spent ? most - spent : 0;
+    w->name = "test";
+    w->number = i + 1;
+    w->count = c->n_tests;
+    w->later_s = c->estimates[i] > 0 ? later : -1;
+    c->params.whole = w;
 }
 
 static enum sol_status run_tests(struct bench_command *c)
@@ -471,6 +546,7 @@ static enum sol_status run_tests(struct bench_command *c)
     for (size_t i = 0; i < c->n_tests; i++) {
         struct bench_result *r = &c->results[c->n_results];
         double spent = 1e-9 * (double)(clock_ns() - start);
+        say_place(c, i, spent);
         if (c->options.max_total > 0 && spent > c->options.max_total && i > 0) {
             snprintf(c->partial, sizeof c->partial,
                      "%zu of %zu tests were begun in %.0f s "
@@ -480,12 +556,14 @@ static enum sol_status run_tests(struct bench_command *c)
             return SOL_OK;
         }
         enum sol_status status = bench_run(c->model, &c->params, &c->tests[i], r);
-        if (status != SOL_OK && (status != SOL_E_INTERRUPTED || r->ns.count == 0)) {
+        if (status != SOL_OK && (status != SOL_E_INTERRUPTED || r->n_counted == 0)) {
             bench_result_free(r);
             return status;
         }
         c->n_results++;
-        enum sol_status kept = keep_result(c, r);
+        enum sol_status kept = bench_starts_merge(&c->starts, i, r);
+        if (kept == SOL_OK) kept = bench_starts_learn(c->store, r);
+        if (kept == SOL_OK) kept = keep_result(c, r);
         if (status != SOL_OK || kept != SOL_OK) return status != SOL_OK ? status : kept;
     }
     return SOL_OK;
@@ -529,22 +607,37 @@ static enum sol_status finish_run(struct bench_command *c, enum sol_status statu
     return SOL_OK;
 }
 
+static enum sol_status print_ops(enum bench_format format, json_t *rows)
+{
+    if (format == BENCH_JSON) return json_print(json_incref(rows));
+    return bench_op_print(rows,
+                          format == BENCH_MARKDOWN ? TABLE_MARKDOWN
+                          : format == BENCH_CSV    ? TABLE_CSV
+                                                   : TABLE_TEXT,
+                          stdout);
+}
+
 /* --op: no model, nothing stored. */
 static enum sol_status time_ops(struct bench_command *c)
 {
-    struct table *table;
     struct engine_params *p = &c->params.engine;
     SOL_TRY(engine_options_params(&c->options.engine, p));
     if (p->threads) p->chooser.device.workers = p->threads;
-    SOL_TRY(bench_op_table(&table));
+    SOL_TRY(choose_format(&c->options, &c->format));
+    if (c->format == BENCH_JSONL || c->format == BENCH_SQL)
+        return status_set(SOL_E_ARGUMENT, "--op: the formats are table, md, csv and json");
+    json_t *rows = json_array();
     enum sol_status status = SOL_OK;
     size_t done = 0; /* those are printed even after an error */
     for (size_t i = 0; status == SOL_OK && i < c->options.alone.count; i++) {
-        status = bench_op(&p->chooser, c->options.alone.values[i], table);
+        status = bench_op(&p->chooser, c->options.alone.values[i], rows);
         done += status == SOL_OK;
     }
-    if (done) table_print(table, TABLE_TEXT, stdout);
-    table_destroy(table);
+    if (done) {
+        enum sol_status printed = print_ops(c->format, rows);
+        if (status == SOL_OK) status = printed;
+    }
+    json_decref(rows);
     return status;
 }
 
@@ -554,6 +647,7 @@ static int run_command(int argc, char **argv)
     static struct bench_command c; /* large, and once a process */
     c.argc = argc;
     c.argv = argv;
+    c.options.starts = 1;
     engine_options_init(&c.options.engine);
     int exit_status;
     if (!parse(argc, argv, &c.options, &exit_status)) return exit_status;
@@ -574,6 +668,7 @@ static int run_command(int argc, char **argv)
     if (status == SOL_OK) status = check_results(&c);
     if (result == 0) result = cli_fail(status);
     store_close(c.store);
+    bench_starts_free(&c.starts);
     rating_table_close(c.ratings);
     for (size_t i = 0; i < c.n_results; i++) bench_result_free(&c.results[i]);
     model_upload_destroy(c.uploaded, c.options.engine.gpu);

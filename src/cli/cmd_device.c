@@ -7,6 +7,7 @@
 
 #include "base/cpu.h"
 #include "base/log.h"
+#include "base/number.h"
 #include "base/progress.h"
 #include "base/table.h"
 #include "bench/device.h"
@@ -21,7 +22,7 @@ struct device_options {
     double seconds;
     const char *format, *store, *descriptions, *backend;
     struct gpu *gpu; /* NULL: the processor */
-    bool measure, known, quiet;
+    bool json, measure, known, quiet, wide;
 };
 
 static const struct option options[] = {
@@ -36,15 +37,25 @@ static const struct option options[] = {
     OPTION_ENTRY(FLAG, 0, "known", NULL, "list known GPUs with their published figures instead",
                  offsetof(struct device_options, known), 0, 0),
     OPTION_ENTRY(STRING, 0, "descriptions", "FILE",
-                 "list the devices of this file, in the format of --known -o json, before them",
+                 "list the devices of this file, in the format of --known --json, before them",
                  offsetof(struct device_options, descriptions), 0, 0),
     OPTION_ENTRY(STRING, 'o', "format", "FORMAT", "table (default), md, csv or json",
                  offsetof(struct device_options, format), 0, 0),
+    JSON_OPTION(struct device_options, json),
     OPTION_ENTRY(STRING, 0, "store", "FOLDER",
                  "where measured limits are kept (default $SOL_STORE, or sol in $XDG_DATA_HOME)",
                  offsetof(struct device_options, store), 0, 0),
     OPTION_ENTRY(FLAG, 'q', "quiet", NULL, "no progress on stderr",
                  offsetof(struct device_options, quiet), 0, 0),
+    WIDE_OPTION(struct device_options, wide),
+    {0},
+};
+
+static const struct command_example examples[] = {
+    {"sol device", "what this machine can do at best; measured once and kept", NULL},
+    {"sol device --measure --seconds 0.01", "again, and quickly", NULL},
+    {"sol device --known", "published figures of GPUs", NULL},
+    {"sol device --backend cuda", "of the first GPU", "a GPU"},
     {0},
 };
 
@@ -57,7 +68,8 @@ static const struct command_spec spec = {
         "wake, with one thread and with all. Limits are measured once and kept; a machine that\n"
         "changed (processor, cores, memory, kernel, clocks) is measured again.\n"
         "With --backend cuda of a GPU: memory and L2, float32 and tensor cores, what a launch "
-        "costs.\n",
+        "costs.",
+    .examples = examples,
     .options = options,
 };
 
@@ -148,7 +160,7 @@ static const json_t *member(const json_t *json, const char *path)
 
 static enum sol_status add_number(struct table *table, const json_t *value)
 {
-    if (json_is_number(value)) return table_cell(table, "%.4g", json_number_value(value));
+    if (json_is_number(value)) return table_number(table, json_number_value(value), 4);
     return table_cell(table, "-");
 }
 
@@ -165,7 +177,7 @@ static enum sol_status print_levels(const json_t *limits, enum table_format form
         "all_threads_gb_s.read.best", "all_threads_gb_s.write.best", "all_threads_gb_s.copy.best"};
     struct table *table;
     json_t *levels = json_object_get(limits, "levels");
-    SOL_TRY(table_create("GB/s|>size|>read, 1 thread|>write|>copy|>read, all threads|>write|>copy",
+    SOL_TRY(table_create("GB/s|>-size|>read, 1 thread|>write|>copy|>read, all threads|>write|>copy",
                          &table));
     for (size_t i = 0; i < json_array_size(levels); i++) {
         const json_t *level = json_array_get(levels, i);
@@ -241,14 +253,14 @@ static void print_machine(const json_t *machine, const json_t *limits)
 
 static void print_wakeup(const json_t *limits)
 {
+    static const char *const names[] = {"warm_median", "warm_p90", "asleep_median", "asleep_p90"};
+    char us[4][NUMBER_SIZE];
     const json_t *w = json_object_get(limits, "wakeup_ns");
-    printf("\nall threads at work after %.3g us (90 %%: %.3g) when they wait, %.3g us (%.3g) when "
-           "they "
+    for (int i = 0; i < 4; i++)
+        number_text(1e-3 * json_number_value(json_object_get(w, names[i])), 3, us[i]);
+    printf("\nall threads at work after %s us (90 %%: %s) when they wait, %s us (%s) when they "
            "sleep\n",
-           1e-3 * json_number_value(json_object_get(w, "warm_median")),
-           1e-3 * json_number_value(json_object_get(w, "warm_p90")),
-           1e-3 * json_number_value(json_object_get(w, "asleep_median")),
-           1e-3 * json_number_value(json_object_get(w, "asleep_p90")));
+           us[0], us[1], us[2], us[3]);
 }
 
 static enum sol_status print_limits(const json_t *machine, const json_t *limits,
@@ -271,8 +283,8 @@ static enum sol_status print_known(const json_t *list, enum table_format format)
                                         "tflops.fp4", "tflops.int8"};
     struct table *table;
     SOL_TRY(
-        table_create("device|arch|>GiB|>GB/s|>SMs|>L2 MiB|>W|>f32 TFLOP/s|>bf16|>fp8|>fp4|>int8|"
-                     "origin|source",
+        table_create("device|arch|>GiB|>GB/s|>-SMs|>-L2 MiB|>-W|>f32 TFLOP/s|>bf16|>fp8|>fp4|>int8|"
+                     "---origin|---source",
                      &table));
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *d = json_array_get(list, i);

@@ -1,18 +1,22 @@
 /* sol import: results of other tools into the store. */
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
 #include <jansson.h>
 
 #include "advise/advice.h"
+#include "base/notes.h"
 #include "base/status.h"
 #include "cli/cli.h"
 #include "cli/engine_options.h"
 #include "import/import.h"
+#include "store/store_json.h"
 #include "trace/window.h"
 
 struct import_options {
     const char *store, *label, *format;
+    bool json;
 };
 
 static const struct option options[] = {
@@ -23,6 +27,14 @@ static const struct option options[] = {
                  offsetof(struct import_options, label), 0, 0),
     OPTION_ENTRY(STRING, 'o', "format", "FORMAT", "table (default) or json",
                  offsetof(struct import_options, format), 0, 0),
+    JSON_OPTION(struct import_options, json),
+    {0},
+};
+
+static const struct command_example examples[] = {
+    {"sol import llama-bench.json", "what llama-bench -o json wrote", NULL},
+    {"sol import --label counted ncu.csv", "and find it by a name", NULL},
+    {"sol import report.sqlite", "a time line of Nsight Systems", "an export of nsys"},
     {0},
 };
 
@@ -36,9 +48,10 @@ static const struct command_spec spec = {
         "  CSV of Nsight Compute             ncu --import report.ncu-rep --page raw --csv\n"
         "  JSON, JSONL of llama-bench        llama-bench -o json, of any version\n"
         "  JSON of NVBench                   benchmark --json FILE\n"
-        "  JSON of sol                       sol runs export, sol profile -o json\n"
+        "  JSON of sol                       sol runs export, sol profile --json\n"
         "Each file becomes a run; time lines and counters get advice with it (sol advise RUN).\n"
-        "What a file lacks is named; the rest is taken.\n",
+        "What a file lacks is named; the rest is taken.",
+    .examples = examples,
     .options = options,
 };
 
@@ -75,7 +88,6 @@ static void print_text(const struct import *import, const char *path, const char
     if (import->n_kernels) printf(", %zu kernels", import->n_kernels);
     if (n_advice) printf(", %zu pieces of advice (sol advise %s)", n_advice, id);
     printf("\n");
-    for (size_t i = 0; i < import->n_notes; i++) printf("  note: %s\n", import->notes[i]);
 }
 
 static json_t *import_json(const struct import *import, const char *path, const char *id,
@@ -83,35 +95,39 @@ static json_t *import_json(const struct import *import, const char *path, const 
 {
     json_t *notes = json_array();
     for (size_t i = 0; i < import->n_notes; i++)
-        json_array_append_new(notes, json_string(import->notes[i]));
-    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:o}", "run", id, "file", path, "format",
-                     import_format_name(import->format), "events",
-                     (json_int_t)(import->timeline ? import->timeline->count : 0), "metrics",
-                     (json_int_t)import->n_metrics, "kernels",
+        json_array_append_new(notes, store_json_string(import->notes[i]));
+    return json_pack("{s:s, s:o, s:s, s:I, s:I, s:I, s:I, s:o}", "run", id, "file",
+                     store_json_string(path), "format", import_format_name(import->format),
+                     "events", (json_int_t)(import->timeline ? import->timeline->count : 0),
+                     "metrics", (json_int_t)import->n_metrics, "kernels",
                      (json_int_t)import->n_kernels + (json_int_t)import->counters.count, "advice",
                      (json_int_t)n_advice, "notes", notes);
 }
 
+/* Kept with the command that would read this file alone, whatever else was read with it. */
 static enum sol_status one_file(struct store *store, const struct import_options *o,
-                                const char *path, int argc, char **argv, json_t *list)
+                                const char *path, json_t *list, struct notes *said)
 {
+    char *argv[] = {(char *)(uintptr_t)spec.name, (char *)(uintptr_t)path};
     struct import *import;
     char id[STORE_ID_SIZE];
     size_t n_advice = 0;
     SOL_TRY(import_file(path, &import));
-    enum sol_status status = import_store(store, import, path, o->label, argc, argv, id);
+    enum sol_status status = import_store(store, import, path, o->label, 2, argv, id);
     if (status == SOL_OK) status = store_advice_of(store, import, id, &n_advice);
     if (status == SOL_OK && list)
         json_array_append_new(list, import_json(import, path, id, n_advice));
     else if (status == SOL_OK)
         print_text(import, path, id, n_advice);
+    const char *slash = strrchr(path, '/');
+    for (size_t i = 0; i < import->n_notes && status == SOL_OK; i++)
+        status = notes_add(said, slash ? slash + 1 : path, import->notes[i]);
     import_destroy(import);
     return status;
 }
 
 /* A file that cannot be read does not keep the others out; the first error is the command's. */
-static int import_all(const struct import_options *o, const char **files, int n, int argc,
-                      char **argv)
+static int import_all(const struct import_options *o, const char **files, int n)
 {
     bool json = o->format && strcmp(o->format, "json") == 0;
     struct store *store;
@@ -123,11 +139,14 @@ static int import_all(const struct import_options *o, const char **files, int n,
     if (status != SOL_OK) return cli_fail(status);
     json_t *list = json ? json_array() : NULL;
     int exit_status = 0;
+    struct notes said = {.items = NULL};
     for (int i = 0; i < n; i++) {
-        int failed = cli_fail(one_file(store, o, files[i], argc, argv, list));
+        int failed = cli_fail(one_file(store, o, files[i], list, &said));
         if (exit_status == 0) exit_status = failed;
     }
     store_close(store);
+    if (!json) notes_print(&said, "note: ", stdout);
+    notes_free(&said);
     if (json) {
         int failed = cli_fail(json_print(json_pack("{s:o}", "imports", list)));
         if (exit_status == 0) exit_status = failed;
@@ -142,7 +161,7 @@ static int run(int argc, char **argv)
     int n, exit_status;
     if (argc > OPTION_LIST_MAX) return cli_fail(status_set(SOL_E_ARGUMENT, "too many files"));
     if (!cli_parse(&spec, argc, argv, &o, files, &n, &exit_status)) return exit_status;
-    return import_all(&o, files, n, argc, argv);
+    return import_all(&o, files, n);
 }
 
 const struct command cmd_import = {&spec, run, false};

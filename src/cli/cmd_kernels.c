@@ -16,7 +16,7 @@
 struct kernels_options {
     struct engine_options engine;
     struct int_list rows;
-    bool explain, json;
+    bool explain, json, wide;
 };
 
 static const struct option options[] = {
@@ -29,6 +29,16 @@ static const struct option options[] = {
                  offsetof(struct kernels_options, json), 0, 0),
     ENGINE_OPTIONS(struct kernels_options, engine),
     ENGINE_BACKEND_OPTION(struct kernels_options, engine),
+    WIDE_OPTION(struct kernels_options, wide),
+    {0},
+};
+
+static const struct command_example examples[] = {
+    {"sol kernels", "all of them, and which can run here", NULL},
+    {"sol kernels -m gpt-oss-20b.gguf", "those that serve this model, for a token and for a prompt",
+     NULL},
+    {"sol kernels -m gpt-oss-20b.gguf --explain --exact", "and why each of the others does not",
+     NULL},
     {0},
 };
 
@@ -37,10 +47,9 @@ static const struct command_spec spec = {
     .summary = "list ops and kernels, and which ones serve a model here",
     .arguments = "",
     .notes = "Without -m and --explain: every op with its kernels, fastest first. With -m: the "
-             "kernel chosen "
-             "for each\nproblem of the model; --explain adds the others and the reasons.\n\n"
-             "  sol kernels\n"
-             "  sol kernels -m gpt-oss-20b.gguf --explain --exact",
+             "kernel chosen for each\n"
+             "problem of the model; --explain adds the others and the reasons.",
+    .examples = examples,
     .options = options,
 };
 
@@ -139,10 +148,12 @@ static const struct op_variant *variant_of(const struct op *op, int v)
     return v < op->n_variants ? op->variants[v] : NULL;
 }
 
-static bool is_here(const struct op_variant *variant, const struct op_device *device)
+/* `why` is "" where it can run. */
+static bool is_here(const struct op_variant *variant, const struct op_device *device,
+                    char why[OP_REASON_MAX])
 {
-    char why[OP_REASON_MAX];
-    return !variant || op_variant_fits(variant, device, why);
+    why[0] = '\0';
+    return !variant || op_variant_is_here(variant, device, why);
 }
 
 static enum op_numerics numerics_of(const struct op *op, int v)
@@ -160,18 +171,18 @@ static const char *summary_of(const struct op *op, int v)
 static enum sol_status print_list(const struct chooser *chooser)
 {
     struct table *table;
-    SOL_TRY(table_create("op|kernel|numerics|needs|here|summary", &table));
+    SOL_TRY(table_create("op|kernel|-numerics|-needs|here|~summary", &table));
     for (int i = 0; i < op_table_count; i++) {
         const struct op *op = op_table[i];
         for (int v = 0; v < op_variant_count(op); v++) {
-            char text[TEXT_MAX];
+            char text[TEXT_MAX], why[OP_REASON_MAX];
             const struct op_variant *variant = variant_of(op, v);
             describe_needs(variant, text);
             table_cell(table, "%s", v ? "" : op->name);
             table_cell(table, "%s", op_variant_name(op, v));
             table_cell(table, "%s", op_numerics_name(numerics_of(op, v)));
             table_cell(table, "%s", text);
-            table_cell(table, "%s", is_here(variant, &chooser->device) ? "yes" : "no");
+            table_cell(table, "%s", is_here(variant, &chooser->device, why) ? "yes" : "no");
             table_cell(table, "%s", summary_of(op, v));
         }
     }
@@ -183,7 +194,7 @@ static enum sol_status print_list(const struct chooser *chooser)
 static enum sol_status print_chosen(const struct problems *p)
 {
     struct table *table;
-    SOL_TRY(table_create("op|problem|>calls|kernel|numerics", &table));
+    SOL_TRY(table_create("op|~problem|>calls|kernel|-numerics", &table));
     for (int i = 0; i < p->count; i++) {
         const struct problem *one = &p->list[i];
         table_cell(table, "%s", one->op->name);
@@ -202,7 +213,7 @@ static enum sol_status print_chosen(const struct problems *p)
 static enum sol_status print_reasons(const struct chooser *chooser, const struct problems *p)
 {
     struct table *table;
-    SOL_TRY(table_create("op|problem|kernel|numerics|why", &table));
+    SOL_TRY(table_create("op|~problem|kernel|-numerics|~why", &table));
     for (int i = 0; i < p->count; i++) {
         const struct problem *one = &p->list[i];
         for (int v = 0; v < op_variant_count(one->op); v++) {
@@ -248,14 +259,15 @@ static json_t *op_json(const struct op *op, const struct op_device *device)
     json_t *variants = json_array();
     for (int v = 0; v < op_variant_count(op); v++) {
         const struct op_variant *variant = variant_of(op, v);
-        char arch[TEXT_MAX] = "";
+        char arch[TEXT_MAX] = "", why[OP_REASON_MAX];
+        bool here = is_here(variant, device, why);
         if (variant) describe_arch(&variant->arch, arch);
         json_array_append_new(variants,
-                              json_pack("{s:s, s:s, s:o, s:s, s:b, s:o, s:s}", "name",
+                              json_pack("{s:s, s:s, s:o, s:s, s:b, s:s, s:o, s:s}", "name",
                                         op_variant_name(op, v), "numerics",
                                         op_numerics_name(numerics_of(op, v)), "needs",
                                         needs_json(variant ? variant->needs : 0), "arch", arch,
-                                        "here", is_here(variant, device), "choices",
+                                        "here", (int)here, "why_not", why, "choices",
                                         choices_json(op, v), "summary", summary_of(op, v)));
     }
     return json_pack("{s:s, s:s, s:o}", "op", op->name, "summary", op->summary, "variants",

@@ -23,6 +23,12 @@ static const struct option options[] = {
     {0},
 };
 
+static const struct command_example examples[] = {
+    {"echo '{\"jsonrpc\": \"2.0\", \"id\": 1, \"method\": \"tools/list\"}' | sol mcp",
+     "what a client sees first", NULL},
+    {0},
+};
+
 static const struct command_spec spec = {
     .name = "mcp",
     .summary = "serve the commands as tools to an MCP client, on standard input and output",
@@ -37,6 +43,7 @@ static const struct command_spec spec = {
         "be for trees that you trust. What each tool does is in its annotations.\n\n"
         "  {\"mcpServers\": {\"sol\": {\"command\": \"sol\", \"args\": [\"mcp\", "
         "\"--allow-commands\"]}}}",
+    .examples = examples,
     .options = options,
 };
 

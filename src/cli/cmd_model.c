@@ -14,6 +14,7 @@
 #include "model/source.h"
 #include "model/synth.h"
 #include "model/weights.h"
+#include "store/store_json.h"
 
 #define OPTION(kind, letter, name, value, help, field, min, max)                                   \
     {                                                                                              \
@@ -38,11 +39,11 @@ static const struct option options[] = {
     OPTION(FLOAT, 0, "split", "GIB", "begin a new file when one has GIB of data", split_gib, 1e-6,
            1e6),
     OPTION(FLAG, 0, "overwrite", NULL, "replace an existing GGUF file", overwrite, 0, 0),
-    OPTION(STRING, 0, "like", "NAME", "synth: a name as behind synth: above", like, 0, 0),
+    OPTION(STRING, 0, "like", "NAME", "synth, fit: a name as behind synth: above", like, 0, 0),
     OPTION(STRING, 0, "dense", "TYPE",
-           "synth: attention, embedding and head in bf16 (default), q8_0 or f32", dense, 0, 0),
+           "synth, fit: attention, embedding and head in bf16 (default), q8_0 or f32", dense, 0, 0),
     OPTION(INT, 0, "seed", "N", "synth: of the random numbers (default 1)", seed, 0, 9e18),
-    OPTION(INT, 0, "layers", "N", "synth: another number of layers", layers, 1, 1024),
+    OPTION(INT, 0, "layers", "N", "synth, fit: another number of layers", layers, 1, 1024),
     OPTION(GROUP, 0, "fit", NULL, NULL, json, 0, 0),
     OPTION(INT, 'c', "context", "N", "positions per sequence (default 4096)", context, 1, 1 << 24),
     OPTION(INT, 'b', "batch", "N", "tokens in one step (default 512, with --device-memory 2048)",
@@ -54,6 +55,21 @@ static const struct option options[] = {
     OPTION(STRING, 0, "kv", "TYPE", "cache in f16 (default), bf16 or f32", kv, 0, 0),
     OPTION(FLOAT, 0, "device-memory", "GIB",
            "of a GPU, say (default: the memory that is free here)", device_gib, 0.001, 1e6),
+    WIDE_OPTION(struct model_options, wide),
+    {0},
+};
+
+static const struct command_example examples[] = {
+    {"sol model info -m gpt-oss-20b.gguf --tensors", "its sizes, and every tensor", NULL},
+    {"sol model check -m gpt-oss-20b.gguf", "whether every number in it is sound", NULL},
+    {"sol model convert -m gpt-oss-20b -o converted.gguf", "a folder of safetensors to one file",
+     NULL},
+    {"sol model synth --like tiny --dense q8_0 -o random.gguf", "random weights, with a vocabulary",
+     NULL},
+    {"sol model fit -m gpt-oss-20b.gguf -c 4096 --device-memory 80",
+     "whether it fits into a GPU's memory", NULL},
+    {"sol model fit --like gpt-oss-20b -c 32768 --device-memory 24", "of a size, without a file",
+     NULL},
     {0},
 };
 
@@ -66,15 +82,8 @@ static const struct command_spec spec = {
         "check    looks at every number of the file\n"
         "convert  folder of safetensors to GGUF and back, without loss; splits and merges GGUF\n"
         "synth    writes a model of random weights in full size, with a vocabulary\n"
-        "fit      memory for weights, cache and buffers; exit status 6 when it is not there\n"
-        "\n"
-        "Examples:\n"
-        "  sol model info -m gpt-oss-20b.gguf --tensors\n"
-        "  sol model check -m gpt-oss-20b/\n"
-        "  sol model convert -m gpt-oss-20b/ -o gpt-oss-20b.gguf\n"
-        "  sol model synth --like gpt-oss-20b --dense q8_0 -o random.gguf\n"
-        "  sol model synth --like gpt-d20 -o random/\n"
-        "  sol model fit -m gpt-oss-120b.gguf -c 131072 --device-memory 80\n",
+        "fit      memory for weights, cache and buffers; exit status 6 when it is not there",
+    .examples = examples,
     .options = options,
 };
 
@@ -185,7 +194,7 @@ static void shape_of(const struct weight *w, char *buffer, size_t size)
 static enum sol_status print_tensors(const struct subject *s)
 {
     struct table *table;
-    enum sol_status status = table_create("tensor|type|>shape|>MiB", &table);
+    enum sol_status status = table_create("=tensor|type|>shape|>MiB", &table);
     for (int64_t i = 0; i < weight_count(&s->config) && status == SOL_OK; i++) {
         struct weight w = weight_at(&s->config, i);
         char shape[80];
@@ -253,7 +262,7 @@ static json_t *keys_json(const struct subject *s)
     for (size_t i = 0; file && i < gguf_key_count(file); i++) {
         char key[80], value[160];
         gguf_key_describe(file, i, key, sizeof key, value, sizeof value);
-        json_object_set_new(out, key, json_string(value));
+        json_object_set_new(out, key, store_json_string(value));
     }
     return out;
 }
@@ -261,7 +270,7 @@ static json_t *keys_json(const struct subject *s)
 static enum sol_status print_json(const struct subject *s, const struct model_options *o)
 {
     json_t *out = json_object();
-    json_object_set_new(out, "model", json_string(s->name));
+    json_object_set_new(out, "model", store_json_string(s->name));
     json_object_set_new(out, "architecture", json_string(s->config.arch->name));
     json_object_set_new(out, "config", config_json(&s->config));
     json_object_set_new(out, "parameters", json_integer(s->parameters));
@@ -301,12 +310,13 @@ static enum sol_status info(const struct model_options *o)
 static const struct {
     const char *name;
     enum sol_status (*run)(const struct model_options *options);
+    bool makes_up; /* takes --like */
 } tools[] = {
-    {"info", info},
-    {"check", model_tool_check},
-    {"convert", model_tool_convert},
-    {"synth", model_tool_synth},
-    {"fit", model_tool_fit},
+    {"info", info, false},
+    {"check", model_tool_check, false},
+    {"convert", model_tool_convert, false},
+    {"synth", model_tool_synth, true},
+    {"fit", model_tool_fit, true},
 };
 
 static int run(int argc, char **argv)
@@ -317,8 +327,16 @@ static int run(int argc, char **argv)
     int n_args, exit_status;
     if (argc > ARGS_MAX) return cli_fail(status_set(SOL_E_ARGUMENT, "too many arguments"));
     if (!cli_parse(&spec, argc, argv, &o, args, &n_args, &exit_status)) return exit_status;
-    for (size_t i = 0; n_args == 1 && i < sizeof tools / sizeof *tools; i++)
-        if (strcmp(args[0], tools[i].name) == 0) return cli_fail(tools[i].run(&o));
+    for (size_t i = 0; n_args == 1 && i < sizeof tools / sizeof *tools; i++) {
+        if (strcmp(args[0], tools[i].name) != 0) continue;
+        bool made_up = o.like || o.dense || o.layers || o.seed >= 0;
+        if (made_up && !tools[i].makes_up)
+            return cli_fail(status_set(SOL_E_ARGUMENT,
+                                       "--like, --dense, --layers and --seed describe a model for "
+                                       "synth and fit; sol model %s wants one with -m",
+                                       args[0]));
+        return cli_fail(tools[i].run(&o));
+    }
     return cli_fail(status_set(
         SOL_E_ARGUMENT, "expected: sol model info|check|convert|synth|fit [-m MODEL]%s%s%s",
         n_args ? ", not '" : "", n_args ? args[n_args > 1] : "", n_args ? "'" : ""));

@@ -14,7 +14,7 @@ struct opt_command {
     struct opt_options o;
     const char *format;
     double predict; /* percent; NaN: none */
-    bool quiet;
+    bool json, quiet, wide;
 };
 
 #define AT(field) offsetof(struct opt_command, field)
@@ -26,10 +26,24 @@ static const struct option options[] = {
                  "where iterations are kept (default $SOL_STORE, or sol in $XDG_DATA_HOME)",
                  AT(o.store), 0, 0),
     OPTION_ENTRY(STRING, 'o', "format", "FORMAT", "text (default) or json", AT(format), 0, 0),
+    JSON_OPTION(struct opt_command, json),
     OPTION_ENTRY(FLAG, 'q', "quiet", NULL, "no progress on stderr", AT(quiet), 0, 0),
+    WIDE_OPTION(struct opt_command, wide),
     OPTION_ENTRY(GROUP, 0, "init", NULL, NULL, 0, 0, 0),
-    OPTION_ENTRY(STRING, 0, "preset", "sol|llama.cpp|make", "kind of tree (default sol)",
-                 AT(o.preset), 0, 0),
+    OPTION_ENTRY(STRING, 0, "preset", "sol|llama.cpp|make",
+                 "kind of tree (default: told by its files)", AT(o.preset), 0, 0),
+    OPTION_ENTRY(STRING, 0, "build", "COMMAND", "builds the tree, in place of the preset's",
+                 AT(o.build), 0, 0),
+    OPTION_ENTRY(STRING, 0, "benchmark", "COMMAND",
+                 "what is to become faster, in place of the preset's", AT(o.benchmark), 0, 0),
+    OPTION_ENTRY(STRINGS, 0, "metric", "NAME",
+                 "decides: wall, cpu, user, test:NAME, json:PATH, regex:PATTERN; may be repeated",
+                 AT(o.metrics), 0, 0),
+    OPTION_ENTRY(STRING, 0, "correctness", "COMMAND",
+                 "fails where the result is wrong, in place of the preset's", AT(o.correctness), 0,
+                 0),
+    OPTION_ENTRY(STRING, 0, "profile", "COMMAND", "says where the time goes, for sol opt profile",
+                 AT(o.profile), 0, 0),
     OPTION_ENTRY(STRING, 'm', "model", "MODEL", "put into the preset's commands", AT(o.model), 0,
                  0),
     OPTION_ENTRY(FLAG, 0, "force", NULL, "replace " OPT_CONFIG_FILE, AT(o.force), 0, 0),
@@ -71,6 +85,16 @@ static const struct option options[] = {
     {0},
 };
 
+static const struct command_example examples[] = {
+    {"sol opt init --preset make", "writes sol-opt.json: how to build and check", NULL},
+    {"sol opt start 'unroll by 4' --predict 5% --rule stall",
+     "an iteration: the hypothesis, and what it should gain", NULL},
+    {"sol opt status", "where it stands, and the next step", NULL},
+    {"sol opt revert --note 'slower'", "put the files back and keep what was learned", NULL},
+    {"sol opt history", "what was tried, and what came of it", NULL},
+    {0},
+};
+
 static const struct command_spec spec = {
     .name = "opt",
     .summary = "try an optimisation: measure, check, then accept or revert it",
@@ -93,6 +117,7 @@ static const struct command_spec spec = {
         "comparison that says faster, a correctness command that passes, and a perplexity within\n"
         "0.1 % (all configurable). Exit status of compare: as sol compare; of a refused accept: 2\n"
         "when a step is missing, 7 when a gate failed. docs/OPTIMISE.md walks through it.",
+    .examples = examples,
     .options = options,
 };
 
@@ -131,8 +156,17 @@ static enum sol_status print(const struct opt_command *c, struct opt_answer *ans
     if (strcmp(c->format, "json") == 0) return json_print(json_incref(answer->json));
     if (fflush(answer->text) != 0) return status_set(SOL_E_MEMORY, "no memory for an answer");
     fwrite(answer->lines, 1, answer->size, stdout); /* a diff may hold NULs */
-    if (*answer->next) printf("next: %s\n", answer->next);
+    next_print(&answer->next, stdout);
     return SOL_OK;
+}
+
+/* What a program reads says the error too; people have it on stderr, and here what to do. */
+static void print_after_error(const struct opt_command *c, struct opt_answer *answer)
+{
+    if (strcmp(c->format, "json") != 0)
+        next_print(&answer->next, stdout);
+    else if (json_object_size(answer->json))
+        json_print(json_incref(answer->json));
 }
 
 static int run_verb(struct opt_command *c, enum opt_verb verb)
@@ -142,6 +176,7 @@ static int run_verb(struct opt_command *c, enum opt_verb verb)
     if (status == SOL_OK) status = opt_do(verb, &c->o, &answer);
     if (status == SOL_OK) status = print(c, &answer);
     int exit_status = cli_fail(status);
+    if (exit_status) print_after_error(c, &answer);
     if (exit_status == 0) exit_status = answer.exit_status;
     opt_answer_free(&answer);
     return exit_status;

@@ -41,15 +41,20 @@ static const struct option options[] = {
     {0},
 };
 
+static const struct command_example examples[] = {
+    {"sol perplexity -m gpt-oss-20b.gguf -f text.txt", "how well the model predicts a text", NULL},
+    {"sol perplexity -f text.txt -c 256 --kl --json",
+     "and how far the fast kernels are from the references", NULL},
+    {0},
+};
+
 static const struct command_spec spec = {
     .name = "perplexity",
     .summary = "measure how well a model predicts a text",
     .arguments = "",
-    .notes =
-        "Windows of -c tokens follow each other; every token but the first is scored once.\n"
-        "With --kl the reference has a float32 cache and the plain C reference of every op.\n\n"
-        "  sol perplexity -m gpt-oss-20b.gguf -f text.txt\n"
-        "  sol perplexity -f text.txt -c 256 --kl --json",
+    .notes = "Windows of -c tokens follow each other; every token but the first is scored once.\n"
+             "With --kl the reference has a float32 cache and the plain C reference of every op.",
+    .examples = examples,
     .options = options,
 };
 

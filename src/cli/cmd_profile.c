@@ -10,11 +10,13 @@
 #include <unistd.h>
 
 #include "advise/advice.h"
+#include "advise/largest.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "cli/cli.h"
 #include "cli/gate_options.h"
 #include "cli/inject_library.h"
+#include "cli/next_steps.h"
 #include "cli/profile_own.h"
 #include "cli/profile_report.h"
 #include "cli/profile_with.h"
@@ -37,7 +39,7 @@ enum { PROFILE_FAILED = 125, PATH_SIZE = 4096 };
 struct profile_command {
     const char *output, *trace, *report, *folder, *level, *library, *range, *read, *with, *counters;
     const char *store, *label;
-    bool no_store;
+    bool json, no_store, wide;
     double tokens;
     struct gate_options gates;
     struct profile_own_options own;
@@ -46,6 +48,7 @@ struct profile_command {
 static const struct option options[] = {
     {OPTION_STRING, 'o', "format", "table|csv|json", "of the report (default table)",
      offsetof(struct profile_command, output), 0, 0},
+    JSON_OPTION(struct profile_command, json),
     {OPTION_STRING, 0, "report", "FILE", "write the report to FILE instead of standard output",
      offsetof(struct profile_command, report), 0, 0},
     {OPTION_STRING, 0, "trace", "FILE",
@@ -85,6 +88,16 @@ static const struct option options[] = {
      0, 0},
     GATE_OPTIONS(struct profile_command, gates),
     PROFILE_OWN_OPTIONS(struct profile_command, own),
+    WIDE_OPTION(struct profile_command, wide),
+    {0},
+};
+
+static const struct command_example examples[] = {
+    {"sol profile -m gpt-oss-20b.gguf --layers", "a model of sol's own, layer by layer", NULL},
+    {"sol profile --level node -o csv -- llama-bench -m gpt-oss-20b.gguf -n 32",
+     "another program's kernels, CUDA graphs taken apart", "a GPU and llama-bench"},
+    {"sol profile --counters quick -- python3 train.py", "speed of light, occupancy and stalls",
+     "a GPU and a program for it"},
     {0},
 };
 
@@ -103,9 +116,8 @@ static const struct command_spec spec = {
         "the file that SOL_CUPTI names.\n"
         "A violated gate makes the exit status 13, unless the command failed by itself.\n"
         "Without a command, a model of sol's own runs under the timers of its plan: layer x op,\n"
-        "prefill and decode, at two depths of context. Gates look at decode then.\n"
-        "example: sol profile -m model.gguf --layers\n"
-        "example: sol profile --level node -o csv -- llama-bench -m model.gguf -n 32\n",
+        "prefill and decode, at two depths of context. Gates look at decode then.",
+    .examples = examples,
     .options = options,
 };
 
@@ -231,8 +243,10 @@ static enum sol_status check_gates(struct profile *p, const struct timeline *t,
     return status;
 }
 
-/* The trace files, unless they are many: advice can be taken again from them. */
-static enum sol_status keep_traces(const struct profile *p, const char *folder, const char *id)
+/* The trace files, unless they are many: advice can be taken again from them. Then a few steps. */
+static enum sol_status keep_traces(const struct profile *p, const struct timeline *t,
+                                   const struct trace_window_set *windows, const char *folder,
+                                   const char *id)
 {
     enum { KEPT_MAX = 64 << 20, FILES_MAX = 64 };
     struct dirent **entries;
@@ -250,12 +264,13 @@ static enum sol_status keep_traces(const struct profile *p, const char *folder, 
         free(entries[i]);
     }
     if (n > 0) free(entries);
-    return status;
+    bool whole = n > 0 && n <= FILES_MAX && total <= KEPT_MAX;
+    return status == SOL_OK && !whole ? profile_store_steps(p->store, id, t, windows) : status;
 }
 
 static enum sol_status keep_advice(const struct profile *p, const struct timeline *t,
                                    const struct trace_window_set *windows, double inflation,
-                                   const char *id, char *next, size_t size, char **payload)
+                                   const char *id, struct next *next, char **payload)
 {
     struct rules_report report;
     struct rules_input input = {.timeline = t,
@@ -266,14 +281,14 @@ static enum sol_status keep_advice(const struct profile *p, const struct timelin
     SOL_TRY(rules_run(&input, p->store, &report));
     enum sol_status status = advice_store(p->store, id, &report);
     if (status == SOL_OK) status = profile_payload(t, windows, p->c.tokens, &report, payload);
-    snprintf(next, size, "%s", report.next);
+    next_of_advice(next, report.todo, id, p->c.store);
     rules_report_free(&report);
     return status;
 }
 
 /* Fills in run and next of the report. */
 static enum sol_status keep(const struct profile *p, struct profile_report *report,
-                            const char *folder, char id[STORE_ID_SIZE], char *next, size_t size)
+                            const char *folder, char id[STORE_ID_SIZE], struct next *next)
 {
     const struct timeline *t = report->timeline;
     const struct trace_window_set *windows = report->windows;
@@ -285,8 +300,8 @@ static enum sol_status keep(const struct profile *p, struct profile_report *repo
     if (t->n_devices) run.device = device.name = timeline_text(t, t->devices[0].name);
     SOL_TRY(environment_run_begin(p->store, &run, p->argc, p->argv, &device, id));
     SOL_TRY(profile_store_timeline(p->store, id, t, windows, p->c.tokens));
-    SOL_TRY(keep_traces(p, folder, id));
-    SOL_TRY(keep_advice(p, t, windows, report->inflation.share, id, next, size, &payload));
+    SOL_TRY(keep_traces(p, t, windows, folder, id));
+    SOL_TRY(keep_advice(p, t, windows, report->inflation.share, id, next, &payload));
     report->run = id;
     report->next = next;
     enum sol_status status = store_run_finish(p->store, id, invalid ? STORE_INVALID : STORE_OK,
@@ -305,7 +320,8 @@ static enum sol_status show(struct profile *p, const struct timeline *t, const c
                                     .windows = &windows,
                                     .exit_status = p->result.exit_status,
                                     .signal = p->result.signal};
-    char id[STORE_ID_SIZE], next[512];
+    char id[STORE_ID_SIZE];
+    struct next next;
     enum sol_status status = trace_summarize(t, 0, INT64_MAX, &summary);
     if (status == SOL_OK) status = trace_windows_find(t, p->c.range, &windows);
     if (status == SOL_E_ARGUMENT) { /* the rest is still worth showing */
@@ -314,7 +330,7 @@ static enum sol_status show(struct profile *p, const struct timeline *t, const c
     }
     if (status == SOL_OK) status = trace_inflation(t, &report.inflation);
     if (status == SOL_OK) status = check_gates(p, t, &windows);
-    if (status == SOL_OK) status = keep(p, &report, folder, id, next, sizeof next);
+    if (status == SOL_OK) status = keep(p, &report, folder, id, &next);
     if (status == SOL_OK)
         status = p->report ? print_to_file(&report, p)
                            : profile_report_print(&report, p->format, stdout);
@@ -388,9 +404,16 @@ static enum sol_status show_counters(struct profile *p, const struct import *imp
     if (p->store) status = import_store(p->store, import, path, p->c.label, p->argc, p->argv, id);
     if (p->store && status == SOL_OK) status = advice_store(p->store, id, &report);
     const char *run = p->store && status == SOL_OK ? id : NULL;
-    if (status == SOL_OK)
-        status = p->format == REPORT_JSON ? json_print(advice_json(&report, run))
-                                          : advice_print(&report, run, stdout);
+    struct next next;
+    next_of_advice(&next, report.todo, run, p->c.store);
+    if (status == SOL_OK && p->format == REPORT_JSON) {
+        json_t *json = advice_json(&report, run, &next);
+        if (json) json_object_set_new(json, "largest", largest_json(&import->counters));
+        status = json_print(json);
+    } else if (status == SOL_OK) {
+        largest_print(&import->counters, stdout);
+        status = advice_print(&report, run, &next, stdout);
+    }
     rules_report_free(&report);
     return status;
 }

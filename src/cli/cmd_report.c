@@ -8,8 +8,10 @@
 #include "base/status.h"
 #include "cli/cli.h"
 #include "cli/engine_options.h"
+#include "cli/next_steps.h"
 #include "format/output_file.h"
 #include "report/report.h"
+#include "store/store_json.h"
 
 struct report_options {
     const char *store, *output, *kind, *label, *model, *device, *tree;
@@ -20,7 +22,8 @@ struct report_options {
 
 static const struct option options[] = {
     OPTION_ENTRY(STRING, 'o', "output", "FILE",
-                 "where to write; - for standard output (default report-RUN.html here)",
+                 "where to write; - for standard output (default report-RUN.html here, and in a "
+                 "tree of sol opt in the store's folder)",
                  offsetof(struct report_options, output), 0, 0),
     OPTION_ENTRY(STRING, 0, "store", "FOLDER",
                  "where runs are kept (default $SOL_STORE, or sol in $XDG_DATA_HOME)",
@@ -49,17 +52,22 @@ static const struct option options[] = {
     {0},
 };
 
+static const struct command_example examples[] = {
+    {"sol bench -p 512 -n 128 && sol report", "of what was just measured", NULL},
+    {"sol report baseline -o baseline.html", "of the run of that label", NULL},
+    {"sol report --history --metric tg128", "one test over all runs", NULL},
+    {0},
+};
+
 static const struct command_spec spec = {
     .name = "report",
     .summary = "write a run, or the history of many, as an HTML file",
     .arguments = "[RUN | --history]",
     .notes =
-        "RUN is an id, its start, a label, last (the default), or last~2 for the second before "
-        "the last.\nThe file holds everything it needs: no script, no other file, no network. It "
-        "prints well.\n\n"
-        "  sol bench -p 512 -n 128 && sol report\n"
-        "  sol report baseline -o baseline.html\n"
-        "  sol report --history --metric tg128",
+        "RUN is an id, its start, a label, last (the default), or last~2 for the second before the "
+        "last.\n"
+        "The file holds everything it needs: no script, no other file, no network. It prints well.",
+    .examples = examples,
     .options = options,
 };
 
@@ -87,7 +95,7 @@ static enum sol_status make_run(struct store *store, const char *run, struct htm
     struct store_record *record;
     SOL_TRY(store_find(store, run, NULL, id));
     SOL_TRY(store_record_read(store, id, &record));
-    enum sol_status status = report_run(record, html);
+    enum sol_status status = report_run(store, record, html);
     *state = store_state_name(record->run.state);
     snprintf(name, 64, "%s", id);
     store_record_destroy(record);
@@ -106,8 +114,8 @@ static enum sol_status write_file(const struct report_options *o, const struct h
         printf("%s\n", path);
         return SOL_OK;
     }
-    return json_print(json_pack("{s:s, s:s, s:s, s:s?, s:I}", "schema", "sol.report.1", "report",
-                                name, "file", path, "state", state, "bytes",
+    return json_print(json_pack("{s:s, s:s, s:o, s:s?, s:I}", "schema", "sol.report.1", "report",
+                                name, "file", store_json_string(path), "state", state, "bytes",
                                 (json_int_t)text->size));
 }
 
@@ -116,7 +124,7 @@ static enum sol_status make(const struct report_options *o, const char *run)
     struct store *store;
     struct html *html = NULL;
     struct html_text text;
-    char name[64] = "history", path[80];
+    char name[64] = "history", path[4400];
     const char *state = NULL;
     SOL_TRY(store_open(o->store, &store));
     struct report_history history = {.metrics = &o->metrics,
@@ -131,7 +139,10 @@ static enum sol_status make(const struct report_options *o, const char *run)
         status = o->history ? report_history(store, &history, &html)
                             : make_run(store, run, &html, name, &state);
     if (status == SOL_OK) status = html_finish(html, &text);
-    snprintf(path, sizeof path, "report-%s.html", name);
+    /* In a tree of sol opt it would become part of the change that is tried there. */
+    bool away = next_in_prepared_tree();
+    snprintf(path, sizeof path, "%s%sreport-%s.html", away ? store_path(store) : "",
+             away ? "/" : "", name);
     if (status == SOL_OK) status = write_file(o, &text, o->output ? o->output : path, name, state);
     html_destroy(html);
     store_close(store);

@@ -41,18 +41,30 @@ static const struct option options[] = {
     {0},
 };
 
+static const struct command_example examples[] = {
+    {"sol run -p 'Once upon a time'", "the built-in model, which comes with sol", NULL},
+    {"echo 'Once upon a time' | sol run -m gpt-oss-20b.gguf", "a prompt from another program",
+     NULL},
+    {"sol run -m gpt-oss-20b.gguf -f prompt.txt -n 256 --greedy --json",
+     "a file's text; the answer, times and kernels as JSON", NULL},
+    {"sol run -m synth:tiny --random-tokens 100 -n 20",
+     "without any file: random weights, random tokens", NULL},
+    {"sol run -m gpt-oss-20b.gguf --backend cuda -p 'Once upon a time'", "on a GPU", "a GPU"},
+    {0},
+};
+
 static const struct command_spec spec = {
     .name = "run",
     .summary = "continue a prompt",
     .arguments = "",
     .notes = "Text goes to stdout, statistics to stderr. Generation ends at a stop token of the "
-             "model, after "
-             "-n tokens,\nwhen the context is full, or with Ctrl-C (exit status 130). A synthetic "
-             "model has no "
-             "vocabulary:\nits tokens are given and printed as ids.\n\n"
-             "  sol run -p 'Once upon a time'\n"
-             "  sol run -m gpt-oss-20b.gguf -f prompt.txt -n 256 --greedy --json\n"
-             "  sol run -m synth:tiny --random-tokens 100 -n 20",
+             "model, after -n tokens,\n"
+             "when the context is full, or with Ctrl-C (exit status 130). A synthetic model has no "
+             "vocabulary:\n"
+             "its tokens are given and printed as ids.\n"
+             "\n"
+             "  echo 'Once upon a time' | sol run -m gpt-oss-20b.gguf",
+    .examples = examples,
     .options = options,
 };
 

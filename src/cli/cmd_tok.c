@@ -2,6 +2,7 @@
  * through any amount of text in the memory of its longest piece. */
 #include <errno.h>
 #include <inttypes.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,7 @@
 #include "cli/engine_options.h"
 #include "format/output_file.h"
 #include "model/source.h"
+#include "store/store_json.h"
 #include "tok/bpe_train.h"
 #include "tok/tokenizer.h"
 #include "tok/vocab_write.h"
@@ -46,7 +48,8 @@ static const struct option options[] = {
      offsetof(struct tok_options, special), 0, 0},
     {OPTION_FLAG, 0, "count", NULL, "print only how many tokens there are",
      offsetof(struct tok_options, count), 0, 0},
-    {OPTION_FLAG, 0, "json", NULL, "print JSON: {\"ids\": [...], \"count\": N}",
+    {OPTION_FLAG, 0, "json", NULL,
+     "print one JSON object; not of decode, whose output is the text itself",
      offsetof(struct tok_options, json), 0, 0},
     {OPTION_GROUP, 0, "Train", NULL, NULL, 0, 0, 0},
     {OPTION_INT, 0, "vocab-size", "N", "tokens to make, the 256 bytes included",
@@ -61,18 +64,25 @@ static const struct option options[] = {
     {0},
 };
 
+static const struct command_example examples[] = {
+    {"sol tok encode --text 'Hello, world'", "the ids of a text", NULL},
+    {"sol tok encode --special chat.txt | sol tok decode", "what was encoded comes out exactly",
+     NULL},
+    {"sol tok train --vocab-size 300 -o vocabulary.json books/*.txt", "a vocabulary of one's own",
+     NULL},
+    {"sol tok encode --vocab o200k_base.tiktoken --count book.txt",
+     "how many tokens a text has with another one", "o200k_base.tiktoken"},
+    {0},
+};
+
 static const struct command_spec spec = {
     .name = "tok",
     .summary = "turn text into tokens and back, train vocabularies",
     .arguments = "encode|decode|train [FILE...]",
     .notes = "encode prints the ids of FILE (default: standard input) on one line. decode reads\n"
              "ids, separated by blanks or commas, and writes their bytes; what was encoded comes\n"
-             "out exactly. train splits text as o200k does; special tokens follow the N others.\n"
-             "Examples:\n"
-             "  sol tok encode --text 'Hello, world'\n"
-             "  sol tok encode --vocab o200k_base.tiktoken --count book.txt\n"
-             "  sol tok encode --special chat.txt | sol tok decode\n"
-             "  sol tok train --vocab-size 32000 -o vocabulary.json books/*.txt\n",
+             "out exactly. train splits text as o200k does; special tokens follow the N others.",
+    .examples = examples,
     .options = options,
 };
 
@@ -364,11 +374,19 @@ static enum sol_status train(struct training *t, const struct tok_options *o,
     const struct bpe_vocabulary *v = &t->vocabulary;
     if (v->n_tokens < (size_t)o->vocab_size)
         LOG_WARN("only %zu tokens: no pair is left in the text", v->n_tokens);
+    double per_token = v->text_tokens ? (double)v->text_bytes / (double)v->text_tokens : 0.0;
+    double counting = 1e-9 * (double)(counted - start),
+           merging = 1e-9 * (double)(trained - counted);
+    if (o->json)
+        return json_print(json_pack("{s:o, s:I, s:I, s:I, s:I, s:f, s:f, s:f}", "output",
+                                    store_json_string(o->output), "tokens", (json_int_t)v->n_tokens,
+                                    "merges", (json_int_t)v->n_rules, "bytes", (json_int_t)t->bytes,
+                                    "words", (json_int_t)t->counts.used, "bytes_per_token",
+                                    per_token, "counting_s", counting, "merging_s", merging));
     printf("%s: %zu tokens, %zu merges, from %.2f MB with %zu different words\n", o->output,
            v->n_tokens, v->n_rules, (double)t->bytes / 1e6, t->counts.used);
-    printf("%.3f bytes per token of this text; counting %.2f s, merging %.2f s\n",
-           v->text_tokens ? (double)v->text_bytes / (double)v->text_tokens : 0.0,
-           1e-9 * (double)(counted - start), 1e-9 * (double)(trained - counted));
+    printf("%.3f bytes per token of this text; counting %.2f s, merging %.2f s\n", per_token,
+           counting, merging);
     return SOL_OK;
 }
 
@@ -398,6 +416,8 @@ static enum sol_status dispatch(const struct tok_options *o, const char *const *
     if (n_args > 2) return status_set(SOL_E_ARGUMENT, "%s takes one file", verb);
     if (o->text && (!encoding || n_args > 1))
         return status_set(SOL_E_ARGUMENT, "--text goes with encode and without a file");
+    if (o->json && !encoding)
+        return status_set(SOL_E_ARGUMENT, "decode has no --json: its output is the text itself");
     struct tokenizer *t;
     SOL_TRY(open_tokenizer(o, &t));
     const char *path = n_args > 1 ? args[1] : NULL;

@@ -19,7 +19,7 @@ struct tune_options {
     struct engine_options engine;
     struct int_list rows, depths;
     double budget;
-    bool dry_run, json, clear, quiet;
+    bool dry_run, json, clear, quiet, wide;
 };
 
 static const struct option options[] = {
@@ -44,6 +44,16 @@ static const struct option options[] = {
     ENGINE_OPTIONS(struct tune_options, engine),
     ENGINE_LOAD_OPTION(struct tune_options, engine),
     ENGINE_BACKEND_OPTION(struct tune_options, engine),
+    WIDE_OPTION(struct tune_options, wide),
+    {0},
+};
+
+static const struct command_example examples[] = {
+    {"sol tune -m synth:tiny --rows 1,8 --budget 10 --dry-run",
+     "what would be tried, and found within 10 seconds", NULL},
+    {"sol tune -m gpt-oss-20b.gguf --rows 1,512 --budget 20",
+     "the fastest kernels for this model here, kept", NULL},
+    {"sol tune -m gpt-oss-20b.gguf --backend cuda", "on a GPU", "a GPU"},
     {0},
 };
 
@@ -52,20 +62,18 @@ static const struct command_spec spec = {
     .summary = "find the fastest kernels and tiles for this device and keep them",
     .arguments = "",
     .notes =
-        "Every problem of the model's steps is timed with every kernel that can run, and each "
-        "of its\n"
+        "Every problem of the model's steps is timed with every kernel that can run, and each of "
+        "its\n"
         "tiles or splits, on the model's own weights. One replaces the usual choice when it is\n"
         "more than 1 % faster beyond the noise; what rounds activations more than the usual one\n"
         "is marked, and --exact leaves it out. The record lies in $XDG_CACHE_HOME/sol (default\n"
         "~/.cache/sol) and counts for this device, driver and build; commands that run a model "
         "follow\n"
-        "it unless --no-tuning is given, and sol kernels --explain says where. Ctrl-C keeps "
-        "what is\n"
-        "finished. Exit status 7 when results of a kernel are far from the usual one's: it is "
-        "not\n"
-        "used, and sol verify says more.\n\n"
-        "  sol tune -m gpt-oss-20b.gguf --backend cuda\n"
-        "  sol tune -m synth:tiny --rows 1,8 --budget 10 --dry-run",
+        "it unless --no-tuning is given, and sol kernels --explain says where. Ctrl-C keeps what "
+        "is\n"
+        "finished. Exit status 7 when results of a kernel are far from the usual one's: it is not\n"
+        "used, and sol verify says more.",
+    .examples = examples,
     .options = options,
 };
 
@@ -162,7 +170,8 @@ static enum sol_status print_text(const struct tune_command *c)
     const struct tune_report *r = &c->report;
     struct table *table;
     size_t counts[4] = {0};
-    SOL_TRY(table_create("rows|op|problem|>calls|>tried|usual|>us|fastest|>us|>% faster|", &table));
+    SOL_TRY(table_create("rows|op|~problem|>-calls|>--tried|=usual|>us|=fastest|>us|>% faster|",
+                         &table));
     for (size_t i = 0; i < r->count; i++) {
         counts[r->results[i].state]++;
         print_line(&r->results[i], table);

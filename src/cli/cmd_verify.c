@@ -1,5 +1,6 @@
 /* sol verify: every variant that this machine can run against its reference, and what rounded
  * activations do to the predictions of a model. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,7 @@ struct verify_command {
     struct string_list ops;
     int64_t seed, rounds, threads;
     const char *model, *backend, *kernel_source;
-    bool json, ops_only, brief;
+    bool json, ops_only, brief, wide;
 };
 
 static const struct option options[] = {
@@ -48,6 +49,14 @@ static const struct option options[] = {
      offsetof(struct verify_command, threads), 1, 1024},
     {OPTION_FLAG, 0, "json", NULL, "one JSON object instead of the table",
      offsetof(struct verify_command, json), 0, 0},
+    WIDE_OPTION(struct verify_command, wide),
+    {0},
+};
+
+static const struct command_example examples[] = {
+    {"sol verify --op gemm --op attention", "two ops, each with all its kernels", NULL},
+    {"sol verify --ops-only --brief --rounds 1", "everything, quickly", NULL},
+    {"sol verify --backend cuda", "the kernels of a GPU; the verdict is kept", "a GPU"},
     {0},
 };
 
@@ -62,7 +71,8 @@ static const struct command_spec spec = {
         "its authors do not have only once it passed there.\n"
         "The second table scores text that the model wrote itself: the Kullback-Leibler\n"
         "divergence, in nats per token, from the predictions of the references to those with\n"
-        "each gemm variant. sol perplexity --kl does the same for a text of yours.\n",
+        "each gemm variant. sol perplexity --kl does the same for a text of yours.",
+    .examples = examples,
     .options = options,
 };
 
@@ -145,19 +155,29 @@ static const char *verdict(const struct verify_result *r)
     return r->failed ? "FAILED" : r->cases ? "ok" : "not run";
 }
 
+/* What did not run has no figures. */
+static void add_figures(struct table *table, const struct verify_result *r)
+{
+    if (r->cases == 0) {
+        for (int i = 0; i < 3; i++) table_cell(table, "-");
+        return;
+    }
+    table_cell(table, "%d", r->cases);
+    table_cell(table, "%.1e", r->worst);
+    table_cell(table, "%.1e", r->tolerance);
+}
+
 static enum sol_status print_table(const struct verify_report *report)
 {
     struct table *table;
-    SOL_TRY(table_create("op|variant|activations|>cases|>worst error|>tolerance|verdict|reason",
+    SOL_TRY(table_create("op|variant|-activations|>--cases|>worst error|>tolerance|verdict|~reason",
                          &table));
     for (size_t i = 0; i < report->count; i++) {
         const struct verify_result *r = &report->results[i];
         table_cell(table, "%s", r->op->name);
         table_cell(table, "%s", r->variant);
         table_cell(table, "%s", op_numerics_name(r->numerics));
-        table_cell(table, "%d", r->cases);
-        table_cell(table, "%.1e", r->worst);
-        table_cell(table, "%.1e", r->tolerance);
+        add_figures(table, r);
         table_cell(table, "%s", verdict(r));
         table_cell(table, "%s", r->text);
     }
@@ -172,7 +192,7 @@ static enum sol_status print_predictions(const struct verify_report *report)
 {
     if (report->n_predictions == 0) return SOL_OK;
     struct table *table;
-    SOL_TRY(table_create("gemm variant|activations|>KL mean|>KL max|>same top token", &table));
+    SOL_TRY(table_create("=gemm variant|activations|>KL mean|>KL max|>same top token", &table));
     for (int i = 0; i < report->n_predictions; i++) {
         const struct verify_prediction *p = &report->predictions[i];
         table_cell(table, "%s", p->variant);
@@ -200,17 +220,22 @@ static json_t *predictions_json(const struct verify_report *report)
     return list;
 }
 
+static json_t *figure(const struct verify_result *r, double value)
+{
+    return r->cases > 0 && isfinite(value) ? json_real(value) : json_null();
+}
+
 static enum sol_status print_json(const struct verify_report *report)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < report->count; i++) {
         const struct verify_result *r = &report->results[i];
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:f, s:f, s:s, s:s}",
-                                              "op", r->op->name, "variant", r->variant,
-                                              "activations", op_numerics_name(r->numerics), "cases",
-                                              r->cases, "failed", r->failed, "skipped", r->skipped,
-                                              "worst_error", r->worst, "tolerance", r->tolerance,
-                                              "verdict", verdict(r), "reason", r->text));
+        json_array_append_new(
+            list, json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:o, s:o, s:s, s:s}", "op", r->op->name,
+                            "variant", r->variant, "activations", op_numerics_name(r->numerics),
+                            "cases", r->cases, "failed", r->failed, "skipped", r->skipped,
+                            "worst_error", figure(r, r->worst), "tolerance",
+                            figure(r, r->tolerance), "verdict", verdict(r), "reason", r->text));
     }
     return json_print(json_pack("{s:i, s:i, s:o, s:o}", "verified", report->ran, "failed",
                                 report->failed, "variants", list, "predictions",

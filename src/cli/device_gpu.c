@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/number.h"
 #include "base/status.h"
 #include "bench/gpu_ceiling.h"
 #include "cli/engine_options.h"
@@ -84,7 +85,7 @@ static double best(const json_t *json, const char *name)
 static void add_rate(struct table *table, double value)
 {
     if (value > 0)
-        table_cell(table, "%.4g", value);
+        table_number(table, value, 4);
     else
         table_cell(table, "-");
 }
@@ -127,7 +128,7 @@ static enum sol_status print_memory(const json_t *machine, const json_t *limits,
     const json_t *memory = json_object_get(limits, "memory_gb_s"),
                  *l2 = json_object_get(limits, "l2_gb_s");
     double nominal = number(machine, "memory_gb_s_nominal");
-    SOL_TRY(table_create("GB/s|>buffer|>read|>write|>copy|>nominal|>% read", &table));
+    SOL_TRY(table_create("GB/s|>-buffer|>read|>write|>copy|>nominal|>% read", &table));
     const json_t *rows[] = {l2, memory};
     for (int i = 0; i < 2; i++) {
         char size[16];

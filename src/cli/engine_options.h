@@ -124,7 +124,7 @@ enum sol_status engine_options_open(struct engine_options *options, struct engin
                                     struct model **out);
 
 /* Measures what bounds a model of `working_set` bytes of weights there: with as many threads as the
- * engine would have, or on its GPU. */
+ * engine would have, or on its GPU. Nothing, and zeroes, where BENCH_ENV_NO_LIMITS is set. */
 enum sol_status engine_options_limits(const struct engine_params *params, size_t working_set,
                                       struct ceiling *out);
 

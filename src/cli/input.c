@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/interrupt.h"
@@ -56,15 +57,27 @@ static enum sol_status need_tokenizer(const struct model *model)
         model->name);
 }
 
-static enum sol_status encode(const struct input_options *o, const struct model *model,
-                              struct token_list *ids)
+static int given(const struct input_options *o)
 {
-    SOL_TRY(need_tokenizer(model));
+    return !!o->text + !!o->file + !!o->ids + !!o->random_tokens;
+}
+
+/* What was piped in is the text where no other is given. */
+static enum sol_status encode(const struct input_options *o, const char *wanted,
+                              const struct model *model, struct token_list *ids)
+{
     struct buffer b = {0};
     enum sol_status status = SOL_OK;
-    if (o->file) status = read_text(o->file, &b);
-    const char *text = o->file ? b.data : o->text;
-    size_t length = o->file ? b.length : strlen(o->text);
+    if (given(o)) SOL_TRY(need_tokenizer(model));
+    if (!o->text) status = read_text(o->file ? o->file : "-", &b);
+    const char *text = o->text ? o->text : b.data;
+    size_t length = o->text ? strlen(o->text) : b.length;
+    if (status == SOL_OK && length) status = need_tokenizer(model);
+    if (status == SOL_OK && !length && !given(o))
+        status = status_set(SOL_E_ARGUMENT,
+                            "there is no input: use one of %s, --tokens and --random-tokens, or "
+                            "pipe a text in",
+                            wanted);
     if (status == SOL_OK && length)
         status = tokenizer_encode(model->tokenizer, text, length, o->special, ids);
     free(b.data);
@@ -115,24 +128,25 @@ static enum sol_status random_ids(int64_t n, const struct model *model, struct t
 
 /* ---- both ---- */
 
-static enum sol_status collect(const struct input_options *o, const struct model *model,
-                               struct token_list *ids)
+static enum sol_status collect(const struct input_options *o, const char *wanted,
+                               const struct model *model, struct token_list *ids)
 {
     if (o->ids) return parse_ids(o->ids, model, ids);
     if (o->random_tokens) return random_ids(o->random_tokens, model, ids);
     if (model->tokenizer && tokenizer_adds_bos(model->tokenizer))
         SOL_TRY(append(ids, tokenizer_bos(model->tokenizer)));
-    return encode(o, model, ids);
+    return encode(o, wanted, model, ids);
 }
 
 enum sol_status input_tokens(const struct input_options *o, const char *wanted,
                              const struct model *model, struct token_list *ids)
 {
-    int sources = !!o->text + !!o->file + !!o->ids + !!o->random_tokens;
-    if (sources != 1)
-        return status_set(SOL_E_ARGUMENT, "%s: use one of %s, --tokens and --random-tokens",
-                          sources ? "more than one input is given" : "there is no input", wanted);
-    SOL_TRY(collect(o, model, ids));
+    int sources = given(o);
+    if (sources > 1 || (sources == 0 && isatty(STDIN_FILENO)))
+        return status_set(SOL_E_ARGUMENT, "%s: use one of %s, --tokens and --random-tokens%s",
+                          sources ? "more than one input is given" : "there is no input", wanted,
+                          sources ? "" : ", or pipe a text in");
+    SOL_TRY(collect(o, wanted, model, ids));
     if (ids->count == 0) return status_set(SOL_E_ARGUMENT, "the text is empty");
     for (size_t i = 0; i < ids->count; i++)
         if (ids->ids[i] < 0 || ids->ids[i] >= model->config.vocab)

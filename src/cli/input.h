@@ -28,7 +28,8 @@ struct input_options {
                      "special tokens such as <|start|> that are written out in the text count",    \
                      offsetof(type, field.special), 0, 0)
 
-/* Exactly one source must be given; `wanted` names the options for the error message ("-p or -f").
+/* One source at most may be given; without one the text is what is piped in, and a terminal is no
+ * source. `wanted` names the options for the error message ("-p or -f").
  * The model's beginning-of-text token comes first where the model asks for one. Every id is one of
  * the model's. Free with token_list_free. */
 enum sol_status input_tokens(const struct input_options *options, const char *wanted,

@@ -17,6 +17,7 @@
 #include "model/convert.h"
 #include "model/source.h"
 #include "model/upload.h"
+#include "store/store_json.h"
 #include "tok/tokenizer.h"
 
 /* ---- check ---- */
@@ -29,8 +30,9 @@ static void on_problem(void *arg, const char *tensor, bool faulty, const char *w
 {
     const struct check_output *out = arg;
     if (out->problems)
-        json_array_append_new(out->problems, json_pack("{s:s, s:b, s:s}", "tensor", tensor,
-                                                       "faulty", (int)faulty, "what", what));
+        json_array_append_new(out->problems,
+                              json_pack("{s:o, s:b, s:s}", "tensor", store_json_string(tensor),
+                                        "faulty", (int)faulty, "what", what));
     else
         printf("%s %s: %s\n", faulty ? "fault " : "strange", tensor, what);
 }
@@ -61,11 +63,11 @@ enum sol_status model_tool_check(const struct model_options *o)
     enum sol_status status = model_check(files, on_problem, &output, &summary);
     if (status != SOL_OK) goto done;
     if (o->json) {
-        status = json_print(json_pack("{s:s, s:I, s:I, s:I, s:I, s:O}", "model", files->name,
-                                      "tensors", (json_int_t)summary.tensors, "weight_bytes",
-                                      (json_int_t)summary.bytes, "faulty",
-                                      (json_int_t)summary.faulty, "suspicious",
-                                      (json_int_t)summary.suspicious, "problems", output.problems));
+        status = json_print(
+            json_pack("{s:o, s:I, s:I, s:I, s:I, s:O}", "model", store_json_string(files->name),
+                      "tensors", (json_int_t)summary.tensors, "weight_bytes",
+                      (json_int_t)summary.bytes, "faulty", (json_int_t)summary.faulty, "suspicious",
+                      (json_int_t)summary.suspicious, "problems", output.problems));
     } else {
         char bytes[16];
         printf("%s: %" PRId64 " tensors, %s: names, shapes and types are right; %" PRId64
@@ -105,8 +107,13 @@ static enum sol_status write_model(const struct model_options *o, const struct w
     bool folder;
     size_t part = (size_t)(o->split_gib * (1 << 30));
     SOL_TRY(output_kind(o, &folder));
-    if (folder) return convert_to_folder(input, vocabulary, o->output, part);
-    return convert_to_gguf(input, vocabulary, o->output, part, o->overwrite);
+    if (folder)
+        SOL_TRY(convert_to_folder(input, vocabulary, o->output, part));
+    else
+        SOL_TRY(convert_to_gguf(input, vocabulary, o->output, part, o->overwrite));
+    if (!o->json) return SOL_OK;
+    return json_print(json_pack("{s:o, s:s}", "output", store_json_string(o->output), "format",
+                                folder ? "hf" : "gguf"));
 }
 
 static enum sol_status read_vocabulary(const struct model_files *files, struct vocabulary **out)
@@ -147,20 +154,27 @@ enum sol_status model_tool_convert(const struct model_options *o)
     return status;
 }
 
+/* The name behind "synth:" that --like and its options make. */
+static void synth_text(const struct model_options *o, char text[200])
+{
+    char dense[32] = "", seed[40] = "", layers[40] = "";
+    /* What is behind the name stays unless an option says otherwise. */
+    if (o->dense) snprintf(dense, sizeof dense, ",dense=%.20s", o->dense);
+    if (o->seed >= 0) snprintf(seed, sizeof seed, ",seed=%" PRId64, o->seed);
+    if (o->layers) snprintf(layers, sizeof layers, ",layers=%" PRId64, o->layers);
+    snprintf(text, 200, "%.80s%s%s%s", o->like, dense, seed, layers);
+}
+
 enum sol_status model_tool_synth(const struct model_options *o)
 {
     struct synth synth;
     struct vocabulary *vocabulary = NULL;
     struct weight_input input = {0};
-    char text[200], dense[32] = "", seed[40] = "", layers[40] = "";
+    char text[200];
     if (!o->like)
         return status_set(SOL_E_ARGUMENT,
                           "what size? give --like gpt-oss-20b, gpt-d20, tiny or another");
-    /* What is behind the name stays unless an option says otherwise. */
-    if (o->dense) snprintf(dense, sizeof dense, ",dense=%.20s", o->dense);
-    if (o->seed >= 0) snprintf(seed, sizeof seed, ",seed=%" PRId64, o->seed);
-    if (o->layers) snprintf(layers, sizeof layers, ",layers=%" PRId64, o->layers);
-    snprintf(text, sizeof text, "%.80s%s%s%s", o->like, dense, seed, layers);
+    synth_text(o, text);
     SOL_TRY(synth_parse(text, &synth));
     enum sol_status status = vocabulary_synth(synth.config.vocab, &vocabulary);
     if (status == SOL_OK) status = weight_input_from_synth(&synth, text, &input);
@@ -217,10 +231,25 @@ static size_t total_of(const struct fit *f)
     return f->weights + engine_parts_total(&f->parts);
 }
 
-static enum sol_status compute(const struct model_options *o, struct fit *f)
+/* The model of -m, or one that --like describes. */
+static enum sol_status open_fitted(const struct model_options *o, struct model **out)
 {
     static const struct model_params later = {.later = true};
-    SOL_TRY(model_open_with(o->model, &later, &f->model));
+    char text[200], source[208];
+    if (!o->like && (o->dense || o->layers || o->seed >= 0))
+        return status_set(SOL_E_ARGUMENT, "--dense, --layers and --seed go with --like");
+    if (!o->like) return model_open_with(o->model, &later, out);
+    if (o->model)
+        return status_set(SOL_E_ARGUMENT, "-m %s and --like %s: which of the two?", o->model,
+                          o->like);
+    synth_text(o, text);
+    snprintf(source, sizeof source, "synth:%s", text);
+    return model_open_with(source, &later, out);
+}
+
+static enum sol_status compute(const struct model_options *o, struct fit *f)
+{
+    SOL_TRY(open_fitted(o, &f->model));
     if (o->device_gib > 0) SOL_TRY(describe_gpu(o->device_gib, &f->gpu));
     SOL_TRY(fit_request(o, f));
     if (f->gpu) SOL_TRY(model_upload_outline(f->model, f->gpu, &f->outline));

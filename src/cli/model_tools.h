@@ -9,7 +9,7 @@
 
 struct model_options {
     const char *model;
-    bool json, tensors, keys; /* info */
+    bool json, wide, tensors, keys; /* info */
     const char *output, *format;
     bool overwrite;
     double split_gib;

@@ -94,6 +94,14 @@ static void option(FILE *to, char letter, const char *name, const char *value, c
     line(to, help ? help : "");
 }
 
+static void example(FILE *to, const struct command_example *e)
+{
+    fputs(".TP\n", to);
+    styled(to, 'B', e->line);
+    fputc('\n', to);
+    line(to, e->what);
+}
+
 void pages_man_command(FILE *to, const struct command_spec *spec, const char *date)
 {
     char name[64];
@@ -122,6 +130,8 @@ void pages_man_command(FILE *to, const struct command_spec *spec, const char *da
     }
     option(to, h_taken ? 0 : 'h', "help", NULL, "print a short form of this page");
     exit_statuses(to);
+    fputs(".SH EXAMPLES\n", to);
+    for (const struct command_example *e = spec->examples; e && e->line; e++) example(to, e);
     fputs(".SH SEE ALSO\n.BR sol (1)\n", to);
 }
 
@@ -143,9 +153,10 @@ void pages_man(FILE *to, const char *date)
           ".TP\n.B sol version\nprint the version\n",
           to);
     exit_statuses(to);
-    fputs(".SH EXAMPLES\n.nf\nsol run \\-p \"Once upon a time\"\nsol run \\-m gpt\\-oss\\-20b.gguf "
-          "\\-f prompt.txt\nsol verify\n.fi\n.SH SEE ALSO\n",
-          to);
+    fputs(".SH EXAMPLES\n", to);
+    for (size_t i = 0; cli_commands[i]; i++)
+        if (cli_commands[i]->spec->examples) example(to, cli_commands[i]->spec->examples);
+    fputs(".SH SEE ALSO\n", to);
     for (size_t i = 0; cli_commands[i]; i++)
         fprintf(to, ".BR sol\\-%s (1)%s\n", cli_commands[i]->spec->name,
                 cli_commands[i + 1] ? "," : "");

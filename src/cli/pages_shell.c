@@ -46,9 +46,10 @@ static void bash_command(FILE *to, const struct command_spec *spec)
         fprintf(to, "--%s ", o->name);
     fputs("--help\" ;;\n        *)\n", to);
     if (pages_takes_files(spec)) fputs("            _sol_files\n", to);
+    if (pages_takes_runs(spec)) fputs("            _sol_runs\n", to);
     if (pages_takes_words(spec)) {
         fputs("            _sol_words \"", to);
-        pages_words(to, spec->arguments);
+        pages_argument_words(to, spec);
         fputs("\"\n", to);
     }
     fputs("            ;;\n        esac\n        ;;\n", to);
@@ -74,6 +75,9 @@ void pages_bash(FILE *to)
           "    while IFS= read -r file; do COMPREPLY+=(\"$file\"); done \\\n"
           "        < <(compgen -f -- \"$current\")\n"
           "}\n\n"
+          "_sol_runs()\n{\n"
+          "    _sol_words \"$(\"${COMP_WORDS[0]}\" __pages --runs 2>/dev/null)\"\n"
+          "}\n\n"
           "_sol()\n{\n"
           "    local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}\n"
           "    COMPREPLY=()\n"
@@ -91,6 +95,7 @@ void pages_bash(FILE *to)
           to);
     for (size_t i = 0; cli_commands[i]; i++) {
         bash_values(to, cli_commands[i]->spec, PAGES_FILE, "        _sol_files\n");
+        bash_values(to, cli_commands[i]->spec, PAGES_RUN, "        _sol_runs\n");
         bash_values(to, cli_commands[i]->spec, PAGES_ANY, "");
         bash_values(to, cli_commands[i]->spec, PAGES_WORDS, "");
     }
@@ -113,6 +118,9 @@ static void zsh_text(FILE *to, const char *text)
     }
 }
 
+/* An action of _arguments, as it stands between quotes. */
+static const char zsh_runs[] = "{compadd -- ${(f)\"$(sol __pages --runs 2>/dev/null)\"}}";
+
 static void zsh_value(FILE *to, const char *placeholder)
 {
     enum pages_value kind = pages_value(placeholder);
@@ -121,6 +129,7 @@ static void zsh_value(FILE *to, const char *placeholder)
     zsh_text(to, kind == PAGES_WORDS ? "value" : placeholder);
     fputc(':', to);
     if (kind == PAGES_FILE) fputs("_files", to);
+    if (kind == PAGES_RUN) fputs(zsh_runs, to);
     if (kind != PAGES_WORDS) return;
     fputc('(', to);
     pages_words(to, placeholder);
@@ -154,10 +163,18 @@ static void zsh_command(FILE *to, const struct command_spec *spec)
     for (const struct option *o = NULL; (o = pages_next_option(spec, o));) zsh_option(to, o);
     if (pages_takes_words(spec)) {
         fputs("            '1:what:(", to);
-        pages_words(to, spec->arguments);
+        pages_argument_words(to, spec);
         fputs(")' \\\n", to);
     }
-    if (pages_takes_files(spec)) fputs("            '*:file:_files' \\\n", to);
+    if (pages_takes_runs(spec) && pages_takes_files(spec))
+        fprintf(
+            to,
+            "            '*:run or file: _alternative \"runs:run:%s\" \"files:file:_files\"' \\\n",
+            "(${(f)$(sol __pages --runs 2>/dev/null)})");
+    else if (pages_takes_runs(spec))
+        fprintf(to, "            '*:run:%s' \\\n", zsh_runs);
+    else if (pages_takes_files(spec))
+        fputs("            '*:file:_files' \\\n", to);
     fputs("            --help'[print the help]'\n        ;;\n", to);
 }
 
@@ -186,6 +203,8 @@ static void fish_line(FILE *to, const char *command, const char *what)
     fprintf(to, "complete -c sol -n '__fish_seen_subcommand_from %s' %s", command, what);
 }
 
+static const char fish_runs[] = "(sol __pages --runs 2>/dev/null)";
+
 static void fish_command(FILE *to, const struct command_spec *spec)
 {
     for (const struct option *o = NULL; (o = pages_next_option(spec, o));) {
@@ -195,6 +214,7 @@ static void fish_command(FILE *to, const struct command_spec *spec)
         fprintf(to, "-l %s ", o->name);
         if (kind == PAGES_FILE) fputs("-r -F ", to);
         if (kind == PAGES_ANY) fputs("-x ", to);
+        if (kind == PAGES_RUN) fprintf(to, "-x -a '%s' ", fish_runs);
         if (kind == PAGES_WORDS) {
             fputs("-x -a '", to);
             pages_words(to, o->value);
@@ -206,9 +226,13 @@ static void fish_command(FILE *to, const struct command_spec *spec)
     }
     fish_line(to, spec->name, "-l help -d 'print the help'\n");
     if (pages_takes_files(spec)) fish_line(to, spec->name, "-F\n");
+    if (pages_takes_runs(spec)) {
+        fish_line(to, spec->name, "-a '");
+        fprintf(to, "%s'\n", fish_runs);
+    }
     if (pages_takes_words(spec)) {
         fish_line(to, spec->name, "-a '");
-        pages_words(to, spec->arguments);
+        pages_argument_words(to, spec);
         fputs("'\n", to);
     }
 }

@@ -156,6 +156,8 @@ static enum sol_status keep(struct own *o)
     store_record_destroy(record);
     rules_report_free(&report);
     SOL_TRY(status);
+    const char *noise = watch_cause(&o->result.watch);
+    if (noise) SOL_TRY(store_run_noise(store, o->run, noise));
     bool invalid = o->n_violations > 0;
     return store_run_finish(store, o->run, invalid ? STORE_INVALID : STORE_OK,
                             invalid ? o->violations[0].text : NULL, NULL);

@@ -6,37 +6,16 @@
 
 #include <jansson.h>
 
+#include "base/number.h"
 #include "base/status.h"
 #include "base/table.h"
 #include "store/store_json.h"
 
-enum { NAME_WIDTH = 72, ROWS_SHOWN = 40, HOST_ROWS_SHOWN = 12 };
+enum { ROWS_SHOWN = 40, HOST_ROWS_SHOWN = 12 };
 
-/* Copies the name without what says little: the return type and the namespaces of PyTorch. */
-static size_t strip(const char *from, char *to, size_t size)
+static const char *kernel_name(const struct timeline *t, uint32_t name)
 {
-    static const char *const noise[] = {"void ", "at::native::", "(anonymous namespace)::"};
-    size_t n = 0;
-    while (*from && n + 1 < size) {
-        size_t skip = 0;
-        for (size_t i = 0; i < sizeof noise / sizeof *noise && skip == 0; i++)
-            if (strncmp(from, noise[i], strlen(noise[i])) == 0) skip = strlen(noise[i]);
-        if (skip)
-            from += skip;
-        else
-            to[n++] = *from++;
-    }
-    to[n] = '\0';
-    return n;
-}
-
-/* Stripped and cut to the width of the table; `text` has NAME_WIDTH + 2 bytes. */
-static const char *short_name(const struct timeline *t, uint32_t name, char *text)
-{
-    if (name == TRACE_NONE) return "(name lost)";
-    if (strip(timeline_text(t, name), text, NAME_WIDTH + 2) > NAME_WIDTH)
-        memcpy(text + NAME_WIDTH - 3, "...", 4);
-    return text;
+    return name == TRACE_NONE ? "(name lost)" : timeline_text(t, name);
 }
 
 static double percent(int64_t part, int64_t whole)
@@ -79,19 +58,16 @@ static enum sol_status kernel_table(const struct profile_report *r, const struct
 {
     const struct trace_summary *s = r->summary;
     struct table *table;
-    char text[NAME_WIDTH + 2];
     size_t shown = format == TABLE_CSV || s->n_kernels <= ROWS_SHOWN ? s->n_kernels : ROWS_SHOWN;
     SOL_TRY(table_create(format == TABLE_CSV
                              ? "kernel|category|>time_percent|>count|>total_us|>average_us|>min_us|"
                                ">max_us|>per_step"
-                             : "kernel|category|>time %|>count|>average us|>min us|>max us|"
+                             : "=kernel|-category|>time %|>-count|>average us|>--min us|>--max us|"
                                ">per step",
                          &table));
     for (size_t i = 0; i < shown; i++) {
         const struct kernel_row *row = &s->kernels[i];
-        const char *name = format == TABLE_CSV ? timeline_text(r->timeline, row->name)
-                                               : short_name(r->timeline, row->name, text);
-        table_cell(table, "%s", name);
+        table_cell(table, "%s", kernel_name(r->timeline, row->name));
         table_cell(table, "%s", category_name(row->category));
         table_cell(table, "%.2f", percent(row->total, s->kernel_time));
         table_cell(table, "%" PRIu64, row->count);
@@ -100,14 +76,14 @@ static enum sol_status kernel_table(const struct profile_report *r, const struct
         table_cell(table, "%.3f", us(row->min));
         table_cell(table, "%.3f", us(row->max));
         if (steps->count)
-            table_cell(table, "%.4g", per_step(steps, row->name));
+            table_number(table, per_step(steps, row->name), 4);
         else
             table_cell(table, "%s", "");
     }
     table_print(table, format, to);
     table_destroy(table);
     if (shown < s->n_kernels)
-        fprintf(to, "... and %zu more; -o csv and -o json print all\n", s->n_kernels - shown);
+        fprintf(to, "... and %zu more; -o csv and --json print all\n", s->n_kernels - shown);
     return SOL_OK;
 }
 
@@ -117,16 +93,13 @@ static enum sol_status launch_table(const struct profile_report *r, enum table_f
 {
     const struct timeline *t = r->timeline;
     struct table *table;
-    char text[NAME_WIDTH + 2];
     size_t shown = format == TABLE_CSV || t->n_counts <= ROWS_SHOWN ? t->n_counts : ROWS_SHOWN;
     SOL_TRY(table_create(format == TABLE_CSV ? "kernel|category|>launched|>in_graphs"
-                                             : "kernel|category|>launched|>in graphs",
+                                             : "=kernel|-category|>launched|>in graphs",
                          &table));
     for (size_t i = 0; i < shown; i++) {
         const struct trace_count *c = &t->counts[i];
-        const char *name =
-            format == TABLE_CSV ? timeline_text(t, c->name) : short_name(t, c->name, text);
-        table_cell(table, "%s", name);
+        table_cell(table, "%s", kernel_name(t, c->name));
         bool graph = strncmp(timeline_text(t, c->name), "graph ", 6) == 0;
         table_cell(table, "%s",
                    graph ? "graph" : category_name(category_of(timeline_text(t, c->name))));
@@ -136,7 +109,7 @@ static enum sol_status launch_table(const struct profile_report *r, enum table_f
     table_print(table, format, to);
     table_destroy(table);
     if (shown < t->n_counts)
-        fprintf(to, "... and %zu more; -o csv and -o json print all\n", t->n_counts - shown);
+        fprintf(to, "... and %zu more; -o csv and --json print all\n", t->n_counts - shown);
     return SOL_OK;
 }
 
@@ -168,7 +141,7 @@ static enum sol_status copy_table(const struct profile_report *r, FILE *to)
     const struct trace_summary *s = r->summary;
     struct table *table;
     if (s->n_copies == 0) return SOL_OK;
-    SOL_TRY(table_create("copy|from|to|>count|>MiB|>total ms|>GB/s", &table));
+    SOL_TRY(table_create("~copy|from|to|>count|>MiB|>total ms|>GB/s", &table));
     for (size_t i = 0; i < s->n_copies; i++) {
         const struct copy_row *c = &s->copies[i];
         table_cell(table, "%s", timeline_text(r->timeline, c->name));
@@ -190,7 +163,7 @@ static enum sol_status host_table(const struct profile_report *r, FILE *to)
     const struct trace_summary *s = r->summary;
     struct table *table;
     if (s->n_host == 0) return SOL_OK;
-    SOL_TRY(table_create("on the host|kind|>count|>total ms|>average us|>max us", &table));
+    SOL_TRY(table_create("=on the host|-kind|>count|>total ms|>average us|>max us", &table));
     for (size_t i = 0; i < s->n_host && i < HOST_ROWS_SHOWN; i++) {
         const struct host_row *h = &s->host[i];
         table_cell(table, "%s", timeline_text(r->timeline, h->name));
@@ -323,7 +296,7 @@ static enum sol_status print_text(const struct profile_report *r, const struct s
     SOL_TRY(host_table(r, to));
     print_loss(r, to);
     if (r->run) fprintf(to, "\nkept as run %s (sol advise %s)\n", r->run, r->run);
-    if (r->next) fprintf(to, "next: %s\n", r->next);
+    if (r->next) next_print(r->next, to);
     return SOL_OK;
 }
 
@@ -478,7 +451,7 @@ static enum sol_status print_json(const struct profile_report *r, const struct s
     if (!report) return status_set(SOL_E_MEMORY, "out of memory for a report");
     json_object_set_new(report, "launched", launched_json(r->timeline));
     json_object_set_new(report, "run", r->run ? json_string(r->run) : json_null());
-    json_object_set_new(report, "next", r->next ? json_string(r->next) : json_null());
+    next_set(r->next ? r->next : &(struct next){.first = ""}, report);
     json_dumpf(report, to, JSON_INDENT(2));
     fputs("\n", to);
     json_decref(report);

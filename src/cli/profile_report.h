@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "base/next.h"
 #include "sol/status.h"
 #include "trace/inflation.h"
 #include "trace/summary.h"
@@ -19,7 +20,8 @@ struct profile_report {
     int exit_status; /* of the command */
     int signal;
     struct trace_inflation inflation;
-    const char *run, *next; /* id under which it is kept, and what advice says to do; or NULL */
+    const char *run;         /* id under which it is kept, or NULL */
+    const struct next *next; /* what advice says to do, or NULL */
 };
 
 /* CSV holds the kernel table alone. */

@@ -141,7 +141,7 @@ void blame_free(struct blame *blame)
     *blame = (struct blame){0};
 }
 
-const struct blame_part *blame_culprit(const struct blame *blame, bool slower)
+static const struct blame_part *suspect(const struct blame *blame, bool slower)
 {
     const struct blame_part *largest = NULL;
     for (size_t i = 0; i < blame->n_parts; i++) {
@@ -153,4 +153,10 @@ const struct blame_part *blame_culprit(const struct blame *blame, bool slower)
             return part;
     }
     return largest;
+}
+
+const struct blame_part *blame_culprit(const struct blame *blame, bool slower)
+{
+    const struct blame_part *part = suspect(blame, slower);
+    return part && fabs(blame->residual_ns) <= fabs(part->delta_ns) ? part : NULL;
 }

@@ -56,7 +56,8 @@ void blame_free(struct blame *blame); /* takes a zeroed one */
 /* The kernel that explains most of a difference that is there, among those that became slower (or
  * faster): the largest, or one of at least half its size when only that one is beyond chance
  * (p <= 0.05, each alone). The whole's own difference is not asked: it is noisier than the parts.
- * NULL when none went that way. */
+ * NULL when none went that way, or when the residual is larger than its part: then the kernels were
+ * not timed in what was compared. */
 const struct blame_part *blame_culprit(const struct blame *blame, bool slower);
 
 #endif

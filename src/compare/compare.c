@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "stats/statistics.h"
 #include "stats/statistics_tests.h"
 
 static enum sol_status no_memory(void)
@@ -22,6 +21,7 @@ void compare_drop_metric(struct compare_result *r, size_t index)
     free(m->name);
     free(m->values[0]);
     free(m->values[1]);
+    free(m->noise);
     r->n_metrics--;
     memmove(m, m + 1, (r->n_metrics - index) * sizeof *m);
 }
@@ -154,24 +154,15 @@ enum sol_status compare_flip(struct compare_metric *m, uint64_t seed)
 
 enum sol_status compare_measure(const struct compare_result *r, struct compare_metric *m)
 {
-    double *logs[2] = {malloc((m->count[0] + 1) * sizeof(double)),
-                       malloc((m->count[1] + 1) * sizeof(double))};
-    enum sol_status status = logs[0] && logs[1] ? SOL_OK : no_memory();
-    for (int side = 0; side < 2 && status == SOL_OK; side++) {
-        struct statistics s;
-        for (size_t i = 0; i < m->count[side]; i++) logs[side][i] = log_time(m, side, i);
-        status = statistics_of(m->values[side], m->count[side], &s);
-        m->middle[side] = s.median;
+    for (int side = 0; side < 2; side++) {
+        double *logs = malloc((m->count[side] + 1) * sizeof *logs);
+        if (!logs) return no_memory();
+        for (size_t i = 0; i < m->count[side]; i++) logs[i] = log_time(m, side, i);
+        m->outliers[side] = count_outliers(logs, m->count[side]);
+        free(logs);
+        if (r->live) SOL_TRY(figure_of_one(m->values[side], m->count[side], &m->figure[side]));
     }
-    if (status == SOL_OK)
-        status = r->live ? measure_pairs(m)
-                         : shift_samples(logs[0], m->count[0], logs[1], m->count[1], &m->shift);
-    /* Sorts, so it comes last. */
-    for (int side = 0; side < 2 && status == SOL_OK; side++)
-        m->outliers[side] = count_outliers(logs[side], m->count[side]);
-    free(logs[0]);
-    free(logs[1]);
-    return status;
+    return r->live ? measure_pairs(m) : SOL_OK;
 }
 
 /* ---- verdicts ---- */
@@ -198,9 +189,29 @@ static bool any_deciding(const struct compare_result *r, enum verdict verdict)
     return false;
 }
 
-static size_t repetitions_of(const struct compare_metric *m)
+/* Pairs, or starts of the side that has fewer. */
+static size_t units_of(const struct compare_result *r, const struct compare_metric *m)
 {
-    return m->count[0] < m->count[1] ? m->count[0] : m->count[1];
+    size_t a = r->live ? m->count[0] : m->figure[0].starts;
+    size_t b = r->live ? m->count[1] : m->figure[1].starts;
+    return a < b ? a : b;
+}
+
+/* Nothing was found, and nothing is there that this machine would not show of two equal programs.
+ */
+static bool is_same_here(const struct compare_metric *m)
+{
+    double margin = log1p(m->margin);
+    return m->margin > 0 && m->shift.has_interval && m->p_holm > 0.05 && m->shift.low > -margin &&
+           m->shift.high < margin;
+}
+
+double compare_same_within(const struct compare_result *r)
+{
+    double within = r->delta;
+    for (size_t i = 0; i < r->n_metrics; i++)
+        if (r->metrics[i].deciding) within = fmax(within, r->metrics[i].margin);
+    return within;
 }
 
 enum sol_status compare_conclude(struct compare_result *r)
@@ -210,9 +221,11 @@ enum sol_status compare_conclude(struct compare_result *r)
     SOL_TRY(correct(r, false));
     for (size_t i = 0; i < r->n_metrics; i++) {
         struct compare_metric *m = &r->metrics[i];
-        m->verdict = verdict_of(&m->shift, m->p_holm, delta);
-        m->needed = m->verdict == VERDICT_INCONCLUSIVE
-                        ? verdict_needed(&m->shift, repetitions_of(m), delta)
+        m->verdict = m->noise ? VERDICT_INCONCLUSIVE : verdict_of(&m->shift, m->p_holm, delta);
+        if (m->verdict == VERDICT_INCONCLUSIVE && !m->noise && is_same_here(m))
+            m->verdict = VERDICT_SAME;
+        m->needed = m->verdict == VERDICT_INCONCLUSIVE && !m->noise
+                        ? verdict_needed(&m->shift, units_of(r, m), delta)
                         : 0;
     }
     if (r->reason) return SOL_OK;
@@ -249,7 +262,8 @@ static bool is_result(const char *key)
         "repe",   "enough_",     "flops_per_", "bytes_per_", "gb_s",    "gflop",     "read_lim",
         "memory", "arithmetic_", "experts",    "kernels",    "limit",   "disturb",   "energy",
         "joule",  "half_w",      "wanted_",    "stopped",    "warmup_", "outliers",  "step_ns",
-        "rating", "proved",      "layers_",    "run",        "load_s",  "upload_s",
+        "rating", "proved",      "layers_",    "run",        "load_s",  "upload_s",  "ts",
+        "starts", "sd_perc",     "noise",      "gpu_state",
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strncmp(key, names[i], strlen(names[i])) == 0) return true;
@@ -339,12 +353,6 @@ static void side_free(struct side_store *s)
     free(s->kernels);
 }
 
-static double middle_sample(const struct record *r)
-{
-    struct statistics s;
-    return statistics_of(r->samples, r->n_samples, &s) == SOL_OK ? s.median : 0;
-}
-
 /* Kernels are those of the first run; the plan is made anew each time, but the same way. */
 static enum sol_status side_fill(struct side_store *s, const struct record *const *records,
                                  size_t n)
@@ -359,7 +367,7 @@ static enum sol_status side_fill(struct side_store *s, const struct record *cons
         const struct record_steady *steady = &records[i]->steady;
         traced = traced && steady->whole_ns > 0;
         clocked = clocked && steady->clock_mhz > 0;
-        s->numbers[i] = steady->whole_ns > 0 ? steady->whole_ns : middle_sample(records[i]);
+        s->numbers[i] = steady->whole_ns > 0 ? steady->whole_ns : records[i]->figure.value;
         gaps += steady->gaps_ns / (double)n;
         clock += steady->clock_mhz / (double)n;
     }
@@ -436,6 +444,52 @@ static enum sol_status note_validity(struct compare_result *r, const struct reco
                          record->name, 100 * share);
 }
 
+/* A run whose figures are unsure decides nothing. An interval that is only wide decides less by
+ * itself when it is that of several starts. */
+static enum sol_status note_noise(struct compare_metric *m, const struct record *record,
+                                  const char *whose)
+{
+    const char *noise = json_string_value(json_object_get(record->fields, "noise"));
+    char *both = NULL, *before = m->noise;
+    if (!noise) return SOL_OK;
+    int length =
+        asprintf(&both, "%s%s%s: %s", before ? before : "", before ? "; " : "", whose, noise);
+    m->noise = length < 0 ? NULL : both;
+    free(before);
+    return m->noise ? SOL_OK : no_memory();
+}
+
+const char *compare_noise_kind(const char *test)
+{
+    return strncmp(test, "pp", 2) == 0 && !strchr(test, '+') ? "prompt" : "generation";
+}
+
+/* In the time: a rate turned around. */
+static enum sol_status measure_starts(const struct compare_params *p, struct compare_metric *m,
+                                      const struct record *const sides[2])
+{
+    size_t n[2] = {sides[0]->n_samples, sides[1]->n_samples}, starts;
+    double *medians = calloc(n[0] + n[1] + 1, sizeof *medians);
+    if (!medians) return no_memory();
+    const struct start_side both[2] = {{&sides[0]->figure, medians},
+                                       {&sides[1]->figure, medians + n[0]}};
+    static const struct start_noise nothing = {0};
+    const struct start_noise *known = strcmp(compare_noise_kind(m->name), "prompt") == 0
+                                          ? &p->prompt_noise
+                                          : &p->generation_noise;
+    bool timed = !sides[0]->other || sides[0]->steady.whole_ns > 0; /* memory has no such noise */
+    enum sol_status status = figure_medians(sides[0]->samples, n[0], medians, &starts);
+    if (status == SOL_OK) status = figure_medians(sides[1]->samples, n[1], medians + n[0], &starts);
+    if (status == SOL_OK) start_noise_shift(both, timed ? known : &nothing, &m->shift);
+    free(medians);
+    if (!sides[0]->rate || !sides[0]->other) return status;
+    double low = m->shift.low;
+    m->shift.estimate = -m->shift.estimate;
+    m->shift.low = -m->shift.high;
+    m->shift.high = -low;
+    return status;
+}
+
 static enum sol_status compare_test(const struct compare_params *p, struct compare_result *r,
                                     const struct record *a, const struct record *b)
 {
@@ -443,11 +497,17 @@ static enum sol_status compare_test(const struct compare_params *p, struct compa
     struct compare_metric *m;
     SOL_TRY(compare_add_metric(r, a->name, a->other ? "" : "t/s", decides(p, a),
                                !a->other || a->rate, &m));
-    for (int side = 0; side < 2; side++)
-        for (size_t i = 0; i < sides[side]->n_samples; i++)
-            SOL_TRY(compare_add_value(
-                m, side, a->other ? sides[side]->samples[i] : 1e9 / sides[side]->samples[i]));
+    for (int side = 0; side < 2; side++) {
+        const struct record *one = sides[side];
+        m->figure[side] = a->other ? one->figure : figure_per_second(&one->figure);
+        for (size_t i = 0; i < one->n_samples; i++) {
+            double value = one->samples[i].value;
+            SOL_TRY(compare_add_value(m, side, a->other ? value : 1e9 / value));
+        }
+        SOL_TRY(note_noise(m, one, side ? "new" : "old"));
+    }
     SOL_TRY(compare_measure(r, m));
+    SOL_TRY(measure_starts(p, m, sides));
     SOL_TRY(compare_record_differences(r, a, b));
     SOL_TRY(note_validity(r, a, "old"));
     SOL_TRY(note_validity(r, b, "new"));

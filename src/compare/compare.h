@@ -8,9 +8,11 @@
 
 #include <jansson.h>
 
+#include "base/next.h"
 #include "compare/blame.h"
 #include "compare/records.h"
 #include "compare/verdict.h"
+#include "stats/start_noise.h"
 
 struct compare_metric {
     char *name;
@@ -18,14 +20,17 @@ struct compare_metric {
     bool deciding;    /* named before the run; the others are exploratory */
     bool rate;        /* higher is better */
     double *values[2];
-    size_t count[2];       /* the same when live: values[0][i] and values[1][i] are a pair */
-    double middle[2];      /* medians */
-    size_t outliers[2];    /* Tukey's, of the logarithms; labelled, never left out */
-    struct shift shift;    /* of the logarithm of the time */
+    size_t count[2];         /* the same when live: values[0][i] and values[1][i] are a pair */
+    struct figure figure[2]; /* of the values; of a stored run the one that all its readers show */
+    size_t outliers[2];      /* Tukey's, of the logarithms; labelled, never left out */
+    struct shift shift;      /* of the logarithm of the time; of stored runs that of the figures */
+    double margin; /* live: differences below it are those of the same thing here, 0.03 = 3 %; 0:
+                    * not looked at, the smallest effect that counts is */
+    char *noise;   /* why a figure is unsure, so that nothing is decided; or NULL */
     struct sign_flip flip; /* live only */
     double p_holm;         /* among the deciding or among the exploratory ones */
     enum verdict verdict;
-    size_t needed; /* pairs or repetitions, where inconclusive; 0: cannot be said */
+    size_t needed; /* pairs or starts, where inconclusive; 0: cannot be said */
 };
 
 struct compare_blame {
@@ -42,6 +47,7 @@ struct compare_result {
     bool live;      /* else historical */
     char *names[2]; /* commands, or what was given for the stored runs */
     enum verdict verdict;
+    struct next next;               /* what to do now; made by whoever knows the command */
     char *reason;                   /* of invalid, incorrect, failed; else NULL */
     double delta;                   /* smallest effect that counts, 0.01 = 1 % */
     const char *delta_source;       /* "1 % floor", "calibration", "--delta" */
@@ -60,12 +66,15 @@ struct compare_result {
 };
 
 struct compare_params {
-    double delta; /* > 0 */
+    double delta;        /* > 0 */
+    bool delta_is_given; /* by the user: then nothing larger counts as the same */
     const char *delta_source;
     uint64_t seed;            /* of random sign flips */
     const char *const *tests; /* historical: those that decide; all when there are none */
     size_t n_tests;
     bool across_machines; /* historical: runs of different machines are no reason for `invalid` */
+    /* historical: what starts differ by here, of prompts and of generation */
+    struct start_noise prompt_noise, generation_noise;
 };
 
 void compare_result_free(struct compare_result *result); /* takes a zeroed one */
@@ -83,6 +92,8 @@ enum sol_status compare_add_value(struct compare_metric *metric, int side, doubl
 enum sol_status compare_measure(const struct compare_result *result, struct compare_metric *metric);
 /* The sign-flip test of the mean, for pairs; slow beyond SIGN_FLIP_EXACT, so only at the end. */
 enum sol_status compare_flip(struct compare_metric *metric, uint64_t seed);
+/* Below how much the deciding metrics that are the same are so, as a fraction. */
+double compare_same_within(const struct compare_result *result);
 /* Holm within deciding and exploratory metrics, verdicts of all and of the whole. A verdict that
  * was set before (invalid, incorrect, failed) stays. */
 enum sol_status compare_conclude(struct compare_result *result);
@@ -103,7 +114,10 @@ enum sol_status compare_blame_test(struct compare_result *result, const struct r
 
 /* ---- stored runs ---- */
 
-/* Tests of the same name by Mann-Whitney. `names` are for the report. */
+/* "prompt" or "generation", of a test's name: a prompt with tokens behind it is generation. */
+const char *compare_noise_kind(const char *test);
+
+/* Tests of the same name, start against start. `names` are for the report. */
 enum sol_status compare_historical(const struct compare_params *params, const char *const names[2],
                                    const struct records *a, const struct records *b,
                                    struct compare_result *out);

@@ -3,14 +3,17 @@
  * only the width of intervals answers (see verdict_precise). */
 #include "compare/live.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/progress.h"
+#include "bench/ceiling.h"
 #include "bench/watch.h"
 #include "compare/metrics.h"
+#include "compare/noise.h"
 #include "compare/surroundings.h"
 
 enum {
@@ -42,8 +45,8 @@ void compare_live_params_init(struct compare_live_params *params)
         .metrics = &none,
         .expect = &none,
         .min_pairs = COMPARE_PAIRS_MIN,
-        .max_pairs = 40,
-        .max_seconds = 600,
+        .max_pairs = COMPARE_PAIRS_MAX,
+        .max_seconds = COMPARE_SECONDS,
         .timeout_s = 600,
         .warmup = 1,
     };
@@ -81,7 +84,10 @@ static enum sol_status start(struct live *l, int side, struct metric_run *out, b
 {
     struct process_result process;
     *out = (struct metric_run){0};
-    SOL_TRY(process_run(l->params->commands[side], l->params->timeout_s, &process));
+    /* A comparison needs no limits, and measuring them takes longer than many a benchmark. */
+    static const char *const environment[] = {BENCH_ENV_NO_LIMITS "=1", NULL};
+    const struct process_io io = {.environment = environment};
+    SOL_TRY(process_run_with(l->params->commands[side], &io, l->params->timeout_s, &process));
     l->result->starts++;
     *failed = process.timed_out || process.not_found || process.exit_status != 0;
     if (!*failed) {
@@ -298,6 +304,19 @@ static bool wants_blame(const struct live *l)
     return timed && (l->result->verdict == VERDICT_FASTER || l->result->verdict == VERDICT_SLOWER);
 }
 
+/* How many pairs there will be as far as can be told: what the metrics need, within the time. */
+static size_t pairs_expected(const struct live *l, double spent)
+{
+    const struct compare_live_params *p = l->params;
+    const struct compare_result *r = l->result;
+    size_t wanted = r->pairs >= p->min_pairs ? r->pairs + 2 : p->min_pairs;
+    for (size_t i = 0; i < r->n_metrics; i++)
+        if (r->metrics[i].deciding && r->metrics[i].needed > wanted) wanted = r->metrics[i].needed;
+    double within = r->pairs ? ceil(p->max_seconds / spent * (double)r->pairs) : (double)wanted;
+    if ((double)wanted > within) wanted = (size_t)fmax(within, (double)p->min_pairs);
+    return wanted < p->max_pairs ? wanted : p->max_pairs;
+}
+
 static enum sol_status run_pairs(struct live *l, struct progress *progress)
 {
     const struct compare_live_params *p = l->params;
@@ -310,6 +329,7 @@ static enum sol_status run_pairs(struct live *l, struct progress *progress)
         if (spent > p->max_seconds && enough) break;
         if (r->repeated > p->min_pairs && r->repeated > r->pairs) break;
         SOL_TRY(run_pair(l, r->pairs % 2, &failed));
+        progress->total = pairs_expected(l, 1e-9 * (double)(clock_ns() - started));
         progress_update(progress, r->pairs);
         if (failed || r->pairs < p->min_pairs || r->pairs % 2) continue;
         SOL_TRY(measure(l));
@@ -408,6 +428,25 @@ static enum sol_status prepare(struct live *l)
                       p->ignore_lines);
 }
 
+/* The old command's own starts say what equal programs differ by here; a quarter of the pairs, as
+ * the interval is then half of it. Beyond 5 % it says that the machine is too noisy to call
+ * anything the same. */
+static enum sol_status set_margins(struct live *l)
+{
+    const double most = 0.05;
+    struct compare_result *r = l->result;
+    for (size_t i = 0; i < r->n_metrics; i++) {
+        struct compare_metric *m = &r->metrics[i];
+        double margin = 0;
+        if (!m->deciding || m->verdict != VERDICT_INCONCLUSIVE || m->count[0] < 4) continue;
+        struct noise own = {m->values[0], m->count[0]};
+        size_t pairs = m->count[0] / 4 > COMPARE_PAIRS_MIN ? m->count[0] / 4 : COMPARE_PAIRS_MIN;
+        SOL_TRY(noise_margin(&own, pairs, l->params->common->seed, &margin));
+        if (margin > r->delta && margin <= most) m->margin = margin;
+    }
+    return compare_conclude(r);
+}
+
 static enum sol_status run_all(struct live *l)
 {
     struct surroundings before;
@@ -417,7 +456,7 @@ static enum sol_status run_all(struct live *l)
     SOL_TRY(prepare(l));
     surroundings_take(l->params->commands, &before);
     uint64_t started = clock_ns();
-    progress_start(&progress, "comparing", "pairs", l->params->max_pairs);
+    progress_start(&progress, "comparing", "pairs", l->params->min_pairs);
     enum sol_status status = warm_up(l, &failed);
     if (status == SOL_OK && !failed) status = run_pairs(l, &progress);
     progress_end(&progress);
@@ -425,6 +464,7 @@ static enum sol_status run_all(struct live *l)
     r->seconds = 1e-9 * (double)(clock_ns() - started);
     r->other_cores = l->watched_s > 0 ? l->others_s / l->watched_s : 0;
     if (r->pairs) SOL_TRY(measure(l));
+    if (r->pairs && !l->params->common->delta_is_given) SOL_TRY(set_margins(l));
     for (size_t i = 0; r->pairs && i < r->n_metrics; i++)
         SOL_TRY(compare_flip(&r->metrics[i], l->params->common->seed));
     SOL_TRY(explain(l));

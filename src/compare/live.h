@@ -6,7 +6,10 @@
 #include "base/options.h"
 #include "compare/compare.h"
 
-enum { COMPARE_PAIRS_MAX = 1000 };
+enum {
+    COMPARE_PAIRS_MAX = 1000,
+    COMPARE_SECONDS = 60, /* the usual budget is a time: how long a pair takes is not known */
+};
 
 struct compare_live_params {
     const char *commands[2];
@@ -17,7 +20,7 @@ struct compare_live_params {
     const struct string_list *metrics;
     const struct string_list *expect; /* OP or OP=VARIANT that the new command's JSON must name */
     size_t min_pairs, max_pairs;      /* min_pairs >= COMPARE_PAIRS_MIN */
-    double max_seconds;               /* no pair begins later */
+    double max_seconds;               /* no pair begins later, once there are min_pairs */
     double timeout_s;                 /* of one start of a command */
     size_t warmup;                    /* starts of each before the first pair */
     bool same_output;

@@ -43,6 +43,29 @@ enum sol_status noise_compare(const struct noise *noise, struct rng *rng, double
     return status;
 }
 
+enum sol_status noise_margin(const struct noise *noise, size_t pairs, uint64_t seed, double *out)
+{
+    enum { TRIALS = 200 };
+    struct rng rng;
+    double sizes[TRIALS], *differences = malloc((pairs + 1) * sizeof *differences);
+    enum sol_status status =
+        differences ? SOL_OK : status_set(SOL_E_MEMORY, "no memory for the noise");
+    rng_seed(&rng, seed);
+    for (int i = 0; i < TRIALS && status == SOL_OK; i++) {
+        struct shift shift;
+        for (size_t j = 0; j < pairs; j++) {
+            double pair[2];
+            noise_pair(noise, &rng, 1, pair);
+            differences[j] = log(pair[1] / pair[0]);
+        }
+        status = shift_paired(differences, pairs, &shift);
+        sizes[i] = fabs(shift.estimate);
+    }
+    if (status == SOL_OK) *out = expm1(statistics_quantile(sizes, TRIALS, 0.95));
+    free(differences);
+    return status;
+}
+
 enum sol_status noise_limit(const struct noise *noise, size_t max_pairs, size_t trials,
                             uint64_t seed, double *out)
 {

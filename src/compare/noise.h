@@ -25,6 +25,10 @@ void noise_pair(const struct noise *noise, struct rng *rng, double factor, doubl
 enum sol_status noise_compare(const struct noise *noise, struct rng *rng, double factor,
                               double delta, size_t max_pairs, struct compare_result *out);
 
+/* The 95th percentile of the differences that comparisons of the same thing show by chance, each of
+ * just so many pairs: 0.012 is 1.2 %. */
+enum sol_status noise_margin(const struct noise *noise, size_t pairs, uint64_t seed, double *out);
+
 /* The 95th percentile of the differences that `trials` comparisons of the same thing show, each of
  * at most `max_pairs` pairs, as a fraction: 0.012 is 1.2 %. */
 enum sol_status noise_limit(const struct noise *noise, size_t max_pairs, size_t trials,

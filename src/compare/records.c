@@ -49,22 +49,36 @@ static bool usable(double ns)
     return isfinite(ns) && ns > 0;
 }
 
-/* Samples where they were kept, else the mean. */
+static enum sol_status add_sample(struct record *r, double ns, double tokens, int start,
+                                  const char *origin)
+{
+    if (!usable(ns))
+        return status_set(SOL_E_FORMAT, "%s: a sample of %s is no time", origin, r->name);
+    r->samples[r->n_samples++] = (struct figure_value){ns / tokens, start};
+    return SOL_OK;
+}
+
+/* sol's own list says which start a repetition is of; llama-bench's does not; else the mean. */
 static enum sol_status read_samples(struct record *r, double tokens, const char *origin)
 {
+    const json_t *own = json_object_get(r->fields, "samples"), *item;
     const json_t *list = json_object_get(r->fields, "samples_ns");
-    size_t count = json_array_size(list);
-    r->samples = malloc((count + 1) * sizeof *r->samples);
+    size_t index;
+    r->samples = calloc(json_array_size(own) + json_array_size(list) + 1, sizeof *r->samples);
     if (!r->samples) return no_memory();
-    for (size_t i = 0; i < count; i++) {
-        double ns = json_number_value(json_array_get(list, i));
-        if (!usable(ns))
-            return status_set(SOL_E_FORMAT, "%s: a sample of %s is no time", origin, r->name);
-        r->samples[r->n_samples++] = ns / tokens;
+    json_array_foreach(own, index, item)
+    {
+        if (json_is_true(json_object_get(item, "warmup"))) continue;
+        SOL_TRY(add_sample(r, number(item, "ns"), tokens, (int)integer(item, "start", 0), origin));
+    }
+    if (r->n_samples) return figure_of(r->samples, r->n_samples, &r->figure);
+    json_array_foreach(list, index, item)
+    {
+        SOL_TRY(add_sample(r, json_number_value(item), tokens, 0, origin));
     }
     double mean = number(r->fields, "avg_ns");
-    if (count == 0 && usable(mean)) r->samples[r->n_samples++] = mean / tokens;
-    if (r->n_samples) return SOL_OK;
+    if (r->n_samples == 0 && usable(mean)) SOL_TRY(add_sample(r, mean, tokens, 0, origin));
+    if (r->n_samples) return figure_of(r->samples, r->n_samples, &r->figure);
     return status_set(SOL_E_FORMAT, "%s: %s has neither samples_ns nor avg_ns", origin, r->name);
 }
 
@@ -75,15 +89,13 @@ static struct record_kernel *find_kernel(struct record *r, const char *name)
     return NULL;
 }
 
-/* How often the kernels of a phase run in a repetition. A prompt of several steps has its kernels
- * from a step like the last. */
+/* How often the kernels of a phase run in a repetition. Of a prompt of several steps they were
+ * timed in the last one, whose context is the longest: 0, as the others are not known. */
 static double steps_of_phase(const struct bench_test *test, const json_t *fields, bool prompt)
 {
     if (!prompt) return (double)test->n_gen;
     int64_t rows = test->n_prompt * test->n_parallel, batch = integer(fields, "n_batch", rows);
-    int64_t last = batch > 0 ? rows % batch : 0;
-    if (last == 0) last = batch;
-    return last > 0 ? (double)rows / (double)last : 1;
+    return rows <= batch;
 }
 
 static enum sol_status add_variant(struct record_kernel *k, const char *variant)

@@ -8,6 +8,7 @@
 #include <jansson.h>
 
 #include "base/status.h"
+#include "stats/figure.h"
 
 struct record_kernel {
     char *name;          /* "gemm" or, of a test with two phases, "generation gemm" */
@@ -24,9 +25,10 @@ struct record_steady {
 };
 
 struct record {
-    char *name;      /* "tg128 @ d4096"; a second one of that name is "... #2" */
-    double *samples; /* ns per token, or of another kind; one a repetition */
+    char *name;                   /* "tg128 @ d4096"; a second one of that name is "... #2" */
+    struct figure_value *samples; /* ns per token, or of another kind; one a repetition */
     size_t n_samples;
+    struct figure figure;          /* of these */
     struct record_kernel *kernels; /* one an op */
     size_t n_kernels;
     json_t *fields;   /* the record as it was */

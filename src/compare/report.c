@@ -4,22 +4,26 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/number.h"
+
+/* More pairs or starts than that nobody makes. */
+enum { NEEDED_MOST = 100 };
+
 /* ---- figures ---- */
 
-/* A shift of the logarithm of the time as a change of the metric, in percent. */
-static double change_percent(const struct compare_metric *m, double shift)
+double compare_change_percent(const struct compare_metric *m, double shift)
 {
     return 100 * expm1(m->rate ? -shift : shift);
 }
 
 static double low_percent(const struct compare_metric *m)
 {
-    return change_percent(m, m->rate ? m->shift.high : m->shift.low);
+    return compare_change_percent(m, m->rate ? m->shift.high : m->shift.low);
 }
 
 static double high_percent(const struct compare_metric *m)
 {
-    return change_percent(m, m->rate ? m->shift.low : m->shift.high);
+    return compare_change_percent(m, m->rate ? m->shift.low : m->shift.high);
 }
 
 static size_t outliers_of(const struct compare_metric *m)
@@ -30,24 +34,6 @@ static size_t outliers_of(const struct compare_metric *m)
 static bool is_measured(const struct compare_metric *m)
 {
     return m->count[0] > 0 && m->count[1] > 0;
-}
-
-/* What to do next, for people and agents; "" when there is nothing. */
-static void next_step(const struct compare_result *r, char text[160])
-{
-    size_t needed = 0;
-    text[0] = '\0';
-    for (size_t i = 0; i < r->n_metrics; i++)
-        if (r->metrics[i].deciding && r->metrics[i].needed > needed) needed = r->metrics[i].needed;
-    if (r->verdict != VERDICT_INCONCLUSIVE) return;
-    if (r->live && needed)
-        snprintf(text, 160, "repeat with --max-pairs %zu, or on a quieter machine", needed);
-    else if (r->live)
-        snprintf(text, 160, "repeat with more pairs (--max-pairs, --max-seconds)");
-    else if (needed)
-        snprintf(text, 160, "measure both again with about %zu repetitions, or use --live", needed);
-    else
-        snprintf(text, 160, "measure both again with at least 5 repetitions, or use --live");
 }
 
 static bool is_blamed(const struct compare_result *r, const char *metric)
@@ -74,41 +60,53 @@ static const struct blame_part *culprit_of(const struct compare_result *r,
 
 /* ---- text and Markdown ---- */
 
+/* Of both ends as many places as the wider one deserves. */
+static enum sol_status add_interval(struct table *table, double low, double high)
+{
+    int places = fabs(low) >= 10 || fabs(high) >= 10 ? 1 : 2;
+    return table_cell(table, "%+.*f..%+.*f", places, low, places, high);
+}
+
 static enum sol_status add_metric(struct table *table, const struct compare_result *r,
                                   const struct compare_metric *m)
 {
     SOL_TRY(table_cell(table, "%s%s%s", m->name, *m->unit ? ", " : "", m->unit));
-    SOL_TRY(table_cell(table, "%.6g", m->middle[0]));
-    SOL_TRY(table_cell(table, "%.6g", m->middle[1]));
-    SOL_TRY(table_cell(table, "%+.2f %%", change_percent(m, m->shift.estimate)));
+    SOL_TRY(table_number(table, m->figure[0].value, 6));
+    SOL_TRY(table_number(table, m->figure[1].value, 6));
+    SOL_TRY(table_cell(table, "%+.2f", compare_change_percent(m, m->shift.estimate)));
     if (m->shift.has_interval)
-        SOL_TRY(table_cell(table, "%+.2f to %+.2f %%", low_percent(m), high_percent(m)));
+        SOL_TRY(add_interval(table, low_percent(m), high_percent(m)));
     else
         SOL_TRY(table_cell(table, "-"));
     SOL_TRY(table_cell(table, "%.2g", m->p_holm));
     if (r->live)
         SOL_TRY(table_cell(table, "%zu", m->count[0]));
     else
-        SOL_TRY(table_cell(table, "%zu, %zu", m->count[0], m->count[1]));
-    const char *role = m->deciding ? "" : " (exploratory)";
-    if (m->needed)
-        return table_cell(table, "%s, about %zu needed%s", verdict_name(m->verdict), m->needed,
-                          role);
-    return table_cell(table, "%s%s", verdict_name(m->verdict), role);
+        SOL_TRY(table_cell(table, "%zu, %zu", m->figure[0].starts, m->figure[1].starts));
+    if (!m->deciding) return table_cell(table, "(%s)", verdict_name(m->verdict));
+    if (m->needed && m->needed <= NEEDED_MOST)
+        return table_cell(table, "%s, about %zu needed", verdict_name(m->verdict), m->needed);
+    return table_cell(table, "%s", verdict_name(m->verdict));
 }
 
 static enum sol_status write_metrics(const struct compare_result *r, enum table_format format,
                                      FILE *to)
 {
     struct table *table;
-    SOL_TRY(table_create(r->live ? "metric|>old|>new|>change|>95 %|>p|>pairs|verdict"
-                                 : "metric|>old|>new|>change|>95 %|>p|>n|verdict",
+    SOL_TRY(table_create(r->live ? "~metric|>-old|>-new|>% change|>95 %|>--p|>--pairs|~verdict"
+                                 : "~metric|>-old|>-new|>% change|>95 %|>--p|>--starts|~verdict",
                          &table));
     enum sol_status status = SOL_OK;
     for (size_t i = 0; i < r->n_metrics && status == SOL_OK; i++)
         if (is_measured(&r->metrics[i])) status = add_metric(table, r, &r->metrics[i]);
     if (status == SOL_OK) table_print(table, format, to);
     table_destroy(table);
+    bool exploratory = false;
+    for (size_t i = 0; i < r->n_metrics; i++)
+        exploratory = exploratory || (is_measured(&r->metrics[i]) && !r->metrics[i].deciding);
+    if (exploratory)
+        fprintf(to, "%sin brackets: exploratory, decides nothing\n",
+                format == TABLE_MARKDOWN ? "\n" : "");
     return status;
 }
 
@@ -162,12 +160,10 @@ static enum sol_status write_blame(const struct compare_result *r,
     fprintf(to, "\n%s: %+.1f ns/token", blame->test, b->delta_ns);
     if (culprit) fprintf(to, ", of it %+.1f in %s", culprit->delta_ns, culprit->name);
     fprintf(to, "\n\n");
-    SOL_TRY(table_create("op|variant|>old ns|>new ns|>delta|>of the whole|>p", &table));
+    SOL_TRY(table_create("=op|=variant|>-old ns|>-new ns|>delta|>of the whole|>--p", &table));
     enum sol_status status = fill_blame(table, b);
     if (status == SOL_OK) table_print(table, format, to);
     table_destroy(table);
-    if (b->has_gaps)
-        fprintf(to, "\nresidual: kernels that ran at the same time, and the tracer's own time\n");
     return status;
 }
 
@@ -184,8 +180,14 @@ static void write_heading(const struct compare_result *r, const char *end, FILE 
             fprintf(to, "%zu pairs were measured again: the system held the commands back%s\n",
                     r->repeated, end);
     }
-    fprintf(to, "smallest effect that counts: %.2f %% (%s)%s\n\n", 100 * r->delta, r->delta_source,
+    fprintf(to, "smallest effect that counts: %.2f %% (%s)%s\n", 100 * r->delta, r->delta_source,
             end);
+    double within = compare_same_within(r);
+    if (within > r->delta)
+        fprintf(to,
+                "equal programs differ by up to %.2f %% here: what is below that is the same%s\n",
+                100 * within, end);
+    fputc('\n', to);
 }
 
 static void write_differences(const struct compare_result *r, const char *end, FILE *to)
@@ -197,6 +199,19 @@ static void write_differences(const struct compare_result *r, const char *end, F
         fprintf(to, "- %s%s: %.60s -> %.60s\n", d->what, d->machine ? " (machine)" : "",
                 d->old_value, d->new_value);
     }
+}
+
+static void write_noise(const struct compare_result *r, FILE *to)
+{
+    for (size_t i = 0; i < r->n_metrics; i++)
+        if (r->metrics[i].noise)
+            fprintf(to, "noisy %s: %s\n", r->metrics[i].name, r->metrics[i].noise);
+    bool alone = false;
+    for (size_t i = 0; i < r->n_metrics && !r->live; i++)
+        alone = alone || (!r->metrics[i].shift.has_interval && r->metrics[i].deciding);
+    if (alone)
+        fprintf(to, "one start against one start: how much starts differ here is not known "
+                    "(sol compare --calibrate measures it)\n");
 }
 
 static void write_outliers(const struct compare_result *r, FILE *to)
@@ -217,18 +232,25 @@ enum sol_status compare_report_write(const struct compare_result *r, enum table_
                                      FILE *to)
 {
     const char *end = format == TABLE_MARKDOWN ? "  " : "";
-    char next[160];
+    char sentence[400];
     write_heading(r, end, to);
     bool any = false;
     for (size_t i = 0; i < r->n_metrics; i++) any = any || is_measured(&r->metrics[i]);
     if (any) SOL_TRY(write_metrics(r, format, to));
-    for (size_t i = 0; i < r->n_blames; i++) SOL_TRY(write_blame(r, &r->blames[i], format, to));
+    bool gaps = false;
+    for (size_t i = 0; i < r->n_blames; i++) {
+        SOL_TRY(write_blame(r, &r->blames[i], format, to));
+        gaps = gaps || r->blames[i].blame.has_gaps;
+    }
+    if (gaps)
+        fprintf(to, "\nresidual: kernels that ran at the same time, and the tracer's own time\n");
     write_differences(r, end, to);
     write_outliers(r, to);
-    fprintf(to, "\nverdict: %s%s%s (exit status %d)\n", verdict_name(r->verdict),
-            r->reason ? ": " : "", r->reason ? r->reason : "", verdict_exit_status(r->verdict));
-    next_step(r, next);
-    if (*next) fprintf(to, "next: %s\n", next);
+    write_noise(r, to);
+    compare_sentence(r, sentence, sizeof sentence);
+    fprintf(to, "\nverdict: %s: %s (exit status %d)\n", verdict_name(r->verdict), sentence,
+            verdict_exit_status(r->verdict));
+    next_print(&r->next, to);
     if (fflush(to) != 0 || ferror(to))
         return status_set(SOL_E_IO, "cannot write the comparison: %s", strerror(errno));
     return SOL_OK;
@@ -253,14 +275,18 @@ static json_t *metric_json(const struct compare_result *r, const struct compare_
     json_t *interval =
         m->shift.has_interval ? json_pack("[f, f]", low_percent(m), high_percent(m)) : json_null();
     return json_pack(
-        "{s:s, s:s, s:s, s:s, s:f, s:f, s:I, s:I, s:o, s:o, s:f, s:f, s:o, s:s, s:o, s:I, s:I, "
-        "s:o, s:o}",
+        "{s:s, s:s, s:s, s:s, s:f, s:f, s:I, s:I, s:I, s:I, s:o, s:o, s:f, s:f, s:o, s:s, s:o, "
+        "s:o, s:o, s:I, s:I, s:o, s:o}",
         "name", m->name, "unit", m->unit, "role", m->deciding ? "deciding" : "exploratory",
-        "better", m->rate ? "higher" : "lower", "old", m->middle[0], "new", m->middle[1], "n_old",
-        (json_int_t)m->count[0], "n_new", (json_int_t)m->count[1], "change_percent",
-        number(change_percent(m, m->shift.estimate)), "ci95_percent", interval, "p", m->shift.p,
-        "p_holm", m->p_holm, "p_sign_flip", r->live ? json_real(m->flip.p) : json_null(), "verdict",
-        verdict_name(m->verdict), "needed",
+        "better", m->rate ? "higher" : "lower", "old", m->figure[0].value, "new",
+        m->figure[1].value, "n_old", (json_int_t)m->count[0], "n_new", (json_int_t)m->count[1],
+        "starts_old", (json_int_t)(r->live ? m->count[0] : m->figure[0].starts), "starts_new",
+        (json_int_t)(r->live ? m->count[1] : m->figure[1].starts), "change_percent",
+        number(compare_change_percent(m, m->shift.estimate)), "ci95_percent", interval, "p",
+        m->shift.p, "p_holm", m->p_holm, "p_sign_flip",
+        r->live ? json_real(m->flip.p) : json_null(), "verdict", verdict_name(m->verdict),
+        "margin_percent", m->margin > 0 ? json_real(100 * m->margin) : json_null(), "noise",
+        m->noise ? json_string(m->noise) : json_null(), "needed",
         m->needed ? json_integer((json_int_t)m->needed) : json_null(), "outliers_old",
         (json_int_t)m->outliers[0], "outliers_new", (json_int_t)m->outliers[1], "samples_old",
         samples_json(m->values[0], m->count[0]), "samples_new",
@@ -311,7 +337,7 @@ static json_t *safe_text(const char *text)
 
 json_t *compare_report_json(const struct compare_result *r)
 {
-    char next[160];
+    char sentence[400];
     json_t *metrics = json_array(), *differences = json_array(), *blames = json_array();
     for (size_t i = 0; i < r->n_metrics; i++)
         if (is_measured(&r->metrics[i]))
@@ -325,15 +351,17 @@ json_t *compare_report_json(const struct compare_result *r)
     }
     for (size_t i = 0; i < r->n_blames; i++)
         json_array_append_new(blames, blame_json(r, &r->blames[i]));
-    next_step(r, next);
-    return json_pack("{s:s, s:s, s:i, s:o, s:o, s:o, s:f, s:s, s:I, s:I, s:I, s:b, s:f, s:f, s:o, "
-                     "s:o, s:o, s:o}",
-                     "mode", r->live ? "live" : "historical", "verdict", verdict_name(r->verdict),
-                     "exit_status", verdict_exit_status(r->verdict), "reason", safe_text(r->reason),
-                     "old", safe_text(r->names[0]), "new", safe_text(r->names[1]), "delta_percent",
-                     100 * r->delta, "delta_source", r->delta_source, "pairs", (json_int_t)r->pairs,
-                     "starts", (json_int_t)r->starts, "repeated_pairs", (json_int_t)r->repeated,
-                     "precise", r->precise, "seconds", r->seconds, "other_cores", r->other_cores,
-                     "metrics", metrics, "differences", differences, "blame", blames, "next",
-                     text_or_null(next));
+    compare_sentence(r, sentence, sizeof sentence);
+    json_t *json = json_pack(
+        "{s:s, s:s, s:o, s:i, s:o, s:o, s:o, s:f, s:s, s:I, s:I, s:I, s:b, s:f, s:f, s:o, "
+        "s:o, s:o}",
+        "mode", r->live ? "live" : "historical", "verdict", verdict_name(r->verdict), "sentence",
+        safe_text(sentence), "exit_status", verdict_exit_status(r->verdict), "reason",
+        safe_text(r->reason), "old", safe_text(r->names[0]), "new", safe_text(r->names[1]),
+        "delta_percent", 100 * r->delta, "delta_source", r->delta_source, "pairs",
+        (json_int_t)r->pairs, "starts", (json_int_t)r->starts, "repeated_pairs",
+        (json_int_t)r->repeated, "precise", r->precise, "seconds", r->seconds, "other_cores",
+        r->other_cores, "metrics", metrics, "differences", differences, "blame", blames);
+    if (json) next_set(&r->next, json);
+    return json;
 }

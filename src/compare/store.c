@@ -109,11 +109,18 @@ static enum sol_status add_metric(struct records *all, const struct store_record
     SOL_TRY(grow(all, &r));
     r->other = !speed;
     r->rate = m->better == STORE_HIGHER;
-    if (asprintf(&r->name, speed ? "%s" : "%s, %s", m->name, m->unit) < 0) r->name = NULL;
+    /* Tables have no room for bytes. */
+    bool bytes = strcmp(m->unit, "bytes") == 0;
+    const double scale = bytes ? 1.0 / (1 << 20) : 1;
+    if (asprintf(&r->name, speed ? "%s" : "%s, %s", m->name, bytes ? "MiB" : m->unit) < 0)
+        r->name = NULL;
     r->samples = malloc(count * sizeof *r->samples);
     if (!r->name || !r->samples) return no_memory();
     for (size_t i = 0; i < m->n_samples; i++)
-        if (counts(&m->samples[i])) r->samples[r->n_samples++] = m->samples[i].value;
+        if (counts(&m->samples[i]))
+            r->samples[r->n_samples++] =
+                (struct figure_value){scale * m->samples[i].value, m->samples[i].process};
+    SOL_TRY(figure_of(r->samples, r->n_samples, &r->figure));
     return speed ? add_kernels(r, run, m->name, 0) : add_steady(r, run, m->name, payload);
 }
 
@@ -139,6 +146,9 @@ static enum sol_status add_surroundings(struct records *all, const struct store_
         if (environment) failed |= json_object_set(fields, "environment", environment);
         if (run->run.state == STORE_INVALID)
             failed |= json_object_set_new(fields, "run_invalid", json_string(reason));
+        /* A benchmark's records say it test by test; its memory is not unsure. */
+        if (run->run.noise && strcmp(run->run.kind, "bench") != 0)
+            failed |= json_object_set_new(fields, "noise", json_string(run->run.noise));
     }
     json_decref(environment);
     return failed ? no_memory() : SOL_OK;
@@ -149,7 +159,8 @@ static enum sol_status convert(const struct store_record *run, struct records *o
     json_t *payload = run->run.payload_json ? json_loads(run->run.payload_json, 0, NULL) : NULL;
     json_t *list = json_object_get(payload, "records");
     enum sol_status status = SOL_OK;
-    bool has_records = json_array_size(list) > 0;
+    /* A profile of a model has records too, of its phases: its metrics and kernels say more. */
+    bool has_records = strcmp(run->run.kind, "bench") == 0 && json_array_size(list) > 0;
     if (has_records) status = records_from_json(list, run->run.id, out);
     if (status == SOL_OK) status = add_metrics(out, run, !has_records, payload);
     json_decref(payload);
@@ -165,8 +176,7 @@ enum sol_status compare_store_read(struct store *store, const char *text, struct
 {
     struct store_record *run = NULL;
     *out = (struct records){0};
-    /* `last` is the last benchmark, not the comparison before this one. */
-    if (store_find(store, text, "bench", id) != SOL_OK) SOL_TRY(store_find(store, text, NULL, id));
+    SOL_TRY(store_find_for(store, text, STORE_FOR_FIGURES, id));
     SOL_TRY(store_record_read(store, id, &run));
     enum sol_status status = convert(run, out);
     store_record_destroy(run);
@@ -207,6 +217,40 @@ enum sol_status compare_store_set_delta(struct store *store, const char *kind, d
                                       (json_int_t)from->pairs, "other_cores", from->other_cores),
                             &text));
     enum sol_status status = store_fact_write(store, "calibration", key, text);
+    free(text);
+    return status;
+}
+
+/* ---- noise between starts ---- */
+
+enum sol_status compare_store_noise(struct store *store, const char *kind, struct start_noise *out)
+{
+    char key[64], *text;
+    int64_t created = 0;
+    *out = (struct start_noise){0};
+    fact_key(kind, key);
+    SOL_TRY(store_fact_read(store, "start_noise", key, &text, &created));
+    json_t *json = text ? json_loads(text, 0, NULL) : NULL;
+    struct start_noise found = {json_number_value(json_object_get(json, "sd")),
+                                json_number_value(json_object_get(json, "df"))};
+    if (isfinite(found.sd) && found.sd >= 0 && found.df > 0)
+        *out = start_noise_aged(&found, store_now_ns() - created);
+    json_decref(json);
+    free(text);
+    return SOL_OK;
+}
+
+enum sol_status compare_store_add_noise(struct store *store, const char *kind,
+                                        const struct start_noise *noise)
+{
+    struct start_noise all;
+    char key[64], *text;
+    if (!(noise->df > 0)) return SOL_OK;
+    SOL_TRY(compare_store_noise(store, kind, &all));
+    start_noise_pool(&all, noise);
+    fact_key(kind, key);
+    SOL_TRY(store_json_text(json_pack("{s:f, s:f}", "sd", all.sd, "df", all.df), &text));
+    enum sol_status status = store_fact_write(store, "start_noise", key, text);
     free(text);
     return status;
 }

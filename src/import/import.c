@@ -297,9 +297,9 @@ static char *payload_text(const struct import *import, const char *path)
     for (size_t i = 0; i < import->n_notes; i++)
         json_array_append_new(notes, json_string(import->notes[i]));
     const char *slash = strrchr(path, '/');
-    json_t *root =
-        json_pack("{s:s, s:s?, s:s?, s:o}", "format", import_format_name(import->format), "source",
-                  slash ? slash + 1 : path, "tool", import->tool, "notes", notes);
+    json_t *root = json_pack("{s:s, s:o, s:s?, s:o}", "format", import_format_name(import->format),
+                             "source", store_json_string(slash ? slash + 1 : path), "tool",
+                             import->tool, "notes", notes);
     char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
     json_decref(root);
     return text;
@@ -340,6 +340,7 @@ static enum sol_status add_contents(struct store *store, const struct import *im
     struct trace_window_set windows = {0};
     enum sol_status status = trace_windows_find(import->timeline, NULL, &windows);
     if (status == SOL_OK) status = profile_store_timeline(store, id, import->timeline, &windows, 0);
+    if (status == SOL_OK) status = profile_store_steps(store, id, import->timeline, &windows);
     trace_windows_free(&windows);
     return status;
 }
@@ -383,6 +384,7 @@ enum sol_status import_store(struct store *store, const struct import *import, c
     free(payload);
     SOL_TRY(status);
     status = add_contents(store, import, id);
+    if (status == SOL_OK && import->noise) status = store_run_noise(store, id, import->noise);
     enum sol_status finished = status == SOL_OK ? store_run_finish(store, id, STORE_OK, NULL, NULL)
                                                 : store_run_delete(store, id);
     return status != SOL_OK ? status : finished;

@@ -33,6 +33,7 @@ struct import {
     size_t n_kernels, kernel_room;
     const char *backend, *device, *model, *model_type, *tool; /* NULL where unknown */
     int64_t model_size, created_ns;
+    const char *noise;  /* what the file says about how sure its figures are; may be NULL */
     const char **notes; /* what the file lacks or what was left out */
     size_t n_notes, note_room;
 };

@@ -28,7 +28,8 @@ static bool is_result(const char *key)
         "avg_",       "stddev_", "samples_", "n_prompt", "n_gen",    "n_depth",  "n_parallel",
         "test",       "median_", "half_",    "ns_per_",  "limit_",   "flops_",   "bytes_",
         "gb_s",       "gflop_s", "read_",    "memory",   "run",      "repeated", "repetitions",
-        "arithmetic", "step_ns", "joules_",  "stopped",  "outliers", "rating",   "proved"};
+        "arithmetic", "step_ns", "joules_",  "stopped",  "outliers", "rating",   "proved",
+        "ts",         "starts",  "sd_perc",  "noise",    "energy_"};
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
         if (strncmp(key, prefixes[i], strlen(prefixes[i])) == 0) return true;
     return false;
@@ -100,7 +101,7 @@ static enum sol_status read_samples(struct import *import, const json_t *r, doub
     }
     if (count == 0 && mean > 0) {
         samples[count++].value = mean / tokens;
-        SOL_TRY(import_note(import, "%s: only the mean is known, no samples", metric->name));
+        SOL_TRY(import_note(import, "only the mean of a test is known, no samples"));
     }
     metric->samples = samples;
     metric->n_samples = count;
@@ -126,6 +127,9 @@ static enum sol_status read_record(struct import *import, const json_t *records,
     struct store_metric metric = {.name = name, .unit = "ns/token", .test_json = test};
     SOL_TRY(read_samples(import, r, tokens, &metric));
     if (metric.n_samples == 0) return import_note(import, "%s: no times", name);
+    enum sol_status status = SOL_OK;
+    if (!import->noise) import->noise = import_text(import, string_of(r, "noise"), &status);
+    SOL_TRY(status);
     return import_metric(import, &metric);
 }
 

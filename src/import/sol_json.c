@@ -94,6 +94,7 @@ enum sol_status import_sol_record(struct import *import, const json_t *root, con
     import->device = import_text(import, string_of(root, "device"), &status);
     import->model = import_text(import, string_of(root, "model"), &status);
     import->model_type = import_text(import, string_of(root, "model_type"), &status);
+    import->noise = import_text(import, string_of(root, "noise"), &status);
     import->tool = "sol";
     import->model_size = count_or(root, "model_size", 0);
     import->created_ns = count_or(root, "created_ns", 0);

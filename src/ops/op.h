@@ -90,6 +90,9 @@ struct op_variant {
     /* What the machine must have, checked before can_run is asked. */
     unsigned needs;      /* on the CPU: enum cpu_feature bits */
     struct op_arch arch; /* on a GPU */
+    /* What it needs beyond that, a library say, whatever the problem; on false `why` says what is
+     * missing. Asked after can_run, since loading a library takes time. NULL: nothing. */
+    bool (*usable)(char why[OP_REASON_MAX]);
     /* Whether this problem is served; on false `why` says why not. NULL: serves every problem. */
     bool (*can_run)(const void *args, const struct op_device *device, char why[OP_REASON_MAX]);
     /* Of the problems that it can run, those it is taken for when nothing is forced and nothing was
@@ -192,5 +195,8 @@ bool op_arch_fits(const struct op_arch *arch, const struct gpu *gpu);
 /* Whether the machine has what the variant is made for; on false `why` says what it lacks. */
 bool op_variant_fits(const struct op_variant *variant, const struct op_device *device,
                      char why[OP_REASON_MAX]);
+/* The same, and what the variant needs beyond it: it can run here, if not every problem. */
+bool op_variant_is_here(const struct op_variant *variant, const struct op_device *device,
+                        char why[OP_REASON_MAX]);
 
 #endif

@@ -246,7 +246,8 @@ bool chooser_can_run(const struct chooser *chooser, const struct op *op, int v, 
         return false;
     }
     if (!op_variant_fits(variant, &chooser->device, why)) return false;
-    return !variant->can_run || variant->can_run(args, &chooser->device, why);
+    if (variant->can_run && !variant->can_run(args, &chooser->device, why)) return false;
+    return !variant->usable || variant->usable(why);
 }
 
 /* -1: none; else an index of chooser->forces. */

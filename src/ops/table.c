@@ -69,3 +69,9 @@ bool op_variant_fits(const struct op_variant *variant, const struct op_device *d
         return true;
     return false;
 }
+
+bool op_variant_is_here(const struct op_variant *variant, const struct op_device *device,
+                        char why[OP_REASON_MAX])
+{
+    return op_variant_fits(variant, device, why) && (!variant->usable || variant->usable(why));
+}

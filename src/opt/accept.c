@@ -17,9 +17,6 @@
 
 /* ---- gates ---- */
 
-enum gate_result { GATE_PASSED, GATE_FAILED, GATE_MISSING, GATE_NONE };
-static const char *const gate_names[] = {"passed", "failed", "missing", "none"};
-
 enum { GATES_MAX = 8 };
 struct gates {
     struct gate {
@@ -59,6 +56,14 @@ static bool waived(const struct opt *o, const char *what)
     return p->even_if && strcmp(p->even_if, what) == 0 && p->reason && *p->reason;
 }
 
+void opt_comparison_text(const struct opt *o, char *text, size_t size)
+{
+    const struct store_iteration *it = &o->it;
+    snprintf(text, size, "%s, time %+.2f %% (95 %% %+.2f to %+.2f) of %s, run %s", it->verdict,
+             -100 * it->realised, -100 * it->realised_high, -100 * it->realised_low,
+             it->metric ? it->metric : "?", it->compare_run);
+}
+
 static void gate_comparison(const struct opt *o, const char *hash, struct gates *gates)
 {
     const json_t *compared = opt_note_of(o, "compared", hash);
@@ -71,11 +76,10 @@ static void gate_comparison(const struct opt *o, const char *hash, struct gates 
         return;
     }
     bool even = strcmp(verdict, "same") == 0 && waived(o, "same");
+    char text[300];
+    opt_comparison_text(o, text, sizeof text);
     add_gate(gates, "comparison",
-             strcmp(verdict, "faster") == 0 || even ? GATE_PASSED : GATE_FAILED,
-             "%s, time %+.2f %% (95 %% %+.2f to %+.2f) of %s, run %s%s%s", verdict,
-             -100 * o->it.realised, -100 * o->it.realised_high, -100 * o->it.realised_low,
-             o->it.metric ? o->it.metric : "?", o->it.compare_run,
+             strcmp(verdict, "faster") == 0 || even ? GATE_PASSED : GATE_FAILED, "%s%s%s", text,
              even ? "; accepted because: " : "", even ? o->options->reason : "");
     if (json_array_size(slower))
         add_gate(gates, "other tests", waived(o, "trade") ? GATE_PASSED : GATE_FAILED,
@@ -141,7 +145,7 @@ static enum sol_status baseline_output(struct opt *o, struct process_result *out
                          o->config.correctness, o->config.timeout_s, out);
 }
 
-static enum sol_status gate_correctness(struct opt *o, const char *hash, struct gates *gates)
+static enum sol_status gate_correctness(struct opt *o, struct gates *gates)
 {
     struct process_result p, base = {.output = NULL};
     const struct opt_config *c = &o->config;
@@ -168,9 +172,6 @@ static enum sol_status gate_correctness(struct opt *o, const char *hash, struct 
     if (status == SOL_OK) {
         add_gate(gates, "correctness", good ? GATE_PASSED : GATE_FAILED, "%s%s%s%s", why,
                  *why ? ": " : "", c->correctness, said);
-        json_t *json = json_pack("{s:s, s:s, s:b, s:s}", "tree", hash, "command", c->correctness,
-                                 "passed", good, "why", why);
-        json_object_set_new(o->notes, "verified", json);
     }
     process_result_free(&p);
     process_result_free(&base);
@@ -208,7 +209,8 @@ static enum sol_status gate_perplexity(struct opt *o, struct gates *gates)
         SOL_TRY(perplexity_of(o, o->tree.baseline, "baseline", &o->it.perplexity_base));
         SOL_TRY(opt_save(o));
     }
-    SOL_TRY(perplexity_of(o, o->tree.path, "candidate", &o->it.perplexity));
+    enum sol_status status = perplexity_of(o, o->tree.path, "candidate", &o->it.perplexity);
+    if (status != SOL_OK) return opt_gate_failed(o, "perplexity", status);
     double change = 100 * (o->it.perplexity / o->it.perplexity_base - 1);
     bool good = fabs(change) <= c->perplexity_percent;
     add_gate(gates, "perplexity", good ? GATE_PASSED : GATE_FAILED,
@@ -246,18 +248,22 @@ static enum sol_status gate_content(const struct opt *o, const struct opt_snapsh
 
 /* ---- all gates ---- */
 
-static enum sol_status print_gates(const struct opt *o, const struct gates *gates)
+/* And keeps them with the iteration: what a gate said of these files is said again by every
+ * command. */
+static enum sol_status print_gates(struct opt *o, const char *hash, const struct gates *gates)
 {
     struct table *table;
     json_t *list = json_array();
-    SOL_TRY(table_create("gate|result|detail", &table));
+    SOL_TRY(table_create("gate|result|~detail", &table));
     for (size_t i = 0; i < gates->count; i++) {
         const struct gate *g = &gates->items[i];
         table_cell(table, "%s", g->name);
-        table_cell(table, "%s", gate_names[g->result]);
+        table_cell(table, "%s", gate_result_name(g->result));
         table_cell(table, "%s", g->text);
-        json_array_append_new(list, json_pack("{s:s, s:s, s:o}", "gate", g->name, "result",
-                                              gate_names[g->result], "detail", opt_text(g->text)));
+        json_array_append_new(list,
+                              json_pack("{s:s, s:s, s:o}", "gate", g->name, "result",
+                                        gate_result_name(g->result), "detail", opt_text(g->text)));
+        gates_note(o->gates, hash, g->name, g->result, g->text);
     }
     table_print(table, TABLE_TEXT, o->answer->text);
     table_destroy(table);
@@ -273,16 +279,13 @@ static enum sol_status run_gates(struct opt *o, const struct opt_snapshot *now, 
     if (!all_passed(gates)) return SOL_OK;
     SOL_TRY(opt_record(o, now));
     SOL_TRY(gate_manifest(o, gates));
-    SOL_TRY(gate_correctness(o, now->hash, gates));
+    SOL_TRY(gate_correctness(o, gates));
     SOL_TRY(gate_perplexity(o, gates));
     SOL_TRY(gate_content(o, now, gates));
-    char *text = json_dumps(json_object_get(o->notes, "verified"), JSON_COMPACT | JSON_ENCODE_ANY);
-    if (text) o->it.verify_json = arena_strndup(o->arena, text, strlen(text));
-    free(text);
     return SOL_OK;
 }
 
-static void refuse(struct opt *o, const struct gates *gates)
+static void refuse(struct opt *o, const struct opt_snapshot *now, const struct gates *gates)
 {
     const struct gate *first = NULL;
     for (size_t i = 0; i < gates->count && !first; i++)
@@ -292,35 +295,23 @@ static void refuse(struct opt *o, const struct gates *gates)
         status_exit_code(first && first->result == GATE_MISSING ? SOL_E_ARGUMENT : SOL_E_MISMATCH);
     fprintf(o->answer->text, "\nnot accepted\n");
     json_object_set_new(o->answer->json, "accepted", json_false());
-    if (first && first->result == GATE_MISSING)
-        opt_next(o, "sol opt compare");
-    else if (first && strcmp(first->name, "comparison") == 0 && o->it.verdict &&
-             strcmp(o->it.verdict, "same") == 0)
-        opt_next(o, "sol opt record, then: sol opt revert (or accept --even-if same --reason "
-                    "\"why it is worth it\")");
-    else if (first && strcmp(first->name, "comparison") == 0)
-        opt_next(o, "%s", opt_next_of_comparison(o));
-    else if (first && strcmp(first->name, "content") == 0) {
-        fprintf(o->answer->text,
-                "what was measured is kept: sol opt history %s --diff; what is in the tree now was "
-                "not touched\n",
-                o->it.id);
-        opt_next(o, "sol opt compare (files that commands write belong into \"exclude\" or "
-                    ".gitignore)");
-    } else
-        opt_next(o, "repair it, then: sol opt compare");
+    opt_choose_next(o, now);
+    if (!first || strcmp(first->name, "content") != 0) return;
+    fprintf(o->answer->text,
+            "what was measured is kept: sol opt history %s --diff; what is in the tree now was not "
+            "touched\n",
+            o->it.id);
+    opt_next(o, "compare", "files that commands write belong into \"exclude\" or .gitignore");
 }
 
 /* ---- the ledger ---- */
 
-enum sol_status opt_ledger(struct opt *o)
+enum sol_status opt_ledger(struct opt *o, const char *state)
 {
     const struct store_iteration *it = &o->it;
-    const char *verdict = it->verdict ? it->verdict : "";
-    bool known = strcmp(verdict, "faster") == 0 || strcmp(verdict, "slower") == 0 ||
-                 strcmp(verdict, "same") == 0;
+    double gain = gates_gain(it, state);
     struct store_ledger *ledger;
-    if (!known || !isfinite(it->predicted) || !isfinite(it->realised)) return SOL_OK;
+    if (!isfinite(it->predicted) || !isfinite(gain)) return SOL_OK;
     const char *rule = it->rule ? it->rule : "own idea";
     SOL_TRY(store_ledger_read(o->store, rule, &ledger));
     bool there = false;
@@ -331,7 +322,7 @@ enum sol_status opt_ledger(struct opt *o)
     if (there) return SOL_OK;
     return store_ledger_add(o->store, &(struct store_ledger_entry){.rule = rule,
                                                                    .predicted = it->predicted,
-                                                                   .realised = it->realised,
+                                                                   .realised = gain,
                                                                    .iteration = it->id});
 }
 
@@ -378,7 +369,7 @@ static char *commit_message(const struct opt *o, const struct gates *gates)
 
 static enum sol_status finish(struct opt *o, const char *commit)
 {
-    SOL_TRY(opt_ledger(o));
+    SOL_TRY(opt_ledger(o, "accepted"));
     if (commit) json_object_set_new(o->notes, "commit", json_string(commit));
     json_object_del(o->notes, "doing");
     o->it.state = "accepted";
@@ -392,10 +383,7 @@ static enum sol_status finish(struct opt *o, const char *commit)
                 100 * o->it.realised);
     json_object_set_new(o->answer->json, "accepted", json_true());
     json_object_set_new(o->answer->json, "commit", opt_text(commit));
-    opt_next(o, "%s",
-             commit ? "sol opt start \"what you try next\""
-                    : "commit the files yourself, then: sol opt start \"what you try "
-                      "next\"");
+    opt_next_begin(o);
     return SOL_OK;
 }
 
@@ -474,10 +462,10 @@ static enum sol_status accept_content(struct opt *o, const struct opt_snapshot *
 {
     struct gates gates = {.count = 0};
     SOL_TRY(run_gates(o, now, &gates));
-    SOL_TRY(print_gates(o, &gates));
+    SOL_TRY(print_gates(o, now->hash, &gates));
     SOL_TRY(opt_save(o));
     if (!all_passed(&gates)) {
-        refuse(o, &gates);
+        refuse(o, now, &gates);
         return SOL_OK;
     }
     SOL_TRY(note_device(o));

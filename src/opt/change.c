@@ -116,14 +116,7 @@ enum sol_status opt_record_verb(struct opt *o)
         fprintf(o->answer->text, "recorded iteration #%lld (%s), ", (long long)o->it.number,
                 o->it.id);
         opt_print_files(o, now.files);
-        if (opt_is_doing(o, "revert"))
-            opt_next(o, "sol opt revert");
-        else if (opt_note_of(o, "compared", now.hash))
-            opt_next(o, "%s",
-                     o->it.verdict && strcmp(o->it.verdict, "faster") == 0 ? "sol opt accept"
-                                                                           : "sol opt revert");
-        else
-            opt_next(o, "sol opt compare");
+        opt_choose_next(o, &now);
     }
     opt_snapshot_free(&now);
     return status;
@@ -193,8 +186,9 @@ static enum sol_status check_head(const struct opt *o, const char *otherwise)
 
 /* ---- revert ---- */
 
-static enum sol_status refuse_unrecorded(const json_t *lost)
+static enum sol_status refuse_unrecorded(struct opt *o, const json_t *lost)
 {
+    opt_next(o, "record", NULL);
     return status_set(SOL_E_ARGUMENT,
                       "%zu changed files are not recorded as they are (the first is %s) and would "
                       "be lost; keep them first: sol opt record",
@@ -230,7 +224,7 @@ static enum sol_status keep_what_is_there(struct opt *o, const struct opt_snapsh
     enum sol_status status = in_no_change(o, now, &lost);
     if (status == SOL_OK && json_array_size(lost)) {
         bool torn = opt_is_doing(o, "revert") || opt_is_doing(o, "restore");
-        status = torn ? opt_record(o, now) : refuse_unrecorded(lost);
+        status = torn ? opt_record(o, now) : refuse_unrecorded(o, lost);
         if (status == SOL_OK)
             fprintf(o->answer->text,
                     "what was left half-way is kept too: sol opt history %s --diff\n", o->it.id);
@@ -270,7 +264,7 @@ static enum sol_status keep_all(struct opt *o)
     SOL_TRY(opt_end(o, "abandoned"));
     fprintf(o->answer->text, "ended iteration #%lld (%s); the files are as they were\n",
             (long long)o->it.number, o->it.id);
-    opt_next(o, "sol opt start \"what you try next\"");
+    opt_next_begin(o);
     return SOL_OK;
 }
 
@@ -289,7 +283,7 @@ enum sol_status opt_revert(struct opt *o)
                     "the change is kept: sol opt history %s --diff shows it, sol opt restore %s "
                     "brings it back\n",
                     o->it.id, o->it.id);
-        opt_next(o, "sol opt start \"what you try next\"");
+        opt_next_begin(o);
     }
     opt_snapshot_free(&now);
     return status;
@@ -374,7 +368,7 @@ static enum sol_status restore(struct opt *o, const struct store_change *change)
     opt_snapshot_free(&now);
     if (status != SOL_OK) return status;
     json_object_del(o->notes, "doing");
-    opt_next(o, "sol opt status");
+    opt_next(o, "status", NULL);
     return opt_save(o);
 }
 

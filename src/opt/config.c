@@ -7,8 +7,9 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/shell.h"
 #include "base/suggest.h"
-#include "compare/verdict.h"
+#include "compare/live.h"
 
 /* ---- presets ---- */
 
@@ -62,24 +63,6 @@ static const struct preset {
 enum { N_PRESETS = sizeof presets / sizeof *presets };
 const char *const opt_presets[] = {"sol", "llama.cpp", "make", NULL};
 
-/* 'text', with every ' written as '\''. */
-static void quote(FILE *to, const char *text)
-{
-    bool plain = *text && !text[strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                             "0123456789_./:-+")];
-    if (plain) {
-        fputs(text, to);
-        return;
-    }
-    fputc('\'', to);
-    for (; *text; text++)
-        if (*text == '\'')
-            fputs("'\\''", to);
-        else
-            fputc(*text, to);
-    fputc('\'', to);
-}
-
 static json_t *put_model(const char *command, const char *model)
 {
     static const char mark[] = "@MODEL@";
@@ -89,7 +72,7 @@ static json_t *put_model(const char *command, const char *model)
     if (!to) return NULL;
     for (const char *at; (at = strstr(command, mark)); command = at + strlen(mark)) {
         fwrite(command, 1, (size_t)(at - command), to);
-        quote(to, model);
+        shell_write(to, model);
     }
     fputs(command, to);
     json_t *json = fclose(to) == 0 ? json_string(text) : NULL;
@@ -121,6 +104,24 @@ enum sol_status opt_config_preset(const char *name, const char *model, json_t **
         return SOL_OK;
     }
     return status_set(SOL_E_ARGUMENT, "there is no preset %s", name);
+}
+
+static bool has_file(const char *tree, const char *name)
+{
+    char path[4200];
+    snprintf(path, sizeof path, "%s/%s", tree, name);
+    return access(path, F_OK) == 0;
+}
+
+const char *opt_config_guess(const char *tree)
+{
+    if (has_file(tree, "src/ops/ops.list")) return "sol";
+    return has_file(tree, "ggml/CMakeLists.txt") ? "llama.cpp" : "make";
+}
+
+bool opt_config_exists(const char *tree)
+{
+    return has_file(tree, OPT_CONFIG_FILE);
 }
 
 /* ---- reading ---- */
@@ -267,8 +268,8 @@ enum sol_status opt_config_from_json(json_t *json, const char *origin, struct op
     *out = (struct opt_config){.json = json,
                                .perplexity_percent = 0.1,
                                .min_pairs = COMPARE_PAIRS_MIN,
-                               .max_pairs = 40,
-                               .max_seconds = 600,
+                               .max_pairs = COMPARE_PAIRS_MAX,
+                               .max_seconds = COMPARE_SECONDS,
                                .warmup = 1,
                                .timeout_s = 3600};
     enum sol_status status = fill(origin, out);

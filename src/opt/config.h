@@ -47,10 +47,14 @@ extern const char *const opt_presets[];
  * name, with the known ones. */
 enum sol_status opt_config_preset(const char *name, const char *model, json_t **out);
 
+/* The preset that fits the files of a tree; "make" where nothing is known. */
+const char *opt_config_guess(const char *tree);
+
 /* Takes the reference of `json` over, also when it fails. SOL_E_FORMAT names what is wrong with the
  * text; `origin` is for the message. */
 enum sol_status opt_config_from_json(json_t *json, const char *origin, struct opt_config *out);
 
+bool opt_config_exists(const char *tree);
 /* SOL_E_ARGUMENT where there is none. */
 enum sol_status opt_config_read(const char *tree, struct opt_config *out);
 void opt_config_free(struct opt_config *config); /* takes a zeroed one */

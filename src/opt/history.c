@@ -12,15 +12,17 @@ json_t *opt_iteration_json(const struct store_iteration *it)
     char created[32], finished[32];
     store_time_text(it->created_ns, created);
     store_time_text(it->finished_ns, finished);
+    const char *state = it->state ? it->state : "open";
     json_t *files = it->files_json ? json_loads(it->files_json, 0, NULL) : NULL;
     return json_pack(
-        "{s:s, s:I, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
+        "{s:s, s:I, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
         "s:o, s:o, s:o, s:o, s:s, s:s}",
-        "id", it->id, "number", (json_int_t)it->number, "state", it->state ? it->state : "open",
-        "tree", it->tree, "hypothesis", it->hypothesis ? it->hypothesis : "", "rule",
-        opt_text(it->rule), "metric", opt_text(it->metric), "predicted", opt_number(it->predicted),
-        "realised", opt_number(it->realised), "realised_low", opt_number(it->realised_low),
-        "realised_high", opt_number(it->realised_high), "verdict", opt_text(it->verdict), "base",
+        "id", it->id, "number", (json_int_t)it->number, "state", state, "tree", it->tree,
+        "hypothesis", it->hypothesis ? it->hypothesis : "", "rule", opt_text(it->rule), "metric",
+        opt_text(it->metric), "predicted", opt_number(it->predicted), "realised",
+        opt_number(gates_gain(it, state)), "measured", opt_number(it->realised), "measured_low",
+        opt_number(it->realised_low), "measured_high", opt_number(it->realised_high), "verdict",
+        opt_text(it->verdict), "gates", gates_read(it->verify_json), "base",
         opt_text(it->base_commit), "files", files ? files : json_null(), "bench_run",
         opt_text(it->bench_run), "compare_run", opt_text(it->compare_run), "perplexity_base",
         opt_number(it->perplexity_base), "perplexity", opt_number(it->perplexity), "notes",
@@ -39,6 +41,8 @@ static void add_row(struct table *table, const struct store_iteration *it, bool 
 {
     json_t *notes = it->payload_json ? json_loads(it->payload_json, 0, NULL) : NULL;
     const char *commit = json_string_value(json_object_get(notes, "commit"));
+    char gates[80];
+    gates_summary(it, gates);
     if (all) table_cell(table, "%s", it->tree);
     table_cell(table, "%lld", (long long)it->number);
     table_cell(table, "%s", it->id);
@@ -46,8 +50,9 @@ static void add_row(struct table *table, const struct store_iteration *it, bool 
     table_cell(table, "%.48s", it->hypothesis ? it->hypothesis : "");
     table_cell(table, "%s", it->rule ? it->rule : "");
     percent_cell(table, it->predicted);
-    percent_cell(table, it->realised);
+    percent_cell(table, gates_gain(it, it->state));
     table_cell(table, "%s", it->verdict ? it->verdict : "");
+    table_cell(table, "%s", gates);
     table_cell(table, "%.12s", commit ? commit : "");
     json_decref(notes);
 }
@@ -116,8 +121,6 @@ static enum sol_status show_whole(struct opt *o, const struct store_iteration *i
     size_t count = json_array_size(changes);
     json_object_set_new(json, "diff", c ? bytes_json(c->diff, c->diff_size) : json_null());
     json_object_set_new(json, "changes", changes);
-    json_object_set_new(json, "verified",
-                        it->verify_json ? json_loads(it->verify_json, 0, NULL) : json_null());
     json_array_append_new(list, json);
     json_object_set_new(o->answer->json, "iterations", list);
     fprintf(to, "iteration #%lld (%s), %s: %s\n", (long long)it->number, it->id, it->state,
@@ -128,9 +131,15 @@ static enum sol_status show_whole(struct opt *o, const struct store_iteration *i
                 c ? (long long)c->number : 0LL, count, it->id);
     if (c && c->staged_diff)
         fprintf(to, "the index held other content: sol opt history %s --staged\n", it->id);
+    json_t *gates = gates_read(it->verify_json);
+    if (json_array_size(gates)) {
+        fputc('\n', to);
+        SOL_TRY(gates_print(gates, NULL, to));
+    }
+    json_decref(gates);
     if (c) fputc('\n', to);
     if (c) print_bytes(o, c->diff, c->diff_size);
-    opt_next(o, "%s", opt_is_unfinished(o) ? "sol opt status" : "sol opt start \"what you try\"");
+    opt_next(o, "status", NULL);
     return SOL_OK;
 }
 
@@ -160,10 +169,10 @@ enum sol_status opt_history(struct opt *o)
     SOL_TRY(
         store_iterations_read(o->store, all ? NULL : o->tree.path, NULL, o->options->limit, &list));
     json_t *json = json_array();
-    enum sol_status status =
-        table_create(all ? "tree|>#|id|state|hypothesis|rule|>predicted|>realised|verdict|commit"
-                         : ">#|id|state|hypothesis|rule|>predicted|>realised|verdict|commit",
-                     &table);
+    enum sol_status status = table_create(
+        all ? "~tree|>#|id|state|~hypothesis|--rule|>-predicted|>realised|verdict|gates|---commit"
+            : ">#|id|state|~hypothesis|--rule|>-predicted|>realised|verdict|gates|---commit",
+        &table);
     for (size_t i = 0; i < list->count && status == SOL_OK; i++) {
         add_row(table, &list->items[i], all);
         json_array_append_new(json, opt_iteration_json(&list->items[i]));
@@ -177,12 +186,10 @@ enum sol_status opt_history(struct opt *o)
         table_destroy(table);
     }
     json_object_set_new(o->answer->json, "iterations", json);
-    if (list->count == 0)
-        opt_next(o, "sol opt start \"what you try\"");
-    else if (opt_is_unfinished(o))
-        opt_next(o, "sol opt status");
+    if (list->count && !opt_is_unfinished(o))
+        opt_next(o, "summary", NULL);
     else
-        opt_next(o, "sol opt summary");
+        opt_next(o, "status", NULL);
     store_iterations_destroy(list);
     return status;
 }
@@ -214,11 +221,12 @@ static size_t sum_up(const struct store_iterations *list, struct rule_sum *sums,
         struct rule_sum *s = find_rule(sums, &count, it->rule ? it->rule : "own idea");
         s->tried++;
         s->accepted += accepted;
-        if (accepted && isfinite(it->realised)) *product *= 1 - it->realised;
-        if (!isfinite(it->predicted) || !isfinite(it->realised)) continue;
+        double gain = gates_gain(it, it->state);
+        if (accepted && isfinite(gain)) *product *= 1 - gain;
+        if (!isfinite(it->predicted) || !isfinite(gain)) continue;
         s->predicted_count++;
         s->predicted += it->predicted;
-        s->realised += it->realised;
+        s->realised += gain;
     }
     return count;
 }
@@ -227,7 +235,7 @@ static enum sol_status print_rules(struct opt *o, const struct rule_sum *sums, s
 {
     struct table *table;
     json_t *rules = json_array();
-    SOL_TRY(table_create("rule|>tried|>accepted|>predicted|>realised|>comes true|>ledger entries",
+    SOL_TRY(table_create("~rule|>tried|>accepted|>predicted|>realised|>comes true|>-ledger entries",
                          &table));
     for (size_t i = 0; i < count; i++) {
         const struct rule_sum *s = &sums[i];
@@ -272,7 +280,7 @@ enum sol_status opt_summary(struct opt *o)
     json_object_set_new(o->answer->json, "accepted", json_integer((json_int_t)accepted));
     json_object_set_new(o->answer->json, "gain", json_real(1 - left));
     enum sol_status status = print_rules(o, sums, rules);
-    opt_next(o, "%s", opt_is_unfinished(o) ? "sol opt status" : "sol opt start \"what you try\"");
+    opt_next(o, "status", NULL);
     free(sums);
     store_iterations_destroy(list);
     return status;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "base/table.h"
 #include "compare/live.h"
 #include "compare/metrics.h"
@@ -14,14 +15,14 @@
 
 enum { FIGURES_MAX = 64 };
 
-struct figure {
+struct reading {
     char name[120]; /* as a metric is written: "test:tg64" */
     const char *unit;
     bool rate;
     double value;
 };
-struct figures {
-    struct figure items[FIGURES_MAX];
+struct readings {
+    struct reading items[FIGURES_MAX];
     size_t count;
 };
 
@@ -58,7 +59,10 @@ static enum sol_status store_record(const struct opt *o, const char *id, const s
 {
     struct store_sample *samples = calloc(r->n_samples + 1, sizeof *samples);
     if (!samples) return status_set(SOL_E_MEMORY, "no memory for the samples");
-    for (size_t i = 0; i < r->n_samples; i++) samples[i].value = r->samples[i];
+    for (size_t i = 0; i < r->n_samples; i++) {
+        samples[i].value = r->samples[i].value;
+        samples[i].process = r->samples[i].start;
+    }
     struct store_metric metric = {.name = r->name,
                                   .unit = "ns/token",
                                   .better = STORE_LOWER,
@@ -71,12 +75,12 @@ static enum sol_status store_record(const struct opt *o, const char *id, const s
 }
 
 static enum sol_status store_output(const struct opt *o, const char *id,
-                                    const struct metric_run *run, const struct figures *figures)
+                                    const struct metric_run *run, const struct readings *figures)
 {
     for (size_t i = 0; i < run->records.count; i++)
         SOL_TRY(store_record(o, id, &run->records.items[i]));
     for (size_t i = 0; i < figures->count; i++) {
-        const struct figure *f = &figures->items[i];
+        const struct reading *f = &figures->items[i];
         if (strncmp(f->name, "test:", 5) == 0) continue;
         struct store_sample sample = {.value = f->value};
         struct store_metric metric = {.name = f->name,
@@ -93,13 +97,13 @@ static enum sol_status store_output(const struct opt *o, const char *id,
 
 /* ---- benchmark ---- */
 
-static enum sol_status add_figure(struct figures *to, const char *name,
+static enum sol_status add_figure(struct readings *to, const char *name,
                                   const struct metric_run *run, const char *whose)
 {
     struct metric_spec spec;
     if (to->count == FIGURES_MAX) return SOL_OK;
     SOL_TRY(metric_spec_parse(name, true, &spec));
-    struct figure *f = &to->items[to->count];
+    struct reading *f = &to->items[to->count];
     f->unit = metric_unit(&spec);
     f->rate = spec.rate;
     snprintf(f->name, sizeof f->name, "%s", spec.name);
@@ -111,11 +115,11 @@ static enum sol_status add_figure(struct figures *to, const char *name,
 
 /* What is configured, else every test, else wall time. */
 static enum sol_status read_figures(const struct opt *o, const struct metric_run *run,
-                                    const char *whose, struct figures *out)
+                                    const char *whose, struct readings *out)
 {
     const struct string_list *named = &o->config.metrics;
     char name[120];
-    *out = (struct figures){.count = 0};
+    *out = (struct readings){.count = 0};
     for (size_t i = 0; i < named->count; i++)
         SOL_TRY(add_figure(out, named->values[i], run, whose));
     for (size_t i = 0; i < run->records.count && named->count == 0; i++) {
@@ -127,15 +131,18 @@ static enum sol_status read_figures(const struct opt *o, const struct metric_run
 
 /* One run of the benchmark, kept in the store. */
 static enum sol_status measure(struct opt *o, const char *folder, const char *side,
-                               struct figures *figures, const char **run_id)
+                               struct readings *figures, const char **run_id)
 {
     struct process_result process;
     struct metric_run run = {.json = NULL};
     char id[STORE_ID_SIZE], what[64];
     snprintf(what, sizeof what, "the benchmark of the %s", side);
-    SOL_TRY(opt_tree_must(folder, what, o->config.benchmark, o->config.timeout_s, &process));
+    enum sol_status status =
+        opt_tree_must(folder, what, o->config.benchmark, o->config.timeout_s, &process);
+    if (status != SOL_OK)
+        return folder == o->tree.path ? opt_gate_failed(o, "benchmark", status) : status;
     metric_run_read(&process, &run);
-    enum sol_status status = read_figures(o, &run, what, figures);
+    status = read_figures(o, &run, what, figures);
     if (status == SOL_OK) status = begin_run(o, "bench", folder, side, id);
     if (status == SOL_OK) status = store_output(o, id, &run, figures);
     if (status == SOL_OK) status = store_run_finish(o->store, id, STORE_OK, NULL, NULL);
@@ -145,7 +152,7 @@ static enum sol_status measure(struct opt *o, const char *folder, const char *si
     return *run_id ? SOL_OK : SOL_E_MEMORY;
 }
 
-static json_t *figures_json(const struct figures *f)
+static json_t *figures_json(const struct readings *f)
 {
     json_t *json = json_object();
     for (size_t i = 0; i < f->count; i++)
@@ -156,7 +163,7 @@ static json_t *figures_json(const struct figures *f)
 /* The baseline is measured once; what decides is the comparison in turn. */
 static enum sol_status measure_baseline(struct opt *o, json_t **values)
 {
-    struct figures figures;
+    struct readings figures;
     *values = json_object_get(o->notes, "baseline");
     if (*values) return SOL_OK;
     SOL_TRY(opt_baseline(o));
@@ -167,19 +174,19 @@ static enum sol_status measure_baseline(struct opt *o, json_t **values)
 }
 
 static enum sol_status print_figures(const struct opt *o, const json_t *old,
-                                     const struct figures *figures)
+                                     const struct readings *figures)
 {
     struct table *table;
     json_t *list = json_array();
-    SOL_TRY(table_create("metric|unit|>baseline|>now|>change", &table));
+    SOL_TRY(table_create("~metric|unit|>baseline|>now|>change", &table));
     for (size_t i = 0; i < figures->count; i++) {
-        const struct figure *f = &figures->items[i];
+        const struct reading *f = &figures->items[i];
         double before = json_number_value(json_object_get(old, f->name));
         double change = 100 * (f->value / before - 1);
         table_cell(table, "%s", f->name);
         table_cell(table, "%s", f->unit);
-        table_cell(table, "%.5g", before);
-        table_cell(table, "%.5g", f->value);
+        table_number(table, before, 5);
+        table_number(table, f->value, 5);
         table_cell(table, "%+.1f %%", change);
         json_array_append_new(
             list, json_pack("{s:s, s:s, s:s, s:f, s:f, s:o}", "metric", f->name, "unit", f->unit,
@@ -192,9 +199,14 @@ static enum sol_status print_figures(const struct opt *o, const json_t *old,
     return SOL_OK;
 }
 
+static void note_build(struct opt *o, const char *hash)
+{
+    if (o->config.build) gates_note(o->gates, hash, "build", GATE_PASSED, o->config.build);
+}
+
 enum sol_status opt_benchmark(struct opt *o)
 {
-    struct figures figures;
+    struct readings figures;
     struct opt_snapshot now;
     json_t *old;
     SOL_TRY(opt_build(o));
@@ -206,12 +218,13 @@ enum sol_status opt_benchmark(struct opt *o)
         json_object_set_new(
             o->notes, "benchmarked",
             json_pack("{s:s, s:o}", "tree", now.hash, "figures", figures_json(&figures)));
+        note_build(o, now.hash);
+        gates_note(o->gates, now.hash, "benchmark", GATE_PASSED, o->config.benchmark);
         status = opt_save(o);
     }
-    bool changed = json_array_size(now.files) > 0;
+    if (status == SOL_OK) opt_choose_next(o, &now);
     opt_snapshot_free(&now);
     fprintf(o->answer->text, "\none look at each, at different times: this decides nothing\n");
-    opt_next(o, "%s", changed ? "sol opt compare" : "edit the files, then: sol opt benchmark");
     return status;
 }
 
@@ -242,9 +255,7 @@ enum sol_status opt_profile(struct opt *o)
         json_object_set_new(o->notes, "profiled", json_pack("{s:s}", "tree", now.hash));
         status = o->it.profile_run ? opt_save(o) : SOL_E_MEMORY;
     }
-    opt_next(o, "%s",
-             json_array_size(now.files) ? "sol opt compare"
-                                        : "edit the files, then: sol opt benchmark");
+    if (status == SOL_OK) opt_choose_next(o, &now);
     opt_snapshot_free(&now);
     return status;
 }
@@ -277,8 +288,8 @@ static void note_gain(struct opt *o, const struct compare_result *r)
         o->it.metric = arena_strndup(o->arena, first->name, strlen(first->name));
         json_object_set_new(o->notes, "figures",
                             json_pack("{s:s, s:s, s:f, s:f, s:I}", "metric", first->name, "unit",
-                                      first->unit, "old", first->middle[0], "new", first->middle[1],
-                                      "pairs", (json_int_t)r->pairs));
+                                      first->unit, "old", first->figure[0].value, "new",
+                                      first->figure[1].value, "pairs", (json_int_t)r->pairs));
     }
 }
 
@@ -299,45 +310,34 @@ static enum sol_status store_comparison(struct opt *o, const struct compare_resu
     return o->it.compare_run ? SOL_OK : SOL_E_MEMORY;
 }
 
-/* Its own last line would be a second next step. */
-static enum sol_status print_comparison(const struct opt *o, const struct compare_result *r)
-{
-    char *text = NULL;
-    size_t size = 0;
-    FILE *to = open_memstream(&text, &size);
-    if (!to) return status_set(SOL_E_MEMORY, "no memory for the comparison");
-    enum sol_status status = compare_report_write(r, TABLE_TEXT, to);
-    if (fclose(to) == 0) {
-        char *next = strstr(text, "\nnext: ");
-        if (next) next[1] = '\0';
-        fputs(text, o->answer->text);
-    }
-    free(text);
-    return status;
-}
-
-static void next_of_comparison(struct opt *o, const struct compare_result *r)
+/* As many pairs as would decide, a little more; 0 where that is not known or too many. */
+static json_int_t pairs_needed(const struct compare_result *r)
 {
     size_t needed = 0;
     for (size_t i = 0; i < r->n_metrics; i++)
         if (r->metrics[i].deciding && r->metrics[i].needed > needed) needed = r->metrics[i].needed;
-    if (r->verdict == VERDICT_FASTER)
-        opt_next(o, "sol opt accept");
-    else if (r->verdict == VERDICT_INCONCLUSIVE && needed && needed <= COMPARE_PAIRS_MAX)
-        opt_next(o, "sol opt compare --max-pairs %zu", needed + needed / 10 + 2);
-    else if (r->verdict == VERDICT_INVALID)
-        opt_next(o, "remove the cause, then: sol opt compare");
-    else if (r->verdict == VERDICT_INCORRECT || r->verdict == VERDICT_FAILED)
-        opt_next(o, "repair it, then: sol opt compare");
-    else
-        opt_next(o, "sol opt record --note \"why it did not help\", then: sol opt revert");
+    needed += needed / 10 + 2;
+    return needed > 2 && needed <= COMPARE_PAIRS_MAX ? (json_int_t)needed : 0;
 }
 
-const char *opt_next_of_comparison(const struct opt *o)
+static void note_comparison_gates(struct opt *o, const struct compare_result *r, const char *hash,
+                                  const json_t *slower)
 {
-    const char *next =
-        json_string_value(json_object_get(json_object_get(o->notes, "compared"), "next"));
-    return next ? next : "sol opt compare";
+    char text[400];
+    bool faster = r->verdict == VERDICT_FASTER;
+    bool open = r->verdict == VERDICT_INCONCLUSIVE || r->verdict == VERDICT_INVALID;
+    note_build(o, hash);
+    opt_comparison_text(o, text, sizeof text);
+    gates_note(o->gates, hash, "comparison",
+               faster ? GATE_PASSED
+               : open ? GATE_MISSING
+                      : GATE_FAILED,
+               r->reason && !faster ? r->reason : text);
+    if (r->verdict == VERDICT_INVALID && strstr(r->reason, "expected kernel"))
+        gates_note(o->gates, hash, "manifest", GATE_FAILED, r->reason);
+    if (json_array_size(slower))
+        gates_note(o->gates, hash, "other tests", GATE_FAILED,
+                   json_string_value(json_array_get(slower, 0)));
 }
 
 /* As sol compare does: at least 1 %, and what calibration found for what may decide. */
@@ -411,20 +411,24 @@ static enum sol_status compare_content(struct opt *o, const struct opt_snapshot 
     struct compare_result r = {.live = true};
     SOL_TRY(run_live(o, &r));
     enum sol_status status = check_unchanged(o, now, &r);
-    if (status == SOL_OK) status = print_comparison(o, &r);
+    if (status == SOL_OK) status = compare_report_write(&r, TABLE_TEXT, o->answer->text);
     if (status == SOL_OK) status = store_comparison(o, &r);
     if (status == SOL_OK) {
+        json_t *slower = slower_tests(&r);
         note_gain(o, &r);
-        next_of_comparison(o, &r);
+        note_comparison_gates(o, &r, now->hash, slower);
         /* Comparing the same files again and again until one is lucky should be seen. */
         json_int_t times =
             json_integer_value(json_object_get(opt_note_of(o, "compared", now->hash), "times"));
         json_object_set_new(o->notes, "compared",
-                            json_pack("{s:s, s:s, s:s, s:o, s:I, s:s}", "tree", now->hash,
+                            json_pack("{s:s, s:s, s:s, s:o, s:I, s:I, s:f, s:s}", "tree", now->hash,
                                       "verdict", verdict_name(r.verdict), "run", o->it.compare_run,
-                                      "slower", slower_tests(&r), "times", times + 1, "next",
-                                      o->answer->next));
+                                      "slower", slower, "times", times + 1, "needed",
+                                      pairs_needed(&r), "pair_seconds",
+                                      r.pairs ? r.seconds / (double)r.pairs : 0.0, "reason",
+                                      r.reason ? r.reason : ""));
         status = opt_save(o);
+        opt_choose_next(o, now);
         o->answer->exit_status = verdict_exit_status(r.verdict);
     }
     compare_result_free(&r);

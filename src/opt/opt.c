@@ -5,19 +5,20 @@
  *   {"config": the configuration, frozen at the start,
  *    "untracked": files that were there unknown to git at the start: the user's own,
  *    "products": files that a build made,
- *    "recorded", "benchmarked", "profiled", "compared", "verified": {"tree": hash, ...},
+ *    "recorded", "benchmarked", "profiled", "compared": {"tree": hash, ...},
  *    "doing": {"verb", "tree", ...} while accept, revert or restore change what is the user's,
- *    "commit": of accept} */
+ *    "commit": of accept}
+ * What its gates said is kept apart, see gates.h. */
 #include "opt/opt.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "format/output_file.h"
 #include "opt/baseline.h"
+#include "store/store_json.h"
 
 static const char *const verb_names[OPT_VERB_COUNT] = {"init",    "status",  "start",   "benchmark",
                                                        "profile", "compare", "record",  "accept",
@@ -47,14 +48,6 @@ void opt_answer_free(struct opt_answer *answer)
     *answer = (struct opt_answer){.text = NULL};
 }
 
-void opt_next(struct opt *o, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    vsnprintf(o->answer->next, sizeof o->answer->next, format, args);
-    va_end(args);
-}
-
 json_t *opt_text(const char *text)
 {
     json_t *json = text ? json_string(text) : NULL;
@@ -77,7 +70,7 @@ bool opt_is_doing(const struct opt *o, const char *verb)
 
 enum sol_status opt_end(struct opt *o, const char *state)
 {
-    SOL_TRY(opt_ledger(o));
+    SOL_TRY(opt_ledger(o, state));
     o->it.state = state;
     o->it.finished_ns = store_now_ns();
     json_object_del(o->notes, "doing");
@@ -102,6 +95,13 @@ enum sol_status opt_keep_text(struct opt *o, char *text, const char **field)
 enum sol_status opt_save(struct opt *o)
 {
     SOL_TRY(opt_keep_text(o, json_dumps(o->notes, JSON_COMPACT), &o->it.payload_json));
+    if (json_array_size(o->gates)) {
+        json_t *json = json_pack("{s:O}", "gates", o->gates);
+        enum sol_status status =
+            opt_keep_text(o, json ? json_dumps(json, JSON_COMPACT) : NULL, &o->it.verify_json);
+        json_decref(json);
+        SOL_TRY(status);
+    }
     return store_iteration_save(o->store, &o->it);
 }
 
@@ -179,12 +179,29 @@ enum sol_status opt_build(struct opt *o)
     SOL_TRY(opt_tree_untracked(&o->tree, o->tree.path, &before));
     enum sol_status status = opt_tree_must(o->tree.path, "building the working tree",
                                            o->config.build, o->config.timeout_s, &p);
-    if (status == SOL_OK) {
-        process_result_free(&p);
-        status = note_products(o, before);
+    if (status != SOL_OK) {
+        json_decref(before);
+        return opt_gate_failed(o, "build", status);
     }
+    process_result_free(&p);
+    status = note_products(o, before);
     json_decref(before);
     return status;
+}
+
+enum sol_status opt_gate_failed(struct opt *o, const char *gate, enum sol_status error)
+{
+    struct opt_snapshot now;
+    /* A message may be long; only a command that failed says something of the change. */
+    char message[2000];
+    if (error != SOL_E_MISMATCH) return error;
+    snprintf(message, sizeof message, "%s", sol_last_error());
+    if (opt_snapshot(o, &now) == SOL_OK) {
+        gates_note(o->gates, now.hash, gate, GATE_FAILED, message);
+        if (opt_save(o) == SOL_OK) opt_choose_next(o, &now);
+        opt_snapshot_free(&now);
+    }
+    return status_set(error, "%s", message);
 }
 
 enum sol_status opt_baseline(struct opt *o)
@@ -214,6 +231,8 @@ enum sol_status opt_use_iteration(struct opt *o)
     o->it = o->own->items[0];
     json_decref(o->notes);
     o->notes = json_loads(o->it.payload_json ? o->it.payload_json : "{}", 0, NULL);
+    json_decref(o->gates);
+    o->gates = gates_read(o->it.verify_json);
     if (json_is_object(o->notes) && is_hash(o->it.base_commit)) return SOL_OK;
     return status_set(SOL_E_FORMAT, "iteration %s in %s is damaged", o->it.id,
                       store_path(o->store));
@@ -241,6 +260,7 @@ static void close_opt(struct opt *o)
     opt_tree_close(&o->tree);
     store_iterations_destroy(o->own);
     json_decref(o->notes);
+    json_decref(o->gates);
     arena_destroy(o->arena);
     store_close(o->store);
 }
@@ -251,16 +271,17 @@ static enum sol_status open_opt(struct opt *o, bool lock)
     SOL_TRY(store_open(p->store, &o->store));
     SOL_TRY(arena_create(4096, &o->arena));
     o->notes = json_object();
+    o->gates = json_array();
     SOL_TRY(opt_tree_open(p->folder ? p->folder : ".", store_path(o->store), &o->tree));
     if (lock) SOL_TRY(opt_tree_lock(&o->tree));
     return read_iteration(o);
 }
 
-static enum sol_status need_iteration(const struct opt *o)
+static enum sol_status need_iteration(struct opt *o)
 {
     if (opt_is_unfinished(o)) return SOL_OK;
-    return status_set(SOL_E_ARGUMENT,
-                      "no iteration is open in %s; begin one with: sol opt start \"what you try\"",
+    opt_next_begin(o);
+    return status_set(SOL_E_ARGUMENT, "no iteration is open in %s; sol opt start begins one",
                       o->tree.path);
 }
 
@@ -279,12 +300,43 @@ static enum sol_status write_config(const char *path, const json_t *json)
     return status;
 }
 
+/* Those that were given take the place of the preset's. Frees `json` where they cannot. */
+static enum sol_status put_commands(const struct opt_options *p, json_t *json)
+{
+    const struct {
+        const char *key, *text;
+    } given[] = {{"build", p->build},
+                 {"benchmark", p->benchmark},
+                 {"correctness", p->correctness},
+                 {"profile", p->profile}};
+    int failed = 0;
+    for (size_t i = 0; i < sizeof given / sizeof *given; i++)
+        if (given[i].text)
+            failed |= json_object_set_new(json, given[i].key, json_string(given[i].text));
+    json_t *metrics = json_array();
+    for (size_t i = 0; i < p->metrics.count; i++)
+        failed |= json_array_append_new(metrics, json_string(p->metrics.values[i]));
+    if (p->metrics.count) failed |= json_object_set(json, "metrics", metrics);
+    json_decref(metrics);
+    struct opt_config config;
+    enum sol_status status =
+        failed ? status_set(SOL_E_ARGUMENT, "a command is not UTF-8")
+               : opt_config_from_json(json_incref(json), "the commands given", &config);
+    if (status == SOL_OK)
+        opt_config_free(&config);
+    else
+        json_decref(json);
+    return status;
+}
+
 static enum sol_status init(struct opt *o)
 {
     const struct opt_options *p = o->options;
     char path[4200];
     json_t *json;
-    SOL_TRY(opt_config_preset(p->preset ? p->preset : "sol", p->model, &json));
+    const char *preset = p->preset ? p->preset : opt_config_guess(o->tree.path);
+    SOL_TRY(opt_config_preset(preset, p->model, &json));
+    SOL_TRY(put_commands(p, json));
     snprintf(path, sizeof path, "%s/%s", o->tree.path, OPT_CONFIG_FILE);
     enum sol_status status = SOL_OK;
     struct stat info;
@@ -299,8 +351,9 @@ static enum sol_status init(struct opt *o)
         fprintf(o->answer->text, "wrote %s\n", path);
         json_object_set_new(o->answer->json, "file", json_string(path));
         json_object_set(o->answer->json, "config", json);
-        opt_next(o, "check the commands in %s, then: sol opt start \"what you try\"",
-                 OPT_CONFIG_FILE);
+        opt_next(o, "status",
+                 opt_is_unfinished(o) ? "the iteration that is open keeps the commands of its start"
+                                      : "check the commands in " OPT_CONFIG_FILE);
     }
     json_decref(json);
     return status;
@@ -308,7 +361,7 @@ static enum sol_status init(struct opt *o)
 
 /* ---- start ---- */
 
-static enum sol_status check_clean(const struct opt *o, const char *head)
+enum sol_status opt_edited(const struct opt *o, const char *head, json_t **names)
 {
     struct opt_snapshot now;
     json_t *untracked;
@@ -316,16 +369,27 @@ static enum sol_status check_clean(const struct opt *o, const char *head)
     enum sol_status status = opt_tree_snapshot(&o->tree, head, untracked, &o->config.exclude, &now);
     json_decref(untracked);
     if (status != SOL_OK) return status;
-    json_t *names = opt_all_names(now.files, now.staged_files);
+    *names = opt_all_names(now.files, now.staged_files);
+    opt_snapshot_free(&now);
+    return SOL_OK;
+}
+
+static enum sol_status check_clean(struct opt *o, const char *head)
+{
+    json_t *names;
+    SOL_TRY(opt_edited(o, head, &names));
+    enum sol_status status = SOL_OK;
     size_t changed = json_array_size(names);
-    if (changed && !o->options->with_changes)
+    if (changed && !o->options->with_changes) {
+        opt_next_start(o, o->options->hypothesis, true);
         status = status_set(
             SOL_E_ARGUMENT,
-            "%zu files differ from the last commit (the first is %s); commit them, or make them "
+            "%zu file%s from the last commit (the first is %s); commit what changed, or make it "
             "part of this iteration with --with-changes",
-            changed, json_string_value(json_array_get(names, 0)));
+            changed, changed == 1 ? " differs" : "s differ",
+            json_string_value(json_array_get(names, 0)));
+    }
     json_decref(names);
-    opt_snapshot_free(&now);
     return status;
 }
 
@@ -339,8 +403,10 @@ static enum sol_status start(struct opt *o)
                           "iteration #%lld (%s) is %s; end it first: sol opt accept, sol opt "
                           "revert, or sol opt revert --keep to leave the files as they are",
                           (long long)o->it.number, o->it.hypothesis, o->it.state);
-    if (!p->hypothesis || !*p->hypothesis)
+    if (!p->hypothesis || !*p->hypothesis) {
+        opt_next_start(o, NULL, p->with_changes);
         return status_set(SOL_E_ARGUMENT, "say what you try: sol opt start \"unroll the loop\"");
+    }
     SOL_TRY(opt_tree_head(&o->tree, head));
     SOL_TRY(check_clean(o, head));
     SOL_TRY(opt_tree_own(&o->tree, head, &untracked));
@@ -348,6 +414,7 @@ static enum sol_status start(struct opt *o)
     o->notes =
         json_pack("{s:O, s:o, s:[]}", "config", o->config.json, "untracked", untracked, "products");
     if (!o->notes) return status_set(SOL_E_MEMORY, "no memory for an iteration");
+    json_array_clear(o->gates);
     o->it = (struct store_iteration){
         .tree = o->tree.path,
         .state = "open",
@@ -370,7 +437,7 @@ static enum sol_status start(struct opt *o)
         fprintf(o->answer->text, ", predicted %.3g %% less time", 100 * p->predict);
     if (p->rule) fprintf(o->answer->text, ", after rule %s", p->rule);
     fputc('\n', o->answer->text);
-    opt_next(o, "edit the files, then: sol opt benchmark");
+    opt_next(o, "benchmark", "edit the files");
     return SOL_OK;
 }
 
@@ -386,32 +453,13 @@ static void print_prediction(const struct opt *o)
                 -100 * o->it.realised, -100 * o->it.realised_high, -100 * o->it.realised_low);
 }
 
-static void choose_next(struct opt *o, const struct opt_snapshot *now)
-{
-    json_t *compared = opt_note_of(o, "compared", now->hash);
-    if (opt_is_doing(o, "revert"))
-        opt_next(o, "sol opt revert");
-    else if (opt_is_doing(o, "restore"))
-        opt_next(o, "sol opt restore %s --change %lld", o->it.id,
-                 (long long)json_integer_value(
-                     json_object_get(json_object_get(o->notes, "doing"), "change")));
-    else if (json_array_size(now->files) == 0)
-        opt_next(o, "edit the files, then: sol opt benchmark");
-    else if (!compared && !opt_note_of(o, "benchmarked", now->hash))
-        opt_next(o, "sol opt benchmark");
-    else if (!compared)
-        opt_next(o, "sol opt compare");
-    else
-        opt_next(o, "%s", opt_next_of_comparison(o));
-}
-
 static enum sol_status show_status(struct opt *o)
 {
     struct opt_snapshot now;
     FILE *to = o->answer->text;
     if (!opt_is_unfinished(o)) {
         fprintf(to, "no iteration is open in %s\n", o->tree.path);
-        opt_next(o, "sol opt start \"what you try\"");
+        opt_next_begin(o);
         return SOL_OK;
     }
     SOL_TRY(opt_snapshot(o, &now));
@@ -422,9 +470,14 @@ static enum sol_status show_status(struct opt *o)
     opt_print_files(o, now.files);
     json_object_set(o->answer->json, "files", now.files);
     json_object_set_new(o->answer->json, "content", json_string(now.hash));
-    choose_next(o, &now);
+    enum sol_status status = SOL_OK;
+    if (json_array_size(o->gates)) {
+        fputc('\n', to);
+        status = gates_print(o->gates, now.hash, to);
+    }
+    opt_choose_next(o, &now);
     opt_snapshot_free(&now);
-    return SOL_OK;
+    return status;
 }
 
 /* ---- all of them ---- */
@@ -454,7 +507,21 @@ static void describe(struct opt *o, enum opt_verb verb)
     json_object_set_new(json, "tree", opt_text(o->tree.path));
     if (o->it.id[0] && verb != OPT_HISTORY && verb != OPT_SUMMARY)
         json_object_set_new(json, "iteration", opt_iteration_json(&o->it));
-    json_object_set_new(json, "next", json_string(o->answer->next));
+    next_set(&o->answer->next, json);
+}
+
+static void describe_error(struct opt *o, enum opt_verb verb, enum sol_status status)
+{
+    json_t *json = o->answer->json;
+    char message[2000];
+    snprintf(message, sizeof message, "%s", sol_last_error());
+    opt_next_after_error(o);
+    json_object_set_new(json, "verb", json_string(opt_verb_name(verb)));
+    if (o->tree.path[0]) json_object_set_new(json, "tree", opt_text(o->tree.path));
+    json_t *text = store_json_string(message);
+    json_object_set_new(json, "error", text ? text : json_null());
+    next_set(&o->answer->next, json);
+    status_set(status, "%s", message);
 }
 
 static enum sol_status run_verb(struct opt *o, enum opt_verb verb)
@@ -480,6 +547,7 @@ enum sol_status opt_do(enum opt_verb verb, const struct opt_options *options,
 {
     struct opt o = {.options = options, .answer = answer, .tree = {.lock = -1}};
     enum sol_status status = run_verb(&o, verb);
+    if (status != SOL_OK) describe_error(&o, verb, status);
     close_opt(&o);
     return status;
 }

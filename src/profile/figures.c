@@ -17,10 +17,22 @@ double profile_row_limit_ns(const struct ceiling *ceiling, const struct profile_
     return 1e9 * fmax(row->bytes / bytes, row->flops / flops);
 }
 
+double profile_phase_ns(const struct profile_phase *phase)
+{
+    return phase->speed.value * (double)phase->tokens;
+}
+
+double profile_rows_ns(const struct profile_phase *phase)
+{
+    double sum = 0;
+    for (size_t i = 0; i < phase->n_rows; i++) sum += phase->rows[i].ns;
+    return sum;
+}
+
 static double per_token(const struct profile_phase *phase, const struct profile_row *like)
 {
     double sum = 0;
-    if (!like) return phase->wall_ns / (double)phase->tokens;
+    if (!like) return phase->speed.value;
     for (size_t i = 0; i < phase->n_rows; i++) {
         const struct profile_row *row = &phase->rows[i];
         if (row->op == like->op && row->parent == like->parent &&
@@ -49,15 +61,15 @@ bool profile_kv_slope(const struct profile_result *result, const struct profile_
 static enum sol_status add_metric(struct store *store, const char *id,
                                   const struct profile_phase *phase)
 {
-    /* A step of decode is a token; a prefill's steps add up to its prompts. */
-    struct store_sample *samples = calloc((size_t)phase->steps + 1, sizeof *samples);
+    struct store_sample *samples = calloc((size_t)phase->repetitions + 1, sizeof *samples);
     if (!samples) return status_set(SOL_E_MEMORY, "no memory for the profile's record");
-    double tokens = (double)phase->tokens / (double)phase->steps;
-    for (int64_t i = 0; i < phase->steps; i++) samples[i].value = phase->step_ns[i] / tokens;
+    double tokens = (double)phase->tokens / phase->repetitions;
+    for (int i = 0; i < phase->repetitions; i++)
+        samples[i].value = phase->of_repetition[i] / tokens;
     struct store_metric metric = {.name = phase->metric,
                                   .unit = "ns/token",
                                   .samples = samples,
-                                  .n_samples = (size_t)phase->steps};
+                                  .n_samples = (size_t)phase->repetitions};
     enum sol_status status =
         store_run_add(store, id, &(struct store_batch){.metrics = &metric, .n_metrics = 1});
     free(samples);
@@ -126,7 +138,7 @@ enum sol_status profile_model_payload(const struct profile_result *result,
             records,
             json_pack("{s:s, s:s, s:I, s:I, s:f, s:{s:f, s:f, s:f}}", "metric", p->metric, "phase",
                       p->phase, "n_depth", (json_int_t)p->depth, "tokens", (json_int_t)p->tokens,
-                      "wall_ns", p->wall_ns, "experts", "even_rows", p->experts_even,
+                      "wall_ns", profile_phase_ns(p), "experts", "even_rows", p->experts_even,
                       "busiest_rows", p->experts_busiest, "touched_per_layer", p->experts_touched));
     }
     json_t *root = json_pack("{s:f, s:i, s:o, s:o}", "wakeup_ns", result->wakeup_ns, "threads",

@@ -168,16 +168,12 @@ static enum sol_status collect_rows(struct profiler *p, const struct plan *plan,
     return add_events(p, plan, start, end);
 }
 
-static enum sol_status collect_wall(struct profiler *p, int64_t n, double ns)
+static void collect_wall(struct profiler *p, int64_t n, double ns)
 {
     struct profile_phase *phase = p->phase;
-    double *grown = realloc(phase->step_ns, (size_t)(phase->steps + 1) * sizeof *grown);
-    if (!grown) return no_memory();
-    phase->step_ns = grown;
-    phase->step_ns[phase->steps++] = ns;
     phase->of_repetition[p->repetition] += ns;
     phase->tokens += n;
-    return SOL_OK;
+    phase->steps++;
 }
 
 /* ---- running ---- */
@@ -191,7 +187,7 @@ static enum sol_status one_eval(struct profiler *p, const struct engine_row *row
     const struct plan *plan = engine_last_plan(p->engine);
     p->plans[p->eval] = plan;
     if (p->rows_timed) SOL_TRY(collect_rows(p, plan, start, end));
-    if (p->walls) SOL_TRY(collect_wall(p, n, (double)(end - start)));
+    if (p->walls) collect_wall(p, n, (double)(end - start));
     p->eval++;
     p->done += (uint64_t)n;
     progress_update(&p->progress, p->done);
@@ -250,20 +246,40 @@ static int by_value(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Sorts; the mean of the middle two where their number is even. */
-static double median(double *values, size_t n)
+/* One of the repetitions in the middle by `ns`, or the two where their number is even. */
+static void middle_repetitions(const double *ns, int n, int middle[2])
 {
-    qsort(values, n, sizeof *values, by_value);
-    return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+    for (int i = 0; i < n; i++) {
+        int shorter = 0;
+        for (int j = 0; j < n; j++) shorter += ns[j] < ns[i];
+        for (int j = 0; j < i; j++) shorter += ns[j] == ns[i]; /* of equal ones the first */
+        if (shorter == (n - 1) / 2) middle[0] = i;
+        if (shorter == n / 2) middle[1] = i;
+    }
 }
 
-static void take_medians(const struct profiler *p, struct profile_phase *phase)
+/* Rows are those of the repetition that the figure is of, so that they add up to it. On a GPU they
+ * come from repetitions of their own, of which the middle one is taken likewise. */
+static enum sol_status take_figures(const struct profiler *p, struct profile_phase *phase)
 {
-    size_t n = (size_t)p->params->repetitions;
-    if (!phase) return;
-    phase->wall_ns = median(phase->of_repetition, n) * (double)n;
-    for (size_t i = 0; i < phase->n_rows; i++)
-        phase->rows[i].ns = median(phase->rows[i].of_repetition, n) * (double)n;
+    int n = p->params->repetitions, middle[2] = {0, 0};
+    if (!phase) return SOL_OK;
+    double *sums = calloc((size_t)n + 1, sizeof *sums), each = (double)phase->tokens / n;
+    if (!sums) return no_memory();
+    for (int r = 0; r < n; r++) sums[r] = phase->of_repetition[r] / each;
+    phase->repetitions = n;
+    enum sol_status status = figure_of_one(sums, (size_t)n, &phase->speed);
+    for (int r = 0; r < n && p->gpu; r++) {
+        sums[r] = 0;
+        for (size_t i = 0; i < phase->n_rows; i++) sums[r] += phase->rows[i].of_repetition[r];
+    }
+    middle_repetitions(sums, n, middle);
+    free(sums);
+    for (size_t i = 0; i < phase->n_rows; i++) {
+        const double *of = phase->rows[i].of_repetition;
+        phase->rows[i].ns = (of[middle[0]] + of[middle[1]]) / 2 * n;
+    }
+    return status;
 }
 
 static enum sol_status run_depth(struct profiler *p)
@@ -284,9 +300,8 @@ static enum sol_status run_depth(struct profiler *p)
         if (p->gpu) SOL_TRY(repeat_for(p, true, false));
         SOL_TRY(repeat_for(p, !p->gpu, true));
     }
-    take_medians(p, p->prefill);
-    take_medians(p, p->decode);
-    return SOL_OK;
+    SOL_TRY(take_figures(p, p->prefill));
+    return take_figures(p, p->decode);
 }
 
 /* ---- setting up ---- */
@@ -443,7 +458,6 @@ void profile_result_free(struct profile_result *result)
             free(result->phases[i].rows[j].of_repetition);
         free(result->phases[i].rows);
         free(result->phases[i].of_repetition);
-        free(result->phases[i].step_ns);
     }
     timeline_destroy(result->timeline);
     *result = (struct profile_result){0};

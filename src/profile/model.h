@@ -7,6 +7,7 @@
 #include "bench/watch.h"
 #include "infer/engine.h"
 #include "profile/cpu_counters.h"
+#include "stats/figure.h"
 #include "store/store.h"
 #include "trace/timeline.h"
 
@@ -29,7 +30,7 @@ struct profile_row {
     uint64_t calls, expected; /* that ran, and that the plans call for */
     double ns; /* of all repetitions, had each been like the median one; on a GPU less event_ns a
                   call */
-    double *of_repetition; /* [repetitions] ns, owned by the phase; NULL in copies that are sums */
+    double *of_repetition; /* [repetitions] ns, owned by the phase; not in copies that are sums */
     double flops, bytes;
 };
 
@@ -37,11 +38,11 @@ struct profile_phase {
     const char *phase;                /* "prefill" or "decode" */
     char metric[PROFILE_METRIC_SIZE]; /* "tg16 @ d1024" */
     int64_t depth, tokens, steps;     /* of all timed repetitions */
-    double wall_ns;        /* of all steps, had each repetition been like the median one; on a GPU
-                            * without events, as a graph: as it runs when nobody looks */
-    double timed_ns;       /* GPU: the same kernel by kernel, with events; else 0 */
+    int repetitions;
+    struct figure speed;   /* ns per token, of the repetitions; on a GPU without events, as a graph:
+                            * as it runs when nobody looks */
+    double timed_ns;       /* GPU: of all, kernel by kernel, with events; else 0 */
     double *of_repetition; /* [repetitions] ns, owned */
-    double *step_ns;       /* [steps], owned */
     struct profile_row *rows; /* [n_rows], owned; in the order of the plan */
     size_t n_rows, room;
     double counters[PROFILE_COUNTERS];
@@ -66,6 +67,11 @@ struct profile_result {
 enum sol_status profile_model(const struct model *model, const struct profile_params *params,
                               struct profile_result *out);
 void profile_result_free(struct profile_result *result); /* takes a zeroed one */
+
+/* Of all tokens, at the figure of speed; and of them all rows. On a processor rows are a part of
+ * the whole; on a GPU, where kernels overlap in the graph, they may be more. ns. */
+double profile_phase_ns(const struct profile_phase *phase);
+double profile_rows_ns(const struct profile_phase *phase);
 
 /* The least time for a row's work here; NaN where limits were not measured. */
 double profile_row_limit_ns(const struct ceiling *ceiling, const struct profile_row *row);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "advise/rules_private.h"
+#include "base/number.h"
 #include "base/status.h"
 #include "base/table.h"
 
@@ -23,13 +24,6 @@ static const char *row_name(const struct profile_row *row, char text[NAME_SIZE])
 static bool same_kernel(const struct profile_row *a, const struct profile_row *b)
 {
     return a->op == b->op && a->parent == b->parent && strcmp(a->variant, b->variant) == 0;
-}
-
-static double rows_ns(const struct profile_phase *phase)
-{
-    double sum = 0;
-    for (size_t i = 0; i < phase->n_rows; i++) sum += phase->rows[i].ns;
-    return sum;
 }
 
 /* All layers of one kernel; false when an earlier row stands for it. */
@@ -69,7 +63,7 @@ static enum sol_status print_ops(const struct profile_print *p, const struct pro
                                  FILE *to)
 {
     struct table *table;
-    double tokens = (double)phase->tokens, total = rows_ns(phase), constant, slope;
+    double tokens = (double)phase->tokens, total = profile_rows_ns(phase), constant, slope;
     bool decode = strcmp(phase->phase, "decode") == 0;
     bool slopes = decode && profile_kv_slope(p->result, NULL, &constant, &slope);
     struct profile_row *rows = calloc(phase->n_rows + 1, sizeof *rows);
@@ -78,15 +72,15 @@ static enum sol_status print_ops(const struct profile_print *p, const struct pro
     for (size_t i = 0; i < phase->n_rows; i++) n += sum_layers(phase, i, &rows[n]);
     qsort(rows, n, sizeof *rows, by_time);
     enum sol_status status = table_create(
-        slopes ? "op|kernel|>calls/token|>us/token|>%|>limit us|>% of limit|>ns/position"
-               : "op|kernel|>calls/token|>us/token|>%|>limit us|>% of limit",
+        slopes ? "=op|=kernel|>-calls/token|>us/token|>%|>--limit us|>% of limit|>ns/position"
+               : "=op|=kernel|>-calls/token|>us/token|>%|>--limit us|>% of limit",
         &table);
     for (size_t i = 0; i < n && status == SOL_OK; i++) {
         char name[NAME_SIZE];
         double limit = profile_row_limit_ns(p->ceiling, &rows[i]);
         table_cell(table, "%s", row_name(&rows[i], name));
         table_cell(table, "%s", rows[i].variant);
-        table_cell(table, "%.4g", (double)rows[i].calls / tokens);
+        table_number(table, (double)rows[i].calls / tokens, 4);
         table_cell(table, "%.2f", rows[i].ns / tokens / 1e3);
         table_cell(table, "%.1f", total > 0 ? 100 * rows[i].ns / total : 0);
         cell_if(table, !isnan(limit), 2, limit / tokens / 1e3);
@@ -116,7 +110,7 @@ static enum sol_status print_layers(const struct profile_phase *phase, FILE *to)
         if (at < n_ops || n_ops == OPS_MAX) continue;
         ops[n_ops++] = phase->rows[i].parent;
         size_t length = strlen(columns);
-        snprintf(columns + length, sizeof columns - length, "|>%s", phase->rows[i].parent->name);
+        snprintf(columns + length, sizeof columns - length, "|>-%s", phase->rows[i].parent->name);
     }
     SOL_TRY(table_create(columns, &table));
     for (int layer = -1; layer <= last; layer++) {
@@ -158,10 +152,12 @@ static enum sol_status print_phase(const struct profile_print *p, const struct p
 {
     char a[24];
     double tokens = (double)phase->tokens;
-    fprintf(to, "\n%s (%s, depth %lld): %s a token, %.2f t/s; kernels are %.1f %% of it\n",
-            phase->metric, phase->phase, (long long)phase->depth,
-            rules_time(phase->wall_ns / tokens, a), 1e9 * tokens / phase->wall_ns,
-            100 * rows_ns(phase) / phase->wall_ns);
+    struct figure rate = figure_per_second(&phase->speed);
+    double kernels = 100 * profile_rows_ns(phase) / profile_phase_ns(phase);
+    fprintf(to, "\n%s (%s, depth %lld): %.2f t/s, %s a token; kernels are %.1f %% of it%s\n",
+            phase->metric, phase->phase, (long long)phase->depth, rate.value,
+            rules_time(phase->speed.value, a), kernels,
+            kernels > 100 ? ", one by one: in the graph they overlap" : "");
     if (phase->timed_ns > 0)
         fprintf(to, "kernel by kernel, with events between them: %s a token\n",
                 rules_time(phase->timed_ns / tokens, a));
@@ -267,8 +263,8 @@ static json_t *phase_json(const struct profile_print *p, const struct profile_ph
     }
     return json_pack("{s:s, s:s, s:I, s:I, s:f, s:f, s:f, s:{s:f, s:f, s:f}, s:o, s:o}", "metric",
                      phase->metric, "phase", phase->phase, "depth", (json_int_t)phase->depth,
-                     "tokens", (json_int_t)phase->tokens, "ns_per_token", phase->wall_ns / tokens,
-                     "kernel_ns_per_token", rows_ns(phase) / tokens, "timed_ns_per_token",
+                     "tokens", (json_int_t)phase->tokens, "ns_per_token", phase->speed.value,
+                     "kernel_ns_per_token", profile_rows_ns(phase) / tokens, "timed_ns_per_token",
                      phase->timed_ns / tokens, "experts", "even_rows", phase->experts_even,
                      "busiest_rows", phase->experts_busiest, "touched_per_layer",
                      phase->experts_touched, "counters_per_token", counters, "kernels", kernels);

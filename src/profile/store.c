@@ -8,8 +8,10 @@
 #include <jansson.h>
 
 #include "base/status.h"
+#include "trace/trace_file.h"
+#include "trace/trace_write.h"
 
-enum { SAMPLES_MAX = 10000, KERNELS_MAX = 5000 };
+enum { SAMPLES_MAX = 10000, KERNELS_MAX = 5000, STEPS_BYTES = 8 << 20 };
 
 const char *profile_category(enum kernel_category category)
 {
@@ -127,5 +129,18 @@ enum sol_status profile_store_timeline(struct store *store, const char *id,
     if (status == SOL_OK)
         status = add_kernels(store, id, t, &summary, steps ? "step" : "span", tokens);
     trace_summary_free(&summary);
+    return status;
+}
+
+enum sol_status profile_store_steps(struct store *store, const char *id, const struct timeline *t,
+                                    const struct trace_window_set *windows)
+{
+    char *data;
+    size_t size;
+    SOL_TRY(trace_write_steps(t, windows, STEPS_BYTES, &data, &size));
+    enum sol_status status =
+        data ? store_artifact_write(store, id, "steps", "steps" TRACE_FILE_SUFFIX, data, size)
+             : SOL_OK;
+    free(data);
     return status;
 }

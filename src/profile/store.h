@@ -18,6 +18,11 @@ enum sol_status profile_store_timeline(struct store *store, const char *id,
                                        const struct trace_window_set *windows,
                                        double tokens_per_step);
 
+/* Keeps a few steps as an artifact of the kind "steps", for whoever asks about their order; where
+ * the whole trace is kept they are not needed. */
+enum sol_status profile_store_steps(struct store *store, const char *id, const struct timeline *t,
+                                    const struct trace_window_set *windows);
+
 /* The summary of the steps, or of everything where none were found. */
 enum sol_status profile_steady_summary(const struct timeline *t,
                                        const struct trace_window_set *windows,

@@ -18,16 +18,17 @@ static void draw_row(const struct svg *svg, const struct svg_scale *x, const str
              c->verdict ? c->verdict : "");
     double need = svg_text_width(text, SVG_TEXT), base = wide ? y : y + 8;
     if (wide) {
-        svg_text(svg, c->deciding ? "t b" : "t", SVG_END, left - 12, y + 4,
+        svg_text(svg, c->deciding ? "t b halo" : "t halo", SVG_END, left - 12, y + 4,
                  svg_text_fit(c->name, left - 16, SVG_TEXT, name, sizeof name));
-        svg_text(svg, "t", SVG_START, x->to + 14, y + 4, text);
+        svg_text(svg, "t halo", SVG_START, x->to + 14, y + 4, text);
     } else {
-        svg_text(svg, c->deciding ? "t b" : "t", SVG_START, 2, y - 9,
+        svg_text(svg, c->deciding ? "t b halo" : "t halo", SVG_START, 2, y - 9,
                  svg_text_fit(c->name, svg->width - need - 12, SVG_TEXT, name, sizeof name));
-        svg_text(svg, "t", SVG_END, svg->width - 2, y - 9, text);
+        svg_text(svg, "t halo", SVG_END, svg->width - 2, y - 9, text);
     }
-    if (isfinite(c->low) && isfinite(c->high)) {
-        double a = svg_at(x, fmax(c->low, x->low)), b = svg_at(x, fmin(c->high, x->high));
+    if (isfinite(c->change) && isfinite(c->low) && isfinite(c->high)) {
+        double a = svg_at(x, fmin(fmax(c->low, x->low), x->high));
+        double b = svg_at(x, fmax(fmin(c->high, x->high), x->low));
         svg_line(svg, "whisker", a, base, b, base);
         svg_line(svg, "whisker", a, base - 4, a, base + 4);
         svg_line(svg, "whisker", b, base - 4, b, base + 4);

@@ -30,6 +30,7 @@ struct plot {
     const struct history *h;
     struct svg svg;
     struct svg_scale x, y;
+    struct svg_labels labels;
 };
 
 static struct svg_scale range_of(const struct history *h, double top, double bottom)
@@ -68,6 +69,39 @@ static void draw_points(const struct plot *p)
                      svg_at(&p->y, point->high));
         svg_mark(&p->svg, mark, class, x, svg_at(&p->y, point->median), 5, point->hint);
     }
+}
+
+/* What is drawn so far, which labels keep off. */
+static void block_points(struct plot *p)
+{
+    const struct history *h = p->h;
+    for (size_t i = 0; i < h->n_points; i++) {
+        double x = svg_at(&p->x, (double)i), y = svg_at(&p->y, h->points[i].median);
+        svg_labels_block(&p->labels, x - 7, y - 7, x + 7, y + 7);
+        if (!isnan(h->points[i].low))
+            svg_labels_block(&p->labels, x - 2, svg_at(&p->y, h->points[i].high), x + 2,
+                             svg_at(&p->y, h->points[i].low));
+        if (i)
+            svg_labels_line(&p->labels, svg_at(&p->x, (double)i - 1),
+                            svg_at(&p->y, h->points[i - 1].median), x, y);
+    }
+}
+
+/* Below the line of the limit or above it, wherever along it there is room. */
+static void name_limit(struct plot *p, double y)
+{
+    char text[FIGURE_SIZE + 32], value[FIGURE_SIZE];
+    snprintf(text, sizeof text, "limit %s", figure_number(p->h->limit, value));
+    double wide = svg_text_width(text, 12);
+    const double bases[] = {y + 15, y - 6};
+    for (int side = 0; side < 2; side++)
+        for (double x = p->x.from; x + wide < p->svg.width; x += 12) {
+            double base = bases[side];
+            if (!svg_labels_free(&p->labels, x, base - 11, x + wide, base + 4)) continue;
+            svg_text(&p->svg, "s halo", SVG_START, x, base, text);
+            svg_labels_block(&p->labels, x - 4, base - 12, x + wide + 4, base + 5);
+            return;
+        }
 }
 
 /* Name and day below every so many points, the last one always. */
@@ -113,17 +147,17 @@ void chart_history(struct html *html, double width, const void *data)
     snprintf(axis, sizeof axis, "%.40s, %s is better", h->unit,
              h->higher_is_better ? "higher" : "lower");
     svg_axis_y(&p.svg, &p.y, left, width - 8, 5, svg_tick_number, axis);
-    if (h->limit >= p.y.low && h->limit <= p.y.high) {
-        double y = svg_at(&p.y, h->limit);
-        char text[FIGURE_SIZE + 32], value[FIGURE_SIZE];
-        svg_line(&p.svg, "roof", left, y, width - 8, y);
-        snprintf(text, sizeof text, "limit %s", figure_number(h->limit, value));
-        svg_text(&p.svg, "s halo", SVG_START, left + 4, y + 15, text);
-    }
+    svg_labels_init(&p.labels, 0, 20, width, bottom);
+    bool limit = h->limit >= p.y.low && h->limit <= p.y.high;
+    double y = limit ? svg_at(&p.y, h->limit) : 0;
+    if (limit) svg_line(&p.svg, "roof", left, y, width - 8, y);
     draw_points(&p);
+    block_points(&p);
+    if (limit) name_limit(&p, y);
+    if (limit) svg_labels_line(&p.labels, left, y, width - 8, y);
     const struct history_point *last = &h->points[h->n_points - 1];
-    svg_text(&p.svg, "t b halo", SVG_START, svg_at(&p.x, (double)h->n_points - 1) + 11,
-             svg_at(&p.y, last->median) + 4, figure_number(last->median, tick));
+    svg_label(&p.svg, &p.labels, "t b halo", svg_at(&p.x, (double)h->n_points - 1),
+              svg_at(&p.y, last->median), 6, figure_number(last->median, tick));
     draw_names(&p, bottom);
     svg_end(&p.svg);
 }

@@ -34,6 +34,8 @@ void chart_ledger(struct html *html, double width, const void *data)
     svg_line(&svg, "roof", svg_at(&x, 0), svg_at(&y, 0), ex, ey);
     svg_line(&svg, "roof faint", svg_at(&x, 0), svg_at(&y, 0), hx, hy);
     svg_labels_init(&labels, x.from + 2, 18, x.to, bottom);
+    svg_labels_line(&labels, svg_at(&x, 0), svg_at(&y, 0), ex, ey);
+    svg_labels_line(&labels, svg_at(&x, 0), svg_at(&y, 0), hx, hy);
     for (size_t i = 0; i < l->count; i++)
         svg_labels_block(
             &labels, svg_at(&x, l->items[i].predicted) - 5, svg_at(&y, l->items[i].realised) - 5,

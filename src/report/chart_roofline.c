@@ -75,104 +75,112 @@ static void tick_flops(double value, double step, char *text)
     figure_trim(figure_si(value, "", text));
 }
 
-/* Blocks the place of a slanted text that starts at (x, y); false when something lies there. */
+/* ---- ceilings ---- */
+
+/* Where a ceiling's line runs; false: outside the plot. */
+static bool ceiling_line(const struct plot *p, const struct run_ceiling *c, double line[4])
+{
+    double bytes = highest(p->r, true), flops = highest(p->r, false), x1, x2, y1, y2;
+    if (c->memory) {
+        double roof = flops > 0 ? flops : p->y.high;
+        x1 = fmax(p->x.low, p->y.low / c->rate);
+        x2 = fmin(p->x.high, roof / c->rate);
+        y1 = x1 * c->rate;
+        y2 = x2 * c->rate;
+    } else {
+        x1 = bytes > 0 ? fmax(p->x.low, c->rate / bytes) : p->x.low;
+        x2 = p->x.high;
+        y1 = y2 = c->rate;
+    }
+    if (x2 <= x1 || y1 < 0.999 * p->y.low) return false;
+    line[0] = svg_at(&p->x, x1);
+    line[1] = svg_at(&p->y, y1);
+    line[2] = svg_at(&p->x, x2);
+    line[3] = svg_at(&p->y, y2);
+    return true;
+}
+
+/* Whether a slanted text that starts at (x, y) covers nothing; its place is taken then. */
 static bool claim_slanted(struct svg_labels *l, double x, double y, double wide, double angle)
 {
-    enum { PIECES = 10 };
+    double piece = fmin(8, wide / 2);
+    int pieces = (int)ceil(wide / piece);
     for (int round = 0; round < 2; round++)
-        for (int i = 0; i <= PIECES; i++) {
-            double px = x + wide * i / PIECES * cos(angle), py = y + wide * i / PIECES * sin(angle);
+        for (int i = 0; i <= pieces; i++) {
+            double at = fmin(i * piece, wide), px = x + at * cos(angle), py = y + at * sin(angle);
             if (round)
-                svg_labels_block(l, px - 7, py - 12, px + 7, py + 5);
-            else if (!svg_labels_free(l, px - 7, py - 12, px + 7, py + 5))
+                svg_labels_block(l, px - 7, py - 11, px + 7, py + 4);
+            else if (!svg_labels_free(l, px - 5, py - 10, px + 5, py + 3))
                 return false;
         }
     return true;
 }
 
-static void draw_memory(struct plot *p, const struct run_ceiling *c, double top_flops, bool above)
+/* Above the line or below it, wherever along it there is room. */
+static void name_slanted(struct plot *p, const double line[4], const char *text)
 {
-    double x1 = fmax(p->x.low, p->y.low / c->rate);
-    double roof = top_flops > 0 ? top_flops : p->y.high, x2 = fmin(p->x.high, roof / c->rate);
-    if (x2 <= x1) return;
-    double left = svg_at(&p->x, x1), bottom = svg_at(&p->y, x1 * c->rate);
-    double right = svg_at(&p->x, x2), top = svg_at(&p->y, x2 * c->rate);
-    svg_line(&p->svg, "roof", left, bottom, right, top);
-    char rate[FIGURE_SIZE], text[FIGURE_SIZE + 64];
-    figure_si(c->rate, "B/s", rate);
-    snprintf(text, sizeof text, "%s %s", c->name, rate);
-    double length = hypot(right - left, bottom - top), wide = svg_text_width(text, 12);
-    /* Where it covers nothing, above the line for the fastest memory, below for the others. */
-    double angle = -atan2(bottom - top, right - left), off = above ? -6 : 15;
-    for (int step = 0; 20 * step + wide < length - 22; step++) {
-        double at = 14 + 20 * step;
-        double x = left + at * cos(angle) - off * sin(angle),
-               y = bottom + at * sin(angle) + off * cos(angle);
-        if (!claim_slanted(&p->labels, x, y, wide, angle)) continue;
-        html_print(
-            p->svg.html,
-            "<text class=\"s halo\" transform=\"translate(%.1f %.1f) rotate(%.1f)\">%s</text>\n", x,
-            y, angle * 57.29578, text);
-        return;
-    }
+    double length = hypot(line[2] - line[0], line[3] - line[1]), wide = svg_text_width(text, 12);
+    double angle = atan2(line[3] - line[1], line[2] - line[0]);
+    const double offs[] = {-6, 15};
+    for (int side = 0; side < 2; side++)
+        for (int step = 0; 8 * step + wide < length - 16; step++) {
+            double at = 10 + 8 * step, x = line[0] + at * cos(angle) - offs[side] * sin(angle),
+                   y = line[1] + at * sin(angle) + offs[side] * cos(angle);
+            if (!claim_slanted(&p->labels, x, y, wide, angle)) continue;
+            html_print(p->svg.html,
+                       "<text class=\"s halo\" transform=\"translate(%.1f %.1f) "
+                       "rotate(%.1f)\">%s</text>\n",
+                       x, y, angle * 57.29578, text);
+            return;
+        }
 }
 
-static void draw_flat(struct plot *p, const struct run_ceiling *c, double top_bytes)
+static void name_flat(struct plot *p, const double line[4], const char *text)
 {
-    double x1 = top_bytes > 0 ? fmax(p->x.low, c->rate / top_bytes) : p->x.low;
-    if (x1 >= p->x.high || c->rate < p->y.low) return;
-    double left = svg_at(&p->x, x1), right = p->x.to, y = svg_at(&p->y, c->rate);
-    svg_line(&p->svg, "roof", left, y, right, y);
-    char rate[FIGURE_SIZE], text[FIGURE_SIZE + 64];
-    figure_si(c->rate, "FLOP/s", rate);
-    snprintf(text, sizeof text, "%s %s", c->name, rate);
-    double wide = svg_text_width(text, 12);
+    double wide = svg_text_width(text, 12), y = line[1];
     const double bases[] = {y - 6, y + 15};
-    for (int i = 0; i < 2; i++)
-        for (int step = 0; right - 2 - wide * (1 + 0.5 * step) >= p->x.from; step++) {
-            double end = right - 2 - 0.5 * wide * step;
-            struct svg_labels *l = &p->labels;
-            if (!svg_labels_free(l, end - wide, bases[i] - 11, end, bases[i] + 4)) continue;
-            svg_text(&p->svg, "s halo", SVG_END, end, bases[i], text);
-            svg_labels_block(l, end - wide - 4, bases[i] - 12, end + 4, bases[i] + 5);
+    struct svg_labels *l = &p->labels;
+    for (int side = 0; side < 2; side++)
+        for (int step = 0; line[2] - 2 - wide - 12 * step >= p->x.from; step++) {
+            double end = line[2] - 2 - 12 * step;
+            if (!svg_labels_free(l, end - wide, bases[side] - 11, end, bases[side] + 4)) continue;
+            svg_text(&p->svg, "s halo", SVG_END, end, bases[side], text);
+            svg_labels_block(l, end - wide - 4, bases[side] - 12, end + 4, bases[side] + 5);
             return;
         }
 }
 
 static void draw_ceilings(struct plot *p)
 {
-    const struct roofline *r = p->r;
-    double bytes = highest(r, true), flops = highest(r, false);
-    for (size_t i = 0; i < r->n_ceilings; i++)
-        if (r->ceilings[i].memory)
-            draw_memory(p, &r->ceilings[i], flops, r->ceilings[i].rate >= bytes);
-    for (size_t i = 0; i < r->n_ceilings; i++)
-        if (!r->ceilings[i].memory) draw_flat(p, &r->ceilings[i], bytes);
-}
-
-/* Names of kernels keep off the lines. */
-static void block_ceilings(struct plot *p)
-{
-    double bytes = highest(p->r, true), flops = highest(p->r, false);
+    double line[4];
     for (size_t i = 0; i < p->r->n_ceilings; i++) {
-        const struct run_ceiling *c = &p->r->ceilings[i];
-        if (!c->memory) {
-            double y = svg_at(&p->y, c->rate), x = svg_at(&p->x, c->rate / bytes);
-            svg_labels_block(&p->labels, bytes > 0 ? fmax(x, p->x.from) : p->x.from, y - 1, p->x.to,
-                             y + 1);
-            continue;
-        }
-        for (int step = 0; 8 * step < p->x.to - p->x.from; step++) {
-            double x = p->x.from + 8 * step;
-            double at =
-                p->x.low * pow(p->x.high / p->x.low, (x - p->x.from) / (p->x.to - p->x.from));
-            double y = svg_at(&p->y, at * c->rate);
-            if (y > p->y.from || (flops > 0 && at * c->rate > flops) || y < p->y.to) continue;
-            if (p->labels.count < SVG_BOXES_MAX - 40)
-                svg_labels_block(&p->labels, x, y - 4, x + 8, y + 4);
-        }
+        if (!ceiling_line(p, &p->r->ceilings[i], line)) continue;
+        svg_line(&p->svg, "roof", line[0], line[1], line[2], line[3]);
+        svg_labels_line(&p->labels, line[0], line[1], line[2], line[3]);
     }
 }
+
+/* After the circles, so that none covers a name. */
+static void name_ceilings(struct plot *p)
+{
+    double line[4];
+    size_t drawn = 0;
+    for (size_t i = 0; i < p->r->n_ceilings; i++) {
+        const struct run_ceiling *c = &p->r->ceilings[i];
+        char rate[FIGURE_SIZE], text[FIGURE_SIZE + 64];
+        if (!ceiling_line(p, c, line)) continue;
+        p->labels.ignored = drawn++;
+        figure_si(c->rate, c->memory ? "B/s" : "FLOP/s", rate);
+        snprintf(text, sizeof text, "%s %s", c->name, rate);
+        if (c->memory)
+            name_slanted(p, line, text);
+        else
+            name_flat(p, line, text);
+    }
+    p->labels.ignored = SVG_LINES_MAX;
+}
+
+/* ---- kernels ---- */
 
 static double radius_of(const struct plot *p, const struct run_kernel *k)
 {
@@ -187,7 +195,7 @@ static void block_kernels(struct plot *p)
         const struct run_kernel *k = &g->kernels[i];
         if (!chart_roofline_shows(g, i)) continue;
         double x = svg_at(&p->x, intensity(k)), y = svg_at(&p->y, speed(k)),
-               r = 0.8 * radius_of(p, k);
+               r = radius_of(p, k) + 1;
         svg_labels_block(&p->labels, x - r, y - r, x + r, y + r);
         dots++;
     }
@@ -196,7 +204,7 @@ static void block_kernels(struct plot *p)
 static void draw_kernels(struct plot *p)
 {
     const struct run_group *g = p->r->group;
-    size_t dots = 0, labels = 0;
+    size_t dots = 0;
     for (size_t i = 0; i < g->n_kernels && dots < DOTS_MAX; i++) {
         const struct run_kernel *k = &g->kernels[i];
         if (!chart_roofline_shows(g, i)) continue;
@@ -209,11 +217,17 @@ static void draw_kernels(struct plot *p)
         svg_mark(&p->svg, SVG_DOT, "bubble", x, y, radius_of(p, k), hint);
         dots++;
     }
+}
+
+static void name_kernels(struct plot *p)
+{
+    const struct run_group *g = p->r->group;
+    size_t labels = 0;
     for (size_t i = 0; i < g->n_kernels && labels < LABELS_MAX; i++) {
         const struct run_kernel *k = &g->kernels[i];
         if (!chart_roofline_shows(g, i)) continue;
         char name[64];
-        svg_text_fit(k->label, p->svg.width > 500 ? 190 : 110, SVG_TEXT, name, sizeof name);
+        svg_text_fit(k->label, 190, SVG_TEXT, name, sizeof name);
         double r = radius_of(p, k), x = svg_at(&p->x, intensity(k)), y = svg_at(&p->y, speed(k));
         labels += svg_label(&p->svg, &p->labels, "t halo", x, y, r, name);
     }
@@ -240,9 +254,10 @@ void chart_roofline(struct html *html, double width, const void *data)
     svg_axis_y(&p.svg, &p.y, left, p.x.to, width > 500 ? 7 : 6, tick_flops, "FLOP/s, reached");
     svg_axis_x(&p.svg, &p.x, p.y.to, bottom, width > 500 ? 9 : 5, svg_tick_number,
                "arithmetic intensity, FLOP per byte");
-    block_kernels(&p);
     draw_ceilings(&p);
-    block_ceilings(&p);
     draw_kernels(&p);
+    block_kernels(&p);
+    name_ceilings(&p);
+    name_kernels(&p);
     svg_end(&p.svg);
 }

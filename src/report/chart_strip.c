@@ -5,7 +5,7 @@
 #include "report/charts.h"
 #include "report/figures.h"
 
-enum { HEIGHT = 164, POINTS_MAX = 150 };
+enum { HEIGHT = 182, POINTS_MAX = 150 };
 
 struct strip {
     const struct run_metric *m;
@@ -16,19 +16,19 @@ struct strip {
 /* Range of what counts, its interval included; a warm-up beyond it is drawn at the edge. */
 static struct svg_scale range_of(const struct run_metric *m)
 {
-    struct svg_scale y = {.low = INFINITY, .high = -INFINITY, .from = HEIGHT - 38, .to = 16};
+    struct svg_scale y = {.low = INFINITY, .high = -INFINITY, .from = HEIGHT - 38, .to = 34};
     for (size_t i = 0; i < m->metric->n_samples; i++) {
         const struct store_sample *s = &m->metric->samples[i];
-        double value = run_metric_shown(m, s->value);
+        double value = metric_shown(&m->figure, s->value);
         if ((s->flags & STORE_WARMUP) || !isfinite(value)) continue;
         y.low = fmin(y.low, value);
         y.high = fmax(y.high, value);
     }
-    if (!isnan(m->low)) {
+    if (!isnan(m->figure.shown.low)) {
         /* A wide interval of two or three values must not flatten the points. */
         double span = fmax(y.high - y.low, 1e-3 * fabs(y.high));
-        y.low = fmin(y.low, fmax(m->low, y.low - span));
-        y.high = fmax(y.high, fmin(m->high, y.high + span));
+        y.low = fmin(y.low, fmax(m->figure.shown.low, y.low - span));
+        y.high = fmax(y.high, fmin(m->figure.shown.high, y.high + span));
     }
     svg_scale_round(&y, 3);
     return y;
@@ -38,7 +38,7 @@ static void hint_of(const struct run_metric *m, const struct store_sample *s, si
                     char *hint, size_t size)
 {
     char value[FIGURE_SIZE];
-    figure_value(run_metric_shown(m, s->value), m->unit, value);
+    figure_value(metric_shown(&m->figure, s->value), m->figure.unit, value);
     snprintf(hint, size, "repetition %zu: %s%s%s%s%s", number, value,
              s->flags & STORE_WARMUP ? ", warm-up" : "",
              s->flags & STORE_OUTLIER ? ", outlier" : "",
@@ -48,7 +48,7 @@ static void hint_of(const struct run_metric *m, const struct store_sample *s, si
 
 static void draw_point(const struct strip *strip, const struct store_sample *s, size_t i)
 {
-    double value = run_metric_shown(strip->m, s->value), r = 4;
+    double value = metric_shown(&strip->m->figure, s->value), r = 4;
     char hint[200];
     if (!isfinite(value)) return;
     hint_of(strip->m, s, i + 1, hint, sizeof hint);
@@ -84,18 +84,21 @@ void chart_strip(struct html *html, double width, const void *data)
     double right = width - 58;
     strip.x = (struct svg_scale){.low = -0.5, .high = (double)n - 0.5, .from = left, .to = right};
     snprintf(title, sizeof title, "%s: %zu repetitions in the order of time", m->metric->name, n);
-    figure_value(m->median, m->unit, text);
+    figure_value(m->figure.shown.value, m->figure.unit, text);
     char description[300];
     snprintf(description, sizeof description,
              "Median %s of %zu that count; %zu warm-ups, %zu outliers, %zu repeated for an outside "
              "cause.",
-             text, m->counted, m->warmups, m->outliers, m->repeated);
+             text, m->figure.shown.count, m->figure.warmups, m->figure.outliers,
+             m->figure.repeated);
     svg_begin(&strip.svg, html, width, HEIGHT, title, description);
-    svg_axis_y(&strip.svg, &strip.y, left, right, 3, svg_tick_number, NULL);
-    double middle = svg_at(&strip.y, m->median);
-    if (!isnan(m->low)) {
-        double top = fmax(svg_at(&strip.y, m->high), strip.y.to);
-        double bottom = fmin(svg_at(&strip.y, m->low), strip.y.from);
+    char unit[80];
+    svg_text_fit(m->figure.unit, right - left, 12, unit, sizeof unit);
+    svg_axis_y(&strip.svg, &strip.y, left, right, 3, svg_tick_number, unit);
+    double middle = svg_at(&strip.y, m->figure.shown.value);
+    if (!isnan(m->figure.shown.low)) {
+        double top = fmax(svg_at(&strip.y, m->figure.shown.high), strip.y.to);
+        double bottom = fmin(svg_at(&strip.y, m->figure.shown.low), strip.y.from);
         svg_rect(&strip.svg, "band", left, top, right - left, fmax(bottom - top, 1));
     }
     svg_line(&strip.svg, "mid", left, middle, right, middle);
@@ -107,7 +110,7 @@ void chart_strip(struct html *html, double width, const void *data)
     snprintf(tick, sizeof tick, "%zu", n);
     if (n > 1)
         svg_text(&strip.svg, "s", SVG_MIDDLE, svg_at(&strip.x, (double)(n - 1)), HEIGHT - 18, tick);
-    svg_text(&strip.svg, "s", SVG_MIDDLE, (left + right) / 2, HEIGHT - 4,
+    svg_text(&strip.svg, "s unit", SVG_MIDDLE, (left + right) / 2, HEIGHT - 4,
              "repetition, in order of time");
     svg_end(&strip.svg);
 }

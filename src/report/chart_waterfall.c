@@ -53,13 +53,10 @@ static void add_losses(const struct run_group *g, struct waterfall *w)
     if (fabs(rest) > 1e-9 * g->ns) add_step(w, "all other kernels", rest, false);
 }
 
-bool waterfall_make(const struct run_group *g, struct waterfall *w, char why[160])
+bool waterfall_make(const struct run_group *g, struct waterfall *w)
 {
-    *w = (struct waterfall){.n_steps = 0};
-    if (!(g->ns > 0)) {
-        snprintf(why, 160, "Not known: kernels were not timed (sol bench --ops times them).");
-        return false;
-    }
+    *w = (struct waterfall){.per = g->per};
+    if (!(g->ns > 0)) return false;
     bool limits = !isnan(g->limit_ns);
     double start = g->limit_ns;
     if (limits && g->metric_limit_ns > 0 && g->metric_limit_ns < g->limit_ns)
@@ -94,33 +91,27 @@ static void bar_text(const struct waterfall_step *s, double whole, char *text, s
     snprintf(text, size, "%s%s, %s", s->total ? "" : s->ns < 0 ? "\xe2\x88\x92" : "+", time, share);
 }
 
-static void tick_time(double value, double step, char *text)
-{
-    (void)step;
-    if (value == 0)
-        strcpy(text, "0");
-    else
-        figure_trim(figure_time(value, text));
-}
-
 void chart_waterfall(struct html *html, double width, const void *data)
 {
     const struct waterfall *w = data;
     bool wide = width > 500;
     double row = wide ? ROW_WIDE : ROW_NARROW, left = wide ? 232 : 4, top = 8;
-    double height = top + row * (double)w->n_steps + 26, most = 0, sum = 0;
+    double height = top + row * (double)w->n_steps + 44, most = 0, sum = 0;
     for (size_t i = 0; i < w->n_steps; i++) {
         sum = w->steps[i].total ? w->steps[i].ns : sum + w->steps[i].ns;
         most = fmax(most, sum);
     }
     struct svg svg;
     struct svg_scale x = {.high = most, .from = left, .to = width - (wide ? 10 : 22)};
-    double whole = w->steps[w->n_steps - 1].ns, bottom = height - 26;
+    double whole = w->steps[w->n_steps - 1].ns, bottom = height - 44;
+    char unit[64];
+    snprintf(unit, sizeof unit, "time%s%s", w->per ? " " : ", summed", w->per ? w->per : "");
     svg_begin(&svg, html, width, height, w->title,
               "From the limit at the top to the measured time at the bottom; each bar between is "
               "what one "
               "part adds.");
-    svg_axis_x(&svg, &x, top, bottom, wide ? 6 : 4, tick_time, NULL);
+    /* On phones names stand above the bars, where lines would strike them through. */
+    svg_axis_x(&svg, &x, wide ? top : bottom - 5, bottom, wide ? 6 : 4, svg_tick_time, unit);
     sum = 0;
     for (size_t i = 0; i < w->n_steps; i++) {
         const struct waterfall_step *s = &w->steps[i];

@@ -28,12 +28,11 @@ struct waterfall_step {
     bool total; /* starts at 0 */
 };
 struct waterfall {
-    const char *title;
+    const char *title, *per; /* "a token"; NULL: sums */
     struct waterfall_step steps[WATERFALL_STEPS_MAX];
     size_t n_steps;
 };
-/* False, with one line in `why`, when the group lacks what is needed. */
-bool waterfall_make(const struct run_group *group, struct waterfall *out, char why[160]);
+bool waterfall_make(const struct run_group *group, struct waterfall *out); /* false: no times */
 void chart_waterfall(struct html *html, double width, const void *data);
 
 /* A metric over runs, in their order. */

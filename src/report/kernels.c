@@ -119,9 +119,7 @@ static void figure_cells(struct html *html, const struct columns *c, const struc
     char text[FIGURE_SIZE];
     if (c->time) {
         page_number_cell(html, figure_time(k->ns, text));
-        html_raw(html, "<td class=\"n\">");
-        page_bar(html, k->ns / whole);
-        html_print(html, "%s</td>", figure_percent(k->ns / whole, text));
+        page_share_cells(html, figure_percent(k->ns / whole, text), k->ns / whole);
     }
     if (c->limit) limit_cell(html, k);
     calls_cells(html, c, k->calls, k->expected, k->wrong_count);
@@ -133,8 +131,9 @@ static void figure_cells(struct html *html, const struct columns *c, const struc
 static void kernel_row(struct html *html, const struct columns *c, const struct run_kernel *k,
                        double whole)
 {
-    html_raw(html, "<tr><th scope=\"row\" class=\"name\">");
-    page_name(html, k->name);
+    html_raw(html, strlen(k->shown) > 30 ? "<tr><th scope=\"row\" class=\"name long\">"
+                                         : "<tr><th scope=\"row\" class=\"name\">");
+    page_name(html, k->shown);
     if (*k->detail || *k->numerics) {
         html_raw(html, "<span class=\"sub\">");
         page_name(html, k->detail);
@@ -178,7 +177,7 @@ static void show_table(struct html *html, const struct run_group *g, size_t most
     struct columns c = columns_of(g);
     char columns[240];
     snprintf(columns, sizeof columns, "kernel%s%s%s%s%s%s%s%s|category", c.time ? "|>time" : "",
-             c.time && g->per ? " " : "", c.time && g->per ? g->per : "", c.time ? "|>share" : "",
+             c.time && g->per ? " " : "", c.time && g->per ? g->per : "", c.time ? "|=share" : "",
              c.limit ? "|>of its limit" : "", c.calls ? "|>calls" : "",
              c.expected ? "|>expected" : "",
              c.bytes && c.flops ? "|>memory|>arithmetic"
@@ -198,13 +197,9 @@ static void show_table(struct html *html, const struct run_group *g, size_t most
 static void show_waterfall(struct html *html, const struct run_group *g, const char *title)
 {
     struct waterfall w;
-    char why[160];
+    if (!waterfall_make(g, &w)) return;
     html_raw(html, isnan(g->limit_ns) ? "<h3>What the time is made of</h3>\n"
                                       : "<h3>From the limit to the measured time</h3>\n");
-    if (!waterfall_make(g, &w, why)) {
-        page_note(html, why);
-        return;
-    }
     w.title = title;
     char caption[200];
     snprintf(caption, sizeof caption, "%s%s. %s%s",
@@ -223,11 +218,8 @@ static void show_roofline(struct html *html, const struct run_data *d, const str
         shown += fits;
         if (!fits && g->kernels[i].ns > 0) left_out += g->kernels[i].ns;
     }
+    if (!shown) return;
     html_raw(html, "<h3>Roofline</h3>\n");
-    if (!shown) {
-        page_note(html, "No roofline: the run has no kernel with flops, bytes and time.");
-        return;
-    }
     struct roofline r = {g, d->ceilings, d->n_ceilings};
     char caption[240], share[FIGURE_SIZE];
     snprintf(caption, sizeof caption, "Area: share of the time.%s%s%s%s",
@@ -264,19 +256,11 @@ static void show_summary(struct html *html, const struct run_group *g)
     html_raw(html, "</p>\n");
 }
 
-static void show_group(struct html *html, const struct run_data *d, const struct run_group *g)
+static void show_in_full(struct html *html, const struct run_data *d, const struct run_group *g)
 {
     char title[160], chart[220];
     title_of(g, title, sizeof title);
-    if (!g->headline) {
-        html_print(html, "<details><summary>%s</summary>\n", title);
-        show_summary(html, g);
-        show_table(html, g, ROWS_FOLDED);
-        html_raw(html, "</details>\n");
-        return;
-    }
-    int id = html_next_id(html);
-    html_print(html, "<h2 id=\"time%d\">Where the time goes: %s</h2>\n", id, title);
+    html_print(html, "<h2 id=\"time%d\">Where the time goes: %s</h2>\n", html_next_id(html), title);
     show_summary(html, g);
     snprintf(chart, sizeof chart, "From the limit to the measured time of %s", title);
     show_waterfall(html, g, chart);
@@ -286,24 +270,68 @@ static void show_group(struct html *html, const struct run_data *d, const struct
     show_table(html, g, ROWS_HEADLINE);
 }
 
-void kernels_section(struct html *html, const struct run_data *d)
+/* Open where there is something wrong to see. */
+static void show_folded(struct html *html, const struct run_group *g)
 {
-    html_raw(html, "<div id=\"time\">");
-    if (d->n_groups == 0) {
-        page_section(html, "time0", "Where the time goes");
-        page_note(html, "Not known: this run recorded no kernels.");
+    char title[160];
+    title_of(g, title, sizeof title);
+    html_print(html, "<details%s><summary>%s</summary>\n", g->wrong_counts ? " open" : "", title);
+    show_summary(html, g);
+    show_table(html, g, ROWS_FOLDED);
+    html_raw(html, "</details>\n");
+}
+
+static bool in_full(const struct run_group *g)
+{
+    return g->headline && g->ns > 0;
+}
+
+static size_t count_groups(const struct run_data *d, bool full)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < d->n_groups; i++) n += in_full(&d->groups[i]) == full;
+    return n;
+}
+
+bool kernels_timed(const struct run_data *d)
+{
+    return count_groups(d, true) > 0;
+}
+
+bool kernels_others(const struct run_data *d)
+{
+    return count_groups(d, false) > 0;
+}
+
+static void show_others(struct html *html, const struct run_data *d)
+{
+    size_t shown = 0, n = count_groups(d, false);
+    bool timed = false;
+    if (n == 0) return;
+    for (size_t i = 0; i < d->n_groups; i++) timed = timed || d->groups[i].ns > 0;
+    page_section(html, "more", timed ? "Kernels of the other tests" : "Kernels that ran");
+    if (!timed) page_note(html, "Counted, not timed; sol bench --ops times them.");
+    for (size_t i = 0; i < d->n_groups && shown < GROUPS_MAX; i++) {
+        if (in_full(&d->groups[i])) continue;
+        show_folded(html, &d->groups[i]);
+        shown++;
     }
-    for (size_t i = 0; i < d->n_groups && i < GROUPS_MAX; i++) {
-        if (i && d->groups[i - 1].headline && !d->groups[i].headline)
-            page_section(html, "more", "Kernels of the other tests");
-        show_group(html, d, &d->groups[i]);
-    }
-    html_raw(html, "</div>\n");
-    if (d->n_groups > GROUPS_MAX) {
+    if (n > shown) {
         char line[160];
         snprintf(line, sizeof line,
-                 "Kernels of %zu more tests are in the store: sol runs export %s",
-                 d->n_groups - GROUPS_MAX, d->record->run.id);
+                 "Kernels of %zu more tests are in the store: sol runs export %s", n - shown,
+                 d->record->run.id);
         page_note(html, line);
     }
+}
+
+void kernels_section(struct html *html, const struct run_data *d)
+{
+    if (kernels_timed(d)) {
+        html_raw(html, "<div id=\"time\">");
+        for (size_t i = 0; i < d->n_groups; i++)
+            if (in_full(&d->groups[i])) show_in_full(html, d, &d->groups[i]);
+        html_raw(html, "</div>\n");
+    }
+    show_others(html, d);
 }

@@ -5,7 +5,9 @@
 #include "report/html.h"
 #include "report/run_data.h"
 
-/* With its heading; says in one line when the run has no kernels. */
+bool kernels_timed(const struct run_data *data);  /* there is something to show in full */
+bool kernels_others(const struct run_data *data); /* and something to fold up, below id "more" */
+/* With headings; nothing where the run has no kernels. */
 void kernels_section(struct html *html, const struct run_data *data);
 
 #endif

@@ -2,8 +2,11 @@
 
 #include <jansson.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/shell.h"
 #include "report/figures.h"
 #include "sol/sol.h"
 #include "store/store.h"
@@ -59,9 +62,11 @@ void page_table_begin(struct html *html, const char *name, const char *columns)
                name);
     while (*columns) {
         size_t length = strcspn(columns, "|");
-        bool number = *columns == '>';
-        html_raw(html, number ? "<th scope=\"col\" class=\"n\">" : "<th scope=\"col\">");
-        html_print(html, "%.*s</th>", (int)length - number, columns + number);
+        bool number = *columns == '>', share = *columns == '=';
+        html_raw(html, number  ? "<th scope=\"col\" class=\"n\">"
+                       : share ? "<th scope=\"col\" class=\"s\" colspan=\"2\">"
+                               : "<th scope=\"col\">");
+        html_print(html, "%.*s</th>", (int)length - (number || share), columns + (number || share));
         columns += length + (columns[length] == '|');
     }
     html_raw(html, "</tr></thead><tbody>\n");
@@ -77,17 +82,35 @@ void page_number_cell(struct html *html, const char *text)
     html_print(html, "<td class=\"n\">%s</td>", text);
 }
 
+void page_share_cells(struct html *html, const char *text, double fraction)
+{
+    page_number_cell(html, text);
+    html_raw(html, "<td class=\"b\">");
+    page_bar(html, fraction);
+    html_raw(html, "</td>");
+}
+
 void page_name(struct html *html, const char *name)
 {
-    size_t left = strnlen(name, 240);
+    enum { BYTES_MAX = 240, PIECE_MAX = 24 };
+    size_t left = strnlen(name, BYTES_MAX);
     bool cut = left < strlen(name);
     while (left) {
-        size_t length = strcspn(name, "_,:<>()/");
-        length = length < left ? length + 1 : left;
+        size_t length = 0, characters = 0;
+        while (length < left && characters < PIECE_MAX) {
+            size_t step = html_utf8_length(name + length);
+            /* Two points stand for what was left out of a name. */
+            bool last = strchr("_,:<>()/", name[length]) ||
+                        (length && name[length] == '.' && name[length - 1] == '.');
+            length += step ? step : 1;
+            characters++;
+            if (last) break;
+        }
+        if (length > left) break; /* the cut goes through a character */
         html_print(html, "%.*s", (int)length, name);
-        html_raw(html, "<wbr>");
         name += length;
         left -= length;
+        if (left) html_raw(html, "<wbr>");
     }
     if (cut) html_raw(html, "\xe2\x80\xa6");
 }
@@ -104,26 +127,14 @@ void page_bar(struct html *html, double fraction)
                100 * fmin(fmax(fraction, 0), 1));
 }
 
-/* ' becomes '\'' within quotes. */
 void page_word(struct html *html, const char *word)
 {
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                "_-./:=,+@%";
-    if (*word && strspn(word, plain) == strlen(word)) {
-        html_text(html, word);
-        return;
-    }
-    html_text(html, "'");
-    while (*word) {
-        size_t length = strcspn(word, "'");
-        html_print(html, "%.*s", (int)length, word);
-        word += length;
-        if (*word == '\'') {
-            html_text(html, "'\\''");
-            word++;
-        }
-    }
-    html_text(html, "'");
+    char *text = NULL;
+    size_t size = 0;
+    FILE *to = open_memstream(&text, &size);
+    if (to) shell_write(to, word);
+    if (to && fclose(to) == 0) html_text(html, text);
+    free(text);
 }
 
 bool page_command(struct html *html, const char *argv_json)

@@ -21,12 +21,17 @@ void page_section(struct html *html, const char *id, const char *title);
 void page_note(struct html *html, const char *text); /* one line, quiet */
 
 /* A table that scrolls within itself where it is too wide. `name` says what it holds. `columns` are
- * joined by '|'; a leading '>' right-aligns a number. */
+ * joined by '|'; a leading '>' right-aligns a number, a leading '=' one with a bar behind it
+ * (page_share_cells). */
 void page_table_begin(struct html *html, const char *name, const char *columns);
 void page_table_end(struct html *html);
 void page_number_cell(struct html *html, const char *text);
+/* A number and a bar that `fraction` fills, in cells of their own, so that the bars of a column
+ * start below each other. No bar for NaN. */
+void page_share_cells(struct html *html, const char *text, double fraction);
 
-/* A name that may break behind its punctuation; cut at 240 bytes. */
+/* A name that may break behind its punctuation, and in pieces that no line could hold; cut at 240
+ * bytes. */
 void page_name(struct html *html, const char *name);
 
 /* <dt>name</dt><dd>value</dd>; nothing for a value that is NULL or "". */

@@ -7,8 +7,10 @@
 #include "store/store.h"
 
 /* A run: figures, spread, where the time goes, advice, surroundings. Sections without data are left
- * out or say in one line why. html_destroy the result. */
-enum sol_status report_run(const struct store_record *record, struct html **out);
+ * out. `store` has the files that the run kept, a trace among them; may be NULL. html_destroy the
+ * result. */
+enum sol_status report_run(const struct store *store, const struct store_record *record,
+                           struct html **out);
 
 struct report_history {
     const struct string_list *metrics; /* none: the first prompt and the first generation test */

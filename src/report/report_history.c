@@ -8,6 +8,7 @@
 #include <jansson.h>
 
 #include "base/arena.h"
+#include "opt/gates.h"
 #include "report/charts.h"
 #include "report/figures.h"
 #include "report/page.h"
@@ -101,24 +102,24 @@ static const struct store_iteration *iteration_of(const struct history_data *d, 
 }
 
 static struct history_point point_of(struct history_data *d, const struct store_record *r,
-                                     const struct run_metric *m)
+                                     const char *metric, const char *unit, const struct figure *f)
 {
     const struct store_iteration *it = iteration_of(d, r->run.id);
     /* A verdict on one metric says nothing of the others. */
-    bool other = it && it->metric && strcmp(it->metric, m->metric->name) != 0;
+    bool other = it && it->metric && strcmp(it->metric, metric) != 0;
     if (other && it->verdict && strncmp(it->verdict, "in", 2) != 0) it = NULL;
     if (other && it && it->verdict && strcmp(it->verdict, "inconclusive") == 0) it = NULL;
     char day[FIGURE_SIZE], value[FIGURE_SIZE], hint[300];
     const char *name = name_of(d, r);
     snprintf(hint, sizeof hint, "%.80s (%s): %s %.20s%s%.20s%s%.100s", name, r->run.id,
-             figure_number(m->median, value), m->unit, it && it->verdict ? ", " : "",
+             figure_number(f->value, value), unit, it && it->verdict ? ", " : "",
              it && it->verdict ? it->verdict : "", it && it->hypothesis ? ": " : "",
              it && it->hypothesis ? it->hypothesis : "");
     return (struct history_point){.label = name,
                                   .day = keep(d, figure_day(r->run.created_ns, day)),
-                                  .median = m->median,
-                                  .low = m->low,
-                                  .high = m->high,
+                                  .median = f->value,
+                                  .low = f->low,
+                                  .high = f->high,
                                   .verdict = it ? it->verdict : NULL,
                                   .valid = r->run.state != STORE_INVALID,
                                   .hint = keep(d, hint)};
@@ -133,26 +134,21 @@ static enum sol_status collect(struct history_data *d, const char *name, struct 
     double factor = 1;
     for (size_t i = 0; i < d->n_records; i++) {
         const struct store_metric *metric = store_record_metric(d->records[i], name);
-        struct run_metric m;
+        struct metric_figure m;
         if (!metric) continue;
-        SOL_TRY(run_metric_summarize(metric, &m));
-        if (!m.counted || !isfinite(m.median)) continue;
-        /* A metric that changed its unit is another one; nanoseconds are shown as at first. */
+        SOL_TRY(metric_figure_of(metric, &m));
+        if (!isfinite(m.shown.value)) continue;
+        /* A metric that changed its unit is another one; all are shown in the unit of the first. */
         if (stored && strcmp(stored, metric->unit) != 0) continue;
-        double part = stored ? factor / m.factor : 1;
         if (!stored) {
             h->unit = m.unit;
             factor = m.factor;
             stored = metric->unit;
         }
-        m.median *= part;
-        m.low *= part;
-        m.high *= part;
-        m.limit *= part;
-        m.unit = h->unit;
+        struct figure f = figure_scaled(&m.shown, factor / m.factor);
         h->higher_is_better = m.speed != (metric->better == STORE_HIGHER);
-        h->limit = m.limit;
-        points[h->n_points++] = point_of(d, d->records[i], &m);
+        h->limit = f.limit;
+        points[h->n_points++] = point_of(d, d->records[i], name, h->unit, &f);
     }
     return SOL_OK;
 }
@@ -239,6 +235,7 @@ static void iteration_row(struct html *html, const struct store_iteration *it)
 {
     char text[FIGURE_SIZE], low[FIGURE_SIZE], high[FIGURE_SIZE], day[FIGURE_SIZE];
     const char *class;
+    char gates[80];
     enum svg_mark mark = verdict_mark(it->verdict, &class);
     struct svg svg = {.html = html};
     html_print(html, "<tr><td class=\"n\">%lld</td><th scope=\"row\" class=\"name\">%.400s",
@@ -247,8 +244,9 @@ static void iteration_row(struct html *html, const struct store_iteration *it)
                figure_day(it->created_ns, day), it->rule ? ", rule " : "", it->rule ? it->rule : "",
                it->metric ? ", " : "", it->metric ? it->metric : "");
     page_number_cell(html, figure_change(it->predicted, text));
-    html_print(html, "<td class=\"n\">%s", figure_change(it->realised, text));
-    if (isfinite(it->realised_low) && isfinite(it->realised_high))
+    double gain = gates_gain(it, it->state);
+    html_print(html, "<td class=\"n\">%s", figure_change(gain, text));
+    if (gain == it->realised && isfinite(it->realised_low) && isfinite(it->realised_high))
         html_print(html, "<span class=\"sub\">%s to %s</span>",
                    figure_change(it->realised_low, low), figure_change(it->realised_high, high));
     html_raw(html, "</td><td>");
@@ -259,8 +257,11 @@ static void iteration_row(struct html *html, const struct store_iteration *it)
         html_print(html, "</svg><span class=\"v-%.20s\">%.40s</span></span></span>", it->verdict,
                    it->verdict);
     }
-    html_print(html, "</td><td class=\"v-%.20s\">%.40s</td><td class=\"mono\">%.10s</td></tr>\n",
-               it->state, it->state, it->base_commit);
+    gates_summary(it, gates);
+    html_print(html,
+               "</td><td>%.80s</td><td class=\"v-%.20s\">%.40s</td><td class=\"mono\">%.10s</td>"
+               "</tr>\n",
+               gates, it->state, it->state, it->base_commit);
 }
 
 static void show_iterations(struct html *html, const struct history_data *d)
@@ -271,9 +272,10 @@ static void show_iterations(struct html *html, const struct history_data *d)
         page_note(html, "No attempts are recorded; sol opt records them.");
         return;
     }
-    page_note(html, "Gains are time saved; the smaller line is the 95 % interval.");
+    page_note(html, "Gains are time saved, and none where a gate refused; the smaller line is the "
+                    "95 % interval.");
     page_table_begin(html, "Iterations",
-                     ">#|what was tried|>predicted|>realised|verdict|state|base");
+                     ">#|what was tried|>predicted|>realised|verdict|gates|state|base");
     for (size_t i = 0; i < list->count && i < ITERATIONS_MAX; i++)
         iteration_row(html, &list->items[i]);
     page_table_end(html);
@@ -293,16 +295,15 @@ static enum sol_status show_rules(struct html *html, const struct history_data *
             known = strcmp(rules[j], d->ledger->items[i].rule) == 0;
         if (!known) rules[n++] = d->ledger->items[i].rule;
     }
-    page_table_begin(html, "Rules", "rule|>attempts|>comes true");
+    page_table_begin(html, "Rules", "rule|>attempts|=comes true");
     for (size_t i = 0; i < n; i++) {
         double factor;
         int64_t entries;
         SOL_TRY(store_rule_factor(d->store, rules[i], &factor, &entries));
         html_print(html, "<tr><th scope=\"row\" class=\"name\">%.80s</th>", rules[i]);
         page_number_cell(html, figure_count(entries, text));
-        html_raw(html, "<td class=\"n\">");
-        page_bar(html, factor);
-        html_print(html, "%s</td></tr>\n", figure_percent(factor, text));
+        page_share_cells(html, figure_percent(factor, text), factor);
+        html_raw(html, "</tr>\n");
     }
     page_table_end(html);
     page_note(html, "How much of a prediction comes true. Each rule starts as if one prediction "

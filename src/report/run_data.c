@@ -4,107 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/names.h"
+
+enum { SHOWN_WIDTH = 72, LABEL_WIDTH = 20 }; /* characters */
+
 static const double unknown = (double)NAN;
 
 /* ---- metrics ---- */
-
-double run_metric_shown(const struct run_metric *m, double value)
-{
-    return m->speed ? 1e9 / value : value * m->factor;
-}
-
-/* Times are compared as ratios, so the interval is that of the logarithms' mean. */
-static enum sol_status find_interval(struct run_metric *m, double *values)
-{
-    struct statistics logs;
-    for (size_t i = 0; i < m->counted; i++) {
-        if (values[i] <= 0) return SOL_OK;
-        values[i] = log(values[i]);
-    }
-    SOL_TRY(statistics_of(values, m->counted, &logs));
-    if (!logs.has_interval) return SOL_OK;
-    double low = run_metric_shown(m, exp(logs.ci_low)),
-           high = run_metric_shown(m, exp(logs.ci_high));
-    m->low = fmin(low, high);
-    m->high = fmax(low, high);
-    return SOL_OK;
-}
-
-/* A unit in which the middle has one to three digits before the point. */
-static void choose_unit(struct run_metric *m)
-{
-    static const struct {
-        const char *stored, *shown;
-        double least;
-    } units[] = {
-        {"ns", "s", 1e9},
-        {"ns", "ms", 1e6},
-        {"ns", "\xc2\xb5s", 1e3},
-        {"bytes", "GiB", 1073741824.0},
-        {"bytes", "MiB", 1048576.0},
-    };
-    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
-        if (strcmp(units[i].stored, m->unit) != 0 || fabs(m->stored.median) < units[i].least)
-            continue;
-        m->unit = units[i].shown;
-        m->factor = 1 / units[i].least;
-        return;
-    }
-}
-
-static enum sol_status summarize_values(struct run_metric *m, double *values)
-{
-    SOL_TRY(statistics_of(values, m->counted, &m->stored));
-    choose_unit(m);
-    m->median = run_metric_shown(m, m->stored.median);
-    double sum = 0, squares = 0;
-    for (size_t i = 0; i < m->counted; i++) sum += run_metric_shown(m, values[i]);
-    m->mean = sum / (double)m->counted;
-    for (size_t i = 0; i < m->counted; i++) {
-        double off = run_metric_shown(m, values[i]) - m->mean;
-        squares += off * off;
-    }
-    m->sd = m->counted > 1 ? sqrt(squares / (double)(m->counted - 1)) : unknown;
-    double limit = m->metric->limit;
-    if (limit > 0 && m->stored.median > 0) {
-        m->limit = run_metric_shown(m, limit);
-        m->of_limit =
-            m->metric->better == STORE_LOWER ? limit / m->stored.median : m->stored.median / limit;
-    }
-    return find_interval(m, values);
-}
-
-enum sol_status run_metric_summarize(const struct store_metric *metric, struct run_metric *m)
-{
-    bool speed = strcmp(metric->unit, "ns/token") == 0;
-    *m = (struct run_metric){.metric = metric,
-                             .unit = speed ? "t/s" : metric->unit,
-                             .factor = 1,
-                             .median = unknown,
-                             .mean = unknown,
-                             .sd = unknown,
-                             .low = unknown,
-                             .high = unknown,
-                             .limit = unknown,
-                             .of_limit = unknown};
-    double *values = calloc(metric->n_samples + 1, sizeof *values);
-    if (!values) return status_set(SOL_E_MEMORY, "no memory for the samples");
-    m->speed = speed;
-    for (size_t i = 0; i < metric->n_samples; i++) {
-        const struct store_sample *s = &metric->samples[i];
-        if (s->flags & STORE_WARMUP) {
-            m->warmups++;
-            continue;
-        }
-        m->outliers += (s->flags & STORE_OUTLIER) != 0;
-        m->repeated += (s->flags & STORE_REPEATED) != 0;
-        if (speed && s->value <= 0) continue; /* no rate */
-        values[m->counted++] = s->value;
-    }
-    enum sol_status status = m->counted ? summarize_values(m, values) : SOL_OK;
-    free(values);
-    return status;
-}
 
 static bool same_test(json_t *test, json_t *record)
 {
@@ -133,15 +39,16 @@ static enum sol_status add_metrics(struct run_data *d)
     if (!d->metrics) return SOL_E_MEMORY;
     for (size_t i = 0; i < d->n_metrics; i++) {
         struct run_metric *m = &d->metrics[i];
-        SOL_TRY(run_metric_summarize(&d->record->metrics[i], m));
-        d->n_speed += m->speed && m->counted;
+        *m = (struct run_metric){.metric = &d->record->metrics[i]};
+        SOL_TRY(metric_figure_of(m->metric, &m->figure));
+        d->n_speed += m->figure.speed && m->figure.stored.count;
         const char *text = m->metric->test_json;
         json_t *test = text ? json_loads(text, 0, NULL) : NULL, *record;
         size_t index;
         m->stopped = copy_text(d, json_string_value(json_object_get(test, "stopped")));
         json_array_foreach(records_of(d), index, record)
         {
-            if (!m->speed || !same_test(test, record)) continue;
+            if (!m->figure.speed || !same_test(test, record)) continue;
             m->rating = json_string_value(json_object_get(record, "rating"));
             m->rated_against = json_object_get(record, "rated_against");
         }
@@ -215,8 +122,27 @@ static void merge(struct run_kernel *into, const struct store_kernel *k, double 
     into->merged++;
 }
 
+/* What is not short among all of the group; equal just where the names are. */
+static enum sol_status shorten(struct run_data *d, struct run_group *g, size_t width, bool label)
+{
+    const char **names = ARENA_NEW(d->arena, const char *, g->n_kernels + 1);
+    char **out = calloc(g->n_kernels + 1, sizeof *out);
+    enum sol_status status = names && out ? SOL_OK : SOL_E_MEMORY;
+    for (size_t i = 0; i < g->n_kernels && status == SOL_OK; i++)
+        names[i] = label ? g->kernels[i].label : g->kernels[i].name;
+    if (status == SOL_OK) status = names_shorten(names, g->n_kernels, width, out);
+    for (size_t i = 0; i < g->n_kernels && status == SOL_OK; i++) {
+        const char *copy = copy_text(d, out[i]);
+        if (!copy) status = SOL_E_MEMORY;
+        *(label ? &g->kernels[i].label : &g->kernels[i].shown) = copy;
+    }
+    for (size_t i = 0; out && i < g->n_kernels; i++) free(out[i]);
+    free(out);
+    return status;
+}
+
 /* The list is still in the order of names. */
-static void label_kernels(struct run_group *g)
+static enum sol_status label_kernels(struct run_data *d, struct run_group *g)
 {
     for (size_t i = 0; i < g->n_kernels; i++) {
         struct run_kernel *k = &g->kernels[i];
@@ -224,6 +150,18 @@ static void label_kernels(struct run_group *g)
                       (i + 1 < g->n_kernels && same_text(k[1].name, k->name));
         k->label = shared && *k->detail ? k->detail : k->name;
     }
+    SOL_TRY(shorten(d, g, SHOWN_WIDTH, false));
+    return shorten(d, g, LABEL_WIDTH, true);
+}
+
+/* What one of all its steps is like the median one: kernels were counted over all of them, and
+ * their times are to add up to the figure that the metric has. */
+static double share_of_step(const struct run_metric *m)
+{
+    double sum = 0;
+    for (size_t i = 0; i < m->metric->n_samples; i++)
+        if (!(m->metric->samples[i].flags & STORE_WARMUP)) sum += m->metric->samples[i].value;
+    return m->figure.stored.value / sum;
 }
 
 static enum sol_status fill_group(struct run_data *d, const struct store_kernel *const *list,
@@ -243,15 +181,15 @@ static enum sol_status fill_group(struct run_data *d, const struct store_kernel 
         ran = ran || list[i]->calls > 0;
     }
     /* A profile's metric "step" has one sample a step, and its kernels are of all of them. */
-    bool steps =
-        m && m->counted && same_text(g->metric, "step") && same_text(m->metric->unit, "ns");
+    bool steps = m && m->figure.stored.count && same_text(g->metric, "step") &&
+                 same_text(m->metric->unit, "ns");
     g->per = tokens && ran ? "a token" : steps ? "a step" : NULL;
     for (size_t i = 0; i < n; i++) {
         const struct store_kernel *k = list[i];
         if (i == 0 || by_kernel(&list[i - 1], &list[i]) != 0)
             g->kernels[g->n_kernels++] = (struct run_kernel){
-                .name = first_text(k->op, k->name, "(no name)"),
-                .detail = k->op && *k->op ? first_text(k->variant, k->name, "") : "",
+                .name = first_text(k->name, k->op, "(no name)"),
+                .detail = k->op && *k->op ? first_text(k->variant, NULL, "") : "",
                 .category = first_text(k->category, NULL, "other"),
                 .numerics = first_text(k->numerics, NULL, ""),
                 .calls = -1,
@@ -262,12 +200,12 @@ static enum sol_status fill_group(struct run_data *d, const struct store_kernel 
                 .limit_ns = unknown,
             };
         double part = !g->per            ? 1
-                      : !(tokens && ran) ? 1 / (double)m->counted
+                      : !(tokens && ran) ? share_of_step(m)
                       : k->calls > 0     ? k->calls_per_token / (double)k->calls
                                          : 0;
         merge(&g->kernels[g->n_kernels - 1], k, part);
     }
-    label_kernels(g);
+    SOL_TRY(label_kernels(d, g));
     for (size_t i = 0; i < g->n_kernels; i++) {
         const struct run_kernel *k = &g->kernels[i];
         g->ns = add_known(g->ns, k->ns);
@@ -287,8 +225,9 @@ static void join_metric(const struct run_data *d, struct run_group *g)
     for (size_t i = 0; i < d->n_groups; i++) phases += same_text(d->groups[i].metric, g->metric);
     const struct run_metric *m = find_metric(d, g->metric);
     bool token = same_text(g->per, "a token");
-    if (!g->per || phases != 1 || !m || !m->counted || (token && !m->speed)) return;
-    g->measured_ns = m->stored.median;
+    if (!g->per || phases != 1 || !m || !m->figure.stored.count || (token && !m->figure.speed))
+        return;
+    g->measured_ns = m->figure.stored.value;
     if (m->metric->limit > 0) g->metric_limit_ns = m->metric->limit;
 }
 

@@ -16,29 +16,22 @@
 #include <stdbool.h>
 
 #include "base/arena.h"
-#include "stats/statistics.h"
+#include "stats/metric.h"
 #include "store/store.h"
 
 struct run_metric {
     const struct store_metric *metric;
-    bool speed;       /* in ns/token, shown as tokens per second */
-    const char *unit; /* of what is shown: "t/s" */
-    double factor;    /* from the stored value to the shown one, where it is no speed */
-    size_t counted, warmups, outliers, repeated;
-    struct statistics stored; /* in the stored unit */
-    double median, mean, sd;  /* as shown; NaN where nothing was counted */
-    double low, high;         /* 95 % interval of the middle as shown, by logarithms; NaN unknown */
-    double limit;             /* as shown; NaN unknown */
-    double of_limit;          /* fraction of the limit that was reached; NaN unknown */
-    const char *rating;       /* "good"; NULL: not rated */
-    json_t *rated_against;    /* borrowed; may be NULL */
-    const char *stopped;      /* why no more repetitions were made; may be NULL */
+    struct metric_figure figure;
+    const char *rating;    /* "good"; NULL: not rated */
+    json_t *rated_against; /* borrowed; may be NULL */
+    const char *stopped;   /* why no more repetitions were made; may be NULL */
 };
 
 /* Kernels of one name together; sums of all calls, per token where the group is. */
 struct run_kernel {
-    const char *label; /* for charts: the name, or the variant where several share the name */
     const char *name, *detail; /* detail: variant or numerics; may be "" */
+    const char *shown;         /* the name for tables, shortened among those of its group */
+    const char *label; /* for charts, shorter: the name, or the variant where several share it */
     const char *category, *numerics;
     int64_t calls, expected; /* as stored; -1 unknown */
     bool wrong_count;
@@ -92,10 +85,5 @@ struct run_data {
 /* `record` must live longer. */
 enum sol_status run_data_create(const struct store_record *record, struct run_data **out);
 void run_data_destroy(struct run_data *data); /* takes NULL */
-
-/* One metric alone, without what the payload knows of it. SOL_E_MEMORY. */
-enum sol_status run_metric_summarize(const struct store_metric *metric, struct run_metric *out);
-/* A stored value as shown. */
-double run_metric_shown(const struct run_metric *metric, double value);
 
 #endif

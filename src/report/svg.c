@@ -199,6 +199,15 @@ void svg_ticks(const struct svg_scale *s, int about, struct svg_ticks *out)
     }
 }
 
+void svg_tick_time(double ns, double step, char *text)
+{
+    (void)step;
+    if (ns == 0)
+        strcpy(text, "0");
+    else
+        figure_trim(figure_time(ns, text));
+}
+
 void svg_tick_number(double value, double step, char *text)
 {
     int places = step > 0 && step < 1 ? (int)ceil(-log10(step) - 1e-9) : 0;
@@ -234,7 +243,7 @@ void svg_axis_y(const struct svg *svg, const struct svg_scale *s, double x1, dou
         text(ticks.values[i], ticks.step, number);
         svg_text(svg, "s", SVG_END, x1 - 8, y + 4, number);
     }
-    if (title) svg_text(svg, "s", SVG_START, 0, fmin(s->from, s->to) - 12, title);
+    svg_text(svg, "s unit", SVG_START, 0, fmin(s->from, s->to) - 12, title);
 }
 
 void svg_axis_x(const struct svg *svg, const struct svg_scale *s, double y1, double y2, int about,
@@ -251,7 +260,7 @@ void svg_axis_x(const struct svg *svg, const struct svg_scale *s, double y1, dou
         double at = fmin(fmax(x, half), svg->width - half);
         svg_text(svg, "s", SVG_MIDDLE, at, y2 + 17, number);
     }
-    if (title) svg_text(svg, "s", SVG_END, s->to, y2 + 35, title);
+    svg_text(svg, "s unit", SVG_END, s->to, y2 + 35, title);
 }
 
 /* ---- labels ---- */
@@ -262,7 +271,8 @@ void svg_labels_init(struct svg_labels *l, double left, double top, double right
     l->top = top;
     l->right = right;
     l->bottom = bottom;
-    l->count = 0;
+    l->count = l->n_lines = 0;
+    l->ignored = SVG_LINES_MAX;
 }
 
 void svg_labels_block(struct svg_labels *l, double left, double top, double right, double bottom)
@@ -275,6 +285,33 @@ void svg_labels_block(struct svg_labels *l, double left, double top, double righ
     box[3] = bottom;
 }
 
+void svg_labels_line(struct svg_labels *l, double x1, double y1, double x2, double y2)
+{
+    if (l->n_lines == SVG_LINES_MAX) return;
+    double *line = l->lines[l->n_lines++];
+    line[0] = x1;
+    line[1] = y1;
+    line[2] = x2;
+    line[3] = y2;
+}
+
+/* The part of the line that lies between two parallel edges; false when there is none. */
+static bool clip(double from, double step, double low, double high, double part[2])
+{
+    if (step == 0) return from > low && from < high;
+    double a = (low - from) / step, b = (high - from) / step;
+    part[0] = fmax(part[0], fmin(a, b));
+    part[1] = fmin(part[1], fmax(a, b));
+    return part[0] < part[1];
+}
+
+static bool line_hits(const double line[4], double left, double top, double right, double bottom)
+{
+    double part[2] = {0, 1};
+    return clip(line[0], line[2] - line[0], left, right, part) &&
+           clip(line[1], line[3] - line[1], top, bottom, part);
+}
+
 bool svg_labels_free(const struct svg_labels *l, double left, double top, double right,
                      double bottom)
 {
@@ -283,6 +320,8 @@ bool svg_labels_free(const struct svg_labels *l, double left, double top, double
         if (left < l->boxes[i][2] && right > l->boxes[i][0] && top < l->boxes[i][3] &&
             bottom > l->boxes[i][1])
             return false;
+    for (size_t i = 0; i < l->n_lines; i++)
+        if (i != l->ignored && line_hits(l->lines[i], left, top, right, bottom)) return false;
     return true;
 }
 

@@ -13,7 +13,7 @@
 #include "report/html.h"
 
 enum {
-    SVG_WIDE = 880, /* widths of the two drawings, in pixels */
+    SVG_WIDE = 720, /* widths of the two drawings, in pixels */
     SVG_NARROW = 340,
     SVG_SMALL = 320, /* of one of many charts side by side */
     SVG_TEXT = 13,   /* height of letters of class "t"; "s" has 12 */
@@ -85,10 +85,11 @@ void svg_ticks(const struct svg_scale *scale, int about, struct svg_ticks *out);
 /* What a tick says: FIGURE_SIZE bytes. */
 typedef void svg_tick_text(double value, double step, char *text);
 void svg_tick_number(double value, double step, char *text);
+void svg_tick_time(double ns, double step, char *text);
 void svg_tick_percent(double value, double step, char *text); /* of a fraction */
 
-/* Lines across the plot and numbers left of it (x1 < x2) or below it. `title` with the unit, above
- * the numbers or at the right end; may be NULL. */
+/* Lines across the plot and numbers left of it (x1 < x2) or below it. `title`, with the unit,
+ * stands above the numbers or at the right end. */
 void svg_axis_y(const struct svg *svg, const struct svg_scale *scale, double x1, double x2,
                 int about, svg_tick_text *text, const char *title);
 void svg_axis_x(const struct svg *svg, const struct svg_scale *scale, double y1, double y2,
@@ -96,17 +97,20 @@ void svg_axis_x(const struct svg *svg, const struct svg_scale *scale, double y1,
 
 /* ---- labels beside points ---- */
 
-enum { SVG_BOXES_MAX = 384 };
+enum { SVG_BOXES_MAX = 384, SVG_LINES_MAX = 256 };
 struct svg_labels {
     double left, top, right, bottom; /* of the area they must stay in */
     double boxes[SVG_BOXES_MAX][4];  /* taken: left, top, right, bottom */
     size_t count;
+    double lines[SVG_LINES_MAX][4]; /* not to be written over: x1, y1, x2, y2 */
+    size_t n_lines, ignored;        /* `ignored`: the line that a label belongs to; else n_lines */
 };
 void svg_labels_init(struct svg_labels *labels, double left, double top, double right,
                      double bottom);
 /* What lies there is not written over. */
 void svg_labels_block(struct svg_labels *labels, double left, double top, double right,
                       double bottom);
+void svg_labels_line(struct svg_labels *labels, double x1, double y1, double x2, double y2);
 bool svg_labels_free(const struct svg_labels *labels, double left, double top, double right,
                      double bottom);
 /* Writes `text` beside, above or below the point, where there is room; false when there is none. */

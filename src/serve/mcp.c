@@ -35,27 +35,27 @@ static const char key_capabilities[] = "io.modelcontextprotocol/clientCapabiliti
 static const char key_server[] = "io.modelcontextprotocol/serverInfo";
 
 static const char instructions[] =
-    "Measure and speed up programs. Every answer has \"next\": the one thing to do now. A change "
-    "goes opt_start, edit, opt_benchmark, opt_compare, opt_accept or opt_record and opt_revert.";
+    "Measure and speed up programs. An answer's \"next\" is a call, {tool, arguments}, that works "
+    "as "
+    "it stands, after what \"first\" says in words; \"more\" is the call for what was left out. A "
+    "change goes opt_init (once), opt_start, edit, opt_benchmark, opt_compare, opt_accept or "
+    "opt_record and opt_revert.";
 static const char fewer_instructions[] =
-    "Measure programs. Every answer has \"next\": the one thing to do now. Tools that run commands "
-    "of their arguments or of a tree, as to try a change (opt_start and the like), are offered "
+    "Measure programs. An answer's \"next\" is a call, {tool, arguments}, that works as it stands, "
+    "after what \"first\" says in words; \"more\" is the call for what was left out. Tools that "
+    "run "
+    "commands of their arguments or of a tree, as to try a change (opt_start and the like), are "
+    "offered "
     "when "
     "the server is started as sol mcp --allow-commands.";
 
 struct call {
-    json_t *id, *token; /* token may be NULL */
+    json_t *id, *token, *arguments; /* token and arguments may be NULL */
     const struct mcp_tool *tool;
     struct mcp_words words;
     struct mcp_child child;
     uint64_t started_ns, told_ns;
     bool is_modern, running, cancelled, timed_out;
-};
-
-struct kept {
-    char id[16];
-    char *text;
-    size_t size;
 };
 
 struct mcp_server {
@@ -65,7 +65,7 @@ struct mcp_server {
     bool broken;                       /* output */
     struct call *calls[MCP_CALLS_MAX]; /* in order of arrival */
     size_t n_calls;
-    struct kept kept[KEPT];
+    struct mcp_kept kept[KEPT];
     unsigned long n_kept;
 };
 
@@ -139,10 +139,15 @@ static void send_text(struct mcp_server *s, json_t *id, bool is_modern, char *te
 
 /* ---- what is answered at once ---- */
 
+static struct mcp_offer offer_of(const struct mcp_server *s)
+{
+    return (struct mcp_offer){s->params.find, s->params.allow_commands};
+}
+
 static bool is_offered(const struct mcp_server *s, const struct mcp_tool *tool)
 {
-    if (tool->commands && !s->params.allow_commands) return false;
-    return !tool->command || mcp_tool_spec(tool, s->params.find);
+    struct mcp_offer offer = offer_of(s);
+    return mcp_is_offered(&offer, tool);
 }
 
 static const char *instructions_for(const struct mcp_server *s)
@@ -206,6 +211,7 @@ static void free_call(struct call *c)
 {
     json_decref(c->id);
     json_decref(c->token);
+    json_decref(c->arguments);
     mcp_words_free(&c->words);
     mcp_child_remove(&c->child);
     free(c);
@@ -227,7 +233,8 @@ static void refuse_commands(struct mcp_server *s, json_t *id, bool is_modern,
              tool->name);
     send_text(s, id, is_modern,
               mcp_answer_error(tool, message,
-                               "ask the user to start the server as: sol mcp --allow-commands"),
+                               "ask the user to start the server as: sol mcp --allow-commands",
+                               NULL),
               true);
 }
 
@@ -236,17 +243,19 @@ static void answer_more(struct mcp_server *s, json_t *id, bool is_modern,
 {
     const char *name = json_string_value(json_object_get(arguments, "id"));
     json_int_t offset = json_integer_value(json_object_get(arguments, "offset"));
-    for (size_t i = 0; i < KEPT; i++)
-        if (s->kept[i].text && strcmp(s->kept[i].id, name) == 0) {
-            send_text(s, id, is_modern,
-                      mcp_answer_part(name, s->kept[i].text, s->kept[i].size, (size_t)offset),
-                      false);
+    const char *path = json_string_value(json_object_get(arguments, "path"));
+    const char *error = "there is no such answer any more";
+    for (size_t i = 0; i < KEPT; i++) {
+        if (!s->kept[i].text || strcmp(s->kept[i].id, name) != 0) continue;
+        char *text = mcp_answer_part(&s->kept[i], path, (size_t)offset);
+        if (text) {
+            send_text(s, id, is_modern, text, false);
             return;
         }
+        error = "that answer has no such path";
+    }
     send_text(s, id, is_modern,
-              mcp_answer_error(tool, "there is no such answer any more",
-                               "call the tool again that gave it"),
-              true);
+              mcp_answer_error(tool, error, "call the tool again that gave it", NULL), true);
 }
 
 static void add_call(struct mcp_server *s, json_t *id, bool is_modern, const json_t *params,
@@ -257,9 +266,10 @@ static void add_call(struct mcp_server *s, json_t *id, bool is_modern, const jso
     if (!c || s->n_calls == MCP_CALLS_MAX || !s->params.program) {
         free(c);
         mcp_words_free(words);
-        send_text(s, id, is_modern,
-                  mcp_answer_error(tool, "too many calls are under way", "wait for their answers"),
-                  true);
+        send_text(
+            s, id, is_modern,
+            mcp_answer_error(tool, "too many calls are under way", "wait for their answers", NULL),
+            true);
         return;
     }
     *c = (struct call){.id = json_incref(id),
@@ -267,6 +277,7 @@ static void add_call(struct mcp_server *s, json_t *id, bool is_modern, const jso
                        .words = *words,
                        .is_modern = is_modern,
                        .child = {.out = -1, .err = -1}};
+    c->arguments = json_incref(json_object_get(params, "arguments"));
     if (json_is_string(token) || json_is_integer(token)) c->token = json_incref(token);
     s->calls[s->n_calls++] = c;
 }
@@ -294,10 +305,10 @@ static void call_tool(struct mcp_server *s, json_t *id, bool is_modern, const js
     }
     if (json_is_null(arguments)) arguments = NULL;
     if (mcp_tool_words(tool, mcp_tool_spec(tool, s->params.find), arguments, &words) != SOL_OK) {
-        send_text(
-            s, id, is_modern,
-            mcp_answer_error(tool, sol_last_error(), "correct the arguments and call it again"),
-            true);
+        send_text(s, id, is_modern,
+                  mcp_answer_error(tool, sol_last_error(),
+                                   "correct the arguments and call it again", NULL),
+                  true);
         return;
     }
     if (tool->command) {
@@ -468,15 +479,16 @@ static double seconds_since(uint64_t ns)
     return 1e-9 * (double)(clock_ns() - ns);
 }
 
-static const char *keep_output(struct mcp_server *s, struct call *c)
+static void keep_output(struct mcp_server *s, struct call *c, json_t *next)
 {
-    struct kept *k = &s->kept[s->n_kept % KEPT];
+    struct mcp_kept *k = &s->kept[s->n_kept % KEPT];
     free(k->text);
+    json_decref(k->next);
+    k->next = json_incref(next);
     snprintf(k->id, sizeof k->id, "a%lu", ++s->n_kept);
     k->text = c->child.output;
     k->size = c->child.size;
     c->child.output = NULL;
-    return k->id;
 }
 
 static void answer_call(struct mcp_server *s, struct call *c)
@@ -484,8 +496,11 @@ static void answer_call(struct mcp_server *s, struct call *c)
     char next_id[16];
     bool failed, cut;
     snprintf(next_id, sizeof next_id, "a%lu", s->n_kept + 1);
+    json_t *next;
     struct mcp_outcome o = {
         .tool = c->tool,
+        .arguments = c->arguments,
+        .offer = offer_of(s),
         .end = c->timed_out        ? MCP_TIMED_OUT
                : c->child.too_much ? MCP_TOO_MUCH
                                    : MCP_EXITED,
@@ -497,8 +512,9 @@ static void answer_call(struct mcp_server *s, struct call *c)
         .errors = c->child.errors,
         .more_id = next_id,
     };
-    char *text = mcp_answer(&o, &failed, &cut);
-    if (cut) keep_output(s, c);
+    char *text = mcp_answer(&o, &failed, &cut, &next);
+    if (cut) keep_output(s, c, next);
+    json_decref(next);
     send_text(s, c->id, c->is_modern, text, failed);
 }
 
@@ -528,9 +544,10 @@ static bool watch_call(struct mcp_server *s, struct call *c)
     if (!c->running) {
         if (c->cancelled) return true;
         if (c->started_ns == 0) return false;
-        send_text(s, c->id, c->is_modern,
-                  mcp_answer_error(c->tool, "no process could be started", "call it again later"),
-                  true);
+        send_text(
+            s, c->id, c->is_modern,
+            mcp_answer_error(c->tool, "no process could be started", "call it again later", NULL),
+            true);
         return true;
     }
     mcp_child_read(&c->child);
@@ -605,7 +622,10 @@ void mcp_server_destroy(struct mcp_server *server)
         poll(NULL, 0, 20);
     }
     for (size_t i = 0; i < server->n_calls; i++) free_call(server->calls[i]);
-    for (size_t i = 0; i < KEPT; i++) free(server->kept[i].text);
+    for (size_t i = 0; i < KEPT; i++) {
+        free(server->kept[i].text);
+        json_decref(server->kept[i].next);
+    }
     free(server);
 }
 

@@ -1,89 +1,26 @@
-/* Cutting goes in rounds: each allows shorter lists, shorter texts and less depth, until the whole
- * fits. What is read first (the first entries, verdicts, the next step) stays to the end. */
+/* What is around a result: whether it worked, the runs behind it, what was left out of it, and the
+ * next step. The rest of the bytes are the result's (mcp_rank.h). */
 #include "serve/mcp_answer.h"
 
-#include <ctype.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "serve/mcp_rank.h"
+#include "store/store.h"
 #include "store/store_json.h"
-
-struct limits {
-    size_t items, text;
-    int depth;
-    bool cut; /* out: something was left out */
-};
-
-/* Long lists of raw figures that no answer needs. */
-static const char *const dropped[] = {"samples",     "samples_ns",  "samples_ts", "samples_old",
-                                      "samples_new", "environment", "config",     "argv"};
-
-static bool is_dropped(const char *key)
-{
-    for (size_t i = 0; i < sizeof dropped / sizeof *dropped; i++)
-        if (strcmp(key, dropped[i]) == 0) return true;
-    return false;
-}
-
-/* Cut at the start of a character. */
-static json_t *condense_text(const json_t *text, struct limits *l)
-{
-    const char *all = json_string_value(text);
-    size_t length = json_string_length(text);
-    if (length <= l->text) return json_stringn(all, length);
-    l->cut = true;
-    length = l->text;
-    while (length && ((unsigned char)all[length] & 0xC0) == 0x80) length--;
-    char *cut = malloc(length + 3);
-    if (!cut) return NULL;
-    memcpy(cut, all, length);
-    memcpy(cut + length, "...", 3);
-    json_t *json = json_stringn(cut, length + 3);
-    free(cut);
-    return json;
-}
-
-static json_t *condense(const json_t *json, struct limits *l, int depth)
-{
-    if (json_is_string(json)) return condense_text(json, l);
-    if (!json_is_object(json) && !json_is_array(json)) return json_deep_copy(json);
-    if (depth >= l->depth) {
-        l->cut = true;
-        return json_string("...");
-    }
-    if (json_is_array(json)) {
-        json_t *list = json_array();
-        size_t count = json_array_size(json);
-        for (size_t i = 0; i < count && i < l->items; i++)
-            json_array_append_new(list, condense(json_array_get(json, i), l, depth + 1));
-        if (count > l->items) {
-            l->cut = true;
-            json_array_append_new(list, json_sprintf("... %zu more", count - l->items));
-        }
-        return list;
-    }
-    json_t *object = json_object(), *value;
-    const char *key;
-    json_object_foreach((json_t *)(uintptr_t)json, key, value)
-    {
-        if (json_is_null(value)) continue;
-        if (is_dropped(key) || strlen(key) > 120 || json_object_size(object) > 3 * l->items + 6)
-            l->cut = true;
-        else
-            json_object_set_new(object, key, condense(value, l, depth + 1));
-    }
-    return object;
-}
 
 /* ---- evidence ---- */
 
-/* "b1f09c3a7": an id of the store. */
-static bool is_id(const char *text)
+/* Keys whose text is a run or an iteration; a commit's hash may look like one. */
+static bool names_run(const char *key)
 {
-    if (!text || strlen(text) != 9 || !islower((unsigned char)text[0])) return false;
-    return strspn(text + 1, "0123456789abcdef") == 8;
+    static const char *const keys[] = {"run",         "id",          "report",    "bench_run",
+                                       "compare_run", "profile_run", "iteration", "baseline_run"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (strcmp(keys[i], key) == 0) return true;
+    return false;
 }
 
 static void add_evidence(json_t *list, const char *id)
@@ -106,7 +43,7 @@ static void find_evidence(const json_t *json, json_t *list, int depth)
         json_object_foreach((json_t *)(uintptr_t)json, key, value)
         {
             const char *text = json_string_value(value);
-            if (text && is_id(text))
+            if (text && names_run(key) && store_id_valid(text))
                 add_evidence(list, text);
             else
                 find_evidence(value, list, depth + 1);
@@ -115,144 +52,308 @@ static void find_evidence(const json_t *json, json_t *list, int depth)
 
 /* ---- next ---- */
 
-/* "sol opt compare" is the tool opt_compare. */
-static json_t *next_json(const char *text)
-{
-    char out[600];
-    size_t n = 0;
-    while (*text && n + 8 < sizeof out) {
-        if (strncmp(text, "sol opt ", 8) == 0) {
-            n += (size_t)snprintf(out + n, sizeof out - n, "opt_");
-            text += 8;
-        } else {
-            out[n++] = *text++;
-        }
-    }
-    out[n] = '\0';
-    json_t *json = json_string(out);
-    return json ? json : json_string("");
-}
-
-static json_t *choose_next(const struct mcp_outcome *o, const json_t *result)
+static json_t *own_call(const struct mcp_outcome *o, const json_t *result)
 {
     const char *own = json_string_value(json_object_get(result, "next"));
+    return own ? mcp_next_call(&o->offer, own) : NULL;
+}
+
+/* A tool's step after success, for the newest run of the answer; without one, what there is. */
+static json_t *usual_call(const struct mcp_outcome *o, const char *command, const json_t *evidence)
+{
+    char line[120];
+    const char *run = json_string_value(json_array_get(evidence, 0));
+    const char *mark = strstr(command, " RUN");
+    if (mark && !run) return mcp_next_call(&o->offer, "sol runs");
+    snprintf(line, sizeof line, "sol %.*s%s%s",
+             (int)(mark ? (size_t)(mark - command) : strlen(command)), command, mark ? " " : "",
+             mark ? run : "");
+    return mcp_next_call(&o->offer, line);
+}
+
+/* Kernels with times, or advice (its rows, or how many). */
+static bool can_be_advised(const json_t *json)
+{
+    static const char *const times[] = {"us_per_step", "total_ns", "ns_per_token"};
+    const json_t *advice = json_object_get(json, "advice");
+    json_t *row;
+    size_t i;
+    if (json_array_size(advice) || json_integer_value(advice) > 0) return true;
+    json_array_foreach(json_object_get(json, "kernels"), i, row)
+    {
+        for (size_t k = 0; k < sizeof times / sizeof *times; k++)
+            if (json_number_value(json_object_get(row, times[k])) > 0) return true;
+    }
+    return false;
+}
+
+/* Of the result, or of a row of one of its lists. */
+static bool holds_times(const json_t *json, int depth)
+{
+    const char *name;
+    json_t *value;
+    size_t i;
+    if (can_be_advised(json)) return true;
+    if (depth == 0) return false;
+    json_array_foreach((json_t *)(uintptr_t)json, i, value)
+    {
+        if (holds_times(value, depth - 1)) return true;
+    }
+    json_object_foreach((json_t *)(uintptr_t)json, name, value)
+    {
+        if (holds_times(value, depth - 1)) return true;
+    }
+    return false;
+}
+
+/* The same call with one argument more. */
+static json_t *call_again(const struct mcp_outcome *o, const char *name, json_t *value)
+{
+    json_t *arguments = o->arguments ? json_deep_copy(o->arguments) : json_object();
+    json_object_set_new(arguments, name, value);
+    return json_pack("{s:s, s:o}", "tool", o->tool->name, "arguments", arguments);
+}
+
+/* What tells where time goes needs times. */
+static json_t *call_after(const struct mcp_outcome *o, const json_t *result, const json_t *evidence)
+{
+    const char *next = o->tool->next;
+    bool advice = next && strcmp(next, "advise RUN") == 0;
+    bool times = holds_times(result, 2);
+    if (advice && !times && strcmp(o->tool->name, "bench") == 0)
+        return call_again(o, "ops", json_true());
+    if (advice && !times)
+        return usual_call(o, strcmp(o->tool->name, "run_show") ? "runs show RUN" : "runs",
+                          evidence);
+    return usual_call(o, next ? next : "runs", evidence);
+}
+
+/* A next step that works as it stands; NULL where none is known to. */
+static json_t *choose_next(const struct mcp_outcome *o, const json_t *result, bool failed,
+                           const json_t *evidence)
+{
+    double seconds = 2 * o->max_seconds;
+    json_t *own = own_call(o, result);
+    if (own) return own;
     if (o->end == MCP_TIMED_OUT)
-        return json_sprintf("call %s again with max_seconds %.0f, or ask for less", o->tool->name,
-                            2 * o->max_seconds < MCP_MAX_SECONDS ? 2 * o->max_seconds
-                                                                 : (double)MCP_MAX_SECONDS);
-    if (o->end == MCP_TOO_MUCH) return json_sprintf("call %s for less at once", o->tool->name);
-    if (own && *own) return next_json(own);
-    bool within = strncmp(o->tool->name, "opt_", 4) == 0 &&
-                  strcmp(o->tool->name, "opt_start") != 0 && strcmp(o->tool->name, "opt_init") != 0;
-    if (o->exit_status == 2 && within) /* the steps of an iteration were called out of order */
-        return json_string("opt_status, which says where the iteration stands");
-    if (o->exit_status == 2)
-        return json_sprintf("correct the arguments as the error says, then call %s", o->tool->name);
-    if (o->exit_status != 0 && !result)
-        return json_sprintf("remove the cause that the error names, then call %s", o->tool->name);
-    return json_string(o->tool->next ? o->tool->next : "opt_status");
+        return seconds <= MCP_MAX_SECONDS ? call_again(o, "max_seconds", json_real(seconds)) : NULL;
+    if (o->end == MCP_TOO_MUCH) return NULL;
+    if (failed) {
+        bool of_run = json_object_get(o->arguments, "run") || json_object_get(o->arguments, "old");
+        return of_run ? mcp_next_call(&o->offer, "sol runs") : NULL;
+    }
+    /* Its command named one that this server may not run. */
+    if (json_is_string(json_object_get(result, "next")))
+        return usual_call(o, "runs show RUN", evidence);
+    return call_after(o, result, evidence);
+}
+
+/* "sol opt compare" is the tool opt_compare. */
+static json_t *with_tool_names(const char *text)
+{
+    char out[700];
+    size_t n = 0;
+    while (*text && n + 8 < sizeof out) {
+        bool command = strncmp(text, "sol opt ", 8) == 0;
+        if (command) n += (size_t)snprintf(out + n, sizeof out - n, "opt_");
+        if (!command) out[n++] = *text;
+        text += command ? 8 : 1;
+    }
+    out[n] = '\0';
+    return store_json_string(out);
+}
+
+static json_t *choose_first(const struct mcp_outcome *o, const json_t *result, bool failed)
+{
+    const char *own = json_string_value(json_object_get(result, "first"));
+    if (own) return with_tool_names(own);
+    if (o->end == MCP_TIMED_OUT) return json_string("it needs longer; or ask for less");
+    if (o->end == MCP_TOO_MUCH) return json_string("ask for less at once");
+    if (!failed || json_is_string(json_object_get(result, "next"))) return NULL;
+    return json_sprintf(o->exit_status == 2
+                            ? "correct the arguments as the error says, and call %s again"
+                            : "remove the cause that the error names, and call %s again",
+                        o->tool->name);
 }
 
 /* ---- the whole ---- */
+
+/* Errors are for reading: their beginning says what, their end why. */
+static json_t *short_text(const char *text)
+{
+    enum { TEXT_MAX = 1400 };
+    char cut[TEXT_MAX + 1];
+    snprintf(cut, sizeof cut, "%s", text);
+    return store_json_string(cut);
+}
 
 /* "sol: error: " lines, else the last of what was printed there. */
 static json_t *error_text(const char *errors)
 {
     const char *at = strstr(errors, "sol: error: ");
-    if (at) return store_json_string(at + 12);
     size_t length = strlen(errors);
-    return store_json_string(length > 600 ? errors + length - 600 : errors);
+    return short_text(at ? at + 12 : length > 600 ? errors + length - 600 : errors);
 }
 
-static json_t *base_of(const struct mcp_outcome *o, const json_t *result, bool failed)
+static json_t *error_of(const struct mcp_outcome *o, const json_t *result, bool failed)
 {
-    json_t *json = json_pack("{s:s, s:b, s:i, s:o}", "tool", o->tool->name, "ok",
-                             !failed && o->exit_status != 7 && o->exit_status != 2, "exit_status",
-                             o->exit_status, "seconds", json_real(o->seconds));
-    json_t *error = NULL;
+    const char *own = json_string_value(json_object_get(result, "error"));
     if (o->end == MCP_TIMED_OUT)
-        error = json_sprintf("ended after max_seconds = %.0f", o->max_seconds);
-    else if (o->end == MCP_TOO_MUCH)
-        error = json_string("ended because it printed too much");
-    else if (o->exit_status != 0 && *o->errors)
-        error = error_text(o->errors);
-    else if (failed)
-        error = json_sprintf("exit status %d", o->exit_status);
-    if (error) json_object_set_new(json, "error", error);
-    (void)result;
+        return json_sprintf("ended after max_seconds = %.0f", o->max_seconds);
+    if (o->end == MCP_TOO_MUCH) return json_string("ended because it printed too much");
+    if (own) return short_text(own);
+    if (o->exit_status != 0 && *o->errors) return error_text(o->errors);
+    return failed ? json_sprintf("exit status %d", o->exit_status) : NULL;
+}
+
+static void set_if(json_t *json, const char *key, json_t *value)
+{
+    if (value) json_object_set_new(json, key, value);
+}
+
+/* Everything but the result. Its place is kept, so that what decides is read first. */
+static json_t *frame_of(const struct mcp_outcome *o, const json_t *result, bool failed)
+{
+    /* Slower, undecided and invalid are answers too; see sol compare --help. */
+    bool is_verdict = o->exit_status >= 10 && o->exit_status <= 13;
+    json_t *json = json_pack("{s:s, s:b, s:i, s:o}", "tool", o->tool->name, "ok",
+                             !failed && (o->exit_status == 0 || is_verdict), "exit_status",
+                             o->exit_status, "seconds", json_real(o->seconds));
+    json_t *evidence = json_array();
+    find_evidence(result, evidence, 0);
+    set_if(json, "error", error_of(o, result, failed));
+    if (result) json_object_set_new(json, "result", json_null());
+    if (json_array_size(evidence)) json_object_set(json, "evidence", evidence);
+    set_if(json, "first", choose_first(o, result, failed));
+    set_if(json, "next", choose_next(o, result, failed, evidence));
+    json_decref(evidence);
     return json;
 }
 
-static char *dump(const json_t *json)
+/* Said once, in the frame. */
+static json_t *without_frame(const json_t *result)
 {
-    return json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(6));
+    if (!json_is_object(result)) return json_incref((json_t *)(uintptr_t)result);
+    json_t *copy = json_copy((json_t *)(uintptr_t)result);
+    json_object_del(copy, "next");
+    json_object_del(copy, "first");
+    json_object_del(copy, "error");
+    return copy;
 }
 
-static char *fit(const struct mcp_outcome *o, const json_t *result, bool failed, bool *cut)
+static void set_more(json_t *json, const char *id, json_t *left_out, const char *within)
 {
-    static const struct limits rounds[] = {
-        {200, 1500, 12, false}, {60, 800, 12, false}, {30, 400, 10, false}, {16, 250, 8, false},
-        {10, 160, 7, false},    {6, 120, 6, false},   {4, 90, 5, false},    {3, 60, 4, false},
-        {2, 40, 3, false},      {1, 20, 2, false},    {0, 16, 1, false},
-    };
-    json_t *evidence = json_array();
-    find_evidence(result, evidence, 0);
-    char *text = NULL;
-    for (size_t i = 0; i < sizeof rounds / sizeof *rounds; i++) {
-        struct limits l = rounds[i], texts = {8, l.text < 200 ? 400 : 1500, 3, false};
-        json_t *base = base_of(o, result, failed), *json = condense(base, &texts, 0);
-        json_decref(base);
-        if (result) json_object_set_new(json, "result", condense(result, &l, 0));
-        if (json_is_object(json_object_get(json, "result")))
-            json_object_del(json_object_get(json, "result"), "next");
-        if (json_array_size(evidence)) json_object_set(json, "evidence", evidence);
-        *cut = l.cut;
-        if (l.cut) json_object_set_new(json, "more", json_string(o->more_id));
-        json_object_set_new(json, "next", choose_next(o, result));
+    char path[700];
+    const char *first = json_object_iter_key(json_object_iter(left_out));
+    json_t *arguments = json_pack("{s:s}", "id", id);
+    snprintf(path, sizeof path, "%s%s%s", within, *within && first && *first ? "." : "",
+             first ? first : "");
+    if (*path)
+        json_object_set_new(arguments, "path", json_string(path));
+    else
+        json_object_set_new(arguments, "offset", json_integer(0));
+    json_object_set(json, "left_out", left_out);
+    json_object_set_new(json, "more",
+                        json_pack("{s:s, s:o}", "tool", "more", "arguments", arguments));
+}
+
+/* `json` with as much of `result` as there is room for. */
+static char *fill(json_t *json, const json_t *result, const char *id, const char *within, bool *cut)
+{
+    enum { MORE_BYTES = 120 };
+    char *text = mcp_rank_dump(json);
+    size_t used = text ? strlen(text) : MCP_ANSWER_MAX, within_size = strlen(within);
+    for (size_t slack = 0; text && result && used + slack + 200 < MCP_ANSWER_MAX; slack += 300) {
+        json_t *left_out = NULL, *whole = without_frame(result);
+        size_t room = MCP_ANSWER_MAX - used - slack;
+        json_t *part = mcp_rank_fit(whole, room - 8, &left_out);
+        if (left_out) {
+            json_decref(part);
+            json_decref(left_out);
+            part = mcp_rank_fit(whole, room - 8 - MORE_BYTES - 2 * within_size, &left_out);
+        }
+        json_decref(whole);
+        *cut = left_out != NULL;
+        if (part) json_object_set_new(json, "result", part);
+        if (left_out) set_more(json, id, left_out, within);
+        json_decref(left_out);
         free(text);
-        text = dump(json);
-        json_decref(json);
-        if (!text || strlen(text) < MCP_ANSWER_MAX) break;
+        text = mcp_rank_dump(json);
+        if (text && strlen(text) <= MCP_ANSWER_MAX) return text;
     }
-    json_decref(evidence);
-    if (!text || strlen(text) < MCP_ANSWER_MAX) return text;
-    /* Keys or messages of nothing but characters that escapes make long. */
+    if (text && strlen(text) <= MCP_ANSWER_MAX) return text;
     free(text);
-    json_t *least =
-        json_pack("{s:s, s:b, s:i, s:s, s:s}", "tool", o->tool->name, "ok", !failed, "exit_status",
-                  o->exit_status, "more", o->more_id, "next", "more, with the id above");
-    text = least ? dump(least) : NULL;
-    json_decref(least);
-    *cut = true;
-    return text;
+    return NULL;
 }
 
-char *mcp_answer(const struct mcp_outcome *o, bool *failed, bool *cut)
+/* A program that is traced prints first, the report comes last: an object that begins a line and
+ * ends with the text. What was printed before goes with it as "output". */
+static json_t *report_at_end(const char *text, size_t size)
+{
+    enum { TRIES = 200 };
+    const char *at = text;
+    for (int i = 0; i < TRIES && (at = strstr(at, "\n{")); i++) {
+        at++;
+        json_t *json = json_loadb(at, size - (size_t)(at - text), JSON_ALLOW_NUL, NULL);
+        if (!json) continue;
+        json_t *before = json_stringn(text, (size_t)(at - text));
+        if (before) json_object_set_new(json, "output", before);
+        return json;
+    }
+    return NULL;
+}
+
+/* NULL where there is none. */
+static json_t *read_result(const struct mcp_outcome *o)
 {
     json_t *result = NULL;
+    if (!o->output_size) return NULL;
+    result = json_loadb(o->output, o->output_size, JSON_ALLOW_NUL, NULL);
+    if (result || o->end != MCP_EXITED) return result;
+    result = report_at_end(o->output, o->output_size);
+    if (result || o->exit_status != 0) return result;
+    result = json_stringn(o->output, o->output_size);
+    return result ? result : json_string("the output is not UTF-8");
+}
+
+char *mcp_answer(const struct mcp_outcome *o, bool *failed, bool *cut, json_t **next)
+{
+    json_t *result = read_result(o);
     *cut = false;
-    if (o->output_size) result = json_loadb(o->output, o->output_size, JSON_ALLOW_NUL, NULL);
-    if (!result && o->output_size && o->end == MCP_EXITED && o->exit_status == 0) {
-        result = json_stringn(o->output, o->output_size);
-        if (!result) result = json_string("the output is not UTF-8");
-    }
-    *failed = o->end != MCP_EXITED || (o->exit_status != 0 && !result);
-    char *text = fit(o, result, *failed, cut);
+    *failed = o->end != MCP_EXITED ||
+              (o->exit_status != 0 && (!result || json_object_get(result, "error")));
+    json_t *json = frame_of(o, result, *failed);
+    *next = json_incref(json_object_get(json, "next"));
+    char *text = fill(json, result, o->more_id, "", cut);
+    json_decref(json);
     json_decref(result);
+    if (text) return text;
+    /* Arguments or an error of nothing but characters that escapes make long. */
+    *cut = true;
+    json_t *least = json_pack("{s:s, s:b, s:i, s:{s:s, s:{s:s, s:i}}}", "tool", o->tool->name, "ok",
+                              !*failed, "exit_status", o->exit_status, "more", "tool", "more",
+                              "arguments", "id", o->more_id, "offset", 0);
+    text = least ? mcp_rank_dump(least) : NULL;
+    json_decref(least);
     return text;
 }
 
-char *mcp_answer_error(const struct mcp_tool *tool, const char *error, const char *next)
+char *mcp_answer_error(const struct mcp_tool *tool, const char *error, const char *first,
+                       json_t *next)
 {
     json_t *message = store_json_string(error); /* may be cut within a character */
     json_t *json = json_pack("{s:s, s:b, s:o, s:s}", "tool", tool->name, "ok", 0, "error",
-                             message ? message : json_string("?"), "next", next);
-    char *text = json ? dump(json) : NULL;
+                             message ? message : json_string("?"), "first", first);
+    if (json && next) json_object_set_new(json, "next", next);
+    char *text = json ? mcp_rank_dump(json) : NULL;
     json_decref(json);
     return text;
 }
 
-char *mcp_answer_part(const char *id, const char *text, size_t size, size_t offset)
+/* Bytes of a text, from a character's beginning; what follows is the same call with the end as its
+ * offset. */
+static char *text_part(const struct mcp_kept *kept, const char *path, const char *text, size_t size,
+                       size_t offset)
 {
     char *out = NULL;
     if (offset > size) offset = size;
@@ -262,18 +363,49 @@ char *mcp_answer_part(const char *id, const char *text, size_t size, size_t offs
         while (end < size && end > offset && ((unsigned char)text[end] & 0xC0) == 0x80) end--;
         json_t *part = json_stringn(text + offset, end - offset);
         if (!part) part = json_string("not UTF-8");
-        json_t *next = end < size
-                           ? json_sprintf("more with id %s and offset %zu", id, end)
-                           : json_string("that was all of it; go on with the answer's own next");
-        json_t *json = json_pack("{s:s, s:b, s:s, s:I, s:I, s:o, s:o}", "tool", "more", "ok", 1,
-                                 "id", id, "offset", (json_int_t)offset, "size", (json_int_t)size,
-                                 "text", part, "next", next);
-        out = json ? dump(json) : NULL;
+        json_t *json = json_pack("{s:s, s:b, s:s, s:s*, s:I, s:I, s:o}", "tool", "more", "ok", 1,
+                                 "id", kept->id, "path", path, "offset", (json_int_t)offset, "size",
+                                 (json_int_t)size, "text", part);
+        json_t *again = json_pack("{s:s, s:{s:s, s:s*, s:I}}", "tool", "more", "arguments", "id",
+                                  kept->id, "path", path, "offset", (json_int_t)end);
+        if (end < size)
+            json_object_set(json, "next", again);
+        else if (kept->next)
+            json_object_set(json, "next", kept->next);
+        json_decref(again);
+        out = json ? mcp_rank_dump(json) : NULL;
         json_decref(json);
-        if (out && strlen(out) >= MCP_ANSWER_MAX) {
+        if (out && strlen(out) > MCP_ANSWER_MAX) {
             free(out);
             out = NULL;
         }
     }
     return out;
+}
+
+static char *tree_part(const struct mcp_kept *kept, const char *path, const json_t *part)
+{
+    bool cut;
+    json_t *json = json_pack("{s:s, s:b, s:s, s:s, s:n}", "tool", "more", "ok", 1, "id", kept->id,
+                             "path", path, "result");
+    if (json && kept->next) json_object_set(json, "next", kept->next);
+    char *text = json ? fill(json, part, kept->id, path, &cut) : NULL;
+    json_decref(json);
+    return text;
+}
+
+char *mcp_answer_part(const struct mcp_kept *kept, const char *path, size_t offset)
+{
+    if (!path) return text_part(kept, NULL, kept->text, kept->size, offset);
+    json_t *whole = json_loadb(kept->text, kept->size, JSON_ALLOW_NUL, NULL);
+    if (!whole) whole = report_at_end(kept->text, kept->size);
+    json_t *part = whole ? mcp_rank_part(whole, path) : NULL;
+    char *text = NULL;
+    if (json_is_string(part))
+        text = text_part(kept, path, json_string_value(part), json_string_length(part), offset);
+    else if (part)
+        text = tree_part(kept, path, part);
+    json_decref(part);
+    json_decref(whole);
+    return text;
 }

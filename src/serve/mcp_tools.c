@@ -28,18 +28,23 @@ static const struct mcp_parameter of_profile_command[] = {
     OPTION("level"), OPTION("range"),
     {"command", NULL, true, {.kind = OPTION_STRINGS, .help = "program and arguments"}}, END};
 static const struct mcp_parameter of_advise[] = {
-    TEXT("run", "stored profile or benchmark: id, label or last (default)"), END};
+    TEXT("run", "stored profile or benchmark: id, label or last (default)"),
+    NAMED("what_if", "what-if"), OPTION("phase"), END};
 static const struct mcp_parameter of_compare[] = {
     NEEDED_TEXT("old", "stored run: id, label, last~1"),
     NEEDED_TEXT("new", "stored run: id, label, last"), NAMED("metrics", "metric"), OPTION("across"),
-    END};
+    OPTION("roles"), END};
 static const struct mcp_parameter of_compare_live[] = {
     NEEDED_TEXT("old", "command"), NEEDED_TEXT("new", "command"), NAMED("metrics", "metric"),
-    NAMED("max_pairs", "max-pairs"), NAMED("same_output", "same-output"), END};
+    NAMED("max_pairs", "max-pairs"), NAMED("last_pair_seconds", "max-seconds"),
+    NAMED("same_output", "same-output"), END};
 static const struct mcp_parameter of_runs[] = {
     OPTION("kind"), OPTION("label"), OPTION("limit"), END};
 static const struct mcp_parameter of_run_show[] = {
     NEEDED_TEXT("run", "id, label, last, last~2"), END};
+static const struct mcp_parameter of_import[] = {
+    OPTION("label"), {"files", NULL, true, {.kind = OPTION_STRINGS, .help = "results to keep as runs"}},
+    END};
 static const struct mcp_parameter of_report[] = {
     NEEDED("output"), TEXT("run", "stored run: id, label or last (default)"), END};
 static const struct mcp_parameter of_verify[] = {
@@ -49,12 +54,13 @@ static const struct mcp_parameter of_tune[] = {
     OPTION("threads"), NAMED("dry_run", "dry-run"), END};
 static const struct mcp_parameter of_opt_tree[] = {OPTION("tree"), END};
 static const struct mcp_parameter of_opt_init[] = {
-    OPTION("tree"), OPTION("preset"), OPTION("model"), OPTION("force"), END};
+    OPTION("tree"), OPTION("preset"), OPTION("model"), OPTION("build"), OPTION("benchmark"),
+    NAMED("metrics", "metric"), OPTION("correctness"), OPTION("profile"), OPTION("force"), END};
 static const struct mcp_parameter of_opt_start[] = {
     OPTION("tree"), NEEDED_TEXT("hypothesis", "what you try, in words"),
     NAMED("predict_percent", "predict"), OPTION("rule"), NAMED("with_changes", "with-changes"), END};
 static const struct mcp_parameter of_opt_compare[] = {
-    OPTION("tree"), NAMED("max_pairs", "max-pairs"), END};
+    OPTION("tree"), NAMED("max_pairs", "max-pairs"), NAMED("last_pair_seconds", "max-seconds"), END};
 static const struct mcp_parameter of_opt_record[] = {OPTION("tree"), OPTION("note"), END};
 static const struct mcp_parameter of_opt_accept[] = {
     OPTION("tree"), NAMED("even_if", "even-if"), OPTION("reason"), OPTION("message"),
@@ -68,9 +74,10 @@ static const struct mcp_parameter of_opt_history[] = {
     OPTION("tree"), OPTION("all"), OPTION("limit"),
     TEXT("iteration", "one of them, with its diff: #3, id, last"), END};
 static const struct mcp_parameter of_more[] = {
-    NEEDED_TEXT("id", "the \"more\" of a cut answer"),
+    NEEDED_TEXT("id", "that the answer names in its \"more\""),
+    TEXT("path", "what of it, as \"left_out\" names it (default: the bytes as they came)"),
     {"offset", NULL, false,
-     {.kind = OPTION_INT, .help = "from this byte of the whole (default 0)", .max = 1 << 30}}, END};
+     {.kind = OPTION_INT, .help = "from this byte of a text (default 0)", .max = 1 << 30}}, END};
 
 /* clang-format on */
 
@@ -78,27 +85,27 @@ const struct mcp_tool mcp_tools[] = {
     {"device", "This machine and its measured limits.", "device -o json", of_device, "bench", 300,
      true, MCP_ADDS, false},
     {"kernels", "Ops and kernels, and which ones serve a model here.", "kernels --json", of_kernels,
-     "bench with ops true", 60, false, MCP_READS, false},
+     "bench --ops", 60, false, MCP_READS, false},
     {"bench",
      "Time a model: tokens per second with intervals, beside the machine's limits; kept as a run.",
-     "bench -q -o json", of_bench, "advise, or opt_start to try a change", 600, true, MCP_ADDS,
-     false},
+     "bench -q -o json", of_bench, "advise RUN", 600, true, MCP_ADDS, false},
     {"profile", "Time a model kernel by kernel and layer by layer; kept as a run.",
-     "profile -q -o json", of_profile, "advise", 600, true, MCP_ADDS, false},
+     "profile -q -o json", of_profile, "advise RUN", 600, true, MCP_ADDS, false},
     {"profile_command", "Trace a CUDA program: kernels, copies, gaps, steps.", "profile -o json",
-     of_profile_command, "advise", 600, true, MCP_ADDS, true},
+     of_profile_command, "runs show RUN", 600, true, MCP_ADDS, true},
     {"advise", "What limits a stored run, with evidence and predicted gains.", "advise -o json",
-     of_advise, "opt_start with the first rule and its likely gain", 120, false, MCP_ADDS, false},
+     of_advise, "runs show RUN", 120, false, MCP_ADDS, false},
     {"compare", "Compare two stored runs (historical; opt_compare decides changes).",
-     "compare -q -o json", of_compare, "opt_start to try a change", 120, false, MCP_ADDS, false},
+     "compare -q -o json", of_compare, "runs show RUN", 120, false, MCP_ADDS, false},
     {"compare_live", "Is the second command faster? Runs both in turn.",
-     "compare --live -q -o json", of_compare_live, "keep the faster one", 1200, true, MCP_ADDS,
-     true},
-    {"runs", "Stored runs, the newest first.", "runs -o json", of_runs, "run_show with an id", 60,
-     false, MCP_READS, false},
+     "compare --live -q -o json", of_compare_live, "runs show RUN", 1200, true, MCP_ADDS, true},
+    {"runs", "Stored runs, the newest first.", "runs -o json", of_runs, "runs show RUN", 60, false,
+     MCP_READS, false},
     {"run_show", "One stored run: metrics, kernels, advice.", "runs -o json show", of_run_show,
-     "advise", 60, false, MCP_READS, false},
-    {"report", "Write one HTML file about a run.", "report --json", of_report, "open the file", 120,
+     "advise RUN", 60, false, MCP_READS, false},
+    {"import", "Keep results of nsys, ncu, llama-bench and nvbench as runs.", "import -o json",
+     of_import, "advise RUN", 300, false, MCP_ADDS, false},
+    {"report", "Write one HTML file about a run.", "report --json", of_report, "runs show RUN", 120,
      false, MCP_REPLACES, false},
     {"verify", "Check every kernel against its reference.", "verify --json", of_verify, "bench",
      900, true, MCP_ADDS, false},
@@ -128,8 +135,7 @@ const struct mcp_tool mcp_tools[] = {
      MCP_READS, false},
     {"opt_summary", "What each advice rule promised and what came true.", "opt summary -o json",
      of_opt_tree, NULL, 60, false, MCP_READS, false},
-    {"more", "The rest of an answer that was cut.", NULL, of_more,
-     "call the tool again if you need it anew", 10, false, MCP_READS, false},
+    {"more", "What an answer left out.", NULL, of_more, NULL, 10, false, MCP_READS, false},
     {NULL, NULL, NULL, NULL, NULL, 0, false, MCP_READS, false},
 };
 

@@ -31,9 +31,11 @@ struct mcp_tool {
     const char *name, *description;
     const char *command; /* "bench -q -o json": words of the command line; NULL: the server's own */
     const struct mcp_parameter *parameters; /* ends with a NULL name */
-    const char *next;                       /* after success, where the answer has no own */
-    double seconds;                         /* default of max_seconds */
-    bool measures; /* one at a time, since they would disturb each other; changes nothing else */
+    /* After success, where the answer has none: words of a command line; RUN stands for the
+     * answer's newest run. NULL: the answer always has one. */
+    const char *next;
+    double seconds; /* default of max_seconds */
+    bool measures;  /* one at a time, since they would disturb each other; changes nothing else */
     enum mcp_effect effect;
     /* Runs commands: of its arguments, or of a tree (sol-opt.json, and what git runs for it: hooks,
      * filters, a file system monitor). Only with permission. */

@@ -33,10 +33,38 @@ static double log_sd(const struct sample *samples, size_t n)
     return n > 1 ? sqrt(squares / (double)(n - 1)) : (double)INFINITY;
 }
 
-double samples_half_width(const struct sample *samples, size_t n)
+static enum sol_status figure_by(const struct sample *samples, size_t n, double per, bool energy,
+                                 struct figure *out)
 {
-    if (n < 2) return (double)INFINITY;
-    return statistics_t95(n - 1) * log_sd(samples, n) / sqrt((double)n);
+    struct figure_value *values = calloc(n + 1, sizeof *values);
+    size_t count = 0;
+    if (!values) return status_set(SOL_E_MEMORY, "no memory for %zu repetitions", n);
+    for (size_t i = 0; i < n; i++) {
+        double value = (energy ? samples[i].joules : samples[i].ns) / per;
+        if (!isnan(value)) values[count++] = (struct figure_value){value, samples[i].start};
+    }
+    enum sol_status status = figure_of(values, count, out);
+    free(values);
+    return status;
+}
+
+enum sol_status samples_figure(const struct sample *samples, size_t n, double per,
+                               struct figure *out)
+{
+    return figure_by(samples, n, per, false, out);
+}
+
+enum sol_status samples_energy(const struct sample *samples, size_t n, double per,
+                               struct figure *out)
+{
+    return figure_by(samples, n, per, true, out);
+}
+
+/* NaN where there are too few. */
+static double figure_half(const struct sample *samples, size_t n)
+{
+    struct figure figure;
+    return samples_figure(samples, n, 1, &figure) == SOL_OK ? figure.half : (double)NAN;
 }
 
 /* Whether the spread has settled, at a size for which even `most` repetitions would not do. */
@@ -49,7 +77,8 @@ static bool hopeless(const struct stop_rule *rule, const struct sample *samples,
         low = fmin(low, sd);
         high = fmax(high, sd);
     }
-    double best = statistics_t95((size_t)rule->most) * high / sqrt((double)rule->most);
+    /* The interval of a median is sqrt(pi / 2) times that of a mean. */
+    double best = 1.2533 * statistics_t95((size_t)rule->most) * high / sqrt((double)rule->most);
     return high - low <= 0.05 * high && best > rule->precision;
 }
 
@@ -62,8 +91,21 @@ enum stop_reason samples_stop(const struct stop_rule *rule, const struct sample 
     if (n >= (size_t)rule->least_late && seconds >= rule->seconds) return STOP_TIME;
     if (n >= (size_t)rule->most) return STOP_MOST;
     if (n < (size_t)rule->least + (size_t)repeats) return STOP_NOT;
-    if (samples_half_width(samples, n) <= rule->precision) return STOP_PRECISION;
+    if (figure_half(samples, n) <= rule->precision) return STOP_PRECISION;
     return hopeless(rule, samples, n) ? STOP_NOISE : STOP_NOT;
+}
+
+size_t samples_expected(const struct stop_rule *rule, const struct sample *samples, size_t n,
+                        double seconds)
+{
+    double wanted = rule->count, half = figure_half(samples, n);
+    if (rule->count || n == 0) return wanted > (double)n ? (size_t)wanted : n;
+    wanted = fmax(rule->least, (double)n);
+    if (half > rule->precision)
+        wanted = fmax(wanted, ceil((double)n * half * half / (rule->precision * rule->precision)));
+    wanted = fmin(wanted, rule->most);
+    double one = seconds / (double)n, late = fmax(ceil(rule->seconds / one), rule->least_late);
+    return (size_t)fmax(fmin(wanted, late), (double)n);
 }
 
 bool samples_settled(const struct sample *samples, size_t n, double part)

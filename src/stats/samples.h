@@ -8,10 +8,13 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "stats/figure.h"
 
 struct sample {
     double ns;          /* of one repetition, or of what the metric's unit says */
+    double joules;      /* of it, or of the mean of those up to it; NaN unknown */
     int64_t started_ns; /* since 1970 */
+    int start;          /* the process start that it is of */
     bool warmup;        /* not counted */
     bool outlier;       /* outside Tukey's fences; counted */
     const char *cause; /* outside disturbance that made another repetition necessary; counted too */
@@ -21,7 +24,7 @@ struct sample {
 struct stop_rule {
     int count;        /* exactly so many; 0: by precision */
     int least, most;  /* by precision: repetitions at least (6) and at most */
-    double precision; /* half of the 95 % interval over the mean to be reached: 0.005 */
+    double precision; /* figure.half to be reached: 0.005 */
     double seconds; /* of timed repetitions; then no more are begun, once there are `least_late` */
     int least_late;
 };
@@ -42,8 +45,17 @@ const char *stop_reason_name(enum stop_reason reason); /* "precision" */
 enum stop_reason samples_stop(const struct stop_rule *rule, const struct sample *samples, size_t n,
                               double seconds);
 
-/* Half of the 95 % interval of the geometric mean, as a part of it; INFINITY for fewer than 2. */
-double samples_half_width(const struct sample *samples, size_t n);
+/* How many there will be when samples_stop says so, at least `n` and as far as the first `n` and
+ * the `seconds` that they took tell: the half of the interval shrinks with the root. */
+size_t samples_expected(const struct stop_rule *rule, const struct sample *samples, size_t n,
+                        double seconds);
+
+/* Their figure, each time divided by `per`: a repetition's tokens for ns per token. */
+enum sol_status samples_figure(const struct sample *samples, size_t n, double per,
+                               struct figure *out);
+/* The same of `joules`, where it is known. */
+enum sol_status samples_energy(const struct sample *samples, size_t n, double per,
+                               struct figure *out);
 
 /* Whether the last three differ by at most `part` (0.01). */
 bool samples_settled(const struct sample *samples, size_t n, double part);

@@ -98,36 +98,6 @@ static enum sol_status signed_distribution(const size_t *doubled, size_t n, doub
     return SOL_OK;
 }
 
-/* *out[s]: the probability that the doubled ranks of `n` values drawn from `total` sum to s.
- * taken[k][s] is the probability that the values so far gave k of the n and the sum s. */
-static enum sol_status drawn_distribution(const size_t *doubled, size_t total, size_t n,
-                                          double **out, size_t *top)
-{
-    size_t all = 0;
-    for (size_t i = 0; i < total; i++) all += doubled[i];
-    size_t width = all + 1;
-    double *taken = calloc((n + 1) * width, sizeof *taken);
-    *out = NULL;
-    *top = all;
-    if (!taken) return no_memory();
-    taken[0] = 1;
-    for (size_t i = 0; i < total; i++) {
-        size_t rank = doubled[i], left = total - i;
-        for (size_t k = (i + 1 < n ? i + 1 : n) + 1; k-- > 0;) {
-            /* The value is drawn with probability (n - k) / left when k were drawn before it. */
-            double skip = n - k <= left ? 1 - (double)(n - k) / (double)left : 0;
-            double take = k ? (double)(n - k + 1) / (double)left : 0;
-            double *row = taken + k * width, *fewer = k ? row - width : NULL;
-            for (size_t s = width; s-- > 0;)
-                row[s] = row[s] * skip + (fewer && s >= rank ? fewer[s - rank] * take : 0);
-        }
-    }
-    *out = malloc(width * sizeof **out);
-    if (*out) memcpy(*out, taken + n * width, width * sizeof **out);
-    free(taken);
-    return *out ? SOL_OK : no_memory();
-}
-
 /* Twice the smaller tail, which includes `observed`. */
 static double two_sided(const double *weights, size_t top, size_t observed)
 {
@@ -247,85 +217,6 @@ enum sol_status shift_paired(const double *differences, size_t n, struct shift *
     SOL_TRY(check_values(differences, n));
     SOL_TRY(paired_interval(differences, n, out));
     return signed_rank_p(differences, n, out);
-}
-
-/* ---- two samples ---- */
-
-/* Standard deviation of the sum of `n` of the `total` ranks (doubled in `ranks`). */
-static double drawn_deviation(const size_t *ranks, size_t total, size_t n)
-{
-    double mean = (double)(total + 1) / 2, squares = 0;
-    for (size_t i = 0; i < total; i++) {
-        double off = (double)ranks[i] / 2 - mean;
-        squares += off * off;
-    }
-    double v = (double)total, k = (double)n;
-    return total > 1 ? sqrt(squares * k * (v - k) / (v * (v - 1))) : 0;
-}
-
-static enum sol_status samples_interval(const double *x, size_t n, const double *y, size_t m,
-                                        struct shift *out)
-{
-    size_t count = n * m, total = n + m, skipped;
-    double *differences = malloc(count * sizeof *differences), *weights = NULL;
-    size_t *ranks = malloc(total * sizeof *ranks), top;
-    enum sol_status status = differences && ranks ? SOL_OK : no_memory();
-    if (status != SOL_OK) goto done;
-    for (size_t i = 0; i < n; i++)
-        for (size_t j = 0; j < m; j++) differences[i * m + j] = y[j] - x[i];
-    qsort(differences, count, sizeof *differences, compare_doubles);
-    for (size_t i = 0; i < total; i++) ranks[i] = 2 * (i + 1);
-    if (total <= SHIFT_EXACT_SAMPLES) {
-        status = drawn_distribution(ranks, total, n, &weights, &top);
-        if (status != SOL_OK) goto done;
-        skipped = left_out(weights, top, n * (n + 1));
-    } else {
-        skipped = left_out_normal((double)n * (double)m / 2, drawn_deviation(ranks, total, n));
-    }
-    set_interval(out, differences, count, skipped);
-done:
-    free(differences);
-    free(weights);
-    free(ranks);
-    return status;
-}
-
-static enum sol_status mann_whitney_p(const double *x, size_t n, const double *y, size_t m,
-                                      struct shift *out)
-{
-    size_t total = n + m, sum = 0, top;
-    double *both = malloc(total * sizeof *both), *weights = NULL;
-    size_t *ranks = malloc(total * sizeof *ranks);
-    enum sol_status status = both && ranks ? SOL_OK : no_memory();
-    if (status != SOL_OK) goto done;
-    memcpy(both, x, n * sizeof *both);
-    memcpy(both + n, y, m * sizeof *both);
-    status = rank_values(both, total, ranks);
-    if (status != SOL_OK) goto done;
-    for (size_t i = 0; i < n; i++) sum += ranks[i];
-    out->exact = total <= SHIFT_EXACT_SAMPLES;
-    if (out->exact) {
-        status = drawn_distribution(ranks, total, n, &weights, &top);
-        if (status == SOL_OK) out->p = two_sided(weights, top, sum);
-    } else {
-        out->p = two_sided_normal((double)sum / 2, (double)n * (double)(total + 1) / 2,
-                                  drawn_deviation(ranks, total, n));
-    }
-done:
-    free(both);
-    free(weights);
-    free(ranks);
-    return status;
-}
-
-enum sol_status shift_samples(const double *x, size_t n, const double *y, size_t m,
-                              struct shift *out)
-{
-    *out = (struct shift){.p = 1};
-    SOL_TRY(check_values(x, n));
-    SOL_TRY(check_values(y, m));
-    SOL_TRY(samples_interval(x, n, y, m, out));
-    return mann_whitney_p(x, n, y, m, out);
 }
 
 /* ---- sign flips of the mean ---- */

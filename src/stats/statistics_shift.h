@@ -14,13 +14,12 @@
 enum {
     SHIFT_VALUES_MAX = 2048,     /* more are refused: work and memory grow with the square */
     SHIFT_EXACT_PAIRED = 200,    /* up to here p is exact, beyond a normal approximation */
-    SHIFT_EXACT_SAMPLES = 100,   /* the same for both samples together */
     SIGN_FLIP_EXACT = 20,        /* up to here every pattern of signs is counted */
     SIGN_FLIP_DRAWS = 100000 - 1 /* beyond: so many random ones, and the observed one */
 };
 
 struct shift {
-    double estimate;   /* Hodges-Lehmann: the median of all means of two, or of all differences */
+    double estimate;   /* Hodges-Lehmann: the median of all means of two */
     double low, high;  /* confidence of at least 95 %; -+INFINITY when there are too few values */
     bool has_interval; /* low and high are finite */
     double p;          /* two-sided; in (0, 1] */
@@ -30,10 +29,6 @@ struct shift {
 /* Differences of `n` >= 1 pairs: signed ranks. p is that of the sign-flip permutation test of the
  * ranks (ties get their mean rank, zeros are left out); the interval inverts it. */
 enum sol_status shift_paired(const double *differences, size_t n, struct shift *out);
-
-/* From sample x to sample y, n and m >= 1: Mann-Whitney, conditional on ties. */
-enum sol_status shift_samples(const double *x, size_t n, const double *y, size_t m,
-                              struct shift *out);
 
 struct sign_flip {
     double p;          /* two-sided; at least `resolution` */

@@ -49,6 +49,20 @@ double statistics_binomial_more(size_t hits, size_t trials, double rate)
     return fmin(sum, 1);
 }
 
+/* The share of Student's distribution beyond |t|, integrated by Simpson's rule over the angle
+ * atan(t / sqrt(df)), in which the density is a power of the cosine. */
+double statistics_t_p(double t, double df)
+{
+    enum { STEPS = 2000 };
+    double from = atan(fabs(t) / sqrt(df)), step = (M_PI / 2 - from) / STEPS, sum = 0;
+    for (int i = 0; i <= STEPS; i++) {
+        double weight = i == 0 || i == STEPS ? 1 : i % 2 ? 4 : 2;
+        sum += weight * pow(fmax(cos(from + i * step), 0), df - 1);
+    }
+    double norm = lgamma((df + 1) / 2) - lgamma(df / 2) - log(M_PI) / 2;
+    return fmin(2 * exp(norm) * sum * step / 3, 1);
+}
+
 /* The rate at which `hits` or more (or `hits` or fewer) of `trials` have a chance of 2.5 %. */
 static double rate_limit(size_t hits, size_t trials, bool more)
 {

@@ -12,6 +12,9 @@ void statistics_holm(const double *p, size_t n, double *adjusted);
 double statistics_binomial(size_t hits, size_t trials, double rate);
 double statistics_binomial_more(size_t hits, size_t trials, double rate);
 
+/* Two-sided: how often Student's t with `df` > 0 degrees of freedom is as far from 0. */
+double statistics_t_p(double t, double df);
+
 /* Clopper-Pearson 95 % interval of a rate. */
 void statistics_rate_interval(size_t hits, size_t trials, double *low, double *high);
 

@@ -20,7 +20,7 @@ struct owned_list {
 
 #define RUN_COLUMNS                                                                                \
     "id, kind, label, created, finished, state, reason, argv, cwd, environment, backend, device, " \
-    "model, model_type, model_size, payload"
+    "model, model_type, model_size, payload, noise"
 
 static enum store_state state_of(const char *name)
 {
@@ -56,6 +56,7 @@ static enum sol_status read_run(struct arena *arena, sqlite3_stmt *q, struct sto
     run->model_type = sql_text(arena, q, 13, &status);
     run->model_size = sqlite3_column_int64(q, 14);
     run->payload_json = sql_text(arena, q, 15, &status);
+    run->noise = sql_text(arena, q, 16, &status);
     return status;
 }
 
@@ -77,7 +78,7 @@ static enum sol_status each_row(struct store *store, struct owned_record *r, sql
 static enum sol_status add_run(struct owned_record *r, sqlite3_stmt *q)
 {
     enum sol_status status = read_run(r->arena, q, &r->record.run);
-    r->record.environment_json = sql_text(r->arena, q, 16, &status);
+    r->record.environment_json = sql_text(r->arena, q, 17, &status);
     return status;
 }
 
@@ -345,17 +346,19 @@ static enum sol_status one_id(struct store *store, sqlite3_stmt *q, char id[STOR
     return status;
 }
 
+/* `where`: a condition on runs, or "". */
 static enum sol_status find_named(struct store *store, const char *name, const char *kind,
-                                  int64_t back, char id[STORE_ID_SIZE], bool *found)
+                                  const char *where, int64_t back, char id[STORE_ID_SIZE],
+                                  bool *found)
 {
+    char query[1000];
     sqlite3_stmt *q;
     bool last = strcmp(name, "last") == 0;
-    SOL_TRY(sql_prepare(store, &q,
-                        last ? "SELECT id FROM run WHERE state != 'running' AND ?1 IS NOT NULL AND "
-                               "(?2 IS NULL OR kind = ?2) ORDER BY seq DESC LIMIT 1 OFFSET ?3"
-                             : "SELECT id FROM run WHERE label = ?1 AND (?2 IS NULL OR kind = ?2) "
-                               "ORDER BY seq DESC LIMIT 1 OFFSET ?3",
-                        "tti", name, kind, back));
+    snprintf(query, sizeof query,
+             "SELECT id FROM run WHERE %s AND (?2 IS NULL OR kind = ?2) %s ORDER BY seq DESC LIMIT "
+             "1 OFFSET ?3",
+             last ? "state != 'running' AND ?1 IS NOT NULL" : "label = ?1", where);
+    SOL_TRY(sql_prepare(store, &q, query, "tti", name, kind, back));
     return one_id(store, q, id, found);
 }
 
@@ -404,10 +407,35 @@ enum sol_status store_find(struct store *store, const char *text, const char *ki
                           "'%.60s' names no run; write an id, its start, a label, "
                           "last or last~2",
                           text);
-    SOL_TRY(find_named(store, name, kind, back, id, &found));
+    SOL_TRY(find_named(store, name, kind, "", back, id, &found));
     if (!found && !strchr(text, '~') && *text) SOL_TRY(find_prefix(store, text, kind, id, &found));
     if (found) return SOL_OK;
     id[0] = '\0';
     return status_set(SOL_E_ARGUMENT, "no %s%srun is named '%.60s' in %s; 'sol runs' lists them",
                       kind ? kind : "", kind ? " " : "", text, store->folder);
+}
+
+enum sol_status store_find_for(struct store *store, const char *text, enum store_use use,
+                               char id[STORE_ID_SIZE])
+{
+#define HAS_FIGURES                                                                                \
+    "AND EXISTS(SELECT 1 FROM metric JOIN sample ON sample.metric = metric.id WHERE metric.run = " \
+    "run.id)"
+    static const char *const wanted[][2] = {
+        [STORE_FOR_FIGURES] = {HAS_FIGURES " AND kind IN ('bench', 'import')", HAS_FIGURES},
+        [STORE_FOR_ADVICE] = {"AND (EXISTS(SELECT 1 FROM kernel WHERE kernel.run = run.id AND "
+                              "total_ns > 0) OR EXISTS(SELECT 1 FROM advice WHERE advice.run = "
+                              "run.id) OR EXISTS(SELECT 1 FROM artifact WHERE artifact.run = "
+                              "run.id AND artifact.kind = 'trace'))",
+                              NULL},
+    };
+#undef HAS_FIGURES
+    char name[256];
+    int64_t back;
+    for (size_t i = 0; i < 2 && wanted[use][i] && split_back(text, name, &back); i++) {
+        bool found = false;
+        SOL_TRY(find_named(store, name, NULL, wanted[use][i], back, id, &found));
+        if (found) return SOL_OK;
+    }
+    return store_find(store, text, NULL, id);
 }

@@ -90,7 +90,9 @@ static const char version_2[] =
     "ALTER TABLE iteration DROP COLUMN diff;"
     "ALTER TABLE iteration DROP COLUMN files;";
 
-static const char *const migrations[STORE_SCHEMA] = {version_1, version_2};
+static const char version_3[] = "ALTER TABLE run ADD COLUMN noise TEXT;";
+
+static const char *const migrations[STORE_SCHEMA] = {version_1, version_2, version_3};
 
 /* Ours, or new and empty. */
 static enum sol_status check_owner(struct store *store, const char *file, int64_t version)

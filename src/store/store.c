@@ -62,6 +62,11 @@ const char *store_state_name(enum store_state state)
     return (unsigned)state < STORE_STATE_COUNT ? names[state] : "unknown";
 }
 
+const char *store_run_badge(const struct store_run *run)
+{
+    return run->state == STORE_OK && run->noise ? "noisy" : store_state_name(run->state);
+}
+
 enum sol_status store_apart(const struct store *store, const char *output)
 {
     char database[4200];

@@ -30,7 +30,7 @@
 #include "base/status.h"
 
 enum {
-    STORE_SCHEMA = 2,     /* PRAGMA user_version */
+    STORE_SCHEMA = 3,     /* PRAGMA user_version */
     STORE_ID_SIZE = 16,   /* "b1f09c3a7" and its NUL: a letter for the kind, 8 hex digits */
     STORE_HASH_SIZE = 17, /* 16 hex digits */
     STORE_BUSY_MS = 20000,
@@ -79,11 +79,13 @@ struct store_run {
     const char *kind;   /* "bench", "profile", "compare", "import", "opt", ...: a lower-case word */
     const char *label;  /* may be NULL; need not be unique: the newest run that has it counts */
     int64_t created_ns; /* 0 when written: now */
-    int64_t finished_ns;            /* read only; 0 while running */
-    enum store_state state;         /* read only: _begin makes it running, _finish sets the rest */
-    const char *reason;             /* read only; why partial or invalid, else NULL */
-    const char *argv_json;          /* ["bench", "-p", "512"]; may be NULL */
-    const char *cwd;                /* may be NULL */
+    int64_t finished_ns;    /* read only; 0 while running */
+    enum store_state state; /* read only: _begin makes it running, _finish sets the rest */
+    const char *reason;     /* read only; why partial or invalid, else NULL */
+    const char *noise;      /* read only; why its figures are unsure: "tg32: other programs kept 1.2
+                             * cores busy"; NULL: they are as sure as they say */
+    const char *argv_json;  /* ["bench", "-p", "512"]; may be NULL */
+    const char *cwd;        /* may be NULL */
     const char *environment;        /* id of an environment; may be NULL */
     const char *backend, *device;   /* "cpu", "AMD EPYC 9R14"; may be NULL */
     const char *model, *model_type; /* "gpt-oss-20b.gguf", "gpt-oss 20.91B"; may be NULL */
@@ -111,6 +113,11 @@ enum sol_status store_run_finish(struct store *store, const char *id, enum store
  * ask before. */
 enum sol_status store_label_check(const char *label);
 enum sol_status store_run_label(struct store *store, const char *id, const char *label);
+/* Says why the figures of a run are unsure; see store_run.noise. */
+enum sol_status store_run_noise(struct store *store, const char *id, const char *noise);
+/* What stands beside a run wherever it is shown: its state, or "noisy" where it is ok but unsure.
+ */
+const char *store_run_badge(const struct store_run *run);
 
 /* With its samples, kernels, advice, artifact files and its environment where no other run has it.
  * SOL_E_FORMAT, the run deleted: it named files that are not its own, which were left alone. */
@@ -123,6 +130,16 @@ enum sol_status store_run_delete(struct store *store, const char *id);
  * more than one. */
 enum sol_status store_find(struct store *store, const char *text, const char *kind,
                            char id[STORE_ID_SIZE]);
+
+/* What a command wants of a run. */
+enum store_use {
+    STORE_FOR_FIGURES, /* to compare: benchmarks and imports with samples, else any run with some */
+    STORE_FOR_ADVICE,  /* times of kernels, a trace, or advice that is kept */
+};
+/* store_find among the runs of that use, so that `last` is the newest one that a command can work
+ * with. Where none of that name is, what store_find gives, for the command to say what it lacks. */
+enum sol_status store_find_for(struct store *store, const char *text, enum store_use use,
+                               char id[STORE_ID_SIZE]);
 
 /* ---- what a run holds ---- */
 
@@ -182,7 +199,8 @@ struct store_advice {
 };
 
 struct store_batch {
-    const struct store_metric *metrics; /* a known name gets the samples appended */
+    const struct store_metric *metrics; /* a known name gets the samples appended, and the limit
+                                         * where one is given */
     size_t n_metrics;
     const struct store_kernel *kernels;
     size_t n_kernels;
@@ -194,7 +212,7 @@ struct store_batch {
 enum sol_status store_run_add(struct store *store, const char *id, const struct store_batch *batch);
 
 struct store_artifact {
-    const char *kind; /* "trace", "report", "diff" */
+    const char *kind; /* "trace", "steps" (some of a trace), "report", "diff" */
     const char *path; /* relative to the store's folder */
     int64_t size;     /* bytes */
     const char *hash; /* store_hash of the bytes */

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "store/run_text.h"
+
 json_t *store_json_string(const char *text)
 {
     json_t *value = json_string(text);
@@ -19,7 +21,7 @@ json_t *store_json_string(const char *text)
 
 enum sol_status store_json_text(json_t *json, char **out)
 {
-    *out = json ? json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
+    *out = json ? json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
     json_decref(json);
     return *out ? SOL_OK : status_set(SOL_E_MEMORY, "no memory for a JSON text");
 }
@@ -63,16 +65,21 @@ static json_t *time_json(int64_t ns)
 
 json_t *store_run_json(const struct store_run *r)
 {
-    return json_pack(
-        "{s:s, s:s, s:o, s:s, s:o, s:o, s:I, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I}",
-        "id", r->id, "kind", r->kind, "label", text_json(r->label), "state",
-        store_state_name(r->state), "reason", text_json(r->reason), "created",
-        time_json(r->created_ns), "created_ns", (json_int_t)r->created_ns, "finished",
-        time_json(r->finished_ns), "finished_ns", (json_int_t)r->finished_ns, "argv",
-        parsed_json(r->argv_json), "cwd", text_json(r->cwd), "environment_id",
-        text_json(r->environment), "backend", text_json(r->backend), "device", text_json(r->device),
-        "model", text_json(r->model), "model_type", text_json(r->model_type), "model_size",
-        (json_int_t)r->model_size);
+    struct store_outcome outcome;
+    store_run_outcome(r, &outcome);
+    return json_pack("{s:s, s:s, s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:I, s:o, s:o, "
+                     "s:o, s:o, s:o, s:o, s:o, s:I}",
+                     "id", r->id, "kind", r->kind, "label", text_json(r->label), "state",
+                     store_state_name(r->state), "badge", store_run_badge(r), "reason",
+                     text_json(r->reason), "noise", text_json(r->noise), "verdict",
+                     text_json(*outcome.verdict ? outcome.verdict : NULL), "source",
+                     text_json(*outcome.source ? outcome.source : NULL), "created",
+                     time_json(r->created_ns), "created_ns", (json_int_t)r->created_ns, "finished",
+                     time_json(r->finished_ns), "finished_ns", (json_int_t)r->finished_ns, "argv",
+                     parsed_json(r->argv_json), "cwd", text_json(r->cwd), "environment_id",
+                     text_json(r->environment), "backend", text_json(r->backend), "device",
+                     text_json(r->device), "model", text_json(r->model), "model_type",
+                     text_json(r->model_type), "model_size", (json_int_t)r->model_size);
 }
 
 static json_t *sample_json(const struct store_sample *s)

@@ -80,6 +80,12 @@ enum sol_status store_run_label(struct store *store, const char *id, const char 
     return expect_change(store, id);
 }
 
+enum sol_status store_run_noise(struct store *store, const char *id, const char *noise)
+{
+    SOL_TRY(sql_run(store, "UPDATE run SET noise = ? WHERE id = ?", "tt", noise, id));
+    return expect_change(store, id);
+}
+
 /* ---- contents ---- */
 
 static const struct store_sample *bad_sample(const struct store_metric *m)
@@ -112,7 +118,8 @@ static enum sol_status add_metric(struct store *store, const char *id, const str
         return status_set(SOL_E_INTERNAL, "%s: a sample of %s is not a number", id, m->name);
     SOL_TRY(sql_run(store,
                     "INSERT INTO metric(run, name, unit, better, value_limit, test) "
-                    "VALUES(?, ?, ?, ?, ?, ?) ON CONFLICT(run, name) DO NOTHING",
+                    "VALUES(?, ?, ?, ?, ?, ?) ON CONFLICT(run, name) DO UPDATE SET value_limit = "
+                    "coalesce(excluded.value_limit, value_limit)",
                     "ttttdt", id, m->name, m->unit, m->better == STORE_LOWER ? "lower" : "higher",
                     m->limit > 0 ? m->limit : (double)NAN, m->test_json));
     SOL_TRY(sql_integer(store, &metric, NULL, "SELECT id FROM metric WHERE run = ? AND name = ?",

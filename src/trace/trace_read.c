@@ -450,6 +450,13 @@ static void close_process(struct reader *r)
     process->end = r->first <= r->last ? r->last : 0;
 }
 
+bool trace_read_begins(const void *data, size_t size)
+{
+    uint64_t magic = 0;
+    if (size >= sizeof magic) memcpy(&magic, data, sizeof magic);
+    return magic == TRACE_FILE_MAGIC;
+}
+
 enum sol_status trace_read_memory(struct timeline *t, const void *data, size_t size,
                                   const char *name)
 {

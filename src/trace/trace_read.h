@@ -2,10 +2,14 @@
 #ifndef TRACE_TRACE_READ_H
 #define TRACE_TRACE_READ_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "sol/status.h"
 #include "trace/timeline.h"
+
+/* Whether a file begins as trace files do. */
+bool trace_read_begins(const void *data, size_t size);
 
 /* Adds what the file holds. A file that ends early is no error: what is whole is added, the rest
  * counted in lost. SOL_E_FORMAT when it is no trace file or of a version this program does not

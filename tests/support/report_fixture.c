@@ -2,9 +2,12 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "store/store.h"
+#include "support/report_pages.h"
+#include "support/step_trace.h"
 
 static const double unknown = (double)NAN;
 static const int64_t day_ns = 86400LL * 1000000000;
@@ -153,7 +156,7 @@ static enum sol_status add_advice(struct store *store, const char *id)
          "The softmax of the sliding window runs on a quarter of the threads: a step has 64 heads "
          "for 8 "
          "threads, yet the odd layers give each thread a whole sequence.",
-         "{\"share\": 0.037, \"limit_percent\": 34, \"total_ns\": 820000, \"next\": \"Split the "
+         "{\"share\": 0.037, \"limit_percent\": 34, \"total_ns\": 820000, \"todo\": \"Split the "
          "key range of "
          "long sequences over the threads and merge the parts.\"}",
          22.6e6, 5.4e5, 2.7e5},
@@ -273,7 +276,7 @@ static enum sol_status add_hostile(struct store *store)
          .flops = unknown,
          .limit_ns = unknown},
     };
-    struct store_advice advice = {nasty, endless, nasty, "{\"<u>\": \"</dl>\", \"next\": \"<hr>\"}",
+    struct store_advice advice = {nasty, endless, nasty, "{\"<u>\": \"</dl>\", \"todo\": \"<hr>\"}",
                                   0,     5,       9};
     SOL_TRY(store_run_add(store, id, &(struct store_batch){metrics, 5, kernels, 3, &advice, 1}));
     return store_run_finish(
@@ -354,6 +357,12 @@ static enum sol_status add_trace(struct store *store, const char *env)
                                  .limit_ns = unknown};
         SOL_TRY(store_run_add(store, id, &(struct store_batch){.kernels = &k, .n_kernels = 1}));
     }
+    size_t size;
+    unsigned char *data = step_trace_make(NULL, &size);
+    if (!data) return SOL_E_MEMORY;
+    enum sol_status kept = store_artifact_write(store, id, "trace", "11-900.soltrace", data, size);
+    free(data);
+    SOL_TRY(kept);
     return store_run_finish(store, id, STORE_OK, NULL,
                             "{\"device_time\": {\"span_ns\": 64800000, \"busy_ns\": 52300000, "
                             "\"gap_ns\": 11900000, \"tracer_ns\": "
@@ -370,29 +379,36 @@ static enum sol_status add_change(struct store *store, const char *env)
     char id[STORE_ID_SIZE];
     struct store_run run = base_run("compare", "change", first_day + 27 * day_ns, env);
     SOL_TRY(store_run_begin(store, &run, id));
-    return store_run_finish(store, id, STORE_OK, NULL,
-                            "{\"mode\": \"live\", \"verdict\": \"faster\", \"reason\": null, "
-                            "\"old\": \"./old bench -o json\", \"new\": "
-                            "\"./new bench -o json\", \"delta_percent\": 1.0, "
-                            "\"seconds\": 42, \"metrics\": "
-                            "[{\"name\": \"tg128\", \"unit\": \"t/s\", "
-                            "\"role\": \"deciding\", \"old\": 44.1, \"new\": 46.9, "
-                            "\"change_percent\": 6.3, \"ci95_percent\": [5.2, "
-                            "7.5], \"verdict\": \"faster\"}, {\"name\": \"pp512\", \"unit\": "
-                            "\"t/s\", \"role\": \"deciding\", \"old\": "
-                            "115.2, \"new\": 115.0, \"change_percent\": -0.2, \"ci95_percent\": "
-                            "[-0.7, 0.4], \"verdict\": \"same\"}, "
-                            "{\"name\": \"tg128 @ d16384\", \"unit\": \"t/s\", \"role\": "
-                            "\"exploratory\", \"old\": 31.0, \"new\": 30.1, "
-                            "\"change_percent\": -2.9, \"ci95_percent\": [-6.1, 0.8], \"verdict\": "
-                            "\"inconclusive\"}], \"blame\": "
-                            "[{\"test\": \"tg128\", \"parts\": [{\"op\": \"moe_up\", "
-                            "\"old_variant\": \"moe_up_avx2\", \"new_variant\": "
-                            "\"moe_up_avx512\", \"old_ns\": 9800000, \"new_ns\": 8600000, "
-                            "\"delta_ns\": -1200000}, {\"op\": \"head\", "
-                            "\"old_variant\": \"h\", \"new_variant\": \"h\", \"old_ns\": 2900000, "
-                            "\"new_ns\": 2910000, \"delta_ns\": "
-                            "10000}]}], \"next\": \"sol opt record\"}");
+    return store_run_finish(
+        store, id, STORE_OK, NULL,
+        "{\"mode\": \"live\", \"verdict\": \"faster\", \"reason\": null, "
+        "\"old\": \"./old bench -o json\", \"new\": "
+        "\"./new bench -o json\", \"delta_percent\": 1.0, "
+        "\"seconds\": 42, \"metrics\": "
+        "[{\"name\": \"tg128\", \"unit\": \"t/s\", "
+        "\"role\": \"deciding\", \"n_old\": 8, \"n_new\": 8, \"p_holm\": 0.0078, \"old\": 44.1, "
+        "\"new\": 46.9, "
+        "\"change_percent\": 6.3, \"ci95_percent\": [5.2, "
+        "7.5], \"verdict\": \"faster\"}, {\"name\": \"pp512\", \"unit\": "
+        "\"t/s\", \"role\": \"deciding\", \"n_old\": 8, \"n_new\": 8, \"p_holm\": 0.4, \"old\": "
+        "115.2, \"new\": 115.0, \"change_percent\": -0.2, \"ci95_percent\": "
+        "[-0.7, 0.4], \"verdict\": \"same\"}, "
+        "{\"name\": \"tg128 @ d16384\", \"unit\": \"t/s\", \"role\": "
+        "\"exploratory\", \"n_old\": 8, \"n_new\": 8, \"p_holm\": 0.21, \"needed\": 14, \"old\": "
+        "31.0, \"new\": 30.1, "
+        "\"change_percent\": -2.9, \"ci95_percent\": [-6.1, 0.8], \"verdict\": "
+        "\"inconclusive\"}, {\"name\": \"tg128: peak memory, bytes\", \"unit\": \"\", "
+        "\"role\": \"exploratory\", \"n_old\": 8, \"n_new\": 8, \"p_holm\": 1e-5, \"old\": "
+        "8327168, \"new\": 8511488, \"change_percent\": 2.2, \"ci95_percent\": null, "
+        "\"verdict\": \"inconclusive\"}], \"blame\": "
+        "[{\"test\": \"tg128\", \"parts\": [{\"op\": \"moe_up\", "
+        "\"old_variant\": \"moe_up_avx2\", \"new_variant\": "
+        "\"moe_up_avx512\", \"old_ns\": 9800000, \"new_ns\": 8600000, "
+        "\"delta_ns\": -1200000}, {\"op\": \"head\", "
+        "\"old_variant\": \"h\", \"new_variant\": \"h\", \"old_ns\": 2900000, "
+        "\"new_ns\": 2910000, \"delta_ns\": "
+        "10000}], \"gaps_ns\": -50000, \"clock_ns\": null, \"residual_ns\": 24000, "
+        "\"delta_ns_per_token\": -1216000}], \"next\": \"sol opt record\"}");
 }
 
 /* ---- history ---- */
@@ -463,6 +479,7 @@ enum sol_status report_fixture_write(const char *folder)
     if (status == SOL_OK) status = add_bare(store);
     if (status == SOL_OK) status = add_hostile(store);
     if (status == SOL_OK) status = add_large(store, env);
+    if (status == SOL_OK) status = report_pages_write(store, env);
     if (status == SOL_OK) status = add_history(store, env);
     if (status == SOL_OK) status = add_change(store, env);
     if (status == SOL_OK) status = add_trace(store, env);

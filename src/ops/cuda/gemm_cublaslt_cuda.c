@@ -11,7 +11,6 @@ enum { ALIGN = 256 };
 static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
     const struct gemm_args *a = args;
-    const char *missing;
     (void)device;
     if (a->w.dtype != DTYPE_BF16 || a->group_offsets)
         snprintf(why, OP_REASON_MAX, "%s%s; it multiplies all rows by bf16",
@@ -22,10 +21,16 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
     else if (!few_rows_aligned(a->w.data) || !few_rows_aligned(a->bias) ||
              !few_rows_aligned(a->c.data))
         snprintf(why, OP_REASON_MAX, "an operand at an address that is no multiple of 16");
-    else if (!gpu_matmul_usable(&missing))
-        snprintf(why, OP_REASON_MAX, "%.*s", OP_REASON_MAX - 1, missing);
     else
         return true;
+    return false;
+}
+
+static bool usable(char why[OP_REASON_MAX])
+{
+    const char *missing;
+    if (gpu_matmul_usable(&missing)) return true;
+    snprintf(why, OP_REASON_MAX, "%.*s", OP_REASON_MAX - 1, missing);
     return false;
 }
 
@@ -68,6 +73,7 @@ const struct op_variant gemm_cublaslt_cuda = {
     .numerics = NUMERICS_BF16,
     .target = TARGET_CUDA,
     .arch = {.major = 8},
+    .usable = usable,
     .can_run = can_run,
     .suits = suits,
     .workspace = workspace,

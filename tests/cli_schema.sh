@@ -1,0 +1,250 @@
+#!/usr/bin/env bash
+# sol schema: every command's --json, and every configuration file, is what its schema says (schemas.py). A new field
+# fails here until the schema knows it.
+. "${SOL_SOURCE_DIR:?ctest sets it}/tests/support/cli.sh"
+export XDG_CACHE_HOME=$work/cache HOME=$work GIT_CONFIG_NOSYSTEM=1
+data=$SOL_SOURCE_DIR/tests/data
+tiny="-m synth:tiny -t 1 -q"
+cd "$work" || exit 1
+[ "${SOL_EMULATED:-}" ] && { echo "skipped: emulated builds take too long"; exit 0; }
+
+# ---- sol schema ----
+run 0 schema
+has out '^bench +What sol bench'
+run 2 schema benhc
+has err "did you mean 'bench'"
+run 2 schema bench runs
+run 0 schema --json
+cp out schemas.json
+for file in "$SOL_SOURCE_DIR"/schemas/*.json; do
+    name=$(basename "$file" .json)
+    run 0 schema "$name"
+    cmp -s out "$file" || fail "sol schema $name is not schemas/$name.json"
+done
+is "schemas" "$(grep -c '"name":' schemas.json)" "$(find "$SOL_SOURCE_DIR/schemas" -name '*.json' | wc -l)"
+
+# ---- --json is everywhere ----
+run 0 --help
+for command in $(sed -n 's/^  \([a-z]*\)  .*/\1/p' out); do
+    case $command in help | version | mcp) continue ;; esac # README says why
+    run 0 "$command" --help
+    has out '^ +--json '
+done
+run 2 tok decode --json
+run 0 runs --json
+cp out list
+run 0 runs -o json
+cmp -s out list || fail "--json is not what -o json is"
+
+# the keys that sol opt reads, and that its schema names
+run 0 schema sol-opt
+for key in $(sed -n 's/^    {"\([a-z_]*\)", FIELD_.*/\1/p' "$SOL_SOURCE_DIR/src/opt/config.c"); do
+    has out "\"$key\": \\{"
+done
+
+command -v python3 >/dev/null || { echo "skipped: no python3"; exit $((failures > 0)); }
+python3 -c 'from jsonschema import Draft202012Validator' 2>/dev/null || {
+    echo "skipped: no python3-jsonschema (tools/setup test installs it)"
+    exit $((failures > 0))
+}
+
+# keep SCHEMA [FILE]: what was printed last, or a file, is to be of this schema
+mkdir made
+count=0
+keep() {
+    count=$((count + 1))
+    cp "${2:-out}" "made/$1@$count.json"
+}
+# json SCHEMA STATUS ARGUMENT...
+json() {
+    local name=$1
+    shift
+    local status=$1
+    shift
+    case $1 in
+    profile) run "$status" "$1" --json "${@:2}" ;; # before the command that is profiled
+    *) run "$status" "$@" --json ;;
+    esac
+    printf 'sol %s\n' "$*" >"made/$name@$((count + 1)).txt"
+    keep "$name"
+}
+
+keep schema schemas.json
+
+# ---- a model on the processor ----
+# shellcheck disable=SC2086 # words, here and below
+{
+    json bench 0 bench $tiny -p 4 -n 2 -r 5 --ops --no-limits --label first --ratings <(echo '[{"device": "", "metric": "tg",
+        "baseline": 1, "good": 2, "excellent": 3}]')
+    json bench 0 bench $tiny -p 4 -n 2 -r 2 --starts 2 --ops --no-limits --npl 2 --force rmsnorm=reference
+    json bench 0 bench $tiny -p 0 -n 2 -r 1 --ops --no-store
+    json bench-op 0 bench --op rmsnorm:m=3,check=reference --op gemm:m=2,n=64,k=64,groups=4,top_k=2
+    json run 0 run -t 1 -q -p "Once upon" -n 4
+    json run 0 run -m synth:tiny -t 1 -q --random-tokens 4 -n 4
+    json perplexity 0 perplexity -m synth:tiny --random-tokens 40 -c 16 -q -t 1 --kl
+    json perplexity 0 perplexity -m synth:tiny --random-tokens 40 -c 16 -q -t 1 --llama
+    json profile-model 0 profile -m synth:tiny -t 1 -p 4 -n 2 -d 0,16 -r 1 -q --label own
+    json profile-model 0 profile -m synth:tiny -t 1 -p 4 -n 2 -d 0 -r 1 -q --no-limits --layers --no-store
+    json device 0 device --seconds 0.0001 -q
+    json device-known 0 device --known
+    json kernels 0 kernels
+    json kernels 0 kernels -m synth:tiny --explain --rows 1,2
+    json kernels 0 kernels -m synth:tiny
+    json verify 0 verify --op gemm --op rmsnorm --brief --rounds 1
+    json tune 0 tune -m synth:tiny,layers=1 -t 1 --rows 1 --budget 1 -q
+    keep tuning cache/sol/tuning.json
+    json tune 0 tune -m synth:tiny,layers=1 -t 1 --rows 1 --dry-run -q
+    json tune-clear 0 tune --clear -t 1
+}
+keep tuning "$SOL_SOURCE_DIR/src/ops/tuning_shipped.json"
+json ratings 0 ratings --all
+echo '[{"device": "x", "metric": "tg", "baseline": 1, "good": 2, "excellent": 3}]' >ratings.json
+keep ratings ratings.json
+json ratings 0 ratings ratings.json --device x
+json model-info 0 model info -m synth:tiny --tensors --keys
+json model-written 0 model synth --like tiny,layers=1 -o tiny.gguf
+json model-info 0 model info -m tiny.gguf --tensors --keys
+json model-check 0 model check -m tiny.gguf
+printf '\377\377\377\377\377\377\377\377' | dd of=tiny.gguf bs=1 seek=$(($(stat -c %s tiny.gguf) - 8)) conv=notrunc status=none
+json model-check 4 model check -m tiny.gguf
+json model-fit 0 model fit --like gpt-oss-20b --device-memory 40
+json model-fit 0 model fit -m synth:tiny
+echo "a text of some length" >text
+json tok 0 tok encode text
+json tok 0 tok encode --count text
+json tok-train 0 tok train --vocab-size 258 -o words.json text
+
+# names that are no UTF-8: the fields stay
+odd=$(printf 'odd \377')
+json model-written 0 model synth --like tiny,layers=1 -o "$odd.gguf"
+json model-info 0 model info -m "$odd.gguf" --keys
+json model-check 0 model check -m "$odd.gguf"
+json tok-train 0 tok train --vocab-size 258 -o "$odd.json" text
+cp "$data/import/nvbench.json" "$odd.json"
+json import 0 import "$odd.json"
+json report 0 report last -o "$odd.html"
+run 0 runs delete last
+
+# ---- stored runs ----
+json import 0 import "$data/import/llama_bench_new.json" "$data/import/nvbench.json"
+json import 0 import --label counted "$data/import/ncu_raw.csv"
+json advise 0 advise counted
+json runs 0 runs
+json runs-show 0 runs show first
+json runs-show 0 runs export own
+json runs-show 0 runs show counted
+json runs-label 0 runs label first first
+json advise 0 advise own
+json advise-rules 0 advise --rules
+json advise 0 advise "$data/trace"
+json advise-what-if 0 advise own --what-if attention=0.5 --what-if gap=0
+json advise-what-if 0 advise "$data/trace" --what-if attention=0.5
+json compare-roles 0 compare --roles own "$data/trace"
+run 0 bench $tiny -p 4 -n 2 -r 5 --ops --no-limits --label second
+json compare 12 compare first second
+json runs-show 0 runs show last
+json compare 10 compare --live 'echo a; sleep 0.02' 'echo a' --max-pairs 6 --same-output
+json compare 7 compare --live 'echo a' 'echo b' --max-pairs 6 --same-output
+json compare-calibrate 0 compare --calibrate "echo '{\"n_gen\": 1, \"samples_ns\": [5, 5]}'"
+json report 0 report first -o r.html
+json report 0 report --history -o h.html
+json runs-delete 0 runs delete second
+
+# ---- other programs: the driver's call and the buffers are as with a GPU ----
+mkdir bin
+cat >bin/ncu <<SH
+#!/bin/sh
+while [ \$# -gt 0 ]; do
+    [ "\$1" = --log-file ] && cp "$data/import/ncu_raw.csv" "\$2"
+    shift
+done
+SH
+chmod +x bin/ncu
+PATH=$work/bin:$PATH json advise 0 profile --counters full -- true
+if [ -x "${SOL_FAKE_APP:-}" ]; then
+    export SOL_CUPTI=$SOL_FAKE_CUPTI
+    profile() { run 0 profile --json --report report "$@" -- sh -c "'$SOL_FAKE_APP' 100 >/dev/null 2>&1; true"; }
+    profile --label traced --expect gemm_bf16=1/token --manifest manifest.json --learn
+    keep profile report
+    keep manifest manifest.json
+    profile --no-store --level graph
+    keep profile report
+    json runs-show 0 runs show traced
+    json advise 0 advise traced
+    json advise 13 advise traced --forbid gemm
+    json advise-what-if 0 advise traced --what-if gemm_bf16=1.375
+fi
+cat >manifest2.json <<'JSON'
+{"format": "sol manifest", "version": 1, "kernels": [{"match": "gemm|matmul", "count": 1}, {"kernel": "softmax"}],
+ "forbid": ["dequantize"], "max_share": [{"match": "copy", "share": 0.2}]}
+JSON
+keep manifest manifest2.json
+if [ -d "${SOL_FAKE_GPU:-}" ]; then
+    gpu="env LD_LIBRARY_PATH=$SOL_FAKE_GPU"
+    with_gpu() { LD_LIBRARY_PATH=$SOL_FAKE_GPU json "$@"; }
+    with_gpu device-gpu 0 device --backend cuda --seconds 0.0001 -q
+    SOL_NVML=$work/none with_gpu device-gpu 0 device --backend cuda -q
+    with_gpu device 0 device -q
+    with_gpu bench 0 bench --backend cuda -m synth:tiny -p 8 -n 4 -r 5 --ops -q
+    with_gpu runs-show 0 runs show last
+    with_gpu profile-model 0 profile --backend cuda -m synth:tiny -p 4 -n 2 -d 0 -r 1 -q --no-limits --no-store
+fi
+
+# ---- iterations ----
+if command -v git >/dev/null; then
+    mkdir tree && cd tree || exit 1
+    git init -q && git config user.email t@example.org && git config user.name t
+    printf '#!/bin/sh\necho took 300\n' >slow && chmod +x slow && git add -A && git commit -qm first
+    in_tree() { # STATUS ARGUMENT...
+        (cd "$work/tree" && "$SOL_BINARY" opt "${@:2}" --json) >"$work/out" 2>"$work/err" </dev/null
+        local got=$?
+        [ $got = "$1" ] || fail "sol opt ${*:2}: status $got, expected $1"
+        (cd "$work" && printf '%s\n' "sol opt ${*:2}" >"made/opt@$((count + 1)).txt")
+        cd "$work" && keep opt
+    }
+    in_tree 0 status
+    in_tree 0 init --preset make --build true --benchmark ./slow --metric 'regex:took ([0-9]+)' --correctness true
+    keep sol-opt tree/sol-opt.json
+    in_tree 0 status
+    in_tree 0 start "sleep less" --predict 50% --rule distance
+    printf '#!/bin/sh\necho took 200\n' >tree/slow
+    in_tree 0 benchmark -q
+    in_tree 2 accept -q
+    in_tree 10 compare -q --max-pairs 8
+    in_tree 0 status
+    in_tree 0 accept -q
+    in_tree 0 start "sleep more"
+    printf '#!/bin/sh\necho took 500\n' >tree/slow
+    in_tree 0 record --note "slower"
+    in_tree 0 history last
+    in_tree 0 revert
+    in_tree 0 restore
+    in_tree 0 revert
+    in_tree 0 history --all
+    in_tree 0 summary
+    in_tree 2 start
+fi
+cd "$work" || exit 1
+python3 "$SOL_SOURCE_DIR/tests/schemas.py" examples made "$SOL_SOURCE_DIR" || fail "examples of the documents"
+for preset in sol llama.cpp make; do
+    (cd tree && "$SOL_BINARY" opt init --preset $preset --force >/dev/null 2>&1 && cp sol-opt.json "$work/out") && keep sol-opt
+done
+
+# ---- sol mcp ----
+python3 "$SOL_SOURCE_DIR/tests/schemas.py" calls made "$SOL_BINARY" mcp --allow-commands <<'CALLS' || fail "sol mcp"
+bench {"model": "synth:tiny", "prompt": [4], "generate": [2], "repetitions": 3, "no_limits": true, "ops": true}
+run_show {"run": "last"}
+runs {}
+kernels {}
+advise {"run": "own"}
+compare {"old": "first", "new": "last"}
+advise {"run": "none"}
+compare_live {"old": "sleep 9", "new": "sleep 9", "max_seconds": 0.3}
+profile_command {"command": ["false"]}
+more {"id": "none"}
+CALLS
+
+[ -z "${KEEP_MADE:-}" ] || cp -r made "$KEEP_MADE"
+python3 "$SOL_SOURCE_DIR/tests/schemas.py" check made "$SOL_SOURCE_DIR" || fail "schemas"
+[ $failures = 0 ] && echo "all passed"
+exit $((failures > 0))
