@@ -332,8 +332,8 @@ static void test_records(void **state)
 {
     (void)state;
     struct records r;
-    /* A prompt of 600 in steps of 512: what the kernels of its last step took says nothing of it.
-     */
+    /* A prompt of 600 in steps of 512, from before kernels said of how many steps: those of the
+     * last one say nothing of it. */
     parse("[{\"n_prompt\": 600, \"n_gen\": 0, \"n_batch\": 512, \"avg_ns\": 6000,"
           "  \"samples_ns\": [6000, 12000], \"kernels\": ["
           "  {\"phase\": \"prompt\", \"op\": \"gemm\", \"variant\": \"x\", \"us_per_step\": 0.88},"
@@ -355,6 +355,12 @@ static void test_records(void **state)
         "[{\"n_prompt\": 88, \"n_batch\": 512, \"avg_ns\": 6000, \"kernels\": ["
         "  {\"phase\": \"prompt\", \"op\": \"gemm\", \"variant\": \"x\", \"us_per_step\": 0.88}]}]",
         &r);
+    assert_near(r.items[0].kernels[0].ns_per_token, 10, 1e-9);
+    records_free(&r);
+    parse("[{\"n_prompt\": 600, \"n_batch\": 512, \"avg_ns\": 6000, \"kernels\": ["
+          "  {\"phase\": \"prompt\", \"op\": \"gemm\", \"variant\": \"x\", \"steps\": 2,"
+          "   \"us_per_step\": 3}]}]",
+          &r);
     assert_near(r.items[0].kernels[0].ns_per_token, 10, 1e-9);
     records_free(&r);
     /* llama-bench's JSON lines. */

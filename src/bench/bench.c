@@ -35,11 +35,19 @@ static const struct stop_rule stop_defaults = {.least = 6, .most = 40, .seconds 
 static const double prompt_precision = 0.01, generation_precision = 0.005;
 static const double settled_within = 0.01, warmup_share = 0.25; /* of the time of a test */
 
-/* What the steps of a phase cost in the repetition that is looked at. */
-struct tally {
-    const struct plan *plan; /* of the last of these steps */
+/* One plan, in the repetition that is looked at. */
+struct plan_use {
+    const struct plan *plan; /* owned by the engine */
     struct op_cost *costs;   /* [steps of the plan], sums over `runs` runs of it */
     int64_t runs;
+};
+
+/* Prompt or generation: the plans of its steps. A prompt's steps may be of several shapes. */
+struct phase {
+    const char *name;
+    struct plan_use *uses; /* [n_uses] */
+    int n_uses;
+    int64_t steps; /* of a repetition */
 };
 
 struct bench {
@@ -51,10 +59,9 @@ struct bench {
     int64_t max_batch;
     struct engine_row *prompt, *steps; /* [n_parallel * n_prompt], [n_gen][n_parallel] */
     int64_t n_prompt_rows;
-    const struct plan *step_plan; /* of a generation step; owned by the engine */
-    const struct plan *prompt_plan;
-    bool generating; /* a generation step is running */
-    struct tally prompt_tally, step_tally;
+    struct phase prompt_phase, generation;
+    bool generating;    /* a generation step is running */
+    int64_t plans_made; /* by the engine, after the repetition that is looked at */
     double touched, busiest, even;
     int64_t observations;
     bool keep_steps; /* the repetition counts: note the time of each generation step */
@@ -154,9 +161,7 @@ static enum sol_status probe(struct bench *b)
     struct engine_row row = b->test.n_gen ? b->steps[0] : b->prompt[0];
     row.output = true;
     if (!b->test.n_gen) return engine_eval(b->engine, &row, 1, NULL, NULL, &logits);
-    SOL_TRY(engine_eval(b->engine, b->steps, b->test.n_parallel, NULL, NULL, &logits));
-    b->step_plan = engine_last_plan(b->engine);
-    return SOL_OK;
+    return engine_eval(b->engine, b->steps, b->test.n_parallel, NULL, NULL, &logits);
 }
 
 /* ---- counting ---- */
@@ -167,23 +172,36 @@ static void add_cost(struct op_cost *sum, struct op_cost cost)
     sum->bytes += cost.bytes;
 }
 
-static bool tally_begin(struct tally *t, const struct plan *plan)
+/* NULL: no memory, and nothing is as short of it as a step without costs. */
+static struct plan_use *use_of(struct phase *phase, const struct plan *plan)
 {
-    if (t->plan == plan) return true;
-    struct op_cost *grown = realloc(t->costs, (size_t)plan_step_count(plan) * sizeof *grown);
-    if (!grown) return false;
-    memset(grown, 0, (size_t)plan_step_count(plan) * sizeof *grown);
-    *t = (struct tally){.plan = plan, .costs = grown};
-    return true;
+    for (int i = 0; i < phase->n_uses; i++)
+        if (phase->uses[i].plan == plan) return &phase->uses[i];
+    struct op_cost *costs = calloc((size_t)plan_step_count(plan), sizeof *costs);
+    struct plan_use *grown =
+        costs ? realloc(phase->uses, (size_t)(phase->n_uses + 1) * sizeof *grown) : NULL;
+    if (!grown) {
+        free(costs);
+        return NULL;
+    }
+    phase->uses = grown;
+    phase->uses[phase->n_uses] = (struct plan_use){.plan = plan, .costs = costs};
+    return &phase->uses[phase->n_uses++];
 }
 
-static void tally_layer(struct bench *b, struct tally *t, int layer)
+static void free_uses(struct phase *phase)
 {
-    for (int i = 0; i < plan_step_count(t->plan); i++) {
-        const struct plan_step *step = plan_step_at(t->plan, i);
+    for (int i = 0; i < phase->n_uses; i++) free(phase->uses[i].costs);
+    free(phase->uses);
+}
+
+static void tally_layer(struct bench *b, struct plan_use *use, int layer)
+{
+    for (int i = 0; i < plan_step_count(use->plan); i++) {
+        const struct plan_step *step = plan_step_at(use->plan, i);
         if (step->layer != layer) continue;
         struct op_cost cost = step->op->cost(step->args);
-        add_cost(&t->costs[i], cost);
+        add_cost(&use->costs[i], cost);
         add_cost(&b->result->cost, cost);
         b->result->flops[step->numerics] += cost.flops;
     }
@@ -220,12 +238,14 @@ static void observe_layer(void *arg, int layer, const float *x, int64_t rows)
     (void)x;
     struct bench *b = arg;
     const struct plan *plan = engine_last_plan(b->engine);
-    struct tally *t = b->generating ? &b->step_tally : &b->prompt_tally;
-    if (!tally_begin(t, plan)) return; /* a step without costs: nothing is as short of memory */
-    tally_layer(b, t, layer);
+    struct phase *phase = b->generating ? &b->generation : &b->prompt_phase;
+    struct plan_use *use = use_of(phase, plan);
+    if (!use) return;
+    tally_layer(b, use, layer);
     if (layer == engine_model(b->engine)->config.n_layers - 1) {
-        tally_layer(b, t, -1); /* embedding and head belong to no layer */
-        t->runs++;
+        tally_layer(b, use, -1); /* embedding and head belong to no layer */
+        use->runs++;
+        phase->steps++;
     }
     observe_experts(b, plan, rows);
 }
@@ -236,9 +256,7 @@ static void observe_layer(void *arg, int layer, const float *x, int64_t rows)
 static enum sol_status run_prompt(struct bench *b)
 {
     if (b->n_prompt_rows == 0) return SOL_OK;
-    SOL_TRY(engine_eval(b->engine, b->prompt, b->n_prompt_rows, NULL, NULL, NULL));
-    b->prompt_plan = engine_last_plan(b->engine);
-    return SOL_OK;
+    return engine_eval(b->engine, b->prompt, b->n_prompt_rows, NULL, NULL, NULL);
 }
 
 static enum sol_status run_generation(struct bench *b, struct progress *progress, uint64_t done)
@@ -333,6 +351,7 @@ static enum sol_status warm_up(struct bench *b, const struct stop_rule *rule,
     engine_set_trace(b->engine, observe_layer, b);
     enum sol_status status = sample_one(b, progress, true);
     engine_set_trace(b->engine, NULL, NULL);
+    b->plans_made = engine_plans_made(b->engine);
     r->settled = rule->count > 0;
     while (status == SOL_OK && !r->settled && r->n_samples < BENCH_WARMUPS_MAX &&
            (double)(clock_ns() - start) * 1e-9 < warmup_share * rule->seconds) {
@@ -445,52 +464,77 @@ static struct bench_kernel *find_kernel(struct bench_result *r, const char *phas
     return k;
 }
 
-/* `runs`: how often a repetition runs the plan. */
-static enum sol_status collect_kernels(struct bench *b, const char *phase, const struct plan *plan,
-                                       const struct tally *tally, int64_t runs)
+/* How often a repetition runs the plan. A prompt of one row and a generation step may share one. */
+static int64_t runs_of(const struct bench *b, const struct plan *plan)
+{
+    int64_t runs = 0;
+    for (int i = 0; i < b->prompt_phase.n_uses; i++)
+        runs += b->prompt_phase.uses[i].plan == plan ? b->prompt_phase.uses[i].runs : 0;
+    for (int i = 0; i < b->generation.n_uses; i++)
+        runs += b->generation.uses[i].plan == plan ? b->generation.uses[i].runs : 0;
+    return runs;
+}
+
+/* Of the calls that were counted those of this phase: without what the other one should have. */
+static int64_t calls_here(int64_t counted, int64_t here, int64_t all, int64_t repetitions)
+{
+    return repetitions < 0 ? counted * here / all : counted - (all - here) * repetitions;
+}
+
+static enum sol_status collect_kernels(struct bench *b, const struct phase *phase)
 {
     struct bench_result *r = b->result;
-    int count = plan_step_count(plan), first = r->n_kernels;
+    int first = r->n_kernels, count = 0;
     int64_t repetitions = r->stopped == STOP_INTERRUPTED ? -1 : (int64_t)r->n_own;
-    struct bench_kernel *grown = realloc(r->kernels, (size_t)(first + count) * sizeof *grown);
+    for (int u = 0; u < phase->n_uses; u++) count += plan_step_count(phase->uses[u].plan);
+    struct bench_kernel *grown = realloc(r->kernels, (size_t)(first + count + 1) * sizeof *grown);
     if (!grown) return status_set(SOL_E_MEMORY, "no memory for the list of kernels");
     r->kernels = grown;
-    for (int i = 0; i < count; i++) {
-        const struct plan_step *step = plan_step_at(plan, i);
-        struct bench_kernel *k = find_kernel(r, phase, step);
-        k->calls++;
-        k->ran += (int64_t)step->runs;
-        if (tally->plan != plan || tally->runs == 0) continue;
-        double part = 1.0 / (double)tally->runs;
-        add_cost(&k->cost,
-                 (struct op_cost){part * tally->costs[i].flops, part * tally->costs[i].bytes});
+    for (int u = 0; u < phase->n_uses; u++) {
+        const struct plan_use *use = &phase->uses[u];
+        int64_t all = runs_of(b, use->plan);
+        double part = 1.0 / (double)phase->steps;
+        for (int i = 0; i < plan_step_count(use->plan); i++) {
+            const struct plan_step *step = plan_step_at(use->plan, i);
+            struct bench_kernel *k = find_kernel(r, phase->name, step);
+            k->steps = phase->steps;
+            k->calls += part * (double)use->runs;
+            k->ran += calls_here((int64_t)step->runs, use->runs, all, repetitions);
+            k->expected += use->runs * repetitions;
+            add_cost(&k->cost,
+                     (struct op_cost){part * use->costs[i].flops, part * use->costs[i].bytes});
+        }
     }
     for (int i = first; i < r->n_kernels; i++) {
         struct bench_kernel *k = &r->kernels[i];
-        k->expected = repetitions < 0 ? -1 : k->calls * runs * repetitions;
+        if (repetitions < 0) k->expected = -1;
         r->proved = r->proved && k->ran == k->expected;
     }
     return SOL_OK;
 }
 
-/* `runs`: how often the plan ran since its times were reset. */
-static void add_kernel_times(struct bench_result *r, const char *phase, const struct plan *plan,
-                             int64_t runs)
+/* Of one repetition under clocks, after the times were reset. */
+static void add_kernel_times(const struct bench *b, const struct phase *phase)
 {
+    struct bench_result *r = b->result;
     double total = 0;
-    for (int i = 0; i < plan_step_count(plan); i++) {
-        const struct plan_step *step = plan_step_at(plan, i);
-        double ns = (double)step->ns / (double)runs;
-        double seconds = 1e-9 * fmax(ns - r->event_ns, ns / 10); /* a call is never nothing */
-        find_kernel(r, phase, step)->seconds += seconds;
-        total += seconds;
+    for (int u = 0; u < phase->n_uses; u++) {
+        const struct plan_use *use = &phase->uses[u];
+        double all = (double)runs_of(b, use->plan), part = (double)use->runs / (double)phase->steps;
+        for (int i = 0; i < plan_step_count(use->plan); i++) {
+            const struct plan_step *step = plan_step_at(use->plan, i);
+            double ns = (double)step->ns / all;
+            double seconds = 1e-9 * fmax(ns - r->event_ns, ns / 10); /* a call is never nothing */
+            find_kernel(r, phase->name, step)->seconds += part * seconds;
+            total += part * seconds;
+        }
     }
     for (int i = 0; i < r->n_kernels && total > 0; i++)
-        if (r->kernels[i].phase == phase) r->kernels[i].share = r->kernels[i].seconds / total;
+        if (r->kernels[i].phase == phase->name) r->kernels[i].share = r->kernels[i].seconds / total;
 }
 
 /* Whether the plan has, in every layer, each of what a layer consists of, fused or not. */
-static bool covers_layers(const struct plan *plan, const struct model_config *config)
+static bool plan_covers(const struct plan *plan, const struct model_config *config)
 {
     const struct op *const *wanted = forward_of(config)->parts;
     for (int w = 0; wanted[w]; w++) {
@@ -506,25 +550,11 @@ static bool covers_layers(const struct plan *plan, const struct model_config *co
     return true;
 }
 
-/* The shape of the prompt's step that begins with row `at`. */
-static void prompt_step(const struct bench *b, int64_t at, int64_t *rows, int64_t *outputs)
+static bool covers_layers(const struct phase *phase, const struct model_config *config)
 {
-    *rows = b->n_prompt_rows - at < b->max_batch ? b->n_prompt_rows - at : b->max_batch;
-    *outputs = 0;
-    for (int64_t i = 0; i < *rows; i++) *outputs += b->prompt[at + i].output;
-}
-
-/* Steps of the prompt that had the shape of the last one, and so ran its plan. */
-static int64_t prompt_plan_runs(const struct bench *b)
-{
-    int64_t runs = 0, rows, outputs, last_rows, last_outputs;
-    if (b->n_prompt_rows == 0) return 0;
-    prompt_step(b, (b->n_prompt_rows - 1) / b->max_batch * b->max_batch, &last_rows, &last_outputs);
-    for (int64_t at = 0; at < b->n_prompt_rows; at += b->max_batch) {
-        prompt_step(b, at, &rows, &outputs);
-        runs += rows == last_rows && outputs == last_outputs;
-    }
-    return runs;
+    for (int u = 0; u < phase->n_uses; u++)
+        if (!plan_covers(phase->uses[u].plan, config)) return false;
+    return true;
 }
 
 static size_t status_bytes(const char *key)
@@ -563,7 +593,7 @@ static void summarize(struct bench *b)
 }
 
 /* Every repetition did the same, so one more under clocks shows where their time went. */
-static enum sol_status time_kernels(struct bench *b, int64_t prompt_runs, int64_t step_runs)
+static enum sol_status time_kernels(struct bench *b)
 {
     struct progress progress;
     double ns;
@@ -573,27 +603,23 @@ static enum sol_status time_kernels(struct bench *b, int64_t prompt_runs, int64_
     if (status == SOL_OK) status = repeat(b, &progress, 0, &ns);
     progress_end(&progress);
     if (status != SOL_OK) return status;
-    if (b->prompt_plan) add_kernel_times(b->result, "prompt", b->prompt_plan, prompt_runs);
-    if (b->step_plan) add_kernel_times(b->result, "generation", b->step_plan, step_runs);
+    add_kernel_times(b, &b->prompt_phase);
+    add_kernel_times(b, &b->generation);
     return SOL_OK;
 }
 
-/* Of a prompt of several steps the kernels are those of the last. */
 static enum sol_status take_kernels(struct bench *b)
 {
     struct bench_result *r = b->result;
     const struct model_config *config = &engine_model(b->engine)->config;
-    int64_t prompt_runs = prompt_plan_runs(b), step_runs = b->test.n_gen;
-    if (b->prompt_plan == b->step_plan) prompt_runs = step_runs = prompt_runs + step_runs;
-    r->layers_complete = (!b->prompt_plan || covers_layers(b->prompt_plan, config)) &&
-                         (!b->step_plan || covers_layers(b->step_plan, config));
-    r->proved = r->layers_complete;
-    if (b->prompt_plan)
-        SOL_TRY(collect_kernels(b, "prompt", b->prompt_plan, &b->prompt_tally, prompt_runs));
-    if (b->step_plan)
-        SOL_TRY(collect_kernels(b, "generation", b->step_plan, &b->step_tally, step_runs));
+    /* Steps of more shapes than the engine keeps plans for: those that were seen are gone. */
+    if (engine_plans_made(b->engine) != b->plans_made) return SOL_OK;
+    r->proved = r->layers_complete =
+        covers_layers(&b->prompt_phase, config) && covers_layers(&b->generation, config);
+    SOL_TRY(collect_kernels(b, &b->prompt_phase));
+    SOL_TRY(collect_kernels(b, &b->generation));
     if (!b->params->ops || interrupt_requested()) return SOL_OK;
-    return time_kernels(b, prompt_runs, step_runs);
+    return time_kernels(b);
 }
 
 static struct stop_rule stop_rule_of(const struct bench *b)
@@ -657,12 +683,16 @@ enum sol_status bench_run(const struct model *model, const struct bench_params *
     out->step_ns = test->n_gen ? malloc(STEPS_MAX * sizeof *out->step_ns) : NULL;
     if (!out->samples || (test->n_gen && !out->step_ns))
         return status_set(SOL_E_MEMORY, "no memory for the samples");
-    struct bench b = {
-        .params = params, .result = out, .test = *test, .gpu = params->engine.chooser.device.gpu};
+    struct bench b = {.params = params,
+                      .result = out,
+                      .test = *test,
+                      .gpu = params->engine.chooser.device.gpu,
+                      .prompt_phase.name = "prompt",
+                      .generation.name = "generation"};
     enum sol_status status = run_all(&b, model);
     engine_destroy(b.engine);
-    free(b.prompt_tally.costs);
-    free(b.step_tally.costs);
+    free_uses(&b.prompt_phase);
+    free_uses(&b.generation);
     free(b.prompt);
     free(b.steps);
     return status;

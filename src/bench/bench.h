@@ -35,18 +35,19 @@ struct bench_params {
     struct progress_whole *whole; /* of which a test is a part; borrowed, may be NULL */
 };
 
-/* All calls of one variant in one step. */
+/* All calls of one variant in a step of its phase: the mean over the steps of one repetition. */
 struct bench_kernel {
     const char *phase; /* "prompt" or "generation" */
     const struct op *op;
     const char *variant;
     enum op_numerics numerics;
-    int calls; /* in one step */
+    int64_t steps; /* of the phase, in one repetition */
+    double calls;
     int64_t ran,
-        expected;        /* calls in all timed repetitions: counted, and by the plan; -1 unknown */
-    struct op_cost cost; /* of these calls in one step: mean over the steps of one repetition */
-    double seconds;      /* 0 without `ops` */
-    double share;        /* of the phase's seconds */
+        expected; /* calls in all timed repetitions: counted, and by the plans; -1 unknown */
+    struct op_cost cost;
+    double seconds; /* 0 without `ops` */
+    double share;   /* of the phase's seconds */
 };
 
 /* Spread of the tokens over experts, mean over layers and steps. */

@@ -175,12 +175,13 @@ static json_t *settings_json(const struct bench_report *report)
 static json_t *kernel_json(const struct bench_report *report, const struct bench_kernel *k)
 {
     double limit = bench_kernel_limit_ns(report->ceiling, k);
-    json_t *json = json_pack("{s:s, s:s, s:s, s:s, s:i, s:o, s:I, s:f, s:f, s:o}", "phase",
-                             k->phase, "op", k->op->name, "variant", k->variant, "numerics",
-                             op_numerics_name(k->numerics), "calls", k->calls, "expected",
-                             k->expected < 0 ? json_null() : json_integer(k->expected), "ran",
-                             (json_int_t)k->ran, "flops", k->cost.flops, "bytes", k->cost.bytes,
-                             "limit_us_per_step", number_json(1e-3 * limit));
+    json_t *json =
+        json_pack("{s:s, s:s, s:s, s:s, s:I, s:f, s:o, s:I, s:f, s:f, s:o}", "phase", k->phase,
+                  "op", k->op->name, "variant", k->variant, "numerics",
+                  op_numerics_name(k->numerics), "steps", (json_int_t)k->steps, "calls", k->calls,
+                  "expected", k->expected < 0 ? json_null() : json_integer(k->expected), "ran",
+                  (json_int_t)k->ran, "flops", k->cost.flops, "bytes", k->cost.bytes,
+                  "limit_us_per_step", number_json(1e-3 * limit));
     if (!json || k->seconds <= 0) return json;
     json_object_set_new(json, "us_per_step", json_real(1e6 * k->seconds));
     json_object_set_new(json, "share", json_real(k->share));

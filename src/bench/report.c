@@ -160,7 +160,7 @@ static enum sol_status add_kernel(struct table *table, const struct bench_report
     SOL_TRY(table_cell(table, "%s", k->op->name));
     SOL_TRY(table_cell(table, "%s", k->variant));
     SOL_TRY(table_cell(table, "%s", op_numerics_name(k->numerics)));
-    SOL_TRY(table_cell(table, "%d", k->calls));
+    SOL_TRY(table_cell(table, "%.3g", k->calls));
     if (k->seconds <= 0) {
         for (int i = 0; i < 5; i++) SOL_TRY(table_cell(table, "-"));
         return SOL_OK;
@@ -274,16 +274,6 @@ static void write_notes(const struct bench_report *report, FILE *to)
                 "kernels: by events around each, less %.3g us that these add; in a test they run "
                 "as one graph and overlap\n",
                 1e-3 * report->results[0].event_ns);
-    bool steps = false;
-    for (size_t i = 0; i < report->n_results && report->params->ops; i++) {
-        const struct bench_result *r = &report->results[i];
-        steps = steps || r->test.n_prompt * r->test.n_parallel > r->batch;
-    }
-    if (steps)
-        fputs(
-            "kernels of a prompt of several steps are those of the last one, whose context is the "
-            "longest\n",
-            to);
     if (few) fprintf(to, "* fewer than %d repetitions\n", BENCH_REPETITIONS);
     for (size_t i = 0; i < report->n_results; i++) {
         const struct bench_result *r = &report->results[i];

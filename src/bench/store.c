@@ -56,7 +56,7 @@ static struct store_kernel kernel_of(const struct bench_report *report,
     bool decode = strcmp(k->phase, "generation") == 0;
     const struct bench_test *t = &r->test;
     double tokens = (double)((decode ? t->n_gen : t->n_prompt) * t->n_parallel);
-    double steps = (double)k->ran / k->calls; /* each of which has `calls` calls */
+    double steps = (double)k->ran / k->calls; /* each of which has `calls` calls on average */
     return (struct store_kernel){
         .metric = metric,
         .phase = decode ? "decode" : "prefill",

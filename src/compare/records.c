@@ -89,10 +89,13 @@ static struct record_kernel *find_kernel(struct record *r, const char *name)
     return NULL;
 }
 
-/* How often the kernels of a phase run in a repetition. Of a prompt of several steps they were
- * timed in the last one, whose context is the longest: 0, as the others are not known. */
-static double steps_of_phase(const struct bench_test *test, const json_t *fields, bool prompt)
+/* How many steps of its phase a repetition has. Before kernels said so, those of a prompt of
+ * several steps were of the last one, whose context is the longest: 0, as the others are not known.
+ */
+static double steps_of_kernel(const struct bench_test *test, const json_t *fields,
+                              const json_t *kernel, bool prompt)
 {
+    if (json_object_get(kernel, "steps")) return number(kernel, "steps");
     if (!prompt) return (double)test->n_gen;
     int64_t rows = test->n_prompt * test->n_parallel, batch = integer(fields, "n_batch", rows);
     return rows <= batch;
@@ -129,7 +132,7 @@ static enum sol_status add_kernel(struct record *r, const json_t *json,
     }
     double us = number(json, "us_per_step");
     if (isfinite(us) && us > 0)
-        k->ns_per_token += 1e3 * us * steps_of_phase(test, r->fields, prompt) / tokens;
+        k->ns_per_token += 1e3 * us * steps_of_kernel(test, r->fields, json, prompt) / tokens;
     k->calls += number(json, "calls");
     return add_variant(k, variant ? variant : "?");
 }
