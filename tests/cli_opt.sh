@@ -168,7 +168,7 @@ done
 [ "$(git -C "$tree" status --short | tr -d '\n')" = '?? built?? sol-opt.json' ] || fail "the tree is not clean"
 opt 2 accept
 opt 0 summary
-has out 'tiny_kernels +1 +1 +\+30.00 % +\+30.00 % +0.75 +1' "summary counts the prediction"
+has out 'tiny_kernels +1 +1 +1 +\+30.00 % +\+30.00 % +0.75 +1' "summary counts the prediction"
 
 # ---- the same and slower are refused; revert brings back what was recorded, and only that ----
 opt 0 start "no difference" --predict 10% --rule tiny_kernels
@@ -204,7 +204,7 @@ has out 'with blank' "the diff is kept"
 opt 0 history
 has out '2 .*reverted .*-28.57 %.* slower' history
 opt 0 summary
-has out 'tiny_kernels +2 +1 .* 0.50 +2' "the failure counts in the ledger"
+has out 'tiny_kernels +2 +2 +1 .* 0.50 +2' "the failure counts in the ledger"
 
 # ---- even-if same, no commit, keep ----
 opt 0 start "tidy"
@@ -264,7 +264,7 @@ opt 10 compare
 opt 7 accept
 opt 0 revert
 opt 0 summary
-has out 'spill +1 +0 +\+50.00 % +\+0.00 % +0.25 +1' "a refused change is no gain"
+has out 'spill +1 +1 +0 +\+50.00 % +\+0.00 % +0.25 +1' "a refused change is no gain"
 opt 0 history --wide
 has out 'faster and wrong +spill +\+50.00 % +\+0.00 % +faster +correctness failed' "a refused change is no gain"
 opt 0 start "faster and not checked" --predict 50% --rule spill
@@ -273,7 +273,7 @@ opt 10 compare
 opt 0 record
 opt 0 revert
 opt 0 summary
-has out 'spill +2 +0 .* 0.25 +1$' "what nobody checked is no entry"
+has out 'spill +2 +2 +0 .* 0.25 +1$' "what nobody checked is no entry"
 "$SOL_BINARY" report --history -o "$work/history.html" >"$work/out" 2>"$work/err" || fail "report of the history"
 grep -q 'correctness failed' "$work/history.html" || fail "the history's page has no gates"
 

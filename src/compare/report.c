@@ -101,12 +101,13 @@ static enum sol_status write_metrics(const struct compare_result *r, enum table_
         if (is_measured(&r->metrics[i])) status = add_metric(table, r, &r->metrics[i]);
     if (status == SOL_OK) table_print(table, format, to);
     table_destroy(table);
+    const char *line = format == TABLE_MARKDOWN ? "\n" : "";
     bool exploratory = false;
+    fprintf(to, "%sp: how often chance alone would do it, corrected for the number of metrics\n",
+            line);
     for (size_t i = 0; i < r->n_metrics; i++)
         exploratory = exploratory || (is_measured(&r->metrics[i]) && !r->metrics[i].deciding);
-    if (exploratory)
-        fprintf(to, "%sin brackets: exploratory, decides nothing\n",
-                format == TABLE_MARKDOWN ? "\n" : "");
+    if (exploratory) fprintf(to, "%sin brackets: exploratory, decides nothing\n", line);
     return status;
 }
 

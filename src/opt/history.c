@@ -198,7 +198,7 @@ enum sol_status opt_history(struct opt *o)
 
 struct rule_sum {
     const char *rule;
-    size_t tried, accepted, predicted_count;
+    size_t tried, compared, accepted, predicted_count;
     double predicted, realised; /* sums over those that have both */
 };
 
@@ -220,6 +220,7 @@ static size_t sum_up(const struct store_iterations *list, struct rule_sum *sums,
         bool accepted = strcmp(it->state, "accepted") == 0;
         struct rule_sum *s = find_rule(sums, &count, it->rule ? it->rule : "own idea");
         s->tried++;
+        s->compared += isfinite(it->realised);
         s->accepted += accepted;
         double gain = gates_gain(it, it->state);
         if (accepted && isfinite(gain)) *product *= 1 - gain;
@@ -235,8 +236,8 @@ static enum sol_status print_rules(struct opt *o, const struct rule_sum *sums, s
 {
     struct table *table;
     json_t *rules = json_array();
-    SOL_TRY(table_create("~rule|>tried|>accepted|>predicted|>realised|>comes true|>-ledger entries",
-                         &table));
+    SOL_TRY(table_create(
+        "~rule|>tried|>compared|>accepted|>predicted|>realised|>comes true|>-entries", &table));
     for (size_t i = 0; i < count; i++) {
         const struct rule_sum *s = &sums[i];
         double n = (double)s->predicted_count, factor;
@@ -244,19 +245,26 @@ static enum sol_status print_rules(struct opt *o, const struct rule_sum *sums, s
         SOL_TRY(store_rule_factor(o->store, s->rule, &factor, &entries));
         table_cell(table, "%s", s->rule);
         table_cell(table, "%zu", s->tried);
+        table_cell(table, "%zu", s->compared);
         table_cell(table, "%zu", s->accepted);
         percent_cell(table, s->predicted / n);
         percent_cell(table, s->realised / n);
         table_cell(table, "%.2f", factor);
         table_cell(table, "%lld", (long long)entries);
         json_array_append_new(
-            rules, json_pack("{s:s, s:I, s:I, s:o, s:o, s:f, s:I}", "rule", s->rule, "tried",
-                             (json_int_t)s->tried, "accepted", (json_int_t)s->accepted, "predicted",
-                             opt_number(s->predicted / n), "realised", opt_number(s->realised / n),
-                             "factor", factor, "ledger_entries", (json_int_t)entries));
+            rules, json_pack("{s:s, s:I, s:I, s:I, s:o, s:o, s:f, s:I}", "rule", s->rule, "tried",
+                             (json_int_t)s->tried, "compared", (json_int_t)s->compared, "accepted",
+                             (json_int_t)s->accepted, "predicted", opt_number(s->predicted / n),
+                             "realised", opt_number(s->realised / n), "factor", factor,
+                             "ledger_entries", (json_int_t)entries));
     }
     table_print(table, TABLE_TEXT, o->answer->text);
     table_destroy(table);
+    if (count > 0)
+        fputs("predicted, realised: less time, the mean of those that were compared\n"
+              "comes true: the part of its predictions that did, in all trees (entries; one of a\n"
+              "half is there from the start); new advice is weighted by it\n",
+              o->answer->text);
     json_object_set_new(o->answer->json, "rules", rules);
     return SOL_OK;
 }

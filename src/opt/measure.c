@@ -31,7 +31,9 @@ struct readings {
 static enum sol_status begin_run(const struct opt *o, const char *kind, const char *folder,
                                  const char *side, char id[STORE_ID_SIZE])
 {
-    char *environment, *payload, hash[STORE_HASH_SIZE];
+    char *environment, *payload, hash[STORE_HASH_SIZE], label[64];
+    const bool profile = strcmp(kind, "profile") == 0;
+    snprintf(label, sizeof label, "opt%lld-%s", (long long)o->it.number, profile ? kind : side);
     SOL_TRY(store_json_text(environment_json(folder, NULL), &environment));
     enum sol_status status = store_environment_add(o->store, environment, hash);
     json_t *json = json_loads(environment, 0, NULL);
@@ -42,13 +44,17 @@ static enum sol_status begin_run(const struct opt *o, const char *kind, const ch
                                  &payload);
     if (status == SOL_OK) {
         const char *cpu = json_string_value(json_object_get(json, "cpu"));
-        status = store_run_begin(o->store,
-                                 &(struct store_run){.kind = kind,
-                                                     .cwd = folder,
-                                                     .environment = hash,
-                                                     .device = cpu,
-                                                     .payload_json = payload},
-                                 id);
+        status =
+            store_run_begin(o->store,
+                            &(struct store_run){.kind = kind,
+                                                .label = label,
+                                                .argv_json = profile ? "[\"opt\", \"profile\"]"
+                                                                     : "[\"opt\", \"benchmark\"]",
+                                                .cwd = folder,
+                                                .environment = hash,
+                                                .device = cpu,
+                                                .payload_json = payload},
+                            id);
         free(payload);
     }
     json_decref(json);

@@ -85,8 +85,8 @@ static enum sol_status print_ops(const struct profile_print *p, const struct pro
         table_cell(table, "%.1f", total > 0 ? 100 * rows[i].ns / total : 0);
         cell_if(table, !isnan(limit), 2, limit / tokens / 1e3);
         cell_if(table, !isnan(limit), 0, 100 * limit / rows[i].ns);
-        if (slopes && profile_kv_slope(p->result, &rows[i], &constant, &slope))
-            table_cell(table, "%.4f", slope);
+        bool sloped = slopes && profile_kv_slope(p->result, &rows[i], &constant, &slope);
+        if (slopes) cell_if(table, sloped && slope > 0, 4, slope); /* below 0 it is noise */
     }
     free(rows);
     if (status == SOL_OK) {
@@ -169,6 +169,20 @@ static enum sol_status print_phase(const struct profile_print *p, const struct p
     return p->layers ? print_layers(phase, to) : SOL_OK;
 }
 
+/* Whether the table has an op that is faster than memory. */
+static bool has_cached(const struct profile_print *p)
+{
+    for (int i = 0; i < p->result->n_phases; i++) {
+        const struct profile_phase *phase = &p->result->phases[i];
+        for (size_t j = 0; j < phase->n_rows; j++) {
+            struct profile_row sum;
+            if (sum_layers(phase, j, &sum) && profile_row_limit_ns(p->ceiling, &sum) > sum.ns)
+                return true;
+        }
+    }
+    return false;
+}
+
 enum sol_status profile_print_text(const struct profile_print *p, FILE *to)
 {
     const struct profile_result *r = p->result;
@@ -192,6 +206,8 @@ enum sol_status profile_print_text(const struct profile_print *p, FILE *to)
                 rules_time(r->event_ns, a));
     if (*r->no_counters) fprintf(to, "no hardware counters: %s\n", r->no_counters);
     for (int i = 0; i < r->n_phases; i++) SOL_TRY(print_phase(p, &r->phases[i], to));
+    if (has_cached(p))
+        fputs("\n% of limit above 100: the data was in a cache; the limit is of memory\n", to);
     bool depths = profile_kv_slope(r, NULL, &constant, &slope);
     if (depths && slope <= 0) /* noise, or too little context */
         fprintf(to, "\ndecode: the cost of context is lost in the noise\n");
