@@ -104,13 +104,13 @@ run 0 profile --no-store --read "$trace" -o json
 check 'r["kernels_run"] == 1440 and r["steps"]["count"] == 8'
 check 'sum(k["per_step"] for k in r["kernels"]) == 160'
 run 0 advise "$trace"
-has out '^8 steps of 552 us: busy 229 us'
+has out '^8 steps of 552 us on average: busy 229 us'
 has out 'The step runs as a CUDA graph; 8.8 copies and kernels start outside it'
 has out 'Quantise and transpose kernels take 33.5 us of a step'
 
 # ---- what if: a replay of that trace, whose gaps are the host's ----
 run 0 advise "$trace" --what-if attention=0.5 --what-if gap.host=0 --what-if 'fuse quantize_q8_1 mul_mat_vec_q'
-has out '^step: 591 us a step; the schedule of 8 steps replayed'
+has out '^step: 591 us a step \(median\); the schedule of 8 steps replayed'
 has out '^attention=0.5 +12 +23.4 us +579 us +12.1 us +2.0'
 has out '^gap.host=0 +271 us +320 us'
 has out '^fuse .* +74 '

@@ -78,7 +78,7 @@ if command -v python3 >/dev/null && python3 -c 'import sqlite3' 2>/dev/null; the
     run 0 import "$work/real.sqlite"
     has out "nsys, 889 events"
     run 0 advise "$work/real.sqlite"
-    has out "4 steps of 431 us: busy 228 us"
+    has out "4 steps of 431 us on average: busy 228 us"
     has out "The device waits 147 us of a step"
     has out "The step runs as a CUDA graph; 7.5 copies and kernels start outside it"
     has out "between two runs of the graph"
@@ -86,7 +86,7 @@ if command -v python3 >/dev/null && python3 -c 'import sqlite3' 2>/dev/null; the
     run 0 advise last --what-if gap=0 --what-if norm=0.5
     tail -n +3 "$work/out" >"$work/kept"
     run 0 advise "$work/real.sqlite" --what-if gap=0 --what-if norm=0.5
-    has out "step: 488 us a step; the schedule of 4 steps replayed"
+    has out "step: 488 us a step \(median\); the schedule of 4 steps replayed"
     is "a replay of what was kept" "$(cat "$work/kept")" "$(cat "$work/out")"
     run 0 compare --roles last "$work/real.sqlite" -o json
     is "the same by roles" "$(grep -c '"delta_ns": 0.0' "$work/out")" "$(grep -c '"delta_ns":' "$work/out")"

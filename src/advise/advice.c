@@ -134,8 +134,8 @@ static void print_step(const struct rules_report *r, FILE *to)
         if (r->caveat) fprintf(to, "note: %s\n", r->caveat);
         return;
     }
-    fprintf(to, "%zu step%s of %s: busy %s (%.1f %%), idle %s", r->steps, r->steps == 1 ? "" : "s",
-            rules_time(r->window_ns, a), rules_time(r->busy_ns, b),
+    fprintf(to, "%zu step%s of %s on average: busy %s (%.1f %%), idle %s", r->steps,
+            r->steps == 1 ? "" : "s", rules_time(r->window_ns, a), rules_time(r->busy_ns, b),
             percent(r->busy_ns, r->window_ns), rules_time(r->idle_ns, c));
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (parts[i].ns >= 0.0005 * r->window_ns)

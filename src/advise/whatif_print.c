@@ -71,7 +71,8 @@ static void heading(const struct whatif_steps *s, FILE *to)
     fprintf(to, "%s: %s a %s", s->metric, rules_time(s->measured_ns, time),
             s->per_token ? "token" : "step");
     if (s->count)
-        fprintf(to, "; the schedule of %zu step%s replayed\n", s->count, s->count == 1 ? "" : "s");
+        fprintf(to, " (median); the schedule of %zu step%s replayed\n", s->count,
+                s->count == 1 ? "" : "s");
     else
         fputs("; kernels one after the other, as they were timed\n", to);
 }
@@ -112,11 +113,12 @@ enum sol_status whatif_print(const struct whatif_report *report, const char *run
     }
     if (error.count)
         fprintf(to,
-                "error: %zu changes that were really made on %s were off by %.1f %% of a step "
-                "(median), %.1f %% at worst\n",
+                "for %zu changes that were really made on %s such answers were off by %.1f %% of a "
+                "step (median), %.1f %% at worst\n",
                 error.count, error.device, 100 * error.median, 100 * error.worst);
     else
-        fprintf(to, "error: not known for this kind of device; bench/whatif.sh measures it\n");
+        fprintf(to, "how far off such answers are is not known for this kind of device; "
+                    "bench/whatif.sh measures it\n");
     return SOL_OK;
 }
 

@@ -165,6 +165,10 @@ static enum sol_status write_blame(const struct compare_result *r,
     enum sol_status status = fill_blame(table, b);
     if (status == SOL_OK) table_print(table, format, to);
     table_destroy(table);
+    fprintf(to,
+            "%sold, new, delta: ns a token; of a live comparison delta is the median of what pairs "
+            "differ by\n",
+            format == TABLE_MARKDOWN ? "\n" : "");
     return status;
 }
 

@@ -201,7 +201,7 @@ static enum sol_status gate_perplexity(struct opt *o, struct gates *gates)
 {
     const struct opt_config *c = &o->config;
     if (!c->perplexity) {
-        add_gate(gates, "perplexity", GATE_NONE, "none: %s says null", OPT_CONFIG_FILE);
+        add_gate(gates, "perplexity", GATE_NONE, "%s names no command for it", OPT_CONFIG_FILE);
         return SOL_OK;
     }
     if (!(o->it.perplexity_base > 0)) {

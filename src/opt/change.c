@@ -12,7 +12,7 @@ void opt_print_files(const struct opt *o, const json_t *files)
 {
     FILE *to = o->answer->text;
     size_t count = json_array_size(files);
-    fprintf(to, "%zu file%s:", count, count == 1 ? "" : "s");
+    fprintf(to, "%zu file%s%s", count, count == 1 ? "" : "s", count ? ":" : "");
     for (size_t i = 0; i < count && i < 8; i++)
         fprintf(to, " %s", json_string_value(json_array_get(files, i)));
     fprintf(to, "%s\n", count > 8 ? " ..." : "");

@@ -151,6 +151,9 @@ static enum sol_status show_one(struct opt *o)
     SOL_TRY(store_iteration_find(o->store, tree, name ? name : "last", &found));
     const struct store_iteration *it = &found->items[0];
     enum sol_status status = store_change_read(o->store, it->id, o->options->change, &change);
+    if (status == SOL_OK && o->options->change && !change)
+        status = status_set(SOL_E_ARGUMENT, "iteration #%lld (%s) has no change %lld",
+                            (long long)it->number, it->id, (long long)o->options->change);
     if (status == SOL_OK)
         status = o->options->diff || o->options->staged ? show_diff(o, it, change)
                                                         : show_whole(o, it, change);
@@ -261,10 +264,11 @@ static enum sol_status print_rules(struct opt *o, const struct rule_sum *sums, s
     table_print(table, TABLE_TEXT, o->answer->text);
     table_destroy(table);
     if (count > 0)
-        fputs("predicted, realised: less time, the mean of those that were compared\n"
-              "comes true: the part of its predictions that did, in all trees (entries; one of a\n"
-              "half is there from the start); new advice is weighted by it\n",
-              o->answer->text);
+        fputs(
+            "predicted, realised: less time, the mean of those that were compared\n"
+            "comes true: the part of its predictions that did, over the entries of all trees; it\n"
+            "starts at one half; new advice is weighted by it\n",
+            o->answer->text);
     json_object_set_new(o->answer->json, "rules", rules);
     return SOL_OK;
 }
@@ -282,11 +286,15 @@ enum sol_status opt_summary(struct opt *o)
     }
     size_t rules = sum_up(list, sums, &left);
     for (size_t i = 0; i < rules; i++) accepted += sums[i].accepted;
-    fprintf(o->answer->text, "%zu iteration%s, %zu accepted; together %.2f %% less time\n\n",
-            list->count, list->count == 1 ? "" : "s", accepted, 100 * (1 - left));
+    fprintf(o->answer->text, "%zu iteration%s, %zu accepted", list->count,
+            list->count == 1 ? "" : "s", accepted);
+    if (!o->options->all) /* of several trees there is no sum */
+        fprintf(o->answer->text, "; together %.2f %% less time", 100 * (1 - left));
+    fputs("\n\n", o->answer->text);
     json_object_set_new(o->answer->json, "count", json_integer((json_int_t)list->count));
     json_object_set_new(o->answer->json, "accepted", json_integer((json_int_t)accepted));
-    json_object_set_new(o->answer->json, "gain", json_real(1 - left));
+    json_object_set_new(o->answer->json, "gain",
+                        o->options->all ? json_null() : json_real(1 - left));
     enum sol_status status = print_rules(o, sums, rules);
     opt_next(o, "status", NULL);
     free(sums);

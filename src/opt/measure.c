@@ -32,8 +32,10 @@ static enum sol_status begin_run(const struct opt *o, const char *kind, const ch
                                  const char *side, char id[STORE_ID_SIZE])
 {
     char *environment, *payload, hash[STORE_HASH_SIZE], label[64];
-    const bool profile = strcmp(kind, "profile") == 0;
-    snprintf(label, sizeof label, "opt%lld-%s", (long long)o->it.number, profile ? kind : side);
+    char command[64];
+    bool bench = strcmp(kind, "bench") == 0;
+    snprintf(label, sizeof label, "opt%lld-%s", (long long)o->it.number, bench ? side : kind);
+    snprintf(command, sizeof command, "[\"opt\", \"%s\"]", bench ? "benchmark" : kind);
     SOL_TRY(store_json_text(environment_json(folder, NULL), &environment));
     enum sol_status status = store_environment_add(o->store, environment, hash);
     json_t *json = json_loads(environment, 0, NULL);
@@ -44,17 +46,15 @@ static enum sol_status begin_run(const struct opt *o, const char *kind, const ch
                                  &payload);
     if (status == SOL_OK) {
         const char *cpu = json_string_value(json_object_get(json, "cpu"));
-        status =
-            store_run_begin(o->store,
-                            &(struct store_run){.kind = kind,
-                                                .label = label,
-                                                .argv_json = profile ? "[\"opt\", \"profile\"]"
-                                                                     : "[\"opt\", \"benchmark\"]",
-                                                .cwd = folder,
-                                                .environment = hash,
-                                                .device = cpu,
-                                                .payload_json = payload},
-                            id);
+        status = store_run_begin(o->store,
+                                 &(struct store_run){.kind = kind,
+                                                     .label = label,
+                                                     .argv_json = command,
+                                                     .cwd = folder,
+                                                     .environment = hash,
+                                                     .device = cpu,
+                                                     .payload_json = payload},
+                                 id);
         free(payload);
     }
     json_decref(json);
@@ -242,7 +242,8 @@ enum sol_status opt_profile(struct opt *o)
     struct opt_snapshot now;
     char id[STORE_ID_SIZE];
     if (!o->config.profile)
-        return status_set(SOL_E_ARGUMENT, "%s has no \"profile\" command (that is: null)",
+        return status_set(SOL_E_ARGUMENT,
+                          "there is nothing to profile with: set \"profile\" in %s to a command",
                           OPT_CONFIG_FILE);
     SOL_TRY(opt_build(o));
     SOL_TRY(opt_snapshot(o, &now));

@@ -28,7 +28,8 @@ void opt_next_start(struct opt *o, const char *hypothesis, bool with_changes)
     const struct opt_options *p = o->options;
     char percent[32];
     next_clear(&o->answer->next);
-    next_first(&o->answer->next, hypothesis ? "" : "find what could be faster, and say it");
+    next_first(&o->answer->next,
+               hypothesis ? "" : "find what could be faster (a profile, sol advise), and say it");
     opt_step(o, "start");
     next_word(&o->answer->next, hypothesis ? hypothesis : "what you try");
     if (hypothesis && p->predict > 0) {
