@@ -115,7 +115,7 @@ has out '^attention=0.5 +12 +23.4 us +579 us +12.1 us +2.0'
 has out '^gap.host=0 +271 us +320 us'
 has out '^fuse .* +74 '
 has out '^all together '
-has out '^error: '
+has out 'such answers were off by'
 run 0 advise "$trace" --what-if quantize=1 -o json
 check 'r["schema"] == "sol.whatif.1" and r["steps"][0]["per"] == "step" and "error" in r'
 check 'abs(r["steps"][0]["changes"][0]["step_ns"] - r["steps"][0]["measured_ns"]) < 1'

@@ -86,7 +86,7 @@ if command -v python3 >/dev/null && python3 -c 'import sqlite3' 2>/dev/null; the
     run 0 advise last --what-if gap=0 --what-if norm=0.5
     tail -n +3 "$work/out" >"$work/kept"
     run 0 advise "$work/real.sqlite" --what-if gap=0 --what-if norm=0.5
-    has out "step: 488 us a step \(median\); the schedule of 4 steps replayed"
+    has out "step: 488 us a step (median); the schedule of 4 steps replayed"
     is "a replay of what was kept" "$(cat "$work/kept")" "$(cat "$work/out")"
     run 0 compare --roles last "$work/real.sqlite" -o json
     is "the same by roles" "$(grep -c '"delta_ns": 0.0' "$work/out")" "$(grep -c '"delta_ns":' "$work/out")"
