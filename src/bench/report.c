@@ -254,9 +254,10 @@ static void write_heading(const struct bench_report *report, const char *end, FI
 
 static void write_notes(const struct bench_report *report, FILE *to)
 {
-    bool few = false, experts = false;
+    bool few = false, disturbed = false, experts = false;
     for (size_t i = 0; i < report->n_results; i++) {
         few = few || bench_too_few(&report->results[i]);
+        disturbed = disturbed || bench_disturbed(&report->results[i]);
         experts = experts || report->results[i].experts.count > 0;
     }
     bool cached = report->ceiling->cache.best > 0;
@@ -275,6 +276,7 @@ static void write_notes(const struct bench_report *report, FILE *to)
                 "as one graph and overlap\n",
                 1e-3 * report->results[0].event_ns);
     if (few) fprintf(to, "* fewer than %d repetitions\n", BENCH_REPETITIONS);
+    if (disturbed) fputs("! disturbed: the remarks say by what\n", to);
     for (size_t i = 0; i < report->n_results; i++) {
         const struct bench_result *r = &report->results[i];
         char name[80], held[160];

@@ -165,10 +165,6 @@ static enum sol_status write_blame(const struct compare_result *r,
     enum sol_status status = fill_blame(table, b);
     if (status == SOL_OK) table_print(table, format, to);
     table_destroy(table);
-    fprintf(to,
-            "%sold, new, delta: ns a token; of a live comparison delta is the median of what pairs "
-            "differ by\n",
-            format == TABLE_MARKDOWN ? "\n" : "");
     return status;
 }
 
@@ -247,8 +243,12 @@ enum sol_status compare_report_write(const struct compare_result *r, enum table_
         SOL_TRY(write_blame(r, &r->blames[i], format, to));
         gaps = gaps || r->blames[i].blame.has_gaps;
     }
+    if (r->n_blames)
+        fprintf(to, "\nold, new, delta: ns a token%s%s\n",
+                r->live ? "; delta: the median of what the pairs differ by" : "", end);
     if (gaps)
-        fprintf(to, "\nresidual: kernels that ran at the same time, and the tracer's own time\n");
+        fprintf(to, "residual: kernels that ran at the same time, and the tracer's own time%s\n",
+                end);
     write_differences(r, end, to);
     write_outliers(r, to);
     write_noise(r, to);
