@@ -52,7 +52,7 @@ test: setup-test            ## release and sanitized tests, clang build, lint (m
 	@echo "== tests with ASan and UBSan (clang)"
 	@CC=clang $(CMAKE) $(QUIET) -S . -B build-asan -DSOL_SANITIZE=ON $(ALL)
 	@$(BUILD) build-asan -j$(JOBS)
-	@cd build-asan && SOL_TEST_EFFORT=25 $(CTEST)
+	@cd build-asan && SOL_TEST_EFFORT=10 $(CTEST)
 	@echo "== tests, release"
 	@cd build && $(CTEST)
 

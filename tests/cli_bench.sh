@@ -58,7 +58,7 @@ has out '^\| test \| op \| variant \| numerics \| calls \|'
 has out '^\| tg2 \| gemm \|'
 
 # ---- JSON, once with limits ----
-bench -m synth:tiny -p 8 -n 2 -npl 2 -r 6 -t 2 --ops -q -o json
+SOL_BRIEF_LIMITS='' bench -m synth:tiny -p 8 -n 2 -npl 2 -r 6 -t 2 --ops -q -o json
 [ $status = 0 ] || fail "json: status $status"
 cp "$work/out" "$work/json"
 check 'len(r) == 2 and r[0]["n_prompt"] == 8 and r[1]["n_gen"] == 2 and r[1]["n_parallel"] == 2'
@@ -226,7 +226,7 @@ if [ -w /dev/full ]; then
 fi
 
 # ---- Ctrl-C: the finished test is printed ----
-"$SOL_BINARY" bench -m synth:tiny -p 2 -n 4000 -r 20 --no-limits -q -o csv >"$work/out" 2>"$work/err" &
+"$SOL_BINARY" bench -m synth:tiny -t 1 -p 2 -n 4000 -r 20 --no-limits -q -o csv >"$work/out" 2>"$work/err" &
 pid=$!
 sleep 3
 kill -INT $pid

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Every example of help and manual works as it stands, in a folder with the files that it names.
+# Every example of help and manual works as it stands, in a folder with the files that it names; with less work where
+# it only repeats, unless SOL_TEST_WHOLE is set (make soak).
 . "${SOL_SOURCE_DIR:?ctest sets it}/tests/support/cli.sh"
 [ "${SOL_SANITIZED:-}${SOL_EMULATED:-}" ] && { echo "skipped: sanitized and emulated builds take too long"; exit 0; }
 cd "$work" || exit 1
@@ -32,6 +33,19 @@ two_runs() {
 two_runs
 sol bench -p 4 -n 4 -r 6 -q --ops --label baseline >"$work/out" 2>"$work/err" || fail "a run with a label"
 
+# The same with less work: of two options the last counts. The rest of what is verified here is op_table's.
+brief() { # LINE
+    case $1 in
+    *--live*) echo "$1 --max-seconds 2" ;;
+    "sol tune "*) echo "$1 --budget 2" ;;
+    "sol verify --op "*) echo "$1 --brief --rounds 1" ;;
+    "sol verify --ops-only "*) echo "$1 --op rmsnorm --op head" ;;
+    "sol bench "*" -r "*) echo "$1" ;;
+    "sol bench "*) echo "sol bench -r 2 ${1#sol bench }" ;;
+    *) echo "$1" ;;
+    esac
+}
+
 # ---- each of them ----
 count=0 commands=
 while IFS=$'\t' read -r command needs line; do
@@ -42,8 +56,7 @@ while IFS=$'\t' read -r command needs line; do
         continue
     fi
     [ "$line" = "sol compare last~1 last" ] && two_runs # not those of the examples before
-    # As it stands, but for the minute that programs in turn may take: of two options the last counts.
-    case $line in *--live*) line="$line --max-seconds 3" ;; esac
+    [ "${SOL_TEST_WHOLE:-}" ] || line=$(brief "$line")
     folder=$work
     [ "$command" = opt ] && folder=$work/tree
     (cd "$folder" && timeout 300 bash -c "set -o pipefail; $line") >"$work/out" 2>"$work/err" </dev/null

@@ -4,7 +4,4 @@
 command -v git >/dev/null || { echo "skipped: no git"; exit 0; }
 command -v python3 >/dev/null || { echo "skipped: no python3"; exit 0; }
 [ "${SOL_SANITIZED:-}${SOL_EMULATED:-}" ] && { echo "skipped: sanitized and emulated builds take too long"; exit 0; }
-# Thousands of small files: in memory where there is room.
-memory=
-[ -w /dev/shm ] && memory=$(mktemp -d /dev/shm/sol.XXXXXX) && trap 'rm -rf "$work" "$memory"' EXIT
-TMPDIR=${memory:-$work} python3 "$SOL_SOURCE_DIR/tests/next_steps.py" "$SOL_BINARY" "$SOL_SOURCE_DIR"
+TMPDIR=$work python3 "$SOL_SOURCE_DIR/tests/next_steps.py" "$SOL_BINARY" "$SOL_SOURCE_DIR"

@@ -20,6 +20,14 @@ static const double series_seconds = 0.1;
 static const size_t page = 4096;
 static const size_t read_chunk = (size_t)1 << 20; /* long enough for prefetchers */
 static const size_t read_pass = (size_t)128 << 20;
+static const size_t brief_pass = (size_t)4 << 20;
+static const double brief_seconds = 0.001;
+
+bool ceiling_is_brief(void)
+{
+    const char *wanted = getenv(BENCH_ENV_BRIEF_LIMITS);
+    return wanted && *wanted;
+}
 
 /* Results land here so that no loop is optimised away; each thread has its own. */
 static _Thread_local volatile uint64_t read_sink;
@@ -99,9 +107,12 @@ static void read_chunks(void *arg, int64_t begin, int64_t end, int worker)
 static enum sol_status measure_reader(struct pool *pool, struct read_job *job,
                                       struct ceiling_rate *rate)
 {
-    struct series series = {.count = 0};
+    bool brief = ceiling_is_brief();
+    struct series series = {.seconds = brief ? brief_seconds : 0};
+    size_t pass = brief ? brief_pass : read_pass;
     /* Enough chunks for many threads to share evenly. */
-    int64_t count = (int64_t)(read_pass / job->chunk), fair = 32 * (int64_t)pool_size(pool);
+    int64_t count = (int64_t)(pass / job->chunk),
+            fair = (brief ? 1 : 32) * (int64_t)pool_size(pool);
     if (count < fair) count = fair;
     while (series_next(&series)) {
         SOL_TRY(interrupt_check());
@@ -139,6 +150,7 @@ static enum sol_status measure_reading(struct pool *pool, size_t size, size_t ch
 static size_t memory_buffer_size(void)
 {
     size_t size = (size_t)1 << 30, available = memory_available();
+    if (ceiling_is_brief()) return 4 * brief_pass;
     if (size < 4 * cpu_info()->l3) size = 4 * cpu_info()->l3;
     /* On a machine this full a smaller buffer is better than none. */
     if (available && size > available / 2) size = available / 2;
@@ -209,8 +221,9 @@ enum sol_status ceiling_measure_numerics(struct pool *pool, enum op_numerics num
 
 static enum sol_status measure_arithmetic(struct pool *pool, struct ceiling *out)
 {
+    double seconds = ceiling_is_brief() ? brief_seconds : 0;
     for (int n = 0; n < NUMERICS_COUNT; n++)
-        SOL_TRY(ceiling_measure_numerics(pool, (enum op_numerics)n, 0, &out->arithmetic[n]));
+        SOL_TRY(ceiling_measure_numerics(pool, (enum op_numerics)n, seconds, &out->arithmetic[n]));
     return SOL_OK;
 }
 

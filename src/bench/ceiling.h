@@ -13,6 +13,10 @@
 /* Where this is set and not empty, commands measure no limits, as with --no-limits. sol compare
  * sets it for the commands that it starts again and again. */
 #define BENCH_ENV_NO_LIMITS "SOL_NO_LIMITS"
+/* Where this is, limits are measured with so little work that nobody should believe them: for tests
+ * of what is made of limits. Seconds become milliseconds. */
+#define BENCH_ENV_BRIEF_LIMITS "SOL_BRIEF_LIMITS"
+bool ceiling_is_brief(void);
 
 struct ceiling_rate {
     double best, median; /* of several passes, per second; 0: not measured or not there */

@@ -1,7 +1,6 @@
 #include "driver/nvrtc.h"
 
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -70,10 +69,10 @@ static enum sol_status take_cubin(program p, const char *name, void **cubin, siz
 }
 
 enum sol_status nvrtc_compile(const char *name, const char *text, const char *arch,
-                              const struct nvrtc_header *headers, int n_headers, void **cubin,
-                              size_t *size)
+                              const struct nvrtc_header *headers, int n_headers, bool quick,
+                              void **cubin, size_t *size)
 {
-    enum { HEADERS_MAX = 96 };
+    enum { HEADERS_MAX = 96, INVALID_OPTION = 5 };
     const char *texts[HEADERS_MAX], *header_names[HEADERS_MAX];
     char target[64];
     program p;
@@ -87,10 +86,13 @@ enum sol_status nvrtc_compile(const char *name, const char *text, const char *ar
         header_names[i] = headers[i].name;
     }
     snprintf(target, sizeof target, "--gpu-architecture=sm_%s", arch);
-    const char *const options[] = {target, "--std=c++17"};
+    const char *const options[] = {target, "--std=c++17", "--Ofast-compile=max"};
+    int n_options = sizeof options / sizeof *options;
     int result = api.create(&p, text, name, n_headers, texts, header_names);
     if (result != 0) return status_set(SOL_E_INTERNAL, "%s: %s", name, api.error_string(result));
-    result = api.compile(p, sizeof options / sizeof *options, options);
+    result = api.compile(p, n_options - !quick, options);
+    if (result == INVALID_OPTION && quick) /* before CUDA 12.8 */
+        result = api.compile(p, n_options - 1, options);
     enum sol_status status =
         result == 0 ? take_cubin(p, name, cubin, size) : compile_failed(p, name, result);
     api.destroy(&p);

@@ -129,7 +129,8 @@ static enum sol_status load_compiled(struct gpu *gpu, const struct sources *s, s
     void *cubin;
     size_t size;
     gpu_architecture(&gpu->info, arch);
-    SOL_TRY(nvrtc_compile(m->image->name, s->text, arch, s->headers, s->n_headers, &cubin, &size));
+    SOL_TRY(nvrtc_compile(m->image->name, s->text, arch, s->headers, s->n_headers, false, &cubin,
+                          &size));
     cuda_result result = gpu->cuda->module_load(&m->handle, cubin);
     free(cubin);
     m->compiled_here = true;

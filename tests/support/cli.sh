@@ -2,7 +2,14 @@
 # with the store in it, and counts failures: a test ends with `exit $((failures != 0))`.
 set -u
 : "${SOL_BINARY:?ctest sets it}"
-work=$(mktemp -d)
+# In memory where there is room and programs may be run: thousands of small files, and what sol syncs, cost a disk time.
+in_memory() {
+    [ -w /dev/shm ] && [ "$(df -k --output=avail /dev/shm | tail -n 1)" -gt 4000000 ] &&
+        [ "$(stat -f -c %T /dev/shm)" = tmpfs ] && ! grep -qE ' /dev/shm [^ ]+ [^ ]*noexec' /proc/mounts
+}
+work=
+[ "${TMPDIR:-}" ] || ! in_memory || work=$(mktemp -d /dev/shm/sol.XXXXXX)
+work=${work:-$(mktemp -d)}
 trap 'rm -rf "$work"' EXIT
 export SOL_STORE=$work/store
 failures=0
