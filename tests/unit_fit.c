@@ -76,8 +76,8 @@ static void every_shape(struct engine *e, const struct engine_params *p)
     int64_t room = p->cache_positions && p->cache_positions < p->context * p->sequences
                        ? p->cache_positions / 2
                        : p->context * p->sequences;
-    const int64_t few = effort("steps of few rows", 40, 8);
-    for (int64_t n = 1; n <= p->max_batch && n <= room; n += n < few ? 1 : 41) {
+    const int64_t few = effort("steps of few rows", 40, 8), apart = few < 40 ? 3 * 41 : 41;
+    for (int64_t n = 1; n <= p->max_batch && n <= room; n += n < few ? 1 : apart) {
         int64_t outputs = n < p->max_outputs ? n : p->max_outputs;
         step(e, p, n, 0);
         step(e, p, n, outputs);
