@@ -23,7 +23,7 @@ PY
 }
 
 # ---- measured once, kept, and again for another number of threads ----
-device 0 -t 2 --seconds 0.0001 -o json
+SOL_BRIEF_LIMITS='' device 0 -t 2 --seconds 0.0001 -o json
 check 'd["limits"]["threads"] == 2 and not d["limits"]["reused"] and d["machine"]["cores"] >= 1'
 check '[l["level"] for l in d["limits"]["levels"]] == ["L1", "L2", "L3", "memory"]'
 check 'all(d["limits"]["levels"][3][w][a]["best"] > 0.05 for w in ("one_thread_gb_s", "all_threads_gb_s") for a in ("read", "write", "copy"))'

@@ -40,6 +40,7 @@ static void plan_levels(struct device_survey *s)
     size_t memory = smallest(largest((size_t)256 << 20, 4 * last), (size_t)2 << 30);
     size_t room = memory_available();
     if (room) memory = smallest(memory, room / 4);
+    if (ceiling_is_brief()) memory = (size_t)32 << 20;
     const struct {
         const char *name;
         size_t capacity, each, alone;
@@ -135,6 +136,7 @@ static enum sol_status measure_all(struct device_survey *s, struct pool *one, st
                                    double seconds, struct progress *progress)
 {
     double clock = 0;
+    if (ceiling_is_brief() && seconds > 0.001) seconds = 0.001;
     SOL_TRY(measure_levels(s, one, all, seconds, progress));
     for (int n = 0; n < NUMERICS_COUNT; n++) {
         SOL_TRY(ceiling_measure_numerics(one, (enum op_numerics)n, seconds, &s->alone[n]));
