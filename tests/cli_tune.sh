@@ -118,6 +118,19 @@ if [ -n "${SOL_FAKE_GPU:-}" ]; then
           if e["op"] == "gemm" and e["dtype"] == "bf16"]'
     run 0 kernels --backend cuda -m synth:tiny,layers=2 --rows 200 --explain --wide
     has out 'gemm_wgmma_cuda:gemm_wgmma_bf16_16 .*tuning measured it'
+    # entries of ops whose kernels are others are left out, of others not
+    mkdir -p "$work/kernels/gemm" "$work/kernels/attention"
+    (cat "$SOL_SOURCE_DIR/kernels/attention/attention_decode.cu"; echo // changed) >"$work/kernels/attention/attention_decode.cu"
+    run 0 kernels --backend cuda -m synth:tiny,layers=2 --rows 200 --explain --wide --kernel-source "$work/kernels"
+    has err 'the tuning record is of other kernels of attention and ignored there; sol tune measures anew'
+    has out 'gemm_wgmma_cuda:gemm_wgmma_bf16_16 .*tuning measured it'
+    (cat "$SOL_SOURCE_DIR/kernels/gemm/gemm_wgmma.cuh"; echo // changed) >"$work/kernels/gemm/gemm_wgmma.cuh"
+    run 0 kernels --backend cuda -m synth:tiny,layers=2 --rows 200 --explain --wide --kernel-source "$work/kernels"
+    has err 'the tuning record is of other kernels of gemm, attention, .* and ignored there'
+    grep -q 'tuning measured it' "$work/out" && fail "a record of other kernels counts"
+    edit 'r["devices"][-1]["kernels"] = "d8ca1ee568c46e2d"'
+    run 0 kernels --backend cuda -m synth:tiny,layers=2 --rows 200
+    has err 'the tuning record is of an earlier form'
     run 0 kernels --backend cuda --wide -m synth:tiny,layers=2 --rows 200 --force gemm=gemm_wgmma_cuda:gemm_wgmma_bf16_32
     has out 'gemm_wgmma_cuda:gemm_wgmma_bf16_32'
     run 2 kernels --backend cuda -m synth:tiny --force gemm=gemm_wgmma_cuda:huge
