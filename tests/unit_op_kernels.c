@@ -110,8 +110,10 @@ static cuda_result note_launch(const char *kernel, const struct cuda_launch *con
     (void)config;
     (void)args;
     for (const struct gpu_kernel *k = seen.gpu->kernels; k; k = k->next)
-        if (strcmp(k->name, kernel) == 0)
+        if (strcmp(k->name, kernel) == 0) {
+            assert_in_range(k->module->image - gpu_images, 0, IMAGES_MAX - 1);
             seen.launched[seen.v][k->module->image - gpu_images] = true;
+        }
     return CUDA_OK;
 }
 
@@ -198,7 +200,7 @@ static void check_variant(const struct op *op, int v)
     const struct op_variant *variant = op->variants[v];
     bool cuda = variant->target == TARGET_CUDA;
     if (cuda && !seen.runs[v]) fail_msg("%s: no case that it can run", variant->name);
-    for (int i = 0; gpu_images[i].name; i++)
+    for (int i = 0; gpu_images[i].name && i < IMAGES_MAX; i++)
         if (seen.launched[v][i] != says(variant, gpu_images[i].name))
             fail_msg("%s %s %s; its images say otherwise", variant->name,
                      seen.launched[v][i] ? "launches" : "does not launch", gpu_images[i].name);
