@@ -25,6 +25,38 @@ run 2 tune nothing
 run 0 tune --help
 has out 'every kernel that can run'
 
+# ---- a GPU that runs nothing: everything takes the same time ----
+if [ -n "${SOL_FAKE_GPU:-}" ]; then
+    export LD_LIBRARY_PATH=$SOL_FAKE_GPU
+    run 0 tune --backend cuda -m synth:tiny,layers=2 --rows 1,8,200 -d 0,40 -q --json
+    check 'r["device"]["name"] == "Fake GPU 0" and r["device"]["capability"] == "9.0" and r["device"]["driver"] == "CUDA 13.0"'
+    check 'all(p["state"] == "usual" for p in r["problems"]) and r["written"]'
+    check 'any(p["usual_choice"] == "gemm_wgmma_bf16_64" for p in r["problems"])'
+    edit '[e.update(variant="gemm_wgmma_cuda", choice="gemm_wgmma_bf16_16", ns=1) for d in r["devices"] for e in d["entries"]
+          if e["op"] == "gemm" and e["dtype"] == "bf16"]'
+    run 0 kernels --backend cuda -m synth:tiny,layers=2 --rows 200 --explain --wide
+    has out 'gemm_wgmma_cuda:gemm_wgmma_bf16_16 .*tuning measured it'
+    # entries of ops whose kernels are others are left out, of others not
+    mkdir -p "$work/kernels/gemm" "$work/kernels/route"
+    (cat "$SOL_SOURCE_DIR/kernels/route/route.cu"; echo // changed) >"$work/kernels/route/route.cu"
+    run 0 kernels --backend cuda -m synth:tiny,layers=2 --rows 200 --explain --wide --kernel-src "$work/kernels"
+    has err 'the tuning record is of other kernels of route, attn_out and ignored there; sol tune measures anew'
+    has out 'gemm_wgmma_cuda:gemm_wgmma_bf16_16 .*tuning measured it'
+    (cat "$SOL_SOURCE_DIR/kernels/gemm/gemm_wgmma.cuh"; echo // changed) >"$work/kernels/gemm/gemm_wgmma.cuh"
+    run 0 kernels --backend cuda -m synth:tiny,layers=2 --rows 200 --explain --wide --kernel-src "$work/kernels"
+    has err 'the tuning record is of other kernels of gemm, route, attn_in, .* and ignored there'
+    grep -q 'tuning measured it' "$work/out" && fail "a record of other kernels counts"
+    edit 'r["devices"][-1]["kernels"] = "d8ca1ee568c46e2d"'
+    run 0 kernels --backend cuda -m synth:tiny,layers=2 --rows 200
+    has err 'the tuning record is of an earlier form'
+    run 0 kernels --backend cuda --wide -m synth:tiny,layers=2 --rows 200 --force gemm=gemm_wgmma_cuda:gemm_wgmma_bf16_32
+    has out 'gemm_wgmma_cuda:gemm_wgmma_bf16_32'
+    run 2 kernels --backend cuda -m synth:tiny --force gemm=gemm_wgmma_cuda:huge
+    has err 'no such choice; it has: gemm_wgmma_bf16_16, '
+    unset LD_LIBRARY_PATH
+    rm "$record"
+fi
+
 # ---- dry run ----
 # shellcheck disable=SC2086 # options apart, here and below
 run 0 tune $tiny --rows 1,4 --dry-run --wide
@@ -107,20 +139,4 @@ XDG_CACHE_HOME=/proc/none run 3 tune $tiny --rows 1 -q
 has err 'cannot make the cache folder'
 XDG_CACHE_HOME='' HOME='' run 0 run $tiny --random-tokens 4 -n 2 -q
 
-# ---- a GPU that runs nothing: everything takes the same time ----
-if [ -n "${SOL_FAKE_GPU:-}" ]; then
-    export LD_LIBRARY_PATH=$SOL_FAKE_GPU
-    run 0 tune --backend cuda -m synth:tiny,layers=2 --rows 1,8,200 -d 0,40 -q --json
-    check 'r["device"]["name"] == "Fake GPU 0" and r["device"]["capability"] == "9.0" and r["device"]["driver"] == "CUDA 13.0"'
-    check 'all(p["state"] == "usual" for p in r["problems"]) and r["written"]'
-    check 'any(p["usual_choice"] == "gemm_wgmma_bf16_64" for p in r["problems"])'
-    edit '[e.update(variant="gemm_wgmma_cuda", choice="gemm_wgmma_bf16_16", ns=1) for d in r["devices"] for e in d["entries"]
-          if e["op"] == "gemm" and e["dtype"] == "bf16"]'
-    run 0 kernels --backend cuda -m synth:tiny,layers=2 --rows 200 --explain --wide
-    has out 'gemm_wgmma_cuda:gemm_wgmma_bf16_16 .*tuning measured it'
-    run 0 kernels --backend cuda --wide -m synth:tiny,layers=2 --rows 200 --force gemm=gemm_wgmma_cuda:gemm_wgmma_bf16_32
-    has out 'gemm_wgmma_cuda:gemm_wgmma_bf16_32'
-    run 2 kernels --backend cuda -m synth:tiny --force gemm=gemm_wgmma_cuda:huge
-    has err 'no such choice; it has: gemm_wgmma_bf16_16, '
-fi
 exit $((failures != 0))

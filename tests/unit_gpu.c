@@ -5,8 +5,11 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -446,45 +449,147 @@ static void test_room(void **state)
     fake_cuda_stop();
 }
 
-/* Every kernel source compiles with what is embedded, as it would on a machine without nvcc. The
- * optimisation, four fifths of the time, is left to nvcc's builds and to SOL_TEST_WHOLE, but for
- * the first. */
+/* Every kernel source compiles with what is embedded, as it would on a machine without nvcc: the
+ * headers that its hash covers are all that it needs. The optimisation, four fifths of the time, is
+ * left to nvcc's builds and to SOL_TEST_WHOLE, but for the first. */
 static void test_nvrtc(void **state)
 {
     (void)state;
-    enum { HEADERS_MAX = 96 };
-    struct nvrtc_header headers[HEADERS_MAX];
-    int n = 0, compiled = 0;
-    for (; gpu_headers[n].name; n++) {
-        assert_true(n < HEADERS_MAX);
-        headers[n] = (struct nvrtc_header){gpu_headers[n].name, gpu_headers[n].text};
-    }
+    struct gpu *gpu;
+    int compiled = 0;
     int64_t most = 0;
     while (gpu_images[most].name) most++;
     most = effort("kernel files through NVRTC", most, 10);
+    cuda_replace(fake_cuda_start(&hopper));
+    assert_int_equal(gpu_open(0, &gpu), SOL_OK);
+    enum sol_status status = SOL_OK;
     for (const struct gpu_image *i = gpu_images; i < gpu_images + most; i++) {
-        void *cubin;
-        size_t size;
-        bool quick = i != gpu_images && !getenv("SOL_TEST_WHOLE");
-        enum sol_status status =
-            nvrtc_compile(i->name, i->source, "90a", headers, n, quick, &cubin, &size);
-        if (status == SOL_E_UNSUPPORTED) {
-            print_message("skipped: %s\n", sol_last_error());
-            skip();
-        }
+        const struct gpu_kernel *kernel;
+        nvrtc_be_quick(i != gpu_images && !getenv("SOL_TEST_WHOLE"));
+        if (i->fatbin) fake_cuda_fail_in("module_load", 1, CUDA_E_NO_BINARY, false);
+        status = gpu_kernel_find(gpu, i->name, "any", &kernel);
+        if (status == SOL_E_UNSUPPORTED) break;
         if (status != SOL_OK) fail_msg("%s: %s", i->name, sol_last_error());
-        assert_true(size > 1000);
-        free(cubin);
+        assert_true(gpu_kernel_info(kernel)->compiled_here);
         compiled++;
+    }
+    nvrtc_be_quick(false);
+    gpu_close(gpu);
+    cuda_replace(NULL);
+    fake_cuda_stop();
+    if (status == SOL_E_UNSUPPORTED) {
+        print_message("skipped: %s\n", sol_last_error());
+        skip();
     }
     assert_true(compiled >= 10);
     void *cubin;
     size_t size;
-    assert_int_equal(
-        nvrtc_compile("bad.cu", "not C++ at all", "90a", headers, n, true, &cubin, &size),
-        SOL_E_FORMAT);
+    assert_int_equal(nvrtc_compile("bad.cu", "not C++ at all", "90a", NULL, 0, &cubin, &size),
+                     SOL_E_FORMAT);
     assert_non_null(strstr(sol_last_error(), "bad.cu"));
     assert_null(cubin);
+}
+
+/* ---- which headers an image's hash covers ---- */
+
+static char edited[64]; /* a folder laid out as kernels/ */
+
+static void edit(const char *file, const char *text)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/%s", edited, file);
+    FILE *out = fopen(path, "w");
+    assert_non_null(out);
+    fputs(text, out);
+    assert_int_equal(fclose(out), 0);
+}
+
+static void unedit(const char *file)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/%s", edited, file);
+    assert_int_equal(unlink(path), 0);
+}
+
+/* Whether the hash of add/add.cu is another one while kernels/<file> says `text`. */
+static bool changes(struct gpu *gpu, const char *file, const char *text)
+{
+    char before[17], after[17];
+    assert_int_equal(gpu_sources_hash(gpu, "add/add.cu", before), SOL_OK);
+    edit(file, text);
+    assert_int_equal(gpu_sources_hash(gpu, "add/add.cu", after), SOL_OK);
+    unedit(file);
+    return strcmp(before, after) != 0;
+}
+
+static void test_sources(void **state)
+{
+    (void)state;
+    struct gpu *gpu;
+    char folder[128], whole[17], again[17];
+    strcpy(edited, "/tmp/sol-sources-XXXXXX");
+    assert_non_null(mkdtemp(edited));
+    snprintf(folder, sizeof folder, "%s/add", edited);
+    assert_int_equal(mkdir(folder, 0700), 0);
+    cuda_replace(fake_cuda_start(&hopper));
+    assert_int_equal(gpu_open(0, &gpu), SOL_OK);
+    assert_int_equal(gpu_sources_hash(gpu, "", whole), SOL_OK);
+    assert_int_equal(gpu_use_sources(gpu, edited), SOL_OK);
+    assert_int_equal(gpu_sources_hash(gpu, "", again), SOL_OK);
+    assert_string_equal(whole, again);
+
+    /* add.cu includes add_args.h and common.cuh, and that ptx.cuh; none of them wgmma.cuh. */
+    assert_true(changes(gpu, "add/add.cu", "1"));
+    assert_true(changes(gpu, "add/add_args.h", "1"));
+    assert_true(changes(gpu, "common.cuh", "1"));
+    assert_true(changes(gpu, "ptx.cuh", "1"));
+    assert_false(changes(gpu, "wgmma.cuh", "1"));
+    edit("wgmma.cuh", "1"); /* but all kernels together do */
+    assert_int_equal(gpu_sources_hash(gpu, "", again), SOL_OK);
+    assert_string_not_equal(whole, again);
+    unedit("wgmma.cuh");
+
+    /* An edited file includes what it says; what cannot be told may be any header. */
+    static const struct {
+        const char *text;
+        bool ptx, wgmma;
+    } texts[] = {
+        {"", false, false},
+        {"int include;\n#define X\n", false, false},
+        {"#include <cstdint>\n", false, false},
+        {"#include \"wgmma.cuh\"\n", false, true},
+        {"  #  include <wgmma.cuh>\n", false, true},
+        {"/**/ #include\"ptx.cuh\"", true, false},
+        {"#include \"common.cuh\"\n", true, false},
+        {"#include \"../wgmma.cuh\"\n", true, true},
+        {"#define H \"wgmma.cuh\"\n#include H\n", true, true},
+        {"#include", true, true},
+        {"#", false, false},
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        edit("add/add.cu", texts[i].text);
+        bool ptx = changes(gpu, "ptx.cuh", "1"), wgmma = changes(gpu, "wgmma.cuh", "1");
+        if (ptx != texts[i].ptx || wgmma != texts[i].wgmma) fail_msg("%s", texts[i].text);
+        unedit("add/add.cu");
+    }
+
+    /* What is not included is not compiled anew either, and headers may include each other. */
+    const struct gpu_kernel *kernel;
+    edit("wgmma.cuh", "#include \"types.h\"\n#include \"wgmma.cuh\"\n");
+    edit("types.h", "#include \"types.h\"\n#include \"common.cuh\"\n");
+    assert_true(changes(gpu, "add/add_args.h", "1"));
+    unedit("types.h");
+    for (const struct gpu_image *i = gpu_images; i->name; i++) {
+        if (strcmp(i->name, "add/add.cu") != 0 || !i->fatbin) continue;
+        assert_int_equal(gpu_kernel_find(gpu, i->name, "add_f32", &kernel), SOL_OK);
+        assert_false(gpu_kernel_info(kernel)->compiled_here);
+    }
+    unedit("wgmma.cuh");
+    gpu_close(gpu);
+    cuda_replace(NULL);
+    fake_cuda_stop();
+    assert_int_equal(rmdir(folder), 0);
+    assert_int_equal(rmdir(edited), 0);
 }
 
 static int set_up(void **state)
@@ -507,7 +612,7 @@ int main(void)
         cmocka_unit_test(test_launches), cmocka_unit_test(test_steady),
         cmocka_unit_test(test_refusals), cmocka_unit_test(test_nvrtc),
         cmocka_unit_test(test_room),     cmocka_unit_test(test_capture_retry),
-        cmocka_unit_test(test_look),
+        cmocka_unit_test(test_look),     cmocka_unit_test(test_sources),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -20,12 +20,24 @@
 #include "ops/tuning_file.h"
 
 static char folder[64], path[256];
-static const struct device_key hopper = {"Some GPU", "9.0", "CUDA 13.0", "0.1.0 abc", "1"};
-static const struct device_key other = {"Other GPU", "12.0", "CUDA 13.0", "0.1.0 abc", "2"};
+static struct device_key hopper = {.device = "Some GPU",
+                                   .capability = "9.0",
+                                   .driver = "CUDA 13.0",
+                                   .build = "0.1.0 abc",
+                                   .kernels = "1"};
+static struct device_key other = {.device = "Other GPU",
+                                  .capability = "12.0",
+                                  .driver = "CUDA 13.0",
+                                  .build = "0.1.0 abc",
+                                  .kernels = "2"};
 
 static int setup(void **state)
 {
     (void)state;
+    for (int i = 0; i < OP_COUNT; i++) {
+        strcpy(hopper.op_kernels.of[i], "a1");
+        strcpy(other.op_kernels.of[i], "a2");
+    }
     strcpy(folder, "/tmp/sol-tuning-XXXXXX");
     if (!mkdtemp(folder) || setenv("XDG_CACHE_HOME", folder, 1) != 0) return -1;
     return tuning_path(path, sizeof path) == SOL_OK ? 0 : -1;
@@ -162,7 +174,8 @@ static void damage_costs_the_record_alone(void **state)
 #define SECTION                                                                                    \
     "{\"format\": \"sol tuning\", \"version\": 1, \"devices\": [7, {\"device\": 1}, {"             \
     "\"device\": \"Some GPU\", \"capability\": \"9.0\", \"driver\": \"CUDA 13.0\", "               \
-    "\"build\": \"0.1.0 abc\", \"entries\": %s}]}"
+    "\"build\": \"0.1.0 abc\", \"kernels\": {\"gemm\": \"a1\", \"moe_up\": \"a1\"}, "              \
+    "\"entries\": %s}]}"
 #define ENTRY(op, rows, from, ns, choice)                                                          \
     "{\"op\": \"" op "\", \"dtype\": \"bf16\", \"n\": 1, \"rows\": " rows ", \"from\": " from      \
     ", \"to\": 16, \"numerics\": \"i8\", \"variant\": \"x\", \"choice\": \"" choice                \
@@ -208,6 +221,48 @@ static size_t ship(const char *text, size_t length, const struct device_key *key
     return count;
 }
 
+/* What is measured of an op is good while its kernels are the same. */
+static void entries_follow_their_kernels(void **state)
+{
+    (void)state;
+    struct device_key now = hopper;
+    char text[4096];
+    int n = snprintf(
+        text, sizeof text, SECTION,
+        "[" ENTRY("moe_up", "16", "9", "1.5", "a") ", " ENTRY("gemm", "16", "9", "1.5", "b") "]");
+    write_text(text);
+    assert_int_equal(load(&now, "a", ""), 2);
+    assert_int_equal(ship(text, (size_t)n, &now), 2);
+    strcpy(now.kernels, "9"); /* of others, that are in no entry */
+    strcpy(now.op_kernels.of[op_index(&op_attention)], "a9");
+    assert_int_equal(load(&now, "a", ""), 2);
+    assert_int_equal(ship(text, (size_t)n, &now), 2);
+    strcpy(now.op_kernels.of[op_index(&op_moe_up)], "a9");
+    assert_int_equal(load(&now, "b", "is of other kernels of moe_up and ignored there"), 1);
+    assert_int_equal(ship(text, (size_t)n, &now), 1);
+    strcpy(now.op_kernels.of[op_index(&op_gemm)], "a9");
+    assert_int_equal(load(&now, "", "other kernels of gemm, moe_up and"), 0);
+    assert_int_equal(ship(text, (size_t)n, &now), 0);
+    now.kernels[0] = '\0'; /* a processor has none */
+    assert_int_equal(load(&now, "a", ""), 2);
+}
+
+/* Earlier versions wrote one hash, of all device code. */
+static void earlier_records_are_left_out(void **state)
+{
+    (void)state;
+    static const char hashes[] = "{\"gemm\": \"a1\", \"moe_up\": \"a1\"}";
+    char text[4096];
+    int n = snprintf(text, sizeof text, SECTION, "[" ENTRY("gemm", "16", "9", "1.5", "a") "]");
+    char *at = strstr(text, hashes);
+    assert_non_null(at);
+    memset(at, ' ', strlen(hashes));
+    memcpy(at, "\"a1\"", 4);
+    write_text(text);
+    assert_int_equal(load(&hopper, "", "of an earlier form"), 0);
+    assert_int_equal(ship(text, (size_t)n, &hopper), 0);
+}
+
 /* What sol tune writes can be shipped, and is used on that device with those kernels, whatever
  * driver and build there are. */
 static void what_is_written_can_be_shipped(void **state)
@@ -219,7 +274,7 @@ static void what_is_written_can_be_shipped(void **state)
     struct device_key same = hopper, edited = hopper, cpu = hopper;
     strcpy(same.driver, "CUDA 14.0");
     strcpy(same.build, "0.1.0 def");
-    strcpy(edited.kernels, "3");
+    strcpy(edited.op_kernels.of[op_index(&op_gemm)], "a3");
     cpu.kernels[0] = '\0';
     assert_int_equal(ship(file.data, file.size, &hopper), 1);
     assert_int_equal(ship(file.data, file.size, &same), 1);
@@ -333,6 +388,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(devices_do_not_disturb_each_other, setup, teardown),
         cmocka_unit_test_setup_teardown(damage_costs_the_record_alone, setup, teardown),
         cmocka_unit_test_setup_teardown(senseless_entries_are_left_out, setup, teardown),
+        cmocka_unit_test_setup_teardown(entries_follow_their_kernels, setup, teardown),
+        cmocka_unit_test_setup_teardown(earlier_records_are_left_out, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_written_can_be_shipped, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_shipped_is_chosen, setup, teardown),
         cmocka_unit_test(nothing_breaks_the_reader),

@@ -68,9 +68,16 @@ static enum sol_status take_cubin(program p, const char *name, void **cubin, siz
     return status_set(SOL_E_INTERNAL, "%s: no machine code (%s)", name, api.error_string(result));
 }
 
+static bool quick;
+
+void nvrtc_be_quick(bool on)
+{
+    quick = on;
+}
+
 enum sol_status nvrtc_compile(const char *name, const char *text, const char *arch,
-                              const struct nvrtc_header *headers, int n_headers, bool quick,
-                              void **cubin, size_t *size)
+                              const struct nvrtc_header *headers, int n_headers, void **cubin,
+                              size_t *size)
 {
     enum { HEADERS_MAX = 96, INVALID_OPTION = 5 };
     const char *texts[HEADERS_MAX], *header_names[HEADERS_MAX];

@@ -50,19 +50,23 @@ static enum sol_status source_text(const struct gpu *gpu, const char *name, cons
     return *edited ? SOL_OK : status_set(SOL_E_MEMORY, "no memory for '%s'", path);
 }
 
+/* An image and the headers that it includes, directly or through others. No other is hashed, and no
+ * other is given to the compiler. */
 struct sources {
     const char *text;
     char *edited; /* the text, when it came from a file */
     struct nvrtc_header headers[HEADERS_MAX];
-    char *edited_headers[HEADERS_MAX];
     int n_headers;
+    /* in the order of gpu_headers */
+    bool included[HEADERS_MAX];
+    char *edited_headers[HEADERS_MAX]; /* the text, when it came from a file */
     uint64_t hash;
 };
 
 static void sources_free(struct sources *s)
 {
     free(s->edited);
-    for (int i = 0; i < s->n_headers; i++) free(s->edited_headers[i]);
+    for (int i = 0; i < HEADERS_MAX; i++) free(s->edited_headers[i]);
 }
 
 static void add_hash(struct sources *s, const char *text)
@@ -70,28 +74,83 @@ static void add_hash(struct sources *s, const char *text)
     s->hash = bytes_hash_mix(s->hash ^ bytes_hash(text, strlen(text)));
 }
 
+static void mark_all(bool included[HEADERS_MAX])
+{
+    for (int i = 0; gpu_headers[i].name; i++) included[i] = true;
+}
+
+/* What follows "#include": "name" or <name>. A name that is none of ours is the compiler's own in
+ * <>; else it is unknown what is meant (a macro, a path), and it may be any. */
+static void mark_include(const char *what, bool included[HEADERS_MAX])
+{
+    const char *name = what + 1;
+    if (*what != '"' && *what != '<') {
+        mark_all(included);
+        return;
+    }
+    size_t length = strcspn(name, "\">\n");
+    int i = 0;
+    while (gpu_headers[i].name && (strlen(gpu_headers[i].name) != length ||
+                                   memcmp(gpu_headers[i].name, name, length) != 0))
+        i++;
+    if (gpu_headers[i].name)
+        included[i] = true;
+    else if (*what == '"')
+        mark_all(included);
+}
+
+/* Those in comments and in branches that are left out count as well: a hash may change without
+ * need, but has to change where the code does. */
+static void mark_includes(const char *text, bool included[HEADERS_MAX])
+{
+    static const char blanks[] = " \t", word[] = "include";
+    for (const char *at = strchr(text, '#'); at; at = strchr(at, '#')) {
+        at += 1 + strspn(at + 1, blanks);
+        if (strncmp(at, word, strlen(word)) != 0) continue;
+        at += strlen(word) + strspn(at + strlen(word), blanks);
+        mark_include(at, included);
+    }
+}
+
+/* The included headers, until none of them includes a further one. */
+static enum sol_status read_headers(const struct gpu *gpu, struct sources *s)
+{
+    const char *texts[HEADERS_MAX] = {NULL};
+    for (bool more = true; more;) {
+        more = false;
+        for (int i = 0; gpu_headers[i].name; i++) {
+            const struct gpu_source_header *h = &gpu_headers[i];
+            if (!s->included[i] || texts[i]) continue;
+            SOL_TRY(source_text(gpu, h->name, h->text, &texts[i], &s->edited_headers[i]));
+            mark_includes(texts[i], s->included);
+            more = true;
+        }
+    }
+    for (int i = 0; gpu_headers[i].name; i++)
+        if (texts[i])
+            s->headers[s->n_headers++] = (struct nvrtc_header){gpu_headers[i].name, texts[i]};
+    return SOL_OK;
+}
+
 /* Also after an error to be given to sources_free. */
 static enum sol_status sources_read(const struct gpu *gpu, const struct gpu_image *image,
                                     struct sources *s)
 {
     *s = (struct sources){0};
-    SOL_TRY(source_text(gpu, image->name, image->source, &s->text, &s->edited));
-    add_hash(s, s->text);
-    for (int i = 0; gpu_headers[i].name; i++) {
-        const struct gpu_source_header *h = &gpu_headers[i];
+    for (int i = 0; gpu_headers[i].name; i++)
         if (i == HEADERS_MAX) return status_set(SOL_E_INTERNAL, "more than %d headers", i);
-        s->headers[i].name = h->name;
-        s->n_headers = i + 1;
-        SOL_TRY(source_text(gpu, h->name, h->text, &s->headers[i].text, &s->edited_headers[i]));
-        add_hash(s, s->headers[i].text);
-    }
+    SOL_TRY(source_text(gpu, image->name, image->source, &s->text, &s->edited));
+    mark_includes(s->text, s->included);
+    SOL_TRY(read_headers(gpu, s));
+    add_hash(s, s->text);
+    for (int i = 0; i < s->n_headers; i++) add_hash(s, s->headers[i].text);
     return SOL_OK;
 }
 
 static bool is_edited(const struct sources *s)
 {
     bool edited = s->edited != NULL;
-    for (int i = 0; i < s->n_headers; i++) edited |= s->edited_headers[i] != NULL;
+    for (int i = 0; i < HEADERS_MAX; i++) edited |= s->edited_headers[i] != NULL;
     return edited;
 }
 
@@ -129,8 +188,7 @@ static enum sol_status load_compiled(struct gpu *gpu, const struct sources *s, s
     void *cubin;
     size_t size;
     gpu_architecture(&gpu->info, arch);
-    SOL_TRY(nvrtc_compile(m->image->name, s->text, arch, s->headers, s->n_headers, false, &cubin,
-                          &size));
+    SOL_TRY(nvrtc_compile(m->image->name, s->text, arch, s->headers, s->n_headers, &cubin, &size));
     cuda_result result = gpu->cuda->module_load(&m->handle, cubin);
     free(cubin);
     m->compiled_here = true;

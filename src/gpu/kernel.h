@@ -24,7 +24,8 @@ extern const struct gpu_source_header gpu_headers[];
 enum sol_status gpu_use_sources(struct gpu *gpu, const char *folder);
 
 /* Of the device code as `gpu` would load it, of the files whose names begin with `folder` ("" for
- * all): two runs with the same hash ran the same kernels. */
+ * all, a whole name for one) and the headers that they include: two runs with the same hash ran the
+ * same kernels. */
 enum sol_status gpu_sources_hash(const struct gpu *gpu, const char *folder, char out[17]);
 
 struct gpu_kernel;

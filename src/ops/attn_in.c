@@ -165,6 +165,7 @@ const struct op op_attn_in = {
     .tolerance = {{[NUMERICS_EXACT] = 2e-5f, [NUMERICS_BF16] = 1e-2f, [NUMERICS_I8] = 2e-2f}, 3},
     .cost = cost,
     .compose = compose,
+    .calls = {&op_rmsnorm, &op_gemm, &op_rope, &op_kv_write},
     .make_case = make_case,
     .make_problem = make_problem,
     .usual = {.rows = 1, .dtype = DTYPE_BF16, .n = 64, .k = 2880, .groups = 8, .head_dim = 64},

@@ -36,7 +36,8 @@ enum sol_status device_key_of_gpu(const struct gpu *gpu, struct device_key *out)
     snprintf(out->capability, sizeof out->capability, "%d.%d", info->major, info->minor);
     snprintf(out->driver, sizeof out->driver, "CUDA %d.%d", info->driver_version / 1000,
              info->driver_version % 1000 / 10);
-    return gpu_sources_hash(gpu, "", out->kernels);
+    SOL_TRY(gpu_sources_hash(gpu, "", out->kernels));
+    return op_kernels_hash(gpu, &out->op_kernels);
 }
 
 enum sol_status device_key_of(const struct op_device *device, struct device_key *out)
@@ -57,11 +58,6 @@ bool device_key_same(const struct device_key *a, const struct device_key *b)
 {
     return device_key_same_device(a, b) && strcmp(a->driver, b->driver) == 0 &&
            strcmp(a->build, b->build) == 0;
-}
-
-bool device_key_same_kernels(const struct device_key *a, const struct device_key *b)
-{
-    return device_key_same_device(a, b) && *a->kernels && strcmp(a->kernels, b->kernels) == 0;
 }
 
 void device_key_digest(const struct device_key *key, const char *more, char out[DEVICE_KEY_DIGEST])

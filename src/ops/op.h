@@ -62,7 +62,7 @@ struct op_device {
     struct gpu *gpu; /* NULL: the CPU computes */
 };
 
-enum { OP_REASON_MAX = 120 };
+enum { OP_REASON_MAX = 120, OP_IMAGES_MAX = 6, OP_CALLS_MAX = 6 };
 
 /* The GPUs that a kernel is made for, by compute capability. */
 struct op_arch {
@@ -105,6 +105,9 @@ struct op_variant {
     unsigned narrow;
     size_t (*workspace)(const void *args, int workers); /* for any choice; NULL: none */
     void (*run)(const struct op_context *context, const void *args);
+    /* On a GPU: the files of kernels/ that run launches, all of them for any problem and choice.
+     * What tuning measured is dropped when one changes (op_kernels.h). */
+    const char *images[OP_IMAGES_MAX];
 };
 
 /* One output of an op, for verification: where in the args the pointer sits and what it covers.
@@ -160,6 +163,7 @@ struct op {
     void (*reference)(const struct op_context *context, const void *args); /* primitives */
     size_t (*reference_workspace)(const void *args, int workers);          /* NULL: none */
     enum sol_status (*compose)(struct plan *plan, const void *args);       /* composites */
+    const struct op *calls[OP_CALLS_MAX]; /* what compose calls, all of it for any problem */
     /* Fill `args`, outputs too: with a problem of given sizes, whose contents are a case's or as a
      * model's are (CASE_TIMED); with case number c->index of its kind, false where there is none.
      * make_case NULL: the lines of `cases` are all (case_make). */
@@ -186,6 +190,7 @@ extern const struct op *const op_table[];
 extern const int op_table_count;
 
 const struct op *op_find(const char *name); /* NULL when there is none */
+int op_index(const struct op *op);          /* in op_table, where it has to be */
 /* All outputs; how many. */
 int op_outputs(const struct op *op, const void *args, bool of_case,
                struct op_output outputs[OP_OUTPUTS_MAX]);

@@ -25,6 +25,13 @@ const struct op *op_find(const char *name)
     return NULL;
 }
 
+int op_index(const struct op *op)
+{
+    int i = 0;
+    while (op_table[i] != op) i++;
+    return i;
+}
+
 int op_outputs(const struct op *op, const void *args, bool of_case,
                struct op_output outputs[OP_OUTPUTS_MAX])
 {

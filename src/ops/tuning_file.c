@@ -2,7 +2,8 @@
  *
  *     {"format": "sol tuning", "version": 1, "devices": [
  *       {"device": "NVIDIA H100 80GB HBM3", "capability": "9.0", "driver": "CUDA 13.0",
- *        "build": "0.1.0 b49b102cd", "kernels": "8f3c...", "entries": [
+ *        "build": "0.1.0 b49b102cd", "kernels": {"attention": "8f3c...", "gemm": "02d1..."},
+ *        "entries": [
  *          {"op": "gemm", "dtype": "bf16", "n": 4096, "k": 2880, "rows": 16, "from": 9, "to": 16,
  *           "numerics": "i8", "variant": "gemm_wgmma_cuda", "choice": "gemm_wgmma_bf16_16",
  *           "ns": 13400, "usual": "gemv_bf16_cuda", "usual_choice": "", "usual_ns": 15100}]}]}
@@ -107,24 +108,54 @@ static bool take_key(const json_t *section, struct device_key *key)
     return take_text(section, "device", key->device, sizeof key->device) &&
            take_text(section, "capability", key->capability, sizeof key->capability) &&
            take_text(section, "driver", key->driver, sizeof key->driver) &&
-           take_text(section, "build", key->build, sizeof key->build) &&
-           (!json_object_get(section, "kernels") ||
-            take_text(section, "kernels", key->kernels, sizeof key->kernels));
+           take_text(section, "build", key->build, sizeof key->build);
 }
 
-static enum sol_status read_entries(const json_t *section, struct tuning *out,
-                                    char note[TUNING_NOTE_MAX])
+static bool is_gpu(const struct device_key *key)
+{
+    return *key->kernels;
+}
+
+/* Whether what the section says of an op was measured with the kernels that the op has now. */
+static bool has_kernels_of(const json_t *section, const struct device_key *key, const struct op *op)
+{
+    const json_t *of = json_object_get(json_object_get(section, "kernels"), op->name);
+    const char *then = json_string_value(of);
+    return !is_gpu(key) || (then && strcmp(then, op_kernels_of(&key->op_kernels, op)) == 0);
+}
+
+static void note_changed(const bool changed[OP_COUNT], char note[TUNING_NOTE_MAX])
+{
+    char names[TUNING_NOTE_MAX / 2] = "";
+    for (int i = 0; i < OP_COUNT; i++) {
+        size_t at = strlen(names);
+        if (changed[i])
+            snprintf(names + at, sizeof names - at, "%s%s", at ? ", " : "", op_table[i]->name);
+    }
+    if (*names)
+        snprintf(note, TUNING_NOTE_MAX,
+                 "the tuning record is of other kernels of %s and ignored there; sol tune measures "
+                 "anew",
+                 names);
+}
+
+static enum sol_status read_entries(const json_t *section, const struct device_key *key,
+                                    struct tuning *out, char note[TUNING_NOTE_MAX])
 {
     const json_t *list = json_object_get(section, "entries");
     size_t useless = 0, count = json_array_size(list);
+    bool changed[OP_COUNT] = {false};
     if (count > ENTRIES_MAX) count = 0, useless = json_array_size(list);
     for (size_t i = 0; i < count; i++) {
         struct tuning_entry entry;
-        if (take_entry(json_array_get(list, i), &entry))
+        if (!take_entry(json_array_get(list, i), &entry))
+            useless++;
+        else if (has_kernels_of(section, key, entry.op))
             SOL_TRY(tuning_add(out, &entry));
         else
-            useless++;
+            changed[op_index(entry.op)] = true;
     }
+    note_changed(changed, note);
     if (useless || !json_is_array(list))
         snprintf(note, TUNING_NOTE_MAX,
                  "the tuning record has %zu entries that make no sense here; they are ignored",
@@ -169,7 +200,12 @@ enum sol_status tuning_parse(const char *text, size_t length, const struct devic
         if (!take_key(section, &its) || !device_key_same_device(&its, key)) continue;
         if (device_key_same(&its, key)) {
             note[0] = '\0';
-            status = read_entries(section, out, note);
+            if (is_gpu(key) && !json_is_object(json_object_get(section, "kernels")))
+                snprintf(note, TUNING_NOTE_MAX,
+                         "the tuning record is of an earlier form, which does not say of which "
+                         "kernels, and ignored; sol tune writes a new one");
+            else
+                status = read_entries(section, key, out, note);
             break;
         }
         snprintf(note, TUNING_NOTE_MAX,
@@ -197,8 +233,9 @@ enum sol_status tuning_shipped_parse(const char *text, size_t length, const stru
     json_array_foreach(json_object_get(record, "devices"), i, section)
     {
         struct device_key its;
-        if (!take_key(section, &its) || !device_key_same_kernels(&its, key)) continue;
-        status = read_entries(section, out, note);
+        if (!is_gpu(key) || !take_key(section, &its) || !device_key_same_device(&its, key))
+            continue;
+        status = read_entries(section, key, out, note);
         break;
     }
     json_decref(record);
@@ -237,14 +274,24 @@ enum sol_status tuning_load(const char *path, const struct device_key *key, stru
     return status;
 }
 
+/* Of every op that has some, also where nothing was measured. NULL for a CPU. */
+static json_t *kernels_json(const struct device_key *key)
+{
+    json_t *json = is_gpu(key) ? json_object() : NULL;
+    for (int i = 0; json && i < OP_COUNT; i++)
+        if (*key->op_kernels.of[i])
+            json_object_set_new(json, op_table[i]->name, json_string(key->op_kernels.of[i]));
+    return json;
+}
+
 static json_t *section_json(const struct device_key *key, const struct tuning *tuning)
 {
     json_t *entries = json_array();
     for (size_t i = 0; i < tuning->count; i++)
         json_array_append_new(entries, entry_json(&tuning->entries[i]));
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:o}", "device", key->device, "capability",
+    return json_pack("{s:s, s:s, s:s, s:s, s:o*, s:o}", "device", key->device, "capability",
                      key->capability, "driver", key->driver, "build", key->build, "kernels",
-                     key->kernels, "entries", entries);
+                     kernels_json(key), "entries", entries);
 }
 
 /* The file's sections but that of this device, and the new one. */

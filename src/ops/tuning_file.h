@@ -14,9 +14,11 @@ enum { TUNING_NOTE_MAX = 240 };
 /* Where the file is: $XDG_CACHE_HOME/sol/tuning.json. */
 enum sol_status tuning_path(char *out, size_t size);
 
-/* The section for `key`; `out` is empty where there is none. Whatever is wrong with a file is no
- * error but a `note` for people, else "": damaged, of another driver or build, entries that this
- * program cannot use. Errors are those of memory. */
+/* The section for `key`; `out` is empty where there is none. On a GPU without the entries of ops
+ * whose kernels were others. Whatever is wrong with a file is no error but a `note` for people,
+ * else
+ * "": damaged, of another driver, build or kernels, entries that this program cannot use. Errors
+ * are those of memory. */
 enum sol_status tuning_load(const char *path, const struct device_key *key, struct tuning *out,
                             char note[TUNING_NOTE_MAX]);
 /* The same from text. */
@@ -24,7 +26,8 @@ enum sol_status tuning_parse(const char *text, size_t length, const struct devic
                              struct tuning *out, char note[TUNING_NOTE_MAX]);
 
 /* The record that comes with the program (src/ops/tuning_shipped.json, made by tools/ship_tuning),
- * for a device and the kernels that it was measured with. `out` is empty where there is none. */
+ * for a GPU that it was measured on: the entries of ops whose kernels are the same, whatever driver
+ * and build there are. `out` is empty where there are none. */
 enum sol_status tuning_shipped(const struct device_key *key, struct tuning *out);
 /* The same from the text of such a record. */
 enum sol_status tuning_shipped_parse(const char *text, size_t length, const struct device_key *key,

@@ -58,6 +58,7 @@ const struct op_variant attention_any_cuda = {
     .target = TARGET_CUDA,
     .can_run = can_run,
     .run = run,
+    .images = {"attention/attention.cu"},
 };
 
 /* ---- few rows: attention_decode.cu ---- */
@@ -154,4 +155,5 @@ const struct op_variant attention_decode_cuda = {
     .choices = &piece_choices,
     .workspace = workspace_decode,
     .run = run_decode,
+    .images = {"attention/attention_decode.cu"},
 };

@@ -193,6 +193,7 @@ const struct op_variant attention_prefill_cuda = {
     .narrow = 1 << 1, /* out */
     .workspace = workspace,
     .run = run,
+    .images = {"attention/attention_prefill_work.cu", "attention/attention_prefill.cu"},
 };
 
 const struct op_variant attention_mma_cuda = {
@@ -206,4 +207,5 @@ const struct op_variant attention_mma_cuda = {
     .narrow = 1 << 1, /* out */
     .workspace = workspace_mma,
     .run = run_mma,
+    .images = {"attention/attention_prefill_work.cu", "attention/attention_mma.cu"},
 };

@@ -117,6 +117,7 @@ const struct op_variant attn_in_two_cuda = {
     .can_run = can_run_in_exact,
     .suits = suits_in,
     .run = run_in_exact,
+    .images = {"attn_in/attn_in_rows.cu"},
 };
 
 const struct op_variant attn_in_rows_cuda = {
@@ -129,6 +130,7 @@ const struct op_variant attn_in_rows_cuda = {
     .suits = suits_in,
     .choices = &in_choices,
     .run = run_in_rounded,
+    .images = {"attn_in/attn_in_rows.cu"},
 };
 
 /* ---- attn_out ---- */
@@ -205,6 +207,7 @@ const struct op_variant attn_out_two_cuda = {
     .can_run = can_run_out_exact,
     .suits = suits_out,
     .run = run_out_exact,
+    .images = {"attn_out/attn_out_rows.cu", "attn_out/attn_out.cu"},
 };
 
 const struct op_variant attn_out_rows_cuda = {
@@ -217,4 +220,5 @@ const struct op_variant attn_out_rows_cuda = {
     .suits = suits_out,
     .choices = &out_choices,
     .run = run_out_rounded,
+    .images = {"attn_out/attn_out_rows.cu", "attn_out/attn_out.cu"},
 };

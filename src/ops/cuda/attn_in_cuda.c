@@ -79,4 +79,5 @@ const struct op_variant attn_in_row_cuda = {
     .arch = {.major = 8},
     .can_run = can_run,
     .run = run,
+    .images = {"attn_in/attn_in.cu"},
 };

@@ -112,4 +112,5 @@ const struct op_variant attn_out_row_cuda = {
     .arch = {.major = 9},
     .can_run = can_run,
     .run = run,
+    .images = {"attn_out/attn_out.cu"},
 };

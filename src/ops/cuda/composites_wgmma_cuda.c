@@ -119,6 +119,7 @@ const struct op_variant attn_in_many_cuda = {
     .choices = &wgmma_heads_choices,
     .workspace = in_workspace,
     .run = run_in,
+    .images = {"attn_in/attn_in_many.cu", "attn_in/attn_in_wgmma.cu"},
 };
 
 /* ---- attn_out: projection with residual; norm, router and choice; sort ---- */
@@ -231,6 +232,8 @@ const struct op_variant attn_out_many_cuda = {
     .narrow = 1 << 0 | 1 << 2, /* attn, normed */
     .workspace = out_workspace,
     .run = run_out,
+    .images = {"gemm/round_rows.cu", "attn_out/attn_out_wgmma.cu", "attn_out/attn_out_many.cu",
+               "route/route.cu"},
 };
 
 /* ---- moe: gate, up and swiglu; down; weighted sum ---- */
@@ -331,4 +334,5 @@ const struct op_variant moe_many_cuda = {
     .narrow = 1 << 0, /* normed */
     .workspace = moe_workspace,
     .run = run_moe,
+    .images = {"gemm/round_rows.cu", "moe/moe_wgmma.cu", "combine/combine.cu"},
 };

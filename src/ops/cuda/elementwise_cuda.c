@@ -26,6 +26,7 @@ const struct op_variant add_f32_cuda = {
     .summary = "a thread an element",
     .target = TARGET_CUDA,
     .run = run_add,
+    .images = {"add/add.cu"},
 };
 
 static void run_swiglu(const struct op_context *context, const void *args)
@@ -45,6 +46,7 @@ const struct op_variant swiglu_f32_cuda = {
     .summary = "a thread an element",
     .target = TARGET_CUDA,
     .run = run_swiglu,
+    .images = {"swiglu/swiglu.cu"},
 };
 
 static void run_combine(const struct op_context *context, const void *args)
@@ -67,4 +69,5 @@ const struct op_variant combine_f32_cuda = {
     .summary = "a block a row",
     .target = TARGET_CUDA,
     .run = run_combine,
+    .images = {"combine/combine.cu"},
 };

@@ -34,4 +34,5 @@ const struct op_variant embed_any_cuda = {
     .target = TARGET_CUDA,
     .can_run = can_run,
     .run = run,
+    .images = {"embed/embed.cu"},
 };

@@ -78,4 +78,5 @@ const struct op_variant gemm_cublaslt_cuda = {
     .suits = suits,
     .workspace = workspace,
     .run = run,
+    .images = {"gemm/round_rows.cu"},
 };

@@ -97,6 +97,7 @@ const struct op_variant gemm_f32_any_cuda = {
     .can_run = can_run_any,
     .choices = &any_choices,
     .run = run_any,
+    .images = {"gemm/gemm_f32.cu"},
 };
 
 /* ---- few rows: gemv.cu ---- */
@@ -219,6 +220,7 @@ const struct op_variant gemv_f32_cuda = {
     .suits = suits_exact,
     .choices = &exact_choices,
     .run = run_exact,
+    .images = {"gemm/gemv.cu"},
 };
 
 static bool can_run_rounded(const void *args, const struct op_device *device,
@@ -241,4 +243,5 @@ const struct op_variant gemv_bf16_cuda = {
     .arch = {.major = 8},
     .can_run = can_run_rounded,
     .run = run_rounded,
+    .images = {"gemm/gemv.cu"},
 };

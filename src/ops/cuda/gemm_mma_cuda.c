@@ -184,6 +184,7 @@ const struct op_variant gemm_mma_cuda = {
     .choices = &gemm_choices,
     .workspace = gemm_workspace,
     .run = run_gemm,
+    .images = {"gemm/round_rows.cu", "gemm/gemm_mma.cu"},
 };
 
 /* ---- moe_up ---- */
@@ -234,4 +235,5 @@ const struct op_variant moe_up_mma_cuda = {
     .choices = &up_choices,
     .workspace = up_workspace,
     .run = run_up,
+    .images = {"gemm/round_rows.cu", "moe_up/moe_up_mma.cu"},
 };

@@ -46,6 +46,7 @@ const struct op_variant gemm_wgmma_cuda = {
     .narrow = 1 << 0, /* a */
     .workspace = gemm_workspace,
     .run = run_gemm,
+    .images = {"gemm/round_rows.cu", "gemm/gemm_wgmma.cu"},
 };
 
 static bool can_run_up(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
@@ -94,4 +95,5 @@ const struct op_variant moe_up_wgmma_cuda = {
     .narrow = 1 << 0, /* normed */
     .workspace = up_workspace,
     .run = run_up,
+    .images = {"gemm/round_rows.cu", "moe_up/moe_up_wgmma.cu"},
 };

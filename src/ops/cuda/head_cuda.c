@@ -60,4 +60,5 @@ const struct op_variant head_row_cuda = {
     .arch = {.major = 8},
     .can_run = can_run,
     .run = run,
+    .images = {"gemm/gemv.cu"},
 };

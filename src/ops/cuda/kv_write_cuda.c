@@ -23,4 +23,5 @@ const struct op_variant kv_write_any_cuda = {
     .summary = "a block a row",
     .target = TARGET_CUDA,
     .run = run,
+    .images = {"kv_write/kv_write.cu"},
 };

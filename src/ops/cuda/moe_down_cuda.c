@@ -69,4 +69,5 @@ const struct op_variant moe_down_row_cuda = {
     .can_run = can_run,
     .choices = &block_choices,
     .run = run,
+    .images = {"moe_down/moe_down.cu"},
 };

@@ -167,6 +167,7 @@ const struct op_variant moe_up_two_cuda = {
     .can_run = can_run_up,
     .suits = suits_up_exact,
     .run = run_up_exact,
+    .images = {"moe_up/moe_up_rows.cu"},
 };
 
 const struct op_variant moe_up_rows_cuda = {
@@ -179,6 +180,7 @@ const struct op_variant moe_up_rows_cuda = {
     .suits = suits_up,
     .choices = &up_choices,
     .run = run_up_rounded,
+    .images = {"moe_up/moe_up_rows.cu"},
 };
 
 /* ---- down ---- */
@@ -278,6 +280,7 @@ const struct op_variant moe_down_two_cuda = {
     .suits = suits_down_exact,
     .workspace = down_workspace,
     .run = run_down_exact,
+    .images = {"moe_down/moe_down_rows.cu"},
 };
 
 const struct op_variant moe_down_rows_cuda = {
@@ -291,4 +294,5 @@ const struct op_variant moe_down_rows_cuda = {
     .choices = &down_choices,
     .workspace = down_workspace,
     .run = run_down_rounded,
+    .images = {"moe_down/moe_down_rows.cu"},
 };

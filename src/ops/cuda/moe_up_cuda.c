@@ -55,4 +55,5 @@ const struct op_variant moe_up_row_cuda = {
     .arch = {.major = 8},
     .can_run = can_run,
     .run = run,
+    .images = {"moe_up/moe_up.cu"},
 };

@@ -150,6 +150,7 @@ const struct op_variant pack_weights_cuda = {
     .target = TARGET_CUDA,
     .can_run = can_run,
     .run = run,
+    .images = {"pack/pack.cu"},
 };
 
 /* ---- on the host ---- */

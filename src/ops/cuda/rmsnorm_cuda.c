@@ -30,4 +30,5 @@ const struct op_variant rmsnorm_f32_cuda = {
     .target = TARGET_CUDA,
     .can_run = can_run,
     .run = run,
+    .images = {"rmsnorm/rmsnorm.cu"},
 };

@@ -23,4 +23,5 @@ const struct op_variant rope_f32_cuda = {
     .summary = "a block a row, angles in double",
     .target = TARGET_CUDA,
     .run = run,
+    .images = {"rope/rope.cu"},
 };

@@ -54,6 +54,7 @@ const struct op_variant route_f32_cuda = {
     .target = TARGET_CUDA,
     .can_run = can_run,
     .run = run,
+    .images = {"route/route.cu"},
 };
 
 const struct op_variant route_count_cuda = {
@@ -62,4 +63,5 @@ const struct op_variant route_count_cuda = {
     .target = TARGET_CUDA,
     .can_run = can_run,
     .run = run_count,
+    .images = {"route/route.cu"},
 };

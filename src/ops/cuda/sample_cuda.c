@@ -44,4 +44,5 @@ const struct op_variant sample_f64_cuda = {
     .target = TARGET_CUDA,
     .workspace = workspace,
     .run = run,
+    .images = {"sample/sample.cu"},
 };

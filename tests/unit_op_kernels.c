@@ -1,0 +1,357 @@
+/* What tuning records are good for: that variants launch what they say and composites call what
+ * they say, on a GPU that runs nothing; and which ops a changed file of kernels/ is of. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/arena.h"
+#include "driver/fake_cuda.h"
+#include "gpu/gpu_private.h"
+#include "ops/cases.h"
+#include "ops/cuda/pack_cuda.h"
+#include "ops/device_key.h"
+#include "ops/op_kernels.h"
+#include "ops/ops.h"
+#include "ops/tuning_file.h"
+
+/* `run`: what a launch does; NULL: nothing. */
+static struct gpu *open_gpu(int major, fake_kernel_fn run)
+{
+    struct gpu *gpu;
+    cuda_replace(fake_cuda_start(&(struct fake_cuda_params){
+        .devices = 1, .major = major, .memory = (size_t)256 << 20, .run = run}));
+    assert_int_equal(gpu_open(0, &gpu), SOL_OK);
+    return gpu;
+}
+
+static void close_gpu(struct gpu *gpu)
+{
+    gpu_close(gpu);
+    assert_int_equal(fake_cuda_live(), 0);
+    cuda_replace(NULL);
+    fake_cuda_stop();
+}
+
+/* What kernels/<file> says. */
+static const char *text_of(const char *file)
+{
+    for (const struct gpu_image *i = gpu_images; i->name; i++)
+        if (strcmp(i->name, file) == 0) return i->source;
+    for (const struct gpu_source_header *h = gpu_headers; h->name; h++)
+        if (strcmp(h->name, file) == 0) return h->text;
+    fail_msg("there is no kernels/%s", file);
+    return NULL;
+}
+
+/* ---- cases ---- */
+
+/* Number `index` of the op's cases of a kind, weights as a model on a GPU has them; false: none. */
+static bool make_args(const struct op *op, struct arena *arena, enum op_case_kind kind, int index,
+                      void **args)
+{
+    struct rng rng;
+    rng_seed(&rng, 100u * (uint64_t)kind + (uint64_t)index);
+    struct case_maker maker = {.arena = arena, .rng = &rng, .kind = kind, .index = index};
+    *args = arena_alloc(arena, op->args_size, 64);
+    assert_non_null(*args);
+    if (!case_make(op, &maker, *args)) return false;
+    for (int i = 0; i < op->n_weights; i++) {
+        struct tensor *t = (struct tensor *)((char *)*args + op->weights[i]);
+        void *memory = arena_alloc(arena, tensor_packed_bytes(t), 256);
+        assert_non_null(memory);
+        tensor_pack_host(t, memory, t);
+    }
+    return true;
+}
+
+typedef void (*case_fn)(const struct op *op, struct arena *arena, const void *args);
+
+static void each_case(const struct op *op, case_fn visit)
+{
+    static const enum op_case_kind kinds[] = {CASE_TAIL, CASE_RANDOM};
+    for (int k = 0; k < 2; k++) {
+        bool more = true;
+        for (int index = 0; more; index++) {
+            struct arena *arena;
+            void *args;
+            assert_int_equal(arena_create(1 << 20, &arena), SOL_OK);
+            more = make_args(op, arena, kinds[k], index, &args);
+            if (more) visit(op, arena, args);
+            arena_destroy(arena);
+        }
+    }
+}
+
+/* ---- what a variant launches, and what a composite calls ---- */
+
+enum { VARIANTS_MAX = 64, IMAGES_MAX = 256 };
+
+static struct {
+    struct gpu *gpu;
+    struct gpu_stream *stream;
+    struct chooser chooser;
+    int v;                                   /* which is running */
+    int runs[VARIANTS_MAX];                  /* how many of each variant of the op */
+    bool launched[VARIANTS_MAX][IMAGES_MAX]; /* in the order of gpu_images */
+    bool called[OP_COUNT];                   /* by the op as a composite */
+} seen;
+
+static cuda_result note_launch(const char *kernel, const struct cuda_launch *config,
+                               const void *args)
+{
+    (void)config;
+    (void)args;
+    for (const struct gpu_kernel *k = seen.gpu->kernels; k; k = k->next)
+        if (strcmp(k->name, kernel) == 0) {
+            assert_in_range(k->module->image - gpu_images, 0, IMAGES_MAX - 1);
+            seen.launched[seen.v][k->module->image - gpu_images] = true;
+        }
+    return CUDA_OK;
+}
+
+static void run_choices(const struct op *op, struct arena *arena, const void *args)
+{
+    char why[OP_REASON_MAX];
+    const struct op_variant *variant = op->variants[seen.v];
+    if (!chooser_can_run(&seen.chooser, op, seen.v, args, why)) return;
+    struct op_context context = {.stream = seen.stream};
+    size_t needed = variant->workspace ? variant->workspace(args, 1) : 0;
+    context.workspace = arena_alloc(arena, needed + 1, 256);
+    assert_non_null(context.workspace);
+    for (int c = 0; c < op_choice_count(op, seen.v); c++) {
+        if (!op_choice_serves(op, seen.v, args, &seen.chooser.device, c)) continue;
+        context.choice = c;
+        variant->run(&context, args);
+        seen.runs[seen.v]++;
+    }
+    assert_int_equal(gpu_wait(seen.stream), SOL_OK);
+}
+
+/* With the matrices in bf16 that may be: other kernels read them. */
+static void run_narrow(const struct op *op, struct arena *arena, const void *args)
+{
+    void *narrow = arena_alloc(arena, op->args_size, 64);
+    assert_non_null(narrow);
+    memcpy(narrow, args, op->args_size);
+    for (int i = 0; op->matrices[i].access; i++) {
+        struct matrix *m = op_matrix_of(&op->matrices[i], narrow);
+        if (op->variants[seen.v]->narrow >> i & 1 && matrix_may_be_narrow(m)) m->dtype = DTYPE_BF16;
+    }
+    run_choices(op, arena, narrow);
+}
+
+static void note_call(void *arg, const struct op *op, const void *args, int chosen)
+{
+    (void)arg;
+    (void)args;
+    (void)chosen;
+    seen.called[op_index(op)] = true;
+}
+
+static void force(struct chooser *chooser, const struct op *op, int v)
+{
+    assert_in_range(chooser->n_forces, 0, CHOOSER_FORCES_MAX - 1);
+    chooser->forces[chooser->n_forces].op = op;
+    chooser->forces[chooser->n_forces].choice = -1;
+    chooser->forces[chooser->n_forces++].variant = op_variant_name(op, v);
+}
+
+static void compose_all(const struct op *op, const void *args)
+{
+    struct chooser chooser;
+    struct plan *plan;
+    chooser_init(&chooser, 1);
+    for (int i = 0; i < op_table_count; i++)
+        if (op_table[i]->compose) force(&chooser, op_table[i], op_table[i]->n_variants);
+    assert_int_equal(plan_create(&chooser, &plan), SOL_OK);
+    plan_on_choice(plan, note_call, NULL);
+    plan_call(plan, op, args);
+    assert_int_equal(plan_finish_dry(plan), SOL_OK);
+    plan_destroy(plan);
+}
+
+static void run_case(const struct op *op, struct arena *arena, const void *args)
+{
+    for (seen.v = 0; seen.v < op->n_variants; seen.v++) {
+        if (op->variants[seen.v]->target != TARGET_CUDA) continue;
+        run_choices(op, arena, args);
+        if (op->variants[seen.v]->narrow) run_narrow(op, arena, args);
+    }
+    if (op->compose) compose_all(op, args);
+}
+
+static bool says(const struct op_variant *variant, const char *image)
+{
+    for (int i = 0; i < OP_IMAGES_MAX && variant->images[i]; i++)
+        if (strcmp(variant->images[i], image) == 0) return true;
+    return false;
+}
+
+static void check_variant(const struct op *op, int v)
+{
+    const struct op_variant *variant = op->variants[v];
+    bool cuda = variant->target == TARGET_CUDA;
+    if (cuda && !seen.runs[v]) fail_msg("%s: no case that it can run", variant->name);
+    for (int i = 0; gpu_images[i].name && i < IMAGES_MAX; i++)
+        if (seen.launched[v][i] != says(variant, gpu_images[i].name))
+            fail_msg("%s %s %s; its images say otherwise", variant->name,
+                     seen.launched[v][i] ? "launches" : "does not launch", gpu_images[i].name);
+    for (int i = 0; i < OP_IMAGES_MAX && variant->images[i]; i++) text_of(variant->images[i]);
+}
+
+/* The op and all below it. */
+static void mark(const struct op *op, bool marked[OP_COUNT])
+{
+    marked[op_index(op)] = true;
+    for (int i = 0; i < OP_CALLS_MAX && op->calls[i]; i++) mark(op->calls[i], marked);
+}
+
+static void check_calls(const struct op *op)
+{
+    bool said[OP_COUNT] = {false};
+    if (!op->compose) assert_null(op->calls[0]);
+    if (!op->compose) return;
+    mark(op, said);
+    for (int i = 0; i < OP_COUNT; i++)
+        if (seen.called[i] != said[i])
+            fail_msg("%s %s %s; its calls say otherwise", op->name,
+                     seen.called[i] ? "calls" : "does not call", op_table[i]->name);
+}
+
+static void ops_say_what_they_launch_and_call(void **state)
+{
+    (void)state;
+    const char *library = getenv("SOL_FAKE_CUBLASLT");
+    if (!library) fail_msg("SOL_FAKE_CUBLASLT names the fake library; ctest sets it");
+    setenv("SOL_CUBLASLT", library, 1);
+    seen.gpu = open_gpu(9, note_launch);
+    assert_int_equal(gpu_stream_create(seen.gpu, &seen.stream), SOL_OK);
+    chooser_init(&seen.chooser, 1);
+    seen.chooser.device.gpu = seen.gpu;
+    for (int i = 0; i < op_table_count; i++) {
+        const struct op *op = op_table[i];
+        assert_in_range(op->n_variants, 0, VARIANTS_MAX);
+        memset(seen.runs, 0, sizeof seen.runs);
+        memset(seen.launched, 0, sizeof seen.launched);
+        memset(seen.called, 0, sizeof seen.called);
+        each_case(op, run_case);
+        for (int v = 0; v < op->n_variants; v++) check_variant(op, v);
+        check_calls(op);
+    }
+    gpu_stream_destroy(seen.stream);
+    close_gpu(seen.gpu);
+}
+
+/* ---- what a changed file is of ---- */
+
+/* A folder that has the file with a line more, and nothing else. */
+static void change(const char *file, char folder[64], char path[160])
+{
+    strcpy(folder, "/tmp/sol-kernels-XXXXXX");
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, 160, "%s/%s", folder, file);
+    char *slash = strrchr(path, '/');
+    *slash = '\0';
+    if (strcmp(path, folder) != 0) assert_int_equal(mkdir(path, 0700), 0);
+    *slash = '/';
+    FILE *out = fopen(path, "w");
+    assert_non_null(out);
+    fprintf(out, "%s// changed\n", text_of(file));
+    assert_int_equal(fclose(out), 0);
+}
+
+static void remove_change(const char *folder, char *path)
+{
+    unlink(path);
+    *strrchr(path, '/') = '\0';
+    rmdir(path);
+    rmdir(folder); /* gone already where it was the file's own */
+}
+
+static void changed_files_are_of_the_ops_that_launch_them(void **state)
+{
+    (void)state;
+    static const char all[] =
+        "embed rmsnorm gemm rope kv_write attention add route swiglu combine sample pack_weights "
+        "attn_in attn_out moe_up moe_down moe head ";
+    static const struct {
+        const char *file, *ops;
+        int major;
+    } cases[] = {
+        {"types.h", all, 9},
+        {"sample/sample.cu", "sample ", 9},
+        {"ceiling/math.cu", "", 9},
+        {"pack/pack.cu", "pack_weights ", 9},
+        {"attention/attention_decode.cu", "attention ", 9},
+        {"attention/prefill_work.cuh", "attention ", 9},
+        {"cache.cuh", "kv_write attention attn_in attn_out moe_up moe_down moe head gemm ", 9},
+        {"rope/rope.cuh", "rope attn_in ", 9},
+        {"rope/rope.cu", "rope attn_in ", 9},
+        {"route/choose.cuh", "route attn_out ", 9},
+        /* launched where the op is composed */
+        {"swiglu/swiglu.cu", "swiglu moe_up moe ", 9},
+        {"gemm/gemv.cu", "gemm attn_in attn_out moe_up moe_down moe head ", 9},
+        /* of another op's folder */
+        {"gemm/round_rows.cu", "gemm attn_in attn_out moe_up moe_down moe head ", 9},
+        {"combine/combine.cu", "combine moe_down moe ", 9},
+        /* through a header of a header */
+        {"pack/q8_0.cuh", "gemm attn_in attn_out moe_up moe_down moe head ", 9},
+        /* by one kernel only, that not every GPU has */
+        {"moe/moe_wgmma.cu", "moe ", 9},
+        {"moe/moe_wgmma.cu", "", 8},
+        {"attn_in/attn_in_wgmma.cu", "attn_in ", 9},
+        {"attn_in/attn_in_wgmma.cu", "", 10},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct op_kernels before, after;
+        char folder[64], path[160];
+        struct gpu *gpu = open_gpu(cases[i].major, NULL);
+        assert_int_equal(op_kernels_hash(gpu, &before), SOL_OK);
+        change(cases[i].file, folder, path);
+        assert_int_equal(gpu_use_sources(gpu, folder), SOL_OK);
+        assert_int_equal(op_kernels_hash(gpu, &after), SOL_OK);
+        for (int o = 0; o < OP_COUNT; o++) {
+            char word[64], list[256];
+            snprintf(word, sizeof word, " %s ", op_table[o]->name);
+            snprintf(list, sizeof list, " %s", cases[i].ops);
+            bool wanted = strstr(list, word) != NULL;
+            if (wanted == (strcmp(before.of[o], after.of[o]) == 0))
+                fail_msg("%s, compute capability %d: the hash of %s %s", cases[i].file,
+                         cases[i].major, op_table[o]->name, wanted ? "stays" : "changes");
+        }
+        remove_change(folder, path);
+        close_gpu(gpu);
+    }
+}
+
+static void shipped_is_told(void **state)
+{
+    (void)state;
+    struct device_key key;
+    struct tuning shipped;
+    struct gpu *gpu = open_gpu(9, NULL);
+    assert_int_equal(device_key_of_gpu(gpu, &key), SOL_OK);
+    strcpy(key.device, "NVIDIA H200");
+    assert_int_equal(tuning_shipped(&key, &shipped), SOL_OK);
+    print_message("entries of the shipped record that are of these kernels: %zu\n", shipped.count);
+    tuning_clear(&shipped);
+    close_gpu(gpu);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ops_say_what_they_launch_and_call),
+        cmocka_unit_test(changed_files_are_of_the_ops_that_launch_them),
+        cmocka_unit_test(shipped_is_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
