@@ -18,6 +18,7 @@
 #include "gpu/device.h"
 #include "ops/cases.h"
 #include "ops/cuda/pack_cuda.h"
+#include "ops/grouped_gemm.h"
 #include "ops/ops.h"
 #include "ops/problem.h"
 #include "stats/statistics.h"
@@ -46,6 +47,7 @@ struct set {
     struct case_maker made;
     void *host_args, *args; /* the same on the CPU */
     struct batch batch;     /* what args point to on a GPU */
+    void *table;            /* the host's, with addresses of a GPU; NULL: there is none */
     void *packed[OP_WEIGHTS_MAX];
 };
 
@@ -88,6 +90,7 @@ static enum sol_status set_dtype(struct spec *s, const char *text, const char *v
     bool known = dtype_from_name(value, dtype) && dtype_info(*dtype)->encode;
     /* Not of weights: of a cache, or none. */
     bool plain = *dtype == DTYPE_F32 || *dtype == DTYPE_F16 || *dtype == DTYPE_BF16;
+    if (s->op == &op_grouped_gemm) known = known && grouped_gemm_step(*dtype);
     if (known && dtype_info(s->op->usual.dtype)->block == 1 && !s->op->n_weights) known = plain;
     return known ? SOL_OK
                  : status_set(SOL_E_ARGUMENT, "--op %s: %s does not come in %s", text, s->op->name,
@@ -128,7 +131,9 @@ static enum sol_status check_spec(struct spec *s, const char *text)
             return status_set(SOL_E_ARGUMENT, "--op %s: %s has no %s", text, s->op->name,
                               op_size_name(i));
     }
-    if (p->k % block || (s->op != &op_gemm && p->n % block))
+    bool grouped = s->op == &op_grouped_gemm;
+    if (grouped) block = grouped_gemm_step(p->dtype);
+    if (p->k % block || (s->op != &op_gemm && !grouped && p->n % block))
         return status_set(SOL_E_ARGUMENT, "--op %s: k is to be a multiple of %d, n too for experts",
                           text, (int)block);
     int64_t most = p->groups > 0 ? p->groups : s->op == &op_route ? p->n : p->n ? 8 : 1;
@@ -196,6 +201,7 @@ static void free_set(const struct run *r, struct set *set)
     for (int i = 0; r->gpu && i < set->n_blocks; i++) gpu_free(r->gpu, set->blocks[i].device);
     for (int i = 0; r->gpu && i < OP_WEIGHTS_MAX; i++) gpu_free(r->gpu, set->packed[i]);
     if (set->args != set->host_args) free(set->args);
+    free(set->table);
     arena_destroy(set->arena);
     for (int i = 0; i < set->n_blocks; i++) pages_free(set->blocks[i].host, set->blocks[i].bytes);
 }
@@ -206,8 +212,11 @@ static void relocate(const struct set *set, void *words, size_t bytes)
     for (size_t at = 0; at + sizeof(uintptr_t) <= bytes; at += sizeof(uintptr_t)) {
         uintptr_t word;
         memcpy(&word, (char *)words + at, sizeof word);
-        if (word && word == (uintptr_t)set->made.batch) { /* the host reads it */
-            word = (uintptr_t)&set->batch;
+        const void *there = word && word == (uintptr_t)set->made.batch   ? &set->batch
+                            : word && word == (uintptr_t)set->made.table ? set->table
+                                                                         : NULL;
+        if (there) { /* the host reads it */
+            word = (uintptr_t)there;
             memcpy((char *)words + at, &word, sizeof word);
             continue;
         }
@@ -261,6 +270,12 @@ static enum sol_status move_to_gpu(struct run *r, struct set *set)
         set->batch = *set->made.batch;
         relocate(set, &set->batch, sizeof set->batch);
         set->batch.host = set->made.batch;
+    }
+    if (set->made.table) {
+        set->table = malloc(set->made.table_bytes + 1);
+        if (!set->table) return status_set(SOL_E_MEMORY, "no memory for the arguments");
+        memcpy(set->table, set->made.table, set->made.table_bytes);
+        relocate(set, set->table, set->made.table_bytes);
     }
     relocate(set, set->args, size);
     return pack(r, set);
@@ -346,15 +361,15 @@ static enum sol_status run_first(const struct run *r, const struct chooser *choo
 /* Largest relative error of a row of `a`, with `b` taken as true. */
 static double worst_row(const void *a, const void *b, const struct op_output *what)
 {
-    const float *x = a, *y = b;
     double worst = 0;
-    int64_t n = what->row, rows = (int64_t)(what->bytes / 4) / n;
+    int64_t n = what->row, rows = (int64_t)what->bytes / op_output_size(what) / n;
     for (int64_t r = 0; r < rows; r++) {
         double error = 0, norm = 0;
         for (int64_t i = r * n; i < (r + 1) * n; i++) {
-            double d = (double)x[i] - y[i];
+            double right = op_output_number(what, b, i);
+            double d = op_output_number(what, a, i) - right;
             error += d * d;
-            norm += (double)y[i] * y[i];
+            norm += right * right;
         }
         double relative = norm > 0 ? sqrt(error / norm) : error > 0 ? INFINITY : 0;
         if (!(relative <= worst)) worst = relative; /* NaN too */
@@ -402,9 +417,10 @@ static enum sol_status check(const struct run *r, double *error)
     if (status == SOL_OK) status = run_first(r, &other, outputs, count, theirs);
     for (int i = 0; i < count; i++) {
         /* Beside float32, bytes are rounded numbers, or follow from them. */
-        bool bytes = !outputs[i].is_f32 && !outputs[0].is_f32;
+        bool bytes = !outputs[i].is_number && !outputs[0].is_number;
         double one = 0;
-        if (status == SOL_OK && outputs[i].is_f32) one = worst_row(mine[i], theirs[i], &outputs[i]);
+        if (status == SOL_OK && outputs[i].is_number)
+            one = worst_row(mine[i], theirs[i], &outputs[i]);
         if (status == SOL_OK && bytes && memcmp(mine[i], theirs[i], outputs[i].bytes) != 0)
             one = (double)INFINITY;
         if (!(one <= *error)) *error = one; /* NaN too */
