@@ -144,7 +144,31 @@ static double row_error(const struct numbers *x, int64_t from, int64_t n, double
 struct fault {
     char text[160];
     int output;
+    const struct verify_options *options;
 };
+
+/* What the caller asks of every number beyond the op's tolerance. */
+static bool compare_closely(const struct numbers *x, const struct op_part *part,
+                            struct verify_result *result, struct fault *fault)
+{
+    const struct verify_options *o = fault->options;
+    const double absolute = o->absolute, relative = o->relative;
+    const size_t size = (size_t)op_output_size(x->what);
+    for (int64_t i = part->from; i < part->from + part->count; i++) {
+        double ref = op_output_number(x->what, x->ref, i);
+        double out = op_output_number(x->what, x->out, i);
+        double reached = fabs(out - ref) / (absolute + relative * fabs(ref));
+        size_t at = (size_t)i * size;
+        bool same = memcmp((const char *)x->ref + at, (const char *)x->out + at, size) == 0;
+        bool asked = absolute + relative > 0 && isfinite(ref);
+        if (asked && !(reached <= result->reached)) result->reached = reached;
+        if ((same || !o->identical) && (!asked || reached <= 1)) continue;
+        snprintf(fault->text, sizeof fault->text, "number %lld is %.9g, not %.9g",
+                 (long long)(i - part->from), out, ref);
+        return false;
+    }
+    return true;
+}
 
 static bool compare_part(const struct numbers *x, const struct op_part *part, double allowance,
                          struct verify_result *result, struct fault *fault)
@@ -206,7 +230,9 @@ static bool compare_output(const struct trial *ref, const struct trial *out, int
         bool same = memcmp(want + end, got + end, from - end) == 0;
         if (!same)
             snprintf(fault->text, sizeof fault->text, "output %d: wrote before part %d", i, p);
-        if (!same || !compare_part(&x, &part, allowance, result, fault)) return false;
+        if (!same || !compare_part(&x, &part, allowance, result, fault) ||
+            !compare_closely(&x, &part, result, fault))
+            return false;
         end = from + (size_t)(part.count * op_output_size(o));
     }
     bool same = memcmp(want + end, got + end, o->bytes - end) == 0;
@@ -227,7 +253,7 @@ struct verify_run {
     const struct chooser *chooser;
     const struct op_context *context;
     struct verify_result *result;
-    bool brief;
+    const struct verify_options *options;
     uint32_t seen[SEEN_MAX]; /* brief: what there was a case of */
     int n_seen;
 };
@@ -249,7 +275,7 @@ static uint32_t signature(const struct op *op, const void *args, enum op_case_ki
 static bool shown_before(struct verify_run *run, const void *args, enum op_case_kind kind,
                          int choice)
 {
-    if (!run->brief) return false;
+    if (!run->options->brief) return false;
     uint32_t mine = signature(run->op, args, kind, choice);
     for (int i = 0; i < run->n_seen; i++)
         if (run->seen[i] == mine) return true;
@@ -412,7 +438,7 @@ static enum sol_status run_case(struct verify_run *run, struct verify_case *c)
 {
     struct verify_result *result = run->result;
     char why[OP_REASON_MAX];
-    struct fault fault = {"", 0};
+    struct fault fault = {"", 0, run->options};
     struct trial out;
     if (!chooser_can_run(run->chooser, run->op, run->v, c->own, why)) {
         if (result->skipped++ == 0 && !result->failed)
@@ -475,7 +501,9 @@ static enum sol_status draw_case(struct verify_run *runs, int count, uint64_t se
     if (status == SOL_OK) {
         struct case_maker maker = {.arena = arena, .rng = &rng, .kind = kind, .index = index};
         struct verify_case c = {.arena = arena, .kind = kind, .index = index, .args = args};
-        *more = case_make(runs->op, &maker, args);
+        const struct verify_options *o = runs->options;
+        *more = o->make ? kind == CASE_RANDOM && o->make(o->arg, &maker, args)
+                        : case_make(runs->op, &maker, args);
         if (*more) status = run_all(runs, count, &c);
     }
     arena_destroy(arena);
@@ -515,8 +543,8 @@ enum sol_status verify_variants(const struct op *op, const int *variants, int co
     for (int i = 0; i < count; i++) {
         results[i] = (struct verify_result){.op = op, .variant = op_variant_name(op, variants[i])};
         results[i].tolerance = op->tolerance.rel[NUMERICS_EXACT];
-        runs[i] = (struct verify_run){op,       variants[i], chooser,
-                                      &context, &results[i], .brief = options->brief};
+        runs[i] =
+            (struct verify_run){op, variants[i], chooser, &context, &results[i], options, {0}, 0};
     }
     enum sol_status status = SOL_OK;
     if (chooser->device.gpu) status = gpu_stream_create(chooser->device.gpu, &context.stream);
