@@ -23,7 +23,13 @@
 #include "ops/problem.h"
 #include "stats/statistics.h"
 
-enum { SETS_MAX = 16, BLOCKS_MAX = 64, REPETITIONS = 15, WARM = 3, TEXT_MAX = 64 };
+enum {
+    SETS_MAX = 16,
+    BLOCKS_MAX = 64,
+    REPETITIONS = BENCH_OP_REPETITIONS,
+    WARM = 3,
+    TEXT_MAX = 64
+};
 
 struct spec {
     const struct op *op;
@@ -32,6 +38,7 @@ struct spec {
     int64_t sequences, depth;
     double skew;
     char check[TEXT_MAX];
+    const struct bench_op_call *call; /* what makes arguments; NULL: the op, of the problem */
 };
 
 struct block {
@@ -295,7 +302,10 @@ static enum sol_status make_set(struct run *r, struct set *set)
                                     .skew = s->skew};
     void *args = arena_alloc(set->arena, s->op->args_size, 64);
     if (!args) return SOL_E_MEMORY;
-    s->op->make_problem(&set->made, &s->problem, args);
+    if (s->call)
+        s->call->make(s->call->arg, &set->made, args);
+    else
+        s->op->make_problem(&set->made, &s->problem, args);
     set->host_args = set->args = args;
     if (source.failed) return SOL_E_MEMORY;
     return r->gpu ? move_to_gpu(r, set) : SOL_OK;
@@ -526,19 +536,30 @@ static void describe_groups(const struct run *r, char *text, size_t size)
     snprintf(text, size, "%d-%d", least, most);
 }
 
+static struct op_cost mean_cost(const struct run *r)
+{
+    struct op_cost cost = {0, 0};
+    for (int i = 0; i < r->n_sets; i++) {
+        struct op_cost one = r->spec.op->cost(r->sets[i].host_args);
+        cost.flops += one.flops / r->n_sets;
+        cost.bytes += one.bytes / r->n_sets;
+    }
+    return cost;
+}
+
+static const char *variant_of(const struct run *r, const struct plan *plan)
+{
+    const struct plan_step *step = plan_step_at(plan, 0);
+    return step->op == r->spec.op ? step->variant : "composed";
+}
+
 static enum sol_status report(const struct run *r, const struct plan *plan, const double *ns,
                               double error, json_t *rows)
 {
     const struct spec *s = &r->spec;
-    const struct plan_step *step = plan_step_at(plan, 0);
     struct statistics t;
     char shape[256], groups[64];
-    struct op_cost cost = {0, 0};
-    for (int i = 0; i < r->n_sets; i++) {
-        struct op_cost one = s->op->cost(r->sets[i].host_args);
-        cost.flops += one.flops / r->n_sets;
-        cost.bytes += one.bytes / r->n_sets;
-    }
+    const struct op_cost cost = mean_cost(r);
     SOL_TRY(statistics_of(ns, REPETITIONS, &t));
     describe_shape(s, shape, sizeof shape);
     describe_groups(r, groups, sizeof groups);
@@ -546,12 +567,11 @@ static enum sol_status report(const struct run *r, const struct plan *plan, cons
     json_t *wrong = !*s->check        ? json_null()
                     : isfinite(error) ? json_real(error)
                                       : json_string("not finite");
-    json_t *row =
-        json_pack("{s:s, s:s, s:s?, s:s, s:f, s:f, s:f, s:f, s:o}", "op", s->op->name, "shape",
-                  shape, "group_rows", *groups ? groups : NULL, "variant",
-                  step->op == s->op ? step->variant : "composed", "us", t.median / 1e3,
-                  "spread_percent", 100 * (t.max - t.min) / t.median, "tflop_s",
-                  cost.flops / t.median / 1e3, "tb_s", cost.bytes / t.median / 1e3, "error", wrong);
+    json_t *row = json_pack(
+        "{s:s, s:s, s:s?, s:s, s:f, s:f, s:f, s:f, s:o}", "op", s->op->name, "shape", shape,
+        "group_rows", *groups ? groups : NULL, "variant", variant_of(r, plan), "us", t.median / 1e3,
+        "spread_percent", 100 * (t.max - t.min) / t.median, "tflop_s", cost.flops / t.median / 1e3,
+        "tb_s", cost.bytes / t.median / 1e3, "error", wrong);
     if (!row || json_array_append_new(rows, row) != 0)
         return status_set(SOL_E_MEMORY, "no memory for a result");
     return SOL_OK;
@@ -582,22 +602,62 @@ static enum sol_status find_room(struct run *r)
     return SOL_OK;
 }
 
-static enum sol_status bench_one(const struct chooser *chooser, const char *text, json_t *rows)
+static enum sol_status open_run(const struct chooser *chooser, struct run **out)
 {
-    struct run *r = calloc(1, sizeof *r);
+    struct run *r = *out = calloc(1, sizeof *r);
     if (!r) return status_set(SOL_E_MEMORY, "no memory for a run");
     r->chooser = chooser;
     r->gpu = chooser->device.gpu;
     rng_seed(&r->rng, 1);
-    enum sol_status status = parse(text, &r->spec);
-    if (status == SOL_OK) status = find_room(r);
-    if (status == SOL_OK) status = pool_create(chooser->device.workers, &r->context.pool);
-    if (status == SOL_OK && r->gpu) status = gpu_stream_create(r->gpu, &r->context.stream);
-    if (status == SOL_OK) status = time_spec(r, rows);
+    SOL_TRY(find_room(r));
+    SOL_TRY(pool_create(chooser->device.workers, &r->context.pool));
+    return r->gpu ? gpu_stream_create(r->gpu, &r->context.stream) : SOL_OK;
+}
+
+static void close_run(struct run *r)
+{
+    if (!r) return;
     for (int i = 0; i < r->n_sets; i++) free_set(r, &r->sets[i]);
     gpu_stream_destroy(r->context.stream);
     pool_destroy(r->context.pool);
     free(r);
+}
+
+static enum sol_status bench_one(const struct chooser *chooser, const char *text, json_t *rows)
+{
+    struct run *r;
+    enum sol_status status = open_run(chooser, &r);
+    if (status == SOL_OK) status = parse(text, &r->spec);
+    if (status == SOL_OK) status = time_spec(r, rows);
+    close_run(r);
+    return status;
+}
+
+static enum sol_status time_call(struct run *r, struct bench_op_times *out)
+{
+    struct plan *plan = NULL;
+    SOL_TRY(make_sets(r));
+    enum sol_status status = make_plan(r, r->chooser, r->n_sets, &plan);
+    if (status == SOL_OK) status = time_plan(r, plan, out->ns);
+    if (status == SOL_OK) {
+        out->variant = variant_of(r, plan);
+        out->cost = mean_cost(r);
+    }
+    plan_destroy(plan);
+    return status;
+}
+
+enum sol_status bench_op_time(const struct chooser *chooser, const struct bench_op_call *call,
+                              struct bench_op_times *out)
+{
+    struct run *r;
+    enum sol_status status = open_run(chooser, &r);
+    if (status == SOL_OK) {
+        r->spec.op = call->op;
+        r->spec.call = call;
+        status = time_call(r, out);
+    }
+    close_run(r);
     return status;
 }
 
