@@ -11,7 +11,8 @@
 
 #include "base/arena.h"
 #include "base/threads.h"
-#include "ops/grouped_gemm.h"
+#include "check/verify.h"
+#include "ops/grouped_gemm_shapes.h"
 #include "ops/ops.h"
 
 static struct arena *arena;
@@ -260,6 +261,80 @@ static void layouts_agree(void **state)
     assert_true(number_at(&rows, 5) != 0);
 }
 
+static void shapes_are_read(void **state)
+{
+    (void)state;
+    struct grouped_sizes_list s;
+    assert_int_equal(grouped_shape_parse("m=80,176;n=4096;k=7168", &s), SOL_OK);
+    assert_int_equal(s.n_groups, 2);
+    assert_true(s.m[1] == 176 && s.n[1] == 4096 && s.k[0] == 7168 && s.k[1] == 7168);
+    assert_int_equal(grouped_shape_parse("k=16,32;n=1;m=0", &s), SOL_OK);
+    assert_true(s.n_groups == 2 && s.m[1] == 0 && s.k[1] == 32);
+    assert_int_equal(grouped_shape_parse("m=1,2;n=1,2,3;k=16", &s), SOL_E_ARGUMENT);
+    grouped_task_test(3, &s);
+    assert_true(s.n_groups == 3 && s.m[0] == 80 && s.n[2] == 128 && s.k[1] == 512);
+    grouped_task_benchmark(0, &s);
+    assert_true(s.n_groups == 8 && s.m[7] == 160 && s.n[7] == 4096 && s.k[7] == 7168);
+    assert_string_equal(s.name, "g8 n4096 k7168");
+}
+
+/* ---- the checks of sol gemm check, against planted faults ---- */
+
+static float fault; /* added to the first result, relative to it */
+
+static void nearly_right(const struct op_context *context, const void *args)
+{
+    const struct grouped_gemm_args *a = args;
+    uint16_t *c = a->c;
+    op_grouped_gemm.reference(context, args);
+    c[0] = f16_from_f32(f16_to_f32(c[0]) * (1 + fault) + 2 * fault);
+}
+
+static int failures_with(float relative, struct verify_options *options)
+{
+    const struct op_variant variant = {
+        .name = "planted", .run = nearly_right, .workspace = op_grouped_gemm.reference_workspace};
+    const struct op_variant *list[] = {&variant};
+    struct op op = op_grouped_gemm;
+    struct chooser chooser;
+    struct verify_result result;
+    op.variants = list;
+    op.n_variants = 1;
+    op.tolerance.rel[NUMERICS_EXACT] = 1;
+    fault = relative;
+    chooser_init(&chooser, 3);
+    assert_int_equal(verify_variants(&op, &(int){0}, 1, &chooser, pool, options, &result), SOL_OK);
+    assert_true(result.cases == 1);
+    return result.failed;
+}
+
+static bool one_case(const void *arg, struct case_maker *c, void *args)
+{
+    if (c->index > 0) return false;
+    grouped_gemm_make(c, arg, args);
+    return true;
+}
+
+static void close_is_asked_of_every_number(void **state)
+{
+    (void)state;
+    struct grouped_gemm_shape shape = two;
+    shape.values = VALUES_TASK;
+    struct verify_options options = {.make = one_case,
+                                     .arg = &shape,
+                                     .absolute = 1e-3,
+                                     .relative = 1e-3,
+                                     .seed = 3,
+                                     .rounds = 1};
+    assert_int_equal(failures_with(0, &options), 0);
+    assert_int_equal(failures_with(1e-2f, &options), 1);
+    options.absolute = options.relative = 0;
+    assert_int_equal(failures_with(1e-2f, &options), 0);
+    options.identical = true;
+    assert_int_equal(failures_with(0, &options), 0);
+    assert_int_equal(failures_with(2e-3f, &options), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -270,6 +345,8 @@ int main(void)
         cmocka_unit_test(scales_lie_in_atoms),
         cmocka_unit_test(results_are_rounded_once),
         cmocka_unit_test(layouts_agree),
+        cmocka_unit_test(shapes_are_read),
+        cmocka_unit_test(close_is_asked_of_every_number),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

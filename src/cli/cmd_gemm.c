@@ -371,8 +371,9 @@ static enum sol_status print_times(const struct gemm_command *c, const struct be
         return json_print(grouped_bench_json(all->results, all->done, *all->run ? all->run : NULL));
     SOL_TRY(grouped_bench_print(all->results, all->done, c->format, stdout));
     const char *why = all->results[0].peer_why;
-    if (*why && c->format == TABLE_TEXT) printf("\ncuBLAS was not timed: %s\n", why);
-    if (*all->run && !c->o.quiet) fprintf(stderr, "run %s\n", all->run);
+    bool text = c->format == TABLE_TEXT;
+    if (*why && text) printf("\ncuBLAS was not timed: %s\n", why);
+    if (*all->run && (text || !c->o.quiet)) fprintf(text ? stdout : stderr, "run %s\n", all->run);
     return SOL_OK;
 }
 
