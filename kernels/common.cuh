@@ -39,6 +39,14 @@ __device__ inline float e2m1_to_f32(uint32_t nibble)
     return __uint_as_float(bits) * 0x1p126f;
 }
 
+/* OCP "fn": no infinities, 0x7f and 0xff are NaN. */
+__device__ inline float fp8_e4m3_to_f32(uint32_t bits)
+{
+    /* As a float32, shifted into place, the code is the value times 2^-120. */
+    uint32_t code = bits & 0x7f, sign = (bits & 0x80) << 24;
+    return code == 0x7f ? __uint_as_float(0x7fc00000u) : __uint_as_float(sign | code << 20) * 0x1p120f;
+}
+
 /* ---- caches ---- */
 
 /* An element of a cache in F32, F16 or BF16. */

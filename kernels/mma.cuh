@@ -25,6 +25,13 @@ __device__ inline void mma_f16(float d[4], const uint32_t a[4], const uint32_t b
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
+__device__ inline uint32_t mul_f16x2(uint32_t a, uint32_t b)
+{
+    uint32_t d;
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
+    return d;
+}
+
 /* 16 bytes that are read once: they need not stay in the first cache. */
 __device__ inline uint4 load_once(const void *from)
 {

@@ -31,6 +31,13 @@ __device__ inline float mxfp4_at(const void *row, int64_t j)
     return e2m1_to_f32(at < 16 ? byte : byte >> 4) * e8m0_to_f32(block[0]);
 }
 
+__device__ inline float nvfp4_at(const void *row, int64_t j)
+{
+    const uint8_t *block = (const uint8_t *)row + j / BLOCK_NVFP4 * BLOCK_BYTES_NVFP4;
+    uint32_t at = (uint32_t)(j % BLOCK_NVFP4), byte = block[1 + at / 2];
+    return e2m1_to_f32(at % 2 ? byte >> 4 : byte) * fp8_e4m3_to_f32(block[0]);
+}
+
 __device__ inline float q8_0_at(const void *row, int64_t j)
 {
     const uint8_t *block = (const uint8_t *)row + j / 32 * BLOCK_BYTES_Q8_0;

@@ -32,6 +32,7 @@ for command in "runs" "runs show last" "runs show last~1" "runs show kernels" "r
     "kernels -m synth:tiny --explain --rows 1" "kernels -m synth:tiny" "device --known" "device --seconds 0.0001 -q" \
     "advise --rules" "model info --tensors" "verify --op gemm --op rmsnorm --brief --rounds 1 --ops-only" \
     "$tiny --ops --no-store" "bench --op rmsnorm:m=3,check=reference" \
+    "gemm check --quick -q" "gemm bench --shape m=2;n=8;k=16 -q --no-store" \
     "tune -m synth:tiny,layers=1 --rows 1 --dry-run -q" "profile -m synth:tiny --layers --no-store"; do
     # shellcheck disable=SC2086 # words
     run 0 $command

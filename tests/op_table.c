@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -107,11 +108,11 @@ static void add_hides_nan(const struct op_context *context, const void *args)
         if (!(x[i] - x[i] == 0)) x[i] = 0;
 }
 
-static int failures_of(void (*run)(const struct op_context *, const void *))
+static int failures_of_op(struct op op, void (*run)(const struct op_context *, const void *))
 {
-    struct op_variant variant = {.name = "planted", .run = run};
+    struct op_variant variant = {
+        .name = "planted", .run = run, .workspace = op.reference_workspace};
     const struct op_variant *list[] = {&variant};
-    struct op op = op_add;
     op.variants = list;
     op.n_variants = 1;
     struct chooser chooser;
@@ -120,6 +121,72 @@ static int failures_of(void (*run)(const struct op_context *, const void *))
     struct verify_options options = {.seed = 7, .rounds = 1};
     assert_int_equal(verify_variants(&op, &(int){0}, 1, &chooser, pool, &options, &result), SOL_OK);
     return result.failed;
+}
+
+static int failures_of(void (*run)(const struct op_context *, const void *))
+{
+    return failures_of_op(op_add, run);
+}
+
+/* ---- the same with grouped_gemm, whose results are of many sizes and types ---- */
+
+static void grouped_right(const struct op_context *context, const void *args)
+{
+    op_grouped_gemm.reference(context, args);
+}
+
+/* fp16 and bf16 cut off instead of rounded: towards zero. */
+static void grouped_cuts_off(const struct op_context *context, const void *args)
+{
+    struct grouped_gemm_args wide = *(const struct grouped_gemm_args *)args;
+    const struct grouped_gemm_args *a = args;
+    op_grouped_gemm.reference(context, args);
+    if (a->c_type != DTYPE_BF16) return;
+    for (int64_t i = 0; i < a->n_groups; i++) {
+        const struct gemm_group *g = &a->groups[i];
+        struct gemm_group one = *g;
+        float *c = malloc((size_t)(g->m * g->n) * 4 + 1);
+        uint16_t *out = (uint16_t *)(void *)((char *)a->c + g->c_at);
+        one.c_at = 0;
+        wide.groups = &one;
+        wide.n_groups = 1;
+        wide.c = c;
+        wide.c_type = DTYPE_F32;
+        op_grouped_gemm.reference(context, &wide);
+        for (int64_t j = 0; j < g->m * g->n; j++) {
+            uint32_t bits;
+            memcpy(&bits, &c[j], sizeof bits);
+            if (isfinite(c[j])) out[j] = (uint16_t)(bits >> 16);
+        }
+        free(c);
+    }
+}
+
+static void grouped_writes_between(const struct op_context *context, const void *args)
+{
+    const struct grouped_gemm_args *a = args;
+    op_grouped_gemm.reference(context, args);
+    if (a->n_groups > 1 && a->groups[1].c_at >= 32) ((char *)a->c)[a->groups[1].c_at - 1] ^= 1;
+}
+
+/* A NaN of one row of B reaches the column beside its own. */
+static void grouped_spreads_nan(const struct op_context *context, const void *args)
+{
+    const struct grouped_gemm_args *a = args;
+    op_grouped_gemm.reference(context, args);
+    if (a->c_type != DTYPE_F32 || a->n_groups < 1) return;
+    float *c = (float *)(void *)((char *)a->c + a->groups[0].c_at);
+    for (int64_t j = a->groups[0].n - 1; j > 0; j--)
+        if (isnan(c[j - 1])) c[j] = NAN;
+}
+
+static void verify_finds_faults_of_groups(void **state)
+{
+    (void)state;
+    assert_int_equal(failures_of_op(op_grouped_gemm, grouped_right), 0);
+    assert_true(failures_of_op(op_grouped_gemm, grouped_cuts_off) > 0);
+    assert_true(failures_of_op(op_grouped_gemm, grouped_writes_between) > 0);
+    assert_true(failures_of_op(op_grouped_gemm, grouped_spreads_nan) > 0);
 }
 
 static void verify_finds_planted_faults(void **state)
@@ -224,7 +291,7 @@ static void other_activations_are_refused(void **state)
     for (int i = 0; i < op_table_count; i++) {
         const struct op *op = op_table[i];
         char *args = arena_alloc(arena, op->args_size, 64);
-        assert_true(args && (op->matrices[0].access || op == &op_pack_weights));
+        assert_true(args && (op->matrices[0].access || op->more_outputs));
         assert_true(case_make(op, &(struct case_maker){.arena = arena, .rng = &rng}, args));
         assert_true(chooser_can_run(&chooser, op, op->n_variants, args, why));
         for (int j = 0; op->matrices[j / 2].access; j++) {
@@ -291,6 +358,7 @@ int main(void)
         cmocka_unit_test(composites_cost_what_their_parts_do),
         cmocka_unit_test(other_activations_are_refused),
         cmocka_unit_test(verify_finds_planted_faults),
+        cmocka_unit_test(verify_finds_faults_of_groups),
         cmocka_unit_test(force_names_what_is_known),
         cmocka_unit_test(problems_are_made_as_asked),
         cmocka_unit_test(slow_reaches_the_parts),

@@ -218,6 +218,40 @@ static void test_mxfp4_encode(void **state)
     assert_int_equal(block.scale, 255);
 }
 
+/* Steps of e2m1 are at most a sixth of the largest, the scale errs by a sixteenth. */
+static void test_nvfp4(void **state)
+{
+    (void)state;
+    const struct dtype_info *info = dtype_info(DTYPE_NVFP4);
+    struct block_nvfp4 block = {0x40, {0x21, 0xf7}}; /* scale 2; .5 1 6 -6 */
+    float values[16], back[16];
+    struct rng rng;
+    rng_seed(&rng, 1);
+    assert_true(info->factors && info->gguf < 0);
+    info->decode(&block, back, 16);
+    assert_true(back[0] == 1 && back[1] == 2 && back[2] == 12 && back[3] == -12 && back[4] == 0);
+    block.scale = 0xc0; /* with its sign */
+    info->decode(&block, back, 16);
+    assert_true(back[0] == -1 && back[3] == 12);
+    for (int scale = -5; scale <= 10; scale++) {
+        float amax = 0;
+        for (int i = 0; i < 16; i++) values[i] = ldexpf(rng_normal(&rng), scale);
+        for (int i = 0; i < 16; i++) amax = fmaxf(amax, fabsf(values[i]));
+        info->encode(values, &block, 16);
+        info->decode(&block, back, 16);
+        for (int i = 0; i < 16; i++)
+            assert_true(fabsf(back[i] - values[i]) <= amax * (1.0f / 6 + 1.0f / 16));
+    }
+    values[5] = -INFINITY;
+    info->encode(values, &block, 16);
+    assert_int_equal(block.scale, 0x7f);
+    memset(values, 0, sizeof values);
+    values[1] = -1e30f;
+    info->encode(values, &block, 16);
+    info->decode(&block, back, 16);
+    assert_true(back[1] == -6 * 448 && back[0] == 0);
+}
+
 static void test_q8_0(void **state)
 {
     (void)state;
@@ -314,8 +348,9 @@ int main(void)
         cmocka_unit_test(test_fp8_every_code), cmocka_unit_test(test_scales_and_e2m1_every_code),
         cmocka_unit_test(test_ties_to_even),   cmocka_unit_test(test_too_large),
         cmocka_unit_test(test_mxfp4_orders),   cmocka_unit_test(test_mxfp4_round_trip),
-        cmocka_unit_test(test_mxfp4_encode),   cmocka_unit_test(test_q8_0),
-        cmocka_unit_test(test_q8_0_extremes),  cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_mxfp4_encode),   cmocka_unit_test(test_nvfp4),
+        cmocka_unit_test(test_q8_0),           cmocka_unit_test(test_q8_0_extremes),
+        cmocka_unit_test(test_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

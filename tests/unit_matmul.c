@@ -32,6 +32,7 @@ SAME(CUBLAS_E_MEMORY, CUBLAS_STATUS_ALLOC_FAILED);
 SAME(CUBLAS_E_UNSUPPORTED, CUBLAS_STATUS_NOT_SUPPORTED);
 SAME(CUBLAS_COMPUTE_F32, CUBLAS_COMPUTE_32F);
 SAME(CUBLAS_TYPE_F32, CUDA_R_32F);
+SAME(CUBLAS_TYPE_F16, CUDA_R_16F);
 SAME(CUBLAS_TYPE_BF16, CUDA_R_16BF);
 SAME(CUBLAS_TRANSPOSE, CUBLAS_OP_T);
 SAME(CUBLASLT_TRANSPOSE_A, CUBLASLT_MATMUL_DESC_TRANSA);
@@ -121,6 +122,23 @@ static enum sol_status multiply(struct gpu *gpu, struct gpu_stream *stream)
     return status == SOL_OK ? gpu_wait(stream) : status;
 }
 
+/* The same sizes in other types are another shape. */
+static enum sol_status multiply_halves(struct gpu *gpu, struct gpu_stream *stream)
+{
+    void *memory;
+    SOL_TRY(gpu_alloc(gpu, "operands", 16384 + GPU_MATMUL_WORKSPACE, &memory));
+    struct gpu_matmul p = product(memory);
+    p.bias = NULL;
+    gpu_put_matmul(stream, &p);
+    assert_int_equal(library->type, CUBLAS_TYPE_F32); /* of the results */
+    p.f16 = true;
+    gpu_put_matmul(stream, &p);
+    assert_int_equal(library->type, CUBLAS_TYPE_F16);
+    enum sol_status status = gpu_wait(stream);
+    gpu_free(gpu, memory);
+    return status;
+}
+
 static enum sol_status scenario(void)
 {
     struct gpu *gpu;
@@ -131,6 +149,20 @@ static enum sol_status scenario(void)
     gpu_stream_destroy(stream);
     gpu_close(gpu);
     return status;
+}
+
+static void test_halves(void **state)
+{
+    (void)state;
+    struct gpu *gpu;
+    struct gpu_stream *stream;
+    assert_int_equal(gpu_open(0, &gpu), SOL_OK);
+    assert_int_equal(gpu_stream_create(gpu, &stream), SOL_OK);
+    assert_int_equal(multiply_halves(gpu, stream), SOL_OK);
+    gpu_stream_destroy(stream);
+    gpu_close(gpu);
+    assert_int_equal(library->choices, 2);
+    assert_int_equal(library->products, 2);
 }
 
 static void test_kept(void **state)
@@ -202,6 +234,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_missing, start, stop), /* before it is loaded */
         cmocka_unit_test_setup_teardown(test_kept, start, stop),
+        cmocka_unit_test_setup_teardown(test_halves, start, stop),
         cmocka_unit_test_setup_teardown(test_each_call_fails, start, stop),
         cmocka_unit_test_setup_teardown(test_no_algorithm, start, stop),
     };

@@ -18,11 +18,18 @@
 #include "gpu/device.h"
 #include "ops/cases.h"
 #include "ops/cuda/pack_cuda.h"
+#include "ops/grouped_gemm.h"
 #include "ops/ops.h"
 #include "ops/problem.h"
 #include "stats/statistics.h"
 
-enum { SETS_MAX = 16, BLOCKS_MAX = 64, REPETITIONS = 15, WARM = 3, TEXT_MAX = 64 };
+enum {
+    SETS_MAX = 16,
+    BLOCKS_MAX = 64,
+    REPETITIONS = BENCH_OP_REPETITIONS,
+    WARM = 3,
+    TEXT_MAX = 64
+};
 
 struct spec {
     const struct op *op;
@@ -31,6 +38,7 @@ struct spec {
     int64_t sequences, depth;
     double skew;
     char check[TEXT_MAX];
+    const struct bench_op_call *call; /* what makes arguments; NULL: the op, of the problem */
 };
 
 struct block {
@@ -46,6 +54,7 @@ struct set {
     struct case_maker made;
     void *host_args, *args; /* the same on the CPU */
     struct batch batch;     /* what args point to on a GPU */
+    void *table;            /* the host's, with addresses of a GPU; NULL: there is none */
     void *packed[OP_WEIGHTS_MAX];
 };
 
@@ -88,6 +97,7 @@ static enum sol_status set_dtype(struct spec *s, const char *text, const char *v
     bool known = dtype_from_name(value, dtype) && dtype_info(*dtype)->encode;
     /* Not of weights: of a cache, or none. */
     bool plain = *dtype == DTYPE_F32 || *dtype == DTYPE_F16 || *dtype == DTYPE_BF16;
+    if (s->op == &op_grouped_gemm) known = known && grouped_gemm_step(*dtype);
     if (known && dtype_info(s->op->usual.dtype)->block == 1 && !s->op->n_weights) known = plain;
     return known ? SOL_OK
                  : status_set(SOL_E_ARGUMENT, "--op %s: %s does not come in %s", text, s->op->name,
@@ -128,7 +138,9 @@ static enum sol_status check_spec(struct spec *s, const char *text)
             return status_set(SOL_E_ARGUMENT, "--op %s: %s has no %s", text, s->op->name,
                               op_size_name(i));
     }
-    if (p->k % block || (s->op != &op_gemm && p->n % block))
+    bool grouped = s->op == &op_grouped_gemm;
+    if (grouped) block = grouped_gemm_step(p->dtype);
+    if (p->k % block || (s->op != &op_gemm && !grouped && p->n % block))
         return status_set(SOL_E_ARGUMENT, "--op %s: k is to be a multiple of %d, n too for experts",
                           text, (int)block);
     int64_t most = p->groups > 0 ? p->groups : s->op == &op_route ? p->n : p->n ? 8 : 1;
@@ -196,6 +208,7 @@ static void free_set(const struct run *r, struct set *set)
     for (int i = 0; r->gpu && i < set->n_blocks; i++) gpu_free(r->gpu, set->blocks[i].device);
     for (int i = 0; r->gpu && i < OP_WEIGHTS_MAX; i++) gpu_free(r->gpu, set->packed[i]);
     if (set->args != set->host_args) free(set->args);
+    free(set->table);
     arena_destroy(set->arena);
     for (int i = 0; i < set->n_blocks; i++) pages_free(set->blocks[i].host, set->blocks[i].bytes);
 }
@@ -206,8 +219,11 @@ static void relocate(const struct set *set, void *words, size_t bytes)
     for (size_t at = 0; at + sizeof(uintptr_t) <= bytes; at += sizeof(uintptr_t)) {
         uintptr_t word;
         memcpy(&word, (char *)words + at, sizeof word);
-        if (word && word == (uintptr_t)set->made.batch) { /* the host reads it */
-            word = (uintptr_t)&set->batch;
+        const void *there = word && word == (uintptr_t)set->made.batch   ? &set->batch
+                            : word && word == (uintptr_t)set->made.table ? set->table
+                                                                         : NULL;
+        if (there) { /* the host reads it */
+            word = (uintptr_t)there;
             memcpy((char *)words + at, &word, sizeof word);
             continue;
         }
@@ -262,6 +278,12 @@ static enum sol_status move_to_gpu(struct run *r, struct set *set)
         relocate(set, &set->batch, sizeof set->batch);
         set->batch.host = set->made.batch;
     }
+    if (set->made.table) {
+        set->table = malloc(set->made.table_bytes + 1);
+        if (!set->table) return status_set(SOL_E_MEMORY, "no memory for the arguments");
+        memcpy(set->table, set->made.table, set->made.table_bytes);
+        relocate(set, set->table, set->made.table_bytes);
+    }
     relocate(set, set->args, size);
     return pack(r, set);
 }
@@ -280,7 +302,10 @@ static enum sol_status make_set(struct run *r, struct set *set)
                                     .skew = s->skew};
     void *args = arena_alloc(set->arena, s->op->args_size, 64);
     if (!args) return SOL_E_MEMORY;
-    s->op->make_problem(&set->made, &s->problem, args);
+    if (s->call)
+        s->call->make(s->call->arg, &set->made, args);
+    else
+        s->op->make_problem(&set->made, &s->problem, args);
     set->host_args = set->args = args;
     if (source.failed) return SOL_E_MEMORY;
     return r->gpu ? move_to_gpu(r, set) : SOL_OK;
@@ -346,15 +371,15 @@ static enum sol_status run_first(const struct run *r, const struct chooser *choo
 /* Largest relative error of a row of `a`, with `b` taken as true. */
 static double worst_row(const void *a, const void *b, const struct op_output *what)
 {
-    const float *x = a, *y = b;
     double worst = 0;
-    int64_t n = what->row, rows = (int64_t)(what->bytes / 4) / n;
+    int64_t n = what->row, rows = (int64_t)what->bytes / op_output_size(what) / n;
     for (int64_t r = 0; r < rows; r++) {
         double error = 0, norm = 0;
         for (int64_t i = r * n; i < (r + 1) * n; i++) {
-            double d = (double)x[i] - y[i];
+            double right = op_output_number(what, b, i);
+            double d = op_output_number(what, a, i) - right;
             error += d * d;
-            norm += (double)y[i] * y[i];
+            norm += right * right;
         }
         double relative = norm > 0 ? sqrt(error / norm) : error > 0 ? INFINITY : 0;
         if (!(relative <= worst)) worst = relative; /* NaN too */
@@ -402,9 +427,10 @@ static enum sol_status check(const struct run *r, double *error)
     if (status == SOL_OK) status = run_first(r, &other, outputs, count, theirs);
     for (int i = 0; i < count; i++) {
         /* Beside float32, bytes are rounded numbers, or follow from them. */
-        bool bytes = !outputs[i].is_f32 && !outputs[0].is_f32;
+        bool bytes = !outputs[i].is_number && !outputs[0].is_number;
         double one = 0;
-        if (status == SOL_OK && outputs[i].is_f32) one = worst_row(mine[i], theirs[i], &outputs[i]);
+        if (status == SOL_OK && outputs[i].is_number)
+            one = worst_row(mine[i], theirs[i], &outputs[i]);
         if (status == SOL_OK && bytes && memcmp(mine[i], theirs[i], outputs[i].bytes) != 0)
             one = (double)INFINITY;
         if (!(one <= *error)) *error = one; /* NaN too */
@@ -510,19 +536,30 @@ static void describe_groups(const struct run *r, char *text, size_t size)
     snprintf(text, size, "%d-%d", least, most);
 }
 
+static struct op_cost mean_cost(const struct run *r)
+{
+    struct op_cost cost = {0, 0};
+    for (int i = 0; i < r->n_sets; i++) {
+        struct op_cost one = r->spec.op->cost(r->sets[i].host_args);
+        cost.flops += one.flops / r->n_sets;
+        cost.bytes += one.bytes / r->n_sets;
+    }
+    return cost;
+}
+
+static const char *variant_of(const struct run *r, const struct plan *plan)
+{
+    const struct plan_step *step = plan_step_at(plan, 0);
+    return step->op == r->spec.op ? step->variant : "composed";
+}
+
 static enum sol_status report(const struct run *r, const struct plan *plan, const double *ns,
                               double error, json_t *rows)
 {
     const struct spec *s = &r->spec;
-    const struct plan_step *step = plan_step_at(plan, 0);
     struct statistics t;
     char shape[256], groups[64];
-    struct op_cost cost = {0, 0};
-    for (int i = 0; i < r->n_sets; i++) {
-        struct op_cost one = s->op->cost(r->sets[i].host_args);
-        cost.flops += one.flops / r->n_sets;
-        cost.bytes += one.bytes / r->n_sets;
-    }
+    const struct op_cost cost = mean_cost(r);
     SOL_TRY(statistics_of(ns, REPETITIONS, &t));
     describe_shape(s, shape, sizeof shape);
     describe_groups(r, groups, sizeof groups);
@@ -530,12 +567,11 @@ static enum sol_status report(const struct run *r, const struct plan *plan, cons
     json_t *wrong = !*s->check        ? json_null()
                     : isfinite(error) ? json_real(error)
                                       : json_string("not finite");
-    json_t *row =
-        json_pack("{s:s, s:s, s:s?, s:s, s:f, s:f, s:f, s:f, s:o}", "op", s->op->name, "shape",
-                  shape, "group_rows", *groups ? groups : NULL, "variant",
-                  step->op == s->op ? step->variant : "composed", "us", t.median / 1e3,
-                  "spread_percent", 100 * (t.max - t.min) / t.median, "tflop_s",
-                  cost.flops / t.median / 1e3, "tb_s", cost.bytes / t.median / 1e3, "error", wrong);
+    json_t *row = json_pack(
+        "{s:s, s:s, s:s?, s:s, s:f, s:f, s:f, s:f, s:o}", "op", s->op->name, "shape", shape,
+        "group_rows", *groups ? groups : NULL, "variant", variant_of(r, plan), "us", t.median / 1e3,
+        "spread_percent", 100 * (t.max - t.min) / t.median, "tflop_s", cost.flops / t.median / 1e3,
+        "tb_s", cost.bytes / t.median / 1e3, "error", wrong);
     if (!row || json_array_append_new(rows, row) != 0)
         return status_set(SOL_E_MEMORY, "no memory for a result");
     return SOL_OK;
@@ -566,22 +602,62 @@ static enum sol_status find_room(struct run *r)
     return SOL_OK;
 }
 
-static enum sol_status bench_one(const struct chooser *chooser, const char *text, json_t *rows)
+static enum sol_status open_run(const struct chooser *chooser, struct run **out)
 {
-    struct run *r = calloc(1, sizeof *r);
+    struct run *r = *out = calloc(1, sizeof *r);
     if (!r) return status_set(SOL_E_MEMORY, "no memory for a run");
     r->chooser = chooser;
     r->gpu = chooser->device.gpu;
     rng_seed(&r->rng, 1);
-    enum sol_status status = parse(text, &r->spec);
-    if (status == SOL_OK) status = find_room(r);
-    if (status == SOL_OK) status = pool_create(chooser->device.workers, &r->context.pool);
-    if (status == SOL_OK && r->gpu) status = gpu_stream_create(r->gpu, &r->context.stream);
-    if (status == SOL_OK) status = time_spec(r, rows);
+    SOL_TRY(find_room(r));
+    SOL_TRY(pool_create(chooser->device.workers, &r->context.pool));
+    return r->gpu ? gpu_stream_create(r->gpu, &r->context.stream) : SOL_OK;
+}
+
+static void close_run(struct run *r)
+{
+    if (!r) return;
     for (int i = 0; i < r->n_sets; i++) free_set(r, &r->sets[i]);
     gpu_stream_destroy(r->context.stream);
     pool_destroy(r->context.pool);
     free(r);
+}
+
+static enum sol_status bench_one(const struct chooser *chooser, const char *text, json_t *rows)
+{
+    struct run *r;
+    enum sol_status status = open_run(chooser, &r);
+    if (status == SOL_OK) status = parse(text, &r->spec);
+    if (status == SOL_OK) status = time_spec(r, rows);
+    close_run(r);
+    return status;
+}
+
+static enum sol_status time_call(struct run *r, struct bench_op_times *out)
+{
+    struct plan *plan = NULL;
+    SOL_TRY(make_sets(r));
+    enum sol_status status = make_plan(r, r->chooser, r->n_sets, &plan);
+    if (status == SOL_OK) status = time_plan(r, plan, out->ns);
+    if (status == SOL_OK) {
+        out->variant = variant_of(r, plan);
+        out->cost = mean_cost(r);
+    }
+    plan_destroy(plan);
+    return status;
+}
+
+enum sol_status bench_op_time(const struct chooser *chooser, const struct bench_op_call *call,
+                              struct bench_op_times *out)
+{
+    struct run *r;
+    enum sol_status status = open_run(chooser, &r);
+    if (status == SOL_OK) {
+        r->spec.op = call->op;
+        r->spec.call = call;
+        status = time_call(r, out);
+    }
+    close_run(r);
     return status;
 }
 

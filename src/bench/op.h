@@ -9,6 +9,8 @@
 #include "base/table.h"
 #include "ops/plan.h"
 
+struct case_maker; /* ops/cases.h */
+
 #define BENCH_OP_HELP                                                                              \
     "time this op alone, as gpt-oss-20b calls it for one row, or with sizes of your own, for "     \
     "example gemm:m=2048,n=2880,k=4096 or attention:m=8,sequences=8,depth=4000; sizes: m n k "     \
@@ -20,6 +22,22 @@
 /* Times `spec` with the variant that `chooser` chooses, and appends an object to `rows`
  * (schemas/bench-op.json). SOL_E_ARGUMENT says what is wrong with a spec. */
 enum sol_status bench_op(const struct chooser *chooser, const char *spec, json_t *rows);
+
+/* A call that make_case of the caller's makes, timed as often; every repetition goes through all
+ * sets of buffers. */
+enum { BENCH_OP_REPETITIONS = 15 };
+struct bench_op_call {
+    const struct op *op;
+    void (*make)(const void *arg, struct case_maker *c, void *args);
+    const void *arg;
+};
+struct bench_op_times {
+    double ns[BENCH_OP_REPETITIONS]; /* of one call */
+    struct op_cost cost;
+    const char *variant; /* "composed" where several kernels serve it */
+};
+enum sol_status bench_op_time(const struct chooser *chooser, const struct bench_op_call *call,
+                              struct bench_op_times *out);
 /* Such rows as a table. */
 enum sol_status bench_op_print(const json_t *rows, enum table_format format, FILE *to);
 

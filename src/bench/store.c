@@ -35,14 +35,23 @@ enum sol_status bench_store_begin(struct store *store, const struct bench_report
 const char *bench_category_of(const struct op *op)
 {
     static const char *const table[][2] = {
-        {"attention", "attention"}, {"attn_in", "attention"},
-        {"attn_out", "attention"},  {"gemm", "matmul"},
-        {"head", "matmul"},         {"moe_up", "moe"},
-        {"moe_down", "moe"},        {"route", "moe"},
-        {"combine", "moe"},         {"swiglu", "elementwise"},
-        {"add", "elementwise"},     {"rmsnorm", "norm"},
-        {"rope", "rope"},           {"kv_write", "copy"},
-        {"embed", "copy"},          {"moe", "moe"},
+        {"attention", "attention"},
+        {"attn_in", "attention"},
+        {"attn_out", "attention"},
+        {"gemm", "matmul"},
+        {"grouped_gemm", "matmul"},
+        {"head", "matmul"},
+        {"moe_up", "moe"},
+        {"moe_down", "moe"},
+        {"route", "moe"},
+        {"combine", "moe"},
+        {"swiglu", "elementwise"},
+        {"add", "elementwise"},
+        {"rmsnorm", "norm"},
+        {"rope", "rope"},
+        {"kv_write", "copy"},
+        {"embed", "copy"},
+        {"moe", "moe"},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (strcmp(op->name, table[i][0]) == 0) return table[i][1];

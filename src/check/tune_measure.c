@@ -120,7 +120,8 @@ struct picture {
 /* Of long outputs the first rows say enough. */
 static size_t looked_at(const struct op_output *output)
 {
-    const size_t most = (size_t)32 << 20, row = (size_t)(output->row > 0 ? output->row : 1) * 4;
+    const size_t most = (size_t)32 << 20,
+                 row = (size_t)((output->row > 0 ? output->row : 1) * op_output_size(output));
     return output->bytes <= most ? output->bytes : most / row * row;
 }
 
@@ -134,7 +135,7 @@ static enum sol_status take_picture(struct gpu_stream *stream, const void *args,
     for (int i = 0; i < p->n; i++) {
         size_t bytes = looked_at(&p->outputs[i]);
         void *from = output_at(args, &p->outputs[i]);
-        if (!p->outputs[i].is_f32) continue;
+        if (!p->outputs[i].is_number) continue;
         if (!p->data[i]) p->data[i] = malloc(bytes + 1);
         if (!p->data[i]) return status_set(SOL_E_MEMORY, "no memory for results");
         if (stream)
@@ -194,16 +195,20 @@ static bool agree(const struct op *op, const struct picture *a, const struct pic
     double allowed = ROOM * (double)op->tolerance.rel[loosest];
     for (int i = 0; i < a->n; i++) {
         if (!a->data[i] || a->outputs[i].row < 1) continue;
-        int64_t n = a->outputs[i].row, rows = (int64_t)(looked_at(&a->outputs[i]) / 4) / n;
-        const float *x = a->data[i], *y = b->data[i];
+        const struct op_output *o = &a->outputs[i];
+        int64_t n = o->row, rows = (int64_t)looked_at(o) / op_output_size(o) / n;
         double all = 0;
-        for (int64_t j = 0; j < rows * n; j++)
-            if (isfinite(x[j])) all += (double)x[j] * x[j] / (double)rows;
-        for (int64_t r = 0; r < rows; r++, x += n, y += n) {
+        for (int64_t j = 0; j < rows * n; j++) {
+            double x = op_output_number(o, a->data[i], j);
+            if (isfinite(x)) all += x * x / (double)rows;
+        }
+        for (int64_t r = 0; r < rows; r++) {
             double error = 0, norm = 0;
-            for (int64_t j = 0; j < n; j++) {
-                error += ((double)y[j] - x[j]) * ((double)y[j] - x[j]);
-                norm += (double)x[j] * x[j];
+            for (int64_t j = r * n; j < (r + 1) * n; j++) {
+                double x = op_output_number(o, a->data[i], j);
+                double d = op_output_number(o, b->data[i], j) - x;
+                error += d * d;
+                norm += x * x;
             }
             if (isfinite(norm) && !(error <= allowed * allowed * fmax(norm, all))) return false;
         }

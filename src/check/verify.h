@@ -9,6 +9,8 @@
 
 #include "ops/plan.h"
 
+struct case_maker; /* ops/cases.h */
+
 struct verify_result {
     const struct op *op;
     const char *variant;
@@ -17,10 +19,18 @@ struct verify_result {
     int failed;
     double worst;     /* largest relative error of a row, over what extreme inputs are allowed */
     double tolerance; /* what it was held to */
+    double reached;   /* the most of what options->absolute and relative allow; 0 where not asked */
     char text[256];   /* the first failure, or why nothing ran */
 };
 
 struct verify_options {
+    /* Cases instead of the op's, all of them CASE_RANDOM: as make_case. NULL: the op's. */
+    bool (*make)(const void *arg, struct case_maker *c, void *args);
+    const void *arg;
+    /* What |out - reference| may be: absolute + relative * |reference| of each number. Both 0: only
+     * the op's tolerance counts. */
+    double absolute, relative;
+    bool identical; /* numbers must have the bits of the reference's */
     uint64_t seed;
     int rounds; /* how often each case is drawn anew, >= 1 */
     /* For tools that make kernels a hundred times slower: a case only where none was yet of the

@@ -9,7 +9,13 @@
 #include "base/status.h"
 
 enum { CUBLAS_OK = 0, CUBLAS_E_MEMORY = 3, CUBLAS_E_UNSUPPORTED = 15 };
-enum { CUBLAS_COMPUTE_F32 = 68, CUBLAS_TYPE_F32 = 0, CUBLAS_TYPE_BF16 = 14, CUBLAS_TRANSPOSE = 1 };
+enum {
+    CUBLAS_COMPUTE_F32 = 68,
+    CUBLAS_TYPE_F32 = 0,
+    CUBLAS_TYPE_F16 = 2,
+    CUBLAS_TYPE_BF16 = 14,
+    CUBLAS_TRANSPOSE = 1
+};
 enum { /* of a product */
        CUBLASLT_TRANSPOSE_A = 3,
        CUBLASLT_EPILOGUE = 7,

@@ -9,7 +9,8 @@
  *   e2m1               Inf and too large become +-6, NaN becomes +0
  *   e8m0               nearest power of two (between two of them, the even code); zero becomes the
  *                      smallest, too large the largest, NaN, Inf and negative numbers NaN
- *   mxfp4, q8_0        a block that holds a NaN or Inf decodes to 32 NaNs
+ *   mxfp4, nvfp4, q8_0 a block that holds a NaN or Inf decodes to 32 NaNs
+ *   nvfp4              a block beyond 6 * 448 saturates
  *   q8_0               a block beyond 127 * 65504 saturates; q rounds ties away from zero (ggml) */
 #include "format/dtype.h"
 
@@ -206,16 +207,21 @@ DEFINE_ROW8(e8m0)
 
 /* ---- rows of blocked formats ---- */
 
-/* Largest magnitude of a block; false when it holds a NaN or Inf. */
-static bool block_max(const float *src, float *amax)
+/* Largest magnitude of n numbers; false when one is NaN or Inf. */
+static bool largest_of(const float *src, int n, float *amax)
 {
     uint32_t largest = 0;
-    for (int i = 0; i < BLOCK; i++) {
+    for (int i = 0; i < n; i++) {
         uint32_t magnitude = f32_bits(src[i]) & 0x7fffffffu;
         if (magnitude > largest) largest = magnitude;
     }
     *amax = f32_from_bits(largest);
     return largest < 0x7f800000u;
+}
+
+static bool block_max(const float *src, float *amax)
+{
+    return largest_of(src, BLOCK, amax);
 }
 
 static void mxfp4_decode_row(const void *src, float *dst, int64_t n)
@@ -260,6 +266,34 @@ void mxfp4_hf_decode(const uint8_t nibbles[16], uint8_t scale, float dst[32])
     for (int j = 0; j < 16; j++) {
         dst[2 * j] = e2m1_values[nibbles[j] & 15u] * factor;
         dst[2 * j + 1] = e2m1_values[nibbles[j] >> 4] * factor;
+    }
+}
+
+static void nvfp4_decode_row(const void *src, float *dst, int64_t n)
+{
+    const struct block_nvfp4 *block = src; /* bytes only, so any alignment is right */
+    for (int64_t b = 0; b < n / BLOCK_NVFP4; b++, block++, dst += BLOCK_NVFP4) {
+        float scale = fp8_e4m3_to_f32(block->scale);
+        for (int j = 0; j < BLOCK_NVFP4; j++)
+            dst[j] = e2m1_to_f32((uint8_t)(block->nibbles[j / 2] >> j % 2 * 4)) * scale;
+    }
+}
+
+/* The scale takes the largest magnitude to 6, the largest code. One that is 0 makes all 0. */
+static void nvfp4_encode_row(const float *src, void *dst, int64_t n)
+{
+    struct block_nvfp4 *block = dst;
+    for (int64_t b = 0; b < n / BLOCK_NVFP4; b++, block++, src += BLOCK_NVFP4) {
+        float amax;
+        memset(block, 0, sizeof *block);
+        if (!largest_of(src, BLOCK_NVFP4, &amax)) {
+            block->scale = 0x7f;
+            continue;
+        }
+        block->scale = fp8_e4m3_from_f32(amax / 6);
+        float scale = fp8_e4m3_to_f32(block->scale);
+        for (int j = 0; j < BLOCK_NVFP4 && scale > 0; j++)
+            block->nibbles[j / 2] |= (uint8_t)(e2m1_from_f32(src[j] / scale) << j % 2 * 4);
     }
 }
 

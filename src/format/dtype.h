@@ -5,6 +5,8 @@
  * Blocked formats run along the innermost dimension, whose length is a multiple of the block:
  *   MXFP4     17 bytes per 32: scale byte e (E8M0), then byte j = elements j (low nibble) and
  *             j+16 (high). value = e2m1 * 2^(e-127). The order of GGUF type 39.
+ *   NVFP4     9 bytes per 16: scale byte (FP8_E4M3, with its sign), then byte j = elements 2j (low
+ *             nibble) and 2j+1 (high). value = e2m1 * scale, times the matrix' factor.
  *   Q8_0      34 bytes per 32: fp16 scale d, then 32 int8 q. value = d * q.
  * Sources: OCP Microscaling Formats v1.0, OCP FP8 v1.0, the GGUF specification. */
 #ifndef FORMAT_DTYPE_H
@@ -21,6 +23,12 @@ struct block_mxfp4 {
     uint8_t nibbles[16];
 };
 _Static_assert(sizeof(struct block_mxfp4) == BLOCK_BYTES_MXFP4, "GGUF type 39");
+
+struct block_nvfp4 {
+    uint8_t scale;
+    uint8_t nibbles[8];
+};
+_Static_assert(sizeof(struct block_nvfp4) == BLOCK_BYTES_NVFP4, "a scale and sixteen elements");
 
 struct block_q8_0 {
     uint16_t scale; /* fp16 bits */

@@ -9,7 +9,7 @@
  * transposed, A our W, which is read transposed, B our X. */
 struct shape {
     int64_t m, n, k, x_stride;
-    bool has_bias;
+    bool has_bias, f16;
     void *desc, *w, *x, *c; /* the library's; NULL until made */
     struct cublaslt_algorithm algorithm;
     struct shape *next;
@@ -86,9 +86,11 @@ static enum sol_status describe(const struct cublaslt_api *api, struct shape *s,
         LT_TRY(api->desc_set(s->desc, CUBLASLT_BIAS, &p->bias, sizeof p->bias), "naming the bias");
     }
     uint64_t m = (uint64_t)s->m, n = (uint64_t)s->n, k = (uint64_t)s->k;
-    LT_TRY(api->layout_create(&s->w, CUBLAS_TYPE_BF16, k, n, s->k), "describing weights");
-    LT_TRY(api->layout_create(&s->x, CUBLAS_TYPE_BF16, k, m, s->x_stride), "describing rows");
-    LT_TRY(api->layout_create(&s->c, CUBLAS_TYPE_F32, n, m, s->n), "describing results");
+    const int in = s->f16 ? CUBLAS_TYPE_F16 : CUBLAS_TYPE_BF16;
+    const int out = s->f16 ? CUBLAS_TYPE_F16 : CUBLAS_TYPE_F32;
+    LT_TRY(api->layout_create(&s->w, in, k, n, s->k), "describing weights");
+    LT_TRY(api->layout_create(&s->x, in, k, m, s->x_stride), "describing rows");
+    LT_TRY(api->layout_create(&s->c, out, n, m, s->n), "describing results");
     return SOL_OK;
 }
 
@@ -129,13 +131,14 @@ static enum sol_status find(struct gpu_matmuls *all, const struct gpu_matmul *p,
     const bool has_bias = p->bias != NULL;
     for (struct shape *s = all->shapes; s; s = s->next)
         if (s->m == p->m && s->n == p->n && s->k == p->k && s->x_stride == p->x_stride &&
-            s->has_bias == has_bias) {
+            s->has_bias == has_bias && s->f16 == p->f16) {
             *out = s;
             return SOL_OK;
         }
     struct shape *s = calloc(1, sizeof *s);
     if (!s) return status_set(SOL_E_MEMORY, "no memory for a product by cuBLASLt");
     s->m = p->m, s->n = p->n, s->k = p->k, s->x_stride = p->x_stride, s->has_bias = has_bias;
+    s->f16 = p->f16;
     enum sol_status status = describe(all->api, s, p);
     if (status == SOL_OK) status = choose(all, s);
     if (status != SOL_OK) {

@@ -12,7 +12,8 @@ struct gpu_matmul {
     int64_t m, n, k, x_stride; /* x_stride: elements from a row of x to the next */
     const void *x, *w;         /* bf16 [m][k], [n][k] */
     const float *bias;         /* [n] or NULL */
-    float *c;                  /* [m][n] */
+    void *c;                   /* float32 [m][n] */
+    bool f16;                  /* operands and results are fp16 instead; no bias then */
     void *workspace;           /* GPU_MATMUL_WORKSPACE bytes */
 };
 

@@ -6,6 +6,7 @@
 #ifndef OPS_ARGS_H
 #define OPS_ARGS_H
 
+#include "grouped_gemm/grouped_gemm_args.h"
 #include "ops/batch.h"
 #include "ops/matrix.h"
 #include "ops/tensor.h"
@@ -183,6 +184,39 @@ struct sample_args {
 struct pack_weights_args {
     struct tensor w; /* in rows */
     void *packed;    /* [tensor_packed_bytes(&w)] */
+};
+
+/* A matrix [rows][k] in blocks that share a scale: codes, one row behind the other (e2m1: two a
+ * byte, the first in the low half), and apart from them a scale for each block of a row. Both begin
+ * at multiples of 16 bytes; where a matrix has no elements they may be NULL. */
+struct scaled_operand {
+    const void *codes, *scales;
+};
+
+/* One product. A matrix has no more than 2^24 rows or columns. */
+struct gemm_group {
+    int64_t m, n, k; /* m or n 0: nothing to compute */
+    struct scaled_operand a, b;
+    struct scaled_operand up;    /* [n][k] where gated: b is the gate's then */
+    const float *bias, *up_bias; /* [n] or NULL */
+    const float *factor,
+        *up_factor; /* one number, or NULL: 1. Of a tensor's scale times another's */
+    int64_t c_at;   /* bytes from c to this C [m][n], a multiple of 16 */
+};
+
+/* grouped_gemm: C = factor * A * B^T + bias for each group, or where gated swiglu of two such
+ * products, op swiglu's; rounded once to c_type. Sums in float32 or better over exact products.
+ * What is wrong with arguments grouped_gemm_check says (ops/grouped_gemm.h). */
+struct grouped_gemm_args {
+    int64_t n_groups;
+    const struct gemm_group *groups; /* in the host's memory; read whenever the op is called */
+    enum dtype format;               /* NVFP4, MXFP4; FP8_E4M3, which has no scales */
+    enum scale_layout scales;
+    bool gated;
+    float alpha, limit; /* of swiglu */
+    enum dtype c_type;  /* F16, BF16, F32 */
+    void *c;            /* all results lie in there; what lies between them stays */
+    int64_t c_bytes;
 };
 
 /* ---- composites: the lines of the forward pass; moe_up and moe_down are parts of one ---- */

@@ -141,8 +141,10 @@ static int more_outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
     int64_t count = kv_elements(&a->kv);
     size_t bytes = (size_t)count * dtype_info(a->kv.dtype)->block_bytes;
     bool is_f32 = a->kv.dtype == DTYPE_F32; /* as in the cases of sol verify */
-    out[0] = (struct op_output){offsetof(struct attn_in_args, kv.k), bytes, is_f32, count};
-    out[1] = (struct op_output){offsetof(struct attn_in_args, kv.v), bytes, is_f32, count};
+    out[0] =
+        (struct op_output){offsetof(struct attn_in_args, kv.k), bytes, is_f32, count, DTYPE_F32};
+    out[1] =
+        (struct op_output){offsetof(struct attn_in_args, kv.v), bytes, is_f32, count, DTYPE_F32};
     return 2;
 }
 

@@ -192,7 +192,7 @@ static int more_outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
     const struct attn_out_args *a = args;
     if (a->m < ROUTED_ROWS) return 0;
     out[0] = (struct op_output){offsetof(struct attn_out_args, routing.weight),
-                                (size_t)(a->m * a->top_k) * 4, true, a->top_k};
+                                (size_t)(a->m * a->top_k) * 4, true, a->top_k, DTYPE_F32};
     return 1;
 }
 

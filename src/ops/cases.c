@@ -91,11 +91,12 @@ struct matrix case_rows(struct case_maker *c, int64_t rows, int64_t cols, float 
 
 enum dtype case_weight_dtype(const struct case_maker *c)
 {
-    static const enum dtype types[] = {
-#define SOL_FORMAT(id, name, use, ...) IF_##use(DTYPE_##id, )
-#include "formats.list"
-    };
-    return types[(size_t)c->index % (sizeof types / sizeof *types)];
+    enum dtype types[DTYPE_COUNT] = {DTYPE_F32};
+    int count = 0;
+    for (int i = 0; i < DTYPE_COUNT; i++)
+        if (dtype_info((enum dtype)i)->is_weights && !dtype_info((enum dtype)i)->factors)
+            types[count++] = (enum dtype)i;
+    return types[c->index % count];
 }
 
 enum { REPEATED = 61 }; /* rows: no multiple of a tile's */
@@ -280,10 +281,14 @@ int case_routing_outputs(size_t at, int64_t m, int64_t n_experts, int64_t top_k,
                          struct op_output out[OP_OUTPUTS_MAX])
 {
     const size_t slots = (size_t)(m * top_k) * 4, ends = (size_t)(n_experts + 1) * 4;
-    out[0] = (struct op_output){at + offsetof(struct routing, weight), slots, true, top_k};
-    out[1] = (struct op_output){at + offsetof(struct routing, expert), slots, false, 0};
-    out[2] = (struct op_output){at + offsetof(struct routing, group_offsets), ends, false, 0};
-    out[3] = (struct op_output){at + offsetof(struct routing, token_of_row), slots, false, 0};
-    out[4] = (struct op_output){at + offsetof(struct routing, row_of_slot), slots, false, 0};
+    out[0] =
+        (struct op_output){at + offsetof(struct routing, weight), slots, true, top_k, DTYPE_F32};
+    out[1] = (struct op_output){at + offsetof(struct routing, expert), slots, false, 0, DTYPE_F32};
+    out[2] =
+        (struct op_output){at + offsetof(struct routing, group_offsets), ends, false, 0, DTYPE_F32};
+    out[3] =
+        (struct op_output){at + offsetof(struct routing, token_of_row), slots, false, 0, DTYPE_F32};
+    out[4] =
+        (struct op_output){at + offsetof(struct routing, row_of_slot), slots, false, 0, DTYPE_F32};
     return 5;
 }

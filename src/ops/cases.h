@@ -21,6 +21,9 @@ struct case_maker {
     struct batch *batch;
     struct routing routing;
     int64_t n_experts;
+    /* What the host reads of the arguments, with addresses in it; NULL: there is none. */
+    void *table;
+    size_t table_bytes;
 };
 
 /* A size: lo..hi for random cases, an awkward one (1, a prime, one off a power of two) for tails.
@@ -74,7 +77,8 @@ struct matrix case_output(struct case_maker *c, int64_t rows, int64_t cols); /* 
  */
 struct tensor case_tensor(struct case_maker *c, enum dtype dtype, int64_t groups, int64_t rows,
                           int64_t cols, float scale);
-/* The weight dtype of case number `index`: all of them in turn. */
+/* The weight dtype of case number `index`: all in turn but those with two levels of scales, which
+ * no variant of an op with tensors reads. */
 enum dtype case_weight_dtype(const struct case_maker *c);
 
 /* A batch of one to three sequences over a filled cache: some rows deep in a sequence, some at its

@@ -64,8 +64,8 @@ static int more_outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
     const struct kv_write_args *a = args;
     const struct kv_layer *kv = &a->kv;
     size_t bytes = (size_t)kv_elements(kv) * dtype_info(kv->dtype)->block_bytes;
-    out[0] = (struct op_output){offsetof(struct kv_write_args, kv.k), bytes, false, 0};
-    out[1] = (struct op_output){offsetof(struct kv_write_args, kv.v), bytes, false, 0};
+    out[0] = (struct op_output){offsetof(struct kv_write_args, kv.k), bytes, false, 0, DTYPE_F32};
+    out[1] = (struct op_output){offsetof(struct kv_write_args, kv.v), bytes, false, 0, DTYPE_F32};
     return 2;
 }
 

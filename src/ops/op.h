@@ -115,8 +115,14 @@ struct op_variant {
 struct op_output {
     size_t offset; /* offsetof(struct x_args, pointer) */
     size_t bytes;
-    bool is_f32; /* compared by tolerance; others must be identical bytes */
-    int64_t row; /* elements per row for the per-row check, f32 only */
+    bool is_number;   /* compared by tolerance; others must be identical bytes */
+    int64_t row;      /* numbers per row for the per-row check */
+    enum dtype dtype; /* of the numbers: F32 (as where it is not named), F16, BF16 */
+};
+
+/* A stretch of an output whose numbers lie in parts, each of rows of its own length. */
+struct op_part {
+    int64_t from, count, row; /* in numbers */
 };
 
 /* What the speed of a call depends on, but for what changes from step to step: the key of tuning
@@ -177,6 +183,9 @@ struct op {
     /* The same of a case, whose contents may be looked at: more where they leave no doubt. NULL: as
      * more_outputs. */
     int (*case_outputs)(const void *args, struct op_output outputs[OP_OUTPUTS_MAX]);
+    /* Part number `part` of a case's output, false behind the last one. What is in no part stays as
+     * it was. NULL: an output is one part. */
+    bool (*output_part)(const void *args, int output, int part, struct op_part *out);
     size_t weights[OP_WEIGHTS_MAX]; /* offsetof each struct tensor that may be packed for a GPU */
     int n_weights;
     struct op_matrix matrices[OP_MATRICES_MAX]; /* behind them OP_NONE */
@@ -194,6 +203,9 @@ int op_index(const struct op *op);          /* in op_table, where it has to be *
 /* All outputs; how many. */
 int op_outputs(const struct op *op, const void *args, bool of_case,
                struct op_output outputs[OP_OUTPUTS_MAX]);
+/* Number `i` of an output's; bytes of one. */
+float op_output_number(const struct op_output *output, const void *data, int64_t i);
+int64_t op_output_size(const struct op_output *output);
 const char *op_numerics_name(enum op_numerics numerics); /* "exact", "bf16", "i8" */
 
 bool op_arch_fits(const struct op_arch *arch, const struct gpu *gpu);

@@ -76,7 +76,7 @@ static int more_outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
 {
     const struct pack_weights_args *a = args;
     out[0] = (struct op_output){offsetof(struct pack_weights_args, packed),
-                                tensor_packed_bytes(&a->w), false, 0};
+                                tensor_packed_bytes(&a->w), false, 0, DTYPE_F32};
     return 1;
 }
 

@@ -115,7 +115,8 @@ static bool make_case(struct case_maker *c, void *args)
 static int more_outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
 {
     const struct sample_args *a = args;
-    out[0] = (struct op_output){offsetof(struct sample_args, token), (size_t)a->n * 4, false, 0};
+    out[0] = (struct op_output){offsetof(struct sample_args, token), (size_t)a->n * 4, false, 0,
+                                DTYPE_F32};
     return 1;
 }
 

@@ -40,11 +40,28 @@ int op_outputs(const struct op *op, const void *args, bool of_case,
         const struct matrix *of = op_matrix_of(m, args);
         size_t bytes = (size_t)(of->rows * of->cols) * sizeof(float);
         if (m->access != OP_READS)
-            outputs[n++] = (struct op_output){m->offset, bytes, true, of->cols};
+            outputs[n++] = (struct op_output){m->offset, bytes, true, of->cols, DTYPE_F32};
     }
     int (*more)(const void *, struct op_output *) =
         of_case && op->case_outputs ? op->case_outputs : op->more_outputs;
     return more ? n + more(args, outputs + n) : n;
+}
+
+float op_output_number(const struct op_output *output, const void *data, int64_t i)
+{
+    switch (output->dtype) {
+    case DTYPE_F16:
+        return f16_to_f32(((const uint16_t *)data)[i]);
+    case DTYPE_BF16:
+        return bf16_to_f32(((const uint16_t *)data)[i]);
+    default:
+        return ((const float *)data)[i];
+    }
+}
+
+int64_t op_output_size(const struct op_output *output)
+{
+    return (int64_t)dtype_info(output->dtype)->block_bytes;
 }
 
 const char *op_numerics_name(enum op_numerics numerics)

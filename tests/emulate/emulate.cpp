@@ -32,7 +32,7 @@ alignas(1024) thread_local char memory[SHARED_MAX], columns[SHARED_MAX], shared[
 /* Kernels take their struct by value: on the stack of x86-64, by reference on 64-bit Arm, whatever
  * its size may be. What follows it is copied too, and not looked at. */
 struct alignas(64) any_struct {
-    char bytes[1024];
+    char bytes[4096]; /* the most that a launch takes */
 };
 typedef void kernel_function(const any_struct);
 

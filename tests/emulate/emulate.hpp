@@ -407,6 +407,12 @@ static inline void mma_f16(float d[4], const uint32_t a[4], const uint32_t b[2])
     emulated_mma<emulated_f16>(d, a, b);
 }
 
+static inline uint32_t mul_f16x2(uint32_t a, uint32_t b)
+{
+    return f32_to_f16x2(emulated_f16(a, 0) * emulated_f16(b, 0),
+                        emulated_f16(a, 1) * emulated_f16(b, 1));
+}
+
 static inline uint4 load_once(const void *from)
 {
     return *(const uint4 *)from;

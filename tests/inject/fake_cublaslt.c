@@ -79,8 +79,7 @@ FAKE(cublasLtMatmulDescSetAttribute, (void *desc, int which, const void *value, 
 FAKE(cublasLtMatrixLayoutCreate,
      (void **layout, int type, uint64_t rows, uint64_t columns, int64_t stride))
 {
-    (void)type;
-    state.rows = rows, state.columns = columns, state.stride = stride;
+    state.rows = rows, state.columns = columns, state.stride = stride, state.type = type;
     return make(layout);
 }
 

@@ -20,6 +20,7 @@ struct fake_cublaslt {
     int32_t epilogue;
     uint64_t rows, columns; /* of the last layout */
     int64_t stride;
+    int type;
 };
 
 #endif

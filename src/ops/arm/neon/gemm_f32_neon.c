@@ -1,4 +1,4 @@
-/* The exact gemm of ops/vector/gemm.h for NEON. */
+/* The exact gemm and grouped_gemm of ops/vector/ for NEON. */
 #include <arm_neon.h>
 #include <stdint.h>
 
@@ -56,3 +56,4 @@ static inline void vector_decode_e2m1(const uint8_t nibbles[16], vfloat out[8])
 }
 
 #include "ops/vector/gemm.h"
+#include "ops/vector/grouped_gemm.h"

@@ -1,4 +1,4 @@
-/* The exact gemm of ops/vector/gemm.h for AVX2. */
+/* The exact gemm and grouped_gemm of ops/vector/ for AVX2. */
 #include <immintrin.h>
 #include <stdint.h>
 
@@ -45,3 +45,4 @@ static inline void vector_decode_e2m1(const uint8_t nibbles[16], vfloat out[4])
 }
 
 #include "ops/vector/gemm.h"
+#include "ops/vector/grouped_gemm.h"

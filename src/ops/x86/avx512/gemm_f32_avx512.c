@@ -1,4 +1,4 @@
-/* The exact gemm of ops/vector/gemm.h for AVX-512. */
+/* The exact gemm and grouped_gemm of ops/vector/ for AVX-512. */
 #include <immintrin.h>
 #include <stdint.h>
 
@@ -36,3 +36,4 @@ static inline void vector_decode_e2m1(const uint8_t nibbles[16], vfloat out[2])
 }
 
 #include "ops/vector/gemm.h"
+#include "ops/vector/grouped_gemm.h"

@@ -1,0 +1,44 @@
+/* grouped_gemm timed on shapes of groups, and NVIDIA's library beside it. */
+#ifndef BENCH_GROUPED_GEMM_H
+#define BENCH_GROUPED_GEMM_H
+
+#include <jansson.h>
+
+#include "bench/ceiling.h"
+#include "bench/op.h"
+#include "ops/grouped_gemm_shapes.h"
+#include "stats/figure.h"
+#include "store/store.h"
+
+/* What is timed. */
+struct grouped_bench {
+    struct grouped_sizes_list sizes;
+    enum dtype format, c_type;
+    enum scale_layout scales;
+    enum grouped_gemm_values values;
+};
+
+struct grouped_result {
+    struct grouped_bench bench;
+    struct bench_op_times times;
+    struct figure figure; /* ns, with its limit where one was measured */
+    double peer_ns[BENCH_OP_REPETITIONS];
+    struct figure peer;           /* cuBLAS, fp16 operands, a product a group; count 0: not timed */
+    char peer_why[OP_REASON_MAX]; /* why not */
+};
+
+/* With the variant that the chooser chooses; on a GPU where the library is there, also the peer. */
+enum sol_status grouped_bench_run(const struct chooser *chooser, const struct grouped_bench *bench,
+                                  const struct ceiling *ceiling, struct grouped_result *out);
+/* The geometric mean of medians, in ns; of the peer NaN where one is missing. */
+double grouped_bench_mean(const struct grouped_result *results, size_t count, bool peer);
+
+/* schemas/gemm-bench.json */
+json_t *grouped_bench_json(const struct grouped_result *results, size_t count, const char *run);
+enum sol_status grouped_bench_print(const struct grouped_result *results, size_t count,
+                                    enum table_format format, FILE *to);
+/* The result as metrics of run `id`: the time in ns, and the peer's as "NAME: cublas". */
+enum sol_status grouped_bench_keep(struct store *store, const char *id,
+                                   const struct grouped_result *result);
+
+#endif

@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# sol gemm: checks and times of grouped products; what is kept of them can be compared and reported.
+. "${SOL_SOURCE_DIR:?ctest sets it}/tests/support/cli.sh"
+cd "$work" || exit 1
+
+# ---- usage ----
+run 2 gemm
+has err 'takes check or bench'
+run 2 gemm measure
+run 2 gemm bench --type q8_0
+has err 'known are nvfp4, mxfp4, fp8_e4m3'
+run 2 gemm bench -o xml
+run 2 gemm bench --force gemm=nothing
+for shape in '' 'm=1' 'm=1;n=2;k=24' 'm=1,2,3;n=2,3;k=16' 'm=1;n=-2;k=16' 'm=x;n=1;k=16' 'm=1;n=1;k=16;l=1' 'm=1;n=1;k=0'; do
+    run 2 gemm bench --shape "$shape"
+    has err '^sol: error: --shape .*write for example'
+done
+run 2 gemm bench --type mxfp4 --shape 'm=1;n=1;k=16' --no-store
+has err 'k is no multiple of 32'
+
+# ---- check ----
+if [ -z "${SOL_EMULATED:-}" ]; then
+    run 0 gemm check --quick -q
+    variants=$(grep -c '^test 1 .* task ' out)
+    if [ "$variants" -gt 0 ]; then # a processor with vectors
+        is "rows of checks" "$(grep -c ' ok$' out)" $((variants * 21))
+        has out '^test 10 .* random .* ok$'
+        has out '^random groups'
+    fi
+    run 0 gemm check --quick -q -o csv --seed 4
+    has out '^test 1,grouped_gemm_[a-z0-9_]*,task,2,0\.0e\+00,'
+fi
+
+# ---- bench ----
+small="--shape m=8,24;n=256;k=512 --shape m=3,0,5;n=48,16,32;k=16 -q -t 1"
+# shellcheck disable=SC2086 # words
+run 0 gemm bench $small --label one
+has out '^m=8,24;n=256;k=512 +(grouped_|reference)'
+has out '^geometric mean'
+has out '^cuBLAS was not timed: the CPU computes'
+has out '^run g[0-9a-f]{8}$'
+# shellcheck disable=SC2086
+run 0 gemm bench $small --no-limits --scales random --layout atoms --type fp8_e4m3 --results f32 --no-store -o csv
+lacks() { if grep -qE -- "$2" "$work/$1"; then fail "'$2' in $1"; fi; }
+lacks err '^run '
+# shellcheck disable=SC2086
+run 0 gemm bench $small --force grouped_gemm=reference --label two
+has out ' reference '
+run 0 runs
+has out '^g[0-9a-f]{8} +gemm +two '
+run 0 runs show one
+has out '^m=8,24;n=256;k=512'
+"$SOL_BINARY" compare one two >out 2>err
+has out '^m=8,24;n=256;k=512'
+run 0 report two
+exit $((failures != 0))
