@@ -358,7 +358,7 @@ static void fill(unsigned to[3], const unsigned from[3])
 enum sol_status gpu_launch(struct gpu_stream *stream, const struct gpu_kernel *k,
                            const struct gpu_launch *launch, const void *args)
 {
-    struct cuda_launch_attribute attributes[2];
+    struct cuda_launch_attribute attributes[3];
     struct cuda_launch config = {
         .shared_bytes = launch->shared_bytes, .stream = stream->handle, .attributes = attributes};
     assert(k->gpu == stream->gpu);
@@ -370,6 +370,9 @@ enum sol_status gpu_launch(struct gpu_stream *stream, const struct gpu_kernel *k
     if (launch->overlaps && k->gpu->info.major >= 9)
         attributes[config.n_attributes++] =
             (struct cuda_launch_attribute){.id = CUDA_LAUNCH_PROGRAMMATIC, .value.flag = 1};
+    if (launch->together)
+        attributes[config.n_attributes++] =
+            (struct cuda_launch_attribute){.id = CUDA_LAUNCH_COOPERATIVE, .value.flag = 1};
     void *parameters[] = {(void *)(uintptr_t)args};
     GPU_TRY(k->gpu, launch(&config, k->handle, parameters, NULL), k->name);
     return SOL_OK;

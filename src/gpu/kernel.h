@@ -50,6 +50,7 @@ struct gpu_launch {
     unsigned shared_bytes;      /* dynamic */
     unsigned cluster;           /* blocks along x; 0: none */
     bool overlaps; /* may start while the kernel before it ends: it waits where its data matters */
+    bool together; /* all blocks run at the same time, since they wait for each other */
 };
 /* `args` is the kernel's one parameter, a struct, copied. */
 enum sol_status gpu_launch(struct gpu_stream *stream, const struct gpu_kernel *kernel,

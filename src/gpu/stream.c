@@ -3,6 +3,7 @@
 
 #include "counters_args.h"
 #include "gpu/gpu_private.h"
+#include "grouped_gemm/grouped_wgmma_args.h"
 
 static enum sol_status start(struct gpu_stream *stream)
 {
@@ -47,7 +48,7 @@ const struct gpu_info *gpu_stream_info(const struct gpu_stream *stream)
 
 size_t gpu_stream_bytes(void)
 {
-    return gpu_memory_size(COUNTERS * sizeof(uint32_t));
+    return gpu_memory_size((COUNTERS + GROUPED_WORDS) * sizeof(uint32_t));
 }
 
 uint32_t *gpu_stream_counters(const struct gpu_stream *stream)

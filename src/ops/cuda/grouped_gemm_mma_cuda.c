@@ -100,4 +100,5 @@ const struct op_variant grouped_gemm_mma_cuda = {
     .arch = {8, 0, false},
     .can_run = can_run,
     .run = run,
+    .images = {"grouped_gemm/grouped_gemm_mma.cu"},
 };

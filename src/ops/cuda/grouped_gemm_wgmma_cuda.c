@@ -1,0 +1,290 @@
+/* grouped_gemm of NVFP4 on Hopper's tensor cores: kernels/grouped_gemm/grouped_wgmma.cuh. */
+#include <stdio.h>
+#include <string.h>
+
+#include "counters_args.h"
+#include "gpu/kernel.h"
+#include "grouped_gemm/grouped_gemm_args.h"
+#include "grouped_gemm/grouped_wgmma_args.h"
+#include "ops/grouped_gemm.h"
+
+static const char IMAGE[] = "grouped_gemm/grouped_wgmma.cu";
+
+/* ---- kernels, and how the work is divided ---- */
+
+static const int widths_1[] = {
+#define WIDTH(n) n,
+    GROUPED_WIDTHS_1(WIDTH)};
+static const int widths_2[] = {GROUPED_WIDTHS_2(WIDTH)};
+#undef WIDTH
+
+static const struct kind {
+    const char *function;
+    const int *widths;
+    int n_widths, rows;
+    unsigned shared;
+    size_t partial; /* bytes */
+} kinds[] = {
+#define KIND(name, rows, tokens, stages)                                                           \
+    {#name,                                                                                        \
+     widths_##rows,                                                                                \
+     (int)(sizeof widths_##rows / sizeof *widths_##rows),                                          \
+     rows,                                                                                         \
+     GROUPED_SHARED_BYTES(rows, tokens, stages),                                                   \
+     GROUPED_PARTIAL_BYTES(rows, tokens)},
+    GROUPED_WGMMA_KINDS(KIND)
+#undef KIND
+};
+
+/* Of a choice: which kernel, and whether its tiles are whole. */
+static const char *const choice_names[] = {"256", "128", "256_whole", "128_whole"};
+static const struct kind *kind_of(int choice)
+{
+    return &kinds[1 - choice % 2];
+}
+static bool is_whole(int choice)
+{
+    return choice >= 2;
+}
+
+static int64_t over(int64_t count, int64_t size)
+{
+    return (count + size - 1) / size;
+}
+
+/* How many tiles of each width cover m tokens at the least cost: the widest for all but the last
+ * ones, where each width is tried. */
+struct cover {
+    int64_t tiles[16];
+};
+
+static int64_t cost_of(int width)
+{
+    return width / 8 + GROUPED_EXTRA;
+}
+
+static struct cover cover(const struct kind *k, int64_t m)
+{
+    enum { EXACT = 64 }; /* eights that are covered as well as it goes */
+    struct cover out = {{0}};
+    int64_t least[EXACT + 1] = {0}, eights = over(m, 8);
+    int last[EXACT + 1] = {0}, widest = k->n_widths - 1;
+    int64_t many = eights > EXACT ? over(eights - EXACT, k->widths[widest] / 8) : 0;
+    out.tiles[widest] = many;
+    eights -= many * (k->widths[widest] / 8);
+    for (int64_t e = 1; e <= eights; e++) {
+        least[e] = INT64_MAX;
+        for (int w = 0; w < k->n_widths; w++) {
+            int64_t before = e - k->widths[w] / 8;
+            int64_t cost = least[before > 0 ? before : 0] + cost_of(k->widths[w]);
+            if (cost < least[e]) least[e] = cost, last[e] = w;
+        }
+    }
+    for (int64_t e = eights; e > 0; e -= k->widths[last[e]] / 8) out.tiles[last[e]]++;
+    return out;
+}
+
+static int parts_of(const struct kind *k, int64_t m)
+{
+    struct cover c = cover(k, m);
+    int parts = 0;
+    for (int w = 0; w < k->n_widths; w++) parts += c.tiles[w] > 0;
+    return parts;
+}
+
+static int64_t steps_of(const struct gemm_group *g)
+{
+    return over(g->k, GROUPED_STEP);
+}
+
+/* Kilobytes of a group's activations as halves. */
+static int64_t decoded_of(const struct gemm_group *g)
+{
+    return over(g->m, 8) * steps_of(g) * 2;
+}
+
+/* ---- what is served ---- */
+
+static bool serves_group(const struct gemm_group *g, char why[OP_REASON_MAX])
+{
+    const char *lack = g->k % 64                                       ? "k is no multiple of 64"
+                       : g->n % 8                                      ? "n is no multiple of 8"
+                       : g->m > UINT16_MAX || steps_of(g) > UINT16_MAX ? "m or k is above 65535"
+                                                                       : NULL;
+    if (lack) snprintf(why, OP_REASON_MAX, "%s", lack);
+    return !lack;
+}
+
+/* Costs are counted in 32 bits. */
+static bool can_be_counted(const struct grouped_gemm_args *a)
+{
+    double cost = 0;
+    for (int64_t i = 0; i < a->n_groups; i++) {
+        const struct gemm_group *g = &a->groups[i];
+        cost += (double)over(g->n, 128) * (double)steps_of(g) * ((double)g->m + 256);
+    }
+    return cost < UINT32_MAX / 2.0;
+}
+
+static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    const struct grouped_gemm_args *a = args;
+    (void)device;
+    if (!grouped_gemm_check(a, why)) return false;
+    const char *lack = a->format != DTYPE_NVFP4 ? "other formats than nvfp4"
+                       : a->gated               ? "gate and up in one product"
+                       : a->c_type == DTYPE_F32 ? "results in float32"
+                       : !can_be_counted(a)     ? "products of that size"
+                                                : NULL;
+    if (lack) snprintf(why, OP_REASON_MAX, "it does not know %s", lack);
+    for (int64_t i = 0; i < a->n_groups && !lack; i++)
+        if (!grouped_gemm_is_empty(&a->groups[i]) && !serves_group(&a->groups[i], why))
+            return false;
+    return !lack;
+}
+
+/* ---- choosing ---- */
+
+/* Cycles that a choice takes, as measured on an H200: a step of a tile, and what the sums of
+ * divided tiles cost. Whole tiles: as many rounds as the fullest block has. */
+static double cycles_of(const struct grouped_gemm_args *a, int choice, int blocks)
+{
+    const struct kind *k = kind_of(choice);
+    const double divided = k->rows == 2 ? 23000 : 10000;
+    double sum = 0, longest = 0, tiles = 0;
+    for (int64_t i = 0; i < a->n_groups; i++) {
+        const struct gemm_group *g = &a->groups[i];
+        if (grouped_gemm_is_empty(g)) continue;
+        struct cover c = cover(k, g->m);
+        for (int w = 0; w < k->n_widths; w++) {
+            double step = k->rows == 2 ? 1100 + 16 * k->widths[w] : 2000;
+            double count = (double)c.tiles[w] * (double)over(g->n, GROUPED_FEATURES(k->rows));
+            double tile = (double)steps_of(g) * step;
+            sum += count * tile;
+            tiles += count;
+            if (count > 0 && tile > longest) longest = tile;
+        }
+    }
+    if (!is_whole(choice)) return sum / blocks + divided;
+    return (double)over((int64_t)tiles, blocks) * longest;
+}
+
+static int blocks_of(const struct gpu_info *info)
+{
+    return info->sm_count < GROUPED_BLOCKS_MAX ? info->sm_count : GROUPED_BLOCKS_MAX;
+}
+
+static int usual(const void *args, const struct op_device *device)
+{
+    int best = 0, blocks = blocks_of(gpu_info(device->gpu));
+    for (int c = 1; c < (int)(sizeof choice_names / sizeof *choice_names); c++)
+        if (cycles_of(args, c, blocks) < cycles_of(args, best, blocks)) best = c;
+    return best;
+}
+
+static const struct op_choices choices = {
+    .names = choice_names, .count = sizeof choice_names / sizeof *choice_names, .usual = usual};
+
+/* ---- running ---- */
+
+enum { ALIGN = 256, OVERHANG = 16 }; /* kilobytes that the last tile's width may read behind */
+
+static int64_t decoded_all(const struct grouped_gemm_args *a)
+{
+    int64_t kilobytes = OVERHANG;
+    for (int64_t i = 0; i < a->n_groups; i++)
+        if (!grouped_gemm_is_empty(&a->groups[i])) kilobytes += decoded_of(&a->groups[i]);
+    return kilobytes * GROUPED_KILO;
+}
+
+static size_t workspace(const void *args, int workers)
+{
+    (void)workers;
+    return (size_t)decoded_all(args) + GROUPED_BLOCKS_MAX * kinds[1].partial;
+}
+
+/* The parts of a group behind those of k; its activations as halves are at `at`. */
+static void add_group(const struct kind *kind, const struct grouped_gemm_args *a,
+                      const struct gemm_group *g, uint32_t at, struct grouped_wgmma_args *k)
+{
+    struct cover c = cover(kind, g->m);
+    int64_t token = 0;
+    for (int w = kind->n_widths - 1; w >= 0; w--) {
+        if (!c.tiles[w]) continue;
+        int64_t tiles = c.tiles[w] * over(g->n, GROUPED_FEATURES(kind->rows));
+        uint32_t eights = (uint32_t)over(g->m, 8);
+        k->part[k->n_parts++] = (struct grouped_part){
+            .a = g->a.codes,
+            .b = g->b.codes,
+            .a_scales = g->a.scales,
+            .b_scales = g->b.scales,
+            .c = (char *)a->c + g->c_at,
+            .bias = g->bias,
+            .factor = g->factor,
+            .m = (int32_t)g->m,
+            .n = (int32_t)g->n,
+            .k = (int32_t)g->k,
+            .first = k->cost,
+            .width = (uint16_t)kind->widths[w],
+            .tiles = (uint16_t)c.tiles[w],
+            .token = (uint16_t)token,
+            .steps = (uint16_t)steps_of(g),
+            .at = at,
+            .eights = eights,
+            .decodes = token ? 0 : eights,
+        };
+        token += c.tiles[w] * kind->widths[w];
+        k->cost += (uint32_t)(tiles * steps_of(g) * cost_of(kind->widths[w]));
+    }
+}
+
+/* As many groups as a launch takes, from `next` on; where to go on. */
+static int64_t put_some(const struct op_context *context, const struct grouped_gemm_args *a,
+                        int64_t next)
+{
+    const struct kind *kind = kind_of(context->choice);
+    uint32_t *words = gpu_stream_counters(context->stream) + COUNTERS;
+    struct grouped_wgmma_args k = {
+        .c_type = (int32_t)a->c_type,
+        .whole = is_whole(context->choice),
+        .scales = (int32_t)a->scales,
+        .decoded = context->workspace,
+        .partial = (float *)(void *)((char *)context->workspace + decoded_all(a)),
+        .words = words,
+    };
+    uint32_t at = 0;
+    for (; next < a->n_groups; next++) {
+        const struct gemm_group *g = &a->groups[next];
+        if (grouped_gemm_is_empty(g)) continue;
+        if (k.n_parts + parts_of(kind, g->m) > GROUPED_PARTS_MAX) break;
+        add_group(kind, a, g, at, &k);
+        at += (uint32_t)decoded_of(g);
+    }
+    if (k.n_parts)
+        gpu_put(
+            context->stream, IMAGE, kind->function,
+            &(struct gpu_launch){.grid = {(unsigned)blocks_of(gpu_stream_info(context->stream))},
+                                 .block = {GROUPED_THREADS},
+                                 .shared_bytes = kind->shared,
+                                 .together = true},
+            &k);
+    return next;
+}
+
+static void run(const struct op_context *context, const void *args)
+{
+    const struct grouped_gemm_args *a = args;
+    for (int64_t i = 0; i < a->n_groups;) i = put_some(context, a, i);
+}
+
+const struct op_variant grouped_gemm_wgmma_cuda = {
+    .name = "grouped_gemm_wgmma_cuda",
+    .summary = "wgmma on fp16 operands, activations decoded once, weights in registers; nvfp4",
+    .target = TARGET_CUDA,
+    .arch = {.major = 9, .alone = true},
+    .can_run = can_run,
+    .choices = &choices,
+    .workspace = workspace,
+    .run = run,
+    .images = {"grouped_gemm/grouped_wgmma.cu"},
+};
