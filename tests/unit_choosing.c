@@ -288,6 +288,7 @@ static const struct {
     {&op_gemm, "gemm_mma_cuda", FROM_80},
     {&op_gemm, "gemm_cublaslt_cuda", FROM_80},
     {&op_gemm, "gemm_wgmma_cuda", ONLY_90},
+    {&op_grouped_gemm, "grouped_gemm_wgmma_cuda", ONLY_90},
     {&op_grouped_gemm, "grouped_gemm_mma_cuda", FROM_80},
     {&op_attention, "attention_decode_cuda", FROM_80},
     {&op_attention, "attention_mma_cuda", FROM_80},

@@ -205,24 +205,32 @@ void grouped_gemm_make_problem(struct case_maker *c, const struct op_problem *p,
 static const struct sizes {
     int count;
     struct case_range groups, m, n, k;
+    bool lines; /* of NVFP4, k and n as kernels for matrix instructions want them */
 } tables[] = {
-    {18, {0, 1, 6}, {0, 1, 70}, {0, 1, 150}, {0, 1, 13}},
-    {6, {1, 64, 64}, {0, 1, 9}, {0, 1, 20}, {0, 1, 3}},
-    {3, {1, 70, 130}, {0, 1, 4}, {0, 1, 20}, {0, 1, 3}}, /* more than a launch takes */
-    {3, {0, 1, 2}, {0, 1, 20}, {0, 1, 20}, {1, 200, 230}},
-    {3, {0, 2, 3}, {1, 100, 300}, {0, 60, 300}, {1, 4, 20}},
-    {1, {1, 1, 1}, {1, 3000, 4096}, {0, 1, 20}, {1, 1, 2}},
+    {18, {0, 1, 6}, {0, 1, 70}, {0, 1, 150}, {0, 1, 13}, false},
+    {6, {1, 64, 64}, {0, 1, 9}, {0, 1, 20}, {0, 1, 3}, false},
+    {3, {1, 70, 130}, {0, 1, 4}, {0, 1, 20}, {0, 1, 3}, false}, /* more than a launch takes */
+    {3, {0, 1, 2}, {0, 1, 20}, {0, 1, 20}, {1, 200, 230}, false},
+    {3, {0, 2, 3}, {1, 100, 300}, {0, 60, 300}, {1, 4, 20}, false},
+    {1, {1, 1, 1}, {1, 3000, 4096}, {0, 1, 20}, {1, 1, 2}, false},
+    {8, {0, 1, 6}, {0, 1, 300}, {8, 1, 40}, {4, 1, 20}, true},
+    {2, {0, 1, 3}, {0, 1, 150}, {8, 10, 100}, {4, 60, 120}, true},
+    {1, {1, 50, 64}, {0, 1, 40}, {8, 1, 6}, {4, 1, 3}, true},
 };
 /* Extreme ones: 64 of them in a call, so that four calls have every byte. */
-static const struct sizes swept = {16, {1, 64, 64}, {0, 1, 9}, {0, 1, 20}, {0, 1, 3}};
-static const struct sizes any = {8, {1, 1, 4}, {0, 1, 40}, {0, 1, 40}, {0, 1, 13}};
+static const struct sizes swept = {16, {1, 64, 64}, {0, 1, 9}, {0, 1, 20}, {0, 1, 3}, false};
+static const struct sizes any = {8, {1, 1, 4}, {0, 1, 40}, {0, 1, 40}, {0, 1, 13}, false};
+static const struct sizes swept_lines = {8, {1, 64, 64}, {0, 1, 9}, {8, 1, 3}, {4, 1, 1}, true};
 
 /* NULL: there is no such case. */
 static const struct sizes *sizes_of(const struct case_maker *c)
 {
     int index = c->index;
     if (c->kind == CASE_EXTREME)
-        return index < swept.count ? &swept : index < swept.count + any.count ? &any : NULL;
+        return index < swept.count                                   ? &swept
+               : index < swept.count + any.count                     ? &any
+               : index < swept.count + any.count + swept_lines.count ? &swept_lines
+                                                                     : NULL;
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
         if (index < tables[i].count) return &tables[i];
         index -= tables[i].count;
@@ -261,7 +269,8 @@ static struct grouped_gemm_shape ordinary_shape(const struct case_maker *c)
 
 static struct grouped_gemm_shape extreme_shape(const struct case_maker *c)
 {
-    const int i = c->index, over = i - swept.count;
+    const int lines = c->index - swept.count - any.count;
+    const int i = lines >= 0 ? lines : c->index, over = i - swept.count;
     struct grouped_gemm_shape s = {
         .format = i < 8 ? DTYPE_NVFP4 : DTYPE_MXFP4,
         .scales = (enum scale_layout)(i / 4 % 2),
@@ -281,6 +290,11 @@ bool grouped_gemm_make_case(struct case_maker *c, void *args)
     const struct sizes *sizes = sizes_of(c);
     if (!sizes) return false;
     struct grouped_gemm_shape s = c->kind == CASE_EXTREME ? extreme_shape(c) : ordinary_shape(c);
+    if (sizes->lines) {
+        s.format = DTYPE_NVFP4;
+        s.gated = false;
+        if (s.c_type == DTYPE_F32) s.c_type = DTYPE_BF16;
+    }
     int64_t *m, *n, *k, count = case_draw(c, &sizes->groups);
     s.n_groups = count;
     s.m = m = ARENA_NEW(c->arena, int64_t, count);
