@@ -1,12 +1,12 @@
-/* Grouped products of block-scaled matrices on the tensor cores that every card from sm_80 on has: any
- * k that is whole blocks, any rows, every format and epilogue.
+/* Grouped products of block-scaled matrices on the tensor cores that every card from sm_80 on has:
+ * any k that is whole blocks, any rows, every format and epilogue.
  *
- * Operands become fp16 on their way into shared memory. A code of e2m1, s|ee|m, placed as a half's sign
- * and bits 11 to 9, reads as its value times 2^-14; times the scale it is exact, since a value and a
- * scale have 6 significant bits together and 2^-10 * 2^-14 is a half still. A code of e4m3, one bit to
- * the right of a half's upper byte, reads as its value times 2^-8. Scales of MXFP4 are no halves: they
- * multiply the sums of each block. Where an element of a block of 16 lies does not matter as long as it
- * lies there in both operands. */
+ * Operands become fp16 on their way into shared memory. A code of e2m1, s|ee|m, placed as a half's
+ * sign and bits 11 to 9, reads as its value times 2^-14; times the scale it is exact, since a value
+ * and a scale have 6 significant bits together and 2^-10 * 2^-14 is a half still. A code of e4m3,
+ * one bit to the right of a half's upper byte, reads as its value times 2^-8. Scales of MXFP4 are
+ * no halves: they multiply the sums of each block. Where an element of a block of 16 lies does not
+ * matter as long as it lies there in both operands. */
 #include "common.cuh"
 #include "grouped_gemm/grouped_gemm_mma_args.h"
 #include "mma.cuh"
@@ -15,7 +15,8 @@
 typedef grouped_gemm_mma_group group;
 
 enum { BLOCK_16 = 16, CHUNK_BLOCKS = GROUPED_CHUNK / BLOCK_16 };
-/* A row in shared memory, in words: the pad keeps eight rows of a fragment in banks of their own. */
+/* A row in shared memory, in words: the pad keeps eight rows of a fragment in banks of their own.
+ */
 enum { LINE = GROUPED_CHUNK / 2 + 4 };
 /* Blocks of 16 that a thread moves for each operand. */
 enum { PIECES = GROUPED_ROWS * CHUNK_BLOCKS / GROUPED_THREADS };
@@ -66,8 +67,8 @@ template <int FORMAT> __device__ constexpr float sum_scale()
 /* ---- operands: from memory to registers to shared memory ---- */
 
 template <int FORMAT>
-__device__ inline piece load_piece(const uint8_t *codes, const uint8_t *scales, int layout, int64_t row,
-                                   uint32_t rows, uint32_t block, uint32_t k)
+__device__ inline piece load_piece(const uint8_t *codes, const uint8_t *scales, int layout,
+                                   int64_t row, uint32_t rows, uint32_t block, uint32_t k)
 {
     piece p = {{0, 0, 0, 0}, 0};
     if (row >= rows || block * BLOCK_16 >= k) return p;
@@ -83,7 +84,8 @@ __device__ inline piece load_piece(const uint8_t *codes, const uint8_t *scales, 
     return p;
 }
 
-template <int FORMAT> __device__ inline void put_piece(stage &s, uint32_t row, uint32_t block, const piece &p)
+template <int FORMAT>
+__device__ inline void put_piece(stage &s, uint32_t row, uint32_t block, const piece &p)
 {
     uint32_t words[8];
     const uint32_t scale = FORMAT == DTYPE_NVFP4 ? scale_pair(p.scale) : 0;
@@ -99,7 +101,8 @@ template <int FORMAT> __device__ inline void put_piece(stage &s, uint32_t row, u
     uint4 *to = (uint4 *)&s.rows[row * LINE + block * 8];
     to[0] = {words[0], words[1], words[2], words[3]};
     to[1] = {words[4], words[5], words[6], words[7]};
-    if (FORMAT == DTYPE_MXFP4 && block % 2 == 0) s.scales[row * (CHUNK_BLOCKS / 2) + block / 2] = (uint8_t)p.scale;
+    if (FORMAT == DTYPE_MXFP4 && block % 2 == 0)
+        s.scales[row * (CHUNK_BLOCKS / 2) + block / 2] = (uint8_t)p.scale;
 }
 
 /* An operand of a tile, by all threads. */
@@ -146,20 +149,25 @@ __device__ inline place my_place()
     return {warp / 2 * 32, warp % 2 * 32, lane / 4, lane % 4};
 }
 
-__device__ inline void load_left(uint32_t left[4], const stage &a, const place &me, int i, uint32_t block)
+__device__ inline void load_left(uint32_t left[4], const stage &a, const place &me, int i,
+                                 uint32_t block)
 {
 #pragma unroll
     for (int j = 0; j < 4; j++)
-        left[j] = a.rows[(me.row + i * 16 + me.g + j % 2 * 8) * LINE + block * 8 + me.t + j / 2 * 4];
+        left[j] =
+            a.rows[(me.row + i * 16 + me.g + j % 2 * 8) * LINE + block * 8 + me.t + j / 2 * 4];
 }
 
-__device__ inline void load_right(uint32_t right[2], const stage &b, const place &me, int i, uint32_t block)
+__device__ inline void load_right(uint32_t right[2], const stage &b, const place &me, int i,
+                                  uint32_t block)
 {
 #pragma unroll
-    for (int j = 0; j < 2; j++) right[j] = b.rows[(me.column + i * 8 + me.g) * LINE + block * 8 + me.t + j * 4];
+    for (int j = 0; j < 2; j++)
+        right[j] = b.rows[(me.column + i * 8 + me.g) * LINE + block * 8 + me.t + j * 4];
 }
 
-__device__ inline void multiply_16(sums &d, const stage &a, const stage &b, const place &me, uint32_t block)
+__device__ inline void multiply_16(sums &d, const stage &a, const stage &b, const place &me,
+                                   uint32_t block)
 {
     uint32_t left[2][4], right[4][2];
 #pragma unroll
@@ -172,7 +180,8 @@ __device__ inline void multiply_16(sums &d, const stage &a, const stage &b, cons
         for (int j = 0; j < 4; j++) mma_f16(d.at[i][j], left[i], right[j]);
 }
 
-/* sum times 2^(x-127) times 2^(y-127), in two steps, neither of which leaves float32 before the result does. */
+/* sum times 2^(x-127) times 2^(y-127), in two steps, neither of which leaves float32 before the
+ * result does. */
 __device__ inline float scaled_sum(float sum, uint32_t x, uint32_t y, float before)
 {
     uint32_t both = x + y, half = both / 2;
@@ -181,8 +190,8 @@ __device__ inline float scaled_sum(float sum, uint32_t x, uint32_t y, float befo
 }
 
 /* A piece of 16 x 8: the sums of a block of 32, times its scales. */
-__device__ inline void add_scaled(float d[4], const float part[4], const stage &a, const stage &b, uint32_t row,
-                                  uint32_t column, uint32_t block)
+__device__ inline void add_scaled(float d[4], const float part[4], const stage &a, const stage &b,
+                                  uint32_t row, uint32_t column, uint32_t block)
 {
 #pragma unroll
     for (int e = 0; e < 4; e++) {
@@ -192,7 +201,8 @@ __device__ inline void add_scaled(float d[4], const float part[4], const stage &
     }
 }
 
-__device__ inline void multiply_32(sums &d, const stage &a, const stage &b, const place &me, uint32_t block)
+__device__ inline void multiply_32(sums &d, const stage &a, const stage &b, const place &me,
+                                   uint32_t block)
 {
     uint32_t left[2][2][4];
 #pragma unroll
@@ -209,7 +219,8 @@ __device__ inline void multiply_32(sums &d, const stage &a, const stage &b, cons
             float part[4] = {};
             mma_f16(part, left[i][0], right[0]);
             mma_f16(part, left[i][1], right[1]);
-            add_scaled(d.at[i][j], part, a, b, me.row + i * 16 + me.g, me.column + j * 8 + 2 * me.t, block);
+            add_scaled(d.at[i][j], part, a, b, me.row + i * 16 + me.g, me.column + j * 8 + 2 * me.t,
+                       block);
         }
     }
 }
@@ -234,8 +245,8 @@ __device__ inline float finish(float sum, const float *factor, const float *bias
 }
 
 template <int FORMAT, bool GATED>
-__device__ inline void store_tile(const grouped_gemm_mma_args &a, const group &g, const sums &d, const sums &up,
-                                  int64_t first_row, int64_t first_column)
+__device__ inline void store_tile(const grouped_gemm_mma_args &a, const group &g, const sums &d,
+                                  const sums &up, int64_t first_row, int64_t first_column)
 {
     place me = my_place();
 #pragma unroll
@@ -249,7 +260,9 @@ __device__ inline void store_tile(const grouped_gemm_mma_args &a, const group &g
                 if (row >= g.m || column >= g.n) continue;
                 float value = finish<FORMAT>(d.at[i][j][e], g.factor, g.bias, column);
                 if (GATED)
-                    value = swiglu(value, finish<FORMAT>(up.at[i][j][e], g.up_factor, g.up_bias, column), a.alpha, a.limit);
+                    value = swiglu(value,
+                                   finish<FORMAT>(up.at[i][j][e], g.up_factor, g.up_bias, column),
+                                   a.alpha, a.limit);
                 cache_put(a.c_type, g.c, row * g.n + column, value);
             }
 }
@@ -264,11 +277,13 @@ __device__ inline const group &group_of(const grouped_gemm_mma_args &a, uint32_t
 }
 
 /* The next chunk is on its way to registers while this one is multiplied. */
-template <int FORMAT, bool GATED> __device__ inline void multiply_groups(const grouped_gemm_mma_args &a)
+template <int FORMAT, bool GATED>
+__device__ inline void multiply_groups(const grouped_gemm_mma_args &a)
 {
     __shared__ __align__(16) stage rows, columns, ups;
     const group &g = group_of(a, blockIdx.x);
-    uint32_t tile = blockIdx.x - g.first_tile, tiles_m = (uint32_t)(g.m + GROUPED_ROWS - 1) / GROUPED_ROWS;
+    uint32_t tile = blockIdx.x - g.first_tile,
+             tiles_m = (uint32_t)(g.m + GROUPED_ROWS - 1) / GROUPED_ROWS;
     int64_t first_row = (int64_t)(tile % tiles_m) * GROUPED_ROWS;
     int64_t first_column = (int64_t)(tile / tiles_m) * GROUPED_COLUMNS;
     uint32_t k = (uint32_t)g.k, chunks = (k + GROUPED_CHUNK - 1) / GROUPED_CHUNK;
@@ -299,13 +314,13 @@ template <int FORMAT, bool GATED> __device__ inline void multiply_groups(const g
 }
 
 /* Two blocks on an SM: asked for fewer registers, ptxas of 13.0 spills for sm_120. */
-#define GROUPED_KERNEL(name, format, gated)                                                          \
-    extern "C" __global__ void __launch_bounds__(GROUPED_THREADS, 2)                                 \
-        name(const __grid_constant__ grouped_gemm_mma_args a)                                        \
-    {                                                                                                \
-        wait_for_input();                                                                            \
-        let_next_start();                                                                            \
-        multiply_groups<format, gated>(a);                                                           \
+#define GROUPED_KERNEL(name, format, gated)                                                        \
+    extern "C" __global__ void __launch_bounds__(GROUPED_THREADS, 2)                               \
+        name(const __grid_constant__ grouped_gemm_mma_args a)                                      \
+    {                                                                                              \
+        wait_for_input();                                                                          \
+        let_next_start();                                                                          \
+        multiply_groups<format, gated>(a);                                                         \
     }
 
 GROUPED_KERNEL(grouped_gemm_nvfp4, DTYPE_NVFP4, false)

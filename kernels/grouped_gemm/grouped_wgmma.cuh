@@ -1,299 +1,46 @@
-/* Grouped products of block-scaled operands on Hopper's tensor cores. A number of e2m1 times its scale of
- * e4m3 has at most six significant bits, so a half holds it exactly: both operands are decoded to halves,
- * and the tensor cores add in float32.
+/* Grouped products of block-scaled operands on Hopper's tensor cores. A number of e2m1 times its
+ * scale of e4m3 has at most six significant bits, so a half holds it exactly: both operands are
+ * decoded to halves, and the tensor cores add in float32.
  *
- * Weights (b) are the operand of 64 rows, activations (a) the other one, any multiple of 8 tokens. A block
- * has a warpgroup that copies both into shared memory, and two that decode weights into their own registers
- * and multiply, 64 or 128 features each. Activations are decoded once, by all blocks, before all else. Which column of a step is
- * which column of a product is free as long as both sides agree: lane t of a row's four takes columns 32 t
+ * Weights (b) are the operand of 64 rows, activations (a) the other one, any multiple of 8 tokens.
+ * A block has a warpgroup that copies both into shared memory, and two that decode weights into
+ * their own registers and multiply, 64 or 128 features each. Activations are decoded once, by all
+ * blocks, before all else. Which column of a step is which column of a product is free as long as
+ * both sides agree: lane t of a row's four takes columns 32 t
  * .. 32 t + 31 of a step, 16 bytes of codes, which are two blocks. Who decodes activations does
  * the same, and matrices of 8 x 8 leave as the lanes have them.
  *
- * The work, tiles by steps of 128 columns, is cut into as many equal parts as there are blocks. Where a cut
- * falls within a tile, the block that has its beginning adds what the others leave in memory. */
+ * The work, tiles by steps of 128 columns, is cut into as many equal parts as there are blocks.
+ * Where a cut falls within a tile, the block that has its beginning adds what the others leave in
+ * memory. */
 #ifndef KERNELS_GROUPED_GEMM_GROUPED_WGMMA_CUH
 #define KERNELS_GROUPED_GEMM_GROUPED_WGMMA_CUH
 
-#include "common.cuh"
-#include "copy_async.cuh"
-#include "grouped_gemm/grouped_gemm_args.h"
-#include "grouped_gemm/grouped_wgmma_args.h"
+#include "grouped_gemm/grouped_decode.cuh"
 #include "grouped_gemm/wgmma_f16.cuh"
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-
-#define INLINE __device__ __forceinline__ /* the sums must stay in registers */
-
-/* What a kernel is made of. */
-template <int ROWS_, int TOKENS_, int STAGES_> struct grouped_kind {
-    enum {
-        ROWS = ROWS_,
-        TOKENS = TOKENS_,
-        STAGES = STAGES_,
-        FEATURES = GROUPED_FEATURES(ROWS_),
-        HALF_BYTES = GROUPED_HALF_BYTES(TOKENS_),
-        CODES_AT = GROUPED_CODES_AT(TOKENS_),
-        SCALES_AT = GROUPED_SCALES_AT(ROWS_, TOKENS_),
-        STAGE_BYTES = GROUPED_STAGE_BYTES(ROWS_, TOKENS_),
-        OUT_AT = GROUPED_OUT_AT(ROWS_, TOKENS_, STAGES_),
-        BARRIERS_AT = GROUPED_BARRIERS_AT(ROWS_, TOKENS_, STAGES_),
-        PARTIAL = GROUPED_PARTIAL_BYTES(ROWS_, TOKENS_),
-        SUMS = TOKENS_ / 2, /* of a thread, for 64 features of its warpgroup */
-    };
-};
-
-/* ---- the work of a block ---- */
-
-struct grouped_tile {
-    const grouped_part *part;
-    int feature, token;   /* the first ones */
-    int first, last, end; /* steps: this block's are first .. last - 1, the tile has `end` */
-};
-
-INLINE uint32_t step_cost(const grouped_part &g)
-{
-    return g.width / 8 + GROUPED_EXTRA;
-}
-
-/* Where the work behind cost x begins: a cut within a tile falls between two steps, and not near its ends. */
-INLINE uint32_t grouped_cut(const grouped_wgmma_args &a, uint32_t x)
-{
-    enum { LEAST = 2 }; /* steps of a part */
-    int i = 0;
-    while (i + 1 < a.n_parts && a.part[i + 1].first <= x) i++;
-    const grouped_part &g = a.part[i];
-    uint32_t each = step_cost(g), tile = g.steps * each, in = x - g.first;
-    uint32_t step = (in % tile + each / 2) / each;
-    if (a.whole) step = step * 2 < g.steps ? 0 : g.steps;
-    if (step < LEAST)
-        step = 0;
-    else if (g.steps - step < LEAST)
-        step = g.steps;
-    return g.first + in / tile * tile + step * each;
-}
-
-/* Where the work of block b begins. */
-INLINE uint32_t grouped_begin(const grouped_wgmma_args &a, uint32_t b)
-{
-    if (b >= gridDim.x) return a.cost;
-    uint32_t each = a.cost / gridDim.x, more = a.cost % gridDim.x;
-    return grouped_cut(a, each * b + more * b / gridDim.x);
-}
-
-template <class K> struct grouped_tiles {
-    uint32_t at, end;
-    int part;
-
-    INLINE grouped_tiles(const grouped_wgmma_args &a)
-        : at(grouped_begin(a, blockIdx.x)), end(grouped_begin(a, blockIdx.x + 1)), part(0)
-    {
-    }
-
-    INLINE bool next(const grouped_wgmma_args &a, grouped_tile &tile)
-    {
-        if (at >= end) return false;
-        while (part + 1 < a.n_parts && a.part[part + 1].first <= at) part++;
-        const grouped_part &g = a.part[part];
-        uint32_t each = step_cost(g), cost = g.steps * each;
-        uint32_t which = (at - g.first) / cost, begin = g.first + which * cost;
-        tile.part = &g;
-        tile.feature = (int)(which / g.tiles) * K::FEATURES;
-        tile.token = g.token + (int)(which % g.tiles) * g.width;
-        tile.first = (int)((at - begin) / each);
-        tile.end = g.steps;
-        at = min(end, begin + cost);
-        tile.last = (int)((at - begin) / each);
-        return true;
-    }
-};
-
-/* ---- decoding ---- */
-
-/* Where a row's scales of a step's first columns are, and bytes from there to those 64 columns on. */
-INLINE int64_t scales_at(const grouped_wgmma_args &a, int k, int row)
-{
-    return scale_index(a.scales, row, 0, k / 16);
-}
-
-INLINE int scale_step(const grouped_wgmma_args &a)
-{
-    return a.scales == SCALES_ATOMS ? (int)ATOM_BYTES : (int)ATOM_BLOCKS;
-}
-
-/* Two scales as halves. */
-INLINE uint32_t decode_scales(uint32_t bytes)
-{
-    uint32_t both;
-    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(both) : "h"((uint16_t)bytes));
-    return both;
-}
-
-INLINE uint32_t twice(uint32_t both, int which)
-{
-    return __byte_perm(both, 0, which ? 0x3232 : 0x1010);
-}
-
-INLINE uint32_t mul_f16x2(uint32_t a, uint32_t b)
-{
-    uint32_t c;
-    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(c) : "r"(a), "r"(b));
-    return c;
-}
-
-/* Bits of a where the mask has them, else of b. */
-template <uint32_t MASK> INLINE uint32_t choose_bits(uint32_t a, uint32_t b)
-{
-    uint32_t c;
-    asm("lop3.b32 %0, %1, %2, %3, 0xe4;" : "=r"(c) : "r"(a), "r"(b), "n"(MASK));
-    return c;
-}
-
-/* Of a word's eight numbers: {3, 7} and {1, 5}, then {2, 6} and {0, 4}, times 2^-14. A byte of `odd` and `even`
- * has those of a half's upper byte, beside others. */
-INLINE void decode_word(uint32_t (&f)[4], uint32_t word, uint32_t scale)
-{
-    const uint32_t sign = 0x80808080, keep = 0x8e008e00;
-    uint32_t odd = choose_bits<sign>(word, word >> 3), even = choose_bits<sign>(word << 4, word << 1);
-    f[0] = mul_f16x2(odd & keep, scale);
-    f[1] = mul_f16x2(odd << 8 & keep, scale);
-    f[2] = mul_f16x2(even & keep, scale);
-    f[3] = mul_f16x2(even << 8 & keep, scale);
-}
-
-/* ---- stages ---- */
-
-template <class K> struct grouped_ring {
-    uint32_t base; /* shared address */
-    int stage, phase;
-
-    INLINE void step()
-    {
-        if (++stage == K::STAGES) stage = 0, phase ^= 1;
-    }
-    INLINE uint32_t at() const { return base + stage * K::STAGE_BYTES; }
-    INLINE uint32_t full(int which) const { return base + K::BARRIERS_AT + 8 * which; }
-    INLINE uint32_t empty(int which) const { return full(K::STAGES + which); }
-};
-
-/* ---- activations as halves, before all else ---- */
-
-/* Four 8x8 matrices of halves, each thread with two neighbours of a row. */
-INLINE void store_rows(uint32_t to, const uint32_t (&m)[4])
-{
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(m[0]),
-                 "r"(m[1]), "r"(m[2]), "r"(m[3])
-                 : "memory");
-}
-
-/* A lane's share of eight tokens by 128 columns. */
-struct eight_tokens {
-    uint4 codes;
-    uint32_t scales;
-    uint8_t *to;
-    uint32_t half; /* bytes from the first 64 columns to the others */
-
-    /* Number i of all. */
-    INLINE void load(const grouped_wgmma_args &a, uint32_t i)
-    {
-        for (int n = 0; n < a.n_parts; n++) {
-            const grouped_part &g = a.part[n];
-            uint32_t count = g.decodes * g.steps;
-            if (i >= count) {
-                i -= count;
-                continue;
-            }
-            int lane = threadIdx.x % WARP, t = lane % 4, eight = i / g.steps, step = i % g.steps;
-            int token = min(eight * 8 + lane / 4, g.m - 1), column = step * GROUPED_STEP + t * 32;
-            to = a.decoded + ((int64_t)g.at + (int64_t)(2 * step) * g.eights + eight) * 1024;
-            half = g.eights * 1024;
-            codes = uint4{0, 0, 0, 0};
-            scales = 0;
-            if (column >= g.k) return;
-            codes = __ldg((const uint4 *)(g.a + (int64_t)token * (g.k / 2) + column / 2));
-            scales = __ldg((const uint16_t *)(g.a_scales + scales_at(a, g.k, token) + column / 64 * scale_step(a) + t % 2 * 2));
-            return;
-        }
-    }
-
-    /* By a warp, through two kilobytes of shared memory. */
-    INLINE void store(uint32_t shared) const
-    {
-        uint32_t s = decode_scales(scales), m[4][4];
-        int lane = threadIdx.x % WARP;
-        decode_word(m[0], codes.x, twice(s, 0));
-        decode_word(m[1], codes.y, twice(s, 0));
-        decode_word(m[2], codes.z, twice(s, 1));
-        decode_word(m[3], codes.w, twice(s, 1));
-        /* The lane's address: row lane % 8 of matrix lane / 8. */
-        uint32_t at = shared + lane % 8 * 128, turn = (lane / 8 ^ lane % 8) * 16;
-        __syncwarp();
-#pragma unroll
-        for (int j = 0; j < 4; j++) store_rows(at + j / 2 * 1024 + (j % 2 * 64 ^ turn), m[j]);
-        __syncwarp();
-#pragma unroll
-        for (int j = 0; j < 4; j++)
-            __stcg((uint4 *)(to + j / 2 * half) + j % 2 * 32 + lane, load_shared_16(shared + j * 512 + lane * 16));
-    }
-};
-
-INLINE void decode_share(const grouped_wgmma_args &a, uint32_t shared)
-{
-    enum { WARPS = GROUPED_MULTIPLY_THREADS / WARP, AT_ONCE = 4 };
-    uint32_t warp = __shfl_sync(FULL_MASK, threadIdx.x / WARP - GROUPED_WARPGROUP / WARP, 0);
-    uint32_t each = gridDim.x * WARPS, count = 0;
-    for (int g = 0; g < a.n_parts; g++) count += a.part[g].decodes * a.part[g].steps;
-    for (uint32_t i = blockIdx.x * WARPS + warp; i < count; i += AT_ONCE * each) {
-        eight_tokens tokens[AT_ONCE];
-#pragma unroll
-        for (int j = 0; j < AT_ONCE; j++)
-            if (i + j * each < count) tokens[j].load(a, i + j * each);
-#pragma unroll
-        for (int j = 0; j < AT_ONCE; j++)
-            if (i + j * each < count) tokens[j].store(shared + warp * 2048);
-    }
-    __syncwarp();
-}
-
-/* This block's share is done. All blocks run at the same time: the kernel is launched so. The word's uppermost
- * bit changes when all have come. */
-INLINE void grid_arrive(uint32_t *word)
-{
-    uint32_t add = blockIdx.x ? 1 : 0x80000000u - (gridDim.x - 1);
-    __threadfence();
-    asm volatile("red.add.release.gpu.u32 [%0], %1;" ::"l"(word), "r"(add) : "memory");
-}
-
-INLINE uint32_t grid_word(const uint32_t *word)
-{
-    uint32_t now;
-    asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(now) : "l"(word) : "memory");
-    return now;
-}
-
-/* Until all have; `before`: the word before this block arrived. */
-INLINE void grid_wait(const uint32_t *word, uint32_t before)
-{
-    while (!((grid_word(word) ^ before) & 0x80000000u)) {
-    }
-    asm volatile("fence.proxy.async;" ::: "memory");
-}
 
 /* ---- the warpgroup that copies ---- */
 
 INLINE void copy_4(uint32_t to, const void *from, bool valid)
 {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(valid ? 4 : 0) : "memory");
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from),
+                 "r"(valid ? 4 : 0)
+                 : "memory");
 }
 
 INLINE void copy_bytes(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier)
 {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
-                 "l"(from), "r"(bytes), "r"(barrier)
-                 : "memory");
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+            "r"(to),
+        "l"(from), "r"(bytes), "r"(barrier)
+        : "memory");
 }
 
-/* A thread's share of the weights: 16 bytes of every 32nd row, and scales, which come to where atoms have
- * them: those of a row, or 16 bytes of an atom. */
+/* A thread's share of the weights: 16 bytes of every 32nd row, and scales, which come to where
+ * atoms have them: those of a row, or 16 bytes of an atom. */
 template <class K> struct weight_stream {
     enum { EACH = GROUPED_WARPGROUP / 4, PIECES = K::FEATURES / EACH };
     const uint8_t *codes, *scales[K::ROWS];
@@ -306,11 +53,14 @@ template <class K> struct weight_stream {
         columns = g.k - tile.first * GROUPED_STEP;
         pitch = g.k / 2;
         rows = g.n - 1 - tile.feature;
-        codes = g.b + (int64_t)tile.feature * pitch + tile.first * (GROUPED_STEP / 2) + thread % 4 * 16;
+        codes =
+            g.b + (int64_t)tile.feature * pitch + tile.first * (GROUPED_STEP / 2) + thread % 4 * 16;
 #pragma unroll
         for (int i = 0; i < K::ROWS; i++) {
-            int row = min(128 * i + ((a.scales == SCALES_ATOMS) ? 0 : thread), (a.scales == SCALES_ATOMS) ? rows / 128 * 128 : rows);
-            scales[i] = g.b_scales + scales_at(a, g.k, tile.feature + row) + (int64_t)(2 * tile.first) * scale_step(a) +
+            int row = min(128 * i + ((a.scales == SCALES_ATOMS) ? 0 : thread),
+                          (a.scales == SCALES_ATOMS) ? rows / 128 * 128 : rows);
+            scales[i] = g.b_scales + scales_at(a, g.k, tile.feature + row) +
+                        (int64_t)(2 * tile.first) * scale_step(a) +
                         ((a.scales == SCALES_ATOMS) ? thread * 16 : 0);
         }
     }
@@ -339,7 +89,8 @@ template <class K> struct weight_stream {
                 if (thread < (second ? 64 : 32)) copy_16(at + thread * 16, scales[i]);
             } else {
                 copy_4(at + thread % 32 * 16 + thread / 32 * 4, scales[i], true);
-                copy_4(at + 512 + thread % 32 * 16 + thread / 32 * 4, scales[i] + (second ? 4 : 0), second);
+                copy_4(at + 512 + thread % 32 * 16 + thread / 32 * 4, scales[i] + (second ? 4 : 0),
+                       second);
             }
             scales[i] += 2 * scale_step(a);
         }
@@ -348,7 +99,8 @@ template <class K> struct weight_stream {
     }
 };
 
-/* Decoded activations, by a thread, a step behind the other; not before all blocks have decoded theirs. */
+/* Decoded activations, by a thread, a step behind the other; not before all blocks have decoded
+ * theirs. */
 template <class K> struct token_stream {
     grouped_tiles<K> tiles;
     grouped_ring<K> ring;
@@ -375,7 +127,8 @@ template <class K> struct token_stream {
                 const grouped_part &g = *tile.part;
                 bytes = g.width * 128;
                 next = g.eights * 1024;
-                from = a.decoded + ((int64_t)g.at + tile.token / 8) * 1024 + (int64_t)(2 * tile.first) * next;
+                from = a.decoded + ((int64_t)g.at + tile.token / 8) * 1024 +
+                       (int64_t)(2 * tile.first) * next;
                 left = tile.last - tile.first;
             }
             uint32_t full = ring.full(ring.stage), to = ring.at();
@@ -389,7 +142,8 @@ template <class K> struct token_stream {
     }
 };
 
-template <class K> INLINE void copy_all(const grouped_wgmma_args &a, grouped_ring<K> ring, uint32_t before)
+template <class K>
+INLINE void copy_all(const grouped_wgmma_args &a, grouped_ring<K> ring, uint32_t before)
 {
     grouped_tiles<K> tiles(a);
     grouped_tile tile;
@@ -400,7 +154,9 @@ template <class K> INLINE void copy_all(const grouped_wgmma_args &a, grouped_rin
         for (int s = tile.first; s < tile.last; s++) {
             barrier_wait(ring.empty(ring.stage), ring.phase ^ 1);
             weights.copy(a, ring.at());
-            asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(ring.full(ring.stage)) : "memory");
+            asm volatile(
+                "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(ring.full(ring.stage))
+                : "memory");
             if (threadIdx.x == 0) tokens.copy(a, s + 1 == tile.last && tiles.at >= tiles.end);
             ring.step();
         }
@@ -411,7 +167,8 @@ template <class K> INLINE void copy_all(const grouped_wgmma_args &a, grouped_rin
 
 /* ---- the warpgroups that multiply ---- */
 
-/* What a lane has of 64 columns: two words, and their block's scale twice, of rows g and g + 8 of a warp's 16. */
+/* What a lane has of 64 columns: two words, and their block's scale twice, of rows g and g + 8 of a
+ * warp's 16. */
 struct weight_words {
     uint2 row[2];
     uint32_t scale[2];
@@ -424,9 +181,11 @@ template <class K> struct weight_place {
     INLINE weight_place()
     {
         uint32_t thread = threadIdx.x - GROUPED_WARPGROUP, t = thread % 4;
-        uint32_t row = thread / GROUPED_WARPGROUP * 64 * K::ROWS + thread % GROUPED_WARPGROUP / WARP * 16 + thread % WARP / 4;
+        uint32_t row = thread / GROUPED_WARPGROUP * 64 * K::ROWS +
+                       thread % GROUPED_WARPGROUP / WARP * 16 + thread % WARP / 4;
         codes = K::CODES_AT + row * 64 + t * 16;
-        scales = K::SCALES_AT + row / 128 * 1024 + t / 2 * 512 + row % 32 * 16 + row % 128 / 32 * 4 + t % 2 * 2;
+        scales = K::SCALES_AT + row / 128 * 1024 + t / 2 * 512 + row % 32 * 16 +
+                 row % 128 / 32 * 4 + t % 2 * 2;
     }
 };
 
@@ -435,14 +194,20 @@ template <int CODES, int SCALES>
 INLINE void load_row(uint2 &row, uint32_t &scale, uint32_t codes, uint32_t scales, bool valid)
 {
     uint16_t byte;
-    asm volatile("ld.shared.v2.u32 {%0,%1}, [%2+%3];" : "=r"(row.x), "=r"(row.y) : "r"(codes), "n"(CODES));
-    asm volatile("{.reg .b8 b; ld.shared.u8 b, [%1+%2]; cvt.u16.u8 %0, b;}" : "=h"(byte) : "r"(scales), "n"(SCALES));
+    asm volatile("ld.shared.v2.u32 {%0,%1}, [%2+%3];"
+                 : "=r"(row.x), "=r"(row.y)
+                 : "r"(codes), "n"(CODES));
+    asm volatile("{.reg .b8 b; ld.shared.u8 b, [%1+%2]; cvt.u16.u8 %0, b;}"
+                 : "=h"(byte)
+                 : "r"(scales), "n"(SCALES));
     if (!valid) row = uint2{0, 0}, byte = 0;
     scale = twice(decode_scales(byte), 0);
 }
 
-/* 64 columns; nothing where the lane's are behind the last one. `codes`, `scales`: a lane's place of them. */
-template <int TILE> INLINE void load_weights(weight_words &w, uint32_t codes, uint32_t scales, bool valid)
+/* 64 columns; nothing where the lane's are behind the last one. `codes`, `scales`: a lane's place
+ * of them. */
+template <int TILE>
+INLINE void load_weights(weight_words &w, uint32_t codes, uint32_t scales, bool valid)
 {
     enum { ROW_CODES = 8 * 64, ROW_SCALES = 8 * 16, CODES = TILE * 64 * 64, SCALES = TILE * 8 };
     load_row<CODES, SCALES>(w.row[0], w.scale[0], codes, scales, valid);
@@ -450,7 +215,8 @@ template <int TILE> INLINE void load_weights(weight_words &w, uint32_t codes, ui
 }
 
 /* Fragments of 32 columns. */
-INLINE void decode_weights(uint32_t (&f)[2][4], uint32_t low, uint32_t high, const uint32_t (&scale)[2])
+INLINE void decode_weights(uint32_t (&f)[2][4], uint32_t low, uint32_t high,
+                           const uint32_t (&scale)[2])
 {
     uint32_t part[2][4];
     decode_word(part[0], low, scale[0]);
@@ -461,7 +227,8 @@ INLINE void decode_weights(uint32_t (&f)[2][4], uint32_t low, uint32_t high, con
         for (int i = 0; i < 4; i++) f[s][i] = part[i % 2][2 * s + i / 2];
 }
 
-template <class K, int N> INLINE void multiply_32(float *sums, const uint32_t (&f)[2][4], uint32_t x, int word)
+template <class K, int N>
+INLINE void multiply_32(float *sums, const uint32_t (&f)[2][4], uint32_t x, int word)
 {
     wgmma_fence();
     wgmma_f16<N>::add(sums, f[0], wgmma_operand(x, word * 32));
@@ -469,11 +236,11 @@ template <class K, int N> INLINE void multiply_32(float *sums, const uint32_t (&
     wgmma_commit();
 }
 
-/* 64 columns. While products run, the next fragments are decoded; `last`: a stage that is given back once its
- * products are done, or -1. */
+/* 64 columns. While products run, the next fragments are decoded; `last`: a stage that is given
+ * back once its products are done, or -1. */
 template <class K, int N>
-INLINE void multiply_64(float (&sums)[K::ROWS][K::SUMS], const grouped_ring<K> &ring, const weight_place<K> &place,
-                        int half, int last, bool valid)
+INLINE void multiply_64(float (&sums)[K::ROWS][K::SUMS], const grouped_ring<K> &ring,
+                        const weight_place<K> &place, int half, int last, bool valid)
 {
     weight_words w[K::ROWS];
     uint32_t f[2][2][4], x = ring.at() + half * K::HALF_BYTES;
@@ -484,7 +251,8 @@ INLINE void multiply_64(float (&sums)[K::ROWS][K::SUMS], const grouped_ring<K> &
     for (int i = 0; i < 2 * K::ROWS; i++) {
         int tile = i % K::ROWS, word = i / K::ROWS;
         const weight_words &v = w[tile];
-        decode_weights(f[i % 2], word ? v.row[0].y : v.row[0].x, word ? v.row[1].y : v.row[1].x, v.scale);
+        decode_weights(f[i % 2], word ? v.row[0].y : v.row[0].x, word ? v.row[1].y : v.row[1].x,
+                       v.scale);
         multiply_32<K, N>(sums[tile], f[i % 2], x, word);
         wgmma_wait<1>();
         if (i == 0 && last >= 0 && threadIdx.x % WARP == 0) barrier_arrive(ring.empty(last));
@@ -492,7 +260,8 @@ INLINE void multiply_64(float (&sums)[K::ROWS][K::SUMS], const grouped_ring<K> &
 }
 
 template <class K, int N>
-INLINE void multiply(float (&sums)[K::ROWS][K::SUMS], const grouped_tile &tile, grouped_ring<K> &ring)
+INLINE void multiply(float (&sums)[K::ROWS][K::SUMS], const grouped_tile &tile,
+                     grouped_ring<K> &ring)
 {
     weight_place<K> place;
     int last = -1, lane = threadIdx.x % WARP, k = tile.part->k;
@@ -500,7 +269,8 @@ INLINE void multiply(float (&sums)[K::ROWS][K::SUMS], const grouped_tile &tile, 
     for (int s = 2 * tile.first; s < 2 * tile.last; s++) {
         int half = s % 2;
         if (half == 0) barrier_wait(ring.full(ring.stage), ring.phase);
-        multiply_64<K, N>(sums, ring, place, half, half ? -1 : last, s / 2 * GROUPED_STEP + lane % 4 * 32 < k);
+        multiply_64<K, N>(sums, ring, place, half, half ? -1 : last,
+                          s / 2 * GROUPED_STEP + lane % 4 * 32 < k);
         if (half == 0) continue;
         last = ring.stage;
         ring.step();
@@ -513,7 +283,8 @@ INLINE void multiply(float (&sums)[K::ROWS][K::SUMS], const grouped_tile &tile, 
 
 /* Sums of a part of a tile to memory, for the block that has its beginning. */
 template <class K>
-INLINE void leave_part(const grouped_wgmma_args &a, int width, const float (&sums)[K::ROWS][K::SUMS])
+INLINE void leave_part(const grouped_wgmma_args &a, int width,
+                       const float (&sums)[K::ROWS][K::SUMS])
 {
     int thread = threadIdx.x - GROUPED_WARPGROUP;
     float4 *to = (float4 *)((uint8_t *)a.partial + (int64_t)blockIdx.x * K::PARTIAL) + thread;
@@ -523,23 +294,26 @@ INLINE void leave_part(const grouped_wgmma_args &a, int width, const float (&sum
         for (int i = 0; i < K::TOKENS / 8; i++) {
             const float *v = sums[t] + 4 * i;
             if (8 * i < width)
-                __stcg(to + (t * K::TOKENS / 8 + i) * GROUPED_MULTIPLY_THREADS, float4{v[0], v[1], v[2], v[3]});
+                __stcg(to + (t * K::TOKENS / 8 + i) * GROUPED_MULTIPLY_THREADS,
+                       float4{v[0], v[1], v[2], v[3]});
         }
     asm volatile("fence.proxy.async;" ::: "memory"); /* copies will read it */
     __threadfence();
     named_sync(3, GROUPED_MULTIPLY_THREADS);
-    if (thread == 0) asm volatile("st.release.gpu.u32 [%0], 1;" ::"l"(a.words + 1 + blockIdx.x) : "memory");
+    if (thread == 0)
+        asm volatile("st.release.gpu.u32 [%0], 1;" ::"l"(a.words + 1 + blockIdx.x) : "memory");
 }
 
-/* Adds what the blocks behind this one have of its last tile, whose cost ends at `end`. Nobody needs the stages any
- * more: they come there. */
+/* Adds what the blocks behind this one have of its last tile, whose cost ends at `end`. Nobody
+ * needs the stages any more: they come there. */
 template <class K>
-INLINE void add_parts(const grouped_wgmma_args &a, int width, uint32_t end, float (&sums)[K::ROWS][K::SUMS],
-                      uint32_t shared)
+INLINE void add_parts(const grouped_wgmma_args &a, int width, uint32_t end,
+                      float (&sums)[K::ROWS][K::SUMS], uint32_t shared)
 {
     enum { EACH = GROUPED_MULTIPLY_THREADS * 16, ROW = K::TOKENS / 8 * EACH };
     int thread = threadIdx.x - GROUPED_WARPGROUP;
-    uint32_t stop = grouped_begin(a, blockIdx.x + 1), barrier = shared + K::BARRIERS_AT + 16 * K::STAGES, phase = 0;
+    uint32_t stop = grouped_begin(a, blockIdx.x + 1),
+             barrier = shared + K::BARRIERS_AT + 16 * K::STAGES, phase = 0;
     for (uint32_t b = blockIdx.x + 1; stop < end; b++) {
         uint32_t begin = stop;
         stop = grouped_begin(a, b + 1);
@@ -572,8 +346,8 @@ INLINE void add_parts(const grouped_wgmma_args &a, int width, uint32_t end, floa
 
 INLINE void store_columns(uint32_t to, const uint32_t (&m)[4])
 {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(m[0]),
-                 "r"(m[1]), "r"(m[2]), "r"(m[3])
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
+                 "r"(m[0]), "r"(m[1]), "r"(m[2]), "r"(m[3])
                  : "memory");
 }
 
@@ -584,13 +358,14 @@ INLINE uint32_t to_half2(int type, float x, float y)
 
 /* Rows of c in halves, of 64 features: through shared memory, a token's together. */
 template <class K>
-INLINE void store_halves(const grouped_wgmma_args &a, const grouped_tile &tile, int feature, const float (&sums)[K::SUMS],
-                         uint32_t out)
+INLINE void store_halves(const grouped_wgmma_args &a, const grouped_tile &tile, int feature,
+                         const float (&sums)[K::SUMS], uint32_t out)
 {
     const grouped_part &g = *tile.part;
     int wg = threadIdx.x / GROUPED_WARPGROUP, thread = threadIdx.x % GROUPED_WARPGROUP;
     int warp = thread / WARP, lane = thread % WARP;
-    /* The lane's address: token lane % 8 of the first or second eight, features 8 (lane / 8 % 2). */
+    /* The lane's address: token lane % 8 of the first or second eight, features 8 (lane / 8 % 2).
+     */
     int token = lane / 16 * 8 + lane % 8, piece = warp * 2 + lane / 8 % 2;
     uint32_t to = out + token * 128 + (piece ^ token % 8) * 16;
 #pragma unroll
@@ -610,7 +385,8 @@ INLINE void store_halves(const grouped_wgmma_args &a, const grouped_tile &tile, 
         for (int i = thread; i < count * 8; i += GROUPED_WARPGROUP) {
             int row = i / 8, p = i % 8;
             if (feature + p * 8 < g.n)
-                *(uint4 *)(c + (int64_t)row * g.n + p * 8) = load_shared_16(out + row * 128 + (p ^ row % 8) * 16);
+                *(uint4 *)(c + (int64_t)row * g.n + p * 8) =
+                    load_shared_16(out + row * 128 + (p ^ row % 8) * 16);
         }
     }
 }
@@ -645,17 +421,24 @@ template <class K> INLINE void multiply_all(const grouped_wgmma_args &a, grouped
 {
     grouped_tiles<K> tiles(a);
     grouped_tile tile;
-    uint32_t out = ring.base + K::OUT_AT + (threadIdx.x / GROUPED_WARPGROUP - 1) * GROUPED_OUT_BYTES;
+    uint32_t out =
+        ring.base + K::OUT_AT + (threadIdx.x / GROUPED_WARPGROUP - 1) * GROUPED_OUT_BYTES;
     while (tiles.next(a, tile)) {
         float sums[K::ROWS][K::SUMS];
 #pragma unroll
         for (int i = 0; i < K::ROWS * K::SUMS; i++) sums[i / K::SUMS][i % K::SUMS] = 0;
-#define WIDTH(N)                                                                                    \
-    case N: multiply<K, N>(sums, tile, ring); break;
+#define WIDTH(N)                                                                                   \
+    case N:                                                                                        \
+        multiply<K, N>(sums, tile, ring);                                                          \
+        break;
         if constexpr (K::ROWS == 1) {
-            switch (tile.part->width) { GROUPED_WIDTHS_1(WIDTH) }
+            switch (tile.part->width) {
+                GROUPED_WIDTHS_1(WIDTH)
+            }
         } else {
-            switch (tile.part->width) { GROUPED_WIDTHS_2(WIDTH) }
+            switch (tile.part->width) {
+                GROUPED_WIDTHS_2(WIDTH)
+            }
         }
 #undef WIDTH
         uint32_t end = tiles.at + (uint32_t)(tile.end - tile.last) * step_cost(*tile.part);

@@ -1,5 +1,5 @@
-/* Products of halves on Hopper's tensor cores: as struct wgmma of wgmma.cuh with its first operand in
- * registers, for multiples of 8 up to 128 and of 16 up to 192. */
+/* Products of halves on Hopper's tensor cores: as struct wgmma of wgmma.cuh with its first operand
+ * in registers, for multiples of 8 up to 128 and of 16 up to 192. */
 #ifndef KERNELS_GROUPED_GEMM_WGMMA_F16_CUH
 #define KERNELS_GROUPED_GEMM_WGMMA_F16_CUH
 
@@ -25,15 +25,15 @@ template <int N> struct wgmma_f16;
 #define S52 S50 ",%50,%51"
 
 /* o0 .. o4: numbers of the operands behind the sums. */
-#define WGMMA_F16(N, SUMS, TEXT, o0, o1, o2, o3, o4)                                                \
-    template <> struct wgmma_f16<N> {                                                               \
-        __device__ static __forceinline__ void add(float *d, const uint32_t (&a)[4], uint64_t b)    \
-        {                                                                                           \
-            asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.f16.f16 {" TEXT            \
-                         "}, {%" #o0 ", %" #o1 ", %" #o2 ", %" #o3 "}, %" #o4 ", 1, 1, 1, 0;"       \
-                         : SUMS                                                                     \
-                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                     \
-        }                                                                                           \
+#define WGMMA_F16(N, SUMS, TEXT, o0, o1, o2, o3, o4)                                               \
+    template <> struct wgmma_f16<N> {                                                              \
+        __device__ static __forceinline__ void add(float *d, const uint32_t (&a)[4], uint64_t b)   \
+        {                                                                                          \
+            asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.f16.f16 {" TEXT           \
+                         "}, {%" #o0 ", %" #o1 ", %" #o2 ", %" #o3 "}, %" #o4 ", 1, 1, 1, 0;"      \
+                         : SUMS                                                                    \
+                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                    \
+        }                                                                                          \
     };
 WGMMA_F16(8, D4(0), S4, 4, 5, 6, 7, 8)
 WGMMA_F16(16, D8(0), S8, 8, 9, 10, 11, 12)

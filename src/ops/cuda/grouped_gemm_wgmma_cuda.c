@@ -200,7 +200,7 @@ static int64_t decoded_all(const struct grouped_gemm_args *a)
 static size_t workspace(const void *args, int workers)
 {
     (void)workers;
-    return (size_t)decoded_all(args) + GROUPED_BLOCKS_MAX * kinds[1].partial;
+    return (size_t)decoded_all(args) + GROUPED_BLOCKS_MAX * kind_of(0)->partial;
 }
 
 /* The parts of a group behind those of k; its activations as halves are at `at`. */

@@ -1,0 +1,166 @@
+/* NVFP4 to halves in registers, and activations decoded by all blocks before their products
+ * (grouped_wgmma.cuh). */
+#ifndef KERNELS_GROUPED_GEMM_GROUPED_DECODE_CUH
+#define KERNELS_GROUPED_GEMM_GROUPED_DECODE_CUH
+
+#include "copy_async.cuh"
+#include "grouped_gemm/grouped_work.cuh"
+#include "mma.cuh"
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+/* ---- decoding ---- */
+
+/* Where a row's scales of a step's first columns are, and bytes from there to those 64 columns on.
+ */
+INLINE int64_t scales_at(const grouped_wgmma_args &a, int k, int row)
+{
+    return scale_index(a.scales, row, 0, k / 16);
+}
+
+INLINE int scale_step(const grouped_wgmma_args &a)
+{
+    return a.scales == SCALES_ATOMS ? (int)ATOM_BYTES : (int)ATOM_BLOCKS;
+}
+
+/* Two scales as halves. */
+INLINE uint32_t decode_scales(uint32_t bytes)
+{
+    uint32_t both;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(both) : "h"((uint16_t)bytes));
+    return both;
+}
+
+INLINE uint32_t twice(uint32_t both, int which)
+{
+    return __byte_perm(both, 0, which ? 0x3232 : 0x1010);
+}
+
+/* Bits of a where the mask has them, else of b. */
+template <uint32_t MASK> INLINE uint32_t choose_bits(uint32_t a, uint32_t b)
+{
+    uint32_t c;
+    asm("lop3.b32 %0, %1, %2, %3, 0xe4;" : "=r"(c) : "r"(a), "r"(b), "n"(MASK));
+    return c;
+}
+
+/* Of a word's eight numbers: {3, 7} and {1, 5}, then {2, 6} and {0, 4}, times 2^-14. A byte of
+ * `odd` and `even` has those of a half's upper byte, beside others. */
+INLINE void decode_word(uint32_t (&f)[4], uint32_t word, uint32_t scale)
+{
+    const uint32_t sign = 0x80808080, keep = 0x8e008e00;
+    uint32_t odd = choose_bits<sign>(word, word >> 3),
+             even = choose_bits<sign>(word << 4, word << 1);
+    f[0] = mul_f16x2(odd & keep, scale);
+    f[1] = mul_f16x2(odd << 8 & keep, scale);
+    f[2] = mul_f16x2(even & keep, scale);
+    f[3] = mul_f16x2(even << 8 & keep, scale);
+}
+
+/* ---- activations as halves, before all else ---- */
+
+/* Four 8x8 matrices of halves, each thread with two neighbours of a row. */
+INLINE void store_rows(uint32_t to, const uint32_t (&m)[4])
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
+                 "r"(m[0]), "r"(m[1]), "r"(m[2]), "r"(m[3])
+                 : "memory");
+}
+
+/* A lane's share of eight tokens by 128 columns. */
+struct eight_tokens {
+    uint4 codes;
+    uint32_t scales;
+    uint8_t *to;
+    uint32_t half; /* bytes from the first 64 columns to the others */
+
+    /* Number i of all. */
+    INLINE void load(const grouped_wgmma_args &a, uint32_t i)
+    {
+        for (int n = 0; n < a.n_parts; n++) {
+            const grouped_part &g = a.part[n];
+            uint32_t count = g.decodes * g.steps;
+            if (i >= count) {
+                i -= count;
+                continue;
+            }
+            int lane = threadIdx.x % WARP, t = lane % 4, eight = i / g.steps, step = i % g.steps;
+            int token = min(eight * 8 + lane / 4, g.m - 1), column = step * GROUPED_STEP + t * 32;
+            to = a.decoded + ((int64_t)g.at + (int64_t)(2 * step) * g.eights + eight) * 1024;
+            half = g.eights * 1024;
+            codes = uint4{0, 0, 0, 0};
+            scales = 0;
+            if (column >= g.k) return;
+            codes = __ldg((const uint4 *)(g.a + (int64_t)token * (g.k / 2) + column / 2));
+            scales = __ldg((const uint16_t *)(g.a_scales + scales_at(a, g.k, token) +
+                                              column / 64 * scale_step(a) + t % 2 * 2));
+            return;
+        }
+    }
+
+    /* By a warp, through two kilobytes of shared memory. */
+    INLINE void store(uint32_t shared) const
+    {
+        uint32_t s = decode_scales(scales), m[4][4];
+        int lane = threadIdx.x % WARP;
+        decode_word(m[0], codes.x, twice(s, 0));
+        decode_word(m[1], codes.y, twice(s, 0));
+        decode_word(m[2], codes.z, twice(s, 1));
+        decode_word(m[3], codes.w, twice(s, 1));
+        /* The lane's address: row lane % 8 of matrix lane / 8. */
+        uint32_t at = shared + lane % 8 * 128, turn = (lane / 8 ^ lane % 8) * 16;
+        __syncwarp();
+#pragma unroll
+        for (int j = 0; j < 4; j++) store_rows(at + j / 2 * 1024 + (j % 2 * 64 ^ turn), m[j]);
+        __syncwarp();
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            __stcg((uint4 *)(to + j / 2 * half) + j % 2 * 32 + lane,
+                   load_shared_16(shared + j * 512 + lane * 16));
+    }
+};
+
+INLINE void decode_share(const grouped_wgmma_args &a, uint32_t shared)
+{
+    enum { WARPS = GROUPED_MULTIPLY_THREADS / WARP, AT_ONCE = 4 };
+    uint32_t warp = __shfl_sync(FULL_MASK, threadIdx.x / WARP - GROUPED_WARPGROUP / WARP, 0);
+    uint32_t each = gridDim.x * WARPS, count = 0;
+    for (int g = 0; g < a.n_parts; g++) count += a.part[g].decodes * a.part[g].steps;
+    for (uint32_t i = blockIdx.x * WARPS + warp; i < count; i += AT_ONCE * each) {
+        eight_tokens tokens[AT_ONCE];
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; j++)
+            if (i + j * each < count) tokens[j].load(a, i + j * each);
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; j++)
+            if (i + j * each < count) tokens[j].store(shared + warp * 2048);
+    }
+    __syncwarp();
+}
+
+/* This block's share is done. All blocks run at the same time: the kernel is launched so. The
+ * word's uppermost bit changes when all have come. */
+INLINE void grid_arrive(uint32_t *word)
+{
+    uint32_t add = blockIdx.x ? 1 : 0x80000000u - (gridDim.x - 1);
+    __threadfence();
+    asm volatile("red.add.release.gpu.u32 [%0], %1;" ::"l"(word), "r"(add) : "memory");
+}
+
+INLINE uint32_t grid_word(const uint32_t *word)
+{
+    uint32_t now;
+    asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(now) : "l"(word) : "memory");
+    return now;
+}
+
+/* Until all have; `before`: the word before this block arrived. */
+INLINE void grid_wait(const uint32_t *word, uint32_t before)
+{
+    while (!((grid_word(word) ^ before) & 0x80000000u)) {
+    }
+    asm volatile("fence.proxy.async;" ::: "memory");
+}
+
+#endif
+#endif
