@@ -213,7 +213,8 @@ static void free_set(const struct run *r, struct set *set)
     for (int i = 0; i < set->n_blocks; i++) pages_free(set->blocks[i].host, set->blocks[i].bytes);
 }
 
-/* Every word that is an address of the host's blocks becomes that of the copy. */
+/* Every word that is an address of the host's blocks becomes that of the copy. Words are told by
+ * their value: ops/args.h keeps padding, whose old contents may be half an address, out of them. */
 static void relocate(const struct set *set, void *words, size_t bytes)
 {
     for (size_t at = 0; at + sizeof(uintptr_t) <= bytes; at += sizeof(uintptr_t)) {

@@ -6,6 +6,13 @@
 #ifndef OPS_ARGS_H
 #define OPS_ARGS_H
 
+#include "format/dtype.h"
+
+/* No hidden padding, here and in what these structs hold: every word is written by who fills them,
+ * so that one that looks like an address is one (bench/op.c moves them to a GPU). */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic error "-Wpadded"
+
 #include "grouped_gemm/grouped_gemm_args.h"
 #include "ops/batch.h"
 #include "ops/matrix.h"
@@ -23,6 +30,7 @@ struct embed_args {
 struct rmsnorm_args {
     int64_t m, n;
     float eps;
+    uint32_t pad;
     struct matrix x;     /* [m][n]; row i is x[rows[i]] when rows is given */
     const int32_t *rows; /* [m] or NULL */
     const float *gain;   /* [n], or NULL: 1 */
@@ -50,6 +58,7 @@ struct rope_args {
     const struct batch *batch;
     const float *inv_freq; /* [head_dim / 2] */
     float scale;
+    uint32_t pad;
     struct matrix x; /* [m][n_heads * head_dim], in place */
 };
 
@@ -128,6 +137,7 @@ struct axpby_args {
     int64_t m, n;
     const float *a, *b; /* one number, or NULL: 1 */
     float factor;
+    uint32_t pad;
     struct matrix x, y, out; /* [m][n] */
 };
 
@@ -137,9 +147,10 @@ struct axpby_args {
  * where the first has none and stays as it is. x may be y. */
 struct gated_embed_args {
     int64_t m, n;
+    float scale, eps;
     bool previous;
     bool normed; /* e[i] is divided by its root mean square, with eps */
-    float scale, eps;
+    uint8_t pad[6];
     const float *lambda; /* one number, or NULL: 1 */
     const struct batch *batch;
     struct tensor table; /* [1][vocab][n] */
@@ -157,6 +168,7 @@ struct relu2_args {
 struct softcap_args {
     int64_t m, n;
     float cap;
+    uint32_t pad;
     struct matrix x;
 };
 
@@ -213,6 +225,7 @@ struct grouped_gemm_args {
     enum dtype format;               /* NVFP4, MXFP4; FP8_E4M3, which has no scales */
     enum scale_layout scales;
     bool gated;
+    uint8_t pad[3];
     float alpha, limit; /* of swiglu */
     enum dtype c_type;  /* F16, BF16, F32 */
     void *c;            /* all results lie in there; what lies between them stays */
@@ -240,6 +253,7 @@ struct attn_out_args {
     int64_t m, hidden, width; /* width = n_heads * head_dim */
     int64_t n_experts, top_k;
     float eps;
+    uint32_t pad;
     struct matrix attn; /* [m][width] */
     struct tensor wo;
     const float *bo;
@@ -288,11 +302,14 @@ struct moe_args {
 struct head_args {
     int64_t n_outputs, hidden;
     float eps;
+    uint32_t pad;
     const struct batch *batch;
     struct matrix x;      /* [rows][hidden] */
     const float *norm;    /* or NULL, as rmsnorm's gain */
     struct tensor w;      /* [1][vocab][hidden] */
     struct matrix logits; /* [n_outputs][vocab] */
 };
+
+#pragma GCC diagnostic pop
 
 #endif

@@ -53,6 +53,7 @@ enum {
 struct kv_layer {
     void *k, *v;
     enum dtype dtype; /* F32, F16 or BF16 */
+    uint32_t pad;     /* no hidden padding: ops/args.h */
     int64_t n_sequences, n_kv_heads, capacity, head_dim;
     const int32_t *pages; /* [n_sequences][capacity / KV_PAGE], where k and v are; or NULL */
     int64_t n_pages;      /* 0 for a ring */

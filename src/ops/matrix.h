@@ -10,12 +10,13 @@
 struct matrix {
     void *data; /* first: where an op's arguments have a matrix is where the pointer is */
     enum dtype dtype;
+    uint32_t pad; /* no hidden padding: ops/args.h */
     int64_t rows, cols, stride;
 };
 
 static inline struct matrix matrix_f32(void *data, int64_t rows, int64_t cols)
 {
-    return (struct matrix){data, DTYPE_F32, rows, cols, cols};
+    return (struct matrix){data, DTYPE_F32, 0, rows, cols, cols};
 }
 
 /* Float32 without gaps: what a variant may take its matrices for (op.h). */
