@@ -225,7 +225,9 @@ struct grouped_gemm_args {
     enum dtype format;               /* NVFP4, MXFP4; FP8_E4M3, which has no scales */
     enum scale_layout scales;
     bool gated;
-    uint8_t pad[3];
+    bool unsigned_scales; /* the caller's word that no scale of NVFP4 has its sign bit set, which
+                             the block-scaled instructions of Blackwell do not know */
+    uint8_t pad[2];
     float alpha, limit; /* of swiglu */
     enum dtype c_type;  /* F16, BF16, F32 */
     void *c;            /* all results lie in there; what lies between them stays */

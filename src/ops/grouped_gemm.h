@@ -44,6 +44,7 @@ struct grouped_gemm_shape {
     enum dtype format, c_type;
     enum scale_layout scales;
     bool gated, bias, factor, gaps; /* between results */
+    bool unsigned_scales;           /* and so the arguments say */
     enum grouped_gemm_values values;
     uint8_t byte;
 };

@@ -58,7 +58,12 @@ static uint8_t swept_scale(struct case_maker *c, const struct grouped_gemm_shape
     return mx ? opposite(c, byte) : ordinary;
 }
 
-static uint8_t make_scale(struct case_maker *c, const struct grouped_gemm_shape *s,
+static uint8_t without_sign(const struct grouped_gemm_shape *s, uint8_t scale)
+{
+    return s->unsigned_scales && s->format == DTYPE_NVFP4 ? scale & 0x7f : scale;
+}
+
+static uint8_t draw_scale(struct case_maker *c, const struct grouped_gemm_shape *s,
                           const struct operand *x, int64_t row)
 {
     uint64_t draw = rng_next(c->rng);
@@ -81,6 +86,12 @@ static uint8_t make_scale(struct case_maker *c, const struct grouped_gemm_shape 
     }
 }
 
+static uint8_t make_scale(struct case_maker *c, const struct grouped_gemm_shape *s,
+                          const struct operand *x, int64_t row)
+{
+    return without_sign(s, draw_scale(c, s, x, row));
+}
+
 /* What fills up the last atoms would spoil everything, if somebody took it for scales. */
 static const void *make_scales(struct case_maker *c, const struct grouped_gemm_shape *s,
                                const struct operand *x)
@@ -89,7 +100,7 @@ static const void *make_scales(struct case_maker *c, const struct grouped_gemm_s
     if (bytes == 0) return NULL;
     uint8_t *scales = arena_alloc(c->arena, bytes, 16);
     if (!scales) return NULL;
-    int64_t blocks = x->k / dtype_info(s->format)->block;
+    const int64_t blocks = x->k / dtype_info(s->format)->block;
     memset(scales, 255, bytes);
     for (int64_t r = 0; r < x->rows; r++)
         for (int64_t b = 0; b < blocks; b++)
@@ -109,7 +120,8 @@ static void spoil(struct case_maker *c, const struct grouped_gemm_shape *s, cons
             codes[r * x->k + at] = nan_code(c, s->format);
             continue;
         }
-        scales[scale_index((int)s->scales, r, at, blocks)] = nan_code(c, s->format);
+        scales[scale_index((int)s->scales, r, at, blocks)] =
+            without_sign(s, nan_code(c, s->format));
         if (r % 2) memset(codes + (r * blocks + at) * block / 2, 0, (size_t)block / 2);
     }
 }
@@ -172,6 +184,7 @@ void grouped_gemm_make(struct case_maker *c, const struct grouped_gemm_shape *sh
         .format = shape->format,
         .scales = shape->scales,
         .gated = shape->gated,
+        .unsigned_scales = shape->unsigned_scales || shape->values == VALUES_TASK,
         .alpha = 1.702f,
         .limit = 7.0f,
         .c_type = shape->c_type,
@@ -220,7 +233,7 @@ static const struct sizes {
 /* Extreme ones: 64 of them in a call, so that four calls have every byte. */
 static const struct sizes swept = {16, {1, 64, 64}, {0, 1, 9}, {0, 1, 20}, {0, 1, 3}, false};
 static const struct sizes any = {8, {1, 1, 4}, {0, 1, 40}, {0, 1, 40}, {0, 1, 13}, false};
-static const struct sizes swept_lines = {8, {1, 64, 64}, {0, 1, 9}, {8, 1, 3}, {4, 1, 1}, true};
+static const struct sizes swept_lines = {12, {1, 64, 64}, {0, 1, 9}, {8, 1, 3}, {4, 1, 1}, true};
 
 /* NULL: there is no such case. */
 static const struct sizes *sizes_of(const struct case_maker *c)
@@ -277,8 +290,10 @@ static struct grouped_gemm_shape extreme_shape(const struct case_maker *c)
         .c_type = DTYPE_F32,
         .values = i % 2 ? VALUES_BYTE_B : VALUES_BYTE_A,
         .byte = (uint8_t)(i / 2 % 4 * 64),
+        .unsigned_scales = lines >= 8,
     };
-    if (over < 0) return s;
+    if (lines >= 0) s.format = DTYPE_NVFP4;
+    if (over < 0 || lines >= 0) return s;
     s.format = over % 2 ? DTYPE_FP8_E4M3 : DTYPE_NVFP4;
     s.c_type = over < 4 ? DTYPE_F16 : over < 6 ? DTYPE_BF16 : DTYPE_F32;
     s.values = VALUES_ANY;
@@ -293,6 +308,7 @@ bool grouped_gemm_make_case(struct case_maker *c, void *args)
     if (sizes->lines) {
         s.format = DTYPE_NVFP4;
         s.gated = false;
+        s.unsigned_scales |= c->index % 2;
         if (s.c_type == DTYPE_F32) s.c_type = DTYPE_BF16;
     }
     int64_t *m, *n, *k, count = case_draw(c, &sizes->groups);
