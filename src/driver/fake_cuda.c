@@ -572,6 +572,10 @@ static cuda_result f_launch(const struct cuda_launch *config, cuda_function func
     return CUDA_OK;
 }
 
+enum { FAKE_U32 = 2 }; /* CUtensorMapDataType */
+
+_Static_assert(sizeof(struct fake_tensor_map) <= sizeof(struct cuda_tensor_map), "it fits");
+
 static cuda_result f_tensor_map_tiled(struct cuda_tensor_map *map, int type, uint32_t rank,
                                       void *address, const uint64_t *dims, const uint64_t *strides,
                                       const uint32_t *box, const uint32_t *element_strides,
@@ -579,9 +583,16 @@ static cuda_result f_tensor_map_tiled(struct cuda_tensor_map *map, int type, uin
                                       int out_of_bounds)
 {
     CALL();
-    (void)type, (void)rank, (void)address, (void)dims, (void)strides, (void)box;
-    (void)element_strides, (void)interleave, (void)swizzle, (void)l2_promotion, (void)out_of_bounds;
+    (void)element_strides, (void)interleave, (void)l2_promotion, (void)out_of_bounds;
+    struct fake_tensor_map own = {.data = address,
+                                  .rank = rank,
+                                  .element_bytes = type == FAKE_U32 ? 4 : 2,
+                                  .swizzle = (uint32_t)swizzle};
+    memcpy(own.box, box, rank * sizeof *box);
+    memcpy(own.sizes, dims, rank * sizeof *dims);
+    memcpy(own.strides, strides, (rank - 1) * sizeof *strides);
     memset(map, 0, sizeof *map);
+    memcpy(map, &own, sizeof own);
     return CUDA_OK;
 }
 

@@ -39,6 +39,13 @@ long fake_cuda_live(void); /* contexts, memory, streams, events, modules, graphs
 size_t fake_cuda_bytes(void); /* of all devices' memory taken now */
 long fake_cuda_misuses(void); /* calls in the wrong context, or on things of several */
 
+/* What the fake writes into a tensor map: its arguments. */
+struct fake_tensor_map {
+    const void *data;
+    uint32_t rank, element_bytes, swizzle, pad, box[5], pad2;
+    uint64_t sizes[5], strides[4];
+};
+
 struct fake_launch {
     const char *kernel;
     struct cuda_launch config; /* attributes: not kept */

@@ -14,7 +14,10 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(FILTER emulated EXCLUDE REGEX "wgmma|attention_prefill.cu|/ceiling/")
   set_property(SOURCE ${emulated} PROPERTY LANGUAGE CXX)
   set_property(SOURCE ${emulated} PROPERTY COMPILE_OPTIONS -xc++ -include emulate.hpp)
-  add_library(emulated_gpu SHARED ${emulated} tests/emulate/emulate.cpp tests/inject/fake_gpu.c
+  set_property(SOURCE kernels/grouped_gemm/grouped_tcgen05.cu PROPERTY COMPILE_OPTIONS
+    -xc++ -include emulate.hpp -include emulate_async.hpp)
+  add_library(emulated_gpu SHARED ${emulated} tests/emulate/emulate.cpp
+    tests/emulate/emulate_async.cpp tests/inject/fake_gpu.c
     src/driver/fake_cuda.c)
   set_target_properties(emulated_gpu PROPERTIES PREFIX "" OUTPUT_NAME libcuda SUFFIX .so.1
     LIBRARY_OUTPUT_DIRECTORY ${SOL_EMULATED_GPU} CXX_STANDARD 17)

@@ -14,12 +14,20 @@
 #include <thread>
 
 #include "emulate.hpp"
+#include "grouped_gemm/grouped_tcgen05_args.h"
+#include "schedule.hpp"
 #define _Alignas alignas
 extern "C" {
 #include "driver/fake_cuda.h"
 }
 
-enum { THREADS_MAX = 1024, WARP = 32, WORKERS_MAX = 8, STACK = 128 << 10, SHARED_MAX = 228 << 10 };
+enum {
+    THREADS_MAX = EMULATED_THREADS,
+    WARP = EMULATED_WARP,
+    WORKERS_MAX = 8,
+    STACK = 128 << 10,
+    SHARED_MAX = EMULATED_SHARED
+};
 
 thread_local emulated_block emulated;
 thread_local emulated_index threadIdx, blockIdx;
@@ -32,9 +40,14 @@ alignas(1024) thread_local char memory[SHARED_MAX], columns[SHARED_MAX], shared[
 /* Kernels take their struct by value: on the stack of x86-64, by reference on 64-bit Arm, whatever
  * its size may be. What follows it is copied too, and not looked at. */
 struct alignas(64) any_struct {
-    char bytes[4096]; /* the most that a launch takes */
+    char bytes[4096];
 };
 typedef void kernel_function(const any_struct);
+/* The others have more. */
+struct alignas(64) large_struct {
+    char bytes[sizeof(grouped_tcgen05_args)];
+};
+typedef void large_kernel_function(const large_struct);
 
 /* Which threads have come to a barrier. */
 struct meeting {
@@ -56,17 +69,46 @@ static thread_local worker *mine;
 static struct {
     const char *name;
     kernel_function *function;
-    any_struct args;
+    union {
+        any_struct args;
+        large_struct large;
+    };
+    bool is_large;
     unsigned shared_bytes;
     std::atomic<unsigned> next; /* block */
+    uint64_t seed, count;       /* of launches */
 } launch;
 
 /* ---- threads of a block ---- */
 
-static void give_up(const char *why)
+void emulated_give_up(const char *why)
 {
-    fprintf(stderr, "%s, block %u %u: %s\n", launch.name, blockIdx.x, blockIdx.y, why);
+    fprintf(stderr, "%s, block %u %u, thread %d, launch %llu of seed %llu: %s\n", launch.name,
+            blockIdx.x, blockIdx.y, emulated.current, (unsigned long long)launch.count,
+            (unsigned long long)launch.seed, why);
     abort();
+}
+
+char *emulated_memory(void)
+{
+    return memory;
+}
+
+/* xorshift64 */
+static thread_local uint64_t random_state;
+
+uint32_t emulated_random(void)
+{
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return (uint32_t)(random_state >> 32);
+}
+
+void emulated_seed(uint64_t seed)
+{
+    random_state = (seed + 1) * 0x9e3779b97f4a7c15u | 1;
+    for (int i = 0; i < 4; i++) emulated_random();
 }
 
 static void go_to(int thread)
@@ -81,22 +123,42 @@ static void change(jmp_buf here, jmp_buf there)
     if (!_setjmp(here)) _longjmp(there, 1);
 }
 
+/* Where work is done by others than threads, in any order: so are turns. */
 static int behind(int thread)
 {
+    if (async_used) thread = (int)(emulated_random() % (unsigned)emulated.count);
     do thread = (thread + 1) % emulated.count;
     while (mine->done[thread]);
     return thread;
 }
 
-/* The others' turn. */
+void emulated_progress(void)
+{
+    mine->idle = 0;
+}
+
+/* Random turns may pass somebody by for a while. */
+static bool waits_for_ever(void)
+{
+    long turns = async_used ? 64L : 4L;
+    return ++mine->idle > turns * emulated.count && !async_step();
+}
+
 static void wait_for_others(void)
 {
-    int me = emulated.current, next = behind(me);
-    if (++mine->idle > 4L * emulated.count)
-        give_up("threads wait for others that have ended or wait elsewhere");
+    int me = emulated.current;
+    if (async_used && emulated_random() % 8 == 0) async_step();
+    if (waits_for_ever())
+        emulated_give_up("threads wait for others that have ended or wait elsewhere");
+    int next = behind(me);
     if (next == me) return;
     go_to(next);
     change(mine->at[me], mine->at[next]);
+}
+
+void emulated_yield(void)
+{
+    wait_for_others();
 }
 
 static void meet(meeting *m)
@@ -136,7 +198,10 @@ static void run_threads(void)
     jmp_buf *then = &mine->home;
     for (;;) {
         change(mine->at[me], *then);
-        launch.function(launch.args);
+        if (launch.is_large)
+            ((large_kernel_function *)launch.function)(launch.large);
+        else
+            launch.function(launch.args);
         mine->done[me] = true;
         mine->idle = 0;
         leave(&mine->block);
@@ -170,6 +235,8 @@ static void run_block(unsigned x, unsigned y)
     /* NaN in every format, so that what nobody wrote is seen. */
     for (char *dynamic : {memory, columns, shared, queries})
         memset(dynamic, 0xff, launch.shared_bytes);
+    emulated_seed(launch.seed + launch.count * 1000003 + y * gridDim.x + x);
+    async_begin();
     for (int i = 0; i < emulated.count; i++) {
         mine->warps[i / WARP] = {0, WARP, 0};
         mine->done[i] = false;
@@ -178,6 +245,7 @@ static void run_block(unsigned x, unsigned y)
     }
     go_to(0);
     change(mine->home, mine->at[0]);
+    async_end();
 }
 
 /* ---- launches ---- */
@@ -263,7 +331,10 @@ extern "C" cuda_result emulate_kernel(const char *name, const struct cuda_launch
     blockDim = {config->block[0], 1, 1};
     launch.shared_bytes = config->shared_bytes;
     launch.next = 0;
-    memcpy(&launch.args, args, sizeof launch.args);
+    launch.is_large = strncmp(name, "grouped_tcgen05", strlen("grouped_tcgen05")) == 0;
+    memcpy(&launch.args, args, launch.is_large ? sizeof launch.large : sizeof launch.args);
+    launch.seed = getenv("EMULATED_SEED") ? strtoull(getenv("EMULATED_SEED"), NULL, 10) : 0;
+    launch.count++;
     unsigned cores = std::thread::hardware_concurrency(), blocks = gridDim.x * gridDim.y;
     unsigned wanted = min(blocks, min(cores, (unsigned)WORKERS_MAX));
     if (!have_workers((int)wanted)) return CUDA_E_MEMORY;

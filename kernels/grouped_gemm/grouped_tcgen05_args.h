@@ -1,0 +1,62 @@
+/* Arguments and sizes of the grouped products on Blackwell's tensor cores, shared by host and
+ * device. */
+#ifndef KERNELS_GROUPED_GEMM_GROUPED_TCGEN05_ARGS_H
+#define KERNELS_GROUPED_GEMM_GROUPED_TCGEN05_ARGS_H
+
+#include "grouped_gemm/grouped_gemm_args.h"
+#include "tensor_map_args.h"
+
+/* A stage has 256 columns of k: rows of 128 bytes of codes, and four atoms of scales for each 128
+ * rows. A product takes 64 of them, which is one atom. */
+enum {
+    TCGEN05_THREADS = 256,
+    TCGEN05_FEATURES = 128, /* rows of b in a tile */
+    TCGEN05_K = 256,
+    TCGEN05_ATOMS = 4,
+    TCGEN05_ROW = 128, /* bytes */
+    TCGEN05_SCALES = TCGEN05_ATOMS * ATOM_BYTES,
+    TCGEN05_CODES = TCGEN05_FEATURES * TCGEN05_ROW,
+};
+
+/* X(function, matrices of weights, tokens of a tile, stages, tiles whose sums are kept) */
+#define TCGEN05_KINDS(X)                                                                           \
+    X(grouped_tcgen05_128, 1, 128, 6, 2)                                                           \
+    X(grouped_tcgen05_256, 1, 256, 4, 1)                                                           \
+    X(grouped_tcgen05_gated, 2, 128, 4, 1)
+
+#define TCGEN05_STAGE_BYTES(matrices, tokens)                                                      \
+    ((matrices) * (TCGEN05_CODES + TCGEN05_SCALES) +                                               \
+     (tokens) * (TCGEN05_ROW + TCGEN05_SCALES / ATOM_ROWS))
+/* Barriers, and the address of tensor memory, behind the stages. */
+#define TCGEN05_BARRIERS_AT(matrices, tokens, stages)                                              \
+    ((stages)*TCGEN05_STAGE_BYTES(matrices, tokens))
+#define TCGEN05_SHARED_BYTES(matrices, tokens, stages)                                             \
+    (TCGEN05_BARRIERS_AT(matrices, tokens, stages) + 128)
+
+struct tcgen05_group {
+    struct tensor_map a, b, up; /* codes: boxes of 128 bytes by `width` rows, by 128 rows */
+    const uint8_t *a_scales, *b_scales, *up_scales;
+    const float *bias, *up_bias, *factor, *up_factor;
+    void *c;
+    int32_t m, n, k;
+    uint32_t first_tile;
+    uint32_t width; /* tokens of a tile: a multiple of 8 */
+    uint32_t pad[11];
+};
+SOL_STATIC_ASSERT(sizeof(struct tcgen05_group) == 512, "no hidden padding");
+
+/* Of a launch. Its arguments may have 32764 bytes; the host makes them on its stack. */
+enum { TCGEN05_GROUPS = 44 };
+
+struct grouped_tcgen05_args {
+    struct tcgen05_group groups[TCGEN05_GROUPS];
+    int32_t n_groups;
+    int32_t scales; /* enum scale_layout */
+    int32_t c_type; /* enum dtype */
+    uint32_t tiles;
+    float alpha, limit; /* of swiglu */
+    uint32_t pad[10];
+};
+SOL_STATIC_ASSERT(sizeof(struct grouped_tcgen05_args) <= 32764, "what a launch takes");
+
+#endif

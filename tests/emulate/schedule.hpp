@@ -1,0 +1,27 @@
+/* Between who runs a block's threads (emulate.cpp) and who does what they start (emulate_async.cpp).
+ */
+#ifndef TESTS_EMULATE_SCHEDULE_HPP
+#define TESTS_EMULATE_SCHEDULE_HPP
+
+#include <stdint.h>
+
+enum { EMULATED_THREADS = 1024, EMULATED_WARP = 32, EMULATED_SHARED = 228 << 10 };
+
+/* The others' turn; comes back when this thread has its own again. */
+void emulated_yield(void);
+/* Something has happened that others may wait for. */
+void emulated_progress(void);
+[[noreturn]] void emulated_give_up(const char *why);
+char *emulated_memory(void);
+
+/* A random number of this block's; the schedule of a block follows from the seed. */
+uint32_t emulated_random(void);
+void emulated_seed(uint64_t seed);
+
+/* One of the pieces of work that threads have started, at random; false: there is none. */
+bool async_step(void);
+void async_begin(void); /* of a block */
+void async_end(void);
+extern thread_local bool async_used; /* by this block: its threads take random turns */
+
+#endif
