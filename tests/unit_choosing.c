@@ -268,14 +268,16 @@ static const struct gpu_info gpus[GPUS] = {{.major = 7, .minor = 5, .sm_count = 
                                            {.major = 9, .minor = 0, .sm_count = 132},
                                            {.major = 10, .minor = 0, .sm_count = 148},
                                            {.major = 12, .minor = 1, .sm_count = 48}};
-enum made_for { FROM_80, FROM_90, ONLY_90, MADE_FOR };
+enum made_for { FROM_80, FROM_90, ONLY_90, ONLY_100, MADE_FOR };
 static const char *const reasons[MADE_FOR] = {"made for compute capability 8.0 and later",
                                               "made for compute capability 9.0 and later",
-                                              "made for compute capability 9.0"};
+                                              "made for compute capability 9.0",
+                                              "made for compute capability 10.0"};
 static const bool runs_on[MADE_FOR][GPUS] = {
     [FROM_80] = {false, true, true, true, true},
     [FROM_90] = {false, false, true, true, true},
     [ONLY_90] = {false, false, true, false, false},
+    [ONLY_100] = {false, false, false, true, false},
 };
 
 static const struct {
@@ -288,6 +290,7 @@ static const struct {
     {&op_gemm, "gemm_mma_cuda", FROM_80},
     {&op_gemm, "gemm_cublaslt_cuda", FROM_80},
     {&op_gemm, "gemm_wgmma_cuda", ONLY_90},
+    {&op_grouped_gemm, "grouped_gemm_tcgen05_cuda", ONLY_100},
     {&op_grouped_gemm, "grouped_gemm_wgmma_cuda", ONLY_90},
     {&op_grouped_gemm, "grouped_gemm_mma_cuda", FROM_80},
     {&op_attention, "attention_decode_cuda", FROM_80},

@@ -226,9 +226,9 @@ static const struct sizes {
     {3, {0, 1, 2}, {0, 1, 20}, {0, 1, 20}, {1, 200, 230}, false},
     {3, {0, 2, 3}, {1, 100, 300}, {0, 60, 300}, {1, 4, 20}, false},
     {1, {1, 1, 1}, {1, 3000, 4096}, {0, 1, 20}, {1, 1, 2}, false},
-    {8, {0, 1, 6}, {0, 1, 300}, {8, 1, 40}, {4, 1, 20}, true},
-    {2, {0, 1, 3}, {0, 1, 150}, {8, 10, 100}, {4, 60, 120}, true},
-    {1, {1, 50, 64}, {0, 1, 40}, {8, 1, 6}, {4, 1, 3}, true},
+    {12, {0, 1, 6}, {0, 1, 300}, {8, 1, 40}, {4, 1, 20}, true},
+    {3, {0, 1, 3}, {0, 1, 150}, {8, 10, 100}, {4, 60, 120}, true},
+    {2, {1, 50, 64}, {0, 1, 40}, {8, 1, 6}, {4, 1, 3}, true},
 };
 /* Extreme ones: 64 of them in a call, so that four calls have every byte. */
 static const struct sizes swept = {16, {1, 64, 64}, {0, 1, 9}, {0, 1, 20}, {0, 1, 3}, false};
@@ -307,9 +307,9 @@ bool grouped_gemm_make_case(struct case_maker *c, void *args)
     struct grouped_gemm_shape s = c->kind == CASE_EXTREME ? extreme_shape(c) : ordinary_shape(c);
     if (sizes->lines) {
         s.format = DTYPE_NVFP4;
-        s.gated = false;
         s.unsigned_scales |= c->index % 2;
-        if (s.c_type == DTYPE_F32) s.c_type = DTYPE_BF16;
+        s.gated &= s.unsigned_scales; /* what takes signs takes no more than this */
+        if (s.c_type == DTYPE_F32 && !s.unsigned_scales) s.c_type = DTYPE_BF16;
     }
     int64_t *m, *n, *k, count = case_draw(c, &sizes->groups);
     s.n_groups = count;

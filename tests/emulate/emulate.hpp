@@ -5,8 +5,9 @@
  * copies have their meaning, asynchronous ones at once.
  *
  * So arithmetic, indices and layouts are tested, and barriers that not all reach. Races, missing
- * waits for copies, alignment and what is for newer cards (clusters, the copy engine, wgmma) are
- * not. */
+ * waits for copies, alignment and what is for Hopper alone (clusters, wgmma) are not; of Blackwell
+ * emulate_async.hpp has what there is of its own.
+ */
 #ifndef TESTS_EMULATE_HPP
 #define TESTS_EMULATE_HPP
 
