@@ -34,6 +34,26 @@ __device__ inline void copy_bytes(uint32_t to, const void *from, uint32_t bytes,
         : "memory");
 }
 
+/* To the same place in each of two blocks of a cluster, and to their barriers. */
+__device__ inline void copy_bytes_to_two(uint32_t to, const void *from, uint32_t bytes,
+                                         uint32_t barrier)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 ".multicast::cluster [%0], [%1], %2, [%3], %4;" ::"r"(to),
+                 "l"(from), "r"(bytes), "r"(barrier), "h"((uint16_t)3)
+                 : "memory");
+}
+
+/* At the same barrier of block `rank` of the cluster; what this thread wrote or saw before, who
+ * waits there (barrier_wait_cluster) sees too. */
+__device__ inline void barrier_tell(uint32_t barrier, uint32_t rank)
+{
+    asm volatile("{.reg .b32 there; mapa.shared::cluster.u32 there, %0, %1;\n"
+                 "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];}" ::"r"(barrier),
+                 "r"(rank)
+                 : "memory");
+}
+
 __device__ inline void store_shared_4(uint32_t to, uint32_t value)
 {
     asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(value) : "memory");

@@ -1,5 +1,6 @@
 /* Tensor cores and tensor memory of data-centre Blackwell: products of block-scaled operands in
- * shared memory, sums in tensor memory. One thread starts what a whole SM computes; a barrier in
+ * shared memory, sums in tensor memory. One thread starts what a whole SM computes, or BLOCKS = 2
+ * of them: a cluster of two blocks, of which the first one's thread starts it all. A barrier in
  * shared memory says when it is done. After "PTX ISA 9.0", 9.7.16. The file compiles everywhere,
  * the instructions for sm_100a alone.
  *
@@ -13,53 +14,93 @@
 
 /* ---- memory ---- */
 
-/* By a whole warp. The address of `columns`, a power of two, is put to shared memory at `to`; waits
- * until so many are free. */
-__device__ inline void tensor_alloc(uint32_t to, int columns)
+/* By a whole warp, of each of BLOCKS. The address of `columns`, a power of two, is put to shared
+ * memory at `to`; waits until so many are free. */
+template <int BLOCKS> __device__ inline void tensor_alloc(uint32_t to, int columns)
 {
-    asm volatile("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(to),
-                 "r"(columns)
-                 : "memory");
-    asm volatile("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;");
+    if (BLOCKS == 1)
+        asm volatile("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;\n"
+                     "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;" ::"r"(to),
+                     "r"(columns)
+                     : "memory");
+    else
+        asm volatile("tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [%0], %1;\n"
+                     "tcgen05.relinquish_alloc_permit.cta_group::2.sync.aligned;" ::"r"(to),
+                     "r"(columns)
+                     : "memory");
 }
 
-/* By a whole warp; everybody is done with it. */
-__device__ inline void tensor_free(uint32_t address, int columns)
+/* What tensor_alloc put to `at`. */
+__device__ inline uint32_t tensor_address(uint32_t at)
 {
-    asm volatile("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, %1;" ::"r"(address),
-                 "r"(columns)
-                 : "memory");
+    uint32_t address;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(address) : "r"(at) : "memory");
+    return address;
+}
+
+/* By the warps that allocated it; everybody is done with it. */
+template <int BLOCKS> __device__ inline void tensor_free(uint32_t address, int columns)
+{
+    if (BLOCKS == 1)
+        asm volatile("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, %1;" ::"r"(address),
+                     "r"(columns)
+                     : "memory");
+    else
+        asm volatile("tcgen05.dealloc.cta_group::2.sync.aligned.b32 %0, %1;" ::"r"(address),
+                     "r"(columns)
+                     : "memory");
 }
 
 /* ---- by one thread ---- */
 
-/* An atom of scales to four columns, for all four quarters of the lanes. Products that are started
- * later see it; products that were started before may see it too. */
-__device__ inline void tensor_put_scales(uint32_t to, uint64_t atom)
+/* An atom of scales to four columns, for all four quarters of the lanes; of two blocks, each its
+ * own atom. Products that are started later see it; those that were started before may too. */
+template <int BLOCKS> __device__ inline void tensor_put_scales(uint32_t to, uint64_t atom)
 {
-    asm volatile("tcgen05.cp.cta_group::1.32x128b.warpx4 [%0], %1;" ::"r"(to), "l"(atom)
-                 : "memory");
+    if (BLOCKS == 1)
+        asm volatile("tcgen05.cp.cta_group::1.32x128b.warpx4 [%0], %1;" ::"r"(to), "l"(atom)
+                     : "memory");
+    else
+        asm volatile("tcgen05.cp.cta_group::2.32x128b.warpx4 [%0], %1;" ::"r"(to), "l"(atom)
+                     : "memory");
 }
 
-/* sums = a b^T or += where `add`, for 64 columns of k. a: 128 rows, b: n; their scales are four
- * columns for each 128 rows, as tensor_put_scales leaves them. Products on the same sums run in
- * order. */
+/* sums = a b^T or += where `add`, for 64 columns of k. a: 128 rows of each block, b: n rows, of two
+ * blocks half of them in each; their scales are four columns for each 128 rows, as
+ * tensor_put_scales leaves them, of b all in each block. A block gets the sums of its rows of a.
+ * Products on the same sums run in order. */
+template <int BLOCKS>
 __device__ inline void tensor_multiply(uint32_t sums, uint64_t a, uint64_t b, uint32_t shape,
                                        uint32_t a_scales, uint32_t b_scales, bool add)
 {
-    asm volatile("{.reg .pred p; setp.ne.u32 p, %6, 0;\n"
-                 "tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale.scale_vec::4X"
-                 " [%0], %1, %2, %3, [%4], [%5], p;}" ::"r"(sums),
-                 "l"(a), "l"(b), "r"(shape), "r"(a_scales), "r"(b_scales), "r"((uint32_t)add)
-                 : "memory");
+    if (BLOCKS == 1)
+        asm volatile("{.reg .pred p; setp.ne.u32 p, %6, 0;\n"
+                     "tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale.scale_vec::4X"
+                     " [%0], %1, %2, %3, [%4], [%5], p;}" ::"r"(sums),
+                     "l"(a), "l"(b), "r"(shape), "r"(a_scales), "r"(b_scales), "r"((uint32_t)add)
+                     : "memory");
+    else
+        asm volatile("{.reg .pred p; setp.ne.u32 p, %6, 0;\n"
+                     "tcgen05.mma.cta_group::2.kind::mxf4nvf4.block_scale.scale_vec::4X"
+                     " [%0], %1, %2, %3, [%4], [%5], p;}" ::"r"(sums),
+                     "l"(a), "l"(b), "r"(shape), "r"(a_scales), "r"(b_scales), "r"((uint32_t)add)
+                     : "memory");
 }
 
-/* Arrives at a barrier once all that this thread started so far is done. */
-__device__ inline void tensor_arrive(uint32_t barrier)
+/* Arrives at a barrier, of two blocks at that of each, once all that this thread started so far is
+ * done. */
+template <int BLOCKS> __device__ inline void tensor_arrive(uint32_t barrier)
 {
-    asm volatile(
-        "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(barrier)
-        : "memory");
+    if (BLOCKS == 1)
+        asm volatile(
+            "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(
+                barrier)
+            : "memory");
+    else
+        asm volatile("tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster"
+                     ".multicast::cluster.b64 [%0], %1;" ::"r"(barrier),
+                     "h"((uint16_t)3)
+                     : "memory");
 }
 
 /* ---- order between threads ---- */

@@ -23,10 +23,10 @@ __device__ inline uint64_t tensor_atom(uint32_t address)
     return (uint64_t)(address >> 4) | 1ull << 16 | (uint64_t)(128 >> 4) << 32 | 1ull << 46;
 }
 
-/* What tensor_multiply computes: 128 rows by n, operands e2m1, scales ue4m3. */
-__device__ inline uint32_t tensor_shape(int n)
+/* What tensor_multiply computes: 128 rows for each of `blocks` by n, operands e2m1, scales ue4m3. */
+__device__ inline uint32_t tensor_shape(int blocks, int n)
 {
-    return 1u << 7 | 1u << 10 | (uint32_t)(n >> 3) << 17 | (128u >> 7) << 27;
+    return 1u << 7 | 1u << 10 | (uint32_t)(n >> 3) << 17 | (uint32_t)blocks << 27;
 }
 
 #endif

@@ -269,10 +269,9 @@ static const struct gpu_info gpus[GPUS] = {{.major = 7, .minor = 5, .sm_count = 
                                            {.major = 10, .minor = 0, .sm_count = 148},
                                            {.major = 12, .minor = 1, .sm_count = 48}};
 enum made_for { FROM_80, FROM_90, ONLY_90, ONLY_100, MADE_FOR };
-static const char *const reasons[MADE_FOR] = {"made for compute capability 8.0 and later",
-                                              "made for compute capability 9.0 and later",
-                                              "made for compute capability 9.0",
-                                              "made for compute capability 10.0"};
+static const char *const reasons[MADE_FOR] = {
+    "made for compute capability 8.0 and later", "made for compute capability 9.0 and later",
+    "made for compute capability 9.0", "made for compute capability 10.0"};
 static const bool runs_on[MADE_FOR][GPUS] = {
     [FROM_80] = {false, true, true, true, true},
     [FROM_90] = {false, false, true, true, true},

@@ -10,7 +10,7 @@
  * rows. A product takes 64 of them, which is one atom. */
 enum {
     TCGEN05_THREADS = 256,
-    TCGEN05_FEATURES = 128, /* rows of b in a tile */
+    TCGEN05_FEATURES = 128, /* rows of b that a block multiplies */
     TCGEN05_K = 256,
     TCGEN05_ATOMS = 4,
     TCGEN05_ROW = 128, /* bytes */
@@ -18,29 +18,32 @@ enum {
     TCGEN05_CODES = TCGEN05_FEATURES * TCGEN05_ROW,
 };
 
-/* X(function, matrices of weights, tokens of a tile, stages, tiles whose sums are kept) */
+/* X(function, matrices of weights, tokens of a tile, stages, tiles whose sums are kept, blocks that
+ * work together on 128 features each) */
 #define TCGEN05_KINDS(X)                                                                           \
-    X(grouped_tcgen05_128, 1, 128, 6, 2)                                                           \
-    X(grouped_tcgen05_256, 1, 256, 4, 1)                                                           \
-    X(grouped_tcgen05_gated, 2, 128, 4, 1)
+    X(grouped_tcgen05_128, 1, 128, 6, 2, 1)                                                        \
+    X(grouped_tcgen05_256, 1, 256, 4, 1, 1)                                                        \
+    X(grouped_tcgen05_pair, 1, 256, 5, 1, 2)                                                       \
+    X(grouped_tcgen05_gated, 2, 128, 4, 1, 1)
 
-#define TCGEN05_STAGE_BYTES(matrices, tokens)                                                      \
+#define TCGEN05_STAGE_BYTES(matrices, tokens, blocks)                                              \
     ((matrices) * (TCGEN05_CODES + TCGEN05_SCALES) +                                               \
-     (tokens) * (TCGEN05_ROW + TCGEN05_SCALES / ATOM_ROWS))
+     (tokens) * (TCGEN05_ROW / (blocks) + TCGEN05_SCALES / ATOM_ROWS))
 /* Barriers, and the address of tensor memory, behind the stages. */
-#define TCGEN05_BARRIERS_AT(matrices, tokens, stages)                                              \
-    ((stages)*TCGEN05_STAGE_BYTES(matrices, tokens))
-#define TCGEN05_SHARED_BYTES(matrices, tokens, stages)                                             \
-    (TCGEN05_BARRIERS_AT(matrices, tokens, stages) + 128)
+#define TCGEN05_BARRIERS_AT(matrices, tokens, stages, blocks)                                      \
+    ((stages)*TCGEN05_STAGE_BYTES(matrices, tokens, blocks))
+#define TCGEN05_SHARED_BYTES(matrices, tokens, stages, blocks)                                     \
+    (TCGEN05_BARRIERS_AT(matrices, tokens, stages, blocks) + 128)
 
 struct tcgen05_group {
-    struct tensor_map a, b, up; /* codes: boxes of 128 bytes by `width` rows, by 128 rows */
+    struct tensor_map a, b,
+        up; /* codes: boxes of 128 bytes by a block's part of `width`, by 128 rows */
     const uint8_t *a_scales, *b_scales, *up_scales;
     const float *bias, *up_bias, *factor, *up_factor;
     void *c;
     int32_t m, n, k;
     uint32_t first_tile;
-    uint32_t width; /* tokens of a tile: a multiple of 8 */
+    uint32_t width; /* tokens of a tile: a multiple of 8, for two blocks of 16 */
     uint32_t pad[11];
 };
 SOL_STATIC_ASSERT(sizeof(struct tcgen05_group) == 512, "no hidden padding");

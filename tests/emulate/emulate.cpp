@@ -26,14 +26,15 @@ enum {
     WARP = EMULATED_WARP,
     WORKERS_MAX = 8,
     STACK = 128 << 10,
-    SHARED_MAX = EMULATED_SHARED
+    SHARED_MAX = EMULATED_SHARED,
+    BLOCKS_MAX = EMULATED_BLOCKS
 };
 
 thread_local emulated_block emulated;
 thread_local emulated_index threadIdx, blockIdx;
 emulated_index gridDim, blockDim;
 float emulated_f16_values[1 << 16];
-/* A launch's shared memory, by the names that kernels give it. */
+/* A block's shared memory, by the names that kernels give it. */
 alignas(1024) thread_local char memory[SHARED_MAX], columns[SHARED_MAX], shared[SHARED_MAX],
     queries[SHARED_MAX], emulated_shared_start[1];
 
@@ -58,10 +59,13 @@ struct meeting {
 struct worker {
     jmp_buf home, at[THREADS_MAX]; /* setcontext would call the system each time */
     bool made[THREADS_MAX], done[THREADS_MAX];
-    meeting block, warps[THREADS_MAX / WARP];
+    meeting blocks[BLOCKS_MAX], cluster, warps[THREADS_MAX / WARP];
     char *stacks;
     long idle; /* times in a row that nobody could go on */
 };
+
+/* Of a cluster's other blocks: what `memory` is to them, by address alone (emulate_async.hpp). */
+static thread_local char *more_memory[BLOCKS_MAX];
 
 static worker *workers[WORKERS_MAX];
 static thread_local worker *mine;
@@ -74,7 +78,7 @@ static struct {
         large_struct large;
     };
     bool is_large;
-    unsigned shared_bytes;
+    unsigned shared_bytes, cluster;
     std::atomic<unsigned> next; /* block */
     uint64_t seed, count;       /* of launches */
 } launch;
@@ -89,9 +93,14 @@ void emulated_give_up(const char *why)
     abort();
 }
 
-char *emulated_memory(void)
+int emulated_rank(void)
 {
-    return memory;
+    return emulated.current / emulated.count;
+}
+
+char *emulated_memory(int rank)
+{
+    return rank ? more_memory[rank] : memory;
 }
 
 /* xorshift64 */
@@ -111,10 +120,18 @@ void emulated_seed(uint64_t seed)
     for (int i = 0; i < 4; i++) emulated_random();
 }
 
+static thread_local uint32_t first_block; /* of the cluster */
+
+static int threads(void)
+{
+    return emulated.count * emulated.blocks;
+}
+
 static void go_to(int thread)
 {
     emulated.current = thread;
-    threadIdx.x = (uint32_t)thread;
+    threadIdx.x = (uint32_t)(thread % emulated.count);
+    blockIdx.x = first_block + (uint32_t)emulated_rank();
 }
 
 /* Goes on `there`; returns when somebody goes on `here`. */
@@ -126,8 +143,8 @@ static void change(jmp_buf here, jmp_buf there)
 /* Where work is done by others than threads, in any order: so are turns. */
 static int behind(int thread)
 {
-    if (async_used) thread = (int)(emulated_random() % (unsigned)emulated.count);
-    do thread = (thread + 1) % emulated.count;
+    if (async_used) thread = (int)(emulated_random() % (unsigned)threads());
+    do thread = (thread + 1) % threads();
     while (mine->done[thread]);
     return thread;
 }
@@ -141,7 +158,7 @@ void emulated_progress(void)
 static bool waits_for_ever(void)
 {
     long turns = async_used ? 64L : 4L;
-    return ++mine->idle > turns * emulated.count && !async_step();
+    return ++mine->idle > turns * threads() && !async_step();
 }
 
 static void wait_for_others(void)
@@ -183,7 +200,12 @@ static void leave(meeting *m)
 
 void emulated_block_barrier(void)
 {
-    meet(&mine->block);
+    meet(&mine->blocks[emulated_rank()]);
+}
+
+void emulated_cluster_barrier(void)
+{
+    meet(&mine->cluster);
 }
 
 void emulated_warp_barrier(void)
@@ -204,10 +226,11 @@ static void run_threads(void)
             launch.function(launch.args);
         mine->done[me] = true;
         mine->idle = 0;
-        leave(&mine->block);
+        leave(&mine->blocks[me / emulated.count]);
+        leave(&mine->cluster);
         leave(&mine->warps[me / WARP]);
         then = &mine->home;
-        if (!mine->block.alive) continue;
+        if (!mine->cluster.alive) continue;
         go_to(behind(me));
         then = &mine->at[emulated.current];
     }
@@ -226,18 +249,31 @@ static void make_stack(int thread)
     mine->made[thread] = true;
 }
 
+/* NaN in every format, so that what nobody wrote is seen. */
+static void spoil_memory(void)
+{
+    for (char *dynamic : {memory, columns, shared, queries})
+        memset(dynamic, 0xff, launch.shared_bytes);
+    for (int i = 1; i < emulated.blocks; i++) {
+        if (!more_memory[i]) more_memory[i] = (char *)malloc(SHARED_MAX);
+        memset(more_memory[i], 0xff, launch.shared_bytes);
+    }
+}
+
+/* A block, or a cluster of them. */
 static void run_block(unsigned x, unsigned y)
 {
     blockIdx = {x, y, 0};
+    first_block = x;
     emulated.count = (int)blockDim.x;
-    mine->block = {0, emulated.count, 0};
+    emulated.blocks = (int)launch.cluster;
+    mine->cluster = {0, threads(), 0};
+    for (int i = 0; i < emulated.blocks; i++) mine->blocks[i] = {0, emulated.count, 0};
     mine->idle = 0;
-    /* NaN in every format, so that what nobody wrote is seen. */
-    for (char *dynamic : {memory, columns, shared, queries})
-        memset(dynamic, 0xff, launch.shared_bytes);
+    spoil_memory();
     emulated_seed(launch.seed + launch.count * 1000003 + y * gridDim.x + x);
     async_begin();
-    for (int i = 0; i < emulated.count; i++) {
+    for (int i = 0; i < threads(); i++) {
         mine->warps[i / WARP] = {0, WARP, 0};
         mine->done[i] = false;
         emulated.turn[i] = 0;
@@ -253,7 +289,7 @@ static void run_block(unsigned x, unsigned y)
 static void work(int index)
 {
     mine = workers[index];
-    for (unsigned n; (n = launch.next++) < gridDim.x * gridDim.y;)
+    for (unsigned n; (n = launch.next++ * launch.cluster) < gridDim.x * gridDim.y;)
         run_block(n % gridDim.x, n / gridDim.x);
 }
 
@@ -313,6 +349,14 @@ static kernel_function *find_kernel(const char *name)
     return library ? (kernel_function *)dlsym(library, name) : NULL;
 }
 
+static unsigned cluster_of(const cuda_launch *config)
+{
+    for (unsigned i = 0; i < config->n_attributes; i++)
+        if (config->attributes[i].id == CUDA_LAUNCH_CLUSTER)
+            return config->attributes[i].value.cluster[0];
+    return 1;
+}
+
 extern "C" cuda_result emulate_kernel(const char *name, const struct cuda_launch *config,
                                       const void *args)
 {
@@ -322,7 +366,8 @@ extern "C" cuda_result emulate_kernel(const char *name, const struct cuda_launch
     launch.name = name;
     launch.function = find_kernel(name);
     if (!launch.function || config->grid[2] != 1 || config->block[1] != 1 ||
-        config->block[0] > THREADS_MAX || config->block[0] % WARP ||
+        config->block[0] * cluster_of(config) > THREADS_MAX || config->block[0] % WARP ||
+        cluster_of(config) > BLOCKS_MAX || config->grid[0] % cluster_of(config) ||
         config->shared_bytes > SHARED_MAX) {
         fprintf(stderr, "%s is not emulated\n", name);
         return (cuda_result)98; /* invalid device function */
@@ -330,6 +375,7 @@ extern "C" cuda_result emulate_kernel(const char *name, const struct cuda_launch
     gridDim = {config->grid[0], config->grid[1], 1};
     blockDim = {config->block[0], 1, 1};
     launch.shared_bytes = config->shared_bytes;
+    launch.cluster = cluster_of(config);
     launch.next = 0;
     launch.is_large = strncmp(name, "grouped_tcgen05", strlen("grouped_tcgen05")) == 0;
     memcpy(&launch.args, args, launch.is_large ? sizeof launch.large : sizeof launch.args);

@@ -85,7 +85,8 @@ struct emulated_words {
 };
 
 struct emulated_block {
-    int current, count; /* threads */
+    int current, count; /* threads: which runs, of a block */
+    int blocks;         /* that run at once: a cluster; the threads of one behind the other's */
     int turn[1024];
     emulated_words words[2][1024];
     int votes[1024];
@@ -126,7 +127,8 @@ static inline int __syncthreads_or(int predicate)
     int any = 0;
     emulated.votes[emulated.current] = predicate != 0;
     emulated_block_barrier();
-    for (int i = 0; i < emulated.count; i++) any |= emulated.votes[i];
+    int first = emulated.current / emulated.count * emulated.count;
+    for (int i = 0; i < emulated.count; i++) any |= emulated.votes[first + i];
     emulated_block_barrier();
     return any;
 }

@@ -5,14 +5,22 @@
 
 #include <stdint.h>
 
-enum { EMULATED_THREADS = 1024, EMULATED_WARP = 32, EMULATED_SHARED = 228 << 10 };
+enum {
+    EMULATED_THREADS = 1024, /* of a cluster */
+    EMULATED_WARP = 32,
+    EMULATED_SHARED = 228 << 10,
+    EMULATED_BLOCKS = 2, /* of a cluster */
+};
 
 /* The others' turn; comes back when this thread has its own again. */
 void emulated_yield(void);
 /* Something has happened that others may wait for. */
 void emulated_progress(void);
 [[noreturn]] void emulated_give_up(const char *why);
-char *emulated_memory(void);
+/* The block of its cluster that the present thread is of, and a block's shared memory. */
+int emulated_rank(void);
+char *emulated_memory(int rank);
+void emulated_cluster_barrier(void);
 
 /* A random number of this block's; the schedule of a block follows from the seed. */
 uint32_t emulated_random(void);

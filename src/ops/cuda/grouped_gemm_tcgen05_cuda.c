@@ -10,14 +10,14 @@
 static const struct kind {
     const char *function;
     int tokens;
-    unsigned shared;
+    unsigned blocks, shared;
 } kinds[] = {
-#define KIND(name, matrices, tokens, stages, accumulators)                                         \
-    {#name, tokens, TCGEN05_SHARED_BYTES(matrices, tokens, stages)},
+#define KIND(name, matrices, tokens, stages, accumulators, blocks)                                 \
+    {#name, tokens, blocks, TCGEN05_SHARED_BYTES(matrices, tokens, stages, blocks)},
     TCGEN05_KINDS(KIND)
 #undef KIND
 };
-enum { KIND_GATED = 2 };
+enum { KIND_128, KIND_256, KIND_PAIR, KIND_GATED };
 
 static const struct kind *kind_of(const struct grouped_gemm_args *a, int choice)
 {
@@ -26,9 +26,10 @@ static const struct kind *kind_of(const struct grouped_gemm_args *a, int choice)
 
 /* ---- what is served ---- */
 
-static int64_t tiles_of(const struct gemm_group *g, int tokens)
+static int64_t tiles_of(const struct kind *kind, const struct gemm_group *g)
 {
-    return many_rows_over(g->n, TCGEN05_FEATURES) * many_rows_over(g->m, tokens);
+    return many_rows_over(g->n, (int64_t)kind->blocks * TCGEN05_FEATURES) *
+           many_rows_over(g->m, kind->tokens);
 }
 
 static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
@@ -37,15 +38,15 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
     (void)device;
     if (!grouped_gemm_check(a, why)) return false;
     if (a->format != DTYPE_NVFP4 || !a->unsigned_scales) {
-        snprintf(why, OP_REASON_MAX, "%s", a->format != DTYPE_NVFP4
-                                               ? "it reads nvfp4"
-                                               : "scales may have signs; it reads those without");
+        snprintf(why, OP_REASON_MAX, "%s",
+                 a->format != DTYPE_NVFP4 ? "it reads nvfp4"
+                                          : "scales may have signs; it reads those without");
         return false;
     }
     for (int64_t i = 0; i < a->n_groups; i++) {
         const struct gemm_group *g = &a->groups[i];
         bool empty = grouped_gemm_is_empty(g);
-        if (empty || (g->k % 64 == 0 && tiles_of(g, kinds[0].tokens) < INT32_MAX / TCGEN05_GROUPS))
+        if (empty || (g->k % 64 == 0 && tiles_of(&kinds[KIND_128], g) < INT32_MAX / TCGEN05_GROUPS))
             continue;
         snprintf(why, OP_REASON_MAX, "group %lld: %s", (long long)i,
                  g->k % 64 ? "k is no multiple of 64" : "too many tiles");
@@ -56,24 +57,26 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
 
 /* ---- choices: tokens of a tile ---- */
 
-static const char *const choice_names[] = {"128_tokens", "256_tokens"};
+static const char *const choice_names[] = {"128_tokens", "256_tokens", "256_tokens_two_blocks"};
 
 /* More tokens: weights are read less often. Fewer: the results of one tile leave while the next is
- * multiplied. */
+ * multiplied. Two blocks: each reads half of the tokens, which counts where there are many. */
 static int usual(const void *args, const struct op_device *device)
 {
     const struct grouped_gemm_args *a = args;
+    int64_t most = 0;
     (void)device;
     for (int64_t i = 0; i < a->n_groups; i++)
-        if (a->groups[i].m > kinds[0].tokens) return !a->gated;
-    return 0;
+        if (a->groups[i].m > most) most = a->groups[i].m;
+    if (a->gated || most <= kinds[KIND_128].tokens) return KIND_128;
+    return most <= kinds[KIND_256].tokens ? KIND_256 : KIND_PAIR;
 }
 
 static bool serves(const void *args, const struct op_device *device, int choice)
 {
     const struct grouped_gemm_args *a = args;
     (void)device;
-    return choice == 0 || !a->gated;
+    return choice == KIND_128 || !a->gated;
 }
 
 static const struct op_choices choices = {.names = choice_names,
@@ -98,9 +101,11 @@ static void map_codes(struct gpu_stream *stream, const struct scaled_operand *x,
 }
 
 static void fill_group(struct gpu_stream *stream, const struct grouped_gemm_args *a,
-                       const struct gemm_group *g, int tokens, struct tcgen05_group *to)
+                       const struct gemm_group *g, const struct kind *kind,
+                       struct tcgen05_group *to)
 {
-    int64_t width = g->m < tokens ? many_rows_over(g->m, 8) * 8 : tokens;
+    int64_t unit = 8 * (int64_t)kind->blocks;
+    int64_t width = g->m < kind->tokens ? many_rows_over(g->m, unit) * unit : kind->tokens;
     *to = (struct tcgen05_group){
         .a_scales = g->a.scales,
         .b_scales = g->b.scales,
@@ -115,15 +120,16 @@ static void fill_group(struct gpu_stream *stream, const struct grouped_gemm_args
         .k = (int32_t)g->k,
         .width = (uint32_t)width,
     };
-    map_codes(stream, &g->a, g->m, g->k, to->width, &to->a);
+    map_codes(stream, &g->a, g->m, g->k, to->width / kind->blocks, &to->a);
     map_codes(stream, &g->b, g->n, g->k, TCGEN05_FEATURES, &to->b);
     if (a->gated) map_codes(stream, &g->up, g->n, g->k, TCGEN05_FEATURES, &to->up);
 }
 
-static unsigned blocks_for(const struct gpu_stream *stream, uint32_t tiles)
+/* A block for each SM, or fewer. */
+static unsigned blocks_for(const struct gpu_stream *stream, const struct kind *kind, uint32_t tiles)
 {
-    unsigned sms = (unsigned)gpu_stream_info(stream)->sm_count;
-    return tiles < sms ? tiles : sms;
+    unsigned most = (unsigned)gpu_stream_info(stream)->sm_count / kind->blocks;
+    return (tiles < most ? tiles : most) * kind->blocks;
 }
 
 /* As many groups as a launch takes, from `next` on; where to go on. */
@@ -139,15 +145,16 @@ static int64_t put_some(const struct op_context *context, const struct grouped_g
         const struct gemm_group *g = &a->groups[next];
         if (grouped_gemm_is_empty(g)) continue;
         struct tcgen05_group *to = &k.groups[k.n_groups++];
-        fill_group(context->stream, a, g, kind->tokens, to);
+        fill_group(context->stream, a, g, kind, to);
         to->first_tile = k.tiles;
-        k.tiles += (uint32_t)tiles_of(g, kind->tokens);
+        k.tiles += (uint32_t)tiles_of(kind, g);
     }
     if (k.tiles)
         gpu_put(context->stream, "grouped_gemm/grouped_tcgen05.cu", kind->function,
-                &(struct gpu_launch){.grid = {blocks_for(context->stream, k.tiles)},
+                &(struct gpu_launch){.grid = {blocks_for(context->stream, kind, k.tiles)},
                                      .block = {TCGEN05_THREADS},
                                      .shared_bytes = kind->shared,
+                                     .cluster = kind->blocks > 1 ? kind->blocks : 0,
                                      .overlaps = true},
                 &k);
     return next;
