@@ -11,7 +11,7 @@ fi
 export LD_LIBRARY_PATH=$SOL_EMULATED_GPU FAKE_CUDA_MAJOR=10 FAKE_CUDA_DEVICES=1
 
 # SOL_TEST_WHOLE (make soak): more schedules.
-seeds=2
+seeds=1
 [ "${SOL_TEST_WHOLE:-}" ] && seeds=40
 for seed in $(seq $seeds); do
     EMULATED_SEED=$seed run 0 verify --backend cuda --wide --rounds 1 --seed "$seed" \

@@ -194,6 +194,11 @@ template <class K> __device__ inline void copy_all(const args &a, const tcgen05_
             copy_stage(a, block, tile, s, block.stage(place.at), block.full(place.at));
             place.step();
         }
+    /* Until all is multiplied: a block may not end while the other one's thread still tells it. */
+    for (int s = 0; K::BLOCKS > 1 && s < K::STAGES; s++) {
+        barrier_wait(block.empty(place.at), place.phase ^ 1);
+        place.step();
+    }
 }
 
 /* ---- two warps: scales in rows to atoms ---- */

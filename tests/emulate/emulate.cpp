@@ -98,6 +98,11 @@ int emulated_rank(void)
     return emulated.current / emulated.count;
 }
 
+bool emulated_runs(int rank)
+{
+    return mine->blocks[rank].alive > 0;
+}
+
 char *emulated_memory(int rank)
 {
     return rank ? more_memory[rank] : memory;
@@ -140,12 +145,37 @@ static void change(jmp_buf here, jmp_buf there)
     if (!_setjmp(here)) _longjmp(there, 1);
 }
 
-/* Where work is done by others than threads, in any order: so are turns. */
+/* How the turns of a block go where work is done by others than threads: one of them, or its whole
+ * warp or block, may get most of the turns, and what is started may be done soon or late. */
+static thread_local struct {
+    unsigned late;    /* of so many turns one does a piece of work */
+    int first, count; /* threads that get most of the turns */
+} schedule;
+
+static void draw_schedule(void)
+{
+    static const int counts[] = {1, WARP, 4 * WARP, THREADS_MAX};
+    int count = min(counts[emulated_random() % 4], threads());
+    schedule.late = 1u << 2 * (emulated_random() % 5 + 1);
+    schedule.first = (int)(emulated_random() % (unsigned)(threads() / count)) * count;
+    schedule.count = count;
+    if (emulated.blocks > 1 && emulated_random() % 2) { /* a block runs ahead */
+        schedule.first = (int)(emulated_random() % (unsigned)emulated.blocks) * emulated.count;
+        schedule.count = emulated.count;
+    }
+}
+
+static int random_thread(void)
+{
+    bool favoured = emulated_random() % 8;
+    unsigned count = (unsigned)(favoured ? schedule.count : threads());
+    return (favoured ? schedule.first : 0) + (int)(emulated_random() % count);
+}
+
 static int behind(int thread)
 {
-    if (async_used) thread = (int)(emulated_random() % (unsigned)threads());
-    do thread = (thread + 1) % threads();
-    while (mine->done[thread]);
+    thread = async_used ? random_thread() : (thread + 1) % threads();
+    while (mine->done[thread]) thread = (thread + 1) % threads();
     return thread;
 }
 
@@ -157,14 +187,16 @@ void emulated_progress(void)
 /* Random turns may pass somebody by for a while. */
 static bool waits_for_ever(void)
 {
-    long turns = async_used ? 64L : 4L;
-    return ++mine->idle > turns * threads() && !async_step();
+    long turns = ++mine->idle / threads();
+    if (!async_used) return turns > 4;
+    if (turns > 32 && mine->idle % threads() == 0) async_step(true);
+    return turns > 1024;
 }
 
 static void wait_for_others(void)
 {
     int me = emulated.current;
-    if (async_used && emulated_random() % 8 == 0) async_step();
+    if (async_used && emulated_random() % schedule.late == 0) async_step(false);
     if (waits_for_ever())
         emulated_give_up("threads wait for others that have ended or wait elsewhere");
     int next = behind(me);
@@ -272,6 +304,7 @@ static void run_block(unsigned x, unsigned y)
     mine->idle = 0;
     spoil_memory();
     emulated_seed(launch.seed + launch.count * 1000003 + y * gridDim.x + x);
+    draw_schedule();
     async_begin();
     for (int i = 0; i < threads(); i++) {
         mine->warps[i / WARP] = {0, WARP, 0};

@@ -2,7 +2,7 @@
  * of work wait in a list, from which a random one that may be done is done whenever threads change
  * places. The order between pieces is that of "PTX ISA 9.0", 9.7.16.6: a product comes behind the
  * scales that its thread put before, and behind that thread's products on the same sums; an arrival
- * behind everything that its thread started. */
+ * behind the scales and products that its thread started, but not behind other arrivals. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,6 +25,7 @@ struct work {
     work_kind kind;
     int thread, rank; /* rank: the block in which it is done, the first of `blocks` */
     int blocks;
+    bool lazy;                   /* not done before nobody can go on without it */
     uint32_t to, barrier, bytes; /* to: of shared or tensor memory */
     const char *from;
     fake_tensor_map map;
@@ -42,8 +43,8 @@ struct barrier {
 
 /* Of a thread. */
 struct conduct {
-    bool waited;   /* and did not fence since */
-    bool loaded;   /* and did not fence since */
+    bool waited; /* and did not fence since */
+    bool loaded; /* and did not fence since */
     float *loads[8];
     uint32_t load_from[8];
     int n_loads;
@@ -94,6 +95,7 @@ static char *at(int rank, uint32_t address, uint32_t bytes)
 {
     expect(address >= FIRST_ADDRESS && address - FIRST_ADDRESS + bytes <= EMULATED_SHARED,
            "an address is not in shared memory");
+    expect(emulated_runs(rank), "shared memory of a block that has ended");
     return emulated_memory(rank) + (address - FIRST_ADDRESS);
 }
 
@@ -219,6 +221,7 @@ static void start(const work &w)
 {
     turn_sometimes();
     state->list.push_back(w);
+    state->list.back().lazy = emulated_random() % 16 == 0;
     emulated_progress();
 }
 
@@ -463,8 +466,7 @@ static void read_codes(int8_t code[STEP], int rank, uint32_t from, uint32_t r)
 {
     static const int8_t twice[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
     for (uint32_t i = 0; i < STEP / 2; i++) {
-        uint8_t pair =
-            (uint8_t)*fenced(rank, swizzled(from + r / 8 * 1024 + r % 8 * 128 + i), 1);
+        uint8_t pair = (uint8_t)*fenced(rank, swizzled(from + r / 8 * 1024 + r % 8 * 128 + i), 1);
         code[2 * i] = twice[pair % 16];
         code[2 * i + 1] = twice[pair / 16];
     }
@@ -527,13 +529,14 @@ static void multiply(const work &w, int rank)
 
 static bool comes_before(const work &first, const work &then)
 {
-    if (first.thread != then.thread || then.kind < MULTIPLY || first.kind < PUT_SCALES) return false;
-    if (then.kind == ARRIVE) return true;
+    if (first.thread != then.thread || then.kind < MULTIPLY) return false;
+    if (then.kind == ARRIVE) return first.kind == PUT_SCALES || first.kind == MULTIPLY;
     return first.kind == PUT_SCALES || (first.kind == MULTIPLY && first.to == then.to);
 }
 
-static bool may_run(size_t index)
+static bool may_run(size_t index, bool all_wait)
 {
+    if (state->list[index].lazy && !all_wait) return false;
     for (size_t i = 0; i < index; i++)
         if (comes_before(state->list[i], state->list[index])) return false;
     return true;
@@ -561,11 +564,12 @@ static void perform(const work &w)
     for (int i = 0; i < w.blocks; i++) perform_in(w, w.rank + i);
 }
 
-bool async_step(void)
+bool async_step(bool all_wait)
 {
     if (!async_used || state->list.empty()) return false;
     size_t i = emulated_random() % state->list.size();
-    while (!may_run(i)) i--; /* the first may always */
+    while (i > 0 && !may_run(i, all_wait)) i--;
+    if (!may_run(i, all_wait)) return false;
     work w = state->list[i];
     state->list.erase(state->list.begin() + (long)i);
     perform(w);
@@ -588,12 +592,13 @@ void async_begin(void)
     }
 }
 
-/* Arrivals may come when nobody waits any more; nothing else may. */
+/* Arrivals may come when nobody waits any more, but not from one block to another, which may have
+ * ended; nothing else may. */
 void async_end(void)
 {
     if (!async_used) return;
     for (const work &w : state->list)
-        expect(w.kind == ARRIVE, "a block ends before what it started is done");
+        expect(w.kind == ARRIVE && w.blocks == 1, "a block ends before what it started is done");
     for (int i = 0; i < emulated.blocks; i++)
         expect(!state->blocks[i].allocated, "a block ends and does not free its tensor memory");
 }

@@ -10,7 +10,7 @@
 #define TESTS_EMULATE_ASYNC_HPP
 
 #undef __CUDA_ARCH__
-#define __CUDA_ARCH__               1000
+#define __CUDA_ARCH__              1000
 #define __CUDA_ARCH_FEAT_SM100_ALL 1
 
 #include "tcgen05_operands.cuh"

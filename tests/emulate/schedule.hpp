@@ -1,4 +1,5 @@
-/* Between who runs a block's threads (emulate.cpp) and who does what they start (emulate_async.cpp).
+/* Between who runs a block's threads (emulate.cpp) and who does what they start
+ * (emulate_async.cpp).
  */
 #ifndef TESTS_EMULATE_SCHEDULE_HPP
 #define TESTS_EMULATE_SCHEDULE_HPP
@@ -19,6 +20,7 @@ void emulated_progress(void);
 [[noreturn]] void emulated_give_up(const char *why);
 /* The block of its cluster that the present thread is of, and a block's shared memory. */
 int emulated_rank(void);
+bool emulated_runs(int rank);
 char *emulated_memory(int rank);
 void emulated_cluster_barrier(void);
 
@@ -26,8 +28,9 @@ void emulated_cluster_barrier(void);
 uint32_t emulated_random(void);
 void emulated_seed(uint64_t seed);
 
-/* One of the pieces of work that threads have started, at random; false: there is none. */
-bool async_step(void);
+/* One of the pieces of work that threads have started, at random; false: there is none. Some are
+ * left until all threads wait. */
+bool async_step(bool all_wait);
 void async_begin(void); /* of a block */
 void async_end(void);
 extern thread_local bool async_used; /* by this block: its threads take random turns */
