@@ -6,6 +6,7 @@
 #include "copy_async.cuh"
 #include "grouped_gemm/grouped_work.cuh"
 #include "mma.cuh"
+#include "wgmma.cuh"
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
@@ -59,14 +60,6 @@ INLINE void decode_word(uint32_t (&f)[4], uint32_t word, uint32_t scale)
 
 /* ---- activations as halves, before all else ---- */
 
-/* Four 8x8 matrices of halves, each thread with two neighbours of a row. */
-INLINE void store_rows(uint32_t to, const uint32_t (&m)[4])
-{
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
-                 "r"(m[0]), "r"(m[1]), "r"(m[2]), "r"(m[3])
-                 : "memory");
-}
-
 /* A lane's share of eight tokens by 128 columns. */
 struct eight_tokens {
     uint4 codes;
@@ -111,7 +104,7 @@ struct eight_tokens {
         uint32_t at = shared + lane % 8 * 128, turn = (lane / 8 ^ lane % 8) * 16;
         __syncwarp();
 #pragma unroll
-        for (int j = 0; j < 4; j++) store_rows(at + j / 2 * 1024 + (j % 2 * 64 ^ turn), m[j]);
+        for (int j = 0; j < 4; j++) store_matrices(at + j / 2 * 1024 + (j % 2 * 64 ^ turn), m[j]);
         __syncwarp();
 #pragma unroll
         for (int j = 0; j < 4; j++)
@@ -159,7 +152,7 @@ INLINE void grid_wait(const uint32_t *word, uint32_t before)
 {
     while (!((grid_word(word) ^ before) & 0x80000000u)) {
     }
-    asm volatile("fence.proxy.async;" ::: "memory");
+    fence_for_bulk_copies();
 }
 
 #endif

@@ -17,27 +17,11 @@
 #define KERNELS_GROUPED_GEMM_GROUPED_WGMMA_CUH
 
 #include "grouped_gemm/grouped_decode.cuh"
-#include "grouped_gemm/wgmma_f16.cuh"
+#include "wgmma_ring.cuh"
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
 /* ---- the warpgroup that copies ---- */
-
-INLINE void copy_4(uint32_t to, const void *from, bool valid)
-{
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from),
-                 "r"(valid ? 4 : 0)
-                 : "memory");
-}
-
-INLINE void copy_bytes(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier)
-{
-    asm volatile(
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
-            "r"(to),
-        "l"(from), "r"(bytes), "r"(barrier)
-        : "memory");
-}
 
 /* A thread's share of the weights: 16 bytes of every 32nd row, and scales, which come to where
  * atoms have them: those of a row, or 16 bytes of an atom. */
@@ -103,14 +87,14 @@ template <class K> struct weight_stream {
  * theirs. */
 template <class K> struct token_stream {
     grouped_tiles<K> tiles;
-    grouped_ring<K> ring;
+    wgmma_ring<K> ring;
     const uint8_t *from;
     uint32_t bytes, next;
     int left, behind; /* steps left of the tile; steps whose weights are on their way already */
     uint32_t before;
     bool ready;
 
-    INLINE token_stream(const grouped_wgmma_args &a, const grouped_ring<K> &r, uint32_t word)
+    INLINE token_stream(const grouped_wgmma_args &a, const wgmma_ring<K> &r, uint32_t word)
         : tiles(a), ring(r), left(0), behind(0), before(word), ready(false)
     {
     }
@@ -133,8 +117,8 @@ template <class K> struct token_stream {
             }
             uint32_t full = ring.full(ring.stage), to = ring.at();
             barrier_expect(full, 2 * bytes);
-            copy_bytes(to, from, bytes, full);
-            copy_bytes(to + K::HALF_BYTES, from + next, bytes, full);
+            copy_in(to, from, bytes, full);
+            copy_in(to + K::HALF_BYTES, from + next, bytes, full);
             from += 2 * (int64_t)next;
             left--;
             ring.step();
@@ -143,7 +127,7 @@ template <class K> struct token_stream {
 };
 
 template <class K>
-INLINE void copy_all(const grouped_wgmma_args &a, grouped_ring<K> ring, uint32_t before)
+INLINE void copy_all(const grouped_wgmma_args &a, wgmma_ring<K> ring, uint32_t before)
 {
     grouped_tiles<K> tiles(a);
     grouped_tile tile;
@@ -154,9 +138,7 @@ INLINE void copy_all(const grouped_wgmma_args &a, grouped_ring<K> ring, uint32_t
         for (int s = tile.first; s < tile.last; s++) {
             barrier_wait(ring.empty(ring.stage), ring.phase ^ 1);
             weights.copy(a, ring.at());
-            asm volatile(
-                "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(ring.full(ring.stage))
-                : "memory");
+            barrier_arrive_copied(ring.full(ring.stage));
             if (threadIdx.x == 0) tokens.copy(a, s + 1 == tile.last && tiles.at >= tiles.end);
             ring.step();
         }
@@ -231,15 +213,15 @@ template <class K, int N>
 INLINE void multiply_32(float *sums, const uint32_t (&f)[2][4], uint32_t x, int word)
 {
     wgmma_fence();
-    wgmma_f16<N>::add(sums, f[0], wgmma_operand(x, word * 32));
-    wgmma_f16<N>::add(sums, f[1], wgmma_operand(x, word * 32 + 16));
+    wgmma_f16<N>::registers(sums, f[0], wgmma_operand(x, word * 32));
+    wgmma_f16<N>::registers(sums, f[1], wgmma_operand(x, word * 32 + 16));
     wgmma_commit();
 }
 
 /* 64 columns. While products run, the next fragments are decoded; `last`: a stage that is given
  * back once its products are done, or -1. */
 template <class K, int N>
-INLINE void multiply_64(float (&sums)[K::ROWS][K::SUMS], const grouped_ring<K> &ring,
+INLINE void multiply_64(float (&sums)[K::ROWS][K::SUMS], const wgmma_ring<K> &ring,
                         const weight_place<K> &place, int half, int last, bool valid)
 {
     weight_words w[K::ROWS];
@@ -261,7 +243,7 @@ INLINE void multiply_64(float (&sums)[K::ROWS][K::SUMS], const grouped_ring<K> &
 
 template <class K, int N>
 INLINE void multiply(float (&sums)[K::ROWS][K::SUMS], const grouped_tile &tile,
-                     grouped_ring<K> &ring)
+                     wgmma_ring<K> &ring)
 {
     weight_place<K> place;
     int last = -1, lane = threadIdx.x % WARP, k = tile.part->k;
@@ -297,7 +279,7 @@ INLINE void leave_part(const grouped_wgmma_args &a, int width,
                 __stcg(to + (t * K::TOKENS / 8 + i) * GROUPED_MULTIPLY_THREADS,
                        float4{v[0], v[1], v[2], v[3]});
         }
-    asm volatile("fence.proxy.async;" ::: "memory"); /* copies will read it */
+    fence_for_bulk_copies(); /* copies will read it */
     __threadfence();
     named_sync(3, GROUPED_MULTIPLY_THREADS);
     if (thread == 0)
@@ -323,11 +305,11 @@ INLINE void add_parts(const grouped_wgmma_args &a, int width, uint32_t end,
             while (!grid_word(a.words + 1 + b)) {
             }
             a.words[1 + b] = 0;
-            asm volatile("fence.proxy.async;" ::: "memory");
+            fence_for_bulk_copies();
             barrier_expect(barrier, K::ROWS * width / 8 * EACH);
             const uint8_t *from = (const uint8_t *)a.partial + (int64_t)b * K::PARTIAL;
             for (int t = 0; t < K::ROWS; t++)
-                copy_bytes(shared + t * ROW, from + t * ROW, width / 8 * EACH, barrier);
+                copy_in(shared + t * ROW, from + t * ROW, width / 8 * EACH, barrier);
         }
         barrier_wait(barrier, phase);
         phase ^= 1;
@@ -342,13 +324,6 @@ INLINE void add_parts(const grouped_wgmma_args &a, int width, uint32_t end,
                 sum[2] += __uint_as_float(v.z), sum[3] += __uint_as_float(v.w);
             }
     }
-}
-
-INLINE void store_columns(uint32_t to, const uint32_t (&m)[4])
-{
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
-                 "r"(m[0]), "r"(m[1]), "r"(m[2]), "r"(m[3])
-                 : "memory");
 }
 
 INLINE uint32_t to_half2(int type, float x, float y)
@@ -378,7 +353,7 @@ INLINE void store_halves(const grouped_wgmma_args &a, const grouped_tile &tile, 
             const float *s = sums + 4 * j;
             uint32_t m[4] = {to_half2(a.c_type, s[0], s[1]), to_half2(a.c_type, s[2], s[3]),
                              to_half2(a.c_type, s[4], s[5]), to_half2(a.c_type, s[6], s[7])};
-            store_columns(to + (j * 8 - first) * 128, m);
+            store_transposed(to + (j * 8 - first) * 128, m);
         }
         named_sync(wg, GROUPED_WARPGROUP);
         uint16_t *c = (uint16_t *)g.c + (int64_t)(tile.token + first) * g.n + feature;
@@ -417,7 +392,7 @@ INLINE void finish(const grouped_wgmma_args &a, const grouped_tile &tile, uint32
     }
 }
 
-template <class K> INLINE void multiply_all(const grouped_wgmma_args &a, grouped_ring<K> ring)
+template <class K> INLINE void multiply_all(const grouped_wgmma_args &a, wgmma_ring<K> ring)
 {
     grouped_tiles<K> tiles(a);
     grouped_tile tile;
@@ -449,7 +424,7 @@ template <class K> INLINE void multiply_all(const grouped_wgmma_args &a, grouped
 template <class K> INLINE void grouped_wgmma(const grouped_wgmma_args &a)
 {
     extern __shared__ __align__(1024) char shared[];
-    grouped_ring<K> ring = {shared_address(shared), 0, 0};
+    wgmma_ring<K> ring = {shared_address(shared), 0, 0};
     if (threadIdx.x == 0) {
         for (int s = 0; s < K::STAGES; s++) {
             barrier_init(ring.full(s), GROUPED_WARPGROUP + 1);

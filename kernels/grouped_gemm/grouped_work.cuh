@@ -6,10 +6,9 @@
 #include "common.cuh"
 #include "grouped_gemm/grouped_gemm_args.h"
 #include "grouped_gemm/grouped_wgmma_args.h"
+#include "inline.cuh"
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-
-#define INLINE __device__ __forceinline__ /* the sums must stay in registers */
 
 /* What a kernel is made of. */
 template <int ROWS_, int TOKENS_, int STAGES_> struct grouped_kind {
@@ -17,6 +16,7 @@ template <int ROWS_, int TOKENS_, int STAGES_> struct grouped_kind {
         ROWS = ROWS_,
         TOKENS = TOKENS_,
         STAGES = STAGES_,
+        CLUSTER = 1, /* every block copies for itself */
         FEATURES = GROUPED_FEATURES(ROWS_),
         HALF_BYTES = GROUPED_HALF_BYTES(TOKENS_),
         CODES_AT = GROUPED_CODES_AT(TOKENS_),
@@ -93,21 +93,6 @@ template <class K> struct grouped_tiles {
         tile.last = (int)((at - begin) / each);
         return true;
     }
-};
-
-/* ---- stages ---- */
-
-template <class K> struct grouped_ring {
-    uint32_t base; /* shared address */
-    int stage, phase;
-
-    INLINE void step()
-    {
-        if (++stage == K::STAGES) stage = 0, phase ^= 1;
-    }
-    INLINE uint32_t at() const { return base + stage * K::STAGE_BYTES; }
-    INLINE uint32_t full(int which) const { return base + K::BARRIERS_AT + 8 * which; }
-    INLINE uint32_t empty(int which) const { return full(K::STAGES + which); }
 };
 
 #endif
