@@ -1,4 +1,5 @@
-/* For functions whose arrays are registers of their caller: sums of matrix instructions, fragments. */
+/* For functions whose arrays are registers of their caller: sums of matrix instructions, fragments.
+ */
 #ifndef KERNELS_INLINE_CUH
 #define KERNELS_INLINE_CUH
 

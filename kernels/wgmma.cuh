@@ -102,8 +102,9 @@ __device__ inline void fence_for_bulk_copies()
     asm volatile("fence.proxy.async;" ::: "memory");
 }
 
-/* ---- matrices to shared memory: load_matrices and load_transposed of copy_async.cuh, reversed ---- */
+/* ---- matrices to shared memory ---- */
 
+/* What load_matrices and load_transposed of copy_async.cuh would read. */
 __device__ inline void store_matrices(uint32_t to, const uint32_t (&m)[4])
 {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
@@ -233,15 +234,16 @@ template <int N> struct wgmma_f16;
     template <> struct NAME<N> {                                                                   \
         __device__ static inline void registers(float *d, const uint32_t (&a)[4], uint64_t b)      \
         {                                                                                          \
-            asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" S##o0 \
-                         "}, {%" #o0 ", %" #o1 ", %" #o2 ", %" #o3 "}, %" #o4 ", 1, 1, 1, 0;"      \
+            asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {"      \
+                         S##o0 "}, {%" #o0 ", %" #o1 ", %" #o2 ", %" #o3 "}, %" #o4                \
+                         ", 1, 1, 1, 0;"                                                           \
                          : D##o0(0)                                                                \
                          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                    \
         }                                                                                          \
         __device__ static inline void shared(float *d, uint64_t a, uint64_t b)                     \
         {                                                                                          \
-            asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" S##o0 \
-                         "}, %" #o0 ", %" #o1 ", 1, 1, 1, 0, 0;"                                   \
+            asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {"      \
+                         S##o0 "}, %" #o0 ", %" #o1 ", 1, 1, 1, 0, 0;"                             \
                          : D##o0(0)                                                                \
                          : "l"(a), "l"(b));                                                        \
         }                                                                                          \

@@ -1,7 +1,7 @@
 /* Stages in shared memory that one role of a block fills while others read them, each with two
- * barriers: it is full, it is empty. The kind K of a kernel says how many STAGES of STAGE_BYTES there
- * are from `base` on, where their barriers are (BARRIERS_AT), and how many blocks share what is
- * copied (CLUSTER). */
+ * barriers: it is full, it is empty. The kind K of a kernel says how many STAGES of STAGE_BYTES
+ * there are from `base` on, where their barriers are (BARRIERS_AT), and how many blocks share what
+ * is copied (CLUSTER). */
 #ifndef KERNELS_WGMMA_RING_CUH
 #define KERNELS_WGMMA_RING_CUH
 
@@ -23,7 +23,7 @@ template <class K> struct wgmma_ring {
     INLINE uint32_t at() const { return base + stage * K::STAGE_BYTES; }
     INLINE uint32_t full(int which) const { return base + K::BARRIERS_AT + 8 * which; }
     INLINE uint32_t empty(int which) const { return full(K::STAGES + which); }
-    /* A warp is done with a stage; other blocks write to it too where x is shared. */
+    /* A warp is done with a stage; of a cluster all blocks write to it. */
     INLINE void release(int which) const
     {
         if (threadIdx.x % WARP) return;

@@ -12,16 +12,20 @@
 
 /* ---- decoding ---- */
 
-/* Where a row's scales of a step's first columns are, and bytes from there to those 64 columns on.
- */
+/* Where a row's first scales are, and bytes from there to those 64 columns on. */
 INLINE int64_t scales_at(const grouped_wgmma_args &a, int k, int row)
 {
     return scale_index(a.scales, row, 0, k / 16);
 }
 
+INLINE bool in_atoms(const grouped_wgmma_args &a)
+{
+    return a.scales == SCALES_ATOMS;
+}
+
 INLINE int scale_step(const grouped_wgmma_args &a)
 {
-    return a.scales == SCALES_ATOMS ? (int)ATOM_BYTES : (int)ATOM_BLOCKS;
+    return in_atoms(a) ? (int)ATOM_BYTES : (int)ATOM_BLOCKS;
 }
 
 /* Two scales as halves. */
@@ -32,6 +36,7 @@ INLINE uint32_t decode_scales(uint32_t bytes)
     return both;
 }
 
+/* The first or the second of two halves, twice. */
 INLINE uint32_t twice(uint32_t both, int which)
 {
     return __byte_perm(both, 0, which ? 0x3232 : 0x1010);
@@ -79,8 +84,9 @@ struct eight_tokens {
             }
             int lane = threadIdx.x % WARP, t = lane % 4, eight = i / g.steps, step = i % g.steps;
             int token = min(eight * 8 + lane / 4, g.m - 1), column = step * GROUPED_STEP + t * 32;
-            to = a.decoded + ((int64_t)g.at + (int64_t)(2 * step) * g.eights + eight) * 1024;
-            half = g.eights * 1024;
+            to =
+                a.decoded + ((int64_t)g.at + (int64_t)(2 * step) * g.eights + eight) * GROUPED_KILO;
+            half = g.eights * GROUPED_KILO;
             codes = uint4{0, 0, 0, 0};
             scales = 0;
             if (column >= g.k) return;
@@ -101,10 +107,11 @@ struct eight_tokens {
         decode_word(m[2], codes.z, twice(s, 1));
         decode_word(m[3], codes.w, twice(s, 1));
         /* The lane's address: row lane % 8 of matrix lane / 8. */
-        uint32_t at = shared + lane % 8 * 128, turn = (lane / 8 ^ lane % 8) * 16;
+        uint32_t at = shared + lane % 8 * GROUPED_ROW_BYTES, turn = (lane / 8 ^ lane % 8) * 16;
         __syncwarp();
 #pragma unroll
-        for (int j = 0; j < 4; j++) store_matrices(at + j / 2 * 1024 + (j % 2 * 64 ^ turn), m[j]);
+        for (int j = 0; j < 4; j++)
+            store_matrices(at + j / 2 * GROUPED_KILO + (j % 2 * 64 ^ turn), m[j]);
         __syncwarp();
 #pragma unroll
         for (int j = 0; j < 4; j++)
@@ -126,7 +133,7 @@ INLINE void decode_share(const grouped_wgmma_args &a, uint32_t shared)
             if (i + j * each < count) tokens[j].load(a, i + j * each);
 #pragma unroll
         for (int j = 0; j < AT_ONCE; j++)
-            if (i + j * each < count) tokens[j].store(shared + warp * 2048);
+            if (i + j * each < count) tokens[j].store(shared + warp * 2 * GROUPED_KILO);
     }
     __syncwarp();
 }

@@ -1,5 +1,5 @@
 /* What the parts of the grouped products on wgmma share (grouped_wgmma.cuh): a kernel's sizes, the
- * work of a block, its stages. */
+ * work of a block. */
 #ifndef KERNELS_GROUPED_GEMM_GROUPED_WORK_CUH
 #define KERNELS_GROUPED_GEMM_GROUPED_WORK_CUH
 
@@ -13,7 +13,7 @@
 /* What a kernel is made of. */
 template <int ROWS_, int TOKENS_, int STAGES_> struct grouped_kind {
     enum {
-        ROWS = ROWS_,
+        ROWS = ROWS_, /* times 64, of each of two warpgroups */
         TOKENS = TOKENS_,
         STAGES = STAGES_,
         CLUSTER = 1, /* every block copies for itself */
@@ -24,6 +24,7 @@ template <int ROWS_, int TOKENS_, int STAGES_> struct grouped_kind {
         STAGE_BYTES = GROUPED_STAGE_BYTES(ROWS_, TOKENS_),
         OUT_AT = GROUPED_OUT_AT(ROWS_, TOKENS_, STAGES_),
         BARRIERS_AT = GROUPED_BARRIERS_AT(ROWS_, TOKENS_, STAGES_),
+        SUMS_BARRIER_AT = GROUPED_SUMS_BARRIER_AT(ROWS_, TOKENS_, STAGES_),
         PARTIAL = GROUPED_PARTIAL_BYTES(ROWS_, TOKENS_),
         SUMS = TOKENS_ / 2, /* of a thread, for 64 features of its warpgroup */
     };
@@ -39,11 +40,11 @@ struct grouped_tile {
 
 INLINE uint32_t step_cost(const grouped_part &g)
 {
-    return g.width / 8 + GROUPED_EXTRA;
+    return grouped_step_cost(g.width);
 }
 
-/* Where the work behind cost x begins: a cut within a tile falls between two steps, and not near
- * its ends. */
+/* The cost x, moved to where the work can be cut: between tiles, or between two steps that are not
+ * near a tile's ends. */
 INLINE uint32_t grouped_cut(const grouped_wgmma_args &a, uint32_t x)
 {
     enum { LEAST = 2 }; /* steps of a part */
