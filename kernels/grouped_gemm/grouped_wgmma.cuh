@@ -434,9 +434,9 @@ template <class K> INLINE void grouped_wgmma(const grouped_wgmma_args &a)
             barrier_init(ring.full(s), GROUPED_WARPGROUP + 1);
             barrier_init(ring.empty(s), GROUPED_MULTIPLY_THREADS / WARP);
         }
+        barrier_init(ring.base + K::SUMS_BARRIER_AT, 1);
         barrier_init_done();
     }
-    if (threadIdx.x == 0) barrier_init(ring.base + K::SUMS_BARRIER_AT, 1);
     uint32_t before = grid_word(a.words);
     __syncthreads();
     if (threadIdx.x < GROUPED_WARPGROUP) {
