@@ -20,9 +20,9 @@ static const int widths_2[] = {GROUPED_WIDTHS_2(WIDTH)};
 static const struct kind {
     const char *function;
     const int *widths;
-    int n_widths, rows;
-    unsigned shared;
-    size_t partial; /* bytes */
+    int n_widths, rows; /* rows: times 64, of each of two warpgroups */
+    unsigned shared;    /* bytes */
+    size_t partial;     /* bytes of a block's sums */
 } kinds[] = {
 #define KIND(name, rows, tokens, stages)                                                           \
     {#name,                                                                                        \
@@ -188,6 +188,7 @@ static int64_t decoded_all(const struct grouped_gemm_args *a)
     return kilobytes * GROUPED_KILO;
 }
 
+/* For any choice: tiles of 256 have the larger sums. */
 static size_t workspace(const void *args, int workers)
 {
     (void)workers;
