@@ -30,6 +30,12 @@ __device__ inline void barrier_arrive(uint32_t barrier)
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
+/* Arrives when all copies of this thread are there (copy_async.cuh); barrier_init counts it. */
+__device__ inline void barrier_arrive_copied(uint32_t barrier)
+{
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
+
 /* The same barrier of block `rank` of the cluster. It orders nothing but what matrix instructions have
  * read (release at the scope of the cluster would flush caches, and cost two thirds of the speed). */
 __device__ inline void barrier_arrive_at(uint32_t barrier, uint32_t rank)

@@ -24,7 +24,15 @@ __device__ inline void copy_16(uint32_t to, const void *from)
                  : "memory");
 }
 
-/* The same where 256 bytes from there on will be copied. */
+/* 4 bytes, likewise. */
+__device__ inline void copy_4(uint32_t to, const void *from, bool valid)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from),
+                 "r"(valid ? 4 : 0)
+                 : "memory");
+}
+
+/* 16 bytes where 256 from there on will be copied. */
 __device__ inline void copy_16_of_256(uint32_t to, const void *from, bool valid)
 {
     asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16, %2;" ::"r"(to), "l"(from),

@@ -54,6 +54,15 @@ __device__ inline void copy_box_2d_to(uint32_t to, const struct tensor_map &map,
                  : "memory");
 }
 
+/* Global to shared memory, multiples of 16 bytes, which `barrier` gets. */
+__device__ inline void copy_in(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 " [%0], [%1], %2, [%3];" ::"r"(to),
+                 "l"(from), "r"(bytes), "r"(barrier)
+                 : "memory");
+}
+
 /* Shared to global memory, multiples of 16 bytes; what threads wrote there before needs
  * fence_for_copies and a sync. */
 __device__ inline void copy_out(void *to, uint32_t from, uint32_t bytes)
@@ -85,6 +94,29 @@ __device__ inline void copy_out_read()
 __device__ inline void fence_for_copies()
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+/* The same for copies between any memories: what threads wrote and others of the GPU will copy. */
+__device__ inline void fence_for_bulk_copies()
+{
+    asm volatile("fence.proxy.async;" ::: "memory");
+}
+
+/* ---- matrices to shared memory ---- */
+
+/* What load_matrices and load_transposed of copy_async.cuh would read. */
+__device__ inline void store_matrices(uint32_t to, const uint32_t (&m)[4])
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
+                 "r"(m[0]), "r"(m[1]), "r"(m[2]), "r"(m[3])
+                 : "memory");
+}
+
+__device__ inline void store_transposed(uint32_t to, const uint32_t (&m)[4])
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
+                 "r"(m[0]), "r"(m[1]), "r"(m[2]), "r"(m[3])
+                 : "memory");
 }
 
 /* ---- registers between the roles of a block ---- */
@@ -133,41 +165,54 @@ __device__ inline uint64_t wgmma_operand(uint32_t address, int k)
     return operand;
 }
 
-/* d (64 x N, float32) = a b^T or += where `add`: a 64x16 from registers (fragments as mma_bf16 of
- * mma.cuh, 16 rows a warp) or shared memory, b N x 16 from shared memory. d: for column block j of
- * 8: d[4 j ..] = {(g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1)}. */
+/* d (64 x N, float32) += a b^T: a 64x16 from registers (fragments as mma_bf16 of mma.cuh, 16 rows a
+ * warp) or shared memory, b N x 16 from shared memory, both in bf16; wgmma_f16: in halves. d: for
+ * column block j of 8: d[4 j ..] = {(g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1)}. */
 template <int N> struct wgmma;
+template <int N> struct wgmma_f16;
 
-/* Operand lists; the sums are operands 0 .. N/2 - 1. */
-#define D4(i)  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
-#define D8(i)  D4(i), D4(i + 4)
-#define D16(i) D8(i), D8(i + 8)
-#define D32(i) D16(i), D16(i + 16)
-#define D64(i) D32(i), D32(i + 32)
-#define D24     D16(0), D8(16)
-#define D40     D32(0), D8(32)
-#define D48     D32(0), D16(32)
-#define D56     D48, D8(48)
-#define D72     D64(0), D8(64)
-#define D80     D64(0), D16(64)
-#define D88     D80, D8(80)
-#define D96     D64(0), D32(64)
-#define D104    D96, D8(96)
-#define D112    D96, D16(96)
-#define D120    D112, D8(112)
-#define D128    D64(0), D64(64)
+/* The sums from d[i] on, and operands 0 .. N/2 - 1 as text, which they are. */
+#define D4(i)   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define D8(i)   D4(i), D4(i + 4)
+#define D12(i)  D8(i), D4(i + 8)
+#define D16(i)  D8(i), D8(i + 8)
+#define D20(i)  D16(i), D4(i + 16)
+#define D24(i)  D16(i), D8(i + 16)
+#define D28(i)  D24(i), D4(i + 24)
+#define D32(i)  D16(i), D16(i + 16)
+#define D36(i)  D32(i), D4(i + 32)
+#define D40(i)  D32(i), D8(i + 32)
+#define D44(i)  D40(i), D4(i + 40)
+#define D48(i)  D32(i), D16(i + 32)
+#define D52(i)  D48(i), D4(i + 48)
+#define D56(i)  D48(i), D8(i + 48)
+#define D60(i)  D56(i), D4(i + 56)
+#define D64(i)  D32(i), D32(i + 32)
+#define D72(i)  D64(i), D8(i + 64)
+#define D80(i)  D64(i), D16(i + 64)
+#define D88(i)  D80(i), D8(i + 80)
+#define D96(i)  D64(i), D32(i + 64)
+#define D104(i) D96(i), D8(i + 96)
+#define D112(i) D96(i), D16(i + 96)
+#define D120(i) D112(i), D8(i + 112)
+#define D128(i) D64(i), D64(i + 64)
 #define T10(t)  "%" #t "0,%" #t "1,%" #t "2,%" #t "3,%" #t "4,%" #t "5,%" #t "6,%" #t "7,%" #t "8,%" #t "9"
 #define S4      "%0,%1,%2,%3"
 #define S8      S4 ",%4,%5,%6,%7"
 #define S10     S8 ",%8,%9"
+#define S12     S10 ",%10,%11"
 #define S16     S10 ",%10,%11,%12,%13,%14,%15"
 #define S20     S10 "," T10(1)
 #define S24     S20 ",%20,%21,%22,%23"
+#define S28     S20 ",%20,%21,%22,%23,%24,%25,%26,%27"
 #define S30     S20 "," T10(2)
 #define S32     S30 ",%30,%31"
+#define S36     S30 ",%30,%31,%32,%33,%34,%35"
 #define S40     S30 "," T10(3)
+#define S44     S40 ",%40,%41,%42,%43"
 #define S48     S40 ",%40,%41,%42,%43,%44,%45,%46,%47"
 #define S50     S40 "," T10(4)
+#define S52     S50 ",%50,%51"
 #define S56     S50 ",%50,%51,%52,%53,%54,%55"
 #define S60     S50 "," T10(5)
 #define S64     S60 ",%60,%61,%62,%63"
@@ -184,43 +229,52 @@ template <int N> struct wgmma;
 #define S120    S110 "," T10(11)
 #define S128    S120 ",%120,%121,%122,%123,%124,%125,%126,%127"
 
-/* o0 .. o5: numbers of the operands behind the sums. */
-#define WGMMA(N, SUMS, TEXT, o0, o1, o2, o3, o4, o5)                                               \
-    template <> struct wgmma<N> {                                                                  \
-        __device__ static inline void registers(float *d, const uint32_t (&a)[4], uint64_t b,      \
-                                                int add)                                           \
+/* o0: how many sums there are; o0 .. o4: numbers of the operands behind them. */
+#define WGMMA_OF(NAME, TYPE, N, o0, o1, o2, o3, o4)                                                \
+    template <> struct NAME<N> {                                                                   \
+        __device__ static inline void registers(float *d, const uint32_t (&a)[4], uint64_t b)      \
         {                                                                                          \
-            asm volatile("{.reg .pred p; setp.ne.b32 p, %" #o5 ", 0;\n"                            \
-                         "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" TEXT         \
-                         "}, {%" #o0 ", %" #o1 ", %" #o2 ", %" #o3 "}, %" #o4 ", p, 1, 1, 0;}"     \
-                         : SUMS                                                                    \
-                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));          \
+            asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {"      \
+                         S##o0 "}, {%" #o0 ", %" #o1 ", %" #o2 ", %" #o3 "}, %" #o4                \
+                         ", 1, 1, 1, 0;"                                                           \
+                         : D##o0(0)                                                                \
+                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                    \
         }                                                                                          \
-        __device__ static inline void shared(float *d, uint64_t a, uint64_t b, int add)            \
+        __device__ static inline void shared(float *d, uint64_t a, uint64_t b)                     \
         {                                                                                          \
-            asm volatile("{.reg .pred p; setp.ne.b32 p, %" #o2 ", 0;\n"                            \
-                         "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" TEXT         \
-                         "}, %" #o0 ", %" #o1 ", p, 1, 1, 0, 0;}"                                  \
-                         : SUMS                                                                    \
-                         : "l"(a), "l"(b), "r"(add));                                              \
+            asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {"      \
+                         S##o0 "}, %" #o0 ", %" #o1 ", 1, 1, 1, 0, 0;"                             \
+                         : D##o0(0)                                                                \
+                         : "l"(a), "l"(b));                                                        \
         }                                                                                          \
     };
-WGMMA(16, D8(0), S8, 8, 9, 10, 11, 12, 13)
-WGMMA(32, D16(0), S16, 16, 17, 18, 19, 20, 21)
-WGMMA(48, D24, S24, 24, 25, 26, 27, 28, 29)
-WGMMA(64, D32(0), S32, 32, 33, 34, 35, 36, 37)
-WGMMA(80, D40, S40, 40, 41, 42, 43, 44, 45)
-WGMMA(96, D48, S48, 48, 49, 50, 51, 52, 53)
-WGMMA(112, D56, S56, 56, 57, 58, 59, 60, 61)
-WGMMA(128, D64(0), S64, 64, 65, 66, 67, 68, 69)
-WGMMA(144, D72, S72, 72, 73, 74, 75, 76, 77)
-WGMMA(160, D80, S80, 80, 81, 82, 83, 84, 85)
-WGMMA(176, D88, S88, 88, 89, 90, 91, 92, 93)
-WGMMA(192, D96, S96, 96, 97, 98, 99, 100, 101)
-WGMMA(208, D104, S104, 104, 105, 106, 107, 108, 109)
-WGMMA(224, D112, S112, 112, 113, 114, 115, 116, 117)
-WGMMA(240, D120, S120, 120, 121, 122, 123, 124, 125)
-WGMMA(256, D128, S128, 128, 129, 130, 131, 132, 133)
+#define WGMMA(...) WGMMA_OF(wgmma, "bf16", __VA_ARGS__) WGMMA_OF(wgmma_f16, "f16", __VA_ARGS__)
+WGMMA(8, 4, 5, 6, 7, 8)
+WGMMA(16, 8, 9, 10, 11, 12)
+WGMMA(24, 12, 13, 14, 15, 16)
+WGMMA(32, 16, 17, 18, 19, 20)
+WGMMA(40, 20, 21, 22, 23, 24)
+WGMMA(48, 24, 25, 26, 27, 28)
+WGMMA(56, 28, 29, 30, 31, 32)
+WGMMA(64, 32, 33, 34, 35, 36)
+WGMMA(72, 36, 37, 38, 39, 40)
+WGMMA(80, 40, 41, 42, 43, 44)
+WGMMA(88, 44, 45, 46, 47, 48)
+WGMMA(96, 48, 49, 50, 51, 52)
+WGMMA(104, 52, 53, 54, 55, 56)
+WGMMA(112, 56, 57, 58, 59, 60)
+WGMMA(120, 60, 61, 62, 63, 64)
+WGMMA(128, 64, 65, 66, 67, 68)
+WGMMA(144, 72, 73, 74, 75, 76)
+WGMMA(160, 80, 81, 82, 83, 84)
+WGMMA(176, 88, 89, 90, 91, 92)
+WGMMA(192, 96, 97, 98, 99, 100)
+WGMMA(208, 104, 105, 106, 107, 108)
+WGMMA(224, 112, 113, 114, 115, 116)
+WGMMA(240, 120, 121, 122, 123, 124)
+WGMMA(256, 128, 129, 130, 131, 132)
+#undef WGMMA
+#undef WGMMA_OF
 
 #endif
 #endif

@@ -18,12 +18,11 @@
 
 #include "copy_async.cuh"
 #include "gemm/gemm_mma_args.h"
+#include "inline.cuh"
 #include "mma.cuh"
 #include "pack/mxfp4.cuh"
 #include "swiglu/swiglu.cuh"
 #include "weights.cuh"
-
-#define INLINE __device__ __forceinline__ /* the sums must stay in registers */
 
 template <int TYPE_, bool GATED_, int COLUMNS_, int STAGES_> struct mma_kind {
     enum {

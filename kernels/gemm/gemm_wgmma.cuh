@@ -17,11 +17,13 @@
 #ifndef KERNELS_GEMM_WGMMA_CUH
 #define KERNELS_GEMM_WGMMA_CUH
 
+#include "copy_async.cuh"
 #include "gemm/wgmma_kind.cuh"
 #include "gemm/wgmma_q8_0.cuh"
 #include "gemm/wgmma_results.cuh"
 #include "mma.cuh"
 #include "pack/mxfp4.cuh"
+#include "wgmma_ring.cuh"
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
@@ -57,29 +59,6 @@ template <class K> struct wgmma_tiles {
         tile.rows = min(tile.width, rows - behind);
         index += gridDim.x / K::CLUSTER;
         return true;
-    }
-};
-
-/* Place in the ring of stages. */
-template <class K> struct wgmma_ring {
-    uint32_t base; /* shared address */
-    int stage, phase;
-
-    INLINE void step()
-    {
-        if (++stage == K::STAGES) stage = 0, phase ^= 1;
-    }
-    INLINE uint32_t at() const { return base + stage * K::STAGE_BYTES; }
-    INLINE uint32_t full(int which) const { return base + K::BARRIERS_AT + 8 * which; }
-    INLINE uint32_t empty(int which) const { return full(K::STAGES + which); }
-    /* A warp is done with a stage; other blocks write to it too where x is shared. */
-    INLINE void release(int which) const
-    {
-        if (threadIdx.x % WARP) return;
-        if (K::CLUSTER == 1)
-            barrier_arrive(empty(which));
-        else
-            for (int r = 0; r < K::CLUSTER; r++) barrier_arrive_at(empty(which), r);
     }
 };
 
@@ -195,13 +174,6 @@ INLINE uint2 load_shared_8(uint32_t address)
     return v;
 }
 
-INLINE uint32_t load_shared_4(uint32_t address)
-{
-    uint32_t v;
-    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(address));
-    return v;
-}
-
 /* Rows g and g + 8 of a warp are those of a tile; or (GATED) rows of gate and of up, of the first half of
  * a tile or of the second. */
 template <class K> INLINE void load_words(unit_words &u, const wgmma_ring<K> &ring)
@@ -209,7 +181,7 @@ template <class K> INLINE void load_words(unit_words &u, const wgmma_ring<K> &ri
     int warp = threadIdx.x / WARP - WARPGROUP / WARP, lane = threadIdx.x % WARP;
     uint32_t at = ring.at() + K::W_AT + lane * 16;
     if (!K::GATED) {
-        u.w = load_shared(at + warp * UNIT_BYTES);
+        u.w = load_shared_16(at + warp * UNIT_BYTES);
         return;
     }
     at += warp / 2 * UNIT_BYTES + warp % 2 * 8;
@@ -248,8 +220,8 @@ template <class K> INLINE void load_unit(q8_0_unit &u, const wgmma_ring<K> &ring
     int tile = warp / 4 * TILES + warp % 4 * EACH;
     uint32_t at = ring.at() + K::W_AT + tile * UNIT_BYTES + lane * 16;
     uint32_t scales = ring.at() + K::SCALES_AT + tile * UNIT_SCALES_Q8_0 + lane / 4 * 4;
-    u.low = load_shared(at);
-    u.high = load_shared(at + NEXT * UNIT_BYTES);
+    u.low = load_shared_16(at);
+    u.high = load_shared_16(at + NEXT * UNIT_BYTES);
     set_scales(u, 0, load_shared_4(scales));
     set_scales(u, 1, load_shared_4(scales + NEXT * UNIT_SCALES_Q8_0));
 }
@@ -268,7 +240,7 @@ template <class K, int N>
 INLINE void multiply_step(float (&sums)[K::TOKENS / 2], const uint32_t (&f)[4], uint32_t x, int step)
 {
     wgmma_fence();
-    wgmma<N>::registers(sums, f, wgmma_operand(x, 16 * step), 1);
+    wgmma<N>::registers(sums, f, wgmma_operand(x, 16 * step));
     wgmma_commit();
 }
 
@@ -313,8 +285,8 @@ template <class K, int N>
 INLINE void multiply_steps(float (&sums)[K::TOKENS / 2], const uint32_t (&f)[2][4], uint32_t x, int step)
 {
     wgmma_fence();
-    wgmma<N>::registers(sums, f[0], wgmma_operand(x, 16 * step), 1);
-    wgmma<N>::registers(sums, f[1], wgmma_operand(x, 16 * step + 16), 1);
+    wgmma<N>::registers(sums, f[0], wgmma_operand(x, 16 * step));
+    wgmma<N>::registers(sums, f[1], wgmma_operand(x, 16 * step + 16));
     wgmma_commit();
 }
 
@@ -360,7 +332,7 @@ INLINE void multiply_plain(float (&sums)[K::TOKENS / 2], int units, wgmma_ring<K
         wgmma_fence();
 #pragma unroll
         for (int s = 0; s < 4; s++)
-            wgmma<K::TOKENS>::shared(sums, wgmma_operand(w, 16 * s), wgmma_operand(x, 16 * s), 1);
+            wgmma<K::TOKENS>::shared(sums, wgmma_operand(w, 16 * s), wgmma_operand(x, 16 * s));
         wgmma_commit();
         wgmma_wait<1>();
         if (u > 0) ring.release(last);

@@ -3,12 +3,11 @@
 #define KERNELS_GEMM_WGMMA_KIND_CUH
 
 #include "gemm/gemm_wgmma_args.h"
+#include "inline.cuh"
 #include "weights.cuh"
 #include "wgmma.cuh"
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-
-#define INLINE __device__ __forceinline__ /* the sums must stay in registers */
 
 /* What a kernel is made of. */
 template <int TYPE_, bool GATED_, int WARPGROUPS_, int TOKENS_, int STAGES_, int OUT_TOKENS_, int CLUSTER_,
@@ -59,15 +58,6 @@ struct wgmma_head {
         if (which && row >= a.kv_rows) which = 2, row -= a.kv_rows;
     }
 };
-
-INLINE uint4 load_shared(uint32_t address)
-{
-    uint4 v;
-    asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "r"(address));
-    return v;
-}
 
 #endif
 #endif

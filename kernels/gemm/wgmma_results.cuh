@@ -4,6 +4,7 @@
 #define KERNELS_GEMM_WGMMA_RESULTS_CUH
 
 #include "cache.cuh"
+#include "copy_async.cuh"
 #include "gemm/wgmma_kind.cuh"
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -106,14 +107,6 @@ INLINE void store_block(const gemm_wgmma_args &a, const wgmma_tile &tile, int fi
     leave_f32<K>(a, c + (int64_t)first * stride, stride, width, count, out);
 }
 
-/* Four 8x8 matrices of bf16, each thread with two elements of a column, to rows of 16 bytes. */
-INLINE void store_matrices(uint32_t to, const uint32_t (&m)[4])
-{
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
-                 "r"(m[0]), "r"(m[1]), "r"(m[2]), "r"(m[3])
-                 : "memory");
-}
-
 /* As store_block, BLOCK tokens in bf16, by stores of 16 bytes. In shared memory a token's pieces of 16 bytes
  * are turned about, so that those of 8 tokens lie in different banks. */
 template <class K>
@@ -140,13 +133,13 @@ INLINE void store_block_bf16(const gemm_wgmma_args &a, const wgmma_tile &tile, i
             const float *s = v + 4 * (j + i / MATRICES) + 2 * (i % MATRICES);
             m[i] = f32_to_bf16x2(s[0], s[1]);
         }
-        store_matrices(to + 8 * j * PIECES * 16, m);
+        store_transposed(to + 8 * j * PIECES * 16, m);
     }
     named_sync(wg, WARPGROUP);
     uint16_t *c = (uint16_t *)a.c + (int64_t)(tile.first_row + first) * a.n + feature;
     for (int i = thread; i < count * PIECES; i += WARPGROUP)
         *(uint4 *)(c + (int64_t)(i / PIECES) * a.n + i % PIECES * 8) =
-            load_shared(out + (i ^ i / PIECES / TURN % PIECES) * 16);
+            load_shared_16(out + (i ^ i / PIECES / TURN % PIECES) * 16);
 }
 
 /* Rotates dimensions d and d + 32 of the tile's tokens. */

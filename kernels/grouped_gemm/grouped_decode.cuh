@@ -6,21 +6,26 @@
 #include "copy_async.cuh"
 #include "grouped_gemm/grouped_work.cuh"
 #include "mma.cuh"
+#include "wgmma.cuh"
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
 /* ---- decoding ---- */
 
-/* Where a row's scales of a step's first columns are, and bytes from there to those 64 columns on.
- */
+/* Where a row's first scales are, and bytes from there to those 64 columns on. */
 INLINE int64_t scales_at(const grouped_wgmma_args &a, int k, int row)
 {
     return scale_index(a.scales, row, 0, k / 16);
 }
 
+INLINE bool in_atoms(const grouped_wgmma_args &a)
+{
+    return a.scales == SCALES_ATOMS;
+}
+
 INLINE int scale_step(const grouped_wgmma_args &a)
 {
-    return a.scales == SCALES_ATOMS ? (int)ATOM_BYTES : (int)ATOM_BLOCKS;
+    return in_atoms(a) ? (int)ATOM_BYTES : (int)ATOM_BLOCKS;
 }
 
 /* Two scales as halves. */
@@ -31,6 +36,7 @@ INLINE uint32_t decode_scales(uint32_t bytes)
     return both;
 }
 
+/* The first or the second of two halves, twice. */
 INLINE uint32_t twice(uint32_t both, int which)
 {
     return __byte_perm(both, 0, which ? 0x3232 : 0x1010);
@@ -59,14 +65,6 @@ INLINE void decode_word(uint32_t (&f)[4], uint32_t word, uint32_t scale)
 
 /* ---- activations as halves, before all else ---- */
 
-/* Four 8x8 matrices of halves, each thread with two neighbours of a row. */
-INLINE void store_rows(uint32_t to, const uint32_t (&m)[4])
-{
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
-                 "r"(m[0]), "r"(m[1]), "r"(m[2]), "r"(m[3])
-                 : "memory");
-}
-
 /* A lane's share of eight tokens by 128 columns. */
 struct eight_tokens {
     uint4 codes;
@@ -86,8 +84,9 @@ struct eight_tokens {
             }
             int lane = threadIdx.x % WARP, t = lane % 4, eight = i / g.steps, step = i % g.steps;
             int token = min(eight * 8 + lane / 4, g.m - 1), column = step * GROUPED_STEP + t * 32;
-            to = a.decoded + ((int64_t)g.at + (int64_t)(2 * step) * g.eights + eight) * 1024;
-            half = g.eights * 1024;
+            to =
+                a.decoded + ((int64_t)g.at + (int64_t)(2 * step) * g.eights + eight) * GROUPED_KILO;
+            half = g.eights * GROUPED_KILO;
             codes = uint4{0, 0, 0, 0};
             scales = 0;
             if (column >= g.k) return;
@@ -108,10 +107,11 @@ struct eight_tokens {
         decode_word(m[2], codes.z, twice(s, 1));
         decode_word(m[3], codes.w, twice(s, 1));
         /* The lane's address: row lane % 8 of matrix lane / 8. */
-        uint32_t at = shared + lane % 8 * 128, turn = (lane / 8 ^ lane % 8) * 16;
+        uint32_t at = shared + lane % 8 * GROUPED_ROW_BYTES, turn = (lane / 8 ^ lane % 8) * 16;
         __syncwarp();
 #pragma unroll
-        for (int j = 0; j < 4; j++) store_rows(at + j / 2 * 1024 + (j % 2 * 64 ^ turn), m[j]);
+        for (int j = 0; j < 4; j++)
+            store_matrices(at + j / 2 * GROUPED_KILO + (j % 2 * 64 ^ turn), m[j]);
         __syncwarp();
 #pragma unroll
         for (int j = 0; j < 4; j++)
@@ -133,7 +133,7 @@ INLINE void decode_share(const grouped_wgmma_args &a, uint32_t shared)
             if (i + j * each < count) tokens[j].load(a, i + j * each);
 #pragma unroll
         for (int j = 0; j < AT_ONCE; j++)
-            if (i + j * each < count) tokens[j].store(shared + warp * 2048);
+            if (i + j * each < count) tokens[j].store(shared + warp * 2 * GROUPED_KILO);
     }
     __syncwarp();
 }
@@ -159,7 +159,7 @@ INLINE void grid_wait(const uint32_t *word, uint32_t before)
 {
     while (!((grid_word(word) ^ before) & 0x80000000u)) {
     }
-    asm volatile("fence.proxy.async;" ::: "memory");
+    fence_for_bulk_copies();
 }
 
 #endif

@@ -6,9 +6,9 @@
  * A block has a warpgroup that copies both into shared memory, and two that decode weights into
  * their own registers and multiply, 64 or 128 features each. Activations are decoded once, by all
  * blocks, before all else. Which column of a step is which column of a product is free as long as
- * both sides agree: lane t of a row's four takes columns 32 t
- * .. 32 t + 31 of a step, 16 bytes of codes, which are two blocks. Who decodes activations does
- * the same, and matrices of 8 x 8 leave as the lanes have them.
+ * both sides agree: lane t of a row's four takes 32 columns of a step from 32 t on, 16 bytes of
+ * codes, which are two blocks. Who decodes activations does the same, and matrices of 8 x 8 leave
+ * as the lanes have them.
  *
  * The work, tiles by steps of 128 columns, is cut into as many equal parts as there are blocks.
  * Where a cut falls within a tile, the block that has its beginning adds what the others leave in
@@ -17,30 +17,14 @@
 #define KERNELS_GROUPED_GEMM_GROUPED_WGMMA_CUH
 
 #include "grouped_gemm/grouped_decode.cuh"
-#include "grouped_gemm/wgmma_f16.cuh"
+#include "wgmma_ring.cuh"
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
 /* ---- the warpgroup that copies ---- */
 
-INLINE void copy_4(uint32_t to, const void *from, bool valid)
-{
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from),
-                 "r"(valid ? 4 : 0)
-                 : "memory");
-}
-
-INLINE void copy_bytes(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier)
-{
-    asm volatile(
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
-            "r"(to),
-        "l"(from), "r"(bytes), "r"(barrier)
-        : "memory");
-}
-
-/* A thread's share of the weights: 16 bytes of every 32nd row, and scales, which come to where
- * atoms have them: those of a row, or 16 bytes of an atom. */
+/* A thread's share of the weights: 16 bytes of every 32nd row, and for each 128 rows the scales of
+ * one, or 16 bytes of the atoms. In shared memory scales lie as in atoms. */
 template <class K> struct weight_stream {
     enum { EACH = GROUPED_WARPGROUP / 4, PIECES = K::FEATURES / EACH };
     const uint8_t *codes, *scales[K::ROWS];
@@ -57,11 +41,10 @@ template <class K> struct weight_stream {
             g.b + (int64_t)tile.feature * pitch + tile.first * (GROUPED_STEP / 2) + thread % 4 * 16;
 #pragma unroll
         for (int i = 0; i < K::ROWS; i++) {
-            int row = min(128 * i + ((a.scales == SCALES_ATOMS) ? 0 : thread),
-                          (a.scales == SCALES_ATOMS) ? rows / 128 * 128 : rows);
+            int row = min(ATOM_ROWS * i + (in_atoms(a) ? 0 : thread),
+                          in_atoms(a) ? rows / ATOM_ROWS * ATOM_ROWS : rows);
             scales[i] = g.b_scales + scales_at(a, g.k, tile.feature + row) +
-                        (int64_t)(2 * tile.first) * scale_step(a) +
-                        ((a.scales == SCALES_ATOMS) ? thread * 16 : 0);
+                        (int64_t)(2 * tile.first) * scale_step(a) + (in_atoms(a) ? thread * 16 : 0);
         }
     }
 
@@ -84,13 +67,13 @@ template <class K> struct weight_stream {
         }
 #pragma unroll
         for (int i = 0; i < K::ROWS; i++) {
-            uint32_t at = to + K::SCALES_AT + i * 1024;
-            if ((a.scales == SCALES_ATOMS)) {
+            uint32_t at = to + K::SCALES_AT + i * GROUPED_SCALES_BYTES;
+            if (in_atoms(a)) {
                 if (thread < (second ? 64 : 32)) copy_16(at + thread * 16, scales[i]);
             } else {
                 copy_4(at + thread % 32 * 16 + thread / 32 * 4, scales[i], true);
-                copy_4(at + 512 + thread % 32 * 16 + thread / 32 * 4, scales[i] + (second ? 4 : 0),
-                       second);
+                copy_4(at + ATOM_BYTES + thread % 32 * 16 + thread / 32 * 4,
+                       scales[i] + (second ? 4 : 0), second);
             }
             scales[i] += 2 * scale_step(a);
         }
@@ -103,14 +86,14 @@ template <class K> struct weight_stream {
  * theirs. */
 template <class K> struct token_stream {
     grouped_tiles<K> tiles;
-    grouped_ring<K> ring;
+    wgmma_ring<K> ring;
     const uint8_t *from;
-    uint32_t bytes, next;
-    int left, behind; /* steps left of the tile; steps whose weights are on their way already */
+    uint32_t bytes, next; /* of 64 columns of the tile; from there to the next 64 */
+    int left, behind;     /* steps left of the tile; steps whose weights are on their way already */
     uint32_t before;
     bool ready;
 
-    INLINE token_stream(const grouped_wgmma_args &a, const grouped_ring<K> &r, uint32_t word)
+    INLINE token_stream(const grouped_wgmma_args &a, const wgmma_ring<K> &r, uint32_t word)
         : tiles(a), ring(r), left(0), behind(0), before(word), ready(false)
     {
     }
@@ -125,16 +108,16 @@ template <class K> struct token_stream {
             grouped_tile tile;
             if (!left && tiles.next(a, tile)) {
                 const grouped_part &g = *tile.part;
-                bytes = g.width * 128;
-                next = g.eights * 1024;
-                from = a.decoded + ((int64_t)g.at + tile.token / 8) * 1024 +
+                bytes = GROUPED_HALF_BYTES(g.width);
+                next = g.eights * GROUPED_KILO;
+                from = a.decoded + ((int64_t)g.at + tile.token / 8) * GROUPED_KILO +
                        (int64_t)(2 * tile.first) * next;
                 left = tile.last - tile.first;
             }
             uint32_t full = ring.full(ring.stage), to = ring.at();
             barrier_expect(full, 2 * bytes);
-            copy_bytes(to, from, bytes, full);
-            copy_bytes(to + K::HALF_BYTES, from + next, bytes, full);
+            copy_in(to, from, bytes, full);
+            copy_in(to + K::HALF_BYTES, from + next, bytes, full);
             from += 2 * (int64_t)next;
             left--;
             ring.step();
@@ -143,7 +126,7 @@ template <class K> struct token_stream {
 };
 
 template <class K>
-INLINE void copy_all(const grouped_wgmma_args &a, grouped_ring<K> ring, uint32_t before)
+INLINE void copy_all(const grouped_wgmma_args &a, wgmma_ring<K> ring, uint32_t before)
 {
     grouped_tiles<K> tiles(a);
     grouped_tile tile;
@@ -154,9 +137,7 @@ INLINE void copy_all(const grouped_wgmma_args &a, grouped_ring<K> ring, uint32_t
         for (int s = tile.first; s < tile.last; s++) {
             barrier_wait(ring.empty(ring.stage), ring.phase ^ 1);
             weights.copy(a, ring.at());
-            asm volatile(
-                "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(ring.full(ring.stage))
-                : "memory");
+            barrier_arrive_copied(ring.full(ring.stage));
             if (threadIdx.x == 0) tokens.copy(a, s + 1 == tile.last && tiles.at >= tiles.end);
             ring.step();
         }
@@ -183,9 +164,9 @@ template <class K> struct weight_place {
         uint32_t thread = threadIdx.x - GROUPED_WARPGROUP, t = thread % 4;
         uint32_t row = thread / GROUPED_WARPGROUP * 64 * K::ROWS +
                        thread % GROUPED_WARPGROUP / WARP * 16 + thread % WARP / 4;
-        codes = K::CODES_AT + row * 64 + t * 16;
-        scales = K::SCALES_AT + row / 128 * 1024 + t / 2 * 512 + row % 32 * 16 +
-                 row % 128 / 32 * 4 + t % 2 * 2;
+        codes = K::CODES_AT + row * (GROUPED_STEP / 2) + t * 16;
+        scales = K::SCALES_AT + row / ATOM_ROWS * GROUPED_SCALES_BYTES + t / 2 * ATOM_BYTES +
+                 row % 32 * 16 + row % ATOM_ROWS / 32 * 4 + t % 2 * 2;
     }
 };
 
@@ -231,15 +212,15 @@ template <class K, int N>
 INLINE void multiply_32(float *sums, const uint32_t (&f)[2][4], uint32_t x, int word)
 {
     wgmma_fence();
-    wgmma_f16<N>::add(sums, f[0], wgmma_operand(x, word * 32));
-    wgmma_f16<N>::add(sums, f[1], wgmma_operand(x, word * 32 + 16));
+    wgmma_f16<N>::registers(sums, f[0], wgmma_operand(x, word * 32));
+    wgmma_f16<N>::registers(sums, f[1], wgmma_operand(x, word * 32 + 16));
     wgmma_commit();
 }
 
 /* 64 columns. While products run, the next fragments are decoded; `last`: a stage that is given
  * back once its products are done, or -1. */
 template <class K, int N>
-INLINE void multiply_64(float (&sums)[K::ROWS][K::SUMS], const grouped_ring<K> &ring,
+INLINE void multiply_64(float (&sums)[K::ROWS][K::SUMS], const wgmma_ring<K> &ring,
                         const weight_place<K> &place, int half, int last, bool valid)
 {
     weight_words w[K::ROWS];
@@ -255,13 +236,12 @@ INLINE void multiply_64(float (&sums)[K::ROWS][K::SUMS], const grouped_ring<K> &
                        v.scale);
         multiply_32<K, N>(sums[tile], f[i % 2], x, word);
         wgmma_wait<1>();
-        if (i == 0 && last >= 0 && threadIdx.x % WARP == 0) barrier_arrive(ring.empty(last));
+        if (i == 0 && last >= 0) ring.release(last);
     }
 }
 
 template <class K, int N>
-INLINE void multiply(float (&sums)[K::ROWS][K::SUMS], const grouped_tile &tile,
-                     grouped_ring<K> &ring)
+INLINE void multiply(float (&sums)[K::ROWS][K::SUMS], const grouped_tile &tile, wgmma_ring<K> &ring)
 {
     weight_place<K> place;
     int last = -1, lane = threadIdx.x % WARP, k = tile.part->k;
@@ -276,10 +256,16 @@ INLINE void multiply(float (&sums)[K::ROWS][K::SUMS], const grouped_tile &tile,
         ring.step();
     }
     wgmma_wait<0>();
-    if (lane == 0) barrier_arrive(ring.empty(last));
+    ring.release(last);
 }
 
 /* ---- results ---- */
+
+/* All who multiply; barriers 1 and 2 are those of a warpgroup alone. */
+INLINE void sync_multiplying()
+{
+    named_sync(3, GROUPED_MULTIPLY_THREADS);
+}
 
 /* Sums of a part of a tile to memory, for the block that has its beginning. */
 template <class K>
@@ -297,9 +283,9 @@ INLINE void leave_part(const grouped_wgmma_args &a, int width,
                 __stcg(to + (t * K::TOKENS / 8 + i) * GROUPED_MULTIPLY_THREADS,
                        float4{v[0], v[1], v[2], v[3]});
         }
-    asm volatile("fence.proxy.async;" ::: "memory"); /* copies will read it */
+    fence_for_bulk_copies();
     __threadfence();
-    named_sync(3, GROUPED_MULTIPLY_THREADS);
+    sync_multiplying();
     if (thread == 0)
         asm volatile("st.release.gpu.u32 [%0], 1;" ::"l"(a.words + 1 + blockIdx.x) : "memory");
 }
@@ -312,22 +298,22 @@ INLINE void add_parts(const grouped_wgmma_args &a, int width, uint32_t end,
 {
     enum { EACH = GROUPED_MULTIPLY_THREADS * 16, ROW = K::TOKENS / 8 * EACH };
     int thread = threadIdx.x - GROUPED_WARPGROUP;
-    uint32_t stop = grouped_begin(a, blockIdx.x + 1),
-             barrier = shared + K::BARRIERS_AT + 16 * K::STAGES, phase = 0;
+    uint32_t stop = grouped_begin(a, blockIdx.x + 1), barrier = shared + K::SUMS_BARRIER_AT,
+             phase = 0;
     for (uint32_t b = blockIdx.x + 1; stop < end; b++) {
         uint32_t begin = stop;
         stop = grouped_begin(a, b + 1);
         if (begin == stop) continue;
-        named_sync(3, GROUPED_MULTIPLY_THREADS);
+        sync_multiplying();
         if (thread == 0) {
             while (!grid_word(a.words + 1 + b)) {
             }
             a.words[1 + b] = 0;
-            asm volatile("fence.proxy.async;" ::: "memory");
+            fence_for_bulk_copies();
             barrier_expect(barrier, K::ROWS * width / 8 * EACH);
             const uint8_t *from = (const uint8_t *)a.partial + (int64_t)b * K::PARTIAL;
             for (int t = 0; t < K::ROWS; t++)
-                copy_bytes(shared + t * ROW, from + t * ROW, width / 8 * EACH, barrier);
+                copy_in(shared + t * ROW, from + t * ROW, width / 8 * EACH, barrier);
         }
         barrier_wait(barrier, phase);
         phase ^= 1;
@@ -342,13 +328,6 @@ INLINE void add_parts(const grouped_wgmma_args &a, int width, uint32_t end,
                 sum[2] += __uint_as_float(v.z), sum[3] += __uint_as_float(v.w);
             }
     }
-}
-
-INLINE void store_columns(uint32_t to, const uint32_t (&m)[4])
-{
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
-                 "r"(m[0]), "r"(m[1]), "r"(m[2]), "r"(m[3])
-                 : "memory");
 }
 
 INLINE uint32_t to_half2(int type, float x, float y)
@@ -367,7 +346,7 @@ INLINE void store_halves(const grouped_wgmma_args &a, const grouped_tile &tile, 
     /* The lane's address: token lane % 8 of the first or second eight, features 8 (lane / 8 % 2).
      */
     int token = lane / 16 * 8 + lane % 8, piece = warp * 2 + lane / 8 % 2;
-    uint32_t to = out + token * 128 + (piece ^ token % 8) * 16;
+    uint32_t to = out + token * GROUPED_ROW_BYTES + (piece ^ token % 8) * 16;
 #pragma unroll
     for (int first = 0; first < K::TOKENS; first += GROUPED_OUT_TOKENS) {
         int count = min(min(g.width - first, (int)GROUPED_OUT_TOKENS), g.m - tile.token - first);
@@ -378,7 +357,7 @@ INLINE void store_halves(const grouped_wgmma_args &a, const grouped_tile &tile, 
             const float *s = sums + 4 * j;
             uint32_t m[4] = {to_half2(a.c_type, s[0], s[1]), to_half2(a.c_type, s[2], s[3]),
                              to_half2(a.c_type, s[4], s[5]), to_half2(a.c_type, s[6], s[7])};
-            store_columns(to + (j * 8 - first) * 128, m);
+            store_transposed(to + (j * 8 - first) * GROUPED_ROW_BYTES, m);
         }
         named_sync(wg, GROUPED_WARPGROUP);
         uint16_t *c = (uint16_t *)g.c + (int64_t)(tile.token + first) * g.n + feature;
@@ -386,7 +365,7 @@ INLINE void store_halves(const grouped_wgmma_args &a, const grouped_tile &tile, 
             int row = i / 8, p = i % 8;
             if (feature + p * 8 < g.n)
                 *(uint4 *)(c + (int64_t)row * g.n + p * 8) =
-                    load_shared_16(out + row * 128 + (p ^ row % 8) * 16);
+                    load_shared_16(out + row * GROUPED_ROW_BYTES + (p ^ row % 8) * 16);
         }
     }
 }
@@ -417,7 +396,7 @@ INLINE void finish(const grouped_wgmma_args &a, const grouped_tile &tile, uint32
     }
 }
 
-template <class K> INLINE void multiply_all(const grouped_wgmma_args &a, grouped_ring<K> ring)
+template <class K> INLINE void multiply_all(const grouped_wgmma_args &a, wgmma_ring<K> ring)
 {
     grouped_tiles<K> tiles(a);
     grouped_tile tile;
@@ -449,15 +428,15 @@ template <class K> INLINE void multiply_all(const grouped_wgmma_args &a, grouped
 template <class K> INLINE void grouped_wgmma(const grouped_wgmma_args &a)
 {
     extern __shared__ __align__(1024) char shared[];
-    grouped_ring<K> ring = {shared_address(shared), 0, 0};
+    wgmma_ring<K> ring = {shared_address(shared), 0, 0};
     if (threadIdx.x == 0) {
         for (int s = 0; s < K::STAGES; s++) {
             barrier_init(ring.full(s), GROUPED_WARPGROUP + 1);
             barrier_init(ring.empty(s), GROUPED_MULTIPLY_THREADS / WARP);
         }
+        barrier_init(ring.base + K::SUMS_BARRIER_AT, 1);
         barrier_init_done();
     }
-    if (threadIdx.x == 0) barrier_init(ring.full(2 * K::STAGES), 1);
     uint32_t before = grid_word(a.words);
     __syncthreads();
     if (threadIdx.x < GROUPED_WARPGROUP) {
@@ -466,7 +445,7 @@ template <class K> INLINE void grouped_wgmma(const grouped_wgmma_args &a)
     } else {
         registers_take<216>();
         decode_share(a, ring.base + K::OUT_AT);
-        named_sync(3, GROUPED_MULTIPLY_THREADS);
+        sync_multiplying();
         if (threadIdx.x == GROUPED_WARPGROUP) grid_arrive(a.words);
         multiply_all<K>(a, ring);
     }

@@ -1,22 +1,22 @@
 /* What the parts of the grouped products on wgmma share (grouped_wgmma.cuh): a kernel's sizes, the
- * work of a block, its stages. */
+ * work of a block. */
 #ifndef KERNELS_GROUPED_GEMM_GROUPED_WORK_CUH
 #define KERNELS_GROUPED_GEMM_GROUPED_WORK_CUH
 
 #include "common.cuh"
 #include "grouped_gemm/grouped_gemm_args.h"
 #include "grouped_gemm/grouped_wgmma_args.h"
+#include "inline.cuh"
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-
-#define INLINE __device__ __forceinline__ /* the sums must stay in registers */
 
 /* What a kernel is made of. */
 template <int ROWS_, int TOKENS_, int STAGES_> struct grouped_kind {
     enum {
-        ROWS = ROWS_,
+        ROWS = ROWS_, /* times 64, of each of two warpgroups */
         TOKENS = TOKENS_,
         STAGES = STAGES_,
+        CLUSTER = 1, /* every block copies for itself */
         FEATURES = GROUPED_FEATURES(ROWS_),
         HALF_BYTES = GROUPED_HALF_BYTES(TOKENS_),
         CODES_AT = GROUPED_CODES_AT(TOKENS_),
@@ -24,6 +24,7 @@ template <int ROWS_, int TOKENS_, int STAGES_> struct grouped_kind {
         STAGE_BYTES = GROUPED_STAGE_BYTES(ROWS_, TOKENS_),
         OUT_AT = GROUPED_OUT_AT(ROWS_, TOKENS_, STAGES_),
         BARRIERS_AT = GROUPED_BARRIERS_AT(ROWS_, TOKENS_, STAGES_),
+        SUMS_BARRIER_AT = GROUPED_SUMS_BARRIER_AT(ROWS_, TOKENS_, STAGES_),
         PARTIAL = GROUPED_PARTIAL_BYTES(ROWS_, TOKENS_),
         SUMS = TOKENS_ / 2, /* of a thread, for 64 features of its warpgroup */
     };
@@ -39,11 +40,11 @@ struct grouped_tile {
 
 INLINE uint32_t step_cost(const grouped_part &g)
 {
-    return g.width / 8 + GROUPED_EXTRA;
+    return grouped_step_cost(g.width);
 }
 
-/* Where the work behind cost x begins: a cut within a tile falls between two steps, and not near
- * its ends. */
+/* The cost x, moved to where the work can be cut: between tiles, or between two steps that are not
+ * near a tile's ends. */
 INLINE uint32_t grouped_cut(const grouped_wgmma_args &a, uint32_t x)
 {
     enum { LEAST = 2 }; /* steps of a part */
@@ -93,21 +94,6 @@ template <class K> struct grouped_tiles {
         tile.last = (int)((at - begin) / each);
         return true;
     }
-};
-
-/* ---- stages ---- */
-
-template <class K> struct grouped_ring {
-    uint32_t base; /* shared address */
-    int stage, phase;
-
-    INLINE void step()
-    {
-        if (++stage == K::STAGES) stage = 0, phase ^= 1;
-    }
-    INLINE uint32_t at() const { return base + stage * K::STAGE_BYTES; }
-    INLINE uint32_t full(int which) const { return base + K::BARRIERS_AT + 8 * which; }
-    INLINE uint32_t empty(int which) const { return full(K::STAGES + which); }
 };
 
 #endif

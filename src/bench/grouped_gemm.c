@@ -6,7 +6,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/number.h"
 #include "base/rng.h"
@@ -15,6 +14,8 @@
 #include "ops/ops.h"
 
 enum { SETS_MAX = 16, PEER_WARM = 3 };
+
+const char *const grouped_layout_names[SCALES_COUNT] = {"rows", "atoms"};
 
 static void make(const void *arg, struct case_maker *c, void *args)
 {
@@ -202,8 +203,6 @@ double grouped_bench_mean(const struct grouped_result *results, size_t count, bo
 
 /* ---- showing and keeping ---- */
 
-static const char *const layout_names[SCALES_COUNT] = {"rows", "atoms"};
-
 static json_t *number(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();
@@ -234,9 +233,9 @@ static json_t *result_json(const struct grouped_result *r)
         "{s:s, s:o, s:o, s:o, s:s, s:s, s:s, s:s, s:o, s:o, s:f, s:f, s:o, s:s?, s:o}", "name",
         s->name, "m", list_json(s->m, s->n_groups), "n", list_json(s->n, s->n_groups), "k",
         list_json(s->k, s->n_groups), "format", dtype_info(r->bench.format)->name, "c_type",
-        dtype_info(r->bench.c_type)->name, "scales", layout_names[r->bench.scales], "variant",
-        r->times.variant, "time", figure_json(&r->figure), "samples_us", samples, "tflop_s",
-        r->times.cost.flops / r->figure.value / 1e3, "tb_s",
+        dtype_info(r->bench.c_type)->name, "scales", grouped_layout_names[r->bench.scales],
+        "variant", r->times.variant, "time", figure_json(&r->figure), "samples_us", samples,
+        "tflop_s", r->times.cost.flops / r->figure.value / 1e3, "tb_s",
         r->times.cost.bytes / r->figure.value / 1e3, "cublas", figure_json(&r->peer), "cublas_why",
         *r->peer_why ? r->peer_why : NULL, "of_cublas", number(r->figure.value / r->peer.value));
 }
@@ -252,11 +251,12 @@ json_t *grouped_bench_json(const struct grouped_result *results, size_t count, c
                      number(mean / peer));
 }
 
-static void add_number(struct table *table, const char *format, double value)
+static void add_number(struct table *table, int digits, double value)
 {
-    char text[32];
-    snprintf(text, sizeof text, strcmp(format, "%.2f") == 0 ? "%.2f" : "%.1f", value);
-    table_cell(table, "%s", isfinite(value) ? text : "-");
+    if (isfinite(value))
+        table_cell(table, "%.*f", digits, value);
+    else
+        table_cell(table, "-");
 }
 
 static void add_row(struct table *table, const struct grouped_result *r)
@@ -264,13 +264,13 @@ static void add_row(struct table *table, const struct grouped_result *r)
     char percent[24];
     table_cell(table, "%s", r->bench.sizes.name);
     table_cell(table, "%s", r->times.variant);
-    add_number(table, "%.1f", r->figure.value / 1e3);
-    add_number(table, "%.1f", r->figure.low / 1e3);
-    add_number(table, "%.1f", r->figure.high / 1e3);
+    add_number(table, 1, r->figure.value / 1e3);
+    add_number(table, 1, r->figure.low / 1e3);
+    add_number(table, 1, r->figure.high / 1e3);
     table_number(table, r->times.cost.flops / r->figure.value / 1e3, 3);
     table_cell(table, "%s", figure_percent_text(r->figure.reached, percent));
-    add_number(table, "%.1f", r->peer.value / 1e3);
-    add_number(table, "%.2f", r->figure.value / r->peer.value);
+    add_number(table, 1, r->peer.value / 1e3);
+    add_number(table, 2, r->figure.value / r->peer.value);
 }
 
 enum sol_status grouped_bench_print(const struct grouped_result *results, size_t count,
@@ -285,10 +285,10 @@ enum sol_status grouped_bench_print(const struct grouped_result *results, size_t
     if (count > 1) {
         table_cell(table, "geometric mean");
         table_cell(table, "-");
-        add_number(table, "%.1f", mean / 1e3);
+        add_number(table, 1, mean / 1e3);
         for (int i = 0; i < 4; i++) table_cell(table, "-");
-        add_number(table, "%.1f", peer / 1e3);
-        add_number(table, "%.2f", mean / peer);
+        add_number(table, 1, peer / 1e3);
+        add_number(table, 2, mean / peer);
     }
     table_print(table, format, to);
     table_destroy(table);

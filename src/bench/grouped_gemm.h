@@ -10,6 +10,8 @@
 #include "stats/figure.h"
 #include "store/store.h"
 
+extern const char *const grouped_layout_names[SCALES_COUNT]; /* of enum scale_layout */
+
 /* What is timed. */
 struct grouped_bench {
     struct grouped_sizes_list sizes;

@@ -5,7 +5,6 @@
 
 #include "base/interrupt.h"
 #include "base/status.h"
-#include "base/table.h"
 
 const struct command *const cli_commands[] = {
 #define COMMAND(name) &cmd_##name,
@@ -49,6 +48,20 @@ bool cli_parse(const struct command_spec *spec, int argc, char **argv, void *int
         table_wide(*(const bool *)((const char *)into + wide->offset));
     *exit_status = cli_fail(status);
     return status == SOL_OK && !help;
+}
+
+enum sol_status cli_table_format(const char *name, enum table_format *format, bool *json)
+{
+    static const char *const names[] = {"table", "text", "md", "csv", "json"};
+    static const enum table_format formats[] = {TABLE_TEXT, TABLE_TEXT, TABLE_MARKDOWN, TABLE_CSV,
+                                                TABLE_TEXT};
+    *json = strcmp(name, "json") == 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0) {
+            *format = formats[i];
+            return SOL_OK;
+        }
+    return status_set(SOL_E_ARGUMENT, "-o %s: the formats are table, md, csv and json", name);
 }
 
 const struct cli_exit cli_exits[SOL_STATUS_COUNT] = {

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #include "base/options.h"
+#include "base/table.h"
 #include "sol/status.h"
 
 struct command {
@@ -58,6 +59,9 @@ int cli_fail(enum sol_status status);
     {                                                                                              \
         OPTION_FLAG, 0, "json", NULL, "same as -o json", offsetof(type, field), 0, 0               \
     }
+
+/* What -o asks for where it is table (or text), md, csv or json; of json *format is TABLE_TEXT. */
+enum sol_status cli_table_format(const char *name, enum table_format *format, bool *json);
 
 /* options_parse for a command, --json set as -o json, and table_wide when it was asked for. False
  * when the command is over: help was printed or the usage was wrong, and *exit_status says which.

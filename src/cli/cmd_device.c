@@ -321,14 +321,9 @@ static enum sol_status show_known(const struct device_options *o, enum table_for
 
 static enum sol_status show(const struct device_options *o)
 {
-    bool json = strcmp(o->format, "json") == 0;
-    enum table_format format = strcmp(o->format, "md") == 0    ? TABLE_MARKDOWN
-                               : strcmp(o->format, "csv") == 0 ? TABLE_CSV
-                                                               : TABLE_TEXT;
-    if (!json && format == TABLE_TEXT && strcmp(o->format, "table") != 0 &&
-        strcmp(o->format, "text") != 0)
-        return status_set(SOL_E_ARGUMENT, "-o %s: the formats are table, md, csv and json",
-                          o->format);
+    enum table_format format;
+    bool json;
+    SOL_TRY(cli_table_format(o->format, &format, &json));
     if (o->known || o->descriptions) return show_known(o, format, json);
     json_t *limits, *machine;
     enum sol_status status = get_limits(o, &limits);

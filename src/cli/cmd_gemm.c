@@ -8,7 +8,6 @@
 
 #include "base/cpu.h"
 #include "base/progress.h"
-#include "base/table.h"
 #include "bench/grouped_gemm.h"
 #include "check/backend.h"
 #include "check/grouped_gemm.h"
@@ -28,10 +27,7 @@ struct gemm_options {
 
 static const struct option options[] = {
     OPTION_ENTRY(GROUP, 0, "Both", NULL, NULL, 0, 0, 0),
-    OPTION_ENTRY(STRING, 0, "backend", "NAME", BACKEND_HELP, offsetof(struct gemm_options, backend),
-                 0, 0),
-    OPTION_ENTRY(STRING, 0, "kernel-src", "DIR", KERNEL_SOURCE_HELP,
-                 offsetof(struct gemm_options, kernel_source), 0, 0),
+    BACKEND_OPTIONS(struct gemm_options, backend, kernel_source),
     OPTION_ENTRY(INT, 't', "threads", "N", "threads to compute with (default: every core)",
                  offsetof(struct gemm_options, threads), 1, 1024),
     OPTION_ENTRY(STRING, 'o', "format", "FORMAT", "table (default), md, csv or json",
@@ -63,13 +59,7 @@ static const struct option options[] = {
                  offsetof(struct gemm_options, force), 0, 0),
     OPTION_ENTRY(FLAG, 0, "no-limits", NULL, "do not measure what the machine can do",
                  offsetof(struct gemm_options, no_limits), 0, 0),
-    OPTION_ENTRY(STRING, 0, "store", "FOLDER",
-                 "keep the run there (default $SOL_STORE, or sol in $XDG_DATA_HOME); see sol runs",
-                 offsetof(struct gemm_options, store), 0, 0),
-    OPTION_ENTRY(FLAG, 0, "no-store", NULL, "do not keep the run",
-                 offsetof(struct gemm_options, no_store), 0, 0),
-    OPTION_ENTRY(STRING, 0, "label", "NAME", "a name to find the run by",
-                 offsetof(struct gemm_options, label), 0, 0),
+    STORE_OPTIONS(struct gemm_options),
     {0},
 };
 
@@ -105,24 +95,6 @@ struct gemm_command {
     int argc;
     char **argv;
 };
-
-static enum sol_status choose_format(struct gemm_command *c)
-{
-    static const struct {
-        const char *name;
-        enum table_format format;
-    } formats[] = {{"table", TABLE_TEXT}, {"md", TABLE_MARKDOWN}, {"csv", TABLE_CSV}};
-    const char *name = c->o.format ? c->o.format : "table";
-    c->json = c->o.json || strcmp(name, "json") == 0;
-    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
-        if (strcmp(name, formats[i].name) == 0) {
-            c->format = formats[i].format;
-            return SOL_OK;
-        }
-    return c->json
-               ? SOL_OK
-               : status_set(SOL_E_ARGUMENT, "-o %s: the formats are table, md, csv and json", name);
-}
 
 static int threads_of(const struct gemm_command *c)
 {
@@ -265,6 +237,7 @@ struct benches {
     char run[STORE_ID_SIZE];
 };
 
+/* Which of the words was given; the first where none was. */
 static enum sol_status word_of(const char *option, const char *given, const char *const *words,
                                int count, int *out)
 {
@@ -277,24 +250,30 @@ static enum sol_status word_of(const char *option, const char *given, const char
     return status_set(SOL_E_ARGUMENT, "--%s %s: known are %s", option, given, known);
 }
 
+static enum sol_status dtype_of(const char *option, const char *given, const enum dtype dtypes[3],
+                                enum dtype *out)
+{
+    const char *names[3];
+    int word;
+    for (int i = 0; i < 3; i++) names[i] = dtype_info(dtypes[i])->name;
+    SOL_TRY(word_of(option, given, names, 3, &word));
+    *out = dtypes[word];
+    return SOL_OK;
+}
+
 /* What all shapes have in common. */
 static enum sol_status read_kind(const struct gemm_options *o, struct grouped_bench *b)
 {
-    static const char *const values[] = {"task", "random"}, *const layouts[] = {"rows", "atoms"};
-    static const char *const types[] = {"nvfp4", "mxfp4", "fp8_e4m3"};
-    static const char *const results[] = {"f16", "bf16", "f32"};
+    static const char *const values[] = {"task", "random"};
     static const enum dtype formats[] = {DTYPE_NVFP4, DTYPE_MXFP4, DTYPE_FP8_E4M3};
     static const enum dtype c_types[] = {DTYPE_F16, DTYPE_BF16, DTYPE_F32};
     int word;
     SOL_TRY(word_of("scales", o->values, values, 2, &word));
     b->values = word ? VALUES_ORDINARY : VALUES_TASK;
-    SOL_TRY(word_of("layout", o->layout, layouts, 2, &word));
+    SOL_TRY(word_of("layout", o->layout, grouped_layout_names, SCALES_COUNT, &word));
     b->scales = (enum scale_layout)word;
-    SOL_TRY(word_of("type", o->type, types, 3, &word));
-    b->format = formats[word];
-    SOL_TRY(word_of("results", o->c_type, results, 3, &word));
-    b->c_type = c_types[word];
-    return SOL_OK;
+    SOL_TRY(dtype_of("type", o->type, formats, &b->format));
+    return dtype_of("results", o->c_type, c_types, &b->c_type);
 }
 
 static enum sol_status read_shapes(const struct gemm_options *o, struct benches *all)
@@ -412,13 +391,13 @@ static enum sol_status work(struct gemm_command *c, const char *const *args, int
     if (n_args != 1 || (!checks && strcmp(verb, "bench") != 0))
         return status_set(SOL_E_ARGUMENT, "sol gemm takes check or bench, not '%s'",
                           n_args > 1 ? args[1] : verb);
-    SOL_TRY(choose_format(c));
+    SOL_TRY(cli_table_format(c->o.format, &c->format, &c->json));
     return checks ? check(c) : bench(c);
 }
 
 static int run(int argc, char **argv)
 {
-    struct gemm_command c = {.o.seed = 1, .argc = argc, .argv = argv};
+    struct gemm_command c = {.o = {.seed = 1, .format = "table"}, .argc = argc, .argv = argv};
     int exit_status, n_args;
     const char *args[OPTION_LIST_MAX];
     if (argc > OPTION_LIST_MAX) return cli_fail(status_set(SOL_E_ARGUMENT, "too many arguments"));

@@ -123,12 +123,8 @@ static void say_none(const struct rating_table *ratings, const struct devices *d
 }
 
 static enum sol_status print(const struct ratings_options *o, const struct rating_table *ratings,
-                             const struct devices *d)
+                             const struct devices *d, enum table_format format, bool json)
 {
-    bool json = strcmp(o->format, "json") == 0;
-    enum table_format format = strcmp(o->format, "md") == 0    ? TABLE_MARKDOWN
-                               : strcmp(o->format, "csv") == 0 ? TABLE_CSV
-                                                               : TABLE_TEXT;
     const struct rating *r;
     struct table *table;
     size_t count = 0;
@@ -154,20 +150,16 @@ static enum sol_status print(const struct ratings_options *o, const struct ratin
 
 static enum sol_status show(const struct ratings_options *o, const char *const *args, int n)
 {
-    static const char *const formats[] = {"table", "text", "md", "csv", "json"};
     struct rating_table *ratings = NULL;
     struct devices devices;
-    bool known = false;
-    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
-        known = known || strcmp(o->format, formats[i]) == 0;
-    if (!known)
-        return status_set(SOL_E_ARGUMENT, "-o %s: the formats are table, md, csv and json",
-                          o->format);
+    enum table_format format;
+    bool json;
+    SOL_TRY(cli_table_format(o->format, &format, &json));
     if (n > 1)
         return status_set(SOL_E_ARGUMENT, "sol ratings takes one file, not '%s' too", args[1]);
     if (n) SOL_TRY(rating_table_open(args[0], &ratings));
     find_devices(o, &devices);
-    enum sol_status status = print(o, ratings, &devices);
+    enum sol_status status = print(o, ratings, &devices, format, json);
     json_decref(devices.gpus);
     rating_table_close(ratings);
     return status;

@@ -68,18 +68,6 @@ static const struct command_spec spec = {
     .options = options,
 };
 
-static enum sol_status check_format(const char *format, enum table_format *table, bool *json)
-{
-    *json = strcmp(format, "json") == 0;
-    *table = strcmp(format, "md") == 0    ? TABLE_MARKDOWN
-             : strcmp(format, "csv") == 0 ? TABLE_CSV
-                                          : TABLE_TEXT;
-    if (*json || *table != TABLE_TEXT || strcmp(format, "table") == 0 ||
-        strcmp(format, "text") == 0)
-        return SOL_OK;
-    return status_set(SOL_E_ARGUMENT, "-o %s: the formats are table, md, csv and json", format);
-}
-
 /* ---- list ---- */
 
 static enum sol_status make_filter(const struct runs_options *o, struct store_filter *filter)
@@ -450,7 +438,7 @@ static enum sol_status work(const struct runs_options *o, const char *const *arg
     bool json;
     int verb;
     struct store *store;
-    SOL_TRY(check_format(o->format, &format, &json));
+    SOL_TRY(cli_table_format(o->format, &format, &json));
     SOL_TRY(find_verb(n_args ? args[0] : "list", n_args ? n_args - 1 : 0, &verb));
     SOL_TRY(store_open(o->store, &store));
     enum sol_status status = SOL_OK;

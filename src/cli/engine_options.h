@@ -88,11 +88,26 @@ struct engine_options {
                  "cached and read the rest",                                                       \
                  offsetof(type, field.load), 0, 0)
 
+/* For commands that call backend_open; `name` and `source` are strings of the command's struct. */
+#define BACKEND_OPTIONS(type, name, source)                                                        \
+    OPTION_ENTRY(STRING, 0, "backend", "NAME", BACKEND_HELP, offsetof(type, name), 0, 0),          \
+        OPTION_ENTRY(STRING, 0, "kernel-src", "DIR", KERNEL_SOURCE_HELP, offsetof(type, source),   \
+                     0, 0)
+
 /* For commands that end with engine_options_close. */
-#define ENGINE_BACKEND_OPTION(type, field)                                                         \
-    OPTION_ENTRY(STRING, 0, "backend", "NAME", BACKEND_HELP, offsetof(type, field.backend), 0, 0), \
-        OPTION_ENTRY(STRING, 0, "kernel-src", "DIR", KERNEL_SOURCE_HELP,                           \
-                     offsetof(type, field.kernel_source), 0, 0)
+#define ENGINE_BACKEND_OPTION(type, field) BACKEND_OPTIONS(type, field.backend, field.kernel_source)
+
+/* For commands that measure, and keep what they measured: strings `store` and `label` and a bool
+ * `no_store` of the command's struct. */
+#define STORE_OPTIONS(type)                                                                        \
+    OPTION_ENTRY(                                                                                  \
+        STRING, 0, "store", "FOLDER",                                                              \
+        "keep the run there (default $SOL_STORE, or sol in $XDG_DATA_HOME); see sol runs",         \
+        offsetof(type, store), 0, 0),                                                              \
+        OPTION_ENTRY(FLAG, 0, "no-store", NULL, "do not keep the run", offsetof(type, no_store),   \
+                     0, 0),                                                                        \
+        OPTION_ENTRY(STRING, 0, "label", "NAME", "a name to find the run by",                      \
+                     offsetof(type, label), 0, 0)
 
 /* How long and how wide, for commands that have no lists for it. */
 #define ENGINE_SIZE_OPTIONS(type, field, context_help)                                             \

@@ -3,16 +3,12 @@
 
 #include "gpu/kernel.h"
 #include "grouped_gemm/grouped_gemm_mma_args.h"
+#include "ops/cuda/many_rows_operands.h"
 #include "ops/grouped_gemm.h"
-
-static uint64_t over(int64_t count, int64_t size)
-{
-    return (uint64_t)((count + size - 1) / size);
-}
 
 static uint64_t tiles_of(const struct gemm_group *g)
 {
-    return over(g->m, GROUPED_ROWS) * over(g->n, GROUPED_COLUMNS);
+    return (uint64_t)(many_rows_over(g->m, GROUPED_ROWS) * many_rows_over(g->n, GROUPED_COLUMNS));
 }
 
 static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])

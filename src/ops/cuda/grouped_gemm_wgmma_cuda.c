@@ -1,11 +1,10 @@
 /* grouped_gemm of NVFP4 on Hopper's tensor cores: kernels/grouped_gemm/grouped_wgmma.cuh. */
 #include <stdio.h>
-#include <string.h>
 
 #include "counters_args.h"
 #include "gpu/kernel.h"
-#include "grouped_gemm/grouped_gemm_args.h"
 #include "grouped_gemm/grouped_wgmma_args.h"
+#include "ops/cuda/many_rows_operands.h"
 #include "ops/grouped_gemm.h"
 
 static const char IMAGE[] = "grouped_gemm/grouped_wgmma.cu";
@@ -21,9 +20,9 @@ static const int widths_2[] = {GROUPED_WIDTHS_2(WIDTH)};
 static const struct kind {
     const char *function;
     const int *widths;
-    int n_widths, rows;
-    unsigned shared;
-    size_t partial; /* bytes */
+    int n_widths, rows; /* rows: times 64, of each of two warpgroups */
+    unsigned shared;    /* bytes */
+    size_t partial;     /* bytes of a block's sums */
 } kinds[] = {
 #define KIND(name, rows, tokens, stages)                                                           \
     {#name,                                                                                        \
@@ -47,36 +46,26 @@ static bool is_whole(int choice)
     return choice >= 2;
 }
 
-static int64_t over(int64_t count, int64_t size)
-{
-    return (count + size - 1) / size;
-}
-
 /* How many tiles of each width cover m tokens at the least cost: the widest for all but the last
  * ones, where each width is tried. */
 struct cover {
     int64_t tiles[16];
 };
 
-static int64_t cost_of(int width)
-{
-    return width / 8 + GROUPED_EXTRA;
-}
-
 static struct cover cover(const struct kind *k, int64_t m)
 {
     enum { EXACT = 64 }; /* eights that are covered as well as it goes */
     struct cover out = {{0}};
-    int64_t least[EXACT + 1] = {0}, eights = over(m, 8);
+    int64_t least[EXACT + 1] = {0}, eights = many_rows_over(m, 8);
     int last[EXACT + 1] = {0}, widest = k->n_widths - 1;
-    int64_t many = eights > EXACT ? over(eights - EXACT, k->widths[widest] / 8) : 0;
+    int64_t many = eights > EXACT ? many_rows_over(eights - EXACT, k->widths[widest] / 8) : 0;
     out.tiles[widest] = many;
     eights -= many * (k->widths[widest] / 8);
     for (int64_t e = 1; e <= eights; e++) {
         least[e] = INT64_MAX;
         for (int w = 0; w < k->n_widths; w++) {
             int64_t before = e - k->widths[w] / 8;
-            int64_t cost = least[before > 0 ? before : 0] + cost_of(k->widths[w]);
+            int64_t cost = least[before > 0 ? before : 0] + grouped_step_cost(k->widths[w]);
             if (cost < least[e]) least[e] = cost, last[e] = w;
         }
     }
@@ -94,13 +83,13 @@ static int parts_of(const struct kind *k, int64_t m)
 
 static int64_t steps_of(const struct gemm_group *g)
 {
-    return over(g->k, GROUPED_STEP);
+    return many_rows_over(g->k, GROUPED_STEP);
 }
 
 /* Kilobytes of a group's activations as halves. */
 static int64_t decoded_of(const struct gemm_group *g)
 {
-    return over(g->m, 8) * steps_of(g) * 2;
+    return many_rows_over(g->m, 8) * steps_of(g) * 2;
 }
 
 /* ---- what is served ---- */
@@ -121,7 +110,8 @@ static bool can_be_counted(const struct grouped_gemm_args *a)
     double cost = 0;
     for (int64_t i = 0; i < a->n_groups; i++) {
         const struct gemm_group *g = &a->groups[i];
-        cost += (double)over(g->n, 128) * (double)steps_of(g) * ((double)g->m + 256);
+        cost += (double)many_rows_over(g->n, GROUPED_FEATURES(1)) * (double)steps_of(g) *
+                ((double)g->m + 256);
     }
     return cost < UINT32_MAX / 2.0;
 }
@@ -158,7 +148,8 @@ static double cycles_of(const struct grouped_gemm_args *a, int choice, int block
         struct cover c = cover(k, g->m);
         for (int w = 0; w < k->n_widths; w++) {
             double step = k->rows == 2 ? 1100 + 16 * k->widths[w] : 2000;
-            double count = (double)c.tiles[w] * (double)over(g->n, GROUPED_FEATURES(k->rows));
+            double count =
+                (double)c.tiles[w] * (double)many_rows_over(g->n, GROUPED_FEATURES(k->rows));
             double tile = (double)steps_of(g) * step;
             sum += count * tile;
             tiles += count;
@@ -166,7 +157,7 @@ static double cycles_of(const struct grouped_gemm_args *a, int choice, int block
         }
     }
     if (!is_whole(choice)) return sum / blocks + divided;
-    return (double)over((int64_t)tiles, blocks) * longest;
+    return (double)many_rows_over((int64_t)tiles, blocks) * longest;
 }
 
 static int blocks_of(const struct gpu_info *info)
@@ -187,7 +178,7 @@ static const struct op_choices choices = {
 
 /* ---- running ---- */
 
-enum { ALIGN = 256, OVERHANG = 16 }; /* kilobytes that the last tile's width may read behind */
+enum { OVERHANG = 16 }; /* kilobytes that the last tile's width may read behind */
 
 static int64_t decoded_all(const struct grouped_gemm_args *a)
 {
@@ -197,6 +188,7 @@ static int64_t decoded_all(const struct grouped_gemm_args *a)
     return kilobytes * GROUPED_KILO;
 }
 
+/* For any choice: tiles of 256 have the larger sums. */
 static size_t workspace(const void *args, int workers)
 {
     (void)workers;
@@ -211,8 +203,8 @@ static void add_group(const struct kind *kind, const struct grouped_gemm_args *a
     int64_t token = 0;
     for (int w = kind->n_widths - 1; w >= 0; w--) {
         if (!c.tiles[w]) continue;
-        int64_t tiles = c.tiles[w] * over(g->n, GROUPED_FEATURES(kind->rows));
-        uint32_t eights = (uint32_t)over(g->m, 8);
+        int64_t tiles = c.tiles[w] * many_rows_over(g->n, GROUPED_FEATURES(kind->rows));
+        uint32_t eights = (uint32_t)many_rows_over(g->m, 8);
         k->part[k->n_parts++] = (struct grouped_part){
             .a = g->a.codes,
             .b = g->b.codes,
@@ -234,7 +226,7 @@ static void add_group(const struct kind *kind, const struct grouped_gemm_args *a
             .decodes = token ? 0 : eights,
         };
         token += c.tiles[w] * kind->widths[w];
-        k->cost += (uint32_t)(tiles * steps_of(g) * cost_of(kind->widths[w]));
+        k->cost += (uint32_t)(tiles * steps_of(g) * grouped_step_cost(kind->widths[w]));
     }
 }
 
@@ -286,5 +278,5 @@ const struct op_variant grouped_gemm_wgmma_cuda = {
     .choices = &choices,
     .workspace = workspace,
     .run = run,
-    .images = {"grouped_gemm/grouped_wgmma.cu"},
+    .images = {IMAGE},
 };

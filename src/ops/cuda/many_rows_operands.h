@@ -1,6 +1,6 @@
 /* What the products of many rows share on the host (wgmma_product.h, gemm_mma_cuda.c,
- * gemm_cublaslt_cuda.c): which weights they read, from how many rows on they are wanted, and the
- * activations, which they read in bf16. */
+ * gemm_cublaslt_cuda.c; grouped_gemm only counts with it): which weights they read, from how many
+ * rows on they are wanted, and the activations, which they read in bf16. */
 #ifndef OPS_CUDA_MANY_ROWS_OPERANDS_H
 #define OPS_CUDA_MANY_ROWS_OPERANDS_H
 

@@ -21,7 +21,7 @@ struct grouped_state {
 
 static int64_t grouped_padded(int64_t k)
 {
-    return (k + GROUPED_STEP - 1) / GROUPED_STEP * GROUPED_STEP;
+    return gemm_div_up(k, GROUPED_STEP) * GROUPED_STEP;
 }
 
 /* ---- to float32 ---- */
