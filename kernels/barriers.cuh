@@ -46,6 +46,16 @@ __device__ inline void barrier_arrive_at(uint32_t barrier, uint32_t rank)
                  : "memory");
 }
 
+/* At the same barrier of block `rank` of the cluster; what this thread wrote or saw before, who
+ * waits there (barrier_wait_cluster) sees too. */
+__device__ inline void barrier_tell(uint32_t barrier, uint32_t rank)
+{
+    asm volatile("{.reg .b32 there; mapa.shared::cluster.u32 there, %0, %1;\n"
+                 "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];}" ::"r"(barrier),
+                 "r"(rank)
+                 : "memory");
+}
+
 /* A number to the same place in block `rank` of the cluster, whose barrier gets its four bytes: nobody else
  * has to wait until it is there. */
 __device__ inline void put_at(const float *local, float value, uint32_t barrier, uint32_t rank)

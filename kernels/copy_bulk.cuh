@@ -24,19 +24,46 @@ __device__ inline void copy_box_2d(uint32_t to, const struct tensor_map &map, in
                  : "memory");
 }
 
-/* Multiples of 16 bytes, from and to such addresses. */
-__device__ inline void copy_bytes(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier)
+__device__ inline void copy_box_3d(uint32_t to, const struct tensor_map &map, int x, int y, int z,
+                                   uint32_t barrier)
 {
-    asm volatile(
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
-            "r"(to),
-        "l"(from), "r"(bytes), "r"(barrier)
-        : "memory");
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 " [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(to),
+                 "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z)
+                 : "memory");
 }
 
-/* To the same place in each of two blocks of a cluster, and to their barriers. */
-__device__ inline void copy_bytes_to_two(uint32_t to, const void *from, uint32_t bytes,
-                                         uint32_t barrier)
+__device__ inline void copy_box_5d(uint32_t to, const struct tensor_map &map, int x, int v,
+                                   uint32_t barrier)
+{
+    asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 " [%0], [%1, {%3, %4, %4, %4, %5}], [%2];" ::"r"(to),
+                 "l"(&map), "r"(barrier), "r"(x), "r"(0), "r"(v)
+                 : "memory");
+}
+
+/* To the same place in every block of the cluster that `blocks` has a bit for, and to their
+ * barriers. */
+__device__ inline void copy_box_2d_to(uint32_t to, const struct tensor_map &map, int x, int y,
+                                      uint32_t barrier, uint16_t blocks)
+{
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 ".multicast::cluster [%0], [%1, {%3, %4}], [%2], %5;" ::"r"(to),
+                 "l"(&map), "r"(barrier), "r"(x), "r"(y), "h"(blocks)
+                 : "memory");
+}
+
+/* Global to shared memory, multiples of 16 bytes, which `barrier` gets. */
+__device__ inline void copy_in(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 " [%0], [%1], %2, [%3];" ::"r"(to),
+                 "l"(from), "r"(bytes), "r"(barrier)
+                 : "memory");
+}
+
+/* The same to each of two blocks of a cluster, and to their barriers. */
+__device__ inline void copy_in_two(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier)
 {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
                  ".multicast::cluster [%0], [%1], %2, [%3], %4;" ::"r"(to),
@@ -44,14 +71,33 @@ __device__ inline void copy_bytes_to_two(uint32_t to, const void *from, uint32_t
                  : "memory");
 }
 
-/* At the same barrier of block `rank` of the cluster; what this thread wrote or saw before, who
- * waits there (barrier_wait_cluster) sees too. */
-__device__ inline void barrier_tell(uint32_t barrier, uint32_t rank)
+/* Shared to global memory, multiples of 16 bytes; what threads wrote there before needs
+ * fence_for_copies and a sync. */
+__device__ inline void copy_out(void *to, uint32_t from, uint32_t bytes)
 {
-    asm volatile("{.reg .b32 there; mapa.shared::cluster.u32 there, %0, %1;\n"
-                 "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];}" ::"r"(barrier),
-                 "r"(rank)
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from),
+                 "r"(bytes)
                  : "memory");
+}
+
+/* The same, added to what is there: float32. */
+__device__ inline void add_out(void *to, uint32_t from, uint32_t bytes)
+{
+    asm volatile(
+        "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to),
+        "r"(from), "r"(bytes)
+        : "memory");
+}
+
+__device__ inline void copy_out_commit()
+{
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+/* Until the copies of this thread have read shared memory. */
+__device__ inline void copy_out_read()
+{
+    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
 
 __device__ inline void store_shared_4(uint32_t to, uint32_t value)
@@ -64,6 +110,12 @@ __device__ inline void store_shared_4(uint32_t to, uint32_t value)
 __device__ inline void fence_for_copies()
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+/* The same for copies between any memories: what threads wrote and others of the GPU will copy. */
+__device__ inline void fence_for_bulk_copies()
+{
+    asm volatile("fence.proxy.async;" ::: "memory");
 }
 
 #endif

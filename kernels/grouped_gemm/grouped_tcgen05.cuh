@@ -147,9 +147,9 @@ __device__ inline void copy_token_scales(const tcgen05_block<K> &block, const tc
     for (int i = block.rank; i < token_atoms(tile); i += K::BLOCKS) {
         const uint8_t *from = atoms_at(g, g.a_scales, tile.token + i * ATOM_ROWS, s);
         if (K::BLOCKS == 1)
-            copy_bytes(to + i * TCGEN05_SCALES, from, bytes, full);
+            copy_in(to + i * TCGEN05_SCALES, from, bytes, full);
         else
-            copy_bytes_to_two(to + i * TCGEN05_SCALES, from, bytes, full);
+            copy_in_two(to + i * TCGEN05_SCALES, from, bytes, full);
     }
 }
 
@@ -161,9 +161,9 @@ __device__ inline void copy_scales(const tcgen05_block<K> &block, const tcgen05_
     const group &g = *tile.g;
     int feature = min(tile.feature, (g.n - 1) / ATOM_ROWS * ATOM_ROWS);
     uint32_t bytes = atoms_of(g, s) * ATOM_BYTES, at = to + K::SCALES_AT;
-    copy_bytes(at, atoms_at(g, g.b_scales, feature, s), bytes, full);
+    copy_in(at, atoms_at(g, g.b_scales, feature, s), bytes, full);
     if (K::MATRICES == 2)
-        copy_bytes(at + TCGEN05_SCALES, atoms_at(g, g.up_scales, feature, s), bytes, full);
+        copy_in(at + TCGEN05_SCALES, atoms_at(g, g.up_scales, feature, s), bytes, full);
     copy_token_scales(block, tile, s, to + K::TOKEN_SCALES_AT, full);
 }
 

@@ -254,13 +254,13 @@ static work piece_of_bytes(uint32_t to, const void *from, uint32_t bytes, uint32
     return w;
 }
 
-void copy_bytes(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier)
+void copy_in(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier)
 {
     start(piece_of_bytes(to, from, bytes, barrier));
 }
 
 /* They need not come at the same time. */
-void copy_bytes_to_two(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier)
+void copy_in_two(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier)
 {
     work w = piece_of_bytes(to, from, bytes, barrier);
     expect(emulated.blocks == 2, "there is a second block");

@@ -23,6 +23,7 @@ uint32_t shared_address(const void *p);
 void barrier_init(uint32_t barrier, uint32_t arrivals);
 void barrier_init_done(void);
 void barrier_arrive(uint32_t barrier);
+void barrier_tell(uint32_t barrier, uint32_t rank);
 void barrier_expect(uint32_t barrier, uint32_t bytes);
 void barrier_wait(uint32_t barrier, uint32_t parity);
 void barrier_wait_cluster(uint32_t barrier, uint32_t parity);
@@ -34,9 +35,8 @@ void cluster_sync(void);
 
 static inline void prefetch_map(const tensor_map &) {}
 void copy_box_2d(uint32_t to, const tensor_map &map, int x, int y, uint32_t barrier);
-void copy_bytes(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier);
-void copy_bytes_to_two(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier);
-void barrier_tell(uint32_t barrier, uint32_t rank);
+void copy_in(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier);
+void copy_in_two(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier);
 void store_shared_4(uint32_t to, uint32_t value);
 void fence_for_copies(void);
 
