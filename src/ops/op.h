@@ -68,6 +68,7 @@ enum { OP_REASON_MAX = 120, OP_IMAGES_MAX = 6, OP_CALLS_MAX = 6 };
 struct op_arch {
     int major, minor; /* and later ones; 0: every GPU that sol opens */
     bool alone;       /* no later one: what sm_90a and sm_100a add is that architecture's only */
+    bool family;      /* all of this major number, no others: sm_120a and sm_121a add the same */
 };
 
 /* Alternatives within a variant: tiles, split counts. Any that `serves` accepts gives right
