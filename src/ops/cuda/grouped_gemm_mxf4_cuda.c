@@ -48,6 +48,7 @@ const struct op_variant grouped_gemm_mxf4_cuda = {
                "NVFP4 without signs",
     .target = TARGET_CUDA,
     .arch = {.major = 12, .family = true},
+    .unproven = true,
     .can_run = can_run,
     .run = run,
     .images = {"grouped_gemm/grouped_gemm_mxf4.cu"},
