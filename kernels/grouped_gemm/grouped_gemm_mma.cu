@@ -11,6 +11,7 @@
 #include "grouped_gemm/grouped_gemm_mma_args.h"
 #include "grouped_gemm/grouped_tiles.cuh"
 #include "mma.cuh"
+#include "swiglu/swiglu.cuh"
 
 typedef grouped_tiles_group group;
 
@@ -252,9 +253,12 @@ __device__ inline void store_tile(const grouped_tiles_args &a, const group &g, c
                 int64_t column = first_column + me.column + j * 8 + 2 * me.t + e % 2;
                 if (row >= g.m || column >= g.n) continue;
                 const float scale = sum_scale<FORMAT>();
-                cache_put(
-                    a.c_type, g.c, row * g.n + column,
-                    result_of<GATED>(a, g, d.at[i][j][e] * scale, up.at[i][j][e] * scale, column));
+                float value = finish(d.at[i][j][e] * scale, g.factor, g.bias, column);
+                if (GATED)
+                    value = swiglu(value,
+                                   finish(up.at[i][j][e] * scale, g.up_factor, g.up_bias, column),
+                                   a.alpha, a.limit);
+                cache_put(a.c_type, g.c, row * g.n + column, value);
             }
 }
 

@@ -14,6 +14,7 @@
 #include "grouped_gemm/grouped_gemm_mxf4_args.h"
 #include "grouped_gemm/grouped_tiles.cuh"
 #include "mma_block_scaled.cuh"
+#include "swiglu/swiglu.cuh"
 
 #ifdef KERNELS_BLOCK_SCALED /* elsewhere the file has no kernels, and the host chooses none */
 
@@ -228,6 +229,16 @@ __device__ inline void multiply_there(tile_sums &d, uint32_t stage, const warp_p
 }
 
 /* ---- results ---- */
+
+/* A sum of products, or where GATED that of the gate's and that of up's, as a number of C. */
+template <bool GATED>
+__device__ inline float result_of(const grouped_tiles_args &a, const group &g, float sum, float up,
+                                  int64_t column)
+{
+    float value = finish(sum, g.factor, g.bias, column);
+    if (GATED) value = swiglu(value, finish(up, g.up_factor, g.up_bias, column), a.alpha, a.limit);
+    return value;
+}
 
 /* Two neighbours: together where rows begin at even numbers. */
 __device__ inline void put_pair(const grouped_tiles_args &a, const group &g, int64_t row,
