@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# sol verify on a GPU that is emulated (tests/emulate), a card of compute capability 8.0: every kernel that runs
-# there, its threads one after the other on the processor, against the references; and whole steps of two engines.
+# sol verify on a GPU that is emulated (tests/emulate), a card of compute capability 8.0, or 12.x for what only that
+# can: every kernel that runs there, its threads one after the other on the processor, against the references; and whole
+# steps of two engines.
 . "$SOL_SOURCE_DIR/tests/support/cli.sh"
 
 if [ -z "${SOL_EMULATED_GPU:-}" ]; then
@@ -40,12 +41,16 @@ is "variants that cannot be emulated" \
 has out 'gemm +gemv_f32_cuda .* ok'
 
 # What only later cards have, on cards that are told to be such.
-for minor in 0 1; do
-    FAKE_CUDA_MAJOR=12 FAKE_CUDA_MINOR=$minor run 0 verify --backend cuda --rounds 1 --wide \
-        --op grouped_gemm=grouped_gemm_mxf4_cuda $([ $minor = 0 ] || echo --brief)
+newer() { # MINOR OPTION...
+    local minor=$1
+    shift
+    FAKE_CUDA_MAJOR=12 FAKE_CUDA_MINOR=$minor run 0 verify --backend cuda --rounds 1 --wide "$@" \
+        --op grouped_gemm=grouped_gemm_mxf4_cuda
     has out 'grouped_gemm_mxf4_cuda .* ok'
-    grep -E '_cuda .* ok ' "$work/out" | awk -v minor=$minor '{ print "verified on 12." minor ": " $2 ", " $4 " cases" }'
-done
+    grep -E '_cuda .* ok ' "$work/out" | awk -v minor="$minor" '{ print "verified on 12." minor ": " $2 ", " $4 " cases" }'
+}
+newer 0
+newer 1 --brief
 
 # What the emulation cannot do fails, rather than doing nothing: a Hopper is given wgmma.
 FAKE_CUDA_MAJOR=9 run 8 verify --backend cuda --brief --rounds 1 --op moe=moe_many_cuda

@@ -43,7 +43,7 @@ const struct op_variant grouped_gemm_mma_cuda = {
     .name = "grouped_gemm_mma_cuda",
     .summary = "mma.sync on fp16 operands, made in shared memory; all formats",
     .target = TARGET_CUDA,
-    .arch = {8, 0, false},
+    .arch = {.major = 8},
     .can_run = can_run,
     .run = run,
     .images = {"grouped_gemm/grouped_gemm_mma.cu"},
