@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# sol verify on a GPU that is emulated (tests/emulate), a card of compute capability 8.0: every kernel that runs
-# there, its threads one after the other on the processor, against the references; and whole steps of two engines.
+# sol verify on a GPU that is emulated (tests/emulate), a card of compute capability 8.0, or 12.x for what only that
+# can: every kernel that runs there, its threads one after the other on the processor, against the references; and whole
+# steps of two engines.
 . "$SOL_SOURCE_DIR/tests/support/cli.sh"
 
 if [ -z "${SOL_EMULATED_GPU:-}" ]; then
@@ -36,8 +37,20 @@ grep -E '_cuda .* (ok|FAILED) ' "$work/out" | awk '{ print "verified: " $1, $2 "
 grep -E '_cuda .* not run' "$work/out" | sed -E 's/^[a-z_]+ +([a-z0-9_]+).* not run +/skipped: \1: /'
 is "variants that cannot be emulated" \
     "$(grep -E '_cuda .* not run' "$work/out" | awk '{ print $2 }' | sort | tr '\n' ' ')" \
-    "attention_prefill_cuda attn_in_many_cuda attn_out_many_cuda attn_out_row_cuda attn_out_rows_cuda attn_out_two_cuda gemm_cublaslt_cuda gemm_wgmma_cuda grouped_gemm_tcgen05_cuda grouped_gemm_wgmma_cuda moe_many_cuda moe_up_wgmma_cuda "
+    "attention_prefill_cuda attn_in_many_cuda attn_out_many_cuda attn_out_row_cuda attn_out_rows_cuda attn_out_two_cuda gemm_cublaslt_cuda gemm_wgmma_cuda grouped_gemm_mxf4_cuda grouped_gemm_tcgen05_cuda grouped_gemm_wgmma_cuda moe_many_cuda moe_up_wgmma_cuda "
 has out 'gemm +gemv_f32_cuda .* ok'
+
+# What only later cards have, on cards that are told to be such.
+newer() { # MINOR OPTION...
+    local minor=$1
+    shift
+    FAKE_CUDA_MAJOR=12 FAKE_CUDA_MINOR=$minor run 0 verify --backend cuda --rounds 1 --wide "$@" \
+        --op grouped_gemm=grouped_gemm_mxf4_cuda
+    has out 'grouped_gemm_mxf4_cuda .* ok'
+    grep -E '_cuda .* ok ' "$work/out" | awk -v minor="$minor" '{ print "verified on 12." minor ": " $2 ", " $4 " cases" }'
+}
+newer 0
+newer 1 --brief
 
 # What the emulation cannot do fails, rather than doing nothing: a Hopper is given wgmma.
 FAKE_CUDA_MAJOR=9 run 8 verify --backend cuda --brief --rounds 1 --op moe=moe_many_cuda

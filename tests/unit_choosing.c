@@ -262,21 +262,22 @@ static void a_search_sees_choices(void **state)
 
 /* ---- architectures ---- */
 
-enum { GPUS = 5 };
-static const struct gpu_info gpus[GPUS] = {{.major = 7, .minor = 5, .sm_count = 40},
-                                           {.major = 8, .minor = 6, .sm_count = 82},
-                                           {.major = 9, .minor = 0, .sm_count = 132},
-                                           {.major = 10, .minor = 0, .sm_count = 148},
-                                           {.major = 12, .minor = 1, .sm_count = 48}};
-enum made_for { FROM_80, FROM_90, ONLY_90, ONLY_100, MADE_FOR };
+enum { GPUS = 6 };
+static const struct gpu_info gpus[GPUS] = {
+    {.major = 7, .minor = 5, .sm_count = 40},   {.major = 8, .minor = 6, .sm_count = 82},
+    {.major = 9, .minor = 0, .sm_count = 132},  {.major = 10, .minor = 0, .sm_count = 148},
+    {.major = 12, .minor = 0, .sm_count = 170}, {.major = 12, .minor = 1, .sm_count = 48}};
+enum made_for { FROM_80, FROM_90, ONLY_90, ONLY_100, ONLY_12, MADE_FOR };
 static const char *const reasons[MADE_FOR] = {
     "made for compute capability 8.0 and later", "made for compute capability 9.0 and later",
-    "made for compute capability 9.0", "made for compute capability 10.0"};
+    "made for compute capability 9.0", "made for compute capability 10.0",
+    "made for compute capability 12.x"};
 static const bool runs_on[MADE_FOR][GPUS] = {
-    [FROM_80] = {false, true, true, true, true},
-    [FROM_90] = {false, false, true, true, true},
-    [ONLY_90] = {false, false, true, false, false},
-    [ONLY_100] = {false, false, false, true, false},
+    [FROM_80] = {false, true, true, true, true, true},
+    [FROM_90] = {false, false, true, true, true, true},
+    [ONLY_90] = {false, false, true, false, false, false},
+    [ONLY_100] = {false, false, false, true, false, false},
+    [ONLY_12] = {false, false, false, false, true, true},
 };
 
 static const struct {
@@ -291,6 +292,7 @@ static const struct {
     {&op_gemm, "gemm_wgmma_cuda", ONLY_90},
     {&op_grouped_gemm, "grouped_gemm_tcgen05_cuda", ONLY_100},
     {&op_grouped_gemm, "grouped_gemm_wgmma_cuda", ONLY_90},
+    {&op_grouped_gemm, "grouped_gemm_mxf4_cuda", ONLY_12},
     {&op_grouped_gemm, "grouped_gemm_mma_cuda", FROM_80},
     {&op_attention, "attention_decode_cuda", FROM_80},
     {&op_attention, "attention_mma_cuda", FROM_80},

@@ -490,6 +490,36 @@ static void test_nvrtc(void **state)
     assert_null(cubin);
 }
 
+/* The driver takes PTX that lacks a kernel, as that of other architectures does: NVRTC is asked. */
+static void test_missing_kernel(void **state)
+{
+    (void)state;
+    struct gpu *gpu;
+    const struct gpu_kernel *kernel;
+    if (!gpu_images[0].fatbin) {
+        print_message("skipped: built without nvcc\n");
+        skip();
+    }
+    cuda_replace(fake_cuda_start(&hopper));
+    assert_int_equal(gpu_open(0, &gpu), SOL_OK);
+    fake_cuda_fail_in("module_function", 1, CUDA_E_NOT_FOUND, false);
+    enum sol_status status = gpu_kernel_find(gpu, "add/add.cu", "add_f32", &kernel);
+    if (status == SOL_OK) {
+        assert_true(gpu_kernel_info(kernel)->compiled_here);
+        assert_int_equal(gpu_kernel_find(gpu, "add/add.cu", "another", &kernel), SOL_OK);
+        assert_true(gpu_kernel_info(kernel)->compiled_here);
+        fake_cuda_fail_in("module_function", 1, CUDA_E_NOT_FOUND, false);
+        assert_int_not_equal(gpu_kernel_find(gpu, "add/add.cu", "third", &kernel), SOL_OK);
+    }
+    gpu_close(gpu);
+    cuda_replace(NULL);
+    fake_cuda_stop();
+    if (status == SOL_OK) return;
+    assert_int_equal(status, SOL_E_UNSUPPORTED);
+    print_message("skipped: %s\n", sol_last_error());
+    skip();
+}
+
 /* ---- which headers an image's hash covers ---- */
 
 static char edited[64]; /* a folder laid out as kernels/ */
@@ -608,11 +638,12 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_device),   cmocka_unit_test(test_engine),
-        cmocka_unit_test(test_launches), cmocka_unit_test(test_steady),
-        cmocka_unit_test(test_refusals), cmocka_unit_test(test_nvrtc),
-        cmocka_unit_test(test_room),     cmocka_unit_test(test_capture_retry),
-        cmocka_unit_test(test_look),     cmocka_unit_test(test_sources),
+        cmocka_unit_test(test_device),         cmocka_unit_test(test_engine),
+        cmocka_unit_test(test_launches),       cmocka_unit_test(test_steady),
+        cmocka_unit_test(test_refusals),       cmocka_unit_test(test_nvrtc),
+        cmocka_unit_test(test_missing_kernel), cmocka_unit_test(test_room),
+        cmocka_unit_test(test_capture_retry),  cmocka_unit_test(test_look),
+        cmocka_unit_test(test_sources),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -13,7 +13,10 @@
 
 #include "check/verdict.h"
 #include "driver/fake_cuda.h"
+#include "ops/args.h"
 #include "ops/device_key.h"
+#include "ops/ops.h"
+#include "ops/plan.h"
 
 static char folder[64];
 
@@ -24,7 +27,7 @@ static enum sol_status verdict(int major, int minor, int driver, int ran, int fa
     cuda_replace(fake_cuda_start(&(struct fake_cuda_params){
         .devices = 1, .major = major, .minor = minor, .memory = 1 << 20, .driver = driver}));
     assert_int_equal(gpu_open(0, &gpu), SOL_OK);
-    if (ran >= 0) assert_int_equal(verdict_keep(gpu, ran, failed), SOL_OK);
+    if (ran >= 0) assert_int_equal(verdict_keep(gpu, ran, failed, ""), SOL_OK);
     enum sol_status status = verdict_check(gpu);
     gpu_close(gpu);
     assert_int_equal(fake_cuda_live(), 0);
@@ -64,6 +67,58 @@ static void test_verdicts(void **state)
     assert_says("compute wrongly");
     assert_int_equal(verdict(12, 1, 0, 0, 0), SOL_E_UNSUPPORTED);
     assert_int_equal(verdict(12, 1, 0, 30, 0), SOL_OK);
+}
+
+/* Which variant is chosen for what only sm_12x's own one serves better. */
+static const char *chosen(struct gpu *gpu, bool forced)
+{
+    static const char *name;
+    struct chooser chooser;
+    struct plan *plan;
+    const struct gemm_group group = {.k = 64};
+    const struct grouped_gemm_args args = {.n_groups = 1,
+                                           .groups = &group,
+                                           .format = DTYPE_NVFP4,
+                                           .unsigned_scales = true,
+                                           .c_type = DTYPE_F16};
+    chooser_init(&chooser, 1);
+    chooser.device.gpu = gpu;
+    if (forced)
+        assert_int_equal(chooser_force(&chooser, "grouped_gemm=grouped_gemm_mxf4_cuda"), SOL_OK);
+    assert_int_equal(plan_create(&chooser, &plan), SOL_OK);
+    plan_call(plan, &op_grouped_gemm, &args);
+    assert_int_equal(plan_finish_dry(plan), SOL_OK);
+    name = plan_step_at(plan, 0)->variant;
+    plan_destroy(plan);
+    return name;
+}
+
+/* A variant that nobody has run: not chosen, unless forced, before it was found right there; found
+ * wrong it stays out, and the GPU computes with the others. */
+static void test_unproven(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *proven, *chosen;
+    } kept[] = {{NULL, "grouped_gemm_mma_cuda"},
+                {"", "grouped_gemm_mma_cuda"},
+                {"x grouped_gemm_mxf4_cuda_x", "grouped_gemm_mma_cuda"},
+                {"x grouped_gemm_mxf4_cuda", "grouped_gemm_mxf4_cuda"}};
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+        struct gpu *gpu;
+        cuda_replace(fake_cuda_start(
+            &(struct fake_cuda_params){.devices = 1, .major = 12, .minor = 1, .memory = 1 << 20}));
+        assert_int_equal(gpu_open(0, &gpu), SOL_OK);
+        if (kept[i].proven) {
+            assert_int_equal(verdict_keep(gpu, 30, 0, kept[i].proven), SOL_OK);
+            assert_int_equal(verdict_check(gpu), SOL_OK);
+        }
+        assert_string_equal(chosen(gpu, false), kept[i].chosen);
+        assert_string_equal(chosen(gpu, true), "grouped_gemm_mxf4_cuda");
+        gpu_close(gpu);
+        cuda_replace(NULL);
+        fake_cuda_stop();
+    }
 }
 
 /* The name of the first file there. */
@@ -139,7 +194,7 @@ static void test_no_cache(void **state)
     cuda_replace(fake_cuda_start(
         &(struct fake_cuda_params){.devices = 1, .major = 12, .minor = 1, .memory = 1 << 20}));
     assert_int_equal(gpu_open(0, &gpu), SOL_OK);
-    assert_int_equal(verdict_keep(gpu, 30, 0), SOL_E_IO);
+    assert_int_equal(verdict_keep(gpu, 30, 0, ""), SOL_E_IO);
     assert_int_equal(verdict_check(gpu), SOL_E_IO);
     assert_says("neither XDG_CACHE_HOME nor HOME");
     gpu_close(gpu);
@@ -168,8 +223,9 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_trusted), cmocka_unit_test(test_verdicts), cmocka_unit_test(test_key),
-        cmocka_unit_test(test_damage),  cmocka_unit_test(test_no_cache),
+        cmocka_unit_test(test_trusted),  cmocka_unit_test(test_verdicts),
+        cmocka_unit_test(test_key),      cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_no_cache), cmocka_unit_test(test_unproven),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

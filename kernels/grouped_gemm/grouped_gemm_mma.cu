@@ -9,10 +9,11 @@
  * matter as long as it lies there in both operands. */
 #include "common.cuh"
 #include "grouped_gemm/grouped_gemm_mma_args.h"
+#include "grouped_gemm/grouped_tiles.cuh"
 #include "mma.cuh"
 #include "swiglu/swiglu.cuh"
 
-typedef grouped_gemm_mma_group group;
+typedef grouped_tiles_group group;
 
 enum { BLOCK_16 = 16, CHUNK_BLOCKS = GROUPED_CHUNK / BLOCK_16 };
 /* A row in shared memory, in words: the pad keeps eight rows of a fragment in banks of their own.
@@ -61,7 +62,7 @@ __device__ inline uint32_t e4m3_pair(uint32_t word, int i)
 
 template <int FORMAT> __device__ constexpr float sum_scale()
 {
-    return FORMAT == DTYPE_FP8_E4M3 ? 0x1p16f : 0x1p28f;
+    return FORMAT == DTYPE_FP8_E4M3 ? 0x1p16f : FORMAT == DTYPE_MXFP4 ? 1.0f : 0x1p28f;
 }
 
 /* ---- operands: from memory to registers to shared memory ---- */
@@ -237,15 +238,8 @@ __device__ inline void multiply_chunk(sums &d, const stage &a, const stage &b, c
 
 /* ---- results ---- */
 
-template <int FORMAT>
-__device__ inline float finish(float sum, const float *factor, const float *bias, int64_t column)
-{
-    float x = FORMAT == DTYPE_MXFP4 ? sum : sum * sum_scale<FORMAT>();
-    return fmaf(x, factor ? *factor : 1.0f, bias ? bias[column] : 0.0f);
-}
-
 template <int FORMAT, bool GATED>
-__device__ inline void store_tile(const grouped_gemm_mma_args &a, const group &g, const sums &d,
+__device__ inline void store_tile(const grouped_tiles_args &a, const group &g, const sums &d,
                                   const sums &up, int64_t first_row, int64_t first_column)
 {
     place me = my_place();
@@ -258,10 +252,11 @@ __device__ inline void store_tile(const grouped_gemm_mma_args &a, const group &g
                 int64_t row = first_row + me.row + i * 16 + me.g + e / 2 * 8;
                 int64_t column = first_column + me.column + j * 8 + 2 * me.t + e % 2;
                 if (row >= g.m || column >= g.n) continue;
-                float value = finish<FORMAT>(d.at[i][j][e], g.factor, g.bias, column);
+                const float scale = sum_scale<FORMAT>();
+                float value = finish(d.at[i][j][e] * scale, g.factor, g.bias, column);
                 if (GATED)
                     value = swiglu(value,
-                                   finish<FORMAT>(up.at[i][j][e], g.up_factor, g.up_bias, column),
+                                   finish(up.at[i][j][e] * scale, g.up_factor, g.up_bias, column),
                                    a.alpha, a.limit);
                 cache_put(a.c_type, g.c, row * g.n + column, value);
             }
@@ -269,16 +264,9 @@ __device__ inline void store_tile(const grouped_gemm_mma_args &a, const group &g
 
 /* ---- tiles ---- */
 
-__device__ inline const group &group_of(const grouped_gemm_mma_args &a, uint32_t tile)
-{
-    int i = 0;
-    while (i + 1 < a.n_groups && a.groups[i + 1].first_tile <= tile) i++;
-    return a.groups[i];
-}
-
 /* The next chunk is on its way to registers while this one is multiplied. */
 template <int FORMAT, bool GATED>
-__device__ inline void multiply_groups(const grouped_gemm_mma_args &a)
+__device__ inline void multiply_groups(const grouped_tiles_args &a)
 {
     __shared__ __align__(16) stage rows, columns, ups;
     const group &g = group_of(a, blockIdx.x);
@@ -316,7 +304,7 @@ __device__ inline void multiply_groups(const grouped_gemm_mma_args &a)
 /* Two blocks on an SM: asked for fewer registers, ptxas of 13.0 spills for sm_120. */
 #define GROUPED_KERNEL(name, format, gated)                                                        \
     extern "C" __global__ void __launch_bounds__(GROUPED_THREADS, 2)                               \
-        name(const __grid_constant__ grouped_gemm_mma_args a)                                      \
+        name(const __grid_constant__ grouped_tiles_args a)                                         \
     {                                                                                              \
         wait_for_input();                                                                          \
         let_next_start();                                                                          \

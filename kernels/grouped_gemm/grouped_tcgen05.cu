@@ -1,4 +1,5 @@
-/* Kernels of grouped_tcgen05.cuh. */
+/* Kernels of grouped_tcgen05.cuh. Other architectures than sm_100a have none of them, rather than
+ * ones that do nothing. */
 #include "grouped_gemm/grouped_tcgen05.cuh"
 
 #ifdef __CUDA_ARCH_FEAT_SM100_ALL
@@ -7,12 +8,5 @@
     {                                                                                              \
         grouped_tcgen05<tcgen05_kind<__VA_ARGS__>>(a);                                             \
     }
-#else /* other architectures have no such instructions; the host does not choose these kernels     \
-         there */
-#define KIND(name, ...)                                                                            \
-    KERNEL(name, grouped_tcgen05_args)                                                             \
-    {                                                                                              \
-        __trap();                                                                                  \
-    }
-#endif
 TCGEN05_KINDS(KIND)
+#endif

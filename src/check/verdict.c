@@ -36,22 +36,31 @@ static enum sol_status verdict_path(const struct gpu *gpu, char *path, size_t si
     return cache_path(name, path, size);
 }
 
-enum sol_status verdict_check(const struct gpu *gpu)
+/* What was kept, or NULL. */
+static json_t *read_verdict(const char *path)
+{
+    struct mapped_file file;
+    json_t *verdict = NULL;
+    if (mapped_file_open(path, &file) != SOL_OK) return NULL; /* no such file: not verified */
+    if (file.data) verdict = json_loadb(file.data, file.size, 0, NULL);
+    mapped_file_close(&file);
+    return verdict;
+}
+
+enum sol_status verdict_check(struct gpu *gpu)
 {
     const struct gpu_info *info = gpu_info(gpu);
     char path[PATH_SIZE], arch[16];
-    struct mapped_file file;
-    if (is_trusted(info)) return SOL_OK;
-    SOL_TRY(verdict_path(gpu, path, sizeof path));
-    json_t *verdict = NULL;
-    if (mapped_file_open(path, &file) == SOL_OK) { /* no such file: not verified */
-        if (file.data) verdict = json_loadb(file.data, file.size, 0, NULL);
-        mapped_file_close(&file);
-    }
+    enum sol_status status = verdict_path(gpu, path, sizeof path);
+    if (status != SOL_OK && is_trusted(info)) return SOL_OK;
+    SOL_TRY(status);
+    json_t *verdict = read_verdict(path);
     const json_t *passed = json_object_get(verdict, "passed");
-    bool known = json_is_boolean(passed), good = json_is_true(passed);
+    const char *proven = json_string_value(json_object_get(verdict, "proven"));
+    bool known = json_is_boolean(passed), good = json_is_true(passed) || is_trusted(info);
+    status = good ? gpu_set_proven(gpu, proven ? proven : "") : SOL_OK;
     json_decref(verdict);
-    if (good) return SOL_OK;
+    if (good) return status;
     gpu_architecture(info, arch);
     if (known)
         return status_set(
@@ -65,16 +74,16 @@ enum sol_status verdict_check(const struct gpu *gpu)
                       info->name, arch, info->ordinal);
 }
 
-enum sol_status verdict_keep(const struct gpu *gpu, int ran, int failed)
+enum sol_status verdict_keep(const struct gpu *gpu, int ran, int failed, const char *proven)
 {
     const struct gpu_info *info = gpu_info(gpu);
-    char path[PATH_SIZE], text[512];
+    char path[PATH_SIZE], text[1024];
     SOL_TRY(cache_folder(path, sizeof path)); /* made, if it is not there */
     SOL_TRY(verdict_path(gpu, path, sizeof path));
-    json_t *verdict =
-        json_pack("{s:b, s:i, s:i, s:s, s:i, s:i, s:i, s:s}", "passed", ran > 0 && failed == 0,
-                  "verified", ran, "failed", failed, "device", info->name, "major", info->major,
-                  "minor", info->minor, "driver", info->driver_version, "sol", sol_version());
+    json_t *verdict = json_pack("{s:b, s:i, s:i, s:s, s:s, s:i, s:i, s:i, s:s}", "passed",
+                                ran > 0 && failed == 0, "verified", ran, "failed", failed, "proven",
+                                proven, "device", info->name, "major", info->major, "minor",
+                                info->minor, "driver", info->driver_version, "sol", sol_version());
     size_t length = json_dumpb(verdict, text, sizeof text, JSON_INDENT(1));
     json_decref(verdict);
     if (length == 0 || length > sizeof text)

@@ -6,11 +6,13 @@
 
 #include "gpu/device.h"
 
-/* SOL_OK when they may compute; else SOL_E_UNSUPPORTED, with what to do. */
-enum sol_status verdict_check(const struct gpu *gpu);
+/* SOL_OK when they may compute; else SOL_E_UNSUPPORTED, with what to do. `gpu` is told which of the
+ * variants that nobody had run before (op_variant.unproven) were right there. */
+enum sol_status verdict_check(struct gpu *gpu);
 
 /* Keeps the outcome of a verification of everything: `ran` variants, of which `failed` differed
- * from their reference. Before gpu_use_sources. */
-enum sol_status verdict_keep(const struct gpu *gpu, int ran, int failed);
+ * from their reference; of unproven ones those that did not, their names with a blank between two.
+ * Before gpu_use_sources. */
+enum sol_status verdict_keep(const struct gpu *gpu, int ran, int failed, const char *proven);
 
 #endif

@@ -117,12 +117,15 @@ static enum sol_status find_problems(const struct model *model, const struct mod
 
 /* ---- text ---- */
 
-/* "sm_80+", "sm_90a"; "": any GPU. */
+/* "sm_80+", "sm_90a", "sm_120f" for all of sm_12x, as compilers name it; "": any GPU. */
 static void describe_arch(const struct op_arch *arch, char text[TEXT_MAX])
 {
     snprintf(text, TEXT_MAX, "%s", "");
     if (arch->major)
-        snprintf(text, TEXT_MAX, "sm_%d%d%s", arch->major, arch->minor, arch->alone ? "a" : "+");
+        snprintf(text, TEXT_MAX, "sm_%d%d%s", arch->major, arch->minor,
+                 arch->family  ? "f"
+                 : arch->alone ? "a"
+                               : "+");
 }
 
 /* "avx512+avx512_vnni", "any machine"; of a GPU's variant "sm_80+", "any GPU". `variant` NULL: made

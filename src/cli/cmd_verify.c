@@ -253,10 +253,29 @@ static enum sol_status verify_model(const struct verify_command *c, struct verif
     return status;
 }
 
-/* Its table is worth showing also where it cannot be kept. */
+static bool is_unproven(const struct verify_result *r)
+{
+    for (int v = 0; v < r->op->n_variants; v++)
+        if (strcmp(r->op->variants[v]->name, r->variant) == 0) return r->op->variants[v]->unproven;
+    return false;
+}
+
+/* Its table is worth showing also where it cannot be kept. An unproven variant that failed is not
+ * taken, and the others may compute. */
 static void keep_verdict(const struct gpu *gpu, const struct verify_report *report)
 {
-    if (verdict_keep(gpu, report->ran, report->failed) != SOL_OK)
+    char proven[512] = "";
+    int failed = report->failed;
+    for (size_t i = 0; i < report->count; i++) {
+        const struct verify_result *r = &report->results[i];
+        const size_t length = strlen(proven);
+        if (!is_unproven(r) || r->cases == 0) continue;
+        failed -= r->failed > 0;
+        if (!r->failed && length + strlen(r->variant) + 2 < sizeof proven)
+            snprintf(proven + length, sizeof proven - length, "%s%s", length ? " " : "",
+                     r->variant);
+    }
+    if (verdict_keep(gpu, report->ran, failed, proven) != SOL_OK)
         LOG_WARN("the verdict is not kept: %s", sol_last_error());
 }
 

@@ -161,10 +161,32 @@ void gpu_close(struct gpu *gpu)
     pthread_mutex_destroy(&gpu->lock);
     free(gpu->allocations);
     free(gpu->sources);
+    free(gpu->proven);
     free(gpu);
 }
 
 const struct gpu_info *gpu_info(const struct gpu *gpu)
 {
     return &gpu->info;
+}
+
+enum sol_status gpu_set_proven(struct gpu *gpu, const char *names)
+{
+    char *copy = strdup(names);
+    if (!copy) return status_set(SOL_E_MEMORY, "no memory for names of kernels");
+    free(gpu->proven);
+    gpu->proven = copy;
+    return SOL_OK;
+}
+
+bool gpu_is_proven(const struct gpu *gpu, const char *name)
+{
+    const size_t length = strlen(name);
+    const char *at = gpu->proven;
+    while (at && *at) {
+        size_t word = strcspn(at, " ");
+        if (word == length && memcmp(at, name, length) == 0) return true;
+        at += word + strspn(at + word, " ");
+    }
+    return false;
 }

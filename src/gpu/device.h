@@ -52,6 +52,11 @@ enum sol_status gpu_describe(const struct gpu_info *info, struct gpu **out);
 void gpu_close(struct gpu *gpu);
 const struct gpu_info *gpu_info(const struct gpu *gpu);
 
+/* Variants that nobody had run before they were verified on this GPU: their names, with a blank
+ * between two (copied). From gpu_open on there are none. */
+enum sol_status gpu_set_proven(struct gpu *gpu, const char *names);
+bool gpu_is_proven(const struct gpu *gpu, const char *name);
+
 /* ---- streams ---- */
 
 /* Work in order, beside that of other streams. */

@@ -38,6 +38,7 @@ struct gpu {
     cuda_device device;
     cuda_context context; /* NULL until retained */
     char *sources;        /* folder, or NULL */
+    char *proven;         /* of gpu_set_proven, or NULL */
     pthread_mutex_t lock; /* guards what follows */
     struct gpu_allocation *allocations;
     size_t n_allocations, capacity, used, peak;

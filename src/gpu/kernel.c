@@ -200,9 +200,10 @@ static enum sol_status load_compiled(struct gpu *gpu, const struct sources *s, s
                       m->image->name);
 }
 
-static enum sol_status load_module(struct gpu *gpu, const struct sources *s, struct gpu_module *m)
+static enum sol_status load_module(struct gpu *gpu, const struct sources *s, bool compile,
+                                   struct gpu_module *m)
 {
-    if (m->image->fatbin && !is_edited(s)) {
+    if (m->image->fatbin && !compile && !is_edited(s)) {
         cuda_result result = gpu->cuda->module_load(&m->handle, m->image->fatbin);
         if (!has_no_code(result)) return cuda_status(gpu->cuda, result, m->image->name);
     }
@@ -220,11 +221,13 @@ static const struct gpu_image *find_image(const char *name)
     return NULL;
 }
 
-static enum sol_status module_for(struct gpu *gpu, const char *name, const struct gpu_module **out)
+/* `compile`: not what nvcc made of it. */
+static enum sol_status module_for(struct gpu *gpu, const char *name, bool compile,
+                                  const struct gpu_module **out)
 {
     struct sources sources;
     for (const struct gpu_module *m = gpu->modules; m; m = m->next)
-        if (strcmp(m->image->name, name) == 0) {
+        if (strcmp(m->image->name, name) == 0 && (m->compiled_here || !compile)) {
             *out = m;
             return SOL_OK;
         }
@@ -235,7 +238,7 @@ static enum sol_status module_for(struct gpu *gpu, const char *name, const struc
     m->image = image;
     enum sol_status status = sources_read(gpu, image, &sources);
     snprintf(m->source_hash, sizeof m->source_hash, "%016llx", (unsigned long long)sources.hash);
-    if (status == SOL_OK) status = load_module(gpu, &sources, m);
+    if (status == SOL_OK) status = load_module(gpu, &sources, compile, m);
     sources_free(&sources);
     if (status != SOL_OK) {
         free(m);
@@ -283,24 +286,37 @@ static enum sol_status read_attributes(struct gpu_kernel *k)
     return SOL_OK;
 }
 
+/* Where nvcc compiled for other architectures, the driver takes the PTX that every card can run. It
+ * lacks kernels that are made for some architectures only: the source has them for this one. */
+static enum sol_status find_function(struct gpu *gpu, const char *image, const char *function,
+                                     const struct gpu_module **module, cuda_function *handle)
+{
+    SOL_TRY(module_for(gpu, image, false, module));
+    cuda_result result = gpu->cuda->module_function(handle, (*module)->handle, function);
+    if (result == CUDA_E_NOT_FOUND && !(*module)->compiled_here) {
+        SOL_TRY(module_for(gpu, image, true, module));
+        result = gpu->cuda->module_function(handle, (*module)->handle, function);
+    }
+    return cuda_status(gpu->cuda, result, function);
+}
+
 static enum sol_status find(struct gpu *gpu, const char *image, const char *function,
                             const struct gpu_kernel **out)
 {
     const struct gpu_module *module;
+    cuda_function handle;
     for (const struct gpu_kernel *k = gpu->kernels; k; k = k->next)
         if (strcmp(k->name, function) == 0 && strcmp(k->module->image->name, image) == 0) {
             *out = k;
             return SOL_OK;
         }
-    SOL_TRY(module_for(gpu, image, &module));
+    SOL_TRY(find_function(gpu, image, function, &module, &handle));
     struct gpu_kernel *k = calloc(1, sizeof *k);
     if (!k) return status_set(SOL_E_MEMORY, "no memory for a kernel's tables");
-    *k = (struct gpu_kernel){.gpu = gpu, .module = module, .name = function};
+    *k = (struct gpu_kernel){.gpu = gpu, .module = module, .handle = handle, .name = function};
     k->info.compiled_here = module->compiled_here;
     memcpy(k->info.source_hash, module->source_hash, sizeof k->info.source_hash);
-    enum sol_status status = cuda_status(
-        gpu->cuda, gpu->cuda->module_function(&k->handle, module->handle, function), function);
-    if (status == SOL_OK) status = read_attributes(k);
+    enum sol_status status = read_attributes(k);
     if (status != SOL_OK) {
         free(k);
         return status;

@@ -214,36 +214,45 @@ void grouped_gemm_make_problem(struct case_maker *c, const struct op_problem *p,
     grouped_gemm_make(c, &shape, args);
 }
 
-/* Sizes of random, awkward and spoiled cases; k in steps of the format. */
+/* Sizes of random, awkward and spoiled cases; k in steps of the format. LINES: of NVFP4, k and n as
+ * kernels for matrix instructions want them, not gated. PLAIN: of NVFP4, scales without signs. */
 static const struct sizes {
     int count;
     struct case_range groups, m, n, k;
-    bool lines; /* of NVFP4, k and n as kernels for matrix instructions want them */
+    enum { ANY, LINES, PLAIN } what;
 } tables[] = {
-    {18, {0, 1, 6}, {0, 1, 70}, {0, 1, 150}, {0, 1, 13}, false},
-    {6, {1, 64, 64}, {0, 1, 9}, {0, 1, 20}, {0, 1, 3}, false},
-    {3, {1, 70, 130}, {0, 1, 4}, {0, 1, 20}, {0, 1, 3}, false}, /* more than a launch takes */
-    {3, {0, 1, 2}, {0, 1, 20}, {0, 1, 20}, {1, 200, 230}, false},
-    {3, {0, 2, 3}, {1, 100, 300}, {0, 60, 300}, {1, 4, 20}, false},
-    {1, {1, 1, 1}, {1, 3000, 4096}, {0, 1, 20}, {1, 1, 2}, false},
-    {12, {0, 1, 6}, {0, 1, 300}, {8, 1, 40}, {4, 1, 20}, true},
-    {3, {0, 1, 3}, {0, 1, 150}, {8, 10, 100}, {4, 60, 120}, true},
-    {2, {1, 50, 64}, {0, 1, 40}, {8, 1, 6}, {4, 1, 3}, true},
+    {18, {0, 1, 6}, {0, 1, 70}, {0, 1, 150}, {0, 1, 13}, ANY},
+    {6, {1, 64, 64}, {0, 1, 9}, {0, 1, 20}, {0, 1, 3}, ANY},
+    {3, {1, 70, 130}, {0, 1, 4}, {0, 1, 20}, {0, 1, 3}, ANY}, /* more than a launch takes */
+    {3, {0, 1, 2}, {0, 1, 20}, {0, 1, 20}, {1, 200, 230}, ANY},
+    {3, {0, 2, 3}, {1, 100, 300}, {0, 60, 300}, {1, 4, 20}, ANY},
+    {1, {1, 1, 1}, {1, 3000, 4096}, {0, 1, 20}, {1, 1, 2}, ANY},
+    {12, {0, 1, 6}, {0, 1, 300}, {8, 1, 40}, {4, 1, 20}, LINES},
+    {3, {0, 1, 3}, {0, 1, 150}, {8, 10, 100}, {4, 60, 120}, LINES},
+    {2, {1, 50, 64}, {0, 1, 40}, {8, 1, 6}, {4, 1, 3}, LINES},
+    {12, {0, 1, 6}, {0, 1, 150}, {0, 1, 150}, {0, 1, 20}, PLAIN},
+    {1, {1, 1, 2}, {1, 200, 300}, {1, 200, 300}, {0, 60, 110}, PLAIN},
+    {1, {1, 40, 64}, {0, 1, 9}, {0, 1, 20}, {0, 1, 3}, PLAIN},
 };
 /* Extreme ones: 64 of them in a call, so that four calls have every byte. */
-static const struct sizes swept = {16, {1, 64, 64}, {0, 1, 9}, {0, 1, 20}, {0, 1, 3}, false};
-static const struct sizes any = {8, {1, 1, 4}, {0, 1, 40}, {0, 1, 40}, {0, 1, 13}, false};
-static const struct sizes swept_lines = {12, {1, 64, 64}, {0, 1, 9}, {8, 1, 3}, {4, 1, 1}, true};
+static const struct sizes swept = {16, {1, 64, 64}, {0, 1, 9}, {0, 1, 20}, {0, 1, 3}, ANY};
+static const struct sizes any = {8, {1, 1, 4}, {0, 1, 40}, {0, 1, 40}, {0, 1, 13}, ANY};
+static const struct sizes swept_lines = {12, {1, 64, 64}, {0, 1, 9}, {8, 1, 3}, {4, 1, 1}, LINES};
+/* Any scales without signs. */
+static const struct sizes any_plain = {4, {1, 1, 4}, {0, 1, 40}, {0, 1, 40}, {0, 1, 13}, PLAIN};
 
 /* NULL: there is no such case. */
 static const struct sizes *sizes_of(const struct case_maker *c)
 {
+    static const struct sizes *const extreme[] = {&swept, &any, &swept_lines, &any_plain};
     int index = c->index;
-    if (c->kind == CASE_EXTREME)
-        return index < swept.count                                   ? &swept
-               : index < swept.count + any.count                     ? &any
-               : index < swept.count + any.count + swept_lines.count ? &swept_lines
-                                                                     : NULL;
+    if (c->kind == CASE_EXTREME) {
+        for (size_t i = 0; i < sizeof extreme / sizeof *extreme; i++) {
+            if (index < extreme[i]->count) return extreme[i];
+            index -= extreme[i]->count;
+        }
+        return NULL;
+    }
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
         if (index < tables[i].count) return &tables[i];
         index -= tables[i].count;
@@ -282,7 +291,7 @@ static struct grouped_gemm_shape ordinary_shape(const struct case_maker *c)
 
 static struct grouped_gemm_shape extreme_shape(const struct case_maker *c)
 {
-    const int lines = c->index - swept.count - any.count;
+    const int lines = c->index - swept.count - any.count, plain = lines - swept_lines.count;
     const int i = lines >= 0 ? lines : c->index, over = i - swept.count;
     struct grouped_gemm_shape s = {
         .format = i < 8 ? DTYPE_NVFP4 : DTYPE_MXFP4,
@@ -293,6 +302,11 @@ static struct grouped_gemm_shape extreme_shape(const struct case_maker *c)
         .unsigned_scales = lines >= 8,
     };
     if (lines >= 0) s.format = DTYPE_NVFP4;
+    if (plain >= 0) {
+        s.scales = (enum scale_layout)(plain % 2);
+        s.c_type = plain < 2 ? DTYPE_F32 : DTYPE_F16;
+        s.values = VALUES_ANY;
+    }
     if (over < 0 || lines >= 0) return s;
     s.format = over % 2 ? DTYPE_FP8_E4M3 : DTYPE_NVFP4;
     s.c_type = over < 4 ? DTYPE_F16 : over < 6 ? DTYPE_BF16 : DTYPE_F32;
@@ -305,12 +319,13 @@ bool grouped_gemm_make_case(struct case_maker *c, void *args)
     const struct sizes *sizes = sizes_of(c);
     if (!sizes) return false;
     struct grouped_gemm_shape s = c->kind == CASE_EXTREME ? extreme_shape(c) : ordinary_shape(c);
-    if (sizes->lines) {
-        s.format = DTYPE_NVFP4;
+    if (sizes->what != ANY) s.format = DTYPE_NVFP4;
+    if (sizes->what == LINES) {
         s.unsigned_scales |= c->index % 2;
         s.gated &= s.unsigned_scales; /* what takes signs takes no more than this */
         if (s.c_type == DTYPE_F32 && !s.unsigned_scales) s.c_type = DTYPE_BF16;
     }
+    if (sizes->what == PLAIN) s.unsigned_scales = true;
     int64_t *m, *n, *k, count = case_draw(c, &sizes->groups);
     s.n_groups = count;
     s.m = m = ARENA_NEW(c->arena, int64_t, count);

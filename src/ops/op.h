@@ -68,6 +68,7 @@ enum { OP_REASON_MAX = 120, OP_IMAGES_MAX = 6, OP_CALLS_MAX = 6 };
 struct op_arch {
     int major, minor; /* and later ones; 0: every GPU that sol opens */
     bool alone;       /* no later one: what sm_90a and sm_100a add is that architecture's only */
+    bool family;      /* all of this major number, no others: sm_120a and sm_121a add the same */
 };
 
 /* Alternatives within a variant: tiles, split counts. Any that `serves` accepts gives right
@@ -90,6 +91,9 @@ struct op_variant {
     /* What the machine must have, checked before can_run is asked. */
     unsigned needs;      /* on the CPU: enum cpu_feature bits */
     struct op_arch arch; /* on a GPU */
+    /* No card that its authors had could run it. Nobody gets it unasked where `sol verify` did not
+     * find it right (gpu_is_proven), and where it found it wrong the others still serve. */
+    bool unproven;
     /* What it needs beyond that, a library say, whatever the problem; on false `why` says what is
      * missing. Asked after can_run, since loading a library takes time. NULL: nothing. */
     bool (*usable)(char why[OP_REASON_MAX]);

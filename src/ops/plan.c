@@ -264,9 +264,21 @@ static const char *forced_variant(const struct chooser *chooser, const struct op
     return i < 0 ? NULL : chooser->forces[i].variant;
 }
 
-static bool allowed(const struct chooser *chooser, const struct op *op, int v)
+static bool exact_enough(const struct chooser *chooser, const struct op *op, int v)
 {
     return v >= op->n_variants || op->variants[v]->numerics <= chooser->loosest;
+}
+
+static bool proven(const struct chooser *chooser, const struct op *op, int v)
+{
+    const struct gpu *gpu = chooser->device.gpu;
+    if (v >= op->n_variants || !op->variants[v]->unproven || !gpu) return true;
+    return gpu_is_proven(gpu, op->variants[v]->name);
+}
+
+static bool allowed(const struct chooser *chooser, const struct op *op, int v)
+{
+    return exact_enough(chooser, op, v) && proven(chooser, op, v);
 }
 
 static const struct tuning_entry *find_tuned(const struct chooser *chooser, const struct op *op,
@@ -385,11 +397,14 @@ void chooser_explain(const struct chooser *chooser, const struct op *op, int v, 
         text = chosen_text(chooser, op, v, args, forced);
     else if (chooser->reference)
         text = "--reference asks for the reference";
-    else if (!allowed(chooser, op, v))
+    else if (!exact_enough(chooser, op, v))
         snprintf(why, OP_REASON_MAX, "rounds activations to %s, which --exact rules out",
                  op_numerics_name(op->variants[v]->numerics));
     else if (forced)
         text = "another one is forced";
+    else if (!proven(chooser, op, v))
+        text = "nobody has run it on such a card before: 'sol verify --backend cuda' must find it "
+               "right";
     else if (by_tuning >= 0 && !tuning_is_usual(tuned))
         snprintf(why, OP_REASON_MAX, "%s measured another one to be faster", tuning_name(chooser));
     else if (v < op->n_variants && !suits(chooser, op, v, args, why))

@@ -74,7 +74,17 @@ bool op_arch_fits(const struct op_arch *arch, const struct gpu *gpu)
 {
     const struct gpu_info *info = gpu_info(gpu);
     int wanted = 10 * arch->major + arch->minor, has = 10 * info->major + info->minor;
+    if (arch->family) return info->major == arch->major;
     return arch->alone ? has == wanted : has >= wanted;
+}
+
+static void say_arch(const struct op_arch *arch, char why[OP_REASON_MAX])
+{
+    if (arch->family)
+        snprintf(why, OP_REASON_MAX, "made for compute capability %d.x", arch->major);
+    else
+        snprintf(why, OP_REASON_MAX, "made for compute capability %d.%d%s", arch->major,
+                 arch->minor, arch->alone ? "" : " and later");
 }
 
 bool op_variant_fits(const struct op_variant *variant, const struct op_device *device,
@@ -87,8 +97,7 @@ bool op_variant_fits(const struct op_variant *variant, const struct op_device *d
     else if (variant->target == TARGET_CUDA && !device->gpu)
         snprintf(why, OP_REASON_MAX, "runs on a GPU");
     else if (variant->target == TARGET_CUDA && !op_arch_fits(arch, device->gpu))
-        snprintf(why, OP_REASON_MAX, "made for compute capability %d.%d%s", arch->major,
-                 arch->minor, arch->alone ? "" : " and later");
+        say_arch(arch, why);
     else
         return true;
     return false;

@@ -4,10 +4,12 @@
  * only where a barrier, or an exchange between lanes, waits for others. Matrix instructions and
  * copies have their meaning, asynchronous ones at once.
  *
+ * All kernels are in one library: functions of two files that have the same name and arguments must
+ * be the same, or one of them is called in the place of the other.
+ *
  * So arithmetic, indices and layouts are tested, and barriers that not all reach. Races, missing
- * waits for copies, alignment and what is for Hopper alone (clusters, wgmma) are not; of Blackwell
- * emulate_async.hpp has what there is of its own.
- */
+ * waits for copies, alignment and what is for Hopper alone (clusters, wgmma) are not; but sm_12x's
+ * block-scaled matrix instructions are, and emulate_async.hpp has what sm_100a has of its own. */
 #ifndef TESTS_EMULATE_HPP
 #define TESTS_EMULATE_HPP
 
@@ -493,6 +495,101 @@ static inline void load_matrices(uint32_t *r, uint32_t address)
 static inline void load_transposed(uint32_t *r, uint32_t address)
 {
     emulated_ldmatrix(r, address, true);
+}
+
+/* ---- kernels/copy_small.cuh ---- */
+#define KERNELS_COPY_SMALL_CUH
+
+static inline void copy_8(uint32_t to, const void *from, bool valid)
+{
+    if (valid)
+        memcpy(emulated_shared(to), from, 8);
+    else
+        memset(emulated_shared(to), 0, 8);
+}
+
+/* ---- kernels/mma_block_scaled.cuh ---- */
+#define KERNELS_MMA_BLOCK_SCALED_CUH
+#define KERNELS_BLOCK_SCALED
+
+/* What a lane shows: the numbers of its words, times 2, and its scales. */
+struct emulated_scaled {
+    int8_t a[4][8], b[2][8];
+    uint8_t a_scales[4], b_scales[4];
+    uint64_t pad;
+};
+static_assert(sizeof(emulated_scaled) == sizeof(emulated_words), "a lane's place");
+
+static inline void emulated_e2m1(int8_t to[8], uint32_t word)
+{
+    static const int8_t twice[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+    for (int i = 0; i < 8; i++) to[i] = twice[word >> 4 * i & 15];
+}
+
+/* e4m3 without a sign. What the hardware makes of one is not said: NaN, so that it is seen. */
+static inline double emulated_ue4m3(uint8_t code)
+{
+    return code >= 0x7f ? (double)NAN : (double)(__uint_as_float((uint32_t)code << 20) * 0x1p120f);
+}
+
+static inline double emulated_ue8m0(uint8_t code)
+{
+    return code == 255 ? (double)NAN : emulated_bits<double>((uint64_t)(code + 1023 - 127) << 52);
+}
+
+/* The sum over a quarter of k for a row of tiles `a` and a column of `b`: from the lanes that have
+ * their words, times 4. */
+static inline int emulated_quarter(const emulated_scaled *a, const emulated_scaled *b, uint32_t row,
+                                   int quarter)
+{
+    int sum = 0, half = quarter / 2;
+    for (int lane = quarter % 2 * 2; lane < quarter % 2 * 2 + 2; lane++)
+        for (int i = 0; i < 8; i++)
+            sum += a[lane].a[row / 8 + 2 * (uint32_t)half][i] * b[lane].b[half][i];
+    return sum;
+}
+
+/* Products and sums of a block are exact; those of blocks in double, rounded once. Scale number i
+ * of 16 elements is byte FIRST + i / SHARED of its word. */
+template <int FIRST, int SHARED, double SCALE(uint8_t)>
+static inline void emulated_mma_scaled(float d[4], const uint32_t a[4], const uint32_t b[2],
+                                       uint32_t a_scales, uint32_t b_scales, int a_pair, int b_lane)
+{
+    uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    emulated_scaled mine = {};
+    for (int i = 0; i < 4; i++) emulated_e2m1(mine.a[i], a[i]);
+    for (int i = 0; i < 2; i++) emulated_e2m1(mine.b[i], b[i]);
+    memcpy(mine.a_scales, &a_scales, 4);
+    memcpy(mine.b_scales, &b_scales, 4);
+    memcpy(emulated_next().at, &mine, sizeof mine);
+    emulated_warp_barrier();
+    emulated_scaled lanes[32];
+    memcpy(lanes, emulated_lanes(), sizeof lanes);
+    for (uint32_t i = 0; i < 4; i++) {
+        const uint32_t row = g + i / 2 * 8, column = 2 * t + i % 2;
+        const emulated_scaled *left = &lanes[row % 8 * 4], *right = &lanes[column * 4];
+        const uint8_t *x = left[2 * (uint32_t)a_pair + row / 8].a_scales,
+                      *y = right[b_lane].b_scales;
+        double sum = d[i];
+        for (int q = 0; q < 4; q++)
+            sum += 0.25 * emulated_quarter(left, right, row, q) * SCALE(x[FIRST + q / SHARED]) *
+                   SCALE(y[FIRST + q / SHARED]);
+        d[i] = (float)sum;
+    }
+}
+
+template <int A_PAIR, int B_LANE>
+static inline void mma_nvfp4(float d[4], const uint32_t a[4], const uint32_t b[2],
+                             uint32_t a_scales, uint32_t b_scales)
+{
+    emulated_mma_scaled<0, 1, emulated_ue4m3>(d, a, b, a_scales, b_scales, A_PAIR, B_LANE);
+}
+
+template <int HALF, int A_PAIR, int B_LANE>
+static inline void mma_mxfp4(float d[4], const uint32_t a[4], const uint32_t b[2],
+                             uint32_t a_scales, uint32_t b_scales)
+{
+    emulated_mma_scaled<2 * HALF, 2, emulated_ue8m0>(d, a, b, a_scales, b_scales, A_PAIR, B_LANE);
 }
 
 #endif

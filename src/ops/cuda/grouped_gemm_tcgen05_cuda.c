@@ -17,6 +17,11 @@ static const struct kind {
     TCGEN05_KINDS(KIND)
 #undef KIND
 };
+#define KIND(name, matrices, tokens, stages, accumulators, blocks)                                 \
+    _Static_assert(TCGEN05_SHARED_BYTES(matrices, tokens, stages, blocks) <= 227 << 10,            \
+                   "a block's");
+TCGEN05_KINDS(KIND)
+#undef KIND
 enum { KIND_128, KIND_256, KIND_PAIR, KIND_GATED };
 
 static const struct kind *kind_of(const struct grouped_gemm_args *a, int choice)
@@ -171,6 +176,7 @@ const struct op_variant grouped_gemm_tcgen05_cuda = {
     .summary = "tcgen05 on codes and scales as they are, sums in tensor memory; nvfp4",
     .target = TARGET_CUDA,
     .arch = {.major = 10, .alone = true},
+    .unproven = true,
     .can_run = can_run,
     .choices = &choices,
     .run = run,

@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+"""Predicts how long grouped products of NVFP4 take: the task's four shapes on sm_90a, where they were measured, and
+with the same formula on GB10 and B200, where sol has not run.
+
+  time = launch + max(memory, multiprocessors) + before
+
+  memory           every operand and result once, at the bandwidth that copies reach; the operands of tiles that share
+                   them come from L2
+  multiprocessors  tiles are given out in order, each to the first multiprocessor that is free (or, where a kernel cuts
+                   tiles, equal shares for all, and the cost of adding up the sums of cut tiles). A tile: until its
+                   first step is there, then steps, then the store. A step: instructions over the issue rate and
+                   products over the tensor rate, one behind the other where the same warps do both, else the longer
+  before           activations decoded by all, where the kernel does that
+
+usage: bench/predict_grouped_gemm.py [--parameters]
+"""
+import heapq
+import sys
+from dataclasses import dataclass, fields
+
+SHAPES = [  # src/ops/grouped_gemm_shapes.c: m of the groups, n, k
+    ([80, 176, 128, 72, 64, 248, 96, 160], 4096, 7168),
+    ([40, 76, 168, 72, 164, 148, 196, 160], 7168, 2048),
+    ([192, 320], 3072, 4096),
+    ([128, 384], 4096, 1536),
+]
+MEASURED_H200 = [132.5, 87.3, 45.6, 18.8]  # us, grouped_gemm_wgmma_cuda
+
+
+@dataclass
+class Card:
+    name: str
+    multiprocessors: int
+    clock: float  # GHz, under this load
+    tensor: float  # flops a cycle of a multiprocessor
+    bandwidth: float  # GB/s, datasheet
+    reached: float = 0.9  # of it, by a copy
+    launch: float = 4.0  # us: a launch, and until its first data are there
+    l2: float = 4500.0  # GB/s, for what all write and read at once
+
+
+# Tensor rates: 989 TFLOP/s of fp16 are 4096 flops a cycle at 1.83 GHz; the clock is what an H200 holds under such load.
+H200 = Card("H200", 132, 1.755, 4096, 4800)
+# 1 PFLOP/s with sparsity, 0.5 without: 4096 flops of e2m1 a cycle at 2.42 GHz, 16 cycles for an m16n8k64 of a
+# scheduler. (An RTX 5090's 1676 TFLOP/s at 2.41 GHz on 170 multiprocessors are the same 4096.)
+GB10 = Card("GB10", 48, 2.42, 4096, 273, l2=1000)
+# 9 PFLOP/s of dense e2m1 at 1.85 GHz on 148 multiprocessors.
+B200 = Card("B200", 148, 1.85, 32768, 8000, l2=9000)
+
+
+def over(count, size):
+    return -(-count // size)
+
+
+def moved(shape):
+    """Bytes of codes, scales and results in 16 bits."""
+    rows, n, k = shape
+    return sum((m + n) * k * 9 / 16 + 2 * m * n for m in rows)
+
+
+def given_out(tiles, workers):
+    """When the last is finished: tiles in order, each to who is free first."""
+    free = [0.0] * workers
+    for tile in tiles:
+        heapq.heappush(free, heapq.heappop(free) + tile)
+    return max(free)
+
+
+@dataclass
+class Kernel:
+    """Of a tile of `features` by a width of tokens, in steps of `step` columns."""
+
+    name: str
+    features: int
+    widths: list  # of tokens
+    step: int
+    slots: float  # cycles in which a scheduler issues other instructions than products, a step
+    shared: bool  # the same warps issue them, and products wait
+    cut: float  # cycles of adding up sums of cut tiles; 0: tiles are whole
+    ends: float  # cycles of a tile until its first step is there, and of its store
+    decodes: bool  # activations before all else
+
+    def tokens(self, m):
+        """Widths that cover m tokens with least padding, few of them."""
+        best = {0: (0, [])}
+        for e in range(8, over(m, 8) * 8 + 1, 8):
+            best[e] = min((best[max(e - w, 0)][0] + w + 32, best[max(e - w, 0)][1] + [w]) for w in self.widths)
+        return best[over(m, 8) * 8][1]
+
+    def step_cycles(self, width, card):
+        products = 2 * self.features * width * self.step / card.tensor
+        return self.slots + products if self.shared else max(self.slots, products)
+
+    def time(self, shape, card):
+        rows, n, k = shape
+        tiles = []
+        for m in rows:
+            each = [self.ends + over(k, self.step) * self.step_cycles(w, card) for w in self.tokens(m)]
+            tiles += each * over(n, self.features)
+        if self.cut:
+            inner = sum(t - self.ends for t in tiles) / card.multiprocessors
+            cycles = inner + self.cut + self.ends
+        else:
+            cycles = given_out(tiles, card.multiprocessors)
+        memory = moved(shape) / (card.bandwidth * card.reached) / 1e3
+        before = sum(rows) * k * 2 * 2 / card.l2 / 1e3 if self.decodes else 0
+        return card.launch + max(memory, cycles / card.clock / 1e3) + before, memory
+
+
+# sm_90a (kernels/grouped_gemm/grouped_wgmma.cuh). 228 instructions a warp for 64 columns of 2 x 16 features, of which
+# 120 decode; two warps a scheduler, so 912 slots for a step of 128 columns, and a sixth of the cycles without any.
+# Half the features: a warp of 16 features a scheduler hides nothing of its own latency, and a step takes 2000 cycles
+# whatever its width (measured). Sums of cut tiles: 64 or 128 KB of all blocks through L2, measured.
+WIDTHS = [64, 80, 88, 96, 128]
+SM_90A = [
+    Kernel("256", 256, WIDTHS, 128, 912 * 1.2, True, 23000, 0, True),
+    Kernel("256_whole", 256, WIDTHS, 128, 912 * 1.2, True, 0, 0, True),
+    Kernel("128", 128, WIDTHS, 128, 2000, False, 10000, 0, True),
+    Kernel("128_whole", 128, WIDTHS, 128, 2000, False, 0, 0, True),
+]
+# sm_12x (kernels/grouped_gemm/grouped_gemm_mxf4.cu): tiles of 128 features by 128 tokens, of which every 16 that there
+# are cost tensor time. For half a step a warp issues 16 products, 9 reads of shared memory, 10 others: 2 x 2 x 19 slots
+# of a scheduler. Shared memory: 8 warps read 27 lines of 128 bytes, and 72 arrive, 2 x 288 cycles of 2 x 512. A tile is
+# alone on its multiprocessor: 1.2 us until its first data are there, and 4096 cycles for its store.
+SM_12X = [Kernel("mxf4", 128, list(range(16, 129, 16)), 128, 2 * 288, False, 0, 2900 + 4096, False)]
+# sm_100a, planned: tcgen05 on 128 features by up to 256 tokens, weights and scales by copies; what a tile costs beside
+# its products is 1.5 us, half of it behind the next tile's.
+SM_100A = [Kernel("tcgen05", 128, list(range(16, 257, 16)), 256, 0, False, 0, 1400, False)]
+
+
+def predict(shape, card, kernels):
+    best = min(kernels, key=lambda kernel: kernel.time(shape, card)[0])
+    time, memory = best.time(shape, card)
+    return time, memory, best.name
+
+
+def row(i, shape, card, kernels, measured):
+    time, memory, name = predict(shape, card, kernels)
+    flops = sum(2 * m * shape[1] * shape[2] for m in shape[0])
+    text = f"{card.name:6} shape {i + 1}  {time:7.1f} us  memory {memory:6.1f}  {flops / time / 1e6:7.0f} TFLOP/s  {name:10}"
+    if measured:
+        text += f" measured {measured[i]:6.1f}, {100 * (time / measured[i] - 1):+.1f} %"
+    print(text)
+    return time
+
+
+def main():
+    if "--parameters" in sys.argv[1:]:
+        for thing in [H200, GB10, B200] + SM_90A + SM_12X + SM_100A:
+            print(" ".join(f"{f.name}={getattr(thing, f.name)}" for f in fields(thing)))
+        return
+    for card, kernels, measured in ((H200, SM_90A, MEASURED_H200), (GB10, SM_12X, None), (B200, SM_100A, None)):
+        product = 1.0
+        for i, shape in enumerate(SHAPES):
+            product *= row(i, shape, card, kernels, measured)
+        print(f"{card.name:6} geometric mean {product ** 0.25:.1f} us")
+
+
+if __name__ == "__main__":
+    main()
