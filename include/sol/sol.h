@@ -4,7 +4,8 @@
  *     struct sol_session *session;
  *     if (sol_model_open(NULL, NULL, &model) != SOL_OK) puts(sol_last_error());
  *
- * examples/continue.c is a whole program. Link with `pkg-config --cflags --libs sol` (--static for
+ * sol/grouped_gemm.h beside it has products of block-scaled matrices for programs that use CUDA
+ * themselves. examples/continue.c is a whole program. Link with `pkg-config --cflags --libs sol` (--static for
  * libsol.a).
  *
  * Errors. Calls that can fail return enum sol_status; SOL_OK is 0. sol_last_error() then says what

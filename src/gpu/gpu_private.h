@@ -51,12 +51,16 @@ struct gpu_stream {
     cuda_stream handle;
     uint32_t *counters; /* device memory */
     bool capturing;
+    bool guest;                 /* handle and counters are somebody else's (guest.h) */
+    bool rehearsing;            /* kernels are found, not launched */
     enum sol_status put_status; /* of the first gpu_put that failed; its message beside it */
     char put_message[512];
 };
 
 /* Makes the context of `gpu` this thread's where it is not. */
 cuda_result gpu_enter(const struct gpu *gpu);
+/* The thread's context may be another one than gpu_enter made current. */
+void gpu_forget_entered(void);
 
 /* A call of the driver in the context of `gpu`, whose error is passed on with the call's purpose:
  * GPU_TRY(gpu, memory_info(&bytes, &total), "what"). */

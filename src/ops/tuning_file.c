@@ -274,6 +274,18 @@ enum sol_status tuning_load(const char *path, const struct device_key *key, stru
     return status;
 }
 
+enum sol_status tuning_of(const struct op_device *device, struct tuning *out,
+                          char note[TUNING_NOTE_MAX])
+{
+    char path[4200];
+    struct device_key key;
+    *out = (struct tuning){0};
+    note[0] = '\0';
+    SOL_TRY(device_key_of(device, &key));
+    if (tuning_path(path, sizeof path) == SOL_OK) SOL_TRY(tuning_load(path, &key, out, note));
+    return out->count ? SOL_OK : tuning_shipped(&key, out);
+}
+
 /* Of every op that has some, also where nothing was measured. NULL for a CPU. */
 static json_t *kernels_json(const struct device_key *key)
 {
