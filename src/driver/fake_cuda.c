@@ -335,6 +335,7 @@ static cuda_result f_memory_free(cuda_address address)
     struct region **at = &fake.regions;
     while (*at && (uintptr_t)(*at)->data != address) at = &(*at)->next;
     struct region *r = *at;
+    fake.misuses += !r;
     if (!r) return 1;
     belongs(r->context);
     *at = r->next;

@@ -59,7 +59,7 @@ struct gpu_stream {
 
 /* Makes the context of `gpu` this thread's where it is not. */
 cuda_result gpu_enter(const struct gpu *gpu);
-/* The thread's context may be another one than gpu_enter made current. */
+/* The thread gets another context than gpu_enter made current. */
 void gpu_forget_entered(void);
 
 /* A call of the driver in the context of `gpu`, whose error is passed on with the call's purpose:

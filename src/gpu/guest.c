@@ -13,7 +13,6 @@ enum sol_status gpu_visit_begin(struct gpu_visit *visit)
     SOL_TRY(cuda_load(&cuda));
     SOL_TRY(cuda_status(cuda, cuda->context_get(&context), "asking for the thread's context"));
     visit->context = context;
-    gpu_forget_entered();
     return SOL_OK;
 }
 
