@@ -96,6 +96,7 @@ keep schema schemas.json
     json gemm-check 0 gemm check --quick -q
     json gemm-bench 0 gemm bench --shape 'm=3,0;n=8;k=16' -q -t 1
     json gemm-bench 0 gemm bench --shape 'm=3;n=8;k=16' -q -t 1 --no-limits --no-store
+    json gemm-bench 0 gemm bench --shape 'm=3,0;n=8;k=16' -q -t 1 --no-limits --no-store --profile
     json tune 0 tune -m synth:tiny,layers=1 -t 1 --rows 1 --budget 1 -q
     keep tuning cache/sol/tuning.json
     json tune 0 tune -m synth:tiny,layers=1 -t 1 --rows 1 --dry-run -q

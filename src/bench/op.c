@@ -16,6 +16,7 @@
 #include "base/number.h"
 #include "base/rng.h"
 #include "gpu/device.h"
+#include "gpu/watch.h"
 #include "ops/cases.h"
 #include "ops/cuda/pack_cuda.h"
 #include "ops/grouped_gemm.h"
@@ -661,6 +662,90 @@ enum sol_status bench_op_time(const struct chooser *chooser, const struct bench_
     close_run(r);
     return status;
 }
+
+/* ---- which kernels ---- */
+
+struct watched {
+    struct gpu_watched seen[BENCH_OP_KERNELS];
+    double ns[BENCH_OP_KERNELS][REPETITIONS];
+};
+
+static enum sol_status watch_call(const struct run *r, struct plan *plan, int repetition,
+                                  struct watched *w, int *count)
+{
+    struct gpu_watch *watch = NULL;
+    uint64_t start = clock_ns();
+    *count = 1;
+    if (r->gpu) SOL_TRY(gpu_watch_begin(r->context.stream, BENCH_OP_KERNELS, &watch));
+    enum sol_status status = plan_run(plan, &r->context, true, NULL); /* timed: without a graph */
+    w->seen[0].ns = (double)(clock_ns() - start);
+    enum sol_status waited = r->gpu ? gpu_watch_end(watch, w->seen, count) : SOL_OK;
+    for (int i = 0; i < *count && i < BENCH_OP_KERNELS && repetition >= 0; i++)
+        w->ns[i][repetition] = w->seen[i].ns;
+    return status == SOL_OK ? waited : status;
+}
+
+/* Sets of buffers in turn, so that a call finds the cache as it does when it is timed. */
+static enum sol_status watch_calls(struct run *r, struct plan *plans[SETS_MAX], struct watched *w,
+                                   int *count)
+{
+    SOL_TRY(make_sets(r));
+    for (int i = 0; i < r->n_sets; i++) {
+        SOL_TRY(plan_create(r->chooser, &plans[i]));
+        plan_call(plans[i], r->spec.op, r->sets[i].args);
+        SOL_TRY(plan_finish(plans[i]));
+    }
+    for (int i = -WARM; i < REPETITIONS; i++)
+        SOL_TRY(watch_call(r, plans[(i + WARM) % r->n_sets], i, w, count));
+    return SOL_OK;
+}
+
+static enum sol_status fill_kernels(const struct run *r, const struct plan *plan,
+                                    const struct watched *w, int count,
+                                    struct bench_op_kernels *out)
+{
+    *out = (struct bench_op_kernels){.variant = variant_of(r, plan),
+                                     .choice = plan_step_at(plan, 0)->choice,
+                                     .count = count,
+                                     .launches = r->gpu ? count : 0};
+    for (int i = 0; i < count && i < BENCH_OP_KERNELS; i++) {
+        struct statistics t;
+        SOL_TRY(statistics_of(w->ns[i], REPETITIONS, &t));
+        out->list[i].ns = t.median;
+        snprintf(out->list[i].name, sizeof out->list[i].name, "%s",
+                 r->gpu ? w->seen[i].name : out->variant);
+    }
+    return SOL_OK;
+}
+
+static enum sol_status watch_run(struct run *r, struct bench_op_kernels *out)
+{
+    struct plan *plans[SETS_MAX] = {NULL};
+    int count = 0;
+    struct watched *w = calloc(1, sizeof *w);
+    if (!w) return status_set(SOL_E_MEMORY, "no memory for times");
+    enum sol_status status = watch_calls(r, plans, w, &count);
+    if (status == SOL_OK) status = fill_kernels(r, plans[0], w, count, out);
+    for (int i = 0; i < SETS_MAX; i++) plan_destroy(plans[i]);
+    free(w);
+    return status;
+}
+
+enum sol_status bench_op_kernels(const struct chooser *chooser, const struct bench_op_call *call,
+                                 struct bench_op_kernels *out)
+{
+    struct run *r;
+    enum sol_status status = open_run(chooser, &r);
+    if (status == SOL_OK) {
+        r->spec.op = call->op;
+        r->spec.call = call;
+        status = watch_run(r, out);
+    }
+    close_run(r);
+    return status;
+}
+
+/* ---- by specs ---- */
 
 enum sol_status bench_op(const struct chooser *chooser, const char *text, json_t *rows)
 {

@@ -23,7 +23,7 @@ struct gemm_options {
     struct string_list shapes, force;
     int64_t threads, seed;
     const char *backend, *kernel_source, *format, *type, *c_type, *values, *layout, *store, *label;
-    bool json, quick, no_limits, no_store, quiet, wide;
+    bool json, quick, no_limits, no_store, profile, quiet, wide;
 };
 
 static const struct option options[] = {
@@ -61,6 +61,8 @@ static const struct option options[] = {
                  offsetof(struct gemm_options, c_type), 0, 0),
     OPTION_ENTRY(STRINGS, 0, "force", "grouped_gemm=VARIANT", "this variant (see sol kernels)",
                  offsetof(struct gemm_options, force), 0, 0),
+    OPTION_ENTRY(FLAG, 0, "profile", NULL, "which kernels a call launches, and the time of each",
+                 offsetof(struct gemm_options, profile), 0, 0),
     OPTION_ENTRY(FLAG, 0, "no-limits", NULL, "do not measure what the machine can do",
                  offsetof(struct gemm_options, no_limits), 0, 0),
     OPTION_ENTRY(STRING, 0, "store", "FOLDER",
@@ -76,6 +78,7 @@ static const struct option options[] = {
 static const struct command_example examples[] = {
     {"sol gemm check --quick", "every variant on the task's ten tests, and on random groups", NULL},
     {"sol gemm bench --shape 'm=8,24;n=256;k=512'", "two products of one's own", NULL},
+    {"sol gemm bench --profile --shape 'm=8,24;n=256;k=512'", "which kernels they take", NULL},
     {"sol gemm bench --backend cuda", "the four shapes of the task, beside cuBLAS", "a GPU"},
     {0},
 };
@@ -91,7 +94,10 @@ static const struct command_spec spec = {
         "tolerance, and both to the task's (1e-3 + 1e-3 |reference|). Exit status 7 where a "
         "variant\n"
         "differs. bench rotates buffers that are larger than the cache; cuBLAS multiplies fp16\n"
-        "operands, a product a group, in a graph, in the same run. Times are of one call.",
+        "operands, a product a group, in a graph, in the same run. Times are of one call. "
+        "--profile\n"
+        "adds the kernels that a call launches: an event on either side of each, which add a\n"
+        "microsecond or two.",
     .examples = examples,
     .options = options,
 };
@@ -357,6 +363,7 @@ static enum sol_status time_all(const struct gemm_command *c, struct benches *al
     for (size_t i = 0; status == SOL_OK && i < all->count; i++) {
         struct grouped_result *r = &all->results[i];
         status = grouped_bench_run(&c->chooser, &all->benches[i], &all->ceiling, r);
+        if (status == SOL_OK && c->o.profile) status = grouped_bench_profile(&c->chooser, r);
         if (status == SOL_OK && all->store) status = grouped_bench_keep(all->store, all->run, r);
         all->done += status == SOL_OK;
         progress_update(&progress, all->done);
@@ -372,6 +379,10 @@ static enum sol_status print_times(const struct gemm_command *c, const struct be
     SOL_TRY(grouped_bench_print(all->results, all->done, c->format, stdout));
     const char *why = all->results[0].peer_why;
     bool text = c->format == TABLE_TEXT;
+    if (c->o.profile) {
+        putchar('\n');
+        SOL_TRY(grouped_bench_print_kernels(all->results, all->done, c->format, stdout));
+    }
     if (*why && text) printf("\ncuBLAS was not timed: %s\n", why);
     if (*all->run && (text || !c->o.quiet)) fprintf(text ? stdout : stderr, "run %s\n", all->run);
     return SOL_OK;
