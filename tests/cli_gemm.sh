@@ -8,7 +8,7 @@ run 2 gemm
 has err 'takes check or bench'
 run 2 gemm measure
 run 2 gemm bench --type q8_0
-has err 'known are nvfp4, mxfp4, fp8_e4m3'
+has err "bad value 'q8_0' for --type: expected nvfp4, mxfp4 or fp8_e4m3"
 run 2 gemm bench -o xml
 run 2 gemm bench --force gemm=nothing
 for shape in '' 'm=1' 'm=1;n=2;k=24' 'm=1,2,3;n=2,3;k=16' 'm=1;n=-2;k=16' 'm=x;n=1;k=16' 'm=1;n=1;k=16;l=1' 'm=1;n=1;k=0'; do

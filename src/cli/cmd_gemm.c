@@ -44,20 +44,20 @@ static const struct option options[] = {
     OPTION_ENTRY(FLAG, 0, "quick", NULL, "without the task's four benchmark shapes",
                  offsetof(struct gemm_options, quick), 0, 0),
     OPTION_ENTRY(INT, 0, "seed", "N", "of the inputs (default 1)",
-                 offsetof(struct gemm_options, seed), 0, 9e18),
+                 offsetof(struct gemm_options, seed), 0, 1e15),
     OPTION_ENTRY(GROUP, 0, "bench", NULL, NULL, 0, 0, 0),
     OPTION_ENTRY(STRINGS, 0, "shape", "SIZES",
                  "groups of your own instead of the task's four, for example "
                  "'m=80,176;n=4096;k=7168'; may be repeated",
                  offsetof(struct gemm_options, shapes), 0, 0),
-    OPTION_ENTRY(STRING, 0, "scales", "KIND",
+    OPTION_ENTRY(STRING, 0, "scales", "task|random",
                  "task (default): small codes, scales of 1 and 2; random: all codes, real scales",
                  offsetof(struct gemm_options, values), 0, 0),
-    OPTION_ENTRY(STRING, 0, "layout", "LAYOUT", "of scales: rows (default) or atoms",
+    OPTION_ENTRY(STRING, 0, "layout", "rows|atoms", "of scales; default rows",
                  offsetof(struct gemm_options, layout), 0, 0),
-    OPTION_ENTRY(STRING, 0, "type", "FORMAT", "of operands: nvfp4 (default), mxfp4 or fp8_e4m3",
+    OPTION_ENTRY(STRING, 0, "type", "nvfp4|mxfp4|fp8_e4m3", "of operands; default nvfp4",
                  offsetof(struct gemm_options, type), 0, 0),
-    OPTION_ENTRY(STRING, 0, "results", "FORMAT", "f16 (default), bf16 or f32",
+    OPTION_ENTRY(STRING, 0, "results", "f16|bf16|f32", "of what is stored; default f16",
                  offsetof(struct gemm_options, c_type), 0, 0),
     OPTION_ENTRY(STRINGS, 0, "force", "grouped_gemm=VARIANT", "this variant (see sol kernels)",
                  offsetof(struct gemm_options, force), 0, 0),
@@ -271,42 +271,33 @@ struct benches {
     char run[STORE_ID_SIZE];
 };
 
-static enum sol_status word_of(const char *option, const char *given, const char *const *words,
-                               int count, int *out)
+/* Which of an option's words was given; the first by default. */
+static int word_of(const char *given, const char *const *words)
 {
-    char known[128] = "";
-    for (*out = 0; *out < count; (*out)++) {
-        if (!given || strcmp(given, words[*out]) == 0) return SOL_OK;
-        size_t at = strlen(known);
-        snprintf(known + at, sizeof known - at, "%s%s", at ? ", " : "", words[*out]);
-    }
-    return status_set(SOL_E_ARGUMENT, "--%s %s: known are %s", option, given, known);
+    int word = 0;
+    while (given && strcmp(given, words[word]) != 0) word++;
+    return word;
 }
 
-/* What all shapes have in common. */
-static enum sol_status read_kind(const struct gemm_options *o, struct grouped_bench *b)
+/* What all shapes have in common. The option table lets no other words pass. */
+static struct grouped_bench read_kind(const struct gemm_options *o)
 {
     static const char *const values[] = {"task", "random"}, *const layouts[] = {"rows", "atoms"};
     static const char *const types[] = {"nvfp4", "mxfp4", "fp8_e4m3"};
     static const char *const results[] = {"f16", "bf16", "f32"};
     static const enum dtype formats[] = {DTYPE_NVFP4, DTYPE_MXFP4, DTYPE_FP8_E4M3};
     static const enum dtype c_types[] = {DTYPE_F16, DTYPE_BF16, DTYPE_F32};
-    int word;
-    SOL_TRY(word_of("scales", o->values, values, 2, &word));
-    b->values = word ? VALUES_ORDINARY : VALUES_TASK;
-    SOL_TRY(word_of("layout", o->layout, layouts, 2, &word));
-    b->scales = (enum scale_layout)word;
-    SOL_TRY(word_of("type", o->type, types, 3, &word));
-    b->format = formats[word];
-    SOL_TRY(word_of("results", o->c_type, results, 3, &word));
-    b->c_type = c_types[word];
-    return SOL_OK;
+    return (struct grouped_bench){
+        .values = word_of(o->values, values) ? VALUES_ORDINARY : VALUES_TASK,
+        .scales = (enum scale_layout)word_of(o->layout, layouts),
+        .format = formats[word_of(o->type, types)],
+        .c_type = c_types[word_of(o->c_type, results)],
+    };
 }
 
 static enum sol_status read_shapes(const struct gemm_options *o, struct benches *all)
 {
-    struct grouped_bench kind = {.format = DTYPE_NVFP4};
-    SOL_TRY(read_kind(o, &kind));
+    const struct grouped_bench kind = read_kind(o);
     all->count = o->shapes.count ? o->shapes.count : TASK_BENCHMARKS;
     for (size_t i = 0; i < all->count; i++) {
         all->benches[i] = kind;
