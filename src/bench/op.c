@@ -72,19 +72,36 @@ struct run {
 
 /* ---- the spec ---- */
 
+static enum sol_status set_word(const struct spec *s, const char *text, const char *key,
+                                const char *value, const char *const *words, int64_t *to)
+{
+    char known[64] = "";
+    if (s->op != &op_grouped_gemm)
+        return status_set(SOL_E_ARGUMENT, "--op %s: %s has no %s", text, s->op->name, key);
+    for (*to = 0; words[*to]; ++*to) {
+        if (strcmp(words[*to], value) == 0) return SOL_OK;
+        size_t at = strlen(known);
+        snprintf(known + at, sizeof known - at, "%s%s", at ? ", " : "", words[*to]);
+    }
+    return status_set(SOL_E_ARGUMENT, "--op %s: %s is one of %s", text, key, known);
+}
+
 static enum sol_status set_size(struct spec *s, const char *text, const char *key,
                                 const char *value, bool *known)
 {
     int64_t *to = strcmp(key, "sequences") == 0 ? &s->sequences
                   : strcmp(key, "depth") == 0   ? &s->depth
                                                 : NULL;
+    const char *const *words = NULL;
     for (int i = 0; !to && i < OP_SIZES; i++) {
         if (strcmp(key, i ? op_size_name(i) : "m") != 0) continue;
         to = op_size(&s->problem, i);
+        words = op_size_words(i);
         s->given[i] = true;
     }
     *known = to != NULL;
     if (!to) return SOL_OK;
+    if (words) return set_word(s, text, key, value, words, to);
     char *end;
     *to = strtoll(value, &end, 10);
     if (end == value || *end || *to < (to != &s->depth) || *to > 1 << 24)
@@ -123,7 +140,7 @@ static enum sol_status set_key(struct spec *s, const char *text, const char *key
     }
     return status_set(SOL_E_ARGUMENT,
                       "--op %s: no such key '%s'; known: m n k groups top_k head_dim window dtype "
-                      "sequences depth skew check",
+                      "sequences depth skew check, of grouped_gemm results scales gated signs",
                       text, key);
 }
 
@@ -135,7 +152,7 @@ static enum sol_status check_spec(struct spec *s, const char *text)
         struct op_problem usual = s->op->usual;
         bool has = *op_size(&usual, i) || (s->op == &op_gemm && i < 5) ||
                    (usual.sequences && p->window == *op_size(p, i));
-        if (s->given[i] && !has)
+        if (s->given[i] && !has && !op_size_words(i))
             return status_set(SOL_E_ARGUMENT, "--op %s: %s has no %s", text, s->op->name,
                               op_size_name(i));
     }
@@ -512,7 +529,10 @@ static void describe_shape(const struct spec *s, char *text, size_t size)
     int at = snprintf(text, size, "m=%lld", (long long)(grouped ? p.rows / p.top_k : p.rows));
     for (int i = 1; i < OP_SIZES; i++) {
         const int64_t *value = op_size(&p, i);
-        if (*value && value != &p.groups && value != &p.top_k && value != &p.sequences)
+        const char *const *words = op_size_words(i);
+        if (*value && words)
+            at += snprintf(text + at, size - (size_t)at, " %s=%s", op_size_name(i), words[*value]);
+        else if (*value && value != &p.groups && value != &p.top_k && value != &p.sequences)
             at += snprintf(text + at, size - (size_t)at, " %s=%lld", op_size_name(i),
                            (long long)*value);
     }
