@@ -56,6 +56,20 @@ def make(sizes):
     return (abc, rows, reordered, [(*size, 1) for size in sizes]), wanted
 
 
+def moves_are_seen(data, wanted):
+    """A tensor whose memory is another one now, and others in the place of those that went."""
+    submission.custom_kernel(data)
+    c = data[0][1][2]
+    fresh = Tensor(b"\x7f" * c.bytes, c.dtype, c.shape, c.strides)
+    c.memory, c.offset = fresh.memory, fresh.offset
+    submission.custom_kernel(data)
+    assert c.contents() == wanted[1]
+    for size in (8, 16, 8):
+        again, right = make([(size, 8, 64)])
+        assert submission.custom_kernel(again)[0].contents() == right[0]
+        del again
+
+
 def refused(change, expected):
     data, _ = make([(8, 8, 64)])
     data = tuple(change(*data))
@@ -87,6 +101,7 @@ def main():
             for i, (c, right) in enumerate(zip(results, wanted)):
                 assert c.contents() == right, f"group {i} is wrong"
     assert submission.custom_kernel(([], [], [], [])) == []
+    moves_are_seen(data, wanted)
     problem, _, kept = submission.problem_of(data)
     assert submission.Gemm.of(0).variant(problem) == "grouped_gemm_mma_cuda" and len(kept) == 9
 
