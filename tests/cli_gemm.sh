@@ -8,7 +8,7 @@ run 2 gemm
 has err 'takes check or bench'
 run 2 gemm measure
 run 2 gemm bench --type q8_0
-has err 'known are nvfp4, mxfp4, fp8_e4m3'
+has err "bad value 'q8_0' for --type: expected nvfp4, mxfp4 or fp8_e4m3"
 run 2 gemm bench -o xml
 run 2 gemm bench --force gemm=nothing
 for shape in '' 'm=1' 'm=1;n=2;k=24' 'm=1,2,3;n=2,3;k=16' 'm=1;n=-2;k=16' 'm=x;n=1;k=16' 'm=1;n=1;k=16;l=1' 'm=1;n=1;k=0'; do
@@ -46,6 +46,30 @@ lacks err '^run '
 # shellcheck disable=SC2086
 run 0 gemm bench $small --force grouped_gemm=reference --label two
 has out ' reference '
+# Which kernels a call launches: of a processor the variant itself.
+# shellcheck disable=SC2086
+run 0 gemm bench $small --no-limits --no-store --profile --wide
+has out '^m=8,24;n=256;k=512 +(grouped_|reference).* 100\.0$'
+has out '^a call launches nothing$'
+if [ -n "${SOL_FAKE_GPU:-}" ] && [ -z "${SOL_SANITIZED:-}${SOL_EMULATED:-}" ]; then
+    many="m=$(printf '8,%.0s' {1..49})8;n=24;k=64"
+    # shellcheck disable=SC2086
+    LD_LIBRARY_PATH=$SOL_FAKE_GPU run 0 gemm bench --backend cuda $small --no-limits --no-store --profile --wide
+    has out '^m=8,24;n=256;k=512 +grouped_gemm_wgmma_cuda +[0-9a-z_]+ +grouped_wgmma_[0-9]+ +1000\.0 +100\.0$'
+    has out '^m=3,0,5;n=48,16,32;k=16 +grouped_gemm_mma_cuda +- +grouped_gemm_nvfp4 +1000\.0 +100\.0$'
+    has out '^a call is one launch$'
+    lacks err 'fake driver'
+    LD_LIBRARY_PATH=$SOL_FAKE_GPU run 0 gemm bench --backend cuda --shape "$many" -q --no-limits --no-store --profile \
+        --force grouped_gemm=grouped_gemm_mma_cuda
+    is "launches of 50 groups" "$(grep -c 'grouped_gemm_nvfp4 .* 50\.0$' out)" 2
+    has out '^a call is up to 2 launches$'
+    LD_LIBRARY_PATH=$SOL_FAKE_GPU run 0 gemm bench --backend cuda $small --no-limits --no-store -o json
+    lacks out '"kernels"'
+    LD_LIBRARY_PATH=$SOL_FAKE_GPU run 0 gemm bench --backend cuda $small --no-limits --no-store --profile -o json
+    is "launches" "$(python3 -c 'import json, sys
+print([s["kernels"]["launches"] for s in json.load(sys.stdin)["shapes"]])' <out)" "[1, 1]"
+fi
+
 run 0 runs
 has out '^g[0-9a-f]{8} +gemm +two '
 run 0 runs show one

@@ -24,7 +24,7 @@ pc=$(find "$stage" -name sol.pc)
 [ -f "$pc" ] || { echo "no sol.pc in:"; cat "$stage/log"; exit 1; }
 prefix=$stage$(sed -n 's/^prefix=//p' "$pc")
 lib=$stage$(sed -n 's/^libdir=//p' "$pc")
-for file in bin/sol share/man/man1/sol.1 share/man/man1/sol-run.1 include/sol/sol.h \
+for file in bin/sol share/man/man1/sol.1 share/man/man1/sol-run.1 include/sol/sol.h include/sol/grouped_gemm.h \
     share/bash-completion/completions/sol share/zsh/site-functions/_sol \
     share/fish/vendor_completions.d/sol.fish share/sol/schemas/bench.json; do
     [ -s "$prefix/$file" ] || fail "$file is not installed"

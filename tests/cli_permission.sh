@@ -81,6 +81,7 @@ arguments = {
     "compare_live": {"old": trap + " old", "new": trap + " new", "max_pairs": 6},
     "runs": {}, "run_show": {"run": "first"}, "import": {"files": [work + "/imported.json"]}, "report": {"output": work + "/report.html", "run": "first"},
     "verify": {"ops": ["rmsnorm"], "ops_only": True},
+    "gemm_check": {"quick": True}, "gemm_bench": {"shapes": ["m=3;n=8;k=16"], "no_limits": True},
     "tune": {"rows": [1], "budget": 0.01},
     "opt_init": {"preset": "make", "force": True},
     "opt_status": {}, "opt_start": {"hypothesis": "it is faster", "predict_percent": 3, "with_changes": True},
@@ -89,7 +90,7 @@ arguments = {
     "opt_history": {}, "opt_summary": {}, "more": {"id": "a1"},
 }
 if os.environ.get("SOL_EMULATED") or os.environ.get("SOL_SANITIZED"):
-    for slow in ("device", "profile", "tune"):
+    for slow in ("device", "profile", "tune", "gemm_check"):
         arguments[slow] = None  # minutes, and natively the same
 
 

@@ -96,6 +96,7 @@ keep schema schemas.json
     json gemm-check 0 gemm check --quick -q
     json gemm-bench 0 gemm bench --shape 'm=3,0;n=8;k=16' -q -t 1
     json gemm-bench 0 gemm bench --shape 'm=3;n=8;k=16' -q -t 1 --no-limits --no-store
+    json gemm-bench 0 gemm bench --shape 'm=3,0;n=8;k=16' -q -t 1 --no-limits --no-store --profile
     json tune 0 tune -m synth:tiny,layers=1 -t 1 --rows 1 --budget 1 -q
     keep tuning cache/sol/tuning.json
     json tune 0 tune -m synth:tiny,layers=1 -t 1 --rows 1 --dry-run -q
@@ -239,6 +240,8 @@ done
 python3 "$SOL_SOURCE_DIR/tests/schemas.py" calls made "$SOL_BINARY" mcp --allow-commands <<'CALLS' || fail "sol mcp"
 bench {"model": "synth:tiny", "prompt": [4], "generate": [2], "repetitions": 3, "no_limits": true, "ops": true}
 run_show {"run": "last"}
+gemm_check {"quick": true}
+gemm_bench {"shapes": ["m=8,24;n=64;k=64", "m=3;n=8;k=16"], "type": "mxfp4", "results": "bf16", "no_limits": true, "profile": true}
 runs {}
 kernels {}
 advise {"run": "own"}

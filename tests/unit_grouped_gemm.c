@@ -14,6 +14,7 @@
 #include "check/verify.h"
 #include "ops/grouped_gemm_shapes.h"
 #include "ops/ops.h"
+#include "ops/problem.h"
 
 static struct arena *arena;
 static struct pool *pool;
@@ -335,9 +336,43 @@ static void close_is_asked_of_every_number(void **state)
     assert_int_equal(failures_with(2e-3f, &options), 1);
 }
 
+/* What speed depends on besides sizes is in the key of tuning records, and make_problem goes back.
+ */
+static void keys_tell_kinds_apart(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 24; i++) {
+        const struct op_problem asked = {.rows = 8,
+                                         .dtype = DTYPE_NVFP4,
+                                         .n = 24,
+                                         .k = 64,
+                                         .groups = 2,
+                                         .results = i / 8,
+                                         .scales = i % 2,
+                                         .gated = i / 2 % 2,
+                                         .signs = i / 4 % 2};
+        struct op_problem made;
+        struct grouped_gemm_args args;
+        struct rng rng;
+        rng_seed(&rng, 5);
+        op_grouped_gemm.make_problem(&(struct case_maker){.arena = arena, .rng = &rng}, &asked,
+                                     &args);
+        assert_int_equal((int)args.scales, i % 2);
+        assert_int_equal(args.gated, i / 2 % 2);
+        assert_int_equal(args.unsigned_scales, i / 4 % 2);
+        op_grouped_gemm.problem(&args, &made);
+        assert_int_equal(made.rows, asked.rows);
+        assert_true(op_problem_same(&made, &asked));
+        struct op_problem other = asked;
+        other.results ^= 1;
+        assert_false(op_problem_same(&made, &other));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(keys_tell_kinds_apart),
         cmocka_unit_test(faults_of_a_group_are_named),
         cmocka_unit_test(faults_of_a_call_are_named),
         cmocka_unit_test(nothing_is_legal),

@@ -510,6 +510,45 @@ static void large_answers_are_cut(void **state)
     free(big);
 }
 
+/* Of grouped products, the times of all shapes before the samples of any. */
+static void times_of_shapes_come_first(void **state)
+{
+    (void)state;
+    enum { SHAPES = 24 };
+    bool failed, cut;
+    char *big = malloc(100000);
+    assert_non_null(big);
+    size_t n = (size_t)sprintf(big, "{\"run\": \"g12345678\", \"mean_us\": 31.5, \"shapes\": [");
+    for (int i = 0; i < SHAPES; i++) {
+        n += (size_t)sprintf(
+            big + n,
+            "%s{\"name\": \"g8 n%d k7168\", \"m\": [80, 176, 128, 72, 64, 248, 96, "
+            "160], \"format\": \"nvfp4\", \"variant\": \"grouped_gemm_wgmma_cuda\", "
+            "\"time\": {\"us\": %d.5, \"low_us\": 30.25}, \"of_cublas\": 1.25, "
+            "\"samples_us\": [1.5",
+            i ? "," : "", i, 100 + i);
+        for (int s = 0; s < 30; s++) n += (size_t)sprintf(big + n, ", 7.125");
+        n += (size_t)sprintf(big + n, "]}");
+    }
+    strcpy(big + n, "]}");
+    json_t *json = answer("gemm_bench", big, 0, "", MCP_EXITED, &failed, &cut);
+    assert_true(cut && !failed);
+    const json_t *result = json_object_get(json, "result"),
+                 *shapes = json_object_get(result, "shapes");
+    assert_int_equal(json_array_size(shapes), SHAPES);
+    assert_true(json_number_value(json_object_get(result, "mean_us")) > 31);
+    for (size_t i = 0; i < SHAPES; i++) {
+        const json_t *shape = json_array_get(shapes, i), *time = json_object_get(shape, "time");
+        assert_true(json_number_value(json_object_get(time, "us")) > 100);
+        assert_non_null(json_object_get(shape, "name"));
+        assert_non_null(json_object_get(shape, "of_cublas"));
+        assert_null(json_object_get(shape, "samples_us"));
+    }
+    assert_string_equal(next_tool(json), "run_show");
+    json_decref(json);
+    free(big);
+}
+
 static void parts_give_the_whole(void **state)
 {
     (void)state;
@@ -796,6 +835,7 @@ int main(void)
         cmocka_unit_test(what_decides_comes_first),
         cmocka_unit_test(answers_are_small_and_have_one_next_step),
         cmocka_unit_test(large_answers_are_cut),
+        cmocka_unit_test(times_of_shapes_come_first),
         cmocka_unit_test(parts_give_the_whole),
         cmocka_unit_test(messages),
         cmocka_unit_test(nul_is_refused),

@@ -133,6 +133,48 @@ static void what_is_written_is_read(void **state)
     assert_int_equal(stat(folder, &info), 0);
 }
 
+/* Grouped products that differ in what is no size; each has an entry of its own. */
+static void kinds_are_told_apart(void **state)
+{
+    (void)state;
+    static const struct op_problem kinds[] = {{.results = 0}, {.results = 1}, {.results = 2},
+                                              {.scales = 1},  {.gated = 1},   {.signs = 1}};
+    enum { COUNT = sizeof kinds / sizeof *kinds };
+    struct tuning tuning = {0};
+    char note[TUNING_NOTE_MAX], digest[TUNING_DIGEST], before[TUNING_DIGEST] = "", name[8];
+    for (int i = 0; i < COUNT; i++) {
+        snprintf(name, sizeof name, "c%d", i);
+        struct tuning_entry e = entry_of(16, name);
+        e.op = &op_grouped_gemm;
+        e.problem.results = kinds[i].results;
+        e.problem.scales = kinds[i].scales;
+        e.problem.gated = kinds[i].gated;
+        e.problem.signs = kinds[i].signs;
+        assert_int_equal(tuning_add(&tuning, &e), SOL_OK);
+        tuning_digest(&tuning, digest);
+        assert_string_not_equal(digest, before);
+        strcpy(before, digest);
+    }
+    assert_int_equal(tuning.count, COUNT);
+    assert_int_equal(tuning_save(path, &hopper, &tuning), SOL_OK);
+    tuning_clear(&tuning);
+    assert_int_equal(tuning_load(path, &hopper, &tuning, note), SOL_OK);
+    tuning_digest(&tuning, digest);
+    assert_string_equal(digest, before);
+    for (int i = 0; i < COUNT; i++) {
+        struct op_problem p = entry_of(16, "").problem;
+        p.results = kinds[i].results;
+        p.scales = kinds[i].scales;
+        p.gated = kinds[i].gated;
+        p.signs = kinds[i].signs;
+        const struct tuning_entry *e = tuning_find(&tuning, &op_grouped_gemm, &p, NUMERICS_BF16);
+        snprintf(name, sizeof name, "c%d", i);
+        assert_non_null(e);
+        assert_string_equal(e->choice, name);
+    }
+    tuning_clear(&tuning);
+}
+
 static void devices_do_not_disturb_each_other(void **state)
 {
     (void)state;
@@ -201,6 +243,9 @@ static void senseless_entries_are_left_out(void **state)
                    "0123456789012345678901234567890123456789012345678901234"
                    "567890123456789") "]",
          0, "1 entries"},
+        {"[" ENTRY("gemm\", \"gated\": \"yes", "16", "9", "1", "a") "]", 1, ""},
+        {"[" ENTRY("gemm\", \"gated\": \"perhaps", "16", "9", "1", "a") "]", 0, "1 entries"},
+        {"[" ENTRY("gemm\", \"gated\": 1, \"x\": \"", "16", "9", "1", "a") "]", 0, "1 entries"},
         {"{}", 0, "0 entries"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -385,6 +430,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_is_written_is_read, setup, teardown),
+        cmocka_unit_test_setup_teardown(kinds_are_told_apart, setup, teardown),
         cmocka_unit_test_setup_teardown(devices_do_not_disturb_each_other, setup, teardown),
         cmocka_unit_test_setup_teardown(damage_costs_the_record_alone, setup, teardown),
         cmocka_unit_test_setup_teardown(senseless_entries_are_left_out, setup, teardown),

@@ -5,7 +5,8 @@
  *     if (sol_model_open(NULL, NULL, &model) != SOL_OK) puts(sol_last_error());
  *
  * examples/continue.c is a whole program. Link with `pkg-config --cflags --libs sol` (--static for
- * libsol.a).
+ * libsol.a). sol/grouped_gemm.h has products of block-scaled matrices, for programs that use CUDA
+ * themselves.
  *
  * Errors. Calls that can fail return enum sol_status; SOL_OK is 0. sol_last_error() then says what
  * was wrong, with what, and what to do, for the calling thread. A failed call changes nothing

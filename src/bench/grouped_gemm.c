@@ -193,6 +193,14 @@ enum sol_status grouped_bench_run(const struct chooser *chooser, const struct gr
     return run_peer(gpu, out);
 }
 
+enum sol_status grouped_bench_profile(const struct chooser *chooser, struct grouped_result *result)
+{
+    const struct bench_op_call call = {&op_grouped_gemm, make, &result->bench};
+    SOL_TRY(bench_op_kernels(chooser, &call, &result->kernels));
+    result->profiled = true;
+    return SOL_OK;
+}
+
 double grouped_bench_mean(const struct grouped_result *results, size_t count, bool peer)
 {
     double logs = 0;
@@ -223,6 +231,28 @@ static json_t *list_json(const int64_t *values, int64_t count)
     return list;
 }
 
+/* Kernels that are in the list. */
+static int listed(const struct bench_op_kernels *k)
+{
+    return k->count < BENCH_OP_KERNELS ? k->count : BENCH_OP_KERNELS;
+}
+
+static double share(const struct bench_op_kernels *k, int i)
+{
+    double sum = 0;
+    for (int j = 0; j < listed(k); j++) sum += k->list[j].ns;
+    return sum > 0 ? 100 * k->list[i].ns / sum : (double)NAN;
+}
+
+static json_t *kernels_json(const struct bench_op_kernels *k)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < listed(k); i++)
+        json_array_append_new(list, json_pack("{s:s, s:f, s:o}", "name", k->list[i].name, "us",
+                                              k->list[i].ns / 1e3, "percent", number(share(k, i))));
+    return json_pack("{s:s, s:i, s:o}", "choice", k->choice, "launches", k->launches, "list", list);
+}
+
 static json_t *result_json(const struct grouped_result *r)
 {
     const struct grouped_sizes_list *s = &r->bench.sizes;
@@ -230,14 +260,15 @@ static json_t *result_json(const struct grouped_result *r)
     for (int i = 0; i < BENCH_OP_REPETITIONS; i++)
         json_array_append_new(samples, json_real(r->times.ns[i] / 1e3));
     return json_pack(
-        "{s:s, s:o, s:o, s:o, s:s, s:s, s:s, s:s, s:o, s:o, s:f, s:f, s:o, s:s?, s:o}", "name",
-        s->name, "m", list_json(s->m, s->n_groups), "n", list_json(s->n, s->n_groups), "k",
+        "{s:s, s:o, s:o, s:o, s:s, s:s, s:s, s:s, s:o, s:o, s:f, s:f, s:o, s:s?, s:o, s:o*}",
+        "name", s->name, "m", list_json(s->m, s->n_groups), "n", list_json(s->n, s->n_groups), "k",
         list_json(s->k, s->n_groups), "format", dtype_info(r->bench.format)->name, "c_type",
         dtype_info(r->bench.c_type)->name, "scales", grouped_layout_names[r->bench.scales],
         "variant", r->times.variant, "time", figure_json(&r->figure), "samples_us", samples,
         "tflop_s", r->times.cost.flops / r->figure.value / 1e3, "tb_s",
         r->times.cost.bytes / r->figure.value / 1e3, "cublas", figure_json(&r->peer), "cublas_why",
-        *r->peer_why ? r->peer_why : NULL, "of_cublas", number(r->figure.value / r->peer.value));
+        *r->peer_why ? r->peer_why : NULL, "of_cublas", number(r->figure.value / r->peer.value),
+        "kernels", r->profiled ? kernels_json(&r->kernels) : NULL);
 }
 
 json_t *grouped_bench_json(const struct grouped_result *results, size_t count, const char *run)
@@ -292,6 +323,39 @@ enum sol_status grouped_bench_print(const struct grouped_result *results, size_t
     }
     table_print(table, format, to);
     table_destroy(table);
+    return SOL_OK;
+}
+
+static void add_kernels(struct table *table, const struct grouped_result *r)
+{
+    const struct bench_op_kernels *k = &r->kernels;
+    for (int i = 0; i < listed(k); i++) {
+        table_cell(table, "%s", r->bench.sizes.name);
+        table_cell(table, "%s", k->variant);
+        table_cell(table, "%s", *k->choice ? k->choice : "-");
+        table_cell(table, "%s", k->list[i].name);
+        add_number(table, 1, k->list[i].ns / 1e3);
+        add_number(table, 1, share(k, i));
+    }
+}
+
+enum sol_status grouped_bench_print_kernels(const struct grouped_result *results, size_t count,
+                                            enum table_format format, FILE *to)
+{
+    struct table *table;
+    int most = 0;
+    SOL_TRY(table_create("shape|=variant|-choice|kernel of a call|>us|>share %", &table));
+    for (size_t i = 0; i < count; i++) {
+        add_kernels(table, &results[i]);
+        if (results[i].kernels.launches > most) most = results[i].kernels.launches;
+    }
+    table_print(table, format, to);
+    table_destroy(table);
+    if (format != TABLE_TEXT) return SOL_OK;
+    if (most > 1)
+        fprintf(to, "a call is up to %d launches\n", most);
+    else
+        fprintf(to, "%s\n", most ? "a call is one launch" : "a call launches nothing");
     return SOL_OK;
 }
 

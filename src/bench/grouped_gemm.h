@@ -27,11 +27,15 @@ struct grouped_result {
     double peer_ns[BENCH_OP_REPETITIONS];
     struct figure peer;           /* cuBLAS, fp16 operands, a product a group; count 0: not timed */
     char peer_why[OP_REASON_MAX]; /* why not */
+    bool profiled;
+    struct bench_op_kernels kernels; /* of a call, where profiled */
 };
 
 /* With the variant that the chooser chooses; on a GPU where the library is there, also the peer. */
 enum sol_status grouped_bench_run(const struct chooser *chooser, const struct grouped_bench *bench,
                                   const struct ceiling *ceiling, struct grouped_result *out);
+/* Which kernels a call launches, into a result of grouped_bench_run. */
+enum sol_status grouped_bench_profile(const struct chooser *chooser, struct grouped_result *result);
 /* The geometric mean of medians, in ns; of the peer NaN where one is missing. */
 double grouped_bench_mean(const struct grouped_result *results, size_t count, bool peer);
 
@@ -39,6 +43,9 @@ double grouped_bench_mean(const struct grouped_result *results, size_t count, bo
 json_t *grouped_bench_json(const struct grouped_result *results, size_t count, const char *run);
 enum sol_status grouped_bench_print(const struct grouped_result *results, size_t count,
                                     enum table_format format, FILE *to);
+/* The kernels of results that are profiled, and in words how many launches a call is. */
+enum sol_status grouped_bench_print_kernels(const struct grouped_result *results, size_t count,
+                                            enum table_format format, FILE *to);
 /* The result as metrics of run `id`: the time in ns, and the peer's as "NAME: cublas". */
 enum sol_status grouped_bench_keep(struct store *store, const char *id,
                                    const struct grouped_result *result);

@@ -16,6 +16,7 @@
 #include "base/number.h"
 #include "base/rng.h"
 #include "gpu/device.h"
+#include "gpu/watch.h"
 #include "ops/cases.h"
 #include "ops/cuda/pack_cuda.h"
 #include "ops/grouped_gemm.h"
@@ -71,19 +72,36 @@ struct run {
 
 /* ---- the spec ---- */
 
+static enum sol_status set_word(const struct spec *s, const char *text, const char *key,
+                                const char *value, const char *const *words, int64_t *to)
+{
+    char known[64] = "";
+    if (s->op != &op_grouped_gemm)
+        return status_set(SOL_E_ARGUMENT, "--op %s: %s has no %s", text, s->op->name, key);
+    for (*to = 0; words[*to]; ++*to) {
+        if (strcmp(words[*to], value) == 0) return SOL_OK;
+        size_t at = strlen(known);
+        snprintf(known + at, sizeof known - at, "%s%s", at ? ", " : "", words[*to]);
+    }
+    return status_set(SOL_E_ARGUMENT, "--op %s: %s is one of %s", text, key, known);
+}
+
 static enum sol_status set_size(struct spec *s, const char *text, const char *key,
                                 const char *value, bool *known)
 {
     int64_t *to = strcmp(key, "sequences") == 0 ? &s->sequences
                   : strcmp(key, "depth") == 0   ? &s->depth
                                                 : NULL;
+    const char *const *words = NULL;
     for (int i = 0; !to && i < OP_SIZES; i++) {
         if (strcmp(key, i ? op_size_name(i) : "m") != 0) continue;
         to = op_size(&s->problem, i);
+        words = op_size_words(i);
         s->given[i] = true;
     }
     *known = to != NULL;
     if (!to) return SOL_OK;
+    if (words) return set_word(s, text, key, value, words, to);
     char *end;
     *to = strtoll(value, &end, 10);
     if (end == value || *end || *to < (to != &s->depth) || *to > 1 << 24)
@@ -122,7 +140,7 @@ static enum sol_status set_key(struct spec *s, const char *text, const char *key
     }
     return status_set(SOL_E_ARGUMENT,
                       "--op %s: no such key '%s'; known: m n k groups top_k head_dim window dtype "
-                      "sequences depth skew check",
+                      "sequences depth skew check, of grouped_gemm results scales gated signs",
                       text, key);
 }
 
@@ -134,7 +152,7 @@ static enum sol_status check_spec(struct spec *s, const char *text)
         struct op_problem usual = s->op->usual;
         bool has = *op_size(&usual, i) || (s->op == &op_gemm && i < 5) ||
                    (usual.sequences && p->window == *op_size(p, i));
-        if (s->given[i] && !has)
+        if (s->given[i] && !has && !op_size_words(i))
             return status_set(SOL_E_ARGUMENT, "--op %s: %s has no %s", text, s->op->name,
                               op_size_name(i));
     }
@@ -511,7 +529,10 @@ static void describe_shape(const struct spec *s, char *text, size_t size)
     int at = snprintf(text, size, "m=%lld", (long long)(grouped ? p.rows / p.top_k : p.rows));
     for (int i = 1; i < OP_SIZES; i++) {
         const int64_t *value = op_size(&p, i);
-        if (*value && value != &p.groups && value != &p.top_k && value != &p.sequences)
+        const char *const *words = op_size_words(i);
+        if (*value && words)
+            at += snprintf(text + at, size - (size_t)at, " %s=%s", op_size_name(i), words[*value]);
+        else if (*value && value != &p.groups && value != &p.top_k && value != &p.sequences)
             at += snprintf(text + at, size - (size_t)at, " %s=%lld", op_size_name(i),
                            (long long)*value);
     }
@@ -661,6 +682,90 @@ enum sol_status bench_op_time(const struct chooser *chooser, const struct bench_
     close_run(r);
     return status;
 }
+
+/* ---- which kernels ---- */
+
+struct watched {
+    struct gpu_watched seen[BENCH_OP_KERNELS];
+    double ns[BENCH_OP_KERNELS][REPETITIONS];
+};
+
+static enum sol_status watch_call(const struct run *r, struct plan *plan, int repetition,
+                                  struct watched *w, int *count)
+{
+    struct gpu_watch *watch = NULL;
+    uint64_t start = clock_ns();
+    *count = 1;
+    if (r->gpu) SOL_TRY(gpu_watch_begin(r->context.stream, BENCH_OP_KERNELS, &watch));
+    enum sol_status status = plan_run(plan, &r->context, true, NULL); /* timed: without a graph */
+    w->seen[0].ns = (double)(clock_ns() - start);
+    enum sol_status waited = r->gpu ? gpu_watch_end(watch, w->seen, count) : SOL_OK;
+    for (int i = 0; i < *count && i < BENCH_OP_KERNELS && repetition >= 0; i++)
+        w->ns[i][repetition] = w->seen[i].ns;
+    return status == SOL_OK ? waited : status;
+}
+
+/* Sets of buffers in turn, so that a call finds the cache as it does when it is timed. */
+static enum sol_status watch_calls(struct run *r, struct plan *plans[SETS_MAX], struct watched *w,
+                                   int *count)
+{
+    SOL_TRY(make_sets(r));
+    for (int i = 0; i < r->n_sets; i++) {
+        SOL_TRY(plan_create(r->chooser, &plans[i]));
+        plan_call(plans[i], r->spec.op, r->sets[i].args);
+        SOL_TRY(plan_finish(plans[i]));
+    }
+    for (int i = -WARM; i < REPETITIONS; i++)
+        SOL_TRY(watch_call(r, plans[(i + WARM) % r->n_sets], i, w, count));
+    return SOL_OK;
+}
+
+static enum sol_status fill_kernels(const struct run *r, const struct plan *plan,
+                                    const struct watched *w, int count,
+                                    struct bench_op_kernels *out)
+{
+    *out = (struct bench_op_kernels){.variant = variant_of(r, plan),
+                                     .choice = plan_step_at(plan, 0)->choice,
+                                     .count = count,
+                                     .launches = r->gpu ? count : 0};
+    for (int i = 0; i < count && i < BENCH_OP_KERNELS; i++) {
+        struct statistics t;
+        SOL_TRY(statistics_of(w->ns[i], REPETITIONS, &t));
+        out->list[i].ns = t.median;
+        snprintf(out->list[i].name, sizeof out->list[i].name, "%s",
+                 r->gpu ? w->seen[i].name : out->variant);
+    }
+    return SOL_OK;
+}
+
+static enum sol_status watch_run(struct run *r, struct bench_op_kernels *out)
+{
+    struct plan *plans[SETS_MAX] = {NULL};
+    int count = 0;
+    struct watched *w = calloc(1, sizeof *w);
+    if (!w) return status_set(SOL_E_MEMORY, "no memory for times");
+    enum sol_status status = watch_calls(r, plans, w, &count);
+    if (status == SOL_OK) status = fill_kernels(r, plans[0], w, count, out);
+    for (int i = 0; i < SETS_MAX; i++) plan_destroy(plans[i]);
+    free(w);
+    return status;
+}
+
+enum sol_status bench_op_kernels(const struct chooser *chooser, const struct bench_op_call *call,
+                                 struct bench_op_kernels *out)
+{
+    struct run *r;
+    enum sol_status status = open_run(chooser, &r);
+    if (status == SOL_OK) {
+        r->spec.op = call->op;
+        r->spec.call = call;
+        status = watch_run(r, out);
+    }
+    close_run(r);
+    return status;
+}
+
+/* ---- by specs ---- */
 
 enum sol_status bench_op(const struct chooser *chooser, const char *text, json_t *rows)
 {

@@ -14,7 +14,8 @@ struct case_maker; /* ops/cases.h */
 #define BENCH_OP_HELP                                                                              \
     "time this op alone, as gpt-oss-20b calls it for one row, or with sizes of your own, for "     \
     "example gemm:m=2048,n=2880,k=4096 or attention:m=8,sequences=8,depth=4000; sizes: m n k "     \
-    "groups top_k head_dim window; also dtype=, sequences= and depth= (tokens that each holds), "  \
+    "groups top_k head_dim window; also dtype=, of grouped_gemm results=, scales=, gated= and "    \
+    "signs=, sequences= and depth= (tokens that each holds), "                                     \
     "skew= (0: tokens spread evenly over experts), check=VARIANT (compares with it), and "         \
     "--force; "                                                                                    \
     "'all' times every op; may be repeated"
@@ -38,6 +39,20 @@ struct bench_op_times {
 };
 enum sol_status bench_op_time(const struct chooser *chooser, const struct bench_op_call *call,
                               struct bench_op_times *out);
+/* What one call puts on a GPU, in its order, and how long each takes: the median, of an event on
+ * either side. On a CPU it is the variant itself, which is no launch. `count` is how much there is,
+ * of which the first BENCH_OP_KERNELS are in the list. */
+enum { BENCH_OP_KERNELS = 64 };
+struct bench_op_kernels {
+    const char *variant, *choice; /* choice: "" where the variant has none */
+    int count, launches;
+    struct {
+        char name[64];
+        double ns;
+    } list[BENCH_OP_KERNELS];
+};
+enum sol_status bench_op_kernels(const struct chooser *chooser, const struct bench_op_call *call,
+                                 struct bench_op_kernels *out);
 /* Such rows as a table. */
 enum sol_status bench_op_print(const json_t *rows, enum table_format format, FILE *to);
 

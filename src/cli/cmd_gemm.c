@@ -22,7 +22,7 @@ struct gemm_options {
     struct string_list shapes, force;
     int64_t threads, seed;
     const char *backend, *kernel_source, *format, *type, *c_type, *values, *layout, *store, *label;
-    bool json, quick, no_limits, no_store, quiet, wide;
+    bool json, quick, no_limits, no_store, profile, quiet, wide;
 };
 
 static const struct option options[] = {
@@ -40,23 +40,25 @@ static const struct option options[] = {
     OPTION_ENTRY(FLAG, 0, "quick", NULL, "without the task's four benchmark shapes",
                  offsetof(struct gemm_options, quick), 0, 0),
     OPTION_ENTRY(INT, 0, "seed", "N", "of the inputs (default 1)",
-                 offsetof(struct gemm_options, seed), 0, 9e18),
+                 offsetof(struct gemm_options, seed), 0, 1e15),
     OPTION_ENTRY(GROUP, 0, "bench", NULL, NULL, 0, 0, 0),
     OPTION_ENTRY(STRINGS, 0, "shape", "SIZES",
                  "groups of your own instead of the task's four, for example "
                  "'m=80,176;n=4096;k=7168'; may be repeated",
                  offsetof(struct gemm_options, shapes), 0, 0),
-    OPTION_ENTRY(STRING, 0, "scales", "KIND",
+    OPTION_ENTRY(STRING, 0, "scales", "task|random",
                  "task (default): small codes, scales of 1 and 2; random: all codes, real scales",
                  offsetof(struct gemm_options, values), 0, 0),
-    OPTION_ENTRY(STRING, 0, "layout", "LAYOUT", "of scales: rows (default) or atoms",
+    OPTION_ENTRY(STRING, 0, "layout", "rows|atoms", "of scales; default rows",
                  offsetof(struct gemm_options, layout), 0, 0),
-    OPTION_ENTRY(STRING, 0, "type", "FORMAT", "of operands: nvfp4 (default), mxfp4 or fp8_e4m3",
+    OPTION_ENTRY(STRING, 0, "type", "nvfp4|mxfp4|fp8_e4m3", "of operands; default nvfp4",
                  offsetof(struct gemm_options, type), 0, 0),
-    OPTION_ENTRY(STRING, 0, "results", "FORMAT", "f16 (default), bf16 or f32",
+    OPTION_ENTRY(STRING, 0, "results", "f16|bf16|f32", "of what is stored; default f16",
                  offsetof(struct gemm_options, c_type), 0, 0),
     OPTION_ENTRY(STRINGS, 0, "force", "grouped_gemm=VARIANT", "this variant (see sol kernels)",
                  offsetof(struct gemm_options, force), 0, 0),
+    OPTION_ENTRY(FLAG, 0, "profile", NULL, "which kernels a call launches, and the time of each",
+                 offsetof(struct gemm_options, profile), 0, 0),
     OPTION_ENTRY(FLAG, 0, "no-limits", NULL, "do not measure what the machine can do",
                  offsetof(struct gemm_options, no_limits), 0, 0),
     STORE_OPTIONS(struct gemm_options),
@@ -66,6 +68,7 @@ static const struct option options[] = {
 static const struct command_example examples[] = {
     {"sol gemm check --quick", "every variant on the task's ten tests, and on random groups", NULL},
     {"sol gemm bench --shape 'm=8,24;n=256;k=512'", "two products of one's own", NULL},
+    {"sol gemm bench --profile --shape 'm=8,24;n=256;k=512'", "which kernels they take", NULL},
     {"sol gemm bench --backend cuda", "the four shapes of the task, beside cuBLAS", "a GPU"},
     {0},
 };
@@ -81,7 +84,10 @@ static const struct command_spec spec = {
         "tolerance, and both to the task's (1e-3 + 1e-3 |reference|). Exit status 7 where a "
         "variant\n"
         "differs. bench rotates buffers that are larger than the cache; cuBLAS multiplies fp16\n"
-        "operands, a product a group, in a graph, in the same run. Times are of one call.",
+        "operands, a product a group, in a graph, in the same run. Times are of one call. "
+        "--profile\n"
+        "adds the kernels that a call launches: an event on either side of each, which add a\n"
+        "microsecond or two.",
     .examples = examples,
     .options = options,
 };
@@ -237,49 +243,38 @@ struct benches {
     char run[STORE_ID_SIZE];
 };
 
-/* Which of the words was given; the first where none was. */
-static enum sol_status word_of(const char *option, const char *given, const char *const *words,
-                               int count, int *out)
+/* Which of an option's words was given; the first by default. */
+static int word_of(const char *given, const char *const *words)
 {
-    char known[128] = "";
-    for (*out = 0; *out < count; (*out)++) {
-        if (!given || strcmp(given, words[*out]) == 0) return SOL_OK;
-        size_t at = strlen(known);
-        snprintf(known + at, sizeof known - at, "%s%s", at ? ", " : "", words[*out]);
-    }
-    return status_set(SOL_E_ARGUMENT, "--%s %s: known are %s", option, given, known);
+    int word = 0;
+    while (given && strcmp(given, words[word]) != 0) word++;
+    return word;
 }
 
-static enum sol_status dtype_of(const char *option, const char *given, const enum dtype dtypes[3],
-                                enum dtype *out)
+static enum dtype dtype_of(const char *given, const enum dtype *dtypes)
 {
-    const char *names[3];
-    int word;
-    for (int i = 0; i < 3; i++) names[i] = dtype_info(dtypes[i])->name;
-    SOL_TRY(word_of(option, given, names, 3, &word));
-    *out = dtypes[word];
-    return SOL_OK;
+    int i = 0;
+    while (given && strcmp(given, dtype_info(dtypes[i])->name) != 0) i++;
+    return dtypes[i];
 }
 
-/* What all shapes have in common. */
-static enum sol_status read_kind(const struct gemm_options *o, struct grouped_bench *b)
+/* What all shapes have in common. The option table lets no other words pass. */
+static struct grouped_bench read_kind(const struct gemm_options *o)
 {
     static const char *const values[] = {"task", "random"};
     static const enum dtype formats[] = {DTYPE_NVFP4, DTYPE_MXFP4, DTYPE_FP8_E4M3};
     static const enum dtype c_types[] = {DTYPE_F16, DTYPE_BF16, DTYPE_F32};
-    int word;
-    SOL_TRY(word_of("scales", o->values, values, 2, &word));
-    b->values = word ? VALUES_ORDINARY : VALUES_TASK;
-    SOL_TRY(word_of("layout", o->layout, grouped_layout_names, SCALES_COUNT, &word));
-    b->scales = (enum scale_layout)word;
-    SOL_TRY(dtype_of("type", o->type, formats, &b->format));
-    return dtype_of("results", o->c_type, c_types, &b->c_type);
+    return (struct grouped_bench){
+        .values = word_of(o->values, values) ? VALUES_ORDINARY : VALUES_TASK,
+        .scales = (enum scale_layout)word_of(o->layout, grouped_layout_names),
+        .format = dtype_of(o->type, formats),
+        .c_type = dtype_of(o->c_type, c_types),
+    };
 }
 
 static enum sol_status read_shapes(const struct gemm_options *o, struct benches *all)
 {
-    struct grouped_bench kind = {.format = DTYPE_NVFP4};
-    SOL_TRY(read_kind(o, &kind));
+    const struct grouped_bench kind = read_kind(o);
     all->count = o->shapes.count ? o->shapes.count : TASK_BENCHMARKS;
     for (size_t i = 0; i < all->count; i++) {
         all->benches[i] = kind;
@@ -336,6 +331,7 @@ static enum sol_status time_all(const struct gemm_command *c, struct benches *al
     for (size_t i = 0; status == SOL_OK && i < all->count; i++) {
         struct grouped_result *r = &all->results[i];
         status = grouped_bench_run(&c->chooser, &all->benches[i], &all->ceiling, r);
+        if (status == SOL_OK && c->o.profile) status = grouped_bench_profile(&c->chooser, r);
         if (status == SOL_OK && all->store) status = grouped_bench_keep(all->store, all->run, r);
         all->done += status == SOL_OK;
         progress_update(&progress, all->done);
@@ -351,6 +347,10 @@ static enum sol_status print_times(const struct gemm_command *c, const struct be
     SOL_TRY(grouped_bench_print(all->results, all->done, c->format, stdout));
     const char *why = all->results[0].peer_why;
     bool text = c->format == TABLE_TEXT;
+    if (c->o.profile) {
+        putchar('\n');
+        SOL_TRY(grouped_bench_print_kernels(all->results, all->done, c->format, stdout));
+    }
     if (*why && text) printf("\ncuBLAS was not timed: %s\n", why);
     if (*all->run && (text || !c->o.quiet)) fprintf(text ? stdout : stderr, "run %s\n", all->run);
     return SOL_OK;

@@ -49,20 +49,15 @@ static enum sol_status parse_rounding(const char *text, bool *rounded)
     return status_set(SOL_E_ARGUMENT, "--rope-rounding %s: write 'ggml' or 'none'", text);
 }
 
-/* What sol tune has found for the chooser's device, here or where the program comes from. A record
- * that cannot be used is no failure. */
+/* What sol tune has found for the chooser's device. A record that cannot be used is no failure. */
 static enum sol_status read_tuning(struct engine_options *options, struct engine_params *params)
 {
-    char path[4200], note[TUNING_NOTE_MAX] = "";
-    struct device_key key;
+    char note[TUNING_NOTE_MAX];
     struct op_device device = params->chooser.device;
     if (options->no_tuning) return SOL_OK;
     if (params->threads) device.workers = params->threads;
-    SOL_TRY(device_key_of(&device, &key));
-    if (tuning_path(path, sizeof path) == SOL_OK)
-        SOL_TRY(tuning_load(path, &key, &options->tuning, note));
+    SOL_TRY(tuning_of(&device, &options->tuning, note));
     if (*note) LOG_WARN("%s", note);
-    if (!options->tuning.count) SOL_TRY(tuning_shipped(&key, &options->tuning));
     if (options->tuning.count) params->chooser.tuning = &options->tuning;
     return SOL_OK;
 }

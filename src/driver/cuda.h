@@ -58,6 +58,10 @@ enum { /* function_attribute, function_set */
        CUDA_FUNCTION_REGISTERS = 4,
        CUDA_FUNCTION_SHARED_DYNAMIC_MAX = 8,
 };
+enum { /* cuda_stream, as a number: those that nobody makes; 0 is the legacy one too */
+       CUDA_STREAM_LEGACY = 1,
+       CUDA_STREAM_PER_THREAD = 2,
+};
 enum { /* flags */
        CUDA_STREAM_NON_BLOCKING = 1,
        CUDA_EVENT_NO_TIMING = 2,

@@ -102,6 +102,12 @@ static struct context *of(const void *handle)
     return ((const struct object *)handle)->context;
 }
 
+/* NULL and small numbers are the streams that each context has without making them. */
+static struct context *of_stream(cuda_stream stream)
+{
+    return (uintptr_t)stream > CUDA_STREAM_PER_THREAD ? of(stream) : current;
+}
+
 /* First line of every function of the table, the second one of those that need a context. */
 #define CALL()                                                                                     \
     LOCKED();                                                                                      \
@@ -248,6 +254,13 @@ static cuda_result f_context_release(cuda_device device)
     return failed ? fake.failure : CUDA_OK;
 }
 
+static cuda_result f_context_get(cuda_context *context)
+{
+    CALL();
+    *context = (cuda_context)current;
+    return CUDA_OK;
+}
+
 static cuda_result f_context_set(cuda_context context)
 {
     LOCKED();
@@ -322,6 +335,7 @@ static cuda_result f_memory_free(cuda_address address)
     struct region **at = &fake.regions;
     while (*at && (uintptr_t)(*at)->data != address) at = &(*at)->next;
     struct region *r = *at;
+    fake.misuses += !r;
     if (!r) return 1;
     belongs(r->context);
     *at = r->next;
@@ -349,7 +363,7 @@ static cuda_result f_host_free(void *address)
 
 static cuda_result f_copy_in(cuda_address to, const void *from, size_t bytes, cuda_stream stream)
 {
-    CALL_IN(of(stream));
+    CALL_IN(of_stream(stream));
     memcpy(show(to, bytes), from, bytes);
     hide(to, bytes);
     fake.copied += bytes;
@@ -358,7 +372,7 @@ static cuda_result f_copy_in(cuda_address to, const void *from, size_t bytes, cu
 
 static cuda_result f_copy_out(void *to, cuda_address from, size_t bytes, cuda_stream stream)
 {
-    CALL_IN(of(stream));
+    CALL_IN(of_stream(stream));
     memcpy(to, show(from, bytes), bytes);
     hide(from, bytes);
     fake.copied += bytes;
@@ -367,7 +381,7 @@ static cuda_result f_copy_out(void *to, cuda_address from, size_t bytes, cuda_st
 
 static cuda_result f_copy_on(cuda_address to, cuda_address from, size_t bytes, cuda_stream stream)
 {
-    CALL_IN(of(stream));
+    CALL_IN(of_stream(stream));
     memmove(show(to, bytes), show(from, bytes), bytes);
     hide(to, bytes);
     hide(from, bytes);
@@ -377,7 +391,7 @@ static cuda_result f_copy_on(cuda_address to, cuda_address from, size_t bytes, c
 static cuda_result f_fill_bytes(cuda_address to, unsigned char value, size_t count,
                                 cuda_stream stream)
 {
-    CALL_IN(of(stream));
+    CALL_IN(of_stream(stream));
     memset(show(to, count), value, count);
     hide(to, count);
     return CUDA_OK;
@@ -406,27 +420,27 @@ static cuda_result f_stream_destroy(cuda_stream stream)
 
 static cuda_result f_stream_wait(cuda_stream stream)
 {
-    CALL_IN(of(stream));
+    CALL_IN(of_stream(stream));
     return CUDA_OK;
 }
 
 /* The event may be of any context. */
 static cuda_result f_stream_wait_event(cuda_stream stream, cuda_event event, unsigned flags)
 {
-    CALL_IN(of(stream));
+    CALL_IN(of_stream(stream));
     return event && !flags ? CUDA_OK : 1;
 }
 
 static cuda_result f_capture_begin(cuda_stream stream, int mode)
 {
-    CALL_IN(of(stream));
+    CALL_IN(of_stream(stream));
     (void)mode;
     return CUDA_OK;
 }
 
 static cuda_result f_capture_end(cuda_stream stream, cuda_graph *graph)
 {
-    CALL_IN(of(stream));
+    CALL_IN(of_stream(stream));
     MAKE((void **)graph, "graph");
     return CUDA_OK;
 }
@@ -442,7 +456,7 @@ static cuda_result f_graph_instantiate(cuda_graph_exec *exec, cuda_graph graph,
 
 static cuda_result f_graph_launch(cuda_graph_exec exec, cuda_stream stream)
 {
-    CALL_IN(of(stream));
+    CALL_IN(of_stream(stream));
     return belongs(of(exec)) ? CUDA_OK : CUDA_E_HANDLE;
 }
 
@@ -471,7 +485,7 @@ static cuda_result f_event_destroy(cuda_event event)
 
 static cuda_result f_event_record(cuda_event event, cuda_stream stream)
 {
-    CALL_IN(of(stream));
+    CALL_IN(of_stream(stream));
     return belongs(of(event)) ? CUDA_OK : CUDA_E_HANDLE;
 }
 
@@ -557,7 +571,7 @@ static cuda_result run_launch(const char *kernel, const struct cuda_launch *conf
 static cuda_result f_launch(const struct cuda_launch *config, cuda_function function,
                             void **parameters, void **extra)
 {
-    CALL_IN(of(config->stream));
+    CALL_IN(of_stream(config->stream));
     const struct object *f = (const struct object *)function;
     (void)extra;
     if (!belongs(f->context)) return CUDA_E_HANDLE;

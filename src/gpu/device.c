@@ -68,9 +68,15 @@ bool gpu_shares_memory(const struct gpu_info *info)
 
 /* ---- contexts ---- */
 
+static _Thread_local uint64_t entered; /* the handle whose context this thread has */
+
+void gpu_forget_entered(void)
+{
+    entered = 0;
+}
+
 cuda_result gpu_enter(const struct gpu *gpu)
 {
-    static _Thread_local uint64_t entered; /* the handle whose context this thread has */
     if (entered == gpu->number) return CUDA_OK;
     cuda_result result = gpu->cuda->context_set(gpu->context);
     if (result == CUDA_OK) entered = gpu->number;

@@ -52,12 +52,17 @@ struct gpu_stream {
     cuda_stream handle;
     uint32_t *counters; /* device memory */
     bool capturing;
+    bool guest;                 /* handle and counters are somebody else's (guest.h) */
+    bool rehearsing;            /* kernels are found, not launched */
+    struct gpu_watch *watch;    /* NULL: nobody looks */
     enum sol_status put_status; /* of the first gpu_put that failed; its message beside it */
     char put_message[512];
 };
 
 /* Makes the context of `gpu` this thread's where it is not. */
 cuda_result gpu_enter(const struct gpu *gpu);
+/* The thread gets another context than gpu_enter made current. */
+void gpu_forget_entered(void);
 
 /* A call of the driver in the context of `gpu`, whose error is passed on with the call's purpose:
  * GPU_TRY(gpu, memory_info(&bytes, &total), "what"). */
@@ -77,6 +82,9 @@ static inline cuda_address gpu_address(const void *memory)
 
 /* Keeps a failure of what was put on the stream, for gpu_wait. */
 void gpu_keep(struct gpu_stream *stream, enum sol_status status);
+/* On either side of what is put on the stream, for who looks (watch.h). */
+enum sol_status gpu_watch_before(struct gpu_stream *stream);
+enum sol_status gpu_watch_behind(struct gpu_stream *stream, const char *name);
 /* Of gpu_close, in the context of `gpu`. */
 void gpu_modules_unload(struct gpu *gpu);
 void gpu_matmuls_destroy(struct gpu_matmuls *all); /* takes NULL */

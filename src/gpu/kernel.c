@@ -356,6 +356,7 @@ static enum sol_status find_and_launch(struct gpu_stream *stream, const char *im
 {
     const struct gpu_kernel *kernel;
     SOL_TRY(gpu_kernel_find(stream->gpu, image, function, &kernel));
+    if (stream->rehearsing) return SOL_OK;
     return gpu_launch(stream, kernel, launch, args);
 }
 
@@ -390,6 +391,7 @@ enum sol_status gpu_launch(struct gpu_stream *stream, const struct gpu_kernel *k
         attributes[config.n_attributes++] =
             (struct cuda_launch_attribute){.id = CUDA_LAUNCH_COOPERATIVE, .value.flag = 1};
     void *parameters[] = {(void *)(uintptr_t)args};
+    SOL_TRY(gpu_watch_before(stream));
     GPU_TRY(k->gpu, launch(&config, k->handle, parameters, NULL), k->name);
-    return SOL_OK;
+    return gpu_watch_behind(stream, k->name);
 }

@@ -173,6 +173,9 @@ void gpu_put_matmul(struct gpu_stream *stream, const struct gpu_matmul *product)
 {
     if (stream->put_status != SOL_OK) return;
     pthread_mutex_lock(&stream->gpu->lock);
-    gpu_keep(stream, multiply(stream, product));
+    enum sol_status status = gpu_watch_before(stream);
+    if (status == SOL_OK) status = multiply(stream, product);
+    if (status == SOL_OK) status = gpu_watch_behind(stream, "cuBLASLt");
+    gpu_keep(stream, status);
     pthread_mutex_unlock(&stream->gpu->lock);
 }

@@ -131,28 +131,32 @@ void gpu_memory_report(struct gpu *gpu, void (*each)(void *arg, const char *name
 
 enum sol_status gpu_copy_in(struct gpu_stream *stream, void *to, const void *from, size_t bytes)
 {
+    SOL_TRY(gpu_watch_before(stream));
     GPU_TRY(stream->gpu, copy_in(gpu_address(to), from, bytes, stream->handle),
             "copying to the GPU");
-    return SOL_OK;
+    return gpu_watch_behind(stream, "copy");
 }
 
 enum sol_status gpu_copy_out(struct gpu_stream *stream, void *to, const void *from, size_t bytes)
 {
+    SOL_TRY(gpu_watch_before(stream));
     GPU_TRY(stream->gpu, copy_out(to, gpu_address(from), bytes, stream->handle),
             "copying from the GPU");
-    return SOL_OK;
+    return gpu_watch_behind(stream, "copy");
 }
 
 enum sol_status gpu_copy_on(struct gpu_stream *stream, void *to, const void *from, size_t bytes)
 {
+    SOL_TRY(gpu_watch_before(stream));
     GPU_TRY(stream->gpu, copy_on(gpu_address(to), gpu_address(from), bytes, stream->handle),
             "copying on the GPU");
-    return SOL_OK;
+    return gpu_watch_behind(stream, "copy");
 }
 
 enum sol_status gpu_zero(struct gpu_stream *stream, void *to, size_t bytes)
 {
+    SOL_TRY(gpu_watch_before(stream));
     GPU_TRY(stream->gpu, fill_bytes(gpu_address(to), 0, bytes, stream->handle),
             "clearing GPU memory");
-    return SOL_OK;
+    return gpu_watch_behind(stream, "clear");
 }

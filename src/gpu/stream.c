@@ -1,9 +1,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "counters_args.h"
 #include "gpu/gpu_private.h"
-#include "grouped_gemm/grouped_wgmma_args.h"
+#include "gpu/guest.h"
 
 static enum sol_status start(struct gpu_stream *stream)
 {
@@ -33,11 +32,11 @@ enum sol_status gpu_stream_create(struct gpu *gpu, struct gpu_stream **out)
 void gpu_stream_destroy(struct gpu_stream *stream)
 {
     if (!stream) return;
-    if (stream->handle) {
+    if (stream->handle && !stream->guest) {
         gpu_settle(stream); /* what failed was said, or will be by the next call */
         GPU_GIVE(stream->gpu, stream_destroy(stream->handle));
     }
-    gpu_free(stream->gpu, stream->counters);
+    if (!stream->guest) gpu_free(stream->gpu, stream->counters);
     free(stream);
 }
 
@@ -48,7 +47,7 @@ const struct gpu_info *gpu_stream_info(const struct gpu_stream *stream)
 
 size_t gpu_stream_bytes(void)
 {
-    return gpu_memory_size((COUNTERS + GROUPED_WORDS) * sizeof(uint32_t));
+    return gpu_memory_size(gpu_counters_bytes());
 }
 
 uint32_t *gpu_stream_counters(const struct gpu_stream *stream)

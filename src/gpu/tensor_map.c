@@ -26,5 +26,6 @@ static enum sol_status encode(const struct gpu *gpu, const struct gpu_tensor *t,
 void gpu_put_map(struct gpu_stream *stream, const struct gpu_tensor *tensor, struct tensor_map *map)
 {
     memset(map, 0, sizeof *map);
-    if (stream->put_status == SOL_OK) gpu_keep(stream, encode(stream->gpu, tensor, map));
+    if (stream->put_status == SOL_OK && !stream->rehearsing)
+        gpu_keep(stream, encode(stream->gpu, tensor, map));
 }

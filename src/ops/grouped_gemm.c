@@ -319,7 +319,16 @@ static struct op_cost cost(const void *args)
 static void problem(const void *args, struct op_problem *out)
 {
     const struct grouped_gemm_args *a = args;
-    *out = (struct op_problem){.dtype = a->format, .groups = a->n_groups};
+    *out = (struct op_problem){
+        .dtype = a->format,
+        .groups = a->n_groups,
+        .results = a->c_type == DTYPE_BF16  ? 1
+                   : a->c_type == DTYPE_F32 ? 2
+                                            : 0,
+        .scales = a->scales,
+        .gated = a->gated,
+        .signs = a->unsigned_scales,
+    };
     for (int64_t i = 0; i < a->n_groups; i++) {
         const struct gemm_group *g = &a->groups[i];
         out->rows += g->m;

@@ -210,7 +210,18 @@ void grouped_gemm_make_problem(struct case_maker *c, const struct op_problem *p,
         k[i] = p->k;
     }
     const struct grouped_gemm_shape shape = {
-        .n_groups = count, .m = m, .n = n, .k = k, .format = p->dtype, .c_type = DTYPE_F16};
+        .n_groups = count,
+        .m = m,
+        .n = n,
+        .k = k,
+        .format = p->dtype,
+        .c_type = p->results == 1   ? DTYPE_BF16
+                  : p->results == 2 ? DTYPE_F32
+                                    : DTYPE_F16,
+        .scales = (enum scale_layout)p->scales,
+        .gated = p->gated,
+        .unsigned_scales = p->signs,
+    };
     grouped_gemm_make(c, &shape, args);
 }
 

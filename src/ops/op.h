@@ -140,6 +140,11 @@ struct op_problem {
     int64_t head_dim;
     int64_t window;
     int64_t sequences; /* 1: most rows may be of different ones; 2: one has many rows */
+    /* Of grouped products; 0 is what is usual. */
+    int64_t results; /* fp16, bf16, float32 */
+    int64_t scales;  /* enum scale_layout */
+    int64_t gated;
+    int64_t signs; /* 1: the caller says that scales have none */
 };
 
 /* What an op does with a matrix. */

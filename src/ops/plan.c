@@ -311,11 +311,10 @@ static bool suits(const struct chooser *chooser, const struct op *op, int v, con
 /* A forced variant that cannot serve a problem is an error only for the problems of that op it was
  * made for: other dtypes of the same op fall back to the usual choice, since --force names an op
  * and a model calls it with several kinds of weights. */
-static int choose(const struct plan *plan, const struct op *op, const void *args)
+int chooser_choose(const struct chooser *chooser, const struct op *op, const void *args)
 {
-    const struct chooser *chooser = &plan->chooser;
     char why[OP_REASON_MAX];
-    if (plan->reference_depth || chooser->reference) return op_variant_count(op) - 1;
+    if (chooser->reference) return op_variant_count(op) - 1;
     const char *forced = forced_variant(chooser, op);
     int v = forced ? find_variant(op, forced) : -1;
     if (v >= 0 && chooser_can_run(chooser, op, v, args, why)) return v;
@@ -381,7 +380,7 @@ static const char *chosen_text(const struct chooser *chooser, const struct op *o
                           : "chosen: there is no other";
 }
 
-/* The order of the questions is that of choose(). */
+/* The order of the questions is that of chooser_choose(). */
 void chooser_explain(const struct chooser *chooser, const struct op *op, int v, int chosen,
                      const void *args, char why[OP_REASON_MAX])
 {
@@ -581,7 +580,8 @@ static void compose(struct plan *plan, const struct op *op, bool reference, cons
 
 static void serve(struct plan *plan, const struct op *op, void *args)
 {
-    int v = choose(plan, op, args);
+    int v =
+        plan->reference_depth ? op_variant_count(op) - 1 : chooser_choose(&plan->chooser, op, args);
     if (plan->on_choice && !plan->quiet) plan->on_choice(plan->on_choice_arg, op, args, v);
     if (op->compose && v >= op->n_variants)
         compose(plan, op, v > op->n_variants, args);

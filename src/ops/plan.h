@@ -52,6 +52,9 @@ enum sol_status chooser_slow(struct chooser *chooser, const char *text);
  */
 bool chooser_can_run(const struct chooser *chooser, const struct op *op, int v, const void *args,
                      char why[OP_REASON_MAX]);
+/* The variant that is taken for this problem. For a primitive that nothing serves on a GPU its
+ * reference, which then cannot run. */
+int chooser_choose(const struct chooser *chooser, const struct op *op, const void *args);
 /* Which of the choices of variant `v` is taken for this problem when the variant is; 0 where it has
  * none. */
 int chooser_choice(const struct chooser *chooser, const struct op *op, int v, const void *args);

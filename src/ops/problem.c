@@ -2,23 +2,38 @@
 
 #include <stdio.h>
 
+static const char *const results[] = {"f16", "bf16", "f32", NULL};
+static const char *const layouts[] = {"rows", "atoms", NULL};
+static const char *const gated[] = {"no", "yes", NULL};
+static const char *const signs[] = {"yes", "no", NULL};
+
 static const struct {
     const char *name;
-    size_t offset; /* of an int64_t in struct op_problem */
+    size_t offset;            /* of an int64_t in struct op_problem */
+    const char *const *words; /* or NULL */
 } sizes[OP_SIZES] = {
-    {"rows", offsetof(struct op_problem, rows)},
-    {"n", offsetof(struct op_problem, n)},
-    {"k", offsetof(struct op_problem, k)},
-    {"groups", offsetof(struct op_problem, groups)},
-    {"top_k", offsetof(struct op_problem, top_k)},
-    {"head_dim", offsetof(struct op_problem, head_dim)},
-    {"window", offsetof(struct op_problem, window)},
-    {"sequences", offsetof(struct op_problem, sequences)},
+    {"rows", offsetof(struct op_problem, rows), NULL},
+    {"n", offsetof(struct op_problem, n), NULL},
+    {"k", offsetof(struct op_problem, k), NULL},
+    {"groups", offsetof(struct op_problem, groups), NULL},
+    {"top_k", offsetof(struct op_problem, top_k), NULL},
+    {"head_dim", offsetof(struct op_problem, head_dim), NULL},
+    {"window", offsetof(struct op_problem, window), NULL},
+    {"sequences", offsetof(struct op_problem, sequences), NULL},
+    {"results", offsetof(struct op_problem, results), results},
+    {"scales", offsetof(struct op_problem, scales), layouts},
+    {"gated", offsetof(struct op_problem, gated), gated},
+    {"signs", offsetof(struct op_problem, signs), signs},
 };
 
 const char *op_size_name(int i)
 {
     return sizes[i].name;
+}
+
+const char *const *op_size_words(int i)
+{
+    return sizes[i].words;
 }
 
 int64_t *op_size(struct op_problem *problem, int i)
@@ -38,8 +53,13 @@ void op_problem_describe(const struct op_problem *problem, char *text, size_t si
 {
     struct op_problem p = *problem;
     int at = snprintf(text, size, "%lld x %s", (long long)p.rows, dtype_info(p.dtype)->name);
-    for (int i = 1; i < OP_SIZES && at > 0 && (size_t)at < size; i++)
-        if (*op_size(&p, i))
-            at += snprintf(text + at, size - (size_t)at, " %s=%lld", sizes[i].name,
-                           (long long)*op_size(&p, i));
+    for (int i = 1; i < OP_SIZES && at > 0 && (size_t)at < size; i++) {
+        const int64_t value = *op_size(&p, i);
+        if (value && sizes[i].words)
+            at += snprintf(text + at, size - (size_t)at, " %s=%s", sizes[i].name,
+                           sizes[i].words[value]);
+        else if (value)
+            at +=
+                snprintf(text + at, size - (size_t)at, " %s=%lld", sizes[i].name, (long long)value);
+    }
 }

@@ -38,9 +38,13 @@ static json_t *entry_json(const struct tuning_entry *e)
     struct op_problem problem = e->problem;
     json_t *json =
         json_pack("{s:s, s:s}", "op", e->op->name, "dtype", dtype_info(problem.dtype)->name);
-    for (int i = 0; i < OP_SIZES; i++)
-        if (*op_size(&problem, i))
-            json_object_set_new(json, op_size_name(i), json_integer(*op_size(&problem, i)));
+    for (int i = 0; i < OP_SIZES; i++) {
+        const int64_t value = *op_size(&problem, i);
+        const char *const *words = op_size_words(i);
+        if (value)
+            json_object_set_new(json, op_size_name(i),
+                                words ? json_string(words[value]) : json_integer(value));
+    }
     json_t *rest =
         json_pack("{s:I, s:I, s:s, s:s, s:s, s:f, s:s, s:s, s:f}", "from", (json_int_t)e->rows_from,
                   "to", (json_int_t)e->rows_to, "numerics", op_numerics_name(e->loosest), "variant",
@@ -62,6 +66,18 @@ static bool take_count(const json_t *json, const char *name, int64_t *out)
     const json_t *value = json_object_get(json, name);
     *out = value ? json_integer_value(value) : 0;
     return !value || (json_is_integer(value) && *out >= 0 && *out <= INT64_C(1) << 40);
+}
+
+/* Also one that is a word. */
+static bool take_size(const json_t *json, int i, int64_t *out)
+{
+    const char *const *words = op_size_words(i);
+    const json_t *value = json_object_get(json, op_size_name(i));
+    const char *text = json_string_value(value);
+    *out = 0;
+    if (!words) return take_count(json, op_size_name(i), out);
+    while (text && words[*out] && strcmp(words[*out], text) != 0) ++*out;
+    return !value || (text && words[*out]);
 }
 
 static bool take_time(const json_t *json, const char *name, double *out)
@@ -89,7 +105,7 @@ static bool take_entry(const json_t *json, struct tuning_entry *e)
     *e = (struct tuning_entry){.op = op ? op_find(op) : NULL};
     if (!e->op || !dtype || !dtype_from_name(dtype, &p->dtype)) return false;
     for (int i = 0; i < OP_SIZES; i++)
-        if (!take_count(json, op_size_name(i), op_size(p, i))) return false;
+        if (!take_size(json, i, op_size(p, i))) return false;
     return take_count(json, "from", &e->rows_from) && take_count(json, "to", &e->rows_to) &&
            p->rows >= 1 && e->rows_from <= p->rows && e->rows_to >= p->rows &&
            take_numerics(json, &e->loosest) &&
@@ -272,6 +288,18 @@ enum sol_status tuning_load(const char *path, const struct device_key *key, stru
         status = tuning_parse(file.data ? file.data : "", file.size, key, out, note);
     mapped_file_close(&file);
     return status;
+}
+
+enum sol_status tuning_of(const struct op_device *device, struct tuning *out,
+                          char note[TUNING_NOTE_MAX])
+{
+    char path[4200];
+    struct device_key key;
+    *out = (struct tuning){0};
+    note[0] = '\0';
+    SOL_TRY(device_key_of(device, &key));
+    if (tuning_path(path, sizeof path) == SOL_OK) SOL_TRY(tuning_load(path, &key, out, note));
+    return out->count ? SOL_OK : tuning_shipped(&key, out);
 }
 
 /* Of every op that has some, also where nothing was measured. NULL for a CPU. */

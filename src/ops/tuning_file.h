@@ -33,6 +33,10 @@ enum sol_status tuning_shipped(const struct device_key *key, struct tuning *out)
 enum sol_status tuning_shipped_parse(const char *text, size_t length, const struct device_key *key,
                                      struct tuning *out);
 
+/* What is known of `device`: the user's own record, else the one that comes with the program. */
+enum sol_status tuning_of(const struct op_device *device, struct tuning *out,
+                          char note[TUNING_NOTE_MAX]);
+
 /* Puts `tuning` in the place of what the file says of this device, whatever driver and build that
  * was for; without entries the section goes. The file appears whole or not at all, and two writers
  * do not lose each other's sections. Makes the cache folder. SOL_E_IO. */

@@ -49,6 +49,12 @@ static const struct mcp_parameter of_report[] = {
     NEEDED("output"), TEXT("run", "stored run: id, label or last (default)"), END};
 static const struct mcp_parameter of_verify[] = {
     NAMED("ops", "op"), OPTION("model"), OPTION("backend"), NAMED("ops_only", "ops-only"), END};
+static const struct mcp_parameter of_gemm_check[] = {
+    OPTION("backend"), OPTION("quick"), OPTION("seed"), OPTION("threads"), END};
+static const struct mcp_parameter of_gemm_bench[] = {
+    OPTION("backend"), NAMED("shapes", "shape"), OPTION("type"), OPTION("scales"), OPTION("layout"),
+    OPTION("results"), OPTION("force"), OPTION("profile"), NAMED("no_limits", "no-limits"),
+    OPTION("threads"), OPTION("label"), END};
 static const struct mcp_parameter of_tune[] = {
     OPTION("model"), OPTION("backend"), OPTION("rows"), OPTION("depth"), OPTION("budget"),
     OPTION("threads"), NAMED("dry_run", "dry-run"), END};
@@ -109,6 +115,10 @@ const struct mcp_tool mcp_tools[] = {
      false, MCP_REPLACES, false},
     {"verify", "Check every kernel against its reference.", "verify --json", of_verify, "bench",
      900, true, MCP_ADDS, false},
+    {"gemm_check", "Check grouped products of NVFP4 matrices on the public task's sizes.",
+     "gemm check -q -o json", of_gemm_check, "gemm bench", 900, true, MCP_READS, false},
+    {"gemm_bench", "Time grouped products of block-scaled matrices, beside cuBLAS; kept as a run.",
+     "gemm bench -q -o json", of_gemm_bench, "runs show RUN", 900, true, MCP_ADDS, false},
     {"tune", "Find the fastest kernels and tiles for this device and keep them for later runs.",
      "tune -q --json", of_tune, "bench", 900, true, MCP_REPLACES, false},
     {"opt_init", "Write sol-opt.json: how a tree is built, measured and checked.",
