@@ -123,9 +123,13 @@ SM_90A = [
 # of a scheduler. Shared memory: 8 warps read 27 lines of 128 bytes, and 72 arrive, 2 x 288 cycles of 2 x 512. A tile is
 # alone on its multiprocessor: 1.2 us until its first data are there, and 4096 cycles for its store.
 SM_12X = [Kernel("mxf4", 128, list(range(16, 129, 16)), 128, 2 * 288, False, 0, 2900 + 4096, False)]
-# sm_100a, planned: tcgen05 on 128 features by up to 256 tokens, weights and scales by copies; what a tile costs beside
-# its products is 1.5 us, half of it behind the next tile's.
-SM_100A = [Kernel("tcgen05", 128, list(range(16, 257, 16)), 256, 0, False, 0, 1400, False)]
+# sm_100a (kernels/grouped_gemm/grouped_tcgen05.cuh): tiles of 128 features by up to 128 or 256 tokens, weights and
+# scales by copies. What a tile costs beside its products is 1.5 us, half of it behind the next tile's where tensor
+# memory has the sums of two.
+SM_100A = [
+    Kernel("128_tokens", 128, list(range(8, 129, 8)), 256, 0, False, 0, 1400, False),
+    Kernel("256_tokens", 128, list(range(8, 257, 8)), 256, 0, False, 0, 2800, False),
+]
 
 
 def predict(shape, card, kernels):

@@ -17,7 +17,7 @@ for seed in $(seq $seeds); do
     EMULATED_SEED=$seed run 0 verify --backend cuda --wide --rounds 1 --seed "$seed" \
         --op grouped_gemm=grouped_gemm_tcgen05_cuda
     has out '^grouped_gemm +grouped_gemm_tcgen05_cuda +exact +[0-9]+ .* ok'
-    grep -q . "$work/err" && fail "messages"
+    if grep -q 'fake driver' "$work/err"; then fail "what the driver gave was not given back"; fi
 done
 
 exit $((failures != 0))

@@ -244,18 +244,18 @@ struct benches {
 };
 
 /* Which of an option's words was given; the first by default. */
-static int word_of(const char *given, const char *const *words)
+static int word_of(const char *given, const char *const *words, int count)
 {
-    int word = 0;
-    while (given && strcmp(given, words[word]) != 0) word++;
-    return word;
+    for (int i = 1; given && i < count; i++)
+        if (strcmp(given, words[i]) == 0) return i;
+    return 0;
 }
 
-static enum dtype dtype_of(const char *given, const enum dtype *dtypes)
+static enum dtype dtype_of(const char *given, const enum dtype dtypes[3])
 {
-    int i = 0;
-    while (given && strcmp(given, dtype_info(dtypes[i])->name) != 0) i++;
-    return dtypes[i];
+    const char *names[3];
+    for (int i = 0; i < 3; i++) names[i] = dtype_info(dtypes[i])->name;
+    return dtypes[word_of(given, names, 3)];
 }
 
 /* What all shapes have in common. The option table lets no other words pass. */
@@ -265,8 +265,8 @@ static struct grouped_bench read_kind(const struct gemm_options *o)
     static const enum dtype formats[] = {DTYPE_NVFP4, DTYPE_MXFP4, DTYPE_FP8_E4M3};
     static const enum dtype c_types[] = {DTYPE_F16, DTYPE_BF16, DTYPE_F32};
     return (struct grouped_bench){
-        .values = word_of(o->values, values) ? VALUES_ORDINARY : VALUES_TASK,
-        .scales = (enum scale_layout)word_of(o->layout, grouped_layout_names),
+        .values = word_of(o->values, values, 2) ? VALUES_ORDINARY : VALUES_TASK,
+        .scales = (enum scale_layout)word_of(o->layout, grouped_layout_names, SCALES_COUNT),
         .format = dtype_of(o->type, formats),
         .c_type = dtype_of(o->c_type, c_types),
     };

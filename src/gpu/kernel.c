@@ -139,9 +139,12 @@ static enum sol_status sources_read(const struct gpu *gpu, const struct gpu_imag
     *s = (struct sources){0};
     for (int i = 0; gpu_headers[i].name; i++)
         if (i == HEADERS_MAX) return status_set(SOL_E_INTERNAL, "more than %d headers", i);
-    SOL_TRY(source_text(gpu, image->name, image->source, &s->text, &s->edited));
+    char *edited;
+    SOL_TRY(source_text(gpu, image->name, image->source, &s->text, &edited));
     mark_includes(s->text, s->included);
-    SOL_TRY(read_headers(gpu, s));
+    enum sol_status status = read_headers(gpu, s);
+    s->edited = edited;
+    if (status != SOL_OK) return status;
     add_hash(s, s->text);
     for (int i = 0; i < s->n_headers; i++) add_hash(s, s->headers[i].text);
     return SOL_OK;
