@@ -237,11 +237,13 @@ static void run_on(int major, const struct op *op)
     close_gpu(seen.gpu);
 }
 
-/* Variants that a Hopper cannot run. */
-static bool has_family(const struct op *op, int major)
+/* Variants that no other card can run. */
+static bool has_own(const struct op *op, int major)
 {
-    for (int v = 0; v < op->n_variants; v++)
-        if (op->variants[v]->arch.family && op->variants[v]->arch.major == major) return true;
+    for (int v = 0; v < op->n_variants; v++) {
+        const struct op_arch *arch = &op->variants[v]->arch;
+        if ((arch->family || arch->alone) && arch->major == major) return true;
+    }
     return false;
 }
 
@@ -258,7 +260,8 @@ static void ops_say_what_they_launch_and_call(void **state)
         memset(seen.launched, 0, sizeof seen.launched);
         memset(seen.called, 0, sizeof seen.called);
         run_on(9, op);
-        if (has_family(op, 12)) run_on(12, op);
+        if (has_own(op, 10)) run_on(10, op);
+        if (has_own(op, 12)) run_on(12, op);
         for (int v = 0; v < op->n_variants; v++) check_variant(op, v);
         check_calls(op);
     }
