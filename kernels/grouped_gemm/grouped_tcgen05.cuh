@@ -17,6 +17,7 @@
 #include "common.cuh"
 #include "copy_bulk.cuh"
 #include "grouped_gemm/grouped_tcgen05_args.h"
+#include "grouped_gemm/grouped_tiles.cuh"
 #include "swiglu/swiglu.cuh"
 #include "tcgen05.cuh"
 
@@ -105,13 +106,13 @@ template <class K> struct tcgen05_tiles {
     __device__ bool next(const args &a, tcgen05_tile &tile)
     {
         if (index >= a.tiles) return false;
-        while (at + 1 < a.n_groups && a.groups[at + 1].first_tile <= index) at++;
+        while (at + 1 < a.n_groups && a.groups[at + 1].of.first_tile <= index) at++;
         const group &g = a.groups[at];
-        uint32_t in = index - g.first_tile, parts = (g.m + g.width - 1) / g.width;
+        uint32_t in = index - g.of.first_tile, parts = (g.of.m + g.width - 1) / g.width;
         tile.g = &g;
         tile.feature = (int)(in / parts * K::BLOCKS + rank) * TCGEN05_FEATURES;
         tile.token = (int)(in % parts * g.width);
-        tile.stages = (g.k + TCGEN05_K - 1) / TCGEN05_K;
+        tile.stages = (g.of.k + TCGEN05_K - 1) / TCGEN05_K;
         index += gridDim.x / K::BLOCKS;
         return true;
     }
@@ -120,13 +121,13 @@ template <class K> struct tcgen05_tiles {
 /* Atoms of k that stage s of a tile has. */
 __device__ inline int atoms_of(const group &g, int s)
 {
-    return min((g.k - s * TCGEN05_K) / 64, (int)TCGEN05_ATOMS);
+    return min((g.of.k - s * TCGEN05_K) / 64, (int)TCGEN05_ATOMS);
 }
 
 /* Atoms of 128 tokens that a tile has. */
 __device__ inline int token_atoms(const tcgen05_tile &tile)
 {
-    return (min((int)tile.g->width, tile.g->m - tile.token) + ATOM_ROWS - 1) / ATOM_ROWS;
+    return (min((int)tile.g->width, tile.g->of.m - tile.token) + ATOM_ROWS - 1) / ATOM_ROWS;
 }
 
 /* ---- the thread that copies ---- */
@@ -134,7 +135,7 @@ __device__ inline int token_atoms(const tcgen05_tile &tile)
 /* Atoms of 128 rows of a stage, which lie one behind the other. */
 __device__ inline const uint8_t *atoms_at(const group &g, const uint8_t *scales, int row, int s)
 {
-    return scales + scale_index(SCALES_ATOMS, row, s * (TCGEN05_K / 16), g.k / 16);
+    return scales + scale_index(SCALES_ATOMS, row, s * (TCGEN05_K / 16), g.of.k / 16);
 }
 
 /* Of tokens both blocks need all: each brings every second list to both. */
@@ -145,7 +146,7 @@ __device__ inline void copy_token_scales(const tcgen05_block<K> &block, const tc
     const group &g = *tile.g;
     uint32_t bytes = atoms_of(g, s) * ATOM_BYTES;
     for (int i = block.rank; i < token_atoms(tile); i += K::BLOCKS) {
-        const uint8_t *from = atoms_at(g, g.a_scales, tile.token + i * ATOM_ROWS, s);
+        const uint8_t *from = atoms_at(g, g.of.a_scales, tile.token + i * ATOM_ROWS, s);
         if (K::BLOCKS == 1)
             copy_in(to + i * TCGEN05_SCALES, from, bytes, full);
         else
@@ -159,11 +160,11 @@ __device__ inline void copy_scales(const tcgen05_block<K> &block, const tcgen05_
                                    uint32_t to, uint32_t full)
 {
     const group &g = *tile.g;
-    int feature = min(tile.feature, (g.n - 1) / ATOM_ROWS * ATOM_ROWS);
+    int feature = min(tile.feature, (g.of.n - 1) / ATOM_ROWS * ATOM_ROWS);
     uint32_t bytes = atoms_of(g, s) * ATOM_BYTES, at = to + K::SCALES_AT;
-    copy_in(at, atoms_at(g, g.b_scales, feature, s), bytes, full);
+    copy_in(at, atoms_at(g, g.of.b_scales, feature, s), bytes, full);
     if (K::MATRICES == 2)
-        copy_in(at + TCGEN05_SCALES, atoms_at(g, g.up_scales, feature, s), bytes, full);
+        copy_in(at + TCGEN05_SCALES, atoms_at(g, g.of.up_scales, feature, s), bytes, full);
     copy_token_scales(block, tile, s, to + K::TOKEN_SCALES_AT, full);
 }
 
@@ -208,7 +209,7 @@ enum { SCALE_THREADS = 64 };
 /* The scales of a row for a stage, four a word; rows behind the last one have those of the last. */
 __device__ inline uint4 load_scales(const group &g, const uint8_t *scales, int row, int rows, int s)
 {
-    const uint32_t *from = (const uint32_t *)(scales + (int64_t)min(row, rows - 1) * (g.k / 16) +
+    const uint32_t *from = (const uint32_t *)(scales + (int64_t)min(row, rows - 1) * (g.of.k / 16) +
                                               s * (TCGEN05_K / 16));
     int atoms = atoms_of(g, s);
     return uint4{__ldg(from), atoms > 1 ? __ldg(from + 1) : 0, atoms > 2 ? __ldg(from + 2) : 0,
@@ -241,10 +242,10 @@ __device__ inline void bring_scales(const args &a, const tcgen05_block<K> &block
 #pragma unroll
                 for (int i = 0; i < EACH; i++) {
                     int r = thread + i * SCALE_THREADS, t = l - K::MATRICES;
-                    v[l][i] =
-                        t < 0
-                            ? load_scales(g, l ? g.up_scales : g.b_scales, tile.feature + r, g.n, s)
-                            : load_scales(g, g.a_scales, tile.token + t * ATOM_ROWS + r, g.m, s);
+                    v[l][i] = t < 0 ? load_scales(g, l ? g.of.up_scales : g.of.b_scales,
+                                                  tile.feature + r, g.of.n, s)
+                                    : load_scales(g, g.of.a_scales, tile.token + t * ATOM_ROWS + r,
+                                                  g.of.m, s);
                 }
             barrier_wait(block.empty(place.at), place.phase ^ 1);
             uint32_t to = block.stage(place.at) + K::SCALES_AT;
@@ -330,27 +331,22 @@ __device__ inline void multiply_all(const args &a, const tcgen05_block<K> &block
 
 /* ---- four warps: results ---- */
 
-__device__ inline float finish(float sum, const float *factor, const float *bias, int feature)
-{
-    return fmaf(sum, factor ? *factor : 1.0f, bias ? bias[feature] : 0.0f);
-}
-
 /* 16 tokens of a thread's feature. */
 template <class K>
 __device__ inline void store_16(const args &a, const tcgen05_tile &tile, int feature, int first,
                                 const float (&v)[K::MATRICES][16])
 {
     const group &g = *tile.g;
-    if (feature >= g.n) return;
+    if (feature >= g.of.n) return;
 #pragma unroll
     for (int i = 0; i < 16; i++) {
         int token = tile.token + first + i;
-        if (first + i >= (int)g.width || token >= g.m) break;
-        float x = finish(v[0][i], g.factor, g.bias, feature);
+        if (first + i >= (int)g.width || token >= g.of.m) break;
+        float x = finish(v[0][i], g.of.factor, g.of.bias, feature);
         if (K::MATRICES == 2)
-            x = swiglu(x, finish(v[K::MATRICES - 1][i], g.up_factor, g.up_bias, feature), a.alpha,
-                       a.limit);
-        cache_put(a.c_type, g.c, (int64_t)token * g.n + feature, x);
+            x = swiglu(x, finish(v[K::MATRICES - 1][i], g.of.up_factor, g.of.up_bias, feature),
+                       a.alpha, a.limit);
+        cache_put(a.c_type, g.of.c, (int64_t)token * g.of.n + feature, x);
     }
 }
 
@@ -365,7 +361,7 @@ __device__ inline void store_all(const args &a, const tcgen05_block<K> &block, u
         barrier_wait(block.summed(out.at), out.phase);
         tensor_fence_after();
         uint32_t from = block.sums(memory, out.at) + (lanes << 16);
-        int used = min((int)tile.g->width, tile.g->m - tile.token);
+        int used = min((int)tile.g->width, tile.g->of.m - tile.token);
         for (int first = 0; first < used; first += 16) {
             float v[K::MATRICES][16];
 #pragma unroll

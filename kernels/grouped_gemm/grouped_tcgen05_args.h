@@ -3,7 +3,7 @@
 #ifndef KERNELS_GROUPED_GEMM_GROUPED_TCGEN05_ARGS_H
 #define KERNELS_GROUPED_GEMM_GROUPED_TCGEN05_ARGS_H
 
-#include "grouped_gemm/grouped_gemm_args.h"
+#include "grouped_gemm/grouped_tiles_args.h"
 #include "tensor_map_args.h"
 
 /* A stage has 256 columns of k: rows of 128 bytes of codes, and four atoms of scales for each 128
@@ -38,13 +38,9 @@ enum {
 struct tcgen05_group {
     struct tensor_map a, b,
         up; /* codes: boxes of 128 bytes by a block's part of `width`, by 128 rows */
-    const uint8_t *a_scales, *b_scales, *up_scales;
-    const float *bias, *up_bias, *factor, *up_factor;
-    void *c;
-    int32_t m, n, k;
-    uint32_t first_tile;
+    struct grouped_tiles_group of;
     uint32_t width; /* tokens of a tile: a multiple of 8, for two blocks of 16 */
-    uint32_t pad[11];
+    uint32_t pad[5];
 };
 SOL_STATIC_ASSERT(sizeof(struct tcgen05_group) == 512, "no hidden padding");
 

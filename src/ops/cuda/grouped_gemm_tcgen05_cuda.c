@@ -4,6 +4,7 @@
 
 #include "gpu/kernel.h"
 #include "grouped_gemm/grouped_tcgen05_args.h"
+#include "ops/cuda/grouped_tiles.h"
 #include "ops/cuda/many_rows_operands.h"
 #include "ops/grouped_gemm.h"
 
@@ -106,25 +107,13 @@ static void map_codes(struct gpu_stream *stream, const struct scaled_operand *x,
 }
 
 static void fill_group(struct gpu_stream *stream, const struct grouped_gemm_args *a,
-                       const struct gemm_group *g, const struct kind *kind,
+                       const struct gemm_group *g, const struct kind *kind, uint32_t first_tile,
                        struct tcgen05_group *to)
 {
     int64_t unit = 8 * (int64_t)kind->blocks;
     int64_t width = g->m < kind->tokens ? many_rows_over(g->m, unit) * unit : kind->tokens;
-    *to = (struct tcgen05_group){
-        .a_scales = g->a.scales,
-        .b_scales = g->b.scales,
-        .up_scales = g->up.scales,
-        .bias = g->bias,
-        .up_bias = g->up_bias,
-        .factor = g->factor,
-        .up_factor = g->up_factor,
-        .c = (char *)a->c + g->c_at,
-        .m = (int32_t)g->m,
-        .n = (int32_t)g->n,
-        .k = (int32_t)g->k,
-        .width = (uint32_t)width,
-    };
+    *to = (struct tcgen05_group){.of = grouped_tiles_group(a, g, first_tile),
+                                 .width = (uint32_t)width};
     map_codes(stream, &g->a, g->m, g->k, to->width / kind->blocks, &to->a);
     map_codes(stream, &g->b, g->n, g->k, TCGEN05_FEATURES, &to->b);
     if (a->gated) map_codes(stream, &g->up, g->n, g->k, TCGEN05_FEATURES, &to->up);
@@ -149,9 +138,7 @@ static int64_t put_some(const struct op_context *context, const struct grouped_g
     for (; next < a->n_groups && k.n_groups < TCGEN05_GROUPS; next++) {
         const struct gemm_group *g = &a->groups[next];
         if (grouped_gemm_is_empty(g)) continue;
-        struct tcgen05_group *to = &k.groups[k.n_groups++];
-        fill_group(context->stream, a, g, kind, to);
-        to->first_tile = k.tiles;
+        fill_group(context->stream, a, g, kind, k.tiles, &k.groups[k.n_groups++]);
         k.tiles += (uint32_t)tiles_of(kind, g);
     }
     if (k.tiles)

@@ -3,17 +3,12 @@
 #include <stdio.h>
 
 #include "gpu/kernel.h"
-#include "grouped_gemm/grouped_tiles_args.h"
+#include "ops/cuda/many_rows_operands.h"
 #include "ops/grouped_gemm.h"
-
-static uint64_t over(int64_t count, int64_t size)
-{
-    return (uint64_t)((count + size - 1) / size);
-}
 
 static uint64_t tiles_of(const struct gemm_group *g, const struct grouped_tiles *tiles)
 {
-    return over(g->m, tiles->rows) * over(g->n, tiles->columns);
+    return (uint64_t)(many_rows_over(g->m, tiles->rows) * many_rows_over(g->n, tiles->columns));
 }
 
 bool grouped_tiles_can_run(const struct grouped_gemm_args *args, const struct grouped_tiles *tiles,
@@ -29,8 +24,8 @@ bool grouped_tiles_can_run(const struct grouped_gemm_args *args, const struct gr
     return true;
 }
 
-static struct grouped_tiles_group for_kernel(const struct grouped_gemm_args *a,
-                                             const struct gemm_group *g, uint64_t first_tile)
+struct grouped_tiles_group grouped_tiles_group(const struct grouped_gemm_args *a,
+                                               const struct gemm_group *g, uint64_t first_tile)
 {
     return (struct grouped_tiles_group){
         .a = g->a.codes,
@@ -63,7 +58,7 @@ static int64_t put_some(const struct op_context *context, const struct grouped_g
     for (; next < a->n_groups && k.n_groups < GROUPED_GROUPS; next++) {
         const struct gemm_group *g = &a->groups[next];
         if (grouped_gemm_is_empty(g)) continue;
-        k.groups[k.n_groups++] = for_kernel(a, g, count);
+        k.groups[k.n_groups++] = grouped_tiles_group(a, g, count);
         count += tiles_of(g, tiles);
     }
     if (count)
