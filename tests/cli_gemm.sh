@@ -72,6 +72,50 @@ if [ -n "${SOL_FAKE_GPU:-}" ] && [ -z "${SOL_SANITIZED:-}${SOL_EMULATED:-}" ]; t
 print([s["kernels"]["launches"] for s in json.load(sys.stdin)["shapes"]])' <out)" "[1, 1]"
 fi
 
+# ---- peers ----
+# NVIDIA's libraries are fakes that multiply on the processor; one of them without, wrong, or without a graph.
+peers() { # ARGUMENT...
+    # shellcheck disable=SC2086
+    LD_LIBRARY_PATH=$SOL_FAKE_GPU SOL_CUBLASLT=${lt-$SOL_FAKE_CUBLASLT} SOL_CUBLAS=${cublas-$SOL_FAKE_CUBLASLT} \
+        run 0 gemm bench --backend cuda $sizes -q --no-limits "$@"
+    lacks err 'fake driver'
+}
+if [ -n "${SOL_FAKE_GPU:-}" ] && [ -z "${SOL_SANITIZED:-}${SOL_EMULATED:-}" ]; then
+    sizes="--shape m=8,24;n=256;k=512 --shape m=3,0,5;n=48,16,32;k=16"
+    export FAKE_CUBLAS=right
+    peers --wide --label peers
+    is "times of both peers" "$(grep -cE '^m=.* [0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+$' out)" 2
+    has out '^geometric mean .* [0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+$'
+    lacks out 'was not timed|plain calls'
+    run 0 runs show peers
+    has out '^m=3,0,5;n=48,16,32;k=16: cublas '
+    has out '^m=8,24;n=256;k=512: cublas_grouped '
+    peers --no-store -o json
+    is "ratios" "$(python3 -c 'import json, sys
+r = json.load(sys.stdin)
+print(all(s["of_cublas"] and s["of_cublas_grouped"] for s in r["shapes"] + [r]))' <out)" True
+    FAKE_CUBLAS=wrong peers --no-store
+    has out '^cuBLAS grouped was not timed: product 1 has .* is right'
+    lacks out '^cuBLAS was not'
+    FAKE_CUBLAS=none peers --no-store
+    has out '^cuBLAS was not timed: product 0 has 0 where'
+    # Eight sets of buffers fill the cache: eight plain calls, then those that are to be in a graph.
+    sizes="--shape m=8,24;n=256;k=512"
+    FAKE_CUBLAS_FAIL=9 peers --no-store
+    has out '^cuBLAS grouped was timed by plain calls, not in a graph: cuBLAS: multiplying groups \(error 15\)'
+    FAKE_CUBLAS_FAIL=1 peers --no-store
+    has out '^cuBLAS grouped was not timed: cuBLAS: multiplying groups'
+    cublas=/nonexistent peers --no-store
+    has out '^cuBLAS grouped was not timed: cuBLAS cannot be loaded'
+    lacks out '^cuBLAS was not'
+    lt=/nonexistent peers --no-store
+    has out '^cuBLAS was not timed: cuBLASLt cannot be loaded'
+    lacks out '^cuBLAS grouped was'
+    sizes="--shape m=8;n=20;k=512" peers --no-store
+    has out '^cuBLAS was not timed: n is no multiple of 8'
+    unset FAKE_CUBLAS
+fi
+
 run 0 runs
 has out '^g[0-9a-f]{8} +gemm +two '
 run 0 runs show one

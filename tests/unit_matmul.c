@@ -1,5 +1,5 @@
-/* Products by cuBLASLt on a fake one: what it is asked, what is kept, and each of its calls
- * failing. */
+/* Products by cuBLASLt and cuBLAS on fake ones: what they are asked, what is kept, and each of
+ * their calls failing. */
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,16 +12,17 @@
 
 #include <cmocka.h>
 
-#include "driver/cublaslt.h"
+#include "driver/cublas.h"
 #include "driver/fake_cuda.h"
+#include "gpu/grouped_matmul.h"
 #include "gpu/kernel.h"
-#include "gpu/matmul.h"
 #include "inject/fake_cublaslt.h"
 
 #ifdef SOL_CUBLASLT_HEADERS
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wstrict-prototypes"
 #include <cublasLt.h>
+#include <cublas_v2.h>
 #pragma GCC diagnostic pop
 
 #define SAME(ours, theirs)                                                                         \
@@ -35,6 +36,7 @@ SAME(CUBLAS_TYPE_F32, CUDA_R_32F);
 SAME(CUBLAS_TYPE_F16, CUDA_R_16F);
 SAME(CUBLAS_TYPE_BF16, CUDA_R_16BF);
 SAME(CUBLAS_TRANSPOSE, CUBLAS_OP_T);
+SAME(CUBLAS_PLAIN, CUBLAS_OP_N);
 SAME(CUBLASLT_TRANSPOSE_A, CUBLASLT_MATMUL_DESC_TRANSA);
 SAME(CUBLASLT_EPILOGUE, CUBLASLT_MATMUL_DESC_EPILOGUE);
 SAME(CUBLASLT_BIAS, CUBLASLT_MATMUL_DESC_BIAS_POINTER);
@@ -46,6 +48,16 @@ SAME(CUBLASLT_ALIGNMENT_A + 3, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES);
 SAME(sizeof(struct cublaslt_algorithm), sizeof(cublasLtMatmulAlgo_t));
 SAME(sizeof(struct cublaslt_heuristic), sizeof(cublasLtMatmulHeuristicResult_t));
 SAME(offsetof(struct cublaslt_heuristic, state), offsetof(cublasLtMatmulHeuristicResult_t, state));
+
+/* Its parameters are ours: enumerations and handles beside int and void pointers. */
+typedef cublasStatus_t groups_fn(cublasHandle_t, const cublasOperation_t[],
+                                 const cublasOperation_t[], const int[], const int[], const int[],
+                                 const void *, const void *const[], cudaDataType_t, const int[],
+                                 const void *const[], cudaDataType_t, const int[], const void *,
+                                 void *const[], cudaDataType_t, const int[], int, const int[],
+                                 cublasComputeType_t);
+_Static_assert(__builtin_types_compatible_p(groups_fn, __typeof__(cublasGemmGroupedBatchedEx)),
+               "as cublas_functions.list declares it");
 #endif
 
 static const struct fake_cuda_params hopper = {
@@ -62,6 +74,7 @@ static int load_library(void **state)
         return -1;
     }
     setenv("SOL_CUBLASLT", file, 1);
+    setenv("SOL_CUBLAS", file, 1);
     void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
     if (!handle) return -1;
     *(void **)&get = dlsym(handle, "fake_cublaslt_state");
@@ -122,6 +135,25 @@ static enum sol_status multiply(struct gpu *gpu, struct gpu_stream *stream)
     return status == SOL_OK ? gpu_wait(stream) : status;
 }
 
+/* Two products in a call, whose tables of addresses nobody reads here. */
+static enum sol_status multiply_groups(struct gpu *gpu, struct gpu_stream *stream)
+{
+    void *memory;
+    SOL_TRY(gpu_alloc(gpu, "operands", 4096 + GPU_MATMUL_WORKSPACE, &memory));
+    void **lists = memory;
+    const struct gpu_grouped_matmul both = {.count = 2,
+                                            .m = {16, 5},
+                                            .n = {8, 24},
+                                            .k = {64, 32},
+                                            .x = (const void *const *)lists,
+                                            .w = (const void *const *)lists + 2,
+                                            .c = lists + 4,
+                                            .workspace = lists + 512};
+    gpu_put_grouped_matmul(stream, &both);
+    gpu_put_grouped_matmul(stream, &both);
+    return gpu_wait(stream);
+}
+
 /* The same sizes in other types are another shape. */
 static enum sol_status multiply_halves(struct gpu *gpu, struct gpu_stream *stream)
 {
@@ -139,28 +171,30 @@ static enum sol_status multiply_halves(struct gpu *gpu, struct gpu_stream *strea
     return status;
 }
 
-static enum sol_status scenario(void)
+typedef enum sol_status work_fn(struct gpu *gpu, struct gpu_stream *stream);
+
+static enum sol_status run(work_fn *work, work_fn *then)
 {
     struct gpu *gpu;
     struct gpu_stream *stream;
     SOL_TRY(gpu_open(0, &gpu));
     enum sol_status status = gpu_stream_create(gpu, &stream);
-    if (status == SOL_OK) status = multiply(gpu, stream);
+    if (status == SOL_OK) status = work(gpu, stream);
+    if (status == SOL_OK && then) status = then(gpu, stream);
     gpu_stream_destroy(stream);
     gpu_close(gpu);
     return status;
 }
 
+static enum sol_status scenario(void)
+{
+    return run(multiply, multiply_groups);
+}
+
 static void test_halves(void **state)
 {
     (void)state;
-    struct gpu *gpu;
-    struct gpu_stream *stream;
-    assert_int_equal(gpu_open(0, &gpu), SOL_OK);
-    assert_int_equal(gpu_stream_create(gpu, &stream), SOL_OK);
-    assert_int_equal(multiply_halves(gpu, stream), SOL_OK);
-    gpu_stream_destroy(stream);
-    gpu_close(gpu);
+    assert_int_equal(run(multiply_halves, NULL), SOL_OK);
     assert_int_equal(library->choices, 2);
     assert_int_equal(library->products, 2);
 }
@@ -168,7 +202,7 @@ static void test_halves(void **state)
 static void test_kept(void **state)
 {
     (void)state;
-    assert_int_equal(scenario(), SOL_OK);
+    assert_int_equal(run(multiply, NULL), SOL_OK);
     assert_int_equal(library->products, 3);
     assert_int_equal(library->choices, 2); /* a shape's algorithm is asked for once */
     assert_int_equal(library->algorithm, 2);
@@ -179,6 +213,17 @@ static void test_kept(void **state)
     assert_int_equal(library->rows, 4); /* results, columns first */
     assert_int_equal(library->columns, 16);
     assert_int_equal(library->stride, 4);
+}
+
+static void test_groups(void **state)
+{
+    (void)state;
+    assert_int_equal(run(multiply_groups, NULL), SOL_OK);
+    assert_int_equal(library->grouped, 2);
+    assert_int_equal(library->products, 4);
+    assert_int_equal(library->workspace_bytes, GPU_MATMUL_WORKSPACE); /* behind the stream */
+    assert_int_equal(library->rows, 24); /* of the last, columns first */
+    assert_int_equal(library->columns, 5);
 }
 
 static void test_each_call_fails(void **state)
@@ -194,7 +239,7 @@ static void test_each_call_fails(void **state)
         enum sol_status status = scenario();
         if (status != wanted[n % 3]) print_error("call %ld: status %d\n", n, status);
         assert_int_equal(status, wanted[n % 3]);
-        assert_non_null(strstr(sol_last_error(), "cuBLASLt"));
+        assert_non_null(strstr(sol_last_error(), "cuBLAS"));
         assert_int_equal(library->live, 0);
         assert_int_equal(fake_cuda_live(), 0);
     }
@@ -220,9 +265,12 @@ static void test_missing(void **state)
     if (child == 0) {
         const char *why = NULL;
         setenv("SOL_CUBLASLT", "/nowhere/libcublasLt.so", 1);
+        setenv("SOL_CUBLAS", "/nowhere/libcublas.so", 1);
         bool usable = gpu_matmul_usable(&why);
         _exit(usable || !why || !strstr(why, "cuBLASLt cannot be loaded") ||
-              scenario() != SOL_E_UNSUPPORTED || !strstr(sol_last_error(), "/nowhere/"));
+              scenario() != SOL_E_UNSUPPORTED || !strstr(sol_last_error(), "/nowhere/") ||
+              gpu_grouped_matmul_usable(&why) || !strstr(why, "cuBLAS cannot be loaded") ||
+              run(multiply_groups, NULL) != SOL_E_UNSUPPORTED);
     }
     int status = -1;
     assert_int_equal(waitpid(child, &status, 0), child);
@@ -235,6 +283,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_missing, start, stop), /* before it is loaded */
         cmocka_unit_test_setup_teardown(test_kept, start, stop),
         cmocka_unit_test_setup_teardown(test_halves, start, stop),
+        cmocka_unit_test_setup_teardown(test_groups, start, stop),
         cmocka_unit_test_setup_teardown(test_each_call_fails, start, stop),
         cmocka_unit_test_setup_teardown(test_no_algorithm, start, stop),
     };

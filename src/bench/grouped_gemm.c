@@ -1,19 +1,11 @@
-/* See grouped_gemm.h. The op is timed by bench/op.c. The peer multiplies what the task's operands
- * are once they are fp16, which costs it nothing here: one product a group, all in a graph, over as
- * many sets of buffers as exceed the cache. */
+/* See grouped_gemm.h. The op is timed by bench/op.c, the peers by bench/grouped_peers.c. */
 #include "bench/grouped_gemm.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/number.h"
-#include "base/rng.h"
-#include "gpu/kernel.h"
-#include "gpu/matmul.h"
 #include "ops/ops.h"
-
-enum { SETS_MAX = 16, PEER_WARM = 3 };
 
 const char *const grouped_layout_names[SCALES_COUNT] = {"rows", "atoms"};
 
@@ -31,141 +23,6 @@ static void make(const void *arg, struct case_maker *c, void *args)
         .values = b->values,
     };
     grouped_gemm_make(c, &shape, args);
-}
-
-/* ---- the peer ---- */
-
-struct peer {
-    struct gpu *gpu;
-    struct gpu_stream *stream;
-    struct gpu_graph *graph;
-    struct gpu_event *events[2];
-    char *sets[SETS_MAX];
-    int n_sets;
-    void *workspace;
-};
-
-/* Halves of a group's A, B and C. */
-static size_t group_bytes(const struct grouped_sizes_list *s, int64_t i)
-{
-    return (size_t)(s->m[i] * s->k[i] + s->n[i] * s->k[i] + s->m[i] * s->n[i]) * 2;
-}
-
-static size_t set_bytes(const struct grouped_sizes_list *s)
-{
-    size_t bytes = 0;
-    for (int64_t i = 0; i < s->n_groups; i++) bytes += group_bytes(s, i);
-    return bytes;
-}
-
-/* Values of e2m1 times scales of 1 and 2, as the task's operands have them. */
-static enum sol_status fill_set(const struct peer *p, char *to, size_t bytes, struct rng *rng)
-{
-    enum { PIECE = 1 << 20 };
-    uint16_t *piece = malloc(PIECE);
-    if (!piece) return status_set(SOL_E_MEMORY, "no memory for operands");
-    for (size_t i = 0; i < PIECE / sizeof *piece; i++) {
-        uint64_t draw = rng_next(rng);
-        piece[i] = f16_from_f32(e2m1_to_f32((uint8_t)(draw & 0xb)) * (float)(1 + (draw >> 8 & 1)));
-    }
-    enum sol_status status = SOL_OK;
-    for (size_t at = 0; status == SOL_OK && at < bytes; at += PIECE)
-        status = gpu_copy_in(p->stream, to + at, piece, bytes - at < PIECE ? bytes - at : PIECE);
-    enum sol_status waited = gpu_wait(p->stream);
-    free(piece);
-    return status == SOL_OK ? waited : status;
-}
-
-static enum sol_status make_peer(struct peer *p, const struct grouped_sizes_list *s)
-{
-    struct rng rng;
-    size_t bytes = set_bytes(s), cache = gpu_info(p->gpu)->l2_bytes;
-    rng_seed(&rng, 1);
-    SOL_TRY(gpu_stream_create(p->gpu, &p->stream));
-    for (int i = 0; i < 2; i++) SOL_TRY(gpu_event_create(p->gpu, &p->events[i]));
-    SOL_TRY(gpu_alloc(p->gpu, "bench", GPU_MATMUL_WORKSPACE, &p->workspace));
-    while (p->n_sets < SETS_MAX && (p->n_sets < 2 || (size_t)p->n_sets * bytes < 4 * cache)) {
-        void *memory;
-        SOL_TRY(gpu_alloc(p->gpu, "bench", bytes, &memory));
-        p->sets[p->n_sets++] = memory;
-        SOL_TRY(fill_set(p, memory, bytes, &rng));
-    }
-    return SOL_OK;
-}
-
-static void put_products(const struct peer *p, const struct grouped_sizes_list *s)
-{
-    for (int set = 0; set < p->n_sets; set++) {
-        char *at = p->sets[set];
-        for (int64_t i = 0; i < s->n_groups; at += group_bytes(s, i++)) {
-            if (s->m[i] == 0 || s->n[i] == 0) continue;
-            char *b = at + s->m[i] * s->k[i] * 2;
-            gpu_put_matmul(p->stream, &(struct gpu_matmul){.m = s->m[i],
-                                                           .n = s->n[i],
-                                                           .k = s->k[i],
-                                                           .x_stride = s->k[i],
-                                                           .x = at,
-                                                           .w = b,
-                                                           .c = b + s->n[i] * s->k[i] * 2,
-                                                           .f16 = true,
-                                                           .workspace = p->workspace});
-        }
-    }
-}
-
-/* Once without a graph: the library chooses its algorithms then. */
-static enum sol_status capture(struct peer *p, const struct grouped_sizes_list *s)
-{
-    put_products(p, s);
-    SOL_TRY(gpu_wait(p->stream));
-    SOL_TRY(gpu_graph_begin(p->stream));
-    put_products(p, s);
-    return gpu_graph_end(p->stream, &p->graph);
-}
-
-static enum sol_status time_peer(struct peer *p, const struct grouped_sizes_list *s,
-                                 double ns[BENCH_OP_REPETITIONS])
-{
-    SOL_TRY(make_peer(p, s));
-    SOL_TRY(capture(p, s));
-    for (int i = -PEER_WARM; i < BENCH_OP_REPETITIONS; i++) {
-        double took;
-        SOL_TRY(gpu_event_record(p->events[0], p->stream));
-        SOL_TRY(gpu_graph_launch(p->graph));
-        SOL_TRY(gpu_event_record(p->events[1], p->stream));
-        SOL_TRY(gpu_event_elapsed(p->events[0], p->events[1], &took));
-        SOL_TRY(gpu_wait(p->stream));
-        if (i >= 0) ns[i] = took / p->n_sets;
-    }
-    return SOL_OK;
-}
-
-static void close_peer(struct peer *p)
-{
-    gpu_graph_destroy(p->graph);
-    for (int i = 0; i < 2; i++) gpu_event_destroy(p->events[i]);
-    for (int i = 0; i < p->n_sets; i++) gpu_free(p->gpu, p->sets[i]);
-    gpu_free(p->gpu, p->workspace);
-    gpu_stream_destroy(p->stream);
-}
-
-/* That it cannot be timed is no error: `peer_why` says so. */
-static enum sol_status run_peer(struct gpu *gpu, struct grouped_result *out)
-{
-    const struct grouped_sizes_list *s = &out->bench.sizes;
-    const char *why = gpu ? NULL : "the CPU computes";
-    if (gpu && !gpu_matmul_usable(&why) && !why) why = "cuBLASLt cannot be used";
-    for (int64_t i = 0; !why && i < s->n_groups; i++)
-        if (s->n[i] % 8) why = "n is no multiple of 8";
-    snprintf(out->peer_why, sizeof out->peer_why, "%s", why ? why : "");
-    if (why) return figure_of_one(NULL, 0, &out->peer);
-    struct peer p = {.gpu = gpu};
-    enum sol_status status = time_peer(&p, s, out->peer_ns);
-    close_peer(&p);
-    if (status == SOL_OK) return figure_of_one(out->peer_ns, BENCH_OP_REPETITIONS, &out->peer);
-    if (status == SOL_E_INTERRUPTED) return status;
-    snprintf(out->peer_why, sizeof out->peer_why, "%s", sol_last_error());
-    return figure_of_one(NULL, 0, &out->peer);
 }
 
 /* ---- the op ---- */
@@ -190,7 +47,7 @@ enum sol_status grouped_bench_run(const struct chooser *chooser, const struct gr
     SOL_TRY(bench_op_time(chooser, &call, &out->times));
     SOL_TRY(figure_of_one(out->times.ns, BENCH_OP_REPETITIONS, &out->figure));
     figure_set_limit(&out->figure, limit_ns(ceiling, gpu != NULL, &out->times.cost), false);
-    return run_peer(gpu, out);
+    return grouped_peers_run(gpu, &out->bench.sizes, false, out->peers);
 }
 
 enum sol_status grouped_bench_profile(const struct chooser *chooser, struct grouped_result *result)
@@ -201,11 +58,16 @@ enum sol_status grouped_bench_profile(const struct chooser *chooser, struct grou
     return SOL_OK;
 }
 
-double grouped_bench_mean(const struct grouped_result *results, size_t count, bool peer)
+static const struct figure *figure_of_whom(const struct grouped_result *r, enum grouped_peer peer)
+{
+    return peer == GROUPED_PEERS ? &r->figure : &r->peers[peer].figure;
+}
+
+double grouped_bench_mean(const struct grouped_result *results, size_t count,
+                          enum grouped_peer peer)
 {
     double logs = 0;
-    for (size_t i = 0; i < count; i++)
-        logs += log(peer ? results[i].peer.value : results[i].figure.value);
+    for (size_t i = 0; i < count; i++) logs += log(figure_of_whom(&results[i], peer)->value);
     return count ? exp(logs / (double)count) : (double)NAN;
 }
 
@@ -253,33 +115,53 @@ static json_t *kernels_json(const struct bench_op_kernels *k)
     return json_pack("{s:s, s:i, s:o}", "choice", k->choice, "launches", k->launches, "list", list);
 }
 
+/* "cublas": its time, "cublas_why", and "of_cublas": the op's time over it. */
+static void add_peer(json_t *to, const struct grouped_result *r, int peer)
+{
+    const struct grouped_peer_times *p = &r->peers[peer];
+    char key[40];
+    json_object_set_new(to, grouped_peer_keys[peer], figure_json(&p->figure));
+    snprintf(key, sizeof key, "%s_why", grouped_peer_keys[peer]);
+    json_object_set_new(to, key, *p->why ? json_string(p->why) : json_null());
+    snprintf(key, sizeof key, "of_%s", grouped_peer_keys[peer]);
+    json_object_set_new(to, key, number(r->figure.value / p->figure.value));
+}
+
 static json_t *result_json(const struct grouped_result *r)
 {
     const struct grouped_sizes_list *s = &r->bench.sizes;
     json_t *samples = json_array();
     for (int i = 0; i < BENCH_OP_REPETITIONS; i++)
         json_array_append_new(samples, json_real(r->times.ns[i] / 1e3));
-    return json_pack(
-        "{s:s, s:o, s:o, s:o, s:s, s:s, s:s, s:s, s:o, s:o, s:f, s:f, s:o, s:s?, s:o, s:o*}",
-        "name", s->name, "m", list_json(s->m, s->n_groups), "n", list_json(s->n, s->n_groups), "k",
+    json_t *json = json_pack(
+        "{s:s, s:o, s:o, s:o, s:s, s:s, s:s, s:s, s:o, s:o, s:f, s:f, s:o*}", "name", s->name, "m",
+        list_json(s->m, s->n_groups), "n", list_json(s->n, s->n_groups), "k",
         list_json(s->k, s->n_groups), "format", dtype_info(r->bench.format)->name, "c_type",
         dtype_info(r->bench.c_type)->name, "scales", grouped_layout_names[r->bench.scales],
         "variant", r->times.variant, "time", figure_json(&r->figure), "samples_us", samples,
         "tflop_s", r->times.cost.flops / r->figure.value / 1e3, "tb_s",
-        r->times.cost.bytes / r->figure.value / 1e3, "cublas", figure_json(&r->peer), "cublas_why",
-        *r->peer_why ? r->peer_why : NULL, "of_cublas", number(r->figure.value / r->peer.value),
-        "kernels", r->profiled ? kernels_json(&r->kernels) : NULL);
+        r->times.cost.bytes / r->figure.value / 1e3, "kernels",
+        r->profiled ? kernels_json(&r->kernels) : NULL);
+    for (int i = 0; json && i < GROUPED_PEERS; i++) add_peer(json, r, i);
+    return json;
 }
 
 json_t *grouped_bench_json(const struct grouped_result *results, size_t count, const char *run)
 {
     json_t *list = json_array();
-    double mean = grouped_bench_mean(results, count, false);
-    double peer = grouped_bench_mean(results, count, true);
+    double mean = grouped_bench_mean(results, count, GROUPED_PEERS);
     for (size_t i = 0; i < count; i++) json_array_append_new(list, result_json(&results[i]));
-    return json_pack("{s:s?, s:o, s:o, s:o, s:o}", "run", run, "shapes", list, "mean_us",
-                     number(mean / 1e3), "cublas_mean_us", number(peer / 1e3), "of_cublas",
-                     number(mean / peer));
+    json_t *json =
+        json_pack("{s:s?, s:o, s:o}", "run", run, "shapes", list, "mean_us", number(mean / 1e3));
+    for (int i = 0; json && i < GROUPED_PEERS; i++) {
+        double peer = grouped_bench_mean(results, count, (enum grouped_peer)i);
+        char key[40];
+        snprintf(key, sizeof key, "%s_mean_us", grouped_peer_keys[i]);
+        json_object_set_new(json, key, number(peer / 1e3));
+        snprintf(key, sizeof key, "of_%s", grouped_peer_keys[i]);
+        json_object_set_new(json, key, number(mean / peer));
+    }
+    return json;
 }
 
 static void add_number(struct table *table, int digits, double value)
@@ -300,17 +182,19 @@ static void add_row(struct table *table, const struct grouped_result *r)
     add_number(table, 1, r->figure.high / 1e3);
     table_number(table, r->times.cost.flops / r->figure.value / 1e3, 3);
     table_cell(table, "%s", figure_percent_text(r->figure.reached, percent));
-    add_number(table, 1, r->peer.value / 1e3);
-    add_number(table, 2, r->figure.value / r->peer.value);
+    for (int i = 0; i < GROUPED_PEERS; i++) {
+        add_number(table, 1, r->peers[i].figure.value / 1e3);
+        add_number(table, 2, r->figure.value / r->peers[i].figure.value);
+    }
 }
 
 enum sol_status grouped_bench_print(const struct grouped_result *results, size_t count,
                                     enum table_format format, FILE *to)
 {
     struct table *table;
-    double mean = grouped_bench_mean(results, count, false);
-    double peer = grouped_bench_mean(results, count, true);
-    SOL_TRY(table_create("shape|=variant|>us|>-low|>-high|>TFLOP/s|>% of limit|>cuBLAS us|>ratio",
+    double mean = grouped_bench_mean(results, count, GROUPED_PEERS);
+    SOL_TRY(table_create("shape|=variant|>us|>-low|>-high|>TFLOP/s|>% of limit|>cuBLAS us|>ratio|"
+                         ">cuBLAS grouped us|>grouped ratio",
                          &table));
     for (size_t i = 0; i < count; i++) add_row(table, &results[i]);
     if (count > 1) {
@@ -318,12 +202,27 @@ enum sol_status grouped_bench_print(const struct grouped_result *results, size_t
         table_cell(table, "-");
         add_number(table, 1, mean / 1e3);
         for (int i = 0; i < 4; i++) table_cell(table, "-");
-        add_number(table, 1, peer / 1e3);
-        add_number(table, 2, mean / peer);
+        for (int i = 0; i < GROUPED_PEERS; i++) {
+            double peer = grouped_bench_mean(results, count, (enum grouped_peer)i);
+            add_number(table, 1, peer / 1e3);
+            add_number(table, 2, mean / peer);
+        }
     }
     table_print(table, format, to);
     table_destroy(table);
     return SOL_OK;
+}
+
+void grouped_bench_print_notes(const struct grouped_result *results, size_t count, FILE *to)
+{
+    for (int i = 0; i < GROUPED_PEERS; i++)
+        for (size_t j = 0; j < count; j++) {
+            const struct grouped_peer_times *p = &results[j].peers[i];
+            if (!*p->why) continue;
+            fprintf(to, "%s was %s: %s\n", grouped_peer_titles[i],
+                    p->plain ? "timed by plain calls, not in a graph" : "not timed", p->why);
+            break;
+        }
 }
 
 static void add_kernels(struct table *table, const struct grouped_result *r)
@@ -368,24 +267,23 @@ static void fill_samples(const double *ns, struct store_sample samples[BENCH_OP_
 enum sol_status grouped_bench_keep(struct store *store, const char *id,
                                    const struct grouped_result *r)
 {
-    struct store_sample mine[BENCH_OP_REPETITIONS], theirs[BENCH_OP_REPETITIONS];
-    char peer[80];
-    fill_samples(r->times.ns, mine);
-    fill_samples(r->peer_ns, theirs);
-    snprintf(peer, sizeof peer, "%s: cublas", r->bench.sizes.name);
-    const struct store_metric metrics[] = {
-        {.name = r->bench.sizes.name,
-         .unit = "ns",
-         .better = STORE_LOWER,
-         .limit = isfinite(r->figure.limit) ? r->figure.limit : 0,
-         .samples = mine,
-         .n_samples = BENCH_OP_REPETITIONS},
-        {.name = peer,
-         .unit = "ns",
-         .better = STORE_LOWER,
-         .samples = theirs,
-         .n_samples = BENCH_OP_REPETITIONS},
-    };
-    return store_run_add(
-        store, id, &(struct store_batch){.metrics = metrics, .n_metrics = r->peer.count ? 2 : 1});
+    struct store_sample samples[1 + GROUPED_PEERS][BENCH_OP_REPETITIONS];
+    char names[GROUPED_PEERS][80];
+    struct store_metric metrics[1 + GROUPED_PEERS] = {
+        {.name = r->bench.sizes.name, .limit = isfinite(r->figure.limit) ? r->figure.limit : 0}};
+    size_t count = 1;
+    fill_samples(r->times.ns, samples[0]);
+    for (int i = 0; i < GROUPED_PEERS; i++) {
+        if (!r->peers[i].figure.count) continue;
+        snprintf(names[i], sizeof names[i], "%s: %s", r->bench.sizes.name, grouped_peer_keys[i]);
+        fill_samples(r->peers[i].ns, samples[count]);
+        metrics[count++].name = names[i];
+    }
+    for (size_t i = 0; i < count; i++) {
+        metrics[i].unit = "ns";
+        metrics[i].better = STORE_LOWER;
+        metrics[i].samples = samples[i];
+        metrics[i].n_samples = BENCH_OP_REPETITIONS;
+    }
+    return store_run_add(store, id, &(struct store_batch){.metrics = metrics, .n_metrics = count});
 }

@@ -1,13 +1,11 @@
-/* grouped_gemm timed on shapes of groups, and NVIDIA's library beside it. */
+/* grouped_gemm timed on shapes of groups, and NVIDIA's libraries beside it. */
 #ifndef BENCH_GROUPED_GEMM_H
 #define BENCH_GROUPED_GEMM_H
 
 #include <jansson.h>
 
 #include "bench/ceiling.h"
-#include "bench/op.h"
-#include "ops/grouped_gemm_shapes.h"
-#include "stats/figure.h"
+#include "bench/grouped_peers.h"
 #include "store/store.h"
 
 extern const char *const grouped_layout_names[SCALES_COUNT]; /* of enum scale_layout */
@@ -24,29 +22,32 @@ struct grouped_result {
     struct grouped_bench bench;
     struct bench_op_times times;
     struct figure figure; /* ns, with its limit where one was measured */
-    double peer_ns[BENCH_OP_REPETITIONS];
-    struct figure peer;           /* cuBLAS, fp16 operands, a product a group; count 0: not timed */
-    char peer_why[OP_REASON_MAX]; /* why not */
+    struct grouped_peer_times peers[GROUPED_PEERS];
     bool profiled;
     struct bench_op_kernels kernels; /* of a call, where profiled */
 };
 
-/* With the variant that the chooser chooses; on a GPU where the library is there, also the peer. */
+/* With the variant that the chooser chooses; on a GPU where the libraries are there, also the
+ * peers. */
 enum sol_status grouped_bench_run(const struct chooser *chooser, const struct grouped_bench *bench,
                                   const struct ceiling *ceiling, struct grouped_result *out);
 /* Which kernels a call launches, into a result of grouped_bench_run. */
 enum sol_status grouped_bench_profile(const struct chooser *chooser, struct grouped_result *result);
-/* The geometric mean of medians, in ns; of the peer NaN where one is missing. */
-double grouped_bench_mean(const struct grouped_result *results, size_t count, bool peer);
+/* The geometric mean of medians, in ns; `peer` GROUPED_PEERS: of the op. NaN where one is missing.
+ */
+double grouped_bench_mean(const struct grouped_result *results, size_t count,
+                          enum grouped_peer peer);
 
 /* schemas/gemm-bench.json */
 json_t *grouped_bench_json(const struct grouped_result *results, size_t count, const char *run);
 enum sol_status grouped_bench_print(const struct grouped_result *results, size_t count,
                                     enum table_format format, FILE *to);
+/* Which peers are missing or no graph, and why: a line each. */
+void grouped_bench_print_notes(const struct grouped_result *results, size_t count, FILE *to);
 /* The kernels of results that are profiled, and in words how many launches a call is. */
 enum sol_status grouped_bench_print_kernels(const struct grouped_result *results, size_t count,
                                             enum table_format format, FILE *to);
-/* The result as metrics of run `id`: the time in ns, and the peer's as "NAME: cublas". */
+/* The result as metrics of run `id`: the time in ns, and a peer's as "NAME: cublas". */
 enum sol_status grouped_bench_keep(struct store *store, const char *id,
                                    const struct grouped_result *result);
 

@@ -83,11 +83,10 @@ static const struct command_spec spec = {
         "sum is exact, so results must have the same bits; random ones are held to the op's\n"
         "tolerance, and both to the task's (1e-3 + 1e-3 |reference|). Exit status 7 where a "
         "variant\n"
-        "differs. bench rotates buffers that are larger than the cache; cuBLAS multiplies fp16\n"
-        "operands, a product a group, in a graph, in the same run. Times are of one call. "
-        "--profile\n"
-        "adds the kernels that a call launches: an event on either side of each, which add a\n"
-        "microsecond or two.",
+        "differs. bench rotates buffers that are larger than the cache; in the same run cuBLAS\n"
+        "multiplies fp16 operands, in a graph: a call a product, and all of them in one call\n"
+        "(\"cuBLAS grouped\"). Times are of one call. --profile adds the kernels that a call\n"
+        "launches: an event on either side of each, which add a microsecond or two.",
     .examples = examples,
     .options = options,
 };
@@ -345,13 +344,13 @@ static enum sol_status print_times(const struct gemm_command *c, const struct be
     if (c->json)
         return json_print(grouped_bench_json(all->results, all->done, *all->run ? all->run : NULL));
     SOL_TRY(grouped_bench_print(all->results, all->done, c->format, stdout));
-    const char *why = all->results[0].peer_why;
     bool text = c->format == TABLE_TEXT;
     if (c->o.profile) {
         putchar('\n');
         SOL_TRY(grouped_bench_print_kernels(all->results, all->done, c->format, stdout));
     }
-    if (*why && text) printf("\ncuBLAS was not timed: %s\n", why);
+    if (text) putchar('\n');
+    if (text) grouped_bench_print_notes(all->results, all->done, stdout);
     if (*all->run && (text || !c->o.quiet)) fprintf(text ? stdout : stderr, "run %s\n", all->run);
     return SOL_OK;
 }

@@ -37,11 +37,11 @@ const struct cublaslt_api *cublaslt_load(const char **why)
     return usable ? &table : NULL;
 }
 
-enum sol_status cublaslt_status(int result, const char *what)
+enum sol_status cublas_status(const char *library, int result, const char *what)
 {
     if (result == CUBLAS_OK) return SOL_OK;
     enum sol_status status = result == CUBLAS_E_MEMORY        ? SOL_E_MEMORY
                              : result == CUBLAS_E_UNSUPPORTED ? SOL_E_UNSUPPORTED
                                                               : SOL_E_DEVICE;
-    return status_set(status, "cuBLASLt: %s (error %d)", what, result);
+    return status_set(status, "%s: %s (error %d)", library, what, result);
 }

@@ -14,6 +14,7 @@ enum {
     CUBLAS_TYPE_F32 = 0,
     CUBLAS_TYPE_F16 = 2,
     CUBLAS_TYPE_BF16 = 14,
+    CUBLAS_PLAIN = 0, /* not transposed */
     CUBLAS_TRANSPOSE = 1
 };
 enum { /* of a product */
@@ -49,7 +50,7 @@ struct cublaslt_api {
  * used: *why (may be NULL) says what is missing then. */
 const struct cublaslt_api *cublaslt_load(const char **why);
 
-/* SOL_OK, or an error with the call's purpose and the library's number in its message. */
-enum sol_status cublaslt_status(int result, const char *what);
+/* SOL_OK, or an error with the library's name and number, and the call's purpose in its message. */
+enum sol_status cublas_status(const char *library, int result, const char *what);
 
 #endif

@@ -45,6 +45,7 @@ struct gpu {
     struct gpu_module *modules;
     struct gpu_kernel *kernels;
     struct gpu_matmuls *matmuls; /* of matmul.c; NULL until used */
+    void *cublas;                /* the library's handle, of grouped_matmul.c; likewise */
 };
 
 struct gpu_stream {
@@ -88,5 +89,6 @@ enum sol_status gpu_watch_behind(struct gpu_stream *stream, const char *name);
 /* Of gpu_close, in the context of `gpu`. */
 void gpu_modules_unload(struct gpu *gpu);
 void gpu_matmuls_destroy(struct gpu_matmuls *all); /* takes NULL */
+void gpu_grouped_matmul_close(const struct gpu *gpu);
 
 #endif

@@ -26,6 +26,11 @@ bool gpu_matmul_usable(const char **why)
     return cublaslt_load(why) != NULL;
 }
 
+static enum sol_status lt_status(int result, const char *what)
+{
+    return cublas_status("cuBLASLt", result, what);
+}
+
 static void shape_destroy(const struct cublaslt_api *api, struct shape *s)
 {
     if (s->desc) api->desc_destroy(s->desc);
@@ -56,7 +61,7 @@ static enum sol_status start(struct gpu *gpu)
     struct gpu_matmuls *all = calloc(1, sizeof *all);
     if (!all) return status_set(SOL_E_MEMORY, "no memory for products by cuBLASLt");
     all->api = api;
-    enum sol_status status = cublaslt_status(api->create(&all->handle), "starting");
+    enum sol_status status = lt_status(api->create(&all->handle), "starting");
     if (status != SOL_OK) {
         free(all);
         return status;
@@ -65,13 +70,12 @@ static enum sol_status start(struct gpu *gpu)
     return SOL_OK;
 }
 
-#define LT_TRY(call, what) SOL_TRY(cublaslt_status((call), (what)))
+#define LT_TRY(call, what) SOL_TRY(lt_status((call), (what)))
 
 static enum sol_status set(const struct cublaslt_api *api, struct shape *s, int which,
                            int32_t value)
 {
-    return cublaslt_status(api->desc_set(s->desc, which, &value, sizeof value),
-                           "describing a product");
+    return lt_status(api->desc_set(s->desc, which, &value, sizeof value), "describing a product");
 }
 
 static enum sol_status describe(const struct cublaslt_api *api, struct shape *s,
@@ -163,10 +167,10 @@ static enum sol_status multiply(struct gpu_stream *stream, const struct gpu_matm
     SOL_TRY(find(gpu->matmuls, p, &s));
     if (p->bias)
         LT_TRY(api->desc_set(s->desc, CUBLASLT_BIAS, &p->bias, sizeof p->bias), "naming the bias");
-    return cublaslt_status(api->matmul(gpu->matmuls->handle, s->desc, &one, p->w, s->w, p->x, s->x,
-                                       &zero, p->c, s->c, p->c, s->c, &s->algorithm, p->workspace,
-                                       GPU_MATMUL_WORKSPACE, stream->handle),
-                           "multiplying");
+    return lt_status(api->matmul(gpu->matmuls->handle, s->desc, &one, p->w, s->w, p->x, s->x, &zero,
+                                 p->c, s->c, p->c, s->c, &s->algorithm, p->workspace,
+                                 GPU_MATMUL_WORKSPACE, stream->handle),
+                     "multiplying");
 }
 
 void gpu_put_matmul(struct gpu_stream *stream, const struct gpu_matmul *product)

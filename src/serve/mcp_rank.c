@@ -34,18 +34,18 @@ static const struct {
     {0.2, " figures gates imports phases steps step id failed verified invalid commit file kind "
           "realised predicted gain content hypothesis payload violation subject likely_ns "
           "ceiling_ns role label report ns_per_token config changed profile share us_per_step time "
-          "mean_us of_cublas "},
+          "mean_us of_cublas of_cublas_grouped "},
     /* How far it is from the limit, and how sure it is. */
     {0.4, " memory_limit_percent arithmetic_limit_percent limit_percent half_width_percent "
           "enough_repetitions disturbed disturbance noise repeated outliers p_holm pairs "
           "other_cores needed detail text severity culprit limit window_ns throttled warning note "
           "notes caveat withheld variant limited_by starts low_us high_us percent_of_limit "
-          "cublas_mean_us "
+          "cublas_mean_us cublas_grouped_mean_us "
           "checked of_task "},
     {1, " kernels blame parts run category total_ns delta_ns old_ns new_ns delta_ns_per_token "
         "variants worst_error tolerance tree files summary device model repetitions avg_ts gaps_ns "
         "measured "
-        "diff busy_ns gap_ns inputs cublas launches cases "},
+        "diff busy_ns gap_ns inputs cublas cublas_grouped launches cases "},
     {3.6, " environment environment_id cwd argv features sol_version cpu_mask cpu_strict poll "
           "n_gpu_layers n_cpu_moe split_mode main_gpu no_kv_offload flash_attn tensor_split "
           "tensor_buft_overrides load_mode embeddings no_op_offload no_host fit_target fit_min_ctx "

@@ -1,11 +1,14 @@
-/* A cuBLASLt that multiplies nothing: it counts calls and what was made and not given back, fails
- * the call that it is told to, and remembers the last product. */
+/* cuBLASLt and cuBLAS in one: it counts calls and what was made and not given back, fails the call
+ * that it is told to, and remembers the last product. It multiplies halves where FAKE_CUBLAS is
+ * "right", in the memory of the libcuda.so.1 that the process has; where it is "wrong", groups get
+ * each other's rows. FAKE_CUBLAS_FAIL=N: the N-th call for groups is refused. */
 #include "inject/fake_cublaslt.h"
 
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "driver/cublaslt.h"
+#include "driver/cublas.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -24,12 +27,19 @@ static int fails(void)
     return ++state.calls == state.fail ? state.result : 0;
 }
 
+/* All that is made; a layout uses it. */
+struct object {
+    uint64_t columns;
+    int64_t stride;
+    int type;
+};
+
 static int make(void **out)
 {
     int result = fails();
     *out = NULL;
     if (result) return result;
-    *out = malloc(1);
+    *out = calloc(1, sizeof(struct object));
     if (!*out) return CUBLAS_E_MEMORY;
     state.live++;
     return 0;
@@ -41,6 +51,72 @@ static int give_back(void *object)
     state.live--;
     return 0;
 }
+
+/* ---- multiplying ---- */
+
+typedef int copy_out_fn(void *to, uint64_t from, size_t bytes, void *stream);
+typedef int copy_in_fn(uint64_t to, const void *from, size_t bytes, void *stream);
+static struct {
+    copy_out_fn *out;
+    copy_in_fn *in;
+} copies;
+
+static int find_copies(void)
+{
+    void *driver = copies.in ? NULL : dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    if (!driver) return copies.in ? 0 : 14;
+    *(void **)&copies.out = dlsym(driver, "cuMemcpyDtoHAsync_v2");
+    *(void **)&copies.in = dlsym(driver, "cuMemcpyHtoDAsync_v2");
+    return copies.in && copies.out ? 0 : 14;
+}
+
+static int is_told(const char *what)
+{
+    const char *told = getenv("FAKE_CUBLAS");
+    return told && strcmp(told, what) == 0;
+}
+
+static uint64_t address(const void *memory)
+{
+    return (uint64_t)(uintptr_t)memory;
+}
+
+/* C = X W^T, rows behind each other but for those of X. */
+struct product {
+    const void *x, *w;
+    void *c;
+    int64_t m, n, k, x_stride;
+};
+
+static void multiply_there(const struct product *p, const _Float16 *x, const _Float16 *w,
+                           _Float16 *c)
+{
+    for (int64_t i = 0; i < p->m; i++)
+        for (int64_t j = 0; j < p->n; j++) {
+            float sum = 0;
+            for (int64_t l = 0; l < p->k; l++)
+                sum += (float)x[i * p->x_stride + l] * (float)w[j * p->k + l];
+            c[i * p->n + j] = (_Float16)sum;
+        }
+}
+
+static int multiply(const struct product *p, void *stream)
+{
+    const size_t x_bytes = 2 * (size_t)(p->m * p->x_stride), w_bytes = 2 * (size_t)(p->n * p->k);
+    const size_t c_bytes = 2 * (size_t)(p->m * p->n);
+    if (!is_told("right") && !is_told("wrong")) return 0;
+    if (find_copies()) return 14;
+    _Float16 *x = malloc(x_bytes + w_bytes + c_bytes), *w = x ? x + x_bytes / 2 : NULL;
+    if (!x) return CUBLAS_E_MEMORY;
+    int result = copies.out(x, address(p->x), x_bytes, stream);
+    if (!result) result = copies.out(w, address(p->w), w_bytes, stream);
+    if (!result) multiply_there(p, x, w, w + w_bytes / 2);
+    if (!result) result = copies.in(address(p->c), w + w_bytes / 2, c_bytes, stream);
+    free(x);
+    return result;
+}
+
+/* ---- cuBLASLt ---- */
 
 #define FAKE(name, parameters)                                                                     \
     EXPORT int name parameters;                                                                    \
@@ -80,7 +156,9 @@ FAKE(cublasLtMatrixLayoutCreate,
      (void **layout, int type, uint64_t rows, uint64_t columns, int64_t stride))
 {
     state.rows = rows, state.columns = columns, state.stride = stride, state.type = type;
-    return make(layout);
+    int result = make(layout);
+    if (result == 0) *(struct object *)*layout = (struct object){columns, stride, type};
+    return result;
 }
 
 FAKE(cublasLtMatrixLayoutDestroy, (void *layout))
@@ -138,5 +216,93 @@ FAKE(cublasLtMatmul,
     state.workspace_bytes = workspace_bytes;
     state.algorithm = algorithm->data[0];
     state.products++;
-    return 0;
+    const struct object *of_w = a_layout, *of_x = b_layout, *of_c = c_layout;
+    if (of_w->type != CUBLAS_TYPE_F16) return 0;
+    return multiply(&(struct product){.x = b,
+                                      .w = a,
+                                      .c = d,
+                                      .m = (int64_t)of_x->columns,
+                                      .n = of_c->stride,
+                                      .k = of_w->stride,
+                                      .x_stride = of_x->stride},
+                    stream);
+}
+
+/* ---- cuBLAS ---- */
+
+static void *stream_of_groups; /* of one handle at a time */
+
+FAKE(cublasCreate_v2, (void **handle))
+{
+    return make(handle);
+}
+
+FAKE(cublasDestroy_v2, (void *handle))
+{
+    return give_back(handle);
+}
+
+FAKE(cublasSetStream_v2, (void *handle, void *stream))
+{
+    stream_of_groups = handle ? stream : NULL;
+    state.workspace_bytes = 0; /* as the library does it */
+    return fails();
+}
+
+FAKE(cublasSetWorkspace_v2, (void *handle, void *workspace, size_t bytes))
+{
+    if (!handle || !workspace) return 7;
+    state.workspace_bytes = bytes;
+    return fails();
+}
+
+/* The arrays of addresses are the device's, all others the host's. */
+static int multiply_all(const struct product *sizes, int count, const void *const x[],
+                        const void *const w[], void *const c[])
+{
+    const size_t bytes = (size_t)count * sizeof *x;
+    void *lists[3][128];
+    int result = find_copies();
+    if (!result) result = copies.out(lists[0], address(x), bytes, stream_of_groups);
+    if (!result) result = copies.out(lists[1], address(w), bytes, stream_of_groups);
+    if (!result) result = copies.out(lists[2], address(c), bytes, stream_of_groups);
+    for (int i = 0; !result && i < count; i++) {
+        struct product p = sizes[i];
+        p.x = lists[0][i], p.w = lists[1][is_told("wrong") ? 0 : i], p.c = lists[2][i];
+        result = multiply(&p, stream_of_groups);
+    }
+    return result;
+}
+
+static int refused(void)
+{
+    const char *n = getenv("FAKE_CUBLAS_FAIL");
+    state.grouped++;
+    return n && state.grouped == strtol(n, NULL, 10) ? CUBLAS_E_UNSUPPORTED : fails();
+}
+
+FAKE(cublasGemmGroupedBatchedEx,
+     (void *handle, const int transpose_a[], const int transpose_b[], const int m[], const int n[],
+      const int k[], const void *alpha, const void *const a[], int a_type, const int a_stride[],
+      const void *const b[], int b_type, const int b_stride[], const void *beta, void *const c[],
+      int c_type, const int c_stride[], int groups, const int group_size[], int compute))
+{
+    struct product sizes[128];
+    int result = refused();
+    if (result) return result;
+    if (!handle || !stream_of_groups || !state.workspace_bytes || groups < 1 || groups > 128)
+        return 7;
+    if (a_type != CUBLAS_TYPE_F16 || b_type != a_type || c_type != a_type) return 15;
+    if (compute != CUBLAS_COMPUTE_F32) return 15;
+    for (int i = 0; i < groups; i++) {
+        if (transpose_a[i] != CUBLAS_TRANSPOSE || transpose_b[i] != CUBLAS_PLAIN) return 15;
+        if (((const float *)alpha)[i] != 1 || ((const float *)beta)[i] != 0) return 15;
+        if (m[i] < 1 || n[i] < 1 || k[i] < 1 || group_size[i] != 1) return 7;
+        if (a_stride[i] != k[i] || b_stride[i] < k[i] || c_stride[i] != m[i]) return 7;
+        sizes[i] = (struct product){.m = n[i], .n = m[i], .k = k[i], .x_stride = b_stride[i]};
+    }
+    state.products += groups;
+    state.rows = (uint64_t)m[groups - 1], state.columns = (uint64_t)n[groups - 1];
+    if (!is_told("right") && !is_told("wrong")) return 0;
+    return multiply_all(sizes, groups, b, a, c);
 }

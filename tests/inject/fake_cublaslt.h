@@ -1,4 +1,4 @@
-/* What a test tells the fake cuBLASLt, and what that has seen. Found with dlsym as
+/* What a test tells the fake cuBLASLt and cuBLAS, and what those have seen. Found with dlsym as
  * fake_cublaslt_state, a function that gives the one there is. */
 #ifndef TESTS_INJECT_FAKE_CUBLASLT_H
 #define TESTS_INJECT_FAKE_CUBLASLT_H
@@ -10,8 +10,8 @@
 struct fake_cublaslt {
     long fail; /* the call, from 1 on, that fails with `result`; 0: none */
     int result;
-    bool no_algorithm, bad_algorithm; /* of what is asked for */
-    long calls, live, choices, products;
+    bool no_algorithm, bad_algorithm;             /* of what is asked for */
+    long calls, live, choices, products, grouped; /* grouped: calls for many products */
     /* of the last one */
     const void *w, *x, *bias;
     void *c;
