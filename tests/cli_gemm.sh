@@ -45,6 +45,8 @@ has out '^run g[0-9a-f]{8}$'
 run 0 gemm bench $small --no-limits --scales random --layout atoms --type fp8_e4m3 --results f32 --no-store -o csv
 lacks() { if grep -qE -- "$2" "$work/$1"; then fail "'$2' in $1"; fi; }
 lacks err '^run '
+run 0 gemm bench --gated --shape 'm=3,0,5;n=48,16,32;k=32' --no-limits --no-store -q -o json
+has out '"gated": true'
 # shellcheck disable=SC2086
 run 0 gemm bench $small --force grouped_gemm=reference --label two
 has out ' reference '
@@ -76,7 +78,7 @@ fi
 # NVIDIA's libraries are fakes that multiply on the processor; one of them without, wrong, or without a graph.
 peers() { # ARGUMENT...
     # shellcheck disable=SC2086
-    LD_LIBRARY_PATH=$SOL_FAKE_GPU SOL_CUBLASLT=${lt-$SOL_FAKE_CUBLASLT} SOL_CUBLAS=${cublas-$SOL_FAKE_CUBLASLT} \
+    LD_LIBRARY_PATH=${gpu-$SOL_FAKE_GPU} SOL_CUBLASLT=${lt-$SOL_FAKE_CUBLASLT} SOL_CUBLAS=${cublas-$SOL_FAKE_CUBLASLT} \
         run 0 gemm bench --backend cuda $sizes -q --no-limits "$@"
     lacks err 'fake driver'
 }
@@ -111,6 +113,18 @@ print(all(s["of_cublas"] and s["of_cublas_grouped"] for s in r["shapes"] + [r]))
     lt=/nonexistent peers --no-store
     has out '^cuBLAS was not timed: cuBLASLt cannot be loaded'
     lacks out '^cuBLAS grouped was'
+    peers --no-store --gated # a GPU that computes nothing has no activation
+    has out '^cuBLAS was not timed: product 0 has .* is right'
+    has out '^cuBLAS grouped was not timed: product 0 has .* is right'
+    if [ -n "${SOL_EMULATED_GPU:-}" ]; then
+        sizes="--shape m=3,0,5;n=48,16,32;k=32"
+        gpu=$SOL_EMULATED_GPU peers --gated --label gated --wide --force grouped_gemm=grouped_gemm_mma_cuda
+        is "times of both gated" "$(grep -cE '^m=3.*mma_cuda .* [0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+$' out)" 1
+        lacks out 'was not timed|plain calls'
+        run 0 runs show gated
+        has out '^m=3,0,5;n=48,16,32;k=32, gated '
+        has out '^m=3,0,5;n=48,16,32;k=32, gated: cublas_grouped '
+    fi
     sizes="--shape m=8;n=20;k=512" peers --no-store
     has out '^cuBLAS was not timed: n is no multiple of 8'
     unset FAKE_CUBLAS

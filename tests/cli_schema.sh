@@ -241,7 +241,7 @@ python3 "$SOL_SOURCE_DIR/tests/schemas.py" calls made "$SOL_BINARY" mcp --allow-
 bench {"model": "synth:tiny", "prompt": [4], "generate": [2], "repetitions": 3, "no_limits": true, "ops": true}
 run_show {"run": "last"}
 gemm_check {"quick": true}
-gemm_bench {"shapes": ["m=8,24;n=64;k=64", "m=3;n=8;k=16"], "type": "mxfp4", "results": "bf16", "no_limits": true, "profile": true}
+gemm_bench {"shapes": ["m=8,24;n=64;k=64", "m=3;n=8;k=16"], "type": "mxfp4", "results": "bf16", "gated": true, "no_limits": true, "profile": true}
 runs {}
 kernels {}
 advise {"run": "own"}

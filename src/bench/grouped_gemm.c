@@ -21,6 +21,7 @@ static void make(const void *arg, struct case_maker *c, void *args)
         .c_type = b->c_type,
         .scales = b->scales,
         .values = b->values,
+        .gated = b->gated,
     };
     grouped_gemm_make(c, &shape, args);
 }
@@ -47,7 +48,7 @@ enum sol_status grouped_bench_run(const struct chooser *chooser, const struct gr
     SOL_TRY(bench_op_time(chooser, &call, &out->times));
     SOL_TRY(figure_of_one(out->times.ns, BENCH_OP_REPETITIONS, &out->figure));
     figure_set_limit(&out->figure, limit_ns(ceiling, gpu != NULL, &out->times.cost), false);
-    return grouped_peers_run(gpu, &out->bench.sizes, false, out->peers);
+    return grouped_peers_run(gpu, &out->bench.sizes, bench->gated, out->peers);
 }
 
 enum sol_status grouped_bench_profile(const struct chooser *chooser, struct grouped_result *result)
@@ -134,12 +135,12 @@ static json_t *result_json(const struct grouped_result *r)
     for (int i = 0; i < BENCH_OP_REPETITIONS; i++)
         json_array_append_new(samples, json_real(r->times.ns[i] / 1e3));
     json_t *json = json_pack(
-        "{s:s, s:o, s:o, s:o, s:s, s:s, s:s, s:s, s:o, s:o, s:f, s:f, s:o*}", "name", s->name, "m",
-        list_json(s->m, s->n_groups), "n", list_json(s->n, s->n_groups), "k",
+        "{s:s, s:o, s:o, s:o, s:s, s:s, s:s, s:b, s:s, s:o, s:o, s:f, s:f, s:o*}", "name", s->name,
+        "m", list_json(s->m, s->n_groups), "n", list_json(s->n, s->n_groups), "k",
         list_json(s->k, s->n_groups), "format", dtype_info(r->bench.format)->name, "c_type",
-        dtype_info(r->bench.c_type)->name, "scales", grouped_layout_names[r->bench.scales],
-        "variant", r->times.variant, "time", figure_json(&r->figure), "samples_us", samples,
-        "tflop_s", r->times.cost.flops / r->figure.value / 1e3, "tb_s",
+        dtype_info(r->bench.c_type)->name, "scales", grouped_layout_names[r->bench.scales], "gated",
+        r->bench.gated, "variant", r->times.variant, "time", figure_json(&r->figure), "samples_us",
+        samples, "tflop_s", r->times.cost.flops / r->figure.value / 1e3, "tb_s",
         r->times.cost.bytes / r->figure.value / 1e3, "kernels",
         r->profiled ? kernels_json(&r->kernels) : NULL);
     for (int i = 0; json && i < GROUPED_PEERS; i++) add_peer(json, r, i);
@@ -268,14 +269,15 @@ enum sol_status grouped_bench_keep(struct store *store, const char *id,
                                    const struct grouped_result *r)
 {
     struct store_sample samples[1 + GROUPED_PEERS][BENCH_OP_REPETITIONS];
-    char names[GROUPED_PEERS][80];
+    char mine[64], names[GROUPED_PEERS][80];
     struct store_metric metrics[1 + GROUPED_PEERS] = {
-        {.name = r->bench.sizes.name, .limit = isfinite(r->figure.limit) ? r->figure.limit : 0}};
+        {.name = mine, .limit = isfinite(r->figure.limit) ? r->figure.limit : 0}};
     size_t count = 1;
+    snprintf(mine, sizeof mine, "%s%s", r->bench.sizes.name, r->bench.gated ? ", gated" : "");
     fill_samples(r->times.ns, samples[0]);
     for (int i = 0; i < GROUPED_PEERS; i++) {
         if (!r->peers[i].figure.count) continue;
-        snprintf(names[i], sizeof names[i], "%s: %s", r->bench.sizes.name, grouped_peer_keys[i]);
+        snprintf(names[i], sizeof names[i], "%s: %s", mine, grouped_peer_keys[i]);
         fill_samples(r->peers[i].ns, samples[count]);
         metrics[count++].name = names[i];
     }

@@ -16,6 +16,7 @@ struct grouped_bench {
     enum dtype format, c_type;
     enum scale_layout scales;
     enum grouped_gemm_values values;
+    bool gated;
 };
 
 struct grouped_result {
@@ -47,7 +48,8 @@ void grouped_bench_print_notes(const struct grouped_result *results, size_t coun
 /* The kernels of results that are profiled, and in words how many launches a call is. */
 enum sol_status grouped_bench_print_kernels(const struct grouped_result *results, size_t count,
                                             enum table_format format, FILE *to);
-/* The result as metrics of run `id`: the time in ns, and a peer's as "NAME: cublas". */
+/* The result as metrics of run `id`: the time in ns, and a peer's as "NAME: cublas"; gated
+ * with "NAME, gated" for NAME. */
 enum sol_status grouped_bench_keep(struct store *store, const char *id,
                                    const struct grouped_result *result);
 

@@ -8,13 +8,15 @@
 #include "gpu/grouped_matmul.h"
 #include "gpu/kernel.h"
 #include "gpu/matmul.h"
+#include "swiglu/swiglu_f16_args.h"
 
 enum { SETS_MAX = 16, WARM = 3, SAMPLES = 4 /* numbers of a product that are looked at */ };
 
 const char *const grouped_peer_titles[GROUPED_PEERS] = {"cuBLAS", "cuBLAS grouped"};
 const char *const grouped_peer_keys[GROUPED_PEERS] = {"cublas", "cublas_grouped"};
 
-/* Matrices are bytes from a set's beginning. */
+/* Matrices are bytes from a set's beginning. Gated, every second one is the up of the gate before,
+ * with the same rows; all results of gates come before those of ups. */
 struct product {
     int64_t m, n, k;
     size_t x, w, c;
@@ -23,6 +25,7 @@ struct product {
 struct sample {
     int64_t row, column;
     double expected, tolerance;
+    double activated; /* of a gate; known once both products are there */
 };
 
 struct peers {
@@ -33,7 +36,7 @@ struct peers {
     struct rng rng;
     struct product products[GPU_MATMULS_MAX];
     struct sample samples[GPU_MATMULS_MAX][SAMPLES];
-    int count;
+    int count, parts;                   /* parts: products of a group */
     size_t operand_bytes, result_bytes; /* of a set: operands, then results */
     char *sets[SETS_MAX];
     void *addresses[SETS_MAX]; /* of what a call for all products takes: x, w, c */
@@ -43,21 +46,27 @@ struct peers {
 
 /* ---- operands ---- */
 
+static void place_group(struct peers *p, int64_t m, int64_t n, int64_t k, size_t *at)
+{
+    const size_t x = *at;
+    *at += 2 * (size_t)(m * k);
+    for (int part = 0; part < p->parts; part++) {
+        p->products[p->count++] = (struct product){.m = m, .n = n, .k = k, .x = x, .w = *at};
+        *at += 2 * (size_t)(n * k);
+    }
+}
+
 static void place(struct peers *p, const struct grouped_sizes_list *s)
 {
     size_t at = 0;
-    for (int64_t i = 0; i < s->n_groups; i++) {
-        size_t m = (size_t)s->m[i], n = (size_t)s->n[i], k = (size_t)s->k[i];
-        if (m == 0 || n == 0) continue;
-        p->products[p->count++] = (struct product){
-            .m = s->m[i], .n = s->n[i], .k = s->k[i], .x = at, .w = at + 2 * m * k};
-        at += 2 * (m + n) * k;
-    }
+    for (int64_t i = 0; i < s->n_groups; i++)
+        if (s->m[i] && s->n[i]) place_group(p, s->m[i], s->n[i], s->k[i], &at);
     p->operand_bytes = at;
-    for (int j = 0; j < p->count; j++) {
-        p->products[j].c = at;
-        at += 2 * (size_t)(p->products[j].m * p->products[j].n);
-    }
+    for (int part = 0; part < p->parts; part++)
+        for (int j = part; j < p->count; j += p->parts) {
+            p->products[j].c = at;
+            at += 2 * (size_t)(p->products[j].m * p->products[j].n);
+        }
     p->result_bytes = at - p->operand_bytes;
 }
 
@@ -119,7 +128,7 @@ static enum sol_status clear(const struct peers *p)
 /* All sets have their turn. */
 static char *set_of(const struct peers *p, int product, int sample)
 {
-    return p->sets[(product * SAMPLES + sample) % p->n_sets];
+    return p->sets[(product / p->parts * SAMPLES + sample) % p->n_sets];
 }
 
 static enum sol_status expect(const struct peers *p, int product, int sample, uint16_t *rows,
@@ -144,7 +153,16 @@ static enum sol_status expect(const struct peers *p, int product, int sample, ui
     return SOL_OK;
 }
 
-/* The first and the last number of each product, and others. */
+/* The first and the last number of each product, and others; of an up those of its gate. */
+static void draw_place(struct peers *p, int product, int sample)
+{
+    const struct product *a = &p->products[product];
+    struct sample *to = &p->samples[product][sample];
+    to->row = sample == 0 ? 0 : sample == 1 ? a->m - 1 : rng_range(&p->rng, 0, a->m - 1);
+    to->column = sample == 0 ? 0 : sample == 1 ? a->n - 1 : rng_range(&p->rng, 0, a->n - 1);
+    if (product % p->parts) *to = p->samples[product - 1][sample];
+}
+
 static enum sol_status make_samples(struct peers *p)
 {
     enum sol_status status = SOL_OK;
@@ -153,10 +171,8 @@ static enum sol_status make_samples(struct peers *p)
         uint16_t *rows = malloc(4 * (size_t)a->k);
         if (!rows) return status_set(SOL_E_MEMORY, "no memory for rows");
         for (int i = 0; status == SOL_OK && i < SAMPLES; i++) {
-            struct sample *to = &p->samples[j][i];
-            to->row = i == 0 ? 0 : i == 1 ? a->m - 1 : rng_range(&p->rng, 0, a->m - 1);
-            to->column = i == 0 ? 0 : i == 1 ? a->n - 1 : rng_range(&p->rng, 0, a->n - 1);
-            status = expect(p, j, i, rows, to);
+            draw_place(p, j, i);
+            status = expect(p, j, i, rows, &p->samples[j][i]);
         }
         free(rows);
     }
@@ -175,16 +191,50 @@ static enum sol_status result_of(const struct peers *p, int product, int sample,
     return SOL_OK;
 }
 
+static enum sol_status check_one(const struct peers *p, int product, int sample, double expected,
+                                 double tolerance)
+{
+    double got;
+    SOL_TRY(result_of(p, product, sample, &got));
+    if (fabs(got - expected) <= tolerance) return SOL_OK;
+    return status_set(SOL_E_MISMATCH, "product %d has %g where %g is right", product, got,
+                      expected);
+}
+
 static enum sol_status check_products(const struct peers *p)
 {
     for (int j = 0; j < p->count; j++)
         for (int i = 0; i < SAMPLES; i++) {
             const struct sample *s = &p->samples[j][i];
-            double got;
-            SOL_TRY(result_of(p, j, i, &got));
-            if (!(fabs(got - s->expected) <= s->tolerance)) /* NaN too */
-                return status_set(SOL_E_MISMATCH, "product %d has %g where %g is right", j, got,
-                                  s->expected);
+            SOL_TRY(check_one(p, j, i, s->expected, s->tolerance));
+        }
+    return SOL_OK;
+}
+
+/* Of the halves that the products left, which are not exact. */
+static enum sol_status expect_activated(struct peers *p)
+{
+    const double limit = (double)GROUPED_GEMM_LIMIT, alpha = (double)GROUPED_GEMM_ALPHA;
+    for (int j = 0; j < p->count; j += 2)
+        for (int i = 0; i < SAMPLES; i++) {
+            double gate, up;
+            SOL_TRY(result_of(p, j, i, &gate));
+            SOL_TRY(result_of(p, j + 1, i, &up));
+            gate = fmin(gate, limit);
+            up = fmin(fmax(up, -limit), limit);
+            p->samples[j][i].activated = gate / (1 + exp(-alpha * gate)) * (up + 1);
+        }
+    return SOL_OK;
+}
+
+/* Of all that a call does. */
+static enum sol_status check_results(const struct peers *p)
+{
+    if (p->parts == 1) return check_products(p);
+    for (int j = 0; j < p->count; j += 2)
+        for (int i = 0; i < SAMPLES; i++) {
+            double expected = p->samples[j][i].activated;
+            SOL_TRY(check_one(p, j, i, expected, 2e-3 * (1 + fabs(expected))));
         }
     return SOL_OK;
 }
@@ -223,22 +273,51 @@ static void put_together(const struct peers *p, void *addresses)
     gpu_put_grouped_matmul(p->stream, &all);
 }
 
+static void put_products(const struct peers *p, enum grouped_peer peer, int set)
+{
+    if (peer == PEER_PRODUCTS)
+        put_each(p, p->sets[set]);
+    else
+        put_together(p, p->addresses[set]);
+}
+
+/* One kernel for all groups. */
+static void put_activation(const struct peers *p, int set)
+{
+    if (p->parts == 1) return;
+    const struct swiglu_f16_args args = {.units =
+                                             (int64_t)(p->result_bytes / 2 / (2 * SWIGLU_F16_UNIT)),
+                                         .gate = p->sets[set] + p->products[0].c,
+                                         .up = p->sets[set] + p->products[1].c,
+                                         .alpha = GROUPED_GEMM_ALPHA,
+                                         .limit = GROUPED_GEMM_LIMIT};
+    const struct gpu_launch launch = {
+        .grid = {(unsigned)((args.units + SWIGLU_F16_THREADS - 1) / SWIGLU_F16_THREADS)},
+        .block = {SWIGLU_F16_THREADS},
+        .overlaps = true};
+    gpu_put(p->stream, "swiglu/swiglu_f16.cu", "swiglu_f16", &launch, &args);
+}
+
 static void put_calls(const struct peers *p, enum grouped_peer peer)
 {
-    for (int i = 0; i < p->n_sets; i++)
-        if (peer == PEER_PRODUCTS)
-            put_each(p, p->sets[i]);
-        else
-            put_together(p, p->addresses[i]);
+    for (int i = 0; i < p->n_sets; i++) {
+        put_products(p, peer, i);
+        put_activation(p, i);
+    }
 }
 
 /* Without a graph: the library chooses its algorithms, and shows that it is right. */
-static enum sol_status try_calls(const struct peers *p, enum grouped_peer peer)
+static enum sol_status try_calls(struct peers *p, enum grouped_peer peer)
 {
     SOL_TRY(clear(p));
-    put_calls(p, peer);
+    for (int i = 0; i < p->n_sets; i++) put_products(p, peer, i);
     SOL_TRY(gpu_wait(p->stream));
-    return check_products(p);
+    SOL_TRY(check_products(p));
+    if (p->parts == 1) return SOL_OK;
+    SOL_TRY(expect_activated(p));
+    for (int i = 0; i < p->n_sets; i++) put_activation(p, i);
+    SOL_TRY(gpu_wait(p->stream));
+    return check_results(p);
 }
 
 /* A graph that was launched once and is right. */
@@ -253,7 +332,7 @@ static enum sol_status capture(struct peers *p, enum grouped_peer peer)
     SOL_TRY(status);
     SOL_TRY(gpu_graph_launch(p->graph));
     SOL_TRY(gpu_wait(p->stream));
-    return check_products(p);
+    return check_results(p);
 }
 
 static enum sol_status time_calls(const struct peers *p, enum grouped_peer peer,
@@ -363,7 +442,6 @@ enum sol_status grouped_peers_run(struct gpu *gpu, const struct grouped_sizes_li
                                   bool gated, struct grouped_peer_times out[GROUPED_PEERS])
 {
     bool any = false;
-    (void)gated;
     for (int i = 0; i < GROUPED_PEERS; i++) {
         const char *why = refusal(gpu, sizes);
         out[i] = (struct grouped_peer_times){.plain = false};
@@ -376,6 +454,7 @@ enum sol_status grouped_peers_run(struct gpu *gpu, const struct grouped_sizes_li
     struct peers *p = calloc(1, sizeof *p);
     if (!p) return status_set(SOL_E_MEMORY, "no memory for the libraries' operands");
     p->gpu = gpu;
+    p->parts = gated ? 2 : 1;
     enum sol_status status = run_all(p, sizes, out);
     close_peers(p);
     return status;

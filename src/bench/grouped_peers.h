@@ -10,7 +10,7 @@
 
 enum grouped_peer {
     PEER_PRODUCTS, /* a call of cuBLASLt for each product */
-    PEER_GROUPED,  /* a call of cuBLAS for all of them */
+    PEER_GROUPED,  /* a call of cuBLAS for all products */
     GROUPED_PEERS
 };
 extern const char *const grouped_peer_titles[GROUPED_PEERS]; /* for people: "cuBLAS" */

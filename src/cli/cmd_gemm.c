@@ -22,7 +22,7 @@ struct gemm_options {
     struct string_list shapes, force;
     int64_t threads, seed;
     const char *backend, *kernel_source, *format, *type, *c_type, *values, *layout, *store, *label;
-    bool json, quick, no_limits, no_store, profile, quiet, wide;
+    bool json, quick, gated, no_limits, no_store, profile, quiet, wide;
 };
 
 static const struct option options[] = {
@@ -55,6 +55,8 @@ static const struct option options[] = {
                  offsetof(struct gemm_options, type), 0, 0),
     OPTION_ENTRY(STRING, 0, "results", "f16|bf16|f32", "of what is stored; default f16",
                  offsetof(struct gemm_options, c_type), 0, 0),
+    OPTION_ENTRY(FLAG, 0, "gated", NULL, "two products of the same rows, and SwiGLU of them",
+                 offsetof(struct gemm_options, gated), 0, 0),
     OPTION_ENTRY(STRINGS, 0, "force", "grouped_gemm=VARIANT", "this variant (see sol kernels)",
                  offsetof(struct gemm_options, force), 0, 0),
     OPTION_ENTRY(FLAG, 0, "profile", NULL, "which kernels a call launches, and the time of each",
@@ -69,6 +71,7 @@ static const struct command_example examples[] = {
     {"sol gemm check --quick", "every variant on the task's ten tests, and on random groups", NULL},
     {"sol gemm bench --shape 'm=8,24;n=256;k=512'", "two products of one's own", NULL},
     {"sol gemm bench --profile --shape 'm=8,24;n=256;k=512'", "which kernels they take", NULL},
+    {"sol gemm bench --gated --shape 'm=8,24;n=256;k=512'", "SwiGLU of two such products", NULL},
     {"sol gemm bench --backend cuda", "the four shapes of the task, beside cuBLAS", "a GPU"},
     {0},
 };
@@ -85,8 +88,9 @@ static const struct command_spec spec = {
         "variant\n"
         "differs. bench rotates buffers that are larger than the cache; in the same run cuBLAS\n"
         "multiplies fp16 operands, in a graph: a call a product, and all of them in one call\n"
-        "(\"cuBLAS grouped\"). Times are of one call. --profile adds the kernels that a call\n"
-        "launches: an event on either side of each, which add a microsecond or two.",
+        "(\"cuBLAS grouped\"). With --gated it multiplies twice, and a kernel for the activation\n"
+        "of all groups comes behind. Times are of one call. --profile adds the kernels that a\n"
+        "call launches: an event on either side of each, which add a microsecond or two.",
     .examples = examples,
     .options = options,
 };
@@ -268,6 +272,7 @@ static struct grouped_bench read_kind(const struct gemm_options *o)
         .scales = (enum scale_layout)word_of(o->layout, grouped_layout_names, SCALES_COUNT),
         .format = dtype_of(o->type, formats),
         .c_type = dtype_of(o->c_type, c_types),
+        .gated = o->gated,
     };
 }
 

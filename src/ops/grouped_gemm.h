@@ -28,6 +28,10 @@ size_t grouped_gemm_scales_bytes(enum dtype format, enum scale_layout layout, in
 void grouped_gemm_decode(const struct grouped_gemm_args *args, const struct scaled_operand *x,
                          int64_t row, int64_t k, double *out);
 
+/* SwiGLU of made arguments, as gpt-oss has it. */
+#define GROUPED_GEMM_ALPHA 1.702f
+#define GROUPED_GEMM_LIMIT 7.0f
+
 /* What the operands of made arguments hold. Scales are those of NVFP4 or MXFP4. */
 enum grouped_gemm_values {
     VALUES_ORDINARY, /* any codes, scales of a few binades, some negative */

@@ -185,8 +185,8 @@ void grouped_gemm_make(struct case_maker *c, const struct grouped_gemm_shape *sh
         .scales = shape->scales,
         .gated = shape->gated,
         .unsigned_scales = shape->unsigned_scales || shape->values == VALUES_TASK,
-        .alpha = 1.702f,
-        .limit = 7.0f,
+        .alpha = GROUPED_GEMM_ALPHA,
+        .limit = GROUPED_GEMM_LIMIT,
         .c_type = shape->c_type,
     };
     for (int64_t i = 0; i < args->n_groups; i++) make_group(c, shape, i, &groups[i]);
