@@ -1,5 +1,6 @@
 """As much of PyTorch as examples/grouped_gemm needs, without PyTorch: tensors are the host's memory, which an
-emulated GPU sees too. FAKE_TORCH_GPU is the compute capability of the GPU that is there, "9.0"."""
+emulated GPU sees too. FAKE_TORCH_GPU is the compute capability of the GPU that is there, "9.0"; with FAKE_TORCH_OLD
+there is no _grouped_mm, which nobody calls here."""
 import ctypes
 import os
 import types
@@ -8,6 +9,8 @@ __version__ = "fake"
 float4_e2m1fn_x2, float8_e4m3fn, float8_e4m3fnuz, uint8, float16 = (
     "float4_e2m1fn_x2", "float8_e4m3fn", "float8_e4m3fnuz", "uint8", "float16")
 SIZES = {float16: 2}
+if "FAKE_TORCH_OLD" not in os.environ:
+    _grouped_mm = None
 
 
 class Device(types.SimpleNamespace):
