@@ -153,10 +153,12 @@ static void change(jmp_buf here, jmp_buf there)
 }
 
 /* How the turns of a block go where work is done by others than threads: one of them, or its whole
- * warp or block, may get most of the turns, and what is started may be done soon or late. */
+ * warp or block, may get most of the turns, one or its warp hardly any, and what is started may be
+ * done soon or late. */
 static thread_local struct {
     unsigned late;    /* of so many turns one does a piece of work */
     int first, count; /* threads that get most of the turns */
+    int slow, n_slow; /* threads that get few */
 } schedule;
 
 static void draw_schedule(void)
@@ -170,6 +172,14 @@ static void draw_schedule(void)
         schedule.first = (int)(emulated_random() % (unsigned)emulated.blocks) * emulated.count;
         schedule.count = emulated.count;
     }
+    schedule.n_slow = emulated_random() % 2 ? 1 : WARP; /* a warp's first thread often does more */
+    schedule.slow = (int)(emulated_random() % (unsigned)(threads() / WARP)) * WARP;
+}
+
+static bool passed_by(int thread)
+{
+    return thread >= schedule.slow && thread < schedule.slow + schedule.n_slow &&
+           emulated_random() % 256;
 }
 
 static int random_thread(void)
@@ -187,7 +197,7 @@ static int behind(int thread)
         return thread;
     }
     thread = random_thread();
-    if (mine->place[thread] >= 0) return thread;
+    if (mine->place[thread] >= 0 && !passed_by(thread)) return thread;
     return mine->awake[emulated_random() % (unsigned)mine->n_awake];
 }
 
@@ -242,7 +252,7 @@ static void wait_for_others(bool near)
     if (waits_for_ever()) give_up_waiting();
     work_until_awake();
     int next = me / WARP * WARP + (me + 1) % WARP;
-    if (!near || !async_used || mine->place[next] < 0 || emulated_random() % 32 == 0)
+    if (!near || !async_used || mine->place[next] < 0 || passed_by(next) || emulated_random() % 32 == 0)
         next = behind(me);
     if (next == me) return;
     go_to(next);
