@@ -42,6 +42,18 @@ template <int OFFSET> __device__ __forceinline__ uint16_t load_shared_1_at(uint3
     return byte;
 }
 
+__device__ __forceinline__ float load_shared_f32(uint32_t address)
+{
+    float value;
+    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(address));
+    return value;
+}
+
+__device__ __forceinline__ void store_shared_f32(uint32_t to, float value)
+{
+    asm volatile("st.shared.f32 [%0], %1;" ::"r"(to), "f"(value) : "memory");
+}
+
 /* ---- between blocks, from sm_70 on ---- */
 
 /* Who takes the word sees what this thread wrote or saw before. */

@@ -24,6 +24,7 @@
 #include "mma.cuh"
 #include "pack/mxfp4.cuh"
 #include "wgmma_ring.cuh"
+#include "words.cuh"
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
@@ -167,13 +168,6 @@ template <int S> INLINE void decode(uint32_t (&f)[4], const unit_words &u)
     f[3] = mul_bf16x2(mxfp4_pair<S % 2 * 2 + 1>(high), u.scale[1][S / 2]);
 }
 
-INLINE uint2 load_shared_8(uint32_t address)
-{
-    uint2 v;
-    asm volatile("ld.shared.v2.u32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(address));
-    return v;
-}
-
 /* Rows g and g + 8 of a warp are those of a tile; or (GATED) rows of gate and of up, of the first half of
  * a tile or of the second. */
 template <class K> INLINE void load_words(unit_words &u, const wgmma_ring<K> &ring)
@@ -185,7 +179,7 @@ template <class K> INLINE void load_words(unit_words &u, const wgmma_ring<K> &ri
         return;
     }
     at += warp / 2 * UNIT_BYTES + warp % 2 * 8;
-    uint2 gate = load_shared_8(at), up = load_shared_8(at + K::WARPGROUPS / 2 * K::W_BYTES);
+    uint2 gate = load_shared_8_at<0>(at), up = load_shared_8_at<0>(at + K::WARPGROUPS / 2 * K::W_BYTES);
     u.w = uint4{gate.x, gate.y, up.x, up.y};
 }
 
