@@ -394,11 +394,13 @@ __device__ __noinline__ void multiply_plainly(const gemm_wgmma_args &a, const wg
     }
 }
 
-/* A warpgroup whose features are all behind the last one. */
+/* A warpgroup whose features are all behind the last one. No product keeps a warp's lanes together here:
+ * the first one could give stages back until another waits for a phase that has gone by. */
 template <class K> INLINE void skip(int units, wgmma_ring<K> &ring)
 {
     for (int u = 0; u < units; u++) {
         barrier_wait(ring.full(ring.stage), ring.phase);
+        __syncwarp();
         ring.release(ring.stage);
         ring.step();
     }
