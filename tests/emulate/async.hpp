@@ -19,7 +19,7 @@ enum { FIRST_ADDRESS = 1024 }; /* of shared memory: none begins at 0 on a card *
 
 /* ---- work of the copy engine and of Blackwell's tensor cores ---- */
 
-enum work_kind { COPY_BOX, COPY_BYTES, PUT_SCALES, MULTIPLY, ARRIVE };
+enum work_kind { COPY_BOX, COPY_BYTES, COPY_OUT, ADD_OUT, PUT_SCALES, MULTIPLY, ARRIVE };
 
 struct work {
     work_kind kind;
@@ -30,7 +30,8 @@ struct work {
     const char *from;
     uint32_t fenced, fenced_all; /* when its thread had fenced last */
     fake_tensor_map map;
-    int x, y;
+    int at[5]; /* of a box */
+    char *out;
     uint64_t a, b;
     uint32_t shape, a_scales, b_scales;
     bool add;
@@ -81,6 +82,7 @@ struct conduct {
     std::vector<word_copy> copies; /* since the last batch */
     std::deque<copy_batch> batches;
     int groups, sleepers; /* groups: of them */
+    int leaving;          /* copies out of shared memory that were not done */
 };
 
 /* Of a word that a thread wrote, and no copy since. */
@@ -100,6 +102,7 @@ struct named_barrier {
     int arrived, threads;
     long times;
     int sleepers;
+    bool any, said; /* of this time, of the time before */
 };
 
 struct block_state {

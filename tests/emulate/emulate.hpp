@@ -264,6 +264,13 @@ static inline uint32_t __byte_perm(uint32_t low, uint32_t high, uint32_t select)
     return result;
 }
 
+static inline float __fdividef(float x, float y)
+{
+    return x / y;
+}
+
+#define __expf expf /* <math.h> has another of that name */
+
 static inline void sincospif(float x, float *sine, float *cosine)
 {
     *sine = (float)sin(M_PI * (double)x);

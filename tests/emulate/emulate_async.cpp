@@ -236,8 +236,9 @@ void barrier_wait_cluster(uint32_t address, uint32_t parity)
     barrier_wait(address, parity);
 }
 
-/* Whole warps count, and those who wait for the same number say the same count. */
-void named_sync(int number, int threads)
+/* Whole warps count, and those who wait for the same number say the same count. Whether one of them
+ * said so. */
+static bool named(int number, int threads, bool mine)
 {
     expect(number >= 1 && number < 16 && threads % EMULATED_WARP == 0 && threads <= emulated.count,
            "a named barrier's number is 1 to 15, its count whole warps of the block");
@@ -246,12 +247,26 @@ void named_sync(int number, int threads)
     expect(!b.arrived || b.threads == threads, "a named barrier is given two counts");
     long now = b.times;
     b.threads = threads;
+    b.any |= mine;
     if (++b.arrived == threads) {
+        b.said = b.any;
+        b.any = false;
         b.arrived = 0;
         b.times++;
         emulated_wake(&b.sleepers);
     }
     while (b.times == now) emulated_sleep(&b.sleepers);
+    return b.said;
+}
+
+void named_sync(int number, int threads)
+{
+    named(number, threads, false);
+}
+
+bool named_any(int number, bool mine)
+{
+    return named(number, 128, mine);
 }
 
 uint32_t cluster_rank(void)
@@ -286,14 +301,47 @@ work piece(work_kind kind)
     return w;
 }
 
-void copy_box_2d(uint32_t to, const tensor_map &map, int x, int y, uint32_t barrier)
+static work piece_of_box(uint32_t to, const tensor_map &map, uint32_t barrier)
 {
     work w = piece(COPY_BOX);
-    w.to = to, w.x = x, w.y = y, w.barrier = barrier;
+    w.to = to, w.barrier = barrier;
     memcpy(&w.map, &map, sizeof w.map);
-    expect(w.map.rank == 2 && w.map.swizzle == 3 && to % 1024 == 0,
-           "a box has two dimensions, a swizzle of 128 bytes, and comes to a whole kilobyte");
+    return w;
+}
+
+void copy_box_2d(uint32_t to, const tensor_map &map, int x, int y, uint32_t barrier)
+{
+    work w = piece_of_box(to, map, barrier);
+    expect(w.map.rank == 2, "the map has two dimensions");
+    w.at[0] = x, w.at[1] = y;
     start(w);
+}
+
+void copy_box_3d(uint32_t to, const tensor_map &map, int x, int y, int z, uint32_t barrier)
+{
+    work w = piece_of_box(to, map, barrier);
+    expect(w.map.rank == 3, "the map has three dimensions");
+    w.at[0] = x, w.at[1] = y, w.at[2] = z;
+    start(w);
+}
+
+void copy_box_5d(uint32_t to, const tensor_map &map, int x, int v, uint32_t barrier)
+{
+    work w = piece_of_box(to, map, barrier);
+    expect(w.map.rank == 5, "the map has five dimensions");
+    w.at[0] = x, w.at[4] = v;
+    start(w);
+}
+
+/* They need not come at the same time. */
+void copy_box_2d_to(uint32_t to, const tensor_map &map, int x, int y, uint32_t barrier,
+                    uint16_t blocks)
+{
+    work w = piece_of_box(to, map, barrier);
+    expect(w.map.rank == 2 && blocks >> emulated.blocks == 0, "two dimensions, blocks of the cluster");
+    w.at[0] = x, w.at[1] = y;
+    for (w.rank = 0; w.rank < emulated.blocks; w.rank++)
+        if (blocks >> w.rank & 1) start(w);
 }
 
 static work piece_of_bytes(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier)
@@ -324,19 +372,80 @@ static void bring(int rank, uint32_t address, uint32_t bytes)
     complete(made(rank, address));
 }
 
+/* Where row `r` of a box comes from, of all but the innermost dimension; NULL: outside. */
+static const char *row_of(const work &w, uint32_t r)
+{
+    const char *from = (const char *)w.map.data;
+    for (uint32_t d = 1; d < w.map.rank; r /= w.map.box[d++]) {
+        uint64_t i = (uint64_t)(w.at[d] + (int)(r % w.map.box[d]));
+        if (i >= w.map.sizes[d]) return NULL;
+        from += i * w.map.strides[d - 1];
+    }
+    return from;
+}
+
 static void copy_box(const work &w)
 {
     const fake_tensor_map &m = w.map;
-    uint32_t size = m.element_bytes;
-    expect(m.box[0] * size == 128, "rows of a box have 128 bytes");
-    for (uint32_t r = 0; r < m.box[1]; r++)
+    uint32_t size = m.element_bytes, row = m.box[0] * size, rows = 1;
+    for (uint32_t d = 1; d < m.rank; d++) rows *= m.box[d];
+    expect(m.swizzle == 3 ? row == 128 && w.to % 1024 == 0 : m.swizzle == 0 && w.to % 128 == 0,
+           "a box is swizzled in rows of 128 bytes at a whole kilobyte, or not and at 128 bytes");
+    for (uint32_t r = 0; r < rows; r++) {
+        const char *from = row_of(w, r);
         for (uint32_t i = 0; i < m.box[0]; i++) {
-            uint64_t x = (uint64_t)(w.x + (int)i), y = (uint64_t)(w.y + (int)r);
-            bool inside = x < m.sizes[0] && y < m.sizes[1];
-            put(w.rank, swizzled(w.to + r * 128 + i * size),
-                inside ? (const char *)m.data + y * m.strides[0] + x * size : NULL, size);
+            uint64_t x = (uint64_t)(w.at[0] + (int)i);
+            uint32_t to = w.to + r * row + i * size;
+            put(w.rank, m.swizzle ? swizzled(to) : to,
+                from && x < m.sizes[0] ? from + x * size : NULL, size);
         }
-    bring(w.rank, w.barrier, m.box[1] * 128);
+    }
+    bring(w.rank, w.barrier, rows * row);
+}
+
+/* ---- out of shared memory ---- */
+
+static void leave(work_kind kind, void *to, uint32_t from, uint32_t bytes)
+{
+    work w = piece(kind);
+    w.out = (char *)to, w.to = from, w.bytes = bytes;
+    expect(from % 16 == 0 && (uintptr_t)to % 16 == 0 && bytes % 16 == 0 && bytes,
+           "bytes are copied in pieces of 16 at such addresses");
+    me().leaving++;
+    start(w);
+}
+
+void copy_out(void *to, uint32_t from, uint32_t bytes)
+{
+    leave(COPY_OUT, to, from, bytes);
+}
+
+void add_out(void *to, uint32_t from, uint32_t bytes)
+{
+    leave(ADD_OUT, to, from, bytes);
+}
+
+void copy_out_commit(void) {}
+
+void copy_out_read(void)
+{
+    turn_sometimes();
+    while (me().leaving) emulated_sleep(&me().sleepers);
+}
+
+static void go_out(const work &w)
+{
+    const char *from = fenced(w.rank, w.to, w.bytes, w.fenced);
+    if (w.kind == COPY_OUT) memcpy(w.out, from, w.bytes);
+    for (uint32_t i = 0; w.kind == ADD_OUT && i < w.bytes; i += 4) {
+        float sum, more;
+        memcpy(&sum, w.out + i, 4);
+        memcpy(&more, from + i, 4);
+        sum += more;
+        memcpy(w.out + i, &sum, 4);
+    }
+    conduct &c = state->threads[w.thread];
+    if (--c.leaving == 0) emulated_wake(&c.sleepers);
 }
 
 /* ---- copies of single words ---- */
@@ -432,6 +541,9 @@ static void perform_in(const work &w, int rank)
     case COPY_BYTES:
         put(rank, w.to, global_fenced(w), w.bytes);
         return bring(rank, w.barrier, w.bytes);
+    case COPY_OUT:
+    case ADD_OUT:
+        return go_out(w);
     case PUT_SCALES:
         return put_scales(w, rank);
     case MULTIPLY:

@@ -27,6 +27,7 @@ void barrier_expect(uint32_t barrier, uint32_t bytes);
 void barrier_wait(uint32_t barrier, uint32_t parity);
 void barrier_wait_cluster(uint32_t barrier, uint32_t parity);
 void named_sync(int number, int threads);
+bool named_any(int number, bool mine);
 uint32_t cluster_rank(void);
 void cluster_sync(void);
 
@@ -74,8 +75,16 @@ static inline uint32_t load_shared_4(uint32_t address)
 
 static inline void prefetch_map(const tensor_map &) {}
 void copy_box_2d(uint32_t to, const tensor_map &map, int x, int y, uint32_t barrier);
+void copy_box_3d(uint32_t to, const tensor_map &map, int x, int y, int z, uint32_t barrier);
+void copy_box_5d(uint32_t to, const tensor_map &map, int x, int v, uint32_t barrier);
+void copy_box_2d_to(uint32_t to, const tensor_map &map, int x, int y, uint32_t barrier,
+                    uint16_t blocks);
 void copy_in(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier);
 void copy_in_two(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier);
+void copy_out(void *to, uint32_t from, uint32_t bytes);
+void add_out(void *to, uint32_t from, uint32_t bytes);
+void copy_out_commit(void);
+void copy_out_read(void);
 void store_shared_4(uint32_t to, uint32_t value);
 void fence_for_copies(void);
 void fence_for_bulk_copies(void);
@@ -111,6 +120,16 @@ template <int OFFSET> static inline uint16_t load_shared_1_at(uint32_t address)
     uint8_t byte;
     emulated_load_shared(&byte, address + OFFSET, 1);
     return byte;
+}
+
+static inline float load_shared_f32(uint32_t address)
+{
+    return __uint_as_float(load_shared_4(address));
+}
+
+static inline void store_shared_f32(uint32_t to, float value)
+{
+    store_shared_4(to, __float_as_uint(value));
 }
 
 void word_add(uint32_t *word, uint32_t add);
