@@ -102,10 +102,10 @@ soak: setup-test            ## long harnesses: KILLS kills, every kind of file, 
 	@tests/soak_objects.sh build/sol
 	@echo "== every next step"
 	@SOL_NEXT_ALL=1 python3 tests/next_steps.py build/sol .
-	@echo "== every example, every kernel through NVRTC, more schedules of emulated Blackwell"
+	@echo "== every example, every kernel through NVRTC, more schedules of emulated Hopper and Blackwell"
 	@CC=gcc $(CMAKE) $(QUIET) -S . -B build -DCMAKE_BUILD_TYPE=Release -DSOL_TESTS=ON $(ALL)
 	@$(BUILD) build -j$(JOBS)
-	@cd build && SOL_TEST_WHOLE=1 $(CTEST) -R '^(cli_examples|cli_emulate_blackwell|unit_gpu)$$'
+	@cd build && SOL_TEST_WHOLE=1 $(CTEST) -R '^(cli_examples|cli_emulate_async|unit_gpu)$$'
 	@$(MAKE) fuzz
 
 arm: setup                  ## cross-build for aarch64 and run the tests under qemu

@@ -52,8 +52,8 @@ newer() { # MINOR OPTION...
 newer 0
 newer 1 --brief
 
-# What the emulation cannot do fails, rather than doing nothing: a Hopper is given wgmma.
-FAKE_CUDA_MAJOR=9 run 8 verify --backend cuda --brief --rounds 1 --op moe=moe_many_cuda
+# What the emulation cannot do fails, rather than doing nothing.
+FAKE_CUDA_MAJOR=9 run 8 verify --backend cuda --brief --rounds 1 --op attention=attention_prefill_cuda
 has err 'is not emulated'
 
 # Two engines at a time, on two streams of one such card and on two of them.

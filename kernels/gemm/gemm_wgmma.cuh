@@ -24,6 +24,7 @@
 #include "mma.cuh"
 #include "pack/mxfp4.cuh"
 #include "wgmma_ring.cuh"
+#include "words.cuh"
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
@@ -167,13 +168,6 @@ template <int S> INLINE void decode(uint32_t (&f)[4], const unit_words &u)
     f[3] = mul_bf16x2(mxfp4_pair<S % 2 * 2 + 1>(high), u.scale[1][S / 2]);
 }
 
-INLINE uint2 load_shared_8(uint32_t address)
-{
-    uint2 v;
-    asm volatile("ld.shared.v2.u32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(address));
-    return v;
-}
-
 /* Rows g and g + 8 of a warp are those of a tile; or (GATED) rows of gate and of up, of the first half of
  * a tile or of the second. */
 template <class K> INLINE void load_words(unit_words &u, const wgmma_ring<K> &ring)
@@ -185,7 +179,7 @@ template <class K> INLINE void load_words(unit_words &u, const wgmma_ring<K> &ri
         return;
     }
     at += warp / 2 * UNIT_BYTES + warp % 2 * 8;
-    uint2 gate = load_shared_8(at), up = load_shared_8(at + K::WARPGROUPS / 2 * K::W_BYTES);
+    uint2 gate = load_shared_8_at<0>(at), up = load_shared_8_at<0>(at + K::WARPGROUPS / 2 * K::W_BYTES);
     u.w = uint4{gate.x, gate.y, up.x, up.y};
 }
 
@@ -400,11 +394,13 @@ __device__ __noinline__ void multiply_plainly(const gemm_wgmma_args &a, const wg
     }
 }
 
-/* A warpgroup whose features are all behind the last one. */
+/* A warpgroup whose features are all behind the last one. No product keeps a warp's lanes together here:
+ * the first one could give stages back until another waits for a phase that has gone by. */
 template <class K> INLINE void skip(int units, wgmma_ring<K> &ring)
 {
     for (int u = 0; u < units; u++) {
         barrier_wait(ring.full(ring.stage), ring.phase);
+        __syncwarp();
         ring.release(ring.stage);
         ring.step();
     }

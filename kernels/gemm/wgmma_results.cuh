@@ -6,6 +6,7 @@
 #include "cache.cuh"
 #include "copy_async.cuh"
 #include "gemm/wgmma_kind.cuh"
+#include "words.cuh"
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
@@ -69,8 +70,7 @@ INLINE void leave_f32(const gemm_wgmma_args &a, float *c, int stride, int width,
     }
     for (int i = thread; i < count * K::WG_FEATURES; i += WARPGROUP) {
         int token = i / K::WG_FEATURES, f = i % K::WG_FEATURES;
-        float value;
-        asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(out + token * STRIDE * 4 + f * 4));
+        float value = load_shared_f32(out + token * STRIDE * 4 + f * 4);
         float *to = &c[(int64_t)token * stride + f];
         if (f < width) *to = ADDS ? *to + value : value;
     }
@@ -98,9 +98,7 @@ INLINE void store_block(const gemm_wgmma_args &a, const wgmma_tile &tile, int fi
         if (first + 8 * j >= K::TOKENS || (j % 2 == 0 && 8 * j >= count)) break;
 #pragma unroll
         for (int i = 0; i < (K::GATED ? 2 : 4); i++)
-            asm volatile("st.shared.f32 [%0], %1;" ::"r"(to + 4 * ((8 * j + i % 2) * STRIDE + i / 2 * OTHER)),
-                         "f"(v[4 * j + i])
-                         : "memory");
+            store_shared_f32(to + 4 * ((8 * j + i % 2) * STRIDE + i / 2 * OTHER), v[4 * j + i]);
     }
     fence_for_copies();
     named_sync(wg, WARPGROUP);

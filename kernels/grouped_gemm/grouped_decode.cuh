@@ -7,6 +7,7 @@
 #include "grouped_gemm/grouped_work.cuh"
 #include "mma.cuh"
 #include "wgmma.cuh"
+#include "words.cuh"
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
@@ -31,23 +32,13 @@ INLINE int scale_step(const grouped_wgmma_args &a)
 /* Two scales as halves. */
 INLINE uint32_t decode_scales(uint32_t bytes)
 {
-    uint32_t both;
-    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(both) : "h"((uint16_t)bytes));
-    return both;
+    return e4m3x2_to_f16x2((uint16_t)bytes);
 }
 
 /* The first or the second of two halves, twice. */
 INLINE uint32_t twice(uint32_t both, int which)
 {
     return __byte_perm(both, 0, which ? 0x3232 : 0x1010);
-}
-
-/* Bits of a where the mask has them, else of b. */
-template <uint32_t MASK> INLINE uint32_t choose_bits(uint32_t a, uint32_t b)
-{
-    uint32_t c;
-    asm("lop3.b32 %0, %1, %2, %3, 0xe4;" : "=r"(c) : "r"(a), "r"(b), "n"(MASK));
-    return c;
 }
 
 /* Of a word's eight numbers: {3, 7} and {1, 5}, then {2, 6} and {0, 4}, times 2^-14. A byte of
@@ -144,20 +135,13 @@ INLINE void grid_arrive(uint32_t *word)
 {
     uint32_t add = blockIdx.x ? 1 : 0x80000000u - (gridDim.x - 1);
     __threadfence();
-    asm volatile("red.add.release.gpu.u32 [%0], %1;" ::"l"(word), "r"(add) : "memory");
-}
-
-INLINE uint32_t grid_word(const uint32_t *word)
-{
-    uint32_t now;
-    asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(now) : "l"(word) : "memory");
-    return now;
+    word_add(word, add);
 }
 
 /* Until all have; `before`: the word before this block arrived. */
 INLINE void grid_wait(const uint32_t *word, uint32_t before)
 {
-    while (!((grid_word(word) ^ before) & 0x80000000u)) {
+    while (!((word_take(word) ^ before) & 0x80000000u)) {
     }
     fence_for_bulk_copies();
 }

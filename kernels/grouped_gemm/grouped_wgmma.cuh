@@ -174,13 +174,8 @@ template <class K> struct weight_place {
 template <int CODES, int SCALES>
 INLINE void load_row(uint2 &row, uint32_t &scale, uint32_t codes, uint32_t scales, bool valid)
 {
-    uint16_t byte;
-    asm volatile("ld.shared.v2.u32 {%0,%1}, [%2+%3];"
-                 : "=r"(row.x), "=r"(row.y)
-                 : "r"(codes), "n"(CODES));
-    asm volatile("{.reg .b8 b; ld.shared.u8 b, [%1+%2]; cvt.u16.u8 %0, b;}"
-                 : "=h"(byte)
-                 : "r"(scales), "n"(SCALES));
+    row = load_shared_8_at<CODES>(codes);
+    uint16_t byte = load_shared_1_at<SCALES>(scales);
     if (!valid) row = uint2{0, 0}, byte = 0;
     scale = twice(decode_scales(byte), 0);
 }
@@ -286,8 +281,7 @@ INLINE void leave_part(const grouped_wgmma_args &a, int width,
     fence_for_bulk_copies();
     __threadfence();
     sync_multiplying();
-    if (thread == 0)
-        asm volatile("st.release.gpu.u32 [%0], 1;" ::"l"(a.words + 1 + blockIdx.x) : "memory");
+    if (thread == 0) word_set_1(a.words + 1 + blockIdx.x);
 }
 
 /* Adds what the blocks behind this one have of its last tile, whose cost ends at `end`. Nobody
@@ -306,7 +300,7 @@ INLINE void add_parts(const grouped_wgmma_args &a, int width, uint32_t end,
         if (begin == stop) continue;
         sync_multiplying();
         if (thread == 0) {
-            while (!grid_word(a.words + 1 + b)) {
+            while (!word_take(a.words + 1 + b)) {
             }
             a.words[1 + b] = 0;
             fence_for_bulk_copies();
@@ -437,7 +431,7 @@ template <class K> INLINE void grouped_wgmma(const grouped_wgmma_args &a)
         barrier_init(ring.base + K::SUMS_BARRIER_AT, 1);
         barrier_init_done();
     }
-    uint32_t before = grid_word(a.words);
+    uint32_t before = word_take(a.words);
     __syncthreads();
     if (threadIdx.x < GROUPED_WARPGROUP) {
         registers_give<56>();

@@ -1,5 +1,5 @@
 # libcuda.so.1 that computes: the fake driver with the kernels, compiled for the processor as they are, but
-# for those that only Hopper can run. g++ because of -fno-extern-tls-init: shared memory is thread-local,
+# for attention_prefill. g++ because of -fno-extern-tls-init: shared memory is thread-local,
 # and has no initialisation to look for. SOL_EMULATED_GPU is its folder, or empty.
 include(CheckLanguage)
 check_language(CXX)
@@ -11,14 +11,18 @@ endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   set(SOL_EMULATED_GPU ${CMAKE_BINARY_DIR}/emulated_gpu)
   file(GLOB emulated CONFIGURE_DEPENDS kernels/*/*.cu)
-  list(FILTER emulated EXCLUDE REGEX "wgmma|attention_prefill.cu|/ceiling/")
+  list(FILTER emulated EXCLUDE REGEX "attention_prefill.cu|/ceiling/")
   set_property(SOURCE ${emulated} PROPERTY LANGUAGE CXX)
   set_property(SOURCE ${emulated} PROPERTY COMPILE_OPTIONS -xc++ -include emulate.hpp)
   set_property(SOURCE kernels/grouped_gemm/grouped_tcgen05.cu PROPERTY COMPILE_OPTIONS
-    -xc++ -include emulate.hpp -include emulate_async.hpp)
+    -xc++ -include emulate_tcgen05.hpp)
+  set(emulated_wgmma ${emulated})
+  list(FILTER emulated_wgmma INCLUDE REGEX "_wgmma.cu")
+  set_property(SOURCE ${emulated_wgmma} PROPERTY COMPILE_OPTIONS
+    -xc++ -include emulate_wgmma.hpp -fstack-reuse=none)
   add_library(emulated_gpu SHARED ${emulated} tests/emulate/emulate.cpp
-    tests/emulate/emulate_async.cpp tests/inject/fake_gpu.c
-    src/driver/fake_cuda.c)
+    tests/emulate/emulate_async.cpp tests/emulate/emulate_tcgen05.cpp tests/emulate/emulate_wgmma.cpp
+    tests/inject/fake_gpu.c src/driver/fake_cuda.c)
   set_target_properties(emulated_gpu PROPERTIES PREFIX "" OUTPUT_NAME libcuda SUFFIX .so.1
     LIBRARY_OUTPUT_DIRECTORY ${SOL_EMULATED_GPU} CXX_STANDARD 17)
   target_compile_definitions(emulated_gpu PRIVATE _GNU_SOURCE)

@@ -34,9 +34,11 @@ thread_local emulated_block emulated;
 thread_local emulated_index threadIdx, blockIdx;
 emulated_index gridDim, blockDim;
 float emulated_f16_values[1 << 16];
-/* A block's shared memory, by the names that kernels give it. */
-alignas(1024) thread_local char memory[SHARED_MAX], columns[SHARED_MAX], shared[SHARED_MAX],
-    queries[SHARED_MAX], emulated_shared_start[1];
+/* A block's shared memory, and the names that kernels give it. */
+alignas(1024) thread_local char memory[SHARED_MAX], emulated_shared_start[1];
+extern thread_local char columns[SHARED_MAX] __attribute__((alias("memory")));
+extern thread_local char shared[SHARED_MAX] __attribute__((alias("memory")));
+extern thread_local char queries[SHARED_MAX] __attribute__((alias("memory")));
 
 /* Kernels take their struct by value: on the stack of x86-64, by reference on 64-bit Arm, whatever
  * its size may be. What follows it is copied too, and not looked at. */
@@ -54,17 +56,22 @@ typedef void large_kernel_function(const large_struct);
 struct meeting {
     int arrived, alive;
     long times;
+    int sleepers;
 };
 
 struct worker {
     jmp_buf home, at[THREADS_MAX]; /* setcontext would call the system each time */
     bool made[THREADS_MAX], done[THREADS_MAX];
+    /* Those neither done nor asleep, and where each is, or -1. */
+    int awake[THREADS_MAX], place[THREADS_MAX], n_awake;
+    int next_sleeper[THREADS_MAX]; /* who waits for the same; numbers from 1 on */
     meeting blocks[BLOCKS_MAX], cluster, warps[THREADS_MAX / WARP];
     char *stacks;
     long idle; /* times in a row that nobody could go on */
 };
 
-/* Of a cluster's other blocks: what `memory` is to them, by address alone (emulate_async.hpp). */
+/* Of other blocks that run at the same time: what `memory` is to them, by address alone
+ * (emulate_async.hpp). */
 static thread_local char *more_memory[BLOCKS_MAX];
 
 static worker *workers[WORKERS_MAX];
@@ -78,7 +85,7 @@ static struct {
         large_struct large;
     };
     bool is_large;
-    unsigned shared_bytes, cluster;
+    unsigned shared_bytes, at_once; /* blocks of a cluster, or of all where they wait for each other */
     std::atomic<unsigned> next; /* block */
     uint64_t seed, count;       /* of launches */
 } launch;
@@ -125,7 +132,7 @@ void emulated_seed(uint64_t seed)
     for (int i = 0; i < 4; i++) emulated_random();
 }
 
-static thread_local uint32_t first_block; /* of the cluster */
+static thread_local uint32_t first_block; /* of those that run at once */
 
 static int threads(void)
 {
@@ -146,10 +153,12 @@ static void change(jmp_buf here, jmp_buf there)
 }
 
 /* How the turns of a block go where work is done by others than threads: one of them, or its whole
- * warp or block, may get most of the turns, and what is started may be done soon or late. */
+ * warp or block, may get most of the turns, one or its warp hardly any, and what is started may be
+ * done soon or late. */
 static thread_local struct {
     unsigned late;    /* of so many turns one does a piece of work */
     int first, count; /* threads that get most of the turns */
+    int slow, n_slow; /* threads that get few */
 } schedule;
 
 static void draw_schedule(void)
@@ -163,6 +172,14 @@ static void draw_schedule(void)
         schedule.first = (int)(emulated_random() % (unsigned)emulated.blocks) * emulated.count;
         schedule.count = emulated.count;
     }
+    schedule.n_slow = emulated_random() % 2 ? 1 : WARP; /* a warp's first thread often does more */
+    schedule.slow = (int)(emulated_random() % (unsigned)(threads() / WARP)) * WARP;
+}
+
+static bool passed_by(int thread)
+{
+    return thread >= schedule.slow && thread < schedule.slow + schedule.n_slow &&
+           emulated_random() % 256;
 }
 
 static int random_thread(void)
@@ -174,9 +191,28 @@ static int random_thread(void)
 
 static int behind(int thread)
 {
-    thread = async_used ? random_thread() : (thread + 1) % threads();
-    while (mine->done[thread]) thread = (thread + 1) % threads();
-    return thread;
+    if (!async_used) {
+        do thread = (thread + 1) % threads();
+        while (mine->done[thread]);
+        return thread;
+    }
+    thread = random_thread();
+    if (mine->place[thread] >= 0 && !passed_by(thread)) return thread;
+    return mine->awake[emulated_random() % (unsigned)mine->n_awake];
+}
+
+static void add_awake(int thread)
+{
+    mine->place[thread] = mine->n_awake;
+    mine->awake[mine->n_awake++] = thread;
+}
+
+static void remove_awake(int thread)
+{
+    int last = mine->awake[--mine->n_awake], place = mine->place[thread];
+    mine->awake[place] = last;
+    mine->place[last] = place;
+    mine->place[thread] = -1;
 }
 
 void emulated_progress(void)
@@ -193,13 +229,31 @@ static bool waits_for_ever(void)
     return turns > 1024;
 }
 
-static void wait_for_others(void)
+static void give_up_waiting(void)
+{
+    emulated_give_up("threads wait for others that have ended or wait elsewhere");
+}
+
+/* Until work that others do has woken somebody. */
+static void work_until_awake(void)
+{
+    for (int tries = 0; !mine->n_awake; tries++)
+        if (async_step(tries > 64))
+            tries = 0;
+        else if (tries > 1024)
+            give_up_waiting();
+}
+
+/* `near`: others of the warp are waited for, who mostly come next. */
+static void wait_for_others(bool near)
 {
     int me = emulated.current;
     if (async_used && emulated_random() % schedule.late == 0) async_step(false);
-    if (waits_for_ever())
-        emulated_give_up("threads wait for others that have ended or wait elsewhere");
-    int next = behind(me);
+    if (waits_for_ever()) give_up_waiting();
+    work_until_awake();
+    int next = me / WARP * WARP + (me + 1) % WARP;
+    if (!near || !async_used || mine->place[next] < 0 || passed_by(next) || emulated_random() % 32 == 0)
+        next = behind(me);
     if (next == me) return;
     go_to(next);
     change(mine->at[me], mine->at[next]);
@@ -207,42 +261,67 @@ static void wait_for_others(void)
 
 void emulated_yield(void)
 {
-    wait_for_others();
+    wait_for_others(false);
 }
 
-static void meet(meeting *m)
+static void sleep_near(int *sleepers, bool near)
+{
+    int me = emulated.current;
+    mine->next_sleeper[me] = *sleepers;
+    *sleepers = me + 1;
+    remove_awake(me);
+    wait_for_others(near);
+}
+
+void emulated_sleep(int *sleepers)
+{
+    sleep_near(sleepers, false);
+}
+
+void emulated_wake(int *sleepers)
+{
+    mine->idle = 0;
+    for (int next = *sleepers; next; next = mine->next_sleeper[next - 1]) add_awake(next - 1);
+    *sleepers = 0;
+}
+
+static void all_are_there(meeting *m)
+{
+    m->arrived = 0;
+    m->times++;
+    emulated_wake(&m->sleepers);
+}
+
+static void meet(meeting *m, bool near)
 {
     long now = m->times;
     mine->idle = 0;
-    if (++m->arrived == m->alive) {
-        m->arrived = 0;
-        m->times++;
-        return;
-    }
-    while (m->times == now) wait_for_others();
+    if (++m->arrived == m->alive) all_are_there(m);
+    while (m->times == now)
+        if (async_used)
+            sleep_near(&m->sleepers, near);
+        else
+            wait_for_others(near);
 }
 
 static void leave(meeting *m)
 {
-    if (--m->alive && m->arrived == m->alive) {
-        m->arrived = 0;
-        m->times++;
-    }
+    if (--m->alive && m->arrived == m->alive) all_are_there(m);
 }
 
 void emulated_block_barrier(void)
 {
-    meet(&mine->blocks[emulated_rank()]);
+    meet(&mine->blocks[emulated_rank()], false);
 }
 
 void emulated_cluster_barrier(void)
 {
-    meet(&mine->cluster);
+    meet(&mine->cluster, false);
 }
 
 void emulated_warp_barrier(void)
 {
-    meet(&mine->warps[emulated.current / WARP]);
+    meet(&mine->warps[emulated.current / WARP], true);
 }
 
 /* What every stack is for: the kernel, in one block after the other. */
@@ -257,12 +336,14 @@ static void run_threads(void)
         else
             launch.function(launch.args);
         mine->done[me] = true;
+        remove_awake(me);
         mine->idle = 0;
         leave(&mine->blocks[me / emulated.count]);
         leave(&mine->cluster);
         leave(&mine->warps[me / WARP]);
         then = &mine->home;
         if (!mine->cluster.alive) continue;
+        work_until_awake();
         go_to(behind(me));
         then = &mine->at[emulated.current];
     }
@@ -284,31 +365,32 @@ static void make_stack(int thread)
 /* NaN in every format, so that what nobody wrote is seen. */
 static void spoil_memory(void)
 {
-    for (char *dynamic : {memory, columns, shared, queries})
-        memset(dynamic, 0xff, launch.shared_bytes);
+    memset(memory, 0xff, launch.shared_bytes);
     for (int i = 1; i < emulated.blocks; i++) {
         if (!more_memory[i]) more_memory[i] = (char *)malloc(SHARED_MAX);
         memset(more_memory[i], 0xff, launch.shared_bytes);
     }
 }
 
-/* A block, or a cluster of them. */
+/* A block, or those that run at the same time. */
 static void run_block(unsigned x, unsigned y)
 {
     blockIdx = {x, y, 0};
     first_block = x;
     emulated.count = (int)blockDim.x;
-    emulated.blocks = (int)launch.cluster;
-    mine->cluster = {0, threads(), 0};
-    for (int i = 0; i < emulated.blocks; i++) mine->blocks[i] = {0, emulated.count, 0};
+    emulated.blocks = (int)launch.at_once;
+    mine->cluster = {0, threads(), 0, 0};
+    for (int i = 0; i < emulated.blocks; i++) mine->blocks[i] = {0, emulated.count, 0, 0};
     mine->idle = 0;
+    mine->n_awake = threads();
     spoil_memory();
     emulated_seed(launch.seed + launch.count * 1000003 + y * gridDim.x + x);
     draw_schedule();
     async_begin();
     for (int i = 0; i < threads(); i++) {
-        mine->warps[i / WARP] = {0, WARP, 0};
+        mine->warps[i / WARP] = {0, WARP, 0, 0};
         mine->done[i] = false;
+        mine->awake[i] = mine->place[i] = i;
         emulated.turn[i] = 0;
         if (!mine->made[i]) make_stack(i);
     }
@@ -322,7 +404,7 @@ static void run_block(unsigned x, unsigned y)
 static void work(int index)
 {
     mine = workers[index];
-    for (unsigned n; (n = launch.next++ * launch.cluster) < gridDim.x * gridDim.y;)
+    for (unsigned n; (n = launch.next++ * launch.at_once) < gridDim.x * gridDim.y;)
         run_block(n % gridDim.x, n / gridDim.x);
 }
 
@@ -382,12 +464,17 @@ static kernel_function *find_kernel(const char *name)
     return library ? (kernel_function *)dlsym(library, name) : NULL;
 }
 
-static unsigned cluster_of(const cuda_launch *config)
+/* Blocks that run at the same time. */
+static unsigned at_once(const cuda_launch *config)
 {
-    for (unsigned i = 0; i < config->n_attributes; i++)
-        if (config->attributes[i].id == CUDA_LAUNCH_CLUSTER)
-            return config->attributes[i].value.cluster[0];
-    return 1;
+    unsigned blocks = 1;
+    for (unsigned i = 0; i < config->n_attributes; i++) {
+        const cuda_launch_attribute &a = config->attributes[i];
+        if (a.id == CUDA_LAUNCH_CLUSTER) blocks = max(blocks, a.value.cluster[0]);
+        if (a.id == CUDA_LAUNCH_COOPERATIVE && a.value.flag)
+            blocks = config->grid[0] * config->grid[1];
+    }
+    return blocks;
 }
 
 extern "C" cuda_result emulate_kernel(const char *name, const struct cuda_launch *config,
@@ -399,8 +486,8 @@ extern "C" cuda_result emulate_kernel(const char *name, const struct cuda_launch
     launch.name = name;
     launch.function = find_kernel(name);
     if (!launch.function || config->grid[2] != 1 || config->block[1] != 1 ||
-        config->block[0] * cluster_of(config) > THREADS_MAX || config->block[0] % WARP ||
-        cluster_of(config) > BLOCKS_MAX || config->grid[0] % cluster_of(config) ||
+        config->block[0] * at_once(config) > THREADS_MAX || config->block[0] % WARP ||
+        at_once(config) > BLOCKS_MAX || config->grid[0] % at_once(config) ||
         config->shared_bytes > SHARED_MAX) {
         fprintf(stderr, "%s is not emulated\n", name);
         return (cuda_result)98; /* invalid device function */
@@ -408,7 +495,7 @@ extern "C" cuda_result emulate_kernel(const char *name, const struct cuda_launch
     gridDim = {config->grid[0], config->grid[1], 1};
     blockDim = {config->block[0], 1, 1};
     launch.shared_bytes = config->shared_bytes;
-    launch.cluster = cluster_of(config);
+    launch.at_once = at_once(config);
     launch.next = 0;
     launch.is_large = strncmp(name, "grouped_tcgen05", strlen("grouped_tcgen05")) == 0;
     memcpy(&launch.args, args, launch.is_large ? sizeof launch.large : sizeof launch.args);

@@ -8,8 +8,9 @@
  * be the same, or one of them is called in the place of the other.
  *
  * So arithmetic, indices and layouts are tested, and barriers that not all reach. Races, missing
- * waits for copies, alignment and what is for Hopper alone (clusters, wgmma) are not; but sm_12x's
- * block-scaled matrix instructions are, and emulate_async.hpp has what sm_100a has of its own. */
+ * waits for copies, alignment and what some architectures have of their own are not; but sm_12x's
+ * block-scaled matrix instructions are, and emulate_async.hpp has what is done behind threads' backs,
+ * for kernels of sm_90a and sm_100a. */
 #ifndef TESTS_EMULATE_HPP
 #define TESTS_EMULATE_HPP
 
@@ -86,12 +87,14 @@ struct emulated_words {
     };
 };
 
+enum { EMULATED_THREADS = 2048 }; /* of blocks that run at once */
+
 struct emulated_block {
     int current, count; /* threads: which runs, of a block */
-    int blocks;         /* that run at once: a cluster; the threads of one behind the other's */
-    int turn[1024];
-    emulated_words words[2][1024];
-    int votes[1024];
+    int blocks;         /* that run at once: a cluster, or all; the threads of one behind the other's */
+    int turn[EMULATED_THREADS];
+    emulated_words words[2][EMULATED_THREADS];
+    int votes[EMULATED_THREADS];
 };
 
 extern thread_local emulated_block emulated;
@@ -261,6 +264,13 @@ static inline uint32_t __byte_perm(uint32_t low, uint32_t high, uint32_t select)
     return result;
 }
 
+static inline float __fdividef(float x, float y)
+{
+    return x / y;
+}
+
+#define __expf expf /* <math.h> has another of that name */
+
 static inline void sincospif(float x, float *sine, float *cosine)
 {
     *sine = (float)sin(M_PI * (double)x);
@@ -279,9 +289,15 @@ template <class T> static inline T __ldcg(const T *p)
     return *p;
 }
 
+/* That a thread wrote there (emulate_async.cpp). */
+void emulated_global_write(const void *at, uint32_t bytes);
+
 template <class T> static inline void __stcg(T *p, T value)
 {
     *p = value;
+#ifdef EMULATED_ASYNC
+    emulated_global_write(p, sizeof value);
+#endif
 }
 
 static inline void __threadfence(void)
@@ -437,6 +453,7 @@ static inline uint32_t mul_bf16x2(uint32_t a, uint32_t b)
     return fma_bf16x2(a, b, 0x80008000u);
 }
 
+#ifndef EMULATED_ASYNC
 /* ---- kernels/copy_async.cuh ---- */
 #define KERNELS_COPY_ASYNC_CUH
 
@@ -507,6 +524,8 @@ static inline void copy_8(uint32_t to, const void *from, bool valid)
     else
         memset(emulated_shared(to), 0, 8);
 }
+
+#endif
 
 /* ---- kernels/mma_block_scaled.cuh ---- */
 #define KERNELS_MMA_BLOCK_SCALED_CUH

@@ -1,81 +1,19 @@
-/* What the copy engine and Blackwell's tensor cores do, for blocks that run on a processor. Pieces
- * of work wait in a list, from which a random one that may be done is done whenever threads change
- * places. The order between pieces is that of "PTX ISA 9.0", 9.7.16.6: a product comes behind the
- * scales that its thread put before, and behind that thread's products on the same sums; an arrival
- * behind the scales and products that its thread started, but not behind other arrivals. */
-#include <math.h>
+/* What is done behind the backs of threads, for blocks that run on a processor: copies; tensor cores
+ * are in files of their own. Pieces of work wait in a list, from which a random one that may be done
+ * is done whenever threads change places. The order between pieces is that of "PTX ISA 9.0",
+ * 9.7.16.6: a product comes behind the scales that its thread put before, and behind that thread's
+ * products on the same sums; an arrival behind the scales and products that its thread started, but
+ * not behind other arrivals. What has an order of its own, a thread's copies of single words and a
+ * warp's products on Hopper, waits elsewhere, the next one of each at a time. */
+#include "emulate_async.hpp"
+
 #include <stdio.h>
 #include <string.h>
 
-#include <vector>
-
-#include "emulate.hpp"
-#include "emulate_async.hpp"
-#include "schedule.hpp"
-#define _Alignas alignas
-extern "C" {
-#include "driver/fake_cuda.h"
-}
-
-enum { FIRST_ADDRESS = 1024 }; /* of shared memory: none begins at 0 on a card */
-
-enum work_kind { COPY_BOX, COPY_BYTES, PUT_SCALES, MULTIPLY, ARRIVE };
-
-struct work {
-    work_kind kind;
-    int thread, rank; /* rank: the block in which it is done, the first of `blocks` */
-    int blocks;
-    bool lazy;                   /* not done before nobody can go on without it */
-    uint32_t to, barrier, bytes; /* to: of shared or tensor memory */
-    const char *from;
-    fake_tensor_map map;
-    int x, y;
-    uint64_t a, b;
-    uint32_t shape, a_scales, b_scales;
-    bool add;
-};
-
-struct barrier {
-    bool made;
-    int expected, left, phase;
-    int64_t bytes;
-};
-
-/* Of a thread. */
-struct conduct {
-    bool waited; /* and did not fence since */
-    bool loaded; /* and did not fence since */
-    float *loads[8];
-    uint32_t load_from[8];
-    int n_loads;
-    std::vector<uint32_t> written; /* words of shared memory, and did not fence since */
-};
-
-struct block_state {
-    barrier barriers[EMULATED_SHARED / 8];
-    uint32_t columns[TENSOR_COLUMNS][TENSOR_LANES];
-    int allocated;
-    uint8_t unfenced[EMULATED_SHARED];
-};
-
-struct async_state {
-    std::vector<work> list;
-    conduct threads[EMULATED_THREADS];
-    block_state blocks[EMULATED_BLOCKS];
-};
+#include "async.hpp"
 
 thread_local bool async_used;
-static thread_local async_state *state;
-
-static void expect(bool holds, const char *why)
-{
-    if (!holds) emulated_give_up(why);
-}
-
-static conduct &me(void)
-{
-    return state->threads[emulated.current];
-}
+thread_local async_state *state;
 
 /* ---- shared memory ---- */
 
@@ -91,7 +29,7 @@ uint32_t shared_address(const void *p)
     return (uint32_t)((const char *)p - emulated_memory(0)) + FIRST_ADDRESS;
 }
 
-static char *at(int rank, uint32_t address, uint32_t bytes)
+char *at(int rank, uint32_t address, uint32_t bytes)
 {
     expect(address >= FIRST_ADDRESS && address - FIRST_ADDRESS + bytes <= EMULATED_SHARED,
            "an address is not in shared memory");
@@ -99,32 +37,123 @@ static char *at(int rank, uint32_t address, uint32_t bytes)
     return emulated_memory(rank) + (address - FIRST_ADDRESS);
 }
 
-/* As the copy engine and tensor cores read. */
-static const char *fenced(int rank, uint32_t address, uint32_t bytes)
+static writer *writers_at(int rank, uint32_t address)
+{
+    return &state->blocks[rank].writers[(address - FIRST_ADDRESS) / 4];
+}
+
+const char *fenced(int rank, uint32_t address, uint32_t bytes, uint32_t reader)
 {
     const char *from = at(rank, address, bytes);
-    for (uint32_t i = 0; i < bytes; i++)
-        expect(!state->blocks[rank].unfenced[address - FIRST_ADDRESS + i],
+    for (uint32_t i = 0; i < bytes; i += 4) {
+        const writer &w = *writers_at(rank, address + i);
+        expect(w.when <= reader || w.when <= state->threads[w.thread].fenced,
                "what a thread wrote is read without its fence_for_copies");
+    }
     return from;
 }
 
-static void mark(uint32_t word, bool unfenced)
+void mark(int thread, uint32_t address, uint32_t bytes)
 {
-    memset(state->blocks[emulated_rank()].unfenced + (word - FIRST_ADDRESS), unfenced, 4);
+    for (uint32_t i = 0; i < bytes; i += 4)
+        *writers_at(thread / emulated.count, address + i) = {thread, state->clock + 1};
+    state->clock++;
+}
+
+/* A copy is there, which needs no fence. */
+static void put(int rank, uint32_t address, const void *from, uint32_t bytes)
+{
+    char *to = at(rank, address, bytes);
+    if (from)
+        memcpy(to, from, bytes);
+    else
+        memset(to, 0, bytes);
+    for (uint32_t i = 0; i < bytes; i += 4) writers_at(rank, address + i)->when = 0;
 }
 
 void store_shared_4(uint32_t to, uint32_t value)
 {
     memcpy(at(emulated_rank(), to, 4), &value, 4);
-    mark(to, true);
-    me().written.push_back(to);
+    mark(emulated.current, to, 4);
+}
+
+void emulated_load_shared(void *to, uint32_t from, uint32_t bytes)
+{
+    expect(from % bytes == 0, "an address is no multiple of what is loaded");
+    memcpy(to, at(emulated_rank(), from, bytes), bytes);
+}
+
+void emulated_stmatrix(uint32_t to, const uint32_t (&m)[4], bool transposed)
+{
+    uint32_t lane = threadIdx.x % 32;
+    emulated_words &mine = emulated_next();
+    mine.at[0] = to;
+    memcpy(&mine.at[1], m, sizeof m);
+    emulated_warp_barrier();
+    const emulated_words *lanes = emulated_lanes();
+    uint32_t matrix = lane / 8, row = lane % 8; /* this lane's */
+    expect(to % 16 == 0, "a matrix's row is no multiple of 16 bytes");
+    for (uint32_t c = 0; c < 8; c++) {
+        uint32_t owner = transposed ? c * 4 + row / 2 : row * 4 + c / 2, words[4];
+        memcpy(words, &lanes[owner].at[1], sizeof words);
+        uint16_t half = (uint16_t)(words[matrix] >> 16 * ((transposed ? row : c) % 2));
+        memcpy(at(emulated_rank(), to + 2 * c, 2), &half, 2);
+    }
+    mark(emulated.current, to, 16);
 }
 
 void fence_for_copies(void)
 {
-    for (uint32_t word : me().written) mark(word, false);
-    me().written.clear();
+    me().fenced = ++state->clock;
+}
+
+/* ---- global memory ---- */
+
+void emulated_global_write(const void *to, uint32_t bytes)
+{
+    for (uint32_t i = 0; i < bytes; i += 16)
+        state->global[((uintptr_t)to + i) / 16] = {emulated.current, state->clock + 1};
+    state->clock++;
+}
+
+void fence_for_bulk_copies(void)
+{
+    fence_for_copies();
+    me().fenced_all = state->clock;
+}
+
+/* As the copy engine reads. */
+static const char *global_fenced(const work &w)
+{
+    for (uint32_t i = 0; i < w.bytes && !state->global.empty(); i += 16) {
+        auto found = state->global.find(((uintptr_t)w.from + i) / 16);
+        if (found == state->global.end()) continue;
+        const writer &by = found->second;
+        expect(by.when <= w.fenced_all || by.when <= state->threads[by.thread].fenced_all,
+               "what a thread wrote to global memory is copied without fence_for_bulk_copies");
+    }
+    return w.from;
+}
+
+/* Words that blocks wait for: others have turns in between. */
+void word_add(uint32_t *word, uint32_t add)
+{
+    turn_sometimes();
+    *word += add;
+    emulated_progress();
+}
+
+void word_set_1(uint32_t *word)
+{
+    turn_sometimes();
+    *word = 1;
+    emulated_progress();
+}
+
+uint32_t word_take(const uint32_t *word)
+{
+    emulated_yield();
+    return *(const volatile uint32_t *)word;
 }
 
 /* ---- barriers ---- */
@@ -136,7 +165,7 @@ static barrier &barrier_at(int rank, uint32_t address)
     return state->blocks[rank].barriers[(address - FIRST_ADDRESS) / 8];
 }
 
-static barrier &made(int rank, uint32_t address)
+barrier &made(int rank, uint32_t address)
 {
     barrier &b = barrier_at(rank, address);
     expect(b.made, "a barrier is used that was not made");
@@ -145,7 +174,7 @@ static barrier &made(int rank, uint32_t address)
 
 void barrier_init(uint32_t address, uint32_t arrivals)
 {
-    barrier_at(emulated_rank(), address) = {true, (int)arrivals, (int)arrivals, 0, 0};
+    barrier_at(emulated_rank(), address) = {true, (int)arrivals, (int)arrivals, 0, 0, 0};
 }
 
 void barrier_init_done(void) {}
@@ -155,19 +184,14 @@ static void complete(barrier &b)
     if (b.left || b.bytes) return;
     b.left = b.expected;
     b.phase ^= 1;
-    emulated_progress();
+    emulated_wake(&b.sleepers);
 }
 
-static void arrive(barrier &b)
+void arrive(barrier &b)
 {
     expect(b.left > 0, "a barrier has more arrivals than it expects");
     b.left--;
     complete(b);
-}
-
-static void turn_sometimes(void)
-{
-    if (emulated_random() % 4 == 0) emulated_yield();
 }
 
 static void arrive_at(int rank, uint32_t address)
@@ -183,6 +207,11 @@ void barrier_arrive(uint32_t address)
     arrive_at(emulated_rank(), address);
 }
 
+void barrier_arrive_at(uint32_t address, uint32_t rank)
+{
+    arrive_at((int)rank, address);
+}
+
 void barrier_tell(uint32_t address, uint32_t rank)
 {
     arrive_at((int)rank, address);
@@ -196,13 +225,48 @@ void barrier_expect(uint32_t address, uint32_t bytes)
 
 void barrier_wait(uint32_t address, uint32_t parity)
 {
-    while (made(emulated_rank(), address).phase == (int)parity) emulated_yield();
+    barrier &b = made(emulated_rank(), address);
+    turn_sometimes();
+    while (b.phase == (int)parity) emulated_sleep(&b.sleepers);
     me().waited = true;
 }
 
 void barrier_wait_cluster(uint32_t address, uint32_t parity)
 {
     barrier_wait(address, parity);
+}
+
+/* Whole warps count, and those who wait for the same number say the same count. Whether one of them
+ * said so. */
+static bool named(int number, int threads, bool mine)
+{
+    expect(number >= 1 && number < 16 && threads % EMULATED_WARP == 0 && threads <= emulated.count,
+           "a named barrier's number is 1 to 15, its count whole warps of the block");
+    emulated_warp_barrier();
+    named_barrier &b = state->blocks[emulated_rank()].named[number];
+    expect(!b.arrived || b.threads == threads, "a named barrier is given two counts");
+    long now = b.times;
+    b.threads = threads;
+    b.any |= mine;
+    if (++b.arrived == threads) {
+        b.said = b.any;
+        b.any = false;
+        b.arrived = 0;
+        b.times++;
+        emulated_wake(&b.sleepers);
+    }
+    while (b.times == now) emulated_sleep(&b.sleepers);
+    return b.said;
+}
+
+void named_sync(int number, int threads)
+{
+    named(number, threads, false);
+}
+
+bool named_any(int number, bool mine)
+{
+    return named(number, 128, mine);
 }
 
 uint32_t cluster_rank(void)
@@ -217,7 +281,7 @@ void cluster_sync(void)
 
 /* ---- copies ---- */
 
-static void start(const work &w)
+void start(const work &w)
 {
     turn_sometimes();
     state->list.push_back(w);
@@ -225,24 +289,59 @@ static void start(const work &w)
     emulated_progress();
 }
 
-static work piece(work_kind kind)
+work piece(work_kind kind)
 {
     work w = {};
     w.kind = kind;
     w.thread = emulated.current;
     w.rank = emulated_rank();
     w.blocks = 1;
+    w.fenced = me().fenced;
+    w.fenced_all = me().fenced_all;
+    return w;
+}
+
+static work piece_of_box(uint32_t to, const tensor_map &map, uint32_t barrier)
+{
+    work w = piece(COPY_BOX);
+    w.to = to, w.barrier = barrier;
+    memcpy(&w.map, &map, sizeof w.map);
     return w;
 }
 
 void copy_box_2d(uint32_t to, const tensor_map &map, int x, int y, uint32_t barrier)
 {
-    work w = piece(COPY_BOX);
-    w.to = to, w.x = x, w.y = y, w.barrier = barrier;
-    memcpy(&w.map, &map, sizeof w.map);
-    expect(w.map.rank == 2 && w.map.swizzle == 3 && to % 1024 == 0,
-           "a box has two dimensions, a swizzle of 128 bytes, and comes to a whole kilobyte");
+    work w = piece_of_box(to, map, barrier);
+    expect(w.map.rank == 2, "the map has two dimensions");
+    w.at[0] = x, w.at[1] = y;
     start(w);
+}
+
+void copy_box_3d(uint32_t to, const tensor_map &map, int x, int y, int z, uint32_t barrier)
+{
+    work w = piece_of_box(to, map, barrier);
+    expect(w.map.rank == 3, "the map has three dimensions");
+    w.at[0] = x, w.at[1] = y, w.at[2] = z;
+    start(w);
+}
+
+void copy_box_5d(uint32_t to, const tensor_map &map, int x, int v, uint32_t barrier)
+{
+    work w = piece_of_box(to, map, barrier);
+    expect(w.map.rank == 5, "the map has five dimensions");
+    w.at[0] = x, w.at[4] = v;
+    start(w);
+}
+
+/* They need not come at the same time. */
+void copy_box_2d_to(uint32_t to, const tensor_map &map, int x, int y, uint32_t barrier,
+                    uint16_t blocks)
+{
+    work w = piece_of_box(to, map, barrier);
+    expect(w.map.rank == 2 && blocks >> emulated.blocks == 0, "two dimensions, blocks of the cluster");
+    w.at[0] = x, w.at[1] = y;
+    for (w.rank = 0; w.rank < emulated.blocks; w.rank++)
+        if (blocks >> w.rank & 1) start(w);
 }
 
 static work piece_of_bytes(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier)
@@ -273,255 +372,147 @@ static void bring(int rank, uint32_t address, uint32_t bytes)
     complete(made(rank, address));
 }
 
-/* An address in rows of 128 bytes, as the swizzle has it. */
-static uint32_t swizzled(uint32_t address)
+/* Where row `r` of a box comes from, of all but the innermost dimension; NULL: outside. */
+static const char *row_of(const work &w, uint32_t r)
 {
-    return address ^ (address >> 7 & 7) << 4;
+    const char *from = (const char *)w.map.data;
+    for (uint32_t d = 1; d < w.map.rank; r /= w.map.box[d++]) {
+        uint64_t i = (uint64_t)(w.at[d] + (int)(r % w.map.box[d]));
+        if (i >= w.map.sizes[d]) return NULL;
+        from += i * w.map.strides[d - 1];
+    }
+    return from;
 }
 
 static void copy_box(const work &w)
 {
     const fake_tensor_map &m = w.map;
-    uint32_t size = m.element_bytes;
-    expect(m.box[0] * size == 128, "rows of a box have 128 bytes");
-    for (uint32_t r = 0; r < m.box[1]; r++)
+    uint32_t size = m.element_bytes, row = m.box[0] * size, rows = 1;
+    for (uint32_t d = 1; d < m.rank; d++) rows *= m.box[d];
+    expect(m.swizzle == 3 ? row == 128 && w.to % 1024 == 0 : m.swizzle == 0 && w.to % 128 == 0,
+           "a box is swizzled in rows of 128 bytes at a whole kilobyte, or not and at 128 bytes");
+    for (uint32_t r = 0; r < rows; r++) {
+        const char *from = row_of(w, r);
         for (uint32_t i = 0; i < m.box[0]; i++) {
-            uint64_t x = (uint64_t)(w.x + (int)i), y = (uint64_t)(w.y + (int)r);
-            char *to = at(w.rank, swizzled(w.to + r * 128 + i * size), size);
-            if (x < m.sizes[0] && y < m.sizes[1])
-                memcpy(to, (const char *)m.data + y * m.strides[0] + x * size, size);
-            else
-                memset(to, 0, size);
+            uint64_t x = (uint64_t)(w.at[0] + (int)i);
+            uint32_t to = w.to + r * row + i * size;
+            put(w.rank, m.swizzle ? swizzled(to) : to,
+                from && x < m.sizes[0] ? from + x * size : NULL, size);
         }
-    bring(w.rank, w.barrier, m.box[1] * 128);
-}
-
-/* ---- tensor memory ---- */
-
-static block_state &own(void)
-{
-    return state->blocks[emulated_rank()];
-}
-
-void emulated_tensor_alloc(int blocks, uint32_t to, int columns)
-{
-    const uint32_t address = 0;
-    if (threadIdx.x % 32 == 0) {
-        expect(blocks == emulated.blocks, "tensor memory is allocated for all blocks at once");
-        expect(columns >= 32 && columns <= TENSOR_COLUMNS && !(columns & (columns - 1)),
-               "columns of tensor memory are a power of two from 32 to 512");
-        expect(!own().allocated, "tensor memory is not free");
-        own().allocated = columns;
-        memcpy(at(emulated_rank(), to, 4), &address, 4);
     }
-    emulated_warp_barrier();
+    bring(w.rank, w.barrier, rows * row);
 }
 
-uint32_t tensor_address(uint32_t from)
-{
-    uint32_t address;
-    memcpy(&address, at(emulated_rank(), from, 4), 4);
-    return address;
-}
+/* ---- out of shared memory ---- */
 
-void emulated_tensor_free(int blocks, uint32_t address, int columns)
-{
-    emulated_warp_barrier();
-    if (threadIdx.x % 32) return;
-    expect(blocks == emulated.blocks && address == 0 && columns == own().allocated,
-           "what is freed was not allocated");
-    own().allocated = 0;
-}
-
-static uint32_t *columns_at(int rank, uint32_t address, int columns)
-{
-    block_state &b = state->blocks[rank];
-    expect((int)(address & 0xffff) + columns <= b.allocated,
-           "columns of tensor memory that are not allocated");
-    return b.columns[address & 0xffff];
-}
-
-/* Waiting orders nothing in tensor memory. */
-static void ordered(void)
-{
-    expect(!me().waited, "tensor memory is used behind a wait without tensor_fence_after");
-}
-
-void tensor_fence_before(void)
-{
-    me().loaded = false;
-}
-
-void tensor_fence_after(void)
-{
-    me().waited = false;
-}
-
-static void load(float *v, uint32_t from)
-{
-    uint32_t lane = (from >> 16) + threadIdx.x % 32;
-    for (int i = 0; i < 16; i++) memcpy(&v[i], columns_at(emulated_rank(), from + i, 1) + lane, 4);
-}
-
-/* Somewhen between here and the wait. */
-void tensor_load_16(float (&v)[16], uint32_t from)
-{
-    conduct &c = me();
-    ordered();
-    expect(from >> 16 == threadIdx.x / 32 % 4 * 32, "a warp can read a quarter of the lanes");
-    for (int i = 0; i < 16; i++) v[i] = NAN;
-    expect(c.n_loads < 8, "too many loads to keep");
-    c.loads[c.n_loads] = v;
-    c.load_from[c.n_loads++] = from;
-    if (emulated_random() % 2) load(v, from);
-    emulated_yield();
-}
-
-/* All loads of the thread. */
-void tensor_wait_loads(float (&)[16])
-{
-    conduct &c = me();
-    for (int i = 0; i < c.n_loads; i++) load(c.loads[i], c.load_from[i]);
-    if (c.n_loads) c.loaded = true;
-    c.n_loads = 0;
-}
-
-/* ---- tensor cores ---- */
-
-/* Started by the first block where several work together, done in each. */
-static work piece_for(work_kind kind, int blocks)
+static void leave(work_kind kind, void *to, uint32_t from, uint32_t bytes)
 {
     work w = piece(kind);
-    expect(blocks == emulated.blocks && emulated_rank() == 0, "the first block starts it for all");
-    w.blocks = blocks;
-    return w;
-}
-
-void emulated_put_scales(int blocks, uint32_t to, uint64_t atom)
-{
-    work w = piece_for(PUT_SCALES, blocks);
-    ordered();
-    w.to = to, w.a = atom;
+    w.out = (char *)to, w.to = from, w.bytes = bytes;
+    expect(from % 16 == 0 && (uintptr_t)to % 16 == 0 && bytes % 16 == 0 && bytes,
+           "bytes are copied in pieces of 16 at such addresses");
+    me().leaving++;
     start(w);
 }
 
-void emulated_multiply(int blocks, uint32_t sums, uint64_t a, uint64_t b, uint32_t shape,
-                       uint32_t a_scales, uint32_t b_scales, bool add)
+void copy_out(void *to, uint32_t from, uint32_t bytes)
 {
-    work w = piece_for(MULTIPLY, blocks);
-    ordered();
-    w.to = sums, w.a = a, w.b = b, w.shape = shape, w.add = add;
-    w.a_scales = a_scales, w.b_scales = b_scales;
-    start(w);
+    leave(COPY_OUT, to, from, bytes);
 }
 
-void emulated_tensor_arrive(int blocks, uint32_t barrier)
+void add_out(void *to, uint32_t from, uint32_t bytes)
 {
-    work w = piece_for(ARRIVE, blocks);
-    w.barrier = barrier;
-    start(w);
+    leave(ADD_OUT, to, from, bytes);
 }
 
-static uint32_t bits(uint64_t word, int first, int count)
+void copy_out_commit(void) {}
+
+void copy_out_read(void)
 {
-    return (uint32_t)(word >> first & ((1ull << count) - 1));
+    turn_sometimes();
+    while (me().leaving) emulated_sleep(&me().sleepers);
 }
 
-/* The descriptor of an operand: "PTX ISA 9.0", table 40. */
-static uint32_t operand(uint64_t word, uint32_t swizzle, uint32_t eight_rows)
+static void go_out(const work &w)
 {
-    expect(bits(word, 46, 3) == 1 && bits(word, 49, 4) == 0 && bits(word, 53, 8) == 0,
-           "fixed bits of a matrix descriptor");
-    expect(bits(word, 61, 3) == swizzle, "the swizzle of a matrix descriptor");
-    expect(bits(word, 32, 14) * 16 == eight_rows, "the stride of a matrix descriptor");
-    return bits(word, 0, 14) * 16;
-}
-
-static void put_scales(const work &w, int rank)
-{
-    uint32_t from = operand(w.a, 0, 128);
-    for (uint32_t r = 0; r < 32; r++) {
-        const char *row = fenced(rank, from + r / 8 * 128 + r % 8 * 16, 16);
-        for (uint32_t word = 0; word < 4; word++)
-            for (uint32_t quarter = 0; quarter < 4; quarter++)
-                memcpy(columns_at(rank, w.to + word, 1) + quarter * 32 + r, row + word * 4, 4);
+    const char *from = fenced(w.rank, w.to, w.bytes, w.fenced);
+    if (w.kind == COPY_OUT) memcpy(w.out, from, w.bytes);
+    for (uint32_t i = 0; w.kind == ADD_OUT && i < w.bytes; i += 4) {
+        float sum, more;
+        memcpy(&sum, w.out + i, 4);
+        memcpy(&more, from + i, 4);
+        sum += more;
+        memcpy(w.out + i, &sum, 4);
     }
+    conduct &c = state->threads[w.thread];
+    if (--c.leaving == 0) emulated_wake(&c.sleepers);
 }
 
-enum { STEP = 64, BLOCK = 16, BLOCKS = STEP / BLOCK };
+/* ---- copies of single words ---- */
 
-/* Rows of an operand: values twice, and scales. */
-struct rows {
-    int8_t code[256][STEP];
-    float scale[256][BLOCKS];
-};
-
-static float ue4m3(uint32_t code)
+static void copy_words(int thread, const word_copy &c)
 {
-    if (code & 0x80 || code == 0x7f) return NAN; /* with a sign it is not defined */
-    return code < 8 ? ldexpf((float)code, -9) : ldexpf((float)(8 + code % 8), (int)(code / 8) - 10);
+    put(thread / emulated.count, c.to, c.from, c.bytes);
+    mark(thread, c.to, c.bytes); /* as if the thread had written them */
 }
 
-static void read_codes(int8_t code[STEP], int rank, uint32_t from, uint32_t r)
+void emulated_copy(uint32_t to, const void *from, uint32_t bytes, bool valid)
 {
-    static const int8_t twice[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
-    for (uint32_t i = 0; i < STEP / 2; i++) {
-        uint8_t pair = (uint8_t)*fenced(rank, swizzled(from + r / 8 * 1024 + r % 8 * 128 + i), 1);
-        code[2 * i] = twice[pair % 16];
-        code[2 * i + 1] = twice[pair / 16];
-    }
+    expect(to % bytes == 0 && (uintptr_t)from % bytes == 0,
+           "an address is no multiple of what is copied");
+    word_copy c = {to, bytes, valid ? (const char *)from : NULL};
+    at(emulated_rank(), to, bytes);
+    if (emulated_random() % 2)
+        copy_words(emulated.current, c);
+    else
+        me().copies.push_back(c);
 }
 
-static void read_scales(float scale[BLOCKS], int rank, uint32_t scales, uint32_t r)
+void start_own(bool products, int owner)
 {
-    uint32_t word = columns_at(rank, scales + r / 32, 1)[r % 128];
-    for (int b = 0; b < BLOCKS; b++) scale[b] = ue4m3(word >> 8 * b & 0xff);
+    state->own.push_back({products, owner, emulated_random() % 16 == 0});
+    emulated_progress();
 }
 
-static uint32_t rows_at(uint64_t descriptor)
+static void start_batch(uint32_t barrier)
 {
-    uint32_t from = operand(descriptor, 2, 1024);
-    expect(from % 1024 < 128, "rows begin at a swizzled kilobyte");
-    return from;
+    conduct &c = me();
+    turn_sometimes();
+    c.batches.push_back({std::move(c.copies), barrier});
+    c.copies.clear();
+    if (c.batches.size() == 1) start_own(false, emulated.current);
 }
 
-/* The instruction descriptor: table 44. */
-static int columns_of(const work &w)
+void barrier_arrive_copied(uint32_t address)
 {
-    int n = (int)bits(w.shape, 17, 6) * 8;
-    expect(bits(w.shape, 7, 3) == 1 && bits(w.shape, 10, 2) == 1, "both operands are e2m1");
-    expect((int)bits(w.shape, 27, 2) == w.blocks, "M is 128 for each block");
-    expect((w.shape & ~(1u << 7 | 1u << 10 | 63u << 17 | 3u << 27)) == 0, "other bits are 0");
-    expect(n >= 8 && n <= 256 && n % (8 * w.blocks) == 0, "N is 8 to 256, for two blocks in 16s");
-    return n;
+    made(emulated_rank(), address);
+    start_batch(address);
 }
 
-/* The sums of a block. Its own rows of a; of b it has the scales of all rows, and each block a
- * part of the codes. */
-static void multiply(const work &w, int rank)
+void copy_commit(void)
 {
-    static thread_local rows a, b;
-    int n = columns_of(w), part = n / w.blocks;
-    for (int r = 0; r < 128; r++) {
-        read_codes(a.code[r], rank, rows_at(w.a), (uint32_t)r);
-        read_scales(a.scale[r], rank, w.a_scales, (uint32_t)r);
-    }
-    for (int c = 0; c < n; c++) {
-        read_codes(b.code[c], c / part, rows_at(w.b), (uint32_t)(c % part));
-        read_scales(b.scale[c], rank, w.b_scales, (uint32_t)c);
-    }
-    for (int c = 0; c < n; c++) {
-        float *sums = (float *)columns_at(rank, w.to + (uint32_t)c, 1);
-        for (int r = 0; r < 128; r++) {
-            double sum = w.add ? (double)sums[r] : 0;
-            for (int i = 0; i < BLOCKS; i++) {
-                int product = 0;
-                for (int k = 0; k < BLOCK; k++)
-                    product += a.code[r][i * BLOCK + k] * b.code[c][i * BLOCK + k];
-                sum += 0.25 * product * (double)a.scale[r][i] * (double)b.scale[c][i];
-            }
-            sums[r] = (float)sum;
-        }
+    me().groups++;
+    start_batch(0);
+}
+
+void emulated_copy_wait(int left)
+{
+    turn_sometimes();
+    while (me().groups > left) emulated_sleep(&me().sleepers);
+}
+
+/* The next batch of a thread. */
+static void batch_step(int thread)
+{
+    conduct &c = state->threads[thread];
+    copy_batch batch = std::move(c.batches.front());
+    c.batches.pop_front();
+    for (const word_copy &each : batch.pieces) copy_words(thread, each);
+    if (batch.barrier) {
+        arrive(made(thread / emulated.count, batch.barrier));
+    } else {
+        c.groups--;
+        emulated_wake(&c.sleepers);
     }
 }
 
@@ -548,8 +539,11 @@ static void perform_in(const work &w, int rank)
     case COPY_BOX:
         return copy_box(w);
     case COPY_BYTES:
-        memcpy(at(rank, w.to, w.bytes), w.from, w.bytes);
+        put(rank, w.to, global_fenced(w), w.bytes);
         return bring(rank, w.barrier, w.bytes);
+    case COPY_OUT:
+    case ADD_OUT:
+        return go_out(w);
     case PUT_SCALES:
         return put_scales(w, rank);
     case MULTIPLY:
@@ -564,10 +558,35 @@ static void perform(const work &w)
     for (int i = 0; i < w.blocks; i++) perform_in(w, w.rank + i);
 }
 
+static bool own_ready(const own_work &o)
+{
+    return o.products ? product_ready(o.owner) : !state->threads[o.owner].batches.empty();
+}
+
+/* The next piece of a thread's or a warp's own work. */
+static bool own_step(size_t i, bool all_wait)
+{
+    own_work o = state->own[i];
+    if (o.lazy && !all_wait) return false;
+    if (o.products && own_ready(o)) product_step(o.owner);
+    if (!o.products) batch_step(o.owner);
+    if (own_ready(o)) {
+        state->own[i].lazy = emulated_random() % 16 == 0;
+    } else {
+        state->own[i] = state->own.back();
+        state->own.pop_back();
+        if (o.products) product_unlisted(o.owner);
+    }
+    emulated_progress();
+    return true;
+}
+
 bool async_step(bool all_wait)
 {
-    if (!async_used || state->list.empty()) return false;
-    size_t i = emulated_random() % state->list.size();
+    if (!async_used || state->list.size() + state->own.size() == 0) return false;
+    size_t i = emulated_random() % (state->list.size() + state->own.size());
+    if (i < state->own.size()) return own_step(i, all_wait);
+    i -= state->own.size();
     while (i > 0 && !may_run(i, all_wait)) i--;
     if (!may_run(i, all_wait)) return false;
     work w = state->list[i];
@@ -577,19 +596,26 @@ bool async_step(bool all_wait)
     return true;
 }
 
+static void forget(block_state &b)
+{
+    memset(b.barriers, 0, sizeof b.barriers);
+    memset(b.named, 0, sizeof b.named);
+    memset(b.columns, 0xff, sizeof b.columns);
+    memset(b.writers, 0, sizeof b.writers);
+    b.allocated = 0;
+}
+
 void async_begin(void)
 {
     async_used = false;
     if (!state) return;
     state->list.clear();
-    for (conduct &c : state->threads) c.waited = c.loaded = false, c.n_loads = 0, c.written.clear();
-    for (int i = 0; i < emulated.blocks; i++) {
-        block_state &b = state->blocks[i];
-        for (barrier &each : b.barriers) each.made = false;
-        memset(b.columns, 0xff, sizeof b.columns);
-        memset(b.unfenced, 0, sizeof b.unfenced);
-        b.allocated = 0;
-    }
+    state->own.clear();
+    state->global.clear();
+    state->clock = 0;
+    for (conduct &c : state->threads) c = {};
+    for (int i = 0; i < emulated.blocks; i++) forget(state->blocks[i]);
+    wgmma_begin();
 }
 
 /* Arrivals may come when nobody waits any more, but not from one block to another, which may have
@@ -599,6 +625,12 @@ void async_end(void)
     if (!async_used) return;
     for (const work &w : state->list)
         expect(w.kind == ARRIVE && w.blocks == 1, "a block ends before what it started is done");
-    for (int i = 0; i < emulated.blocks; i++)
+    for (const own_work &o : state->own)
+        expect(!own_ready(o), "a block ends before what it started is done");
+    for (int i = 0; i < emulated.blocks; i++) {
         expect(!state->blocks[i].allocated, "a block ends and does not free its tensor memory");
+        for (const named_barrier &b : state->blocks[i].named)
+            expect(!b.arrived, "a block ends and some wait at a named barrier");
+    }
+    wgmma_end();
 }

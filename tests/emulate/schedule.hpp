@@ -7,14 +7,17 @@
 #include <stdint.h>
 
 enum {
-    EMULATED_THREADS = 1024, /* of a cluster */
     EMULATED_WARP = 32,
     EMULATED_SHARED = 228 << 10,
-    EMULATED_BLOCKS = 2, /* of a cluster */
+    EMULATED_BLOCKS = 4, /* that run at once: of a cluster, or of a grid */
 };
 
 /* The others' turn; comes back when this thread has its own again. */
 void emulated_yield(void);
+/* The same, until others wake all who sleep there; one may be woken though what he waits for is not
+ * so. */
+void emulated_sleep(int *sleepers);
+void emulated_wake(int *sleepers);
 /* Something has happened that others may wait for. */
 void emulated_progress(void);
 [[noreturn]] void emulated_give_up(const char *why);

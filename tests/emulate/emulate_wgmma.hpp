@@ -1,0 +1,73 @@
+/* Twins of wgmma.cuh, and a card that has them. A product reads its fragments when it is done, and
+ * its sums are NaN from when it is started until it is waited for (emulate_wgmma.cpp). */
+#ifndef TESTS_EMULATE_WGMMA_HPP
+#define TESTS_EMULATE_WGMMA_HPP
+
+#include "emulate_async.hpp"
+
+#undef __CUDA_ARCH__
+#define __CUDA_ARCH__             900
+#define __CUDA_ARCH_FEAT_SM90_ALL 1
+/* Registers of functions that are one on a card stay where they are until the kernel ends
+ * (-fstack-reuse=none): products read them later. */
+#undef __forceinline__
+#define __forceinline__ inline __attribute__((always_inline))
+
+/* ---- kernels/wgmma.cuh ---- */
+#define KERNELS_WGMMA_CUH
+
+static inline void store_matrices(uint32_t to, const uint32_t (&m)[4])
+{
+    emulated_stmatrix(to, m, false);
+}
+
+static inline void store_transposed(uint32_t to, const uint32_t (&m)[4])
+{
+    emulated_stmatrix(to, m, true);
+}
+
+void emulated_registers(int count, bool more);
+
+template <int N> static inline void registers_give(void)
+{
+    emulated_registers(N, false);
+}
+
+template <int N> static inline void registers_take(void)
+{
+    emulated_registers(N, true);
+}
+
+void wgmma_fence(void);
+void wgmma_commit(void);
+void emulated_wgmma_wait(int left);
+
+template <int LEFT> static inline void wgmma_wait(void)
+{
+    emulated_wgmma_wait(LEFT);
+}
+
+template <int N> static inline void wgmma_settle(float (&)[N]) {}
+
+static inline uint64_t wgmma_operand(uint32_t address, int k)
+{
+    return (uint64_t)0x40000040 << 32 | ((address >> 4) + (uint32_t)k / 8 + 0x10000);
+}
+
+/* `a`: fragments, or NULL and a descriptor. */
+void emulated_wgmma(int n, bool bf16, float *d, const uint32_t *a, uint64_t a_operand, uint64_t b);
+
+template <int N, bool BF16> struct emulated_products {
+    static inline void registers(float *d, const uint32_t (&a)[4], uint64_t b)
+    {
+        emulated_wgmma(N, BF16, d, a, 0, b);
+    }
+    static inline void shared(float *d, uint64_t a, uint64_t b)
+    {
+        emulated_wgmma(N, BF16, d, NULL, a, b);
+    }
+};
+template <int N> struct wgmma : emulated_products<N, true> {};
+template <int N> struct wgmma_f16 : emulated_products<N, false> {};
+
+#endif
