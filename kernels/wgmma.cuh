@@ -61,11 +61,11 @@ template <int N> __device__ inline void wgmma_settle(float (&d)[N])
 }
 
 /* Descriptor of an operand of 64 bf16 of k a row: rows of 128 bytes, 8 rows a swizzled kilobyte,
- * kilobytes one behind the other. `k`: the first column, a multiple of 16. */
-__device__ inline uint64_t wgmma_operand(uint32_t address, int k)
+ * BETWEEN bytes from one kilobyte to the next. `k`: the first column, a multiple of 16. */
+template <int BETWEEN = 1024> __device__ inline uint64_t wgmma_operand(uint32_t address, int k)
 {
     uint64_t operand; /* in halves: the address changes, the rest does not */
-    asm("mov.b64 %0, {%1, %2};" : "=l"(operand) : "r"((address >> 4) + k / 8 + 0x10000), "n"(0x40000040));
+    asm("mov.b64 %0, {%1, %2};" : "=l"(operand) : "r"((address >> 4) + k / 8 + 0x10000), "n"(0x40000000 | BETWEEN / 16));
     return operand;
 }
 

@@ -1,6 +1,7 @@
-/* Single instructions on words that have no name in CUDA C and that few kernels use: bits and numbers in
- * them, out of shared memory at a constant distance, and in global memory between blocks that run at the
- * same time. As ptx.cuh, but for some architectures only; tests/emulate has another set. */
+/* Single instructions on words that have no name in CUDA C and that few kernels use: bits and
+ * numbers in them, out of shared memory at a constant distance, and in global memory between blocks
+ * that run at the same time. As ptx.cuh, but for some architectures only; tests/emulate has another
+ * set. */
 #ifndef KERNELS_WORDS_CUH
 #define KERNELS_WORDS_CUH
 
@@ -33,13 +34,11 @@ template <int OFFSET> __device__ __forceinline__ uint2 load_shared_8_at(uint32_t
     return v;
 }
 
-template <int OFFSET> __device__ __forceinline__ uint16_t load_shared_1_at(uint32_t address)
+__device__ __forceinline__ uint16_t load_shared_2(uint32_t address)
 {
-    uint16_t byte;
-    asm volatile("{.reg .b8 b; ld.shared.u8 b, [%1+%2]; cvt.u16.u8 %0, b;}"
-                 : "=h"(byte)
-                 : "r"(address), "n"(OFFSET));
-    return byte;
+    uint16_t v;
+    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(v) : "r"(address));
+    return v;
 }
 
 __device__ __forceinline__ float load_shared_f32(uint32_t address)

@@ -13,20 +13,15 @@
 
 /* ---- decoding ---- */
 
-/* Where a row's first scales are, and bytes from there to those 64 columns on. */
-INLINE int64_t scales_at(const grouped_wgmma_args &a, int k, int row)
-{
-    return scale_index(a.scales, row, 0, k / 16);
-}
-
 INLINE bool in_atoms(const grouped_wgmma_args &a)
 {
     return a.scales == SCALES_ATOMS;
 }
 
+/* Bytes of a row's scales of a step, and from those to the next step's. */
 INLINE int scale_step(const grouped_wgmma_args &a)
 {
-    return in_atoms(a) ? (int)ATOM_BYTES : (int)ATOM_BLOCKS;
+    return in_atoms(a) ? (int)GROUPED_SCALES_BYTES : 2 * (int)ATOM_BLOCKS;
 }
 
 /* Two scales as halves. */
@@ -56,40 +51,54 @@ INLINE void decode_word(uint32_t (&f)[4], uint32_t word, uint32_t scale)
 
 /* ---- activations as halves, before all else ---- */
 
+/* Which eight tokens by which 128 columns. */
+struct decode_place {
+    int part, eight, step;
+
+    /* Number i of all, for a whole warp. */
+    INLINE decode_place(const grouped_wgmma_args &a, uint32_t i)
+    {
+        int lane = threadIdx.x % WARP;
+        bool begun = lane < a.n_parts && a.part[min(lane, a.n_parts - 1)].before <= i;
+        part = WARP - 1 - __clz(__ballot_sync(FULL_MASK, begun));
+        i -= a.part[part].before;
+        eight = i / a.part[part].steps;
+        step = i % a.part[part].steps;
+    }
+
+    INLINE void next(const grouped_wgmma_args &a)
+    {
+        if (++step < a.part[part].steps) return;
+        step = 0;
+        if (++eight < a.part[part].decodes) return;
+        eight = 0;
+        do part++;
+        while (part < a.n_parts && !a.part[part].decodes);
+    }
+};
+
 /* A lane's share of eight tokens by 128 columns. */
 struct eight_tokens {
     uint4 codes;
     uint32_t scales;
-    uint8_t *to;
-    uint32_t half; /* bytes from the first 64 columns to the others */
+    uint32_t to; /* where they go, in what eight tokens take */
 
-    /* Number i of all. */
-    INLINE void load(const grouped_wgmma_args &a, uint32_t i)
+    INLINE void load(const grouped_wgmma_args &a, const decode_place &at)
     {
-        for (int n = 0; n < a.n_parts; n++) {
-            const grouped_part &g = a.part[n];
-            uint32_t count = g.decodes * g.steps;
-            if (i >= count) {
-                i -= count;
-                continue;
-            }
-            int lane = threadIdx.x % WARP, t = lane % 4, eight = i / g.steps, step = i % g.steps;
-            int token = min(eight * 8 + lane / 4, g.m - 1), column = step * GROUPED_STEP + t * 32;
-            to =
-                a.decoded + ((int64_t)g.at + (int64_t)(2 * step) * g.eights + eight) * GROUPED_KILO;
-            half = g.eights * GROUPED_KILO;
-            codes = uint4{0, 0, 0, 0};
-            scales = 0;
-            if (column >= g.k) return;
-            codes = __ldg((const uint4 *)(g.a + (int64_t)token * (g.k / 2) + column / 2));
-            scales = __ldg((const uint16_t *)(g.a_scales + scales_at(a, g.k, token) +
-                                              column / 64 * scale_step(a) + t % 2 * 2));
-            return;
-        }
+        const grouped_part &g = a.part[at.part];
+        int lane = threadIdx.x % WARP, t = lane % 4;
+        int token = min(at.eight * 8 + lane / 4, g.m - 1), column = at.step * GROUPED_STEP + t * 32;
+        to = g.at + at.step * g.eights + at.eight;
+        codes = uint4{0, 0, 0, 0};
+        scales = 0;
+        if (column >= g.k) return;
+        codes = __ldg((const uint4 *)(g.a + (int64_t)token * (g.k / 2) + column / 2));
+        scales = __ldg(
+            (const uint16_t *)(g.a_scales + scale_index(a.scales, token, column / 16, g.k / 16)));
     }
 
     /* By a warp, through two kilobytes of shared memory. */
-    INLINE void store(uint32_t shared) const
+    INLINE void store(const grouped_wgmma_args &a, uint32_t shared) const
     {
         uint32_t s = decode_scales(scales), m[4][4];
         int lane = threadIdx.x % WARP;
@@ -106,25 +115,29 @@ struct eight_tokens {
         __syncwarp();
 #pragma unroll
         for (int j = 0; j < 4; j++)
-            __stcg((uint4 *)(to + j / 2 * half) + j % 2 * 32 + lane,
+            __stcg((uint4 *)(a.decoded + (int64_t)to * GROUPED_EIGHT_BYTES) + j * 32 + lane,
                    load_shared_16(shared + j * 512 + lane * 16));
     }
 };
 
+/* A warp decodes what lies side by side: it asks for all before it waits for any. */
 INLINE void decode_share(const grouped_wgmma_args &a, uint32_t shared)
 {
-    enum { WARPS = GROUPED_MULTIPLY_THREADS / WARP, AT_ONCE = 4 };
+    enum { WARPS = GROUPED_MULTIPLY_THREADS / WARP, AT_ONCE = 8 };
     uint32_t warp = __shfl_sync(FULL_MASK, threadIdx.x / WARP - GROUPED_WARPGROUP / WARP, 0);
-    uint32_t each = gridDim.x * WARPS, count = 0;
-    for (int g = 0; g < a.n_parts; g++) count += a.part[g].decodes * a.part[g].steps;
-    for (uint32_t i = blockIdx.x * WARPS + warp; i < count; i += AT_ONCE * each) {
+    uint32_t all = gridDim.x * WARPS, which = blockIdx.x * WARPS + warp;
+    uint32_t each = a.decode / all, more = a.decode % all;
+    uint32_t i = which * each + min(which, more), end = i + each + (which < more);
+    if (i >= end) return;
+    decode_place place(a, i);
+    for (; i < end; i += AT_ONCE) {
         eight_tokens tokens[AT_ONCE];
 #pragma unroll
         for (int j = 0; j < AT_ONCE; j++)
-            if (i + j * each < count) tokens[j].load(a, i + j * each);
+            if (i + j < end) tokens[j].load(a, place), place.next(a);
 #pragma unroll
         for (int j = 0; j < AT_ONCE; j++)
-            if (i + j * each < count) tokens[j].store(shared + warp * 2 * GROUPED_KILO);
+            if (i + j < end) tokens[j].store(a, shared + warp * 2 * GROUPED_KILO);
     }
     __syncwarp();
 }
@@ -134,7 +147,6 @@ INLINE void decode_share(const grouped_wgmma_args &a, uint32_t shared)
 INLINE void grid_arrive(uint32_t *word)
 {
     uint32_t add = blockIdx.x ? 1 : 0x80000000u - (gridDim.x - 1);
-    __threadfence();
     word_add(word, add);
 }
 

@@ -1,4 +1,5 @@
-/* Kernels of grouped_wgmma.cuh. */
+/* Kernels of grouped_wgmma.cuh. What the larger one spills is the place of a tile, between tiles. */
+// spills: grouped_wgmma_256 136
 #include "grouped_gemm/grouped_wgmma.cuh"
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL

@@ -3,16 +3,16 @@
  * decoded to halves, and the tensor cores add in float32.
  *
  * Weights (b) are the operand of 64 rows, activations (a) the other one, any multiple of 8 tokens.
- * A block has a warpgroup that copies both into shared memory, and two that decode weights into
+ * A block has a warpgroup that has both copied into shared memory, and two that decode weights into
  * their own registers and multiply, 64 or 128 features each. Activations are decoded once, by all
  * blocks, before all else. Which column of a step is which column of a product is free as long as
  * both sides agree: lane t of a row's four takes 32 columns of a step from 32 t on, 16 bytes of
  * codes, which are two blocks. Who decodes activations does the same, and matrices of 8 x 8 leave
  * as the lanes have them.
  *
- * The work, tiles by steps of 128 columns, is cut into as many equal parts as there are blocks.
- * Where a cut falls within a tile, the block that has its beginning adds what the others leave in
- * memory. */
+ * The work, tiles by steps of 128 columns, is cut by the host into parts of equal cost, one for
+ * each block. Where a cut falls within a tile, the block that has its beginning adds what the
+ * others leave in memory. */
 #ifndef KERNELS_GROUPED_GEMM_GROUPED_WGMMA_CUH
 #define KERNELS_GROUPED_GEMM_GROUPED_WGMMA_CUH
 
@@ -23,136 +23,166 @@
 
 /* ---- the warpgroup that copies ---- */
 
-/* A thread's share of the weights: 16 bytes of every 32nd row, and for each 128 rows the scales of
- * one, or 16 bytes of the atoms. In shared memory scales lie as in atoms. */
+/* Weights of a step, as they are: codes by the copy engine, scales in atoms too. */
 template <class K> struct weight_stream {
-    enum { EACH = GROUPED_WARPGROUP / 4, PIECES = K::FEATURES / EACH };
-    const uint8_t *codes, *scales[K::ROWS];
-    int columns, pitch, rows; /* columns left; rows of the tile that there are, less one */
+    const tensor_map *map;
+    const uint8_t *scales; /* of the tile's first row in its next step */
+    int feature, blocks;   /* blocks of 128 rows that have scales */
+    int64_t row;           /* bytes of scales of 128 rows */
 
     INLINE void begin(const grouped_wgmma_args &a, const grouped_tile &tile)
     {
         const grouped_part &g = *tile.part;
-        int thread = threadIdx.x;
-        columns = g.k - tile.first * GROUPED_STEP;
-        pitch = g.k / 2;
-        rows = g.n - 1 - tile.feature;
-        codes =
-            g.b + (int64_t)tile.feature * pitch + tile.first * (GROUPED_STEP / 2) + thread % 4 * 16;
-#pragma unroll
-        for (int i = 0; i < K::ROWS; i++) {
-            int row = min(ATOM_ROWS * i + (in_atoms(a) ? 0 : thread),
-                          in_atoms(a) ? rows / ATOM_ROWS * ATOM_ROWS : rows);
-            scales[i] = g.b_scales + scales_at(a, g.k, tile.feature + row) +
-                        (int64_t)(2 * tile.first) * scale_step(a) + (in_atoms(a) ? thread * 16 : 0);
-        }
+        map = &a.map[g.map];
+        feature = tile.feature;
+        scales = g.b_scales + scale_index(a.scales, feature, tile.first * 8, g.k / 16);
+        row = scale_index(a.scales, ATOM_ROWS, 0, g.k / 16);
+        blocks = min((int)K::ROWS, (g.n - feature + ATOM_ROWS - 1) / ATOM_ROWS);
     }
 
-    INLINE void copy(const grouped_wgmma_args &a, uint32_t to)
+    /* Step s, by one thread; `whole`: it has 128 columns, not 64. */
+    INLINE void copy(const grouped_wgmma_args &a, int s, bool whole, uint32_t to, uint32_t full)
     {
-        int thread = threadIdx.x;
-        bool valid = thread % 4 * 32 < columns, second = columns > 64;
-        if (rows >= K::FEATURES - 1) {
-            const uint8_t *from = codes + (valid ? thread / 4 * pitch : 0);
-#pragma unroll
-            for (int i = 0; i < PIECES; i++) {
-                copy_16(to + K::CODES_AT + (thread + GROUPED_WARPGROUP * i) * 16, from, valid);
-                from += valid ? EACH * pitch : 0;
-            }
-        } else {
-#pragma unroll 1
-            for (int i = 0; i < PIECES; i++)
-                copy_16(to + K::CODES_AT + (thread + GROUPED_WARPGROUP * i) * 16,
-                        codes + (valid ? min(thread / 4 + EACH * i, rows) * pitch : 0), valid);
-        }
-#pragma unroll
-        for (int i = 0; i < K::ROWS; i++) {
-            uint32_t at = to + K::SCALES_AT + i * GROUPED_SCALES_BYTES;
-            if (in_atoms(a)) {
-                if (thread < (second ? 64 : 32)) copy_16(at + thread * 16, scales[i]);
-            } else {
-                copy_4(at + thread % 32 * 16 + thread / 32 * 4, scales[i], true);
-                copy_4(at + ATOM_BYTES + thread % 32 * 16 + thread / 32 * 4,
-                       scales[i] + (second ? 4 : 0), second);
-            }
-            scales[i] += 2 * scale_step(a);
-        }
-        codes += GROUPED_STEP / 2;
-        columns -= GROUPED_STEP;
+        uint32_t bytes = whole ? GROUPED_SCALES_BYTES : ATOM_BYTES;
+        barrier_expect(full, K::FEATURES * (GROUPED_STEP / 2) + (in_atoms(a) ? blocks * bytes : 0));
+        copy_box_2d(to + K::CODES_AT, *map, s * (GROUPED_STEP / 8), feature, full);
+        if (!in_atoms(a)) return;
+        for (int i = 0; i < blocks; i++)
+            copy_in(to + K::SCALES_AT + i * GROUPED_SCALES_BYTES, scales + i * row, bytes, full);
+        scales += GROUPED_SCALES_BYTES;
     }
 };
 
-/* Decoded activations, by a thread, a step behind the other; not before all blocks have decoded
- * theirs. */
-template <class K> struct token_stream {
-    grouped_tiles<K> tiles;
-    wgmma_ring<K> ring;
+/* Who copies weights: a warp, or three where scales lie in rows; the second warp of the group
+ * copies activations. */
+INLINE int weight_threads(const grouped_wgmma_args &a)
+{
+    return in_atoms(a) ? WARP : GROUPED_WARPGROUP - WARP;
+}
+
+/* Scales that lie in rows: of a step, 8 bytes a row, through registers. In shared memory they lie
+ * as in atoms. */
+template <class K> struct scale_stream {
+    enum { THREADS = GROUPED_WARPGROUP - WARP, EACH = (K::FEATURES + THREADS - 1) / THREADS };
     const uint8_t *from;
-    uint32_t bytes, next; /* of 64 columns of the tile; from there to the next 64 */
-    int left, behind;     /* steps left of the tile; steps whose weights are on their way already */
-    uint32_t before;
-    bool ready;
+    uint32_t next[EACH][2];
+    int pitch, first, rows; /* this thread's first row; rows of the tile that there are */
 
-    INLINE token_stream(const grouped_wgmma_args &a, const wgmma_ring<K> &r, uint32_t word)
-        : tiles(a), ring(r), left(0), behind(0), before(word), ready(false)
+    INLINE void begin(const grouped_tile &tile)
     {
+        const grouped_part &g = *tile.part;
+        pitch = g.k / 16;
+        first = threadIdx.x < WARP ? threadIdx.x : threadIdx.x - WARP;
+        rows = min((int)K::FEATURES, g.n - tile.feature);
+        from = g.b_scales + (int64_t)(tile.feature + first) * pitch + tile.first * 8;
     }
-
-    INLINE void copy(const grouped_wgmma_args &a, bool last)
+    INLINE void load(bool whole)
     {
-        behind++;
-        if (!ready && behind < K::STAGES && !last) return;
-        if (!ready) grid_wait(a.words, before);
-        ready = true;
-        for (; behind; behind--) {
-            grouped_tile tile;
-            if (!left && tiles.next(a, tile)) {
-                const grouped_part &g = *tile.part;
-                bytes = GROUPED_HALF_BYTES(g.width);
-                next = g.eights * GROUPED_KILO;
-                from = a.decoded + ((int64_t)g.at + tile.token / 8) * GROUPED_KILO +
-                       (int64_t)(2 * tile.first) * next;
-                left = tile.last - tile.first;
-            }
-            uint32_t full = ring.full(ring.stage), to = ring.at();
-            barrier_expect(full, 2 * bytes);
-            copy_in(to, from, bytes, full);
-            copy_in(to + K::HALF_BYTES, from + next, bytes, full);
-            from += 2 * (int64_t)next;
-            left--;
-            ring.step();
+#pragma unroll
+        for (int i = 0; i < EACH; i++) {
+            bool there = first + i * THREADS < rows;
+            const uint32_t *at = (const uint32_t *)(from + i * THREADS * pitch);
+            next[i][0] = there ? __ldg(at) : 0;
+            next[i][1] = there && whole ? __ldg(at + 1) : 0;
+        }
+        from += 8;
+    }
+    INLINE void store(uint32_t to) const
+    {
+#pragma unroll
+        for (int i = 0; i < EACH; i++) {
+            int row = first + i * THREADS;
+            if (row >= K::FEATURES) break;
+            uint32_t at = to + K::SCALES_AT + row / ATOM_ROWS * GROUPED_SCALES_BYTES +
+                          row % 32 * 16 + row % ATOM_ROWS / 32 * 4;
+            store_shared_4(at, next[i][0]);
+            store_shared_4(at + ATOM_BYTES, next[i][1]);
         }
     }
 };
 
-template <class K>
-INLINE void copy_all(const grouped_wgmma_args &a, wgmma_ring<K> ring, uint32_t before)
+/* The second atoms of a stage, of columns behind the last one: a scale there could be NaN. */
+template <class K> INLINE void clear_scales(uint32_t to)
+{
+    for (int i = 0; i < K::ROWS; i++)
+        for (int j = threadIdx.x * 4; j < ATOM_BYTES; j += WARP * 4)
+            store_shared_4(to + K::SCALES_AT + i * GROUPED_SCALES_BYTES + ATOM_BYTES + j, 0);
+    fence_for_copies(); /* the next to come there is a copy */
+}
+
+template <class K> INLINE void copy_weights(const grouped_wgmma_args &a, wgmma_ring<K> ring)
 {
     grouped_tiles<K> tiles(a);
     grouped_tile tile;
     weight_stream<K> weights;
-    token_stream<K> tokens(a, ring, before);
+    scale_stream<K> scales;
     while (tiles.next(a, tile)) {
         weights.begin(a, tile);
+        if (!in_atoms(a)) scales.begin(tile);
+#pragma unroll 1
         for (int s = tile.first; s < tile.last; s++) {
+            bool whole = (s + 1) * GROUPED_STEP <= tile.part->k;
+            if (!in_atoms(a)) scales.load(whole);
             barrier_wait(ring.empty(ring.stage), ring.phase ^ 1);
-            weights.copy(a, ring.at());
-            barrier_arrive_copied(ring.full(ring.stage));
-            if (threadIdx.x == 0) tokens.copy(a, s + 1 == tile.last && tiles.at >= tiles.end);
+            uint32_t to = ring.at();
+            if (threadIdx.x == 0) weights.copy(a, s, whole, to, ring.full(ring.stage));
+            if (!in_atoms(a))
+                scales.store(to);
+            else if (!whole)
+                clear_scales<K>(to);
+            barrier_arrive(ring.full(ring.stage));
             ring.step();
         }
     }
-    copy_commit();
-    copy_wait<0>();
+}
+
+/* Decoded activations: how many bytes a step of the tile has, and from its next step to the one
+ * behind. */
+template <class K> struct token_stream {
+    const uint8_t *from;
+    uint32_t bytes, next;
+
+    INLINE void begin(const grouped_wgmma_args &a, const grouped_tile &tile)
+    {
+        const grouped_part &g = *tile.part;
+        bytes = g.width / 8 * GROUPED_EIGHT_BYTES;
+        next = g.eights * GROUPED_EIGHT_BYTES;
+        from = a.decoded + ((int64_t)g.at + tile.token / 8) * GROUPED_EIGHT_BYTES +
+               (int64_t)tile.first * next;
+    }
+    INLINE void copy(uint32_t to, uint32_t full)
+    {
+        barrier_expect(full, bytes);
+        copy_in(to, from, bytes, full);
+        from += next;
+    }
+};
+
+/* Activations, by one thread, not before all blocks have decoded theirs. */
+template <class K>
+INLINE void copy_tokens(const grouped_wgmma_args &a, wgmma_ring<K> ring, uint32_t before)
+{
+    grouped_tiles<K> tiles(a);
+    grouped_tile tile;
+    token_stream<K> tokens;
+    grid_wait(a.words, before);
+    while (tiles.next(a, tile)) {
+        tokens.begin(a, tile);
+#pragma unroll 1
+        for (int s = tile.first; s < tile.last; s++) {
+            barrier_wait(ring.empty(ring.stage), ring.phase ^ 1);
+            tokens.copy(ring.at(), ring.full(ring.stage));
+            ring.step();
+        }
+    }
 }
 
 /* ---- the warpgroups that multiply ---- */
 
-/* What a lane has of 64 columns: two words, and their block's scale twice, of rows g and g + 8 of a
- * warp's 16. */
-struct weight_words {
-    uint2 row[2];
-    uint32_t scale[2];
+/* A lane's four words of a step, for rows g and g + 8 of a warp's 16, and their two scales. */
+template <class K> struct weight_words {
+    uint4 row[K::ROWS][2];
+    uint32_t scales[K::ROWS][2];
 };
 
 /* Where a lane's codes and scales are in a stage: of row g of its warp's first 16. */
@@ -168,35 +198,31 @@ template <class K> struct weight_place {
         scales = K::SCALES_AT + row / ATOM_ROWS * GROUPED_SCALES_BYTES + t / 2 * ATOM_BYTES +
                  row % 32 * 16 + row % ATOM_ROWS / 32 * 4 + t % 2 * 2;
     }
+
+    /* Of the stage at `stage`, 64 rows. */
+    INLINE void load(weight_words<K> &w, uint32_t stage, int tile) const
+    {
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            w.row[tile][i] =
+                load_shared_16(stage + codes + (tile * 64 + i * 8) * (GROUPED_STEP / 2));
+            w.scales[tile][i] = load_shared_2(stage + scales + i * 8 * 16 + tile * 8);
+        }
+    }
 };
 
-/* A row's share of 64 columns. */
-template <int CODES, int SCALES>
-INLINE void load_row(uint2 &row, uint32_t &scale, uint32_t codes, uint32_t scales, bool valid)
+INLINE uint32_t word_of(const uint4 &v, int i)
 {
-    row = load_shared_8_at<CODES>(codes);
-    uint16_t byte = load_shared_1_at<SCALES>(scales);
-    if (!valid) row = uint2{0, 0}, byte = 0;
-    scale = twice(decode_scales(byte), 0);
-}
-
-/* 64 columns; nothing where the lane's are behind the last one. `codes`, `scales`: a lane's place
- * of them. */
-template <int TILE>
-INLINE void load_weights(weight_words &w, uint32_t codes, uint32_t scales, bool valid)
-{
-    enum { ROW_CODES = 8 * 64, ROW_SCALES = 8 * 16, CODES = TILE * 64 * 64, SCALES = TILE * 8 };
-    load_row<CODES, SCALES>(w.row[0], w.scale[0], codes, scales, valid);
-    load_row<CODES + ROW_CODES, SCALES + ROW_SCALES>(w.row[1], w.scale[1], codes, scales, valid);
+    return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
 }
 
 /* Fragments of 32 columns. */
-INLINE void decode_weights(uint32_t (&f)[2][4], uint32_t low, uint32_t high,
-                           const uint32_t (&scale)[2])
+INLINE void decode_weights(uint32_t (&f)[2][4], uint32_t low, uint32_t high, uint32_t low_scale,
+                           uint32_t high_scale)
 {
     uint32_t part[2][4];
-    decode_word(part[0], low, scale[0]);
-    decode_word(part[1], high, scale[1]);
+    decode_word(part[0], low, low_scale);
+    decode_word(part[1], high, high_scale);
 #pragma unroll
     for (int s = 0; s < 2; s++)
 #pragma unroll
@@ -207,29 +233,32 @@ template <class K, int N>
 INLINE void multiply_32(float *sums, const uint32_t (&f)[2][4], uint32_t x, int word)
 {
     wgmma_fence();
-    wgmma_f16<N>::registers(sums, f[0], wgmma_operand(x, word * 32));
-    wgmma_f16<N>::registers(sums, f[1], wgmma_operand(x, word * 32 + 16));
+    wgmma_f16<N>::registers(sums, f[0], wgmma_operand<GROUPED_EIGHT_BYTES>(x, word * 32));
+    wgmma_f16<N>::registers(sums, f[1], wgmma_operand<GROUPED_EIGHT_BYTES>(x, word * 32 + 16));
     wgmma_commit();
 }
 
-/* 64 columns. While products run, the next fragments are decoded; `last`: a stage that is given
- * back once its products are done, or -1. */
+/* A step, of the stage at x. While products run, the next fragments are decoded; behind the last
+ * ones the words of the next step are loaded, if there is `more`, from the ring's stage once it is
+ * full. `last`: a stage that is given back when the products before this step are done, or -1. */
 template <class K, int N>
-INLINE void multiply_64(float (&sums)[K::ROWS][K::SUMS], const wgmma_ring<K> &ring,
-                        const weight_place<K> &place, int half, int last, bool valid)
+INLINE void multiply_step(float (&sums)[K::ROWS][K::SUMS], weight_words<K> &w,
+                          const weight_place<K> &place, const wgmma_ring<K> &ring, uint32_t x,
+                          int last, bool more)
 {
-    weight_words w[K::ROWS];
-    uint32_t f[2][2][4], x = ring.at() + half * K::HALF_BYTES;
-    uint32_t codes = ring.at() + place.codes + half * 8, scales = ring.at() + place.scales + half;
-    load_weights<0>(w[0], codes, scales, valid);
-    if constexpr (K::ROWS == 2) load_weights<1>(w[1], codes, scales, valid);
+    enum { GROUPS = 4 * K::ROWS };
+    uint32_t f[2][2][4], scales[K::ROWS][2];
 #pragma unroll
-    for (int i = 0; i < 2 * K::ROWS; i++) {
+    for (int i = 0; i < 2 * K::ROWS; i++)
+        scales[i / 2][i % 2] = decode_scales(w.scales[i / 2][i % 2]);
+#pragma unroll
+    for (int i = 0; i < GROUPS; i++) {
         int tile = i % K::ROWS, word = i / K::ROWS;
-        const weight_words &v = w[tile];
-        decode_weights(f[i % 2], word ? v.row[0].y : v.row[0].x, word ? v.row[1].y : v.row[1].x,
-                       v.scale);
-        multiply_32<K, N>(sums[tile], f[i % 2], x, word);
+        decode_weights(f[i % 2], word_of(w.row[tile][0], word), word_of(w.row[tile][1], word),
+                       twice(scales[tile][0], word / 2), twice(scales[tile][1], word / 2));
+        multiply_32<K, N>(sums[tile], f[i % 2], x + word / 2 * GROUPED_KILO, word % 2);
+        if (word == 2 && tile == 0 && more) barrier_wait(ring.full(ring.stage), ring.phase);
+        if (word == 3 && more) place.load(w, ring.at(), tile);
         wgmma_wait<1>();
         if (i == 0 && last >= 0) ring.release(last);
     }
@@ -239,16 +268,21 @@ template <class K, int N>
 INLINE void multiply(float (&sums)[K::ROWS][K::SUMS], const grouped_tile &tile, wgmma_ring<K> &ring)
 {
     weight_place<K> place;
-    int last = -1, lane = threadIdx.x % WARP, k = tile.part->k;
+    weight_words<K> w;
+    int last = -1, left = tile.last - tile.first;
+    barrier_wait(ring.full(ring.stage), ring.phase);
+#pragma unroll
+    for (int t = 0; t < K::ROWS; t++) place.load(w, ring.at(), t);
 #pragma unroll 1
-    for (int s = 2 * tile.first; s < 2 * tile.last; s++) {
-        int half = s % 2;
-        if (half == 0) barrier_wait(ring.full(ring.stage), ring.phase);
-        multiply_64<K, N>(sums, ring, place, half, half ? -1 : last,
-                          s / 2 * GROUPED_STEP + lane % 4 * 32 < k);
-        if (half == 0) continue;
+    while (left > 0) {
+        /* Now the compiler knows that all lanes have the same, and makes descriptors in uniform
+         * registers. */
+        uint32_t x = __reduce_max_sync(FULL_MASK, ring.at());
+        int before = last;
         last = ring.stage;
         ring.step();
+        left--;
+        multiply_step<K, N>(sums, w, place, ring, x, before, left > 0);
     }
     wgmma_wait<0>();
     ring.release(last);
@@ -284,19 +318,19 @@ INLINE void leave_part(const grouped_wgmma_args &a, int width,
     if (thread == 0) word_set_1(a.words + 1 + blockIdx.x);
 }
 
-/* Adds what the blocks behind this one have of its last tile, whose cost ends at `end`. Nobody
- * needs the stages any more: they come there. */
+/* Adds what the blocks behind this one have of its last tile. Nobody needs the stages any more:
+ * they come there. */
 template <class K>
-INLINE void add_parts(const grouped_wgmma_args &a, int width, uint32_t end,
+INLINE void add_parts(const grouped_wgmma_args &a, const grouped_part &g,
                       float (&sums)[K::ROWS][K::SUMS], uint32_t shared)
 {
     enum { EACH = GROUPED_MULTIPLY_THREADS * 16, ROW = K::TOKENS / 8 * EACH };
-    int thread = threadIdx.x - GROUPED_WARPGROUP;
-    uint32_t stop = grouped_begin(a, blockIdx.x + 1), barrier = shared + K::SUMS_BARRIER_AT,
-             phase = 0;
+    int thread = threadIdx.x - GROUPED_WARPGROUP, width = g.width;
+    uint32_t stop = a.begin[blockIdx.x + 1], barrier = shared + K::SUMS_BARRIER_AT, phase = 0;
+    uint32_t end = stop + g.tile_cost - (stop - g.first) % g.tile_cost; /* of the tile */
     for (uint32_t b = blockIdx.x + 1; stop < end; b++) {
         uint32_t begin = stop;
-        stop = grouped_begin(a, b + 1);
+        stop = a.begin[b + 1];
         if (begin == stop) continue;
         sync_multiplying();
         if (thread == 0) {
@@ -365,7 +399,7 @@ INLINE void store_halves(const grouped_wgmma_args &a, const grouped_tile &tile, 
 }
 
 template <class K>
-INLINE void finish(const grouped_wgmma_args &a, const grouped_tile &tile, uint32_t end,
+INLINE void finish(const grouped_wgmma_args &a, const grouped_tile &tile,
                    float (&sums)[K::ROWS][K::SUMS], uint32_t shared, uint32_t out)
 {
     const grouped_part &g = *tile.part;
@@ -373,7 +407,7 @@ INLINE void finish(const grouped_wgmma_args &a, const grouped_tile &tile, uint32
         leave_part<K>(a, g.width, sums);
         return;
     }
-    if (tile.last < tile.end) add_parts<K>(a, g.width, end, sums, shared);
+    if (tile.last < g.steps) add_parts<K>(a, g, sums, shared);
     float factor = 0x1p28f * (g.factor ? __ldg(g.factor) : 1);
     int thread = threadIdx.x - GROUPED_WARPGROUP, wg = thread / GROUPED_WARPGROUP;
     int row = thread % GROUPED_WARPGROUP / WARP * 16 + thread % WARP / 4;
@@ -414,8 +448,7 @@ template <class K> INLINE void multiply_all(const grouped_wgmma_args &a, wgmma_r
             }
         }
 #undef WIDTH
-        uint32_t end = tiles.at + (uint32_t)(tile.end - tile.last) * step_cost(*tile.part);
-        finish<K>(a, tile, end, sums, ring.base, out);
+        finish<K>(a, tile, sums, ring.base, out);
     }
 }
 
@@ -425,7 +458,7 @@ template <class K> INLINE void grouped_wgmma(const grouped_wgmma_args &a)
     wgmma_ring<K> ring = {shared_address(shared), 0, 0};
     if (threadIdx.x == 0) {
         for (int s = 0; s < K::STAGES; s++) {
-            barrier_init(ring.full(s), GROUPED_WARPGROUP + 1);
+            barrier_init(ring.full(s), weight_threads(a) + 2);
             barrier_init(ring.empty(s), GROUPED_MULTIPLY_THREADS / WARP);
         }
         barrier_init(ring.base + K::SUMS_BARRIER_AT, 1);
@@ -434,10 +467,13 @@ template <class K> INLINE void grouped_wgmma(const grouped_wgmma_args &a)
     uint32_t before = word_take(a.words);
     __syncthreads();
     if (threadIdx.x < GROUPED_WARPGROUP) {
-        registers_give<56>();
-        copy_all<K>(a, ring, before);
+        registers_give<48>();
+        if (threadIdx.x == WARP)
+            copy_tokens<K>(a, ring, before);
+        else if (threadIdx.x / WARP != 1 && threadIdx.x < (in_atoms(a) ? WARP : GROUPED_WARPGROUP))
+            copy_weights<K>(a, ring);
     } else {
-        registers_take<216>();
+        registers_take<224>();
         decode_share(a, ring.base + K::OUT_AT);
         sync_multiplying();
         if (threadIdx.x == GROUPED_WARPGROUP) grid_arrive(a.words);

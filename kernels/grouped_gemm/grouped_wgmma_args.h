@@ -4,53 +4,55 @@
 #define KERNELS_GROUPED_GEMM_GROUPED_WGMMA_ARGS_H
 
 #include "grouped_gemm/grouped_gemm_args.h"
+#include "tensor_map_args.h"
 
 enum {
-    GROUPED_PARTS_MAX = 40,               /* of a launch: what 4 KB of arguments hold */
-    GROUPED_STEP = 128,                   /* columns of a step */
-    GROUPED_EXTRA = 4,                    /* cost of a step beside its width */
-    GROUPED_ROW_BYTES = 128,              /* 64 halves: a row as the tensor cores read it */
-    GROUPED_KILO = 8 * GROUPED_ROW_BYTES, /* eight tokens by 64 columns, decoded */
+    GROUPED_PARTS_MAX = 32,                 /* of a launch: a lane of a warp looks at each */
+    GROUPED_STEP = 128,                     /* columns of a step */
+    GROUPED_ROW_BYTES = 128,                /* 64 halves: a row as the tensor cores read it */
+    GROUPED_KILO = 8 * GROUPED_ROW_BYTES,   /* eight tokens by 64 columns, decoded */
+    GROUPED_EIGHT_BYTES = 2 * GROUPED_KILO, /* eight tokens by a step, decoded */
 };
 
-static inline SOL_DEVICE int grouped_step_cost(int width)
-{
-    return width / 8 + GROUPED_EXTRA;
-}
-
 /* Some tokens of a product, c [m][n] = a [m][k] times b [n][k] transposed: `tiles` tiles of `width`
- * tokens from `token` on. Decoded activations are kilobytes as the tensor cores read them: those of
- * the first 64 columns, of all tokens, then those of the next. */
+ * tokens from `token` on. Decoded activations are as the tensor cores read them: of each step, two
+ * kilobytes for each eight tokens. Costs are cycles by 16, or what else the host takes them for. */
 struct grouped_part {
-    const uint8_t *a, *b, *a_scales, *b_scales;
+    const uint8_t *a, *a_scales, *b_scales;
     void *c;
     const float *bias, *factor; /* or NULL */
     int32_t m, n, k;
     uint32_t first; /* cost of the parts before */
     uint16_t width, tiles, token, steps;
-    uint32_t at;      /* where the decoded activations begin, in kilobytes */
+    uint32_t map;     /* codes of b */
+    uint32_t at;      /* where the decoded activations begin, in GROUPED_EIGHT_BYTES */
     uint32_t eights;  /* m / 8, rounded up */
     uint32_t decodes; /* eights; 0 where a part before decodes the same activations */
+    uint32_t before;  /* eights by steps that the parts before decode */
+    uint32_t step_cost, tile_cost;
     uint32_t padding;
 };
-SOL_STATIC_ASSERT(sizeof(struct grouped_part) == 96, "host and device agree");
-
-struct grouped_wgmma_args {
-    int32_t n_parts, c_type;
-    uint32_t cost;  /* of all parts */
-    int32_t whole;  /* no tile is divided */
-    int32_t scales; /* enum scale_layout */
-    int32_t padding;
-    uint8_t *decoded;
-    float *partial;  /* a tile's sums for each block */
-    uint32_t *words; /* of all blocks, then one for each block: GROUPED_WORDS */
-    struct grouped_part part[GROUPED_PARTS_MAX];
-};
-SOL_STATIC_ASSERT(sizeof(struct grouped_wgmma_args) <= 4096, "as much as a launch takes");
+SOL_STATIC_ASSERT(sizeof(struct grouped_part) == 104, "host and device agree");
 
 /* Blocks at most; words of a stream's counters that they use, which are 0 at first, and where
  * nobody else writes. */
 enum { GROUPED_BLOCKS_MAX = 160, GROUPED_WORDS = GROUPED_BLOCKS_MAX + 1 };
+
+struct grouped_wgmma_args {
+    struct tensor_map map[GROUPED_PARTS_MAX]; /* boxes of a step by a tile's features */
+    struct grouped_part part[GROUPED_PARTS_MAX];
+    int32_t n_parts, c_type;
+    int32_t scales;  /* enum scale_layout */
+    uint32_t decode; /* eights by steps, of all parts */
+    uint8_t *decoded;
+    float *partial;  /* a tile's sums for each block */
+    uint32_t *words; /* of all blocks, then one for each block: GROUPED_WORDS */
+    /* Of each block: the cost before its work, and the part where that begins. */
+    uint32_t begin[GROUPED_BLOCKS_MAX + 1];
+    uint8_t begin_part[GROUPED_BLOCKS_MAX];
+    uint32_t padding[5];
+};
+SOL_STATIC_ASSERT(sizeof(struct grouped_wgmma_args) % 64 == 0, "no hidden padding");
 
 /* Every kernel: KIND(symbol, rows of 64 features for each of two warpgroups, tokens of a tile at
  * most, stages). */

@@ -34,64 +34,33 @@ template <int ROWS_, int TOKENS_, int STAGES_> struct grouped_kind {
 
 struct grouped_tile {
     const grouped_part *part;
-    int feature, token;   /* the first ones */
-    int first, last, end; /* steps: this block's are first .. last - 1, the tile has `end` */
+    int feature, token; /* the first ones */
+    int first, last;    /* steps: this block's are first .. last - 1 */
 };
 
-INLINE uint32_t step_cost(const grouped_part &g)
-{
-    return grouped_step_cost(g.width);
-}
-
-/* The cost x, moved to where the work can be cut: between tiles, or between two steps that are not
- * near a tile's ends. */
-INLINE uint32_t grouped_cut(const grouped_wgmma_args &a, uint32_t x)
-{
-    enum { LEAST = 2 }; /* steps of a part */
-    int i = 0;
-    while (i + 1 < a.n_parts && a.part[i + 1].first <= x) i++;
-    const grouped_part &g = a.part[i];
-    uint32_t each = step_cost(g), tile = g.steps * each, in = x - g.first;
-    uint32_t step = (in % tile + each / 2) / each;
-    if (a.whole) step = step * 2 < g.steps ? 0 : g.steps;
-    if (step < LEAST)
-        step = 0;
-    else if (g.steps - step < LEAST)
-        step = g.steps;
-    return g.first + in / tile * tile + step * each;
-}
-
-/* Where the work of block b begins. */
-INLINE uint32_t grouped_begin(const grouped_wgmma_args &a, uint32_t b)
-{
-    if (b >= gridDim.x) return a.cost;
-    uint32_t each = a.cost / gridDim.x, more = a.cost % gridDim.x;
-    return grouped_cut(a, each * b + more * b / gridDim.x);
-}
-
+/* The tiles of a block, one after the other. Divisions make them anew each time: registers are what
+ * there is least of. */
 template <class K> struct grouped_tiles {
-    uint32_t at, end;
+    uint32_t at, end; /* cost before what is left, and before its end */
     int part;
 
     INLINE grouped_tiles(const grouped_wgmma_args &a)
-        : at(grouped_begin(a, blockIdx.x)), end(grouped_begin(a, blockIdx.x + 1)), part(0)
+        : at(a.begin[blockIdx.x]), end(a.begin[blockIdx.x + 1]), part(a.begin_part[blockIdx.x])
     {
     }
 
     INLINE bool next(const grouped_wgmma_args &a, grouped_tile &tile)
     {
         if (at >= end) return false;
-        while (part + 1 < a.n_parts && a.part[part + 1].first <= at) part++;
+        if (part + 1 < a.n_parts && at >= a.part[part + 1].first) part++;
         const grouped_part &g = a.part[part];
-        uint32_t each = step_cost(g), cost = g.steps * each;
-        uint32_t which = (at - g.first) / cost, begin = g.first + which * cost;
+        uint32_t which = (at - g.first) / g.tile_cost, begin = g.first + which * g.tile_cost;
         tile.part = &g;
         tile.feature = (int)(which / g.tiles) * K::FEATURES;
         tile.token = g.token + (int)(which % g.tiles) * g.width;
-        tile.first = (int)((at - begin) / each);
-        tile.end = g.steps;
-        at = min(end, begin + cost);
-        tile.last = (int)((at - begin) / each);
+        tile.first = (int)((at - begin) / g.step_cost);
+        tile.last = min((int)g.steps, (int)((end - begin) / g.step_cost));
+        at = min(end, begin + g.tile_cost);
         return true;
     }
 };

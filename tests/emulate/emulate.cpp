@@ -15,6 +15,7 @@
 
 #include "emulate.hpp"
 #include "grouped_gemm/grouped_tcgen05_args.h"
+#include "grouped_gemm/grouped_wgmma_args.h"
 #include "schedule.hpp"
 #define _Alignas alignas
 extern "C" {
@@ -52,6 +53,15 @@ struct alignas(64) large_struct {
 };
 typedef void large_kernel_function(const large_struct);
 
+/* As many as the host has made. */
+static size_t args_bytes(const char *name)
+{
+    if (!strncmp(name, "grouped_tcgen05", strlen("grouped_tcgen05")))
+        return sizeof(grouped_tcgen05_args);
+    if (!strncmp(name, "grouped_wgmma", strlen("grouped_wgmma"))) return sizeof(grouped_wgmma_args);
+    return sizeof(any_struct);
+}
+
 /* Which threads have come to a barrier. */
 struct meeting {
     int arrived, alive;
@@ -85,7 +95,8 @@ static struct {
         large_struct large;
     };
     bool is_large;
-    unsigned shared_bytes, at_once; /* blocks of a cluster, or of all where they wait for each other */
+    unsigned shared_bytes,
+        at_once;                /* blocks of a cluster, or of all where they wait for each other */
     std::atomic<unsigned> next; /* block */
     uint64_t seed, count;       /* of launches */
 } launch;
@@ -252,7 +263,8 @@ static void wait_for_others(bool near)
     if (waits_for_ever()) give_up_waiting();
     work_until_awake();
     int next = me / WARP * WARP + (me + 1) % WARP;
-    if (!near || !async_used || mine->place[next] < 0 || passed_by(next) || emulated_random() % 32 == 0)
+    if (!near || !async_used || mine->place[next] < 0 || passed_by(next) ||
+        emulated_random() % 32 == 0)
         next = behind(me);
     if (next == me) return;
     go_to(next);
@@ -497,8 +509,9 @@ extern "C" cuda_result emulate_kernel(const char *name, const struct cuda_launch
     launch.shared_bytes = config->shared_bytes;
     launch.at_once = at_once(config);
     launch.next = 0;
-    launch.is_large = strncmp(name, "grouped_tcgen05", strlen("grouped_tcgen05")) == 0;
-    memcpy(&launch.args, args, launch.is_large ? sizeof launch.large : sizeof launch.args);
+    size_t bytes = args_bytes(name);
+    launch.is_large = bytes > sizeof launch.args;
+    memcpy(&launch.args, args, bytes);
     launch.seed = getenv("EMULATED_SEED") ? strtoull(getenv("EMULATED_SEED"), NULL, 10) : 0;
     launch.count++;
     unsigned cores = std::thread::hardware_concurrency(), blocks = gridDim.x * gridDim.y;

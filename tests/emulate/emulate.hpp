@@ -9,8 +9,8 @@
  *
  * So arithmetic, indices and layouts are tested, and barriers that not all reach. Races, missing
  * waits for copies, alignment and what some architectures have of their own are not; but sm_12x's
- * block-scaled matrix instructions are, and emulate_async.hpp has what is done behind threads' backs,
- * for kernels of sm_90a and sm_100a. */
+ * block-scaled matrix instructions are, and emulate_async.hpp has what is done behind threads'
+ * backs, for kernels of sm_90a and sm_100a. */
 #ifndef TESTS_EMULATE_HPP
 #define TESTS_EMULATE_HPP
 
@@ -91,7 +91,7 @@ enum { EMULATED_THREADS = 2048 }; /* of blocks that run at once */
 
 struct emulated_block {
     int current, count; /* threads: which runs, of a block */
-    int blocks;         /* that run at once: a cluster, or all; the threads of one behind the other's */
+    int blocks; /* that run at once: a cluster, or all; the threads of one behind the other's */
     int turn[EMULATED_THREADS];
     emulated_words words[2][EMULATED_THREADS];
     int votes[EMULATED_THREADS];
@@ -238,6 +238,11 @@ static inline float __int_as_float(int32_t x)
 static inline int __popc(uint32_t x)
 {
     return __builtin_popcount(x);
+}
+
+static inline int __clz(int x)
+{
+    return x ? __builtin_clz((unsigned)x) : 32;
 }
 
 static inline int __ffs(int x)

@@ -115,11 +115,11 @@ template <int OFFSET> static inline uint2 load_shared_8_at(uint32_t address)
     return v;
 }
 
-template <int OFFSET> static inline uint16_t load_shared_1_at(uint32_t address)
+static inline uint16_t load_shared_2(uint32_t address)
 {
-    uint8_t byte;
-    emulated_load_shared(&byte, address + OFFSET, 1);
-    return byte;
+    uint16_t v;
+    emulated_load_shared(&v, address, sizeof v);
+    return v;
 }
 
 static inline float load_shared_f32(uint32_t address)

@@ -1,5 +1,5 @@
-/* What Hopper's tensor cores do (emulate_wgmma.hpp). A warp's part of a product, 16 rows, is done on
- * its own: after all its lanes have started it, before the wait that covers it, in the order in
+/* What Hopper's tensor cores do (emulate_wgmma.hpp). A warp's part of a product, 16 rows, is done
+ * on its own: after all its lanes have started it, before the wait that covers it, in the order in
  * which the warp started them. Then it reads its fragments and shared memory.
  *
  * Rules of "PTX ISA 9.0", 9.7.15.7 that are checked: the warps of a warpgroup start the same
@@ -87,7 +87,7 @@ static thread_local struct tensor_cores {
     warp warps[WARPS];
     warpgroup groups[WARPS / WARPGROUP_WARPS];
     int free_registers[EMULATED_BLOCKS];
-} *cores;
+} * cores;
 
 static warp &my_warp(void)
 {
@@ -131,7 +131,8 @@ static uint32_t rows_at(uint64_t word)
            "bits of a matrix descriptor that must be 0");
     expect(bits(word, 62, 2) == 1, "the swizzle of a matrix descriptor");
     expect(bits(word, 16, 14) == 1, "the leading distance of a matrix descriptor");
-    expect(bits(word, 32, 14) * 16 == 1024, "the stride of a matrix descriptor");
+    expect(bits(word, 32, 14) && bits(word, 32, 14) * 16 % 1024 == 0,
+           "the stride of a matrix descriptor");
     expect(bits(word, 49, 3) == 0 && from % 1024 < 128, "rows begin at a swizzled kilobyte");
     return from;
 }
@@ -144,7 +145,7 @@ static float number(bool bf16, uint16_t half)
 /* 16 columns of row r. */
 static void read_row(float *to, const product &p, int rank, uint64_t operand, uint32_t r)
 {
-    uint32_t from = rows_at(operand) + r / 8 * 1024 + r % 8 * 128;
+    uint32_t from = rows_at(operand) + r / 8 * bits(operand, 32, 14) * 16 + r % 8 * 128;
     uint16_t halves[STEP];
     for (uint32_t i = 0; i < 2; i++)
         memcpy(halves + 8 * i, fenced(rank, swizzled(from + 16 * i), 16, p.fenced), 16);

@@ -49,9 +49,10 @@ template <int LEFT> static inline void wgmma_wait(void)
 
 template <int N> static inline void wgmma_settle(float (&)[N]) {}
 
-static inline uint64_t wgmma_operand(uint32_t address, int k)
+template <int BETWEEN = 1024> static inline uint64_t wgmma_operand(uint32_t address, int k)
 {
-    return (uint64_t)0x40000040 << 32 | ((address >> 4) + (uint32_t)k / 8 + 0x10000);
+    return (uint64_t)(0x40000000 | BETWEEN / 16) << 32 |
+           ((address >> 4) + (uint32_t)k / 8 + 0x10000);
 }
 
 /* `a`: fragments, or NULL and a descriptor. */
@@ -67,7 +68,9 @@ template <int N, bool BF16> struct emulated_products {
         emulated_wgmma(N, BF16, d, NULL, a, b);
     }
 };
-template <int N> struct wgmma : emulated_products<N, true> {};
-template <int N> struct wgmma_f16 : emulated_products<N, false> {};
+template <int N> struct wgmma : emulated_products<N, true> {
+};
+template <int N> struct wgmma_f16 : emulated_products<N, false> {
+};
 
 #endif

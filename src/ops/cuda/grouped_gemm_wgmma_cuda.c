@@ -17,9 +17,16 @@ static const int widths_1[] = {
 static const int widths_2[] = {GROUPED_WIDTHS_2(WIDTH)};
 #undef WIDTH
 
+/* Costs are cycles by 16, as measured on an H200: of a step of a tile and of a tile beside its
+ * steps, each also for 16 tokens; and what sums of cut tiles cost a block. */
+static const struct costs {
+    int step, step_16, tile, tile_16, cut;
+} costs_1 = {48, 4, 90, 13, 440}, costs_2 = {76, 9, 160, 47, 1000};
+
 static const struct kind {
     const char *function;
     const int *widths;
+    const struct costs *costs;
     int n_widths, rows; /* rows: times 64, of each of two warpgroups */
     unsigned shared;    /* bytes */
     size_t partial;     /* bytes of a block's sums */
@@ -27,6 +34,7 @@ static const struct kind {
 #define KIND(name, rows, tokens, stages)                                                           \
     {#name,                                                                                        \
      widths_##rows,                                                                                \
+     &costs_##rows,                                                                                \
      (int)(sizeof widths_##rows / sizeof *widths_##rows),                                          \
      rows,                                                                                         \
      GROUPED_SHARED_BYTES(rows, tokens, stages),                                                   \
@@ -34,6 +42,15 @@ static const struct kind {
     GROUPED_WGMMA_KINDS(KIND)
 #undef KIND
 };
+
+static int64_t step_cost(const struct kind *k, int width)
+{
+    return k->costs->step + k->costs->step_16 * width / 16;
+}
+static int64_t tile_cost(const struct kind *k, int width, int64_t steps)
+{
+    return steps * step_cost(k, width) + k->costs->tile + k->costs->tile_16 * width / 16;
+}
 
 /* Of a choice: which kernel, and whether its tiles are whole. */
 static const char *const choice_names[] = {"256", "128", "256_whole", "128_whole"};
@@ -46,17 +63,22 @@ static bool is_whole(int choice)
     return choice >= 2;
 }
 
-/* How many tiles of each width cover m tokens at the least cost: the widest for all but the last
- * ones, where each width is tried. */
+static int64_t steps_of(const struct gemm_group *g)
+{
+    return many_rows_over(g->k, GROUPED_STEP);
+}
+
+/* How many tiles of each width cover a group's tokens at the least cost: the widest for all but the
+ * last ones, where each width is tried. */
 struct cover {
     int64_t tiles[16];
 };
 
-static struct cover cover(const struct kind *k, int64_t m)
+static struct cover cover(const struct kind *k, const struct gemm_group *g)
 {
     enum { EXACT = 64 }; /* eights that are covered as well as it goes */
     struct cover out = {{0}};
-    int64_t least[EXACT + 1] = {0}, eights = many_rows_over(m, 8);
+    int64_t least[EXACT + 1] = {0}, eights = many_rows_over(g->m, 8);
     int last[EXACT + 1] = {0}, widest = k->n_widths - 1;
     int64_t many = eights > EXACT ? many_rows_over(eights - EXACT, k->widths[widest] / 8) : 0;
     out.tiles[widest] = many;
@@ -65,7 +87,7 @@ static struct cover cover(const struct kind *k, int64_t m)
         least[e] = INT64_MAX;
         for (int w = 0; w < k->n_widths; w++) {
             int64_t before = e - k->widths[w] / 8;
-            int64_t cost = least[before > 0 ? before : 0] + grouped_step_cost(k->widths[w]);
+            int64_t cost = least[before > 0 ? before : 0] + tile_cost(k, k->widths[w], steps_of(g));
             if (cost < least[e]) least[e] = cost, last[e] = w;
         }
     }
@@ -73,23 +95,18 @@ static struct cover cover(const struct kind *k, int64_t m)
     return out;
 }
 
-static int parts_of(const struct kind *k, int64_t m)
+static int parts_of(const struct kind *k, const struct gemm_group *g)
 {
-    struct cover c = cover(k, m);
+    struct cover c = cover(k, g);
     int parts = 0;
     for (int w = 0; w < k->n_widths; w++) parts += c.tiles[w] > 0;
     return parts;
 }
 
-static int64_t steps_of(const struct gemm_group *g)
-{
-    return many_rows_over(g->k, GROUPED_STEP);
-}
-
-/* Kilobytes of a group's activations as halves. */
+/* A group's activations as halves: eights of tokens by steps. */
 static int64_t decoded_of(const struct gemm_group *g)
 {
-    return many_rows_over(g->m, 8) * steps_of(g) * 2;
+    return many_rows_over(g->m, 8) * steps_of(g);
 }
 
 /* ---- what is served ---- */
@@ -110,7 +127,7 @@ static bool can_be_counted(const struct grouped_gemm_args *a)
     double cost = 0;
     for (int64_t i = 0; i < a->n_groups; i++) {
         const struct gemm_group *g = &a->groups[i];
-        cost += (double)many_rows_over(g->n, GROUPED_FEATURES(1)) * (double)steps_of(g) *
+        cost += (double)many_rows_over(g->n, GROUPED_FEATURES(1)) * (double)(steps_of(g) + 4) *
                 ((double)g->m + 256);
     }
     return cost < UINT32_MAX / 2.0;
@@ -135,29 +152,27 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
 
 /* ---- choosing ---- */
 
-/* Cycles that a choice takes, as measured on an H200: a step of a tile, and what the sums of
- * divided tiles cost. Whole tiles: as many rounds as the fullest block has. */
-static double cycles_of(const struct grouped_gemm_args *a, int choice, int blocks)
+/* What a choice costs. Whole tiles: as many rounds as there are, the last one with the longest. */
+static double cost_of(const struct grouped_gemm_args *a, int choice, int blocks)
 {
     const struct kind *k = kind_of(choice);
-    const double divided = k->rows == 2 ? 23000 : 10000;
     double sum = 0, longest = 0, tiles = 0;
     for (int64_t i = 0; i < a->n_groups; i++) {
         const struct gemm_group *g = &a->groups[i];
         if (grouped_gemm_is_empty(g)) continue;
-        struct cover c = cover(k, g->m);
+        struct cover c = cover(k, g);
         for (int w = 0; w < k->n_widths; w++) {
-            double step = k->rows == 2 ? 1100 + 16 * k->widths[w] : 2000;
+            double tile = (double)tile_cost(k, k->widths[w], steps_of(g));
             double count =
                 (double)c.tiles[w] * (double)many_rows_over(g->n, GROUPED_FEATURES(k->rows));
-            double tile = (double)steps_of(g) * step;
             sum += count * tile;
             tiles += count;
             if (count > 0 && tile > longest) longest = tile;
         }
     }
-    if (!is_whole(choice)) return sum / blocks + divided;
-    return (double)many_rows_over((int64_t)tiles, blocks) * longest;
+    if (!is_whole(choice)) return sum / blocks + k->costs->cut;
+    int64_t before = ((int64_t)tiles - 1) / blocks; /* rounds before the last one */
+    return tiles > 0 ? (double)before * sum / tiles + longest : 0;
 }
 
 static int blocks_of(const struct gpu_info *info)
@@ -169,7 +184,7 @@ static int usual(const void *args, const struct op_device *device)
 {
     int best = 0, blocks = blocks_of(gpu_info(device->gpu));
     for (int c = 1; c < (int)(sizeof choice_names / sizeof *choice_names); c++)
-        if (cycles_of(args, c, blocks) < cycles_of(args, best, blocks)) best = c;
+        if (cost_of(args, c, blocks) < cost_of(args, best, blocks)) best = c;
     return best;
 }
 
@@ -178,14 +193,14 @@ static const struct op_choices choices = {
 
 /* ---- running ---- */
 
-enum { OVERHANG = 16 }; /* kilobytes that the last tile's width may read behind */
+enum { OVERHANG = 16 }; /* eights that the last tile's width may read behind */
 
 static int64_t decoded_all(const struct grouped_gemm_args *a)
 {
-    int64_t kilobytes = OVERHANG;
+    int64_t eights = OVERHANG;
     for (int64_t i = 0; i < a->n_groups; i++)
-        if (!grouped_gemm_is_empty(&a->groups[i])) kilobytes += decoded_of(&a->groups[i]);
-    return kilobytes * GROUPED_KILO;
+        if (!grouped_gemm_is_empty(&a->groups[i])) eights += decoded_of(&a->groups[i]);
+    return eights * GROUPED_EIGHT_BYTES;
 }
 
 /* For any choice: tiles of 256 have the larger sums. */
@@ -195,19 +210,31 @@ static size_t workspace(const void *args, int workers)
     return (size_t)decoded_all(args) + GROUPED_BLOCKS_MAX * kind_of(0)->partial;
 }
 
-/* The parts of a group behind those of k; its activations as halves are at `at`. */
-static void add_group(const struct kind *kind, const struct grouped_gemm_args *a,
-                      const struct gemm_group *g, uint32_t at, struct grouped_wgmma_args *k)
+/* The parts of a group behind those of k, whose cost is *cost, and its map behind the others; its
+ * activations as halves are at `at`. */
+static void add_group(struct gpu_stream *stream, const struct kind *kind,
+                      const struct grouped_gemm_args *a, const struct gemm_group *g, uint32_t map,
+                      struct grouped_wgmma_args *k, uint32_t *cost)
 {
-    struct cover c = cover(kind, g->m);
-    int64_t token = 0;
+    struct cover c = cover(kind, g);
+    int64_t token = 0, rows = many_rows_over(g->n, GROUPED_FEATURES(kind->rows));
+    uint32_t at = k->decode;
+    gpu_put_map(
+        stream,
+        &(struct gpu_tensor){.data = g->b.codes,
+                             .element = GPU_U32,
+                             .rank = 2,
+                             .sizes = {(uint64_t)g->k / 8, (uint64_t)g->n},
+                             .strides = {(uint64_t)g->k / 2},
+                             .box = {GROUPED_STEP / 8, (uint32_t)GROUPED_FEATURES(kind->rows)}},
+        &k->map[map]);
     for (int w = kind->n_widths - 1; w >= 0; w--) {
         if (!c.tiles[w]) continue;
-        int64_t tiles = c.tiles[w] * many_rows_over(g->n, GROUPED_FEATURES(kind->rows));
+        int width = kind->widths[w];
         uint32_t eights = (uint32_t)many_rows_over(g->m, 8);
-        k->part[k->n_parts++] = (struct grouped_part){
+        struct grouped_part *part = &k->part[k->n_parts++];
+        *part = (struct grouped_part){
             .a = g->a.codes,
-            .b = g->b.codes,
             .a_scales = g->a.scales,
             .b_scales = g->b.scales,
             .c = (char *)a->c + g->c_at,
@@ -216,18 +243,54 @@ static void add_group(const struct kind *kind, const struct grouped_gemm_args *a
             .m = (int32_t)g->m,
             .n = (int32_t)g->n,
             .k = (int32_t)g->k,
-            .first = k->cost,
-            .width = (uint16_t)kind->widths[w],
+            .first = *cost,
+            .width = (uint16_t)width,
             .tiles = (uint16_t)c.tiles[w],
             .token = (uint16_t)token,
             .steps = (uint16_t)steps_of(g),
+            .map = map,
             .at = at,
             .eights = eights,
             .decodes = token ? 0 : eights,
+            .before = k->decode,
+            .step_cost = (uint32_t)step_cost(kind, width),
+            .tile_cost = (uint32_t)tile_cost(kind, width, steps_of(g)),
         };
-        token += c.tiles[w] * kind->widths[w];
-        k->cost += (uint32_t)(tiles * steps_of(g) * grouped_step_cost(kind->widths[w]));
+        if (!token) k->decode += (uint32_t)decoded_of(g);
+        token += c.tiles[w] * width;
+        *cost += (uint32_t)(c.tiles[w] * rows) * part->tile_cost;
     }
+}
+
+/* The cost x, which is in part g, moved to where the work can be cut: between tiles, or between two
+ * steps that are not near a tile's ends. */
+static uint32_t cut(const struct grouped_part *g, uint32_t x, bool whole)
+{
+    enum { LEAST = 2 }; /* steps of a part of a tile */
+    uint32_t begin = x - (x - g->first) % g->tile_cost, end = begin + g->tile_cost;
+    uint32_t step = (x - begin + g->step_cost / 2) / g->step_cost;
+    if (whole) return step * 2 < g->steps ? begin : end;
+    if (step < LEAST) return begin;
+    return step + LEAST > g->steps ? end : begin + step * g->step_cost;
+}
+
+static int part_at(const struct grouped_wgmma_args *k, int part, uint32_t x)
+{
+    while (part + 1 < k->n_parts && k->part[part + 1].first <= x) part++;
+    return part;
+}
+
+/* All cost in equal shares, one for each block. */
+static void divide(struct grouped_wgmma_args *k, uint32_t cost, int blocks, bool whole)
+{
+    int part = 0;
+    for (int b = 0; b < blocks; b++) {
+        uint32_t x = (uint32_t)((uint64_t)cost * (uint64_t)b / (uint64_t)blocks);
+        part = part_at(k, part, x);
+        k->begin[b] = cut(&k->part[part], x, whole);
+        k->begin_part[b] = (uint8_t)part_at(k, part, k->begin[b]);
+    }
+    k->begin[blocks] = cost;
 }
 
 /* As many groups as a launch takes, from `next` on; where to go on. */
@@ -238,24 +301,23 @@ static int64_t put_some(const struct op_context *context, const struct grouped_g
     uint32_t *words = gpu_stream_counters(context->stream) + COUNTERS;
     struct grouped_wgmma_args k = {
         .c_type = (int32_t)a->c_type,
-        .whole = is_whole(context->choice),
         .scales = (int32_t)a->scales,
         .decoded = context->workspace,
         .partial = (float *)(void *)((char *)context->workspace + decoded_all(a)),
         .words = words,
     };
-    uint32_t at = 0;
+    uint32_t maps = 0, cost = 0;
+    int blocks = blocks_of(gpu_stream_info(context->stream));
     for (; next < a->n_groups; next++) {
         const struct gemm_group *g = &a->groups[next];
         if (grouped_gemm_is_empty(g)) continue;
-        if (k.n_parts + parts_of(kind, g->m) > GROUPED_PARTS_MAX) break;
-        add_group(kind, a, g, at, &k);
-        at += (uint32_t)decoded_of(g);
+        if (k.n_parts + parts_of(kind, g) > GROUPED_PARTS_MAX) break;
+        add_group(context->stream, kind, a, g, maps++, &k, &cost);
     }
-    if (k.n_parts)
-        gpu_put(
-            context->stream, IMAGE, kind->function,
-            &(struct gpu_launch){.grid = {(unsigned)blocks_of(gpu_stream_info(context->stream))},
+    if (!k.n_parts) return next;
+    divide(&k, cost, blocks, is_whole(context->choice));
+    gpu_put(context->stream, IMAGE, kind->function,
+            &(struct gpu_launch){.grid = {(unsigned)blocks},
                                  .block = {GROUPED_THREADS},
                                  .shared_bytes = kind->shared,
                                  .together = true},
