@@ -16,6 +16,8 @@ T       ?= 60
 N       ?= 0
 # make soak: kills at random moments
 KILLS   ?= 2000
+# make arm: every script too
+ARM_ALL ?= OFF
 
 .PHONY: release help setup setup-test demo test lint kernels tsan pgo install deb deb-try fuzz soak arm clean
 
@@ -40,15 +42,13 @@ demo: setup                 ## build, then run and time the built-in model
 
 # What a test only repeats (draws, tokens of a text) the sanitized ones repeat less often than the release tests,
 # which do it in full. Those come last, so that their closing line ends the output.
-test: setup-test            ## release and sanitized tests, clang build, lint (minutes)
+# The sanitized build is clang's, so it has clang's warnings; the frames of clang's release build are seen by `make soak`.
+test: setup-test            ## release tests (gcc), sanitized tests (clang), lint (minutes)
 	@echo "== release build (gcc)"
 	@CC=gcc $(CMAKE) $(QUIET) -S . -B build -DCMAKE_BUILD_TYPE=Release -DSOL_TESTS=ON $(ALL)
 	@$(BUILD) build -j$(JOBS)
 	@echo "== lint"
 	@tools/lint build
-	@echo "== library and binary with clang"
-	@CC=clang $(CMAKE) $(QUIET) -S . -B build-clang -DCMAKE_BUILD_TYPE=Release -DSOL_TESTS=OFF $(ALL)
-	@$(BUILD) build-clang -j$(JOBS)
 	@echo "== tests with ASan and UBSan (clang)"
 	@CC=clang $(CMAKE) $(QUIET) -S . -B build-asan -DSOL_SANITIZE=ON $(ALL)
 	@$(BUILD) build-asan -j$(JOBS)
@@ -102,16 +102,20 @@ soak: setup-test            ## long harnesses: KILLS kills, every kind of file, 
 	@tests/soak_objects.sh build/sol
 	@echo "== every next step"
 	@SOL_NEXT_ALL=1 python3 tests/next_steps.py build/sol .
+	@echo "== library and binary with clang"
+	@CC=clang $(CMAKE) $(QUIET) -S . -B build-clang -DCMAKE_BUILD_TYPE=Release -DSOL_TESTS=OFF $(ALL)
+	@$(BUILD) build-clang -j$(JOBS)
 	@echo "== every example, every kernel through NVRTC, more schedules of emulated Blackwell"
 	@CC=gcc $(CMAKE) $(QUIET) -S . -B build -DCMAKE_BUILD_TYPE=Release -DSOL_TESTS=ON $(ALL)
 	@$(BUILD) build -j$(JOBS)
 	@cd build && SOL_TEST_WHOLE=1 $(CTEST) -R '^(cli_examples|cli_emulate_blackwell|unit_gpu)$$'
+	@$(MAKE) arm ARM_ALL=ON
 	@$(MAKE) fuzz
 
-arm: setup                  ## cross-build for aarch64 and run the tests under qemu
+arm: setup                  ## cross-build for aarch64, run under qemu what a processor matters to (ARM_ALL=ON: all)
 	@tools/setup arm
 	@$(CMAKE) $(QUIET) -S . -B build-arm -DCMAKE_BUILD_TYPE=Release \
-	    -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64.cmake $(ALL) $(SOL_CMAKE_FLAGS)
+	    -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64.cmake -DSOL_EMULATE_ALL=$(ARM_ALL) $(ALL) $(SOL_CMAKE_FLAGS)
 	@$(BUILD) build-arm -j$(JOBS)
 	@echo "== tests for aarch64 under qemu"
 	@cd build-arm && $(CTEST)
