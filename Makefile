@@ -1,8 +1,10 @@
 # Thin front to CMake and tools/. `make help` lists the targets.
 JOBS  := $(shell nproc 2>/dev/null || echo 2)
-CMAKE := cmake -Wno-dev
+# Ninja where it is: new build folders are ready sooner. Asked for by each command, as `make test` installs it.
+CMAKE := CMAKE_GENERATOR="$$(command -v ninja >/dev/null && echo Ninja || echo Unix Makefiles)" cmake -Wno-dev
 BUILD := cmake --build
-CTEST := ctest --output-on-failure -j$(JOBS)
+# One test more than there are processors: many wait, for signals, sleeping programs and disks.
+CTEST := ctest --output-on-failure -j$(shell expr $(JOBS) + 1)
 QUIET := --log-level=WARNING
 # Kernels of every architecture: what is tested. Compiled once for all build folders.
 ALL   := -DSOL_CUDA_ARCHS=all
@@ -16,6 +18,8 @@ T       ?= 60
 N       ?= 0
 # make soak: kills at random moments
 KILLS   ?= 2000
+# make arm: every script too
+ARM_ALL ?= OFF
 
 .PHONY: release help setup setup-test demo test lint kernels tsan pgo install deb deb-try fuzz soak arm clean
 
@@ -40,6 +44,8 @@ demo: setup                 ## build, then run and time the built-in model
 
 # What a test only repeats (draws, tokens of a text) the sanitized ones repeat less often than the release tests,
 # which do it in full. Those come last, so that their closing line ends the output.
+# The sanitized build has clang's warnings too, but not the sizes of its frames, its link of the libraries, and what is
+# left without assertions: hence a third build.
 test: setup-test            ## release and sanitized tests, clang build, lint (minutes)
 	@echo "== release build (gcc)"
 	@CC=gcc $(CMAKE) $(QUIET) -S . -B build -DCMAKE_BUILD_TYPE=Release -DSOL_TESTS=ON $(ALL)
@@ -106,12 +112,13 @@ soak: setup-test            ## long harnesses: KILLS kills, every kind of file, 
 	@CC=gcc $(CMAKE) $(QUIET) -S . -B build -DCMAKE_BUILD_TYPE=Release -DSOL_TESTS=ON $(ALL)
 	@$(BUILD) build -j$(JOBS)
 	@cd build && SOL_TEST_WHOLE=1 $(CTEST) -R '^(cli_examples|cli_emulate_async|unit_gpu)$$'
+	@$(MAKE) arm ARM_ALL=ON
 	@$(MAKE) fuzz
 
-arm: setup                  ## cross-build for aarch64 and run the tests under qemu
+arm: setup                  ## cross-build for aarch64, run under qemu what a processor matters to (ARM_ALL=ON: all)
 	@tools/setup arm
 	@$(CMAKE) $(QUIET) -S . -B build-arm -DCMAKE_BUILD_TYPE=Release \
-	    -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64.cmake $(ALL) $(SOL_CMAKE_FLAGS)
+	    -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64.cmake -DSOL_EMULATE_ALL=$(ARM_ALL) $(ALL) $(SOL_CMAKE_FLAGS)
 	@$(BUILD) build-arm -j$(JOBS)
 	@echo "== tests for aarch64 under qemu"
 	@cd build-arm && $(CTEST)

@@ -374,8 +374,9 @@ def step(server, tool, ok=True, refused=False, **arguments):
         if call is None:
             continue
         named += 1
-        # As it stands, but for the ten repetitions of a benchmark.
-        fewer = {"repetitions": 2} if call["tool"] == "bench" and not os.environ.get("SOL_NEXT_ALL") else {}
+        # As it stands, but for the ten repetitions of a benchmark, and the minute of one of whole layers.
+        less = {"bench": {"repetitions": 2}, "gemm_bench": {"shapes": ["m=8,24;n=64;k=64"]}}
+        fewer = {} if os.environ.get("SOL_NEXT_ALL") else less.get(call["tool"], {})
         with Kept():
             then = server.call(call["tool"], {**fewer, **call["arguments"]})
         if not then["ok"] and not (refused and then["exit_status"] == 7):

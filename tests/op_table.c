@@ -52,7 +52,10 @@ static void every_variant_matches_its_reference(void **state)
     enum { MOST = 64 };
     struct chooser chooser;
     struct verify_result results[MOST];
-    struct verify_options options = {.seed = 42, .rounds = rounds};
+    /* Brief where the same variants run in full beside it, on a processor that has more. */
+    struct verify_options options = {
+        .seed = 42, .rounds = rounds, .brief = getenv("SOL_TEST_BRIEF") != NULL};
+    if (options.brief) print_message("reduced: one case of each kind (SOL_TEST_BRIEF)\n");
     chooser_init(&chooser, pool_size(pool));
     for (int i = 0; i < op_table_count; i++) {
         int variants[MOST], count = op_variant_count(op_table[i]), ran = 0;
@@ -108,7 +111,8 @@ static void add_hides_nan(const struct op_context *context, const void *args)
         if (!(x[i] - x[i] == 0)) x[i] = 0;
 }
 
-static int failures_of_op(struct op op, void (*run)(const struct op_context *, const void *))
+static int failures_of_op(struct op op, void (*run)(const struct op_context *, const void *),
+                          bool brief)
 {
     struct op_variant variant = {
         .name = "planted", .run = run, .workspace = op.reference_workspace};
@@ -118,14 +122,14 @@ static int failures_of_op(struct op op, void (*run)(const struct op_context *, c
     struct chooser chooser;
     chooser_init(&chooser, pool_size(pool));
     struct verify_result result;
-    struct verify_options options = {.seed = 7, .rounds = 1};
+    struct verify_options options = {.seed = 7, .rounds = 1, .brief = brief};
     assert_int_equal(verify_variants(&op, &(int){0}, 1, &chooser, pool, &options, &result), SOL_OK);
     return result.failed;
 }
 
 static int failures_of(void (*run)(const struct op_context *, const void *))
 {
-    return failures_of_op(op_add, run);
+    return failures_of_op(op_add, run, false);
 }
 
 /* ---- the same with grouped_gemm, whose results are of many sizes and types ---- */
@@ -183,10 +187,12 @@ static void grouped_spreads_nan(const struct op_context *context, const void *ar
 static void verify_finds_faults_of_groups(void **state)
 {
     (void)state;
-    assert_int_equal(failures_of_op(op_grouped_gemm, grouped_right), 0);
-    assert_true(failures_of_op(op_grouped_gemm, grouped_cuts_off) > 0);
-    assert_true(failures_of_op(op_grouped_gemm, grouped_writes_between) > 0);
-    assert_true(failures_of_op(op_grouped_gemm, grouped_spreads_nan) > 0);
+    /* Some faults show in a few cases. That the reference passes all is tested above. */
+    assert_int_equal(failures_of_op(op_grouped_gemm, grouped_right, true), 0);
+    assert_true(failures_of_op(op_grouped_gemm, grouped_writes_between, true) > 0);
+    if (getenv("SOL_TEST_BRIEF")) return; /* the run beside it has the others */
+    assert_true(failures_of_op(op_grouped_gemm, grouped_cuts_off, false) > 0);
+    assert_true(failures_of_op(op_grouped_gemm, grouped_spreads_nan, false) > 0);
 }
 
 static void verify_finds_planted_faults(void **state)
