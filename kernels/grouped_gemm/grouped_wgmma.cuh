@@ -4,11 +4,11 @@
  *
  * Weights (b) are the operand of 64 rows, activations (a) the other one, any multiple of 8 tokens.
  * A block has a warpgroup that has both copied into shared memory, and two that decode weights into
- * their own registers and multiply, 64 or 128 features each. Activations are decoded once, by all
- * blocks, before all else. Which column of a step is which column of a product is free as long as
- * both sides agree: lane t of a row's four takes 32 columns of a step from 32 t on, 16 bytes of
- * codes, which are two blocks. Who decodes activations does the same, and matrices of 8 x 8 leave
- * as the lanes have them.
+ * their own registers and multiply, 64 or 128 features each, or 64 of a gate and of up. Activations
+ * are decoded once, by all blocks, before all else. Which column of a step is which column of a
+ * product is free as long as both sides agree: lane t of a row's four takes 32 columns of a step
+ * from 32 t on, 16 bytes of codes, which are two blocks. Who decodes activations does the same, and
+ * matrices of 8 x 8 leave as the lanes have them.
  *
  * The work, tiles by steps of 128 columns, is cut by the host into parts of equal cost, one for
  * each block. Where a cut falls within a tile, the block that has its beginning adds what the
@@ -17,6 +17,7 @@
 #define KERNELS_GROUPED_GEMM_GROUPED_WGMMA_CUH
 
 #include "grouped_gemm/grouped_decode.cuh"
+#include "swiglu/swiglu.cuh"
 #include "wgmma_ring.cuh"
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -26,30 +27,40 @@
 /* Weights of a step, as they are: codes by the copy engine, scales in atoms too. */
 template <class K> struct weight_stream {
     const tensor_map *map;
-    const uint8_t *scales; /* of the tile's first row in its next step */
-    int feature, blocks;   /* blocks of 128 rows that have scales */
-    int64_t row;           /* bytes of scales of 128 rows */
+    const uint8_t *scales[K::ROWS]; /* of each 128 rows' first one in its next step */
+    int feature, blocks;            /* blocks of 128 rows that have scales */
 
     INLINE void begin(const grouped_wgmma_args &a, const grouped_tile &tile)
     {
         const grouped_part &g = *tile.part;
         map = &a.map[g.map];
         feature = tile.feature;
-        scales = g.b_scales + scale_index(a.scales, feature, tile.first * 8, g.k / 16);
-        row = scale_index(a.scales, ATOM_ROWS, 0, g.k / 16);
-        blocks = min((int)K::ROWS, (g.n - feature + ATOM_ROWS - 1) / ATOM_ROWS);
+        int64_t at = scale_index(a.scales, feature, tile.first * 8, g.k / 16);
+        scales[0] = g.b_scales + at;
+        if constexpr (K::MATRICES == 2)
+            scales[1] = g.up_scales + at;
+        else if constexpr (K::ROWS == 2)
+            scales[1] = scales[0] + scale_index(a.scales, ATOM_ROWS, 0, g.k / 16);
+        blocks =
+            K::MATRICES == 2 ? 2 : min((int)K::ROWS, (g.n - feature + ATOM_ROWS - 1) / ATOM_ROWS);
     }
 
     /* Step s, by one thread; `whole`: it has 128 columns, not 64. */
     INLINE void copy(const grouped_wgmma_args &a, int s, bool whole, uint32_t to, uint32_t full)
     {
+        enum { CODES = GROUPED_STEP / 2 };
         uint32_t bytes = whole ? GROUPED_SCALES_BYTES : ATOM_BYTES;
-        barrier_expect(full, K::FEATURES * (GROUPED_STEP / 2) + (in_atoms(a) ? blocks * bytes : 0));
-        copy_box_2d(to + K::CODES_AT, *map, s * (GROUPED_STEP / 8), feature, full);
+        barrier_expect(full, K::STAGE_ROWS * CODES + (in_atoms(a) ? blocks * bytes : 0));
+        for (int i = 0; i < K::MATRICES; i++)
+            copy_box_2d(to + K::CODES_AT + i * K::FEATURES * CODES, map[i], s * (GROUPED_STEP / 8),
+                        feature, full);
         if (!in_atoms(a)) return;
-        for (int i = 0; i < blocks; i++)
-            copy_in(to + K::SCALES_AT + i * GROUPED_SCALES_BYTES, scales + i * row, bytes, full);
-        scales += GROUPED_SCALES_BYTES;
+#pragma unroll
+        for (int i = 0; i < K::ROWS; i++) {
+            if (i < blocks)
+                copy_in(to + K::SCALES_AT + i * GROUPED_SCALES_BYTES, scales[i], bytes, full);
+            scales[i] += GROUPED_SCALES_BYTES;
+        }
     }
 };
 
@@ -63,8 +74,8 @@ INLINE int weight_threads(const grouped_wgmma_args &a)
 /* Scales that lie in rows: of a step, 8 bytes a row, through registers. In shared memory they lie
  * as in atoms. */
 template <class K> struct scale_stream {
-    enum { THREADS = GROUPED_WARPGROUP - WARP, EACH = (K::FEATURES + THREADS - 1) / THREADS };
-    const uint8_t *from;
+    enum { THREADS = GROUPED_WARPGROUP - WARP, EACH = (K::STAGE_ROWS + THREADS - 1) / THREADS };
+    const uint8_t *from[K::MATRICES]; /* the tile's first row */
     uint32_t next[EACH][2];
     int pitch, first, rows; /* this thread's first row; rows of the tile that there are */
 
@@ -74,25 +85,30 @@ template <class K> struct scale_stream {
         pitch = g.k / 16;
         first = threadIdx.x < WARP ? threadIdx.x : threadIdx.x - WARP;
         rows = min((int)K::FEATURES, g.n - tile.feature);
-        from = g.b_scales + (int64_t)(tile.feature + first) * pitch + tile.first * 8;
+        int64_t at = (int64_t)tile.feature * pitch + tile.first * 8;
+        from[0] = g.b_scales + at;
+        if constexpr (K::MATRICES == 2) from[1] = g.up_scales + at;
     }
     INLINE void load(bool whole)
     {
 #pragma unroll
         for (int i = 0; i < EACH; i++) {
-            bool there = first + i * THREADS < rows;
-            const uint32_t *at = (const uint32_t *)(from + i * THREADS * pitch);
+            int row = first + i * THREADS, matrix = row / K::FEATURES;
+            row -= matrix * K::FEATURES;
+            bool there = matrix < K::MATRICES && row < rows;
+            const uint32_t *at =
+                (const uint32_t *)((matrix == 0 ? from[0] : from[K::MATRICES - 1]) + row * pitch);
             next[i][0] = there ? __ldg(at) : 0;
             next[i][1] = there && whole ? __ldg(at + 1) : 0;
         }
-        from += 8;
+        for (int i = 0; i < K::MATRICES; i++) from[i] += 8;
     }
     INLINE void store(uint32_t to) const
     {
 #pragma unroll
         for (int i = 0; i < EACH; i++) {
             int row = first + i * THREADS;
-            if (row >= K::FEATURES) break;
+            if (row >= K::STAGE_ROWS) break;
             uint32_t at = to + K::SCALES_AT + row / ATOM_ROWS * GROUPED_SCALES_BYTES +
                           row % 32 * 16 + row % ATOM_ROWS / 32 * 4;
             store_shared_4(at, next[i][0]);
@@ -192,7 +208,7 @@ template <class K> struct weight_place {
     INLINE weight_place()
     {
         uint32_t thread = threadIdx.x - GROUPED_WARPGROUP, t = thread % 4;
-        uint32_t row = thread / GROUPED_WARPGROUP * 64 * K::ROWS +
+        uint32_t row = thread / GROUPED_WARPGROUP * K::WARPGROUP_ROWS +
                        thread % GROUPED_WARPGROUP / WARP * 16 + thread % WARP / 4;
         codes = K::CODES_AT + row * (GROUPED_STEP / 2) + t * 16;
         scales = K::SCALES_AT + row / ATOM_ROWS * GROUPED_SCALES_BYTES + t / 2 * ATOM_BYTES +
@@ -202,11 +218,12 @@ template <class K> struct weight_place {
     /* Of the stage at `stage`, 64 rows. */
     INLINE void load(weight_words<K> &w, uint32_t stage, int tile) const
     {
+        enum { NEXT_SCALES = K::NEXT_ROWS == ATOM_ROWS ? (int)GROUPED_SCALES_BYTES : 8 };
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             w.row[tile][i] =
-                load_shared_16(stage + codes + (tile * 64 + i * 8) * (GROUPED_STEP / 2));
-            w.scales[tile][i] = load_shared_2(stage + scales + i * 8 * 16 + tile * 8);
+                load_shared_16(stage + codes + (tile * K::NEXT_ROWS + i * 8) * (GROUPED_STEP / 2));
+            w.scales[tile][i] = load_shared_2(stage + scales + i * 8 * 16 + tile * NEXT_SCALES);
         }
     }
 };
@@ -398,6 +415,19 @@ INLINE void store_halves(const grouped_wgmma_args &a, const grouped_tile &tile, 
     }
 }
 
+/* Sums of features `feature` and 8 behind it as numbers of c. */
+template <class K>
+INLINE void scale_sums(float (&sums)[K::SUMS], const float *factor, const float *bias, int feature,
+                       int n)
+{
+    float by = 0x1p28f * (factor ? __ldg(factor) : 1), add[2];
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+        add[i] = bias && feature + 8 * i < n ? __ldg(bias + feature + 8 * i) : 0;
+#pragma unroll
+    for (int i = 0; i < K::SUMS; i++) sums[i] = fmaf(sums[i], by, add[i / 2 % 2]);
+}
+
 template <class K>
 INLINE void finish(const grouped_wgmma_args &a, const grouped_tile &tile,
                    float (&sums)[K::ROWS][K::SUMS], uint32_t shared, uint32_t out)
@@ -408,19 +438,22 @@ INLINE void finish(const grouped_wgmma_args &a, const grouped_tile &tile,
         return;
     }
     if (tile.last < g.steps) add_parts<K>(a, g, sums, shared);
-    float factor = 0x1p28f * (g.factor ? __ldg(g.factor) : 1);
     int thread = threadIdx.x - GROUPED_WARPGROUP, wg = thread / GROUPED_WARPGROUP;
-    int row = thread % GROUPED_WARPGROUP / WARP * 16 + thread % WARP / 4;
+    int first = tile.feature + wg * K::WARPGROUP_ROWS;
+    int feature = first + thread % GROUPED_WARPGROUP / WARP * 16 + thread % WARP / 4;
+    if constexpr (K::MATRICES == 2) {
+        scale_sums<K>(sums[0], g.factor, g.bias, feature, g.n);
+        scale_sums<K>(sums[1], g.up_factor, g.up_bias, feature, g.n);
 #pragma unroll
-    for (int t = 0; t < K::ROWS; t++) {
-        int first = tile.feature + (wg * K::ROWS + t) * 64;
-        float bias[2];
+        for (int i = 0; i < K::SUMS; i++)
+            sums[0][i] = swiglu(sums[0][i], sums[1][i], a.alpha, a.limit);
+        store_halves<K>(a, tile, first, sums[0], out);
+    } else {
 #pragma unroll
-        for (int i = 0; i < 2; i++)
-            bias[i] = g.bias && first + row + 8 * i < g.n ? __ldg(g.bias + first + row + 8 * i) : 0;
-#pragma unroll
-        for (int i = 0; i < K::SUMS; i++) sums[t][i] = fmaf(sums[t][i], factor, bias[i / 2 % 2]);
-        store_halves<K>(a, tile, first, sums[t], out);
+        for (int t = 0; t < K::ROWS; t++) {
+            scale_sums<K>(sums[t], g.factor, g.bias, feature + t * 64, g.n);
+            store_halves<K>(a, tile, first + t * 64, sums[t], out);
+        }
     }
 }
 

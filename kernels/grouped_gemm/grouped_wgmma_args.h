@@ -14,17 +14,18 @@ enum {
     GROUPED_EIGHT_BYTES = 2 * GROUPED_KILO, /* eight tokens by a step, decoded */
 };
 
-/* Some tokens of a product, c [m][n] = a [m][k] times b [n][k] transposed: `tiles` tiles of `width`
- * tokens from `token` on. Decoded activations are as the tensor cores read them: of each step, two
- * kilobytes for each eight tokens. Costs are cycles by 16, or what else the host takes them for. */
+/* Some tokens of a product (gated: of two, whose results swiglu makes one of), c [m][n] = a [m][k]
+ * times b [n][k] transposed: `tiles` tiles of `width` tokens from `token` on. Decoded activations
+ * are as the tensor cores read them: of each step, two kilobytes for each eight tokens. Costs are
+ * cycles by 16, or what else the host takes them for. */
 struct grouped_part {
-    const uint8_t *a, *a_scales, *b_scales;
+    const uint8_t *a, *a_scales, *b_scales, *up_scales;
     void *c;
-    const float *bias, *factor; /* or NULL */
+    const float *bias, *up_bias, *factor, *up_factor; /* or NULL */
     int32_t m, n, k;
     uint32_t first; /* cost of the parts before */
     uint16_t width, tiles, token, steps;
-    uint32_t map;     /* codes of b */
+    uint32_t map;     /* codes of b; those of up are the next one */
     uint32_t at;      /* where the decoded activations begin, in GROUPED_EIGHT_BYTES */
     uint32_t eights;  /* m / 8, rounded up */
     uint32_t decodes; /* eights; 0 where a part before decodes the same activations */
@@ -32,33 +33,35 @@ struct grouped_part {
     uint32_t step_cost, tile_cost;
     uint32_t padding;
 };
-SOL_STATIC_ASSERT(sizeof(struct grouped_part) == 104, "host and device agree");
+SOL_STATIC_ASSERT(sizeof(struct grouped_part) == 128, "host and device agree");
 
 /* Blocks at most; words of a stream's counters that they use, which are 0 at first, and where
  * nobody else writes. */
 enum { GROUPED_BLOCKS_MAX = 160, GROUPED_WORDS = GROUPED_BLOCKS_MAX + 1 };
 
 struct grouped_wgmma_args {
-    struct tensor_map map[GROUPED_PARTS_MAX]; /* boxes of a step by a tile's features */
+    struct tensor_map map[2 * GROUPED_PARTS_MAX]; /* boxes of a step by a tile's features */
     struct grouped_part part[GROUPED_PARTS_MAX];
     int32_t n_parts, c_type;
     int32_t scales;  /* enum scale_layout */
     uint32_t decode; /* eights by steps, of all parts */
     uint8_t *decoded;
-    float *partial;  /* a tile's sums for each block */
-    uint32_t *words; /* of all blocks, then one for each block: GROUPED_WORDS */
+    float *partial;     /* a tile's sums for each block */
+    uint32_t *words;    /* of all blocks, then one for each block: GROUPED_WORDS */
+    float alpha, limit; /* of swiglu */
     /* Of each block: the cost before its work, and the part where that begins. */
     uint32_t begin[GROUPED_BLOCKS_MAX + 1];
     uint8_t begin_part[GROUPED_BLOCKS_MAX];
-    uint32_t padding[5];
+    uint32_t padding[3];
 };
 SOL_STATIC_ASSERT(sizeof(struct grouped_wgmma_args) % 64 == 0, "no hidden padding");
 
-/* Every kernel: KIND(symbol, rows of 64 features for each of two warpgroups, tokens of a tile at
- * most, stages). */
+/* Every kernel: KIND(symbol, rows of 64 weights for each of two warpgroups, tokens of a tile at
+ * most, stages, matrices of weights that the rows are of). */
 #define GROUPED_WGMMA_KINDS(KIND)                                                                  \
-    KIND(grouped_wgmma_128, 1, 128, 4)                                                             \
-    KIND(grouped_wgmma_256, 2, 128, 4)
+    KIND(grouped_wgmma_128, 1, 128, 4, 1)                                                          \
+    KIND(grouped_wgmma_256, 2, 128, 4, 1)                                                          \
+    KIND(grouped_wgmma_gated, 2, 128, 4, 2)
 
 /* Widths of tiles, of the one kernel and of the other. With more of them the compiler lets products
  * wait for each other (C7512). */

@@ -11,13 +11,18 @@
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
 /* What a kernel is made of. */
-template <int ROWS_, int TOKENS_, int STAGES_> struct grouped_kind {
+template <int ROWS_, int TOKENS_, int STAGES_, int MATRICES_> struct grouped_kind {
     enum {
         ROWS = ROWS_, /* times 64, of each of two warpgroups */
         TOKENS = TOKENS_,
         STAGES = STAGES_,
         CLUSTER = 1, /* every block copies for itself */
-        FEATURES = GROUPED_FEATURES(ROWS_),
+        MATRICES = MATRICES_,
+        STAGE_ROWS = GROUPED_FEATURES(ROWS_), /* of weights */
+        FEATURES = STAGE_ROWS / MATRICES,     /* of a tile */
+        /* From a warpgroup's first 64 rows to its next, and to the other warpgroup's. */
+        NEXT_ROWS = MATRICES == 2 ? 128 : 64,
+        WARPGROUP_ROWS = MATRICES == 2 ? 64 : 64 * ROWS_,
         HALF_BYTES = GROUPED_HALF_BYTES(TOKENS_),
         CODES_AT = GROUPED_CODES_AT(TOKENS_),
         SCALES_AT = GROUPED_SCALES_AT(ROWS_, TOKENS_),

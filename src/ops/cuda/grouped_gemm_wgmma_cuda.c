@@ -27,16 +27,17 @@ static const struct kind {
     const char *function;
     const int *widths;
     const struct costs *costs;
-    int n_widths, rows; /* rows: times 64, of each of two warpgroups */
-    unsigned shared;    /* bytes */
-    size_t partial;     /* bytes of a block's sums */
+    int n_widths, features, matrices; /* features: of a tile */
+    unsigned shared;                  /* bytes */
+    size_t partial;                   /* bytes of a block's sums */
 } kinds[] = {
-#define KIND(name, rows, tokens, stages)                                                           \
+#define KIND(name, rows, tokens, stages, matrices)                                                 \
     {#name,                                                                                        \
      widths_##rows,                                                                                \
      &costs_##rows,                                                                                \
      (int)(sizeof widths_##rows / sizeof *widths_##rows),                                          \
-     rows,                                                                                         \
+     GROUPED_FEATURES(rows) / (matrices),                                                          \
+     matrices,                                                                                     \
      GROUPED_SHARED_BYTES(rows, tokens, stages),                                                   \
      GROUPED_PARTIAL_BYTES(rows, tokens)},
     GROUPED_WGMMA_KINDS(KIND)
@@ -54,9 +55,9 @@ static int64_t tile_cost(const struct kind *k, int width, int64_t steps)
 
 /* Of a choice: which kernel, and whether its tiles are whole. */
 static const char *const choice_names[] = {"256", "128", "256_whole", "128_whole"};
-static const struct kind *kind_of(int choice)
+static const struct kind *kind_of(const struct grouped_gemm_args *a, int choice)
 {
-    return &kinds[1 - choice % 2];
+    return &kinds[a->gated ? 2 : 1 - choice % 2];
 }
 static bool is_whole(int choice)
 {
@@ -139,7 +140,6 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
     (void)device;
     if (!grouped_gemm_check(a, why)) return false;
     const char *lack = a->format != DTYPE_NVFP4 ? "other formats than nvfp4"
-                       : a->gated               ? "gate and up in one product"
                        : a->c_type == DTYPE_F32 ? "results in float32"
                        : !can_be_counted(a)     ? "products of that size"
                                                 : NULL;
@@ -155,7 +155,7 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
 /* What a choice costs. Whole tiles: as many rounds as there are, the last one with the longest. */
 static double cost_of(const struct grouped_gemm_args *a, int choice, int blocks)
 {
-    const struct kind *k = kind_of(choice);
+    const struct kind *k = kind_of(a, choice);
     double sum = 0, longest = 0, tiles = 0;
     for (int64_t i = 0; i < a->n_groups; i++) {
         const struct gemm_group *g = &a->groups[i];
@@ -163,8 +163,7 @@ static double cost_of(const struct grouped_gemm_args *a, int choice, int blocks)
         struct cover c = cover(k, g);
         for (int w = 0; w < k->n_widths; w++) {
             double tile = (double)tile_cost(k, k->widths[w], steps_of(g));
-            double count =
-                (double)c.tiles[w] * (double)many_rows_over(g->n, GROUPED_FEATURES(k->rows));
+            double count = (double)c.tiles[w] * (double)many_rows_over(g->n, k->features);
             sum += count * tile;
             tiles += count;
             if (count > 0 && tile > longest) longest = tile;
@@ -180,16 +179,27 @@ static int blocks_of(const struct gpu_info *info)
     return info->sm_count < GROUPED_BLOCKS_MAX ? info->sm_count : GROUPED_BLOCKS_MAX;
 }
 
+/* Gate and up have one kernel. */
+static bool serves(const void *args, const struct op_device *device, int choice)
+{
+    const struct grouped_gemm_args *a = args;
+    (void)device;
+    return !a->gated || choice % 2 == 0;
+}
+
 static int usual(const void *args, const struct op_device *device)
 {
     int best = 0, blocks = blocks_of(gpu_info(device->gpu));
     for (int c = 1; c < (int)(sizeof choice_names / sizeof *choice_names); c++)
-        if (cost_of(args, c, blocks) < cost_of(args, best, blocks)) best = c;
+        if (serves(args, device, c) && cost_of(args, c, blocks) < cost_of(args, best, blocks))
+            best = c;
     return best;
 }
 
-static const struct op_choices choices = {
-    .names = choice_names, .count = sizeof choice_names / sizeof *choice_names, .usual = usual};
+static const struct op_choices choices = {.names = choice_names,
+                                          .count = sizeof choice_names / sizeof *choice_names,
+                                          .serves = serves,
+                                          .usual = usual};
 
 /* ---- running ---- */
 
@@ -207,7 +217,21 @@ static int64_t decoded_all(const struct grouped_gemm_args *a)
 static size_t workspace(const void *args, int workers)
 {
     (void)workers;
-    return (size_t)decoded_all(args) + GROUPED_BLOCKS_MAX * kind_of(0)->partial;
+    return (size_t)decoded_all(args) + GROUPED_BLOCKS_MAX * kinds[1].partial;
+}
+
+static void put_map(struct gpu_stream *stream, const struct kind *kind,
+                    const struct scaled_operand *x, const struct gemm_group *g,
+                    struct tensor_map *map)
+{
+    gpu_put_map(stream,
+                &(struct gpu_tensor){.data = x->codes,
+                                     .element = GPU_U32,
+                                     .rank = 2,
+                                     .sizes = {(uint64_t)g->k / 8, (uint64_t)g->n},
+                                     .strides = {(uint64_t)g->k / 2},
+                                     .box = {GROUPED_STEP / 8, (uint32_t)kind->features}},
+                map);
 }
 
 /* The parts of a group behind those of k, whose cost is *cost, and its map behind the others; its
@@ -217,17 +241,10 @@ static void add_group(struct gpu_stream *stream, const struct kind *kind,
                       struct grouped_wgmma_args *k, uint32_t *cost)
 {
     struct cover c = cover(kind, g);
-    int64_t token = 0, rows = many_rows_over(g->n, GROUPED_FEATURES(kind->rows));
+    int64_t token = 0, rows = many_rows_over(g->n, kind->features);
     uint32_t at = k->decode;
-    gpu_put_map(
-        stream,
-        &(struct gpu_tensor){.data = g->b.codes,
-                             .element = GPU_U32,
-                             .rank = 2,
-                             .sizes = {(uint64_t)g->k / 8, (uint64_t)g->n},
-                             .strides = {(uint64_t)g->k / 2},
-                             .box = {GROUPED_STEP / 8, (uint32_t)GROUPED_FEATURES(kind->rows)}},
-        &k->map[map]);
+    put_map(stream, kind, &g->b, g, &k->map[map]);
+    if (a->gated) put_map(stream, kind, &g->up, g, &k->map[map + 1]);
     for (int w = kind->n_widths - 1; w >= 0; w--) {
         if (!c.tiles[w]) continue;
         int width = kind->widths[w];
@@ -237,9 +254,12 @@ static void add_group(struct gpu_stream *stream, const struct kind *kind,
             .a = g->a.codes,
             .a_scales = g->a.scales,
             .b_scales = g->b.scales,
+            .up_scales = g->up.scales,
             .c = (char *)a->c + g->c_at,
             .bias = g->bias,
+            .up_bias = g->up_bias,
             .factor = g->factor,
+            .up_factor = g->up_factor,
             .m = (int32_t)g->m,
             .n = (int32_t)g->n,
             .k = (int32_t)g->k,
@@ -297,7 +317,7 @@ static void divide(struct grouped_wgmma_args *k, uint32_t cost, int blocks, bool
 static int64_t put_some(const struct op_context *context, const struct grouped_gemm_args *a,
                         int64_t next)
 {
-    const struct kind *kind = kind_of(context->choice);
+    const struct kind *kind = kind_of(a, context->choice);
     uint32_t *words = gpu_stream_counters(context->stream) + COUNTERS;
     struct grouped_wgmma_args k = {
         .c_type = (int32_t)a->c_type,
@@ -305,6 +325,8 @@ static int64_t put_some(const struct op_context *context, const struct grouped_g
         .decoded = context->workspace,
         .partial = (float *)(void *)((char *)context->workspace + decoded_all(a)),
         .words = words,
+        .alpha = a->alpha,
+        .limit = a->limit,
     };
     uint32_t maps = 0, cost = 0;
     int blocks = blocks_of(gpu_stream_info(context->stream));
@@ -312,7 +334,8 @@ static int64_t put_some(const struct op_context *context, const struct grouped_g
         const struct gemm_group *g = &a->groups[next];
         if (grouped_gemm_is_empty(g)) continue;
         if (k.n_parts + parts_of(kind, g) > GROUPED_PARTS_MAX) break;
-        add_group(context->stream, kind, a, g, maps++, &k, &cost);
+        add_group(context->stream, kind, a, g, maps, &k, &cost);
+        maps += (uint32_t)kind->matrices;
     }
     if (!k.n_parts) return next;
     divide(&k, cost, blocks, is_whole(context->choice));
