@@ -21,7 +21,7 @@ static const int widths_2[] = {GROUPED_WIDTHS_2(WIDTH)};
  * steps, each also for 16 tokens; and what sums of cut tiles cost a block. */
 static const struct costs {
     int step, step_16, tile, tile_16, cut;
-} costs_1 = {48, 4, 90, 13, 440}, costs_2 = {76, 9, 160, 47, 1000};
+} costs_1 = {48, 4, 90, 13, 600}, costs_2 = {76, 9, 160, 47, 1500};
 
 static const struct kind {
     const char *function;
@@ -300,10 +300,27 @@ static int part_at(const struct grouped_wgmma_args *k, int part, uint32_t x)
     return part;
 }
 
+/* A tile for each block, and nothing for the others; or false, where there are more tiles. */
+static bool give_one_each(struct grouped_wgmma_args *k, uint32_t cost, int blocks)
+{
+    int b = 0;
+    for (int p = 0; p < k->n_parts; p++) {
+        uint32_t end = p + 1 < k->n_parts ? k->part[p + 1].first : cost;
+        for (uint32_t x = k->part[p].first; x < end; x += k->part[p].tile_cost) {
+            if (b == blocks) return false;
+            k->begin[b] = x;
+            k->begin_part[b++] = (uint8_t)p;
+        }
+    }
+    for (; b <= blocks; b++) k->begin[b] = cost;
+    return true;
+}
+
 /* All cost in equal shares, one for each block. */
 static void divide(struct grouped_wgmma_args *k, uint32_t cost, int blocks, bool whole)
 {
     int part = 0;
+    if (whole && give_one_each(k, cost, blocks)) return;
     for (int b = 0; b < blocks; b++) {
         uint32_t x = (uint32_t)((uint64_t)cost * (uint64_t)b / (uint64_t)blocks);
         part = part_at(k, part, x);
