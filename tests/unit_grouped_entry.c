@@ -219,7 +219,8 @@ static void captured(void **state)
     assert_int_equal(run_made(gemm, &made, program.streams[0]), SOL_OK);
     check(program.cuda->capture_end(program.streams[0], &graph));
     check(program.cuda->graph_destroy(graph));
-    /* context_get, context_set to ours, a map for each group, launch, context_set back; and the three above */
+    /* context_get, context_set to ours, a map for each group, launch, context_set back; and the
+     * three above */
     assert_int_equal(fake_cuda_calls() - calls, 7 + GROUPS);
     sol_grouped_gemm_close(gemm);
     end_fake(0);

@@ -17,11 +17,14 @@ static const int widths_1[] = {
 static const int widths_2[] = {GROUPED_WIDTHS_2(WIDTH)};
 #undef WIDTH
 
-/* Costs are cycles by 16, as measured on an H200: of a step of a tile and of a tile beside its
- * steps, each also for 16 tokens; and what sums of cut tiles cost a block. */
+/* Costs are cycles by 16, as measured on an H200: of a step of a tile by its width; of a tile
+ * beside its steps, and for each 16 tokens of it; and what sums of cut tiles cost a block. */
 static const struct costs {
-    int step, step_16, tile, tile_16, cut;
-} costs_1 = {48, 4, 90, 13, 600}, costs_2 = {76, 9, 160, 47, 1500};
+    int step[sizeof widths_1 / sizeof *widths_1], tile, tile_16, cut;
+} costs_1 = {{51, 59, 60, 60, 63, 65, 68, 78}, 90, 13, 600},
+  costs_2 = {{106, 113, 118, 122, 146}, 160, 47, 1500};
+_Static_assert(sizeof widths_1 / sizeof *widths_1 == 8 && sizeof widths_2 / sizeof *widths_2 == 5,
+               "each width has a cost");
 
 static const struct kind {
     const char *function;
@@ -44,13 +47,10 @@ static const struct kind {
 #undef KIND
 };
 
-static int64_t step_cost(const struct kind *k, int width)
+/* Of the w-th width. */
+static int64_t tile_cost(const struct kind *k, int w, int64_t steps)
 {
-    return k->costs->step + k->costs->step_16 * width / 16;
-}
-static int64_t tile_cost(const struct kind *k, int width, int64_t steps)
-{
-    return steps * step_cost(k, width) + k->costs->tile + k->costs->tile_16 * width / 16;
+    return steps * k->costs->step[w] + k->costs->tile + k->costs->tile_16 * k->widths[w] / 16;
 }
 
 /* Of a choice: which kernel, and whether its tiles are whole. */
@@ -88,7 +88,7 @@ static struct cover cover(const struct kind *k, const struct gemm_group *g)
         least[e] = INT64_MAX;
         for (int w = 0; w < k->n_widths; w++) {
             int64_t before = e - k->widths[w] / 8;
-            int64_t cost = least[before > 0 ? before : 0] + tile_cost(k, k->widths[w], steps_of(g));
+            int64_t cost = least[before > 0 ? before : 0] + tile_cost(k, w, steps_of(g));
             if (cost < least[e]) least[e] = cost, last[e] = w;
         }
     }
@@ -162,7 +162,7 @@ static double cost_of(const struct grouped_gemm_args *a, int choice, int blocks)
         if (grouped_gemm_is_empty(g)) continue;
         struct cover c = cover(k, g);
         for (int w = 0; w < k->n_widths; w++) {
-            double tile = (double)tile_cost(k, k->widths[w], steps_of(g));
+            double tile = (double)tile_cost(k, w, steps_of(g));
             double count = (double)c.tiles[w] * (double)many_rows_over(g->n, k->features);
             sum += count * tile;
             tiles += count;
@@ -217,7 +217,7 @@ static int64_t decoded_all(const struct grouped_gemm_args *a)
 static size_t workspace(const void *args, int workers)
 {
     (void)workers;
-    return (size_t)decoded_all(args) + GROUPED_BLOCKS_MAX * kinds[1].partial;
+    return (size_t)decoded_all(args) + GROUPED_BLOCKS_MAX * kind_of(args, 0)->partial;
 }
 
 static void put_map(struct gpu_stream *stream, const struct kind *kind,
@@ -273,8 +273,8 @@ static void add_group(struct gpu_stream *stream, const struct kind *kind,
             .eights = eights,
             .decodes = token ? 0 : eights,
             .before = k->decode,
-            .step_cost = (uint32_t)step_cost(kind, width),
-            .tile_cost = (uint32_t)tile_cost(kind, width, steps_of(g)),
+            .step_cost = (uint32_t)kind->costs->step[w],
+            .tile_cost = (uint32_t)tile_cost(kind, w, steps_of(g)),
         };
         if (!token) k->decode += (uint32_t)decoded_of(g);
         token += c.tiles[w] * width;
