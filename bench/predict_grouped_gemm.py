@@ -24,7 +24,7 @@ SHAPES = [  # src/ops/grouped_gemm_shapes.c: m of the groups, n, k
     ([192, 320], 3072, 4096),
     ([128, 384], 4096, 1536),
 ]
-MEASURED_H200 = [132.5, 87.3, 45.6, 18.8]  # us, grouped_gemm_wgmma_cuda
+MEASURED_H200 = [112.2, 74.2, 30.0, 17.0]  # us, grouped_gemm_wgmma_cuda
 
 
 @dataclass
@@ -75,7 +75,7 @@ class Kernel:
     widths: list  # of tokens
     step: int
     slots: float  # cycles in which a scheduler issues other instructions than products, a step
-    shared: bool  # the same warps issue them, and products wait
+    shared: float  # of the cycles of products in which no other instruction is issued; 0: products run beside them
     cut: float  # cycles of adding up sums of cut tiles; 0: tiles are whole
     ends: float  # cycles of a tile until its first step is there, and of its store
     decodes: bool  # activations before all else
@@ -89,7 +89,7 @@ class Kernel:
 
     def step_cycles(self, width, card):
         products = 2 * self.features * width * self.step / card.tensor
-        return self.slots + products if self.shared else max(self.slots, products)
+        return max(self.slots + self.shared * products, products)
 
     def time(self, shape, card):
         rows, n, k = shape
@@ -98,8 +98,7 @@ class Kernel:
             each = [self.ends + over(k, self.step) * self.step_cycles(w, card) for w in self.tokens(m)]
             tiles += each * over(n, self.features)
         if self.cut:
-            inner = sum(t - self.ends for t in tiles) / card.multiprocessors
-            cycles = inner + self.cut + self.ends
+            cycles = sum(tiles) / card.multiprocessors + self.cut
         else:
             cycles = given_out(tiles, card.multiprocessors)
         memory = moved(shape) / (card.bandwidth * card.reached) / 1e3
@@ -107,28 +106,28 @@ class Kernel:
         return card.launch + max(memory, cycles / card.clock / 1e3) + before, memory
 
 
-# sm_90a (kernels/grouped_gemm/grouped_wgmma.cuh). 228 instructions a warp for 64 columns of 2 x 16 features, of which
-# 120 decode; two warps a scheduler, so 912 slots for a step of 128 columns, and a sixth of the cycles without any.
-# Half the features: a warp of 16 features a scheduler hides nothing of its own latency, and a step takes 2000 cycles
-# whatever its width (measured). Sums of cut tiles: 64 or 128 KB of all blocks through L2, measured.
+# sm_90a (kernels/grouped_gemm/grouped_wgmma.cuh). While products run, 0.57 of the cycles issue nothing else (measured
+# alone, docs/LOG.md). What a step takes beside that, what a tile takes for its results, and what sums of cut tiles
+# cost were measured by clocks in the kernel.
 WIDTHS = [64, 80, 88, 96, 128]
+FEW = [16, 40, 64, 72, 80, 88, 96, 128]
 SM_90A = [
-    Kernel("256", 256, WIDTHS, 128, 912 * 1.2, True, 23000, 0, True),
-    Kernel("256_whole", 256, WIDTHS, 128, 912 * 1.2, True, 0, 0, True),
-    Kernel("128", 128, WIDTHS, 128, 2000, False, 10000, 0, True),
-    Kernel("128_whole", 128, WIDTHS, 128, 2000, False, 0, 0, True),
+    Kernel("256", 256, WIDTHS, 128, 1130, 0.57, 24000, 7500, True),
+    Kernel("256_whole", 256, WIDTHS, 128, 1130, 0.57, 0, 7500, True),
+    Kernel("128", 128, FEW, 128, 680, 0.57, 9600, 2800, True),
+    Kernel("128_whole", 128, FEW, 128, 680, 0.57, 0, 2800, True),
 ]
 # sm_12x (kernels/grouped_gemm/grouped_gemm_mxf4.cu): tiles of 128 features by 128 tokens, of which every 16 that there
 # are cost tensor time. For half a step a warp issues 16 products, 9 reads of shared memory, 10 others: 2 x 2 x 19 slots
 # of a scheduler. Shared memory: 8 warps read 27 lines of 128 bytes, and 72 arrive, 2 x 288 cycles of 2 x 512. A tile is
 # alone on its multiprocessor: 1.2 us until its first data are there, and 4096 cycles for its store.
-SM_12X = [Kernel("mxf4", 128, list(range(16, 129, 16)), 128, 2 * 288, False, 0, 2900 + 4096, False)]
+SM_12X = [Kernel("mxf4", 128, list(range(16, 129, 16)), 128, 2 * 288, 0, 0, 2900 + 4096, False)]
 # sm_100a (kernels/grouped_gemm/grouped_tcgen05.cuh): tiles of 128 features by up to 128 or 256 tokens, weights and
 # scales by copies. What a tile costs beside its products is 1.5 us, half of it behind the next tile's where tensor
 # memory has the sums of two.
 SM_100A = [
-    Kernel("128_tokens", 128, list(range(8, 129, 8)), 256, 0, False, 0, 1400, False),
-    Kernel("256_tokens", 128, list(range(8, 257, 8)), 256, 0, False, 0, 2800, False),
+    Kernel("128_tokens", 128, list(range(8, 129, 8)), 256, 0, 0, 0, 1400, False),
+    Kernel("256_tokens", 128, list(range(8, 257, 8)), 256, 0, 0, 0, 2800, False),
 ]
 
 
