@@ -81,7 +81,7 @@ PY
     has out '\\x'
 
     # ---- progress: which test of how many, the share of all, the time left; no exponents ----
-    often=15
+    often=250 # more than the second after which progress is shown, on fast machines too
     [ "${SOL_SANITIZED:-}" ] && often=4 # there kernels are slow
     python3 - "$work/out" "$SOL_BINARY" bench -p 256 -n 64,96 -r $often --no-limits --no-store <<'PY' 2>"$work/err" || fail "progress"
 import os, pty, re, sys
