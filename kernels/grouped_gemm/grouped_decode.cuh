@@ -18,12 +18,6 @@ INLINE bool in_atoms(const grouped_wgmma_args &a)
     return a.scales == SCALES_ATOMS;
 }
 
-/* Bytes of a row's scales of a step, and from those to the next step's. */
-INLINE int scale_step(const grouped_wgmma_args &a)
-{
-    return in_atoms(a) ? (int)GROUPED_SCALES_BYTES : 2 * (int)ATOM_BLOCKS;
-}
-
 /* Two scales as halves. */
 INLINE uint32_t decode_scales(uint32_t bytes)
 {

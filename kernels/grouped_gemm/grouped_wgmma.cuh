@@ -17,6 +17,7 @@
 #define KERNELS_GROUPED_GEMM_GROUPED_WGMMA_CUH
 
 #include "grouped_gemm/grouped_decode.cuh"
+#include "swiglu/swiglu_near.cuh"
 #include "wgmma_ring.cuh"
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -412,16 +413,6 @@ INLINE void store_halves(const grouped_wgmma_args &a, const grouped_tile &tile, 
                     load_shared_16(out + row * GROUPED_ROW_BYTES + (p ^ row % 8) * 16);
         }
     }
-}
-
-/* As swiglu of swiglu.cuh, but with a division within two units of the last place, since results
- * are rounded to 16 bits. The exact one calls a function where expf is huge, and then takes longer
- * than a tile's products. */
-INLINE float swiglu_near(float gate, float up, float alpha, float limit)
-{
-    float g = gate > limit ? limit : gate;
-    float u = up > limit ? limit : up < -limit ? -limit : up;
-    return __fdividef(g, 1 + expf(-alpha * g)) * (u + 1);
 }
 
 /* Sums of features `feature` and 8 behind it as numbers of c. */

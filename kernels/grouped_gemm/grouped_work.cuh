@@ -23,7 +23,6 @@ template <int ROWS_, int TOKENS_, int STAGES_, int MATRICES_> struct grouped_kin
         /* From a warpgroup's first 64 rows to its next, and to the other warpgroup's. */
         NEXT_ROWS = MATRICES == 2 ? 128 : 64,
         WARPGROUP_ROWS = MATRICES == 2 ? 64 : 64 * ROWS_,
-        HALF_BYTES = GROUPED_HALF_BYTES(TOKENS_),
         CODES_AT = GROUPED_CODES_AT(TOKENS_),
         SCALES_AT = GROUPED_SCALES_AT(ROWS_, TOKENS_),
         STAGE_BYTES = GROUPED_STAGE_BYTES(ROWS_, TOKENS_),

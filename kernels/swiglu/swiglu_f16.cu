@@ -1,13 +1,13 @@
 /* SwiGLU of halves by itself: what `sol gemm bench --gated` puts behind a library's products, which
  * cannot apply it. No op has it: float32 is what goes between sol's kernels. */
 #include "common.cuh"
-#include "swiglu/swiglu.cuh"
 #include "swiglu/swiglu_f16_args.h"
+#include "swiglu/swiglu_near.cuh"
 
 __device__ static uint32_t of_pair(uint32_t gate, uint32_t up, float alpha, float limit)
 {
-    float low = swiglu(f16_to_f32((uint16_t)gate), f16_to_f32((uint16_t)up), alpha, limit);
-    float high = swiglu(f16_to_f32((uint16_t)(gate >> 16)), f16_to_f32((uint16_t)(up >> 16)), alpha, limit);
+    float low = swiglu_near(f16_to_f32((uint16_t)gate), f16_to_f32((uint16_t)up), alpha, limit);
+    float high = swiglu_near(f16_to_f32((uint16_t)(gate >> 16)), f16_to_f32((uint16_t)(up >> 16)), alpha, limit);
     return f32_to_f16x2(low, high);
 }
 
