@@ -267,7 +267,7 @@ static uint32_t signature(const struct op *op, const void *args, enum op_case_ki
     bool ordinary = kind == CASE_RANDOM || kind == CASE_TAIL;
     while (ordinary && rows < 6 && problem.rows > (int64_t)1 << rows) rows++;
     uint32_t groups = !ordinary || problem.groups == 0 ? 0 : problem.groups <= 32 ? 1 : 2;
-    return (uint32_t)choice << 16 | (uint32_t)problem.dtype << 8 |
+    return (uint32_t)problem.weights << 24 | (uint32_t)choice << 16 | (uint32_t)problem.dtype << 8 |
            (ordinary ? 0 : (uint32_t)kind) << 5 | rows << 2 | groups;
 }
 
