@@ -237,7 +237,7 @@ static void packed(void **state)
     cuda_graph graph;
     begin_fake(&hopper, 0);
     struct sol_grouped_gemm *gemm = open_on(0);
-    assert_int_equal(sol_grouped_gemm_packed_bytes(gemm, &some_weights, &bytes), SOL_OK);
+    assert_int_equal(sol_grouped_gemm_pack_bytes(gemm, &some_weights, &bytes), SOL_OK);
     assert_int_equal(bytes, 2 * 4 * 9216);
     assert_int_equal(fake_cuda_launches(), 0);
     long calls = fake_cuda_calls();
@@ -447,10 +447,10 @@ static void wrong_weights(struct sol_grouped_gemm *gemm)
 #undef REFUSE
     w = some_weights;
     w.k = 40;
-    assert_int_equal(sol_grouped_gemm_packed_bytes(gemm, &w, &bytes), SOL_E_ARGUMENT);
+    assert_int_equal(sol_grouped_gemm_pack_bytes(gemm, &w, &bytes), SOL_E_ARGUMENT);
     assert_int_equal(bytes, 0);
     w = (struct sol_grouped_gemm_weights){.n = 128, .k = 128}; /* addresses are not looked at */
-    assert_int_equal(sol_grouped_gemm_packed_bytes(gemm, &w, &bytes), SOL_OK);
+    assert_int_equal(sol_grouped_gemm_pack_bytes(gemm, &w, &bytes), SOL_OK);
     assert_int_equal(bytes, 9216);
 }
 
@@ -604,7 +604,7 @@ static struct sol_scaled_matrix in_tiles(struct sol_grouped_gemm *gemm,
         .scales = (enum sol_scale_layout)shape->scales, .n = n, .k = k, .rows = *rows};
     size_t bytes;
     if (!rows->codes) return *rows;
-    assert_int_equal(sol_grouped_gemm_packed_bytes(gemm, &w, &bytes), SOL_OK);
+    assert_int_equal(sol_grouped_gemm_pack_bytes(gemm, &w, &bytes), SOL_OK);
     void *fill = arena_alloc(arena, bytes, 16);
     assert_non_null(fill);
     memset(fill, FILL, bytes);

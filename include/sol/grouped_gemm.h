@@ -23,7 +23,7 @@
  * any number of calls, which are faster then:
  *
  *     struct sol_grouped_gemm_weights w = {.n = n, .k = k, .rows = {codes, scales}};
- *     sol_grouped_gemm_packed_bytes(gemm, &w, &bytes);
+ *     sol_grouped_gemm_pack_bytes(gemm, &w, &bytes);
  *     cudaMalloc(&packed, bytes);
  *     sol_grouped_gemm_pack(gemm, &w, packed, stream);
  *     ... problem.resident = true; group.b = (struct sol_scaled_matrix){packed, NULL};
@@ -102,6 +102,8 @@ struct sol_grouped_gemm_problem {
     const struct sol_grouped_gemm_group *groups; /* in the host's memory, read in the call */
 };
 
+/* Nothing but zeros is a problem of NVFP4 by rows with results in fp16 and no groups. */
+
 /* Weights as they are before they are packed: B or Up of a group. */
 struct sol_grouped_gemm_weights {
     enum sol_scaled_format format; /* SOL_NVFP4 */
@@ -109,8 +111,6 @@ struct sol_grouped_gemm_weights {
     int64_t n, k;                  /* 1 to 2^24, k a multiple of 16 */
     struct sol_scaled_matrix rows; /* codes [n][k] and their scales */
 };
-
-/* Nothing but zeros is a problem of NVFP4 by rows with results in fp16 and no groups. */
 
 struct sol_grouped_gemm;
 
@@ -134,15 +134,15 @@ SOL_API enum sol_status sol_grouped_gemm_run(struct sol_grouped_gemm *gemm,
 
 /* Bytes of these weights once they are packed: 9216 for each 128 rows by 128 columns that are
  * begun. Addresses are not looked at. Loads the kernel that packs. */
-SOL_API enum sol_status
-sol_grouped_gemm_packed_bytes(struct sol_grouped_gemm *gemm,
-                              const struct sol_grouped_gemm_weights *weights, size_t *bytes);
+SOL_API enum sol_status sol_grouped_gemm_pack_bytes(struct sol_grouped_gemm *gemm,
+                                                    const struct sol_grouped_gemm_weights *w,
+                                                    size_t *bytes);
 
 /* Puts on `stream` what packs these weights into `packed`, which has as many bytes and overlaps
  * nothing of them. All of its bytes are written. The rows are not needed once that has run; the
- * packed bytes are the same on every card and may be kept in a file. */
+ * packed bytes are the same on every card. */
 SOL_API enum sol_status sol_grouped_gemm_pack(struct sol_grouped_gemm *gemm,
-                                              const struct sol_grouped_gemm_weights *weights,
+                                              const struct sol_grouped_gemm_weights *w,
                                               void *packed, void *stream);
 
 /* The name of the kernels that the problem takes, as `sol kernels` lists them:

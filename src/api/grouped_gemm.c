@@ -411,9 +411,8 @@ static enum sol_status pack(struct sol_grouped_gemm *g, struct call *call)
     return gpu_guest_status(g->stream);
 }
 
-enum sol_status sol_grouped_gemm_packed_bytes(struct sol_grouped_gemm *gemm,
-                                              const struct sol_grouped_gemm_weights *w,
-                                              size_t *bytes)
+enum sol_status sol_grouped_gemm_pack_bytes(struct sol_grouped_gemm *gemm,
+                                            const struct sol_grouped_gemm_weights *w, size_t *bytes)
 {
     struct call call = {.weights = w};
     *bytes = 0;

@@ -18,7 +18,8 @@
 #include "ops/cases.h"
 #include "ops/cuda/pack_cuda.h"
 
-enum { GUARD_BYTES = 256, GUARD_VALUE = 0xA5 };
+/* Outputs begin at multiples of 256 bytes, as what a GPU gives out does. */
+enum { GUARD_BYTES = 256, GUARD_VALUE = 0xA5, FRAME_ALIGN = 256 };
 
 struct trial {
     const struct op *op;
@@ -43,7 +44,7 @@ static enum sol_status trial_make(struct arena *arena, const struct op *op, cons
     t->n_outputs = op_outputs(op, args, true, t->outputs);
     for (int i = 0; i < t->n_outputs; i++) {
         size_t bytes = t->outputs[i].bytes;
-        unsigned char *frame = arena_alloc(arena, bytes + 2 * GUARD_BYTES, 64);
+        unsigned char *frame = arena_alloc(arena, bytes + 2 * GUARD_BYTES, FRAME_ALIGN);
         if (!frame) return SOL_E_MEMORY;
         memset(frame, GUARD_VALUE, bytes + 2 * GUARD_BYTES);
         memcpy(frame + GUARD_BYTES, *output_pointer(t, i), bytes);
