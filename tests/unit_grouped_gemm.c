@@ -405,6 +405,39 @@ static void tiles_agree_with_rows(void **state)
     assert_true(op_grouped_gemm.cost(&rows).bytes == op_grouped_gemm.cost(&tiles).bytes);
 }
 
+/* Who reads no tiles says so, and each processor and card has somebody who does. */
+static void tiles_are_read_or_refused(void **state)
+{
+    (void)state;
+    static const char *const refuse[] = {"grouped_gemm_tcgen05_cuda", "grouped_gemm_mxf4_cuda"};
+    static const char *const read[] = {"grouped_gemm_mma_cuda", "grouped_gemm_f32_avx2",
+                                       "grouped_gemm_f32_avx512", "grouped_gemm_f32_neon"};
+    static const int64_t m[] = {8}, n[] = {64}, k[] = {128};
+    const struct grouped_gemm_shape shape = {.n_groups = 1,
+                                             .m = m,
+                                             .n = n,
+                                             .k = k,
+                                             .format = DTYPE_NVFP4,
+                                             .c_type = DTYPE_F16,
+                                             .unsigned_scales = true,
+                                             .weights = WEIGHTS_TILES};
+    const struct op_device device = {.workers = 1};
+    struct grouped_gemm_args args;
+    make(&shape, &args);
+    for (int v = 0; v < op_grouped_gemm.n_variants; v++) {
+        const struct op_variant *variant = op_grouped_gemm.variants[v];
+        char why[OP_REASON_MAX] = "";
+        for (size_t i = 0; i < sizeof refuse / sizeof *refuse; i++) {
+            if (strcmp(variant->name, refuse[i]) != 0) continue;
+            assert_false(variant->can_run(&args, &device, why));
+            assert_string_equal(why, "it reads weights in rows, not in tiles");
+        }
+        for (size_t i = 0; i < sizeof read / sizeof *read; i++)
+            if (strcmp(variant->name, read[i]) == 0)
+                assert_true(variant->can_run(&args, &device, why));
+    }
+}
+
 static void shapes_are_read(void **state)
 {
     (void)state;
@@ -532,6 +565,7 @@ int main(void)
         cmocka_unit_test(results_are_rounded_once),
         cmocka_unit_test(layouts_agree),
         cmocka_unit_test(tiles_agree_with_rows),
+        cmocka_unit_test(tiles_are_read_or_refused),
         cmocka_unit_test(shapes_are_read),
         cmocka_unit_test(close_is_asked_of_every_number),
     };
