@@ -95,9 +95,9 @@ static const struct command_spec spec = {
         "multiplies fp16 operands, in a graph: a call a product, and all of them in one call\n"
         "(\"cuBLAS grouped\"). With --gated it multiplies twice, and a kernel for the activation\n"
         "of all groups comes behind. With --resident weights were packed into tiles before, as a\n"
-        "model's are once; without it all that is done to weights is timed. Times are of one call.\n"
-        "--profile adds the kernels that a call launches: an event on either side of each, which\n"
-        "add a microsecond or two.",
+        "model's are once; without it all that is done to weights is timed. Times are of one\n"
+        "call. --profile adds the kernels that a call launches: an event on either side of each,\n"
+        "which add a microsecond or two.",
     .examples = examples,
     .options = options,
 };
