@@ -1,7 +1,7 @@
 #!/bin/sh
 # Grouped products of NVFP4 on a machine with an NVIDIA GPU, in under five minutes: every variant against its reference;
-# then times beside cuBLAS (a call a product, and one for all) in both layouts of scales, with random scales and of
-# SwiGLU of two products, and the kernels of a call; then beside PyTorch; then the public task's own evaluation.
+# then times beside cuBLAS (a call a product, and one for all) in both layouts of scales, with random scales, of SwiGLU
+# of two products, both again with weights packed before (resident), and the kernels of a call; then beside PyTorch; then the public task's own evaluation.
 #   usage: bench/grouped_device.sh [BUILD]     (default build: sol and libsol.so)
 #   PYTHON=FILE                one that has torch with CUDA (default python3)
 #   REFERENCE_KERNELS=FOLDER   a checkout of gpu-mode/reference-kernels at f83cb92a; without, no evaluation
@@ -51,6 +51,10 @@ bar rows 0.80
 bench random --no-limits --layout atoms --scales random
 bench gated --no-limits --layout atoms --gated --profile
 bar gated 0.75
+bench resident --no-limits --layout atoms --resident --profile
+bar resident 0.65
+bench resident-gated --no-limits --layout atoms --resident --gated --profile
+bar resident-gated 0.75
 step torch "$python" "$root/bench/grouped_vs_torch.py" --library "$build/libsol.so"
 if [ -n "${REFERENCE_KERNELS:-}" ]; then
     for mode in test benchmark; do

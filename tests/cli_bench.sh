@@ -183,6 +183,7 @@ small() { # OP=SIZES...: each agrees with its reference
 small embed=m=3,n=64 rmsnorm=m=3 gemm=m=5,n=64,k=96,dtype=q8_0 gemm=m=9,n=64,k=64,groups=4,top_k=2,dtype=mxfp4 rope=m=3 \
     kv_write=m=4,sequences=2,depth=9 attention=m=4,sequences=4,depth=200 attention=m=9,depth=200,window=128 add=m=3 \
     grouped_gemm=m=9,n=40,k=64,groups=3,results=f32,scales=atoms,gated=yes,signs=no \
+    grouped_gemm=m=9,n=40,k=48,groups=3,weights=tiles pack_scaled=m=40,k=48,scales=atoms \
     route=m=9,n=8 swiglu=m=3,n=64 combine=m=3,n=64 sample=m=3,n=500 pack_weights=m=40,k=64 \
     attn_in=m=3,n=8,k=64,groups=2 attn_out=m=3,n=64,k=128,groups=4 moe_up=m=5,n=32,k=64,groups=4 \
     moe_down=m=5,n=32,k=64,groups=4 moe=m=5,n=32,k=64,groups=4,skew=2 head=m=2,n=96,k=64
@@ -210,6 +211,9 @@ wrong_op "a multiple of 32" gemm:m=8,n=8,k=8,dtype=mxfp4
 wrong_op "top_k is more than groups" gemm:m=8,n=32,k=32,top_k=2
 wrong_op "results is one of f16, bf16, f32" grouped_gemm:results=x
 wrong_op "gemm has no gated" gemm:gated=yes
+wrong_op "pack_scaled has no gated" pack_scaled:gated=yes
+wrong_op "pack_scaled does not come in mxfp4" pack_scaled:dtype=mxfp4
+wrong_op "weights in tiles are nvfp4" grouped_gemm:weights=tiles,dtype=mxfp4,k=64
 wrong_op "do not go together" attention:m=2,sequences=3
 wrong 2 "write -o json for the format" --output json
 wrong 2 "nothing to do" -p 0 -n 0

@@ -17,6 +17,8 @@ for shape in '' 'm=1' 'm=1;n=2;k=24' 'm=1,2,3;n=2,3;k=16' 'm=1;n=-2;k=16' 'm=x;n
 done
 run 2 gemm bench --type mxfp4 --shape 'm=1;n=1;k=16' --no-store
 has err 'k is no multiple of 32'
+run 2 gemm bench --resident --type mxfp4 --no-store
+has err '^sol: error: --resident: weights in tiles are nvfp4, not mxfp4'
 
 # ---- check ----
 if [ -z "${SOL_EMULATED:-}" ]; then
@@ -30,7 +32,7 @@ if [ -z "${SOL_EMULATED:-}" ]; then
         fi
     fi
     run 0 gemm check --quick -q -o csv --seed 4
-    has out '^test 1,grouped_gemm_[a-z0-9_]*,task,2,0\.0e\+00,'
+    has out '^test 1,grouped_gemm_[a-z0-9_]*,task,3,0\.0e\+00,' # scales in rows and atoms, weights in tiles
 fi
 
 # ---- bench ----
@@ -47,6 +49,18 @@ lacks() { if grep -qE -- "$2" "$work/$1"; then fail "'$2' in $1"; fi; }
 lacks err '^run '
 run 0 gemm bench --gated --shape 'm=3,0,5;n=48,16,32;k=32' --no-limits --no-store -q -o json
 has out '"gated": true'
+has out '"resident": false'
+# Weights packed before: a number of its own, under a name of its own.
+# shellcheck disable=SC2086
+run 0 gemm bench $small --resident --no-limits --label resident --profile --wide
+has out '^m=8,24;n=256;k=512, resident +(grouped_|reference)'
+has out '^m=8,24;n=256;k=512, resident .* 100\.0$'
+has out '^resident: weights were packed into tiles before anything was timed$'
+run 0 gemm bench --resident --gated --shape 'm=3,0,5;n=48,16,32;k=32' --no-limits --no-store -q -o json
+has out '"resident": true'
+run 0 gemm bench --resident --gated --shape 'm=3,0,5;n=48,16,32;k=32' --no-limits --no-store -q -o csv
+has out '^"m=3,0,5;n=48,16,32;k=32, gated, resident",'
+lacks out 'weights were packed'
 # shellcheck disable=SC2086
 run 0 gemm bench $small --force grouped_gemm=reference --label two
 has out ' reference '
@@ -67,6 +81,10 @@ if [ -n "${SOL_FAKE_GPU:-}" ] && [ -z "${SOL_SANITIZED:-}${SOL_EMULATED:-}" ]; t
         --force grouped_gemm=grouped_gemm_mma_cuda
     is "launches of 50 groups" "$(grep -c 'grouped_gemm_nvfp4 .* 50\.0$' out)" 2
     has out '^a call is up to 2 launches$'
+    # What reads tiles is taken.
+    # shellcheck disable=SC2086
+    LD_LIBRARY_PATH=$SOL_FAKE_GPU run 0 gemm bench --backend cuda $small --resident --no-limits --no-store --profile --wide
+    has out '^m=3,0,5;n=48,16,32;k=16, resident +grouped_gemm_mma_cuda +- +grouped_gemm_nvfp4_tiles +1000\.0 +100\.0$'
     LD_LIBRARY_PATH=$SOL_FAKE_GPU run 0 gemm bench --backend cuda $small --no-limits --no-store -o json
     lacks out '"kernels"'
     LD_LIBRARY_PATH=$SOL_FAKE_GPU run 0 gemm bench --backend cuda $small --no-limits --no-store --profile -o json
@@ -136,5 +154,8 @@ run 0 runs show one
 has out '^m=8,24;n=256;k=512'
 "$SOL_BINARY" compare one two >out 2>err
 has out '^m=8,24;n=256;k=512'
+# Resident times are compared with none of the others.
+"$SOL_BINARY" compare one resident >out 2>err
+lacks out '^m=8,24;n=256;k=512(, resident)? .*%'
 run 0 report two
 exit $((failures != 0))

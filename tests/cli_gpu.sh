@@ -125,12 +125,13 @@ has out '^moe_up +m=64 n=64 k=64 mxfp4 +[0-9]+-[0-9]+ +moe_up_wgmma_cuda'
 has out '^moe_down +m=64 n=64 k=64 mxfp4 .* 0\.0e\+00$'
 # every op, small
 run 0 bench --backend cuda --wide --op embed:n=64 --op rmsnorm --op rope --op kv_write:depth=9 --op attention:depth=300 \
-    --op attention:m=60,window=128 --op add --op route --op swiglu --op combine --op sample --op pack_weights:k=64 \
+    --op attention:m=60,window=128 --op add --op route --op swiglu --op combine --op sample --op pack_weights:k=64 --op pack_scaled:m=64,k=64 \
     --op attn_in:k=64 --op attn_out:n=64 --op moe:n=32,k=64 --op head:n=96,k=64
 has out '^pack_weights .* pack_weights_cuda '
+has out '^pack_scaled .* pack_scaled_cuda '
 has out '^attention +m=1 .* depth=300 f16 +- +attention_decode_cuda '
 has out '^moe .* composed '
-is "lines" "$(grep -c _cuda "$work/out")" 15
+is "lines" "$(grep -c _cuda "$work/out")" 16
 run 0 bench --backend cuda --force gemm=gemm_f32_any_cuda --op gemm:m=300,n=64,k=128
 has out 'gemm_f32_any_cuda'
 run 2 bench --backend cuda --op gemm:m=300,n=64,k=128,check=nothing

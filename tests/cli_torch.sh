@@ -36,7 +36,7 @@ device() { # STATUS
 }
 cat >"$work/fake" <<'END'
 [ "$2" = check ] && exit 7
-case "$*" in *gated*) ratios="120.0 0.76 100.0 0.75" ;; *random*) ratios='- - - -' ;; *atoms*) ratios='70.0 0.80 - -' ;; *) exit 5 ;; esac
+case "$*" in *resident\ --gated*) ratios="60.0 0.74 - -" ;; *resident*) ratios="70.0 0.66 90.0 0.65" ;; *gated*) ratios="120.0 0.76 100.0 0.75" ;; *random*) ratios='- - - -' ;; *atoms*) ratios='70.0 0.80 - -' ;; *) exit 5 ;; esac
 echo "geometric mean - 56.1 - - - - $ratios"
 END
 device 1
@@ -47,9 +47,12 @@ has out '^atoms: - of cuBLAS grouped, bar 0.80 not measured, MISSED$'
 has out '^rows: bar 0.80 not measured, MISSED$'
 has out '^gated: 0.76 of cuBLAS, bar 0.75 MISSED$'
 has out '^gated: 0.75 of cuBLAS grouped, bar 0.75 met$'
+has out '^resident: 0.66 of cuBLAS, bar 0.65 MISSED$'
+has out '^resident: 0.65 of cuBLAS grouped, bar 0.65 met$'
+has out '^resident-gated: 0.74 of cuBLAS, bar 0.75 met$'
 has out '^torch: FAILED, status 1'
 has out '^task: left out'
-echo 'echo "geometric mean - 56.1 - - - - 70.0 0.75 90.0 0.60"' >"$work/fake"
+echo 'echo "geometric mean - 56.1 - - - - 70.0 0.65 90.0 0.60"' >"$work/fake"
 printf '#!/bin/sh\nexit 0\n' >"$work/python"
 chmod +x "$work/python"
 PYTHON=$work/python REFERENCE_KERNELS=$work FAKE_SOL=$work/fake \

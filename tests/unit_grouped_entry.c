@@ -226,6 +226,57 @@ static void captured(void **state)
     end_fake(0);
 }
 
+static const struct sol_grouped_gemm_weights some_weights = {
+    .n = 200, .k = 400, .rows = {(void *)0x10000000, (void *)0x20000000}};
+
+/* Weights are packed by one launch that a graph may have, once their bytes were asked for. */
+static void packed(void **state)
+{
+    (void)state;
+    size_t bytes;
+    cuda_graph graph;
+    begin_fake(&hopper, 0);
+    struct sol_grouped_gemm *gemm = open_on(0);
+    assert_int_equal(sol_grouped_gemm_pack_bytes(gemm, &some_weights, &bytes), SOL_OK);
+    assert_int_equal(bytes, 2 * 4 * 9216);
+    assert_int_equal(fake_cuda_launches(), 0);
+    long calls = fake_cuda_calls();
+    check(program.cuda->capture_begin(program.streams[0], CUDA_CAPTURE_THREAD_LOCAL));
+    assert_int_equal(sol_grouped_gemm_pack(gemm, &some_weights, workspace(), program.streams[0]),
+                     SOL_OK);
+    check(program.cuda->capture_end(program.streams[0], &graph));
+    check(program.cuda->graph_destroy(graph));
+    /* context_get, context_set to ours, launch, context_set back; and the three above */
+    assert_int_equal(fake_cuda_calls() - calls, 7);
+    assert_int_equal(sol_grouped_gemm_pack(gemm, &some_weights, workspace(), NULL), SOL_OK);
+    assert_int_equal(fake_cuda_launches(), 2);
+    assert_null(fake_cuda_launch(1)->config.stream);
+    assert_non_null(strstr(fake_cuda_launch(1)->kernel, "pack_scaled"));
+    assert_ptr_equal(current(), program.context);
+    sol_grouped_gemm_close(gemm);
+    end_fake(0);
+}
+
+/* Packed weights go to kernels that read them. */
+static void resident(void **state)
+{
+    (void)state;
+    struct made made;
+    size_t bytes;
+    const char *name;
+    make_made(&made);
+    for (int i = 0; i < GROUPS; i++) made.groups[i].b.scales = NULL;
+    made.problem.resident = true;
+    begin_fake(&hopper, 0);
+    struct sol_grouped_gemm *gemm = open_on(0);
+    assert_int_equal(sol_grouped_gemm_workspace(gemm, &made.problem, &bytes), SOL_OK);
+    assert_int_equal(sol_grouped_gemm_variant(gemm, &made.problem, &name), SOL_OK);
+    assert_int_equal(sol_grouped_gemm_run(gemm, &made.problem, workspace(), bytes, NULL), SOL_OK);
+    assert_int_equal(fake_cuda_launches(), 1);
+    sol_grouped_gemm_close(gemm);
+    end_fake(0);
+}
+
 /* Each workspace has words of its own; who comes late has them cleared in the workspace. */
 static void many_workspaces(void **state)
 {
@@ -362,7 +413,45 @@ static void wrong_groups(struct sol_grouped_gemm *gemm)
     REFUSE(made.problem.c_type = (enum sol_result_type) - 1, "no such type of results: -1");
     REFUSE(made.problem.scales = (enum sol_scale_layout)2, "no such layout of scales");
     REFUSE((made.problem.format = SOL_MXFP4, g->k = 48), "group 1: k is 48");
+    REFUSE(made.problem.resident = true, "group 0: b has scales beside its tiles");
+    REFUSE((made.problem.format = SOL_MXFP4, made.problem.resident = true), "tiles are nvfp4");
+    for (int i = 0; i < GROUPS; i++) made.groups[i].b.scales = NULL;
+    made.problem.format = SOL_NVFP4;
+    made.groups[1].b.codes = moved(made.groups[1].b.codes, 64);
+    refuse(gemm, &made, workspace(), all, "group 1: the tiles of b begin at no multiple of 128");
 #undef REFUSE
+}
+
+static void wrong_weights(struct sol_grouped_gemm *gemm)
+{
+    size_t bytes;
+    struct sol_grouped_gemm_weights w;
+#define REFUSE(change, to, message)                                                                \
+    do {                                                                                           \
+        long launches = fake_cuda_launches();                                                      \
+        w = some_weights;                                                                          \
+        (change);                                                                                  \
+        assert_int_equal(sol_grouped_gemm_pack(gemm, &w, to, NULL), SOL_E_ARGUMENT);               \
+        if (!strstr(sol_last_error(), message))                                                    \
+            fail_msg("'%s' instead of '%s'", sol_last_error(), message);                           \
+        assert_int_equal(fake_cuda_launches(), launches);                                          \
+    } while (0)
+    REFUSE(w.format = SOL_MXFP4, workspace(), "of SOL_NVFP4 only");
+    REFUSE(w.n = 0, workspace(), "n is 0");
+    REFUSE(w.k = 40, workspace(), "k is 40");
+    REFUSE(w.scales = (enum sol_scale_layout)2, workspace(), "no such layout of scales");
+    REFUSE(w.rows.scales = NULL, workspace(), "no scales");
+    REFUSE(w.rows.codes = moved(w.rows.codes, 8), workspace(), "the codes begin at no multiple");
+    REFUSE(w.n = 1, NULL, "the tiles have no memory");
+    REFUSE(w.n = 1, moved(workspace(), 64), "the tiles begin at no multiple of 128 bytes");
+#undef REFUSE
+    w = some_weights;
+    w.k = 40;
+    assert_int_equal(sol_grouped_gemm_pack_bytes(gemm, &w, &bytes), SOL_E_ARGUMENT);
+    assert_int_equal(bytes, 0);
+    w = (struct sol_grouped_gemm_weights){.n = 128, .k = 128}; /* addresses are not looked at */
+    assert_int_equal(sol_grouped_gemm_pack_bytes(gemm, &w, &bytes), SOL_OK);
+    assert_int_equal(bytes, 9216);
 }
 
 static void refusals(void **state)
@@ -375,6 +464,7 @@ static void refusals(void **state)
     begin_fake(&hopper, 0);
     gemm = open_on(0);
     wrong_groups(gemm);
+    wrong_weights(gemm);
     assert_int_equal(sol_grouped_gemm_workspace(gemm, &made.problem, &bytes), SOL_OK);
     refuse(gemm, &made, workspace(), bytes - 1, "bytes, this problem needs");
     refuse(gemm, &made, workspace(), 0, "the workspace has 0 bytes");
@@ -505,9 +595,28 @@ static void give_buffers_back(void)
     while (n_buffers) check(program.cuda->memory_free(buffers[--n_buffers]));
 }
 
+/* What the GPU has in rows, in tiles that it packs. */
+static struct sol_scaled_matrix in_tiles(struct sol_grouped_gemm *gemm,
+                                         const struct grouped_gemm_shape *shape, int64_t n,
+                                         int64_t k, const struct sol_scaled_matrix *rows)
+{
+    const struct sol_grouped_gemm_weights w = {
+        .scales = (enum sol_scale_layout)shape->scales, .n = n, .k = k, .rows = *rows};
+    size_t bytes;
+    if (!rows->codes) return *rows;
+    assert_int_equal(sol_grouped_gemm_pack_bytes(gemm, &w, &bytes), SOL_OK);
+    void *fill = arena_alloc(arena, bytes, 16);
+    assert_non_null(fill);
+    memset(fill, FILL, bytes);
+    void *tiles = (void *)(uintptr_t)on_gpu(fill, bytes);
+    check(program.cuda->stream_wait(program.streams[1]));
+    assert_int_equal(sol_grouped_gemm_pack(gemm, &w, tiles, program.streams[0]), SOL_OK);
+    return (struct sol_scaled_matrix){.codes = tiles};
+}
+
 /* Twice: what the first call leaves in the workspace is in nobody's way. */
 static void compute(struct sol_grouped_gemm *gemm, const struct grouped_gemm_shape *shape,
-                    const char *variant)
+                    bool tiles, const char *variant)
 {
     struct grouped_gemm_args args;
     struct sol_grouped_gemm_group groups[8];
@@ -521,7 +630,13 @@ static void compute(struct sol_grouped_gemm *gemm, const struct grouped_gemm_sha
     context.workspace = arena_alloc(arena, op_grouped_gemm.reference_workspace(&args, 2), 256);
     assert_non_null(context.workspace);
     op_grouped_gemm.reference(&context, &args);
-    for (int64_t i = 0; i < args.n_groups; i++) groups[i] = group_on_gpu(&args, &args.groups[i]);
+    for (int64_t i = 0; i < args.n_groups; i++) {
+        const struct gemm_group *g = &args.groups[i];
+        groups[i] = group_on_gpu(&args, g);
+        if (!tiles) continue;
+        groups[i].b = in_tiles(gemm, shape, g->n, g->k, &groups[i].b);
+        groups[i].up = in_tiles(gemm, shape, g->n, g->k, &groups[i].up);
+    }
     const struct sol_grouped_gemm_problem problem = {
         .format = shape->format == DTYPE_NVFP4   ? SOL_NVFP4
                   : shape->format == DTYPE_MXFP4 ? SOL_MXFP4
@@ -532,6 +647,7 @@ static void compute(struct sol_grouped_gemm *gemm, const struct grouped_gemm_sha
                                                 : SOL_F32,
         .gated = shape->gated,
         .unsigned_scales = args.unsigned_scales,
+        .resident = tiles,
         .alpha = args.alpha,
         .limit = args.limit,
         .n_groups = args.n_groups,
@@ -589,7 +705,8 @@ static void results(void **state)
                                                  .factor = i % 3 == 2 || i % 4 == 3,
                                                  .values = i % 3 == 2 || i % 2 ? VALUES_ORDINARY
                                                                                : VALUES_TASK};
-        compute(gemm, &shape, variant);
+        compute(gemm, &shape, false, variant);
+        if (shape.format == DTYPE_NVFP4) compute(gemm, &shape, true, variant);
     }
     sol_grouped_gemm_close(gemm);
     end(0);
@@ -604,6 +721,8 @@ int main(void)
         cmocka_unit_test(every_call_may_fail),
         cmocka_unit_test(the_callers_stream_alone),
         cmocka_unit_test(captured),
+        cmocka_unit_test(packed),
+        cmocka_unit_test(resident),
         cmocka_unit_test(many_workspaces),
         cmocka_unit_test(contexts_are_left_alone),
         cmocka_unit_test(threads_share),

@@ -150,7 +150,7 @@ static void every_code_with_every_scale(void **state)
     for (int s = 0; s < 256; s++) {
         memset(scales, s, 16);
         for (int code = 0; code < 16; code++) {
-            grouped_gemm_decode(&args, &x, code, 16, row);
+            grouped_gemm_decode(&args, WEIGHTS_ROWS, &x, code, 16, row);
             double scale = (double)fp8_e4m3_to_f32((uint8_t)s);
             double odd = (double)e2m1_to_f32((uint8_t)code) * scale;
             double even = (double)e2m1_to_f32((uint8_t)(15 - code)) * scale;
@@ -177,6 +177,123 @@ static void scales_lie_in_atoms(void **state)
             assert_int_equal(scale_index(SCALES_ATOMS, r, b, BLOCKS), expected);
             assert_int_equal(seen[expected]++, 0);
         }
+}
+
+/* ---- weights in tiles ---- */
+
+enum { TILED_ROWS = 300, TILED_K = 16 * 13, TILES_BYTES = 3 * 2 * 9216 };
+
+/* Every byte of the tiles, as docs/design/grouped-gemm.md has it. */
+static void expect_tiles(const uint8_t *codes, const uint8_t *scales, uint8_t *out)
+{
+    const int over = 2, blocks = TILED_K / 16;
+    memset(out, 0, TILES_BYTES);
+    for (int r = 0; r < TILED_ROWS; r++) {
+        for (int c = 0; c < TILED_K; c += 2)
+            out[(r / 128 * over + c / 128) * 9216 + r % 128 * 64 + c % 128 / 2] =
+                codes[r * TILED_K / 2 + c / 2];
+        for (int b = 0; b < blocks; b++)
+            out[(r / 128 * over + b / 8) * 9216 + 8192 + b % 8 / 4 * 512 + r % 32 * 16 +
+                r % 128 / 32 * 4 + b % 4] = scales[r * blocks + b];
+    }
+}
+
+static void *random_memory(size_t bytes, size_t align)
+{
+    uint8_t *memory = arena_alloc(arena, bytes, align);
+    struct rng rng;
+    rng_seed(&rng, bytes);
+    assert_non_null(memory);
+    for (size_t i = 0; i < bytes; i++) memory[i] = (uint8_t)rng_next(&rng);
+    return memory;
+}
+
+/* Both layouts of scales are packed into the same tiles, and nothing but the matrix. */
+static void tiles_are_packed(void **state)
+{
+    (void)state;
+    static const int blocks = TILED_K / 16;
+    static uint8_t expected[TILES_BYTES];
+    uint8_t *codes = random_memory(TILED_ROWS * TILED_K / 2, 16);
+    uint8_t *rows = random_memory((size_t)TILED_ROWS * blocks, 16);
+    uint8_t *atoms = random_memory((size_t)scale_bytes(SCALES_ATOMS, TILED_ROWS, blocks), 16);
+    uint8_t *tiles = arena_alloc(arena, TILES_BYTES, 128);
+    assert_int_equal(grouped_gemm_tiles_bytes(TILED_ROWS, TILED_K), TILES_BYTES);
+    assert_int_equal(grouped_gemm_tiles_bytes(128, 128), 9216);
+    assert_int_equal(grouped_gemm_tiles_bytes(129, 16), 2 * 9216);
+    for (int64_t r = 0; r < TILED_ROWS; r++)
+        for (int64_t b = 0; b < blocks; b++)
+            atoms[scale_index(SCALES_ATOMS, r, b, blocks)] = rows[r * blocks + b];
+    expect_tiles(codes, rows, expected);
+    for (int layout = 0; layout < SCALES_COUNT; layout++) {
+        memset(tiles, 0x5a, TILES_BYTES);
+        pack_scaled_host(
+            &(struct pack_scaled_args){.rows = TILED_ROWS,
+                                       .k = TILED_K,
+                                       .from = {codes, layout == SCALES_ROWS ? rows : atoms},
+                                       .scales = (enum scale_layout)layout,
+                                       .tiles = tiles});
+        assert_memory_equal(tiles, expected, TILES_BYTES);
+    }
+}
+
+static void packing_is_refused(void **state)
+{
+    (void)state;
+    const char *odd = arena_alloc(arena, 256, 128);
+    const struct pack_scaled_args good = {
+        .rows = 5, .k = 32, .from = {odd, odd}, .tiles = (void *)(uintptr_t)odd};
+    char why[OP_REASON_MAX];
+    assert_true(pack_scaled_check(&good, why));
+#define REFUSE(change, message)                                                                    \
+    do {                                                                                           \
+        struct pack_scaled_args a = good;                                                          \
+        change;                                                                                    \
+        assert_false(pack_scaled_check(&a, why));                                                  \
+        if (!strstr(why, message)) fail_msg("'%s' instead of '%s'", why, message);                 \
+    } while (0)
+    REFUSE(a.rows = 0, "n is 0");
+    REFUSE(a.k = (1 << 24) + 16, "k is 16777232");
+    REFUSE(a.k = 24, "k is 24, which is no multiple of 16");
+    REFUSE(a.scales = SCALES_COUNT, "no such layout of scales");
+    REFUSE(a.from.codes = NULL, "no codes");
+    REFUSE(a.from.scales = NULL, "no scales");
+    REFUSE(a.from.scales = odd + 8, "the scales begin at no multiple of 16");
+    REFUSE(a.tiles = NULL, "the tiles have no memory");
+    REFUSE(a.tiles = (void *)(uintptr_t)(odd + 16), "the tiles begin at no multiple of 128");
+#undef REFUSE
+}
+
+static void faults_of_tiles_are_named(void **state)
+{
+    (void)state;
+    struct grouped_gemm_shape shape = two;
+    struct grouped_gemm_args args, bad;
+    struct gemm_group groups[2];
+    char why[OP_REASON_MAX];
+    shape.weights = WEIGHTS_TILES;
+    make(&shape, &args);
+    assert_true(grouped_gemm_check(&args, why));
+    assert_null(args.groups[1].b.scales);
+#define REFUSE(change, message)                                                                    \
+    do {                                                                                           \
+        bad = args;                                                                                \
+        memcpy(groups, args.groups, sizeof groups);                                                \
+        bad.groups = groups;                                                                       \
+        change;                                                                                    \
+        assert_false(grouped_gemm_check(&bad, why));                                               \
+        if (!strstr(why, message)) fail_msg("'%s' instead of '%s'", why, message);                 \
+    } while (0)
+    REFUSE(bad.format = DTYPE_FP8_E4M3, "weights in tiles are nvfp4, not fp8_e4m3");
+    REFUSE(bad.weights = WEIGHTS_COUNT, "no such layout of weights");
+    REFUSE(bad.weights = WEIGHTS_ROWS, "group 0: b has no scales");
+    REFUSE(bad.gated = true, "group 0: up has no tiles");
+    REFUSE(groups[1].b.codes = NULL, "group 1: b has no tiles");
+    REFUSE(groups[1].b.scales = args.groups[1].a.scales, "group 1: b has scales beside its tiles");
+    REFUSE(groups[1].b.codes = (const char *)args.groups[1].b.codes + 64,
+           "group 1: the tiles of b begin at no multiple of 128 bytes");
+    REFUSE(groups[1].a.scales = NULL, "group 1: a has no scales");
+#undef REFUSE
 }
 
 static float number_at(const struct grouped_gemm_args *a, int64_t i)
@@ -262,6 +379,65 @@ static void layouts_agree(void **state)
     assert_true(number_at(&rows, 5) != 0);
 }
 
+/* Weights in rows and in tiles give the same bits; their cost is the same. */
+static void tiles_agree_with_rows(void **state)
+{
+    (void)state;
+    static const int64_t m[] = {9, 3}, n[] = {150, 257}, k[] = {16 * 9, 16 * 17};
+    struct grouped_gemm_shape shape = {.n_groups = 2,
+                                       .m = m,
+                                       .n = n,
+                                       .k = k,
+                                       .format = DTYPE_NVFP4,
+                                       .c_type = DTYPE_F32,
+                                       .scales = SCALES_ATOMS,
+                                       .gated = true,
+                                       .factor = true};
+    struct grouped_gemm_args rows, tiles;
+    make(&shape, &rows);
+    shape.weights = WEIGHTS_TILES;
+    make(&shape, &tiles);
+    run_reference(&rows);
+    run_reference(&tiles);
+    assert_ptr_not_equal(rows.c, tiles.c);
+    assert_memory_equal(rows.c, tiles.c, (size_t)rows.c_bytes);
+    assert_true(number_at(&rows, 5) != 0);
+    assert_true(op_grouped_gemm.cost(&rows).bytes == op_grouped_gemm.cost(&tiles).bytes);
+}
+
+/* Who reads no tiles says so, and each processor and card has somebody who does. */
+static void tiles_are_read_or_refused(void **state)
+{
+    (void)state;
+    static const char *const refuse[] = {"grouped_gemm_tcgen05_cuda", "grouped_gemm_mxf4_cuda"};
+    static const char *const read[] = {"grouped_gemm_mma_cuda", "grouped_gemm_f32_avx2",
+                                       "grouped_gemm_f32_avx512", "grouped_gemm_f32_neon"};
+    static const int64_t m[] = {8}, n[] = {64}, k[] = {128};
+    const struct grouped_gemm_shape shape = {.n_groups = 1,
+                                             .m = m,
+                                             .n = n,
+                                             .k = k,
+                                             .format = DTYPE_NVFP4,
+                                             .c_type = DTYPE_F16,
+                                             .unsigned_scales = true,
+                                             .weights = WEIGHTS_TILES};
+    const struct op_device device = {.workers = 1};
+    struct grouped_gemm_args args;
+    make(&shape, &args);
+    for (int v = 0; v < op_grouped_gemm.n_variants; v++) {
+        const struct op_variant *variant = op_grouped_gemm.variants[v];
+        char why[OP_REASON_MAX] = "";
+        for (size_t i = 0; i < sizeof refuse / sizeof *refuse; i++) {
+            if (strcmp(variant->name, refuse[i]) != 0) continue;
+            assert_false(variant->can_run(&args, &device, why));
+            assert_string_equal(why, "it reads weights in rows, not in tiles");
+        }
+        for (size_t i = 0; i < sizeof read / sizeof *read; i++)
+            if (strcmp(variant->name, read[i]) == 0)
+                assert_true(variant->can_run(&args, &device, why));
+    }
+}
+
 static void shapes_are_read(void **state)
 {
     (void)state;
@@ -341,16 +517,17 @@ static void close_is_asked_of_every_number(void **state)
 static void keys_tell_kinds_apart(void **state)
 {
     (void)state;
-    for (int i = 0; i < 24; i++) {
+    for (int i = 0; i < 48; i++) {
         const struct op_problem asked = {.rows = 8,
                                          .dtype = DTYPE_NVFP4,
                                          .n = 24,
                                          .k = 64,
                                          .groups = 2,
-                                         .results = i / 8,
+                                         .results = i / 8 % 3,
                                          .scales = i % 2,
                                          .gated = i / 2 % 2,
-                                         .signs = i / 4 % 2};
+                                         .signs = i / 4 % 2,
+                                         .weights = i / 24};
         struct op_problem made;
         struct grouped_gemm_args args;
         struct rng rng;
@@ -360,11 +537,15 @@ static void keys_tell_kinds_apart(void **state)
         assert_int_equal((int)args.scales, i % 2);
         assert_int_equal(args.gated, i / 2 % 2);
         assert_int_equal(args.unsigned_scales, i / 4 % 2);
+        assert_int_equal((int)args.weights, i / 24);
         op_grouped_gemm.problem(&args, &made);
         assert_int_equal(made.rows, asked.rows);
         assert_true(op_problem_same(&made, &asked));
         struct op_problem other = asked;
         other.results ^= 1;
+        assert_false(op_problem_same(&made, &other));
+        other = asked;
+        other.weights ^= 1;
         assert_false(op_problem_same(&made, &other));
     }
 }
@@ -378,8 +559,13 @@ int main(void)
         cmocka_unit_test(nothing_is_legal),
         cmocka_unit_test(every_code_with_every_scale),
         cmocka_unit_test(scales_lie_in_atoms),
+        cmocka_unit_test(tiles_are_packed),
+        cmocka_unit_test(packing_is_refused),
+        cmocka_unit_test(faults_of_tiles_are_named),
         cmocka_unit_test(results_are_rounded_once),
         cmocka_unit_test(layouts_agree),
+        cmocka_unit_test(tiles_agree_with_rows),
+        cmocka_unit_test(tiles_are_read_or_refused),
         cmocka_unit_test(shapes_are_read),
         cmocka_unit_test(close_is_asked_of_every_number),
     };

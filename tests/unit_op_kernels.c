@@ -298,7 +298,7 @@ static void changed_files_are_of_the_ops_that_launch_them(void **state)
     (void)state;
     static const char all[] =
         "embed rmsnorm gemm rope kv_write attention add route swiglu combine sample pack_weights "
-        "attn_in attn_out moe_up moe_down moe head grouped_gemm ";
+        "attn_in attn_out moe_up moe_down moe head grouped_gemm pack_scaled ";
     static const struct {
         const char *file, *ops;
         int major;
@@ -325,6 +325,7 @@ static void changed_files_are_of_the_ops_that_launch_them(void **state)
         {"moe/moe_wgmma.cu", "moe ", 9},
         {"grouped_gemm/grouped_wgmma.cuh", "grouped_gemm ", 9},
         {"grouped_gemm/grouped_work.cuh", "", 10},
+        {"grouped_gemm/pack_scaled.cu", "pack_scaled ", 9},
         {"moe/moe_wgmma.cu", "", 8},
         {"attn_in/attn_in_wgmma.cu", "attn_in ", 9},
         {"attn_in/attn_in_wgmma.cu", "", 10},

@@ -138,7 +138,8 @@ static void kinds_are_told_apart(void **state)
 {
     (void)state;
     static const struct op_problem kinds[] = {{.results = 0}, {.results = 1}, {.results = 2},
-                                              {.scales = 1},  {.gated = 1},   {.signs = 1}};
+                                              {.scales = 1},  {.gated = 1},   {.signs = 1},
+                                              {.weights = 1}};
     enum { COUNT = sizeof kinds / sizeof *kinds };
     struct tuning tuning = {0};
     char note[TUNING_NOTE_MAX], digest[TUNING_DIGEST], before[TUNING_DIGEST] = "", name[8];
@@ -150,6 +151,7 @@ static void kinds_are_told_apart(void **state)
         e.problem.scales = kinds[i].scales;
         e.problem.gated = kinds[i].gated;
         e.problem.signs = kinds[i].signs;
+        e.problem.weights = kinds[i].weights;
         assert_int_equal(tuning_add(&tuning, &e), SOL_OK);
         tuning_digest(&tuning, digest);
         assert_string_not_equal(digest, before);
@@ -167,6 +169,7 @@ static void kinds_are_told_apart(void **state)
         p.scales = kinds[i].scales;
         p.gated = kinds[i].gated;
         p.signs = kinds[i].signs;
+        p.weights = kinds[i].weights;
         const struct tuning_entry *e = tuning_find(&tuning, &op_grouped_gemm, &p, NUMERICS_BF16);
         snprintf(name, sizeof name, "c%d", i);
         assert_non_null(e);

@@ -40,7 +40,8 @@ class Group(Structure):
 
 class Problem(Structure):
     _fields_ = [("format", c_int), ("scales", c_int), ("c_type", c_int),
-                ("gated", c_bool), ("unsigned_scales", c_bool), ("alpha", c_float), ("limit", c_float),
+                ("gated", c_bool), ("unsigned_scales", c_bool), ("resident", c_bool),
+                ("alpha", c_float), ("limit", c_float),
                 ("n_groups", c_int64), ("groups", POINTER(Group))]
 
 

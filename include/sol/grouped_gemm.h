@@ -19,16 +19,26 @@
  * even. A NaN in a row of A makes that row of C NaN, one in a row of B that column. swiglu(g, u) is
  * g / (1 + exp(-alpha * g)) * (u + 1), g cut to at most limit, u to -limit .. limit.
  *
+ * Resident weights. B and Up of SOL_NVFP4 may be packed once, when a model is loaded, and used in
+ * any number of calls, which are faster then:
+ *
+ *     struct sol_grouped_gemm_weights w = {.n = n, .k = k, .rows = {codes, scales}};
+ *     sol_grouped_gemm_pack_bytes(gemm, &w, &bytes);
+ *     cudaMalloc(&packed, bytes);
+ *     sol_grouped_gemm_pack(gemm, &w, packed, stream);
+ *     ... problem.resident = true; group.b = (struct sol_scaled_matrix){packed, NULL};
+ *
  * Memory. Every address is one of the GPU's memory: codes, scales and C multiples of 16 bytes,
- * vectors and factors of 4, the workspace of 256. Nothing is kept but the workspace's address. A
- * C overlaps nothing else of the problem; whether other things do, and whether as many bytes are
- * there as the sizes say, is not looked at.
+ * vectors and factors of 4, packed weights of 128, the workspace of 256. Nothing is kept but the
+ * workspace's address. A C overlaps nothing else of the problem; whether other things do, and
+ * whether as many bytes are there as the sizes say, is not looked at.
  *
  * Streams. `stream` is a CUstream or cudaStream_t of the device; NULL is the default stream. _run
- * puts kernels on it and returns: nothing waits, and no memory is taken, of the GPU or of the host.
- * So it may be captured in a CUDA graph, whose launches then read and write the same addresses; ask
- * for the workspace before, since that loads the kernels. A workspace serves one call at a time:
- * calls on other streams and other graphs need their own. Its contents need not be kept.
+ * and _pack put kernels on it and return: nothing waits, and no memory is taken, of the GPU or of
+ * the host. So they may be captured in a CUDA graph, whose launches then read and write the same
+ * addresses; ask for the workspace, or for packed bytes, before, since that loads the kernels. A
+ * workspace serves one call at a time: calls on other streams and other graphs need their own. Its
+ * contents need not be kept.
  *
  * Threads and contexts. Any thread may call; calls with one handle wait for each other. The
  * device's primary context is used, which is that of the CUDA runtime, and every call leaves the
@@ -67,7 +77,7 @@ enum sol_scale_layout {
 enum sol_result_type { SOL_F16, SOL_BF16, SOL_F32 };
 
 struct sol_scaled_matrix {
-    const void *codes, *scales; /* scales: NULL for SOL_FP8_E4M3 */
+    const void *codes, *scales; /* scales: NULL for SOL_FP8_E4M3, and of packed weights */
 };
 
 struct sol_grouped_gemm_group {
@@ -86,12 +96,21 @@ struct sol_grouped_gemm_problem {
     bool gated;
     bool unsigned_scales; /* the caller's word that no scale of SOL_NVFP4 is negative (0x80 to
                              0xfe); faster kernels may then be taken */
-    float alpha, limit;   /* of swiglu */
+    bool resident;      /* of all groups b and up are what sol_grouped_gemm_pack made, in `codes` */
+    float alpha, limit; /* of swiglu */
     int64_t n_groups;
     const struct sol_grouped_gemm_group *groups; /* in the host's memory, read in the call */
 };
 
 /* Nothing but zeros is a problem of NVFP4 by rows with results in fp16 and no groups. */
+
+/* Weights as they are before they are packed: B or Up of a group. */
+struct sol_grouped_gemm_weights {
+    enum sol_scaled_format format; /* SOL_NVFP4 */
+    enum sol_scale_layout scales;  /* of `rows` */
+    int64_t n, k;                  /* 1 to 2^24, k a multiple of 16 */
+    struct sol_scaled_matrix rows; /* codes [n][k] and their scales */
+};
 
 struct sol_grouped_gemm;
 
@@ -112,6 +131,19 @@ SOL_API enum sol_status sol_grouped_gemm_workspace(struct sol_grouped_gemm *gemm
 SOL_API enum sol_status sol_grouped_gemm_run(struct sol_grouped_gemm *gemm,
                                              const struct sol_grouped_gemm_problem *problem,
                                              void *workspace, size_t bytes, void *stream);
+
+/* Bytes of these weights once they are packed: 9216 for each 128 rows by 128 columns that are
+ * begun. Addresses are not looked at. Loads the kernel that packs. */
+SOL_API enum sol_status sol_grouped_gemm_pack_bytes(struct sol_grouped_gemm *gemm,
+                                                    const struct sol_grouped_gemm_weights *w,
+                                                    size_t *bytes);
+
+/* Puts on `stream` what packs these weights into `packed`, which has as many bytes and overlaps
+ * nothing of them. All of its bytes are written. The rows are not needed once that has run; the
+ * packed bytes are the same on every card. */
+SOL_API enum sol_status sol_grouped_gemm_pack(struct sol_grouped_gemm *gemm,
+                                              const struct sol_grouped_gemm_weights *w,
+                                              void *packed, void *stream);
 
 /* The name of the kernels that the problem takes, as `sol kernels` lists them:
  * "grouped_gemm_wgmma_cuda". Addresses as with _workspace; the name is never freed. */

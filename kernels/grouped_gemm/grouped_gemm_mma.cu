@@ -6,7 +6,9 @@
  * and a scale have 6 significant bits together and 2^-10 * 2^-14 is a half still. A code of e4m3,
  * one bit to the right of a half's upper byte, reads as its value times 2^-8. Scales of MXFP4 are
  * no halves: they multiply the sums of each block. Where an element of a block of 16 lies does not
- * matter as long as it lies there in both operands. */
+ * matter as long as it lies there in both operands.
+ *
+ * Weights in tiles have kernels of their own, so that those for rows ask nothing of it. */
 #include "common.cuh"
 #include "grouped_gemm/grouped_gemm_mma_args.h"
 #include "grouped_gemm/grouped_tiles.cuh"
@@ -85,6 +87,18 @@ __device__ inline piece load_piece(const uint8_t *codes, const uint8_t *scales, 
     return p;
 }
 
+/* Of weights in tiles. */
+__device__ inline piece load_tiled(const uint8_t *tiles, int64_t row, uint32_t rows, uint32_t block,
+                                   uint32_t k)
+{
+    piece p = {{0, 0, 0, 0}, 0};
+    if (row >= rows || block * BLOCK_16 >= k) return p;
+    uint2 v = *(const uint2 *)(tiles + weight_code_index(row, block * BLOCK_16, k));
+    p.words[0] = v.x, p.words[1] = v.y;
+    p.scale = tiles[weight_scale_index(row, block, k)];
+    return p;
+}
+
 template <int FORMAT>
 __device__ inline void put_piece(stage &s, uint32_t row, uint32_t block, const piece &p)
 {
@@ -106,8 +120,8 @@ __device__ inline void put_piece(stage &s, uint32_t row, uint32_t block, const p
         s.scales[row * (CHUNK_BLOCKS / 2) + block / 2] = (uint8_t)p.scale;
 }
 
-/* An operand of a tile, by all threads. */
-template <int FORMAT> struct source {
+/* An operand of a tile, by all threads; IN: enum weight_layout. */
+template <int FORMAT, int IN = WEIGHTS_ROWS> struct source {
     const uint8_t *codes, *scales;
     int64_t first_row;
     uint32_t rows, k;
@@ -118,8 +132,11 @@ template <int FORMAT> struct source {
 #pragma unroll
         for (int i = 0; i < PIECES; i++) {
             uint32_t at = threadIdx.x + i * GROUPED_THREADS;
-            p[i] = load_piece<FORMAT>(codes, scales, layout, first_row + at / CHUNK_BLOCKS, rows,
-                                      chunk * CHUNK_BLOCKS + at % CHUNK_BLOCKS, k);
+            int64_t row = first_row + at / CHUNK_BLOCKS;
+            uint32_t block = chunk * CHUNK_BLOCKS + at % CHUNK_BLOCKS;
+            p[i] = IN == WEIGHTS_TILES
+                       ? load_tiled(codes, row, rows, block, k)
+                       : load_piece<FORMAT>(codes, scales, layout, row, rows, block, k);
         }
     }
 
@@ -265,7 +282,7 @@ __device__ inline void store_tile(const grouped_tiles_args &a, const group &g, c
 /* ---- tiles ---- */
 
 /* The next chunk is on its way to registers while this one is multiplied. */
-template <int FORMAT, bool GATED>
+template <int FORMAT, bool GATED, int WEIGHTS>
 __device__ inline void multiply_groups(const grouped_tiles_args &a)
 {
     __shared__ __align__(16) stage rows, columns, ups;
@@ -276,8 +293,9 @@ __device__ inline void multiply_groups(const grouped_tiles_args &a)
     int64_t first_column = (int64_t)(tile / tiles_m) * GROUPED_COLUMNS;
     uint32_t k = (uint32_t)g.k, chunks = (k + GROUPED_CHUNK - 1) / GROUPED_CHUNK;
     const source<FORMAT> left = {g.a, g.a_scales, first_row, (uint32_t)g.m, k, a.scales};
-    const source<FORMAT> right = {g.b, g.b_scales, first_column, (uint32_t)g.n, k, a.scales};
-    const source<FORMAT> other = {g.up, g.up_scales, first_column, (uint32_t)g.n, k, a.scales};
+    const source<FORMAT, WEIGHTS> right = {g.b, g.b_scales, first_column, (uint32_t)g.n, k, a.scales};
+    const source<FORMAT, WEIGHTS> other = {g.up, g.up_scales, first_column, (uint32_t)g.n,
+                                           k,    a.scales};
     piece p[PIECES], q[PIECES], r[PIECES];
     sums d = {}, up = {};
     const place me = my_place();
@@ -302,18 +320,20 @@ __device__ inline void multiply_groups(const grouped_tiles_args &a)
 }
 
 /* Two blocks on an SM: asked for fewer registers, ptxas of 13.0 spills for sm_120. */
-#define GROUPED_KERNEL(name, format, gated)                                                        \
+#define GROUPED_KERNEL(name, format, gated, weights)                                               \
     extern "C" __global__ void __launch_bounds__(GROUPED_THREADS, 2)                               \
         name(const __grid_constant__ grouped_tiles_args a)                                         \
     {                                                                                              \
         wait_for_input();                                                                          \
         let_next_start();                                                                          \
-        multiply_groups<format, gated>(a);                                                         \
+        multiply_groups<format, gated, weights>(a);                                                \
     }
 
-GROUPED_KERNEL(grouped_gemm_nvfp4, DTYPE_NVFP4, false)
-GROUPED_KERNEL(grouped_gemm_mxfp4, DTYPE_MXFP4, false)
-GROUPED_KERNEL(grouped_gemm_fp8, DTYPE_FP8_E4M3, false)
-GROUPED_KERNEL(grouped_gemm_nvfp4_gated, DTYPE_NVFP4, true)
-GROUPED_KERNEL(grouped_gemm_mxfp4_gated, DTYPE_MXFP4, true)
-GROUPED_KERNEL(grouped_gemm_fp8_gated, DTYPE_FP8_E4M3, true)
+GROUPED_KERNEL(grouped_gemm_nvfp4, DTYPE_NVFP4, false, WEIGHTS_ROWS)
+GROUPED_KERNEL(grouped_gemm_mxfp4, DTYPE_MXFP4, false, WEIGHTS_ROWS)
+GROUPED_KERNEL(grouped_gemm_fp8, DTYPE_FP8_E4M3, false, WEIGHTS_ROWS)
+GROUPED_KERNEL(grouped_gemm_nvfp4_gated, DTYPE_NVFP4, true, WEIGHTS_ROWS)
+GROUPED_KERNEL(grouped_gemm_mxfp4_gated, DTYPE_MXFP4, true, WEIGHTS_ROWS)
+GROUPED_KERNEL(grouped_gemm_fp8_gated, DTYPE_FP8_E4M3, true, WEIGHTS_ROWS)
+GROUPED_KERNEL(grouped_gemm_nvfp4_tiles, DTYPE_NVFP4, false, WEIGHTS_TILES)
+GROUPED_KERNEL(grouped_gemm_nvfp4_tiles_gated, DTYPE_NVFP4, true, WEIGHTS_TILES)

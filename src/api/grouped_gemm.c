@@ -126,6 +126,7 @@ static enum sol_status take_kinds(const struct sol_grouped_gemm_problem *p,
                                     .scales = p->scales == SOL_SCALES_ROWS    ? SCALES_ROWS
                                               : p->scales == SOL_SCALES_ATOMS ? SCALES_ATOMS
                                                                               : SCALES_COUNT,
+                                    .weights = p->resident ? WEIGHTS_TILES : WEIGHTS_ROWS,
                                     .gated = p->gated,
                                     .unsigned_scales = p->unsigned_scales,
                                     .alpha = p->alpha,
@@ -134,22 +135,31 @@ static enum sol_status take_kinds(const struct sol_grouped_gemm_problem *p,
     return SOL_OK;
 }
 
+static _Alignas(WEIGHT_TILES_ALIGN) const char somewhere[WEIGHT_TILES_ALIGN];
+
 /* `addresses`: the caller's are looked at. Else every operand is somewhere. */
 static struct scaled_operand operand(const struct sol_scaled_matrix *x, bool addresses)
 {
-    static _Alignas(16) const char somewhere[16];
     if (!addresses) return (struct scaled_operand){.codes = somewhere, .scales = somewhere};
     return (struct scaled_operand){.codes = x->codes, .scales = x->scales};
 }
 
-static struct gemm_group take_group(const struct sol_grouped_gemm_group *g, bool addresses)
+static struct scaled_operand weights(const struct sol_scaled_matrix *x, bool addresses,
+                                     bool resident)
+{
+    if (!addresses && resident) return (struct scaled_operand){.codes = somewhere};
+    return operand(x, addresses);
+}
+
+static struct gemm_group take_group(const struct sol_grouped_gemm_group *g, bool addresses,
+                                    bool resident)
 {
     return (struct gemm_group){.m = g->m,
                                .n = g->n,
                                .k = g->k,
                                .a = operand(&g->a, addresses),
-                               .b = operand(&g->b, addresses),
-                               .up = operand(&g->up, addresses),
+                               .b = weights(&g->b, addresses, resident),
+                               .up = weights(&g->up, addresses, resident),
                                .bias = g->bias,
                                .up_bias = g->up_bias,
                                .factor = g->factor,
@@ -214,7 +224,7 @@ static enum sol_status take_problem(struct sol_grouped_gemm *g,
     SOL_TRY(take_kinds(p, a));
     bool table = p->n_groups > 0 && p->n_groups <= GROUPED_GEMM_GROUPS_MAX && p->groups;
     for (int64_t i = 0; table && i < p->n_groups; i++)
-        g->groups[i] = take_group(&p->groups[i], addresses);
+        g->groups[i] = take_group(&p->groups[i], addresses, p->resident);
     a->groups = table ? g->groups : NULL;
     if (table && addresses) SOL_TRY(place_results(p, g->groups, a));
     if (table && !addresses) place_nowhere(g->groups, a);
@@ -265,6 +275,8 @@ static void run_way(struct sol_grouped_gemm *g, const struct way *way, void *wor
 /* What a call does with the handle's lock, in a context of sol's. */
 struct call {
     const struct sol_grouped_gemm_problem *problem;
+    const struct sol_grouped_gemm_weights *weights; /* of those that pack */
+    void *packed;                                   /* NULL: only asked about */
     void *workspace, *stream;
     size_t bytes;
     struct way way;
@@ -359,6 +371,66 @@ enum sol_status sol_grouped_gemm_run(struct sol_grouped_gemm *gemm,
         .problem = problem, .workspace = workspace, .bytes = bytes, .stream = stream};
     return within(gemm, &call, put);
 }
+
+/* ---- packing ---- */
+
+static enum sol_status take_weights(const struct call *call, struct pack_scaled_args *a)
+{
+    const struct sol_grouped_gemm_weights *w = call->weights;
+    const struct scaled_operand rows = operand(&w->rows, call->packed != NULL);
+    char why[OP_REASON_MAX];
+    if (w->format != SOL_NVFP4)
+        return status_set(SOL_E_ARGUMENT, "packing: weights are packed of SOL_NVFP4 only");
+    *a = (struct pack_scaled_args){.rows = w->n,
+                                   .k = w->k,
+                                   .from = rows,
+                                   .scales = w->scales == SOL_SCALES_ROWS    ? SCALES_ROWS
+                                             : w->scales == SOL_SCALES_ATOMS ? SCALES_ATOMS
+                                                                             : SCALES_COUNT,
+                                   .tiles = call->packed ? call->packed : plan_nowhere};
+    if (pack_scaled_check(a, why)) return SOL_OK;
+    return status_set(SOL_E_ARGUMENT, "packing: %s", why);
+}
+
+/* Its kernels use neither a workspace nor words. */
+static enum sol_status pack(struct sol_grouped_gemm *g, struct call *call)
+{
+    const struct op *op = &op_pack_scaled;
+    struct pack_scaled_args a;
+    char why[OP_REASON_MAX];
+    SOL_TRY(take_weights(call, &a));
+    int v = chooser_choose(&g->chooser, op, &a);
+    if (!chooser_can_run(&g->chooser, op, v, &a, why))
+        return status_set(SOL_E_UNSUPPORTED, "packing on %s: %s", gpu_info(g->gpu)->name, why);
+    if (call->packed)
+        gpu_guest_set(g->stream, call->stream, (uint32_t *)(void *)g->words);
+    else
+        gpu_guest_rehearse(g->stream);
+    op->variants[v]->run(&(struct op_context){.stream = g->stream}, &a);
+    call->bytes = grouped_gemm_tiles_bytes(a.rows, a.k);
+    return gpu_guest_status(g->stream);
+}
+
+enum sol_status sol_grouped_gemm_pack_bytes(struct sol_grouped_gemm *gemm,
+                                            const struct sol_grouped_gemm_weights *w, size_t *bytes)
+{
+    struct call call = {.weights = w};
+    *bytes = 0;
+    SOL_TRY(within(gemm, &call, pack));
+    *bytes = call.bytes;
+    return SOL_OK;
+}
+
+enum sol_status sol_grouped_gemm_pack(struct sol_grouped_gemm *gemm,
+                                      const struct sol_grouped_gemm_weights *w, void *packed,
+                                      void *stream)
+{
+    struct call call = {.weights = w, .packed = packed, .stream = stream};
+    if (!packed) return status_set(SOL_E_ARGUMENT, "packing: the tiles have no memory");
+    return within(gemm, &call, pack);
+}
+
+/* ---- sizes ---- */
 
 size_t sol_grouped_gemm_scales_bytes(enum sol_scaled_format format, enum sol_scale_layout layout,
                                      int64_t rows, int64_t k)

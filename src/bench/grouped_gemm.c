@@ -20,6 +20,7 @@ static void make(const void *arg, struct case_maker *c, void *args)
         .format = b->format,
         .c_type = b->c_type,
         .scales = b->scales,
+        .weights = b->resident ? WEIGHTS_TILES : WEIGHTS_ROWS,
         .values = b->values,
         .gated = b->gated,
     };
@@ -73,6 +74,15 @@ double grouped_bench_mean(const struct grouped_result *results, size_t count,
 }
 
 /* ---- showing and keeping ---- */
+
+/* What is timed, in words: numbers of other names are of other things. */
+enum { NAME_MAX_BYTES = 80 };
+static const char *name_of(const struct grouped_bench *b, char name[NAME_MAX_BYTES])
+{
+    snprintf(name, NAME_MAX_BYTES, "%s%s%s", b->sizes.name, b->gated ? ", gated" : "",
+             b->resident ? ", resident" : "");
+    return name;
+}
 
 static json_t *number(double value)
 {
@@ -135,12 +145,13 @@ static json_t *result_json(const struct grouped_result *r)
     for (int i = 0; i < BENCH_OP_REPETITIONS; i++)
         json_array_append_new(samples, json_real(r->times.ns[i] / 1e3));
     json_t *json = json_pack(
-        "{s:s, s:o, s:o, s:o, s:s, s:s, s:s, s:b, s:s, s:o, s:o, s:f, s:f, s:o*}", "name", s->name,
-        "m", list_json(s->m, s->n_groups), "n", list_json(s->n, s->n_groups), "k",
+        "{s:s, s:o, s:o, s:o, s:s, s:s, s:s, s:b, s:b, s:s, s:o, s:o, s:f, s:f, s:o*}", "name",
+        s->name, "m", list_json(s->m, s->n_groups), "n", list_json(s->n, s->n_groups), "k",
         list_json(s->k, s->n_groups), "format", dtype_info(r->bench.format)->name, "c_type",
         dtype_info(r->bench.c_type)->name, "scales", grouped_layout_names[r->bench.scales], "gated",
-        r->bench.gated, "variant", r->times.variant, "time", figure_json(&r->figure), "samples_us",
-        samples, "tflop_s", r->times.cost.flops / r->figure.value / 1e3, "tb_s",
+        r->bench.gated, "resident", r->bench.resident, "variant", r->times.variant, "time",
+        figure_json(&r->figure), "samples_us", samples, "tflop_s",
+        r->times.cost.flops / r->figure.value / 1e3, "tb_s",
         r->times.cost.bytes / r->figure.value / 1e3, "kernels",
         r->profiled ? kernels_json(&r->kernels) : NULL);
     for (int i = 0; json && i < GROUPED_PEERS; i++) add_peer(json, r, i);
@@ -175,8 +186,8 @@ static void add_number(struct table *table, int digits, double value)
 
 static void add_row(struct table *table, const struct grouped_result *r)
 {
-    char percent[24];
-    table_cell(table, "%s", r->bench.sizes.name);
+    char percent[24], name[NAME_MAX_BYTES];
+    table_cell(table, "%s", name_of(&r->bench, name));
     table_cell(table, "%s", r->times.variant);
     add_number(table, 1, r->figure.value / 1e3);
     add_number(table, 1, r->figure.low / 1e3);
@@ -216,6 +227,8 @@ enum sol_status grouped_bench_print(const struct grouped_result *results, size_t
 
 void grouped_bench_print_notes(const struct grouped_result *results, size_t count, FILE *to)
 {
+    if (count && results[0].bench.resident)
+        fputs("resident: weights were packed into tiles before anything was timed\n", to);
     for (int i = 0; i < GROUPED_PEERS; i++)
         for (size_t j = 0; j < count; j++) {
             const struct grouped_peer_times *p = &results[j].peers[i];
@@ -229,8 +242,9 @@ void grouped_bench_print_notes(const struct grouped_result *results, size_t coun
 static void add_kernels(struct table *table, const struct grouped_result *r)
 {
     const struct bench_op_kernels *k = &r->kernels;
+    char name[NAME_MAX_BYTES];
     for (int i = 0; i < listed(k); i++) {
-        table_cell(table, "%s", r->bench.sizes.name);
+        table_cell(table, "%s", name_of(&r->bench, name));
         table_cell(table, "%s", k->variant);
         table_cell(table, "%s", *k->choice ? k->choice : "-");
         table_cell(table, "%s", k->list[i].name);
@@ -269,11 +283,11 @@ enum sol_status grouped_bench_keep(struct store *store, const char *id,
                                    const struct grouped_result *r)
 {
     struct store_sample samples[1 + GROUPED_PEERS][BENCH_OP_REPETITIONS];
-    char mine[64], names[GROUPED_PEERS][80];
+    char mine[NAME_MAX_BYTES], names[GROUPED_PEERS][NAME_MAX_BYTES + 16];
     struct store_metric metrics[1 + GROUPED_PEERS] = {
         {.name = mine, .limit = isfinite(r->figure.limit) ? r->figure.limit : 0}};
     size_t count = 1;
-    snprintf(mine, sizeof mine, "%s%s", r->bench.sizes.name, r->bench.gated ? ", gated" : "");
+    name_of(&r->bench, mine);
     fill_samples(r->times.ns, samples[0]);
     for (int i = 0; i < GROUPED_PEERS; i++) {
         if (!r->peers[i].figure.count) continue;

@@ -17,6 +17,7 @@ struct grouped_bench {
     enum scale_layout scales;
     enum grouped_gemm_values values;
     bool gated;
+    bool resident; /* weights are in tiles before anything is timed */
 };
 
 struct grouped_result {
@@ -43,13 +44,13 @@ double grouped_bench_mean(const struct grouped_result *results, size_t count,
 json_t *grouped_bench_json(const struct grouped_result *results, size_t count, const char *run);
 enum sol_status grouped_bench_print(const struct grouped_result *results, size_t count,
                                     enum table_format format, FILE *to);
-/* Which peers are missing or no graph, and why: a line each. */
+/* That weights were packed, which peers are missing or no graph, and why: a line each. */
 void grouped_bench_print_notes(const struct grouped_result *results, size_t count, FILE *to);
 /* The kernels of results that are profiled, and in words how many launches a call is. */
 enum sol_status grouped_bench_print_kernels(const struct grouped_result *results, size_t count,
                                             enum table_format format, FILE *to);
-/* The result as metrics of run `id`: the time in ns, and a peer's as "NAME: cublas"; gated
- * with "NAME, gated" for NAME. */
+/* The result as metrics of run `id`: the time in ns, and a peer's as "NAME: cublas". NAME is the
+ * shape's, followed by ", gated" and ", resident" where it is so. */
 enum sol_status grouped_bench_keep(struct store *store, const char *id,
                                    const struct grouped_result *result);
 

@@ -76,8 +76,8 @@ static enum sol_status set_word(const struct spec *s, const char *text, const ch
                                 const char *value, const char *const *words, int64_t *to)
 {
     char known[64] = "";
-    if (s->op != &op_grouped_gemm)
-        return status_set(SOL_E_ARGUMENT, "--op %s: %s has no %s", text, s->op->name, key);
+    bool has = s->op == &op_grouped_gemm || (s->op == &op_pack_scaled && to == &s->problem.scales);
+    if (!has) return status_set(SOL_E_ARGUMENT, "--op %s: %s has no %s", text, s->op->name, key);
     for (*to = 0; words[*to]; ++*to) {
         if (strcmp(words[*to], value) == 0) return SOL_OK;
         size_t at = strlen(known);
@@ -116,6 +116,7 @@ static enum sol_status set_dtype(struct spec *s, const char *text, const char *v
     /* Not of weights: of a cache, or none. */
     bool plain = *dtype == DTYPE_F32 || *dtype == DTYPE_F16 || *dtype == DTYPE_BF16;
     if (s->op == &op_grouped_gemm) known = known && grouped_gemm_step(*dtype);
+    if (s->op == &op_pack_scaled) known = known && *dtype == DTYPE_NVFP4;
     if (known && dtype_info(s->op->usual.dtype)->block == 1 && !s->op->n_weights) known = plain;
     return known ? SOL_OK
                  : status_set(SOL_E_ARGUMENT, "--op %s: %s does not come in %s", text, s->op->name,
@@ -140,7 +141,8 @@ static enum sol_status set_key(struct spec *s, const char *text, const char *key
     }
     return status_set(SOL_E_ARGUMENT,
                       "--op %s: no such key '%s'; known: m n k groups top_k head_dim window dtype "
-                      "sequences depth skew check, of grouped_gemm results scales gated signs",
+                      "sequences depth skew check, of grouped_gemm results scales gated signs "
+                      "weights",
                       text, key);
 }
 
@@ -158,6 +160,8 @@ static enum sol_status check_spec(struct spec *s, const char *text)
     }
     bool grouped = s->op == &op_grouped_gemm;
     if (grouped) block = grouped_gemm_step(p->dtype);
+    if (p->weights == WEIGHTS_TILES && p->dtype != DTYPE_NVFP4)
+        return status_set(SOL_E_ARGUMENT, "--op %s: weights in tiles are nvfp4", text);
     if (p->k % block || (s->op != &op_gemm && !grouped && p->n % block))
         return status_set(SOL_E_ARGUMENT, "--op %s: k is to be a multiple of %d, n too for experts",
                           text, (int)block);

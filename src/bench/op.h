@@ -14,8 +14,8 @@ struct case_maker; /* ops/cases.h */
 #define BENCH_OP_HELP                                                                              \
     "time this op alone, as gpt-oss-20b calls it for one row, or with sizes of your own, for "     \
     "example gemm:m=2048,n=2880,k=4096 or attention:m=8,sequences=8,depth=4000; sizes: m n k "     \
-    "groups top_k head_dim window; also dtype=, of grouped_gemm results=, scales=, gated= and "    \
-    "signs=, sequences= and depth= (tokens that each holds), "                                     \
+    "groups top_k head_dim window; also dtype=, of grouped_gemm results=, scales=, gated=, "       \
+    "signs= and weights=, sequences= and depth= (tokens that each holds), "                        \
     "skew= (0: tokens spread evenly over experts), check=VARIANT (compares with it), and "         \
     "--force; "                                                                                    \
     "'all' times every op; may be repeated"

@@ -32,11 +32,12 @@ struct drawn {
     enum grouped_gemm_values values;
 };
 
-/* A case for each layout. */
+/* A case for each layout of scales, and one with weights in tiles, beside scales in atoms. */
 static bool draw(const void *arg, struct case_maker *c, void *args)
 {
     const struct drawn *d = arg;
-    if (c->index >= SCALES_COUNT) return false;
+    const bool tiles = c->index == SCALES_COUNT;
+    if (c->index > SCALES_COUNT) return false;
     const struct grouped_gemm_shape shape = {
         .n_groups = d->sizes.n_groups,
         .m = d->sizes.m,
@@ -44,7 +45,8 @@ static bool draw(const void *arg, struct case_maker *c, void *args)
         .k = d->sizes.k,
         .format = DTYPE_NVFP4,
         .c_type = DTYPE_F16,
-        .scales = (enum scale_layout)c->index,
+        .scales = tiles ? SCALES_ATOMS : (enum scale_layout)c->index,
+        .weights = tiles ? WEIGHTS_TILES : WEIGHTS_ROWS,
         .factor = d->values != VALUES_TASK, /* so that results are about 1, as tolerances want */
         .values = d->values,
     };

@@ -18,7 +18,8 @@
 #include "ops/cases.h"
 #include "ops/cuda/pack_cuda.h"
 
-enum { GUARD_BYTES = 256, GUARD_VALUE = 0xA5 };
+/* Outputs begin at multiples of 256 bytes, as what a GPU gives out does. */
+enum { GUARD_BYTES = 256, GUARD_VALUE = 0xA5, FRAME_ALIGN = 256 };
 
 struct trial {
     const struct op *op;
@@ -43,7 +44,7 @@ static enum sol_status trial_make(struct arena *arena, const struct op *op, cons
     t->n_outputs = op_outputs(op, args, true, t->outputs);
     for (int i = 0; i < t->n_outputs; i++) {
         size_t bytes = t->outputs[i].bytes;
-        unsigned char *frame = arena_alloc(arena, bytes + 2 * GUARD_BYTES, 64);
+        unsigned char *frame = arena_alloc(arena, bytes + 2 * GUARD_BYTES, FRAME_ALIGN);
         if (!frame) return SOL_E_MEMORY;
         memset(frame, GUARD_VALUE, bytes + 2 * GUARD_BYTES);
         memcpy(frame + GUARD_BYTES, *output_pointer(t, i), bytes);
@@ -267,7 +268,7 @@ static uint32_t signature(const struct op *op, const void *args, enum op_case_ki
     bool ordinary = kind == CASE_RANDOM || kind == CASE_TAIL;
     while (ordinary && rows < 6 && problem.rows > (int64_t)1 << rows) rows++;
     uint32_t groups = !ordinary || problem.groups == 0 ? 0 : problem.groups <= 32 ? 1 : 2;
-    return (uint32_t)choice << 16 | (uint32_t)problem.dtype << 8 |
+    return (uint32_t)problem.weights << 24 | (uint32_t)choice << 16 | (uint32_t)problem.dtype << 8 |
            (ordinary ? 0 : (uint32_t)kind) << 5 | rows << 2 | groups;
 }
 

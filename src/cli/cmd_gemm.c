@@ -22,7 +22,7 @@ struct gemm_options {
     struct string_list shapes, force;
     int64_t threads, seed;
     const char *backend, *kernel_source, *format, *type, *c_type, *values, *layout, *store, *label;
-    bool json, quick, gated, no_limits, no_store, profile, quiet, wide;
+    bool json, quick, gated, resident, no_limits, no_store, profile, quiet, wide;
 };
 
 static const struct option options[] = {
@@ -57,6 +57,9 @@ static const struct option options[] = {
                  offsetof(struct gemm_options, c_type), 0, 0),
     OPTION_ENTRY(FLAG, 0, "gated", NULL, "two products of the same rows, and SwiGLU of them",
                  offsetof(struct gemm_options, gated), 0, 0),
+    OPTION_ENTRY(FLAG, 0, "resident", NULL,
+                 "weights packed into tiles once, before anything is timed (nvfp4)",
+                 offsetof(struct gemm_options, resident), 0, 0),
     OPTION_ENTRY(STRINGS, 0, "force", "grouped_gemm=VARIANT", "this variant (see sol kernels)",
                  offsetof(struct gemm_options, force), 0, 0),
     OPTION_ENTRY(FLAG, 0, "profile", NULL, "which kernels a call launches, and the time of each",
@@ -72,6 +75,8 @@ static const struct command_example examples[] = {
     {"sol gemm bench --shape 'm=8,24;n=256;k=512'", "two products of one's own", NULL},
     {"sol gemm bench --profile --shape 'm=8,24;n=256;k=512'", "which kernels they take", NULL},
     {"sol gemm bench --gated --shape 'm=8,24;n=256;k=512'", "SwiGLU of two such products", NULL},
+    {"sol gemm bench --resident --shape 'm=8,24;n=256;k=512'", "weights packed once, at load",
+     NULL},
     {"sol gemm bench --backend cuda", "the four shapes of the task, beside cuBLAS", "a GPU"},
     {0},
 };
@@ -84,13 +89,15 @@ static const struct command_spec spec = {
         "The task is nvfp4_group_gemm of GPU MODE: C = A B^T for each group, A and B in e2m1 with\n"
         "a scale in e4m3 for every 16. check compares with float64: with the task's inputs every\n"
         "sum is exact, so results must have the same bits; random ones are held to the op's\n"
-        "tolerance, and both to the task's (1e-3 + 1e-3 |reference|). Exit status 7 where a "
-        "variant\n"
+        "tolerance, and both to the task's (1e-3 + 1e-3 |reference|). Its cases have scales in\n"
+        "rows, in atoms, and weights in tiles where a variant reads them. Exit status 7 where one\n"
         "differs. bench rotates buffers that are larger than the cache; in the same run cuBLAS\n"
         "multiplies fp16 operands, in a graph: a call a product, and all of them in one call\n"
         "(\"cuBLAS grouped\"). With --gated it multiplies twice, and a kernel for the activation\n"
-        "of all groups comes behind. Times are of one call. --profile adds the kernels that a\n"
-        "call launches: an event on either side of each, which add a microsecond or two.",
+        "of all groups comes behind. With --resident weights were packed into tiles before, as a\n"
+        "model's are once; without it all that is done to weights is timed. Times are of one\n"
+        "call. --profile adds the kernels that a call launches: an event on either side of each,\n"
+        "which add a microsecond or two.",
     .examples = examples,
     .options = options,
 };
@@ -273,12 +280,16 @@ static struct grouped_bench read_kind(const struct gemm_options *o)
         .format = dtype_of(o->type, formats),
         .c_type = dtype_of(o->c_type, c_types),
         .gated = o->gated,
+        .resident = o->resident,
     };
 }
 
 static enum sol_status read_shapes(const struct gemm_options *o, struct benches *all)
 {
     const struct grouped_bench kind = read_kind(o);
+    if (kind.resident && kind.format != DTYPE_NVFP4)
+        return status_set(SOL_E_ARGUMENT, "--resident: weights in tiles are nvfp4, not %s",
+                          dtype_info(kind.format)->name);
     all->count = o->shapes.count ? o->shapes.count : TASK_BENCHMARKS;
     for (size_t i = 0; i < all->count; i++) {
         all->benches[i] = kind;

@@ -200,15 +200,27 @@ struct pack_weights_args {
 
 /* A matrix [rows][k] in blocks that share a scale: codes, one row behind the other (e2m1: two a
  * byte, the first in the low half), and apart from them a scale for each block of a row. Both begin
- * at multiples of 16 bytes; where a matrix has no elements they may be NULL. */
+ * at multiples of 16 bytes; where a matrix has no elements they may be NULL. Of weights in tiles
+ * `codes` are the tiles, at a multiple of 128 bytes, and `scales` is NULL. */
 struct scaled_operand {
     const void *codes, *scales;
 };
 
+/* pack_scaled: weights of grouped_gemm in NVFP4 from rows into tiles (WEIGHTS_TILES), once, before
+ * they are used. Every byte of the tiles is defined. What atoms of scales have and the matrix has
+ * not goes nowhere. */
+struct pack_scaled_args {
+    int64_t rows, k;            /* k: a positive multiple of 16 */
+    struct scaled_operand from; /* in rows */
+    enum scale_layout scales;
+    uint32_t pad;
+    void *tiles; /* [weight_tiles_bytes(rows, k)], a multiple of 128 bytes */
+};
+
 /* One product. A matrix has no more than 2^24 rows or columns. */
 struct gemm_group {
-    int64_t m, n, k; /* m or n 0: nothing to compute */
-    struct scaled_operand a, b;
+    int64_t m, n, k;             /* m or n 0: nothing to compute */
+    struct scaled_operand a, b;  /* activations, which lie in rows, and weights */
     struct scaled_operand up;    /* [n][k] where gated: b is the gate's then */
     const float *bias, *up_bias; /* [n] or NULL */
     const float *factor,
@@ -223,11 +235,12 @@ struct grouped_gemm_args {
     int64_t n_groups;
     const struct gemm_group *groups; /* in the host's memory; read whenever the op is called */
     enum dtype format;               /* NVFP4, MXFP4; FP8_E4M3, which has no scales */
-    enum scale_layout scales;
+    enum scale_layout scales;        /* of what lies in rows */
+    enum weight_layout weights;      /* of b and up; tiles: of NVFP4 only */
     bool gated;
     bool unsigned_scales; /* the caller's word that no scale of NVFP4 has its sign bit set, which
                              the block-scaled instructions of Blackwell do not know */
-    uint8_t pad[2];
+    uint8_t pad[6];
     float alpha, limit; /* of swiglu */
     enum dtype c_type;  /* F16, BF16, F32 */
     void *c;            /* all results lie in there; what lies between them stays */

@@ -36,6 +36,11 @@ size_t grouped_gemm_scales_bytes(enum dtype format, enum scale_layout layout, in
     return (size_t)scale_bytes((int)layout, rows, k / dtype_info(format)->block);
 }
 
+size_t grouped_gemm_tiles_bytes(int64_t rows, int64_t k)
+{
+    return (size_t)weight_tiles_bytes(rows, k);
+}
+
 /* Fills `why` behind "group 3: ", and is false. */
 __attribute__((format(printf, 3, 4))) static bool refuse(char why[OP_REASON_MAX], int64_t group,
                                                          const char *format, ...)
@@ -102,6 +107,18 @@ static bool check_operand(const struct grouped_gemm_args *a, int64_t i, const ch
     return true;
 }
 
+static bool check_weights(const struct grouped_gemm_args *a, int64_t i, const char *name,
+                          const struct scaled_operand *x, char why[OP_REASON_MAX])
+{
+    if (a->weights == WEIGHTS_ROWS) return check_operand(a, i, name, x, why);
+    if (!x->codes) return refuse(why, i, "%s has no tiles", name);
+    if (!aligned(x->codes, WEIGHT_TILES_ALIGN))
+        return refuse(why, i, "the tiles of %s begin at no multiple of %d bytes", name,
+                      WEIGHT_TILES_ALIGN);
+    if (x->scales) return refuse(why, i, "%s has scales beside its tiles, which hold them", name);
+    return true;
+}
+
 static bool check_vectors(const struct gemm_group *g, int64_t i, char why[OP_REASON_MAX])
 {
     const float *const vectors[] = {g->bias, g->up_bias, g->factor, g->up_factor};
@@ -117,9 +134,9 @@ static bool check_group(const struct grouped_gemm_args *a, int64_t i, char why[O
     const struct gemm_group *g = &a->groups[i];
     if (!check_sizes(a, i, why) || !check_result(a, i, why)) return false;
     if (grouped_gemm_is_empty(g)) return true;
-    if (!check_operand(a, i, "a", &g->a, why) || !check_operand(a, i, "b", &g->b, why))
+    if (!check_operand(a, i, "a", &g->a, why) || !check_weights(a, i, "b", &g->b, why))
         return false;
-    if (a->gated && !check_operand(a, i, "up", &g->up, why)) return false;
+    if (a->gated && !check_weights(a, i, "up", &g->up, why)) return false;
     return check_vectors(g, i, why);
 }
 
@@ -137,6 +154,10 @@ static bool check_whole(const struct grouped_gemm_args *a, char why[OP_REASON_MA
         return refuse(why, -1, "results come in f16, bf16 and f32");
     if ((int)a->scales < 0 || (int)a->scales >= SCALES_COUNT)
         return refuse(why, -1, "no such layout of scales");
+    if ((int)a->weights < 0 || (int)a->weights >= WEIGHTS_COUNT)
+        return refuse(why, -1, "no such layout of weights");
+    if (a->weights == WEIGHTS_TILES && a->format != DTYPE_NVFP4)
+        return refuse(why, -1, "weights in tiles are nvfp4, not %s", dtype_info(a->format)->name);
     if (a->c_bytes < 0) return refuse(why, -1, "c has %lld bytes", (long long)a->c_bytes);
     if (!aligned(a->c, 16)) return refuse(why, -1, "c begins at no multiple of 16 bytes");
     if (!a->c && a->c_bytes) return refuse(why, -1, "c is NULL");
@@ -153,10 +174,28 @@ bool grouped_gemm_check(const struct grouped_gemm_args *args, char why[OP_REASON
 
 /* ---- the reference ---- */
 
-void grouped_gemm_decode(const struct grouped_gemm_args *args, const struct scaled_operand *x,
-                         int64_t row, int64_t k, double *out)
+static double e2m1_at(const uint8_t *codes, int64_t i)
+{
+    return (double)e2m1_to_f32((uint8_t)(codes[i / 2] >> i % 2 * 4));
+}
+
+static void decode_tiled(const uint8_t *tiles, int64_t row, int64_t k, double *out)
+{
+    for (int64_t b = 0; b < k / 16; b++, out += 16) {
+        const uint8_t *codes = tiles + weight_code_index(row, b * 16, k);
+        double scale = (double)fp8_e4m3_to_f32(tiles[weight_scale_index(row, b, k)]);
+        for (int64_t j = 0; j < 16; j++) out[j] = e2m1_at(codes, j) * scale;
+    }
+}
+
+void grouped_gemm_decode(const struct grouped_gemm_args *args, enum weight_layout layout,
+                         const struct scaled_operand *x, int64_t row, int64_t k, double *out)
 {
     const uint8_t *codes = x->codes, *scales = x->scales;
+    if (layout == WEIGHTS_TILES) {
+        decode_tiled(codes, row, k, out);
+        return;
+    }
     if (!is_scaled(args->format)) {
         for (int64_t j = 0; j < k; j++) out[j] = (double)fp8_e4m3_to_f32(codes[row * k + j]);
         return;
@@ -166,8 +205,7 @@ void grouped_gemm_decode(const struct grouped_gemm_args *args, const struct scal
     for (int64_t b = 0; b < k / block; b++, out += block, codes += block / 2) {
         uint8_t code = scales[scale_index((int)args->scales, row, b, k / block)];
         double scale = (double)(block == 32 ? e8m0_to_f32(code) : fp8_e4m3_to_f32(code));
-        for (int64_t j = 0; j < block; j++)
-            out[j] = (double)e2m1_to_f32((uint8_t)(codes[j / 2] >> j % 2 * 4)) * scale;
+        for (int64_t j = 0; j < block; j++) out[j] = e2m1_at(codes, j) * scale;
     }
 }
 
@@ -215,7 +253,7 @@ static void load_rows(const struct grouped_gemm_args *a, const struct gemm_group
 {
     for (int64_t r = 0; r < ROWS_TOGETHER; r++) {
         bool there = row + r < g->m;
-        if (there) grouped_gemm_decode(a, &g->a, row + r, g->k, line);
+        if (there) grouped_gemm_decode(a, WEIGHTS_ROWS, &g->a, row + r, g->k, line);
         for (int64_t j = 0; j < g->k; j++) x[j * ROWS_TOGETHER + r] = there ? line[j] : 0;
     }
 }
@@ -247,10 +285,10 @@ static void column(const struct grouped_gemm_args *a, const struct gemm_group *g
                    int64_t n, const double *x, double *line)
 {
     double sum[ROWS_TOGETHER], up[ROWS_TOGETHER];
-    grouped_gemm_decode(a, &g->b, n, g->k, line);
+    grouped_gemm_decode(a, a->weights, &g->b, n, g->k, line);
     multiply(x, line, g->k, g->factor, g->bias ? &g->bias[n] : NULL, sum);
     if (a->gated) {
-        grouped_gemm_decode(a, &g->up, n, g->k, line);
+        grouped_gemm_decode(a, a->weights, &g->up, n, g->k, line);
         multiply(x, line, g->k, g->up_factor, g->up_bias ? &g->up_bias[n] : NULL, up);
     }
     for (int64_t r = 0; r < ROWS_TOGETHER && row + r < g->m; r++)
@@ -303,6 +341,7 @@ static void reference(const struct op_context *context, const void *args)
 
 /* ---- the rest of the contract ---- */
 
+/* In tiles weights have the same bytes: the zeros that fill the last ones need not be read. */
 static struct op_cost cost(const void *args)
 {
     const struct grouped_gemm_args *a = args;
@@ -332,6 +371,7 @@ static void problem(const void *args, struct op_problem *out)
         .scales = a->scales,
         .gated = a->gated,
         .signs = a->unsigned_scales,
+        .weights = a->weights,
     };
     for (int64_t i = 0; i < a->n_groups; i++) {
         const struct gemm_group *g = &a->groups[i];
@@ -381,8 +421,10 @@ static bool output_part(const void *args, int output, int part, struct op_part *
  * what is summed at most. */
 const struct op op_grouped_gemm = {
     .name = "grouped_gemm",
-    .summary = "C = factor * A * B^T + bias for groups of any sizes, or swiglu of two; A and B in "
-               "e2m1 with scales of blocks, or in fp8; a NaN makes its row or column of C NaN",
+    .summary =
+        "C = factor * A * B^T + bias for groups of any sizes, or swiglu of two; A and B in "
+        "e2m1 with scales of blocks, or in fp8; B also in tiles; a NaN makes its row or column of "
+        "C NaN",
     .args_size = sizeof(struct grouped_gemm_args),
     .problem = problem,
     .tolerance = {{[NUMERICS_EXACT] = 5e-5f}},

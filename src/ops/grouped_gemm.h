@@ -24,9 +24,16 @@ static inline bool grouped_gemm_is_empty(const struct gemm_group *group)
 size_t grouped_gemm_codes_bytes(enum dtype format, int64_t rows, int64_t k);
 size_t grouped_gemm_scales_bytes(enum dtype format, enum scale_layout layout, int64_t rows,
                                  int64_t k);
-/* A row of a matrix as numbers. */
-void grouped_gemm_decode(const struct grouped_gemm_args *args, const struct scaled_operand *x,
-                         int64_t row, int64_t k, double *out);
+/* Bytes of weights [rows][k] in tiles (WEIGHTS_TILES). */
+size_t grouped_gemm_tiles_bytes(int64_t rows, int64_t k);
+/* A row of a matrix as numbers; that of activations lies in WEIGHTS_ROWS. */
+void grouped_gemm_decode(const struct grouped_gemm_args *args, enum weight_layout layout,
+                         const struct scaled_operand *x, int64_t row, int64_t k, double *out);
+
+/* As grouped_gemm_check, of the op that packs weights into tiles. */
+bool pack_scaled_check(const struct pack_scaled_args *args, char why[OP_REASON_MAX]);
+/* Its reference, by this thread alone. */
+void pack_scaled_host(const struct pack_scaled_args *args);
 
 /* SwiGLU of made arguments, as gpt-oss has it. */
 #define GROUPED_GEMM_ALPHA 1.702f
@@ -49,6 +56,7 @@ struct grouped_gemm_shape {
     enum scale_layout scales;
     bool gated, bias, factor, gaps; /* between results */
     bool unsigned_scales;           /* and so the arguments say */
+    enum weight_layout weights;     /* tiles: packed by pack_scaled's reference */
     enum grouped_gemm_values values;
     uint8_t byte;
 };

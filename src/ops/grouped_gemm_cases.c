@@ -126,13 +126,28 @@ static void spoil(struct case_maker *c, const struct grouped_gemm_shape *s, cons
     }
 }
 
+/* Weights that are there in rows, in tiles. */
+static struct scaled_operand in_tiles(struct case_maker *c, const struct grouped_gemm_shape *s,
+                                      const struct operand *x, const struct scaled_operand *rows)
+{
+    const struct pack_scaled_args pack = {
+        .rows = x->rows,
+        .k = x->k,
+        .from = *rows,
+        .scales = s->scales,
+        .tiles =
+            arena_alloc(c->arena, grouped_gemm_tiles_bytes(x->rows, x->k), WEIGHT_TILES_ALIGN)};
+    if (pack.tiles && rows->codes && rows->scales) pack_scaled_host(&pack);
+    return (struct scaled_operand){.codes = pack.tiles};
+}
+
 static struct scaled_operand make_operand(struct case_maker *c, const struct grouped_gemm_shape *s,
                                           const struct operand *x)
 {
     struct scaled_operand out = {make_codes(c, s, x), make_scales(c, s, x)};
     bool any_fp8 = s->values == VALUES_ANY && s->format == DTYPE_FP8_E4M3;
     if (s->values == VALUES_SPOILED || any_fp8) spoil(c, s, x, &out);
-    return out;
+    return s->weights == WEIGHTS_TILES && !x->is_a ? in_tiles(c, s, x, &out) : out;
 }
 
 /* ---- groups ---- */
@@ -183,6 +198,7 @@ void grouped_gemm_make(struct case_maker *c, const struct grouped_gemm_shape *sh
         .groups = groups,
         .format = shape->format,
         .scales = shape->scales,
+        .weights = shape->weights,
         .gated = shape->gated,
         .unsigned_scales = shape->unsigned_scales || shape->values == VALUES_TASK,
         .alpha = GROUPED_GEMM_ALPHA,
@@ -219,6 +235,7 @@ void grouped_gemm_make_problem(struct case_maker *c, const struct op_problem *p,
                   : p->results == 2 ? DTYPE_F32
                                     : DTYPE_F16,
         .scales = (enum scale_layout)p->scales,
+        .weights = (enum weight_layout)p->weights,
         .gated = p->gated,
         .unsigned_scales = p->signs,
     };
@@ -226,11 +243,12 @@ void grouped_gemm_make_problem(struct case_maker *c, const struct op_problem *p,
 }
 
 /* Sizes of random, awkward and spoiled cases; k in steps of the format. LINES: of NVFP4, k and n as
- * kernels for matrix instructions want them, not gated. PLAIN: of NVFP4, scales without signs. */
+ * kernels for matrix instructions want them, not gated. PLAIN: of NVFP4, scales without signs.
+ * TILES: of NVFP4, weights in tiles; TILED_LINES: they too, and sizes as LINES. */
 static const struct sizes {
     int count;
     struct case_range groups, m, n, k;
-    enum { ANY, LINES, PLAIN } what;
+    enum { ANY, LINES, PLAIN, TILES, TILED_LINES } what;
 } tables[] = {
     {18, {0, 1, 6}, {0, 1, 70}, {0, 1, 150}, {0, 1, 13}, ANY},
     {6, {1, 64, 64}, {0, 1, 9}, {0, 1, 20}, {0, 1, 3}, ANY},
@@ -244,6 +262,10 @@ static const struct sizes {
     {12, {0, 1, 6}, {0, 1, 150}, {0, 1, 150}, {0, 1, 20}, PLAIN},
     {1, {1, 1, 2}, {1, 130, 200}, {1, 130, 200}, {0, 30, 60}, PLAIN},
     {1, {1, 40, 64}, {0, 1, 9}, {0, 1, 20}, {0, 1, 3}, PLAIN},
+    {12, {0, 1, 4}, {0, 1, 40}, {0, 1, 300}, {0, 1, 30}, TILES},
+    {1, {1, 40, 64}, {0, 1, 9}, {0, 1, 20}, {0, 1, 10}, TILES},
+    {8, {0, 1, 4}, {0, 1, 150}, {8, 1, 40}, {4, 1, 12}, TILED_LINES},
+    {1, {0, 1, 2}, {0, 1, 40}, {8, 10, 20}, {4, 30, 50}, TILED_LINES},
 };
 /* Extreme ones: 64 of them in a call, so that four calls have every byte. */
 static const struct sizes swept = {16, {1, 64, 64}, {0, 1, 9}, {0, 1, 20}, {0, 1, 3}, ANY};
@@ -251,11 +273,15 @@ static const struct sizes any = {8, {1, 1, 4}, {0, 1, 40}, {0, 1, 40}, {0, 1, 13
 static const struct sizes swept_lines = {12, {1, 64, 64}, {0, 1, 9}, {8, 1, 3}, {4, 1, 1}, LINES};
 /* Any scales without signs. */
 static const struct sizes any_plain = {4, {1, 1, 4}, {0, 1, 40}, {0, 1, 40}, {0, 1, 13}, PLAIN};
+static const struct sizes swept_tiles = {8,         {1, 64, 64}, {0, 1, 9},
+                                         {8, 1, 3}, {4, 1, 3},   TILED_LINES};
+static const struct sizes any_tiles = {4, {1, 1, 4}, {0, 1, 40}, {0, 1, 150}, {0, 1, 13}, TILES};
 
 /* NULL: there is no such case. */
 static const struct sizes *sizes_of(const struct case_maker *c)
 {
-    static const struct sizes *const extreme[] = {&swept, &any, &swept_lines, &any_plain};
+    static const struct sizes *const extreme[] = {&swept,     &any,         &swept_lines,
+                                                  &any_plain, &swept_tiles, &any_tiles};
     int index = c->index;
     if (c->kind == CASE_EXTREME) {
         for (size_t i = 0; i < sizeof extreme / sizeof *extreme; i++) {
@@ -300,10 +326,28 @@ static struct grouped_gemm_shape ordinary_shape(const struct case_maker *c)
     return s;
 }
 
+/* Number i of the extreme cases in tiles: every scale, then any. */
+static struct grouped_gemm_shape extreme_tiles(int i)
+{
+    struct grouped_gemm_shape s = {
+        .format = DTYPE_NVFP4,
+        .scales = (enum scale_layout)(i / 4 % 2),
+        .c_type = DTYPE_BF16,
+        .values = i % 2 ? VALUES_BYTE_B : VALUES_BYTE_A,
+        .byte = (uint8_t)(i / 2 % 4 * 64),
+    };
+    if (i < swept_tiles.count) return s;
+    s.scales = (enum scale_layout)(i % 2);
+    s.c_type = i / 2 % 2 ? DTYPE_F32 : DTYPE_BF16;
+    s.values = VALUES_ANY;
+    return s;
+}
+
 static struct grouped_gemm_shape extreme_shape(const struct case_maker *c)
 {
     const int lines = c->index - swept.count - any.count, plain = lines - swept_lines.count;
     const int i = lines >= 0 ? lines : c->index, over = i - swept.count;
+    if (plain >= any_plain.count) return extreme_tiles(plain - any_plain.count);
     struct grouped_gemm_shape s = {
         .format = i < 8 ? DTYPE_NVFP4 : DTYPE_MXFP4,
         .scales = (enum scale_layout)(i / 4 % 2),
@@ -331,7 +375,8 @@ bool grouped_gemm_make_case(struct case_maker *c, void *args)
     if (!sizes) return false;
     struct grouped_gemm_shape s = c->kind == CASE_EXTREME ? extreme_shape(c) : ordinary_shape(c);
     if (sizes->what != ANY) s.format = DTYPE_NVFP4;
-    if (sizes->what == LINES) {
+    if (sizes->what == TILES || sizes->what == TILED_LINES) s.weights = WEIGHTS_TILES;
+    if (sizes->what == LINES || sizes->what == TILED_LINES) {
         s.unsigned_scales |= c->index % 2;
         s.gated &= s.unsigned_scales; /* what takes signs takes no more than this */
         if (s.c_type == DTYPE_F32 && !s.unsigned_scales) s.c_type = DTYPE_BF16;

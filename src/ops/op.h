@@ -144,7 +144,8 @@ struct op_problem {
     int64_t results; /* fp16, bf16, float32 */
     int64_t scales;  /* enum scale_layout */
     int64_t gated;
-    int64_t signs; /* 1: the caller says that scales have none */
+    int64_t signs;   /* 1: the caller says that scales have none */
+    int64_t weights; /* enum weight_layout */
 };
 
 /* What an op does with a matrix. */

@@ -4,6 +4,7 @@
 
 static const char *const results[] = {"f16", "bf16", "f32", NULL};
 static const char *const layouts[] = {"rows", "atoms", NULL};
+static const char *const weights[] = {"rows", "tiles", NULL};
 static const char *const gated[] = {"no", "yes", NULL};
 static const char *const signs[] = {"yes", "no", NULL};
 
@@ -24,6 +25,7 @@ static const struct {
     {"scales", offsetof(struct op_problem, scales), layouts},
     {"gated", offsetof(struct op_problem, gated), gated},
     {"signs", offsetof(struct op_problem, signs), signs},
+    {"weights", offsetof(struct op_problem, weights), weights},
 };
 
 const char *op_size_name(int i)

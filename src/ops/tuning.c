@@ -51,16 +51,19 @@ void tuning_digest(const struct tuning *tuning, char out[TUNING_DIGEST])
     uint64_t sum = 0; /* whatever their order */
     for (size_t i = 0; i < tuning->count; i++) {
         const struct tuning_entry *e = &tuning->entries[i];
-        const int64_t numbers[] = {
-            e->problem.rows,      e->problem.dtype,  e->problem.n,        e->problem.k,
-            e->problem.groups,    e->problem.top_k,  e->problem.head_dim, e->problem.window,
-            e->problem.sequences, e->rows_from,      e->rows_to,          e->loosest,
-            e->problem.results,   e->problem.scales, e->problem.gated,    e->problem.signs};
+        const int64_t numbers[] = {e->problem.rows,     e->problem.dtype,  e->problem.n,
+                                   e->problem.k,        e->problem.groups, e->problem.top_k,
+                                   e->problem.head_dim, e->problem.window, e->problem.sequences,
+                                   e->rows_from,        e->rows_to,        e->loosest,
+                                   e->problem.results,  e->problem.scales, e->problem.gated,
+                                   e->problem.signs,    e->problem.weights};
         char text[3 * TUNING_NAME_MAX];
         int n = snprintf(text, sizeof text, "%s %s:%s", e->op->name, e->variant, e->choice);
-        enum { KINDS = 4 }; /* the last ones, which most ops have not: digests of old stay */
+        /* The last ones, which most ops have not, came later: digests of old stay. */
+        enum { KINDS = 4, WEIGHTS = 1 };
         bool kinds = false;
         size_t count = sizeof numbers / sizeof *numbers;
+        if (!e->problem.weights) count -= WEIGHTS;
         for (size_t k = count - KINDS; k < count; k++) kinds |= numbers[k] != 0;
         if (!kinds) count -= KINDS;
         sum += bytes_hash((const char *)numbers, count * sizeof *numbers) * 31 +

@@ -53,8 +53,8 @@ static const struct mcp_parameter of_gemm_check[] = {
     OPTION("backend"), OPTION("quick"), OPTION("seed"), OPTION("threads"), END};
 static const struct mcp_parameter of_gemm_bench[] = {
     OPTION("backend"), NAMED("shapes", "shape"), OPTION("type"), OPTION("scales"), OPTION("layout"),
-    OPTION("results"), OPTION("gated"), OPTION("force"), OPTION("profile"), NAMED("no_limits", "no-limits"),
-    OPTION("threads"), OPTION("label"), END};
+    OPTION("results"), OPTION("gated"), OPTION("resident"), OPTION("force"), OPTION("profile"),
+    NAMED("no_limits", "no-limits"), OPTION("threads"), OPTION("label"), END};
 static const struct mcp_parameter of_tune[] = {
     OPTION("model"), OPTION("backend"), OPTION("rows"), OPTION("depth"), OPTION("budget"),
     OPTION("threads"), NAMED("dry_run", "dry-run"), END};

@@ -481,16 +481,13 @@ enum kernel_role role_of_op(const char *parent, const char *op)
         const char *op;
         enum kernel_role role;
     } ops[] = {
-        {"embed", ROLE_EMBED},          {"gated_embed", ROLE_EMBED},
-        {"rmsnorm", ROLE_NORM},         {"rope", ROLE_ROPE},
-        {"kv_write", ROLE_COPIES},      {"attention", ROLE_ATTENTION},
-        {"route", ROLE_ROUTER},         {"swiglu", ROLE_ACTIVATION},
-        {"relu2", ROLE_ACTIVATION},     {"combine", ROLE_EXPERTS},
-        {"grouped_gemm", ROLE_EXPERTS}, {"softcap", ROLE_HEAD},
-        {"sample", ROLE_SAMPLING},      {"pack_weights", ROLE_COPIES},
-        {"attn_in", ROLE_QKV},          {"attn_out", ROLE_OUT},
-        {"moe_up", ROLE_EXPERTS},       {"moe_down", ROLE_EXPERTS},
-        {"moe", ROLE_EXPERTS},          {"head", ROLE_HEAD},
+        {"embed", ROLE_EMBED},      {"gated_embed", ROLE_EMBED},    {"rmsnorm", ROLE_NORM},
+        {"rope", ROLE_ROPE},        {"kv_write", ROLE_COPIES},      {"attention", ROLE_ATTENTION},
+        {"route", ROLE_ROUTER},     {"swiglu", ROLE_ACTIVATION},    {"relu2", ROLE_ACTIVATION},
+        {"combine", ROLE_EXPERTS},  {"grouped_gemm", ROLE_EXPERTS}, {"softcap", ROLE_HEAD},
+        {"sample", ROLE_SAMPLING},  {"pack_weights", ROLE_COPIES},  {"pack_scaled", ROLE_COPIES},
+        {"attn_in", ROLE_QKV},      {"attn_out", ROLE_OUT},         {"moe_up", ROLE_EXPERTS},
+        {"moe_down", ROLE_EXPERTS}, {"moe", ROLE_EXPERTS},          {"head", ROLE_HEAD},
     };
     /* gemm, add and axpby are part of whatever they are called by. */
     const char *const names[] = {op, parent};

@@ -11,6 +11,8 @@ static const char *kernel_name(const struct grouped_gemm_args *a)
     case DTYPE_FP8_E4M3:
         return a->gated ? "grouped_gemm_fp8_gated" : "grouped_gemm_fp8";
     default:
+        if (a->weights == WEIGHTS_TILES)
+            return a->gated ? "grouped_gemm_nvfp4_tiles_gated" : "grouped_gemm_nvfp4_tiles";
         return a->gated ? "grouped_gemm_nvfp4_gated" : "grouped_gemm_nvfp4";
     }
 }
@@ -41,7 +43,8 @@ static void run(const struct op_context *context, const void *args)
 
 const struct op_variant grouped_gemm_mma_cuda = {
     .name = "grouped_gemm_mma_cuda",
-    .summary = "mma.sync on fp16 operands, made in shared memory; all formats",
+    .summary =
+        "mma.sync on fp16 operands, made in shared memory; all formats, weights in tiles too",
     .target = TARGET_CUDA,
     .arch = {.major = 8},
     .can_run = can_run,

@@ -23,7 +23,8 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
     const struct grouped_gemm_args *a = args;
     (void)device;
     if (!grouped_gemm_check(a, why)) return false;
-    const char *reason = a->format == DTYPE_FP8_E4M3 ? "codes of 4 bits only"
+    const char *reason = a->format == DTYPE_FP8_E4M3  ? "codes of 4 bits only"
+                         : a->weights != WEIGHTS_ROWS ? "it reads weights in rows, not in tiles"
                          : a->format == DTYPE_NVFP4 && !a->unsigned_scales
                              ? "scales may have signs, which its instruction does not know "
                                "(unsigned_scales says that they have none)"

@@ -43,10 +43,12 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
     const struct grouped_gemm_args *a = args;
     (void)device;
     if (!grouped_gemm_check(a, why)) return false;
-    if (a->format != DTYPE_NVFP4 || !a->unsigned_scales) {
-        snprintf(why, OP_REASON_MAX, "%s",
-                 a->format != DTYPE_NVFP4 ? "it reads nvfp4"
-                                          : "scales may have signs; it reads those without");
+    const char *lack = a->format != DTYPE_NVFP4     ? "it reads nvfp4"
+                       : a->weights != WEIGHTS_ROWS ? "it reads weights in rows, not in tiles"
+                       : !a->unsigned_scales ? "scales may have signs; it reads those without"
+                                             : NULL;
+    if (lack) {
+        snprintf(why, OP_REASON_MAX, "%s", lack);
         return false;
     }
     for (int64_t i = 0; i < a->n_groups; i++) {

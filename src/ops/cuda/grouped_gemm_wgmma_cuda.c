@@ -141,6 +141,7 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
     if (!grouped_gemm_check(a, why)) return false;
     const char *lack = a->format != DTYPE_NVFP4 ? "other formats than nvfp4"
                        : a->c_type == DTYPE_F32 ? "results in float32"
+                       : a->weights             ? "weights in tiles"
                        : !can_be_counted(a)     ? "products of that size"
                                                 : NULL;
     if (lack) snprintf(why, OP_REASON_MAX, "it does not know %s", lack);

@@ -73,9 +73,22 @@ static void grouped_decode_scaled(const struct grouped_gemm_args *args,
     }
 }
 
-static void grouped_decode_row(const struct grouped_gemm_args *args, const struct scaled_operand *x,
-                               int64_t row, int64_t k, float *to)
+/* A row of weights in tiles; what fills up the last tile is 0. */
+static void grouped_decode_tiled(const uint8_t *tiles, int64_t row, int64_t k, float *to)
 {
+    for (int64_t i = 0; i < k; i += GROUPED_STEP)
+        grouped_decode_e2m1(tiles + weight_code_index(row, i, k),
+                            fp8_e4m3_to_f32(tiles[weight_scale_index(row, i / 16, k)]),
+                            fp8_e4m3_to_f32(tiles[weight_scale_index(row, i / 16 + 1, k)]), to + i);
+}
+
+static void grouped_decode_row(const struct grouped_gemm_args *args, enum weight_layout layout,
+                               const struct scaled_operand *x, int64_t row, int64_t k, float *to)
+{
+    if (layout == WEIGHTS_TILES) {
+        grouped_decode_tiled(x->codes, row, k, to);
+        return;
+    }
     if (args->format != DTYPE_FP8_E4M3) {
         grouped_decode_scaled(args, x, row, k, to);
         return;
@@ -96,7 +109,7 @@ static void grouped_decode_a(void *arg, int64_t begin, int64_t end, int worker)
         while (s->first_row[i + 1] <= row) i++;
         const struct gemm_group *g = &s->args->groups[i];
         int64_t mine = row - s->first_row[i];
-        grouped_decode_row(s->args, &g->a, mine, g->k,
+        grouped_decode_row(s->args, WEIGHTS_ROWS, &g->a, mine, g->k,
                            s->a + s->a_at[i] + mine * grouped_padded(g->k));
     }
 }
@@ -174,7 +187,7 @@ static void grouped_decode_panel(const struct grouped_state *s, const struct gem
 {
     for (int64_t r = 0; r < PANEL_ROWS; r++) {
         int64_t row = gemm_min(column + r, g->n - 1);
-        grouped_decode_row(s->args, x, row, g->k, to + r * grouped_padded(g->k));
+        grouped_decode_row(s->args, s->args->weights, x, row, g->k, to + r * grouped_padded(g->k));
     }
 }
 
@@ -302,7 +315,7 @@ static bool grouped_can_run(const void *args, const struct op_device *device,
 
 const struct op_variant NAMED(grouped_gemm) = {
     .name = NAME_OF(grouped_gemm),
-    .summary = "operands decoded to float32, B panel by panel; all formats",
+    .summary = "operands decoded to float32, B panel by panel; all formats, B in tiles too",
     .needs = NEEDS,
     .can_run = grouped_can_run,
     .workspace = grouped_workspace,
