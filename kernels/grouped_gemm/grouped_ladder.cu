@@ -1,4 +1,6 @@
-/* Kernels of grouped_ladder.cuh. Other architectures than sm_90a have none of them. */
+/* Kernels of grouped_ladder.cuh. Other architectures than sm_90a have none of them. What the first
+ * one spills are addresses; with more registers only one of its blocks would fit an SM. */
+// spills: grouped_ladder_plain 172
 #include "grouped_gemm/grouped_ladder.cuh"
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
