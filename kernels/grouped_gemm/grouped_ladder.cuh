@@ -1,25 +1,24 @@
-/* Grouped products of NVFP4 on Hopper, step by step: each kernel is the one
- * before it and one idea more, so that what each idea is worth can be measured
- * (docs/design/grouped-gemm.md, "The ladder"). Nobody gets these kernels
- * unasked where another one runs.
+/* Grouped products of NVFP4 on Hopper, step by step: each kernel is the one before it and one idea
+ * more, so that what each idea is worth can be measured (docs/design/grouped-gemm.md, "The
+ * ladder"). Nobody gets these kernels unasked where another one runs.
  *
- * A block computes tiles of 128 features by up to 128 tokens, 128 columns of k
- * at a time. Codes of both operands become halves, which are exact; a warp
- * decodes eight rows at a time, and its 8 x 8 matrices leave as the lanes have
- * them, since which column is which is free as long as both operands agree.
+ * A block computes tiles of 128 features by up to 128 tokens, 128 columns of k at a time. Codes of
+ * both operands become halves, which are exact; a warp decodes eight rows at a time, and its 8 x 8
+ * matrices leave as the lanes have them, since which column is which is free as long as both
+ * operands agree.
  *
- *   plain    all threads load codes, decode both operands into matrices of 8 x
- * 8 that lie one behind the other, wait for all, multiply, wait swizzle  the
- * copy engine brings codes, and halves lie in rows of 128 bytes, swizzled
- *   stages   codes of four steps are on their way; a step is decoded while the
- * one before is multiplied roles    a warp starts copies, seven decode tokens,
- * eight decode weights into registers and multiply cluster  two blocks have the
- * same tokens and different features: each decodes half of the tokens and
- * copies them to the other one
+ *  - plain: all threads load codes, decode both operands into matrices of 8 x 8 that lie one behind
+ *    the other, wait for all, multiply, wait
+ *  - swizzle: the copy engine brings codes, and halves lie in rows of 128 bytes, swizzled
+ *  - stages: codes of four steps are on their way; a step is decoded while the one before is
+ *    multiplied
+ *  - roles: a warp starts copies, seven decode tokens, eight decode weights into registers and
+ *    multiply
+ *  - cluster: two blocks have the same tokens and different features: each decodes half of the
+ *    tokens and copies them to the other one
  *
- * The last step, persistent, is the cluster's kernel with as many blocks as
- * fit, each of which takes every so manieth tile of a list that begins with the
- * longest. */
+ * The last step, persistent, is the cluster's kernel with as many pairs of blocks as fit: of p
+ * pairs each takes every p-th tile of a list that begins with the longest. */
 #ifndef KERNELS_GROUPED_GEMM_GROUPED_LADDER_CUH
 #define KERNELS_GROUPED_GEMM_GROUPED_LADDER_CUH
 
@@ -99,8 +98,7 @@ template <class K> struct ladder_tiles {
     }
 };
 
-/* An operand of a tile: `eights` of rows from `first` on, which is row `shift`
- * of its atom. */
+/* An operand of a tile: `eights` of rows from `first` on, which is row `shift` of its atom. */
 struct ladder_side {
     const uint8_t *codes, *scales;
     int first, rows, k, shift, eights, layout;
@@ -113,22 +111,20 @@ INLINE ladder_side weights_of(const grouped_ladder_args &a, const ladder_tile &t
     return {g.b, g.b_scales, tile.feature, g.n, g.k, 0, LADDER_EIGHTS, a.scales, 0};
 }
 
-/* Those that this block decodes: of two blocks the first has the larger half.
- */
+/* Those that this block decodes: of two blocks the first has the larger half. */
 template <class K>
 INLINE ladder_side tokens_of(const grouped_ladder_args &a, const ladder_tile &tile)
 {
     const grouped_tiles_group &g = tile.g->of;
     int half = (tile.eights + K::CLUSTER - 1) / K::CLUSTER, second = blockIdx.x % K::CLUSTER;
-    return {g.a,        g.a_scales,        tile.token + second * half * 8,     g.m,
-            g.k,        second * half * 8, second ? tile.eights - half : half, a.scales,
-            LADDER_SIDE};
+    ladder_side x = {g.a, g.a_scales, tile.token, g.m, g.k, 0, half, a.scales, LADDER_SIDE};
+    if (second) x.first += half * 8, x.shift = half * 8, x.eights = tile.eights - half;
+    return x;
 }
 
 /* ---- codes to shared memory, by one thread, step by step ---- */
 
-/* Scales in atoms: those of rows behind the last one are the last atom's. NULL:
- * in rows. */
+/* Scales in atoms: those of rows behind the last one are the last atom's. NULL: in rows. */
 INLINE const uint8_t *atoms_of(const ladder_side &x)
 {
     int row = min(x.first, x.rows - 1) / ATOM_ROWS * ATOM_ROWS;
@@ -197,8 +193,7 @@ INLINE uint32_t code_word(const ladder_words &w, int i)
     return i == 0 ? w.codes.x : i == 1 ? w.codes.y : i == 2 ? w.codes.z : w.codes.w;
 }
 
-/* Eight rows as halves: two swizzled kilobytes of 64 columns each, or 16
- * matrices. */
+/* Eight rows as halves: two swizzled kilobytes of 64 columns each, or 16 matrices. */
 template <bool SWIZZLED> INLINE void put_words(uint32_t to, const ladder_words &w)
 {
     uint32_t scales = decode_scales(w.scales), m[4];
@@ -217,8 +212,8 @@ template <bool SWIZZLED> INLINE void put_words(uint32_t to, const ladder_words &
 template <bool SWIZZLED> INLINE uint64_t halves_operand(uint32_t at, int i)
 {
     if (SWIZZLED) return wgmma_operand<LADDER_EIGHT>(at + i / 4 * 1024, i % 4 * 16);
-    /* No swizzle: 128 bytes from a matrix to the next one in a row, LADDER_EIGHT
-     * to the next row of them. */
+    /* No swizzle: 128 bytes from a matrix to the next one in a row, LADDER_EIGHT to the next row of
+     * them. */
     return (uint64_t)(LADDER_EIGHT / 16) << 32 | 128 / 16 << 16 | (at + i * 256) >> 4;
 }
 
@@ -229,8 +224,7 @@ INLINE uint32_t result_pair(int type, float x, float y)
     return type == DTYPE_F16 ? f32_to_f16x2(x, y) : f32_to_bf16x2(x, y);
 }
 
-/* A warp's 16 features of 16 tokens from `token` on, 32 bytes a token, through
- * `out`. */
+/* A warp's 16 features of 16 tokens from `token` on, 32 bytes a token, through `out`. */
 INLINE void store_16(const grouped_tiles_group &g, int type, int feature, int token, const float *s,
                      uint32_t out)
 {
@@ -328,8 +322,7 @@ INLINE void multiply_in_turn(const grouped_ladder_args &a, const ladder_tile &ti
 #pragma unroll 1
     for (int s = 0; s < tile.steps; s++) {
         if constexpr (K::COPIED) {
-            /* What is in the stages of steps before s has been read: all have met
-             * since. */
+            /* What is in the stages of steps before s has been read: all have met since. */
             for (; asked < min(s + (int)K::STAGES, tile.steps); asked++)
                 if (threadIdx.x == 0)
                     copies.next(block.codes.base + asked % K::STAGES * LADDER_STAGE,
@@ -437,10 +430,9 @@ INLINE void decode_fragments(uint32_t (&f)[2][4], const ladder_words (&w)[2],
     for (int j = 0; j < 8; j++) f[j / 4][j % 4] = part[j % 2][j / 4 * 2 + j % 4 / 2];
 }
 
-/* Step s, of the tokens in the present buffer. While products run, the next
- * fragments are decoded; behind the last ones the weights of the next step are
- * taken. `last`: a buffer to give back when the products before are done, or
- * -1. */
+/* Step s, of the tokens in the present buffer. While products run, the next fragments are decoded;
+ * behind the last ones the weights of the next step are taken. `last`: a buffer to give back when
+ * the products before are done, or -1. */
 template <class K, int N>
 INLINE void multiply_step(float *sums, ladder_words (&w)[2], const ladder_side &x, int s, int steps,
                           int last, ladder_block<K> &block)
