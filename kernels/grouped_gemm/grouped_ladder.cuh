@@ -128,7 +128,7 @@ INLINE ladder_side tokens_of(const grouped_ladder_args &a, const ladder_tile &ti
 INLINE const uint8_t *atoms_of(const ladder_side &x)
 {
     int row = min(x.first, x.rows - 1) / ATOM_ROWS * ATOM_ROWS;
-    return x.layout == SCALES_ATOMS ? x.scales + scale_index(x.layout, row, 0, x.k / 16) : NULL;
+    return x.layout == SCALES_ATOMS ? x.scales + scale_index(x.layout, row, 0, x.k / 16) : nullptr;
 }
 
 template <class K> struct ladder_copies {
