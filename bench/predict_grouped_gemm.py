@@ -12,7 +12,10 @@ with the same formula on GB10 and B200, where sol has not run.
                    products over the tensor rate, one behind the other where the same warps do both, else the longer
   before           activations decoded by all, where the kernel does that
 
-usage: bench/predict_grouped_gemm.py [--parameters]
+The ladder's steps (kernels/grouped_gemm/grouped_ladder.cuh) have the same formula, with what a step of 128 columns takes
+made of its parts, as not all steps let them overlap: see Rung.
+
+usage: bench/predict_grouped_gemm.py [--parameters | --ladder]
 """
 import heapq
 import sys
@@ -131,6 +134,111 @@ SM_100A = [
 ]
 
 
+# ---- the ladder, sm_90a: tiles of 128 features by 32, 64, 96 or 128 tokens, steps of 128 columns ----
+
+
+@dataclass
+class Rungs:
+    """Cycles. Those of decoding and of a step are what fits the two tile sizes of SM_90A: 680 and 1130 a step are 28 for
+    each eight rows and 230 beside them."""
+
+    eight: float = 28  # eight rows of a step decoded into registers: issue slots of a scheduler
+    put: float = 1  # and to shared memory
+    step: float = 230  # barriers, descriptors and loops of those who multiply, and of who copies
+    ring: float = 105  # the same of warps that only decode
+    shared: float = 0.57  # of the cycles of products, in which nothing else is issued
+    latency: float = 1000  # from asking for codes to having them, while all SMs ask
+    copy: float = 100  # the copy engine's way, beside a load's
+    meet: float = 150  # fence, barrier of all threads, first product's start or last one's end
+    begin: float = 1500  # a block, until its first codes are there
+    store: float = 2000  # of a tile's results
+
+
+RUNGS = Rungs()
+
+
+@dataclass
+class Rung:
+    """A step of the ladder. With products P of a step and S issue slots of the rest, work = max(P, S + shared P):
+
+    in turn     a block's step takes latency + S + P + two times meet; two blocks on an SM each fill what the other
+                leaves, but not more than the SM has: max(that, 2 work)
+    overlapped  work + meet
+    roles       work, with more warps that have loops of their own
+    """
+
+    name: str
+    resident: int = 1  # blocks on an SM
+    copied: bool = True
+    overlapped: bool = True
+    roles: bool = False
+    blocks: int = 1  # that share their tokens
+    persistent: bool = False
+
+    def step_cycles(self, tokens, resident, card):
+        r = RUNGS
+        products = 2 * 128 * (over(tokens, 32) * 32) * 128 / card.tensor
+        slots = 16 * r.eight + over(over(tokens, 8), self.blocks) * (r.eight + r.put) + r.step
+        slots += r.ring if self.roles else 16 * r.put
+        work = max(products, slots + r.shared * products)
+        if self.overlapped:
+            return work + (0 if self.roles else r.meet)
+        alone = r.latency + (r.copy if self.copied else 0) + slots + products + 2 * r.meet
+        return max(alone, resident * work)
+
+    def time(self, shape, card):
+        rows, n, k = shape
+        tokens = [min(128, m - t) for m in rows for t in range(0, m, 128)]
+        count, workers = over(n, 128 * self.blocks), card.multiprocessors // self.blocks
+        resident = min(self.resident, over(len(tokens) * count, workers))
+        r, tiles = RUNGS, []
+        for width in tokens:
+            tile = over(k, 128) * self.step_cycles(width, resident, card) + r.store
+            tiles += [tile + (0 if self.persistent else r.begin)] * count
+        if self.persistent:
+            tiles.sort(reverse=True)
+        cycles = given_out(tiles, workers * resident) + (r.begin if self.persistent else 0)
+        memory = moved(shape) / (card.bandwidth * card.reached) / 1e3
+        return card.launch + max(memory, cycles / card.clock / 1e3)
+
+
+LADDER = [
+    Rung("plain", resident=2, copied=False, overlapped=False),
+    Rung("swizzle", resident=2, overlapped=False),
+    Rung("stages"),
+    Rung("roles", roles=True),
+    Rung("cluster", roles=True, blocks=2),
+    Rung("persistent", roles=True, blocks=2, persistent=True),
+]
+MEASURED_LADDER = {}  # us of the four shapes on an H200, by name: bench/grouped_ladder.sh
+
+
+def mean(times):
+    product = 1.0
+    for time in times:
+        product *= time
+    return product ** (1 / len(times))
+
+
+def ladder():
+    """The table of docs/design/grouped-gemm.md."""
+    print("| step | predicted: us of four shapes | mean | gain | measured | mean | gain |")
+    before = measured_before = None
+    for rung in LADDER:
+        times = [rung.time(shape, H200) for shape in SHAPES]
+        text = f"| {rung.name} | {', '.join(f'{t:.1f}' for t in times)} | {mean(times):.1f} | "
+        text += f"{before / mean(times):.2f}" if before else ""
+        before = mean(times)
+        measured = MEASURED_LADDER.get(rung.name)
+        text += f" | {', '.join(f'{t:.1f}' for t in measured)} | {mean(measured):.1f} | " if measured else " | | | "
+        text += f"{measured_before / mean(measured):.2f}" if measured and measured_before else ""
+        print(text + " |")
+        measured_before = mean(measured) if measured else None
+        if measured:
+            off = [f"{100 * (t / m - 1):+.1f} %" for t, m in zip(times, measured)]
+            print(f"  off: {', '.join(off)}")
+
+
 def predict(shape, card, kernels):
     best = min(kernels, key=lambda kernel: kernel.time(shape, card)[0])
     time, memory = best.time(shape, card)
@@ -149,8 +257,11 @@ def row(i, shape, card, kernels, measured):
 
 def main():
     if "--parameters" in sys.argv[1:]:
-        for thing in [H200, GB10, B200] + SM_90A + SM_12X + SM_100A:
+        for thing in [H200, GB10, B200] + SM_90A + SM_12X + SM_100A + [RUNGS] + LADDER:
             print(" ".join(f"{f.name}={getattr(thing, f.name)}" for f in fields(thing)))
+        return
+    if "--ladder" in sys.argv[1:]:
+        ladder()
         return
     for card, kernels, measured in ((H200, SM_90A, MEASURED_H200), (GB10, SM_12X, None), (B200, SM_100A, None)):
         product = 1.0

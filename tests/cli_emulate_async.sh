@@ -32,7 +32,11 @@ for seed in $(seq $seeds); do
     few=--brief
     [ "$seed" = 1 ] || [ "${SOL_TEST_WHOLE:-}" ] && few=
     verify 9 grouped_gemm grouped_gemm_wgmma_cuda "$seed" $few &
-    verify 10 grouped_gemm grouped_gemm_tcgen05_cuda "$seed"
+    verify 10 grouped_gemm grouped_gemm_tcgen05_cuda "$seed" &
+    # Each case six times, a step of the ladder each.
+    whole=--brief
+    [ "${SOL_TEST_WHOLE:-}" ] && whole=
+    verify 9 grouped_gemm grouped_gemm_ladder_cuda "$seed" $whole
     # Products of many rows, whose clusters have two blocks.
     variants="gemm_wgmma_cuda moe_up_wgmma_cuda moe_many_cuda attn_in_many_cuda attn_out_many_cuda"
     [ "$seed" = 1 ] || [ "${SOL_TEST_WHOLE:-}" ] || variants=
@@ -40,7 +44,7 @@ for seed in $(seq $seeds); do
         verify 9 "${variant%%_[wm][ga]*_cuda}" "$variant" "$seed" --brief
     done
     wait
-    for variant in grouped_gemm_wgmma_cuda grouped_gemm_tcgen05_cuda $variants; do check "$variant" "$seed"; done
+    for variant in grouped_gemm_wgmma_cuda grouped_gemm_tcgen05_cuda grouped_gemm_ladder_cuda $variants; do check "$variant" "$seed"; done
 done
 
 exit $((failures != 0))

@@ -292,6 +292,7 @@ static const struct {
     {&op_gemm, "gemm_wgmma_cuda", ONLY_90},
     {&op_grouped_gemm, "grouped_gemm_tcgen05_cuda", ONLY_100},
     {&op_grouped_gemm, "grouped_gemm_wgmma_cuda", ONLY_90},
+    {&op_grouped_gemm, "grouped_gemm_ladder_cuda", ONLY_90},
     {&op_grouped_gemm, "grouped_gemm_mxf4_cuda", ONLY_12},
     {&op_grouped_gemm, "grouped_gemm_mma_cuda", FROM_80},
     {&op_attention, "attention_decode_cuda", FROM_80},

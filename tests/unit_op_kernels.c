@@ -324,6 +324,8 @@ static void changed_files_are_of_the_ops_that_launch_them(void **state)
         /* by one kernel only, that not every GPU has */
         {"moe/moe_wgmma.cu", "moe ", 9},
         {"grouped_gemm/grouped_wgmma.cuh", "grouped_gemm ", 9},
+        {"grouped_gemm/grouped_ladder.cuh", "grouped_gemm ", 9},
+        {"copy_across.cuh", "grouped_gemm ", 9},
         {"grouped_gemm/grouped_work.cuh", "", 10},
         {"grouped_gemm/pack_scaled.cu", "pack_scaled ", 9},
         {"moe/moe_wgmma.cu", "", 8},

@@ -19,7 +19,16 @@ enum { FIRST_ADDRESS = 1024 }; /* of shared memory: none begins at 0 on a card *
 
 /* ---- work of the copy engine and of Blackwell's tensor cores ---- */
 
-enum work_kind { COPY_BOX, COPY_BYTES, COPY_OUT, ADD_OUT, PUT_SCALES, MULTIPLY, ARRIVE };
+enum work_kind {
+    COPY_BOX,
+    COPY_BYTES,
+    COPY_ACROSS,
+    COPY_OUT,
+    ADD_OUT,
+    PUT_SCALES,
+    MULTIPLY,
+    ARRIVE
+};
 
 struct work {
     work_kind kind;
@@ -31,6 +40,7 @@ struct work {
     uint32_t fenced, fenced_all; /* when its thread had fenced last */
     fake_tensor_map map;
     int at[5]; /* of a box */
+    uint32_t source; /* in the shared memory of its thread */
     char *out;
     uint64_t a, b;
     uint32_t shape, a_scales, b_scales;

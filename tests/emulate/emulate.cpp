@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "emulate.hpp"
+#include "grouped_gemm/grouped_ladder_args.h"
 #include "grouped_gemm/grouped_tcgen05_args.h"
 #include "grouped_gemm/grouped_wgmma_args.h"
 #include "schedule.hpp"
@@ -59,6 +60,8 @@ static size_t args_bytes(const char *name)
     if (!strncmp(name, "grouped_tcgen05", strlen("grouped_tcgen05")))
         return sizeof(grouped_tcgen05_args);
     if (!strncmp(name, "grouped_wgmma", strlen("grouped_wgmma"))) return sizeof(grouped_wgmma_args);
+    if (!strncmp(name, "grouped_ladder", strlen("grouped_ladder")))
+        return sizeof(grouped_ladder_args);
     return sizeof(any_struct);
 }
 

@@ -366,6 +366,16 @@ void copy_in_two(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier
     for (w.rank = 0; w.rank < 2; w.rank++) start(w);
 }
 
+void copy_across(uint32_t to, uint32_t from, uint32_t bytes, uint32_t barrier, uint32_t rank)
+{
+    work w = piece(COPY_ACROSS);
+    w.to = to, w.source = from, w.bytes = bytes, w.barrier = barrier, w.rank = (int)rank;
+    expect(to % 16 == 0 && from % 16 == 0 && bytes % 16 == 0 && bytes,
+           "bytes are copied in pieces of 16 at such addresses");
+    expect((int)rank < emulated.blocks, "there is no such block in the cluster");
+    start(w);
+}
+
 static void bring(int rank, uint32_t address, uint32_t bytes)
 {
     made(rank, address).bytes -= bytes;
@@ -540,6 +550,9 @@ static void perform_in(const work &w, int rank)
         return copy_box(w);
     case COPY_BYTES:
         put(rank, w.to, global_fenced(w), w.bytes);
+        return bring(rank, w.barrier, w.bytes);
+    case COPY_ACROSS:
+        put(rank, w.to, fenced(w.thread / emulated.count, w.source, w.bytes, w.fenced), w.bytes);
         return bring(rank, w.barrier, w.bytes);
     case COPY_OUT:
     case ADD_OUT:

@@ -1,8 +1,8 @@
-/* Twins of barriers.cuh, copy_async.cuh, copy_bulk.cuh and words.cuh, for kernels whose work is
- * done by others than their threads: the copy engine, tensor cores. What a thread starts is done
- * later (emulate_async.cpp): at random times, and in any order that the documents allow. Threads
- * take random turns. So what is tested here is also that barriers are waited for and counted right,
- * that nobody writes over what others still read, and the descriptors of operands.
+/* Twins of barriers.cuh, copy_async.cuh, copy_bulk.cuh, copy_across.cuh and words.cuh, for kernels
+ * whose work is done by others than their threads: the copy engine, tensor cores. What a thread
+ * starts is done later (emulate_async.cpp): at random times, and in any order that the documents
+ * allow. Threads take random turns. So what is tested here is also that barriers are waited for and
+ * counted right, that nobody writes over what others still read, and the descriptors of operands.
  *
  * In place of emulate.hpp. Shared memory is the kernel's dynamic one, by address; what else is in
  * shared memory has none. */
@@ -88,6 +88,11 @@ void copy_out_read(void);
 void store_shared_4(uint32_t to, uint32_t value);
 void fence_for_copies(void);
 void fence_for_bulk_copies(void);
+
+/* ---- kernels/copy_across.cuh ---- */
+#define KERNELS_COPY_ACROSS_CUH
+
+void copy_across(uint32_t to, uint32_t from, uint32_t bytes, uint32_t barrier, uint32_t rank);
 
 /* ---- kernels/words.cuh ---- */
 #define KERNELS_WORDS_CUH

@@ -123,18 +123,23 @@ void emulated_registers(int count, bool more)
 
 /* ---- descriptors ---- */
 
-/* Of an operand whose k is together: "PTX ISA 9.0", 9.7.15.5.1: rows of 128 bytes, swizzled. */
-static uint32_t rows_at(uint64_t word)
+/* Of an operand whose k is together: "PTX ISA 9.0", 9.7.15.5.1. Where the first (half 0) or second
+ * eight of 16 columns of row r are: in rows of 128 bytes, swizzled, or in matrices of 8 x 8. */
+static uint32_t eight_at(uint64_t word, uint32_t r, uint32_t half)
 {
-    uint32_t from = bits(word, 0, 14) * 16;
-    expect(!bits(word, 14, 2) && !bits(word, 30, 2) && !bits(word, 46, 3) && !bits(word, 52, 10),
+    uint32_t from = bits(word, 0, 14) * 16, lead = bits(word, 16, 14) * 16;
+    uint32_t stride = bits(word, 32, 14) * 16;
+    expect(!bits(word, 14, 2) && !bits(word, 30, 2) && !bits(word, 46, 3) && !bits(word, 49, 13),
            "bits of a matrix descriptor that must be 0");
-    expect(bits(word, 62, 2) == 1, "the swizzle of a matrix descriptor");
-    expect(bits(word, 16, 14) == 1, "the leading distance of a matrix descriptor");
-    expect(bits(word, 32, 14) && bits(word, 32, 14) * 16 % 1024 == 0,
-           "the stride of a matrix descriptor");
-    expect(bits(word, 49, 3) == 0 && from % 1024 < 128, "rows begin at a swizzled kilobyte");
-    return from;
+    expect(bits(word, 62, 2) < 2, "the swizzle of a matrix descriptor");
+    expect(stride, "the stride of a matrix descriptor");
+    if (!bits(word, 62, 2)) {
+        expect(lead && lead % 128 == 0 && stride % 128 == 0, "the distances between matrices");
+        return from + r / 8 * stride + half * lead + r % 8 * 16;
+    }
+    expect(lead == 16, "the leading distance of a matrix descriptor");
+    expect(stride % 1024 == 0 && from % 1024 < 128, "rows begin at a swizzled kilobyte");
+    return swizzled(from + r / 8 * stride + r % 8 * 128 + half * 16);
 }
 
 static float number(bool bf16, uint16_t half)
@@ -145,10 +150,9 @@ static float number(bool bf16, uint16_t half)
 /* 16 columns of row r. */
 static void read_row(float *to, const product &p, int rank, uint64_t operand, uint32_t r)
 {
-    uint32_t from = rows_at(operand) + r / 8 * bits(operand, 32, 14) * 16 + r % 8 * 128;
     uint16_t halves[STEP];
     for (uint32_t i = 0; i < 2; i++)
-        memcpy(halves + 8 * i, fenced(rank, swizzled(from + 16 * i), 16, p.fenced), 16);
+        memcpy(halves + 8 * i, fenced(rank, eight_at(operand, r, i), 16, p.fenced), 16);
     for (int k = 0; k < STEP; k++) to[k] = number(p.what.bf16, halves[k]);
 }
 
