@@ -62,9 +62,10 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
     const struct grouped_gemm_args *a = args;
     (void)device;
     if (!grouped_gemm_check(a, why)) return false;
-    const char *lack = a->format != DTYPE_NVFP4 ? "it reads nvfp4"
-                       : a->gated               ? "it does not join gate and up"
-                                                : NULL;
+    const char *lack = a->format != DTYPE_NVFP4     ? "it reads nvfp4"
+                       : a->weights != WEIGHTS_ROWS ? "it reads weights in rows, not in tiles"
+                       : a->gated                   ? "it does not join gate and up"
+                                                    : NULL;
     if (lack) snprintf(why, OP_REASON_MAX, "%s", lack);
     for (int64_t i = 0; i < a->n_groups && !lack; i++)
         if ((lack = group_lacks(&a->groups[i])) != NULL)
