@@ -1,5 +1,5 @@
 /* Kernels of grouped_wgmma.cuh. What the larger ones spill is the place of a tile, between tiles. */
-// spills: grouped_wgmma_256 96
+// spills: grouped_wgmma_256 112
 // spills: grouped_wgmma_gated 88
 #include "grouped_gemm/grouped_wgmma.cuh"
 

@@ -24,10 +24,17 @@
 
 /* ---- the warpgroup that copies ---- */
 
-/* Weights of a step, as they are: codes by the copy engine, scales in atoms too. */
+/* Whether the copy engine brings the scales of weights. */
+INLINE bool scales_copied(const grouped_wgmma_args &a)
+{
+    return a.weights == WEIGHTS_TILES || in_atoms(a);
+}
+
+/* Weights of a step, as they are: codes by the copy engine, scales in atoms too; or tiles, which
+ * have both. */
 template <class K> struct weight_stream {
     const tensor_map *map;
-    const uint8_t *scales[K::ROWS]; /* of each 128 rows' first one in its next step */
+    const uint8_t *scales[K::ROWS]; /* of each 128 rows' first one in its next step; or its tile */
     int feature, blocks;            /* blocks of 128 rows that have scales */
 
     INLINE void begin(const grouped_wgmma_args &a, const grouped_tile &tile)
@@ -35,20 +42,41 @@ template <class K> struct weight_stream {
         const grouped_part &g = *tile.part;
         map = &a.map[g.map];
         feature = tile.feature;
-        int64_t at = scale_index(a.scales, feature, tile.first * 8, g.k / 16);
+        bool tiles = a.weights == WEIGHTS_TILES;
+        int64_t at = tiles ? weight_tile_index(feature, tile.first * GROUPED_STEP, g.k)
+                           : scale_index(a.scales, feature, tile.first * 8, g.k / 16);
         scales[0] = g.b_scales + at;
         if constexpr (K::MATRICES == 2)
             scales[1] = g.up_scales + at;
         else if constexpr (K::ROWS == 2)
-            scales[1] = scales[0] + scale_index(a.scales, ATOM_ROWS, 0, g.k / 16);
+            scales[1] = scales[0] + (tiles ? weight_tile_index(WEIGHT_TILE_ROWS, 0, g.k)
+                                           : scale_index(a.scales, ATOM_ROWS, 0, g.k / 16));
         blocks =
             K::MATRICES == 2 ? 2 : min((int)K::ROWS, (g.n - feature + ATOM_ROWS - 1) / ATOM_ROWS);
+    }
+
+    INLINE void copy_tiles(uint32_t to, uint32_t full)
+    {
+        barrier_expect(full, blocks * WEIGHT_TILE_BYTES);
+#pragma unroll
+        for (int i = 0; i < K::ROWS; i++) {
+            if (i < blocks) {
+                copy_in(to + K::CODES_AT + i * WEIGHT_TILE_CODES, scales[i], WEIGHT_TILE_CODES, full);
+                copy_in(to + K::SCALES_AT + i * GROUPED_SCALES_BYTES, scales[i] + WEIGHT_TILE_CODES,
+                        GROUPED_SCALES_BYTES, full);
+            }
+            scales[i] += WEIGHT_TILE_BYTES;
+        }
     }
 
     /* Step s, by one thread; `whole`: it has 128 columns, not 64. */
     INLINE void copy(const grouped_wgmma_args &a, int s, bool whole, uint32_t to, uint32_t full)
     {
         enum { CODES = GROUPED_STEP / 2 };
+        if (a.weights == WEIGHTS_TILES) {
+            copy_tiles(to, full);
+            return;
+        }
         uint32_t bytes = whole ? GROUPED_SCALES_BYTES : ATOM_BYTES;
         barrier_expect(full, K::STAGE_ROWS * CODES + (in_atoms(a) ? blocks * bytes : 0));
         for (int i = 0; i < K::MATRICES; i++)
@@ -68,7 +96,7 @@ template <class K> struct weight_stream {
  * copies activations. */
 INLINE int weight_threads(const grouped_wgmma_args &a)
 {
-    return in_atoms(a) ? WARP : GROUPED_WARPGROUP - WARP;
+    return scales_copied(a) ? WARP : GROUPED_WARPGROUP - WARP;
 }
 
 /* Scales that lie in rows: of a step, 8 bytes a row, through registers. In shared memory they lie
@@ -134,17 +162,17 @@ template <class K> INLINE void copy_weights(const grouped_wgmma_args &a, wgmma_r
     scale_stream<K> scales;
     while (tiles.next(a, tile)) {
         weights.begin(a, tile);
-        if (!in_atoms(a)) scales.begin(tile);
+        if (!scales_copied(a)) scales.begin(tile);
 #pragma unroll 1
         for (int s = tile.first; s < tile.last; s++) {
             bool whole = (s + 1) * GROUPED_STEP <= tile.part->k;
-            if (!in_atoms(a)) scales.load(whole);
+            if (!scales_copied(a)) scales.load(whole);
             barrier_wait(ring.empty(ring.stage), ring.phase ^ 1);
             uint32_t to = ring.at();
             if (threadIdx.x == 0) weights.copy(a, s, whole, to, ring.full(ring.stage));
-            if (!in_atoms(a))
+            if (!scales_copied(a))
                 scales.store(to);
-            else if (!whole)
+            else if (!whole && a.weights != WEIGHTS_TILES) /* tiles have zeros there */
                 clear_scales<K>(to);
             barrier_arrive(ring.full(ring.stage));
             ring.step();
@@ -503,7 +531,7 @@ template <class K> INLINE void grouped_wgmma(const grouped_wgmma_args &a)
         registers_give<48>();
         if (threadIdx.x == WARP)
             copy_tokens<K>(a, ring, before);
-        else if (threadIdx.x / WARP != 1 && threadIdx.x < (in_atoms(a) ? WARP : GROUPED_WARPGROUP))
+        else if (threadIdx.x / WARP != 1 && threadIdx.x < (scales_copied(a) ? WARP : GROUPED_WARPGROUP))
             copy_weights<K>(a, ring);
     } else {
         registers_take<224>();

@@ -19,7 +19,7 @@ enum {
  * are as the tensor cores read them: of each step, two kilobytes for each eight tokens. Costs are
  * cycles by 16, or what else the host takes them for. */
 struct grouped_part {
-    const uint8_t *a, *a_scales, *b_scales, *up_scales;
+    const uint8_t *a, *a_scales, *b_scales, *up_scales; /* where weights are tiles, those */
     void *c;
     const float *bias, *up_bias, *factor, *up_factor; /* or NULL */
     int32_t m, n, k;
@@ -44,6 +44,7 @@ struct grouped_wgmma_args {
     struct grouped_part part[GROUPED_PARTS_MAX];
     int32_t n_parts, c_type;
     int32_t scales;  /* enum scale_layout */
+    int32_t weights; /* enum weight_layout */
     uint32_t decode; /* eights by steps, of all parts */
     uint8_t *decoded;
     float *partial;     /* a tile's sums for each block */
@@ -52,7 +53,7 @@ struct grouped_wgmma_args {
     /* Of each block: the cost before its work, and the part where that begins. */
     uint32_t begin[GROUPED_BLOCKS_MAX + 1];
     uint8_t begin_part[GROUPED_BLOCKS_MAX];
-    uint32_t padding[3];
+    uint32_t padding[2];
 };
 SOL_STATIC_ASSERT(sizeof(struct grouped_wgmma_args) % 64 == 0, "no hidden padding");
 

@@ -141,7 +141,6 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
     if (!grouped_gemm_check(a, why)) return false;
     const char *lack = a->format != DTYPE_NVFP4 ? "other formats than nvfp4"
                        : a->c_type == DTYPE_F32 ? "results in float32"
-                       : a->weights             ? "weights in tiles"
                        : !can_be_counted(a)     ? "products of that size"
                                                 : NULL;
     if (lack) snprintf(why, OP_REASON_MAX, "it does not know %s", lack);
@@ -244,8 +243,9 @@ static void add_group(struct gpu_stream *stream, const struct kind *kind,
     struct cover c = cover(kind, g);
     int64_t token = 0, rows = many_rows_over(g->n, kind->features);
     uint32_t at = k->decode;
-    put_map(stream, kind, &g->b, g, &k->map[map]);
-    if (a->gated) put_map(stream, kind, &g->up, g, &k->map[map + 1]);
+    bool tiles = a->weights == WEIGHTS_TILES;
+    if (!tiles) put_map(stream, kind, &g->b, g, &k->map[map]);
+    if (!tiles && a->gated) put_map(stream, kind, &g->up, g, &k->map[map + 1]);
     for (int w = kind->n_widths - 1; w >= 0; w--) {
         if (!c.tiles[w]) continue;
         int width = kind->widths[w];
@@ -254,8 +254,8 @@ static void add_group(struct gpu_stream *stream, const struct kind *kind,
         *part = (struct grouped_part){
             .a = g->a.codes,
             .a_scales = g->a.scales,
-            .b_scales = g->b.scales,
-            .up_scales = g->up.scales,
+            .b_scales = tiles ? g->b.codes : g->b.scales,
+            .up_scales = tiles ? g->up.codes : g->up.scales,
             .c = (char *)a->c + g->c_at,
             .bias = g->bias,
             .up_bias = g->up_bias,
@@ -340,6 +340,7 @@ static int64_t put_some(const struct op_context *context, const struct grouped_g
     struct grouped_wgmma_args k = {
         .c_type = (int32_t)a->c_type,
         .scales = (int32_t)a->scales,
+        .weights = (int32_t)a->weights,
         .decoded = context->workspace,
         .partial = (float *)(void *)((char *)context->workspace + decoded_all(a)),
         .words = words,
