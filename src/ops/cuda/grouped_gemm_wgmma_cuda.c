@@ -22,7 +22,7 @@ static const int widths_2[] = {GROUPED_WIDTHS_2(WIDTH)};
 static const struct costs {
     int step[sizeof widths_1 / sizeof *widths_1], tile, tile_16, cut;
 } costs_1 = {{51, 59, 60, 60, 63, 65, 68, 78}, 90, 13, 600},
-  costs_2 = {{106, 113, 118, 122, 146}, 160, 47, 1500};
+  costs_2 = {{106, 113, 118, 122, 146}, 160, 47, 1000};
 _Static_assert(sizeof widths_1 / sizeof *widths_1 == 8 && sizeof widths_2 / sizeof *widths_2 == 5,
                "each width has a cost");
 
@@ -250,6 +250,7 @@ static void add_group(struct gpu_stream *stream, const struct kind *kind,
         if (!c.tiles[w]) continue;
         int width = kind->widths[w];
         uint32_t eights = (uint32_t)many_rows_over(g->m, 8);
+        k->before[k->n_parts] = k->decode;
         struct grouped_part *part = &k->part[k->n_parts++];
         *part = (struct grouped_part){
             .a = g->a.codes,
@@ -273,7 +274,6 @@ static void add_group(struct gpu_stream *stream, const struct kind *kind,
             .at = at,
             .eights = eights,
             .decodes = token ? 0 : eights,
-            .before = k->decode,
             .step_cost = (uint32_t)kind->costs->step[w],
             .tile_cost = (uint32_t)tile_cost(kind, w, steps_of(g)),
         };
