@@ -53,9 +53,9 @@ struct decode_place {
     INLINE decode_place(const grouped_wgmma_args &a, uint32_t i)
     {
         int lane = threadIdx.x % WARP;
-        bool begun = lane < a.n_parts && a.before[lane] <= i;
+        bool begun = lane < a.n_parts && a.part[min(lane, a.n_parts - 1)].before <= i;
         part = WARP - 1 - __clz(__ballot_sync(FULL_MASK, begun));
-        i -= a.before[part];
+        i -= a.part[part].before;
         eight = i / a.part[part].steps;
         step = i % a.part[part].steps;
     }

@@ -29,8 +29,9 @@ struct grouped_part {
     uint32_t at;      /* where the decoded activations begin, in GROUPED_EIGHT_BYTES */
     uint32_t eights;  /* m / 8, rounded up */
     uint32_t decodes; /* eights; 0 where a part before decodes the same activations */
+    uint32_t before;  /* eights by steps that the parts before decode */
     uint32_t step_cost, tile_cost;
-    uint32_t padding[2];
+    uint32_t padding;
 };
 SOL_STATIC_ASSERT(sizeof(struct grouped_part) == 128, "host and device agree");
 
@@ -45,9 +46,6 @@ struct grouped_wgmma_args {
     int32_t scales;  /* enum scale_layout */
     int32_t weights; /* enum weight_layout */
     uint32_t decode; /* eights by steps, of all parts */
-    /* Of each part: eights by steps that the parts before decode. Side by side, since a warp reads
-     * all of them: a line of arguments that nobody read before takes 70 ns. */
-    uint32_t before[GROUPED_PARTS_MAX];
     uint8_t *decoded;
     float *partial;     /* a tile's sums for each block */
     uint32_t *words;    /* of all blocks, then one for each block: GROUPED_WORDS */
