@@ -44,6 +44,8 @@ class Card:
 
 # Tensor rates: 989 TFLOP/s of fp16 are 4096 flops a cycle at 1.83 GHz; the clock is what an H200 holds under such load.
 H200 = Card("H200", 132, 1.755, 4096, 4800)
+# The ladder was measured on it. 3.0 TB/s are reached; its clock was not read, so it is the H200's.
+H100 = Card("H100", 132, 1.755, 4096, 3350)
 # 1 PFLOP/s with sparsity, 0.5 without: 4096 flops of e2m1 a cycle at 2.42 GHz, 16 cycles for an m16n8k64 of a
 # scheduler. (An RTX 5090's 1676 TFLOP/s at 2.41 GHz on 170 multiprocessors are the same 4096.)
 GB10 = Card("GB10", 48, 2.42, 4096, 273, l2=1000)
@@ -139,18 +141,19 @@ SM_100A = [
 
 @dataclass
 class Rungs:
-    """Cycles. Those of decoding and of a step are what fits the two tile sizes of SM_90A: 680 and 1130 a step are 28 for
-    each eight rows and 230 beside them."""
+    """Cycles. `eight` and `ring` are from before the ladder was measured (680 and 1130 a step of SM_90A's two tile sizes
+    are 28 for each eight rows and 230 beside them), `shared` was measured alone. The other six fit the ladder's 24 times
+    on an H100, the same for all steps and shapes; what they were before stands behind them."""
 
     eight: float = 28  # eight rows of a step decoded into registers: issue slots of a scheduler
-    put: float = 1  # and to shared memory
-    step: float = 230  # barriers, descriptors and loops of those who multiply, and of who copies
+    put: float = 13  # and to shared memory, whose banks take 16 for 2 KB; 1
+    step: float = 400  # barriers, descriptors and loops of those who multiply, and of who copies; 230
     ring: float = 105  # the same of warps that only decode
     shared: float = 0.57  # of the cycles of products, in which nothing else is issued
-    latency: float = 1000  # from asking for codes to having them, while all SMs ask
-    copy: float = 100  # the copy engine's way, beside a load's
-    meet: float = 150  # fence, barrier of all threads, first product's start or last one's end
-    begin: float = 1500  # a block, until its first codes are there
+    latency: float = 500  # from asking for codes to having them, as far as nothing hides it; 1000
+    copy: float = 0  # the copy engine's way, beside a load's; 100
+    meet: float = 460  # fence, barrier of all threads, first product's start or last one's end; 150
+    begin: float = 1300  # a block, until its first codes are there; 1500
     store: float = 2000  # of a tile's results
 
 
@@ -210,7 +213,22 @@ LADDER = [
     Rung("cluster", roles=True, blocks=2),
     Rung("persistent", roles=True, blocks=2, persistent=True),
 ]
-MEASURED_LADDER = {}  # us of the four shapes on an H200, by name: bench/grouped_ladder.sh
+PREDICTED_LADDER = {  # us of the four shapes, written down for an H200 before anything was measured
+    "plain": [206.5, 97.7, 69.5, 29.8],
+    "swizzle": [212.8, 100.4, 71.3, 30.5],
+    "stages": [165.1, 100.3, 40.5, 18.9],
+    "roles": [159.2, 97.0, 39.4, 18.5],
+    "cluster": [143.5, 89.6, 35.1, 16.9],
+    "persistent": [140.9, 83.7, 35.1, 16.9],
+}
+MEASURED_LADDER = {  # on an H100, scales in atoms: bench/grouped_ladder.sh
+    "plain": [283.7, 137.5, 76.1, 36.4],
+    "swizzle": [282.0, 131.8, 78.0, 34.3],
+    "stages": [263.2, 146.6, 52.4, 23.4],
+    "roles": [206.3, 111.5, 41.2, 18.8],
+    "cluster": [184.8, 113.3, 37.5, 18.3],
+    "persistent": [163.0, 99.0, 37.7, 18.4],
+}
 
 
 def mean(times):
@@ -221,22 +239,24 @@ def mean(times):
 
 
 def ladder():
-    """The table of docs/design/grouped-gemm.md."""
-    print("| step | predicted: us of four shapes | mean | gain | measured | mean | gain |")
-    before = measured_before = None
+    """The tables of docs/design/grouped-gemm.md: times with their mean and its gain; how far the formula is off."""
+    print("| step | predicted before | mean | gain | measured | mean | gain | formula | mean | gain |")
+    before, errors = None, {}
     for rung in LADDER:
-        times = [rung.time(shape, H200) for shape in SHAPES]
-        text = f"| {rung.name} | {', '.join(f'{t:.1f}' for t in times)} | {mean(times):.1f} | "
-        text += f"{before / mean(times):.2f}" if before else ""
-        before = mean(times)
-        measured = MEASURED_LADDER.get(rung.name)
-        text += f" | {', '.join(f'{t:.1f}' for t in measured)} | {mean(measured):.1f} | " if measured else " | | | "
-        text += f"{measured_before / mean(measured):.2f}" if measured and measured_before else ""
+        measured = MEASURED_LADDER[rung.name]
+        formula = [rung.time(shape, H100) for shape in SHAPES]
+        columns = [PREDICTED_LADDER[rung.name], measured, formula]
+        text = f"| {rung.name}"
+        for i, times in enumerate(columns):
+            text += f" | {', '.join(f'{t:.1f}' for t in times)} | {mean(times):.1f} | "
+            text += f"{mean(before[i]) / mean(times):.2f}" if before else ""
         print(text + " |")
-        measured_before = mean(measured) if measured else None
-        if measured:
-            off = [f"{100 * (t / m - 1):+.1f} %" for t, m in zip(times, measured)]
-            print(f"  off: {', '.join(off)}")
+        before = columns
+        errors[rung.name] = [100 * (t / m - 1) for t, m in zip(formula, measured)]
+    print("\n| step | formula off by, % | mean | worst |")
+    for name, off in [*errors.items(), ("all", sum(errors.values(), []))]:
+        each = ", ".join(f"{e:+.1f}" for e in off) if name != "all" else ""
+        print(f"| {name} | {each} | {sum(map(abs, off)) / len(off):.1f} | {max(map(abs, off)):.1f} |")
 
 
 def predict(shape, card, kernels):
@@ -257,7 +277,7 @@ def row(i, shape, card, kernels, measured):
 
 def main():
     if "--parameters" in sys.argv[1:]:
-        for thing in [H200, GB10, B200] + SM_90A + SM_12X + SM_100A + [RUNGS] + LADDER:
+        for thing in [H200, H100, GB10, B200] + SM_90A + SM_12X + SM_100A + [RUNGS] + LADDER:
             print(" ".join(f"{f.name}={getattr(thing, f.name)}" for f in fields(thing)))
         return
     if "--ladder" in sys.argv[1:]:
