@@ -60,7 +60,7 @@ SOL_STATIC_ASSERT(sizeof(struct grouped_wgmma_args) % 64 == 0, "no hidden paddin
 /* Every kernel: KIND(symbol, rows of 64 weights for each of two warpgroups, tokens of a tile at
  * most, stages, matrices of weights that the rows are of). */
 #define GROUPED_WGMMA_KINDS(KIND)                                                                  \
-    KIND(grouped_wgmma_128, 1, 128, 4, 1)                                                          \
+    KIND(grouped_wgmma_128, 1, 128, 5, 1)                                                          \
     KIND(grouped_wgmma_256, 2, 128, 4, 1)                                                          \
     KIND(grouped_wgmma_gated, 2, 128, 4, 2)
 
