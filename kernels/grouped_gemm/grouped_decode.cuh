@@ -43,6 +43,31 @@ INLINE void decode_word(uint32_t (&f)[4], uint32_t word, uint32_t scale)
     f[3] = mul_f16x2(even << 8 & keep, scale);
 }
 
+/* Of 16 bytes of codes. */
+INLINE uint32_t word_of(const uint4 &v, int i)
+{
+    return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
+}
+
+/* Fragments of 32 columns. */
+INLINE void decode_weights(uint32_t (&f)[2][4], uint32_t low, uint32_t high, uint32_t low_scale,
+                           uint32_t high_scale)
+{
+    uint32_t part[2][4];
+    decode_word(part[0], low, low_scale);
+    decode_word(part[1], high, high_scale);
+#pragma unroll
+    for (int s = 0; s < 2; s++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) f[s][i] = part[i % 2][2 * s + i / 2];
+}
+
+/* Two results in 16 bits. */
+INLINE uint32_t to_half2(int type, float x, float y)
+{
+    return type == DTYPE_F16 ? f32_to_f16x2(x, y) : f32_to_bf16x2(x, y);
+}
+
 /* ---- activations as halves, before all else ---- */
 
 /* Which eight tokens by which 128 columns. */

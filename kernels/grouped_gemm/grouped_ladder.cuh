@@ -188,11 +188,6 @@ INLINE ladder_words load_words(const ladder_side &x, int e, int s, uint32_t stag
     return w;
 }
 
-INLINE uint32_t code_word(const ladder_words &w, int i)
-{
-    return i == 0 ? w.codes.x : i == 1 ? w.codes.y : i == 2 ? w.codes.z : w.codes.w;
-}
-
 /* Eight rows as halves: two swizzled kilobytes of 64 columns each, or 16 matrices. */
 template <bool SWIZZLED> INLINE void put_words(uint32_t to, const ladder_words &w)
 {
@@ -200,7 +195,7 @@ template <bool SWIZZLED> INLINE void put_words(uint32_t to, const ladder_words &
     int lane = threadIdx.x % WARP, row = lane % 8, matrix = lane / 8; /* the lane's address */
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        decode_word(m, code_word(w, i), twice(scales, i / 2));
+        decode_word(m, word_of(w.codes, i), twice(scales, i / 2));
         if (SWIZZLED)
             store_matrices(to + i / 2 * 1024 + row * 128 + (i % 2 * 64 ^ (matrix ^ row) * 16), m);
         else
@@ -219,18 +214,13 @@ template <bool SWIZZLED> INLINE uint64_t halves_operand(uint32_t at, int i)
 
 /* ---- results ---- */
 
-INLINE uint32_t result_pair(int type, float x, float y)
-{
-    return type == DTYPE_F16 ? f32_to_f16x2(x, y) : f32_to_bf16x2(x, y);
-}
-
 /* A warp's 16 features of 16 tokens from `token` on, 32 bytes a token, through `out`. */
 INLINE void store_16(const grouped_tiles_group &g, int type, int feature, int token, const float *s,
                      uint32_t out)
 {
     int lane = threadIdx.x % WARP, f = feature + lane % 2 * 8;
-    uint32_t m[4] = {result_pair(type, s[0], s[1]), result_pair(type, s[2], s[3]),
-                     result_pair(type, s[4], s[5]), result_pair(type, s[6], s[7])};
+    uint32_t m[4] = {to_half2(type, s[0], s[1]), to_half2(type, s[2], s[3]),
+                     to_half2(type, s[4], s[5]), to_half2(type, s[6], s[7])};
     __syncwarp(); /* what was there has been read */
     store_transposed(out + (lane / 16 * 8 + lane % 8) * 32 + lane / 8 % 2 * 16, m);
     __syncwarp();
@@ -418,18 +408,6 @@ INLINE void take_weights(ladder_words (&w)[2], const ladder_side &x, int s, ladd
     block.codes.step();
 }
 
-/* Word i of both rows as fragments of 32 columns. */
-INLINE void decode_fragments(uint32_t (&f)[2][4], const ladder_words (&w)[2],
-                             const uint32_t (&scales)[2], int i)
-{
-    uint32_t part[2][4];
-#pragma unroll
-    for (int row = 0; row < 2; row++)
-        decode_word(part[row], code_word(w[row], i), twice(scales[row], i / 2));
-#pragma unroll
-    for (int j = 0; j < 8; j++) f[j / 4][j % 4] = part[j % 2][j / 4 * 2 + j % 4 / 2];
-}
-
 /* Step s, of the tokens in the present buffer. While products run, the next fragments are decoded;
  * behind the last ones the weights of the next step are taken. `last`: a buffer to give back when
  * the products before are done, or -1. */
@@ -441,7 +419,8 @@ INLINE void multiply_step(float *sums, ladder_words (&w)[2], const ladder_side &
     uint32_t scales[2] = {decode_scales(w[0].scales), decode_scales(w[1].scales)};
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        decode_fragments(f[i % 2], w, scales, i);
+        decode_weights(f[i % 2], word_of(w[0].codes, i), word_of(w[1].codes, i),
+                       twice(scales[0], i / 2), twice(scales[1], i / 2));
         if (i == 0) barrier_wait(block.halves.full(block.halves.stage), block.halves.phase);
         wgmma_fence();
         wgmma_f16<N>::registers(sums, f[i % 2][0], halves_operand<true>(at, 2 * i));

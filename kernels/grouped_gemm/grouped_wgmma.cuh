@@ -61,7 +61,8 @@ template <class K> struct weight_stream {
 #pragma unroll
         for (int i = 0; i < K::ROWS; i++) {
             if (i < blocks) {
-                copy_in(to + K::CODES_AT + i * WEIGHT_TILE_CODES, scales[i], WEIGHT_TILE_CODES, full);
+                copy_in(to + K::CODES_AT + i * WEIGHT_TILE_CODES, scales[i], WEIGHT_TILE_CODES,
+                        full);
                 copy_in(to + K::SCALES_AT + i * GROUPED_SCALES_BYTES, scales[i] + WEIGHT_TILE_CODES,
                         GROUPED_SCALES_BYTES, full);
             }
@@ -256,24 +257,6 @@ template <class K> struct weight_place {
     }
 };
 
-INLINE uint32_t word_of(const uint4 &v, int i)
-{
-    return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
-}
-
-/* Fragments of 32 columns. */
-INLINE void decode_weights(uint32_t (&f)[2][4], uint32_t low, uint32_t high, uint32_t low_scale,
-                           uint32_t high_scale)
-{
-    uint32_t part[2][4];
-    decode_word(part[0], low, low_scale);
-    decode_word(part[1], high, high_scale);
-#pragma unroll
-    for (int s = 0; s < 2; s++)
-#pragma unroll
-        for (int i = 0; i < 4; i++) f[s][i] = part[i % 2][2 * s + i / 2];
-}
-
 template <class K, int N>
 INLINE void multiply_32(float *sums, const uint32_t (&f)[2][4], uint32_t x, int word)
 {
@@ -403,11 +386,6 @@ INLINE void add_parts(const grouped_wgmma_args &a, const grouped_part &g,
     }
 }
 
-INLINE uint32_t to_half2(int type, float x, float y)
-{
-    return type == DTYPE_F16 ? f32_to_f16x2(x, y) : f32_to_bf16x2(x, y);
-}
-
 /* Rows of c in halves, of 64 features: through shared memory, a token's together. */
 template <class K>
 INLINE void store_halves(const grouped_wgmma_args &a, const grouped_tile &tile, int feature,
@@ -531,7 +509,8 @@ template <class K> INLINE void grouped_wgmma(const grouped_wgmma_args &a)
         registers_give<48>();
         if (threadIdx.x == WARP)
             copy_tokens<K>(a, ring, before);
-        else if (threadIdx.x / WARP != 1 && threadIdx.x < (scales_copied(a) ? WARP : GROUPED_WARPGROUP))
+        else if (threadIdx.x / WARP != 1 &&
+                 threadIdx.x < (scales_copied(a) ? WARP : GROUPED_WARPGROUP))
             copy_weights<K>(a, ring);
     } else {
         registers_take<224>();
