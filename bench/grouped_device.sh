@@ -1,7 +1,8 @@
 #!/bin/sh
 # Grouped products of NVFP4 on a machine with an NVIDIA GPU, in under five minutes: every variant against its reference;
 # then times beside cuBLAS (a call a product, and one for all) in both layouts of scales, with random scales, of SwiGLU
-# of two products, both again with weights packed before (resident), and the kernels of a call; then beside PyTorch; then the public task's own evaluation.
+# of two products, both again with weights packed before (resident), and the kernels of a call; then beside PyTorch; then
+# the public task's own evaluation.
 #   usage: bench/grouped_device.sh [BUILD]     (default build: sol and libsol.so)
 #   PYTHON=FILE                one that has torch with CUDA (default python3)
 #   REFERENCE_KERNELS=FOLDER   a checkout of gpu-mode/reference-kernels at f83cb92a; without, no evaluation

@@ -411,8 +411,9 @@ static void tiles_are_read_or_refused(void **state)
     (void)state;
     static const char *const refuse[] = {"grouped_gemm_tcgen05_cuda", "grouped_gemm_mxf4_cuda",
                                          "grouped_gemm_ladder_cuda"};
-    static const char *const read[] = {"grouped_gemm_mma_cuda", "grouped_gemm_f32_avx2",
-                                       "grouped_gemm_f32_avx512", "grouped_gemm_f32_neon"};
+    static const char *const read[] = {"grouped_gemm_wgmma_cuda", "grouped_gemm_mma_cuda",
+                                       "grouped_gemm_f32_avx2", "grouped_gemm_f32_avx512",
+                                       "grouped_gemm_f32_neon"};
     static const int64_t m[] = {8}, n[] = {64}, k[] = {128};
     const struct grouped_gemm_shape shape = {.n_groups = 1,
                                              .m = m,
