@@ -17,6 +17,7 @@
 #include "ops/batch.h"
 #include "ops/matrix.h"
 #include "ops/tensor.h"
+#include "ops/train_args.h"
 
 /* embed: x[i] = table[token[i]], decoded to float32. */
 struct embed_args {

@@ -25,6 +25,17 @@ static inline bool matrix_is_plain(const struct matrix *m)
     return m->dtype == DTYPE_F32 && m->stride == m->cols;
 }
 
+/* A matrix without data is one that a call does without: plain, and nothing is read of it. */
+static inline struct matrix matrix_of(enum dtype dtype, void *data, int64_t rows, int64_t cols)
+{
+    return (struct matrix){data, dtype, 0, rows, cols, cols};
+}
+
+static inline bool matrix_is_typed(const struct matrix *m)
+{
+    return (m->dtype == DTYPE_F32 || m->dtype == DTYPE_BF16) && m->stride == m->cols;
+}
+
 /* In bf16 rows are whole lines of 128 bytes, as products on matrix instructions read them, and
  * begin where their copies can. */
 enum { MATRIX_LINE = 64 };

@@ -107,6 +107,10 @@ struct op_variant {
      * that is read is rounded so in any case, and one that is written then is what was float32,
      * rounded. Results have the same bits. */
     unsigned narrow;
+    /* Sets of op->matrices, as bits, that may be in bf16 (rows without gaps) while the others are
+     * float32; behind the last one 0. What is read is taken as it is, what is written is rounded
+     * once. NULL: all must be float32. */
+    const unsigned *typed;
     size_t (*workspace)(const void *args, int workers); /* for any choice; NULL: none */
     void (*run)(const struct op_context *context, const void *args);
     /* On a GPU: the files of kernels/ that run launches, all of them for any problem and choice.
@@ -167,7 +171,7 @@ struct op_tolerance {
     float extreme; /* 0: 1. Rounded activations may err this many times as much on extreme inputs */
 };
 
-enum { OP_OUTPUTS_MAX = 8, OP_WEIGHTS_MAX = 4, OP_MATRICES_MAX = 4 };
+enum { OP_OUTPUTS_MAX = 8, OP_WEIGHTS_MAX = 4, OP_MATRICES_MAX = 10 };
 
 struct op {
     const char *name;

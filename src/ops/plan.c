@@ -224,17 +224,35 @@ static double slow_fraction(const struct chooser *chooser, const struct op *op)
     return fraction;
 }
 
+/* Whether the variant takes the matrices in the types that they have. */
+static bool takes_types(const struct op *op, const struct op_variant *variant, const void *args,
+                        char why[OP_REASON_MAX])
+{
+    const unsigned narrow = variant ? variant->narrow : 0;
+    const unsigned *typed = variant ? variant->typed : NULL;
+    unsigned bf16 = 0;
+    int wide = -1; /* one that is neither plain nor narrow */
+    for (int i = 0; op->matrices[i].access; i++) {
+        const struct matrix *m = op_matrix_of(&op->matrices[i], args);
+        if (m->dtype == DTYPE_BF16 && matrix_is_typed(m)) bf16 |= 1u << i;
+        if (!matrix_is_plain(m) && !(narrow >> i & 1 && matrix_is_narrow(m))) wide = i;
+        if (!matrix_is_plain(m) && !matrix_is_typed(m)) typed = NULL;
+    }
+    for (; wide >= 0 && typed && *typed; typed++)
+        if (*typed == bf16) return true;
+    if (wide < 0) return true;
+    snprintf(why, OP_REASON_MAX, "activations in %s, or with gaps",
+             dtype_info(op_matrix_of(&op->matrices[wide], args)->dtype)->name);
+    return false;
+}
+
 bool chooser_can_run(const struct chooser *chooser, const struct op *op, int v, const void *args,
                      char why[OP_REASON_MAX])
 {
-    const unsigned narrow = v < op->n_variants ? op->variants[v]->narrow : 0;
     why[0] = '\0';
-    for (int i = 0; op->matrices[i].access; i++) {
-        const struct matrix *m = op_matrix_of(&op->matrices[i], args);
-        if (matrix_is_plain(m) || (narrow >> i & 1 && matrix_is_narrow(m))) continue;
-        snprintf(why, OP_REASON_MAX, "activations in %s, or with gaps", dtype_info(m->dtype)->name);
+    bool composed = op->compose && v == op->n_variants; /* what it calls is asked by itself */
+    if (!composed && !takes_types(op, v < op->n_variants ? op->variants[v] : NULL, args, why))
         return false;
-    }
     if (v >= op->n_variants) { /* composed by primitives anywhere; references are C */
         bool host_only = chooser->device.gpu && !(op->compose && v == op->n_variants);
         if (host_only) snprintf(why, OP_REASON_MAX, "runs on the CPU");
@@ -495,11 +513,16 @@ static void *push(struct plan *plan, size_t size)
     return (void *)at;
 }
 
-struct matrix plan_scratch(struct plan *plan, int64_t rows, int64_t cols)
+struct matrix plan_scratch_of(struct plan *plan, enum dtype dtype, int64_t rows, int64_t cols)
 {
     int64_t count = rows * cols;
-    void *data = push(plan, (size_t)(count > 0 ? count : 1) * sizeof(float));
-    return matrix_f32(data, rows, cols);
+    void *data = push(plan, (size_t)(count > 0 ? count : 1) * dtype_info(dtype)->block_bytes);
+    return matrix_of(dtype, data, rows, cols);
+}
+
+struct matrix plan_scratch(struct plan *plan, int64_t rows, int64_t cols)
+{
+    return plan_scratch_of(plan, DTYPE_F32, rows, cols);
 }
 
 /* A zeroed one more of an array's elements; NULL, and the plan has failed, without memory. */

@@ -103,6 +103,7 @@ void plan_on_choice(struct plan *plan, plan_choice_fn fn, void *arg);
 /* For compose, which may be called again for the same args: a matrix that lives until the end of
  * the composite. 256-byte aligned; for args of this plan only. */
 struct matrix plan_scratch(struct plan *plan, int64_t rows, int64_t cols);
+struct matrix plan_scratch_of(struct plan *plan, enum dtype dtype, int64_t rows, int64_t cols);
 
 /* Ends the list: chooses variants, and reserves what they need. */
 enum sol_status plan_finish(struct plan *plan);

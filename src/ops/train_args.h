@@ -1,0 +1,289 @@
+/* Arguments of the ops that training needs beside those of the forward pass (args.h, whose rules
+ * hold here too). Matrices have no gaps; they are float32, or bf16 where a variant says so
+ * (op_variant.typed). What is said to be accumulated is added to what lies there. Rows of tokens
+ * are those of `sequences` sequences of `length` tokens each, one behind the other. Numbers that
+ * change from step to step lie in memory that ops read, so that a plan stays as it is. */
+#ifndef OPS_TRAIN_ARGS_H
+#define OPS_TRAIN_ARGS_H
+
+#include "ops/batch.h"
+#include "ops/matrix.h"
+#include "ops/tensor.h"
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic error "-Wpadded"
+
+/* matmul: out = alpha * op(A) op(B) + beta * add, for each of `batch` products whose matrices lie
+ * one behind the other. op transposes where it is asked to. `add` may be `out`, or without data
+ * where beta is 0. */
+struct matmul_args {
+    int64_t batch, m, n, k;
+    bool transpose_a, transpose_b;
+    bool symmetric; /* the caller's word that the product is: half of it needs to be computed */
+    uint8_t pad[5];
+    float alpha, beta;
+    struct matrix a;   /* [batch * m][k], transposed [batch * k][m] */
+    struct matrix b;   /* [batch * k][n], transposed [batch * n][k] */
+    struct matrix add; /* [batch * m][n] */
+    struct matrix out; /* [batch * m][n] */
+};
+
+/* rmsnorm_backward: of y = x / sqrt(mean(x^2) + eps) * gain: dx += dL/dx, dgain accumulated. */
+struct rmsnorm_backward_args {
+    int64_t m, n;
+    float eps;
+    uint32_t pad;
+    struct matrix x, dy; /* [m][n] */
+    const float *gain;   /* [n], or NULL: 1 */
+    float *dgain;        /* [n], or NULL */
+    struct matrix dx;    /* [m][n], accumulated */
+};
+
+/* rotary_norm: each head of x is rotated as op rope does, divided by its root mean square, and
+ * times `scale`, in place. rounded: cos and sin are rounded to bf16 before they are used. */
+struct rotary_norm_args {
+    int64_t m, n_heads, head_dim;
+    const struct batch *batch; /* position */
+    const float *inv_freq;     /* [head_dim / 2] */
+    float scale, eps;
+    bool rounded;
+    uint8_t pad[7];
+    struct matrix x; /* [m][n_heads * head_dim], in place */
+    float *rstd;     /* [m][n_heads] 1 / sqrt(mean(rotated^2) + eps) */
+};
+
+/* rotary_norm_backward: d is dL/dy on entry and dL/dx on return. */
+struct rotary_norm_backward_args {
+    int64_t m, n_heads, head_dim;
+    const struct batch *batch;
+    const float *inv_freq;
+    float scale, eps;
+    bool rounded;
+    uint8_t pad[7];
+    const float *rstd; /* [m][n_heads], what rotary_norm left */
+    struct matrix y;   /* [m][n_heads * head_dim], what rotary_norm left */
+    struct matrix d;   /* [m][n_heads * head_dim], in place */
+};
+
+/* self_attention: causal, grouped-query (as op attention, without a cache): token t of a sequence
+ * sees tokens max(0, t - window + 1) .. t of it, all from 0 where window is 0. */
+struct self_attention_args {
+    int64_t sequences, length, n_heads, n_kv_heads, head_dim;
+    int64_t window;
+    const float *sinks; /* [n_heads], or NULL */
+    struct matrix q;    /* [sequences * length][n_heads * head_dim] */
+    struct matrix k, v; /* [sequences * length][n_kv_heads * head_dim] */
+    struct matrix out;  /* [sequences * length][n_heads * head_dim] */
+    float *lse;         /* [n_heads][sequences * length] ln of the softmax denominator, of scaled
+                           scores, the sink's part included */
+};
+
+struct self_attention_backward_args {
+    int64_t sequences, length, n_heads, n_kv_heads, head_dim;
+    int64_t window;
+    const float *sinks;    /* [n_heads], or NULL */
+    const float *lse;      /* what the forward op left */
+    struct matrix q, k, v; /* as there */
+    struct matrix out;     /* what the forward op left */
+    struct matrix dout;    /* as out */
+    struct matrix dq;      /* as q, written */
+    struct matrix dk, dv;  /* as k, written */
+    float *dsinks;         /* [n_heads] accumulated, or NULL */
+};
+
+/* relu2_backward: of y = max(x, 0)^2, from y: d = 2 sqrt(y) d, in place. */
+struct relu2_backward_args {
+    int64_t m, n;
+    struct matrix y, d; /* [m][n] */
+};
+
+/* axpby_backward: of out = a x + factor b y. d is dL/dout on entry and dL/dx = a d on return;
+ * dy += factor b d (first: dy = factor b d), da += sum(d x), db += factor sum(d y). */
+struct axpby_backward_args {
+    int64_t m, n;
+    const float *a, *b; /* one number, or NULL: 1 */
+    float *da, *db;     /* one number each, accumulated, or NULL */
+    float factor;
+    bool first;
+    uint8_t pad[3];
+    struct matrix x, y; /* [m][n]; x without data where da is NULL */
+    struct matrix d;    /* [m][n], in place */
+    struct matrix dy;   /* [m][n] */
+};
+
+/* gated_embed_backward: of op gated_embed where it is not `previous` and not `normed`, lambda 1:
+ * dx (first `gate.cols` numbers of each row), dgate and dtable are accumulated. The rows of a token
+ * are added in the order of `order`. */
+struct gated_embed_backward_args {
+    int64_t m, n;
+    float scale;
+    uint32_t pad;
+    const struct batch *batch; /* token */
+    const int32_t *order;      /* [m] rows by rising token, those of one by rising row */
+    struct tensor table;       /* [1][vocab][n] */
+    struct tensor gate;        /* [1][heads][channels], float32 */
+    struct matrix x;           /* [m][channels or more] */
+    struct matrix dy;          /* [m][n] */
+    struct matrix dx;          /* as x, accumulated */
+    float *dgate;              /* [heads][channels], accumulated */
+    struct matrix dtable;      /* [vocab][n], accumulated */
+};
+
+/* smear: y[i] = x[i] + lambda * sigmoid(gate . x[i]) * x[i - 1] (the gate sees the first channels
+ * of x[i]); the first row of a sequence stays as it is. */
+struct smear_args {
+    int64_t sequences, length, n;
+    const float *lambda; /* one number */
+    const float *gate;   /* [channels] */
+    int64_t channels;
+    struct matrix x, y; /* [sequences * length][n] */
+};
+
+/* smear_backward: dx written, dlambda and dgate accumulated. */
+struct smear_backward_args {
+    int64_t sequences, length, n;
+    const float *lambda;
+    const float *gate;
+    int64_t channels;
+    struct matrix x, dy, dx; /* [sequences * length][n] */
+    float *dlambda;          /* one number, accumulated */
+    float *dgate;            /* [channels], accumulated */
+};
+
+/* embed_backward: dtable[token[i]] += d[i], in the order of `order`. */
+struct embed_backward_args {
+    int64_t m, n;
+    const struct batch *batch; /* token */
+    const int32_t *order;      /* as in gated_embed_backward */
+    struct matrix d;           /* [m][n] */
+    struct matrix dtable;      /* [vocab][n], accumulated */
+};
+
+/* cross_entropy: z = cap * tanh(logit / cap) (cap 0: the logit), nll = ln sum exp z - z[target]
+ * over the first `vocab` columns; 0 where target is -1. gradient: logits become *scale *
+ * dnll/dlogit, 0 where the target is -1, and in columns from vocab on. Without: logits may be left
+ * as anything. */
+struct cross_entropy_args {
+    int64_t m, vocab;
+    float cap;
+    bool gradient;
+    uint8_t pad[3];
+    const int32_t *target; /* [m] below vocab, or -1 */
+    const float *scale;    /* one number */
+    struct matrix logits;  /* [m][vocab or more], in place */
+    float *nll;            /* [m] */
+};
+
+/* linear_cross_entropy, a composite: logits = x W^T a stretch of `chunk` rows at a time (0: all at
+ * once), and their cross_entropy. gradient: dx written, dw accumulated. */
+struct linear_cross_entropy_args {
+    int64_t m, hidden, vocab;
+    int64_t chunk;
+    float cap;
+    bool gradient;
+    uint8_t pad[3];
+    const int32_t *target; /* [m] below vocab, or -1 */
+    const float *scale;    /* one number: nll's weight in the loss */
+    struct matrix x;       /* [m][hidden] */
+    struct matrix w;       /* [vocab or more][hidden] */
+    float *nll;            /* [m] */
+    struct matrix dx;      /* [m][hidden], without data unless gradient */
+    struct matrix dw;      /* as w, accumulated; without data unless gradient */
+};
+
+/* weighted_sum: *sum += *scale * (x[0] + ... + x[n - 1]). */
+struct weighted_sum_args {
+    int64_t n;
+    const float *x;
+    const float *scale;
+    float *sum;
+};
+
+/* sum_squares: *sum += the squares of all numbers of x. */
+struct sum_squares_args {
+    int64_t m, n;
+    struct matrix x;
+    float *sum;
+};
+
+/* convert: to = from, in the type of `to`. */
+struct convert_args {
+    int64_t m, n;
+    struct matrix from, to;
+};
+
+/* Of a group of parameters at this step. */
+struct adamw_step {
+    float lr, beta1, beta2, eps, decay;
+    float correction1, correction2; /* 1 - beta^t, t from 1 */
+};
+
+/* adamw: p *= 1 - lr decay; m = lerp(m, g, 1 - beta1); v = lerp(v, g^2, 1 - beta2);
+ * p -= lr / correction1 * m / (sqrt(v / correction2) + eps). g counts *clip times. g is 0 after it.
+ * In float32, whatever p, m and v are kept in. */
+struct adamw_args {
+    int64_t m, n;
+    const struct adamw_step *step;
+    const float *clip;          /* one number, or NULL: 1 */
+    struct matrix p, g;         /* [m][n], in place */
+    struct matrix mean, square; /* [m][n], in place */
+};
+
+struct muon_step {
+    float lr; /* with the factor for the shape */
+    float momentum, beta2, decay;
+};
+
+enum muon_features {
+    MUON_EQUILIBRATE = 1, /* rows scaled to the mean row norm */
+    MUON_SNAP = 2,        /* the norm of the result is sqrt(min(rows, cols)) */
+    MUON_SECOND = 4,      /* NorMuon's second moment */
+};
+
+/* muon_prepare: of each of `count` matrices, momentum = lerp(momentum, g, 1 - mu),
+ * x = lerp(g, momentum, mu), its rows scaled to their mean norm where asked (norms at least 1e-6),
+ * divided by margin * norm + tiny. g counts *clip times. g is 0 after it. */
+struct muon_prepare_args {
+    int64_t count, rows, cols;
+    const struct muon_step *step;
+    const float *clip; /* one number, or NULL: 1 */
+    unsigned features;
+    float margin, tiny;
+    uint32_t pad;
+    struct matrix g, momentum; /* [count * rows][cols], in place */
+    struct matrix x;           /* [count * rows][cols] */
+};
+
+/* muon_apply: x scaled to the norm sqrt(min(rows, cols)) where asked (of a norm of at least 1e-6);
+ * where asked divided by the root of the second moment (at least 1e-10) of its rows' mean squares
+ * (rows >= cols; else of its columns'), its norm kept; p -= lr x + lr decay p where x p >= 0. */
+struct muon_apply_args {
+    int64_t count, rows, cols;
+    const struct muon_step *step;
+    unsigned features;
+    uint32_t pad;
+    struct matrix x; /* [count * rows][cols] */
+    float *second;   /* [count][rows >= cols ? rows : cols], or NULL */
+    struct matrix p; /* [count * rows][cols], in place */
+};
+
+enum { MUON_STEPS_MAX = 5 };
+
+/* muon, a composite: muon_prepare, `steps` times X = a X + (b A + c A A) X with A = X X^T (where
+ * rows > cols X = a X + X (b A + c A A) with A = X^T X), muon_apply. */
+struct muon_args {
+    int64_t count, rows, cols;
+    const struct muon_step *step;
+    const float *clip;
+    unsigned features;
+    float margin, tiny;
+    int32_t steps;
+    float coefficients[MUON_STEPS_MAX][3];
+    enum dtype dtype;             /* of X: F32 or BF16 */
+    struct matrix p, g, momentum; /* [count * rows][cols], in place */
+    float *second;
+};
+
+#pragma GCC diagnostic pop
+
+#endif
