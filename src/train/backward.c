@@ -184,7 +184,7 @@ static void embed(struct plan *plan, const struct pass *p)
     const struct pass_buffers *b = p->buffers;
     const struct model *m = &p->params->model;
     const struct matrix d = hidden(p, b->dstream), e = hidden(p, b->embedding);
-    const struct matrix raw = hidden(p, b->raw), draw = hidden(p, b->dx0);
+    const struct matrix raw = hidden(p, b->mix), draw = hidden(p, b->dx0);
     struct matrix de = d;
 
     if (!m->config.gpt.plain) {

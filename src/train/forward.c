@@ -37,12 +37,10 @@ void pass_linear(struct plan *plan, struct matrix x, struct matrix w, struct mat
 
 void pass_norm(struct plan *plan, const struct pass *p, struct matrix x, struct matrix y)
 {
-    plan_call(plan, &op_rmsnorm,
-              &(struct rmsnorm_args){.m = x.rows,
-                                     .n = x.cols,
-                                     .eps = p->params->model.config.rms_eps,
-                                     .x = x,
-                                     .y = y});
+    plan_call(
+        plan, &op_rmsnorm,
+        &(struct rmsnorm_args){
+            .m = x.rows, .n = x.cols, .eps = p->params->model.config.rms_eps, .x = x, .y = y});
 }
 
 /* One op a paragraph reads better than one argument a line. */
@@ -85,7 +83,7 @@ static void embed(struct plan *plan, const struct pass *p)
 {
     const struct pass_buffers *b = p->buffers;
     const struct model *m = &p->params->model;
-    const struct matrix raw = hidden(p, b->raw), e = hidden(p, b->embedding), x0 = hidden(p, b->x0);
+    const struct matrix raw = hidden(p, b->mix), e = hidden(p, b->embedding), x0 = hidden(p, b->x0);
 
     plan_call(plan, &op_embed,
               &(struct embed_args){.m = raw.rows, .batch = p->batch, .table = m->embed, .x = raw});

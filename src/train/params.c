@@ -116,8 +116,7 @@ static void place(struct params *p, const struct params_options *o)
         if (!follows(p, i)) align(&values), align(&states);
         if (o->bf16 && is_copied(q)) q->copy = take(&values, DTYPE_BF16, q->rows, q->cols);
         if (second && q->group == GROUP_MATRIX)
-            q->second =
-                take(&states, DTYPE_F32, 1, q->rows >= q->cols ? q->rows : q->cols);
+            q->second = take(&states, DTYPE_F32, 1, q->rows >= q->cols ? q->rows : q->cols);
     }
     align(&values), align(&grads), align(&states);
     p->value_bytes = values.at;

@@ -15,15 +15,14 @@ struct layer_buffers {
     float *lse, *q_rstd, *k_rstd;
 };
 
-/* What the ops of a micro-step read and write: places in one memory (activations.c). */
+/* What the ops of a micro-step read and write: places in one memory (activations.h). */
 struct pass_buffers {
     struct layer_buffers *layers; /* [n_layers + 1]; the last has only `stream`, the result */
-    void *raw;                    /* [rows][hidden] embeddings as they are stored */
     void *embedding, *x0;         /* [rows][hidden] normed; smeared */
-    void *mix;                    /* [rows][hidden] a layer's input with its scales */
-    void *normed;                 /* [rows][hidden] what products read */
-    void *final;                  /* [rows][hidden] behind backout */
-    float *nll;                   /* [rows] */
+    void *mix; /* [rows][hidden] a layer's input with its scales; embeddings as they are stored */
+    void *normed; /* [rows][hidden] what products read */
+    void *final;  /* [rows][hidden] behind backout */
+    float *nll;   /* [rows] */
     /* gradients */
     void *dstream, *dx0, *dmiddle, *dnormed, *dattn, *dact, *dq, *dk, *dv;
     /* what the host writes before a step, and reads behind it */
@@ -37,13 +36,13 @@ struct pass_buffers {
 struct pass {
     const struct params *params;
     const struct pass_buffers *buffers;
-    const struct batch *batch;  /* token, position, sequence, previous of the rows */
-    int64_t sequences, length;  /* rows = sequences * length */
-    int64_t loss_chunk;         /* rows of logits at a time, 0: all */
-    enum dtype dtype;           /* of activations */
-    bool evaluate;              /* no gradients: nll alone */
-    bool recompute_act;         /* the wide activation of a layer is made again */
-    bool rounded_rotation;      /* 2026-01 */
+    const struct batch *batch; /* token, position, sequence, previous of the rows */
+    int64_t sequences, length; /* rows = sequences * length */
+    int64_t loss_chunk;        /* rows of logits at a time, 0: all */
+    enum dtype dtype;          /* of activations */
+    bool evaluate;             /* no gradients: nll alone */
+    bool recompute_act;        /* the wide activation of a layer is made again */
+    bool rounded_rotation;     /* 2026-01 */
 };
 
 void pass_forward(struct plan *plan, const struct pass *pass);
