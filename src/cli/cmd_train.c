@@ -119,18 +119,18 @@ static enum sol_status open_device(struct train_command *c)
 static enum sol_status replay(struct train_command *c, const char *folder)
 {
     char path[4096];
-    struct replay_result result;
+    struct train_replay_result result;
     if (c->o.out)
         snprintf(path, sizeof path, "%s", c->o.out);
     else
         snprintf(path, sizeof path, "%s/out.safetensors", folder);
     SOL_TRY(open_device(c));
-    const struct replay_params params = {.folder = folder,
+    const struct train_replay_params params = {.folder = folder,
                                          .out = path,
                                          .bf16 = is_bf16(c),
                                          .threads = (int)c->o.threads,
                                          .chooser = c->chooser};
-    SOL_TRY(replay_run(&params, &result));
+    SOL_TRY(train_replay(&params, &result));
     if (c->o.json)
         return json_print(json_pack(
             "{s:s, s:I, s:I, s:I, s:I, s:f, s:f}", "file", path, "steps", (json_int_t)result.steps,

@@ -18,7 +18,7 @@ struct line {
     enum type type;
     enum extent rows, cols;
     enum stage first, last; /* from INPUT to RESULT: kept from step to step as well */
-    bool per_layer;         /* each layer keeps its own; else they share it */
+    bool per_layer; /* each layer keeps its own, through all other layers; else they share it */
     size_t pointer;         /* in struct pass_buffers, or in each struct layer_buffers */
     bool in_layers;
 };
@@ -47,7 +47,7 @@ static const struct line lines[] = {
     {"lse", F32, ROWS, HEADS, ATTENTION, BACK_ATTENTION, true, LAYER(lse)},
     {"q rstd", F32, ROWS, HEADS, ATTENTION, BACK_ATTENTION, true, LAYER(q_rstd)},
     {"k rstd", F32, ROWS, KV_HEADS, ATTENTION, BACK_ATTENTION, true, LAYER(k_rstd)},
-    {"act", ACT, ROWS, INTER, MLP, BACK_MLP, true, LAYER(act)},
+    {"act", ACT, ROWS, INTER, ATTENTION, BACK_ATTENTION, true, LAYER(act)},
     {"embedding", ACT, ROWS, HIDDEN, EMBED, BACK_EMBED, false, AT(embedding)},
     {"mix", ACT, ROWS, HIDDEN, EMBED, BACK_EMBED, false, AT(mix)},
     {"normed", ACT, ROWS, HIDDEN, ATTENTION, BACK_ATTENTION, false, AT(normed)},

@@ -21,7 +21,7 @@ struct tokens {
 };
 
 struct replay {
-    const struct replay_params *params;
+    const struct train_replay_params *params;
     char *flag_memory;
     json_t *config;
     struct train_recipe recipe, eval_recipe;
@@ -386,7 +386,7 @@ static void tear_down(struct replay *r)
     free(r->nll);
 }
 
-enum sol_status replay_run(const struct replay_params *params, struct replay_result *result)
+enum sol_status train_replay(const struct train_replay_params *params, struct train_replay_result *result)
 {
     struct replay *r = calloc(1, sizeof *r);
     if (!r) return status_set(SOL_E_MEMORY, "no memory for a replay");
@@ -395,7 +395,7 @@ enum sol_status replay_run(const struct replay_params *params, struct replay_res
     if (status == SOL_OK) status = run(r);
     if (status == SOL_OK) status = safetensors_out_commit(r->out);
     if (status == SOL_OK)
-        *result = (struct replay_result){.steps = r->steps,
+        *result = (struct train_replay_result){.steps = r->steps,
                                          .micro_batches = r->micro,
                                          .sequences = r->x.sequences,
                                          .length = r->x.length,

@@ -11,18 +11,18 @@
  * I32 or I64). Written to `out`, in float32: train.loss [steps] before each update; for each S of
  * eval_steps, after S updates, eval.S.loss, eval.S.nll [B, T], grad.S.NAME of the eval batch's mean
  * loss, and w.S.NAME. */
-struct replay_params {
+struct train_replay_params {
     const char *folder, *out;
     bool bf16;   /* activations and products; else float32 */
     int threads; /* 0: all cores */
     struct chooser chooser;
 };
 
-struct replay_result {
+struct train_replay_result {
     int64_t steps, micro_batches, sequences, length;
     double first_loss, last_loss;
 };
 
-enum sol_status replay_run(const struct replay_params *params, struct replay_result *result);
+enum sol_status train_replay(const struct train_replay_params *params, struct train_replay_result *result);
 
 #endif
