@@ -162,7 +162,7 @@ static enum sol_status save(struct run *r)
     return SOL_OK;
 }
 
-/* The device works on this step while the host looks at the one before. */
+/* A GPU works on this step while the host looks at the one before. */
 static enum sol_status update(struct run *r)
 {
     for (int64_t m = 0; m < r->micro; m++) {
@@ -174,7 +174,9 @@ static enum sol_status update(struct run *r)
     }
     SOL_TRY(trainer_update(r->trainer, r->step, false));
     r->step++;
-    return r->step - r->seen > 1 ? look(r) : SOL_OK;
+    /* On the host the step is over. */
+    const int64_t behind = trainer_stream(r->trainer) ? 1 : 0;
+    return r->step - r->seen > behind ? look(r) : SOL_OK;
 }
 
 static bool falls_on(int64_t every, int64_t step)
