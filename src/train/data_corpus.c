@@ -128,7 +128,7 @@ static enum sol_status check_token_file(const struct corpus *c, const struct cor
                           f->path, t->vocab, c->vocab);
     /* llm.c's headers only say whose vocabulary it is; a text may use a part of it. Documents are
      * looked at. */
-    if (t->hash && c->tokenizer && t->hash != tokenizer_hash(c->tokenizer))
+    if (t->hash && c->tokenizer && t->hash != c->tokenizer_hash)
         return status_set(SOL_E_ARGUMENT,
                           "'%s' was made with another vocabulary than the one that is given",
                           f->path);
@@ -232,7 +232,7 @@ static uint64_t hash_of(const struct corpus *c)
         hash = add_number(add_number(hash, f->map.size), f->kind);
         hash = add_number(add_number(hash, f->begin), f->end);
     }
-    return c->tokenizer ? add_number(hash, tokenizer_hash(c->tokenizer)) : hash;
+    return add_number(hash, c->tokenizer_hash);
 }
 
 /* ---- all ---- */
@@ -257,6 +257,7 @@ static enum sol_status open_corpus(struct corpus *c, const struct corpus_options
 {
     SOL_TRY(check_options(o));
     c->tokenizer = o->tokenizer;
+    c->tokenizer_hash = o->tokenizer ? tokenizer_hash(o->tokenizer) : 0;
     c->vocab = o->vocab;
     SOL_TRY(list_files(c, part == CORPUS_VAL && o->val_path ? o->val_path : o->path));
     SOL_TRY(open_files(c, o));

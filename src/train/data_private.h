@@ -30,7 +30,7 @@ struct corpus {
     const struct tokenizer *tokenizer;
     int64_t vocab;
     int32_t bos;
-    uint64_t hash;
+    uint64_t hash, tokenizer_hash; /* the latter 0 without a tokenizer */
 };
 
 /* Where the first document at or behind `at` begins; the file's end where there is none. Of a file
