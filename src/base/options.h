@@ -40,6 +40,12 @@ struct option {
     double min, max;   /* of numbers; both 0: unchecked */
 };
 
+/* An entry in one line. */
+#define OPTION_ENTRY(kind, letter, name, value, help, at, min, max)                                \
+    {                                                                                              \
+        OPTION_##kind, letter, name, value, help, at, min, max                                     \
+    }
+
 /* A command line that works as it stands where the files are that it names. Help and manual show
  * it, the tests run it. */
 struct command_example {

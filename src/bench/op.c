@@ -142,7 +142,7 @@ static enum sol_status set_key(struct spec *s, const char *text, const char *key
     return status_set(SOL_E_ARGUMENT,
                       "--op %s: no such key '%s'; known: m n k groups top_k head_dim window dtype "
                       "sequences depth skew check, of grouped_gemm results scales gated signs "
-                      "weights",
+                      "weights, of matmul transposed",
                       text, key);
 }
 

@@ -45,12 +45,6 @@ struct engine_options {
     bool host_weights;      /* the command computes on the CPU too */
 };
 
-/* One entry of a table; the macro only keeps the fragments below readable. */
-#define OPTION_ENTRY(kind, letter, name, value, help, at, min, max)                                \
-    {                                                                                              \
-        OPTION_##kind, letter, name, value, help, at, min, max                                     \
-    }
-
 /* `type` is the command's struct, `field` its struct engine_options. */
 #define ENGINE_OPTIONS(type, field)                                                                \
     OPTION_ENTRY(GROUP, 0, "Model and engine", NULL, NULL, 0, 0, 0),                               \

@@ -101,12 +101,9 @@ static char *make_header(const struct safetensors_out *out, int shard, size_t *l
     return grown;
 }
 
-static enum sol_status begin_shard(struct safetensors_out *out, int shard)
+static enum sol_status begin_shard(struct safetensors_out *out, int shard, const char *path)
 {
-    char name[64], path[PATH_SIZE + 64];
     size_t length = 0;
-    shard_name(shard, out->n_files, name, sizeof name);
-    snprintf(path, sizeof path, "%s/%s", out->folder, name);
     char *header = make_header(out, shard, &length);
     if (!header) return status_set(SOL_E_MEMORY, "no memory for the header of '%s'", path);
     uint64_t prefix = length;
@@ -137,8 +134,23 @@ enum sol_status safetensors_out_begin(struct safetensors_out *out, const char *f
         out->n_files = 0;
         return status_set(SOL_E_MEMORY, "no memory for the shards");
     }
-    for (int s = 0; s < out->n_files; s++) SOL_TRY(begin_shard(out, s));
+    for (int s = 0; s < out->n_files; s++) {
+        char name[64], path[PATH_SIZE + 64];
+        shard_name(s, out->n_files, name, sizeof name);
+        snprintf(path, sizeof path, "%s/%s", out->folder, name);
+        SOL_TRY(begin_shard(out, s, path));
+    }
     return SOL_OK;
+}
+
+enum sol_status safetensors_out_begin_file(struct safetensors_out *out, const char *path)
+{
+    if (out->status != SOL_OK) return out->status;
+    lay_out(out, 0);
+    out->files = calloc(1, sizeof(struct output_file *));
+    if (!out->files) return status_set(SOL_E_MEMORY, "no memory for '%s'", path);
+    out->n_files = 1;
+    return begin_shard(out, 0, path);
 }
 
 enum sol_status safetensors_out_data(struct safetensors_out *out, size_t tensor, size_t offset,

@@ -1,4 +1,4 @@
-/* Writer for safetensors: a folder with one file, or shards and an index. Tensors are announced,
+/* Writer for safetensors: a file, or a folder with one, or with shards and an index. Tensors are announced,
  * then the data comes in pieces, in any order and from any thread. */
 #ifndef FORMAT_SAFETENSORS_WRITE_H
 #define FORMAT_SAFETENSORS_WRITE_H
@@ -22,6 +22,8 @@ void safetensors_out_tensor(struct safetensors_out *out, const char *name, const
  * model-0000K-of-0000N.safetensors as it takes. */
 enum sol_status safetensors_out_begin(struct safetensors_out *out, const char *folder,
                                       size_t shard_bytes);
+/* One file of any name. */
+enum sol_status safetensors_out_begin_file(struct safetensors_out *out, const char *path);
 enum sol_status safetensors_out_data(struct safetensors_out *out, size_t tensor, size_t offset,
                                      const void *data, size_t size);
 /* All bytes of all tensors must have come; the index is written last. */

@@ -150,6 +150,8 @@ struct op_problem {
     int64_t gated;
     int64_t signs;   /* 1: the caller says that scales have none */
     int64_t weights; /* enum weight_layout */
+    /* Of matmul: which operands are transposed, bit 0 the first and bit 1 the second. */
+    int64_t transposed;
 };
 
 /* What an op does with a matrix. */

@@ -7,6 +7,7 @@ static const char *const layouts[] = {"rows", "atoms", NULL};
 static const char *const weights[] = {"rows", "tiles", NULL};
 static const char *const gated[] = {"no", "yes", NULL};
 static const char *const signs[] = {"yes", "no", NULL};
+static const char *const transposed[] = {"no", "a", "b", "both", NULL};
 
 static const struct {
     const char *name;
@@ -26,6 +27,7 @@ static const struct {
     {"gated", offsetof(struct op_problem, gated), gated},
     {"signs", offsetof(struct op_problem, signs), signs},
     {"weights", offsetof(struct op_problem, weights), weights},
+    {"transposed", offsetof(struct op_problem, transposed), transposed},
 };
 
 const char *op_size_name(int i)

@@ -1,4 +1,5 @@
-/* self_attention: causal attention of whole sequences, which leaves what its gradient needs. */
+/* self_attention: causal grouped-query attention of whole sequences, without a cache: training's.
+ */
 #include "ops/self_attention.h"
 
 #include <math.h>
@@ -8,96 +9,150 @@
 #define OP_LIST "ops/self_attention.list"
 #include "ops/variant_table.h"
 
+double self_attention_pairs(int64_t sequences, int64_t length, int64_t window)
+{
+    const double t = (double)length, w = window > 0 && window < length ? (double)window : t;
+    return (double)sequences * (w * (w + 1) / 2 + (t - w) * w);
+}
+
 static struct op_cost cost(const void *args)
 {
     const struct self_attention_args *a = args;
-    double heads = (double)(a->sequences * a->n_heads);
-    double pairs = heads * self_attention_pairs(a->window, a->length);
-    return (struct op_cost){4 * pairs * (double)a->head_dim,
+    const double pairs = self_attention_pairs(a->sequences, a->length, a->window);
+    return (struct op_cost){4 * pairs * (double)(a->n_heads * a->head_dim),
                             matrix_bytes(&a->q) + matrix_bytes(&a->k) + matrix_bytes(&a->v) +
-                                matrix_bytes(&a->out) + 4 * heads * (double)a->length};
+                                matrix_bytes(&a->out) +
+                                4 * (double)(a->n_heads * a->sequences * a->length)};
 }
 
-static double score(const struct self_attention_args *a, int64_t row, int64_t key, int64_t h)
+static double dot(const float *x, const float *y, int64_t n)
 {
-    const float *q = matrix_floats(&a->q) + (row * a->n_heads + h) * a->head_dim;
-    int64_t kv_head = h * a->n_kv_heads / a->n_heads;
-    const float *k = matrix_floats(&a->k) + (key * a->n_kv_heads + kv_head) * a->head_dim;
     double sum = 0;
-    for (int64_t d = 0; d < a->head_dim; d++) sum += (double)q[d] * k[d];
-    return sum / sqrt((double)a->head_dim);
+    for (int64_t i = 0; i < n; i++) sum += (double)x[i] * (double)y[i];
+    return sum;
 }
 
-/* Token t of the sequence that begins at row `from`. `scores` has room for a sequence, `sum` for a
- * head. */
-static void reference_head(const struct self_attention_args *a, int64_t from, int64_t t, int64_t h,
-                           double *scores, double *sum)
+static int64_t first_key(int64_t window, int64_t t)
 {
-    int64_t first = self_attention_first(a->window, t), kv_head = h * a->n_kv_heads / a->n_heads;
-    double top = a->sinks ? a->sinks[h] : -INFINITY;
-    for (int64_t j = first; j <= t; j++) {
-        scores[j] = score(a, from + t, from + j, h);
-        top = fmax(top, scores[j]);
+    return window > 0 && t >= window ? t - window + 1 : 0;
+}
+
+/* Token `t` of a sequence whose rows begin at `row0`, head h. */
+static void one(const struct self_attention_args *a, int64_t row0, int64_t t, int64_t h)
+{
+    const int64_t dim = a->head_dim, width = a->n_heads * dim, kv_width = a->n_kv_heads * dim;
+    const int64_t kv_head = h * a->n_kv_heads / a->n_heads, first = first_key(a->window, t);
+    const float *q = matrix_floats(&a->q) + (row0 + t) * width + h * dim;
+    const float *k = matrix_floats(&a->k) + row0 * kv_width + kv_head * dim;
+    const float *v = matrix_floats(&a->v) + row0 * kv_width + kv_head * dim;
+    float *out = matrix_floats(&a->out) + (row0 + t) * width + h * dim;
+    const double scale = 1 / sqrt((double)dim);
+    double top = a->sinks ? (double)a->sinks[h] : -INFINITY;
+    for (int64_t s = first; s <= t; s++) {
+        double score = dot(q, k + s * kv_width, dim) * scale;
+        if (score > top || isnan(score)) top = score;
     }
-    double total = a->sinks ? exp(a->sinks[h] - top) : 0;
-    for (int64_t d = 0; d < a->head_dim; d++) sum[d] = 0;
-    for (int64_t j = first; j <= t; j++) {
-        double weight = exp(scores[j] - top);
-        const float *v =
-            matrix_floats(&a->v) + ((from + j) * a->n_kv_heads + kv_head) * a->head_dim;
-        for (int64_t d = 0; d < a->head_dim; d++) sum[d] += weight * v[d];
+    double total = a->sinks ? exp((double)a->sinks[h] - top) : 0, sums[SELF_ATTENTION_DIM_MAX];
+    for (int64_t d = 0; d < dim; d++) sums[d] = 0;
+    for (int64_t s = first; s <= t; s++) {
+        const double weight = exp(dot(q, k + s * kv_width, dim) * scale - top);
         total += weight;
+        for (int64_t d = 0; d < dim; d++) sums[d] += weight * (double)v[s * kv_width + d];
     }
-    float *out = matrix_floats(&a->out) + ((from + t) * a->n_heads + h) * a->head_dim;
-    for (int64_t d = 0; d < a->head_dim; d++) out[d] = (float)(sum[d] / total);
-    a->lse[h * a->sequences * a->length + from + t] = (float)(top + log(total));
+    for (int64_t d = 0; d < dim; d++) out[d] = (float)(sums[d] / total);
+    a->lse[h * a->sequences * a->length + row0 + t] = (float)(top + log(total));
 }
 
-static size_t reference_workspace(const void *args, int workers)
+void self_attention_reference(const struct self_attention_args *a)
 {
-    const struct self_attention_args *a = args;
-    (void)workers;
-    return (size_t)(a->length + a->head_dim) * sizeof(double);
+    for (int64_t b = 0; b < a->sequences; b++)
+        for (int64_t t = 0; t < a->length; t++)
+            for (int64_t h = 0; h < a->n_heads; h++) one(a, b * a->length, t, h);
 }
 
 static void reference(const struct op_context *context, const void *args)
 {
-    const struct self_attention_args *a = args;
-    double *scores = context->workspace;
-    for (int64_t s = 0; s < a->sequences; s++)
-        for (int64_t t = 0; t < a->length; t++)
-            for (int64_t h = 0; h < a->n_heads; h++)
-                reference_head(a, s * a->length, t, h, scores, scores + a->length);
+    (void)context;
+    self_attention_reference(args);
+}
+
+/* Shapes of both ops: length, query heads of a key head, key heads, sequences, head_dim. */
+/* clang-format off */
+const struct self_attention_case self_attention_cases[] = {
+    {{3, {0, 1, 70}, {1, 1, 4}, {1, 1, 3}, {1, 1, 3}, {0}, {16, 1, 6}, DTYPE_F32}, {0}, true},
+    {{3, {0, 1, 70}, {1, 1, 4}, {1, 1, 3}, {1, 1, 3}, {0}, {16, 1, 6}, DTYPE_F32}, {1, 1, 80}, false},
+    {{2, {1, 60, 260}, {1, 1, 2}, {1, 1, 2}, {1, 1, 2}, {0}, {1, 128, 128}, DTYPE_F32}, {0}, false},
+    {{2, {1, 60, 300}, {1, 1, 2}, {1, 1, 2}, {1, 1, 2}, {0}, {1, 128, 128}, DTYPE_F32}, {1, 1, 140}, false},
+    {{2, {1, 60, 260}, {1, 1, 3}, {1, 1, 2}, {1, 1, 2}, {0}, {1, 64, 64}, DTYPE_F32}, {0}, true},
+    {{2, {1, 60, 300}, {1, 1, 2}, {1, 1, 2}, {1, 1, 2}, {0}, {1, 64, 64}, DTYPE_F32}, {1, 1, 140}, true},
+    {{1, {1, 64, 64}, {1, 1, 1}, {1, 1, 1}, {1, 2, 2}, {0}, {1, 128, 128}, DTYPE_F32}, {1, 65, 65}, false},
+};
+/* clang-format on */
+const int self_attention_n_cases = sizeof self_attention_cases / sizeof *self_attention_cases;
+
+const struct self_attention_case *self_attention_draw(struct case_maker *c, struct op_problem *p)
+{
+    const struct self_attention_case *shape =
+        case_of_table(c, self_attention_cases, (size_t)self_attention_n_cases, sizeof *shape, p);
+    if (!shape) return NULL;
+    p->n *= p->k;
+    p->sequences = p->groups ? p->groups : 1;
+    p->groups = 0;
+    p->window = case_draw(c, &shape->window);
+    return shape;
+}
+
+/* Scores in the thousands would only show what exp makes of float32's last bit: hence 1e-3. */
+void self_attention_make(struct case_maker *c, const struct op_problem *p, bool sinks,
+                         struct self_attention_args *a)
+{
+    const int64_t sequences = p->sequences ? p->sequences : 1, rows = sequences * p->rows;
+    const int64_t dim = p->head_dim;
+    const float scale = c->kind == CASE_EXTREME ? 1e-3f : 1.5f;
+    *a = (struct self_attention_args){
+        .sequences = sequences,
+        .length = p->rows,
+        .n_heads = p->n,
+        .n_kv_heads = p->k,
+        .head_dim = dim,
+        .window = p->window,
+        .sinks = sinks ? case_vector(c, p->n, 2.0f) : NULL,
+        .q = case_rows(c, rows, p->n * dim, scale),
+        .k = case_rows(c, rows, p->k * dim, scale),
+        .v = case_rows(c, rows, p->k * dim, 1.0f),
+        .out = case_output(c, rows, p->n * dim),
+        .lse = case_vector(c, p->n * rows, 0),
+    };
 }
 
 static void make_problem(struct case_maker *c, const struct op_problem *p, void *args)
 {
-    const struct self_attention_shape shape = self_attention_problem_shape(c, p);
-    self_attention_make(c, &shape, args);
+    self_attention_make(c, p, false, args);
 }
 
 static bool make_case(struct case_maker *c, void *args)
 {
-    struct self_attention_shape shape;
-    if (!self_attention_case(c, &shape)) return false;
-    self_attention_make(c, &shape, args);
+    struct op_problem p = {0};
+    const struct self_attention_case *shape = self_attention_draw(c, &p);
+    if (!shape) return false;
+    self_attention_make(c, &p, shape->sinks, args);
     return true;
 }
 
-/* A number of lse is a row of its own: a NaN stays where it is. */
 static int more_outputs(const void *args, struct op_output outputs[OP_OUTPUTS_MAX])
 {
     const struct self_attention_args *a = args;
-    size_t bytes = (size_t)(a->sequences * a->length * a->n_heads) * sizeof(float);
-    outputs[0] =
-        (struct op_output){offsetof(struct self_attention_args, lse), bytes, true, 1, DTYPE_F32};
+    outputs[0] = (struct op_output){offsetof(struct self_attention_args, lse),
+                                    (size_t)(a->n_heads * a->sequences * a->length) * sizeof(float),
+                                    true, 1, DTYPE_F32};
     return 1;
 }
 
 static void problem(const void *args, struct op_problem *out)
 {
     const struct self_attention_args *a = args;
-    *out = (struct op_problem){.rows = a->sequences * a->length,
+    *out = (struct op_problem){.rows = a->length,
+                               .dtype = a->q.dtype,
                                .n = a->n_heads,
                                .k = a->n_kv_heads,
                                .head_dim = a->head_dim,
@@ -108,22 +163,20 @@ static void problem(const void *args, struct op_problem *out)
 const struct op op_self_attention = {
     .name = "self_attention",
     .summary = "causal grouped-query attention of whole sequences, window 0 or the last `window` "
-               "tokens, sink logit in the denominator; a NaN of q stays in its row, one of k or v "
-               "in its sequence",
+               "tokens, with sinks or without; leaves the logarithm of each softmax denominator",
     .args_size = sizeof(struct self_attention_args),
     .problem = problem,
     .tolerance = {{[NUMERICS_EXACT] = 2e-5f, [NUMERICS_BF16] = 1e-2f}},
     .cost = cost,
     .reference = reference,
-    .reference_workspace = reference_workspace,
     .make_case = make_case,
     .make_problem = make_problem,
-    .usual = {.rows = 2048, .n = 10, .k = 10, .head_dim = 128, .sequences = 1},
-    .more_outputs = more_outputs,
+    .usual = {.rows = 2048, .dtype = DTYPE_F32, .n = 10, .k = 10, .head_dim = 128, .sequences = 1},
     .matrices = {{OP_READS, offsetof(struct self_attention_args, q)},
                  {OP_READS, offsetof(struct self_attention_args, k)},
                  {OP_READS, offsetof(struct self_attention_args, v)},
                  {OP_WRITES, offsetof(struct self_attention_args, out)}},
+    .more_outputs = more_outputs,
     .variants = variants,
     .n_variants = N_VARIANTS,
 };

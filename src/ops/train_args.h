@@ -206,6 +206,22 @@ struct sum_squares_args {
     float *sum;
 };
 
+/* fill: x = value. */
+struct fill_args {
+    int64_t m, n;
+    float value;
+    uint32_t pad;
+    struct matrix x; /* [m][n] */
+};
+
+/* clip: *factor = limit / (sqrt(*sum) + 1e-6), at most 1; 1 where limit is 0. */
+struct clip_args {
+    float limit;
+    uint32_t pad;
+    const float *sum; /* of squares */
+    float *factor;
+};
+
 /* convert: to = from, in the type of `to`. */
 struct convert_args {
     int64_t m, n;

@@ -56,14 +56,16 @@ void tuning_digest(const struct tuning *tuning, char out[TUNING_DIGEST])
                                    e->problem.head_dim, e->problem.window, e->problem.sequences,
                                    e->rows_from,        e->rows_to,        e->loosest,
                                    e->problem.results,  e->problem.scales, e->problem.gated,
-                                   e->problem.signs,    e->problem.weights};
+                                   e->problem.signs,    e->problem.weights,
+                                   e->problem.transposed};
         char text[3 * TUNING_NAME_MAX];
         int n = snprintf(text, sizeof text, "%s %s:%s", e->op->name, e->variant, e->choice);
         /* The last ones, which most ops have not, came later: digests of old stay. */
-        enum { KINDS = 4, WEIGHTS = 1 };
+        enum { KINDS = 4, WEIGHTS = 1, TRANSPOSED = 1 };
         bool kinds = false;
         size_t count = sizeof numbers / sizeof *numbers;
-        if (!e->problem.weights) count -= WEIGHTS;
+        if (!e->problem.transposed) count -= TRANSPOSED;
+        if (!e->problem.transposed && !e->problem.weights) count -= WEIGHTS;
         for (size_t k = count - KINDS; k < count; k++) kinds |= numbers[k] != 0;
         if (!kinds) count -= KINDS;
         sum += bytes_hash((const char *)numbers, count * sizeof *numbers) * 31 +

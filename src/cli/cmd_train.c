@@ -1,0 +1,225 @@
+/* sol train: a GPT trained from a text, its speed measured, and a run that somebody else defined
+ * done again. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/progress.h"
+#include "check/backend.h"
+#include "cli/cli.h"
+#include "cli/engine_options.h"
+#include "cli/train_report.h"
+#include "train/replay.h"
+
+struct train_options {
+    struct train_flags flags;
+    struct string_list force;
+    const char *backend, *kernel_source, *out, *precision, *optimizer;
+    int64_t threads, vocab, micro_batches, loss_chunk, warmup;
+    bool exact, reference, recompute, json, wide, quiet;
+};
+
+static const struct option options[] = {
+    TRAIN_FLAGS(struct train_options, flags),
+    OPTION_ENTRY(GROUP, 0, "How it is computed", NULL, NULL, 0, 0, 0),
+    BACKEND_OPTIONS(struct train_options, backend, kernel_source),
+    OPTION_ENTRY(INT, 't', "threads", "N", "threads to compute with (default: every core)",
+                 offsetof(struct train_options, threads), 0, 1024),
+    OPTION_ENTRY(STRING, 0, "precision", "bf16|f32",
+                 "of activations and products (default: bf16 on a GPU, else f32)",
+                 offsetof(struct train_options, precision), 0, 0),
+    OPTION_ENTRY(FLAG, 0, "exact", NULL, "float32 throughout, sums in a fixed order",
+                 offsetof(struct train_options, exact), 0, 0),
+    OPTION_ENTRY(FLAG, 0, "reference", NULL, "every op by its plain C reference (slow)",
+                 offsetof(struct train_options, reference), 0, 0),
+    OPTION_ENTRY(STRINGS, 0, "force", "OP=VARIANT", "this variant (see sol kernels)",
+                 offsetof(struct train_options, force), 0, 0),
+    OPTION_ENTRY(INT, 0, "loss-chunk", "N",
+                 "rows of logits at a time (default: by the size of a row; as many as there are "
+                 "rows stores them all)",
+                 offsetof(struct train_options, loss_chunk), 0, 1LL << 40),
+    OPTION_ENTRY(FLAG, 0, "recompute", NULL,
+                 "make the widest activations again instead of keeping them (default: where all "
+                 "do not fit)",
+                 offsetof(struct train_options, recompute), 0, 0),
+    OPTION_ENTRY(GROUP, 0, "bench", NULL, NULL, 0, 0, 0),
+    OPTION_ENTRY(INT, 0, "vocab-size", "N", "of the model (default 32768)",
+                 offsetof(struct train_options, vocab), 2, 1 << 24),
+    OPTION_ENTRY(INT, 0, "micro-batches", "N", "of a step (default 1)",
+                 offsetof(struct train_options, micro_batches), 1, 1 << 20),
+    OPTION_ENTRY(STRING, 0, "optimizer", "every|none",
+                 "every (default): each step updates the weights; none: forward and backward alone",
+                 offsetof(struct train_options, optimizer), 0, 0),
+    OPTION_ENTRY(GROUP, 0, "Results", NULL, NULL, 0, 0, 0),
+    OPTION_ENTRY(STRING, 'o', "out", "FILE",
+                 "replay: what is written (default DIR/out.safetensors)",
+                 offsetof(struct train_options, out), 0, 0),
+    OPTION_ENTRY(FLAG, 0, "json", NULL, "print one JSON object",
+                 offsetof(struct train_options, json), 0, 0),
+    OPTION_ENTRY(FLAG, 'q', "quiet", NULL, "no progress on stderr",
+                 offsetof(struct train_options, quiet), 0, 0),
+    WIDE_OPTION(struct train_options, wide),
+    {0},
+};
+
+static const struct command_example examples[] = {
+    {"sol train bench --depth 2 --head-dim 32 --max-seq-len 64 --device-batch-size 2 "
+     "--vocab-size 256 --num-iterations 3",
+     "how fast a model trains here, and what the time goes to", NULL},
+    {"sol train bench --backend cuda --num-iterations 10 --warmup-steps 2",
+     "the quick benchmark: depth 20", "a GPU"},
+    {"sol train replay folder --exact", "a run that a folder defines, in float32", "its files"},
+    {0},
+};
+
+static const struct command_spec spec = {
+    .name = "train",
+    .summary = "train a GPT, and measure how fast that is",
+    .arguments = "bench|replay [DIR]",
+    .notes =
+        "bench: steps of a model of --depth on random tokens, after --warmup-steps that do not\n"
+        "count (default 2; --num-iterations steps that do, default 10), and one more that is\n"
+        "timed op by op. A step has --micro-batches of --device-batch-size sequences.\n"
+        "replay: DIR has config.json (\"flags\", \"vocab_size\", \"steps\", \"eval_steps\"),\n"
+        "init.safetensors and batches.safetensors; losses, gradients and weights of that run go\n"
+        "into one file. tools/train_replay.py makes such folders from nanochat's own code.",
+    .examples = examples,
+    .options = options,
+};
+
+struct train_command {
+    struct train_options o;
+    struct chooser chooser;
+    struct gpu *gpu;
+};
+
+static bool is_bf16(const struct train_command *c)
+{
+    if (c->o.exact) return false;
+    return c->o.precision ? strcmp(c->o.precision, "bf16") == 0 : c->gpu != NULL;
+}
+
+static enum sol_status open_device(struct train_command *c)
+{
+    SOL_TRY(backend_open(c->o.backend, c->o.kernel_source, true, &c->gpu));
+    chooser_init(&c->chooser, (int)c->o.threads);
+    c->chooser.device.gpu = c->gpu;
+    c->chooser.reference = c->o.reference;
+    if (c->o.exact) c->chooser.loosest = NUMERICS_EXACT;
+    for (size_t i = 0; i < c->o.force.count; i++)
+        SOL_TRY(chooser_force(&c->chooser, c->o.force.values[i]));
+    if (is_bf16(c) && !c->gpu)
+        return status_set(SOL_E_UNSUPPORTED, "--precision bf16 is for a GPU (--backend cuda)");
+    return SOL_OK;
+}
+
+/* ---- replay ---- */
+
+static enum sol_status replay(struct train_command *c, const char *folder)
+{
+    char path[4096];
+    struct train_replay_result result;
+    if (c->o.out)
+        snprintf(path, sizeof path, "%s", c->o.out);
+    else
+        snprintf(path, sizeof path, "%s/out.safetensors", folder);
+    SOL_TRY(open_device(c));
+    const struct train_replay_params params = {.folder = folder,
+                                         .out = path,
+                                         .bf16 = is_bf16(c),
+                                         .threads = (int)c->o.threads,
+                                         .chooser = c->chooser};
+    SOL_TRY(train_replay(&params, &result));
+    if (c->o.json)
+        return json_print(json_pack(
+            "{s:s, s:I, s:I, s:I, s:I, s:f, s:f}", "file", path, "steps", (json_int_t)result.steps,
+            "micro_batches", (json_int_t)result.micro_batches, "sequences",
+            (json_int_t)result.sequences, "length", (json_int_t)result.length, "first_loss",
+            result.first_loss, "last_loss", result.last_loss));
+    printf("%lld steps of %lld x %lld x %lld tokens: loss %.6f to %.6f\nwritten to %s\n",
+           (long long)result.steps, (long long)result.micro_batches, (long long)result.sequences,
+           (long long)result.length, result.first_loss, result.last_loss, path);
+    return SOL_OK;
+}
+
+/* ---- bench ---- */
+
+static enum sol_status bench_with(struct train_command *c, struct train_recipe *recipe)
+{
+    struct trainer_params params;
+    struct trainer *trainer;
+    struct train_report report = {.recipe = recipe, .gpu = c->gpu, .bf16 = is_bf16(c)};
+    trainer_params_init(&params);
+    params.recipe = recipe;
+    params.sequences = recipe->device_batch;
+    params.loss_chunk = c->o.loss_chunk;
+    params.bf16 = is_bf16(c);
+    params.recompute = c->o.recompute ? 1 : -1;
+    params.threads = (int)c->o.threads;
+    params.chooser = c->chooser;
+    SOL_TRY(trainer_create(&params, &trainer));
+    report.trainer = trainer;
+    const struct train_bench_params how = {.warmup = c->o.warmup,
+                                           .steps = recipe->iterations,
+                                           .update = !c->o.optimizer ||
+                                                     strcmp(c->o.optimizer, "every") == 0,
+                                           .micro_batches = c->o.micro_batches,
+                                           .seed = (uint64_t)recipe->flags.seed};
+    report.updates = how.update;
+    report.micro_batches = how.micro_batches;
+    enum sol_status status = trainer_init(trainer);
+    if (status == SOL_OK && !c->o.json) status = train_report_memory(&report, stdout);
+    if (status == SOL_OK) status = train_bench(trainer, recipe, &how, &report.result);
+    if (status == SOL_OK)
+        status = c->o.json ? json_print(train_report_json(&report))
+                           : train_report_print(&report, stdout);
+    trainer_destroy(trainer);
+    return status;
+}
+
+/* What --num-iterations and --warmup-steps count are the steps of the benchmark; rates do not
+ * matter. */
+static enum sol_status bench(struct train_command *c)
+{
+    enum { STEPS = 10, WARMUP = 2, SEQUENCES_CPU = 1 };
+    struct train_flags *f = &c->o.flags;
+    struct train_recipe recipe;
+    if (f->num_iterations < 1) f->num_iterations = STEPS;
+    c->o.warmup = f->warmup_steps == FLAG_UNSET ? WARMUP : f->warmup_steps;
+    SOL_TRY(open_device(c));
+    if (f->device_batch_size < 1 && !c->gpu) f->device_batch_size = SEQUENCES_CPU;
+    if (f->device_batch_size > 0)
+        f->total_batch_size = f->device_batch_size * f->max_seq_len * c->o.micro_batches;
+    SOL_TRY(recipe_settle(f, c->o.vocab, &recipe));
+    return bench_with(c, &recipe);
+}
+
+/* ---- the command ---- */
+
+static enum sol_status work(struct train_command *c, const char *const *args, int n_args)
+{
+    const char *verb = n_args ? args[0] : "nothing";
+    if (strcmp(verb, "bench") == 0 && n_args == 1) return bench(c);
+    if (strcmp(verb, "replay") == 0 && n_args == 2) return replay(c, args[1]);
+    if (strcmp(verb, "replay") == 0)
+        return status_set(SOL_E_ARGUMENT, "sol train replay takes one folder");
+    return status_set(SOL_E_ARGUMENT, "sol train takes bench or replay, not '%s'",
+                      n_args > 1 ? args[1] : verb);
+}
+
+static int run(int argc, char **argv)
+{
+    struct train_command c = {.o = {.vocab = 32768, .micro_batches = 1}};
+    int exit_status, n_args;
+    const char *args[OPTION_LIST_MAX];
+    if (argc > OPTION_LIST_MAX) return cli_fail(status_set(SOL_E_ARGUMENT, "too many arguments"));
+    train_flags_init(&c.o.flags);
+    if (!cli_parse(&spec, argc, argv, &c.o, args, &n_args, &exit_status)) return exit_status;
+    progress_quiet(c.o.quiet);
+    enum sol_status status = work(&c, args, n_args);
+    gpu_close(c.gpu);
+    return cli_fail(status);
+}
+
+const struct command cmd_train = {&spec, run, false};

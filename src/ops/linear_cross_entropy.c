@@ -1,0 +1,139 @@
+/* linear_cross_entropy: the head's product, loss and gradients, a stretch of rows at a time: logits
+ * of all rows are larger than all else. */
+#include "ops/cases.h"
+#include "ops/ops.h"
+#include "ops/plan.h"
+
+#define OP_LIST "ops/linear_cross_entropy.list"
+#include "ops/variant_table.h"
+
+static struct op_cost cost(const void *args)
+{
+    const struct linear_cross_entropy_args *a = args;
+    const double product = 2.0 * (double)(a->m * a->hidden) * (double)a->w.rows;
+    double bytes = matrix_bytes(&a->x) + matrix_bytes(&a->w) + 8 * (double)a->m;
+    if (a->gradient) bytes += matrix_bytes(&a->dx) + 2 * matrix_bytes(&a->dw);
+    return (struct op_cost){(a->gradient ? 3 : 1) * product, bytes};
+}
+
+static struct matrix rows_of(const struct matrix *m, int64_t first, int64_t count)
+{
+    char *data = m->data;
+    const size_t row = (size_t)m->stride * dtype_info(m->dtype)->block_bytes;
+    return matrix_of(m->dtype, data ? data + (size_t)first * row : NULL, count, m->cols);
+}
+
+static void product(struct plan *plan, bool transpose_a, bool transpose_b, struct matrix x,
+                    struct matrix y, struct matrix add, struct matrix out)
+{
+    plan_call(plan, &op_matmul,
+              &(struct matmul_args){.batch = 1,
+                                    .m = out.rows,
+                                    .n = out.cols,
+                                    .k = transpose_a ? x.rows : x.cols,
+                                    .transpose_a = transpose_a,
+                                    .transpose_b = transpose_b,
+                                    .alpha = 1,
+                                    .beta = add.data ? 1 : 0,
+                                    .a = x,
+                                    .b = y,
+                                    .add = add,
+                                    .out = out});
+}
+
+static void stretch(struct plan *plan, const struct linear_cross_entropy_args *a, int64_t first,
+                    int64_t count, struct matrix logits)
+{
+    const struct matrix x = rows_of(&a->x, first, count), none = {0};
+    product(plan, false, true, x, a->w, none, logits);
+    plan_call(plan, &op_cross_entropy,
+              &(struct cross_entropy_args){.m = count,
+                                           .vocab = a->vocab,
+                                           .cap = a->cap,
+                                           .gradient = a->gradient,
+                                           .target = a->target + first,
+                                           .scale = a->scale,
+                                           .logits = logits,
+                                           .nll = a->nll + first});
+    if (!a->gradient) return;
+    product(plan, false, false, logits, a->w, none, rows_of(&a->dx, first, count));
+    product(plan, true, false, logits, x, a->dw, a->dw);
+}
+
+static enum sol_status compose(struct plan *plan, const void *args)
+{
+    const struct linear_cross_entropy_args *a = args;
+    const int64_t most = a->chunk > 0 && a->chunk < a->m ? a->chunk : a->m;
+    const struct matrix logits = plan_scratch_of(plan, a->x.dtype, most, a->w.rows);
+    for (int64_t first = 0; first < a->m; first += most) {
+        const int64_t count = a->m - first < most ? a->m - first : most;
+        stretch(plan, a, first, count, rows_of(&logits, 0, count));
+    }
+    return SOL_OK;
+}
+
+static void make_problem(struct case_maker *c, const struct op_problem *p, void *args)
+{
+    const int64_t padded = (p->n + 63) / 64 * 64;
+    const bool gradient = c->index % 4 != 3;
+    float *scale = case_vector(c, 1, 1.0f), *nll = case_vector(c, p->rows, 1.0f);
+    int32_t *target = ARENA_NEW(c->arena, int32_t, p->rows);
+    if (scale) *scale = 1.0f / (float)p->rows;
+    for (int64_t i = 0; target && i < p->rows; i++)
+        target[i] = i % 7 == 5 ? -1 : (int32_t)rng_range(c->rng, 0, p->n - 1);
+    struct linear_cross_entropy_args *a = args;
+    *a = (struct linear_cross_entropy_args){
+        .m = p->rows,
+        .hidden = p->k,
+        .vocab = p->n,
+        .chunk = c->kind == CASE_TIMED ? 1024 : rng_range(c->rng, 0, p->rows),
+        .cap = 15,
+        .gradient = gradient,
+        .target = target,
+        .scale = scale,
+        .x = case_rows(c, p->rows, p->k, 1.0f),
+        .w = case_rows(c, padded, p->k, 0.5f),
+        .nll = nll};
+    if (!gradient) return;
+    a->dx = case_output(c, p->rows, p->k);
+    a->dw = case_rows(c, padded, p->k, 0.1f);
+}
+
+/* rows, n, k */
+static const struct case_shape cases[] = {
+    {5, {0, 1, 20}, {1, 2, 200}, {0, 1, 90}, {0}, {0}, {0}, DTYPE_F32}};
+
+static int more_outputs(const void *args, struct op_output outputs[OP_OUTPUTS_MAX])
+{
+    const struct linear_cross_entropy_args *a = args;
+    outputs[0] = (struct op_output){offsetof(struct linear_cross_entropy_args, nll),
+                                    (size_t)a->m * sizeof(float), true, 1, DTYPE_F32};
+    return 1;
+}
+
+static void problem(const void *args, struct op_problem *out)
+{
+    const struct linear_cross_entropy_args *a = args;
+    *out = (struct op_problem){.rows = a->m, .dtype = a->x.dtype, .n = a->vocab, .k = a->hidden};
+}
+
+const struct op op_linear_cross_entropy = {
+    .name = "linear_cross_entropy",
+    .summary = "loss of logits x W^T and its gradients, a stretch of rows at a time",
+    .args_size = sizeof(struct linear_cross_entropy_args),
+    .problem = problem,
+    .tolerance = {{[NUMERICS_EXACT] = 2e-5f, [NUMERICS_BF16] = 2e-2f}},
+    .cost = cost,
+    .compose = compose,
+    .calls = {&op_matmul, &op_cross_entropy},
+    OP_CASES(cases),
+    .make_problem = make_problem,
+    .usual = {.rows = 2048, .dtype = DTYPE_F32, .n = 32768, .k = 1280},
+    .matrices = {{OP_READS, offsetof(struct linear_cross_entropy_args, x)},
+                 {OP_READS, offsetof(struct linear_cross_entropy_args, w)},
+                 {OP_WRITES, offsetof(struct linear_cross_entropy_args, dx)},
+                 {OP_UPDATES, offsetof(struct linear_cross_entropy_args, dw)}},
+    .more_outputs = more_outputs,
+    .variants = variants,
+    .n_variants = N_VARIANTS,
+};

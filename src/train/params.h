@@ -1,0 +1,66 @@
+/* The parameters of a model that is trained: values, gradients and what the optimizer keeps, in one
+ * stretch of memory each. Matrices of one shape lie one behind the other, so that Muon takes them
+ * as a stack, by layer and within one in the order of the model's table. */
+#ifndef TRAIN_PARAMS_H
+#define TRAIN_PARAMS_H
+
+#include "model/weights.h"
+#include "ops/matrix.h"
+#include "train/recipe.h"
+
+struct gpu;
+struct gpu_stream;
+
+struct param {
+    struct weight weight;
+    enum param_group group;
+    int64_t rows, cols; /* of all its groups together */
+    struct matrix value, grad;
+    struct matrix mean, square;     /* AdamW's moments; without data for matrices of Muon */
+    struct matrix momentum, second; /* Muon's; second without data where it has none */
+    struct matrix copy; /* of the value in bf16, which products read; without data: the value */
+};
+
+/* Parameters of one shape that Muon updates together: number first .. first + count - 1. */
+struct param_stack {
+    int first, count;
+    int64_t rows, cols; /* of one */
+};
+
+struct params {
+    struct model model; /* its fields point to the values, or copies */
+    struct param *all;
+    int count, n_stacks;
+    struct param_stack *stacks;
+    struct gpu *gpu; /* NULL: the host's memory */
+    void *values, *grads, *states;
+    size_t value_bytes, grad_bytes, state_bytes;
+};
+
+struct params_options {
+    const struct train_recipe *recipe;
+    struct gpu *gpu;
+    bool bf16;    /* embeddings in bf16 with gradients and moments; products read copies in bf16 */
+    bool outline; /* takes no memory: for sizes */
+};
+
+enum sol_status params_create(const struct params_options *options, struct params **out);
+void params_destroy(struct params *params); /* takes NULL */
+
+/* By its name in nanochat's files; NULL: there is none. */
+struct param *params_find(struct params *params, const char *name);
+/* A parameter's matrix over the whole stack. */
+struct matrix params_stack_of(const struct params *params, const struct param_stack *stack,
+                              struct matrix of_first);
+
+/* First values, as nanochat draws them (not the same numbers): zeros of projections included. All
+ * states and gradients are zero. `stream` on a GPU. */
+enum sol_status params_init(struct params *params, const struct train_recipe *recipe,
+                            struct gpu_stream *stream);
+/* Numbers of a matrix to and from the host's float32. */
+enum sol_status params_read(const struct params *params, struct gpu_stream *stream,
+                            const struct matrix *from, float *to);
+enum sol_status params_write(const struct params *params, struct gpu_stream *stream,
+                             const struct matrix *to, const float *from);
+
+#endif

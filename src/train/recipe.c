@@ -1,0 +1,287 @@
+/* See recipe.h. */
+#include "train/recipe.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "model/architecture.h"
+#include "model/config.h"
+#include "model/weights.h"
+
+/* What the learning rates were found for: depth 12, 768 wide, 2^19 tokens an update. */
+enum { TUNED_WIDTH = 768, TUNED_DEPTH = 12, TUNED_BATCH = 1 << 19 };
+static const double batch_exponent = 0.383; /* of the horizon, for the best batch */
+
+/* ---- flags ---- */
+
+static void fill(double *value, double january, double july, bool is_january)
+{
+    if (isnan(*value)) *value = is_january ? january : july;
+}
+
+static void fill_flags(struct train_flags *f, bool january)
+{
+    fill(&f->target_param_data_ratio, 8, 12, january);
+    fill(&f->embedding_lr, 0.3, 0.3, january);
+    fill(&f->unembedding_lr, 0.004, 0.008, january);
+    fill(&f->matrix_lr, 0.02, 0.02, january);
+    fill(&f->scalar_lr, 0.5, 0.5, january);
+    fill(&f->weight_decay, 0, 0.28, january);
+    fill(&f->adam_beta1, 0.8, 0.8, january);
+    fill(&f->adam_beta2, 0.95, 0.95, january);
+    fill(&f->grad_clip, 1, 0, january);
+    fill(&f->warmup_ratio, 0, 0, january);
+    fill(&f->warmdown_ratio, 0.4, 0.65, january);
+    fill(&f->final_lr_frac, 0, 0.05, january);
+    if (f->warmup_steps == FLAG_UNSET) f->warmup_steps = january ? 0 : 40;
+    if (!f->window_pattern) f->window_pattern = january ? "L" : "SSSL";
+}
+
+/* ---- the model ---- */
+
+/* July: width up to whole heads. January: the number of heads that divides the width and is nearest
+ * to what the head's width asks for. */
+static void set_width(const struct train_flags *f, int64_t depth, bool january, int64_t *width,
+                      int64_t *heads)
+{
+    *width = depth * f->aspect_ratio;
+    if (!january) {
+        *heads = (*width + f->head_dim - 1) / f->head_dim;
+        *width = *heads * f->head_dim;
+        return;
+    }
+    int64_t ideal = (int64_t)nearbyint((double)*width / (double)f->head_dim);
+    if (ideal < 1) ideal = 1;
+    for (int64_t off = 0; off < *width; off++)
+        for (int sign = 1; sign >= -1; sign -= 2) {
+            *heads = ideal + sign * off;
+            if (*heads > 0 && *width % *heads == 0) return;
+        }
+    *heads = 1;
+}
+
+static enum sol_status set_config(const struct train_flags *f, int64_t depth, int64_t vocab,
+                                  bool january, struct model_config *out)
+{
+    int64_t width, heads;
+    set_width(f, depth, january, &width, &heads);
+    json_t *json = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s}", "sequence_len",
+                             (json_int_t)f->max_seq_len, "vocab_size", (json_int_t)vocab, "n_layer",
+                             (json_int_t)depth, "n_head", (json_int_t)heads, "n_kv_head",
+                             (json_int_t)heads, "n_embd", (json_int_t)width, "window_pattern",
+                             f->window_pattern, "preset", january ? "2026-01" : "2026-07");
+    char *text = json ? json_dumps(json, 0) : NULL;
+    json_decref(json);
+    if (!text) return status_set(SOL_E_MEMORY, "no memory for a configuration");
+    enum sol_status status = config_from_json_text("--depth", text, strlen(text), out);
+    free(text);
+    return status;
+}
+
+enum param_group recipe_group(const struct weight *w)
+{
+    if (w->layer >= 0) return w->role == ROLE_EMBED ? GROUP_VALUES : GROUP_MATRIX;
+    if (w->role == ROLE_HEAD) return GROUP_HEAD;
+    if (w->role == ROLE_EMBED) return GROUP_EMBED;
+    if (w->offset == offsetof(struct model, gpt.resid_lambdas)) return GROUP_RESID;
+    if (w->offset == offsetof(struct model, gpt.x0_lambdas)) return GROUP_X0;
+    return GROUP_SMEAR;
+}
+
+/* Numbers of weights by group. */
+static void count_weights(const struct model_config *c, int64_t counts[GROUP_COUNT])
+{
+    memset(counts, 0, GROUP_COUNT * sizeof *counts);
+    for (int64_t i = 0; i < weight_count(c); i++) {
+        struct weight w = weight_at(c, i);
+        counts[recipe_group(&w)] += weight_elements(&w);
+    }
+}
+
+static int64_t scaling_parameters(const struct model_config *c, bool january)
+{
+    int64_t counts[GROUP_COUNT], sum = 0;
+    count_weights(c, counts);
+    for (int i = 0; i < GROUP_COUNT; i++) sum += counts[i];
+    return january ? sum : counts[GROUP_MATRIX] + counts[GROUP_HEAD];
+}
+
+static void count(struct train_recipe *r)
+{
+    const struct model_config *c = &r->config;
+    int64_t counts[GROUP_COUNT];
+    count_weights(c, counts);
+    for (int i = 0; i < GROUP_COUNT; i++) r->parameters += counts[i];
+    r->scaling_parameters = scaling_parameters(c, r->january);
+    double attention = 0, products = (double)(counts[GROUP_MATRIX] + counts[GROUP_HEAD]);
+    for (int64_t n = 0; n < c->n_layers; n++) {
+        int64_t window = model_layer_window(c, n), keys = window ? window - 1 : r->length;
+        if (keys > r->length) keys = r->length;
+        attention += 12.0 * (double)(c->n_heads * c->head_dim * keys);
+    }
+    for (int64_t i = 0; i < weight_count(c); i++) { /* smear's gate is a product too */
+        struct weight w = weight_at(c, i);
+        if (w.layer < 0 && w.role == ROLE_ROUTER) products += (double)weight_elements(&w);
+    }
+    r->flops_per_token = 6 * products + attention;
+}
+
+/* ---- horizon and batch ---- */
+
+static int64_t auto_batch(double horizon, double reference)
+{
+    double best = TUNED_BATCH * pow(horizon / reference, batch_exponent);
+    return (int64_t)1 << (int64_t)nearbyint(log2(best));
+}
+
+static enum sol_status set_horizon(struct train_recipe *r, double horizon)
+{
+    const struct train_flags *f = &r->flags;
+    if (f->num_iterations > 0)
+        r->iterations = f->num_iterations;
+    else if (f->target_flops > 0)
+        r->iterations =
+            (int64_t)nearbyint(f->target_flops / (r->flops_per_token * (double)r->total_batch));
+    else if (f->target_param_data_ratio > 0)
+        r->iterations = (int64_t)floor(horizon / (double)r->total_batch);
+    else
+        return status_set(SOL_E_ARGUMENT, "no horizon: give --num-iterations, --target-flops or "
+                                          "--target-param-data-ratio");
+    if (r->iterations > 0) return SOL_OK;
+    return status_set(SOL_E_ARGUMENT,
+                      "%.0f tokens are less than one update of %lld; give --total-batch-size or "
+                      "--num-iterations",
+                      horizon, (long long)r->total_batch);
+}
+
+/* ---- rates ---- */
+
+static void set_rates_july(struct train_recipe *r, double scale)
+{
+    const struct train_flags *f = &r->flags;
+    const double width = sqrt((double)TUNED_WIDTH / (double)r->config.hidden);
+    const double embed = f->embedding_lr * scale * width;
+    r->adamw[GROUP_HEAD] = (struct adamw_rates){f->unembedding_lr * scale * width, .8, .96, .01};
+    r->adamw[GROUP_EMBED] = (struct adamw_rates){embed, .8, .995, .001};
+    r->adamw[GROUP_VALUES] = (struct adamw_rates){embed * .5, .8, .995, .01};
+    r->adamw[GROUP_RESID] = (struct adamw_rates){f->scalar_lr * scale * .01, .8, .95, .05};
+    r->adamw[GROUP_X0] = (struct adamw_rates){f->scalar_lr * scale, .96, .95, 0};
+    r->adamw[GROUP_SMEAR] = (struct adamw_rates){.2, .8, .95, 0}; /* whatever the batch */
+    r->matrix_lr = f->matrix_lr * scale;
+    r->muon_beta2 = .9;
+}
+
+static void set_rates_january(struct train_recipe *r, double scale)
+{
+    const struct train_flags *f = &r->flags;
+    const double width = sqrt((double)TUNED_WIDTH / (double)r->config.hidden);
+    const struct adamw_rates rates = {0, f->adam_beta1, f->adam_beta2, f->weight_decay};
+    r->adamw[GROUP_HEAD] = r->adamw[GROUP_EMBED] = rates;
+    r->adamw[GROUP_HEAD].lr = f->unembedding_lr * scale * width;
+    r->adamw[GROUP_EMBED].lr = f->embedding_lr * scale * width;
+    r->matrix_lr = f->matrix_lr * scale;
+}
+
+static enum sol_status check(const struct train_recipe *r, int64_t vocab)
+{
+    const struct train_flags *f = &r->flags;
+    if (vocab < 2) return status_set(SOL_E_ARGUMENT, "a vocabulary of %lld", (long long)vocab);
+    if (f->total_batch_size != -1 && f->total_batch_size < 1)
+        return status_set(SOL_E_ARGUMENT, "--total-batch-size must be positive, or -1");
+    if (f->device_batch_size != -1 && f->device_batch_size < 1)
+        return status_set(SOL_E_ARGUMENT, "--device-batch-size must be positive, or -1");
+    return SOL_OK;
+}
+
+enum sol_status recipe_settle(const struct train_flags *flags, int64_t vocab,
+                              struct train_recipe *r)
+{
+    *r = (struct train_recipe){.flags = *flags, .length = flags->max_seq_len};
+    struct train_flags *f = &r->flags;
+    r->january = strcmp(f->recipe, "2026-01") == 0;
+    fill_flags(f, r->january);
+    SOL_TRY(check(r, vocab));
+    SOL_TRY(set_config(f, f->depth, vocab, r->january, &r->config));
+    count(r);
+    r->device_batch = f->device_batch_size > 0 ? f->device_batch_size : 0;
+    r->clip = f->grad_clip;
+    double horizon = floor(f->target_param_data_ratio * (double)r->scaling_parameters);
+    double reference = horizon;
+    if (!r->january) {
+        struct model_config tuned;
+        SOL_TRY(set_config(f, TUNED_DEPTH, vocab, false, &tuned));
+        reference = f->target_param_data_ratio * (double)scaling_parameters(&tuned, false);
+    }
+    r->total_batch = f->total_batch_size > 0 ? f->total_batch_size
+                     : r->january            ? TUNED_BATCH
+                                             : auto_batch(horizon, reference);
+    const double scale = sqrt((double)r->total_batch / TUNED_BATCH);
+    if (r->january)
+        set_rates_january(r, scale);
+    else
+        set_rates_july(r, scale);
+    if (!r->january) r->matrix_decay = f->weight_decay * scale * (reference / horizon);
+    return set_horizon(r, horizon);
+}
+
+enum sol_status recipe_micro_batches(const struct train_recipe *r, int64_t device_batch,
+                                     int64_t *out)
+{
+    const int64_t tokens = device_batch * r->length;
+    *out = r->total_batch / tokens;
+    if (r->total_batch % tokens == 0) return SOL_OK;
+    return status_set(SOL_E_ARGUMENT,
+                      "an update of %lld tokens is no multiple of %lld sequences of %lld tokens; "
+                      "change --total-batch-size, --device-batch-size or --max-seq-len",
+                      (long long)r->total_batch, (long long)device_batch, (long long)r->length);
+}
+
+/* ---- schedules ---- */
+
+static double fall(const struct train_recipe *r, int64_t step, int64_t warmup)
+{
+    const struct train_flags *f = &r->flags;
+    const double n = (double)r->iterations, down = nearbyint(f->warmdown_ratio * n);
+    if (strcmp(f->schedule, "constant") == 0) return 1;
+    if (strcmp(f->schedule, "cosine") == 0) {
+        double done = ((double)(step - warmup)) / (n > (double)warmup ? n - (double)warmup : 1);
+        return f->final_lr_frac + (1 - f->final_lr_frac) * 0.5 * (1 + cos(M_PI * done));
+    }
+    if ((double)step <= n - down) return 1;
+    double left = (n - (double)step) / down;
+    return left + (1 - left) * f->final_lr_frac;
+}
+
+/* Rises over 400 updates, and falls with the rates. Where both say something, the rise counts. */
+static double momentum_july(const struct train_recipe *r, int64_t step)
+{
+    enum { RISE = 400 };
+    const double n = (double)r->iterations, down = nearbyint(r->flags.warmdown_ratio * n);
+    if (step < RISE) return 0.85 + (0.97 - 0.85) * (double)step / RISE;
+    if ((double)step < n - down) return 0.97;
+    double done = ((double)step - (n - down)) / down;
+    return 0.97 * (1 - done) + 0.90 * done;
+}
+
+static double momentum_january(int64_t step)
+{
+    enum { RISE = 300 };
+    double done = step < RISE ? (double)step / RISE : 1;
+    return (1 - done) * 0.85 + done * 0.95;
+}
+
+struct train_rates recipe_rates(const struct train_recipe *r, int64_t step)
+{
+    const struct train_flags *f = &r->flags;
+    int64_t warmup = f->warmup_steps;
+    if (r->january && f->warmup_ratio > 0)
+        warmup = (int64_t)nearbyint(f->warmup_ratio * (double)r->iterations);
+    struct train_rates rates = {
+        .lr = step < warmup ? (double)(step + 1) / (double)warmup : fall(r, step, warmup),
+        .momentum = r->january ? momentum_january(step) : momentum_july(r, step),
+        .decay = r->matrix_decay * 0.5 * (1 + cos(M_PI * (double)step / (double)r->iterations)),
+    };
+    return rates;
+}

@@ -1,0 +1,60 @@
+/* A training run as numbers: what the flags and the dial say about the model, the batch, the
+ * horizon and the rates. The dial and its constants are those of karpathy/nanochat, July 2026
+ * (92d63d4) and January 7, 2026 (ccf4b7f). */
+#ifndef TRAIN_RECIPE_H
+#define TRAIN_RECIPE_H
+
+#include "model/model.h"
+#include "train/flags.h"
+
+/* Parameters that share rates. */
+enum param_group {
+    GROUP_HEAD,
+    GROUP_EMBED,
+    GROUP_VALUES, /* value embeddings */
+    GROUP_RESID,  /* scales of the residual stream */
+    GROUP_X0,     /* of the embedding in it */
+    GROUP_SMEAR,  /* smear's gate and scale, backout's scale */
+    GROUP_MATRIX, /* by Muon */
+    GROUP_COUNT
+};
+
+struct adamw_rates {
+    double lr, beta1, beta2, decay;
+};
+
+struct train_recipe {
+    struct train_flags flags; /* what was not given is filled in */
+    bool january;
+    struct model_config config;
+    int64_t length, device_batch; /* of a micro-batch: sequences; 0: to be chosen */
+    int64_t total_batch;          /* tokens of an update */
+    int64_t iterations;
+    struct adamw_rates adamw[GROUP_MATRIX]; /* before the schedule */
+    double matrix_lr, matrix_decay, muon_beta2;
+    double clip; /* largest norm of the gradients, 0: any */
+    /* counts */
+    int64_t parameters, scaling_parameters; /* all; those that the horizon is for */
+    double flops_per_token;                 /* as nanochat counts: windows as if not causal */
+};
+
+/* Which group a weight is of. */
+struct weight;
+enum param_group recipe_group(const struct weight *weight);
+
+/* Of a model with a vocabulary of `vocab` tokens. Errors say what cannot be. */
+enum sol_status recipe_settle(const struct train_flags *flags, int64_t vocab,
+                              struct train_recipe *out);
+/* With micro-batches of `device_batch` sequences: how many an update has. SOL_E_ARGUMENT where the
+ * batch cannot be cut so. */
+enum sol_status recipe_micro_batches(const struct train_recipe *recipe, int64_t device_batch,
+                                     int64_t *out);
+
+/* At update `step`, from 0. */
+struct train_rates {
+    double lr;              /* times every rate */
+    double momentum, decay; /* of Muon */
+};
+struct train_rates recipe_rates(const struct train_recipe *recipe, int64_t step);
+
+#endif

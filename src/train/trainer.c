@@ -1,0 +1,585 @@
+/* See trainer.h. */
+#include "train/trainer.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cpu.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "gpu/device.h"
+#include "model/model.h"
+
+enum {
+    SEQUENCES_MAX = 32, /* where nothing is said: more are no faster */
+    SLOTS = 2,          /* what the host writes while the device reads the other */
+    LOGITS_GPU = 512 << 20,
+    LOGITS_CPU = 32 << 20, /* of a stretch of the loss */
+    RESERVE = 256 << 20,   /* of a GPU's memory, for what libraries and graphs take */
+};
+
+/* What is no larger than a page, in device memory: one copy in, one out. */
+struct small {
+    struct update_rates rates;
+    float sum, clip;
+};
+
+/* The host's side of a transfer: the same memory where there is no GPU. */
+struct slot {
+    void *input;
+    struct update_rates *rates;
+    float *results; /* loss, sum of squares */
+    struct gpu_event *read, *ready;
+    bool used;
+    int64_t step;
+};
+
+struct trainer {
+    struct trainer_params params;
+    const struct train_recipe *recipe;
+    struct params *weights;
+    struct activations act;
+    struct batch batch;
+    struct op_context context;
+    struct gpu *gpu;
+    void *memory, *scratch, *pinned;
+    struct small *small;
+    size_t scratch_bytes;
+    struct plan *micro, *evaluation, *update, *copies;
+    struct slot inputs[SLOTS], results[SLOTS];
+    int next_input;
+    float *nll;     /* host's copy */
+    int32_t *count; /* for `order` */
+};
+
+void trainer_params_init(struct trainer_params *params)
+{
+    *params = (struct trainer_params){.recompute = -1};
+    chooser_init(&params->chooser, cpu_info()->cores);
+}
+
+size_t trainer_memory_total(const struct trainer_memory *m)
+{
+    return m->weights + m->gradients + m->optimizer + m->activations + m->scratch;
+}
+
+/* ---- plans ---- */
+
+static int64_t rows_of(const struct trainer *t)
+{
+    return t->act.sequences * t->recipe->length;
+}
+
+static int64_t loss_chunk(const struct trainer *t)
+{
+    const int64_t row = (t->recipe->config.vocab + 63) / 64 * 64 * (t->params.bf16 ? 2 : 4);
+    int64_t most = (t->gpu ? LOGITS_GPU : LOGITS_CPU) / row, chunk = rows_of(t);
+    if (t->params.loss_chunk) return t->params.loss_chunk;
+    if (most < 1) most = 1;
+    const int64_t parts = (chunk + most - 1) / most;
+    return (chunk + parts - 1) / parts;
+}
+
+static struct pass pass_of(const struct trainer *t, bool evaluate)
+{
+    return (struct pass){.params = t->weights,
+                         .buffers = &t->act.at,
+                         .batch = &t->batch,
+                         .sequences = t->act.sequences,
+                         .length = t->recipe->length,
+                         .loss_chunk = loss_chunk(t),
+                         .dtype = t->act.dtype,
+                         .evaluate = evaluate,
+                         .recompute_act = t->act.recompute_act,
+                         .rounded_rotation = t->recipe->january};
+}
+
+enum list { MICRO, EVALUATION, UPDATE, COPIES, LISTS };
+
+static void build(const struct trainer *t, enum list list, struct plan *plan)
+{
+    const struct pass pass = pass_of(t, list == EVALUATION);
+    const struct update update = {.params = t->weights,
+                                  .recipe = t->recipe,
+                                  .rates = &t->small->rates,
+                                  .sum = &t->small->sum,
+                                  .clip = &t->small->clip,
+                                  .bf16 = t->params.bf16};
+    if (list == MICRO || list == EVALUATION) pass_forward(plan, &pass);
+    if (list == MICRO) pass_backward(plan, &pass);
+    if (list == UPDATE) update_build(plan, &update);
+    if (list == COPIES) update_copies(plan, t->weights);
+}
+
+static enum sol_status make_plan(const struct trainer *t, enum list list, bool dry,
+                                 struct plan **out)
+{
+    SOL_TRY(plan_create(&t->params.chooser, out));
+    if (!dry) plan_share(*out, t->scratch, t->scratch_bytes);
+    build(t, list, *out);
+    return dry ? plan_finish_dry(*out) : plan_finish(*out);
+}
+
+/* The most that any of the plans needs. */
+static enum sol_status measure_scratch(struct trainer *t)
+{
+    t->scratch_bytes = 0;
+    for (int list = 0; list < LISTS; list++) {
+        struct plan *plan = NULL;
+        enum sol_status status = make_plan(t, list, true, &plan);
+        size_t bytes = plan ? plan_bytes(plan) : 0;
+        plan_destroy(plan);
+        if (status != SOL_OK) return status;
+        if (bytes > t->scratch_bytes) t->scratch_bytes = bytes;
+    }
+    return SOL_OK;
+}
+
+/* ---- memory ---- */
+
+static void set_batch(struct trainer *t)
+{
+    struct pass_buffers *b = &t->act.at;
+    t->batch = (struct batch){.n_tokens = rows_of(t),
+                              .token = b->token,
+                              .position = b->position,
+                              .sequence = b->sequence,
+                              .previous = b->previous};
+}
+
+/* What a micro-batch of that many sequences takes; nothing is allocated but tables. */
+static enum sol_status describe(struct trainer *t, int64_t sequences, bool recompute)
+{
+    activations_free(&t->act);
+    t->act = (struct activations){.recipe = t->recipe,
+                                  .sequences = sequences,
+                                  .dtype = t->params.bf16 ? DTYPE_BF16 : DTYPE_F32,
+                                  .recompute_act = recompute};
+    SOL_TRY(activations_describe(&t->act));
+    t->small = plan_nowhere;
+    set_batch(t);
+    return measure_scratch(t);
+}
+
+void trainer_memory(const struct trainer *t, struct trainer_memory *out)
+{
+    *out = (struct trainer_memory){.weights = t->weights->value_bytes,
+                                   .gradients = t->weights->grad_bytes,
+                                   .optimizer = t->weights->state_bytes,
+                                   .activations = t->act.size,
+                                   .scratch = t->scratch_bytes};
+}
+
+static size_t size_now(const struct trainer *t)
+{
+    struct trainer_memory m;
+    trainer_memory(t, &m);
+    return trainer_memory_total(&m);
+}
+
+static enum sol_status available(const struct trainer *t, size_t *out)
+{
+    *out = memory_available();
+    if (!t->gpu) return SOL_OK;
+    SOL_TRY(gpu_memory_free(t->gpu, out));
+    *out = *out > RESERVE ? *out - RESERVE : 0;
+    return SOL_OK;
+}
+
+static enum sol_status too_little(const struct trainer *t, size_t room)
+{
+    const double gib = 1 << 30;
+    struct trainer_memory m;
+    trainer_memory(t, &m);
+    return status_set(
+        SOL_E_MEMORY,
+        "%lld sequences of %lld tokens need %.2f GiB (weights %.2f, gradients %.2f, optimizer "
+        "%.2f, activations %.2f, scratch %.2f) and %.2f are free; lower --device-batch-size or "
+        "--max-seq-len",
+        (long long)t->act.sequences, (long long)t->recipe->length, (double)size_now(t) / gib,
+        (double)m.weights / gib, (double)m.gradients / gib, (double)m.optimizer / gib,
+        (double)m.activations / gib, (double)m.scratch / gib, (double)room / gib);
+}
+
+/* The most sequences that fit and divide an update; of one count rather all kept than made again.
+ */
+static enum sol_status choose_size(struct trainer *t)
+{
+    const struct trainer_params *p = &t->params;
+    size_t room;
+    SOL_TRY(available(t, &room));
+    int64_t most = p->sequences ? p->sequences : SEQUENCES_MAX, least = p->sequences ? most : 1;
+    for (int64_t n = most; n >= least; n--) {
+        if (!p->sequences && t->recipe->total_batch % (n * t->recipe->length)) continue;
+        for (int again = p->recompute == 1; again <= (p->recompute != 0); again++) {
+            SOL_TRY(describe(t, n, again));
+            if (!room || size_now(t) <= room) return SOL_OK;
+        }
+    }
+    if (t->act.sequences) return too_little(t, room);
+    return status_set(SOL_E_ARGUMENT,
+                      "an update of %lld tokens has no whole sequences of %lld; change "
+                      "--total-batch-size or --max-seq-len",
+                      (long long)t->recipe->total_batch, (long long)t->recipe->length);
+}
+
+static enum sol_status take(struct trainer *t, const char *name, size_t bytes, void **out)
+{
+    return t->gpu ? gpu_alloc(t->gpu, name, bytes, out) : pages_alloc(bytes, out);
+}
+
+static enum sol_status allocate(struct trainer *t)
+{
+    SOL_TRY(take(t, "activations", t->act.size, &t->memory));
+    SOL_TRY(take(t, "scratch", t->scratch_bytes + 1, &t->scratch));
+    void *small;
+    SOL_TRY(take(t, "rates", sizeof *t->small, &small));
+    t->small = small;
+    activations_place(&t->act, t->memory);
+    set_batch(t);
+    return SOL_OK;
+}
+
+/* Host memory of both directions; on the CPU a slot is the memory itself. */
+static enum sol_status make_slots(struct trainer *t)
+{
+    const size_t line = 256, inputs = t->act.input_bytes;
+    const size_t rates = (sizeof(struct update_rates) + line - 1) / line * line;
+    char *at = NULL;
+    if (t->gpu) {
+        SOL_TRY(gpu_alloc_pinned(t->gpu, SLOTS * (inputs + rates + line), &t->pinned));
+        at = t->pinned;
+    } else {
+        t->pinned = calloc(SLOTS, rates + line);
+        if (!t->pinned) return status_set(SOL_E_MEMORY, "no memory for a trainer");
+        at = t->pinned;
+    }
+    for (int i = 0; i < SLOTS; i++) {
+        struct slot *in = &t->inputs[i], *out = &t->results[i];
+        in->input = t->gpu ? at : (void *)t->act.at.token;
+        at += t->gpu ? inputs : 0;
+        out->rates = (void *)at;
+        out->results = (void *)(at + rates);
+        at += rates + line;
+        if (!t->gpu) continue;
+        SOL_TRY(gpu_event_create(t->gpu, &in->read));
+        SOL_TRY(gpu_event_create(t->gpu, &out->ready));
+    }
+    return SOL_OK;
+}
+
+/* ---- what stays from step to step ---- */
+
+static enum sol_status put(struct trainer *t, void *to, const void *from, size_t bytes)
+{
+    if (t->gpu) return gpu_copy_in(t->context.stream, to, from, bytes);
+    memcpy(to, from, bytes);
+    return SOL_OK;
+}
+
+static enum sol_status clear(struct trainer *t, void *to, size_t bytes)
+{
+    if (t->gpu) return gpu_zero(t->context.stream, to, bytes);
+    memset(to, 0, bytes);
+    return SOL_OK;
+}
+
+static enum sol_status set_constants(struct trainer *t)
+{
+    const int64_t rows = rows_of(t), length = t->recipe->length;
+    const int64_t half = t->recipe->config.head_dim / 2;
+    struct pass_buffers *b = &t->act.at;
+    int32_t *numbers = calloc((size_t)(2 * rows + half), sizeof *numbers);
+    if (!numbers) return status_set(SOL_E_MEMORY, "no memory for positions");
+    float *frequencies = (float *)(void *)(numbers + 2 * rows);
+    for (int64_t i = 0; i < rows; i++) {
+        numbers[i] = (int32_t)(i % length);
+        numbers[rows + i] = (int32_t)(i / length);
+    }
+    model_rope_frequencies(&t->recipe->config, false, frequencies, &b->rope_scale);
+    enum sol_status status = put(t, b->position, numbers, (size_t)rows * 4);
+    if (status == SOL_OK) status = put(t, b->sequence, numbers + rows, (size_t)rows * 4);
+    if (status == SOL_OK) status = put(t, b->inv_freq, frequencies, (size_t)half * 4);
+    if (status == SOL_OK) status = clear(t, b->loss, sizeof *b->loss);
+    if (status == SOL_OK) status = clear(t, t->small, sizeof *t->small);
+    if (status == SOL_OK) status = trainer_wait(t);
+    free(numbers);
+    return status;
+}
+
+/* ---- life ---- */
+
+static enum sol_status create_weights(struct trainer *t, bool outline)
+{
+    const struct params_options options = {
+        .recipe = t->recipe, .gpu = t->gpu, .bf16 = t->params.bf16, .outline = outline};
+    params_destroy(t->weights);
+    SOL_TRY(params_create(&options, &t->weights));
+    return update_check(t->weights);
+}
+
+static enum sol_status make_plans(struct trainer *t)
+{
+    /* The rotation's scale is known to plans when they are made. */
+    float *unused = calloc((size_t)t->recipe->config.head_dim, sizeof *unused);
+    if (!unused) return status_set(SOL_E_MEMORY, "no memory for frequencies");
+    model_rope_frequencies(&t->recipe->config, false, unused, &t->act.at.rope_scale);
+    free(unused);
+    SOL_TRY(make_plan(t, MICRO, false, &t->micro));
+    SOL_TRY(make_plan(t, EVALUATION, false, &t->evaluation));
+    SOL_TRY(make_plan(t, UPDATE, false, &t->update));
+    return make_plan(t, COPIES, false, &t->copies);
+}
+
+static enum sol_status start(struct trainer *t)
+{
+    SOL_TRY(create_weights(t, true));
+    SOL_TRY(choose_size(t));
+    SOL_TRY(create_weights(t, false));
+    SOL_TRY(allocate(t));
+    SOL_TRY(make_plans(t));
+    SOL_TRY(make_slots(t));
+    t->nll = calloc((size_t)rows_of(t), sizeof *t->nll);
+    t->count = calloc((size_t)t->recipe->config.vocab + 1, sizeof *t->count);
+    if (!t->nll || !t->count) return status_set(SOL_E_MEMORY, "no memory for a trainer");
+    return set_constants(t);
+}
+
+enum sol_status trainer_create(const struct trainer_params *params, struct trainer **out)
+{
+    *out = NULL;
+    struct trainer *t = calloc(1, sizeof *t);
+    if (!t) return status_set(SOL_E_MEMORY, "no memory for a trainer");
+    t->params = *params;
+    t->recipe = params->recipe;
+    t->gpu = params->chooser.device.gpu;
+    int threads = params->threads ? params->threads : cpu_info()->cores;
+    enum sol_status status = pool_create(threads, &t->context.pool);
+    if (status != SOL_OK) goto fail;
+    t->params.chooser.device.workers = pool_size(t->context.pool);
+    if (t->gpu) status = gpu_stream_create(t->gpu, &t->context.stream);
+    if (status == SOL_OK) status = start(t);
+    if (status != SOL_OK) goto fail;
+    *out = t;
+    return SOL_OK;
+fail:
+    trainer_destroy(t);
+    return status;
+}
+
+static void give(struct trainer *t, void *memory, size_t bytes)
+{
+    if (t->gpu)
+        gpu_free(t->gpu, memory);
+    else
+        pages_free(memory, bytes);
+}
+
+void trainer_destroy(struct trainer *t)
+{
+    if (!t) return;
+    if (t->context.stream) gpu_settle(t->context.stream);
+    plan_destroy(t->micro);
+    plan_destroy(t->evaluation);
+    plan_destroy(t->update);
+    plan_destroy(t->copies);
+    for (int i = 0; i < SLOTS; i++) {
+        gpu_event_destroy(t->inputs[i].read);
+        gpu_event_destroy(t->results[i].ready);
+    }
+    if (t->gpu)
+        gpu_free_pinned(t->gpu, t->pinned);
+    else
+        free(t->pinned);
+    if (t->memory) {
+        give(t, t->memory, t->act.size);
+        if (t->scratch) give(t, t->scratch, t->scratch_bytes + 1);
+        if (t->small != plan_nowhere) give(t, t->small, sizeof *t->small);
+    }
+    activations_free(&t->act);
+    params_destroy(t->weights);
+    gpu_stream_destroy(t->context.stream);
+    pool_destroy(t->context.pool);
+    free(t->nll);
+    free(t->count);
+    free(t);
+}
+
+struct params *trainer_weights(struct trainer *t)
+{
+    return t->weights;
+}
+
+struct gpu_stream *trainer_stream(struct trainer *t)
+{
+    return t->context.stream;
+}
+
+struct pool *trainer_pool(struct trainer *t)
+{
+    return t->context.pool;
+}
+
+int64_t trainer_sequences(const struct trainer *t)
+{
+    return t->act.sequences;
+}
+
+bool trainer_recomputes(const struct trainer *t)
+{
+    return t->act.recompute_act;
+}
+
+const struct activations *trainer_activations(const struct trainer *t)
+{
+    return &t->act;
+}
+
+struct plan *trainer_micro_plan(struct trainer *t)
+{
+    return t->micro;
+}
+
+struct plan *trainer_update_plan(struct trainer *t)
+{
+    return t->update;
+}
+
+/* ---- steps ---- */
+
+enum sol_status trainer_refresh(struct trainer *t)
+{
+    return plan_run(t->copies, &t->context, false, NULL);
+}
+
+enum sol_status trainer_init(struct trainer *t)
+{
+    SOL_TRY(params_init(t->weights, t->recipe, t->context.stream));
+    return trainer_refresh(t);
+}
+
+enum sol_status trainer_check(const struct trainer *t, const struct micro_batch *batch)
+{
+    const int64_t rows = rows_of(t), vocab = t->recipe->config.vocab;
+    for (int64_t i = 0; i < rows; i++)
+        if (batch->x[i] < 0 || batch->x[i] >= vocab || batch->y[i] < -1 || batch->y[i] >= vocab)
+            return status_set(SOL_E_ARGUMENT,
+                              "token %d (target %d) at %lld of sequence %lld is not among the %lld "
+                              "of the vocabulary",
+                              batch->x[i], batch->y[i], (long long)(i % t->recipe->length),
+                              (long long)(i / t->recipe->length), (long long)vocab);
+    return SOL_OK;
+}
+
+/* Rows by rising token: counted, then dealt out. */
+static void find_order(struct trainer *t, const int32_t *x, int32_t *order)
+{
+    const int64_t rows = rows_of(t), vocab = t->recipe->config.vocab;
+    memset(t->count, 0, (size_t)(vocab + 1) * sizeof *t->count);
+    for (int64_t i = 0; i < rows; i++) t->count[x[i] + 1]++;
+    for (int64_t i = 0; i < vocab; i++) t->count[i + 1] += t->count[i];
+    for (int64_t i = 0; i < rows; i++) order[t->count[x[i]]++] = (int32_t)i;
+}
+
+static void *in_slot(const struct trainer *t, const struct slot *slot, const void *device)
+{
+    return (char *)slot->input + ((const char *)device - (const char *)t->act.at.token);
+}
+
+/* Puts a micro-batch where the ops read it. */
+static enum sol_status place(struct trainer *t, const struct micro_batch *batch, double weight)
+{
+    const size_t rows = (size_t)rows_of(t);
+    const struct pass_buffers *b = &t->act.at;
+    struct slot *slot = &t->inputs[t->next_input];
+    t->next_input = (t->next_input + 1) % SLOTS;
+    if (slot->read && slot->used) SOL_TRY(gpu_event_wait(slot->read));
+    int64_t targets = 0;
+    for (size_t i = 0; i < rows; i++) targets += batch->y[i] >= 0;
+    int32_t *order = in_slot(t, slot, b->order);
+    memcpy(in_slot(t, slot, b->token), batch->x, rows * sizeof *batch->x);
+    memcpy(in_slot(t, slot, b->target), batch->y, rows * sizeof *batch->y);
+    if (batch->order)
+        memcpy(order, batch->order, rows * sizeof *order);
+    else
+        find_order(t, batch->x, order);
+    *(float *)in_slot(t, slot, b->scale) = targets ? (float)(weight / (double)targets) : 0;
+    if (!t->gpu) return SOL_OK;
+    SOL_TRY(gpu_copy_in(t->context.stream, b->token, slot->input, t->act.input_bytes));
+    slot->used = true;
+    return gpu_event_record(slot->read, t->context.stream);
+}
+
+enum sol_status trainer_micro(struct trainer *t, const struct micro_batch *batch, double weight,
+                              bool timed)
+{
+    SOL_TRY(place(t, batch, weight));
+    return plan_run(t->micro, &t->context, timed, NULL);
+}
+
+/* Results to the host, and to zero. */
+static enum sol_status fetch_results(struct trainer *t, struct slot *slot)
+{
+    float *loss = t->act.at.loss, *sum = &t->small->sum;
+    if (!t->gpu) {
+        slot->results[0] = *loss;
+        slot->results[1] = *sum;
+    } else {
+        struct gpu_stream *stream = t->context.stream;
+        SOL_TRY(gpu_copy_out(stream, &slot->results[0], loss, sizeof *loss));
+        SOL_TRY(gpu_copy_out(stream, &slot->results[1], sum, sizeof *sum));
+        SOL_TRY(gpu_event_record(slot->ready, stream));
+    }
+    SOL_TRY(clear(t, loss, sizeof *loss));
+    return clear(t, sum, sizeof *sum);
+}
+
+enum sol_status trainer_update(struct trainer *t, int64_t step, bool timed)
+{
+    struct slot *slot = &t->results[step % SLOTS];
+    if (slot->used && slot->ready) SOL_TRY(gpu_event_wait(slot->ready));
+    update_rates_at(t->recipe, t->weights, step, slot->rates);
+    SOL_TRY(put(t, &t->small->rates, slot->rates, sizeof *slot->rates));
+    SOL_TRY(plan_run(t->update, &t->context, timed, NULL));
+    slot->step = step;
+    slot->used = true;
+    return fetch_results(t, slot);
+}
+
+enum sol_status trainer_results(struct trainer *t, int64_t step, double *loss, double *norm)
+{
+    const struct slot *slot = &t->results[step % SLOTS];
+    *loss = *norm = NAN;
+    if (!slot->used || slot->step != step)
+        return status_set(SOL_E_ARGUMENT, "update %lld is not one of the last two",
+                          (long long)step);
+    if (slot->ready) SOL_TRY(gpu_event_wait(slot->ready));
+    *loss = (double)slot->results[0];
+    *norm = sqrt((double)slot->results[1]);
+    return SOL_OK;
+}
+
+enum sol_status trainer_evaluate(struct trainer *t, const struct micro_batch *batch, float *nll)
+{
+    const size_t bytes = (size_t)rows_of(t) * sizeof *nll;
+    SOL_TRY(place(t, batch, 0)); /* so that the loss stays */
+    SOL_TRY(plan_run(t->evaluation, &t->context, false, NULL));
+    if (t->gpu) {
+        SOL_TRY(gpu_copy_out(t->context.stream, nll, t->act.at.nll, bytes));
+        return gpu_wait(t->context.stream);
+    }
+    memcpy(nll, t->act.at.nll, bytes);
+    return SOL_OK;
+}
+
+enum sol_status trainer_drop_gradients(struct trainer *t)
+{
+    SOL_TRY(clear(t, t->act.at.loss, sizeof *t->act.at.loss));
+    return clear(t, t->weights->grads, t->weights->grad_bytes);
+}
+
+enum sol_status trainer_wait(struct trainer *t)
+{
+    return t->gpu ? gpu_wait(t->context.stream) : SOL_OK;
+}

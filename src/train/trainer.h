@@ -1,0 +1,75 @@
+/* A model in training: parameters, activations, and the plans of a micro-step, an evaluation and an
+ * update, made once. One thread at a time. On a GPU everything is put on one stream; only reading
+ * results waits for it. */
+#ifndef TRAIN_TRAINER_H
+#define TRAIN_TRAINER_H
+
+#include "train/activations.h"
+#include "train/update.h"
+
+struct trainer;
+
+struct trainer_params {
+    const struct train_recipe *recipe; /* stays the caller's, and must stay */
+    int64_t sequences;                 /* of a micro-batch; 0: the most that fit, up to 32 */
+    int64_t loss_chunk;                /* rows of logits at a time; 0: by the size of a row */
+    bool bf16;                         /* activations and products; else float32 */
+    int recompute;                     /* 1: wide activations are made again, -1: where they do not
+                                          fit, 0: never */
+    int threads;                       /* 0: all cores */
+    struct chooser chooser;
+};
+void trainer_params_init(struct trainer_params *params);
+
+/* Bytes by what they are for. */
+struct trainer_memory {
+    size_t weights, gradients, optimizer, activations, scratch;
+};
+size_t trainer_memory_total(const struct trainer_memory *memory);
+
+/* SOL_E_MEMORY with the figures where nothing fits. */
+enum sol_status trainer_create(const struct trainer_params *params, struct trainer **out);
+void trainer_destroy(struct trainer *trainer); /* takes NULL */
+
+struct params *trainer_weights(struct trainer *trainer);
+struct gpu_stream *trainer_stream(struct trainer *trainer); /* NULL on the CPU */
+struct pool *trainer_pool(struct trainer *trainer);
+int64_t trainer_sequences(const struct trainer *trainer); /* of a micro-batch */
+bool trainer_recomputes(const struct trainer *trainer);
+void trainer_memory(const struct trainer *trainer, struct trainer_memory *out);
+const struct activations *trainer_activations(const struct trainer *trainer);
+/* Of a micro-step, and of an update: for costs and times. */
+struct plan *trainer_micro_plan(struct trainer *trainer);
+struct plan *trainer_update_plan(struct trainer *trainer);
+
+/* Sets first values, and all else to zero. */
+enum sol_status trainer_init(struct trainer *trainer);
+/* After values were written from outside. */
+enum sol_status trainer_refresh(struct trainer *trainer);
+
+/* x and y [sequences][length]; y -1 has no target. */
+struct micro_batch {
+    const int32_t *x, *y;
+    const int32_t *order; /* [sequences * length] rows by rising token, or NULL: found here */
+};
+/* SOL_E_ARGUMENT where a token is not of the vocabulary. */
+enum sol_status trainer_check(const struct trainer *trainer, const struct micro_batch *batch);
+
+/* Forward and backward: the loss, the mean over the micro-batch's targets, times `weight`, and its
+ * gradients are added to what is there. */
+enum sol_status trainer_micro(struct trainer *trainer, const struct micro_batch *batch,
+                              double weight, bool timed);
+/* The weights' step number `step`, from 0; gradients are zero after it. */
+enum sol_status trainer_update(struct trainer *trainer, int64_t step, bool timed);
+/* Of one of the last two updates: the loss that its micro-batches added up to, and the norm of
+ * their gradients before it was clipped. Waits for it, not for what was put behind it. */
+enum sol_status trainer_results(struct trainer *trainer, int64_t step, double *loss, double *norm);
+/* nll [sequences * length] of each target in nats, 0 where there is none. No gradients. */
+enum sol_status trainer_evaluate(struct trainer *trainer, const struct micro_batch *batch,
+                                 float *nll);
+/* All gradients to zero. */
+enum sol_status trainer_drop_gradients(struct trainer *trainer);
+/* Until all that was put is done; errors of the device show here. */
+enum sol_status trainer_wait(struct trainer *trainer);
+
+#endif
