@@ -1,7 +1,6 @@
 #include "ops/cases.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "ops/ops.h"
@@ -74,18 +73,6 @@ static void spoil_rows(float *x, int64_t rows, int64_t cols, struct rng *rng)
         x[(2 * i + 1) * cols + rng_range(rng, 0, cols - 1)] = bad[i];
 }
 
-static float magnitude(const struct case_maker *c)
-{
-    return c->kind != CASE_EXTREME ? 1 : c->index % 2 ? 1e4f : 1e-4f;
-}
-
-float *case_sums(struct case_maker *c, int64_t n, float scale)
-{
-    float *x = case_vector(c, n, 0.1f * scale);
-    for (int64_t i = 0; x && i < n; i++) x[i] = magnitude(c) * (x[i] + 4 * scale);
-    return x;
-}
-
 struct matrix case_rows(struct case_maker *c, int64_t rows, int64_t cols, float scale)
 {
     float *x = case_vector(c, rows * cols, scale);
@@ -93,9 +80,10 @@ struct matrix case_rows(struct case_maker *c, int64_t rows, int64_t cols, float 
     if (!x) return out;
     if (c->kind == CASE_NONFINITE) spoil_rows(x, rows, cols, c->rng);
     if (c->kind != CASE_EXTREME) return out;
+    float magnitude = c->index % 2 ? 1e4f : 1e-4f;
     for (int64_t i = 0; i < rows * cols; i++) {
         int64_t roll = rng_range(c->rng, 0, 99);
-        x[i] *= roll == 0 ? 0.0f : roll == 1 ? 30.0f * magnitude(c) : magnitude(c);
+        x[i] *= roll == 0 ? 0.0f : roll == 1 ? 30.0f * magnitude : magnitude;
     }
     if (rows > 2) memset(x + cols, 0, sizeof(float) * (size_t)cols);
     return out;
@@ -198,25 +186,6 @@ struct batch *case_batch(struct case_maker *c, int64_t m, int64_t n_sequences, i
     if (b->n_outputs == 0) b->output_rows[b->n_outputs++] = (int32_t)(m - 1);
     set_previous(b, vocab);
     return b;
-}
-
-static int compare_keys(const void *a, const void *b)
-{
-    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
-int32_t *case_order(struct case_maker *c, const struct batch *batch)
-{
-    if (!batch) return NULL;
-    const int64_t m = batch->n_tokens;
-    int32_t *order = ARENA_NEW(c->arena, int32_t, m);
-    int64_t *keys = ARENA_NEW(c->arena, int64_t, m);
-    if (!order || !keys) return NULL;
-    for (int64_t i = 0; i < m; i++) keys[i] = (int64_t)batch->token[i] << 32 | i;
-    qsort(keys, (size_t)m, sizeof *keys, compare_keys);
-    for (int64_t i = 0; i < m; i++) order[i] = (int32_t)(keys[i] & UINT32_MAX);
-    return order;
 }
 
 static void *random_cache(struct case_maker *c, enum dtype dtype, int64_t count)

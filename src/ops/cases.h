@@ -72,9 +72,6 @@ bool case_make(const struct op *op, struct case_maker *c, void *args);
 struct matrix case_rows(struct case_maker *c, int64_t rows, int64_t cols, float scale);
 /* [n] plain finite floats of sd `scale` (biases, gains, sinks). */
 float *case_vector(struct case_maker *c, int64_t n, float scale);
-/* [n] what sums are added to: several times `scale`, their size when inputs are ordinary, so that
- * what comes out is never what cancelling leaves. */
-float *case_sums(struct case_maker *c, int64_t n, float scale);
 struct matrix case_output(struct case_maker *c, int64_t rows, int64_t cols); /* zeroed */
 /* Of CASE_TIMED, rows are repeated: drawing and encoding all would take longer than what is timed.
  */
@@ -89,8 +86,6 @@ enum dtype case_weight_dtype(const struct case_maker *c);
  * many rows each, all of them wanted. */
 struct batch *case_batch(struct case_maker *c, int64_t m, int64_t n_sequences, int64_t max_start,
                          int64_t vocab);
-/* Its rows by rising token, those of one by rising row. */
-int32_t *case_order(struct case_maker *c, const struct batch *batch);
 /* A cache for it, filled with random keys and values: a ring for a window, else shuffled pages. */
 struct kv_layer case_kv(struct case_maker *c, const struct batch *batch, enum dtype dtype,
                         int64_t window, int64_t n_kv_heads, int64_t head_dim);
