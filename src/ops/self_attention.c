@@ -106,7 +106,8 @@ const struct self_attention_case *self_attention_draw(struct case_maker *c, stru
 void self_attention_make(struct case_maker *c, const struct op_problem *p, bool sinks,
                          struct self_attention_args *a)
 {
-    const int64_t sequences = p->sequences ? p->sequences : 1, rows = sequences * p->rows;
+    const int64_t of = c->kind == CASE_TIMED ? c->sequences : p->sequences;
+    const int64_t sequences = of ? of : 1, rows = sequences * p->rows;
     const int64_t dim = p->head_dim;
     const float scale = c->kind == CASE_EXTREME ? 1e-3f : 1.5f;
     *a = (struct self_attention_args){
