@@ -11,6 +11,7 @@
 #include "cli/engine_options.h"
 #include "cli/train_options.h"
 #include "cli/train_report.h"
+#include "ops/ops.h"
 #include "train/replay.h"
 
 static const struct option options[] = {
@@ -45,7 +46,8 @@ static const struct option options[] = {
     OPTION_ENTRY(STRING, 0, "precision", "bf16|f32",
                  "of activations and products (default: bf16 on a GPU, else f32)",
                  offsetof(struct train_options, precision), 0, 0),
-    OPTION_ENTRY(FLAG, 0, "exact", NULL, "float32 throughout, sums in a fixed order",
+    OPTION_ENTRY(FLAG, 0, "exact", NULL,
+                 "float32 throughout, sums in a fixed order and of products in float64",
                  offsetof(struct train_options, exact), 0, 0),
     OPTION_ENTRY(FLAG, 0, "reference", NULL, "every op by its plain C reference (slow)",
                  offsetof(struct train_options, reference), 0, 0),
@@ -146,13 +148,29 @@ void train_params_of(const struct train_command *c, const struct train_recipe *r
     out->chooser = c->chooser;
 }
 
+/* An optimizer that makes matrices orthogonal amplifies what sums in float32 lose: on the CPU those
+ * of products are float64 then, where this processor has such a variant. */
+static enum sol_status force_exact(struct train_command *c)
+{
+    char why[OP_REASON_MAX], text[128];
+    c->chooser.loosest = NUMERICS_EXACT;
+    for (int v = 0; v < op_matmul.n_variants && !c->gpu; v++) {
+        const struct op_variant *variant = op_matmul.variants[v];
+        if (strncmp(variant->name, "matmul_f64", 10) != 0) continue;
+        if (!op_variant_fits(variant, &c->chooser.device, why)) continue;
+        snprintf(text, sizeof text, "matmul=%s", variant->name);
+        return chooser_force(&c->chooser, text);
+    }
+    return SOL_OK;
+}
+
 static enum sol_status open_device(struct train_command *c)
 {
     SOL_TRY(backend_open(c->o.backend, c->o.kernel_source, true, &c->gpu));
     chooser_init(&c->chooser, (int)c->o.threads);
     c->chooser.device.gpu = c->gpu;
     c->chooser.reference = c->o.reference;
-    if (c->o.exact) c->chooser.loosest = NUMERICS_EXACT;
+    if (c->o.exact) SOL_TRY(force_exact(c));
     for (size_t i = 0; i < c->o.force.count; i++)
         SOL_TRY(chooser_force(&c->chooser, c->o.force.values[i]));
     if (train_is_bf16(c) && !c->gpu)
