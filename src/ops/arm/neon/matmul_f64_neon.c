@@ -1,7 +1,4 @@
 /* matmul with sums in float64 (ops/vector/matmul_double.h) for neon. */
-#include <stdio.h>
-#include <string.h>
-
 #define LANES       4
 #define NEEDS       CPU_NEON
 #define NAMED(op)   op##_f64_neon

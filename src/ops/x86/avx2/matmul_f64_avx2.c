@@ -1,7 +1,4 @@
 /* matmul with sums in float64 (ops/vector/matmul_double.h) for avx2. */
-#include <stdio.h>
-#include <string.h>
-
 #define LANES       8
 #define NEEDS       CPU_AVX2
 #define NAMED(op)   op##_f64_avx2

@@ -1,7 +1,4 @@
 /* matmul with sums in float64 (ops/vector/matmul_double.h) for avx512. */
-#include <stdio.h>
-#include <string.h>
-
 #define LANES       16
 #define NEEDS       CPU_AVX512
 #define NAMED(op)   op##_f64_avx512
