@@ -1,6 +1,7 @@
 /* matmul in float32 for any instruction set with float vectors. The including file sets LANES,
  * NEEDS, NAMED(op), NAME_OF(op), and the tile that fills its registers with sums: MATMUL_ROWS x
- * MATMUL_VECTORS vectors.
+ * MATMUL_VECTORS vectors. It may set MATMUL_STEP, which does sum[r][v] += left[r] * x[v] for a tile
+ * of sums.
  *
  * Both operands are copied into panels first, in which the numbers of one step along k lie side by
  * side: left ones MATMUL_ROWS wide, right ones TILE_COLS wide, zeros where the matrix ends. The
@@ -36,7 +37,6 @@ enum {
 struct matmul_side {
     const float *data;
     int64_t count, step, k_step, product_step;
-    int64_t width;
     float *packed;         /* [product][panel][depth][width] */
     int64_t first, panels; /* of the block */
 };
@@ -270,6 +270,19 @@ store_tile(const struct matmul_state *s, const struct matmul_tile *t,
         }
 }
 
+#ifndef MATMUL_STEP
+#define MATMUL_STEP matmul_step
+static inline __attribute__((always_inline)) void
+matmul_step(vfloat sum[MATMUL_ROWS][MATMUL_VECTORS], const float *left,
+            const vfloat x[MATMUL_VECTORS])
+{
+#pragma GCC unroll 16
+    for (int r = 0; r < MATMUL_ROWS; r++)
+#pragma GCC unroll 4
+        for (int v = 0; v < MATMUL_VECTORS; v++) sum[r][v] += left[r] * x[v];
+}
+#endif
+
 static __attribute__((noinline)) void multiply_tile(const struct matmul_state *s,
                                                     const struct matmul_tile *t, const float *left,
                                                     const float *right)
@@ -283,10 +296,7 @@ static __attribute__((noinline)) void multiply_tile(const struct matmul_state *s
         vfloat x[MATMUL_VECTORS];
 #pragma GCC unroll 4
         for (int v = 0; v < MATMUL_VECTORS; v++) x[v] = vector_load(right + v * LANES);
-#pragma GCC unroll 16
-        for (int r = 0; r < MATMUL_ROWS; r++)
-#pragma GCC unroll 4
-            for (int v = 0; v < MATMUL_VECTORS; v++) sum[r][v] += left[r] * x[v];
+        MATMUL_STEP(sum, left, x);
     }
     const bool whole = t->rows == MATMUL_ROWS && t->cols == TILE_COLS;
     const bool mirrored = s->args->symmetric, above = t->row + MATMUL_ROWS <= t->col;
