@@ -77,7 +77,9 @@ static enum sol_status set_word(const struct spec *s, const char *text, const ch
                                 const char *value, const char *const *words, int64_t *to)
 {
     char known[64] = "";
-    bool has = s->op == &op_grouped_gemm || (s->op == &op_pack_scaled && to == &s->problem.scales);
+    const bool transposed = to == &s->problem.transposed;
+    bool has = (s->op == &op_grouped_gemm && !transposed) || (s->op == &op_matmul && transposed) ||
+               (s->op == &op_pack_scaled && to == &s->problem.scales);
     if (!has) return status_set(SOL_E_ARGUMENT, "--op %s: %s has no %s", text, s->op->name, key);
     for (*to = 0; words[*to]; ++*to) {
         if (strcmp(words[*to], value) == 0) return SOL_OK;

@@ -1,6 +1,7 @@
 /* matmul in float32 for any instruction set with float vectors. The including file sets LANES,
  * NEEDS, NAMED(op), NAME_OF(op), and the tile that fills its registers with sums: MATMUL_ROWS x
- * MATMUL_VECTORS vectors.
+ * MATMUL_VECTORS vectors. It may set MATMUL_STEP, which does sum[r][v] += left[r] * x[v] for a tile
+ * of sums.
  *
  * Both operands are copied into panels first, in which the numbers of one step along k lie side by
  * side: left ones MATMUL_ROWS wide, right ones TILE_COLS wide, zeros where the matrix ends. The
@@ -29,13 +30,13 @@ enum {
     /* Multiply-adds that are not worth waking another thread: some 10 us. */
     MATMUL_GRAIN = 1 << 18,
     PACK_GRAIN = 1 << 14, /* numbers */
+    PACK_STRIP = 64,
 };
 
 /* An operand as its panels see it: `count` rows that a panel has `width` of, along k. */
 struct matmul_side {
     const float *data;
     int64_t count, step, k_step, product_step;
-    int64_t width;
     float *packed;         /* [product][panel][depth][width] */
     int64_t first, panels; /* of the block */
 };
@@ -127,28 +128,34 @@ static inline void transpose_quad(const float *from, int64_t from_step, float *t
     for (int i = 0; i < 4; i++) memcpy(to + i * to_step, &out[i], sizeof out[i]);
 }
 
-/* Rows that lie along k. */
-static inline __attribute__((always_inline)) void
-pack_rows(const struct matmul_side *s, const float *from, int64_t rows, int64_t depth,
-          const int64_t width, float *to)
+/* Rows that lie along k, a strip of it at a time: what is written of a strip stays in the first
+ * level cache until all rows are in. */
+static inline __attribute__((always_inline)) void pack_rows(const struct matmul_side *s,
+                                                            const float *from, int64_t rows,
+                                                            int64_t depth, const int64_t width,
+                                                            float *to)
 {
-    int64_t r = 0;
-    for (; r + 4 <= rows; r += 4) {
-        int64_t k = 0;
-        for (; k + 4 <= depth; k += 4)
-            transpose_quad(from + r * s->step + k, s->step, to + k * width + r, width);
-        for (; k < depth; k++)
-            for (int64_t i = r; i < r + 4; i++) to[k * width + i] = from[i * s->step + k];
+    const int64_t whole = rows / 4 * 4;
+    for (int64_t k0 = 0; k0 < depth; k0 += PACK_STRIP) {
+        const int64_t end = matmul_min(k0 + PACK_STRIP, depth);
+        for (int64_t r = 0; r < whole; r += 4) {
+            int64_t k = k0;
+            for (; k + 4 <= end; k += 4)
+                transpose_quad(from + r * s->step + k, s->step, to + k * width + r, width);
+            for (; k < end; k++)
+                for (int64_t i = r; i < r + 4; i++) to[k * width + i] = from[i * s->step + k];
+        }
+        for (int64_t r = whole; r < width; r++)
+            for (int64_t k = k0; k < end; k++)
+                to[k * width + r] = r < rows ? from[r * s->step + k] : 0;
     }
-    for (; r < width; r++)
-        for (int64_t k = 0; k < depth; k++)
-            to[k * width + r] = r < rows ? from[r * s->step + k] : 0;
 }
 
 /* Rows that lie side by side. */
-static inline __attribute__((always_inline)) void
-pack_columns(const struct matmul_side *s, const float *from, int64_t rows, int64_t depth,
-             const int64_t width, float *to)
+static inline __attribute__((always_inline)) void pack_columns(const struct matmul_side *s,
+                                                               const float *from, int64_t rows,
+                                                               int64_t depth, const int64_t width,
+                                                               float *to)
 {
     for (int64_t k = 0; k < depth; k++, from += s->k_step, to += width) {
         if (rows == width) {
@@ -205,8 +212,8 @@ static inline float matmul_blend(const struct matmul_state *s, int64_t at, float
     return before ? a->alpha * sum + share * before[at] : a->alpha * sum;
 }
 
-/* A tile at an edge, of a transpose, or of a symmetric output: there what is above the diagonal is
- * stored twice, so that both have the same bits. */
+/* A tile at an edge or on the diagonal, or of a transpose. Of a symmetric output what is above the
+ * diagonal is stored twice, so that both have the same bits. */
 static __attribute__((noinline)) void store_pieces(const struct matmul_state *s,
                                                    const struct matmul_tile *t, const float *sums)
 {
@@ -214,8 +221,8 @@ static __attribute__((noinline)) void store_pieces(const struct matmul_state *s,
     float *out = a->out.data;
     const int64_t base = (s->product + t->product) * a->m * a->n;
     const int64_t row_step = s->swapped ? 1 : a->n, col_step = s->swapped ? a->n : 1;
-    for (int64_t r = 0; r < t->rows; r++)
-        for (int64_t c = 0; c < t->cols; c++) {
+    for (int64_t c = 0; c < t->cols; c++)
+        for (int64_t r = 0; r < t->rows; r++) {
             const int64_t row = t->row + r, col = t->col + c;
             const float sum = sums[r * TILE_COLS + c];
             if (a->symmetric && row > col) continue;
@@ -224,6 +231,24 @@ static __attribute__((noinline)) void store_pieces(const struct matmul_state *s,
             const int64_t mirrored = base + col * a->n + row;
             if (a->symmetric && row < col) out[mirrored] = matmul_blend(s, mirrored, sum);
         }
+}
+
+/* A whole tile of the output's transpose. */
+static __attribute__((noinline)) void
+store_transposed(const struct matmul_state *s, const struct matmul_tile *t, const float *sums)
+{
+    const struct matmul_args *a = s->args;
+    const int64_t base = (s->product + t->product) * a->m * a->n + t->row;
+    for (int64_t c = 0; c < TILE_COLS; c++) {
+        const int64_t at = base + (t->col + c) * a->n;
+        float *out = (float *)a->out.data + at, line[MATMUL_ROWS];
+        const float *add = s->k > 0 ? out : a->beta != 0 ? (const float *)a->add.data + at : NULL;
+        const float beta = s->k > 0 ? 1 : a->beta;
+        for (int r = 0; r < MATMUL_ROWS; r++) line[r] = a->alpha * sums[r * TILE_COLS + c];
+        for (int r = 0; add && r < MATMUL_ROWS; r++)
+            line[r] = a->alpha * sums[r * TILE_COLS + c] + beta * add[r];
+        memcpy(out, line, sizeof line);
+    }
 }
 
 static inline __attribute__((always_inline)) void
@@ -245,6 +270,19 @@ store_tile(const struct matmul_state *s, const struct matmul_tile *t,
         }
 }
 
+#ifndef MATMUL_STEP
+#define MATMUL_STEP matmul_step
+static inline __attribute__((always_inline)) void
+matmul_step(vfloat sum[MATMUL_ROWS][MATMUL_VECTORS], const float *left,
+            const vfloat x[MATMUL_VECTORS])
+{
+#pragma GCC unroll 16
+    for (int r = 0; r < MATMUL_ROWS; r++)
+#pragma GCC unroll 4
+        for (int v = 0; v < MATMUL_VECTORS; v++) sum[r][v] += left[r] * x[v];
+}
+#endif
+
 static __attribute__((noinline)) void multiply_tile(const struct matmul_state *s,
                                                     const struct matmul_tile *t, const float *left,
                                                     const float *right)
@@ -258,22 +296,23 @@ static __attribute__((noinline)) void multiply_tile(const struct matmul_state *s
         vfloat x[MATMUL_VECTORS];
 #pragma GCC unroll 4
         for (int v = 0; v < MATMUL_VECTORS; v++) x[v] = vector_load(right + v * LANES);
-#pragma GCC unroll 16
-        for (int r = 0; r < MATMUL_ROWS; r++)
-#pragma GCC unroll 4
-            for (int v = 0; v < MATMUL_VECTORS; v++) sum[r][v] += left[r] * x[v];
+        MATMUL_STEP(sum, left, x);
     }
-    if (t->rows == MATMUL_ROWS && t->cols == TILE_COLS && !s->swapped && !s->args->symmetric) {
-        store_tile(s, t, sum);
-        return;
-    }
+    const bool whole = t->rows == MATMUL_ROWS && t->cols == TILE_COLS;
+    const bool mirrored = s->args->symmetric, above = t->row + MATMUL_ROWS <= t->col;
+    const bool direct = whole && !s->swapped && (above || !mirrored);
+    if (direct) store_tile(s, t, sum);
+    if (direct && !mirrored) return;
     float sums[MATMUL_ROWS * TILE_COLS];
 #pragma GCC unroll 16
     for (int r = 0; r < MATMUL_ROWS; r++)
 #pragma GCC unroll 4
         for (int v = 0; v < MATMUL_VECTORS; v++)
             vector_store(sums + r * TILE_COLS + v * LANES, sum[r][v]);
-    store_pieces(s, t, sums);
+    if (direct || (whole && s->swapped))
+        store_transposed(s, t, sums);
+    else
+        store_pieces(s, t, sums);
 }
 
 static void multiply_job(const struct matmul_state *s, int64_t product, int64_t job)

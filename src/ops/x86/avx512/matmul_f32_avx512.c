@@ -1,5 +1,6 @@
 /* matmul of ops/vector/train_matmul.h for AVX-512. */
-#define MATMUL_ROWS    12 /* 24 sums and 2 vectors of 32 registers; the other factor comes from memory */
+#define MATMUL_ROWS                                                                                \
+    12 /* 24 sums and 2 vectors of 32 registers; the other factor comes from memory */
 #define MATMUL_VECTORS 2
 #define LANES          16
 #define NEEDS          CPU_AVX512
