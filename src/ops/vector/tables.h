@@ -15,15 +15,16 @@
 
 enum { TABLE_CHUNK = 32 }; /* rows */
 
+VECTOR_STEP add_times_step(float *to, const float *from, float factor, int64_t i, int64_t n)
+{
+    vfloat sum = vector_load_some(to + i, n) + vector_load_some(from + i, n) * factor;
+    vector_store_some(to + i, sum, n);
+}
+
 /* to += factor * from */
 static void add_times(float *to, const float *from, float factor, int64_t n)
 {
-    int64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        vector_store(to + i, vector_load(to + i) + vector_load(from + i) * factor);
-    if (i == n) return;
-    vfloat rest = vector_load_some(to + i, n - i) + vector_load_some(from + i, n - i) * factor;
-    vector_store_some(to + i, rest, n - i);
+    VECTOR_STEPS(add_times_step, 0, n, to, from, factor);
 }
 
 /* In double: a sigmoid between its ends shows the rounding of large terms that cancel. */
@@ -159,13 +160,15 @@ struct gated_backward_work {
     float *rows;   /* [workers][n] of the table */
 };
 
+VECTOR_STEP dot_step(const float *a, const float *b, vfloat *sum, int64_t i, int64_t n)
+{
+    *sum += vector_load_some(a + i, n) * vector_load_some(b + i, n);
+}
+
 static float dot(const float *a, const float *b, int64_t n)
 {
     vfloat sum = {0};
-    for (int64_t i = 0; i < n; i += LANES) {
-        int64_t some = n - i < LANES ? n - i : LANES;
-        sum += vector_load_some(a + i, some) * vector_load_some(b + i, some);
-    }
+    VECTOR_STEPS(dot_step, 0, n, a, b, &sum);
     return vector_sum(sum);
 }
 

@@ -30,10 +30,8 @@ static float dot_span(const float *a, const float *b, int64_t n)
     for (; i + 2 * LANES <= n; i += 2 * LANES)
         for (int u = 0; u < 2; u++)
             sum[u] += vector_load(a + i + u * LANES) * vector_load(b + i + u * LANES);
-    for (; i < n; i += LANES) {
-        int64_t some = n - i < LANES ? n - i : LANES;
-        sum[0] += vector_load_some(a + i, some) * vector_load_some(b + i, some);
-    }
+    for (; i + LANES <= n; i += LANES) sum[0] += vector_load(a + i) * vector_load(b + i);
+    if (i < n) sum[1] += vector_load_some(a + i, n - i) * vector_load_some(b + i, n - i);
     return vector_sum(sum[0] + sum[1]);
 }
 
@@ -45,15 +43,16 @@ static double dot(const float *a, const float *b, int64_t n)
     return sum;
 }
 
+VECTOR_STEP add_times_step(float *to, const float *from, float factor, int64_t i, int64_t n)
+{
+    vfloat sum = vector_load_some(to + i, n) + vector_load_some(from + i, n) * factor;
+    vector_store_some(to + i, sum, n);
+}
+
 /* to += factor * from */
 static void add_times(float *to, const float *from, float factor, int64_t n)
 {
-    int64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        vector_store(to + i, vector_load(to + i) + vector_load(from + i) * factor);
-    if (i == n) return;
-    vfloat rest = vector_load_some(to + i, n - i) + vector_load_some(from + i, n - i) * factor;
-    vector_store_some(to + i, rest, n - i);
+    VECTOR_STEPS(add_times_step, 0, n, to, from, factor);
 }
 
 /* ---- axpby ---- */
@@ -160,16 +159,17 @@ static vfloat vector_tanh(vfloat x)
     return vector_select(size < vector_set(0.55f), near, vector_select(x < 0, -far, far));
 }
 
+VECTOR_STEP softcap_step(float *x, float cap, int64_t i, int64_t n)
+{
+    vector_store_some(x + i, vector_tanh(vector_load_some(x + i, n) / cap) * cap, n);
+}
+
 static void softcap_span(void *arg, int64_t begin, int64_t end, int worker)
 {
     (void)worker;
     const struct softcap_args *a = arg;
     float *x = matrix_floats(&a->x);
-    for (int64_t i = begin; i < end; i += LANES) {
-        int64_t some = end - i < LANES ? end - i : LANES;
-        vfloat v = vector_load_some(x + i, some) / a->cap;
-        vector_store_some(x + i, vector_tanh(v) * a->cap, some);
-    }
+    VECTOR_STEPS(softcap_step, begin, end, x, a->cap);
 }
 
 static void softcap_run(const struct op_context *context, const void *args)
@@ -211,6 +211,15 @@ struct axpby_work {
     double *sums; /* [chunks of ROWS_GRAIN elements][2] of da and db */
 };
 
+VECTOR_STEP axpby_backward_step(float *d, float *dy, float a, float b, bool first, int64_t i,
+                                int64_t n)
+{
+    vfloat v = vector_load_some(d + i, n), before = {0};
+    if (!first) before = vector_load_some(dy + i, n);
+    vector_store_some(dy + i, before + v * b, n);
+    vector_store_some(d + i, v * a, n);
+}
+
 static void axpby_backward_chunk(const struct axpby_backward_args *p, int64_t at, int64_t n,
                                  double sums[2])
 {
@@ -218,13 +227,7 @@ static void axpby_backward_chunk(const struct axpby_backward_args *p, int64_t at
     float *d = matrix_floats(&p->d) + at, *dy = matrix_floats(&p->dy) + at;
     sums[0] = p->da ? dot(d, matrix_floats(&p->x) + at, n) : 0;
     sums[1] = p->db ? dot(d, matrix_floats(&p->y) + at, n) : 0;
-    for (int64_t i = 0; i < n; i += LANES) {
-        int64_t some = n - i < LANES ? n - i : LANES;
-        vfloat v = vector_load_some(d + i, some);
-        vfloat before = p->first ? vector_set(0) : vector_load_some(dy + i, some);
-        vector_store_some(dy + i, before + v * b, some);
-        vector_store_some(d + i, v * a, some);
-    }
+    VECTOR_STEPS(axpby_backward_step, 0, n, d, dy, a, b, p->first);
 }
 
 static void axpby_backward_chunks(void *arg, int64_t begin, int64_t end, int worker)
@@ -270,41 +273,49 @@ struct rmsnorm_work {
     float *sums; /* [chunks of CHUNK_ROWS rows][n] of dgain */
 };
 
-/* The sums of x^2 and of x dy gain. */
-static void norm_sums(const float *x, const float *dy, const float *gain, int64_t n, double sums[2])
+struct norm_row {
+    const float *x, *dy, *gain;
+    float *dx, *dgain;
+    float scale, share;
+    vfloat squares, along;
+};
+
+VECTOR_STEP norm_sums_step(struct norm_row *r, int64_t j, int64_t n)
 {
-    sums[0] = sums[1] = 0;
-    for (int64_t from = 0; from < n; from += SUM_SPAN) {
-        int64_t end = n - from < SUM_SPAN ? n : from + SUM_SPAN;
-        vfloat squares = {0}, along = {0};
-        for (int64_t j = from; j < end; j += LANES) {
-            int64_t some = end - j < LANES ? end - j : LANES;
-            vfloat v = vector_load_some(x + j, some), d = vector_load_some(dy + j, some);
-            if (gain) d *= vector_load_some(gain + j, some);
-            squares += v * v;
-            along += v * d;
-        }
-        sums[0] += vector_sum(squares);
-        sums[1] += vector_sum(along);
-    }
+    vfloat v = vector_load_some(r->x + j, n), d = vector_load_some(r->dy + j, n);
+    if (r->gain) d *= vector_load_some(r->gain + j, n);
+    r->squares += v * v;
+    r->along += v * d;
+}
+
+VECTOR_STEP norm_gradient_step(const struct norm_row *r, int64_t j, int64_t n)
+{
+    vfloat v = vector_load_some(r->x + j, n), d = vector_load_some(r->dy + j, n);
+    if (r->dgain)
+        vector_store_some(r->dgain + j, vector_load_some(r->dgain + j, n) + v * d * r->scale, n);
+    if (r->gain) d *= vector_load_some(r->gain + j, n);
+    vector_store_some(r->dx + j, vector_load_some(r->dx + j, n) + (d * r->scale - v * r->share), n);
 }
 
 static void rmsnorm_backward_row(const struct rmsnorm_backward_args *a, int64_t i, float *dgain)
 {
-    const float *x = matrix_floats(&a->x) + i * a->n, *dy = matrix_floats(&a->dy) + i * a->n;
-    float *dx = matrix_floats(&a->dx) + i * a->n;
-    double sums[2], n = (double)a->n;
-    norm_sums(x, dy, a->gain, a->n, sums);
-    double r = 1 / sqrt(sums[0] / n + a->eps);
-    float scale = (float)r, share = (float)(sums[1] / n * r * r * r);
-    for (int64_t j = 0; j < a->n; j += LANES) {
-        int64_t some = a->n - j < LANES ? a->n - j : LANES;
-        vfloat v = vector_load_some(x + j, some), d = vector_load_some(dy + j, some);
-        if (dgain)
-            vector_store_some(dgain + j, vector_load_some(dgain + j, some) + v * d * scale, some);
-        if (a->gain) d *= vector_load_some(a->gain + j, some);
-        vector_store_some(dx + j, vector_load_some(dx + j, some) + (d * scale - v * share), some);
+    struct norm_row row = {.x = matrix_floats(&a->x) + i * a->n,
+                           .dy = matrix_floats(&a->dy) + i * a->n,
+                           .dx = matrix_floats(&a->dx) + i * a->n,
+                           .gain = a->gain,
+                           .dgain = dgain};
+    double squares = 0, along = 0, n = (double)a->n;
+    for (int64_t from = 0; from < a->n; from += SUM_SPAN) {
+        int64_t end = a->n - from < SUM_SPAN ? a->n : from + SUM_SPAN;
+        row.squares = row.along = vector_set(0);
+        VECTOR_STEPS(norm_sums_step, from, end, &row);
+        squares += vector_sum(row.squares);
+        along += vector_sum(row.along);
     }
+    double r = 1 / sqrt(squares / n + a->eps);
+    row.scale = (float)r;
+    row.share = (float)(along / n * r * r * r);
+    VECTOR_STEPS(norm_gradient_step, 0, a->n, &row);
 }
 
 static void rmsnorm_backward_chunks(void *arg, int64_t begin, int64_t end, int worker)
@@ -376,23 +387,24 @@ static bool rotary_fits(int64_t head_dim, char why[OP_REASON_MAX])
     return false;
 }
 
+VECTOR_STEP rotate_step(float *x, int64_t half, const struct turns *t, vfloat *squares, int64_t d,
+                        int64_t n)
+{
+    vfloat a = vector_load_some(x + d, n), b = vector_load_some(x + half + d, n);
+    vfloat cosine = vector_load_some(t->cosine + d, n), sine = vector_load_some(t->sine + d, n);
+    vfloat first = a * cosine - b * sine, second = b * cosine + a * sine;
+    *squares += first * first + second * second;
+    vector_store_some(x + d, first, n);
+    vector_store_some(x + half + d, second, n);
+}
+
 /* Returns what the head was multiplied with. */
 static float rotary_norm_head(float *x, int64_t half, const struct turns *t, float eps, float scale)
 {
-    float *y = x + half;
     vfloat squares = {0};
-    for (int64_t d = 0; d < half; d += LANES) {
-        int64_t some = half - d < LANES ? half - d : LANES;
-        vfloat a = vector_load_some(x + d, some), b = vector_load_some(y + d, some);
-        vfloat cosine = vector_load_some(t->cosine + d, some);
-        vfloat sine = vector_load_some(t->sine + d, some);
-        vfloat first = a * cosine - b * sine, second = b * cosine + a * sine;
-        squares += first * first + second * second;
-        vector_store_some(x + d, first, some);
-        vector_store_some(y + d, second, some);
-    }
-    float rstd = 1 / sqrtf(vector_sum(squares) / (float)(2 * half) + eps);
-    for (int64_t d = 0; d < 2 * half; d++) x[d] *= rstd * scale;
+    VECTOR_STEPS(rotate_step, 0, half, x, half, t, &squares);
+    float rstd = 1 / sqrtf(vector_sum(squares) / (float)(2 * half) + eps), factor = rstd * scale;
+    for (int64_t d = 0; d < 2 * half; d++) x[d] *= factor;
     return rstd;
 }
 
@@ -432,25 +444,36 @@ const struct op_variant NAMED(rotary_norm) = {
 
 /* ---- rotary_norm_backward ---- */
 
+struct rotary_head {
+    const float *y;
+    float *d;
+    int64_t half;
+    float mean, factor;
+};
+
+VECTOR_STEP rotate_back_step(const struct rotary_head *r, const struct turns *t, int64_t j,
+                             int64_t n)
+{
+    const int64_t k = j + r->half;
+    vfloat cosine = vector_load_some(t->cosine + j, n), sine = vector_load_some(t->sine + j, n);
+    vfloat first = vector_load_some(r->d + j, n) - vector_load_some(r->y + j, n) * r->mean;
+    vfloat second = vector_load_some(r->d + k, n) - vector_load_some(r->y + k, n) * r->mean;
+    first *= r->factor;
+    second *= r->factor;
+    vector_store_some(r->d + j, first * cosine + second * sine, n);
+    vector_store_some(r->d + k, second * cosine - first * sine, n);
+}
+
 static void rotary_norm_backward_head(const struct rotary_norm_backward_args *a, int64_t head,
                                       const struct turns *t)
 {
-    const int64_t half = a->head_dim / 2;
-    const float *y = matrix_floats(&a->y) + head * a->head_dim;
-    float *d = matrix_floats(&a->d) + head * a->head_dim;
-    const double along = dot(y, d, a->head_dim), scale = a->scale;
-    const float mean = (float)(along / (scale * scale * (double)a->head_dim));
-    const float factor = a->scale * a->rstd[head];
-    for (int64_t j = 0; j < half; j += LANES) {
-        int64_t some = half - j < LANES ? half - j : LANES;
-        vfloat first = vector_load_some(d + j, some), second = vector_load_some(d + half + j, some);
-        vfloat cosine = vector_load_some(t->cosine + j, some);
-        vfloat sine = vector_load_some(t->sine + j, some);
-        first = (first - vector_load_some(y + j, some) * mean) * factor;
-        second = (second - vector_load_some(y + half + j, some) * mean) * factor;
-        vector_store_some(d + j, first * cosine + second * sine, some);
-        vector_store_some(d + half + j, second * cosine - first * sine, some);
-    }
+    struct rotary_head r = {.y = matrix_floats(&a->y) + head * a->head_dim,
+                            .d = matrix_floats(&a->d) + head * a->head_dim,
+                            .half = a->head_dim / 2,
+                            .factor = a->scale * a->rstd[head]};
+    const double scale = a->scale;
+    r.mean = (float)(dot(r.y, r.d, a->head_dim) / (scale * scale * (double)a->head_dim));
+    VECTOR_STEPS(rotate_back_step, 0, r.half, &r, t);
 }
 
 static void rotary_norm_backward_rows(void *arg, int64_t begin, int64_t end, int worker)
