@@ -293,7 +293,7 @@ template <int DIM> struct self_computer {
     INLINE void write(const self_tile &t, int row, const self_rows &r, const float (&o)[DIM / 2])
     {
         int sequence = t.pair / a.n_heads, head = t.pair % a.n_heads;
-        float sink = a.sinks ? a.sinks[head] * LOG2_E : NOTHING;
+        float sink = a.sinks ? a.sinks[head] * LOG2_E : -INFINITY;
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             float top = fmaxf(r.top[h], sink), mine = exp2_unit(r.top[h] - top);

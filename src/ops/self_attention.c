@@ -102,6 +102,17 @@ const struct self_attention_case *self_attention_draw(struct case_maker *c, stru
     return shape;
 }
 
+/* As case_rows, of finite numbers: keys and values, of which a row that does not see them may be
+ * spoiled too where a tile of rows has its products together (0 times NaN). */
+static struct matrix finite_rows(struct case_maker *c, int64_t rows, int64_t cols, float scale)
+{
+    const enum op_case_kind kind = c->kind;
+    if (kind == CASE_NONFINITE) c->kind = CASE_RANDOM;
+    const struct matrix out = case_rows(c, rows, cols, scale);
+    c->kind = kind;
+    return out;
+}
+
 /* Scores in the thousands would only show what exp makes of float32's last bit: hence 1e-3. */
 void self_attention_make(struct case_maker *c, const struct op_problem *p, bool sinks,
                          struct self_attention_args *a)
@@ -118,8 +129,8 @@ void self_attention_make(struct case_maker *c, const struct op_problem *p, bool 
         .window = p->window,
         .sinks = sinks ? case_vector(c, p->n, 2.0f) : NULL,
         .q = case_rows(c, rows, p->n * dim, scale),
-        .k = case_rows(c, rows, p->k * dim, scale),
-        .v = case_rows(c, rows, p->k * dim, 1.0f),
+        .k = finite_rows(c, rows, p->k * dim, scale),
+        .v = finite_rows(c, rows, p->k * dim, 1.0f),
         .out = case_output(c, rows, p->n * dim),
         .lse = case_vector(c, p->n * rows, 0),
     };
@@ -163,7 +174,8 @@ static void problem(const void *args, struct op_problem *out)
 const struct op op_self_attention = {
     .name = "self_attention",
     .summary = "causal grouped-query attention of whole sequences, window 0 or the last `window` "
-               "tokens, with sinks or without; leaves the logarithm of each softmax denominator",
+               "tokens, with sinks or without; leaves the logarithm of each softmax denominator; a "
+               "query with NaN or Inf gives a non-finite row, keys and values are finite",
     .args_size = sizeof(struct self_attention_args),
     .problem = problem,
     .tolerance = {{[NUMERICS_EXACT] = 2e-5f, [NUMERICS_BF16] = 1e-2f}},
