@@ -69,6 +69,10 @@ int32_t tokenizer_bos(const struct tokenizer *tokenizer); /* -1 when there is no
 bool tokenizer_adds_bos(const struct tokenizer *tokenizer);
 int32_t tokenizer_find(const struct tokenizer *tokenizer, const char *token); /* by name; -1 */
 
+/* Says whether two vocabularies have the same tokens at the same ids; the same on every machine,
+ * and never 0. */
+uint64_t tokenizer_hash(const struct tokenizer *tokenizer);
+
 /* Streaming output that never splits a UTF-8 character: bytes are held back until the character is
  * complete or cannot become one. */
 struct utf8_stream {
