@@ -1,5 +1,6 @@
-/* What attention copies beside copy_bulk.cuh: boxes of four dimensions, numbers into shared memory by
- * fours, and turns that blocks take. The file compiles everywhere, the instructions from sm_90 on. */
+/* What attention copies beside copy_bulk.cuh: boxes of four dimensions, numbers into shared memory
+ * by fours, and turns that blocks take. The file compiles everywhere, the instructions from sm_90
+ * on. */
 #ifndef KERNELS_COPY_TILES_CUH
 #define KERNELS_COPY_TILES_CUH
 
@@ -8,7 +9,8 @@
 
 #if __CUDA_ARCH__ >= 900
 
-INLINE void copy_box_4d(uint32_t to, const struct tensor_map &map, int x, int y, int z, int w, uint32_t barrier)
+INLINE void copy_box_4d(uint32_t to, const struct tensor_map &map, int x, int y, int z, int w,
+                        uint32_t barrier)
 {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
                  " [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(to),
@@ -24,11 +26,13 @@ INLINE void copy_out_done()
 
 INLINE void store_shared_16(uint32_t to, float x, float y, float z, float w)
 {
-    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(x), "f"(y), "f"(z), "f"(w) : "memory");
+    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(x), "f"(y), "f"(z),
+                 "f"(w)
+                 : "memory");
 }
 
-/* Until the word is `value`; what the thread that set it had written before, this one and the copies that
- * it starts see. */
+/* Until the word is `value`; what the thread that set it had written before, this one and the
+ * copies that it starts see. */
 INLINE void turn_wait(const uint32_t *word, uint32_t value)
 {
     uint32_t now;

@@ -8,12 +8,15 @@
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-/* Descriptor of an operand of 16 rows of k, of 64 bf16 each that run along the other dimension: rows of
- * 128 bytes, 8 rows a swizzled kilobyte; LEAD bytes from 64 of that dimension to the next. */
+/* Descriptor of an operand of 16 rows of k, of 64 bf16 each that run along the other dimension:
+ * rows of 128 bytes, 8 rows a swizzled kilobyte; LEAD bytes from 64 of that dimension to the next.
+ */
 template <int LEAD> INLINE uint64_t wgmma_operand_transposed(uint32_t address)
 {
     uint64_t operand;
-    asm("mov.b64 %0, {%1, %2};" : "=l"(operand) : "r"((address >> 4) + (LEAD / 16 << 16)), "n"(0x40000000 | 1024 / 16));
+    asm("mov.b64 %0, {%1, %2};"
+        : "=l"(operand)
+        : "r"((address >> 4) + (LEAD / 16 << 16)), "n"(0x40000000 | 1024 / 16));
     return operand;
 }
 
@@ -23,7 +26,7 @@ template <int N, bool ADD> struct wgmma_product;
 
 /* o0: how many sums there are; o0 .. o5: numbers of the operands behind them. */
 #define WGMMA_BEGIN(N, ADD, o0, o1, o2, o3, o4, o5)                                                \
-    template <> struct wgmma_product<N, ADD> {                                                       \
+    template <> struct wgmma_product<N, ADD> {                                                     \
         INLINE static void shared(float *d, uint64_t a, uint64_t b)                                \
         {                                                                                          \
             asm volatile("{.reg .pred p; setp.ne.b32 p, %" #o2 ", 0;\n"                            \

@@ -49,9 +49,10 @@ INLINE int warp_uniform(int x)
 
 /* ---- results ---- */
 
-/* Columns 0 .. COLUMNS - 1 of a row of sums, times `factor`: half h of d (0: row g of the warp's 16, 1:
- * row g + 8), to `to`, where it begins. */
-template <int COLUMNS> INLINE void write_row(uint16_t *to, bool valid, const float *d, int h, float factor)
+/* Columns 0 .. COLUMNS - 1 of a row of sums, times `factor`: half h of d (0: row g of the warp's
+ * 16, 1: row g + 8), to `to`, where it begins. */
+template <int COLUMNS>
+INLINE void write_row(uint16_t *to, bool valid, const float *d, int h, float factor)
 {
 #pragma unroll
     for (int j = 0; j < COLUMNS / 8; j += 4) {

@@ -1,15 +1,16 @@
-/* Gradients of causal attention of whole sequences on Hopper's tensor cores, in bf16: head_dim 64 or 128,
- * sums in float32.
+/* Gradients of causal attention of whole sequences on Hopper's tensor cores, in bf16: head_dim 64
+ * or 128, sums in float32.
  *
- * A block has 128 keys of a sequence and their values, 64 for each of two warpgroups, which keep the sums of
- * dk and dv of theirs in registers; it goes through the tiles of queries that see them, of each head that
- * shares them. Scores and their gradients are transposed, keys by queries, so that they are operands of dv
- * and dk as they are. Gradients of scores go to shared memory too, where each warpgroup takes half of the
- * tile's dq from all 128 keys. A third warpgroup has a warp that copies tiles in, and one for each half of dq
- * that the copy engine adds to sums in float32.
+ * A block has 128 keys of a sequence and their values, 64 for each of two warpgroups, which keep
+ * the sums of dk and dv of theirs in registers; it goes through the tiles of queries that see them,
+ * of each head that shares them. Scores and their gradients are transposed, keys by queries, so
+ * that they are operands of dv and dk as they are. Gradients of scores go to shared memory too,
+ * where each warpgroup takes half of the tile's dq from all 128 keys. A third warpgroup has a warp
+ * that copies tiles in, and one for each half of dq that the copy engine adds to sums in float32.
  *
- * ordered: blocks add to a tile in the order of their keys, from the last ones on, and begin in that order, each
- * two tiles behind the one before: so nobody waits long, and sums are the same each time. The first one writes. */
+ * ordered: blocks add to a tile in the order of their keys, from the last ones on, and begin in
+ * that order, each two tiles behind the one before: so nobody waits long, and sums are the same
+ * each time. The first one writes. */
 #include "self_attention/self_attention.cuh"
 #include "self_attention/self_attention_backward_args.h"
 
@@ -29,27 +30,29 @@ template <int DIM> struct back_kind {
     static constexpr int SUMS = ROWS / 2; /* scores of a thread */
     /* In shared memory. */
     static constexpr int K_AT = BACK_BARRIERS, V_AT = K_AT + KEYS_BOX, Q_AT = V_AT + KEYS_BOX;
-    static constexpr int D_AT = Q_AT + BACK_STAGES * ROWS_BOX;
-    static constexpr int SCORES_AT = D_AT + BACK_STAGES * ROWS_BOX;
+    static constexpr int D_AT = Q_AT + BACK_Q_STAGES * ROWS_BOX;
+    static constexpr int SCORES_AT = D_AT + BACK_D_STAGES * ROWS_BOX;
     static constexpr int DQ_AT = SCORES_AT + 2 * BACK_SCORES(DIM);
     static constexpr int STATS_AT = DQ_AT + BACK_TILE * 4;
-    static_assert(STATS_AT + BACK_STAGES * STATS + 1024 == BACK_SHARED(DIM), "the host's size");
+    static_assert(STATS_AT + BACK_Q_STAGES * STATS + 1024 == BACK_SHARED(DIM), "the host's size");
 };
 
 struct back_shared {
     uint64_t keys, values;
-    uint64_t q_full[BACK_STAGES], q_empty[BACK_STAGES], d_full[BACK_STAGES], d_empty[BACK_STAGES];
+    uint64_t q_full[BACK_Q_STAGES], q_empty[BACK_Q_STAGES];
+    uint64_t d_full[BACK_D_STAGES], d_empty[BACK_D_STAGES];
     uint64_t dq_full[COMPUTING], dq_empty[COMPUTING];
 };
 
-/* What the block does: keys of tile k of a sequence's key head; tiles of queries from `low` to `high` of
- * the heads from `head` on. */
+/* What the block does: keys of tile k of a sequence's key head; tiles of queries from `low` to
+ * `high` of the heads from `head` on. */
 struct back_work {
     int sequence, kv_head, k, low, high;
 
     template <int ROWS> INLINE void find(const self_attention_backward_wgmma_args &a)
     {
-        int pair = (int)(blockIdx.x / (uint32_t)a.k_tiles), place = (int)(blockIdx.x % (uint32_t)a.k_tiles);
+        int pair = (int)(blockIdx.x / (uint32_t)a.k_tiles),
+            place = (int)(blockIdx.x % (uint32_t)a.k_tiles);
         int heads = a.n_heads / a.group;
         sequence = pair / heads;
         kv_head = pair % heads;
@@ -59,42 +62,49 @@ struct back_work {
     }
 };
 
-struct stage_at {
+template <int STAGES> struct stage_at {
     uint32_t stage, phase;
     INLINE void next()
     {
-        if (++stage == BACK_STAGES) stage = 0, phase ^= 1;
+        if (++stage == STAGES) stage = 0, phase ^= 1;
     }
 };
 
 /* ---- one thread copies in ---- */
 
 template <int DIM>
-INLINE void back_feed(const self_attention_backward_wgmma_args &a, const back_work &w, back_shared &s, uint32_t base)
+INLINE void back_feed(const self_attention_backward_wgmma_args &a, const back_work &w,
+                      back_shared &s, uint32_t base)
 {
     typedef back_kind<DIM> K;
     uint32_t keys = shared_address(&s.keys), values = shared_address(&s.values);
-    stage_at at = {0, 0};
+    stage_at<BACK_Q_STAGES> q_at = {0, 0};
+    stage_at<BACK_D_STAGES> d_at = {0, 0};
     barrier_expect(keys, K::KEYS_BOX);
     copy_box_4d(base + K::K_AT, a.k, 0, w.k * BACK_KEYS, w.kv_head * K::HALVES, w.sequence, keys);
     for (int head = w.kv_head * a.group; head < (w.kv_head + 1) * a.group; head++) {
-        const float *stats = a.stats + ((int64_t)w.sequence * a.n_heads + head) * a.q_tiles * BACK_STATS(DIM);
+        const float *stats =
+            a.stats + ((int64_t)w.sequence * a.n_heads + head) * a.q_tiles * BACK_STATS(DIM);
         for (int i = w.low; i < w.high; i++) {
-            uint32_t q = shared_address(&s.q_full[at.stage]), d = shared_address(&s.d_full[at.stage]);
-            barrier_wait(shared_address(&s.q_empty[at.stage]), at.phase ^ 1);
+            uint32_t q = shared_address(&s.q_full[q_at.stage]),
+                     d = shared_address(&s.d_full[d_at.stage]);
+            barrier_wait(shared_address(&s.q_empty[q_at.stage]), q_at.phase ^ 1);
             barrier_expect(q, K::ROWS_BOX + K::STATS);
-            copy_box_4d(base + K::Q_AT + at.stage * K::ROWS_BOX, a.q, 0, i * K::ROWS, head * K::HALVES,
-                        w.sequence, q);
-            copy_in(base + K::STATS_AT + at.stage * K::STATS, stats + i * BACK_STATS(DIM), K::STATS, q);
+            copy_box_4d(base + K::Q_AT + q_at.stage * K::ROWS_BOX, a.q, 0, i * K::ROWS,
+                        head * K::HALVES, w.sequence, q);
+            copy_in(base + K::STATS_AT + q_at.stage * K::STATS, stats + i * BACK_STATS(DIM),
+                    K::STATS, q);
             if (i == w.low && head == w.kv_head * a.group) {
                 barrier_expect(values, K::KEYS_BOX);
-                copy_box_4d(base + K::V_AT, a.v, 0, w.k * BACK_KEYS, w.kv_head * K::HALVES, w.sequence, values);
+                copy_box_4d(base + K::V_AT, a.v, 0, w.k * BACK_KEYS, w.kv_head * K::HALVES,
+                            w.sequence, values);
             }
-            barrier_wait(shared_address(&s.d_empty[at.stage]), at.phase ^ 1);
+            barrier_wait(shared_address(&s.d_empty[d_at.stage]), d_at.phase ^ 1);
             barrier_expect(d, K::ROWS_BOX);
-            copy_box_4d(base + K::D_AT + at.stage * K::ROWS_BOX, a.dout, 0, i * K::ROWS, head * K::HALVES,
-                        w.sequence, d);
-            at.next();
+            copy_box_4d(base + K::D_AT + d_at.stage * K::ROWS_BOX, a.dout, 0, i * K::ROWS,
+                        head * K::HALVES, w.sequence, d);
+            q_at.next();
+            d_at.next();
         }
     }
 }
@@ -102,8 +112,8 @@ INLINE void back_feed(const self_attention_backward_wgmma_args &a, const back_wo
 /* ---- one thread for each half of dq has it added ---- */
 
 template <int DIM>
-INLINE void back_add(const self_attention_backward_wgmma_args &a, const back_work &w, back_shared &s, uint32_t base,
-                     int half)
+INLINE void back_add(const self_attention_backward_wgmma_args &a, const back_work &w,
+                     back_shared &s, uint32_t base, int half)
 {
     enum { HALF = BACK_TILE / 2 };
     const int ROWS = BACK_ROWS(DIM);
@@ -136,6 +146,7 @@ INLINE void back_add(const self_attention_backward_wgmma_args &a, const back_wor
 template <int DIM> struct back_computer {
     typedef back_kind<DIM> K;
     static constexpr int STEPS = K::ROWS / 16; /* of k, of products over queries */
+    static constexpr bool WIDE = DIM == 128;
     typedef uint32_t fragments[STEPS][4];
     const self_attention_backward_wgmma_args &a;
     back_shared &s;
@@ -152,8 +163,9 @@ template <int DIM> struct back_computer {
         wgmma_product<K::ROWS, false>::shared(d, wgmma_operand(keys, 0), wgmma_operand(rows, 0));
 #pragma unroll
         for (int i = 1; i < DIM / 16; i++)
-            wgmma_product<K::ROWS, true>::shared(d, wgmma_operand(keys + i / 4 * HALF_KEYS, i % 4 * 16),
-                                               wgmma_operand(rows + i / 4 * K::HALF_ROWS, i % 4 * 16));
+            wgmma_product<K::ROWS, true>::shared(
+                d, wgmma_operand(keys + i / 4 * HALF_KEYS, i % 4 * 16),
+                wgmma_operand(rows + i / 4 * K::HALF_ROWS, i % 4 * 16));
         wgmma_commit();
     }
 
@@ -162,8 +174,8 @@ template <int DIM> struct back_computer {
         wgmma_fence();
 #pragma unroll
         for (int i = 0; i < STEPS; i++)
-            wgmma_product<DIM, true>::registers_transposed(d, f[i],
-                                                         wgmma_operand_transposed<K::HALF_ROWS>(rows + i * 2048));
+            wgmma_product<DIM, true>::registers_transposed(
+                d, f[i], wgmma_operand_transposed<K::HALF_ROWS>(rows + i * 2048));
         wgmma_commit();
     }
 
@@ -173,16 +185,25 @@ template <int DIM> struct back_computer {
         uint32_t from = scores + (DIM == 64 ? group * 64 * 128 : 0);
         uint32_t keys = base + K::K_AT + (DIM == 128 ? group * HALF_KEYS : 0);
         wgmma_fence();
-        wgmma_product<64, false>::shared_transposed(d, wgmma_operand(from, 0), wgmma_operand_transposed<16>(keys));
+        wgmma_product<64, false>::shared_transposed(d, wgmma_operand(from, 0),
+                                                    wgmma_operand_transposed<16>(keys));
 #pragma unroll
         for (int i = 1; i < BACK_KEYS / 16; i++)
-            wgmma_product<64, true>::shared_transposed(d, wgmma_operand(from + i / 4 * K::HALF_ROWS, i % 4 * 16),
-                                                     wgmma_operand_transposed<16>(keys + i * 2048));
+            wgmma_product<64, true>::shared_transposed(
+                d, wgmma_operand(from + i / 4 * K::HALF_ROWS, i % 4 * 16),
+                wgmma_operand_transposed<16>(keys + i * 2048));
         wgmma_commit();
     }
 
-    /* What keys weigh, from scores. `key`: the thread's first one, in the sequence; `row` of the tile. */
-    INLINE void weigh(float (&p)[K::SUMS], const float2 *lse, int key, int row)
+    INLINE const float2 *lse_of(const stage_at<BACK_Q_STAGES> &at)
+    {
+        return (const float2 *)(stats + at.stage * BACK_STATS(DIM)) + threadIdx.x % 4;
+    }
+
+    /* What keys weigh, from scores. `key`: the thread's first one, in the sequence; `row` of the
+     * tile. It always holds: without a branch the compiler moves the exponentials behind the waits
+     * for the products that they are to run beside. */
+    INLINE void weigh(float (&p)[K::SUMS], const float2 *lse, int key, int row, bool always)
     {
         int first = key - (int)threadIdx.x % WARP / 4 - (int)threadIdx.x % GROUP / WARP * 16;
         if (first + 63 > row || first + a.window < row + K::ROWS) {
@@ -192,6 +213,7 @@ template <int DIM> struct back_computer {
                 if ((uint32_t)(query - key - i / 2 % 2 * 8) >= (uint32_t)a.window) p[i] = -INFINITY;
             }
         }
+        if (!always) return;
 #pragma unroll
         for (int j = 0; j < K::SUMS / 4; j++) {
             float2 l = lse[4 * j];
@@ -202,8 +224,10 @@ template <int DIM> struct back_computer {
         }
     }
 
-    INLINE void differentiate(float (&d)[K::SUMS], const float (&p)[K::SUMS], const float2 *delta)
+    INLINE void differentiate(float (&d)[K::SUMS], const float (&p)[K::SUMS], const float2 *delta,
+                              bool always)
     {
+        if (!always) return;
 #pragma unroll
         for (int j = 0; j < K::SUMS / 4; j++) {
             float2 l = delta[4 * j];
@@ -217,7 +241,8 @@ template <int DIM> struct back_computer {
     INLINE void round_all(const float (&d)[K::SUMS], fragments &f)
     {
 #pragma unroll
-        for (int i = 0; i < K::SUMS / 2; i++) f[i / 4][i % 4] = f32_to_bf16x2(d[2 * i], d[2 * i + 1]);
+        for (int i = 0; i < K::SUMS / 2; i++)
+            f[i / 4][i % 4] = f32_to_bf16x2(d[2 * i], d[2 * i + 1]);
     }
 
     /* Gradients of scores to shared memory: rows of 64 keys. */
@@ -236,7 +261,9 @@ template <int DIM> struct back_computer {
         uint32_t to = base + K::DQ_AT + group * BACK_TILE * 2 + threadIdx.x % GROUP * 16;
         barrier_wait(shared_address(&s.dq_empty[group]), phase ^ 1);
 #pragma unroll
-        for (int j = 0; j < 8; j++) store_shared_16(to + j * GROUP * 16, d[4 * j], d[4 * j + 1], d[4 * j + 2], d[4 * j + 3]);
+        for (int j = 0; j < 8; j++)
+            store_shared_16(to + j * GROUP * 16, d[4 * j], d[4 * j + 1], d[4 * j + 2],
+                            d[4 * j + 3]);
         fence_for_copies();
         barrier_arrive(shared_address(&s.dq_full[group]));
     }
@@ -246,67 +273,100 @@ template <int DIM> struct back_computer {
         if (threadIdx.x % WARP == 0) barrier_arrive(shared_address(&barrier));
     }
 
-    INLINE void step(float (&dk)[DIM / 2], float (&dv)[DIM / 2], const stage_at &at, uint32_t scores, uint32_t phase,
-                     int key, int row)
-    {
-        uint32_t q = base + K::Q_AT + at.stage * K::ROWS_BOX, d = base + K::D_AT + at.stage * K::ROWS_BOX;
-        const float2 *lse = (const float2 *)(stats + at.stage * BACK_STATS(DIM)) + threadIdx.x % 4;
-        float p[K::SUMS], dp[K::SUMS], dq[32];
-        fragments weights, changes;
-        barrier_wait(shared_address(&s.q_full[at.stage]), at.phase);
-        begin_scores(p, base + K::K_AT, q);
-        barrier_wait(shared_address(&s.d_full[at.stage]), at.phase);
-        begin_scores(dp, base + K::V_AT, d);
-        wgmma_wait<1>();
-        wgmma_settle(p);
-        weigh(p, lse, key, row);
-        round_all(p, weights);
-        wgmma_wait<0>();
-        wgmma_settle(dp);
-        differentiate(dp, p, lse + K::ROWS / 2);
-        round_all(dp, changes);
-        begin_sums(dv, weights, d);
-        put_scores(changes, scores);
-        named_sync(SCORES_TURN, COMPUTING * GROUP);
-        begin_dq(dq, scores);
-        wgmma_wait<1>();
-        wgmma_settle(dv);
-        release(s.d_empty[at.stage]);
-        begin_sums(dk, changes, q);
-        wgmma_wait<1>();
-        wgmma_settle(dq);
-        put_dq(dq, phase);
-        wgmma_wait<0>();
-        wgmma_settle(dk);
-        release(s.q_empty[at.stage]);
-    }
-
-    INLINE void write(uint16_t *to, const back_work &w, int key, const float (&d)[DIM / 2], float factor)
+    INLINE void write(uint16_t *to, const back_work &w, int key, const float (&d)[DIM / 2],
+                      float factor)
     {
         int heads = a.n_heads / a.group;
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             int64_t token = (int64_t)w.sequence * a.length + key + 8 * h;
-            write_row<DIM>(to + (token * heads + w.kv_head) * DIM, key + 8 * h < a.length, d, h, factor);
+            write_row<DIM>(to + (token * heads + w.kv_head) * DIM, key + 8 * h < a.length, d, h,
+                           factor);
         }
+    }
+
+    /* All tiles. Products are started so that the tensor cores have work while exponentials and
+     * gradients of scores are calculated, and each as late as its registers are needed: that for dk
+     * beside the next tile's. No product runs where the loop begins, which the compiler would not
+     * follow. */
+    INLINE void differentiate_all(const back_work &w, int key, float (&dk)[DIM / 2],
+                                  float (&dv)[DIM / 2])
+    {
+        float p[K::SUMS], dp[K::SUMS];
+        stage_at<BACK_Q_STAGES> at = {0, 0};
+        stage_at<BACK_D_STAGES> d_at = {0, 0};
+        int steps = w.high - w.low, left = a.group * steps, tile = 0;
+        uint32_t odd = 0;
+        barrier_wait(shared_address(&s.q_full[0]), 0);
+        begin_scores(p, base + K::K_AT, base + K::Q_AT);
+        barrier_wait(shared_address(&s.d_full[0]), 0);
+        begin_scores(dp, base + K::V_AT, base + K::D_AT);
+        wgmma_wait<0>();
+        wgmma_settle(p);
+        wgmma_settle(dp);
+        weigh(p, lse_of(at), key, w.low * K::ROWS, true);
+        differentiate(dp, p, lse_of(at) + K::ROWS / 2, true);
+        for (int i = 0;;) {
+            float dq[32];
+            fragments weights, changes;
+            uint32_t q = base + K::Q_AT + at.stage * K::ROWS_BOX,
+                     scores = base + K::SCORES_AT + odd * BACK_SCORES(DIM);
+            round_all(p, weights);
+            begin_sums(dv, weights, base + K::D_AT + d_at.stage * K::ROWS_BOX);
+            round_all(dp, changes);
+            put_scores(changes, scores);
+            named_sync(SCORES_TURN, COMPUTING * GROUP);
+            begin_dq(dq, scores);
+            wgmma_wait<0>();
+            wgmma_settle(dv);
+            wgmma_settle(dq);
+            release(s.d_empty[d_at.stage]);
+            if (++i == left) {
+                begin_sums(dk, changes, q);
+                put_dq(dq, odd);
+                break;
+            }
+            uint32_t before = at.stage;
+            at.next();
+            d_at.next();
+            if (++tile == steps) tile = 0;
+            barrier_wait(shared_address(&s.q_full[at.stage]), at.phase);
+            begin_scores(p, base + K::K_AT, base + K::Q_AT + at.stage * K::ROWS_BOX);
+            put_dq(dq, odd);
+            odd ^= 1;
+            if (!WIDE) { /* registers for one of the two */
+                begin_sums(dk, changes, q);
+                wgmma_wait<0>();
+            }
+            barrier_wait(shared_address(&s.d_full[d_at.stage]), d_at.phase);
+            begin_scores(dp, base + K::V_AT, base + K::D_AT + d_at.stage * K::ROWS_BOX);
+            if (WIDE) begin_sums(dk, changes, q);
+            wgmma_wait<WIDE ? 2 : 1>();
+            wgmma_settle(p);
+            weigh(p, lse_of(at), key, (w.low + tile) * K::ROWS, a.length > 0);
+            wgmma_settle(p);
+            wgmma_wait<WIDE ? 1 : 0>();
+            wgmma_settle(dp);
+            differentiate(dp, p, lse_of(at) + K::ROWS / 2, a.length > 0);
+            wgmma_settle(dp);
+            wgmma_wait<0>();
+            wgmma_settle(dk);
+            release(s.q_empty[before]);
+        }
+        wgmma_wait<0>();
+        wgmma_settle(dk);
     }
 
     INLINE void compute(const back_work &w)
     {
         float dk[DIM / 2], dv[DIM / 2];
-        stage_at at = {0, 0};
-        int key = w.k * BACK_KEYS + group * 64 + (int)threadIdx.x % GROUP / WARP * 16 + (int)threadIdx.x % WARP / 4;
-        uint32_t odd = 0;
+        int key = w.k * BACK_KEYS + group * 64 + (int)threadIdx.x % GROUP / WARP * 16 +
+                  (int)threadIdx.x % WARP / 4;
 #pragma unroll
         for (int i = 0; i < DIM / 2; i++) dk[i] = dv[i] = 0;
         barrier_wait(shared_address(&s.keys), 0);
         barrier_wait(shared_address(&s.values), 0);
-        for (int head = 0; head < a.group; head++) {
-            for (int i = w.low; i < w.high; i++, odd ^= 1) {
-                step(dk, dv, at, base + K::SCORES_AT + odd * BACK_SCORES(DIM), odd, key, i * K::ROWS);
-                at.next();
-            }
-        }
+        differentiate_all(w, key, dk, dv);
         write(a.dv, w, key, dv, 1);
         write(a.dk, w, key, dk, a.scale);
     }
@@ -322,10 +382,12 @@ template <int DIM> INLINE void backward(const self_attention_backward_wgmma_args
     if (threadIdx.x == 0) {
         barrier_init(shared_address(&s.keys), 1);
         barrier_init(shared_address(&s.values), 1);
-        for (int i = 0; i < BACK_STAGES; i++) {
+        for (int i = 0; i < BACK_Q_STAGES; i++) {
             barrier_init(shared_address(&s.q_full[i]), 1);
-            barrier_init(shared_address(&s.d_full[i]), 1);
             barrier_init(shared_address(&s.q_empty[i]), COMPUTING * GROUP / WARP);
+        }
+        for (int i = 0; i < BACK_D_STAGES; i++) {
+            barrier_init(shared_address(&s.d_full[i]), 1);
             barrier_init(shared_address(&s.d_empty[i]), COMPUTING * GROUP / WARP);
         }
         for (int i = 0; i < COMPUTING; i++) {
@@ -348,7 +410,8 @@ template <int DIM> INLINE void backward(const self_attention_backward_wgmma_args
             back_add<DIM>(a, w, s, base, warp - COMPUTING * GROUP / WARP - 1);
     } else {
         registers_take<240>();
-        back_computer<DIM> c = {a, s, (const float *)(there + back_kind<DIM>::STATS_AT), base, group, a.scale * LOG2_E};
+        back_computer<DIM> c = {a,    s,     (const float *)(there + back_kind<DIM>::STATS_AT),
+                                base, group, a.scale * LOG2_E};
         c.compute(w);
     }
 }
@@ -356,7 +419,8 @@ template <int DIM> INLINE void backward(const self_attention_backward_wgmma_args
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 #define BACKWARD(dim) backward<dim>(a)
-#else /* other architectures have no such instructions; the host does not choose these kernels there */
+#else /* other architectures have no such instructions; the host does not choose these kernels     \
+         there */
 #define BACKWARD(dim) __trap()
 #endif
 

@@ -1,5 +1,5 @@
-/* What is before and behind self_attention_backward_wgmma.cu: numbers of each row of queries, results of
- * dq, gradients of sinks. */
+/* What is before and behind self_attention_backward_wgmma.cu: numbers of each row of queries,
+ * results of dq, gradients of sinks. */
 #include "common.cuh"
 #include "self_attention/self_attention_backward_args.h"
 
@@ -30,8 +30,8 @@ __device__ inline float dot_8(uint4 x, uint4 y)
     return sum;
 }
 
-/* lse as a power of two, and delta, the sum of dout * out; of rows behind the sequence such that their
- * weights are 0. Nobody has added to the tile so far. */
+/* lse as a power of two, and delta, the sum of dout * out; of rows behind the sequence such that
+ * their weights are 0. Nobody has added to the tile so far. */
 template <int DIM> __device__ inline void rows(const self_attention_backward_wgmma_args &a)
 {
     enum { LANES = DIM / 8, ROWS = BACK_ROWS(DIM), AT_ONCE = BACK_ROWS_THREADS / LANES };
@@ -57,7 +57,8 @@ template <int DIM> __device__ inline void rows(const self_attention_backward_wgm
         if (threadIdx.x < 2) a.turns[2 * (int64_t)blockIdx.x + threadIdx.x] = 0;
     } else {
         float4 *sums = (float4 *)(a.sums + (int64_t)blockIdx.x * BACK_TILE);
-        for (int i = threadIdx.x; i < BACK_TILE / 4; i += BACK_ROWS_THREADS) sums[i] = make_float4(0, 0, 0, 0);
+        for (int i = threadIdx.x; i < BACK_TILE / 4; i += BACK_ROWS_THREADS)
+            sums[i] = make_float4(0, 0, 0, 0);
     }
 }
 
@@ -87,8 +88,8 @@ __device__ inline void transpose_words(uint32_t (&w)[4])
     }
 }
 
-/* dq: the sums of two warpgroups, 64 rows and 64 dimensions each, times the scale. A warp has what was one
- * warp's: 16 rows. */
+/* dq: the sums of two warpgroups, 64 rows and 64 dimensions each, times the scale. A warp has what
+ * was one warp's: 16 rows. */
 template <int DIM> __device__ inline void finish(const self_attention_backward_wgmma_args &a)
 {
     rows_tile t(a);
@@ -98,7 +99,8 @@ template <int DIM> __device__ inline void finish(const self_attention_backward_w
     let_next_start();
     float4 x[8];
 #pragma unroll
-    for (int j = 0; j < 8; j++) x[j] = __ldcg(sums + group * 1024 + j * 128 + warp % 4 * WARP + lane);
+    for (int j = 0; j < 8; j++)
+        x[j] = __ldcg(sums + group * 1024 + j * 128 + warp % 4 * WARP + lane);
     int row = t.tile * BACK_ROWS(DIM) + (DIM == 64 ? group * 64 : 0) + warp % 4 * 16 + lane / 4;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
@@ -128,7 +130,8 @@ KERNEL_OF(BACK_ROWS_THREADS, self_attention_finish_64, self_attention_backward_w
     finish<64>(a);
 }
 
-/* dsinks of a head, a block each: the weight of the sink times -delta, of all rows, in one order. */
+/* dsinks of a head, a block each: the weight of the sink times -delta, of all rows, in one order.
+ */
 template <int DIM> __device__ inline void sinks(const self_attention_backward_wgmma_args &a)
 {
     enum { ROWS = BACK_ROWS(DIM) };
@@ -138,7 +141,8 @@ template <int DIM> __device__ inline void sinks(const self_attention_backward_wg
     wait_for_input();
     let_next_start();
     for (int sequence = 0; sequence < a.sequences; sequence++) {
-        const float *stats = a.stats + ((int64_t)sequence * a.n_heads + head) * a.q_tiles * BACK_STATS(DIM);
+        const float *stats =
+            a.stats + ((int64_t)sequence * a.n_heads + head) * a.q_tiles * BACK_STATS(DIM);
         for (int i = (int)threadIdx.x; i < a.q_tiles * ROWS; i += BACK_SINK_THREADS) {
             const float *at = stats + i / ROWS * BACK_STATS(DIM) + i % ROWS;
             sum += exp2_unit(sink - __ldcg(at)) * __ldcg(at + ROWS);

@@ -1,18 +1,20 @@
-/* Causal attention of whole sequences on Hopper's tensor cores, in bf16: head_dim 64 or 128, sums in
- * float32.
+/* Causal attention of whole sequences on Hopper's tensor cores, in bf16: head_dim 64 or 128, sums
+ * in float32.
  *
- * A tile is 128 neighbouring rows with one head: 64 rows of a product for each of two warpgroups. A third
- * one feeds: one of its threads takes tiles from a counter and copies boxes of 128 keys, and of their values,
- * into a ring, and the queries of the next tile while this one is computed. Steps go from the last keys to
- * the first. While scores turn into weights the product of the last step's weights and values runs; the two
- * warpgroups take turns to start products, so that one's products run beside the other's softmax.
+ * A tile is 128 neighbouring rows with one head: 64 rows of a product for each of two warpgroups. A
+ * third one feeds: one of its threads takes tiles from a counter and copies boxes of 128 keys, and
+ * of their values, into a ring, and the queries of the next tile while this one is computed. Steps
+ * go from the last keys to the first. While scores turn into weights the product of the last step's
+ * weights and values runs; the two warpgroups take turns to start products, so that one's products
+ * run beside the other's softmax.
  *
- * Tiles: those of a section of heads, whose keys and values fit into the L2 cache, with the most steps first.
+ * Tiles: those of a section of heads, whose keys and values fit into the L2 cache, with the most
+ * steps first.
  *
  * Softmax: the reference that is subtracted from scores is a whole power of two in the weights, and
- * stays unless a score exceeds it by LIMIT: a step without such a score, which almost all are, needs no
- * maximum over threads and scales nothing. Since weights are floating-point numbers, another reference
- * changes only exponents. */
+ * stays unless a score exceeds it by LIMIT: a step without such a score, which almost all are,
+ * needs no maximum over threads and scales nothing. Since weights are floating-point numbers,
+ * another reference changes only exponents. */
 #include "self_attention/self_attention.cuh"
 #include "self_attention/self_attention_wgmma_args.h"
 
@@ -22,10 +24,10 @@
 #define LIMIT   60.0f    /* so that sums of values up to 2^50 stay finite */
 
 enum {
-    COMPUTING = 2, /* warpgroups */
-    SUMS = SELF_KEYS / 2, /* scores of a thread: 2 rows, a quarter of the keys each */
+    COMPUTING = 2,              /* warpgroups */
+    SUMS = SELF_KEYS / 2,       /* scores of a thread: 2 rows, a quarter of the keys each */
     HALF_BOX = SELF_KEYS * 128, /* bytes: 64 dimensions */
-    TURN = 1, /* named barriers, of each warpgroup */
+    TURN = 1,                   /* named barriers, of each warpgroup */
 };
 
 template <int DIM> struct self_kind {
@@ -34,7 +36,8 @@ template <int DIM> struct self_kind {
 
 /* A tile as those who compute get it. */
 struct self_tile {
-    int32_t pair, row, low, high; /* row: of the sequence; steps from high - 1 down to low. pair -1: the end */
+    int32_t pair, row, low,
+        high; /* row: of the sequence; steps from high - 1 down to low. pair -1: the end */
 };
 
 struct self_shared {
@@ -61,7 +64,8 @@ INLINE self_tile tile_of(const self_attention_wgmma_args &a, int index)
     int heads = min(a.section, a.pairs - first), within = index % of_section;
     int row = (a.tiles - 1 - within / heads) * SELF_ROWS;
     int last = min(row + SELF_ROWS, a.length) - 1;
-    return {first + within % heads, row, max(0, row - a.window + 1) / SELF_KEYS, last / SELF_KEYS + 1};
+    return {first + within % heads, row, max(0, row - a.window + 1) / SELF_KEYS,
+            last / SELF_KEYS + 1};
 }
 
 template <int DIM> struct self_feeder {
@@ -76,7 +80,8 @@ template <int DIM> struct self_feeder {
         barrier_wait(shared_address(&s.empty[at.slot]), at.phase ^ 1);
         uint32_t full = shared_address(&s.full[at.slot]);
         barrier_expect(full, K::BOX);
-        copy_box_4d(slots + at.slot * K::BOX, map, 0, step * SELF_KEYS, head * K::HALVES, sequence, full);
+        copy_box_4d(slots + at.slot * K::BOX, map, 0, step * SELF_KEYS, head * K::HALVES, sequence,
+                    full);
         at.next();
     }
 
@@ -128,12 +133,13 @@ INLINE void mask_scores(float (&s)[SUMS], int row, int base, int window)
         for (int i = 0; i < SUMS / 4; i++)
 #pragma unroll
             for (int e = 0; e < 2; e++) /* last - window < column <= last */
-                if ((uint32_t)(8 * i + e) - behind - 1 >= (uint32_t)window) s[4 * i + 2 * h + e] = -INFINITY;
+                if ((uint32_t)(8 * i + e) - behind - 1 >= (uint32_t)window)
+                    s[4 * i + 2 * h + e] = -INFINITY;
     }
 }
 
-/* Whether some row has no reference, or a score too far above it. Positive numbers compare as integers do; a
- * reference so low that others matter is renewed every time. */
+/* Whether some row has no reference, or a score too far above it. Positive numbers compare as
+ * integers do; a reference so low that others matter is renewed every time. */
 INLINE bool exceeds_reference(const self_rows &r, const float (&s)[SUMS], float scale)
 {
     int highest[2] = {0, 0};
@@ -141,8 +147,8 @@ INLINE bool exceeds_reference(const self_rows &r, const float (&s)[SUMS], float 
     for (int i = 0; i < SUMS; i += 4)
 #pragma unroll
         for (int h = 0; h < 2; h++)
-            highest[h] =
-                __vimax3_s32(highest[h], __float_as_int(s[i + 2 * h]), __float_as_int(s[i + 2 * h + 1]));
+            highest[h] = __vimax3_s32(highest[h], __float_as_int(s[i + 2 * h]),
+                                      __float_as_int(s[i + 2 * h + 1]));
     return __any_sync(FULL_MASK, __int_as_float(highest[0]) * scale > r.top[0] + LIMIT ||
                                      __int_as_float(highest[1]) * scale > r.top[1] + LIMIT);
 }
@@ -167,8 +173,8 @@ INLINE bool weigh(self_rows &r, float (&s)[SUMS], float scale, float (&change)[2
 {
     bool changes = exceeds_reference(r, s, scale);
     if (changes) renew_reference(r, s, scale, change);
-    /* The condition always holds. Without a branch the compiler moves the exponentials behind the wait
-     * for the products that they are to run beside. */
+    /* The condition always holds. Without a branch the compiler moves the exponentials behind the
+     * wait for the products that they are to run beside. */
     if (always) {
         float sum[2][2];
 #pragma unroll
@@ -210,8 +216,9 @@ template <int DIM> struct self_computer {
         wgmma_product<SELF_KEYS, false>::shared(scores, wgmma_operand(q, 0), wgmma_operand(k, 0));
 #pragma unroll
         for (int i = 1; i < DIM / 16; i++)
-            wgmma_product<SELF_KEYS, true>::shared(scores, wgmma_operand(q + i / 4 * HALF_BOX, i % 4 * 16),
-                                                 wgmma_operand(k + i / 4 * HALF_BOX, i % 4 * 16));
+            wgmma_product<SELF_KEYS, true>::shared(scores,
+                                                   wgmma_operand(q + i / 4 * HALF_BOX, i % 4 * 16),
+                                                   wgmma_operand(k + i / 4 * HALF_BOX, i % 4 * 16));
         wgmma_commit();
     }
 
@@ -220,8 +227,8 @@ template <int DIM> struct self_computer {
         wgmma_fence();
 #pragma unroll
         for (int i = 0; i < SELF_KEYS / 16; i++)
-            wgmma_product<DIM, true>::registers_transposed(o, weights[i],
-                                                         wgmma_operand_transposed<HALF_BOX>(v + i * 2048));
+            wgmma_product<DIM, true>::registers_transposed(
+                o, weights[i], wgmma_operand_transposed<HALF_BOX>(v + i * 2048));
         wgmma_commit();
     }
 
@@ -233,7 +240,8 @@ template <int DIM> struct self_computer {
     }
 
     /* All steps of a tile: leaves sums, and totals of whole rows. `row`: the thread's first. */
-    INLINE void attend(const self_tile &t, uint32_t entry, uint32_t q, int row, self_rows &r, float (&o)[DIM / 2])
+    INLINE void attend(const self_tile &t, uint32_t entry, uint32_t q, int row, self_rows &r,
+                       float (&o)[DIM / 2])
     {
         uint32_t weights[SUMS / 8][4];
         float scores[SUMS], change[2];
@@ -260,7 +268,8 @@ template <int DIM> struct self_computer {
             wgmma_wait<1>();
             wgmma_settle(scores);
             release(k_slot);
-            if (j * SELF_KEYS < first + 64 - a.window) mask_scores(scores, row, j * SELF_KEYS, a.window);
+            if (j * SELF_KEYS < first + 64 - a.window)
+                mask_scores(scores, row, j * SELF_KEYS, a.window);
             bool changed = weigh(r, scores, a.scale, change, j >= 0);
             wgmma_wait<0>();
             wgmma_settle(o);
@@ -284,7 +293,7 @@ template <int DIM> struct self_computer {
     INLINE void write(const self_tile &t, int row, const self_rows &r, const float (&o)[DIM / 2])
     {
         int sequence = t.pair / a.n_heads, head = t.pair % a.n_heads;
-        float sink = a.sinks ? a.sinks[head] * LOG2_E : NOTHING;
+        float sink = a.sinks ? a.sinks[head] * LOG2_E : -INFINITY;
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             float top = fmaxf(r.top[h], sink), mine = exp2_unit(r.top[h] - top);
@@ -292,7 +301,8 @@ template <int DIM> struct self_computer {
             bool valid = row + 8 * h < a.length;
             int64_t token = (int64_t)sequence * a.length + row + 8 * h;
             if (valid && threadIdx.x % 4 == 0)
-                a.lse[(int64_t)head * (a.pairs / a.n_heads) * a.length + token] = (top + log2f(total)) * LN_2;
+                a.lse[(int64_t)head * (a.pairs / a.n_heads) * a.length + token] =
+                    (top + log2f(total)) * LN_2;
             write_row<DIM>(a.out + (token * a.n_heads + head) * DIM, valid, o, h, mine / total);
         }
     }
@@ -358,7 +368,8 @@ template <int DIM> INLINE void self_attention(const self_attention_wgmma_args &a
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 #define SELF_ATTENTION(dim) self_attention<dim>(a)
-#else /* other architectures have no such instructions; the host does not choose these kernels there */
+#else /* other architectures have no such instructions; the host does not choose these kernels     \
+         there */
 #define SELF_ATTENTION(dim) __trap()
 #endif
 

@@ -1,10 +1,10 @@
-/* What is done behind the backs of threads, for blocks that run on a processor: copies; tensor cores
- * are in files of their own. Pieces of work wait in a list, from which a random one that may be done
- * is done whenever threads change places. The order between pieces is that of "PTX ISA 9.0",
- * 9.7.16.6: a product comes behind the scales that its thread put before, and behind that thread's
- * products on the same sums; an arrival behind the scales and products that its thread started, but
- * not behind other arrivals. What has an order of its own, a thread's copies of single words and a
- * warp's products on Hopper, waits elsewhere, the next one of each at a time. */
+/* What is done behind the backs of threads, for blocks that run on a processor: copies; tensor
+ * cores are in files of their own. Pieces of work wait in a list, from which a random one that may
+ * be done is done whenever threads change places. The order between pieces is that of "PTX
+ * ISA 9.0", 9.7.16.6: a product comes behind the scales that its thread put before, and behind that
+ * thread's products on the same sums; an arrival behind the scales and products that its thread
+ * started, but not behind other arrivals. What has an order of its own, a thread's copies of single
+ * words and a warp's products on Hopper, waits elsewhere, the next one of each at a time. */
 #include "emulate_async.hpp"
 
 #include <stdio.h>
@@ -381,7 +381,8 @@ void copy_box_2d_to(uint32_t to, const tensor_map &map, int x, int y, uint32_t b
                     uint16_t blocks)
 {
     work w = piece_of_box(to, map, barrier);
-    expect(w.map.rank == 2 && blocks >> emulated.blocks == 0, "two dimensions, blocks of the cluster");
+    expect(w.map.rank == 2 && blocks >> emulated.blocks == 0,
+           "two dimensions, blocks of the cluster");
     w.at[0] = x, w.at[1] = y;
     for (w.rank = 0; w.rank < emulated.blocks; w.rank++)
         if (blocks >> w.rank & 1) start(w);
