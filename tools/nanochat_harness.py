@@ -1,5 +1,5 @@
 """nanochat's own scripts/base_train.py, run as it is on tokens and weights that a caller gives: what
-tools/train_replay.py and tools/train_torch_loss.py are made with.
+tools/train_replay.py, train_dial.py and train_torch_loss.py are made with.
 
     run = Run(nanochat="PATH", recipe="2026-07", flags="--depth=4 ...", vocab_size=96, batch=function)
     run.on_start, run.on_state, run.on_loss = ...
@@ -40,7 +40,7 @@ def words_of(flags, recipe):
     words = []
     for word in shlex.split(flags):
         name, sign, value = word.partition("=")
-        if name == "--recipe":
+        if name == "--recipe" or (recipe == "2026-01" and word == "--window-pattern=L"):  # it has no other
             continue
         if recipe == "2026-01" and name.startswith("--"):
             name = "--" + name[2:].replace("-", "_")
@@ -73,12 +73,15 @@ class Run:
     on_start(gpt)       after nanochat has initialised the weights, which may be changed in place
     on_state(step, gpt) before update `step` + 1, and once behind the last; gradients are None
     on_loss(step, loss) for each micro-batch, a detached tensor
+
+    script: the names of base_train, once it trains. meta: the model has no numbers, and nothing is trained.
     """
 
     def __init__(self, nanochat, recipe, flags, vocab_size, batch, steps=None, dtype="float32",
-                 compiled=False, device="cpu", seed=42):
+                 compiled=False, device="cpu", seed=42, meta=False):
         self.nanochat, self.recipe, self.vocab_size, self.batch = nanochat, recipe, vocab_size, batch
         self.steps, self.dtype, self.compiled, self.device, self.seed = steps, dtype, compiled, device, seed
+        self.meta = meta
         self.words = words_of(f"{flags} {OFF[recipe]} --device-type={device}", recipe)
         self.on_start = self.on_state = self.on_loss = lambda *_: None
         self.step = self.micro = 0
@@ -87,6 +90,10 @@ class Run:
     # ---- what the script calls ----
 
     def micro_batch(self, model, x, y):
+        if self.script is None:
+            self.script = sys._getframe(2).f_globals
+        if self.meta:
+            raise Done
         if self.micro == 0:
             self.on_state(self.step, self.gpt)
             if self.step == self.steps:
@@ -101,7 +108,6 @@ class Run:
 
     def saved(self, *_, **__):
         """save_checkpoint: the script is through."""
-        self.script = sys._getframe(1).f_globals
         self.on_state(self.step, self.gpt)
         raise Done
 
@@ -186,8 +192,10 @@ class Run:
         init_weights, last = module.GPT.init_weights, self
 
         def initialised(gpt):
-            init_weights(gpt)
             last.gpt = gpt
+            if last.meta:
+                return
+            init_weights(gpt)
             with torch.no_grad():
                 last.on_start(gpt)
 
@@ -200,6 +208,8 @@ class Run:
             return made
 
         module.GPT.init_weights = initialised
+        if self.meta:
+            module.GPT.to_empty = lambda gpt, device: gpt
         name = "setup_optimizer" if self.recipe == "2026-07" else "setup_optimizers"
         setattr(module.GPT, name, told(getattr(module.GPT, name)))
 
