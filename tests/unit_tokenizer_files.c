@@ -537,8 +537,9 @@ static void test_train_and_read(void **state)
     struct bpe_vocabulary v;
     assert_int_equal(mapped_file_open(DATA "heldout.txt", &file), SOL_OK);
     train(file.data, file.size, 1, 700, &v);
-    assert_int_equal(vocab_write(&v, VOCAB_JSON, in_folder("v.json")), SOL_OK);
-    assert_int_equal(vocab_write(&v, VOCAB_TIKTOKEN, in_folder("v.tiktoken")), SOL_OK);
+    assert_int_equal(vocab_write(&v, SPECIAL_HARMONY, VOCAB_JSON, in_folder("v.json")), SOL_OK);
+    assert_int_equal(vocab_write(&v, SPECIAL_HARMONY, VOCAB_TIKTOKEN, in_folder("v.tiktoken")),
+                     SOL_OK);
     struct tokenizer *json = open_or_fail(in_folder("v.json"));
     struct tokenizer *tiktoken = open_or_fail(in_folder("v.tiktoken"));
     check_vectors(json, "ids");
