@@ -683,6 +683,7 @@ int main(void)
         cmocka_unit_test(test_parts),
         cmocka_unit_test(test_train_as_the_library),
         cmocka_unit_test_setup_teardown(test_train_and_read, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_special_sets, make_folder, remove_folder),
         cmocka_unit_test(test_train_many_threads),
         cmocka_unit_test(test_counts_pieces),
         cmocka_unit_test(test_train_runs_out),
