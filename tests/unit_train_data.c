@@ -757,9 +757,8 @@ static void test_wrong_positions(void **state)
     refuse_position(&o, "corpus", json_string("0"), SOL_E_ARGUMENT, "is one of other data");
     refuse_position(&o, "epoch", json_integer(0), SOL_E_FORMAT, "damaged: a number that is none");
     refuse_position(&o, "last", json_integer(1000), SOL_E_FORMAT, "damaged: a number that is none");
-    refuse_position(&o, "next", json_pack("[i, i, b]", 1, 0, 0), SOL_E_FORMAT, "damaged: next");
-    refuse_position(&o, "next", json_pack("[i, i, b]", 0, 1 << 30, 0), SOL_E_FORMAT,
-                    "damaged: next");
+    refuse_position(&o, "at", json_pack("[i, i, b]", 1, 0, 0), SOL_E_FORMAT, "damaged: at");
+    refuse_position(&o, "at", json_pack("[i, i, b]", 0, 1 << 30, 0), SOL_E_FORMAT, "damaged: at");
     refuse_position(&o, "held", json_pack("[[i, i, i, b]]", 0, 1, 1 << 30, 1), SOL_E_FORMAT,
                     "a document that is held");
     refuse_position(&o, "held", json_pack("{}"), SOL_E_FORMAT, "the documents that are held");

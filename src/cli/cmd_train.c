@@ -149,7 +149,7 @@ void train_params_of(const struct train_command *c, const struct train_recipe *r
 }
 
 /* An optimizer that makes matrices orthogonal amplifies what sums in float32 lose: on the CPU those
- * of products are float64 then, where this processor has such a variant. */
+ * of products are float64 then, where this processor has such a variant, and attention's too. */
 static enum sol_status force_exact(struct train_command *c)
 {
     char why[OP_REASON_MAX], text[128];
@@ -159,6 +159,8 @@ static enum sol_status force_exact(struct train_command *c)
         if (strncmp(variant->name, "matmul_f64", 10) != 0) continue;
         if (!op_variant_fits(variant, &c->chooser.device, why)) continue;
         snprintf(text, sizeof text, "matmul=%s", variant->name);
+        SOL_TRY(chooser_force(&c->chooser, "self_attention=reference"));
+        SOL_TRY(chooser_force(&c->chooser, "self_attention_backward=reference"));
         return chooser_force(&c->chooser, text);
     }
     return SOL_OK;

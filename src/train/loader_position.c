@@ -1,6 +1,6 @@
 /* Positions as JSON:
  *   {"packing": "best-fit", "buffer": 1000, "refill": 128, "corpus": "hash in hex", "row": rows
- * made, "epoch": 1, "document": documents begun in the epoch, "next": [file, offset, goes on with a
+ * made, "epoch": 1, "document": documents begun in the epoch, "at": [file, offset, goes on with a
  * document], "held": [[file, offset, size, begins a document], ...], "used": 0, "last": -1}
  * Documents are named by the places of their files; of a stream, "used" tokens of the one that is
  * held are in rows already, and "last" is the token that begins the next row. */
@@ -45,9 +45,9 @@ enum sol_status loader_place_write(const struct loader_place *place, const struc
     *out = json_pack("{s:s, s:I, s:I, s:s, s:I, s:I, s:I, s:[I, I, b], s:o, s:I, s:i}", "packing",
                      packing_names[data->packing], "buffer", (json_int_t)data->buffer, "refill",
                      (json_int_t)data->refill, "corpus", hash, "row", (json_int_t)place->row,
-                     "epoch", (json_int_t)next->epoch, "document", (json_int_t)next->document,
-                     "next", (json_int_t)next->file, (json_int_t)next->offset, (int)next->inside,
-                     "held", held_json(place), "used", (json_int_t)place->state.used, "last",
+                     "epoch", (json_int_t)next->epoch, "document", (json_int_t)next->document, "at",
+                     (json_int_t)next->file, (json_int_t)next->offset, (int)next->inside, "held",
+                     held_json(place), "used", (json_int_t)place->state.used, "last",
                      (int)place->state.last);
     return *out ? SOL_OK : status_set(SOL_E_MEMORY, "no memory for the position of the data");
 }
@@ -114,9 +114,9 @@ enum sol_status loader_place_read(const json_t *from, const struct loader_data *
     json_t *held;
     SOL_TRY(check_data(from, data));
     if (json_unpack((json_t *)(uintptr_t)from, "{s:I, s:I, s:I, s:[I, I, b!], s:o, s:I, s:i}",
-                    "row", &row, "epoch", &epoch, "document", &document, "next", &file, &offset,
+                    "row", &row, "epoch", &epoch, "document", &document, "at", &file, &offset,
                     &inside, "held", &held, "used", &used, "last", &last) != 0)
-        return damaged("row, epoch, document, next, held, used or last");
+        return damaged("row, epoch, document, at, held, used or last");
     if (row < 0 || epoch < 1 || document < 0 || offset < 0 || used < 0 || last < -1 ||
         last >= corpus_info(data->corpus).vocab)
         return damaged("a number that is none");
@@ -126,6 +126,6 @@ enum sol_status loader_place_read(const json_t *from, const struct loader_data *
     place->next = (struct corpus_cursor){file, (uint64_t)offset, inside != 0, (uint64_t)document,
                                          (uint64_t)epoch};
     place->state = (struct packing_state){json_array_size(held), (size_t)used, (int32_t)last};
-    if (!corpus_holds(data->corpus, &place->next)) return damaged("next");
+    if (!corpus_holds(data->corpus, &place->next)) return damaged("at");
     return read_held(held, data->corpus, place);
 }
