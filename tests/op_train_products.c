@@ -294,7 +294,10 @@ static void losses_of_long_rows(void **state)
     struct rng rng;
     rng_seed(&rng, 9);
     float *before = randoms(&rng, ROWS * PADDED, 3), scale = 0.5f;
-    for (int j = 0; j < PADDED; j++) before[2 * PADDED + j] *= 30;
+    for (int j = 0; j < PADDED; j++) {
+        before[PADDED + j] += before[PADDED + j] < 0 ? -70 : 70;
+        before[2 * PADDED + j] *= 30;
+    }
     for (int gradient = 0; gradient < 2; gradient++) {
         float nll[ROWS], want_nll[ROWS], *want = copy_of(before, ROWS * PADDED);
         struct cross_entropy_args args = {.m = ROWS,
@@ -313,8 +316,14 @@ static void losses_of_long_rows(void **state)
             if (!can_run(&op_cross_entropy, v, &args)) continue;
             run(&op_cross_entropy, v, three, &args);
             assert_near(nll, want_nll, ROWS, 1e-6);
-            for (int i = 0; gradient && i < ROWS; i++)
-                assert_near(x + i * PADDED, want + i * PADDED, PADDED, 2e-6);
+            /* Before and behind the target, whose number is larger than all others. */
+            for (int i = 0; gradient && i < ROWS; i++) {
+                const int64_t row = i * PADDED, at = row + target[i],
+                              behind = row + PADDED - at - 1;
+                assert_near(x + row, want + row, at - row, 4e-6);
+                assert_near(x + at, want + at, 1, 1e-6);
+                assert_near(x + at + 1, want + at + 1, behind, 4e-6);
+            }
         }
     }
 }
