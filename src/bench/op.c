@@ -191,7 +191,8 @@ static enum sol_status check_spec(struct spec *s, const char *text)
     if (s->op == &op_gemm && p->groups <= 1) most = 1;
     if (p->top_k > most)
         return status_set(SOL_E_ARGUMENT, "--op %s: top_k is more than groups", text);
-    if (s->sequences > p->rows || p->head_dim % 2 || (p->sequences && p->n % p->k))
+    bool heads = p->sequences && p->head_dim; /* k: those of keys */
+    if (s->sequences > p->rows || p->head_dim % 2 || (heads && p->n % p->k))
         return status_set(SOL_E_ARGUMENT, "--op %s: sizes that do not go together", text);
     if (s->op != &op_gemm) return SOL_OK;
     /* m: of tokens, of which each has a row for each of its experts. */

@@ -42,6 +42,12 @@ const void *case_of_table(struct case_maker *c, const void *shapes, size_t count
     return NULL;
 }
 
+int64_t case_sequences(const struct case_maker *c, const struct op_problem *problem)
+{
+    if (c->kind == CASE_TIMED && c->sequences > 1) return c->sequences;
+    return problem->sequences > 0 ? problem->sequences : 1;
+}
+
 bool case_make(const struct op *op, struct case_maker *c, void *args)
 {
     struct op_problem p = {0};

@@ -115,8 +115,7 @@ static void spoil(struct case_maker *c, const struct matrix *m, int64_t row)
 void self_attention_make(struct case_maker *c, const struct op_problem *p, bool sinks,
                          struct self_attention_args *a)
 {
-    const int64_t of = c->kind == CASE_TIMED ? c->sequences : p->sequences;
-    const int64_t sequences = of ? of : 1, rows = sequences * p->rows;
+    const int64_t sequences = case_sequences(c, p), rows = sequences * p->rows;
     const int64_t dim = p->head_dim;
     const bool nonfinite = c->kind == CASE_NONFINITE;
     struct case_maker finite = *c, ordinary = *c;

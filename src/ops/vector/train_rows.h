@@ -183,27 +183,6 @@ const struct op_variant NAMED(softcap) = {.name = NAME_OF(softcap),
                                           .needs = NEEDS,
                                           .run = softcap_run};
 
-/* ---- fill ---- */
-
-static void fill_span(void *arg, int64_t begin, int64_t end, int worker)
-{
-    (void)worker;
-    const struct fill_args *a = arg;
-    float *x = matrix_floats(&a->x);
-    for (int64_t i = begin; i < end; i++) x[i] = a->value;
-}
-
-static void fill_run(const struct op_context *context, const void *args)
-{
-    const struct fill_args *a = args;
-    pool_for(context->pool, a->m * a->n, ROWS_GRAIN, fill_span, (void *)a);
-}
-
-const struct op_variant NAMED(fill) = {.name = NAME_OF(fill),
-                                       .summary = "vectors over the whole matrix",
-                                       .needs = NEEDS,
-                                       .run = fill_run};
-
 /* ---- axpby_backward ---- */
 
 struct axpby_work {
