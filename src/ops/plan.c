@@ -332,10 +332,10 @@ static bool suits(const struct chooser *chooser, const struct op *op, int v, con
 int chooser_choose(const struct chooser *chooser, const struct op *op, const void *args)
 {
     char why[OP_REASON_MAX];
-    if (chooser->reference) return op_variant_count(op) - 1;
     const char *forced = forced_variant(chooser, op);
     int v = forced ? find_variant(op, forced) : -1;
     if (v >= 0 && chooser_can_run(chooser, op, v, args, why)) return v;
+    if (chooser->reference) return op_variant_count(op) - 1;
     v = tuned_variant(chooser, op, args, find_tuned(chooser, op, args));
     if (v >= 0) return v;
     int last = op->n_variants; /* that can run where none suits: a primitive on a GPU needs one */
