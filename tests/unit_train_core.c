@@ -193,8 +193,7 @@ static void test_multiple_choice(void **state)
     assert_int_equal(e.count, 3);
     assert_int_equal(e.gold, 1);
     /* they begin where the tokens differ: " y" is one, " x" and " z" are two */
-    *differ * / for (size_t i = 0; i < 3; i++)
-                    assert_int_equal(e.sequences[i].begin, e.sequences[0].begin);
+    for (size_t i = 0; i < 3; i++) assert_int_equal(e.sequences[i].begin, e.sequences[0].begin);
     assert_true(correct(&e, (struct fake){.likes = '2', .cheap = 1.0f})); /* the mean counts */
     assert_false(correct(&e, (struct fake){.likes = '1', .cheap = 1.0f}));
     assert_false(
