@@ -11,8 +11,8 @@
  * ordered: blocks add to a tile in the order of their keys, from the last ones on, and begin in
  * that order, each two tiles behind the one before: so nobody waits long, and sums are the same
  * each time. The first one writes. */
+#include "self_attention/finish_dq.cuh"
 #include "self_attention/self_attention.cuh"
-#include "self_attention/self_attention_backward_args.h"
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
@@ -273,6 +273,24 @@ template <int DIM> struct back_computer {
         if (threadIdx.x % WARP == 0) barrier_arrive(shared_address(&barrier));
     }
 
+    /* dq of tiles whose sums are ready, while the block's own operands are on their way. */
+    INLINE void finish_others()
+    {
+        int all = a.group * a.q_tiles, each = (all + a.k_tiles - 1) / a.k_tiles;
+        int first = (int)(blockIdx.x / (uint32_t)a.k_tiles) - a.lag,
+            place = (int)(blockIdx.x % (uint32_t)a.k_tiles);
+        if (!a.lag || first < 0) return;
+        for (int t = place * each; t < min(all, (place + 1) * each); t++) {
+            int index = first * all + t, row = t % a.q_tiles * K::ROWS;
+            int blocks = (min(row + K::ROWS, a.length) - 1) / BACK_KEYS -
+                         max(0, row - a.window + 1) / BACK_KEYS + 1;
+            if (threadIdx.x % WARP == 0)
+                turn_wait(a.turns + 2 * (int64_t)index + group, (uint32_t)blocks);
+            __syncwarp();
+            finish_dq<DIM>(a, index);
+        }
+    }
+
     INLINE void write(uint16_t *to, const back_work &w, int key, const float (&d)[DIM / 2],
                       float factor)
     {
@@ -360,6 +378,7 @@ template <int DIM> struct back_computer {
     INLINE void compute(const back_work &w)
     {
         float dk[DIM / 2], dv[DIM / 2];
+        finish_others();
         int key = w.k * BACK_KEYS + group * 64 + (int)threadIdx.x % GROUP / WARP * 16 +
                   (int)threadIdx.x % WARP / 4;
 #pragma unroll
