@@ -12,6 +12,7 @@
 
 enum {
     COUNTER_ROUTED = 0,  /* attn_out: rows whose experts are chosen */
+    COUNTER_TILES = 1,   /* self_attention: tiles that blocks have taken */
     COUNTER_PIECES = 32, /* attention_decode: finished pieces, of each row and key head */
     COUNTER_PIECES_MAX = 4096,
     COUNTERS = COUNTER_PIECES + COUNTER_PIECES_MAX,

@@ -43,6 +43,11 @@ for seed in $(seq $seeds); do
     for variant in $variants; do
         verify 9 "${variant%%_[wm][ga]*_cuda}" "$variant" "$seed" --brief
     done
+    # Blocks that wait for each other's turn to add.
+    for op in self_attention self_attention_backward; do
+        verify 9 "$op" "${op}_wgmma_cuda" "$seed" $few
+        variants="$variants ${op}_wgmma_cuda"
+    done
     wait
     for variant in grouped_gemm_wgmma_cuda grouped_gemm_tcgen05_cuda grouped_gemm_ladder_cuda $variants; do check "$variant" "$seed"; done
 done

@@ -74,6 +74,13 @@ round_trip "$work/mixed" --vocab "$work/v.tiktoken"
 mkdir "$work/model"
 cp "$work/v.json" "$work/model/tokenizer.json"
 is folder "$("$sol" tok encode --vocab "$work/model" --text the)" 359
+for format in json gguf; do
+    "$sol" tok train --vocab-size 491 --special-set nanochat -o "$work/nanochat.$format" "$data/heldout.txt" >"$work/out" ||
+        fail "train --special-set nanochat"
+    grep -q 'special tokens of nanochat: 500 ids' "$work/out" || fail "train says: $(cat "$work/out")"
+    is "nanochat's in $format" "$("$sol" tok encode --special --vocab "$work/nanochat.$format" \
+        --text '<|bos|><|user_start|><|output_end|>')" "491 492 499"
+done
 is "few words" "$("$sol" tok train --vocab-size 1000 -o "$work/few.json" "$work/special" 2>&1 |
     grep -c 'no pair is left')" 1
 
@@ -99,6 +106,9 @@ refused 2 "train needs -o" tok train --vocab-size 300 "$data/heldout.txt"
 refused 2 "train needs --vocab-size" tok train -o "$work/x.json" "$data/heldout.txt"
 refused 2 "train needs the files" tok train --vocab-size 300 -o "$work/x.json"
 refused 2 "the ending of OUT names none" tok train --vocab-size 300 -o "$work/x" "$data/heldout.txt"
+refused 2 "harmony or nanochat, not 'gpt'" tok train --vocab-size 300 --special-set gpt -o "$work/x.json" "$data/heldout.txt"
+refused 2 "write --special-set nanochat as json or gguf" tok train --vocab-size 300 --special-set nanochat \
+    -o "$work/x.tiktoken" "$data/heldout.txt"
 refused 3 "$work/none/x.json" tok train --vocab-size 300 -o "$work/none/x.json" "$data/heldout.txt"
 refused 3 "cannot open" tok train --vocab-size 300 -o "$work/x.json" "$work/none"
 [ -e "$work/x.json" ] && fail "a failed training left a file"

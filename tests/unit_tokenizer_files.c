@@ -537,8 +537,9 @@ static void test_train_and_read(void **state)
     struct bpe_vocabulary v;
     assert_int_equal(mapped_file_open(DATA "heldout.txt", &file), SOL_OK);
     train(file.data, file.size, 1, 700, &v);
-    assert_int_equal(vocab_write(&v, VOCAB_JSON, in_folder("v.json")), SOL_OK);
-    assert_int_equal(vocab_write(&v, VOCAB_TIKTOKEN, in_folder("v.tiktoken")), SOL_OK);
+    assert_int_equal(vocab_write(&v, SPECIAL_HARMONY, VOCAB_JSON, in_folder("v.json")), SOL_OK);
+    assert_int_equal(vocab_write(&v, SPECIAL_HARMONY, VOCAB_TIKTOKEN, in_folder("v.tiktoken")),
+                     SOL_OK);
     struct tokenizer *json = open_or_fail(in_folder("v.json"));
     struct tokenizer *tiktoken = open_or_fail(in_folder("v.tiktoken"));
     check_vectors(json, "ids");
@@ -558,6 +559,29 @@ static void test_train_and_read(void **state)
     tokenizer_destroy(tiktoken);
     bpe_vocabulary_destroy(&v);
     mapped_file_close(&file);
+}
+
+/* nanochat's special tokens follow the others, <|bos|> begins texts and ends answers. */
+static void test_special_sets(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"special.json", "special.gguf"};
+    static const enum vocab_format formats[] = {VOCAB_JSON, VOCAB_GGUF};
+    struct bpe_vocabulary v;
+    static const char text[] = "one two one two one three";
+    train(text, sizeof text - 1, 1, 260, &v);
+    for (size_t i = 0; i < COUNT(names); i++) {
+        assert_int_equal(vocab_write(&v, SPECIAL_NANOCHAT, formats[i], in_folder(names[i])),
+                         SOL_OK);
+        struct tokenizer *t = open_or_fail(in_folder(names[i]));
+        assert_int_equal(tokenizer_vocab(t), 269);
+        assert_int_equal(tokenizer_bos(t), 260);
+        assert_int_equal(tokenizer_find(t, "<|bos|>"), 260);
+        assert_true(tokenizer_is_stop(t, 260) && tokenizer_is_control(t, 268));
+        assert_int_equal(tokenizer_find(t, "<|output_end|>"), 268);
+        tokenizer_destroy(t);
+    }
+    bpe_vocabulary_destroy(&v);
 }
 
 /* Any bytes, long pieces, several stretches and any number of threads: the same result. */
@@ -659,6 +683,7 @@ int main(void)
         cmocka_unit_test(test_parts),
         cmocka_unit_test(test_train_as_the_library),
         cmocka_unit_test_setup_teardown(test_train_and_read, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_special_sets, make_folder, remove_folder),
         cmocka_unit_test(test_train_many_threads),
         cmocka_unit_test(test_counts_pieces),
         cmocka_unit_test(test_train_runs_out),

@@ -38,6 +38,7 @@ struct spec {
     bool given[OP_SIZES];
     int64_t sequences, depth;
     double skew;
+    unsigned typed; /* matrices in bf16 */
     char check[TEXT_MAX];
     const struct bench_op_call *call; /* what makes arguments; NULL: the op, of the problem */
 };
@@ -76,7 +77,9 @@ static enum sol_status set_word(const struct spec *s, const char *text, const ch
                                 const char *value, const char *const *words, int64_t *to)
 {
     char known[64] = "";
-    bool has = s->op == &op_grouped_gemm || (s->op == &op_pack_scaled && to == &s->problem.scales);
+    const bool transposed = to == &s->problem.transposed;
+    bool has = (s->op == &op_grouped_gemm && !transposed) || (s->op == &op_matmul && transposed) ||
+               (s->op == &op_pack_scaled && to == &s->problem.scales);
     if (!has) return status_set(SOL_E_ARGUMENT, "--op %s: %s has no %s", text, s->op->name, key);
     for (*to = 0; words[*to]; ++*to) {
         if (strcmp(words[*to], value) == 0) return SOL_OK;
@@ -123,6 +126,24 @@ static enum sol_status set_dtype(struct spec *s, const char *text, const char *v
                               value);
 }
 
+/* The widest set of matrices that a variant takes in bf16; 0: none does. */
+static unsigned typed_matrices(const struct op *op)
+{
+    unsigned widest = 0;
+    for (int v = 0; v < op->n_variants; v++)
+        for (const unsigned *set = op->variants[v]->typed; set && *set; set++)
+            if (__builtin_popcount(*set) > __builtin_popcount(widest)) widest = *set;
+    return widest;
+}
+
+static enum sol_status set_matrices(struct spec *s, const char *text, const char *value)
+{
+    s->typed = strcmp(value, "bf16") == 0 ? typed_matrices(s->op) : 0;
+    if (s->typed || strcmp(value, "f32") == 0) return SOL_OK;
+    return status_set(SOL_E_ARGUMENT, "--op %s: matrices are f32%s", text,
+                      typed_matrices(s->op) ? " or bf16" : "");
+}
+
 static enum sol_status set_key(struct spec *s, const char *text, const char *key, const char *value)
 {
     char *end;
@@ -130,6 +151,7 @@ static enum sol_status set_key(struct spec *s, const char *text, const char *key
     SOL_TRY(set_size(s, text, key, value, &known));
     if (known) return SOL_OK;
     if (strcmp(key, "dtype") == 0) return set_dtype(s, text, value);
+    if (strcmp(key, "matrices") == 0) return set_matrices(s, text, value);
     if (strcmp(key, "check") == 0) {
         snprintf(s->check, sizeof s->check, "%s", value);
         return SOL_OK;
@@ -141,7 +163,7 @@ static enum sol_status set_key(struct spec *s, const char *text, const char *key
     }
     return status_set(SOL_E_ARGUMENT,
                       "--op %s: no such key '%s'; known: m n k groups top_k head_dim window dtype "
-                      "sequences depth skew check, of grouped_gemm results scales gated signs "
+                      "sequences depth skew check matrices, of grouped_gemm results scales gated signs "
                       "weights, of matmul transposed",
                       text, key);
 }
@@ -169,7 +191,8 @@ static enum sol_status check_spec(struct spec *s, const char *text)
     if (s->op == &op_gemm && p->groups <= 1) most = 1;
     if (p->top_k > most)
         return status_set(SOL_E_ARGUMENT, "--op %s: top_k is more than groups", text);
-    if (s->sequences > p->rows || p->head_dim % 2 || (p->sequences && p->n % p->k))
+    bool heads = p->sequences && p->head_dim; /* k: those of keys */
+    if (s->sequences > p->rows || p->head_dim % 2 || (heads && p->n % p->k))
         return status_set(SOL_E_ARGUMENT, "--op %s: sizes that do not go together", text);
     if (s->op != &op_gemm) return SOL_OK;
     /* m: of tokens, of which each has a row for each of its experts. */
@@ -311,6 +334,19 @@ static enum sol_status move_to_gpu(struct run *r, struct set *set)
     return pack(r, set);
 }
 
+/* In place: what was float32 is longer. */
+static void make_typed(const struct op *op, void *args, unsigned set)
+{
+    for (int i = 0; op->matrices[i].access; i++) {
+        struct matrix *m = op_matrix_of(&op->matrices[i], args);
+        if (!(set >> i & 1) || !m->data || m->dtype != DTYPE_F32) continue;
+        const float *from = m->data;
+        uint16_t *to = m->data;
+        for (int64_t j = 0; j < m->rows * m->cols; j++) to[j] = bf16_from_f32(from[j]);
+        m->dtype = DTYPE_BF16;
+    }
+}
+
 static enum sol_status make_set(struct run *r, struct set *set)
 {
     const struct spec *s = &r->spec;
@@ -331,6 +367,7 @@ static enum sol_status make_set(struct run *r, struct set *set)
         s->op->make_problem(&set->made, &s->problem, args);
     set->host_args = set->args = args;
     if (source.failed) return SOL_E_MEMORY;
+    make_typed(s->op, args, s->typed);
     return r->gpu ? move_to_gpu(r, set) : SOL_OK;
 }
 

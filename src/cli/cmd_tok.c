@@ -30,7 +30,7 @@ struct tok_options {
     const char *text;
     bool special, json, count;
     int64_t vocab_size, threads;
-    const char *output, *format;
+    const char *output, *format, *special_set;
 };
 
 static const struct option options[] = {
@@ -59,6 +59,10 @@ static const struct option options[] = {
     {OPTION_STRING, 0, "format", "FORMAT",
      "of OUT: json, tiktoken or gguf (default: by its ending)",
      offsetof(struct tok_options, format), 0, 0},
+    {OPTION_STRING, 0, "special-set", "SET",
+     "special tokens behind the N others: harmony (default; 21 ids) or nanochat (9, from <|bos|> "
+     "on)",
+     offsetof(struct tok_options, special_set), 0, 0},
     {OPTION_INT, 't', "threads", "N", "threads to count words with (default: every core)",
      offsetof(struct tok_options, threads), 1, 1024},
     {0},
@@ -81,7 +85,8 @@ static const struct command_spec spec = {
     .arguments = "encode|decode|train [FILE...]",
     .notes = "encode prints the ids of FILE (default: standard input) on one line. decode reads\n"
              "ids, separated by blanks or commas, and writes their bytes; what was encoded comes\n"
-             "out exactly. train splits text as o200k does; special tokens follow the N others.",
+             "out exactly. train splits text as o200k does; special tokens follow the N others:\n"
+             "--vocab-size 32759 --special-set nanochat makes a vocabulary of 32768 ids.",
     .examples = examples,
     .options = options,
 };
@@ -314,6 +319,22 @@ static enum sol_status output_format(const struct tok_options *o, enum vocab_for
                       o->format ? name : "; the ending of OUT names none", o->format ? "'" : "");
 }
 
+static enum sol_status special_set(const struct tok_options *o, enum vocab_format format,
+                                   enum special_set *set)
+{
+    const char *name = o->special_set ? o->special_set : special_set_name(SPECIAL_HARMONY);
+    for (*set = 0; *set < SPECIAL_SETS; (*set)++)
+        if (strcmp(name, special_set_name(*set)) == 0) break;
+    if (*set == SPECIAL_SETS)
+        return status_set(SOL_E_ARGUMENT, "--special-set is harmony or nanochat, not '%s'", name);
+    if (*set == SPECIAL_HARMONY || format != VOCAB_TIKTOKEN) return SOL_OK;
+    return status_set(
+        SOL_E_ARGUMENT,
+        "a .tiktoken file has no special tokens of its own, and is read with those of "
+        "harmony; write --special-set %s as json or gguf",
+        name);
+}
+
 /* The files stay mapped as long as the counts, whose words lie in them. */
 struct training {
     struct mapped_file *files;
@@ -356,7 +377,9 @@ static enum sol_status train(struct training *t, const struct tok_options *o,
                              const char *const *paths)
 {
     enum vocab_format format;
+    enum special_set special;
     SOL_TRY(output_format(o, &format));
+    SOL_TRY(special_set(o, format, &special));
     if (t->n_files == 0) return status_set(SOL_E_ARGUMENT, "train needs the files to learn from");
     for (int i = 0; i < t->n_files; i++) SOL_TRY(output_file_apart(o->output, paths[i]));
     SOL_TRY(open_output(t, format, o->output));
@@ -369,8 +392,8 @@ static enum sol_status train(struct training *t, const struct tok_options *o,
     uint64_t counted = clock_ns();
     SOL_TRY(bpe_train(&t->counts, (size_t)o->vocab_size, &t->vocabulary));
     uint64_t trained = clock_ns();
-    SOL_TRY(t->output ? vocab_write_text(&t->vocabulary, format, t->output)
-                      : vocab_write(&t->vocabulary, format, o->output));
+    SOL_TRY(t->output ? vocab_write_text(&t->vocabulary, special, format, t->output)
+                      : vocab_write(&t->vocabulary, special, format, o->output));
     const struct bpe_vocabulary *v = &t->vocabulary;
     if (v->n_tokens < (size_t)o->vocab_size)
         LOG_WARN("only %zu tokens: no pair is left in the text", v->n_tokens);
@@ -378,13 +401,16 @@ static enum sol_status train(struct training *t, const struct tok_options *o,
     double counting = 1e-9 * (double)(counted - start),
            merging = 1e-9 * (double)(trained - counted);
     if (o->json)
-        return json_print(json_pack("{s:o, s:I, s:I, s:I, s:I, s:f, s:f, s:f}", "output",
+        return json_print(json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f}", "output",
                                     store_json_string(o->output), "tokens", (json_int_t)v->n_tokens,
+                                    "ids", (json_int_t)v->n_tokens + special_set_span(special),
                                     "merges", (json_int_t)v->n_rules, "bytes", (json_int_t)t->bytes,
                                     "words", (json_int_t)t->counts.used, "bytes_per_token",
                                     per_token, "counting_s", counting, "merging_s", merging));
     printf("%s: %zu tokens, %zu merges, from %.2f MB with %zu different words\n", o->output,
            v->n_tokens, v->n_rules, (double)t->bytes / 1e6, t->counts.used);
+    printf("with the special tokens of %s: %zu ids\n", special_set_name(special),
+           v->n_tokens + (size_t)special_set_span(special));
     printf("%.3f bytes per token of this text; counting %.2f s, merging %.2f s\n", per_token,
            counting, merging);
     return SOL_OK;

@@ -9,18 +9,35 @@
 #include "check/backend.h"
 #include "cli/cli.h"
 #include "cli/engine_options.h"
+#include "cli/train_options.h"
 #include "cli/train_report.h"
+#include "ops/ops.h"
 #include "train/replay.h"
 
-struct train_options {
-    struct train_flags flags;
-    struct string_list force;
-    const char *backend, *kernel_source, *out, *precision, *optimizer;
-    int64_t threads, vocab, micro_batches, loss_chunk, warmup;
-    bool exact, reference, recompute, json, wide, quiet;
-};
-
 static const struct option options[] = {
+    OPTION_ENTRY(GROUP, 0, "Data", NULL, NULL, 0, 0, 0),
+    OPTION_ENTRY(STRING, 'd', "data", "PATH",
+                 "a text, a .jsonl or .bin file, or a folder of them (docs/TRAIN.md)",
+                 offsetof(struct train_options, data), 0, 0),
+    OPTION_ENTRY(STRING, 0, "val", "PATH",
+                 "what the model is evaluated on (default: a folder's last file, or the last part "
+                 "of a file)",
+                 offsetof(struct train_options, validation), 0, 0),
+    OPTION_ENTRY(PERCENT, 0, "val-percent", "P", "of a single file (default 10%)",
+                 offsetof(struct train_options, val_percent), 0.01, 99),
+    OPTION_ENTRY(STRING, 0, "documents", "files|paragraphs",
+                 "what a document of a text is: the file (default), or what stands between blank "
+                 "lines",
+                 offsetof(struct train_options, split), 0, 0),
+    OPTION_ENTRY(STRING, 0, "tokenizer", "FILE",
+                 "vocabulary: tokenizer.json (sol tok train makes one), .tiktoken or GGUF",
+                 offsetof(struct train_options, tokenizer), 0, 0),
+    OPTION_ENTRY(INT, 0, "token-bytes", "N", "of .bin files without a header: 2 (default) or 4",
+                 offsetof(struct train_options, token_bytes), 2, 4),
+    OPTION_ENTRY(STRING, 0, "packing", "bestfit|stream",
+                 "rows that begin with a document, what does not fit is dropped; or all text in "
+                 "turn (default: bestfit, of whole texts stream)",
+                 offsetof(struct train_options, packing), 0, 0),
     TRAIN_FLAGS(struct train_options, flags),
     OPTION_ENTRY(GROUP, 0, "How it is computed", NULL, NULL, 0, 0, 0),
     BACKEND_OPTIONS(struct train_options, backend, kernel_source),
@@ -29,7 +46,8 @@ static const struct option options[] = {
     OPTION_ENTRY(STRING, 0, "precision", "bf16|f32",
                  "of activations and products (default: bf16 on a GPU, else f32)",
                  offsetof(struct train_options, precision), 0, 0),
-    OPTION_ENTRY(FLAG, 0, "exact", NULL, "float32 throughout, sums in a fixed order",
+    OPTION_ENTRY(FLAG, 0, "exact", NULL,
+                 "float32 throughout, sums in a fixed order and on the CPU in float64 (slow)",
                  offsetof(struct train_options, exact), 0, 0),
     OPTION_ENTRY(FLAG, 0, "reference", NULL, "every op by its plain C reference (slow)",
                  offsetof(struct train_options, reference), 0, 0),
@@ -43,8 +61,26 @@ static const struct option options[] = {
                  "make the widest activations again instead of keeping them (default: where all "
                  "do not fit)",
                  offsetof(struct train_options, recompute), 0, 0),
+    OPTION_ENTRY(GROUP, 0, "Evaluation and checkpoints", NULL, NULL, 0, 0, 0),
+    OPTION_ENTRY(STRING, 'o', "out", "PATH",
+                 "folder of checkpoints and log.jsonl (default: nothing is kept); replay: the file "
+                 "that is written (default DIR/out.safetensors)",
+                 offsetof(struct train_options, out), 0, 0),
+    OPTION_ENTRY(INT, 0, "eval-every", "N", "updates between evaluations (default 250, -1: none)",
+                 offsetof(struct train_options, eval_every), -1, 1LL << 40),
+    OPTION_ENTRY(INT, 0, "eval-tokens", "N",
+                 "of an evaluation, or all there are (default 1048576; on the CPU 32768)",
+                 offsetof(struct train_options, eval_tokens), 1, 1LL << 40),
+    OPTION_ENTRY(INT, 0, "save-every", "N",
+                 "updates between checkpoints (default -1: at the end alone)",
+                 offsetof(struct train_options, save_every), -1, 1LL << 40),
+    OPTION_ENTRY(FLAG, 0, "resume", NULL, "go on from the last checkpoint in --out",
+                 offsetof(struct train_options, resume), 0, 0),
+    OPTION_ENTRY(INT, 0, "resume-from-step", "N", "go on from that one",
+                 offsetof(struct train_options, resume_from), -1, 1LL << 40),
     OPTION_ENTRY(GROUP, 0, "bench", NULL, NULL, 0, 0, 0),
-    OPTION_ENTRY(INT, 0, "vocab-size", "N", "of the model (default 32768)",
+    OPTION_ENTRY(INT, 0, "vocab-size", "N",
+                 "of the model (default: the tokenizer's; of bench 32768)",
                  offsetof(struct train_options, vocab), 2, 1 << 24),
     OPTION_ENTRY(INT, 0, "micro-batches", "N", "of a step (default 1)",
                  offsetof(struct train_options, micro_batches), 1, 1 << 20),
@@ -52,10 +88,7 @@ static const struct option options[] = {
                  "every (default): each step updates the weights; none: forward and backward alone",
                  offsetof(struct train_options, optimizer), 0, 0),
     OPTION_ENTRY(GROUP, 0, "Results", NULL, NULL, 0, 0, 0),
-    OPTION_ENTRY(STRING, 'o', "out", "FILE",
-                 "replay: what is written (default DIR/out.safetensors)",
-                 offsetof(struct train_options, out), 0, 0),
-    OPTION_ENTRY(FLAG, 0, "json", NULL, "print one JSON object",
+    OPTION_ENTRY(FLAG, 0, "json", NULL, "print JSON: of a run a line for each step",
                  offsetof(struct train_options, json), 0, 0),
     OPTION_ENTRY(FLAG, 'q', "quiet", NULL, "no progress on stderr",
                  offsetof(struct train_options, quiet), 0, 0),
@@ -64,6 +97,9 @@ static const struct option options[] = {
 };
 
 static const struct command_example examples[] = {
+    {"sol train --data book.txt --depth 2 --head-dim 32 --max-seq-len 64 --num-iterations 3 "
+     "--device-batch-size 2 --total-batch-size 256 --tokenizer builtin.gguf -o run",
+     "a small model of a text", "its files"},
     {"sol train bench --depth 2 --head-dim 32 --max-seq-len 64 --device-batch-size 2 "
      "--vocab-size 256 --num-iterations 3",
      "how fast a model trains here, and what the time goes to", NULL},
@@ -76,8 +112,13 @@ static const struct command_example examples[] = {
 static const struct command_spec spec = {
     .name = "train",
     .summary = "train a GPT, and measure how fast that is",
-    .arguments = "bench|replay [DIR]",
+    .arguments = "[bench|replay DIR]",
     .notes =
+        "Without a word: a model of --depth is trained on --data. Width, batch, number of updates\n"
+        "and rates follow from --depth as nanochat's dial has them; each can be given. "
+        "Checkpoints\n"
+        "are folders in --out that sol run -m takes; Ctrl-C saves one, --resume goes on with the\n"
+        "same bits.\n"
         "bench: steps of a model of --depth on random tokens, after --warmup-steps that do not\n"
         "count (default 2; --num-iterations steps that do, default 10), and one more that is\n"
         "timed op by op. A step has --micro-batches of --device-batch-size sequences.\n"
@@ -88,16 +129,41 @@ static const struct command_spec spec = {
     .options = options,
 };
 
-struct train_command {
-    struct train_options o;
-    struct chooser chooser;
-    struct gpu *gpu;
-};
-
-static bool is_bf16(const struct train_command *c)
+bool train_is_bf16(const struct train_command *c)
 {
     if (c->o.exact) return false;
     return c->o.precision ? strcmp(c->o.precision, "bf16") == 0 : c->gpu != NULL;
+}
+
+void train_params_of(const struct train_command *c, const struct train_recipe *recipe,
+                     struct trainer_params *out)
+{
+    trainer_params_init(out);
+    out->recipe = recipe;
+    out->sequences = recipe->device_batch;
+    out->loss_chunk = c->o.loss_chunk;
+    out->bf16 = train_is_bf16(c);
+    out->recompute = c->o.recompute ? 1 : -1;
+    out->threads = (int)c->o.threads;
+    out->chooser = c->chooser;
+}
+
+/* An optimizer that makes matrices orthogonal amplifies what sums in float32 lose. On the CPU all
+ * sums are float64 then: of products in a variant made for it, of all else in the references. */
+static enum sol_status force_exact(struct train_command *c)
+{
+    char why[OP_REASON_MAX], text[128];
+    c->chooser.loosest = NUMERICS_EXACT;
+    if (c->gpu) return SOL_OK;
+    c->chooser.reference = true;
+    for (int v = 0; v < op_matmul.n_variants; v++) {
+        const struct op_variant *variant = op_matmul.variants[v];
+        if (strncmp(variant->name, "matmul_f64", 10) != 0) continue;
+        if (!op_variant_fits(variant, &c->chooser.device, why)) continue;
+        snprintf(text, sizeof text, "matmul=%s", variant->name);
+        return chooser_force(&c->chooser, text);
+    }
+    return SOL_OK;
 }
 
 static enum sol_status open_device(struct train_command *c)
@@ -106,10 +172,10 @@ static enum sol_status open_device(struct train_command *c)
     chooser_init(&c->chooser, (int)c->o.threads);
     c->chooser.device.gpu = c->gpu;
     c->chooser.reference = c->o.reference;
-    if (c->o.exact) c->chooser.loosest = NUMERICS_EXACT;
+    if (c->o.exact) SOL_TRY(force_exact(c));
     for (size_t i = 0; i < c->o.force.count; i++)
         SOL_TRY(chooser_force(&c->chooser, c->o.force.values[i]));
-    if (is_bf16(c) && !c->gpu)
+    if (train_is_bf16(c) && !c->gpu)
         return status_set(SOL_E_UNSUPPORTED, "--precision bf16 is for a GPU (--backend cuda)");
     return SOL_OK;
 }
@@ -126,10 +192,10 @@ static enum sol_status replay(struct train_command *c, const char *folder)
         snprintf(path, sizeof path, "%s/out.safetensors", folder);
     SOL_TRY(open_device(c));
     const struct train_replay_params params = {.folder = folder,
-                                         .out = path,
-                                         .bf16 = is_bf16(c),
-                                         .threads = (int)c->o.threads,
-                                         .chooser = c->chooser};
+                                               .out = path,
+                                               .bf16 = train_is_bf16(c),
+                                               .threads = (int)c->o.threads,
+                                               .chooser = c->chooser};
     SOL_TRY(train_replay(&params, &result));
     if (c->o.json)
         return json_print(json_pack(
@@ -149,15 +215,8 @@ static enum sol_status bench_with(struct train_command *c, struct train_recipe *
 {
     struct trainer_params params;
     struct trainer *trainer;
-    struct train_report report = {.recipe = recipe, .gpu = c->gpu, .bf16 = is_bf16(c)};
-    trainer_params_init(&params);
-    params.recipe = recipe;
-    params.sequences = recipe->device_batch;
-    params.loss_chunk = c->o.loss_chunk;
-    params.bf16 = is_bf16(c);
-    params.recompute = c->o.recompute ? 1 : -1;
-    params.threads = (int)c->o.threads;
-    params.chooser = c->chooser;
+    struct train_report report = {.recipe = recipe, .gpu = c->gpu, .bf16 = train_is_bf16(c)};
+    train_params_of(c, recipe, &params);
     SOL_TRY(trainer_create(&params, &trainer));
     report.trainer = trainer;
     const struct train_bench_params how = {.warmup = c->o.warmup,
@@ -182,7 +241,7 @@ static enum sol_status bench_with(struct train_command *c, struct train_recipe *
  * matter. */
 static enum sol_status bench(struct train_command *c)
 {
-    enum { STEPS = 10, WARMUP = 2, SEQUENCES_CPU = 1 };
+    enum { STEPS = 10, WARMUP = 2, SEQUENCES_CPU = 1, VOCAB = 32768 };
     struct train_flags *f = &c->o.flags;
     struct train_recipe recipe;
     if (f->num_iterations < 1) f->num_iterations = STEPS;
@@ -191,7 +250,7 @@ static enum sol_status bench(struct train_command *c)
     if (f->device_batch_size < 1 && !c->gpu) f->device_batch_size = SEQUENCES_CPU;
     if (f->device_batch_size > 0)
         f->total_batch_size = f->device_batch_size * f->max_seq_len * c->o.micro_batches;
-    SOL_TRY(recipe_settle(f, c->o.vocab, &recipe));
+    SOL_TRY(recipe_settle(f, c->o.vocab ? c->o.vocab : VOCAB, &recipe));
     return bench_with(c, &recipe);
 }
 
@@ -199,18 +258,27 @@ static enum sol_status bench(struct train_command *c)
 
 static enum sol_status work(struct train_command *c, const char *const *args, int n_args)
 {
-    const char *verb = n_args ? args[0] : "nothing";
+    const char *verb = n_args ? args[0] : "";
+    if (n_args == 0) {
+        SOL_TRY(open_device(c));
+        return train_pretrain(c);
+    }
     if (strcmp(verb, "bench") == 0 && n_args == 1) return bench(c);
     if (strcmp(verb, "replay") == 0 && n_args == 2) return replay(c, args[1]);
     if (strcmp(verb, "replay") == 0)
         return status_set(SOL_E_ARGUMENT, "sol train replay takes one folder");
-    return status_set(SOL_E_ARGUMENT, "sol train takes bench or replay, not '%s'",
+    return status_set(SOL_E_ARGUMENT, "sol train takes bench, replay or no word, not '%s'",
                       n_args > 1 ? args[1] : verb);
 }
 
 static int run(int argc, char **argv)
 {
-    struct train_command c = {.o = {.vocab = 32768, .micro_batches = 1}};
+    struct train_command c = {.o = {.micro_batches = 1,
+                                    .val_percent = 10,
+                                    .token_bytes = 2,
+                                    .eval_every = 250,
+                                    .save_every = -1,
+                                    .resume_from = -1}};
     int exit_status, n_args;
     const char *args[OPTION_LIST_MAX];
     if (argc > OPTION_LIST_MAX) return cli_fail(status_set(SOL_E_ARGUMENT, "too many arguments"));

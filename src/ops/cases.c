@@ -42,6 +42,12 @@ const void *case_of_table(struct case_maker *c, const void *shapes, size_t count
     return NULL;
 }
 
+int64_t case_sequences(const struct case_maker *c, const struct op_problem *problem)
+{
+    if (c->kind == CASE_TIMED && c->sequences > 1) return c->sequences;
+    return problem->sequences > 0 ? problem->sequences : 1;
+}
+
 bool case_make(const struct op *op, struct case_maker *c, void *args)
 {
     struct op_problem p = {0};
@@ -63,7 +69,9 @@ float *case_vector(struct case_maker *c, int64_t n, float scale)
 
 struct matrix case_output(struct case_maker *c, int64_t rows, int64_t cols)
 {
-    return matrix_f32(ARENA_NEW(c->arena, float, rows *cols), rows, cols);
+    const size_t align = c->kind == CASE_TIMED ? 64 : sizeof(float); /* as in case_vector */
+    return matrix_f32(arena_alloc(c->arena, (size_t)(rows * cols) * sizeof(float), align), rows,
+                      cols);
 }
 
 static void spoil_rows(float *x, int64_t rows, int64_t cols, struct rng *rng)

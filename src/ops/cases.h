@@ -48,6 +48,9 @@ enum { CASE_ANY_DTYPE = -1 };
  */
 const void *case_of_table(struct case_maker *c, const void *shapes, size_t count, size_t stride,
                           struct op_problem *out);
+/* How many sequences a problem of whole ones has: what a caller that times it asks for goes first.
+ */
+int64_t case_sequences(const struct case_maker *c, const struct op_problem *problem);
 /* A case of the op, as make_case says. */
 bool case_make(const struct op *op, struct case_maker *c, void *args);
 #define OP_CASES(table) .cases = (table), .n_cases = sizeof(table) / sizeof *(table)

@@ -102,13 +102,25 @@ const struct self_attention_case *self_attention_draw(struct case_maker *c, stru
     return shape;
 }
 
-/* Scores in the thousands would only show what exp makes of float32's last bit: hence 1e-3. */
+static void spoil(struct case_maker *c, const struct matrix *m, int64_t row)
+{
+    float *x = m->data;
+    if (x) x[row * m->cols + rng_range(c->rng, 0, m->cols - 1)] = NAN;
+}
+
+/* Scores in the thousands would only show what exp makes of float32's last bit: hence 3e-4, and
+ * keys are never extreme. Nonfinite ones have a NaN in a row of q and, without a window, in the
+ * first row of the last sequence's k or v, which all of its rows see. An infinity would only show
+ * which signs it is multiplied with. */
 void self_attention_make(struct case_maker *c, const struct op_problem *p, bool sinks,
                          struct self_attention_args *a)
 {
-    const int64_t sequences = p->sequences ? p->sequences : 1, rows = sequences * p->rows;
+    const int64_t sequences = case_sequences(c, p), rows = sequences * p->rows;
     const int64_t dim = p->head_dim;
-    const float scale = c->kind == CASE_EXTREME ? 1e-3f : 1.5f;
+    const bool nonfinite = c->kind == CASE_NONFINITE;
+    struct case_maker finite = *c, ordinary = *c;
+    if (nonfinite) finite.kind = CASE_RANDOM;
+    if (nonfinite || c->kind == CASE_EXTREME) ordinary.kind = CASE_RANDOM;
     *a = (struct self_attention_args){
         .sequences = sequences,
         .length = p->rows,
@@ -117,12 +129,15 @@ void self_attention_make(struct case_maker *c, const struct op_problem *p, bool 
         .head_dim = dim,
         .window = p->window,
         .sinks = sinks ? case_vector(c, p->n, 2.0f) : NULL,
-        .q = case_rows(c, rows, p->n * dim, scale),
-        .k = case_rows(c, rows, p->k * dim, scale),
-        .v = case_rows(c, rows, p->k * dim, 1.0f),
+        .q = case_rows(&finite, rows, p->n * dim, c->kind == CASE_EXTREME ? 3e-4f : 1.5f),
+        .k = case_rows(&ordinary, rows, p->k * dim, c->kind == CASE_EXTREME ? 1.0f : 1.5f),
+        .v = case_rows(&finite, rows, p->k * dim, 1.0f),
         .out = case_output(c, rows, p->n * dim),
         .lse = case_vector(c, p->n * rows, 0),
     };
+    if (!nonfinite) return;
+    spoil(c, &a->q, rng_range(c->rng, 0, rows - 1));
+    if (!p->window) spoil(c, c->index % 2 ? &a->k : &a->v, rows - p->rows);
 }
 
 static void make_problem(struct case_maker *c, const struct op_problem *p, void *args)
@@ -162,8 +177,10 @@ static void problem(const void *args, struct op_problem *out)
 
 const struct op op_self_attention = {
     .name = "self_attention",
-    .summary = "causal grouped-query attention of whole sequences, window 0 or the last `window` "
-               "tokens, with sinks or without; leaves the logarithm of each softmax denominator",
+    .summary =
+        "causal grouped-query attention of whole sequences, window 0 or the last `window` "
+        "tokens, with sinks or without; leaves the logarithm of each softmax denominator; a NaN "
+        "of q stays in its row, one of k or v in its sequence",
     .args_size = sizeof(struct self_attention_args),
     .problem = problem,
     .tolerance = {{[NUMERICS_EXACT] = 2e-5f, [NUMERICS_BF16] = 1e-2f}},

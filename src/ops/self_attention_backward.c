@@ -122,16 +122,24 @@ static void make_problem(struct case_maker *c, const struct op_problem *p, void 
 }
 
 /* Large numbers would only show what exp makes of float32's last bit in scores that a row's own
- * denominator was not made of: extreme cases are of ordinary ones. */
+ * denominator was not made of: of extreme cases dout alone is. Of nonfinite ones dout has a NaN, in
+ * the last row of the first sequence, which sees all keys of it without a window. A row that sees
+ * one key and no sink has no gradient but what rounding leaves, so that there are sinks. */
 static bool make_case(struct case_maker *c, void *args)
 {
+    struct self_attention_backward_args *a = args;
     struct op_problem p = {0};
     const struct self_attention_case *shape = self_attention_draw(c, &p);
     if (!shape) return false;
     const enum op_case_kind kind = c->kind;
-    if (kind == CASE_EXTREME) c->kind = CASE_RANDOM;
-    make(c, &p, shape->sinks, args);
+    if (kind == CASE_EXTREME || kind == CASE_NONFINITE) c->kind = CASE_RANDOM;
+    if (kind == CASE_NONFINITE) p.window = 0;
+    make(c, &p, shape->sinks || p.rows == 1 || p.window == 1, a);
     c->kind = kind;
+    if (kind == CASE_EXTREME) a->dout = case_rows(c, a->dout.rows, a->dout.cols, 1.0f);
+    float *last = a->dout.data;
+    if (kind == CASE_NONFINITE && last)
+        last[(p.rows - 1) * a->dout.cols + rng_range(c->rng, 0, a->dout.cols - 1)] = NAN;
     return true;
 }
 
@@ -161,7 +169,9 @@ static void problem(const void *args, struct op_problem *out)
  * difference (dp - delta) has lost more digits than the sums of the forward op. */
 const struct op op_self_attention_backward = {
     .name = "self_attention_backward",
-    .summary = "gradients of self_attention's queries, keys, values and sinks",
+    .summary =
+        "gradients of self_attention's queries, keys, values and sinks; a NaN of dout stays in "
+        "its row of dq and its sequence of dk and dv",
     .args_size = sizeof(struct self_attention_backward_args),
     .problem = problem,
     .tolerance = {{[NUMERICS_EXACT] = 3e-5f, [NUMERICS_BF16] = 2e-2f}},

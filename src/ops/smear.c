@@ -32,7 +32,7 @@ static void reference(const struct op_context *context, const void *args)
 
 static void make_problem(struct case_maker *c, const struct op_problem *p, void *args)
 {
-    const int64_t sequences = p->sequences ? p->sequences : 1, rows = sequences * p->rows;
+    const int64_t sequences = case_sequences(c, p), rows = sequences * p->rows;
     *(struct smear_args *)args = (struct smear_args){.sequences = sequences,
                                                      .length = p->rows,
                                                      .n = p->n,

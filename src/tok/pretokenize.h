@@ -10,6 +10,7 @@
 #ifndef TOK_PRETOKENIZE_H
 #define TOK_PRETOKENIZE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,6 +20,15 @@ size_t pretokenize_next(const char *text, size_t length);
 
 /* The same where more text may follow: 0 when the piece may depend on it. */
 size_t pretokenize_next_part(const char *text, size_t length);
+
+/* Whether a piece ends before text[at], `at` > 0, whatever surrounds the two characters: behind a
+ * line end that neither white space nor a slash follows. (A piece with a line end in it is
+ * punctuation, line ends and slashes, or white space up to its last line end.) */
+static inline bool pretokenize_is_cut(const char *text, size_t at)
+{
+    unsigned char c = (unsigned char)text[at];
+    return text[at - 1] == '\n' && c > ' ' && c < 0x7f && c != '/';
+}
 
 /* The pattern above as one regular expression. */
 extern const char pretokenize_pattern[];

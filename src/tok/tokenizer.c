@@ -249,6 +249,23 @@ int32_t tokenizer_find(const struct tokenizer *t, const char *token)
     return id >= 0 ? id : find_id(t, &t->normal, token, strlen(token));
 }
 
+/* FNV-1a. */
+uint64_t tokenizer_hash(const struct tokenizer *tokenizer)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (int32_t id = 0; id < tokenizer_vocab(tokenizer); id++) {
+        struct token_bytes token = tokenizer_bytes(tokenizer, id);
+        unsigned char ends[] = {(unsigned char)token.length,
+                                (unsigned char)tokenizer_is_control(tokenizer, id)};
+        for (size_t i = 0; i < token.length + sizeof ends; i++) {
+            unsigned char byte =
+                i < token.length ? (unsigned char)token.data[i] : ends[i - token.length];
+            hash = (hash ^ byte) * UINT64_C(0x100000001b3);
+        }
+    }
+    return hash ? hash : 1;
+}
+
 /* ---- streaming
  * ------------------------------------------------------------------------------------- */
 

@@ -18,8 +18,8 @@ enum sol_status tokenizer_from_gguf(const struct gguf *file, struct tokenizer **
 
 /* tokenizer.json of the `tokenizers` library: a BPE model over bytes with the o200k split. Whatever
  * would change the ids and is not served here (normalizers, other splits, byte_fallback, ...) is
- * refused by name (SOL_E_UNSUPPORTED). Beginning of text is <|startoftext|> where there is one; it
- * is never added by itself. `name` is for messages. */
+ * refused by name (SOL_E_UNSUPPORTED). Beginning of text is <|startoftext|>, else <|bos|>, where
+ * there is one; it is never added by itself. `name` is for messages. */
 enum sol_status tokenizer_from_json(const char *data, size_t size, const char *name,
                                     struct tokenizer **out);
 
@@ -64,10 +64,14 @@ struct token_bytes {
 struct token_bytes tokenizer_bytes(const struct tokenizer *tokenizer, int32_t id);
 bool tokenizer_is_control(const struct tokenizer *tokenizer, int32_t id); /* control or unused */
 bool tokenizer_is_stop(const struct tokenizer *tokenizer,
-                       int32_t id);                       /* return, call, endoftext, eos */
+                       int32_t id); /* return, call, endoftext, bos, assistant_end, eos */
 int32_t tokenizer_bos(const struct tokenizer *tokenizer); /* -1 when there is none */
 bool tokenizer_adds_bos(const struct tokenizer *tokenizer);
 int32_t tokenizer_find(const struct tokenizer *tokenizer, const char *token); /* by name; -1 */
+
+/* Says whether two vocabularies have the same tokens at the same ids; the same on every machine,
+ * and never 0. */
+uint64_t tokenizer_hash(const struct tokenizer *tokenizer);
 
 /* Streaming output that never splits a UTF-8 character: bytes are held back until the character is
  * complete or cannot become one. */

@@ -181,7 +181,9 @@ void builder_ignore_merges(struct token_builder *b)
 
 void builder_finish(struct token_builder *b, int32_t bos, int32_t eos, struct tokenizer **out)
 {
-    static const char *const names[N_STOPS - 1] = {"<|return|>", "<|call|>", "<|endoftext|>"};
+    static const char *const names[N_STOPS - 1] = {
+        "<|return|>", "<|call|>", "<|endoftext|>", "<|bos|>",
+        "<|assistant_end|>"}; /* the last two: nanochat's */
     struct tokenizer *t = b->t;
     t->bos = bos;
     t->stops[0] = eos;

@@ -286,6 +286,7 @@ static enum sol_status load(struct json_loader *l, const char *data, size_t size
     SOL_TRY(load_merges(l));
     struct tokenizer *t = l->b.t;
     int32_t bos = token_id_find(t, &t->special, "<|startoftext|>", strlen("<|startoftext|>"));
+    if (bos < 0) bos = token_id_find(t, &t->special, "<|bos|>", strlen("<|bos|>"));
     builder_finish(&l->b, bos, -1, out);
     return SOL_OK;
 }

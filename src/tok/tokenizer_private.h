@@ -18,7 +18,7 @@ enum {
     SPECIAL_MAX = 255, /* the longest name of a special token that is looked for in text */
     TOKEN_MAX = 1024,  /* bytes of a normal token in tokenizer.json and .tiktoken; o200k's longest
                         * has 128 */
-    N_STOPS = 4,
+    N_STOPS = 6,
 };
 
 struct token_slot {

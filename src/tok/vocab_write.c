@@ -8,8 +8,8 @@
 #include "format/gguf_write.h"
 #include "format/output_file.h"
 #include "tok/alphabet.h"
-#include "tok/harmony_tokens.h"
 #include "tok/pretokenize.h"
+#include "tok/special_sets.h"
 #include "tok/vocabulary.h"
 
 static size_t longest_token(const struct bpe_vocabulary *v)
@@ -63,23 +63,24 @@ static void put_token(const struct bpe_vocabulary *v, int32_t id, char *buffer, 
     put_string(buffer, alphabet_write(v->bytes + v->offsets[id], length, buffer), to);
 }
 
-static void put_added_tokens(const struct bpe_vocabulary *v, FILE *to)
+static void put_added_tokens(const struct bpe_vocabulary *v, enum special_set special, FILE *to)
 {
     fputs("  \"added_tokens\": [", to);
-    for (int32_t offset = 0, n = 0; offset < HARMONY_SPAN; offset++) {
-        if (!harmony_token(offset)) continue;
+    for (int32_t offset = 0, n = 0; offset < special_set_span(special); offset++) {
+        if (!special_set_token(special, offset)) continue;
         fprintf(to,
                 "%s\n    {\"id\": %zu, \"content\": \"%s\", \"single_word\": false, \"lstrip\": "
                 "false, \"rstrip\": false, \"normalized\": false, \"special\": true}",
-                n++ ? "," : "", v->n_tokens + (size_t)offset, harmony_token(offset));
+                n++ ? "," : "", v->n_tokens + (size_t)offset, special_set_token(special, offset));
     }
     fputs("\n  ],\n", to);
 }
 
-static void write_json(const struct bpe_vocabulary *v, char *buffer, FILE *to)
+static void write_json(const struct bpe_vocabulary *v, enum special_set special, char *buffer,
+                       FILE *to)
 {
     fputs("{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n  \"padding\": null,\n", to);
-    put_added_tokens(v, to);
+    put_added_tokens(v, special, to);
     fputs("  \"normalizer\": null,\n  \"pre_tokenizer\": {\"type\": \"Sequence\", "
           "\"pretokenizers\": [\n    {\"type\": \"Split\", \"pattern\": {\"Regex\": ",
           to);
@@ -112,23 +113,25 @@ static void write_json(const struct bpe_vocabulary *v, char *buffer, FILE *to)
 
 /* ---- GGUF ---- */
 
-static void gguf_tokens(const struct bpe_vocabulary *v, char *buffer, struct gguf_out *to)
+static void gguf_tokens(const struct bpe_vocabulary *v, enum special_set special, char *buffer,
+                        struct gguf_out *to)
 {
-    gguf_out_array(to, "tokenizer.ggml.tokens", GGUF_STRING, v->n_tokens + HARMONY_SPAN);
+    int32_t span = special_set_span(special);
+    gguf_out_array(to, "tokenizer.ggml.tokens", GGUF_STRING, v->n_tokens + (size_t)span);
     for (size_t id = 0; id < v->n_tokens; id++) {
         size_t length = v->offsets[id + 1] - v->offsets[id];
         gguf_out_item_string(to, buffer, alphabet_write(v->bytes + v->offsets[id], length, buffer));
     }
-    for (int32_t offset = 0; offset < HARMONY_SPAN; offset++) {
-        const char *name = harmony_token(offset);
+    for (int32_t offset = 0; offset < span; offset++) {
+        const char *name = special_set_token(special, offset);
         int n = name ? snprintf(buffer, 64, "%s", name)
                      : snprintf(buffer, 64, "[PAD%zu]", v->n_tokens + (size_t)offset);
         gguf_out_item_string(to, buffer, (size_t)n);
     }
-    gguf_out_array(to, "tokenizer.ggml.token_type", GGUF_I32, v->n_tokens + HARMONY_SPAN);
+    gguf_out_array(to, "tokenizer.ggml.token_type", GGUF_I32, v->n_tokens + (size_t)span);
     for (size_t id = 0; id < v->n_tokens; id++) gguf_out_item_i32(to, TOKEN_NORMAL);
-    for (int32_t offset = 0; offset < HARMONY_SPAN; offset++)
-        gguf_out_item_i32(to, harmony_token(offset) ? TOKEN_CONTROL : TOKEN_UNUSED);
+    for (int32_t offset = 0; offset < span; offset++)
+        gguf_out_item_i32(to, special_set_token(special, offset) ? TOKEN_CONTROL : TOKEN_UNUSED);
 }
 
 /* `buffer` has room for twice two of the longest tokens and a blank. */
@@ -146,7 +149,8 @@ static void gguf_merges(const struct bpe_vocabulary *v, char *buffer, struct ggu
 }
 
 /* Keys and no tensors, as files that hold nothing but a vocabulary are. */
-static enum sol_status write_gguf(const struct bpe_vocabulary *v, const char *path)
+static enum sol_status write_gguf(const struct bpe_vocabulary *v, enum special_set special,
+                                  const char *path)
 {
     struct gguf_out *to;
     char *buffer = malloc(4 * longest_token(v) + 64);
@@ -157,7 +161,8 @@ static enum sol_status write_gguf(const struct bpe_vocabulary *v, const char *pa
         gguf_out_string(to, "general.type", "vocab");
         gguf_out_string(to, "tokenizer.ggml.model", "gpt2");
         gguf_out_string(to, "tokenizer.ggml.pre", "gpt-4o");
-        gguf_tokens(v, buffer, to);
+        gguf_out_u32(to, "tokenizer.ggml.bos_token_id", (uint32_t)v->n_tokens);
+        gguf_tokens(v, special, buffer, to);
         gguf_merges(v, buffer, to);
         status = gguf_out_begin(to, path, 0, true);
     }
@@ -169,8 +174,8 @@ static enum sol_status write_gguf(const struct bpe_vocabulary *v, const char *pa
 
 /* ---- all ---- */
 
-static enum sol_status write_text(const struct bpe_vocabulary *v, enum vocab_format format,
-                                  FILE *to)
+static enum sol_status write_text(const struct bpe_vocabulary *v, enum special_set special,
+                                  enum vocab_format format, FILE *to)
 {
     if (format == VOCAB_TIKTOKEN) {
         write_tiktoken(v, to);
@@ -178,27 +183,27 @@ static enum sol_status write_text(const struct bpe_vocabulary *v, enum vocab_for
     }
     char *buffer = malloc(2 * longest_token(v) + 1);
     if (!buffer) return status_set(SOL_E_MEMORY, "no memory for the longest token");
-    write_json(v, buffer, to);
+    write_json(v, special, buffer, to);
     free(buffer);
     return SOL_OK;
 }
 
-enum sol_status vocab_write_text(const struct bpe_vocabulary *v, enum vocab_format format,
-                                 struct output_file *to)
+enum sol_status vocab_write_text(const struct bpe_vocabulary *v, enum special_set special,
+                                 enum vocab_format format, struct output_file *to)
 {
     FILE *stream;
     SOL_TRY(output_file_stream(to, &stream));
-    SOL_TRY(write_text(v, format, stream));
+    SOL_TRY(write_text(v, special, format, stream));
     return output_file_commit(to);
 }
 
-enum sol_status vocab_write(const struct bpe_vocabulary *v, enum vocab_format format,
-                            const char *path)
+enum sol_status vocab_write(const struct bpe_vocabulary *v, enum special_set special,
+                            enum vocab_format format, const char *path)
 {
     struct output_file *to;
-    if (format == VOCAB_GGUF) return write_gguf(v, path);
+    if (format == VOCAB_GGUF) return write_gguf(v, special, path);
     SOL_TRY(output_file_create(path, 0, OUTPUT_STREAM, &to));
-    enum sol_status status = vocab_write_text(v, format, to);
+    enum sol_status status = vocab_write_text(v, special, format, to);
     output_file_destroy(to);
     return status;
 }

@@ -1,7 +1,5 @@
-/* A text is cut where pieces are known to end whatever surrounds them: behind a line end that
- * neither white space nor a slash follows. (A piece with a line end in it is punctuation, line ends
- * and slashes, or white space up to its last line end.) Every thread counts stretches into a table
- * of its own; sums do not depend on who counted what. */
+/* A text is cut where pieces are known to end (pretokenize_is_cut). Every thread counts stretches
+ * into a table of its own; sums do not depend on who counted what. */
 #include "tok/word_counts.h"
 
 #include <stdatomic.h>
@@ -100,18 +98,12 @@ struct job {
     atomic_bool no_memory;
 };
 
-static bool is_cut(const char *text, size_t at)
-{
-    unsigned char c = (unsigned char)text[at];
-    return text[at - 1] == '\n' && c > ' ' && c < 0x7f && c != '/';
-}
-
 /* Where the stretch that begins with `index` really begins. */
 static size_t cut_after(const struct job *job, int64_t index)
 {
     size_t at = (size_t)index * STRETCH;
     if (at == 0) return 0;
-    while (at < job->length && !is_cut(job->text, at)) {
+    while (at < job->length && !pretokenize_is_cut(job->text, at)) {
         const char *line = memchr(job->text + at, '\n', job->length - at);
         at = line ? (size_t)(line - job->text) + 1 : job->length;
     }

@@ -1,14 +1,16 @@
-/* What is done behind the backs of threads, for blocks that run on a processor: copies; tensor cores
- * are in files of their own. Pieces of work wait in a list, from which a random one that may be done
- * is done whenever threads change places. The order between pieces is that of "PTX ISA 9.0",
- * 9.7.16.6: a product comes behind the scales that its thread put before, and behind that thread's
- * products on the same sums; an arrival behind the scales and products that its thread started, but
- * not behind other arrivals. What has an order of its own, a thread's copies of single words and a
- * warp's products on Hopper, waits elsewhere, the next one of each at a time. */
+/* What is done behind the backs of threads, for blocks that run on a processor: copies; tensor
+ * cores are in files of their own. Pieces of work wait in a list, from which a random one that may
+ * be done is done whenever threads change places. The order between pieces is that of "PTX
+ * ISA 9.0", 9.7.16.6: a product comes behind the scales that its thread put before, and behind that
+ * thread's products on the same sums; an arrival behind the scales and products that its thread
+ * started, but not behind other arrivals. What has an order of its own, a thread's copies of single
+ * words and a warp's products on Hopper, waits elsewhere, the next one of each at a time. */
 #include "emulate_async.hpp"
 
 #include <stdio.h>
 #include <string.h>
+
+#include <mutex>
 
 #include "async.hpp"
 
@@ -75,6 +77,14 @@ void store_shared_4(uint32_t to, uint32_t value)
 {
     memcpy(at(emulated_rank(), to, 4), &value, 4);
     mark(emulated.current, to, 4);
+}
+
+void store_shared_16(uint32_t to, float x, float y, float z, float w)
+{
+    const float all[4] = {x, y, z, w};
+    expect(to % sizeof all == 0, "an address is no multiple of what is stored");
+    memcpy(at(emulated_rank(), to, sizeof all), all, sizeof all);
+    mark(emulated.current, to, sizeof all);
 }
 
 void emulated_load_shared(void *to, uint32_t from, uint32_t bytes)
@@ -154,6 +164,23 @@ uint32_t word_take(const uint32_t *word)
 {
     emulated_yield();
     return *(const volatile uint32_t *)word;
+}
+
+/* Blocks in other threads of the host take as long as they take. */
+void turn_wait(const uint32_t *word, uint32_t value)
+{
+    while (__atomic_load_n(word, __ATOMIC_ACQUIRE) != value) {
+        emulated_progress();
+        emulated_yield();
+    }
+    me().fenced_all = ++state->clock;
+}
+
+void turn_set(uint32_t *word, uint32_t value)
+{
+    turn_sometimes();
+    __atomic_store_n(word, value, __ATOMIC_RELEASE);
+    emulated_progress();
 }
 
 /* ---- barriers ---- */
@@ -236,9 +263,18 @@ void barrier_wait_cluster(uint32_t address, uint32_t parity)
     barrier_wait(address, parity);
 }
 
+static void all_named(named_barrier &b)
+{
+    b.said = b.any;
+    b.any = false;
+    b.arrived = 0;
+    b.times++;
+    emulated_wake(&b.sleepers);
+}
+
 /* Whole warps count, and those who wait for the same number say the same count. Whether one of them
  * said so. */
-static bool named(int number, int threads, bool mine)
+static bool named(int number, int threads, bool mine, bool waits)
 {
     expect(number >= 1 && number < 16 && threads % EMULATED_WARP == 0 && threads <= emulated.count,
            "a named barrier's number is 1 to 15, its count whole warps of the block");
@@ -248,25 +284,24 @@ static bool named(int number, int threads, bool mine)
     long now = b.times;
     b.threads = threads;
     b.any |= mine;
-    if (++b.arrived == threads) {
-        b.said = b.any;
-        b.any = false;
-        b.arrived = 0;
-        b.times++;
-        emulated_wake(&b.sleepers);
-    }
-    while (b.times == now) emulated_sleep(&b.sleepers);
+    if (++b.arrived == threads) all_named(b);
+    while (waits && b.times == now) emulated_sleep(&b.sleepers);
     return b.said;
 }
 
 void named_sync(int number, int threads)
 {
-    named(number, threads, false);
+    named(number, threads, false, true);
+}
+
+void named_arrive(int number, int threads)
+{
+    named(number, threads, false, false);
 }
 
 bool named_any(int number, bool mine)
 {
-    return named(number, 128, mine);
+    return named(number, 128, mine, true);
 }
 
 uint32_t cluster_rank(void)
@@ -325,6 +360,14 @@ void copy_box_3d(uint32_t to, const tensor_map &map, int x, int y, int z, uint32
     start(w);
 }
 
+void copy_box_4d(uint32_t to, const tensor_map &map, int x, int y, int z, int v, uint32_t barrier)
+{
+    work w = piece_of_box(to, map, barrier);
+    expect(w.map.rank == 4, "the map has four dimensions");
+    w.at[0] = x, w.at[1] = y, w.at[2] = z, w.at[3] = v;
+    start(w);
+}
+
 void copy_box_5d(uint32_t to, const tensor_map &map, int x, int v, uint32_t barrier)
 {
     work w = piece_of_box(to, map, barrier);
@@ -338,7 +381,8 @@ void copy_box_2d_to(uint32_t to, const tensor_map &map, int x, int y, uint32_t b
                     uint16_t blocks)
 {
     work w = piece_of_box(to, map, barrier);
-    expect(w.map.rank == 2 && blocks >> emulated.blocks == 0, "two dimensions, blocks of the cluster");
+    expect(w.map.rank == 2 && blocks >> emulated.blocks == 0,
+           "two dimensions, blocks of the cluster");
     w.at[0] = x, w.at[1] = y;
     for (w.rank = 0; w.rank < emulated.blocks; w.rank++)
         if (blocks >> w.rank & 1) start(w);
@@ -443,8 +487,17 @@ void copy_out_read(void)
     while (me().leaving) emulated_sleep(&me().sleepers);
 }
 
+void copy_out_done(void)
+{
+    copy_out_read();
+}
+
+/* Blocks that other threads of the host have add there too. */
+static std::mutex adding;
+
 static void go_out(const work &w)
 {
+    std::lock_guard<std::mutex> alone(adding);
     const char *from = fenced(w.rank, w.to, w.bytes, w.fenced);
     if (w.kind == COPY_OUT) memcpy(w.out, from, w.bytes);
     for (uint32_t i = 0; w.kind == ADD_OUT && i < w.bytes; i += 4) {

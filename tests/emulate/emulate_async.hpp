@@ -28,6 +28,7 @@ void barrier_wait(uint32_t barrier, uint32_t parity);
 void barrier_wait_cluster(uint32_t barrier, uint32_t parity);
 void named_sync(int number, int threads);
 bool named_any(int number, bool mine);
+void named_arrive(int number, int threads);
 uint32_t cluster_rank(void);
 void cluster_sync(void);
 
@@ -93,6 +94,15 @@ void fence_for_bulk_copies(void);
 #define KERNELS_COPY_ACROSS_CUH
 
 void copy_across(uint32_t to, uint32_t from, uint32_t bytes, uint32_t barrier, uint32_t rank);
+
+/* ---- kernels/copy_tiles.cuh ---- */
+#define KERNELS_COPY_TILES_CUH
+
+void copy_box_4d(uint32_t to, const tensor_map &map, int x, int y, int z, int w, uint32_t barrier);
+void copy_out_done(void);
+void store_shared_16(uint32_t to, float x, float y, float z, float w);
+void turn_wait(const uint32_t *word, uint32_t value);
+void turn_set(uint32_t *word, uint32_t value);
 
 /* ---- kernels/words.cuh ---- */
 #define KERNELS_WORDS_CUH

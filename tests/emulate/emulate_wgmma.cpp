@@ -56,8 +56,8 @@ struct sum_set {
 
 /* What all warps of a warpgroup must say. */
 struct instruction {
-    int n;
-    bool bf16, registers;
+    emulated_product kind;
+    bool registers;
     uint64_t a, b;
 };
 
@@ -147,13 +147,38 @@ static float number(bool bf16, uint16_t half)
     return bf16 ? __uint_as_float((uint32_t)half << 16) : f16_to_f32(half);
 }
 
+/* Of one whose k is apart ("PTX ISA 9.0", 9.7.15.5.1): row k, columns c to c + 7 of it, which are
+ * rows of 128 bytes, swizzled: 8 of them in `stride` bytes, `lead` bytes to the next 64 columns. */
+static uint32_t transposed_eight_at(uint64_t word, uint32_t k, uint32_t c)
+{
+    uint32_t from = bits(word, 0, 14) * 16, lead = bits(word, 16, 14) * 16;
+    uint32_t stride = bits(word, 32, 14) * 16;
+    expect(!bits(word, 14, 2) && !bits(word, 30, 2) && !bits(word, 46, 3) && !bits(word, 49, 13),
+           "bits of a matrix descriptor that must be 0");
+    expect(bits(word, 62, 2) == 1, "the swizzle of a transposed matrix descriptor");
+    expect(from % 1024 == 0 && stride % 1024 == 0 && stride, "rows begin at a swizzled kilobyte");
+    expect(c < 64 || (lead % 1024 == 0 && lead), "the leading distance of a matrix descriptor");
+    return swizzled(from + c / 64 * lead + k / 8 * stride + k % 8 * 128 + c % 64 * 2);
+}
+
 /* 16 columns of row r. */
 static void read_row(float *to, const product &p, int rank, uint64_t operand, uint32_t r)
 {
     uint16_t halves[STEP];
     for (uint32_t i = 0; i < 2; i++)
         memcpy(halves + 8 * i, fenced(rank, eight_at(operand, r, i), 16, p.fenced), 16);
-    for (int k = 0; k < STEP; k++) to[k] = number(p.what.bf16, halves[k]);
+    for (int k = 0; k < STEP; k++) to[k] = number(p.what.kind.bf16, halves[k]);
+}
+
+static void read_transposed(float b[STEP][2 * SUMS_MAX], const product &p, int rank)
+{
+    uint16_t halves[8];
+    for (int k = 0; k < STEP; k++)
+        for (int c = 0; c < p.what.kind.n; c += 8) {
+            uint32_t from = transposed_eight_at(p.what.b, (uint32_t)k, (uint32_t)c);
+            memcpy(halves, fenced(rank, from, 16, p.fenced), 16);
+            for (int i = 0; i < 8; i++) b[k][c + i] = number(p.what.kind.bf16, halves[i]);
+        }
 }
 
 /* ---- a product ---- */
@@ -164,16 +189,18 @@ static void read_fragments(float a[16][STEP], const product &p)
         for (int i = 0; i < 4; i++)
             for (int half = 0; half < 2; half++)
                 a[l / 4 + i % 2 * 8][l % 4 * 2 + i / 2 * 8 + half] =
-                    number(p.what.bf16, (uint16_t)(p.a[l][i] >> 16 * half));
+                    number(p.what.kind.bf16, (uint16_t)(p.a[l][i] >> 16 * half));
 }
 
 /* Sums in double, rounded once. */
 static void add_row(const product &p, int r, const float a[STEP], const float (*b)[2 * SUMS_MAX])
 {
     double sum[2 * SUMS_MAX];
-    int n = p.what.n;
+    int n = p.what.kind.n;
     for (int c = 0; c < n; c++)
-        sum[c] = (double)p.to->held[r % 8 * 4 + c % 8 / 2][c / 8 * 4 + r / 8 * 2 + c % 2];
+        sum[c] = p.what.kind.adds
+                     ? (double)p.to->held[r % 8 * 4 + c % 8 / 2][c / 8 * 4 + r / 8 * 2 + c % 2]
+                     : 0;
     for (int k = 0; k < STEP; k++)
         for (int c = 0; c < n; c++) sum[c] += (double)a[k] * (double)b[k][c];
     for (int c = 0; c < n; c++)
@@ -184,7 +211,8 @@ static void multiply(const product &p, int index)
 {
     static thread_local float a[16][STEP], b[STEP][2 * SUMS_MAX];
     int rank = index * LANES / emulated.count;
-    for (int c = 0; c < p.what.n; c++) {
+    if (p.what.kind.transposed) read_transposed(b, p, rank);
+    for (int c = 0; c < p.what.kind.n && !p.what.kind.transposed; c++) {
         float row[STEP];
         read_row(row, p, rank, p.what.b, (uint32_t)c);
         for (int k = 0; k < STEP; k++) b[k][c] = row[k];
@@ -264,16 +292,16 @@ static void take_sums(warp &w, product &p, float *d)
         if (!other) continue;
         if (other == d && !s->back[my_lane()]) {
             expect(!to || to == s, "lanes add to different sums");
-            expect(s->n == p.what.n / 2, "sums of another shape are not waited for");
+            expect(s->n == p.what.kind.n / 2, "sums of another shape are not waited for");
             to = s;
         } else {
-            expect(s->back[my_lane()] || other + s->n <= d || d + p.what.n / 2 <= other,
+            expect(s->back[my_lane()] || other + s->n <= d || d + p.what.kind.n / 2 <= other,
                    "sums overlap others that are not waited for");
         }
     }
     if (!to) {
         w.sums.push_back(to = new sum_set());
-        to->n = p.what.n / 2;
+        to->n = p.what.kind.n / 2;
     }
     if (to->at[my_lane()]) return;
     check_fence(l, d, to->n);
@@ -289,20 +317,22 @@ static void say_same(const instruction &what)
     size_t index = (size_t)my_warp().lanes[my_lane()].started;
     if (index == g.started.size()) g.started.push_back(what);
     const instruction &same = g.started[index];
-    expect(same.n == what.n && same.bf16 == what.bf16 && same.registers == what.registers &&
-               same.a == what.a && same.b == what.b,
+    expect(same.kind.n == what.kind.n && same.kind.bf16 == what.kind.bf16 &&
+               same.kind.transposed == what.kind.transposed && same.kind.adds == what.kind.adds &&
+               same.registers == what.registers && same.a == what.a && same.b == what.b,
            "the warps of a warpgroup start different products");
 }
 
-void emulated_wgmma(int n, bool bf16, float *d, const uint32_t *a, uint64_t a_operand, uint64_t b)
+void emulated_wgmma(const emulated_product &kind, float *d, const uint32_t *a, uint64_t a_operand,
+                    uint64_t b)
 {
     warp &w = my_warp();
     lane &l = w.lanes[my_lane()];
     emulated_warp_barrier();
-    say_same({n, bf16, a != NULL, a_operand, b});
+    say_same({kind, a != NULL, a_operand, b});
     if (l.started == w.first + (long)w.products.size()) {
         w.products.push_back({});
-        w.products.back().what = {n, bf16, a != NULL, a_operand, b};
+        w.products.back().what = {kind, a != NULL, a_operand, b};
         w.products.back().fenced = me().fenced;
     }
     product &p = w.products[(size_t)(l.started - w.first)];

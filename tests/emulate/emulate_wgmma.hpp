@@ -55,22 +55,53 @@ template <int BETWEEN = 1024> static inline uint64_t wgmma_operand(uint32_t addr
            ((address >> 4) + (uint32_t)k / 8 + 0x10000);
 }
 
+/* How a product is meant: `transposed`: of b, k is not together; `adds`: to what the sums were. */
+struct emulated_product {
+    int n;
+    bool bf16, transposed, adds;
+};
+
 /* `a`: fragments, or NULL and a descriptor. */
-void emulated_wgmma(int n, bool bf16, float *d, const uint32_t *a, uint64_t a_operand, uint64_t b);
+void emulated_wgmma(const emulated_product &kind, float *d, const uint32_t *a, uint64_t a_operand,
+                    uint64_t b);
 
 template <int N, bool BF16> struct emulated_products {
     static inline void registers(float *d, const uint32_t (&a)[4], uint64_t b)
     {
-        emulated_wgmma(N, BF16, d, a, 0, b);
+        emulated_wgmma({N, BF16, false, true}, d, a, 0, b);
     }
     static inline void shared(float *d, uint64_t a, uint64_t b)
     {
-        emulated_wgmma(N, BF16, d, NULL, a, b);
+        emulated_wgmma({N, BF16, false, true}, d, NULL, a, b);
     }
 };
 template <int N> struct wgmma : emulated_products<N, true> {
 };
 template <int N> struct wgmma_f16 : emulated_products<N, false> {
+};
+
+/* ---- kernels/wgmma_transposed.cuh ---- */
+#define KERNELS_WGMMA_TRANSPOSED_CUH
+#include "inline.cuh"
+
+template <int LEAD> static inline uint64_t wgmma_operand_transposed(uint32_t address)
+{
+    return (uint64_t)(0x40000000 | 1024 / 16) << 32 | ((address >> 4) + (LEAD / 16 << 16));
+}
+
+template <int N, bool ADD> struct wgmma_product {
+    static inline void shared(float *d, uint64_t a, uint64_t b)
+    {
+        emulated_wgmma({N, true, false, ADD}, d, NULL, a, b);
+    }
+    static inline void shared_transposed(float *d, uint64_t a, uint64_t b)
+    {
+        emulated_wgmma({N, true, true, ADD}, d, NULL, a, b);
+    }
+    static inline void registers_transposed(float *d, const uint32_t (&a)[4], uint64_t b)
+    {
+        emulated_wgmma({N, true, true, ADD}, d, a, 0, b);
+    }
 };
 
 #endif

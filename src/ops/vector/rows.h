@@ -7,15 +7,8 @@
 
 #include "base/cpu.h"
 #include "ops/ops.h"
+#include "ops/vector/grain.h"
 #include "ops/vector/vector.h"
-
-/* Elements below which a loop is not worth waking other threads: about 10 us of work. */
-enum { ROWS_GRAIN = 1 << 14 };
-
-static int64_t rows_per_job(int64_t row_elements)
-{
-    return ROWS_GRAIN / (row_elements + 1) + 1;
-}
 
 /* ---- rmsnorm ---- */
 

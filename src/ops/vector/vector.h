@@ -41,6 +41,16 @@ static inline void vector_store_some(float *p, vfloat x, int64_t n)
     memcpy(p, &x, sizeof(float) * (size_t)n);
 }
 
+/* Calls step(..., at, LANES) over whole vectors of begin..end, then step(..., at, rest): a step
+ * that is inlined loads whole ones with one instruction. */
+#define VECTOR_STEPS(step, begin, end, ...)                                                        \
+    do {                                                                                           \
+        int64_t at_ = (begin);                                                                     \
+        for (; at_ + LANES <= (end); at_ += LANES) step(__VA_ARGS__, at_, LANES);                  \
+        if (at_ < (end)) step(__VA_ARGS__, at_, (end)-at_);                                        \
+    } while (0)
+#define VECTOR_STEP static inline __attribute__((always_inline)) void
+
 static inline vfloat vector_set(float value)
 {
     return value - (vfloat){0};

@@ -1,0 +1,36 @@
+/* What the parts of `sol train` share. */
+#ifndef CLI_TRAIN_OPTIONS_H
+#define CLI_TRAIN_OPTIONS_H
+
+#include "base/options.h"
+#include "gpu/device.h"
+#include "ops/plan.h"
+#include "train/flags.h"
+#include "train/trainer.h"
+
+struct train_options {
+    struct train_flags flags;
+    struct string_list force;
+    const char *backend, *kernel_source, *out, *precision, *optimizer;
+    const char *data, *validation, *split, *tokenizer, *packing;
+    double val_percent;
+    int64_t threads, vocab, micro_batches, loss_chunk, warmup, token_bytes;
+    int64_t eval_every, eval_tokens, save_every, resume_from;
+    bool exact, reference, recompute, resume, json, wide, quiet;
+};
+
+struct train_command {
+    struct train_options o;
+    struct chooser chooser;
+    struct gpu *gpu;
+};
+
+bool train_is_bf16(const struct train_command *command);
+/* What the options say of a trainer for the recipe. */
+void train_params_of(const struct train_command *command, const struct train_recipe *recipe,
+                     struct trainer_params *out);
+
+/* `sol train --data ...` */
+enum sol_status train_pretrain(struct train_command *command);
+
+#endif

@@ -1,0 +1,341 @@
+/* See checkpoint.h. */
+#include "train/checkpoint.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json_file.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "format/output_file.h"
+#include "model/config.h"
+#include "train/params_file.h"
+
+/* ---- names ---- */
+
+enum sol_status checkpoint_path(const char *folder, int64_t step, char path[CHECKPOINT_PATH])
+{
+    int n = snprintf(path, CHECKPOINT_PATH, "%s/step_%06lld", folder, (long long)step);
+    if (n < CHECKPOINT_PATH - 64) return SOL_OK; /* room for the files in it */
+    return status_set(SOL_E_ARGUMENT, "the folder's name '%.60s...' is too long", folder);
+}
+
+int64_t checkpoint_latest(const char *folder)
+{
+    DIR *dir = opendir(folder);
+    int64_t latest = -1;
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        char *end = NULL;
+        if (strncmp(e->d_name, "step_", 5) != 0) continue;
+        long long step = strtoll(e->d_name + 5, &end, 10);
+        if (end != e->d_name + 5 && !*end && step > latest) latest = step;
+    }
+    if (dir) closedir(dir);
+    return latest;
+}
+
+static const char *file_in(const char *path, const char *name, char out[CHECKPOINT_PATH])
+{
+    snprintf(out, CHECKPOINT_PATH, "%s/%s", path, name);
+    return out;
+}
+
+/* ---- tensors ---- */
+
+/* What the optimizer keeps of a parameter, by what its files call it. */
+struct state {
+    const char *suffix;
+    size_t offset; /* of a struct matrix in struct param */
+};
+static const struct state states[] = {
+    {".exp_avg", offsetof(struct param, mean)},
+    {".exp_avg_sq", offsetof(struct param, square)},
+    {".momentum", offsetof(struct param, momentum)},
+    {".second_momentum", offsetof(struct param, second)},
+};
+enum { STATES = sizeof states / sizeof *states };
+
+static const struct matrix *state_of(const struct param *p, int i)
+{
+    return (const struct matrix *)(const void *)((const char *)p + states[i].offset);
+}
+
+static enum sol_status save_values(struct trainer *t, const char *path)
+{
+    struct params *w = trainer_weights(t);
+    struct safetensors_out *out;
+    char file[CHECKPOINT_PATH];
+    SOL_TRY(safetensors_out_create(&out));
+    for (int i = 0; i < w->count; i++)
+        params_announce(out, &w->all[i], "", "", &w->all[i].value, true);
+    enum sol_status status =
+        safetensors_out_begin_file(out, file_in(path, "model.safetensors", file));
+    for (int i = 0; i < w->count && status == SOL_OK; i++)
+        status = params_save(w, trainer_stream(t), out, (size_t)i, &w->all[i].value, true);
+    if (status == SOL_OK) status = safetensors_out_commit(out);
+    safetensors_out_destroy(out);
+    return status;
+}
+
+static enum sol_status save_states(struct trainer *t, const char *path)
+{
+    struct params *w = trainer_weights(t);
+    struct safetensors_out *out;
+    char file[CHECKPOINT_PATH];
+    size_t tensor = 0;
+    SOL_TRY(safetensors_out_create(&out));
+    for (int i = 0; i < w->count * STATES; i++) {
+        const struct param *p = &w->all[i / STATES];
+        if (state_of(p, i % STATES)->data)
+            params_announce(out, p, "", states[i % STATES].suffix, state_of(p, i % STATES), true);
+    }
+    enum sol_status status =
+        safetensors_out_begin_file(out, file_in(path, "optimizer.safetensors", file));
+    for (int i = 0; i < w->count * STATES && status == SOL_OK; i++) {
+        const struct matrix *m = state_of(&w->all[i / STATES], i % STATES);
+        if (m->data) status = params_save(w, trainer_stream(t), out, tensor++, m, true);
+    }
+    if (status == SOL_OK) status = safetensors_out_commit(out);
+    safetensors_out_destroy(out);
+    return status;
+}
+
+/* ---- texts ---- */
+
+static enum sol_status save_json(const char *path, const char *name, json_t *json)
+{
+    char file[CHECKPOINT_PATH];
+    char *text = json ? json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
+    json_decref(json);
+    if (!text) return status_set(SOL_E_MEMORY, "no memory for '%s'", name);
+    enum sol_status status = output_file_text(file_in(path, name, file), text, strlen(text));
+    free(text);
+    return status;
+}
+
+static json_t *number(double value)
+{
+    return isnan(value) ? json_null() : json_real(value);
+}
+
+/* Settled flags: whatever a recipe's defaults may become, a run goes on with its own. */
+static json_t *flags_json(const struct train_flags *f)
+{
+    json_t *out = json_object();
+    json_object_set_new(out, "recipe", json_string(f->recipe));
+    json_object_set_new(out, "depth", json_integer((json_int_t)f->depth));
+    json_object_set_new(out, "aspect-ratio", json_integer((json_int_t)f->aspect_ratio));
+    json_object_set_new(out, "head-dim", json_integer((json_int_t)f->head_dim));
+    json_object_set_new(out, "max-seq-len", json_integer((json_int_t)f->max_seq_len));
+    json_object_set_new(out, "window-pattern", json_string(f->window_pattern));
+    json_object_set_new(out, "num-iterations", json_integer((json_int_t)f->num_iterations));
+    json_object_set_new(out, "target-flops", number(f->target_flops));
+    json_object_set_new(out, "target-param-data-ratio", number(f->target_param_data_ratio));
+    json_object_set_new(out, "device-batch-size", json_integer((json_int_t)f->device_batch_size));
+    json_object_set_new(out, "total-batch-size", json_integer((json_int_t)f->total_batch_size));
+    json_object_set_new(out, "embedding-lr", number(f->embedding_lr));
+    json_object_set_new(out, "unembedding-lr", number(f->unembedding_lr));
+    json_object_set_new(out, "matrix-lr", number(f->matrix_lr));
+    json_object_set_new(out, "scalar-lr", number(f->scalar_lr));
+    json_object_set_new(out, "weight-decay", number(f->weight_decay));
+    json_object_set_new(out, "adam-beta1", number(f->adam_beta1));
+    json_object_set_new(out, "adam-beta2", number(f->adam_beta2));
+    json_object_set_new(out, "grad-clip", number(f->grad_clip));
+    json_object_set_new(out, "warmup-steps", json_integer((json_int_t)f->warmup_steps));
+    json_object_set_new(out, "warmup-ratio", number(f->warmup_ratio));
+    json_object_set_new(out, "warmdown-ratio", number(f->warmdown_ratio));
+    json_object_set_new(out, "final-lr-frac", number(f->final_lr_frac));
+    json_object_set_new(out, "schedule", json_string(f->schedule));
+    json_object_set_new(out, "seed", json_integer((json_int_t)f->seed));
+    return out;
+}
+
+static enum sol_status save_texts(const struct checkpoint_parts *parts, const char *path)
+{
+    const struct train_recipe *r = parts->recipe;
+    struct train_flags flags = r->flags;
+    char file[CHECKPOINT_PATH];
+    flags.total_batch_size = r->total_batch;
+    flags.num_iterations = r->iterations;
+    SOL_TRY(save_json(path, "config.json", config_to_json(&r->config, false)));
+    json_t *train = json_pack("{s:I, s:I, s:o}", "step", (json_int_t)parts->step, "vocab_size",
+                              (json_int_t)r->config.vocab, "flags", flags_json(&flags));
+    if (train && parts->state) json_object_set(train, "state", (json_t *)(uintptr_t)parts->state);
+    SOL_TRY(save_json(path, "train.json", train));
+    if (!parts->tokenizer) return SOL_OK;
+    struct mapped_file map;
+    SOL_TRY(mapped_file_open(parts->tokenizer, &map));
+    enum sol_status status =
+        output_file_text(file_in(path, "tokenizer.json", file), map.data, map.size);
+    mapped_file_close(&map);
+    return status;
+}
+
+enum sol_status checkpoint_save(struct trainer *t, const struct checkpoint_parts *parts,
+                                const char *path)
+{
+    struct output_folder *folder;
+    SOL_TRY(trainer_wait(t));
+    SOL_TRY(output_folder_create(path, &folder));
+    const char *in = output_folder_path(folder);
+    enum sol_status status = save_texts(parts, in);
+    if (status == SOL_OK) status = save_values(t, in);
+    if (status == SOL_OK) status = save_states(t, in);
+    if (status == SOL_OK) status = output_folder_commit(folder);
+    output_folder_destroy(folder);
+    return status;
+}
+
+/* ---- reading ---- */
+
+struct checkpoint {
+    json_t *json;
+    struct train_flags flags;
+    int64_t step, vocab;
+};
+
+static enum sol_status get_integer(const char *file, const json_t *in, const char *key,
+                                   int64_t *out)
+{
+    const json_t *value = json_object_get(in, key);
+    if (!json_is_integer(value))
+        return status_set(SOL_E_FORMAT, "%s: '%s' is no whole number", file, key);
+    *out = json_integer_value(value);
+    return SOL_OK;
+}
+
+static enum sol_status get_number(const char *file, const json_t *in, const char *key, double *out)
+{
+    const json_t *value = json_object_get(in, key);
+    if (!json_is_number(value) && !json_is_null(value))
+        return status_set(SOL_E_FORMAT, "%s: '%s' is no number", file, key);
+    *out = json_is_null(value) ? NAN : json_number_value(value);
+    return SOL_OK;
+}
+
+static enum sol_status get_text(const char *file, const json_t *in, const char *key,
+                                const char **out)
+{
+    *out = json_string_value(json_object_get(in, key));
+    return *out ? SOL_OK : status_set(SOL_E_FORMAT, "%s: '%s' is no text", file, key);
+}
+
+static enum sol_status read_flags(const char *file, const json_t *in, struct train_flags *f)
+{
+    const struct {
+        const char *key;
+        int64_t *to;
+    } integers[] = {{"depth", &f->depth},
+                    {"aspect-ratio", &f->aspect_ratio},
+                    {"head-dim", &f->head_dim},
+                    {"max-seq-len", &f->max_seq_len},
+                    {"num-iterations", &f->num_iterations},
+                    {"device-batch-size", &f->device_batch_size},
+                    {"total-batch-size", &f->total_batch_size},
+                    {"warmup-steps", &f->warmup_steps},
+                    {"seed", &f->seed}};
+    const struct {
+        const char *key;
+        double *to;
+    } numbers[] = {{"target-flops", &f->target_flops},
+                   {"target-param-data-ratio", &f->target_param_data_ratio},
+                   {"embedding-lr", &f->embedding_lr},
+                   {"unembedding-lr", &f->unembedding_lr},
+                   {"matrix-lr", &f->matrix_lr},
+                   {"scalar-lr", &f->scalar_lr},
+                   {"weight-decay", &f->weight_decay},
+                   {"adam-beta1", &f->adam_beta1},
+                   {"adam-beta2", &f->adam_beta2},
+                   {"grad-clip", &f->grad_clip},
+                   {"warmup-ratio", &f->warmup_ratio},
+                   {"warmdown-ratio", &f->warmdown_ratio},
+                   {"final-lr-frac", &f->final_lr_frac}};
+    SOL_TRY(get_text(file, in, "recipe", &f->recipe));
+    SOL_TRY(get_text(file, in, "window-pattern", &f->window_pattern));
+    SOL_TRY(get_text(file, in, "schedule", &f->schedule));
+    for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
+        SOL_TRY(get_integer(file, in, integers[i].key, integers[i].to));
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        SOL_TRY(get_number(file, in, numbers[i].key, numbers[i].to));
+    return SOL_OK;
+}
+
+enum sol_status checkpoint_open(const char *path, struct checkpoint **out)
+{
+    char file[CHECKPOINT_PATH];
+    *out = NULL;
+    struct checkpoint *c = calloc(1, sizeof *c);
+    if (!c) return status_set(SOL_E_MEMORY, "no memory for a checkpoint");
+    file_in(path, "train.json", file);
+    train_flags_init(&c->flags);
+    enum sol_status status = json_file_read(file, &c->json);
+    if (status == SOL_OK) status = get_integer(file, c->json, "step", &c->step);
+    if (status == SOL_OK) status = get_integer(file, c->json, "vocab_size", &c->vocab);
+    if (status == SOL_OK) status = read_flags(file, json_object_get(c->json, "flags"), &c->flags);
+    if (status == SOL_OK && c->step < 0)
+        status = status_set(SOL_E_FORMAT, "%s: 'step' is below 0", file);
+    if (status != SOL_OK) {
+        checkpoint_close(c);
+        return status;
+    }
+    *out = c;
+    return SOL_OK;
+}
+
+void checkpoint_close(struct checkpoint *c)
+{
+    if (!c) return;
+    json_decref(c->json);
+    free(c);
+}
+
+int64_t checkpoint_step(const struct checkpoint *c)
+{
+    return c->step;
+}
+
+int64_t checkpoint_vocab(const struct checkpoint *c)
+{
+    return c->vocab;
+}
+
+const struct train_flags *checkpoint_flags(const struct checkpoint *c)
+{
+    return &c->flags;
+}
+
+const json_t *checkpoint_state(const struct checkpoint *c)
+{
+    return json_object_get(c->json, "state");
+}
+
+static enum sol_status load_states(const struct safetensors *from, struct trainer *t)
+{
+    struct params *w = trainer_weights(t);
+    char name[192];
+    for (int i = 0; i < w->count * STATES; i++) {
+        const struct param *p = &w->all[i / STATES];
+        const struct matrix *m = state_of(p, i % STATES);
+        if (!m->data) continue;
+        snprintf(name, sizeof name, "%s%s", p->weight.name, states[i % STATES].suffix);
+        SOL_TRY(params_load_matrix(w, trainer_stream(t), from, name, m));
+    }
+    return SOL_OK;
+}
+
+enum sol_status checkpoint_load(const char *path, struct trainer *t, bool with_states)
+{
+    char file[CHECKPOINT_PATH];
+    struct safetensors *from;
+    SOL_TRY(safetensors_open(file_in(path, "model.safetensors", file), &from));
+    enum sol_status status = params_load(trainer_weights(t), trainer_stream(t), from);
+    safetensors_close(from);
+    if (status == SOL_OK) status = trainer_refresh(t);
+    if (status != SOL_OK || !with_states) return status;
+    SOL_TRY(safetensors_open(file_in(path, "optimizer.safetensors", file), &from));
+    status = load_states(from, t);
+    safetensors_close(from);
+    return status;
+}

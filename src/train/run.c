@@ -1,0 +1,227 @@
+/* See run.h. */
+#include "train/run.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "base/interrupt.h"
+#include "base/status.h"
+#include "train/bpb.h"
+#include "train/run_log.h"
+
+static const double smoothing = 0.9; /* of the loss that people look at */
+
+struct run {
+    const struct train_run_params *p;
+    const struct train_recipe *recipe;
+    struct trainer *trainer;
+    struct loader *loader;
+    struct run_log *log;
+    int32_t *token_bytes;
+    float *nll;
+    int64_t micro, rows; /* of an update; of tokens of a micro-batch */
+    int64_t step;        /* updates that were put */
+    int64_t seen;        /* of those, whose results were looked at */
+    uint64_t epoch, last_ns;
+    double smooth;               /* without its correction for having begun at 0 */
+    int64_t smoothed;            /* how many it is of */
+    char saved[CHECKPOINT_PATH]; /* the last checkpoint; "": none */
+};
+
+/* ---- set up ---- */
+
+static double state_number(const struct run *r, const char *key)
+{
+    return json_number_value(json_object_get(r->p->state, key));
+}
+
+static enum sol_status open_loader(struct run *r, const struct corpus *corpus,
+                                   const json_t *position, struct loader **out)
+{
+    struct loader_options o;
+    loader_options_init(corpus, &o);
+    o.tokens = r->recipe->length;
+    o.rows = trainer_sequences(r->trainer);
+    o.position = position;
+    if (r->p->stream) o.packing = PACKING_STREAM;
+    return loader_open(&o, out);
+}
+
+static enum sol_status make_folder(const char *path)
+{
+    if (mkdir(path, 0777) == 0 || errno == EEXIST) return SOL_OK;
+    return status_set(SOL_E_IO, "cannot make the folder '%s': %s", path, strerror(errno));
+}
+
+static enum sol_status set_up(struct run *r)
+{
+    const struct train_run_params *p = r->p;
+    r->rows = trainer_sequences(r->trainer) * r->recipe->length;
+    SOL_TRY(recipe_micro_batches(r->recipe, trainer_sequences(r->trainer), &r->micro));
+    r->step = r->seen = p->first_step;
+    r->smooth = state_number(r, "smooth");
+    r->smoothed = (int64_t)state_number(r, "smoothed");
+    SOL_TRY(open_loader(r, p->corpus, json_object_get(p->state, "position"), &r->loader));
+    if (p->tokenizer)
+        SOL_TRY(bpb_token_bytes(p->tokenizer, r->recipe->config.vocab, &r->token_bytes));
+    r->nll = calloc((size_t)r->rows, sizeof *r->nll);
+    if (!r->nll) return status_set(SOL_E_MEMORY, "no memory for losses");
+    if (!p->out) return SOL_OK;
+    SOL_TRY(make_folder(p->out));
+    if (p->first_step) SOL_TRY(checkpoint_path(p->out, p->first_step, r->saved));
+    return run_log_open(p->out, p->first_step, &r->log);
+}
+
+/* ---- what happens at a step ---- */
+
+static enum sol_status evaluate(struct run *r)
+{
+    struct train_evaluation e = {.step = r->step, .bpb = NAN};
+    struct bpb sum = {0};
+    struct loader *loader;
+    if (!r->p->validation) return SOL_OK;
+    int64_t batches = r->p->eval_tokens / r->rows;
+    SOL_TRY(open_loader(r, r->p->validation, NULL, &loader));
+    enum sol_status status = SOL_OK;
+    for (int64_t i = 0; status == SOL_OK && i < (batches > 0 ? batches : 1); i++) {
+        struct train_batch b;
+        status = loader_next(loader, &b);
+        if (status == SOL_OK && i && b.epoch > 1) break; /* once through it is enough */
+        const struct micro_batch batch = {.x = b.x, .y = b.y, .order = b.order};
+        if (status == SOL_OK) status = trainer_evaluate(r->trainer, &batch, r->nll);
+        if (status == SOL_OK) status = interrupt_check();
+        for (int64_t k = 0; status == SOL_OK && k < r->rows; k++) {
+            e.targets += b.y[k] >= 0;
+            e.nll += (double)r->nll[k];
+        }
+        if (status == SOL_OK && r->token_bytes) bpb_add(&sum, r->token_bytes, b.y, r->nll, r->rows);
+    }
+    loader_close(loader);
+    SOL_TRY(status);
+    e.nll /= e.targets ? (double)e.targets : 1;
+    if (r->token_bytes) e.bpb = bpb_value(&sum);
+    if (r->p->on_evaluation) r->p->on_evaluation(r->p->arg, &e);
+    r->last_ns = clock_ns();
+    return r->log ? run_log_evaluation(r->log, &e) : SOL_OK;
+}
+
+static enum sol_status stop_at(const struct run *r, const struct train_step *s)
+{
+    return status_set(SOL_E_INTERNAL,
+                      "step %lld: the loss is %g and the norm of the gradients %g; training stops. "
+                      "%s%s",
+                      (long long)s->step, s->loss, s->norm,
+                      *r->saved ? "The last checkpoint is " : "No checkpoint was saved before",
+                      r->saved);
+}
+
+/* The results of one update, the oldest that was not looked at. */
+static enum sol_status look(struct run *r)
+{
+    const uint64_t now = clock_ns();
+    struct train_step s = {.step = r->seen, .steps = r->recipe->iterations, .epoch = r->epoch};
+    SOL_TRY(trainer_results(r->trainer, r->seen, &s.loss, &s.norm));
+    if (!isfinite(s.loss) || !isfinite(s.norm)) return stop_at(r, &s);
+    r->seen++;
+    r->smooth = smoothing * r->smooth + (1 - smoothing) * s.loss;
+    r->smoothed++;
+    s.smooth = r->smooth / (1 - pow(smoothing, (double)r->smoothed));
+    s.lr = recipe_rates(r->recipe, s.step).lr;
+    s.seconds = (double)(now - r->last_ns) * 1e-9;
+    s.tokens = r->recipe->total_batch;
+    r->last_ns = now;
+    if (r->p->on_step) r->p->on_step(r->p->arg, &s);
+    return r->log ? run_log_step(r->log, &s) : SOL_OK;
+}
+
+/* All updates that were put are looked at: what is saved is known to be numbers. */
+static enum sol_status save(struct run *r)
+{
+    char path[CHECKPOINT_PATH];
+    json_t *position = NULL;
+    while (r->seen < r->step) SOL_TRY(look(r));
+    if (!r->p->out || (r->step == r->p->first_step && *r->saved)) return SOL_OK;
+    SOL_TRY(checkpoint_path(r->p->out, r->step, path));
+    SOL_TRY(loader_position(r->loader, &position));
+    json_t *state = json_pack("{s:o, s:f, s:I}", "position", position, "smooth", r->smooth,
+                              "smoothed", (json_int_t)r->smoothed);
+    const struct checkpoint_parts parts = {
+        .recipe = r->recipe, .step = r->step, .state = state, .tokenizer = r->p->tokenizer_path};
+    enum sol_status status = state ? checkpoint_save(r->trainer, &parts, path)
+                                   : status_set(SOL_E_MEMORY, "no memory for a checkpoint");
+    json_decref(state);
+    SOL_TRY(status);
+    snprintf(r->saved, sizeof r->saved, "%s", path);
+    if (r->p->on_save) r->p->on_save(r->p->arg, path);
+    r->last_ns = clock_ns();
+    return SOL_OK;
+}
+
+/* A GPU works on this step while the host looks at the one before. */
+static enum sol_status update(struct run *r)
+{
+    for (int64_t m = 0; m < r->micro; m++) {
+        struct train_batch b;
+        SOL_TRY(loader_next(r->loader, &b));
+        r->epoch = b.epoch;
+        const struct micro_batch batch = {.x = b.x, .y = b.y, .order = b.order};
+        SOL_TRY(trainer_micro(r->trainer, &batch, 1.0 / (double)r->micro, false));
+    }
+    SOL_TRY(trainer_update(r->trainer, r->step, false));
+    r->step++;
+    /* On the host the step is over. */
+    const int64_t behind = trainer_stream(r->trainer) ? 1 : 0;
+    return r->step - r->seen > behind ? look(r) : SOL_OK;
+}
+
+static bool falls_on(int64_t every, int64_t step)
+{
+    return every > 0 && step % every == 0;
+}
+
+static enum sol_status go(struct run *r)
+{
+    const struct train_run_params *p = r->p;
+    const int64_t last = r->recipe->iterations;
+    r->last_ns = clock_ns();
+    for (;;) {
+        if (r->step == last)
+            while (r->seen < r->step) SOL_TRY(look(r));
+        if (r->step == last || (falls_on(p->eval_every, r->step) && r->step != p->first_step) ||
+            (r->step == 0 && p->eval_every > 0)) {
+            while (r->seen < r->step) SOL_TRY(look(r));
+            SOL_TRY(evaluate(r));
+        }
+        if (r->step == last || (falls_on(p->save_every, r->step) && r->step > p->first_step))
+            SOL_TRY(save(r));
+        if (r->step == last) return SOL_OK;
+        SOL_TRY(interrupt_check());
+        SOL_TRY(update(r));
+    }
+}
+
+/* Between two updates: what was put until then is saved, so that nothing is lost. */
+static enum sol_status save_interrupted(struct run *r)
+{
+    SOL_TRY(save(r));
+    return status_set(SOL_E_INTERRUPTED, "interrupted at step %lld of %lld%s%s", (long long)r->step,
+                      (long long)r->recipe->iterations, *r->saved ? "; saved as " : "", r->saved);
+}
+
+enum sol_status train_run(const struct train_run_params *params)
+{
+    struct run r = {.p = params, .recipe = params->recipe, .trainer = params->trainer};
+    enum sol_status status = set_up(&r);
+    if (status == SOL_OK) status = go(&r);
+    if (status == SOL_E_INTERRUPTED) status = save_interrupted(&r);
+    loader_close(r.loader);
+    run_log_close(r.log);
+    free(r.token_bytes);
+    free(r.nll);
+    return status;
+}

@@ -1,0 +1,115 @@
+/* See run_log.h. */
+#include "train/run_log.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "format/output_file.h"
+
+struct run_log {
+    FILE *file;
+    char path[CHECKPOINT_PATH];
+};
+
+/* The lines of earlier steps; what is no line of this log ends them, as one that a kill cut does.
+ */
+static size_t lines_before(const char *text, size_t size, int64_t first_step)
+{
+    size_t at = 0;
+    while (at < size) {
+        const char *end = memchr(text + at, '\n', size - at);
+        json_t *line = end ? json_loadb(text + at, (size_t)(end - text) - at, 0, NULL) : NULL;
+        const json_t *step = json_object_get(line, "step");
+        bool earlier = json_is_integer(step) && json_integer_value(step) < first_step;
+        json_decref(line);
+        if (!earlier) break;
+        at = (size_t)(end - text) + 1;
+    }
+    return at;
+}
+
+static enum sol_status cut(const char *path, int64_t first_step)
+{
+    struct mapped_file map;
+    FILE *exists = fopen(path, "r");
+    if (!exists) return SOL_OK;
+    fclose(exists);
+    SOL_TRY(mapped_file_open(path, &map));
+    size_t keep = map.data ? lines_before(map.data, map.size, first_step) : 0;
+    enum sol_status status = SOL_OK;
+    if (keep < map.size) status = output_file_text(path, map.data, keep);
+    mapped_file_close(&map);
+    return status;
+}
+
+enum sol_status run_log_open(const char *folder, int64_t first_step, struct run_log **out)
+{
+    *out = NULL;
+    struct run_log *log = calloc(1, sizeof *log);
+    if (!log) return status_set(SOL_E_MEMORY, "no memory for a log");
+    snprintf(log->path, sizeof log->path, "%s/log.jsonl", folder);
+    enum sol_status status = cut(log->path, first_step);
+    if (status == SOL_OK) {
+        log->file = fopen(log->path, "a");
+        if (!log->file)
+            status = status_set(SOL_E_IO, "cannot write '%s': %s", log->path, strerror(errno));
+    }
+    if (status != SOL_OK) {
+        run_log_close(log);
+        return status;
+    }
+    *out = log;
+    return SOL_OK;
+}
+
+static void put_number(json_t *to, const char *key, double value)
+{
+    json_object_set_new(to, key, isfinite(value) ? json_real(value) : json_null());
+}
+
+/* Whole lines reach the file at once, so that whoever reads it meanwhile sees only such. */
+static enum sol_status put(struct run_log *log, json_t *line)
+{
+    char *text = json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    json_decref(line);
+    if (!text) return status_set(SOL_E_MEMORY, "no memory for a line of the log");
+    bool good = fprintf(log->file, "%s\n", text) > 0 && fflush(log->file) == 0;
+    free(text);
+    if (good) return SOL_OK;
+    return status_set(SOL_E_IO, "cannot write '%s': %s", log->path, strerror(errno));
+}
+
+enum sol_status run_log_step(struct run_log *log, const struct train_step *s)
+{
+    json_t *line = json_pack("{s:I}", "step", (json_int_t)s->step);
+    put_number(line, "loss", s->loss);
+    put_number(line, "lr", s->lr);
+    put_number(line, "norm", s->norm);
+    put_number(line, "seconds", s->seconds);
+    put_number(line, "tokens_per_s", (double)s->tokens / s->seconds);
+    json_object_set_new(line, "tokens", json_integer((json_int_t)(s->step + 1) * s->tokens));
+    json_object_set_new(line, "epoch", json_integer((json_int_t)s->epoch));
+    return put(log, line);
+}
+
+enum sol_status run_log_evaluation(struct run_log *log, const struct train_evaluation *e)
+{
+    json_t *line = json_pack("{s:I}", "step", (json_int_t)e->step);
+    put_number(line, "val_loss", e->nll);
+    put_number(line, "val_bpb", e->bpb);
+    json_object_set_new(line, "val_targets", json_integer((json_int_t)e->targets));
+    return put(log, line);
+}
+
+void run_log_close(struct run_log *log)
+{
+    if (!log) return;
+    if (log->file) fclose(log->file);
+    free(log);
+}

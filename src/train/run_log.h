@@ -1,0 +1,15 @@
+/* OUT/log.jsonl: what happened at each step, a line each. */
+#ifndef TRAIN_RUN_LOG_H
+#define TRAIN_RUN_LOG_H
+
+#include "train/run.h"
+
+struct run_log;
+
+/* Lines of steps from `first_step` on are dropped: they are made again. */
+enum sol_status run_log_open(const char *folder, int64_t first_step, struct run_log **out);
+enum sol_status run_log_step(struct run_log *log, const struct train_step *step);
+enum sol_status run_log_evaluation(struct run_log *log, const struct train_evaluation *evaluation);
+void run_log_close(struct run_log *log); /* takes NULL */
+
+#endif
