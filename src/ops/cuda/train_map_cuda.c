@@ -149,7 +149,7 @@ static void run_convert(const struct op_context *context, const void *args)
     put_map(context, names[typed_narrow(&a->from)][typed_narrow(&a->to)][eights], eights, &k);
 }
 
-static const unsigned convert_typed[] = {2, 1, 0};
+static const unsigned convert_typed[] = {2, 1, 3, 0};
 
 const struct op_variant convert_cuda = {
     .name = "convert_cuda",
