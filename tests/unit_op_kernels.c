@@ -132,7 +132,7 @@ static void run_choices(const struct op *op, struct arena *arena, const void *ar
         variant->run(&context, args);
         seen.runs[seen.v]++;
     }
-    assert_int_equal(gpu_wait(seen.stream), SOL_OK);
+    if (gpu_wait(seen.stream) != SOL_OK) fail_msg("%s: %s", variant->name, sol_last_error());
 }
 
 /* With the matrices in bf16 that may be: other kernels read them. */
