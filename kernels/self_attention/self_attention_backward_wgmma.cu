@@ -277,18 +277,17 @@ template <int DIM> struct back_computer {
     INLINE void finish_others()
     {
         int all = a.group * a.q_tiles, each = (all + a.k_tiles - 1) / a.k_tiles;
-        int first = (int)(blockIdx.x / (uint32_t)a.k_tiles) - a.lag,
-            place = (int)(blockIdx.x % (uint32_t)a.k_tiles);
-        if (!a.lag || first < 0) return;
-        for (int t = place * each; t < min(all, (place + 1) * each); t++) {
-            int index = first * all + t, row = t % a.q_tiles * K::ROWS;
-            int blocks = (min(row + K::ROWS, a.length) - 1) / BACK_KEYS -
-                         max(0, row - a.window + 1) / BACK_KEYS + 1;
-            if (threadIdx.x % WARP == 0)
-                turn_wait(a.turns + 2 * (int64_t)index + group, (uint32_t)blocks);
-            __syncwarp();
-            finish_dq<DIM>(a, index);
+        int pair = (int)(blockIdx.x / (uint32_t)a.k_tiles) - a.lag;
+        int from = (int)(blockIdx.x % (uint32_t)a.k_tiles) * each, to = min(all, from + each);
+        if (!a.lag || pair < 0) return;
+        for (int t = from + (int)threadIdx.x % WARP; t < to; t += WARP) {
+            int row = t % a.q_tiles * K::ROWS, first = max(0, row - a.window + 1) / BACK_KEYS;
+            int last = (min(row + K::ROWS, a.length) - 1) / BACK_KEYS;
+            turn_wait(a.turns + 2 * ((int64_t)pair * all + t) + group,
+                      (uint32_t)(last - first + 1));
         }
+        __syncwarp();
+        for (int t = from; t < to; t++) finish_dq<DIM>(a, pair * all + t);
     }
 
     INLINE void write(uint16_t *to, const back_work &w, int key, const float (&d)[DIM / 2],
