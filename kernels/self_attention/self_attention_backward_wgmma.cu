@@ -302,6 +302,22 @@ template <int DIM> struct back_computer {
         }
     }
 
+    /* The first tile, none of whose rows sees this warpgroup's keys: only the other one's part of
+     * dq. */
+    INLINE void pass(const stage_at<BACK_Q_STAGES> &at, const stage_at<BACK_D_STAGES> &d_at)
+    {
+        const fragments none = {};
+        float dq[32];
+        put_scores(none, base + K::SCORES_AT);
+        named_sync(SCORES_TURN, COMPUTING * GROUP);
+        begin_dq(dq, base + K::SCORES_AT);
+        wgmma_wait<0>();
+        wgmma_settle(dq);
+        put_dq(dq, 0);
+        release(s.q_empty[at.stage]);
+        release(s.d_empty[d_at.stage]);
+    }
+
     /* All tiles. Products are started so that the tensor cores have work while exponentials and
      * gradients of scores are calculated, and each as late as its registers are needed: that for dk
      * beside the next tile's. No product runs where the loop begins, which the compiler would not
@@ -314,14 +330,22 @@ template <int DIM> struct back_computer {
         stage_at<BACK_D_STAGES> d_at = {0, 0};
         int steps = w.high - w.low, left = a.group * steps, tile = 0;
         uint32_t odd = 0;
-        barrier_wait(shared_address(&s.q_full[0]), 0);
-        begin_scores(p, base + K::K_AT, base + K::Q_AT);
-        barrier_wait(shared_address(&s.d_full[0]), 0);
-        begin_scores(dp, base + K::V_AT, base + K::D_AT);
+        if (w.k * BACK_KEYS + group * 64 >= (w.low + 1) * K::ROWS) {
+            pass(at, d_at);
+            if (--left == 0) return;
+            odd = 1;
+            at.next();
+            d_at.next();
+            if (++tile == steps) tile = 0;
+        }
+        barrier_wait(shared_address(&s.q_full[at.stage]), 0);
+        begin_scores(p, base + K::K_AT, base + K::Q_AT + at.stage * K::ROWS_BOX);
+        barrier_wait(shared_address(&s.d_full[at.stage]), 0);
+        begin_scores(dp, base + K::V_AT, base + K::D_AT + at.stage * K::ROWS_BOX);
         wgmma_wait<0>();
         wgmma_settle(p);
         wgmma_settle(dp);
-        weigh(p, lse_of(at), key, w.low * K::ROWS, true);
+        weigh(p, lse_of(at), key, (w.low + tile) * K::ROWS, true);
         differentiate(dp, p, lse_of(at) + K::ROWS / 2, true);
         for (int i = 0;;) {
             float dq[32];
