@@ -16,8 +16,8 @@ As in base_train a step lies between two synchronizations, gradients are set to 
 collector is off. After 3 steps that do not count (the first compiles) come --steps that do.
 
 One JSON object a line on stdout, and in --out: engine, name, tok_per_s (median), sd, min, max (of sol ci95 in
-their place), peak_gib, steps, and what they were measured with; or engine, name and error. A table with ratios goes to stderr. Needs a
-PyTorch with filelock; with --only and without --july, sol alone.
+their place), peak_gib, steps, and what they were measured with; or engine, name and error. A table with ratios
+goes to stderr. Needs a PyTorch with filelock; without --july and --january sol alone is measured.
 
 Exit status: 0 all measured, 1 something is not.
 """

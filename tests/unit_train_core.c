@@ -187,13 +187,12 @@ static void test_multiple_choice(void **state)
 {
     (void)state;
     struct core_options o = {CORE_MULTIPLE_CHOICE, 0, " ", 0};
-    write_file("{\"query\": \"Q\", \"choices\": [\"x1\", \"y22\", \"z\"], \"gold\": 1}\n");
+    write_file("{\"query\": \"Q\", \"choices\": [\"x1\", \"y222\", \"z\"], \"gold\": 1}\n");
     struct core_task *t = open_task(&o);
     struct core_example e = example_of(t, 0, 0);
     assert_int_equal(e.count, 3);
     assert_int_equal(e.gold, 1);
-    /* " x", " y" and " z" are two tokens in this vocabulary, or one: the answer begins where they
-     * differ */
+    /* they begin where the tokens differ: " y" is one, " x" and " z" are two */
     for (size_t i = 0; i < 3; i++) assert_int_equal(e.sequences[i].begin, e.sequences[0].begin);
     assert_true(correct(&e, (struct fake){.likes = '2', .cheap = 1.0f})); /* the mean counts */
     assert_false(correct(&e, (struct fake){.likes = '1', .cheap = 1.0f}));

@@ -41,9 +41,12 @@ struct self_attention_backward_wgmma_args {
     int32_t sequences, q_tiles, k_tiles;
     int32_t ordered; /* sums of dq are made in the order of keys */
     float scale;
-    int32_t padding[1];
+    /* Blocks write dq of the key head that lies so many before theirs, whose blocks have ended as a
+     * rule; 0: none. What is left, from tile finish_first on, has a kernel. */
+    int32_t lag, finish_first;
+    int32_t padding[15];
 };
-SOL_STATIC_ASSERT(sizeof(struct self_attention_backward_wgmma_args) == 640,
+SOL_STATIC_ASSERT(sizeof(struct self_attention_backward_wgmma_args) == 704,
                   "host and device agree");
 
 #endif

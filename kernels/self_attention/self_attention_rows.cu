@@ -1,7 +1,7 @@
 /* What is before and behind self_attention_backward_wgmma.cu: numbers of each row of queries,
  * results of dq, gradients of sinks. */
 #include "common.cuh"
-#include "self_attention/self_attention_backward_args.h"
+#include "self_attention/finish_dq.cuh"
 
 #define LOG2_E 1.44269504f
 
@@ -72,52 +72,13 @@ KERNEL_OF(BACK_ROWS_THREADS, self_attention_rows_64, self_attention_backward_wgm
     rows<64>(a);
 }
 
-/* Word i of lane t to word t of lane i, of a quad. */
-__device__ inline void transpose_words(uint32_t (&w)[4])
-{
-#pragma unroll
-    for (int step = 1; step < 4; step *= 2) {
-        bool high = threadIdx.x & step;
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            if (i & step) continue;
-            uint32_t get = __shfl_xor_sync(FULL_MASK, high ? w[i] : w[i + step], step);
-            w[i] = high ? get : w[i];
-            w[i + step] = high ? w[i + step] : get;
-        }
-    }
-}
-
-/* dq: the sums of two warpgroups, 64 rows and 64 dimensions each, times the scale. A warp has what
- * was one warp's: 16 rows. */
+/* dq of the tiles from finish_first on, a block each. */
 template <int DIM> __device__ inline void finish(const self_attention_backward_wgmma_args &a)
 {
-    rows_tile t(a);
-    int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, group = warp / 4;
-    const float4 *sums = (const float4 *)(a.sums + (int64_t)blockIdx.x * BACK_TILE);
+    int tile = a.finish_first + (int)blockIdx.x;
     wait_for_input();
     let_next_start();
-    float4 x[8];
-#pragma unroll
-    for (int j = 0; j < 8; j++)
-        x[j] = __ldcg(sums + group * 1024 + j * 128 + warp % 4 * WARP + lane);
-    int row = t.tile * BACK_ROWS(DIM) + (DIM == 64 ? group * 64 : 0) + warp % 4 * 16 + lane / 4;
-#pragma unroll
-    for (int h = 0; h < 2; h++) {
-        bool valid = row + 8 * h < a.length;
-        int64_t token = (int64_t)t.sequence * a.length + row + 8 * h;
-        uint16_t *to = a.dq + (token * a.n_heads + t.head) * DIM + (DIM == 128 ? group * 64 : 0);
-#pragma unroll
-        for (int j = 0; j < 8; j += 4) {
-            uint32_t w[4];
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                w[i] = h ? f32_to_bf16x2(x[j + i].z * a.scale, x[j + i].w * a.scale)
-                         : f32_to_bf16x2(x[j + i].x * a.scale, x[j + i].y * a.scale);
-            transpose_words(w);
-            if (valid) *(uint4 *)(to + (j + lane % 4) * 8) = uint4{w[0], w[1], w[2], w[3]};
-        }
-    }
+    finish_dq<DIM>(a, tile);
 }
 
 KERNEL_OF(BACK_ROWS_THREADS, self_attention_finish_128, self_attention_backward_wgmma_args)

@@ -47,7 +47,7 @@ static const struct option options[] = {
                  "of activations and products (default: bf16 on a GPU, else f32)",
                  offsetof(struct train_options, precision), 0, 0),
     OPTION_ENTRY(FLAG, 0, "exact", NULL,
-                 "float32 throughout, sums in a fixed order and of products in float64",
+                 "float32 throughout, sums in a fixed order and on the CPU in float64 (slow)",
                  offsetof(struct train_options, exact), 0, 0),
     OPTION_ENTRY(FLAG, 0, "reference", NULL, "every op by its plain C reference (slow)",
                  offsetof(struct train_options, reference), 0, 0),
@@ -148,19 +148,19 @@ void train_params_of(const struct train_command *c, const struct train_recipe *r
     out->chooser = c->chooser;
 }
 
-/* An optimizer that makes matrices orthogonal amplifies what sums in float32 lose: on the CPU those
- * of products are float64 then, where this processor has such a variant, and attention's too. */
+/* An optimizer that makes matrices orthogonal amplifies what sums in float32 lose. On the CPU all
+ * sums are float64 then: of products in a variant made for it, of all else in the references. */
 static enum sol_status force_exact(struct train_command *c)
 {
     char why[OP_REASON_MAX], text[128];
     c->chooser.loosest = NUMERICS_EXACT;
-    for (int v = 0; v < op_matmul.n_variants && !c->gpu; v++) {
+    if (c->gpu) return SOL_OK;
+    c->chooser.reference = true;
+    for (int v = 0; v < op_matmul.n_variants; v++) {
         const struct op_variant *variant = op_matmul.variants[v];
         if (strncmp(variant->name, "matmul_f64", 10) != 0) continue;
         if (!op_variant_fits(variant, &c->chooser.device, why)) continue;
         snprintf(text, sizeof text, "matmul=%s", variant->name);
-        SOL_TRY(chooser_force(&c->chooser, "self_attention=reference"));
-        SOL_TRY(chooser_force(&c->chooser, "self_attention_backward=reference"));
         return chooser_force(&c->chooser, text);
     }
     return SOL_OK;

@@ -19,10 +19,12 @@ enum {
 };
 enum { /* of a product */
        CUBLASLT_TRANSPOSE_A = 3,
+       CUBLASLT_TRANSPOSE_B = 4,
        CUBLASLT_EPILOGUE = 7,
        CUBLASLT_BIAS = 8,
        CUBLASLT_BIAS_TYPE = 26,
 };
+enum { CUBLASLT_BATCH_COUNT = 5, CUBLASLT_BATCH_STRIDE = 6 }; /* of a layout */
 enum { CUBLASLT_ADD_BIAS = 4 }; /* an epilogue */
 enum {                          /* of a preference: A's alignment, then those of B, C, D */
        CUBLASLT_WORKSPACE_BYTES = 1,

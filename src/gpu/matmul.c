@@ -5,11 +5,11 @@
 #include "driver/cublaslt.h"
 #include "gpu/gpu_private.h"
 
-/* A shape and how it is multiplied. The library sees columns first: D = op(A) op(B) is our C
- * transposed, A our W, which is read transposed, B our X. */
+/* A product and how it is multiplied. The library sees columns first: D = op(A) op(B) is our C
+ * transposed, A our W, B our X. */
 struct shape {
-    int64_t m, n, k, x_stride;
-    bool has_bias, f16;
+    struct gpu_matmul of; /* without addresses and factors */
+    bool has_bias;
     void *desc, *w, *x, *c; /* the library's; NULL until made */
     struct cublaslt_algorithm algorithm;
     struct shape *next;
@@ -78,24 +78,45 @@ static enum sol_status set(const struct cublaslt_api *api, struct shape *s, int 
     return lt_status(api->desc_set(s->desc, which, &value, sizeof value), "describing a product");
 }
 
+static int type_of(const struct gpu_matmul *p, bool result)
+{
+    if (p->f16) return CUBLAS_TYPE_F16;
+    if (result) return p->narrow ? CUBLAS_TYPE_BF16 : CUBLAS_TYPE_F32;
+    return p->f32 ? CUBLAS_TYPE_F32 : CUBLAS_TYPE_BF16;
+}
+
+/* `rows` of the library's are what lies side by side. */
+static enum sol_status lay_out(const struct cublaslt_api *api, const struct gpu_matmul *p, int type,
+                               int64_t rows, int64_t columns, int64_t stride, void **out)
+{
+    const int32_t batch = (int32_t)p->batch;
+    const int64_t apart = stride * columns;
+    LT_TRY(api->layout_create(out, type, (uint64_t)rows, (uint64_t)columns, stride),
+           "describing a matrix");
+    if (batch < 2) return SOL_OK;
+    LT_TRY(api->layout_set(*out, CUBLASLT_BATCH_COUNT, &batch, sizeof batch), "describing batches");
+    return lt_status(api->layout_set(*out, CUBLASLT_BATCH_STRIDE, &apart, sizeof apart),
+                     "describing batches");
+}
+
 static enum sol_status describe(const struct cublaslt_api *api, struct shape *s,
                                 const struct gpu_matmul *p)
 {
     LT_TRY(api->desc_create(&s->desc, CUBLAS_COMPUTE_F32, CUBLAS_TYPE_F32), "describing a product");
-    SOL_TRY(set(api, s, CUBLASLT_TRANSPOSE_A, CUBLAS_TRANSPOSE));
+    SOL_TRY(set(api, s, CUBLASLT_TRANSPOSE_A, p->w_transposed ? CUBLAS_PLAIN : CUBLAS_TRANSPOSE));
+    if (p->x_transposed) SOL_TRY(set(api, s, CUBLASLT_TRANSPOSE_B, CUBLAS_TRANSPOSE));
     if (s->has_bias) {
         SOL_TRY(set(api, s, CUBLASLT_EPILOGUE, CUBLASLT_ADD_BIAS));
         SOL_TRY(set(api, s, CUBLASLT_BIAS_TYPE, CUBLAS_TYPE_F32));
         /* The choice of an algorithm looks at its alignment. */
         LT_TRY(api->desc_set(s->desc, CUBLASLT_BIAS, &p->bias, sizeof p->bias), "naming the bias");
     }
-    uint64_t m = (uint64_t)s->m, n = (uint64_t)s->n, k = (uint64_t)s->k;
-    const int in = s->f16 ? CUBLAS_TYPE_F16 : CUBLAS_TYPE_BF16;
-    const int out = s->f16 ? CUBLAS_TYPE_F16 : CUBLAS_TYPE_F32;
-    LT_TRY(api->layout_create(&s->w, in, k, n, s->k), "describing weights");
-    LT_TRY(api->layout_create(&s->x, in, k, m, s->x_stride), "describing rows");
-    LT_TRY(api->layout_create(&s->c, out, n, m, s->n), "describing results");
-    return SOL_OK;
+    const int in = type_of(p, false);
+    const int64_t w_row = p->w_transposed ? p->n : p->k, w_rows = p->w_transposed ? p->k : p->n;
+    const int64_t x_row = p->x_transposed ? p->m : p->k, x_rows = p->x_transposed ? p->k : p->m;
+    SOL_TRY(lay_out(api, p, in, w_row, w_rows, w_row, &s->w));
+    SOL_TRY(lay_out(api, p, in, x_row, x_rows, p->x_stride, &s->x));
+    return lay_out(api, p, type_of(p, true), p->n, p->m, p->n, &s->c);
 }
 
 static enum sol_status ask(const struct gpu_matmuls *all, struct shape *s, void *preference)
@@ -103,21 +124,21 @@ static enum sol_status ask(const struct gpu_matmuls *all, struct shape *s, void 
     const struct cublaslt_api *api = all->api;
     const uint64_t workspace = GPU_MATMUL_WORKSPACE;
     const uint32_t alignment = 16;
-    struct cublaslt_heuristic best = {.state = CUBLAS_E_UNSUPPORTED};
-    int count = 0;
+    struct cublaslt_heuristic found[GPU_MATMUL_CHOICES];
+    int count = 0, wanted = s->of.choice + 1;
     LT_TRY(api->preference_set(preference, CUBLASLT_WORKSPACE_BYTES, &workspace, sizeof workspace),
            "limiting the workspace");
     for (int i = 0; i < 4; i++)
         LT_TRY(
             api->preference_set(preference, CUBLASLT_ALIGNMENT_A + i, &alignment, sizeof alignment),
             "naming alignments");
-    LT_TRY(
-        api->heuristic(all->handle, s->desc, s->w, s->x, s->c, s->c, preference, 1, &best, &count),
-        "choosing an algorithm");
-    if (count == 0 || best.state != CUBLAS_OK)
+    LT_TRY(api->heuristic(all->handle, s->desc, s->w, s->x, s->c, s->c, preference, wanted, found,
+                          &count),
+           "choosing an algorithm");
+    if (count == 0 || found[count - 1].state != CUBLAS_OK)
         return status_set(SOL_E_UNSUPPORTED, "cuBLASLt has no algorithm for %lld x %lld x %lld",
-                          (long long)s->m, (long long)s->n, (long long)s->k);
-    s->algorithm = best.algorithm;
+                          (long long)s->of.m, (long long)s->of.n, (long long)s->of.k);
+    s->algorithm = found[count - 1].algorithm;
     return SOL_OK;
 }
 
@@ -130,19 +151,26 @@ static enum sol_status choose(const struct gpu_matmuls *all, struct shape *s)
     return status;
 }
 
+static bool is_of(const struct shape *s, const struct gpu_matmul *p)
+{
+    const struct gpu_matmul *o = &s->of;
+    return o->m == p->m && o->n == p->n && o->k == p->k && o->x_stride == p->x_stride &&
+           o->f16 == p->f16 && o->f32 == p->f32 && o->narrow == p->narrow &&
+           o->x_transposed == p->x_transposed && o->w_transposed == p->w_transposed &&
+           o->batch == p->batch && o->choice == p->choice && s->has_bias == (p->bias != NULL);
+}
+
 static enum sol_status find(struct gpu_matmuls *all, const struct gpu_matmul *p, struct shape **out)
 {
-    const bool has_bias = p->bias != NULL;
     for (struct shape *s = all->shapes; s; s = s->next)
-        if (s->m == p->m && s->n == p->n && s->k == p->k && s->x_stride == p->x_stride &&
-            s->has_bias == has_bias && s->f16 == p->f16) {
+        if (is_of(s, p)) {
             *out = s;
             return SOL_OK;
         }
     struct shape *s = calloc(1, sizeof *s);
     if (!s) return status_set(SOL_E_MEMORY, "no memory for a product by cuBLASLt");
-    s->m = p->m, s->n = p->n, s->k = p->k, s->x_stride = p->x_stride, s->has_bias = has_bias;
-    s->f16 = p->f16;
+    s->of = *p;
+    s->has_bias = p->bias != NULL;
     enum sol_status status = describe(all->api, s, p);
     if (status == SOL_OK) status = choose(all, s);
     if (status != SOL_OK) {
@@ -158,7 +186,8 @@ static enum sol_status find(struct gpu_matmuls *all, const struct gpu_matmul *p,
 /* With the lock: a description is written anew for each product. */
 static enum sol_status multiply(struct gpu_stream *stream, const struct gpu_matmul *p)
 {
-    static const float one = 1, zero = 0;
+    const float alpha = p->alpha != 0 ? p->alpha : 1;
+    const void *add = p->beta != 0 ? p->add : p->c;
     struct gpu *gpu = stream->gpu;
     struct shape *s;
     SOL_TRY(cuda_status(gpu->cuda, gpu_enter(gpu), "multiplying"));
@@ -167,8 +196,8 @@ static enum sol_status multiply(struct gpu_stream *stream, const struct gpu_matm
     SOL_TRY(find(gpu->matmuls, p, &s));
     if (p->bias)
         LT_TRY(api->desc_set(s->desc, CUBLASLT_BIAS, &p->bias, sizeof p->bias), "naming the bias");
-    return lt_status(api->matmul(gpu->matmuls->handle, s->desc, &one, p->w, s->w, p->x, s->x, &zero,
-                                 p->c, s->c, p->c, s->c, &s->algorithm, p->workspace,
+    return lt_status(api->matmul(gpu->matmuls->handle, s->desc, &alpha, p->w, s->w, p->x, s->x,
+                                 &p->beta, add, s->c, p->c, s->c, &s->algorithm, p->workspace,
                                  GPU_MATMUL_WORKSPACE, stream->handle),
                      "multiplying");
 }

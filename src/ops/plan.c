@@ -230,16 +230,17 @@ static bool takes_types(const struct op *op, const struct op_variant *variant, c
 {
     const unsigned narrow = variant ? variant->narrow : 0;
     const unsigned *typed = variant ? variant->typed : NULL;
-    unsigned bf16 = 0;
+    unsigned bf16 = 0, present = 0; /* what a call does without is of any type */
     int wide = -1; /* one that is neither plain nor narrow */
     for (int i = 0; op->matrices[i].access; i++) {
         const struct matrix *m = op_matrix_of(&op->matrices[i], args);
+        if (m->data) present |= 1u << i;
         if (m->dtype == DTYPE_BF16 && matrix_is_typed(m)) bf16 |= 1u << i;
         if (!matrix_is_plain(m) && !(narrow >> i & 1 && matrix_is_narrow(m))) wide = i;
         if (!matrix_is_plain(m) && !matrix_is_typed(m)) typed = NULL;
     }
     for (; wide >= 0 && typed && *typed; typed++)
-        if (*typed == bf16) return true;
+        if ((*typed & present) == (bf16 & present)) return true;
     if (wide < 0) return true;
     snprintf(why, OP_REASON_MAX, "activations in %s, or with gaps",
              dtype_info(op_matrix_of(&op->matrices[wide], args)->dtype)->name);
@@ -332,10 +333,10 @@ static bool suits(const struct chooser *chooser, const struct op *op, int v, con
 int chooser_choose(const struct chooser *chooser, const struct op *op, const void *args)
 {
     char why[OP_REASON_MAX];
-    if (chooser->reference) return op_variant_count(op) - 1;
     const char *forced = forced_variant(chooser, op);
     int v = forced ? find_variant(op, forced) : -1;
     if (v >= 0 && chooser_can_run(chooser, op, v, args, why)) return v;
+    if (chooser->reference) return op_variant_count(op) - 1;
     v = tuned_variant(chooser, op, args, find_tuned(chooser, op, args));
     if (v >= 0) return v;
     int last = op->n_variants; /* that can run where none suits: a primitive on a GPU needs one */

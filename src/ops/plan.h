@@ -18,7 +18,7 @@ enum { CHOOSER_FORCES_MAX = 32, CHOOSER_SLOW_MAX = 8 };
 struct chooser {
     struct op_device device;
     enum op_numerics loosest; /* NUMERICS_EXACT for --exact */
-    bool reference;           /* every op by its reference */
+    bool reference;           /* every op by its reference, unless another is forced */
     struct {
         const struct op *op;
         const char *variant;

@@ -66,8 +66,7 @@ static enum sol_status read_items(struct core_task *t, const char *path, const c
         json_error_t error;
         next = end + 1;
         line++;
-        json_t *item =
-            json_loadb(data + at, end - at, JSON_REJECT_DUPLICATES, &error);
+        json_t *item = json_loadb(data + at, end - at, JSON_REJECT_DUPLICATES, &error);
         if (!item) return status_set(SOL_E_FORMAT, "'%s', line %zu: %s", path, line, error.text);
         if (json_array_append_new(t->items, item) != 0)
             return status_set(SOL_E_MEMORY, "no memory for '%s'", path);

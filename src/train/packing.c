@@ -48,6 +48,13 @@ static enum sol_status take(struct packing *p)
     p->lengths[p->n++] = d->count;
     p->counts.documents += d->at.first;
     p->counts.tokens += d->count;
+    /* Of a document that fits no row only the beginning can come into one; its length still counts.
+     */
+    size_t row = (size_t)p->o.row;
+    if (p->o.kind == PACKING_BEST_FIT && d->count > row) {
+        int32_t *less = realloc(d->ids, row * sizeof *less);
+        if (less) d->ids = less;
+    }
     return SOL_OK;
 }
 

@@ -178,6 +178,14 @@ FAKE(cublasLtMatrixLayoutDestroy, (void *layout))
     return give_back(layout);
 }
 
+FAKE(cublasLtMatrixLayoutSetAttribute,
+     (void *layout, int which, const void *value, size_t size))
+{
+    int result = fails();
+    if (result) return result;
+    return layout && which && value && size ? 0 : 7;
+}
+
 FAKE(cublasLtMatmulPreferenceCreate, (void **preference))
 {
     return make(preference);

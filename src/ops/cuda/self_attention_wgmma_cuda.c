@@ -190,6 +190,12 @@ static void put_maps(struct gpu_stream *stream, const struct self_attention_back
 static const char *const order_names[] = {"ordered", "atomic"};
 static const struct op_choices orders = {.names = order_names, .count = 2};
 
+/* Blocks of other heads that run at the same time, and some that may still. */
+static int64_t lag_of(int64_t k_tiles, int64_t blocks)
+{
+    return over(blocks, k_tiles) + 2;
+}
+
 static void put_backward(struct gpu_stream *stream, const struct self_attention_backward_args *a,
                          const struct self_attention_backward_wgmma_args *k)
 {
@@ -204,6 +210,7 @@ static void put_backward(struct gpu_stream *stream, const struct self_attention_
                                  .shared_bytes = wide ? BACK_SHARED(128) : BACK_SHARED(64),
                                  .overlaps = true},
             k);
+    of_rows.grid[0] -= (unsigned)k->finish_first;
     gpu_put(stream, ROWS, wide ? "self_attention_finish_128" : "self_attention_finish_64", &of_rows,
             k);
     if (a->sinks && a->dsinks)
@@ -237,6 +244,11 @@ static void run_backward(const struct op_context *context, const void *args)
         .ordered = context->choice == 0,
         .scale = 1 / sqrtf((float)a->head_dim),
     };
+    if (k.ordered) {
+        int64_t pairs = a->sequences * a->n_kv_heads;
+        k.lag = (int32_t)lag_of(k.k_tiles, gpu_stream_info(context->stream)->sm_count);
+        if (k.lag < pairs) k.finish_first = (int32_t)((pairs - k.lag) * k.group * k.q_tiles);
+    }
     lay_out(a, context->workspace, &k);
     put_maps(context->stream, a, &k);
     put_backward(context->stream, a, &k);
