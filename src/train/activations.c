@@ -19,7 +19,7 @@ struct line {
     enum extent rows, cols;
     enum stage first, last; /* from INPUT to RESULT: kept from step to step as well */
     bool per_layer; /* each layer keeps its own, through all other layers; else they share it */
-    size_t pointer;         /* in struct pass_buffers, or in each struct layer_buffers */
+    size_t pointer; /* in struct pass_buffers, or in each struct layer_buffers */
     bool in_layers;
 };
 

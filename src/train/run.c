@@ -107,7 +107,9 @@ static enum sol_status evaluate(struct run *r)
     if (r->token_bytes) e.bpb = bpb_value(&sum);
     if (r->p->on_evaluation) r->p->on_evaluation(r->p->arg, &e);
     r->last_ns = clock_ns();
-    return r->log ? run_log_evaluation(r->log, &e) : SOL_OK;
+    /* The log of a run that is resumed at its end has this line already. */
+    const bool logged = r->p->state && r->step == r->p->first_step;
+    return r->log && !logged ? run_log_evaluation(r->log, &e) : SOL_OK;
 }
 
 static enum sol_status stop_at(const struct run *r, const struct train_step *s)
@@ -190,8 +192,6 @@ static enum sol_status go(struct run *r)
     const int64_t last = r->recipe->iterations;
     r->last_ns = clock_ns();
     for (;;) {
-        if (r->step == last)
-            while (r->seen < r->step) SOL_TRY(look(r));
         if (r->step == last || (falls_on(p->eval_every, r->step) && r->step != p->first_step) ||
             (r->step == 0 && p->eval_every > 0)) {
             while (r->seen < r->step) SOL_TRY(look(r));
