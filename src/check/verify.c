@@ -417,7 +417,8 @@ static enum sol_status make_typed(struct arena *arena, const struct op *op, void
 }
 
 /* The reference's outputs as the variant has them. */
-static enum sol_status narrow_outputs(struct arena *arena, struct trial *ref, const struct trial *of)
+static enum sol_status narrow_outputs(struct arena *arena, struct trial *ref,
+                                      const struct trial *of)
 {
     for (int i = 0; i < ref->n_outputs; i++) {
         int64_t count = (int64_t)(ref->outputs[i].bytes / sizeof(float));
@@ -459,8 +460,7 @@ static enum sol_status run_typed(const struct verify_run *run, const struct veri
     for (int i = 0; *good && i < ref.n_outputs; i++)
         *good = compare_output(&ref, &out, i, allowance, run->result, fault);
     size_t length = strlen(fault->text);
-    if (!*good)
-        snprintf(fault->text + length, sizeof fault->text - length, " (in bf16: %#x)", set);
+    if (!*good) snprintf(fault->text + length, sizeof fault->text - length, " (in bf16: %#x)", set);
     return SOL_OK;
 }
 
