@@ -184,6 +184,7 @@ template <class T> INLINE void rotate_any(const rotary_kernel_args &a, bool back
     }
 }
 
+// spills: rotary_norm_f32_held 16
 #define ROTARY(type, T)                                                                            \
     KERNEL_OF(ROTARY_THREADS_MAX, rotary_norm_##type##_held, rotary_kernel_args)                   \
     {                                                                                              \

@@ -74,6 +74,7 @@ template <class T, int N> INLINE void add_gated(const gated_kernel_args &a)
     }
 }
 
+// spills: add_gated_bf16_x8 8
 #define ADD_GATED(type, T, N)                                                                      \
     KERNEL_OF(TABLE_THREADS_MAX, add_gated_##type##_x##N, gated_kernel_args) { add_gated<T, N>(a); }
 ADD_GATED(f32, float, 1)
