@@ -117,7 +117,7 @@ static enum sol_status stop_at(const struct run *r, const struct train_step *s)
     return status_set(SOL_E_INTERNAL,
                       "step %lld: the loss is %g and the norm of the gradients %g; training stops. "
                       "%s%s",
-                      (long long)s->step, s->loss, s->norm,
+                      (long long)s->step, fabs(s->loss), fabs(s->norm), /* no "-nan" */
                       *r->saved ? "The last checkpoint is " : "No checkpoint was saved before",
                       r->saved);
 }
