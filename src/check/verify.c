@@ -445,9 +445,11 @@ static enum sol_status run_typed(const struct verify_run *run, const struct veri
     void *wide = arena_alloc(c->arena, op->args_size, 64);
     void *typed = arena_alloc(c->arena, op->args_size, 64);
     if (!wide || !typed) return SOL_E_MEMORY;
-    memcpy(wide, c->own, op->args_size);
+    memcpy(wide, c->args, op->args_size); /* the reference reads no packed weights */
     SOL_TRY(round_inputs(c->arena, op, wide, set));
-    memcpy(typed, wide, op->args_size);
+    memcpy(typed, c->own, op->args_size);
+    for (int i = 0; op->matrices[i].access; i++)
+        *op_matrix_of(&op->matrices[i], typed) = *op_matrix_of(&op->matrices[i], wide);
     SOL_TRY(make_typed(c->arena, op, typed, set));
     if (!chooser_can_run(run->chooser, op, run->v, typed, why)) return SOL_OK;
     SOL_TRY(trial_make(c->arena, op, wide, &ref));

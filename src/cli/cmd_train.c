@@ -58,10 +58,14 @@ static const struct option options[] = {
                  "rows of logits at a time (default: by the size of a row; as many as there are "
                  "rows stores them all)",
                  offsetof(struct train_options, loss_chunk), 0, 1LL << 40),
-    OPTION_ENTRY(FLAG, 0, "recompute", NULL,
-                 "make the widest activations again instead of keeping them (default: where all "
-                 "do not fit)",
-                 offsetof(struct train_options, recompute), 0, 0),
+    OPTION_ENTRY(
+        STRING, 0, "recompute", "nothing|norms|wide",
+        "what the backward pass makes again instead of keeping it: norms, or also the wide "
+        "activations (default: as much as it takes to fit)",
+        offsetof(struct train_options, recompute), 0, 0),
+    OPTION_ENTRY(FLOAT, 0, "memory", "GB",
+                 "10^9 bytes that training may take (default: what is free)",
+                 offsetof(struct train_options, memory), 0.001, 1e6),
     OPTION_ENTRY(GROUP, 0, "Evaluation and checkpoints", NULL, NULL, 0, 0, 0),
     OPTION_ENTRY(STRING, 'o', "out", "PATH",
                  "folder of checkpoints and log.jsonl (default: nothing is kept); replay: the file "
@@ -132,6 +136,8 @@ static const struct command_spec spec = {
     .options = options,
 };
 
+const char *const train_recompute_names[RECOMPUTE_LEVELS] = {"nothing", "norms", "wide"};
+
 bool train_is_bf16(const struct train_command *c)
 {
     if (c->o.exact) return false;
@@ -146,7 +152,10 @@ void train_params_of(const struct train_command *c, const struct train_recipe *r
     out->sequences = recipe->device_batch;
     out->loss_chunk = c->o.loss_chunk;
     out->bf16 = train_is_bf16(c);
-    out->recompute = c->o.recompute ? 1 : -1;
+    out->recompute = -1;
+    for (int i = 0; c->o.recompute && i < RECOMPUTE_LEVELS; i++)
+        if (strcmp(c->o.recompute, train_recompute_names[i]) == 0) out->recompute = i;
+    out->memory = (size_t)(c->o.memory * 1e9);
     out->threads = (int)c->o.threads;
     out->chooser = c->chooser;
 }

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/table.h"
 #include "cli/engine_options.h"
+#include "cli/train_options.h"
 
 /* ---- memory ---- */
 
@@ -33,6 +34,8 @@ enum sol_status train_report_memory(const struct train_report *r, FILE *to)
     struct memory_line lines[MEMORY_LINES];
     struct table *table;
     char text[16];
+    static const char *const told[RECOMPUTE_LEVELS] = {
+        "", "; norms are made again", "; norms and wide activations are made again"};
     const struct model_config *c = &r->recipe->config;
     fprintf(to,
             "%s: depth %lld, width %lld, %lld heads of %lld, vocabulary %lld, windows %s; %.1f M "
@@ -42,7 +45,7 @@ enum sol_status train_report_memory(const struct train_report *r, FILE *to)
             (long long)c->n_heads, (long long)c->head_dim, (long long)c->vocab, c->gpt.pattern,
             (double)r->recipe->parameters * 1e-6, (long long)trainer_sequences(r->trainer),
             (long long)r->recipe->length, r->bf16 ? "bf16" : "float32",
-            trainer_recomputes(r->trainer) ? "; wide activations are made again" : "");
+            told[trainer_recomputes(r->trainer)]);
     memory_lines(r, lines);
     SOL_TRY(table_create("memory|>bytes", &table));
     enum sol_status status = SOL_OK;
@@ -154,11 +157,11 @@ json_t *train_report_json(const struct train_report *r)
     for (int i = 0; i < MEMORY_LINES; i++)
         json_object_set_new(memory, lines[i].name, json_integer((json_int_t)lines[i].bytes));
     json_t *out = json_pack(
-        "{s:s, s:I, s:I, s:I, s:I, s:s, s:b, s:b}", "recipe", r->recipe->flags.recipe, "depth",
+        "{s:s, s:I, s:I, s:I, s:I, s:s, s:b, s:s}", "recipe", r->recipe->flags.recipe, "depth",
         (json_int_t)r->recipe->config.n_layers, "parameters", (json_int_t)r->recipe->parameters,
         "sequences", (json_int_t)trainer_sequences(r->trainer), "length",
         (json_int_t)r->recipe->length, "precision", r->bf16 ? "bf16" : "f32", "updates", r->updates,
-        "recompute", trainer_recomputes(r->trainer));
+        "recompute", train_recompute_names[trainer_recomputes(r->trainer)]);
     json_object_set_new(out, "micro_batches", json_integer((json_int_t)r->micro_batches));
     json_object_set_new(out, "steps", json_integer((json_int_t)r->result.steps));
     json_object_set_new(out, "tokens", json_integer((json_int_t)r->result.tokens));
