@@ -69,8 +69,14 @@ static enum sol_status find_checkpoint(struct pretrain *p)
                           o->out);
     }
     if (!o->out) return status_set(SOL_E_ARGUMENT, "--resume wants --out, the run's folder");
-    int64_t step = o->resume_from >= 0 ? o->resume_from : checkpoint_latest(o->out);
+    const int64_t latest = checkpoint_latest(o->out);
+    const int64_t step = o->resume_from >= 0 ? o->resume_from : latest;
     if (step < 0) return status_set(SOL_E_ARGUMENT, "'%s' has no checkpoint", o->out);
+    SOL_TRY(checkpoint_path(o->out, latest, p->resumed));
+    if (step < latest) /* what is saved on the way would meet it */
+        return status_set(SOL_E_ARGUMENT,
+                          "'%s' is later; move it away, or go on from it with --resume",
+                          p->resumed);
     SOL_TRY(checkpoint_path(o->out, step, p->resumed));
     SOL_TRY(checkpoint_open(p->resumed, &p->checkpoint));
     p->first_step = checkpoint_step(p->checkpoint);

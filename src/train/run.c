@@ -79,8 +79,11 @@ static enum sol_status set_up(struct run *r)
 
 /* ---- what happens at a step ---- */
 
+/* Once through the data is enough, if there is less of it than asked for. What rows are packed from
+ * is read up to a round before it is in one. */
 static enum sol_status evaluate(struct run *r)
 {
+    uint64_t last_epoch = 0;
     struct train_evaluation e = {.step = r->step, .bpb = NAN};
     struct bpb sum = {0};
     struct loader *loader;
@@ -91,7 +94,8 @@ static enum sol_status evaluate(struct run *r)
     for (int64_t i = 0; status == SOL_OK && i < (batches > 0 ? batches : 1); i++) {
         struct train_batch b;
         status = loader_next(loader, &b);
-        if (status == SOL_OK && i && b.epoch > 1) break; /* once through it is enough */
+        if (status == SOL_OK && i == 0) last_epoch = b.epoch + !r->p->stream;
+        if (status == SOL_OK && b.epoch > last_epoch) break;
         const struct micro_batch batch = {.x = b.x, .y = b.y, .order = b.order};
         if (status == SOL_OK) status = trainer_evaluate(r->trainer, &batch, r->nll);
         if (status == SOL_OK) status = interrupt_check();
@@ -117,7 +121,7 @@ static enum sol_status stop_at(const struct run *r, const struct train_step *s)
     return status_set(SOL_E_INTERNAL,
                       "step %lld: the loss is %g and the norm of the gradients %g; training stops. "
                       "%s%s",
-                      (long long)s->step, s->loss, s->norm,
+                      (long long)s->step, fabs(s->loss), fabs(s->norm), /* no "-nan" */
                       *r->saved ? "The last checkpoint is " : "No checkpoint was saved before",
                       r->saved);
 }

@@ -23,8 +23,7 @@ static bool is_before(const json_t *line, int64_t first_step)
 {
     const json_t *step = json_object_get(line, "step");
     if (!json_is_integer(step)) return false;
-    if (json_object_get(line, "val_loss"))
-        return first_step > 0 && json_integer_value(step) <= first_step;
+    if (json_object_get(line, "val_loss")) return json_integer_value(step) <= first_step;
     return json_integer_value(step) < first_step;
 }
 
@@ -63,9 +62,9 @@ enum sol_status run_log_open(const char *folder, int64_t first_step, struct run_
     struct run_log *log = calloc(1, sizeof *log);
     if (!log) return status_set(SOL_E_MEMORY, "no memory for a log");
     snprintf(log->path, sizeof log->path, "%s/log.jsonl", folder);
-    enum sol_status status = cut(log->path, first_step);
+    enum sol_status status = first_step ? cut(log->path, first_step) : SOL_OK;
     if (status == SOL_OK) {
-        log->file = fopen(log->path, "a");
+        log->file = fopen(log->path, first_step ? "a" : "w");
         if (!log->file)
             status = status_set(SOL_E_IO, "cannot write '%s': %s", log->path, strerror(errno));
     }
