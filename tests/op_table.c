@@ -345,6 +345,8 @@ static void check_costs(const struct op *op, struct arena *arena, struct rng *rn
     if (!case_make(op, &maker, args)) return;
     if (op == &op_linear_cross_entropy) /* weights are read once for each stretch */
         ((struct linear_cross_entropy_args *)args)->chunk = 0;
+    if (op == &op_muon) /* and its matrices for each iteration */
+        ((struct muon_args *)args)->steps = 1;
     struct op_cost whole = op->cost(args), parts;
     chooser_init(&chooser, 1);
     snprintf(force, sizeof force, "%s=composed", op->name);
