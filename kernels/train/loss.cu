@@ -138,6 +138,8 @@ template <class T, int THREADS, bool CAPPED> INLINE void loss_of_row(const loss_
     }
 }
 
+// spills: loss_bf16_free 340
+// spills: loss_bf16_free_long 340
 #define LOSS(name, threads, blocks, T, CAPPED)                                                     \
     extern "C" __global__ void __launch_bounds__(threads, blocks)                                  \
         name(const __grid_constant__ loss_kernel_args a)                                           \

@@ -4,9 +4,7 @@
 #include <stdio.h>
 
 #include "gpu/kernel.h"
-#include "ops/op.h"
-#include "ops/train_args.h"
-#include "self_attention/self_attention_any_args.h"
+#include "ops/cuda/self_attention_cuda.h"
 
 static const char IMAGE[] = "self_attention/self_attention_any.cu";
 
@@ -57,12 +55,10 @@ static uint32_t bf16(const struct matrix *m, uint32_t bit)
     return m->dtype == DTYPE_BF16 ? bit : 0;
 }
 
-static void run(const struct op_context *context, const void *args)
+struct self_attention_any_args self_attention_for_kernel(const struct self_attention_args *a)
 {
-    const struct self_attention_args *a = args;
     const int64_t window = a->window && a->window < a->length ? a->window : a->length;
-    if (a->sequences * a->length * a->n_heads == 0) return;
-    const struct self_attention_any_args k = {
+    return (struct self_attention_any_args){
         .q = a->q.data,
         .k = a->k.data,
         .v = a->v.data,
@@ -81,23 +77,29 @@ static void run(const struct op_context *context, const void *args)
         .bf16 = bf16(&a->q, SELF_Q) | bf16(&a->k, SELF_K) | bf16(&a->v, SELF_V) |
                 bf16(&a->out, SELF_OUT),
     };
+}
+
+static void run(const struct op_context *context, const void *args)
+{
+    const struct self_attention_args *a = args;
+    if (a->sequences * a->length * a->n_heads == 0) return;
+    const struct self_attention_any_args k = self_attention_for_kernel(a);
     put(context->stream, "self_attention_any",
         blocks_of(a->sequences, a->length, a->n_heads, a->head_dim), &k);
 }
 
-static size_t workspace_backward(const void *args, int workers)
+size_t self_attention_delta_bytes(const void *args, int workers)
 {
     const struct self_attention_backward_args *a = args;
     (void)workers;
     return (size_t)(a->sequences * a->length * a->n_heads) * sizeof(float);
 }
 
-static void run_backward(const struct op_context *context, const void *args)
+struct self_attention_any_args
+self_attention_backward_for_kernel(const struct self_attention_backward_args *a, float *delta)
 {
-    const struct self_attention_backward_args *a = args;
     const int64_t window = a->window && a->window < a->length ? a->window : a->length;
-    if (a->sequences * a->length * a->n_heads == 0) return;
-    const struct self_attention_any_args k = {
+    return (struct self_attention_any_args){
         .q = a->q.data,
         .k = a->k.data,
         .v = a->v.data,
@@ -108,7 +110,7 @@ static void run_backward(const struct op_context *context, const void *args)
         .dv = a->dv.data,
         .sinks = a->sinks,
         .lse_rows = a->lse,
-        .delta = context->workspace,
+        .delta = delta,
         .dsinks = a->dsinks,
         .tokens = a->sequences * a->length,
         .length = (int32_t)a->length,
@@ -123,6 +125,19 @@ static void run_backward(const struct op_context *context, const void *args)
                 bf16(&a->out, SELF_OUT) | bf16(&a->dout, SELF_DOUT) | bf16(&a->dq, SELF_DQ) |
                 bf16(&a->dk, SELF_DK) | bf16(&a->dv, SELF_DV),
     };
+}
+
+void self_attention_put_sinks(struct gpu_stream *stream, const struct self_attention_any_args *k)
+{
+    if (k->sinks && k->dsinks) put(stream, "self_attention_any_sinks", k->n_heads, k);
+}
+
+static void run_backward(const struct op_context *context, const void *args)
+{
+    const struct self_attention_backward_args *a = args;
+    if (a->sequences * a->length * a->n_heads == 0) return;
+    const struct self_attention_any_args k =
+        self_attention_backward_for_kernel(a, context->workspace);
     const int64_t blocks = blocks_of(a->sequences, a->length, a->n_heads, a->head_dim);
     put(context->stream, "self_attention_any_delta", blocks, &k);
     put(context->stream, "self_attention_any_dq", blocks, &k);
@@ -149,7 +164,7 @@ const struct op_variant self_attention_backward_any_cuda = {
     .target = TARGET_CUDA,
     .can_run = can_run_backward,
     .typed = typed_backward,
-    .workspace = workspace_backward,
+    .workspace = self_attention_delta_bytes,
     .run = run_backward,
     .images = {IMAGE},
 };
