@@ -3,16 +3,16 @@
 # a step: first against the references, then timed with each variant, beside PyTorch's where PyTorch is there. Forward:
 # B transposed; gradients of activations: none; of weights: A transposed, k 65536. Then Muon's products, in batches.
 #   usage: bench/matmul_device.sh [SOL]         (default build/sol)
-#   VARIANTS="matmul_wgmma_cuda:256_split"      other variants, or one of a variant's choices
+#   VARIANTS="matmul_cublaslt_cuda:second"      another variant, or one of a variant's choices
 #   QUICK=1       no comparison with the references
 set -eu
 cd "$(dirname "$0")/.."
 sol=${1:-build/sol}
-variants=${VARIANTS:-matmul_cublaslt_cuda matmul_wgmma_cuda}
+variants=${VARIANTS:-matmul_cublaslt_cuda}
 if [ -z "${QUICK:-}" ]; then
     "$sol" verify --backend cuda --op matmul --wide | grep _cuda || true
     for transposed in no a b; do # at a real size, against float32
-        "$sol" bench --backend cuda --no-store --no-limits --max-time 2 --force matmul=matmul_wgmma_cuda \
+        "$sol" bench --backend cuda --no-store --no-limits --max-time 2 --force matmul=matmul_cublaslt_cuda \
             --op "matmul:m=2048,n=1280,k=5120,transposed=$transposed,matrices=bf16,check=matmul_f32_any_cuda"
     done
 fi

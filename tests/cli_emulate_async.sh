@@ -48,8 +48,6 @@ for seed in $(seq $seeds); do
         verify 9 "$op" "${op}_wgmma_cuda" "$seed" $few
         variants="$variants ${op}_wgmma_cuda"
     done
-    verify 9 matmul matmul_wgmma_cuda "$seed" $few
-    variants="$variants matmul_wgmma_cuda"
     wait
     for variant in grouped_gemm_wgmma_cuda grouped_gemm_tcgen05_cuda grouped_gemm_ladder_cuda $variants; do check "$variant" "$seed"; done
 done
