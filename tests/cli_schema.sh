@@ -120,6 +120,33 @@ json tok 0 tok encode text
 json tok 0 tok encode --count text
 json tok-train 0 tok train --vocab-size 258 -o words.json text
 
+# ---- training ----
+small="--depth 2 --aspect-ratio 16 --head-dim 16 --max-seq-len 32 --device-batch-size 2 -t 1 -q"
+cp "$SOL_SOURCE_DIR/README.md" .
+each() { # SCHEMA FILE: every line of it
+    while IFS= read -r line; do
+        printf '%s\n' "$line" >line
+        keep "$1" line
+    done <"$2"
+}
+# shellcheck disable=SC2086
+{
+    json train-bench 0 train bench $small --vocab-size 64 --num-iterations 2 --warmup-steps 1
+    json train-bench 0 train bench $small --vocab-size 64 --num-iterations 6 --recipe 2026-01 --optimizer none --recompute
+    for packing in stream bestfit; do
+        run 0 train $small -d README.md --tokenizer words.json --total-batch-size 64 --num-iterations 2 --eval-every 1 \
+            --packing $packing -o $packing --json
+        cp out lines
+        each train-step lines
+        is "the log" "$(wc -l <$packing/log.jsonl)" 5
+        each train-step $packing/log.jsonl
+        keep train-checkpoint $packing/step_000002/train.json
+    done
+}
+cp -r "$SOL_SOURCE_DIR/tests/train_replay/july_own" replayed
+json train-replay 0 train replay replayed -q
+keep train-replay-config replayed/config.json
+
 # names that are no UTF-8: the fields stay
 odd=$(printf 'odd \377')
 json model-written 0 model synth --like tiny,layers=1 -o "$odd.gguf"

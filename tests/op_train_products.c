@@ -164,7 +164,7 @@ static void check_product(const struct product *p, double most)
     const float *want = expected(p, a, b, add);
     for (int v = -1; v < op_matmul.n_variants; v++) {
         float *got[2];
-        for (int threads = 0; threads < 2; threads++) {
+        for (int threads = 0; threads < (v < 0 ? 1 : 2); threads++) {
             float *own = copy_of(add, count), *out = p->in_place ? own : floats(count);
             for (int64_t i = 0; !p->in_place && i < count; i++) out[i] = NAN; /* not to be read */
             const struct matmul_args args = {
@@ -188,7 +188,7 @@ static void check_product(const struct product *p, double most)
             run(&op_matmul, v, threads ? three : alone, &args);
             assert_near(out, want, count, most);
         }
-        assert_memory_equal(got[0], got[1], (size_t)count * sizeof(float));
+        if (v >= 0) assert_memory_equal(got[0], got[1], (size_t)count * sizeof(float));
         for (int64_t i = 0; p->symmetric && p->beta == 0 && i < p->m * p->n; i++)
             assert_true(got[0][i] == got[0][i % p->n * p->n + i / p->n]);
     next:;

@@ -132,7 +132,7 @@ static void run_choices(const struct op *op, struct arena *arena, const void *ar
         variant->run(&context, args);
         seen.runs[seen.v]++;
     }
-    assert_int_equal(gpu_wait(seen.stream), SOL_OK);
+    if (gpu_wait(seen.stream) != SOL_OK) fail_msg("%s: %s", variant->name, sol_last_error());
 }
 
 /* With the matrices in bf16 that may be: other kernels read them. */
@@ -146,6 +146,19 @@ static void run_narrow(const struct op *op, struct arena *arena, const void *arg
         if (op->variants[seen.v]->narrow >> i & 1 && matrix_may_be_narrow(m)) m->dtype = DTYPE_BF16;
     }
     run_choices(op, arena, narrow);
+}
+
+/* With a set of its matrices in bf16: what they hold nobody reads. */
+static void run_typed(const struct op *op, struct arena *arena, const void *args, unsigned set)
+{
+    void *typed = arena_alloc(arena, op->args_size, 64);
+    assert_non_null(typed);
+    memcpy(typed, args, op->args_size);
+    for (int i = 0; op->matrices[i].access; i++) {
+        struct matrix *m = op_matrix_of(&op->matrices[i], typed);
+        if (set >> i & 1 && m->data) m->dtype = DTYPE_BF16;
+    }
+    run_choices(op, arena, typed);
 }
 
 static void note_call(void *arg, const struct op *op, const void *args, int chosen)
@@ -184,6 +197,8 @@ static void run_case(const struct op *op, struct arena *arena, const void *args)
         if (op->variants[seen.v]->target != TARGET_CUDA) continue;
         run_choices(op, arena, args);
         if (op->variants[seen.v]->narrow) run_narrow(op, arena, args);
+        const unsigned *set = op->variants[seen.v]->typed;
+        for (; set && *set; set++) run_typed(op, arena, args, *set);
     }
     if (op->compose) compose_all(op, args);
 }
@@ -298,7 +313,11 @@ static void changed_files_are_of_the_ops_that_launch_them(void **state)
     (void)state;
     static const char all[] =
         "embed rmsnorm gemm rope kv_write attention add route swiglu combine sample pack_weights "
-        "attn_in attn_out moe_up moe_down moe head grouped_gemm pack_scaled ";
+        "attn_in attn_out moe_up moe_down moe head grouped_gemm pack_scaled axpby gated_embed "
+        "relu2 softcap self_attention self_attention_backward rmsnorm_backward rotary_norm "
+        "rotary_norm_backward relu2_backward axpby_backward gated_embed_backward smear "
+        "smear_backward embed_backward cross_entropy weighted_sum sum_squares convert adamw "
+        "muon_prepare muon_apply fill clip linear_cross_entropy muon ";
     static const struct {
         const char *file, *ops;
         int major;
@@ -321,6 +340,9 @@ static void changed_files_are_of_the_ops_that_launch_them(void **state)
         {"combine/combine.cu", "combine moe_down moe ", 9},
         /* through a header of a header */
         {"pack/q8_0.cuh", "gemm attn_in attn_out moe_up moe_down moe head ", 9},
+        {"train/loss.cu", "cross_entropy linear_cross_entropy ", 9},
+        {"train/muon.cu", "muon_prepare muon_apply muon ", 9},
+        {"train/tables_args.h", "embed gated_embed embed_backward gated_embed_backward ", 9},
         /* by one kernel only, that not every GPU has */
         {"moe/moe_wgmma.cu", "moe ", 9},
         {"grouped_gemm/grouped_wgmma.cuh", "grouped_gemm ", 9},
@@ -341,7 +363,7 @@ static void changed_files_are_of_the_ops_that_launch_them(void **state)
         assert_int_equal(gpu_use_sources(gpu, folder), SOL_OK);
         assert_int_equal(op_kernels_hash(gpu, &after), SOL_OK);
         for (int o = 0; o < OP_COUNT; o++) {
-            char word[64], list[256];
+            char word[64], list[1024];
             snprintf(word, sizeof word, " %s ", op_table[o]->name);
             snprintf(list, sizeof list, " %s", cases[i].ops);
             bool wanted = strstr(list, word) != NULL;

@@ -277,18 +277,17 @@ template <int DIM> struct back_computer {
     INLINE void finish_others()
     {
         int all = a.group * a.q_tiles, each = (all + a.k_tiles - 1) / a.k_tiles;
-        int first = (int)(blockIdx.x / (uint32_t)a.k_tiles) - a.lag,
-            place = (int)(blockIdx.x % (uint32_t)a.k_tiles);
-        if (!a.lag || first < 0) return;
-        for (int t = place * each; t < min(all, (place + 1) * each); t++) {
-            int index = first * all + t, row = t % a.q_tiles * K::ROWS;
-            int blocks = (min(row + K::ROWS, a.length) - 1) / BACK_KEYS -
-                         max(0, row - a.window + 1) / BACK_KEYS + 1;
-            if (threadIdx.x % WARP == 0)
-                turn_wait(a.turns + 2 * (int64_t)index + group, (uint32_t)blocks);
-            __syncwarp();
-            finish_dq<DIM>(a, index);
+        int pair = (int)(blockIdx.x / (uint32_t)a.k_tiles) - a.lag;
+        int from = (int)(blockIdx.x % (uint32_t)a.k_tiles) * each, to = min(all, from + each);
+        if (!a.lag || pair < 0) return;
+        for (int t = from + (int)threadIdx.x % WARP; t < to; t += WARP) {
+            int row = t % a.q_tiles * K::ROWS, first = max(0, row - a.window + 1) / BACK_KEYS;
+            int last = (min(row + K::ROWS, a.length) - 1) / BACK_KEYS;
+            turn_wait(a.turns + 2 * ((int64_t)pair * all + t) + group,
+                      (uint32_t)(last - first + 1));
         }
+        __syncwarp();
+        for (int t = from; t < to; t++) finish_dq<DIM>(a, pair * all + t);
     }
 
     INLINE void write(uint16_t *to, const back_work &w, int key, const float (&d)[DIM / 2],
@@ -303,6 +302,22 @@ template <int DIM> struct back_computer {
         }
     }
 
+    /* The first tile, none of whose rows sees this warpgroup's keys: only the other one's part of
+     * dq. */
+    INLINE void pass(const stage_at<BACK_Q_STAGES> &at, const stage_at<BACK_D_STAGES> &d_at)
+    {
+        const fragments none = {};
+        float dq[32];
+        put_scores(none, base + K::SCORES_AT);
+        named_sync(SCORES_TURN, COMPUTING * GROUP);
+        begin_dq(dq, base + K::SCORES_AT);
+        wgmma_wait<0>();
+        wgmma_settle(dq);
+        put_dq(dq, 0);
+        release(s.q_empty[at.stage]);
+        release(s.d_empty[d_at.stage]);
+    }
+
     /* All tiles. Products are started so that the tensor cores have work while exponentials and
      * gradients of scores are calculated, and each as late as its registers are needed: that for dk
      * beside the next tile's. No product runs where the loop begins, which the compiler would not
@@ -315,14 +330,22 @@ template <int DIM> struct back_computer {
         stage_at<BACK_D_STAGES> d_at = {0, 0};
         int steps = w.high - w.low, left = a.group * steps, tile = 0;
         uint32_t odd = 0;
-        barrier_wait(shared_address(&s.q_full[0]), 0);
-        begin_scores(p, base + K::K_AT, base + K::Q_AT);
-        barrier_wait(shared_address(&s.d_full[0]), 0);
-        begin_scores(dp, base + K::V_AT, base + K::D_AT);
+        if (w.k * BACK_KEYS + group * 64 >= (w.low + 1) * K::ROWS) {
+            pass(at, d_at);
+            if (--left == 0) return;
+            odd = 1;
+            at.next();
+            d_at.next();
+            if (++tile == steps) tile = 0;
+        }
+        barrier_wait(shared_address(&s.q_full[at.stage]), 0);
+        begin_scores(p, base + K::K_AT, base + K::Q_AT + at.stage * K::ROWS_BOX);
+        barrier_wait(shared_address(&s.d_full[at.stage]), 0);
+        begin_scores(dp, base + K::V_AT, base + K::D_AT + at.stage * K::ROWS_BOX);
         wgmma_wait<0>();
         wgmma_settle(p);
         wgmma_settle(dp);
-        weigh(p, lse_of(at), key, w.low * K::ROWS, true);
+        weigh(p, lse_of(at), key, (w.low + tile) * K::ROWS, true);
         differentiate(dp, p, lse_of(at) + K::ROWS / 2, true);
         for (int i = 0;;) {
             float dq[32];

@@ -161,11 +161,12 @@ static enum sol_status set_key(struct spec *s, const char *text, const char *key
         if (end != value && !*end && s->skew >= 0 && s->skew <= 10) return SOL_OK;
         return status_set(SOL_E_ARGUMENT, "--op %s: skew is to be 0 to 10", text);
     }
-    return status_set(SOL_E_ARGUMENT,
-                      "--op %s: no such key '%s'; known: m n k groups top_k head_dim window dtype "
-                      "sequences depth skew check matrices, of grouped_gemm results scales gated signs "
-                      "weights, of matmul transposed",
-                      text, key);
+    return status_set(
+        SOL_E_ARGUMENT,
+        "--op %s: no such key '%s'; known: m n k groups top_k head_dim window dtype "
+        "sequences depth skew check matrices, of grouped_gemm results scales gated signs "
+        "weights, of matmul transposed",
+        text, key);
 }
 
 static enum sol_status check_spec(struct spec *s, const char *text)

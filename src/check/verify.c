@@ -417,7 +417,8 @@ static enum sol_status make_typed(struct arena *arena, const struct op *op, void
 }
 
 /* The reference's outputs as the variant has them. */
-static enum sol_status narrow_outputs(struct arena *arena, struct trial *ref, const struct trial *of)
+static enum sol_status narrow_outputs(struct arena *arena, struct trial *ref,
+                                      const struct trial *of)
 {
     for (int i = 0; i < ref->n_outputs; i++) {
         int64_t count = (int64_t)(ref->outputs[i].bytes / sizeof(float));
@@ -444,9 +445,11 @@ static enum sol_status run_typed(const struct verify_run *run, const struct veri
     void *wide = arena_alloc(c->arena, op->args_size, 64);
     void *typed = arena_alloc(c->arena, op->args_size, 64);
     if (!wide || !typed) return SOL_E_MEMORY;
-    memcpy(wide, c->own, op->args_size);
+    memcpy(wide, c->args, op->args_size); /* the reference reads no packed weights */
     SOL_TRY(round_inputs(c->arena, op, wide, set));
-    memcpy(typed, wide, op->args_size);
+    memcpy(typed, c->own, op->args_size);
+    for (int i = 0; op->matrices[i].access; i++)
+        *op_matrix_of(&op->matrices[i], typed) = *op_matrix_of(&op->matrices[i], wide);
     SOL_TRY(make_typed(c->arena, op, typed, set));
     if (!chooser_can_run(run->chooser, op, run->v, typed, why)) return SOL_OK;
     SOL_TRY(trial_make(c->arena, op, wide, &ref));
@@ -457,8 +460,7 @@ static enum sol_status run_typed(const struct verify_run *run, const struct veri
     for (int i = 0; *good && i < ref.n_outputs; i++)
         *good = compare_output(&ref, &out, i, allowance, run->result, fault);
     size_t length = strlen(fault->text);
-    if (!*good)
-        snprintf(fault->text + length, sizeof fault->text - length, " (in bf16: %#x)", set);
+    if (!*good) snprintf(fault->text + length, sizeof fault->text - length, " (in bf16: %#x)", set);
     return SOL_OK;
 }
 

@@ -12,6 +12,7 @@
 #include "cli/train_options.h"
 #include "cli/train_report.h"
 #include "ops/ops.h"
+#include "store/store_json.h"
 #include "train/replay.h"
 
 static const struct option options[] = {
@@ -57,10 +58,14 @@ static const struct option options[] = {
                  "rows of logits at a time (default: by the size of a row; as many as there are "
                  "rows stores them all)",
                  offsetof(struct train_options, loss_chunk), 0, 1LL << 40),
-    OPTION_ENTRY(FLAG, 0, "recompute", NULL,
-                 "make the widest activations again instead of keeping them (default: where all "
-                 "do not fit)",
-                 offsetof(struct train_options, recompute), 0, 0),
+    OPTION_ENTRY(
+        STRING, 0, "recompute", "nothing|norms|wide",
+        "what the backward pass makes again instead of keeping it: norms, or also the wide "
+        "activations (default: as much as it takes to fit)",
+        offsetof(struct train_options, recompute), 0, 0),
+    OPTION_ENTRY(FLOAT, 0, "memory", "GB",
+                 "10^9 bytes that training may take (default: what is free)",
+                 offsetof(struct train_options, memory), 0.001, 1e6),
     OPTION_ENTRY(GROUP, 0, "Evaluation and checkpoints", NULL, NULL, 0, 0, 0),
     OPTION_ENTRY(STRING, 'o', "out", "PATH",
                  "folder of checkpoints and log.jsonl (default: nothing is kept); replay: the file "
@@ -90,22 +95,24 @@ static const struct option options[] = {
     OPTION_ENTRY(GROUP, 0, "Results", NULL, NULL, 0, 0, 0),
     OPTION_ENTRY(FLAG, 0, "json", NULL, "print JSON: of a run a line for each step",
                  offsetof(struct train_options, json), 0, 0),
-    OPTION_ENTRY(FLAG, 'q', "quiet", NULL, "no progress on stderr",
+    OPTION_ENTRY(FLAG, 'q', "quiet", NULL,
+                 "no progress; of a run evaluations and checkpoints alone",
                  offsetof(struct train_options, quiet), 0, 0),
     WIDE_OPTION(struct train_options, wide),
     {0},
 };
 
 static const struct command_example examples[] = {
-    {"sol train --data book.txt --depth 2 --head-dim 32 --max-seq-len 64 --num-iterations 3 "
-     "--device-batch-size 2 --total-batch-size 256 --tokenizer builtin.gguf -o run",
-     "a small model of a text", "its files"},
+    {"sol train --data books --tokenizer vocabulary.json --depth 2 --head-dim 32 --max-seq-len 64 "
+     "--device-batch-size 2 --total-batch-size 256 --num-iterations 3 -o story",
+     "a small model of a folder of texts; sol tok train makes vocabularies", NULL},
+    {"sol train --data books --resume --num-iterations 6 -o story", "three updates more", NULL},
     {"sol train bench --depth 2 --head-dim 32 --max-seq-len 64 --device-batch-size 2 "
      "--vocab-size 256 --num-iterations 3",
      "how fast a model trains here, and what the time goes to", NULL},
     {"sol train bench --backend cuda --num-iterations 10 --warmup-steps 2",
      "the quick benchmark: depth 20", "a GPU"},
-    {"sol train replay folder --exact", "a run that a folder defines, in float32", "its files"},
+    {"sol train replay folder --exact", "a run that a folder defines, in float32", NULL},
     {0},
 };
 
@@ -129,6 +136,8 @@ static const struct command_spec spec = {
     .options = options,
 };
 
+const char *const train_recompute_names[RECOMPUTE_LEVELS] = {"nothing", "norms", "wide"};
+
 bool train_is_bf16(const struct train_command *c)
 {
     if (c->o.exact) return false;
@@ -143,7 +152,10 @@ void train_params_of(const struct train_command *c, const struct train_recipe *r
     out->sequences = recipe->device_batch;
     out->loss_chunk = c->o.loss_chunk;
     out->bf16 = train_is_bf16(c);
-    out->recompute = c->o.recompute ? 1 : -1;
+    out->recompute = -1;
+    for (int i = 0; c->o.recompute && i < RECOMPUTE_LEVELS; i++)
+        if (strcmp(c->o.recompute, train_recompute_names[i]) == 0) out->recompute = i;
+    out->memory = (size_t)(c->o.memory * 1e9);
     out->threads = (int)c->o.threads;
     out->chooser = c->chooser;
 }
@@ -199,10 +211,10 @@ static enum sol_status replay(struct train_command *c, const char *folder)
     SOL_TRY(train_replay(&params, &result));
     if (c->o.json)
         return json_print(json_pack(
-            "{s:s, s:I, s:I, s:I, s:I, s:f, s:f}", "file", path, "steps", (json_int_t)result.steps,
-            "micro_batches", (json_int_t)result.micro_batches, "sequences",
-            (json_int_t)result.sequences, "length", (json_int_t)result.length, "first_loss",
-            result.first_loss, "last_loss", result.last_loss));
+            "{s:o, s:I, s:I, s:I, s:I, s:f, s:f}", "file", store_json_string(path), "steps",
+            (json_int_t)result.steps, "micro_batches", (json_int_t)result.micro_batches,
+            "sequences", (json_int_t)result.sequences, "length", (json_int_t)result.length,
+            "first_loss", result.first_loss, "last_loss", result.last_loss));
     printf("%lld steps of %lld x %lld x %lld tokens: loss %.6f to %.6f\nwritten to %s\n",
            (long long)result.steps, (long long)result.micro_batches, (long long)result.sequences,
            (long long)result.length, result.first_loss, result.last_loss, path);

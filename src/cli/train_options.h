@@ -13,10 +13,11 @@ struct train_options {
     struct string_list force;
     const char *backend, *kernel_source, *out, *precision, *optimizer;
     const char *data, *validation, *split, *tokenizer, *packing;
-    double val_percent;
+    const char *recompute;
+    double val_percent, memory;
     int64_t threads, vocab, micro_batches, loss_chunk, warmup, token_bytes;
     int64_t eval_every, eval_tokens, save_every, resume_from;
-    bool exact, reference, recompute, resume, json, wide, quiet;
+    bool exact, reference, resume, json, wide, quiet;
 };
 
 struct train_command {
@@ -25,6 +26,7 @@ struct train_command {
     struct gpu *gpu;
 };
 
+extern const char *const train_recompute_names[RECOMPUTE_LEVELS];
 bool train_is_bf16(const struct train_command *command);
 /* What the options say of a trainer for the recipe. */
 void train_params_of(const struct train_command *command, const struct train_recipe *recipe,

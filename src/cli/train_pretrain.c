@@ -11,7 +11,7 @@
 #include "cli/engine_options.h"
 #include "cli/train_options.h"
 #include "cli/train_report.h"
-#include "train/run.h"
+#include "train/run_log.h"
 
 enum { CURVE_MAX = 4096, EVAL_TOKENS_GPU = 1 << 20, EVAL_TOKENS_CPU = 1 << 15 };
 
@@ -31,14 +31,30 @@ struct pretrain {
 
 /* ---- opening ---- */
 
+enum { OWN_PATH = CHECKPOINT_PATH + 32 };
+
+/* The vocabulary of the checkpoint that the run goes on from, or NULL. */
+static const char *own_tokenizer(const struct pretrain *p, char path[OWN_PATH])
+{
+    if (!*p->resumed) return NULL;
+    snprintf(path, OWN_PATH, "%s/tokenizer.json", p->resumed);
+    return access(path, R_OK) == 0 ? path : NULL;
+}
+
 static enum sol_status open_tokenizer(struct pretrain *p)
 {
-    char path[CHECKPOINT_PATH + 32];
-    const struct train_options *o = &p->c->o;
-    if (o->tokenizer) return tokenizer_open(o->tokenizer, &p->tokenizer);
-    if (!*p->resumed) return SOL_OK;
-    snprintf(path, sizeof path, "%s/tokenizer.json", p->resumed);
-    return access(path, R_OK) == 0 ? tokenizer_open(path, &p->tokenizer) : SOL_OK;
+    char own[OWN_PATH];
+    const char *path = p->c->o.tokenizer ? p->c->o.tokenizer : own_tokenizer(p, own);
+    return path ? tokenizer_open(path, &p->tokenizer) : SOL_OK;
+}
+
+/* What checkpoints get a copy of: other kinds of files are none that they could hold. */
+static const char *tokenizer_to_keep(const struct pretrain *p, char own[OWN_PATH])
+{
+    const char *given = p->c->o.tokenizer;
+    const size_t length = given ? strlen(given) : 0;
+    if (length > 5 && strcmp(given + length - 5, ".json") == 0) return given;
+    return own_tokenizer(p, own);
 }
 
 /* Which checkpoint the run goes on from, if any. */
@@ -53,8 +69,14 @@ static enum sol_status find_checkpoint(struct pretrain *p)
                           o->out);
     }
     if (!o->out) return status_set(SOL_E_ARGUMENT, "--resume wants --out, the run's folder");
-    int64_t step = o->resume_from >= 0 ? o->resume_from : checkpoint_latest(o->out);
+    const int64_t latest = checkpoint_latest(o->out);
+    const int64_t step = o->resume_from >= 0 ? o->resume_from : latest;
     if (step < 0) return status_set(SOL_E_ARGUMENT, "'%s' has no checkpoint", o->out);
+    SOL_TRY(checkpoint_path(o->out, latest, p->resumed));
+    if (step < latest) /* what is saved on the way would meet it */
+        return status_set(SOL_E_ARGUMENT,
+                          "'%s' is later; move it away, or go on from it with --resume",
+                          p->resumed);
     SOL_TRY(checkpoint_path(o->out, step, p->resumed));
     SOL_TRY(checkpoint_open(p->resumed, &p->checkpoint));
     p->first_step = checkpoint_step(p->checkpoint);
@@ -92,7 +114,14 @@ static enum sol_status settle(struct pretrain *p)
     if (!vocab)
         return status_set(SOL_E_ARGUMENT,
                           "give --tokenizer, or --vocab-size where --data is of tokens");
-    return recipe_settle(&flags, vocab, &p->recipe);
+    SOL_TRY(recipe_settle(&flags, vocab, &p->recipe));
+    if (p->first_step > p->recipe.iterations)
+        return status_set(SOL_E_ARGUMENT, "'%s' is behind the end of a run of %lld updates",
+                          p->resumed, (long long)p->recipe.iterations);
+    int64_t micro_batches; /* before anything is allocated */
+    return p->recipe.device_batch
+               ? recipe_micro_batches(&p->recipe, p->recipe.device_batch, &micro_batches)
+               : SOL_OK;
 }
 
 static enum sol_status open_all(struct pretrain *p)
@@ -125,6 +154,13 @@ static void remember(struct pretrain *p, double smooth)
     p->curve[p->n_curve++] = smooth;
 }
 
+static void print_line(char *text)
+{
+    if (text) printf("%s\n", text);
+    fflush(stdout);
+    free(text);
+}
+
 /* About one line a second, and the last one. */
 static void on_step(void *arg, const struct train_step *s)
 {
@@ -132,11 +168,7 @@ static void on_step(void *arg, const struct train_step *s)
     const uint64_t now = clock_ns(), second = 1000000000u;
     remember(p, s->smooth);
     if (p->c->o.json) {
-        printf("{\"step\": %lld, \"loss\": %.9g, \"smooth\": %.9g, \"lr\": %.9g, \"norm\": %.9g, "
-               "\"seconds\": %.9g, \"tokens_per_s\": %.9g}\n",
-               (long long)s->step, s->loss, s->smooth, s->lr, s->norm, s->seconds,
-               (double)s->tokens / s->seconds);
-        fflush(stdout);
+        print_line(run_log_step_text(s));
         return;
     }
     if (p->c->o.quiet || (now - p->shown_ns < second && s->step + 1 < s->steps)) return;
@@ -151,17 +183,14 @@ static void on_step(void *arg, const struct train_step *s)
 static void on_evaluation(void *arg, const struct train_evaluation *e)
 {
     const struct pretrain *p = arg;
-    char bits[64] = "null", text[64] = "";
-    if (isfinite(e->bpb)) {
-        snprintf(bits, sizeof bits, "%.9g", e->bpb);
-        snprintf(text, sizeof text, ", %.4f bits per byte", e->bpb);
+    char bits[48] = "";
+    if (p->c->o.json) {
+        print_line(run_log_evaluation_text(e));
+        return;
     }
-    if (p->c->o.json)
-        printf("{\"step\": %lld, \"val_loss\": %.9g, \"val_bpb\": %s, \"val_targets\": %lld}\n",
-               (long long)e->step, e->nll, bits, (long long)e->targets);
-    else
-        printf("after %lld updates: validation loss %.4f%s (%lld tokens)\n", (long long)e->step,
-               e->nll, text, (long long)e->targets);
+    if (isfinite(e->bpb)) snprintf(bits, sizeof bits, ", %.4f bits per byte", e->bpb);
+    printf("after %lld updates: validation loss %.4f%s (%lld tokens)\n", (long long)e->step, e->nll,
+           bits, (long long)e->targets);
     fflush(stdout);
 }
 
@@ -197,20 +226,15 @@ static void print_curve(const struct pretrain *p)
 static enum sol_status go(struct pretrain *p)
 {
     const struct train_options *o = &p->c->o;
-    const char *json = o->tokenizer;
-    const size_t length = json ? strlen(json) : 0;
-    const bool is_json = length > 5 && strcmp(json + length - 5, ".json") == 0;
     const int64_t eval_tokens = p->c->gpu ? EVAL_TOKENS_GPU : EVAL_TOKENS_CPU;
-    char own[CHECKPOINT_PATH + 32];
-    snprintf(own, sizeof own, "%s/tokenizer.json", p->resumed);
-    const char *kept = is_json ? json : *p->resumed && access(own, R_OK) == 0 ? own : NULL;
+    char own[OWN_PATH];
     const struct train_run_params params = {
         .recipe = &p->recipe,
         .trainer = p->trainer,
         .corpus = p->corpus,
         .validation = p->validation,
         .tokenizer = p->tokenizer,
-        .tokenizer_path = kept,
+        .tokenizer_path = tokenizer_to_keep(p, own),
         .stream = o->packing && strcmp(o->packing, "stream") == 0,
         .out = o->out,
         .first_step = p->first_step,

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/table.h"
 #include "cli/engine_options.h"
+#include "cli/train_options.h"
 
 /* ---- memory ---- */
 
@@ -33,6 +34,8 @@ enum sol_status train_report_memory(const struct train_report *r, FILE *to)
     struct memory_line lines[MEMORY_LINES];
     struct table *table;
     char text[16];
+    static const char *const told[RECOMPUTE_LEVELS] = {
+        "", "; norms are made again", "; norms and wide activations are made again"};
     const struct model_config *c = &r->recipe->config;
     fprintf(to,
             "%s: depth %lld, width %lld, %lld heads of %lld, vocabulary %lld, windows %s; %.1f M "
@@ -42,7 +45,7 @@ enum sol_status train_report_memory(const struct train_report *r, FILE *to)
             (long long)c->n_heads, (long long)c->head_dim, (long long)c->vocab, c->gpt.pattern,
             (double)r->recipe->parameters * 1e-6, (long long)trainer_sequences(r->trainer),
             (long long)r->recipe->length, r->bf16 ? "bf16" : "float32",
-            trainer_recomputes(r->trainer) ? "; wide activations are made again" : "");
+            told[trainer_recomputes(r->trainer)]);
     memory_lines(r, lines);
     SOL_TRY(table_create("memory|>bytes", &table));
     enum sol_status status = SOL_OK;
@@ -59,22 +62,21 @@ enum sol_status train_report_memory(const struct train_report *r, FILE *to)
 
 /* ---- speed ---- */
 
-/* Operations that a token needs, with windows as they are: a causal row sees half of what lies
- * before it. */
+/* Operations that a token needs. nanochat counts a whole window for each; in truth the first rows
+ * of a sequence see less than that. */
 static double causal_flops(const struct train_recipe *r)
 {
     const struct model_config *c = &r->config;
-    double attention = 0, nominal = 0;
+    const double t = (double)r->length;
+    double flops = r->flops_per_token;
     for (int64_t n = 0; n < c->n_layers; n++) {
-        double t = (double)r->length, w = (double)model_layer_window(c, n), keys = 0;
-        if (w == 0 || w > t) w = t;
-        keys = (w * (w + 1) / 2 + (t - w) * w) / t;
-        attention += 12 * (double)(c->n_heads * c->head_dim) * keys;
-        double window = (double)model_layer_window(c, n);
-        double whole = window > 0 ? window - 1 : t;
-        nominal += 12 * (double)(c->n_heads * c->head_dim) * (whole < t ? whole : t);
+        const double window = (double)model_layer_window(c, n);
+        const double keys = window > 0 ? fmin(window, t) : t;
+        const double counted = window > 0 ? fmin(window - 1, t) : t;
+        const double seen = (keys * (keys + 1) / 2 + (t - keys) * keys) / t;
+        flops += 12 * (double)(c->n_heads * c->head_dim) * (seen - counted);
     }
-    return r->flops_per_token - nominal + attention;
+    return flops;
 }
 
 static enum sol_status print_ops(const struct train_report *r, FILE *to)
@@ -105,8 +107,10 @@ enum sol_status train_report_print(const struct train_report *r, FILE *to)
     const struct figure *f = &r->result.step_ns;
     const struct figure rate = figure_per_second(f);
     const double tokens = (double)r->result.tokens;
-    fprintf(to, "%.0f tokens/s, 95 %% interval %.0f to %.0f; %lld steps of %lld tokens%s\n",
-            rate.value * tokens, rate.low * tokens, rate.high * tokens, (long long)r->result.steps,
+    fprintf(to, "%.0f tokens/s", rate.value * tokens);
+    if (isfinite(rate.low)) /* few steps have no interval */
+        fprintf(to, ", 95 %% interval %.0f to %.0f", rate.low * tokens, rate.high * tokens);
+    fprintf(to, "; %lld steps of %lld tokens%s\n", (long long)r->result.steps,
             (long long)r->result.tokens, r->updates ? "" : ", forward and backward alone");
     fprintf(to, "%.3f ms a micro-batch", r->result.micro_ns * 1e-6);
     if (r->updates) fprintf(to, ", %.3f ms an update", r->result.update_ns * 1e-6);
@@ -153,11 +157,11 @@ json_t *train_report_json(const struct train_report *r)
     for (int i = 0; i < MEMORY_LINES; i++)
         json_object_set_new(memory, lines[i].name, json_integer((json_int_t)lines[i].bytes));
     json_t *out = json_pack(
-        "{s:s, s:I, s:I, s:I, s:I, s:s, s:b, s:b}", "recipe", r->recipe->flags.recipe, "depth",
+        "{s:s, s:I, s:I, s:I, s:I, s:s, s:b, s:s}", "recipe", r->recipe->flags.recipe, "depth",
         (json_int_t)r->recipe->config.n_layers, "parameters", (json_int_t)r->recipe->parameters,
         "sequences", (json_int_t)trainer_sequences(r->trainer), "length",
         (json_int_t)r->recipe->length, "precision", r->bf16 ? "bf16" : "f32", "updates", r->updates,
-        "recompute", trainer_recomputes(r->trainer));
+        "recompute", train_recompute_names[trainer_recomputes(r->trainer)]);
     json_object_set_new(out, "micro_batches", json_integer((json_int_t)r->micro_batches));
     json_object_set_new(out, "steps", json_integer((json_int_t)r->result.steps));
     json_object_set_new(out, "tokens", json_integer((json_int_t)r->result.tokens));

@@ -25,8 +25,8 @@ enum { /* of a product */
        CUBLASLT_BIAS_TYPE = 26,
 };
 enum { CUBLASLT_BATCH_COUNT = 5, CUBLASLT_BATCH_STRIDE = 6 }; /* of a layout */
-enum { CUBLASLT_ADD_BIAS = 4 }; /* an epilogue */
-enum {                          /* of a preference: A's alignment, then those of B, C, D */
+enum { CUBLASLT_ADD_BIAS = 4 };                               /* an epilogue */
+enum { /* of a preference: A's alignment, then those of B, C, D */
        CUBLASLT_WORKSPACE_BYTES = 1,
        CUBLASLT_ALIGNMENT_A = 5,
 };

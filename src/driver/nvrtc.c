@@ -79,7 +79,7 @@ enum sol_status nvrtc_compile(const char *name, const char *text, const char *ar
                               const struct nvrtc_header *headers, int n_headers, void **cubin,
                               size_t *size)
 {
-    enum { HEADERS_MAX = 96, INVALID_OPTION = 5 };
+    enum { HEADERS_MAX = 192, INVALID_OPTION = 5 };
     const char *texts[HEADERS_MAX], *header_names[HEADERS_MAX];
     char target[64];
     program p;

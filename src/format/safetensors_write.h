@@ -1,5 +1,5 @@
-/* Writer for safetensors: a file, or a folder with one, or with shards and an index. Tensors are announced,
- * then the data comes in pieces, in any order and from any thread. */
+/* Writer for safetensors: a file, or a folder with one, or with shards and an index. Tensors are
+ * announced, then the data comes in pieces, in any order and from any thread. */
 #ifndef FORMAT_SAFETENSORS_WRITE_H
 #define FORMAT_SAFETENSORS_WRITE_H
 

@@ -15,7 +15,7 @@
 #include "driver/nvrtc.h"
 #include "gpu/gpu_private.h"
 
-enum { HEADERS_MAX = 96, PATH_SIZE = 4096 };
+enum { HEADERS_MAX = 192, PATH_SIZE = 4096 };
 
 /* ---- sources ---- */
 

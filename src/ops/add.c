@@ -9,7 +9,7 @@ static struct op_cost cost(const void *args)
 {
     const struct add_args *a = args;
     double count = (double)(a->m * a->n);
-    return (struct op_cost){count, 12 * count};
+    return (struct op_cost){count, matrix_bytes(&a->y) + 2 * matrix_bytes(&a->x)};
 }
 
 static void reference(const struct op_context *context, const void *args)

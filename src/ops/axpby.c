@@ -9,7 +9,7 @@ static struct op_cost cost(const void *args)
 {
     const struct axpby_args *a = args;
     double count = (double)(a->m * a->n), terms = a->y.data ? 2 : 1;
-    return (struct op_cost){(2 * terms - 1) * count, 4 * (terms + 1) * count};
+    return (struct op_cost){(2 * terms - 1) * count, (terms + 1) * matrix_bytes(&a->out)};
 }
 
 static void reference(const struct op_context *context, const void *args)

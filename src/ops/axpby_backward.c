@@ -61,7 +61,8 @@ static void make_problem(struct case_maker *c, const struct op_problem *p, void 
 /* rows, n */
 static const struct case_shape cases[] = {
     {6, {0, 1, 20}, {0, 1, 300}, {0}, {0}, {0}, {0}, DTYPE_F32},
-    {3, {1, 50, 90}, {8, 1, 60}, {0}, {0}, {0}, {0}, DTYPE_F32}};
+    {3, {1, 50, 90}, {8, 1, 60}, {0}, {0}, {0}, {0}, DTYPE_F32},
+    {1, {1, 170, 180}, {1, 1700, 1900}, {0}, {0}, {0}, {0}, DTYPE_F32}};
 
 static int more_outputs(const void *args, struct op_output outputs[OP_OUTPUTS_MAX])
 {

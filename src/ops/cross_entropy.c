@@ -82,6 +82,7 @@ static void make_problem(struct case_maker *c, const struct op_problem *p, void 
 static const struct case_shape cases[] = {
     {6, {0, 1, 20}, {0, 2, 300}, {0}, {0}, {0}, {0}, DTYPE_F32},
     {3, {1, 1, 6}, {1, 1000, 9000}, {0}, {0}, {0}, {0}, DTYPE_F32},
+    {3, {1, 1, 2}, {1, 33000, 60000}, {0}, {0}, {0}, {0}, DTYPE_F32},
 };
 
 static bool make_case(struct case_maker *c, void *args)

@@ -9,7 +9,7 @@ static struct op_cost cost(const void *args)
 {
     const struct embed_args *a = args;
     double row = (double)dtype_row_bytes(a->table.dtype, a->table.cols);
-    return (struct op_cost){0, (double)a->m * (row + 4.0 * (double)a->table.cols)};
+    return (struct op_cost){0, (double)a->m * row + matrix_bytes(&a->x)};
 }
 
 static void reference(const struct op_context *context, const void *args)

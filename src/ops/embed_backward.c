@@ -53,11 +53,13 @@ static void make_problem(struct case_maker *c, const struct op_problem *p, void 
 
 static bool make_case(struct case_maker *c, void *args)
 {
-    if (c->index >= 7) return false;
-    const bool many = c->index >= 5;
+    if (c->index >= 8) return false;
+    const bool many = c->index == 5 || c->index == 6, wide = c->index == 7;
     make(c,
          &(struct op_problem){.rows = many ? rng_range(c->rng, 200, 400) : case_size(c, 1, 40),
-                              .n = many ? 16 * rng_range(c->rng, 1, 8) : case_size(c, 1, 200)},
+                              .n = wide   ? 8 * rng_range(c->rng, 257, 300)
+                                   : many ? 16 * rng_range(c->rng, 1, 8)
+                                          : case_size(c, 1, 200)},
          case_size(c, 1, 60), args);
     return true;
 }

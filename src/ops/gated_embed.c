@@ -13,7 +13,7 @@ static struct op_cost cost(const void *args)
     double rows = (double)a->m, n = (double)a->n, gates = (double)(a->gate.rows * a->gate.cols);
     double row = (double)dtype_row_bytes(a->table.dtype, a->n);
     return (struct op_cost){rows * (2 * gates + 2 * n + (a->normed ? 3 * n : 0)),
-                            rows * (row + 8 * n) + (double)tensor_bytes(&a->gate)};
+                            rows * row + 2 * matrix_bytes(&a->y) + (double)tensor_bytes(&a->gate)};
 }
 
 static size_t reference_workspace(const void *args, int workers)

@@ -122,9 +122,10 @@ static void make_problem(struct case_maker *c, const struct op_problem *p, void 
 
 static bool make_case(struct case_maker *c, void *args)
 {
-    if (c->index >= 8) return false;
-    const bool many = c->index >= 6;
-    const struct op_problem p = {.rows = many ? rng_range(c->rng, 200, 300) : case_size(c, 1, 20),
+    if (c->index >= 9) return false;
+    const int64_t many = c->index == 8 ? 1100 : c->index >= 6 ? 200 : 0;
+    const struct op_problem p = {.rows = many ? rng_range(c->rng, many, many + 100)
+                                              : case_size(c, 1, 20),
                                  .dtype = c->index % 2 ? DTYPE_BF16 : DTYPE_F32,
                                  .n = 32 * rng_range(c->rng, 1, 4),
                                  .k = case_size(c, 1, 30),

@@ -231,7 +231,7 @@ static bool takes_types(const struct op *op, const struct op_variant *variant, c
     const unsigned narrow = variant ? variant->narrow : 0;
     const unsigned *typed = variant ? variant->typed : NULL;
     unsigned bf16 = 0, present = 0; /* what a call does without is of any type */
-    int wide = -1; /* one that is neither plain nor narrow */
+    int wide = -1;                  /* one that is neither plain nor narrow */
     for (int i = 0; op->matrices[i].access; i++) {
         const struct matrix *m = op_matrix_of(&op->matrices[i], args);
         if (m->data) present |= 1u << i;

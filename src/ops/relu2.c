@@ -9,7 +9,7 @@ static struct op_cost cost(const void *args)
 {
     const struct relu2_args *a = args;
     double count = (double)(a->m * a->n);
-    return (struct op_cost){2 * count, 8 * count};
+    return (struct op_cost){2 * count, 2 * matrix_bytes(&a->x)};
 }
 
 /* Written so that a NaN passes through. */

@@ -11,7 +11,7 @@ static struct op_cost cost(const void *args)
 {
     const struct rmsnorm_args *a = args;
     double count = (double)(a->m * a->n);
-    return (struct op_cost){4 * count, 8 * count + (a->gain ? 4 * (double)a->n : 0)};
+    return (struct op_cost){4 * count, 2 * matrix_bytes(&a->y) + (a->gain ? 4 * (double)a->n : 0)};
 }
 
 static void reference(const struct op_context *context, const void *args)
@@ -43,8 +43,10 @@ static void make_problem(struct case_maker *c, const struct op_problem *p, void 
 
 static bool make_case(struct case_maker *c, void *args)
 {
-    if (c->index >= 9) return false;
-    int64_t m = case_size(c, 1, 20), n = case_size(c, 5, 300);
+    if (c->index >= 12) return false;
+    const bool wide = c->index >= 9;
+    int64_t m = wide ? 2 : case_size(c, 1, 20), n = case_size(c, 5, 300);
+    if (wide) n = c->index == 9 ? 8200 + n : 8 * rng_range(c->rng, 257, 1024);
     const struct batch *batch = case_batch(c, m, 1, 0, 1);
     struct rmsnorm_args *a = args;
     make_problem(c, &(struct op_problem){.rows = m, .n = n}, a);

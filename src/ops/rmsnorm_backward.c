@@ -66,7 +66,9 @@ static void make_problem(struct case_maker *c, const struct op_problem *p, void 
 /* rows, n */
 static const struct case_shape cases[] = {
     {6, {0, 1, 20}, {0, 5, 300}, {0}, {0}, {0}, {0}, DTYPE_F32},
-    {2, {1, 100, 200}, {8, 1, 40}, {0}, {0}, {0}, {0}, DTYPE_F32}};
+    {2, {1, 100, 200}, {8, 1, 40}, {0}, {0}, {0}, {0}, DTYPE_F32},
+    {2, {1, 1, 3}, {8, 257, 1024}, {0}, {0}, {0}, {0}, DTYPE_F32},
+    {1, {1, 1, 2}, {1, 8200, 8300}, {0}, {0}, {0}, {0}, DTYPE_F32}};
 
 static int more_outputs(const void *args, struct op_output outputs[OP_OUTPUTS_MAX])
 {

@@ -11,7 +11,7 @@ static struct op_cost cost(const void *args)
 {
     const struct softcap_args *a = args;
     double count = (double)(a->m * a->n);
-    return (struct op_cost){8 * count, 8 * count};
+    return (struct op_cost){8 * count, 2 * matrix_bytes(&a->x)};
 }
 
 static void reference(const struct op_context *context, const void *args)

@@ -31,7 +31,8 @@ static void make_problem(struct case_maker *c, const struct op_problem *p, void 
 
 /* rows, n */
 static const struct case_shape cases[] = {
-    {4, {0, 1, 40}, {0, 1, 3000}, {0}, {0}, {0}, {0}, DTYPE_F32}};
+    {4, {0, 1, 40}, {0, 1, 3000}, {0}, {0}, {0}, {0}, DTYPE_F32},
+    {1, {1, 170, 180}, {1, 1700, 1900}, {0}, {0}, {0}, {0}, DTYPE_F32}};
 
 static int more_outputs(const void *args, struct op_output outputs[OP_OUTPUTS_MAX])
 {

@@ -39,8 +39,8 @@ int op_outputs(const struct op *op, const void *args, bool of_case,
     for (const struct op_matrix *m = op->matrices; m->access; m++) {
         const struct matrix *of = op_matrix_of(m, args);
         if (m->access == OP_READS || !of->data) continue;
-        outputs[n++] = (struct op_output){m->offset, (size_t)matrix_bytes(of), true, of->cols,
-                                          of->dtype};
+        outputs[n++] =
+            (struct op_output){m->offset, (size_t)matrix_bytes(of), true, of->cols, of->dtype};
     }
     int (*more)(const void *, struct op_output *) =
         of_case && op->case_outputs ? op->case_outputs : op->more_outputs;

@@ -51,13 +51,12 @@ void tuning_digest(const struct tuning *tuning, char out[TUNING_DIGEST])
     uint64_t sum = 0; /* whatever their order */
     for (size_t i = 0; i < tuning->count; i++) {
         const struct tuning_entry *e = &tuning->entries[i];
-        const int64_t numbers[] = {e->problem.rows,     e->problem.dtype,  e->problem.n,
-                                   e->problem.k,        e->problem.groups, e->problem.top_k,
-                                   e->problem.head_dim, e->problem.window, e->problem.sequences,
-                                   e->rows_from,        e->rows_to,        e->loosest,
-                                   e->problem.results,  e->problem.scales, e->problem.gated,
-                                   e->problem.signs,    e->problem.weights,
-                                   e->problem.transposed};
+        const int64_t numbers[] = {e->problem.rows,     e->problem.dtype,   e->problem.n,
+                                   e->problem.k,        e->problem.groups,  e->problem.top_k,
+                                   e->problem.head_dim, e->problem.window,  e->problem.sequences,
+                                   e->rows_from,        e->rows_to,         e->loosest,
+                                   e->problem.results,  e->problem.scales,  e->problem.gated,
+                                   e->problem.signs,    e->problem.weights, e->problem.transposed};
         char text[3 * TUNING_NAME_MAX];
         int n = snprintf(text, sizeof text, "%s %s:%s", e->op->name, e->variant, e->choice);
         /* The last ones, which most ops have not, came later: digests of old stay. */

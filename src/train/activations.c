@@ -19,7 +19,7 @@ struct line {
     enum extent rows, cols;
     enum stage first, last; /* from INPUT to RESULT: kept from step to step as well */
     bool per_layer; /* each layer keeps its own, through all other layers; else they share it */
-    size_t pointer;         /* in struct pass_buffers, or in each struct layer_buffers */
+    size_t pointer; /* in struct pass_buffers, or in each struct layer_buffers */
     bool in_layers;
 };
 
@@ -49,8 +49,10 @@ static const struct line lines[] = {
     {"k rstd", F32, ROWS, KV_HEADS, ATTENTION, BACK_ATTENTION, true, LAYER(k_rstd)},
     {"act", ACT, ROWS, INTER, ATTENTION, BACK_ATTENTION, true, LAYER(act)},
     {"embedding", ACT, ROWS, HIDDEN, EMBED, BACK_EMBED, false, AT(embedding)},
-    {"mix", ACT, ROWS, HIDDEN, EMBED, BACK_EMBED, false, AT(mix)},
-    {"normed", ACT, ROWS, HIDDEN, ATTENTION, BACK_ATTENTION, false, AT(normed)},
+    {"mix", ACT, ROWS, HIDDEN, EMBED, BACK_EMBED, true, LAYER(mix)},
+    {"attn in", ACT, ROWS, HIDDEN, ATTENTION, BACK_ATTENTION, true, LAYER(attn_in)},
+    {"mlp in", ACT, ROWS, HIDDEN, ATTENTION, BACK_ATTENTION, true, LAYER(mlp_in)},
+    {"normed", ACT, ROWS, HIDDEN, HEAD, HEAD, false, AT(normed)},
     {"final", ACT, ROWS, HIDDEN, HEAD, HEAD, false, AT(final)},
     {"dnormed", ACT, ROWS, HIDDEN, HEAD, BACK_EMBED, false, AT(dnormed)},
     {"dstream", ACT, ROWS, HIDDEN, HEAD, BACK_EMBED, false, AT(dstream)},
@@ -91,14 +93,26 @@ static size_t line_bytes(const struct activations *a, const struct line *line)
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-/* How many of it there are. The first layer's stream is the smeared embedding; behind the last
- * layer there is one more. */
+static bool is_in_layers(const struct line *line, size_t pointer)
+{
+    return line->in_layers && line->pointer == pointer;
+}
+
+/* How many of it there are. Behind the last layer there is one more stream; norms that are made
+ * again share one place, those of attention and of the MLP. */
 static int64_t copies(const struct activations *a, const struct line *line)
 {
+    const int64_t layers = a->recipe->config.n_layers;
+    const bool act = is_in_layers(line, offsetof(struct layer_buffers, act));
+    const bool mix = is_in_layers(line, offsetof(struct layer_buffers, mix));
+    const bool attn_in = is_in_layers(line, offsetof(struct layer_buffers, attn_in));
+    const bool mlp_in = is_in_layers(line, offsetof(struct layer_buffers, mlp_in));
     if (!line->per_layer) return 1;
-    if (a->recompute_act && line->pointer == offsetof(struct layer_buffers, act)) return 1;
-    return a->recipe->config.n_layers +
-           (line->in_layers && line->pointer == offsetof(struct layer_buffers, stream));
+    if (act && a->recompute >= RECOMPUTE_WIDE) return 1;
+    if (mix && a->recipe->config.gpt.plain) return 1; /* for embeddings alone */
+    if ((mix || attn_in) && a->recompute >= RECOMPUTE_NORMS) return 1;
+    if (mlp_in && a->recompute >= RECOMPUTE_NORMS) return 0;
+    return layers + is_in_layers(line, offsetof(struct layer_buffers, stream));
 }
 
 static void point(struct activations *a, const struct line *line, int64_t layer, char *to)
@@ -114,7 +128,7 @@ static void point_all(struct activations *a, const struct line *line, char *to)
         point(a, line, 0, to);
         return;
     }
-    for (int64_t i = 0; i < (n == 1 ? layers : n); i++)
+    for (int64_t i = 0; n > 0 && i < (n == 1 ? layers : n); i++)
         point(a, line, i, to + (n == 1 ? 0 : (size_t)i * line_bytes(a, line)));
 }
 
@@ -162,7 +176,10 @@ void activations_place(struct activations *a, void *memory)
         point_all(a, &lines[i], base + top + at);
         if (at + bytes > shared) shared = at + bytes;
     }
-    a->at.x0 = a->at.layers[0].stream;
+    a->at.x0 = a->at.layers[0].stream; /* the first layer's stream is the smeared embedding */
+    a->at.raw = a->at.layers[0].mix;   /* before and behind the layers */
+    for (int64_t i = 0; a->recompute >= RECOMPUTE_NORMS && i < a->recipe->config.n_layers; i++)
+        a->at.layers[i].mlp_in = a->at.layers[i].attn_in;
     a->input_bytes = inputs;
     a->size = top + shared;
 }

@@ -10,13 +10,13 @@ struct activations {
     const struct train_recipe *recipe;
     int64_t sequences; /* of a micro-batch */
     enum dtype dtype;
-    bool recompute_act;
+    enum recompute recompute;
     size_t size;        /* bytes of all */
     size_t input_bytes; /* of token, target, order and scale, which lie together from `token` on */
     struct pass_buffers at;
 };
 
-/* Sizes; nothing is allocated but tables. recipe, sequences, dtype and recompute_act are set. */
+/* Sizes; nothing is allocated but tables. recipe, sequences, dtype and recompute are set. */
 enum sol_status activations_describe(struct activations *a);
 /* Every pointer: into `size` bytes at `memory`. */
 void activations_place(struct activations *a, void *memory);

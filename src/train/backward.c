@@ -1,7 +1,7 @@
 /* The backward pass of GPT: the forward pass's calls in reverse. dstream is the gradient of the
  * residual stream where the list has arrived; gradients of weights are accumulated. What is cheap
- * to make again (norms, the mix of a layer's input, and where asked the wide activation) was not
- * kept. */
+ * to make again (norms, the mix of a layer's input, the wide activation) is, where it was not kept.
+ */
 #include "ops/ops.h"
 #include "train/pass.h"
 
@@ -108,11 +108,11 @@ static void mlp(struct plan *plan, const struct pass *p, int64_t n)
     const int64_t inter = p->params->model.config.intermediate;
     const struct layer_weights *w = &p->params->model.layers[n];
     const struct matrix mid = hidden(p, b->layers[n].mid), d = hidden(p, b->dstream), none = {0};
-    const struct matrix normed = hidden(p, b->normed), dnormed = hidden(p, b->dnormed);
+    const struct matrix normed = hidden(p, b->layers[n].mlp_in), dnormed = hidden(p, b->dnormed);
     const struct matrix act = pass_rows(p, b->layers[n].act, inter), dact = pass_rows(p, b->dact, inter);
 
-    pass_norm(plan, p, mid, normed);
-    if (p->recompute_act) pass_mlp_up(plan, p, n);
+    if (p->recompute >= RECOMPUTE_NORMS) pass_norm(plan, p, mid, normed);
+    if (p->recompute >= RECOMPUTE_WIDE) pass_mlp_up(plan, p, n);
     linear_backward(plan, p, d, act, &w->gpt.proj, none, dact);
     plan_call(plan, &op_relu2_backward,
               &(struct relu2_backward_args){.m = act.rows, .n = act.cols, .y = act, .d = dact});
@@ -127,7 +127,8 @@ static void attention(struct plan *plan, const struct pass *p, int64_t n)
     const struct layer_weights *w = &p->params->model.layers[n];
     const struct layer_buffers *l = &b->layers[n];
     const struct matrix d = hidden(p, b->dstream), none = {0};
-    const struct matrix normed = hidden(p, b->normed), dnormed = hidden(p, b->dnormed);
+    const struct matrix normed = hidden(p, l->attn_in), dnormed = hidden(p, b->dnormed);
+    const struct matrix mix = pass_mixed(p, n);
     const struct matrix q = pass_rows(p, l->q, w->wq.rows), dq = pass_rows(p, b->dq, w->wq.rows);
     const struct matrix k = pass_rows(p, l->k, w->wk.rows), dk = pass_rows(p, b->dk, w->wk.rows);
     const struct matrix v = pass_rows(p, l->v, w->wv.rows), dv = pass_rows(p, b->dv, w->wv.rows);
@@ -142,8 +143,10 @@ static void attention(struct plan *plan, const struct pass *p, int64_t n)
                   .out = attn, .dout = dattn, .dq = dq, .dk = dk, .dv = dv});
     rotate_backward(plan, p, c->n_heads, l->q_rstd, q, dq);
     rotate_backward(plan, p, c->n_kv_heads, l->k_rstd, k, dk);
-    const struct matrix mix = pass_mix(plan, p, n);
-    pass_norm(plan, p, mix, normed);
+    if (p->recompute >= RECOMPUTE_NORMS) {
+        pass_mix(plan, p, n);
+        pass_norm(plan, p, mix, normed);
+    }
     linear_backward(plan, p, dq, normed, &w->wq, none, dnormed);
     linear_backward(plan, p, dk, normed, &w->wk, dnormed, dnormed);
     linear_backward(plan, p, dv, normed, &w->wv, dnormed, dnormed);
@@ -184,7 +187,7 @@ static void embed(struct plan *plan, const struct pass *p)
     const struct pass_buffers *b = p->buffers;
     const struct model *m = &p->params->model;
     const struct matrix d = hidden(p, b->dstream), e = hidden(p, b->embedding);
-    const struct matrix raw = hidden(p, b->mix), draw = hidden(p, b->dx0);
+    const struct matrix raw = hidden(p, b->raw), draw = hidden(p, b->dx0);
     struct matrix de = d;
 
     if (!m->config.gpt.plain) {

@@ -190,9 +190,12 @@ enum sol_status checkpoint_save(struct trainer *t, const struct checkpoint_parts
 
 /* ---- reading ---- */
 
+enum { VOCAB_MAX = 1 << 24 };
+
 struct checkpoint {
     json_t *json;
     struct train_flags flags;
+    char *flag_memory; /* of texts in it */
     int64_t step, vocab;
 };
 
@@ -206,60 +209,49 @@ static enum sol_status get_integer(const char *file, const json_t *in, const cha
     return SOL_OK;
 }
 
-static enum sol_status get_number(const char *file, const json_t *in, const char *key, double *out)
+/* One flag as a command line has it; null has not been given. */
+static char *flag_text(const char *key, const json_t *value)
 {
-    const json_t *value = json_object_get(in, key);
-    if (!json_is_number(value) && !json_is_null(value))
-        return status_set(SOL_E_FORMAT, "%s: '%s' is no number", file, key);
-    *out = json_is_null(value) ? NAN : json_number_value(value);
-    return SOL_OK;
+    char *text = NULL;
+    int n = 0;
+    if (json_is_string(value))
+        n = asprintf(&text, " --%s=%s", key, json_string_value(value));
+    else if (json_is_integer(value))
+        n = asprintf(&text, " --%s=%" JSON_INTEGER_FORMAT, key, json_integer_value(value));
+    else if (json_is_real(value))
+        n = asprintf(&text, " --%s=%.17g", key, json_real_value(value));
+    else
+        text = strdup("");
+    return n < 0 ? NULL : text;
 }
 
-static enum sol_status get_text(const char *file, const json_t *in, const char *key,
-                                const char **out)
+/* As if they were written on a command line, so that its limits hold. */
+static enum sol_status read_flags(const char *file, const json_t *in, struct checkpoint *c)
 {
-    *out = json_string_value(json_object_get(in, key));
-    return *out ? SOL_OK : status_set(SOL_E_FORMAT, "%s: '%s' is no text", file, key);
-}
-
-static enum sol_status read_flags(const char *file, const json_t *in, struct train_flags *f)
-{
-    const struct {
-        const char *key;
-        int64_t *to;
-    } integers[] = {{"depth", &f->depth},
-                    {"aspect-ratio", &f->aspect_ratio},
-                    {"head-dim", &f->head_dim},
-                    {"max-seq-len", &f->max_seq_len},
-                    {"num-iterations", &f->num_iterations},
-                    {"device-batch-size", &f->device_batch_size},
-                    {"total-batch-size", &f->total_batch_size},
-                    {"warmup-steps", &f->warmup_steps},
-                    {"seed", &f->seed}};
-    const struct {
-        const char *key;
-        double *to;
-    } numbers[] = {{"target-flops", &f->target_flops},
-                   {"target-param-data-ratio", &f->target_param_data_ratio},
-                   {"embedding-lr", &f->embedding_lr},
-                   {"unembedding-lr", &f->unembedding_lr},
-                   {"matrix-lr", &f->matrix_lr},
-                   {"scalar-lr", &f->scalar_lr},
-                   {"weight-decay", &f->weight_decay},
-                   {"adam-beta1", &f->adam_beta1},
-                   {"adam-beta2", &f->adam_beta2},
-                   {"grad-clip", &f->grad_clip},
-                   {"warmup-ratio", &f->warmup_ratio},
-                   {"warmdown-ratio", &f->warmdown_ratio},
-                   {"final-lr-frac", &f->final_lr_frac}};
-    SOL_TRY(get_text(file, in, "recipe", &f->recipe));
-    SOL_TRY(get_text(file, in, "window-pattern", &f->window_pattern));
-    SOL_TRY(get_text(file, in, "schedule", &f->schedule));
-    for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
-        SOL_TRY(get_integer(file, in, integers[i].key, integers[i].to));
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        SOL_TRY(get_number(file, in, numbers[i].key, numbers[i].to));
-    return SOL_OK;
+    struct train_flags any;
+    train_flags_init(&any);
+    any.window_pattern = "L"; /* else a recipe's own */
+    json_t *known = flags_json(&any);
+    const char *key;
+    json_t *unused;
+    char *text = strdup("");
+    enum sol_status status = SOL_OK;
+    json_object_foreach(known, key, unused)
+    {
+        const json_t *value = json_object_get(in, key);
+        char *flag = value ? flag_text(key, value) : NULL, *longer = NULL;
+        if (!value) status = status_set(SOL_E_FORMAT, "%s: flag '%s' is missing", file, key);
+        if (status == SOL_OK && (!flag || !text || asprintf(&longer, "%s%s", text, flag) < 0))
+            status = status_set(SOL_E_MEMORY, "no memory for flags");
+        free(flag);
+        if (status != SOL_OK) break;
+        free(text);
+        text = longer;
+    }
+    json_decref(known);
+    if (status == SOL_OK) status = train_flags_parse(file, text, &c->flags, &c->flag_memory);
+    free(text);
+    return status;
 }
 
 enum sol_status checkpoint_open(const char *path, struct checkpoint **out)
@@ -269,13 +261,12 @@ enum sol_status checkpoint_open(const char *path, struct checkpoint **out)
     struct checkpoint *c = calloc(1, sizeof *c);
     if (!c) return status_set(SOL_E_MEMORY, "no memory for a checkpoint");
     file_in(path, "train.json", file);
-    train_flags_init(&c->flags);
     enum sol_status status = json_file_read(file, &c->json);
     if (status == SOL_OK) status = get_integer(file, c->json, "step", &c->step);
     if (status == SOL_OK) status = get_integer(file, c->json, "vocab_size", &c->vocab);
-    if (status == SOL_OK) status = read_flags(file, json_object_get(c->json, "flags"), &c->flags);
-    if (status == SOL_OK && c->step < 0)
-        status = status_set(SOL_E_FORMAT, "%s: 'step' is below 0", file);
+    if (status == SOL_OK) status = read_flags(file, json_object_get(c->json, "flags"), c);
+    if (status == SOL_OK && (c->step < 0 || c->vocab < 2 || c->vocab > VOCAB_MAX))
+        status = status_set(SOL_E_FORMAT, "%s: 'step' or 'vocab_size' is out of range", file);
     if (status != SOL_OK) {
         checkpoint_close(c);
         return status;
@@ -288,6 +279,7 @@ void checkpoint_close(struct checkpoint *c)
 {
     if (!c) return;
     json_decref(c->json);
+    free(c->flag_memory);
     free(c);
 }
 

@@ -56,17 +56,22 @@ static void rotate(struct plan *plan, const struct pass *p, int64_t heads, struc
                   .x = x, .rstd = rstd});
 }
 
-struct matrix pass_mix(struct plan *plan, const struct pass *p, int64_t n)
+struct matrix pass_mixed(const struct pass *p, int64_t n)
+{
+    const struct layer_buffers *l = &p->buffers->layers[n];
+    return hidden(p, p->params->model.config.gpt.plain ? l->stream : l->mix);
+}
+
+void pass_mix(struct plan *plan, const struct pass *p, int64_t n)
 {
     const struct pass_buffers *b = p->buffers;
     const struct gpt_weights *g = &p->params->model.gpt;
-    const struct matrix stream = hidden(p, b->layers[n].stream), mix = hidden(p, b->mix);
-    if (p->params->model.config.gpt.plain) return stream;
+    const struct matrix mix = pass_mixed(p, n);
+    if (p->params->model.config.gpt.plain) return;
     plan_call(plan, &op_axpby,
               &(struct axpby_args){
                   .m = mix.rows, .n = mix.cols, .a = g->resid_lambdas + n, .b = g->x0_lambdas + n,
-                  .factor = 1, .x = stream, .y = hidden(p, b->x0), .out = mix});
-    return mix;
+                  .factor = 1, .x = hidden(p, b->layers[n].stream), .y = hidden(p, b->x0), .out = mix});
 }
 
 void pass_mlp_up(struct plan *plan, const struct pass *p, int64_t n)
@@ -75,7 +80,7 @@ void pass_mlp_up(struct plan *plan, const struct pass *p, int64_t n)
     const struct model_config *c = &p->params->model.config;
     const struct layer_weights *w = &p->params->model.layers[n];
     const struct matrix act = pass_rows(p, b->layers[n].act, c->intermediate);
-    pass_linear(plan, hidden(p, b->normed), pass_weight(&w->gpt.fc), (struct matrix){0}, act);
+    pass_linear(plan, hidden(p, b->layers[n].mlp_in), pass_weight(&w->gpt.fc), (struct matrix){0}, act);
     plan_call(plan, &op_relu2, &(struct relu2_args){.m = act.rows, .n = act.cols, .x = act});
 }
 
@@ -83,7 +88,7 @@ static void embed(struct plan *plan, const struct pass *p)
 {
     const struct pass_buffers *b = p->buffers;
     const struct model *m = &p->params->model;
-    const struct matrix raw = hidden(p, b->mix), e = hidden(p, b->embedding), x0 = hidden(p, b->x0);
+    const struct matrix raw = hidden(p, b->raw), e = hidden(p, b->embedding), x0 = hidden(p, b->x0);
 
     plan_call(plan, &op_embed,
               &(struct embed_args){.m = raw.rows, .batch = p->batch, .table = m->embed, .x = raw});
@@ -99,16 +104,17 @@ static void embed(struct plan *plan, const struct pass *p)
                   .channels = m->gpt.smear_gate.cols, .x = e, .y = x0});
 }
 
-static void attend(struct plan *plan, const struct pass *p, int64_t n, struct matrix x)
+static void attend(struct plan *plan, const struct pass *p, int64_t n)
 {
     const struct pass_buffers *b = p->buffers;
     const struct model_config *c = &p->params->model.config;
     const struct layer_weights *w = &p->params->model.layers[n];
     const struct layer_buffers *l = &b->layers[n];
-    const struct matrix normed = hidden(p, b->normed), none = {0};
+    const struct matrix x = pass_mixed(p, n), normed = hidden(p, l->attn_in), none = {0};
     const struct matrix q = pass_rows(p, l->q, w->wq.rows), attn = pass_rows(p, l->attn, w->wq.rows);
     const struct matrix k = pass_rows(p, l->k, w->wk.rows), v = pass_rows(p, l->v, w->wv.rows);
 
+    pass_mix(plan, p, n);
     pass_norm(plan, p, x, normed);
     pass_linear(plan, normed, pass_weight(&w->wq), none, q);
     pass_linear(plan, normed, pass_weight(&w->wk), none, k);
@@ -135,8 +141,8 @@ static void layer(struct plan *plan, const struct pass *p, int64_t n)
     const struct matrix mid = hidden(p, b->layers[n].mid);
     const int64_t inter = p->params->model.config.intermediate;
 
-    attend(plan, p, n, pass_mix(plan, p, n));
-    pass_norm(plan, p, mid, hidden(p, b->normed));
+    attend(plan, p, n);
+    pass_norm(plan, p, mid, hidden(p, b->layers[n].mlp_in));
     pass_mlp_up(plan, p, n);
     pass_linear(plan, pass_rows(p, b->layers[n].act, inter),
                 pass_weight(&p->params->model.layers[n].gpt.proj), mid,

@@ -1,6 +1,7 @@
 /* See params.h. */
 #include "train/params.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,17 +16,17 @@ enum { ALIGN = 256 };
 /* ---- order ---- */
 
 /* Muon's first, shapes in rising order, each by its place in the model's table. */
-static int compare(const void *a, const void *b)
+static int by_stack(const void *a, const void *b)
 {
     const struct param *x = a, *y = b;
     bool muon_x = x->group == GROUP_MATRIX, muon_y = y->group == GROUP_MATRIX;
     if (muon_x != muon_y) return muon_x ? -1 : 1;
     if (muon_x && x->rows != y->rows) return x->rows < y->rows ? -1 : 1;
     if (muon_x && x->cols != y->cols) return x->cols < y->cols ? -1 : 1;
-    return x->value.stride < y->value.stride ? -1 : 1; /* its number in the table, until placed */
+    return x->number < y->number ? -1 : 1;
 }
 
-static enum sol_status list(struct params *p, const struct model_config *config)
+static enum sol_status list_params(struct params *p, const struct model_config *config)
 {
     p->count = (int)weight_count(config);
     p->all = calloc((size_t)p->count, sizeof *p->all);
@@ -37,9 +38,9 @@ static enum sol_status list(struct params *p, const struct model_config *config)
         q->group = recipe_group(&q->weight);
         q->rows = q->weight.groups * q->weight.rows;
         q->cols = q->weight.cols;
-        q->value.stride = i;
+        q->number = i;
     }
-    qsort(p->all, (size_t)p->count, sizeof *p->all, compare);
+    qsort(p->all, (size_t)p->count, sizeof *p->all, by_stack);
     for (int i = 0; i < p->count && p->all[i].group == GROUP_MATRIX; i++) {
         struct param_stack *last = p->n_stacks ? &p->stacks[p->n_stacks - 1] : NULL;
         if (last && last->rows == p->all[i].rows && last->cols == p->all[i].cols)
@@ -74,6 +75,7 @@ static void align(struct cursor *c)
     c->at = (c->at + ALIGN - 1) / ALIGN * ALIGN;
 }
 
+/* Whether parameter `i` lies right behind the one before, as a stack's do. */
 static bool follows(const struct params *p, int i)
 {
     const struct param *a = &p->all[i], *b = i ? &p->all[i - 1] : NULL;
@@ -86,12 +88,14 @@ static bool is_table(const struct param *p)
     return p->group == GROUP_EMBED || p->group == GROUP_VALUES;
 }
 
-/* What products read on matrix instructions. Gates are read by other ops, in float32. */
+/* What products read in bf16. Gates, whose role is a router's, are read by other ops in float32. */
 static bool is_copied(const struct param *p)
 {
     return p->group == GROUP_HEAD || (p->group == GROUP_MATRIX && p->weight.role != ROLE_ROUTER);
 }
 
+/* Sizes and, once there is memory, every matrix's place: first what is always there, then what
+ * depends on options, so that neither parts a stack. */
 static void place(struct params *p, const struct params_options *o)
 {
     struct cursor values = cursor_at(p->values), grads = cursor_at(p->grads);
@@ -150,7 +154,7 @@ enum sol_status params_create(const struct params_options *options, struct param
     p->model.layers = calloc((size_t)p->model.config.n_layers, sizeof *p->model.layers);
     enum sol_status status =
         p->model.layers ? SOL_OK : status_set(SOL_E_MEMORY, "no memory for layers");
-    if (status == SOL_OK) status = list(p, &p->model.config);
+    if (status == SOL_OK) status = list_params(p, &p->model.config);
     if (status != SOL_OK) goto fail;
     place(p, options);
     if (!options->outline) {
@@ -193,10 +197,8 @@ struct param *params_find(struct params *p, const char *name)
     return NULL;
 }
 
-struct matrix params_stack_of(const struct params *p, const struct param_stack *stack,
-                              struct matrix of_first)
+struct matrix param_stack_matrix(const struct param_stack *stack, struct matrix of_first)
 {
-    (void)p;
     of_first.rows *= stack->count;
     return of_first;
 }
@@ -281,9 +283,8 @@ static void draw_matrix(struct drawing *d, const struct param *p, float *x)
         memset(x, 0, (size_t)n * sizeof *x);
     else if (p->weight.role == ROLE_ROUTER)
         uniform(d, x, n, 0, 0.02);
-    else if (ends_with(p->weight.name, "c_fc.weight"))
-        uniform(d, x, n, d->recipe->january ? -bound : -0.4 * bound,
-                d->recipe->january ? bound : 0.4 * bound);
+    else if (ends_with(p->weight.name, "c_fc.weight") && !d->recipe->january)
+        uniform(d, x, n, -0.4 * bound, 0.4 * bound);
     else
         uniform(d, x, n, -bound, bound);
 }

@@ -13,6 +13,7 @@ struct gpu_stream;
 
 struct param {
     struct weight weight;
+    int number; /* in the model's table */
     enum param_group group;
     int64_t rows, cols; /* of all its groups together */
     struct matrix value, grad;
@@ -49,9 +50,8 @@ void params_destroy(struct params *params); /* takes NULL */
 
 /* By its name in nanochat's files; NULL: there is none. */
 struct param *params_find(struct params *params, const char *name);
-/* A parameter's matrix over the whole stack. */
-struct matrix params_stack_of(const struct params *params, const struct param_stack *stack,
-                              struct matrix of_first);
+/* What the first of a stack has, grown over all of it. */
+struct matrix param_stack_matrix(const struct param_stack *stack, struct matrix of_first);
 
 /* First values, as nanochat draws them (not the same numbers): zeros of projections included. All
  * states and gradients are zero. `stream` on a GPU. */

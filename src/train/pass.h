@@ -7,10 +7,20 @@
 #include "ops/plan.h"
 #include "train/params.h"
 
+/* What is made again for the backward pass instead of being kept from the forward pass. */
+enum recompute {
+    RECOMPUTE_NOTHING,
+    RECOMPUTE_NORMS, /* norms, and a layer's input with its scales */
+    RECOMPUTE_WIDE,  /* and the wide activation */
+    RECOMPUTE_LEVELS
+};
+
 /* What a layer leaves for its backward pass. */
 struct layer_buffers {
-    void *stream; /* [rows][hidden] what comes in */
-    void *mid;    /* [rows][hidden] behind attention */
+    void *stream;           /* [rows][hidden] what comes in */
+    void *mid;              /* [rows][hidden] behind attention */
+    void *mix;              /* [rows][hidden] what came in with its scales */
+    void *attn_in, *mlp_in; /* [rows][hidden] normed: what products read */
     void *q, *k, *v, *attn, *act;
     float *lse, *q_rstd, *k_rstd;
 };
@@ -19,10 +29,10 @@ struct layer_buffers {
 struct pass_buffers {
     struct layer_buffers *layers; /* [n_layers + 1]; the last has only `stream`, the result */
     void *embedding, *x0;         /* [rows][hidden] normed; smeared */
-    void *mix; /* [rows][hidden] a layer's input with its scales; embeddings as they are stored */
-    void *normed; /* [rows][hidden] what products read */
-    void *final;  /* [rows][hidden] behind backout */
-    float *nll;   /* [rows] */
+    void *raw;                    /* [rows][hidden] embeddings as they are stored */
+    void *normed;                 /* [rows][hidden] what the head's product reads */
+    void *final;                  /* [rows][hidden] behind backout */
+    float *nll;                   /* [rows] */
     /* gradients */
     void *dstream, *dx0, *dmiddle, *dnormed, *dattn, *dact, *dq, *dk, *dv;
     /* what the host writes before a step, and reads behind it */
@@ -41,8 +51,8 @@ struct pass {
     int64_t loss_chunk;        /* rows of logits at a time, 0: all */
     enum dtype dtype;          /* of activations */
     bool evaluate;             /* no gradients: nll alone */
-    bool recompute_act;        /* the wide activation of a layer is made again */
-    bool rounded_rotation;     /* 2026-01 */
+    enum recompute recompute;
+    bool rounded_rotation; /* 2026-01 */
 };
 
 void pass_forward(struct plan *plan, const struct pass *pass);
@@ -55,8 +65,10 @@ struct matrix pass_rows(const struct pass *pass, void *data, int64_t cols);
 void pass_linear(struct plan *plan, struct matrix x, struct matrix w, struct matrix add,
                  struct matrix y);
 void pass_norm(struct plan *plan, const struct pass *pass, struct matrix x, struct matrix y);
-/* mix = resid_lambda * stream + x0_lambda * x0 of layer n; plain models: the stream itself */
-struct matrix pass_mix(struct plan *plan, const struct pass *pass, int64_t n);
+/* What a layer works on: resid_lambda * stream + x0_lambda * x0, made there; of plain models the
+ * stream itself. */
+struct matrix pass_mixed(const struct pass *pass, int64_t n);
+void pass_mix(struct plan *plan, const struct pass *pass, int64_t n);
 /* act = max(0, normed W^T)^2 */
 void pass_mlp_up(struct plan *plan, const struct pass *pass, int64_t n);
 /* Weights of a layer, as products read them. */

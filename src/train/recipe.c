@@ -75,8 +75,11 @@ static enum sol_status set_config(const struct train_flags *f, int64_t depth, in
     char *text = json ? json_dumps(json, 0) : NULL;
     json_decref(json);
     if (!text) return status_set(SOL_E_MEMORY, "no memory for a configuration");
-    enum sol_status status = config_from_json_text("--depth", text, strlen(text), out);
+    enum sol_status status =
+        config_from_json_text("the model of these flags", text, strlen(text), out);
     free(text);
+    if (status != SOL_OK && status != SOL_E_MEMORY) /* of what was said here, not of a file */
+        return status_set(SOL_E_ARGUMENT, "%s", sol_last_error());
     return status;
 }
 

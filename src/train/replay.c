@@ -386,7 +386,8 @@ static void tear_down(struct replay *r)
     free(r->nll);
 }
 
-enum sol_status train_replay(const struct train_replay_params *params, struct train_replay_result *result)
+enum sol_status train_replay(const struct train_replay_params *params,
+                             struct train_replay_result *result)
 {
     struct replay *r = calloc(1, sizeof *r);
     if (!r) return status_set(SOL_E_MEMORY, "no memory for a replay");
@@ -396,11 +397,11 @@ enum sol_status train_replay(const struct train_replay_params *params, struct tr
     if (status == SOL_OK) status = safetensors_out_commit(r->out);
     if (status == SOL_OK)
         *result = (struct train_replay_result){.steps = r->steps,
-                                         .micro_batches = r->micro,
-                                         .sequences = r->x.sequences,
-                                         .length = r->x.length,
-                                         .first_loss = (double)r->losses[0],
-                                         .last_loss = (double)r->losses[r->steps - 1]};
+                                               .micro_batches = r->micro,
+                                               .sequences = r->x.sequences,
+                                               .length = r->x.length,
+                                               .first_loss = (double)r->losses[0],
+                                               .last_loss = (double)r->losses[r->steps - 1]};
     tear_down(r);
     free(r);
     return status;

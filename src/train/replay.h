@@ -23,6 +23,7 @@ struct train_replay_result {
     double first_loss, last_loss;
 };
 
-enum sol_status train_replay(const struct train_replay_params *params, struct train_replay_result *result);
+enum sol_status train_replay(const struct train_replay_params *params,
+                             struct train_replay_result *result);
 
 #endif

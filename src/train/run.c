@@ -79,8 +79,11 @@ static enum sol_status set_up(struct run *r)
 
 /* ---- what happens at a step ---- */
 
+/* Once through the data is enough, if there is less of it than asked for. What rows are packed from
+ * is read up to a round before it is in one. */
 static enum sol_status evaluate(struct run *r)
 {
+    uint64_t last_epoch = 0;
     struct train_evaluation e = {.step = r->step, .bpb = NAN};
     struct bpb sum = {0};
     struct loader *loader;
@@ -91,7 +94,8 @@ static enum sol_status evaluate(struct run *r)
     for (int64_t i = 0; status == SOL_OK && i < (batches > 0 ? batches : 1); i++) {
         struct train_batch b;
         status = loader_next(loader, &b);
-        if (status == SOL_OK && i && b.epoch > 1) break; /* once through it is enough */
+        if (status == SOL_OK && i == 0) last_epoch = b.epoch + !r->p->stream;
+        if (status == SOL_OK && b.epoch > last_epoch) break;
         const struct micro_batch batch = {.x = b.x, .y = b.y, .order = b.order};
         if (status == SOL_OK) status = trainer_evaluate(r->trainer, &batch, r->nll);
         if (status == SOL_OK) status = interrupt_check();
@@ -107,7 +111,9 @@ static enum sol_status evaluate(struct run *r)
     if (r->token_bytes) e.bpb = bpb_value(&sum);
     if (r->p->on_evaluation) r->p->on_evaluation(r->p->arg, &e);
     r->last_ns = clock_ns();
-    return r->log ? run_log_evaluation(r->log, &e) : SOL_OK;
+    /* The log of a run that is resumed at its end has this line already. */
+    const bool logged = r->p->state && r->step == r->p->first_step;
+    return r->log && !logged ? run_log_evaluation(r->log, &e) : SOL_OK;
 }
 
 static enum sol_status stop_at(const struct run *r, const struct train_step *s)
@@ -115,7 +121,7 @@ static enum sol_status stop_at(const struct run *r, const struct train_step *s)
     return status_set(SOL_E_INTERNAL,
                       "step %lld: the loss is %g and the norm of the gradients %g; training stops. "
                       "%s%s",
-                      (long long)s->step, s->loss, s->norm,
+                      (long long)s->step, fabs(s->loss), fabs(s->norm), /* no "-nan" */
                       *r->saved ? "The last checkpoint is " : "No checkpoint was saved before",
                       r->saved);
 }
@@ -190,8 +196,6 @@ static enum sol_status go(struct run *r)
     const int64_t last = r->recipe->iterations;
     r->last_ns = clock_ns();
     for (;;) {
-        if (r->step == last)
-            while (r->seen < r->step) SOL_TRY(look(r));
         if (r->step == last || (falls_on(p->eval_every, r->step) && r->step != p->first_step) ||
             (r->step == 0 && p->eval_every > 0)) {
             while (r->seen < r->step) SOL_TRY(look(r));

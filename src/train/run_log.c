@@ -2,6 +2,7 @@
 #include "train/run_log.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,18 +18,25 @@ struct run_log {
     char path[CHECKPOINT_PATH];
 };
 
-/* The lines of earlier steps; what is no line of this log ends them, as one that a kill cut does.
- */
+/* Updates before the checkpoint, and the evaluation that was made right before it was saved. */
+static bool is_before(const json_t *line, int64_t first_step)
+{
+    const json_t *step = json_object_get(line, "step");
+    if (!json_is_integer(step)) return false;
+    if (json_object_get(line, "val_loss")) return json_integer_value(step) <= first_step;
+    return json_integer_value(step) < first_step;
+}
+
+/* How much to keep. What is no line of this log ends it, as one that a kill cut does. */
 static size_t lines_before(const char *text, size_t size, int64_t first_step)
 {
     size_t at = 0;
     while (at < size) {
         const char *end = memchr(text + at, '\n', size - at);
         json_t *line = end ? json_loadb(text + at, (size_t)(end - text) - at, 0, NULL) : NULL;
-        const json_t *step = json_object_get(line, "step");
-        bool earlier = json_is_integer(step) && json_integer_value(step) < first_step;
+        bool before = is_before(line, first_step);
         json_decref(line);
-        if (!earlier) break;
+        if (!before) break;
         at = (size_t)(end - text) + 1;
     }
     return at;
@@ -54,9 +62,9 @@ enum sol_status run_log_open(const char *folder, int64_t first_step, struct run_
     struct run_log *log = calloc(1, sizeof *log);
     if (!log) return status_set(SOL_E_MEMORY, "no memory for a log");
     snprintf(log->path, sizeof log->path, "%s/log.jsonl", folder);
-    enum sol_status status = cut(log->path, first_step);
+    enum sol_status status = first_step ? cut(log->path, first_step) : SOL_OK;
     if (status == SOL_OK) {
-        log->file = fopen(log->path, "a");
+        log->file = fopen(log->path, first_step ? "a" : "w");
         if (!log->file)
             status = status_set(SOL_E_IO, "cannot write '%s': %s", log->path, strerror(errno));
     }
@@ -73,11 +81,39 @@ static void put_number(json_t *to, const char *key, double value)
     json_object_set_new(to, key, isfinite(value) ? json_real(value) : json_null());
 }
 
-/* Whole lines reach the file at once, so that whoever reads it meanwhile sees only such. */
-static enum sol_status put(struct run_log *log, json_t *line)
+static char *text_of(json_t *line)
 {
     char *text = json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(9));
     json_decref(line);
+    return text;
+}
+
+char *run_log_step_text(const struct train_step *s)
+{
+    json_t *line = json_pack("{s:I}", "step", (json_int_t)s->step);
+    put_number(line, "loss", s->loss);
+    put_number(line, "smooth", s->smooth);
+    put_number(line, "lr", s->lr);
+    put_number(line, "norm", s->norm);
+    put_number(line, "seconds", s->seconds);
+    put_number(line, "tokens_per_s", (double)s->tokens / s->seconds);
+    json_object_set_new(line, "tokens", json_integer((json_int_t)(s->step + 1) * s->tokens));
+    json_object_set_new(line, "epoch", json_integer((json_int_t)s->epoch));
+    return text_of(line);
+}
+
+char *run_log_evaluation_text(const struct train_evaluation *e)
+{
+    json_t *line = json_pack("{s:I}", "step", (json_int_t)e->step);
+    put_number(line, "val_loss", e->nll);
+    put_number(line, "val_bpb", e->bpb);
+    json_object_set_new(line, "val_targets", json_integer((json_int_t)e->targets));
+    return text_of(line);
+}
+
+/* Whole lines reach the file at once, so that whoever reads it meanwhile sees only such. */
+static enum sol_status put(struct run_log *log, char *text)
+{
     if (!text) return status_set(SOL_E_MEMORY, "no memory for a line of the log");
     bool good = fprintf(log->file, "%s\n", text) > 0 && fflush(log->file) == 0;
     free(text);
@@ -87,24 +123,12 @@ static enum sol_status put(struct run_log *log, json_t *line)
 
 enum sol_status run_log_step(struct run_log *log, const struct train_step *s)
 {
-    json_t *line = json_pack("{s:I}", "step", (json_int_t)s->step);
-    put_number(line, "loss", s->loss);
-    put_number(line, "lr", s->lr);
-    put_number(line, "norm", s->norm);
-    put_number(line, "seconds", s->seconds);
-    put_number(line, "tokens_per_s", (double)s->tokens / s->seconds);
-    json_object_set_new(line, "tokens", json_integer((json_int_t)(s->step + 1) * s->tokens));
-    json_object_set_new(line, "epoch", json_integer((json_int_t)s->epoch));
-    return put(log, line);
+    return put(log, run_log_step_text(s));
 }
 
 enum sol_status run_log_evaluation(struct run_log *log, const struct train_evaluation *e)
 {
-    json_t *line = json_pack("{s:I}", "step", (json_int_t)e->step);
-    put_number(line, "val_loss", e->nll);
-    put_number(line, "val_bpb", e->bpb);
-    json_object_set_new(line, "val_targets", json_integer((json_int_t)e->targets));
-    return put(log, line);
+    return put(log, run_log_evaluation_text(e));
 }
 
 void run_log_close(struct run_log *log)

@@ -91,7 +91,7 @@ static struct pass pass_of(const struct trainer *t, bool evaluate)
                          .loss_chunk = loss_chunk(t),
                          .dtype = t->act.dtype,
                          .evaluate = evaluate,
-                         .recompute_act = t->act.recompute_act,
+                         .recompute = t->act.recompute,
                          .rounded_rotation = t->recipe->january};
 }
 
@@ -149,13 +149,13 @@ static void set_batch(struct trainer *t)
 }
 
 /* What a micro-batch of that many sequences takes; nothing is allocated but tables. */
-static enum sol_status describe(struct trainer *t, int64_t sequences, bool recompute)
+static enum sol_status describe(struct trainer *t, int64_t sequences, enum recompute recompute)
 {
     activations_free(&t->act);
     t->act = (struct activations){.recipe = t->recipe,
                                   .sequences = sequences,
                                   .dtype = t->params.bf16 ? DTYPE_BF16 : DTYPE_F32,
-                                  .recompute_act = recompute};
+                                  .recompute = recompute};
     SOL_TRY(activations_describe(&t->act));
     t->small = plan_nowhere;
     set_batch(t);
@@ -181,9 +181,11 @@ static size_t size_now(const struct trainer *t)
 static enum sol_status available(const struct trainer *t, size_t *out)
 {
     *out = memory_available();
-    if (!t->gpu) return SOL_OK;
-    SOL_TRY(gpu_memory_free(t->gpu, out));
-    *out = *out > RESERVE ? *out - RESERVE : 0;
+    if (t->gpu) {
+        SOL_TRY(gpu_memory_free(t->gpu, out));
+        *out = *out > RESERVE ? *out - RESERVE : 0;
+    }
+    if (t->params.memory && t->params.memory < *out) *out = t->params.memory;
     return SOL_OK;
 }
 
@@ -212,8 +214,10 @@ static enum sol_status choose_size(struct trainer *t)
     int64_t most = p->sequences ? p->sequences : SEQUENCES_MAX, least = p->sequences ? most : 1;
     for (int64_t n = most; n >= least; n--) {
         if (!p->sequences && t->recipe->total_batch % (n * t->recipe->length)) continue;
-        for (int again = p->recompute == 1; again <= (p->recompute != 0); again++) {
-            SOL_TRY(describe(t, n, again));
+        const int first = p->recompute < 0 ? 0 : p->recompute;
+        const int last = p->recompute < 0 ? RECOMPUTE_LEVELS - 1 : p->recompute;
+        for (int again = first; again <= last; again++) {
+            SOL_TRY(describe(t, n, (enum recompute)again));
             if (!room || size_now(t) <= room) return SOL_OK;
         }
     }
@@ -426,9 +430,9 @@ int64_t trainer_sequences(const struct trainer *t)
     return t->act.sequences;
 }
 
-bool trainer_recomputes(const struct trainer *t)
+enum recompute trainer_recomputes(const struct trainer *t)
 {
-    return t->act.recompute_act;
+    return t->act.recompute;
 }
 
 const struct activations *trainer_activations(const struct trainer *t)

@@ -14,8 +14,8 @@ struct trainer_params {
     int64_t sequences;                 /* of a micro-batch; 0: the most that fit, up to 32 */
     int64_t loss_chunk;                /* rows of logits at a time; 0: by the size of a row */
     bool bf16;                         /* activations and products; else float32 */
-    int recompute;                     /* 1: wide activations are made again, -1: where they do not
-                                          fit, 0: never */
+    int recompute;                     /* enum recompute; -1: as much as it takes to fit */
+    size_t memory;                     /* bytes for all of it; 0: what is free */
     int threads;                       /* 0: all cores */
     struct chooser chooser;
 };
@@ -35,7 +35,7 @@ struct params *trainer_weights(struct trainer *trainer);
 struct gpu_stream *trainer_stream(struct trainer *trainer); /* NULL on the CPU */
 struct pool *trainer_pool(struct trainer *trainer);
 int64_t trainer_sequences(const struct trainer *trainer); /* of a micro-batch */
-bool trainer_recomputes(const struct trainer *trainer);
+enum recompute trainer_recomputes(const struct trainer *trainer);
 void trainer_memory(const struct trainer *trainer, struct trainer_memory *out);
 const struct activations *trainer_activations(const struct trainer *trainer);
 /* Of a micro-step, and of an update: for costs and times. */

@@ -66,9 +66,9 @@ static void muon(struct plan *plan, const struct update *u, int index)
         .tiny = january ? 1e-7f : 1e-6f,
         .steps = MUON_STEPS_MAX,
         .dtype = u->bf16 && first->copy.data ? DTYPE_BF16 : DTYPE_F32,
-        .p = params_stack_of(u->params, stack, first->value),
-        .g = params_stack_of(u->params, stack, first->grad),
-        .momentum = params_stack_of(u->params, stack, first->momentum),
+        .p = param_stack_matrix(stack, first->value),
+        .g = param_stack_matrix(stack, first->grad),
+        .momentum = param_stack_matrix(stack, first->momentum),
         .second = first->second.data,
     };
     for (int i = 0; i < MUON_STEPS_MAX; i++)
@@ -88,8 +88,8 @@ void update_copies(struct plan *plan, const struct params *p)
 {
     for (int i = 0; i < p->n_stacks; i++) {
         const struct param *first = &p->all[p->stacks[i].first];
-        copy(plan, params_stack_of(p, &p->stacks[i], first->value),
-             params_stack_of(p, &p->stacks[i], first->copy));
+        copy(plan, param_stack_matrix(&p->stacks[i], first->value),
+             param_stack_matrix(&p->stacks[i], first->copy));
     }
     for (int i = 0; i < p->count; i++)
         if (p->all[i].group != GROUP_MATRIX) copy(plan, p->all[i].value, p->all[i].copy);

@@ -178,8 +178,7 @@ FAKE(cublasLtMatrixLayoutDestroy, (void *layout))
     return give_back(layout);
 }
 
-FAKE(cublasLtMatrixLayoutSetAttribute,
-     (void *layout, int which, const void *value, size_t size))
+FAKE(cublasLtMatrixLayoutSetAttribute, (void *layout, int which, const void *value, size_t size))
 {
     int result = fails();
     if (result) return result;

@@ -1,4 +1,5 @@
-/* matmul by NVIDIA's library: bf16 operands with float32 or bf16 results, and float32 throughout. */
+/* matmul by NVIDIA's library: bf16 operands with float32 or bf16 results, and float32 throughout.
+ */
 #include <stdio.h>
 
 #include "gpu/matmul.h"
@@ -68,7 +69,8 @@ static const struct op_choices choices = {names, GPU_MATMUL_CHOICES, NULL, NULL}
 
 const struct op_variant matmul_cublaslt_cuda = {
     .name = "matmul_cublaslt_cuda",
-    .summary = "NVIDIA's cuBLASLt, where it is installed; the choices are what it offers, best first",
+    .summary =
+        "NVIDIA's cuBLASLt, where it is installed; the choices are what it offers, best first",
     .numerics = NUMERICS_EXACT,
     .target = TARGET_CUDA,
     .arch = {.major = 8},

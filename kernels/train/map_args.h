@@ -1,0 +1,63 @@
+/* Arguments of kernels that treat numbers one by one, and of sums over all of them; shared by host
+ * and device. */
+#ifndef KERNELS_TRAIN_MAP_ARGS_H
+#define KERNELS_TRAIN_MAP_ARGS_H
+
+#include "types.h"
+
+enum {
+    MAP_THREADS = 256, /* of a block */
+    MAP_PIECES = 2,    /* pieces of 8 numbers of a thread: as many loads at once of each matrix */
+    /* What adds up has no more blocks than an H100 holds at once (8 on each of 132 SMs), and a
+     * partial sum of each. */
+    SUM_BLOCKS = 1024,
+    FINISH_THREADS = 128,
+};
+
+struct map_kernel_args {
+    int64_t count;
+    const void *x, *y; /* y may be NULL */
+    void *out;
+    const float *a, *b; /* one number, or NULL: 1 */
+    float factor;
+    int32_t padding;
+};
+SOL_STATIC_ASSERT(sizeof(struct map_kernel_args) == 56, "host and device agree");
+
+struct axpby_backward_kernel_args {
+    int64_t count;
+    const void *x, *y; /* NULL: their sum is not wanted */
+    void *d, *dy;
+    const float *a, *b; /* one number, or NULL: 1 */
+    float *partials;    /* [2][blocks] of d x, d y */
+    float factor;
+    int32_t first;
+};
+SOL_STATIC_ASSERT(sizeof(struct axpby_backward_kernel_args) == 72, "host and device agree");
+
+struct sum_kernel_args {
+    int64_t count;
+    const void *x;
+    const float *scale; /* of weighted_sum */
+    float *out;         /* partial sums, one a block; of weighted_sum the sum */
+};
+SOL_STATIC_ASSERT(sizeof(struct sum_kernel_args) == 32, "host and device agree");
+
+/* A block a column: out += factor * the sum of its partial sums, in a fixed order. */
+struct finish_kernel_args {
+    const float *partials; /* [columns][parts] */
+    int64_t parts, n_first;
+    float *first, *second; /* of columns below n_first and of those behind; NULL: nobody wants it */
+    float factor_first, factor_second;
+};
+SOL_STATIC_ASSERT(sizeof(struct finish_kernel_args) == 48, "host and device agree");
+
+struct clip_kernel_args {
+    const float *sum;
+    float *factor;
+    float limit;
+    int32_t padding;
+};
+SOL_STATIC_ASSERT(sizeof(struct clip_kernel_args) == 24, "host and device agree");
+
+#endif

@@ -1,0 +1,661 @@
+/* The trainer: parameters' places, the memory of activations, and what must hold of steps whatever
+ * the numbers: losses fall, evaluating changes nothing, and neither how a batch is cut, nor what is
+ * made again, nor the number of threads changes the gradients. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "base/status.h"
+#include "ops/train_args.h"
+#include "train/run.h"
+
+#define COUNT(a) (sizeof(a) / sizeof *(a))
+
+enum { VOCAB = 96 };
+
+static const char small[] = "--depth=3 --aspect-ratio=16 --head-dim=16 --max-seq-len=32 "
+                            "--window-pattern=SSL --total-batch-size=128 --num-iterations=20 "
+                            "--warmup-steps=4 --warmdown-ratio=0.5 --matrix-lr=0.6 "
+                            "--embedding-lr=3 --unembedding-lr=0.1 --scalar-lr=5";
+
+static void settle(const char *recipe, struct train_recipe *out)
+{
+    static char *memory; /* flags point into it */
+    struct train_flags flags;
+    free(memory);
+    assert_int_equal(train_flags_parse("test", small, &flags, &memory), SOL_OK);
+    flags.recipe = recipe;
+    if (recipe_settle(&flags, VOCAB, out) != SOL_OK) fail_msg("%s", sol_last_error());
+}
+
+static const char *const recipes[] = {"2026-07", "2026-01"};
+
+/* ---- parameters ---- */
+
+struct span {
+    const char *begin, *end;
+};
+
+static void add_span(struct span *spans, int *n, const struct matrix *m, const void *memory,
+                     size_t bytes)
+{
+    if (!m->data) return;
+    const struct span s = {m->data, (char *)m->data + (size_t)matrix_bytes(m)};
+    assert_true(s.begin >= (const char *)memory && s.end <= (const char *)memory + bytes);
+    for (int i = 0; i < *n; i++) assert_true(s.end <= spans[i].begin || spans[i].end <= s.begin);
+    spans[(*n)++] = s;
+}
+
+/* All inside their memory, and none on another. */
+static void check_spans(const struct params *p)
+{
+    struct span *spans = calloc((size_t)p->count * 4, sizeof *spans);
+    assert_non_null(spans);
+    int n = 0;
+    for (int i = 0; i < p->count; i++) {
+        add_span(spans, &n, &p->all[i].value, p->values, p->value_bytes);
+        add_span(spans, &n, &p->all[i].copy, p->values, p->value_bytes);
+    }
+    n = 0;
+    for (int i = 0; i < p->count; i++)
+        add_span(spans, &n, &p->all[i].grad, p->grads, p->grad_bytes);
+    n = 0;
+    for (int i = 0; i < p->count; i++) {
+        const struct param *q = &p->all[i];
+        const bool muon = q->group == GROUP_MATRIX;
+        assert_true(!q->momentum.data == !muon && !q->mean.data == muon);
+        assert_true(!q->square.data == muon);
+        add_span(spans, &n, &q->mean, p->states, p->state_bytes);
+        add_span(spans, &n, &q->square, p->states, p->state_bytes);
+        add_span(spans, &n, &q->momentum, p->states, p->state_bytes);
+        add_span(spans, &n, &q->second, p->states, p->state_bytes);
+    }
+    free(spans);
+}
+
+static void check_follows(const struct matrix *a, const struct matrix *b)
+{
+    assert_true(!a->data == !b->data);
+    assert_int_equal(a->dtype, b->dtype);
+    if (a->data) assert_ptr_equal(b->data, (char *)a->data + (size_t)matrix_bytes(a));
+}
+
+/* Each stack is what Muon takes it for, and all of Muon's are in one. */
+static void check_stacks(const struct params *p)
+{
+    int members = 0, muon = 0;
+    for (int s = 0; s < p->n_stacks; s++) {
+        const struct param_stack *stack = &p->stacks[s];
+        const struct param *q = &p->all[stack->first];
+        members += stack->count;
+        for (int i = 0; i < stack->count; i++) {
+            assert_int_equal(q[i].group, GROUP_MATRIX);
+            assert_int_equal(q[i].rows, stack->rows);
+            assert_int_equal(q[i].cols, stack->cols);
+            if (!i) continue;
+            assert_true(q[i - 1].number < q[i].number);
+            check_follows(&q[i - 1].value, &q[i].value);
+            check_follows(&q[i - 1].grad, &q[i].grad);
+            check_follows(&q[i - 1].momentum, &q[i].momentum);
+            check_follows(&q[i - 1].second, &q[i].second);
+            check_follows(&q[i - 1].copy, &q[i].copy);
+        }
+        const struct matrix all = param_stack_matrix(stack, q->value);
+        assert_int_equal(all.rows, stack->count * stack->rows);
+        assert_ptr_equal(all.data, q->value.data);
+    }
+    for (int i = 0; i < p->count; i++) muon += p->all[i].group == GROUP_MATRIX;
+    assert_int_equal(members, muon);
+}
+
+static void test_params(void **state)
+{
+    (void)state;
+    for (size_t r = 0; r < COUNT(recipes); r++)
+        for (int bf16 = 0; bf16 < 2; bf16++) {
+            struct train_recipe recipe;
+            struct params *p, *sizes;
+            settle(recipes[r], &recipe);
+            struct params_options options = {.recipe = &recipe, .bf16 = bf16};
+            assert_int_equal(params_create(&options, &p), SOL_OK);
+            check_spans(p);
+            check_stacks(p);
+            const struct param *head = params_find(p, "lm_head.weight");
+            assert_non_null(head);
+            assert_int_equal(head->rows, 128); /* whole 64s */
+            assert_ptr_equal(p->model.head.data, bf16 ? head->copy.data : head->value.data);
+            assert_int_equal(p->model.head.dtype, bf16 ? DTYPE_BF16 : DTYPE_F32);
+            assert_int_equal(p->model.embed.dtype, bf16 ? DTYPE_BF16 : DTYPE_F32);
+            assert_null(params_find(p, "lm_head"));
+            options.outline = true;
+            assert_int_equal(params_create(&options, &sizes), SOL_OK);
+            assert_int_equal(sizes->value_bytes, p->value_bytes);
+            assert_int_equal(sizes->grad_bytes, p->grad_bytes);
+            assert_int_equal(sizes->state_bytes, p->state_bytes);
+            assert_null(sizes->values);
+            params_destroy(sizes);
+            params_destroy(p);
+        }
+}
+
+/* ---- the memory of activations ---- */
+
+/* A plan is listed twice: with the places that are to be checked, and with places where no buffer
+ * meets another and which so name the buffers. Then the steps are gone through. What writes marks
+ * every number of a place as the buffer's, and what reads must find that mark on all. */
+struct marking {
+    char *memory;
+    size_t size;
+    uintptr_t *marks; /* one for each 4 bytes of memory: the name of what lies there */
+    const struct plan *placed, *named;
+    int step;
+};
+
+static const size_t far = (size_t)1 << 32; /* from one name to the next */
+
+static void name_buffers(struct activations *a)
+{
+    uintptr_t next = far;
+    struct pass_buffers *b = &a->at;
+    void **const whole[] = {&b->embedding, &b->mix,     &b->normed,  &b->final, &b->dstream,
+                            &b->dx0,       &b->dmiddle, &b->dnormed, &b->dattn, &b->dact,
+                            &b->dq,        &b->dk,      &b->dv};
+    for (size_t i = 0; i < COUNT(whole); i++, next += far) *whole[i] = (void *)next;
+    for (int64_t n = 0; n <= a->recipe->config.n_layers; n++) {
+        struct layer_buffers *l = &b->layers[n];
+        void **const own[] = {&l->stream, &l->mid, &l->q, &l->k, &l->v, &l->attn, &l->act};
+        float **const rows[] = {&l->lse, &l->q_rstd, &l->k_rstd};
+        for (size_t i = 0; i < COUNT(own); i++, next += far) *own[i] = (void *)next;
+        for (size_t i = 0; i < COUNT(rows); i++, next += far) *rows[i] = (float *)next;
+    }
+    b->x0 = b->layers[0].stream;
+}
+
+/* `write`, or else it must be there. */
+static void mark(struct marking *m, const void *place, const void *name, size_t bytes, bool write)
+{
+    const char *at = place;
+    if (!place || at < m->memory || at >= m->memory + m->size) return; /* a weight, or scratch */
+    assert_true(at + bytes <= m->memory + m->size);
+    for (size_t i = 0; i < bytes; i += 4) {
+        uintptr_t *cell = &m->marks[(size_t)(at - m->memory + (ptrdiff_t)i) / 4];
+        if (write) *cell = (uintptr_t)name + i;
+        if (*cell != (uintptr_t)name + i)
+            fail_msg("step %d, %s, reads buffer %zu at byte %zu and finds what buffer %zu left",
+                     m->step, plan_step_at(m->placed, m->step)->op->name, (uintptr_t)name / far, i,
+                     *cell / far);
+    }
+}
+
+static void mark_at(struct marking *m, size_t offset, size_t bytes, bool write)
+{
+    const void *place, *name;
+    memcpy(&place, (char *)plan_step_at(m->placed, m->step)->args + offset, sizeof place);
+    memcpy(&name, (char *)plan_step_at(m->named, m->step)->args + offset, sizeof name);
+    mark(m, place, name, bytes, write);
+}
+
+/* What one step reads, then what it writes. */
+static void mark_step(struct marking *m)
+{
+    const struct plan_step *s = plan_step_at(m->placed, m->step);
+    struct op_output outputs[OP_OUTPUTS_MAX];
+    for (int write = 0; write < 2; write++)
+        for (int i = 0; i < OP_MATRICES_MAX && s->op->matrices[i].access; i++) {
+            const struct op_matrix *x = &s->op->matrices[i];
+            enum op_access access = x->access;
+            if (strcmp(s->op->name, "axpby_backward") == 0 &&
+                x->offset == offsetof(struct axpby_backward_args, dy) &&
+                ((const struct axpby_backward_args *)s->args)->first)
+                access = OP_WRITES;
+            if (access == (write ? OP_READS : OP_WRITES)) continue;
+            mark_at(m, x->offset, (size_t)matrix_bytes(op_matrix_of(x, s->args)), write);
+        }
+    if (strcmp(s->op->name, "self_attention_backward") == 0) {
+        const struct self_attention_backward_args *a = s->args;
+        mark_at(m, offsetof(struct self_attention_backward_args, lse),
+                (size_t)(a->n_heads * a->sequences * a->length) * 4, false);
+    }
+    if (strcmp(s->op->name, "rotary_norm_backward") == 0) {
+        const struct rotary_norm_backward_args *a = s->args;
+        mark_at(m, offsetof(struct rotary_norm_backward_args, rstd),
+                (size_t)(a->m * a->n_heads) * 4, false);
+    }
+    const int n = s->op->more_outputs ? s->op->more_outputs(s->args, outputs) : 0;
+    for (int i = 0; i < n; i++) mark_at(m, outputs[i].offset, outputs[i].bytes, true);
+}
+
+static struct plan *list_pass(const struct activations *a, const struct params *params,
+                              bool evaluate)
+{
+    static struct batch batch;
+    struct chooser chooser;
+    struct plan *plan;
+    chooser_init(&chooser, 1);
+    chooser.reference = true;
+    const struct pass pass = {.params = params,
+                              .buffers = &a->at,
+                              .batch = &batch,
+                              .sequences = a->sequences,
+                              .length = a->recipe->length,
+                              .loss_chunk = 16,
+                              .dtype = a->dtype,
+                              .evaluate = evaluate,
+                              .recompute_act = a->recompute_act};
+    assert_int_equal(plan_create(&chooser, &plan), SOL_OK);
+    pass_forward(plan, &pass);
+    if (!evaluate) pass_backward(plan, &pass);
+    if (plan_finish_dry(plan) != SOL_OK) fail_msg("%s", sol_last_error());
+    return plan;
+}
+
+struct kept {
+    const void *at;
+    size_t bytes;
+};
+
+static void check_activations(const struct train_recipe *recipe, bool recompute, bool evaluate)
+{
+    struct params *params;
+    const struct params_options options = {.recipe = recipe, .outline = true};
+    struct activations placed = {
+        .recipe = recipe, .sequences = 2, .dtype = DTYPE_F32, .recompute_act = recompute};
+    struct activations named = placed;
+    assert_int_equal(params_create(&options, &params), SOL_OK);
+    assert_int_equal(activations_describe(&placed), SOL_OK);
+    assert_int_equal(activations_describe(&named), SOL_OK);
+    struct marking m = {.memory = malloc(placed.size), .size = placed.size};
+    m.marks = calloc(m.size / 4 + 1, sizeof *m.marks);
+    assert_true(m.memory && m.marks);
+    activations_place(&placed, m.memory);
+    activations_place(&named, m.memory);
+    name_buffers(&named);
+    struct plan *one = list_pass(&placed, params, evaluate);
+    struct plan *two = list_pass(&named, params, evaluate);
+    m.placed = one, m.named = two;
+
+    const struct pass_buffers *b = &placed.at;
+    const size_t rows = (size_t)(placed.sequences * recipe->length);
+    const struct kept kept[] = {
+        {b->token, rows * 4},    {b->target, rows * 4},   {b->order, rows * 4},    {b->scale, 4},
+        {b->position, rows * 4}, {b->sequence, rows * 4}, {b->previous, rows * 4}, {b->loss, 4},
+        {b->inv_freq, 8 * 4},    {b->nll, rows * 4}};
+    for (size_t i = 0; i < COUNT(kept); i++) mark(&m, kept[i].at, kept[i].at, kept[i].bytes, true);
+    assert_int_equal(plan_step_count(one), plan_step_count(two));
+    assert_true(plan_step_count(one) > 30);
+    for (m.step = 0; m.step < plan_step_count(one); m.step++) mark_step(&m);
+    m.step = 0;
+    for (size_t i = 0; i < COUNT(kept); i++) mark(&m, kept[i].at, kept[i].at, kept[i].bytes, false);
+
+    plan_destroy(one);
+    plan_destroy(two);
+    activations_free(&placed);
+    activations_free(&named);
+    params_destroy(params);
+    free(m.memory);
+    free(m.marks);
+}
+
+static void add_bytes(void *arg, const char *name, size_t bytes)
+{
+    (void)name;
+    *(size_t *)arg += bytes;
+}
+
+static void test_activations(void **state)
+{
+    (void)state;
+    for (size_t r = 0; r < COUNT(recipes); r++) {
+        struct train_recipe recipe;
+        settle(recipes[r], &recipe);
+        for (int recompute = 0; recompute < 2; recompute++)
+            for (int evaluate = 0; evaluate < 2; evaluate++)
+                check_activations(&recipe, recompute, evaluate);
+        struct activations a = {.recipe = &recipe, .sequences = 2, .dtype = DTYPE_F32};
+        size_t all = 0;
+        assert_int_equal(activations_describe(&a), SOL_OK);
+        activations_report(&a, add_bytes, &all);
+        assert_true(a.size < all); /* some share memory */
+        activations_free(&a);
+    }
+}
+
+/* ---- steps ---- */
+
+struct tokens {
+    int32_t x[128], y[128];
+};
+
+/* Text that can be learned: after a token comes mostly the same other one. */
+static void draw(struct rng *rng, struct tokens *t)
+{
+    for (int i = 0; i < 128; i++) {
+        if (i % 32 == 0) t->x[i] = (int32_t)rng_range(rng, 0, VOCAB - 1);
+        t->y[i] = (t->x[i] * 7 + 3) % VOCAB;
+        if (rng_range(rng, 0, 9) == 0) t->y[i] = (int32_t)rng_range(rng, 0, VOCAB - 1);
+        if (i % 32 != 31) t->x[i + 1] = t->y[i];
+    }
+}
+
+static struct trainer *create(const struct train_recipe *recipe, int64_t sequences, int recompute,
+                              int threads)
+{
+    struct trainer_params p;
+    struct trainer *t;
+    trainer_params_init(&p);
+    p.recipe = recipe;
+    p.sequences = sequences;
+    p.recompute = recompute;
+    p.threads = threads;
+    if (trainer_create(&p, &t) != SOL_OK || trainer_init(t) != SOL_OK)
+        fail_msg("%s", sol_last_error());
+    assert_int_equal(trainer_sequences(t), sequences);
+    assert_int_equal(trainer_recomputes(t), recompute == 1);
+    return t;
+}
+
+/* All of a batch of 4 sequences, in as many micro-batches as the trainer's size makes of it. */
+static void go_through(struct trainer *t, const struct tokens *tokens)
+{
+    const int64_t rows = trainer_sequences(t) * 32;
+    for (int64_t at = 0; at < 128; at += rows) {
+        const struct micro_batch batch = {.x = tokens->x + at, .y = tokens->y + at};
+        assert_int_equal(trainer_check(t, &batch), SOL_OK);
+        assert_int_equal(trainer_micro(t, &batch, (double)rows / 128, false), SOL_OK);
+    }
+}
+
+/* The losses of the first and the last of so many steps. */
+static void train(struct trainer *t, int64_t steps, double losses[2])
+{
+    struct rng rng;
+    struct tokens tokens;
+    double norm;
+    rng_seed(&rng, 5);
+    for (int64_t step = 0; step < steps; step++) {
+        draw(&rng, &tokens);
+        go_through(t, &tokens);
+        assert_int_equal(trainer_update(t, step, false), SOL_OK);
+        assert_int_equal(trainer_results(t, step, &losses[step > 0], &norm), SOL_OK);
+        assert_true(norm > 0 && isfinite(norm));
+    }
+}
+
+static void same_memory(const struct params *a, const struct params *b, bool gradients)
+{
+    assert_memory_equal(a->values, b->values, a->value_bytes);
+    assert_memory_equal(a->states, b->states, a->state_bytes);
+    if (gradients) assert_memory_equal(a->grads, b->grads, a->grad_bytes);
+}
+
+static void copy_memory(const struct params *from, const struct params *to)
+{
+    memcpy(to->values, from->values, from->value_bytes);
+    memcpy(to->states, from->states, from->state_bytes);
+    memcpy(to->grads, from->grads, from->grad_bytes);
+}
+
+static void test_learns(void **state)
+{
+    (void)state;
+    for (size_t r = 0; r < COUNT(recipes); r++) {
+        struct train_recipe recipe;
+        double losses[2], loss, norm;
+        settle(recipes[r], &recipe);
+        struct trainer *t = create(&recipe, 4, 0, 1);
+        train(t, 20, losses);
+        if (!(fabs(losses[0] - log(VOCAB)) < 0.5 && losses[1] < losses[0] - 1))
+            fail_msg("%s: loss %g to %g", recipes[r], losses[0], losses[1]);
+        assert_int_equal(trainer_results(t, 17, &loss, &norm), SOL_E_ARGUMENT);
+        for (size_t i = 0; i < trainer_weights(t)->grad_bytes; i++)
+            assert_int_equal(((char *)trainer_weights(t)->grads)[i], 0);
+        trainer_destroy(t);
+    }
+}
+
+/* Between the micro-batches of an update, too. */
+static void test_evaluation(void **state)
+{
+    (void)state;
+    struct train_recipe recipe;
+    struct rng rng;
+    struct tokens tokens;
+    double losses[2], loss, other_loss, norm, sum = 0;
+    float nll[128];
+    settle("2026-07", &recipe);
+    struct trainer *t = create(&recipe, 4, 0, 2), *other = create(&recipe, 4, 0, 2);
+    train(t, 6, losses);
+    copy_memory(trainer_weights(t), trainer_weights(other));
+    rng_seed(&rng, 6);
+    draw(&rng, &tokens);
+    go_through(t, &tokens);
+    go_through(other, &tokens);
+    same_memory(trainer_weights(t), trainer_weights(other), true);
+    tokens.y[5] = -1;
+    const struct micro_batch batch = {.x = tokens.x, .y = tokens.y};
+    assert_int_equal(trainer_evaluate(t, &batch, nll), SOL_OK);
+    same_memory(trainer_weights(t), trainer_weights(other), true);
+    for (int i = 0; i < 128; i++) {
+        assert_true(i == 5 ? nll[i] == 0 : nll[i] > 0);
+        sum += (double)nll[i];
+    }
+    assert_int_equal(trainer_update(t, 6, false), SOL_OK);
+    assert_int_equal(trainer_update(other, 6, false), SOL_OK);
+    same_memory(trainer_weights(t), trainer_weights(other), true);
+    assert_int_equal(trainer_results(t, 6, &loss, &norm), SOL_OK);
+    assert_int_equal(trainer_results(other, 6, &other_loss, &norm), SOL_OK);
+    assert_true(loss == other_loss);
+    /* what was evaluated is what is trained on, but for the target that was left out */
+    assert_true(fabs(sum / 127 - loss) < 0.1);
+    trainer_destroy(t);
+    trainer_destroy(other);
+}
+
+/* Of trained weights, since most gradients are zero at first. `same`: bit for bit. */
+static void compare_gradients(struct trainer *a, struct trainer *b, bool same)
+{
+    struct rng rng;
+    struct tokens tokens;
+    double losses[2];
+    train(a, 6, losses);
+    copy_memory(trainer_weights(a), trainer_weights(b));
+    rng_seed(&rng, 7);
+    draw(&rng, &tokens);
+    go_through(a, &tokens);
+    go_through(b, &tokens);
+    const struct params *pa = trainer_weights(a), *pb = trainer_weights(b);
+    if (same) same_memory(pa, pb, true);
+    for (int i = 0; i < pa->count; i++) {
+        const float *x = pa->all[i].grad.data, *y = pb->all[i].grad.data;
+        const int64_t n = pa->all[i].rows * pa->all[i].cols;
+        double apart = 0, size = 0;
+        for (int64_t k = 0; k < n; k++) {
+            apart += ((double)x[k] - (double)y[k]) * ((double)x[k] - (double)y[k]);
+            size += (double)x[k] * (double)x[k];
+        }
+        if (!(size > 0 && sqrt(apart / size) < 1e-5))
+            fail_msg("%s: gradients of norm %g are %g apart", pa->all[i].weight.name, sqrt(size),
+                     sqrt(apart));
+    }
+    trainer_destroy(a);
+    trainer_destroy(b);
+}
+
+static void test_micro_batches(void **state)
+{
+    (void)state;
+    struct train_recipe recipe;
+    settle("2026-07", &recipe);
+    compare_gradients(create(&recipe, 4, 0, 2), create(&recipe, 1, 0, 2), false);
+    settle("2026-01", &recipe);
+    compare_gradients(create(&recipe, 2, 0, 2), create(&recipe, 1, 0, 2), false);
+}
+
+static void test_recompute(void **state)
+{
+    (void)state;
+    struct trainer_memory all, less;
+    struct train_recipe recipe;
+    settle("2026-07", &recipe);
+    struct trainer *a = create(&recipe, 4, 0, 2), *b = create(&recipe, 4, 1, 2);
+    trainer_memory(a, &all);
+    trainer_memory(b, &less);
+    assert_true(less.activations < all.activations);
+    compare_gradients(a, b, true);
+}
+
+static void test_threads(void **state)
+{
+    (void)state;
+    struct train_recipe recipe;
+    double losses[2];
+    settle("2026-07", &recipe);
+    struct trainer *first = create(&recipe, 2, 0, 1);
+    train(first, 5, losses);
+    for (int threads = 2; threads <= 3; threads++) {
+        double again[2];
+        struct trainer *t = create(&recipe, 2, 0, threads);
+        train(t, 5, again);
+        same_memory(trainer_weights(first), trainer_weights(t), true);
+        assert_true(again[0] == losses[0] && again[1] == losses[1]);
+        trainer_destroy(t);
+    }
+    trainer_destroy(first);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    struct train_recipe recipe;
+    struct trainer_params p;
+    struct trainer *t;
+    struct tokens tokens = {{0}, {0}};
+    settle("2026-07", &recipe);
+    t = create(&recipe, 4, 0, 1);
+    const struct micro_batch batch = {.x = tokens.x, .y = tokens.y};
+    tokens.y[3] = -1;
+    assert_int_equal(trainer_check(t, &batch), SOL_OK);
+    tokens.y[40] = VOCAB;
+    assert_int_equal(trainer_check(t, &batch), SOL_E_ARGUMENT);
+    assert_non_null(strstr(sol_last_error(), "token 0 (target 96) at 8 of sequence 1"));
+    tokens.y[40] = 0;
+    tokens.x[1] = -1;
+    assert_int_equal(trainer_check(t, &batch), SOL_E_ARGUMENT);
+    trainer_destroy(t);
+    trainer_params_init(&p);
+    recipe.total_batch = 33;
+    p.recipe = &recipe;
+    assert_int_equal(trainer_create(&p, &t), SOL_E_ARGUMENT);
+    assert_non_null(strstr(sol_last_error(), "33 tokens has no whole sequences of 32"));
+    p.sequences = (int64_t)1 << 24; /* 2^29 rows */
+    assert_int_equal(trainer_create(&p, &t), SOL_E_MEMORY);
+    assert_non_null(strstr(sol_last_error(), "lower --device-batch-size"));
+}
+
+/* ---- a run whose numbers stop being numbers ---- */
+
+static char folder[] = "/tmp/sol-train-XXXXXX";
+
+struct spoiled {
+    struct trainer *trainer;
+    int64_t at, saved;
+};
+
+static void spoil(void *arg, const struct train_step *step)
+{
+    struct spoiled *s = arg;
+    const struct params *p = trainer_weights(s->trainer);
+    if (step->step == s->at) ((float *)p->all[0].value.data)[3] = NAN;
+}
+
+static void count_saved(void *arg, const char *path)
+{
+    struct stat status;
+    assert_int_equal(stat(path, &status), 0);
+    ((struct spoiled *)arg)->saved++;
+}
+
+static void spoil_run(const struct train_recipe *recipe, const struct corpus *corpus,
+                      const char *out, const char *message)
+{
+    struct trainer *t = create(recipe, 2, 0, 1);
+    struct spoiled s = {.trainer = t, .at = 4};
+    const struct train_run_params params = {.recipe = recipe,
+                                            .trainer = t,
+                                            .corpus = corpus,
+                                            .stream = true,
+                                            .out = out,
+                                            .save_every = 2,
+                                            .on_step = spoil,
+                                            .on_save = count_saved,
+                                            .arg = &s};
+    assert_int_equal(train_run(&params), SOL_E_INTERNAL);
+    if (!strstr(sol_last_error(), "step 5: the loss is nan") || !strstr(sol_last_error(), message))
+        fail_msg("%s", sol_last_error());
+    assert_int_equal(s.saved, out ? 2 : 0);
+    trainer_destroy(t);
+}
+
+static void test_nan(void **state)
+{
+    (void)state;
+    char path[100], out[100], message[200];
+    struct train_recipe recipe;
+    struct corpus *corpus;
+    struct corpus_options options;
+    settle("2026-07", &recipe);
+    snprintf(path, sizeof path, "%s/tokens.bin", folder);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    for (int i = 0; i < 1000; i++) {
+        const uint16_t token = (uint16_t)(i * i % VOCAB);
+        assert_int_equal(fwrite(&token, sizeof token, 1, file), 1);
+    }
+    assert_int_equal(fclose(file), 0);
+    corpus_options_init(&options);
+    options.path = path;
+    options.vocab = VOCAB;
+    if (corpus_open(&options, CORPUS_TRAIN, &corpus) != SOL_OK) fail_msg("%s", sol_last_error());
+    snprintf(out, sizeof out, "%s/run", folder);
+    snprintf(message, sizeof message, "The last checkpoint is %s/step_000004", out);
+    spoil_run(&recipe, corpus, out, message);
+    assert_int_equal(checkpoint_latest(out), 4);
+    spoil_run(&recipe, corpus, NULL, "No checkpoint was saved before");
+    corpus_close(corpus);
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    char command[100];
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    return system(command); /* NOLINT: the name is this file's own */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_params),        cmocka_unit_test(test_activations),
+        cmocka_unit_test(test_learns),        cmocka_unit_test(test_evaluation),
+        cmocka_unit_test(test_micro_batches), cmocka_unit_test(test_recompute),
+        cmocka_unit_test(test_threads),       cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_nan),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
