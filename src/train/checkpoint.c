@@ -12,6 +12,7 @@
 #include "format/output_file.h"
 #include "model/config.h"
 #include "train/params_file.h"
+#include "train/params_folder.h"
 
 /* ---- names ---- */
 
@@ -67,6 +68,7 @@ static enum sol_status save_values(struct trainer *t, const char *path)
     struct params *w = trainer_weights(t);
     struct safetensors_out *out;
     char file[CHECKPOINT_PATH];
+    if (params_are_of_folder(w)) return params_save_folder(w, trainer_stream(t), path);
     SOL_TRY(safetensors_out_create(&out));
     for (int i = 0; i < w->count; i++)
         params_announce(out, &w->all[i], "", "", &w->all[i].value, true);
@@ -342,13 +344,23 @@ static enum sol_status load_states(const struct safetensors *from, struct traine
     return SOL_OK;
 }
 
+static enum sol_status load_values(const char *path, struct trainer *t)
+{
+    char file[CHECKPOINT_PATH];
+    struct safetensors *from;
+    struct params *w = trainer_weights(t);
+    if (params_are_of_folder(w)) return params_load_folder(w, trainer_stream(t), path);
+    SOL_TRY(safetensors_open(file_in(path, "model.safetensors", file), &from));
+    enum sol_status status = params_load(w, trainer_stream(t), from);
+    safetensors_close(from);
+    return status;
+}
+
 enum sol_status checkpoint_load(const char *path, struct trainer *t, bool with_states)
 {
     char file[CHECKPOINT_PATH];
     struct safetensors *from;
-    SOL_TRY(safetensors_open(file_in(path, "model.safetensors", file), &from));
-    enum sol_status status = params_load(trainer_weights(t), trainer_stream(t), from);
-    safetensors_close(from);
+    enum sol_status status = load_values(path, t);
     if (status == SOL_OK) status = trainer_refresh(t);
     if (status != SOL_OK || !with_states) return status;
     SOL_TRY(safetensors_open(file_in(path, "optimizer.safetensors", file), &from));
