@@ -53,6 +53,15 @@ __device__ inline void copy_box_2d_to(uint32_t to, const struct tensor_map &map,
                  : "memory");
 }
 
+__device__ inline void copy_box_3d_to(uint32_t to, const struct tensor_map &map, int x, int y,
+                                      int z, uint32_t barrier, uint16_t blocks)
+{
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 ".multicast::cluster [%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(to),
+                 "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z), "h"(blocks)
+                 : "memory");
+}
+
 /* Global to shared memory, multiples of 16 bytes, which `barrier` gets. */
 __device__ inline void copy_in(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier)
 {

@@ -155,14 +155,14 @@ template <int THREADS> INLINE float group_sum(float value, float *scratch)
 /* How far a gate is open; the argument in double, since large terms of either sign may cancel. */
 INLINE float sigmoid(double x)
 {
-    return 1 / (1 + expf(-(float)x));
+    return __fdividef(1, 1 + expf(-(float)x));
 }
 
 /* s (1 - s), which is as exact where the gate is nearly open. */
 INLINE float sigmoid_slope(double x)
 {
     const float e = expf(-fabsf((float)x));
-    return e / ((1 + e) * (1 + e));
+    return __fdividef(e, (1 + e) * (1 + e));
 }
 
 #endif

@@ -55,6 +55,24 @@ template <int N, bool ADD> struct wgmma_product;
 #define WGMMA_BOTH(N, ...) WGMMA_BEGIN(N, false, __VA_ARGS__) WGMMA_BEGIN(N, true, __VA_ARGS__)
 WGMMA_BOTH(64, 32, 33, 34, 35, 36, 37)
 WGMMA_BOTH(128, 64, 65, 66, 67, 68, 69)
+
+/* As wgmma, both from shared memory, and either may be transposed: a is one of 64 rows then. */
+template <int N, bool TRANSPOSED_A, bool TRANSPOSED_B> struct wgmma_either;
+
+#define WGMMA_EITHER(N, o0, o1, o2, o3)                                                            \
+    template <bool TRANSPOSED_A, bool TRANSPOSED_B>                                                \
+    struct wgmma_either<N, TRANSPOSED_A, TRANSPOSED_B> {                                           \
+        INLINE static void shared(float *d, uint64_t a, uint64_t b)                                \
+        {                                                                                          \
+            asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" S##o0        \
+                         "}, %" #o0 ", %" #o1 ", 1, 1, 1, %" #o2 ", %" #o3 ";"                     \
+                         : D##o0(0)                                                                \
+                         : "l"(a), "l"(b), "n"((int)TRANSPOSED_A), "n"((int)TRANSPOSED_B));        \
+        }                                                                                          \
+    };
+WGMMA_EITHER(128, 64, 65, 66, 67)
+WGMMA_EITHER(256, 128, 129, 130, 131)
+#undef WGMMA_EITHER
 #undef WGMMA_BOTH
 #undef WGMMA_BEGIN
 

@@ -171,6 +171,34 @@ static enum sol_status multiply_halves(struct gpu *gpu, struct gpu_stream *strea
     return status;
 }
 
+/* A stack of products that are added to something: as training has them. */
+static enum sol_status multiply_added(struct gpu *gpu, struct gpu_stream *stream)
+{
+    void *memory;
+    SOL_TRY(gpu_alloc(gpu, "operands", 65536 + GPU_MATMUL_WORKSPACE, &memory));
+    struct gpu_matmul p = product(memory);
+    p.bias = NULL;
+    p.x_stride = 16;
+    p.x_transposed = p.w_transposed = p.narrow = true;
+    p.batch = 3;
+    p.alpha = 2;
+    p.beta = 0.5f;
+    p.add = (char *)memory + 32768;
+    p.choice = 2;
+    gpu_put_matmul(stream, &p);
+    assert_int_equal(library->type, CUBLAS_TYPE_BF16);
+    assert_true(library->alpha == 2 && library->beta == 0.5f);
+    assert_ptr_equal(library->add, p.add);
+    p.batch = 1; /* another shape */
+    gpu_put_matmul(stream, &p);
+    p.beta = 0; /* the same; nothing is added */
+    gpu_put_matmul(stream, &p);
+    assert_ptr_equal(library->add, p.c);
+    enum sol_status status = gpu_wait(stream);
+    gpu_free(gpu, memory);
+    return status;
+}
+
 typedef enum sol_status work_fn(struct gpu *gpu, struct gpu_stream *stream);
 
 static enum sol_status run(work_fn *work, work_fn *then)
@@ -199,6 +227,14 @@ static void test_halves(void **state)
     assert_int_equal(library->products, 2);
 }
 
+static void test_added(void **state)
+{
+    (void)state;
+    assert_int_equal(run(multiply_added, NULL), SOL_OK);
+    assert_int_equal(library->choices, 2);
+    assert_int_equal(library->products, 3);
+}
+
 static void test_kept(void **state)
 {
     (void)state;
@@ -208,6 +244,8 @@ static void test_kept(void **state)
     assert_int_equal(library->algorithm, 2);
     assert_ptr_equal(library->bias, bias[1]); /* the second product's */
     assert_int_equal(library->epilogue, CUBLASLT_ADD_BIAS);
+    assert_true(library->alpha == 1 && library->beta == 0);
+    assert_ptr_equal(library->add, library->c);
     assert_int_equal(library->workspace_bytes, GPU_MATMUL_WORKSPACE);
     assert_ptr_equal((const char *)library->w, (const char *)library->x + 4096);
     assert_int_equal(library->rows, 4); /* results, columns first */
@@ -283,6 +321,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_missing, start, stop), /* before it is loaded */
         cmocka_unit_test_setup_teardown(test_kept, start, stop),
         cmocka_unit_test_setup_teardown(test_halves, start, stop),
+        cmocka_unit_test_setup_teardown(test_added, start, stop),
         cmocka_unit_test_setup_teardown(test_groups, start, stop),
         cmocka_unit_test_setup_teardown(test_each_call_fails, start, stop),
         cmocka_unit_test_setup_teardown(test_no_algorithm, start, stop),

@@ -167,13 +167,14 @@ static void name_buffers(struct activations *a)
 {
     uintptr_t next = far;
     struct pass_buffers *b = &a->at;
-    void **const whole[] = {&b->embedding, &b->mix,     &b->normed,  &b->final, &b->dstream,
+    void **const whole[] = {&b->embedding, &b->raw,     &b->normed,  &b->final, &b->dstream,
                             &b->dx0,       &b->dmiddle, &b->dnormed, &b->dattn, &b->dact,
                             &b->dq,        &b->dk,      &b->dv};
     for (size_t i = 0; i < COUNT(whole); i++, next += far) *whole[i] = (void *)next;
     for (int64_t n = 0; n <= a->recipe->config.n_layers; n++) {
         struct layer_buffers *l = &b->layers[n];
-        void **const own[] = {&l->stream, &l->mid, &l->q, &l->k, &l->v, &l->attn, &l->act};
+        void **const own[] = {&l->stream, &l->mid, &l->q,   &l->k,       &l->v,
+                              &l->attn,   &l->act, &l->mix, &l->attn_in, &l->mlp_in};
         float **const rows[] = {&l->lse, &l->q_rstd, &l->k_rstd};
         for (size_t i = 0; i < COUNT(own); i++, next += far) *own[i] = (void *)next;
         for (size_t i = 0; i < COUNT(rows); i++, next += far) *rows[i] = (float *)next;
@@ -251,7 +252,7 @@ static struct plan *list_pass(const struct activations *a, const struct params *
                               .loss_chunk = 16,
                               .dtype = a->dtype,
                               .evaluate = evaluate,
-                              .recompute_act = a->recompute_act};
+                              .recompute = a->recompute};
     assert_int_equal(plan_create(&chooser, &plan), SOL_OK);
     pass_forward(plan, &pass);
     if (!evaluate) pass_backward(plan, &pass);
@@ -264,12 +265,13 @@ struct kept {
     size_t bytes;
 };
 
-static void check_activations(const struct train_recipe *recipe, bool recompute, bool evaluate)
+static void check_activations(const struct train_recipe *recipe, enum recompute recompute,
+                              bool evaluate)
 {
     struct params *params;
     const struct params_options options = {.recipe = recipe, .outline = true};
     struct activations placed = {
-        .recipe = recipe, .sequences = 2, .dtype = DTYPE_F32, .recompute_act = recompute};
+        .recipe = recipe, .sequences = 2, .dtype = DTYPE_F32, .recompute = recompute};
     struct activations named = placed;
     assert_int_equal(params_create(&options, &params), SOL_OK);
     assert_int_equal(activations_describe(&placed), SOL_OK);
@@ -318,9 +320,9 @@ static void test_activations(void **state)
     for (size_t r = 0; r < COUNT(recipes); r++) {
         struct train_recipe recipe;
         settle(recipes[r], &recipe);
-        for (int recompute = 0; recompute < 2; recompute++)
+        for (int recompute = 0; recompute < RECOMPUTE_LEVELS; recompute++)
             for (int evaluate = 0; evaluate < 2; evaluate++)
-                check_activations(&recipe, recompute, evaluate);
+                check_activations(&recipe, (enum recompute)recompute, evaluate);
         struct activations a = {.recipe = &recipe, .sequences = 2, .dtype = DTYPE_F32};
         size_t all = 0;
         assert_int_equal(activations_describe(&a), SOL_OK);
@@ -360,7 +362,7 @@ static struct trainer *create(const struct train_recipe *recipe, int64_t sequenc
     if (trainer_create(&p, &t) != SOL_OK || trainer_init(t) != SOL_OK)
         fail_msg("%s", sol_last_error());
     assert_int_equal(trainer_sequences(t), sequences);
-    assert_int_equal(trainer_recomputes(t), recompute == 1);
+    assert_int_equal(trainer_recomputes(t), recompute < 0 ? RECOMPUTE_NOTHING : recompute);
     return t;
 }
 
@@ -507,11 +509,13 @@ static void test_recompute(void **state)
     struct trainer_memory all, less;
     struct train_recipe recipe;
     settle("2026-07", &recipe);
-    struct trainer *a = create(&recipe, 4, 0, 2), *b = create(&recipe, 4, 1, 2);
-    trainer_memory(a, &all);
-    trainer_memory(b, &less);
-    assert_true(less.activations < all.activations);
-    compare_gradients(a, b, true);
+    for (int level = RECOMPUTE_NORMS; level < RECOMPUTE_LEVELS; level++) {
+        struct trainer *a = create(&recipe, 4, level - 1, 2), *b = create(&recipe, 4, level, 2);
+        trainer_memory(a, &all);
+        trainer_memory(b, &less);
+        assert_true(less.activations < all.activations);
+        compare_gradients(a, b, true);
+    }
 }
 
 static void test_threads(void **state)

@@ -8,9 +8,9 @@
 enum {
     MAP_THREADS = 256, /* of a block */
     MAP_PIECES = 2,    /* pieces of 8 numbers of a thread: as many loads at once of each matrix */
-    /* What adds up has no more blocks than an H100 holds at once (8 on each of 132 SMs), and a
-     * partial sum of each. */
-    SUM_BLOCKS = 1024,
+    /* What adds up leaves a partial sum of each block. So many that the last ones to finish are a
+     * small part of all: 10 times what an H100 holds at once. */
+    SUM_BLOCKS = 8192,
     FINISH_THREADS = 128,
 };
 

@@ -61,7 +61,7 @@ SOL_STATIC_ASSERT(sizeof(struct rotary_kernel_args) == 80, "host and device agre
 enum {
     SMEAR_WARPS = 8,
     SMEAR_CHANNELS_MAX = 128, /* of the backward op, which keeps their sums in registers */
-    SMEAR_BLOCKS = 1024,      /* as SUM_BLOCKS */
+    SMEAR_BLOCKS = 2048,      /* four times what an H100 holds at once */
 };
 
 struct smear_kernel_args {

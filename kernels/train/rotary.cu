@@ -75,16 +75,16 @@ template <class T> INLINE void rotate_held(const rotary_kernel_args &a)
     const int64_t first = (int64_t)blockIdx.x * a.rows;
     const int half = (int)a.head_dim / 2, lanes = half / ROTARY_PIECE;
     const int items = a.rows * (int)a.n_heads * lanes;
+    numbers<T, ROTARY_PIECE> low, high;
     wait_for_input();
     let_next_start();
-    make_rotations(a, first, rotations);
     for (int base = 0; base < items; base += blockDim.x) {
         const rotary_place place(a, first, base + threadIdx.x, lanes);
         T *x = (T *)a.x + place.at;
-        numbers<T, ROTARY_PIECE> low, high;
         float u[ROTARY_PIECE], v[ROTARY_PIECE], squares = 0;
         low.clear(), high.clear();
         if (place.valid) low.load(x), high.load(x + half);
+        if (base == 0) make_rotations(a, first, rotations); /* while the loads are on their way */
 #pragma unroll
         for (int e = 0; e < ROTARY_PIECE; e++) {
             const float2 r = rotations[place.rotation + e];
@@ -111,7 +111,6 @@ template <class T> INLINE void rotate_back_held(const rotary_kernel_args &a)
     const int items = a.rows * (int)a.n_heads * lanes;
     wait_for_input();
     let_next_start();
-    make_rotations(a, first, rotations);
     for (int base = 0; base < items; base += blockDim.x) {
         const rotary_place place(a, first, base + threadIdx.x, lanes);
         const T *y = (const T *)a.x + place.at;
@@ -120,6 +119,7 @@ template <class T> INLINE void rotate_back_held(const rotary_kernel_args &a)
         float u[ROTARY_PIECE], v[ROTARY_PIECE], along = 0;
         low.clear(), high.clear(), dlow.clear(), dhigh.clear();
         if (place.valid) low.load(y), high.load(y + half), dlow.load(d), dhigh.load(d + half);
+        if (base == 0) make_rotations(a, first, rotations);
 #pragma unroll
         for (int e = 0; e < ROTARY_PIECE; e++)
             along += low.at(e) * dlow.at(e) + high.at(e) * dhigh.at(e);
@@ -185,6 +185,7 @@ template <class T> INLINE void rotate_any(const rotary_kernel_args &a, bool back
 }
 
 // spills: rotary_norm_f32_held 16
+// spills: rotary_norm_backward_f32_held 24
 #define ROTARY(type, T)                                                                            \
     KERNEL_OF(ROTARY_THREADS_MAX, rotary_norm_##type##_held, rotary_kernel_args)                   \
     {                                                                                              \

@@ -33,7 +33,7 @@ template <class T, int N> INLINE void scatter_stretch(const scatter_kernel_args 
     __syncthreads();
     const int64_t j = ((int64_t)blockIdx.y * blockDim.x + threadIdx.x) * N;
     if (j >= a.n) return;
-    const int64_t head = a.weights ? j / (a.n / a.heads) : 0;
+    const uint32_t head = a.weights ? (uint32_t)j / ((uint32_t)a.n / (uint32_t)a.heads) : 0;
     float sum[N] = {0};
     for (int base = 0; base < count; base += STRETCH_AHEAD) {
         numbers<T, N> d[STRETCH_AHEAD];
@@ -121,73 +121,114 @@ SCATTER(bf16, bf16, 8)
 
 /* ---- gates: what each row counts, and their gradients ---- */
 
-/* Products of a row's pieces with the table's, then by head, then what follows from the gates. A
- * block takes rows in turn and keeps the sums of dgate in registers, GATED_HELD a thread. */
-template <class T, int N> INLINE void gates_backward(const gated_backward_kernel_args &a)
+/* The products of a warp's row with the table's, piece by piece. */
+template <class T, int N>
+INLINE void gates_along(const gated_backward_kernel_args &a, int64_t i, int lane, float *along)
 {
-    __shared__ float along[GATED_PIECES_MAX], slope[GATED_HEADS_MAX];
-    float dgate[GATED_HELD] = {0};
-    wait_for_input();
-    let_next_start();
-    const int heads = (int)a.heads, channels = (int)a.channels, pieces = (int)(a.n / N);
-    const int of_head = pieces / heads;
-    for (int64_t i = blockIdx.x; i < a.m; i += gridDim.x) {
-        const T *x = (const T *)a.x + i * a.x_cols;
-        T *dx = (T *)a.dx + i * a.x_cols;
-        const int64_t row = a.token[i] * a.n;
-        for (int p = threadIdx.x; p < pieces; p += blockDim.x) {
-            numbers<T, N> dy;
-            float v[N], sum = 0;
-            dy.load((const T *)a.dy + i * a.n + p * N);
-            load_either<N>(a.narrow, a.table, row + p * N, v);
+    const int64_t from = a.token[i] * a.n;
+    const int pieces = (int)(a.n / N);
+#pragma unroll 5
+    for (int p = lane; p < pieces; p += WARP) {
+        numbers<T, N> dy;
+        float v[N], sum = 0;
+        dy.load((const T *)a.dy + i * a.n + p * N);
+        load_either<N>(a.narrow, a.table, from + p * N, v);
 #pragma unroll
-            for (int e = 0; e < N; e++) sum += dy.at(e) * v[e];
-            along[p] = sum;
-        }
-        __syncthreads();
-        for (int h = threadIdx.x; h < heads; h += blockDim.x) {
-            double argument = 0;
-            float sum = 0;
-            for (int c = 0; c < channels; c++) {
-                numbers<T, 1> v;
-                v.load(x + c);
-                argument += (double)a.gate[h * channels + c] * v.at(0);
-            }
-            for (int p = h * of_head; p < (h + 1) * of_head; p++) sum += along[p];
-            slope[h] = a.scale * sigmoid_slope(argument) * sum;
-            a.weights[i * heads + h] = a.scale * sigmoid(argument);
-        }
-        __syncthreads();
-#pragma unroll
-        for (int k = 0; k < GATED_HELD; k++) {
-            const int g = k * blockDim.x + threadIdx.x;
-            if (g >= heads * channels) break;
-            numbers<T, 1> v;
-            v.load(x + g % channels);
-            dgate[k] += slope[g / channels] * v.at(0);
-        }
-        for (int c = threadIdx.x; c < channels; c += blockDim.x) {
-            numbers<T, 1> v;
-            v.load(dx + c);
-            float sum = v.at(0);
-            for (int h = 0; h < heads; h++) sum += slope[h] * a.gate[h * channels + c];
-            put<1>(dx + c, &sum);
-        }
-        /* along is written again, which nobody reads any more; slope only behind a barrier. */
+        for (int e = 0; e < N; e++) sum += dy.at(e) * v[e];
+        along[p] = sum;
     }
-#pragma unroll
-    for (int k = 0; k < GATED_HELD; k++) {
-        const int64_t g = k * blockDim.x + threadIdx.x;
-        if (g < a.heads * a.channels) a.partials[g * gridDim.x + blockIdx.x] = dgate[k];
+    __syncwarp();
+}
+
+/* Of a head: the slope of its gate's argument; what dy counts in the table's gradient goes to memory. */
+template <class T>
+INLINE float gates_slope(const gated_backward_kernel_args &a, int64_t i, int h, const float *along, int of_head)
+{
+    const T *x = (const T *)a.x + i * a.x_cols;
+    const float *gate = a.gate + h * a.channels;
+    double argument = 0;
+    float sum = 0;
+#pragma unroll 4
+    for (int c = 0; c < a.channels; c++) {
+        numbers<T, 1> v;
+        v.load(x + c);
+        argument += (double)gate[c] * v.at(0);
+    }
+    for (int p = h * of_head; p < (h + 1) * of_head; p++) sum += along[p];
+    a.weights[i * a.heads + h] = a.scale * sigmoid(argument);
+    return a.scale * sigmoid_slope(argument) * sum;
+}
+
+/* dx += slopes . gates. */
+template <class T>
+INLINE void gates_dx(const gated_backward_kernel_args &a, int64_t i, int lane, const float *slope)
+{
+    T *dx = (T *)a.dx + i * a.x_cols;
+    for (int c = lane; c < a.channels; c += WARP) {
+        numbers<T, 1> v;
+        v.load(dx + c);
+        float sum = v.at(0);
+        for (int h = 0; h < a.heads; h++) sum += slope[h] * a.gate[h * a.channels + c];
+        put<1>(dx + c, &sum);
     }
 }
 
-#define GATES(type, T, N)                                                                          \
-    KERNEL_OF(TABLE_THREADS_MAX, gates_backward_##type##_x##N, gated_backward_kernel_args)         \
-    {                                                                                              \
-        gates_backward<T, N>(a);                                                                   \
+/* A warp takes rows in turn and keeps its sums of dgate in registers, HELD a thread. */
+template <class T, int N, int HELD> INLINE void gates_backward(const gated_backward_kernel_args &a)
+{
+    __shared__ float all_along[GATED_WARPS][GATED_PIECES_MAX], all_slopes[GATED_WARPS][GATED_SLOPES_MAX];
+    __shared__ float sums[GATED_WARPS][WARP];
+    const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    const int channels = (int)a.channels, gates = (int)a.heads * channels;
+    const int of_head = (int)a.n / N / (int)a.heads;
+    float *along = all_along[warp], *slope = all_slopes[warp], dgate[HELD] = {0};
+    wait_for_input();
+    let_next_start();
+    for (int64_t i = (int64_t)blockIdx.x * GATED_WARPS + warp; i < a.m; i += gridDim.x * GATED_WARPS) {
+        gates_along<T, N>(a, i, lane, along);
+        for (int h = lane; h < a.heads; h += WARP) slope[h] = gates_slope<T>(a, i, h, along, of_head);
+        __syncwarp();
+#pragma unroll
+        for (int k = 0; k < HELD; k++) {
+            const int g = k * WARP + lane;
+            if (g >= gates) break;
+            numbers<T, 1> v;
+            v.load((const T *)a.x + i * a.x_cols + g % channels);
+            dgate[k] += slope[g / channels] * v.at(0);
+        }
+        gates_dx<T>(a, i, lane, slope);
+        __syncwarp(); /* before the next row's take their place */
     }
-GATES(f32, float, 1)
-GATES(f32, float, 8)
-GATES(bf16, bf16, 1)
-GATES(bf16, bf16, 8)
+    for (int k = 0; k < HELD; k++) {
+        const int64_t g = k * WARP + lane;
+#pragma unroll
+        for (int h = 0; h < HELD; h++)
+            if (h == k) sums[warp][lane] = dgate[h];
+        __syncthreads();
+        if (warp == 0 && g < gates) {
+            float sum = 0;
+            for (int w = 0; w < GATED_WARPS; w++) sum += sums[w][lane];
+            a.partials[g * gridDim.x + blockIdx.x] = sum;
+        }
+        __syncthreads();
+    }
+}
+
+// spills: gates_backward_bf16_x8 48
+// spills: gates_backward_many_f32_x1 144
+// spills: gates_backward_many_f32_x8 144
+// spills: gates_backward_many_bf16_x1 144
+// spills: gates_backward_many_bf16_x8 144
+#define GATES(name, T, N, HELD)                                                                    \
+    KERNEL_OF(GATED_WARPS *WARP, name, gated_backward_kernel_args)                                 \
+    {                                                                                              \
+        gates_backward<T, N, HELD>(a);                                                             \
+    }
+GATES(gates_backward_f32_x1, float, 1, GATED_HELD_FEW)
+GATES(gates_backward_f32_x8, float, 8, GATED_HELD_FEW)
+GATES(gates_backward_bf16_x1, bf16, 1, GATED_HELD_FEW)
+GATES(gates_backward_bf16_x8, bf16, 8, GATED_HELD_FEW)
+GATES(gates_backward_many_f32_x1, float, 1, GATED_HELD_MANY)
+GATES(gates_backward_many_f32_x8, float, 8, GATED_HELD_MANY)
+GATES(gates_backward_many_bf16_x1, bf16, 1, GATED_HELD_MANY)
+GATES(gates_backward_many_bf16_x8, bf16, 8, GATED_HELD_MANY)

@@ -22,7 +22,7 @@ template <class T, int N> INLINE void smear_rows(const smear_kernel_args &a)
     const int lane = threadIdx.x % WARP;
     const int64_t i = (int64_t)blockIdx.x * SMEAR_WARPS + threadIdx.x / WARP;
     if (i >= a.sequences * a.length) return;
-    const bool first = i % a.length == 0;
+    const bool first = (uint32_t)i % (uint32_t)a.length == 0;
     const T *x = (const T *)a.x + i * a.n;
     const float part = first ? 0 : *a.lambda * sigmoid(smear_gate(a, x, lane));
 #pragma unroll 4
@@ -100,7 +100,8 @@ template <class T, int N> INLINE void smear_rows_backward(const smear_kernel_arg
     const float lambda = *a.lambda;
     for (int64_t i = (int64_t)blockIdx.x * SMEAR_WARPS + threadIdx.x / WARP; i < rows; i += step) {
         const T *x = (const T *)a.x + i * a.n;
-        const bool first = i % a.length == 0, has_next = (i + 1) % a.length != 0;
+        const uint32_t place = (uint32_t)i % (uint32_t)a.length;
+        const bool first = place == 0, has_next = place + 1 < a.length;
         const float next = has_next ? lambda * sigmoid(smear_gate(a, x + a.n, lane)) : 0;
         float slope = 0;
         if (!first) {
@@ -123,6 +124,7 @@ template <class T, int N> INLINE void smear_rows_backward(const smear_kernel_arg
     for (int c = 0; c < HELD; c++) smear_store(a, sums, 1 + c * WARP + lane, dgate[c]);
 }
 
+// spills: smear_backward_f32_x8 60
 #define SMEAR(type, T, N)                                                                          \
     KERNEL_OF(SMEAR_WARPS *WARP, smear_##type##_x##N, smear_kernel_args) { smear_rows<T, N>(a); }  \
     KERNEL_OF(SMEAR_WARPS *WARP, smear_backward_##type##_x##N, smear_kernel_args)                  \

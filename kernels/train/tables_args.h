@@ -7,9 +7,14 @@
 enum {
     TABLE_THREADS_MAX = 256, /* of a block; as many as a row has pieces */
     GATED_HEADS_MAX = 256,
-    GATED_PIECES_MAX = 4096, /* of a row, whose products with dy are added up by head */
-    GATED_BLOCKS = 1024,     /* as SUM_BLOCKS */
-    GATED_HELD = 8,          /* weights of gates of a thread, whose gradients it adds up */
+    /* Of the backward op, whose warps have a row each: its pieces, whose products with dy are added
+     * up by head; its heads; weights of gates of a thread, whose gradients it adds up. */
+    GATED_WARPS = 8,
+    GATED_PIECES_MAX = 512,
+    GATED_SLOPES_MAX = 64,
+    GATED_HELD_FEW = 4,
+    GATED_HELD_MANY = 24,
+    GATED_BLOCKS = 2048, /* as SMEAR_BLOCKS */
     /* Rows that a block adds up by token: a token's rows in one stretch of `order`. */
     STRETCH = 32,
     STRETCH_AHEAD = 4, /* rows that are on their way at once */

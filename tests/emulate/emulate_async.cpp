@@ -377,15 +377,29 @@ void copy_box_5d(uint32_t to, const tensor_map &map, int x, int v, uint32_t barr
 }
 
 /* They need not come at the same time. */
+static void start_for(work w, uint16_t blocks)
+{
+    expect(blocks >> emulated.blocks == 0, "copies go to blocks of the cluster");
+    for (w.rank = 0; w.rank < emulated.blocks; w.rank++)
+        if (blocks >> w.rank & 1) start(w);
+}
+
 void copy_box_2d_to(uint32_t to, const tensor_map &map, int x, int y, uint32_t barrier,
                     uint16_t blocks)
 {
     work w = piece_of_box(to, map, barrier);
-    expect(w.map.rank == 2 && blocks >> emulated.blocks == 0,
-           "two dimensions, blocks of the cluster");
+    expect(w.map.rank == 2, "the map has two dimensions");
     w.at[0] = x, w.at[1] = y;
-    for (w.rank = 0; w.rank < emulated.blocks; w.rank++)
-        if (blocks >> w.rank & 1) start(w);
+    start_for(w, blocks);
+}
+
+void copy_box_3d_to(uint32_t to, const tensor_map &map, int x, int y, int z, uint32_t barrier,
+                    uint16_t blocks)
+{
+    work w = piece_of_box(to, map, barrier);
+    expect(w.map.rank == 3, "the map has three dimensions");
+    w.at[0] = x, w.at[1] = y, w.at[2] = z;
+    start_for(w, blocks);
 }
 
 static work piece_of_bytes(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier)

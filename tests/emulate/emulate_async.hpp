@@ -80,6 +80,8 @@ void copy_box_3d(uint32_t to, const tensor_map &map, int x, int y, int z, uint32
 void copy_box_5d(uint32_t to, const tensor_map &map, int x, int v, uint32_t barrier);
 void copy_box_2d_to(uint32_t to, const tensor_map &map, int x, int y, uint32_t barrier,
                     uint16_t blocks);
+void copy_box_3d_to(uint32_t to, const tensor_map &map, int x, int y, int z, uint32_t barrier,
+                    uint16_t blocks);
 void copy_in(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier);
 void copy_in_two(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier);
 void copy_out(void *to, uint32_t from, uint32_t bytes);

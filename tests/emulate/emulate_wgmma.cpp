@@ -181,6 +181,18 @@ static void read_transposed(float b[STEP][2 * SUMS_MAX], const product &p, int r
         }
 }
 
+/* 16 rows from `first` on of an operand of 64 whose k is apart. */
+static void read_transposed_rows(float a[16][STEP], const product &p, int rank, uint32_t first)
+{
+    uint16_t halves[8];
+    for (uint32_t k = 0; k < STEP; k++)
+        for (uint32_t r = 0; r < 16; r += 8) {
+            uint32_t from = transposed_eight_at(p.what.a, k, first + r);
+            memcpy(halves, fenced(rank, from, 16, p.fenced), 16);
+            for (uint32_t i = 0; i < 8; i++) a[r + i][k] = number(p.what.kind.bf16, halves[i]);
+        }
+}
+
 /* ---- a product ---- */
 
 static void read_fragments(float a[16][STEP], const product &p)
@@ -219,6 +231,8 @@ static void multiply(const product &p, int index)
     }
     if (p.what.registers)
         read_fragments(a, p);
+    else if (p.what.kind.transposed_a)
+        read_transposed_rows(a, p, rank, (uint32_t)index % WARPGROUP_WARPS * 16);
     else
         for (uint32_t r = 0; r < 16; r++)
             read_row(a[r], p, rank, p.what.a, (uint32_t)index % WARPGROUP_WARPS * 16 + r);
@@ -319,6 +333,7 @@ static void say_same(const instruction &what)
     const instruction &same = g.started[index];
     expect(same.kind.n == what.kind.n && same.kind.bf16 == what.kind.bf16 &&
                same.kind.transposed == what.kind.transposed && same.kind.adds == what.kind.adds &&
+               same.kind.transposed_a == what.kind.transposed_a &&
                same.registers == what.registers && same.a == what.a && same.b == what.b,
            "the warps of a warpgroup start different products");
 }

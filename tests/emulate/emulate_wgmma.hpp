@@ -55,10 +55,11 @@ template <int BETWEEN = 1024> static inline uint64_t wgmma_operand(uint32_t addr
            ((address >> 4) + (uint32_t)k / 8 + 0x10000);
 }
 
-/* How a product is meant: `transposed`: of b, k is not together; `adds`: to what the sums were. */
+/* How a product is meant: `transposed`: of b, k is not together; `adds`: to what the sums were;
+ * `transposed_a`: of a. */
 struct emulated_product {
     int n;
-    bool bf16, transposed, adds;
+    bool bf16, transposed, adds, transposed_a;
 };
 
 /* `a`: fragments, or NULL and a descriptor. */
@@ -68,11 +69,11 @@ void emulated_wgmma(const emulated_product &kind, float *d, const uint32_t *a, u
 template <int N, bool BF16> struct emulated_products {
     static inline void registers(float *d, const uint32_t (&a)[4], uint64_t b)
     {
-        emulated_wgmma({N, BF16, false, true}, d, a, 0, b);
+        emulated_wgmma({N, BF16, false, true, false}, d, a, 0, b);
     }
     static inline void shared(float *d, uint64_t a, uint64_t b)
     {
-        emulated_wgmma({N, BF16, false, true}, d, NULL, a, b);
+        emulated_wgmma({N, BF16, false, true, false}, d, NULL, a, b);
     }
 };
 template <int N> struct wgmma : emulated_products<N, true> {
@@ -92,15 +93,22 @@ template <int LEAD> static inline uint64_t wgmma_operand_transposed(uint32_t add
 template <int N, bool ADD> struct wgmma_product {
     static inline void shared(float *d, uint64_t a, uint64_t b)
     {
-        emulated_wgmma({N, true, false, ADD}, d, NULL, a, b);
+        emulated_wgmma({N, true, false, ADD, false}, d, NULL, a, b);
     }
     static inline void shared_transposed(float *d, uint64_t a, uint64_t b)
     {
-        emulated_wgmma({N, true, true, ADD}, d, NULL, a, b);
+        emulated_wgmma({N, true, true, ADD, false}, d, NULL, a, b);
     }
     static inline void registers_transposed(float *d, const uint32_t (&a)[4], uint64_t b)
     {
-        emulated_wgmma({N, true, true, ADD}, d, a, 0, b);
+        emulated_wgmma({N, true, true, ADD, false}, d, a, 0, b);
+    }
+};
+
+template <int N, bool TRANSPOSED_A, bool TRANSPOSED_B> struct wgmma_either {
+    static inline void shared(float *d, uint64_t a, uint64_t b)
+    {
+        emulated_wgmma({N, true, TRANSPOSED_B, true, TRANSPOSED_A}, d, NULL, a, b);
     }
 };
 

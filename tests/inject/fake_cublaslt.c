@@ -229,8 +229,9 @@ FAKE(cublasLtMatmul,
 {
     int result = fails();
     if (result) return result;
-    if (!handle || !desc || !a_layout || !b_layout || !c_layout || !d_layout || c != d) return 7;
-    if (*(const float *)alpha != 1 || *(const float *)beta != 0 || !workspace || !stream) return 7;
+    if (!handle || !desc || !a_layout || !b_layout || !c_layout || !d_layout || !c || !d) return 7;
+    if (!workspace || !stream) return 7;
+    state.alpha = *(const float *)alpha, state.beta = *(const float *)beta, state.add = c;
     state.w = a, state.x = b, state.c = d;
     state.workspace_bytes = workspace_bytes;
     state.algorithm = algorithm->data[0];

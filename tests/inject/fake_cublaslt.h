@@ -13,7 +13,8 @@ struct fake_cublaslt {
     bool no_algorithm, bad_algorithm;             /* of what is asked for */
     long calls, live, choices, products, grouped; /* grouped: calls for many products */
     /* of the last one */
-    const void *w, *x, *bias;
+    const void *w, *x, *bias, *add;
+    float alpha, beta;
     void *c;
     size_t workspace_bytes;
     uint64_t algorithm; /* which of the choices */

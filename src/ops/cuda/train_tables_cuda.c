@@ -180,8 +180,8 @@ static bool can_gated_embed_backward(const void *args, const struct op_device *d
     (void)device;
     if (!has_numbers(&a->table))
         return typed_refuse(why, "a table that is neither float32 nor bf16");
-    if (a->gate.rows > GATED_HEADS_MAX) return typed_refuse(why, "too many heads");
-    if (a->gate.rows * a->gate.cols > GATED_HELD * TABLE_THREADS_MAX)
+    if (a->gate.rows > GATED_SLOPES_MAX) return typed_refuse(why, "too many heads");
+    if (a->gate.rows * a->gate.cols > GATED_HELD_MANY * 32)
         return typed_refuse(why, "too many weights of gates");
     return a->n <= GATED_PIECES_MAX * (gated_eights(a) ? 8 : 1) ||
            typed_refuse(why, "rows too long");
@@ -189,7 +189,8 @@ static bool can_gated_embed_backward(const void *args, const struct op_device *d
 
 static unsigned gated_blocks(const struct gated_embed_backward_args *a)
 {
-    return (unsigned)(a->m < GATED_BLOCKS ? a->m : GATED_BLOCKS);
+    const int64_t blocks = typed_pieces(a->m, GATED_WARPS);
+    return (unsigned)(blocks < GATED_BLOCKS ? blocks : GATED_BLOCKS);
 }
 
 /* The weights of rows, the partial sums of dgate, those of the table. */
@@ -205,7 +206,8 @@ static size_t gated_embed_backward_workspace(const void *args, int workers)
 static void put_gates(const struct op_context *context, const struct gated_embed_backward_args *a,
                       float *weights, float *partials)
 {
-    static const struct typed_names names = TYPED_NAMES("gates_backward");
+    static const struct typed_names few = TYPED_NAMES("gates_backward");
+    static const struct typed_names many = TYPED_NAMES("gates_backward_many");
     const int64_t gates = a->gate.rows * a->gate.cols;
     const bool eights = gated_eights(a);
     const struct gated_backward_kernel_args k = {.m = a->m,
@@ -223,13 +225,10 @@ static void put_gates(const struct op_context *context, const struct gated_embed
                                                  .partials = partials,
                                                  .scale = a->scale,
                                                  .narrow = a->table.dtype == DTYPE_BF16};
-    const int64_t pieces = typed_pieces(a->n, eights ? 8 : 1);
-    const int64_t wanted =
-        pieces > typed_pieces(gates, GATED_HELD) ? pieces : typed_pieces(gates, GATED_HELD);
-    gpu_put(context->stream, SCATTER_IMAGE, names.of[typed_narrow(&a->dy)][eights],
-            &(struct gpu_launch){.grid = {gated_blocks(a)},
-                                 .block = {typed_threads(wanted, TABLE_THREADS_MAX)},
-                                 .overlaps = true},
+    const struct typed_names *names = gates <= GATED_HELD_FEW * 32 ? &few : &many;
+    gpu_put(context->stream, SCATTER_IMAGE, names->of[typed_narrow(&a->dy)][eights],
+            &(struct gpu_launch){
+                .grid = {gated_blocks(a)}, .block = {GATED_WARPS * 32}, .overlaps = true},
             &k);
     typed_finish(context,
                  &(struct finish_kernel_args){.partials = partials,
