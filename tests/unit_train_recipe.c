@@ -41,7 +41,7 @@ static void same_rates(const char *flags, const struct train_recipe *r, const js
         [GROUP_HEAD] = "head",   [GROUP_EMBED] = "embed", [GROUP_VALUES] = "values",
         [GROUP_RESID] = "resid", [GROUP_X0] = "x0",       [GROUP_SMEAR] = "smear"};
     char what[64];
-    const size_t groups = r->january ? GROUP_VALUES : GROUP_MATRIX;
+    const size_t groups = r->january ? GROUP_VALUES : GROUP_VECTORS;
     assert_int_equal(json_object_size(rates), groups + 1);
     for (size_t g = 0; g < groups; g++) {
         const json_t *item = json_object_get(rates, names[g]);

@@ -37,12 +37,18 @@ enum sol_status train_report_memory(const struct train_report *r, FILE *to)
     static const char *const told[RECOMPUTE_LEVELS] = {
         "", "; norms are made again", "; norms and wide activations are made again"};
     const struct model_config *c = &r->recipe->config;
+    char shape[sizeof c->gpt.pattern + 64];
+    if (r->recipe->gpt_oss)
+        snprintf(shape, sizeof shape, "%lld of %lld experts of %lld", (long long)c->top_k,
+                 (long long)c->n_experts, (long long)c->intermediate);
+    else
+        snprintf(shape, sizeof shape, "windows %s", c->gpt.pattern);
     fprintf(to,
-            "%s: depth %lld, width %lld, %lld heads of %lld, vocabulary %lld, windows %s; %.1f M "
+            "%s: depth %lld, width %lld, %lld heads of %lld, vocabulary %lld, %s; %.1f M "
             "parameters\n"
             "a micro-batch has %lld sequences of %lld tokens, in %s%s\n\n",
             r->recipe->flags.recipe, (long long)c->n_layers, (long long)c->hidden,
-            (long long)c->n_heads, (long long)c->head_dim, (long long)c->vocab, c->gpt.pattern,
+            (long long)c->n_heads, (long long)c->head_dim, (long long)c->vocab, shape,
             (double)r->recipe->parameters * 1e-6, (long long)trainer_sequences(r->trainer),
             (long long)r->recipe->length, r->bf16 ? "bf16" : "float32",
             told[trainer_recomputes(r->trainer)]);

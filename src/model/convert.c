@@ -43,6 +43,7 @@ void weight_input_close(struct weight_input *input)
 
 enum dtype weight_input_dtype(const struct weight_input *input, int64_t index)
 {
+    if (input->keeper) return input->keeper->dtype(input->keeper->arg, index);
     struct weight w = weight_at(input->config, index);
     if (input->files) return place_model_dtype(&w, &input->files->places[index]);
     return synth_dtype(input->synth, &w);
@@ -51,6 +52,8 @@ enum dtype weight_input_dtype(const struct weight_input *input, int64_t index)
 enum sol_status weight_input_rows(const struct weight_input *input, int64_t index, int64_t group,
                                   int64_t row, int64_t n, void *dst)
 {
+    const struct weight_keeper *keeper = input->keeper;
+    if (keeper) return keeper->rows(keeper->arg, index, group, row, n, dst);
     struct weight w = weight_at(input->config, index);
     if (input->files)
         return rows_read(input->reader, &w, &input->files->places[index], group, row, n, dst);

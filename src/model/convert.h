@@ -7,11 +7,21 @@
 #include "model/synth.h"
 #include "tok/vocabulary.h"
 
-/* Where weights come from: files, or a synthetic model. */
+/* Weights that somebody else keeps. */
+struct weight_keeper {
+    enum dtype (*dtype)(void *arg, int64_t index);
+    /* As weight_input_rows. */
+    enum sol_status (*rows)(void *arg, int64_t index, int64_t group, int64_t row, int64_t n,
+                            void *dst);
+    void *arg;
+};
+
+/* Where weights come from: files, a synthetic model, or a keeper. */
 struct weight_input {
     const char *name;
     const struct model_config *config;
-    const struct model_files *files; /* one of these two */
+    const struct weight_keeper *keeper; /* one of these three */
+    const struct model_files *files;
     const struct synth_stream *stream;
     const struct synth *synth;
     struct row_reader *reader;
@@ -38,5 +48,7 @@ enum sol_status convert_to_gguf(const struct weight_input *input,
 enum sol_status convert_to_folder(const struct weight_input *input,
                                   const struct vocabulary *vocabulary, const char *folder,
                                   size_t shard_bytes);
+/* Its tensors alone, as model.safetensors of a folder that is there. */
+enum sol_status convert_weights_to_folder(const struct weight_input *input, const char *folder);
 
 #endif

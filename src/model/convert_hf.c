@@ -282,8 +282,7 @@ static enum sol_status write_config(const struct job *job, const char *folder)
     return status;
 }
 
-static enum sol_status run(struct job *job, const struct vocabulary *vocabulary, const char *folder,
-                           size_t shard_bytes)
+static enum sol_status write_weights(struct job *job, const char *folder, size_t shard_bytes)
 {
     int64_t count = weight_count(job->input->config);
     const struct model_config *c = job->input->config;
@@ -305,9 +304,26 @@ static enum sol_status run(struct job *job, const struct vocabulary *vocabulary,
         return status_set(SOL_E_MEMORY, "no memory to convert with");
     for (int64_t i = 0; i < count; i++) SOL_TRY(find_narrow(job, i));
     for (int64_t i = 0; i < count; i++) SOL_TRY(add_target(job, i));
-    SOL_TRY(write_tensors(job, folder, shard_bytes));
-    SOL_TRY(write_config(job, folder));
-    return vocabulary ? vocabulary_to_folder(vocabulary, folder) : SOL_OK;
+    return write_tensors(job, folder, shard_bytes);
+}
+
+static void end_job(struct job *job)
+{
+    safetensors_out_destroy(job->out); /* removes its temporary files */
+    free(job->narrow);
+    free(job->targets);
+    free(job->raw);
+    free(job->other);
+    free(job->cooked);
+}
+
+enum sol_status convert_weights_to_folder(const struct weight_input *input, const char *folder)
+{
+    struct job job = {.input = input};
+    enum sol_status status = safetensors_out_create(&job.out);
+    if (status == SOL_OK) status = write_weights(&job, folder, 0);
+    end_job(&job);
+    return status;
 }
 
 enum sol_status convert_to_folder(const struct weight_input *input,
@@ -317,15 +333,13 @@ enum sol_status convert_to_folder(const struct weight_input *input,
     struct output_folder *to;
     struct job job = {.input = input};
     SOL_TRY(output_folder_create(folder, &to));
+    const char *in = output_folder_path(to);
     enum sol_status status = safetensors_out_create(&job.out);
-    if (status == SOL_OK) status = run(&job, vocabulary, output_folder_path(to), shard_bytes);
+    if (status == SOL_OK) status = write_weights(&job, in, shard_bytes);
+    if (status == SOL_OK) status = write_config(&job, in);
+    if (status == SOL_OK && vocabulary) status = vocabulary_to_folder(vocabulary, in);
     if (status == SOL_OK) status = output_folder_commit(to);
-    safetensors_out_destroy(job.out); /* removes its temporary files first */
+    end_job(&job);
     output_folder_destroy(to);
-    free(job.narrow);
-    free(job.targets);
-    free(job.raw);
-    free(job.other);
-    free(job.cooked);
     return status;
 }

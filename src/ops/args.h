@@ -16,8 +16,10 @@
 #include "grouped_gemm/grouped_gemm_args.h"
 #include "ops/batch.h"
 #include "ops/matrix.h"
+#include "ops/routing.h"
 #include "ops/tensor.h"
 #include "ops/train_args.h"
+#include "ops/train_moe_args.h"
 
 /* embed: x[i] = table[token[i]], decoded to float32. */
 struct embed_args {
@@ -90,24 +92,6 @@ struct add_args {
     int64_t m, n;
     struct matrix y, x;
 };
-
-/* What the router decided; written by route, read by the expert ops. Slot s = i * top_k + j is
- * token i's j-th choice. The grouped rows are the slots sorted by expert, by slot within one. */
-struct routing {
-    float *weight;          /* [m][top_k] softmax over the chosen logits */
-    int32_t *expert;        /* [m][top_k] by falling logit, the lower index first when equal */
-    int32_t *group_offsets; /* [n_experts + 1] into the grouped rows */
-    int32_t *token_of_row;  /* [m * top_k] token of each grouped row */
-    int32_t *row_of_slot;   /* [m * top_k] grouped row of each slot */
-    /* group_offsets where costs can read them, when the arrays above are a GPU's; of the layer that
-     * the engine last looked at (engine_set_trace). NULL: group_offsets is here. */
-    const int32_t *host_offsets;
-};
-
-static inline const int32_t *routing_on_host(const struct routing *r)
-{
-    return r->host_offsets ? r->host_offsets : r->group_offsets;
-}
 
 /* route: top-k of the router's logits, softmax over those, rows grouped by expert. A row that holds
  * a NaN chooses experts 0..top_k-1 with NaN weights. */

@@ -12,6 +12,7 @@
 #include "format/output_file.h"
 #include "model/config.h"
 #include "train/params_file.h"
+#include "train/params_folder.h"
 
 /* ---- names ---- */
 
@@ -67,6 +68,7 @@ static enum sol_status save_values(struct trainer *t, const char *path)
     struct params *w = trainer_weights(t);
     struct safetensors_out *out;
     char file[CHECKPOINT_PATH];
+    if (params_are_of_folder(w)) return params_save_folder(w, trainer_stream(t), path);
     SOL_TRY(safetensors_out_create(&out));
     for (int i = 0; i < w->count; i++)
         params_announce(out, &w->all[i], "", "", &w->all[i].value, true);
@@ -120,6 +122,29 @@ static json_t *number(double value)
     return isnan(value) ? json_null() : json_real(value);
 }
 
+static bool is_gpt_oss(const struct train_flags *f)
+{
+    return strcmp(f->arch, "gpt-oss") == 0;
+}
+
+/* What only one architecture has. */
+static void add_arch_flags(json_t *out, const struct train_flags *f)
+{
+    if (!is_gpt_oss(f)) {
+        json_object_set_new(out, "window-pattern", json_string(f->window_pattern));
+        return;
+    }
+    json_object_set_new(out, "arch", json_string(f->arch));
+    json_object_set_new(out, "width", json_integer((json_int_t)f->width));
+    json_object_set_new(out, "heads", json_integer((json_int_t)f->heads));
+    json_object_set_new(out, "kv-heads", json_integer((json_int_t)f->kv_heads));
+    json_object_set_new(out, "experts", json_integer((json_int_t)f->experts));
+    json_object_set_new(out, "top-k", json_integer((json_int_t)f->top_k));
+    json_object_set_new(out, "expert-width", json_integer((json_int_t)f->expert_width));
+    json_object_set_new(out, "sliding-window", json_integer((json_int_t)f->sliding_window));
+    json_object_set_new(out, "balance", number(f->balance));
+}
+
 /* Settled flags: whatever a recipe's defaults may become, a run goes on with its own. */
 static json_t *flags_json(const struct train_flags *f)
 {
@@ -129,7 +154,7 @@ static json_t *flags_json(const struct train_flags *f)
     json_object_set_new(out, "aspect-ratio", json_integer((json_int_t)f->aspect_ratio));
     json_object_set_new(out, "head-dim", json_integer((json_int_t)f->head_dim));
     json_object_set_new(out, "max-seq-len", json_integer((json_int_t)f->max_seq_len));
-    json_object_set_new(out, "window-pattern", json_string(f->window_pattern));
+    add_arch_flags(out, f);
     json_object_set_new(out, "num-iterations", json_integer((json_int_t)f->num_iterations));
     json_object_set_new(out, "target-flops", number(f->target_flops));
     json_object_set_new(out, "target-param-data-ratio", number(f->target_param_data_ratio));
@@ -229,8 +254,10 @@ static char *flag_text(const char *key, const json_t *value)
 static enum sol_status read_flags(const char *file, const json_t *in, struct checkpoint *c)
 {
     struct train_flags any;
+    const char *arch = json_string_value(json_object_get(in, "arch"));
     train_flags_init(&any);
     any.window_pattern = "L"; /* else a recipe's own */
+    if (arch && strcmp(arch, "gpt-oss") == 0) any.arch = arch;
     json_t *known = flags_json(&any);
     const char *key;
     json_t *unused;
@@ -317,13 +344,23 @@ static enum sol_status load_states(const struct safetensors *from, struct traine
     return SOL_OK;
 }
 
+static enum sol_status load_values(const char *path, struct trainer *t)
+{
+    char file[CHECKPOINT_PATH];
+    struct safetensors *from;
+    struct params *w = trainer_weights(t);
+    if (params_are_of_folder(w)) return params_load_folder(w, trainer_stream(t), path);
+    SOL_TRY(safetensors_open(file_in(path, "model.safetensors", file), &from));
+    enum sol_status status = params_load(w, trainer_stream(t), from);
+    safetensors_close(from);
+    return status;
+}
+
 enum sol_status checkpoint_load(const char *path, struct trainer *t, bool with_states)
 {
     char file[CHECKPOINT_PATH];
     struct safetensors *from;
-    SOL_TRY(safetensors_open(file_in(path, "model.safetensors", file), &from));
-    enum sol_status status = params_load(trainer_weights(t), trainer_stream(t), from);
-    safetensors_close(from);
+    enum sol_status status = load_values(path, t);
     if (status == SOL_OK) status = trainer_refresh(t);
     if (status != SOL_OK || !with_states) return status;
     SOL_TRY(safetensors_open(file_in(path, "optimizer.safetensors", file), &from));

@@ -1,11 +1,11 @@
 /* Checkpoints: a folder for each, which `sol run -m` takes as a model.
  *
- *   config.json             the model, as nanochat's meta files have it
- *   model.safetensors       weights under nanochat's names, in the types that they are trained in
- *   optimizer.safetensors   NAME.exp_avg and NAME.exp_avg_sq, NAME.momentum and
- *                           NAME.second_momentum for each parameter NAME
- *   train.json              the step, the flags, and what the run adds (where its data is)
- *   tokenizer.json          a copy, where there is one
+ *   config.json             the model, as nanochat's meta files have it; gpt-oss as transformers
+ * does model.safetensors       weights under nanochat's names, in the types that they are trained
+ * in; of gpt-oss under transformers' names, in its layout, without loss optimizer.safetensors
+ * NAME.exp_avg and NAME.exp_avg_sq, NAME.momentum and NAME.second_momentum for each parameter NAME
+ * (gpt-oss: GGUF's names) train.json              the step, the flags, and what the run adds (where
+ * its data is) tokenizer.json          a copy, where there is one
  *
  * A folder appears under its name complete or not at all: kills and full disks leave what was
  * there. A trainer that was loaded from one goes on with the same bits. */

@@ -9,10 +9,11 @@
 void train_flags_init(struct train_flags *flags)
 {
     *flags = (struct train_flags){.recipe = "2026-07",
+                                  .arch = "gpt",
                                   .depth = 20,
                                   .aspect_ratio = 64,
-                                  .head_dim = 128,
                                   .max_seq_len = 2048,
+                                  .balance = NAN,
                                   .num_iterations = -1,
                                   .target_flops = -1,
                                   .target_param_data_ratio = NAN,

@@ -12,9 +12,13 @@
 
 struct train_flags {
     const char *recipe; /* "2026-07" or "2026-01" */
+    const char *arch;   /* "gpt" or "gpt-oss" */
     /* model */
-    int64_t depth, aspect_ratio, head_dim, max_seq_len;
+    int64_t depth, aspect_ratio, head_dim, max_seq_len; /* head_dim 0: by the architecture */
     const char *window_pattern;
+    /* gpt-oss; 0: see recipe.c */
+    int64_t width, heads, kv_heads, experts, top_k, expert_width, sliding_window;
+    double balance;
     /* horizon */
     int64_t num_iterations;
     double target_flops, target_param_data_ratio;
@@ -35,11 +39,21 @@ struct train_flags {
 #define TRAIN_FLAGS(type, f)                                                                       \
     OPTION_ENTRY(GROUP, 0, "Model", NULL, NULL, 0, 0, 0),                                          \
     TRAIN_FLAG(STRING, "recipe", "2026-07|2026-01", "which of nanochat's models and optimizers, by its month (default 2026-07)", type, f.recipe, 0, 0), \
+    TRAIN_FLAG(STRING, "arch", "gpt|gpt-oss", "nanochat's model, or gpt-oss in small (default gpt)", type, f.arch, 0, 0), \
     TRAIN_FLAG(INT, "depth", "N", "layers; the one dial that sets all else (default 20)", type, f.depth, 1, 1024), \
     TRAIN_FLAG(INT, "aspect-ratio", "N", "width is depth times this, up to whole heads (default 64)", type, f.aspect_ratio, 1, 1 << 16), \
-    TRAIN_FLAG(INT, "head-dim", "N", "width of a head of attention (default 128)", type, f.head_dim, 2, 1024), \
+    TRAIN_FLAG(INT, "head-dim", "N", "width of a head of attention (default 128; 64 for gpt-oss)", type, f.head_dim, 2, 1024), \
     TRAIN_FLAG(INT, "max-seq-len", "N", "tokens of a sequence (default 2048)", type, f.max_seq_len, 2, 1 << 24), \
     TRAIN_FLAG(STRING, "window-pattern", "SL", "of the layers, tiled: S sees a quarter of the sequence, L all; the last is L (default SSSL; L for 2026-01)", type, f.window_pattern, 0, 0), \
+    OPTION_ENTRY(GROUP, 0, "Model, of --arch gpt-oss", NULL, NULL, 0, 0, 0),                       \
+    TRAIN_FLAG(INT, "width", "N", "of the residual stream, a multiple of 32 (default: depth times --aspect-ratio)", type, f.width, 32, 1 << 16), \
+    TRAIN_FLAG(INT, "heads", "N", "of queries (default: the width by --head-dim, rounded up)", type, f.heads, 1, 1024), \
+    TRAIN_FLAG(INT, "kv-heads", "N", "of keys and values (default: half of --heads, or as many where they are odd)", type, f.kv_heads, 1, 1024), \
+    TRAIN_FLAG(INT, "experts", "N", "of a layer (default 8)", type, f.experts, 1, 1024),           \
+    TRAIN_FLAG(INT, "top-k", "N", "experts of a token (default 4, or all where there are fewer)", type, f.top_k, 1, 64), \
+    TRAIN_FLAG(INT, "expert-width", "N", "of an expert's activation, a multiple of 32 (default: three quarters of the width)", type, f.expert_width, 32, 1 << 20), \
+    TRAIN_FLAG(INT, "sliding-window", "N", "tokens that layers 0, 2, 4 and so on see (default 128)", type, f.sliding_window, 1, 1 << 24), \
+    TRAIN_FLAG(FLOAT, "balance", "X", "weight of the loss that spreads tokens over experts (default 0.03)", type, f.balance, 0, 1e3), \
     OPTION_ENTRY(GROUP, 0, "Horizon", NULL, NULL, 0, 0, 0),                                        \
     TRAIN_FLAG(INT, "num-iterations", "N", "updates of the weights (default: by the next two)", type, f.num_iterations, -1, 1LL << 40), \
     TRAIN_FLAG(FLOAT, "target-flops", "X", "as many as cost so many operations (default: by the next)", type, f.target_flops, -1, 1e30), \

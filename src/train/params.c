@@ -21,7 +21,7 @@ static int by_stack(const void *a, const void *b)
     const struct param *x = a, *y = b;
     bool muon_x = x->group == GROUP_MATRIX, muon_y = y->group == GROUP_MATRIX;
     if (muon_x != muon_y) return muon_x ? -1 : 1;
-    if (muon_x && x->rows != y->rows) return x->rows < y->rows ? -1 : 1;
+    if (muon_x && x->weight.rows != y->weight.rows) return x->weight.rows < y->weight.rows ? -1 : 1;
     if (muon_x && x->cols != y->cols) return x->cols < y->cols ? -1 : 1;
     return x->number < y->number ? -1 : 1;
 }
@@ -43,10 +43,11 @@ static enum sol_status list_params(struct params *p, const struct model_config *
     qsort(p->all, (size_t)p->count, sizeof *p->all, by_stack);
     for (int i = 0; i < p->count && p->all[i].group == GROUP_MATRIX; i++) {
         struct param_stack *last = p->n_stacks ? &p->stacks[p->n_stacks - 1] : NULL;
-        if (last && last->rows == p->all[i].rows && last->cols == p->all[i].cols)
-            last->count++;
+        const struct weight *w = &p->all[i].weight;
+        if (last && last->rows == w->rows && last->cols == w->cols)
+            last->count += (int)w->groups;
         else
-            p->stacks[p->n_stacks++] = (struct param_stack){i, 1, p->all[i].rows, p->all[i].cols};
+            p->stacks[p->n_stacks++] = (struct param_stack){i, (int)w->groups, w->rows, w->cols};
     }
     return SOL_OK;
 }
@@ -79,8 +80,8 @@ static void align(struct cursor *c)
 static bool follows(const struct params *p, int i)
 {
     const struct param *a = &p->all[i], *b = i ? &p->all[i - 1] : NULL;
-    return b && a->group == GROUP_MATRIX && b->group == GROUP_MATRIX && a->rows == b->rows &&
-           a->cols == b->cols;
+    return b && a->group == GROUP_MATRIX && b->group == GROUP_MATRIX &&
+           a->weight.rows == b->weight.rows && a->cols == b->cols;
 }
 
 static bool is_table(const struct param *p)
@@ -120,7 +121,8 @@ static void place(struct params *p, const struct params_options *o)
         if (!follows(p, i)) align(&values), align(&states);
         if (o->bf16 && is_copied(q)) q->copy = take(&values, DTYPE_BF16, q->rows, q->cols);
         if (second && q->group == GROUP_MATRIX)
-            q->second = take(&states, DTYPE_F32, 1, q->rows >= q->cols ? q->rows : q->cols);
+            q->second = take(&states, DTYPE_F32, q->weight.groups,
+                             q->weight.rows >= q->cols ? q->weight.rows : q->cols);
     }
     align(&values), align(&grads), align(&states);
     p->value_bytes = values.at;
@@ -199,7 +201,7 @@ struct param *params_find(struct params *p, const char *name)
 
 struct matrix param_stack_matrix(const struct param_stack *stack, struct matrix of_first)
 {
-    of_first.rows *= stack->count;
+    of_first.rows = stack->count * stack->rows;
     return of_first;
 }
 
@@ -289,9 +291,34 @@ static void draw_matrix(struct drawing *d, const struct param *p, float *x)
         uniform(d, x, n, -bound, bound);
 }
 
+/* As the built-in model's (tools/model/model.py): what writes to the residual stream is 0, and so
+ * are biases and sinks; gains are 1. */
+static void draw_gpt_oss(struct drawing *d, const struct param *p, float *x)
+{
+    const int64_t n = p->rows * p->cols;
+    const double bound = sqrt(3.0 / (double)d->recipe->config.hidden);
+    const size_t at = p->weight.offset;
+    const bool writes = at == offsetof(struct layer_weights, wo) ||
+                        at == offsetof(struct layer_weights, gpt_oss.down);
+    if (p->group == GROUP_EMBED)
+        normal(d, x, n, 0.5);
+    else if (p->group == GROUP_HEAD)
+        normal(d, x, n, 0.001);
+    else if (p->group == GROUP_VECTORS || writes)
+        for (int64_t i = 0; i < n; i++) x[i] = p->weight.role == ROLE_NORM;
+    else if (p->weight.role == ROLE_ROUTER)
+        normal(d, x, n, 0.02);
+    else
+        uniform(d, x, n, -bound, bound);
+}
+
 static void draw(struct drawing *d, const struct param *p, float *x)
 {
     const int64_t n = p->rows * p->cols;
+    if (d->recipe->gpt_oss) {
+        draw_gpt_oss(d, p, x);
+        return;
+    }
     switch (p->group) {
     case GROUP_HEAD:
         normal(d, x, n, 0.001);

@@ -22,7 +22,8 @@ struct param {
     struct matrix copy; /* of the value in bf16, which products read; without data: the value */
 };
 
-/* Parameters of one shape that Muon updates together: number first .. first + count - 1. */
+/* Matrices of one shape that Muon updates together: `count` of them, those of parameter number
+ * `first` and of the ones behind it. A parameter has one, or one for each expert. */
 struct param_stack {
     int first, count;
     int64_t rows, cols; /* of one */
@@ -48,13 +49,14 @@ struct params_options {
 enum sol_status params_create(const struct params_options *options, struct params **out);
 void params_destroy(struct params *params); /* takes NULL */
 
-/* By its name in nanochat's files; NULL: there is none. */
+/* By its name in the architecture's first dialect (nanochat's files; GGUF for gpt-oss); NULL: there
+ * is none. */
 struct param *params_find(struct params *params, const char *name);
 /* What the first of a stack has, grown over all of it. */
 struct matrix param_stack_matrix(const struct param_stack *stack, struct matrix of_first);
 
-/* First values, as nanochat draws them (not the same numbers): zeros of projections included. All
- * states and gradients are zero. `stream` on a GPU. */
+/* First values, as nanochat draws them (not the same numbers), of gpt-oss as the built-in model's:
+ * zeros of projections included. All states and gradients are zero. `stream` on a GPU. */
 enum sol_status params_init(struct params *params, const struct train_recipe *recipe,
                             struct gpu_stream *stream);
 /* Numbers of a matrix to and from the host's float32. */

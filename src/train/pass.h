@@ -23,6 +23,11 @@ struct layer_buffers {
     void *attn_in, *mlp_in; /* [rows][hidden] normed: what products read */
     void *q, *k, *v, *attn, *act;
     float *lse, *q_rstd, *k_rstd;
+    /* gpt-oss */
+    struct routing routing;
+    float *logits;   /* [rows][n_experts] of the router */
+    void *gate, *up; /* [rows * top_k][intermediate] before they are clamped; grouped rows */
+    void *y;         /* [rows * top_k][hidden] what experts make of them */
 };
 
 /* What the ops of a micro-step read and write: places in one memory (activations.h). */
@@ -35,6 +40,11 @@ struct pass_buffers {
     float *nll;                   /* [rows] */
     /* gradients */
     void *dstream, *dx0, *dmiddle, *dnormed, *dattn, *dact, *dq, *dk, *dv;
+    /* gpt-oss: of experts, grouped rows */
+    void *gathered;           /* [rows * top_k][hidden] what they read */
+    void *act;                /* [rows * top_k][intermediate] */
+    void *dy, *dup;           /* gradients of y, then of what was gathered; of up */
+    float *dweight, *dlogits; /* [rows][top_k], [rows][n_experts] */
     /* what the host writes before a step, and reads behind it */
     int32_t *token, *target, *order, *position, *sequence, *previous;
     float *scale; /* of each nll in the loss: one number */
@@ -53,25 +63,49 @@ struct pass {
     bool evaluate;             /* no gradients: nll alone */
     enum recompute recompute;
     bool rounded_rotation; /* 2026-01 */
+    float balance;         /* of experts' shares in the loss */
 };
 
 void pass_forward(struct plan *plan, const struct pass *pass);
 void pass_backward(struct plan *plan, const struct pass *pass);
 
-/* ---- what both lists are written with ---- */
+/* ---- an architecture's ---- */
+
+struct activation_line; /* train/activation_lines.h */
+
+/* Its lists, and the buffers that they use beside those that every model has. */
+struct pass_entry {
+    void (*forward)(struct plan *plan, const struct pass *pass);
+    void (*backward)(struct plan *plan, const struct pass *pass);
+    const struct activation_line *lines;
+    int n_lines;
+};
+
+const struct pass_entry *pass_entry_of(const struct model_config *config);
+
+/* ---- what all lists are written with ---- */
 
 struct matrix pass_rows(const struct pass *pass, void *data, int64_t cols);
+struct matrix pass_hidden(const struct pass *pass, void *data);
+/* A tensor, all its groups one behind the other, as products read it. */
+struct matrix pass_weight(const struct tensor *w);
+/* The gradient of what a field of the model is. */
+struct matrix pass_grad_of(const struct pass *pass, const void *field);
+float *pass_vector_grad_of(const struct pass *pass, const void *field);
 /* y = x W^T (+ add, where it has data) */
 void pass_linear(struct plan *plan, struct matrix x, struct matrix w, struct matrix add,
                  struct matrix y);
-void pass_norm(struct plan *plan, const struct pass *pass, struct matrix x, struct matrix y);
-/* What a layer works on: resid_lambda * stream + x0_lambda * x0, made there; of plain models the
- * stream itself. */
-struct matrix pass_mixed(const struct pass *pass, int64_t n);
-void pass_mix(struct plan *plan, const struct pass *pass, int64_t n);
-/* act = max(0, normed W^T)^2 */
-void pass_mlp_up(struct plan *plan, const struct pass *pass, int64_t n);
-/* Weights of a layer, as products read them. */
-struct matrix pass_weight(const struct tensor *w);
+/* Of y = x W^T: dW += dy^T x, and dx = dy W (+ add, where it has data). */
+void pass_linear_backward(struct plan *plan, const struct pass *pass, struct matrix dy,
+                          struct matrix x, const struct tensor *w, struct matrix add,
+                          struct matrix dx);
+/* `gain`: the field of the model; NULL: there is none. */
+void pass_norm(struct plan *plan, const struct pass *pass, struct matrix x,
+               const float *const *gain, struct matrix y);
+/* dx += */
+void pass_norm_backward(struct plan *plan, const struct pass *pass, struct matrix x,
+                        const float *const *gain, struct matrix dy, struct matrix dx);
+/* Logits and loss of what `normed` has; in training also the gradients of what they read. */
+void pass_loss(struct plan *plan, const struct pass *pass, float cap);
 
 #endif

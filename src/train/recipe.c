@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "model/architecture.h"
+#include "model/arch_gpt_oss.h"
 #include "model/config.h"
 #include "model/weights.h"
 
@@ -36,7 +36,53 @@ static void fill_flags(struct train_flags *f, bool january)
     fill(&f->warmdown_ratio, 0.4, 0.65, january);
     fill(&f->final_lr_frac, 0, 0.05, january);
     if (f->warmup_steps == FLAG_UNSET) f->warmup_steps = january ? 0 : 40;
-    if (!f->window_pattern) f->window_pattern = january ? "L" : "SSSL";
+    if (!f->window_pattern && strcmp(f->arch, "gpt") == 0)
+        f->window_pattern = january ? "L" : "SSSL";
+}
+
+static void fill_integer(int64_t *value, int64_t usual)
+{
+    if (!*value) *value = usual;
+}
+
+/* What the built-in model has, at its width. */
+static void fill_gpt_oss(struct train_flags *f)
+{
+    fill_integer(&f->head_dim, 64);
+    fill_integer(&f->width, (f->depth * f->aspect_ratio + 31) / 32 * 32);
+    fill_integer(&f->heads, (f->width + f->head_dim - 1) / f->head_dim);
+    fill_integer(&f->kv_heads, f->heads % 2 ? f->heads : f->heads / 2);
+    fill_integer(&f->experts, 8);
+    fill_integer(&f->top_k, f->experts < 4 ? f->experts : 4);
+    fill_integer(&f->expert_width, (f->width * 3 / 4 + 31) / 32 * 32);
+    fill_integer(&f->sliding_window, 128);
+    if (isnan(f->balance)) f->balance = 0.03;
+}
+
+/* Flags that say nothing about the model that is asked for. */
+static enum sol_status check_arch(const struct train_flags *f)
+{
+    const struct {
+        const char *name;
+        bool given;
+    } flags[] = {{"width", f->width},
+                 {"heads", f->heads},
+                 {"kv-heads", f->kv_heads},
+                 {"experts", f->experts},
+                 {"top-k", f->top_k},
+                 {"expert-width", f->expert_width},
+                 {"sliding-window", f->sliding_window},
+                 {"balance", !isnan(f->balance)}};
+    const bool gpt_oss = strcmp(f->arch, "gpt-oss") == 0;
+    for (size_t i = 0; !gpt_oss && i < sizeof flags / sizeof *flags; i++)
+        if (flags[i].given)
+            return status_set(SOL_E_ARGUMENT, "--%s is for --arch gpt-oss", flags[i].name);
+    if (gpt_oss && strcmp(f->recipe, "2026-07") != 0)
+        return status_set(SOL_E_ARGUMENT, "--arch gpt-oss is trained with --recipe 2026-07");
+    if (gpt_oss && f->window_pattern)
+        return status_set(SOL_E_ARGUMENT, "--window-pattern is for --arch gpt; gpt-oss has "
+                                          "--sliding-window in every other layer");
+    return SOL_OK;
 }
 
 /* ---- the model ---- */
@@ -83,8 +129,36 @@ static enum sol_status set_config(const struct train_flags *f, int64_t depth, in
     return status;
 }
 
+/* Numbers that have no flag are gpt-oss-20b's. */
+static enum sol_status set_gpt_oss(const struct train_flags *f, int64_t vocab,
+                                   struct model_config *c)
+{
+    config_gpt_oss_20b(c);
+    c->n_layers = f->depth;
+    c->hidden = f->width;
+    c->n_heads = f->heads;
+    c->n_kv_heads = f->kv_heads;
+    c->head_dim = f->head_dim;
+    c->n_experts = f->experts;
+    c->top_k = f->top_k;
+    c->intermediate = f->expert_width;
+    c->vocab = vocab;
+    c->window = f->sliding_window;
+    c->context = c->gpt_oss.rope_original_context;
+    if (c->context < f->max_seq_len) c->context = f->max_seq_len;
+    if (f->width % 32 || f->expert_width % 32) /* as MXFP4 has blocks of them */
+        return status_set(SOL_E_ARGUMENT,
+                          "--width %lld or --expert-width %lld is no multiple of 32",
+                          (long long)f->width, (long long)f->expert_width);
+    if (gpt_oss_check("the model of these flags", c) == SOL_OK) return SOL_OK;
+    return status_set(SOL_E_ARGUMENT, "%s", sol_last_error());
+}
+
 enum param_group recipe_group(const struct weight *w)
 {
+    /* GPT's vectors are outside the layers, and none of them is where gpt-oss has its norm. */
+    if (w->vector && (w->layer >= 0 || w->offset == offsetof(struct model, final_norm)))
+        return GROUP_VECTORS;
     if (w->layer >= 0) return w->role == ROLE_EMBED ? GROUP_VALUES : GROUP_MATRIX;
     if (w->role == ROLE_HEAD) return GROUP_HEAD;
     if (w->role == ROLE_EMBED) return GROUP_EMBED;
@@ -103,12 +177,24 @@ static void count_weights(const struct model_config *c, int64_t counts[GROUP_COU
     }
 }
 
+/* Of those of experts, what a token does without. */
+static int64_t idle_weights(const struct model_config *c)
+{
+    int64_t idle = 0;
+    for (int64_t i = 0; c->n_experts && i < weight_count(c); i++) {
+        struct weight w = weight_at(c, i);
+        if (w.role == ROLE_EXPERT)
+            idle += weight_elements(&w) / c->n_experts * (c->n_experts - c->top_k);
+    }
+    return idle;
+}
+
 static int64_t scaling_parameters(const struct model_config *c, bool january)
 {
     int64_t counts[GROUP_COUNT], sum = 0;
     count_weights(c, counts);
     for (int i = 0; i < GROUP_COUNT; i++) sum += counts[i];
-    return january ? sum : counts[GROUP_MATRIX] + counts[GROUP_HEAD];
+    return january ? sum : counts[GROUP_MATRIX] + counts[GROUP_HEAD] - idle_weights(c);
 }
 
 static void count(struct train_recipe *r)
@@ -118,7 +204,8 @@ static void count(struct train_recipe *r)
     count_weights(c, counts);
     for (int i = 0; i < GROUP_COUNT; i++) r->parameters += counts[i];
     r->scaling_parameters = scaling_parameters(c, r->january);
-    double attention = 0, products = (double)(counts[GROUP_MATRIX] + counts[GROUP_HEAD]);
+    double attention = 0, products;
+    products = (double)(counts[GROUP_MATRIX] + counts[GROUP_HEAD] - idle_weights(c));
     for (int64_t n = 0; n < c->n_layers; n++) {
         int64_t window = model_layer_window(c, n), keys = window ? window - 1 : r->length;
         if (keys > r->length) keys = r->length;
@@ -171,6 +258,7 @@ static void set_rates_july(struct train_recipe *r, double scale)
     r->adamw[GROUP_VALUES] = (struct adamw_rates){embed * .5, .8, .995, .01};
     r->adamw[GROUP_RESID] = (struct adamw_rates){f->scalar_lr * scale * .01, .8, .95, .05};
     r->adamw[GROUP_X0] = (struct adamw_rates){f->scalar_lr * scale, .96, .95, 0};
+    r->adamw[GROUP_VECTORS] = (struct adamw_rates){f->scalar_lr * scale * .01, .8, .95, 0};
     r->adamw[GROUP_SMEAR] = (struct adamw_rates){.2, .8, .95, 0}; /* whatever the batch */
     r->matrix_lr = f->matrix_lr * scale;
     r->muon_beta2 = .9;
@@ -204,9 +292,17 @@ enum sol_status recipe_settle(const struct train_flags *flags, int64_t vocab,
     *r = (struct train_recipe){.flags = *flags, .length = flags->max_seq_len};
     struct train_flags *f = &r->flags;
     r->january = strcmp(f->recipe, "2026-01") == 0;
+    r->gpt_oss = strcmp(f->arch, "gpt-oss") == 0;
+    SOL_TRY(check_arch(f));
+    if (r->gpt_oss) fill_gpt_oss(f);
+    fill_integer(&f->head_dim, 128);
     fill_flags(f, r->january);
     SOL_TRY(check(r, vocab));
-    SOL_TRY(set_config(f, f->depth, vocab, r->january, &r->config));
+    if (r->gpt_oss)
+        SOL_TRY(set_gpt_oss(f, vocab, &r->config));
+    else
+        SOL_TRY(set_config(f, f->depth, vocab, r->january, &r->config));
+    r->balance = r->gpt_oss ? f->balance : 0;
     count(r);
     r->device_batch = f->device_batch_size > 0 ? f->device_batch_size : 0;
     r->clip = f->grad_clip;
@@ -214,7 +310,13 @@ enum sol_status recipe_settle(const struct train_flags *flags, int64_t vocab,
     double reference = horizon;
     if (!r->january) {
         struct model_config tuned;
-        SOL_TRY(set_config(f, TUNED_DEPTH, vocab, false, &tuned));
+        struct train_flags as_tuned = *f; /* gpt-oss is held against nanochat's model too */
+        if (r->gpt_oss) {
+            as_tuned.aspect_ratio = TUNED_WIDTH / TUNED_DEPTH;
+            as_tuned.head_dim = 128;
+            as_tuned.window_pattern = "L";
+        }
+        SOL_TRY(set_config(&as_tuned, TUNED_DEPTH, vocab, false, &tuned));
         reference = f->target_param_data_ratio * (double)scaling_parameters(&tuned, false);
     }
     r->total_batch = f->total_batch_size > 0 ? f->total_batch_size

@@ -1,6 +1,6 @@
 /* A training run as numbers: what the flags and the dial say about the model, the batch, the
  * horizon and the rates. The dial and its constants are those of karpathy/nanochat, July 2026
- * (92d63d4) and January 7, 2026 (ccf4b7f). */
+ * (92d63d4) and January 7, 2026 (ccf4b7f). gpt-oss is trained with July's optimizer. */
 #ifndef TRAIN_RECIPE_H
 #define TRAIN_RECIPE_H
 
@@ -11,11 +11,12 @@
 enum param_group {
     GROUP_HEAD,
     GROUP_EMBED,
-    GROUP_VALUES, /* value embeddings */
-    GROUP_RESID,  /* scales of the residual stream */
-    GROUP_X0,     /* of the embedding in it */
-    GROUP_SMEAR,  /* smear's gate and scale, backout's scale */
-    GROUP_MATRIX, /* by Muon */
+    GROUP_VALUES,  /* value embeddings */
+    GROUP_RESID,   /* scales of the residual stream */
+    GROUP_X0,      /* of the embedding in it */
+    GROUP_SMEAR,   /* smear's gate and scale, backout's scale */
+    GROUP_VECTORS, /* gains, biases and sinks of gpt-oss */
+    GROUP_MATRIX,  /* by Muon */
     GROUP_COUNT
 };
 
@@ -25,16 +26,18 @@ struct adamw_rates {
 
 struct train_recipe {
     struct train_flags flags; /* what was not given is filled in */
-    bool january;
+    bool january, gpt_oss;
     struct model_config config;
     int64_t length, device_batch; /* of a micro-batch: sequences; 0: to be chosen */
     int64_t total_batch;          /* tokens of an update */
     int64_t iterations;
     struct adamw_rates adamw[GROUP_MATRIX]; /* before the schedule */
     double matrix_lr, matrix_decay, muon_beta2;
-    double clip; /* largest norm of the gradients, 0: any */
+    double clip;    /* largest norm of the gradients, 0: any */
+    double balance; /* weight of the loss that spreads tokens over experts, 0: there is none */
     /* counts */
-    int64_t parameters, scaling_parameters; /* all; those that the horizon is for */
+    int64_t parameters, scaling_parameters; /* all; those that the horizon is for, of experts those
+                                               that a token has */
     double flops_per_token;                 /* as nanochat counts: windows as if not causal */
 };
 

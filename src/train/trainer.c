@@ -92,7 +92,8 @@ static struct pass pass_of(const struct trainer *t, bool evaluate)
                          .dtype = t->act.dtype,
                          .evaluate = evaluate,
                          .recompute = t->act.recompute,
-                         .rounded_rotation = t->recipe->january};
+                         .rounded_rotation = t->recipe->january,
+                         .balance = (float)t->recipe->balance};
 }
 
 enum list { MICRO, EVALUATION, UPDATE, COPIES, LISTS };
