@@ -142,6 +142,10 @@ each() { # SCHEMA FILE: every line of it
         each train-step $packing/log.jsonl
         keep train-checkpoint $packing/step_000002/train.json
     done
+    run 0 train $small -d README.md --tokenizer words.json --total-batch-size 64 --num-iterations 1 --arch gpt-oss \
+        --width 32 -o oss
+    keep train-checkpoint oss/step_000001/train.json
+    json train-bench 0 train bench $small --vocab-size 64 --num-iterations 2 --arch gpt-oss --width 32
 }
 cp -r "$SOL_SOURCE_DIR/tests/train_replay/july_own" replayed
 json train-replay 0 train replay replayed -q

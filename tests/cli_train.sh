@@ -44,6 +44,44 @@ head -c 4000 text.txt >some.txt
 run 0 perplexity -m "$last" -f some.txt -c 128 -t 1 -q --json
 grep -qE '"perplexity": [0-9.]+' out || fail "no perplexity"
 
+# ---- so is a gpt-oss, and what inference says of it is what the trainer says ----
+oss="-d text.txt --tokenizer words.json --arch gpt-oss --depth 2 --width 64 --head-dim 16 --kv-heads 2 --experts 4
+    --top-k 2 --sliding-window 16 --max-seq-len 64 --device-batch-size 4 --total-batch-size 512 --warmup-steps 4
+    --matrix-lr 0.2 --embedding-lr 3 --unembedding-lr 0.1 --scalar-lr 3"
+# shellcheck disable=SC2086 # words
+{
+    run 0 train $oss --num-iterations $((updates / 2)) --eval-every 100 --eval-tokens 4096 --save-every 2 -o oss
+    has out '^2026-07: depth 2, width 64, 4 heads of 16, vocabulary [0-9]+, 2 of 4 experts of 64; 0.2 M parameters$'
+    bpb() { sed -nE "s/.*\"step\":$1,\"val_loss\".*\"val_bpb\":([0-9.]+).*/\1/p" oss/log.jsonl; }
+    under "$(bpb $((updates / 2)))" "$(bpb 0)" || fail "bits per byte after: $(bpb $((updates / 2)))"
+    last=oss/step_$(printf %06d $((updates / 2)))
+    mkdir again
+    cp -r oss/step_000002 again
+    run 0 train $oss --resume --num-iterations $((updates / 2)) -o again -q -t 1
+    for file in model optimizer; do
+        cmp -s "$last/$file.safetensors" "again/${last#oss/}/$file.safetensors" || fail "another $file after --resume"
+    done
+    run 2 train $oss --window-pattern L
+    has err '--window-pattern is for --arch gpt; gpt-oss has --sliding-window'
+    run 2 train $oss --recipe 2026-01
+    has err '--arch gpt-oss is trained with --recipe 2026-07'
+    run 2 train $oss --top-k 5
+    has err '5 of 4 experts used'
+    run 2 train $oss --width 48
+    has err '--width 48 or --expert-width 64 is no multiple of 32'
+    run 2 train $oss --arch gpt
+    has err '--width is for --arch gpt-oss'
+}
+run 0 model check -m "$last"
+run 0 run -m "$last" -p "The table of" -n 8 --greedy -t 1 -q
+[ -s out ] || fail "sol run prints nothing of a gpt-oss"
+run 0 perplexity -m "$last" -f some.txt -c 64 --exact --kv f32 -q --json
+cp out folder.json
+run 0 model convert -m "$last" -o oss.gguf
+run 0 perplexity -m oss.gguf -f some.txt -c 64 --exact --kv f32 -q --json
+value() { sed -nE 's/.*"perplexity": ([0-9.]+).*/\1/p' "$1"; }
+is "perplexity of the GGUF file" "$(value out)" "$(value folder.json)"
+
 # ---- a run that goes on ----
 small="-d text.txt --documents paragraphs --tokenizer words.json --depth 2 --aspect-ratio 16 --head-dim 16
     --max-seq-len 32 --device-batch-size 2 --total-batch-size 128 --eval-tokens 256 --eval-every 4 --matrix-lr 0.3

@@ -125,7 +125,7 @@ static const struct command_spec spec = {
         "and rates follow from --depth as nanochat's dial has them; each can be given. "
         "Checkpoints\n"
         "are folders in --out that sol run -m takes; Ctrl-C saves one, --resume goes on with the\n"
-        "same bits.\n"
+        "same bits. --arch gpt-oss: that architecture in small, on the CPU so far.\n"
         "bench: steps of a model of --depth on random tokens, after --warmup-steps that do not\n"
         "count (default 2; --num-iterations steps that do, default 10), and one more that is\n"
         "timed op by op. A step has --micro-batches of --device-batch-size sequences.\n"

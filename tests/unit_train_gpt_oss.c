@@ -1,0 +1,346 @@
+/* gpt-oss in training: every parameter's gradient against the slope of the loss along it; what a
+ * checkpoint's model says of tokens against what the trainer evaluates, by the engine of inference;
+ * and that a run goes on from it with the same bits. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "base/status.h"
+#include "infer/perplexity.h"
+#include "train/checkpoint.h"
+
+enum { VOCAB = 96, LENGTH = 48, SEQUENCES = 2, ROWS = LENGTH * SEQUENCES };
+
+static const char flags_text[] =
+    "--arch=gpt-oss --depth=3 --width=64 --head-dim=16 --kv-heads=2 --experts=6 --top-k=2 "
+    "--expert-width=32 --sliding-window=9 --max-seq-len=48 --total-batch-size=96 "
+    "--num-iterations=20 --warmup-steps=2 --matrix-lr=0.6 --embedding-lr=3 --unembedding-lr=0.1 "
+    "--scalar-lr=5";
+
+static void must(enum sol_status status)
+{
+    if (status != SOL_OK) fail_msg("%s", sol_last_error());
+}
+
+static void settle(double balance, struct train_recipe *out)
+{
+    static char *memory; /* flags point into it */
+    struct train_flags flags;
+    free(memory);
+    must(train_flags_parse("test", flags_text, &flags, &memory));
+    flags.balance = balance;
+    must(recipe_settle(&flags, VOCAB, out));
+}
+
+static struct trainer *create(const struct train_recipe *recipe, bool exact)
+{
+    struct trainer_params p;
+    struct trainer *t;
+    trainer_params_init(&p);
+    p.recipe = recipe;
+    p.sequences = SEQUENCES;
+    p.threads = 2;
+    p.chooser.reference = exact;
+    must(trainer_create(&p, &t));
+    must(trainer_init(t));
+    return t;
+}
+
+struct tokens {
+    int32_t x[ROWS], y[ROWS];
+};
+
+static void draw_tokens(struct rng *rng, struct tokens *t)
+{
+    for (int i = 0; i < ROWS; i++) {
+        if (i % LENGTH == 0) t->x[i] = (int32_t)rng_range(rng, 0, VOCAB - 1);
+        t->y[i] = (t->x[i] * 7 + 3) % VOCAB;
+        if (rng_range(rng, 0, 9) == 0) t->y[i] = (int32_t)rng_range(rng, 0, VOCAB - 1);
+        if (i % LENGTH != LENGTH - 1) t->x[i + 1] = t->y[i];
+    }
+}
+
+static double evaluate(struct trainer *t, const struct tokens *tokens)
+{
+    const struct micro_batch batch = {.x = tokens->x, .y = tokens->y};
+    float nll[ROWS];
+    double sum = 0;
+    must(trainer_evaluate(t, &batch, nll));
+    for (int i = 0; i < ROWS; i++) sum += (double)nll[i];
+    return sum / ROWS;
+}
+
+static void add_gradients(struct trainer *t, const struct tokens *tokens)
+{
+    const struct micro_batch batch = {.x = tokens->x, .y = tokens->y};
+    must(trainer_micro(t, &batch, 1, false));
+}
+
+static double train(struct trainer *t, int64_t first, int64_t steps)
+{
+    struct rng rng;
+    struct tokens tokens;
+    double loss = 0, norm;
+    rng_seed(&rng, 5 + (uint64_t)first);
+    for (int64_t step = first; step < first + steps; step++) {
+        draw_tokens(&rng, &tokens);
+        add_gradients(t, &tokens);
+        must(trainer_update(t, step, false));
+        must(trainer_results(t, step, &loss, &norm));
+    }
+    return loss;
+}
+
+/* ---- gradients ---- */
+
+/* All weights far from the zeros that they begin with, so that every path counts. */
+static void spread_weights(struct params *p, struct rng *rng)
+{
+    for (int i = 0; i < p->count; i++) {
+        float *x = p->all[i].value.data;
+        const bool vector = p->all[i].group == GROUP_VECTORS;
+        const double sd = vector ? 0.3 : p->all[i].group == GROUP_EMBED ? 1 : 0.12;
+        for (int64_t k = 0; k < p->all[i].rows * p->all[i].cols; k++)
+            x[k] += (float)sd * rng_normal(rng);
+    }
+}
+
+enum { LAYERS = 3, TOP_K = 2, SLOTS = LAYERS * ROWS * TOP_K };
+
+/* Which experts the last evaluation chose. */
+static void chosen_experts(const struct trainer *t, int32_t out[SLOTS])
+{
+    const struct layer_buffers *layers = trainer_activations(t)->at.layers;
+    for (int n = 0; n < LAYERS; n++)
+        memcpy(out + (ptrdiff_t)n * ROWS * TOP_K, layers[n].routing.expert,
+               sizeof *out * ROWS * TOP_K);
+}
+
+/* The slope of the loss along a parameter's gradient, over steps of so much to either side; NAN
+ * where a token comes to other experts on the way, and the loss has a gap. */
+static double slope_along(struct trainer *t, const struct param *p, const struct tokens *tokens,
+                          const float *at, double norm, double step)
+{
+    const int64_t n = p->rows * p->cols;
+    float *x = p->value.data;
+    const float *g = p->grad.data;
+    int32_t experts[3][SLOTS];
+    double losses[3];
+    for (int side = -1; side <= 1; side++) {
+        for (int64_t k = 0; k < n; k++)
+            x[k] = (float)((double)at[k] + side * step * (double)g[k] / norm);
+        losses[side + 1] = evaluate(t, tokens);
+        chosen_experts(t, experts[side + 1]);
+    }
+    memcpy(x, at, (size_t)n * sizeof *at);
+    const bool same = memcmp(experts[0], experts[1], sizeof experts[0]) == 0 &&
+                      memcmp(experts[2], experts[1], sizeof experts[0]) == 0;
+    return same ? (losses[2] - losses[0]) / (2 * step) : (double)NAN;
+}
+
+/* The loss along a gradient rises as fast as the gradient is long. */
+static void check_slope(struct trainer *t, const struct param *p, const struct tokens *tokens)
+{
+    const int64_t n = p->rows * p->cols;
+    float *at = malloc((size_t)n * sizeof *at);
+    const float *g = p->grad.data;
+    double norm = 0, slope = (double)NAN;
+    assert_non_null(at);
+    memcpy(at, p->value.data, (size_t)n * sizeof *at);
+    for (int64_t k = 0; k < n; k++) norm += (double)g[k] * (double)g[k];
+    norm = sqrt(norm);
+    assert_true(norm > 1e-4);
+    for (double step = 1e-2; isnan(slope) && step > 1e-5; step /= 2)
+        slope = slope_along(t, p, tokens, at, norm, step);
+    free(at);
+    if (!(fabs(slope - norm) < 0.02 * norm + 2e-4))
+        fail_msg("%s: a gradient of norm %g, a slope of %g", p->weight.name, norm, slope);
+}
+
+static void test_gradients(void **state)
+{
+    (void)state;
+    struct train_recipe recipe;
+    struct rng rng;
+    struct tokens tokens;
+    settle(0, &recipe);
+    struct trainer *t = create(&recipe, true);
+    struct params *p = trainer_weights(t);
+    rng_seed(&rng, 11);
+    spread_weights(p, &rng);
+    draw_tokens(&rng, &tokens);
+    add_gradients(t, &tokens);
+    for (int i = 0; i < p->count; i++) check_slope(t, &p->all[i], &tokens);
+    trainer_destroy(t);
+}
+
+/* It moves the router alone, towards experts that have less than their share. */
+static void test_balance(void **state)
+{
+    (void)state;
+    struct rng rng;
+    struct tokens tokens;
+    struct train_recipe with, without;
+    settle(0.5, &with);
+    struct trainer *a = create(&with, true);
+    rng_seed(&rng, 12);
+    spread_weights(trainer_weights(a), &rng);
+    settle(0, &without);
+    struct trainer *b = create(&without, true);
+    struct params *pa = trainer_weights(a), *pb = trainer_weights(b);
+    memcpy(pb->values, pa->values, pa->value_bytes);
+    draw_tokens(&rng, &tokens);
+    add_gradients(a, &tokens);
+    add_gradients(b, &tokens);
+    int last_router = 0, others = 0;
+    for (int i = 0; i < pa->count; i++) {
+        const bool same = memcmp(pa->all[i].grad.data, pb->all[i].grad.data,
+                                 (size_t)matrix_bytes(&pa->all[i].grad)) == 0;
+        const char *name = pa->all[i].weight.name;
+        if (strncmp(name, "blk.2.ffn_gate_inp", 18) == 0) last_router += !same;
+        if (strncmp(name, "blk.2.ffn_down", 14) == 0 || strcmp(name, "output.weight") == 0)
+            others += !same; /* behind the last router */
+    }
+    assert_int_equal(last_router, 2);
+    assert_int_equal(others, 0);
+    trainer_destroy(a);
+    trainer_destroy(b);
+}
+
+/* ---- checkpoints ---- */
+
+static char folder[] = "/tmp/sol-train-gpt-oss-XXXXXX";
+
+static void save(struct trainer *t, const struct train_recipe *recipe, int64_t step, char *path)
+{
+    const struct checkpoint_parts parts = {.recipe = recipe, .step = step};
+    must(checkpoint_path(folder, step, path));
+    must(checkpoint_save(t, &parts, path));
+}
+
+static double nll_of_model(const char *path, const int32_t *tokens, int64_t n)
+{
+    struct model *model;
+    struct engine *engine;
+    struct engine_params ep;
+    struct perplexity_params params;
+    struct perplexity_result result;
+    must(model_open(path, &model));
+    engine_params_init(&ep);
+    perplexity_params_init(&params);
+    params.context = n;
+    perplexity_prepare(model, &params, &ep);
+    ep.kv_dtype = DTYPE_F32;
+    ep.chooser.loosest = NUMERICS_EXACT;
+    must(engine_create(model, &ep, &engine));
+    must(perplexity_measure(engine, NULL, tokens, n, &params, &result));
+    assert_int_equal(result.scored, n - 1);
+    engine_destroy(engine);
+    model_close(model);
+    return result.nll;
+}
+
+/* Each sequence with its last target behind it is a text. */
+static void test_inference_agrees(void **state)
+{
+    (void)state;
+    struct train_recipe recipe;
+    struct rng rng;
+    struct tokens tokens;
+    char path[CHECKPOINT_PATH];
+    double sum = 0;
+    settle(0.03, &recipe);
+    struct trainer *t = create(&recipe, false);
+    train(t, 0, 8);
+    rng_seed(&rng, 13);
+    spread_weights(trainer_weights(t), &rng);
+    draw_tokens(&rng, &tokens);
+    save(t, &recipe, 8, path);
+    for (int s = 0; s < SEQUENCES; s++) {
+        int32_t text[LENGTH + 1];
+        memcpy(text, tokens.x + s * LENGTH, sizeof *text * LENGTH);
+        text[LENGTH] = tokens.y[s * LENGTH + LENGTH - 1];
+        sum += nll_of_model(path, text, LENGTH + 1) / SEQUENCES;
+    }
+    const double ours = evaluate(t, &tokens);
+    if (!(fabs(sum - ours) < 1e-5 * ours))
+        fail_msg("the trainer says %.9g, inference %.9g", ours, sum);
+    trainer_destroy(t);
+}
+
+static void test_goes_on(void **state)
+{
+    (void)state;
+    struct train_recipe recipe;
+    struct checkpoint *checkpoint;
+    char path[CHECKPOINT_PATH];
+    settle(0.03, &recipe);
+    struct trainer *a = create(&recipe, false), *b = create(&recipe, false);
+    train(a, 0, 5);
+    save(a, &recipe, 5, path);
+    must(checkpoint_open(path, &checkpoint));
+    const struct train_flags *f = checkpoint_flags(checkpoint);
+    struct train_recipe again;
+    assert_int_equal(checkpoint_step(checkpoint), 5);
+    must(recipe_settle(f, checkpoint_vocab(checkpoint), &again));
+    assert_string_equal(again.flags.arch, "gpt-oss");
+    assert_int_equal(again.parameters, recipe.parameters);
+    assert_int_equal(again.config.window, 9);
+    assert_true(again.balance == recipe.balance && again.matrix_decay == recipe.matrix_decay);
+    checkpoint_close(checkpoint);
+    must(checkpoint_load(path, b, true));
+    const double loss = train(a, 5, 3), other = train(b, 5, 3);
+    const struct params *pa = trainer_weights(a), *pb = trainer_weights(b);
+    assert_true(loss == other);
+    assert_memory_equal(pa->values, pb->values, pa->value_bytes);
+    assert_memory_equal(pa->states, pb->states, pa->state_bytes);
+    trainer_destroy(a);
+    trainer_destroy(b);
+}
+
+static void test_other_model(void **state)
+{
+    (void)state;
+    struct train_recipe recipe;
+    char path[CHECKPOINT_PATH];
+    settle(0.03, &recipe);
+    recipe.config.n_experts = 5;
+    struct trainer *t = create(&recipe, false);
+    must(checkpoint_path(folder, 5, path)); /* of test_goes_on */
+    assert_int_equal(checkpoint_load(path, t, false), SOL_E_FORMAT);
+    assert_non_null(strstr(sol_last_error(), "is not of the model that the flags describe"));
+    trainer_destroy(t);
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    char command[100];
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    return system(command); /* NOLINT: the name is this file's own */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gradients),        cmocka_unit_test(test_balance),
+        cmocka_unit_test(test_inference_agrees), cmocka_unit_test(test_goes_on),
+        cmocka_unit_test(test_other_model),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
