@@ -56,7 +56,7 @@ const struct op op_gather_rows = {
     .reference = reference,
     OP_CASES(cases),
     .make_problem = make_problem,
-    .usual = {.rows = 8192, .dtype = DTYPE_F32, .n = 2880, .top_k = 4},
+    .usual = {.rows = 8192, .dtype = DTYPE_F32, .n = 2880, .top_k = 1},
     .matrices = {{OP_READS, offsetof(struct gather_rows_args, x)},
                  {OP_WRITES, offsetof(struct gather_rows_args, y)}},
     .variants = variants,

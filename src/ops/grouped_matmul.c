@@ -102,7 +102,7 @@ const struct op op_grouped_matmul = {
               .n = 2880,
               .k = 2880,
               .groups = 32,
-              .top_k = 4,
+              .top_k = 1,
               .transposed = 2},
     .matrices = {{OP_READS, offsetof(struct grouped_matmul_args, a)},
                  {OP_READS, offsetof(struct grouped_matmul_args, w)},
