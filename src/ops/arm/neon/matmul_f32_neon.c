@@ -34,4 +34,3 @@ matmul_step_lanes(vfloat sum[MATMUL_ROWS][MATMUL_VECTORS], const float *left,
 }
 
 #include "ops/vector/grouped_matmul.h"
-#include "ops/vector/train_matmul.h"

@@ -7,4 +7,3 @@
 #define NAME_OF(op)    #op "_f32_avx2"
 
 #include "ops/vector/grouped_matmul.h"
-#include "ops/vector/train_matmul.h"

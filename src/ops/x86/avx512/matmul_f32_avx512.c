@@ -8,4 +8,3 @@
 #define NAME_OF(op)    #op "_f32_avx512"
 
 #include "ops/vector/grouped_matmul.h"
-#include "ops/vector/train_matmul.h"
