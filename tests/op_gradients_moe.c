@@ -115,14 +115,16 @@ static void rope(void **state)
                                                     .scale = 1.25f,
                                                     .x = matrix_f32(x, m, heads * dim)});
         assert_true(fabs(rope_loss(&a) - weighted(dy, widen(x, n), n)) < 1e-5 * (double)n);
-        run_reference(&op_rope_backward,
-                      &(struct rope_backward_args){.m = m,
-                                                   .n_heads = heads,
-                                                   .head_dim = dim,
-                                                   .batch = &batch,
-                                                   .inv_freq = inv_freq,
-                                                   .scale = 1.25f,
-                                                   .d = matrix_f32(dy, m, heads * dim)});
+        /* A rotation's gradient is the rotation back: what training calls. */
+        for (int64_t d = 0; d < dim / 2; d++) inv_freq[d] = -inv_freq[d];
+        run_reference(&op_rope, &(struct rope_args){.m = m,
+                                                    .n_heads = heads,
+                                                    .head_dim = dim,
+                                                    .batch = &batch,
+                                                    .inv_freq = inv_freq,
+                                                    .scale = 1.25f,
+                                                    .x = matrix_f32(dy, m, heads * dim)});
+        for (int64_t d = 0; d < dim / 2; d++) inv_freq[d] = -inv_freq[d];
         check("rope dx", &f, a.x, n, NULL, dy);
     }
 }
@@ -389,12 +391,17 @@ static void workers_do_not_show(void **state)
 {
     (void)state;
     static const struct op *const ops[] = {
-        &op_add_bias,         &op_bias_backward,
-        &op_rope_backward,    &op_swiglu_backward,
-        &op_gather_rows,      &op_gather_rows_backward,
-        &op_combine_backward, &op_swiglu,
-        &op_combine,          &op_rope,
-        &op_rmsnorm,          &op_grouped_matmul,
+        &op_add_bias,
+        &op_bias_backward,
+        &op_swiglu_backward,
+        &op_gather_rows,
+        &op_gather_rows_backward,
+        &op_combine_backward,
+        &op_swiglu,
+        &op_combine,
+        &op_rope,
+        &op_rmsnorm,
+        &op_grouped_matmul,
         &op_grouped_wgrad,
     };
     compare_all_workers(ops, sizeof ops / sizeof *ops);

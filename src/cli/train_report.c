@@ -68,23 +68,6 @@ enum sol_status train_report_memory(const struct train_report *r, FILE *to)
 
 /* ---- speed ---- */
 
-/* Operations that a token needs. nanochat counts a whole window for each; in truth the first rows
- * of a sequence see less than that. */
-static double causal_flops(const struct train_recipe *r)
-{
-    const struct model_config *c = &r->config;
-    const double t = (double)r->length;
-    double flops = r->flops_per_token;
-    for (int64_t n = 0; n < c->n_layers; n++) {
-        const double window = (double)model_layer_window(c, n);
-        const double keys = window > 0 ? fmin(window, t) : t;
-        const double counted = window > 0 ? fmin(window - 1, t) : t;
-        const double seen = (keys * (keys + 1) / 2 + (t - keys) * keys) / t;
-        flops += 12 * (double)(c->n_heads * c->head_dim) * (seen - counted);
-    }
-    return flops;
-}
-
 static enum sol_status print_ops(const struct train_report *r, FILE *to)
 {
     struct table *table;
@@ -122,7 +105,7 @@ enum sol_status train_report_print(const struct train_report *r, FILE *to)
     if (r->updates) fprintf(to, ", %.3f ms an update", r->result.update_ns * 1e-6);
     fprintf(to, "\n%.2f TFLOP/s as nanochat counts them, %.2f with causal windows\n",
             r->recipe->flops_per_token * rate.value * tokens * 1e-12,
-            causal_flops(r->recipe) * rate.value * tokens * 1e-12);
+            r->recipe->causal_flops_per_token * rate.value * tokens * 1e-12);
     if (r->gpu) {
         char text[16];
         fprintf(to, "peak memory %s\n", format_bytes(gpu_memory_peak(r->gpu), text));
@@ -178,7 +161,7 @@ json_t *train_report_json(const struct train_report *r)
     json_object_set_new(out, "micro_ns", number(r->result.micro_ns));
     json_object_set_new(out, "update_ns", number(r->result.update_ns));
     json_object_set_new(out, "flops_per_token", number(r->recipe->flops_per_token));
-    json_object_set_new(out, "causal_flops_per_token", number(causal_flops(r->recipe)));
+    json_object_set_new(out, "causal_flops_per_token", number(r->recipe->causal_flops_per_token));
     json_object_set_new(out, "loss", number(r->result.loss));
     json_object_set_new(out, "memory", memory);
     json_object_set_new(

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/places.h"
 #include "gpu/device.h"
 #include "infer/kv_pages.h"
 
@@ -110,26 +111,6 @@ static bool lasts(const struct buffers *b, const struct buffer_line *line)
     return b->params->keep || (line->first == INPUT && line->last == RESULT);
 }
 
-struct place {
-    const struct buffer_line *line;
-    size_t begin, end;
-};
-
-/* The lowest place that nothing has which is used at the same time. */
-static size_t find_place(const struct place *places, int n, const struct buffer_line *line,
-                         size_t bytes)
-{
-    size_t at = 0;
-    for (int i = 0; i < n; i++) {
-        const struct place *p = &places[i];
-        bool together = line->first <= p->line->last && p->line->first <= line->last;
-        if (!together || at >= p->end || p->begin >= at + bytes) continue;
-        at = p->end;
-        i = -1; /* what it met before may be here as well */
-    }
-    return at;
-}
-
 void buffers_place(struct buffers *b, void *memory, void *pinned)
 {
     struct place places[LINES_MAX];
@@ -140,8 +121,8 @@ void buffers_place(struct buffers *b, void *memory, void *pinned)
     b->cache = 0;
     for (int k = 0; (line = line_at(b, k)); k++) {
         if (lasts(b, line)) continue;
-        size_t bytes = line_bytes(b, line, 0), at = find_place(places, n, line, bytes);
-        places[n++] = (struct place){line, at, at + bytes};
+        size_t bytes = line_bytes(b, line, 0);
+        size_t at = places_add(places, n++, (int)line->first, (int)line->last, bytes);
         point(b, line->pointer, base + at);
         if (at + bytes > top) top = at + bytes;
     }

@@ -27,16 +27,6 @@ struct bias_backward_args {
     float *dbias;                 /* [groups][n], accumulated */
 };
 
-/* rope_backward: of op rope: d is dL/dy on entry and dL/dx on return. */
-struct rope_backward_args {
-    int64_t m, n_heads, head_dim;
-    const struct batch *batch;
-    const float *inv_freq; /* [head_dim / 2] */
-    float scale;
-    uint32_t pad;
-    struct matrix d; /* [m][n_heads * head_dim], in place */
-};
-
 /* swiglu_backward: of op swiglu, from its inputs before they are clamped. d is dL/dout on entry and
  * dL/dgate on return; at the limits themselves the slopes are those within. */
 struct swiglu_backward_args {

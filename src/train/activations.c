@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/places.h"
 #include "base/status.h"
 #include "train/activation_lines.h"
 
@@ -16,8 +17,8 @@ static const struct activation_line common[] = {
     {"scale", F32, ONE, ONE, INPUT, RESULT, false, AT(scale)},
     {"position", I32, ROWS, ONE, INPUT, RESULT, false, AT(position)},
     {"sequence", I32, ROWS, ONE, INPUT, RESULT, false, AT(sequence)},
-    {"previous", I32, ROWS, ONE, INPUT, RESULT, false, AT(previous)},
     {"frequencies", F32, FREQUENCIES, ONE, INPUT, RESULT, false, AT(inv_freq)},
+    {"frequencies back", F32, FREQUENCIES, ONE, INPUT, RESULT, false, AT(back_freq)},
     {"loss", F32, ONE, ONE, INPUT, RESULT, false, AT(loss)},
     {"nll", F32, ROWS, ONE, INPUT, RESULT, false, AT(nll)},
     {"stream", ACT, ROWS, HIDDEN, EMBED, BACK_EMBED, true, LAYER(stream)},
@@ -109,26 +110,6 @@ static void point_all(struct activations *a, const struct activation_line *line,
         point(a, line, i, to + (n == 1 ? 0 : (size_t)i * line_bytes(a, line)));
 }
 
-struct place {
-    const struct activation_line *line;
-    size_t begin, end;
-};
-
-/* The lowest place that nothing has which is used at the same time. */
-static size_t find_place(const struct place *places, int n, const struct activation_line *line,
-                         size_t bytes)
-{
-    size_t at = 0;
-    for (int i = 0; i < n; i++) {
-        const struct place *p = &places[i];
-        bool together = line->first <= p->line->last && p->line->first <= line->last;
-        if (!together || at >= p->end || p->begin >= at + bytes) continue;
-        at = p->end;
-        i = -1; /* what it met before may be here as well */
-    }
-    return at;
-}
-
 static bool lasts(const struct activation_line *line)
 {
     return line->first == INPUT;
@@ -151,8 +132,7 @@ void activations_place(struct activations *a, void *memory)
         const struct activation_line *line = line_at(a, i);
         if (lasts(line)) continue;
         size_t bytes = line_bytes(a, line) * (size_t)copies(a, line);
-        size_t at = find_place(places, n, line, bytes);
-        places[n++] = (struct place){line, at, at + bytes};
+        size_t at = places_add(places, n++, (int)line->first, (int)line->last, bytes);
         point_all(a, line, base + top + at);
         if (at + bytes > shared) shared = at + bytes;
     }

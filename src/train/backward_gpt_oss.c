@@ -18,10 +18,10 @@ static void bias_backward(struct plan *plan, const struct pass *p, const int32_t
 static void rotate_backward(struct plan *plan, const struct pass *p, int64_t heads, struct matrix d)
 {
     const struct pass_buffers *b = p->buffers;
-    plan_call(plan, &op_rope_backward,
-              &(struct rope_backward_args){
+    plan_call(plan, &op_rope,
+              &(struct rope_args){
                   .m = d.rows, .n_heads = heads, .head_dim = p->params->model.config.head_dim,
-                  .batch = p->batch, .inv_freq = b->inv_freq, .scale = b->rope_scale, .d = d});
+                  .batch = p->batch, .inv_freq = b->back_freq, .scale = b->rope_scale, .x = d});
 }
 
 /* Gradients of an expert's weights and biases. */

@@ -143,7 +143,7 @@ static enum sol_status find_loss(struct run *r, int64_t number, struct train_ben
     if (!r->params->update) /* the gradients of all steps were added up */
         out->loss /= (double)(r->params->steps + r->params->warmup + 1);
     if (isfinite(out->loss) && isfinite(norm)) return SOL_OK;
-    return status_set(SOL_E_INTERNAL, "the loss is %g and the gradients' norm %g", out->loss, norm);
+    return status_set(SOL_E_MISMATCH, "the loss is %g and the gradients' norm %g", out->loss, norm);
 }
 
 enum sol_status train_bench(struct trainer *trainer, const struct train_recipe *recipe,

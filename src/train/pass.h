@@ -46,17 +46,17 @@ struct pass_buffers {
     void *dy, *dup;           /* gradients of y, then of what was gathered; of up */
     float *dweight, *dlogits; /* [rows][top_k], [rows][n_experts] */
     /* what the host writes before a step, and reads behind it */
-    int32_t *token, *target, *order, *position, *sequence, *previous;
-    float *scale; /* of each nll in the loss: one number */
-    float *loss;  /* one number, accumulated */
-    float *inv_freq;
+    int32_t *token, *target, *order, *position, *sequence;
+    float *scale;                /* of each nll in the loss: one number */
+    float *loss;                 /* one number, accumulated */
+    float *inv_freq, *back_freq; /* back: of the other sign */
     float rope_scale;
 };
 
 struct pass {
     const struct params *params;
     const struct pass_buffers *buffers;
-    const struct batch *batch; /* token, position, sequence, previous of the rows */
+    const struct batch *batch; /* token, position, sequence of the rows */
     int64_t sequences, length; /* rows = sequences * length */
     int64_t loss_chunk;        /* rows of logits at a time, 0: all */
     enum dtype dtype;          /* of activations */

@@ -9,6 +9,7 @@
 #include "model/arch_gpt_oss.h"
 #include "model/config.h"
 #include "model/weights.h"
+#include "ops/self_attention.h"
 
 /* What the learning rates were found for: depth 12, 768 wide, 2^19 tokens an update. */
 enum { TUNED_WIDTH = 768, TUNED_DEPTH = 12, TUNED_BATCH = 1 << 19 };
@@ -204,18 +205,21 @@ static void count(struct train_recipe *r)
     count_weights(c, counts);
     for (int i = 0; i < GROUP_COUNT; i++) r->parameters += counts[i];
     r->scaling_parameters = scaling_parameters(c, r->january);
-    double attention = 0, products;
+    double attention = 0, causal = 0, products;
     products = (double)(counts[GROUP_MATRIX] + counts[GROUP_HEAD] - idle_weights(c));
     for (int64_t n = 0; n < c->n_layers; n++) {
         int64_t window = model_layer_window(c, n), keys = window ? window - 1 : r->length;
         if (keys > r->length) keys = r->length;
         attention += 12.0 * (double)(c->n_heads * c->head_dim * keys);
+        causal += 12.0 * (double)(c->n_heads * c->head_dim) *
+                  self_attention_pairs(1, r->length, window) / (double)r->length;
     }
     for (int64_t i = 0; i < weight_count(c); i++) { /* smear's gate is a product too */
         struct weight w = weight_at(c, i);
         if (w.layer < 0 && w.role == ROLE_ROUTER) products += (double)weight_elements(&w);
     }
     r->flops_per_token = 6 * products + attention;
+    r->causal_flops_per_token = 6 * products + causal;
 }
 
 /* ---- horizon and batch ---- */

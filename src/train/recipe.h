@@ -38,7 +38,8 @@ struct train_recipe {
     /* counts */
     int64_t parameters, scaling_parameters; /* all; those that the horizon is for, of experts those
                                                that a token has */
-    double flops_per_token;                 /* as nanochat counts: windows as if not causal */
+    double flops_per_token;                 /* as nanochat counts: a whole window for each token */
+    double causal_flops_per_token;          /* the first tokens of a sequence see less */
 };
 
 /* Which group a weight is of. */

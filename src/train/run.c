@@ -118,7 +118,7 @@ static enum sol_status evaluate(struct run *r)
 
 static enum sol_status stop_at(const struct run *r, const struct train_step *s)
 {
-    return status_set(SOL_E_INTERNAL,
+    return status_set(SOL_E_MISMATCH,
                       "step %lld: the loss is %g and the norm of the gradients %g; training stops. "
                       "%s%s",
                       (long long)s->step, fabs(s->loss), fabs(s->norm), /* no "-nan" */
@@ -129,9 +129,9 @@ static enum sol_status stop_at(const struct run *r, const struct train_step *s)
 /* The results of one update, the oldest that was not looked at. */
 static enum sol_status look(struct run *r)
 {
-    const uint64_t now = clock_ns();
     struct train_step s = {.step = r->seen, .steps = r->recipe->iterations, .epoch = r->epoch};
     SOL_TRY(trainer_results(r->trainer, r->seen, &s.loss, &s.norm));
+    const uint64_t now = clock_ns();
     if (!isfinite(s.loss) || !isfinite(s.norm)) return stop_at(r, &s);
     r->seen++;
     r->smooth = smoothing * r->smooth + (1 - smoothing) * s.loss;

@@ -49,7 +49,6 @@ struct trainer {
     struct plan *micro, *evaluation, *update, *copies;
     struct slot inputs[SLOTS], results[SLOTS];
     int next_input;
-    float *nll;     /* host's copy */
     int32_t *count; /* for `order` */
 };
 
@@ -145,8 +144,7 @@ static void set_batch(struct trainer *t)
     t->batch = (struct batch){.n_tokens = rows_of(t),
                               .token = b->token,
                               .position = b->position,
-                              .sequence = b->sequence,
-                              .previous = b->previous};
+                              .sequence = b->sequence};
 }
 
 /* What a micro-batch of that many sequences takes; nothing is allocated but tables. */
@@ -295,7 +293,7 @@ static enum sol_status set_constants(struct trainer *t)
     const int64_t rows = rows_of(t), length = t->recipe->length;
     const int64_t half = t->recipe->config.head_dim / 2;
     struct pass_buffers *b = &t->act.at;
-    int32_t *numbers = calloc((size_t)(2 * rows + half), sizeof *numbers);
+    int32_t *numbers = calloc((size_t)(2 * (rows + half)), sizeof *numbers);
     if (!numbers) return status_set(SOL_E_MEMORY, "no memory for positions");
     float *frequencies = (float *)(void *)(numbers + 2 * rows);
     for (int64_t i = 0; i < rows; i++) {
@@ -303,9 +301,11 @@ static enum sol_status set_constants(struct trainer *t)
         numbers[rows + i] = (int32_t)(i / length);
     }
     model_rope_frequencies(&t->recipe->config, false, frequencies, &b->rope_scale);
+    for (int64_t i = 0; i < half; i++) frequencies[half + i] = -frequencies[i];
     enum sol_status status = put(t, b->position, numbers, (size_t)rows * 4);
     if (status == SOL_OK) status = put(t, b->sequence, numbers + rows, (size_t)rows * 4);
     if (status == SOL_OK) status = put(t, b->inv_freq, frequencies, (size_t)half * 4);
+    if (status == SOL_OK) status = put(t, b->back_freq, frequencies + half, (size_t)half * 4);
     if (status == SOL_OK) status = clear(t, b->loss, sizeof *b->loss);
     if (status == SOL_OK) status = clear(t, t->small, sizeof *t->small);
     if (status == SOL_OK) status = trainer_wait(t);
@@ -345,9 +345,8 @@ static enum sol_status start(struct trainer *t)
     SOL_TRY(allocate(t));
     SOL_TRY(make_plans(t));
     SOL_TRY(make_slots(t));
-    t->nll = calloc((size_t)rows_of(t), sizeof *t->nll);
     t->count = calloc((size_t)t->recipe->config.vocab + 1, sizeof *t->count);
-    if (!t->nll || !t->count) return status_set(SOL_E_MEMORY, "no memory for a trainer");
+    if (!t->count) return status_set(SOL_E_MEMORY, "no memory for a trainer");
     return set_constants(t);
 }
 
@@ -406,7 +405,6 @@ void trainer_destroy(struct trainer *t)
     params_destroy(t->weights);
     gpu_stream_destroy(t->context.stream);
     pool_destroy(t->context.pool);
-    free(t->nll);
     free(t->count);
     free(t);
 }

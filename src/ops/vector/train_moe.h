@@ -1,5 +1,5 @@
-/* What gpt-oss's passes in training do row by row, for any instruction set: biases, rotations back,
- * swiglu's gradient, and rows to experts and from them. The including file sets LANES, NEEDS and
+/* What gpt-oss's passes in training do row by row, for any instruction set: biases, swiglu's
+ * gradient, and rows to experts and from them. The including file sets LANES, NEEDS and
  * NAMED(op) as for rows.h. Sums over rows belong to who has their columns and are made in the order
  * of rows: results have the same bits with any number of workers. */
 #include <math.h>
@@ -83,61 +83,6 @@ const struct op_variant NAMED(bias_backward) = {.name = NAME_OF(bias_backward),
                                                 .summary = "columns of a group in parallel",
                                                 .needs = NEEDS,
                                                 .run = bias_backward_run};
-
-/* ---- rope_backward ---- */
-
-enum { ROPE_HALF_MAX = 256 };
-
-/* Angles in double, as in rope. */
-static void rope_backward_token(const struct rope_backward_args *a, int64_t i)
-{
-    float cosine[ROPE_HALF_MAX], sine[ROPE_HALF_MAX];
-    const int64_t half = a->head_dim / 2;
-    for (int64_t d = 0; d < half; d++) {
-        const double angle = (double)a->batch->position[i] * (double)a->inv_freq[d];
-        cosine[d] = (float)(cos(angle) * (double)a->scale);
-        sine[d] = (float)(sin(angle) * (double)a->scale);
-    }
-    for (int64_t h = 0; h < a->n_heads; h++) {
-        float *x = matrix_floats(&a->d) + (i * a->n_heads + h) * a->head_dim, *y = x + half;
-        for (int64_t d = 0; d < half; d++) {
-            const float first = x[d], second = y[d];
-            x[d] = first * cosine[d] + second * sine[d];
-            y[d] = second * cosine[d] - first * sine[d];
-        }
-    }
-}
-
-static void rope_backward_rows(void *arg, int64_t begin, int64_t end, int worker)
-{
-    (void)worker;
-    for (int64_t i = begin; i < end; i++) rope_backward_token(arg, i);
-}
-
-static bool rope_backward_can_run(const void *args, const struct op_device *device,
-                                  char why[OP_REASON_MAX])
-{
-    (void)device;
-    const struct rope_backward_args *a = args;
-    if (a->head_dim <= 2 * ROPE_HALF_MAX) return true;
-    snprintf(why, OP_REASON_MAX, "head_dim %lld, at most %d", (long long)a->head_dim,
-             2 * ROPE_HALF_MAX);
-    return false;
-}
-
-static void rope_backward_run(const struct op_context *context, const void *args)
-{
-    const struct rope_backward_args *a = args;
-    pool_for(context->pool, a->m, rows_per_job(a->n_heads * a->head_dim), rope_backward_rows,
-             (void *)a);
-}
-
-const struct op_variant NAMED(rope_backward) = {
-    .name = NAME_OF(rope_backward),
-    .summary = "one sine and cosine a token and pair, all heads",
-    .needs = NEEDS,
-    .can_run = rope_backward_can_run,
-    .run = rope_backward_run};
 
 /* ---- swiglu_backward ---- */
 
