@@ -31,12 +31,12 @@ has err 'no vocabulary to read text with; use --tokens'
 run 0 perplexity -m "$july" --random-tokens 120 -c 64 --kl -q
 has out 'perplexity'
 run 0 kernels --wide -m "$july"
-has out '^gated_embed +1 x bf16 n=32 k=24 groups=1 +1 +reference'
+has out '^gated_embed +1 x bf16 n=32 k=24 groups=1 +1 +[a-z]'
 has out '^axpby +1 x f32 n=32 +7 '
 run 0 kernels --wide -m synth:gpt-d20 # a plan of full size, without weights
 has out '^gated_embed +512 x bf16 n=1280 k=12 groups=10 +10 '
 run 0 verify --op relu2 --op softcap --op axpby --op gated_embed
-has out '4 variants verified, 0 failed'
+has out '[0-9]+ variants verified, 0 failed'
 # what did not run has no figures
 run 0 verify --op rmsnorm --rounds 1 --brief --wide
 has out '^rmsnorm +rmsnorm_f32_cuda +exact +- +- +- +not run  runs on a GPU'

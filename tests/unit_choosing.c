@@ -316,6 +316,11 @@ static const struct {
     {&op_moe_down, "moe_down_rows_cuda", FROM_80},
     {&op_moe, "moe_many_cuda", ONLY_90},
     {&op_head, "head_row_cuda", FROM_80},
+    {&op_matmul, "matmul_cublaslt_cuda", FROM_80},
+    {&op_self_attention, "self_attention_wgmma_cuda", ONLY_90},
+    {&op_self_attention, "self_attention_mma_cuda", FROM_80},
+    {&op_self_attention_backward, "self_attention_backward_wgmma_cuda", ONLY_90},
+    {&op_self_attention_backward, "self_attention_backward_mma_cuda", FROM_80},
 };
 
 static int find_variant(const struct op *op, const char *name)

@@ -12,7 +12,7 @@ const char *role_name(enum kernel_role role)
 {
     static const char *const names[ROLE_COUNT] = {
         "embed",   "norm",       "qkv",  "rope",     "attention", "out",       "router",
-        "experts", "activation", "head", "sampling", "copies",    "not placed"};
+        "experts", "activation", "head", "sampling", "copies",    "optimizer", "not placed"};
     return (unsigned)role < ROLE_COUNT ? names[role] : "?";
 }
 
@@ -481,15 +481,57 @@ enum kernel_role role_of_op(const char *parent, const char *op)
         const char *op;
         enum kernel_role role;
     } ops[] = {
-        {"embed", ROLE_EMBED},      {"gated_embed", ROLE_EMBED},    {"rmsnorm", ROLE_NORM},
-        {"rope", ROLE_ROPE},        {"kv_write", ROLE_COPIES},      {"attention", ROLE_ATTENTION},
-        {"route", ROLE_ROUTER},     {"swiglu", ROLE_ACTIVATION},    {"relu2", ROLE_ACTIVATION},
-        {"combine", ROLE_EXPERTS},  {"grouped_gemm", ROLE_EXPERTS}, {"softcap", ROLE_HEAD},
-        {"sample", ROLE_SAMPLING},  {"pack_weights", ROLE_COPIES},  {"pack_scaled", ROLE_COPIES},
-        {"attn_in", ROLE_QKV},      {"attn_out", ROLE_OUT},         {"moe_up", ROLE_EXPERTS},
-        {"moe_down", ROLE_EXPERTS}, {"moe", ROLE_EXPERTS},          {"head", ROLE_HEAD},
+        {"embed", ROLE_EMBED},
+        {"gated_embed", ROLE_EMBED},
+        {"smear", ROLE_EMBED},
+        {"embed_backward", ROLE_EMBED},
+        {"gated_embed_backward", ROLE_EMBED},
+        {"smear_backward", ROLE_EMBED},
+        {"rmsnorm", ROLE_NORM},
+        {"rmsnorm_backward", ROLE_NORM},
+        {"rope", ROLE_ROPE},
+        {"rotary_norm", ROLE_ROPE},
+        {"rotary_norm_backward", ROLE_ROPE},
+        {"attention", ROLE_ATTENTION},
+        {"self_attention", ROLE_ATTENTION},
+        {"self_attention_backward", ROLE_ATTENTION},
+        {"route", ROLE_ROUTER},
+        {"route_backward", ROLE_ROUTER},
+        {"swiglu", ROLE_ACTIVATION},
+        {"swiglu_backward", ROLE_ACTIVATION},
+        {"relu2", ROLE_ACTIVATION},
+        {"relu2_backward", ROLE_ACTIVATION},
+        {"combine", ROLE_EXPERTS},
+        {"combine_backward", ROLE_EXPERTS},
+        {"gather_rows", ROLE_EXPERTS},
+        {"gather_rows_backward", ROLE_EXPERTS},
+        {"grouped_gemm", ROLE_EXPERTS},
+        {"grouped_matmul", ROLE_EXPERTS},
+        {"grouped_wgrad", ROLE_EXPERTS},
+        {"moe_up", ROLE_EXPERTS},
+        {"moe_down", ROLE_EXPERTS},
+        {"moe", ROLE_EXPERTS},
+        {"attn_in", ROLE_QKV},
+        {"attn_out", ROLE_OUT},
+        {"head", ROLE_HEAD},
+        {"softcap", ROLE_HEAD},
+        {"cross_entropy", ROLE_HEAD},
+        {"linear_cross_entropy", ROLE_HEAD},
+        {"weighted_sum", ROLE_HEAD},
+        {"sample", ROLE_SAMPLING},
+        {"kv_write", ROLE_COPIES},
+        {"pack_weights", ROLE_COPIES},
+        {"pack_scaled", ROLE_COPIES},
+        {"convert", ROLE_COPIES},
+        {"fill", ROLE_COPIES},
+        {"adamw", ROLE_OPTIMIZER},
+        {"muon", ROLE_OPTIMIZER},
+        {"muon_prepare", ROLE_OPTIMIZER},
+        {"muon_apply", ROLE_OPTIMIZER},
+        {"sum_squares", ROLE_OPTIMIZER},
+        {"clip", ROLE_OPTIMIZER},
     };
-    /* gemm, add and axpby are part of whatever they are called by. */
+    /* Products, sums and biases are part of whatever they are called by. */
     const char *const names[] = {op, parent};
     for (size_t k = 0; k < 2; k++)
         for (size_t i = 0; names[k] && i < sizeof ops / sizeof *ops; i++)

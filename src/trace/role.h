@@ -32,9 +32,10 @@ enum kernel_role {
     ROLE_ROUTER,
     ROLE_EXPERTS, /* a dense feed-forward too */
     ROLE_ACTIVATION,
-    ROLE_HEAD,
+    ROLE_HEAD, /* the loss too */
     ROLE_SAMPLING,
     ROLE_COPIES, /* of the cache too */
+    ROLE_OPTIMIZER,
     ROLE_NOT_PLACED,
     ROLE_COUNT
 };

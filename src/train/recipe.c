@@ -310,8 +310,10 @@ enum sol_status recipe_settle(const struct train_flags *flags, int64_t vocab,
     count(r);
     r->device_batch = f->device_batch_size > 0 ? f->device_batch_size : 0;
     r->clip = f->grad_clip;
-    double horizon = floor(f->target_param_data_ratio * (double)r->scaling_parameters);
-    double reference = horizon;
+    /* The rates ask only how much longer this horizon is than the tuned model's: any ratio says
+     * that. */
+    const double tokens = f->target_param_data_ratio > 0 ? f->target_param_data_ratio : 1;
+    double horizon = floor(tokens * (double)r->scaling_parameters), reference = horizon;
     if (!r->january) {
         struct model_config tuned;
         struct train_flags as_tuned = *f; /* gpt-oss is held against nanochat's model too */
@@ -321,7 +323,7 @@ enum sol_status recipe_settle(const struct train_flags *flags, int64_t vocab,
             as_tuned.window_pattern = "L";
         }
         SOL_TRY(set_config(&as_tuned, TUNED_DEPTH, vocab, false, &tuned));
-        reference = f->target_param_data_ratio * (double)scaling_parameters(&tuned, false);
+        reference = tokens * (double)scaling_parameters(&tuned, false);
     }
     r->total_batch = f->total_batch_size > 0 ? f->total_batch_size
                      : r->january            ? TUNED_BATCH
