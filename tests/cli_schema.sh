@@ -132,7 +132,7 @@ each() { # SCHEMA FILE: every line of it
 # shellcheck disable=SC2086
 {
     json train-bench 0 train bench $small --vocab-size 64 --num-iterations 2 --warmup-steps 1
-    json train-bench 0 train bench $small --vocab-size 64 --num-iterations 6 --recipe 2026-01 --optimizer none --recompute
+    json train-bench 0 train bench $small --vocab-size 64 --num-iterations 6 --recipe 2026-01 --optimizer none --recompute wide
     for packing in stream bestfit; do
         run 0 train $small -d README.md --tokenizer words.json --total-batch-size 64 --num-iterations 2 --eval-every 1 \
             --packing $packing -o $packing --json

@@ -38,6 +38,9 @@ SAME(CUBLAS_TYPE_BF16, CUDA_R_16BF);
 SAME(CUBLAS_TRANSPOSE, CUBLAS_OP_T);
 SAME(CUBLAS_PLAIN, CUBLAS_OP_N);
 SAME(CUBLASLT_TRANSPOSE_A, CUBLASLT_MATMUL_DESC_TRANSA);
+SAME(CUBLASLT_TRANSPOSE_B, CUBLASLT_MATMUL_DESC_TRANSB);
+SAME(CUBLASLT_BATCH_COUNT, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT);
+SAME(CUBLASLT_BATCH_STRIDE, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET);
 SAME(CUBLASLT_EPILOGUE, CUBLASLT_MATMUL_DESC_EPILOGUE);
 SAME(CUBLASLT_BIAS, CUBLASLT_MATMUL_DESC_BIAS_POINTER);
 SAME(CUBLASLT_BIAS_TYPE, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE);
@@ -188,6 +191,8 @@ static enum sol_status multiply_added(struct gpu *gpu, struct gpu_stream *stream
     gpu_put_matmul(stream, &p);
     assert_int_equal(library->type, CUBLAS_TYPE_BF16);
     assert_true(library->alpha == 2 && library->beta == 0.5f);
+    assert_true(!library->transposed[0] && library->transposed[1] && library->batch == 3);
+    assert_int_equal(library->candidate, 2); /* the third */
     assert_ptr_equal(library->add, p.add);
     p.batch = 1; /* another shape */
     gpu_put_matmul(stream, &p);

@@ -312,7 +312,8 @@ static void changed_files_are_of_the_ops_that_launch_them(void **state)
 {
     (void)state;
     static const char all[] =
-        "embed rmsnorm gemm rope kv_write attention add route swiglu combine sample pack_weights "
+        "embed rmsnorm gemm matmul rope kv_write attention add route swiglu combine sample "
+        "pack_weights "
         "attn_in attn_out moe_up moe_down moe head grouped_gemm pack_scaled axpby gated_embed "
         "relu2 softcap self_attention self_attention_backward rmsnorm_backward rotary_norm "
         "rotary_norm_backward relu2_backward axpby_backward gated_embed_backward smear "

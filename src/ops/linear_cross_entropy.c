@@ -11,9 +11,11 @@ static struct op_cost cost(const void *args)
 {
     const struct linear_cross_entropy_args *a = args;
     const double product = 2.0 * (double)(a->m * a->hidden) * (double)a->w.rows;
+    const struct cross_entropy_args loss = {.m = a->m, .vocab = a->vocab, .gradient = a->gradient};
     double bytes = matrix_bytes(&a->x) + matrix_bytes(&a->w) + 8 * (double)a->m;
     if (a->gradient) bytes += matrix_bytes(&a->dx) + 2 * matrix_bytes(&a->dw);
-    return (struct op_cost){(a->gradient ? 3 : 1) * product, bytes};
+    return (struct op_cost){(a->gradient ? 3 : 1) * product + op_cross_entropy.cost(&loss).flops,
+                            bytes};
 }
 
 static struct matrix rows_of(const struct matrix *m, int64_t first, int64_t count)

@@ -1,7 +1,8 @@
 /* cuBLASLt and cuBLAS in one: it counts calls and what was made and not given back, fails the call
- * that it is told to, and remembers the last product. It multiplies halves where FAKE_CUBLAS is
- * "right", in the memory of the libcuda.so.1 that the process has; where it is "wrong", groups get
- * each other's rows. FAKE_CUBLAS_FAIL=N: the N-th call for groups is refused. */
+ * that it is told to, and remembers the last product. It multiplies where FAKE_CUBLAS is "right",
+ * in the memory of the libcuda.so.1 that the process has; where it is "wrong", groups get each
+ * other's rows, and products forget what is to be added. FAKE_CUBLAS_FAIL=N: the N-th call for
+ * groups is refused. It has three algorithms for a product, which all do the same. */
 #include "inject/fake_cublaslt.h"
 
 #include <dlfcn.h>
@@ -28,11 +29,15 @@ static int fails(void)
     return ++state.calls == state.fail ? state.result : 0;
 }
 
-/* All that is made; a layout uses it. */
+enum { ALGORITHMS = 3 };
+
+/* All that is made; layouts and descriptions of products use it. */
 struct object {
-    uint64_t columns;
-    int64_t stride;
-    int type;
+    uint64_t rows, columns;
+    int64_t stride, between; /* elements from a column to the next, from a matrix to the next */
+    int32_t type, batch;
+    int32_t transposed[2], epilogue;
+    const float *bias;
 };
 
 static int make(void **out)
@@ -82,49 +87,132 @@ static uint64_t address(const void *memory)
     return (uint64_t)(uintptr_t)memory;
 }
 
-/* C = X W^T, rows behind each other but for those of X. */
-struct product {
-    const void *x, *w;
-    void *c;
-    int64_t m, n, k, x_stride;
+/* A matrix, columns first. */
+struct operand {
+    const void *at;
+    struct object layout;
+    bool transposed;
 };
 
-/* `count` halves of the device as numbers; NULL: they cannot be had. */
-static float *read_halves(const void *from, int64_t count, void *stream)
+static size_t size_of(int type)
 {
-    uint16_t *halves = malloc((size_t)count * sizeof *halves);
+    return type == CUBLAS_TYPE_F32 ? 4 : 2;
+}
+
+static int64_t numbers_of(const struct object *o)
+{
+    return (o->batch - 1) * o->between + ((int64_t)o->columns - 1) * o->stride + (int64_t)o->rows;
+}
+
+/* All matrices of a batch as numbers; NULL: they cannot be had. */
+static float *read_numbers(const struct operand *x, void *stream)
+{
+    const struct object *o = &x->layout;
+    const int64_t count = numbers_of(o);
+    const size_t bytes = (size_t)count * size_of(o->type);
+    void *raw = malloc(bytes);
     float *numbers = malloc((size_t)count * sizeof *numbers);
-    int result = halves && numbers
-                     ? copies.out(halves, address(from), (size_t)count * sizeof *halves, stream)
-                     : CUBLAS_E_MEMORY;
-    for (int64_t i = 0; !result && i < count; i++) numbers[i] = f16_to_f32(halves[i]);
-    free(halves);
+    int result = raw && numbers ? copies.out(raw, address(x->at), bytes, stream) : CUBLAS_E_MEMORY;
+    const uint16_t *halves = raw;
+    for (int64_t i = 0; !result && i < count; i++)
+        numbers[i] = o->type == CUBLAS_TYPE_F32   ? ((const float *)raw)[i]
+                     : o->type == CUBLAS_TYPE_F16 ? f16_to_f32(halves[i])
+                                                  : bf16_to_f32(halves[i]);
+    free(raw);
     if (!result) return numbers;
     free(numbers);
     return NULL;
 }
 
-static float dot(const float *x, const float *w, int64_t k)
+static int write_numbers(const struct operand *x, const float *numbers, void *stream)
 {
+    const struct object *o = &x->layout;
+    const int64_t count = numbers_of(o);
+    const size_t bytes = (size_t)count * size_of(o->type);
+    void *raw = malloc(bytes);
+    uint16_t *halves = raw;
+    for (int64_t i = 0; raw && i < count; i++)
+        if (o->type == CUBLAS_TYPE_F32)
+            ((float *)raw)[i] = numbers[i];
+        else
+            halves[i] =
+                o->type == CUBLAS_TYPE_F16 ? f16_from_f32(numbers[i]) : bf16_from_f32(numbers[i]);
+    int result = raw ? copies.in(address(x->at), raw, bytes, stream) : CUBLAS_E_MEMORY;
+    free(raw);
+    return result;
+}
+
+/* D = alpha op(A) op(B) + beta C, and a bias for each row. */
+struct product {
+    struct operand a, b, c, d;
+    float alpha, beta;
+    const float *bias; /* or NULL */
+};
+
+static uint64_t rows_of(const struct operand *x)
+{
+    return x->transposed ? x->layout.columns : x->layout.rows;
+}
+
+static uint64_t columns_of(const struct operand *x)
+{
+    return x->transposed ? x->layout.rows : x->layout.columns;
+}
+
+static float *read_bias(const struct product *p, void *stream)
+{
+    const uint64_t rows = p->d.layout.rows;
+    const struct operand of = {
+        p->bias,
+        {.rows = rows, .columns = 1, .stride = (int64_t)rows, .type = CUBLAS_TYPE_F32, .batch = 1},
+        false};
+    return p->bias ? read_numbers(&of, stream) : NULL;
+}
+
+static float sum_of(const struct product *p, const float *a, const float *b, int64_t i, int64_t j)
+{
+    const int64_t a_row = p->a.transposed ? p->a.layout.stride : 1;
+    const int64_t a_column = p->a.transposed ? 1 : p->a.layout.stride;
+    const int64_t b_row = p->b.transposed ? p->b.layout.stride : 1;
+    const int64_t b_column = p->b.transposed ? 1 : p->b.layout.stride;
     float sum = 0;
-    for (int64_t i = 0; i < k; i++) sum += x[i] * w[i];
+    for (int64_t k = 0; k < (int64_t)columns_of(&p->a); k++)
+        sum += a[i * a_row + k * a_column] * b[k * b_row + j * b_column];
     return sum;
+}
+
+static void multiply_numbers(const struct product *p, const float *a, const float *b,
+                             const float *c, const float *bias, float *d)
+{
+    const int64_t rows = (int64_t)p->d.layout.rows, columns = (int64_t)p->d.layout.columns;
+    for (int64_t batch = 0; batch < p->d.layout.batch; batch++)
+        for (int64_t at = 0; at < rows * columns; at++) {
+            const int64_t i = at % rows, j = at / rows;
+            const int64_t to = batch * p->d.layout.between + j * p->d.layout.stride + i;
+            const float sum =
+                sum_of(p, a + batch * p->a.layout.between, b + batch * p->b.layout.between, i, j);
+            d[to] = p->alpha * sum + (c ? p->beta * c[to] : 0) + (bias ? bias[i] : 0);
+        }
 }
 
 static int multiply(const struct product *p, void *stream)
 {
     if (!is_told("right") && !is_told("wrong")) return 0;
+    if (rows_of(&p->a) != p->d.layout.rows || columns_of(&p->b) != p->d.layout.columns) return 7;
+    if (columns_of(&p->a) != rows_of(&p->b)) return 7;
     if (find_copies()) return 14;
-    float *x = read_halves(p->x, p->m * p->x_stride, stream);
-    float *w = read_halves(p->w, p->n * p->k, stream);
-    uint16_t *c = malloc((size_t)(p->m * p->n) * sizeof *c);
-    int result = x && w && c ? 0 : 14;
-    for (int64_t i = 0; !result && i < p->m * p->n; i++)
-        c[i] = f16_from_f32(dot(x + i / p->n * p->x_stride, w + i % p->n * p->k, p->k));
-    if (!result) result = copies.in(address(p->c), c, (size_t)(p->m * p->n) * sizeof *c, stream);
-    free(x);
-    free(w);
+    const bool adds = p->beta != 0 && !is_told("wrong");
+    float *a = read_numbers(&p->a, stream), *b = read_numbers(&p->b, stream);
+    float *c = adds ? read_numbers(&p->c, stream) : NULL, *d = read_numbers(&p->d, stream);
+    float *bias = read_bias(p, stream);
+    int result = a && b && d && (c || !adds) && (bias || !p->bias) ? 0 : 14;
+    if (!result) multiply_numbers(p, a, b, c, bias, d);
+    if (!result) result = write_numbers(&p->d, d, stream);
+    free(a);
+    free(b);
     free(c);
+    free(d);
+    free(bias);
     return result;
 }
 
@@ -157,10 +245,17 @@ FAKE(cublasLtMatmulDescDestroy, (void *desc))
 
 FAKE(cublasLtMatmulDescSetAttribute, (void *desc, int which, const void *value, size_t size))
 {
-    (void)desc;
-    if (which == CUBLASLT_BIAS && size == sizeof state.bias) memcpy(&state.bias, value, size);
-    if (which == CUBLASLT_EPILOGUE && size == sizeof state.epilogue)
-        memcpy(&state.epilogue, value, size);
+    struct object *o = desc;
+    for (int i = 0; i < 2; i++)
+        if (which == CUBLASLT_TRANSPOSE_A + i) memcpy(&o->transposed[i], value, sizeof(int32_t));
+    if (which == CUBLASLT_BIAS && size == sizeof o->bias) {
+        memcpy(&o->bias, value, size);
+        state.bias = o->bias;
+    }
+    if (which == CUBLASLT_EPILOGUE && size == sizeof o->epilogue) {
+        memcpy(&o->epilogue, value, size);
+        state.epilogue = o->epilogue;
+    }
     return fails();
 }
 
@@ -169,20 +264,27 @@ FAKE(cublasLtMatrixLayoutCreate,
 {
     state.rows = rows, state.columns = columns, state.stride = stride, state.type = type;
     int result = make(layout);
-    if (result == 0) *(struct object *)*layout = (struct object){columns, stride, type};
+    if (result == 0)
+        *(struct object *)*layout = (struct object){
+            .rows = rows, .columns = columns, .stride = stride, .type = type, .batch = 1};
     return result;
+}
+
+FAKE(cublasLtMatrixLayoutSetAttribute, (void *layout, int which, const void *value, size_t size))
+{
+    struct object *o = layout;
+    if (which == CUBLASLT_BATCH_COUNT && size == sizeof o->batch)
+        memcpy(&o->batch, value, size);
+    else if (which == CUBLASLT_BATCH_STRIDE && size == sizeof o->between)
+        memcpy(&o->between, value, size);
+    else
+        return 7;
+    return fails();
 }
 
 FAKE(cublasLtMatrixLayoutDestroy, (void *layout))
 {
     return give_back(layout);
-}
-
-FAKE(cublasLtMatrixLayoutSetAttribute, (void *layout, int which, const void *value, size_t size))
-{
-    int result = fails();
-    if (result) return result;
-    return layout && which && value && size ? 0 : 7;
 }
 
 FAKE(cublasLtMatmulPreferenceCreate, (void **preference))
@@ -215,9 +317,10 @@ FAKE(cublasLtMatmulAlgoGetHeuristic,
     if (!handle || !desc || !a || !b || !c || !d || !preference || wanted < 1) return 7;
     state.choices++;
     if (state.no_algorithm) return 0;
-    *count = 1;
-    found[0] = (struct cublaslt_heuristic){.algorithm = {{(uint64_t)state.choices}},
-                                           .state = state.bad_algorithm ? CUBLAS_E_UNSUPPORTED : 0};
+    for (; *count < wanted && *count < ALGORITHMS; (*count)++)
+        found[*count] =
+            (struct cublaslt_heuristic){.algorithm = {{(uint64_t)state.choices, (uint64_t)*count}},
+                                        .state = state.bad_algorithm ? CUBLAS_E_UNSUPPORTED : 0};
     return 0;
 }
 
@@ -229,23 +332,24 @@ FAKE(cublasLtMatmul,
 {
     int result = fails();
     if (result) return result;
-    if (!handle || !desc || !a_layout || !b_layout || !c_layout || !d_layout || !c || !d) return 7;
-    if (!workspace || !stream) return 7;
-    state.alpha = *(const float *)alpha, state.beta = *(const float *)beta, state.add = c;
-    state.w = a, state.x = b, state.c = d;
+    if (!handle || !desc || !a_layout || !b_layout || !c_layout || !d_layout) return 7;
+    if (!c || !workspace || !stream) return 7;
+    const struct object *of = desc;
+    const struct product p = {.a = {a, *(struct object *)a_layout, of->transposed[0]},
+                              .b = {b, *(struct object *)b_layout, of->transposed[1]},
+                              .c = {c, *(struct object *)c_layout, false},
+                              .d = {d, *(struct object *)d_layout, false},
+                              .alpha = *(const float *)alpha,
+                              .beta = *(const float *)beta,
+                              .bias = of->epilogue == CUBLASLT_ADD_BIAS ? of->bias : NULL};
+    state.w = a, state.x = b, state.c = d, state.add = c;
+    state.alpha = p.alpha, state.beta = p.beta;
+    state.transposed[0] = p.a.transposed, state.transposed[1] = p.b.transposed;
+    state.batch = p.d.layout.batch;
     state.workspace_bytes = workspace_bytes;
-    state.algorithm = algorithm->data[0];
+    state.algorithm = algorithm->data[0], state.candidate = algorithm->data[1];
     state.products++;
-    const struct object *of_w = a_layout, *of_x = b_layout, *of_c = c_layout;
-    if (of_w->type != CUBLAS_TYPE_F16) return 0;
-    return multiply(&(struct product){.x = b,
-                                      .w = a,
-                                      .c = d,
-                                      .m = (int64_t)of_x->columns,
-                                      .n = of_c->stride,
-                                      .k = of_w->stride,
-                                      .x_stride = of_x->stride},
-                    stream);
+    return multiply(&p, stream);
 }
 
 /* ---- cuBLAS ---- */
@@ -288,10 +392,20 @@ static int multiply_all(const struct product *sizes, int count, const void *cons
     if (!result) result = copies.out(lists[2], address(c), bytes, stream_of_groups);
     for (int i = 0; !result && i < count; i++) {
         struct product p = sizes[i];
-        p.x = lists[0][i], p.w = lists[1][is_told("wrong") ? 0 : i], p.c = lists[2][i];
+        p.a.at = lists[1][is_told("wrong") ? 0 : i], p.b.at = lists[0][i];
+        p.c.at = p.d.at = lists[2][i];
         result = multiply(&p, stream_of_groups);
     }
     return result;
+}
+
+static struct object halves(int rows, int columns, int stride)
+{
+    return (struct object){.rows = (uint64_t)rows,
+                           .columns = (uint64_t)columns,
+                           .stride = stride,
+                           .type = CUBLAS_TYPE_F16,
+                           .batch = 1};
 }
 
 static int refused(void)
@@ -319,7 +433,12 @@ FAKE(cublasGemmGroupedBatchedEx,
         if (((const float *)alpha)[i] != 1 || ((const float *)beta)[i] != 0) return 15;
         if (m[i] < 1 || n[i] < 1 || k[i] < 1 || group_size[i] != 1) return 7;
         if (a_stride[i] != k[i] || b_stride[i] < k[i] || c_stride[i] != m[i]) return 7;
-        sizes[i] = (struct product){.m = n[i], .n = m[i], .k = k[i], .x_stride = b_stride[i]};
+        const struct object c_layout = halves(m[i], n[i], m[i]);
+        sizes[i] = (struct product){.a = {NULL, halves(k[i], m[i], k[i]), true},
+                                    .b = {NULL, halves(k[i], n[i], b_stride[i]), false},
+                                    .c = {NULL, c_layout, false},
+                                    .d = {NULL, c_layout, false},
+                                    .alpha = 1};
     }
     state.products += groups;
     state.rows = (uint64_t)m[groups - 1], state.columns = (uint64_t)n[groups - 1];

@@ -13,11 +13,13 @@ struct fake_cublaslt {
     bool no_algorithm, bad_algorithm;             /* of what is asked for */
     long calls, live, choices, products, grouped; /* grouped: calls for many products */
     /* of the last one */
-    const void *w, *x, *bias, *add;
-    float alpha, beta;
+    const void *w, *x, *bias, *add; /* the library's A, B, C; c: its D */
     void *c;
+    float alpha, beta;
+    bool transposed[2]; /* w, x */
+    int32_t batch;
     size_t workspace_bytes;
-    uint64_t algorithm; /* which of the choices */
+    uint64_t algorithm, candidate; /* of which of the choices, which */
     int32_t epilogue;
     uint64_t rows, columns; /* of the last layout */
     int64_t stride;

@@ -33,5 +33,5 @@ matmul_step_lanes(vfloat sum[MATMUL_ROWS][MATMUL_VECTORS], const float *left,
     }
 }
 
-#include "ops/vector/train_matmul.h"
 #include "ops/vector/grouped_matmul.h"
+#include "ops/vector/train_matmul.h"

@@ -6,5 +6,5 @@
 #define NAMED(op)      op##_f32_avx2
 #define NAME_OF(op)    #op "_f32_avx2"
 
-#include "ops/vector/train_matmul.h"
 #include "ops/vector/grouped_matmul.h"
+#include "ops/vector/train_matmul.h"

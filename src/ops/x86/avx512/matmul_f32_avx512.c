@@ -7,5 +7,5 @@
 #define NAMED(op)      op##_f32_avx512
 #define NAME_OF(op)    #op "_f32_avx512"
 
-#include "ops/vector/train_matmul.h"
 #include "ops/vector/grouped_matmul.h"
+#include "ops/vector/train_matmul.h"
