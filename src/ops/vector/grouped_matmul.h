@@ -1,5 +1,6 @@
 /* grouped_matmul and grouped_wgrad: the groups' products one behind the other, each by matmul of
- * ops/vector/train_matmul.h, behind which this is included. */
+ * ops/vector/train_matmul.h, which this includes: its includer sets what that wants. */
+#include "ops/vector/train_matmul.h"
 
 /* What a product of at most `most` rows and columns, along at most `depth`, packs. */
 static size_t grouped_workspace(int64_t most, int64_t depth)
