@@ -62,7 +62,7 @@ const struct op op_add_bias = {
     .reference = reference,
     OP_CASES(cases),
     .make_problem = make_problem,
-    .usual = {.rows = 8192, .dtype = DTYPE_F32, .n = 2880, .groups = 32, .top_k = 4},
+    .usual = {.rows = 8192, .dtype = DTYPE_F32, .n = 2880, .groups = 32},
     .matrices = {{OP_UPDATES, offsetof(struct add_bias_args, y)}},
     .variants = variants,
     .n_variants = N_VARIANTS,

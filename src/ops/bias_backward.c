@@ -75,7 +75,7 @@ const struct op op_bias_backward = {
     .reference = reference,
     OP_CASES(cases),
     .make_problem = make_problem,
-    .usual = {.rows = 8192, .dtype = DTYPE_F32, .n = 2880, .groups = 32, .top_k = 4},
+    .usual = {.rows = 8192, .dtype = DTYPE_F32, .n = 2880, .groups = 32},
     .more_outputs = more_outputs,
     .matrices = {{OP_READS, offsetof(struct bias_backward_args, dy)}},
     .variants = variants,

@@ -71,7 +71,7 @@ const struct op op_grouped_wgrad = {
     .reference = reference,
     OP_CASES(cases),
     .make_problem = make_problem,
-    .usual = {.rows = 8192, .dtype = DTYPE_F32, .n = 2880, .k = 2880, .groups = 32, .top_k = 4},
+    .usual = {.rows = 8192, .dtype = DTYPE_F32, .n = 2880, .k = 2880, .groups = 32},
     .matrices = {{OP_READS, offsetof(struct grouped_wgrad_args, dy)},
                  {OP_READS, offsetof(struct grouped_wgrad_args, x)},
                  {OP_UPDATES, offsetof(struct grouped_wgrad_args, dw)}},
