@@ -75,7 +75,7 @@ struct train_flags {
     TRAIN_FLAG(FLOAT, "warmdown-ratio", "X", "share of the updates in which they fall (default 0.65; 0.4 for 2026-01)", type, f.warmdown_ratio, 0, 1), \
     TRAIN_FLAG(FLOAT, "final-lr-frac", "X", "what is left of them at the end (default 0.05; 0 for 2026-01)", type, f.final_lr_frac, 0, 1), \
     TRAIN_FLAG(STRING, "schedule", "dial|cosine|constant", "how rates fall (default dial: in a line, over the warmdown)", type, f.schedule, 0, 0), \
-    TRAIN_FLAG(INT, "seed", "N", "of the first weights (default 42)", type, f.seed, 0, INT64_MAX)
+    TRAIN_FLAG(INT, "seed", "N", "of the first weights (default 42)", type, f.seed, 0, 1e15)
 /* clang-format on */
 
 void train_flags_init(struct train_flags *flags);

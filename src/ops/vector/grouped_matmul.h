@@ -1,5 +1,5 @@
-/* grouped_matmul and grouped_wgrad: the groups' products one behind the other, each by matmul of
- * ops/vector/train_matmul.h, which this includes: its includer sets what that wants. */
+/* matmul of ops/vector/train_matmul.h, and with it grouped_matmul and grouped_wgrad: the groups'
+ * products one behind the other. */
 #include "ops/vector/train_matmul.h"
 
 /* What a product of at most `most` rows and columns, along at most `depth`, packs. */

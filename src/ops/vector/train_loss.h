@@ -242,7 +242,7 @@ static inline vhalf loss_bf16(vfloat x)
 {
     const vword bits = (vword)x;
     const vword rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
-    const vword nan = (vword)(x != x);
+    const vword nan = (vword)(x != x); /* NOLINT: so of NaN */
     return __builtin_convertvector((nan & (bits >> 16 | 0x40u)) | (~nan & rounded), vhalf);
 }
 

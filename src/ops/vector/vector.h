@@ -98,7 +98,7 @@ static inline vfloat vector_exp(vfloat x)
     p = p * r * r + r + 1.0f;
     vint exponent = ((vint)shifted - (vint)vector_set(magic)) << 23;
     vfloat scaled = (vfloat)((vint)p + exponent);
-    return vector_select(x == x, scaled, x);
+    return vector_select(x == x, scaled, x); /* NOLINT: not so of NaN */
 }
 
 static inline vfloat vector_load_bf16(const uint16_t *p)
