@@ -81,6 +81,18 @@ run 0 model convert -m "$last" -o oss.gguf
 run 0 perplexity -m oss.gguf -f some.txt -c 64 --exact --kv f32 -q --json
 value() { sed -nE 's/.*"perplexity": ([0-9.]+).*/\1/p' "$1"; }
 is "perplexity of the GGUF file" "$(value out)" "$(value folder.json)"
+run 0 model convert -m "$last" --experts mxfp4 --dense q8_0 -o rounded.gguf
+run 0 model info -m rounded.gguf --tensors
+has out '^blk\.1\.ffn_down_exps\.weight +mxfp4 '
+has out '^blk\.1\.attn_q\.weight +q8_0 '
+has out '^blk\.1\.ffn_gate_inp\.weight +f32 '
+run 0 perplexity -m rounded.gguf -f some.txt -c 64 --exact --kv f32 -q --json
+awk -v a="$(value out)" -v b="$(value folder.json)" 'BEGIN { exit !(a != b && a < 1.05 * b && b < 1.05 * a) }' ||
+    fail "perplexity of rounded weights: $(value out), and $(value folder.json) before"
+run 2 model convert -m "$last" --experts q8_0 -o none.gguf
+has err '--experts q8_0 is not mxfp4'
+run 2 model convert -m "$last" --dense q4 -o none.gguf
+has err '--dense q4 is not one of bf16, q8_0, f32'
 
 # ---- a run that goes on ----
 small="-d text.txt --documents paragraphs --tokenizer words.json --depth 2 --aspect-ratio 16 --head-dim 16

@@ -16,6 +16,7 @@
 #include "base/rng.h"
 #include "base/status.h"
 #include "infer/perplexity.h"
+#include "model/requantise.h"
 #include "train/checkpoint.h"
 
 enum { VOCAB = 96, LENGTH = 48, SEQUENCES = 2, ROWS = LENGTH * SEQUENCES };
@@ -31,14 +32,20 @@ static void must(enum sol_status status)
     if (status != SOL_OK) fail_msg("%s", sol_last_error());
 }
 
-static void settle(double balance, struct train_recipe *out)
+static void settle_rounded(double balance, double mxfp4_from, struct train_recipe *out)
 {
     static char *memory; /* flags point into it */
     struct train_flags flags;
     free(memory);
     must(train_flags_parse("test", flags_text, &flags, &memory));
     flags.balance = balance;
+    flags.mxfp4_from = mxfp4_from;
     must(recipe_settle(&flags, VOCAB, out));
+}
+
+static void settle(double balance, struct train_recipe *out)
+{
+    settle_rounded(balance, 1, out);
 }
 
 static struct trainer *create(const struct train_recipe *recipe, bool exact)
@@ -307,6 +314,111 @@ static void test_goes_on(void **state)
     trainer_destroy(b);
 }
 
+/* ---- experts rounded to MXFP4 ---- */
+
+/* What products read of a parameter is its value as MXFP4 has it, or the value itself. */
+static void check_copies(const struct params *p, bool rounded)
+{
+    int copies = 0, changed = 0;
+    for (int i = 0; i < p->count; i++) {
+        const struct param *q = &p->all[i];
+        const int64_t n = q->rows * q->cols;
+        assert_int_equal(q->copy.data != NULL, q->weight.role == ROLE_EXPERT);
+        if (!q->copy.data) continue;
+        void *blocks = malloc(dtype_row_bytes(DTYPE_MXFP4, n));
+        float *wanted = malloc((size_t)n * sizeof *wanted);
+        assert_true(blocks && wanted);
+        memcpy(wanted, q->value.data, (size_t)n * sizeof *wanted);
+        dtype_info(DTYPE_MXFP4)->encode(q->value.data, blocks, n);
+        if (rounded) dtype_info(DTYPE_MXFP4)->decode(blocks, wanted, n);
+        assert_memory_equal(q->copy.data, wanted, (size_t)n * sizeof *wanted);
+        changed += memcmp(wanted, q->value.data, (size_t)n * sizeof *wanted) != 0;
+        copies++;
+        free(blocks);
+        free(wanted);
+    }
+    assert_int_equal(copies, 3 * LAYERS);
+    assert_int_equal(changed > 0, rounded);
+}
+
+static void test_rounding_begins(void **state)
+{
+    (void)state;
+    struct train_recipe recipe;
+    char path[CHECKPOINT_PATH];
+    settle_rounded(0.03, 0.5, &recipe); /* of 20 updates */
+    struct trainer *a = create(&recipe, false), *b = create(&recipe, false);
+    train(a, 0, 9);
+    check_copies(trainer_weights(a), false);
+    train(a, 9, 1); /* behind number 9 those of number 10 are made */
+    check_copies(trainer_weights(a), true);
+    train(a, 10, 3);
+    save(a, &recipe, 13, path);
+    must(checkpoint_load(path, b, true));
+    check_copies(trainer_weights(b), true);
+    const double loss = train(a, 13, 2);
+    assert_true(train(b, 13, 2) == loss);
+    assert_memory_equal(trainer_weights(a)->values, trainer_weights(b)->values,
+                        trainer_weights(a)->value_bytes);
+    trainer_destroy(a);
+    trainer_destroy(b);
+}
+
+/* Gradients and losses are those of a model whose experts are what MXFP4 makes of them; and so is
+ * the model that is converted to it. */
+static void test_rounded_model(void **state)
+{
+    (void)state;
+    struct train_recipe rounded, plain;
+    struct rng rng;
+    struct tokens tokens;
+    struct model_files *files;
+    struct weight_input input = {0}, as_mxfp4;
+    struct requantise types = {.experts = DTYPE_MXFP4, .dense = DTYPE_COUNT};
+    char path[CHECKPOINT_PATH], converted[CHECKPOINT_PATH + 16];
+    double sum = 0;
+    settle_rounded(0.03, 0, &rounded);
+    struct trainer *a = create(&rounded, false);
+    settle(0.03, &plain);
+    struct trainer *b = create(&plain, false);
+    struct params *pa = trainer_weights(a), *pb = trainer_weights(b);
+    rng_seed(&rng, 14);
+    spread_weights(pa, &rng);
+    must(trainer_refresh(a, 0));
+    check_copies(pa, true);
+    draw_tokens(&rng, &tokens);
+    add_gradients(a, &tokens);
+    for (int i = 0; i < pa->count; i++) {
+        const struct param *q = &pa->all[i];
+        memcpy(pb->all[i].value.data, q->copy.data ? q->copy.data : q->value.data,
+               (size_t)matrix_bytes(&q->value));
+    }
+    add_gradients(b, &tokens);
+    for (int i = 0; i < pa->count; i++)
+        assert_memory_equal(pa->all[i].grad.data, pb->all[i].grad.data,
+                            (size_t)matrix_bytes(&pa->all[i].grad));
+    save(a, &rounded, 16, path);
+    snprintf(converted, sizeof converted, "%s_mxfp4", path);
+    must(model_files_open(path, &files));
+    must(weight_input_from_files(files, &input));
+    must(requantise_create(&types, &input, &as_mxfp4));
+    must(convert_to_folder(&as_mxfp4, NULL, converted, 0));
+    requantise_destroy(&types);
+    weight_input_close(&input);
+    model_files_close(files);
+    for (int s = 0; s < SEQUENCES; s++) {
+        int32_t text[LENGTH + 1];
+        memcpy(text, tokens.x + s * LENGTH, sizeof *text * LENGTH);
+        text[LENGTH] = tokens.y[s * LENGTH + LENGTH - 1];
+        sum += nll_of_model(converted, text, LENGTH + 1) / SEQUENCES;
+    }
+    const double ours = evaluate(a, &tokens);
+    if (!(fabs(sum - ours) < 1e-5 * ours))
+        fail_msg("the trainer says %.9g, inference of MXFP4 %.9g", ours, sum);
+    trainer_destroy(a);
+    trainer_destroy(b);
+}
+
 static void test_other_model(void **state)
 {
     (void)state;
@@ -340,7 +452,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gradients),        cmocka_unit_test(test_balance),
         cmocka_unit_test(test_inference_agrees), cmocka_unit_test(test_goes_on),
-        cmocka_unit_test(test_other_model),
+        cmocka_unit_test(test_other_model),      cmocka_unit_test(test_rounding_begins),
+        cmocka_unit_test(test_rounded_model),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

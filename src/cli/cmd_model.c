@@ -40,8 +40,13 @@ static const struct option options[] = {
            1e6),
     OPTION(FLAG, 0, "overwrite", NULL, "replace an existing GGUF file", overwrite, 0, 0),
     OPTION(STRING, 0, "like", "NAME", "synth, fit: a name as behind synth: above", like, 0, 0),
-    OPTION(STRING, 0, "dense", "TYPE",
-           "synth, fit: attention, embedding and head in bf16 (default), q8_0 or f32", dense, 0, 0),
+    OPTION(
+        STRING, 0, "dense", "TYPE",
+        "attention, embedding and head in bf16 (default of synth and fit), q8_0 or f32; convert: "
+        "rounded to that (default: as they are)",
+        dense, 0, 0),
+    OPTION(STRING, 0, "experts", "mxfp4", "convert: experts rounded to that (default: as they are)",
+           experts, 0, 0),
     OPTION(INT, 0, "seed", "N", "synth: of the random numbers (default 1)", seed, 0, 9e18),
     OPTION(INT, 0, "layers", "N", "synth, fit: another number of layers", layers, 1, 1024),
     OPTION(GROUP, 0, "fit", NULL, NULL, json, 0, 0),
@@ -64,6 +69,7 @@ static const struct command_example examples[] = {
     {"sol model check -m gpt-oss-20b.gguf", "whether every number in it is sound", NULL},
     {"sol model convert -m gpt-oss-20b -o converted.gguf", "a folder of safetensors to one file",
      NULL},
+    {"sol model convert -m builtin --dense bf16 -o bf16.gguf", "with other types", NULL},
     {"sol model synth --like tiny --dense q8_0 -o random.gguf", "random weights, with a vocabulary",
      NULL},
     {"sol model fit -m gpt-oss-20b.gguf -c 4096 --device-memory 80",
@@ -77,12 +83,12 @@ static const struct command_spec spec = {
     .name = "model",
     .summary = "show, check, convert or make models, and what they need",
     .arguments = "info|check|convert|synth|fit",
-    .notes =
-        "info     sizes, memory, tensors, keys; reads no weight\n"
-        "check    looks at every number of the file\n"
-        "convert  folder of safetensors to GGUF and back, without loss; splits and merges GGUF\n"
-        "synth    writes a model of random weights in full size, with a vocabulary\n"
-        "fit      memory for weights, cache and buffers; exit status 6 when it is not there",
+    .notes = "info     sizes, memory, tensors, keys; reads no weight\n"
+             "check    looks at every number of the file\n"
+             "convert  folder of safetensors to GGUF and back; splits and merges GGUF; without\n"
+             "         loss but where --experts or --dense round\n"
+             "synth    writes a model of random weights in full size, with a vocabulary\n"
+             "fit      memory for weights, cache and buffers; exit status 6 when it is not there",
     .examples = examples,
     .options = options,
 };
@@ -329,7 +335,10 @@ static int run(int argc, char **argv)
     if (!cli_parse(&spec, argc, argv, &o, args, &n_args, &exit_status)) return exit_status;
     for (size_t i = 0; n_args == 1 && i < sizeof tools / sizeof *tools; i++) {
         if (strcmp(args[0], tools[i].name) != 0) continue;
-        bool made_up = o.like || o.dense || o.layers || o.seed >= 0;
+        const bool converts = tools[i].run == model_tool_convert;
+        bool made_up = o.like || (o.dense && !converts) || o.layers || o.seed >= 0;
+        if (o.experts && !converts)
+            return cli_fail(status_set(SOL_E_ARGUMENT, "--experts is for sol model convert"));
         if (made_up && !tools[i].makes_up)
             return cli_fail(status_set(SOL_E_ARGUMENT,
                                        "--like, --dense, --layers and --seed describe a model for "

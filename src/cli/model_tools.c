@@ -15,6 +15,7 @@
 #include "infer/fit.h"
 #include "model/check.h"
 #include "model/convert.h"
+#include "model/requantise.h"
 #include "model/source.h"
 #include "model/upload.h"
 #include "store/store_json.h"
@@ -135,8 +136,23 @@ static enum sol_status read_vocabulary(const struct model_files *files, struct v
     return SOL_OK;
 }
 
+/* What --experts and --dense ask for. */
+static enum sol_status find_types(const struct model_options *o, struct requantise *r)
+{
+    r->experts = r->dense = DTYPE_COUNT;
+    if (o->experts && (!dtype_from_name(o->experts, &r->experts) || r->experts != DTYPE_MXFP4))
+        return status_set(SOL_E_ARGUMENT, "--experts %s is not mxfp4", o->experts);
+    if (!o->dense) return SOL_OK;
+    const bool known = dtype_from_name(o->dense, &r->dense);
+    if (known && (r->dense == DTYPE_BF16 || r->dense == DTYPE_Q8_0 || r->dense == DTYPE_F32))
+        return SOL_OK;
+    return status_set(SOL_E_ARGUMENT, "--dense %s is not one of bf16, q8_0, f32", o->dense);
+}
+
 enum sol_status model_tool_convert(const struct model_options *o)
 {
+    struct requantise rounded = {0};
+    struct weight_input as_asked = {0};
     struct model_files *files = NULL;
     struct vocabulary *vocabulary = NULL;
     struct weight_input input = {0};
@@ -144,10 +160,13 @@ enum sol_status model_tool_convert(const struct model_options *o)
     if (source_synth(o->model))
         return status_set(SOL_E_ARGUMENT, "'%s' is made up; sol model synth writes it", o->model);
     SOL_TRY(output_kind(o, &folder)); /* before anything that takes long */
+    SOL_TRY(find_types(o, &rounded));
     SOL_TRY(model_files_open(o->model, &files));
     enum sol_status status = read_vocabulary(files, &vocabulary);
     if (status == SOL_OK) status = weight_input_from_files(files, &input);
-    if (status == SOL_OK) status = write_model(o, &input, vocabulary);
+    if (status == SOL_OK) status = requantise_create(&rounded, &input, &as_asked);
+    if (status == SOL_OK) status = write_model(o, &as_asked, vocabulary);
+    requantise_destroy(&rounded);
     weight_input_close(&input);
     vocabulary_destroy(vocabulary);
     model_files_close(files);

@@ -13,7 +13,8 @@ struct model_options {
     const char *output, *format;
     bool overwrite;
     double split_gib;
-    const char *like, *dense; /* synth */
+    const char *experts;      /* convert */
+    const char *like, *dense; /* synth; dense: convert too */
     int64_t seed, layers;
     int64_t context, batch, sequences, positions; /* fit */
     const char *kv;

@@ -25,11 +25,11 @@ static void reference(const struct op_context *context, const void *args)
 static void make_problem(struct case_maker *c, const struct op_problem *p, void *args)
 {
     enum { EXPERTS = 9 };
-    const int64_t top_k = p->top_k ? p->top_k : 1, tokens = p->rows / top_k, m = tokens * top_k;
+    const int64_t tokens = p->rows, m = tokens * p->top_k;
     *(struct gather_rows_args *)args = (struct gather_rows_args){
         .m = m,
         .n = p->n,
-        .rows = case_routing(c, tokens, EXPERTS, top_k).token_of_row,
+        .rows = case_routing(c, tokens, EXPERTS, p->top_k).token_of_row,
         .x = case_rows(c, tokens, p->n, 1.0f),
         .y = case_output(c, m, p->n),
     };
@@ -37,13 +37,15 @@ static void make_problem(struct case_maker *c, const struct op_problem *p, void 
 
 /* rows, n, of a token */
 static const struct case_shape cases[] = {
-    {6, {4, 1, 20}, {0, 1, 300}, {0}, {0}, {1, 1, 4}, {0}, DTYPE_F32}};
+    {6, {0, 1, 20}, {0, 1, 300}, {0}, {0}, {1, 1, 4}, {0}, DTYPE_F32}};
 
 static void problem(const void *args, struct op_problem *out)
 {
     const struct gather_rows_args *a = args;
-    *out = (struct op_problem){
-        .rows = a->m, .dtype = a->y.dtype, .n = a->n, .top_k = a->x.rows ? a->m / a->x.rows : 0};
+    *out = (struct op_problem){.rows = a->x.rows,
+                               .dtype = a->y.dtype,
+                               .n = a->n,
+                               .top_k = a->x.rows ? a->m / a->x.rows : 0};
 }
 
 const struct op op_gather_rows = {
@@ -56,7 +58,7 @@ const struct op op_gather_rows = {
     .reference = reference,
     OP_CASES(cases),
     .make_problem = make_problem,
-    .usual = {.rows = 8192, .dtype = DTYPE_F32, .n = 2880, .top_k = 1},
+    .usual = {.rows = 2048, .dtype = DTYPE_F32, .n = 2880, .top_k = 4},
     .matrices = {{OP_READS, offsetof(struct gather_rows_args, x)},
                  {OP_WRITES, offsetof(struct gather_rows_args, y)}},
     .variants = variants,

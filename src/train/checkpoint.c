@@ -143,6 +143,7 @@ static void add_arch_flags(json_t *out, const struct train_flags *f)
     json_object_set_new(out, "expert-width", json_integer((json_int_t)f->expert_width));
     json_object_set_new(out, "sliding-window", json_integer((json_int_t)f->sliding_window));
     json_object_set_new(out, "balance", number(f->balance));
+    json_object_set_new(out, "mxfp4-from", number(f->mxfp4_from));
 }
 
 /* Settled flags: whatever a recipe's defaults may become, a run goes on with its own. */
@@ -360,8 +361,12 @@ enum sol_status checkpoint_load(const char *path, struct trainer *t, bool with_s
 {
     char file[CHECKPOINT_PATH];
     struct safetensors *from;
+    struct checkpoint *c;
+    SOL_TRY(checkpoint_open(path, &c));
+    const int64_t step = c->step;
+    checkpoint_close(c);
     enum sol_status status = load_values(path, t);
-    if (status == SOL_OK) status = trainer_refresh(t);
+    if (status == SOL_OK) status = trainer_refresh(t, step);
     if (status != SOL_OK || !with_states) return status;
     SOL_TRY(safetensors_open(file_in(path, "optimizer.safetensors", file), &from));
     status = load_states(from, t);

@@ -14,6 +14,7 @@ void train_flags_init(struct train_flags *flags)
                                   .aspect_ratio = 64,
                                   .max_seq_len = 2048,
                                   .balance = NAN,
+                                  .mxfp4_from = NAN,
                                   .num_iterations = -1,
                                   .target_flops = -1,
                                   .target_param_data_ratio = NAN,

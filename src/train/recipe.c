@@ -58,6 +58,7 @@ static void fill_gpt_oss(struct train_flags *f)
     fill_integer(&f->expert_width, (f->width * 3 / 4 + 31) / 32 * 32);
     fill_integer(&f->sliding_window, 128);
     if (isnan(f->balance)) f->balance = 0.03;
+    if (isnan(f->mxfp4_from)) f->mxfp4_from = 1;
 }
 
 /* Flags that say nothing about the model that is asked for. */
@@ -73,7 +74,8 @@ static enum sol_status check_arch(const struct train_flags *f)
                  {"top-k", f->top_k},
                  {"expert-width", f->expert_width},
                  {"sliding-window", f->sliding_window},
-                 {"balance", !isnan(f->balance)}};
+                 {"balance", !isnan(f->balance)},
+                 {"mxfp4-from", !isnan(f->mxfp4_from)}};
     const bool gpt_oss = strcmp(f->arch, "gpt-oss") == 0;
     for (size_t i = 0; !gpt_oss && i < sizeof flags / sizeof *flags; i++)
         if (flags[i].given)
@@ -307,6 +309,7 @@ enum sol_status recipe_settle(const struct train_flags *flags, int64_t vocab,
     else
         SOL_TRY(set_config(f, f->depth, vocab, r->january, &r->config));
     r->balance = r->gpt_oss ? f->balance : 0;
+    r->mxfp4 = r->gpt_oss && f->mxfp4_from < 1;
     count(r);
     r->device_batch = f->device_batch_size > 0 ? f->device_batch_size : 0;
     r->clip = f->grad_clip;
@@ -395,4 +398,9 @@ struct train_rates recipe_rates(const struct train_recipe *r, int64_t step)
         .decay = r->matrix_decay * 0.5 * (1 + cos(M_PI * (double)step / (double)r->iterations)),
     };
     return rates;
+}
+
+bool recipe_rounds(const struct train_recipe *r, int64_t step)
+{
+    return r->mxfp4 && (double)step >= r->flags.mxfp4_from * (double)r->iterations;
 }

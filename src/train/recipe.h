@@ -35,6 +35,7 @@ struct train_recipe {
     double matrix_lr, matrix_decay, muon_beta2;
     double clip;    /* largest norm of the gradients, 0: any */
     double balance; /* weight of the loss that spreads tokens over experts, 0: there is none */
+    bool mxfp4;     /* experts are rounded to it at some time (recipe_rounds) */
     /* counts */
     int64_t parameters, scaling_parameters; /* all; those that the horizon is for, of experts those
                                                that a token has */
@@ -60,5 +61,8 @@ struct train_rates {
     double momentum, decay; /* of Muon */
 };
 struct train_rates recipe_rates(const struct train_recipe *recipe, int64_t step);
+/* Whether at update `step` products read experts rounded to MXFP4; gradients are those of what they
+ * read (Bengio et al., arXiv 1308.3432). */
+bool recipe_rounds(const struct train_recipe *recipe, int64_t step);
 
 #endif

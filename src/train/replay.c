@@ -261,7 +261,7 @@ static enum sol_status set_up(struct replay *r)
     SOL_TRY(make_trainer(r, &r->recipe, r->x.sequences, &r->trainer));
     SOL_TRY(trainer_init(r->trainer));
     SOL_TRY(params_load(trainer_weights(r->trainer), trainer_stream(r->trainer), r->init));
-    SOL_TRY(trainer_refresh(r->trainer));
+    SOL_TRY(trainer_refresh(r->trainer, 0));
     SOL_TRY(make_evaluator(r));
     r->losses = calloc((size_t)r->steps, sizeof *r->losses);
     r->nll = calloc((size_t)(r->eval_x.sequences * r->eval_x.length) + 1, sizeof *r->nll);
@@ -294,7 +294,7 @@ static enum sol_status bring_weights(struct replay *r)
         free(numbers);
         SOL_TRY(status);
     }
-    return trainer_refresh(r->evaluator);
+    return trainer_refresh(r->evaluator, 0);
 }
 
 static double mean_nll(const struct replay *r)

@@ -109,7 +109,7 @@ static void build(const struct trainer *t, enum list list, struct plan *plan)
     if (list == MICRO || list == EVALUATION) pass_forward(plan, &pass);
     if (list == MICRO) pass_backward(plan, &pass);
     if (list == UPDATE) update_build(plan, &update);
-    if (list == COPIES) update_copies(plan, t->weights);
+    if (list == COPIES) update_copies(plan, t->weights, &t->small->rates.round);
 }
 
 static enum sol_status make_plan(const struct trainer *t, enum list list, bool dry,
@@ -451,15 +451,18 @@ struct plan *trainer_update_plan(struct trainer *t)
 
 /* ---- steps ---- */
 
-enum sol_status trainer_refresh(struct trainer *t)
+enum sol_status trainer_refresh(struct trainer *t, int64_t step)
 {
+    const float round = recipe_rounds(t->recipe, step);
+    SOL_TRY(put(t, &t->small->rates.round, &round, sizeof round));
+    SOL_TRY(trainer_wait(t)); /* it is this function's */
     return plan_run(t->copies, &t->context, false, NULL);
 }
 
 enum sol_status trainer_init(struct trainer *t)
 {
     SOL_TRY(params_init(t->weights, t->recipe, t->context.stream));
-    return trainer_refresh(t);
+    return trainer_refresh(t, 0);
 }
 
 enum sol_status trainer_check(const struct trainer *t, const struct micro_batch *batch)

@@ -44,8 +44,8 @@ struct plan *trainer_update_plan(struct trainer *trainer);
 
 /* Sets first values, and all else to zero. */
 enum sol_status trainer_init(struct trainer *trainer);
-/* After values were written from outside. */
-enum sol_status trainer_refresh(struct trainer *trainer);
+/* After values were written from outside, before update number `step`. */
+enum sol_status trainer_refresh(struct trainer *trainer, int64_t step);
 
 /* x and y [sequences][length]; y -1 has no target. */
 struct micro_batch {

@@ -79,12 +79,12 @@ static void muon(struct plan *plan, const struct update *u, int index)
 
 static void copy(struct plan *plan, struct matrix from, struct matrix to)
 {
-    if (to.data)
+    if (to.data && to.dtype == DTYPE_BF16)
         plan_call(plan, &op_convert,
                   &(struct convert_args){.m = to.rows, .n = to.cols, .from = from, .to = to});
 }
 
-void update_copies(struct plan *plan, const struct params *p)
+void update_copies(struct plan *plan, const struct params *p, const float *round)
 {
     for (int i = 0; i < p->n_stacks; i++) {
         const struct param *first = &p->all[p->stacks[i].first];
@@ -93,6 +93,17 @@ void update_copies(struct plan *plan, const struct params *p)
     }
     for (int i = 0; i < p->count; i++)
         if (p->all[i].group != GROUP_MATRIX) copy(plan, p->all[i].value, p->all[i].copy);
+    for (int i = 0; i < p->count; i++) {
+        const struct param *q = &p->all[i];
+        if (q->copy.data && q->copy.dtype == DTYPE_F32)
+            plan_call(plan, &op_round_blocks,
+                      &(struct round_blocks_args){.m = q->rows,
+                                                  .n = q->cols,
+                                                  .format = DTYPE_MXFP4,
+                                                  .on = round,
+                                                  .from = q->value,
+                                                  .to = q->copy});
+    }
 }
 
 void update_build(struct plan *plan, const struct update *u)
@@ -101,7 +112,7 @@ void update_build(struct plan *plan, const struct update *u)
     for (int i = 0; i < u->params->count; i++)
         if (u->params->all[i].group != GROUP_MATRIX) adamw(plan, u, &u->params->all[i]);
     for (int i = 0; i < u->params->n_stacks; i++) muon(plan, u, i);
-    update_copies(plan, u->params);
+    update_copies(plan, u->params, &u->rates->round);
 }
 
 void update_rates_at(const struct train_recipe *r, const struct params *p, int64_t step,
@@ -109,7 +120,7 @@ void update_rates_at(const struct train_recipe *r, const struct params *p, int64
 {
     const struct train_rates rates = recipe_rates(r, step);
     const double t = (double)(step + 1);
-    *out = (struct update_rates){0};
+    *out = (struct update_rates){.round = recipe_rounds(r, step + 1)};
     for (int g = 0; g < GROUP_MATRIX; g++) {
         const struct adamw_rates *a = &r->adamw[g];
         out->adamw[g] = (struct adamw_step){.lr = (float)(a->lr * rates.lr),

@@ -13,6 +13,7 @@ enum { STACKS_MAX = 16 };
 struct update_rates {
     struct adamw_step adamw[GROUP_MATRIX];
     struct muon_step muon[STACKS_MAX];
+    float round; /* not 0: experts that products read are rounded, from the next step on */
 };
 
 struct update {
@@ -27,7 +28,7 @@ struct update {
 enum sol_status
 update_check(const struct params *params); /* whether there is room for its stacks */
 /* The copies that products read alone: after weights were written. */
-void update_copies(struct plan *plan, const struct params *params);
+void update_copies(struct plan *plan, const struct params *params, const float *round);
 void update_build(struct plan *plan, const struct update *update);
 /* Of update `step`, from 0. */
 void update_rates_at(const struct train_recipe *recipe, const struct params *params, int64_t step,

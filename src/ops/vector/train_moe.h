@@ -213,3 +213,52 @@ const struct op_variant NAMED(gather_rows_backward) = {.name = NAME_OF(gather_ro
                                                        .summary = "tokens in parallel",
                                                        .needs = NEEDS,
                                                        .run = gather_rows_backward_run};
+
+/* ---- round_blocks ---- */
+
+struct round_work {
+    const struct round_blocks_args *args;
+    char *rows; /* [workers] of a row in the format */
+    size_t row_bytes;
+};
+
+static void round_blocks_rows(void *arg, int64_t begin, int64_t end, int worker)
+{
+    const struct round_work *w = arg;
+    const struct round_blocks_args *a = w->args;
+    char *row = w->rows + (size_t)worker * w->row_bytes;
+    for (int64_t i = begin; i < end; i++) {
+        const float *from = matrix_floats(&a->from) + i * a->n;
+        float *to = matrix_floats(&a->to) + i * a->n;
+        if (*a->on == 0) {
+            memcpy(to, from, sizeof *to * (size_t)a->n);
+            continue;
+        }
+        dtype_info(a->format)->encode(from, row, a->n);
+        dtype_info(a->format)->decode(row, to, a->n);
+    }
+}
+
+/* Rows of different workers in lines of their own. */
+static size_t round_row_bytes(const struct round_blocks_args *a)
+{
+    return (dtype_row_bytes(a->format, a->n) + 63) / 64 * 64;
+}
+
+static size_t round_blocks_workspace(const void *args, int workers)
+{
+    return round_row_bytes(args) * (size_t)workers;
+}
+
+static void round_blocks_run(const struct op_context *context, const void *args)
+{
+    const struct round_blocks_args *a = args;
+    struct round_work w = {a, context->workspace, round_row_bytes(a)};
+    pool_for(context->pool, a->m, rows_per_job(8 * a->n), round_blocks_rows, &w);
+}
+
+const struct op_variant NAMED(round_blocks) = {.name = NAME_OF(round_blocks),
+                                               .summary = "rows in parallel",
+                                               .needs = NEEDS,
+                                               .workspace = round_blocks_workspace,
+                                               .run = round_blocks_run};

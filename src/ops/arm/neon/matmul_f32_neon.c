@@ -1,4 +1,4 @@
-/* matmul and its grouped forms, of ops/vector/train_matmul.h for NEON. */
+/* matmul and its grouped forms, of ops/vector/grouped_matmul.h for NEON. */
 #include <arm_neon.h>
 
 #define MATMUL_ROWS    8 /* 24 sums, 3 vectors and 2 of the other factor of 32 registers */

@@ -1,4 +1,4 @@
-/* matmul and its grouped forms, of ops/vector/train_matmul.h for AVX2. */
+/* matmul and its grouped forms, of ops/vector/grouped_matmul.h for AVX2. */
 #define MATMUL_ROWS    6 /* 12 sums, 2 vectors and the other factor of 16 registers */
 #define MATMUL_VECTORS 2
 #define LANES          8

@@ -1,4 +1,4 @@
-/* matmul and its grouped forms, of ops/vector/train_matmul.h for AVX-512. */
+/* matmul and its grouped forms, of ops/vector/grouped_matmul.h for AVX-512. */
 #define MATMUL_ROWS                                                                                \
     12 /* 24 sums and 2 vectors of 32 registers; the other factor comes from memory */
 #define MATMUL_VECTORS 2
