@@ -128,6 +128,38 @@ for packing in stream bestfit; do
         is "outputs" "$(head -c 6 out)" "after "
     }
 done
+
+# ---- fine-tuning: weights of a checkpoint, answers alone are learnt ----
+for i in 1 2 3 4 5 6 7 8; do
+    printf '{"segments": [{"text": "How many of the %s%s?", "label": false}, {"text": " Seven pears.", "label": true}]}\n' \
+        kernel "$i"
+done >talk.jsonl
+tune="-d talk.jsonl --val talk.jsonl --init-from whole/step_000012 --device-batch-size 4 --total-batch-size 128
+    --matrix-lr 0.2 --embedding-lr 1 --unembedding-lr 0.1 --warmup-steps 2 --schedule cosine --eval-every 100"
+# shellcheck disable=SC2086
+{
+    run 0 train $tune --num-iterations $((updates / 2)) --save-every 2 -o tuned
+    has out "^$((updates / 2)) updates of 128 tokens, from whole/step_000012\$"
+    last=tuned/step_$(printf %06d $((updates / 2)))
+    cmp -s whole/step_000012/tokenizer.json "$last/tokenizer.json" || fail "another vocabulary"
+    run 0 run -m "$last" -p "How many of the kernel3?" -n 4 --greedy -t 1 -q
+    [ $updates -lt 60 ] || has out '^ Seven pears'
+    # of a row's conversations whole answers are learnt, and nothing else
+    run 0 tok encode --vocab words.json --text " Seven pears."
+    is "targets beside whole answers" \
+        $(($(sed -nE 's/.*"val_targets":([0-9]+).*/\1/p' tuned/log.jsonl | head -n 1) % $(wc -w <out))) 0
+    mkdir again_tuned
+    cp -r tuned/step_000002 again_tuned
+    run 0 train -d talk.jsonl --val talk.jsonl --resume -o again_tuned -q -t 1 --eval-every 100
+    cmp -s "$last/model.safetensors" "again_tuned/${last#tuned/}/model.safetensors" || fail "another model after --resume"
+    refused 2 'the model is that of --init-from: leave --depth out' $tune --depth 3 --num-iterations 2
+    refused 2 '--init-from wants --num-iterations' $tune
+    refused 2 '--init-from is for a new run' $tune --resume -o tuned
+    refused 3 "'none/train.json'.*No such file" $tune --num-iterations 2 --init-from none
+    echo '{"segments": [{"text": "no label"}]}' >wrong.jsonl
+    refused 4 "'wrong.jsonl', line 1: a segment has no" $tune --num-iterations 2 -d wrong.jsonl --val talk.jsonl
+}
+
 cp whole/log.jsonl before
 # shellcheck disable=SC2086
 refused 2 "'whole' has checkpoints; --resume goes on from the last one" $small -o whole

@@ -690,7 +690,7 @@ static void spoil_run(const struct train_recipe *recipe, const struct corpus *co
     const struct train_run_params params = {.recipe = recipe,
                                             .trainer = t,
                                             .corpus = corpus,
-                                            .stream = true,
+                                            .packing = PACKING_STREAM,
                                             .out = out,
                                             .save_every = 2,
                                             .on_step = spoil,

@@ -106,6 +106,20 @@ static const char *write_random_tokens(const char *name, int n, int longest)
     return path;
 }
 
+/* Documents of an asked and a given part. */
+static const char *write_segments(const char *name, int n)
+{
+    char text[20000];
+    size_t at = 0;
+    for (int i = 0; i < n; i++)
+        at += (size_t)snprintf(
+            text + at, sizeof text - at,
+            "{\"segments\": [{\"text\": \"<|startoftext|>%.*s\", \"label\": false}, "
+            "{\"label\": true, \"text\": \"%.*s\"}]}\n",
+            i * 13 % 40, prose, 1 + i * 37 % 80, prose);
+    return write_text(name, text);
+}
+
 /* Lines with the prose's sentences in another order each; long enough to be read in parts. */
 static const char *write_long_text(const char *name, size_t size)
 {
@@ -245,6 +259,46 @@ static void test_documents(void **state)
 }
 
 /* Which texts are for training and which for validation. */
+/* Labels go with tokens, control tokens are read, and nothing is put before. */
+static void test_segments(void **state)
+{
+    (void)state;
+    struct corpus *c = open_path(write_text(
+        "talk.jsonl", "{\"segments\": [{\"text\": \"<|startoftext|>Is it so?\", \"label\": false},"
+                      " {\"text\": \" It is.\", \"label\": true}]}\n"));
+    struct corpus_cursor at = corpus_start(c);
+    struct corpus_document d;
+    struct token_list ids = {0}, asked = {0}, given = {0};
+    assert_true(corpus_info(c).segments);
+    assert_int_equal(corpus_next(c, 0, &at, &d), SOL_OK);
+    assert_int_equal(corpus_encode(c, &d, NULL, &ids), SOL_OK);
+    assert_int_equal(tokenizer_encode(tokenizer, "<|startoftext|>Is it so?", 24, true, &asked),
+                     SOL_OK);
+    assert_int_equal(tokenizer_encode(tokenizer, " It is.", 7, true, &given), SOL_OK);
+    assert_int_equal(asked.ids[0], tokenizer_bos(tokenizer));
+    assert_int_equal(ids.count, asked.count + given.count);
+    for (size_t i = 0; i < asked.count; i++) assert_int_equal(ids.ids[i], ~asked.ids[i]);
+    for (size_t i = 0; i < given.count; i++)
+        assert_int_equal(ids.ids[asked.count + i], given.ids[i]);
+    token_list_free(&asked);
+    token_list_free(&given);
+    corpus_close(c);
+
+    static const char *const bad[] = {"{\"segments\": 3}", "{\"segments\": [3]}",
+                                      "{\"segments\": [{\"text\": \"a\"}]}",
+                                      "{\"segments\": [{\"label\": true, \"text\": 1}]}",
+                                      "{\"segments\": [{\"label\": 1, \"text\": \"a\"}]}"};
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        c = open_path(write_text("bad.jsonl", bad[i]));
+        at = corpus_start(c);
+        assert_int_equal(corpus_next(c, 0, &at, &d), SOL_OK);
+        assert_int_equal(corpus_encode(c, &d, NULL, &ids), SOL_E_FORMAT);
+        assert_non_null(strstr(sol_last_error(), "bad.jsonl', line 1: "));
+        corpus_close(c);
+    }
+    token_list_free(&ids);
+}
+
 static void test_validation(void **state)
 {
     (void)state;
@@ -529,7 +583,8 @@ static void test_stream(void **state)
     (void)state;
     json_t *list = json_pack("[i, i, i, i, i]", 3, 1, 40, 7, 2);
     struct lengths lengths = {.list = list}, again = lengths;
-    struct packing_options o = {PACKING_STREAM, 9, 0, 0, give_document, &lengths};
+    struct packing_options o = {
+        .kind = PACKING_STREAM, .row = 9, .source = give_document, .arg = &lengths};
     struct packing *p;
     int32_t row[9];
     struct packed_document d = {0};
@@ -550,6 +605,55 @@ static void test_stream(void **state)
     }
     assert_int_equal(packing_counts(p).cut, 0);
     free(d.ids);
+    packing_destroy(p);
+    json_decref(list);
+}
+
+/* Rows are whole documents and then filling; of one longer than a row, its beginning. */
+static void test_pad(void **state)
+{
+    (void)state;
+    enum { ROW = 30, ROWS = 400, PAD = 7 };
+    struct rng rng;
+    rng_seed(&rng, 5);
+    json_t *list = json_array();
+    for (int i = 0; i < 97; i++)
+        json_array_append_new(list, json_integer(rng_range(&rng, 1, i % 10 ? 20 : 45)));
+    struct lengths lengths = {.list = list};
+    struct packing_options o = {.kind = PACKING_PAD,
+                                .row = ROW,
+                                .pad = PAD,
+                                .buffer = 12,
+                                .refill = 5,
+                                .source = give_document,
+                                .arg = &lengths};
+    struct packing *p;
+    int32_t row[ROW];
+    size_t kept = 0, padded = 0, cut = 0;
+    assert_int_equal(packing_create(&o, &p), SOL_OK);
+    for (int r = 0; r < ROWS; r++) {
+        size_t at = 0;
+        assert_int_equal(packing_row(p, row), SOL_OK);
+        while (at < ROW && row[at] != ~PAD) {
+            const size_t document = (size_t)row[at] / 4096;
+            size_t n = (size_t)json_integer_value(json_array_get(list, document));
+            if (n > ROW) {
+                assert_int_equal(at, 0);
+                cut += n - ROW;
+                n = ROW;
+            }
+            assert_true(at + n <= ROW);
+            for (size_t i = 0; i < n; i++) assert_int_equal(row[at++], 4096 * document + i);
+            kept += n;
+        }
+        for (; at < ROW; at++, padded++) assert_int_equal(row[at], ~PAD);
+    }
+    const struct packing_counts counts = packing_counts(p);
+    assert_true(padded > 0 && cut > 0);
+    assert_int_equal(counts.padding, padded);
+    assert_int_equal(counts.cut, cut);
+    assert_int_equal(kept + padded, ROW * ROWS);
+    assert_int_equal(counts.documents, lengths.next);
     packing_destroy(p);
     json_decref(list);
 }
@@ -581,7 +685,7 @@ static void check_batch(const struct train_batch *b, int64_t vocab)
     int64_t n = b->rows * b->tokens;
     for (int64_t i = 0; i < n; i++) {
         assert_in_range(b->x[i], 0, vocab - 1);
-        if (i % b->tokens < b->tokens - 1) assert_int_equal(b->y[i], b->x[i + 1]);
+        if (i % b->tokens < b->tokens - 1 && b->y[i] != -1) assert_int_equal(b->y[i], b->x[i + 1]);
         assert_in_range(b->order[i], 0, n - 1);
         if (i == 0) continue;
         int32_t before = b->order[i - 1], now = b->order[i];
@@ -630,15 +734,13 @@ static void check_kept(const struct train_batch *b, int64_t first_row, const int
 static const struct {
     enum packing_kind packing;
     int file;
-} kinds[] = {{PACKING_BEST_FIT, 0},
-             {PACKING_STREAM, 0},
-             {PACKING_BEST_FIT, 1},
-             {PACKING_STREAM, 1},
-             {PACKING_STREAM, 2}};
+} kinds[] = {{PACKING_BEST_FIT, 0}, {PACKING_STREAM, 0}, {PACKING_BEST_FIT, 1}, {PACKING_STREAM, 1},
+             {PACKING_STREAM, 2},   {PACKING_PAD, 3},    {PACKING_STREAM, 3}};
 
-/* Token file, lines of JSON, and a text that is read in parts. */
+/* Token file, lines of JSON, a text that is read in parts, and segments. */
 static struct corpus *kind_corpus(int file)
 {
+    if (file == 3) return open_path(write_segments("segments.jsonl", 90));
     if (file == 0) return open_path(write_random_tokens("random.bin", 300, 40));
     if (file == 2) return open_path(write_long_text("long.txt", 600000));
     char text[20000];
@@ -941,13 +1043,22 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_documents),       cmocka_unit_test(test_validation),
-        cmocka_unit_test(test_parts),           cmocka_unit_test(test_token_files),
-        cmocka_unit_test(test_refused),         cmocka_unit_test(test_best_fit),
-        cmocka_unit_test(test_stream),          cmocka_unit_test(test_rows_are_global),
-        cmocka_unit_test(test_positions),       cmocka_unit_test(test_wrong_positions),
-        cmocka_unit_test(test_epochs),          cmocka_unit_test(test_errors_arrive),
-        cmocka_unit_test(test_refused_loaders), cmocka_unit_test(test_closing),
+        cmocka_unit_test(test_documents),
+        cmocka_unit_test(test_segments),
+        cmocka_unit_test(test_pad),
+        cmocka_unit_test(test_validation),
+        cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_token_files),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_best_fit),
+        cmocka_unit_test(test_stream),
+        cmocka_unit_test(test_rows_are_global),
+        cmocka_unit_test(test_positions),
+        cmocka_unit_test(test_wrong_positions),
+        cmocka_unit_test(test_epochs),
+        cmocka_unit_test(test_errors_arrive),
+        cmocka_unit_test(test_refused_loaders),
+        cmocka_unit_test(test_closing),
         cmocka_unit_test(test_bits_per_byte),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -34,10 +34,10 @@ static void must(enum sol_status status)
 
 static void settle_rounded(double balance, double mxfp4_from, struct train_recipe *out)
 {
-    static char *memory; /* flags point into it */
-    struct train_flags flags;
-    free(memory);
-    must(train_flags_parse("test", flags_text, &flags, &memory));
+    static char *memory; /* flags of all recipes point into it */
+    static struct train_flags parsed;
+    if (!memory) must(train_flags_parse("test", flags_text, &parsed, &memory));
+    struct train_flags flags = parsed;
     flags.balance = balance;
     flags.mxfp4_from = mxfp4_from;
     must(recipe_settle(&flags, VOCAB, out));
@@ -304,7 +304,7 @@ static void test_goes_on(void **state)
     assert_int_equal(again.config.window, 9);
     assert_true(again.balance == recipe.balance && again.matrix_decay == recipe.matrix_decay);
     checkpoint_close(checkpoint);
-    must(checkpoint_load(path, b, true));
+    must(checkpoint_load(path, b, 5, true));
     const double loss = train(a, 5, 3), other = train(b, 5, 3);
     const struct params *pa = trainer_weights(a), *pb = trainer_weights(b);
     assert_true(loss == other);
@@ -354,7 +354,7 @@ static void test_rounding_begins(void **state)
     check_copies(trainer_weights(a), true);
     train(a, 10, 3);
     save(a, &recipe, 13, path);
-    must(checkpoint_load(path, b, true));
+    must(checkpoint_load(path, b, 13, true));
     check_copies(trainer_weights(b), true);
     const double loss = train(a, 13, 2);
     assert_true(train(b, 13, 2) == loss);
@@ -428,7 +428,7 @@ static void test_other_model(void **state)
     recipe.config.n_experts = 5;
     struct trainer *t = create(&recipe, false);
     must(checkpoint_path(folder, 5, path)); /* of test_goes_on */
-    assert_int_equal(checkpoint_load(path, t, false), SOL_E_FORMAT);
+    assert_int_equal(checkpoint_load(path, t, 0, false), SOL_E_FORMAT);
     assert_non_null(strstr(sol_last_error(), "is not of the model that the flags describe"));
     trainer_destroy(t);
 }

@@ -35,10 +35,16 @@ static const struct option options[] = {
                  offsetof(struct train_options, tokenizer), 0, 0),
     OPTION_ENTRY(INT, 0, "token-bytes", "N", "of .bin files without a header: 2 (default) or 4",
                  offsetof(struct train_options, token_bytes), 2, 4),
-    OPTION_ENTRY(STRING, 0, "packing", "bestfit|stream",
+    OPTION_ENTRY(STRING, 0, "packing", "bestfit|stream|pad",
                  "rows that begin with a document, what does not fit is dropped; or all text in "
-                 "turn (default: bestfit, of whole texts stream)",
+                 "turn; or whole documents, rows filled up (default: bestfit, of whole texts "
+                 "stream, of segments pad)",
                  offsetof(struct train_options, packing), 0, 0),
+    OPTION_ENTRY(
+        STRING, 0, "init-from", "PATH",
+        "fine-tuning: the weights of this checkpoint, its model and vocabulary; all else is "
+        "new",
+        offsetof(struct train_options, init_from), 0, 0),
     TRAIN_FLAGS(struct train_options, flags),
     OPTION_ENTRY(GROUP, 0, "How it is computed", NULL, NULL, 0, 0, 0),
     BACKEND_OPTIONS(struct train_options, backend, kernel_source),
@@ -125,7 +131,8 @@ static const struct command_spec spec = {
         "and rates follow from --depth as nanochat's dial has them; each can be given. "
         "Checkpoints\n"
         "are folders in --out that sol run -m takes; Ctrl-C saves one, --resume goes on with the\n"
-        "same bits. --arch gpt-oss: that architecture in small, on the CPU so far.\n"
+        "same bits. --init-from begins with a checkpoint's weights instead of random ones.\n"
+        "--arch gpt-oss: that architecture in small, on the CPU so far.\n"
         "bench: steps of a model of --depth on random tokens, after --warmup-steps that do not\n"
         "count (default 2; --num-iterations steps that do, default 10), and one more that is\n"
         "timed op by op. A step has --micro-batches of --device-batch-size sequences.\n"

@@ -22,7 +22,8 @@ struct pretrain {
     struct tokenizer *tokenizer;
     struct corpus *corpus, *validation;
     struct checkpoint *checkpoint;
-    char resumed[CHECKPOINT_PATH]; /* "": a new run */
+    char source[CHECKPOINT_PATH]; /* the checkpoint's; "": random weights */
+    bool resumes;                 /* goes on with it, else begins with its weights */
     int64_t first_step;
     uint64_t shown_ns;
     double *curve; /* smoothed loss of each step of this process */
@@ -33,11 +34,11 @@ struct pretrain {
 
 enum { OWN_PATH = CHECKPOINT_PATH + 32 };
 
-/* The vocabulary of the checkpoint that the run goes on from, or NULL. */
+/* The vocabulary of the checkpoint, or NULL. */
 static const char *own_tokenizer(const struct pretrain *p, char path[OWN_PATH])
 {
-    if (!*p->resumed) return NULL;
-    snprintf(path, OWN_PATH, "%s/tokenizer.json", p->resumed);
+    if (!*p->source) return NULL;
+    snprintf(path, OWN_PATH, "%s/tokenizer.json", p->source);
     return access(path, R_OK) == 0 ? path : NULL;
 }
 
@@ -57,28 +58,39 @@ static const char *tokenizer_to_keep(const struct pretrain *p, char own[OWN_PATH
     return own_tokenizer(p, own);
 }
 
-/* Which checkpoint the run goes on from, if any. */
+static enum sol_status begin_with(struct pretrain *p, const char *path)
+{
+    if (snprintf(p->source, sizeof p->source, "%s", path) >= CHECKPOINT_PATH - 64)
+        return status_set(SOL_E_ARGUMENT, "the name '%.60s...' is too long", path);
+    return checkpoint_open(p->source, &p->checkpoint);
+}
+
+/* Which checkpoint the run begins with or goes on from, if any. */
 static enum sol_status find_checkpoint(struct pretrain *p)
 {
     const struct train_options *o = &p->c->o;
     if (!o->resume && o->resume_from < 0) {
-        if (!o->out || checkpoint_latest(o->out) < 0) return SOL_OK;
-        return status_set(SOL_E_ARGUMENT,
-                          "'%s' has checkpoints; --resume goes on from the last one, or name "
-                          "another folder",
-                          o->out);
+        if (o->out && checkpoint_latest(o->out) >= 0)
+            return status_set(SOL_E_ARGUMENT,
+                              "'%s' has checkpoints; --resume goes on from the last one, or name "
+                              "another folder",
+                              o->out);
+        return o->init_from ? begin_with(p, o->init_from) : SOL_OK;
     }
+    if (o->init_from)
+        return status_set(SOL_E_ARGUMENT, "--init-from is for a new run, --resume for one that has "
+                                          "checkpoints");
+    p->resumes = true;
     if (!o->out) return status_set(SOL_E_ARGUMENT, "--resume wants --out, the run's folder");
     const int64_t latest = checkpoint_latest(o->out);
     const int64_t step = o->resume_from >= 0 ? o->resume_from : latest;
     if (step < 0) return status_set(SOL_E_ARGUMENT, "'%s' has no checkpoint", o->out);
-    SOL_TRY(checkpoint_path(o->out, latest, p->resumed));
+    SOL_TRY(checkpoint_path(o->out, latest, p->source));
     if (step < latest) /* what is saved on the way would meet it */
         return status_set(SOL_E_ARGUMENT,
-                          "'%s' is later; move it away, or go on from it with --resume",
-                          p->resumed);
-    SOL_TRY(checkpoint_path(o->out, step, p->resumed));
-    SOL_TRY(checkpoint_open(p->resumed, &p->checkpoint));
+                          "'%s' is later; move it away, or go on from it with --resume", p->source);
+    SOL_TRY(checkpoint_path(o->out, step, p->source));
+    SOL_TRY(checkpoint_open(p->source, &p->checkpoint));
     p->first_step = checkpoint_step(p->checkpoint);
     return SOL_OK;
 }
@@ -104,12 +116,18 @@ static enum sol_status settle(struct pretrain *p)
     const struct train_options *o = &p->c->o;
     struct train_flags flags = o->flags;
     int64_t vocab = o->vocab ? o->vocab : p->tokenizer ? tokenizer_vocab(p->tokenizer) : 0;
-    if (p->checkpoint) {
+    if (p->checkpoint) vocab = checkpoint_vocab(p->checkpoint);
+    if (p->checkpoint && !p->resumes) {
+        SOL_TRY(train_flags_take_model(&flags, checkpoint_flags(p->checkpoint)));
+        if (flags.num_iterations < 1)
+            return status_set(SOL_E_ARGUMENT,
+                              "--init-from wants --num-iterations: the dial's horizon is for "
+                              "random weights");
+    } else if (p->checkpoint) {
         /* All but how much is worked on at once is the run's own. */
         flags = *checkpoint_flags(p->checkpoint);
         if (o->flags.device_batch_size > 0) flags.device_batch_size = o->flags.device_batch_size;
         if (o->flags.num_iterations > 0) flags.num_iterations = o->flags.num_iterations;
-        vocab = checkpoint_vocab(p->checkpoint);
     }
     if (!vocab)
         return status_set(SOL_E_ARGUMENT,
@@ -117,7 +135,7 @@ static enum sol_status settle(struct pretrain *p)
     SOL_TRY(recipe_settle(&flags, vocab, &p->recipe));
     if (p->first_step > p->recipe.iterations)
         return status_set(SOL_E_ARGUMENT, "'%s' is behind the end of a run of %lld updates",
-                          p->resumed, (long long)p->recipe.iterations);
+                          p->source, (long long)p->recipe.iterations);
     int64_t micro_batches; /* before anything is allocated */
     return p->recipe.device_batch
                ? recipe_micro_batches(&p->recipe, p->recipe.device_batch, &micro_batches)
@@ -137,7 +155,8 @@ static enum sol_status open_all(struct pretrain *p)
     train_params_of(p->c, &p->recipe, &params);
     SOL_TRY(trainer_create(&params, &p->trainer));
     SOL_TRY(trainer_init(p->trainer));
-    return p->checkpoint ? checkpoint_load(p->resumed, p->trainer, true) : SOL_OK;
+    return p->checkpoint ? checkpoint_load(p->source, p->trainer, p->first_step, p->resumes)
+                         : SOL_OK;
 }
 
 /* ---- showing ---- */
@@ -223,6 +242,16 @@ static void print_curve(const struct pretrain *p)
 
 /* ---- the run ---- */
 
+/* As train_run_params has it. */
+static int packing_of(const char *word)
+{
+    static const char *const words[] = {
+        [PACKING_BEST_FIT] = "bestfit", [PACKING_STREAM] = "stream", [PACKING_PAD] = "pad"};
+    for (int i = 0; word && i < (int)(sizeof words / sizeof *words); i++)
+        if (strcmp(word, words[i]) == 0) return i;
+    return -1;
+}
+
 static enum sol_status go(struct pretrain *p)
 {
     const struct train_options *o = &p->c->o;
@@ -235,10 +264,10 @@ static enum sol_status go(struct pretrain *p)
         .validation = p->validation,
         .tokenizer = p->tokenizer,
         .tokenizer_path = tokenizer_to_keep(p, own),
-        .stream = o->packing && strcmp(o->packing, "stream") == 0,
+        .packing = packing_of(o->packing),
         .out = o->out,
         .first_step = p->first_step,
-        .state = p->checkpoint ? checkpoint_state(p->checkpoint) : NULL,
+        .state = p->resumes ? checkpoint_state(p->checkpoint) : NULL,
         .eval_every = o->eval_every,
         .eval_tokens = o->eval_tokens ? o->eval_tokens : eval_tokens,
         .save_every = o->save_every,
@@ -252,7 +281,7 @@ static enum sol_status go(struct pretrain *p)
     if (!o->json && !o->quiet) {
         SOL_TRY(train_report_memory(&report, stdout));
         printf("%lld updates of %lld tokens%s%s\n", (long long)p->recipe.iterations,
-               (long long)p->recipe.total_batch, *p->resumed ? ", from " : "", p->resumed);
+               (long long)p->recipe.total_batch, *p->source ? ", from " : "", p->source);
     }
     enum sol_status status = train_run(&params);
     print_curve(p);

@@ -357,14 +357,10 @@ static enum sol_status load_values(const char *path, struct trainer *t)
     return status;
 }
 
-enum sol_status checkpoint_load(const char *path, struct trainer *t, bool with_states)
+enum sol_status checkpoint_load(const char *path, struct trainer *t, int64_t step, bool with_states)
 {
     char file[CHECKPOINT_PATH];
     struct safetensors *from;
-    struct checkpoint *c;
-    SOL_TRY(checkpoint_open(path, &c));
-    const int64_t step = c->step;
-    checkpoint_close(c);
     enum sol_status status = load_values(path, t);
     if (status == SOL_OK) status = trainer_refresh(t, step);
     if (status != SOL_OK || !with_states) return status;

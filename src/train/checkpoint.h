@@ -43,7 +43,9 @@ int64_t checkpoint_vocab(const struct checkpoint *checkpoint);
 const struct train_flags *checkpoint_flags(const struct checkpoint *checkpoint);
 const json_t *checkpoint_state(const struct checkpoint *checkpoint); /* borrowed; may be NULL */
 
-/* Weights; and with `states` what the optimizer keeps. */
-enum sol_status checkpoint_load(const char *path, struct trainer *trainer, bool states);
+/* Weights, with which the trainer's update number `step` is the next; and with `states` what the
+ * optimizer keeps. */
+enum sol_status checkpoint_load(const char *path, struct trainer *trainer, int64_t step,
+                                bool states);
 
 #endif

@@ -1,7 +1,9 @@
 /* A corpus: documents from files that a user names, in a fixed order. It is immutable once open;
  * any number of threads read it.
  *
- * Files, by their endings: .jsonl, a JSON object with a string "text" per line, each a document;
+ * Files, by their endings: .jsonl, a JSON object per line, each a document: with a string "text",
+ * or with "segments", a list of {"text": string, "label": whether to learn it}, whose texts may
+ * name control tokens and which no token is put before (axolotl's format of inputs and outputs);
  * .bin, token files (data_bin.h), whose documents begin with the token that begins texts; anything
  * else is a text, which is one document or, with CORPUS_BLANK_LINES, one per stretch between blank
  * lines. Of a folder all .txt, .jsonl and .bin files count, in the order of their names' bytes;
@@ -39,6 +41,16 @@ void corpus_options_init(struct corpus_options *options);
 
 struct corpus;
 
+/* A token that is read but not learnt stands as ~id. */
+static inline int32_t token_unlabelled(int32_t id)
+{
+    return ~id;
+}
+static inline int32_t token_id(int32_t token)
+{
+    return token < 0 ? ~token : token;
+}
+
 /* SOL_E_ARGUMENT where the model's vocabulary is smaller than the files' or the tokenizer's, where
  * one is missing, and where a part would be empty; SOL_E_FORMAT where a header is damaged. */
 enum sol_status corpus_open(const struct corpus_options *options, enum corpus_part part,
@@ -51,6 +63,7 @@ struct corpus_info {
     uint64_t tokens; /* of token files */
     bool token_files;
     bool whole_texts; /* documents are texts of any length */
+    bool segments;    /* they are lists of segments, by the first of them */
     int32_t bos;      /* -1: documents begin with none */
     int64_t vocab;    /* the model's */
     uint64_t

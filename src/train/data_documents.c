@@ -165,6 +165,12 @@ static enum sol_status push(struct token_list *ids, int32_t id)
     return SOL_OK;
 }
 
+static enum sol_status push_bos(const struct corpus *c, const struct corpus_document *d,
+                                struct token_list *ids)
+{
+    return d->first && c->bos >= 0 ? push(ids, c->bos) : SOL_OK;
+}
+
 static enum sol_status stopped(const atomic_bool *stop)
 {
     if (!stop || !atomic_load_explicit(stop, memory_order_relaxed)) return SOL_OK;
@@ -190,6 +196,41 @@ static uint64_t line_number(const struct corpus_file *f, uint64_t offset)
     return number;
 }
 
+/* Control tokens in it are read as such: whoever writes segments wrote them. */
+static enum sol_status encode_segment(const struct corpus *c, const json_t *segment,
+                                      struct token_list *ids)
+{
+    const json_t *text = json_object_get(segment, "text"), *label;
+    const size_t first = ids->count;
+    label = json_object_get(segment, "label");
+    if (!json_is_string(text) || !json_is_boolean(label))
+        return status_set(SOL_E_FORMAT, "a segment has no string \"text\" or no true or false "
+                                        "\"label\"");
+    SOL_TRY(tokenizer_encode(c->tokenizer, json_string_value(text), json_string_length(text), true,
+                             ids));
+    for (size_t i = first; json_is_false(label) && i < ids->count; i++)
+        ids->ids[i] = token_unlabelled(ids->ids[i]);
+    return SOL_OK;
+}
+
+static enum sol_status encode_object(const struct corpus *c, const struct corpus_document *d,
+                                     const json_t *root, const atomic_bool *stop,
+                                     struct token_list *ids)
+{
+    const json_t *text = json_object_get(root, "text");
+    const json_t *segments = json_object_get(root, "segments"), *segment;
+    size_t i;
+    if (json_is_string(text)) {
+        SOL_TRY(push_bos(c, d, ids));
+        return encode_text(c, json_string_value(text), json_string_length(text), stop, ids);
+    }
+    if (!json_is_array(segments))
+        return status_set(SOL_E_FORMAT,
+                          "there is no string \"text\" and no list \"segments\" in an object");
+    json_array_foreach(segments, i, segment) SOL_TRY(encode_segment(c, segment, ids));
+    return SOL_OK;
+}
+
 static enum sol_status encode_json(const struct corpus *c, const struct corpus_file *f,
                                    const struct corpus_document *d, const atomic_bool *stop,
                                    struct token_list *ids)
@@ -200,15 +241,20 @@ static enum sol_status encode_json(const struct corpus *c, const struct corpus_f
     if (!root)
         return status_set(SOL_E_FORMAT, "'%s', line %" PRIu64 ": %s (byte %d of the line)", f->path,
                           line_number(f, d->offset), error.text, error.position);
-    const json_t *text = json_object_get(root, "text");
-    enum sol_status status =
-        json_is_string(text)
-            ? encode_text(c, json_string_value(text), json_string_length(text), stop, ids)
-            : status_set(SOL_E_FORMAT,
-                         "'%s', line %" PRIu64 ": there is no string \"text\" in an object",
-                         f->path, line_number(f, d->offset));
+    enum sol_status status = encode_object(c, d, root, stop, ids);
     json_decref(root);
-    return status;
+    if (status != SOL_E_FORMAT) return status;
+    return status_prefix(status, "'%s', line %" PRIu64, f->path, line_number(f, d->offset));
+}
+
+bool document_has_segments(const struct corpus_file *f)
+{
+    const char *text = f->map.data;
+    const uint64_t at = skip_blank_lines(text, f->begin, f->end), end = line_end(text, at, f->end);
+    json_t *root = at < end ? json_loadb(text + at, end - at, 0, NULL) : NULL;
+    const bool has = json_is_array(json_object_get(root, "segments"));
+    json_decref(root);
+    return has;
 }
 
 static enum sol_status encode_tokens(const struct corpus *c, const struct corpus_file *f,
@@ -235,8 +281,8 @@ enum sol_status corpus_encode(const struct corpus *c, const struct corpus_docume
     const char *text = f->map.data;
     bool has_bos = f->kind == DOCUMENT_TOKENS && d->size &&
                    token_file_at(&f->tokens, d->offset) == (uint32_t)c->bos;
-    if (d->first && c->bos >= 0 && !has_bos) SOL_TRY(push(ids, c->bos));
-    if (f->kind == DOCUMENT_TOKENS) return encode_tokens(c, f, d, stop, ids);
     if (f->kind == DOCUMENT_JSON_LINE) return encode_json(c, f, d, stop, ids);
+    if (!has_bos) SOL_TRY(push_bos(c, d, ids));
+    if (f->kind == DOCUMENT_TOKENS) return encode_tokens(c, f, d, stop, ids);
     return encode_text(c, text + d->offset, d->size, stop, ids);
 }

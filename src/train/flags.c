@@ -36,6 +36,66 @@ void train_flags_init(struct train_flags *flags)
                                   .seed = 42};
 }
 
+/* ---- the model alone ---- */
+
+struct model_flag {
+    const char *name;
+    size_t offset;
+    bool is_text;
+};
+#define INTEGER(name, field)                                                                       \
+    {                                                                                              \
+        name, offsetof(struct train_flags, field), false                                           \
+    }
+#define TEXT(name, field)                                                                          \
+    {                                                                                              \
+        name, offsetof(struct train_flags, field), true                                            \
+    }
+static const struct model_flag model_flags[] = {
+    TEXT("recipe", recipe),
+    TEXT("arch", arch),
+    INTEGER("depth", depth),
+    INTEGER("aspect-ratio", aspect_ratio),
+    INTEGER("head-dim", head_dim),
+    INTEGER("max-seq-len", max_seq_len),
+    TEXT("window-pattern", window_pattern),
+    INTEGER("width", width),
+    INTEGER("heads", heads),
+    INTEGER("kv-heads", kv_heads),
+    INTEGER("experts", experts),
+    INTEGER("top-k", top_k),
+    INTEGER("expert-width", expert_width),
+    INTEGER("sliding-window", sliding_window),
+};
+
+static bool same_text(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+enum sol_status train_flags_take_model(struct train_flags *flags, const struct train_flags *from)
+{
+    struct train_flags none;
+    train_flags_init(&none);
+    for (size_t i = 0; i < sizeof model_flags / sizeof *model_flags; i++) {
+        const struct model_flag *m = &model_flags[i];
+        char *to = (char *)flags + m->offset;
+        const char *unset = (const char *)&none + m->offset;
+        const char *source = (const char *)from + m->offset;
+        const size_t size = m->is_text ? sizeof(char *) : sizeof(int64_t);
+        const bool given =
+            m->is_text ? !same_text(*(char **)(void *)to, *(char *const *)(const void *)unset)
+                       : memcmp(to, unset, size) != 0;
+        if (given)
+            return status_set(SOL_E_ARGUMENT, "the model is that of --init-from: leave --%s out",
+                              m->name);
+        memcpy(to, source, size);
+    }
+    return SOL_OK;
+}
+
+/* ---- written as a command line ---- */
+
 /* What base_train has besides, for those who hand over all of its flags. */
 struct all_flags {
     struct train_flags flags;

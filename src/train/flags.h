@@ -80,6 +80,10 @@ struct train_flags {
 
 void train_flags_init(struct train_flags *flags);
 
+/* The model becomes that of `from`, whose texts are borrowed. SOL_E_ARGUMENT where flags of the
+ * model were given. */
+enum sol_status train_flags_take_model(struct train_flags *flags, const struct train_flags *from);
+
 /* Flags as they are written on a command line, divided by blanks. Flags of base_train that say
  * nothing about the arithmetic (evaluation, saving, logging) are taken and ignored. `memory` keeps
  * what `out` points to: free it. */

@@ -86,9 +86,12 @@ enum condition {
 void loader_options_init(const struct corpus *corpus, struct loader_options *o)
 {
     int cores = cpu_info()->cores;
-    bool stream = corpus_info(corpus).whole_texts || corpus_info(corpus).bos < 0;
+    const struct corpus_info info = corpus_info(corpus);
+    bool stream = info.whole_texts || info.bos < 0;
     *o = (struct loader_options){.corpus = corpus,
-                                 .packing = stream ? PACKING_STREAM : PACKING_BEST_FIT,
+                                 .packing = info.segments ? PACKING_PAD
+                                            : stream      ? PACKING_STREAM
+                                                          : PACKING_BEST_FIT,
                                  .buffer = 1000,
                                  .refill = 128,
                                  .threads = cores >= 8   ? 4
@@ -211,8 +214,10 @@ static enum sol_status make_batch(struct loader *l, struct slot *slot)
     for (int64_t r = 0; r < l->o.total_rows; r++) {
         SOL_TRY(packing_row(l->packing, l->row));
         if (r < first || r >= first + rows) continue;
-        memcpy(x + (r - first) * tokens, l->row, (size_t)tokens * sizeof *x);
-        memcpy(y + (r - first) * tokens, l->row + 1, (size_t)tokens * sizeof *y);
+        for (int64_t i = 0; i < tokens; i++) {
+            x[(r - first) * tokens + i] = token_id(l->row[i]);
+            y[(r - first) * tokens + i] = l->row[i + 1] < 0 ? -1 : l->row[i + 1];
+        }
     }
     sort_positions(l, x, y + n);
     l->place.row += (uint64_t)l->o.total_rows;
@@ -346,8 +351,14 @@ static enum sol_status open_loader(struct loader *l)
     l->capacity = l->o.packing == PACKING_STREAM ? 1 : l->o.buffer + l->o.refill;
     SOL_TRY(allocate(l));
     SOL_TRY(start_place(l));
-    struct packing_options packing = {l->o.packing, l->o.tokens + 1, l->o.buffer,
-                                      l->o.refill,  source,          l};
+    const int32_t bos = corpus_info(l->o.corpus).bos;
+    struct packing_options packing = {.kind = l->o.packing,
+                                      .row = l->o.tokens + 1,
+                                      .pad = bos < 0 ? 0 : bos,
+                                      .buffer = l->o.buffer,
+                                      .refill = l->o.refill,
+                                      .source = source,
+                                      .arg = l};
     SOL_TRY(packing_create(&packing, &l->packing));
     return start_threads(l);
 }

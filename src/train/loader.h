@@ -32,15 +32,15 @@ struct loader_options {
 };
 
 /* nanochat's numbers: 1000 documents, 128 at a time. Best fit, except where documents are texts of
- * any length, of which it would keep only the beginnings. As many threads as a machine of this size
- * has to spare, 4 at most. */
+ * any length, of which it would keep only the beginnings, and rows filled up where they are
+ * conversations. As many threads as a machine of this size has to spare, 4 at most. */
 void loader_options_init(const struct corpus *corpus, struct loader_options *options);
 
 /* The loader's; until the next call. */
 struct train_batch {
     int64_t rows, tokens;
     const int32_t *x;     /* [rows][tokens] */
-    const int32_t *y;     /* [rows][tokens]: what follows each x */
+    const int32_t *y;     /* [rows][tokens]: what follows each x; -1: not to be learnt */
     const int32_t *order; /* [rows * tokens]: positions in x by rising token, those of one by rising
                              position */
     const void *block;    /* x, y and order, one after the other: one copy to a device */

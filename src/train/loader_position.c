@@ -12,7 +12,7 @@
 
 #include "base/status.h"
 
-static const char *const packing_names[] = {"best-fit", "stream"}; /* as enum packing_kind */
+static const char *const packing_names[] = {"best-fit", "stream", "pad"}; /* as enum packing_kind */
 
 enum { HASH_TEXT = 17 };
 
@@ -74,7 +74,7 @@ static enum sol_status check_data(const json_t *from, const struct loader_data *
     if (strcmp(packing, packing_names[data->packing]) != 0)
         return status_set(SOL_E_ARGUMENT, "the position is one of rows packed by %.20s, not %s",
                           packing, packing_names[data->packing]);
-    if (data->packing == PACKING_BEST_FIT &&
+    if (data->packing != PACKING_STREAM &&
         (buffer != (json_int_t)data->buffer || refill != (json_int_t)data->refill))
         return status_set(SOL_E_ARGUMENT,
                           "the position is one of rows packed from %lld documents, refilled by "

@@ -51,7 +51,7 @@ static enum sol_status take(struct packing *p)
     /* Of a document that fits no row only the beginning can come into one; its length still counts.
      */
     size_t row = (size_t)p->o.row;
-    if (p->o.kind == PACKING_BEST_FIT && d->count > row) {
+    if (p->o.kind != PACKING_STREAM && d->count > row) {
         int32_t *less = realloc(d->ids, row * sizeof *less);
         if (less) d->ids = less;
     }
@@ -68,19 +68,28 @@ static void drop(struct packing *p, size_t index)
 
 /* ---- best fit ---- */
 
-/* The longest document of at most `space` tokens, else the shortest; the first of equals. */
-static size_t choose(const struct packing *p, size_t space)
+/* The longest document of at most `space` tokens, the first of equals; NONE. *shortest of all. */
+enum { NONE = -1 };
+static int64_t choose(const struct packing *p, size_t space, size_t *shortest)
 {
-    size_t best = SIZE_MAX, longest = 0, shortest = 0;
+    int64_t best = NONE;
+    size_t longest = 0;
+    *shortest = 0;
     for (size_t i = 0; i < p->n; i++) {
         size_t length = p->lengths[i];
         if (length <= space && length > longest) {
             longest = length;
-            best = i;
+            best = (int64_t)i;
         }
-        if (length < p->lengths[shortest]) shortest = i;
+        if (length < p->lengths[*shortest]) *shortest = i;
     }
-    return best == SIZE_MAX ? shortest : best;
+    return best;
+}
+
+static void fill_row(struct packing *p, int32_t *row, size_t at)
+{
+    for (size_t i = at; i < (size_t)p->o.row; i++) row[i] = token_unlabelled(p->o.pad);
+    p->counts.padding += (size_t)p->o.row - at;
 }
 
 static enum sol_status best_fit_row(struct packing *p, int32_t *row)
@@ -89,7 +98,13 @@ static enum sol_status best_fit_row(struct packing *p, int32_t *row)
     for (size_t at = 0, n; at < size; at += n) {
         while (p->n < p->o.buffer)
             for (size_t i = 0; i < p->o.refill; i++) SOL_TRY(take(p));
-        size_t index = choose(p, size - at), length = p->lengths[index];
+        size_t shortest;
+        const int64_t fits = choose(p, size - at, &shortest);
+        if (fits == NONE && at && p->o.kind == PACKING_PAD) {
+            fill_row(p, row, at);
+            break;
+        }
+        size_t index = fits == NONE ? shortest : (size_t)fits, length = p->lengths[index];
         n = length < size - at ? length : size - at;
         memcpy(row + at, p->held[index].ids, n * sizeof *row);
         p->counts.cut += length - n;
@@ -115,7 +130,7 @@ static enum sol_status stream_row(struct packing *p, int32_t *row)
         drop(p, 0);
         p->used = 0;
     }
-    p->last = row[size - 1];
+    p->last = token_id(row[size - 1]);
     return SOL_OK;
 }
 

@@ -40,15 +40,17 @@ static double state_number(const struct run *r, const char *key)
     return json_number_value(json_object_get(r->p->state, key));
 }
 
+/* *ahead: documents are read up to an epoch before rows have them. */
 static enum sol_status open_loader(struct run *r, const struct corpus *corpus,
-                                   const json_t *position, struct loader **out)
+                                   const json_t *position, bool *ahead, struct loader **out)
 {
     struct loader_options o;
     loader_options_init(corpus, &o);
     o.tokens = r->recipe->length;
     o.rows = trainer_sequences(r->trainer);
     o.position = position;
-    if (r->p->stream) o.packing = PACKING_STREAM;
+    if (r->p->packing >= 0) o.packing = (enum packing_kind)r->p->packing;
+    *ahead = o.packing != PACKING_STREAM;
     return loader_open(&o, out);
 }
 
@@ -61,12 +63,13 @@ static enum sol_status make_folder(const char *path)
 static enum sol_status set_up(struct run *r)
 {
     const struct train_run_params *p = r->p;
+    bool ahead;
     r->rows = trainer_sequences(r->trainer) * r->recipe->length;
     SOL_TRY(recipe_micro_batches(r->recipe, trainer_sequences(r->trainer), &r->micro));
     r->step = r->seen = p->first_step;
     r->smooth = state_number(r, "smooth");
     r->smoothed = (int64_t)state_number(r, "smoothed");
-    SOL_TRY(open_loader(r, p->corpus, json_object_get(p->state, "position"), &r->loader));
+    SOL_TRY(open_loader(r, p->corpus, json_object_get(p->state, "position"), &ahead, &r->loader));
     if (p->tokenizer)
         SOL_TRY(bpb_token_bytes(p->tokenizer, r->recipe->config.vocab, &r->token_bytes));
     r->nll = calloc((size_t)r->rows, sizeof *r->nll);
@@ -89,12 +92,13 @@ static enum sol_status evaluate(struct run *r)
     struct loader *loader;
     if (!r->p->validation) return SOL_OK;
     int64_t batches = r->p->eval_tokens / r->rows;
-    SOL_TRY(open_loader(r, r->p->validation, NULL, &loader));
+    bool ahead;
+    SOL_TRY(open_loader(r, r->p->validation, NULL, &ahead, &loader));
     enum sol_status status = SOL_OK;
     for (int64_t i = 0; status == SOL_OK && i < (batches > 0 ? batches : 1); i++) {
         struct train_batch b;
         status = loader_next(loader, &b);
-        if (status == SOL_OK && i == 0) last_epoch = b.epoch + !r->p->stream;
+        if (status == SOL_OK && i == 0) last_epoch = b.epoch + ahead;
         if (status == SOL_OK && b.epoch > last_epoch) break;
         const struct micro_batch batch = {.x = b.x, .y = b.y, .order = b.order};
         if (status == SOL_OK) status = trainer_evaluate(r->trainer, &batch, r->nll);

@@ -30,7 +30,7 @@ struct train_run_params {
     const struct corpus *corpus, *validation; /* validation NULL: none */
     const struct tokenizer *tokenizer;        /* NULL: tokens alone */
     const char *tokenizer_path;               /* a tokenizer.json for checkpoints, or NULL */
-    bool stream;                              /* packing drops nothing */
+    int packing;                              /* enum packing_kind; -1: by the data */
     const char *out;                 /* folder of checkpoints and log; NULL: nothing is kept */
     int64_t first_step;              /* updates that were made already */
     const json_t *state;             /* of the checkpoint that this goes on from, or NULL */
