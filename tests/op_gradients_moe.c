@@ -403,7 +403,6 @@ static void workers_do_not_show(void **state)
         &op_rmsnorm,
         &op_grouped_matmul,
         &op_grouped_wgrad,
-        &op_round_blocks,
     };
     compare_all_workers(ops, sizeof ops / sizeof *ops);
 }

@@ -25,6 +25,28 @@ static void test_seed_and_stream_are_fixed(void **state)
     assert_int_equal(rng_next(&plain), 3588806011781223);
 }
 
+/* The known answers that its authors publish. */
+static void test_philox(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t key[2], counter[4], out[4];
+    } known[] = {
+        {{0, 0}, {0, 0, 0, 0}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
+        {{0xffffffff, 0xffffffff},
+         {0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff},
+         {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
+        {{0xa4093822, 0x299f31d0},
+         {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+         {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
+    };
+    for (int i = 0; i < 3; i++) {
+        uint32_t out[4];
+        rng_philox(known[i].key, known[i].counter, out);
+        assert_memory_equal(out, known[i].out, sizeof out);
+    }
+}
+
 /* The same on every machine and with every compiler: bits, not tolerances. */
 static void test_normal_is_reproducible(void **state)
 {
@@ -101,6 +123,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_seed_and_stream_are_fixed),
+        cmocka_unit_test(test_philox),
         cmocka_unit_test(test_normal_is_reproducible),
         cmocka_unit_test(test_normal_moments),
         cmocka_unit_test(test_uniform),

@@ -78,6 +78,9 @@ __device__ inline void any_store(const matmul_any_args &a, int64_t first_row, in
                                  const float (&sums)[MINE][MINE])
 {
     int64_t product = (int64_t)blockIdx.y * a.m;
+    float alpha = a.alpha;
+    if (a.factor_a) alpha *= *a.factor_a;
+    if (a.factor_b) alpha *= *a.factor_b;
     first_row += threadIdx.x / (TILE / MINE) * MINE;
     first_column += threadIdx.x % (TILE / MINE) * MINE;
 #pragma unroll
@@ -85,7 +88,7 @@ __device__ inline void any_store(const matmul_any_args &a, int64_t first_row, in
         int64_t row = first_row + i / MINE, column = first_column + i % MINE;
         if (row >= a.m || column >= a.n) continue;
         int64_t at = (product + row) * a.n + column;
-        float value = a.alpha * sums[i / MINE][i % MINE];
+        float value = alpha * sums[i / MINE][i % MINE];
         if (a.beta != 0) value += a.beta * any_number(a.bf16 & MATMUL_ADD, a.add, at);
         if (a.bf16 & MATMUL_OUT)
             ((uint16_t *)a.out)[at] = f32_to_bf16(value);

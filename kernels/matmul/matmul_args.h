@@ -15,11 +15,12 @@ struct matmul_any_args {
     int64_t m, n, k;
     const void *a, *b, *add;
     void *out;
+    const float *factor_a, *factor_b; /* or NULL */
     float alpha, beta;
     int32_t transpose_a, transpose_b;
     uint32_t bf16; /* MATMUL_A.. */
     int32_t tiles; /* along n */
 };
-SOL_STATIC_ASSERT(sizeof(struct matmul_any_args) == 80, "host and device agree");
+SOL_STATIC_ASSERT(sizeof(struct matmul_any_args) == 96, "host and device agree");
 
 #endif

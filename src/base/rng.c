@@ -77,3 +77,20 @@ int64_t rng_range(struct rng *rng, int64_t lo, int64_t hi)
     uint64_t offset = (uint64_t)(((unsigned __int128)bits * span) >> 64);
     return (int64_t)((uint64_t)lo + offset);
 }
+
+void rng_philox(const uint32_t key[2], const uint32_t counter[4], uint32_t out[4])
+{
+    enum { ROUNDS = 10 };
+    uint32_t a = counter[0], b = counter[1], c = counter[2], d = counter[3];
+    uint32_t k0 = key[0], k1 = key[1];
+    for (int i = 0; i < ROUNDS; i++) {
+        const uint64_t x = 0xd2511f53ull * a, y = 0xcd9e8d57ull * c;
+        a = (uint32_t)(y >> 32) ^ b ^ k0;
+        b = (uint32_t)y;
+        c = (uint32_t)(x >> 32) ^ d ^ k1;
+        d = (uint32_t)x;
+        k0 += 0x9e3779b9u; /* the golden ratio, and sqrt(3) - 1 */
+        k1 += 0xbb67ae85u;
+    }
+    out[0] = a, out[1] = b, out[2] = c, out[3] = d;
+}

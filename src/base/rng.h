@@ -15,4 +15,9 @@ double rng_uniform(struct rng *rng);                        /* [0, 1) with 53 bi
 float rng_normal(struct rng *rng);                          /* mean 0, sd 1 */
 int64_t rng_range(struct rng *rng, int64_t lo, int64_t hi); /* lo..hi inclusive, unbiased enough */
 
+/* Philox4x32 of ten rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011):
+ * 128 bits that key and counter alone decide, so that whoever asks, in whatever order, gets the
+ * same. */
+void rng_philox(const uint32_t key[2], const uint32_t counter[4], uint32_t out[4]);
+
 #endif

@@ -36,7 +36,7 @@ static void reference(const struct op_context *context, const void *args)
                 for (int64_t k = 0; k < a->k; k++)
                     sum += element(&a->a, p, a_rows, a->transpose_a, i, k) *
                            element(&a->b, p, b_rows, a->transpose_b, k, j);
-                sum *= (double)a->alpha;
+                sum *= matmul_alpha(a);
                 if (a->beta != 0) sum += (double)a->beta * (double)matrix_floats(&a->add)[at];
                 out[at] = (float)sum;
             }
@@ -56,6 +56,8 @@ static void make(struct case_maker *c, const struct op_problem *p, int flags, st
         .transpose_b = flags & 2,
         .alpha = add ? 0.75f : 1,
         .beta = add ? -1.5f : 0,
+        .factor_a = flags & 16 ? case_vector(c, 1, 1.0f) : NULL,
+        .factor_b = flags & 32 ? case_vector(c, 1, 1.0f) : NULL,
         .out = case_output(c, batch * m, n),
     };
     a->a = case_rows(c, batch * (a->transpose_a ? k : m), a->transpose_a ? m : k, 1.0f);
@@ -83,7 +85,7 @@ static bool make_case(struct case_maker *c, void *args)
 {
     struct op_problem p = {0};
     if (!CASE_OF(c, cases, &p)) return false;
-    make(c, &p, c->index & 15, args);
+    make(c, &p, (c->index & 15) | (c->index + c->index / 4) % 4 << 4, args);
     struct matmul_args *a = args;
     if (c->index % 5 != 4 || !a->transpose_b || a->transpose_a) return true;
     a->n = a->m; /* A A^T */
@@ -108,7 +110,7 @@ static void problem(const void *args, struct op_problem *out)
 
 const struct op op_matmul = {
     .name = "matmul",
-    .summary = "out = alpha op(A) op(B) + beta add, op transposes or not; in batches",
+    .summary = "out = alpha op(A) op(B) + beta add, op transposes or not; in batches, with factors",
     .args_size = sizeof(struct matmul_args),
     .problem = problem,
     .tolerance = {{[NUMERICS_EXACT] = 4e-6f, [NUMERICS_BF16] = 8e-3f}},

@@ -104,16 +104,6 @@ struct grouped_wgrad_args {
     struct matrix dw; /* [groups * n][k], accumulated */
 };
 
-/* round_blocks: to = from, rounded to `format` and back where *on is not 0. n is a multiple of its
- * blocks. */
-struct round_blocks_args {
-    int64_t m, n;
-    enum dtype format;
-    uint32_t pad;
-    const float *on;        /* one number */
-    struct matrix from, to; /* [m][n] */
-};
-
 #pragma GCC diagnostic pop
 
 #endif

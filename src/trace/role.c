@@ -523,7 +523,7 @@ enum kernel_role role_of_op(const char *parent, const char *op)
         {"pack_weights", ROLE_COPIES},
         {"pack_scaled", ROLE_COPIES},
         {"convert", ROLE_COPIES},
-        {"round_blocks", ROLE_COPIES},
+        {"quantise", ROLE_COPIES},
         {"fill", ROLE_COPIES},
         {"adamw", ROLE_OPTIMIZER},
         {"muon", ROLE_OPTIMIZER},

@@ -96,13 +96,13 @@ void update_copies(struct plan *plan, const struct params *p, const float *round
     for (int i = 0; i < p->count; i++) {
         const struct param *q = &p->all[i];
         if (q->copy.data && q->copy.dtype == DTYPE_F32)
-            plan_call(plan, &op_round_blocks,
-                      &(struct round_blocks_args){.m = q->rows,
-                                                  .n = q->cols,
-                                                  .format = DTYPE_MXFP4,
-                                                  .on = round,
-                                                  .from = q->value,
-                                                  .to = q->copy});
+            plan_call(plan, &op_quantise,
+                      &(struct quantise_args){.m = q->rows,
+                                              .n = q->cols,
+                                              .format = DTYPE_MXFP4,
+                                              .on = round,
+                                              .from = q->value,
+                                              .to = q->copy});
     }
 }
 

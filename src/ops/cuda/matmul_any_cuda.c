@@ -41,6 +41,8 @@ static void run(const struct op_context *context, const void *args)
                                       .b = a->b.data,
                                       .add = a->add.data,
                                       .out = a->out.data,
+                                      .factor_a = a->factor_a,
+                                      .factor_b = a->factor_b,
                                       .alpha = a->alpha,
                                       .beta = a->beta,
                                       .transpose_a = a->transpose_a,

@@ -20,6 +20,8 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
         snprintf(why, OP_REASON_MAX, "rows that are no multiples of %lld numbers", (long long)unit);
     else if (!aligned(&a->a) || !aligned(&a->b) || !aligned(&a->out) || !aligned(&a->add))
         snprintf(why, OP_REASON_MAX, "a matrix at an address that is no multiple of 16");
+    else if (a->factor_a || a->factor_b)
+        snprintf(why, OP_REASON_MAX, "operands with factors");
     else
         return true;
     return false;

@@ -57,7 +57,7 @@ static void pack_columns(const struct matmul_args *a, int64_t product, int64_t f
 
 static void put(const struct matmul_args *a, int64_t at, double sum)
 {
-    sum *= (double)a->alpha;
+    sum *= matmul_alpha(a);
     if (a->beta != 0) sum += (double)a->beta * (double)matrix_floats(&a->add)[at];
     matrix_floats(&a->out)[at] = (float)sum;
 }

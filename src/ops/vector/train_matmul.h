@@ -48,6 +48,7 @@ struct matmul_blocks {
 
 struct matmul_state {
     const struct matmul_args *args;
+    float alpha;  /* with factors */
     bool swapped; /* left is op(B), right is op(A): the transpose of the output */
     struct matmul_side left, right;
     int64_t product, products, k, depth;     /* the block */
@@ -209,7 +210,7 @@ static inline float matmul_blend(const struct matmul_state *s, int64_t at, float
     const struct matmul_args *a = s->args;
     const float *before = s->k > 0 ? a->out.data : a->beta != 0 ? a->add.data : NULL;
     const float share = s->k > 0 ? 1 : a->beta;
-    return before ? a->alpha * sum + share * before[at] : a->alpha * sum;
+    return before ? s->alpha * sum + share * before[at] : s->alpha * sum;
 }
 
 /* A tile at an edge or on the diagonal, or of a transpose. Of a symmetric output what is above the
@@ -244,9 +245,9 @@ store_transposed(const struct matmul_state *s, const struct matmul_tile *t, cons
         float *out = (float *)a->out.data + at, line[MATMUL_ROWS];
         const float *add = s->k > 0 ? out : a->beta != 0 ? (const float *)a->add.data + at : NULL;
         const float beta = s->k > 0 ? 1 : a->beta;
-        for (int r = 0; r < MATMUL_ROWS; r++) line[r] = a->alpha * sums[r * TILE_COLS + c];
+        for (int r = 0; r < MATMUL_ROWS; r++) line[r] = s->alpha * sums[r * TILE_COLS + c];
         for (int r = 0; add && r < MATMUL_ROWS; r++)
-            line[r] = a->alpha * sums[r * TILE_COLS + c] + beta * add[r];
+            line[r] = s->alpha * sums[r * TILE_COLS + c] + beta * add[r];
         memcpy(out, line, sizeof line);
     }
 }
@@ -259,7 +260,7 @@ store_tile(const struct matmul_state *s, const struct matmul_tile *t,
     const int64_t at = ((s->product + t->product) * a->m + t->row) * a->n + t->col;
     float *out = (float *)a->out.data + at;
     const float *add = s->k > 0 ? out : a->beta != 0 ? (const float *)a->add.data + at : NULL;
-    const vfloat alpha = vector_set(a->alpha), beta = vector_set(s->k > 0 ? 1 : a->beta);
+    const vfloat alpha = vector_set(s->alpha), beta = vector_set(s->k > 0 ? 1 : a->beta);
 #pragma GCC unroll 16
     for (int r = 0; r < MATMUL_ROWS; r++)
 #pragma GCC unroll 4
@@ -424,6 +425,7 @@ static void matmul_run(const struct op_context *context, const void *args)
     const struct matmul_blocks b = matmul_blocks_of(a);
     const bool swapped = matmul_is_swapped(a);
     struct matmul_state s = {.args = a,
+                             .alpha = (float)matmul_alpha(a),
                              .swapped = swapped,
                              .left = matmul_side_of(a, !swapped),
                              .right = matmul_side_of(a, swapped)};
