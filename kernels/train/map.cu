@@ -1,5 +1,7 @@
 /* What treats each number by itself. A thread has MAP_PIECES pieces that lie a block apart, so that
- * the loads of a warp are one stretch, and all of them are on their way before the first is used. */
+ * the loads of a warp are one stretch, and all of them are on their way before the first is used.
+ */
+#include "random.cuh"
 #include "train/map_args.h"
 #include "typed.cuh"
 
@@ -109,11 +111,61 @@ template <int N, class T> INLINE void fill_numbers(const map_kernel_args &a)
         if (first + k * step < a.count) put<N>((T *)a.out + first + k * step, v);
 }
 
-#define FILL(name, N, T) KERNEL_OF(MAP_THREADS, name, map_kernel_args) { fill_numbers<N, T>(a); }
+#define FILL(name, N, T)                                                                           \
+    KERNEL_OF(MAP_THREADS, name, map_kernel_args)                                                  \
+    {                                                                                              \
+        fill_numbers<N, T>(a);                                                                     \
+    }
 FILL(fill_f32_x1, 1, float)
 FILL(fill_f32_x8, 8, float)
 FILL(fill_bf16_x1, 1, bf16)
 FILL(fill_bf16_x8, 8, bf16)
+
+/* ---- dropout ---- */
+
+/* A piece of eight numbers has random bits of its own; where numbers come one by one, each thread
+ * makes those of its eight for the one. */
+template <int N, class T> INLINE void drop_numbers(const dropout_kernel_args &a)
+{
+    const T *x = (const T *)a.x, *add = (const T *)a.add;
+    int64_t step = (int64_t)blockDim.x * N;
+    int64_t first = blockIdx.x * step * MAP_PIECES + threadIdx.x * N;
+    wait_for_input();
+    let_next_start();
+    const random_key key = *a.key;
+#pragma unroll
+    for (int k = 0; k < MAP_PIECES; k++) {
+        int64_t at = first + k * step;
+        if (at >= a.count) break;
+        numbers<T, N> p, q;
+        float v[N];
+        p.load(x + at);
+        q.clear();
+        if (add) q.load(add + at);
+        random_words words = philox(key, (uint32_t)(at / 8), a.stream);
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            int half = N == 1 ? (int)(at % 8) : i;
+            uint32_t word = words.of[0];
+#pragma unroll
+            for (int j = 1; j < 4; j++)
+                if (half / 2 == j) word = words.of[j];
+            bool kept = (word >> half % 2 * 16 & 0xffff) >= a.limit;
+            v[i] = kept ? a.factor * p.at(i) + q.at(i) : q.at(i);
+        }
+        put<N>((T *)a.out + at, v);
+    }
+}
+
+#define DROPOUT(name, N, T)                                                                        \
+    KERNEL_OF(MAP_THREADS, name, dropout_kernel_args)                                              \
+    {                                                                                              \
+        drop_numbers<N, T>(a);                                                                     \
+    }
+DROPOUT(dropout_f32_x1, 1, float)
+DROPOUT(dropout_f32_x8, 8, float)
+DROPOUT(dropout_bf16_x1, 1, bf16)
+DROPOUT(dropout_bf16_x8, 8, bf16)
 
 /* ---- with sums over all numbers ---- */
 
@@ -127,7 +179,8 @@ template <int N, class T> INLINE void mix_backward(const axpby_backward_kernel_a
     let_next_start();
     const float fa = a.a ? *a.a : 1, fb = a.factor * (a.b ? *a.b : 1);
     const int64_t step = (int64_t)gridDim.x * blockDim.x * N;
-    for (int64_t at = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * N; at < a.count; at += step) {
+    for (int64_t at = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * N; at < a.count;
+         at += step) {
         numbers<T, N> vx, vy, vd, vdy;
         float sx = 0, sy = 0, out[N], out_y[N];
         vx.clear(), vy.clear(), vdy.clear();
@@ -154,7 +207,10 @@ template <int N, class T> INLINE void mix_backward(const axpby_backward_kernel_a
 }
 
 #define MIX_BACKWARD(name, N, T)                                                                   \
-    KERNEL_OF(MAP_THREADS, name, axpby_backward_kernel_args) { mix_backward<N, T>(a); }
+    KERNEL_OF(MAP_THREADS, name, axpby_backward_kernel_args)                                       \
+    {                                                                                              \
+        mix_backward<N, T>(a);                                                                     \
+    }
 MIX_BACKWARD(axpby_backward_f32_x1, 1, float)
 MIX_BACKWARD(axpby_backward_f32_x8, 8, float)
 MIX_BACKWARD(axpby_backward_bf16_x1, 1, bf16)

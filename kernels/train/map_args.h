@@ -3,6 +3,7 @@
 #ifndef KERNELS_TRAIN_MAP_ARGS_H
 #define KERNELS_TRAIN_MAP_ARGS_H
 
+#include "random_args.h"
 #include "types.h"
 
 enum {
@@ -23,6 +24,17 @@ struct map_kernel_args {
     int32_t padding;
 };
 SOL_STATIC_ASSERT(sizeof(struct map_kernel_args) == 56, "host and device agree");
+
+struct dropout_kernel_args {
+    int64_t count;
+    const void *x, *add; /* add may be NULL */
+    void *out;
+    const struct random_key *key;
+    uint32_t stream, limit;
+    float factor;
+    int32_t padding;
+};
+SOL_STATIC_ASSERT(sizeof(struct dropout_kernel_args) == 56, "host and device agree");
 
 struct axpby_backward_kernel_args {
     int64_t count;

@@ -9,6 +9,7 @@
 #include "ops/batch.h"
 #include "ops/matrix.h"
 #include "ops/tensor.h"
+#include "random_args.h"
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic error "-Wpadded"
@@ -239,6 +240,31 @@ struct convert_args {
     struct matrix from, to;
 };
 
+/* dropout: out = add + x / (1 - rate) where number i of the matrix, in row order, is kept, else add
+ * (or 0, where it has no data). It is kept where half i % 8, the low one of a word first, of
+ * rng_philox(seed, {i / 8, micro_batch, step, stream}) is at least dropout_limit(rate). `out` may
+ * be `x` or `add`. The gradient with respect to x is the same op on that with respect to out. */
+struct dropout_args {
+    int64_t m, n; /* m * n below 2^35 */
+    float rate;   /* from 0, below 1 */
+    uint32_t stream;
+    const struct random_key *key;
+    struct matrix x, add, out; /* [m][n] */
+};
+
+enum { DROPOUT_BLOCK = 8 }; /* numbers that share 128 bits */
+
+static inline uint32_t dropout_limit(float rate)
+{
+    return (uint32_t)(rate * 65536 + 0.5f);
+}
+
+/* The rate is a multiple of 2^-16, and this is of that multiple. */
+static inline float dropout_factor(uint32_t limit)
+{
+    return 65536 / (float)(65536 - limit);
+}
+
 /* ---- small formats ---- */
 
 enum quantise_features {
@@ -246,12 +272,6 @@ enum quantise_features {
     QUANTISE_SQUARES = 2,    /* blocks of 16 rows by 16 columns share a scale, not 16 of a row */
     QUANTISE_STOCHASTIC = 4, /* rounded up as often as a number is near to what is above it */
     QUANTISE_HADAMARD = 8,   /* blocks are transformed first */
-};
-
-/* What random bits depend on, besides an op's `stream` and where a number is. */
-struct random_key {
-    uint32_t seed[2];
-    uint32_t step, micro_batch;
 };
 
 /* Of a tensor that is quantised. */

@@ -487,6 +487,7 @@ enum kernel_role role_of_op(const char *parent, const char *op)
         {"embed_backward", ROLE_EMBED},
         {"gated_embed_backward", ROLE_EMBED},
         {"smear_backward", ROLE_EMBED},
+        {"dropout", ROLE_ACTIVATION},
         {"rmsnorm", ROLE_NORM},
         {"rmsnorm_backward", ROLE_NORM},
         {"rope", ROLE_ROPE},

@@ -12,7 +12,7 @@ enum stage { INPUT, EMBED, ATTENTION, MLP, HEAD, BACK_MLP, BACK_ATTENTION, BACK_
 /* SLOTS: rows * top_k; GROUP_ENDS: n_experts + 1 */
 /* clang-format off */
 enum extent {
-    ONE, ROWS, HIDDEN, Q_WIDTH, KV_WIDTH, INTER, HEADS, KV_HEADS, FREQUENCIES, EXPERTS, TOP_K, SLOTS, GROUP_ENDS
+    ONE, ROWS, HIDDEN, Q_WIDTH, KV_WIDTH, INTER, HEADS, KV_HEADS, FREQUENCIES, EXPERTS, TOP_K, SLOTS, GROUP_ENDS, KEY
 };
 /* clang-format on */
 enum type { ACT, F32, I32 };

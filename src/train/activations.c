@@ -11,10 +11,11 @@
 
 /* clang-format off */
 static const struct activation_line common[] = {
-    {"token", I32, ROWS, ONE, INPUT, RESULT, false, AT(token)}, /* these four are one copy */
+    {"token", I32, ROWS, ONE, INPUT, RESULT, false, AT(token)}, /* these five are one copy */
     {"target", I32, ROWS, ONE, INPUT, RESULT, false, AT(target)},
     {"order", I32, ROWS, ONE, INPUT, RESULT, false, AT(order)},
     {"scale", F32, ONE, ONE, INPUT, RESULT, false, AT(scale)},
+    {"random key", I32, KEY, ONE, INPUT, RESULT, false, AT(key)},
     {"position", I32, ROWS, ONE, INPUT, RESULT, false, AT(position)},
     {"sequence", I32, ROWS, ONE, INPUT, RESULT, false, AT(sequence)},
     {"frequencies", F32, FREQUENCIES, ONE, INPUT, RESULT, false, AT(inv_freq)},
@@ -31,7 +32,7 @@ static const struct activation_line common[] = {
 };
 /* clang-format on */
 
-enum { COMMON = sizeof common / sizeof *common, INPUTS = 4, LINES_MAX = 64, ALIGN = 256 };
+enum { COMMON = sizeof common / sizeof *common, INPUTS = 5, LINES_MAX = 64, ALIGN = 256 };
 
 static int line_count(const struct activations *a)
 {
@@ -59,6 +60,7 @@ static int64_t extent_of(const struct activations *a, enum extent extent)
     case EXPERTS: return c->n_experts;
     case TOP_K: return c->top_k;
     case SLOTS: return a->sequences * a->recipe->length * c->top_k;
+    case KEY: return sizeof(struct random_key) / sizeof(uint32_t);
     case GROUP_ENDS: return c->n_experts + 1;
     default: return 1;
     }

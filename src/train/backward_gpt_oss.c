@@ -36,6 +36,17 @@ static void expert_wgrad(struct plan *plan, const struct pass *p, int64_t n, str
                   .group_offsets = offsets, .dy = dy, .x = x, .dw = pass_grad_of(p, w)});
 }
 
+/* The gradient of what a layer's part added to the stream: where numbers were left out in dnormed,
+ * which is free until the part's norm. */
+static struct matrix of_part(struct plan *plan, const struct pass *p, uint32_t site)
+{
+    const struct matrix d = pass_hidden(p, p->buffers->dstream), none = {0};
+    const struct matrix kept = pass_hidden(p, p->buffers->dnormed);
+    if (!(p->dropout > 0)) return d;
+    gpt_oss_drop(plan, p, site, d, none, kept);
+    return kept;
+}
+
 /* dgathered becomes the gradient of what experts read, dweight that of their weights. */
 static void experts(struct plan *plan, const struct pass *p, int64_t n, struct matrix dgathered)
 {
@@ -43,7 +54,7 @@ static void experts(struct plan *plan, const struct pass *p, int64_t n, struct m
     const struct model_config *c = &p->params->model.config;
     const struct gpt_oss_layer *w = &p->params->model.layers[n].gpt_oss;
     const struct layer_buffers *l = &b->layers[n];
-    const struct matrix d = pass_hidden(p, b->dstream), dy = dgathered; /* one place, in turn */
+    const struct matrix d = of_part(plan, p, DROP_EXPERTS(n)), dy = dgathered; /* one place, in turn */
     const struct matrix act = gpt_oss_slots(p, b->act, c->intermediate);
     const struct matrix dact = gpt_oss_slots(p, b->dact, c->intermediate);
     const struct matrix dup = gpt_oss_slots(p, b->dup, c->intermediate);
@@ -112,8 +123,9 @@ static void attention(struct plan *plan, const struct pass *p, int64_t n)
     const struct matrix v = pass_rows(p, l->v, w->wv.rows), dv = pass_rows(p, b->dv, w->wv.rows);
     const struct matrix attn = pass_rows(p, l->attn, w->wq.rows), dattn = pass_rows(p, b->dattn, w->wq.rows);
 
-    bias_backward(plan, p, NULL, 1, d, &w->gpt_oss.bo);
-    pass_linear_backward(plan, p, d, attn, &w->wo, none, dattn);
+    const struct matrix dpart = of_part(plan, p, DROP_ATTENTION(n));
+    bias_backward(plan, p, NULL, 1, dpart, &w->gpt_oss.bo);
+    pass_linear_backward(plan, p, dpart, attn, &w->wo, none, dattn);
     plan_call(plan, &op_self_attention_backward,
               &(struct self_attention_backward_args){
                   .sequences = p->sequences, .length = p->length, .n_heads = c->n_heads,
@@ -147,6 +159,7 @@ static void head(struct plan *plan, const struct pass *p)
 static void embed(struct plan *plan, const struct pass *p)
 {
     const struct matrix d = pass_hidden(p, p->buffers->dstream);
+    if (p->dropout > 0) gpt_oss_drop(plan, p, DROP_EMBEDDING, d, (struct matrix){0}, d);
     plan_call(plan, &op_embed_backward,
               &(struct embed_backward_args){
                   .m = d.rows, .n = d.cols, .batch = p->batch, .order = p->buffers->order, .d = d,

@@ -144,6 +144,7 @@ static void add_arch_flags(json_t *out, const struct train_flags *f)
     json_object_set_new(out, "sliding-window", json_integer((json_int_t)f->sliding_window));
     json_object_set_new(out, "balance", number(f->balance));
     json_object_set_new(out, "mxfp4-from", number(f->mxfp4_from));
+    json_object_set_new(out, "dropout", number(f->dropout));
 }
 
 /* Settled flags: whatever a recipe's defaults may become, a run goes on with its own. */

@@ -15,6 +15,7 @@ void train_flags_init(struct train_flags *flags)
                                   .max_seq_len = 2048,
                                   .balance = NAN,
                                   .mxfp4_from = NAN,
+                                  .dropout = NAN,
                                   .num_iterations = -1,
                                   .target_flops = -1,
                                   .target_param_data_ratio = NAN,

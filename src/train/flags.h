@@ -18,7 +18,7 @@ struct train_flags {
     const char *window_pattern;
     /* gpt-oss; 0: see recipe.c */
     int64_t width, heads, kv_heads, experts, top_k, expert_width, sliding_window;
-    double balance, mxfp4_from;
+    double balance, mxfp4_from, dropout;
     /* horizon */
     int64_t num_iterations;
     double target_flops, target_param_data_ratio;
@@ -55,6 +55,7 @@ struct train_flags {
     TRAIN_FLAG(INT, "sliding-window", "N", "tokens that layers 0, 2, 4 and so on see (default 128)", type, f.sliding_window, 1, 1 << 24), \
     TRAIN_FLAG(FLOAT, "balance", "X", "weight of the loss that spreads tokens over experts (default 0.03)", type, f.balance, 0, 1e3), \
     TRAIN_FLAG(FLOAT, "mxfp4-from", "X", "share of the updates behind which products read experts as MXFP4 would have them (default 1: never)", type, f.mxfp4_from, 0, 1), \
+    TRAIN_FLAG(FLOAT, "dropout", "X", "share of what embedding, attention and experts add to the stream that is left out, at random (default 0)", type, f.dropout, 0, 0.99), \
     OPTION_ENTRY(GROUP, 0, "Horizon", NULL, NULL, 0, 0, 0),                                        \
     TRAIN_FLAG(INT, "num-iterations", "N", "updates of the weights (default: by the next two)", type, f.num_iterations, -1, 1LL << 40), \
     TRAIN_FLAG(FLOAT, "target-flops", "X", "as many as cost so many operations (default: by the next)", type, f.target_flops, -1, 1e30), \

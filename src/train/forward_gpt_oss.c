@@ -33,12 +33,22 @@ static void rotate(struct plan *plan, const struct pass *p, int64_t heads, struc
                   .batch = p->batch, .inv_freq = b->inv_freq, .scale = b->rope_scale, .x = x});
 }
 
+void gpt_oss_drop(struct plan *plan, const struct pass *p, uint32_t site, struct matrix x,
+                  struct matrix add, struct matrix out)
+{
+    plan_call(plan, &op_dropout,
+              &(struct dropout_args){
+                  .m = x.rows, .n = x.cols, .rate = p->dropout, .stream = STREAM_DROPOUT + site,
+                  .key = p->buffers->key, .x = x, .add = add, .out = out});
+}
+
 static void embed(struct plan *plan, const struct pass *p)
 {
     const struct matrix x = pass_hidden(p, p->buffers->layers[0].stream);
     plan_call(plan, &op_embed,
               &(struct embed_args){
                   .m = x.rows, .batch = p->batch, .table = p->params->model.embed, .x = x});
+    if (p->dropout > 0) gpt_oss_drop(plan, p, DROP_EMBEDDING, x, (struct matrix){0}, x);
 }
 
 static void attend(struct plan *plan, const struct pass *p, int64_t n)
@@ -49,6 +59,7 @@ static void attend(struct plan *plan, const struct pass *p, int64_t n)
     const struct matrix x = pass_hidden(p, l->stream), normed = pass_hidden(p, l->attn_in), none = {0};
     const struct matrix q = pass_rows(p, l->q, w->wq.rows), attn = pass_rows(p, l->attn, w->wq.rows);
     const struct matrix k = pass_rows(p, l->k, w->wk.rows), v = pass_rows(p, l->v, w->wv.rows);
+    const struct matrix mid = pass_hidden(p, l->mid);
 
     pass_norm(plan, p, x, &w->gpt_oss.attn_norm, normed);
     pass_linear(plan, normed, pass_weight(&w->wq), none, q);
@@ -65,8 +76,9 @@ static void attend(struct plan *plan, const struct pass *p, int64_t n)
                   .n_kv_heads = c->n_kv_heads, .head_dim = c->head_dim,
                   .window = model_layer_window(c, n), .sinks = w->gpt_oss.sinks, .q = q, .k = k,
                   .v = v, .out = attn, .lse = l->lse});
-    pass_linear(plan, attn, pass_weight(&w->wo), x, pass_hidden(p, l->mid));
-    add_bias(plan, w->gpt_oss.bo, pass_hidden(p, l->mid));
+    pass_linear(plan, attn, pass_weight(&w->wo), p->dropout > 0 ? none : x, mid);
+    add_bias(plan, w->gpt_oss.bo, mid);
+    if (p->dropout > 0) gpt_oss_drop(plan, p, DROP_ATTENTION(n), mid, x, mid);
 }
 
 static void route(struct plan *plan, const struct pass *p, int64_t n)
@@ -155,12 +167,16 @@ static void layer(struct plan *plan, const struct pass *p, int64_t n)
     attend(plan, p, n);
     route(plan, p, n);
     gpt_oss_experts(plan, p, n);
-    plan_call(plan, &op_convert,
-              &(struct convert_args){.m = out.rows, .n = out.cols, .from = mid, .to = out});
+    if (p->dropout > 0)
+        plan_call(plan, &op_fill, &(struct fill_args){.m = out.rows, .n = out.cols, .x = out});
+    else
+        plan_call(plan, &op_convert,
+                  &(struct convert_args){.m = out.rows, .n = out.cols, .from = mid, .to = out});
     plan_call(plan, &op_combine,
               &(struct combine_args){
                   .m = out.rows, .n = out.cols, .top_k = c->top_k, .y = gpt_oss_slots(p, l->y, c->hidden),
                   .routing = l->routing, .x = out});
+    if (p->dropout > 0) gpt_oss_drop(plan, p, DROP_EXPERTS(n), out, mid, out);
 }
 
 static const struct activation_line lines[] = {

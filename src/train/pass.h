@@ -47,7 +47,8 @@ struct pass_buffers {
     float *dweight, *dlogits; /* [rows][top_k], [rows][n_experts] */
     /* what the host writes before a step, and reads behind it */
     int32_t *token, *target, *order, *position, *sequence;
-    float *scale;                /* of each nll in the loss: one number */
+    float *scale; /* of each nll in the loss: one number */
+    struct random_key *key;
     float *loss;                 /* one number, accumulated */
     float *inv_freq, *back_freq; /* back: of the other sign */
     float rope_scale;
@@ -64,7 +65,11 @@ struct pass {
     enum recompute recompute;
     bool rounded_rotation; /* 2026-01 */
     float balance;         /* of experts' shares in the loss */
+    float dropout;         /* 0 where nothing is left out */
 };
+
+/* Streams of random bits, by what they are for; one for each place follows. */
+enum random_stream { STREAM_QUANTISE = 0, STREAM_DROPOUT = 1 << 20 };
 
 void pass_forward(struct plan *plan, const struct pass *pass);
 void pass_backward(struct plan *plan, const struct pass *pass);

@@ -6,6 +6,14 @@
 
 void gpt_oss_backward(struct plan *plan, const struct pass *pass);
 
+/* Where numbers are left out; each has random bits of its own. */
+#define DROP_EMBEDDING    0u
+#define DROP_ATTENTION(n) (2u * (uint32_t)(n) + 1)
+#define DROP_EXPERTS(n)   (2u * (uint32_t)(n) + 2)
+/* out = add + what is kept of x; of gradients too. */
+void gpt_oss_drop(struct plan *plan, const struct pass *pass, uint32_t site, struct matrix x,
+                  struct matrix add, struct matrix out);
+
 /* Of a layer: grouped rows of a matrix with so many columns. */
 struct matrix gpt_oss_slots(const struct pass *pass, void *data, int64_t cols);
 struct matrix gpt_oss_logits(const struct pass *pass, float *data);

@@ -59,6 +59,7 @@ static void fill_gpt_oss(struct train_flags *f)
     fill_integer(&f->sliding_window, 128);
     if (isnan(f->balance)) f->balance = 0.03;
     if (isnan(f->mxfp4_from)) f->mxfp4_from = 1;
+    if (isnan(f->dropout)) f->dropout = 0;
 }
 
 /* Flags that say nothing about the model that is asked for. */
@@ -75,7 +76,8 @@ static enum sol_status check_arch(const struct train_flags *f)
                  {"expert-width", f->expert_width},
                  {"sliding-window", f->sliding_window},
                  {"balance", !isnan(f->balance)},
-                 {"mxfp4-from", !isnan(f->mxfp4_from)}};
+                 {"mxfp4-from", !isnan(f->mxfp4_from)},
+                 {"dropout", !isnan(f->dropout)}};
     const bool gpt_oss = strcmp(f->arch, "gpt-oss") == 0;
     for (size_t i = 0; !gpt_oss && i < sizeof flags / sizeof *flags; i++)
         if (flags[i].given)
@@ -309,6 +311,7 @@ enum sol_status recipe_settle(const struct train_flags *flags, int64_t vocab,
     else
         SOL_TRY(set_config(f, f->depth, vocab, r->january, &r->config));
     r->balance = r->gpt_oss ? f->balance : 0;
+    r->dropout = r->gpt_oss ? f->dropout : 0;
     r->mxfp4 = r->gpt_oss && f->mxfp4_from < 1;
     count(r);
     r->device_batch = f->device_batch_size > 0 ? f->device_batch_size : 0;

@@ -35,7 +35,8 @@ struct train_recipe {
     double matrix_lr, matrix_decay, muon_beta2;
     double clip;    /* largest norm of the gradients, 0: any */
     double balance; /* weight of the loss that spreads tokens over experts, 0: there is none */
-    bool mxfp4;     /* experts are rounded to it at some time (recipe_rounds) */
+    double dropout;
+    bool mxfp4; /* experts are rounded to it at some time (recipe_rounds) */
     /* counts */
     int64_t parameters, scaling_parameters; /* all; those that the horizon is for, of experts those
                                                that a token has */

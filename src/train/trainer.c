@@ -49,7 +49,8 @@ struct trainer {
     struct plan *micro, *evaluation, *update, *copies;
     struct slot inputs[SLOTS], results[SLOTS];
     int next_input;
-    int32_t *count; /* for `order` */
+    int64_t step, micro_batch; /* the next update, and the next of its micro-batches */
+    int32_t *count;            /* for `order` */
 };
 
 void trainer_params_init(struct trainer_params *params)
@@ -92,7 +93,8 @@ static struct pass pass_of(const struct trainer *t, bool evaluate)
                          .evaluate = evaluate,
                          .recompute = t->act.recompute,
                          .rounded_rotation = t->recipe->january,
-                         .balance = (float)t->recipe->balance};
+                         .balance = (float)t->recipe->balance,
+                         .dropout = evaluate ? 0 : (float)t->recipe->dropout};
 }
 
 enum list { MICRO, EVALUATION, UPDATE, COPIES, LISTS };
@@ -454,6 +456,8 @@ struct plan *trainer_update_plan(struct trainer *t)
 enum sol_status trainer_refresh(struct trainer *t, int64_t step)
 {
     const float round = recipe_rounds(t->recipe, step);
+    t->step = step;
+    t->micro_batch = 0;
     SOL_TRY(put(t, &t->small->rates.round, &round, sizeof round));
     SOL_TRY(trainer_wait(t)); /* it is this function's */
     return plan_run(t->copies, &t->context, false, NULL);
@@ -510,6 +514,11 @@ static enum sol_status place(struct trainer *t, const struct micro_batch *batch,
         memcpy(order, batch->order, rows * sizeof *order);
     else
         find_order(t, batch->x, order);
+    const uint64_t seed = (uint64_t)t->recipe->flags.seed;
+    *(struct random_key *)in_slot(t, slot, b->key) =
+        (struct random_key){.seed = {(uint32_t)seed, (uint32_t)(seed >> 32)},
+                            .step = (uint32_t)t->step,
+                            .micro_batch = (uint32_t)t->micro_batch};
     *(float *)in_slot(t, slot, b->scale) = targets ? (float)(weight / (double)targets) : 0;
     if (!t->gpu) return SOL_OK;
     SOL_TRY(gpu_copy_in(t->context.stream, b->token, slot->input, t->act.input_bytes));
@@ -521,6 +530,7 @@ enum sol_status trainer_micro(struct trainer *t, const struct micro_batch *batch
                               bool timed)
 {
     SOL_TRY(place(t, batch, weight));
+    t->micro_batch++;
     return plan_run(t->micro, &t->context, timed, NULL);
 }
 
@@ -550,6 +560,8 @@ enum sol_status trainer_update(struct trainer *t, int64_t step, bool timed)
     SOL_TRY(plan_run(t->update, &t->context, timed, NULL));
     slot->step = step;
     slot->used = true;
+    t->step = step + 1;
+    t->micro_batch = 0;
     return fetch_results(t, slot);
 }
 

@@ -138,6 +138,47 @@ const struct op_variant axpby_cuda = {
     .images = {IMAGE},
 };
 
+static void run_dropout(const struct op_context *context, const void *args)
+{
+    static const struct typed_names names = TYPED_NAMES("dropout");
+    const struct dropout_args *a = args;
+    const uint32_t limit = dropout_limit(a->rate);
+    const struct dropout_kernel_args k = {.count = a->m * a->n,
+                                          .x = a->x.data,
+                                          .add = a->add.data,
+                                          .out = a->out.data,
+                                          .key = a->key,
+                                          .stream = a->stream,
+                                          .limit = limit,
+                                          .factor = dropout_factor(limit)};
+    const bool eights =
+        k.count % 8 == 0 && typed_aligned(k.x) && typed_aligned(k.add) && typed_aligned(k.out);
+    const int64_t of_block = (int64_t)MAP_THREADS * MAP_PIECES * (eights ? 8 : 1);
+    gpu_put(context->stream, IMAGE, names.of[typed_narrow(&a->x)][eights],
+            &(struct gpu_launch){.grid = {(unsigned)typed_pieces(k.count, of_block)},
+                                 .block = {MAP_THREADS},
+                                 .overlaps = true},
+            &k);
+}
+
+static bool can_dropout(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    const struct dropout_args *a = args;
+    (void)device;
+    const bool same = !a->add.data || a->add.dtype == a->x.dtype;
+    return same || typed_refuse(why, "matrices of two types");
+}
+
+const struct op_variant dropout_cuda = {
+    .name = "dropout_cuda",
+    .summary = "pieces of 16 bytes, with random bits of their own",
+    .target = TARGET_CUDA,
+    .typed = axpby_typed,
+    .can_run = can_dropout,
+    .run = run_dropout,
+    .images = {IMAGE},
+};
+
 static void run_convert(const struct op_context *context, const void *args)
 {
     static const char *const names[2][2][2] = {

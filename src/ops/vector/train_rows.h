@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/cpu.h"
+#include "base/rng.h"
 #include "ops/ops.h"
 #include "ops/rotary_norm.h"
 #include "ops/vector/grain.h"
@@ -140,6 +141,42 @@ const struct op_variant NAMED(relu2_backward) = {.name = NAME_OF(relu2_backward)
                                                  .summary = "vectors over the whole matrix",
                                                  .needs = NEEDS,
                                                  .run = relu2_backward_run};
+
+/* ---- dropout ---- */
+
+/* Blocks of eight numbers. */
+static void dropout_blocks(void *arg, int64_t begin, int64_t end, int worker)
+{
+    (void)worker;
+    const struct dropout_args *a = arg;
+    const struct random_key key = *a->key;
+    const uint32_t limit = dropout_limit(a->rate);
+    const float factor = dropout_factor(limit), *x = matrix_floats(&a->x), *add = a->add.data;
+    float *out = matrix_floats(&a->out);
+    const int64_t count = a->m * a->n;
+    for (int64_t b = begin; b < end; b++) {
+        uint32_t words[4];
+        rng_philox(key.seed, (const uint32_t[]){(uint32_t)b, key.micro_batch, key.step, a->stream},
+                   words);
+        for (int64_t j = 0, i = b * DROPOUT_BLOCK; j < DROPOUT_BLOCK && i < count; j++, i++) {
+            const uint32_t half = words[j / 2] >> j % 2 * 16 & 0xffff;
+            const float y = half >= limit ? factor * x[i] : 0;
+            out[i] = add ? add[i] + y : y;
+        }
+    }
+}
+
+static void dropout_run(const struct op_context *context, const void *args)
+{
+    const struct dropout_args *a = args;
+    pool_for(context->pool, (a->m * a->n + DROPOUT_BLOCK - 1) / DROPOUT_BLOCK,
+             ROWS_GRAIN / DROPOUT_BLOCK, dropout_blocks, (void *)a);
+}
+
+const struct op_variant NAMED(dropout) = {.name = NAME_OF(dropout),
+                                          .summary = "blocks of eight numbers in parallel",
+                                          .needs = NEEDS,
+                                          .run = dropout_run};
 
 /* ---- softcap ---- */
 

@@ -1,0 +1,28 @@
+/* Random bits that a key and a counter alone decide: Philox4x32 of ten rounds (Salmon et al., SC
+ * 2011), as rng_philox of the host. */
+#pragma once
+
+#include "inline.cuh"
+#include "random_args.h"
+
+struct random_words {
+    uint32_t of[4];
+};
+
+INLINE random_words philox(const random_key &key, uint32_t block, uint32_t stream)
+{
+    uint32_t a = block, b = key.micro_batch, c = key.step, d = stream;
+    uint32_t k0 = key.seed[0], k1 = key.seed[1];
+#pragma unroll
+    for (int i = 0; i < 10; i++) {
+        uint32_t low = 0xd2511f53u * a, high = __umulhi(0xd2511f53u, a);
+        uint32_t low2 = 0xcd9e8d57u * c, high2 = __umulhi(0xcd9e8d57u, c);
+        a = high2 ^ b ^ k0;
+        b = low2;
+        c = high ^ d ^ k1;
+        d = low;
+        k0 += 0x9e3779b9u;
+        k1 += 0xbb67ae85u;
+    }
+    return {{a, b, c, d}};
+}
