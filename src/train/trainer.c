@@ -49,7 +49,8 @@ struct trainer {
     struct plan *micro, *evaluation, *update, *copies;
     struct slot inputs[SLOTS], results[SLOTS];
     int next_input;
-    int32_t *count; /* for `order` */
+    int64_t step, micro_batch; /* what random bits depend on */
+    int32_t *count;            /* for `order` */
 };
 
 void trainer_params_init(struct trainer_params *params)
@@ -92,7 +93,8 @@ static struct pass pass_of(const struct trainer *t, bool evaluate)
                          .evaluate = evaluate,
                          .recompute = t->act.recompute,
                          .rounded_rotation = t->recipe->january,
-                         .balance = (float)t->recipe->balance};
+                         .balance = (float)t->recipe->balance,
+                         .precision = t->recipe->precision};
 }
 
 enum list { MICRO, EVALUATION, UPDATE, COPIES, LISTS };
@@ -339,6 +341,9 @@ static enum sol_status make_plans(struct trainer *t)
 
 static enum sol_status start(struct trainer *t)
 {
+    if (t->gpu && t->recipe->precision != PRECISION_PLAIN)
+        return status_set(SOL_E_UNSUPPORTED, "--precision %s runs on the CPU alone so far",
+                          recipe_precision_names[t->recipe->precision]);
     SOL_TRY(create_weights(t, true));
     SOL_TRY(choose_size(t));
     SOL_TRY(create_weights(t, false));
@@ -454,6 +459,8 @@ struct plan *trainer_update_plan(struct trainer *t)
 enum sol_status trainer_refresh(struct trainer *t, int64_t step)
 {
     const float round = recipe_rounds(t->recipe, step);
+    t->step = step;
+    t->micro_batch = 0;
     SOL_TRY(put(t, &t->small->rates.round, &round, sizeof round));
     SOL_TRY(trainer_wait(t)); /* it is this function's */
     return plan_run(t->copies, &t->context, false, NULL);
@@ -511,6 +518,11 @@ static enum sol_status place(struct trainer *t, const struct micro_batch *batch,
     else
         find_order(t, batch->x, order);
     *(float *)in_slot(t, slot, b->scale) = targets ? (float)(weight / (double)targets) : 0;
+    const uint64_t seed = (uint64_t)t->recipe->flags.seed;
+    *(struct random_key *)in_slot(t, slot, b->key) =
+        (struct random_key){.seed = {(uint32_t)seed, (uint32_t)(seed >> 32)},
+                            .step = (uint32_t)t->step,
+                            .micro_batch = (uint32_t)t->micro_batch};
     if (!t->gpu) return SOL_OK;
     SOL_TRY(gpu_copy_in(t->context.stream, b->token, slot->input, t->act.input_bytes));
     slot->used = true;
@@ -521,6 +533,7 @@ enum sol_status trainer_micro(struct trainer *t, const struct micro_batch *batch
                               bool timed)
 {
     SOL_TRY(place(t, batch, weight));
+    t->micro_batch++;
     return plan_run(t->micro, &t->context, timed, NULL);
 }
 
@@ -550,6 +563,8 @@ enum sol_status trainer_update(struct trainer *t, int64_t step, bool timed)
     SOL_TRY(plan_run(t->update, &t->context, timed, NULL));
     slot->step = step;
     slot->used = true;
+    t->step = step + 1;
+    t->micro_batch = 0;
     return fetch_results(t, slot);
 }
 
@@ -581,6 +596,7 @@ enum sol_status trainer_evaluate(struct trainer *t, const struct micro_batch *ba
 
 enum sol_status trainer_drop_gradients(struct trainer *t)
 {
+    t->micro_batch = 0;
     SOL_TRY(clear(t, t->act.at.loss, sizeof *t->act.at.loss));
     return clear(t, t->weights->grads, t->weights->grad_bytes);
 }
