@@ -129,6 +129,41 @@ for packing in stream bestfit; do
     }
 done
 
+# In small formats as well: random bits and scales are those of a run that was not stopped.
+for precision in nvfp4 fp8; do
+    rm -rf whole part
+    # shellcheck disable=SC2086
+    {
+        small_model="$small --aspect-ratio 64 --packing stream"
+        run 0 train $small_model --precision $precision --num-iterations 6 --save-every 2 -o whole -t 2 -q
+        has whole/step_000006/train.json "\"precision\": \"$precision\""
+        mkdir part
+        cp -r whole/step_000002 part
+        head -n "$(grep -n '"step":2,' whole/log.jsonl | tail -n 1 | cut -d: -f1)" whole/log.jsonl >part/log.jsonl
+        run 0 train $small_model --save-every 2 --resume -o part -t 1 -q
+        same part 000006
+        run 0 run -m part/step_000006 -p a -n 1 -t 1 -q
+        rm -rf other
+        run 0 train $small_model --num-iterations 6 -o other -q -t 1
+        cmp -s whole/step_000006/model.safetensors other/step_000006/model.safetensors && fail "$precision changes nothing"
+    }
+done
+# shellcheck disable=SC2086
+{
+    refused 5 '--precision nvfp4 is for --arch gpt' $small --arch gpt-oss --precision nvfp4
+    refused 2 'nvfp4 wants a --max-seq-len that is a multiple of 16' $small --max-seq-len 20 --total-batch-size 40 \
+        --precision nvfp4
+    refused 2 'no matrix of this model is one for --precision fp8' $small --fp8
+    refused 2 '--fp8 and --precision nvfp4' $small --fp8 --precision nvfp4
+    refused 2 "the folder's flags say whether it is fp8" replay none --fp8
+}
+run 0 train bench --depth 2 --aspect-ratio 64 --max-seq-len 32 --vocab-size 64 --precision fp8 --num-iterations 2 --json
+has out '"precision": "fp8"'
+has out '"quantise_share": 0\.'
+
+rm -rf whole
+# shellcheck disable=SC2086
+run 0 train $small --packing bestfit --num-iterations 12 --save-every 4 -o whole -t 2 -q
 # ---- fine-tuning: weights of a checkpoint, answers alone are learnt ----
 for i in 1 2 3 4 5 6 7 8; do
     printf '{"segments": [{"text": "How many of the %s%s?", "label": false}, {"text": " Seven pears.", "label": true}]}\n' \

@@ -290,10 +290,15 @@ static void fp8(void **state)
                 assert_true(isnan(want) ? isnan(y[i]) : y[i] == want);
                 assert_true(isnan(want) ? isnan(code) : code == want);
             }
-            x[2] = x[3] = 0; /* amax remembers, and without a scale there is none */
+            x[2] = x[3] = 0; /* amax remembers; a scale that nobody knows is made */
             scale.scale = 0;
             quantise(v, &a);
-            assert_true(scale.amax == 1000 && scale.factor == 1 && y[0] == 1);
+            assert_true(scale.amax == 1000 && y[1] == (kind ? -57344 : -448));
+            assert_true(scale.scale == (kind ? 57344 : 448) / 3.3f);
+            memset(x, 0, sizeof x); /* but not of zeros */
+            scale.scale = 0;
+            quantise(v, &a);
+            assert_true(scale.scale == 0 && scale.factor == 1 && y[1] == 0);
         }
 }
 

@@ -41,6 +41,12 @@ static bool is_gpt_oss(const char *recipe)
     return strcmp(recipe, "gpt-oss") == 0;
 }
 
+/* 2026-07 in a small format. */
+static bool is_small(const char *recipe)
+{
+    return strcmp(recipe, "fp8") == 0 || strcmp(recipe, "nvfp4") == 0;
+}
+
 static void settle(const char *recipe, struct train_recipe *out)
 {
     static char *memory; /* flags point into it */
@@ -49,11 +55,16 @@ static void settle(const char *recipe, struct train_recipe *out)
     assert_int_equal(
         train_flags_parse("test", is_gpt_oss(recipe) ? small_gpt_oss : small, &flags, &memory),
         SOL_OK);
-    if (!is_gpt_oss(recipe)) flags.recipe = recipe;
+    if (is_small(recipe)) {
+        flags.precision = recipe;
+        if (strcmp(recipe, "fp8") == 0) flags.aspect_ratio = 48; /* of 128 and more */
+    } else if (!is_gpt_oss(recipe)) {
+        flags.recipe = recipe;
+    }
     if (recipe_settle(&flags, VOCAB, out) != SOL_OK) fail_msg("%s", sol_last_error());
 }
 
-static const char *const recipes[] = {"2026-07", "2026-01", "gpt-oss"};
+static const char *const recipes[] = {"2026-07", "2026-01", "gpt-oss", "nvfp4", "fp8"};
 
 /* ---- parameters ---- */
 
@@ -71,15 +82,27 @@ static void add_span(struct span *spans, int *n, const struct matrix *m, const v
     spans[(*n)++] = s;
 }
 
+/* Of small formats but FP8, whose scales are states. */
+static void add_scales(struct span *spans, int *n, const struct params *p, int i)
+{
+    const struct param *q = &p->all[i];
+    for (int k = 0; q->small.data && !q->history.data && k < OPERANDS; k++) {
+        const struct matrix m = matrix_f32(q->scale[k], 1, QUANTISE_SCALE_FLOATS);
+        add_span(spans, n, &m, p->values, p->value_bytes);
+    }
+}
+
 /* All inside their memory, and none on another. */
 static void check_spans(const struct params *p)
 {
-    struct span *spans = calloc((size_t)p->count * 4, sizeof *spans);
+    struct span *spans = calloc((size_t)p->count * 8, sizeof *spans);
     assert_non_null(spans);
     int n = 0;
     for (int i = 0; i < p->count; i++) {
         add_span(spans, &n, &p->all[i].value, p->values, p->value_bytes);
         add_span(spans, &n, &p->all[i].copy, p->values, p->value_bytes);
+        add_span(spans, &n, &p->all[i].small, p->values, p->value_bytes);
+        add_scales(spans, &n, p, i);
     }
     n = 0;
     for (int i = 0; i < p->count; i++)
@@ -94,6 +117,7 @@ static void check_spans(const struct params *p)
         add_span(spans, &n, &q->square, p->states, p->state_bytes);
         add_span(spans, &n, &q->momentum, p->states, p->state_bytes);
         add_span(spans, &n, &q->second, p->states, p->state_bytes);
+        add_span(spans, &n, &q->history, p->states, p->state_bytes);
     }
     free(spans);
 }
@@ -194,10 +218,11 @@ static void name_buffers(struct activations *a)
 {
     uintptr_t next = far;
     struct pass_buffers *b = &a->at;
-    void **const whole[] = {&b->embedding, &b->raw,     &b->normed,  &b->final, &b->dstream,
-                            &b->dx0,       &b->dmiddle, &b->dnormed, &b->dattn, &b->dact,
-                            &b->dq,        &b->dk,      &b->dv,      &b->dy,    &b->dup,
-                            &b->gathered,  &b->act};
+    void **const whole[] = {&b->embedding, &b->raw,     &b->normed,   &b->final,
+                            &b->dstream,   &b->dx0,     &b->dmiddle,  &b->dnormed,
+                            &b->dattn,     &b->dact,    &b->dq,       &b->dk,
+                            &b->dv,        &b->dy,      &b->dup,      &b->gathered,
+                            &b->act,       &b->small_x, &b->small_dy, &b->small_dy_turned};
     for (size_t i = 0; i < COUNT(whole); i++, next += far) *whole[i] = (void *)next;
     b->dweight = (float *)next, next += far;
     b->dlogits = (float *)next, next += far;
@@ -335,7 +360,8 @@ static struct plan *list_pass(const struct activations *a, const struct params *
                               .loss_chunk = 16,
                               .dtype = a->dtype,
                               .evaluate = evaluate,
-                              .recompute = a->recompute};
+                              .recompute = a->recompute,
+                              .precision = a->recipe->precision};
     assert_int_equal(plan_create(&chooser, &plan), SOL_OK);
     pass_forward(plan, &pass);
     if (!evaluate) pass_backward(plan, &pass);
@@ -372,9 +398,9 @@ static void check_activations(const struct train_recipe *recipe, enum recompute 
     const struct pass_buffers *b = &placed.at;
     const size_t rows = m.rows = (size_t)(placed.sequences * recipe->length);
     const struct kept kept[] = {
-        {b->token, rows * 4},    {b->target, rows * 4},   {b->order, rows * 4},  {b->scale, 4},
-        {b->position, rows * 4}, {b->sequence, rows * 4}, {b->back_freq, 8 * 4}, {b->loss, 4},
-        {b->inv_freq, 8 * 4},    {b->nll, rows * 4}};
+        {b->token, rows * 4},    {b->target, rows * 4},   {b->order, rows * 4},    {b->scale, 4},
+        {b->position, rows * 4}, {b->sequence, rows * 4}, {b->back_freq, 8 * 4},   {b->loss, 4},
+        {b->inv_freq, 8 * 4},    {b->nll, rows * 4},      {b->key, sizeof *b->key}};
     for (size_t i = 0; i < COUNT(kept); i++) mark(&m, kept[i].at, kept[i].at, kept[i].bytes, true);
     assert_int_equal(plan_step_count(one), plan_step_count(two));
     assert_true(plan_step_count(one) > 30);
@@ -554,6 +580,7 @@ static void compare_gradients(struct trainer *a, struct trainer *b, bool same)
     double losses[2];
     train(a, 6, losses);
     copy_memory(trainer_weights(a), trainer_weights(b));
+    assert_int_equal(trainer_refresh(b, 6), SOL_OK);
     rng_seed(&rng, 7);
     draw(&rng, &tokens);
     go_through(a, &tokens);
@@ -628,6 +655,92 @@ static void test_threads(void **state)
     (void)state;
     compare_threads("2026-07");
     compare_threads("gpt-oss");
+    compare_threads("nvfp4");
+    compare_threads("fp8");
+}
+
+/* ---- small formats ---- */
+
+static double cosine(const struct matrix *a, const struct matrix *b)
+{
+    const float *x = a->data, *y = b->data;
+    double xy = 0, xx = 0, yy = 0;
+    for (int64_t i = 0; i < a->rows * a->cols; i++) {
+        xy += (double)x[i] * (double)y[i];
+        xx += (double)x[i] * (double)x[i];
+        yy += (double)y[i] * (double)y[i];
+    }
+    return xy / sqrt(xx * yy);
+}
+
+/* Gradients of a batch in a small format beside those without, of weights that were trained. */
+static void compare_directions(const char *name, double least)
+{
+    struct train_recipe recipe, plain_recipe;
+    struct rng rng;
+    struct tokens tokens;
+    double losses[2], worst = 1;
+    settle(name, &recipe);
+    plain_recipe = recipe;
+    plain_recipe.precision = PRECISION_PLAIN;
+    struct trainer *plain = create(&plain_recipe, 4, 0, 2), *small_one = create(&recipe, 4, 0, 2);
+    const struct params *a = trainer_weights(plain), *b = trainer_weights(small_one);
+    train(plain, 8, losses);
+    int n_small = 0;
+    for (int i = 0; i < a->count; i++) {
+        memcpy(b->all[i].value.data, a->all[i].value.data, (size_t)matrix_bytes(&a->all[i].value));
+        n_small += b->all[i].small.data != NULL;
+    }
+    assert_true(n_small > 0);
+    assert_int_equal(trainer_refresh(small_one, 8), SOL_OK);
+    rng_seed(&rng, 8);
+    draw(&rng, &tokens);
+    go_through(plain, &tokens);
+    go_through(small_one, &tokens);
+    for (int i = 0; i < a->count; i++)
+        if (b->all[i].small.data) {
+            const double c = cosine(&a->all[i].grad, &b->all[i].grad);
+            worst = fmin(worst, c);
+            assert_true(c < 1); /* it is in a small format */
+        }
+    if (worst < least) fail_msg("%s: a gradient's cosine is %g", name, worst);
+    trainer_destroy(plain);
+    trainer_destroy(small_one);
+}
+
+static void test_small_gradients(void **state)
+{
+    (void)state;
+    compare_directions("nvfp4", 0.9);
+    compare_directions("fp8", 0.99);
+}
+
+/* Other bits at each micro-batch of each step, the same ones again. */
+static void test_random_bits(void **state)
+{
+    (void)state;
+    struct train_recipe recipe;
+    struct tokens tokens;
+    struct rng rng;
+    double losses[2];
+    settle("nvfp4", &recipe);
+    struct trainer *t = create(&recipe, 4, 0, 1);
+    train(t, 4, losses);
+    const struct params *p = trainer_weights(t);
+    rng_seed(&rng, 9);
+    draw(&rng, &tokens);
+    float *first = malloc(p->grad_bytes);
+    assert_non_null(first);
+    for (int i = 0; i < 4; i++) {
+        if (i == 2) assert_int_equal(trainer_refresh(t, 5), SOL_OK);
+        if (i == 3) assert_int_equal(trainer_refresh(t, 4), SOL_OK);
+        memset(p->grads, 0, p->grad_bytes);
+        go_through(t, &tokens);
+        if (i == 0) memcpy(first, p->grads, p->grad_bytes);
+        assert_true((memcmp(first, p->grads, p->grad_bytes) == 0) == (i == 0 || i == 3));
+    }
+    free(first);
+    trainer_destroy(t);
 }
 
 static void test_refused(void **state)
@@ -752,7 +865,8 @@ int main(void)
         cmocka_unit_test(test_learns),        cmocka_unit_test(test_evaluation),
         cmocka_unit_test(test_micro_batches), cmocka_unit_test(test_recompute),
         cmocka_unit_test(test_threads),       cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_nan),
+        cmocka_unit_test(test_nan),           cmocka_unit_test(test_small_gradients),
+        cmocka_unit_test(test_random_bits),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -50,9 +50,6 @@ static const struct option options[] = {
     BACKEND_OPTIONS(struct train_options, backend, kernel_source),
     OPTION_ENTRY(INT, 't', "threads", "N", "threads to compute with (default: every core)",
                  offsetof(struct train_options, threads), 0, 1024),
-    OPTION_ENTRY(STRING, 0, "precision", "bf16|f32",
-                 "of activations and products (default: bf16 on a GPU, else f32)",
-                 offsetof(struct train_options, precision), 0, 0),
     OPTION_ENTRY(FLAG, 0, "exact", NULL,
                  "float32 throughout, sums in a fixed order and on the CPU in float64 (slow)",
                  offsetof(struct train_options, exact), 0, 0),
@@ -147,8 +144,9 @@ const char *const train_recompute_names[RECOMPUTE_LEVELS] = {"nothing", "norms",
 
 bool train_is_bf16(const struct train_command *c)
 {
-    if (c->o.exact) return false;
-    return c->o.precision ? strcmp(c->o.precision, "bf16") == 0 : c->gpu != NULL;
+    const char *precision = c->o.flags.precision;
+    if (c->o.exact || (precision && strcmp(precision, "f32") == 0)) return false;
+    return c->gpu || (precision && strcmp(precision, "bf16") == 0);
 }
 
 void train_params_of(const struct train_command *c, const struct train_recipe *recipe,
@@ -205,6 +203,8 @@ static enum sol_status replay(struct train_command *c, const char *folder)
 {
     char path[4096];
     struct train_replay_result result;
+    if (recipe_precision(&c->o.flags) != PRECISION_PLAIN)
+        return status_set(SOL_E_ARGUMENT, "the folder's flags say whether it is fp8 or nvfp4");
     if (c->o.out)
         snprintf(path, sizeof path, "%s", c->o.out);
     else

@@ -11,7 +11,7 @@
 struct train_options {
     struct train_flags flags;
     struct string_list force;
-    const char *backend, *kernel_source, *out, *precision, *optimizer;
+    const char *backend, *kernel_source, *out, *optimizer;
     const char *data, *validation, *split, *tokenizer, *packing, *init_from;
     const char *recompute;
     double val_percent, memory;

@@ -2,6 +2,7 @@
 #include "cli/train_report.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "base/table.h"
@@ -17,6 +18,9 @@ struct memory_line {
 
 enum { MEMORY_LINES = 6 };
 
+/* From here on a small format's speed says nothing about it. */
+#define QUANTISE_SHARE_MAX 0.10
+
 static void memory_lines(const struct train_report *r, struct memory_line lines[MEMORY_LINES])
 {
     struct trainer_memory m;
@@ -27,6 +31,27 @@ static void memory_lines(const struct train_report *r, struct memory_line lines[
         {"scratch", m.scratch},     {"all", trainer_memory_total(&m)},
     };
     for (int i = 0; i < MEMORY_LINES; i++) lines[i] = all[i];
+}
+
+/* The types of a run in a word, as --precision has them. */
+static const char *precision_of(const struct train_report *r)
+{
+    const char *small = recipe_precision_names[r->recipe->precision];
+    return *small ? small : r->bf16 ? "bf16" : "f32";
+}
+
+/* Of a step's time, what quantising takes; NAN where nothing is quantised. */
+static double quantise_share(const struct train_report *r)
+{
+    double all = 0, mine = 0;
+    for (int i = 0; i < r->result.n_ops; i++) {
+        const struct train_op_time *t = &r->result.ops[i];
+        const bool quantises =
+            strcmp(t->op, "quantise") == 0 || strcmp(t->op, "delayed_scale") == 0;
+        all += t->ns;
+        if (quantises) mine += t->ns;
+    }
+    return r->recipe->precision == PRECISION_PLAIN ? NAN : mine / all;
 }
 
 enum sol_status train_report_memory(const struct train_report *r, FILE *to)
@@ -46,12 +71,13 @@ enum sol_status train_report_memory(const struct train_report *r, FILE *to)
     fprintf(to,
             "%s: depth %lld, width %lld, %lld heads of %lld, vocabulary %lld, %s; %.1f M "
             "parameters\n"
-            "a micro-batch has %lld sequences of %lld tokens, in %s%s\n\n",
+            "a micro-batch has %lld sequences of %lld tokens, in %s%s%s%s\n\n",
             r->recipe->flags.recipe, (long long)c->n_layers, (long long)c->hidden,
             (long long)c->n_heads, (long long)c->head_dim, (long long)c->vocab, shape,
             (double)r->recipe->parameters * 1e-6, (long long)trainer_sequences(r->trainer),
             (long long)r->recipe->length, r->bf16 ? "bf16" : "float32",
-            told[trainer_recomputes(r->trainer)]);
+            r->recipe->precision == PRECISION_PLAIN ? "" : ", most products in ",
+            recipe_precision_names[r->recipe->precision], told[trainer_recomputes(r->trainer)]);
     memory_lines(r, lines);
     SOL_TRY(table_create("memory|>bytes", &table));
     enum sol_status status = SOL_OK;
@@ -110,6 +136,10 @@ enum sol_status train_report_print(const struct train_report *r, FILE *to)
         char text[16];
         fprintf(to, "peak memory %s\n", format_bytes(gpu_memory_peak(r->gpu), text));
     }
+    const double share = quantise_share(r);
+    if (isfinite(share))
+        fprintf(to, "quantising takes %.1f %% of the time%s\n", 100 * share,
+                share > QUANTISE_SHARE_MAX ? ", over 10 %: this speed is not the format's" : "");
     fprintf(to, "loss %.4f\n\n", r->result.loss);
     return print_ops(r, to);
 }
@@ -149,7 +179,7 @@ json_t *train_report_json(const struct train_report *r)
         "{s:s, s:I, s:I, s:I, s:I, s:s, s:b, s:s}", "recipe", r->recipe->flags.recipe, "depth",
         (json_int_t)r->recipe->config.n_layers, "parameters", (json_int_t)r->recipe->parameters,
         "sequences", (json_int_t)trainer_sequences(r->trainer), "length",
-        (json_int_t)r->recipe->length, "precision", r->bf16 ? "bf16" : "f32", "updates", r->updates,
+        (json_int_t)r->recipe->length, "precision", precision_of(r), "updates", r->updates,
         "recompute", train_recompute_names[trainer_recomputes(r->trainer)]);
     json_object_set_new(out, "micro_batches", json_integer((json_int_t)r->micro_batches));
     json_object_set_new(out, "steps", json_integer((json_int_t)r->result.steps));
@@ -162,6 +192,7 @@ json_t *train_report_json(const struct train_report *r)
     json_object_set_new(out, "update_ns", number(r->result.update_ns));
     json_object_set_new(out, "flops_per_token", number(r->recipe->flops_per_token));
     json_object_set_new(out, "causal_flops_per_token", number(r->recipe->causal_flops_per_token));
+    json_object_set_new(out, "quantise_share", number(quantise_share(r)));
     json_object_set_new(out, "loss", number(r->result.loss));
     json_object_set_new(out, "memory", memory);
     json_object_set_new(

@@ -39,7 +39,14 @@ static void round_mxfp4(const struct op_context *context, const struct quantise_
 static void round_fp8(const struct quantise_args *a)
 {
     const struct dtype_info *info = dtype_info(a->format);
-    const float scale = fp8_scale_of(a->scale), largest = fp8_largest(a->format);
+    const float largest = fp8_largest(a->format);
+    float amax = 0;
+    for (int64_t i = 0; i < a->m * a->n; i++) {
+        const float x = matrix_floats(&a->from)[i];
+        if (isfinite(x)) amax = fmaxf(amax, fabsf(x));
+    }
+    if (a->scale->scale == 0) a->scale->scale = fp8_scale_for(a->format, amax);
+    const float scale = a->scale->scale != 0 ? a->scale->scale : 1;
     for (int64_t i = 0; i < a->m * a->n; i++) {
         const float x = matrix_floats(&a->from)[i];
         float y = isfinite(x) ? fminf(fmaxf(x * scale, -largest), largest) : NAN;
@@ -48,8 +55,8 @@ static void round_fp8(const struct quantise_args *a)
         info->decode(&code, &y, 1);
         if (a->codes) a->codes[i] = code;
         if (a->to.data) matrix_floats(&a->to)[i] = y;
-        if (isfinite(x)) a->scale->amax = fmaxf(a->scale->amax, fabsf(x));
     }
+    a->scale->amax = fmaxf(a->scale->amax, amax);
     a->scale->factor = 1 / scale;
 }
 

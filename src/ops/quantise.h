@@ -40,15 +40,16 @@ static inline struct nvfp4_factors nvfp4_factors_of(float amax)
     return (struct nvfp4_factors){encode * (1.0f / 6.0f), 1.0f / encode};
 }
 
-/* FP8: what numbers are multiplied with, and the largest that they become. */
-static inline float fp8_scale_of(const struct quantise_scale *s)
-{
-    return s->scale != 0 ? s->scale : 1;
-}
-
 static inline float fp8_largest(enum dtype format)
 {
     return format == DTYPE_FP8_E4M3 ? 448.0f : 57344.0f;
+}
+
+/* What takes `amax` to the largest number; 0 where that says nothing. */
+static inline float fp8_scale_for(enum dtype format, float amax)
+{
+    const float scale = fp8_largest(format) / amax;
+    return amax <= 0 ? 0 : scale <= FLT_MAX ? scale : FLT_MAX;
 }
 
 #endif

@@ -278,7 +278,7 @@ enum quantise_features {
 struct quantise_scale {
     float amax;   /* largest magnitude that is a number */
     float factor; /* what the format's numbers count times */
-    float scale;  /* of FP8: what numbers were multiplied with; 0: 1 */
+    float scale;  /* of FP8: what numbers are multiplied with; 0: nobody knows yet */
 };
 
 /* quantise: to = the numbers that `format` has for those of `from`, without the factor.
@@ -296,7 +296,8 @@ struct quantise_scale {
  * NaN or Inf is NaN; amax is of the others.
  *
  * FP8_E4M3, FP8_E5M2: x * scale, clamped to the largest that the format has; NaN and Inf are NaN.
- * factor = 1 / scale, and amax is accumulated. */
+ * factor = 1 / scale, and amax is accumulated. A scale of 0 becomes the largest by the amax of
+ * `from`, where that is not 0. */
 struct quantise_args {
     int64_t m, n; /* of `from`; rows of `to` are whole blocks */
     enum dtype format;
@@ -311,6 +312,19 @@ struct quantise_args {
     uint8_t *
         codes; /* as `to`, in the format: of NVFP4 two a byte, the first in the low bits; or NULL */
     uint8_t *scales; /* NVFP4: [rows of to][blocks of a row] e4m3, or NULL */
+};
+
+enum { QUANTISE_SCALE_FLOATS = sizeof(struct quantise_scale) / sizeof(float) };
+
+/* delayed_scale: a row has the struct quantise_scale of a tensor in FP8 and, behind it, the amax of
+ * the last steps, the latest first. amax moves there and becomes 0; scale becomes what takes the
+ * largest of the history to the format's largest number, and stays where all of it is 0.
+ * (TransformerEngine's rule with its "max".) */
+struct delayed_scale_args {
+    int64_t m, n;          /* n: QUANTISE_SCALE_FLOATS and the length of the history */
+    enum dtype formats[3]; /* of rows 0, 1, 2, and so on in turn */
+    uint32_t pad;
+    struct matrix rows; /* [m][n], in place */
 };
 
 /* ---- updates ---- */

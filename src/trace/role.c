@@ -525,6 +525,7 @@ enum kernel_role role_of_op(const char *parent, const char *op)
         {"pack_scaled", ROLE_COPIES},
         {"convert", ROLE_COPIES},
         {"quantise", ROLE_COPIES},
+        {"delayed_scale", ROLE_COPIES},
         {"fill", ROLE_COPIES},
         {"adamw", ROLE_OPTIMIZER},
         {"muon", ROLE_OPTIMIZER},

@@ -9,10 +9,12 @@
  * next is used in all of them. */
 enum stage { INPUT, EMBED, ATTENTION, MLP, HEAD, BACK_MLP, BACK_ATTENTION, BACK_EMBED, RESULT };
 
-/* SLOTS: rows * top_k; GROUP_ENDS: n_experts + 1 */
+/* SLOTS: rows * top_k; GROUP_ENDS: n_experts + 1; WIDEST: of what
+ * products with weights read or make; KEY: words of a struct random_key */
 /* clang-format off */
 enum extent {
-    ONE, ROWS, HIDDEN, Q_WIDTH, KV_WIDTH, INTER, HEADS, KV_HEADS, FREQUENCIES, EXPERTS, TOP_K, SLOTS, GROUP_ENDS, KEY
+    ONE, ROWS, HIDDEN, Q_WIDTH, KV_WIDTH, INTER, HEADS, KV_HEADS, FREQUENCIES, EXPERTS, TOP_K, SLOTS, GROUP_ENDS,
+    WIDEST, KEY
 };
 /* clang-format on */
 enum type { ACT, F32, I32 };

@@ -29,6 +29,9 @@ static const struct activation_line common[] = {
     {"v", ACT, ROWS, KV_WIDTH, ATTENTION, BACK_ATTENTION, true, LAYER(v)},
     {"attn", ACT, ROWS, Q_WIDTH, ATTENTION, BACK_ATTENTION, true, LAYER(attn)},
     {"lse", F32, ROWS, HEADS, ATTENTION, BACK_ATTENTION, true, LAYER(lse)},
+    {"small x", ACT, ROWS, WIDEST, ATTENTION, BACK_ATTENTION, false, AT(small_x)},
+    {"small dy", ACT, ROWS, WIDEST, BACK_MLP, BACK_ATTENTION, false, AT(small_dy)},
+    {"small dy turned", ACT, ROWS, WIDEST, BACK_MLP, BACK_ATTENTION, false, AT(small_dy_turned)},
 };
 /* clang-format on */
 
@@ -42,6 +45,13 @@ static int line_count(const struct activations *a)
 static const struct activation_line *line_at(const struct activations *a, int i)
 {
     return i < COMMON ? &common[i] : &pass_entry_of(&a->recipe->config)->lines[i - COMMON];
+}
+
+static int64_t widest(const struct model_config *c)
+{
+    const int64_t q = c->n_heads * c->head_dim;
+    const int64_t most = c->hidden > c->intermediate ? c->hidden : c->intermediate;
+    return q > most ? q : most;
 }
 
 static int64_t extent_of(const struct activations *a, enum extent extent)
@@ -60,8 +70,9 @@ static int64_t extent_of(const struct activations *a, enum extent extent)
     case EXPERTS: return c->n_experts;
     case TOP_K: return c->top_k;
     case SLOTS: return a->sequences * a->recipe->length * c->top_k;
-    case KEY: return sizeof(struct random_key) / sizeof(uint32_t);
     case GROUP_ENDS: return c->n_experts + 1;
+    case WIDEST: return widest(c);
+    case KEY: return sizeof(struct random_key) / sizeof(uint32_t);
     default: return 1;
     }
     /* clang-format on */
@@ -84,6 +95,9 @@ static bool is_in_layers(const struct activation_line *line, size_t pointer)
 static int64_t copies(const struct activations *a, const struct activation_line *line)
 {
     const int64_t layers = a->recipe->config.n_layers;
+    if (line->cols == WIDEST && a->recipe->precision == PRECISION_PLAIN) return 0;
+    if (line->pointer == offsetof(struct pass_buffers, small_dy_turned) && !line->in_layers)
+        return a->recipe->precision == PRECISION_NVFP4;
     if (!line->per_layer) return 1;
     if (line->again && a->recompute >= line->again) return 1;
     if (is_in_layers(line, offsetof(struct layer_buffers, mix)) && a->recipe->config.gpt.plain)

@@ -12,7 +12,8 @@ struct activations {
     enum dtype dtype;
     enum recompute recompute;
     size_t size;        /* bytes of all */
-    size_t input_bytes; /* of token, target, order and scale, which lie together from `token` on */
+    size_t input_bytes; /* of token, target, order, scale and key, which lie together from `token`
+                           on */
     struct pass_buffers at;
 };
 

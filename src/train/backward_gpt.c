@@ -51,10 +51,10 @@ static void mlp(struct plan *plan, const struct pass *p, int64_t n)
 
     if (p->recompute >= RECOMPUTE_NORMS) pass_norm(plan, p, mid, NULL, normed);
     if (p->recompute >= RECOMPUTE_WIDE) gpt_mlp_up(plan, p, n);
-    pass_linear_backward(plan, p, d, act, &w->gpt.proj, none, dact);
+    pass_linear_backward(plan, p, d, pass_input_backward(plan, p, act, &w->gpt.proj), &w->gpt.proj, none, dact);
     plan_call(plan, &op_relu2_backward,
               &(struct relu2_backward_args){.m = act.rows, .n = act.cols, .y = act, .d = dact});
-    pass_linear_backward(plan, p, dact, normed, &w->gpt.fc, none, dnormed);
+    pass_linear_backward(plan, p, dact, pass_input_backward(plan, p, normed, &w->gpt.fc), &w->gpt.fc, none, dnormed);
     pass_norm_backward(plan, p, mid, NULL, dnormed, d);
 }
 
@@ -72,7 +72,7 @@ static void attention(struct plan *plan, const struct pass *p, int64_t n)
     const struct matrix v = pass_rows(p, l->v, w->wv.rows), dv = pass_rows(p, b->dv, w->wv.rows);
     const struct matrix attn = pass_rows(p, l->attn, w->wq.rows), dattn = pass_rows(p, b->dattn, w->wq.rows);
 
-    pass_linear_backward(plan, p, d, attn, &w->wo, none, dattn);
+    pass_linear_backward(plan, p, d, pass_input_backward(plan, p, attn, &w->wo), &w->wo, none, dattn);
     plan_call(plan, &op_self_attention_backward,
               &(struct self_attention_backward_args){
                   .sequences = p->sequences, .length = p->length, .n_heads = c->n_heads,
@@ -85,9 +85,10 @@ static void attention(struct plan *plan, const struct pass *p, int64_t n)
         gpt_mix(plan, p, n);
         pass_norm(plan, p, mix, NULL, normed);
     }
-    pass_linear_backward(plan, p, dq, normed, &w->wq, none, dnormed);
-    pass_linear_backward(plan, p, dk, normed, &w->wk, dnormed, dnormed);
-    pass_linear_backward(plan, p, dv, normed, &w->wv, dnormed, dnormed);
+    const struct input in = pass_input_backward(plan, p, normed, &w->wq);
+    pass_linear_backward(plan, p, dq, in, &w->wq, none, dnormed);
+    pass_linear_backward(plan, p, dk, in, &w->wk, dnormed, dnormed);
+    pass_linear_backward(plan, p, dv, in, &w->wv, dnormed, dnormed);
     if (w->gpt.values.rows)
         plan_call(plan, &op_gated_embed_backward,
                   &(struct gated_embed_backward_args){

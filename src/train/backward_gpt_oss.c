@@ -102,7 +102,7 @@ static void mlp(struct plan *plan, const struct pass *p, int64_t n)
                   .balance = p->balance, .scale = b->scale, .dweight = b->dweight,
                   .routing = l->routing, .logits = gpt_oss_logits(p, l->logits), .dlogits = dlogits});
     bias_backward(plan, p, NULL, 1, dlogits, &w->router_bias);
-    pass_linear_backward(plan, p, dlogits, normed, &w->router, none, dnormed);
+    pass_linear_backward(plan, p, dlogits, (struct input){.x = normed}, &w->router, none, dnormed);
     plan_call(plan, &op_gather_rows_backward,
               &(struct gather_rows_backward_args){
                   .m = dnormed.rows, .n = dnormed.cols, .top_k = c->top_k,
@@ -125,7 +125,7 @@ static void attention(struct plan *plan, const struct pass *p, int64_t n)
 
     const struct matrix dpart = of_part(plan, p, DROP_ATTENTION(n));
     bias_backward(plan, p, NULL, 1, dpart, &w->gpt_oss.bo);
-    pass_linear_backward(plan, p, dpart, attn, &w->wo, none, dattn);
+    pass_linear_backward(plan, p, dpart, pass_input_backward(plan, p, attn, &w->wo), &w->wo, none, dattn);
     plan_call(plan, &op_self_attention_backward,
               &(struct self_attention_backward_args){
                   .sequences = p->sequences, .length = p->length, .n_heads = c->n_heads,
@@ -139,9 +139,10 @@ static void attention(struct plan *plan, const struct pass *p, int64_t n)
     bias_backward(plan, p, NULL, 1, dq, &w->gpt_oss.bq);
     bias_backward(plan, p, NULL, 1, dk, &w->gpt_oss.bk);
     bias_backward(plan, p, NULL, 1, dv, &w->gpt_oss.bv);
-    pass_linear_backward(plan, p, dq, normed, &w->wq, none, dnormed);
-    pass_linear_backward(plan, p, dk, normed, &w->wk, dnormed, dnormed);
-    pass_linear_backward(plan, p, dv, normed, &w->wv, dnormed, dnormed);
+    const struct input in = pass_input_backward(plan, p, normed, &w->wq);
+    pass_linear_backward(plan, p, dq, in, &w->wq, none, dnormed);
+    pass_linear_backward(plan, p, dk, in, &w->wk, dnormed, dnormed);
+    pass_linear_backward(plan, p, dv, in, &w->wv, dnormed, dnormed);
     pass_norm_backward(plan, p, x, &w->gpt_oss.attn_norm, dnormed, d);
 }
 

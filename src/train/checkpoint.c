@@ -55,6 +55,7 @@ static const struct state states[] = {
     {".exp_avg_sq", offsetof(struct param, square)},
     {".momentum", offsetof(struct param, momentum)},
     {".second_momentum", offsetof(struct param, second)},
+    {".fp8_scales", offsetof(struct param, history)},
 };
 enum { STATES = sizeof states / sizeof *states };
 
@@ -152,6 +153,9 @@ static json_t *flags_json(const struct train_flags *f)
 {
     json_t *out = json_object();
     json_object_set_new(out, "recipe", json_string(f->recipe));
+    if (recipe_precision(f) != PRECISION_PLAIN)
+        json_object_set_new(out, "precision",
+                            json_string(recipe_precision_names[recipe_precision(f)]));
     json_object_set_new(out, "depth", json_integer((json_int_t)f->depth));
     json_object_set_new(out, "aspect-ratio", json_integer((json_int_t)f->aspect_ratio));
     json_object_set_new(out, "head-dim", json_integer((json_int_t)f->head_dim));
@@ -259,6 +263,7 @@ static enum sol_status read_flags(const char *file, const json_t *in, struct che
     const char *arch = json_string_value(json_object_get(in, "arch"));
     train_flags_init(&any);
     any.window_pattern = "L"; /* else a recipe's own */
+    any.precision = json_string_value(json_object_get(in, "precision"));
     if (arch && strcmp(arch, "gpt-oss") == 0) any.arch = arch;
     json_t *known = flags_json(&any);
     const char *key;
@@ -362,11 +367,12 @@ enum sol_status checkpoint_load(const char *path, struct trainer *t, int64_t ste
 {
     char file[CHECKPOINT_PATH];
     struct safetensors *from;
-    enum sol_status status = load_values(path, t);
-    if (status == SOL_OK) status = trainer_refresh(t, step);
-    if (status != SOL_OK || !with_states) return status;
-    SOL_TRY(safetensors_open(file_in(path, "optimizer.safetensors", file), &from));
-    status = load_states(from, t);
-    safetensors_close(from);
-    return status;
+    SOL_TRY(load_values(path, t));
+    if (with_states) {
+        SOL_TRY(safetensors_open(file_in(path, "optimizer.safetensors", file), &from));
+        enum sol_status status = load_states(from, t);
+        safetensors_close(from);
+        SOL_TRY(status);
+    }
+    return trainer_refresh(t, step); /* scales are among the states */
 }

@@ -109,6 +109,7 @@ struct all_flags {
 
 static const struct option all_options[] = {
     TRAIN_FLAGS(struct all_flags, flags),
+    TRAIN_FLAG(STRING, "fp8-recipe", "tensorwise", "", struct all_flags, ignored, 0, 0),
     IGNORED("run"),
     IGNORED("device-type"),
     IGNORED("eval-every"),

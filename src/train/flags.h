@@ -11,8 +11,10 @@
 #define FLAG_UNSET INT64_MIN
 
 struct train_flags {
-    const char *recipe; /* "2026-07" or "2026-01" */
-    const char *arch;   /* "gpt" or "gpt-oss" */
+    const char *recipe;    /* "2026-07" or "2026-01" */
+    const char *arch;      /* "gpt" or "gpt-oss" */
+    const char *precision; /* "f32", "bf16", "fp8", "nvfp4"; NULL: the device's */
+    bool fp8;              /* base_train's word for --precision fp8 */
     /* model */
     int64_t depth, aspect_ratio, head_dim, max_seq_len; /* head_dim 0: by the architecture */
     const char *window_pattern;
@@ -45,6 +47,8 @@ struct train_flags {
     TRAIN_FLAG(INT, "head-dim", "N", "width of a head of attention (default 128; 64 for gpt-oss)", type, f.head_dim, 2, 1024), \
     TRAIN_FLAG(INT, "max-seq-len", "N", "tokens of a sequence (default 2048)", type, f.max_seq_len, 2, 1 << 24), \
     TRAIN_FLAG(STRING, "window-pattern", "SL", "of the layers, tiled: S sees a quarter of the sequence, L all; the last is L (default SSSL; L for 2026-01)", type, f.window_pattern, 0, 0), \
+    TRAIN_FLAG(STRING, "precision", "bf16|f32|fp8|nvfp4", "of activations and products (default: bf16 on a GPU, else f32); fp8, nvfp4: of most products, emulated on the CPU (docs/TRAIN.md)", type, f.precision, 0, 0), \
+    TRAIN_FLAG(FLAG, "fp8", NULL, "--precision fp8", type, f.fp8, 0, 0),                            \
     OPTION_ENTRY(GROUP, 0, "Model, of --arch gpt-oss", NULL, NULL, 0, 0, 0),                       \
     TRAIN_FLAG(INT, "width", "N", "of the residual stream, a multiple of 32 (default: depth times --aspect-ratio)", type, f.width, 32, 1 << 16), \
     TRAIN_FLAG(INT, "heads", "N", "of queries (default: the width by --head-dim, rounded up)", type, f.heads, 1, 1024), \

@@ -41,7 +41,8 @@ void gpt_mlp_up(struct plan *plan, const struct pass *p, int64_t n)
     const struct model_config *c = &p->params->model.config;
     const struct layer_weights *w = &p->params->model.layers[n];
     const struct matrix act = pass_rows(p, b->layers[n].act, c->intermediate);
-    pass_linear(plan, pass_hidden(p, b->layers[n].mlp_in), pass_weight(&w->gpt.fc), (struct matrix){0}, act);
+    const struct input in = pass_input(plan, p, pass_hidden(p, b->layers[n].mlp_in), &w->gpt.fc);
+    pass_linear(plan, p, in, &w->gpt.fc, (struct matrix){0}, act);
     plan_call(plan, &op_relu2, &(struct relu2_args){.m = act.rows, .n = act.cols, .x = act});
 }
 
@@ -77,9 +78,10 @@ static void attend(struct plan *plan, const struct pass *p, int64_t n)
 
     gpt_mix(plan, p, n);
     pass_norm(plan, p, x, NULL, normed);
-    pass_linear(plan, normed, pass_weight(&w->wq), none, q);
-    pass_linear(plan, normed, pass_weight(&w->wk), none, k);
-    pass_linear(plan, normed, pass_weight(&w->wv), none, v);
+    const struct input in = pass_input(plan, p, normed, &w->wq);
+    pass_linear(plan, p, in, &w->wq, none, q);
+    pass_linear(plan, p, in, &w->wk, none, k);
+    pass_linear(plan, p, in, &w->wv, none, v);
     if (w->gpt.values.rows)
         plan_call(plan, &op_gated_embed,
                   &(struct gated_embed_args){
@@ -93,7 +95,7 @@ static void attend(struct plan *plan, const struct pass *p, int64_t n)
                   .n_kv_heads = c->n_kv_heads, .head_dim = c->head_dim,
                   .window = model_layer_window(c, n), .q = q, .k = k, .v = v, .out = attn,
                   .lse = l->lse});
-    pass_linear(plan, attn, pass_weight(&w->wo), x, pass_hidden(p, l->mid));
+    pass_linear(plan, p, pass_input(plan, p, attn, &w->wo), &w->wo, x, pass_hidden(p, l->mid));
 }
 
 static void layer(struct plan *plan, const struct pass *p, int64_t n)
@@ -101,12 +103,12 @@ static void layer(struct plan *plan, const struct pass *p, int64_t n)
     const struct pass_buffers *b = p->buffers;
     const struct matrix mid = pass_hidden(p, b->layers[n].mid);
     const int64_t inter = p->params->model.config.intermediate;
+    const struct tensor *proj = &p->params->model.layers[n].gpt.proj;
 
     attend(plan, p, n);
     pass_norm(plan, p, mid, NULL, pass_hidden(p, b->layers[n].mlp_in));
     gpt_mlp_up(plan, p, n);
-    pass_linear(plan, pass_rows(p, b->layers[n].act, inter),
-                pass_weight(&p->params->model.layers[n].gpt.proj), mid,
+    pass_linear(plan, p, pass_input(plan, p, pass_rows(p, b->layers[n].act, inter), proj), proj, mid,
                 pass_hidden(p, b->layers[n + 1].stream));
 }
 

@@ -62,9 +62,10 @@ static void attend(struct plan *plan, const struct pass *p, int64_t n)
     const struct matrix mid = pass_hidden(p, l->mid);
 
     pass_norm(plan, p, x, &w->gpt_oss.attn_norm, normed);
-    pass_linear(plan, normed, pass_weight(&w->wq), none, q);
-    pass_linear(plan, normed, pass_weight(&w->wk), none, k);
-    pass_linear(plan, normed, pass_weight(&w->wv), none, v);
+    const struct input in = pass_input(plan, p, normed, &w->wq);
+    pass_linear(plan, p, in, &w->wq, none, q);
+    pass_linear(plan, p, in, &w->wk, none, k);
+    pass_linear(plan, p, in, &w->wv, none, v);
     add_bias(plan, w->gpt_oss.bq, q);
     add_bias(plan, w->gpt_oss.bk, k);
     add_bias(plan, w->gpt_oss.bv, v);
@@ -76,7 +77,7 @@ static void attend(struct plan *plan, const struct pass *p, int64_t n)
                   .n_kv_heads = c->n_kv_heads, .head_dim = c->head_dim,
                   .window = model_layer_window(c, n), .sinks = w->gpt_oss.sinks, .q = q, .k = k,
                   .v = v, .out = attn, .lse = l->lse});
-    pass_linear(plan, attn, pass_weight(&w->wo), p->dropout > 0 ? none : x, mid);
+    pass_linear(plan, p, pass_input(plan, p, attn, &w->wo), &w->wo, p->dropout > 0 ? none : x, mid);
     add_bias(plan, w->gpt_oss.bo, mid);
     if (p->dropout > 0) gpt_oss_drop(plan, p, DROP_ATTENTION(n), mid, x, mid);
 }
@@ -89,7 +90,7 @@ static void route(struct plan *plan, const struct pass *p, int64_t n)
     const struct matrix normed = pass_hidden(p, l->mlp_in), logits = gpt_oss_logits(p, l->logits);
 
     pass_norm(plan, p, pass_hidden(p, l->mid), &w->ffn_norm, normed);
-    pass_linear(plan, normed, pass_weight(&w->router), (struct matrix){0}, logits);
+    pass_linear(plan, p, (struct input){.x = normed}, &w->router, (struct matrix){0}, logits);
     add_bias(plan, w->router_bias, logits);
     plan_call(plan, &op_route,
               &(struct route_args){

@@ -95,6 +95,36 @@ static bool is_copied(const struct param *p)
     return p->group == GROUP_HEAD || (p->group == GROUP_MATRIX && p->weight.role != ROLE_ROUTER);
 }
 
+static void place_scales(struct param *q, struct matrix rows)
+{
+    for (int64_t i = 0; i < rows.rows; i++) {
+        char *row = (char *)rows.data + sizeof(float) * (size_t)(i * rows.cols);
+        q->scale[i] = (struct quantise_scale *)(void *)row;
+    }
+}
+
+/* What small formats want besides. */
+static void place_small(struct params *p, const struct train_recipe *recipe, struct cursor *values,
+                        struct cursor *states)
+{
+    const bool fp8 = recipe->precision == PRECISION_FP8;
+    p->histories.rows = 0;
+    for (int i = 0; i < p->count; i++) {
+        struct param *q = &p->all[i];
+        if (!recipe_is_small(recipe, &q->weight)) continue;
+        q->small = take(values, DTYPE_F32, q->rows, q->cols);
+        if (!fp8) {
+            place_scales(q, take(values, DTYPE_F32, OPERANDS, QUANTISE_SCALE_FLOATS));
+            align(values);
+            continue;
+        }
+        q->history = take(states, DTYPE_F32, FP8_OPERANDS, QUANTISE_SCALE_FLOATS + FP8_HISTORY);
+        place_scales(q, q->history);
+        if (p->histories.rows == 0) p->histories = q->history, p->histories.rows = 0;
+        p->histories.rows += FP8_OPERANDS;
+    }
+}
+
 /* Sizes and, once there is memory, every matrix's place: first what is always there, then what
  * depends on options, so that neither parts a stack. */
 static void place(struct params *p, const struct params_options *o)
@@ -127,6 +157,8 @@ static void place(struct params *p, const struct params_options *o)
                              q->weight.rows >= q->cols ? q->weight.rows : q->cols);
     }
     align(&values), align(&grads), align(&states);
+    place_small(p, o->recipe, &values, &states);
+    align(&values), align(&states);
     p->value_bytes = values.at;
     p->grad_bytes = grads.at;
     p->state_bytes = states.at;
@@ -198,6 +230,13 @@ struct param *params_find(struct params *p, const char *name)
 {
     for (int i = 0; i < p->count; i++)
         if (strcmp(p->all[i].weight.name, name) == 0) return &p->all[i];
+    return NULL;
+}
+
+const struct param *params_of_field(const struct params *p, const void *field)
+{
+    for (int i = 0; i < p->count; i++)
+        if (weight_field(&p->model, &p->all[i].weight) == field) return &p->all[i];
     return NULL;
 }
 

@@ -5,11 +5,16 @@
 #define TRAIN_PARAMS_H
 
 #include "model/weights.h"
-#include "ops/matrix.h"
+#include "ops/args.h"
 #include "train/recipe.h"
 
 struct gpu;
 struct gpu_stream;
+
+/* What is quantised in products with a weight. FP8 has the first three; of those NVFP4 quantises
+ * again, for dW, what lies along tokens. */
+enum operand { OPERAND_X, OPERAND_W, OPERAND_DY, OPERAND_X_TURNED, OPERAND_DY_TURNED, OPERANDS };
+enum { FP8_OPERANDS = OPERAND_DY + 1, FP8_HISTORY = 16 /* steps */ };
 
 struct param {
     struct weight weight;
@@ -19,8 +24,11 @@ struct param {
     struct matrix value, grad;
     struct matrix mean, square;     /* AdamW's moments; without data for matrices of Muon */
     struct matrix momentum, second; /* Muon's; second without data where it has none */
-    struct matrix copy; /* of the value in bf16, or of experts in float32 where they are rounded to
-                           MXFP4: which products read; without data: the value */
+    struct matrix copy;  /* of the value in bf16, or of experts in float32 where they are rounded to
+                            MXFP4: which products read; without data: the value */
+    struct matrix small; /* as `value`: its numbers in a small format; without data: it has none */
+    struct quantise_scale *scale[OPERANDS]; /* of those that there are */
+    struct matrix history;                  /* FP8: [FP8_OPERANDS][..] as delayed_scale has them */
 };
 
 /* Matrices of one shape that Muon updates together: `count` of them, those of parameter number
@@ -35,7 +43,8 @@ struct params {
     struct param *all;
     int count, n_stacks;
     struct param_stack *stacks;
-    struct gpu *gpu; /* NULL: the host's memory */
+    struct matrix histories; /* of all parameters, one behind the other */
+    struct gpu *gpu;         /* NULL: the host's memory */
     void *values, *grads, *states;
     size_t value_bytes, grad_bytes, state_bytes;
 };
@@ -53,6 +62,8 @@ void params_destroy(struct params *params); /* takes NULL */
 /* By its name in the architecture's first dialect (nanochat's files; GGUF for gpt-oss); NULL: there
  * is none. */
 struct param *params_find(struct params *params, const char *name);
+/* The parameter that a field of the model is, or NULL. */
+const struct param *params_of_field(const struct params *params, const void *field);
 /* What the first of a stack has, grown over all of it. */
 struct matrix param_stack_matrix(const struct param_stack *stack, struct matrix of_first);
 

@@ -47,10 +47,8 @@ struct matrix pass_weight(const struct tensor *w)
 
 struct matrix pass_grad_of(const struct pass *p, const void *field)
 {
-    for (int i = 0; i < p->params->count; i++)
-        if (weight_field(&p->params->model, &p->params->all[i].weight) == field)
-            return p->params->all[i].grad;
-    return (struct matrix){0};
+    const struct param *param = params_of_field(p->params, field);
+    return param ? param->grad : (struct matrix){0};
 }
 
 float *pass_vector_grad_of(const struct pass *p, const void *field)
@@ -58,27 +56,102 @@ float *pass_vector_grad_of(const struct pass *p, const void *field)
     return pass_grad_of(p, field).data;
 }
 
-/* clang-format off */
-void pass_linear(struct plan *plan, struct matrix x, struct matrix w, struct matrix add, struct matrix y)
+/* ---- products with weights ---- */
+
+/* Of a weight whose products are in a small format; else NULL. */
+static const struct param *small_of(const struct pass *p, const struct tensor *w)
 {
-    plan_call(plan, &op_matmul,
-              &(struct matmul_args){
-                  .batch = 1, .m = y.rows, .n = y.cols, .k = x.cols, .transpose_b = true, .alpha = 1,
-                  .beta = add.data ? 1 : 0, .a = x, .b = w, .add = add, .out = y});
+    if (p->precision == PRECISION_PLAIN || p->evaluate) return NULL;
+    const struct param *param = params_of_field(p->params, w);
+    return param && param->small.data ? param : NULL;
 }
 
-void pass_linear_backward(struct plan *plan, const struct pass *p, struct matrix dy, struct matrix x,
+static const float *factor_of(const struct param *param, enum operand operand)
+{
+    return &param->scale[operand]->factor;
+}
+
+/* clang-format off */
+/* Into memory at `to`. Random bits depend on parameter and operand. */
+static struct matrix quantise(struct plan *plan, const struct pass *p, const struct param *param,
+                              enum operand operand, struct matrix from, void *to)
+{
+    const bool fp8 = p->precision == PRECISION_FP8;
+    const bool gradient = operand == OPERAND_DY || operand == OPERAND_DY_TURNED;
+    const bool turned = operand == OPERAND_X_TURNED || operand == OPERAND_DY_TURNED;
+    struct quantise_args a = {
+        .m = from.rows, .n = from.cols, .key = p->buffers->key,
+        .format = !fp8 ? DTYPE_NVFP4 : gradient ? DTYPE_FP8_E5M2 : DTYPE_FP8_E4M3,
+        .stream = (uint32_t)(param->number * OPERANDS) + operand, .scale = param->scale[operand],
+        .from = from, .to = pass_rows(p, to, from.cols)};
+    if (turned) a.features |= QUANTISE_TRANSPOSED | QUANTISE_HADAMARD;
+    if (gradient && !fp8) a.features |= QUANTISE_STOCHASTIC;
+    if (turned) a.to = matrix_of(a.to.dtype, to, from.cols, from.rows);
+    plan_call(plan, &op_quantise, &a);
+    return a.to;
+}
+
+static struct input make_input(struct plan *plan, const struct pass *p, struct matrix x,
+                               const struct tensor *w, enum operand operand)
+{
+    const struct param *param = small_of(p, w);
+    struct input input = {.x = x};
+    if (!param) return input;
+    input.small = quantise(plan, p, param, operand, x, p->buffers->small_x);
+    input.factor = factor_of(param, operand);
+    return input;
+}
+
+struct input pass_input(struct plan *plan, const struct pass *p, struct matrix x, const struct tensor *w)
+{
+    return make_input(plan, p, x, w, OPERAND_X);
+}
+
+struct input pass_input_backward(struct plan *plan, const struct pass *p, struct matrix x,
+                                 const struct tensor *w)
+{
+    return make_input(plan, p, x, w, p->precision == PRECISION_NVFP4 ? OPERAND_X_TURNED : OPERAND_X);
+}
+
+void pass_linear(struct plan *plan, const struct pass *p, struct input x, const struct tensor *w,
+                 struct matrix add, struct matrix y)
+{
+    const struct param *param = small_of(p, w);
+    struct matmul_args a = {
+        .batch = 1, .m = y.rows, .n = y.cols, .k = x.x.cols, .transpose_b = true, .alpha = 1,
+        .beta = add.data ? 1 : 0, .a = x.x, .b = pass_weight(w), .add = add, .out = y};
+    if (param) {
+        a.a = x.small, a.b = param->small;
+        a.factor_a = x.factor, a.factor_b = factor_of(param, OPERAND_W);
+    }
+    plan_call(plan, &op_matmul, &a);
+}
+
+void pass_linear_backward(struct plan *plan, const struct pass *p, struct matrix dy, struct input x,
                           const struct tensor *w, struct matrix add, struct matrix dx)
 {
+    const struct param *param = small_of(p, w);
+    const bool turned = param && p->precision == PRECISION_NVFP4;
     const struct matrix dw = pass_grad_of(p, w);
-    plan_call(plan, &op_matmul,
-              &(struct matmul_args){
-                  .batch = 1, .m = dy.cols, .n = x.cols, .k = dy.rows, .transpose_a = true, .alpha = 1,
-                  .beta = 1, .a = dy, .b = x, .add = dw, .out = dw});
-    plan_call(plan, &op_matmul,
-              &(struct matmul_args){
-                  .batch = 1, .m = dx.rows, .n = dx.cols, .k = dy.cols, .alpha = 1,
-                  .beta = add.data ? 1 : 0, .a = dy, .b = pass_weight(w), .add = add, .out = dx});
+    struct matmul_args of_w = {
+        .batch = 1, .m = dy.cols, .n = x.x.cols, .k = dy.rows, .transpose_a = !turned,
+        .transpose_b = turned, .alpha = 1, .beta = 1, .a = dy, .b = x.x, .add = dw, .out = dw};
+    struct matmul_args of_x = {
+        .batch = 1, .m = dx.rows, .n = dx.cols, .k = dy.cols, .alpha = 1,
+        .beta = add.data ? 1 : 0, .a = dy, .b = pass_weight(w), .add = add, .out = dx};
+    if (param) {
+        of_x.a = of_w.a = quantise(plan, p, param, OPERAND_DY, dy, p->buffers->small_dy);
+        of_x.b = param->small;
+        of_x.factor_a = of_w.factor_a = factor_of(param, OPERAND_DY);
+        of_x.factor_b = factor_of(param, OPERAND_W);
+        of_w.b = x.small, of_w.factor_b = x.factor;
+    }
+    if (turned) {
+        of_w.a = quantise(plan, p, param, OPERAND_DY_TURNED, dy, p->buffers->small_dy_turned);
+        of_w.factor_a = factor_of(param, OPERAND_DY_TURNED);
+    }
+    plan_call(plan, &op_matmul, &of_w);
+    plan_call(plan, &op_matmul, &of_x);
 }
 
 void pass_norm(struct plan *plan, const struct pass *p, struct matrix x, const float *const *gain,

@@ -45,10 +45,12 @@ struct pass_buffers {
     void *act;                /* [rows * top_k][intermediate] */
     void *dy, *dup;           /* gradients of y, then of what was gathered; of up */
     float *dweight, *dlogits; /* [rows][top_k], [rows][n_experts] */
+    /* in a small format: what a product reads, [rows][widest], or transposed */
+    void *small_x, *small_dy, *small_dy_turned;
     /* what the host writes before a step, and reads behind it */
-    int32_t *token, *target, *order, *position, *sequence;
-    float *scale; /* of each nll in the loss: one number */
     struct random_key *key;
+    int32_t *token, *target, *order, *position, *sequence;
+    float *scale;                /* of each nll in the loss: one number */
     float *loss;                 /* one number, accumulated */
     float *inv_freq, *back_freq; /* back: of the other sign */
     float rope_scale;
@@ -66,6 +68,7 @@ struct pass {
     bool rounded_rotation; /* 2026-01 */
     float balance;         /* of experts' shares in the loss */
     float dropout;         /* 0 where nothing is left out */
+    enum train_precision precision;
 };
 
 /* Streams of random bits, by what they are for; one for each place follows. */
@@ -97,12 +100,23 @@ struct matrix pass_weight(const struct tensor *w);
 /* The gradient of what a field of the model is. */
 struct matrix pass_grad_of(const struct pass *pass, const void *field);
 float *pass_vector_grad_of(const struct pass *pass, const void *field);
+/* What products with weights read: x and, where the weights are small, x in their format. It is
+ * there until the next one is made. */
+struct input {
+    struct matrix x, small;
+    const float *factor;
+};
+/* For y = x W^T of w and of others like it that read the same x; for their dW. */
+struct input pass_input(struct plan *plan, const struct pass *pass, struct matrix x,
+                        const struct tensor *w);
+struct input pass_input_backward(struct plan *plan, const struct pass *pass, struct matrix x,
+                                 const struct tensor *w);
 /* y = x W^T (+ add, where it has data) */
-void pass_linear(struct plan *plan, struct matrix x, struct matrix w, struct matrix add,
-                 struct matrix y);
+void pass_linear(struct plan *plan, const struct pass *pass, struct input x, const struct tensor *w,
+                 struct matrix add, struct matrix y);
 /* Of y = x W^T: dW += dy^T x, and dx = dy W (+ add, where it has data). */
 void pass_linear_backward(struct plan *plan, const struct pass *pass, struct matrix dy,
-                          struct matrix x, const struct tensor *w, struct matrix add,
+                          struct input x, const struct tensor *w, struct matrix add,
                           struct matrix dx);
 /* `gain`: the field of the model; NULL: there is none. */
 void pass_norm(struct plan *plan, const struct pass *pass, struct matrix x,

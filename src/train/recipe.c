@@ -172,6 +172,44 @@ enum param_group recipe_group(const struct weight *w)
     return GROUP_SMEAR;
 }
 
+/* ---- precision ---- */
+
+const char *const recipe_precision_names[] = {"", "fp8", "nvfp4"};
+
+enum train_precision recipe_precision(const struct train_flags *f)
+{
+    for (int i = PRECISION_FP8; f->precision && i <= PRECISION_NVFP4; i++)
+        if (strcmp(f->precision, recipe_precision_names[i]) == 0) return (enum train_precision)i;
+    return f->fp8 ? PRECISION_FP8 : PRECISION_PLAIN;
+}
+
+bool recipe_is_small(const struct train_recipe *r, const struct weight *w)
+{
+    enum { UNIT = 16, LEAST = 128, WIDE_PERCENT = 15 };
+    const int64_t layers = r->config.n_layers;
+    if (r->precision == PRECISION_PLAIN || recipe_group(w) != GROUP_MATRIX) return false;
+    if (w->role == ROLE_ROUTER || w->rows % UNIT || w->cols % UNIT) return false;
+    if (r->precision == PRECISION_FP8) return w->rows >= LEAST && w->cols >= LEAST;
+    return w->layer < layers - (WIDE_PERCENT * layers + 99) / 100;
+}
+
+static enum sol_status check_precision(const struct train_recipe *r)
+{
+    const char *name = recipe_precision_names[r->precision];
+    if (r->precision == PRECISION_PLAIN) return SOL_OK;
+    if (r->gpt_oss) return status_set(SOL_E_UNSUPPORTED, "--precision %s is for --arch gpt", name);
+    if (r->flags.fp8 && r->flags.precision && r->precision != PRECISION_FP8)
+        return status_set(SOL_E_ARGUMENT, "--fp8 and --precision %s", name);
+    if (r->precision == PRECISION_NVFP4 && r->length % 16)
+        return status_set(SOL_E_ARGUMENT, "--precision nvfp4 wants a --max-seq-len that is a "
+                                          "multiple of 16");
+    for (int64_t i = 0; i < weight_count(&r->config); i++) {
+        const struct weight w = weight_at(&r->config, i);
+        if (recipe_is_small(r, &w)) return SOL_OK;
+    }
+    return status_set(SOL_E_ARGUMENT, "no matrix of this model is one for --precision %s", name);
+}
+
 /* Numbers of weights by group. */
 static void count_weights(const struct model_config *c, int64_t counts[GROUP_COUNT])
 {
@@ -301,6 +339,7 @@ enum sol_status recipe_settle(const struct train_flags *flags, int64_t vocab,
     struct train_flags *f = &r->flags;
     r->january = strcmp(f->recipe, "2026-01") == 0;
     r->gpt_oss = strcmp(f->arch, "gpt-oss") == 0;
+    r->precision = recipe_precision(f);
     SOL_TRY(check_arch(f));
     if (r->gpt_oss) fill_gpt_oss(f);
     fill_integer(&f->head_dim, 128);
@@ -310,6 +349,7 @@ enum sol_status recipe_settle(const struct train_flags *flags, int64_t vocab,
         SOL_TRY(set_gpt_oss(f, vocab, &r->config));
     else
         SOL_TRY(set_config(f, f->depth, vocab, r->january, &r->config));
+    SOL_TRY(check_precision(r));
     r->balance = r->gpt_oss ? f->balance : 0;
     r->dropout = r->gpt_oss ? f->dropout : 0;
     r->mxfp4 = r->gpt_oss && f->mxfp4_from < 1;

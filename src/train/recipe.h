@@ -20,6 +20,14 @@ enum param_group {
     GROUP_COUNT
 };
 
+/* Of products with weights. Both small ones are for some of them (recipe_is_small); all else, the
+ * weights that are trained, and evaluation are as they are without. */
+enum train_precision {
+    PRECISION_PLAIN, /* as activations are */
+    PRECISION_FP8,   /* nanochat's: a scale for each tensor */
+    PRECISION_NVFP4, /* arXiv 2509.25149 */
+};
+
 struct adamw_rates {
     double lr, beta1, beta2, decay;
 };
@@ -27,6 +35,7 @@ struct adamw_rates {
 struct train_recipe {
     struct train_flags flags; /* what was not given is filled in */
     bool january, gpt_oss;
+    enum train_precision precision;
     struct model_config config;
     int64_t length, device_batch; /* of a micro-batch: sequences; 0: to be chosen */
     int64_t total_batch;          /* tokens of an update */
@@ -47,6 +56,14 @@ struct train_recipe {
 /* Which group a weight is of. */
 struct weight;
 enum param_group recipe_group(const struct weight *weight);
+
+/* What --precision or --fp8 ask for. */
+enum train_precision recipe_precision(const struct train_flags *flags);
+extern const char *const recipe_precision_names[]; /* by number; of PRECISION_PLAIN "" */
+/* Whether products with it are in the small format. fp8: of matrices with both sides multiples of
+ * 16 and at least 128; nvfp4: multiples of 16. Of neither gates, embeddings and the head, and with
+ * nvfp4 the last layers, 15 % of them rounded up. */
+bool recipe_is_small(const struct train_recipe *recipe, const struct weight *weight);
 
 /* Of a model with a vocabulary of `vocab` tokens. Errors say what cannot be. */
 enum sol_status recipe_settle(const struct train_flags *flags, int64_t vocab,

@@ -94,7 +94,8 @@ static struct pass pass_of(const struct trainer *t, bool evaluate)
                          .recompute = t->act.recompute,
                          .rounded_rotation = t->recipe->january,
                          .balance = (float)t->recipe->balance,
-                         .dropout = evaluate ? 0 : (float)t->recipe->dropout};
+                         .dropout = evaluate ? 0 : (float)t->recipe->dropout,
+                         .precision = t->recipe->precision};
 }
 
 enum list { MICRO, EVALUATION, UPDATE, COPIES, LISTS };
@@ -341,6 +342,9 @@ static enum sol_status make_plans(struct trainer *t)
 
 static enum sol_status start(struct trainer *t)
 {
+    if (t->gpu && t->recipe->precision != PRECISION_PLAIN)
+        return status_set(SOL_E_UNSUPPORTED, "--precision %s runs on the CPU alone so far",
+                          recipe_precision_names[t->recipe->precision]);
     SOL_TRY(create_weights(t, true));
     SOL_TRY(choose_size(t));
     SOL_TRY(create_weights(t, false));
@@ -514,12 +518,12 @@ static enum sol_status place(struct trainer *t, const struct micro_batch *batch,
         memcpy(order, batch->order, rows * sizeof *order);
     else
         find_order(t, batch->x, order);
+    *(float *)in_slot(t, slot, b->scale) = targets ? (float)(weight / (double)targets) : 0;
     const uint64_t seed = (uint64_t)t->recipe->flags.seed;
     *(struct random_key *)in_slot(t, slot, b->key) =
         (struct random_key){.seed = {(uint32_t)seed, (uint32_t)(seed >> 32)},
                             .step = (uint32_t)t->step,
                             .micro_batch = (uint32_t)t->micro_batch};
-    *(float *)in_slot(t, slot, b->scale) = targets ? (float)(weight / (double)targets) : 0;
     if (!t->gpu) return SOL_OK;
     SOL_TRY(gpu_copy_in(t->context.stream, b->token, slot->input, t->act.input_bytes));
     slot->used = true;
@@ -593,6 +597,7 @@ enum sol_status trainer_evaluate(struct trainer *t, const struct micro_batch *ba
 
 enum sol_status trainer_drop_gradients(struct trainer *t)
 {
+    t->micro_batch = 0;
     SOL_TRY(clear(t, t->act.at.loss, sizeof *t->act.at.loss));
     return clear(t, t->weights->grads, t->weights->grad_bytes);
 }

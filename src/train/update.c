@@ -84,6 +84,20 @@ static void copy(struct plan *plan, struct matrix from, struct matrix to)
                   &(struct convert_args){.m = to.rows, .n = to.cols, .from = from, .to = to});
 }
 
+/* Weights as small formats have them: once for all products of a step. */
+static void make_small(struct plan *plan, const struct param *q)
+{
+    const bool fp8 = q->history.data != NULL;
+    plan_call(plan, &op_quantise,
+              &(struct quantise_args){.m = q->rows,
+                                      .n = q->cols,
+                                      .format = fp8 ? DTYPE_FP8_E4M3 : DTYPE_NVFP4,
+                                      .features = fp8 ? 0 : QUANTISE_SQUARES,
+                                      .scale = q->scale[OPERAND_W],
+                                      .from = q->value,
+                                      .to = q->small});
+}
+
 void update_copies(struct plan *plan, const struct params *p, const float *round)
 {
     for (int i = 0; i < p->n_stacks; i++) {
@@ -103,6 +117,7 @@ void update_copies(struct plan *plan, const struct params *p, const float *round
                                               .on = round,
                                               .from = q->value,
                                               .to = q->copy});
+        if (q->small.data) make_small(plan, q);
     }
 }
 
@@ -112,6 +127,14 @@ void update_build(struct plan *plan, const struct update *u)
     for (int i = 0; i < u->params->count; i++)
         if (u->params->all[i].group != GROUP_MATRIX) adamw(plan, u, &u->params->all[i]);
     for (int i = 0; i < u->params->n_stacks; i++) muon(plan, u, i);
+    const struct matrix rows = u->params->histories;
+    if (rows.rows)
+        plan_call(plan, &op_delayed_scale,
+                  &(struct delayed_scale_args){
+                      .m = rows.rows,
+                      .n = rows.cols,
+                      .formats = {DTYPE_FP8_E4M3, DTYPE_FP8_E4M3, DTYPE_FP8_E5M2},
+                      .rows = rows});
     update_copies(plan, u->params, &u->rates->round);
 }
 

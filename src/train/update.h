@@ -1,5 +1,6 @@
 /* The optimizer's step as a list of op calls: the norm of all gradients, AdamW for each parameter
- * that is no matrix, Muon for each stack of matrices, and the copies that products read. */
+ * that is no matrix, Muon for each stack of matrices, and the copies that products read, with
+ * the scales of small formats. */
 #ifndef TRAIN_UPDATE_H
 #define TRAIN_UPDATE_H
 

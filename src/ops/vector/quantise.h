@@ -26,7 +26,8 @@ struct quantise_work {
     int64_t rows, blocks; /* of what is quantised; of one of its rows */
     uint32_t *amax;       /* [workers][AMAX_STRIDE] bits of the largest magnitude; or NULL */
     struct nvfp4_factors factors;
-    char *row; /* MXFP4: [workers][row_bytes] */
+    float scale; /* FP8 */
+    char *row;   /* MXFP4: [workers][row_bytes] */
     size_t row_bytes;
 };
 
@@ -96,17 +97,30 @@ static void mxfp4_rows(void *arg, int64_t begin, int64_t end, int worker)
 
 /* ---- FP8 ---- */
 
-VECTOR_STEP fp8_step(const struct quantise_args *a, vint *amax, int64_t i, int64_t n)
+VECTOR_STEP fp8_amax_step(const float *from, vint *amax, int64_t i, int64_t n)
+{
+    const vint bits = magnitude_bits(vector_load_some(from + i, n));
+    *amax = larger_bits(*amax, bits & (bits < NO_NUMBER));
+}
+
+static void fp8_amax(void *arg, int64_t begin, int64_t end, int worker)
+{
+    const struct quantise_work *w = arg;
+    const float *from = matrix_floats(&w->args->from);
+    vint amax = {0};
+    VECTOR_STEPS(fp8_amax_step, begin, end, from, &amax);
+    note_amax(w, worker, amax);
+}
+
+VECTOR_STEP fp8_step(const struct quantise_args *a, float scale, int64_t i, int64_t n)
 {
     const bool e4m3 = a->format == DTYPE_FP8_E4M3;
     const vfloat x = vector_load_some(matrix_floats(&a->from) + i, n);
     const float largest = fp8_largest(a->format);
-    const vint bits = magnitude_bits(x), number = bits < NO_NUMBER;
-    const vfloat scaled =
-        vector_at_least(vector_at_most(x * fp8_scale_of(a->scale), largest), -largest);
+    const vint number = magnitude_bits(x) < NO_NUMBER;
+    const vfloat scaled = vector_at_least(vector_at_most(x * scale, largest), -largest);
     const vfloat rounded = e4m3 ? round_small(scaled, 3, -6) : round_small(scaled, 2, -14);
     const vfloat y = vector_select(number, rounded, vector_set(NAN));
-    *amax = larger_bits(*amax, bits & number);
     if (a->to.data) vector_store_some(matrix_floats(&a->to) + i, y, n);
     for (int64_t j = 0; a->codes && j < n; j++) {
         const float one = y[j];
@@ -117,9 +131,8 @@ VECTOR_STEP fp8_step(const struct quantise_args *a, vint *amax, int64_t i, int64
 static void fp8_span(void *arg, int64_t begin, int64_t end, int worker)
 {
     const struct quantise_work *w = arg;
-    vint amax = {0};
-    VECTOR_STEPS(fp8_step, begin, end, w->args, &amax);
-    note_amax(w, worker, amax);
+    (void)worker;
+    VECTOR_STEPS(fp8_step, begin, end, w->args, w->scale);
 }
 
 /* ---- NVFP4 ---- */
@@ -299,33 +312,46 @@ static size_t quantise_workspace(const void *args, int workers)
     return (AMAX_STRIDE * sizeof(uint32_t) + quantise_row_bytes(args)) * (size_t)workers;
 }
 
+static void nvfp4_run(struct quantise_work *w, struct pool *pool)
+{
+    const int64_t units = (w->rows + UNIT - 1) / UNIT * w->blocks;
+    const int64_t grain = rows_per_job(8 * UNIT * UNIT);
+    pool_for(pool, units, grain, nvfp4_amax, w);
+    const float amax = found_amax(w, pool_size(pool));
+    w->factors = nvfp4_factors_of(amax);
+    pool_for(pool, units, grain, nvfp4_units, w);
+    *w->args->scale = (struct quantise_scale){.amax = amax, .factor = amax / 2688.0f};
+}
+
+static void fp8_run(struct quantise_work *w, struct pool *pool)
+{
+    const struct quantise_args *a = w->args;
+    pool_for(pool, a->m * a->n, ROWS_GRAIN, fp8_amax, w);
+    const float amax = found_amax(w, pool_size(pool));
+    if (a->scale->scale == 0) a->scale->scale = fp8_scale_for(a->format, amax);
+    w->scale = a->scale->scale != 0 ? a->scale->scale : 1;
+    pool_for(pool, a->m * a->n, ROWS_GRAIN, fp8_span, w);
+    if (amax > a->scale->amax) a->scale->amax = amax;
+    a->scale->factor = 1 / w->scale;
+}
+
 static void quantise_run(const struct op_context *context, const void *args)
 {
     const struct quantise_args *a = args;
-    const int workers = pool_size(context->pool);
+    const size_t words = AMAX_STRIDE * (size_t)pool_size(context->pool);
     struct quantise_work w = {.args = a,
                               .rows = quantise_rows(a),
                               .blocks = quantise_cols(a) / UNIT,
                               .amax = context->workspace,
                               .row_bytes = quantise_row_bytes(a)};
-    const int64_t units = (w.rows + UNIT - 1) / UNIT * w.blocks,
-                  grain = rows_per_job(8 * UNIT * UNIT);
-    w.row = (char *)(w.amax + (size_t)workers * AMAX_STRIDE);
-    memset(w.amax, 0, sizeof *w.amax * AMAX_STRIDE * (size_t)workers);
-    if (a->format == DTYPE_MXFP4) {
+    w.row = (char *)(w.amax + words);
+    memset(w.amax, 0, words * sizeof *w.amax);
+    if (a->format == DTYPE_MXFP4)
         pool_for(context->pool, a->m, rows_per_job(8 * a->n), mxfp4_rows, &w);
-    } else if (a->format == DTYPE_NVFP4) {
-        pool_for(context->pool, units, grain, nvfp4_amax, &w);
-        const float amax = found_amax(&w, workers);
-        w.factors = nvfp4_factors_of(amax);
-        pool_for(context->pool, units, grain, nvfp4_units, &w);
-        *a->scale = (struct quantise_scale){.amax = amax, .factor = amax / 2688.0f};
-    } else {
-        pool_for(context->pool, a->m * a->n, ROWS_GRAIN, fp8_span, &w);
-        const float amax = found_amax(&w, workers);
-        if (amax > a->scale->amax) a->scale->amax = amax;
-        a->scale->factor = 1 / fp8_scale_of(a->scale);
-    }
+    else if (a->format == DTYPE_NVFP4)
+        nvfp4_run(&w, context->pool);
+    else
+        fp8_run(&w, context->pool);
 }
 
 const struct op_variant NAMED(quantise) = {.name = NAME_OF(quantise),
