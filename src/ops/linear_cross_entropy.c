@@ -25,29 +25,58 @@ static struct matrix rows_of(const struct matrix *m, int64_t first, int64_t coun
     return matrix_of(m->dtype, data ? data + (size_t)first * row : NULL, count, m->cols);
 }
 
-static void product(struct plan *plan, bool transpose_a, bool transpose_b, struct matrix x,
-                    struct matrix y, struct matrix add, struct matrix out)
+/* An operand, and what its numbers count times (NULL: 1). */
+struct operand {
+    struct matrix m;
+    const float *factor;
+};
+
+static void product(struct plan *plan, bool transpose_a, bool transpose_b, struct operand x,
+                    struct operand y, struct matrix add, struct matrix out)
 {
     plan_call(plan, &op_matmul,
               &(struct matmul_args){.batch = 1,
                                     .m = out.rows,
                                     .n = out.cols,
-                                    .k = transpose_a ? x.rows : x.cols,
+                                    .k = transpose_a ? x.m.rows : x.m.cols,
                                     .transpose_a = transpose_a,
                                     .transpose_b = transpose_b,
                                     .alpha = 1,
                                     .beta = add.data ? 1 : 0,
-                                    .a = x,
-                                    .b = y,
+                                    .factor_a = x.factor,
+                                    .factor_b = y.factor,
+                                    .a = x.m,
+                                    .b = y.m,
                                     .add = add,
                                     .out = out});
 }
 
-static void stretch(struct plan *plan, const struct linear_cross_entropy_args *a, int64_t first,
-                    int64_t count, struct matrix logits)
+/* What is made for a stretch: logits, and in FP8 the operands. */
+struct scratch {
+    struct matrix logits, x, d;
+};
+
+/* m as products read it: itself, or in FP8 into `to`. */
+static struct operand operand_of(struct plan *plan, const struct linear_cross_entropy_args *a,
+                                 enum dtype format, struct quantise_scale *scale, struct matrix m,
+                                 struct matrix to)
 {
-    const struct matrix x = rows_of(&a->x, first, count), none = {0};
-    product(plan, false, true, x, a->w, none, logits);
+    if (!a->w_small.data) return (struct operand){m, NULL};
+    plan_call(plan, &op_quantise,
+              &(struct quantise_args){
+                  .m = m.rows, .n = m.cols, .format = format, .scale = scale, .from = m, .to = to});
+    return (struct operand){to, &scale->factor};
+}
+
+static void stretch(struct plan *plan, const struct linear_cross_entropy_args *a, int64_t first,
+                    int64_t count, const struct scratch *s)
+{
+    const struct matrix none = {0}, logits = rows_of(&s->logits, 0, count);
+    const struct operand w = a->w_small.data ? (struct operand){a->w_small, &a->scale_w->factor}
+                                             : (struct operand){a->w, NULL};
+    const struct operand x = operand_of(plan, a, DTYPE_FP8_E4M3, a->scale_x,
+                                        rows_of(&a->x, first, count), rows_of(&s->x, 0, count));
+    product(plan, false, true, x, w, none, logits);
     plan_call(plan, &op_cross_entropy,
               &(struct cross_entropy_args){.m = count,
                                            .vocab = a->vocab,
@@ -58,22 +87,29 @@ static void stretch(struct plan *plan, const struct linear_cross_entropy_args *a
                                            .logits = logits,
                                            .nll = a->nll + first});
     if (!a->gradient) return;
-    product(plan, false, false, logits, a->w, none, rows_of(&a->dx, first, count));
-    product(plan, true, false, logits, x, a->dw, a->dw);
+    const struct operand d =
+        operand_of(plan, a, DTYPE_FP8_E5M2, a->scale_d, logits, rows_of(&s->d, 0, count));
+    product(plan, false, false, d, w, none, rows_of(&a->dx, first, count));
+    product(plan, true, false, d, x, a->dw, a->dw);
 }
 
 static enum sol_status compose(struct plan *plan, const void *args)
 {
     const struct linear_cross_entropy_args *a = args;
     const int64_t most = a->chunk > 0 && a->chunk < a->m ? a->chunk : a->m;
-    const struct matrix logits = plan_scratch_of(plan, a->x.dtype, most, a->w.rows);
+    struct scratch s = {.logits = plan_scratch_of(plan, a->x.dtype, most, a->w.rows)};
+    if (a->w_small.data) {
+        s.x = plan_scratch_of(plan, a->x.dtype, most, a->hidden);
+        s.d = plan_scratch_of(plan, a->x.dtype, most, a->w.rows);
+    }
     for (int64_t first = 0; first < a->m; first += most) {
         const int64_t count = a->m - first < most ? a->m - first : most;
-        stretch(plan, a, first, count, rows_of(&logits, 0, count));
+        stretch(plan, a, first, count, &s);
     }
     return SOL_OK;
 }
 
+/* None in FP8: logits that differ by rounding end on either side of an edge. */
 static void make_problem(struct case_maker *c, const struct op_problem *p, void *args)
 {
     const int64_t padded = (p->n + 63) / 64 * 64;
@@ -127,14 +163,15 @@ const struct op op_linear_cross_entropy = {
     .tolerance = {{[NUMERICS_EXACT] = 2e-5f, [NUMERICS_BF16] = 2e-2f}},
     .cost = cost,
     .compose = compose,
-    .calls = {&op_matmul, &op_cross_entropy},
+    .calls = {&op_matmul, &op_cross_entropy, &op_quantise},
     OP_CASES(cases),
     .make_problem = make_problem,
     .usual = {.rows = 2048, .dtype = DTYPE_F32, .n = 32768, .k = 1280},
     .matrices = {{OP_READS, offsetof(struct linear_cross_entropy_args, x)},
                  {OP_READS, offsetof(struct linear_cross_entropy_args, w)},
                  {OP_WRITES, offsetof(struct linear_cross_entropy_args, dx)},
-                 {OP_UPDATES, offsetof(struct linear_cross_entropy_args, dw)}},
+                 {OP_UPDATES, offsetof(struct linear_cross_entropy_args, dw)},
+                 {OP_READS, offsetof(struct linear_cross_entropy_args, w_small)}},
     .more_outputs = more_outputs,
     .variants = variants,
     .n_variants = N_VARIANTS,

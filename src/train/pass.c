@@ -178,13 +178,18 @@ void pass_loss(struct plan *plan, const struct pass *p, float cap)
     const struct pass_buffers *b = p->buffers;
     const struct model *m = &p->params->model;
     const struct matrix normed = pass_hidden(p, b->normed), none = {0};
+    const struct param *small = small_of(p, &m->head);
     plan_call(plan, &op_linear_cross_entropy,
               &(struct linear_cross_entropy_args){
                   .m = normed.rows, .hidden = m->config.hidden, .vocab = m->config.vocab,
                   .chunk = p->loss_chunk, .cap = cap, .gradient = !p->evaluate, .target = b->target,
                   .scale = b->scale, .x = normed, .w = pass_weight(&m->head), .nll = b->nll,
                   .dx = p->evaluate ? none : pass_hidden(p, b->dnormed),
-                  .dw = p->evaluate ? none : pass_grad_of(p, &m->head)});
+                  .dw = p->evaluate ? none : pass_grad_of(p, &m->head),
+                  .w_small = small ? small->small : none,
+                  .scale_w = small ? small->scale[OPERAND_W] : NULL,
+                  .scale_x = small ? small->scale[OPERAND_X] : NULL,
+                  .scale_d = small ? small->scale[OPERAND_DY] : NULL});
     plan_call(plan, &op_weighted_sum,
               &(struct weighted_sum_args){.n = normed.rows, .x = b->nll, .scale = b->scale, .sum = b->loss});
 }
