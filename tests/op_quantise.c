@@ -322,21 +322,25 @@ static void run_loss(const struct linear_cross_entropy_args *args)
     pool_destroy(context.pool);
 }
 
-/* As e4m3 with a scale of 64; *wide: the same numbers with their factor. */
-static struct matrix to_e4m3(struct matrix from, struct quantise_scale *scale, struct matrix *wide)
+/* As e4m3 with a scale of 64: codes and those of the transpose; *wide: the numbers that they are.
+ */
+static struct quantise_args to_e4m3(struct matrix from, struct quantise_scale *scale,
+                                    struct matrix *wide)
 {
     const int64_t count = from.rows * from.cols;
+    *wide = matrix_f32(draw(count), from.rows, from.cols);
     const struct quantise_args a = {.m = from.rows,
                                     .n = from.cols,
                                     .format = DTYPE_FP8_E4M3,
                                     .scale = scale,
                                     .from = from,
-                                    .to = matrix_f32(draw(count), from.rows, from.cols)};
+                                    .to = *wide,
+                                    .codes = ARENA_NEW(arena, uint8_t, count),
+                                    .codes_turned = ARENA_NEW(arena, uint8_t, count)};
     *scale = (struct quantise_scale){.scale = 64};
     run_reference(&op_quantise, &a);
-    *wide = matrix_f32(copy_of(a.to.data, count), from.rows, from.cols);
     for (int64_t i = 0; i < count; i++) matrix_floats(wide)[i] *= scale->factor;
-    return a.to;
+    return a;
 }
 
 static double distance(const struct matrix *a, const struct matrix *b)
@@ -364,7 +368,7 @@ static void loss_in_fp8(void **state)
     for (int i = 0; i < PADDED * HIDDEN; i++) matrix_floats(&w)[i] *= 0.2f;
     struct matrix wide_x, wide_w;
     to_e4m3(x, &scale_x, &wide_x);
-    const struct matrix w_small = to_e4m3(w, &scale_w, &wide_w);
+    const struct quantise_args w_small = to_e4m3(w, &scale_w, &wide_w);
     plain = (struct linear_cross_entropy_args){
         .m = TOKENS,
         .hidden = HIDDEN,
@@ -381,7 +385,8 @@ static void loss_in_fp8(void **state)
         .dw = matrix_f32(ARENA_NEW(arena, float, PADDED *HIDDEN), PADDED, HIDDEN)};
     fp8_args = plain;
     memset(plain.dw.data, 0, sizeof(float) * PADDED * HIDDEN);
-    fp8_args.x = x, fp8_args.w = w, fp8_args.w_small = w_small;
+    fp8_args.x = x, fp8_args.w = w;
+    fp8_args.w_codes = w_small.codes, fp8_args.w_codes_turned = w_small.codes_turned;
     fp8_args.scale_x = &scale_x, fp8_args.scale_w = &scale_w, fp8_args.scale_d = &scale_d;
     fp8_args.nll = draw(TOKENS);
     fp8_args.dx.data = draw(TOKENS * HIDDEN);

@@ -25,86 +25,134 @@ static struct matrix rows_of(const struct matrix *m, int64_t first, int64_t coun
     return matrix_of(m->dtype, data ? data + (size_t)first * row : NULL, count, m->cols);
 }
 
-/* An operand, and what its numbers count times (NULL: 1). */
-struct operand {
-    struct matrix m;
-    const float *factor;
-};
-
-static void product(struct plan *plan, bool transpose_a, bool transpose_b, struct operand x,
-                    struct operand y, struct matrix add, struct matrix out)
+static void product(struct plan *plan, bool transpose_a, bool transpose_b, struct matrix x,
+                    struct matrix y, struct matrix add, struct matrix out)
 {
     plan_call(plan, &op_matmul,
               &(struct matmul_args){.batch = 1,
                                     .m = out.rows,
                                     .n = out.cols,
-                                    .k = transpose_a ? x.m.rows : x.m.cols,
+                                    .k = transpose_a ? x.rows : x.cols,
                                     .transpose_a = transpose_a,
                                     .transpose_b = transpose_b,
                                     .alpha = 1,
                                     .beta = add.data ? 1 : 0,
-                                    .factor_a = x.factor,
-                                    .factor_b = y.factor,
-                                    .a = x.m,
-                                    .b = y.m,
+                                    .a = x,
+                                    .b = y,
                                     .add = add,
                                     .out = out});
 }
 
-/* What is made for a stretch: logits, and in FP8 the operands. */
-struct scratch {
-    struct matrix logits, x, d;
+/* Some rows, their logits and losses. */
+struct stretch {
+    int64_t first, count;
+    struct matrix x, dx, logits;
 };
 
-/* m as products read it: itself, or in FP8 into `to`. */
-static struct operand operand_of(struct plan *plan, const struct linear_cross_entropy_args *a,
-                                 enum dtype format, struct quantise_scale *scale, struct matrix m,
-                                 struct matrix to)
+static void loss(struct plan *plan, const struct linear_cross_entropy_args *a,
+                 const struct stretch *s)
 {
-    if (!a->w_small.data) return (struct operand){m, NULL};
-    plan_call(plan, &op_quantise,
-              &(struct quantise_args){
-                  .m = m.rows, .n = m.cols, .format = format, .scale = scale, .from = m, .to = to});
-    return (struct operand){to, &scale->factor};
-}
-
-static void stretch(struct plan *plan, const struct linear_cross_entropy_args *a, int64_t first,
-                    int64_t count, const struct scratch *s)
-{
-    const struct matrix none = {0}, logits = rows_of(&s->logits, 0, count);
-    const struct operand w = a->w_small.data ? (struct operand){a->w_small, &a->scale_w->factor}
-                                             : (struct operand){a->w, NULL};
-    const struct operand x = operand_of(plan, a, DTYPE_FP8_E4M3, a->scale_x,
-                                        rows_of(&a->x, first, count), rows_of(&s->x, 0, count));
-    product(plan, false, true, x, w, none, logits);
     plan_call(plan, &op_cross_entropy,
-              &(struct cross_entropy_args){.m = count,
+              &(struct cross_entropy_args){.m = s->count,
                                            .vocab = a->vocab,
                                            .cap = a->cap,
                                            .gradient = a->gradient,
-                                           .target = a->target + first,
+                                           .target = a->target + s->first,
                                            .scale = a->scale,
-                                           .logits = logits,
-                                           .nll = a->nll + first});
+                                           .logits = s->logits,
+                                           .nll = a->nll + s->first});
+}
+
+static void plain_stretch(struct plan *plan, const struct linear_cross_entropy_args *a,
+                          const struct stretch *s)
+{
+    const struct matrix none = {0};
+    product(plan, false, true, s->x, a->w, none, s->logits);
+    loss(plan, a, s);
     if (!a->gradient) return;
-    const struct operand d =
-        operand_of(plan, a, DTYPE_FP8_E5M2, a->scale_d, logits, rows_of(&s->d, 0, count));
-    product(plan, false, false, d, w, none, rows_of(&a->dx, first, count));
-    product(plan, true, false, d, x, a->dw, a->dw);
+    product(plan, false, false, s->logits, a->w, none, s->dx);
+    product(plan, true, false, s->logits, s->x, a->dw, a->dw);
+}
+
+/* ---- in FP8 ---- */
+
+/* A matrix and its transpose. */
+struct codes {
+    enum dtype format;
+    const float *factor;
+    uint8_t *rows, *turned;
+};
+
+static struct codes codes_of(struct plan *plan, enum dtype format, int64_t rows, int64_t cols)
+{
+    return (struct codes){.format = format,
+                          .rows = plan_scratch_of(plan, format, rows, cols).data,
+                          .turned = plan_scratch_of(plan, format, cols, rows).data};
+}
+
+static void quantise(struct plan *plan, struct codes *to, struct matrix from,
+                     struct quantise_scale *scale)
+{
+    to->factor = &scale->factor;
+    plan_call(plan, &op_quantise,
+              &(struct quantise_args){.m = from.rows,
+                                      .n = from.cols,
+                                      .format = to->format,
+                                      .scale = scale,
+                                      .from = from,
+                                      .codes = to->rows,
+                                      .codes_turned = to->turned});
+}
+
+static void fp8_product(struct plan *plan, const struct codes *a, const uint8_t *of_a,
+                        const struct codes *b, const uint8_t *of_b, int64_t k, struct matrix add,
+                        struct matrix out)
+{
+    plan_call(plan, &op_fp8_matmul,
+              &(struct fp8_matmul_args){.m = out.rows,
+                                        .n = out.cols,
+                                        .k = k,
+                                        .format_a = a->format,
+                                        .format_b = b->format,
+                                        .a = of_a,
+                                        .b = of_b,
+                                        .factor_a = a->factor,
+                                        .factor_b = b->factor,
+                                        .beta = add.data ? 1 : 0,
+                                        .add = add,
+                                        .out = out});
+}
+
+static void fp8_stretch(struct plan *plan, const struct linear_cross_entropy_args *a,
+                        const struct stretch *s, struct codes *x, struct codes *d)
+{
+    const struct matrix none = {0};
+    const struct codes w = {.format = DTYPE_FP8_E4M3, .factor = &a->scale_w->factor};
+    quantise(plan, x, s->x, a->scale_x);
+    fp8_product(plan, x, x->rows, &w, a->w_codes, a->hidden, none, s->logits);
+    loss(plan, a, s);
+    if (!a->gradient) return;
+    quantise(plan, d, s->logits, a->scale_d);
+    fp8_product(plan, d, d->rows, &w, a->w_codes_turned, a->w.rows, none, s->dx);
+    fp8_product(plan, d, d->turned, x, x->turned, s->count, a->dw, a->dw);
 }
 
 static enum sol_status compose(struct plan *plan, const void *args)
 {
     const struct linear_cross_entropy_args *a = args;
     const int64_t most = a->chunk > 0 && a->chunk < a->m ? a->chunk : a->m;
-    struct scratch s = {.logits = plan_scratch_of(plan, a->x.dtype, most, a->w.rows)};
-    if (a->w_small.data) {
-        s.x = plan_scratch_of(plan, a->x.dtype, most, a->hidden);
-        s.d = plan_scratch_of(plan, a->x.dtype, most, a->w.rows);
-    }
+    const struct matrix logits = plan_scratch_of(plan, a->x.dtype, most, a->w.rows);
+    struct codes x = {0}, d = {0};
+    if (a->w_codes) x = codes_of(plan, DTYPE_FP8_E4M3, most, a->hidden);
+    if (a->w_codes) d = codes_of(plan, DTYPE_FP8_E5M2, most, a->w.rows);
     for (int64_t first = 0; first < a->m; first += most) {
         const int64_t count = a->m - first < most ? a->m - first : most;
-        stretch(plan, a, first, count, &s);
+        const struct stretch s = {first, count, rows_of(&a->x, first, count),
+                                  rows_of(&a->dx, first, count), rows_of(&logits, 0, count)};
+        if (a->w_codes)
+            fp8_stretch(plan, a, &s, &x, &d);
+        else
+            plain_stretch(plan, a, &s);
     }
     return SOL_OK;
 }
@@ -163,15 +211,14 @@ const struct op op_linear_cross_entropy = {
     .tolerance = {{[NUMERICS_EXACT] = 2e-5f, [NUMERICS_BF16] = 2e-2f}},
     .cost = cost,
     .compose = compose,
-    .calls = {&op_matmul, &op_cross_entropy, &op_quantise},
+    .calls = {&op_matmul, &op_cross_entropy, &op_quantise, &op_fp8_matmul},
     OP_CASES(cases),
     .make_problem = make_problem,
     .usual = {.rows = 2048, .dtype = DTYPE_F32, .n = 32768, .k = 1280},
     .matrices = {{OP_READS, offsetof(struct linear_cross_entropy_args, x)},
                  {OP_READS, offsetof(struct linear_cross_entropy_args, w)},
                  {OP_WRITES, offsetof(struct linear_cross_entropy_args, dx)},
-                 {OP_UPDATES, offsetof(struct linear_cross_entropy_args, dw)},
-                 {OP_READS, offsetof(struct linear_cross_entropy_args, w_small)}},
+                 {OP_UPDATES, offsetof(struct linear_cross_entropy_args, dw)}},
     .more_outputs = more_outputs,
     .variants = variants,
     .n_variants = N_VARIANTS,

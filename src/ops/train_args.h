@@ -63,9 +63,10 @@ struct quantise_args {
     struct quantise_scale *scale; /* not of MXFP4 */
     struct matrix from;           /* [m][n] */
     struct matrix to;             /* [m][n], transposed [n][m]; or without data */
-    uint8_t *
-        codes; /* as `to`, in the format: of NVFP4 two a byte, the first in the low bits; or NULL */
-    uint8_t *scales; /* NVFP4: [rows of to][blocks of a row] e4m3, or NULL */
+    /* As `to`, in the format: of NVFP4 two a byte, the first in the low bits; or NULL */
+    uint8_t *codes;
+    uint8_t *codes_turned; /* FP8: [n][m] the same transposed, or NULL */
+    uint8_t *scales;       /* NVFP4: [rows of to][blocks of a row] e4m3, or NULL */
 };
 
 enum { QUANTISE_SCALE_FLOATS = sizeof(struct quantise_scale) / sizeof(float) };
@@ -270,9 +271,9 @@ struct linear_cross_entropy_args {
     float *nll;            /* [m] */
     struct matrix dx;      /* [m][hidden], without data unless gradient */
     struct matrix dw;      /* as w, accumulated; without data unless gradient */
-    /* Where there is one, products are of FP8 (op quantise): x in e4m3, gradients of logits in e5m2
-     * and W in e4m3, here as numbers without their factor. */
-    struct matrix w_small;
+    /* Where there are codes, products are of FP8 (ops quantise and fp8_matmul): x and W in e4m3,
+     * gradients of logits in e5m2. */
+    const uint8_t *w_codes, *w_codes_turned; /* as w, and transposed; or NULL */
     struct quantise_scale *scale_w, *scale_x, *scale_d;
 };
 
@@ -311,6 +312,19 @@ struct clip_args {
 struct convert_args {
     int64_t m, n;
     struct matrix from, to;
+};
+
+/* fp8_matmul: out = A B^T + beta add, where A and B are FP8 with factors, as op quantise makes
+ * them. */
+struct fp8_matmul_args {
+    int64_t m, n, k;
+    enum dtype format_a, format_b;
+    const uint8_t *a;                 /* [m][k] */
+    const uint8_t *b;                 /* [n][k] */
+    const float *factor_a, *factor_b; /* one number each */
+    float beta;
+    uint32_t pad;
+    struct matrix add, out; /* [m][n]; `add` may be `out`, or without data where beta is 0 */
 };
 
 /* ---- updates ---- */

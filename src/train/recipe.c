@@ -203,9 +203,9 @@ static enum sol_status check_precision(const struct train_recipe *r)
         return status_set(SOL_E_ARGUMENT, "--fp8 and --precision %s", asked);
     if (r->precision == PRECISION_PLAIN) return SOL_OK;
     if (r->gpt_oss) return status_set(SOL_E_UNSUPPORTED, "--precision %s is for --arch gpt", name);
-    if (r->precision == PRECISION_NVFP4 && r->length % 16)
-        return status_set(SOL_E_ARGUMENT, "--precision nvfp4 wants a --max-seq-len that is a "
-                                          "multiple of 16");
+    if (r->length % 16)
+        return status_set(SOL_E_ARGUMENT,
+                          "--precision %s wants a --max-seq-len that is a multiple of 16", name);
     for (int64_t i = 0; i < weight_count(&r->config); i++) {
         const struct weight w = weight_at(&r->config, i);
         if (recipe_is_small(r, &w)) return SOL_OK;
