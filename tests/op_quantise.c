@@ -1,6 +1,7 @@
 /* quantise: NVFP4 byte for byte as TransformerEngine's reference has it; stochastic rounding from
  * the bits that it is said to use, and right on average; transforms that leave products as they
- * are; NaN that stays in its block; FP8. Each by the reference and by every variant. */
+ * are; NaN that stays in its block; FP8, and the loss in it. Each by the reference and by every
+ * variant. */
 #include "support/gradients.h"
 
 #include "support/nvfp4_vectors.h"
@@ -302,6 +303,103 @@ static void fp8(void **state)
         }
 }
 
+/* ---- the loss in FP8 ---- */
+
+enum { TOKENS = 40, HIDDEN = 48, VOCAB = 90, PADDED = 128 };
+
+static void run_loss(const struct linear_cross_entropy_args *args)
+{
+    struct chooser chooser;
+    struct plan *plan;
+    struct op_context context = {0};
+    chooser_init(&chooser, 1);
+    assert_int_equal(pool_create(1, &context.pool), SOL_OK);
+    assert_int_equal(plan_create(&chooser, &plan), SOL_OK);
+    plan_call(plan, &op_linear_cross_entropy, args);
+    assert_int_equal(plan_finish(plan), SOL_OK);
+    assert_int_equal(plan_run(plan, &context, false, NULL), SOL_OK);
+    plan_destroy(plan);
+    pool_destroy(context.pool);
+}
+
+/* As e4m3 with a scale of 64: codes and those of the transpose; *wide: the numbers that they are.
+ */
+static struct quantise_args to_e4m3(struct matrix from, struct quantise_scale *scale,
+                                    struct matrix *wide)
+{
+    const int64_t count = from.rows * from.cols;
+    *wide = matrix_f32(draw(count), from.rows, from.cols);
+    const struct quantise_args a = {.m = from.rows,
+                                    .n = from.cols,
+                                    .format = DTYPE_FP8_E4M3,
+                                    .scale = scale,
+                                    .from = from,
+                                    .to = *wide,
+                                    .codes = ARENA_NEW(arena, uint8_t, count),
+                                    .codes_turned = ARENA_NEW(arena, uint8_t, count)};
+    *scale = (struct quantise_scale){.scale = 64};
+    run_reference(&op_quantise, &a);
+    for (int64_t i = 0; i < count; i++) matrix_floats(wide)[i] *= scale->factor;
+    return a;
+}
+
+static double distance(const struct matrix *a, const struct matrix *b)
+{
+    double apart = 0, size = 0;
+    for (int64_t i = 0; i < a->rows * a->cols; i++) {
+        const double x = (double)matrix_floats(a)[i], y = (double)matrix_floats(b)[i];
+        apart += (x - y) * (x - y);
+        size += x * x;
+    }
+    return sqrt(apart / size);
+}
+
+/* It is that of the rounded x and W; of gradients of logits the rounding is seen, and no more. */
+static void loss_in_fp8(void **state)
+{
+    (void)state;
+    int32_t target[TOKENS];
+    const float one = 1.0f / TOKENS;
+    struct quantise_scale scale_x, scale_w, scale_d = {0};
+    struct linear_cross_entropy_args fp8_args, plain;
+    const struct matrix x = matrix_f32(draw(TOKENS * HIDDEN), TOKENS, HIDDEN);
+    const struct matrix w = matrix_f32(draw(PADDED * HIDDEN), PADDED, HIDDEN);
+    for (int i = 0; i < TOKENS; i++) target[i] = i % 7 == 5 ? -1 : i * 31 % VOCAB;
+    for (int i = 0; i < PADDED * HIDDEN; i++) matrix_floats(&w)[i] *= 0.2f;
+    struct matrix wide_x, wide_w;
+    to_e4m3(x, &scale_x, &wide_x);
+    const struct quantise_args w_small = to_e4m3(w, &scale_w, &wide_w);
+    plain = (struct linear_cross_entropy_args){
+        .m = TOKENS,
+        .hidden = HIDDEN,
+        .vocab = VOCAB,
+        .chunk = 17,
+        .cap = 15,
+        .gradient = true,
+        .target = target,
+        .scale = &one,
+        .x = wide_x,
+        .w = wide_w,
+        .nll = draw(TOKENS),
+        .dx = matrix_f32(draw(TOKENS * HIDDEN), TOKENS, HIDDEN),
+        .dw = matrix_f32(ARENA_NEW(arena, float, PADDED *HIDDEN), PADDED, HIDDEN)};
+    fp8_args = plain;
+    memset(plain.dw.data, 0, sizeof(float) * PADDED * HIDDEN);
+    fp8_args.x = x, fp8_args.w = w;
+    fp8_args.w_codes = w_small.codes, fp8_args.w_codes_turned = w_small.codes_turned;
+    fp8_args.scale_x = &scale_x, fp8_args.scale_w = &scale_w, fp8_args.scale_d = &scale_d;
+    fp8_args.nll = draw(TOKENS);
+    fp8_args.dx.data = draw(TOKENS * HIDDEN);
+    fp8_args.dw.data = copy_of(plain.dw.data, PADDED * HIDDEN);
+    run_loss(&plain);
+    run_loss(&fp8_args);
+    for (int i = 0; i < TOKENS; i++) assert_true(fabsf(plain.nll[i] - fp8_args.nll[i]) < 1e-4f);
+    const double of_x = distance(&plain.dx, &fp8_args.dx), of_w = distance(&plain.dw, &fp8_args.dw);
+    if (!(of_x > 0.005 && of_x < 0.1 && of_w > 0.005 && of_w < 0.1))
+        fail_msg("gradients are %g and %g apart", of_x, of_w);
+    assert_true(scale_d.amax > 0 && scale_d.scale > 0);
+}
+
 static void workers_do_not_show(void **state)
 {
     (void)state;
@@ -319,6 +417,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(squares_are_the_same_transposed, begin, end),
         cmocka_unit_test_setup_teardown(nan_stays_in_its_block, begin, end),
         cmocka_unit_test_setup_teardown(fp8, begin, end),
+        cmocka_unit_test_setup_teardown(loss_in_fp8, begin, end),
         cmocka_unit_test_setup_teardown(workers_do_not_show, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

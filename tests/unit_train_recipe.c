@@ -14,6 +14,7 @@
 #include <jansson.h>
 
 #include "base/status.h"
+#include "model/weights.h"
 #include "train/recipe.h"
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
@@ -196,6 +197,42 @@ static void test_refused(void **state)
     free(memory);
 }
 
+/* Which matrices are in a small format. */
+static void count_small(const char *flags, int expected, int64_t last_layer, bool with_head)
+{
+    struct train_recipe r;
+    char *memory;
+    int count = 0;
+    bool head = false;
+    settle("2026-07", flags, 512, &r, &memory);
+    for (int64_t i = 0; i < weight_count(&r.config); i++) {
+        const struct weight w = weight_at(&r.config, i);
+        if (!recipe_is_small(&r, &w)) continue;
+        count++;
+        head |= w.role == ROLE_HEAD;
+        assert_true(w.role == ROLE_HEAD || w.role == ROLE_DENSE);
+        assert_true(w.layer <= last_layer);
+    }
+    if (count != expected || head != with_head) fail_msg("%s: %d are small", flags, count);
+    free(memory);
+}
+
+static void test_precision(void **state)
+{
+    (void)state;
+    count_small("--depth=20", 0, 19, false);
+    count_small("--depth=20 --precision=bf16", 0, 19, false);
+    count_small("--depth=20 --precision=nvfp4", 17 * 6, 16, false);
+    count_small("--depth=4 --precision=nvfp4", 3 * 6, 2, false);
+    count_small("--depth=20 --fp8", 20 * 6 + 1, 19, true);
+    count_small("--depth=20 --fp8 --fp8-recipe=tensorwise", 20 * 6 + 1, 19, true);
+    refuse("--depth=2 --aspect-ratio=32 --head-dim=32 --fp8", "2026-07", 512, "no matrix");
+    refuse("--depth=1 --precision=nvfp4", "2026-07", 512, "no matrix of this model");
+    refuse("--depth=4 --max-seq-len=100 --precision=nvfp4", "2026-07", 512, "multiple of 16");
+    refuse("--depth=4 --fp8 --precision=nvfp4", "2026-07", 512, "--fp8 and --precision nvfp4");
+    refuse("--depth=4 --fp8 --precision=bf16", "2026-07", 512, "--fp8 and --precision bf16");
+}
+
 static void refuse_text(const char *text, const char *message)
 {
     struct train_flags flags;
@@ -240,9 +277,8 @@ static void test_flags(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dial),
-        cmocka_unit_test(test_schedules),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_dial),    cmocka_unit_test(test_schedules),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_precision),
         cmocka_unit_test(test_flags),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

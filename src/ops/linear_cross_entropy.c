@@ -43,23 +43,98 @@ static void product(struct plan *plan, bool transpose_a, bool transpose_b, struc
                                     .out = out});
 }
 
-static void stretch(struct plan *plan, const struct linear_cross_entropy_args *a, int64_t first,
-                    int64_t count, struct matrix logits)
+/* Some rows, their logits and losses. */
+struct stretch {
+    int64_t first, count;
+    struct matrix x, dx, logits;
+};
+
+static void loss(struct plan *plan, const struct linear_cross_entropy_args *a,
+                 const struct stretch *s)
 {
-    const struct matrix x = rows_of(&a->x, first, count), none = {0};
-    product(plan, false, true, x, a->w, none, logits);
     plan_call(plan, &op_cross_entropy,
-              &(struct cross_entropy_args){.m = count,
+              &(struct cross_entropy_args){.m = s->count,
                                            .vocab = a->vocab,
                                            .cap = a->cap,
                                            .gradient = a->gradient,
-                                           .target = a->target + first,
+                                           .target = a->target + s->first,
                                            .scale = a->scale,
-                                           .logits = logits,
-                                           .nll = a->nll + first});
+                                           .logits = s->logits,
+                                           .nll = a->nll + s->first});
+}
+
+static void plain_stretch(struct plan *plan, const struct linear_cross_entropy_args *a,
+                          const struct stretch *s)
+{
+    const struct matrix none = {0};
+    product(plan, false, true, s->x, a->w, none, s->logits);
+    loss(plan, a, s);
     if (!a->gradient) return;
-    product(plan, false, false, logits, a->w, none, rows_of(&a->dx, first, count));
-    product(plan, true, false, logits, x, a->dw, a->dw);
+    product(plan, false, false, s->logits, a->w, none, s->dx);
+    product(plan, true, false, s->logits, s->x, a->dw, a->dw);
+}
+
+/* ---- in FP8 ---- */
+
+/* A matrix and its transpose. */
+struct codes {
+    enum dtype format;
+    const float *factor;
+    uint8_t *rows, *turned;
+};
+
+static struct codes codes_of(struct plan *plan, enum dtype format, int64_t rows, int64_t cols)
+{
+    return (struct codes){.format = format,
+                          .rows = plan_scratch_of(plan, format, rows, cols).data,
+                          .turned = plan_scratch_of(plan, format, cols, rows).data};
+}
+
+static void quantise(struct plan *plan, struct codes *to, struct matrix from,
+                     struct quantise_scale *scale)
+{
+    to->factor = &scale->factor;
+    plan_call(plan, &op_quantise,
+              &(struct quantise_args){.m = from.rows,
+                                      .n = from.cols,
+                                      .format = to->format,
+                                      .scale = scale,
+                                      .from = from,
+                                      .codes = to->rows,
+                                      .codes_turned = to->turned});
+}
+
+static void fp8_product(struct plan *plan, const struct codes *a, const uint8_t *of_a,
+                        const struct codes *b, const uint8_t *of_b, int64_t k, struct matrix add,
+                        struct matrix out)
+{
+    plan_call(plan, &op_fp8_matmul,
+              &(struct fp8_matmul_args){.m = out.rows,
+                                        .n = out.cols,
+                                        .k = k,
+                                        .format_a = a->format,
+                                        .format_b = b->format,
+                                        .a = of_a,
+                                        .b = of_b,
+                                        .factor_a = a->factor,
+                                        .factor_b = b->factor,
+                                        .beta = add.data ? 1 : 0,
+                                        .add = add,
+                                        .out = out});
+}
+
+static void fp8_stretch(struct plan *plan, const struct linear_cross_entropy_args *a,
+                        const struct stretch *s, struct codes *x, struct codes *d)
+{
+    const struct matrix none = {0};
+    const struct codes w = {.format = DTYPE_FP8_E4M3, .factor = &a->scale_w->factor};
+    quantise(plan, x, s->x, a->scale_x);
+    fp8_product(plan, x, x->rows, &w, a->w_codes, a->hidden, none, s->logits);
+    loss(plan, a, s);
+    if (!a->gradient) return;
+    quantise(plan, d, s->logits, a->scale_d);
+    fp8_product(plan, d, d->rows, &w, a->w_codes_turned, a->w.rows, none, s->dx);
+    fp8_product(plan, d, d->turned, x, x->turned, s->count, a->dw, a->dw);
 }
 
 static enum sol_status compose(struct plan *plan, const void *args)
@@ -67,13 +142,22 @@ static enum sol_status compose(struct plan *plan, const void *args)
     const struct linear_cross_entropy_args *a = args;
     const int64_t most = a->chunk > 0 && a->chunk < a->m ? a->chunk : a->m;
     const struct matrix logits = plan_scratch_of(plan, a->x.dtype, most, a->w.rows);
+    struct codes x = {0}, d = {0};
+    if (a->w_codes) x = codes_of(plan, DTYPE_FP8_E4M3, most, a->hidden);
+    if (a->w_codes) d = codes_of(plan, DTYPE_FP8_E5M2, most, a->w.rows);
     for (int64_t first = 0; first < a->m; first += most) {
         const int64_t count = a->m - first < most ? a->m - first : most;
-        stretch(plan, a, first, count, rows_of(&logits, 0, count));
+        const struct stretch s = {first, count, rows_of(&a->x, first, count),
+                                  rows_of(&a->dx, first, count), rows_of(&logits, 0, count)};
+        if (a->w_codes)
+            fp8_stretch(plan, a, &s, &x, &d);
+        else
+            plain_stretch(plan, a, &s);
     }
     return SOL_OK;
 }
 
+/* None in FP8: logits that differ by rounding end on either side of an edge. */
 static void make_problem(struct case_maker *c, const struct op_problem *p, void *args)
 {
     const int64_t padded = (p->n + 63) / 64 * 64;
@@ -127,7 +211,7 @@ const struct op op_linear_cross_entropy = {
     .tolerance = {{[NUMERICS_EXACT] = 2e-5f, [NUMERICS_BF16] = 2e-2f}},
     .cost = cost,
     .compose = compose,
-    .calls = {&op_matmul, &op_cross_entropy},
+    .calls = {&op_matmul, &op_cross_entropy, &op_quantise, &op_fp8_matmul},
     OP_CASES(cases),
     .make_problem = make_problem,
     .usual = {.rows = 2048, .dtype = DTYPE_F32, .n = 32768, .k = 1280},

@@ -54,6 +54,7 @@ static void round_fp8(const struct quantise_args *a)
         info->encode(&y, &code, 1);
         info->decode(&code, &y, 1);
         if (a->codes) a->codes[i] = code;
+        if (a->codes_turned) a->codes_turned[i % a->n * a->m + i / a->n] = code;
         if (a->to.data) matrix_floats(&a->to)[i] = y;
     }
     a->scale->amax = fmaxf(a->scale->amax, amax);
@@ -192,6 +193,7 @@ static struct op_cost cost(const void *args)
     double bytes = matrix_bytes(&a->from);
     if (a->to.data) bytes += matrix_bytes(&a->to);
     if (a->codes) bytes += (double)codes_bytes(a);
+    if (a->codes_turned) bytes += (double)codes_bytes(a);
     if (a->scales) bytes += (double)scales_bytes(a);
     const double each = a->features & QUANTISE_HADAMARD ? 8 : 4;
     return (struct op_cost){each * (double)(a->m * a->n), bytes};
@@ -219,6 +221,8 @@ static void make(struct case_maker *c, const struct op_problem *p, unsigned feat
     a->key = key;
     a->scale = scale;
     if (bytes) a->codes = arena_alloc(c->arena, codes_bytes(a), 64);
+    if (bytes && p->dtype != DTYPE_NVFP4)
+        a->codes_turned = arena_alloc(c->arena, codes_bytes(a), 64);
     if (bytes && p->dtype == DTYPE_NVFP4) a->scales = arena_alloc(c->arena, scales_bytes(a), 64);
 }
 
@@ -243,7 +247,7 @@ static bool make_case(struct case_maker *c, void *args)
     p.n = features & QUANTISE_TRANSPOSED ? odd : blocks;
     make(c, &p, features, rng_range(c->rng, 0, 3) > 0, args);
     struct quantise_args *a = args;
-    if (p.dtype == DTYPE_MXFP4 && c->index % 4 == 3) *(float *)(uintptr_t)a->on = 0;
+    if (a->on && c->index % 4 == 3) *(float *)(uintptr_t)a->on = 0;
     return true;
 }
 
@@ -257,6 +261,9 @@ static int more_outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
     if (a->codes)
         out[n++] = (struct op_output){offsetof(struct quantise_args, codes), codes_bytes(a), false,
                                       0, DTYPE_F32};
+    if (a->codes_turned)
+        out[n++] = (struct op_output){offsetof(struct quantise_args, codes_turned), codes_bytes(a),
+                                      false, 0, DTYPE_F32};
     if (a->scales)
         out[n++] = (struct op_output){offsetof(struct quantise_args, scales), scales_bytes(a),
                                       false, 0, DTYPE_F32};

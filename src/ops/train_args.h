@@ -14,6 +14,71 @@
 #pragma GCC diagnostic push
 #pragma GCC diagnostic error "-Wpadded"
 
+/* ---- small formats ---- */
+
+enum quantise_features {
+    QUANTISE_TRANSPOSED = 1, /* what is quantised is the transpose */
+    QUANTISE_SQUARES = 2,    /* blocks of 16 rows by 16 columns share a scale, not 16 of a row */
+    QUANTISE_STOCHASTIC = 4, /* rounded up as often as a number is near to what is above it */
+    QUANTISE_HADAMARD = 8,   /* blocks are transformed first */
+};
+
+/* Of a tensor that is quantised. */
+struct quantise_scale {
+    float amax;   /* largest magnitude that is a number */
+    float factor; /* what the format's numbers count times */
+    float scale;  /* of FP8: what numbers are multiplied with; 0: nobody knows yet */
+};
+
+/* quantise: to = the numbers that `format` has for those of `from`, without the factor.
+ *
+ * MXFP4: in blocks of 32, as the format is encoded; there is no factor. Where *on is 0, to = from.
+ *
+ * NVFP4 (arXiv 2509.25149, in the arithmetic of TransformerEngine's reference): amax is of the
+ * whole matrix, encode = min(2688 / amax, the largest float32). A block's scale s is its amax *
+ * (encode * (1 / 6)), as e4m3; its numbers are x * min(1 / (s * (1 / encode)), the largest
+ * float32), as e2m1 clamped to 6, times s. factor = amax / 2688. All in float32. Hadamard: x of a
+ * block becomes x D H / 4 (H: Sylvester's of 16, D: quantise_sign), sums in butterflies of strides
+ * 1, 2, 4, 8. Stochastic: with q the magnitude in units of e2m1's step there, floor((floor(256 q +
+ * 1/2) + r) / 256) steps; r is byte j, from the lowest, of rng_philox(seed, {block, micro_batch,
+ * step, stream}) for number j of a block, and block is the block's in row order. A block that holds
+ * NaN or Inf is NaN; amax is of the others.
+ *
+ * FP8_E4M3, FP8_E5M2: x * scale, clamped to the largest that the format has; NaN and Inf are NaN.
+ * factor = 1 / scale, and amax is accumulated. A scale of 0 becomes the largest by the amax of
+ * `from`, where that is not 0. */
+struct quantise_args {
+    int64_t m, n; /* of `from`; rows of `to` are whole blocks */
+    enum dtype format;
+    unsigned features; /* enum quantise_features; of NVFP4 alone */
+    uint32_t stream;   /* of random bits */
+    uint32_t pad;
+    const float *on;              /* one number, of MXFP4; NULL: 1 */
+    const struct random_key *key; /* where it is stochastic */
+    struct quantise_scale *scale; /* not of MXFP4 */
+    struct matrix from;           /* [m][n] */
+    struct matrix to;             /* [m][n], transposed [n][m]; or without data */
+    /* As `to`, in the format: of NVFP4 two a byte, the first in the low bits; or NULL */
+    uint8_t *codes;
+    uint8_t *codes_turned; /* FP8: [n][m] the same transposed, or NULL */
+    uint8_t *scales;       /* NVFP4: [rows of to][blocks of a row] e4m3, or NULL */
+};
+
+enum { QUANTISE_SCALE_FLOATS = sizeof(struct quantise_scale) / sizeof(float) };
+
+/* delayed_scale: a row has the struct quantise_scale of a tensor in FP8 and, behind it, the amax of
+ * the last steps, the latest first. amax moves there and becomes 0; scale becomes what takes the
+ * largest of the history to the format's largest number, and stays where all of it is 0.
+ * (TransformerEngine's rule with its "max".) */
+struct delayed_scale_args {
+    int64_t m, n;          /* n: QUANTISE_SCALE_FLOATS and the length of the history */
+    enum dtype formats[3]; /* of rows 0, 1, 2, and so on in turn */
+    uint32_t pad;
+    struct matrix rows; /* [m][n], in place */
+};
+
+/* ---- passes ---- */
+
 /* matmul: out = alpha * op(A) op(B) + beta * add, for each of `batch` products whose matrices lie
  * one behind the other. op transposes where it is asked to. `add` may be `out`, or without data
  * where beta is 0. Where there are factors, of the numbers of A and of B (op quantise), alpha
@@ -201,6 +266,10 @@ struct linear_cross_entropy_args {
     float *nll;            /* [m] */
     struct matrix dx;      /* [m][hidden], without data unless gradient */
     struct matrix dw;      /* as w, accumulated; without data unless gradient */
+    /* Where there are codes, products are of FP8 (ops quantise and fp8_matmul): x and W in e4m3,
+     * gradients of logits in e5m2. */
+    const uint8_t *w_codes, *w_codes_turned; /* as w, and transposed; or NULL */
+    struct quantise_scale *scale_w, *scale_x, *scale_d;
 };
 
 /* weighted_sum: *sum += *scale * (x[0] + ... + x[n - 1]). */
@@ -265,66 +334,17 @@ static inline float dropout_factor(uint32_t limit)
     return 65536 / (float)(65536 - limit);
 }
 
-/* ---- small formats ---- */
-
-enum quantise_features {
-    QUANTISE_TRANSPOSED = 1, /* what is quantised is the transpose */
-    QUANTISE_SQUARES = 2,    /* blocks of 16 rows by 16 columns share a scale, not 16 of a row */
-    QUANTISE_STOCHASTIC = 4, /* rounded up as often as a number is near to what is above it */
-    QUANTISE_HADAMARD = 8,   /* blocks are transformed first */
-};
-
-/* Of a tensor that is quantised. */
-struct quantise_scale {
-    float amax;   /* largest magnitude that is a number */
-    float factor; /* what the format's numbers count times */
-    float scale;  /* of FP8: what numbers are multiplied with; 0: nobody knows yet */
-};
-
-/* quantise: to = the numbers that `format` has for those of `from`, without the factor.
- *
- * MXFP4: in blocks of 32, as the format is encoded; there is no factor. Where *on is 0, to = from.
- *
- * NVFP4 (arXiv 2509.25149, in the arithmetic of TransformerEngine's reference): amax is of the
- * whole matrix, encode = min(2688 / amax, the largest float32). A block's scale s is its amax *
- * (encode * (1 / 6)), as e4m3; its numbers are x * min(1 / (s * (1 / encode)), the largest
- * float32), as e2m1 clamped to 6, times s. factor = amax / 2688. All in float32. Hadamard: x of a
- * block becomes x D H / 4 (H: Sylvester's of 16, D: quantise_sign), sums in butterflies of strides
- * 1, 2, 4, 8. Stochastic: with q the magnitude in units of e2m1's step there, floor((floor(256 q +
- * 1/2) + r) / 256) steps; r is byte j, from the lowest, of rng_philox(seed, {block, micro_batch,
- * step, stream}) for number j of a block, and block is the block's in row order. A block that holds
- * NaN or Inf is NaN; amax is of the others.
- *
- * FP8_E4M3, FP8_E5M2: x * scale, clamped to the largest that the format has; NaN and Inf are NaN.
- * factor = 1 / scale, and amax is accumulated. A scale of 0 becomes the largest by the amax of
- * `from`, where that is not 0. */
-struct quantise_args {
-    int64_t m, n; /* of `from`; rows of `to` are whole blocks */
-    enum dtype format;
-    unsigned features; /* enum quantise_features; of NVFP4 alone */
-    uint32_t stream;   /* of random bits */
+/* fp8_matmul: out = A B^T + beta add, where A and B are FP8 with factors, as op quantise makes
+ * them. */
+struct fp8_matmul_args {
+    int64_t m, n, k;
+    enum dtype format_a, format_b;
+    const uint8_t *a;                 /* [m][k] */
+    const uint8_t *b;                 /* [n][k] */
+    const float *factor_a, *factor_b; /* one number each */
+    float beta;
     uint32_t pad;
-    const float *on;              /* one number, of MXFP4; NULL: 1 */
-    const struct random_key *key; /* where it is stochastic */
-    struct quantise_scale *scale; /* not of MXFP4 */
-    struct matrix from;           /* [m][n] */
-    struct matrix to;             /* [m][n], transposed [n][m]; or without data */
-    uint8_t *
-        codes; /* as `to`, in the format: of NVFP4 two a byte, the first in the low bits; or NULL */
-    uint8_t *scales; /* NVFP4: [rows of to][blocks of a row] e4m3, or NULL */
-};
-
-enum { QUANTISE_SCALE_FLOATS = sizeof(struct quantise_scale) / sizeof(float) };
-
-/* delayed_scale: a row has the struct quantise_scale of a tensor in FP8 and, behind it, the amax of
- * the last steps, the latest first. amax moves there and becomes 0; scale becomes what takes the
- * largest of the history to the format's largest number, and stays where all of it is 0.
- * (TransformerEngine's rule with its "max".) */
-struct delayed_scale_args {
-    int64_t m, n;          /* n: QUANTISE_SCALE_FLOATS and the length of the history */
-    enum dtype formats[3]; /* of rows 0, 1, 2, and so on in turn */
-    uint32_t pad;
-    struct matrix rows; /* [m][n], in place */
+    struct matrix add, out; /* [m][n]; `add` may be `out`, or without data where beta is 0 */
 };
 
 /* ---- updates ---- */

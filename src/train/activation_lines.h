@@ -17,7 +17,7 @@ enum extent {
     WIDEST, KEY
 };
 /* clang-format on */
-enum type { ACT, F32, I32 };
+enum type { ACT, F32, I32, SMALL };
 
 struct activation_line {
     const char *name;

@@ -29,9 +29,9 @@ static const struct activation_line common[] = {
     {"v", ACT, ROWS, KV_WIDTH, ATTENTION, BACK_ATTENTION, true, LAYER(v)},
     {"attn", ACT, ROWS, Q_WIDTH, ATTENTION, BACK_ATTENTION, true, LAYER(attn)},
     {"lse", F32, ROWS, HEADS, ATTENTION, BACK_ATTENTION, true, LAYER(lse)},
-    {"small x", ACT, ROWS, WIDEST, ATTENTION, BACK_ATTENTION, false, AT(small_x)},
-    {"small dy", ACT, ROWS, WIDEST, BACK_MLP, BACK_ATTENTION, false, AT(small_dy)},
-    {"small dy turned", ACT, ROWS, WIDEST, BACK_MLP, BACK_ATTENTION, false, AT(small_dy_turned)},
+    {"small x", SMALL, ROWS, WIDEST, ATTENTION, BACK_ATTENTION, false, AT(small_x)},
+    {"small dy", SMALL, ROWS, WIDEST, BACK_MLP, BACK_ATTENTION, false, AT(small_dy)},
+    {"small dy turned", SMALL, ROWS, WIDEST, BACK_MLP, BACK_ATTENTION, false, AT(small_dy_turned)},
 };
 /* clang-format on */
 
@@ -80,7 +80,10 @@ static int64_t extent_of(const struct activations *a, enum extent extent)
 
 static size_t line_bytes(const struct activations *a, const struct activation_line *line)
 {
-    size_t element = line->type == ACT ? dtype_info(a->dtype)->block_bytes : 4;
+    const bool fp8 = a->recipe->precision == PRECISION_FP8;
+    size_t element =
+        line->type == ACT || line->type == SMALL ? dtype_info(a->dtype)->block_bytes : 4;
+    if (line->type == SMALL && fp8) element = 1;
     size_t bytes = element * (size_t)(extent_of(a, line->rows) * extent_of(a, line->cols));
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
@@ -95,9 +98,7 @@ static bool is_in_layers(const struct activation_line *line, size_t pointer)
 static int64_t copies(const struct activations *a, const struct activation_line *line)
 {
     const int64_t layers = a->recipe->config.n_layers;
-    if (line->cols == WIDEST && a->recipe->precision == PRECISION_PLAIN) return 0;
-    if (line->pointer == offsetof(struct pass_buffers, small_dy_turned) && !line->in_layers)
-        return a->recipe->precision == PRECISION_NVFP4;
+    if (line->type == SMALL && a->recipe->precision == PRECISION_PLAIN) return 0;
     if (!line->per_layer) return 1;
     if (line->again && a->recompute >= line->again) return 1;
     if (is_in_layers(line, offsetof(struct layer_buffers, mix)) && a->recipe->config.gpt.plain)

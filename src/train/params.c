@@ -112,7 +112,10 @@ static void place_small(struct params *p, const struct train_recipe *recipe, str
     for (int i = 0; i < p->count; i++) {
         struct param *q = &p->all[i];
         if (!recipe_is_small(recipe, &q->weight)) continue;
-        q->small = take(values, DTYPE_F32, q->rows, q->cols);
+        const enum dtype format = fp8 ? DTYPE_FP8_E4M3 : DTYPE_F32;
+        q->small = take(values, format, q->rows, q->cols);
+        if (fp8) q->small_turned = take(values, format, q->cols, q->rows);
+        align(values);
         if (!fp8) {
             place_scales(q, take(values, DTYPE_F32, OPERANDS, QUANTISE_SCALE_FLOATS));
             align(values);

@@ -24,9 +24,11 @@ struct param {
     struct matrix value, grad;
     struct matrix mean, square;     /* AdamW's moments; without data for matrices of Muon */
     struct matrix momentum, second; /* Muon's; second without data where it has none */
-    struct matrix copy;  /* of the value in bf16, or of experts in float32 where they are rounded to
-                            MXFP4: which products read; without data: the value */
-    struct matrix small; /* as `value`: its numbers in a small format; without data: it has none */
+    struct matrix copy; /* of the value in bf16, or of experts in float32 where they are rounded to
+                           MXFP4: which products read; without data: the value */
+    /* As `value` in a small format, without data where it has none: FP8, and its transpose; the
+     * numbers of NVFP4 in float32. */
+    struct matrix small, small_turned;
     struct quantise_scale *scale[OPERANDS]; /* of those that there are */
     struct matrix history;                  /* FP8: [FP8_OPERANDS][..] as delayed_scale has them */
 };

@@ -72,45 +72,70 @@ static const float *factor_of(const struct param *param, enum operand operand)
 }
 
 /* clang-format off */
-/* Into memory at `to`. Random bits depend on parameter and operand. */
-static struct matrix quantise(struct plan *plan, const struct pass *p, const struct param *param,
-                              enum operand operand, struct matrix from, void *to)
+/* NVFP4's numbers for `from`, or for its transpose, at `to`. Random bits depend on parameter and
+ * operand. */
+static void quantise_nvfp4(struct plan *plan, const struct pass *p, const struct param *param,
+                           enum operand operand, struct matrix from, void *to)
 {
-    const bool fp8 = p->precision == PRECISION_FP8;
     const bool gradient = operand == OPERAND_DY || operand == OPERAND_DY_TURNED;
     const bool turned = operand == OPERAND_X_TURNED || operand == OPERAND_DY_TURNED;
     struct quantise_args a = {
-        .m = from.rows, .n = from.cols, .key = p->buffers->key,
-        .format = !fp8 ? DTYPE_NVFP4 : gradient ? DTYPE_FP8_E5M2 : DTYPE_FP8_E4M3,
+        .m = from.rows, .n = from.cols, .format = DTYPE_NVFP4, .key = p->buffers->key,
         .stream = (uint32_t)(param->number * OPERANDS) + operand, .scale = param->scale[operand],
-        .from = from, .to = pass_rows(p, to, from.cols)};
+        .from = from, .to = matrix_of(p->dtype, to, from.rows, from.cols)};
     if (turned) a.features |= QUANTISE_TRANSPOSED | QUANTISE_HADAMARD;
-    if (gradient && !fp8) a.features |= QUANTISE_STOCHASTIC;
-    if (turned) a.to = matrix_of(a.to.dtype, to, from.cols, from.rows);
+    if (turned) a.to = matrix_of(p->dtype, to, from.cols, from.rows);
+    if (gradient) a.features |= QUANTISE_STOCHASTIC;
     plan_call(plan, &op_quantise, &a);
-    return a.to;
+}
+
+/* Codes at `rows`, those of the transpose at `turned`; either may be NULL. */
+static void quantise_fp8(struct plan *plan, const struct param *param, enum operand operand,
+                         struct matrix from, void *rows, void *turned)
+{
+    plan_call(plan, &op_quantise,
+              &(struct quantise_args){
+                  .m = from.rows, .n = from.cols, .scale = param->scale[operand], .from = from,
+                  .format = operand == OPERAND_DY ? DTYPE_FP8_E5M2 : DTYPE_FP8_E4M3,
+                  .codes = rows, .codes_turned = turned});
 }
 
 static struct input make_input(struct plan *plan, const struct pass *p, struct matrix x,
-                               const struct tensor *w, enum operand operand)
+                               const struct tensor *w, bool backward)
 {
     const struct param *param = small_of(p, w);
-    struct input input = {.x = x};
-    if (!param) return input;
-    input.small = quantise(plan, p, param, operand, x, p->buffers->small_x);
-    input.factor = factor_of(param, operand);
-    return input;
+    void *small = p->buffers->small_x;
+    const bool fp8 = p->precision == PRECISION_FP8;
+    const enum operand operand = backward && !fp8 ? OPERAND_X_TURNED : OPERAND_X;
+    if (!param) return (struct input){.x = x};
+    if (fp8)
+        quantise_fp8(plan, param, operand, x, backward ? NULL : small, backward ? small : NULL);
+    else
+        quantise_nvfp4(plan, p, param, operand, x, small);
+    return (struct input){x, small, factor_of(param, operand)};
 }
 
 struct input pass_input(struct plan *plan, const struct pass *p, struct matrix x, const struct tensor *w)
 {
-    return make_input(plan, p, x, w, OPERAND_X);
+    return make_input(plan, p, x, w, false);
 }
 
 struct input pass_input_backward(struct plan *plan, const struct pass *p, struct matrix x,
                                  const struct tensor *w)
 {
-    return make_input(plan, p, x, w, p->precision == PRECISION_NVFP4 ? OPERAND_X_TURNED : OPERAND_X);
+    return make_input(plan, p, x, w, true);
+}
+
+/* Both in FP8, their rows along the k that is summed over. */
+static void fp8_product(struct plan *plan, enum dtype format, const void *a, const float *factor_a,
+                        const void *b, const float *factor_b, int64_t k, struct matrix add,
+                        struct matrix out)
+{
+    plan_call(plan, &op_fp8_matmul,
+              &(struct fp8_matmul_args){
+                  .m = out.rows, .n = out.cols, .k = k, .format_a = format,
+                  .format_b = DTYPE_FP8_E4M3, .a = a, .b = b, .factor_a = factor_a,
+                  .factor_b = factor_b, .beta = add.data ? 1 : 0, .add = add, .out = out});
 }
 
 void pass_linear(struct plan *plan, const struct pass *p, struct input x, const struct tensor *w,
@@ -120,35 +145,55 @@ void pass_linear(struct plan *plan, const struct pass *p, struct input x, const 
     struct matmul_args a = {
         .batch = 1, .m = y.rows, .n = y.cols, .k = x.x.cols, .transpose_b = true, .alpha = 1,
         .beta = add.data ? 1 : 0, .a = x.x, .b = pass_weight(w), .add = add, .out = y};
+    if (param && p->precision == PRECISION_FP8) {
+        fp8_product(plan, DTYPE_FP8_E4M3, x.small, x.factor, param->small.data,
+                    factor_of(param, OPERAND_W), a.k, add, y);
+        return;
+    }
     if (param) {
-        a.a = x.small, a.b = param->small;
+        a.a.data = x.small, a.b = param->small;
         a.factor_a = x.factor, a.factor_b = factor_of(param, OPERAND_W);
     }
     plan_call(plan, &op_matmul, &a);
+}
+
+static void fp8_backward(struct plan *plan, const struct pass *p, const struct param *param,
+                         struct matrix dy, struct input x, struct matrix add, struct matrix dx)
+{
+    const struct pass_buffers *b = p->buffers;
+    const float *factor = factor_of(param, OPERAND_DY);
+    quantise_fp8(plan, param, OPERAND_DY, dy, b->small_dy, b->small_dy_turned);
+    fp8_product(plan, DTYPE_FP8_E5M2, b->small_dy_turned, factor, x.small, x.factor, dy.rows,
+                param->grad, param->grad);
+    fp8_product(plan, DTYPE_FP8_E5M2, b->small_dy, factor, param->small_turned.data,
+                factor_of(param, OPERAND_W), dy.cols, add, dx);
 }
 
 void pass_linear_backward(struct plan *plan, const struct pass *p, struct matrix dy, struct input x,
                           const struct tensor *w, struct matrix add, struct matrix dx)
 {
     const struct param *param = small_of(p, w);
-    const bool turned = param && p->precision == PRECISION_NVFP4;
     const struct matrix dw = pass_grad_of(p, w);
     struct matmul_args of_w = {
-        .batch = 1, .m = dy.cols, .n = x.x.cols, .k = dy.rows, .transpose_a = !turned,
-        .transpose_b = turned, .alpha = 1, .beta = 1, .a = dy, .b = x.x, .add = dw, .out = dw};
+        .batch = 1, .m = dy.cols, .n = x.x.cols, .k = dy.rows, .transpose_a = true, .alpha = 1,
+        .beta = 1, .a = dy, .b = x.x, .add = dw, .out = dw};
     struct matmul_args of_x = {
         .batch = 1, .m = dx.rows, .n = dx.cols, .k = dy.cols, .alpha = 1,
         .beta = add.data ? 1 : 0, .a = dy, .b = pass_weight(w), .add = add, .out = dx};
-    if (param) {
-        of_x.a = of_w.a = quantise(plan, p, param, OPERAND_DY, dy, p->buffers->small_dy);
-        of_x.b = param->small;
-        of_x.factor_a = of_w.factor_a = factor_of(param, OPERAND_DY);
-        of_x.factor_b = factor_of(param, OPERAND_W);
-        of_w.b = x.small, of_w.factor_b = x.factor;
+    if (param && p->precision == PRECISION_FP8) {
+        fp8_backward(plan, p, param, dy, x, add, dx);
+        return;
     }
-    if (turned) {
-        of_w.a = quantise(plan, p, param, OPERAND_DY_TURNED, dy, p->buffers->small_dy_turned);
-        of_w.factor_a = factor_of(param, OPERAND_DY_TURNED);
+    if (param) {
+        void *rows = p->buffers->small_dy, *turned = p->buffers->small_dy_turned;
+        quantise_nvfp4(plan, p, param, OPERAND_DY, dy, rows);
+        quantise_nvfp4(plan, p, param, OPERAND_DY_TURNED, dy, turned);
+        of_w.transpose_a = false, of_w.transpose_b = true;
+        of_w.a = matrix_of(p->dtype, turned, dy.cols, dy.rows);
+        of_w.b = matrix_of(p->dtype, x.small, x.x.cols, x.x.rows);
+        of_w.factor_a = factor_of(param, OPERAND_DY_TURNED), of_w.factor_b = x.factor;
+        of_x.a.data = rows, of_x.b = param->small;
+        of_x.factor_a = factor_of(param, OPERAND_DY), of_x.factor_b = factor_of(param, OPERAND_W);
     }
     plan_call(plan, &op_matmul, &of_w);
     plan_call(plan, &op_matmul, &of_x);
@@ -178,13 +223,19 @@ void pass_loss(struct plan *plan, const struct pass *p, float cap)
     const struct pass_buffers *b = p->buffers;
     const struct model *m = &p->params->model;
     const struct matrix normed = pass_hidden(p, b->normed), none = {0};
+    const struct param *small = small_of(p, &m->head);
     plan_call(plan, &op_linear_cross_entropy,
               &(struct linear_cross_entropy_args){
                   .m = normed.rows, .hidden = m->config.hidden, .vocab = m->config.vocab,
                   .chunk = p->loss_chunk, .cap = cap, .gradient = !p->evaluate, .target = b->target,
                   .scale = b->scale, .x = normed, .w = pass_weight(&m->head), .nll = b->nll,
                   .dx = p->evaluate ? none : pass_hidden(p, b->dnormed),
-                  .dw = p->evaluate ? none : pass_grad_of(p, &m->head)});
+                  .dw = p->evaluate ? none : pass_grad_of(p, &m->head),
+                  .w_codes = small ? small->small.data : NULL,
+                  .w_codes_turned = small ? small->small_turned.data : NULL,
+                  .scale_w = small ? small->scale[OPERAND_W] : NULL,
+                  .scale_x = small ? small->scale[OPERAND_X] : NULL,
+                  .scale_d = small ? small->scale[OPERAND_DY] : NULL});
     plan_call(plan, &op_weighted_sum,
               &(struct weighted_sum_args){.n = normed.rows, .x = b->nll, .scale = b->scale, .sum = b->loss});
 }

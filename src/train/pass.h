@@ -45,7 +45,7 @@ struct pass_buffers {
     void *act;                /* [rows * top_k][intermediate] */
     void *dy, *dup;           /* gradients of y, then of what was gathered; of up */
     float *dweight, *dlogits; /* [rows][top_k], [rows][n_experts] */
-    /* in a small format: what a product reads, [rows][widest], or transposed */
+    /* in a small format: what products read, [rows][widest], or transposed */
     void *small_x, *small_dy, *small_dy_turned;
     /* what the host writes before a step, and reads behind it */
     struct random_key *key;
@@ -103,7 +103,8 @@ float *pass_vector_grad_of(const struct pass *pass, const void *field);
 /* What products with weights read: x and, where the weights are small, x in their format. It is
  * there until the next one is made. */
 struct input {
-    struct matrix x, small;
+    struct matrix x;
+    void *small;
     const float *factor;
 };
 /* For y = x W^T of w and of others like it that read the same x; for their dW. */

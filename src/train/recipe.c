@@ -187,22 +187,27 @@ bool recipe_is_small(const struct train_recipe *r, const struct weight *w)
 {
     enum { UNIT = 16, LEAST = 128, WIDE_PERCENT = 15 };
     const int64_t layers = r->config.n_layers;
-    if (r->precision == PRECISION_PLAIN || recipe_group(w) != GROUP_MATRIX) return false;
-    if (w->role == ROLE_ROUTER || w->rows % UNIT || w->cols % UNIT) return false;
-    if (r->precision == PRECISION_FP8) return w->rows >= LEAST && w->cols >= LEAST;
+    const enum param_group group = recipe_group(w);
+    const bool fp8 = r->precision == PRECISION_FP8;
+    if (r->precision == PRECISION_PLAIN || w->role == ROLE_ROUTER) return false;
+    if (group != GROUP_MATRIX && !(fp8 && group == GROUP_HEAD)) return false;
+    if (fp8 && (w->rows < LEAST || w->cols < LEAST)) return false;
+    if (w->rows % UNIT || w->cols % UNIT) return false;
+    if (fp8) return true;
     return w->layer < layers - (WIDE_PERCENT * layers + 99) / 100;
 }
 
 static enum sol_status check_precision(const struct train_recipe *r)
 {
     const char *name = recipe_precision_names[r->precision];
+    const char *asked = r->flags.precision;
+    if (r->flags.fp8 && asked && strcmp(asked, "fp8") != 0)
+        return status_set(SOL_E_ARGUMENT, "--fp8 and --precision %s", asked);
     if (r->precision == PRECISION_PLAIN) return SOL_OK;
     if (r->gpt_oss) return status_set(SOL_E_UNSUPPORTED, "--precision %s is for --arch gpt", name);
-    if (r->flags.fp8 && r->flags.precision && r->precision != PRECISION_FP8)
-        return status_set(SOL_E_ARGUMENT, "--fp8 and --precision %s", name);
-    if (r->precision == PRECISION_NVFP4 && r->length % 16)
-        return status_set(SOL_E_ARGUMENT, "--precision nvfp4 wants a --max-seq-len that is a "
-                                          "multiple of 16");
+    if (r->length % 16)
+        return status_set(SOL_E_ARGUMENT,
+                          "--precision %s wants a --max-seq-len that is a multiple of 16", name);
     for (int64_t i = 0; i < weight_count(&r->config); i++) {
         const struct weight w = weight_at(&r->config, i);
         if (recipe_is_small(r, &w)) return SOL_OK;

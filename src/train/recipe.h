@@ -61,8 +61,8 @@ enum param_group recipe_group(const struct weight *weight);
 enum train_precision recipe_precision(const struct train_flags *flags);
 extern const char *const recipe_precision_names[]; /* by number; of PRECISION_PLAIN "" */
 /* Whether products with it are in the small format. fp8: of matrices with both sides multiples of
- * 16 and at least 128; nvfp4: multiples of 16. Of neither gates, embeddings and the head, and with
- * nvfp4 the last layers, 15 % of them rounded up. */
+ * 16 and at least 128, the head's too; nvfp4: multiples of 16, but of the head and the last layers,
+ * 15 % of them rounded up. Of neither gates and embeddings. */
 bool recipe_is_small(const struct train_recipe *recipe, const struct weight *weight);
 
 /* Of a model with a vocabulary of `vocab` tokens. Errors say what cannot be. */

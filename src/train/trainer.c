@@ -78,7 +78,9 @@ static int64_t loss_chunk(const struct trainer *t)
     if (t->params.loss_chunk) return t->params.loss_chunk;
     if (most < 1) most = 1;
     const int64_t parts = (chunk + most - 1) / most;
-    return (chunk + parts - 1) / parts;
+    chunk = (chunk + parts - 1) / parts;
+    /* FP8 sums along them, in units of 16 */
+    return t->recipe->precision == PRECISION_FP8 ? (chunk + 15) / 16 * 16 : chunk;
 }
 
 static struct pass pass_of(const struct trainer *t, bool evaluate)

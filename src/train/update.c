@@ -87,15 +87,18 @@ static void copy(struct plan *plan, struct matrix from, struct matrix to)
 /* Weights as small formats have them: once for all products of a step. */
 static void make_small(struct plan *plan, const struct param *q)
 {
-    const bool fp8 = q->history.data != NULL;
-    plan_call(plan, &op_quantise,
-              &(struct quantise_args){.m = q->rows,
-                                      .n = q->cols,
-                                      .format = fp8 ? DTYPE_FP8_E4M3 : DTYPE_NVFP4,
-                                      .features = fp8 ? 0 : QUANTISE_SQUARES,
-                                      .scale = q->scale[OPERAND_W],
-                                      .from = q->value,
-                                      .to = q->small});
+    const bool fp8 = q->small_turned.data != NULL;
+    struct quantise_args a = {.m = q->rows,
+                              .n = q->cols,
+                              .format = fp8 ? DTYPE_FP8_E4M3 : DTYPE_NVFP4,
+                              .features = fp8 ? 0 : QUANTISE_SQUARES,
+                              .scale = q->scale[OPERAND_W],
+                              .from = q->value};
+    if (fp8)
+        a.codes = q->small.data, a.codes_turned = q->small_turned.data;
+    else
+        a.to = q->small;
+    plan_call(plan, &op_quantise, &a);
 }
 
 void update_copies(struct plan *plan, const struct params *p, const float *round)

@@ -122,9 +122,11 @@ VECTOR_STEP fp8_step(const struct quantise_args *a, float scale, int64_t i, int6
     const vfloat rounded = e4m3 ? round_small(scaled, 3, -6) : round_small(scaled, 2, -14);
     const vfloat y = vector_select(number, rounded, vector_set(NAN));
     if (a->to.data) vector_store_some(matrix_floats(&a->to) + i, y, n);
-    for (int64_t j = 0; a->codes && j < n; j++) {
-        const float one = y[j];
-        dtype_info(a->format)->encode(&one, a->codes + i + j, 1);
+    for (int64_t j = 0; (a->codes || a->codes_turned) && j < n; j++) {
+        const int64_t at = i + j;
+        const uint8_t code = e4m3 ? fp8_e4m3_from_f32(y[j]) : fp8_e5m2_from_f32(y[j]);
+        if (a->codes) a->codes[at] = code;
+        if (a->codes_turned) a->codes_turned[at % a->n * a->m + at / a->n] = code;
     }
 }
 

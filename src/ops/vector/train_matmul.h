@@ -443,3 +443,71 @@ const struct op_variant NAMED(matmul) = {.name = NAME_OF(matmul),
                                          .needs = NEEDS,
                                          .workspace = matmul_workspace,
                                          .run = matmul_run};
+
+/* ---- fp8_matmul: the same of operands that are decoded first ---- */
+
+struct fp8_decoding {
+    float table[256];
+    const uint8_t *from;
+    float *to;
+};
+
+static void decode_codes(void *arg, int64_t begin, int64_t end, int worker)
+{
+    const struct fp8_decoding *d = arg;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) d->to[i] = d->table[d->from[i]];
+}
+
+static void decode_operand(struct pool *pool, enum dtype format, const uint8_t *from, float *to,
+                           int64_t n)
+{
+    struct fp8_decoding d = {.from = from, .to = to};
+    uint8_t codes[256];
+    for (int i = 0; i < 256; i++) codes[i] = (uint8_t)i;
+    dtype_info(format)->decode(codes, d.table, 256);
+    pool_for(pool, n, PACK_GRAIN, decode_codes, &d);
+}
+
+/* Operands in the workspace, behind them what the product needs. */
+static struct matmul_args decoded_product(const struct fp8_matmul_args *a, float *workspace)
+{
+    return (struct matmul_args){.batch = 1,
+                                .m = a->m,
+                                .n = a->n,
+                                .k = a->k,
+                                .transpose_b = true,
+                                .alpha = 1,
+                                .beta = a->beta,
+                                .factor_a = a->factor_a,
+                                .factor_b = a->factor_b,
+                                .a = matrix_f32(workspace, a->m, a->k),
+                                .b = matrix_f32(workspace + a->m * a->k, a->n, a->k),
+                                .add = a->add,
+                                .out = a->out};
+}
+
+static size_t fp8_matmul_workspace(const void *args, int workers)
+{
+    const struct fp8_matmul_args *a = args;
+    const struct matmul_args product = decoded_product(a, NULL);
+    return matmul_workspace(&product, workers) + (size_t)((a->m + a->n) * a->k) * sizeof(float);
+}
+
+static void fp8_matmul_run(const struct op_context *context, const void *args)
+{
+    const struct fp8_matmul_args *a = args;
+    float *operands = context->workspace;
+    struct op_context rest = *context;
+    const struct matmul_args product = decoded_product(a, operands);
+    rest.workspace = operands + (a->m + a->n) * a->k;
+    decode_operand(context->pool, a->format_a, a->a, operands, a->m * a->k);
+    decode_operand(context->pool, a->format_b, a->b, operands + a->m * a->k, a->n * a->k);
+    matmul_run(&rest, &product);
+}
+
+const struct op_variant NAMED(fp8_matmul) = {.name = NAME_OF(fp8_matmul),
+                                             .summary = "decoded, then as matmul in float32",
+                                             .needs = NEEDS,
+                                             .workspace = fp8_matmul_workspace,
+                                             .run = fp8_matmul_run};
