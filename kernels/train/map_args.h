@@ -20,9 +20,17 @@ struct map_kernel_args {
     void *out;
     const float *a, *b; /* one number, or NULL: 1 */
     float factor;
-    int32_t padding;
+    float limit; /* of swiglu, whose alpha is factor */
 };
 SOL_STATIC_ASSERT(sizeof(struct map_kernel_args) == 56, "host and device agree");
+
+struct swiglu_backward_kernel_args {
+    int64_t count;
+    const void *gate, *up;
+    void *d, *dup; /* d in place */
+    float alpha, limit;
+};
+SOL_STATIC_ASSERT(sizeof(struct swiglu_backward_kernel_args) == 48, "host and device agree");
 
 struct axpby_backward_kernel_args {
     int64_t count;
