@@ -4,15 +4,15 @@
 
 #include "matmul/matmul_args.h"
 
-/* A block of grouped_mma.cu: a tile of the results, of which each of four warps has a quarter; steps
- * of k, whose operands are in shared memory one behind the other. 96 KiB, of which an H100 has room
- * for two. */
+/* A block of grouped_mma.cu: a tile of the results, of which each of four warps has a quarter;
+ * steps of k, whose operands are in shared memory one behind the other. 96 KiB, of which an H100
+ * has room for two. */
 enum {
     GROUPED_MMA_TILE = 128,
     GROUPED_MMA_STEP = 64,
     GROUPED_MMA_STAGES = 3,
     GROUPED_MMA_THREADS = 128,
-    GROUPED_MMA_BLOCKS = 2, /* of an SM */
+    GROUPED_MMA_BLOCKS = 2,                                        /* of an SM */
     GROUPED_MMA_OPERAND = GROUPED_MMA_TILE * GROUPED_MMA_STEP * 2, /* bytes */
     GROUPED_MMA_STAGE = 2 * GROUPED_MMA_OPERAND,
     GROUPED_MMA_SHARED = GROUPED_MMA_STAGES * GROUPED_MMA_STAGE,
@@ -29,8 +29,8 @@ struct grouped_matmul_kernel_args {
     float *partials; /* wgrad: [splits][groups][n][k], or NULL: there is one split */
     int32_t groups, splits;
     int32_t transpose, add;
-    int32_t tiles;   /* along a row of results */
-    uint32_t bf16;   /* of grouped_any.cu: MATMUL_A, _B, _OUT */
+    int32_t tiles; /* along a row of results */
+    uint32_t bf16; /* of grouped_any.cu: MATMUL_A, _B, _OUT */
 };
 SOL_STATIC_ASSERT(sizeof(struct grouped_matmul_kernel_args) == 80, "host and device agree");
 

@@ -16,12 +16,12 @@ enum {
 /* Rows that are taken from elsewhere, or added up. */
 struct rows_kernel_args {
     int64_t m, n, top_k;
-    const int32_t *rows;       /* gather_rows: of x for each of y; else row of each slot */
-    const float *weight;       /* [m][top_k], or NULL: 1 */
-    const void *x;             /* what is gathered; rows of experts */
-    const void *d;             /* combine_backward: [m][n] */
-    void *out;                 /* add_rows: in place */
-    float *dweight;            /* combine_backward: [m][top_k] */
+    const int32_t *rows; /* gather_rows: of x for each of y; else row of each slot */
+    const float *weight; /* [m][top_k], or NULL: 1 */
+    const void *x;       /* what is gathered; rows of experts */
+    const void *d;       /* combine_backward: [m][n] */
+    void *out;           /* add_rows: in place */
+    float *dweight;      /* combine_backward: [m][top_k] */
 };
 SOL_STATIC_ASSERT(sizeof(struct rows_kernel_args) == 72, "host and device agree");
 

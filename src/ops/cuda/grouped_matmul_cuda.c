@@ -96,8 +96,7 @@ static bool can_wgrad_any(const void *args, const struct op_device *device, char
 {
     const struct grouped_wgrad_args *a = args;
     (void)device;
-    const bool fits =
-        a->groups <= GRID_Y_MAX && wgrad_tiles(args, MATMUL_ANY_TILE) <= INT32_MAX;
+    const bool fits = a->groups <= GRID_Y_MAX && wgrad_tiles(args, MATMUL_ANY_TILE) <= INT32_MAX;
     return fits || typed_refuse(why, "too many groups or tiles");
 }
 
@@ -131,7 +130,8 @@ static bool in_pieces(int64_t n, int64_t k, const struct matrix *a, const struct
 {
     if (!typed_narrow(a) || !typed_narrow(b)) return typed_refuse(why, "operands in float32");
     if (n % 8 || k % 8) return typed_refuse(why, "rows that are no multiples of 8 numbers");
-    const bool aligned = typed_aligned(a->data) && typed_aligned(b->data) && typed_aligned(out->data);
+    const bool aligned =
+        typed_aligned(a->data) && typed_aligned(b->data) && typed_aligned(out->data);
     return aligned || typed_refuse(why, "a matrix at an address that is no multiple of 16");
 }
 
@@ -213,11 +213,12 @@ static void run_wgrad_mma(const struct op_context *context, const void *args)
                                                 .partials = k.partials,
                                                 .out = a->dw.data,
                                                 .splits = k.splits};
-    gpu_put(context->stream, MMA_IMAGE, "grouped_sum",
-            &(struct gpu_launch){.grid = {(unsigned)typed_pieces(sum.count, 8 * GROUPED_SUM_THREADS)},
-                                 .block = {GROUPED_SUM_THREADS},
-                                 .overlaps = true},
-            &sum);
+    gpu_put(
+        context->stream, MMA_IMAGE, "grouped_sum",
+        &(struct gpu_launch){.grid = {(unsigned)typed_pieces(sum.count, 8 * GROUPED_SUM_THREADS)},
+                             .block = {GROUPED_SUM_THREADS},
+                             .overlaps = true},
+        &sum);
 }
 
 const struct op_variant grouped_wgrad_mma_cuda = {
