@@ -16,7 +16,6 @@ enum {
     GROUPED_MMA_OPERAND = GROUPED_MMA_TILE * GROUPED_MMA_STEP * 2, /* bytes */
     GROUPED_MMA_STAGE = 2 * GROUPED_MMA_OPERAND,
     GROUPED_MMA_SHARED = GROUPED_MMA_STAGES * GROUPED_MMA_STAGE,
-    GROUPED_SUM_THREADS = 256, /* of a block that adds parts up */
 };
 
 /* As struct grouped_matmul_args and grouped_wgrad_args (src/ops/train_moe_args.h). */
@@ -33,13 +32,5 @@ struct grouped_matmul_kernel_args {
     uint32_t bf16; /* of grouped_any.cu: MATMUL_A, _B, _OUT */
 };
 SOL_STATIC_ASSERT(sizeof(struct grouped_matmul_kernel_args) == 80, "host and device agree");
-
-struct grouped_sum_kernel_args {
-    int64_t count; /* a multiple of 8 */
-    const float *partials;
-    float *out;
-    int64_t splits;
-};
-SOL_STATIC_ASSERT(sizeof(struct grouped_sum_kernel_args) == 32, "host and device agree");
 
 #endif

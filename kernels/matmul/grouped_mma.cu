@@ -10,7 +10,6 @@
 #include "matmul/grouped_args.h"
 #include "mma.cuh"
 #include "self_attention/quads.cuh"
-#include "typed.cuh"
 
 enum {
     TILE = GROUPED_MMA_TILE,
@@ -239,26 +238,4 @@ extern "C" __global__ void __launch_bounds__(THREADS, GROUPED_MMA_BLOCKS)
     out += (group * a.n + row + part.row) * a.k + column + part.column;
     store(mma_result<float>{out, a.k, a.n - row - part.row, a.k - column - part.column, !a.partials},
           sums);
-}
-
-/* out += the parts, from the first to the last. */
-KERNEL_OF(GROUPED_SUM_THREADS, grouped_sum, grouped_sum_kernel_args)
-{
-    wait_for_input();
-    let_next_start();
-    const int64_t at = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * 8;
-    if (at >= a.count) return;
-    numbers<float, 8> old;
-    float v[8];
-    old.load(a.out + at);
-#pragma unroll
-    for (int i = 0; i < 8; i++) v[i] = old.at(i);
-#pragma unroll 4
-    for (int64_t s = 0; s < a.splits; s++) {
-        numbers<float, 8> part;
-        part.load(a.partials + s * a.count + at);
-#pragma unroll
-        for (int i = 0; i < 8; i++) v[i] += part.at(i);
-    }
-    put<8>(a.out + at, v);
 }

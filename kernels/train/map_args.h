@@ -60,6 +60,17 @@ struct finish_kernel_args {
 };
 SOL_STATIC_ASSERT(sizeof(struct finish_kernel_args) == 48, "host and device agree");
 
+/* out = beta * add + the parts, from the first to the last. */
+struct parts_kernel_args {
+    int64_t count, parts;  /* count: numbers, a multiple of 8 */
+    const float *partials; /* [parts][count] */
+    const float *add;      /* [count], may be out; read where beta is not 0 */
+    float *out;
+    float beta;
+    int32_t padding;
+};
+SOL_STATIC_ASSERT(sizeof(struct parts_kernel_args) == 48, "host and device agree");
+
 struct clip_kernel_args {
     const float *sum;
     float *factor;

@@ -3,6 +3,7 @@
 #include "matmul/grouped_args.h"
 #include "ops/args.h"
 #include "ops/cuda/typed_cuda.h"
+#include "train/map_args.h"
 
 #define ANY_IMAGE "matmul/grouped_any.cu"
 #define MMA_IMAGE "matmul/grouped_mma.cu"
@@ -209,16 +210,12 @@ static void run_wgrad_mma(const struct op_context *context, const void *args)
                                  .overlaps = true},
             &k);
     if (k.splits == 1) return;
-    const struct grouped_sum_kernel_args sum = {.count = a->groups * a->n * a->k,
-                                                .partials = k.partials,
-                                                .out = a->dw.data,
-                                                .splits = k.splits};
-    gpu_put(
-        context->stream, MMA_IMAGE, "grouped_sum",
-        &(struct gpu_launch){.grid = {(unsigned)typed_pieces(sum.count, 8 * GROUPED_SUM_THREADS)},
-                             .block = {GROUPED_SUM_THREADS},
-                             .overlaps = true},
-        &sum);
+    typed_add_parts(context, &(struct parts_kernel_args){.count = a->groups * a->n * a->k,
+                                                         .parts = k.splits,
+                                                         .partials = k.partials,
+                                                         .add = a->dw.data,
+                                                         .out = a->dw.data,
+                                                         .beta = 1});
 }
 
 const struct op_variant grouped_wgrad_mma_cuda = {
@@ -230,5 +227,5 @@ const struct op_variant grouped_wgrad_mma_cuda = {
     .can_run = can_wgrad_mma,
     .workspace = wgrad_workspace,
     .run = run_wgrad_mma,
-    .images = {MMA_IMAGE},
+    .images = {MMA_IMAGE, TYPED_FINISH_IMAGE},
 };

@@ -249,6 +249,15 @@ void typed_finish(const struct op_context *context, const struct finish_kernel_a
             args);
 }
 
+void typed_add_parts(const struct op_context *context, const struct parts_kernel_args *args)
+{
+    gpu_put(context->stream, SUMS_IMAGE, "add_parts",
+            &(struct gpu_launch){.grid = {(unsigned)typed_pieces(args->count, 8 * MAP_THREADS)},
+                                 .block = {MAP_THREADS},
+                                 .overlaps = true},
+            args);
+}
+
 static size_t axpby_backward_workspace(const void *args, int workers)
 {
     (void)args, (void)workers;
