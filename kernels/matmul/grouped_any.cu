@@ -33,11 +33,11 @@ KERNEL_OF(THREADS, grouped_wgrad_any, grouped_matmul_kernel_args)
     if (rows == 0) return;
     const int64_t first_row = (int64_t)(blockIdx.x / a.tiles) * TILE;
     const int64_t first_column = (int64_t)(blockIdx.x % a.tiles) * TILE;
-    const bool a_bf16 = a.bf16 & MATMUL_A, b_bf16 = a.bf16 & MATMUL_B, bf16 = a.bf16 & MATMUL_OUT;
+    const bool a_bf16 = a.bf16 & MATMUL_A, b_bf16 = a.bf16 & MATMUL_B;
     const any_side x = {any_from(a.a, begin * a.n, a_bf16), a.n, rows, first_row, a_bf16, false};
     const any_side y = {any_from(a.b, begin * a.k, b_bf16), a.k, rows, first_column, b_bf16, false};
-    void *out = any_from(a.out, blockIdx.y * a.n * a.k, bf16);
-    const any_result r = {a.n, a.k, first_row, first_column, out, out, 1, 1, bf16, bf16};
+    float *out = (float *)a.out + blockIdx.y * a.n * a.k;
+    const any_result r = {a.n, a.k, first_row, first_column, out, out, 1, 1, false, false};
     float sums[MINE][MINE];
     any_multiply(x, y, sums);
     any_store(r, sums);

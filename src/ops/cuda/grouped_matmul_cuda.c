@@ -113,11 +113,14 @@ static void run_wgrad_any(const struct op_context *context, const void *args)
             &k);
 }
 
+/* Gradients stay float32. */
+static const unsigned wgrad_types[] = {1, 2, 3, 0};
+
 const struct op_variant grouped_wgrad_any_cuda = {
     .name = "grouped_wgrad_any_cuda",
     .summary = "64 x 64 results a block in float32, any types",
     .target = TARGET_CUDA,
-    .typed = any_types,
+    .typed = wgrad_types,
     .can_run = can_wgrad_any,
     .run = run_wgrad_any,
     .images = {ANY_IMAGE},
@@ -158,14 +161,14 @@ static void run_matmul_mma(const struct op_context *context, const void *args)
             &k);
 }
 
-static const unsigned matmul_types[] = {7, 0}, wgrad_types[] = {3, 0};
+static const unsigned all_three[] = {7, 0}, first_two[] = {3, 0};
 
 const struct op_variant grouped_matmul_mma_cuda = {
     .name = "grouped_matmul_mma_cuda",
     .summary = "128 x 128 results a block, of bf16",
     .target = TARGET_CUDA,
     .arch = {.major = 8},
-    .typed = matmul_types,
+    .typed = all_three,
     .can_run = can_matmul_mma,
     .run = run_matmul_mma,
     .images = {MMA_IMAGE},
@@ -223,7 +226,7 @@ const struct op_variant grouped_wgrad_mma_cuda = {
     .summary = "128 x 128 results a block, of bf16; rows split where tiles are few",
     .target = TARGET_CUDA,
     .arch = {.major = 8},
-    .typed = wgrad_types,
+    .typed = first_two,
     .can_run = can_wgrad_mma,
     .workspace = wgrad_workspace,
     .run = run_wgrad_mma,
