@@ -10,7 +10,7 @@ struct rope_kernel_args {
     int64_t n_heads, head_dim;
     const int32_t *position; /* [rows] */
     const float *inv_freq;   /* [head_dim / 2] */
-    float *x;                /* [rows][n_heads][head_dim] */
+    void *x;                 /* [rows][n_heads][head_dim] */
     float scale;
     int32_t padding;
 };

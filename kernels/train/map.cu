@@ -2,6 +2,7 @@
  * the loads of a warp are one stretch, and all of them are on their way before the first is used.
  */
 #include "random.cuh"
+#include "swiglu/swiglu.cuh"
 #include "train/map_args.h"
 #include "typed.cuh"
 
@@ -87,6 +88,13 @@ struct bounding {
 };
 MAPS(softcap, bounding)
 
+struct gated {
+    float alpha, limit;
+    INLINE gated(const map_kernel_args &k) : alpha(k.factor), limit(k.limit) {}
+    INLINE float operator()(float gate, float up) const { return swiglu(gate, up, alpha, limit); }
+};
+MAPS(swiglu, gated)
+
 struct copying {
     INLINE copying(const map_kernel_args &) {}
     INLINE float operator()(float x, float) const { return x; }
@@ -166,6 +174,49 @@ DROPOUT(dropout_f32_x1, 1, float)
 DROPOUT(dropout_f32_x8, 8, float)
 DROPOUT(dropout_bf16_x1, 1, bf16)
 DROPOUT(dropout_bf16_x8, 8, bf16)
+
+/* ---- with two results ---- */
+
+/* Comparisons written so that a NaN passes through; 1 - s of its own, since s may be nearly 1. */
+INLINE void swiglu_slopes(float gate, float up, float alpha, float limit, float &d, float &dup)
+{
+    const float g = gate > limit ? limit : gate;
+    const float u = up > limit ? limit : up < -limit ? -limit : up;
+    const float s = 1 / (1 + expf(-alpha * g)), rest = 1 / (1 + expf(alpha * g));
+    const float slope = s * (u + 1) * (1 + alpha * g * rest), dout = d;
+    d = dout * (gate > limit ? 0 : slope);
+    dup = dout * (fabsf(up) > limit ? 0 : g * s);
+}
+
+template <int N, class T> INLINE void swiglu_backward(const swiglu_backward_kernel_args &a)
+{
+    wait_for_input();
+    let_next_start();
+    const int64_t at = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * N;
+    if (at >= a.count) return;
+    numbers<T, N> gate, up, old;
+    float d[N], dup[N];
+    gate.load((const T *)a.gate + at);
+    up.load((const T *)a.up + at);
+    old.load((const T *)a.d + at);
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        d[i] = old.at(i);
+        swiglu_slopes(gate.at(i), up.at(i), a.alpha, a.limit, d[i], dup[i]);
+    }
+    put<N>((T *)a.d + at, d);
+    put<N>((T *)a.dup + at, dup);
+}
+
+#define SWIGLU_BACKWARD(name, N, T)                                                                \
+    KERNEL_OF(MAP_THREADS, name, swiglu_backward_kernel_args)                                      \
+    {                                                                                              \
+        swiglu_backward<N, T>(a);                                                                  \
+    }
+SWIGLU_BACKWARD(swiglu_backward_f32_x1, 1, float)
+SWIGLU_BACKWARD(swiglu_backward_f32_x8, 8, float)
+SWIGLU_BACKWARD(swiglu_backward_bf16_x1, 1, bf16)
+SWIGLU_BACKWARD(swiglu_backward_bf16_x8, 8, bf16)
 
 /* ---- with sums over all numbers ---- */
 

@@ -21,7 +21,7 @@ struct map_kernel_args {
     void *out;
     const float *a, *b; /* one number, or NULL: 1 */
     float factor;
-    int32_t padding;
+    float limit; /* of swiglu, whose alpha is factor */
 };
 SOL_STATIC_ASSERT(sizeof(struct map_kernel_args) == 56, "host and device agree");
 
@@ -35,6 +35,14 @@ struct dropout_kernel_args {
     int32_t padding;
 };
 SOL_STATIC_ASSERT(sizeof(struct dropout_kernel_args) == 56, "host and device agree");
+
+struct swiglu_backward_kernel_args {
+    int64_t count;
+    const void *gate, *up;
+    void *d, *dup; /* d in place */
+    float alpha, limit;
+};
+SOL_STATIC_ASSERT(sizeof(struct swiglu_backward_kernel_args) == 48, "host and device agree");
 
 struct axpby_backward_kernel_args {
     int64_t count;
@@ -63,6 +71,17 @@ struct finish_kernel_args {
     float factor_first, factor_second;
 };
 SOL_STATIC_ASSERT(sizeof(struct finish_kernel_args) == 48, "host and device agree");
+
+/* out = beta * add + the parts, from the first to the last. */
+struct parts_kernel_args {
+    int64_t count, parts;  /* count: numbers, a multiple of 8 */
+    const float *partials; /* [parts][count] */
+    const float *add;      /* [count], may be out; read where beta is not 0 */
+    float *out;
+    float beta;
+    int32_t padding;
+};
+SOL_STATIC_ASSERT(sizeof(struct parts_kernel_args) == 48, "host and device agree");
 
 struct clip_kernel_args {
     const float *sum;

@@ -139,7 +139,8 @@ KERNEL_OF(MUON_LINES_THREADS, muon_line_factors, muon_apply_kernel_args)
         float *second = a.second + blockIdx.x * lines;
         for (int64_t i = threadIdx.x; i < lines; i += blockDim.x) {
             const double squares = line[i] * scale * scale;
-            const float moment = second[i] + ((float)(squares / (double)width) - second[i]) * (1 - a.step->beta2);
+            const float moment =
+                second[i] + ((float)(squares / (double)width) - second[i]) * (1 - a.step->beta2);
             const double least = 1e-10, factor = 1 / sqrt(moment < least ? least : (double)moment);
             second[i] = moment;
             before += squares;
@@ -179,7 +180,10 @@ template <class T, int N> INLINE void muon_step_row(const muon_apply_kernel_args
 }
 
 #define MUON_OF(name, args, fn, type, T, N)                                                        \
-    KERNEL_OF(OPTIMIZER_THREADS, name##_##type##_x##N, args) { fn<T, N>(a); }
+    KERNEL_OF(OPTIMIZER_THREADS, name##_##type##_x##N, args)                                       \
+    {                                                                                              \
+        fn<T, N>(a);                                                                               \
+    }
 #define MUON(type, T, N)                                                                           \
     MUON_OF(muon_direction, muon_prepare_kernel_args, muon_direction, type, T, N)                  \
     MUON_OF(muon_row_squares, muon_apply_kernel_args, muon_row_squares, type, T, N)                \
@@ -189,5 +193,11 @@ MUON(f32, float, 1)
 MUON(f32, float, 8)
 MUON(bf16, bf16, 1)
 MUON(bf16, bf16, 8)
-KERNEL_OF(OPTIMIZER_THREADS, muon_momentum_x1, muon_prepare_kernel_args) { muon_momentum<1>(a); }
-KERNEL_OF(OPTIMIZER_THREADS, muon_momentum_x8, muon_prepare_kernel_args) { muon_momentum<8>(a); }
+KERNEL_OF(OPTIMIZER_THREADS, muon_momentum_x1, muon_prepare_kernel_args)
+{
+    muon_momentum<1>(a);
+}
+KERNEL_OF(OPTIMIZER_THREADS, muon_momentum_x8, muon_prepare_kernel_args)
+{
+    muon_momentum<8>(a);
+}

@@ -86,13 +86,17 @@ template <class T> INLINE void norm_any(const norm_kernel_args &a)
     {                                                                                              \
         norm_held<T, NORM_BLOCK_THREADS, NORM_BLOCK_HELD>(a);                                      \
     }                                                                                              \
-    KERNEL_OF(NORM_BLOCK_THREADS, rmsnorm_##type##_any, norm_kernel_args) { norm_any<T>(a); }
+    KERNEL_OF(NORM_BLOCK_THREADS, rmsnorm_##type##_any, norm_kernel_args)                          \
+    {                                                                                              \
+        norm_any<T>(a);                                                                            \
+    }
 NORMS(f32, float)
 NORMS(bf16, bf16)
 
 /* ---- gradient: dx += r (g - h mean(g h)), h = x r, g = gain dy ---- */
 
-template <class T, int GROUP, int HELD> INLINE void norm_backward_held(const norm_backward_kernel_args &a)
+template <class T, int GROUP, int HELD>
+INLINE void norm_backward_held(const norm_backward_kernel_args &a)
 {
     __shared__ float scratch[WARP];
     numbers<T, 8> x[HELD], dy[HELD];
@@ -138,7 +142,8 @@ template <class T, int GROUP, int HELD> INLINE void norm_backward_held(const nor
         if (a.gain) gain.load(a.gain + j);
 #pragma unroll
         for (int e = 0; e < 8; e++)
-            out[e] = old.at(e) + r * (dy[c].at(e) * (a.gain ? gain.at(e) : 1) - x[c].at(e) * r * mean);
+            out[e] =
+                old.at(e) + r * (dy[c].at(e) * (a.gain ? gain.at(e) : 1) - x[c].at(e) * r * mean);
         put<8>(dx + j, out);
     }
 }
@@ -163,7 +168,8 @@ template <class T> INLINE void norm_backward_any(const norm_backward_kernel_args
     if (a.rstd && threadIdx.x == 0) a.rstd[i] = r;
     for (int64_t j = threadIdx.x; j < a.n; j += blockDim.x) {
         x.load(from + j), dy.load(from_dy + j), old.load(dx + j);
-        const float out = old.at(0) + r * (dy.at(0) * (a.gain ? a.gain[j] : 1) - x.at(0) * r * mean);
+        const float out =
+            old.at(0) + r * (dy.at(0) * (a.gain ? a.gain[j] : 1) - x.at(0) * r * mean);
         put<1>(dx + j, &out);
     }
 }
@@ -175,7 +181,8 @@ template <class T> INLINE void gain_backward(const norm_backward_kernel_args &a)
     let_next_start();
     const int64_t j = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (j >= a.n) return;
-    const int64_t from = a.m * blockIdx.y / GAIN_STRIPES, to = a.m * (blockIdx.y + 1) / GAIN_STRIPES;
+    const int64_t from = a.m * blockIdx.y / GAIN_STRIPES,
+                  to = a.m * (blockIdx.y + 1) / GAIN_STRIPES;
     float sum = 0;
 #pragma unroll 4
     for (int64_t i = from; i < to; i++) {

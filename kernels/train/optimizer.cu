@@ -30,7 +30,10 @@ template <class T, int N> INLINE void adamw_numbers(const adamw_kernel_args &a)
 }
 
 #define ADAMW(type, T, N)                                                                          \
-    KERNEL_OF(OPTIMIZER_THREADS, adamw_##type##_x##N, adamw_kernel_args) { adamw_numbers<T, N>(a); }
+    KERNEL_OF(OPTIMIZER_THREADS, adamw_##type##_x##N, adamw_kernel_args)                           \
+    {                                                                                              \
+        adamw_numbers<T, N>(a);                                                                    \
+    }
 ADAMW(f32, float, 1)
 ADAMW(f32, float, 8)
 ADAMW(bf16, bf16, 1)

@@ -1,6 +1,6 @@
 /* rotary_norm and its gradient. The rotations of a row are the same for all its heads: a block
- * makes those of a few rows first. Then a thread has ROTARY_PIECE numbers of a head's first half and
- * those that they are paired with, and neighbouring threads have the rest of the head. */
+ * makes those of a few rows first. Then a thread has ROTARY_PIECE numbers of a head's first half
+ * and those that they are paired with, and neighbouring threads have the rest of the head. */
 #include "train/norms_args.h"
 #include "typed.cuh"
 

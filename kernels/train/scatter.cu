@@ -2,8 +2,9 @@
  * token one behind the other.
  *
  * A few tokens have thousands of rows. So a block takes a stretch of STRETCH rows, whoever they are
- * of. What a token has within one stretch goes to its row of the table at once. A token that goes on
- * into the next stretch has a partial sum in each of its stretches, and add_partial adds those up. */
+ * of. What a token has within one stretch goes to its row of the table at once. A token that goes
+ * on into the next stretch has a partial sum in each of its stretches, and add_partial adds those
+ * up. */
 #include "train/tables_args.h"
 #include "typed.cuh"
 
@@ -19,7 +20,8 @@ template <class T, int N> INLINE void add_to(T *to, const float sum[N])
 
 template <class T, int N> INLINE void scatter_stretch(const scatter_kernel_args &a)
 {
-    __shared__ int32_t rows[STRETCH], tokens[STRETCH + 2]; /* with the one before and the one behind */
+    __shared__ int32_t rows[STRETCH],
+        tokens[STRETCH + 2]; /* with the one before and the one behind */
     wait_for_input();
     let_next_start();
     const int64_t first = (int64_t)blockIdx.x * STRETCH;
@@ -140,9 +142,11 @@ INLINE void gates_along(const gated_backward_kernel_args &a, int64_t i, int lane
     __syncwarp();
 }
 
-/* Of a head: the slope of its gate's argument; what dy counts in the table's gradient goes to memory. */
+/* Of a head: the slope of its gate's argument; what dy counts in the table's gradient goes to
+ * memory. */
 template <class T>
-INLINE float gates_slope(const gated_backward_kernel_args &a, int64_t i, int h, const float *along, int of_head)
+INLINE float gates_slope(const gated_backward_kernel_args &a, int64_t i, int h, const float *along,
+                         int of_head)
 {
     const T *x = (const T *)a.x + i * a.x_cols;
     const float *gate = a.gate + h * a.channels;
@@ -176,7 +180,8 @@ INLINE void gates_dx(const gated_backward_kernel_args &a, int64_t i, int lane, c
 /* A warp takes rows in turn and keeps its sums of dgate in registers, HELD a thread. */
 template <class T, int N, int HELD> INLINE void gates_backward(const gated_backward_kernel_args &a)
 {
-    __shared__ float all_along[GATED_WARPS][GATED_PIECES_MAX], all_slopes[GATED_WARPS][GATED_SLOPES_MAX];
+    __shared__ float all_along[GATED_WARPS][GATED_PIECES_MAX],
+        all_slopes[GATED_WARPS][GATED_SLOPES_MAX];
     __shared__ float sums[GATED_WARPS][WARP];
     const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
     const int channels = (int)a.channels, gates = (int)a.heads * channels;
@@ -184,9 +189,11 @@ template <class T, int N, int HELD> INLINE void gates_backward(const gated_backw
     float *along = all_along[warp], *slope = all_slopes[warp], dgate[HELD] = {0};
     wait_for_input();
     let_next_start();
-    for (int64_t i = (int64_t)blockIdx.x * GATED_WARPS + warp; i < a.m; i += gridDim.x * GATED_WARPS) {
+    for (int64_t i = (int64_t)blockIdx.x * GATED_WARPS + warp; i < a.m;
+         i += gridDim.x * GATED_WARPS) {
         gates_along<T, N>(a, i, lane, along);
-        for (int h = lane; h < a.heads; h += WARP) slope[h] = gates_slope<T>(a, i, h, along, of_head);
+        for (int h = lane; h < a.heads; h += WARP)
+            slope[h] = gates_slope<T>(a, i, h, along, of_head);
         __syncwarp();
 #pragma unroll
         for (int k = 0; k < HELD; k++) {

@@ -1,5 +1,5 @@
-/* smear and its gradient: a warp a row. The row before comes out of the cache, since the warp beside
- * has it too. */
+/* smear and its gradient: a warp a row. The row before comes out of the cache, since the warp
+ * beside has it too. */
 #include "train/norms_args.h"
 #include "typed.cuh"
 
@@ -56,7 +56,8 @@ template <class T, int N> INLINE float smear_along(const smear_kernel_args &a, i
 
 /* dx[i] = dy[i] + next dy[i + 1] + slope gate. */
 template <class T, int N>
-INLINE void smear_dx(const smear_kernel_args &a, int64_t i, int lane, bool has_next, float next, float slope)
+INLINE void smear_dx(const smear_kernel_args &a, int64_t i, int lane, bool has_next, float next,
+                     float slope)
 {
     const T *dy = (const T *)a.dy + i * a.n;
 #pragma unroll 4
@@ -126,7 +127,10 @@ template <class T, int N> INLINE void smear_rows_backward(const smear_kernel_arg
 
 // spills: smear_backward_f32_x8 60
 #define SMEAR(type, T, N)                                                                          \
-    KERNEL_OF(SMEAR_WARPS *WARP, smear_##type##_x##N, smear_kernel_args) { smear_rows<T, N>(a); }  \
+    KERNEL_OF(SMEAR_WARPS *WARP, smear_##type##_x##N, smear_kernel_args)                           \
+    {                                                                                              \
+        smear_rows<T, N>(a);                                                                       \
+    }                                                                                              \
     KERNEL_OF(SMEAR_WARPS *WARP, smear_backward_##type##_x##N, smear_kernel_args)                  \
     {                                                                                              \
         smear_rows_backward<T, N>(a);                                                              \

@@ -25,7 +25,11 @@ template <int N, class T> INLINE void squares_of(const sum_kernel_args &a)
     if (threadIdx.x == 0) a.out[blockIdx.x] = sum;
 }
 
-#define SQUARES(name, N, T) KERNEL_OF(MAP_THREADS, name, sum_kernel_args) { squares_of<N, T>(a); }
+#define SQUARES(name, N, T)                                                                        \
+    KERNEL_OF(MAP_THREADS, name, sum_kernel_args)                                                  \
+    {                                                                                              \
+        squares_of<N, T>(a);                                                                       \
+    }
 SQUARES(sum_squares_f32_x1, 1, float)
 SQUARES(sum_squares_f32_x8, 8, float)
 SQUARES(sum_squares_bf16_x1, 1, bf16)
@@ -55,9 +59,33 @@ KERNEL_OF(FINISH_THREADS, finish_sums, finish_kernel_args)
     let_next_start();
     if (!out) return;
     out += first ? blockIdx.x : blockIdx.x - a.n_first;
-    for (int64_t i = threadIdx.x; i < a.parts; i += blockDim.x) sum += a.partials[blockIdx.x * a.parts + i];
+    for (int64_t i = threadIdx.x; i < a.parts; i += blockDim.x)
+        sum += a.partials[blockIdx.x * a.parts + i];
     sum = block_sum_f64(sum, scratch);
     if (threadIdx.x == 0) *out = (float)(*out + (first ? a.factor_first : a.factor_second) * sum);
+}
+
+/* A thread has 8 numbers. */
+KERNEL_OF(MAP_THREADS, add_parts, parts_kernel_args)
+{
+    wait_for_input();
+    let_next_start();
+    const int64_t at = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * 8;
+    if (at >= a.count) return;
+    numbers<float, 8> old;
+    float v[8];
+    old.clear();
+    if (a.beta != 0) old.load(a.add + at);
+#pragma unroll
+    for (int i = 0; i < 8; i++) v[i] = a.beta * old.at(i);
+#pragma unroll 4
+    for (int64_t n = 0; n < a.parts; n++) {
+        numbers<float, 8> part;
+        part.load(a.partials + n * a.count + at);
+#pragma unroll
+        for (int i = 0; i < 8; i++) v[i] += part.at(i);
+    }
+    put<8>(a.out + at, v);
 }
 
 /* A norm that is no number stays none. */

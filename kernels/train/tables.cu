@@ -16,21 +16,27 @@ template <class T, int N> INLINE void look_up(const lookup_kernel_args &a)
 }
 
 #define LOOK_UP(type, T, N)                                                                        \
-    KERNEL_OF(TABLE_THREADS_MAX, look_up_##type##_x##N, lookup_kernel_args) { look_up<T, N>(a); }
+    KERNEL_OF(TABLE_THREADS_MAX, look_up_##type##_x##N, lookup_kernel_args)                        \
+    {                                                                                              \
+        look_up<T, N>(a);                                                                          \
+    }
 LOOK_UP(f32, float, 1)
 LOOK_UP(f32, float, 8)
 LOOK_UP(bf16, bf16, 1)
 LOOK_UP(bf16, bf16, 8)
 
 /* N numbers of a row of the table: of a format whose pieces are loads, or one number of any. */
-template <int N> INLINE void table_piece(const gated_kernel_args &a, int64_t token, int64_t j, float v[N])
+template <int N>
+INLINE void table_piece(const gated_kernel_args &a, int64_t token, int64_t j, float v[N])
 {
     if (N == 8)
         load_either<N>(a.table_type == DTYPE_BF16, a.table, token * a.n + j, v);
     else if (TYPE_TILE_ROWS(a.table_type))
-        v[0] = tiled_weight_at(a.table_type, tiled_row_of(a.table_type, a.table, a.table_scales, a.n, token), j);
+        v[0] = tiled_weight_at(a.table_type,
+                               tiled_row_of(a.table_type, a.table, a.table_scales, a.n, token), j);
     else
-        v[0] = weight_at(a.table_type, (const char *)a.table + token * weight_row_bytes(a.table_type, a.n), j);
+        v[0] = weight_at(a.table_type,
+                         (const char *)a.table + token * weight_row_bytes(a.table_type, a.n), j);
 }
 
 /* scale * lambda * sigmoid(gate . x) of a head. */
@@ -101,7 +107,10 @@ template <class T, int N> INLINE void add_gated(const gated_kernel_args &a)
 // spills: add_gated_bf16_x1 44
 // spills: add_gated_bf16_x8 96
 #define ADD_GATED(type, T, N)                                                                      \
-    KERNEL_OF(TABLE_THREADS_MAX, add_gated_##type##_x##N, gated_kernel_args) { add_gated<T, N>(a); }
+    KERNEL_OF(TABLE_THREADS_MAX, add_gated_##type##_x##N, gated_kernel_args)                       \
+    {                                                                                              \
+        add_gated<T, N>(a);                                                                        \
+    }
 ADD_GATED(f32, float, 1)
 ADD_GATED(f32, float, 8)
 ADD_GATED(bf16, bf16, 1)

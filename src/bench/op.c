@@ -78,10 +78,13 @@ static enum sol_status set_word(const struct spec *s, const char *text, const ch
 {
     char known[64] = "";
     const bool transposed = to == &s->problem.transposed;
-    bool has = (s->op == &op_grouped_gemm && !transposed) || (s->op == &op_matmul && transposed) ||
+    const bool grouped = s->op == &op_grouped_matmul; /* whose rows are what they are */
+    bool has = (s->op == &op_grouped_gemm && !transposed) ||
+               ((s->op == &op_matmul || grouped) && transposed) ||
                (s->op == &op_pack_scaled && to == &s->problem.scales);
     if (!has) return status_set(SOL_E_ARGUMENT, "--op %s: %s has no %s", text, s->op->name, key);
     for (*to = 0; words[*to]; ++*to) {
+        if (grouped && *to & 1) continue;
         if (strcmp(words[*to], value) == 0) return SOL_OK;
         size_t at = strlen(known);
         snprintf(known + at, sizeof known - at, "%s%s", at ? ", " : "", words[*to]);
@@ -165,7 +168,7 @@ static enum sol_status set_key(struct spec *s, const char *text, const char *key
         SOL_E_ARGUMENT,
         "--op %s: no such key '%s'; known: m n k groups top_k head_dim window dtype "
         "sequences depth skew check matrices, of grouped_gemm results scales gated signs "
-        "weights, of matmul transposed",
+        "weights, of matmul and grouped_matmul transposed",
         text, key);
 }
 

@@ -66,6 +66,7 @@ static void make_problem(struct case_maker *c, const struct op_problem *p, void 
 static const struct case_shape cases[] = {
     {8, {4, 1, 20}, {0, 1, 70}, {0, 1, 90}, {1, 4, 9}, {1, 1, 4}, {0}, DTYPE_F32},
     {4, {4, 40, 80}, {8, 1, 20}, {8, 1, 60}, {1, 4, 6}, {1, 1, 4}, {0}, DTYPE_F32},
+    {4, {4, 100, 200}, {8, 1, 20}, {8, 1, 12}, {1, 4, 4}, {4, 1, 1}, {0}, DTYPE_F32},
 };
 
 static bool make_case(struct case_maker *c, void *args)

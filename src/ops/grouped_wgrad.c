@@ -52,6 +52,7 @@ static void make_problem(struct case_maker *c, const struct op_problem *p, void 
 static const struct case_shape cases[] = {
     {8, {4, 1, 20}, {0, 1, 50}, {0, 1, 70}, {1, 4, 9}, {1, 1, 4}, {0}, DTYPE_F32},
     {3, {4, 60, 180}, {8, 1, 12}, {8, 1, 12}, {1, 4, 6}, {1, 1, 4}, {0}, DTYPE_F32},
+    {2, {4, 520, 600}, {8, 1, 12}, {8, 1, 12}, {1, 4, 4}, {4, 1, 1}, {0}, DTYPE_F32},
 };
 
 static void problem(const void *args, struct op_problem *out)

@@ -152,9 +152,9 @@ static void place(struct params *p, const struct params_options *o)
     for (int i = 0; i < p->count; i++) {
         struct param *q = &p->all[i];
         if (!follows(p, i)) align(&values), align(&states);
-        if (o->bf16 && is_copied(q)) q->copy = take(&values, DTYPE_BF16, q->rows, q->cols);
-        if (!o->bf16 && o->recipe->mxfp4 && q->weight.role == ROLE_EXPERT)
-            q->copy = take(&values, DTYPE_F32, q->rows, q->cols);
+        q->rounded = o->recipe->mxfp4 && q->weight.role == ROLE_EXPERT;
+        if (q->rounded || (o->bf16 && is_copied(q)))
+            q->copy = take(&values, o->bf16 ? DTYPE_BF16 : DTYPE_F32, q->rows, q->cols);
         if (second && q->group == GROUP_MATRIX)
             q->second = take(&states, DTYPE_F32, q->weight.groups,
                              q->weight.rows >= q->cols ? q->weight.rows : q->cols);

@@ -24,8 +24,9 @@ struct param {
     struct matrix value, grad;
     struct matrix mean, square;     /* AdamW's moments; without data for matrices of Muon */
     struct matrix momentum, second; /* Muon's; second without data where it has none */
-    struct matrix copy; /* of the value in bf16, or of experts in float32 where they are rounded to
-                           MXFP4: which products read; without data: the value */
+    struct matrix copy; /* of the value in bf16, or in float32 where it is rounded: which products
+                           read; without data: the value */
+    bool rounded;       /* the copy is, to MXFP4, from some step on: an expert's */
     /* As `value` in a small format, without data where it has none: FP8, and its transpose; the
      * numbers of NVFP4 in float32. */
     struct matrix small, small_turned;

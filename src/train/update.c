@@ -77,11 +77,11 @@ static void muon(struct plan *plan, const struct update *u, int index)
     plan_call(plan, &op_muon, &args);
 }
 
-static void copy(struct plan *plan, struct matrix from, struct matrix to)
+/* Whether `b` lies right behind `a`, so that both are one matrix. */
+static bool goes_on(const struct matrix *a, const struct matrix *b)
 {
-    if (to.data && to.dtype == DTYPE_BF16)
-        plan_call(plan, &op_convert,
-                  &(struct convert_args){.m = to.rows, .n = to.cols, .from = from, .to = to});
+    return a->dtype == b->dtype && a->cols == b->cols && b->data &&
+           (char *)a->data + (size_t)matrix_bytes(a) == b->data;
 }
 
 /* Weights as small formats have them: once for all products of a step. */
@@ -103,25 +103,28 @@ static void make_small(struct plan *plan, const struct param *q)
 
 void update_copies(struct plan *plan, const struct params *p, const float *round)
 {
-    for (int i = 0; i < p->n_stacks; i++) {
-        const struct param *first = &p->all[p->stacks[i].first];
-        copy(plan, param_stack_matrix(&p->stacks[i], first->value),
-             param_stack_matrix(&p->stacks[i], first->copy));
-    }
-    for (int i = 0; i < p->count; i++)
-        if (p->all[i].group != GROUP_MATRIX) copy(plan, p->all[i].value, p->all[i].copy);
-    for (int i = 0; i < p->count; i++) {
-        const struct param *q = &p->all[i];
-        if (q->copy.data && q->copy.dtype == DTYPE_F32)
+    for (int i = 0; i < p->count;) {
+        const struct param *q = &p->all[i++], *next = q + 1;
+        struct matrix from = q->value, to = q->copy;
+        if (!to.data) continue;
+        for (; i < p->count && next->rounded == q->rounded && goes_on(&from, &next->value) &&
+               goes_on(&to, &next->copy);
+             next++, i++)
+            from.rows += next->rows, to.rows += next->rows;
+        if (q->rounded)
             plan_call(plan, &op_quantise,
-                      &(struct quantise_args){.m = q->rows,
-                                              .n = q->cols,
+                      &(struct quantise_args){.m = to.rows,
+                                              .n = to.cols,
                                               .format = DTYPE_MXFP4,
                                               .on = round,
-                                              .from = q->value,
-                                              .to = q->copy});
-        if (q->small.data) make_small(plan, q);
+                                              .from = from,
+                                              .to = to});
+        else
+            plan_call(plan, &op_convert,
+                      &(struct convert_args){.m = to.rows, .n = to.cols, .from = from, .to = to});
     }
+    for (int i = 0; i < p->count; i++)
+        if (p->all[i].small.data) make_small(plan, &p->all[i]);
 }
 
 void update_build(struct plan *plan, const struct update *u)

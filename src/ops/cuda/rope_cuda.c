@@ -1,6 +1,6 @@
 #include "gpu/kernel.h"
 #include "ops/args.h"
-#include "ops/op.h"
+#include "ops/cuda/typed_cuda.h"
 #include "rope/rope_args.h"
 
 static void run(const struct op_context *context, const void *args)
@@ -13,15 +13,18 @@ static void run(const struct op_context *context, const void *args)
                                        .x = a->x.data,
                                        .scale = a->scale};
     gpu_put(
-        context->stream, "rope/rope.cu", "rope_f32",
+        context->stream, "rope/rope.cu", typed_narrow(&a->x) ? "rope_bf16" : "rope_f32",
         &(struct gpu_launch){.grid = {(unsigned)a->m}, .block = {ROPE_THREADS}, .overlaps = true},
         &k);
 }
 
-const struct op_variant rope_f32_cuda = {
-    .name = "rope_f32_cuda",
+static const unsigned typed[] = {1, 0};
+
+const struct op_variant rope_cuda = {
+    .name = "rope_cuda",
     .summary = "a block a row, angles in double",
     .target = TARGET_CUDA,
+    .typed = typed,
     .run = run,
     .images = {"rope/rope.cu"},
 };

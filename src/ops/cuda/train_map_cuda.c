@@ -103,6 +103,60 @@ const struct op_variant softcap_cuda = {
     .images = {IMAGE},
 };
 
+static void run_swiglu(const struct op_context *context, const void *args)
+{
+    static const struct typed_names names = TYPED_NAMES("swiglu");
+    const struct swiglu_args *a = args;
+    put_typed(context, &names, &a->gate,
+              &(struct map_kernel_args){.count = a->m * a->n,
+                                        .x = a->gate.data,
+                                        .y = a->up.data,
+                                        .out = a->gate.data,
+                                        .factor = a->alpha,
+                                        .limit = a->limit});
+}
+
+const struct op_variant swiglu_cuda = {
+    .name = "swiglu_cuda",
+    .summary = "pieces of 16 bytes",
+    .target = TARGET_CUDA,
+    .typed = both,
+    .run = run_swiglu,
+    .images = {IMAGE},
+};
+
+static void run_swiglu_backward(const struct op_context *context, const void *args)
+{
+    static const struct typed_names names = TYPED_NAMES("swiglu_backward");
+    const struct swiglu_backward_args *a = args;
+    const struct swiglu_backward_kernel_args k = {.count = a->m * a->n,
+                                                  .gate = a->gate.data,
+                                                  .up = a->up.data,
+                                                  .d = a->d.data,
+                                                  .dup = a->dup.data,
+                                                  .alpha = a->alpha,
+                                                  .limit = a->limit};
+    const bool eights = k.count % 8 == 0 && typed_aligned(k.gate) && typed_aligned(k.up) &&
+                        typed_aligned(k.d) && typed_aligned(k.dup);
+    const int64_t of_block = MAP_THREADS * (eights ? 8 : 1);
+    gpu_put(context->stream, IMAGE, names.of[typed_narrow(&a->d)][eights],
+            &(struct gpu_launch){.grid = {(unsigned)typed_pieces(k.count, of_block)},
+                                 .block = {MAP_THREADS},
+                                 .overlaps = true},
+            &k);
+}
+
+static const unsigned all_four[] = {15, 0};
+
+const struct op_variant swiglu_backward_cuda = {
+    .name = "swiglu_backward_cuda",
+    .summary = "pieces of 16 bytes",
+    .target = TARGET_CUDA,
+    .typed = all_four,
+    .run = run_swiglu_backward,
+    .images = {IMAGE},
+};
+
 static void run_axpby(const struct op_context *context, const void *args)
 {
     static const struct typed_names names = TYPED_NAMES("axpby");
@@ -233,6 +287,15 @@ void typed_finish(const struct op_context *context, const struct finish_kernel_a
     gpu_put(context->stream, SUMS_IMAGE, "finish_sums",
             &(struct gpu_launch){
                 .grid = {(unsigned)columns}, .block = {FINISH_THREADS}, .overlaps = true},
+            args);
+}
+
+void typed_add_parts(const struct op_context *context, const struct parts_kernel_args *args)
+{
+    gpu_put(context->stream, SUMS_IMAGE, "add_parts",
+            &(struct gpu_launch){.grid = {(unsigned)typed_pieces(args->count, 8 * MAP_THREADS)},
+                                 .block = {MAP_THREADS},
+                                 .overlaps = true},
             args);
 }
 

@@ -52,6 +52,9 @@ static inline unsigned typed_threads(int64_t pieces, unsigned most)
 struct finish_kernel_args;
 void typed_finish(const struct op_context *context, const struct finish_kernel_args *args,
                   int64_t columns);
+/* Adds up parts of matrices: map_args.h. */
+struct parts_kernel_args;
+void typed_add_parts(const struct op_context *context, const struct parts_kernel_args *args);
 #define TYPED_FINISH_IMAGE "train/sums.cu"
 
 /* Blocks that each leave a partial sum, for `threads` of `of` numbers each. */
