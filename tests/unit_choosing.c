@@ -317,6 +317,8 @@ static const struct {
     {&op_moe, "moe_many_cuda", ONLY_90},
     {&op_head, "head_row_cuda", FROM_80},
     {&op_matmul, "matmul_cublaslt_cuda", FROM_80},
+    {&op_grouped_matmul, "grouped_matmul_mma_cuda", FROM_80},
+    {&op_grouped_wgrad, "grouped_wgrad_mma_cuda", FROM_80},
     {&op_self_attention, "self_attention_wgmma_cuda", ONLY_90},
     {&op_self_attention, "self_attention_mma_cuda", FROM_80},
     {&op_self_attention_backward, "self_attention_backward_wgmma_cuda", ONLY_90},
