@@ -73,6 +73,17 @@ enum sol_status store_run_finish(struct store *store, const char *id, enum store
     return expect_change(store, id);
 }
 
+enum sol_status store_run_resume(struct store *store, const char *id)
+{
+    char owner[OWNER_SIZE];
+    owner_self(owner);
+    SOL_TRY(sql_run(store,
+                    "UPDATE run SET state = 'running', reason = NULL, finished = NULL, owner = ? "
+                    "WHERE id = ? AND state <> 'running'",
+                    "tt", owner, id));
+    return expect_change(store, id);
+}
+
 enum sol_status store_run_label(struct store *store, const char *id, const char *label)
 {
     SOL_TRY(store_label_check(label));
@@ -160,6 +171,10 @@ static enum sol_status add_advice(struct store *store, const char *id, const str
 
 static enum sol_status add_all(struct store *store, const char *id, const struct store_batch *batch)
 {
+    if (batch->replace) {
+        SOL_TRY(sql_run(store, "DELETE FROM metric WHERE run = ?", "t", id));
+        SOL_TRY(sql_run(store, "DELETE FROM kernel WHERE run = ?", "t", id));
+    }
     for (size_t i = 0; i < batch->n_metrics; i++)
         SOL_TRY(add_metric(store, id, &batch->metrics[i]));
     for (size_t i = 0; i < batch->n_kernels; i++)
