@@ -116,12 +116,11 @@ static enum sol_status add_all(struct store *store, const char *id, const struct
     memcpy(&metrics[1], singles.metrics, sizeof singles.metrics);
     train_kernels_of(r, &r->result.ops, metric, r->result.tokens, kernels);
     enum sol_status status =
-        store_run_add(store, id,
-                      &(struct store_batch){.metrics = metrics,
-                                            .n_metrics = 1 + singles.count,
-                                            .kernels = kernels,
-                                            .n_kernels = (size_t)r->result.ops.count,
-                                            .replace = true});
+        store_run_replace(store, id,
+                          &(struct store_batch){.metrics = metrics,
+                                                .n_metrics = 1 + singles.count,
+                                                .kernels = kernels,
+                                                .n_kernels = (size_t)r->result.ops.count});
     free((void *)(uintptr_t)metrics[0].samples);
     return status;
 }

@@ -212,11 +212,13 @@ struct store_batch {
     size_t n_kernels;
     const struct store_advice *advice;
     size_t n_advice;
-    bool replace; /* metrics and kernels that the run has go first */
 };
 
 /* All of it or nothing, in one transaction. */
 enum sol_status store_run_add(struct store *store, const char *id, const struct store_batch *batch);
+/* The same in place of the metrics and kernels that the run has. */
+enum sol_status store_run_replace(struct store *store, const char *id,
+                                  const struct store_batch *batch);
 
 struct store_artifact {
     const char *kind; /* "trace", "steps" (some of a trace), "report", "diff" */

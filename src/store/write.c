@@ -171,10 +171,6 @@ static enum sol_status add_advice(struct store *store, const char *id, const str
 
 static enum sol_status add_all(struct store *store, const char *id, const struct store_batch *batch)
 {
-    if (batch->replace) {
-        SOL_TRY(sql_run(store, "DELETE FROM metric WHERE run = ?", "t", id));
-        SOL_TRY(sql_run(store, "DELETE FROM kernel WHERE run = ?", "t", id));
-    }
     for (size_t i = 0; i < batch->n_metrics; i++)
         SOL_TRY(add_metric(store, id, &batch->metrics[i]));
     for (size_t i = 0; i < batch->n_kernels; i++)
@@ -187,6 +183,21 @@ enum sol_status store_run_add(struct store *store, const char *id, const struct 
 {
     SOL_TRY(sql_begin(store));
     return sql_end(store, add_all(store, id, batch));
+}
+
+static enum sol_status replace_all(struct store *store, const char *id,
+                                   const struct store_batch *batch)
+{
+    SOL_TRY(sql_run(store, "DELETE FROM metric WHERE run = ?", "t", id));
+    SOL_TRY(sql_run(store, "DELETE FROM kernel WHERE run = ?", "t", id));
+    return add_all(store, id, batch);
+}
+
+enum sol_status store_run_replace(struct store *store, const char *id,
+                                  const struct store_batch *batch)
+{
+    SOL_TRY(sql_begin(store));
+    return sql_end(store, replace_all(store, id, batch));
 }
 
 /* ---- deleting ---- */
