@@ -163,7 +163,8 @@ has out '"schema": "sol.report.1"'
 wrong 2 "nonsense" nonsense
 wrong 2 '--metric needs --history' --metric tg128
 wrong 2 'takes no run' --history good
-wrong 2 'one run at a time' a b
+wrong 2 "no run is named 'a'" a b
+wrong 2 'has no history of training' good good
 wrong 3 'x.html' good -o "$work/none/x.html"
 [ -e "$work/none" ] && fail "a folder was made"
 

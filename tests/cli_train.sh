@@ -159,7 +159,7 @@ done
 }
 run 0 train bench --depth 2 --aspect-ratio 64 --max-seq-len 32 --vocab-size 64 --precision fp8 --num-iterations 2 --json
 has out '"precision": "fp8"'
-has out '"quantise_share": 0\.'
+has out '"preparing": 0\.'
 
 rm -rf whole
 # shellcheck disable=SC2086

@@ -37,6 +37,8 @@ const char *mapped_file_at(uintptr_t address);
  * where there is one). 0 when unknown. */
 size_t memory_available(void);
 size_t memory_peak_rss(void); /* highest resident set of this process so far, bytes */
+/* Makes the system forget it; where it refuses, the peak of the process stands. */
+void memory_peak_reset(void);
 
 /* a*b and a+b without wrapping; false on overflow. */
 static inline bool size_mul(size_t a, size_t b, size_t *out)

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/interrupt.h"
+#include "base/memory.h"
 #include "base/progress.h"
 #include "base/rng.h"
 #include "base/sysinfo.h"
@@ -565,16 +566,6 @@ static size_t status_bytes(const char *key)
     return sysinfo_field(text, key, &kib) ? (size_t)kib * 1024 : 0;
 }
 
-/* Makes the system forget the highest resident set so far; where it refuses, the peak of the
- * process stands, which may be an earlier test's. */
-static void reset_peak(void)
-{
-    FILE *file = fopen("/proc/self/clear_refs", "w");
-    if (!file) return;
-    fputs("5", file);
-    fclose(file);
-}
-
 static void summarize(struct bench *b)
 {
     struct bench_result *r = b->result;
@@ -640,7 +631,7 @@ static enum sol_status run_all(struct bench *b, const struct model *model)
     struct bench_result *r = b->result;
     struct stop_rule rule = stop_rule_of(b);
     if (b->gpu) gpu_memory_peak_reset(b->gpu);
-    reset_peak();
+    memory_peak_reset();
     SOL_TRY(make_rows(b, model->config.vocab));
     SOL_TRY(create_engine(b, model));
     SOL_TRY(probe(b));

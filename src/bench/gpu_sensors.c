@@ -39,6 +39,14 @@ bool gpu_sensors_read(const struct gpu_info *info, struct gpu_reading *out, cons
     return true;
 }
 
+size_t gpu_sensors_memory(const struct gpu_info *info)
+{
+    struct nvml_memory memory = {.used = 0};
+    const struct nvml_api *nvml = nvml_load(NULL);
+    void *device = nvml && nvml->memory ? device_of(nvml, info->pci) : NULL;
+    return device && nvml->memory(device, &memory) == NVML_OK ? (size_t)memory.used : 0;
+}
+
 bool gpu_throttle_is_external(unsigned throttle)
 {
     return throttle & (NVML_THROTTLE_HARDWARE | NVML_THROTTLE_HEAT | NVML_THROTTLE_HARDWARE_HEAT |

@@ -20,6 +20,9 @@ struct gpu_reading {
  * so then. About a tenth of a millisecond. */
 bool gpu_sensors_read(const struct gpu_info *info, struct gpu_reading *out, const char **why);
 
+/* Bytes of the device's memory that are taken, by all programs together; 0 where unreadable. */
+size_t gpu_sensors_memory(const struct gpu_info *info);
+
 /* Whether the clocks are held back by something that does not belong to the work: heat or a failing
  * supply. The power limit does belong to it. */
 bool gpu_throttle_is_external(unsigned throttle);

@@ -32,7 +32,7 @@ enum sol_status bench_store_begin(struct store *store, const struct bench_report
 
 /* ---- kernels ---- */
 
-const char *bench_category_of(const struct op *op)
+const char *bench_category_of(const char *op)
 {
     static const char *const table[][2] = {
         {"attention", "attention"},
@@ -52,9 +52,49 @@ const char *bench_category_of(const struct op *op)
         {"kv_write", "copy"},
         {"embed", "copy"},
         {"moe", "moe"},
+        /* training */
+        {"matmul", "matmul"},
+        {"grouped_matmul", "matmul"},
+        {"grouped_wgrad", "matmul"},
+        {"self_attention", "attention"},
+        {"self_attention_backward", "attention"},
+        {"rmsnorm_backward", "norm"},
+        {"rotary_norm", "rope"},
+        {"rotary_norm_backward", "rope"},
+        {"relu2", "elementwise"},
+        {"relu2_backward", "elementwise"},
+        {"swiglu_backward", "elementwise"},
+        {"axpby", "elementwise"},
+        {"axpby_backward", "elementwise"},
+        {"add_bias", "elementwise"},
+        {"bias_backward", "elementwise"},
+        {"route_backward", "moe"},
+        {"combine_backward", "moe"},
+        {"gather_rows", "moe"},
+        {"gather_rows_backward", "moe"},
+        {"gated_embed", "embedding"},
+        {"gated_embed_backward", "embedding"},
+        {"embed_backward", "embedding"},
+        {"smear", "embedding"},
+        {"smear_backward", "embedding"},
+        {"cross_entropy", "loss"},
+        {"linear_cross_entropy", "loss"},
+        {"softcap", "loss"},
+        {"weighted_sum", "loss"},
+        {"adamw", "optimizer"},
+        {"muon", "optimizer"},
+        {"muon_prepare", "optimizer"},
+        {"muon_apply", "optimizer"},
+        {"sum_squares", "optimizer"},
+        {"clip", "optimizer"},
+        {"convert", "quantize"},
+        {"round_blocks", "quantize"},
+        {"pack_weights", "quantize"},
+        {"pack_scaled", "quantize"},
+        {"fill", "copy"},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        if (strcmp(op->name, table[i][0]) == 0) return table[i][1];
+        if (strcmp(op, table[i][0]) == 0) return table[i][1];
     return "other";
 }
 
@@ -72,7 +112,7 @@ static struct store_kernel kernel_of(const struct bench_report *report,
         .layer = -1,
         .op = k->op->name,
         .variant = k->variant,
-        .category = bench_category_of(k->op),
+        .category = bench_category_of(k->op->name),
         .numerics = op_numerics_name(k->numerics),
         .calls = k->ran,
         .expected = k->expected,

@@ -21,7 +21,7 @@ enum sol_status bench_store_result(struct store *store, const struct bench_repor
 enum sol_status bench_store_finish(struct store *store, const struct bench_report *report,
                                    const char *partial_reason);
 
-/* "attention", "matmul", "moe"...: see store_kernel. */
-const char *bench_category_of(const struct op *op);
+/* Of an op by its name: "attention", "matmul", "moe"...: see store_kernel. */
+const char *bench_category_of(const char *op);
 
 #endif

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <jansson.h>
 
@@ -55,6 +56,8 @@ static const struct option options[] = {
 static const struct command_example examples[] = {
     {"sol bench -p 512 -n 128 && sol report", "of what was just measured", NULL},
     {"sol report baseline -o baseline.html", "of the run of that label", NULL},
+    {"sol report wide narrow -o both.html", "two training runs, their curves in one chart",
+     "training runs"},
     {"sol report --history --metric tg128", "one test over all runs", NULL},
     {0},
 };
@@ -62,10 +65,12 @@ static const struct command_example examples[] = {
 static const struct command_spec spec = {
     .name = "report",
     .summary = "write a run, or the history of many, as an HTML file",
-    .arguments = "[RUN | --history]",
+    .arguments = "[RUN | RUN|LOG... | --history]",
     .notes =
         "RUN is an id, its start, a label, last (the default), or last~2 for the second before the "
         "last.\n"
+        "Several training runs, or their logs (log.jsonl of sol train --out), are drawn in one "
+        "chart.\n"
         "The file holds everything it needs: no script, no other file, no network. It prints well.",
     .examples = examples,
     .options = options,
@@ -75,7 +80,6 @@ static enum sol_status check(const struct report_options *o, int n_args)
 {
     if (o->history && n_args)
         return status_set(SOL_E_ARGUMENT, "--history takes no run: it reports on many");
-    if (n_args > 1) return status_set(SOL_E_ARGUMENT, "one run at a time, not %d", n_args);
     const char *alone = o->metrics.count ? "--metric"
                         : o->kind        ? "--kind"
                         : o->label       ? "--label"
@@ -102,6 +106,35 @@ static enum sol_status make_run(struct store *store, const char *run, struct htm
     return status;
 }
 
+enum { SOURCES_MAX = 64 };
+
+/* A file of that name, which no run can have. */
+static bool is_log(const char *text)
+{
+    const size_t length = strlen(text);
+    return length > 6 && strcmp(text + length - 6, ".jsonl") == 0 && access(text, F_OK) == 0;
+}
+
+/* Of training: several, or a log. */
+static enum sol_status make_training(struct store *store, const char *const *args, size_t n_args,
+                                     struct html **html)
+{
+    struct report_source sources[SOURCES_MAX];
+    struct store_record *records[SOURCES_MAX] = {NULL};
+    enum sol_status status = SOL_OK;
+    for (size_t i = 0; i < n_args && status == SOL_OK; i++) {
+        char id[STORE_ID_SIZE];
+        sources[i] = (struct report_source){.log = is_log(args[i]) ? args[i] : NULL};
+        if (sources[i].log) continue;
+        status = store_find(store, args[i], NULL, id);
+        if (status == SOL_OK) status = store_record_read(store, id, &records[i]);
+        sources[i].record = records[i];
+    }
+    if (status == SOL_OK) status = report_training(store, sources, n_args, html);
+    for (size_t i = 0; i < n_args; i++) store_record_destroy(records[i]);
+    return status;
+}
+
 static enum sol_status write_file(const struct report_options *o, const struct html_text *text,
                                   const char *path, const char *name, const char *state)
 {
@@ -119,12 +152,15 @@ static enum sol_status write_file(const struct report_options *o, const struct h
                                 (json_int_t)text->size));
 }
 
-static enum sol_status make(const struct report_options *o, const char *run)
+static enum sol_status make(const struct report_options *o, const char *const *args, size_t n_args)
 {
     struct store *store;
     struct html *html = NULL;
     struct html_text text;
-    char name[64] = "history", path[4400];
+    char name[64], path[4400];
+    const char *run = n_args ? args[0] : "last";
+    const bool training = n_args > 1 || is_log(run);
+    snprintf(name, sizeof name, "%s", training ? "training" : "history");
     const char *state = NULL;
     SOL_TRY(store_open(o->store, &store));
     struct report_history history = {.metrics = &o->metrics,
@@ -137,6 +173,7 @@ static enum sol_status make(const struct report_options *o, const char *run)
     enum sol_status status = store_apart(store, o->output);
     if (status == SOL_OK)
         status = o->history ? report_history(store, &history, &html)
+                 : training ? make_training(store, args, n_args, &html)
                             : make_run(store, run, &html, name, &state);
     if (status == SOL_OK) status = html_finish(html, &text);
     /* In a tree of sol opt it would become part of the change that is tried there. */
@@ -152,12 +189,13 @@ static enum sol_status make(const struct report_options *o, const char *run)
 static int run_command(int argc, char **argv)
 {
     struct report_options o = {.limit = 100};
-    const char *args[64];
+    const char *args[SOURCES_MAX];
     int n_args, exit_status;
-    if (argc > 64) return cli_fail(status_set(SOL_E_ARGUMENT, "sol report: too many arguments"));
+    if (argc > SOURCES_MAX)
+        return cli_fail(status_set(SOL_E_ARGUMENT, "sol report: too many arguments"));
     if (!cli_parse(&spec, argc, argv, &o, args, &n_args, &exit_status)) return exit_status;
     enum sol_status status = check(&o, n_args);
-    if (status == SOL_OK) status = make(&o, n_args ? args[0] : "last");
+    if (status == SOL_OK) status = make(&o, args, (size_t)n_args);
     return cli_fail(status);
 }
 

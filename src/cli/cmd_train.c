@@ -5,7 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cpu.h"
+#include "base/log.h"
+#include "base/memory.h"
 #include "base/progress.h"
+#include "bench/gpu_sensors.h"
 #include "check/backend.h"
 #include "cli/cli.h"
 #include "cli/engine_options.h"
@@ -96,6 +100,10 @@ static const struct option options[] = {
                  "every (default): each step updates the weights; none: forward and backward alone",
                  offsetof(struct train_options, optimizer), 0, 0),
     OPTION_ENTRY(GROUP, 0, "Results", NULL, NULL, 0, 0, 0),
+    STORE_OPTIONS(struct train_options),
+    OPTION_ENTRY(FLAG, 0, "no-limits", NULL,
+                 "do not measure what products reach here (takes seconds); then no MFU",
+                 offsetof(struct train_options, no_limits), 0, 0),
     OPTION_ENTRY(FLAG, 0, "json", NULL, "print JSON: of a run a line for each step",
                  offsetof(struct train_options, json), 0, 0),
     OPTION_ENTRY(FLAG, 'q', "quiet", NULL,
@@ -197,6 +205,12 @@ static enum sol_status open_device(struct train_command *c)
     return SOL_OK;
 }
 
+static enum sol_status open_store(struct train_command *c)
+{
+    SOL_TRY(store_label_check(c->o.label));
+    return c->o.no_store ? SOL_OK : store_open_optional(c->o.store, &c->store);
+}
+
 /* ---- replay ---- */
 
 static enum sol_status replay(struct train_command *c, const char *folder)
@@ -230,28 +244,85 @@ static enum sol_status replay(struct train_command *c, const char *folder)
 
 /* ---- bench ---- */
 
+enum sol_status train_measure_limits(struct train_command *c, const struct train_recipe *recipe)
+{
+    const struct engine_params params = {
+        .chooser = c->chooser, .threads = c->o.threads ? (int)c->o.threads : cpu_info()->cores};
+    if (c->o.no_limits) return SOL_OK;
+    SOL_TRY(
+        engine_options_limits(&params, (size_t)recipe->parameters * sizeof(float), &c->ceiling));
+    if (c->gpu) gpu_memory_peak_reset(c->gpu);
+    memory_peak_reset();
+    return SOL_OK;
+}
+
+static enum sol_status time_bench(const struct train_command *c, struct train_report *r,
+                                  const struct train_bench_params *how)
+{
+    struct watch watch;
+    SOL_TRY(trainer_init(r->trainer));
+    if (!c->o.json) SOL_TRY(train_report_memory(r, stdout));
+    watch_start(&watch);
+    SOL_TRY(train_bench(r->trainer, r->recipe, how, &r->result));
+    watch_stop(&watch, &r->watch);
+    if (c->gpu) r->device_bytes = gpu_sensors_memory(gpu_info(c->gpu));
+    return SOL_OK;
+}
+
+/* The figures are shown and kept also where they do not count; that is the command's error then. */
+static enum sol_status show_bench(const struct train_command *c, const struct train_report *r,
+                                  const char *run)
+{
+    char reason[TRAIN_REASON], *payload;
+    const char *invalid = train_invalid(r, reason);
+    if (run) {
+        SOL_TRY(store_json_text(train_report_json(r, NULL), &payload));
+        enum sol_status status = train_store_bench(c->store, run, r, payload);
+        free(payload);
+        SOL_TRY(status);
+    }
+    const char *cause = watch_cause(&r->watch);
+    if (cause) LOG_WARN("%s while this was measured: it may be noise", cause);
+    SOL_TRY(c->o.json ? json_print(train_report_json(r, run)) : train_report_print(r, run, stdout));
+    return invalid ? status_set(SOL_E_MISMATCH, "the figures are not valid: %s", invalid) : SOL_OK;
+}
+
+static enum sol_status keep_bench(const struct train_command *c, struct train_report *r,
+                                  const struct train_bench_params *how)
+{
+    char id[STORE_ID_SIZE] = "";
+    const struct train_store_begin begin = {
+        .kind = "bench", .label = c->o.label, .argc = c->argc, .argv = c->argv};
+    if (c->store) SOL_TRY(train_store_begin(c->store, r, &begin, id));
+    enum sol_status status = time_bench(c, r, how);
+    if (status == SOL_OK) return show_bench(c, r, *id ? id : NULL);
+    /* What it was is more than how that ended. */
+    if (*id) store_run_finish(c->store, id, STORE_PARTIAL, sol_last_error(), NULL);
+    return status;
+}
+
 static enum sol_status bench_with(struct train_command *c, struct train_recipe *recipe)
 {
     struct trainer_params params;
     struct trainer *trainer;
-    struct train_report report = {.recipe = recipe, .gpu = c->gpu, .bf16 = train_is_bf16(c)};
-    train_params_of(c, recipe, &params);
-    SOL_TRY(trainer_create(&params, &trainer));
-    report.trainer = trainer;
     const struct train_bench_params how = {.warmup = c->o.warmup,
                                            .steps = recipe->iterations,
                                            .update = !c->o.optimizer ||
                                                      strcmp(c->o.optimizer, "every") == 0,
                                            .micro_batches = c->o.micro_batches,
                                            .seed = (uint64_t)recipe->flags.seed};
-    report.updates = how.update;
-    report.micro_batches = how.micro_batches;
-    enum sol_status status = trainer_init(trainer);
-    if (status == SOL_OK && !c->o.json) status = train_report_memory(&report, stdout);
-    if (status == SOL_OK) status = train_bench(trainer, recipe, &how, &report.result);
-    if (status == SOL_OK)
-        status = c->o.json ? json_print(train_report_json(&report))
-                           : train_report_print(&report, stdout);
+    struct train_report report = {.recipe = recipe,
+                                  .gpu = c->gpu,
+                                  .bf16 = train_is_bf16(c),
+                                  .updates = how.update,
+                                  .micro_batches = how.micro_batches,
+                                  .ceiling = &c->ceiling};
+    train_params_of(c, recipe, &params);
+    SOL_TRY(train_measure_limits(c, recipe));
+    SOL_TRY(trainer_create(&params, &trainer));
+    report.trainer = trainer;
+    enum sol_status status = keep_bench(c, &report, &how);
+    train_bench_result_free(&report.result);
     trainer_destroy(trainer);
     return status;
 }
@@ -270,6 +341,7 @@ static enum sol_status bench(struct train_command *c)
     if (f->device_batch_size > 0)
         f->total_batch_size = f->device_batch_size * f->max_seq_len * c->o.micro_batches;
     SOL_TRY(recipe_settle(f, c->o.vocab ? c->o.vocab : VOCAB, &recipe));
+    SOL_TRY(open_store(c));
     return bench_with(c, &recipe);
 }
 
@@ -280,6 +352,7 @@ static enum sol_status work(struct train_command *c, const char *const *args, in
     const char *verb = n_args ? args[0] : "";
     if (n_args == 0) {
         SOL_TRY(open_device(c));
+        SOL_TRY(open_store(c));
         return train_pretrain(c);
     }
     if (strcmp(verb, "bench") == 0 && n_args == 1) return bench(c);
@@ -304,7 +377,10 @@ static int run(int argc, char **argv)
     train_flags_init(&c.o.flags);
     if (!cli_parse(&spec, argc, argv, &c.o, args, &n_args, &exit_status)) return exit_status;
     progress_quiet(c.o.quiet);
+    c.argc = argc;
+    c.argv = argv;
     enum sol_status status = work(&c, args, n_args);
+    store_close(c.store);
     gpu_close(c.gpu);
     return cli_fail(status);
 }

@@ -3,8 +3,10 @@
 #define CLI_TRAIN_OPTIONS_H
 
 #include "base/options.h"
+#include "bench/ceiling.h"
 #include "gpu/device.h"
 #include "ops/plan.h"
+#include "store/store.h"
 #include "train/flags.h"
 #include "train/trainer.h"
 
@@ -17,13 +19,18 @@ struct train_options {
     double val_percent, memory;
     int64_t threads, vocab, micro_batches, loss_chunk, warmup, token_bytes;
     int64_t eval_every, eval_tokens, save_every, resume_from;
-    bool exact, reference, resume, json, wide, quiet;
+    const char *store, *label;
+    bool exact, reference, resume, json, wide, quiet, no_store, no_limits;
 };
 
 struct train_command {
     struct train_options o;
     struct chooser chooser;
     struct gpu *gpu;
+    struct ceiling ceiling; /* what products reach here; zeroes: it was not measured */
+    struct store *store;    /* NULL: nothing is kept */
+    int argc;
+    char **argv;
 };
 
 extern const char *const train_recompute_names[RECOMPUTE_LEVELS];
@@ -31,6 +38,10 @@ bool train_is_bf16(const struct train_command *command);
 /* What the options say of a trainer for the recipe. */
 void train_params_of(const struct train_command *command, const struct train_recipe *recipe,
                      struct trainer_params *out);
+
+/* Measures the ceiling, before a trainer takes the device's memory. */
+enum sol_status train_measure_limits(struct train_command *command,
+                                     const struct train_recipe *recipe);
 
 /* `sol train --data ...` */
 enum sol_status train_pretrain(struct train_command *command);

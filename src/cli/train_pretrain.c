@@ -3,17 +3,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/progress.h"
 #include "base/status.h"
+#include "bench/gpu_sensors.h"
 #include "cli/engine_options.h"
 #include "cli/train_options.h"
 #include "cli/train_report.h"
+#include "store/store_json.h"
 #include "train/run_log.h"
 
-enum { CURVE_MAX = 4096, EVAL_TOKENS_GPU = 1 << 20, EVAL_TOKENS_CPU = 1 << 15 };
+enum { EVAL_TOKENS_GPU = 1 << 20, EVAL_TOKENS_CPU = 1 << 15 };
 
 struct pretrain {
     struct train_command *c;
@@ -26,8 +30,11 @@ struct pretrain {
     bool resumes;                 /* goes on with it, else begins with its weights */
     int64_t first_step;
     uint64_t shown_ns;
-    double *curve; /* smoothed loss of each step of this process */
-    int64_t n_curve, curve_capacity;
+    struct train_report report;
+    struct train_history history;   /* of the run, also of what was resumed */
+    enum sol_status history_status; /* of the first failure to keep it */
+    char folder[TRAIN_FOLDER];      /* of checkpoints, an absolute path; "": none */
+    char run[STORE_ID_SIZE];        /* in the store; "": it is not kept */
 };
 
 /* ---- opening ---- */
@@ -153,6 +160,7 @@ static enum sol_status open_all(struct pretrain *p)
     SOL_TRY(open_corpus(p, CORPUS_TRAIN, &p->corpus));
     if (p->c->o.eval_every != -1) SOL_TRY(open_corpus(p, CORPUS_VAL, &p->validation));
     train_params_of(p->c, &p->recipe, &params);
+    if (p->c->store) SOL_TRY(train_measure_limits(p->c, &p->recipe));
     SOL_TRY(trainer_create(&params, &p->trainer));
     SOL_TRY(trainer_init(p->trainer));
     return p->checkpoint ? checkpoint_load(p->source, p->trainer, p->first_step, p->resumes)
@@ -161,16 +169,11 @@ static enum sol_status open_all(struct pretrain *p)
 
 /* ---- showing ---- */
 
-static void remember(struct pretrain *p, double smooth)
+/* Training goes on without. */
+static void remember(struct pretrain *p, enum sol_status status)
 {
-    if (p->n_curve == p->curve_capacity) {
-        int64_t wanted = p->curve_capacity ? 2 * p->curve_capacity : CURVE_MAX;
-        double *grown = realloc(p->curve, (size_t)wanted * sizeof *grown);
-        if (!grown) return; /* a picture less */
-        p->curve = grown;
-        p->curve_capacity = wanted;
-    }
-    p->curve[p->n_curve++] = smooth;
+    if (p->history_status == SOL_OK && status != SOL_OK) LOG_WARN("%s", sol_last_error());
+    if (p->history_status == SOL_OK) p->history_status = status;
 }
 
 static void print_line(char *text)
@@ -185,7 +188,7 @@ static void on_step(void *arg, const struct train_step *s)
 {
     struct pretrain *p = arg;
     const uint64_t now = clock_ns(), second = 1000000000u;
-    remember(p, s->smooth);
+    remember(p, train_history_add_step(&p->history, s));
     if (p->c->o.json) {
         print_line(run_log_step_text(s));
         return;
@@ -201,8 +204,9 @@ static void on_step(void *arg, const struct train_step *s)
 
 static void on_evaluation(void *arg, const struct train_evaluation *e)
 {
-    const struct pretrain *p = arg;
+    struct pretrain *p = arg;
     char bits[48] = "";
+    remember(p, train_history_add_evaluation(&p->history, e));
     if (p->c->o.json) {
         print_line(run_log_evaluation_text(e));
         return;
@@ -215,29 +219,78 @@ static void on_evaluation(void *arg, const struct train_evaluation *e)
 
 static void on_save(void *arg, const char *path)
 {
-    const struct pretrain *p = arg;
+    struct pretrain *p = arg;
     if (!p->c->o.json) printf("saved %s\n", path);
     fflush(stdout);
+    if (*p->run) remember(p, train_store_run_log(p->c->store, p->run, &p->history));
 }
 
-/* The loss of this process's steps, from left to right; taller is more. */
+/* The loss of the run's steps, from left to right; taller is more. */
 static void print_curve(const struct pretrain *p)
 {
     enum { WIDTH = 60, LEVELS = 8 };
     static const char *const bars[LEVELS] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+    const struct train_step *steps = p->history.steps;
+    const size_t n = p->history.n_steps;
     double low = INFINITY, high = -INFINITY;
-    if (p->n_curve < 2 || p->c->o.json || p->c->o.quiet) return;
-    for (int64_t i = 0; i < p->n_curve; i++) {
-        low = fmin(low, p->curve[i]);
-        high = fmax(high, p->curve[i]);
+    if (n < 2 || p->c->o.json || p->c->o.quiet) return;
+    for (size_t i = 0; i < n; i++) {
+        low = fmin(low, steps[i].smooth);
+        high = fmax(high, steps[i].smooth);
     }
-    printf("loss %.3f ", p->curve[0]);
-    for (int i = 0; i < WIDTH; i++) {
-        const double x = p->curve[i * (p->n_curve - 1) / (WIDTH - 1)];
+    printf("loss %.3f ", steps[0].smooth);
+    for (size_t i = 0; i < WIDTH; i++) {
+        const double x = steps[i * (n - 1) / (WIDTH - 1)].smooth;
         const double part = high > low ? (x - low) / (high - low) : 0;
         fputs(bars[(int)(part * (LEVELS - 1) + 0.5)], stdout);
     }
-    printf(" %.3f\n", p->curve[p->n_curve - 1]);
+    printf(" %.3f\n", steps[n - 1].smooth);
+}
+
+/* ---- the store ---- */
+
+/* What was before the checkpoint. A log that is damaged is as long as it is whole; train_run cuts
+ * it there too. */
+static void read_past(struct pretrain *p)
+{
+    char path[CHECKPOINT_PATH + 16];
+    if (!p->checkpoint) return;
+    snprintf(path, sizeof path, "%s/log.jsonl", p->c->o.out);
+    if (access(path, R_OK) != 0) return;
+    if (train_history_read_file(&p->history, path) != SOL_OK) LOG_WARN("%s", sol_last_error());
+    train_history_cut(&p->history, p->first_step);
+}
+
+static enum sol_status begin_run(struct pretrain *p)
+{
+    const struct train_command *c = p->c;
+    const struct train_store_begin how = {.label = c->o.label, .argc = c->argc, .argv = c->argv};
+    read_past(p);
+    if (!c->store) return SOL_OK;
+    if (c->o.out) {
+        mkdir(c->o.out, 0777); /* train_run says what is wrong with it */
+        if (!realpath(c->o.out, p->folder)) p->folder[0] = '\0';
+    }
+    return train_store_run_begin(c->store, &p->report, &how, *p->folder ? p->folder : NULL,
+                                 p->checkpoint != NULL, p->run);
+}
+
+/* `status`: how training ended; its message is the run's reason. */
+static enum sol_status keep_run(struct pretrain *p, enum sol_status status)
+{
+    char reason[512] = "", *payload;
+    if (!*p->run) return SOL_OK;
+    const enum store_state state = status == SOL_OK ? STORE_OK : STORE_PARTIAL;
+    if (status != SOL_OK) snprintf(reason, sizeof reason, "%s", sol_last_error());
+    if (p->report.result.ops.count == 0) /* no update was made: all stays as it is */
+        return store_run_finish(p->c->store, p->run, state, *reason ? reason : NULL, NULL);
+    SOL_TRY(train_report_of_history(&p->history, &p->report));
+    SOL_TRY(store_json_text(train_report_run_json(&p->report, *p->folder ? p->folder : NULL),
+                            &payload));
+    enum sol_status kept = train_store_run_end(p->c->store, p->run, &p->report, &p->history, state,
+                                               *reason ? reason : NULL, payload);
+    free(payload);
+    return kept;
 }
 
 /* ---- the run ---- */
@@ -271,33 +324,56 @@ static enum sol_status go(struct pretrain *p)
         .eval_every = o->eval_every,
         .eval_tokens = o->eval_tokens ? o->eval_tokens : eval_tokens,
         .save_every = o->save_every,
+        .timed_step = p->first_step + 1 < p->recipe.iterations ? p->first_step + 1 : p->first_step,
+        .op_times = *p->run ? &p->report.result.ops : NULL,
         .on_step = on_step,
         .on_evaluation = on_evaluation,
         .on_save = on_save,
         .arg = p,
     };
-    struct train_report report = {
-        .recipe = &p->recipe, .trainer = p->trainer, .gpu = p->c->gpu, .bf16 = train_is_bf16(p->c)};
     if (!o->json && !o->quiet) {
-        SOL_TRY(train_report_memory(&report, stdout));
+        SOL_TRY(train_report_memory(&p->report, stdout));
         printf("%lld updates of %lld tokens%s%s\n", (long long)p->recipe.iterations,
                (long long)p->recipe.total_batch, *p->source ? ", from " : "", p->source);
     }
+    struct watch watch;
+    watch_start(&watch);
     enum sol_status status = train_run(&params);
+    watch_stop(&watch, &p->report.watch);
+    if (p->c->gpu) p->report.device_bytes = gpu_sensors_memory(gpu_info(p->c->gpu));
     print_curve(p);
     return status;
+}
+
+/* A run that cannot be kept is one all the same; how it ended is what counts. */
+static enum sol_status go_and_keep(struct pretrain *p)
+{
+    p->report = (struct train_report){.recipe = &p->recipe,
+                                      .trainer = p->trainer,
+                                      .gpu = p->c->gpu,
+                                      .bf16 = train_is_bf16(p->c),
+                                      .updates = true,
+                                      .ceiling = &p->c->ceiling};
+    SOL_TRY(begin_run(p));
+    enum sol_status status = go(p);
+    char message[1024];
+    snprintf(message, sizeof message, "%s", status == SOL_OK ? "" : sol_last_error());
+    enum sol_status kept = keep_run(p, status);
+    if (status != SOL_OK) return status_set(status, "%s", message);
+    if (kept == SOL_OK && *p->run && !p->c->o.json && !p->c->o.quiet) printf("run %s\n", p->run);
+    return kept;
 }
 
 enum sol_status train_pretrain(struct train_command *c)
 {
     struct pretrain p = {.c = c};
     enum sol_status status = open_all(&p);
-    if (status == SOL_OK) status = go(&p);
+    if (status == SOL_OK) status = go_and_keep(&p);
     trainer_destroy(p.trainer);
     corpus_close(p.corpus);
     corpus_close(p.validation);
     checkpoint_close(p.checkpoint);
     tokenizer_destroy(p.tokenizer);
-    free(p.curve);
+    train_history_free(&p.history);
     return status;
 }

@@ -2,36 +2,13 @@
 #include "cli/train_report.h"
 
 #include <math.h>
-#include <string.h>
 
-#include "base/memory.h"
 #include "base/table.h"
 #include "cli/engine_options.h"
 #include "cli/train_options.h"
+#include "store/store_json.h"
 
 /* ---- memory ---- */
-
-struct memory_line {
-    const char *name;
-    size_t bytes;
-};
-
-enum { MEMORY_LINES = 6 };
-
-/* From here on a small format's speed says nothing about it. */
-#define QUANTISE_SHARE_MAX 0.10
-
-static void memory_lines(const struct train_report *r, struct memory_line lines[MEMORY_LINES])
-{
-    struct trainer_memory m;
-    trainer_memory(r->trainer, &m);
-    const struct memory_line all[MEMORY_LINES] = {
-        {"weights", m.weights},     {"gradients", m.gradients},
-        {"optimizer", m.optimizer}, {"activations", m.activations},
-        {"scratch", m.scratch},     {"all", trainer_memory_total(&m)},
-    };
-    for (int i = 0; i < MEMORY_LINES; i++) lines[i] = all[i];
-}
 
 /* The types of a run in a word, as --precision has them. */
 static const char *precision_of(const struct train_report *r)
@@ -40,23 +17,9 @@ static const char *precision_of(const struct train_report *r)
     return *small ? small : r->bf16 ? "bf16" : "f32";
 }
 
-/* Of a step's time, what quantising takes; NAN where nothing is quantised. */
-static double quantise_share(const struct train_report *r)
-{
-    double all = 0, mine = 0;
-    for (int i = 0; i < r->result.n_ops; i++) {
-        const struct train_op_time *t = &r->result.ops[i];
-        const bool quantises =
-            strcmp(t->op, "quantise") == 0 || strcmp(t->op, "delayed_scale") == 0;
-        all += t->ns;
-        if (quantises) mine += t->ns;
-    }
-    return r->recipe->precision == PRECISION_PLAIN ? NAN : mine / all;
-}
-
 enum sol_status train_report_memory(const struct train_report *r, FILE *to)
 {
-    struct memory_line lines[MEMORY_LINES];
+    struct train_memory_line lines[TRAIN_MEMORY_LINES];
     struct table *table;
     char text[16];
     static const char *const told[RECOMPUTE_LEVELS] = {
@@ -78,10 +41,10 @@ enum sol_status train_report_memory(const struct train_report *r, FILE *to)
             (long long)r->recipe->length, r->bf16 ? "bf16" : "float32",
             r->recipe->precision == PRECISION_PLAIN ? "" : ", most products in ",
             recipe_precision_names[r->recipe->precision], told[trainer_recomputes(r->trainer)]);
-    memory_lines(r, lines);
+    train_memory_lines(r->trainer, lines);
     SOL_TRY(table_create("memory|>bytes", &table));
     enum sol_status status = SOL_OK;
-    for (int i = 0; i < MEMORY_LINES && status == SOL_OK; i++) {
+    for (int i = 0; i < TRAIN_MEMORY_LINES && status == SOL_OK; i++) {
         status = table_cell(table, "%s", lines[i].name);
         if (status == SOL_OK) status = table_cell(table, "%s", format_bytes(lines[i].bytes, text));
     }
@@ -94,15 +57,14 @@ enum sol_status train_report_memory(const struct train_report *r, FILE *to)
 
 /* ---- speed ---- */
 
-static enum sol_status print_ops(const struct train_report *r, FILE *to)
+static enum sol_status print_ops(const struct train_op_times *times, FILE *to)
 {
     struct table *table;
-    double total = 0;
-    for (int i = 0; i < r->result.n_ops; i++) total += r->result.ops[i].ns;
+    const double total = train_op_times_ns(times);
     SOL_TRY(table_create("op|=variant|-numerics|>calls|>ms|>% of time|>-TFLOP/s|>-GB/s", &table));
     enum sol_status status = SOL_OK;
-    for (int i = 0; i < r->result.n_ops && status == SOL_OK; i++) {
-        const struct train_op_time *t = &r->result.ops[i];
+    for (int i = 0; i < times->count && status == SOL_OK; i++) {
+        const struct train_op_time *t = &times->ops[i];
         status = table_cell(table, "%s", t->op);
         if (status == SOL_OK) status = table_cell(table, "%s", t->variant);
         if (status == SOL_OK) status = table_cell(table, "%s", op_numerics_name(t->numerics));
@@ -117,40 +79,74 @@ static enum sol_status print_ops(const struct train_report *r, FILE *to)
     return status;
 }
 
-enum sol_status train_report_print(const struct train_report *r, FILE *to)
+static void print_speed(const struct train_report *r, FILE *to)
 {
-    const struct figure *f = &r->result.step_ns;
-    const struct figure rate = figure_per_second(f);
-    const double tokens = (double)r->result.tokens;
-    fprintf(to, "%.0f tokens/s", rate.value * tokens);
-    if (isfinite(rate.low)) /* few steps have no interval */
-        fprintf(to, ", 95 %% interval %.0f to %.0f", rate.low * tokens, rate.high * tokens);
+    const struct train_speed s = train_report_speed(r);
+    fprintf(to, "%.0f tokens/s", s.per_s.value);
+    if (isfinite(s.per_s.low)) /* few steps have no interval */
+        fprintf(to, ", 95 %% interval %.0f to %.0f", s.per_s.low, s.per_s.high);
     fprintf(to, "; %lld steps of %lld tokens%s\n", (long long)r->result.steps,
             (long long)r->result.tokens, r->updates ? "" : ", forward and backward alone");
     fprintf(to, "%.3f ms a micro-batch", r->result.micro_ns * 1e-6);
     if (r->updates) fprintf(to, ", %.3f ms an update", r->result.update_ns * 1e-6);
     fprintf(to, "\n%.2f TFLOP/s as nanochat counts them, %.2f with causal windows\n",
-            r->recipe->flops_per_token * rate.value * tokens * 1e-12,
-            r->recipe->causal_flops_per_token * rate.value * tokens * 1e-12);
-    if (r->gpu) {
-        char text[16];
-        fprintf(to, "peak memory %s\n", format_bytes(gpu_memory_peak(r->gpu), text));
-    }
-    const double share = quantise_share(r);
-    if (isfinite(share))
-        fprintf(to, "quantising takes %.1f %% of the time%s\n", 100 * share,
-                share > QUANTISE_SHARE_MAX ? ", over 10 %: this speed is not the format's" : "");
+            s.flops * 1e-12, s.causal_flops * 1e-12);
+    if (isfinite(s.peak))
+        fprintf(to,
+                "MFU %.1f %%, causal %.1f %%, of the %.2f TFLOP/s that %s products reach here\n",
+                100 * s.mfu, 100 * s.causal_mfu, s.peak * 1e-12, s.peak_of);
+    if (isfinite(s.sheet))
+        fprintf(to, "of the data sheet's %.1f TFLOP/s %.1f %%\n", s.sheet * 1e-12,
+                100 * s.sheet_mfu);
+}
+
+static void print_memory_taken(const struct train_report *r, FILE *to)
+{
+    struct train_memory_line lines[TRAIN_MEMORY_LINES];
+    char planned[16], peak[16], device[16];
+    train_memory_lines(r->trainer, lines);
+    fprintf(to, "memory: planned %s, at most %s taken",
+            format_bytes(lines[TRAIN_MEMORY_LINES - 1].bytes, planned),
+            format_bytes(train_peak_bytes(r->gpu), peak));
+    if (r->device_bytes)
+        fprintf(to, ", %s of the GPU by NVML", format_bytes(r->device_bytes, device));
+    fputc('\n', to);
+}
+
+static void print_kernels(const struct train_report *r, FILE *to)
+{
+    const struct train_kernels *micro = &r->result.micro, *update = &r->result.update;
+    if (micro->plan >= 0)
+        fprintf(to, "kernels of the micro-batches of a step: %lld launched, %lld in the plan\n",
+                (long long)micro->launched, (long long)micro->plan);
+    if (update->plan >= 0)
+        fprintf(to, "kernels of an update: %lld launched, %lld in the plan\n",
+                (long long)update->launched, (long long)update->plan);
+    fprintf(to, "%.1f %% of a step quantise and transpose\n",
+            100 * train_op_times_preparing(&r->result.ops));
+}
+
+enum sol_status train_report_print(const struct train_report *r, const char *run, FILE *to)
+{
+    char reason[TRAIN_REASON];
+    const char *invalid = train_invalid(r, reason);
+    print_speed(r, to);
+    print_memory_taken(r, to);
+    print_kernels(r, to);
     fprintf(to, "loss %.4f\n\n", r->result.loss);
-    return print_ops(r, to);
+    SOL_TRY(print_ops(&r->result.ops, to));
+    if (invalid) fprintf(to, "INVALID: %s\n", invalid);
+    if (run) fprintf(to, "run %s\n", run);
+    return SOL_OK;
 }
 
 /* ---- JSON ---- */
 
-static json_t *ops_json(const struct train_report *r)
+json_t *train_report_ops_json(const struct train_op_times *times)
 {
     json_t *list = json_array();
-    for (int i = 0; i < r->result.n_ops; i++) {
-        const struct train_op_time *t = &r->result.ops[i];
+    for (int i = 0; i < times->count; i++) {
+        const struct train_op_time *t = &times->ops[i];
         json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:I, s:I, s:f, s:f, s:f}", "op",
                                               t->op, "variant", t->variant, "numerics",
                                               op_numerics_name(t->numerics), "calls",
@@ -165,39 +161,94 @@ static json_t *number(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
-json_t *train_report_json(const struct train_report *r)
+json_t *train_report_memory_json(const struct trainer *trainer)
 {
-    const struct figure *f = &r->result.step_ns;
-    const struct figure rate = figure_per_second(f);
-    const double tokens = (double)r->result.tokens;
-    struct memory_line lines[MEMORY_LINES];
+    struct train_memory_line lines[TRAIN_MEMORY_LINES];
     json_t *memory = json_object();
-    memory_lines(r, lines);
-    for (int i = 0; i < MEMORY_LINES; i++)
+    train_memory_lines(trainer, lines);
+    for (int i = 0; i < TRAIN_MEMORY_LINES; i++)
         json_object_set_new(memory, lines[i].name, json_integer((json_int_t)lines[i].bytes));
-    json_t *out = json_pack(
+    return memory;
+}
+
+json_t *train_report_speed_json(const struct train_speed *s)
+{
+    return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o}", "peak_flops_per_s", number(s->peak), "of",
+                     s->peak_of, "mfu", number(s->mfu), "mfu_causal", number(s->causal_mfu),
+                     "sheet_flops_per_s", number(s->sheet), "sheet_mfu", number(s->sheet_mfu));
+}
+
+static json_t *kernels_json(const struct train_kernels *k)
+{
+    if (k->plan < 0) return json_null();
+    return json_pack("{s:I, s:I}", "plan", (json_int_t)k->plan, "launched",
+                     (json_int_t)k->launched);
+}
+
+static void add_figures(json_t *out, const struct train_report *r)
+{
+    const struct train_speed s = train_report_speed(r);
+    json_object_set_new(out, "micro_batches", json_integer((json_int_t)r->micro_batches));
+    json_object_set_new(out, "steps", json_integer((json_int_t)r->result.steps));
+    json_object_set_new(out, "tokens", json_integer((json_int_t)r->result.tokens));
+    json_object_set_new(out, "tokens_per_s", number(s.per_s.value));
+    json_object_set_new(out, "ci95",
+                        json_pack("[o, o]", number(s.per_s.low), number(s.per_s.high)));
+    json_object_set_new(out, "sd", number(r->result.step_ns.sd));
+    json_object_set_new(out, "micro_ns", number(r->result.micro_ns));
+    json_object_set_new(out, "update_ns", number(r->result.update_ns));
+    json_object_set_new(out, "flops_per_token", number(r->recipe->flops_per_token));
+    json_object_set_new(out, "causal_flops_per_token", number(r->recipe->causal_flops_per_token));
+    json_object_set_new(out, "utilisation", train_report_speed_json(&s));
+    json_object_set_new(out, "loss", number(r->result.loss));
+}
+
+/* What is known before the first step, and does not change. */
+static json_t *setup_json(const struct train_report *r)
+{
+    return json_pack(
         "{s:s, s:I, s:I, s:I, s:I, s:s, s:b, s:s}", "recipe", r->recipe->flags.recipe, "depth",
         (json_int_t)r->recipe->config.n_layers, "parameters", (json_int_t)r->recipe->parameters,
         "sequences", (json_int_t)trainer_sequences(r->trainer), "length",
         (json_int_t)r->recipe->length, "precision", precision_of(r), "updates", r->updates,
         "recompute", train_recompute_names[trainer_recomputes(r->trainer)]);
-    json_object_set_new(out, "micro_batches", json_integer((json_int_t)r->micro_batches));
-    json_object_set_new(out, "steps", json_integer((json_int_t)r->result.steps));
-    json_object_set_new(out, "tokens", json_integer((json_int_t)r->result.tokens));
-    json_object_set_new(out, "tokens_per_s", number(rate.value * tokens));
-    json_object_set_new(out, "ci95",
-                        json_pack("[o, o]", number(rate.low * tokens), number(rate.high * tokens)));
-    json_object_set_new(out, "sd", number(f->sd));
-    json_object_set_new(out, "micro_ns", number(r->result.micro_ns));
-    json_object_set_new(out, "update_ns", number(r->result.update_ns));
-    json_object_set_new(out, "flops_per_token", number(r->recipe->flops_per_token));
-    json_object_set_new(out, "causal_flops_per_token", number(r->recipe->causal_flops_per_token));
-    json_object_set_new(out, "quantise_share", number(quantise_share(r)));
-    json_object_set_new(out, "loss", number(r->result.loss));
-    json_object_set_new(out, "memory", memory);
-    json_object_set_new(
-        out, "peak_bytes",
-        json_integer((json_int_t)(r->gpu ? gpu_memory_peak(r->gpu) : memory_peak_rss())));
-    json_object_set_new(out, "ops", ops_json(r));
+}
+
+static void add_memory_and_ops(json_t *out, const struct train_report *r)
+{
+    const size_t device = r->device_bytes;
+    json_object_set_new(out, "memory", train_report_memory_json(r->trainer));
+    json_object_set_new(out, "peak_bytes", json_integer((json_int_t)train_peak_bytes(r->gpu)));
+    json_object_set_new(out, "device_bytes",
+                        device ? json_integer((json_int_t)device) : json_null());
+    json_object_set_new(out, "preparing", number(train_op_times_preparing(&r->result.ops)));
+    json_object_set_new(out, "ops", train_report_ops_json(&r->result.ops));
+    json_object_set_new(out, "limits",
+                        ceiling_measured(r->ceiling) ? ceiling_json(r->ceiling) : json_null());
+}
+
+json_t *train_report_json(const struct train_report *r, const char *run)
+{
+    char reason[TRAIN_REASON];
+    json_t *out = setup_json(r);
+    add_figures(out, r);
+    add_memory_and_ops(out, r);
+    json_object_set_new(out, "kernels",
+                        json_pack("{s:o, s:o}", "micro_batches", kernels_json(&r->result.micro),
+                                  "update", kernels_json(&r->result.update)));
+    json_object_set_new(out, "invalid", json_pack("s?", train_invalid(r, reason)));
+    json_object_set_new(out, "run", json_pack("s?", run));
+    return out;
+}
+
+json_t *train_report_run_json(const struct train_report *r, const char *folder)
+{
+    const struct train_speed s = train_report_speed(r);
+    json_t *out = setup_json(r);
+    json_object_set_new(out, "folder", folder ? store_json_string(folder) : json_null());
+    json_object_set_new(out, "updates_planned", json_integer((json_int_t)r->recipe->iterations));
+    json_object_set_new(out, "tokens", json_integer((json_int_t)r->recipe->total_batch));
+    json_object_set_new(out, "utilisation", train_report_speed_json(&s));
+    add_memory_and_ops(out, r);
     return out;
 }

@@ -5,20 +5,20 @@
 #include <jansson.h>
 #include <stdio.h>
 
-#include "gpu/device.h"
-#include "train/bench.h"
-
-struct train_report {
-    const struct train_recipe *recipe;
-    struct trainer *trainer;
-    struct gpu *gpu; /* NULL: the CPU */
-    bool bf16, updates;
-    int64_t micro_batches;
-    struct train_bench_result result;
-};
+#include "bench/train.h"
 
 enum sol_status train_report_memory(const struct train_report *report, FILE *to);
-enum sol_status train_report_print(const struct train_report *report, FILE *to);
-json_t *train_report_json(const struct train_report *report); /* NULL without memory */
+/* `run`: its id in the store; NULL: it is not kept. */
+enum sol_status train_report_print(const struct train_report *report, const char *run, FILE *to);
+json_t *train_report_json(const struct train_report *report, const char *run); /* NULL without
+                                                                                  memory */
+/* One object a line of the memory table, and of the ops: what runs of both kinds keep. */
+json_t *train_report_memory_json(const struct trainer *trainer);
+json_t *train_report_ops_json(const struct train_op_times *times);
+/* {"peak_flops_per_s", "of", "mfu", "mfu_causal", "sheet_flops_per_s", "sheet_mfu"} */
+json_t *train_report_speed_json(const struct train_speed *speed);
+
+/* What the store keeps of a training run beside its history: the same figures, and the folder. */
+json_t *train_report_run_json(const struct train_report *report, const char *folder);
 
 #endif

@@ -19,6 +19,7 @@ typedef struct CUmod_st *cuda_module;
 typedef struct CUfunc_st *cuda_function;
 typedef struct CUgraph_st *cuda_graph;
 typedef struct CUgraphExec_st *cuda_graph_exec;
+typedef struct CUgraphNode_st *cuda_graph_node;
 
 enum {
     CUDA_OK = 0,
@@ -67,6 +68,7 @@ enum { /* flags */
        CUDA_EVENT_NO_TIMING = 2,
        CUDA_CAPTURE_THREAD_LOCAL = 1,
 };
+enum { CUDA_NODE_KERNEL = 0 }; /* graph_node_type */
 
 enum {                               /* cuda_launch_attribute.id */
        CUDA_LAUNCH_COOPERATIVE = 2,  /* value.flag 1: all blocks run at the same time, or none */

@@ -25,6 +25,8 @@ struct context {
 struct object {
     size_t bytes;
     struct context *context;
+    size_t kernels; /* of a graph; of a stream: since its capture began */
+    bool capturing; /* a stream */
     char name[112];
 };
 _Static_assert(sizeof(struct object) % 16 == 0, "memory behind it stays aligned");
@@ -100,6 +102,12 @@ static bool belongs(const struct context *context)
 static struct context *of(const void *handle)
 {
     return ((const struct object *)handle)->context;
+}
+
+/* The object of a stream that was made; NULL: of one that each context has. */
+static struct object *own_stream(cuda_stream stream)
+{
+    return (uintptr_t)stream > CUDA_STREAM_PER_THREAD ? (struct object *)stream : NULL;
 }
 
 /* NULL and small numbers are the streams that each context has without making them. */
@@ -435,6 +443,8 @@ static cuda_result f_capture_begin(cuda_stream stream, int mode)
 {
     CALL_IN(of_stream(stream));
     (void)mode;
+    struct object *own = own_stream(stream);
+    if (own) *own = (struct object){own->bytes, own->context, 0, true, "stream"};
     return CUDA_OK;
 }
 
@@ -442,6 +452,26 @@ static cuda_result f_capture_end(cuda_stream stream, cuda_graph *graph)
 {
     CALL_IN(of_stream(stream));
     MAKE((void **)graph, "graph");
+    struct object *own = own_stream(stream), *made = (struct object *)*graph;
+    const size_t most = (size_t)fake.params.graph_most;
+    if (own) made->kernels = most && own->kernels > most ? most : own->kernels;
+    if (own) own->capturing = false;
+    return CUDA_OK;
+}
+
+static cuda_result f_graph_nodes(cuda_graph graph, cuda_graph_node *nodes, size_t *count)
+{
+    CALL_IN(of(graph));
+    const size_t have = ((struct object *)graph)->kernels;
+    for (size_t i = 0; nodes && i < have && i < *count; i++) nodes[i] = (cuda_graph_node)graph;
+    *count = have;
+    return CUDA_OK;
+}
+
+static cuda_result f_graph_node_type(cuda_graph_node node, int *type)
+{
+    CALL_IN(of(node));
+    *type = CUDA_NODE_KERNEL;
     return CUDA_OK;
 }
 
@@ -575,6 +605,8 @@ static cuda_result f_launch(const struct cuda_launch *config, cuda_function func
     const struct object *f = (const struct object *)function;
     (void)extra;
     if (!belongs(f->context)) return CUDA_E_HANDLE;
+    struct object *own = own_stream(config->stream);
+    if (own) own->kernels += own->capturing;
     if (fake.params.run) return run_launch(f->name, config, parameters[0]);
     if (fake.n_launches == LAUNCHES_MAX) return 1;
     struct fake_launch *launch = &fake.launches[fake.n_launches++];

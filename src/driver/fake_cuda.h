@@ -20,6 +20,7 @@ struct fake_cuda_params {
     size_t memory;      /* bytes of each device */
     bool shared;        /* with the host, whose pointers it follows */
     int driver;         /* 0: 13000 */
+    int graph_most;     /* kernels that a graph keeps, the rest is lost; 0: all */
     fake_kernel_fn run; /* NULL: launches do nothing, and are written down */
 };
 

@@ -19,6 +19,10 @@ enum { /* throttle: bits */
        NVML_THROTTLE_DISPLAY = 0x100,
 };
 
+struct nvml_memory {
+    unsigned long long total, free, used; /* bytes, of all programs together */
+};
+
 struct nvml_api {
 #define NVML_FUNCTION(field, symbol, optional, parameters) int(*field) parameters;
 #include "driver/nvml_functions.list"

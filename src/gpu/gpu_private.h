@@ -53,6 +53,7 @@ struct gpu_stream {
     cuda_stream handle;
     uint32_t *counters; /* device memory */
     bool capturing;
+    int64_t kernels;            /* launched; not those of a graph that is being made */
     bool guest;                 /* handle and counters are somebody else's (guest.h) */
     bool rehearsing;            /* kernels are found, not launched */
     struct gpu_watch *watch;    /* NULL: nobody looks */

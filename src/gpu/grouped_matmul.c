@@ -62,6 +62,7 @@ void gpu_put_grouped_matmul(struct gpu_stream *stream, const struct gpu_grouped_
     enum sol_status status = gpu_watch_before(stream);
     if (status == SOL_OK) status = multiply(stream, products);
     if (status == SOL_OK) status = gpu_watch_behind(stream, "cuBLAS");
+    stream->kernels += status == SOL_OK && !stream->capturing;
     gpu_keep(stream, status);
     pthread_mutex_unlock(&stream->gpu->lock);
 }

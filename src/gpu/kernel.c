@@ -396,5 +396,6 @@ enum sol_status gpu_launch(struct gpu_stream *stream, const struct gpu_kernel *k
     void *parameters[] = {(void *)(uintptr_t)args};
     SOL_TRY(gpu_watch_before(stream));
     GPU_TRY(k->gpu, launch(&config, k->handle, parameters, NULL), k->name);
+    stream->kernels += !stream->capturing;
     return gpu_watch_behind(stream, k->name);
 }

@@ -89,6 +89,10 @@ struct gpu_graph;
 enum sol_status gpu_graph_begin(struct gpu_stream *stream);
 enum sol_status gpu_graph_end(struct gpu_stream *stream, struct gpu_graph **out);
 enum sol_status gpu_graph_launch(struct gpu_graph *graph);
+int64_t gpu_graph_kernels(const struct gpu_graph *graph); /* of a run, as the driver counts them */
+/* Kernels that were launched on the stream since it was made, by each run of a graph all of its
+ * own. A library's product beside a graph counts as one. */
+int64_t gpu_stream_kernels(const struct gpu_stream *stream);
 const struct gpu_stream *gpu_graph_stream(const struct gpu_graph *graph);
 void gpu_graph_destroy(struct gpu_graph *graph); /* takes NULL; before gpu_stream_destroy */
 

@@ -209,6 +209,7 @@ void gpu_put_matmul(struct gpu_stream *stream, const struct gpu_matmul *product)
     enum sol_status status = gpu_watch_before(stream);
     if (status == SOL_OK) status = multiply(stream, product);
     if (status == SOL_OK) status = gpu_watch_behind(stream, "cuBLASLt");
+    stream->kernels += status == SOL_OK && !stream->capturing;
     gpu_keep(stream, status);
     pthread_mutex_unlock(&stream->gpu->lock);
 }

@@ -752,6 +752,25 @@ static enum sol_status run_on_gpu(struct plan *plan, const struct op_context *co
     return timed ? add_times(plan) : SOL_OK;
 }
 
+enum sol_status plan_kernels(const struct plan *plan, const struct op_context *context,
+                             int64_t *kernels)
+{
+    struct gpu_stream *stream = context->stream;
+    *kernels = 0;
+    for (int i = 0; i < plan->n_steps; i++) {
+        struct gpu_graph *graph;
+        SOL_TRY(gpu_graph_begin(stream));
+        run_step(&plan->steps[i], context);
+        enum sol_status put = gpu_put_status(stream), ended = gpu_graph_end(stream, &graph);
+        if (graph) *kernels += gpu_graph_kernels(graph);
+        gpu_graph_destroy(graph);
+        if (put != SOL_OK) gpu_settle(stream); /* told */
+        SOL_TRY(put);
+        SOL_TRY(ended);
+    }
+    return SOL_OK;
+}
+
 enum sol_status plan_run(struct plan *plan, const struct op_context *context, bool timed,
                          const struct plan_observer *observer)
 {

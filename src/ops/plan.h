@@ -129,6 +129,11 @@ struct plan_observer {
 enum sol_status plan_run(struct plan *plan, const struct op_context *context, bool timed,
                          const struct plan_observer *observer);
 
+/* On a GPU, behind a run: how many kernels a run launches by the list, of which each step is asked
+ * by itself. What gpu_stream_kernels counts of a run is to be the same. */
+enum sol_status plan_kernels(const struct plan *plan, const struct op_context *context,
+                             int64_t *kernels);
+
 int plan_step_count(const struct plan *plan);
 const struct plan_step *plan_step_at(const struct plan *plan, int index);
 /* How far two numbers of a row of its result may be apart, in standard deviations of the row, for

@@ -54,6 +54,26 @@ void chart_history(struct html *html, double width, const void *data);
 /* The mark of a verdict ("faster"; NULL: none) and its class. */
 enum svg_mark verdict_mark(const char *verdict, const char **class);
 
+/* Lines over the updates of training runs. `class` is one of style.css: "c0 l0" has a colour, and
+ * dashes of its own. Numbers that are none break a line. */
+struct curve_point {
+    double x, y;
+};
+struct curve {
+    const char *name, *class;
+    const struct curve_point *points; /* by rising x */
+    size_t count;
+    bool marks; /* few of them: each is marked */
+};
+struct curves {
+    const char *title, *unit, *over; /* over: what x counts */
+    const struct curve *items;
+    size_t count;
+    int digits;     /* behind the point, of the number at a line's end */
+    bool from_zero; /* the axis begins there */
+};
+void chart_curves(struct html *html, double width, const void *data);
+
 /* Predicted against realised gains. */
 void chart_ledger(struct html *html, double width, const void *data); /* struct store_ledger */
 

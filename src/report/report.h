@@ -12,6 +12,15 @@
 enum sol_status report_run(const struct store *store, const struct store_record *record,
                            struct html **out);
 
+/* Training runs side by side: stored ones, or logs (log.jsonl in --out). SOL_E_ARGUMENT for a run
+ * without a history, SOL_E_FORMAT for a file that is no log. */
+struct report_source {
+    const char *log;                   /* a file; NULL: */
+    const struct store_record *record; /* a run of `store` */
+};
+enum sol_status report_training(const struct store *store, const struct report_source *sources,
+                                size_t count, struct html **out);
+
 struct report_history {
     const struct string_list *metrics; /* none: the first prompt and the first generation test */
     const char *kind, *label, *model, *device; /* of the runs; NULL: those of the newest run */

@@ -13,6 +13,7 @@
 #include "report/report.h"
 #include "report/sections.h"
 #include "report/steps.h"
+#include "report/training.h"
 
 /* ---- header ---- */
 
@@ -87,10 +88,13 @@ static void show_header(struct html *html, const struct run_data *d)
 /* ---- the whole ---- */
 
 /* To the sections that there are. */
-static void show_links(struct html *html, const struct run_data *d, bool comparison, bool step)
+static void show_links(struct html *html, const struct run_data *d, bool comparison, bool step,
+                       bool training)
 {
-    struct page_link links[12];
+    struct page_link links[16];
     size_t n = 0;
+    if (training) links[n++] = (struct page_link){"training", "Training"};
+    if (training) links[n++] = (struct page_link){"curves", "Curves"};
     if (comparison) links[n++] = (struct page_link){"changes", "Comparison"};
     if (d->n_metrics) links[n++] = (struct page_link){"figures", "Figures"};
     if (metrics_has_spread(d)) links[n++] = (struct page_link){"spread", "Spread"};
@@ -106,14 +110,31 @@ static void show_links(struct html *html, const struct run_data *d, bool compari
     page_links(html, links, n);
 }
 
+/* Where the run is one of training. */
+static enum sol_status show_training(struct html *html, const struct training *training,
+                                     const char *why)
+{
+    if (training->history.n_steps) return training_sections(html, training, 1);
+    if (*why) {
+        page_section(html, "training", "Training");
+        page_note(html, why);
+    }
+    return SOL_OK;
+}
+
 enum sol_status report_run(const struct store *store, const struct store_record *record,
                            struct html **out)
 {
     struct run_data *d;
     struct kept_step *step = NULL;
+    struct training training = {.data = NULL};
+    char why[TRAINING_WHY];
     *out = NULL;
     SOL_TRY(run_data_create(record, &d));
+    training.data = d;
+    snprintf(training.name, sizeof training.name, "%s", record->run.id);
     enum sol_status status = kept_step_load(store, record, &step);
+    if (status == SOL_OK) status = training_load(store, record, &training.history, why);
     if (status == SOL_OK) status = html_create(out);
     if (status == SOL_OK) {
         struct html *html = *out;
@@ -122,9 +143,10 @@ enum sol_status report_run(const struct store *store, const struct store_record 
         for (size_t i = 0; i < d->n_metrics && record->run.state == STORE_INVALID; i++)
             d->metrics[i].rating = NULL;
         show_header(html, d);
-        show_links(html, d, comparison, step != NULL);
+        show_links(html, d, comparison, step != NULL, training.history.n_steps > 0);
         html_raw(html, "</header>\n<main>\n");
         if (comparison) sections_changes(html, d);
+        status = show_training(html, &training, why);
         if (!comparison || d->n_metrics) metrics_figures(html, d);
         metrics_spread(html, d);
         kernels_section(html, d);
@@ -137,6 +159,11 @@ enum sol_status report_run(const struct store *store, const struct store_record 
         page_end(html,
                  "Medians of the repetitions that count; limits were measured on this machine.");
     }
+    if (status != SOL_OK) {
+        html_destroy(*out);
+        *out = NULL;
+    }
+    train_history_free(&training.history);
     kept_step_destroy(step);
     run_data_destroy(d);
     return status;

@@ -76,9 +76,10 @@ const char *store_state_name(enum store_state state); /* "running", "ok", "parti
 
 struct store_run {
     char id[STORE_ID_SIZE]; /* read only */
-    const char *kind;   /* "bench", "profile", "compare", "import", "opt", ...: a lower-case word */
-    const char *label;  /* may be NULL; need not be unique: the newest run that has it counts */
-    int64_t created_ns; /* 0 when written: now */
+    const char *kind;  /* "bench", "train", "profile", "compare", "import", "opt", ...: a lower-case
+                        * word */
+    const char *label; /* may be NULL; need not be unique: the newest run that has it counts */
+    int64_t created_ns;     /* 0 when written: now */
     int64_t finished_ns;    /* read only; 0 while running */
     enum store_state state; /* read only: _begin makes it running, _finish sets the rest */
     const char *reason;     /* read only; why partial or invalid, else NULL */
@@ -106,6 +107,10 @@ enum sol_status store_run_begin(struct store *store, const struct store_run *run
  * machine. */
 enum sol_status store_run_finish(struct store *store, const char *id, enum store_state state,
                                  const char *reason, const char *payload_json);
+
+/* Makes a run that has ended `running` again, of this process: what comes is more of the same. Its
+ * contents stay. */
+enum sol_status store_run_resume(struct store *store, const char *id);
 
 /* SOL_E_ARGUMENT, with the reason, where runs cannot be found by `label` or it would break lists:
  * empty, `last`, with a ~, longer than STORE_LABEL_MAX bytes, not of UTF-8, with a control
@@ -174,12 +179,13 @@ struct store_metric {
  * NULL. */
 struct store_kernel {
     const char *metric;   /* name of the metric that it belongs to */
-    const char *phase;    /* "prefill" or "decode" */
+    const char *phase;    /* "prefill", "decode"; "step" of training */
     int layer;            /* -1: all layers together */
     const char *op;       /* of the ops table: "moe_up" */
     const char *variant;  /* "avx512_vnni" */
     const char *name;     /* as a profiler shows it */
-    const char *category; /* attention, matmul, moe, norm, rope, elementwise, copy, other */
+    const char *category; /* attention, matmul, moe, norm, rope, elementwise, copy, other; of
+                           * training also embedding, loss, optimizer, quantize */
     const char *numerics; /* "exact", "bf16", "i8", ... */
     int64_t calls;        /* that ran, in the phase's measured window */
     int64_t expected;     /* that the plan or the manifest calls for, in the same window */
@@ -210,6 +216,9 @@ struct store_batch {
 
 /* All of it or nothing, in one transaction. */
 enum sol_status store_run_add(struct store *store, const char *id, const struct store_batch *batch);
+/* The same in place of the metrics and kernels that the run has. */
+enum sol_status store_run_replace(struct store *store, const char *id,
+                                  const struct store_batch *batch);
 
 struct store_artifact {
     const char *kind; /* "trace", "steps" (some of a trace), "report", "diff" */

@@ -73,6 +73,17 @@ enum sol_status store_run_finish(struct store *store, const char *id, enum store
     return expect_change(store, id);
 }
 
+enum sol_status store_run_resume(struct store *store, const char *id)
+{
+    char owner[OWNER_SIZE];
+    owner_self(owner);
+    SOL_TRY(sql_run(store,
+                    "UPDATE run SET state = 'running', reason = NULL, finished = NULL, owner = ? "
+                    "WHERE id = ? AND state <> 'running'",
+                    "tt", owner, id));
+    return expect_change(store, id);
+}
+
 enum sol_status store_run_label(struct store *store, const char *id, const char *label)
 {
     SOL_TRY(store_label_check(label));
@@ -172,6 +183,21 @@ enum sol_status store_run_add(struct store *store, const char *id, const struct 
 {
     SOL_TRY(sql_begin(store));
     return sql_end(store, add_all(store, id, batch));
+}
+
+static enum sol_status replace_all(struct store *store, const char *id,
+                                   const struct store_batch *batch)
+{
+    SOL_TRY(sql_run(store, "DELETE FROM metric WHERE run = ?", "t", id));
+    SOL_TRY(sql_run(store, "DELETE FROM kernel WHERE run = ?", "t", id));
+    return add_all(store, id, batch);
+}
+
+enum sol_status store_run_replace(struct store *store, const char *id,
+                                  const struct store_batch *batch)
+{
+    SOL_TRY(sql_begin(store));
+    return sql_end(store, replace_all(store, id, batch));
 }
 
 /* ---- deleting ---- */

@@ -3,13 +3,13 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/interrupt.h"
 #include "base/progress.h"
 #include "base/rng.h"
-#include "stats/samples.h"
+#include "gpu/kernel.h"
+#include "store/store.h"
 
 struct run {
     struct trainer *trainer;
@@ -36,101 +36,106 @@ static enum sol_status micro(struct run *r, int64_t m, bool timed)
     return trainer_micro(r->trainer, &batch, 1.0 / (double)r->params->micro_batches, timed);
 }
 
-static enum sol_status step(struct run *r, int64_t number, bool timed, double *micro_ns,
-                            double *update_ns)
+/* What a step took, and how many kernels the driver launched in it. */
+struct step_seen {
+    double micro_ns, update_ns;
+    int64_t micro_kernels, update_kernels;
+};
+
+static int64_t kernels_so_far(const struct run *r)
+{
+    const struct gpu_stream *stream = trainer_stream(r->trainer);
+    return stream ? gpu_stream_kernels(stream) : 0;
+}
+
+static enum sol_status step(struct run *r, int64_t number, bool timed, struct step_seen *seen)
 {
     const uint64_t begin = clock_ns();
+    const int64_t before = kernels_so_far(r);
+    *seen = (struct step_seen){.micro_ns = 0};
     for (int64_t m = 0; m < r->params->micro_batches; m++) SOL_TRY(micro(r, m, timed));
     SOL_TRY(trainer_wait(r->trainer));
     const uint64_t middle = clock_ns();
-    *micro_ns = (double)(middle - begin) / (double)r->params->micro_batches;
-    *update_ns = 0;
+    const int64_t between = kernels_so_far(r);
+    seen->micro_ns = (double)(middle - begin) / (double)r->params->micro_batches;
+    seen->micro_kernels = between - before;
     if (!r->params->update) return SOL_OK;
     SOL_TRY(trainer_update(r->trainer, number, timed));
     SOL_TRY(trainer_wait(r->trainer));
-    *update_ns = (double)(clock_ns() - middle);
+    seen->update_ns = (double)(clock_ns() - middle);
+    seen->update_kernels = kernels_so_far(r) - between;
+    return SOL_OK;
+}
+
+/* Of the last step, which ran as graphs do. The first run of a plan is none. */
+static enum sol_status count_kernels(const struct run *r, const struct step_seen *last,
+                                     struct train_bench_result *out)
+{
+    out->micro = out->update = (struct train_kernels){-1, -1};
+    if (!trainer_stream(r->trainer) || r->params->steps + r->params->warmup < 2) return SOL_OK;
+    SOL_TRY(trainer_kernels(r->trainer, &out->micro.plan, &out->update.plan));
+    out->micro.plan *= r->params->micro_batches;
+    out->micro.launched = last->micro_kernels;
+    out->update.launched = last->update_kernels;
+    if (!r->params->update) out->update = (struct train_kernels){-1, -1};
+    return SOL_OK;
+}
+
+static enum sol_status run_steps(struct run *r, struct train_bench_result *out)
+{
+    const int64_t n = r->params->steps, warm = r->params->warmup;
+    struct step_seen seen = {.micro_ns = 0};
+    struct progress progress;
+    enum sol_status status = SOL_OK;
+    progress_start(&progress, "training", "steps", (size_t)(n + warm));
+    for (int64_t i = 0; status == SOL_OK && i < n + warm; i++) {
+        const int64_t started = store_now_ns();
+        status = step(r, i, false, &seen);
+        if (status == SOL_OK) status = interrupt_check();
+        if (i >= warm && status == SOL_OK) {
+            out->micros[i - warm] = seen.micro_ns;
+            out->updates[i - warm] = seen.update_ns;
+            out->samples[i - warm] = (struct sample){
+                .ns = seen.micro_ns * (double)r->params->micro_batches + seen.update_ns,
+                .joules = NAN,
+                .started_ns = started};
+        }
+        progress_update(&progress, (size_t)i + 1);
+    }
+    progress_end(&progress);
+    SOL_TRY(status);
+    return count_kernels(r, &seen, out);
+}
+
+static enum sol_status median(const double *values, int64_t n, double *out)
+{
+    struct figure figure;
+    SOL_TRY(figure_of_one(values, (size_t)n, &figure));
+    *out = figure.value;
     return SOL_OK;
 }
 
 static enum sol_status time_steps(struct run *r, struct train_bench_result *out)
 {
-    const int64_t n = r->params->steps, warm = r->params->warmup;
-    struct sample *samples = calloc((size_t)n, sizeof *samples);
-    double *micros = calloc((size_t)n, sizeof *micros);
-    double *updates = calloc((size_t)n, sizeof *updates);
-    struct progress progress;
-    enum sol_status status =
-        samples && micros && updates ? SOL_OK : status_set(SOL_E_MEMORY, "no memory for times");
-    progress_start(&progress, "training", "steps", (size_t)(n + warm));
-    for (int64_t i = 0; status == SOL_OK && i < n + warm; i++) {
-        double micro_ns, update_ns;
-        status = step(r, i, false, &micro_ns, &update_ns);
-        if (status == SOL_OK) status = interrupt_check();
-        if (i >= warm && status == SOL_OK) {
-            micros[i - warm] = micro_ns;
-            updates[i - warm] = update_ns;
-            samples[i - warm] = (struct sample){
-                .ns = micro_ns * (double)r->params->micro_batches + update_ns, .joules = NAN};
-        }
-        progress_update(&progress, (size_t)i + 1);
-    }
-    progress_end(&progress);
-    if (status == SOL_OK) status = samples_figure(samples, (size_t)n, 1, &out->step_ns);
-    if (status == SOL_OK) {
-        samples_sort(micros, (size_t)n);
-        samples_sort(updates, (size_t)n);
-        out->micro_ns = samples_percentile(micros, (size_t)n, 0.5);
-        out->update_ns = samples_percentile(updates, (size_t)n, 0.5);
-    }
-    free(samples);
-    free(micros);
-    free(updates);
-    return status;
-}
-
-/* ---- by op ---- */
-
-static struct train_op_time *find(struct train_bench_result *out, const struct plan_step *s)
-{
-    for (int i = 0; i < out->n_ops; i++)
-        if (out->ops[i].op == s->op->name && strcmp(out->ops[i].variant, s->variant) == 0)
-            return &out->ops[i];
-    if (out->n_ops == TRAIN_OPS_MAX) return NULL;
-    out->ops[out->n_ops] =
-        (struct train_op_time){.op = s->op->name, .variant = s->variant, .numerics = s->numerics};
-    return &out->ops[out->n_ops++];
-}
-
-static void add_plan(const struct plan *plan, int64_t times, struct train_bench_result *out)
-{
-    for (int i = 0; i < plan_step_count(plan); i++) {
-        const struct plan_step *s = plan_step_at(plan, i);
-        struct train_op_time *t = find(out, s);
-        if (!t) continue;
-        const struct op_cost cost = s->op->cost(s->args);
-        t->calls += times;
-        t->runs += (int64_t)s->runs;
-        t->ns += (double)s->ns;
-        t->flops += (double)times * cost.flops;
-        t->bytes += (double)times * cost.bytes;
-    }
-}
-
-static int slower(const void *a, const void *b)
-{
-    const struct train_op_time *x = a, *y = b;
-    return (x->ns < y->ns) - (x->ns > y->ns);
+    const int64_t n = r->params->steps;
+    out->samples = calloc((size_t)n, sizeof *out->samples);
+    out->micros = calloc((size_t)n, sizeof *out->micros);
+    out->updates = calloc((size_t)n, sizeof *out->updates);
+    if (!out->samples || !out->micros || !out->updates)
+        return status_set(SOL_E_MEMORY, "no memory for times");
+    SOL_TRY(run_steps(r, out));
+    samples_label_outliers(out->samples, (size_t)n);
+    SOL_TRY(samples_figure(out->samples, (size_t)n, 1, &out->step_ns));
+    SOL_TRY(median(out->micros, n, &out->micro_ns));
+    return median(out->updates, n, &out->update_ns);
 }
 
 static enum sol_status time_ops(struct run *r, int64_t number, struct train_bench_result *out)
 {
-    double unused[2];
-    plan_reset_times(trainer_micro_plan(r->trainer));
-    plan_reset_times(trainer_update_plan(r->trainer));
-    SOL_TRY(step(r, number, true, &unused[0], &unused[1]));
-    add_plan(trainer_micro_plan(r->trainer), r->params->micro_batches, out);
-    if (r->params->update) add_plan(trainer_update_plan(r->trainer), 1, out);
-    qsort(out->ops, (size_t)out->n_ops, sizeof *out->ops, slower);
+    struct step_seen unused;
+    train_op_times_reset(r->trainer);
+    SOL_TRY(step(r, number, true, &unused));
+    train_op_times_read(r->trainer, r->params->micro_batches, r->params->update, &out->ops);
     return SOL_OK;
 }
 
@@ -160,4 +165,12 @@ enum sol_status train_bench(struct trainer *trainer, const struct train_recipe *
     if (status == SOL_OK) status = find_loss(&r, last, out);
     free(r.tokens);
     return status;
+}
+
+void train_bench_result_free(struct train_bench_result *result)
+{
+    free(result->samples);
+    free(result->micros);
+    free(result->updates);
+    *result = (struct train_bench_result){.steps = 0};
 }

@@ -2,8 +2,8 @@
 #ifndef TRAIN_BENCH_H
 #define TRAIN_BENCH_H
 
-#include "stats/figure.h"
-#include "train/trainer.h"
+#include "stats/samples.h"
+#include "train/op_times.h"
 
 struct train_bench_params {
     int64_t warmup, steps;
@@ -12,28 +12,26 @@ struct train_bench_params {
     uint64_t seed;         /* of the tokens */
 };
 
-/* The calls of one op by one variant in a step. */
-struct train_op_time {
-    const char *op, *variant;
-    enum op_numerics numerics;
-    int64_t calls, runs;     /* what the plan lists; what was timed */
-    double ns, flops, bytes; /* of a step */
+/* Kernels of a GPU: by the plan, and as the driver counted them. -1: not counted. */
+struct train_kernels {
+    int64_t plan, launched;
 };
-
-enum { TRAIN_OPS_MAX = 96 };
 
 struct train_bench_result {
     int64_t steps, tokens;      /* of one step */
     struct figure step_ns;      /* over the steps */
-    double micro_ns, update_ns; /* medians of a micro-batch and of an update, by themselves */
-    struct train_op_time ops[TRAIN_OPS_MAX];
-    int n_ops;
+    struct sample *samples;     /* [steps], owned: of a step */
+    double *micros, *updates;   /* [steps], owned: ns of a micro-batch, of an update */
+    double micro_ns, update_ns; /* their medians, by themselves */
+    struct train_kernels micro, update;
+    struct train_op_times ops;
     double loss; /* of the last step: a number that is none makes all of this void */
 };
 
-/* Interruptible between steps: SOL_E_INTERRUPTED then. */
+/* Interruptible between steps: SOL_E_INTERRUPTED then. The result is to be freed in any case. */
 enum sol_status train_bench(struct trainer *trainer, const struct train_recipe *recipe,
                             const struct train_bench_params *params,
                             struct train_bench_result *out);
+void train_bench_result_free(struct train_bench_result *result); /* takes a zeroed one */
 
 #endif

@@ -175,14 +175,17 @@ static enum sol_status save(struct run *r)
 /* A GPU works on this step while the host looks at the one before. */
 static enum sol_status update(struct run *r)
 {
+    const bool timed = r->p->op_times && r->step == r->p->timed_step;
+    if (timed) train_op_times_reset(r->trainer);
     for (int64_t m = 0; m < r->micro; m++) {
         struct train_batch b;
         SOL_TRY(loader_next(r->loader, &b));
         r->epoch = b.epoch;
         const struct micro_batch batch = {.x = b.x, .y = b.y, .order = b.order};
-        SOL_TRY(trainer_micro(r->trainer, &batch, 1.0 / (double)r->micro, false));
+        SOL_TRY(trainer_micro(r->trainer, &batch, 1.0 / (double)r->micro, timed));
     }
-    SOL_TRY(trainer_update(r->trainer, r->step, false));
+    SOL_TRY(trainer_update(r->trainer, r->step, timed));
+    if (timed) train_op_times_read(r->trainer, r->micro, true, r->p->op_times);
     r->step++;
     /* On the host the step is over. */
     const int64_t behind = trainer_stream(r->trainer) ? 1 : 0;

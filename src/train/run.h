@@ -5,6 +5,7 @@
 
 #include "train/checkpoint.h"
 #include "train/loader.h"
+#include "train/op_times.h"
 
 /* One update. */
 struct train_step {
@@ -36,6 +37,8 @@ struct train_run_params {
     const json_t *state;             /* of the checkpoint that this goes on from, or NULL */
     int64_t eval_every, eval_tokens; /* 0: at the end alone; tokens of an evaluation */
     int64_t save_every;              /* 0: at the end alone */
+    int64_t timed_step;              /* the update whose ops are timed, with the same bits */
+    struct train_op_times *op_times; /* of it; stays as it is until then. NULL: none are */
     void (*on_step)(void *arg, const struct train_step *step);
     void (*on_evaluation)(void *arg, const struct train_evaluation *evaluation);
     void (*on_save)(void *arg, const char *path);

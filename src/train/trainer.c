@@ -457,6 +457,12 @@ struct plan *trainer_update_plan(struct trainer *t)
     return t->update;
 }
 
+enum sol_status trainer_kernels(const struct trainer *t, int64_t *micro, int64_t *update)
+{
+    SOL_TRY(plan_kernels(t->micro, &t->context, micro));
+    return plan_kernels(t->update, &t->context, update);
+}
+
 /* ---- steps ---- */
 
 enum sol_status trainer_refresh(struct trainer *t, int64_t step)

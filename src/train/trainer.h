@@ -41,6 +41,8 @@ const struct activations *trainer_activations(const struct trainer *trainer);
 /* Of a micro-step, and of an update: for costs and times. */
 struct plan *trainer_micro_plan(struct trainer *trainer);
 struct plan *trainer_update_plan(struct trainer *trainer);
+/* On a GPU, behind a step: how many kernels the lists of a micro-step and of an update launch. */
+enum sol_status trainer_kernels(const struct trainer *trainer, int64_t *micro, int64_t *update);
 
 /* Sets first values, and all else to zero. */
 enum sol_status trainer_init(struct trainer *trainer);

@@ -36,7 +36,8 @@ static void say_leaks(void)
 __attribute__((weak)) cuda_result
 emulate_kernel(const char *kernel, const struct cuda_launch *config, const void *args);
 
-/* FAKE_CUDA_MAJOR, _MINOR, _DRIVER (12000: CUDA 12.0), _MIB and _SHARED make it another device. */
+/* FAKE_CUDA_MAJOR, _MINOR, _DRIVER (12000: CUDA 12.0), _MIB and _SHARED make it another device;
+ * FAKE_CUDA_GRAPH_MOST loses kernels of larger graphs. */
 static const struct cuda_api *driver(void)
 {
     static const struct cuda_api *api;
@@ -48,6 +49,7 @@ static const struct cuda_api *driver(void)
         .memory = (size_t)setting("FAKE_CUDA_MIB", 1024) << 20,
         .shared = setting("FAKE_CUDA_SHARED", 0) != 0,
         .driver = (int)setting("FAKE_CUDA_DRIVER", 0),
+        .graph_most = (int)setting("FAKE_CUDA_GRAPH_MOST", 0),
         .run = emulate_kernel,
     };
     api = fake_cuda_start(&params);

@@ -28,6 +28,8 @@ FAKE(nvmlDeviceGetTemperature, (void *device, unsigned sensor, unsigned *c), (vo
      *c = 41 + sensor)
 FAKE(nvmlDeviceGetPowerUsage, (void *device, unsigned *mw), (void)device; *mw = 123000)
 FAKE(nvmlDeviceGetEnforcedPowerLimit, (void *device, unsigned *mw), (void)device; *mw = 700000)
+FAKE(nvmlDeviceGetMemoryInfo, (void *device, unsigned long long *memory), (void)device;
+     memory[0] = 80ull << 30; memory[2] = 3ull << 30; memory[1] = memory[0] - memory[2])
 FAKE(nvmlDeviceGetCurrentClocksThrottleReasons, (void *device, unsigned long long *reasons),
      (void)device;
      *reasons = 4)
