@@ -10,13 +10,14 @@
 
 struct train_options {
     struct train_flags flags;
-    struct string_list force;
+    struct string_list force, prompts;
     const char *backend, *kernel_source, *out, *precision, *optimizer;
-    const char *data, *validation, *split, *tokenizer, *packing;
+    const char *data, *validation, *split, *tokenizer, *packing, *core;
     const char *recompute;
     double val_percent, memory;
     int64_t threads, vocab, micro_batches, loss_chunk, warmup, token_bytes;
     int64_t eval_every, eval_tokens, save_every, resume_from;
+    int64_t core_every, core_max_per_task, sample_every;
     bool exact, reference, resume, json, wide, quiet;
 };
 

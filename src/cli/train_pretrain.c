@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/escape.h"
+#include "base/log.h"
 #include "base/progress.h"
 #include "base/status.h"
 #include "cli/engine_options.h"
@@ -22,6 +24,9 @@ struct pretrain {
     struct tokenizer *tokenizer;
     struct corpus *corpus, *validation;
     struct checkpoint *checkpoint;
+    struct core_bundle *core;
+    struct probe_params probe;
+    size_t probe_bytes;
     char resumed[CHECKPOINT_PATH]; /* "": a new run */
     int64_t first_step;
     uint64_t shown_ns;
@@ -45,6 +50,8 @@ static enum sol_status open_tokenizer(struct pretrain *p)
 {
     char own[OWN_PATH];
     const char *path = p->c->o.tokenizer ? p->c->o.tokenizer : own_tokenizer(p, own);
+    if (!path && (p->c->o.core || p->c->o.prompts.count))
+        return status_set(SOL_E_ARGUMENT, "--core and --prompt want --tokenizer");
     return path ? tokenizer_open(path, &p->tokenizer) : SOL_OK;
 }
 
@@ -124,6 +131,40 @@ static enum sol_status settle(struct pretrain *p)
                : SOL_OK;
 }
 
+static bool has_probe(const struct pretrain *p)
+{
+    return p->probe.core || p->probe.samples;
+}
+
+enum { SAMPLE_EVERY = 2000 };
+
+/* What nobody asked for does not keep a model from being trained. */
+static enum sol_status give_up_samples(struct pretrain *p, enum sol_status status)
+{
+    if (p->core || p->c->o.sample_every != FLAG_UNSET || p->c->o.prompts.count) return status;
+    LOG_WARN("no samples: %s", sol_last_error());
+    p->probe.samples = false;
+    return SOL_OK;
+}
+
+/* What is to be said of the model beside its loss, and what that takes. */
+static enum sol_status open_probe(struct pretrain *p, struct trainer_params *params)
+{
+    const struct train_options *o = &p->c->o;
+    const bool core = o->core && o->core_every != -1;
+    if (core) SOL_TRY(core_bundle_open(o->core, &p->core));
+    p->probe = (struct probe_params){.tokenizer = p->tokenizer,
+                                     .core = p->core,
+                                     .samples = p->tokenizer && o->sample_every != -1,
+                                     .prompts = &o->prompts};
+    if (o->core_max_per_task > 0) p->probe.core_max_per_task = (size_t)o->core_max_per_task;
+    if (!has_probe(p)) return SOL_OK;
+    SOL_TRY(probe_check(&p->probe));
+    enum sol_status status = probe_memory(&p->probe, params, &p->probe_bytes);
+    params->reserve = p->probe_bytes;
+    return status == SOL_OK ? SOL_OK : give_up_samples(p, status);
+}
+
 static enum sol_status open_all(struct pretrain *p)
 {
     struct trainer_params params;
@@ -135,6 +176,7 @@ static enum sol_status open_all(struct pretrain *p)
     SOL_TRY(open_corpus(p, CORPUS_TRAIN, &p->corpus));
     if (p->c->o.eval_every != -1) SOL_TRY(open_corpus(p, CORPUS_VAL, &p->validation));
     train_params_of(p->c, &p->recipe, &params);
+    SOL_TRY(open_probe(p, &params));
     SOL_TRY(trainer_create(&params, &p->trainer));
     SOL_TRY(trainer_init(p->trainer));
     return p->checkpoint ? checkpoint_load(p->resumed, p->trainer, true) : SOL_OK;
@@ -194,6 +236,33 @@ static void on_evaluation(void *arg, const struct train_evaluation *e)
     fflush(stdout);
 }
 
+static void on_core(void *arg, int64_t step, const struct core_result *r)
+{
+    const struct pretrain *p = arg;
+    if (p->c->o.json)
+        print_line(run_log_core_text(step, r));
+    else
+        printf("after %lld updates: CORE %.4f, 95 %% interval %.4f to %.4f (%zu items, %.1f s)\n",
+               (long long)step, r->core, r->low, r->high, r->items, r->seconds);
+    fflush(stdout);
+}
+
+static void on_sample(void *arg, const struct train_sample *s)
+{
+    const struct pretrain *p = arg;
+    if (p->c->o.json) {
+        print_line(run_log_sample_text(s));
+        return;
+    }
+    if (p->c->o.quiet) return;
+    char *prompt = escape_line(s->prompt), *text = escape_line(s->text);
+    if (prompt && text)
+        printf("sample after %lld updates: %s[%s]\n", (long long)s->step, prompt, text);
+    free(prompt);
+    free(text);
+    fflush(stdout);
+}
+
 static void on_save(void *arg, const char *path)
 {
     const struct pretrain *p = arg;
@@ -242,13 +311,21 @@ static enum sol_status go(struct pretrain *p)
         .eval_every = o->eval_every,
         .eval_tokens = o->eval_tokens ? o->eval_tokens : eval_tokens,
         .save_every = o->save_every,
+        .probe = has_probe(p) ? &p->probe : NULL,
+        .core_every = o->core_every,
+        .sample_every = o->sample_every == FLAG_UNSET ? SAMPLE_EVERY : o->sample_every,
         .on_step = on_step,
         .on_evaluation = on_evaluation,
+        .on_core = on_core,
+        .on_sample = on_sample,
         .on_save = on_save,
         .arg = p,
     };
-    struct train_report report = {
-        .recipe = &p->recipe, .trainer = p->trainer, .gpu = p->c->gpu, .bf16 = train_is_bf16(p->c)};
+    struct train_report report = {.recipe = &p->recipe,
+                                  .trainer = p->trainer,
+                                  .gpu = p->c->gpu,
+                                  .bf16 = train_is_bf16(p->c),
+                                  .probe = p->probe_bytes};
     if (!o->json && !o->quiet) {
         SOL_TRY(train_report_memory(&report, stdout));
         printf("%lld updates of %lld tokens%s%s\n", (long long)p->recipe.iterations,
@@ -267,6 +344,7 @@ enum sol_status train_pretrain(struct train_command *c)
     trainer_destroy(p.trainer);
     corpus_close(p.corpus);
     corpus_close(p.validation);
+    core_bundle_close(p.core);
     checkpoint_close(p.checkpoint);
     tokenizer_destroy(p.tokenizer);
     free(p.curve);

@@ -15,18 +15,26 @@ struct memory_line {
     size_t bytes;
 };
 
-enum { MEMORY_LINES = 6 };
+enum { MEMORY_LINES = 7 };
 
-static void memory_lines(const struct train_report *r, struct memory_line lines[MEMORY_LINES])
+/* How many there are. */
+static int memory_lines(const struct train_report *r, struct memory_line lines[MEMORY_LINES])
 {
     struct trainer_memory m;
     trainer_memory(r->trainer, &m);
     const struct memory_line all[MEMORY_LINES] = {
-        {"weights", m.weights},     {"gradients", m.gradients},
-        {"optimizer", m.optimizer}, {"activations", m.activations},
-        {"scratch", m.scratch},     {"all", trainer_memory_total(&m)},
+        {"weights", m.weights},
+        {"gradients", m.gradients},
+        {"optimizer", m.optimizer},
+        {"activations", m.activations},
+        {"scratch", m.scratch},
+        {"samples, CORE", r->probe},
+        {"all", trainer_memory_total(&m) + r->probe},
     };
-    for (int i = 0; i < MEMORY_LINES; i++) lines[i] = all[i];
+    int n = 0;
+    for (int i = 0; i < MEMORY_LINES; i++)
+        if (i != MEMORY_LINES - 2 || r->probe) lines[n++] = all[i];
+    return n;
 }
 
 enum sol_status train_report_memory(const struct train_report *r, FILE *to)
@@ -52,10 +60,10 @@ enum sol_status train_report_memory(const struct train_report *r, FILE *to)
             (double)r->recipe->parameters * 1e-6, (long long)trainer_sequences(r->trainer),
             (long long)r->recipe->length, r->bf16 ? "bf16" : "float32",
             told[trainer_recomputes(r->trainer)]);
-    memory_lines(r, lines);
+    const int n = memory_lines(r, lines);
     SOL_TRY(table_create("memory|>bytes", &table));
     enum sol_status status = SOL_OK;
-    for (int i = 0; i < MEMORY_LINES && status == SOL_OK; i++) {
+    for (int i = 0; i < n && status == SOL_OK; i++) {
         status = table_cell(table, "%s", lines[i].name);
         if (status == SOL_OK) status = table_cell(table, "%s", format_bytes(lines[i].bytes, text));
     }
@@ -142,8 +150,8 @@ json_t *train_report_json(const struct train_report *r)
     const double tokens = (double)r->result.tokens;
     struct memory_line lines[MEMORY_LINES];
     json_t *memory = json_object();
-    memory_lines(r, lines);
-    for (int i = 0; i < MEMORY_LINES; i++)
+    const int n = memory_lines(r, lines);
+    for (int i = 0; i < n; i++)
         json_object_set_new(memory, lines[i].name, json_integer((json_int_t)lines[i].bytes));
     json_t *out = json_pack(
         "{s:s, s:I, s:I, s:I, s:I, s:s, s:b, s:s}", "recipe", r->recipe->flags.recipe, "depth",

@@ -14,6 +14,7 @@ struct train_report {
     struct gpu *gpu; /* NULL: the CPU */
     bool bf16, updates;
     int64_t micro_batches;
+    size_t probe; /* bytes of what CORE and samples are computed with */
     struct train_bench_result result;
 };
 

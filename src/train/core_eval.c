@@ -85,6 +85,23 @@ static enum sol_status open_tasks(const struct core_eval_params *params, struct 
     return SOL_OK;
 }
 
+static void close_tasks(struct core_task **tasks, size_t count)
+{
+    for (size_t i = 0; tasks && i < count; i++) core_task_close(tasks[i]);
+    free(tasks);
+}
+
+enum sol_status core_eval_check(const struct core_eval_params *params)
+{
+    uint64_t items = 0;
+    const size_t count = params->bundle->count;
+    struct core_task **tasks = calloc(count, sizeof *tasks);
+    enum sol_status status = tasks ? open_tasks(params, tasks, &items)
+                                   : status_set(SOL_E_MEMORY, "no memory for %zu tasks", count);
+    close_tasks(tasks, count);
+    return status;
+}
+
 static enum sol_status evaluate_all(struct evaluation *e, struct engine *engine,
                                     const struct engine_params *with,
                                     const struct core_eval_params *params, struct core_task **tasks)
@@ -119,8 +136,7 @@ enum sol_status core_eval(struct engine *engine, const struct engine_params *wit
     enum sol_status status = tasks && out->tasks
                                  ? evaluate_all(&e, engine, with, params, tasks)
                                  : status_set(SOL_E_MEMORY, "no memory for %zu tasks", count);
-    for (size_t i = 0; tasks && i < count; i++) core_task_close(tasks[i]);
-    free(tasks);
+    close_tasks(tasks, count);
     out->complete = status == SOL_OK;
     out->seconds = (double)(clock_ns() - start) * 1e-9;
     conclude(out);

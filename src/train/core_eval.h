@@ -35,6 +35,9 @@ struct core_eval_params {
     bool progress;
 };
 
+/* Whether all items can be read, before work is begun that they are for. */
+enum sol_status core_eval_check(const struct core_eval_params *params);
+
 /* `with` are the engine's parameters, by core_scorer_prepare (core_score.h). SOL_E_INTERRUPTED with
  * the tasks that were finished; after another error there is no result. The model needs a
  * vocabulary with a token that begins a text. */

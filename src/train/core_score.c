@@ -63,13 +63,17 @@ struct core_scorer {
     void *arg;
 };
 
+int64_t core_scorer_context(const struct model *model, int64_t wanted)
+{
+    if (wanted) return wanted;
+    return model->config.context < CONTEXT ? model->config.context : CONTEXT;
+}
+
 void core_scorer_prepare(const struct model *model, int64_t context, struct engine_params *p)
 {
-    const int64_t longest = model->config.context;
-    if (!context) context = longest < CONTEXT ? longest : CONTEXT;
-    p->context = context;
+    p->context = core_scorer_context(model, context);
     p->sequences = p->chooser.device.gpu ? SEQUENCES_GPU : SEQUENCES_CPU;
-    p->cache_positions = 2 * context + p->sequences * KV_PAGE + 4 * p->max_batch;
+    p->cache_positions = 2 * p->context + p->sequences * KV_PAGE + 4 * p->max_batch;
     engine_params_settle(p);
     p->max_outputs = logits_rows(model, p->max_batch);
 }

@@ -7,7 +7,9 @@
 #include "infer/engine.h"
 #include "train/core_tasks.h"
 
-/* Sets an engine's context (0: the model's, up to 4096), sequences, cache and rows of logits. */
+/* The longest prompt: what is `wanted`, or with 0 the model's context, up to 4096. */
+int64_t core_scorer_context(const struct model *model, int64_t wanted);
+/* Sets an engine's context, sequences, cache and rows of logits. */
 void core_scorer_prepare(const struct model *model, int64_t context, struct engine_params *engine);
 
 struct core_scorer;

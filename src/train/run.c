@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/interrupt.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "train/bpb.h"
 #include "train/run_log.h"
@@ -22,6 +23,7 @@ struct run {
     struct trainer *trainer;
     struct loader *loader;
     struct run_log *log;
+    struct probe *probe;
     int32_t *token_bytes;
     float *nll;
     int64_t micro, rows; /* of an update; of tokens of a micro-batch */
@@ -71,6 +73,7 @@ static enum sol_status set_up(struct run *r)
         SOL_TRY(bpb_token_bytes(p->tokenizer, r->recipe->config.vocab, &r->token_bytes));
     r->nll = calloc((size_t)r->rows, sizeof *r->nll);
     if (!r->nll) return status_set(SOL_E_MEMORY, "no memory for losses");
+    if (p->probe) SOL_TRY(probe_create(p->probe, r->trainer, &r->probe));
     if (!p->out) return SOL_OK;
     SOL_TRY(make_folder(p->out));
     if (p->first_step) SOL_TRY(checkpoint_path(p->out, p->first_step, r->saved));
@@ -114,6 +117,42 @@ static enum sol_status evaluate(struct run *r)
     /* The log of a run that is resumed at its end has this line already. */
     const bool logged = r->p->state && r->step == r->p->first_step;
     return r->log && !logged ? run_log_evaluation(r->log, &e) : SOL_OK;
+}
+
+static enum sol_status on_sample(void *arg, const char *prompt, const char *text)
+{
+    struct run *r = arg;
+    const struct train_sample s = {.step = r->step, .prompt = prompt, .text = text};
+    if (r->p->on_sample) r->p->on_sample(r->p->arg, &s);
+    return r->log ? run_log_sample(r->log, &s) : interrupt_check();
+}
+
+/* A long run is not lost because something could not be said of it. */
+static enum sol_status go_on_without(struct run *r, enum sol_status status)
+{
+    r->last_ns = clock_ns();
+    if (status == SOL_OK || status == SOL_E_INTERRUPTED || status == SOL_E_IO) return status;
+    LOG_WARN("%s; the run goes on without CORE and samples", sol_last_error());
+    probe_destroy(r->probe);
+    r->probe = NULL;
+    return SOL_OK;
+}
+
+static enum sol_status sample(struct run *r)
+{
+    return go_on_without(r, probe_samples(r->probe, on_sample, r));
+}
+
+static enum sol_status measure_core(struct run *r)
+{
+    struct core_result result;
+    enum sol_status status = probe_core(r->probe, &result);
+    if (status != SOL_OK) return go_on_without(r, status);
+    if (r->p->on_core) r->p->on_core(r->p->arg, r->step, &result);
+    status = r->log ? run_log_core(r->log, r->step, &result) : SOL_OK;
+    core_result_free(&result);
+    r->last_ns = clock_ns();
+    return status;
 }
 
 static enum sol_status stop_at(const struct run *r, const struct train_step *s)
@@ -190,18 +229,35 @@ static bool falls_on(int64_t every, int64_t step)
     return every > 0 && step % every == 0;
 }
 
-static enum sol_status go(struct run *r)
+/* Of what is done every so many updates, and at the end: not again where the run goes on. */
+static bool is_due(const struct run *r, int64_t every)
+{
+    if (r->step == r->p->first_step) return false;
+    return r->step == r->recipe->iterations || falls_on(every, r->step);
+}
+
+/* What is said of the weights as they are. */
+static enum sol_status look_at_weights(struct run *r)
 {
     const struct train_run_params *p = r->p;
+    const bool last = r->step == r->recipe->iterations, first = r->step == 0 && p->eval_every > 0;
+    const bool evaluated = last || first || is_due(r, p->eval_every);
+    const bool core = r->probe && p->probe->core && is_due(r, p->core_every);
+    const bool sampled = r->probe && p->probe->samples && is_due(r, p->sample_every);
+    if (!evaluated && !core && !sampled) return SOL_OK;
+    while (r->seen < r->step) SOL_TRY(look(r));
+    if (evaluated) SOL_TRY(evaluate(r));
+    if (core) SOL_TRY(measure_core(r));
+    return sampled && r->probe ? sample(r) : SOL_OK;
+}
+
+static enum sol_status go(struct run *r)
+{
     const int64_t last = r->recipe->iterations;
     r->last_ns = clock_ns();
     for (;;) {
-        if (r->step == last || (falls_on(p->eval_every, r->step) && r->step != p->first_step) ||
-            (r->step == 0 && p->eval_every > 0)) {
-            while (r->seen < r->step) SOL_TRY(look(r));
-            SOL_TRY(evaluate(r));
-        }
-        if (r->step == last || (falls_on(p->save_every, r->step) && r->step > p->first_step))
+        SOL_TRY(look_at_weights(r));
+        if (r->step == last || (falls_on(r->p->save_every, r->step) && r->step > r->p->first_step))
             SOL_TRY(save(r));
         if (r->step == last) return SOL_OK;
         SOL_TRY(interrupt_check());
@@ -223,6 +279,7 @@ enum sol_status train_run(const struct train_run_params *params)
     enum sol_status status = set_up(&r);
     if (status == SOL_OK) status = go(&r);
     if (status == SOL_E_INTERRUPTED) status = save_interrupted(&r);
+    probe_destroy(r.probe);
     loader_close(r.loader);
     run_log_close(r.log);
     free(r.token_bytes);

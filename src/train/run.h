@@ -1,10 +1,11 @@
-/* A training run: batches from a corpus, updates, evaluations, checkpoints, and a line of JSON for
- * each step in OUT/log.jsonl. What a checkpoint holds goes on with the same bits. */
+/* A training run: batches from a corpus, updates, evaluations, checkpoints, and samples, a
+ * line of JSON for each in OUT/log.jsonl. What a checkpoint holds goes on with the same bits. */
 #ifndef TRAIN_RUN_H
 #define TRAIN_RUN_H
 
 #include "train/checkpoint.h"
 #include "train/loader.h"
+#include "train/probe.h"
 
 /* One update. */
 struct train_step {
@@ -24,6 +25,12 @@ struct train_evaluation {
     int64_t targets;
 };
 
+/* How the model goes on with a prompt. */
+struct train_sample {
+    int64_t step;
+    const char *prompt, *text;
+};
+
 struct train_run_params {
     const struct train_recipe *recipe;
     struct trainer *trainer;                  /* with the weights to start from */
@@ -31,13 +38,17 @@ struct train_run_params {
     const struct tokenizer *tokenizer;        /* NULL: tokens alone */
     const char *tokenizer_path;               /* a tokenizer.json for checkpoints, or NULL */
     bool stream;                              /* packing drops nothing */
-    const char *out;                 /* folder of checkpoints and log; NULL: nothing is kept */
-    int64_t first_step;              /* updates that were made already */
-    const json_t *state;             /* of the checkpoint that this goes on from, or NULL */
-    int64_t eval_every, eval_tokens; /* 0: at the end alone; tokens of an evaluation */
-    int64_t save_every;              /* 0: at the end alone */
+    const char *out;                  /* folder of checkpoints and log; NULL: nothing is kept */
+    int64_t first_step;               /* updates that were made already */
+    const json_t *state;              /* of the checkpoint that this goes on from, or NULL */
+    int64_t eval_every, eval_tokens;  /* 0: at the end alone; tokens of an evaluation */
+    int64_t save_every;               /* 0: at the end alone */
+    const struct probe_params *probe; /* NULL: neither CORE nor samples */
+    int64_t core_every, sample_every; /* 0: at the end alone */
     void (*on_step)(void *arg, const struct train_step *step);
     void (*on_evaluation)(void *arg, const struct train_evaluation *evaluation);
+    void (*on_core)(void *arg, int64_t step, const struct core_result *result);
+    void (*on_sample)(void *arg, const struct train_sample *sample);
     void (*on_save)(void *arg, const char *path);
     void *arg;
 };
