@@ -124,7 +124,7 @@ json tok 0 tok encode --count text
 json tok-train 0 tok train --vocab-size 258 -o words.json text
 
 # ---- training ----
-small="--depth 2 --aspect-ratio 16 --head-dim 16 --max-seq-len 64 --device-batch-size 2 -t 1 -q"
+small="--depth 2 --aspect-ratio 16 --head-dim 16 --max-seq-len 32 --device-batch-size 2 -t 1 -q"
 cp "$SOL_SOURCE_DIR/README.md" .
 each() { # SCHEMA FILE: every line of it
     while IFS= read -r line; do

@@ -83,7 +83,7 @@ enum sol_status core_scorer_create(struct engine *engine, const struct engine_pa
 {
     const struct model *model = engine_model(engine);
     *out = NULL;
-    if (!model->tokenizer || tokenizer_bos(model->tokenizer) < 0)
+    if (!model->tokenizer || tokenizer_begin(model->tokenizer) < 0)
         return status_set(
             SOL_E_UNSUPPORTED,
             "%s: its vocabulary has no token that begins a text, which CORE's prompts "
@@ -93,7 +93,7 @@ enum sol_status core_scorer_create(struct engine *engine, const struct engine_pa
     if (!s) return status_set(SOL_E_MEMORY, "no memory for scores");
     s->engine = engine;
     s->tokenizer = model->tokenizer;
-    s->bos = tokenizer_bos(model->tokenizer);
+    s->bos = tokenizer_begin(model->tokenizer);
     s->context = params->context;
     s->sequences = params->sequences;
     s->rows_most = 2 * params->max_batch;

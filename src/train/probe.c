@@ -138,12 +138,12 @@ static enum sol_status encode(const struct probe *p, const char *prompt, struct 
     const size_t most = (size_t)(context - room);
     struct token_list text = {0};
     enum sol_status status = tokenizer_encode(t, prompt, strlen(prompt), false, &text);
-    const size_t begin = tokenizer_bos(t) >= 0;
+    const size_t begin = tokenizer_begin(t) >= 0;
     const size_t kept = text.count + begin > most ? most - begin : text.count;
     ids->ids = malloc((most + 1) * sizeof *ids->ids);
     if (status == SOL_OK && !ids->ids) status = status_set(SOL_E_MEMORY, "no memory for a prompt");
     if (status == SOL_OK) {
-        if (begin) ids->ids[0] = tokenizer_bos(t);
+        if (begin) ids->ids[0] = tokenizer_begin(t);
         if (kept) memcpy(ids->ids + begin, text.ids + text.count - kept, kept * sizeof *ids->ids);
         ids->count = begin + kept;
         if (!ids->count) status = status_set(SOL_E_ARGUMENT, "a prompt without a token");

@@ -15,6 +15,8 @@
 #include "train/bpb.h"
 #include "train/run_log.h"
 
+enum { MESSAGE = 1024 };
+
 static const double smoothing = 0.9; /* of the loss that people look at */
 
 struct run {
@@ -207,12 +209,24 @@ static enum sol_status save(struct run *r)
     return SOL_OK;
 }
 
+/* Data that cannot be read ends a run; what was learnt until then is kept. */
+static enum sol_status stop_without_data(struct run *r, enum sol_status status)
+{
+    char why[MESSAGE];
+    if (status == SOL_E_INTERRUPTED || r->step == r->p->first_step) return status;
+    snprintf(why, sizeof why, "%s", sol_last_error());
+    enum sol_status saved = save(r);
+    if (saved == SOL_E_MISMATCH) return saved; /* what was learnt is no number */
+    return status_set(status, "%s", why);
+}
+
 /* A GPU works on this step while the host looks at the one before. */
 static enum sol_status update(struct run *r)
 {
     for (int64_t m = 0; m < r->micro; m++) {
         struct train_batch b;
-        SOL_TRY(loader_next(r->loader, &b));
+        enum sol_status status = loader_next(r->loader, &b);
+        if (status != SOL_OK) return stop_without_data(r, status);
         r->epoch = b.epoch;
         const struct micro_batch batch = {.x = b.x, .y = b.y, .order = b.order};
         SOL_TRY(trainer_micro(r->trainer, &batch, 1.0 / (double)r->micro, false));
@@ -273,12 +287,22 @@ static enum sol_status save_interrupted(struct run *r)
                       (long long)r->recipe->iterations, *r->saved ? "; saved as " : "", r->saved);
 }
 
+/* Whatever ended the run, one reads where it can go on. */
+static enum sol_status tell_saved(const struct run *r, enum sol_status status)
+{
+    char why[MESSAGE];
+    if (status == SOL_OK || !*r->saved || strstr(sol_last_error(), r->saved)) return status;
+    snprintf(why, sizeof why, "%s", sol_last_error());
+    return status_set(status, "%s; the last checkpoint is %s", why, r->saved);
+}
+
 enum sol_status train_run(const struct train_run_params *params)
 {
     struct run r = {.p = params, .recipe = params->recipe, .trainer = params->trainer};
     enum sol_status status = set_up(&r);
     if (status == SOL_OK) status = go(&r);
     if (status == SOL_E_INTERRUPTED) status = save_interrupted(&r);
+    status = tell_saved(&r, status);
     probe_destroy(r.probe);
     loader_close(r.loader);
     run_log_close(r.log);

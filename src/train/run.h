@@ -53,8 +53,10 @@ struct train_run_params {
     void *arg;
 };
 
-/* Stops with SOL_E_MISMATCH at a loss that is no number: the last checkpoint is what was kept, and
- * the message names it. After Ctrl-C a checkpoint is saved, and SOL_E_INTERRUPTED returned. */
+/* Where data cannot be read a checkpoint is saved before the error is handed back, and every error
+ * names the last one. Stops with SOL_E_MISMATCH at a loss that is no number: the last checkpoint is
+ * what was kept, and the message names it. After Ctrl-C a checkpoint is saved, and
+ * SOL_E_INTERRUPTED returned. */
 enum sol_status train_run(const struct train_run_params *params);
 
 #endif
