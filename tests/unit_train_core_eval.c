@@ -310,6 +310,8 @@ static void test_bad_bundles(void **state)
             "line 2: icl_task_type is multiple_choice, schema or language_modeling, not 'quiz'");
     refused(HEAD "  dataset_uri: x\n", "Eval Task,Baseline\na,0\n",
             "eval_meta_data.csv': no columns 'Eval Task' and 'Random baseline'");
+    refused(HEAD "  dataset_uri: x\n", "Eval Task,Random baseline\n\"a,0\n",
+            "eval_meta_data.csv': line 2: a quote that does not end");
     refused(HEAD "  dataset_uri: x\n", "", "eval_meta_data.csv': no columns");
     refused(HEAD "  dataset_uri: x\n", "Eval Task,Random baseline\nb,0\n",
             "eval_meta_data.csv': no row for task 'a'");

@@ -241,17 +241,23 @@ static enum sol_status take_baseline(const struct reader *r, const char *label, 
     return SOL_OK;
 }
 
+static enum sol_status next_row(const struct reader *r, struct csv *csv, bool *more)
+{
+    enum sol_status status = csv_row(csv, more);
+    return status == SOL_OK ? SOL_OK : status_prefix(status, "'%s'", r->path);
+}
+
 static enum sol_status read_rows(struct reader *r, struct csv *csv)
 {
     bool more;
-    SOL_TRY(csv_row(csv, &more));
+    SOL_TRY(next_row(r, csv, &more));
     const int label = column_of(csv, "Eval Task"), baseline = column_of(csv, "Random baseline");
     if (label < 0 || baseline < 0)
         return status_set(SOL_E_FORMAT,
                           "'%s': no columns 'Eval Task' and 'Random baseline' in its first row",
                           r->path);
     for (;;) {
-        SOL_TRY(csv_row(csv, &more));
+        SOL_TRY(next_row(r, csv, &more));
         r->line = csv->line;
         if (!more) break;
         if ((size_t)label < csv->count && (size_t)baseline < csv->count)
