@@ -49,6 +49,11 @@ if [ -z "${SOL_EMULATED:-}" ]; then
     is "samples" "$(grep -c '^sample after [46] updates: ' out)" 16
     is "own prompt" "$(grep -c '^sample after [46] updates: The table of\[' out)" 2
     grep '"step":6,"core"' run/log.jsonl >line
+    # The update behind a measurement does not count its time.
+    number() { sed -nE "s/.*\"$1\":([0-9.e-]+).*/\1/p"; }
+    awk -v step="$(grep '"step":3,"loss"' run/log.jsonl | number seconds)" \
+        -v core="$(grep '"step":3,"core"' run/log.jsonl | number core_seconds)" 'BEGIN { exit !(step > 0 && step < core) }' ||
+        fail "seconds of an update: $(grep '"step":3,' run/log.jsonl)"
     run 0 eval -m run/step_000006 --core "$data/core_tasks" --max-per-task 10 --kv f32 --exact -q --json
     sed 's/^    "core"/"inner"/' out >flat
     near "CORE of the checkpoint" "$(field flat inner)" "$(field line core)"

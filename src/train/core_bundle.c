@@ -273,7 +273,7 @@ static enum sol_status read_rows(struct reader *r, struct csv *csv)
 static enum sol_status read_csv(struct reader *r, const struct mapped_file *file)
 {
     struct csv csv;
-    csv_open(&csv, file->data, file->size);
+    csv_open(&csv, file->size ? file->data : "", file->size);
     enum sol_status status = read_rows(r, &csv);
     csv_close(&csv);
     return status;

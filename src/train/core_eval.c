@@ -39,17 +39,18 @@ static void conclude_task(struct core_task_result *t)
 static enum sol_status evaluate_task(struct evaluation *e, struct core_scorer *scorer,
                                      const struct core_entry *entry, struct core_task *task)
 {
-    struct core_task_result t = {.label = entry->label,
-                                 .kind = entry->options.kind,
-                                 .few_shot = entry->options.few_shot,
-                                 .baseline = 0.01 * entry->baseline};
+    struct core_task_result *t = &e->result->tasks[e->result->count];
     const uint64_t start = clock_ns();
-    e->task = &t;
+    *t = (struct core_task_result){.label = entry->label,
+                                   .kind = entry->options.kind,
+                                   .few_shot = entry->options.few_shot,
+                                   .baseline = 0.01 * entry->baseline};
+    e->task = t;
     SOL_TRY(core_score_task(scorer, task, on_scored, e));
-    t.seconds = (double)(clock_ns() - start) * 1e-9;
-    conclude_task(&t);
-    e->result->tasks[e->result->count++] = t;
-    e->result->items += t.items;
+    t->seconds = (double)(clock_ns() - start) * 1e-9;
+    conclude_task(t);
+    e->result->count++;
+    e->result->items += t->items;
     return SOL_OK;
 }
 
