@@ -28,6 +28,7 @@ done
 sol model synth --like tiny -o gpt-oss-20b >"$work/out" 2>"$work/err" || fail "a folder of safetensors"
 sol tok train --vocab-size 300 -o vocabulary.json books/*.txt >"$work/out" 2>"$work/err" || fail "a vocabulary"
 cp -r "$SOL_SOURCE_DIR/tests/train_replay/july_own" folder
+cp -r "$SOL_SOURCE_DIR/tests/data/core_tasks" eval_bundle
 git init -q tree && git -C tree -c user.name=a -c user.email=a@b commit -q --allow-empty -m first
 two_runs() {
     for _ in 1 2; do sol bench -p 0 -n 4 -r 6 -q --ops >"$work/out" 2>"$work/err" || fail "a run to begin with"; done

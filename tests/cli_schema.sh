@@ -72,6 +72,7 @@ json() {
 keep schema schemas.json
 
 # ---- a model on the processor ----
+echo "a text of some length" >text
 # shellcheck disable=SC2086 # words, here and below
 {
     json bench 0 bench $tiny -p 4 -n 2 -r 5 --ops --no-limits --label first --ratings <(echo '[{"device": "", "metric": "tg",
@@ -83,6 +84,9 @@ keep schema schemas.json
     json run 0 run -m synth:tiny -t 1 -q --random-tokens 4 -n 4
     json perplexity 0 perplexity -m synth:tiny --random-tokens 40 -c 16 -q -t 1 --kl
     json perplexity 0 perplexity -m synth:tiny --random-tokens 40 -c 16 -q -t 1 --llama
+    json eval 0 eval -m "$SOL_SOURCE_DIR/tests/data/hf_tiny" --core "$SOL_SOURCE_DIR/tests/data/core_tasks" -f "$SOL_SOURCE_DIR/README.md" \
+        -c 256 -q -t 1
+    json eval 0 eval -f text -c 64 -q -t 1
     json profile-model 0 profile -m synth:tiny -t 1 -p 4 -n 2 -d 0,16 -r 1 -q --label own
     json profile-model 0 profile -m synth:tiny -t 1 -p 4 -n 2 -d 0 -r 1 -q --no-limits --layers --no-store
     json device 0 device --seconds 0.0001 -q
@@ -115,7 +119,6 @@ printf '\377\377\377\377\377\377\377\377' | dd of=tiny.gguf bs=1 seek=$(($(stat 
 json model-check 4 model check -m tiny.gguf
 json model-fit 0 model fit --like gpt-oss-20b --device-memory 40
 json model-fit 0 model fit -m synth:tiny
-echo "a text of some length" >text
 json tok 0 tok encode text
 json tok 0 tok encode --count text
 json tok-train 0 tok train --vocab-size 258 -o words.json text
@@ -135,10 +138,11 @@ each() { # SCHEMA FILE: every line of it
     json train-bench 0 train bench $small --vocab-size 64 --num-iterations 6 --recipe 2026-01 --optimizer none --recompute wide
     for packing in stream bestfit; do
         run 0 train $small -d README.md --tokenizer words.json --total-batch-size 64 --num-iterations 2 --eval-every 1 \
-            --packing $packing -o $packing --json
+            --packing $packing -o $packing --json --sample-every 1 --core "$SOL_SOURCE_DIR/tests/data/core_tasks" --core-metric-every 1 --prompt $'\377'
         cp out lines
         each train-step lines
-        is "the log" "$(wc -l <$packing/log.jsonl)" 5
+        # updates; evaluations; CORE and samples after each update
+        is "the log" "$(wc -l <$packing/log.jsonl)" $((2 + 3 + 2 * (1 + 8)))
         each train-step $packing/log.jsonl
         keep train-checkpoint $packing/step_000002/train.json
     done

@@ -301,6 +301,22 @@ damage() {
     refused 4 'the position of the data is damaged' $again
 }
 
+# ---- data that is damaged far behind its beginning: what was learnt is kept, and goes on when it is mended ----
+# shellcheck disable=SC2086
+{
+    mkdir lines
+    for i in $(seq 900); do echo "{\"text\": \"line $i of some that are read in turn\"}"; done >lines/a.jsonl
+    head -n 50 lines/a.jsonl >lines/b.jsonl
+    sed -i '700s/"}/" /' lines/a.jsonl
+    late="$small -d lines --packing stream --depth 3 --documents files"
+    refused 4 "'lines/a.jsonl', line 700: .*; the last checkpoint is late/step_[0-9]*\$" $late --num-iterations 4000 -o late
+    is "checkpoints" "$(ls -d late/step_* | wc -l)" 1
+    sed -i '700s/" /"}/' lines/a.jsonl
+    step=$(ls late | sed -nE 's/^step_0*([0-9]+)$/\1/p')
+    run 0 train $late --resume --num-iterations $((step + 3)) -o late -q
+    is "updates in the log" "$(grep -c '"loss"' late/log.jsonl)" $((step + 3))
+}
+
 # ---- a disk that is full ----
 # shellcheck disable=SC2086
 if [ -w /dev/full ]; then
@@ -310,6 +326,7 @@ if [ -w /dev/full ]; then
 else
     echo "skipped: no /dev/full"
 fi
+cp -r whole scarce
 # shellcheck disable=SC2086
 if (
     trap '' XFSZ
@@ -317,6 +334,10 @@ if (
     run 3 train $small --num-iterations 2 -o limited -q
     has err 'limited/'
     [ -e limited/step_000002 ] && fail "a checkpoint without room"
+    refused 3 "scarce/step_000014.part.*; the last checkpoint is scarce/step_000012\$" \
+        $small --resume --num-iterations 14 -o scarce
+    is "checkpoints" "$(ls -d scarce/step_* | tail -n 1)" scarce/step_000012
+    run 0 run -m scarce/step_000012 -p a -n 1 -t 1 -q
     exit $((failures != 0))
 ); then :; else failures=$((failures + 1)); fi
 exit $((failures != 0))

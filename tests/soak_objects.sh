@@ -23,6 +23,7 @@ vocab=$data/tokenizer_small.json
 "$sol" model synth --like tiny --layers 1 -o "$good/m.gguf" >/dev/null 2>&1 || fail "no model to work with"
 "$sol" bench -m "$good/m.gguf" -t 1 -p 2 -n 0 -r 1 --no-limits -q --output "$good/b.json" -o json >/dev/null 2>&1 ||
     fail "no results to work with"
+cp -r "$SOL_SOURCE_DIR/tests/data/core_tasks" "$good/core"
 "$sol" model convert -m "$good/m.gguf" -o "$good/hf" >/dev/null 2>&1 || fail "no folder to work with"
 printf 'the text of a prompt\n' >"$good/text"
 echo '{}' >"$good/json"
@@ -166,6 +167,9 @@ stream tok decode||text|tok decode --vocab $vocab @
 tok train||text|tok train --vocab-size 260 -o $work/made/v.tiktoken @
 stream run -f||text|run -m builtin $tiny -f @ -n 1
 stream perplexity -f||text|perplexity -m builtin $tiny -f @
+stream eval -f||text|eval -m builtin $tiny -f @
+core.yaml||core/core.yaml|eval -m $SOL_SOURCE_DIR/tests/data/hf_tiny $tiny --core $work/parts/core
+eval_meta_data.csv||core/eval_meta_data.csv|eval -m $SOL_SOURCE_DIR/tests/data/hf_tiny $tiny --core $work/parts/core
 import||b.json|import @
 advise||json|advise --no-store @
 stream compare||b.json|compare --no-store @ $good/b.json
@@ -205,6 +209,11 @@ place() {
         mkdir -p "$box"
         cp "$good"/hf/* "$box"
         rm "$box/$2" ;;
+    core.yaml | eval_meta_data.csv)
+        box=$work/parts/core
+        mkdir -p "$box"
+        cp -r "$good"/core/* "$box"
+        rm "$box/$2" ;;
     store.db | store.lock)
         box=$work/parts/store
         [ "$2" = store.lock ] && box=$work/parts/lock
@@ -217,7 +226,7 @@ place() {
 # What has a fixed name gets it by renaming what `object` made.
 fixed() {
     case $1 in
-    config.json | tokenizer.json | store.db | store.lock) echo "$1" ;;
+    config.json | tokenizer.json | core.yaml | eval_meta_data.csv | store.db | store.lock) echo "$1" ;;
     tuning) echo tuning.json ;;
     esac
 }

@@ -19,17 +19,25 @@ static const double unknown = NAN;
 
 /* ---- memory ---- */
 
-void train_memory_lines(const struct trainer *trainer,
-                        struct train_memory_line lines[TRAIN_MEMORY_LINES])
+int train_memory_lines(const struct train_report *r,
+                       struct train_memory_line lines[TRAIN_MEMORY_LINES])
 {
+    enum { PROBE = TRAIN_MEMORY_LINES - 2 };
     struct trainer_memory m;
-    trainer_memory(trainer, &m);
+    trainer_memory(r->trainer, &m);
     const struct train_memory_line all[TRAIN_MEMORY_LINES] = {
-        {"weights", m.weights},     {"gradients", m.gradients},
-        {"optimizer", m.optimizer}, {"activations", m.activations},
-        {"scratch", m.scratch},     {"all", trainer_memory_total(&m)},
+        {"weights", m.weights},
+        {"gradients", m.gradients},
+        {"optimizer", m.optimizer},
+        {"activations", m.activations},
+        {"scratch", m.scratch},
+        [PROBE] = {"samples, CORE", r->probe},
+        {"all", trainer_memory_total(&m) + r->probe},
     };
-    memcpy(lines, all, sizeof all);
+    int n = 0;
+    for (int i = 0; i < TRAIN_MEMORY_LINES; i++)
+        if (i != PROBE || r->probe) lines[n++] = all[i];
+    return n;
 }
 
 size_t train_peak_bytes(const struct gpu *gpu)
@@ -133,7 +141,7 @@ enum sol_status train_store_begin(struct store *store, const struct train_report
              recipe->flags.recipe, (long long)recipe->config.n_layers);
     snprintf(type, sizeof type, "%s %.3g M", recipe->gpt_oss ? "gpt-oss" : "gpt",
              1e-6 * (double)recipe->parameters);
-    train_memory_lines(r->trainer, lines);
+    train_memory_lines(r, lines);
     struct store_run run = {.kind = how->kind,
                             .label = how->label,
                             .backend = r->gpu ? "cuda" : "cpu",
@@ -169,9 +177,9 @@ void train_add_speed(struct train_singles *to, const char *metric, const struct 
 void train_add_memory(struct train_singles *to, const char *metric, const struct train_report *r)
 {
     struct train_memory_line lines[TRAIN_MEMORY_LINES];
-    train_memory_lines(r->trainer, lines);
+    const int n = train_memory_lines(r, lines);
     train_add_single(to, metric, "planned memory", "bytes", STORE_LOWER,
-                     (double)lines[TRAIN_MEMORY_LINES - 1].bytes);
+                     (double)lines[n - 1].bytes);
     train_add_single(to, metric, "peak memory", "bytes", STORE_LOWER,
                      (double)train_peak_bytes(r->gpu));
     if (r->device_bytes)

@@ -15,20 +15,21 @@ struct train_report {
     struct gpu *gpu; /* NULL: the CPU */
     bool bf16, updates;
     int64_t micro_batches;
+    size_t probe;                  /* bytes of what CORE and samples are computed with */
     const struct ceiling *ceiling; /* measured in this process; zeroes: it was not */
     struct train_bench_result result;
     struct watch_result watch; /* what else ran meanwhile */
     size_t device_bytes;       /* of the GPU that are taken, as NVML says; 0 unknown */
 };
 
-/* Memory by what it is for; the last line is the sum. */
+/* Memory by what it is for; the last line is the sum. Returns how many lines there are. */
 struct train_memory_line {
     const char *name;
     size_t bytes;
 };
-enum { TRAIN_MEMORY_LINES = 6 };
-void train_memory_lines(const struct trainer *trainer,
-                        struct train_memory_line lines[TRAIN_MEMORY_LINES]);
+enum { TRAIN_MEMORY_LINES = 7 };
+int train_memory_lines(const struct train_report *report,
+                       struct train_memory_line lines[TRAIN_MEMORY_LINES]);
 /* The most that was taken: of the GPU by this program, else of the process. */
 size_t train_peak_bytes(const struct gpu *gpu);
 

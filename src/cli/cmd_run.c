@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/json_text.h"
 #include "base/memory.h"
 #include "base/progress.h"
 #include "base/status.h"

@@ -83,6 +83,21 @@ static const struct option options[] = {
     OPTION_ENTRY(INT, 0, "eval-tokens", "N",
                  "of an evaluation, or all there are (default 1048576; on the CPU 32768)",
                  offsetof(struct train_options, eval_tokens), 1, 1LL << 40),
+    OPTION_ENTRY(STRING, 0, "core", "FOLDER",
+                 "CORE's tasks, as sol eval takes them (default: CORE is not measured)",
+                 offsetof(struct train_options, core), 0, 0),
+    OPTION_ENTRY(INT, 0, "core-metric-every", "N",
+                 "updates between measurements of CORE, and at the end (default 2000, -1: none)",
+                 offsetof(struct train_options, core_every), -1, 1LL << 40),
+    OPTION_ENTRY(INT, 0, "core-metric-max-per-task", "N",
+                 "items of each task (default 500, -1: all)",
+                 offsetof(struct train_options, core_max_per_task), -1, 1LL << 31),
+    OPTION_ENTRY(INT, 0, "sample-every", "N",
+                 "updates between samples: what the model says behind a few prompts, and at the "
+                 "end (default 2000, -1: none)",
+                 offsetof(struct train_options, sample_every), -1, 1LL << 40),
+    OPTION_ENTRY(STRINGS, 0, "prompt", "TEXT", "one more of those prompts; may be repeated",
+                 offsetof(struct train_options, prompts), 0, 0),
     OPTION_ENTRY(INT, 0, "save-every", "N",
                  "updates between checkpoints (default -1: at the end alone)",
                  offsetof(struct train_options, save_every), -1, 1LL << 40),
@@ -370,6 +385,9 @@ static int run(int argc, char **argv)
                                     .token_bytes = 2,
                                     .eval_every = 250,
                                     .save_every = -1,
+                                    .core_every = 2000,
+                                    .core_max_per_task = 500,
+                                    .sample_every = FLAG_UNSET,
                                     .resume_from = -1}};
     int exit_status, n_args;
     const char *args[OPTION_LIST_MAX];

@@ -6,12 +6,12 @@
 #include <string.h>
 
 #include "base/cpu.h"
+#include "base/json_text.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/status.h"
 #include "bench/gpu_ceiling.h"
 #include "cli/cli.h"
-#include "cli/input.h"
 #include "infer/fit.h"
 #include "ops/tuning_file.h"
 

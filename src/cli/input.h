@@ -35,9 +35,6 @@ struct input_options {
 enum sol_status input_tokens(const struct input_options *options, const char *wanted,
                              const struct model *model, struct token_list *ids);
 
-/* Text as a JSON string. Bytes that are no UTF-8 become U+FFFD, since JSON has nothing else for
- * them. */
-json_t *json_text(const char *text, size_t length);
 json_t *json_ids(const int32_t *ids, size_t count);
 
 #endif

@@ -12,13 +12,14 @@
 
 struct train_options {
     struct train_flags flags;
-    struct string_list force;
+    struct string_list force, prompts;
     const char *backend, *kernel_source, *out, *optimizer;
-    const char *data, *validation, *split, *tokenizer, *packing, *init_from;
+    const char *data, *validation, *split, *tokenizer, *packing, *init_from, *core;
     const char *recompute;
     double val_percent, memory;
     int64_t threads, vocab, micro_batches, loss_chunk, warmup, token_bytes;
     int64_t eval_every, eval_tokens, save_every, resume_from;
+    int64_t core_every, core_max_per_task, sample_every;
     const char *store, *label;
     bool exact, reference, resume, json, wide, quiet, no_store, no_limits;
 };

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/escape.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/status.h"
@@ -26,6 +27,9 @@ struct pretrain {
     struct tokenizer *tokenizer;
     struct corpus *corpus, *validation;
     struct checkpoint *checkpoint;
+    struct core_bundle *core;
+    struct probe_params probe;
+    size_t probe_bytes;
     char source[CHECKPOINT_PATH]; /* the checkpoint's; "": random weights */
     bool resumes;                 /* goes on with it, else begins with its weights */
     int64_t first_step;
@@ -53,6 +57,8 @@ static enum sol_status open_tokenizer(struct pretrain *p)
 {
     char own[OWN_PATH];
     const char *path = p->c->o.tokenizer ? p->c->o.tokenizer : own_tokenizer(p, own);
+    if (!path && (p->c->o.core || p->c->o.prompts.count))
+        return status_set(SOL_E_ARGUMENT, "--core and --prompt want --tokenizer");
     return path ? tokenizer_open(path, &p->tokenizer) : SOL_OK;
 }
 
@@ -149,6 +155,40 @@ static enum sol_status settle(struct pretrain *p)
                : SOL_OK;
 }
 
+static bool has_probe(const struct pretrain *p)
+{
+    return p->probe.core || p->probe.samples;
+}
+
+enum { SAMPLE_EVERY = 2000 };
+
+/* What nobody asked for does not keep a model from being trained. */
+static enum sol_status give_up_samples(struct pretrain *p, enum sol_status status)
+{
+    if (p->core || p->c->o.sample_every != FLAG_UNSET || p->c->o.prompts.count) return status;
+    LOG_WARN("no samples: %s", sol_last_error());
+    p->probe.samples = false;
+    return SOL_OK;
+}
+
+/* What is to be said of the model beside its loss, and what that takes. */
+static enum sol_status open_probe(struct pretrain *p, struct trainer_params *params)
+{
+    const struct train_options *o = &p->c->o;
+    const bool core = o->core && o->core_every != -1;
+    if (core) SOL_TRY(core_bundle_open(o->core, &p->core));
+    p->probe = (struct probe_params){.tokenizer = p->tokenizer,
+                                     .core = p->core,
+                                     .samples = p->tokenizer && o->sample_every != -1,
+                                     .prompts = &o->prompts};
+    if (o->core_max_per_task > 0) p->probe.core_max_per_task = (size_t)o->core_max_per_task;
+    if (!has_probe(p)) return SOL_OK;
+    SOL_TRY(probe_check(&p->probe));
+    enum sol_status status = probe_memory(&p->probe, params, &p->probe_bytes);
+    params->reserve = p->probe_bytes;
+    return status == SOL_OK ? SOL_OK : give_up_samples(p, status);
+}
+
 static enum sol_status open_all(struct pretrain *p)
 {
     struct trainer_params params;
@@ -161,6 +201,7 @@ static enum sol_status open_all(struct pretrain *p)
     if (p->c->o.eval_every != -1) SOL_TRY(open_corpus(p, CORPUS_VAL, &p->validation));
     train_params_of(p->c, &p->recipe, &params);
     if (p->c->store) SOL_TRY(train_measure_limits(p->c, &p->recipe));
+    SOL_TRY(open_probe(p, &params));
     SOL_TRY(trainer_create(&params, &p->trainer));
     SOL_TRY(trainer_init(p->trainer));
     return p->checkpoint ? checkpoint_load(p->source, p->trainer, p->first_step, p->resumes)
@@ -214,6 +255,33 @@ static void on_evaluation(void *arg, const struct train_evaluation *e)
     if (isfinite(e->bpb)) snprintf(bits, sizeof bits, ", %.4f bits per byte", e->bpb);
     printf("after %lld updates: validation loss %.4f%s (%lld tokens)\n", (long long)e->step, e->nll,
            bits, (long long)e->targets);
+    fflush(stdout);
+}
+
+static void on_core(void *arg, int64_t step, const struct core_result *r)
+{
+    const struct pretrain *p = arg;
+    if (p->c->o.json)
+        print_line(run_log_core_text(step, r));
+    else
+        printf("after %lld updates: CORE %.4f, 95 %% interval %.4f to %.4f (%zu items, %.1f s)\n",
+               (long long)step, r->core, r->low, r->high, r->items, r->seconds);
+    fflush(stdout);
+}
+
+static void on_sample(void *arg, const struct train_sample *s)
+{
+    const struct pretrain *p = arg;
+    if (p->c->o.json) {
+        print_line(run_log_sample_text(s));
+        return;
+    }
+    if (p->c->o.quiet) return;
+    char *prompt = escape_line(s->prompt), *text = escape_line(s->text);
+    if (prompt && text)
+        printf("sample after %lld updates: %s[%s]\n", (long long)s->step, prompt, text);
+    free(prompt);
+    free(text);
     fflush(stdout);
 }
 
@@ -326,8 +394,13 @@ static enum sol_status go(struct pretrain *p)
         .save_every = o->save_every,
         .timed_step = p->first_step + 1 < p->recipe.iterations ? p->first_step + 1 : p->first_step,
         .op_times = *p->run ? &p->report.result.ops : NULL,
+        .probe = has_probe(p) ? &p->probe : NULL,
+        .core_every = o->core_every,
+        .sample_every = o->sample_every == FLAG_UNSET ? SAMPLE_EVERY : o->sample_every,
         .on_step = on_step,
         .on_evaluation = on_evaluation,
+        .on_core = on_core,
+        .on_sample = on_sample,
         .on_save = on_save,
         .arg = p,
     };
@@ -353,6 +426,7 @@ static enum sol_status go_and_keep(struct pretrain *p)
                                       .gpu = p->c->gpu,
                                       .bf16 = train_is_bf16(p->c),
                                       .updates = true,
+                                      .probe = p->probe_bytes,
                                       .ceiling = &p->c->ceiling};
     SOL_TRY(begin_run(p));
     enum sol_status status = go(p);
@@ -372,6 +446,7 @@ enum sol_status train_pretrain(struct train_command *c)
     trainer_destroy(p.trainer);
     corpus_close(p.corpus);
     corpus_close(p.validation);
+    core_bundle_close(p.core);
     checkpoint_close(p.checkpoint);
     tokenizer_destroy(p.tokenizer);
     train_history_free(&p.history);

@@ -41,10 +41,10 @@ enum sol_status train_report_memory(const struct train_report *r, FILE *to)
             (long long)r->recipe->length, r->bf16 ? "bf16" : "float32",
             r->recipe->precision == PRECISION_PLAIN ? "" : ", most products in ",
             recipe_precision_names[r->recipe->precision], told[trainer_recomputes(r->trainer)]);
-    train_memory_lines(r->trainer, lines);
+    const int n = train_memory_lines(r, lines);
     SOL_TRY(table_create("memory|>bytes", &table));
     enum sol_status status = SOL_OK;
-    for (int i = 0; i < TRAIN_MEMORY_LINES && status == SOL_OK; i++) {
+    for (int i = 0; i < n && status == SOL_OK; i++) {
         status = table_cell(table, "%s", lines[i].name);
         if (status == SOL_OK) status = table_cell(table, "%s", format_bytes(lines[i].bytes, text));
     }
@@ -104,9 +104,8 @@ static void print_memory_taken(const struct train_report *r, FILE *to)
 {
     struct train_memory_line lines[TRAIN_MEMORY_LINES];
     char planned[16], peak[16], device[16];
-    train_memory_lines(r->trainer, lines);
-    fprintf(to, "memory: planned %s, at most %s taken",
-            format_bytes(lines[TRAIN_MEMORY_LINES - 1].bytes, planned),
+    const int n = train_memory_lines(r, lines);
+    fprintf(to, "memory: planned %s, at most %s taken", format_bytes(lines[n - 1].bytes, planned),
             format_bytes(train_peak_bytes(r->gpu), peak));
     if (r->device_bytes)
         fprintf(to, ", %s of the GPU by NVML", format_bytes(r->device_bytes, device));
@@ -161,12 +160,12 @@ static json_t *number(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
-json_t *train_report_memory_json(const struct trainer *trainer)
+json_t *train_report_memory_json(const struct train_report *r)
 {
     struct train_memory_line lines[TRAIN_MEMORY_LINES];
     json_t *memory = json_object();
-    train_memory_lines(trainer, lines);
-    for (int i = 0; i < TRAIN_MEMORY_LINES; i++)
+    const int n = train_memory_lines(r, lines);
+    for (int i = 0; i < n; i++)
         json_object_set_new(memory, lines[i].name, json_integer((json_int_t)lines[i].bytes));
     return memory;
 }
@@ -217,7 +216,7 @@ static json_t *setup_json(const struct train_report *r)
 static void add_memory_and_ops(json_t *out, const struct train_report *r)
 {
     const size_t device = r->device_bytes;
-    json_object_set_new(out, "memory", train_report_memory_json(r->trainer));
+    json_object_set_new(out, "memory", train_report_memory_json(r));
     json_object_set_new(out, "peak_bytes", json_integer((json_int_t)train_peak_bytes(r->gpu)));
     json_object_set_new(out, "device_bytes",
                         device ? json_integer((json_int_t)device) : json_null());

@@ -13,7 +13,7 @@ enum sol_status train_report_print(const struct train_report *report, const char
 json_t *train_report_json(const struct train_report *report, const char *run); /* NULL without
                                                                                   memory */
 /* One object a line of the memory table, and of the ops: what runs of both kinds keep. */
-json_t *train_report_memory_json(const struct trainer *trainer);
+json_t *train_report_memory_json(const struct train_report *report);
 json_t *train_report_ops_json(const struct train_op_times *times);
 /* {"peak_flops_per_s", "of", "mfu", "mfu_causal", "sheet_flops_per_s", "sheet_mfu"} */
 json_t *train_report_speed_json(const struct train_speed *speed);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "import/csv.h"
+#include "base/csv.h"
 #include "import/import_private.h"
 #include "trace/demangle.h"
 

@@ -5,6 +5,7 @@
  */
 #include "infer/engine.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -553,6 +554,65 @@ void engine_reset(struct engine *e, int32_t sequence)
 int64_t engine_free_positions(const struct engine *e)
 {
     return e->pages.n_free * KV_PAGE;
+}
+
+static enum sol_status copy_bytes(const struct engine *e, void *to, const void *from, size_t bytes)
+{
+    if (e->gpu) return gpu_copy_on(e->context.stream, to, from, bytes);
+    memcpy(to, from, bytes);
+    return SOL_OK;
+}
+
+/* Rows of head_dim from `from` on, in the keys and in the values of a layer: whole blocks, so that
+ * both have them in one piece. */
+static enum sol_status copy_rows(const struct engine *e, const struct kv_layer *kv, int64_t from,
+                                 int64_t to, int64_t rows)
+{
+    const size_t row = (size_t)kv->head_dim * dtype_info(kv->dtype)->block_bytes;
+    const size_t a = (size_t)from * row, b = (size_t)to * row, bytes = (size_t)rows * row;
+    SOL_TRY(copy_bytes(e, (char *)kv->k + b, (const char *)kv->k + a, bytes));
+    return copy_bytes(e, (char *)kv->v + b, (const char *)kv->v + a, bytes);
+}
+
+static int64_t page_of(const struct engine *e, int32_t sequence, int64_t position)
+{
+    return e->pages.table[sequence * e->pages.per_sequence + position / KV_PAGE];
+}
+
+/* What the first `n` positions of a sequence take. A GPU rather copies a whole ring at once. */
+static enum sol_status copy_layer(const struct engine *e, const struct kv_layer *kv, int32_t from,
+                                  int32_t to, int64_t n)
+{
+    const int64_t heads = kv->n_kv_heads;
+    if (kv->n_pages) {
+        for (int64_t p = 0; p < n; p += KV_PAGE)
+            SOL_TRY(copy_rows(e, kv, page_of(e, from, p) * heads * KV_PAGE,
+                              page_of(e, to, p) * heads * KV_PAGE, heads * KV_PAGE));
+        return SOL_OK;
+    }
+    const int64_t used = (n + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK;
+    if (e->gpu || used >= kv->capacity)
+        return copy_rows(e, kv, from * heads * kv->capacity, to * heads * kv->capacity,
+                         heads * kv->capacity);
+    for (int64_t h = 0; h < heads; h++)
+        SOL_TRY(copy_rows(e, kv, (from * heads + h) * kv->capacity, (to * heads + h) * kv->capacity,
+                          used));
+    return SOL_OK;
+}
+
+enum sol_status engine_copy(struct engine *e, int32_t from, int32_t to)
+{
+    const int64_t n = e->position[from];
+    assert(from != to);
+    engine_reset(e, to);
+    const int64_t missing = kv_pages_missing(&e->pages, to, n);
+    if (missing > e->pages.n_free) return no_pages_left(e, missing);
+    kv_pages_hold(&e->pages, to, n);
+    e->position[to] = n;
+    e->last[to] = e->last[from];
+    for (int64_t i = 0; i < e->model->config.n_layers; i++)
+        SOL_TRY(copy_layer(e, &e->buffers.at.kv[i], from, to, n));
+    return SOL_OK;
 }
 
 enum sol_status engine_pretend(struct engine *e, int32_t sequence, int64_t position)

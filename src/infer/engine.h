@@ -76,6 +76,10 @@ int64_t engine_free_positions(const struct engine *engine);
 /* Forgets a sequence, whose pages are free then: also how one ends. Rolling back to an earlier
  * position is not offered: rings overwrite. */
 void engine_reset(struct engine *engine, int32_t sequence);
+/* Makes sequence `to` hold what `from`, another one, holds: keys and values are copied, so that
+ * texts with the same beginning compute it once. SOL_E_MEMORY without pages for it: then `to` is
+ * empty. */
+enum sol_status engine_copy(struct engine *engine, int32_t from, int32_t to);
 /* For benchmarks: pretends that a sequence holds `position` tokens (their keys and values are
  * whatever the buffers contain, which is finite). Errors as engine_eval. */
 enum sol_status engine_pretend(struct engine *engine, int32_t sequence, int64_t position);

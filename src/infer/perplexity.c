@@ -11,9 +11,7 @@
 #include "base/clock.h"
 #include "base/progress.h"
 #include "base/status.h"
-
-/* Bound on one engine's logits, which limits the rows per step (333 with 201088 tokens). */
-static const int64_t logits_bytes = 256 << 20;
+#include "infer/logits.h"
 
 struct row_score {
     double nll, reference_nll, kl, margin; /* margin: 0 with the same top */
@@ -48,35 +46,13 @@ static int64_t smaller(int64_t a, int64_t b)
 void perplexity_prepare(const struct model *model, struct perplexity_params *params,
                         struct engine_params *engine)
 {
-    int64_t fits = logits_bytes / (model->config.vocab * (int64_t)sizeof(float));
-    int64_t step = smaller(smaller(engine->max_batch, params->context), fits);
-    params->step = step < 1 ? 1 : step;
+    params->step = logits_rows(model, smaller(engine->max_batch, params->context));
     engine->context = params->context;
     engine->sequences = 1;
     engine->max_batch = engine->max_outputs = params->step;
 }
 
 /* ---- one row ---- */
-
-struct softmax {
-    double max, log_sum; /* log p[i] = logits[i] - max - log_sum */
-    int64_t top;
-};
-
-static struct softmax softmax_of(const float *logits, int64_t n)
-{
-    struct softmax s = {.max = -INFINITY, .top = -1};
-    double sum = 0;
-    for (int64_t i = 0; i < n; i++) {
-        if (logits[i] > s.max) {
-            s.max = logits[i];
-            s.top = i;
-        }
-    }
-    for (int64_t i = 0; i < n; i++) sum += exp((double)logits[i] - s.max);
-    s.log_sum = log(sum); /* NaN when a logit is NaN or infinite: the caller looks */
-    return s;
-}
 
 static double divergence(const float *p_logits, const struct softmax *p, const float *q_logits,
                          const struct softmax *q, int64_t n)
@@ -113,11 +89,11 @@ static void score_rows(void *arg, int64_t begin, int64_t end, int worker)
         const float *logits = m->logits + i * m->vocab;
         struct softmax s = softmax_of(logits, m->vocab);
         struct row_score *score = &m->scores[i];
-        *score = (struct row_score){.nll = s.log_sum + s.max - (double)logits[m->targets[i]]};
+        *score = (struct row_score){.nll = softmax_nll(&s, logits, m->targets[i])};
         if (!m->reference) continue;
         const float *expected = m->reference_logits + i * m->vocab;
         struct softmax r = softmax_of(expected, m->vocab);
-        score->reference_nll = r.log_sum + r.max - (double)expected[m->targets[i]];
+        score->reference_nll = softmax_nll(&r, expected, m->targets[i]);
         score->kl = divergence(expected, &r, logits, &s, m->vocab);
         score->same_top = s.top == r.top;
         if (!score->same_top) score->margin = margin(expected, r.top, m->vocab);

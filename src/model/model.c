@@ -124,8 +124,8 @@ enum sol_status model_load(struct model *model, const struct model_params *param
 
 const struct model_files *model_files_of(const struct model *model, bool *mapped)
 {
-    *mapped = model->source->mapped;
-    return model->source->files;
+    *mapped = model->source && model->source->mapped;
+    return model->source ? model->source->files : NULL; /* none: a model in training */
 }
 
 const struct synth *model_synth(const struct model *model)

@@ -238,6 +238,11 @@ int32_t tokenizer_bos(const struct tokenizer *t)
     return t->bos;
 }
 
+int32_t tokenizer_begin(const struct tokenizer *t)
+{
+    return tokenizer_bos(t) >= 0 ? tokenizer_bos(t) : tokenizer_find(t, "<|endoftext|>");
+}
+
 bool tokenizer_adds_bos(const struct tokenizer *t)
 {
     return t->adds_bos;

@@ -66,6 +66,8 @@ bool tokenizer_is_control(const struct tokenizer *tokenizer, int32_t id); /* con
 bool tokenizer_is_stop(const struct tokenizer *tokenizer,
                        int32_t id); /* return, call, endoftext, bos, assistant_end, eos */
 int32_t tokenizer_bos(const struct tokenizer *tokenizer); /* -1 when there is none */
+/* What texts that a model is trained on or scored by begin with: that, else <|endoftext|>; -1. */
+int32_t tokenizer_begin(const struct tokenizer *tokenizer);
 bool tokenizer_adds_bos(const struct tokenizer *tokenizer);
 int32_t tokenizer_find(const struct tokenizer *tokenizer, const char *token); /* by name; -1 */
 

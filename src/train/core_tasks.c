@@ -308,7 +308,7 @@ static enum sol_status find_continuation(struct core_example *e, size_t index)
             SOL_E_FORMAT,
             "item %zu: the tokens of its context do not begin those of context and answer", index);
     token_list_free(&e->sequences[0].ids);
-    e->sequences[0] = (struct core_sequence){e->sequences[1].ids, begin, end};
+    e->sequences[0] = (struct core_sequence){e->sequences[1].ids, begin, end, 0, false};
     e->count = 1;
     return SOL_OK;
 }
@@ -322,6 +322,7 @@ static enum sol_status crop(struct core_example *e, size_t index, size_t max_tok
             return status_set(SOL_E_ARGUMENT,
                               "item %zu: nothing is left before an answer of %zu tokens", index,
                               s->end - s->begin);
+        e->cropped |= n > 0;
         memmove(s->ids.ids, s->ids.ids + n, (s->ids.count - n) * sizeof *s->ids.ids);
         s->ids.count -= n;
         s->begin -= n;
@@ -371,52 +372,18 @@ void core_example_free(struct core_example *e)
 
 /* ---- scores ---- */
 
-/* Not a number where there is no answer; comparisons are false then, as Python's. */
-static double mean_loss(const struct core_sequence *s, const float *nll)
+double core_sequence_loss(const struct core_sequence *s)
 {
-    double sum = 0;
-    for (size_t i = s->begin; i < s->end; i++) sum += (double)nll[i - 1];
-    return s->end > s->begin ? sum / (double)(s->end - s->begin) : (double)NAN;
+    return s->end > s->begin ? s->nll / (double)(s->end - s->begin) : (double)NAN;
 }
 
-static bool says_answer(const struct core_sequence *s, const int32_t *likeliest)
-{
-    for (size_t i = s->begin; i < s->end; i++)
-        if (likeliest[i - 1] != s->ids.ids[i]) return false;
-    return true;
-}
-
-static enum sol_status score_all(const struct core_example *e, core_score score, void *arg,
-                                 float *nll, int32_t *likeliest, bool *out)
+/* Comparisons with what is not a number are false, as Python's. */
+bool core_example_right(const struct core_example *e)
 {
     size_t best = 0;
-    double lowest = 0;
-    for (size_t i = 0; i < e->count; i++) {
-        const struct core_sequence *s = &e->sequences[i];
-        SOL_TRY(score(arg, s->ids.ids, s->ids.count, nll, likeliest));
-        *out = says_answer(s, likeliest);
-        double loss = mean_loss(s, nll);
-        if (i == 0 || loss < lowest) {
-            lowest = loss;
+    if (e->kind == CORE_LANGUAGE_MODELING) return e->sequences[0].likely;
+    for (size_t i = 1; i < e->count; i++)
+        if (core_sequence_loss(&e->sequences[i]) < core_sequence_loss(&e->sequences[best]))
             best = i;
-        }
-    }
-    if (e->kind != CORE_LANGUAGE_MODELING) *out = best == e->gold;
-    return SOL_OK;
-}
-
-enum sol_status core_example_correct(const struct core_example *e, core_score score, void *arg,
-                                     bool *out)
-{
-    size_t longest = 1;
-    for (size_t i = 0; i < e->count; i++)
-        if (e->sequences[i].ids.count > longest) longest = e->sequences[i].ids.count;
-    float *nll = malloc(longest * sizeof *nll);
-    int32_t *likeliest = malloc(longest * sizeof *likeliest);
-    enum sol_status status = nll && likeliest
-                                 ? score_all(e, score, arg, nll, likeliest, out)
-                                 : status_set(SOL_E_MEMORY, "no memory for %zu scores", longest);
-    free(nll);
-    free(likeliest);
-    return status;
+    return best == e->gold;
 }

@@ -44,15 +44,20 @@ enum sol_status core_task_prompts(const struct core_task *task, size_t index,
 void core_prompts_free(struct core_prompts *prompts);
 
 /* Sequences to run; tokens [begin, end) of each are the answer, begin >= 1. One for language
- * modelling. */
+ * modelling. What the model says of the answer is the caller's to fill in. */
+struct core_sequence {
+    struct token_list ids;
+    size_t begin, end;
+    double nll;  /* of the answer's tokens together, in nats */
+    bool likely; /* each of them is the one that the model finds likeliest */
+};
+
 struct core_example {
-    struct core_sequence {
-        struct token_list ids;
-        size_t begin, end;
-    } * sequences;
+    struct core_sequence *sequences;
     size_t count;
     enum core_kind kind;
     size_t gold;
+    bool cropped; /* some lost their beginning */
 };
 
 /* `bos` begins each sequence; of one longer than max_tokens (0: any) the end is kept, as nanochat
@@ -62,16 +67,11 @@ enum sol_status core_task_example(const struct core_task *task, size_t index,
                                   struct core_example *out);
 void core_example_free(struct core_example *example);
 
-/* For tokens[0..n): nll[i] nats for tokens[i + 1] and likeliest[i], the token that the model would
- * say there; i < n - 1.
- */
-typedef enum sol_status (*core_score)(void *arg, const int32_t *tokens, size_t n, float *nll,
-                                      int32_t *likeliest);
-
-/* Whether the answer with the lowest mean loss is the right one; of language modelling, whether
- * every token of the answer is the likeliest. */
-enum sol_status core_example_correct(const struct core_example *example, core_score score,
-                                     void *arg, bool *out);
+/* Nats per token of an answer; not a number where it has none. */
+double core_sequence_loss(const struct core_sequence *sequence);
+/* Whether the answer with the lowest loss is the right one; of language modelling, whether every
+ * token of the answer is the likeliest. */
+bool core_example_right(const struct core_example *example);
 
 /* The share of accuracy beyond guessing; `baseline` in percent. CORE is the mean of it over the
  * tasks. */

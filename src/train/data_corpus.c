@@ -166,8 +166,7 @@ static enum sol_status open_files(struct corpus *c, const struct corpus_options 
                           c->files[0].path);
     c->bos = o->bos;
     if (c->bos < 0 && tokens) c->bos = c->files[0].tokens.bos;
-    if (c->bos < 0 && c->tokenizer) c->bos = tokenizer_bos(c->tokenizer);
-    if (c->bos < 0 && c->tokenizer) c->bos = tokenizer_find(c->tokenizer, "<|endoftext|>");
+    if (c->bos < 0 && c->tokenizer) c->bos = tokenizer_begin(c->tokenizer);
     if (c->bos < c->vocab) return SOL_OK;
     return status_set(SOL_E_ARGUMENT,
                       "documents begin with token %d, and the model's vocabulary has %" PRId64,

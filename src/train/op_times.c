@@ -61,7 +61,8 @@ double train_op_times_ns(const struct train_op_times *times)
 
 bool train_op_prepares(const char *op)
 {
-    static const char *const names[] = {"convert", "round_blocks", "pack_weights", "pack_scaled"};
+    static const char *const names[] = {"convert", "quantise", "delayed_scale", "pack_weights",
+                                        "pack_scaled"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(op, names[i]) == 0) return true;
     return false;

@@ -10,9 +10,12 @@
 
 #include "base/clock.h"
 #include "base/interrupt.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "train/bpb.h"
 #include "train/run_log.h"
+
+enum { MESSAGE = 1024 };
 
 static const double smoothing = 0.9; /* of the loss that people look at */
 
@@ -22,6 +25,7 @@ struct run {
     struct trainer *trainer;
     struct loader *loader;
     struct run_log *log;
+    struct probe *probe;
     int32_t *token_bytes;
     float *nll;
     int64_t micro, rows; /* of an update; of tokens of a micro-batch */
@@ -74,6 +78,7 @@ static enum sol_status set_up(struct run *r)
         SOL_TRY(bpb_token_bytes(p->tokenizer, r->recipe->config.vocab, &r->token_bytes));
     r->nll = calloc((size_t)r->rows, sizeof *r->nll);
     if (!r->nll) return status_set(SOL_E_MEMORY, "no memory for losses");
+    if (p->probe) SOL_TRY(probe_create(p->probe, r->trainer, &r->probe));
     if (!p->out) return SOL_OK;
     SOL_TRY(make_folder(p->out));
     if (p->first_step) SOL_TRY(checkpoint_path(p->out, p->first_step, r->saved));
@@ -118,6 +123,42 @@ static enum sol_status evaluate(struct run *r)
     /* The log of a run that is resumed at its end has this line already. */
     const bool logged = r->p->state && r->step == r->p->first_step;
     return r->log && !logged ? run_log_evaluation(r->log, &e) : SOL_OK;
+}
+
+static enum sol_status on_sample(void *arg, const char *prompt, const char *text)
+{
+    struct run *r = arg;
+    const struct train_sample s = {.step = r->step, .prompt = prompt, .text = text};
+    if (r->p->on_sample) r->p->on_sample(r->p->arg, &s);
+    return r->log ? run_log_sample(r->log, &s) : interrupt_check();
+}
+
+/* A long run is not lost because something could not be said of it. */
+static enum sol_status go_on_without(struct run *r, enum sol_status status)
+{
+    r->last_ns = clock_ns();
+    if (status == SOL_OK || status == SOL_E_INTERRUPTED || status == SOL_E_IO) return status;
+    LOG_WARN("%s; the run goes on without CORE and samples", sol_last_error());
+    probe_destroy(r->probe);
+    r->probe = NULL;
+    return SOL_OK;
+}
+
+static enum sol_status sample(struct run *r)
+{
+    return go_on_without(r, probe_samples(r->probe, on_sample, r));
+}
+
+static enum sol_status measure_core(struct run *r)
+{
+    struct core_result result;
+    enum sol_status status = probe_core(r->probe, &result);
+    if (status != SOL_OK) return go_on_without(r, status);
+    if (r->p->on_core) r->p->on_core(r->p->arg, r->step, &result);
+    status = r->log ? run_log_core(r->log, r->step, &result) : SOL_OK;
+    core_result_free(&result);
+    r->last_ns = clock_ns();
+    return status;
 }
 
 static enum sol_status stop_at(const struct run *r, const struct train_step *s)
@@ -172,6 +213,17 @@ static enum sol_status save(struct run *r)
     return SOL_OK;
 }
 
+/* Data that cannot be read ends a run; what was learnt until then is kept. */
+static enum sol_status stop_without_data(struct run *r, enum sol_status status)
+{
+    char why[MESSAGE];
+    if (status == SOL_E_INTERRUPTED || r->step == r->p->first_step) return status;
+    snprintf(why, sizeof why, "%s", sol_last_error());
+    enum sol_status saved = save(r);
+    if (saved == SOL_E_MISMATCH) return saved; /* what was learnt is no number */
+    return status_set(status, "%s", why);
+}
+
 /* A GPU works on this step while the host looks at the one before. */
 static enum sol_status update(struct run *r)
 {
@@ -179,7 +231,8 @@ static enum sol_status update(struct run *r)
     if (timed) train_op_times_reset(r->trainer);
     for (int64_t m = 0; m < r->micro; m++) {
         struct train_batch b;
-        SOL_TRY(loader_next(r->loader, &b));
+        enum sol_status status = loader_next(r->loader, &b);
+        if (status != SOL_OK) return stop_without_data(r, status);
         r->epoch = b.epoch;
         const struct micro_batch batch = {.x = b.x, .y = b.y, .order = b.order};
         SOL_TRY(trainer_micro(r->trainer, &batch, 1.0 / (double)r->micro, timed));
@@ -197,18 +250,35 @@ static bool falls_on(int64_t every, int64_t step)
     return every > 0 && step % every == 0;
 }
 
-static enum sol_status go(struct run *r)
+/* Of what is done every so many updates, and at the end: not again where the run goes on. */
+static bool is_due(const struct run *r, int64_t every)
+{
+    if (r->step == r->p->first_step) return false;
+    return r->step == r->recipe->iterations || falls_on(every, r->step);
+}
+
+/* What is said of the weights as they are. */
+static enum sol_status look_at_weights(struct run *r)
 {
     const struct train_run_params *p = r->p;
+    const bool last = r->step == r->recipe->iterations, first = r->step == 0 && p->eval_every > 0;
+    const bool evaluated = last || first || is_due(r, p->eval_every);
+    const bool core = r->probe && p->probe->core && is_due(r, p->core_every);
+    const bool sampled = r->probe && p->probe->samples && is_due(r, p->sample_every);
+    if (!evaluated && !core && !sampled) return SOL_OK;
+    while (r->seen < r->step) SOL_TRY(look(r));
+    if (evaluated) SOL_TRY(evaluate(r));
+    if (core) SOL_TRY(measure_core(r));
+    return sampled && r->probe ? sample(r) : SOL_OK;
+}
+
+static enum sol_status go(struct run *r)
+{
     const int64_t last = r->recipe->iterations;
     r->last_ns = clock_ns();
     for (;;) {
-        if (r->step == last || (falls_on(p->eval_every, r->step) && r->step != p->first_step) ||
-            (r->step == 0 && p->eval_every > 0)) {
-            while (r->seen < r->step) SOL_TRY(look(r));
-            SOL_TRY(evaluate(r));
-        }
-        if (r->step == last || (falls_on(p->save_every, r->step) && r->step > p->first_step))
+        SOL_TRY(look_at_weights(r));
+        if (r->step == last || (falls_on(r->p->save_every, r->step) && r->step > r->p->first_step))
             SOL_TRY(save(r));
         if (r->step == last) return SOL_OK;
         SOL_TRY(interrupt_check());
@@ -224,12 +294,23 @@ static enum sol_status save_interrupted(struct run *r)
                       (long long)r->recipe->iterations, *r->saved ? "; saved as " : "", r->saved);
 }
 
+/* Whatever ended the run, one reads where it can go on. */
+static enum sol_status tell_saved(const struct run *r, enum sol_status status)
+{
+    char why[MESSAGE];
+    if (status == SOL_OK || !*r->saved || strstr(sol_last_error(), r->saved)) return status;
+    snprintf(why, sizeof why, "%s", sol_last_error());
+    return status_set(status, "%s; the last checkpoint is %s", why, r->saved);
+}
+
 enum sol_status train_run(const struct train_run_params *params)
 {
     struct run r = {.p = params, .recipe = params->recipe, .trainer = params->trainer};
     enum sol_status status = set_up(&r);
     if (status == SOL_OK) status = go(&r);
     if (status == SOL_E_INTERRUPTED) status = save_interrupted(&r);
+    status = tell_saved(&r, status);
+    probe_destroy(r.probe);
     loader_close(r.loader);
     run_log_close(r.log);
     free(r.token_bytes);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/json_text.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "format/output_file.h"
@@ -18,13 +19,13 @@ struct run_log {
     char path[CHECKPOINT_PATH];
 };
 
-/* Updates before the checkpoint, and the evaluation that was made right before it was saved. */
+/* Updates before the checkpoint, and what was said of the weights right before it was saved. */
 static bool is_before(const json_t *line, int64_t first_step)
 {
     const json_t *step = json_object_get(line, "step");
     if (!json_is_integer(step)) return false;
-    if (json_object_get(line, "val_loss")) return json_integer_value(step) <= first_step;
-    return json_integer_value(step) < first_step;
+    const bool update = json_object_get(line, "loss");
+    return update ? json_integer_value(step) < first_step : json_integer_value(step) <= first_step;
 }
 
 /* How much to keep. What is no line of this log ends it, as one that a kill cut does. */
@@ -111,6 +112,27 @@ char *run_log_evaluation_text(const struct train_evaluation *e)
     return text_of(line);
 }
 
+char *run_log_core_text(int64_t step, const struct core_result *r)
+{
+    json_t *line = json_pack("{s:I}", "step", (json_int_t)step), *tasks = json_object();
+    put_number(line, "core", r->core);
+    json_object_set_new(line, "core_ci95", json_pack("[f, f]", r->low, r->high));
+    json_object_set_new(line, "core_items", json_integer((json_int_t)r->items));
+    json_object_set_new(line, "core_seconds", json_real(r->seconds));
+    for (size_t i = 0; i < r->count; i++)
+        put_number(tasks, r->tasks[i].label, r->tasks[i].centered);
+    json_object_set_new(line, "core_tasks", tasks);
+    return text_of(line);
+}
+
+char *run_log_sample_text(const struct train_sample *s)
+{
+    json_t *line = json_pack("{s:I}", "step", (json_int_t)s->step);
+    json_object_set_new(line, "prompt", json_text(s->prompt, strlen(s->prompt)));
+    json_object_set_new(line, "sample", json_text(s->text, strlen(s->text)));
+    return text_of(line);
+}
+
 /* Whole lines reach the file at once, so that whoever reads it meanwhile sees only such. */
 static enum sol_status put(struct run_log *log, char *text)
 {
@@ -129,6 +151,16 @@ enum sol_status run_log_step(struct run_log *log, const struct train_step *s)
 enum sol_status run_log_evaluation(struct run_log *log, const struct train_evaluation *e)
 {
     return put(log, run_log_evaluation_text(e));
+}
+
+enum sol_status run_log_core(struct run_log *log, int64_t step, const struct core_result *result)
+{
+    return put(log, run_log_core_text(step, result));
+}
+
+enum sol_status run_log_sample(struct run_log *log, const struct train_sample *sample)
+{
+    return put(log, run_log_sample_text(sample));
 }
 
 void run_log_close(struct run_log *log)

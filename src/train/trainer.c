@@ -190,6 +190,7 @@ static enum sol_status available(const struct trainer *t, size_t *out)
         *out = *out > RESERVE ? *out - RESERVE : 0;
     }
     if (t->params.memory && t->params.memory < *out) *out = t->params.memory;
+    if (*out) *out = *out > t->params.reserve ? *out - t->params.reserve : 1; /* 0: unknown */
     return SOL_OK;
 }
 
@@ -415,6 +416,11 @@ void trainer_destroy(struct trainer *t)
     pool_destroy(t->context.pool);
     free(t->count);
     free(t);
+}
+
+const struct trainer_params *trainer_params(const struct trainer *t)
+{
+    return &t->params;
 }
 
 struct params *trainer_weights(struct trainer *t)

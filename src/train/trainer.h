@@ -16,6 +16,7 @@ struct trainer_params {
     bool bf16;                         /* activations and products; else float32 */
     int recompute;                     /* enum recompute; -1: as much as it takes to fit */
     size_t memory;                     /* bytes for all of it; 0: what is free */
+    size_t reserve;                    /* bytes of those that are to stay free for others */
     int threads;                       /* 0: all cores */
     struct chooser chooser;
 };
@@ -31,6 +32,7 @@ size_t trainer_memory_total(const struct trainer_memory *memory);
 enum sol_status trainer_create(const struct trainer_params *params, struct trainer **out);
 void trainer_destroy(struct trainer *trainer); /* takes NULL */
 
+const struct trainer_params *trainer_params(const struct trainer *trainer);
 struct params *trainer_weights(struct trainer *trainer);
 struct gpu_stream *trainer_stream(struct trainer *trainer); /* NULL on the CPU */
 struct pool *trainer_pool(struct trainer *trainer);

@@ -17,8 +17,6 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
     if (a->kv.head_dim > ATTENTION_DIM_MAX)
         snprintf(why, OP_REASON_MAX, "head_dim %lld is over %d", (long long)a->kv.head_dim,
                  ATTENTION_DIM_MAX);
-    else if (!a->sinks)
-        snprintf(why, OP_REASON_MAX, "no sinks");
     else if (a->n_heads / a->kv.n_kv_heads > ATTENTION_HEADS_MAX)
         snprintf(why, OP_REASON_MAX, "more than %d query heads a key head", ATTENTION_HEADS_MAX);
     else

@@ -1,6 +1,6 @@
 /* Comma separated values as RFC 4180 has them. */
-#ifndef IMPORT_CSV_H
-#define IMPORT_CSV_H
+#ifndef BASE_CSV_H
+#define BASE_CSV_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-#include "import/csv.h"
+#include "base/csv.h"
 
 #include <stdlib.h>
 #include <string.h>
