@@ -44,16 +44,17 @@ if [ -z "${SOL_EMULATED:-}" ]; then
     run 0 train -d docs.txt --documents paragraphs --tokenizer words.json --depth 2 --aspect-ratio 32 --head-dim 32 \
         --max-seq-len 128 --device-batch-size 2 --total-batch-size 256 --eval-tokens 256 --num-iterations 6 -o run \
         --matrix-lr 0.3 --embedding-lr 3 --unembedding-lr 1 --warmup-steps 1 --core "$data/core_tasks" \
-        --core-metric-every 3 --core-metric-max-per-task 10 --sample-every 4 --prompt "The table of" --save-every 3
-    is "measurements" "$(grep -c '^after [36] updates: CORE ' out)" 2
-    is "samples" "$(grep -c '^sample after [46] updates: ' out)" 16
+        --core-metric-every 2 --core-metric-max-per-task 10 --sample-every 4 --prompt "The table of" --prompt "" --save-every 3
+    is "measurements" "$(grep -c '^after [246] updates: CORE ' out)" 3
+    is "samples" "$(grep -c '^sample after [46] updates: ' out)" 18
     is "own prompt" "$(grep -c '^sample after [46] updates: The table of\[' out)" 2
+    is "without a prompt" "$(grep -c '^sample after [46] updates: \[..' out)" 2
     grep '"step":6,"core"' run/log.jsonl >line
     # The update behind a measurement does not count its time.
     number() { sed -nE "s/.*\"$1\":([0-9.e-]+).*/\1/p"; }
-    awk -v step="$(grep '"step":3,"loss"' run/log.jsonl | number seconds)" \
-        -v core="$(grep '"step":3,"core"' run/log.jsonl | number core_seconds)" 'BEGIN { exit !(step > 0 && step < core) }' ||
-        fail "seconds of an update: $(grep '"step":3,' run/log.jsonl)"
+    awk -v step="$(grep '"step":2,"loss"' run/log.jsonl | number seconds)" \
+        -v core="$(grep '"step":2,"core"' run/log.jsonl | number core_seconds)" 'BEGIN { exit !(step > 0 && step < core) }' ||
+        fail "seconds of an update: $(grep '"step":2,' run/log.jsonl)"
     run 0 eval -m run/step_000006 --core "$data/core_tasks" --max-per-task 10 --kv f32 --exact -q --json
     sed 's/^    "core"/"inner"/' out >flat
     near "CORE of the checkpoint" "$(field flat inner)" "$(field line core)"
@@ -68,7 +69,7 @@ if [ -z "${SOL_EMULATED:-}" ]; then
     cp -r run/step_000003 again
     grep -E '"step":([0-2],|3,"(val|core))' run/log.jsonl >again/log.jsonl
     run 0 train -d docs.txt --documents paragraphs --resume -o again -q --eval-tokens 256 --core "$data/core_tasks" \
-        --core-metric-every 3 --core-metric-max-per-task 10 --sample-every 4 --prompt "The table of" --save-every 3 -t 1
+        --core-metric-every 2 --core-metric-max-per-task 10 --sample-every 4 --prompt "The table of" --prompt "" --save-every 3 -t 1
     lines() { sed -E 's/"(seconds|tokens_per_s|core_seconds)":[^,]*,//g' "$1"; }
     [ "$(lines run/log.jsonl)" = "$(lines again/log.jsonl)" ] || fail "another log: $(diff <(lines run/log.jsonl) <(lines again/log.jsonl))"
     is "samples, quietly" "$(grep -c sample out)" 0

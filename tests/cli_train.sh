@@ -253,6 +253,12 @@ step=$(ls stopped | sed -n 's/step_0*//p')
     refused 2 'give --tokenizer, or --vocab-size' -d text.txt
     refused 2 'a vocabulary is needed' -d text.txt --vocab-size 512
     refused 2 'the vocabulary has [0-9]+ tokens, and the model 100' $small --vocab-size 100
+    printf '{"text": "a line"}\n{"text": NaN}\n' >nan.jsonl
+    refused 4 "'nan.jsonl', line 2: invalid token near 'NaN'" $small -d nan.jsonl --val text.txt
+    printf '\1\0\2\0\377\377%.0s' $(seq 300) >large.bin
+    refused 4 "'large.bin': token 2 is 65535, and the model's vocabulary has [0-9]+" $small -d large.bin --val text.txt \
+        --packing stream
+    refused 2 'width 16 is too small: gates read 24 channels' $small --depth 1
     refused 2 "value '0' for --depth is outside 1 to 1024" $small --depth 0
     refused 2 '128 tokens is no multiple of 3 sequences of 32' $small --device-batch-size 3
     refused 2 "unknown option '--dept'" $small --dept 3

@@ -16,6 +16,7 @@
 
 #include "base/rng.h"
 #include "ops/batch.h"
+#include "support/effort.h"
 #include "train/core_eval.h"
 #include "train/core_score.h"
 
@@ -123,9 +124,11 @@ static void test_scores(void **state)
     const int64_t alone = check_scores((struct shape){.sequences = 1});
     assert_true(alone > 3 * rows / 2);
     /* Little room in each way; rings that are whole, and ones that are not. */
-    check_scores((struct shape){.pages = 6, .sequences = 5, .batch = 37, .outputs = 2});
-    check_scores((struct shape){.batch = 7, .outputs = 1});
-    check_scores((struct shape){.batch = 2000});
+    static const struct shape shapes[] = {{.pages = 6, .sequences = 5, .batch = 37, .outputs = 2},
+                                          {.batch = 7, .outputs = 1},
+                                          {.batch = 2000}};
+    const int64_t n = effort("shapes of an engine", sizeof shapes / sizeof *shapes, 1);
+    for (int64_t i = 0; i < n; i++) check_scores(shapes[i]);
 }
 
 /* ---- copies ---- */
@@ -137,7 +140,8 @@ static void test_copy(void **state)
     enum { MOST = 400 };
     struct rng rng;
     rng_seed(&rng, 11);
-    for (int round = 0; round < 12; round++) {
+    const int64_t rounds = effort("rounds", 12, 4);
+    for (int64_t round = 0; round < rounds; round++) {
         struct engine_params params;
         struct engine *engine = make_engine(
             (struct shape){

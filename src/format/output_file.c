@@ -120,15 +120,15 @@ static enum sol_status open_named(struct output_file *f)
 static enum sol_status reserve(const struct output_file *file, size_t size)
 {
     struct statvfs info;
-    const double gib = 1 << 30;
+    const double mib = 1 << 20;
     if (size == 0 || fallocate(file->fd, 0, 0, (off_t)size) == 0) return SOL_OK;
     /* Where space cannot be reserved, writing will tell. */
     if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINTR)
         return ftruncate(file->fd, (off_t)size) == 0 ? SOL_OK : failed("write", file->path);
     if (errno == ENOSPC && fstatvfs(file->fd, &info) == 0)
-        return status_set(SOL_E_IO, "cannot write '%s': %.2f GiB are needed, %.2f GiB are free",
-                          file->path, (double)size / gib,
-                          (double)info.f_bavail * (double)info.f_frsize / gib);
+        return status_set(SOL_E_IO, "cannot write '%s': %.1f MiB are needed, %.1f MiB are free",
+                          file->path, (double)size / mib,
+                          (double)info.f_bavail * (double)info.f_frsize / mib);
     return failed("write", file->path);
 }
 

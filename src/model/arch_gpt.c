@@ -97,8 +97,8 @@ static enum sol_status complete(const char *name, struct model_config *c)
         return status_set(SOL_E_FORMAT, "%s: width %lld is no multiple of %lld heads", name,
                           (long long)c->hidden, (long long)c->n_heads);
     if (!c->gpt.plain && c->hidden < SMEAR_CHANNELS)
-        return status_set(SOL_E_FORMAT, "%s: width %lld, gates read %d", name, (long long)c->hidden,
-                          SMEAR_CHANNELS);
+        return status_set(SOL_E_FORMAT, "%s: width %lld is too small: gates read %d channels of it",
+                          name, (long long)c->hidden, SMEAR_CHANNELS);
     c->head_dim = c->hidden / c->n_heads;
     if (c->head_dim > HEAD_DIM_MAX)
         return status_set(SOL_E_UNSUPPORTED, "%s: head dimension %lld, at most %d", name,
