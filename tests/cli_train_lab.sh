@@ -72,6 +72,14 @@ if [ "${SOL_FAKE_GPU:-}" ] && [ ! "${SOL_SANITIZED:-}" ]; then
     has err "not valid: the micro-batches of a step launched 60 kernels"
     run 0 runs show lost
     has out '^ +state +invalid$'
+    # Under a tracer it says what its steps are and have (tests/unit_train_ranges.c: what is made of that).
+    mkdir traced
+    SOL_TRACE_DIR=$work/traced SOL_TRACE_LEVEL=node fake 0
+    update=$(sed -nE 's/^kernels of an update.* ([0-9]+) in the plan$/\1/p' out)
+    run 0 profile --read traced --no-store
+    has out "^micro-batch: $one kernels in the plan\$"
+    has out "^update: $update kernels in the plan\$"
+    is "ends of ranges that are lost" "$(grep -c '^lost' out)" 0
 fi
 
 # ---- a training run ----

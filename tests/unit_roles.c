@@ -342,6 +342,34 @@ static void test_sol(void **state)
     free(s);
 }
 
+/* What is no product says by its name what it is: of products it depends on the layer. */
+static void test_training(void **state)
+{
+    (void)state;
+    static const struct planted list[] = {
+        {"embed_bf16", 64, ROLE_EMBED},
+        {"smear_bf16_x8", 64, ROLE_EMBED},
+        {"rmsnorm_train_bf16", 64, ROLE_NORM},
+        {"rotary_norm_bf16", 64, ROLE_ROPE},
+        {"self_attention_wgmma", 64, ROLE_ATTENTION},
+        {"relu2_bf16_x8", 64, ROLE_ACTIVATION},
+        {"cross_entropy_bf16", 64, ROLE_HEAD},
+        {"weighted_sum", 1, ROLE_HEAD},
+        {"self_attention_backward_wgmma", 64, ROLE_ATTENTION},
+        {"embed_backward_bf16", 64, ROLE_EMBED},
+        {"sum_squares_f32", 64, ROLE_OPTIMIZER},
+        {"adamw_f32_x8", 64, ROLE_OPTIMIZER},
+        {"muon_apply_f32", 64, ROLE_OPTIMIZER},
+        {"round_blocks_f32", 64, ROLE_COPIES},
+    };
+    struct step *s = malloc(sizeof *s);
+    assert_non_null(s);
+    open_step(s);
+    PUT(s, list);
+    check(s);
+    free(s);
+}
+
 /* Every op has a role; those that are parts of others take theirs. */
 static void test_ops(void **state)
 {
@@ -432,6 +460,7 @@ int main(void)
         cmocka_unit_test(test_torch_compiled),
         cmocka_unit_test(test_plain_attention),
         cmocka_unit_test(test_sol),
+        cmocka_unit_test(test_training),
         cmocka_unit_test(test_ops),
         cmocka_unit_test(test_not_placed),
         cmocka_unit_test(test_sum),

@@ -87,7 +87,7 @@ const char *bench_category_of(const char *op)
         {"muon_apply", "optimizer"},
         {"sum_squares", "optimizer"},
         {"clip", "optimizer"},
-        {"convert", "quantize"},
+        {"convert", "copy"},
         {"round_blocks", "quantize"},
         {"pack_weights", "quantize"},
         {"pack_scaled", "quantize"},

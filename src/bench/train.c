@@ -12,8 +12,7 @@
 #include "bench/store.h"
 #include "gpu/device.h"
 #include "store/environment.h"
-
-const double train_preparing_most = 0.1;
+#include "trace/expected.h"
 
 static const double unknown = NAN;
 
@@ -111,10 +110,10 @@ const char *train_invalid(const struct train_report *r, char text[TRAIN_REASON])
     else if (surplus)
         snprintf(text, TRAIN_REASON, "a step made %lld calls %s than the plan has",
                  (long long)llabs(surplus), surplus > 0 ? "more" : "fewer");
-    else if (preparing > train_preparing_most)
+    else if (preparing > trace_preparing_most)
         snprintf(text, TRAIN_REASON,
                  "quantising and transposing take %.1f %% of a step, more than %.0f %%",
-                 100 * preparing, 100 * train_preparing_most);
+                 100 * preparing, 100 * trace_preparing_most);
     else if (train_report_speed(r).causal_mfu > 1.05)
         snprintf(text, TRAIN_REASON, "%s",
                  "it is over 5 % faster than the measured limit; measure again on a quiet machine");

@@ -50,10 +50,9 @@ struct train_speed train_speed(const struct train_recipe *recipe, const struct f
                                bool bf16);
 struct train_speed train_report_speed(const struct train_report *report);
 
-/* Beyond this part of a step that only prepares what products read, its figure does not count. */
-extern const double train_preparing_most;
-/* Why the figures cannot be used: kernels or calls that are not the plan's, too much preparing, a
- * speed beyond the limit. NULL: they can. Returns `text`. */
+/* Why the figures cannot be used: kernels or calls that are not the plan's, more than
+ * trace_preparing_most (trace/expected.h) for preparing what products read, a speed beyond the
+ * limit. NULL: they can. Returns `text`. */
 enum { TRAIN_REASON = 240 };
 const char *train_invalid(const struct train_report *report, char text[TRAIN_REASON]);
 

@@ -112,6 +112,10 @@ static const struct command_spec spec = {
         "after it had started. The report comes last on standard output, or in --report FILE.\n"
         "A process that is killed, crashes or calls _exit or exec loses its last 0.1 s or so.\n"
         "A step is found by NVTX ranges, else by CUDA graph runs, else by the order of kernels.\n"
+        "Of sol train on a GPU it is 'step', with --range micro-batch or --range update a part; "
+        "at\n"
+        "--level node the kernels of both are counted beside their plans', and others are an "
+        "error.\n"
         "CUPTI comes from the program itself (PyTorch brings it), from the CUDA toolkit, or from\n"
         "the file that SOL_CUPTI names.\n"
         "A violated gate makes the exit status 13, unless the command failed by itself.\n"
@@ -132,7 +136,8 @@ struct profile {
     struct manifest *manifest;
     const struct rules_violation *violations;
     size_t n_violations;
-    struct store *store; /* NULL: nothing is kept */
+    char unsound[TRACE_UNSOUND]; /* why what ran is not what the program planned; "": it is */
+    struct store *store;         /* NULL: nothing is kept */
     int argc;
     char **argv;
 };
@@ -294,7 +299,7 @@ static enum sol_status keep(const struct profile *p, struct profile_report *repo
     const struct trace_window_set *windows = report->windows;
     struct store_run run = {.kind = "profile", .label = p->c.label, .backend = "cuda"};
     struct environment_device device = {.name = NULL};
-    bool invalid = p->n_violations > 0;
+    const char *invalid = *p->unsound ? p->unsound : p->n_violations ? p->violations[0].text : NULL;
     char *payload = NULL;
     if (!p->store) return SOL_OK;
     if (t->n_devices) run.device = device.name = timeline_text(t, t->devices[0].name);
@@ -304,10 +309,22 @@ static enum sol_status keep(const struct profile *p, struct profile_report *repo
     SOL_TRY(keep_advice(p, t, windows, report->inflation.share, id, next, &payload));
     report->run = id;
     report->next = next;
-    enum sol_status status = store_run_finish(p->store, id, invalid ? STORE_INVALID : STORE_OK,
-                                              invalid ? p->violations[0].text : NULL, payload);
+    enum sol_status status =
+        store_run_finish(p->store, id, invalid ? STORE_INVALID : STORE_OK, invalid, payload);
     free(payload);
     return status;
+}
+
+/* Loudly: figures of kernels that nobody planned mean nothing. */
+static enum sol_status check_plans(struct profile *p, const struct timeline *t,
+                                   struct trace_launches *launches)
+{
+    SOL_TRY(trace_launches_count(t, launches));
+    if (trace_launches_unsound(t, launches, p->unsound))
+        log_write(LOG_ERROR, "the figures are not valid: %s", p->unsound);
+    else
+        p->unsound[0] = '\0';
+    return SOL_OK;
 }
 
 /* `folder`: of the trace files; NULL for those of other tools. */
@@ -315,9 +332,11 @@ static enum sol_status show(struct profile *p, const struct timeline *t, const c
 {
     struct trace_summary summary = {0};
     struct trace_window_set windows = {0};
+    struct trace_launches launches = {0};
     struct profile_report report = {.timeline = t,
                                     .summary = &summary,
                                     .windows = &windows,
+                                    .launches = &launches,
                                     .exit_status = p->result.exit_status,
                                     .signal = p->result.signal};
     char id[STORE_ID_SIZE];
@@ -330,12 +349,14 @@ static enum sol_status show(struct profile *p, const struct timeline *t, const c
     }
     if (status == SOL_OK) status = trace_inflation(t, &report.inflation);
     if (status == SOL_OK) status = check_gates(p, t, &windows);
+    if (status == SOL_OK) status = check_plans(p, t, &launches);
     if (status == SOL_OK) status = keep(p, &report, folder, id, &next);
     if (status == SOL_OK)
         status = p->report ? print_to_file(&report, p)
                            : profile_report_print(&report, p->format, stdout);
     trace_summary_free(&summary);
     trace_windows_free(&windows);
+    trace_launches_free(&launches);
     if (status == SOL_OK && p->trace) status = write_trace(t, p);
     return status;
 }
@@ -484,7 +505,8 @@ static int run(int argc, char **argv)
     profile_own_init(&p.c.own);
     if (cli_parse(&spec, argc, argv, &p.c, args, &n_args, &exit_status)) {
         exit_status = dispatch(&p, (char *const *)args, n_args);
-        if (exit_status == 0 && p.n_violations > 0) exit_status = MANIFEST_EXIT_INVALID;
+        if (exit_status == 0 && (p.n_violations > 0 || *p.unsound))
+            exit_status = MANIFEST_EXIT_INVALID;
     }
     output_file_destroy(p.report);
     output_file_destroy(p.trace);

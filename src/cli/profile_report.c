@@ -1,6 +1,7 @@
 #include "cli/profile_report.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -254,6 +255,30 @@ static void print_windows(const struct profile_report *r, FILE *to)
                 100 * r->inflation.share, r->inflation.untimed_ns / 1e6);
 }
 
+/* Of programs that say what their plans have. */
+static void print_plans(const struct profile_report *r, FILE *to)
+{
+    const struct trace_launches *all = r->launches;
+    char text[TRACE_UNSOUND];
+    for (size_t i = 0; i < all->count; i++) {
+        const struct trace_launched *l = &all->items[i];
+        fprintf(to, "%s: %" PRIu64 " kernels in the plan", timeline_text(r->timeline, l->name),
+                l->planned);
+        if (l->ranges && l->least == l->most)
+            fprintf(to, ", %" PRIu64 " launched in each of %zu", l->least, l->ranges);
+        else if (l->ranges)
+            fprintf(to, ", %" PRIu64 " to %" PRIu64 " launched in %zu", l->least, l->most,
+                    l->ranges);
+        if (l->wholes)
+            fprintf(to, ", not counted in %zu (--level node takes graphs apart)", l->wholes);
+        fputc('\n', to);
+    }
+    if (all->count && isfinite(trace_launches_preparing(all)))
+        fprintf(to, "%.1f %% of their kernels' time quantises and transposes\n",
+                100 * trace_launches_preparing(all));
+    if (trace_launches_unsound(r->timeline, all, text)) fprintf(to, "INVALID: %s\n", text);
+}
+
 static void print_loss(const struct profile_report *r, FILE *to)
 {
     const struct timeline *t = r->timeline;
@@ -283,6 +308,7 @@ static enum sol_status print_text(const struct profile_report *r, const struct s
 {
     print_totals(r, to);
     print_windows(r, to);
+    print_plans(r, to);
     if (r->summary->n_kernels) {
         fputs("\n", to);
         SOL_TRY(kernel_table(r, steps, TABLE_TEXT, to));
@@ -430,6 +456,22 @@ static json_t *windows_json(const struct profile_report *r, const struct steps *
     return object;
 }
 
+static json_t *plans_json(const struct profile_report *r)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < r->launches->count; i++) {
+        const struct trace_launched *l = &r->launches->items[i];
+        json_array_append_new(
+            list, json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "name",
+                            name_json(r->timeline, l->name), "planned", (json_int_t)l->planned,
+                            "counted", (json_int_t)l->ranges, "wrong", (json_int_t)l->wrong,
+                            "not_counted", (json_int_t)l->wholes, "least", (json_int_t)l->least,
+                            "most", (json_int_t)l->most, "kernel_ns", (json_int_t)l->kernel_ns,
+                            "preparing_ns", (json_int_t)l->preparing_ns));
+    }
+    return list;
+}
+
 static enum sol_status print_json(const struct profile_report *r, const struct steps *steps,
                                   FILE *to)
 {
@@ -450,6 +492,7 @@ static enum sol_status print_json(const struct profile_report *r, const struct s
                   "processes", processes_json(r->timeline), "lost", lost_json(r->timeline));
     if (!report) return status_set(SOL_E_MEMORY, "out of memory for a report");
     json_object_set_new(report, "launched", launched_json(r->timeline));
+    json_object_set_new(report, "plans", plans_json(r));
     json_object_set_new(report, "run", r->run ? json_string(r->run) : json_null());
     next_set(r->next ? r->next : &(struct next){.first = ""}, report);
     json_dumpf(report, to, JSON_INDENT(2));

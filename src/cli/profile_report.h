@@ -6,6 +6,7 @@
 
 #include "base/next.h"
 #include "sol/status.h"
+#include "trace/expected.h"
 #include "trace/inflation.h"
 #include "trace/summary.h"
 #include "trace/timeline.h"
@@ -17,7 +18,8 @@ struct profile_report {
     const struct timeline *timeline;
     const struct trace_summary *summary;
     const struct trace_window_set *windows;
-    int exit_status; /* of the command */
+    const struct trace_launches *launches; /* beside the program's own plans, if it has any */
+    int exit_status;                       /* of the command */
     int signal;
     struct trace_inflation inflation;
     const char *run;         /* id under which it is kept, or NULL */

@@ -2,6 +2,8 @@
 #ifndef TRACE_CATEGORY_H
 #define TRACE_CATEGORY_H
 
+#include <stdbool.h>
+
 enum kernel_category {
     CATEGORY_GEMM,
     CATEGORY_ATTENTION,
@@ -26,5 +28,11 @@ const char *category_name(enum kernel_category category); /* "moe routing"; "?" 
 /* Of a kernel's name, mangled or not: the function's own name decides before its template arguments
  * do. */
 enum kernel_category category_of(const char *name);
+
+/* Only makes what products read, in other numbers or another order; not casts. */
+static inline bool category_prepares(enum kernel_category category)
+{
+    return category == CATEGORY_QUANTIZE || category == CATEGORY_TRANSPOSE;
+}
 
 #endif

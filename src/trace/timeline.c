@@ -26,7 +26,7 @@ struct timeline_tables {
     size_t n_texts;
     struct intern by_text, by_shape, by_transfer;
     size_t event_room, shape_room, transfer_room, sample_room, process_room, device_room,
-        count_room, note_room, text_room;
+        count_room, expected_room, note_room, text_room;
     bool finished;
 };
 
@@ -265,6 +265,20 @@ enum sol_status timeline_add_count(struct timeline *t, const struct trace_count 
     return SOL_OK;
 }
 
+enum sol_status timeline_add_expected(struct timeline *t, const struct trace_expected *expected)
+{
+    SOL_TRY(check_open(t));
+    for (size_t i = 0; i < t->n_expected; i++) {
+        struct trace_expected *e = &t->expected[i];
+        if (e->name != expected->name || e->process != expected->process) continue;
+        e->kernels = expected->kernels;
+        return SOL_OK;
+    }
+    SOL_TRY(grow(&t->expected, t->n_expected, &t->tables->expected_room, sizeof *t->expected));
+    t->expected[t->n_expected++] = *expected;
+    return SOL_OK;
+}
+
 enum sol_status timeline_add_note(struct timeline *t, const char *text)
 {
     uint32_t string;
@@ -497,6 +511,7 @@ void timeline_destroy(struct timeline *t)
     free(t->processes);
     free(t->devices);
     free(t->counts);
+    free(t->expected);
     free(t->notes);
     free(t);
 }

@@ -109,6 +109,13 @@ struct trace_count {
     uint64_t in_graphs; /* as nodes of graphs that ran */
 };
 
+/* What a program says of its ranges of one name (EVENT_MARKER): how many kernels each launches. */
+struct trace_expected {
+    uint32_t name; /* string */
+    uint16_t process;
+    uint64_t kernels;
+};
+
 struct trace_process {
     int64_t pid, parent; /* parent 0: unknown */
     int64_t start, end;  /* first and last sign of life, ns since the origin */
@@ -154,6 +161,8 @@ struct timeline {
     size_t n_devices;
     struct trace_count *counts; /* one a kernel; most launches first once finished */
     size_t n_counts;
+    struct trace_expected *expected; /* one a name and process */
+    size_t n_expected;
     uint32_t *notes; /* strings: what the tracer had to say, such as another profiler in the way */
     size_t n_notes;
     struct trace_loss lost;
@@ -188,6 +197,8 @@ enum sol_status timeline_add_device(struct timeline *t, const struct trace_devic
                                     uint16_t *out);
 /* Adds to the kernel's. */
 enum sol_status timeline_add_count(struct timeline *t, const struct trace_count *count);
+/* Again for the same name and process: this one counts. */
+enum sol_status timeline_add_expected(struct timeline *t, const struct trace_expected *expected);
 enum sol_status timeline_add_note(struct timeline *t, const char *text);
 
 /* Sorts, rebases and sets origin, end and level. Once, at the end: nothing can be added after it.

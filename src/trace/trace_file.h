@@ -9,7 +9,8 @@
  * shapes by SHAPE records, each before its first use. A reader skips record types that it does not
  * know, and reads a longer record's known part, so that both may be added within a version.
  *
- * One file per process, <folder>/<pid>-<start ns>.soltrace, and one of samples of the devices.
+ * One file per process, <folder>/<pid>-<start ns>.soltrace, one of samples of the devices, and of
+ * programs that say what their steps are (ranges.h) one more.
  * Times are ns of the tracer's clock, which all processes of a machine share. This header is all
  * that writer and reader have in common; it depends on nothing of sol that is not itself only a
  * header. */
@@ -63,15 +64,16 @@ enum trace_record_type {
     TRACE_SYNC,
     TRACE_OVERHEAD,
     TRACE_LOAD,
-    TRACE_MARKER,  /* trace_marker_record */
-    TRACE_ALLOC,   /* trace_alloc_record */
-    TRACE_SAMPLE,  /* trace_sample_record */
-    TRACE_DEVICE,  /* trace_device_record */
-    TRACE_PROCESS, /* trace_process_record; first in a process's file */
-    TRACE_LOST,    /* trace_lost_record: lost since the last one */
-    TRACE_NOTE,    /* trace_record alone: name is the text */
-    TRACE_END,     /* trace_end_record: the process ended in order, nothing follows */
-    TRACE_COUNT,   /* trace_count_record: launches of a kernel since its last one */
+    TRACE_MARKER,   /* trace_marker_record */
+    TRACE_ALLOC,    /* trace_alloc_record */
+    TRACE_SAMPLE,   /* trace_sample_record */
+    TRACE_DEVICE,   /* trace_device_record */
+    TRACE_PROCESS,  /* trace_process_record; first in a process's file */
+    TRACE_LOST,     /* trace_lost_record: lost since the last one */
+    TRACE_NOTE,     /* trace_record alone: name is the text */
+    TRACE_END,      /* trace_end_record: the process ended in order, nothing follows */
+    TRACE_COUNT,    /* trace_count_record: launches of a kernel since its last one */
+    TRACE_EXPECTED, /* trace_expected_record */
 };
 
 struct trace_record {
@@ -142,10 +144,12 @@ struct trace_device_record {
     uint32_t shared_per_sm, shared_per_block;
 };
 
+/* MORE: what the program says itself of the process whose file says the rest. */
+enum trace_process_flag { TRACE_PROCESS_MORE = 1 };
 struct trace_process_record {
     struct trace_record record; /* the command line */
     int64_t pid, parent, start;
-    uint32_t level, zero;
+    uint32_t level, flags;
 };
 
 struct trace_lost_record {
@@ -158,21 +162,24 @@ struct trace_count_record {
     uint64_t launched, in_graphs; /* by calls; as nodes of graphs that ran */
 };
 
+struct trace_expected_record {
+    struct trace_record record; /* name of ranges */
+    uint64_t kernels;           /* that each of them launches, by its plan */
+};
+
 struct trace_end_record {
     struct trace_record record;
     int64_t time;
 };
 
-_Static_assert(sizeof(struct trace_work_record) == 72 && sizeof(struct trace_shape_record) == 64 &&
-                   sizeof(struct trace_host_record) == 40 &&
-                   sizeof(struct trace_marker_record) == 32 &&
-                   sizeof(struct trace_alloc_record) == 48 &&
-                   sizeof(struct trace_sample_record) == 48 &&
-                   sizeof(struct trace_device_record) == 88 &&
-                   sizeof(struct trace_process_record) == 40 &&
-                   sizeof(struct trace_lost_record) == 32 &&
-                   sizeof(struct trace_count_record) == 24 && sizeof(struct trace_end_record) == 16,
-               "a file format");
+_Static_assert(
+    sizeof(struct trace_work_record) == 72 && sizeof(struct trace_shape_record) == 64 &&
+        sizeof(struct trace_host_record) == 40 && sizeof(struct trace_marker_record) == 32 &&
+        sizeof(struct trace_alloc_record) == 48 && sizeof(struct trace_sample_record) == 48 &&
+        sizeof(struct trace_device_record) == 88 && sizeof(struct trace_process_record) == 40 &&
+        sizeof(struct trace_lost_record) == 32 && sizeof(struct trace_count_record) == 24 &&
+        sizeof(struct trace_expected_record) == 16 && sizeof(struct trace_end_record) == 16,
+    "a file format");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "records are written as they lie");
 
 /* Over the records of a block. Each step is a bijection of the state, so that any change of one

@@ -33,6 +33,7 @@ struct reader {
     size_t n_open, open_room;
     uint16_t process; /* once has_process: files of samples have none */
     bool has_process, complete;
+    bool joined;      /* the process is another file's */
     uint32_t numbers; /* names and shapes count from 1, and each takes a record: none is larger */
     int64_t first, last; /* times seen */
 };
@@ -318,8 +319,20 @@ static enum sol_status read_device(struct reader *r, const struct trace_device_r
     return map_set(&r->devices, d->device, index);
 }
 
+/* The process of that number, which has a file of its own. */
+static bool join_process(struct reader *r, int64_t pid)
+{
+    for (size_t i = 0; i < r->t->n_processes && !r->has_process; i++) {
+        if (r->t->processes[i].pid != pid) continue;
+        r->has_process = r->joined = true;
+        r->process = (uint16_t)i;
+    }
+    return r->joined;
+}
+
 static enum sol_status read_process(struct reader *r, const struct trace_process_record *p)
 {
+    if ((p->flags & TRACE_PROCESS_MORE) && join_process(r, p->pid)) return SOL_OK;
     SOL_TRY(need_process(r));
     struct trace_process *process = &r->t->processes[r->process];
     process->pid = p->pid;
@@ -342,6 +355,14 @@ static enum sol_status read_count(struct reader *r, const struct trace_count_rec
 {
     return timeline_add_count(
         r->t, &(struct trace_count){map_get(&r->names, c->record.name), c->launched, c->in_graphs});
+}
+
+static enum sol_status read_expected(struct reader *r, const struct trace_expected_record *e)
+{
+    const uint32_t name = map_get(&r->names, e->record.name);
+    if (name == TRACE_NONE) return SOL_OK;
+    SOL_TRY(need_process(r));
+    return timeline_add_expected(r->t, &(struct trace_expected){name, r->process, e->kernels});
 }
 
 static enum sol_status read_note(struct reader *r, const struct trace_record *head)
@@ -386,6 +407,7 @@ static enum sol_status read_record(struct reader *r, const struct trace_record *
         CASE(TRACE_PROCESS, trace_process_record, read_process)
         CASE(TRACE_LOST, trace_lost_record, read_lost)
         CASE(TRACE_COUNT, trace_count_record, read_count)
+        CASE(TRACE_EXPECTED, trace_expected_record, read_expected)
         CASE(TRACE_NOTE, trace_record, read_note)
         CASE(TRACE_END, trace_end_record, read_end)
     default:
@@ -443,7 +465,7 @@ static enum sol_status check_header(const void *data, size_t size, const char *n
 static void close_process(struct reader *r)
 {
     r->t->lost.unpaired += r->n_open;
-    if (!r->has_process) return;
+    if (!r->has_process || r->joined) return;
     struct trace_process *process = &r->t->processes[r->process];
     process->complete = r->complete;
     process->start = r->first <= r->last ? r->first : 0;

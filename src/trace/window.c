@@ -10,6 +10,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "trace/marker_join.h"
 
 enum { REPEATS = 3, ANCHORS = 8 };
 
@@ -141,24 +142,6 @@ static enum sol_status add_window(struct finder *f, size_t first, size_t last, b
 
 /* ---- markers ---- */
 
-/* Which of the ranges of one name launched each work; the work itself is on another clock track. */
-struct call {
-    uint64_t key; /* process, correlation */
-    int64_t start;
-    uint32_t thread;
-};
-
-static int by_key(const void *a, const void *b)
-{
-    const struct call *x = a, *y = b;
-    return (x->key > y->key) - (x->key < y->key);
-}
-
-static uint64_t event_key(const struct trace_event *e)
-{
-    return (uint64_t)e->process << 32 | e->correlation;
-}
-
 /* The name of the ranges that cover most time and come at least REPEATS times. */
 static uint32_t choose_marker(const struct timeline *t, int64_t *times, uint32_t *counts)
 {
@@ -174,56 +157,13 @@ static uint32_t choose_marker(const struct timeline *t, int64_t *times, uint32_t
     return best;
 }
 
-/* The range of this name that holds the call: the last that starts before it, if it ends after. */
-static const struct trace_event *range_of(const struct timeline *t, const uint32_t *ranges,
-                                          size_t n, int64_t time)
-{
-    size_t low = 0, high = n;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (t->events[ranges[middle]].start <= time)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (low == 0) return NULL;
-    const struct trace_event *range = &t->events[ranges[low - 1]];
-    return time < range->end ? range : NULL;
-}
-
-struct marker_join {
-    struct call *calls;
-    uint32_t *ranges;
-    size_t n_calls, n_ranges;
-};
-
-static enum sol_status join_marker(struct finder *f, uint32_t name, struct marker_join *j)
-{
-    const struct timeline *t = f->t;
-    j->calls = malloc((t->count + 1) * sizeof *j->calls);
-    j->ranges = malloc((t->count + 1) * sizeof *j->ranges);
-    if (!j->calls || !j->ranges) return no_memory();
-    for (size_t i = 0; i < t->count; i++) {
-        const struct trace_event *e = &t->events[i];
-        if (e->kind == EVENT_API && e->correlation)
-            j->calls[j->n_calls++] = (struct call){event_key(e), e->start, e->track};
-        if (e->kind == EVENT_MARKER && e->name == name) j->ranges[j->n_ranges++] = (uint32_t)i;
-    }
-    qsort(j->calls, j->n_calls, sizeof *j->calls, by_key);
-    return SOL_OK;
-}
-
 static enum sol_status windows_of_marker(struct finder *f, uint32_t name, struct marker_join *j)
 {
     const struct trace_event *open = NULL;
     size_t first = 0, last = 0;
-    SOL_TRY(join_marker(f, name, j));
+    SOL_TRY(marker_join_make(f->t, name, j));
     for (size_t i = 0; i < f->n_works; i++) {
-        struct call key = {.key = event_key(work(f, i))};
-        const struct call *call =
-            j->n_calls ? bsearch(&key, j->calls, j->n_calls, sizeof key, by_key) : NULL;
-        const struct trace_event *range =
-            call ? range_of(f->t, j->ranges, j->n_ranges, call->start) : NULL;
+        const struct trace_event *range = marker_join_range(j, work(f, i));
         if (open && range != open) {
             SOL_TRY(add_window(f, first, last + 1, false));
             open = NULL;
@@ -255,8 +195,7 @@ static enum sol_status by_marker(struct finder *f, const char *marker)
         if (!fits) return no_memory();
     }
     enum sol_status status = name == TRACE_NONE ? SOL_OK : windows_of_marker(f, name, &join);
-    free(join.calls);
-    free(join.ranges);
+    marker_join_free(&join);
     SOL_TRY(status);
     if (f->set->count >= (marker ? 1 : REPEATS)) {
         f->set->method = WINDOW_MARKER;
@@ -307,8 +246,8 @@ static enum sol_status by_graph(struct finder *f)
         struct graph_row *row = graph ? graph_row(rows, &n, graph) : NULL;
         if (!row) continue;
         row->time += e->end - e->start;
-        row->runs += row->last != event_key(e);
-        row->last = event_key(e);
+        row->runs += row->last != timeline_event_key(e);
+        row->last = timeline_event_key(e);
         if (e->kind == EVENT_GRAPH) row->name = e->name;
     }
     for (size_t i = 0; i < n; i++)
@@ -320,11 +259,11 @@ static enum sol_status by_graph(struct finder *f)
     size_t end = 0;
     for (size_t i = 0; i < f->n_works; i++) {
         if (graph_of(f->t, work(f, i)) != best->graph) continue;
-        if (event_key(work(f, i)) != last) {
+        if (timeline_event_key(work(f, i)) != last) {
             if (open) SOL_TRY(add_window(f, first, i, true));
             first = i;
             open = true;
-            last = event_key(work(f, i));
+            last = timeline_event_key(work(f, i));
         }
         end = i + 1;
     }

@@ -48,7 +48,7 @@ static int64_t kernels_so_far(const struct run *r)
     return stream ? gpu_stream_kernels(stream) : 0;
 }
 
-static enum sol_status step(struct run *r, int64_t number, bool timed, struct step_seen *seen)
+static enum sol_status step_parts(struct run *r, int64_t number, bool timed, struct step_seen *seen)
 {
     const uint64_t begin = clock_ns();
     const int64_t before = kernels_so_far(r);
@@ -65,6 +65,14 @@ static enum sol_status step(struct run *r, int64_t number, bool timed, struct st
     seen->update_ns = (double)(clock_ns() - middle);
     seen->update_kernels = kernels_so_far(r) - between;
     return SOL_OK;
+}
+
+static enum sol_status step(struct run *r, int64_t number, bool timed, struct step_seen *seen)
+{
+    trainer_step_begin(r->trainer);
+    enum sol_status status = step_parts(r, number, timed, seen);
+    enum sol_status ended = trainer_step_end(r->trainer);
+    return status == SOL_OK ? ended : status;
 }
 
 /* Of the last step, which ran as graphs do. The first run of a plan is none. */

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "trace/category.h"
+
 void train_op_times_reset(struct trainer *trainer)
 {
     plan_reset_times(trainer_micro_plan(trainer));
@@ -59,21 +61,12 @@ double train_op_times_ns(const struct train_op_times *times)
     return ns;
 }
 
-bool train_op_prepares(const char *op)
-{
-    static const char *const names[] = {"convert", "quantise", "delayed_scale", "pack_weights",
-                                        "pack_scaled"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(op, names[i]) == 0) return true;
-    return false;
-}
-
 double train_op_times_preparing(const struct train_op_times *times)
 {
     const double all = train_op_times_ns(times);
     double ns = 0;
     for (int i = 0; i < times->count; i++)
-        if (train_op_prepares(times->ops[i].op)) ns += times->ops[i].ns;
+        if (category_prepares(category_of(times->ops[i].op))) ns += times->ops[i].ns;
     return all > 0 ? ns / all : 0;
 }
 

@@ -27,10 +27,8 @@ void train_op_times_read(struct trainer *trainer, int64_t micro_batches, bool up
                          struct train_op_times *out);
 
 double train_op_times_ns(const struct train_op_times *times); /* of all */
-/* The part of it that only changes formats and layouts, so that products can read: what quantises,
- * converts, packs or transposes. */
+/* The part of it that quantises or transposes (trace/category.h). */
 double train_op_times_preparing(const struct train_op_times *times);
-bool train_op_prepares(const char *op);
 /* Calls that ran, less those that the plans list; 0 is right. */
 int64_t train_op_times_surplus(const struct train_op_times *times);
 

@@ -224,11 +224,8 @@ static enum sol_status stop_without_data(struct run *r, enum sol_status status)
     return status_set(status, "%s", why);
 }
 
-/* A GPU works on this step while the host looks at the one before. */
-static enum sol_status update(struct run *r)
+static enum sol_status put_update(struct run *r, bool timed)
 {
-    const bool timed = r->p->op_times && r->step == r->p->timed_step;
-    if (timed) train_op_times_reset(r->trainer);
     for (int64_t m = 0; m < r->micro; m++) {
         struct train_batch b;
         enum sol_status status = loader_next(r->loader, &b);
@@ -237,7 +234,18 @@ static enum sol_status update(struct run *r)
         const struct micro_batch batch = {.x = b.x, .y = b.y, .order = b.order};
         SOL_TRY(trainer_micro(r->trainer, &batch, 1.0 / (double)r->micro, timed));
     }
-    SOL_TRY(trainer_update(r->trainer, r->step, timed));
+    return trainer_update(r->trainer, r->step, timed);
+}
+
+/* A GPU works on this step while the host looks at the one before. */
+static enum sol_status update(struct run *r)
+{
+    const bool timed = r->p->op_times && r->step == r->p->timed_step;
+    if (timed) train_op_times_reset(r->trainer);
+    trainer_step_begin(r->trainer);
+    enum sol_status status = put_update(r, timed), ended = trainer_step_end(r->trainer);
+    SOL_TRY(status);
+    SOL_TRY(ended);
     if (timed) train_op_times_read(r->trainer, r->micro, true, r->p->op_times);
     r->step++;
     /* On the host the step is over. */

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "gpu/device.h"
 #include "model/model.h"
+#include "trace/ranges.h"
 
 enum {
     SEQUENCES_MAX = 32, /* where nothing is said: more are no faster */
@@ -51,7 +52,11 @@ struct trainer {
     int next_input;
     int64_t step, micro_batch; /* the next update, and the next of its micro-batches */
     int32_t *count;            /* for `order` */
+    struct trace_ranges *ranges;
+    bool micro_ran, update_ran, kernels_said;
 };
+
+static const char range_step[] = "step", range_micro[] = "micro-batch", range_update[] = "update";
 
 void trainer_params_init(struct trainer_params *params)
 {
@@ -356,6 +361,7 @@ static enum sol_status start(struct trainer *t)
     SOL_TRY(make_slots(t));
     t->count = calloc((size_t)t->recipe->config.vocab + 1, sizeof *t->count);
     if (!t->count) return status_set(SOL_E_MEMORY, "no memory for a trainer");
+    if (t->gpu) t->ranges = trace_ranges_open();
     return set_constants(t);
 }
 
@@ -393,6 +399,7 @@ void trainer_destroy(struct trainer *t)
 {
     if (!t) return;
     if (t->context.stream) gpu_settle(t->context.stream);
+    trace_ranges_close(t->ranges);
     plan_destroy(t->micro);
     plan_destroy(t->evaluation);
     plan_destroy(t->update);
@@ -547,9 +554,36 @@ static enum sol_status place(struct trainer *t, const struct micro_batch *batch,
 enum sol_status trainer_micro(struct trainer *t, const struct micro_batch *batch, double weight,
                               bool timed)
 {
-    SOL_TRY(place(t, batch, weight));
+    trace_ranges_begin(t->ranges, range_micro);
+    enum sol_status status = place(t, batch, weight);
+    if (status == SOL_OK) status = plan_run(t->micro, &t->context, timed, NULL);
+    trace_ranges_end(t->ranges);
     t->micro_batch++;
-    return plan_run(t->micro, &t->context, timed, NULL);
+    t->micro_ran = true;
+    return status;
+}
+
+void trainer_step_begin(struct trainer *t)
+{
+    trace_ranges_begin(t->ranges, range_step);
+}
+
+/* What ran once can be counted. */
+enum sol_status trainer_step_end(struct trainer *t)
+{
+    int64_t kernels;
+    trace_ranges_end(t->ranges);
+    if (!t->ranges || t->kernels_said) return SOL_OK;
+    t->kernels_said = true;
+    if (t->micro_ran) {
+        SOL_TRY(plan_kernels(t->micro, &t->context, &kernels));
+        trace_ranges_expect(t->ranges, range_micro, kernels);
+    }
+    if (t->update_ran) {
+        SOL_TRY(plan_kernels(t->update, &t->context, &kernels));
+        trace_ranges_expect(t->ranges, range_update, kernels);
+    }
+    return SOL_OK;
 }
 
 /* Results to the host, and to zero. */
@@ -575,7 +609,11 @@ enum sol_status trainer_update(struct trainer *t, int64_t step, bool timed)
     if (slot->used && slot->ready) SOL_TRY(gpu_event_wait(slot->ready));
     update_rates_at(t->recipe, t->weights, step, slot->rates);
     SOL_TRY(put(t, &t->small->rates, slot->rates, sizeof *slot->rates));
-    SOL_TRY(plan_run(t->update, &t->context, timed, NULL));
+    trace_ranges_begin(t->ranges, range_update);
+    enum sol_status status = plan_run(t->update, &t->context, timed, NULL);
+    trace_ranges_end(t->ranges);
+    SOL_TRY(status);
+    t->update_ran = true;
     slot->step = step;
     slot->used = true;
     t->step = step + 1;

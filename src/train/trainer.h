@@ -51,6 +51,11 @@ enum sol_status trainer_init(struct trainer *trainer);
 /* After values were written from outside, before update number `step`. */
 enum sol_status trainer_refresh(struct trainer *trainer, int64_t step);
 
+/* Around the micro-batches and the update of a step, for who traces it (trace/ranges.h); there is
+ * no need for it otherwise. */
+void trainer_step_begin(struct trainer *trainer);
+enum sol_status trainer_step_end(struct trainer *trainer);
+
 /* x and y [sequences][length]; y -1 has no target. */
 struct micro_batch {
     const int32_t *x, *y;
