@@ -21,10 +21,10 @@ train() {
     # shellcheck disable=SC2086 # words
     run 0 train $flags --num-iterations "$2" -o "$1" "${@:3}"
 }
-# gpu OPTION...: on a card with tensor cores; attention on wgmma is another test's.
+# gpu COMMAND...: on a card with tensor cores; attention on wgmma is another test's.
 gpu() {
     LD_LIBRARY_PATH=$SOL_EMULATED_GPU FAKE_CUDA_MAJOR=9 FAKE_CUDA_DEVICES=1 SOL_CUBLASLT=$SOL_FAKE_CUBLASLT \
-        FAKE_CUBLAS=right train "$@" --backend cuda --force self_attention=self_attention_mma_cuda \
+        FAKE_CUBLAS=right "$@" --backend cuda --force self_attention=self_attention_mma_cuda \
         --force self_attention_backward=self_attention_backward_mma_cuda
     lacks err 'fake driver'
 }
@@ -42,14 +42,19 @@ close() {
 
 train cpu 2
 train cpu 3 --resume
-gpu exact 2 --precision f32
-gpu exact 3 --resume --precision f32
+gpu train exact 2 --precision f32
+gpu train exact 3 --resume --precision f32
 close exact 1e-5
-gpu bf16 2
-gpu bf16 3 --resume
+gpu train bf16 2
+gpu train bf16 3 --resume
 close bf16 5e-3
 [ "$(numbers bf16)" = "$(numbers exact)" ] && fail "bf16 has the numbers of float32"
-EMULATED_SEED=7 gpu again 2
+EMULATED_SEED=7 gpu train again 2
 cmp -s bf16/step_000002/model.safetensors again/step_000002/model.safetensors || fail "other bits in another order"
+
+# Steps are timed, and what their ops cost is known without a look into the card's memory.
+gpu run 0 train bench --arch gpt-oss --depth 1 --width 64 --head-dim 64 --kv-heads 1 --experts 4 --top-k 2 \
+    --max-seq-len 32 --device-batch-size 1 --vocab-size 64 --num-iterations 1 --warmup-steps 1 --optimizer none -q
+for op in grouped_matmul grouped_wgrad; do has out "^$op +${op}_mma_cuda +exact "; done
 
 exit $((failures != 0))

@@ -360,7 +360,7 @@ static void test_training(void **state)
         {"sum_squares_f32", 64, ROLE_OPTIMIZER},
         {"adamw_f32_x8", 64, ROLE_OPTIMIZER},
         {"muon_apply_f32", 64, ROLE_OPTIMIZER},
-        {"round_blocks_f32", 64, ROLE_COPIES},
+        {"quantise_mxfp4_f32", 64, ROLE_COPIES},
     };
     struct step *s = malloc(sizeof *s);
     assert_non_null(s);

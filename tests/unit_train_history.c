@@ -174,7 +174,7 @@ static void test_invalid(void **state)
     OK(figure_of_one(&step, 1, &r.result.step_ns));
     r.result.ops.ops[0] = op("matmul", 90, 4, 4);
     r.result.ops.ops[1] = op("transpose", 7, 1, 1);
-    r.result.ops.ops[2] = op("round_blocks", 3, 1, 1);
+    r.result.ops.ops[2] = op("quantise", 3, 1, 1);
     r.result.ops.count = 3;
     /* 100 tokens a millisecond are 1e5 a second: 2e11 and 1e11 flops a second */
     ceiling.memory.best = 1;

@@ -1,9 +1,11 @@
 /* Attention for every shape: a block for each row and key head, a warp for each of its query heads,
  * a lane for each of the 32 positions of a cache block, so that a score needs no sum across lanes.
- * The softmax runs along; it begins with the sink where there is one. */
+ * The softmax runs along; it begins with the sink, or with nothing where there are none. */
 #include "attention/attention_args.h"
 #include "cache.cuh"
 #include "common.cuh"
+
+#define NOTHING (-1e30f) /* below every score */
 
 enum { PER_LANE = ATTENTION_DIM_MAX / WARP };
 
@@ -23,9 +25,7 @@ KERNEL(attention_any, attention_kernel_args)
 
     int64_t end = (int64_t)a.position[i] + 1, sequence = a.sequence[i];
     int64_t begin = a.window && end > a.window ? end - a.window : 0;
-    /* Without a sink the first block, which has a visible position, makes the top a number. */
-    float top = a.sinks ? a.sinks[head] : -INFINITY, total = a.sinks ? 1.0f : 0.0f;
-    float sum[PER_LANE] = {0};
+    float top = a.sinks ? a.sinks[head] : NOTHING, total = a.sinks ? 1 : 0, sum[PER_LANE] = {0};
     for (int64_t base = begin / CACHE_BLOCK * CACHE_BLOCK; base < end; base += CACHE_BLOCK) {
         int64_t p = base + lane;
         bool visible = p >= begin && p < end;

@@ -28,7 +28,7 @@ struct attention_kernel_args {
     int64_t n_heads, window;
     const int32_t *position, *sequence; /* [rows] */
     const float *q;                     /* [rows][n_heads][head_dim] */
-    const float *sinks;                 /* [n_heads]; attention_any: or NULL */
+    const float *sinks;                 /* [n_heads], or NULL: none */
     void *out;                          /* as q; attention_decode: bf16 where `narrow` */
     float *partial;     /* attention_decode: [rows][n_kv_heads][DECODE_PIECES][DECODE_PART] */
     uint32_t *counters; /* attention_decode: of the stream */

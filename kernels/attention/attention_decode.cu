@@ -339,8 +339,7 @@ __device__ inline void write_row(const attention_kernel_args &a, const piece &p,
 {
     int head = threadIdx.x / 16;
     if (head >= heads) return;
-    float sink = a.sinks[p.head * heads + head] * 1.44269504f;
-    j.add(sink, 1, make_float4(0, 0, 0, 0));
+    if (a.sinks) j.add(a.sinks[p.head * heads + head] * 1.44269504f, 1, make_float4(0, 0, 0, 0));
     float share = 1 / j.total;
     float4 out = {j.sum.x * share, j.sum.y * share, j.sum.z * share, j.sum.w * share};
     int64_t at = (p.row * a.n_heads + p.head * heads + head) * DIM + threadIdx.x % 16 * 4;

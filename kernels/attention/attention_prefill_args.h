@@ -50,7 +50,7 @@ struct attention_prefill_args {
     struct cache_args cache;
     const int32_t *position, *sequence; /* [m] */
     const float *q;                     /* [m][n_heads][64] */
-    const float *sinks;                 /* [n_heads] */
+    const float *sinks;                 /* [n_heads], or NULL: none */
     void *out;                          /* as q, float32, or bf16 where `narrow` */
     struct prefill_tile *tiles;         /* [m], work of attention_prefill_tiles */
     int32_t *totals; /* number of tiles; their work, for one key head; results in `again` */

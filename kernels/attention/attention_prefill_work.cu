@@ -88,7 +88,7 @@ __device__ inline void calculate_again(const attention_prefill_args &a, int row,
     int64_t kv_head = head / PREFILL_HEADS, sequence = a.sequence[row];
     const float *q = a.q + ((int64_t)row * a.n_heads + head) * PREFILL_DIM;
     int end = a.position[row] + 1, begin = a.window && end > a.window ? end - a.window : 0;
-    float top = a.sinks[head], total = 1, low = 0, high = 0;
+    float top = a.sinks ? a.sinks[head] : NOTHING, total = a.sinks ? 1 : 0, low = 0, high = 0;
     for (int base = begin / CACHE_BLOCK * CACHE_BLOCK; base < end; base += CACHE_BLOCK) {
         bool visible = base + lane >= begin && base + lane < end;
         float score = 0;

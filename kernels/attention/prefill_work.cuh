@@ -226,7 +226,7 @@ __device__ inline uint32_t write_rows(const attention_prefill_args &a, int row, 
                                   const softmax_rows &r, const float (&o)[SUMS])
 {
     int lane = threadIdx.x % WARP, head = kv_head * PREFILL_HEADS + lane / 4;
-    float sink = a.sinks[head] * LOG2_E;
+    float sink = a.sinks ? a.sinks[head] * LOG2_E : -INFINITY;
     uint32_t bad = 0;
 #pragma unroll
     for (int h = 0; h < 2; h++) {

@@ -65,7 +65,6 @@ static const struct rule {
     {"mxfp", CATEGORY_QUANTIZE},
     {"nvfp4", CATEGORY_QUANTIZE},
     {"swizzle", CATEGORY_QUANTIZE},
-    {"round_blocks", CATEGORY_QUANTIZE},
     {"pack_weights", CATEGORY_QUANTIZE},
     {"pack_scaled", CATEGORY_QUANTIZE},
     {"transpose", CATEGORY_TRANSPOSE},

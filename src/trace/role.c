@@ -66,7 +66,7 @@ static const struct word {
     {"muon", CLASS_FIXED + ROLE_OPTIMIZER},
     {"sum_squares", CLASS_FIXED + ROLE_OPTIMIZER},
     {"multi_tensor_apply", CLASS_FIXED + ROLE_OPTIMIZER},
-    {"round_blocks", CLASS_FIXED + ROLE_COPIES},
+    {"quantise_", CLASS_FIXED + ROLE_COPIES},
     {"index_elementwise", CLASS_FIXED + ROLE_COPIES},
     {"rsqrt", CLASS_NORM},
     {"meanops", CLASS_NORM},

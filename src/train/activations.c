@@ -161,19 +161,33 @@ void activations_place(struct activations *a, void *memory)
     a->size = top + shared;
 }
 
+static enum sol_status spread_evenly(struct activations *a)
+{
+    const struct model_config *c = &a->recipe->config;
+    const int64_t slots = a->sequences * a->recipe->length * c->top_k;
+    a->even = calloc((size_t)c->n_experts + 1, sizeof *a->even);
+    if (!a->even) return status_set(SOL_E_MEMORY, "no memory for a table of activations");
+    for (int64_t g = 0; g <= c->n_experts; g++) a->even[g] = (int32_t)(slots * g / c->n_experts);
+    for (int64_t n = 0; n < c->n_layers; n++) a->at.layers[n].routing.host_offsets = a->even;
+    return SOL_OK;
+}
+
 enum sol_status activations_describe(struct activations *a)
 {
     a->at = (struct pass_buffers){0};
+    a->even = NULL;
     a->at.layers = calloc((size_t)a->recipe->config.n_layers + 1, sizeof *a->at.layers);
     if (!a->at.layers) return status_set(SOL_E_MEMORY, "no memory for a table of activations");
     activations_place(a, plan_nowhere);
-    return SOL_OK;
+    return a->on_gpu && a->recipe->gpt_oss ? spread_evenly(a) : SOL_OK;
 }
 
 void activations_free(struct activations *a)
 {
     free(a->at.layers);
+    free(a->even);
     a->at.layers = NULL;
+    a->even = NULL;
 }
 
 void activations_report(const struct activations *a,

@@ -11,13 +11,16 @@ struct activations {
     int64_t sequences; /* of a micro-batch */
     enum dtype dtype;
     enum recompute recompute;
+    bool on_gpu;        /* where costs cannot read how many rows an expert has */
     size_t size;        /* bytes of all */
     size_t input_bytes; /* of token, target, order, scale and key, which lie together from `token`
                            on */
     struct pass_buffers at;
+    int32_t *even; /* on a GPU, of experts: group_offsets for costs, as many rows for each */
 };
 
-/* Sizes; nothing is allocated but tables. recipe, sequences, dtype and recompute are set. */
+/* Sizes; nothing is allocated but tables. recipe, sequences, dtype, recompute and on_gpu are set.
+ */
 enum sol_status activations_describe(struct activations *a);
 /* Every pointer: into `size` bytes at `memory`. */
 void activations_place(struct activations *a, void *memory);

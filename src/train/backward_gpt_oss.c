@@ -28,12 +28,14 @@ static void rotate_backward(struct plan *plan, const struct pass *p, int64_t hea
 static void expert_wgrad(struct plan *plan, const struct pass *p, int64_t n, struct matrix dy,
                          struct matrix x, const struct tensor *w, const float *const *bias)
 {
-    const int32_t *offsets = p->buffers->layers[n].routing.group_offsets;
+    const struct routing *r = &p->buffers->layers[n].routing;
+    const int32_t *offsets = r->group_offsets;
     bias_backward(plan, p, offsets, w->groups, dy, bias);
     plan_call(plan, &op_grouped_wgrad,
               &(struct grouped_wgrad_args){
                   .m = dy.rows, .n = dy.cols, .k = x.cols, .groups = w->groups,
-                  .group_offsets = offsets, .dy = dy, .x = x, .dw = pass_grad_of(p, w)});
+                  .group_offsets = offsets, .host_offsets = r->host_offsets, .dy = dy, .x = x,
+                  .dw = pass_grad_of(p, w)});
 }
 
 /* The gradient of what a layer's part added to the stream: where numbers were left out in dnormed,

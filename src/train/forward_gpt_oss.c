@@ -129,7 +129,8 @@ void gpt_oss_product(struct plan *plan, const struct pass *p, int64_t n, struct 
               &(struct grouped_matmul_args){
                   .m = out.rows, .n = out.cols, .k = a.cols, .groups = w->groups,
                   .transpose = transpose, .add = add,
-                  .group_offsets = p->buffers->layers[n].routing.group_offsets, .a = a,
+                  .group_offsets = p->buffers->layers[n].routing.group_offsets,
+                  .host_offsets = p->buffers->layers[n].routing.host_offsets, .a = a,
                   .w = pass_weight(w), .out = out});
 }
 

@@ -162,6 +162,7 @@ static enum sol_status describe(struct trainer *t, int64_t sequences, enum recom
 {
     activations_free(&t->act);
     t->act = (struct activations){.recipe = t->recipe,
+                                  .on_gpu = t->gpu != NULL,
                                   .sequences = sequences,
                                   .dtype = t->params.bf16 ? DTYPE_BF16 : DTYPE_F32,
                                   .recompute = recompute};

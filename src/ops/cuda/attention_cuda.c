@@ -74,8 +74,6 @@ static bool can_run_decode(const void *args, const struct op_device *device,
     if (a->kv.head_dim != DECODE_DIM)
         snprintf(why, OP_REASON_MAX, "head_dim %lld; it is for %d", (long long)a->kv.head_dim,
                  DECODE_DIM);
-    else if (!a->sinks)
-        snprintf(why, OP_REASON_MAX, "no sinks");
     else if (a->n_heads / a->kv.n_kv_heads > DECODE_HEADS)
         snprintf(why, OP_REASON_MAX, "more than %d query heads a key head", DECODE_HEADS);
     else if (a->kv.dtype == DTYPE_F32)

@@ -71,8 +71,6 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
     if (kv->head_dim != PREFILL_DIM || a->n_heads != PREFILL_HEADS * kv->n_kv_heads)
         snprintf(why, OP_REASON_MAX, "made for head_dim %d and %d query heads a key head",
                  PREFILL_DIM, PREFILL_HEADS);
-    else if (!a->sinks)
-        snprintf(why, OP_REASON_MAX, "no sinks");
     else if (kv->dtype == DTYPE_F32)
         snprintf(why, OP_REASON_MAX, "a cache in f32; it reads f16 and bf16");
     else if (!few_rows_aligned(a->q.data) || !few_rows_aligned(a->out.data) ||
