@@ -105,8 +105,8 @@ static void quantise(struct plan *plan, struct codes *to, struct matrix from,
 }
 
 static void fp8_product(struct plan *plan, const struct codes *a, const uint8_t *of_a,
-                        const struct codes *b, const uint8_t *of_b, int64_t k, struct matrix add,
-                        struct matrix out)
+                        const struct codes *b, const uint8_t *of_b, int64_t k, bool fast,
+                        struct matrix add, struct matrix out)
 {
     plan_call(plan, &op_fp8_matmul,
               &(struct fp8_matmul_args){.m = out.rows,
@@ -119,6 +119,7 @@ static void fp8_product(struct plan *plan, const struct codes *a, const uint8_t 
                                         .factor_a = a->factor,
                                         .factor_b = b->factor,
                                         .beta = add.data ? 1 : 0,
+                                        .fast = fast,
                                         .add = add,
                                         .out = out});
 }
@@ -129,12 +130,12 @@ static void fp8_stretch(struct plan *plan, const struct linear_cross_entropy_arg
     const struct matrix none = {0};
     const struct codes w = {.format = DTYPE_FP8_E4M3, .factor = &a->scale_w->factor};
     quantise(plan, x, s->x, a->scale_x);
-    fp8_product(plan, x, x->rows, &w, a->w_codes, a->hidden, none, s->logits);
+    fp8_product(plan, x, x->rows, &w, a->w_codes, a->hidden, true, none, s->logits);
     loss(plan, a, s);
     if (!a->gradient) return;
     quantise(plan, d, s->logits, a->scale_d);
-    fp8_product(plan, d, d->rows, &w, a->w_codes_turned, a->w.rows, none, s->dx);
-    fp8_product(plan, d, d->turned, x, x->turned, s->count, a->dw, a->dw);
+    fp8_product(plan, d, d->rows, &w, a->w_codes_turned, a->w.rows, false, none, s->dx);
+    fp8_product(plan, d, d->turned, x, x->turned, s->count, false, a->dw, a->dw);
 }
 
 static enum sol_status compose(struct plan *plan, const void *args)

@@ -329,11 +329,10 @@ static void fp8_run(struct quantise_work *w, struct pool *pool)
 {
     const struct quantise_args *a = w->args;
     pool_for(pool, a->m * a->n, ROWS_GRAIN, fp8_amax, w);
-    const float amax = found_amax(w, pool_size(pool));
-    if (a->scale->scale == 0) a->scale->scale = fp8_scale_for(a->format, amax);
+    a->scale->amax = fmaxf(a->scale->amax, found_amax(w, pool_size(pool)));
+    if (a->scale->scale == 0) a->scale->scale = fp8_scale_for(a->format, a->scale->amax);
     w->scale = a->scale->scale != 0 ? a->scale->scale : 1;
     pool_for(pool, a->m * a->n, ROWS_GRAIN, fp8_span, w);
-    if (amax > a->scale->amax) a->scale->amax = amax;
     a->scale->factor = 1 / w->scale;
 }
 
