@@ -318,7 +318,7 @@ static void changed_files_are_of_the_ops_that_launch_them(void **state)
         "relu2 softcap self_attention self_attention_backward rmsnorm_backward rotary_norm "
         "rotary_norm_backward relu2_backward axpby_backward gated_embed_backward smear "
         "smear_backward embed_backward cross_entropy weighted_sum sum_squares convert adamw "
-        "muon_prepare muon_apply fill clip linear_cross_entropy muon ";
+        "muon_prepare muon_apply fill clip linear_cross_entropy muon quantise delayed_scale ";
     static const struct {
         const char *file, *ops;
         int major;
@@ -342,6 +342,7 @@ static void changed_files_are_of_the_ops_that_launch_them(void **state)
         /* through a header of a header */
         {"pack/q8_0.cuh", "gemm attn_in attn_out moe_up moe_down moe head ", 9},
         {"train/loss.cu", "cross_entropy linear_cross_entropy ", 9},
+        {"quantise/quantise_fp8.cu", "quantise delayed_scale linear_cross_entropy ", 9},
         {"train/muon.cu", "muon_prepare muon_apply muon ", 9},
         {"train/tables_args.h", "embed gated_embed embed_backward gated_embed_backward ", 9},
         /* by one kernel only, that not every GPU has */

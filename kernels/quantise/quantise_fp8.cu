@@ -64,7 +64,7 @@ template <int N, class T> INLINE void load_eight(const T *p, int64_t left, float
 template <int N> INLINE void store_eight(uint8_t *p, int64_t left, const uint32_t (&pair)[2])
 {
     if (N == EIGHT) {
-        if (left > 0) *(uint2 *)p = make_uint2(pair[0], pair[1]);
+        if (left > 0) *(uint2 *)p = {pair[0], pair[1]};
         return;
     }
 #pragma unroll
