@@ -41,7 +41,7 @@ grep -E '_cuda .* (ok|FAILED) ' "$work/out" | awk '{ print "verified: " $1, $2 "
 grep -E '_cuda .* not run' "$work/out" | sed -E 's/^[a-z_]+ +([a-z0-9_]+).* not run +/skipped: \1: /'
 is "variants that cannot be emulated" \
     "$(grep -E '_cuda .* not run' "$work/out" | awk '{ print $2 }' | sort | tr '\n' ' ')" \
-    "attention_prefill_cuda attn_in_many_cuda attn_out_many_cuda attn_out_row_cuda attn_out_rows_cuda attn_out_two_cuda gemm_wgmma_cuda grouped_gemm_ladder_cuda grouped_gemm_mxf4_cuda grouped_gemm_tcgen05_cuda grouped_gemm_wgmma_cuda moe_many_cuda moe_up_wgmma_cuda self_attention_backward_wgmma_cuda self_attention_wgmma_cuda "
+    "attention_prefill_cuda attn_in_many_cuda attn_out_many_cuda attn_out_row_cuda attn_out_rows_cuda attn_out_two_cuda fp8_matmul_cublaslt_cuda gemm_wgmma_cuda grouped_gemm_ladder_cuda grouped_gemm_mxf4_cuda grouped_gemm_tcgen05_cuda grouped_gemm_wgmma_cuda moe_many_cuda moe_up_wgmma_cuda self_attention_backward_wgmma_cuda self_attention_wgmma_cuda "
 has out 'gemm +gemv_f32_cuda .* ok'
 
 # What only later cards have, on cards that are told to be such.
@@ -55,6 +55,24 @@ newer() { # MINOR OPTION...
 }
 newer 0
 newer 1 --brief
+
+# Training in FP8: by kernels that no card has run and so are taken only where they are asked for.
+fp8="train bench --backend cuda --depth 1 --aspect-ratio 128 --head-dim 128 --max-seq-len 32 --device-batch-size 1
+    --vocab-size 128 --num-iterations 1 --warmup-steps 1 --fp8 --json -q"
+export FAKE_CUDA_MAJOR=9
+run 0 verify --backend cuda --rounds 1 --wide --op fp8_matmul=fp8_matmul_cublaslt_cuda
+has out 'fp8_matmul_cublaslt_cuda .* ok'
+# shellcheck disable=SC2086 # words
+{
+    run 5 $fp8
+    has err "no card has run quantise_fp8_cuda; 'sol verify --backend cuda' tries it here"
+    run 2 $fp8 --precision nvfp4
+    run 0 $fp8 --force quantise=quantise_fp8_cuda --force delayed_scale=delayed_scale_cuda \
+        --force fp8_matmul=fp8_matmul_cublaslt_cuda
+}
+has out '"variant": "fp8_matmul_cublaslt_cuda"'
+has out '"loss": 4\.[0-9]'
+export FAKE_CUDA_MAJOR=8
 
 # What the emulation cannot do fails, rather than doing nothing.
 FAKE_CUDA_MAJOR=9 run 8 verify --backend cuda --brief --rounds 1 --op attention=attention_prefill_cuda

@@ -294,10 +294,13 @@ static void fp8(void **state)
             x[2] = x[3] = 0; /* amax remembers; a scale that nobody knows is made */
             scale.scale = 0;
             quantise(v, &a);
-            assert_true(scale.amax == 1000 && y[1] == (kind ? -57344 : -448));
+            assert_true(scale.amax == 1000 && scale.scale == (kind ? 57344 : 448) / 1000.0f);
+            scale = (struct quantise_scale){0};
+            quantise(v, &a);
             assert_true(scale.scale == (kind ? 57344 : 448) / 3.3f);
+            assert_true(y[1] == (kind ? -57344 : -448));
             memset(x, 0, sizeof x); /* but not of zeros */
-            scale.scale = 0;
+            scale = (struct quantise_scale){0};
             quantise(v, &a);
             assert_true(scale.scale == 0 && scale.factor == 1 && y[1] == 0);
         }

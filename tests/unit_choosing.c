@@ -267,13 +267,14 @@ static const struct gpu_info gpus[GPUS] = {
     {.major = 7, .minor = 5, .sm_count = 40},   {.major = 8, .minor = 6, .sm_count = 82},
     {.major = 9, .minor = 0, .sm_count = 132},  {.major = 10, .minor = 0, .sm_count = 148},
     {.major = 12, .minor = 0, .sm_count = 170}, {.major = 12, .minor = 1, .sm_count = 48}};
-enum made_for { FROM_80, FROM_90, ONLY_90, ONLY_100, ONLY_12, MADE_FOR };
+enum made_for { FROM_80, FROM_89, FROM_90, ONLY_90, ONLY_100, ONLY_12, MADE_FOR };
 static const char *const reasons[MADE_FOR] = {
-    "made for compute capability 8.0 and later", "made for compute capability 9.0 and later",
-    "made for compute capability 9.0", "made for compute capability 10.0",
-    "made for compute capability 12.x"};
+    "made for compute capability 8.0 and later", "made for compute capability 8.9 and later",
+    "made for compute capability 9.0 and later", "made for compute capability 9.0",
+    "made for compute capability 10.0",          "made for compute capability 12.x"};
 static const bool runs_on[MADE_FOR][GPUS] = {
     [FROM_80] = {false, true, true, true, true, true},
+    [FROM_89] = {false, false, true, true, true, true},
     [FROM_90] = {false, false, true, true, true, true},
     [ONLY_90] = {false, false, true, false, false, false},
     [ONLY_100] = {false, false, false, true, false, false},
@@ -319,6 +320,7 @@ static const struct {
     {&op_matmul, "matmul_cublaslt_cuda", FROM_80},
     {&op_grouped_matmul, "grouped_matmul_mma_cuda", FROM_80},
     {&op_grouped_wgrad, "grouped_wgrad_mma_cuda", FROM_80},
+    {&op_fp8_matmul, "fp8_matmul_cublaslt_cuda", FROM_89},
     {&op_self_attention, "self_attention_wgmma_cuda", ONLY_90},
     {&op_self_attention, "self_attention_mma_cuda", FROM_80},
     {&op_self_attention_backward, "self_attention_backward_wgmma_cuda", ONLY_90},

@@ -320,7 +320,7 @@ static void changed_files_are_of_the_ops_that_launch_them(void **state)
         "smear_backward embed_backward cross_entropy weighted_sum sum_squares convert adamw "
         "muon_prepare muon_apply fill clip linear_cross_entropy muon grouped_matmul grouped_wgrad "
         "gather_rows gather_rows_backward combine_backward route_backward add_bias bias_backward "
-        "swiglu_backward round_blocks ";
+        "swiglu_backward dropout quantise delayed_scale ";
     static const struct {
         const char *file, *ops;
         int major;
@@ -346,6 +346,7 @@ static void changed_files_are_of_the_ops_that_launch_them(void **state)
         {"train/bias.cu", "add_bias bias_backward ", 9},
         {"matmul/grouped_mma.cu", "grouped_matmul grouped_wgrad ", 9},
         {"train/loss.cu", "cross_entropy linear_cross_entropy ", 9},
+        {"quantise/quantise_fp8.cu", "quantise delayed_scale linear_cross_entropy ", 9},
         {"train/muon.cu", "muon_prepare muon_apply muon ", 9},
         {"train/tables_args.h", "embed gated_embed embed_backward gated_embed_backward ", 9},
         /* by one kernel only, that not every GPU has */

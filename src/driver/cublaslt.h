@@ -14,6 +14,8 @@ enum {
     CUBLAS_TYPE_F32 = 0,
     CUBLAS_TYPE_F16 = 2,
     CUBLAS_TYPE_BF16 = 14,
+    CUBLAS_TYPE_E4M3 = 28,
+    CUBLAS_TYPE_E5M2 = 29,
     CUBLAS_PLAIN = 0, /* not transposed */
     CUBLAS_TRANSPOSE = 1
 };
@@ -22,6 +24,9 @@ enum { /* of a product */
        CUBLASLT_TRANSPOSE_B = 4,
        CUBLASLT_EPILOGUE = 7,
        CUBLASLT_BIAS = 8,
+       CUBLASLT_SCALE_A = 17,
+       CUBLASLT_SCALE_B = 18,
+       CUBLASLT_FAST_SUMS = 25,
        CUBLASLT_BIAS_TYPE = 26,
 };
 enum { CUBLASLT_BATCH_COUNT = 5, CUBLASLT_BATCH_STRIDE = 6 }; /* of a layout */

@@ -78,10 +78,16 @@ static enum sol_status set(const struct cublaslt_api *api, struct shape *s, int 
     return lt_status(api->desc_set(s->desc, which, &value, sizeof value), "describing a product");
 }
 
-static int type_of(const struct gpu_matmul *p, bool result)
+static int result_type(const struct gpu_matmul *p)
 {
     if (p->f16) return CUBLAS_TYPE_F16;
-    if (result) return p->narrow ? CUBLAS_TYPE_BF16 : CUBLAS_TYPE_F32;
+    return p->narrow ? CUBLAS_TYPE_BF16 : CUBLAS_TYPE_F32;
+}
+
+static int operand_type(const struct gpu_matmul *p, bool x)
+{
+    if (p->f16) return CUBLAS_TYPE_F16;
+    if (p->fp8) return x && p->x_e5m2 ? CUBLAS_TYPE_E5M2 : CUBLAS_TYPE_E4M3;
     return p->f32 ? CUBLAS_TYPE_F32 : CUBLAS_TYPE_BF16;
 }
 
@@ -99,6 +105,15 @@ static enum sol_status lay_out(const struct cublaslt_api *api, const struct gpu_
                      "describing batches");
 }
 
+static enum sol_status name_scales(const struct cublaslt_api *api, struct shape *s,
+                                   const struct gpu_matmul *p)
+{
+    LT_TRY(api->desc_set(s->desc, CUBLASLT_SCALE_A, &p->w_scale, sizeof p->w_scale),
+           "naming scales");
+    return lt_status(api->desc_set(s->desc, CUBLASLT_SCALE_B, &p->x_scale, sizeof p->x_scale),
+                     "naming scales");
+}
+
 static enum sol_status describe(const struct cublaslt_api *api, struct shape *s,
                                 const struct gpu_matmul *p)
 {
@@ -111,12 +126,16 @@ static enum sol_status describe(const struct cublaslt_api *api, struct shape *s,
         /* The choice of an algorithm looks at its alignment. */
         LT_TRY(api->desc_set(s->desc, CUBLASLT_BIAS, &p->bias, sizeof p->bias), "naming the bias");
     }
-    const int in = type_of(p, false);
+    const int8_t fast = p->fast;
+    if (p->fp8) SOL_TRY(name_scales(api, s, p));
+    if (p->fp8)
+        LT_TRY(api->desc_set(s->desc, CUBLASLT_FAST_SUMS, &fast, sizeof fast),
+               "describing a product");
     const int64_t w_row = p->w_transposed ? p->n : p->k, w_rows = p->w_transposed ? p->k : p->n;
     const int64_t x_row = p->x_transposed ? p->m : p->k, x_rows = p->x_transposed ? p->k : p->m;
-    SOL_TRY(lay_out(api, p, in, w_row, w_rows, w_row, &s->w));
-    SOL_TRY(lay_out(api, p, in, x_row, x_rows, p->x_stride, &s->x));
-    return lay_out(api, p, type_of(p, true), p->n, p->m, p->n, &s->c);
+    SOL_TRY(lay_out(api, p, operand_type(p, false), w_row, w_rows, w_row, &s->w));
+    SOL_TRY(lay_out(api, p, operand_type(p, true), x_row, x_rows, p->x_stride, &s->x));
+    return lay_out(api, p, result_type(p), p->n, p->m, p->n, &s->c);
 }
 
 static enum sol_status ask(const struct gpu_matmuls *all, struct shape *s, void *preference)
@@ -155,9 +174,10 @@ static bool is_of(const struct shape *s, const struct gpu_matmul *p)
 {
     const struct gpu_matmul *o = &s->of;
     return o->m == p->m && o->n == p->n && o->k == p->k && o->x_stride == p->x_stride &&
-           o->f16 == p->f16 && o->f32 == p->f32 && o->narrow == p->narrow &&
-           o->x_transposed == p->x_transposed && o->w_transposed == p->w_transposed &&
-           o->batch == p->batch && o->choice == p->choice && s->has_bias == (p->bias != NULL);
+           o->f16 == p->f16 && o->f32 == p->f32 && o->narrow == p->narrow && o->fp8 == p->fp8 &&
+           o->x_e5m2 == p->x_e5m2 && o->fast == p->fast && o->x_transposed == p->x_transposed &&
+           o->w_transposed == p->w_transposed && o->batch == p->batch && o->choice == p->choice &&
+           s->has_bias == (p->bias != NULL);
 }
 
 static enum sol_status find(struct gpu_matmuls *all, const struct gpu_matmul *p, struct shape **out)
@@ -196,6 +216,7 @@ static enum sol_status multiply(struct gpu_stream *stream, const struct gpu_matm
     SOL_TRY(find(gpu->matmuls, p, &s));
     if (p->bias)
         LT_TRY(api->desc_set(s->desc, CUBLASLT_BIAS, &p->bias, sizeof p->bias), "naming the bias");
+    if (p->fp8) SOL_TRY(name_scales(api, s, p));
     return lt_status(api->matmul(gpu->matmuls->handle, s->desc, &alpha, p->w, s->w, p->x, s->x,
                                  &p->beta, add, s->c, p->c, s->c, &s->algorithm, p->workspace,
                                  GPU_MATMUL_WORKSPACE, stream->handle),

@@ -7,23 +7,28 @@
 /* What a product may use besides its operands: as much as NVIDIA's documents advise for Hopper. */
 enum { GPU_MATMUL_WORKSPACE = 32 << 20 };
 
-/* C = alpha X W^T + beta add + bias, sums in float32. Pointers are multiples of 16. What is not
- * named in an initializer is 0: one plain product of bf16 to float32. */
+/* C = alpha X W^T + beta add + bias (in FP8 alpha x_scale w_scale X W^T), sums in float32. Pointers
+ * are multiples of 16. What is not named in an initializer is 0: one plain product of bf16 to
+ * float32. */
 struct gpu_matmul {
-    int64_t m, n, k, x_stride; /* x_stride: elements from a row of x to the next */
-    const void *x, *w;         /* bf16 [m][k], [n][k] */
-    const float *bias;         /* [n] or NULL */
-    void *c;                   /* float32 [m][n] */
-    bool f16;                  /* operands and results are fp16 instead; no bias then */
-    bool f32;                  /* operands are float32, and multiplied as such */
-    bool narrow;               /* results, and what is added, are bf16 */
-    bool x_transposed;         /* x is [k][m], x_stride from a row of that to the next */
-    bool w_transposed;         /* w is [k][n] */
-    int64_t batch;             /* so many products, all matrices one behind the other; 0: 1 */
-    float alpha, beta;         /* alpha 0: 1 */
-    const void *add;           /* as c, may be c; where beta is not 0 */
-    int choice;                /* which of the algorithms that the library offers, best first */
-    void *workspace;           /* GPU_MATMUL_WORKSPACE bytes */
+    int64_t m, n, k, x_stride;      /* x_stride: elements from a row of x to the next */
+    const void *x, *w;              /* bf16 [m][k], [n][k] */
+    const float *bias;              /* [n] or NULL */
+    void *c;                        /* float32 [m][n] */
+    bool f16;                       /* operands and results are fp16 instead; no bias then */
+    bool f32;                       /* operands are float32, and multiplied as such */
+    bool fp8;                       /* operands are e4m3 with scales instead; no bias then */
+    bool x_e5m2;                    /* with fp8: x is e5m2 */
+    bool fast;                      /* with fp8: sums may have fewer bits */
+    const float *x_scale, *w_scale; /* with fp8: one number each, on the device */
+    bool narrow;                    /* results, and what is added, are bf16 */
+    bool x_transposed;              /* x is [k][m], x_stride from a row of that to the next */
+    bool w_transposed;              /* w is [k][n] */
+    int64_t batch;                  /* so many products, all matrices one behind the other; 0: 1 */
+    float alpha, beta;              /* alpha 0: 1 */
+    const void *add;                /* as c, may be c; where beta is not 0 */
+    int choice;      /* which of the algorithms that the library offers, best first */
+    void *workspace; /* GPU_MATMUL_WORKSPACE bytes */
 };
 
 enum { GPU_MATMUL_CHOICES = 4 }; /* where it offers fewer, the last one */

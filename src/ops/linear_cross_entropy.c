@@ -105,8 +105,8 @@ static void quantise(struct plan *plan, struct codes *to, struct matrix from,
 }
 
 static void fp8_product(struct plan *plan, const struct codes *a, const uint8_t *of_a,
-                        const struct codes *b, const uint8_t *of_b, int64_t k, struct matrix add,
-                        struct matrix out)
+                        const struct codes *b, const uint8_t *of_b, int64_t k, bool fast,
+                        struct matrix add, struct matrix out)
 {
     plan_call(plan, &op_fp8_matmul,
               &(struct fp8_matmul_args){.m = out.rows,
@@ -119,6 +119,7 @@ static void fp8_product(struct plan *plan, const struct codes *a, const uint8_t 
                                         .factor_a = a->factor,
                                         .factor_b = b->factor,
                                         .beta = add.data ? 1 : 0,
+                                        .fast = fast,
                                         .add = add,
                                         .out = out});
 }
@@ -129,12 +130,12 @@ static void fp8_stretch(struct plan *plan, const struct linear_cross_entropy_arg
     const struct matrix none = {0};
     const struct codes w = {.format = DTYPE_FP8_E4M3, .factor = &a->scale_w->factor};
     quantise(plan, x, s->x, a->scale_x);
-    fp8_product(plan, x, x->rows, &w, a->w_codes, a->hidden, none, s->logits);
+    fp8_product(plan, x, x->rows, &w, a->w_codes, a->hidden, true, none, s->logits);
     loss(plan, a, s);
     if (!a->gradient) return;
     quantise(plan, d, s->logits, a->scale_d);
-    fp8_product(plan, d, d->rows, &w, a->w_codes_turned, a->w.rows, none, s->dx);
-    fp8_product(plan, d, d->turned, x, x->turned, s->count, a->dw, a->dw);
+    fp8_product(plan, d, d->rows, &w, a->w_codes_turned, a->w.rows, false, none, s->dx);
+    fp8_product(plan, d, d->turned, x, x->turned, s->count, false, a->dw, a->dw);
 }
 
 static enum sol_status compose(struct plan *plan, const void *args)
@@ -157,9 +158,26 @@ static enum sol_status compose(struct plan *plan, const void *args)
     return SOL_OK;
 }
 
-/* None in FP8: logits that differ by rounding end on either side of an edge. */
-static void make_problem(struct case_maker *c, const struct op_problem *p, void *args)
+/* W in FP8. */
+static void make_fp8(struct case_maker *c, struct linear_cross_entropy_args *a)
 {
+    const int64_t count = a->w.rows * a->hidden;
+    uint8_t *codes = arena_alloc(c->arena, (size_t)count, 64);
+    struct quantise_scale *scales = ARENA_NEW(c->arena, struct quantise_scale, 3);
+    if (!codes || !scales || !a->w.data) return;
+    dtype_info(DTYPE_FP8_E4M3)->encode(a->w.data, codes, count);
+    for (int i = 0; i < 3; i++) scales[i] = (struct quantise_scale){.factor = 1, .scale = 1};
+    a->w_codes = codes;
+    a->scale_w = &scales[0], a->scale_x = &scales[1], a->scale_d = &scales[2];
+}
+
+/* In FP8 without gradients: those of logits, which differ by rounding, end on either side of an
+ * edge. */
+static void make_problem(struct case_maker *c, const struct op_problem *problem, void *args)
+{
+    const bool fp8 = c->kind == CASE_RANDOM && c->index % 4 == 3;
+    struct op_problem whole = *problem, *p = &whole;
+    if (fp8) p->rows = (p->rows + 15) / 16 * 16, p->k = (p->k + 15) / 16 * 16;
     const int64_t padded = (p->n + 63) / 64 * 64;
     const bool gradient = c->index % 4 != 3;
     float *scale = case_vector(c, 1, 1.0f), *nll = case_vector(c, p->rows, 1.0f);
@@ -180,6 +198,8 @@ static void make_problem(struct case_maker *c, const struct op_problem *p, void 
         .x = case_rows(c, p->rows, p->k, 1.0f),
         .w = case_rows(c, padded, p->k, 0.5f),
         .nll = nll};
+    if (fp8) a->chunk = 16;
+    if (fp8) make_fp8(c, a);
     if (!gradient) return;
     a->dx = case_output(c, p->rows, p->k);
     a->dw = case_rows(c, padded, p->k, 0.1f);

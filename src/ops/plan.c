@@ -546,9 +546,16 @@ static void *grow(struct plan *plan, void **array, int *count, int *capacity, si
 static enum sol_status not_served(const struct plan *plan, const struct op *op, const void *args)
 {
     char why[OP_REASON_MAX] = "there is none";
-    for (int v = 0; v < op->n_variants; v++)
-        if (op->variants[v]->target == TARGET_CUDA)
-            chooser_can_run(&plan->chooser, op, v, args, why);
+    for (int v = 0; v < op->n_variants; v++) {
+        if (op->variants[v]->target != TARGET_CUDA) continue;
+        if (!chooser_can_run(&plan->chooser, op, v, args, why)) continue;
+        if (!proven(&plan->chooser, op, v))
+            snprintf(why, sizeof why,
+                     "no card has run %s; 'sol verify --backend cuda' tries it here",
+                     op->variants[v]->name);
+        else
+            snprintf(why, sizeof why, "%s is not exact", op->variants[v]->name);
+    }
     return status_set(SOL_E_UNSUPPORTED, "no CUDA kernel serves this call of %s: %s", op->name,
                       why);
 }

@@ -45,7 +45,8 @@ static void round_fp8(const struct quantise_args *a)
         const float x = matrix_floats(&a->from)[i];
         if (isfinite(x)) amax = fmaxf(amax, fabsf(x));
     }
-    if (a->scale->scale == 0) a->scale->scale = fp8_scale_for(a->format, amax);
+    a->scale->amax = fmaxf(a->scale->amax, amax);
+    if (a->scale->scale == 0) a->scale->scale = fp8_scale_for(a->format, a->scale->amax);
     const float scale = a->scale->scale != 0 ? a->scale->scale : 1;
     for (int64_t i = 0; i < a->m * a->n; i++) {
         const float x = matrix_floats(&a->from)[i];
@@ -57,7 +58,6 @@ static void round_fp8(const struct quantise_args *a)
         if (a->codes_turned) a->codes_turned[i % a->n * a->m + i / a->n] = code;
         if (a->to.data) matrix_floats(&a->to)[i] = y;
     }
-    a->scale->amax = fmaxf(a->scale->amax, amax);
     a->scale->factor = 1 / scale;
 }
 
@@ -221,6 +221,7 @@ static void make(struct case_maker *c, const struct op_problem *p, unsigned feat
     a->key = key;
     a->scale = scale;
     if (bytes) a->codes = arena_alloc(c->arena, codes_bytes(a), 64);
+    if (bytes && p->dtype != DTYPE_NVFP4 && c->index % 4 == 1) a->to.data = NULL;
     if (bytes && p->dtype != DTYPE_NVFP4)
         a->codes_turned = arena_alloc(c->arena, codes_bytes(a), 64);
     if (bytes && p->dtype == DTYPE_NVFP4) a->scales = arena_alloc(c->arena, scales_bytes(a), 64);
@@ -244,6 +245,7 @@ static bool make_case(struct case_maker *c, void *args)
     const int64_t odd = case_size(c, 1, 70), whole = 32 * rng_range(c->rng, 1, 4);
     const int64_t blocks = nvfp4 ? BLOCK * rng_range(c->rng, 1, 9) : whole;
     p.rows = features & QUANTISE_TRANSPOSED ? blocks : odd;
+    if (!nvfp4 && c->index % 8 < 4) p.rows = (odd + 15) / 16 * 16; /* as training has them */
     p.n = features & QUANTISE_TRANSPOSED ? odd : blocks;
     make(c, &p, features, rng_range(c->rng, 0, 3) > 0, args);
     struct quantise_args *a = args;

@@ -45,8 +45,8 @@ struct quantise_scale {
  * NaN or Inf is NaN; amax is of the others.
  *
  * FP8_E4M3, FP8_E5M2: x * scale, clamped to the largest that the format has; NaN and Inf are NaN.
- * factor = 1 / scale, and amax is accumulated. A scale of 0 becomes the largest by the amax of
- * `from`, where that is not 0. */
+ * factor = 1 / scale. amax is accumulated first; a scale of 0 becomes the largest by it, where
+ * that is not 0. */
 struct quantise_args {
     int64_t m, n; /* of `from`; rows of `to` are whole blocks */
     enum dtype format;
@@ -343,7 +343,9 @@ struct fp8_matmul_args {
     const uint8_t *b;                 /* [n][k] */
     const float *factor_a, *factor_b; /* one number each */
     float beta;
-    uint32_t pad;
+    bool fast; /* the caller's word that sums may be in fewer bits than float32 has, as tensor cores
+                  have them at full speed */
+    uint8_t pad[3];
     struct matrix add, out; /* [m][n]; `add` may be `out`, or without data where beta is 0 */
 };
 

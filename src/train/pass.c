@@ -128,14 +128,14 @@ struct input pass_input_backward(struct plan *plan, const struct pass *p, struct
 
 /* Both in FP8, their rows along the k that is summed over. */
 static void fp8_product(struct plan *plan, enum dtype format, const void *a, const float *factor_a,
-                        const void *b, const float *factor_b, int64_t k, struct matrix add,
-                        struct matrix out)
+                        const void *b, const float *factor_b, int64_t k, bool fast,
+                        struct matrix add, struct matrix out)
 {
     plan_call(plan, &op_fp8_matmul,
               &(struct fp8_matmul_args){
                   .m = out.rows, .n = out.cols, .k = k, .format_a = format,
                   .format_b = DTYPE_FP8_E4M3, .a = a, .b = b, .factor_a = factor_a,
-                  .factor_b = factor_b, .beta = add.data ? 1 : 0, .add = add, .out = out});
+                  .factor_b = factor_b, .beta = add.data ? 1 : 0, .fast = fast, .add = add, .out = out});
 }
 
 void pass_linear(struct plan *plan, const struct pass *p, struct input x, const struct tensor *w,
@@ -147,7 +147,7 @@ void pass_linear(struct plan *plan, const struct pass *p, struct input x, const 
         .beta = add.data ? 1 : 0, .a = x.x, .b = pass_weight(w), .add = add, .out = y};
     if (param && p->precision == PRECISION_FP8) {
         fp8_product(plan, DTYPE_FP8_E4M3, x.small, x.factor, param->small.data,
-                    factor_of(param, OPERAND_W), a.k, add, y);
+                    factor_of(param, OPERAND_W), a.k, true, add, y);
         return;
     }
     if (param) {
@@ -163,10 +163,10 @@ static void fp8_backward(struct plan *plan, const struct pass *p, const struct p
     const struct pass_buffers *b = p->buffers;
     const float *factor = factor_of(param, OPERAND_DY);
     quantise_fp8(plan, param, OPERAND_DY, dy, b->small_dy, b->small_dy_turned);
-    fp8_product(plan, DTYPE_FP8_E5M2, b->small_dy_turned, factor, x.small, x.factor, dy.rows,
+    fp8_product(plan, DTYPE_FP8_E5M2, b->small_dy_turned, factor, x.small, x.factor, dy.rows, false,
                 param->grad, param->grad);
     fp8_product(plan, DTYPE_FP8_E5M2, b->small_dy, factor, param->small_turned.data,
-                factor_of(param, OPERAND_W), dy.cols, add, dx);
+                factor_of(param, OPERAND_W), dy.cols, false, add, dx);
 }
 
 void pass_linear_backward(struct plan *plan, const struct pass *p, struct matrix dy, struct input x,

@@ -351,9 +351,8 @@ static enum sol_status make_plans(struct trainer *t)
 
 static enum sol_status start(struct trainer *t)
 {
-    if (t->gpu && t->recipe->precision != PRECISION_PLAIN)
-        return status_set(SOL_E_UNSUPPORTED, "--precision %s runs on the CPU alone so far",
-                          recipe_precision_names[t->recipe->precision]);
+    if (t->gpu && t->recipe->precision == PRECISION_NVFP4)
+        return status_set(SOL_E_UNSUPPORTED, "--precision nvfp4 runs on the CPU alone so far");
     SOL_TRY(create_weights(t, true));
     SOL_TRY(choose_size(t));
     SOL_TRY(create_weights(t, false));

@@ -38,6 +38,7 @@ struct object {
     int32_t type, batch;
     int32_t transposed[2], epilogue;
     const float *bias;
+    const float *scale[2]; /* of A and B, on the device, or NULL */
 };
 
 static int make(void **out)
@@ -96,6 +97,7 @@ struct operand {
 
 static size_t size_of(int type)
 {
+    if (type == CUBLAS_TYPE_E4M3 || type == CUBLAS_TYPE_E5M2) return 1;
     return type == CUBLAS_TYPE_F32 ? 4 : 2;
 }
 
@@ -114,10 +116,13 @@ static float *read_numbers(const struct operand *x, void *stream)
     float *numbers = malloc((size_t)count * sizeof *numbers);
     int result = raw && numbers ? copies.out(raw, address(x->at), bytes, stream) : CUBLAS_E_MEMORY;
     const uint16_t *halves = raw;
+    const uint8_t *codes = raw;
     for (int64_t i = 0; !result && i < count; i++)
-        numbers[i] = o->type == CUBLAS_TYPE_F32   ? ((const float *)raw)[i]
-                     : o->type == CUBLAS_TYPE_F16 ? f16_to_f32(halves[i])
-                                                  : bf16_to_f32(halves[i]);
+        numbers[i] = o->type == CUBLAS_TYPE_F32    ? ((const float *)raw)[i]
+                     : o->type == CUBLAS_TYPE_E4M3 ? fp8_e4m3_to_f32(codes[i])
+                     : o->type == CUBLAS_TYPE_E5M2 ? fp8_e5m2_to_f32(codes[i])
+                     : o->type == CUBLAS_TYPE_F16  ? f16_to_f32(halves[i])
+                                                   : bf16_to_f32(halves[i]);
     free(raw);
     if (!result) return numbers;
     free(numbers);
@@ -146,7 +151,8 @@ static int write_numbers(const struct operand *x, const float *numbers, void *st
 struct product {
     struct operand a, b, c, d;
     float alpha, beta;
-    const float *bias; /* or NULL */
+    const float *bias;     /* or NULL */
+    const float *scale[2]; /* as in struct object */
 };
 
 static uint64_t rows_of(const struct operand *x)
@@ -201,12 +207,18 @@ static int multiply(const struct product *p, void *stream)
     if (rows_of(&p->a) != p->d.layout.rows || columns_of(&p->b) != p->d.layout.columns) return 7;
     if (columns_of(&p->a) != rows_of(&p->b)) return 7;
     if (find_copies()) return 14;
+    float scales[2] = {1, 1};
+    for (int i = 0; i < 2; i++)
+        if (p->scale[i] && copies.out(&scales[i], address(p->scale[i]), sizeof *scales, stream))
+            return 14;
+    struct product scaled = *p;
+    scaled.alpha *= scales[0] * scales[1];
     const bool adds = p->beta != 0 && !is_told("wrong");
     float *a = read_numbers(&p->a, stream), *b = read_numbers(&p->b, stream);
     float *c = adds ? read_numbers(&p->c, stream) : NULL, *d = read_numbers(&p->d, stream);
     float *bias = read_bias(p, stream);
     int result = a && b && d && (c || !adds) && (bias || !p->bias) ? 0 : 14;
-    if (!result) multiply_numbers(p, a, b, c, bias, d);
+    if (!result) multiply_numbers(&scaled, a, b, c, bias, d);
     if (!result) result = write_numbers(&p->d, d, stream);
     free(a);
     free(b);
@@ -252,6 +264,9 @@ FAKE(cublasLtMatmulDescSetAttribute, (void *desc, int which, const void *value, 
         memcpy(&o->bias, value, size);
         state.bias = o->bias;
     }
+    for (int i = 0; i < 2; i++)
+        if (which == CUBLASLT_SCALE_A + i && size == sizeof o->scale[i])
+            memcpy(&o->scale[i], value, size);
     if (which == CUBLASLT_EPILOGUE && size == sizeof o->epilogue) {
         memcpy(&o->epilogue, value, size);
         state.epilogue = o->epilogue;
@@ -341,7 +356,8 @@ FAKE(cublasLtMatmul,
                               .d = {d, *(struct object *)d_layout, false},
                               .alpha = *(const float *)alpha,
                               .beta = *(const float *)beta,
-                              .bias = of->epilogue == CUBLASLT_ADD_BIAS ? of->bias : NULL};
+                              .bias = of->epilogue == CUBLASLT_ADD_BIAS ? of->bias : NULL,
+                              .scale = {of->scale[0], of->scale[1]}};
     state.w = a, state.x = b, state.c = d, state.add = c;
     state.alpha = p.alpha, state.beta = p.beta;
     state.transposed[0] = p.a.transposed, state.transposed[1] = p.b.transposed;

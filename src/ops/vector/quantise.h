@@ -112,29 +112,65 @@ static void fp8_amax(void *arg, int64_t begin, int64_t end, int worker)
     note_amax(w, worker, amax);
 }
 
-VECTOR_STEP fp8_step(const struct quantise_args *a, float scale, int64_t i, int64_t n)
+/* Of numbers that the format has; `number`: which are none. */
+static inline vint fp8_codes(vfloat y, vint number, int man, int low)
 {
-    const bool e4m3 = a->format == DTYPE_FP8_E4M3;
-    const vfloat x = vector_load_some(matrix_floats(&a->from) + i, n);
-    const float largest = fp8_largest(a->format);
-    const vint number = magnitude_bits(x) < NO_NUMBER;
-    const vfloat scaled = vector_at_least(vector_at_most(x * scale, largest), -largest);
-    const vfloat rounded = e4m3 ? round_small(scaled, 3, -6) : round_small(scaled, 2, -14);
-    const vfloat y = vector_select(number, rounded, vector_set(NAN));
-    if (a->to.data) vector_store_some(matrix_floats(&a->to) + i, y, n);
-    for (int64_t j = 0; (a->codes || a->codes_turned) && j < n; j++) {
-        const int64_t at = i + j;
-        const uint8_t code = e4m3 ? fp8_e4m3_from_f32(y[j]) : fp8_e5m2_from_f32(y[j]);
-        if (a->codes) a->codes[at] = code;
-        if (a->codes_turned) a->codes_turned[at % a->n * a->m + at / a->n] = code;
-    }
+    const vint bits = magnitude_bits(y), sign = (vint)y >> 24 & 0x80;
+    const vint is_tiny = (vfloat)bits < vector_set(ldexpf(1, low));
+    const vfloat tiny = vector_select(is_tiny, (vfloat)bits, vector_set(0));
+    const vint steps = __builtin_convertvector(tiny * ldexpf(1, man - low), vint);
+    const vint normal = (bits >> (23 - man)) - ((127 - 1 + low) << man);
+    const vint code = (is_tiny & steps) | (~is_tiny & normal) | sign;
+    return (number & code) | (~number & (man == 3 ? 0x7f : 0x7e));
 }
 
-static void fp8_span(void *arg, int64_t begin, int64_t end, int worker)
+/* Codes of UNIT rows and LANES columns, so that those of the transpose are written UNIT at a time.
+ */
+struct fp8_unit {
+    int64_t row, rows;
+    uint8_t codes[UNIT][LANES];
+};
+
+static inline __attribute__((always_inline)) void fp8_row(const struct quantise_work *w,
+                                                          struct fp8_unit *u, int64_t i, int64_t j,
+                                                          int64_t n, const int man, const int low)
+{
+    const struct quantise_args *a = w->args;
+    const float largest = fp8_largest(a->format);
+    const int64_t at = (u->row + i) * a->n + j;
+    const vfloat x = vector_load_some(matrix_floats(&a->from) + at, n);
+    const vint number = magnitude_bits(x) < NO_NUMBER;
+    const vfloat scaled = vector_at_least(vector_at_most(x * w->scale, largest), -largest);
+    const vfloat rounded = round_small(scaled, man, low);
+    const vint codes = fp8_codes(rounded, number, man, low);
+    for (int l = 0; l < LANES; l++) u->codes[i][l] = (uint8_t)codes[l];
+    if (a->codes) memcpy(a->codes + at, u->codes[i], (size_t)n);
+    if (a->to.data)
+        vector_store_some(matrix_floats(&a->to) + at,
+                          vector_select(number, rounded, vector_set(NAN)), n);
+}
+
+VECTOR_STEP fp8_step(const struct quantise_work *w, struct fp8_unit *u, int64_t j, int64_t n)
+{
+    const struct quantise_args *a = w->args;
+    if (a->format == DTYPE_FP8_E4M3)
+        for (int64_t i = 0; i < u->rows; i++) fp8_row(w, u, i, j, n, 3, -6);
+    else
+        for (int64_t i = 0; i < u->rows; i++) fp8_row(w, u, i, j, n, 2, -14);
+    for (int64_t l = 0; a->codes_turned && l < n; l++)
+        for (int64_t i = 0; i < u->rows; i++)
+            a->codes_turned[(j + l) * a->m + u->row + i] = u->codes[i][l];
+}
+
+static void fp8_units(void *arg, int64_t begin, int64_t end, int worker)
 {
     const struct quantise_work *w = arg;
     (void)worker;
-    VECTOR_STEPS(fp8_step, begin, end, w->args, w->scale);
+    for (int64_t unit = begin; unit < end; unit++) {
+        struct fp8_unit u = {.row = unit * UNIT};
+        u.rows = w->args->m - u.row < UNIT ? w->args->m - u.row : UNIT;
+        VECTOR_STEPS(fp8_step, 0, w->args->n, w, &u);
+    }
 }
 
 /* ---- NVFP4 ---- */
@@ -329,11 +365,10 @@ static void fp8_run(struct quantise_work *w, struct pool *pool)
 {
     const struct quantise_args *a = w->args;
     pool_for(pool, a->m * a->n, ROWS_GRAIN, fp8_amax, w);
-    const float amax = found_amax(w, pool_size(pool));
-    if (a->scale->scale == 0) a->scale->scale = fp8_scale_for(a->format, amax);
+    a->scale->amax = fmaxf(a->scale->amax, found_amax(w, pool_size(pool)));
+    if (a->scale->scale == 0) a->scale->scale = fp8_scale_for(a->format, a->scale->amax);
     w->scale = a->scale->scale != 0 ? a->scale->scale : 1;
-    pool_for(pool, a->m * a->n, ROWS_GRAIN, fp8_span, w);
-    if (amax > a->scale->amax) a->scale->amax = amax;
+    pool_for(pool, (a->m + UNIT - 1) / UNIT, rows_per_job(UNIT * a->n), fp8_units, w);
     a->scale->factor = 1 / w->scale;
 }
 

@@ -1,0 +1,76 @@
+/* fp8_matmul by NVIDIA's library. */
+#include "gpu/matmul.h"
+#include "ops/args.h"
+#include "ops/cuda/typed_cuda.h"
+
+enum { UNIT = 16 }; /* what the library wants all sides of operands to be multiples of */
+
+static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    const struct fp8_matmul_args *a = args;
+    (void)device;
+    if (a->m % UNIT || a->n % UNIT || a->k % UNIT)
+        return typed_refuse(why, "a side that is no multiple of 16");
+    if (a->format_b != DTYPE_FP8_E4M3) return typed_refuse(why, "B is not e4m3");
+    if (!typed_aligned(a->a) || !typed_aligned(a->b) || !typed_aligned(a->out.data) ||
+        !typed_aligned(a->add.data))
+        return typed_refuse(why, "a matrix at an address that is no multiple of 16");
+    return true;
+}
+
+static bool usable(char why[OP_REASON_MAX])
+{
+    const char *missing;
+    if (gpu_matmul_usable(&missing)) return true;
+    snprintf(why, OP_REASON_MAX, "%.*s", OP_REASON_MAX - 1, missing);
+    return false;
+}
+
+static size_t workspace(const void *args, int workers)
+{
+    (void)args, (void)workers;
+    return GPU_MATMUL_WORKSPACE;
+}
+
+static void run(const struct op_context *context, const void *args)
+{
+    const struct fp8_matmul_args *a = args;
+    gpu_put_matmul(context->stream, &(struct gpu_matmul){.m = a->m,
+                                                         .n = a->n,
+                                                         .k = a->k,
+                                                         .x_stride = a->k,
+                                                         .x = a->a,
+                                                         .w = a->b,
+                                                         .c = a->out.data,
+                                                         .fp8 = true,
+                                                         .x_e5m2 = a->format_a == DTYPE_FP8_E5M2,
+                                                         .fast = a->fast,
+                                                         .x_scale = a->factor_a,
+                                                         .w_scale = a->factor_b,
+                                                         .narrow = typed_narrow(&a->out),
+                                                         .batch = 1,
+                                                         .beta = a->beta,
+                                                         .add = a->add.data,
+                                                         .choice = context->choice,
+                                                         .workspace = context->workspace});
+}
+
+static const unsigned typed[] = {3, 0}; /* both */
+
+static const char *const names[GPU_MATMUL_CHOICES] = {"first", "second", "third", "fourth"};
+static const struct op_choices choices = {names, GPU_MATMUL_CHOICES, NULL, NULL};
+
+const struct op_variant fp8_matmul_cublaslt_cuda = {
+    .name = "fp8_matmul_cublaslt_cuda",
+    .summary = "NVIDIA's cuBLASLt, where it is installed; no card has run it",
+    .numerics = NUMERICS_BF16,
+    .target = TARGET_CUDA,
+    .arch = {.major = 8, .minor = 9},
+    .unproven = true,
+    .usable = usable,
+    .can_run = can_run,
+    .choices = &choices,
+    .typed = typed,
+    .workspace = workspace,
+    .run = run,
+};
