@@ -116,8 +116,8 @@ static void test_lines(void **state)
         "nothing\n",
         "[1]\n",
         "{\"step\": -1, \"val_loss\": 1, \"val_bpb\": null, \"val_targets\": 1}\n",
-        "{\"step\": 9223372036854775807, \"loss\": 1, \"smooth\": 1, \"lr\": 1, \"norm\": 1, "
-        "\"seconds\": 1, \"tokens\": 1, \"epoch\": 1}\n",
+        ("{\"step\": 9223372036854775807, \"loss\": 1, \"smooth\": 1, \"lr\": 1, \"norm\": 1, "
+         "\"seconds\": 1, \"tokens\": 1, \"epoch\": 1}\n"),
         "{\"step\": 1, \"val_loss\": \"a\", \"val_bpb\": null, \"val_targets\": 1}\n",
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
