@@ -472,6 +472,7 @@ static void decode_operand(struct pool *pool, enum dtype format, const uint8_t *
 /* Operands in the workspace, behind them what the product needs. */
 static struct matmul_args decoded_product(const struct fp8_matmul_args *a, float *workspace)
 {
+    float *behind = workspace ? workspace + a->m * a->k : NULL; /* NULL: for sizes */
     return (struct matmul_args){.batch = 1,
                                 .m = a->m,
                                 .n = a->n,
@@ -482,7 +483,7 @@ static struct matmul_args decoded_product(const struct fp8_matmul_args *a, float
                                 .factor_a = a->factor_a,
                                 .factor_b = a->factor_b,
                                 .a = matrix_f32(workspace, a->m, a->k),
-                                .b = matrix_f32(workspace + a->m * a->k, a->n, a->k),
+                                .b = matrix_f32(behind, a->n, a->k),
                                 .add = a->add,
                                 .out = a->out};
 }
