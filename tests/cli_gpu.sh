@@ -102,7 +102,7 @@ SOL_CUBLASLT=$work/none run 0 kernels --backend cuda --json
 check '[(v["here"], "cuBLASLt" in v["why_not"]) for o in r["ops"] for v in o["variants"] if v["name"] == "gemm_cublaslt_cuda"] == [(False, True)]'
 run 0 kernels --backend cpu --json
 check 'all(not v["here"] for o in r["ops"] for v in o["variants"] if v["name"].endswith("_cuda"))'
-check '{v["arch"] for o in r["ops"] for v in o["variants"]} == {"", "sm_80+", "sm_90+", "sm_90a", "sm_100a", "sm_120f"}'
+check '{v["arch"] for o in r["ops"] for v in o["variants"]} == {"", "sm_80+", "sm_89+", "sm_90+", "sm_90a", "sm_100a", "sm_120f"}'
 # a choice of few rows by its name, and one that has too few
 run 0 kernels --wide --backend cuda -m synth:tiny --rows 3 --force attn_in=attn_in_rows_cuda:16_rows
 has out '^attn_in .* attn_in_rows_cuda:16_rows '

@@ -92,6 +92,14 @@ static void add_gradients(struct trainer *t, const struct tokens *tokens)
     must(trainer_micro(t, &batch, 1, false));
 }
 
+/* Of the same numbers left out each time, where some are. */
+static double micro_loss(struct trainer *t, const struct tokens *tokens)
+{
+    must(trainer_drop_gradients(t));
+    add_gradients(t, tokens);
+    return (double)*trainer_activations(t)->at.loss;
+}
+
 static double train(struct trainer *t, int64_t first, int64_t steps)
 {
     struct rng rng;
@@ -135,17 +143,16 @@ static void chosen_experts(const struct trainer *t, int32_t out[SLOTS])
 /* The slope of the loss along a parameter's gradient, over steps of so much to either side; NAN
  * where a token comes to other experts on the way, and the loss has a gap. */
 static double slope_along(struct trainer *t, const struct param *p, const struct tokens *tokens,
-                          const float *at, double norm, double step)
+                          const float *at, const float *g, double norm, double step)
 {
     const int64_t n = p->rows * p->cols;
     float *x = p->value.data;
-    const float *g = p->grad.data;
     int32_t experts[3][SLOTS];
     double losses[3];
     for (int side = -1; side <= 1; side++) {
         for (int64_t k = 0; k < n; k++)
             x[k] = (float)((double)at[k] + side * step * (double)g[k] / norm);
-        losses[side + 1] = evaluate(t, tokens);
+        losses[side + 1] = micro_loss(t, tokens);
         chosen_experts(t, experts[side + 1]);
     }
     memcpy(x, at, (size_t)n * sizeof *at);
@@ -158,36 +165,45 @@ static double slope_along(struct trainer *t, const struct param *p, const struct
 static void check_slope(struct trainer *t, const struct param *p, const struct tokens *tokens)
 {
     const int64_t n = p->rows * p->cols;
-    float *at = malloc((size_t)n * sizeof *at);
-    const float *g = p->grad.data;
+    float *at = malloc((size_t)n * sizeof *at), *g = malloc((size_t)n * sizeof *g);
     double norm = 0, slope = (double)NAN;
-    assert_non_null(at);
+    assert_true(at && g);
+    micro_loss(t, tokens);
     memcpy(at, p->value.data, (size_t)n * sizeof *at);
+    memcpy(g, p->grad.data, (size_t)n * sizeof *g);
     for (int64_t k = 0; k < n; k++) norm += (double)g[k] * (double)g[k];
     norm = sqrt(norm);
     assert_true(norm > 1e-4);
     for (double step = 1e-2; isnan(slope) && step > 1e-5; step /= 2)
-        slope = slope_along(t, p, tokens, at, norm, step);
+        slope = slope_along(t, p, tokens, at, g, norm, step);
     free(at);
+    free(g);
     if (!(fabs(slope - norm) < 0.02 * norm + 2e-4))
         fail_msg("%s: a gradient of norm %g, a slope of %g", p->weight.name, norm, slope);
 }
 
-static void test_gradients(void **state)
+static void check_gradients(double dropout)
 {
-    (void)state;
     struct train_recipe recipe;
     struct rng rng;
     struct tokens tokens;
     settle(0, &recipe);
+    recipe.dropout = dropout;
     struct trainer *t = create(&recipe, true);
     struct params *p = trainer_weights(t);
     rng_seed(&rng, 11);
     spread_weights(p, &rng);
     draw_tokens(&rng, &tokens);
-    add_gradients(t, &tokens);
+    if (dropout > 0) assert_true(fabs(micro_loss(t, &tokens) - evaluate(t, &tokens)) > 1e-3);
     for (int i = 0; i < p->count; i++) check_slope(t, &p->all[i], &tokens);
     trainer_destroy(t);
+}
+
+static void test_gradients(void **state)
+{
+    (void)state;
+    check_gradients(0);
+    check_gradients(0.2);
 }
 
 /* It moves the router alone, towards experts that have less than their share. */

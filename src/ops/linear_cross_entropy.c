@@ -14,8 +14,12 @@ static struct op_cost cost(const void *args)
     const struct cross_entropy_args loss = {.m = a->m, .vocab = a->vocab, .gradient = a->gradient};
     double bytes = matrix_bytes(&a->x) + matrix_bytes(&a->w) + 8 * (double)a->m;
     if (a->gradient) bytes += matrix_bytes(&a->dx) + 2 * matrix_bytes(&a->dw);
-    return (struct op_cost){(a->gradient ? 3 : 1) * product + op_cross_entropy.cost(&loss).flops,
-                            bytes};
+    double flops = (a->gradient ? 3 : 1) * product + op_cross_entropy.cost(&loss).flops;
+    const struct quantise_args x = {.m = a->m, .n = a->hidden, .format = DTYPE_FP8_E4M3};
+    const struct quantise_args d = {.m = a->m, .n = a->w.rows, .format = DTYPE_FP8_E5M2};
+    if (a->w_codes) flops += op_quantise.cost(&x).flops;
+    if (a->w_codes && a->gradient) flops += op_quantise.cost(&d).flops;
+    return (struct op_cost){flops, bytes};
 }
 
 static struct matrix rows_of(const struct matrix *m, int64_t first, int64_t count)
