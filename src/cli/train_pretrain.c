@@ -260,7 +260,8 @@ static void on_evaluation(void *arg, const struct train_evaluation *e)
 
 static void on_core(void *arg, int64_t step, const struct core_result *r)
 {
-    const struct pretrain *p = arg;
+    struct pretrain *p = arg;
+    remember(p, train_history_add_note(&p->history, step, run_log_core_text(step, r)));
     if (p->c->o.json)
         print_line(run_log_core_text(step, r));
     else
@@ -271,7 +272,8 @@ static void on_core(void *arg, int64_t step, const struct core_result *r)
 
 static void on_sample(void *arg, const struct train_sample *s)
 {
-    const struct pretrain *p = arg;
+    struct pretrain *p = arg;
+    remember(p, train_history_add_note(&p->history, s->step, run_log_sample_text(s)));
     if (p->c->o.json) {
         print_line(run_log_sample_text(s));
         return;

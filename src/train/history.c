@@ -11,10 +11,18 @@
 #include "base/status.h"
 #include "train/run_log.h"
 
+/* Those behind the step. */
+static void drop_notes(struct train_history *h, int64_t step)
+{
+    while (h->n_notes && h->notes[h->n_notes - 1].step > step) free(h->notes[--h->n_notes].line);
+}
+
 void train_history_free(struct train_history *h)
 {
+    drop_notes(h, INT64_MIN);
     free(h->steps);
     free(h->evaluations);
+    free(h->notes);
     *h = (struct train_history){.n_steps = 0};
 }
 
@@ -22,6 +30,7 @@ void train_history_cut(struct train_history *h, int64_t step)
 {
     while (h->n_steps && h->steps[h->n_steps - 1].step >= step) h->n_steps--;
     while (h->n_evaluations && h->evaluations[h->n_evaluations - 1].step > step) h->n_evaluations--;
+    drop_notes(h, step);
 }
 
 enum sol_status train_history_add_step(struct train_history *h, const struct train_step *step)
@@ -42,6 +51,20 @@ enum sol_status train_history_add_evaluation(struct train_history *h,
                        sizeof *h->evaluations, "the history of a run"));
     h->evaluations[h->n_evaluations++] = *e;
     return SOL_OK;
+}
+
+enum sol_status train_history_add_note(struct train_history *h, int64_t step, char *line)
+{
+    enum sol_status status = SOL_E_MEMORY;
+    drop_notes(h, step);
+    if (line)
+        status = array_grow(&h->notes, h->n_notes, &h->notes_room, sizeof *h->notes,
+                            "the history of a run");
+    if (status == SOL_OK)
+        h->notes[h->n_notes++] = (struct train_note){step, line};
+    else
+        free(line);
+    return line ? status : status_set(SOL_E_MEMORY, "no memory for the history of a run");
 }
 
 /* ---- lines ---- */
@@ -82,17 +105,28 @@ static bool read_evaluation(const json_t *line, struct train_evaluation *e)
            number_at(line, "val_bpb", &e->bpb) && count_at(line, "val_targets", &e->targets);
 }
 
+static bool is_note(const json_t *line, int64_t *step)
+{
+    const bool sample = json_is_string(json_object_get(line, "prompt")) &&
+                        json_is_string(json_object_get(line, "sample"));
+    const json_t *core = json_object_get(line, "core");
+    return (sample || json_is_number(core) || json_is_null(core)) && count_at(line, "step", step);
+}
+
 static enum sol_status read_line(struct train_history *h, const char *text, size_t size,
                                  const char *name, size_t number)
 {
     json_t *line = json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL);
     struct train_step step;
     struct train_evaluation evaluation;
+    int64_t at;
     enum sol_status status;
     if (json_object_get(line, "val_loss") && read_evaluation(line, &evaluation))
         status = train_history_add_evaluation(h, &evaluation);
     else if (json_object_get(line, "loss") && read_step(line, &step))
         status = train_history_add_step(h, &step);
+    else if (is_note(line, &at))
+        status = train_history_add_note(h, at, strndup(text, size));
     else
         status =
             status_set(SOL_E_FORMAT, "%s:%zu is no line of a training run's log", name, number);
@@ -130,16 +164,33 @@ static bool put_line(FILE *to, char *text)
     return good;
 }
 
+/* What was said of the weights before update `step`, from evaluation *e and note *n on; in the
+ * order of updates, evaluations first. */
+static bool put_looks(FILE *to, const struct train_history *h, int64_t step, size_t *e, size_t *n)
+{
+    bool good = true;
+    while (good) {
+        const int64_t first = *e < h->n_evaluations ? h->evaluations[*e].step : INT64_MAX;
+        const int64_t note = *n < h->n_notes ? h->notes[*n].step : INT64_MAX;
+        if (first <= note && first <= step && *e < h->n_evaluations)
+            good = put_line(to, run_log_evaluation_text(&h->evaluations[(*e)++]));
+        else if (note <= step && *n < h->n_notes)
+            good = fprintf(to, "%s\n", h->notes[(*n)++].line) > 0;
+        else
+            break;
+    }
+    return good;
+}
+
 enum sol_status train_history_text(const struct train_history *h, char **out)
 {
-    size_t size, e = 0;
+    size_t size, e = 0, n = 0;
     *out = NULL;
     FILE *to = open_memstream(out, &size);
     bool good = to != NULL;
     for (size_t i = 0; good && i <= h->n_steps; i++) {
         const int64_t step = i < h->n_steps ? h->steps[i].step : INT64_MAX;
-        for (; good && e < h->n_evaluations && h->evaluations[e].step <= step; e++)
-            good = put_line(to, run_log_evaluation_text(&h->evaluations[e]));
+        good = put_looks(to, h, step, &e, &n);
         if (good && i < h->n_steps) good = put_line(to, run_log_step_text(&h->steps[i]));
     }
     if (to && fclose(to) != 0) good = false;

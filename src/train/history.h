@@ -7,21 +7,32 @@
 #include "stats/figure.h"
 #include "train/run.h"
 
+/* A line about the weights after `step` updates: CORE, or a sample. */
+struct train_note {
+    int64_t step;
+    char *line; /* owned */
+};
+
 struct train_history {
     struct train_step *steps; /* owned, by rising number */
     size_t n_steps, steps_room;
     struct train_evaluation *evaluations; /* owned, likewise */
     size_t n_evaluations, evaluations_room;
+    struct train_note *notes; /* owned, likewise; several of a step */
+    size_t n_notes, notes_room;
 };
 
 void train_history_free(struct train_history *history); /* takes a zeroed one */
 
-/* What was known from this step on goes; of evaluations what was made behind it. */
+/* What was known from this step on goes; of evaluations and notes what was made behind it. */
 void train_history_cut(struct train_history *history, int64_t step);
 enum sol_status train_history_add_step(struct train_history *history,
                                        const struct train_step *step);
 enum sol_status train_history_add_evaluation(struct train_history *history,
                                              const struct train_evaluation *evaluation);
+/* A line of run_log.h, NULL without memory for it; the history's from here on, also after an error.
+ */
+enum sol_status train_history_add_note(struct train_history *history, int64_t step, char *line);
 
 /* Adds lines of JSON. A last line without an end, as a kill leaves it, does not count. SOL_E_FORMAT
  * with `name` and the line's number for what is no such line; those before it were added. `steps`
