@@ -15,12 +15,11 @@ INLINE random_words philox(const random_key &key, uint32_t block, uint32_t strea
     uint32_t k0 = key.seed[0], k1 = key.seed[1];
 #pragma unroll
     for (int i = 0; i < 10; i++) {
-        uint32_t low = 0xd2511f53u * a, high = __umulhi(0xd2511f53u, a);
-        uint32_t low2 = 0xcd9e8d57u * c, high2 = __umulhi(0xcd9e8d57u, c);
-        a = high2 ^ b ^ k0;
-        b = low2;
-        c = high ^ d ^ k1;
-        d = low;
+        uint64_t x = (uint64_t)0xd2511f53u * a, y = (uint64_t)0xcd9e8d57u * c;
+        a = (uint32_t)(y >> 32) ^ b ^ k0;
+        b = (uint32_t)y;
+        c = (uint32_t)(x >> 32) ^ d ^ k1;
+        d = (uint32_t)x;
         k0 += 0x9e3779b9u;
         k1 += 0xbb67ae85u;
     }
