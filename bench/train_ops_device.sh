@@ -8,7 +8,7 @@ set -eu
 cd "$(dirname "$0")/.."
 sol=${1:-build/sol}
 if [ -z "${QUICK:-}" ]; then
-    for op in add relu2 relu2_backward axpby axpby_backward softcap convert fill sum_squares weighted_sum clip rmsnorm \
+    for op in add dropout relu2 relu2_backward axpby axpby_backward softcap convert fill sum_squares weighted_sum clip rmsnorm \
         rmsnorm_backward rotary_norm rotary_norm_backward smear smear_backward embed gated_embed embed_backward \
         gated_embed_backward cross_entropy adamw muon_prepare muon_apply; do
         "$sol" verify --backend cuda --wide --rounds "${ROUNDS:-2}" --op $op="${op}_cuda" | grep _cuda
