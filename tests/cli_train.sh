@@ -187,6 +187,9 @@ tune="-d talk.jsonl --val talk.jsonl --init-from whole/step_000012 --device-batc
     cp -r tuned/step_000002 again_tuned
     run 0 train -d talk.jsonl --val talk.jsonl --resume -o again_tuned -q -t 1 --eval-every 100
     cmp -s "$last/model.safetensors" "again_tuned/${last#tuned/}/model.safetensors" || fail "another model after --resume"
+    # without a folder, and a run of its own in the store
+    run 0 train $tune --num-iterations 1 -q --label alone
+    is "runs of what was tuned" "$("$SOL_BINARY" runs list --label alone -o csv | grep -c '^t')" 1
     refused 2 'the model is that of --init-from: leave --depth out' $tune --depth 3 --num-iterations 2
     refused 2 '--init-from wants --num-iterations' $tune
     refused 2 '--init-from is for a new run' $tune --resume -o tuned
@@ -337,11 +340,11 @@ cp -r whole scarce
 if (
     trap '' XFSZ
     ulimit -f 64
-    run 3 train $small --num-iterations 2 -o limited -q
+    run 3 train $small --num-iterations 2 -o limited -q --no-store
     has err 'limited/'
     [ -e limited/step_000002 ] && fail "a checkpoint without room"
     refused 3 "scarce/step_000014.part.*; the last checkpoint is scarce/step_000012\$" \
-        $small --resume --num-iterations 14 -o scarce
+        $small --resume --num-iterations 14 -o scarce --no-store
     is "checkpoints" "$(ls -d scarce/step_* | tail -n 1)" scarce/step_000012
     run 0 run -m scarce/step_000012 -p a -n 1 -t 1 -q
     exit $((failures != 0))

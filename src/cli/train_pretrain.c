@@ -324,7 +324,7 @@ static void print_curve(const struct pretrain *p)
 static void read_past(struct pretrain *p)
 {
     char path[CHECKPOINT_PATH + 16];
-    if (!p->checkpoint) return;
+    if (!p->resumes) return;
     snprintf(path, sizeof path, "%s/log.jsonl", p->c->o.out);
     if (access(path, R_OK) != 0) return;
     if (train_history_read_file(&p->history, path) != SOL_OK) LOG_WARN("%s", sol_last_error());
@@ -342,7 +342,7 @@ static enum sol_status begin_run(struct pretrain *p)
         if (!realpath(c->o.out, p->folder)) p->folder[0] = '\0';
     }
     return train_store_run_begin(c->store, &p->report, &how, *p->folder ? p->folder : NULL,
-                                 p->checkpoint != NULL, p->run);
+                                 p->resumes, p->run);
 }
 
 /* `status`: how training ended; its message is the run's reason. */
