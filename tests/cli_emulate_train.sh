@@ -15,7 +15,7 @@ run 0 tok train --vocab-size 300 -o words.json text.txt
 flags="-d text.txt --tokenizer words.json --arch gpt-oss --depth 2 --width 64 --head-dim 64 --kv-heads 1 --experts 4
     --top-k 2 --sliding-window 16 --max-seq-len 32 --device-batch-size 2 --total-batch-size 64 --warmup-steps 1
     --schedule constant --matrix-lr 0.2 --embedding-lr 3 --unembedding-lr 0.1 --scalar-lr 3 --balance 0.1
-    --mxfp4-from 0.5 --eval-every 100 --eval-tokens 64 --save-every 2 -q"
+    --mxfp4-from 0.5 --eval-every 100 --eval-tokens 64 --save-every 2 -q --no-limits"
 # train FOLDER UPDATES OPTION...
 train() {
     # shellcheck disable=SC2086 # words
@@ -53,7 +53,7 @@ EMULATED_SEED=7 gpu train again 2
 cmp -s bf16/step_000002/model.safetensors again/step_000002/model.safetensors || fail "other bits in another order"
 
 # Steps are timed, and what their ops cost is known without a look into the card's memory.
-gpu run 0 train bench --arch gpt-oss --depth 1 --width 64 --head-dim 64 --kv-heads 1 --experts 4 --top-k 2 \
+gpu run 0 train bench --no-limits --arch gpt-oss --depth 1 --width 64 --head-dim 64 --kv-heads 1 --experts 4 --top-k 2 \
     --max-seq-len 32 --device-batch-size 1 --vocab-size 64 --num-iterations 1 --warmup-steps 1 --optimizer none -q
 for op in grouped_matmul grouped_wgrad; do has out "^$op +${op}_mma_cuda +exact "; done
 

@@ -173,9 +173,9 @@ tune="-d talk.jsonl --val talk.jsonl --init-from whole/step_000012 --device-batc
     --matrix-lr 0.2 --embedding-lr 1 --unembedding-lr 0.1 --warmup-steps 2 --schedule cosine --eval-every 100"
 # shellcheck disable=SC2086
 {
-    run 0 train $tune --num-iterations $((updates / 2)) --save-every 2 -o tuned
-    has out "^$((updates / 2)) updates of 128 tokens, from whole/step_000012\$"
-    last=tuned/step_$(printf %06d $((updates / 2)))
+    run 0 train $tune --num-iterations $updates --save-every 2 -o tuned
+    has out "^$updates updates of 128 tokens, from whole/step_000012\$"
+    last=tuned/step_$(printf %06d $updates)
     cmp -s whole/step_000012/tokenizer.json "$last/tokenizer.json" || fail "another vocabulary"
     run 0 run -m "$last" -p "How many of the kernel3?" -n 4 --greedy -t 1 -q
     [ $updates -lt 60 ] || has out '^ Seven pears'
