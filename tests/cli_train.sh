@@ -177,7 +177,7 @@ tune="-d talk.jsonl --val talk.jsonl --init-from whole/step_000012 --device-batc
     has out "^$updates updates of 128 tokens, from whole/step_000012\$"
     last=tuned/step_$(printf %06d $updates)
     cmp -s whole/step_000012/tokenizer.json "$last/tokenizer.json" || fail "another vocabulary"
-    run 0 run -m "$last" -p "How many of the kernel3?" -n 4 --greedy -t 1 -q
+    run 0 run -m "$last" -p "How many of the kernel3?" -n 12 --greedy -t 1 -q
     [ $updates -lt 60 ] || has out '^ Seven pears'
     # of a row's conversations whole answers are learnt, and nothing else
     run 0 tok encode --vocab words.json --text " Seven pears."
