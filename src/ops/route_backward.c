@@ -25,7 +25,8 @@ static void add_balance(const struct route_backward_args *a, const float *logits
     const double factor = (double)a->balance * (double)*a->scale * (double)a->n_experts;
     const int32_t *offsets = a->routing.group_offsets;
     double largest = -INFINITY, total = 0, mean = 0;
-    for (int64_t e = 0; e < a->n_experts; e++) largest = fmax(largest, (double)logits[e]);
+    for (int64_t e = 0; e < a->n_experts; e++) /* GCC 12 for aarch64 fails at fmax here */
+        if ((double)logits[e] > largest) largest = (double)logits[e];
     for (int64_t e = 0; e < a->n_experts; e++) {
         const double p = exp((double)logits[e] - largest);
         total += p;
