@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "advise/rules_private.h"
+#include "base/json_value.h"
 #include "base/status.h"
 #include "base/table.h"
 #include "bench/bench.h"
@@ -200,23 +201,19 @@ enum sol_status advice_print(const struct rules_report *report, const char *run,
     return SOL_OK;
 }
 
-static json_t *real(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 static json_t *findings_json(const struct rules_report *r)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < r->count; i++) {
         const struct finding *f = &r->findings[i];
         json_array_append_new(
-            list, json_pack("{s:s, s:o, s:s, s:o, s:o, s:o, s:b, s:s?, s:o, s:O}", "rule",
-                            f->rule->name, "subject", store_json_string(f->subject), "severity",
-                            severity_name(f->severity), "window_ns", real(f->window_ns),
-                            "ceiling_ns", real(f->ceiling_ns), "likely_ns", real(f->likely_ns),
-                            "counted", (int)f->counted, "covered_by", f->covered_by, "text",
-                            store_json_string(f->text), "evidence", f->evidence));
+            list,
+            json_pack("{s:s, s:o, s:s, s:o, s:o, s:o, s:b, s:s?, s:o, s:O}", "rule", f->rule->name,
+                      "subject", store_json_string(f->subject), "severity",
+                      severity_name(f->severity), "window_ns", json_number(f->window_ns),
+                      "ceiling_ns", json_number(f->ceiling_ns), "likely_ns",
+                      json_number(f->likely_ns), "counted", (int)f->counted, "covered_by",
+                      f->covered_by, "text", store_json_string(f->text), "evidence", f->evidence));
     }
     return list;
 }
@@ -231,13 +228,14 @@ static json_t *kept_finding_json(const struct store_advice *row)
     }
     const char *severity = json_string_value(json_object_get(evidence, "severity"));
     bool counted = !json_is_false(json_object_get(evidence, "counted"));
-    json_t *json = json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:b, s:s?, s:s}", "rule", row->rule,
-                             "subject", row->subject ? row->subject : "", "severity",
-                             severity ? severity : severity_name(RULE_GAIN), "window_ns",
-                             real(row->window_ns), "ceiling_ns", real(row->ceiling_ns), "likely_ns",
-                             real(row->likely_ns), "counted", (int)counted, "covered_by",
-                             json_string_value(json_object_get(evidence, "covered_by")), "text",
-                             row->text ? row->text : "");
+    json_t *json =
+        json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:b, s:s?, s:s}", "rule", row->rule, "subject",
+                  row->subject ? row->subject : "", "severity",
+                  severity ? severity : severity_name(RULE_GAIN), "window_ns",
+                  json_number(row->window_ns), "ceiling_ns", json_number(row->ceiling_ns),
+                  "likely_ns", json_number(row->likely_ns), "counted", (int)counted, "covered_by",
+                  json_string_value(json_object_get(evidence, "covered_by")), "text",
+                  row->text ? row->text : "");
     json_object_del(evidence, "severity");
     json_object_del(evidence, "counted");
     json_object_del(evidence, "covered_by");
@@ -274,8 +272,8 @@ json_t *advice_json(const struct rules_report *r, const char *run, const struct 
     json_t *json =
         json_pack("{s:s, s:s?, s:o, s:o, s:o, s:o, s:s?, s:s?, s:b}", "schema", "sol.advice.1",
                   "run", run, "step", step, "advice", findings_json(r), "ceiling_ns",
-                  real(r->ceiling_ns), "likely_ns", real(r->likely_ns), "withheld", r->withheld,
-                  "caveat", r->caveat, "invalid", (int)r->invalid);
+                  json_number(r->ceiling_ns), "likely_ns", json_number(r->likely_ns), "withheld",
+                  r->withheld, "caveat", r->caveat, "invalid", (int)r->invalid);
     if (json) next_set(next, json);
     return json;
 }

@@ -1,5 +1,6 @@
 #include "advise/largest.h"
 
+#include "base/json_value.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -174,11 +175,6 @@ void largest_print(const struct counters *counters, FILE *to)
 
 /* ---- JSON ---- */
 
-static json_t *number(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 static json_t *one_json(const struct kernel_counters *k, double window)
 {
     struct stall stalls[STALLS_SHOWN];
@@ -191,12 +187,12 @@ static json_t *one_json(const struct kernel_counters *k, double window)
                             stall_meaning(stalls[i].reason), "share", stalls[i].share));
     so_what(k, sentence);
     return json_pack("{s:s, s:o, s:I, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "kernel",
-                     k->name, "share", number(total_ns(k) / window), "calls", (json_int_t)k->calls,
-                     "ns", number(k->duration_ns), "bound", counters_class(k), "compute_percent",
-                     number(k->sm), "memory_percent", number(k->memory), "flop_per_byte",
-                     number(k->flops / k->dram_bytes), "occupancy_percent", number(k->occupancy),
-                     "occupancy_possible_percent", number(k->occupancy_limit), "stalls", list, "so",
-                     sentence);
+                     k->name, "share", json_number(total_ns(k) / window), "calls",
+                     (json_int_t)k->calls, "ns", json_number(k->duration_ns), "bound",
+                     counters_class(k), "compute_percent", json_number(k->sm), "memory_percent",
+                     json_number(k->memory), "flop_per_byte", json_number(k->flops / k->dram_bytes),
+                     "occupancy_percent", json_number(k->occupancy), "occupancy_possible_percent",
+                     json_number(k->occupancy_limit), "stalls", list, "so", sentence);
 }
 
 json_t *largest_json(const struct counters *counters)

@@ -5,6 +5,7 @@
 
 #include "advise/rules_private.h"
 #include "advise/whatif.h"
+#include "base/json_value.h"
 #include "base/status.h"
 #include "base/table.h"
 #include "stats/samples.h"
@@ -124,19 +125,14 @@ enum sol_status whatif_print(const struct whatif_report *report, const char *run
 
 /* ---- JSON ---- */
 
-static json_t *real(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 static json_t *steps_json(const struct whatif_steps *s)
 {
     json_t *changes = json_array();
     for (size_t i = 0; i < s->n_results; i++) {
         const struct whatif_result *r = &s->results[i];
         json_array_append_new(changes, json_pack("{s:s, s:o, s:o, s:f, s:f}", "change", r->change,
-                                                 "kernels", real(r->kernels), "kernels_ns",
-                                                 real(r->kernels_ns), "step_ns", r->step_ns,
+                                                 "kernels", json_number(r->kernels), "kernels_ns",
+                                                 json_number(r->kernels_ns), "step_ns", r->step_ns,
                                                  "saved_percent", saved_percent(s, r)));
     }
     return json_pack("{s:s, s:s, s:I, s:f, s:o}", "metric", s->metric, "per",

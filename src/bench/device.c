@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "base/interrupt.h"
+#include "base/json_value.h"
 #include "base/memory.h"
 #include "base/progress.h"
 #include "base/sysinfo.h"
@@ -175,11 +176,6 @@ done:
 
 /* ---- JSON ---- */
 
-static json_t *number_json(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 static json_t *rate_json(const struct ceiling_rate *rate)
 {
     if (rate->best <= 0) return json_null();
@@ -215,9 +211,9 @@ json_t *device_survey_json(const struct device_survey *s)
         "{s:i, s:o, s:{s:o, s:o}, s:{s:o, s:o, s:o, s:o, s:i}, s:o, s:o, s:s?, s:f, s:f, s:f, s:f}",
         "threads", s->threads, "levels", levels, "gflop_s", "one_thread", numerics_json(s->alone),
         "all_threads", numerics_json(s->all), "wakeup_ns", "warm_median",
-        number_json(w->warm_median), "warm_p90", number_json(w->warm_p90), "asleep_median",
-        number_json(w->asleep_median), "asleep_p90", number_json(w->asleep_p90), "incomplete",
-        w->incomplete, "clock_mhz", number_json(s->clock_mhz), "watts", number_json(s->watts),
+        json_number(w->warm_median), "warm_p90", json_number(w->warm_p90), "asleep_median",
+        json_number(w->asleep_median), "asleep_p90", json_number(w->asleep_p90), "incomplete",
+        w->incomplete, "clock_mhz", json_number(s->clock_mhz), "watts", json_number(s->watts),
         "no_watts", s->no_watts, "seconds", s->watch.seconds, "other_cores", s->watch.other_cores,
         "stolen_cores", s->watch.stolen_cores, "throttled_share", s->watch.throttled_share);
 }
@@ -243,8 +239,8 @@ json_t *device_machine_json(void)
         host, "cpu", cpu->model, "cores", cpu->cores, "features", features, "caches", "l1d",
         (json_int_t)cpu->l1d, "l2", (json_int_t)cpu->l2, "l3", (json_int_t)cpu->l3,
         "memory_available", (json_int_t)memory_available(), "clock_mhz",
-        number_json(sensors_clock_mhz()), "governor",
-        *governor ? json_string(governor) : json_null(), "temperature_c", number_json(celsius),
+        json_number(sensors_clock_mhz()), "governor",
+        *governor ? json_string(governor) : json_null(), "temperature_c", json_number(celsius),
         "temperature_sensor", *sensor ? json_string(sensor) : json_null(), "throttle_events",
         heat < 0 ? json_null() : json_integer(heat), "energy_counter", !isnan(joules),
         "no_energy_counter", no_energy);

@@ -1,5 +1,6 @@
 #include "bench/gpu_sensors.h"
 
+#include "base/json_value.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -75,16 +76,11 @@ char *gpu_throttle_text(unsigned throttle, char text[160])
     return text;
 }
 
-static json_t *number_json(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 json_t *gpu_reading_json(const struct gpu_reading *r)
 {
     char text[160];
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:s}", "sm_mhz", number_json(r->sm_mhz),
-                     "memory_mhz", number_json(r->memory_mhz), "temperature_c",
-                     number_json(r->temperature_c), "watts", number_json(r->watts), "watts_limit",
-                     number_json(r->watts_limit), "throttle", gpu_throttle_text(r->throttle, text));
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:s}", "sm_mhz", json_number(r->sm_mhz),
+                     "memory_mhz", json_number(r->memory_mhz), "temperature_c",
+                     json_number(r->temperature_c), "watts", json_number(r->watts), "watts_limit",
+                     json_number(r->watts_limit), "throttle", gpu_throttle_text(r->throttle, text));
 }

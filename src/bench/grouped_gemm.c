@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/json_value.h"
 #include "base/number.h"
 #include "ops/ops.h"
 
@@ -84,17 +85,13 @@ static const char *name_of(const struct grouped_bench *b, char name[NAME_MAX_BYT
     return name;
 }
 
-static json_t *number(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 static json_t *figure_json(const struct figure *f)
 {
     if (f->count == 0) return json_null();
     return json_pack("{s:f, s:o, s:o, s:o, s:o}", "us", f->value / 1e3, "low_us",
-                     number(f->low / 1e3), "high_us", number(f->high / 1e3), "limit_us",
-                     number(f->limit / 1e3), "percent_of_limit", number(100 * f->reached));
+                     json_number(f->low / 1e3), "high_us", json_number(f->high / 1e3), "limit_us",
+                     json_number(f->limit / 1e3), "percent_of_limit",
+                     json_number(100 * f->reached));
 }
 
 static json_t *list_json(const int64_t *values, int64_t count)
@@ -121,8 +118,9 @@ static json_t *kernels_json(const struct bench_op_kernels *k)
 {
     json_t *list = json_array();
     for (int i = 0; i < listed(k); i++)
-        json_array_append_new(list, json_pack("{s:s, s:f, s:o}", "name", k->list[i].name, "us",
-                                              k->list[i].ns / 1e3, "percent", number(share(k, i))));
+        json_array_append_new(list,
+                              json_pack("{s:s, s:f, s:o}", "name", k->list[i].name, "us",
+                                        k->list[i].ns / 1e3, "percent", json_number(share(k, i))));
     return json_pack("{s:s, s:i, s:o}", "choice", k->choice, "launches", k->launches, "list", list);
 }
 
@@ -135,7 +133,7 @@ static void add_peer(json_t *to, const struct grouped_result *r, int peer)
     snprintf(key, sizeof key, "%s_why", grouped_peer_keys[peer]);
     json_object_set_new(to, key, *p->why ? json_string(p->why) : json_null());
     snprintf(key, sizeof key, "of_%s", grouped_peer_keys[peer]);
-    json_object_set_new(to, key, number(r->figure.value / p->figure.value));
+    json_object_set_new(to, key, json_number(r->figure.value / p->figure.value));
 }
 
 static json_t *result_json(const struct grouped_result *r)
@@ -163,15 +161,15 @@ json_t *grouped_bench_json(const struct grouped_result *results, size_t count, c
     json_t *list = json_array();
     double mean = grouped_bench_mean(results, count, GROUPED_PEERS);
     for (size_t i = 0; i < count; i++) json_array_append_new(list, result_json(&results[i]));
-    json_t *json =
-        json_pack("{s:s?, s:o, s:o}", "run", run, "shapes", list, "mean_us", number(mean / 1e3));
+    json_t *json = json_pack("{s:s?, s:o, s:o}", "run", run, "shapes", list, "mean_us",
+                             json_number(mean / 1e3));
     for (int i = 0; json && i < GROUPED_PEERS; i++) {
         double peer = grouped_bench_mean(results, count, (enum grouped_peer)i);
         char key[40];
         snprintf(key, sizeof key, "%s_mean_us", grouped_peer_keys[i]);
-        json_object_set_new(json, key, number(peer / 1e3));
+        json_object_set_new(json, key, json_number(peer / 1e3));
         snprintf(key, sizeof key, "of_%s", grouped_peer_keys[i]);
-        json_object_set_new(json, key, number(mean / peer));
+        json_object_set_new(json, key, json_number(mean / peer));
     }
     return json;
 }

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "base/cpu.h"
+#include "base/json_value.h"
 #include "bench/figures.h"
 #include "gpu/device.h"
 #include "stats/statistics.h"
@@ -106,11 +107,6 @@ enum { OWN_FIELDS = sizeof own_fields / sizeof *own_fields };
 
 /* ---- the record ---- */
 
-static json_t *number_json(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 static json_t *text_json(const char *text)
 {
     return text ? store_json_string(text) : json_null();
@@ -181,13 +177,13 @@ static json_t *kernel_json(const struct bench_report *report, const struct bench
                   op_numerics_name(k->numerics), "steps", (json_int_t)k->steps, "calls", k->calls,
                   "expected", k->expected < 0 ? json_null() : json_integer(k->expected), "ran",
                   (json_int_t)k->ran, "flops", k->cost.flops, "bytes", k->cost.bytes,
-                  "limit_us_per_step", number_json(1e-3 * limit));
+                  "limit_us_per_step", json_number(1e-3 * limit));
     if (!json || k->seconds <= 0) return json;
     json_object_set_new(json, "us_per_step", json_real(1e6 * k->seconds));
     json_object_set_new(json, "share", json_real(k->share));
     json_object_set_new(json, "gb_s", json_real(1e-9 * k->cost.bytes / k->seconds));
     json_object_set_new(json, "gflop_s", json_real(1e-9 * k->cost.flops / k->seconds));
-    json_object_set_new(json, "limit_percent", number_json(1e-7 * limit / k->seconds));
+    json_object_set_new(json, "limit_percent", json_number(1e-7 * limit / k->seconds));
     return json;
 }
 
@@ -257,7 +253,7 @@ static void add_samples(json_t *json, const struct bench_result *r)
     for (size_t i = 0; i < r->n_samples; i++) {
         const struct sample *s = &r->samples[i];
         json_array_append_new(all, json_pack("{s:f, s:o, s:i, s:I, s:b, s:b, s:o}", "ns", s->ns,
-                                             "joules", number_json(s->joules), "start", s->start,
+                                             "joules", json_number(s->joules), "start", s->start,
                                              "started_ns", (json_int_t)s->started_ns, "warmup",
                                              s->warmup, "outlier", s->outlier, "cause",
                                              text_json(s->cause)));
@@ -292,10 +288,10 @@ static json_t *figure_json(const struct bench_report *report, const struct bench
     struct figure speed = bench_speed(report->ceiling, r), rate = bench_rate(report->ceiling, r);
     json_t *interval = isnan(rate.half) ? json_null() : json_pack("[f, f]", rate.low, rate.high);
     return json_pack("{s:f, s:o, s:o, s:f, s:o, s:o, s:s, s:o}", "ts", rate.value, "ci95_ts",
-                     interval, "half_width_percent", number_json(100 * rate.half), "ns_per_token",
-                     speed.value, "limit_ns_per_token", number_json(speed.limit), "limit_percent",
-                     number_json(100 * speed.reached), "limited_by",
-                     bench_bound(report->ceiling, r), "sd_percent", number_json(100 * speed.sd));
+                     interval, "half_width_percent", json_number(100 * rate.half), "ns_per_token",
+                     speed.value, "limit_ns_per_token", json_number(speed.limit), "limit_percent",
+                     json_number(100 * speed.reached), "limited_by",
+                     bench_bound(report->ceiling, r), "sd_percent", json_number(100 * speed.sd));
 }
 
 static json_t *times_json(const struct bench_report *report, const struct bench_result *r)
@@ -323,7 +319,7 @@ static json_t *energy_json(const struct bench_report *report, const struct bench
     bool gpu = report->params->engine.chooser.device.gpu != NULL, known = j->count > 0;
     return json_pack("{s:o, s:o, s:o}", "joules_per_token",
                      known ? json_real(j->value) : json_null(), "joules_half_width_percent",
-                     known ? number_json(100 * j->half) : json_null(), "energy_source",
+                     known ? json_number(100 * j->half) : json_null(), "energy_source",
                      known ? json_string(gpu ? "NVML, the GPU" : "RAPL, the processor packages")
                            : json_null());
 }
@@ -346,7 +342,7 @@ static json_t *verdict_json(const struct bench_report *report, const struct benc
         json_pack("{s:o, s:o, s:b, s:b, s:o, s:o, s:o}", "step_ns", steps_json(r), "rating",
                   text_json(rated), "proved", r->proved, "layers_complete", r->layers_complete,
                   "invalid", text_json(bench_invalid(report, r)), "clock_mhz",
-                  number_json(r->clock_mhz), "temperature_c", number_json(r->temperature_c));
+                  json_number(r->clock_mhz), "temperature_c", json_number(r->temperature_c));
     if (json && r->memory_device_peak)
         json_object_update_new(json,
                                json_pack("{s:o, s:f}", "gpu_state", gpu_reading_json(&r->reading),
@@ -381,8 +377,8 @@ static json_t *work_json(const struct bench_report *report, const struct bench_r
         "flops_per_token", r->cost.flops / tokens, "bytes_per_token", r->cost.bytes / tokens,
         "gb_s", bench_gigabytes_per_s(r), "gflop_s", bench_gigaflops(r), "read_limit_gb_s",
         1e-9 * ceiling_read_rate(report->ceiling), "memory_limit_percent",
-        number_json(bench_memory_percent(report->ceiling, r)), "arithmetic_limit_percent",
-        number_json(bench_arithmetic_percent(report->ceiling, r)), "memory", memory_json(r),
+        json_number(bench_memory_percent(report->ceiling, r)), "arithmetic_limit_percent",
+        json_number(bench_arithmetic_percent(report->ceiling, r)), "memory", memory_json(r),
         "experts", experts_json(&r->experts), "kernels", kernels_json(report, r), "disturbance",
         "other_cores", r->watch.other_cores, "stolen_cores", r->watch.stolen_cores,
         "throttled_share", r->watch.throttled_share, "significant", bench_disturbed(r));

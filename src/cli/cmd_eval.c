@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/json_value.h"
 #include "base/progress.h"
 #include "base/status.h"
 #include "base/table.h"
@@ -196,11 +197,6 @@ static enum sol_status print_text(const struct eval_run *run)
     return SOL_OK;
 }
 
-static json_t *number(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 static json_t *task_json(const struct core_task_result *t)
 {
     return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:f, s:[f, f], s:f, s:f, s:f}", "label",
@@ -219,9 +215,9 @@ static json_t *core_json(const struct core_result *r)
     }
     for (size_t i = 0; i < r->count; i++) json_array_append_new(tasks, task_json(&r->tasks[i]));
     return json_pack("{s:o, s:[o, o], s:o, s:I, s:I, s:f, s:f}", "core",
-                     r->complete ? number(r->core) : json_null(), "ci95",
-                     r->complete ? number(r->low) : json_null(),
-                     r->complete ? number(r->high) : json_null(), "tasks", tasks, "items",
+                     r->complete ? json_number(r->core) : json_null(), "ci95",
+                     r->complete ? json_number(r->low) : json_null(),
+                     r->complete ? json_number(r->high) : json_null(), "tasks", tasks, "items",
                      (json_int_t)r->items, "tokens", (json_int_t)r->rows, "tokens_per_s",
                      core_rate(r), "seconds", r->seconds);
 }

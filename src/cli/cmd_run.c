@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/json_text.h"
+#include "base/json_value.h"
 #include "base/memory.h"
 #include "base/progress.h"
 #include "base/status.h"

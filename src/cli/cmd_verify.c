@@ -9,6 +9,7 @@
 
 #include "base/cpu.h"
 #include "base/interrupt.h"
+#include "base/json_value.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/table.h"
@@ -222,7 +223,7 @@ static json_t *predictions_json(const struct verify_report *report)
 
 static json_t *figure(const struct verify_result *r, double value)
 {
-    return r->cases > 0 && isfinite(value) ? json_real(value) : json_null();
+    return r->cases > 0 ? json_number(value) : json_null();
 }
 
 static enum sol_status print_json(const struct verify_report *report)

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/cpu.h"
-#include "base/json_text.h"
+#include "base/json_value.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/status.h"

@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "base/json_value.h"
 #include "base/table.h"
 #include "cli/engine_options.h"
 #include "cli/train_options.h"
@@ -155,11 +156,6 @@ json_t *train_report_ops_json(const struct train_op_times *times)
     return list;
 }
 
-static json_t *number(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 json_t *train_report_memory_json(const struct train_report *r)
 {
     struct train_memory_line lines[TRAIN_MEMORY_LINES];
@@ -172,9 +168,10 @@ json_t *train_report_memory_json(const struct train_report *r)
 
 json_t *train_report_speed_json(const struct train_speed *s)
 {
-    return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o}", "peak_flops_per_s", number(s->peak), "of",
-                     s->peak_of, "mfu", number(s->mfu), "mfu_causal", number(s->causal_mfu),
-                     "sheet_flops_per_s", number(s->sheet), "sheet_mfu", number(s->sheet_mfu));
+    return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o}", "peak_flops_per_s", json_number(s->peak),
+                     "of", s->peak_of, "mfu", json_number(s->mfu), "mfu_causal",
+                     json_number(s->causal_mfu), "sheet_flops_per_s", json_number(s->sheet),
+                     "sheet_mfu", json_number(s->sheet_mfu));
 }
 
 static json_t *kernels_json(const struct train_kernels *k)
@@ -190,16 +187,17 @@ static void add_figures(json_t *out, const struct train_report *r)
     json_object_set_new(out, "micro_batches", json_integer((json_int_t)r->micro_batches));
     json_object_set_new(out, "steps", json_integer((json_int_t)r->result.steps));
     json_object_set_new(out, "tokens", json_integer((json_int_t)r->result.tokens));
-    json_object_set_new(out, "tokens_per_s", number(s.per_s.value));
+    json_object_set_new(out, "tokens_per_s", json_number(s.per_s.value));
     json_object_set_new(out, "ci95",
-                        json_pack("[o, o]", number(s.per_s.low), number(s.per_s.high)));
-    json_object_set_new(out, "sd", number(r->result.step_ns.sd));
-    json_object_set_new(out, "micro_ns", number(r->result.micro_ns));
-    json_object_set_new(out, "update_ns", number(r->result.update_ns));
-    json_object_set_new(out, "flops_per_token", number(r->recipe->flops_per_token));
-    json_object_set_new(out, "causal_flops_per_token", number(r->recipe->causal_flops_per_token));
+                        json_pack("[o, o]", json_number(s.per_s.low), json_number(s.per_s.high)));
+    json_object_set_new(out, "sd", json_number(r->result.step_ns.sd));
+    json_object_set_new(out, "micro_ns", json_number(r->result.micro_ns));
+    json_object_set_new(out, "update_ns", json_number(r->result.update_ns));
+    json_object_set_new(out, "flops_per_token", json_number(r->recipe->flops_per_token));
+    json_object_set_new(out, "causal_flops_per_token",
+                        json_number(r->recipe->causal_flops_per_token));
     json_object_set_new(out, "utilisation", train_report_speed_json(&s));
-    json_object_set_new(out, "loss", number(r->result.loss));
+    json_object_set_new(out, "loss", json_number(r->result.loss));
 }
 
 /* What is known before the first step, and does not change. */
@@ -220,7 +218,7 @@ static void add_memory_and_ops(json_t *out, const struct train_report *r)
     json_object_set_new(out, "peak_bytes", json_integer((json_int_t)train_peak_bytes(r->gpu)));
     json_object_set_new(out, "device_bytes",
                         device ? json_integer((json_int_t)device) : json_null());
-    json_object_set_new(out, "preparing", number(train_op_times_preparing(&r->result.ops)));
+    json_object_set_new(out, "preparing", json_number(train_op_times_preparing(&r->result.ops)));
     json_object_set_new(out, "ops", train_report_ops_json(&r->result.ops));
     json_object_set_new(out, "limits",
                         ceiling_measured(r->ceiling) ? ceiling_json(r->ceiling) : json_null());

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/json_value.h"
 #include "base/number.h"
 
 /* More pairs or starts than that nobody makes. */
@@ -263,11 +264,6 @@ enum sol_status compare_report_write(const struct compare_result *r, enum table_
 
 /* ---- JSON ---- */
 
-static json_t *number(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 static json_t *samples_json(const double *values, size_t n)
 {
     json_t *list = json_array();
@@ -287,7 +283,7 @@ static json_t *metric_json(const struct compare_result *r, const struct compare_
         m->figure[1].value, "n_old", (json_int_t)m->count[0], "n_new", (json_int_t)m->count[1],
         "starts_old", (json_int_t)(r->live ? m->count[0] : m->figure[0].starts), "starts_new",
         (json_int_t)(r->live ? m->count[1] : m->figure[1].starts), "change_percent",
-        number(compare_change_percent(m, m->shift.estimate)), "ci95_percent", interval, "p",
+        json_number(compare_change_percent(m, m->shift.estimate)), "ci95_percent", interval, "p",
         m->shift.p, "p_holm", m->p_holm, "p_sign_flip",
         r->live ? json_real(m->flip.p) : json_null(), "verdict", verdict_name(m->verdict),
         "margin_percent", m->margin > 0 ? json_real(100 * m->margin) : json_null(), "noise",

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/json_value.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "stats/metric.h"
@@ -290,8 +291,7 @@ json_t *roles_json(const struct roles_side sides[2])
             rows,
             json_pack("{s:s, s:f, s:f, s:f, s:o, s:f, s:f, s:o, s:o}", "role", part_name(part),
                       "old_ns", sides[0].ns[part], "new_ns", sides[1].ns[part], "delta_ns",
-                      delta_of(sides, part), "share_percent",
-                      isfinite(share) ? json_real(share) : json_null(), "old_calls",
+                      delta_of(sides, part), "share_percent", json_number(share), "old_calls",
                       sides[0].calls[part], "new_calls", sides[1].calls[part], "old_kernels",
                       kernels_json(&sides[0], part), "new_kernels", kernels_json(&sides[1], part)));
     }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "advise/rules_private.h"
+#include "base/json_value.h"
 #include "base/number.h"
 #include "base/status.h"
 #include "base/table.h"
@@ -252,30 +253,25 @@ enum sol_status profile_print_csv(const struct profile_print *p, FILE *to)
     return SOL_OK;
 }
 
-static json_t *real(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 static json_t *phase_json(const struct profile_print *p, const struct profile_phase *phase)
 {
     double tokens = (double)phase->tokens;
     json_t *kernels = json_array(), *counters = json_object();
     for (int i = 0; i < PROFILE_COUNTERS; i++)
         json_object_set_new(counters, profile_counter_name((enum profile_counter)i),
-                            real(phase->counters[i] / tokens));
+                            json_number(phase->counters[i] / tokens));
     for (size_t i = 0; i < phase->n_rows; i++) {
         char name[NAME_SIZE];
         const struct profile_row *row = &phase->rows[i];
         json_array_append_new(
             kernels,
-            json_pack("{s:i, s:s, s:s, s:s, s:s, s:I, s:I, s:f, s:o, s:f, s:f}", "layer",
-                      row->layer, "op", row->op->name, "name", row_name(row, name), "variant",
-                      row->variant, "numerics", op_numerics_name(row->numerics), "calls",
-                      (json_int_t)row->calls, "expected", (json_int_t)row->expected, "ns_per_token",
-                      row->ns / tokens, "limit_ns_per_token",
-                      real(profile_row_limit_ns(p->ceiling, row) / tokens), "bytes_per_token",
-                      row->bytes / tokens, "flops_per_token", row->flops / tokens));
+            json_pack(
+                "{s:i, s:s, s:s, s:s, s:s, s:I, s:I, s:f, s:o, s:f, s:f}", "layer", row->layer,
+                "op", row->op->name, "name", row_name(row, name), "variant", row->variant,
+                "numerics", op_numerics_name(row->numerics), "calls", (json_int_t)row->calls,
+                "expected", (json_int_t)row->expected, "ns_per_token", row->ns / tokens,
+                "limit_ns_per_token", json_number(profile_row_limit_ns(p->ceiling, row) / tokens),
+                "bytes_per_token", row->bytes / tokens, "flops_per_token", row->flops / tokens));
     }
     return json_pack("{s:s, s:s, s:I, s:I, s:f, s:f, s:f, s:{s:f, s:f, s:f}, s:o, s:o}", "metric",
                      phase->metric, "phase", phase->phase, "depth", (json_int_t)phase->depth,

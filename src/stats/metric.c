@@ -1,5 +1,6 @@
 #include "stats/metric.h"
 
+#include "base/json_value.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,19 +79,15 @@ double metric_row_tokens(const struct store_kernel *row)
     return (double)row->calls / row->calls_per_token;
 }
 
-static json_t *number(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 json_t *metric_figure_json(const struct metric_figure *f)
 {
     const struct figure *s = &f->shown;
     json_t *interval = isnan(s->half) ? json_null() : json_pack("[f, f]", s->low, s->high);
-    return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:I, s:I}", "value", number(s->value), "unit",
-                     f->unit, "ci95", interval, "half_width_percent", number(100 * s->half),
-                     "limit", number(s->limit), "limit_percent", number(100 * s->reached),
-                     "repetitions", (json_int_t)s->count, "starts", (json_int_t)s->starts);
+    return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:I, s:I}", "value", json_number(s->value),
+                     "unit", f->unit, "ci95", interval, "half_width_percent",
+                     json_number(100 * s->half), "limit", json_number(s->limit), "limit_percent",
+                     json_number(100 * s->reached), "repetitions", (json_int_t)s->count, "starts",
+                     (json_int_t)s->starts);
 }
 
 json_t *metric_record_json(const struct store_record *record)

@@ -1,5 +1,6 @@
 #include "store/store_json.h"
 
+#include "base/json_value.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,11 +38,6 @@ void store_time_text(int64_t ns, char out[32])
 static json_t *text_json(const char *text)
 {
     return text ? store_json_string(text) : json_null();
-}
-
-static json_t *number_json(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
 }
 
 static json_t *count_json(int64_t count)
@@ -108,18 +104,18 @@ static json_t *kernel_json(const struct store_kernel *k)
                      k->layer, "op", text_json(k->op), "variant", text_json(k->variant), "name",
                      text_json(k->name), "category", text_json(k->category), "numerics",
                      text_json(k->numerics), "calls", count_json(k->calls), "expected",
-                     count_json(k->expected), "calls_per_token", number_json(k->calls_per_token),
-                     "total_ns", number_json(k->total_ns), "bytes", number_json(k->bytes), "flops",
-                     number_json(k->flops), "limit_ns", number_json(k->limit_ns));
+                     count_json(k->expected), "calls_per_token", json_number(k->calls_per_token),
+                     "total_ns", json_number(k->total_ns), "bytes", json_number(k->bytes), "flops",
+                     json_number(k->flops), "limit_ns", json_number(k->limit_ns));
 }
 
 static json_t *advice_json(const struct store_advice *a)
 {
     return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "rule", a->rule, "subject",
                      text_json(a->subject), "text", text_json(a->text), "evidence",
-                     parsed_json(a->evidence_json), "window_ns", number_json(a->window_ns),
-                     "ceiling_ns", number_json(a->ceiling_ns), "likely_ns",
-                     number_json(a->likely_ns));
+                     parsed_json(a->evidence_json), "window_ns", json_number(a->window_ns),
+                     "ceiling_ns", json_number(a->ceiling_ns), "likely_ns",
+                     json_number(a->likely_ns));
 }
 
 static json_t *artifact_json(const struct store_artifact *a)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/json_file.h"
+#include "base/json_value.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "format/output_file.h"
@@ -118,11 +119,6 @@ static enum sol_status save_json(const char *path, const char *name, json_t *jso
     return status;
 }
 
-static json_t *number(double value)
-{
-    return isnan(value) ? json_null() : json_real(value);
-}
-
 static bool is_gpt_oss(const struct train_flags *f)
 {
     return strcmp(f->arch, "gpt-oss") == 0;
@@ -143,9 +139,9 @@ static void add_arch_flags(json_t *out, const struct train_flags *f)
     json_object_set_new(out, "top-k", json_integer((json_int_t)f->top_k));
     json_object_set_new(out, "expert-width", json_integer((json_int_t)f->expert_width));
     json_object_set_new(out, "sliding-window", json_integer((json_int_t)f->sliding_window));
-    json_object_set_new(out, "balance", number(f->balance));
-    json_object_set_new(out, "mxfp4-from", number(f->mxfp4_from));
-    json_object_set_new(out, "dropout", number(f->dropout));
+    json_object_set_new(out, "balance", json_number(f->balance));
+    json_object_set_new(out, "mxfp4-from", json_number(f->mxfp4_from));
+    json_object_set_new(out, "dropout", json_number(f->dropout));
 }
 
 /* Settled flags: whatever a recipe's defaults may become, a run goes on with its own. */
@@ -162,22 +158,22 @@ static json_t *flags_json(const struct train_flags *f)
     json_object_set_new(out, "max-seq-len", json_integer((json_int_t)f->max_seq_len));
     add_arch_flags(out, f);
     json_object_set_new(out, "num-iterations", json_integer((json_int_t)f->num_iterations));
-    json_object_set_new(out, "target-flops", number(f->target_flops));
-    json_object_set_new(out, "target-param-data-ratio", number(f->target_param_data_ratio));
+    json_object_set_new(out, "target-flops", json_number(f->target_flops));
+    json_object_set_new(out, "target-param-data-ratio", json_number(f->target_param_data_ratio));
     json_object_set_new(out, "device-batch-size", json_integer((json_int_t)f->device_batch_size));
     json_object_set_new(out, "total-batch-size", json_integer((json_int_t)f->total_batch_size));
-    json_object_set_new(out, "embedding-lr", number(f->embedding_lr));
-    json_object_set_new(out, "unembedding-lr", number(f->unembedding_lr));
-    json_object_set_new(out, "matrix-lr", number(f->matrix_lr));
-    json_object_set_new(out, "scalar-lr", number(f->scalar_lr));
-    json_object_set_new(out, "weight-decay", number(f->weight_decay));
-    json_object_set_new(out, "adam-beta1", number(f->adam_beta1));
-    json_object_set_new(out, "adam-beta2", number(f->adam_beta2));
-    json_object_set_new(out, "grad-clip", number(f->grad_clip));
+    json_object_set_new(out, "embedding-lr", json_number(f->embedding_lr));
+    json_object_set_new(out, "unembedding-lr", json_number(f->unembedding_lr));
+    json_object_set_new(out, "matrix-lr", json_number(f->matrix_lr));
+    json_object_set_new(out, "scalar-lr", json_number(f->scalar_lr));
+    json_object_set_new(out, "weight-decay", json_number(f->weight_decay));
+    json_object_set_new(out, "adam-beta1", json_number(f->adam_beta1));
+    json_object_set_new(out, "adam-beta2", json_number(f->adam_beta2));
+    json_object_set_new(out, "grad-clip", json_number(f->grad_clip));
     json_object_set_new(out, "warmup-steps", json_integer((json_int_t)f->warmup_steps));
-    json_object_set_new(out, "warmup-ratio", number(f->warmup_ratio));
-    json_object_set_new(out, "warmdown-ratio", number(f->warmdown_ratio));
-    json_object_set_new(out, "final-lr-frac", number(f->final_lr_frac));
+    json_object_set_new(out, "warmup-ratio", json_number(f->warmup_ratio));
+    json_object_set_new(out, "warmdown-ratio", json_number(f->warmdown_ratio));
+    json_object_set_new(out, "final-lr-frac", json_number(f->final_lr_frac));
     json_object_set_new(out, "schedule", json_string(f->schedule));
     json_object_set_new(out, "seed", json_integer((json_int_t)f->seed));
     return out;

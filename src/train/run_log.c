@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/json_text.h"
+#include "base/json_value.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "format/output_file.h"
@@ -79,7 +79,7 @@ enum sol_status run_log_open(const char *folder, int64_t first_step, struct run_
 
 static void put_number(json_t *to, const char *key, double value)
 {
-    json_object_set_new(to, key, isfinite(value) ? json_real(value) : json_null());
+    json_object_set_new(to, key, json_number(value));
 }
 
 static char *text_of(json_t *line)

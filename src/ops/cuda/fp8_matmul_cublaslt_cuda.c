@@ -1,6 +1,6 @@
 /* fp8_matmul by NVIDIA's library. */
-#include "gpu/matmul.h"
 #include "ops/args.h"
+#include "ops/cuda/cublaslt_cuda.h"
 #include "ops/cuda/typed_cuda.h"
 
 enum { UNIT = 16 }; /* what the library wants all sides of operands to be multiples of */
@@ -16,20 +16,6 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
         !typed_aligned(a->add.data))
         return typed_refuse(why, "a matrix at an address that is no multiple of 16");
     return true;
-}
-
-static bool usable(char why[OP_REASON_MAX])
-{
-    const char *missing;
-    if (gpu_matmul_usable(&missing)) return true;
-    snprintf(why, OP_REASON_MAX, "%.*s", OP_REASON_MAX - 1, missing);
-    return false;
-}
-
-static size_t workspace(const void *args, int workers)
-{
-    (void)args, (void)workers;
-    return GPU_MATMUL_WORKSPACE;
 }
 
 static void run(const struct op_context *context, const void *args)
@@ -57,9 +43,6 @@ static void run(const struct op_context *context, const void *args)
 
 static const unsigned typed[] = {3, 0}; /* both */
 
-static const char *const names[GPU_MATMUL_CHOICES] = {"first", "second", "third", "fourth"};
-static const struct op_choices choices = {names, GPU_MATMUL_CHOICES, NULL, NULL};
-
 const struct op_variant fp8_matmul_cublaslt_cuda = {
     .name = "fp8_matmul_cublaslt_cuda",
     .summary = "NVIDIA's cuBLASLt, where it is installed; no card has run it",
@@ -67,10 +50,10 @@ const struct op_variant fp8_matmul_cublaslt_cuda = {
     .target = TARGET_CUDA,
     .arch = {.major = 8, .minor = 9},
     .unproven = true,
-    .usable = usable,
+    .usable = cublaslt_usable,
     .can_run = can_run,
-    .choices = &choices,
+    .choices = &cublaslt_choices,
     .typed = typed,
-    .workspace = workspace,
+    .workspace = cublaslt_workspace,
     .run = run,
 };

@@ -1,8 +1,8 @@
 /* gemm of many rows by NVIDIA's library: what other products are compared with. */
 #include <stdio.h>
 
-#include "gpu/matmul.h"
 #include "ops/args.h"
+#include "ops/cuda/cublaslt_cuda.h"
 #include "ops/cuda/few_rows_operands.h"
 #include "ops/cuda/many_rows_operands.h"
 
@@ -23,14 +23,6 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
         snprintf(why, OP_REASON_MAX, "an operand at an address that is no multiple of 16");
     else
         return true;
-    return false;
-}
-
-static bool usable(char why[OP_REASON_MAX])
-{
-    const char *missing;
-    if (gpu_matmul_usable(&missing)) return true;
-    snprintf(why, OP_REASON_MAX, "%.*s", OP_REASON_MAX - 1, missing);
     return false;
 }
 
@@ -73,7 +65,7 @@ const struct op_variant gemm_cublaslt_cuda = {
     .numerics = NUMERICS_BF16,
     .target = TARGET_CUDA,
     .arch = {.major = 8},
-    .usable = usable,
+    .usable = cublaslt_usable,
     .can_run = can_run,
     .suits = suits,
     .workspace = workspace,

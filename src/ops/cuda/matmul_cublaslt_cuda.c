@@ -1,10 +1,7 @@
 /* matmul by NVIDIA's library: bf16 operands with float32 or bf16 results, and float32 throughout.
  */
-#include <stdio.h>
-
-#include "gpu/matmul.h"
 #include "ops/args.h"
-#include "ops/op.h"
+#include "ops/cuda/cublaslt_cuda.h"
 
 static bool aligned(const struct matrix *m)
 {
@@ -25,20 +22,6 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
     else
         return true;
     return false;
-}
-
-static bool usable(char why[OP_REASON_MAX])
-{
-    const char *missing;
-    if (gpu_matmul_usable(&missing)) return true;
-    snprintf(why, OP_REASON_MAX, "%.*s", OP_REASON_MAX - 1, missing);
-    return false;
-}
-
-static size_t workspace(const void *args, int workers)
-{
-    (void)args, (void)workers;
-    return GPU_MATMUL_WORKSPACE;
 }
 
 static void run(const struct op_context *context, const void *args)
@@ -66,9 +49,6 @@ static void run(const struct op_context *context, const void *args)
 /* a and b; with results too. */
 static const unsigned typed[] = {1 << 0 | 1 << 1, 1 << 0 | 1 << 1 | 1 << 2 | 1 << 3, 0};
 
-static const char *const names[GPU_MATMUL_CHOICES] = {"first", "second", "third", "fourth"};
-static const struct op_choices choices = {names, GPU_MATMUL_CHOICES, NULL, NULL};
-
 const struct op_variant matmul_cublaslt_cuda = {
     .name = "matmul_cublaslt_cuda",
     .summary =
@@ -76,10 +56,10 @@ const struct op_variant matmul_cublaslt_cuda = {
     .numerics = NUMERICS_EXACT,
     .target = TARGET_CUDA,
     .arch = {.major = 8},
-    .usable = usable,
+    .usable = cublaslt_usable,
     .can_run = can_run,
-    .choices = &choices,
+    .choices = &cublaslt_choices,
     .typed = typed,
-    .workspace = workspace,
+    .workspace = cublaslt_workspace,
     .run = run,
 };

@@ -1,6 +1,7 @@
-/* See json_text.h. */
-#include "base/json_text.h"
+/* See json_value.h. */
+#include "base/json_value.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,4 +33,9 @@ json_t *json_text(const char *text, size_t length)
     json_t *json = json_stringn(clean, at);
     free(clean);
     return json;
+}
+
+json_t *json_number(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
 }
