@@ -187,6 +187,11 @@ tune="-d talk.jsonl --val talk.jsonl --init-from whole/step_000012 --device-batc
     cp -r tuned/step_000002 again_tuned
     run 0 train -d talk.jsonl --val talk.jsonl --resume -o again_tuned -q -t 1 --eval-every 100
     cmp -s "$last/model.safetensors" "again_tuned/${last#tuned/}/model.safetensors" || fail "another model after --resume"
+    # it begins with those weights
+    run 0 train -d text.txt --documents paragraphs --packing bestfit --init-from whole/step_000012 --num-iterations 1 \
+        --device-batch-size 2 --total-batch-size 128 --eval-tokens 256 --json --no-store
+    is "validation before the first update" "$(grep '"step":0,"val_loss"' out | sed 's/"step":0,//')" \
+        "$(grep '"step":12,"val_loss"' whole/log.jsonl | sed 's/"step":12,//')"
     # without a folder, and a run of its own in the store
     run 0 train $tune --num-iterations 1 -q --label alone
     is "runs of what was tuned" "$("$SOL_BINARY" runs list --label alone -o csv | grep -c '^t')" 1

@@ -189,6 +189,43 @@ static void test_positions(void **state)
     }
 }
 
+/* What is asked is read and not learnt; nor is what fills the row. */
+static void test_labels(void **state)
+{
+    (void)state;
+    enum { ROW = 40 };
+    struct corpus *c = open_path(write_text(
+        "talk.jsonl", "{\"segments\": [{\"text\": \"<|startoftext|>Is it so?\", \"label\": false},"
+                      " {\"text\": \" It is.\", \"label\": true}]}\n"));
+    struct token_list asked = {0}, given = {0};
+    assert_int_equal(tokenizer_encode(tokenizer, "<|startoftext|>Is it so?", 24, true, &asked),
+                     SOL_OK);
+    assert_int_equal(tokenizer_encode(tokenizer, " It is.", 7, true, &given), SOL_OK);
+    const size_t length = asked.count + given.count, whole = (ROW + 1) / length * length;
+    struct loader_options o;
+    struct train_batch b;
+    loader_options_init(c, &o);
+    assert_int_equal(o.packing, PACKING_PAD);
+    o.tokens = ROW;
+    o.rows = 1;
+    struct loader *l = open_loader(&o);
+    next_batch(l, &b);
+    assert_in_range(whole, length, ROW);
+    for (size_t i = 0; i <= ROW; i++) {
+        const size_t at = i % length;
+        const bool fills = i >= whole, learnt = !fills && at >= asked.count;
+        const int32_t id = fills              ? corpus_info(c).bos
+                           : at < asked.count ? asked.ids[at]
+                                              : given.ids[at - asked.count];
+        if (i < ROW) assert_int_equal(b.x[i], id);
+        if (i > 0) assert_int_equal(b.y[i - 1], learnt ? id : -1);
+    }
+    loader_close(l);
+    token_list_free(&asked);
+    token_list_free(&given);
+    corpus_close(c);
+}
+
 static void refuse_position(const struct loader_options *from, const char *key, json_t *value,
                             enum sol_status wanted, const char *message)
 {
@@ -358,9 +395,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows_are_global), cmocka_unit_test(test_positions),
-        cmocka_unit_test(test_wrong_positions), cmocka_unit_test(test_epochs),
-        cmocka_unit_test(test_errors_arrive),   cmocka_unit_test(test_refused_loaders),
-        cmocka_unit_test(test_closing),
+        cmocka_unit_test(test_labels),          cmocka_unit_test(test_wrong_positions),
+        cmocka_unit_test(test_epochs),          cmocka_unit_test(test_errors_arrive),
+        cmocka_unit_test(test_refused_loaders), cmocka_unit_test(test_closing),
     };
     return cmocka_run_group_tests(tests, train_files_set_up, train_files_tear_down);
 }
