@@ -29,6 +29,7 @@ under "$(bpb $updates)" "$(bpb 0)" || fail "bits per byte after: $(bpb $updates)
 cp shown out
 has out '^2026-07: depth 4, width 128, 4 heads of 32, vocabulary [0-9]+, windows SSSL; 1.1 M parameters$'
 has out "^$updates updates of 1024 tokens\$"
+has out '^samples, CORE +[1-9][0-9.]* [KMG]iB$'
 has out "^step $updates of $updates  loss [0-9.]+  rate [0-9.]+  norm [0-9.]+  [0-9.]+ ms  [0-9]+ tokens/s  epoch 1\$"
 has out "^after $updates updates: validation loss [0-9.]+, [0-9.]+ bits per byte \\(8192 tokens\\)\$"
 has out '^loss [0-9.]+ █'
