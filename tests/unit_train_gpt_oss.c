@@ -199,7 +199,7 @@ static void check_gradients(double dropout)
     struct tokens tokens;
     settle(0, &recipe);
     recipe.dropout = dropout;
-    struct trainer *t = create(&recipe, true);
+    struct trainer *t = create(&recipe, false);
     struct params *p = trainer_weights(t);
     int checked = 0;
     rng_seed(&rng, 11);
