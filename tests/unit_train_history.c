@@ -13,7 +13,10 @@
 
 #include "base/rng.h"
 #include "base/status.h"
+#include "bench/store.h"
 #include "bench/train.h"
+#include "ops/ops.h"
+#include "trace/category.h"
 #include "train/run_log.h"
 
 #define OK(call) assert_int_equal((call), SOL_OK)
@@ -203,10 +206,24 @@ static void test_invalid(void **state)
     assert_non_null(strstr(train_invalid(&r, text), "faster than the measured limit"));
 }
 
+/* What is shown by kind has a kind for every op; and what prepares products is the same by either
+ * list. */
+static void test_categories(void **state)
+{
+    (void)state;
+    for (int i = 0; i < op_table_count; i++) {
+        const char *name = op_table[i]->name, *kind = bench_category_of(name);
+        if (strcmp(kind, "other") == 0 && strcmp(name, "sample") != 0)
+            fail_msg("%s has no kind", name);
+        if ((strcmp(kind, "quantize") == 0) != category_prepares(category_of(name)))
+            fail_msg("%s is %s here and another there", name, kind);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_crashes), cmocka_unit_test(test_lines),
-                                       cmocka_unit_test(test_speed),
-                                       cmocka_unit_test(test_invalid)};
+                                       cmocka_unit_test(test_speed), cmocka_unit_test(test_invalid),
+                                       cmocka_unit_test(test_categories)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,6 +54,7 @@ const char *bench_category_of(const char *op)
         {"moe", "moe"},
         /* training */
         {"matmul", "matmul"},
+        {"fp8_matmul", "matmul"},
         {"grouped_matmul", "matmul"},
         {"grouped_wgrad", "matmul"},
         {"self_attention", "attention"},
@@ -62,6 +63,7 @@ const char *bench_category_of(const char *op)
         {"rotary_norm", "rope"},
         {"rotary_norm_backward", "rope"},
         {"relu2", "elementwise"},
+        {"dropout", "elementwise"},
         {"relu2_backward", "elementwise"},
         {"swiglu_backward", "elementwise"},
         {"axpby", "elementwise"},

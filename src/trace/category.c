@@ -62,6 +62,7 @@ static const struct rule {
     {"norm", CATEGORY_NORM},
     {"gammabeta", CATEGORY_NORM},
     {"quant", CATEGORY_QUANTIZE},
+    {"delayed_scale", CATEGORY_QUANTIZE},
     {"mxfp", CATEGORY_QUANTIZE},
     {"nvfp4", CATEGORY_QUANTIZE},
     {"swizzle", CATEGORY_QUANTIZE},

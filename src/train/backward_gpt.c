@@ -85,7 +85,7 @@ static void attention(struct plan *plan, const struct pass *p, int64_t n)
         gpt_mix(plan, p, n);
         pass_norm(plan, p, mix, NULL, normed);
     }
-    const struct input in = pass_input_backward(plan, p, normed, &w->wq);
+    const struct linear_input in = pass_input_backward(plan, p, normed, &w->wq);
     pass_linear_backward(plan, p, dq, in, &w->wq, none, dnormed);
     pass_linear_backward(plan, p, dk, in, &w->wk, dnormed, dnormed);
     pass_linear_backward(plan, p, dv, in, &w->wv, dnormed, dnormed);

@@ -104,7 +104,7 @@ static void mlp(struct plan *plan, const struct pass *p, int64_t n)
                   .balance = p->balance, .scale = b->scale, .dweight = b->dweight,
                   .routing = l->routing, .logits = gpt_oss_logits(p, l->logits), .dlogits = dlogits});
     bias_backward(plan, p, NULL, 1, dlogits, &w->router_bias);
-    pass_linear_backward(plan, p, dlogits, (struct input){.x = normed}, &w->router, none, dnormed);
+    pass_linear_backward(plan, p, dlogits, (struct linear_input){.x = normed}, &w->router, none, dnormed);
     plan_call(plan, &op_gather_rows_backward,
               &(struct gather_rows_backward_args){
                   .m = dnormed.rows, .n = dnormed.cols, .top_k = c->top_k,
@@ -141,7 +141,7 @@ static void attention(struct plan *plan, const struct pass *p, int64_t n)
     bias_backward(plan, p, NULL, 1, dq, &w->gpt_oss.bq);
     bias_backward(plan, p, NULL, 1, dk, &w->gpt_oss.bk);
     bias_backward(plan, p, NULL, 1, dv, &w->gpt_oss.bv);
-    const struct input in = pass_input_backward(plan, p, normed, &w->wq);
+    const struct linear_input in = pass_input_backward(plan, p, normed, &w->wq);
     pass_linear_backward(plan, p, dq, in, &w->wq, none, dnormed);
     pass_linear_backward(plan, p, dk, in, &w->wk, dnormed, dnormed);
     pass_linear_backward(plan, p, dv, in, &w->wv, dnormed, dnormed);

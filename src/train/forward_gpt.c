@@ -41,7 +41,7 @@ void gpt_mlp_up(struct plan *plan, const struct pass *p, int64_t n)
     const struct model_config *c = &p->params->model.config;
     const struct layer_weights *w = &p->params->model.layers[n];
     const struct matrix act = pass_rows(p, b->layers[n].act, c->intermediate);
-    const struct input in = pass_input(plan, p, pass_hidden(p, b->layers[n].mlp_in), &w->gpt.fc);
+    const struct linear_input in = pass_input(plan, p, pass_hidden(p, b->layers[n].mlp_in), &w->gpt.fc);
     pass_linear(plan, p, in, &w->gpt.fc, (struct matrix){0}, act);
     plan_call(plan, &op_relu2, &(struct relu2_args){.m = act.rows, .n = act.cols, .x = act});
 }
@@ -78,7 +78,7 @@ static void attend(struct plan *plan, const struct pass *p, int64_t n)
 
     gpt_mix(plan, p, n);
     pass_norm(plan, p, x, NULL, normed);
-    const struct input in = pass_input(plan, p, normed, &w->wq);
+    const struct linear_input in = pass_input(plan, p, normed, &w->wq);
     pass_linear(plan, p, in, &w->wq, none, q);
     pass_linear(plan, p, in, &w->wk, none, k);
     pass_linear(plan, p, in, &w->wv, none, v);

@@ -62,7 +62,7 @@ static void attend(struct plan *plan, const struct pass *p, int64_t n)
     const struct matrix mid = pass_hidden(p, l->mid);
 
     pass_norm(plan, p, x, &w->gpt_oss.attn_norm, normed);
-    const struct input in = pass_input(plan, p, normed, &w->wq);
+    const struct linear_input in = pass_input(plan, p, normed, &w->wq);
     pass_linear(plan, p, in, &w->wq, none, q);
     pass_linear(plan, p, in, &w->wk, none, k);
     pass_linear(plan, p, in, &w->wv, none, v);
@@ -90,7 +90,7 @@ static void route(struct plan *plan, const struct pass *p, int64_t n)
     const struct matrix normed = pass_hidden(p, l->mlp_in), logits = gpt_oss_logits(p, l->logits);
 
     pass_norm(plan, p, pass_hidden(p, l->mid), &w->ffn_norm, normed);
-    pass_linear(plan, p, (struct input){.x = normed}, &w->router, (struct matrix){0}, logits);
+    pass_linear(plan, p, (struct linear_input){.x = normed}, &w->router, (struct matrix){0}, logits);
     add_bias(plan, w->router_bias, logits);
     plan_call(plan, &op_route,
               &(struct route_args){

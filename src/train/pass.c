@@ -81,7 +81,7 @@ static void quantise_nvfp4(struct plan *plan, const struct pass *p, const struct
     const bool turned = operand == OPERAND_X_TURNED || operand == OPERAND_DY_TURNED;
     struct quantise_args a = {
         .m = from.rows, .n = from.cols, .format = DTYPE_NVFP4, .key = p->buffers->key,
-        .stream = (uint32_t)(param->number * OPERANDS) + operand, .scale = param->scale[operand],
+        .stream = STREAM_QUANTISE + (uint32_t)(param->number * OPERANDS) + operand, .scale = param->scale[operand],
         .from = from, .to = matrix_of(p->dtype, to, from.rows, from.cols)};
     if (turned) a.features |= QUANTISE_TRANSPOSED | QUANTISE_HADAMARD;
     if (turned) a.to = matrix_of(p->dtype, to, from.cols, from.rows);
@@ -100,27 +100,27 @@ static void quantise_fp8(struct plan *plan, const struct param *param, enum oper
                   .codes = rows, .codes_turned = turned});
 }
 
-static struct input make_input(struct plan *plan, const struct pass *p, struct matrix x,
+static struct linear_input make_input(struct plan *plan, const struct pass *p, struct matrix x,
                                const struct tensor *w, bool backward)
 {
     const struct param *param = small_of(p, w);
     void *small = p->buffers->small_x;
     const bool fp8 = p->precision == PRECISION_FP8;
     const enum operand operand = backward && !fp8 ? OPERAND_X_TURNED : OPERAND_X;
-    if (!param) return (struct input){.x = x};
+    if (!param) return (struct linear_input){.x = x};
     if (fp8)
         quantise_fp8(plan, param, operand, x, backward ? NULL : small, backward ? small : NULL);
     else
         quantise_nvfp4(plan, p, param, operand, x, small);
-    return (struct input){x, small, factor_of(param, operand)};
+    return (struct linear_input){x, small, factor_of(param, operand)};
 }
 
-struct input pass_input(struct plan *plan, const struct pass *p, struct matrix x, const struct tensor *w)
+struct linear_input pass_input(struct plan *plan, const struct pass *p, struct matrix x, const struct tensor *w)
 {
     return make_input(plan, p, x, w, false);
 }
 
-struct input pass_input_backward(struct plan *plan, const struct pass *p, struct matrix x,
+struct linear_input pass_input_backward(struct plan *plan, const struct pass *p, struct matrix x,
                                  const struct tensor *w)
 {
     return make_input(plan, p, x, w, true);
@@ -138,7 +138,7 @@ static void fp8_product(struct plan *plan, enum dtype format, const void *a, con
                   .factor_b = factor_b, .beta = add.data ? 1 : 0, .fast = fast, .add = add, .out = out});
 }
 
-void pass_linear(struct plan *plan, const struct pass *p, struct input x, const struct tensor *w,
+void pass_linear(struct plan *plan, const struct pass *p, struct linear_input x, const struct tensor *w,
                  struct matrix add, struct matrix y)
 {
     const struct param *param = small_of(p, w);
@@ -158,7 +158,7 @@ void pass_linear(struct plan *plan, const struct pass *p, struct input x, const 
 }
 
 static void fp8_backward(struct plan *plan, const struct pass *p, const struct param *param,
-                         struct matrix dy, struct input x, struct matrix add, struct matrix dx)
+                         struct matrix dy, struct linear_input x, struct matrix add, struct matrix dx)
 {
     const struct pass_buffers *b = p->buffers;
     const float *factor = factor_of(param, OPERAND_DY);
@@ -169,7 +169,7 @@ static void fp8_backward(struct plan *plan, const struct pass *p, const struct p
                 factor_of(param, OPERAND_W), dy.cols, false, add, dx);
 }
 
-void pass_linear_backward(struct plan *plan, const struct pass *p, struct matrix dy, struct input x,
+void pass_linear_backward(struct plan *plan, const struct pass *p, struct matrix dy, struct linear_input x,
                           const struct tensor *w, struct matrix add, struct matrix dx)
 {
     const struct param *param = small_of(p, w);

@@ -102,22 +102,22 @@ struct matrix pass_grad_of(const struct pass *pass, const void *field);
 float *pass_vector_grad_of(const struct pass *pass, const void *field);
 /* What products with weights read: x and, where the weights are small, x in their format. It is
  * there until the next one is made. */
-struct input {
+struct linear_input {
     struct matrix x;
     void *small;
     const float *factor;
 };
 /* For y = x W^T of w and of others like it that read the same x; for their dW. */
-struct input pass_input(struct plan *plan, const struct pass *pass, struct matrix x,
+struct linear_input pass_input(struct plan *plan, const struct pass *pass, struct matrix x,
                         const struct tensor *w);
-struct input pass_input_backward(struct plan *plan, const struct pass *pass, struct matrix x,
+struct linear_input pass_input_backward(struct plan *plan, const struct pass *pass, struct matrix x,
                                  const struct tensor *w);
 /* y = x W^T (+ add, where it has data) */
-void pass_linear(struct plan *plan, const struct pass *pass, struct input x, const struct tensor *w,
+void pass_linear(struct plan *plan, const struct pass *pass, struct linear_input x, const struct tensor *w,
                  struct matrix add, struct matrix y);
 /* Of y = x W^T: dW += dy^T x, and dx = dy W (+ add, where it has data). */
 void pass_linear_backward(struct plan *plan, const struct pass *pass, struct matrix dy,
-                          struct input x, const struct tensor *w, struct matrix add,
+                          struct linear_input x, const struct tensor *w, struct matrix add,
                           struct matrix dx);
 /* `gain`: the field of the model; NULL: there is none. */
 void pass_norm(struct plan *plan, const struct pass *pass, struct matrix x,
