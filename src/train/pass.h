@@ -109,12 +109,12 @@ struct linear_input {
 };
 /* For y = x W^T of w and of others like it that read the same x; for their dW. */
 struct linear_input pass_input(struct plan *plan, const struct pass *pass, struct matrix x,
-                        const struct tensor *w);
+                               const struct tensor *w);
 struct linear_input pass_input_backward(struct plan *plan, const struct pass *pass, struct matrix x,
-                                 const struct tensor *w);
+                                        const struct tensor *w);
 /* y = x W^T (+ add, where it has data) */
-void pass_linear(struct plan *plan, const struct pass *pass, struct linear_input x, const struct tensor *w,
-                 struct matrix add, struct matrix y);
+void pass_linear(struct plan *plan, const struct pass *pass, struct linear_input x,
+                 const struct tensor *w, struct matrix add, struct matrix y);
 /* Of y = x W^T: dW += dy^T x, and dx = dy W (+ add, where it has data). */
 void pass_linear_backward(struct plan *plan, const struct pass *pass, struct matrix dy,
                           struct linear_input x, const struct tensor *w, struct matrix add,
