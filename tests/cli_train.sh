@@ -158,9 +158,13 @@ done
     refused 2 '--fp8 and --precision nvfp4' $small --fp8 --precision nvfp4
     refused 2 "the folder's flags say whether it is fp8" replay none --fp8
 }
-run 0 train bench --depth 2 --aspect-ratio 64 --max-seq-len 32 --vocab-size 64 --precision fp8 --num-iterations 2 --json
-has out '"precision": "fp8"'
-has out '"preparing": 0\.'
+# Quantising and transposing over a tenth of a step makes its speed invalid, which a busy machine may well show.
+"$SOL_BINARY" train bench --depth 2 --aspect-ratio 64 --max-seq-len 32 --vocab-size 64 --precision fp8 \
+    --num-iterations 2 --json >out 2>err
+is "the status of fp8" $? "$(python3 -c '
+import json
+found = json.load(open("out"))
+print(7 if found["preparing"] > 0.1 else 0 if found["preparing"] > 0 and found["precision"] == "fp8" else "none")')"
 
 rm -rf whole
 # shellcheck disable=SC2086
