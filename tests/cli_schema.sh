@@ -105,6 +105,16 @@ echo "a text of some length" >text
     json tune-clear 0 tune --clear -t 1
 }
 keep tuning "$SOL_SOURCE_DIR/src/ops/tuning_shipped.json"
+# a hub of this machine
+mkdir -p hub/me/tiny
+cp "$SOL_SOURCE_DIR/models/builtin.gguf" hub/me/tiny
+python3 "$SOL_SOURCE_DIR/tests/hub_server.py" hub ready &
+hub=$!
+for _ in $(seq 200); do [ -f ready ] && break || sleep 0.05; done
+export HF_ENDPOINT=http://127.0.0.1:$(cat ready) HF_HUB_CACHE=$work/models
+json pull 0 pull me/tiny
+json pull 0 pull --list me/tiny
+kill $hub
 json ratings 0 ratings --all
 echo '[{"device": "x", "metric": "tg", "baseline": 1, "good": 2, "excellent": 3}]' >ratings.json
 keep ratings ratings.json

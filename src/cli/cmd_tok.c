@@ -19,6 +19,7 @@
 #include "cli/cli.h"
 #include "cli/engine_options.h"
 #include "format/output_file.h"
+#include "hub/cache.h"
 #include "model/source.h"
 #include "store/store_json.h"
 #include "tok/bpe_train.h"
@@ -101,7 +102,12 @@ static enum sol_status open_tokenizer(const struct tok_options *o, struct tokeni
     if (source_synth(o->model))
         return status_set(SOL_E_ARGUMENT, "%s has no vocabulary; name one with --vocab FILE",
                           o->model);
-    if (o->model && strcmp(o->model, "builtin") != 0) return tokenizer_open(o->model, out);
+    if (o->model && strcmp(o->model, "builtin") != 0) {
+        char room[HUB_PATH_MAX];
+        const char *path;
+        SOL_TRY(hub_cache_find(o->model, room, &path));
+        return tokenizer_open(path, out);
+    }
     SOL_TRY(source_open_gguf(o->model, &file));
     enum sol_status status = tokenizer_from_gguf(file, out);
     gguf_close(file);

@@ -1,4 +1,4 @@
-/* Shared libraries that are loaded when they are first needed. sol links none of NVIDIA's: where
+/* Shared libraries that are loaded when they are first needed: NVIDIA's, and libcurl. Where
  * one is missing, or too old to have a function, the capability is off and the reason can be
  * printed. */
 #ifndef DRIVER_LIBRARY_H

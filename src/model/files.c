@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "base/status.h"
+#include "hub/cache.h"
 #include "model/architecture.h"
 #include "model/config.h"
 #include "model/source.h"
@@ -369,17 +370,24 @@ static bool ends_with(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-enum sol_status model_files_open(const char *source, struct model_files **out)
+static enum sol_status open_path(const char *path, struct model_files **out)
 {
     struct stat info;
     struct gguf *file;
-    *out = NULL;
-    bool path = source && strcmp(source, "builtin") != 0;
-    if (path && (ends_with(source, ".safetensors") || ends_with(source, ".json") ||
-                 (stat(source, &info) == 0 && S_ISDIR(info.st_mode))))
-        return from_set(source, out);
-    SOL_TRY(source_open_gguf(source, &file));
+    if (path && (ends_with(path, ".safetensors") || ends_with(path, ".json") ||
+                 (stat(path, &info) == 0 && S_ISDIR(info.st_mode))))
+        return from_set(path, out);
+    SOL_TRY(source_open_gguf(path, &file));
     return model_files_from_gguf(file, out);
+}
+
+enum sol_status model_files_open(const char *source, struct model_files **out)
+{
+    char room[HUB_PATH_MAX];
+    const char *path = NULL;
+    *out = NULL;
+    if (source && strcmp(source, "builtin") != 0) SOL_TRY(hub_cache_find(source, room, &path));
+    return open_path(path, out);
 }
 
 void model_files_close(struct model_files *files)
