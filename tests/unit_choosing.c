@@ -325,8 +325,8 @@ static const struct {
     {&op_self_attention, "self_attention_mma_cuda", FROM_80},
     {&op_self_attention_backward, "self_attention_backward_wgmma_cuda", ONLY_90},
     {&op_self_attention_backward, "self_attention_backward_mma_cuda", FROM_80},
-    {&op_self_attention, "self_attention_cudnn_cuda", FROM_80},
-    {&op_self_attention_backward, "self_attention_backward_cudnn_cuda", FROM_80},
+    {&op_self_attention, "self_attention_cudnn_cuda", FROM_90},
+    {&op_self_attention_backward, "self_attention_backward_cudnn_cuda", FROM_90},
 };
 
 static int find_variant(const struct op *op, const char *name)

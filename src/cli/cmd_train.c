@@ -141,7 +141,7 @@ static const struct command_example examples[] = {
      "--vocab-size 256 --num-iterations 3",
      "how fast a model trains here, and what the time goes to", NULL},
     {"sol train bench --depth 2 --head-dim 32 --max-seq-len 64 --device-batch-size 2 "
-     "--vocab-size 256 --num-iterations 3 --against softcap=reference --against precision=fp8",
+     "--vocab-size 256 --num-iterations 3 --against rmsnorm=reference --against recompute=wide",
      "the same in other ways, one below the other", NULL},
     {"sol train bench --backend cuda --num-iterations 10 --warmup-steps 2",
      "the quick benchmark: depth 20", "a GPU"},

@@ -8,7 +8,8 @@
 
 enum {
     ALIGN = 256,
-    /* cuDNN 9.16 and 9.26 say that they need 256 bytes, and what heads that share keys take. */
+    /* cuDNN 9.16 and 9.26 say 256 bytes, and what heads that share keys take (tools/cudnn_plans).
+     */
     SLACK = 1 << 20,
 };
 
