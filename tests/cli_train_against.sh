@@ -21,23 +21,24 @@ print($2)"; }
         --against self_attention=self_attention_cudnn_cuda --wide
     has out '^2026-07: depth 2, '
     number='[0-9.]+'
-    has out "^with +step ms +low +high +tokens/s +ratio +MFU % +causal MFU % +peak +loss +kernels +figures\$"
-    has out "^as it is +$number +$number +$number +[0-9]+ +1\.00 +- +- +$number MiB +$number +- +valid\$"
-    has out "^matmul=reference +$number +$number +$number +[0-9]+ +0\.[0-9]+ .* valid\$" # it is slower
+    has out "^with +step ms +\+-% +low +high +tokens/s +ratio +MFU % +causal MFU % +peak +loss +kernels +figures\$"
+    has out "^as it is +$number +$number +$number +$number +[0-9]+ +1\.00 +- +- +$number MiB +$number +- +valid\$"
+    has out "^matmul=reference +$number +$number +$number +$number +[0-9]+ +0\.[0-9]+ .* valid\$" # it is slower
     has out '^recompute=wide,rmsnorm=reference .* valid$'
+    has out '^as it is, again .* valid$'
     has out '^precision=fp8, not run: no matrix of this model is one for --precision fp8$'
     has out '^precision=bf16 +- .* not run$'
     has out '^precision=bf16, not run: --precision bf16 is for a GPU'
     has out '^moe=composed, not run: a step has no call of moe$'
     has out '^self_attention=self_attention_cudnn_cuda, not run: .* takes none of 2 calls: runs on a GPU$'
     # The same steps with the same numbers.
-    loss() { sed -nE "s/^$1 .* (4\.[0-9]+) +- +valid\$/\1/p" out; }
+    loss() { sed -nE "s/^$1  .* (4\.[0-9]+) +- +valid\$/\1/p" out; }
     grep -qE '^4\.[0-9]+$' <<<"$(loss 'as it is')" || fail "no loss"
     is "loss of other matmuls" "$(loss matmul=reference)" "$(loss 'as it is')"
     is "loss of another memory" "$(loss recompute=wide,rmsnorm=reference)" "$(loss 'as it is')"
 
     # ---- what is kept: runs like others ----
-    is "runs" "$(grep -cE '^run b[0-9a-f]{8}  ' out)" 3
+    is "runs" "$(grep -cE '^run b[0-9a-f]{8}  ' out)" 4
     run 0 runs show ways-2 --json
     has out '"settings": "matmul=reference"'
     run 0 runs show ways-2
@@ -50,9 +51,10 @@ print($2)"; }
     # ---- for programs ----
     run 0 $small --num-iterations 2 --json --no-store --against matmul=reference,rmsnorm=reference \
         --against precision=bf16
-    is "figures" "$(of out '*[r["figures"] for r in rows]')" "valid valid not-run"
-    is "settings" "$(of out '[rows[0]["settings"], rows[1]["bench"]["settings"], rows[2]["bench"]]')" \
-        "[None, 'matmul=reference,rmsnorm=reference', None]"
+    is "figures" "$(of out '*[r["figures"] for r in rows]')" "valid valid not-run valid"
+    is "settings" "$(of out '[rows[0]["settings"], rows[1]["bench"]["settings"], rows[2]["bench"], rows[3]["settings"]]')" \
+        "[None, 'matmul=reference,rmsnorm=reference', None, None]"
+    is "again" "$(of out '[r["again"] for r in rows]')" "[False, False, False, True]"
     is "forced" "$(of out '[(f["op"], f["calls"] == f["taken"] > 0) for f in rows[1]["forced"]]')" \
         "[('matmul', True), ('rmsnorm', True)]"
     is "kernels that ran" \
@@ -65,7 +67,7 @@ print($2)"; }
     status=$?
     is "status and figures" "$status $(of out 'rows[1]["figures"]')" \
         "$(if [ $status = 7 ]; then echo 7 invalid; else echo 0 valid; fi)"
-    is "precision" "$(of out '[r["bench"]["precision"] for r in rows]')" "['f32', 'nvfp4']"
+    is "precision" "$(of out '[r["bench"]["precision"] for r in rows]')" "['f32', 'nvfp4', 'f32']"
 
     # ---- bad input: nothing is run ----
     refused() { # PATTERN SETTINGS

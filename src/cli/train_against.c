@@ -1,7 +1,8 @@
 /* sol train bench --against: the same steps in several ways, a row for each. The first row is the
- * command as it stands. A row counts if what it asks for is what its plans took, and if its
- * benchmark is valid by itself; one that cannot run here says why. Rows run one after the other in
- * one process, and are runs of the store like any others. */
+ * command as it stands, and so is the last one: how far the two are apart is what differences
+ * between others are to be held against. A row counts if what it asks for is what its plans took,
+ * and if its benchmark is valid by itself; one that cannot run here says why. Rows run one after
+ * the other in one process, and are runs of the store like any others. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +32,8 @@ static const char *const outcome_names[] = {"valid", "INVALID", "not run"};
 static const char *const outcome_keys[] = {"valid", "invalid", "not-run"};
 
 struct row {
-    const char *settings; /* NULL: the first */
+    const char *settings; /* NULL: the first and the last */
+    bool again;           /* the last */
     struct train_command command;
     struct train_recipe recipe;
     struct forced forced[CHOOSER_FORCES_MAX];
@@ -117,10 +119,12 @@ static enum sol_status read_settings(struct row *row)
 /* All of them before anything runs: an error in the last one is seen at once. */
 static enum sol_status read_rows(struct train_command *c, struct table_of_rows *t)
 {
-    for (size_t i = 0; i <= c->o.against.count; i++) {
+    const size_t n = c->o.against.count;
+    for (size_t i = 0; i <= n + 1; i++) {
         struct row *row = &t->rows[t->count++];
         row->command = *c;
-        row->settings = i ? c->o.against.values[i - 1] : NULL;
+        row->again = i == n + 1;
+        row->settings = i && !row->again ? c->o.against.values[i - 1] : NULL;
         SOL_TRY(read_settings(row));
         if (!c->o.label) continue;
         snprintf(row->label, sizeof row->label, "%.*s", (int)sizeof row->label - 4, c->o.label);
@@ -185,16 +189,17 @@ static enum sol_status keep_row(void *arg, const struct train_report *r, const c
 static enum sol_status measure(struct row *row)
 {
     struct train_command *c = &row->command;
+    const bool first = !row->settings && !row->again;
     const struct train_bench_how how = {.settings = row->settings,
                                         .label = *row->label ? row->label : NULL,
-                                        .says_memory = !row->settings && !c->o.json,
+                                        .says_memory = first && !c->o.json,
                                         .on_choice = see_choice,
                                         .check = check_choices,
                                         .show = keep_row,
                                         .arg = row};
     SOL_TRY(train_check_precision(c));
     SOL_TRY(recipe_settle(&c->o.flags, c->o.vocab, &row->recipe));
-    if (!row->settings) SOL_TRY(train_measure_limits(c, &row->recipe));
+    if (first) SOL_TRY(train_measure_limits(c, &row->recipe));
     if (c->gpu) gpu_memory_peak_reset(c->gpu);
     memory_peak_reset();
     return train_bench_measure(c, &row->recipe, &how);
@@ -227,7 +232,7 @@ static enum sol_status run_rows(struct table_of_rows *t)
 
 static const char *name_of(const struct row *row)
 {
-    return row->settings ? row->settings : "as it is";
+    return row->settings ? row->settings : row->again ? "as it is, again" : "as it is";
 }
 
 /* Of the first row's step time; NaN where one of the two was not measured. */
@@ -242,6 +247,12 @@ static enum sol_status number_cell(struct table *table, int digits, double value
     return isfinite(value) ? table_cell(table, "%.*f", digits, value) : table_cell(table, "-");
 }
 
+/* Of the 95 % interval, in percent. */
+static double half_width(const struct figure *f)
+{
+    return 50 * (f->high - f->low) / f->value;
+}
+
 static enum sol_status add_row(struct table *table, const struct table_of_rows *t,
                                const struct row *row)
 {
@@ -249,6 +260,7 @@ static enum sol_status add_row(struct table *table, const struct table_of_rows *
     const bool ran = row->whole != NULL;
     SOL_TRY(table_cell(table, "%s", name_of(row)));
     SOL_TRY(number_cell(table, 3, ran ? 1e-6 * row->step_ns.value : NAN));
+    SOL_TRY(number_cell(table, 1, ran ? half_width(&row->step_ns) : NAN));
     SOL_TRY(number_cell(table, 3, ran ? 1e-6 * row->step_ns.low : NAN));
     SOL_TRY(number_cell(table, 3, ran ? 1e-6 * row->step_ns.high : NAN));
     SOL_TRY(number_cell(table, 0, ran ? row->speed.per_s.value : NAN));
@@ -268,9 +280,10 @@ static enum sol_status add_row(struct table *table, const struct table_of_rows *
 static enum sol_status print_rows(const struct table_of_rows *t)
 {
     struct table *table;
-    SOL_TRY(table_create("=with|>step ms|>--low|>--high|>tokens/s|>ratio|>-MFU %|>---causal MFU %|"
-                         ">peak|>loss|>--kernels|figures",
-                         &table));
+    SOL_TRY(table_create(
+        "=with|>step ms|>+-%|>----low|>----high|>tokens/s|>ratio|>MFU %|>---causal MFU %|"
+        ">peak|>loss|>--kernels|figures",
+        &table));
     enum sol_status status = SOL_OK;
     for (int i = 0; i < t->count && status == SOL_OK; i++) status = add_row(table, t, &t->rows[i]);
     if (status == SOL_OK) table_print(table, TABLE_TEXT, stdout);
@@ -305,9 +318,9 @@ static json_t *rows_json(const struct table_of_rows *t)
         const struct row *row = &t->rows[i];
         const bool ran = row->whole != NULL;
         json_array_append_new(
-            list, json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:O?}", "settings",
-                            row->settings ? store_json_string(row->settings) : json_null(),
-                            "figures", outcome_keys[row->outcome], "why",
+            list, json_pack("{s:o, s:b, s:s, s:o, s:o, s:o, s:o, s:O?}", "settings",
+                            row->settings ? store_json_string(row->settings) : json_null(), "again",
+                            row->again, "figures", outcome_keys[row->outcome], "why",
                             *row->why ? store_json_string(row->why) : json_null(), "step_ns",
                             json_number(ran ? row->step_ns.value : NAN), "ratio",
                             json_number(ratio_of(t, row)), "forced", forced_json(row), "bench",
@@ -331,7 +344,7 @@ static enum sol_status judge(const struct table_of_rows *t)
 
 enum sol_status train_against(struct train_command *c)
 {
-    struct table_of_rows t = {.rows = calloc(c->o.against.count + 1, sizeof *t.rows)};
+    struct table_of_rows t = {.rows = calloc(c->o.against.count + 2, sizeof *t.rows)};
     if (!t.rows) return status_set(SOL_E_MEMORY, "no memory for a table");
     enum sol_status status = read_rows(c, &t);
     if (status == SOL_OK) status = run_rows(&t);
