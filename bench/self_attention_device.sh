@@ -1,14 +1,36 @@
 #!/bin/sh
-# Attention in training on an NVIDIA GPU: 32 sequences of 2048 tokens, 10 heads of 128, first against the references, then
-# timed, forward and backward, beside PyTorch's cuDNN where PyTorch is there.
+# Attention in training on an NVIDIA GPU: 32 sequences of 2048 tokens, 10 heads of 128, forward and backward, with a window
+# and without. First all variants against the references, cuDNN's too where that is installed; then each timed by
+# itself, beside PyTorch's cuDNN where PyTorch is there; then a training step with each.
 #   usage: bench/self_attention_device.sh [SOL]         (default build/sol)
+#   SOL_CUDNN=FILE       the library (default: the system's, else that of Python's package nvidia-cudnn)
+#   DEPTH=n              of the model whose steps are timed (default 20; 0: none)
 set -eu
 cd "$(dirname "$0")/.."
 sol=${1:-build/sol}
-"$sol" verify --backend cuda --op self_attention --op self_attention_backward --wide | grep _cuda || true
+if [ -z "${SOL_CUDNN:-}" ] && ! ldconfig -p | grep -q 'libcudnn\.so\.9'; then
+    SOL_CUDNN=$(python3 -c 'import glob, nvidia
+print((glob.glob(list(nvidia.__path__)[0] + "/cudnn/lib/libcudnn.so.9") or [""])[0])' 2>/dev/null || true)
+    # its parts are looked for by their names
+    [ "$SOL_CUDNN" ] && export SOL_CUDNN LD_LIBRARY_PATH="${SOL_CUDNN%/*}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+fi
+echo "cuDNN: ${SOL_CUDNN:-of the system}"
+
+failed=0
+for op in self_attention self_attention_backward; do
+    for way in wgmma mma any cudnn; do
+        "$sol" verify --backend cuda --wide --op "$op=${op}_${way}_cuda" | grep _cuda || failed=1
+    done
+done
+
 shape=m=2048,n=10,k=10,head_dim=128,sequences=32,matrices=bf16
-"$sol" bench --backend cuda --no-store --op "self_attention:$shape" --op "self_attention_backward:$shape" \
-    --op "self_attention:$shape,window=513" --op "self_attention_backward:$shape,window=513"
+grouped=m=2048,n=16,k=4,head_dim=64,sequences=16,matrices=bf16
+for way in wgmma mma cudnn; do
+    for op in self_attention self_attention_backward; do
+        "$sol" bench --backend cuda --no-store --force "$op=${op}_${way}_cuda" --op "$op:$shape" \
+            --op "$op:$shape,window=513" --op "$op:$grouped" | grep -F "$op" || failed=1
+    done
+done
 python3 - <<'PY' || true
 import statistics
 
@@ -43,3 +65,15 @@ for name in ("CUDNN_ATTENTION", "FLASH_ATTENTION"):
         print(f"{name}: forward {ms:.3f} ms, {flops / ms * 1e-9:.0f} TFLOP/s; "
               f"backward {back:.3f} ms, {2.5 * flops / back * 1e-9:.0f} TFLOP/s")
 PY
+
+# A whole step with each, and with what else can be exchanged: losses as they are listed. Rows that cannot be had say why.
+depth=${DEPTH:-20}
+[ "$depth" = 0 ] && exit $failed
+with() { echo "self_attention=self_attention_$1_cuda,self_attention_backward=self_attention_backward_$1_cuda"; }
+losses=$("$sol" kernels --wide | awk 'substr($0, 1, 1) != " " { op = $1 }
+    op == "linear_cross_entropy" { v = substr($0, 1, 1) == " " ? $1 : $2; if (v != "reference") print "--against " op "=" v }')
+# shellcheck disable=SC2086 # words
+"$sol" train bench --backend cuda --depth "$depth" --device-batch-size 16 --window-pattern L --num-iterations 10 --wide -q \
+    --no-store --against "$(with mma)" --against "$(with any)" --against "$(with cudnn)" \
+    --against matmul=matmul_f32_any_cuda $losses --against precision=fp8 --against recompute=wide || failed=1
+exit $failed

@@ -10,6 +10,7 @@ if [ -z "${SOL_EMULATED_GPU:-}" ]; then
 fi
 export LD_LIBRARY_PATH=$SOL_EMULATED_GPU FAKE_CUDA_MAJOR=8 FAKE_CUDA_DEVICES=1
 export SOL_CUBLASLT=$SOL_FAKE_CUBLASLT FAKE_CUBLAS=right # NVIDIA's library: one that multiplies
+export SOL_CUDNN=$SOL_FAKE_CUDNN FAKE_CUDNN=right        # and one that does what its graphs say
 
 # Composites are made of these and need no run of their own. In two processes: gemm takes half of the time.
 variants=$("$SOL_BINARY" kernels --wide | awk 'NF && $1 != "op" {
@@ -41,7 +42,7 @@ grep -E '_cuda .* (ok|FAILED) ' "$work/out" | awk '{ print "verified: " $1, $2 "
 grep -E '_cuda .* not run' "$work/out" | sed -E 's/^[a-z_]+ +([a-z0-9_]+).* not run +/skipped: \1: /'
 is "variants that cannot be emulated" \
     "$(grep -E '_cuda .* not run' "$work/out" | awk '{ print $2 }' | sort | tr '\n' ' ')" \
-    "attention_prefill_cuda attn_in_many_cuda attn_out_many_cuda attn_out_row_cuda attn_out_rows_cuda attn_out_two_cuda fp8_matmul_cublaslt_cuda gemm_wgmma_cuda grouped_gemm_ladder_cuda grouped_gemm_mxf4_cuda grouped_gemm_tcgen05_cuda grouped_gemm_wgmma_cuda moe_many_cuda moe_up_wgmma_cuda self_attention_backward_wgmma_cuda self_attention_wgmma_cuda "
+    "attention_prefill_cuda attn_in_many_cuda attn_out_many_cuda attn_out_row_cuda attn_out_rows_cuda attn_out_two_cuda fp8_matmul_cublaslt_cuda gemm_wgmma_cuda grouped_gemm_ladder_cuda grouped_gemm_mxf4_cuda grouped_gemm_tcgen05_cuda grouped_gemm_wgmma_cuda moe_many_cuda moe_up_wgmma_cuda self_attention_backward_cudnn_cuda self_attention_backward_wgmma_cuda self_attention_cudnn_cuda self_attention_wgmma_cuda "
 has out 'gemm +gemv_f32_cuda .* ok'
 
 # What only later cards have, on cards that are told to be such.
@@ -62,6 +63,15 @@ fp8="train bench --no-limits --backend cuda --depth 1 --aspect-ratio 128 --head-
 export FAKE_CUDA_MAJOR=9
 run 0 verify --backend cuda --rounds 1 --wide --op fp8_matmul=fp8_matmul_cublaslt_cuda
 has out 'fp8_matmul_cublaslt_cuda .* ok'
+# Attention as cuDNN is told of it, all cases; and that what is verified can fail.
+cudnn="--op self_attention=self_attention_cudnn_cuda --op self_attention_backward=self_attention_backward_cudnn_cuda"
+# shellcheck disable=SC2086 # words
+{
+    run 0 verify --backend cuda --wide $cudnn
+    has out ' self_attention_cudnn_cuda .* ok'
+    has out ' self_attention_backward_cudnn_cuda .* ok'
+    FAKE_CUDNN=wrong run 7 verify --backend cuda --brief --rounds 1 $cudnn
+}
 # shellcheck disable=SC2086 # words
 {
     run 5 $fp8

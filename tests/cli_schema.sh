@@ -144,6 +144,8 @@ each() { # SCHEMA FILE: every line of it
 {
     json train-bench 0 train bench $small --vocab-size 64 --num-iterations 2 --warmup-steps 1
     json train-bench 0 train bench $small --vocab-size 64 --num-iterations 6 --recipe 2026-01 --optimizer none --recompute wide
+    json train-bench-against 0 train bench $small --vocab-size 64 --num-iterations 2 --against matmul=reference \
+        --against precision=bf16
     for packing in stream bestfit; do
         run 0 train $small -d README.md --tokenizer words.json --total-batch-size 64 --num-iterations 2 --eval-every 1 \
             --packing $packing -o $packing --json --sample-every 1 --core "$SOL_SOURCE_DIR/tests/data/core_tasks" --core-metric-every 1 --prompt $'\377'

@@ -325,6 +325,8 @@ static const struct {
     {&op_self_attention, "self_attention_mma_cuda", FROM_80},
     {&op_self_attention_backward, "self_attention_backward_wgmma_cuda", ONLY_90},
     {&op_self_attention_backward, "self_attention_backward_mma_cuda", FROM_80},
+    {&op_self_attention, "self_attention_cudnn_cuda", FROM_90},
+    {&op_self_attention_backward, "self_attention_backward_cudnn_cuda", FROM_90},
 };
 
 static int find_variant(const struct op *op, const char *name)
@@ -392,8 +394,9 @@ static void predictions_are_of_kernels_that_run(void **state)
 
 int main(void)
 {
-    /* that of this machine does not start on such a driver */
+    /* those of this machine do not start on such a driver */
     setenv("SOL_CUBLASLT", "/nowhere", 1);
+    setenv("SOL_CUDNN", "/nowhere", 1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kernels_by_rows),
         cmocka_unit_test(choices_can_be_forced),

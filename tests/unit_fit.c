@@ -419,8 +419,9 @@ static int tear_down(void **state)
 
 int main(void)
 {
-    setenv("SOL_CUBLASLT", "/nowhere",
-           1); /* that of this machine does not start on such a driver */
+    /* those of this machine do not start on such a driver */
+    setenv("SOL_CUBLASLT", "/nowhere", 1);
+    setenv("SOL_CUDNN", "/nowhere", 1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cpu),      cmocka_unit_test(test_cpu_gpt),
         cmocka_unit_test(test_system),   cmocka_unit_test(test_gpu),

@@ -114,6 +114,10 @@ static const struct option options[] = {
     OPTION_ENTRY(STRING, 0, "optimizer", "every|none",
                  "every (default): each step updates the weights; none: forward and backward alone",
                  offsetof(struct train_options, optimizer), 0, 0),
+    OPTION_ENTRY(STRINGS, 0, "against", "SETTINGS",
+                 "a table that compares: the benchmark as it is and with these, joined by commas: "
+                 "OP=VARIANT as for --force, precision=TYPE, recompute=WHAT; may be repeated",
+                 offsetof(struct train_options, against), 0, 0),
     OPTION_ENTRY(GROUP, 0, "Results", NULL, NULL, 0, 0, 0),
     STORE_OPTIONS(struct train_options),
     OPTION_ENTRY(FLAG, 0, "no-limits", NULL,
@@ -136,6 +140,9 @@ static const struct command_example examples[] = {
     {"sol train bench --depth 2 --head-dim 32 --max-seq-len 64 --device-batch-size 2 "
      "--vocab-size 256 --num-iterations 3",
      "how fast a model trains here, and what the time goes to", NULL},
+    {"sol train bench --depth 2 --head-dim 32 --max-seq-len 64 --device-batch-size 2 "
+     "--vocab-size 256 --num-iterations 3 --against rmsnorm=reference --against recompute=wide",
+     "the same in other ways, one below the other", NULL},
     {"sol train bench --backend cuda --num-iterations 10 --warmup-steps 2",
      "the quick benchmark: depth 20", "a GPU"},
     {"sol train replay folder --exact", "a run that a folder defines, in float32", NULL},
@@ -155,7 +162,9 @@ static const struct command_spec spec = {
         "--arch gpt-oss: that architecture in small, on the CPU so far.\n"
         "bench: steps of a model of --depth on random tokens, after --warmup-steps that do not\n"
         "count (default 2; --num-iterations steps that do, default 10), and one more that is\n"
-        "timed op by op. A step has --micro-batches of --device-batch-size sequences.\n"
+        "timed op by op. A step has --micro-batches of --device-batch-size sequences. With\n"
+        "--against a row for each way to do it: what cannot run here says why, and what did not\n"
+        "run as asked does not count.\n"
         "replay: DIR has config.json (\"flags\", \"vocab_size\", \"steps\", \"eval_steps\"),\n"
         "init.safetensors and batches.safetensors; losses, gradients and weights of that run go\n"
         "into one file. tools/train_replay.py makes such folders from nanochat's own code.",
@@ -170,6 +179,12 @@ bool train_is_bf16(const struct train_command *c)
     const char *precision = c->o.flags.precision;
     if (c->o.exact || (precision && strcmp(precision, "f32") == 0)) return false;
     return c->gpu || (precision && strcmp(precision, "bf16") == 0);
+}
+
+enum sol_status train_check_precision(const struct train_command *c)
+{
+    if (c->gpu || !train_is_bf16(c)) return SOL_OK;
+    return status_set(SOL_E_UNSUPPORTED, "--precision bf16 is for a GPU (--backend cuda)");
 }
 
 void train_params_of(const struct train_command *c, const struct train_recipe *recipe,
@@ -215,9 +230,7 @@ static enum sol_status open_device(struct train_command *c)
     if (c->o.exact) SOL_TRY(force_exact(c));
     for (size_t i = 0; i < c->o.force.count; i++)
         SOL_TRY(chooser_force(&c->chooser, c->o.force.values[i]));
-    if (train_is_bf16(c) && !c->gpu)
-        return status_set(SOL_E_UNSUPPORTED, "--precision bf16 is for a GPU (--backend cuda)");
-    return SOL_OK;
+    return train_check_precision(c);
 }
 
 static enum sol_status open_store(struct train_command *c)
@@ -271,93 +284,21 @@ enum sol_status train_measure_limits(struct train_command *c, const struct train
     return SOL_OK;
 }
 
-static enum sol_status time_bench(const struct train_command *c, struct train_report *r,
-                                  const struct train_bench_params *how)
-{
-    struct watch watch;
-    SOL_TRY(trainer_init(r->trainer));
-    if (!c->o.json) SOL_TRY(train_report_memory(r, stdout));
-    watch_start(&watch);
-    SOL_TRY(train_bench(r->trainer, r->recipe, how, &r->result));
-    watch_stop(&watch, &r->watch);
-    if (c->gpu) r->device_bytes = gpu_sensors_memory(gpu_info(c->gpu));
-    return SOL_OK;
-}
-
-/* The figures are shown and kept also where they do not count; that is the command's error then. */
-static enum sol_status show_bench(const struct train_command *c, const struct train_report *r,
-                                  const char *run)
-{
-    char reason[TRAIN_REASON], *payload;
-    const char *invalid = train_invalid(r, reason);
-    if (run) {
-        SOL_TRY(store_json_text(train_report_json(r, NULL), &payload));
-        enum sol_status status = train_store_bench(c->store, run, r, payload);
-        free(payload);
-        SOL_TRY(status);
-    }
-    const char *cause = watch_cause(&r->watch);
-    if (cause) LOG_WARN("%s while this was measured: it may be noise", cause);
-    SOL_TRY(c->o.json ? json_print(train_report_json(r, run)) : train_report_print(r, run, stdout));
-    return invalid ? status_set(SOL_E_MISMATCH, "the figures are not valid: %s", invalid) : SOL_OK;
-}
-
-static enum sol_status keep_bench(const struct train_command *c, struct train_report *r,
-                                  const struct train_bench_params *how)
-{
-    char id[STORE_ID_SIZE] = "";
-    const struct train_store_begin begin = {
-        .kind = "bench", .label = c->o.label, .argc = c->argc, .argv = c->argv};
-    if (c->store) SOL_TRY(train_store_begin(c->store, r, &begin, id));
-    enum sol_status status = time_bench(c, r, how);
-    if (status == SOL_OK) return show_bench(c, r, *id ? id : NULL);
-    /* What it was is more than how that ended. */
-    if (*id) store_run_finish(c->store, id, STORE_PARTIAL, sol_last_error(), NULL);
-    return status;
-}
-
-static enum sol_status bench_with(struct train_command *c, struct train_recipe *recipe)
-{
-    struct trainer_params params;
-    struct trainer *trainer;
-    const struct train_bench_params how = {.warmup = c->o.warmup,
-                                           .steps = recipe->iterations,
-                                           .update = !c->o.optimizer ||
-                                                     strcmp(c->o.optimizer, "every") == 0,
-                                           .micro_batches = c->o.micro_batches,
-                                           .seed = (uint64_t)recipe->flags.seed};
-    struct train_report report = {.recipe = recipe,
-                                  .gpu = c->gpu,
-                                  .bf16 = train_is_bf16(c),
-                                  .updates = how.update,
-                                  .micro_batches = how.micro_batches,
-                                  .ceiling = &c->ceiling};
-    train_params_of(c, recipe, &params);
-    SOL_TRY(train_measure_limits(c, recipe));
-    SOL_TRY(trainer_create(&params, &trainer));
-    report.trainer = trainer;
-    enum sol_status status = keep_bench(c, &report, &how);
-    train_bench_result_free(&report.result);
-    trainer_destroy(trainer);
-    return status;
-}
-
 /* What --num-iterations and --warmup-steps count are the steps of the benchmark; rates do not
  * matter. */
 static enum sol_status bench(struct train_command *c)
 {
     enum { STEPS = 10, WARMUP = 2, SEQUENCES_CPU = 1, VOCAB = 32768 };
     struct train_flags *f = &c->o.flags;
-    struct train_recipe recipe;
     if (f->num_iterations < 1) f->num_iterations = STEPS;
     c->o.warmup = f->warmup_steps == FLAG_UNSET ? WARMUP : f->warmup_steps;
     SOL_TRY(open_device(c));
     if (f->device_batch_size < 1 && !c->gpu) f->device_batch_size = SEQUENCES_CPU;
     if (f->device_batch_size > 0)
         f->total_batch_size = f->device_batch_size * f->max_seq_len * c->o.micro_batches;
-    SOL_TRY(recipe_settle(f, c->o.vocab ? c->o.vocab : VOCAB, &recipe));
+    if (!c->o.vocab) c->o.vocab = VOCAB;
     SOL_TRY(open_store(c));
-    return bench_with(c, &recipe);
+    return c->o.against.count ? train_against(c) : train_bench_one(c);
 }
 
 /* ---- the command ---- */
@@ -365,6 +306,8 @@ static enum sol_status bench(struct train_command *c)
 static enum sol_status work(struct train_command *c, const char *const *args, int n_args)
 {
     const char *verb = n_args ? args[0] : "";
+    if (c->o.against.count && strcmp(verb, "bench") != 0)
+        return status_set(SOL_E_ARGUMENT, "--against is for sol train bench");
     if (n_args == 0) {
         SOL_TRY(open_device(c));
         SOL_TRY(open_store(c));

@@ -12,7 +12,7 @@
 
 struct train_options {
     struct train_flags flags;
-    struct string_list force, prompts;
+    struct string_list force, against, prompts;
     const char *backend, *kernel_source, *out, *optimizer;
     const char *data, *validation, *split, *tokenizer, *packing, *init_from, *core;
     const char *recompute;
@@ -36,6 +36,8 @@ struct train_command {
 
 extern const char *const train_recompute_names[RECOMPUTE_LEVELS];
 bool train_is_bf16(const struct train_command *command);
+/* SOL_E_UNSUPPORTED where the device has not that --precision. */
+enum sol_status train_check_precision(const struct train_command *command);
 /* What the options say of a trainer for the recipe. */
 void train_params_of(const struct train_command *command, const struct train_recipe *recipe,
                      struct trainer_params *out);
@@ -43,6 +45,12 @@ void train_params_of(const struct train_command *command, const struct train_rec
 /* Measures the ceiling, before a trainer takes the device's memory. */
 enum sol_status train_measure_limits(struct train_command *command,
                                      const struct train_recipe *recipe);
+
+/* `sol train bench`, whose flags have all been given values by now: shown, and kept in the store.
+ */
+enum sol_status train_bench_one(struct train_command *command);
+/* The same with --against: a row for each of its settings. */
+enum sol_status train_against(struct train_command *command);
 
 /* `sol train --data ...` */
 enum sol_status train_pretrain(struct train_command *command);

@@ -224,7 +224,7 @@ static void add_memory_and_ops(json_t *out, const struct train_report *r)
                         ceiling_measured(r->ceiling) ? ceiling_json(r->ceiling) : json_null());
 }
 
-json_t *train_report_json(const struct train_report *r, const char *run)
+json_t *train_report_json(const struct train_report *r, const char *settings, const char *run)
 {
     char reason[TRAIN_REASON];
     json_t *out = setup_json(r);
@@ -233,6 +233,7 @@ json_t *train_report_json(const struct train_report *r, const char *run)
     json_object_set_new(out, "kernels",
                         json_pack("{s:o, s:o}", "micro_batches", kernels_json(&r->result.micro),
                                   "update", kernels_json(&r->result.update)));
+    json_object_set_new(out, "settings", settings ? store_json_string(settings) : json_null());
     json_object_set_new(out, "invalid", json_pack("s?", train_invalid(r, reason)));
     json_object_set_new(out, "run", json_pack("s?", run));
     return out;

@@ -10,8 +10,8 @@
 enum sol_status train_report_memory(const struct train_report *report, FILE *to);
 /* `run`: its id in the store; NULL: it is not kept. */
 enum sol_status train_report_print(const struct train_report *report, const char *run, FILE *to);
-json_t *train_report_json(const struct train_report *report, const char *run); /* NULL without
-                                                                                  memory */
+/* NULL without memory. `settings`: those of --against that it has, or NULL. */
+json_t *train_report_json(const struct train_report *report, const char *settings, const char *run);
 /* One object a line of the memory table, and of the ops: what runs of both kinds keep. */
 json_t *train_report_memory_json(const struct train_report *report);
 json_t *train_report_ops_json(const struct train_op_times *times);

@@ -160,6 +160,7 @@ void gpu_close(struct gpu *gpu)
         gpu_enter(gpu);
         gpu_matmuls_destroy(gpu->matmuls);
         gpu_grouped_matmul_close(gpu);
+        gpu_attentions_destroy(gpu->attentions);
         gpu_modules_unload(gpu);
         for (size_t i = 0; i < gpu->n_allocations; i++)
             gpu->cuda->memory_free(gpu_address(gpu->allocations[i].memory));

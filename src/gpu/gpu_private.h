@@ -44,8 +44,9 @@ struct gpu {
     size_t n_allocations, capacity, used, peak;
     struct gpu_module *modules;
     struct gpu_kernel *kernels;
-    struct gpu_matmuls *matmuls; /* of matmul.c; NULL until used */
-    void *cublas;                /* the library's handle, of grouped_matmul.c; likewise */
+    struct gpu_matmuls *matmuls;       /* of matmul.c; NULL until used */
+    void *cublas;                      /* the library's handle, of grouped_matmul.c; likewise */
+    struct gpu_attentions *attentions; /* of attention.c; likewise */
 };
 
 struct gpu_stream {
@@ -91,5 +92,6 @@ enum sol_status gpu_watch_behind(struct gpu_stream *stream, const char *name);
 void gpu_modules_unload(struct gpu *gpu);
 void gpu_matmuls_destroy(struct gpu_matmuls *all); /* takes NULL */
 void gpu_grouped_matmul_close(const struct gpu *gpu);
+void gpu_attentions_destroy(struct gpu_attentions *all); /* takes NULL */
 
 #endif

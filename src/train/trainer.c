@@ -127,6 +127,8 @@ static enum sol_status make_plan(const struct trainer *t, enum list list, bool d
 {
     SOL_TRY(plan_create(&t->params.chooser, out));
     if (!dry) plan_share(*out, t->scratch, t->scratch_bytes);
+    if (!dry && (list == MICRO || list == UPDATE))
+        plan_on_choice(*out, t->params.on_choice, t->params.on_choice_arg);
     build(t, list, *out);
     return dry ? plan_finish_dry(*out) : plan_finish(*out);
 }

@@ -19,6 +19,8 @@ struct trainer_params {
     size_t reserve;                    /* bytes of those that are to stay free for others */
     int threads;                       /* 0: all cores */
     struct chooser chooser;
+    plan_choice_fn on_choice; /* of the calls of a micro-step and of an update (plan.h), or NULL */
+    void *on_choice_arg;
 };
 void trainer_params_init(struct trainer_params *params);
 
