@@ -18,9 +18,8 @@
 #include "base/status.h"
 #include "cli/cli.h"
 #include "cli/engine_options.h"
+#include "cli/vocabulary_option.h"
 #include "format/output_file.h"
-#include "hub/cache.h"
-#include "model/source.h"
 #include "store/store_json.h"
 #include "tok/bpe_train.h"
 #include "tok/tokenizer.h"
@@ -35,12 +34,7 @@ struct tok_options {
 };
 
 static const struct option options[] = {
-    {OPTION_STRING, 'm', "model", "MODEL",
-     "the vocabulary of this model: GGUF file or 'builtin' (default)",
-     offsetof(struct tok_options, model), 0, 0},
-    {OPTION_STRING, 0, "vocab", "FILE",
-     "tokenizer.json, .tiktoken or GGUF file, or a folder with one",
-     offsetof(struct tok_options, vocab), 0, 0},
+    VOCABULARY_OPTIONS(struct tok_options, model, vocab),
     {OPTION_GROUP, 0, "Encode", NULL, NULL, 0, 0, 0},
     {OPTION_STRING, 0, "text", "TEXT", "encode this instead of a file",
      offsetof(struct tok_options, text), 0, 0},
@@ -91,28 +85,6 @@ static const struct command_spec spec = {
     .examples = examples,
     .options = options,
 };
-
-static enum sol_status open_tokenizer(const struct tok_options *o, struct tokenizer **out)
-{
-    struct gguf *file;
-    *out = NULL;
-    if (o->model && o->vocab)
-        return status_set(SOL_E_ARGUMENT, "use one of --model and --vocab, not both");
-    if (o->vocab) return tokenizer_open(o->vocab, out);
-    if (source_synth(o->model))
-        return status_set(SOL_E_ARGUMENT, "%s has no vocabulary; name one with --vocab FILE",
-                          o->model);
-    if (o->model && strcmp(o->model, "builtin") != 0) {
-        char room[HUB_PATH_MAX];
-        const char *path;
-        SOL_TRY(hub_cache_find(o->model, room, &path));
-        return tokenizer_open(path, out);
-    }
-    SOL_TRY(source_open_gguf(o->model, &file));
-    enum sol_status status = tokenizer_from_gguf(file, out);
-    gguf_close(file);
-    return status;
-}
 
 /* ---- input in parts ---- */
 
@@ -451,7 +423,7 @@ static enum sol_status dispatch(const struct tok_options *o, const char *const *
     if (o->json && !encoding)
         return status_set(SOL_E_ARGUMENT, "decode has no --json: its output is the text itself");
     struct tokenizer *t;
-    SOL_TRY(open_tokenizer(o, &t));
+    SOL_TRY(vocabulary_open(o->model, o->vocab, &t));
     const char *path = n_args > 1 ? args[1] : NULL;
     enum sol_status status = encoding ? encode(o, t, path) : decode(t, path);
     tokenizer_destroy(t);

@@ -16,7 +16,7 @@
 
 struct buffer {
     char *data;
-    size_t length, capacity;
+    size_t length, capacity, most;
 };
 
 static enum sol_status read_stream(FILE *from, const char *name, struct buffer *b)
@@ -33,6 +33,8 @@ static enum sol_status read_stream(FILE *from, const char *name, struct buffer *
         size_t got = fread(b->data + b->length, 1, b->capacity - b->length, from);
         b->length += got;
         SOL_TRY(interrupt_check());
+        if (b->most && b->length > b->most)
+            return status_set(SOL_E_FORMAT, "%s: more than %zu bytes", name, b->most);
         if (ferror(from)) return status_set(SOL_E_IO, "cannot read %s: %s", name, strerror(errno));
         if (got == 0) return SOL_OK;
     }
@@ -45,6 +47,16 @@ static enum sol_status read_text(const char *path, struct buffer *b)
     SOL_TRY(file_stream(path, &from));
     enum sol_status status = read_stream(from, path, b);
     fclose(from);
+    return status;
+}
+
+enum sol_status input_read(const char *path, size_t most, char **data, size_t *length)
+{
+    struct buffer b = {.most = most};
+    enum sol_status status = read_text(path, &b);
+    if (status != SOL_OK) free(b.data);
+    *data = status == SOL_OK ? b.data : NULL;
+    *length = status == SOL_OK ? b.length : 0;
     return status;
 }
 

@@ -35,6 +35,10 @@ struct input_options {
 enum sol_status input_tokens(const struct input_options *options, const char *wanted,
                              const struct model *model, struct token_list *ids);
 
+/* All of a file, or of standard input for "-", to *data, which free() releases. `most` bytes are
+ * read; more is SOL_E_FORMAT. 0: no limit. */
+enum sol_status input_read(const char *path, size_t most, char **data, size_t *length);
+
 json_t *json_ids(const int32_t *ids, size_t count);
 
 #endif

@@ -1,0 +1,37 @@
+/* Conversations as tokens, the ids of openai-harmony. Text never becomes a control token, whatever
+ * it looks like. */
+#ifndef CHAT_RENDER_H
+#define CHAT_RENDER_H
+
+#include "chat/conversation.h"
+#include "chat/typescript.h"
+#include "chat/vocabulary.h"
+
+enum chat_history {
+    CHAT_HISTORY_ALL,  /* nothing is dropped */
+    CHAT_HISTORY_OPEN, /* messages on the channel analysis go, up to the last `final` of the
+                        * assistant. What it thought since, between calls of tools say, stays. */
+};
+
+struct render_options {
+    enum chat_history history;
+    enum chat_types types;
+    enum chat_role next; /* who speaks next, behind a <|start|>; CHAT_NOBODY: nothing is added */
+    bool answer;         /* then straight to the answer, without reasoning (CHAT_EFFORT_OFF):
+                          * <|channel|>final<|message|> follows the role */
+    bool training;       /* a last message of the assistant on `final` ends in <|return|> */
+};
+
+/* Appends to *ids. SOL_E_FORMAT, with the number of the message, where a conversation has no form:
+ * a tool message without a name, system or developer content in another role's message. */
+enum sol_status render_conversation(const struct chat_vocabulary *v, const struct conversation *c,
+                                    const struct render_options *options, struct token_list *ids);
+
+/* One message, as it stands in a conversation that has function tools or not. */
+enum sol_status render_message(const struct chat_vocabulary *v, const struct chat_message *message,
+                               bool has_functions, enum chat_types types, struct token_list *ids);
+
+/* Whether CHAT_HISTORY_OPEN drops message `n`. */
+bool render_drops(const struct conversation *c, size_t n);
+
+#endif
