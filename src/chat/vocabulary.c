@@ -29,7 +29,9 @@ struct chat_text chat_token_text(const struct chat_vocabulary *v, int32_t id,
 {
     struct token_bytes bytes = {"", 0};
     if (id >= 0 && id < tokenizer_vocab(v->tokenizer)) bytes = tokenizer_bytes(v->tokenizer, id);
-    if (bytes.length) return (struct chat_text){bytes.data, bytes.length};
+    struct chat_text text = {bytes.data, bytes.length};
+    /* The format does not use this token, and openai-harmony gives it no name. */
+    if (text.length && !text_is(text, "<|endofprompt|>")) return text;
     int length = snprintf(room, CHAT_TOKEN_NAME_MAX, "<|reserved_%d|>", (int)id);
     return (struct chat_text){room, (size_t)length};
 }

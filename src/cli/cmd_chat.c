@@ -1,6 +1,7 @@
 /* `sol chat`: conversations in the harmony format, to tokens and back. */
 #include <errno.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,13 +18,16 @@ struct chat_options {
     bool json;
     const char *analysis, *types, *next, *effort, *date, *role;
     struct string_list tools;
-    bool training;
+    bool training, lines, steps;
 };
 
 static const struct option options[] = {
     VOCABULARY_OPTIONS(struct chat_options, model, vocab),
     {OPTION_FLAG, 0, "json", NULL, "print JSON; render and parse always do",
      offsetof(struct chat_options, json), 0, 0},
+    {OPTION_FLAG, 0, "lines", NULL,
+     "every line of FILE is a JSON object of its own, and gives a line",
+     offsetof(struct chat_options, lines), 0, 0},
     {OPTION_GROUP, 0, "Render", NULL, NULL, 0, 0, 0},
     {OPTION_STRING, 0, "next", "assistant|user|system|developer|tool|none",
      "who speaks next (default: assistant)", offsetof(struct chat_options, next), 0, 0},
@@ -50,6 +54,9 @@ static const struct option options[] = {
     {OPTION_STRING, 0, "role", "assistant|user|system|developer|tool|none",
      "who speaks first (default: none where the ids begin with <|start|>, else assistant)",
      offsetof(struct chat_options, role), 0, 0},
+    {OPTION_FLAG, 0, "steps", NULL,
+     "also what each token did, and the end: state, text, and what is known of the message",
+     offsetof(struct chat_options, steps), 0, 0},
     {0},
 };
 
@@ -73,24 +80,7 @@ static const struct command_spec spec = {
     .options = options,
 };
 
-/* ---- input and output ---- */
-
-static enum sol_status read_json(const char *path, json_t **out)
-{
-    const char *name = strcmp(path, "-") == 0 ? "standard input" : path;
-    char *data;
-    size_t length;
-    *out = NULL;
-    SOL_TRY(input_read(path, CHAT_JSON_BYTES_MAX, &data, &length));
-    enum sol_status status = chat_json_read(data ? data : "", length, name, out);
-    free(data);
-    if (status == SOL_OK && !json_is_object(*out)) {
-        json_decref(*out);
-        *out = NULL;
-        return status_set(SOL_E_FORMAT, "%s: expected a JSON object", name);
-    }
-    return status;
-}
+/* ---- output ---- */
 
 /* On one line, as a thousand ids on as many would help nobody. */
 static enum sol_status print_line(json_t *json)
@@ -211,13 +201,38 @@ static json_t *result(const struct chat_parser *p)
     return json;
 }
 
-static enum sol_status push_all(struct chat_parser *p, const json_t *ids)
+static void set_text(json_t *json, const char *key, struct chat_text text)
+{
+    if (text.data) json_object_set_new(json, key, json_stringn(text.data, text.length));
+}
+
+static json_t *step_json(const struct chat_parser *p, const struct chat_step *step)
+{
+    static const char *const states[] = {"start", "header", "content"};
+    const struct chat_message *head = chat_parser_head(p);
+    json_t *json = json_pack("{s:s}", "state", states[chat_parser_state(p)]);
+    if (step->delta.length) set_text(json, "delta", step->delta);
+    if (step->began) json_object_set_new(json, "began", json_true());
+    if (step->ended) json_object_set_new(json, "ended", json_true());
+    if (head->role != CHAT_NOBODY)
+        json_object_set_new(json, "role", json_string(chat_role_name(head->role)));
+    set_text(json, "channel", head->channel);
+    set_text(json, "recipient", head->recipient);
+    set_text(json, "content_type", head->content_type);
+    return json;
+}
+
+/* `steps` is NULL where nobody asked. */
+static enum sol_status push_all(struct chat_parser *p, const json_t *ids, json_t *steps)
 {
     struct chat_step step;
-    for (size_t i = 0; i < json_array_size(ids); i++)
+    for (size_t i = 0; i < json_array_size(ids); i++) {
         SOL_TRY(chat_parser_push(p, (int32_t)json_integer_value(json_array_get(ids, i)), &step));
+        if (steps) json_array_append_new(steps, step_json(p, &step));
+    }
     SOL_TRY(chat_parser_finish(p, &step));
-    return print_line(result(p));
+    if (steps) json_array_append_new(steps, step_json(p, &step));
+    return SOL_OK;
 }
 
 static enum sol_status run_parse(const struct chat_options *o, const struct chat_vocabulary *v,
@@ -230,9 +245,12 @@ static enum sol_status run_parse(const struct chat_options *o, const struct chat
     enum chat_role role = begins || !json_array_size(ids) ? CHAT_NOBODY : CHAT_ASSISTANT;
     if (o->role) role = chat_role_find((struct chat_text){o->role, strlen(o->role)});
     SOL_TRY(chat_parser_create(v, role, &p));
-    enum sol_status status = push_all(p, ids);
+    json_t *steps = o->steps ? json_array() : NULL;
+    enum sol_status status = push_all(p, ids, steps);
+    json_t *all = status == SOL_OK ? result(p) : NULL;
+    if (steps) json_object_set_new(all, "steps", steps); /* takes it in any case */
     chat_parser_destroy(p);
-    return status;
+    return status == SOL_OK ? print_line(all) : status;
 }
 
 /* ---- command ---- */
@@ -247,10 +265,39 @@ static enum sol_status check_usage(const struct chat_options *o, const char *con
                           n_args ? ", not '" : "", verb, n_args ? "'" : "");
     if (n_args != 2)
         return status_set(SOL_E_ARGUMENT, "%s takes one file, or - for standard input", verb);
-    if (rendering && o->role) return status_set(SOL_E_ARGUMENT, "--role goes with parse");
+    if (rendering && (o->role || o->steps))
+        return status_set(SOL_E_ARGUMENT, "--role and --steps go with parse");
     if (!rendering && (o->next || o->analysis || o->types || o->effort || o->date ||
                        o->tools.count || o->training))
-        return status_set(SOL_E_ARGUMENT, "parse takes --role, --model and --vocab alone");
+        return status_set(SOL_E_ARGUMENT, "of the options for render parse takes none");
+    return SOL_OK;
+}
+
+static enum sol_status one(const struct chat_options *o, const struct chat_vocabulary *v,
+                           bool rendering, const char *data, size_t length, const char *name)
+{
+    json_t *json;
+    SOL_TRY(chat_json_read(data, length, name, &json));
+    enum sol_status status = !json_is_object(json)
+                                 ? status_set(SOL_E_FORMAT, "%s: expected a JSON object", name)
+                             : rendering ? run_render(o, v, json, name)
+                                         : run_parse(o, v, json, name);
+    json_decref(json);
+    return status;
+}
+
+static enum sol_status each_line(const struct chat_options *o, const struct chat_vocabulary *v,
+                                 bool rendering, const char *data, size_t length, const char *path)
+{
+    const char *end = data + length;
+    for (size_t line = 1; data < end; line++) {
+        const char *next = memchr(data, '\n', (size_t)(end - data));
+        size_t size = (size_t)((next ? next : end) - data);
+        char name[512];
+        snprintf(name, sizeof name, "%s, line %zu", path, line);
+        if (size) SOL_TRY(one(o, v, rendering, data, size, name));
+        data += size + 1;
+    }
     return SOL_OK;
 }
 
@@ -258,16 +305,19 @@ static enum sol_status dispatch(const struct chat_options *o, const char *const 
 {
     struct tokenizer *tokenizer;
     struct chat_vocabulary v;
-    json_t *json = NULL;
+    char *data = NULL;
+    size_t length = 0;
     SOL_TRY(check_usage(o, args, n_args));
+    bool rendering = strcmp(args[0], "render") == 0;
     const char *path = strcmp(args[1], "-") == 0 ? "standard input" : args[1];
     SOL_TRY(vocabulary_open(o->model, o->vocab, &tokenizer));
     enum sol_status status = chat_vocabulary_find(tokenizer, &v);
-    if (status == SOL_OK) status = read_json(args[1], &json);
     if (status == SOL_OK)
-        status = strcmp(args[0], "render") == 0 ? run_render(o, &v, json, path)
-                                                : run_parse(o, &v, json, path);
-    json_decref(json);
+        status = input_read(args[1], o->lines ? 0 : CHAT_JSON_BYTES_MAX, &data, &length);
+    if (status == SOL_OK)
+        status = o->lines ? each_line(o, &v, rendering, data ? data : "", length, path)
+                          : one(o, &v, rendering, data ? data : "", length, path);
+    free(data);
     tokenizer_destroy(tokenizer);
     return status;
 }
