@@ -131,6 +131,14 @@ json tok 0 tok encode text
 json tok 0 tok encode --count text
 json tok-train 0 tok train --vocab-size 258 -o words.json text
 
+echo '{"messages": [{"role": "user", "content": "a"}]}' >talk.json
+json chat-render 0 chat render talk.json
+cp out ids.json
+json chat-parse 0 chat parse ids.json
+json chat-parse 0 chat parse --steps ids.json
+echo '{"ids": [4, 5, 6]}' >ids.json
+json chat-parse 0 chat parse --steps --role user ids.json
+
 # ---- training ----
 small="--depth 2 --aspect-ratio 16 --head-dim 16 --max-seq-len 32 --device-batch-size 2 -t 1 -q"
 cp "$SOL_SOURCE_DIR/README.md" .

@@ -27,6 +27,8 @@ cp -r "$SOL_SOURCE_DIR/tests/data/core_tasks" "$good/core"
 "$sol" model convert -m "$good/m.gguf" -o "$good/hf" >/dev/null 2>&1 || fail "no folder to work with"
 printf 'the text of a prompt\n' >"$good/text"
 echo '{}' >"$good/json"
+echo '{"messages": []}' >"$good/talk"
+echo '{"ids": [1]}' >"$good/ids"
 statuses=" $("$sol" --help | sed -n 's/^ *\([0-9][0-9]*\)  .*/\1/p' | tr '\n' ' ') 10 11 12 13 14 "
 
 # ---- objects ----
@@ -164,6 +166,8 @@ tokenizer.json||hf/tokenizer.json|tok encode --vocab $work/parts/tokenizer --tex
 vocabulary|.json|$vocab|tok encode --vocab @ --text the
 stream tok encode||text|tok encode --vocab $vocab @
 stream tok decode||text|tok decode --vocab $vocab @
+stream chat render||talk|chat render @
+stream chat parse||ids|chat parse @
 tok train||text|tok train --vocab-size 260 -o $work/made/v.tiktoken @
 stream run -f||text|run -m builtin $tiny -f @ -n 1
 stream perplexity -f||text|perplexity -m builtin $tiny -f @

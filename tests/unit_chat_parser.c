@@ -473,7 +473,10 @@ static void check_next(const struct header_grammar *g, int32_t place)
         listed[ids.ids[i]] = 1;
     }
     for (int32_t id = 0; id < n; id++)
-        assert_int_equal(header_grammar_step(g, place, id) != GRAMMAR_ILLEGAL, listed[id]);
+        if ((header_grammar_step(g, place, id) != GRAMMAR_ILLEGAL) != listed[id])
+            fail_msg("token %d '%.*s': listed %d", id,
+                     (int)tokenizer_bytes(vocabulary.tokenizer, id).length,
+                     tokenizer_bytes(vocabulary.tokenizer, id).data, listed[id]);
     token_list_free(&ids);
     free(listed);
 }

@@ -81,7 +81,7 @@ enum sol_status chat_namespace_read(struct conversation *c, const json_t *json,
     struct chat_tool *tools = conversation_alloc(c, space->n_tools * sizeof *tools);
     if (!tools) return SOL_E_MEMORY;
     for (size_t i = 0; i < space->n_tools; i++)
-        AT(read_tool(c, json_array_get(list, i), &tools[i]), "tools[%zu]: ", i);
+        AT(read_tool(c, json_array_get(list, i), &tools[i]), "tools[%zu]", i);
     space->tools = tools;
     return SOL_OK;
 }
@@ -106,7 +106,7 @@ static enum sol_status read_tools(struct conversation *c, const json_t *object,
     json_object_foreach(map, key, value)
     {
         SOL_TRY(conversation_copy(c, (struct chat_text){key, strlen(key)}, &spaces[n].key));
-        AT(chat_namespace_read(c, value, &spaces[n]), "tools.%.64s: ", key);
+        AT(chat_namespace_read(c, value, &spaces[n]), "tools.%.64s", key);
         n++;
     }
     qsort(spaces, n, sizeof *spaces, by_key);
@@ -196,7 +196,7 @@ static enum sol_status read_contents(struct conversation *c, const json_t *json,
     message->n_contents = count;
     if (plain) return conversation_copy(c, chat_json_text(value), &contents->text);
     for (size_t i = 0; i < count; i++)
-        AT(read_content(c, json_array_get(value, i), &contents[i]), "content[%zu]: ", i);
+        AT(read_content(c, json_array_get(value, i), &contents[i]), "content[%zu]", i);
     return SOL_OK;
 }
 
@@ -228,7 +228,7 @@ enum sol_status conversation_add_json(struct conversation *c, json_t *json)
         enum sol_status status = read_message(c, json_array_get(list, i));
         if (status == SOL_OK) continue;
         conversation_truncate(c, before);
-        return status_prefix(status, "messages[%zu]: ", i);
+        return status_prefix(status, "messages[%zu]", i);
     }
     return SOL_OK;
 }

@@ -122,7 +122,7 @@ static void put_words(struct text_buffer *to, struct chat_text text)
 }
 
 /* Takes the channel out of `text` and puts a blank before each content type: what is left is words.
- * False where it names none, or a second one comes. */
+ * False where it names none. */
 static bool split_channel(struct chat_text text, struct chat_header *out)
 {
     struct text_buffer *room = &out->room;
@@ -135,7 +135,6 @@ static bool split_channel(struct chat_text text, struct chat_header *out)
         before.length = (size_t)(mark - text.data);
         after.data = name.data + name.length;
         after.length = text.length - (size_t)(after.data - text.data);
-        if (find(after, channel_mark, CHANNEL_MARK)) return false;
         text_put_text(room, name);
     }
     size_t channel = room->length;

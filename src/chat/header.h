@@ -10,10 +10,10 @@ struct chat_header {
     struct text_buffer room;  /* where the texts are; free with text_buffer_free */
 };
 
-/* As openai-harmony reads a header: false, and *out undefined, where it refuses one, and where
- * there are two channels, of which it would make one word. `role` is that of the speaker where it
- * is known already (the prompt ended behind it), else CHAT_NOBODY. `text` must be UTF-8. Room that
- * *out has is used again. Without memory out->room.failed is set. */
+/* As openai-harmony reads a header: false, and *out undefined, where it refuses one. Of two
+ * channels it makes one word; who can tell that there are two does not ask here. `role` is that of
+ * the speaker where it is known already (the prompt ended behind it), else CHAT_NOBODY. `text` must
+ * be UTF-8. Room that *out has is used again. Without memory out->room.failed is set. */
 bool header_read(struct chat_text text, enum chat_role role, struct chat_header *out);
 
 /* Of any text, in UTF-8 or not: the parts that are clear, and the rest as text (in UTF-8).

@@ -153,6 +153,14 @@ static int32_t walk(const struct header_grammar *g, int32_t place, struct chat_t
     return place < 0 ? GRAMMAR_ILLEGAL : place;
 }
 
+/* The same for bytes of tokens, none of which is a control token, whatever it looks like. */
+static int32_t walk_text(const struct header_grammar *g, int32_t place, struct chat_text text)
+{
+    for (size_t i = 0; i < text.length; i++)
+        if ((unsigned char)text.data[i] >= BYTE_CHANNEL) return GRAMMAR_ILLEGAL;
+    return walk(g, place, text);
+}
+
 int32_t header_grammar_step(const struct header_grammar *g, int32_t place, int32_t id)
 {
     char room[CHAT_TOKEN_NAME_MAX];
@@ -163,7 +171,7 @@ int32_t header_grammar_step(const struct header_grammar *g, int32_t place, int32
         return child_of(g, place, BYTE_MESSAGE) < 0 ? GRAMMAR_ILLEGAL : GRAMMAR_DONE;
     struct chat_text text = chat_token_text(&g->v, id, room);
     if (text.data == room || tokenizer_is_control(g->v.tokenizer, id)) return GRAMMAR_ILLEGAL;
-    return walk(g, place, text);
+    return walk_text(g, place, text);
 }
 
 /* ---- what may come ---- */
@@ -215,11 +223,9 @@ static int32_t place_of(const struct header_grammar *g, int32_t place, struct ch
         bool channel = text_begins(text, "<|channel|>");
         bool constrain = text_begins(text, "<|constrain|>");
         size_t length = channel ? strlen("<|channel|>") : constrain ? strlen("<|constrain|>") : 1;
-        struct chat_text part = {text.data, 1};
-        place = walk(g, place,
-                     channel     ? CHAT_TEXT(CHANNEL)
-                     : constrain ? CHAT_TEXT(CONSTRAIN)
-                                 : part);
+        place = channel     ? walk(g, place, CHAT_TEXT(CHANNEL))
+                : constrain ? walk(g, place, CHAT_TEXT(CONSTRAIN))
+                            : walk_text(g, place, (struct chat_text){text.data, 1});
         text.data += length;
         text.length -= length;
     }

@@ -11,6 +11,7 @@ struct chat_parser {
     enum chat_state state;
     enum chat_role role;            /* known before the header */
     struct text_buffer header_text; /* of the header that is open */
+    size_t channels;                /* tokens <|channel|> in it */
     struct chat_header header;      /* of the message that is open */
     struct text_buffer content, delta;
     struct text_buffer held; /* bytes that are no whole character yet */
@@ -121,7 +122,7 @@ static void begin_header(struct chat_parser *p, enum chat_role role)
 {
     p->state = CHAT_IN_HEADER;
     p->role = p->unknown.role = role;
-    p->header_text.length = 0;
+    p->header_text.length = p->channels = 0;
 }
 
 /* The parts that are clear, and the rest as the first text of the message. */
@@ -137,7 +138,8 @@ static void end_header(struct chat_parser *p, struct chat_step *step)
     struct text_buffer text = {0};
     size_t bad = 0;
     utf8_put(&text, p->header_text.data, p->header_text.length, false, &bad);
-    bool good = bad == 0 && !text.failed && header_read(text_of(&text), p->role, &p->header);
+    bool good = bad == 0 && !text.failed && p->channels < 2 &&
+                header_read(text_of(&text), p->role, &p->header);
     text_buffer_free(&text);
     if (good) {
         begin_content(p, step);
@@ -175,6 +177,7 @@ static enum sol_status push_header(struct chat_parser *p, int32_t id, struct cha
         begin_header(p, CHAT_NOBODY);
         return SOL_OK;
     }
+    p->channels += id == p->v.channel;
     text_put_text(&p->header_text, chat_token_text(&p->v, id, room));
     if (p->header_text.length > CHAT_HEADER_MAX) {
         p->faults.headers++;

@@ -245,7 +245,7 @@ enum sol_status render_conversation(const struct chat_vocabulary *v, const struc
         const struct chat_message *message = conversation_message(c, i);
         if (i < open && text_is(message->channel, "analysis")) continue;
         enum sol_status status = put_message(&r, message);
-        if (status != SOL_OK) return status_prefix(status, "messages[%zu]: ", i);
+        if (status != SOL_OK) return status_prefix(status, "messages[%zu]", i);
     }
     if (options->training && count && is_answer(conversation_message(c, count - 1)))
         ids->ids[ids->count - 1] = v->ret;

@@ -287,9 +287,9 @@ static enum sol_status put_tool(struct text_buffer *to, const struct chat_tool *
         text_puts(to, "_: ");
         enum sol_status status = typescript_schema(tool->parameters, types, to);
         if (status != SOL_OK)
-            return status_prefix(
-                status, "tool '%.*s': ", tool->name.length < 64 ? (int)tool->name.length : 64,
-                tool->name.data);
+            return status_prefix(status, "tool '%.*s'",
+                                 tool->name.length < 64 ? (int)tool->name.length : 64,
+                                 tool->name.data);
     }
     text_puts(to, ") => any;\n");
     return SOL_OK;

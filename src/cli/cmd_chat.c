@@ -140,13 +140,13 @@ static enum sol_status render(const struct chat_options *o, const struct chat_vo
     struct token_list ids = {0};
     SOL_TRY(render_options_from(o, &how));
     enum sol_status status = conversation_add_json(c, json);
-    if (status != SOL_OK) return status_prefix(status, "%s: ", path);
+    if (status != SOL_OK) return status_prefix(status, "%s", path);
     SOL_TRY(change(o, c));
     status = render_conversation(v, c, &how, &ids);
     if (status == SOL_OK)
         status = print_line(json_pack("{s:o}", "ids", json_ids(ids.ids, ids.count)));
     else
-        status = status_prefix(status, "%s: ", path);
+        status = status_prefix(status, "%s", path);
     token_list_free(&ids);
     return status;
 }
