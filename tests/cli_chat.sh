@@ -55,9 +55,9 @@ is "render" "$(text)" "$head$thought$answer<|end|><|start|>assistant"
 cp out whole.json
 "$SOL_BINARY" chat render - <talk.json >again.json
 cmp -s whole.json again.json || fail "standard input gives something else"
-run 0 chat render --next none --training talk.json
+run 0 chat render --turn none --training talk.json
 is "training" "$(text)" "$head$thought$answer<|return|>"
-run 0 chat render --analysis open --next user talk.json
+run 0 chat render --analysis open --turn user talk.json
 is "open" "$(text)" "$head$answer<|end|><|start|>user"
 run 0 chat render --types full talk.json
 is "types" "$(text)" "${head/to: any/to: number | null}$thought$answer<|end|><|start|>assistant"
@@ -127,8 +127,8 @@ refuse 2 "not 'rendre'" rendre talk.json
 refuse 2 "render takes one file" render
 refuse 2 "parse takes one file" parse a b
 refuse 2 "--role and --steps go with parse" render --role user talk.json
-refuse 2 "parse takes none" parse --next none ids.json
-refuse 2 "--training needs --next none" render --training talk.json
+refuse 2 "parse takes none" parse --turn none ids.json
+refuse 2 "--training needs --turn none" render --training talk.json
 refuse 2 "write it as 2026-11-24" render --date today talk.json
 refuse 2 "effort 'much'" render --effort much talk.json
 refuse 2 "no built-in tool 'hammer'" render --tool hammer talk.json

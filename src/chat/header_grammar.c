@@ -219,7 +219,7 @@ enum sol_status header_grammar_next(const struct header_grammar *g, int32_t plac
 /* A header so far, with control tokens written out. */
 static int32_t place_of(const struct header_grammar *g, int32_t place, struct chat_text text)
 {
-    while (text.length && place >= 0) {
+    while (text.data && text.length && place >= 0) {
         bool channel = text_begins(text, "<|channel|>");
         bool constrain = text_begins(text, "<|constrain|>");
         size_t length = channel ? strlen("<|channel|>") : constrain ? strlen("<|constrain|>") : 1;

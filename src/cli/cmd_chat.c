@@ -16,7 +16,7 @@
 struct chat_options {
     const char *model, *vocab;
     bool json;
-    const char *analysis, *types, *next, *effort, *date, *role;
+    const char *analysis, *types, *turn, *effort, *date, *role;
     struct string_list tools;
     bool training, lines, steps;
 };
@@ -29,8 +29,8 @@ static const struct option options[] = {
      "every line of FILE is a JSON object of its own, and gives a line",
      offsetof(struct chat_options, lines), 0, 0},
     {OPTION_GROUP, 0, "Render", NULL, NULL, 0, 0, 0},
-    {OPTION_STRING, 0, "next", "assistant|user|system|developer|tool|none",
-     "who speaks next (default: assistant)", offsetof(struct chat_options, next), 0, 0},
+    {OPTION_STRING, 0, "turn", "assistant|user|system|developer|tool|none",
+     "whose turn is next (default: assistant)", offsetof(struct chat_options, turn), 0, 0},
     {OPTION_STRING, 0, "analysis", "all|open",
      "all (default) of the model's thoughts; open: only those since its last answer, as for a "
      "model "
@@ -48,7 +48,7 @@ static const struct option options[] = {
     {OPTION_STRINGS, 0, "tool", "NAME", "add the built-in tool browser or python; may be repeated",
      offsetof(struct chat_options, tools), 0, 0},
     {OPTION_FLAG, 0, "training", NULL,
-     "a last answer ends in <|return|>, as the model is to write it; goes with --next none",
+     "a last answer ends in <|return|>, as the model is to write it; goes with --turn none",
      offsetof(struct chat_options, training), 0, 0},
     {OPTION_GROUP, 0, "Parse", NULL, NULL, 0, 0, 0},
     {OPTION_STRING, 0, "role", "assistant|user|system|developer|tool|none",
@@ -62,7 +62,7 @@ static const struct option options[] = {
 
 static const struct command_example examples[] = {
     {"sol chat render conversation.json", "the tokens that ask for the next answer", NULL},
-    {"sol chat render --next none conversation.json | sol chat parse -", "and back", NULL},
+    {"sol chat render --turn none conversation.json | sol chat parse -", "and back", NULL},
     {"sol chat render --vocab o200k_base.tiktoken conversation.json", "with the ids of gpt-oss",
      "o200k_base.tiktoken"},
     {0},
@@ -99,15 +99,15 @@ static enum sol_status render_options_from(const struct chat_options *o, struct 
 {
     enum chat_effort effort = CHAT_EFFORT_UNSET;
     *to = (struct render_options){.next = CHAT_ASSISTANT, .training = o->training};
-    if (o->next) to->next = chat_role_find((struct chat_text){o->next, strlen(o->next)});
+    if (o->turn) to->next = chat_role_find((struct chat_text){o->turn, strlen(o->turn)});
     if (o->analysis && strcmp(o->analysis, "open") == 0) to->history = CHAT_HISTORY_OPEN;
     if (o->types && strcmp(o->types, "full") == 0) to->types = CHAT_TYPES_FULL;
     if (o->effort) SOL_TRY(chat_effort_find(o->effort, &effort));
     to->answer = effort == CHAT_EFFORT_OFF;
     if (to->answer && to->next != CHAT_ASSISTANT)
-        return status_set(SOL_E_ARGUMENT, "--effort none begins an answer: --next is assistant");
+        return status_set(SOL_E_ARGUMENT, "--effort none begins an answer: --turn is assistant");
     if (to->training && to->next != CHAT_NOBODY)
-        return status_set(SOL_E_ARGUMENT, "--training needs --next none: nobody speaks after it");
+        return status_set(SOL_E_ARGUMENT, "--training needs --turn none: nobody speaks after it");
     return SOL_OK;
 }
 
@@ -267,7 +267,7 @@ static enum sol_status check_usage(const struct chat_options *o, const char *con
         return status_set(SOL_E_ARGUMENT, "%s takes one file, or - for standard input", verb);
     if (rendering && (o->role || o->steps))
         return status_set(SOL_E_ARGUMENT, "--role and --steps go with parse");
-    if (!rendering && (o->next || o->analysis || o->types || o->effort || o->date ||
+    if (!rendering && (o->turn || o->analysis || o->types || o->effort || o->date ||
                        o->tools.count || o->training))
         return status_set(SOL_E_ARGUMENT, "of the options for render parse takes none");
     return SOL_OK;

@@ -51,7 +51,7 @@ class Comparison:
             print("  library:", repr(text[0]), "\n  sol:    ", repr(text[1]))
 
     def render(self, count, seed, next_role):
-        options = {None: ["--next", "none"], "training": ["--next", "none", "--training"]}.get(next_role, ["--next", next_role])
+        options = {None: ["--turn", "none"], "training": ["--turn", "none", "--training"]}.get(next_role, ["--turn", next_role])
         drawn = [draw.conversation(draw.rng(f"{seed} {next_role} {n}"), self.library.builtin) for n in range(count)]
         wanted = [(c, self.library.render(c, next_role)) for c in drawn]
         good = [(c, ids) for c, ids in wanted if ids is not None]
