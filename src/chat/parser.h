@@ -11,7 +11,9 @@
  *   - a header without <|start|> is one of the assistant;
  *   - text between messages becomes a message of the assistant on the channel `final`;
  *   - <|start|> in a message ends it. (The library takes it as text, and the answer that follows
- *     as part of the reasoning.) Other control tokens in a message become text, their names;
+ *     as part of the reasoning; and <|start|>, ends and second channels in a header as parts of
+ *     names. These are the only tokens that it takes and that are read otherwise here.) Other
+ *     control tokens in a message become text, their names;
  *   - bytes that are no UTF-8 become U+FFFD.
  * Each is counted. */
 #ifndef CHAT_PARSER_H
