@@ -99,11 +99,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     enum chat_role role = *data++ % (CHAT_NOBODY + 1);
     size--;
     FUZZ_REQUIRE(chat_parser_create(&vocabulary, role, &p) == SOL_OK);
-    while (size) {
-        push(p, next_id(&data, &size), &seen);
-        FUZZ_REQUIRE(chat_next_tokens(p, &vocabulary, grammar, &ids, &text) == SOL_OK);
-        FUZZ_REQUIRE(ids.count > 0);
-    }
+    while (size) push(p, next_id(&data, &size), &seen);
+    FUZZ_REQUIRE(chat_next_tokens(p, &vocabulary, grammar, &ids, &text) == SOL_OK);
+    FUZZ_REQUIRE(ids.count > 0);
     FUZZ_REQUIRE(chat_parser_finish(p, &step) == SOL_OK);
     check_step(p, &step, &seen);
     FUZZ_REQUIRE(seen.text.length == 0 && chat_parser_state(p) == CHAT_EXPECT_START);

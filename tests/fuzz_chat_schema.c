@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     FUZZ_REQUIRE(harmony.length > 0 || json_array_size(json_object_get(schema, "oneOf")) == 0);
     enum sol_status status = typescript_schema(schema, CHAT_TYPES_FULL, &full);
     FUZZ_REQUIRE(status == SOL_OK || status == SOL_E_UNSUPPORTED);
-    FUZZ_REQUIRE(full.length > 0 && full.length <= 1 << 20);
+    FUZZ_REQUIRE(full.length > 0 && full.length <= 256 << 10);
     text_buffer_free(&harmony);
     text_buffer_free(&full);
     json_decref(schema);

@@ -8,6 +8,8 @@
 
 #include "chat/typescript_private.h"
 
+enum { TYPES_MAX = 256 << 10 }; /* bytes of a schema with its references written out */
+
 /* ---- what both ways share ---- */
 
 void typescript_indent(struct text_buffer *to, int blanks)
@@ -255,7 +257,7 @@ enum sol_status typescript_schema(const json_t *schema, enum chat_types types,
         put_type(to, schema, 0);
         return text_check(to, "a schema");
     }
-    struct text_buffer out = {.most = 1 << 20};
+    struct text_buffer out = {.most = TYPES_MAX};
     typescript_full(schema, &out);
     enum sol_status status = text_check(&out, "a schema");
     text_put_text(to, text_of(&out));

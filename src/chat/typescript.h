@@ -14,7 +14,7 @@ enum chat_types {
 };
 
 /* Of a schema: what stands for T in `type f = (_: T) => any;`. FULL: SOL_E_UNSUPPORTED where
- * references written out take more than 1 MiB; a reference inside of itself is `any`. */
+ * references written out take more than 256 KiB; a reference inside of itself is `any`. */
 enum sol_status typescript_schema(const json_t *schema, enum chat_types types,
                                   struct text_buffer *to);
 

@@ -26,13 +26,13 @@ static enum binding put_type(struct text_buffer *to, const json_t *schema, struc
 static void put_bound(struct text_buffer *to, const json_t *schema, struct place at,
                       enum binding least)
 {
-    struct text_buffer inner = {.most = to->most};
-    bool loose = put_type(&inner, schema, at) > least;
-    if (loose) text_puts(to, "(");
-    text_put_text(to, text_of(&inner));
-    if (loose) text_puts(to, ")");
-    to->failed = to->failed || inner.failed;
-    text_buffer_free(&inner);
+    size_t mark = to->length;
+    if (put_type(to, schema, at) <= least) return;
+    text_puts(to, "()");
+    if (to->failed) return;
+    memmove(to->data + mark + 1, to->data + mark, to->length - mark - 2);
+    to->data[mark] = '(';
+    to->data[to->length - 1] = ')';
 }
 
 /* ---- references ---- */
