@@ -126,7 +126,7 @@ static int shortest(double value, char digits[20], int *point)
 
 size_t number_print(double value, char out[NUMBER_TEXT_MAX])
 {
-    char digits[20], *to = out;
+    char digits[20] = "0", *to = out;
     int point;
     if (signbit(value)) *to++ = '-';
     int n = shortest(fabs(value), digits, &point);
