@@ -463,7 +463,7 @@ static enum sol_status chooser_of_check(const struct run *r, struct chooser *out
     snprintf(force, sizeof force, "%s=%s", own ? op->name : "gemm", r->spec.check);
     SOL_TRY(chooser_force(out, force));
     if (own) return SOL_OK;
-    snprintf(force, sizeof force, "%s=composed", op->name);
+    snprintf(force, sizeof force, "%s=%s", op->name, op_variant_name(op, op->n_variants));
     return chooser_force(out, force);
 }
 
@@ -542,7 +542,8 @@ enum sol_status bench_op_print(const json_t *rows, enum table_format format, FIL
     struct table *table;
     json_t *row;
     size_t i;
-    SOL_TRY(table_create("op|~shape|-rows a group|=variant|>us|>-spread %|>TFLOP/s|>TB/s|>error",
+    SOL_TRY(table_create("op|~shape|-rows a group|=variant|>us|>-spread %|>TFLOP/s|>TB/s|>-scratch "
+                         "MiB|>error",
                          &table));
     json_array_foreach((json_t *)(uintptr_t)rows, i, row)
     {
@@ -556,6 +557,8 @@ enum sol_status bench_op_print(const json_t *rows, enum table_format format, FIL
         table_cell(table, "%.1f", json_number_value(json_object_get(row, "spread_percent")));
         table_number(table, json_number_value(json_object_get(row, "tflop_s")), 3);
         table_number(table, json_number_value(json_object_get(row, "tb_s")), 3);
+        table_number(table,
+                     json_number_value(json_object_get(row, "scratch_bytes")) / (1 << 20), 3);
         if (json_is_number(error))
             table_cell(table, "%.1e", json_number_value(error));
         else
@@ -614,10 +617,20 @@ static struct op_cost mean_cost(const struct run *r)
     return cost;
 }
 
-static const char *variant_of(const struct run *r, const struct plan *plan)
+static const char *variant_of(const struct run *r)
 {
-    const struct plan_step *step = plan_step_at(plan, 0);
-    return step->op == r->spec.op ? step->variant : "composed";
+    return op_variant_name(r->spec.op, chooser_choose(r->chooser, r->spec.op, r->sets[0].args));
+}
+
+/* With the sizes of a composition, which are what one compares: "chunked:1024". */
+static void describe_variant(const struct run *r, char *text, size_t size)
+{
+    const struct op *op = r->spec.op;
+    const void *args = r->sets[0].args;
+    const int v = chooser_choose(r->chooser, op, args);
+    const char *choice = op_choice_name(op, v, chooser_choice(r->chooser, op, v, args));
+    const bool named = op_is_composed(op, v) && *choice;
+    snprintf(text, size, "%s%s%s", variant_of(r), named ? ":" : "", named ? choice : "");
 }
 
 static enum sol_status report(const struct run *r, const struct plan *plan, const double *ns,
@@ -625,20 +638,22 @@ static enum sol_status report(const struct run *r, const struct plan *plan, cons
 {
     const struct spec *s = &r->spec;
     struct statistics t;
-    char shape[256], groups[64];
+    char shape[256], groups[64], variant[2 * TEXT_MAX];
     const struct op_cost cost = mean_cost(r);
     SOL_TRY(statistics_of(ns, REPETITIONS, &t));
     describe_shape(s, shape, sizeof shape);
     describe_groups(r, groups, sizeof groups);
+    describe_variant(r, variant, sizeof variant);
     /* What is not finite is no number of JSON. */
     json_t *wrong = !*s->check        ? json_null()
                     : isfinite(error) ? json_real(error)
                                       : json_string("not finite");
     json_t *row = json_pack(
-        "{s:s, s:s, s:s?, s:s, s:f, s:f, s:f, s:f, s:o}", "op", s->op->name, "shape", shape,
-        "group_rows", *groups ? groups : NULL, "variant", variant_of(r, plan), "us", t.median / 1e3,
+        "{s:s, s:s, s:s?, s:s, s:f, s:f, s:f, s:f, s:I, s:o}", "op", s->op->name, "shape", shape,
+        "group_rows", *groups ? groups : NULL, "variant", variant, "us", t.median / 1e3,
         "spread_percent", 100 * (t.max - t.min) / t.median, "tflop_s", cost.flops / t.median / 1e3,
-        "tb_s", cost.bytes / t.median / 1e3, "error", wrong);
+        "tb_s", cost.bytes / t.median / 1e3, "scratch_bytes", (json_int_t)plan_bytes(plan), "error",
+        wrong);
     if (!row || json_array_append_new(rows, row) != 0)
         return status_set(SOL_E_MEMORY, "no memory for a result");
     return SOL_OK;
@@ -707,7 +722,7 @@ static enum sol_status time_call(struct run *r, struct bench_op_times *out)
     enum sol_status status = make_plan(r, r->chooser, r->n_sets, &plan);
     if (status == SOL_OK) status = time_plan(r, plan, out->ns);
     if (status == SOL_OK) {
-        out->variant = variant_of(r, plan);
+        out->variant = variant_of(r);
         out->cost = mean_cost(r);
     }
     plan_destroy(plan);
@@ -769,7 +784,7 @@ static enum sol_status fill_kernels(const struct run *r, const struct plan *plan
                                     const struct watched *w, int count,
                                     struct bench_op_kernels *out)
 {
-    *out = (struct bench_op_kernels){.variant = variant_of(r, plan),
+    *out = (struct bench_op_kernels){.variant = variant_of(r),
                                      .choice = plan_step_at(plan, 0)->choice,
                                      .count = count,
                                      .launches = r->gpu ? count : 0};

@@ -35,7 +35,7 @@ struct bench_op_call {
 struct bench_op_times {
     double ns[BENCH_OP_REPETITIONS]; /* of one call */
     struct op_cost cost;
-    const char *variant; /* "composed" where several kernels serve it */
+    const char *variant;
 };
 enum sol_status bench_op_time(const struct chooser *chooser, const struct bench_op_call *call,
                               struct bench_op_times *out);

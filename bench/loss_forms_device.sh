@@ -1,0 +1,50 @@
+#!/bin/sh
+# The forms of linear_cross_entropy on an NVIDIA GPU: first all of them and the ops that they are made of against their
+# references, then timed in turn at one shape, with what each needs of memory beside inputs, dX and dW, and how far it
+# is from the plain form. Two rounds: the second says how much the first may be trusted. About five minutes.
+#   usage: bench/loss_forms_device.sh [SOL]         (default build/sol)
+#   QUICK=1       times only;  SHAPE=m=...,n=...,k=...  (default m=8192,n=65536,k=1280);  FORMS="plain cut:2048 ..."
+set -eu
+cd "$(dirname "$0")/.."
+sol=${1:-build/sol}
+shape=${SHAPE:-m=8192,n=65536,k=1280}
+forms=${FORMS:-plain chunked chunked:512 chunked:1024 chunked:2048 chunked:4096 cut cut:1024 cut:2048 cut:3072 cut:4096}
+if [ -z "${QUICK:-}" ]; then
+    "$sol" verify --backend cuda --wide --rounds "${ROUNDS:-2}" --op cross_entropy --op cross_entropy_block \
+        --op cross_entropy_block_backward --op linear_cross_entropy --op convert | grep -E '_cuda|chunked|cut|plain'
+fi
+results=$(mktemp -d)
+trap 'rm -rf "$results"' EXIT
+for round in 1 2; do
+    n=0
+    for form in $forms; do
+        n=$((n + 1))
+        "$sol" bench --backend cuda --no-store --json --force "linear_cross_entropy=$form" \
+            --op "linear_cross_entropy:$shape,matrices=bf16,check=plain" >"$results/$(printf %02d $n).$round" ||
+            echo "failed: $form"
+    done
+done
+# What they are made of: a block of columns, and the loss of a stretch of rows.
+"$sol" bench --backend cuda --no-store --op cross_entropy_block:m=8192,n=1536,matrices=bf16 \
+    --op cross_entropy_block_backward:m=8192,n=1536,matrices=bf16 --op cross_entropy:m=2048,n=65536,matrices=bf16
+python3 - "$results" "$shape" <<'PY'
+import glob
+import json
+import sys
+
+folder, shape = sys.argv[1:]
+print(f"\nlinear_cross_entropy, {shape}, bf16; TFLOP/s of three products, whatever a form multiplies")
+print(f"{'form':14s} {'ms':>8s} {'again':>8s} {'spread %':>8s} {'TFLOP/s':>8s} {'GiB':>7s} {'from plain':>11s}")
+for name in sorted(glob.glob(f"{folder}/*.1")):
+    rounds = []
+    for file in (name, name[:-1] + "2"):
+        try:
+            rounds.append(json.load(open(file))[0])
+        except (OSError, ValueError, IndexError):
+            break
+    if len(rounds) < 2:
+        continue
+    a, b = rounds
+    print(f"{a['variant']:14s} {a['us'] / 1e3:8.3f} {b['us'] / 1e3:8.3f} {a['spread_percent']:8.1f} {a['tflop_s']:8.0f} "
+          f"{a['scratch_bytes'] / 2**30:7.3f} {a['error'] if isinstance(a['error'], str) else format(a['error'], '11.1e')}")
+PY
