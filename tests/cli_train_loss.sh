@@ -31,12 +31,19 @@ for form in chunked:64 cut:256 cut:1024; do
 done
 
 # ---- a form that needs less leaves room for more sequences ----
+cat "$SOL_SOURCE_DIR"/README.md "$SOL_SOURCE_DIR"/docs/*.md >text.txt
+run 0 tok train --vocab-size 512 -o words.json text.txt
+# sequences FORM N: how many there are in 19.3 MB
 sequences() {
-    bench "$1" --memory 0.03 --total-batch-size 2048
-    sequences=$(field sequences)
+    run 0 train -d text.txt --documents paragraphs --packing stream --tokenizer words.json --depth 1 --aspect-ratio 64 \
+        --head-dim 32 --max-seq-len 64 --total-batch-size 2048 --num-iterations 1 --eval-every -1 --sample-every -1 \
+        --no-store --no-limits --recompute nothing --memory 0.0193 --force "linear_cross_entropy=$1"
+    has out "^a micro-batch has $2 sequences of 64 tokens"
+    has out '^scratch +[0-9.]+ MiB$'
 }
-sequences plain && few=$sequences
-sequences cut:64 && [ "$sequences" -gt "$few" ] || fail "$sequences sequences in little memory, $few with plain"
+sequences plain 16
+sequences cut:64 32
+sequences chunked:64 32
 
 # ---- what is not there ----
 # shellcheck disable=SC2086 # words
@@ -51,16 +58,22 @@ sequences cut:64 && [ "$sequences" -gt "$few" ] || fail "$sequences sequences in
 }
 
 # ---- by the op ----
-run 0 kernels
+run 0 kernels --wide
 has out '^linear_cross_entropy +chunked +exact +any machine +yes '
 has out '^ +cut +exact +any machine +yes '
 has out '^ +plain +exact +any machine +yes '
 for form in chunked:64 cut:256 plain; do
-    run 0 bench --no-store -t 2 --wide --op linear_cross_entropy:m=150,n=1000,k=24,check=reference \
-        --force linear_cross_entropy=$form
+    run 0 bench --no-store -t 2 --wide --op linear_cross_entropy:m=150,n=1000,k=24,check=reference,variant=$form
     has out "^linear_cross_entropy +m=150 n=1000 k=24 f32 +- +$form +[0-9]"
     awk '/^linear/ { exit !($NF < 1e-4) }' out || fail "$form: $(tail -n 1 out)"
 done
+run 0 bench --no-store -t 2 --op linear_cross_entropy:m=64,n=512,k=24 --op linear_cross_entropy:m=64,n=512,k=24,variant=plain \
+    --force linear_cross_entropy=cut:128
+is "forms" "$(awk '/^linear/ { print $6 }' out | tr '\n' ' ')" "cut:128 plain "
+run 2 bench --op linear_cross_entropy:variant=cut:65
+has err 'no such choice; it has: 64, 128'
+run 5 bench --op gemm:variant=gemm_cublaslt_cuda
+has err '^sol: error: --op gemm: gemm_cublaslt_cuda does not serve it: runs on a GPU$'
 run 0 verify --op linear_cross_entropy --op cross_entropy_block --op cross_entropy_block_backward --rounds 1
 has out '^linear_cross_entropy +cut .* ok'
 exit $((failures != 0))

@@ -213,7 +213,7 @@ static void check_slopes(const struct problem *p, double *moved, const double *x
                          const float *got, const float *before, int64_t n)
 {
     const double h = 1e-5;
-    for (int64_t i = 0; i < n; i += n > 100 ? 3 : 1) {
+    for (int64_t i = 0; i<n; i += n> 100 ? 3 : 1) {
         const double at = moved[i], there = before ? (double)before[i] : 0;
         moved[i] = at + h;
         const double more = loss(p, x, w);
@@ -260,7 +260,7 @@ static void forms_are_the_definition(void **state)
         int64_t rows, hidden, vocab, padded;
         float cap;
     } cases[] = {
-        {2, 8, 40, 64, 15},     {70, 24, 640, 640, 0}, {300, 8, 130, 192, 15},
+        {2, 8, 40, 64, 15},      {70, 24, 640, 640, 0}, {300, 8, 130, 192, 15},
         {33, 5, 1500, 1536, 30}, {40, 8, 100, 512, 0},  {17, 16, 66, 128, 45},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)

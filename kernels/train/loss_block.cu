@@ -1,10 +1,10 @@
-/* cross_entropy_block and cross_entropy_block_backward: a block of the vocabulary's columns, which a
- * product has just left in the L2 cache. A block of threads has a row.
+/* cross_entropy_block and cross_entropy_block_backward: a block of the vocabulary's columns, which
+ * a product has just left in the L2 cache. A block of threads has a row.
  *
  * What limits both is arithmetic, two exponentials and a quotient for each logit: tanh(x / cap) is
  * 1 - 2 r with r = 1 / (exp(2 x / cap) + 1). Two logits share a reciprocal. Where logits are capped
- * at no more than LOSS_BLOCK_CAP_MAX the row is read once, since nothing overflows; else its largest
- * number is found first, and what is read again lies in the L1 cache. */
+ * at no more than LOSS_BLOCK_CAP_MAX the row is read once, since nothing overflows; else its
+ * largest number is found first, and what is read again lies in the L1 cache. */
 #include "train/loss_block_args.h"
 #include "typed.cuh"
 

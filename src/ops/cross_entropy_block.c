@@ -46,8 +46,7 @@ static void row(const struct cross_entropy_block_args *a, int64_t i)
     }
     const double before = a->first ? (double)a->top[i] : -(double)INFINITY;
     double top = before, total = a->first ? (double)a->total[i] : 0;
-    for (int64_t j = 0; j < columns(a); j++)
-        top = fmax(top, cross_entropy_capped(a->cap, x[j]));
+    for (int64_t j = 0; j < columns(a); j++) top = fmax(top, cross_entropy_capped(a->cap, x[j]));
     top = (double)(float)top; /* as it is kept */
     total = total_of(a, x, total * (before == top ? 1 : exp(before - top)), top);
     if (!a->first) a->own[i] = 0;
@@ -102,7 +101,9 @@ static void make_problem(struct case_maker *c, const struct op_problem *p, void 
     *a = (struct cross_entropy_block_args){.m = p->rows,
                                            .vocab = vocab,
                                            .first = first,
-                                           .cap = c->index % 3 == 2 ? 0 : c->index % 5 ? 15 : 50,
+                                           .cap = c->index % 3 == 2 ? 0
+                                                  : c->index % 5    ? 15
+                                                                    : 50,
                                            .target = target,
                                            .logits = case_rows(c, p->rows, p->n, 4.0f),
                                            .top = case_vector(c, p->rows, 4.0f),
@@ -130,8 +131,8 @@ static int more_outputs(const void *args, struct op_output outputs[OP_OUTPUTS_MA
     const struct cross_entropy_block_args *a = args;
     const int n = ends(a) ? 4 : 3;
     for (int i = 0; i < n; i++)
-        outputs[i] = (struct op_output){offsets[i], (size_t)a->m * sizeof(float), true, 1,
-                                        DTYPE_F32};
+        outputs[i] =
+            (struct op_output){offsets[i], (size_t)a->m * sizeof(float), true, 1, DTYPE_F32};
     return n;
 }
 

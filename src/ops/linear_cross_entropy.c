@@ -1,5 +1,5 @@
-/* linear_cross_entropy: the head's product, loss and gradients. Logits of all rows are larger than all
- * else; the forms differ in how many there are at a time:
+/* linear_cross_entropy: the head's product, loss and gradients. Logits of all rows are larger than
+ * all else; the forms differ in how many there are at a time:
  *
  *   plain    all: the definition
  *   chunked  a stretch of rows; dw is read and written for each
@@ -218,8 +218,7 @@ enum { CHUNK_GPU = 448 << 20, CHUNK_CPU = 32 << 20 };
 static const char *const chunk_names[] = {"16",   "64",   "256",  "512", "1024",
                                           "2048", "3072", "4096", "8192"};
 static const int64_t chunk_rows[] = {16, 64, 256, 512, 1024, 2048, 3072, 4096, 8192};
-static const struct linear_loss_sizes chunks = {chunk_rows,
-                                                sizeof chunk_rows / sizeof *chunk_rows};
+static const struct linear_loss_sizes chunks = {chunk_rows, sizeof chunk_rows / sizeof *chunk_rows};
 _Static_assert(sizeof chunk_names / sizeof *chunk_names == sizeof chunk_rows / sizeof *chunk_rows,
                "a name each");
 
@@ -287,17 +286,16 @@ static void make_problem(struct case_maker *c, const struct op_problem *problem,
     for (int64_t i = 0; target && i < p->rows; i++)
         target[i] = i % 7 == 5 ? -1 : (int32_t)rng_range(c->rng, 0, p->n - 1);
     struct linear_cross_entropy_args *a = args;
-    *a = (struct linear_cross_entropy_args){
-        .m = p->rows,
-        .hidden = p->k,
-        .vocab = p->n,
-        .cap = 15,
-        .gradient = gradient,
-        .target = target,
-        .scale = scale,
-        .x = case_rows(c, p->rows, p->k, 1.0f),
-        .w = case_rows(c, padded, p->k, 0.5f),
-        .nll = nll};
+    *a = (struct linear_cross_entropy_args){.m = p->rows,
+                                            .hidden = p->k,
+                                            .vocab = p->n,
+                                            .cap = 15,
+                                            .gradient = gradient,
+                                            .target = target,
+                                            .scale = scale,
+                                            .x = case_rows(c, p->rows, p->k, 1.0f),
+                                            .w = case_rows(c, padded, p->k, 0.5f),
+                                            .nll = nll};
     if (fp8) make_fp8(c, a);
     if (!gradient) return;
     a->dx = case_output(c, p->rows, p->k);

@@ -25,7 +25,6 @@ int linear_loss_usual(const struct linear_loss_sizes *sizes, int64_t of, double 
                       double bytes);
 /* Sets of matrices that forms take in bf16 on a GPU: x, W and dx. */
 extern const unsigned linear_loss_typed[];
-bool linear_loss_can_run(const void *args, const struct op_device *device,
-                         char why[OP_REASON_MAX]);
+bool linear_loss_can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX]);
 
 #endif

@@ -1,7 +1,8 @@
 /* The cut form of linear_cross_entropy: of a block of W's rows, which are the vocabulary's columns,
  * logits of at most CUT_ROWS rows of x exist at a time, few enough to stay in the L2 cache. A first
- * pass over all blocks finds the largest logit of each row and the sum of exponentials; a second one
- * makes each block's logits once more, and from their gradient adds to dx, and to that block of dw.
+ * pass over all blocks finds the largest logit of each row and the sum of exponentials; a second
+ * one makes each block's logits once more, and from their gradient adds to dx, and to that block of
+ * dw.
  *
  * That is four products instead of three. The second pass goes backwards, since the last block is
  * still there. dx is summed over the blocks in float32, whatever its own type, and dw is read and
@@ -128,9 +129,9 @@ static enum sol_status compose(struct plan *plan, const void *args, int choice)
         c.sum = own_sum ? linear_loss_rows(&sum, 0, c.count) : dx;
         both_passes(&c);
         if (own_sum)
-            plan_call(plan, &op_convert,
-                      &(struct convert_args){
-                          .m = c.count, .n = a->hidden, .from = c.sum, .to = dx});
+            plan_call(
+                plan, &op_convert,
+                &(struct convert_args){.m = c.count, .n = a->hidden, .from = c.sum, .to = dx});
     }
     return SOL_OK;
 }

@@ -13,9 +13,9 @@
 #include "trace/ranges.h"
 
 enum {
-    SEQUENCES_MAX = 32, /* where nothing is said: more are no faster */
-    SLOTS = 2,          /* what the host writes while the device reads the other */
-    RESERVE = 256 << 20,   /* of a GPU's memory, for what libraries and graphs take */
+    SEQUENCES_MAX = 32,  /* where nothing is said: more are no faster */
+    SLOTS = 2,           /* what the host writes while the device reads the other */
+    RESERVE = 256 << 20, /* of a GPU's memory, for what libraries and graphs take */
 };
 
 /* What is no larger than a page, in device memory: one copy in, one out. */

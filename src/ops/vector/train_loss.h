@@ -1,6 +1,7 @@
 /* What training does beside products, for any instruction set with float vectors: cross_entropy and
- * that of blocks, weighted_sum, sum_squares, convert, fill. The including file sets LANES, NEEDS, NAMED(op) and
- * NAME_OF(op). All are bound by memory but the losses, whose exponentials are vectors.
+ * that of blocks, weighted_sum, sum_squares, convert, fill. The including file sets LANES, NEEDS,
+ * NAMED(op) and NAME_OF(op). All are bound by memory but the losses, whose exponentials are
+ * vectors.
  *
  * Sums are of stretches whose length nobody's number of threads changes, added up in order: float32
  * within a stretch, double beyond. */
