@@ -129,6 +129,7 @@ static struct result solve(const struct problem *p, const char *force, struct po
     struct plan *plan;
     char text[64];
     memcpy(r.dw, p->dw, sizeof *r.dw * (size_t)(p->padded * p->hidden));
+    for (int64_t i = 0; i < p->rows * p->hidden; i++) r.dx[i] = NAN; /* not to be read */
     chooser_init(&chooser, pool_size(pool));
     chooser.reference = !force;
     snprintf(text, sizeof text, "linear_cross_entropy=%s", force ? force : "reference");
@@ -251,8 +252,9 @@ static void forms_have_the_gradient_of_differences(void **state)
 
 /* ---- the definition ---- */
 
-/* Larger ones, with rows of NaN and of logits that leave one target no doubt, without padding, with
- * blocks that lie behind the vocabulary, and without gradients. */
+/* Larger ones, with rows of NaN and of logits that leave one target no doubt, without padding, of
+ * more rows than `cut` takes at a time, with blocks that lie behind the vocabulary, and without
+ * gradients. */
 static void forms_are_the_definition(void **state)
 {
     (void)state;
@@ -261,7 +263,8 @@ static void forms_are_the_definition(void **state)
         float cap;
     } cases[] = {
         {2, 8, 40, 64, 15},      {70, 24, 640, 640, 0}, {300, 8, 130, 192, 15},
-        {33, 5, 1500, 1536, 30}, {40, 8, 100, 512, 0},  {17, 16, 66, 128, 45},
+        {33, 5, 1500, 1536, 30}, {40, 8, 100, 512, 0},  {8200, 2, 20, 64, 15},
+        {17, 16, 66, 128, 45},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int spoilt = 0; spoilt < 2; spoilt++) {
