@@ -114,8 +114,8 @@ struct op_variant {
     const unsigned *typed;
     size_t (*workspace)(const void *args, int workers); /* for any choice; NULL: none */
     void (*run)(const struct op_context *context, const void *args);
-    /* Instead of run: another way to compose a composite, of calls of op.calls. It is there on every
-     * machine, and needs, arch, target and numerics are those of what it calls. */
+    /* Instead of run: another way to compose a composite, of calls of op.calls. It is there on
+     * every machine, and needs, arch, target and numerics are those of what it calls. */
     enum sol_status (*compose)(struct plan *plan, const void *args, int choice);
     /* On a GPU: the files of kernels/ that run launches, all of them for any problem and choice.
      * What tuning measured is dropped when one changes (op_kernels.h). */

@@ -253,9 +253,9 @@ struct cross_entropy_args {
 
 /* cross_entropy_block: what cross_entropy makes of a row, a block of its columns after the other.
  * `logits` are those of columns `first` on, and stay as they are. Of the columns so far top is the
- * largest z, total the sum of exp(z - top), own z[target] (0 while it has not come); the block whose
- * first column is 0 begins them, and that which reaches the vocabulary's last column writes nll. All
- * are 0 where target is -1; top and total are NaN where a z is, or is +Inf. */
+ * largest z, total the sum of exp(z - top), own z[target] (0 while it has not come); the block
+ * whose first column is 0 begins them, and that which reaches the vocabulary's last column writes
+ * nll. All are 0 where target is -1; top and total are NaN where a z is, or is +Inf. */
 struct cross_entropy_block_args {
     int64_t m, vocab;
     int64_t first;
@@ -267,8 +267,8 @@ struct cross_entropy_block_args {
     uint32_t pad;
 };
 
-/* cross_entropy_block_backward: the gradient of cross_entropy in the place of a block's logits, from
- * top and total of all columns. */
+/* cross_entropy_block_backward: the gradient of cross_entropy in the place of a block's logits,
+ * from top and total of all columns. */
 struct cross_entropy_block_backward_args {
     int64_t m, vocab;
     int64_t first;
