@@ -20,7 +20,9 @@ static struct op_cost cost(const void *args)
     const struct linear_cross_entropy_args *a = args;
     const double product = 2.0 * (double)(a->m * a->hidden) * (double)a->w.rows;
     const struct cross_entropy_args loss = {.m = a->m, .vocab = a->vocab, .gradient = a->gradient};
-    double bytes = matrix_bytes(&a->x) + matrix_bytes(&a->w) + 8 * (double)a->m;
+    const double codes = (a->gradient ? 2 : 1) * (double)(a->w.rows * a->hidden);
+    const double weights = a->w_codes ? codes : matrix_bytes(&a->w);
+    double bytes = matrix_bytes(&a->x) + weights + 8 * (double)a->m;
     if (a->gradient) bytes += matrix_bytes(&a->dx) + 2 * matrix_bytes(&a->dw);
     double flops = (a->gradient ? 3 : 1) * product + op_cross_entropy.cost(&loss).flops;
     const struct quantise_args x = {.m = a->m, .n = a->hidden, .format = DTYPE_FP8_E4M3};
