@@ -10,7 +10,7 @@ sol=${1:-build/sol}
 if [ -z "${QUICK:-}" ]; then
     for op in add dropout relu2 relu2_backward axpby axpby_backward softcap convert fill sum_squares weighted_sum clip rmsnorm \
         rmsnorm_backward rotary_norm rotary_norm_backward smear smear_backward embed gated_embed embed_backward \
-        gated_embed_backward cross_entropy adamw muon_prepare muon_apply; do
+        gated_embed_backward cross_entropy cross_entropy_block cross_entropy_block_backward adamw muon_prepare muon_apply; do
         "$sol" verify --backend cuda --wide --rounds "${ROUNDS:-2}" --op $op="${op}_cuda" | grep _cuda
     done
 fi
@@ -28,6 +28,7 @@ for spec in add:$rows,matrices=bf16 axpby:$rows,matrices=bf16 axpby_backward:$ro
     gated_embed:$rows,k=12,groups=10,dtype=bf16,matrices=bf16 \
     gated_embed_backward:$rows,k=12,groups=10,dtype=bf16,matrices=bf16 \
     cross_entropy:m=8192,n=32768,matrices=bf16 cross_entropy:m=8192,n=32768 cross_entropy:m=4096,n=65536,matrices=bf16 \
+    cross_entropy_block:m=8192,n=1536,matrices=bf16 cross_entropy_block_backward:m=8192,n=1536,matrices=bf16 \
     weighted_sum:n=65536 sum_squares:m=5120,n=1280 sum_squares:m=32768,n=1280,matrices=bf16 \
     adamw:m=32768,n=1280,matrices=bf16 adamw:m=32768,n=1280 \
     muon_prepare:m=1280,n=1280,groups=20,matrices=bf16 muon_prepare:m=5120,n=1280,groups=4,matrices=bf16 \

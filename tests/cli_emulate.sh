@@ -57,6 +57,11 @@ newer() { # MINOR OPTION...
 newer 0
 newer 1 --brief
 
+# The forms of the loss, in float32 and with what passes between their parts in bf16.
+FAKE_CUDA_MAJOR=9 run 0 verify --backend cuda --rounds 1 --wide --op linear_cross_entropy
+has out 'linear_cross_entropy +chunked .* ok'
+has out 'linear_cross_entropy +cut .* ok'
+
 # Training in FP8: by kernels that no card has run and so are taken only where they are asked for.
 fp8="train bench --no-limits --backend cuda --depth 1 --aspect-ratio 128 --head-dim 128 --max-seq-len 32 --device-batch-size 1
     --vocab-size 128 --num-iterations 1 --warmup-steps 0 --fp8 --json -q"

@@ -328,103 +328,6 @@ static void losses_of_long_rows(void **state)
     }
 }
 
-/* ---- linear_cross_entropy ---- */
-
-enum { L_ROWS = 7, L_HIDDEN = 5, L_VOCAB = 11, L_PADDED = 16 };
-static const int32_t l_target[L_ROWS] = {1, 10, -1, 0, 4, 9, 2};
-
-struct linear_case {
-    const float *x, *w, *dw; /* dw: what is there before */
-    float scale;
-};
-
-static struct linear_case linear_case_make(void)
-{
-    struct rng rng;
-    rng_seed(&rng, 3);
-    return (struct linear_case){randoms(&rng, L_ROWS * L_HIDDEN, 1),
-                                randoms(&rng, L_PADDED * L_HIDDEN, 2),
-                                randoms(&rng, L_PADDED * L_HIDDEN, 1), 0.125f};
-}
-
-struct linear_result {
-    float *nll, *dx, *dw;
-};
-
-static struct linear_result linear_run(const struct linear_case *c, int v, int64_t chunk)
-{
-    const struct linear_result r = {floats(L_ROWS), floats(L_ROWS * L_HIDDEN),
-                                    copy_of(c->dw, L_PADDED * L_HIDDEN)};
-    run(&op_linear_cross_entropy, v, three,
-        &(struct linear_cross_entropy_args){.m = L_ROWS,
-                                            .hidden = L_HIDDEN,
-                                            .vocab = L_VOCAB,
-                                            .chunk = chunk,
-                                            .cap = 15,
-                                            .gradient = true,
-                                            .target = l_target,
-                                            .scale = &c->scale,
-                                            .x = matrix_f32((void *)c->x, L_ROWS, L_HIDDEN),
-                                            .w = matrix_f32((void *)c->w, L_PADDED, L_HIDDEN),
-                                            .nll = r.nll,
-                                            .dx = matrix_f32(r.dx, L_ROWS, L_HIDDEN),
-                                            .dw = matrix_f32(r.dw, L_PADDED, L_HIDDEN)});
-    return r;
-}
-
-static double linear_loss(const double *x, const double *w)
-{
-    double sum = 0;
-    for (int i = 0; i < L_ROWS; i++) {
-        double logits[L_VOCAB] = {0};
-        for (int j = 0; j < L_VOCAB; j++)
-            for (int k = 0; k < L_HIDDEN; k++)
-                logits[j] += x[i * L_HIDDEN + k] * w[j * L_HIDDEN + k];
-        sum += loss_of_row(logits, L_VOCAB, 15, l_target[i]);
-    }
-    return sum;
-}
-
-/* The loss's slope along number `i` of `moved`, which is one of the two. */
-static double linear_slope(double *moved, int i, const double *x, const double *w)
-{
-    const double h = 1e-5, at = moved[i];
-    moved[i] = at + h;
-    const double more = linear_loss(x, w);
-    moved[i] = at - h;
-    const double less = linear_loss(x, w);
-    moved[i] = at;
-    return (more - less) / (2 * h);
-}
-
-static void chunks_make_the_same_loss_and_gradients(void **state)
-{
-    (void)state;
-    const struct linear_case c = linear_case_make();
-    double x[L_ROWS * L_HIDDEN], w[L_PADDED * L_HIDDEN];
-    for (int i = 0; i < L_ROWS * L_HIDDEN; i++) x[i] = (double)c.x[i];
-    for (int i = 0; i < L_PADDED * L_HIDDEN; i++) w[i] = (double)c.w[i];
-    const struct linear_result whole = linear_run(&c, -1, 0);
-    double loss = 0;
-    for (int i = 0; i < L_ROWS; i++) loss += (double)whole.nll[i];
-    assert_true(fabs(loss - linear_loss(x, w)) < 1e-5);
-    for (int i = 0; i < L_ROWS * L_HIDDEN; i++)
-        assert_true(fabs(linear_slope(x, i, x, w) * (double)c.scale - (double)whole.dx[i]) < 1e-6);
-    for (int i = 0; i < L_PADDED * L_HIDDEN; i++) {
-        const double added = (double)whole.dw[i] - (double)c.dw[i];
-        assert_true(fabs(linear_slope(w, i, x, w) * (double)c.scale - added) < 1e-6);
-    }
-    static const int64_t chunks[] = {1, 3, 6, L_ROWS, 100};
-    for (int v = -1; v < op_linear_cross_entropy.n_variants + 1; v++)
-        for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++) {
-            if (v >= 0 && v < op_linear_cross_entropy.n_variants) continue; /* of a GPU */
-            const struct linear_result part = linear_run(&c, v, chunks[i]);
-            assert_near(part.nll, whole.nll, L_ROWS, 1e-6);
-            assert_near(part.dx, whole.dx, L_ROWS * L_HIDDEN, 2e-6);
-            assert_near(part.dw, whole.dw, L_PADDED * L_HIDDEN, 2e-6);
-        }
-}
-
 /* ---- optimizers, against nanochat ---- */
 
 /* By references and, where v is the number of variants, as the CPU would choose. */
@@ -626,7 +529,6 @@ int main(void)
         TEST(products_of_many_blocks),
         TEST(losses_have_the_gradient_of_differences),
         TEST(losses_of_long_rows),
-        TEST(chunks_make_the_same_loss_and_gradients),
         TEST(adamw_does_as_nanochat),
         TEST(muon_does_as_nanochat),
         TEST(no_gradient_makes_no_nan_and_decays),

@@ -148,8 +148,8 @@ static void run_narrow(const struct op *op, struct arena *arena, const void *arg
     run_choices(op, arena, narrow);
 }
 
-/* With a set of its matrices in bf16: what they hold nobody reads. */
-static void run_typed(const struct op *op, struct arena *arena, const void *args, unsigned set)
+/* A copy with a set of its matrices in bf16: what they hold nobody reads. */
+static void *make_typed(const struct op *op, struct arena *arena, const void *args, unsigned set)
 {
     void *typed = arena_alloc(arena, op->args_size, 64);
     assert_non_null(typed);
@@ -158,7 +158,7 @@ static void run_typed(const struct op *op, struct arena *arena, const void *args
         struct matrix *m = op_matrix_of(&op->matrices[i], typed);
         if (set >> i & 1 && m->data) m->dtype = DTYPE_BF16;
     }
-    run_choices(op, arena, typed);
+    return typed;
 }
 
 static void note_call(void *arg, const struct op *op, const void *args, int chosen)
@@ -177,18 +177,35 @@ static void force(struct chooser *chooser, const struct op *op, int v)
     chooser->forces[chooser->n_forces++].variant = op_variant_name(op, v);
 }
 
-static void compose_all(const struct op *op, const void *args)
+/* False: something that it calls has no variant that takes these. */
+static bool compose_all(const struct op *op, int v, struct gpu *gpu, const void *args)
 {
     struct chooser chooser;
     struct plan *plan;
     chooser_init(&chooser, 1);
+    chooser.device.gpu = gpu;
     for (int i = 0; i < op_table_count; i++)
-        if (op_table[i]->compose) force(&chooser, op_table[i], op_table[i]->n_variants);
+        if (op_table[i]->compose)
+            force(&chooser, op_table[i], op_table[i] == op ? v : op_table[i]->n_variants);
     assert_int_equal(plan_create(&chooser, &plan), SOL_OK);
     plan_on_choice(plan, note_call, NULL);
     plan_call(plan, op, args);
-    assert_int_equal(plan_finish_dry(plan), SOL_OK);
+    const enum sol_status status = plan_finish_dry(plan);
     plan_destroy(plan);
+    assert_true(status == SOL_OK || (gpu && status == SOL_E_UNSUPPORTED));
+    return status == SOL_OK;
+}
+
+/* As on a CPU, and with matrices in bf16 as on a GPU. */
+static void compose_case(const struct op *op, struct arena *arena, const void *args)
+{
+    for (int v = 0; v <= op->n_variants; v++) {
+        if (!op_is_composed(op, v)) continue;
+        assert_true(compose_all(op, v, NULL, args));
+        const unsigned *set = v < op->n_variants ? op->variants[v]->typed : NULL;
+        for (; set && *set; set++)
+            seen.runs[v] += compose_all(op, v, seen.gpu, make_typed(op, arena, args, *set));
+    }
 }
 
 static void run_case(const struct op *op, struct arena *arena, const void *args)
@@ -198,9 +215,9 @@ static void run_case(const struct op *op, struct arena *arena, const void *args)
         run_choices(op, arena, args);
         if (op->variants[seen.v]->narrow) run_narrow(op, arena, args);
         const unsigned *set = op->variants[seen.v]->typed;
-        for (; set && *set; set++) run_typed(op, arena, args, *set);
+        for (; set && *set; set++) run_choices(op, arena, make_typed(op, arena, args, *set));
     }
-    if (op->compose) compose_all(op, args);
+    if (op->compose) compose_case(op, arena, args);
 }
 
 static bool says(const struct op_variant *variant, const char *image)
@@ -213,7 +230,7 @@ static bool says(const struct op_variant *variant, const char *image)
 static void check_variant(const struct op *op, int v)
 {
     const struct op_variant *variant = op->variants[v];
-    bool cuda = variant->target == TARGET_CUDA;
+    bool cuda = variant->target == TARGET_CUDA || (variant->compose && variant->typed);
     if (cuda && !seen.runs[v]) fail_msg("%s: no case that it can run", variant->name);
     for (int i = 0; gpu_images[i].name && i < IMAGES_MAX; i++)
         if (seen.launched[v][i] != says(variant, gpu_images[i].name))
@@ -317,7 +334,8 @@ static void changed_files_are_of_the_ops_that_launch_them(void **state)
         "attn_in attn_out moe_up moe_down moe head grouped_gemm pack_scaled axpby gated_embed "
         "relu2 softcap self_attention self_attention_backward rmsnorm_backward rotary_norm "
         "rotary_norm_backward relu2_backward axpby_backward gated_embed_backward smear "
-        "smear_backward embed_backward cross_entropy weighted_sum sum_squares convert adamw "
+        "smear_backward embed_backward cross_entropy cross_entropy_block "
+        "cross_entropy_block_backward weighted_sum sum_squares convert adamw "
         "muon_prepare muon_apply fill clip linear_cross_entropy muon grouped_matmul grouped_wgrad "
         "gather_rows gather_rows_backward combine_backward route_backward add_bias bias_backward "
         "swiglu_backward dropout quantise delayed_scale ";
@@ -346,6 +364,8 @@ static void changed_files_are_of_the_ops_that_launch_them(void **state)
         {"train/bias.cu", "add_bias bias_backward ", 9},
         {"matmul/grouped_mma.cu", "grouped_matmul grouped_wgrad ", 9},
         {"train/loss.cu", "cross_entropy linear_cross_entropy ", 9},
+        {"train/loss_block.cu",
+         "cross_entropy_block cross_entropy_block_backward linear_cross_entropy ", 9},
         {"quantise/quantise_fp8.cu", "quantise delayed_scale linear_cross_entropy ", 9},
         {"train/muon.cu", "muon_prepare muon_apply muon ", 9},
         {"train/tables_args.h", "embed gated_embed embed_backward gated_embed_backward ", 9},

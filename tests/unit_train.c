@@ -358,12 +358,12 @@ static struct plan *list_pass(const struct activations *a, const struct params *
     struct plan *plan;
     chooser_init(&chooser, 1);
     chooser.reference = true;
+    assert_int_equal(chooser_force(&chooser, "linear_cross_entropy=chunked:16"), SOL_OK);
     const struct pass pass = {.params = params,
                               .buffers = &a->at,
                               .batch = &batch,
                               .sequences = a->sequences,
                               .length = a->recipe->length,
-                              .loss_chunk = 16,
                               .dtype = a->dtype,
                               .evaluate = evaluate,
                               .recompute = a->recompute,

@@ -40,6 +40,7 @@ struct spec {
     double skew;
     unsigned typed; /* matrices in bf16 */
     char check[TEXT_MAX];
+    char variant[TEXT_MAX];           /* and choice; "": whatever is chosen */
     const struct bench_op_call *call; /* what makes arguments; NULL: the op, of the problem */
 };
 
@@ -63,7 +64,8 @@ struct set {
 struct run {
     struct spec spec;
     const struct chooser *chooser;
-    struct gpu *gpu; /* NULL: the CPU */
+    struct chooser own; /* with what the spec asks for */
+    struct gpu *gpu;    /* NULL: the CPU */
     struct op_context context;
     struct rng rng;
     struct set sets[SETS_MAX];
@@ -159,6 +161,10 @@ static enum sol_status set_key(struct spec *s, const char *text, const char *key
         snprintf(s->check, sizeof s->check, "%s", value);
         return SOL_OK;
     }
+    if (strcmp(key, "variant") == 0) {
+        snprintf(s->variant, sizeof s->variant, "%s", value);
+        return SOL_OK;
+    }
     if (strcmp(key, "skew") == 0) {
         s->skew = strtod(value, &end);
         if (end != value && !*end && s->skew >= 0 && s->skew <= 10) return SOL_OK;
@@ -167,7 +173,7 @@ static enum sol_status set_key(struct spec *s, const char *text, const char *key
     return status_set(
         SOL_E_ARGUMENT,
         "--op %s: no such key '%s'; known: m n k groups top_k head_dim window dtype "
-        "sequences depth skew check matrices, of grouped_gemm results scales gated signs "
+        "sequences depth skew check variant matrices, of grouped_gemm results scales gated signs "
         "weights, of matmul and grouped_matmul transposed",
         text, key);
 }
@@ -463,7 +469,7 @@ static enum sol_status chooser_of_check(const struct run *r, struct chooser *out
     snprintf(force, sizeof force, "%s=%s", own ? op->name : "gemm", r->spec.check);
     SOL_TRY(chooser_force(out, force));
     if (own) return SOL_OK;
-    snprintf(force, sizeof force, "%s=composed", op->name);
+    snprintf(force, sizeof force, "%s=%s", op->name, op_variant_name(op, op->n_variants));
     return chooser_force(out, force);
 }
 
@@ -542,7 +548,8 @@ enum sol_status bench_op_print(const json_t *rows, enum table_format format, FIL
     struct table *table;
     json_t *row;
     size_t i;
-    SOL_TRY(table_create("op|~shape|-rows a group|=variant|>us|>-spread %|>TFLOP/s|>TB/s|>error",
+    SOL_TRY(table_create("op|~shape|-rows a group|=variant|>us|>-spread %|>TFLOP/s|>TB/s|>-scratch "
+                         "MiB|>error",
                          &table));
     json_array_foreach((json_t *)(uintptr_t)rows, i, row)
     {
@@ -556,6 +563,8 @@ enum sol_status bench_op_print(const json_t *rows, enum table_format format, FIL
         table_cell(table, "%.1f", json_number_value(json_object_get(row, "spread_percent")));
         table_number(table, json_number_value(json_object_get(row, "tflop_s")), 3);
         table_number(table, json_number_value(json_object_get(row, "tb_s")), 3);
+        table_number(table, json_number_value(json_object_get(row, "scratch_bytes")) / (1 << 20),
+                     3);
         if (json_is_number(error))
             table_cell(table, "%.1e", json_number_value(error));
         else
@@ -614,10 +623,20 @@ static struct op_cost mean_cost(const struct run *r)
     return cost;
 }
 
-static const char *variant_of(const struct run *r, const struct plan *plan)
+static const char *variant_of(const struct run *r)
 {
-    const struct plan_step *step = plan_step_at(plan, 0);
-    return step->op == r->spec.op ? step->variant : "composed";
+    return op_variant_name(r->spec.op, chooser_choose(r->chooser, r->spec.op, r->sets[0].args));
+}
+
+/* With the sizes of a composition, which are what one compares: "chunked:1024". */
+static void describe_variant(const struct run *r, char *text, size_t size)
+{
+    const struct op *op = r->spec.op;
+    const void *args = r->sets[0].args;
+    const int v = chooser_choose(r->chooser, op, args);
+    const char *choice = op_choice_name(op, v, chooser_choice(r->chooser, op, v, args));
+    const bool named = op_is_composed(op, v) && *choice;
+    snprintf(text, size, "%s%s%s", variant_of(r), named ? ":" : "", named ? choice : "");
 }
 
 static enum sol_status report(const struct run *r, const struct plan *plan, const double *ns,
@@ -625,22 +644,49 @@ static enum sol_status report(const struct run *r, const struct plan *plan, cons
 {
     const struct spec *s = &r->spec;
     struct statistics t;
-    char shape[256], groups[64];
+    char shape[256], groups[64], variant[2 * TEXT_MAX];
     const struct op_cost cost = mean_cost(r);
     SOL_TRY(statistics_of(ns, REPETITIONS, &t));
     describe_shape(s, shape, sizeof shape);
     describe_groups(r, groups, sizeof groups);
+    describe_variant(r, variant, sizeof variant);
     /* What is not finite is no number of JSON. */
     json_t *wrong = !*s->check        ? json_null()
                     : isfinite(error) ? json_real(error)
                                       : json_string("not finite");
-    json_t *row = json_pack(
-        "{s:s, s:s, s:s?, s:s, s:f, s:f, s:f, s:f, s:o}", "op", s->op->name, "shape", shape,
-        "group_rows", *groups ? groups : NULL, "variant", variant_of(r, plan), "us", t.median / 1e3,
-        "spread_percent", 100 * (t.max - t.min) / t.median, "tflop_s", cost.flops / t.median / 1e3,
-        "tb_s", cost.bytes / t.median / 1e3, "error", wrong);
+    json_t *row =
+        json_pack("{s:s, s:s, s:s?, s:s, s:f, s:f, s:f, s:f, s:I, s:o}", "op", s->op->name, "shape",
+                  shape, "group_rows", *groups ? groups : NULL, "variant", variant, "us",
+                  t.median / 1e3, "spread_percent", 100 * (t.max - t.min) / t.median, "tflop_s",
+                  cost.flops / t.median / 1e3, "tb_s", cost.bytes / t.median / 1e3, "scratch_bytes",
+                  (json_int_t)plan_bytes(plan), "error", wrong);
     if (!row || json_array_append_new(rows, row) != 0)
         return status_set(SOL_E_MEMORY, "no memory for a result");
+    return SOL_OK;
+}
+
+/* The spec's own variant counts more than what is forced for all. */
+static enum sol_status force_own(struct run *r)
+{
+    char force[2 * TEXT_MAX];
+    if (!*r->spec.variant) return SOL_OK;
+    r->own = *r->chooser;
+    r->chooser = &r->own;
+    snprintf(force, sizeof force, "%s=%s", r->spec.op->name, r->spec.variant);
+    return chooser_force(&r->own, force);
+}
+
+/* Which has to serve the problem: another one's time would stand under the wrong name. */
+static enum sol_status check_own(const struct run *r)
+{
+    const struct op *op = r->spec.op;
+    const char *wanted = *r->spec.variant ? r->own.forces[r->own.n_forces - 1].variant : "";
+    char why[OP_REASON_MAX];
+    for (int v = 0; v < op_variant_count(op); v++)
+        if (strcmp(op_variant_name(op, v), wanted) == 0 &&
+            !chooser_can_run(r->chooser, op, v, r->sets[0].args, why))
+            return status_set(SOL_E_UNSUPPORTED, "--op %s: %s does not serve it: %s", op->name,
+                              wanted, why);
     return SOL_OK;
 }
 
@@ -649,6 +695,7 @@ static enum sol_status time_spec(struct run *r, json_t *rows)
     struct plan *plan = NULL;
     double ns[REPETITIONS], error = 0;
     SOL_TRY(make_sets(r));
+    SOL_TRY(check_own(r));
     if (*r->spec.check) SOL_TRY(check(r, &error));
     enum sol_status status = make_plan(r, r->chooser, r->n_sets, &plan);
     if (status == SOL_OK) status = time_plan(r, plan, ns);
@@ -695,6 +742,7 @@ static enum sol_status bench_one(const struct chooser *chooser, const char *text
     struct run *r;
     enum sol_status status = open_run(chooser, &r);
     if (status == SOL_OK) status = parse(text, &r->spec);
+    if (status == SOL_OK) status = force_own(r);
     if (status == SOL_OK) status = time_spec(r, rows);
     close_run(r);
     return status;
@@ -707,7 +755,7 @@ static enum sol_status time_call(struct run *r, struct bench_op_times *out)
     enum sol_status status = make_plan(r, r->chooser, r->n_sets, &plan);
     if (status == SOL_OK) status = time_plan(r, plan, out->ns);
     if (status == SOL_OK) {
-        out->variant = variant_of(r, plan);
+        out->variant = variant_of(r);
         out->cost = mean_cost(r);
     }
     plan_destroy(plan);
@@ -769,7 +817,7 @@ static enum sol_status fill_kernels(const struct run *r, const struct plan *plan
                                     const struct watched *w, int count,
                                     struct bench_op_kernels *out)
 {
-    *out = (struct bench_op_kernels){.variant = variant_of(r, plan),
+    *out = (struct bench_op_kernels){.variant = variant_of(r),
                                      .choice = plan_step_at(plan, 0)->choice,
                                      .count = count,
                                      .launches = r->gpu ? count : 0};

@@ -16,8 +16,8 @@ struct case_maker; /* ops/cases.h */
     "example gemm:m=2048,n=2880,k=4096 or attention:m=8,sequences=8,depth=4000; sizes: m n k "     \
     "groups top_k head_dim window; also dtype=, of grouped_gemm results=, scales=, gated=, "       \
     "signs= and weights=, sequences= and depth= (tokens that each holds), "                        \
-    "skew= (0: tokens spread evenly over experts), check=VARIANT (compares with it), and "         \
-    "--force; "                                                                                    \
+    "skew= (0: tokens spread evenly over experts), check=VARIANT (compares with it), "             \
+    "variant=VARIANT (times it, as --force for all of them); "                                     \
     "'all' times every op; may be repeated"
 
 /* Times `spec` with the variant that `chooser` chooses, and appends an object to `rows`
@@ -35,7 +35,7 @@ struct bench_op_call {
 struct bench_op_times {
     double ns[BENCH_OP_REPETITIONS]; /* of one call */
     struct op_cost cost;
-    const char *variant; /* "composed" where several kernels serve it */
+    const char *variant;
 };
 enum sol_status bench_op_time(const struct chooser *chooser, const struct bench_op_call *call,
                               struct bench_op_times *out);

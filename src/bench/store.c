@@ -80,6 +80,8 @@ const char *bench_category_of(const char *op)
         {"smear", "embedding"},
         {"smear_backward", "embedding"},
         {"cross_entropy", "loss"},
+        {"cross_entropy_block", "loss"},
+        {"cross_entropy_block_backward", "loss"},
         {"linear_cross_entropy", "loss"},
         {"softcap", "loss"},
         {"weighted_sum", "loss"},

@@ -259,6 +259,32 @@ struct verify_run {
     int n_seen;
 };
 
+/* The run's variant and nothing else. */
+static void force_variant(const struct verify_run *run, int choice, struct chooser *out)
+{
+    *out = *run->chooser;
+    out->reference = false;
+    out->forces[out->n_forces].op = run->op;
+    out->forces[out->n_forces].choice = choice;
+    out->forces[out->n_forces++].variant = op_variant_name(run->op, run->v);
+}
+
+/* A composition serves what all that it calls does. */
+static bool can_run(const struct verify_run *run, const void *args, char why[OP_REASON_MAX])
+{
+    struct chooser chosen;
+    struct plan *plan;
+    if (!chooser_can_run(run->chooser, run->op, run->v, args, why)) return false;
+    if (!op_is_composed(run->op, run->v)) return true;
+    force_variant(run, -1, &chosen);
+    if (plan_create(&chosen, &plan) != SOL_OK) return true; /* who runs it says it */
+    plan_call(plan, run->op, args);
+    const bool served = plan_finish_dry(plan) != SOL_E_UNSUPPORTED;
+    if (!served) snprintf(why, OP_REASON_MAX, "%.*s", OP_REASON_MAX - 1, sol_last_error());
+    plan_destroy(plan);
+    return served;
+}
+
 /* What brief runs want one case of. Rows as kernels for few of them tell them apart. */
 static uint32_t signature(const struct op *op, const void *args, enum op_case_kind kind, int choice)
 {
@@ -451,14 +477,21 @@ static enum sol_status run_typed(const struct verify_run *run, const struct veri
     for (int i = 0; op->matrices[i].access; i++)
         *op_matrix_of(&op->matrices[i], typed) = *op_matrix_of(&op->matrices[i], wide);
     SOL_TRY(make_typed(c->arena, op, typed, set));
-    if (!chooser_can_run(run->chooser, op, run->v, typed, why)) return SOL_OK;
+    if (!can_run(run, typed, why)) return SOL_OK;
     SOL_TRY(trial_make(c->arena, op, wide, &ref));
     SOL_TRY(trial_run(&ref, &reference, run->context, NULL));
     SOL_TRY(trial_make(c->arena, op, typed, &out));
     SOL_TRY(trial_run(&out, chosen, run->context, NULL));
     SOL_TRY(narrow_outputs(c->arena, &ref, &out));
+    struct verify_result held = *run->result;
+    if (op_is_composed(op, run->v)) { /* what passes between its parts is rounded too */
+        held.numerics = NUMERICS_BF16;
+        allowance *= (double)op->tolerance.rel[NUMERICS_BF16] / held.tolerance;
+    }
     for (int i = 0; *good && i < ref.n_outputs; i++)
-        *good = compare_output(&ref, &out, i, allowance, run->result, fault);
+        *good = compare_output(&ref, &out, i, allowance, &held, fault);
+    run->result->worst = held.worst;
+    run->result->reached = held.reached;
     size_t length = strlen(fault->text);
     if (!*good) snprintf(fault->text + length, sizeof fault->text - length, " (in bf16: %#x)", set);
     return SOL_OK;
@@ -470,14 +503,11 @@ static enum sol_status run_choice(const struct verify_run *run, const struct ver
                                   bool *good)
 {
     struct verify_result *result = run->result;
-    struct chooser chosen = *run->chooser;
-    chosen.reference = false;
-    chosen.forces[chosen.n_forces].op = run->op;
-    chosen.forces[chosen.n_forces].choice = choice;
-    chosen.forces[chosen.n_forces++].variant = op_variant_name(run->op, run->v);
+    struct chooser chosen;
     enum op_numerics numerics = NUMERICS_EXACT;
     char why[OP_REASON_MAX];
-    bool plain = chooser_can_run(run->chooser, run->op, run->v, c->own, why);
+    force_variant(run, choice, &chosen);
+    bool plain = can_run(run, c->own, why);
     if (plain) SOL_TRY(trial_run(out, &chosen, run->context, &numerics));
     if (!plain) numerics = run->op->variants[run->v]->numerics;
     if (numerics > result->numerics) result->numerics = numerics;
@@ -527,7 +557,7 @@ static bool can_run_case(const struct verify_run *run, const struct verify_case 
 {
     const struct op *op = run->op;
     const unsigned *set = run->v < op->n_variants ? op->variants[run->v]->typed : NULL;
-    if (chooser_can_run(run->chooser, op, run->v, c->own, why)) return true;
+    if (can_run(run, c->own, why)) return true;
     for (; set && *set; set++) {
         char other[OP_REASON_MAX];
         void *typed = arena_alloc(c->arena, op->args_size, 64);
@@ -535,7 +565,7 @@ static bool can_run_case(const struct verify_run *run, const struct verify_case 
         memcpy(typed, c->own, op->args_size);
         for (int i = 0; op->matrices[i].access; i++)
             if (*set >> i & 1) op_matrix_of(&op->matrices[i], typed)->dtype = DTYPE_BF16;
-        if (chooser_can_run(run->chooser, op, run->v, typed, other)) return true;
+        if (can_run(run, typed, other)) return true;
     }
     return false;
 }

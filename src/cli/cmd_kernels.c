@@ -167,8 +167,8 @@ static enum op_numerics numerics_of(const struct op *op, int v)
 static const char *summary_of(const struct op *op, int v)
 {
     if (v < op->n_variants) return op->variants[v]->summary;
-    return strcmp(op_variant_name(op, v), "composed") == 0 ? "calls the primitive ops"
-                                                           : "plain C, the definition";
+    return op->compose && v == op->n_variants ? "calls the primitive ops"
+                                              : "plain C, the definition";
 }
 
 static enum sol_status print_list(const struct chooser *chooser)

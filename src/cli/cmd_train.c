@@ -61,10 +61,6 @@ static const struct option options[] = {
                  offsetof(struct train_options, reference), 0, 0),
     OPTION_ENTRY(STRINGS, 0, "force", "OP=VARIANT", "this variant (see sol kernels)",
                  offsetof(struct train_options, force), 0, 0),
-    OPTION_ENTRY(INT, 0, "loss-chunk", "N",
-                 "rows of logits at a time (default: by the size of a row; as many as there are "
-                 "rows stores them all)",
-                 offsetof(struct train_options, loss_chunk), 0, 1LL << 40),
     OPTION_ENTRY(
         STRING, 0, "recompute", "nothing|norms|wide",
         "what the backward pass makes again instead of keeping it: norms, or also the wide "
@@ -193,7 +189,6 @@ void train_params_of(const struct train_command *c, const struct train_recipe *r
     trainer_params_init(out);
     out->recipe = recipe;
     out->sequences = recipe->device_batch;
-    out->loss_chunk = c->o.loss_chunk;
     out->bf16 = train_is_bf16(c);
     out->recompute = -1;
     for (int i = 0; c->o.recompute && i < RECOMPUTE_LEVELS; i++)

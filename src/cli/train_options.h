@@ -17,7 +17,7 @@ struct train_options {
     const char *data, *validation, *split, *tokenizer, *packing, *init_from, *core;
     const char *recompute;
     double val_percent, memory;
-    int64_t threads, vocab, micro_batches, loss_chunk, warmup, token_bytes;
+    int64_t threads, vocab, micro_batches, warmup, token_bytes;
     int64_t eval_every, eval_tokens, save_every, resume_from;
     int64_t core_every, core_max_per_task, sample_every;
     const char *store, *label;

@@ -1,5 +1,5 @@
 /* cross_entropy: loss of softcapped logits, and its gradient in their place. */
-#include <math.h>
+#include "ops/cross_entropy.h"
 
 #include "ops/cases.h"
 #include "ops/ops.h"
@@ -16,32 +16,26 @@ static struct op_cost cost(const void *args)
                             passes * matrix_bytes(&a->logits) + 8 * (double)a->m};
 }
 
-static double capped(const struct cross_entropy_args *a, float logit)
-{
-    return a->cap > 0 ? (double)a->cap * tanh((double)logit / (double)a->cap) : (double)logit;
-}
-
 static void row(const struct cross_entropy_args *a, int64_t i)
 {
     float *x = matrix_floats(&a->logits) + i * a->logits.cols;
     const int32_t target = a->target[i];
     double top = -INFINITY, total = 0;
     for (int64_t j = 0; j < a->vocab; j++) {
-        double z = capped(a, x[j]);
+        double z = cross_entropy_capped(a->cap, x[j]);
         top = z > top || isnan(z) ? z : top;
     }
-    for (int64_t j = 0; j < a->vocab; j++) total += exp(capped(a, x[j]) - top);
+    for (int64_t j = 0; j < a->vocab; j++) total += exp(cross_entropy_capped(a->cap, x[j]) - top);
     const double lse = top + log(total);
-    a->nll[i] = target < 0 ? 0 : (float)(lse - capped(a, x[target]));
+    a->nll[i] = target < 0 ? 0 : (float)(lse - cross_entropy_capped(a->cap, x[target]));
     if (!a->gradient) return;
     for (int64_t j = 0; j < a->logits.cols; j++) {
         if (target < 0 || j >= a->vocab) {
             x[j] = 0;
             continue;
         }
-        const double z = capped(a, x[j]), share = exp(z - lse) - (j == target);
-        const double slope = a->cap > 0 ? 1 - (z / (double)a->cap) * (z / (double)a->cap) : 1;
-        x[j] = (float)((double)*a->scale * share * slope);
+        const double z = cross_entropy_capped(a->cap, x[j]), share = exp(z - lse) - (j == target);
+        x[j] = (float)((double)*a->scale * share * cross_entropy_slope(a->cap, z));
     }
 }
 

@@ -1,5 +1,13 @@
-/* linear_cross_entropy: the head's product, loss and gradients, a stretch of rows at a time: logits
- * of all rows are larger than all else. */
+/* linear_cross_entropy: the head's product, loss and gradients. Logits of all rows are larger than
+ * all else; the forms differ in how many there are at a time:
+ *
+ *   plain    all: the definition
+ *   chunked  a stretch of rows; dw is read and written for each
+ *   cut      a block of columns of some rows, made twice (linear_cross_entropy_cut.c) */
+#include "ops/linear_cross_entropy.h"
+
+#include <stdio.h>
+
 #include "ops/cases.h"
 #include "ops/ops.h"
 #include "ops/plan.h"
@@ -12,7 +20,9 @@ static struct op_cost cost(const void *args)
     const struct linear_cross_entropy_args *a = args;
     const double product = 2.0 * (double)(a->m * a->hidden) * (double)a->w.rows;
     const struct cross_entropy_args loss = {.m = a->m, .vocab = a->vocab, .gradient = a->gradient};
-    double bytes = matrix_bytes(&a->x) + matrix_bytes(&a->w) + 8 * (double)a->m;
+    const double codes = (a->gradient ? 2 : 1) * (double)(a->w.rows * a->hidden);
+    const double weights = a->w_codes ? codes : matrix_bytes(&a->w);
+    double bytes = matrix_bytes(&a->x) + weights + 8 * (double)a->m;
     if (a->gradient) bytes += matrix_bytes(&a->dx) + 2 * matrix_bytes(&a->dw);
     double flops = (a->gradient ? 3 : 1) * product + op_cross_entropy.cost(&loss).flops;
     const struct quantise_args x = {.m = a->m, .n = a->hidden, .format = DTYPE_FP8_E4M3};
@@ -22,15 +32,15 @@ static struct op_cost cost(const void *args)
     return (struct op_cost){flops, bytes};
 }
 
-static struct matrix rows_of(const struct matrix *m, int64_t first, int64_t count)
+struct matrix linear_loss_rows(const struct matrix *m, int64_t first, int64_t count)
 {
     char *data = m->data;
     const size_t row = (size_t)m->stride * dtype_info(m->dtype)->block_bytes;
     return matrix_of(m->dtype, data ? data + (size_t)first * row : NULL, count, m->cols);
 }
 
-static void product(struct plan *plan, bool transpose_a, bool transpose_b, struct matrix x,
-                    struct matrix y, struct matrix add, struct matrix out)
+void linear_loss_product(struct plan *plan, bool transpose_a, bool transpose_b, struct matrix x,
+                         struct matrix y, struct matrix add, struct matrix out)
 {
     plan_call(plan, &op_matmul,
               &(struct matmul_args){.batch = 1,
@@ -71,11 +81,11 @@ static void plain_stretch(struct plan *plan, const struct linear_cross_entropy_a
                           const struct stretch *s)
 {
     const struct matrix none = {0};
-    product(plan, false, true, s->x, a->w, none, s->logits);
+    linear_loss_product(plan, false, true, s->x, a->w, none, s->logits);
     loss(plan, a, s);
     if (!a->gradient) return;
-    product(plan, false, false, s->logits, a->w, none, s->dx);
-    product(plan, true, false, s->logits, s->x, a->dw, a->dw);
+    linear_loss_product(plan, false, false, s->logits, a->w, none, s->dx);
+    linear_loss_product(plan, true, false, s->logits, s->x, a->dw, a->dw);
 }
 
 /* ---- in FP8 ---- */
@@ -142,18 +152,19 @@ static void fp8_stretch(struct plan *plan, const struct linear_cross_entropy_arg
     fp8_product(plan, d, d->turned, x, x->turned, s->count, false, a->dw, a->dw);
 }
 
-static enum sol_status compose(struct plan *plan, const void *args)
+/* In stretches of `most` rows. */
+static enum sol_status stretches(struct plan *plan, const struct linear_cross_entropy_args *a,
+                                 int64_t most)
 {
-    const struct linear_cross_entropy_args *a = args;
-    const int64_t most = a->chunk > 0 && a->chunk < a->m ? a->chunk : a->m;
     const struct matrix logits = plan_scratch_of(plan, a->x.dtype, most, a->w.rows);
     struct codes x = {0}, d = {0};
     if (a->w_codes) x = codes_of(plan, DTYPE_FP8_E4M3, most, a->hidden);
     if (a->w_codes) d = codes_of(plan, DTYPE_FP8_E5M2, most, a->w.rows);
     for (int64_t first = 0; first < a->m; first += most) {
         const int64_t count = a->m - first < most ? a->m - first : most;
-        const struct stretch s = {first, count, rows_of(&a->x, first, count),
-                                  rows_of(&a->dx, first, count), rows_of(&logits, 0, count)};
+        const struct stretch s = {first, count, linear_loss_rows(&a->x, first, count),
+                                  linear_loss_rows(&a->dx, first, count),
+                                  linear_loss_rows(&logits, 0, count)};
         if (a->w_codes)
             fp8_stretch(plan, a, &s, &x, &d);
         else
@@ -161,6 +172,93 @@ static enum sol_status compose(struct plan *plan, const void *args)
     }
     return SOL_OK;
 }
+
+static enum sol_status compose(struct plan *plan, const void *args)
+{
+    const struct linear_cross_entropy_args *a = args;
+    return stretches(plan, a, a->m);
+}
+
+/* ---- sizes ---- */
+
+enum { PARTS_MAX = 256 };
+
+bool linear_loss_serves(const struct linear_loss_sizes *sizes, int64_t of, int choice)
+{
+    const bool differs = choice == 0 || sizes->size[choice - 1] < of;
+    const bool short_enough = of <= PARTS_MAX * sizes->size[choice];
+    return differs && (short_enough || choice + 1 == sizes->count);
+}
+
+int linear_loss_usual(const struct linear_loss_sizes *sizes, int64_t of, double other, double bytes)
+{
+    int best = -1;
+    for (int i = 0; i < sizes->count; i++) {
+        const int64_t size = sizes->size[i] < of ? sizes->size[i] : of;
+        if (!linear_loss_serves(sizes, of, i)) continue;
+        if (best < 0 || (double)size * other <= bytes) best = i;
+    }
+    return best;
+}
+
+const unsigned linear_loss_typed[] = {1 << 0 | 1 << 1 | 1 << 2, 0};
+
+bool linear_loss_can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    const struct linear_cross_entropy_args *a = args;
+    if (device->gpu || a->x.dtype == DTYPE_F32) return true;
+    snprintf(why, OP_REASON_MAX, "activations in bf16 are for a GPU");
+    return false;
+}
+
+/* ---- chunked ---- */
+
+/* Of a stretch of logits. On a GPU it leaves 64 of 512 MiB to what products work in; on a CPU it is
+ * the size of a cache. Not measured: docs/LOG.md has what is expected. */
+enum { CHUNK_GPU = 448 << 20, CHUNK_CPU = 32 << 20 };
+
+static const char *const chunk_names[] = {"16",   "64",   "256",  "512", "1024",
+                                          "2048", "3072", "4096", "8192"};
+static const int64_t chunk_rows[] = {16, 64, 256, 512, 1024, 2048, 3072, 4096, 8192};
+static const struct linear_loss_sizes chunks = {chunk_rows, sizeof chunk_rows / sizeof *chunk_rows};
+_Static_assert(sizeof chunk_names / sizeof *chunk_names == sizeof chunk_rows / sizeof *chunk_rows,
+               "a name each");
+
+static bool chunk_serves(const void *args, const struct op_device *device, int choice)
+{
+    (void)device;
+    return linear_loss_serves(&chunks, ((const struct linear_cross_entropy_args *)args)->m, choice);
+}
+
+static int chunk_usual(const void *args, const struct op_device *device)
+{
+    const struct linear_cross_entropy_args *a = args;
+    const double row = (double)a->w.rows * (double)dtype_info(a->x.dtype)->block_bytes;
+    return linear_loss_usual(&chunks, a->m, row, device->gpu ? CHUNK_GPU : CHUNK_CPU);
+}
+
+/* Stretches of about the same length; FP8 sums along them, in units of 16. */
+static enum sol_status compose_chunked(struct plan *plan, const void *args, int choice)
+{
+    const struct linear_cross_entropy_args *a = args;
+    const int64_t parts = (a->m + chunk_rows[choice] - 1) / chunk_rows[choice];
+    const int64_t most = ((a->m + parts - 1) / parts + 15) / 16 * 16;
+    return stretches(plan, a, most < a->m ? most : a->m);
+}
+
+static const struct op_choices chunk_choices = {chunk_names, sizeof chunk_rows / sizeof *chunk_rows,
+                                                chunk_serves, chunk_usual};
+
+const struct op_variant linear_cross_entropy_chunked = {
+    .name = "chunked",
+    .summary = "logits of so many rows at a time",
+    .can_run = linear_loss_can_run,
+    .choices = &chunk_choices,
+    .typed = linear_loss_typed,
+    .compose = compose_chunked,
+};
+
+/* ---- cases ---- */
 
 /* W in FP8. */
 static void make_fp8(struct case_maker *c, struct linear_cross_entropy_args *a)
@@ -190,19 +288,16 @@ static void make_problem(struct case_maker *c, const struct op_problem *problem,
     for (int64_t i = 0; target && i < p->rows; i++)
         target[i] = i % 7 == 5 ? -1 : (int32_t)rng_range(c->rng, 0, p->n - 1);
     struct linear_cross_entropy_args *a = args;
-    *a = (struct linear_cross_entropy_args){
-        .m = p->rows,
-        .hidden = p->k,
-        .vocab = p->n,
-        .chunk = c->kind == CASE_TIMED ? 1024 : rng_range(c->rng, 0, p->rows),
-        .cap = 15,
-        .gradient = gradient,
-        .target = target,
-        .scale = scale,
-        .x = case_rows(c, p->rows, p->k, 1.0f),
-        .w = case_rows(c, padded, p->k, 0.5f),
-        .nll = nll};
-    if (fp8) a->chunk = 16;
+    *a = (struct linear_cross_entropy_args){.m = p->rows,
+                                            .hidden = p->k,
+                                            .vocab = p->n,
+                                            .cap = 15,
+                                            .gradient = gradient,
+                                            .target = target,
+                                            .scale = scale,
+                                            .x = case_rows(c, p->rows, p->k, 1.0f),
+                                            .w = case_rows(c, padded, p->k, 0.5f),
+                                            .nll = nll};
     if (fp8) make_fp8(c, a);
     if (!gradient) return;
     a->dx = case_output(c, p->rows, p->k);
@@ -211,7 +306,8 @@ static void make_problem(struct case_maker *c, const struct op_problem *problem,
 
 /* rows, n, k */
 static const struct case_shape cases[] = {
-    {5, {0, 1, 20}, {1, 2, 200}, {0, 1, 90}, {0}, {0}, {0}, DTYPE_F32}};
+    {5, {0, 1, 20}, {1, 2, 200}, {0, 1, 90}, {0}, {0}, {0}, DTYPE_F32},
+    {3, {1, 65, 150}, {1, 130, 700}, {8, 1, 6}, {0}, {0}, {0}, DTYPE_F32}};
 
 static int more_outputs(const void *args, struct op_output outputs[OP_OUTPUTS_MAX])
 {
@@ -229,13 +325,15 @@ static void problem(const void *args, struct op_problem *out)
 
 const struct op op_linear_cross_entropy = {
     .name = "linear_cross_entropy",
-    .summary = "loss of logits x W^T and its gradients, a stretch of rows at a time",
+    .summary = "loss of logits x W^T and its gradients",
     .args_size = sizeof(struct linear_cross_entropy_args),
     .problem = problem,
     .tolerance = {{[NUMERICS_EXACT] = 2e-5f, [NUMERICS_BF16] = 2e-2f}},
     .cost = cost,
     .compose = compose,
-    .calls = {&op_matmul, &op_cross_entropy, &op_quantise, &op_fp8_matmul},
+    .composed = "plain",
+    .calls = {&op_matmul, &op_cross_entropy, &op_quantise, &op_fp8_matmul, &op_cross_entropy_block,
+              &op_cross_entropy_block_backward, &op_convert},
     OP_CASES(cases),
     .make_problem = make_problem,
     .usual = {.rows = 2048, .dtype = DTYPE_F32, .n = 32768, .k = 1280},

@@ -4,7 +4,8 @@
  *
  *  - A *primitive* op has a `reference` in plain C.
  *  - A *composite* op has `compose`, which calls other ops through the plan. Its first variants may
- * be fused kernels; `composed` and `reference` always follow and are made from `compose`.
+ * be fused kernels, or other compositions; `composed` and `reference` always follow and are made
+ * from `compose`.
  *
  * The argument struct is copied into the plan when the plan is made. Its shape fields and dtypes
  * are final then ("the problem"); pointers name buffers whose contents change from step to step. */
@@ -62,7 +63,7 @@ struct op_device {
     struct gpu *gpu; /* NULL: the CPU computes */
 };
 
-enum { OP_REASON_MAX = 120, OP_IMAGES_MAX = 6, OP_CALLS_MAX = 6 };
+enum { OP_REASON_MAX = 120, OP_IMAGES_MAX = 6, OP_CALLS_MAX = 8 };
 
 /* The GPUs that a kernel is made for, by compute capability. */
 struct op_arch {
@@ -113,6 +114,9 @@ struct op_variant {
     const unsigned *typed;
     size_t (*workspace)(const void *args, int workers); /* for any choice; NULL: none */
     void (*run)(const struct op_context *context, const void *args);
+    /* Instead of run: another way to compose a composite, of calls of op.calls. It is there on
+     * every machine, and needs, arch, target and numerics are those of what it calls. */
+    enum sol_status (*compose)(struct plan *plan, const void *args, int choice);
     /* On a GPU: the files of kernels/ that run launches, all of them for any problem and choice.
      * What tuning measured is dropped when one changes (op_kernels.h). */
     const char *images[OP_IMAGES_MAX];
@@ -185,7 +189,8 @@ struct op {
     void (*reference)(const struct op_context *context, const void *args); /* primitives */
     size_t (*reference_workspace)(const void *args, int workers);          /* NULL: none */
     enum sol_status (*compose)(struct plan *plan, const void *args);       /* composites */
-    const struct op *calls[OP_CALLS_MAX]; /* what compose calls, all of it for any problem */
+    const struct op *calls[OP_CALLS_MAX]; /* what composing calls, all of it for any problem */
+    const char *composed; /* what its own composition is called where there are several; or NULL */
     /* Fill `args`, outputs too: with a problem of given sizes, whose contents are a case's or as a
      * model's are (CASE_TIMED); with case number c->index of its kind, false where there is none.
      * make_case NULL: the lines of `cases` are all (case_make). */

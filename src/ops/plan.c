@@ -76,7 +76,13 @@ const char *op_variant_name(const struct op *op, int v)
 {
     /* The analyser does not know that a table has n_variants entries. NOLINTNEXTLINE */
     if (v < op->n_variants) return op->variants[v]->name;
-    return op->compose && v == op->n_variants ? "composed" : "reference";
+    if (!op->compose || v > op->n_variants) return "reference";
+    return op->composed ? op->composed : "composed";
+}
+
+bool op_is_composed(const struct op *op, int v)
+{
+    return op->compose && (v >= op->n_variants || op->variants[v]->compose);
 }
 
 static int find_variant(const struct op *op, const char *name)
@@ -260,7 +266,7 @@ bool chooser_can_run(const struct chooser *chooser, const struct op *op, int v, 
         return !host_only;
     }
     const struct op_variant *variant = op->variants[v];
-    if (variant->target == TARGET_CPU && chooser->device.gpu) {
+    if (!variant->compose && variant->target == TARGET_CPU && chooser->device.gpu) {
         snprintf(why, OP_REASON_MAX, "runs on the CPU");
         return false;
     }
@@ -593,15 +599,18 @@ static void add_kernel(struct plan *plan, const struct op *op, int v, void *args
     plan->top = before;
 }
 
-static void compose(struct plan *plan, const struct op *op, bool reference, const void *args)
+static void compose(struct plan *plan, const struct op *op, int v, const void *args)
 {
-    bool outermost = plan->parent == NULL;
+    bool outermost = plan->parent == NULL, reference = v > op->n_variants;
+    const struct op_variant *variant = v < op->n_variants ? op->variants[v] : NULL;
     double slow = slow_fraction(&plan->chooser, op), slow_before = plan->slow;
     size_t before = plan->top;
     if (slow > 0) plan->slow = slow;
     if (outermost) plan->parent = op;
     plan->reference_depth += reference;
-    enum sol_status status = op->compose(plan, args);
+    enum sol_status status =
+        variant ? variant->compose(plan, args, chooser_choice(&plan->chooser, op, v, args))
+                : op->compose(plan, args);
     if (plan->status == SOL_OK) plan->status = status;
     plan->reference_depth -= reference;
     plan->slow = slow_before;
@@ -614,8 +623,8 @@ static void serve(struct plan *plan, const struct op *op, void *args)
     int v =
         plan->reference_depth ? op_variant_count(op) - 1 : chooser_choose(&plan->chooser, op, args);
     if (plan->on_choice && !plan->quiet) plan->on_choice(plan->on_choice_arg, op, args, v);
-    if (op->compose && v >= op->n_variants)
-        compose(plan, op, v > op->n_variants, args);
+    if (op_is_composed(op, v))
+        compose(plan, op, v, args);
     else
         add_kernel(plan, op, v, args);
 }

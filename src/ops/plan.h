@@ -68,7 +68,8 @@ const char *op_choice_name(const struct op *op, int v, int choice); /* "" where 
 void chooser_explain(const struct chooser *chooser, const struct op *op, int v, int chosen,
                      const void *args, char why[OP_REASON_MAX]);
 const char *op_variant_name(const struct op *op, int v);
-int op_variant_count(const struct op *op); /* with composed and reference */
+bool op_is_composed(const struct op *op, int v); /* of other ops: what they have is what counts */
+int op_variant_count(const struct op *op);       /* with composed and reference */
 
 struct plan_step {
     const struct op *op;

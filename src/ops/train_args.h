@@ -251,11 +251,39 @@ struct cross_entropy_args {
     float *nll;            /* [m] */
 };
 
-/* linear_cross_entropy, a composite: logits = x W^T a stretch of `chunk` rows at a time (0: all at
- * once), and their cross_entropy. gradient: dx written, dw accumulated. */
+/* cross_entropy_block: what cross_entropy makes of a row, a block of its columns after the other.
+ * `logits` are those of columns `first` on, and stay as they are. Of the columns so far top is the
+ * largest z, total the sum of exp(z - top), own z[target] (0 while it has not come); the block
+ * whose first column is 0 begins them, and that which reaches the vocabulary's last column writes
+ * nll. All are 0 where target is -1; top and total are NaN where a z is, or is +Inf. */
+struct cross_entropy_block_args {
+    int64_t m, vocab;
+    int64_t first;
+    const int32_t *target;    /* [m] below vocab, or -1 */
+    struct matrix logits;     /* [m][columns] */
+    float *top, *total, *own; /* [m] */
+    float *nll;               /* [m] */
+    float cap;
+    uint32_t pad;
+};
+
+/* cross_entropy_block_backward: the gradient of cross_entropy in the place of a block's logits,
+ * from top and total of all columns. */
+struct cross_entropy_block_backward_args {
+    int64_t m, vocab;
+    int64_t first;
+    const int32_t *target;    /* [m] below vocab, or -1 */
+    const float *scale;       /* one number */
+    const float *top, *total; /* [m] */
+    struct matrix logits;     /* [m][columns], in place */
+    float cap;
+    uint32_t pad;
+};
+
+/* linear_cross_entropy, a composite: the cross_entropy of logits x W^T. gradient: dx written, dw
+ * accumulated. How many logits exist at a time is for its variants to say. */
 struct linear_cross_entropy_args {
     int64_t m, hidden, vocab;
-    int64_t chunk;
     float cap;
     bool gradient;
     uint8_t pad[3];

@@ -526,6 +526,8 @@ enum kernel_role role_of_op(const char *parent, const char *op)
         {"head", ROLE_HEAD},
         {"softcap", ROLE_HEAD},
         {"cross_entropy", ROLE_HEAD},
+        {"cross_entropy_block", ROLE_HEAD},
+        {"cross_entropy_block_backward", ROLE_HEAD},
         {"linear_cross_entropy", ROLE_HEAD},
         {"weighted_sum", ROLE_HEAD},
         {"sample", ROLE_SAMPLING},

@@ -227,7 +227,7 @@ void pass_loss(struct plan *plan, const struct pass *p, float cap)
     plan_call(plan, &op_linear_cross_entropy,
               &(struct linear_cross_entropy_args){
                   .m = normed.rows, .hidden = m->config.hidden, .vocab = m->config.vocab,
-                  .chunk = p->loss_chunk, .cap = cap, .gradient = !p->evaluate, .target = b->target,
+                  .cap = cap, .gradient = !p->evaluate, .target = b->target,
                   .scale = b->scale, .x = normed, .w = pass_weight(&m->head), .nll = b->nll,
                   .dx = p->evaluate ? none : pass_hidden(p, b->dnormed),
                   .dw = p->evaluate ? none : pass_grad_of(p, &m->head),

@@ -61,7 +61,6 @@ struct pass {
     const struct pass_buffers *buffers;
     const struct batch *batch; /* token, position, sequence of the rows */
     int64_t sequences, length; /* rows = sequences * length */
-    int64_t loss_chunk;        /* rows of logits at a time, 0: all */
     enum dtype dtype;          /* of activations */
     bool evaluate;             /* no gradients: nll alone */
     enum recompute recompute;

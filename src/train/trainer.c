@@ -13,11 +13,9 @@
 #include "trace/ranges.h"
 
 enum {
-    SEQUENCES_MAX = 32, /* where nothing is said: more are no faster */
-    SLOTS = 2,          /* what the host writes while the device reads the other */
-    LOGITS_GPU = 512 << 20,
-    LOGITS_CPU = 32 << 20, /* of a stretch of the loss */
-    RESERVE = 256 << 20,   /* of a GPU's memory, for what libraries and graphs take */
+    SEQUENCES_MAX = 32,  /* where nothing is said: more are no faster */
+    SLOTS = 2,           /* what the host writes while the device reads the other */
+    RESERVE = 256 << 20, /* of a GPU's memory, for what libraries and graphs take */
 };
 
 /* What is no larger than a page, in device memory: one copy in, one out. */
@@ -76,18 +74,6 @@ static int64_t rows_of(const struct trainer *t)
     return t->act.sequences * t->recipe->length;
 }
 
-static int64_t loss_chunk(const struct trainer *t)
-{
-    const int64_t row = (t->recipe->config.vocab + 63) / 64 * 64 * (t->params.bf16 ? 2 : 4);
-    int64_t most = (t->gpu ? LOGITS_GPU : LOGITS_CPU) / row, chunk = rows_of(t);
-    if (t->params.loss_chunk) return t->params.loss_chunk;
-    if (most < 1) most = 1;
-    const int64_t parts = (chunk + most - 1) / most;
-    chunk = (chunk + parts - 1) / parts;
-    /* FP8 sums along them, in units of 16 */
-    return t->recipe->precision == PRECISION_FP8 ? (chunk + 15) / 16 * 16 : chunk;
-}
-
 static struct pass pass_of(const struct trainer *t, bool evaluate)
 {
     return (struct pass){.params = t->weights,
@@ -95,7 +81,6 @@ static struct pass pass_of(const struct trainer *t, bool evaluate)
                          .batch = &t->batch,
                          .sequences = t->act.sequences,
                          .length = t->recipe->length,
-                         .loss_chunk = loss_chunk(t),
                          .dtype = t->act.dtype,
                          .evaluate = evaluate,
                          .recompute = t->act.recompute,

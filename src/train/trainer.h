@@ -12,7 +12,6 @@ struct trainer;
 struct trainer_params {
     const struct train_recipe *recipe; /* stays the caller's, and must stay */
     int64_t sequences;                 /* of a micro-batch; 0: the most that fit, up to 32 */
-    int64_t loss_chunk;                /* rows of logits at a time; 0: by the size of a row */
     bool bf16;                         /* activations and products; else float32 */
     int recompute;                     /* enum recompute; -1: as much as it takes to fit */
     size_t memory;                     /* bytes for all of it; 0: what is free */

@@ -1,6 +1,7 @@
-/* What training does beside products, for any instruction set with float vectors: cross_entropy,
- * weighted_sum, sum_squares, convert, fill. The including file sets LANES, NEEDS, NAMED(op) and
- * NAME_OF(op). All are bound by memory but cross_entropy, whose exponentials are vectors.
+/* What training does beside products, for any instruction set with float vectors: cross_entropy and
+ * that of blocks, weighted_sum, sum_squares, convert, fill. The including file sets LANES, NEEDS,
+ * NAMED(op) and NAME_OF(op). All are bound by memory but the losses, whose exponentials are
+ * vectors.
  *
  * Sums are of stretches whose length nobody's number of threads changes, added up in order: float32
  * within a stretch, double beyond. */
@@ -89,6 +90,18 @@ static inline __attribute__((always_inline)) float loss_terms(float *x, int64_t 
     return total;
 }
 
+/* The same of a row as long as a vocabulary. */
+static double loss_total(float *x, int64_t n, float cap, float top, bool keep)
+{
+    double total = 0;
+    for (int64_t j = 0; j < n; j += LOSS_STRETCH / 8) {
+        const int64_t some = n - j < LOSS_STRETCH / 8 ? n - j : LOSS_STRETCH / 8;
+        total += (double)(keep ? loss_terms(x + j, some, cap, top, true)
+                               : loss_terms(x + j, some, cap, top, false));
+    }
+    return total;
+}
+
 static void loss_row(const struct cross_entropy_args *a, int64_t i)
 {
     float *x = matrix_floats(&a->logits) + i * a->logits.cols;
@@ -102,12 +115,7 @@ static void loss_row(const struct cross_entropy_args *a, int64_t i)
     const double own = loss_cap_one((double)x[target], (double)a->cap);
     const double ratio = a->cap > 0 ? own / (double)a->cap : 0;
     const float top = (float)loss_cap_one((double)loss_top(x, a->vocab), (double)a->cap);
-    double total = 0;
-    for (int64_t j = 0; j < a->vocab; j += LOSS_STRETCH / 8) {
-        const int64_t n = a->vocab - j < LOSS_STRETCH / 8 ? a->vocab - j : LOSS_STRETCH / 8;
-        total += (double)(a->gradient ? loss_terms(x + j, n, a->cap, top, true)
-                                      : loss_terms(x + j, n, a->cap, top, false));
-    }
+    const double total = loss_total(x, a->vocab, a->cap, top, a->gradient);
     const double lse = (double)top + log(total);
     a->nll[i] = (float)(lse - own);
     if (!a->gradient) return;
@@ -136,6 +144,99 @@ const struct op_variant NAMED(cross_entropy) = {
     .summary = "rows in parallel, polynomial exp in vectors, tanh made of it",
     .needs = NEEDS,
     .run = cross_entropy_run};
+
+/* ---- cross_entropy, a block of columns at a time ---- */
+
+static int64_t loss_block_columns(int64_t vocab, int64_t first, int64_t cols)
+{
+    const int64_t left = vocab - first;
+    return left < 0 ? 0 : left < cols ? left : cols;
+}
+
+static void loss_block_row(const struct cross_entropy_block_args *a, int64_t i)
+{
+    const int64_t n = loss_block_columns(a->vocab, a->first, a->logits.cols);
+    const bool ends = a->first + a->logits.cols >= a->vocab;
+    const int32_t target = a->target[i];
+    float *x = matrix_floats(&a->logits) + i * a->logits.cols;
+    if (target < 0) {
+        a->top[i] = a->total[i] = a->own[i] = 0;
+        if (ends) a->nll[i] = 0;
+        return;
+    }
+    const float before = a->first ? a->top[i] : -INFINITY;
+    double total = a->first ? (double)a->total[i] : 0;
+    float top = before;
+    if (n) top = fmaxf(top, (float)loss_cap_one((double)loss_top(x, n), (double)a->cap));
+    if (before != top) total *= exp((double)before - (double)top);
+    /* Where all are -Inf so far none counts. */
+    total += loss_total(x, n, a->cap, top == -INFINITY ? 0 : top, false);
+    if (!a->first) a->own[i] = 0;
+    if (target >= a->first && target - a->first < n)
+        a->own[i] = (float)loss_cap_one((double)x[target - a->first], (double)a->cap);
+    a->top[i] = isnan(total) ? NAN : top;
+    a->total[i] = (float)total;
+    if (ends) a->nll[i] = (float)((double)top - (double)a->own[i] + log(total));
+}
+
+static void loss_block_rows(void *arg, int64_t begin, int64_t end, int worker)
+{
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) loss_block_row(arg, i);
+}
+
+static void cross_entropy_block_run(const struct op_context *context, const void *args)
+{
+    const struct cross_entropy_block_args *a = args;
+    pool_for(context->pool, a->m, LOSS_GRAIN / 8 / (a->logits.cols + 1) + 1, loss_block_rows,
+             (void *)a);
+}
+
+const struct op_variant NAMED(cross_entropy_block) = {
+    .name = NAME_OF(cross_entropy_block),
+    .summary = "rows in parallel, as cross_entropy",
+    .needs = NEEDS,
+    .run = cross_entropy_block_run};
+
+static void loss_gradient_row(const struct cross_entropy_block_backward_args *a, int64_t i)
+{
+    const int64_t cols = a->logits.cols, n = loss_block_columns(a->vocab, a->first, cols);
+    const int64_t own = a->target[i] - a->first;
+    float *x = matrix_floats(&a->logits) + i * cols;
+    if (a->target[i] < 0) {
+        memset(x, 0, sizeof(float) * (size_t)cols);
+        return;
+    }
+    const double scale = (double)*a->scale, total = (double)a->total[i], top = (double)a->top[i];
+    const double z = own >= 0 && own < n ? loss_cap_one((double)x[own], (double)a->cap) : 0;
+    const double ratio = a->cap > 0 ? z / (double)a->cap : 0;
+    const float factor = (float)(scale / total);
+    (void)loss_total(x, n, a->cap, a->top[i], true);
+    for (int64_t j = 0; j < n; j++) x[j] *= factor;
+    /* 1 - share, where the share may be nearly all. */
+    if (own >= 0 && own < n)
+        x[own] = (float)(scale * (exp(z - top) / total - 1) * (1 - ratio * ratio));
+    for (int64_t j = n; j < cols; j++) x[j] = 0;
+}
+
+static void loss_gradient_rows(void *arg, int64_t begin, int64_t end, int worker)
+{
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) loss_gradient_row(arg, i);
+}
+
+static void cross_entropy_block_backward_run(const struct op_context *context, const void *args)
+{
+    const struct cross_entropy_block_backward_args *a = args;
+    pool_for(context->pool, a->m, LOSS_GRAIN / 8 / (a->logits.cols + 1) + 1, loss_gradient_rows,
+             (void *)a);
+}
+
+const struct op_variant NAMED(cross_entropy_block_backward) = {
+    .name = NAME_OF(cross_entropy_block_backward),
+    .summary = "rows in parallel, as cross_entropy",
+    .needs = NEEDS,
+    .run = cross_entropy_block_backward_run};
 
 /* ---- weighted_sum, sum_squares ---- */
 
