@@ -256,7 +256,7 @@ static void test_patterns(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
         struct dfa dfa;
-        if (regex_compile(patterns[i].pattern, strlen(patterns[i].pattern), &dfa) != SOL_OK)
+        if (regex_compile(patterns[i].pattern, strlen(patterns[i].pattern), NULL, &dfa) != SOL_OK)
             fail_msg("%s: %s", patterns[i].pattern, sol_last_error());
         for (size_t j = 0; j < 8 && patterns[i].texts[j]; j++) {
             const char *text = patterns[i].texts[j];

@@ -256,7 +256,7 @@ struct subsets {
     uint32_t *stamp; /* per NFA state and whether it ended: the last closure that saw it */
     uint32_t closure;
     uint32_t *stack;
-    uint64_t work;
+    uint64_t work, allowed;
     bool accepts; /* of the newest closure */
 };
 
@@ -400,7 +400,7 @@ static enum sol_status build_subsets(struct subsets *s, uint32_t start, const ui
             if (!make_move(s, set, first[c]) || !grow_slots(s)) return no_memory();
             SOL_TRY(find_set(s, dfa, &capacity, begin, &id));
             dfa->next[set * dfa->n_classes + c] = id;
-            if (s->work > DFA_WORK_MAX) return too_large();
+            if (s->work > s->allowed) return too_large();
         }
     }
     return SOL_OK;
@@ -426,7 +426,8 @@ enum sol_status dfa_from_nfa(const struct nfa *nfa, uint32_t start, struct dfa *
     if (nfa->full) return too_large();
     nfa_classes(nfa, same);
     make_classes(out, same, first);
-    struct subsets s = {.nfa = nfa, .sets_capacity = 64};
+    struct subsets s = {
+        .nfa = nfa, .sets_capacity = 64, .allowed = nfa->work ? *nfa->work : DFA_WORK_MAX};
     s.sets = calloc(s.sets_capacity, sizeof *s.sets);
     s.stamp = calloc(2 * nfa->count, sizeof *s.stamp);
     /* Each of 2 * count entries pushes two at most, once. */
@@ -435,6 +436,7 @@ enum sol_status dfa_from_nfa(const struct nfa *nfa, uint32_t start, struct dfa *
         s.sets && s.stamp && s.stack ? build_subsets(&s, start, first, out) : no_memory();
     if (status == SOL_OK && out->n_states > 1) status = trim(out);
     if (status != SOL_OK) dfa_free(out);
+    if (nfa->work) *nfa->work -= s.work < s.allowed ? s.work : s.allowed;
     free(s.sets);
     free(s.members);
     free(s.slots);
@@ -503,9 +505,12 @@ static enum sol_status explore(struct explored *e, const struct dfa_source *sour
 {
     size_t capacity = 0;
     uint16_t id;
+    uint64_t own = DFA_WORK_MAX, *work = source->work ? source->work : &own;
     SOL_TRY(add_state(dfa, &capacity));
     SOL_TRY(find_explored(e, source, source->start, dfa, &capacity, &id));
     for (uint32_t s = 1; s < dfa->n_states; s++) {
+        if (*work < dfa->n_classes) return too_large();
+        *work -= dfa->n_classes;
         for (uint32_t c = 0; c < dfa->n_classes; c++) {
             uint64_t next = source->step(source->arg, e->states[s], first[c]);
             SOL_TRY(find_explored(e, source, next, dfa, &capacity, &id));
@@ -552,11 +557,13 @@ static bool pair_accepts(const void *arg, uint64_t state)
     return pair->a->accepts[state >> 16] && accepted != pair->without;
 }
 
-enum sol_status dfa_combine(const struct dfa *a, const struct dfa *b, bool without, struct dfa *out)
+enum sol_status dfa_combine(const struct dfa *a, const struct dfa *b, bool without, uint64_t *work,
+                            struct dfa *out)
 {
     const struct pair pair = {a, b, without};
     uint64_t first_b = dfa_is_empty(b) ? 0 : 1;
-    struct dfa_source source = {.step = pair_step, .accepts = pair_accepts, .arg = &pair};
+    struct dfa_source source = {
+        .step = pair_step, .accepts = pair_accepts, .arg = &pair, .work = work};
     source.start = dfa_is_empty(a) || (!first_b && !without) ? DFA_NONE : 1 << 16 | first_b;
     for (int i = 1; i < 256; i++)
         source.same[i] =
@@ -584,10 +591,11 @@ static bool closed_accepts(const void *arg, uint64_t state)
     return state == 0;
 }
 
-enum sol_status dfa_close(const struct dfa *dfa, uint8_t byte, struct dfa *out)
+enum sol_status dfa_close(const struct dfa *dfa, uint8_t byte, uint64_t *work, struct dfa *out)
 {
     const struct closed closed = {dfa, byte};
-    struct dfa_source source = {.step = closed_step, .accepts = closed_accepts, .arg = &closed};
+    struct dfa_source source = {
+        .step = closed_step, .accepts = closed_accepts, .arg = &closed, .work = work};
     source.start = dfa_is_empty(dfa) ? DFA_NONE : 1;
     for (int i = 1; i < 256; i++)
         source.same[i] = i != byte && i != byte + 1 && dfa->class_of[i] == dfa->class_of[i - 1];

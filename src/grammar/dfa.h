@@ -14,7 +14,7 @@ enum {
     NFA_STATES_MAX = 1 << 17,
     DFA_STATES_MAX = 65535,
     DFA_CELLS_MAX = 1 << 22,     /* states times classes */
-    DFA_WORK_MAX = 40 * 1000000, /* elementary steps of making one, some 0.1 s */
+    DFA_WORK_MAX = 60 * 1000000, /* elementary steps for all of a schema, some 0.3 s */
 };
 
 /* ---- nondeterministic, built backwards: what comes next is there first ---- */
@@ -37,6 +37,7 @@ struct nfa {
     struct nfa_state *states;
     size_t count, capacity;
     bool full, no_memory;
+    uint64_t *work; /* steps that are left, of several automata together; NULL: DFA_WORK_MAX */
 };
 
 void nfa_free(struct nfa *nfa); /* takes a zeroed one */
@@ -86,16 +87,17 @@ struct dfa_source {
     const void *arg;
     uint64_t start;
     bool same[256];
+    uint64_t *work; /* as of struct nfa */
 };
 enum sol_status dfa_explore(const struct dfa_source *source, struct dfa *out);
 
 /* What both accept, or with `without` what a accepts and b does not. */
-enum sol_status dfa_combine(const struct dfa *a, const struct dfa *b, bool without,
+enum sol_status dfa_combine(const struct dfa *a, const struct dfa *b, bool without, uint64_t *work,
                             struct dfa *out);
 
 /* Puts `byte` behind everything that is accepted. No accepted text may be followed by it already.
  */
-enum sol_status dfa_close(const struct dfa *dfa, uint8_t byte, struct dfa *out);
+enum sol_status dfa_close(const struct dfa *dfa, uint8_t byte, uint64_t *work, struct dfa *out);
 
 /* Fills `loops`. */
 enum sol_status dfa_find_loops(struct dfa *dfa);

@@ -299,8 +299,11 @@ enum sol_status number_compile(const struct number_rules *rules, struct dfa *out
     if (rules->multiple) SOL_TRY(read_multiple(rules->multiple, &n));
     n.free = !n.low.given && !n.high.given && !n.multiple;
     set_caps(&n);
-    struct dfa_source source = {
-        .step = step, .accepts = accepts, .arg = &n, .start = pack(&(struct so_far){START})};
+    struct dfa_source source = {.step = step,
+                                .accepts = accepts,
+                                .arg = &n,
+                                .work = rules->work,
+                                .start = pack(&(struct so_far){START})};
     for (int b = 1; b < 256; b++) {
         bool digit_pair = is_digit((uint8_t)b) || is_digit((uint8_t)(b - 1));
         bool word = strchr("+-.eE", b) || strchr("+-.eE", b - 1);

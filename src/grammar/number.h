@@ -22,6 +22,7 @@ struct number_rules {
     bool integer;
     struct number_bound low, high;
     const json_t *multiple; /* NULL: none */
+    uint64_t *work;         /* of struct dfa_source */
 };
 
 /* Without bounds and multiple any number, exponent included; with them digits and a fraction, so

@@ -443,9 +443,9 @@ static enum sol_status build(struct regex *r, struct dfa *out)
     return dfa_from_nfa(&r->nfa, state, out);
 }
 
-enum sol_status regex_compile(const char *pattern, size_t length, struct dfa *out)
+enum sol_status regex_compile(const char *pattern, size_t length, uint64_t *work, struct dfa *out)
 {
-    struct regex r = {.text = pattern, .length = length};
+    struct regex r = {.text = pattern, .length = length, .nfa.work = work};
     *out = (struct dfa){0};
     if (length > REGEX_LENGTH_MAX)
         return status_set(SOL_E_UNSUPPORTED, "the pattern has %zu bytes, %d are possible", length,

@@ -15,7 +15,8 @@ enum {
 /* The strings in which `pattern` is found, spelled as JSON spells them (chars_spelled), without the
  * quotes. Characters, classes, groups, alternatives, repetitions, ^ and $ are served, \d \w \s are
  * those of ECMAScript; \b, look-around, back references and \p are refused (SOL_E_UNSUPPORTED), and
- * what is no pattern (SOL_E_FORMAT), with the place in it. */
-enum sol_status regex_compile(const char *pattern, size_t length, struct dfa *out);
+ * what is no pattern (SOL_E_FORMAT), with the place in it.
+ * `work`: of struct nfa. */
+enum sol_status regex_compile(const char *pattern, size_t length, uint64_t *work, struct dfa *out);
 
 #endif

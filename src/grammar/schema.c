@@ -458,7 +458,7 @@ enum sol_status schema_gap(struct schema *s, uint32_t next, uint32_t *out)
     return program_split(s->program, ways, 2, out);
 }
 
-enum sol_status schema_count(const json_t *schema, const char *keyword, int64_t *out)
+enum sol_status schema_whole_number(const json_t *schema, const char *keyword, int64_t *out)
 {
     const json_t *value = json_object_get(schema, keyword);
     double number = json_number_value(value);
@@ -505,7 +505,8 @@ enum sol_status grammar_from_schema(const json_t *schema, enum grammar_space spa
 {
     *out = NULL;
     struct grammar *g = calloc(1, sizeof *g);
-    struct schema s = {.root = schema, .space = space, .path = "#", .made = json_array()};
+    struct schema s = {
+        .root = schema, .space = space, .path = "#", .steps = DFA_WORK_MAX, .made = json_array()};
     enum sol_status status = SOL_E_MEMORY;
     if (!g || !s.made) {
         status_set(SOL_E_MEMORY, "no memory for a schema");
@@ -515,6 +516,8 @@ enum sol_status grammar_from_schema(const json_t *schema, enum grammar_space spa
         if (status != SOL_OK && status != SOL_E_MEMORY) status_prefix(status, "%s", s.path);
     }
     json_decref(s.made);
+    dfa_free(&s.character);
+    dfa_free(&s.characters);
     free(s.rules);
     free(s.slots);
     if (status == SOL_OK)

@@ -66,38 +66,52 @@ static enum sol_status read_object(struct schema *s, const json_t *schema, struc
     return SOL_OK;
 }
 
-/* The inside of a key that is none of the named ones, and its closing quote. */
-static enum sol_status other_key(const struct object *o, struct dfa *out)
+enum sol_status schema_characters(struct schema *s)
 {
-    struct nfa nfa = {0};
+    struct nfa nfa = {.work = &s->steps};
     struct char_set every = {0};
-    struct dfa any = {0}, named = {0}, other = {0};
-    enum sol_status status = SOL_OK;
+    enum sol_status status;
+    if (s->character.next) return SOL_OK;
     chars_negate(&every);
     uint32_t end = nfa_accept(&nfa), loop = nfa_split(&nfa, end, end);
+    uint32_t one = chars_spelled(&nfa, &every, end);
     nfa_set_split(&nfa, loop, chars_spelled(&nfa, &every, loop), end);
-    if (every.no_memory) status = no_memory();
-    if (status == SOL_OK) status = dfa_from_nfa(&nfa, loop, &any);
+    if (every.no_memory) nfa.full = nfa.no_memory = true;
+    status = dfa_from_nfa(&nfa, one, &s->character);
+    if (status == SOL_OK) status = dfa_from_nfa(&nfa, loop, &s->characters);
     chars_free(&every);
     nfa_free(&nfa);
-    end = nfa_accept(&nfa);
-    uint32_t start = nfa_split(&nfa, 0, 0);
-    nfa_set_split(&nfa, start, start, start);
+    return status;
+}
+
+/* The names of all properties, as they stand between the quotes. */
+static enum sol_status named_keys(struct schema *s, const struct object *o, struct dfa *out)
+{
+    struct nfa nfa = {.work = &s->steps};
+    enum sol_status status = SOL_OK;
+    uint32_t end = nfa_accept(&nfa), start = 0;
     for (size_t i = 0; i < o->n && status == SOL_OK; i++) {
         json_t *name = json_string(o->properties[i].name);
         char *spelled = name ? schema_spell(name, true) : NULL;
-        if (!spelled)
-            status = no_memory();
-        else
-            start = nfa_split(&nfa, start, nfa_bytes(&nfa, spelled, strlen(spelled), end));
+        uint32_t way = spelled ? nfa_bytes(&nfa, spelled, strlen(spelled), end) : 0;
+        start = i ? nfa_split(&nfa, start, way) : way;
+        if (!spelled) status = no_memory();
         free(spelled);
         json_decref(name);
     }
-    if (status == SOL_OK) status = dfa_from_nfa(&nfa, start, &named);
-    if (status == SOL_OK) status = dfa_combine(&any, &named, true, &other);
-    if (status == SOL_OK) status = dfa_close(&other, '"', out);
+    if (status == SOL_OK) status = dfa_from_nfa(&nfa, start, out);
     nfa_free(&nfa);
-    dfa_free(&any);
+    return status;
+}
+
+/* The inside of a key that is none of the named ones, and its closing quote. */
+static enum sol_status other_key(struct schema *s, const struct object *o, struct dfa *out)
+{
+    struct dfa named = {0}, other = {0};
+    SOL_TRY(schema_characters(s));
+    enum sol_status status = named_keys(s, o, &named);
+    if (status == SOL_OK) status = dfa_combine(&s->characters, &named, true, &s->steps, &other);
+    if (status == SOL_OK) status = dfa_close(&other, '"', &s->steps, out);
     dfa_free(&named);
     dfa_free(&other);
     return status;
@@ -145,7 +159,7 @@ static enum sol_status other_keys(struct schema *s, const struct object *o, uint
     SOL_TRY(schema_text(s, ":", at, &at));
     if (o->n) {
         struct dfa dfa;
-        SOL_TRY(other_key(o, &dfa));
+        SOL_TRY(other_key(s, o, &dfa));
         SOL_TRY(program_dfa(s->program, &dfa, at, &at));
     } else {
         SOL_TRY(program_string(s->program, 0, UNBOUNDED, at, &at));
@@ -240,8 +254,8 @@ enum sol_status schema_array(struct schema *s, const json_t *schema, uint32_t ne
 {
     int64_t min, max;
     const json_t *items = json_object_get(schema, "items");
-    SOL_TRY(schema_count(schema, "minItems", &min));
-    SOL_TRY(schema_count(schema, "maxItems", &max));
+    SOL_TRY(schema_whole_number(schema, "minItems", &min));
+    SOL_TRY(schema_whole_number(schema, "maxItems", &max));
     size_t mark = schema_enter(s, "items", NULL);
     if (json_is_array(items))
         return status_set(SOL_E_UNSUPPORTED,
@@ -350,7 +364,7 @@ static enum sol_status compile_literal(struct schema *s, const json_t *value, in
 static enum sol_status scalar_values(struct schema *s, const json_t *values, unsigned types,
                                      uint32_t next, uint32_t *out, bool *any)
 {
-    struct nfa nfa = {0};
+    struct nfa nfa = {.work = &s->steps};
     struct dfa dfa;
     uint32_t end = nfa_accept(&nfa), start = 0;
     *any = false;

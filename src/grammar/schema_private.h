@@ -38,10 +38,12 @@ struct schema {
     char path[SCHEMA_PATH_MAX]; /* where we are, a JSON pointer */
     int depth;
     int work;
-    json_t *made; /* an array that holds schemas made of others */
+    uint64_t steps; /* that automata may still take */
+    json_t *made;   /* an array that holds schemas made of others */
     struct schema_rule *rules;
     size_t n_rules, rules_capacity;
-    uint32_t *slots; /* hash table over their targets: index + 1, 0 empty */
+    struct dfa character, characters; /* one in our spelling, any number; made when first needed */
+    uint32_t *slots;                  /* hash table over their targets: index + 1, 0 empty */
     size_t n_slots;
 };
 
@@ -66,6 +68,9 @@ enum sol_status schema_number(struct schema *s, const json_t *schema, bool integ
 enum sol_status schema_values(struct schema *s, const json_t *values, unsigned types, uint32_t next,
                               uint32_t *out);
 
+/* Makes s->character and s->characters. */
+enum sol_status schema_characters(struct schema *s);
+
 /* Perhaps a space. */
 enum sol_status schema_gap(struct schema *s, uint32_t next, uint32_t *out);
 enum sol_status schema_text(struct schema *s, const char *text, uint32_t next, uint32_t *out);
@@ -73,7 +78,7 @@ enum sol_status schema_text(struct schema *s, const char *text, uint32_t next, u
 char *schema_spell(const json_t *value, bool inside);
 
 /* A count that a keyword gives: -1 where it is missing. SOL_E_FORMAT where it is none. */
-enum sol_status schema_count(const json_t *schema, const char *keyword, int64_t *out);
+enum sol_status schema_whole_number(const json_t *schema, const char *keyword, int64_t *out);
 unsigned schema_type_of(const json_t *value);
 
 /* Puts allOf, and what stands beside anyOf and oneOf, together (schema_merge.c). *out is borrowed,

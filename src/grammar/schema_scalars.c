@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "grammar/chars.h"
 #include "grammar/number.h"
 #include "grammar/regex.h"
 #include "grammar/schema_private.h"
@@ -58,11 +57,11 @@ static const struct {
             "*)?|/?[A-Za-z0-9]" URI_CHAR "*)$"},
 };
 
-static enum sol_status compile_format(const char *name, struct dfa *out)
+static enum sol_status compile_format(struct schema *s, const char *name, struct dfa *out)
 {
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
         if (strcmp(formats[i].name, name) == 0)
-            return regex_compile(formats[i].pattern, strlen(formats[i].pattern), out);
+            return regex_compile(formats[i].pattern, strlen(formats[i].pattern), &s->steps, out);
     return status_set(SOL_E_UNSUPPORTED,
                       "the format '%.100s' is not supported; these are: date-time, date, time, "
                       "duration, email, hostname, ipv4, ipv6, uuid, uri",
@@ -72,12 +71,13 @@ static enum sol_status compile_format(const char *name, struct dfa *out)
 /* ---- strings ---- */
 
 /* What is accepted so far and by one more; `have` tells whether there is something so far. */
-static enum sol_status restrict_to(struct dfa *so_far, bool *have, struct dfa *more)
+static enum sol_status restrict_to(struct schema *s, struct dfa *so_far, bool *have,
+                                   struct dfa *more)
 {
     struct dfa both = {0};
     enum sol_status status = SOL_OK;
     if (*have) {
-        status = dfa_combine(so_far, more, false, &both);
+        status = dfa_combine(so_far, more, false, &s->steps, &both);
         dfa_free(more);
         dfa_free(so_far);
     } else {
@@ -88,24 +88,54 @@ static enum sol_status restrict_to(struct dfa *so_far, bool *have, struct dfa *m
     return status;
 }
 
-/* Strings of min to max characters. */
-static enum sol_status compile_length(int64_t min, int64_t max, struct dfa *out)
+/* What an automaton accepts, of min to max characters: its state, that within a character and the
+ * characters so far in one number. */
+struct counted {
+    const struct dfa *dfa, *character;
+    int64_t min, max;
+};
+
+static uint64_t counted_step(const void *arg, uint64_t state, uint8_t byte)
 {
-    struct nfa nfa = {0};
-    struct char_set every = {0};
-    chars_negate(&every);
-    uint32_t end = nfa_accept(&nfa), state = end;
-    if (max == UNBOUNDED) {
-        state = nfa_split(&nfa, end, end);
-        nfa_set_split(&nfa, state, chars_spelled(&nfa, &every, state), end);
+    const struct counted *c = arg;
+    int64_t count = (int64_t)(state >> 32);
+    uint32_t within = state & 0xffff;
+    if (within == 1 && count == c->max) return DFA_NONE;
+    uint64_t next = dfa_next(c->dfa, state >> 16 & 0xffff, byte);
+    within = dfa_next(c->character, within, byte);
+    if (!next || !within) return DFA_NONE;
+    if (c->character->accepts[within]) {
+        within = 1;
+        if (c->max != UNBOUNDED || count < c->min) count++;
     }
-    for (int64_t i = min; max != UNBOUNDED && i < max && !nfa.full; i++)
-        state = nfa_split(&nfa, chars_spelled(&nfa, &every, state), end);
-    for (int64_t i = 0; i < min && !nfa.full; i++) state = chars_spelled(&nfa, &every, state);
-    if (every.no_memory) nfa.full = nfa.no_memory = true;
-    chars_free(&every);
-    enum sol_status status = dfa_from_nfa(&nfa, state, out);
-    nfa_free(&nfa);
+    return (uint64_t)count << 32 | next << 16 | within;
+}
+
+static bool counted_accepts(const void *arg, uint64_t state)
+{
+    const struct counted *c = arg;
+    return (state & 0xffff) == 1 && c->dfa->accepts[state >> 16 & 0xffff] &&
+           (int64_t)(state >> 32) >= c->min;
+}
+
+static enum sol_status limit_length(struct schema *s, int64_t min, int64_t max, struct dfa *dfa)
+{
+    struct dfa out;
+    SOL_TRY(schema_characters(s));
+    const struct counted counted = {dfa, &s->character, min, max};
+    struct dfa_source source = {.step = counted_step,
+                                .accepts = counted_accepts,
+                                .arg = &counted,
+                                .work = &s->steps,
+                                .start = dfa_is_empty(dfa) ? DFA_NONE : 1 << 16 | 1};
+    for (int i = 1; i < 256; i++)
+        source.same[i] = dfa->class_of[i] == dfa->class_of[i - 1] &&
+                         s->character.class_of[i] == s->character.class_of[i - 1];
+    enum sol_status status = dfa_explore(&source, &out);
+    if (status == SOL_E_UNSUPPORTED)
+        status_prefix(status, "a pattern or format together with minLength or maxLength");
+    dfa_free(dfa);
+    *dfa = out;
     return status;
 }
 
@@ -118,18 +148,19 @@ static enum sol_status add_pattern(struct schema *s, const json_t *schema, const
     size_t mark = schema_enter(s, keyword, NULL);
     if (!json_is_string(value)) return status_set(SOL_E_FORMAT, "must be a string");
     if (strcmp(keyword, "format") == 0)
-        SOL_TRY(compile_format(json_string_value(value), &dfa));
+        SOL_TRY(compile_format(s, json_string_value(value), &dfa));
     else
-        SOL_TRY(regex_compile(json_string_value(value), json_string_length(value), &dfa));
-    SOL_TRY(restrict_to(so_far, have, &dfa));
+        SOL_TRY(
+            regex_compile(json_string_value(value), json_string_length(value), &s->steps, &dfa));
+    SOL_TRY(restrict_to(s, so_far, have, &dfa));
     schema_leave(s, mark);
     return SOL_OK;
 }
 
 static enum sol_status read_lengths(const json_t *schema, int64_t *min, int64_t *max)
 {
-    SOL_TRY(schema_count(schema, "minLength", min));
-    SOL_TRY(schema_count(schema, "maxLength", max));
+    SOL_TRY(schema_whole_number(schema, "minLength", min));
+    SOL_TRY(schema_whole_number(schema, "maxLength", max));
     if (*min < 0) *min = 0;
     if (*max < 0) *max = UNBOUNDED;
     return SOL_OK;
@@ -139,18 +170,13 @@ static enum sol_status read_lengths(const json_t *schema, int64_t *min, int64_t 
 static enum sol_status patterned(struct schema *s, const json_t *schema, struct dfa *out)
 {
     int64_t min, max;
-    struct dfa so_far = {0}, length;
+    struct dfa so_far = {0};
     bool have = false;
     enum sol_status status = read_lengths(schema, &min, &max);
     if (status == SOL_OK) status = add_pattern(s, schema, "pattern", &so_far, &have);
     if (status == SOL_OK) status = add_pattern(s, schema, "format", &so_far, &have);
-    if (status == SOL_OK && (min || max != UNBOUNDED)) {
-        status = compile_length(min, max, &length);
-        if (status == SOL_OK) status = restrict_to(&so_far, &have, &length);
-        if (status == SOL_E_UNSUPPORTED)
-            status_prefix(status, "a pattern or format together with minLength or maxLength");
-    }
-    if (status == SOL_OK) status = dfa_close(&so_far, '"', out);
+    if (status == SOL_OK && (min || max != UNBOUNDED)) status = limit_length(s, min, max, &so_far);
+    if (status == SOL_OK) status = dfa_close(&so_far, '"', &s->steps, out);
     dfa_free(&so_far);
     return status;
 }
@@ -201,7 +227,7 @@ static enum sol_status read_bound(const json_t *schema, const char *word, const 
 enum sol_status schema_number(struct schema *s, const json_t *schema, bool integer, uint32_t next,
                               uint32_t *out)
 {
-    struct number_rules rules = {.integer = integer};
+    struct number_rules rules = {.integer = integer, .work = &s->steps};
     struct dfa dfa;
     SOL_TRY(read_bound(schema, "minimum", "exclusiveMinimum", true, &rules.low));
     SOL_TRY(read_bound(schema, "maximum", "exclusiveMaximum", false, &rules.high));
