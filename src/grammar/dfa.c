@@ -233,7 +233,10 @@ enum sol_status dfa_find_loops(struct dfa *dfa)
 {
     dfa->loops = calloc(dfa->n_states, 1);
     if (!dfa->loops) return no_memory();
-    for (uint32_t s = 1; s < dfa->n_states; s++) dfa->loops[s] = loops_at(dfa, s);
+    for (uint32_t s = 1; s < dfa->n_states; s++) {
+        dfa->loops[s] = loops_at(dfa, s);
+        dfa->any_loops |= dfa->loops[s];
+    }
     return SOL_OK;
 }
 

@@ -59,6 +59,7 @@ struct dfa {
     uint8_t *accepts;      /* [n_states] 1; 2 where nothing can follow */
     uint8_t *loops;        /* [n_states] 1 where every character that needs no escape leads back;
                             * NULL until dfa_find_loops */
+    bool any_loops;
 };
 
 void dfa_free(struct dfa *dfa); /* takes a zeroed one */

@@ -24,6 +24,17 @@ static enum sol_status no_memory(void)
     return status_set(SOL_E_MEMORY, "no memory for a mask of tokens");
 }
 
+/* ---- inside strings ---- */
+
+/* How many plain characters a thread may go on with whatever they are: -1 if that is not so. */
+static int64_t plain_room(const struct program *p, const struct thread *thread)
+{
+    const struct op *op = &p->ops[thread->op];
+    if (op->kind == OP_DFA) return p->dfas[op->a].loops[thread->sub] ? UNBOUNDED : -1;
+    if (op->kind != OP_STRING || thread->sub != 1) return -1;
+    return op->b == UNBOUNDED ? UNBOUNDED : (int64_t)op->b - thread->count;
+}
+
 /* ---- the walk ---- */
 
 struct walk {
@@ -74,8 +85,26 @@ static size_t step(struct walk *w, size_t begin, size_t n, size_t to, uint8_t by
     return n;
 }
 
-/* Sets the tokens of a part that the first `n` threads of the space allow. */
-static void walk_part(struct walk *w, const struct trie_part *part, size_t n_threads)
+/* Clears the tokens of a subtree. */
+static void clear_tokens(const struct walk *w, const struct trie_node *nodes, uint32_t size)
+{
+    for (uint32_t i = 0; i < size; i++)
+        for (int32_t id = nodes[i].token; id >= 0; id = w->trie->twins ? w->trie->twins[id] : -1)
+            w->bits[id / 32] &= ~(1u << id % 32);
+}
+
+/* Whether one of these threads goes on with any plain characters. */
+static bool any_loops(const struct walk *w, const struct thread *threads, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (plain_room(w->machine->program, &threads[i]) == UNBOUNDED) return true;
+    return false;
+}
+
+/* Sets the tokens of a part that the first `n` threads of the space allow. With `cut` all of them
+ * are set, and those that are not allowed are cleared: that spares the subtrees of plain tokens in
+ * which everything is. */
+static void walk_part(struct walk *w, const struct trie_part *part, size_t n_threads, bool cut)
 {
     uint32_t *levels = w->space->levels;
     size_t depth = 0;
@@ -93,12 +122,11 @@ static void walk_part(struct walk *w, const struct trie_part *part, size_t n_thr
         size_t to = level[0] + level[1], n;
         if (!reserve(w, to)) return;
         n = step(w, level[0], level[1], to, (uint8_t)node.size_byte);
-        if (n == 0) {
-            i += size;
-            continue;
-        }
-        if (node.token >= 0) set_token(w, node.token);
-        if (size == 1 || w->steps > WALK_STEPS_MAX) {
+        bool leaf = size == 1 || w->steps > WALK_STEPS_MAX;
+        if (n && node.token >= 0 && !cut) set_token(w, node.token);
+        if (cut && n == 0) clear_tokens(w, part->nodes + i, size);
+        if (cut && n && leaf) clear_tokens(w, part->nodes + i + 1, size - 1);
+        if (n == 0 || leaf || (cut && any_loops(w, w->space->threads + to, n))) {
             i += size;
             continue;
         }
@@ -110,44 +138,47 @@ static void walk_part(struct walk *w, const struct trie_part *part, size_t n_thr
     }
 }
 
-/* ---- inside strings ---- */
-
-/* How many plain characters a thread may go on with whatever they are: -1 if that is not so. */
-static int64_t plain_room(const struct program *p, const struct thread *thread)
-{
-    const struct op *op = &p->ops[thread->op];
-    if (op->kind == OP_DFA) return p->dfas[op->a].loops[thread->sub] ? UNBOUNDED : -1;
-    if (op->kind != OP_STRING || thread->sub != 1) return -1;
-    return op->b == UNBOUNDED ? UNBOUNDED : (int64_t)op->b - thread->count;
-}
-
-/* Sets the plain tokens of at most so many characters; whether these are all. */
-static bool set_plain(const struct walk *w, int64_t characters)
+/* Sets the plain tokens of at most so many characters. */
+static void set_plain(const struct walk *w, int64_t characters)
 {
     const struct token_trie *t = w->trie;
     size_t i = t->n_masks;
     while (i > 1 && t->masks[i - 1].characters > characters) i--;
     const uint32_t *from = t->masks[i - 1].bits;
     for (size_t k = 0; k < t->words; k++) w->bits[k] |= from[k];
-    return i == t->n_masks;
+}
+
+/* The plain tokens that these threads allow; the first `n` of the space are theirs to use. */
+static void find_plain(struct walk *w, const struct thread *threads, size_t n)
+{
+    const struct program *p = w->machine->program;
+    bool cut = false;
+    for (size_t i = 0; i < n; i++) {
+        const struct op *op = &p->ops[threads[i].op];
+        cut |= op->kind == OP_DFA && p->dfas[op->a].any_loops;
+        w->space->threads[i] = threads[i];
+    }
+    if (cut) set_plain(w, UNBOUNDED);
+    if (n) walk_part(w, &w->trie->plain, n, cut);
 }
 
 static void find_tokens(struct walk *w, const struct thread *threads, size_t n)
 {
     const struct program *p = w->machine->program;
+    struct thread others[THREADS_MAX];
     int64_t room = -1;
-    size_t others = 0;
+    size_t n_others = 0;
     if (!reserve(w, n)) return;
     for (size_t i = 0; i < n; i++) {
         int64_t one = plain_room(p, &threads[i]);
+        if (one < 0) others[n_others++] = threads[i];
         if (one > room) room = one;
     }
-    bool all_plain = room >= 0 && set_plain(w, room);
+    bool all_plain = room >= 0 && room >= w->trie->longest;
+    if (!all_plain) find_plain(w, others, n_others);
+    if (room >= 0) set_plain(w, room);
     memcpy(w->space->threads, threads, n * sizeof *threads);
-    walk_part(w, &w->trie->rest, n);
-    for (size_t i = 0; i < n && !all_plain; i++)
-        if (plain_room(p, &threads[i]) < 0) w->space->threads[others++] = threads[i];
-    if (others) walk_part(w, &w->trie->plain, others);
+    walk_part(w, &w->trie->rest, n, false);
 }
 
 /* ---- what a mask depends on ---- */
