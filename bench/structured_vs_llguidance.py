@@ -81,7 +81,7 @@ def main():
                 times.append(took)
                 took, other = peer.mask(peer_text)
                 theirs.append(took)
-                common = mask & other & ((1 << tokens.text) - 1)
+                common = mask & other & tokens.text
                 if not common:
                     break
                 token = choose(common, tokens, rng, closing)

@@ -79,6 +79,12 @@ static const struct schema_case cases[] = {
     {"{\"type\":[\"string\",\"null\"]}", {"\"\"", "null", "!1", "!nul"}},
     {"{\"type\":\"string\",\"nullable\":true}", {"\"\"", "null"}},
     {"{\"type\":\"number\"}", {"-0.5e+10", "0", "1E5", "!01", "!.5", "!1.", "!+1", "!NaN"}},
+    {"{\"type\":\"number\",\"minimum\":0}", {"0", "0.0", "0.5", "!-0", "!-0.0", "!-1"}},
+    {"{\"type\":\"number\",\"exclusiveMaximum\":0}", {"-1", "-0.01", "!-0", "!-0.0", "!0"}},
+    {"{\"type\":\"number\",\"minimum\":-2,\"maximum\":0}", {"-0", "0", "-2.0", "!-2.1", "!0.1"}},
+    {"{\"type\":\"number\",\"minimum\":1e-3,\"maximum\":1e3}",
+     {"0.001", "1000.0", "!0.0009", "!1000.1", "!1e2"}},
+    {"{\"type\":\"number\",\"multipleOf\":0.25}", {"0.25", "-1.5", "7", "!0.3", "!0.125"}},
     {"true", {"{\"a\":[{},[],\"\",-1.5,true]}", "null", "!", "!{\"a\"}", "!{a:1}"}},
     {"{\"$ref\":\"#/$defs/list\",\"$defs\":{\"list\":{\"type\":\"object\",\"properties\":{\"v\":"
      "{\"type\":\"integer\"},\"next\":{\"anyOf\":[{\"$ref\":\"#/$defs/"
@@ -466,6 +472,66 @@ static void test_cache_is_bounded(void **state)
     grammar_destroy(grammar);
 }
 
+/* ---- llguidance's masks ---- */
+
+static int digit_at(const char *hex, int64_t bit)
+{
+    int64_t at = (int64_t)strlen(hex) - 1 - bit / 4;
+    char c = at >= 0 ? hex[at] : '0';
+    int digit = c <= '9' ? c - '0' : c - 'a' + 10;
+    return digit >> bit % 4 & 1;
+}
+
+static void follow_vector(const struct tokenizer *words, const struct token_trie *tree,
+                          const json_t *vector)
+{
+    struct grammar *grammar;
+    struct matcher *m;
+    size_t i;
+    json_t *step;
+    uint32_t *mask = calloc(token_trie_words(tree), sizeof *mask);
+    char *schema = json_dumps(json_object_get(vector, "schema"), JSON_ENCODE_ANY);
+    grammar = compile(schema, GRAMMAR_SPACE_NONE);
+    assert_int_equal(matcher_create(grammar, &m), SOL_OK);
+    json_array_foreach(json_object_get(vector, "steps"), i, step)
+    {
+        const char *theirs = json_string_value(json_object_get(step, "mask"));
+        const char *meant = json_string_value(json_object_get(step, "meant"));
+        assert_int_equal(matcher_mask(m, tree, NULL, mask), SOL_OK);
+        for (int32_t id = 0; id < tokenizer_vocab(words); id++)
+            if ((digit_at(theirs, id) ^ digit_at(meant, id)) != has(mask, id))
+                fail_msg("%s: step %zu: token %d", schema, i, id);
+        assert_int_equal(matcher_accepts(m), json_is_true(json_object_get(step, "accepts")));
+        const json_t *token = json_object_get(step, "token");
+        if (token)
+            assert_int_equal(matcher_token(m, tree, (int32_t)json_integer_value(token)), SOL_OK);
+    }
+    matcher_destroy(m);
+    grammar_destroy(grammar);
+    free(schema);
+    free(mask);
+}
+
+/* Texts that were written under llguidance's masks (made_by in the file says how). */
+static void test_vectors(void **state)
+{
+    (void)state;
+    struct tokenizer *words;
+    struct token_trie *tree;
+    size_t i;
+    json_t *vector,
+        *file = json_load_file(SOL_SOURCE_DIR "/tests/data/structured_vectors.json", 0, NULL);
+    const json_t *vectors = json_object_get(file, "vectors");
+    assert_int_equal(tokenizer_open(SOL_SOURCE_DIR "/tests/data/tokenizer_small.json", &words),
+                     SOL_OK);
+    assert_int_equal(token_trie_create(words, 0, &tree), SOL_OK);
+    assert_true(json_array_size(vectors) >= 40);
+    json_array_foreach(vectors, i, vector) follow_vector(words, tree, vector);
+    token_trie_destroy(tree);
+    tokenizer_destroy(words);
+    json_decref(file);
+}
+
 /* ---- the matcher ---- */
 
 static void test_forced(void **state)
@@ -520,7 +586,8 @@ int main(void)
         cmocka_unit_test(test_nesting),  cmocka_unit_test(test_depth),
         cmocka_unit_test(test_patterns), cmocka_unit_test(test_numbers),
         cmocka_unit_test(test_masks),    cmocka_unit_test(test_cache_is_bounded),
-        cmocka_unit_test(test_forced),   cmocka_unit_test(test_rollback),
+        cmocka_unit_test(test_vectors),  cmocka_unit_test(test_forced),
+        cmocka_unit_test(test_rollback),
     };
     return cmocka_run_group_tests(tests, open_vocabulary, close_vocabulary);
 }

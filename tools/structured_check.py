@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """Structured output against code that we did not write.
 
-usage: tools/structured_check.py DRIVER VOCABULARY.tiktoken [FOLDER]... [--limit N] [--steps N] [--seed N] [-v]
+usage: tools/structured_check.py DRIVER VOCABULARY [FOLDER]... [--limit N] [--steps N] [--seed N] [-v]
+       tools/structured_check.py DRIVER tests/data/tokenizer_small.json --steps 16 --write tests/data/structured_vectors.json
 
-DRIVER is BUILD_FOLDER/structured_driver. A FOLDER holds files {"schema": ..., "tests": [{"valid": ..., "data": ...}]}
+DRIVER is BUILD_FOLDER/structured_driver, VOCABULARY a .tiktoken file or a tokenizer.json. A FOLDER holds files {"schema": ..., "tests": [{"valid": ..., "data": ...}]}
 or plain schemas: maskbench/data of github.com/guidance-ai/jsonschemabench, say. Without one, the schemas below.
 Needs llguidance and jsonschema (PyPI). For each schema:
   - random texts through our masks; at each step our mask is compared with llguidance's (no white space in both);
   - a text that came to its end must satisfy the schema, as the package jsonschema sees it;
   - instances of the file, their keys in the schema's order, must be accepted or refused as the file says.
-Prints counts, refusals by keyword, and what differs. Differences that are meant are listed in EXPLAINED.
+Prints counts, refusals by keyword, and what differs. Differences that are meant are named by explained().
 """
 import argparse
 import base64
@@ -52,36 +53,65 @@ OWN = [
      ("date-time", "date", "time", "duration", "email", "hostname", "ipv4", "ipv6", "uuid")]
 
 
-def explained(data):
-    """Why a token with these bytes may be legal for one of the two only."""
+def explained(data, text):
+    """Why a token with these bytes, behind this text, may be legal for one of the two only."""
     if b"\x7f" in data:
-        return "DEL"  # llguidance has no raw DEL in strings; RFC 8259 has
-    if b"\\u" in data:
-        return "\\u"  # escapes of letters where a pattern or a list decides; lone surrogates
-    if b"\\/" in data:
-        return "\\/"
+        return "DEL: llguidance has no raw DEL in strings; RFC 8259 has"
+    if b"\\/" in data or b"\\u" in data or b"\\" in text[-6:]:
+        return "escapes: of slashes, of letters where a pattern decides, of halves of surrogate pairs"
+    if data[:1] in (b"t", b"z") or (data[:1] == b"6" and text[-1:] == b":"):
+        return "RFC 3339: small t and z, and the 60th second, are not written by us"
+    if data[:2] == b"@[":
+        return "email: no addresses of machines in brackets"
+    if data[:1] == b"." and text.count(b":") >= 2:
+        return "ipv6: an IPv4 address at the end (RFC 3986)"
     return None
 
 
+def byte_alphabet():
+    """GPT-2's alphabet: character to byte."""
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    rest = [b for b in range(256) if b not in plain]
+    return {chr(b): b for b in plain} | {chr(256 + i): b for i, b in enumerate(rest)}
+
+
 class Tokens:
+    """Of a .tiktoken file, with harmony's special tokens behind it, or of a tokenizer.json."""
+
     def __init__(self, path):
+        self.bos_token_id = None
+        if path.endswith(".json"):
+            return self.read_json(path)
         self.tokens = []
         with open(path, "rb") as file:
             for line in file:
                 self.tokens.append(base64.b64decode(line.split()[0]))
-        self.text = len(self.tokens)
-        while len(self.tokens) < self.text + 21:
+        text = len(self.tokens)
+        while len(self.tokens) < text + 21:
             self.tokens.append(b"<|special_%d|>" % len(self.tokens))
-        self.special_token_ids = list(range(self.text, len(self.tokens)))
-        self.eos_token_id = self.text + 1
-        self.bos_token_id = None
+        self.special_token_ids = list(range(text, len(self.tokens)))
+        self.eos_token_id = text + 1
+
+    def read_json(self, path):
+        with open(path, encoding="utf-8") as file:
+            content = json.load(file)
+        alphabet = byte_alphabet()
+        found = {i: bytes(alphabet[c] for c in word) for word, i in content["model"]["vocab"].items()}
+        self.special_token_ids = [t["id"] for t in content["added_tokens"] if t["special"]]
+        found |= {t["id"]: t["content"].encode() for t in content["added_tokens"]}
+        self.tokens = [found.get(i, b"<|none_%d|>" % i) for i in range(max(found) + 1)]
+        self.special_token_ids += [i for i in range(len(self.tokens)) if i not in found]
+        self.eos_token_id = next(t["id"] for t in content["added_tokens"] if t["content"] == "<|endoftext|>")
 
     def __call__(self, text):
         data = text if isinstance(text, bytes) else text.encode()
         return [self.index[bytes([b])] for b in data]
 
     def finish(self):
-        self.index = {t: i for i, t in enumerate(self.tokens)}
+        special = set(self.special_token_ids)
+        self.index = {t: i for i, t in enumerate(self.tokens) if i not in special}
+        self.text = ((1 << len(self.tokens)) - 1) & ~sum(1 << i for i in special)  # a mask
+        self.count = len(self.tokens)
         return self
 
 
@@ -156,7 +186,7 @@ def choose(mask, tokens, rng, closing):
             return rng.choice(near)
     data = mask.to_bytes((len(tokens.tokens) + 31) // 32 * 4, "little")
     for _ in range(40):
-        i = rng.randrange(tokens.text)
+        i = rng.randrange(tokens.count)
         if data[i >> 3] >> (i & 7) & 1:
             return i
     return rng.choice(bits_of(mask))
@@ -211,14 +241,19 @@ class Check:
 
     def compare(self, name, ours, theirs, text):
         eos = 1 << self.tokens.eos_token_id
-        differ = (ours ^ theirs) & ~eos & ((1 << self.tokens.text) - 1)
+        differ = (ours ^ theirs) & ~eos & self.tokens.text
         self.counts["masks"] += 1
         if not differ:
             self.counts["masks equal"] += 1
             return True
+        text_tokens = self.tokens.text
+        if (theirs & text_tokens).bit_count() == 1 and theirs & ours & text_tokens:
+            self.reasons["forced text: llguidance allows its own token only"] += 1
+            self.counts["masks equal but for what is explained"] += 1
+            return True
         unexplained = 0
         for i in bits_of(differ):
-            why = explained(self.tokens.tokens[i])
+            why = explained(self.tokens.tokens[i], text)
             if why:
                 self.reasons[why] += 1
             else:
@@ -256,7 +291,7 @@ class Check:
             if ended == "1" or (accepts == "1" and self.rng.random() < 0.3):
                 self.validate(name, data, validator)
                 return
-            common &= (1 << self.tokens.text) - 1
+            common &= self.tokens.text
             if not common:
                 matcher = None
                 common = mask
@@ -267,6 +302,38 @@ class Check:
                 self.counts["peer refuses a token of its mask"] += 1
                 matcher = None
         self.counts["texts cut"] += 1
+
+    def vectors(self, schema, steps):
+        """A text with the peer's masks, and where ours differ on purpose."""
+        assert self.driver.compile(schema).startswith("ok"), schema
+        matcher, error = self.peer.compile(schema)
+        assert matcher, error
+        data, out = b"", []
+        for _ in range(steps):
+            _, ours = self.driver.mask()
+            _, theirs = self.peer.mask(matcher)
+            accepts, ended = self.driver.ask("A").split()
+            ours, theirs = ours & self.tokens.text, theirs & self.tokens.text
+            forced = theirs.bit_count() == 1 and ours & theirs and ours != theirs
+            meant = ours ^ theirs
+            for i in bits_of(meant):
+                assert forced or explained(self.tokens.tokens[i], data), (schema, data, self.tokens.tokens[i])
+            out.append({"mask": f"{theirs:x}", "meant": f"{meant:x}", "accepts": accepts == "1"})
+            if ended == "1" or not ours & theirs:
+                break
+            token = choose(ours & theirs, self.tokens, self.rng, self.closing)
+            data += self.tokens.tokens[token]
+            out[-1]["token"] = token
+            self.driver.ask(f"T {token}")
+            matcher.consume_token(token)
+        return {"schema": schema, "steps": out}
+
+    def write(self, path):
+        content = {"made_by": "tools/structured_check.py --write with llguidance " + llguidance.__version__,
+                   "vectors": [self.vectors(schema, self.arguments.steps) for schema in OWN for _ in range(2)]}
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(content, file, separators=(",", ":"))
+            file.write("\n")
 
     def validate(self, name, data, validator):
         self.counts["texts"] += 1
@@ -344,9 +411,12 @@ def main():
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--walks", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--write", metavar="FILE", help="vectors of the schemas below for tests/unit_grammar.c, no more")
     parser.add_argument("-v", "--verbose", action="store_true")
     check = Check(parser.parse_args())
     arguments = check.arguments
+    if arguments.write:
+        return check.write(arguments.write)
     if not arguments.folders:
         for i, schema in enumerate(OWN):
             check.schema(f"own {i}", schema, [])

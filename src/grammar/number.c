@@ -243,17 +243,18 @@ static uint64_t step(const void *arg, uint64_t state, uint8_t byte)
     return pack(&s);
 }
 
-/* How the whole number compares with the bound, signs and all. */
+/* How the whole number compares with the bound, signs and all. -0 is no more than 0, but as if
+ * below it where 0 is the least: who wants no negative number wants no sign either. */
 static enum order compare_end(const struct bound *bound, const struct so_far *s, unsigned order,
-                              bool zero)
+                              bool low)
 {
     const struct decimal *d = &bound->value;
-    bool negative = s->negative && !zero;
     bool bound_zero = d->whole + d->fraction == 0, bound_negative = d->negative && !bound_zero;
-    if (negative != bound_negative) return negative ? LESS : MORE;
+    if (bound_zero && order == EQUAL) return s->negative && low ? LESS : EQUAL;
+    if (s->negative != bound_negative) return s->negative ? LESS : MORE;
     /* Equal as far as it goes; the bound may have more digits. */
     if (order == EQUAL && (int)s->fraction < d->fraction) order = LESS;
-    if (order == EQUAL || !negative) return (enum order)order;
+    if (order == EQUAL || !s->negative) return (enum order)order;
     return order == LESS ? MORE : LESS;
 }
 
@@ -270,10 +271,8 @@ static bool accepts(const void *arg, uint64_t state)
          i++)
         rest = rest * 10 % n->multiple;
     if (rest) return false;
-    /* Whether it is -0.00 hardly matters: it is treated as the negative number next to zero. */
-    bool zero = s.phase == ZERO;
-    enum order low = n->low.given ? compare_end(&n->low, &s, s.low, zero) : MORE;
-    enum order high = n->high.given ? compare_end(&n->high, &s, s.high, zero) : LESS;
+    enum order low = n->low.given ? compare_end(&n->low, &s, s.low, true) : MORE;
+    enum order high = n->high.given ? compare_end(&n->high, &s, s.high, false) : LESS;
     return (low == MORE || (low == EQUAL && !n->low.exclusive)) &&
            (high == LESS || (high == EQUAL && !n->high.exclusive));
 }
