@@ -405,7 +405,10 @@ static enum sol_status compile_keywords(struct schema *s, const json_t *schema, 
         }
         values = list;
     }
-    if (values) return schema_values(s, values, types, next, out);
+    if (values) {
+        if (json_is_array(values)) SOL_TRY(schema_filter(s, schema, &values));
+        return schema_values(s, values, types, next, out);
+    }
     const char *word;
     json_t *value;
     bool any = types == TYPE_ANY;

@@ -71,6 +71,9 @@ enum sol_status schema_values(struct schema *s, const json_t *values, unsigned t
 /* Makes s->character and s->characters. */
 enum sol_status schema_characters(struct schema *s);
 
+/* Of *values those that obey the schema's other keywords, types apart. */
+enum sol_status schema_filter(struct schema *s, const json_t *schema, const json_t **values);
+
 /* Perhaps a space. */
 enum sol_status schema_gap(struct schema *s, uint32_t next, uint32_t *out);
 enum sol_status schema_text(struct schema *s, const char *text, uint32_t next, uint32_t *out);

@@ -224,14 +224,109 @@ static enum sol_status read_bound(const json_t *schema, const char *word, const 
     return SOL_OK;
 }
 
+static enum sol_status read_rules(struct schema *s, const json_t *schema, bool integer,
+                                  struct number_rules *rules)
+{
+    *rules = (struct number_rules){.integer = integer, .work = &s->steps};
+    SOL_TRY(read_bound(schema, "minimum", "exclusiveMinimum", true, &rules->low));
+    SOL_TRY(read_bound(schema, "maximum", "exclusiveMaximum", false, &rules->high));
+    return read_number(schema, "multipleOf", &rules->multiple);
+}
+
 enum sol_status schema_number(struct schema *s, const json_t *schema, bool integer, uint32_t next,
                               uint32_t *out)
 {
-    struct number_rules rules = {.integer = integer, .work = &s->steps};
+    struct number_rules rules;
     struct dfa dfa;
-    SOL_TRY(read_bound(schema, "minimum", "exclusiveMinimum", true, &rules.low));
-    SOL_TRY(read_bound(schema, "maximum", "exclusiveMaximum", false, &rules.high));
-    SOL_TRY(read_number(schema, "multipleOf", &rules.multiple));
+    SOL_TRY(read_rules(s, schema, integer, &rules));
     SOL_TRY(number_compile(&rules, &dfa));
     return program_dfa(s->program, &dfa, next, out);
+}
+
+/* ---- lists of values beside other keywords ---- */
+
+/* What strings and numbers must be by the other keywords, made when the first of them comes. */
+struct filter {
+    struct dfa string, number;
+    bool has_string, has_number, patterned;
+    int64_t min, max;
+};
+
+static enum sol_status string_obeys(struct schema *s, const json_t *schema, struct filter *f,
+                                    const json_t *value, bool *ok)
+{
+    if (!f->has_string) {
+        SOL_TRY(read_lengths(schema, &f->min, &f->max));
+        f->patterned = json_object_get(schema, "pattern") || json_object_get(schema, "format");
+        if (f->patterned) SOL_TRY(patterned(s, schema, &f->string));
+        f->has_string = true;
+    }
+    int64_t characters = 0;
+    for (const char *c = json_string_value(value); *c; c++) characters += (*c & 0xc0) != 0x80;
+    *ok = characters >= f->min && characters <= f->max;
+    if (!f->patterned) return SOL_OK;
+    char *text = schema_spell(value, false);
+    if (!text) return status_set(SOL_E_MEMORY, "no memory for a schema");
+    *ok = dfa_matches(&f->string, text + 1, strlen(text) - 1); /* it ends with the quote */
+    free(text);
+    return SOL_OK;
+}
+
+static enum sol_status number_obeys(struct schema *s, const json_t *schema, struct filter *f,
+                                    const json_t *value, bool *ok)
+{
+    if (!f->has_number) {
+        struct number_rules rules;
+        SOL_TRY(read_rules(s, schema, false, &rules));
+        SOL_TRY(number_compile(&rules, &f->number));
+        f->has_number = true;
+    }
+    char *text = schema_spell(value, false);
+    if (!text) return status_set(SOL_E_MEMORY, "no memory for a schema");
+    *ok = dfa_matches(&f->number, text, strlen(text));
+    free(text);
+    return SOL_OK;
+}
+
+static enum sol_status filter_values(struct schema *s, const json_t *schema, const json_t *values,
+                                     struct filter *f, json_t *kept)
+{
+    for (size_t i = 0; i < json_array_size(values); i++) {
+        json_t *value = json_array_get(values, i);
+        bool ok = true;
+        if (json_is_object(value) || json_is_array(value))
+            return status_set(
+                SOL_E_UNSUPPORTED,
+                "objects and arrays in enum or const are supported beside 'type' only");
+        if (json_is_string(value)) SOL_TRY(string_obeys(s, schema, f, value, &ok));
+        if (json_is_number(value)) SOL_TRY(number_obeys(s, schema, f, value, &ok));
+        if (ok && json_array_append(kept, value) != 0)
+            return status_set(SOL_E_MEMORY, "no memory for a schema");
+    }
+    return SOL_OK;
+}
+
+enum sol_status schema_filter(struct schema *s, const json_t *schema, const json_t **values)
+{
+    static const char *const alone[] = {"type", "enum", "const", "nullable"};
+    const char *word;
+    json_t *value;
+    bool others = false;
+    json_object_foreach((json_t *)schema, word, value)
+    {
+        bool one = schema_decides(word);
+        for (size_t i = 0; i < sizeof alone / sizeof *alone; i++)
+            if (strcmp(word, alone[i]) == 0) one = false;
+        others |= one;
+    }
+    if (!others) return SOL_OK;
+    struct filter f = {0};
+    json_t *kept = json_array();
+    enum sol_status status = kept && json_array_append_new(s->made, kept) == 0
+                                 ? filter_values(s, schema, *values, &f, kept)
+                                 : status_set(SOL_E_MEMORY, "no memory for a schema");
+    dfa_free(&f.string);
+    dfa_free(&f.number);
+    *values = kept;
+    return status;
 }
