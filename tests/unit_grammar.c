@@ -447,6 +447,36 @@ static void test_masks(void **state)
     }
 }
 
+/* States that differ only in what was counted have masks of their own. */
+static void test_cache_counts(void **state)
+{
+    (void)state;
+    static const char *const texts[][2] = {
+        {"{\"type\":\"string\",\"minLength\":2,\"maxLength\":3}", "\"abc"},
+        {"{\"type\":\"array\",\"items\":{\"const\":1},\"minItems\":2,\"maxItems\":4}", "[1,1,1,1"},
+    };
+    size_t words = token_trie_words(trie);
+    uint32_t *mask = calloc(words, sizeof *mask), *again = calloc(words, sizeof *again);
+    for (size_t i = 0; i < 2; i++) {
+        struct grammar *grammar = compile(texts[i][0], GRAMMAR_SPACE_NONE);
+        struct mask_cache *cache;
+        struct matcher *m;
+        assert_int_equal(mask_cache_create(trie, &cache), SOL_OK);
+        assert_int_equal(matcher_create(grammar, &m), SOL_OK);
+        for (const char *c = texts[i][1]; *c; c++) {
+            assert_int_equal(matcher_advance(m, c, 1), SOL_OK);
+            assert_int_equal(matcher_mask(m, trie, NULL, mask), SOL_OK);
+            assert_int_equal(matcher_mask(m, trie, cache, again), SOL_OK);
+            assert_memory_equal(mask, again, words * sizeof *mask);
+        }
+        matcher_destroy(m);
+        mask_cache_destroy(cache);
+        grammar_destroy(grammar);
+    }
+    free(mask);
+    free(again);
+}
+
 /* More states than the cache holds. */
 static void test_cache_is_bounded(void **state)
 {
@@ -586,11 +616,17 @@ static void test_rollback(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_schemas),  cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_nesting),  cmocka_unit_test(test_depth),
-        cmocka_unit_test(test_patterns), cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_masks),    cmocka_unit_test(test_cache_is_bounded),
-        cmocka_unit_test(test_vectors),  cmocka_unit_test(test_forced),
+        cmocka_unit_test(test_schemas),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_nesting),
+        cmocka_unit_test(test_depth),
+        cmocka_unit_test(test_patterns),
+        cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_masks),
+        cmocka_unit_test(test_cache_counts),
+        cmocka_unit_test(test_cache_is_bounded),
+        cmocka_unit_test(test_vectors),
+        cmocka_unit_test(test_forced),
         cmocka_unit_test(test_rollback),
     };
     return cmocka_run_group_tests(tests, open_vocabulary, close_vocabulary);

@@ -172,13 +172,13 @@ static uint32_t plain_range(struct nfa *nfa, uint32_t lo, uint32_t hi, uint32_t 
 
 /* ---- escapes ---- */
 
-static uint32_t hex_digit(struct nfa *nfa, unsigned value, uint32_t next)
+static uint32_t hex_digit(struct nfa *nfa, uint32_t value, uint32_t next)
 {
-    static const char lower[] = "0123456789abcdef", upper[] = "0123456789ABCDEF";
-    uint32_t state = nfa_range(nfa, (uint8_t)lower[value], (uint8_t)lower[value], next);
+    uint8_t digit = (uint8_t)(value < 10 ? '0' + value : 'a' + value - 10);
+    uint32_t state = nfa_range(nfa, digit, digit, next);
     if (value < 10) return state;
-    return nfa_split(nfa, state,
-                     nfa_range(nfa, (uint8_t)upper[value], (uint8_t)upper[value], next));
+    digit = (uint8_t)('A' + value - 10);
+    return nfa_split(nfa, state, nfa_range(nfa, digit, digit, next));
 }
 
 /* A quote, a backslash or a control character. */

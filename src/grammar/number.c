@@ -51,7 +51,7 @@ static enum sol_status too_long(void)
 /* The digits of d.ddde+-x into `out`. */
 static enum sol_status from_text(const char *text, struct decimal *out)
 {
-    char digits[40];
+    char digits[40] = "";
     int n = 0, exponent = 0;
     const char *e = strchr(text, 'e');
     if (e) exponent = atoi(e + 1);
