@@ -21,6 +21,7 @@ for file in prompt.txt text.txt chat.txt books/one.txt books/two.txt; do
     for _ in 1 2 3 4 5 6 7 8; do echo "Once upon a time there was a lamp that told the same story every evening."; done >"$file"
 done
 echo '{"messages": [{"role": "user", "content": "Which lamp?"}]}' >conversation.json
+cp "$SOL_SOURCE_DIR/examples/person.schema.json" .
 printf '#!/bin/sh\necho "speed: 10$1"\n' >a.out
 chmod +x a.out
 for file in before after; do

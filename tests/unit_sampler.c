@@ -358,6 +358,52 @@ static void test_request(void **state)
     }
 }
 
+/* What is allowed for the moment draws as what is not banned for good. */
+static void test_allowed(void **state)
+{
+    (void)state;
+    enum { VOCAB = 700 };
+    static const struct sampler_params settings[] = {
+        {.temperature = 1, .top_p = 1},
+        {.temperature = 0, .top_p = 1},
+        {.temperature = 2, .top_p = 0.9},
+        {.temperature = 1, .top_k = 20, .top_p = 0.8, .min_p = 0.01},
+    };
+    struct rng rng;
+    float logits[VOCAB];
+    rng_seed(&rng, 3);
+    for (size_t round = 0; round < 40; round++) {
+        struct sampler *a, *b;
+        struct sample_draw draw;
+        uint32_t bits[(VOCAB + 31) / 32] = {0};
+        unsigned char banned[VOCAB];
+        for (int i = 0; i < VOCAB; i++) {
+            logits[i] = rng_normal(&rng) * 3;
+            banned[i] = i && rng_range(&rng, 0, (int64_t)round) > 0;
+            if (!banned[i]) bits[i / 32] |= 1u << i % 32;
+        }
+        const struct sampler_params *params = &settings[round % COUNT(settings)];
+        assert_int_equal(sampler_create(params, VOCAB, NULL, &a), SOL_OK);
+        assert_int_equal(sampler_create(params, VOCAB, banned, &b), SOL_OK);
+        sampler_allow(a, bits);
+        assert_false(sampler_request(a, &draw)); /* the op knows no such list */
+        for (int i = 0; i < 50; i++) {
+            int32_t x, y;
+            assert_int_equal(sampler_next(a, logits, &x), SOL_OK);
+            assert_int_equal(sampler_next(b, logits, &y), SOL_OK);
+            assert_int_equal(x, y);
+            assert_false(banned[x]);
+        }
+        memset(bits, 0, sizeof bits);
+        int32_t none;
+        assert_int_equal(sampler_next(a, logits, &none), SOL_E_ARGUMENT);
+        sampler_allow(a, NULL);
+        assert_int_equal(sampler_next(a, logits, &none), SOL_OK);
+        sampler_destroy(a);
+        sampler_destroy(b);
+    }
+}
+
 int main(void)
 {
     draws = (int)effort("draws", DRAWS, DRAWS_LEAST);
@@ -371,6 +417,7 @@ int main(void)
         cmocka_unit_test(test_reproducible),
         cmocka_unit_test(test_arguments),
         cmocka_unit_test(test_request),
+        cmocka_unit_test(test_allowed),
         cmocka_unit_test(test_full_vocabulary),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

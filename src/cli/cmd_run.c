@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/json_file.h"
 #include "base/json_value.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/progress.h"
 #include "base/status.h"
@@ -18,6 +20,8 @@ struct run_options {
     struct sampling_options sampling;
     struct input_options input;
     int64_t predict;
+    const char *schema; /* file; NULL: none */
+    bool json_object;
     bool json, quiet;
 };
 
@@ -28,6 +32,11 @@ static const struct option options[] = {
     INPUT_OPTIONS(struct run_options, input),
     OPTION_ENTRY(INT, 'n', "predict", "N", "tokens to generate at most (default 128)",
                  offsetof(struct run_options, predict), 0, 1 << 24),
+    OPTION_ENTRY(STRING, 0, "json-schema", "FILE",
+                 "write JSON that this JSON Schema accepts, and nothing else",
+                 offsetof(struct run_options, schema), 0, 0),
+    OPTION_ENTRY(FLAG, 0, "json-object", NULL, "write a JSON object, and nothing else",
+                 offsetof(struct run_options, json_object), 0, 0),
     OPTION_ENTRY(FLAG, 0, "json", NULL,
                  "print one JSON object: text, ids, timings, kernels, settings",
                  offsetof(struct run_options, json), 0, 0),
@@ -48,6 +57,8 @@ static const struct command_example examples[] = {
      NULL},
     {"sol run -m gpt-oss-20b.gguf -f prompt.txt -n 256 --greedy --json",
      "a file's text; the answer, times and kernels as JSON", NULL},
+    {"sol run -p 'A person:' --json-schema person.schema.json -n 400",
+     "JSON that a schema accepts (docs/STRUCTURED.md)", NULL},
     {"sol run -m synth:tiny --random-tokens 100 -n 20",
      "without any file: random weights, random tokens", NULL},
     {"sol run -m gpt-oss-20b.gguf --backend cuda -p 'Once upon a time'", "on a GPU", "a GPU"},
@@ -60,9 +71,9 @@ static const struct command_spec spec = {
     .arguments = "",
     .notes = "Text goes to stdout, statistics to stderr. Generation ends at a stop token of the "
              "model, after -n tokens,\n"
-             "when the context is full, or with Ctrl-C (exit status 130). A synthetic model has no "
-             "vocabulary:\n"
-             "its tokens are given and printed as ids.\n"
+             "when the context is full, when the JSON that was asked for is whole, or with Ctrl-C "
+             "(exit status 130).\n"
+             "A synthetic model has no vocabulary: its tokens are given and printed as ids.\n"
              "\n"
              "  echo 'Once upon a time' | sol run -m gpt-oss-20b.gguf",
     .examples = examples,
@@ -78,6 +89,9 @@ struct run {
     struct sampler *sampler;
     struct token_list prompt;
     struct generation generation;
+    struct grammar *grammar; /* what the text must be; NULL: anything */
+    struct token_trie *trie;
+    struct mask_cache *masks;
     int32_t *ids; /* generated, [predict] */
     char *text;   /* generated, for --json */
     size_t text_length, text_capacity;
@@ -104,6 +118,30 @@ static int64_t default_context(const struct run *run)
     return wanted < run->model->config.context ? wanted : run->model->config.context;
 }
 
+/* The schema is read first: a fault in it should not wait for the model. */
+static enum sol_status read_schema(struct run *run)
+{
+    json_t *schema;
+    const char *path = run->options.schema;
+    if (path && run->options.json_object)
+        return status_set(SOL_E_ARGUMENT, "--json-schema and --json-object exclude each other");
+    if (run->options.json_object) return grammar_any_object(GRAMMAR_SPACE_ONE, &run->grammar);
+    if (!path) return SOL_OK;
+    SOL_TRY(json_file_read(path, &schema));
+    enum sol_status status = grammar_from_schema(schema, GRAMMAR_SPACE_ONE, &run->grammar);
+    json_decref(schema);
+    return status == SOL_OK ? status : status_prefix(status, "'%s'", path);
+}
+
+static enum sol_status set_up_constraint(struct run *run)
+{
+    if (!run->grammar) return SOL_OK;
+    SOL_TRY(constraint_vocabulary(run->model, &run->trie));
+    SOL_TRY(mask_cache_create(run->trie, &run->masks));
+    return constraint_create(run->model, run->grammar, run->trie, run->masks,
+                             &run->generation.constraint);
+}
+
 /* With --special the prompt speaks in control tokens, so the answer may too. */
 static enum sol_status set_up_generation(struct run *run)
 {
@@ -114,12 +152,13 @@ static enum sol_status set_up_generation(struct run *run)
                                           .sampler = run->sampler,
                                           .limit = run->options.predict,
                                           .context = run->params.context};
-    return SOL_OK;
+    return set_up_constraint(run);
 }
 
 static enum sol_status set_up(struct run *run)
 {
     uint64_t start = clock_ns();
+    SOL_TRY(read_schema(run));
     SOL_TRY(engine_options_params(&run->options.engine, &run->params));
     SOL_TRY(engine_options_open(&run->options.engine, &run->params, &run->model));
     SOL_TRY(input_tokens(&run->options.input, "-p, -f", run->model, &run->prompt));
@@ -144,6 +183,10 @@ static void tear_down(struct run *run)
     free(run->text);
     free(run->ids);
     token_list_free(&run->prompt);
+    constraint_destroy(run->generation.constraint);
+    mask_cache_destroy(run->masks);
+    token_trie_destroy(run->trie);
+    grammar_destroy(run->grammar);
     sampler_destroy(run->sampler);
     engine_destroy(run->engine);
     engine_options_close(&run->options.engine);
@@ -246,7 +289,8 @@ static const char *stop_name(const struct run *run)
     static const char *const names[] = {[GENERATE_GOES_ON] = "none",
                                         [GENERATE_STOP_TOKEN] = "stop_token",
                                         [GENERATE_LENGTH] = "length",
-                                        [GENERATE_CONTEXT] = "context"};
+                                        [GENERATE_CONTEXT] = "context",
+                                        [GENERATE_WHOLE] = "whole"};
     return run->interrupted ? "interrupted" : names[run->generation.end];
 }
 
@@ -258,6 +302,8 @@ static void describe_stop(const struct run *run, char text[80])
     } else if (end == GENERATE_STOP_TOKEN) {
         struct token_bytes name = tokenizer_bytes(run->model->tokenizer, run->generation.token);
         snprintf(text, 80, "the model stopped with %.*s", (int)name.length, name.data);
+    } else if (end == GENERATE_WHOLE) {
+        snprintf(text, 80, "the JSON is whole");
     } else if (end == GENERATE_CONTEXT) {
         snprintf(text, 80, "stopped: the context of %lld is full (-c)",
                  (long long)run->params.context);
@@ -310,6 +356,18 @@ static json_t *run_json(const struct run *run)
         "kernels", kernels);
 }
 
+/* JSON that was cut is no JSON, so those who read it are told, also with --quiet. */
+static void warn_of_cut(const struct run *run)
+{
+    const struct generation *g = &run->generation;
+    if (!g->constraint || matcher_accepts(g->constraint->matcher)) return;
+    LOG_WARN("the JSON is cut, and not whole: %s; more tokens: %s",
+             run->interrupted             ? "interrupted"
+             : g->end == GENERATE_CONTEXT ? "the context is full"
+                                          : "as many tokens as -n allows",
+             g->end == GENERATE_CONTEXT ? "-c" : "-n");
+}
+
 /* What came before an interruption is a result too. After another error the text that is out ends
  * with its line, and nothing follows that was not computed. */
 static enum sol_status report(struct run *run, enum sol_status status)
@@ -322,6 +380,7 @@ static enum sol_status report(struct run *run, enum sol_status status)
         return count ? status_prefix(status, "after %lld tokens", (long long)count) : status;
     }
     SOL_TRY(emit_end(run));
+    warn_of_cut(run);
     if (!run->options.quiet) print_stats(run);
     if (run->options.json) SOL_TRY(json_print(run_json(run)));
     return status;

@@ -58,19 +58,33 @@ enum sol_status generate_prefill(struct engine *engine, int32_t sequence, const 
 
 /* ---- token by token ---- */
 
-/* What `token`, drawn after what the engine holds, makes of the text. */
-static void take(struct generation *g, int32_t token)
+/* Lets the sampler draw only what the text's constraint allows. */
+static enum sol_status restrict_draw(struct generation *g)
 {
+    if (!g->constraint) return SOL_OK;
+    SOL_TRY(constraint_mask(g->constraint));
+    sampler_allow(g->sampler, g->constraint->mask);
+    return SOL_OK;
+}
+
+/* What `token`, drawn after what the engine holds, makes of the text. */
+static enum sol_status take(struct generation *g, int32_t token)
+{
+    bool stop = generate_is_stop(engine_model(g->engine), token);
+    if (g->constraint && !stop) SOL_TRY(constraint_take(g->constraint, token));
     g->token = token;
-    if (generate_is_stop(engine_model(g->engine), token)) {
+    if (stop) {
         g->end = GENERATE_STOP_TOKEN;
-        return;
+        return SOL_OK;
     }
     g->count++;
-    if (g->count == g->limit)
+    if (g->constraint && matcher_ended(g->constraint->matcher))
+        g->end = GENERATE_WHOLE;
+    else if (g->count == g->limit)
         g->end = GENERATE_LENGTH;
     else if (engine_position(g->engine, g->sequence) == g->context)
         g->end = GENERATE_CONTEXT;
+    return SOL_OK;
 }
 
 enum sol_status generate_first(struct generation *g, const float *logits)
@@ -79,16 +93,16 @@ enum sol_status generate_first(struct generation *g, const float *logits)
     g->count = 0;
     g->end = g->limit > 0 ? GENERATE_GOES_ON : GENERATE_LENGTH;
     if (g->end) return SOL_OK;
+    SOL_TRY(restrict_draw(g));
     SOL_TRY(sampler_next(g->sampler, logits, &token));
-    take(g, token);
-    return SOL_OK;
+    return take(g, token);
 }
 
 enum sol_status generate_next(struct generation *g)
 {
     const struct engine_row row = {.token = g->token, .sequence = g->sequence, .output = true};
     int32_t token;
+    SOL_TRY(restrict_draw(g));
     SOL_TRY(engine_eval_token(g->engine, &row, g->sampler, &token));
-    take(g, token);
-    return SOL_OK;
+    return take(g, token);
 }

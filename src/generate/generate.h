@@ -3,6 +3,7 @@
 #ifndef GENERATE_GENERATE_H
 #define GENERATE_GENERATE_H
 
+#include "generate/constraint.h"
 #include "infer/engine.h"
 #include "infer/sampler.h"
 
@@ -25,6 +26,7 @@ enum generate_end {
     GENERATE_STOP_TOKEN, /* the model says that it has finished */
     GENERATE_LENGTH,     /* `limit` tokens */
     GENERATE_CONTEXT,    /* the sequence is full */
+    GENERATE_WHOLE,      /* the constraint's text is at its end, and nothing can follow */
 };
 
 /* One text being written. The caller sets what is above the line, and draws the first token from
@@ -33,8 +35,9 @@ struct generation {
     struct engine *engine;
     struct sampler *sampler; /* of this text alone */
     int32_t sequence;
-    int64_t limit;   /* tokens at most */
-    int64_t context; /* positions that the sequence has (engine_params) */
+    int64_t limit;                 /* tokens at most */
+    int64_t context;               /* positions that the sequence has (engine_params) */
+    struct constraint *constraint; /* of this text alone; NULL: any text */
     /* ---- */
     int64_t count; /* tokens so far, the one that ends the text not among them */
     int32_t token; /* the newest, or that one */

@@ -30,11 +30,12 @@ struct sampler {
     struct sampler_params params;
     struct rng rng;
     size_t vocab, blocks;
-    int32_t *banned;       /* ascending */
-    size_t *banned_begin;  /* per block, index into `banned`; blocks + 1 */
-    double *block_sums;    /* per block */
-    candidate *candidates; /* vocab of them; NULL when only the plain path is used */
-    double *weights;       /* as many */
+    const uint32_t *allowed; /* the caller's; NULL: all */
+    int32_t *banned;         /* ascending */
+    size_t *banned_begin;    /* per block, index into `banned`; blocks + 1 */
+    double *block_sums;      /* per block */
+    candidate *candidates;   /* vocab of them; NULL when only the plain path is used */
+    double *weights;         /* as many */
 };
 
 void sampler_params_init(struct sampler_params *params)
@@ -107,6 +108,11 @@ fail:
     return status_set(SOL_E_MEMORY, "no memory to sample from %lld logits", (long long)vocab);
 }
 
+void sampler_allow(struct sampler *s, const uint32_t *bits)
+{
+    s->allowed = bits;
+}
+
 void sampler_destroy(struct sampler *s)
 {
     if (!s) return;
@@ -164,6 +170,8 @@ static void load_block(const struct sampler *s, const float *logits, size_t bloc
     for (size_t i = n; i < BLOCK; i++) out[i] = -INFINITY;
     for (size_t i = s->banned_begin[block]; i < s->banned_begin[block + 1]; i++)
         out[(size_t)s->banned[i] - begin] = -INFINITY;
+    for (size_t i = 0; s->allowed && i < n; i++)
+        if (!(s->allowed[(begin + i) / 32] >> (begin + i) % 32 & 1)) out[i] = -INFINITY;
 }
 
 /* The largest logit; the lowest id that has it. */
@@ -408,14 +416,14 @@ static int32_t draw_top_p(struct sampler *s, const float *logits, const struct s
 static enum sol_status nothing_left(const struct sampler *s)
 {
     return status_set(SOL_E_ARGUMENT,
-                      "no token can be chosen: all %zu logits are NaN, -infinity or banned",
-                      s->vocab);
+                      "no token can be chosen: all %zu logits are NaN, -infinity or banned%s",
+                      s->vocab, s->allowed ? ", or not what the schema allows" : "");
 }
 
 bool sampler_request(struct sampler *s, struct sample_draw *out)
 {
     double inverse = 1 / s->params.temperature;
-    if (s->params.top_k || s->params.top_p < 1) return false;
+    if (s->allowed || s->params.top_k || s->params.top_p < 1) return false;
     *out = (struct sample_draw){.inverse_temperature = inverse, .min_p = s->params.min_p};
     if (!isinf(inverse)) out->uniform = rng_uniform(&s->rng);
     return true;

@@ -28,12 +28,16 @@ enum sol_status sampler_create(const struct sampler_params *params, int64_t voca
                                const unsigned char *banned, struct sampler **out);
 void sampler_destroy(struct sampler *sampler); /* takes NULL */
 
+/* From now on only tokens whose bit is set are drawn: bit id % 32 of bits[id / 32], [(vocab + 31) /
+ * 32]; those that are banned stay so. `bits` is the caller's, and read at each draw. NULL: all. */
+void sampler_allow(struct sampler *sampler, const uint32_t *bits);
+
 /* Order: temperature, top_k, top_p, min_p, draw. Equal logits: the lower id first. NaN logits are
  * never chosen; SOL_E_ARGUMENT when nothing is left. */
 enum sol_status sampler_next(struct sampler *sampler, const float *logits, int32_t *token);
 
 /* For op sample, which draws without top_k and top_p: what the next draw needs, its random number
- * taken. false, and nothing taken, when it cannot do what is asked. */
+ * taken. false, and nothing taken, when it cannot do what is asked: it knows no allowed tokens. */
 bool sampler_request(struct sampler *sampler, struct sample_draw *out);
 void sampler_banned(const struct sampler *sampler, uint32_t *bits); /* [(vocab + 31) / 32] */
 
