@@ -326,7 +326,8 @@ static int open_models(void **state)
     const char *backend = getenv("SOL_TEST_BACKEND");
     if (backend && strcmp(backend, "cuda") == 0 && gpu_open(0, &gpu) != SOL_OK) return -1;
     for (int i = 0; i < 2; i++)
-        if (model_open(names[i], &models[i]) != SOL_OK) return -1;
+        if (model_open(gpu && !i ? "synth:tiny,layers=2" : names[i], &models[i]) != SOL_OK)
+            return -1;
     return 0;
 }
 

@@ -153,6 +153,8 @@ enum sol_status gpu_copy_on(struct gpu_stream *stream, void *to, const void *fro
     return gpu_watch_behind(stream, "copy");
 }
 
+_Static_assert(sizeof(struct cuda_copy_rows) == 128, "CUDA_MEMCPY2D");
+
 enum sol_status gpu_copy_rows(struct gpu_stream *stream, struct gpu_rows to, struct gpu_rows from,
                               size_t width, size_t rows)
 {
