@@ -101,6 +101,13 @@ SOL_TEST_BACKEND=cuda SOL_TEST_EFFORT=1 FAKE_CUDA_DEVICES=2 \
 is "golden_streams" $? 0
 has out 'test_two_gpus'
 
+# Sequences from snapshots, and texts in steps of a fixed shape among others: the same bits.
+for name in unit_snapshots unit_schedule; do
+    SOL_TEST_BACKEND=cuda "$SOL_BUILD_DIR/$name" >"$work/out" 2>"$work/err"
+    is "$name" $? 0
+done
+has out 'padding; the same text 0 times preempted, [1-9][0-9]* of its tokens cached'
+
 # A GPT, which has no sinks: one step, since the emulation does nothing when a step is done again from a graph.
 gpt=$SOL_SOURCE_DIR/tests/golden/gpt_transformers
 nll() { sed -nE 's/^nll +([0-9.]+) .*/\1/p' "$work/out"; }

@@ -23,6 +23,7 @@ typedef struct CUgraphNode_st *cuda_graph_node;
 
 enum {
     CUDA_OK = 0,
+    CUDA_E_VALUE = 1,
     CUDA_E_MEMORY = 2,
     CUDA_E_NO_DEVICE = 100,
     CUDA_E_BAD_IMAGE = 200,
@@ -90,6 +91,21 @@ struct cuda_launch {
     cuda_stream stream;
     struct cuda_launch_attribute *attributes;
     unsigned n_attributes;
+};
+/* CUDA_MEMCPY2D. */
+struct cuda_rows_end {
+    size_t x_bytes, y;
+    int kind;
+    char padding[4];
+    const void *host;
+    cuda_address device;
+    void *array;
+    size_t pitch;
+};
+enum { CUDA_MEMORY_DEVICE = 2 };
+struct cuda_copy_rows {
+    struct cuda_rows_end from, to;
+    size_t width, height; /* bytes of a row; rows */
 };
 struct cuda_tensor_map {
     _Alignas(128) uint64_t opaque[16];

@@ -396,6 +396,22 @@ static cuda_result f_copy_on(cuda_address to, cuda_address from, size_t bytes, c
     return CUDA_OK;
 }
 
+static cuda_result f_copy_rows(const struct cuda_copy_rows *copy, cuda_stream stream)
+{
+    CALL_IN(of_stream(stream));
+    const struct cuda_rows_end *from = &copy->from, *to = &copy->to;
+    if (from->kind != CUDA_MEMORY_DEVICE || to->kind != CUDA_MEMORY_DEVICE ||
+        from->pitch < copy->width || to->pitch < copy->width)
+        return CUDA_E_VALUE;
+    for (size_t y = 0; y < copy->height; y++) {
+        cuda_address a = from->device + y * from->pitch, b = to->device + y * to->pitch;
+        memmove(show(b, copy->width), show(a, copy->width), copy->width);
+        hide(b, copy->width);
+        hide(a, copy->width);
+    }
+    return CUDA_OK;
+}
+
 static cuda_result f_fill_bytes(cuda_address to, unsigned char value, size_t count,
                                 cuda_stream stream)
 {

@@ -101,6 +101,15 @@ void gpu_memory_report(struct gpu *gpu, void (*each)(void *arg, const char *name
 enum sol_status gpu_copy_in(struct gpu_stream *stream, void *to, const void *from, size_t bytes);
 enum sol_status gpu_copy_out(struct gpu_stream *stream, void *to, const void *from, size_t bytes);
 enum sol_status gpu_copy_on(struct gpu_stream *stream, void *to, const void *from, size_t bytes);
+/* `rows` rows of `width` bytes, whose beginnings are as far from each other as the pitches say; on
+ * the device, of regions that do not overlap. Pitches that are multiples of 512 are always
+ * possible. */
+struct gpu_rows {
+    void *at;
+    size_t pitch;
+};
+enum sol_status gpu_copy_rows(struct gpu_stream *stream, struct gpu_rows to, struct gpu_rows from,
+                              size_t width, size_t rows);
 enum sol_status gpu_zero(struct gpu_stream *stream, void *to, size_t bytes);
 
 /* ---- time ---- */

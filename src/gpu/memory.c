@@ -153,6 +153,21 @@ enum sol_status gpu_copy_on(struct gpu_stream *stream, void *to, const void *fro
     return gpu_watch_behind(stream, "copy");
 }
 
+_Static_assert(sizeof(struct cuda_copy_rows) == 128, "CUDA_MEMCPY2D");
+
+enum sol_status gpu_copy_rows(struct gpu_stream *stream, struct gpu_rows to, struct gpu_rows from,
+                              size_t width, size_t rows)
+{
+    const struct cuda_copy_rows copy = {
+        .from = {.kind = CUDA_MEMORY_DEVICE, .device = gpu_address(from.at), .pitch = from.pitch},
+        .to = {.kind = CUDA_MEMORY_DEVICE, .device = gpu_address(to.at), .pitch = to.pitch},
+        .width = width,
+        .height = rows};
+    SOL_TRY(gpu_watch_before(stream));
+    GPU_TRY(stream->gpu, copy_rows(&copy, stream->handle), "copying rows on the GPU");
+    return gpu_watch_behind(stream, "copy");
+}
+
 enum sol_status gpu_zero(struct gpu_stream *stream, void *to, size_t bytes)
 {
     SOL_TRY(gpu_watch_before(stream));

@@ -21,10 +21,12 @@ static const struct buffer_line common[] = {
     {"step", I32, {STEP_WORDS}, INPUT, RESULT, .pointer = AT(step), .host = AT(host.step)},
     {"frequencies", F32, {FREQUENCIES}, INPUT, RESULT, .pointer = AT(at.inv_freq)},
     {"page table", I32, {SEQUENCES, SEQUENCE_PAGES}, INPUT, RESULT, .pointer = AT(page_table), .host = AT(host.page_table)},
-    {"token", I32, {ONE}, SAMPLE, RESULT, .gpu_only = true, .pointer = AT(at.token), .host = AT(host.token)},
+    {"token", I32, {OUTPUTS}, SAMPLE, RESULT, .gpu_only = true, .pointer = AT(at.token), .host = AT(host.token)},
     {"banned", I32, {VOCAB_WORDS}, INPUT, RESULT, .gpu_only = true, .pointer = AT(at.banned), .host = AT(host.banned)},
     {"keys", KV, {KV_POSITIONS, KV_HEADS, HEAD_DIM}, INPUT, RESULT, .per_layer = true, .pointer = AT_LAYER(k)},
     {"values", KV, {KV_POSITIONS, KV_HEADS, HEAD_DIM}, INPUT, RESULT, .per_layer = true, .pointer = AT_LAYER(v)},
+    {"snapshot keys", KV, {KEPT_POSITIONS, KV_HEADS, HEAD_DIM}, INPUT, RESULT, .kept = true, .pointer = AT_LAYER(k)},
+    {"snapshot values", KV, {KEPT_POSITIONS, KV_HEADS, HEAD_DIM}, INPUT, RESULT, .kept = true, .pointer = AT_LAYER(v)},
 };
 /* clang-format on */
 
@@ -53,10 +55,23 @@ static struct kv_layer describe_layer(const struct buffers *b, int64_t layer)
                           .head_dim = c->head_dim,
                           .capacity = b->sequence_pages * KV_PAGE,
                           .n_pages = b->n_pages};
-    int64_t window = model_layer_window(c, layer), ring = window - 1 + p->max_batch;
+    int64_t window = model_layer_window(c, layer), ring = window - 1 + p->max_run;
     if (!window) return kv;
     kv.capacity = ((ring < p->context ? ring : p->context) + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK;
     kv.n_pages = 0;
+    return kv;
+}
+
+/* Whole blocks: the window may begin and end within one. */
+static struct kv_layer describe_kept(const struct buffers *b, int64_t layer)
+{
+    struct kv_layer kv = b->at.kv[layer];
+    int64_t seen = model_layer_window(b->config, layer) - 1 + KV_BLOCK - 1;
+    seen = (seen + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK;
+    if (seen < kv.capacity) kv.capacity = seen;
+    if (kv.n_pages) kv.capacity = 0;
+    kv.n_pages = 0;
+    kv.n_sequences = b->params->snapshots;
     return kv;
 }
 
@@ -65,6 +80,7 @@ static int64_t extent_of(const struct buffers *b, enum extent extent, int64_t la
     const struct model_config *c = b->config;
     const struct engine_params *p = b->params;
     int64_t draw = p->chooser.device.gpu ? sizeof(struct sample_draw) / sizeof(int32_t) : 0;
+    int64_t row = c->n_kv_heads * c->head_dim;
     /* clang-format off */
     switch (extent) {
     case ROWS: return p->max_batch;
@@ -74,13 +90,14 @@ static int64_t extent_of(const struct buffers *b, enum extent extent, int64_t la
     case WIDTH: return c->n_heads * c->head_dim;
     case VOCAB: return c->vocab;
     case GROUP_ENDS: return c->n_experts + 1;
-    case STEP_WORDS: return 5 * p->max_batch + draw;
+    case STEP_WORDS: return 5 * p->max_batch + draw * p->max_outputs;
     case INTERMEDIATE: return c->intermediate;
     case FREQUENCIES: return c->head_dim / 2;
     case SEQUENCES: return p->sequences;
     case SEQUENCE_PAGES: return b->sequence_pages;
     case VOCAB_WORDS: return (c->vocab + 31) / 32;
-    case KV_POSITIONS: return kv_elements(&b->at.kv[layer]) / (c->n_kv_heads * c->head_dim);
+    case KV_POSITIONS: return kv_elements(&b->at.kv[layer]) / row;
+    case KEPT_POSITIONS: return kv_elements(&b->kept[layer]) / row;
     case SCRATCH: return (int64_t)(b->scratch / sizeof(float));
     case KV_HEADS: return c->n_kv_heads;
     case HEAD_DIM: return c->head_dim;
@@ -100,6 +117,16 @@ static size_t line_bytes(const struct buffers *b, const struct buffer_line *line
 }
 
 /* ---- places ---- */
+
+static bool of_layers(const struct buffer_line *line)
+{
+    return line->per_layer || line->kept;
+}
+
+static int64_t line_count(const struct buffers *b, const struct buffer_line *line)
+{
+    return of_layers(line) ? b->config->n_layers : 1;
+}
 
 static void point(void *in, size_t offset, uintptr_t to)
 {
@@ -128,10 +155,11 @@ void buffers_place(struct buffers *b, void *memory, void *pinned)
     }
     for (int k = 0; (line = line_at(b, k)); k++) {
         if (!lasts(b, line)) continue;
-        for (int64_t i = 0; i < (line->per_layer ? b->config->n_layers : 1); i++) {
+        for (int64_t i = 0; i < line_count(b, line); i++) {
             size_t bytes = line_bytes(b, line, i);
-            point(line->per_layer ? (void *)&b->at.kv[i] : b, line->pointer, base + top);
-            if (line->per_layer) b->cache += bytes;
+            struct kv_layer *layer = line->kept ? &b->kept[i] : &b->at.kv[i];
+            point(of_layers(line) ? (void *)layer : b, line->pointer, base + top);
+            if (of_layers(line)) b->cache += bytes;
             top += bytes;
         }
     }
@@ -152,13 +180,18 @@ void buffers_place(struct buffers *b, void *memory, void *pinned)
 enum sol_status buffers_describe(const struct model_config *config,
                                  const struct engine_params *params, struct buffers *out)
 {
-    int64_t row = kv_pages_for(params->context), most = params->sequences * row;
+    int64_t row = kv_pages_for(params->context), usual = params->sequences * row;
     int64_t wanted = kv_pages_for(params->cache_positions);
+    int64_t most = usual + params->snapshots * row; /* more could never be filled */
     *out = (struct buffers){.config = config, .params = params, .sequence_pages = row};
-    out->n_pages = wanted && wanted < most ? wanted : most; /* more could never be filled */
-    out->at.kv = calloc((size_t)config->n_layers, sizeof *out->at.kv);
+    out->n_pages = !wanted ? usual : wanted < most ? wanted : most;
+    out->at.kv = calloc((size_t)config->n_layers * 2, sizeof *out->at.kv);
     if (!out->at.kv) return status_set(SOL_E_MEMORY, "no memory for an engine's tables");
-    for (int64_t n = 0; n < config->n_layers; n++) out->at.kv[n] = describe_layer(out, n);
+    out->kept = out->at.kv + config->n_layers;
+    for (int64_t n = 0; n < config->n_layers; n++) {
+        out->at.kv[n] = describe_layer(out, n);
+        out->kept[n] = describe_kept(out, n);
+    }
     buffers_place(out, plan_nowhere, plan_nowhere);
     return SOL_OK;
 }
@@ -182,8 +215,7 @@ void buffers_report(const struct buffers *b,
     const struct buffer_line *line;
     for (int k = 0; (line = line_at(b, k)); k++) {
         size_t bytes = 0;
-        for (int64_t i = 0; i < (line->per_layer ? b->config->n_layers : 1); i++)
-            bytes += line_bytes(b, line, i);
+        for (int64_t i = 0; i < line_count(b, line); i++) bytes += line_bytes(b, line, i);
         each(arg, line->name, bytes);
     }
 }

@@ -12,6 +12,9 @@ struct buffers {
     const struct engine_params *params;
     int64_t sequence_pages, n_pages; /* of the layers that see everything: a context's, and all */
     struct forward_buffers at;       /* where the ops read them; at.kv is [n_layers] */
+    /* [n_layers] What snapshots hold of sliding layers: rings of what the window can see, one a
+     * snapshot. Of the other layers, whose pages they share, nothing. */
+    struct kv_layer *kept;
     int32_t *step; /* token, position, sequence, output_rows, how to draw, previous */
     int32_t *page_table;
     void *scratch_at;

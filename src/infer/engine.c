@@ -14,46 +14,13 @@
 #include "base/memory.h"
 #include "base/rng.h"
 #include "gpu/device.h"
-#include "infer/buffers.h"
+#include "infer/engine_private.h"
 #include "infer/finite.h"
 #include "infer/fit.h"
-#include "infer/kv_pages.h"
 #include "model/upload.h"
 
 /* Of plans and their graphs: some hundred of a model of 36 layers. */
 static const size_t plans_bytes = (size_t)128 << 20;
-
-struct cached_plan {
-    struct plan *plan;
-    int64_t rows, outputs;
-    bool draws; /* a token, from the one output */
-    struct cached_plan *next;
-};
-
-struct engine {
-    const struct model *model; /* whose weights the ops read: `uploaded` on a GPU */
-    const struct model *original;
-    struct model *uploaded; /* its own; NULL where the caller's is used */
-    struct gpu *gpu;        /* params.chooser.device.gpu; NULL: the CPU */
-    struct engine_params params;
-    struct op_context context;
-    struct gpu_stream *own_stream; /* NULL where the caller's is used */
-    struct kv_pages pages;         /* of the layers that see everything */
-    int64_t *position;             /* [sequences] tokens held */
-    int32_t *last;                 /* [sequences] the last of them */
-    int64_t *length;    /* [sequences] what engine_eval is asked for would make of them */
-    struct batch batch; /* as the ops see it */
-    struct batch host;  /* what a step writes; on the CPU the same arrays */
-    int32_t *offsets;   /* GPU: at.routing.host_offsets, [n_experts + 1] */
-    struct buffers buffers;
-    void *memory, *pinned;           /* the buffers' */
-    const struct sampler *banned_of; /* whose list `banned` is */
-    struct cached_plan *plans;       /* that of the last step first, and so on */
-    int64_t plans_made;
-    bool timed;
-    engine_trace_fn trace;
-    void *trace_arg;
-};
 
 /* ---- memory ---- */
 
@@ -76,7 +43,7 @@ static enum sol_status take_memory(struct engine *e)
     return pages_alloc(size, &e->memory);
 }
 
-/* Behind the fourth array stands how to draw, which only a GPU has. */
+/* Behind the fourth array stands how to draw each output, which only a GPU has. */
 static void split_batch(struct batch *b, int32_t *block, int64_t rows, size_t draw)
 {
     b->token = block;
@@ -89,14 +56,28 @@ static void split_batch(struct batch *b, int32_t *block, int64_t rows, size_t dr
 /* On a GPU steps are written on the host's side and copied. */
 static enum sol_status point_batches(struct engine *e)
 {
-    size_t draw = e->gpu ? sizeof(struct sample_draw) : 0;
+    size_t draw = e->gpu ? (size_t)e->params.max_outputs * sizeof(struct sample_draw) : 0;
     split_batch(&e->batch, e->buffers.step, e->params.max_batch, draw);
     split_batch(&e->host, e->buffers.host.step, e->params.max_batch, draw);
     if (!e->gpu) return SOL_OK;
     e->batch.host = &e->host;
     e->offsets = calloc((size_t)e->model->config.n_experts + 1, sizeof *e->offsets);
     e->buffers.at.routing.host_offsets = e->offsets;
-    return e->offsets ? SOL_OK : status_set(SOL_E_MEMORY, "no memory for the engine's tables");
+    e->banned = calloc(((size_t)e->model->config.vocab + 31) / 32, sizeof *e->banned);
+    return e->offsets && e->banned ? SOL_OK
+                                   : status_set(SOL_E_MEMORY, "no memory for the engine's tables");
+}
+
+static enum sol_status allocate_snapshots(struct engine *e)
+{
+    size_t n = (size_t)e->params.snapshots, pages = (size_t)e->buffers.sequence_pages;
+    if (!n) return SOL_OK;
+    e->snapshots = calloc(n, sizeof *e->snapshots);
+    e->kept_pages = calloc(n * pages, sizeof *e->kept_pages);
+    if (!e->snapshots || !e->kept_pages)
+        return status_set(SOL_E_MEMORY, "no memory for the tables of %zu snapshots", n);
+    for (size_t i = 0; i < n; i++) e->snapshots[i].pages = e->kept_pages + i * pages;
+    return SOL_OK;
 }
 
 static enum sol_status allocate(struct engine *e)
@@ -108,8 +89,11 @@ static enum sol_status allocate(struct engine *e)
     e->position = calloc((size_t)e->params.sequences, sizeof *e->position);
     e->length = calloc((size_t)e->params.sequences, sizeof *e->length);
     e->last = calloc((size_t)e->params.sequences, sizeof *e->last);
-    if (!e->position || !e->length || !e->last)
+    e->oldest = calloc((size_t)e->params.sequences, sizeof *e->oldest);
+    e->drawing = calloc((size_t)e->params.max_outputs, sizeof *e->drawing);
+    if (!e->position || !e->length || !e->last || !e->oldest || !e->drawing)
         return status_set(SOL_E_MEMORY, "no memory for the engine's tables");
+    SOL_TRY(allocate_snapshots(e));
     SOL_TRY(take_memory(e));
     buffers_place(b, e->memory, e->pinned);
     e->pages.table = b->host.page_table;
@@ -150,8 +134,11 @@ void engine_params_init(struct engine_params *params)
 static enum sol_status check_params(const struct model *model, const struct engine_params *p)
 {
     if (p->context < 1 || p->sequences < 1 || p->max_batch < 1 || p->max_outputs < 1 ||
-        p->threads < 0 || p->cache_positions < 0)
+        p->threads < 0 || p->cache_positions < 0 || p->max_run < 0)
         return status_set(SOL_E_ARGUMENT, "context, sequences, batch and outputs must be positive");
+    if (p->snapshots < 0 || p->snapshots > INT32_MAX)
+        return status_set(SOL_E_ARGUMENT, "%lld snapshots; 0 to 2^31 - 1 are possible",
+                          (long long)p->snapshots);
     if (p->context > model->config.context)
         return status_set(SOL_E_ARGUMENT,
                           "context %lld is longer than the %lld positions that %s was made for",
@@ -166,6 +153,7 @@ void engine_params_settle(struct engine_params *p)
 {
     if (p->max_batch > p->context * p->sequences) p->max_batch = p->context * p->sequences;
     if (p->max_outputs > p->max_batch) p->max_outputs = p->max_batch;
+    if (!p->max_run || p->max_run > p->max_batch) p->max_run = p->max_batch;
     if (!p->threads) p->threads = cpu_info()->cores;
     p->chooser.device.workers = p->threads;
 }
@@ -238,7 +226,12 @@ void engine_destroy(struct engine *e)
         pages_free(e->memory, e->buffers.size);
     }
     kv_pages_free(&e->pages);
+    free(e->kept_pages);
+    free(e->snapshots);
+    free(e->drawing);
+    free(e->banned);
     free(e->offsets);
+    free(e->oldest);
     free(e->last);
     free(e->length);
     free(e->position);
@@ -310,7 +303,7 @@ static enum sol_status plan_for(struct engine *e, int64_t rows, int64_t outputs,
     return SOL_OK;
 }
 
-static enum sol_status no_pages_left(const struct engine *e, int64_t missing)
+enum sol_status engine_no_pages(const struct engine *e, int64_t missing)
 {
     return status_set(
         SOL_E_MEMORY,
@@ -334,7 +327,7 @@ static enum sol_status check_room(const struct engine *e, const struct engine_ro
                 (long long)length[s], (long long)e->params.context);
         missing += kv_pages_missing(&e->pages, s, length[s]);
     }
-    return missing > e->pages.n_free ? no_pages_left(e, missing) : SOL_OK;
+    return missing > e->pages.n_free ? engine_no_pages(e, missing) : SOL_OK;
 }
 
 enum sol_status engine_make_plan(struct engine *e, const struct chooser *chooser, int64_t rows,
@@ -352,7 +345,7 @@ enum sol_status engine_make_plan(struct engine *e, const struct chooser *chooser
     return status;
 }
 
-static enum sol_status check_rows(const struct engine *e, const struct engine_row *rows, int64_t n)
+enum sol_status engine_check_rows(const struct engine *e, const struct engine_row *rows, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         if (rows[i].token < 0 || rows[i].token >= e->model->config.vocab)
@@ -367,19 +360,23 @@ static enum sol_status check_rows(const struct engine *e, const struct engine_ro
 
 /* Rows of the same sequence keep their order, so the first n rows that fit are taken as they come.
  */
-static int64_t fill_batch(struct engine *e, const struct engine_row *rows, int64_t n)
+int64_t engine_fill_batch(struct engine *e, const struct engine_row *rows, int64_t n)
 {
     struct batch *b = &e->host;
     b->n_tokens = b->n_outputs = 0;
+    for (int64_t i = 0; i < n && i < e->params.max_batch; i++)
+        e->oldest[rows[i].sequence] = e->position[rows[i].sequence];
     for (int64_t i = 0; i < n && i < e->params.max_batch; i++) {
+        int32_t sequence = rows[i].sequence;
         if (rows[i].output && b->n_outputs == e->params.max_outputs) break;
+        if (e->position[sequence] - e->oldest[sequence] == e->params.max_run) break;
         if (rows[i].output) b->output_rows[b->n_outputs++] = (int32_t)i;
         b->token[i] = rows[i].token;
-        b->sequence[i] = rows[i].sequence;
-        b->previous[i] = e->position[rows[i].sequence] ? e->last[rows[i].sequence] : -1;
-        e->last[rows[i].sequence] = rows[i].token;
-        b->position[i] = (int32_t)e->position[rows[i].sequence]++;
-        kv_pages_hold(&e->pages, rows[i].sequence, e->position[rows[i].sequence]);
+        b->sequence[i] = sequence;
+        b->previous[i] = e->position[sequence] ? e->last[sequence] : -1;
+        e->last[sequence] = rows[i].token;
+        b->position[i] = (int32_t)e->position[sequence]++;
+        kv_pages_hold(&e->pages, sequence, e->position[sequence]);
         b->n_tokens++;
     }
     e->batch.n_tokens = b->n_tokens;
@@ -387,7 +384,7 @@ static int64_t fill_batch(struct engine *e, const struct engine_row *rows, int64
     return b->n_tokens;
 }
 
-static void forget_batch(struct engine *e)
+void engine_forget_batch(struct engine *e)
 {
     for (int64_t i = e->host.n_tokens - 1; i >= 0; i--) {
         int32_t sequence = e->host.sequence[i];
@@ -438,7 +435,7 @@ static enum sol_status send_batch(struct engine *e)
                             (size_t)p->unsent * sizeof *p->table));
     kv_pages_sent(p);
     bool previous = forward_of(&e->model->config)->previous;
-    const void *end = b->at.draws + 1;
+    const void *end = b->at.draws + e->params.max_outputs;
     if (previous) end = e->batch.previous + e->params.max_batch;
     return gpu_copy_in(e->context.stream, b->step, b->host.step,
                        (size_t)((const char *)end - (const char *)b->step));
@@ -446,42 +443,49 @@ static enum sol_status send_batch(struct engine *e)
 
 enum sol_status engine_place(struct engine *e, const struct engine_row *rows, int64_t n)
 {
-    SOL_TRY(check_rows(e, rows, n));
-    fill_batch(e, rows, n);
+    SOL_TRY(engine_check_rows(e, rows, n));
+    engine_fill_batch(e, rows, n);
     enum sol_status status = send_batch(e);
-    forget_batch(e);
+    engine_forget_batch(e);
     enum sol_status waited = e->gpu ? gpu_wait(e->context.stream) : SOL_OK;
     return status == SOL_OK ? waited : status;
 }
 
-/* What becomes of a step's output. */
-enum wanted { WANT_NOTHING, WANT_LOGITS, WANT_TOKEN };
-
 /* Waits, so that the staging arrays may be written again. */
-static enum sol_status fetch_output(struct engine *e, enum wanted wanted)
+enum sol_status engine_end_step(struct engine *e, enum wanted wanted)
 {
-    size_t bytes = (size_t)(e->host.n_outputs * e->model->config.vocab) * sizeof(float);
+    size_t n = (size_t)e->host.n_outputs;
     const struct buffers *b = &e->buffers;
+    enum sol_status status = SOL_OK;
     if (!e->gpu) return SOL_OK;
-    if (bytes && wanted == WANT_LOGITS)
-        SOL_TRY(gpu_copy_out(e->context.stream, b->host.logits, b->at.logits, bytes));
-    if (bytes && wanted == WANT_TOKEN)
-        SOL_TRY(gpu_copy_out(e->context.stream, b->host.token, b->at.token, sizeof *b->at.token));
-    return gpu_wait(e->context.stream);
+    if (n && wanted == WANT_LOGITS)
+        status = gpu_copy_out(e->context.stream, b->host.logits, b->at.logits,
+                              n * (size_t)e->model->config.vocab * sizeof(float));
+    if (n && wanted == WANT_TOKENS)
+        status =
+            gpu_copy_out(e->context.stream, b->host.token, b->at.token, n * sizeof *b->at.token);
+    if (status == SOL_OK) status = gpu_wait(e->context.stream);
+    if (status != SOL_OK) engine_forget_batch(e);
+    return status;
 }
 
-static enum sol_status run_step(struct engine *e, enum wanted wanted)
+enum sol_status engine_start_step(struct engine *e, enum wanted wanted)
 {
     struct plan *plan;
-    bool draws = wanted == WANT_TOKEN && e->batch.n_outputs == 1;
+    bool draws = wanted == WANT_TOKENS && e->batch.n_outputs;
     enum sol_status status = plan_for(e, e->batch.n_tokens, e->batch.n_outputs, draws, &plan);
     const struct plan_observer observer = {after_layer, e};
     if (status == SOL_OK) status = send_batch(e);
     if (status == SOL_OK)
         status = plan_run(plan, &e->context, e->timed, e->trace ? &observer : NULL);
-    if (status == SOL_OK) status = fetch_output(e, wanted);
-    if (status != SOL_OK) forget_batch(e);
+    if (status != SOL_OK) engine_forget_batch(e);
     return status;
+}
+
+static enum sol_status run_step(struct engine *e, enum wanted wanted)
+{
+    SOL_TRY(engine_start_step(e, wanted));
+    return engine_end_step(e, wanted);
 }
 
 enum sol_status engine_eval(struct engine *e, const struct engine_row *rows, int64_t n,
@@ -489,10 +493,10 @@ enum sol_status engine_eval(struct engine *e, const struct engine_row *rows, int
 {
     const float *at = e->buffers.host.logits;
     if (logits) *logits = NULL;
-    SOL_TRY(check_rows(e, rows, n));
+    SOL_TRY(engine_check_rows(e, rows, n));
     for (int64_t done = 0; done < n;) {
         SOL_TRY(interrupt_check());
-        int64_t step = fill_batch(e, rows + done, n - done);
+        int64_t step = engine_fill_batch(e, rows + done, n - done);
         bool wanted = logits || on_logits;
         SOL_TRY(run_step(e, wanted ? WANT_LOGITS : WANT_NOTHING));
         if (wanted) SOL_TRY(finite_check(e->original, e->context.pool, at, e->host.n_outputs));
@@ -504,40 +508,6 @@ enum sol_status engine_eval(struct engine *e, const struct engine_row *rows, int
     return SOL_OK;
 }
 
-/* ---- drawing tokens ---- */
-
-/* The list stays there until another sampler comes. */
-static enum sol_status send_banned(struct engine *e, const struct sampler *sampler)
-{
-    const struct buffers *b = &e->buffers;
-    if (e->banned_of == sampler) return SOL_OK;
-    sampler_banned(sampler, b->host.banned);
-    SOL_TRY(gpu_copy_in(e->context.stream, b->at.banned, b->host.banned,
-                        ((size_t)e->model->config.vocab + 31) / 32 * sizeof *b->at.banned));
-    e->banned_of = sampler;
-    return SOL_OK;
-}
-
-enum sol_status engine_eval_token(struct engine *e, const struct engine_row *row,
-                                  struct sampler *sampler, int32_t *token)
-{
-    struct sample_draw draw;
-    if (!e->gpu || !sampler_request(sampler, &draw)) {
-        const float *logits;
-        SOL_TRY(engine_eval(e, row, 1, NULL, NULL, &logits));
-        return sampler_next(sampler, logits, token);
-    }
-    SOL_TRY(check_rows(e, row, 1));
-    SOL_TRY(interrupt_check());
-    SOL_TRY(send_banned(e, sampler));
-    memcpy(e->buffers.host.step + 4 * e->params.max_batch, &draw, sizeof draw);
-    fill_batch(e, row, 1);
-    SOL_TRY(run_step(e, WANT_TOKEN));
-    *token = *e->buffers.host.token;
-    /* Where only some logits are no numbers the op draws from the others. */
-    return *token < 0 ? finite_explain(e->original) : SOL_OK;
-}
-
 /* ---- state ---- */
 
 int64_t engine_position(const struct engine *e, int32_t sequence)
@@ -547,7 +517,7 @@ int64_t engine_position(const struct engine *e, int32_t sequence)
 
 void engine_reset(struct engine *e, int32_t sequence)
 {
-    e->position[sequence] = 0;
+    e->position[sequence] = e->oldest[sequence] = 0;
     kv_pages_hold(&e->pages, sequence, 0);
 }
 
@@ -556,63 +526,9 @@ int64_t engine_free_positions(const struct engine *e)
     return e->pages.n_free * KV_PAGE;
 }
 
-static enum sol_status copy_bytes(const struct engine *e, void *to, const void *from, size_t bytes)
+int64_t engine_possible_positions(const struct engine *e)
 {
-    if (e->gpu) return gpu_copy_on(e->context.stream, to, from, bytes);
-    memcpy(to, from, bytes);
-    return SOL_OK;
-}
-
-/* Rows of head_dim from `from` on, in the keys and in the values of a layer: whole blocks, so that
- * both have them in one piece. */
-static enum sol_status copy_rows(const struct engine *e, const struct kv_layer *kv, int64_t from,
-                                 int64_t to, int64_t rows)
-{
-    const size_t row = (size_t)kv->head_dim * dtype_info(kv->dtype)->block_bytes;
-    const size_t a = (size_t)from * row, b = (size_t)to * row, bytes = (size_t)rows * row;
-    SOL_TRY(copy_bytes(e, (char *)kv->k + b, (const char *)kv->k + a, bytes));
-    return copy_bytes(e, (char *)kv->v + b, (const char *)kv->v + a, bytes);
-}
-
-static int64_t page_of(const struct engine *e, int32_t sequence, int64_t position)
-{
-    return e->pages.table[sequence * e->pages.per_sequence + position / KV_PAGE];
-}
-
-/* What the first `n` positions of a sequence take. A GPU rather copies a whole ring at once. */
-static enum sol_status copy_layer(const struct engine *e, const struct kv_layer *kv, int32_t from,
-                                  int32_t to, int64_t n)
-{
-    const int64_t heads = kv->n_kv_heads;
-    if (kv->n_pages) {
-        for (int64_t p = 0; p < n; p += KV_PAGE)
-            SOL_TRY(copy_rows(e, kv, page_of(e, from, p) * heads * KV_PAGE,
-                              page_of(e, to, p) * heads * KV_PAGE, heads * KV_PAGE));
-        return SOL_OK;
-    }
-    const int64_t used = (n + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK;
-    if (e->gpu || used >= kv->capacity)
-        return copy_rows(e, kv, from * heads * kv->capacity, to * heads * kv->capacity,
-                         heads * kv->capacity);
-    for (int64_t h = 0; h < heads; h++)
-        SOL_TRY(copy_rows(e, kv, (from * heads + h) * kv->capacity, (to * heads + h) * kv->capacity,
-                          used));
-    return SOL_OK;
-}
-
-enum sol_status engine_copy(struct engine *e, int32_t from, int32_t to)
-{
-    const int64_t n = e->position[from];
-    assert(from != to);
-    engine_reset(e, to);
-    const int64_t missing = kv_pages_missing(&e->pages, to, n);
-    if (missing > e->pages.n_free) return no_pages_left(e, missing);
-    kv_pages_hold(&e->pages, to, n);
-    e->position[to] = n;
-    e->last[to] = e->last[from];
-    for (int64_t i = 0; i < e->model->config.n_layers; i++)
-        SOL_TRY(copy_layer(e, &e->buffers.at.kv[i], from, to, n));
-    return SOL_OK;
+    return (e->pages.n_pages - e->pages.n_in_sequences) * KV_PAGE;
 }
 
 enum sol_status engine_pretend(struct engine *e, int32_t sequence, int64_t position)
@@ -620,9 +536,11 @@ enum sol_status engine_pretend(struct engine *e, int32_t sequence, int64_t posit
     if (position < 0 || position > e->params.context)
         return status_set(SOL_E_ARGUMENT, "depth %lld is outside the context of %lld",
                           (long long)position, (long long)e->params.context);
+    /* Who goes back must not write where somebody else reads. */
+    if (kv_pages_shared(&e->pages, sequence)) engine_reset(e, sequence);
     int64_t missing = kv_pages_missing(&e->pages, sequence, position);
-    if (missing > e->pages.n_free) return no_pages_left(e, missing);
-    e->position[sequence] = position;
+    if (missing > e->pages.n_free) return engine_no_pages(e, missing);
+    e->position[sequence] = e->oldest[sequence] = position;
     e->last[sequence] = 0;
     kv_pages_hold(&e->pages, sequence, position);
     return SOL_OK;
@@ -631,6 +549,11 @@ enum sol_status engine_pretend(struct engine *e, int32_t sequence, int64_t posit
 const struct model *engine_model(const struct engine *e)
 {
     return e->original;
+}
+
+const struct engine_params *engine_params_of(const struct engine *e)
+{
+    return &e->params;
 }
 
 struct pool *engine_pool(struct engine *e)

@@ -19,7 +19,9 @@ struct engine_params {
     /* What the layers that see everything have room for, all sequences together, in pages of
      * KV_PAGE positions of which each sequence takes whole ones. 0: the whole context of each. */
     int64_t cache_positions;
+    int64_t snapshots;   /* that can be kept beside the sequences (engine_snapshot) */
     int64_t max_batch;   /* rows per step; longer input is split by engine_eval */
+    int64_t max_run;     /* of them of one sequence, for which rings have room; 0: all */
     int64_t max_outputs; /* rows of logits per step */
     enum dtype kv_dtype; /* F32, F16 or BF16 */
     bool keep;           /* what an op read is still there when the step is over, for those who
@@ -65,26 +67,58 @@ enum sol_status engine_eval(struct engine *engine, const struct engine_row *rows
                             engine_logits_fn on_logits, void *arg, const float **logits);
 
 /* Processes one row and draws the token that follows it: on a GPU there, so that logits stay where
- * they are, unless the sampler asks for more than the op can. `row` must want output. The sampler
- * outlives the engine, or is not used again after another one was. */
+ * they are, unless the sampler asks for more than the op can. `row` must want output. */
 enum sol_status engine_eval_token(struct engine *engine, const struct engine_row *row,
                                   struct sampler *sampler, int32_t *token);
+
+/* A step in two halves, so that the caller's work goes on beside a GPU's; a CPU works in the first.
+ * At most max_batch rows, max_run of a sequence, and max_outputs that want output. begin: errors as
+ * engine_eval.
+ * `samplers` has one for each output, in the order of rows, that draws its token when the step
+ * finishes; NULL among them draws none, NULL instead of them none at all. They are this step's
+ * alone. finish: waits, and fills tokens[outputs] (may be NULL). `logits`, of all outputs as from
+ * engine_eval, only where begin was told `fetch`: otherwise a GPU keeps them where it can. Between
+ * the two no other call changes the engine. Other than engine_eval they look at each row: */
+enum {
+    ENGINE_NOT_DRAWN = -1,
+    ENGINE_NO_TOKEN = -2, /* logits that are not finite, or nothing that may be drawn */
+};
+enum sol_status engine_begin(struct engine *engine, const struct engine_row *rows, int64_t n,
+                             struct sampler *const *samplers, bool fetch);
+enum sol_status engine_finish(struct engine *engine, int32_t *tokens, const float **logits);
 
 int64_t engine_position(const struct engine *engine, int32_t sequence); /* tokens held */
 /* Positions that sequences can still grow by, in whole pages. */
 int64_t engine_free_positions(const struct engine *engine);
+/* The same if there were no snapshots. */
+int64_t engine_possible_positions(const struct engine *engine);
 /* Forgets a sequence, whose pages are free then: also how one ends. Rolling back to an earlier
  * position is not offered: rings overwrite. */
 void engine_reset(struct engine *engine, int32_t sequence);
-/* Makes sequence `to` hold what `from`, another one, holds: keys and values are copied, so that
- * texts with the same beginning compute it once. SOL_E_MEMORY without pages for it: then `to` is
- * empty. */
+/* Makes sequence `to` hold what `from`, another one, holds, so that texts with the same beginning
+ * compute it once: full pages are shared, the rest is copied. SOL_E_MEMORY without a page for it:
+ * then `to` is empty. */
 enum sol_status engine_copy(struct engine *engine, int32_t from, int32_t to);
+/* Keeps what a sequence held when it had `position` tokens, 1 or more, in a slot of
+ * params.snapshots, instead of what was there. That is the present position, or one that a row of
+ * the engine's last step had in this sequence. Pages are shared; what windows see is copied. */
+enum sol_status engine_snapshot(struct engine *engine, int32_t sequence, int64_t position,
+                                int32_t slot);
+/* Makes a sequence hold what a slot does: then the bits that follow are those that would have
+ * followed there. SOL_E_MEMORY without a page for the begun one, which is copied: then the sequence
+ * is empty. */
+enum sol_status engine_restore(struct engine *engine, int32_t slot, int32_t sequence);
+void engine_drop_snapshot(struct engine *engine, int32_t slot);
+int64_t engine_snapshot_position(const struct engine *engine, int32_t slot); /* 0: none there */
+/* Whether dropping it frees a page. */
+bool engine_snapshot_frees(const struct engine *engine, int32_t slot);
 /* For benchmarks: pretends that a sequence holds `position` tokens (their keys and values are
  * whatever the buffers contain, which is finite). Errors as engine_eval. */
 enum sol_status engine_pretend(struct engine *engine, int32_t sequence, int64_t position);
 
 const struct model *engine_model(const struct engine *engine);
+/* As the engine took them. */
+const struct engine_params *engine_params_of(const struct engine *engine);
 struct pool *engine_pool(struct engine *engine);
 /* What its ops run with: for those who run a plan of engine_make_plan. */
 const struct op_context *engine_context(const struct engine *engine);

@@ -15,7 +15,7 @@ struct rows_check {
 };
 
 /* By the bits of the exponent, which is vectorised. */
-static bool all_finite(const float *x, int64_t n)
+bool finite_row(const float *x, int64_t n)
 {
     uint32_t bad = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -31,7 +31,7 @@ static void check_rows(void *arg, int64_t begin, int64_t end, int worker)
     struct rows_check *c = arg;
     (void)worker;
     for (int64_t i = begin; i < end; i++)
-        if (!all_finite(c->logits + i * c->vocab, c->vocab)) atomic_store(&c->bad, true);
+        if (!finite_row(c->logits + i * c->vocab, c->vocab)) atomic_store(&c->bad, true);
 }
 
 enum sol_status finite_check(const struct model *model, struct pool *pool, const float *logits,

@@ -57,7 +57,7 @@ static enum sol_status dry_run(const struct model *model, const struct buffers *
                                       .buffers = &b->at,
                                       .rows = rows,
                                       .outputs = outputs,
-                                      .draws = p->chooser.device.gpu && outputs == 1,
+                                      .draws = p->chooser.device.gpu,
                                       .skip = skip};
     SOL_TRY(plan_create(&p->chooser, &plan));
     forward_build(plan, &step);

@@ -420,10 +420,23 @@ static enum sol_status nothing_left(const struct sampler *s)
                       s->vocab, s->allowed ? ", or not what the schema allows" : "");
 }
 
+bool sampler_can_request(const struct sampler *s)
+{
+    return !s->allowed && !s->params.top_k && s->params.top_p >= 1;
+}
+
+bool sampler_bans_as(const struct sampler *s, const struct sampler *other)
+{
+    size_t n = s->banned_begin[s->blocks];
+    if (s == other) return true;
+    return s->vocab == other->vocab && n == other->banned_begin[other->blocks] &&
+           memcmp(s->banned, other->banned, n * sizeof *s->banned) == 0;
+}
+
 bool sampler_request(struct sampler *s, struct sample_draw *out)
 {
     double inverse = 1 / s->params.temperature;
-    if (s->allowed || s->params.top_k || s->params.top_p < 1) return false;
+    if (!sampler_can_request(s)) return false;
     *out = (struct sample_draw){.inverse_temperature = inverse, .min_p = s->params.min_p};
     if (!isinf(inverse)) out->uniform = rng_uniform(&s->rng);
     return true;

@@ -39,6 +39,9 @@ enum sol_status sampler_next(struct sampler *sampler, const float *logits, int32
 /* For op sample, which draws without top_k and top_p: what the next draw needs, its random number
  * taken. false, and nothing taken, when it cannot do what is asked: it knows no allowed tokens. */
 bool sampler_request(struct sampler *sampler, struct sample_draw *out);
+bool sampler_can_request(const struct sampler *sampler); /* that it would not be false */
+/* Whether both never draw the same tokens. */
+bool sampler_bans_as(const struct sampler *sampler, const struct sampler *other);
 void sampler_banned(const struct sampler *sampler, uint32_t *bits); /* [(vocab + 31) / 32] */
 
 #endif

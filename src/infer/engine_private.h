@@ -1,0 +1,72 @@
+/* What the files of the engine share. */
+#ifndef INFER_ENGINE_PRIVATE_H
+#define INFER_ENGINE_PRIVATE_H
+
+#include "infer/buffers.h"
+#include "infer/engine.h"
+#include "infer/kv_pages.h"
+
+/* A sequence as it was: what the window saw lies in buffers.kept, the rest in pages. */
+struct engine_snapshot {
+    int64_t position; /* 0: none is kept here */
+    int64_t n_pages;
+    int32_t *pages; /* [n_pages] */
+    int32_t last;   /* the token before `position` */
+};
+
+struct cached_plan {
+    struct plan *plan;
+    int64_t rows, outputs;
+    bool draws; /* a token from each output */
+    struct cached_plan *next;
+};
+
+struct engine {
+    const struct model *model; /* whose weights the ops read: `uploaded` on a GPU */
+    const struct model *original;
+    struct model *uploaded; /* its own; NULL where the caller's is used */
+    struct gpu *gpu;        /* params.chooser.device.gpu; NULL: the CPU */
+    struct engine_params params;
+    struct op_context context;
+    struct gpu_stream *own_stream; /* NULL where the caller's is used */
+    struct kv_pages pages;         /* of the layers that see everything */
+    int64_t *position;             /* [sequences] tokens held */
+    int32_t *last;                 /* [sequences] the last of them */
+    int64_t *length;    /* [sequences] what engine_eval is asked for would make of them */
+    struct batch batch; /* as the ops see it */
+    struct batch host;  /* what a step writes; on the CPU the same arrays */
+    int32_t *offsets;   /* GPU: at.routing.host_offsets, [n_experts + 1] */
+    struct buffers buffers;
+    void *memory, *pinned; /* the buffers' */
+    uint32_t *banned;      /* GPU: what a step's samplers ban */
+    bool banned_there;     /* that a list was sent, which is host.banned */
+    int64_t *oldest;       /* [sequences] position before the last step that it took part in */
+    struct engine_snapshot *snapshots; /* [params.snapshots] */
+    int32_t *kept_pages;               /* theirs, [snapshots][sequence_pages] */
+    struct sampler *const *samplers;   /* of the step between its two halves; or NULL */
+    struct sampler **drawing;          /* [max_outputs] where they are kept */
+    bool begun, fetches, drawn; /* that there is one; logits are wanted; tokens are drawn there */
+    struct cached_plan *plans;  /* that of the last step first, and so on */
+    int64_t plans_made;
+    bool timed;
+    engine_trace_fn trace;
+    void *trace_arg;
+};
+
+/* What becomes of a step's output. */
+enum wanted { WANT_NOTHING, WANT_LOGITS, WANT_TOKENS };
+
+/* Errors as engine_eval's, nothing changed. */
+enum sol_status engine_check_rows(const struct engine *engine, const struct engine_row *rows,
+                                  int64_t n);
+/* Takes the first rows that fit into a step; how many these are. */
+int64_t engine_fill_batch(struct engine *engine, const struct engine_row *rows, int64_t n);
+/* Starts the step of the batch; the draws are where the op reads them. On the CPU it is over then.
+ * After an error the batch is forgotten. */
+enum sol_status engine_start_step(struct engine *engine, enum wanted wanted);
+/* Its output, on the host. */
+enum sol_status engine_end_step(struct engine *engine, enum wanted wanted);
+void engine_forget_batch(struct engine *engine);
+enum sol_status engine_no_pages(const struct engine *engine, int64_t missing);
+
+#endif

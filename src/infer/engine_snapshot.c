@@ -1,0 +1,206 @@
+/* Sequences that begin as others did. Of layers that see everything the pages are shared, as their
+ * positions never change; only a page that is not full is copied, for who goes on writing there. Of
+ * sliding layers, whose rings are overwritten, what the window sees is copied: whole blocks, for
+ * each head in one piece, or two where the ring begins anew. */
+#include <assert.h>
+#include <string.h>
+
+#include "gpu/device.h"
+#include "infer/engine_private.h"
+
+/* ---- copies ---- */
+
+/* Positions of all heads of one sequence in a ring, from a block's first on. */
+struct ring_end {
+    const struct kv_layer *kv;
+    int64_t sequence, at;
+};
+
+static size_t row_bytes(const struct kv_layer *kv)
+{
+    return (size_t)kv->head_dim * dtype_info(kv->dtype)->block_bytes;
+}
+
+static struct gpu_rows rows_at(const struct ring_end *end, void *data)
+{
+    const struct kv_layer *kv = end->kv;
+    int64_t row = end->sequence * kv->n_kv_heads * kv->capacity + end->at;
+    return (struct gpu_rows){(char *)data + (size_t)row * row_bytes(kv),
+                             (size_t)kv->capacity * row_bytes(kv)};
+}
+
+static enum sol_status copy_heads(const struct engine *e, struct gpu_rows to, struct gpu_rows from,
+                                  size_t width, int64_t heads)
+{
+    if (e->gpu) return gpu_copy_rows(e->context.stream, to, from, width, (size_t)heads);
+    for (int64_t h = 0; h < heads; h++)
+        memcpy((char *)to.at + (size_t)h * to.pitch, (const char *)from.at + (size_t)h * from.pitch,
+               width);
+    return SOL_OK;
+}
+
+/* As many positions as neither ring ends before. */
+static enum sol_status copy_piece(const struct engine *e, const struct ring_end *to,
+                                  const struct ring_end *from, int64_t n)
+{
+    const struct kv_layer *kv = to->kv;
+    size_t width = (size_t)n * row_bytes(kv);
+    SOL_TRY(copy_heads(e, rows_at(to, kv->k), rows_at(from, from->kv->k), width, kv->n_kv_heads));
+    return copy_heads(e, rows_at(to, kv->v), rows_at(from, from->kv->v), width, kv->n_kv_heads);
+}
+
+/* What a window sees at `position`. */
+struct span {
+    int64_t first, n; /* whole blocks */
+};
+
+static struct span seen_at(const struct engine *e, int64_t layer, int64_t position)
+{
+    int64_t first = position - (model_layer_window(&e->model->config, layer) - 1);
+    first = first > 0 ? first / KV_BLOCK * KV_BLOCK : 0;
+    return (struct span){first, (position - first + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK};
+}
+
+/* Positions from `from` on, of rings in which they begin at different places. */
+static enum sol_status copy_span(const struct engine *e, struct ring_end to, struct ring_end from,
+                                 int64_t n)
+{
+    while (n > 0) {
+        int64_t piece = n;
+        if (piece > to.kv->capacity - to.at) piece = to.kv->capacity - to.at;
+        if (piece > from.kv->capacity - from.at) piece = from.kv->capacity - from.at;
+        SOL_TRY(copy_piece(e, &to, &from, piece));
+        to.at = (to.at + piece) % to.kv->capacity;
+        from.at = (from.at + piece) % from.kv->capacity;
+        n -= piece;
+    }
+    return SOL_OK;
+}
+
+/* A page is in one piece: a ring of its own. */
+static enum sol_status copy_page(const struct engine *e, int32_t from, int32_t to)
+{
+    for (int64_t i = 0; i < e->model->config.n_layers; i++) {
+        struct kv_layer kv = e->buffers.at.kv[i];
+        if (!kv.n_pages) continue;
+        kv.n_kv_heads = 1;
+        kv.capacity = KV_PAGE * e->buffers.at.kv[i].n_kv_heads;
+        SOL_TRY(copy_piece(e, &(struct ring_end){&kv, to, 0}, &(struct ring_end){&kv, from, 0},
+                           kv.capacity));
+    }
+    return SOL_OK;
+}
+
+/* ---- sequences ---- */
+
+/* What a sequence is to hold, except for what its windows see. `pages` are somebody's who keeps
+ * them; the last is copied where it is not full. */
+static enum sol_status take_over(struct engine *e, int32_t sequence, const int32_t *pages,
+                                 int64_t position, int32_t last)
+{
+    int64_t full = position / KV_PAGE;
+    engine_reset(e, sequence);
+    if (position % KV_PAGE && !e->pages.n_free) return engine_no_pages(e, 1);
+    kv_pages_share(&e->pages, sequence, pages, full);
+    kv_pages_hold(&e->pages, sequence, position);
+    e->position[sequence] = e->oldest[sequence] = position;
+    e->last[sequence] = last;
+    if (!(position % KV_PAGE)) return SOL_OK;
+    return copy_page(e, pages[full], e->pages.table[sequence * e->pages.per_sequence + full]);
+}
+
+enum sol_status engine_copy(struct engine *e, int32_t from, int32_t to)
+{
+    const int64_t n = e->position[from];
+    assert(from != to && !e->begun);
+    SOL_TRY(take_over(e, to, e->pages.table + from * e->pages.per_sequence, n, e->last[from]));
+    for (int64_t i = 0; i < e->model->config.n_layers; i++) {
+        const struct kv_layer *kv = &e->buffers.at.kv[i];
+        if (kv->n_pages) continue;
+        const struct span s = seen_at(e, i, n);
+        const int64_t at = s.first % kv->capacity;
+        SOL_TRY(copy_span(e, (struct ring_end){kv, to, at}, (struct ring_end){kv, from, at}, s.n));
+    }
+    return SOL_OK;
+}
+
+/* ---- snapshots ---- */
+
+/* The token before a position: the last one, or the one before a row of the last step, whose rows
+ * are still there. */
+static bool find_token(const struct engine *e, int32_t sequence, int64_t position, int32_t *token)
+{
+    const struct batch *b = &e->host;
+    *token = e->last[sequence];
+    if (position == e->position[sequence]) return true;
+    if (position < e->oldest[sequence]) return false;
+    for (int64_t i = 0; i < b->n_tokens; i++) {
+        if (b->sequence[i] != sequence || b->position[i] != position) continue;
+        *token = b->previous[i];
+        return true;
+    }
+    return false;
+}
+
+static enum sol_status copy_windows(const struct engine *e, int32_t sequence, int32_t slot,
+                                    int64_t position, bool keep)
+{
+    for (int64_t i = 0; i < e->model->config.n_layers; i++) {
+        const struct kv_layer *kv = &e->buffers.at.kv[i];
+        if (kv->n_pages) continue;
+        const struct span s = seen_at(e, i, position);
+        const struct ring_end ring = {kv, sequence, s.first % kv->capacity};
+        const struct ring_end kept = {&e->buffers.kept[i], slot, 0};
+        SOL_TRY(keep ? copy_span(e, kept, ring, s.n) : copy_span(e, ring, kept, s.n));
+    }
+    return SOL_OK;
+}
+
+enum sol_status engine_snapshot(struct engine *e, int32_t sequence, int64_t position, int32_t slot)
+{
+    struct engine_snapshot *s = &e->snapshots[slot];
+    int32_t last;
+    assert(!e->begun && slot >= 0 && slot < e->params.snapshots);
+    if (position < 1 || position > e->position[sequence] ||
+        !find_token(e, sequence, position, &last))
+        return status_set(
+            SOL_E_ARGUMENT,
+            "a snapshot at position %lld of a sequence at %lld; only its end and what "
+            "the last step passed can be kept",
+            (long long)position, (long long)e->position[sequence]);
+    engine_drop_snapshot(e, slot);
+    SOL_TRY(copy_windows(e, sequence, slot, position, true));
+    s->n_pages = kv_pages_for(position);
+    kv_pages_keep(&e->pages, sequence, s->n_pages, s->pages);
+    s->position = position;
+    s->last = last;
+    return SOL_OK;
+}
+
+enum sol_status engine_restore(struct engine *e, int32_t slot, int32_t sequence)
+{
+    const struct engine_snapshot *s = &e->snapshots[slot];
+    assert(!e->begun && slot >= 0 && slot < e->params.snapshots);
+    if (!s->position) return status_set(SOL_E_ARGUMENT, "slot %d holds no snapshot", (int)slot);
+    SOL_TRY(take_over(e, sequence, s->pages, s->position, s->last));
+    return copy_windows(e, sequence, slot, s->position, false);
+}
+
+void engine_drop_snapshot(struct engine *e, int32_t slot)
+{
+    struct engine_snapshot *s = &e->snapshots[slot];
+    kv_pages_drop(&e->pages, s->pages, s->n_pages);
+    s->position = s->n_pages = 0;
+}
+
+int64_t engine_snapshot_position(const struct engine *e, int32_t slot)
+{
+    return e->snapshots[slot].position;
+}
+
+/* Others have the first pages of a text too, if any: it is the last one that counts. */
+bool engine_snapshot_frees(const struct engine *e, int32_t slot)
+{
+    const struct engine_snapshot *s = &e->snapshots[slot];
+    return s->n_pages && e->pages.users[s->pages[s->n_pages - 1]] == 1;
+}
