@@ -73,11 +73,14 @@ struct schedule_request {
     bool keep_end;        /* a snapshot where the text ends, for who goes on from there */
     const int32_t *stops; /* [n_stops] tokens that end the text */
     int64_t n_stops;
-    struct sampler *sampler; /* of this request alone; the caller's, unused until on_end */
-    int64_t limit;           /* tokens at most, at least one */
-    int priority;            /* higher ones go first */
-    uint64_t key;            /* whose: those with the same priority get equal shares */
-    uint64_t salt;           /* what is cached is seen by requests of the same salt only */
+    /* Of this request alone; the caller's, unused until on_end but for on_token, which may set what
+     * is allowed next. Who begins to do that in the middle of a text has a list of all until then:
+     * on a GPU the next token may be drawn there before on_token has said so. */
+    struct sampler *sampler;
+    int64_t limit; /* tokens at most, at least one */
+    int priority;  /* higher ones go first */
+    uint64_t key;  /* whose: those with the same priority get equal shares */
+    uint64_t salt; /* what is cached is seen by requests of the same salt only */
     schedule_token_fn on_token;
     schedule_end_fn on_end;
     void *arg;
