@@ -143,7 +143,9 @@ static void mark_live(const struct dfa *dfa, uint32_t *begin, uint16_t *from, ui
     memset(begin, 0, (n + 1) * sizeof *begin);
     for (size_t i = 0; i < cells; i++) begin[dfa->next[i] + 1u]++;
     for (uint32_t s = 0; s < n; s++) begin[s + 1] += begin[s];
-    for (size_t i = 0; i < cells; i++) from[begin[dfa->next[i]]++] = (uint16_t)(i / classes);
+    for (uint32_t s = 0; s < n; s++)
+        for (size_t i = 0; i < classes; i++)
+            from[begin[dfa->next[(size_t)s * classes + i]]++] = (uint16_t)s;
     /* Now begin[s] is where those of s end, which is where they began for s + 1. */
     for (uint32_t s = 1; s < n; s++) {
         live[s] = dfa->accepts[s];
@@ -163,6 +165,7 @@ static void mark_live(const struct dfa *dfa, uint32_t *begin, uint16_t *from, ui
 static enum sol_status trim(struct dfa *dfa)
 {
     uint32_t n = dfa->n_states, classes = dfa->n_classes, kept = 1;
+    if (n < 2 || !classes) return SOL_OK;
     uint32_t *begin = malloc((n + 1) * sizeof *begin);
     uint16_t *from = malloc((size_t)n * classes * sizeof *from);
     uint16_t *queue = malloc(n * sizeof *queue), *renamed = calloc(n, sizeof *renamed);
@@ -269,6 +272,7 @@ static bool reserve_members(struct subsets *s, size_t extra)
     size_t capacity = 2 * (s->n_members + extra);
     uint32_t *grown = realloc(s->members, capacity * sizeof *grown);
     if (!grown) return false;
+    memset(grown + s->members_capacity, 0, (capacity - s->members_capacity) * sizeof *grown);
     s->members = grown;
     s->members_capacity = capacity;
     return true;
@@ -437,7 +441,7 @@ enum sol_status dfa_from_nfa(const struct nfa *nfa, uint32_t start, struct dfa *
     s.stack = malloc((4 * nfa->count + 1) * sizeof *s.stack);
     enum sol_status status =
         s.sets && s.stamp && s.stack ? build_subsets(&s, start, first, out) : no_memory();
-    if (status == SOL_OK && out->n_states > 1) status = trim(out);
+    if (status == SOL_OK) status = trim(out);
     if (status != SOL_OK) dfa_free(out);
     if (nfa->work) *nfa->work -= s.work < s.allowed ? s.work : s.allowed;
     free(s.sets);
@@ -463,10 +467,11 @@ static bool grow_explored(struct explored *e, size_t n)
         size_t capacity = e->capacity ? 2 * e->capacity : 64;
         uint64_t *grown = realloc(e->states, capacity * sizeof *grown);
         if (!grown) return false;
+        memset(grown + e->capacity, 0, (capacity - e->capacity) * sizeof *grown);
         e->states = grown;
         e->capacity = capacity;
     }
-    if (2 * (n + 1) <= e->n_slots) return true;
+    if (e->slots && 2 * (n + 1) <= e->n_slots) return true;
     size_t n_slots = e->n_slots ? 2 * e->n_slots : 128;
     uint32_t *slots = calloc(n_slots, sizeof *slots);
     if (!slots) return false;
@@ -511,6 +516,7 @@ static enum sol_status explore(struct explored *e, const struct dfa_source *sour
     uint64_t own = DFA_WORK_MAX, *work = source->work ? source->work : &own;
     SOL_TRY(add_state(dfa, &capacity));
     SOL_TRY(find_explored(e, source, source->start, dfa, &capacity, &id));
+    if (!e->states) return SOL_OK; /* nothing is accepted */
     for (uint32_t s = 1; s < dfa->n_states; s++) {
         if (*work < dfa->n_classes) return too_large();
         *work -= dfa->n_classes;
@@ -520,7 +526,7 @@ static enum sol_status explore(struct explored *e, const struct dfa_source *sour
             dfa->next[(size_t)s * dfa->n_classes + c] = id;
         }
     }
-    return dfa->n_states > 1 ? trim(dfa) : SOL_OK;
+    return trim(dfa);
 }
 
 enum sol_status dfa_explore(const struct dfa_source *source, struct dfa *out)

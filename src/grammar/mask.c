@@ -214,8 +214,7 @@ static void make_key(struct key *key, const struct machine *m, const struct thre
                      size_t n, uint32_t longest)
 {
     const struct op *ops = m->program->ops;
-    key->n = 0;
-    key->too_long = false;
+    *key = (struct key){.n = 0};
     for (size_t i = 0; i < n && !key->too_long; i++) {
         const struct thread *t = &threads[i];
         add_word(key, t->op);
@@ -297,7 +296,7 @@ static bool recall(struct mask_cache *cache, const struct key *key, uint64_t has
 static void keep(struct mask_cache *cache, const struct key *key, uint64_t hash,
                  const uint32_t *bits)
 {
-    uint32_t *words = malloc(key->n * sizeof *words);
+    uint32_t *words = malloc((key->n + 1) * sizeof *words);
     uint32_t *copy = malloc((cache->words + 1) * sizeof *copy);
     pthread_mutex_lock(&cache->lock);
     bool wanted = words && copy && !find_entry(cache, key, hash);

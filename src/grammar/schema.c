@@ -397,7 +397,7 @@ static enum sol_status compile_keywords(struct schema *s, const json_t *schema, 
         json_t *list = json_pack("[O]", one);
         if (!list || json_array_append_new(s->made, list) != 0)
             return status_set(SOL_E_MEMORY, "no memory for a schema");
-        if (values && json_is_array(values)) { /* both: the one, if it is among them */
+        if (json_is_array(values)) { /* both: the one, if it is among them */
             bool found = false;
             for (size_t i = 0; i < json_array_size(values); i++)
                 found = found || json_equal(json_array_get(values, i), one);
