@@ -279,12 +279,18 @@ static bool has_own(const struct op *op, int major)
     return false;
 }
 
+static void use_fake(const char *variable, const char *fake)
+{
+    const char *library = getenv(fake);
+    if (!library) fail_msg("%s names the fake library; ctest sets it", fake);
+    setenv(variable, library, 1);
+}
+
 static void ops_say_what_they_launch_and_call(void **state)
 {
     (void)state;
-    const char *library = getenv("SOL_FAKE_CUBLASLT");
-    if (!library) fail_msg("SOL_FAKE_CUBLASLT names the fake library; ctest sets it");
-    setenv("SOL_CUBLASLT", library, 1);
+    use_fake("SOL_CUBLASLT", "SOL_FAKE_CUBLASLT");
+    use_fake("SOL_CUDNN", "SOL_FAKE_CUDNN");
     for (int i = 0; i < op_table_count; i++) {
         const struct op *op = op_table[i];
         assert_in_range(op->n_variants, 0, VARIANTS_MAX);

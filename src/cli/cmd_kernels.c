@@ -174,7 +174,7 @@ static const char *summary_of(const struct op *op, int v)
 static enum sol_status print_list(const struct chooser *chooser)
 {
     struct table *table;
-    SOL_TRY(table_create("op|kernel|---numerics|---needs|--here|~-summary", &table));
+    SOL_TRY(table_create("op|=kernel|---numerics|---needs|--here|~-summary", &table));
     for (int i = 0; i < op_table_count; i++) {
         const struct op *op = op_table[i];
         for (int v = 0; v < op_variant_count(op); v++) {
