@@ -58,7 +58,7 @@ newer 0
 newer 1 --brief
 
 # The forms of the loss, in float32 and with what passes between their parts in bf16.
-FAKE_CUDA_MAJOR=9 run 0 verify --backend cuda --rounds 1 --wide --op linear_cross_entropy
+FAKE_CUDA_MAJOR=9 run 0 verify --backend cuda --brief --rounds 1 --wide --op linear_cross_entropy
 has out 'linear_cross_entropy +chunked .* ok'
 has out 'linear_cross_entropy +cut .* ok'
 
@@ -72,7 +72,7 @@ has out 'fp8_matmul_cublaslt_cuda .* ok'
 cudnn="--op self_attention=self_attention_cudnn_cuda --op self_attention_backward=self_attention_backward_cudnn_cuda"
 # shellcheck disable=SC2086 # words
 {
-    run 0 verify --backend cuda --wide $cudnn
+    run 0 verify --backend cuda --rounds 1 --wide $cudnn
     has out ' self_attention_cudnn_cuda .* ok'
     has out ' self_attention_backward_cudnn_cuda .* ok'
     FAKE_CUDNN=wrong run 7 verify --backend cuda --brief --rounds 1 $cudnn
