@@ -62,6 +62,12 @@ run 0 pull me/gguf
 has out 'of which 0.0 were fetched'
 run 0 pull --offline me/gguf --json
 is "the model of --json" "$(python3 -c 'import json; print(json.load(open("out"))["model"])')" "$work/$snapshot/tiny.gguf"
+rm -rf cache
+run 3 run -m me/gguf -p x
+run 0 $(sed -n 's/.*; try: sol //p' err) # what it says helps
+run 0 run -m me/gguf -p 'Once' -n 1
+run 2 pull me/gguf --files '*.bin'
+run 0 $(sed -n 's/.*; see: sol //p' err)
 run 3 run -m me/other -p x
 has err 'me/other: there is no such file, and no model of that name was pulled; try: sol pull me/other'
 run 3 pull --offline me/other
