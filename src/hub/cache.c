@@ -8,16 +8,11 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "base/ends_with.h"
 #include "base/status.h"
 #include "hub/choose.h"
 
 /* ---- names ---- */
-
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
 
 /* Owner or name: what the hub allows. */
 static bool is_word(const char *text, size_t n)
@@ -101,9 +96,9 @@ enum sol_status hub_cache_repository(const char *repository, char out[HUB_PATH_M
 
 /* ---- what is there ---- */
 
-static bool is_commit(const char *text)
+bool hub_is_hex(const char *text, size_t digits)
 {
-    return strlen(text) == 40 && strspn(text, "0123456789abcdef") == 40;
+    return text && strlen(text) == digits && strspn(text, "0123456789abcdef") == digits;
 }
 
 static bool has_snapshot(const char *folder, const char *commit)
@@ -118,14 +113,14 @@ bool hub_cache_commit(const char *repository, const char *revision, char out[HUB
     char folder[HUB_PATH_MAX], path[HUB_PATH_MAX + HUB_NAME_MAX + 8];
     if (hub_cache_repository(repository, folder) != SOL_OK) return false;
     snprintf(out, HUB_NAME_MAX, "%s", revision);
-    if (is_commit(revision)) return has_snapshot(folder, revision);
+    if (hub_is_hex(revision, HUB_COMMIT)) return has_snapshot(folder, revision);
     snprintf(path, sizeof path, "%s/refs/%s", folder, revision);
     FILE *file = fopen(path, "re");
     if (!file) return false;
     const bool read = fgets(out, HUB_NAME_MAX, file);
     fclose(file);
     out[strcspn(out, "\r\n")] = '\0';
-    return read && is_commit(out) && has_snapshot(folder, out);
+    return read && hub_is_hex(out, HUB_COMMIT) && has_snapshot(folder, out);
 }
 
 /* The repository of the cache whose name, without owner, is `name`; false unless there is one. */

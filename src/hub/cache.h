@@ -14,7 +14,7 @@
 
 #include "sol/status.h"
 
-enum { HUB_PATH_MAX = 1024, HUB_NAME_MAX = 200 };
+enum { HUB_PATH_MAX = 1024, HUB_NAME_MAX = 200, HUB_COMMIT = 40 /* digits */ };
 
 /* "openai/gpt-oss-20b", "openai/gpt-oss-20b:mxfp4". */
 struct hub_name {
@@ -24,6 +24,9 @@ struct hub_name {
 
 /* Whether `text` can be a repository's name. What ends as model files do is a path. */
 bool hub_name_parse(const char *text, struct hub_name *out);
+
+/* So many hexadecimal digits and nothing else; false for NULL. */
+bool hub_is_hex(const char *text, size_t digits);
 
 /* $HF_HUB_CACHE, else $HF_HOME/hub, else ~/.cache/huggingface/hub ($XDG_CACHE_HOME for ~/.cache).
  * Nothing is made. */

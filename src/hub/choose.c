@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/ends_with.h"
 #include "base/status.h"
 
 /* ---- the list ---- */
@@ -98,12 +99,6 @@ enum sol_status hub_files_of_folder(const char *folder, struct hub_files *out)
 }
 
 /* ---- which one ---- */
-
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
 
 /* "-00001-of-00003.gguf": the number, and where it begins; 0 for a file that is whole. */
 static int part_number(const char *path, size_t *at)

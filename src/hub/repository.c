@@ -73,11 +73,6 @@ enum sol_status hub_file_url(const char *repository, const char *commit, const c
 
 /* ---- the answer ---- */
 
-static bool is_hex(const char *text, size_t n)
-{
-    return text && strlen(text) == n && strspn(text, "0123456789abcdef") == n;
-}
-
 static enum sol_status bad_answer(const char *what)
 {
     return status_set(SOL_E_FORMAT, "the hub's list of files has %s", what);
@@ -94,10 +89,10 @@ static enum sol_status add_file(struct hub_files *files, const json_t *entry)
     if (json_is_object(lfs)) {
         const char *sha256 = json_string_value(json_object_get(lfs, "sha256"));
         size = json_object_get(lfs, "size");
-        if (!is_hex(sha256, 64)) return bad_answer("a large file without its SHA-256");
+        if (!hub_is_hex(sha256, 64)) return bad_answer("a large file without its SHA-256");
         snprintf(file->sha256, sizeof file->sha256, "%s", sha256);
     } else {
-        if (!is_hex(blob, 40)) return bad_answer("a file without its Git blob");
+        if (!hub_is_hex(blob, 40)) return bad_answer("a file without its Git blob");
         snprintf(file->blob, sizeof file->blob, "%s", blob);
     }
     file->size = (int64_t)json_integer_value(size);
@@ -111,7 +106,7 @@ static enum sol_status add_files(struct hub_repository *out, const json_t *root)
     const json_t *list = json_object_get(root, "siblings"), *entry;
     const char *commit = json_string_value(json_object_get(root, "sha"));
     size_t i;
-    if (!is_hex(commit, 40)) return bad_answer("no commit");
+    if (!hub_is_hex(commit, 40)) return bad_answer("no commit");
     snprintf(out->commit, sizeof out->commit, "%s", commit);
     if (!json_is_array(list)) return bad_answer("no files");
     if (json_array_size(list) > FILES_MAX) return bad_answer("over 100000 files");

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/ends_with.h"
 #include "base/status.h"
 #include "hub/cache.h"
 #include "model/architecture.h"
@@ -362,12 +363,6 @@ static enum sol_status from_set(const char *source, struct model_files **out)
     else
         model_files_close(files);
     return status;
-}
-
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
 }
 
 static enum sol_status open_path(const char *path, struct model_files **out)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/ends_with.h"
 #include "base/names.h"
 
 enum { SHOWN_WIDTH = 72, LABEL_WIDTH = 20 }; /* characters */
@@ -279,12 +280,6 @@ static enum sol_status add_groups(struct run_data *d)
 }
 
 /* ---- what the payload adds ---- */
-
-static bool ends_with(const char *text, const char *end)
-{
-    size_t length = strlen(text), tail = strlen(end);
-    return length > tail && strcmp(text + length - tail, end) == 0;
-}
 
 static void add_ceilings(struct run_data *d, json_t *limits)
 {

@@ -5,13 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/ends_with.h"
 #include "report/figures.h"
-
-static bool ends_with(const char *text, const char *end)
-{
-    size_t length = strlen(text), tail = strlen(end);
-    return length >= tail && strcmp(text + length - tail, end) == 0;
-}
 
 char *value_text(const char *key, const json_t *value, char *text, size_t size)
 {

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/ends_with.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "tok/tokenizer.h"
@@ -64,12 +65,6 @@ enum sol_status tokenizer_open(const char *path, struct tokenizer **out)
 }
 
 /* ---- folders ---- */
-
-static bool ends_with(const char *text, const char *end)
-{
-    size_t length = strlen(text), n = strlen(end);
-    return length > n && strcmp(text + length - n, end) == 0;
-}
 
 /* The only file in `dir` with this ending; "" when there is none. */
 static enum sol_status find_only(const char *dir, const char *ending, char path[PATH_SIZE])

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/ends_with.h"
 #include "base/memory.h"
 #include "base/rng.h"
 #include "base/status.h"
@@ -312,12 +313,6 @@ static void ramp(float *x, int64_t n, double first, double change)
 {
     for (int64_t i = 0; i < n; i++)
         x[i] = (float)(first + change * (double)i / (double)(n > 1 ? n - 1 : 1));
-}
-
-static bool ends_with(const char *text, const char *end)
-{
-    size_t a = strlen(text), b = strlen(end);
-    return a >= b && strcmp(text + a - b, end) == 0;
 }
 
 static void draw_matrix(struct drawing *d, const struct param *p, float *x)
