@@ -4,6 +4,7 @@
 # itself, beside PyTorch's cuDNN where PyTorch is there; then a training step with each.
 #   usage: bench/self_attention_device.sh [SOL]         (default build/sol)
 #   SOL_CUDNN=FILE       the library (default: the system's, else that of Python's package nvidia-cudnn)
+#   QUICK=1              times only
 #   DEPTH=n              of the model whose steps are timed (default 20; 0: none)
 set -eu
 cd "$(dirname "$0")/.."
@@ -17,20 +18,22 @@ fi
 echo "cuDNN: ${SOL_CUDNN:-of the system}"
 
 failed=0
-for op in self_attention self_attention_backward; do
-    for way in wgmma mma any cudnn; do
-        "$sol" verify --backend cuda --wide --op "$op=${op}_${way}_cuda" | grep _cuda || failed=1
+if [ -z "${QUICK:-}" ]; then
+    for op in self_attention self_attention_backward; do
+        "$sol" verify --backend cuda --wide --op "$op" | grep _cuda || failed=1
     done
-done
+fi
 
 shape=m=2048,n=10,k=10,head_dim=128,sequences=32,matrices=bf16
 grouped=m=2048,n=16,k=4,head_dim=64,sequences=16,matrices=bf16
-for way in wgmma mma cudnn; do
-    for op in self_attention self_attention_backward; do
-        "$sol" bench --backend cuda --no-store --force "$op=${op}_${way}_cuda" --op "$op:$shape" \
-            --op "$op:$shape,window=513" --op "$op:$grouped" | grep -F "$op" || failed=1
+specs=
+for op in self_attention self_attention_backward; do
+    for sizes in "$shape" "$shape,window=513" "$grouped"; do
+        for way in wgmma mma cudnn; do specs="$specs --op $op:$sizes,variant=${op}_${way}_cuda"; done
     done
 done
+# shellcheck disable=SC2086 # words
+"$sol" bench --backend cuda --no-store --wide $specs || failed=1
 python3 - <<'PY' || true
 import statistics
 

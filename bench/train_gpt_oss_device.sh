@@ -61,6 +61,7 @@ if [ -z "${QUICK:-}" ]; then
 fi
 
 # op:sizes of the built-in model, then of gpt-oss-20b; products of gate and up forward, of what went in, of weights; down.
+specs=
 for spec in grouped_matmul:m=65536,n=192,k=256,groups=8 grouped_matmul:m=65536,n=256,k=192,groups=8,transposed=no \
     grouped_matmul:m=65536,n=256,k=192,groups=8 grouped_wgrad:m=65536,n=192,k=256,groups=8 \
     gather_rows:m=16384,n=256,top_k=4 gather_rows_backward:m=16384,n=256,top_k=4 combine:m=16384,n=256,top_k=4 \
@@ -71,35 +72,20 @@ for spec in grouped_matmul:m=65536,n=192,k=256,groups=8 grouped_matmul:m=65536,n
     gather_rows_backward:m=8192,n=2880,top_k=4 combine:m=8192,n=2880,top_k=4 combine_backward:m=8192,n=2880,top_k=4 \
     add_bias:m=32768,n=2880,groups=32 bias_backward:m=32768,n=2880,groups=32 swiglu:m=32768,n=2880 \
     swiglu_backward:m=32768,n=2880 rope:m=8192,n=64,head_dim=64 quantise:mxfp4,m=92160,n=2880; do
-    echo "$spec" >>"$work/specs"
-    "$sol" bench --backend cuda --no-store --json --op "$spec,matrices=bf16" >"$work/$(wc -l <"$work/specs").json" ||
-        echo "failed: $spec"
+    specs="$specs --op $spec,matrices=bf16"
 done
 for spec in route:m=16384,n=8,top_k=4 route_backward:m=16384,n=8,top_k=4 route:m=8192,n=32,top_k=4 \
     route_backward:m=8192,n=32,top_k=4 matmul:m=8,n=256,k=16384,transposed=a matmul:m=32,n=2880,k=8192,transposed=a; do
-    echo "$spec" >>"$work/specs"
-    "$sol" bench --backend cuda --no-store --json --force matmul=matmul_f32_split_cuda --op "$spec" >"$work/$(wc -l <"$work/specs").json" ||
-        echo "failed: $spec"
+    specs="$specs --op $spec"
 done
-python3 - "$work" <<'PY'
+# shellcheck disable=SC2086 # words
+"$sol" bench --backend cuda --no-store --json --force matmul=matmul_f32_split_cuda $specs >"$work/times.json"
+python3 - "$work/times.json" <<'PY'
 import json
 import sys
 
-
-def rows(value):
-    if isinstance(value, dict) and "us" in value:
-        yield value
-    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else []:
-        yield from rows(inner)
-
-
-for number, spec in enumerate(open(f"{sys.argv[1]}/specs"), 1):
-    try:
-        found = list(rows(json.load(open(f"{sys.argv[1]}/{number}.json"))))
-    except (OSError, ValueError):
-        continue
-    for r in found:
-        print(f"{spec.strip():62s} {r['us']:9.1f} us {r.get('tflop_s', 0):7.1f} TFLOP/s {1e3 * r['tb_s']:7.0f} GB/s")
+for r in json.load(open(sys.argv[1])):
+    print(f"{r['op']:22s} {r['shape']:46s} {r['us']:9.1f} us {r.get('tflop_s', 0):7.1f} TFLOP/s {1e3 * r['tb_s']:7.0f} GB/s")
 PY
 
 # The built-in model with its optimizer and without; two layers of gpt-oss-20b's sizes, which a card has room for.

@@ -18,7 +18,7 @@ results=$(mktemp -d)
 trap 'rm -rf "$results"' EXIT
 "$sol" device --backend cuda --store "$results" -q --json >"$results/device.json"
 rows=m=65536,n=1280
-n=0
+specs=
 for spec in add:$rows,matrices=bf16 axpby:$rows,matrices=bf16 axpby_backward:$rows,matrices=bf16 \
     fill:$rows,matrices=bf16 rmsnorm:$rows,matrices=bf16 rmsnorm_backward:$rows,matrices=bf16 \
     relu2:m=65536,n=5120,matrices=bf16 relu2_backward:m=65536,n=5120,matrices=bf16 \
@@ -34,12 +34,11 @@ for spec in add:$rows,matrices=bf16 axpby:$rows,matrices=bf16 axpby_backward:$ro
     muon_prepare:m=1280,n=1280,groups=20,matrices=bf16 muon_prepare:m=5120,n=1280,groups=4,matrices=bf16 \
     muon_apply:m=1280,n=1280,groups=20,matrices=bf16 muon_apply:m=1280,n=5120,groups=4,matrices=bf16 \
     convert:m=5120,n=1280,matrices=bf16 convert:m=5120,n=1280 softcap:m=8192,n=32768; do
-    n=$((n + 1))
-    "$sol" bench --backend cuda --no-store --json --op "$spec" >"$results/$(printf %02d $n).json" ||
-        echo "failed: $spec"
+    specs="$specs --op $spec"
 done
+# shellcheck disable=SC2086 # words
+"$sol" bench --backend cuda --no-store --json $specs >"$results/times.json"
 python3 - "$results" <<'PY'
-import glob
 import json
 import sys
 
@@ -49,20 +48,7 @@ memory = device["limits"]["memory_gb_s"]
 best = memory["copy"]["best"] if "copy" in memory else device["machine"]["memory_gb_s_nominal"]
 print(f"{device['machine']['gpu']}: copies {best:.0f} GB/s, nominal {device['machine']['memory_gb_s_nominal']:.0f}")
 
-
-def rows(value):
-    if isinstance(value, dict) and "us" in value:
-        yield value
-    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else []:
-        yield from rows(inner)
-
-
-for name in sorted(glob.glob(f"{folder}/[0-9]*.json")):
-    try:
-        found = list(rows(json.load(open(name))))
-    except ValueError:
-        continue
-    for r in found:
-        gb_s = 1e3 * r["tb_s"]
-        print(f"{r['op']:22s} {r['shape']:46s} {r['us']:9.1f} us {gb_s:7.0f} GB/s {100 * gb_s / best:5.1f} %")
+for r in json.load(open(f"{folder}/times.json")):
+    gb_s = 1e3 * r["tb_s"]
+    print(f"{r['op']:22s} {r['shape']:46s} {r['us']:9.1f} us {gb_s:7.0f} GB/s {100 * gb_s / best:5.1f} %")
 PY

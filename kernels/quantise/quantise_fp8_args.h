@@ -9,7 +9,7 @@ enum { FP8_TILE = 64, FP8_THREADS = 256 };
 
 /* struct quantise_scale of ops/train_args.h. */
 struct fp8_kernel_scale {
-    float amax, factor, scale;
+    float factor, amax, scale, pad;
 };
 
 struct quantise_fp8_args {

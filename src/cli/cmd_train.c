@@ -328,17 +328,19 @@ static int run(int argc, char **argv)
                                     .sample_every = FLAG_UNSET,
                                     .resume_from = -1}};
     int exit_status, n_args;
-    const char *args[OPTION_LIST_MAX];
-    if (argc > OPTION_LIST_MAX) return cli_fail(status_set(SOL_E_ARGUMENT, "too many arguments"));
+    const char **args = calloc((size_t)argc + 1, sizeof *args);
+    if (!args) return cli_fail(status_set(SOL_E_MEMORY, "no memory for the command line"));
     train_flags_init(&c.o.flags);
-    if (!cli_parse(&spec, argc, argv, &c.o, args, &n_args, &exit_status)) return exit_status;
-    progress_quiet(c.o.quiet);
-    c.argc = argc;
-    c.argv = argv;
-    enum sol_status status = work(&c, args, n_args);
-    store_close(c.store);
-    gpu_close(c.gpu);
-    return cli_fail(status);
+    if (cli_parse(&spec, argc, argv, &c.o, args, &n_args, &exit_status)) {
+        progress_quiet(c.o.quiet);
+        c.argc = argc;
+        c.argv = argv;
+        exit_status = cli_fail(work(&c, args, n_args));
+        store_close(c.store);
+        gpu_close(c.gpu);
+    }
+    free(args);
+    return exit_status;
 }
 
 const struct command cmd_train = {&spec, run, false};

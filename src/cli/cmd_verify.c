@@ -314,11 +314,8 @@ static enum sol_status verify(const struct verify_command *c, struct verify_repo
 static int run(int argc, char **argv)
 {
     struct verify_command c = {.seed = 1, .rounds = 2};
-    int exit_status, n_args;
-    const char *args[OPTION_LIST_MAX];
-    if (argc > OPTION_LIST_MAX) return cli_fail(status_set(SOL_E_ARGUMENT, "too many arguments"));
-    if (!cli_parse(&spec, argc, argv, &c, args, &n_args, &exit_status)) return exit_status;
-    if (n_args) return cli_fail(status_set(SOL_E_ARGUMENT, "unexpected argument '%s'", args[0]));
+    int exit_status;
+    if (!parse_options_only(&spec, argc, argv, &c, &exit_status)) return exit_status;
     struct verify_report report = {0};
     enum sol_status status = verify(&c, &report);
     free(report.results);

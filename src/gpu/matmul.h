@@ -8,8 +8,8 @@
 enum { GPU_MATMUL_WORKSPACE = 32 << 20 };
 
 /* C = alpha X W^T + beta add + bias (in FP8 alpha x_scale w_scale X W^T), sums in float32. Pointers
- * are multiples of 16. What is not named in an initializer is 0: one plain product of bf16 to
- * float32. */
+ * are multiples of 16, those of scales too. What is not named in an initializer is 0: one plain
+ * product of bf16 to float32. */
 struct gpu_matmul {
     int64_t m, n, k, x_stride;      /* x_stride: elements from a row of x to the next */
     const void *x, *w;              /* bf16 [m][k], [n][k] */

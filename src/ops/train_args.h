@@ -23,11 +23,13 @@ enum quantise_features {
     QUANTISE_HADAMARD = 8,   /* blocks are transformed first */
 };
 
-/* Of a tensor that is quantised. */
+/* Of a tensor that is quantised. cuBLASLt takes factors at multiples of 16 bytes only, so rows of a
+ * history have to be that long. */
 struct quantise_scale {
-    float amax;   /* largest magnitude that is a number */
     float factor; /* what the format's numbers count times */
+    float amax;   /* largest magnitude that is a number */
     float scale;  /* of FP8: what numbers are multiplied with; 0: nobody knows yet */
+    float pad;
 };
 
 /* quantise: to = the numbers that `format` has for those of `from`, without the factor.
@@ -369,7 +371,7 @@ struct fp8_matmul_args {
     enum dtype format_a, format_b;
     const uint8_t *a;                 /* [m][k] */
     const uint8_t *b;                 /* [n][k] */
-    const float *factor_a, *factor_b; /* one number each */
+    const float *factor_a, *factor_b; /* one number each, see struct quantise_scale */
     float beta;
     bool fast; /* the caller's word that sums may be in fewer bits than float32 has, as tensor cores
                   have them at full speed */

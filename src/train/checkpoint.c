@@ -167,6 +167,8 @@ static json_t *flags_json(const struct train_flags *f)
     json_object_set_new(out, "matrix-lr", json_number(f->matrix_lr));
     json_object_set_new(out, "scalar-lr", json_number(f->scalar_lr));
     json_object_set_new(out, "weight-decay", json_number(f->weight_decay));
+    if (!isnan(f->embedding_decay))
+        json_object_set_new(out, "embedding-decay", json_number(f->embedding_decay));
     json_object_set_new(out, "adam-beta1", json_number(f->adam_beta1));
     json_object_set_new(out, "adam-beta2", json_number(f->adam_beta2));
     json_object_set_new(out, "grad-clip", json_number(f->grad_clip));

@@ -26,6 +26,7 @@ void train_flags_init(struct train_flags *flags)
                                   .matrix_lr = NAN,
                                   .scalar_lr = NAN,
                                   .weight_decay = NAN,
+                                  .embedding_decay = NAN,
                                   .adam_beta1 = NAN,
                                   .adam_beta2 = NAN,
                                   .grad_clip = NAN,

@@ -27,6 +27,7 @@ struct train_flags {
     /* batches and rates */
     int64_t device_batch_size, total_batch_size;
     double embedding_lr, unembedding_lr, matrix_lr, scalar_lr, weight_decay;
+    double embedding_decay; /* NAN: the recipe's */
     double adam_beta1, adam_beta2, grad_clip; /* 2026-01 */
     int64_t warmup_steps;
     double warmup_ratio; /* 2026-01 */
@@ -72,6 +73,7 @@ struct train_flags {
     TRAIN_FLAG(FLOAT, "matrix-lr", "X", "of matrices, by Muon (default 0.02)", type, f.matrix_lr, 0, 1e6), \
     TRAIN_FLAG(FLOAT, "scalar-lr", "X", "of the scales of the residual stream (default 0.5)", type, f.scalar_lr, 0, 1e6), \
     TRAIN_FLAG(FLOAT, "weight-decay", "X", "of matrices (default 0.28), and for 2026-01 of embeddings and head (default 0)", type, f.weight_decay, 0, 1e6), \
+    TRAIN_FLAG(FLOAT, "embedding-decay", "X", "the same of embeddings and head, where a text is seen many times (default: the recipe's)", type, f.embedding_decay, 0, 1e6), \
     TRAIN_FLAG(FLOAT, "adam-beta1", "X", "2026-01: of embeddings and head (default 0.8)", type, f.adam_beta1, 0, 1), \
     TRAIN_FLAG(FLOAT, "adam-beta2", "X", "2026-01: of embeddings and head (default 0.95)", type, f.adam_beta2, 0, 1), \
     TRAIN_FLAG(FLOAT, "grad-clip", "X", "largest norm of all gradients together, 0: any (default 0; 1 for 2026-01)", type, f.grad_clip, 0, 1e9), \

@@ -110,6 +110,7 @@ static void place_small(struct params *p, const struct train_recipe *recipe, str
 {
     const bool fp8 = recipe->precision == PRECISION_FP8;
     p->histories.rows = 0;
+    align(states);
     for (int i = 0; i < p->count; i++) {
         struct param *q = &p->all[i];
         if (!recipe_is_small(recipe, &q->weight)) continue;

@@ -384,6 +384,9 @@ enum sol_status recipe_settle(const struct train_flags *flags, int64_t vocab,
         set_rates_january(r, scale);
     else
         set_rates_july(r, scale);
+    if (!isnan(f->embedding_decay))
+        r->adamw[GROUP_HEAD].decay = r->adamw[GROUP_EMBED].decay = r->adamw[GROUP_VALUES].decay =
+            f->embedding_decay;
     if (!r->january) r->matrix_decay = f->weight_decay * scale * (reference / horizon);
     return set_horizon(r, horizon);
 }

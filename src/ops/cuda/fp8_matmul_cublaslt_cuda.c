@@ -15,6 +15,8 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
     if (!typed_aligned(a->a) || !typed_aligned(a->b) || !typed_aligned(a->out.data) ||
         !typed_aligned(a->add.data))
         return typed_refuse(why, "a matrix at an address that is no multiple of 16");
+    if (!typed_aligned(a->factor_a) || !typed_aligned(a->factor_b))
+        return typed_refuse(why, "a factor at an address that is no multiple of 16");
     return true;
 }
 
@@ -45,11 +47,10 @@ static const unsigned typed[] = {3, 0}; /* both */
 
 const struct op_variant fp8_matmul_cublaslt_cuda = {
     .name = "fp8_matmul_cublaslt_cuda",
-    .summary = "NVIDIA's cuBLASLt, where it is installed; no card has run it",
+    .summary = "NVIDIA's cuBLASLt, where it is installed",
     .numerics = NUMERICS_BF16,
     .target = TARGET_CUDA,
     .arch = {.major = 8, .minor = 9},
-    .unproven = true,
     .usable = cublaslt_usable,
     .can_run = can_run,
     .choices = &cublaslt_choices,

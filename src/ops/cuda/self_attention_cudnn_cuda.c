@@ -132,11 +132,10 @@ static const unsigned narrow_forward[] = {0xf, 0}, narrow_backward[] = {0xff, 0}
 
 const struct op_variant self_attention_cudnn_cuda = {
     .name = "self_attention_cudnn_cuda",
-    .summary = "NVIDIA's cuDNN, where it is installed; no card has run it",
+    .summary = "NVIDIA's cuDNN, where it is installed",
     .numerics = NUMERICS_BF16,
     .target = TARGET_CUDA,
     .arch = {.major = 9},
-    .unproven = true,
     .usable = usable,
     .can_run = can_run,
     .typed = narrow_forward,
@@ -147,11 +146,10 @@ const struct op_variant self_attention_cudnn_cuda = {
 /* dq is added up by atomics: two runs may differ in last bits. */
 const struct op_variant self_attention_backward_cudnn_cuda = {
     .name = "self_attention_backward_cudnn_cuda",
-    .summary = "NVIDIA's cuDNN, where it is installed; no card has run it",
+    .summary = "NVIDIA's cuDNN, where it is installed",
     .numerics = NUMERICS_BF16,
     .target = TARGET_CUDA,
     .arch = {.major = 9},
-    .unproven = true,
     .usable = usable,
     .can_run = can_run_backward,
     .typed = narrow_backward,
