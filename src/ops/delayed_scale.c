@@ -48,7 +48,8 @@ static void make_problem(struct case_maker *c, const struct op_problem *p, void 
 static bool make_case(struct case_maker *c, void *args)
 {
     if (c->index >= 4) return false;
-    const struct op_problem p = {.rows = case_size(c, 1, 30), .n = case_size(c, 1, 20) + QUANTISE_SCALE_FLOATS};
+    const struct op_problem p = {.rows = case_size(c, 1, 30),
+                                 .n = case_size(c, 1, 20) + QUANTISE_SCALE_FLOATS};
     make_problem(c, &p, args);
     return true;
 }

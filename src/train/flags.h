@@ -27,7 +27,7 @@ struct train_flags {
     /* batches and rates */
     int64_t device_batch_size, total_batch_size;
     double embedding_lr, unembedding_lr, matrix_lr, scalar_lr, weight_decay;
-    double embedding_decay; /* NAN: the recipe's */
+    double embedding_decay;                   /* NAN: the recipe's */
     double adam_beta1, adam_beta2, grad_clip; /* 2026-01 */
     int64_t warmup_steps;
     double warmup_ratio; /* 2026-01 */
