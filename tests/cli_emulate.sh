@@ -80,9 +80,11 @@ cudnn="--op self_attention=self_attention_cudnn_cuda --op self_attention_backwar
 # shellcheck disable=SC2086 # words
 {
     run 2 $fp8 --precision nvfp4
-    run 7 $fp8 # every op takes as long there, so quantising takes too much
+    # every op takes as long there, so quantising takes too much
+    run 7 $fp8 --force relu2_fp8=relu2_fp8_cuda
 }
 has out '"variant": "fp8_matmul_cublaslt_cuda"'
+has out '"variant": "relu2_fp8_cuda"'
 has out '"loss": 4\.[0-9]'
 has out '"invalid": "quantising and transposing take 1'
 export FAKE_CUDA_MAJOR=8

@@ -344,7 +344,7 @@ static void changed_files_are_of_the_ops_that_launch_them(void **state)
         "cross_entropy_block_backward weighted_sum sum_squares convert adamw "
         "muon_prepare muon_apply fill clip linear_cross_entropy muon grouped_matmul grouped_wgrad "
         "gather_rows gather_rows_backward combine_backward route_backward add_bias bias_backward "
-        "swiglu_backward dropout quantise delayed_scale ";
+        "swiglu_backward dropout quantise delayed_scale relu2_fp8 ";
     static const struct {
         const char *file, *ops;
         int major;
@@ -372,7 +372,7 @@ static void changed_files_are_of_the_ops_that_launch_them(void **state)
         {"train/loss.cu", "cross_entropy linear_cross_entropy ", 9},
         {"train/loss_block.cu",
          "cross_entropy_block cross_entropy_block_backward linear_cross_entropy ", 9},
-        {"quantise/quantise_fp8.cu", "quantise delayed_scale linear_cross_entropy ", 9},
+        {"quantise/quantise_fp8.cu", "quantise delayed_scale relu2_fp8 linear_cross_entropy ", 9},
         {"train/muon.cu", "muon_prepare muon_apply muon ", 9},
         {"train/tables_args.h", "embed gated_embed embed_backward gated_embed_backward ", 9},
         /* by one kernel only, that not every GPU has */

@@ -1,4 +1,5 @@
-/* Arguments of the kernels of quantise to FP8, and of delayed_scale, shared by host and device. */
+/* Arguments of the kernels of quantise to FP8, alone and behind relu2, and of delayed_scale, shared
+ * by host and device. */
 #ifndef KERNELS_QUANTISE_QUANTISE_FP8_ARGS_H
 #define KERNELS_QUANTISE_QUANTISE_FP8_ARGS_H
 
@@ -14,13 +15,14 @@ struct fp8_kernel_scale {
 
 struct quantise_fp8_args {
     int64_t m, n;
-    const void *from;
+    const void *from, *y;    /* y: of relu2's gradient alone */
+    void *out;               /* what relu2 makes of `from`, or NULL */
     uint8_t *codes, *turned; /* either may be NULL */
     struct fp8_kernel_scale *scale;
     float largest;
     int32_t tiles; /* along n */
 };
-SOL_STATIC_ASSERT(sizeof(struct quantise_fp8_args) == 56, "host and device agree");
+SOL_STATIC_ASSERT(sizeof(struct quantise_fp8_args) == 72, "host and device agree");
 
 struct delayed_scale_kernel_args {
     int64_t m, n; /* n: a struct fp8_kernel_scale and the history */

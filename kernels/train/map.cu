@@ -2,6 +2,7 @@
  * the loads of a warp are one stretch, and all of them are on their way before the first is used.
  */
 #include "random.cuh"
+#include "relu2.cuh"
 #include "swiglu/swiglu.cuh"
 #include "train/map_args.h"
 #include "typed.cuh"
@@ -54,22 +55,17 @@ struct adding {
 };
 MAPS(add, adding)
 
-/* Written so that a NaN passes through. */
-struct relu_squared {
-    INLINE relu_squared(const map_kernel_args &) {}
-    INLINE float operator()(float x, float) const
-    {
-        x = x < 0 ? 0 : x;
-        return x * x;
-    }
+struct squaring {
+    INLINE squaring(const map_kernel_args &) {}
+    INLINE float operator()(float x, float) const { return relu_squared(x); }
 };
-MAPS(relu2, relu_squared)
+MAPS(relu2, squaring)
 
-struct relu_squared_slope {
-    INLINE relu_squared_slope(const map_kernel_args &) {}
-    INLINE float operator()(float y, float d) const { return 2 * sqrtf(y) * d; }
+struct slope_of_square {
+    INLINE slope_of_square(const map_kernel_args &) {}
+    INLINE float operator()(float y, float d) const { return relu_squared_slope(y, d); }
 };
-MAPS(relu2_backward, relu_squared_slope)
+MAPS(relu2_backward, slope_of_square)
 
 struct scaled_sum {
     float a, b;

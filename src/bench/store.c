@@ -65,6 +65,7 @@ const char *bench_category_of(const char *op)
         {"relu2", "elementwise"},
         {"dropout", "elementwise"},
         {"relu2_backward", "elementwise"},
+        {"relu2_fp8", "elementwise"},
         {"swiglu_backward", "elementwise"},
         {"axpby", "elementwise"},
         {"axpby_backward", "elementwise"},

@@ -176,6 +176,18 @@ struct relu2_backward_args {
     struct matrix y, d; /* [m][n] */
 };
 
+/* relu2_fp8: relu2 of x, or, where y has data, relu2_backward of d = x; in place. What it
+ * makes, before that is rounded to x's type, in FP8 besides: codes and scale as quantise has them.
+ */
+struct relu2_fp8_args {
+    int64_t m, n;
+    enum dtype format;
+    uint32_t pad;
+    struct quantise_scale *scale;
+    uint8_t *codes, *codes_turned; /* [m][n], [n][m]; one may be NULL */
+    struct matrix x, y;            /* [m][n] */
+};
+
 /* axpby_backward: of out = a x + factor b y. d is dL/dout on entry and dL/dx = a d on return;
  * dy += factor b d (first: dy = factor b d), da += sum(d x), db += factor sum(d y). */
 struct axpby_backward_args {

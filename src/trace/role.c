@@ -511,6 +511,7 @@ enum kernel_role role_of_op(const char *parent, const char *op)
         {"swiglu_backward", ROLE_ACTIVATION},
         {"relu2", ROLE_ACTIVATION},
         {"relu2_backward", ROLE_ACTIVATION},
+        {"relu2_fp8", ROLE_ACTIVATION},
         {"combine", ROLE_EXPERTS},
         {"combine_backward", ROLE_EXPERTS},
         {"gather_rows", ROLE_EXPERTS},

@@ -50,11 +50,11 @@ static void mlp(struct plan *plan, const struct pass *p, int64_t n)
     const struct matrix act = pass_rows(p, b->layers[n].act, inter), dact = pass_rows(p, b->dact, inter);
 
     if (p->recompute >= RECOMPUTE_NORMS) pass_norm(plan, p, mid, NULL, normed);
-    if (p->recompute >= RECOMPUTE_WIDE) gpt_mlp_up(plan, p, n);
-    pass_linear_backward(plan, p, d, pass_input_backward(plan, p, act, &w->gpt.proj), &w->gpt.proj, none, dact);
-    plan_call(plan, &op_relu2_backward,
-              &(struct relu2_backward_args){.m = act.rows, .n = act.cols, .y = act, .d = dact});
-    pass_linear_backward(plan, p, dact, pass_input_backward(plan, p, normed, &w->gpt.fc), &w->gpt.fc, none, dnormed);
+    const struct linear_input wide = p->recompute >= RECOMPUTE_WIDE ? gpt_mlp_up(plan, p, n, true)
+                                                                    : pass_input_backward(plan, p, act, &w->gpt.proj);
+    pass_linear_backward(plan, p, d, wide, &w->gpt.proj, none, dact);
+    pass_relu2_linear_backward(plan, p, act, dact, pass_input_backward(plan, p, normed, &w->gpt.fc), &w->gpt.fc, none,
+                               dnormed);
     pass_norm_backward(plan, p, mid, NULL, dnormed, d);
 }
 

@@ -35,7 +35,7 @@ void gpt_mix(struct plan *plan, const struct pass *p, int64_t n)
                   .factor = 1, .x = pass_hidden(p, b->layers[n].stream), .y = pass_hidden(p, b->x0), .out = mix});
 }
 
-void gpt_mlp_up(struct plan *plan, const struct pass *p, int64_t n)
+struct linear_input gpt_mlp_up(struct plan *plan, const struct pass *p, int64_t n, bool backward)
 {
     const struct pass_buffers *b = p->buffers;
     const struct model_config *c = &p->params->model.config;
@@ -43,7 +43,7 @@ void gpt_mlp_up(struct plan *plan, const struct pass *p, int64_t n)
     const struct matrix act = pass_rows(p, b->layers[n].act, c->intermediate);
     const struct linear_input in = pass_input(plan, p, pass_hidden(p, b->layers[n].mlp_in), &w->gpt.fc);
     pass_linear(plan, p, in, &w->gpt.fc, (struct matrix){0}, act);
-    plan_call(plan, &op_relu2, &(struct relu2_args){.m = act.rows, .n = act.cols, .x = act});
+    return pass_relu2(plan, p, act, &w->gpt.proj, backward);
 }
 
 static void embed(struct plan *plan, const struct pass *p)
@@ -102,14 +102,11 @@ static void layer(struct plan *plan, const struct pass *p, int64_t n)
 {
     const struct pass_buffers *b = p->buffers;
     const struct matrix mid = pass_hidden(p, b->layers[n].mid);
-    const int64_t inter = p->params->model.config.intermediate;
     const struct tensor *proj = &p->params->model.layers[n].gpt.proj;
 
     attend(plan, p, n);
     pass_norm(plan, p, mid, NULL, pass_hidden(p, b->layers[n].mlp_in));
-    gpt_mlp_up(plan, p, n);
-    pass_linear(plan, p, pass_input(plan, p, pass_rows(p, b->layers[n].act, inter), proj), proj, mid,
-                pass_hidden(p, b->layers[n + 1].stream));
+    pass_linear(plan, p, gpt_mlp_up(plan, p, n, false), proj, mid, pass_hidden(p, b->layers[n + 1].stream));
 }
 
 static void head(struct plan *plan, const struct pass *p)

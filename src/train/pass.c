@@ -126,6 +126,22 @@ struct linear_input pass_input_backward(struct plan *plan, const struct pass *p,
     return make_input(plan, p, x, w, true);
 }
 
+struct linear_input pass_relu2(struct plan *plan, const struct pass *p, struct matrix x, const struct tensor *w,
+                               bool backward)
+{
+    const struct param *param = small_of(p, w);
+    void *small = p->buffers->small_x;
+    if (!param || p->precision != PRECISION_FP8) {
+        plan_call(plan, &op_relu2, &(struct relu2_args){.m = x.rows, .n = x.cols, .x = x});
+        return make_input(plan, p, x, w, backward);
+    }
+    plan_call(plan, &op_relu2_fp8,
+              &(struct relu2_fp8_args){
+                  .m = x.rows, .n = x.cols, .format = DTYPE_FP8_E4M3, .scale = param->scale[OPERAND_X],
+                  .x = x, .codes = backward ? NULL : small, .codes_turned = backward ? small : NULL});
+    return (struct linear_input){x, small, factor_of(param, OPERAND_X)};
+}
+
 /* Both in FP8, their rows along the k that is summed over. */
 static void fp8_product(struct plan *plan, enum dtype format, const void *a, const float *factor_a,
                         const void *b, const float *factor_b, int64_t k, bool fast,
@@ -157,22 +173,33 @@ void pass_linear(struct plan *plan, const struct pass *p, struct linear_input x,
     plan_call(plan, &op_matmul, &a);
 }
 
-static void fp8_backward(struct plan *plan, const struct pass *p, const struct param *param,
-                         struct matrix dy, struct linear_input x, struct matrix add, struct matrix dx)
+/* dy in the small format of param's products, at small_dy and small_dy_turned. */
+static void quantise_dy(struct plan *plan, const struct pass *p, const struct param *param, struct matrix dy)
+{
+    void *rows = p->buffers->small_dy, *turned = p->buffers->small_dy_turned;
+    if (p->precision == PRECISION_FP8) {
+        quantise_fp8(plan, param, OPERAND_DY, dy, rows, turned);
+        return;
+    }
+    quantise_nvfp4(plan, p, param, OPERAND_DY, dy, rows);
+    quantise_nvfp4(plan, p, param, OPERAND_DY_TURNED, dy, turned);
+}
+
+static void fp8_products_backward(struct plan *plan, const struct pass *p, const struct param *param,
+                                  struct matrix dy, struct linear_input x, struct matrix add, struct matrix dx)
 {
     const struct pass_buffers *b = p->buffers;
     const float *factor = factor_of(param, OPERAND_DY);
-    quantise_fp8(plan, param, OPERAND_DY, dy, b->small_dy, b->small_dy_turned);
     fp8_product(plan, DTYPE_FP8_E5M2, b->small_dy_turned, factor, x.small, x.factor, dy.rows, false,
                 param->grad, param->grad);
     fp8_product(plan, DTYPE_FP8_E5M2, b->small_dy, factor, param->small_turned.data,
                 factor_of(param, OPERAND_W), dy.cols, false, add, dx);
 }
 
-void pass_linear_backward(struct plan *plan, const struct pass *p, struct matrix dy, struct linear_input x,
-                          const struct tensor *w, struct matrix add, struct matrix dx)
+/* With dy in the small format, where `param` is not NULL. */
+static void products_backward(struct plan *plan, const struct pass *p, const struct param *param, struct matrix dy,
+                              struct linear_input x, const struct tensor *w, struct matrix add, struct matrix dx)
 {
-    const struct param *param = small_of(p, w);
     const struct matrix dw = pass_grad_of(p, w);
     struct matmul_args of_w = {
         .batch = 1, .m = dy.cols, .n = x.x.cols, .k = dy.rows, .transpose_a = true, .alpha = 1,
@@ -181,22 +208,44 @@ void pass_linear_backward(struct plan *plan, const struct pass *p, struct matrix
         .batch = 1, .m = dx.rows, .n = dx.cols, .k = dy.cols, .alpha = 1,
         .beta = add.data ? 1 : 0, .a = dy, .b = pass_weight(w), .add = add, .out = dx};
     if (param && p->precision == PRECISION_FP8) {
-        fp8_backward(plan, p, param, dy, x, add, dx);
+        fp8_products_backward(plan, p, param, dy, x, add, dx);
         return;
     }
     if (param) {
-        void *rows = p->buffers->small_dy, *turned = p->buffers->small_dy_turned;
-        quantise_nvfp4(plan, p, param, OPERAND_DY, dy, rows);
-        quantise_nvfp4(plan, p, param, OPERAND_DY_TURNED, dy, turned);
         of_w.transpose_a = false, of_w.transpose_b = true;
-        of_w.a = matrix_of(p->dtype, turned, dy.cols, dy.rows);
+        of_w.a = matrix_of(p->dtype, p->buffers->small_dy_turned, dy.cols, dy.rows);
         of_w.b = matrix_of(p->dtype, x.small, x.x.cols, x.x.rows);
         of_w.factor_a = factor_of(param, OPERAND_DY_TURNED), of_w.factor_b = x.factor;
-        of_x.a.data = rows, of_x.b = param->small;
+        of_x.a.data = p->buffers->small_dy, of_x.b = param->small;
         of_x.factor_a = factor_of(param, OPERAND_DY), of_x.factor_b = factor_of(param, OPERAND_W);
     }
     plan_call(plan, &op_matmul, &of_w);
     plan_call(plan, &op_matmul, &of_x);
+}
+
+void pass_linear_backward(struct plan *plan, const struct pass *p, struct matrix dy, struct linear_input x,
+                          const struct tensor *w, struct matrix add, struct matrix dx)
+{
+    const struct param *param = small_of(p, w);
+    if (param) quantise_dy(plan, p, param, dy);
+    products_backward(plan, p, param, dy, x, w, add, dx);
+}
+
+void pass_relu2_linear_backward(struct plan *plan, const struct pass *p, struct matrix y, struct matrix dy,
+                                struct linear_input x, const struct tensor *w, struct matrix add, struct matrix dx)
+{
+    const struct param *param = small_of(p, w);
+    const struct pass_buffers *b = p->buffers;
+    if (param && p->precision == PRECISION_FP8) {
+        plan_call(plan, &op_relu2_fp8,
+                  &(struct relu2_fp8_args){
+                      .m = y.rows, .n = y.cols, .format = DTYPE_FP8_E5M2, .scale = param->scale[OPERAND_DY],
+                      .x = dy, .y = y, .codes = b->small_dy, .codes_turned = b->small_dy_turned});
+        products_backward(plan, p, param, dy, x, w, add, dx);
+        return;
+    }
+    plan_call(plan, &op_relu2_backward, &(struct relu2_backward_args){.m = y.rows, .n = y.cols, .y = y, .d = dy});
+    pass_linear_backward(plan, p, dy, x, w, add, dx);
 }
 
 void pass_norm(struct plan *plan, const struct pass *p, struct matrix x, const float *const *gain,

@@ -111,6 +111,9 @@ struct linear_input pass_input(struct plan *plan, const struct pass *pass, struc
                                const struct tensor *w);
 struct linear_input pass_input_backward(struct plan *plan, const struct pass *pass, struct matrix x,
                                         const struct tensor *w);
+/* x = max(x, 0)^2 in place, and what products with w read of it, or (backward) those for dW. */
+struct linear_input pass_relu2(struct plan *plan, const struct pass *pass, struct matrix x,
+                               const struct tensor *w, bool backward);
 /* y = x W^T (+ add, where it has data) */
 void pass_linear(struct plan *plan, const struct pass *pass, struct linear_input x,
                  const struct tensor *w, struct matrix add, struct matrix y);
@@ -118,6 +121,10 @@ void pass_linear(struct plan *plan, const struct pass *pass, struct linear_input
 void pass_linear_backward(struct plan *plan, const struct pass *pass, struct matrix dy,
                           struct linear_input x, const struct tensor *w, struct matrix add,
                           struct matrix dx);
+/* The same behind y = max(x W^T, 0)^2: dy becomes the gradient of x W^T. */
+void pass_relu2_linear_backward(struct plan *plan, const struct pass *pass, struct matrix y,
+                                struct matrix dy, struct linear_input x, const struct tensor *w,
+                                struct matrix add, struct matrix dx);
 /* `gain`: the field of the model; NULL: there is none. */
 void pass_norm(struct plan *plan, const struct pass *pass, struct matrix x,
                const float *const *gain, struct matrix y);

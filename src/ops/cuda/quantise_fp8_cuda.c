@@ -1,4 +1,4 @@
-/* quantise to FP8, and delayed_scale. */
+/* quantise to FP8, alone and behind relu2, and delayed_scale. */
 #include "ops/args.h"
 #include "ops/cuda/typed_cuda.h"
 #include "ops/quantise.h"
@@ -10,6 +10,12 @@ _Static_assert(sizeof(struct fp8_kernel_scale) == sizeof(struct quantise_scale),
 
 /* ---- quantise ---- */
 
+static bool fits(int64_t m, int64_t n, char why[OP_REASON_MAX])
+{
+    if (typed_pieces(m, FP8_TILE) * typed_pieces(n, FP8_TILE) <= INT32_MAX) return true;
+    return typed_refuse(why, "a matrix that is too large");
+}
+
 static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
     const struct quantise_args *a = args;
@@ -17,9 +23,7 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
     if (a->format != DTYPE_FP8_E4M3 && a->format != DTYPE_FP8_E5M2)
         return typed_refuse(why, "of FP8 alone");
     if (a->to.data) return typed_refuse(why, "makes codes alone");
-    const int64_t tiles = typed_pieces(a->m, FP8_TILE) * typed_pieces(a->n, FP8_TILE);
-    if (tiles > INT32_MAX) return typed_refuse(why, "a matrix that is too large");
-    return true;
+    return fits(a->m, a->n, why);
 }
 
 static void put(const struct op_context *context, const struct typed_names *names, bool eights,
@@ -31,9 +35,23 @@ static void put(const struct op_context *context, const struct typed_names *name
         k);
 }
 
+/* First what finds amax where the scale is not known yet, then what makes codes. */
+static void put_both(const struct op_context *context, const struct typed_names *amax,
+                     const struct typed_names *codes, const struct matrix *from,
+                     const struct quantise_fp8_args *k)
+{
+    enum { AMAX_BLOCKS = 1024, EIGHT = 8 }; /* blocks: several for each multiprocessor */
+    const bool eights = k->n % EIGHT == 0 && (k->m % EIGHT == 0 || !k->turned) &&
+                        typed_aligned(k->from) && typed_aligned(k->y) && typed_aligned(k->out) &&
+                        (uintptr_t)k->codes % EIGHT == 0 && (uintptr_t)k->turned % EIGHT == 0;
+    const bool narrow = typed_narrow(from);
+    const int64_t pieces = typed_pieces(k->m * k->n, (int64_t)FP8_THREADS * EIGHT);
+    put(context, amax, eights, narrow, pieces < AMAX_BLOCKS ? pieces : AMAX_BLOCKS, k);
+    put(context, codes, eights, narrow, typed_pieces(k->m, FP8_TILE) * k->tiles, k);
+}
+
 static void run(const struct op_context *context, const void *args)
 {
-    enum { AMAX_BLOCKS = 1024 }; /* several for each multiprocessor */
     static const struct typed_names amax = TYPED_NAMES("fp8_amax");
     static const struct typed_names to_e4m3 = TYPED_NAMES("quantise_e4m3");
     static const struct typed_names to_e5m2 = TYPED_NAMES("quantise_e5m2");
@@ -46,14 +64,7 @@ static void run(const struct op_context *context, const void *args)
                                         .scale = (struct fp8_kernel_scale *)(void *)a->scale,
                                         .largest = fp8_largest(a->format),
                                         .tiles = (int32_t)typed_pieces(a->n, FP8_TILE)};
-    const bool eights = a->n % 8 == 0 && (a->m % 8 == 0 || !a->codes_turned) &&
-                        typed_aligned(k.from) && (uintptr_t)k.codes % 8 == 0 &&
-                        (uintptr_t)k.turned % 8 == 0;
-    const bool narrow = typed_narrow(&a->from);
-    const int64_t pieces = typed_pieces(a->m * a->n, (int64_t)FP8_THREADS * (eights ? 8 : 1));
-    put(context, &amax, eights, narrow, pieces < AMAX_BLOCKS ? pieces : AMAX_BLOCKS, &k);
-    put(context, a->format == DTYPE_FP8_E4M3 ? &to_e4m3 : &to_e5m2, eights, narrow,
-        typed_pieces(a->m, FP8_TILE) * k.tiles, &k);
+    put_both(context, &amax, a->format == DTYPE_FP8_E4M3 ? &to_e4m3 : &to_e5m2, &a->from, &k);
 }
 
 static const unsigned typed[] = {1, 0};
@@ -65,6 +76,52 @@ const struct op_variant quantise_fp8_cuda = {
     .can_run = can_run,
     .typed = typed,
     .run = run,
+    .images = {IMAGE},
+};
+
+/* ---- relu2_fp8 ---- */
+
+static bool can_run_relu2(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    const struct relu2_fp8_args *a = args;
+    (void)device;
+    if (a->format != (a->y.data ? DTYPE_FP8_E5M2 : DTYPE_FP8_E4M3))
+        return typed_refuse(why, "activations in e4m3 and gradients in e5m2 alone");
+    return fits(a->m, a->n, why);
+}
+
+static void run_relu2(const struct op_context *context, const void *args)
+{
+    static const struct typed_names amax = TYPED_NAMES("relu2_amax");
+    static const struct typed_names codes = TYPED_NAMES("relu2_e4m3");
+    static const struct typed_names amax_backward = TYPED_NAMES("relu2_backward_amax");
+    static const struct typed_names codes_backward = TYPED_NAMES("relu2_backward_e5m2");
+    const struct relu2_fp8_args *a = args;
+    const bool backward = a->y.data != NULL;
+    const struct quantise_fp8_args k = {.m = a->m,
+                                        .n = a->n,
+                                        .from = a->x.data,
+                                        .y = a->y.data,
+                                        .out = a->x.data,
+                                        .codes = a->codes,
+                                        .turned = a->codes_turned,
+                                        .scale = (struct fp8_kernel_scale *)(void *)a->scale,
+                                        .largest = fp8_largest(a->format),
+                                        .tiles = (int32_t)typed_pieces(a->n, FP8_TILE)};
+    put_both(context, backward ? &amax_backward : &amax, backward ? &codes_backward : &codes, &a->x,
+             &k);
+}
+
+static const unsigned typed_relu2[] = {3, 0}; /* both */
+
+const struct op_variant relu2_fp8_cuda = {
+    .name = "relu2_fp8_cuda",
+    .summary = "one pass; no card has run it",
+    .target = TARGET_CUDA,
+    .unproven = true,
+    .can_run = can_run_relu2,
+    .typed = typed_relu2,
+    .run = run_relu2,
     .images = {IMAGE},
 };
 
