@@ -20,7 +20,7 @@ static struct op_cost cost(const void *args)
     if (a->y.data) bytes += matrix_bytes(&a->y);
     if (a->codes) bytes += count;
     if (a->codes_turned) bytes += count;
-    return (struct op_cost){6 * count, bytes};
+    return (struct op_cost){(a->y.data ? 7 : 6) * count, bytes};
 }
 
 static enum sol_status compose(struct plan *plan, const void *args)
