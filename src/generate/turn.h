@@ -10,6 +10,7 @@
 #include "chat/parser.h"
 #include "chat/render.h"
 #include "grammar/matcher.h"
+#include "infer/sampler.h"
 #include "model/model.h"
 
 /* ---- what all turns of a model share ---- */

@@ -1,0 +1,93 @@
+/* The HTTP API over one model: who may ask, where requests go, what errors look like, figures. What
+ * each path does is in a file of its own: src/serve/api_*.c, and a line in routes.list. */
+#ifndef SERVE_SERVER_H
+#define SERVE_SERVER_H
+
+#include <jansson.h>
+
+#include "serve/httpd.h"
+#include "serve/job.h"
+#include "serve/keys.h"
+
+struct server;
+
+struct server_params {
+    struct httpd_params http; /* gate, handle and arg are the server's */
+    const char *const *hosts; /* [n_hosts] names that requests may come by (Host), beside the
+                               * address itself, and localhost where it is loopback */
+    size_t n_hosts;
+    const char *const *origins; /* [n_origins] pages of which may ask (CORS); "*": of all */
+    size_t n_origins;
+    const struct key_set *keys; /* NULL: anybody may ask */
+    const char *name;           /* of the model, in answers */
+    double drain_s;             /* for what runs to end, once it is time to */
+    bool log;                   /* a line for each request on stderr */
+};
+void server_params_init(struct server_params *params);
+
+/* Listens; /health says 503 and so does everything else, until server_open. What `params` points to
+ * must outlive the server. */
+enum sol_status server_create(const struct server_params *params, struct server **out);
+/* The model is there: requests are served. The parts are the caller's and outlive the server. */
+void server_open(struct server *s, const struct job_engine *engine);
+/* Serves until server_stop, an interrupt (base/interrupt.h) or a failure of the engine; then ends
+ * what runs, for drain_s at most. SOL_OK after a stop; the engine's error, with its message, after
+ * a failure. */
+enum sol_status server_run(struct server *s);
+void server_stop(struct server *s);    /* from any thread, handlers too */
+void server_destroy(struct server *s); /* takes NULL */
+const char *server_address(const struct server *s);
+
+/* ---- for handlers ---- */
+
+/* A request that passed the gate. It lives as long as the handler runs. */
+struct request_context {
+    struct server *server;
+    struct exchange *exchange;
+    const struct job_engine *engine; /* NULL while the model is being loaded, for routes that may */
+    const struct key *key;           /* whose; never NULL: without keys that of everybody */
+    const char *rest;                /* behind the '*' of a route's path, else "" */
+    /* With an error: what the client is told beside the message. */
+    const char *param, *code; /* literals; NULL: none, or what the status says */
+    double wait_s;            /* above 0: come back in so many seconds (429) */
+    int http;                 /* above 0: instead of what the status says (404, ...) */
+};
+
+/* SOL_OK: the exchange is answered, or will be by whoever has it now. Else it is untouched, and the
+ * server answers with the error, as OpenAI's API has it. */
+typedef enum sol_status (*request_fn)(struct request_context *r);
+
+/* Returns SOL_E_ARGUMENT with a message; the request is answered with 400. `param` and `code` are
+ * literals or NULL. */
+enum sol_status request_fault(struct request_context *r, const char *param, const char *code,
+                              const char *format, ...) SOL_PRINTF(4, 5);
+/* The body as a JSON object. Free with json_decref. */
+enum sol_status request_json(struct request_context *r, json_t **out);
+/* Whether `value`, what a request calls "model", is this one: any string is, as clients have names
+ * of their own; only another type is a fault. NULL is fine. */
+enum sol_status request_model(struct request_context *r, const json_t *value);
+/* Common members: temperature, top_p, top_k, min_p, seed, n, stop, max tokens (under `limit`, the
+ * name that the API has for it), ignore_eos, priority, into `job`; stops are borrowed from `body`,
+ * in `room` [JOB_STOPS_MAX]. */
+enum sol_status request_sampling(struct request_context *r, const json_t *body, const char *limit,
+                                 struct chat_text *room, struct job_params *job);
+/* Whether the turn_model is there; SOL_E_ARGUMENT with a message where the model has no turns. */
+enum sol_status request_needs_turns(struct request_context *r);
+/* Answers with JSON; takes the reference. */
+void answer_json(struct exchange *x, int code, json_t *value);
+
+const char *server_model_name(const struct server *s);
+int64_t server_created(const struct server *s); /* time(2) when the model was there */
+
+/* ---- errors, made here alone ---- */
+
+/* {"error":{...}}; `status` gives the type, and the code where that is NULL. */
+json_t *error_json(enum sol_status status, const char *message, const char *param,
+                   const char *code);
+int error_http(enum sol_status status);
+
+/* ---- figures: what a request came to; each kind of API calls it once for each choice ---- */
+void server_count_choice(struct server *s, const struct job_choice *result);
+void server_count_usage(struct server *s, const struct job_usage *usage);
+
+#endif
