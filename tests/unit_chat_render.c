@@ -204,8 +204,8 @@ static void test_history(void **state)
         struct render_options options = {.next = CHAT_NOBODY, .history = CHAT_HISTORY_OPEN};
         assert_int_equal(conversation_count(c), strlen(cases[i].dropped));
         for (size_t n = 0; n < conversation_count(c); n++) {
-            assert_int_equal(render_drops(c, n), cases[i].dropped[n] == '1');
-            if (!render_drops(c, n))
+            assert_int_equal(render_drops(c, n, &options), cases[i].dropped[n] == '1');
+            if (!render_drops(c, n, &options))
                 assert_int_equal(render_message(&vocabulary, conversation_message(c, n), false,
                                                 CHAT_TYPES_HARMONY, &kept),
                                  SOL_OK);

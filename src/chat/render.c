@@ -8,6 +8,7 @@ struct renderer {
     const struct chat_vocabulary *v;
     struct token_list *ids;
     enum chat_types types;
+    enum chat_effort effort; /* UNSET: what each system content says */
     bool has_functions;
 };
 
@@ -96,14 +97,15 @@ static enum sol_status system_text(const struct renderer *r, const struct chat_s
                                    struct blocks *b)
 {
     static const char *const efforts[] = {"", "low", "medium", "high", "low"};
+    enum chat_effort effort = r->effort ? r->effort : system->effort;
     bool first = true;
     put_line(b, "", system->identity, &first);
     put_line(b, "Knowledge cutoff: ", system->cutoff, &first);
     put_line(b, "Current date: ", system->date, &first);
-    if (system->effort) {
+    if (effort) {
         begin(b);
         text_puts(&b->text, "Reasoning: ");
-        text_puts(&b->text, efforts[system->effort]);
+        text_puts(&b->text, efforts[effort]);
     }
     SOL_TRY(put_tools(b, &system->tools, r->types));
     put_channels(b, system, r->has_functions);
@@ -186,7 +188,7 @@ static enum sol_status put_message(struct renderer *r, const struct chat_message
 enum sol_status render_message(const struct chat_vocabulary *v, const struct chat_message *message,
                                bool has_functions, enum chat_types types, struct token_list *ids)
 {
-    struct renderer r = {v, ids, types, has_functions};
+    struct renderer r = {.v = v, .ids = ids, .types = types, .has_functions = has_functions};
     return put_message(&r, message);
 }
 
@@ -210,16 +212,17 @@ static bool is_answer(const struct chat_message *message)
 }
 
 /* How many messages there are up to the last answer. */
-static size_t answered(const struct conversation *c)
+static size_t answered(const struct conversation *c, const struct render_options *options)
 {
-    size_t n = conversation_count(c);
+    size_t n = options->history == CHAT_HISTORY_OPEN ? conversation_count(c) : 0;
+    if (options->goes_on && n) n--;
     while (n && !is_answer(conversation_message(c, n - 1))) n--;
     return n;
 }
 
-bool render_drops(const struct conversation *c, size_t n)
+bool render_drops(const struct conversation *c, size_t n, const struct render_options *options)
 {
-    return n < answered(c) && text_is(conversation_message(c, n)->channel, "analysis");
+    return n < answered(c, options) && text_is(conversation_message(c, n)->channel, "analysis");
 }
 
 static enum sol_status put_next(struct renderer *r, const struct render_options *options)
@@ -236,9 +239,8 @@ static enum sol_status put_next(struct renderer *r, const struct render_options 
 enum sol_status render_conversation(const struct chat_vocabulary *v, const struct conversation *c,
                                     const struct render_options *options, struct token_list *ids)
 {
-    struct renderer r = {.v = v, .ids = ids, .types = options->types};
-    size_t count = conversation_count(c);
-    size_t open = options->history == CHAT_HISTORY_OPEN ? answered(c) : 0;
+    struct renderer r = {.v = v, .ids = ids, .types = options->types, .effort = options->effort};
+    size_t count = conversation_count(c), open = answered(c, options);
     for (size_t i = 0; i < count && !r.has_functions; i++)
         r.has_functions = declares_functions(conversation_message(c, i));
     for (size_t i = 0; i < count; i++) {
@@ -249,5 +251,6 @@ enum sol_status render_conversation(const struct chat_vocabulary *v, const struc
     }
     if (options->training && count && is_answer(conversation_message(c, count - 1)))
         ids->ids[ids->count - 1] = v->ret;
+    if (options->goes_on && count) ids->count--;
     return put_next(&r, options);
 }

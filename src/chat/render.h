@@ -16,10 +16,13 @@ enum chat_history {
 struct render_options {
     enum chat_history history;
     enum chat_types types;
+    enum chat_effort effort; /* in place of what system contents say; UNSET: what they say */
     enum chat_role next; /* who speaks next, behind a <|start|>; CHAT_NOBODY: nothing is added */
     bool answer;         /* then straight to the answer, without reasoning (CHAT_EFFORT_OFF):
                           * <|channel|>final<|message|> follows the role */
-    bool training;       /* a last message of the assistant on `final` ends in <|return|> */
+    bool goes_on;  /* the last message is the beginning of one: it has no end, and is no answer
+                    * yet for the history. `next` is CHAT_NOBODY then */
+    bool training; /* a last message of the assistant on `final` ends in <|return|> */
 };
 
 /* Appends to *ids. SOL_E_FORMAT, with the number of the message, where a conversation has no form:
@@ -31,7 +34,7 @@ enum sol_status render_conversation(const struct chat_vocabulary *v, const struc
 enum sol_status render_message(const struct chat_vocabulary *v, const struct chat_message *message,
                                bool has_functions, enum chat_types types, struct token_list *ids);
 
-/* Whether CHAT_HISTORY_OPEN drops message `n`. */
-bool render_drops(const struct conversation *c, size_t n);
+/* Whether message `n` is left out. */
+bool render_drops(const struct conversation *c, size_t n, const struct render_options *options);
 
 #endif

@@ -48,14 +48,15 @@ struct turn_arguments {
 /* Which functions and built-in tools there are the conversation says. Everything that is pointed to
  * must outlive the turn; the conversation is not used after turn_create. */
 struct turn_params {
-    enum chat_effort effort; /* UNSET: what the conversation says; OFF: straight to the answer */
+    enum chat_effort effort; /* UNSET: what the conversation says; OFF: no reasoning, straight to
+                              * the answer or a call */
     enum chat_history history;
     enum chat_types types;
-    int64_t
-        thinking; /* tokens of reasoning at most, then it is made to end; negative: any number */
+    int64_t thinking; /* tokens of reasoning at most, then it is made to end; negative: any
+                       * number */
     enum turn_calls calls;
-    struct chat_text
-        only; /* with REQUIRED: this function alone, "functions.get"; without data: any */
+    struct chat_text only; /* with REQUIRED: this function alone, "functions.get"; without data:
+                            * any */
     const struct turn_arguments *arguments; /* [n_arguments] of functions that are strict */
     size_t n_arguments;
     const struct grammar *answer; /* of the text on `final`; NULL: any text */
@@ -67,9 +68,10 @@ void turn_params_init(struct turn_params *params);
 struct turn;
 
 /* The conversation ends where the assistant is to speak, or with the beginning of its answer
- * (a last message of the assistant on `final`, which then goes on). Errors: render_conversation's;
- * SOL_E_ARGUMENT where what is required is not there (no functions, no such function, effort OFF
- * with a required call). */
+ * (a last message of the assistant on `final`, which then goes on). Errors: render_conversation's
+ * and header_grammar_create's; SOL_E_ARGUMENT where what is required is not there (no functions, no
+ * such function, a call where the answer has begun), where an effort has no system content to stand
+ * in, and where the beginning of the answer does not follow its grammar. */
 enum sol_status turn_create(const struct turn_model *m, const struct conversation *c,
                             const struct turn_params *params, struct turn **out);
 void turn_destroy(struct turn *t); /* takes NULL */
@@ -81,11 +83,12 @@ const int64_t *turn_points(const struct turn *t, size_t *n);
 
 /* Where the next token may not be any of the sampler's, the tokens that it may be: bit id % 32 of
  * word id / 32, token_trie_words(). Else NULL: text, or what ends it. Valid until the next push.
- * Only headers, made ends of reasoning, and texts under a grammar have them. */
+ * Only headers, made ends of reasoning, and texts under a grammar have them; and where a call is
+ * required or the answer has a grammar any text: it may end in its own way alone. */
 enum sol_status turn_mask(struct turn *t, const uint32_t **bits);
 /* Tokens after which turn_mask may begin to be something: for who would draw the next token before
- * it has pushed this one. With a grammar or a bounded reasoning that is after any token: *n is 0
- * and the result NULL. */
+ * it has pushed this one. With a grammar, a required call or a bounded reasoning that is after any
+ * token: *n is 0 and the result NULL. */
 const int32_t *turn_marks(const struct turn *t, size_t *n);
 
 enum turn_part {
@@ -99,16 +102,17 @@ struct turn_event {
     bool began, ended; /* a message; in this order: began, delta, ended */
     int64_t message;   /* its number in this turn, from 0; -1: no message is open */
     enum turn_part part;
-    struct chat_text name;  /* of TURN_CALL, whom: "functions.get" */
+    struct chat_text name;  /* of TURN_CALL, whom: "functions.get"; until the next call */
     struct chat_text delta; /* UTF-8, whole characters; until the next call */
 };
 
-/* The next token, any number at all. */
+/* The next token, any number at all. Deltas of an answer that had begun are what is new. */
 enum sol_status turn_push(struct turn *t, int32_t id, struct turn_event *event);
 /* There are no more. What was held back comes. */
 enum sol_status turn_finish(struct turn *t, struct turn_event *event);
 
-/* Messages of this turn so far that are complete, as they belong into the conversation. */
+/* Messages of this turn so far that are complete, as they belong into the conversation. Where the
+ * answer had begun, the first is the whole of it, in the place of the conversation's last. */
 const struct conversation *turn_messages(const struct turn *t);
 const struct chat_faults *turn_faults(const struct turn *t);
 
