@@ -112,6 +112,21 @@ void engine_drop_snapshot(struct engine *engine, int32_t slot);
 int64_t engine_snapshot_position(const struct engine *engine, int32_t slot); /* 0: none there */
 /* Whether dropping it frees a page. */
 bool engine_snapshot_frees(const struct engine *engine, int32_t slot);
+/* A snapshot as bytes, layer by layer, for who keeps it elsewhere: the same for any engine of this
+ * model with this kv_dtype, on any device. `before`, at most the position: that of another snapshot
+ * of the same text, which is kept too; its whole pages are left out. 0: there is none. */
+size_t engine_snapshot_bytes(const struct engine *engine, int64_t layer, int64_t position,
+                             int64_t before);
+enum sol_status engine_snapshot_read(struct engine *engine, int32_t slot, int64_t layer,
+                                     int64_t before, void *to);
+/* And back. make: a snapshot at `position`, whose last token is `last`, with the whole pages of
+ * that in slot `before` (-1: none); the rest is to be written, of all layers, before it is of use.
+ * SOL_E_MEMORY without pages for it: then the slot is empty. write: SOL_E_FORMAT, and nothing
+ * written, for keys or values that are no finite numbers. */
+enum sol_status engine_snapshot_make(struct engine *engine, int32_t slot, int64_t position,
+                                     int32_t last, int32_t before);
+enum sol_status engine_snapshot_write(struct engine *engine, int32_t slot, int64_t layer,
+                                      int64_t before, const void *from);
 /* For benchmarks: pretends that a sequence holds `position` tokens (their keys and values are
  * whatever the buffers contain, which is finite). Errors as engine_eval. */
 enum sol_status engine_pretend(struct engine *engine, int32_t sequence, int64_t position);

@@ -7,6 +7,7 @@
 
 #include "gpu/device.h"
 #include "infer/engine_private.h"
+#include "infer/finite.h"
 
 /* ---- copies ---- */
 
@@ -203,4 +204,109 @@ bool engine_snapshot_frees(const struct engine *e, int32_t slot)
 {
     const struct engine_snapshot *s = &e->snapshots[slot];
     return s->n_pages && e->pages.users[s->pages[s->n_pages - 1]] == 1;
+}
+
+/* ---- as bytes ---- */
+
+/* Of keys, and of values as many. A layer that sees everything has whole pages, each in one piece;
+ * of a window's layer each head has what it sees in one piece. */
+struct pieces {
+    int64_t first, n;     /* pages, or heads */
+    size_t bytes;         /* of each */
+    const int32_t *pages; /* NULL: heads, of `kv` from row `at` on, `pitch` rows apart */
+    const struct kv_layer *kv;
+    int64_t at, pitch;
+};
+
+static struct pieces pieces_of(const struct engine *e, int32_t slot, int64_t layer,
+                               int64_t position, int64_t before)
+{
+    const struct kv_layer *kv = &e->buffers.at.kv[layer], *kept = &e->buffers.kept[layer];
+    if (kv->n_pages) {
+        const int64_t rows = kv->n_kv_heads * KV_PAGE, first = before / KV_PAGE;
+        return (struct pieces){.first = first,
+                               .n = kv_pages_for(position) - first,
+                               .bytes = (size_t)rows * row_bytes(kv),
+                               .pages = slot < 0 ? NULL : e->snapshots[slot].pages,
+                               .kv = kv,
+                               .pitch = rows};
+    }
+    return (struct pieces){.n = kv->n_kv_heads,
+                           .bytes = (size_t)seen_at(e, layer, position).n * row_bytes(kv),
+                           .kv = kept,
+                           .at = slot * kept->n_kv_heads * kept->capacity,
+                           .pitch = kept->capacity};
+}
+
+static size_t piece_offset(const struct pieces *p, int64_t i)
+{
+    int64_t row = p->pages ? p->pages[p->first + i] : i;
+    return (size_t)(p->at + row * p->pitch) * row_bytes(p->kv);
+}
+
+size_t engine_snapshot_bytes(const struct engine *e, int64_t layer, int64_t position,
+                             int64_t before)
+{
+    const struct pieces p = pieces_of(e, -1, layer, position, before);
+    return 2 * (size_t)p.n * p.bytes;
+}
+
+enum sol_status engine_snapshot_read(struct engine *e, int32_t slot, int64_t layer, int64_t before,
+                                     void *to)
+{
+    const struct pieces p = pieces_of(e, slot, layer, e->snapshots[slot].position, before);
+    char *at = to;
+    for (int64_t i = 0; i < 2 * p.n; i++, at += p.bytes) {
+        const char *from = (const char *)(i < p.n ? p.kv->k : p.kv->v) + piece_offset(&p, i % p.n);
+        if (e->gpu)
+            SOL_TRY(gpu_copy_out(e->context.stream, at, from, p.bytes));
+        else
+            memcpy(at, from, p.bytes);
+    }
+    return e->gpu ? gpu_wait(e->context.stream) : SOL_OK;
+}
+
+enum sol_status engine_snapshot_make(struct engine *e, int32_t slot, int64_t position, int32_t last,
+                                     int32_t before)
+{
+    struct engine_snapshot *s = &e->snapshots[slot];
+    const int64_t shared = before < 0 ? 0 : e->snapshots[before].position / KV_PAGE;
+    const int64_t pages = kv_pages_for(position);
+    assert(!e->begun && slot != before && position > 0 && position <= e->params.context);
+    engine_drop_snapshot(e, slot);
+    if (pages - shared > e->pages.n_free) return engine_no_pages(e, pages - shared);
+    kv_pages_make(&e->pages, before < 0 ? NULL : e->snapshots[before].pages, shared, s->pages,
+                  pages);
+    s->n_pages = pages;
+    s->position = position;
+    s->last = last;
+    return SOL_OK;
+}
+
+/* The exponent's bits are all ones in what is no finite number. */
+static bool is_finite(enum dtype dtype, const void *data, size_t bytes)
+{
+    if (dtype == DTYPE_F32) return finite_row(data, (int64_t)(bytes / sizeof(float)));
+    const uint16_t exponent = dtype == DTYPE_F16 ? 0x7c00 : 0x7f80, *at = data;
+    bool finite = true;
+    for (size_t i = 0; i < bytes / sizeof *at; i++) finite &= (at[i] & exponent) != exponent;
+    return finite;
+}
+
+enum sol_status engine_snapshot_write(struct engine *e, int32_t slot, int64_t layer, int64_t before,
+                                      const void *from)
+{
+    const struct pieces p = pieces_of(e, slot, layer, e->snapshots[slot].position, before);
+    const char *at = from;
+    if (!is_finite(p.kv->dtype, from, 2 * (size_t)p.n * p.bytes))
+        return status_set(SOL_E_FORMAT, "keys or values of layer %lld are no finite numbers",
+                          (long long)layer);
+    for (int64_t i = 0; i < 2 * p.n; i++, at += p.bytes) {
+        char *to = (char *)(i < p.n ? p.kv->k : p.kv->v) + piece_offset(&p, i % p.n);
+        if (e->gpu)
+            SOL_TRY(gpu_copy_in(e->context.stream, to, at, p.bytes));
+        else
+            memcpy(to, at, p.bytes);
+    }
+    return e->gpu ? gpu_wait(e->context.stream) : SOL_OK;
 }

@@ -106,6 +106,16 @@ void kv_pages_drop(struct kv_pages *p, const int32_t *list, int64_t n)
     while (n > 0) give_back(p, list[--n]);
 }
 
+void kv_pages_make(struct kv_pages *p, const int32_t *other, int64_t shared, int32_t *list,
+                   int64_t n)
+{
+    assert(shared <= n && n - shared <= p->n_free);
+    for (int64_t i = 0; i < n; i++) {
+        list[i] = i < shared ? other[i] : p->free[--p->n_free];
+        p->users[list[i]]++;
+    }
+}
+
 bool kv_pages_shared(const struct kv_pages *p, int32_t sequence)
 {
     int64_t row = sequence * p->per_sequence;

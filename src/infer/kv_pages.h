@@ -41,10 +41,14 @@ int64_t kv_pages_missing(const struct kv_pages *pages, int32_t sequence, int64_t
 void kv_pages_hold(struct kv_pages *pages, int32_t sequence, int64_t positions);
 
 /* Lists of pages that stay when the sequence ends. keep: `list` gets the first `n` pages that a
- * sequence has. share: a sequence without pages gets those. drop: the list is given up. */
+ * sequence has. share: a sequence without pages gets those. drop: the list is given up. make: a
+ * list of `n` pages that begins with the `shared` ones of another; the rest are free ones, of which
+ * there must be enough. */
 void kv_pages_keep(struct kv_pages *pages, int32_t sequence, int64_t n, int32_t *list);
 void kv_pages_share(struct kv_pages *pages, int32_t sequence, const int32_t *list, int64_t n);
 void kv_pages_drop(struct kv_pages *pages, const int32_t *list, int64_t n);
+void kv_pages_make(struct kv_pages *pages, const int32_t *other, int64_t shared, int32_t *list,
+                   int64_t n);
 /* Whether somebody else has one of the sequence's pages too. */
 bool kv_pages_shared(const struct kv_pages *pages, int32_t sequence);
 
