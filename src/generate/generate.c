@@ -7,8 +7,8 @@
 
 /* ---- what may be drawn ---- */
 
-enum sol_status generate_sampler(const struct model *model, const struct sampler_params *params,
-                                 bool control, struct sampler **out)
+static enum sol_status make_sampler(const struct model *model, const struct sampler_params *params,
+                                    bool control, bool stops, struct sampler **out)
 {
     const struct tokenizer *t = model->tokenizer;
     int64_t vocab = model->config.vocab;
@@ -20,11 +20,23 @@ enum sol_status generate_sampler(const struct model *model, const struct sampler
         int32_t id = (int32_t)i;
         bool token = id < tokenizer_vocab(t) && tokenizer_bytes(t, id).length > 0;
         bool allowed = token && (control || !tokenizer_is_control(t, id));
-        banned[i] = !allowed && !tokenizer_is_stop(t, id);
+        banned[i] = tokenizer_is_stop(t, id) ? !stops : !allowed;
     }
     enum sol_status status = sampler_create(params, vocab, banned, out);
     free(banned);
     return status;
+}
+
+enum sol_status generate_sampler(const struct model *model, const struct sampler_params *params,
+                                 bool control, struct sampler **out)
+{
+    return make_sampler(model, params, control, true, out);
+}
+
+enum sol_status generate_endless_sampler(const struct model *model,
+                                         const struct sampler_params *params, struct sampler **out)
+{
+    return make_sampler(model, params, false, false, out);
 }
 
 bool generate_is_stop(const struct model *model, int32_t token)

@@ -12,6 +12,10 @@
 enum sol_status generate_sampler(const struct model *model, const struct sampler_params *params,
                                  bool control, struct sampler **out);
 
+/* The same without control tokens and without those that end a text: for benchmarks. */
+enum sol_status generate_endless_sampler(const struct model *model,
+                                         const struct sampler_params *params, struct sampler **out);
+
 bool generate_is_stop(const struct model *model, int32_t token); /* it ends a text */
 
 /* Appends `n` tokens, at least one, to a sequence and hands back the logits of the last, valid

@@ -129,6 +129,7 @@ static void free_request(struct request *r)
     free(r->tokens);
     free((void *)r->asked.points);
     free((void *)r->asked.stops);
+    free((void *)r->asked.marks);
     free(r);
 }
 
@@ -205,6 +206,8 @@ static enum sol_status copy_request(const struct scheduler *s, const struct sche
         r->asked.prompt = NULL;
         r->asked.points = copy_of(a->points, a->n_points, sizeof *a->points, &failed);
         r->asked.stops = copy_of(a->stops, a->n_stops, sizeof *a->stops, &failed);
+        r->asked.marks =
+            copy_of(a->marks, a->n_marks > 0 ? a->n_marks : 0, sizeof *a->marks, &failed);
         r->tokens = malloc((size_t)(a->n_prompt + r->asked.limit) * sizeof *r->tokens);
         failed |= !r->tokens;
     }
@@ -370,21 +373,50 @@ static bool is_cancelled(struct scheduler *s, const struct request *r)
     return cancelled;
 }
 
+static void tell_token(const struct event *e)
+{
+    struct request *r = e->request;
+    if (!r->satisfied) r->satisfied = !r->asked.on_token(r->asked.arg, e->token, e->count);
+}
+
 /* Calls the callbacks. A request that is told to end, while a step with it runs, ends behind it. */
 static void tell(struct scheduler *s)
 {
     int64_t n = s->n_events;
     for (int64_t i = 0; i < n; i++) {
         struct request *r = s->events[i].request;
-        if (s->events[i].token < 0) {
-            r->asked.on_end(r->asked.arg, &r->result);
-            forget(s, r);
-        } else if (!r->satisfied) {
-            r->satisfied = !r->asked.on_token(r->asked.arg, s->events[i].token, s->events[i].count);
+        if (s->events[i].token >= 0) {
+            tell_token(&s->events[i]);
+            continue;
         }
+        r->asked.on_end(r->asked.arg, &r->result);
+        forget(s, r);
     }
     assert(s->n_events == n);
     s->n_events = 0;
+}
+
+static bool is_mark(const struct request *r, int32_t token)
+{
+    if (r->asked.n_marks < 0) return true;
+    for (int64_t i = 0; i < r->asked.n_marks; i++)
+        if (r->asked.marks[i] == token) return true;
+    return false;
+}
+
+/* What must not wait until the next step runs. It is the last event of its request, or its end
+ * follows. */
+static void tell_marks(struct scheduler *s)
+{
+    int64_t kept = 0;
+    for (int64_t i = 0; i < s->n_events; i++) {
+        const struct event e = s->events[i];
+        if (e.token >= 0 && is_mark(e.request, e.token))
+            tell_token(&e);
+        else
+            s->events[kept++] = e;
+    }
+    s->n_events = kept;
 }
 
 /* ---- the worker ---- */
@@ -464,6 +496,8 @@ static void give_up(struct scheduler *s, enum sol_status status)
 {
     pthread_mutex_lock(&s->lock);
     s->broken = status;
+    s->stats.broken = status;
+    snprintf(s->stats.broken_why, sizeof s->stats.broken_why, "%s", sol_last_error());
     snprintf(s->broken_why, sizeof s->broken_why, "%s", sol_last_error());
     pthread_mutex_unlock(&s->lock);
     fail_all(s);
@@ -499,14 +533,23 @@ static void publish(struct scheduler *s, double seconds)
     pthread_mutex_unlock(&s->lock);
 }
 
+static bool wants_logits(const struct scheduler *s)
+{
+    for (int64_t i = 0; i < s->n_outputs; i++)
+        if (s->drawing[i] && s->samplers[i] && s->drawing[i]->asked.on_logits) return true;
+    return false;
+}
+
 static enum sol_status run_step(struct scheduler *s)
 {
     struct sampler **samplers = s->n_outputs ? s->samplers : NULL;
     uint64_t begin = clock_ns();
-    SOL_TRY(engine_begin(s->engine, s->rows, s->n_rows, samplers, false));
+    SOL_TRY(engine_begin(s->engine, s->rows, s->n_rows, samplers, wants_logits(s)));
     if (s->overlaps) tell(s);
-    SOL_TRY(engine_finish(s->engine, s->drawn, NULL));
+    s->logits = NULL;
+    SOL_TRY(engine_finish(s->engine, s->drawn, &s->logits));
     step_take(s);
+    if (s->overlaps) tell_marks(s);
     publish(s, seconds_between(begin, clock_ns()));
     return SOL_OK;
 }

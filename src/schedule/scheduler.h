@@ -63,6 +63,9 @@ struct schedule_result {
  * next token of the text, the `count`-th; false: the text is to end. on_end: exactly once, after
  * which nothing of the request is used any more. */
 typedef bool (*schedule_token_fn)(void *arg, int32_t token, int64_t count);
+/* Likewise, in the step that drew it: the logits, [vocab], that a token was drawn from, which
+ * on_token is told later. Valid for this call; what a sampler does comes behind them. */
+typedef void (*schedule_logits_fn)(void *arg, int32_t token, const float *logits);
 typedef void (*schedule_end_fn)(void *arg, const struct schedule_result *result);
 
 struct schedule_request {
@@ -70,18 +73,23 @@ struct schedule_request {
     int64_t n_prompt;
     const int64_t *points; /* [n_points] positions of the prompt worth a snapshot, n_prompt too */
     int64_t n_points;
+    /* [n_marks] tokens of the text after which on_token is called before the next step is formed,
+     * so that it may begin to set what is allowed: on a GPU that is otherwise told while the next
+     * token is computed, and drawn there. n_marks below 0: any token. */
+    const int32_t *marks;
+    int64_t n_marks;
     bool keep_end;        /* a snapshot where the text ends, for who goes on from there */
     const int32_t *stops; /* [n_stops] tokens that end the text */
     int64_t n_stops;
     /* Of this request alone; the caller's, unused until on_end but for on_token, which may set what
-     * is allowed next. Who begins to do that in the middle of a text has a list of all until then:
-     * on a GPU the next token may be drawn there before on_token has said so. */
+     * is allowed next: from the beginning or behind a mark on, then behind each token. */
     struct sampler *sampler;
     int64_t limit; /* tokens at most, at least one */
     int priority;  /* higher ones go first */
     uint64_t key;  /* whose: those with the same priority get equal shares */
     uint64_t salt; /* what is cached is seen by requests of the same salt only */
     schedule_token_fn on_token;
+    schedule_logits_fn on_logits; /* NULL: they stay where they are */
     schedule_end_fn on_end;
     void *arg;
 };
@@ -107,6 +115,8 @@ struct scheduler_stats {
     int64_t preemptions, steps, plans;
     int64_t prompt_tokens, cached_tokens, generated_tokens; /* of requests that began */
     int64_t rows, padding;                                  /* of steps */
+    enum sol_status broken; /* the engine's error, after which nothing runs any more */
+    char broken_why[256];
     struct prefix_cache_counts prefix;
 };
 

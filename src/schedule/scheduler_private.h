@@ -79,6 +79,7 @@ struct scheduler {
     struct request **drawing;  /* [max_outputs] whose */
     int32_t *drawn;            /* [max_outputs] */
     int64_t n_rows, n_outputs, n_padding;
+    const float *logits;         /* of the step's outputs; NULL: nobody wanted them */
     int64_t steps, decode_steps; /* decode_steps: of fixed shape, since the last of a prompt */
     struct request **order;      /* [sequences] who may be in the step */
     int64_t claimed;             /* pages that its rows take */

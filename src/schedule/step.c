@@ -406,7 +406,7 @@ static bool is_stop(const struct request *r, int32_t token)
     return false;
 }
 
-static void take_token(struct scheduler *s, struct request *r, int32_t token)
+static void take_token(struct scheduler *s, struct request *r, int32_t token, const float *logits)
 {
     if (r->satisfied) return; /* it was told so while this was computed */
     if (token == ENGINE_NO_TOKEN) {
@@ -425,6 +425,7 @@ static void take_token(struct scheduler *s, struct request *r, int32_t token)
     r->tokens[r->n_tokens++] = token;
     s->counts.generated_tokens++;
     int64_t count = r->n_tokens - r->result.prompt;
+    if (r->asked.on_logits) r->asked.on_logits(r->asked.arg, token, logits);
     event_add(s, r, token, count);
     if (count == r->asked.limit)
         step_end_text(s, r, r->clipped ? SCHEDULE_CONTEXT : SCHEDULE_LENGTH);
@@ -443,7 +444,9 @@ void step_take(struct scheduler *s)
         account_of(s, r->asked.key)->rows += r->share;
         keep_points(s, r);
     }
+    const int64_t vocab = engine_model(s->engine)->config.vocab;
     for (int64_t i = 0; i < s->n_outputs; i++)
-        if (s->drawing[i] && s->samplers[i]) take_token(s, s->drawing[i], s->drawn[i]);
+        if (s->drawing[i] && s->samplers[i])
+            take_token(s, s->drawing[i], s->drawn[i], s->logits ? s->logits + i * vocab : NULL);
     if (s->pad_sequence >= 0) engine_reset(s->engine, s->pad_sequence);
 }

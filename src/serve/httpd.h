@@ -33,6 +33,12 @@ struct httpd_params {
      * be quick. It may answer, which ends the exchange, and may set headers of the answer.
      * handle: the request is whole; in a thread of the handlers. */
     exchange_fn gate, handle;
+    /* Answers a request that is refused here: 413, a body that is too large; 503, without memory.
+     * As the gate. */
+    void (*refuse)(void *arg, struct exchange *x, int code, const char *message);
+    /* An exchange is over. `code` is 0 where none was sent; seconds since its headers were there.
+     * In the thread that moves bytes. May be NULL. */
+    void (*over)(void *arg, const struct exchange *x, int code, int64_t bytes, double seconds);
     void *arg;
 };
 void httpd_params_init(struct httpd_params *params); /* what suits; loopback, port 8080 */

@@ -13,6 +13,7 @@ enum {
     JOB_STOPS_MAX = 16,       /* strings */
     JOB_STOP_BYTES_MAX = 512, /* of one */
     JOB_TOP_MAX = 20,         /* alternatives of a token */
+    JOB_ENDS_MAX = 16,        /* tokens that end a text */
 };
 
 /* What all jobs of a server have in common. The parts are the caller's and outlive the jobs. */
@@ -21,7 +22,11 @@ struct job_engine {
     struct scheduler *scheduler;
     const struct turn_model *turns; /* NULL: the model has no turns */
     int64_t context;                /* tokens of prompt and answer together */
+    int32_t stops[JOB_ENDS_MAX];    /* tokens that end a text */
+    int64_t n_stops;
 };
+void job_engine_init(struct job_engine *engine, const struct model *model,
+                     struct scheduler *scheduler, const struct turn_model *turns, int64_t context);
 
 struct job_params {
     const struct conversation *conversation; /* for a turn; else NULL. Unused after job_create */
@@ -80,9 +85,12 @@ struct job_usage {
     int64_t generated, reasoning; /* of all choices together */
 };
 
-/* Called by the scheduler's thread, one at a time for a job, and must be quick: all texts wait. No
- * call comes before job_start, but some may before it returns. */
+/* One call at a time for a job; they must be quick: all texts wait. */
 struct job_sink {
+    /* It was accepted: in job_start, before it returns and before all others, which wait for it.
+     * For an answer that begins at once. May be NULL. */
+    void (*begin)(void *arg);
+    /* The others: by the scheduler's thread, perhaps before job_start has returned. */
     /* Something came. Plain text is message 0 of part TURN_ANSWER, and begins and ends like one.
      * `tokens`: [n] of which the text is now out (logprobs only). event->delta may be empty. */
     void (*event)(void *arg, int64_t choice, const struct turn_event *event,

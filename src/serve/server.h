@@ -10,6 +10,7 @@
 #include "serve/keys.h"
 
 struct server;
+struct api_shared;
 
 struct server_params {
     struct httpd_params http; /* gate, handle and arg are the server's */
@@ -21,6 +22,7 @@ struct server_params {
     const struct key_set *keys; /* NULL: anybody may ask */
     const char *name;           /* of the model, in answers */
     double drain_s;             /* for what runs to end, once it is time to */
+    struct api_shared *shared;  /* what the APIs keep (serve/api_shared.h); may be NULL */
     bool log;                   /* a line for each request on stderr */
 };
 void server_params_init(struct server_params *params);
@@ -48,17 +50,18 @@ struct request_context {
     const struct key *key;           /* whose; never NULL: without keys that of everybody */
     const char *rest;                /* behind the '*' of a route's path, else "" */
     /* With an error: what the client is told beside the message. */
-    const char *param, *code; /* literals; NULL: none, or what the status says */
+    const char *param, *code; /* until it returns; NULL: none, or what the status says */
     double wait_s;            /* above 0: come back in so many seconds (429) */
-    int http;                 /* above 0: instead of what the status says (404, ...) */
+    char param_room[160];
+    int http; /* above 0: instead of what the status says (404, ...) */
 };
 
 /* SOL_OK: the exchange is answered, or will be by whoever has it now. Else it is untouched, and the
  * server answers with the error, as OpenAI's API has it. */
 typedef enum sol_status (*request_fn)(struct request_context *r);
 
-/* Returns SOL_E_ARGUMENT with a message; the request is answered with 400. `param` and `code` are
- * literals or NULL. */
+/* Returns SOL_E_ARGUMENT with a message; the request is answered with 400. `param` is copied,
+ * `code` a literal; or NULL. */
 enum sol_status request_fault(struct request_context *r, const char *param, const char *code,
                               const char *format, ...) SOL_PRINTF(4, 5);
 /* The body as a JSON object. Free with json_decref. */
@@ -76,6 +79,7 @@ enum sol_status request_needs_turns(struct request_context *r);
 /* Answers with JSON; takes the reference. */
 void answer_json(struct exchange *x, int code, json_t *value);
 
+struct api_shared *server_shared(const struct server *s);
 const char *server_model_name(const struct server *s);
 int64_t server_created(const struct server *s); /* time(2) when the model was there */
 
