@@ -149,7 +149,14 @@ static enum sol_status engine_scenario(void)
         status = engine_eval_token(engine, rows, sampler, &token);
         if (status == SOL_OK) assert_true(token >= 0);
     }
-    if (status == SOL_OK) assert_int_equal(engine_position(engine, 0), 15);
+    uint32_t allowed[4096 / 32] = {[0] = 1 << 5};
+    if (status == SOL_OK) sampler_allow(sampler, allowed);
+    for (int i = 0; i < 3 && status == SOL_OK; i++) { /* a draw of its own */
+        int32_t token = -7;
+        status = engine_eval_token(engine, rows, sampler, &token);
+        if (status == SOL_OK) assert_true(token >= 0);
+    }
+    if (status == SOL_OK) assert_int_equal(engine_position(engine, 0), 18);
     engine_destroy(engine);
     sampler_destroy(sampler);
     gpu_close(gpu);
@@ -193,9 +200,9 @@ static void test_launches(void **state)
         heads += strcmp(l->kernel, "attention_any") == 0;
         draws += strcmp(l->kernel, "sample_draw") == 0;
     }
-    /* Replays launch no kernels of their own. */
+    /* Replays launch no kernels of their own, nor do steps that only leave the draw out. */
     assert_int_equal(heads, 6 * tiny->config.n_layers);
-    assert_int_equal(draws, 2);
+    assert_int_equal(draws, 4);
     cuda_replace(NULL);
     fake_cuda_stop();
 }
@@ -215,14 +222,19 @@ static void count_calls(long counts[FIELDS])
 }
 
 /* What a step of steady generation asks of the driver: the row goes there, one graph runs, the
- * token comes back. Nothing else: no allocation, no launch of its own, no further copy or wait. */
+ * token comes back. Nothing else: no allocation, no launch of its own, no further copy or wait.
+ * With tokens that are allowed: these and how to draw go there too, and the draw is a graph. */
 static void check_steady(struct engine *engine, struct sampler *sampler)
 {
     enum { WARM = 3, STEPS = 20 };
-    static const struct {
+    const bool restricted = sampler_is_restricted(sampler);
+    const struct {
         const char *field;
         long calls; /* a step */
-    } wanted[] = {{"copy_in", 1}, {"graph_launch", 1}, {"copy_out", 1}, {"stream_wait", 1}};
+    } wanted[] = {{"copy_in", restricted ? 3 : 1},
+                  {"graph_launch", restricted ? 2 : 1},
+                  {"copy_out", 1},
+                  {"stream_wait", 1}};
     long before[FIELDS], after[FIELDS];
     size_t copied = 0, batch = 6;
     int32_t token = 1;
@@ -241,7 +253,9 @@ static void check_steady(struct engine *engine, struct sampler *sampler)
             fail_msg("%s: %ld calls in %d steps", fields[i], after[i] - before[i], STEPS);
     }
     size_t step = (fake_cuda_copied() - copied) / STEPS;
-    assert_int_equal(step, 4 * batch * sizeof(int32_t) + sizeof(struct sample_draw) + sizeof token);
+    size_t more = sizeof(struct sample_draw) + ((size_t)tiny->config.vocab + 31) / 32 * 4;
+    assert_int_equal(step, 4 * batch * sizeof(int32_t) + sizeof(struct sample_draw) + sizeof token +
+                               (restricted ? more : 0));
 }
 
 static void test_steady(void **state)
@@ -252,6 +266,7 @@ static void test_steady(void **state)
     struct engine_params params;
     struct sampler *sampler;
     struct sampler_params sampling;
+    uint32_t allowed[4096 / 32] = {[0] = 1};
     sampler_params_init(&sampling);
     for (int greedy = 0; greedy < 2; greedy++) { /* else each step has another random number */
         cuda_replace(fake_cuda_start(&hopper));
@@ -264,6 +279,8 @@ static void test_steady(void **state)
         if (greedy) sampling.temperature = 0;
         assert_int_equal(engine_create(tiny, &params, &engine), SOL_OK);
         assert_int_equal(sampler_create(&sampling, tiny->config.vocab, NULL, &sampler), SOL_OK);
+        check_steady(engine, sampler);
+        sampler_allow(sampler, allowed);
         check_steady(engine, sampler);
         sampler_destroy(sampler);
         engine_destroy(engine);

@@ -371,11 +371,12 @@ static void test_allowed(void **state)
     };
     struct rng rng;
     float logits[VOCAB];
+    int taken = 0;
     rng_seed(&rng, 3);
     for (size_t round = 0; round < 40; round++) {
         struct sampler *a, *b;
         struct sample_draw draw;
-        uint32_t bits[(VOCAB + 31) / 32] = {0};
+        uint32_t bits[(VOCAB + 31) / 32] = {0}, list[(VOCAB + 31) / 32];
         unsigned char banned[VOCAB];
         for (int i = 0; i < VOCAB; i++) {
             logits[i] = rng_normal(&rng) * 3;
@@ -386,13 +387,28 @@ static void test_allowed(void **state)
         assert_int_equal(sampler_create(params, VOCAB, NULL, &a), SOL_OK);
         assert_int_equal(sampler_create(params, VOCAB, banned, &b), SOL_OK);
         sampler_allow(a, bits);
-        assert_false(sampler_request(a, &draw)); /* the op knows no such list */
+        assert_true(sampler_is_restricted(a) && !sampler_is_restricted(b));
         for (int i = 0; i < 50; i++) {
             int32_t x, y;
             assert_int_equal(sampler_next(a, logits, &x), SOL_OK);
             assert_int_equal(sampler_next(b, logits, &y), SOL_OK);
             assert_int_equal(x, y);
             assert_false(banned[x]);
+        }
+        /* By the op with a list, the next token is the same too. */
+        sampler_list(a, list);
+        if (sampler_request(a, &draw)) {
+            int32_t x = -9, y;
+            draw.list = 0;
+            op_sample.reference(NULL, &(struct sample_args){.n = 1,
+                                                            .vocab = VOCAB,
+                                                            .logits = matrix_f32(logits, 1, VOCAB),
+                                                            .lists = list,
+                                                            .draws = &draw,
+                                                            .token = &x});
+            assert_int_equal(sampler_next(b, logits, &y), SOL_OK);
+            assert_int_equal(x, y);
+            taken++;
         }
         memset(bits, 0, sizeof bits);
         int32_t none;
@@ -402,6 +418,7 @@ static void test_allowed(void **state)
         sampler_destroy(a);
         sampler_destroy(b);
     }
+    assert_int_equal(taken, 20); /* those without top_k and top_p */
 }
 
 int main(void)

@@ -5,12 +5,27 @@
 
 enum { WARPS = SAMPLE_THREADS / WARP };
 
+/* A row of logits, and what of it may be chosen: with `allowed` the tokens whose bits are set, else the others. */
+struct candidates {
+    const float *logits;
+    const uint32_t *bits; /* NULL: all */
+    bool allowed;
+};
+
+__device__ inline candidates candidates_of(const sample_kernel_args &a)
+{
+    const float *logits = a.logits + blockIdx.y * a.vocab;
+    int64_t list = a.lists ? a.draws[blockIdx.y].list : -1;
+    if (list < 0) return {logits, a.banned, false};
+    return {logits, a.lists + list * ((a.vocab + 31) / 32), true};
+}
+
 /* -infinity where nothing may be chosen. */
-__device__ inline float logit_at(const sample_kernel_args &a, int64_t row, uint32_t id)
+__device__ inline float logit_at(const sample_kernel_args &a, const candidates &c, uint32_t id)
 {
     if (id >= a.vocab) return -INFINITY;
-    float value = a.logits[row * a.vocab + id];
-    bool banned = a.banned && (a.banned[id / 32] >> id % 32 & 1);
+    float value = c.logits[id];
+    bool banned = c.bits && (c.bits[id / 32] >> id % 32 & 1) != c.allowed;
     return banned || isnan(value) ? -INFINITY : value;
 }
 
@@ -59,13 +74,14 @@ KERNEL_OF(SAMPLE_THREADS, sample_max, sample_kernel_args)
 {
     wait_for_input();
     let_next_start();
+    const candidates c = candidates_of(a);
     uint32_t first = blockIdx.x * SAMPLE_PIECE + threadIdx.x;
     float max = -INFINITY;
     int32_t id = 0x7fffffff;
 #pragma unroll
     for (int n = 0; n < SAMPLE_EACH; n++) {
         uint32_t at = first + n * SAMPLE_THREADS;
-        take_larger(max, id, logit_at(a, blockIdx.y, at), (int32_t)at);
+        take_larger(max, id, logit_at(a, c, at), (int32_t)at);
     }
     block_argmax(max, id);
     if (threadIdx.x == 0) {
@@ -84,10 +100,11 @@ KERNEL_OF(SAMPLE_THREADS, sample_weigh, sample_kernel_args)
     int32_t id;
     row_argmax(a, max, id);
     if (is_greedy(draw, max)) return;
+    const candidates c = candidates_of(a);
     double sum = 0;
     uint32_t first = blockIdx.x * SAMPLE_PIECE + threadIdx.x;
     for (int n = 0; n < SAMPLE_EACH; n++)
-        sum += weight_of(draw, max, logit_at(a, blockIdx.y, first + n * SAMPLE_THREADS));
+        sum += weight_of(draw, max, logit_at(a, c, first + n * SAMPLE_THREADS));
     for (int step = WARP / 2; step; step /= 2) sum += __shfl_xor_sync(FULL_MASK, sum, step);
     if (threadIdx.x % WARP == 0) sums[threadIdx.x / WARP] = sum;
     __syncthreads();
@@ -122,10 +139,11 @@ __device__ inline int32_t find_id(const sample_kernel_args &a, const sample_kern
     __shared__ double sums[SAMPLE_THREADS];
     __shared__ int32_t found, last;
     uint32_t first = piece * SAMPLE_PIECE + threadIdx.x * SAMPLE_EACH;
+    const candidates c = candidates_of(a);
     double weights[SAMPLE_EACH], mine = 0;
 #pragma unroll
     for (int n = 0; n < SAMPLE_EACH; n++) {
-        weights[n] = weight_of(draw, max, logit_at(a, blockIdx.y, first + n));
+        weights[n] = weight_of(draw, max, logit_at(a, c, first + n));
         mine += weights[n];
     }
     sums[threadIdx.x] = mine;

@@ -16,16 +16,18 @@ struct sample_piece {
 /* As struct sample_draw (src/ops/args.h). */
 struct sample_kernel_draw {
     double uniform, inverse_temperature, min_p;
+    int64_t list;
 };
 
 struct sample_kernel_args {
     int64_t vocab, pieces;
     const float *logits;                    /* [n][vocab] */
     const uint32_t *banned;                 /* bits, or NULL */
+    const uint32_t *lists;                  /* [][(vocab + 31) / 32] of what is allowed, or NULL */
     const struct sample_kernel_draw *draws; /* [n] */
     struct sample_piece *partial;           /* [n][pieces] */
     int32_t *token;                         /* [n] */
 };
-SOL_STATIC_ASSERT(sizeof(struct sample_kernel_args) == 56, "host and device agree");
+SOL_STATIC_ASSERT(sizeof(struct sample_kernel_args) == 64, "host and device agree");
 
 #endif

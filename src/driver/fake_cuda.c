@@ -21,12 +21,23 @@ struct context {
     size_t bytes; /* of the device's memory taken */
 };
 
+/* A launch that a graph does again. */
+struct recorded {
+    struct recorded *next;
+    const char *kernel;
+    struct cuda_launch config;
+    struct cuda_launch_attribute *attributes;
+    char args[] __attribute__((aligned(64)));
+};
+
 /* What a handle points to. Pinned memory has it in front of the bytes. */
 struct object {
     size_t bytes;
     struct context *context;
-    size_t kernels; /* of a graph; of a stream: since its capture began */
-    bool capturing; /* a stream */
+    size_t kernels;                    /* of a graph; of a stream: since its capture began */
+    bool capturing;                    /* a stream */
+    bool fresh;                        /* an executable graph: not launched yet */
+    struct recorded *recorded, **last; /* of a stream, then of its graph, then of the executable */
     char name[112];
 };
 _Static_assert(sizeof(struct object) % 16 == 0, "memory behind it stays aligned");
@@ -135,6 +146,14 @@ static void *make(size_t bytes, const char *name)
     return o;
 }
 
+static void forget_recorded(struct object *o)
+{
+    for (struct recorded *r; (r = o->recorded); free(r)) {
+        o->recorded = r->next;
+        free(r->attributes);
+    }
+}
+
 /* Giving back always works, also after a failure that is reported: nothing would be left to do. */
 static cuda_result unmake(const char *caller, void *object)
 {
@@ -142,6 +161,7 @@ static cuda_result unmake(const char *caller, void *object)
     bool failed = fails(caller);
     if (object) belongs(of(object));
     if (object) fake.live--;
+    if (object) forget_recorded(object);
     free(object);
     return failed ? fake.failure : CUDA_OK;
 }
@@ -423,6 +443,16 @@ static cuda_result f_fill_bytes(cuda_address to, unsigned char value, size_t cou
 
 /* ---- streams, events, graphs ---- */
 
+static cuda_result run_launch(const char *kernel, const struct cuda_launch *config,
+                              const void *args)
+{
+    for (struct region *r = fake.regions; r; r = r->next)
+        mprotect(r->data, r->mapped, PROT_READ | PROT_WRITE);
+    cuda_result result = fake.params.run(kernel, config, args);
+    for (struct region *r = fake.regions; r; r = r->next) mprotect(r->data, r->mapped, PROT_NONE);
+    return result;
+}
+
 #define MAKE(out, what)                                                                            \
     do {                                                                                           \
         *(out) = make(0, what);                                                                    \
@@ -460,8 +490,17 @@ static cuda_result f_capture_begin(cuda_stream stream, int mode)
     CALL_IN(of_stream(stream));
     (void)mode;
     struct object *own = own_stream(stream);
-    if (own) *own = (struct object){own->bytes, own->context, 0, true, "stream"};
+    if (!own) return CUDA_OK;
+    forget_recorded(own);
+    *own = (struct object){own->bytes, own->context, .capturing = true, .name = "stream"};
+    own->last = &own->recorded;
     return CUDA_OK;
+}
+
+static void hand_over(struct object *from, struct object *to)
+{
+    to->recorded = from->recorded;
+    from->recorded = NULL;
 }
 
 static cuda_result f_capture_end(cuda_stream stream, cuda_graph *graph)
@@ -472,6 +511,7 @@ static cuda_result f_capture_end(cuda_stream stream, cuda_graph *graph)
     const size_t most = (size_t)fake.params.graph_most;
     if (own) made->kernels = most && own->kernels > most ? most : own->kernels;
     if (own) own->capturing = false;
+    if (own) hand_over(own, made);
     return CUDA_OK;
 }
 
@@ -497,13 +537,23 @@ static cuda_result f_graph_instantiate(cuda_graph_exec *exec, cuda_graph graph,
     CALL_IN(of(graph));
     (void)flags;
     MAKE((void **)exec, "executable graph");
+    struct object *made = (struct object *)*exec;
+    hand_over((struct object *)graph, made);
+    made->fresh = true;
     return CUDA_OK;
 }
 
+/* What was captured ran then, so that the first launch has nothing to do. */
 static cuda_result f_graph_launch(cuda_graph_exec exec, cuda_stream stream)
 {
     CALL_IN(of_stream(stream));
-    return belongs(of(exec)) ? CUDA_OK : CUDA_E_HANDLE;
+    struct object *own = (struct object *)exec;
+    cuda_result result = CUDA_OK;
+    if (!belongs(of(exec))) return CUDA_E_HANDLE;
+    const struct recorded *r = own->fresh ? NULL : own->recorded;
+    for (own->fresh = false; r && result == CUDA_OK; r = r->next)
+        result = run_launch(r->kernel, &r->config, r->args);
+    return result;
 }
 
 static cuda_result f_graph_exec_destroy(cuda_graph_exec exec)
@@ -604,14 +654,29 @@ static cuda_result f_occupancy(int *blocks, cuda_function function, int block_si
     return CUDA_OK;
 }
 
-static cuda_result run_launch(const char *kernel, const struct cuda_launch *config,
-                              const void *args)
+/* Only where launches do something. */
+static bool record(struct object *stream, const char *kernel, const struct cuda_launch *config,
+                   const void *args)
 {
-    for (struct region *r = fake.regions; r; r = r->next)
-        mprotect(r->data, r->mapped, PROT_READ | PROT_WRITE);
-    cuda_result result = fake.params.run(kernel, config, args);
-    for (struct region *r = fake.regions; r; r = r->next) mprotect(r->data, r->mapped, PROT_NONE);
-    return result;
+    size_t bytes = fake.params.args_bytes ? fake.params.args_bytes(kernel) : 0;
+    size_t attributes = config->n_attributes * sizeof *config->attributes;
+    if (!bytes) return true;
+    struct recorded *r = aligned_alloc(64, (sizeof *r + bytes + 63) / 64 * 64);
+    struct cuda_launch_attribute *copy = malloc(attributes + 1);
+    if (!r || !copy) {
+        free(r);
+        free(copy);
+        return false;
+    }
+    memcpy(r->args, args, bytes);
+    if (attributes) memcpy(copy, config->attributes, attributes);
+    r->next = NULL;
+    r->kernel = kernel;
+    r->config = *config;
+    r->config.attributes = r->attributes = copy;
+    *stream->last = r;
+    stream->last = &r->next;
+    return true;
 }
 
 static cuda_result f_launch(const struct cuda_launch *config, cuda_function function,
@@ -623,6 +688,7 @@ static cuda_result f_launch(const struct cuda_launch *config, cuda_function func
     if (!belongs(f->context)) return CUDA_E_HANDLE;
     struct object *own = own_stream(config->stream);
     if (own) own->kernels += own->capturing;
+    if (own && own->capturing && !record(own, f->name, config, parameters[0])) return CUDA_E_MEMORY;
     if (fake.params.run) return run_launch(f->name, config, parameters[0]);
     if (fake.n_launches == LAUNCHES_MAX) return 1;
     struct fake_launch *launch = &fake.launches[fake.n_launches++];

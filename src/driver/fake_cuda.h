@@ -22,6 +22,9 @@ struct fake_cuda_params {
     int driver;         /* 0: 13000 */
     int graph_most;     /* kernels that a graph keeps, the rest is lost; 0: all */
     fake_kernel_fn run; /* NULL: launches do nothing, and are written down */
+    /* With `run`: bytes of a kernel's arguments, so that graphs can do its launches again. They do
+     * nothing else again: no copies, no library's work. NULL: not even these. */
+    size_t (*args_bytes)(const char *kernel);
 };
 
 /* Forgets everything and gives the table; hand it to cuda_replace. */

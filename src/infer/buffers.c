@@ -23,6 +23,7 @@ static const struct buffer_line common[] = {
     {"page table", I32, {SEQUENCES, SEQUENCE_PAGES}, INPUT, RESULT, .pointer = AT(page_table), .host = AT(host.page_table)},
     {"token", I32, {OUTPUTS}, SAMPLE, RESULT, .gpu_only = true, .pointer = AT(at.token), .host = AT(host.token)},
     {"banned", I32, {VOCAB_WORDS}, INPUT, RESULT, .gpu_only = true, .pointer = AT(at.banned), .host = AT(host.banned)},
+    {"allowed", I32, {OUTPUTS, VOCAB_WORDS}, SAMPLE, RESULT, .gpu_only = true, .pointer = AT(at.lists), .host = AT(host.lists)},
     {"keys", KV, {KV_POSITIONS, KV_HEADS, HEAD_DIM}, INPUT, RESULT, .per_layer = true, .pointer = AT_LAYER(k)},
     {"values", KV, {KV_POSITIONS, KV_HEADS, HEAD_DIM}, INPUT, RESULT, .per_layer = true, .pointer = AT_LAYER(v)},
     {"snapshot keys", KV, {KEPT_POSITIONS, KV_HEADS, HEAD_DIM}, INPUT, RESULT, .kept = true, .pointer = AT_LAYER(k)},

@@ -21,7 +21,7 @@ struct buffers {
     /* Where the host writes and reads them: copies in pinned memory with a GPU, else the same. */
     struct {
         int32_t *step, *page_table, *token;
-        uint32_t *banned;
+        uint32_t *banned, *lists;
         float *logits;
     } host;
     size_t scratch;             /* set by fit_scratch */

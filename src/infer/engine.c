@@ -243,21 +243,21 @@ void engine_destroy(struct engine *e)
 /* ---- steps ---- */
 
 static struct forward_step step_of(const struct engine *e, int64_t rows, int64_t outputs,
-                                   bool draws)
+                                   enum forward_draw draw)
 {
     return (struct forward_step){.model = e->model,
                                  .batch = &e->batch,
                                  .buffers = &e->buffers.at,
                                  .rows = rows,
                                  .outputs = outputs,
-                                 .draws = draws};
+                                 .draw = draw};
 }
 
 static enum sol_status make_plan(struct engine *e, struct cached_plan *p)
 {
     SOL_TRY(plan_create(&e->params.chooser, &p->plan));
     plan_share(p->plan, e->buffers.scratch_at, e->buffers.scratch);
-    const struct forward_step step = step_of(e, p->rows, p->outputs, p->draws);
+    const struct forward_step step = step_of(e, p->rows, p->outputs, p->draw);
     forward_build(p->plan, &step);
     e->plans_made++;
     SOL_TRY(plan_finish(p->plan));
@@ -265,31 +265,31 @@ static enum sol_status make_plan(struct engine *e, struct cached_plan *p)
     return SOL_OK;
 }
 
-/* The one in use stays, and of the others those used last. */
+/* A step's and that of its draw may be in use: they stay, and of the others those used last. */
 static void make_room(struct engine *e)
 {
-    struct cached_plan **at;
-    size_t bytes = plan_list_bytes(e->plans->plan);
-    for (at = &e->plans->next; *at; at = &(*at)->next) {
+    struct cached_plan **at = &e->plans;
+    size_t bytes = 0;
+    for (int n = 0; *at; at = &(*at)->next, n++) {
         bytes += plan_list_bytes((*at)->plan);
-        if (bytes > plans_bytes) break;
+        if (n >= 2 && bytes > plans_bytes) break;
     }
     drop_plans(at);
 }
 
 /* Afterwards it is the first one. */
-static enum sol_status plan_for(struct engine *e, int64_t rows, int64_t outputs, bool draws,
-                                struct plan **out)
+static enum sol_status plan_for(struct engine *e, int64_t rows, int64_t outputs,
+                                enum forward_draw draw, struct plan **out)
 {
     struct cached_plan **at = &e->plans, *p;
-    while ((p = *at) && (p->rows != rows || p->outputs != outputs || p->draws != draws))
+    while ((p = *at) && (p->rows != rows || p->outputs != outputs || p->draw != draw))
         at = &p->next;
     if (p) {
         *at = p->next;
     } else {
         p = calloc(1, sizeof *p);
         if (!p) return status_set(SOL_E_MEMORY, "no memory for a plan");
-        *p = (struct cached_plan){.rows = rows, .outputs = outputs, .draws = draws};
+        *p = (struct cached_plan){.rows = rows, .outputs = outputs, .draw = draw};
         enum sol_status status = make_plan(e, p);
         if (status != SOL_OK) {
             drop_plans(&p);
@@ -336,7 +336,7 @@ enum sol_status engine_make_plan(struct engine *e, const struct chooser *chooser
 {
     SOL_TRY(plan_create(chooser, out));
     plan_on_choice(*out, on_choice, arg);
-    const struct forward_step step = step_of(e, rows, outputs, false);
+    const struct forward_step step = step_of(e, rows, outputs, FORWARD_NO_DRAW);
     forward_build(*out, &step);
     enum sol_status status = plan_finish(*out);
     if (status == SOL_OK) return SOL_OK;
@@ -472,14 +472,31 @@ enum sol_status engine_end_step(struct engine *e, enum wanted wanted)
 enum sol_status engine_start_step(struct engine *e, enum wanted wanted)
 {
     struct plan *plan;
-    bool draws = wanted == WANT_TOKENS && e->batch.n_outputs;
-    enum sol_status status = plan_for(e, e->batch.n_tokens, e->batch.n_outputs, draws, &plan);
+    enum forward_draw draw = wanted == WANT_TOKENS ? FORWARD_DRAW : FORWARD_NO_DRAW;
+    if (!e->batch.n_outputs) draw = FORWARD_NO_DRAW;
+    enum sol_status status = plan_for(e, e->batch.n_tokens, e->batch.n_outputs, draw, &plan);
     const struct plan_observer observer = {after_layer, e};
     if (status == SOL_OK) status = send_batch(e);
     if (status == SOL_OK)
         status = plan_run(plan, &e->context, e->timed, e->trace ? &observer : NULL);
     if (status != SOL_OK) engine_forget_batch(e);
     return status;
+}
+
+/* The step's own plan stays the last one. */
+enum sol_status engine_start_draw(struct engine *e)
+{
+    struct plan *plan;
+    const struct buffers *b = &e->buffers;
+    size_t n = (size_t)e->host.n_outputs;
+    const void *draws = b->host.step + ((int32_t *)(void *)b->at.draws - b->step);
+    SOL_TRY(plan_for(e, 0, e->host.n_outputs, FORWARD_DRAW_LISTS, &plan));
+    struct cached_plan *draw = e->plans, *step = draw->next;
+    draw->next = step->next;
+    step->next = draw;
+    e->plans = step;
+    SOL_TRY(gpu_copy_in(e->context.stream, b->at.draws, draws, n * sizeof *b->at.draws));
+    return plan_run(plan, &e->context, e->timed, NULL);
 }
 
 static enum sol_status run_step(struct engine *e, enum wanted wanted)

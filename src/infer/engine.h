@@ -77,14 +77,19 @@ enum sol_status engine_eval_token(struct engine *engine, const struct engine_row
  * `samplers` has one for each output, in the order of rows, that draws its token when the step
  * finishes; NULL among them draws none, NULL instead of them none at all. They are this step's
  * alone. finish: waits, and fills tokens[outputs] (may be NULL). `logits`, of all outputs as from
- * engine_eval, only where begin was told `fetch`: otherwise a GPU keeps them where it can. Between
- * the two no other call changes the engine. Other than engine_eval they look at each row: */
+ * engine_eval, only with ENGINE_FETCH: otherwise a GPU keeps them where it can. Between the two no
+ * other call changes the engine. Other than engine_eval they look at each row: */
+enum engine_draws {
+    ENGINE_DRAW,       /* who is not restricted (sampler_allow) must not be until it finishes */
+    ENGINE_DRAW_LATER, /* anybody may be restricted meanwhile, or no longer be */
+    ENGINE_FETCH,      /* the same, and logits are wanted */
+};
 enum {
     ENGINE_NOT_DRAWN = -1,
     ENGINE_NO_TOKEN = -2, /* logits that are not finite, or nothing that may be drawn */
 };
 enum sol_status engine_begin(struct engine *engine, const struct engine_row *rows, int64_t n,
-                             struct sampler *const *samplers, bool fetch);
+                             struct sampler *const *samplers, enum engine_draws draws);
 enum sol_status engine_finish(struct engine *engine, int32_t *tokens, const float **logits);
 
 int64_t engine_position(const struct engine *engine, int32_t sequence); /* tokens held */

@@ -17,7 +17,7 @@ struct engine_snapshot {
 struct cached_plan {
     struct plan *plan;
     int64_t rows, outputs;
-    bool draws; /* a token from each output */
+    enum forward_draw draw;
     struct cached_plan *next;
 };
 
@@ -45,8 +45,9 @@ struct engine {
     int32_t *kept_pages;               /* theirs, [snapshots][sequence_pages] */
     struct sampler *const *samplers;   /* of the step between its two halves; or NULL */
     struct sampler **drawing;          /* [max_outputs] where they are kept */
-    bool begun, fetches, drawn; /* that there is one; logits are wanted; tokens are drawn there */
-    struct cached_plan *plans;  /* that of the last step first, and so on */
+    bool begun, fetches;               /* that there is one; logits are wanted */
+    enum forward_draw draw;    /* where tokens are drawn there; with lists when it finishes */
+    struct cached_plan *plans; /* that of the last step first, and so on */
     int64_t plans_made;
     bool timed;
     engine_trace_fn trace;
@@ -64,6 +65,8 @@ int64_t engine_fill_batch(struct engine *engine, const struct engine_row *rows, 
 /* Starts the step of the batch; the draws are where the op reads them. On the CPU it is over then.
  * After an error the batch is forgotten. */
 enum sol_status engine_start_step(struct engine *engine, enum wanted wanted);
+/* On a GPU: draws behind that step, by lists; the draws are on the host. */
+enum sol_status engine_start_draw(struct engine *engine);
 /* Its output, on the host. */
 enum sol_status engine_end_step(struct engine *engine, enum wanted wanted);
 void engine_forget_batch(struct engine *engine);

@@ -57,7 +57,8 @@ static enum sol_status dry_run(const struct model *model, const struct buffers *
                                       .buffers = &b->at,
                                       .rows = rows,
                                       .outputs = outputs,
-                                      .draws = p->chooser.device.gpu,
+                                      .draw =
+                                          p->chooser.device.gpu ? FORWARD_DRAW : FORWARD_NO_DRAW,
                                       .skip = skip};
     SOL_TRY(plan_create(&p->chooser, &plan));
     forward_build(plan, &step);

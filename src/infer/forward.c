@@ -26,19 +26,20 @@ void forward_build(struct plan *plan, const struct forward_step *step)
     const struct model_config *c = &step->model->config;
     const struct forward_buffers *b = step->buffers;
     const struct forward *forward = forward_of(c);
-    forward->before(plan, step);
-    for (int64_t n = 0; n < c->n_layers; n++) {
+    if (step->rows) forward->before(plan, step);
+    for (int64_t n = 0; n < c->n_layers && step->rows; n++) {
         plan_layer(plan, (int)n);
         if (!step->skip || !step->skip[n]) forward->layer(plan, step, n);
     }
     plan_layer(plan, -1);
-    if (step->outputs) forward->head(plan, step);
-    if (step->outputs && step->draws)
+    if (step->rows && step->outputs) forward->head(plan, step);
+    if (step->outputs && step->draw)
         plan_call(plan, &op_sample,
                   &(struct sample_args){.n = step->outputs,
                                         .vocab = c->vocab,
                                         .logits = matrix_f32(b->logits, step->outputs, c->vocab),
                                         .banned = b->banned,
+                                        .lists = step->draw == FORWARD_DRAW_LISTS ? b->lists : NULL,
                                         .draws = b->draws,
                                         .token = b->token});
 }

@@ -17,7 +17,7 @@ struct forward_buffers {
     struct kv_layer *kv; /* [n_layers] */
     float *inv_freq;     /* [head_dim / 2] */
     float rope_scale;
-    uint32_t *banned; /* as in sample_args, on a GPU */
+    uint32_t *banned, *lists; /* as in sample_args, on a GPU */
     struct sample_draw *draws;
     int32_t *token;
     struct routing routing; /* gpt-oss */
@@ -31,12 +31,15 @@ struct forward_buffers {
     } gpt;
 };
 
+/* Whether a token is drawn from each row of logits: from what is not banned, or also from lists. */
+enum forward_draw { FORWARD_NO_DRAW, FORWARD_DRAW, FORWARD_DRAW_LISTS };
+
 struct forward_step {
     const struct model *model;
     const struct batch *batch; /* read when the plan runs, as buffers and caches are */
     const struct forward_buffers *buffers;
-    int64_t rows, outputs; /* of tokens, and of logits */
-    bool draws;            /* a token from each row of logits */
+    int64_t rows, outputs; /* of tokens, and of logits; no rows: only the draw */
+    enum forward_draw draw;
     const bool *skip;      /* [n_layers] not called, to see what others need; or NULL */
 };
 

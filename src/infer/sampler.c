@@ -422,7 +422,12 @@ static enum sol_status nothing_left(const struct sampler *s)
 
 bool sampler_can_request(const struct sampler *s)
 {
-    return !s->allowed && !s->params.top_k && s->params.top_p >= 1;
+    return !s->params.top_k && s->params.top_p >= 1;
+}
+
+bool sampler_is_restricted(const struct sampler *s)
+{
+    return s->allowed;
 }
 
 bool sampler_bans_as(const struct sampler *s, const struct sampler *other)
@@ -437,7 +442,8 @@ bool sampler_request(struct sampler *s, struct sample_draw *out)
 {
     double inverse = 1 / s->params.temperature;
     if (!sampler_can_request(s)) return false;
-    *out = (struct sample_draw){.inverse_temperature = inverse, .min_p = s->params.min_p};
+    *out =
+        (struct sample_draw){.inverse_temperature = inverse, .min_p = s->params.min_p, .list = -1};
     if (!isinf(inverse)) out->uniform = rng_uniform(&s->rng);
     return true;
 }
@@ -447,6 +453,17 @@ void sampler_banned(const struct sampler *s, uint32_t *bits)
     memset(bits, 0, (s->vocab + 31) / 32 * sizeof *bits);
     for (size_t i = 0; i < s->banned_begin[s->blocks]; i++)
         bits[s->banned[i] / 32] |= 1u << s->banned[i] % 32;
+}
+
+void sampler_list(const struct sampler *s, uint32_t *bits)
+{
+    size_t bytes = (s->vocab + 31) / 32 * sizeof *bits;
+    if (s->allowed)
+        memcpy(bits, s->allowed, bytes);
+    else
+        memset(bits, 0xff, bytes);
+    for (size_t i = 0; i < s->banned_begin[s->blocks]; i++)
+        bits[s->banned[i] / 32] &= ~(1u << s->banned[i] % 32);
 }
 
 enum sol_status sampler_next(struct sampler *s, const float *logits, int32_t *token)

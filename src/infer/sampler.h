@@ -37,11 +37,14 @@ void sampler_allow(struct sampler *sampler, const uint32_t *bits);
 enum sol_status sampler_next(struct sampler *sampler, const float *logits, int32_t *token);
 
 /* For op sample, which draws without top_k and top_p: what the next draw needs, its random number
- * taken. false, and nothing taken, when it cannot do what is asked: it knows no allowed tokens. */
+ * taken; without a list. false, and nothing taken, when it cannot do what is asked. */
 bool sampler_request(struct sampler *sampler, struct sample_draw *out);
-bool sampler_can_request(const struct sampler *sampler); /* that it would not be false */
-/* Whether both never draw the same tokens. */
+bool sampler_can_request(const struct sampler *sampler);   /* that it would not be false */
+bool sampler_is_restricted(const struct sampler *sampler); /* by sampler_allow */
+/* Whether both are banned from the same tokens. */
 bool sampler_bans_as(const struct sampler *sampler, const struct sampler *other);
-void sampler_banned(const struct sampler *sampler, uint32_t *bits); /* [(vocab + 31) / 32] */
+/* As bits, [(vocab + 31) / 32]: what it is banned from; what it may draw now. */
+void sampler_banned(const struct sampler *sampler, uint32_t *bits);
+void sampler_list(const struct sampler *sampler, uint32_t *bits);
 
 #endif

@@ -162,16 +162,19 @@ struct sample_draw {
     double uniform;             /* random, from 0 to below 1 */
     double inverse_temperature; /* infinity: the likeliest */
     double min_p;               /* weights below that share of the largest count as nothing */
+    int64_t list;               /* which of sample_args.lists is this row's; -1: none */
 };
 
 /* sample: the weight of a token is exp((logit - largest) * inverse_temperature), that of NaN and of
  * banned ones 0; taken is the first at which the sum of weights exceeds uniform * total. The
  * largest itself (the lowest id of it) when the temperature is 0 or it is infinite; -1 when nothing
- * is left. */
+ * is left. A row with a list has what that allows instead of what is not banned. */
 struct sample_args {
     int64_t n, vocab;
     struct matrix logits;            /* [n][vocab] */
     const uint32_t *banned;          /* [(vocab + 31) / 32] bits, or NULL */
+    const uint32_t *lists;           /* [at most n][(vocab + 31) / 32] bits of what is allowed;
+                                      * NULL: no row has one */
     const struct sample_draw *draws; /* [n] */
     int32_t *token;                  /* [n] */
 };

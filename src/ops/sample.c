@@ -1,6 +1,7 @@
 /* sample: a token from each row of logits. What a GPU does where the logits need not leave it; on
  * the CPU the sampler (src/infer) does this and more. */
 #include <math.h>
+#include <string.h>
 
 #include "ops/cases.h"
 #include "ops/ops.h"
@@ -15,10 +16,17 @@ static struct op_cost cost(const void *args)
     return (struct op_cost){3 * count, 4 * count};
 }
 
+static bool bit(const uint32_t *bits, int64_t id)
+{
+    return bits[id / 32] >> id % 32 & 1;
+}
+
 static float logit_at(const struct sample_args *a, int64_t row, int64_t id)
 {
     float value = matrix_floats(&a->logits)[row * a->vocab + id];
-    bool banned = a->banned && (a->banned[id / 32] >> id % 32 & 1);
+    int64_t list = a->lists ? a->draws[row].list : -1;
+    bool banned = list < 0 ? a->banned && bit(a->banned, id)
+                           : !bit(a->lists + list * ((a->vocab + 31) / 32), id);
     return banned || isnan(value) ? -INFINITY : value;
 }
 
@@ -77,6 +85,7 @@ static struct sample_draw *case_draws(struct case_maker *c, int64_t n)
                                        ? (double)INFINITY
                                        : 1 / (0.1 + rng_uniform(c->rng)),
             .min_p = i % 4 == 1 ? 0.05 : 0,
+            .list = -1,
         };
     return draws;
 }
@@ -92,19 +101,36 @@ static void make_problem(struct case_maker *c, const struct op_problem *p, void 
     };
 }
 
+/* `set` of 16 bits are. */
+static uint32_t *case_bits(struct case_maker *c, int64_t n, uint64_t set)
+{
+    uint32_t *words = ARENA_NEW(c->arena, uint32_t, n);
+    for (int64_t i = 0; words && i < n * 32; i++)
+        words[i / 32] |= (uint32_t)(rng_next(c->rng) % 16 < set) << i % 32;
+    return words;
+}
+
+/* Of every second row, in reverse order; one of them is empty. */
+static void case_lists(struct case_maker *c, struct sample_args *a)
+{
+    struct sample_draw *draws = (struct sample_draw *)(uintptr_t)a->draws;
+    int64_t words = (a->vocab + 31) / 32, n = (a->n + 1) / 2;
+    uint32_t *lists = case_bits(c, n * words, c->index == 1 ? 1 : 9);
+    if (!lists || !draws) return;
+    for (int64_t i = 0; i < n; i++) draws[2 * i].list = n - 1 - i;
+    if (n > 1) memset(lists, 0, (size_t)words * sizeof *lists);
+    a->lists = lists;
+}
+
 static bool make_case(struct case_maker *c, void *args)
 {
     if (c->index >= 6) return false;
     int64_t n = case_size(c, 1, 6),
             vocab = c->index < 3 ? case_size(c, 1, 300) : 7000 + 900 * c->index;
-    uint32_t *banned = c->index % 2 ? ARENA_NEW(c->arena, uint32_t, (vocab + 31) / 32) : NULL;
-    for (int64_t i = 0; banned && i < (vocab + 31) / 32; i++) {
-        uint64_t bits = rng_next(c->rng);
-        banned[i] = (uint32_t)bits & (uint32_t)(bits >> 32);
-    }
     struct sample_args *a = args;
     make_problem(c, &(struct op_problem){.rows = n, .n = vocab}, a);
-    a->banned = banned;
+    if (c->index % 2) a->banned = case_bits(c, (vocab + 31) / 32, 4);
+    if (c->index > 0 && c->index < 5) case_lists(c, a);
     /* Ties are part of the contract. */
     float *logits = a->logits.data;
     for (int64_t i = 0; logits && c->index == 4 && i < n * vocab; i++)

@@ -373,24 +373,18 @@ static bool is_cancelled(struct scheduler *s, const struct request *r)
     return cancelled;
 }
 
-static void tell_token(const struct event *e)
-{
-    struct request *r = e->request;
-    if (!r->satisfied) r->satisfied = !r->asked.on_token(r->asked.arg, e->token, e->count);
-}
-
 /* Calls the callbacks. A request that is told to end, while a step with it runs, ends behind it. */
 static void tell(struct scheduler *s)
 {
     int64_t n = s->n_events;
     for (int64_t i = 0; i < n; i++) {
         struct request *r = s->events[i].request;
-        if (s->events[i].token >= 0) {
-            tell_token(&s->events[i]);
-            continue;
+        if (s->events[i].token < 0) {
+            r->asked.on_end(r->asked.arg, &r->result);
+            forget(s, r);
+        } else if (!r->satisfied) {
+            r->satisfied = !r->asked.on_token(r->asked.arg, s->events[i].token, s->events[i].count);
         }
-        r->asked.on_end(r->asked.arg, &r->result);
-        forget(s, r);
     }
     assert(s->n_events == n);
     s->n_events = 0;
@@ -402,21 +396,6 @@ static bool is_mark(const struct request *r, int32_t token)
     for (int64_t i = 0; i < r->asked.n_marks; i++)
         if (r->asked.marks[i] == token) return true;
     return false;
-}
-
-/* What must not wait until the next step runs. It is the last event of its request, or its end
- * follows. */
-static void tell_marks(struct scheduler *s)
-{
-    int64_t kept = 0;
-    for (int64_t i = 0; i < s->n_events; i++) {
-        const struct event e = s->events[i];
-        if (e.token >= 0 && is_mark(e.request, e.token))
-            tell_token(&e);
-        else
-            s->events[kept++] = e;
-    }
-    s->n_events = kept;
 }
 
 /* ---- the worker ---- */
@@ -533,23 +512,28 @@ static void publish(struct scheduler *s, double seconds)
     pthread_mutex_unlock(&s->lock);
 }
 
-static bool wants_logits(const struct scheduler *s)
+/* Of who may begin to be restricted the callback comes while the step runs. */
+static enum engine_draws draws_of(const struct scheduler *s)
 {
-    for (int64_t i = 0; i < s->n_outputs; i++)
-        if (s->drawing[i] && s->samplers[i] && s->drawing[i]->asked.on_logits) return true;
-    return false;
+    enum engine_draws draws = ENGINE_DRAW;
+    for (int64_t i = 0; i < s->n_outputs; i++) {
+        const struct request *r = s->drawing[i];
+        if (!r || !s->samplers[i]) continue;
+        if (r->asked.on_logits) return ENGINE_FETCH;
+        if (is_mark(r, r->tokens[r->n_tokens - 1])) draws = ENGINE_DRAW_LATER;
+    }
+    return draws;
 }
 
 static enum sol_status run_step(struct scheduler *s)
 {
     struct sampler **samplers = s->n_outputs ? s->samplers : NULL;
     uint64_t begin = clock_ns();
-    SOL_TRY(engine_begin(s->engine, s->rows, s->n_rows, samplers, wants_logits(s)));
+    SOL_TRY(engine_begin(s->engine, s->rows, s->n_rows, samplers, draws_of(s)));
     if (s->overlaps) tell(s);
     s->logits = NULL;
     SOL_TRY(engine_finish(s->engine, s->drawn, &s->logits));
     step_take(s);
-    if (s->overlaps) tell_marks(s);
     publish(s, seconds_between(begin, clock_ns()));
     return SOL_OK;
 }

@@ -73,9 +73,8 @@ struct schedule_request {
     int64_t n_prompt;
     const int64_t *points; /* [n_points] positions of the prompt worth a snapshot, n_prompt too */
     int64_t n_points;
-    /* [n_marks] tokens of the text after which on_token is called before the next step is formed,
-     * so that it may begin to set what is allowed: on a GPU that is otherwise told while the next
-     * token is computed, and drawn there. n_marks below 0: any token. */
+    /* [n_marks] tokens of the text behind which on_token may begin to set what is allowed: on a GPU
+     * the next one is then drawn only when it has returned. n_marks below 0: any token. */
     const int32_t *marks;
     int64_t n_marks;
     bool keep_end;        /* a snapshot where the text ends, for who goes on from there */

@@ -55,7 +55,7 @@ struct alignas(64) large_struct {
 typedef void large_kernel_function(const large_struct);
 
 /* As many as the host has made. */
-static size_t args_bytes(const char *name)
+extern "C" size_t emulate_args_bytes(const char *name)
 {
     if (!strncmp(name, "grouped_tcgen05", strlen("grouped_tcgen05")))
         return sizeof(grouped_tcgen05_args);
@@ -512,7 +512,7 @@ extern "C" cuda_result emulate_kernel(const char *name, const struct cuda_launch
     launch.shared_bytes = config->shared_bytes;
     launch.at_once = at_once(config);
     launch.next = 0;
-    size_t bytes = args_bytes(name);
+    size_t bytes = emulate_args_bytes(name);
     launch.is_large = bytes > sizeof launch.args;
     memcpy(&launch.args, args, bytes);
     launch.seed = getenv("EMULATED_SEED") ? strtoull(getenv("EMULATED_SEED"), NULL, 10) : 0;

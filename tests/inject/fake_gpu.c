@@ -35,6 +35,7 @@ static void say_leaks(void)
 /* Where this library has kernels: tests/emulate. */
 __attribute__((weak)) cuda_result
 emulate_kernel(const char *kernel, const struct cuda_launch *config, const void *args);
+__attribute__((weak)) size_t emulate_args_bytes(const char *kernel);
 
 /* FAKE_CUDA_MAJOR, _MINOR, _DRIVER (12000: CUDA 12.0), _MIB and _SHARED make it another device;
  * FAKE_CUDA_GRAPH_MOST loses kernels of larger graphs. */
@@ -51,6 +52,7 @@ static const struct cuda_api *driver(void)
         .driver = (int)setting("FAKE_CUDA_DRIVER", 0),
         .graph_most = (int)setting("FAKE_CUDA_GRAPH_MOST", 0),
         .run = emulate_kernel,
+        .args_bytes = emulate_args_bytes,
     };
     api = fake_cuda_start(&params);
     plan_failure();

@@ -25,6 +25,7 @@ static void run(const struct op_context *context, const void *args)
         .pieces = piece_count(a),
         .logits = a->logits.data,
         .banned = a->banned,
+        .lists = a->lists,
         .draws = (const struct sample_kernel_draw *)a->draws,
         .partial = context->workspace,
         .token = a->token,
