@@ -115,6 +115,17 @@ export HF_ENDPOINT=http://127.0.0.1:$(cat ready) HF_HUB_CACHE=$work/models
 json pull 0 pull me/tiny
 json pull 0 pull --list me/tiny
 kill $hub
+# a server of this machine, and one that fails
+rm ready
+for fault in "" fault=cut; do
+    python3 "$SOL_SOURCE_DIR/tests/load_server.py" ready ttft=2 itl=1 after=6 every=2 $fault &
+    server=$!
+    for _ in $(seq 200); do [ -f ready ] && break || sleep 0.05; done
+    json bench-serve 0 bench --serve "http://127.0.0.1:$(cat ready)" --lengths random:80,5 --concurrency 2 --rate 50 \
+        --requests 6 --ttft-limit 100 -q --label served
+    kill $server
+    rm ready
+done
 json ratings 0 ratings --all
 echo '[{"device": "x", "metric": "tg", "baseline": 1, "good": 2, "excellent": 3}]' >ratings.json
 keep ratings ratings.json

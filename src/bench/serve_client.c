@@ -228,7 +228,11 @@ static void set_options(const struct serve_client *c, struct stream *s)
     curl->setopt(s->easy, CURL_USER_AGENT, "sol");
     curl->setopt(s->easy, CURL_NO_SIGNAL, 1L);
     curl->setopt(s->easy, CURL_PROTOCOLS, (long)(CURL_HTTP | CURL_HTTPS));
-    curl->setopt(s->easy, CURL_HTTP_VERSION, (long)CURL_HTTP_1_1); /* a stream, a connection */
+    /* A connection a request, as users have them: on one that is used again libcurl would send a
+     * request once more, unseen, where the server has dropped it. */
+    curl->setopt(s->easy, CURL_HTTP_VERSION, (long)CURL_HTTP_1_1);
+    curl->setopt(s->easy, CURL_FRESH, 1L);
+    curl->setopt(s->easy, CURL_NO_REUSE, 1L);
     curl->setopt(s->easy, CURL_CONNECT_TIMEOUT_MS, (long)CONNECT_MS);
     curl->setopt(s->easy, CURL_HEADERS, c->headers);
     curl->setopt(s->easy, CURL_WRITE_FUNCTION, on_bytes);
@@ -610,7 +614,6 @@ enum sol_status serve_client_run(struct serve_client *c, const struct serve_plan
 {
     *log = (struct serve_log){.count = 0};
     if (plan->arrival != SERVE_POISSON) SOL_TRY(make_room(streams_of(plan)));
-    c->curl->multi_setopt(c->multi, CURL_MULTI_KEEP, (long)streams_of(plan));
     c->plan = plan;
     c->log = log;
     c->ended = c->fine = 0;
@@ -619,7 +622,7 @@ enum sol_status serve_client_run(struct serve_client *c, const struct serve_plan
         c->next_at = serve_arrivals_next(&c->arrivals);
     }
     const double cpu = cpu_seconds();
-    c->begun_ns = clock_ns();
+    c->begun_ns = log->begun_ns = clock_ns();
     enum sol_status status = drive(c, progress);
     log->wall_s = seconds_since(c);
     log->cpu_s = cpu_seconds() - cpu;

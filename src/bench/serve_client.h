@@ -68,7 +68,8 @@ struct serve_log {
     size_t count, capacity;
     double *gaps_ns; /* between chunks, of the requests that ended well */
     size_t n_gaps, gaps_capacity;
-    int64_t peak;                              /* requests that were under way at once */
+    int64_t peak; /* requests that were under way at once */
+    uint64_t begun_ns;
     double wall_s, cpu_s;                      /* of it all, and this program's processor time */
     char example[SERVE_OUTCOMES][CHUNK_ERROR]; /* what the first failure of a kind said */
     bool cut;                                  /* over before its time: nothing but failures */

@@ -154,7 +154,8 @@ static void put_prompt(const struct serve_prompts *p, struct text_buffer *to, in
 /* All but the prompt and the lengths, without the brace at the end. */
 static enum sol_status put_head(const struct serve_prompts *p, struct text_buffer *to)
 {
-    json_t *head = json_pack("{s:b, s:s*}", "stream", 1, "model", p->model);
+    json_t *head =
+        json_pack("{s:b, s:s*}", "stream", 1, "model", p->model && *p->model ? p->model : NULL);
     json_t *extra = p->extra ? json_loads(p->extra, 0, NULL) : NULL;
     if (serve_styles[p->style].usage)
         json_object_set_new(head, "stream_options", json_pack("{s:b}", "include_usage", 1));

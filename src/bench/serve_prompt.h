@@ -24,7 +24,7 @@ extern const struct serve_style serve_styles[SERVE_STYLES];
 
 struct serve_prompts {
     enum serve_endpoint endpoint;
-    const char *model;  /* may be NULL: the server has one */
+    const char *model;  /* NULL or "": the server has one */
     const char *extra;  /* a JSON object of further fields; may be NULL */
     uint64_t seed;      /* of the words */
     int style;          /* of serve_styles */

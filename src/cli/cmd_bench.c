@@ -12,6 +12,7 @@
 #include "bench/op.h"
 #include "bench/report.h"
 #include "bench/store.h"
+#include "cli/bench_serve.h"
 #include "cli/bench_starts.h"
 #include "cli/cli.h"
 #include "cli/engine_options.h"
@@ -30,6 +31,7 @@ struct bench_options {
     double max_time, max_total;
     const char *format, *output, *store, *label, *ratings;
     bool json, ops, no_limits, quiet, no_store, matrix, matrix_full, wide;
+    struct serve_options serve;
 };
 
 static const struct option options[] = {
@@ -102,6 +104,7 @@ static const struct option options[] = {
     ENGINE_LOAD_OPTION(struct bench_options, engine),
     ENGINE_BACKEND_OPTION(struct bench_options, engine),
     WIDE_OPTION(struct bench_options, wide),
+    SERVE_OPTIONS(struct bench_options, serve),
     {0},
 };
 
@@ -117,6 +120,10 @@ static const struct command_example examples[] = {
     {"sol bench --output results.json", "every sample, for programs", NULL},
     {"sol bench -m gpt-oss-20b.gguf --backend cuda --matrix", "the usual set of tests on a GPU",
      "a GPU"},
+    {"sol bench --serve http://127.0.0.1:8000 --concurrency 1,8,32 --lengths random:1024,128",
+     "load on a server, from one client to many", "a server"},
+    {"sol bench --serve http://127.0.0.1:8000 --rate 1,2,4 --ttft-limit 500 --itl-limit 50",
+     "what it serves in time as requests arrive at random", "a server"},
     {0},
 };
 
@@ -133,6 +140,9 @@ static const struct command_spec spec = {
         "Ctrl-C prints what is finished (exit status 130). A result whose kernels are not those "
         "of\n"
         "the plan is invalid (exit status 7). -o sql | sqlite3 FILE suits llama-bench's scripts.\n"
+        "With --serve the load comes from here and the model is the server's: TTFT is the time to\n"
+        "the first text, ITL between chunks of it, TPOT between tokens, total to the last text.\n"
+        "Medians have the interval of order statistics; failed requests are counted by kind.\n"
         "Tokens are random; -d only pretends that the context is filled, with numbers of no "
         "meaning.",
     .examples = examples,
@@ -635,6 +645,37 @@ static enum sol_status time_ops(struct bench_command *c)
     return status;
 }
 
+/* What is of a model that sol runs itself has no meaning for a server. */
+static enum sol_status check_serve(const struct bench_options *o)
+{
+    const bool own = o->prompt.count || o->generate.count || o->depth.count || o->parallel.count ||
+                     o->pairs.count || o->alone.count || o->matrix || o->matrix_full || o->ops ||
+                     o->repetitions || o->starts > 1;
+    SOL_TRY(serve_options_check(&o->serve));
+    if (!o->serve.url || !own) return SOL_OK;
+    return status_set(SOL_E_ARGUMENT,
+                      "with --serve tests are named by --concurrency, --rate or --burst, and "
+                      "--lengths; leave out what is of a model here");
+}
+
+/* --serve: no model. */
+static enum sol_status measure_server(struct bench_command *c, int *exit_status)
+{
+    const struct bench_options *o = &c->options;
+    SOL_TRY(choose_format(o, &c->format));
+    *exit_status = bench_serve(&(struct serve_command){.options = &o->serve,
+                                                       .model = o->engine.model,
+                                                       .output = o->output,
+                                                       .store = o->store,
+                                                       .label = o->label,
+                                                       .format = c->format,
+                                                       .no_store = o->no_store,
+                                                       .quiet = o->quiet,
+                                                       .argc = c->argc,
+                                                       .argv = c->argv});
+    return SOL_OK;
+}
+
 /* Finished tests are printed even after an error; that error is still the command's. */
 static int run_command(int argc, char **argv)
 {
@@ -643,15 +684,21 @@ static int run_command(int argc, char **argv)
     c.argv = argv;
     c.options.starts = 1;
     engine_options_init(&c.options.engine);
-    int exit_status;
+    serve_options_init(&c.options.serve);
+    int exit_status = 0;
     if (!parse(argc, argv, &c.options, &exit_status)) return exit_status;
     progress_quiet(c.options.quiet);
+    enum sol_status status = check_serve(&c.options);
+    if (status != SOL_OK || c.options.serve.url) {
+        if (status == SOL_OK) status = measure_server(&c, &exit_status);
+        return status == SOL_OK ? exit_status : cli_fail(status);
+    }
     if (c.options.alone.count) {
         exit_status = cli_fail(time_ops(&c));
         engine_options_close(&c.options.engine);
         return exit_status;
     }
-    enum sol_status status = set_up(&c);
+    status = set_up(&c);
     if (status == SOL_OK) status = run_tests(&c);
     if (status == SOL_OK) status = measure_limits(&c);
     int result = cli_fail(status);

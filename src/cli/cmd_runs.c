@@ -34,7 +34,7 @@ static const struct option options[] = {
                  "show: rate speeds against this table too (JSON; see sol ratings)",
                  offsetof(struct runs_options, ratings), 0, 0),
     OPTION_ENTRY(GROUP, 0, "Which ones to list", NULL, NULL, 0, 0, 0),
-    OPTION_ENTRY(STRING, 0, "kind", "bench|train|profile|compare|import", "only such runs",
+    OPTION_ENTRY(STRING, 0, "kind", "bench|serve|train|profile|compare|import", "only such runs",
                  offsetof(struct runs_options, kind), 0, 0),
     OPTION_ENTRY(STRING, 0, "label", "LABEL", "with this label",
                  offsetof(struct runs_options, label), 0, 0),

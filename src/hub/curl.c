@@ -38,5 +38,6 @@ enum sol_status curl_load(const struct curl_api **out)
     pthread_once(&once, load);
     *out = usable ? &table : NULL;
     if (usable) return SOL_OK;
-    return status_set(SOL_E_UNSUPPORTED, "%s; requests over a network need it: install libcurl4", reason);
+    return status_set(SOL_E_UNSUPPORTED, "%s; requests over a network need it: install libcurl4",
+                      reason);
 }

@@ -19,6 +19,8 @@ enum { /* of an easy handle */
        CURL_FOLLOW = 52,
        CURL_CA_FILE = 10065,
        CURL_MAX_REDIRECTS = 68,
+       CURL_FRESH = 74,
+       CURL_NO_REUSE = 75,
        CURL_HTTP_VERSION = 84,
        CURL_NO_SIGNAL = 99,
        CURL_PRIVATE = 10103,
@@ -33,7 +35,6 @@ enum { /* of an easy handle */
 };
 enum { CURL_INFO_CODE = 0x200002, CURL_INFO_PRIVATE = 0x100015, CURL_INFO_CONTENT_TYPE = 0x100012 };
 enum { /* of a multi handle */
-       CURL_MULTI_KEEP = 6,
        CURL_MULTI_TIMER_DATA = 10005,
        CURL_MULTI_SOCKET_DATA = 10002,
        CURL_MULTI_SOCKET_FUNCTION = 20001,

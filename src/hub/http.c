@@ -48,6 +48,11 @@ void http_destroy(struct http *http)
     free(http);
 }
 
+void http_attempts(struct http *http, long attempts)
+{
+    http->attempts = attempts;
+}
+
 /* ---- what all requests have ---- */
 
 /* Certificates, where a user has some of his own, by the name that other programs read. */

@@ -15,6 +15,8 @@ struct http;
  * host. Of one thread. */
 enum sol_status http_create(const char *token, struct http **out);
 void http_destroy(struct http *http); /* takes NULL */
+/* How often a request is sent before it has failed (6). */
+void http_attempts(struct http *http, long attempts);
 
 enum { HTTP_WORD = 64, HTTP_TEXT = 300 };
 struct http_answer {

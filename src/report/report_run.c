@@ -12,6 +12,7 @@
 #include "report/page.h"
 #include "report/report.h"
 #include "report/sections.h"
+#include "report/serving.h"
 #include "report/steps.h"
 #include "report/training.h"
 
@@ -23,7 +24,8 @@ static double seconds_taken(const struct run_data *d)
 {
     const struct store_run *r = &d->record->run;
     json_t *seconds = json_object_get(d->payload, "seconds");
-    if (strcmp(r->kind, "bench") == 0) return 1e-9 * (double)(r->finished_ns - r->created_ns);
+    if (strcmp(r->kind, "bench") == 0 || strcmp(r->kind, "serve") == 0)
+        return 1e-9 * (double)(r->finished_ns - r->created_ns);
     return json_is_number(seconds) ? json_number_value(seconds) : 0;
 }
 
@@ -93,6 +95,8 @@ static void show_links(struct html *html, const struct run_data *d, bool compari
 {
     struct page_link links[16];
     size_t n = 0;
+    if (serving_known(d)) links[n++] = (struct page_link){"load", "Load"};
+    if (serving_known(d)) links[n++] = (struct page_link){"serving", "Over the load"};
     if (training) links[n++] = (struct page_link){"training", "Training"};
     if (training) links[n++] = (struct page_link){"curves", "Curves"};
     if (comparison) links[n++] = (struct page_link){"changes", "Comparison"};
@@ -146,7 +150,8 @@ enum sol_status report_run(const struct store *store, const struct store_record 
         show_links(html, d, comparison, step != NULL, training.history.n_steps > 0);
         html_raw(html, "</header>\n<main>\n");
         if (comparison) sections_changes(html, d);
-        status = show_training(html, &training, why);
+        status = serving_sections(html, d);
+        if (status == SOL_OK) status = show_training(html, &training, why);
         if (!comparison || d->n_metrics) metrics_figures(html, d);
         metrics_spread(html, d);
         kernels_section(html, d);

@@ -76,8 +76,8 @@ const char *store_state_name(enum store_state state); /* "running", "ok", "parti
 
 struct store_run {
     char id[STORE_ID_SIZE]; /* read only */
-    const char *kind;  /* "bench", "train", "profile", "compare", "import", "opt", ...: a lower-case
-                        * word */
+    const char *kind;  /* "bench", "serve", "train", "profile", "compare", "import", "opt", ...: a
+                        * lower-case word */
     const char *label; /* may be NULL; need not be unique: the newest run that has it counts */
     int64_t created_ns;     /* 0 when written: now */
     int64_t finished_ns;    /* read only; 0 while running */
