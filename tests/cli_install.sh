@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # What `make install` puts down: every file in its place, only sol_* symbols in the libraries, and
-# examples/continue.c built through pkg-config against each library. Its greedy text is that of sol run.
+# examples/continue.c and chat.c built through pkg-config against each library. The greedy text of continue.c is that of
+# sol run.
 set -u
 failures=0
 fail() {
@@ -24,7 +25,7 @@ pc=$(find "$stage" -name sol.pc)
 [ -f "$pc" ] || { echo "no sol.pc in:"; cat "$stage/log"; exit 1; }
 prefix=$stage$(sed -n 's/^prefix=//p' "$pc")
 lib=$stage$(sed -n 's/^libdir=//p' "$pc")
-for file in bin/sol share/man/man1/sol.1 share/man/man1/sol-run.1 include/sol/sol.h include/sol/grouped_gemm.h \
+for file in bin/sol share/man/man1/sol.1 share/man/man1/sol-run.1 include/sol/sol.h include/sol/chat.h include/sol/grouped_gemm.h \
     share/bash-completion/completions/sol share/zsh/site-functions/_sol \
     share/fish/vendor_completions.d/sol.fish share/sol/schemas/bench.json; do
     [ -s "$prefix/$file" ] || fail "$file is not installed"
@@ -52,7 +53,7 @@ for header in "$prefix"/include/sol/*.h; do
         2>"$stage/log" || grep -q "cc1plus" "$stage/log" || fail "$header is not C++: $(cat "$stage/log")"
 done
 
-# ---- the example ----
+# ---- the examples ----
 export PKG_CONFIG_PATH=$lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$stage
 emulator=
 if [ -n "${SOL_EMULATED:-}" ]; then
@@ -63,10 +64,16 @@ if [ -n "${SOL_EMULATED:-}" ]; then
 fi
 words="Once upon a time"
 "$SOL_BINARY" run -p "$words" -n 24 --greedy --quiet >"$stage/expected" || fail "sol run"
-# build NAME FLAG...: the example as $stage/NAME, and its text compared
+# build NAME FLAG...: the examples as $stage/NAME and NAME-chat, and what they write compared
 build() {
     local name=$1
     shift
+    "$SOL_CC" -std=c11 -Wall -Wextra -Werror "$SOL_SOURCE_DIR/examples/chat.c" "$@" -o "$stage/$name-chat" ||
+        { fail "$name: the chat does not link"; return; }
+    # shellcheck disable=SC2086 # the emulator is a command with arguments
+    printf 'Who are you?\nAnd the sea?\n\n' | LD_LIBRARY_PATH=$lib $emulator "$stage/$name-chat" >"$stage/$name-chat.txt" ||
+        fail "$name: the chat failed"
+    [ "$(grep -c '^> .' "$stage/$name-chat.txt")" = 2 ] || fail "$name: not two answers: $(cat "$stage/$name-chat.txt")"
     "$SOL_CC" -std=c11 -Wall -Wextra -Werror "$SOL_SOURCE_DIR/examples/continue.c" "$@" \
         -o "$stage/$name" || { fail "$name: does not link"; return; }
     # shellcheck disable=SC2086 # the emulator is a command with arguments
@@ -87,4 +94,7 @@ grep -q "expected cpu, cuda, cuda:N or auto" "$stage/log" || fail "the error doe
 LD_LIBRARY_PATH=$lib $emulator "$stage/shared" "$words" 1 "$stage/missing.gguf" 2>"$stage/log" &&
     fail "a missing model passed"
 grep -q "missing.gguf" "$stage/log" || fail "the error does not name the file"
+LD_LIBRARY_PATH=$lib $emulator "$stage/shared-chat" "$stage/missing.gguf" </dev/null 2>"$stage/log" &&
+    fail "a chat with a missing model passed"
+grep -q "missing.gguf" "$stage/log" || fail "the chat's error does not name the file"
 exit $((failures != 0))

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/api_private.h"
 #include "base/status.h"
 #include "check/backend.h"
 #include "generate/generate.h"
@@ -22,12 +23,6 @@ struct sol_sampler {
 };
 
 /* ---- model ---- */
-
-struct sol_model {
-    struct model *model;
-    struct gpu *gpu;        /* NULL: the CPU computes */
-    struct model *uploaded; /* the weights there */
-};
 
 static const struct model *inner(const struct sol_model *model)
 {
@@ -191,26 +186,34 @@ static enum sol_status check_params(const struct sol_session_params *p)
     return SOL_OK;
 }
 
+enum sol_status api_engine_params(const struct sol_model *model,
+                                  const struct sol_session_params *wanted,
+                                  struct engine_params *out)
+{
+    SOL_TRY(check_params(wanted));
+    engine_params_init(out);
+    out->context = wanted->context;
+    out->max_batch = wanted->batch ? wanted->batch
+                     : model->gpu  ? ENGINE_BATCH_GPU
+                                   : ENGINE_BATCH_CPU;
+    out->threads = wanted->threads;
+    out->chooser.device.gpu = model->gpu;
+    out->uploaded = model->uploaded;
+    if (wanted->exact) out->chooser.loosest = NUMERICS_EXACT;
+    return SOL_OK;
+}
+
 enum sol_status sol_session_create(struct sol_model *model, const struct sol_session_params *params,
                                    struct sol_session **out)
 {
     *out = NULL;
     struct sol_session_params defaults;
+    struct engine_params engine;
     sol_session_params_init(&defaults);
     if (!params) params = &defaults;
-    SOL_TRY(check_params(params));
+    SOL_TRY(api_engine_params(model, params, &engine));
     struct sol_session *session = calloc(1, sizeof *session);
     if (!session) return status_set(SOL_E_MEMORY, "no memory for a session");
-    struct engine_params engine;
-    engine_params_init(&engine);
-    engine.context = params->context;
-    engine.max_batch = params->batch ? params->batch
-                       : model->gpu  ? ENGINE_BATCH_GPU
-                                     : ENGINE_BATCH_CPU;
-    engine.threads = params->threads;
-    engine.chooser.device.gpu = model->gpu;
-    engine.uploaded = model->uploaded;
-    if (params->exact) engine.chooser.loosest = NUMERICS_EXACT;
     enum sol_status status = engine_create(inner(model), &engine, &session->engine);
     if (status != SOL_OK) {
         free(session);
@@ -273,6 +276,17 @@ void sol_sampler_params_init(struct sol_sampler_params *params)
     };
 }
 
+struct sampler_params api_sampler_params(const struct sol_sampler_params *params)
+{
+    return (struct sampler_params){
+        .temperature = params->temperature,
+        .top_k = params->top_k,
+        .top_p = params->top_p,
+        .min_p = params->min_p,
+        .seed = params->seed,
+    };
+}
+
 enum sol_status sol_sampler_create(const struct sol_model *model,
                                    const struct sol_sampler_params *params,
                                    struct sol_sampler **out)
@@ -281,13 +295,7 @@ enum sol_status sol_sampler_create(const struct sol_model *model,
     struct sol_sampler_params defaults;
     sol_sampler_params_init(&defaults);
     if (!params) params = &defaults;
-    struct sampler_params how = {
-        .temperature = params->temperature,
-        .top_k = params->top_k,
-        .top_p = params->top_p,
-        .min_p = params->min_p,
-        .seed = params->seed,
-    };
+    const struct sampler_params how = api_sampler_params(params);
     struct sol_sampler *sampler = calloc(1, sizeof *sampler);
     if (!sampler) return status_set(SOL_E_MEMORY, "no memory for a sampler");
     enum sol_status status =

@@ -13,4 +13,19 @@ void chat_today(char date[CHAT_DATE_SIZE]);
  * `date` NULL: conversation_pin_date gives it later. */
 enum sol_status conversation_open(struct conversation *c, const char *date);
 
+/* What the developer says before the first message. */
+struct chat_instructions {
+    struct chat_text text; /* without data: none; copied */
+    /* NULL or without tools: none. Copied but for what it points to, which must be the
+     * conversation's. */
+    const struct chat_namespace *functions;
+    const json_t *schema;                             /* that answers follow; NULL: none; copied */
+    struct chat_text schema_name, schema_description; /* without data: "answer"; none */
+};
+
+/* Adds it as a developer message, as the model was trained to see it; nothing where it says
+ * nothing. */
+enum sol_status conversation_instruct(struct conversation *c,
+                                      const struct chat_instructions *instructions);
+
 #endif
