@@ -10,11 +10,16 @@
 /* Lock-free, hence safe in a handler and, unlike sig_atomic_t, between threads. */
 static atomic_int requested; /* the number of the first signal; 0: none */
 static atomic_int held;
+static atomic_int deferred, asked;
 
 /* A hang-up comes twice, from the terminal and from the shell, and none is impatience. */
 static void on_signal(int number)
 {
-    int none = 0;
+    int none = 0, before = atomic_fetch_add(&asked, 1);
+    if (atomic_load(&deferred)) {
+        if (before >= 2 && number != SIGHUP) _exit(128 + number);
+        return;
+    }
     bool first = atomic_compare_exchange_strong(&requested, &none, number);
     if (!first && number != SIGHUP && !atomic_load(&held)) _exit(128 + number);
 }
@@ -58,4 +63,14 @@ int interrupt_exit_status(void)
 void interrupt_hold(bool hold)
 {
     atomic_store(&held, hold);
+}
+
+void interrupt_defer(void)
+{
+    atomic_store(&deferred, 1);
+}
+
+int interrupt_asked(void)
+{
+    return atomic_load(&asked);
 }

@@ -14,4 +14,9 @@ enum sol_status interrupt_check(void); /* SOL_E_INTERRUPTED, with a message, onc
 int interrupt_exit_status(void);       /* 128 + the signal that asked first */
 void interrupt_hold(bool hold);        /* while held a second Ctrl-C does not end the process */
 
+/* From now on signals are only counted, for those who end in an order of their own: nothing else is
+ * asked to stop. The third ends the process. */
+void interrupt_defer(void);
+int interrupt_asked(void); /* so many signals came */
+
 #endif

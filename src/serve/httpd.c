@@ -261,6 +261,16 @@ bool httpd_wait(struct httpd *h, double seconds)
     return none;
 }
 
+void httpd_cut(struct httpd *h)
+{
+    pthread_mutex_lock(&h->lock);
+    for (struct exchange *x = h->exchanges; x; x = x->next) {
+        exchange_mark_gone(x);
+        shutdown(x->on->fd, SHUT_RDWR);
+    }
+    pthread_mutex_unlock(&h->lock);
+}
+
 /* Until each handler has done its part; then no connection sleeps any more. */
 static void wait_released(struct httpd *h)
 {

@@ -52,6 +52,8 @@ const char *httpd_address(const struct httpd *h); /* "http://127.0.0.1:8080" */
 void httpd_quiesce(struct httpd *h);
 /* Waits until no exchange is left, `seconds` at most; whether there is none. */
 bool httpd_wait(struct httpd *h, double seconds);
+/* To those that are left their clients are gone from now on. */
+void httpd_cut(struct httpd *h);
 /* Every exchange must have been answered or ended, or be on its way to that: waits for it. Clients
  * that still read are cut. Takes NULL. */
 void httpd_destroy(struct httpd *h);

@@ -5,6 +5,7 @@
 
 #include <jansson.h>
 
+#include "serve/api_fields.h"
 #include "serve/httpd.h"
 #include "serve/job.h"
 #include "serve/keys.h"
@@ -49,35 +50,36 @@ struct request_context {
     const struct job_engine *engine; /* NULL while the model is being loaded, for routes that may */
     const struct key *key;           /* whose; never NULL: without keys that of everybody */
     const char *rest;                /* behind the '*' of a route's path, else "" */
-    /* With an error: what the client is told beside the message. */
-    const char *param, *code; /* until it returns; NULL: none, or what the status says */
-    double wait_s;            /* above 0: come back in so many seconds (429) */
-    char param_room[160];
-    int http; /* above 0: instead of what the status says (404, ...) */
+    struct api_fault fault;          /* with an error: what the client is told beside the message */
+    double wait_s;                   /* above 0: come back in so many seconds (429) */
 };
 
 /* SOL_OK: the exchange is answered, or will be by whoever has it now. Else it is untouched, and the
  * server answers with the error, as OpenAI's API has it. */
 typedef enum sol_status (*request_fn)(struct request_context *r);
 
-/* Returns SOL_E_ARGUMENT with a message; the request is answered with 400. `param` is copied,
- * `code` a literal; or NULL. */
-enum sol_status request_fault(struct request_context *r, const char *param, const char *code,
-                              const char *format, ...) SOL_PRINTF(4, 5);
-/* The body as a JSON object. Free with json_decref. */
-enum sol_status request_json(struct request_context *r, json_t **out);
-/* Whether `value`, what a request calls "model", is this one: any string is, as clients have names
- * of their own; only another type is a fault. NULL is fine. */
-enum sol_status request_model(struct request_context *r, const json_t *value);
-/* Common members: temperature, top_p, top_k, min_p, seed, n, stop, max tokens (under `limit`, the
- * name that the API has for it), ignore_eos, priority, into `job`; stops are borrowed from `body`,
- * in `room` [JOB_STOPS_MAX]. */
-enum sol_status request_sampling(struct request_context *r, const json_t *body, const char *limit,
-                                 struct chat_text *room, struct job_params *job);
+/* The body as a JSON object, and its fields; faults go to r->fault. Free *json with json_decref. */
+enum sol_status request_body(struct request_context *r, json_t **json, struct api_object *body);
+/* Common members: temperature, top_p, top_k, min_p, seed, n, stop, ignore_eos, priority, and the
+ * limit, under the first of `limit` and "max_tokens" that is there, into `job`; whose it is too.
+ * Stops are borrowed from the body, in `room` [JOB_STOPS_MAX]. What is not served and asked for
+ * (penalties, logit_bias) is a fault. `model` may be any text: clients have names of their own. */
+enum sol_status request_sampling(struct request_context *r, const struct api_object *body,
+                                 const char *limit, struct chat_text *room, struct job_params *job);
+/* Starts a job that is answered on r->exchange and cancelled when the client is gone. It belongs to
+ * itself then; where it cannot start it is destroyed, and r says when to come back. */
+enum sol_status request_start(struct request_context *r, struct job *job);
+/* That a prompt of so many tokens leaves room for an answer. */
+enum sol_status request_fits(struct request_context *r, int64_t prompt_tokens);
 /* Whether the turn_model is there; SOL_E_ARGUMENT with a message where the model has no turns. */
 enum sol_status request_needs_turns(struct request_context *r);
 /* Answers with JSON; takes the reference. */
 void answer_json(struct exchange *x, int code, json_t *value);
+/* Writes an event of a stream, "data: {...}", after a line "event: NAME" where `event` is not NULL;
+ * takes the reference. false: the client is gone. */
+bool stream_json(struct exchange *x, const char *event, json_t *value);
+/* "data: [DONE]", and the end of the stream. */
+void stream_end(struct exchange *x);
 
 struct api_shared *server_shared(const struct server *s);
 const char *server_model_name(const struct server *s);
@@ -85,13 +87,12 @@ int64_t server_created(const struct server *s); /* time(2) when the model was th
 
 /* ---- errors, made here alone ---- */
 
-/* {"error":{...}}; `status` gives the type, and the code where that is NULL. */
-json_t *error_json(enum sol_status status, const char *message, const char *param,
-                   const char *code);
+/* {"error":{...}} of this thread's message, or `message` where that is not NULL; the HTTP status
+ * gives the type. fault may be NULL. */
+json_t *error_json(int http, const char *message, const struct api_fault *fault);
 int error_http(enum sol_status status);
 
 /* ---- figures: what a request came to; each kind of API calls it once for each choice ---- */
 void server_count_choice(struct server *s, const struct job_choice *result);
-void server_count_usage(struct server *s, const struct job_usage *usage);
 
 #endif

@@ -1,0 +1,45 @@
+/* What there is: /health and /v1/models. */
+#include <string.h>
+
+#include "serve/api.h"
+#include "serve/server_private.h"
+
+enum sol_status api_health(struct request_context *r)
+{
+    struct server *s = r->server;
+    const char *state = atomic_load(&s->draining) ? "ending" : r->engine ? "ok" : "loading";
+    bool ok = strcmp(state, "ok") == 0;
+    if (!ok) exchange_set_header(r->exchange, "Retry-After", "2");
+    answer_json(r->exchange, ok ? 200 : 503, json_pack("{s:s}", "status", state));
+    return SOL_OK;
+}
+
+static json_t *model_json(const struct request_context *r)
+{
+    json_t *model =
+        json_pack("{s:s, s:s, s:I, s:s}", "id", server_model_name(r->server), "object", "model",
+                  "created", (json_int_t)server_created(r->server), "owned_by", "sol");
+    if (!model || !r->engine) return model;
+    json_object_set_new(model, "max_model_len", json_integer(r->engine->context));
+    json_object_set_new(model, "chat", json_boolean(r->engine->turns != NULL));
+    return model;
+}
+
+enum sol_status api_models(struct request_context *r)
+{
+    answer_json(r->exchange, 200,
+                json_pack("{s:s, s:[o]}", "object", "list", "data", model_json(r)));
+    return SOL_OK;
+}
+
+enum sol_status api_model(struct request_context *r)
+{
+    if (strcmp(r->rest, server_model_name(r->server)) == 0) {
+        answer_json(r->exchange, 200, model_json(r));
+        return SOL_OK;
+    }
+    r->fault.http = 404;
+    r->fault.code = "model_not_found";
+    return status_set(SOL_E_ARGUMENT, "there is no such model; this server has '%s'",
+                      server_model_name(r->server));
+}
