@@ -1,0 +1,330 @@
+/* sol serve: a model behind the HTTP API of OpenAI. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/interrupt.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "cli/cli.h"
+#include "cli/engine_options.h"
+#include "cli/serve_size.h"
+#include "generate/turn.h"
+#include "serve/server.h"
+
+struct serve_options {
+    struct engine_options engine;
+    struct serve_size size;
+    const char *vocab, *name;
+    const char *host;
+    int64_t port, connections;
+    struct string_list hosts, origins;
+    const char *keys, *cert, *key;
+    int64_t max_waiting, max_waiting_tokens;
+    bool deterministic, log;
+    double drain_s, heartbeat_s, request_s;
+};
+
+#define AT(field) offsetof(struct serve_options, field)
+
+static const struct option options[] = {
+    OPTION_ENTRY(GROUP, 0, "Server", NULL, NULL, 0, 0, 0),
+    OPTION_ENTRY(STRING, 0, "host", "ADDRESS",
+                 "where to listen (default 127.0.0.1: this machine alone; 0.0.0.0: every network)",
+                 AT(host), 0, 0),
+    OPTION_ENTRY(INT, 0, "port", "N", "default 8080; 0: any that is free", AT(port), 0, 65535),
+    OPTION_ENTRY(STRING, 'a', "alias", "NAME", "of the model, in answers (default: its own)",
+                 AT(name), 0, 0),
+    OPTION_ENTRY(STRING, 0, "api-key-file", "FILE",
+                 "who may ask: lines 'KEY' or 'NAME KEY' (default: $SOL_API_KEY, else anybody)",
+                 AT(keys), 0, 0),
+    OPTION_ENTRY(STRING, 0, "tls-cert", "FILE", "certificate, PEM: https", AT(cert), 0, 0),
+    OPTION_ENTRY(STRING, 0, "tls-key", "FILE", "its key, PEM", AT(key), 0, 0),
+    OPTION_ENTRY(STRINGS, 0, "allow-host", "NAME",
+                 "a name that the server is reached by, beside addresses and localhost; '*': any; "
+                 "may be repeated",
+                 AT(hosts), 0, 0),
+    OPTION_ENTRY(STRINGS, 0, "cors", "ORIGIN",
+                 "pages of this origin may ask, as https://example.org; '*': all; may be repeated",
+                 AT(origins), 0, 0),
+    OPTION_ENTRY(INT, 0, "connections", "N", "of clients at most (default 4096)", AT(connections),
+                 1, 1 << 20),
+    OPTION_ENTRY(FLOAT, 0, "request-timeout", "S",
+                 "seconds in which a request must have come (default 30, and more for long ones)",
+                 AT(request_s), 0.1, 3600),
+    OPTION_ENTRY(FLOAT, 0, "heartbeat", "S",
+                 "seconds of silence in a stream until a comment is sent (default 10)",
+                 AT(heartbeat_s), 0.1, 3600),
+    OPTION_ENTRY(FLOAT, 0, "drain", "S",
+                 "seconds for what runs to end after SIGTERM or Ctrl-C (default 30)", AT(drain_s),
+                 0, 86400),
+    OPTION_ENTRY(FLAG, 0, "log", NULL, "a line for each request on stderr", AT(log), 0, 0),
+    OPTION_ENTRY(GROUP, 0, "Load", NULL, NULL, 0, 0, 0),
+    OPTION_ENTRY(INT, 0, "parallel", "N",
+                 "texts at once (default 16, on a GPU as many as its memory is good for, 512 at "
+                 "most)",
+                 AT(size.parallel), 1, 4096),
+    OPTION_ENTRY(INT, 'c', "context", "N",
+                 "tokens of a prompt and its answer (default: 8192, on a GPU what the model can)",
+                 AT(size.context), 1, 1 << 24),
+    OPTION_ENTRY(INT, 0, "cache-tokens", "N",
+                 "of all texts together, and of kept prompts (default: what memory has room for)",
+                 AT(size.cache), 1, INT64_C(1) << 40),
+    OPTION_ENTRY(INT, 'b', "batch", "N", "tokens in a step (default 512, on a GPU 2048)",
+                 AT(engine.batch), 1, 65536),
+    OPTION_ENTRY(INT, 0, "max-waiting", "N", "requests that wait; more get 429 (default 512)",
+                 AT(max_waiting), 1, 1 << 20),
+    OPTION_ENTRY(INT, 0, "max-waiting-tokens", "N", "of their prompts (default 1048576)",
+                 AT(max_waiting_tokens), 1, INT64_C(1) << 40),
+    OPTION_ENTRY(FLAG, 0, "deterministic", NULL,
+                 "the same answer alone and in a crowd, cached or not, bit for bit; slower",
+                 AT(deterministic), 0, 0),
+    ENGINE_OPTIONS(struct serve_options, engine),
+    OPTION_ENTRY(STRING, 0, "vocab", "FILE",
+                 "tokenizer.json, .tiktoken or GGUF file, for a model without a vocabulary",
+                 AT(vocab), 0, 0),
+    ENGINE_LOAD_OPTION(struct serve_options, engine),
+    ENGINE_BACKEND_OPTION(struct serve_options, engine),
+    {0},
+};
+
+static const struct command_example examples[] = {
+    {"sol serve", "the built-in model, for this machine", "to be stopped with Ctrl-C"},
+    {"sol serve -m openai/gpt-oss-20b --backend cuda", "gpt-oss on a GPU", "a GPU"},
+    {"sol serve -m openai/gpt-oss-20b --host 0.0.0.0 --api-key-file keys.txt --allow-host box.lan",
+     "for a network, with keys", "keys, and a name of this machine"},
+    {0},
+};
+
+static const struct command_spec spec = {
+    .name = "serve",
+    .summary = "serve a model over HTTP, as OpenAI's API",
+    .arguments = "",
+    .notes =
+        "Paths: /v1/chat/completions, /v1/responses, /v1/completions, /v1/models, /health,\n"
+        "/metrics; a page to chat at /. Clients of OpenAI's API take the address and /v1 as their\n"
+        "base URL. docs/SERVE.md has more.\n"
+        "SIGTERM or Ctrl-C: no more requests are taken, what runs ends, then the server does, "
+        "with\n"
+        "status 0; a second one cuts what runs. When the GPU fails, what runs is told so, and the\n"
+        "server ends with status 8.",
+    .examples = examples,
+    .options = options,
+};
+
+struct serve {
+    struct serve_options options;
+    struct engine_params params;
+    struct model *model;
+    struct turn_model *turns;
+    struct engine *engine;
+    struct scheduler *scheduler;
+    struct key_set *keys;
+    char *cert, *key;
+    struct server *server;
+};
+
+/* ---- files ---- */
+
+enum { FILE_MAX = 4 << 20 };
+
+static enum sol_status read_text(const char *path, char **text, size_t *length)
+{
+    FILE *f;
+    *text = NULL;
+    SOL_TRY(file_stream(path, &f));
+    char *to = malloc(FILE_MAX + 1);
+    size_t n = to ? fread(to, 1, FILE_MAX + 1, f) : 0;
+    bool failed = ferror(f);
+    fclose(f);
+    if (to && !failed && n <= FILE_MAX) {
+        to[n] = '\0';
+        *text = to;
+        *length = n;
+        return SOL_OK;
+    }
+    free(to);
+    if (!to) return status_set(SOL_E_MEMORY, "no memory for '%s'", path);
+    return status_set(SOL_E_IO, failed ? "cannot read '%s'" : "'%s' is too large", path);
+}
+
+static enum sol_status read_keys(struct serve *s)
+{
+    const char *path = s->options.keys, *named = getenv("SOL_API_KEY");
+    char *text;
+    size_t length;
+    if (!path && named && *named)
+        return key_set_parse(named, strlen(named), "SOL_API_KEY", &s->keys);
+    if (!path) return SOL_OK;
+    SOL_TRY(read_text(path, &text, &length));
+    enum sol_status status = key_set_parse(text, length, path, &s->keys);
+    free(text);
+    return status;
+}
+
+static enum sol_status read_tls(struct serve *s)
+{
+    size_t length;
+    if (!s->options.cert != !s->options.key)
+        return status_set(SOL_E_ARGUMENT, "--tls-cert and --tls-key go together");
+    if (!s->options.cert) return SOL_OK;
+    SOL_TRY(read_text(s->options.cert, &s->cert, &length));
+    return read_text(s->options.key, &s->key, &length);
+}
+
+/* ---- setting up ---- */
+
+static bool is_loopback(const char *host)
+{
+    return strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0 ||
+           strcmp(host, "localhost") == 0;
+}
+
+/* The name that people give: a model of the hub, or a file without its folder. */
+static const char *name_of(const struct serve *s)
+{
+    const char *model = s->options.engine.model ? s->options.engine.model : "builtin";
+    const char *slash = strrchr(model, '/');
+    if (s->options.name) return s->options.name;
+    return slash && (model[0] == '/' || model[0] == '.') && slash[1] ? slash + 1 : model;
+}
+
+/* Listens before the model is there, so that who waits for it can ask (/health). */
+static enum sol_status listen_first(struct serve *s)
+{
+    const struct serve_options *o = &s->options;
+    struct server_params p;
+    SOL_TRY(read_keys(s));
+    SOL_TRY(read_tls(s));
+    if (!is_loopback(o->host) && !s->keys)
+        LOG_WARN("anybody who reaches %s may ask: --api-key-file says who may", o->host);
+    server_params_init(&p);
+    p.http.host = o->host;
+    p.http.port = (int)o->port;
+    p.http.connections = p.http.connections_per_address = o->connections;
+    p.http.request_s = o->request_s;
+    p.http.heartbeat_s = o->heartbeat_s;
+    p.http.tls_cert = s->cert;
+    p.http.tls_key = s->key;
+    p.hosts = o->hosts.values;
+    p.n_hosts = o->hosts.count;
+    p.origins = o->origins.values;
+    p.n_origins = o->origins.count;
+    p.keys = s->keys;
+    p.name = name_of(s);
+    p.drain_s = o->drain_s;
+    p.log = o->log;
+    return server_create(&p, &s->server);
+}
+
+static enum sol_status add_vocabulary(struct serve *s)
+{
+    struct model *m = s->model;
+    if (!s->options.vocab) return SOL_OK;
+    if (m->tokenizer)
+        return status_set(SOL_E_ARGUMENT, "--vocab is for a model without a vocabulary; %s has one",
+                          m->name);
+    SOL_TRY(tokenizer_open(s->options.vocab, &m->tokenizer));
+    if (tokenizer_vocab(m->tokenizer) <= m->config.vocab) return SOL_OK;
+    return status_set(SOL_E_ARGUMENT, "the vocabulary has %d tokens, the model %lld",
+                      tokenizer_vocab(m->tokenizer), (long long)m->config.vocab);
+}
+
+/* A model that knows no turns continues text all the same. */
+static enum sol_status add_turns(struct serve *s)
+{
+    enum sol_status status = turn_model_create(s->model, &s->turns);
+    return status == SOL_E_UNSUPPORTED ? SOL_OK : status;
+}
+
+static enum sol_status load(struct serve *s)
+{
+    struct serve_options *o = &s->options;
+    struct scheduler_params how;
+    SOL_TRY(engine_options_params(&o->engine, &s->params));
+    if (o->size.context) s->params.context = o->size.context;
+    SOL_TRY(engine_options_open(&o->engine, &s->params, &s->model));
+    SOL_TRY(add_vocabulary(s));
+    SOL_TRY(add_turns(s));
+    SOL_TRY(serve_size_settle(s->model, &o->size, &s->params));
+    SOL_TRY(engine_create(s->model, &s->params, &s->engine));
+    scheduler_params_init(s->engine, &how);
+    if (o->max_waiting) how.max_waiting = o->max_waiting;
+    if (o->max_waiting_tokens) how.max_waiting_tokens = o->max_waiting_tokens;
+    how.deterministic = o->deterministic;
+    return scheduler_create(s->engine, &how, &s->scheduler);
+}
+
+static void tear_down(struct serve *s)
+{
+    scheduler_destroy(s->scheduler);
+    server_destroy(s->server);
+    turn_model_destroy(s->turns);
+    engine_destroy(s->engine);
+    engine_options_close(&s->options.engine);
+    model_close(s->model);
+    key_set_destroy(s->keys);
+    free(s->cert);
+    free(s->key);
+}
+
+/* ---- what is said ---- */
+
+static void print_where(const struct serve *s)
+{
+    const struct engine_params *p = engine_params_of(s->engine);
+    const char *address = server_address(s->server), *more = "";
+    int64_t positions = p->cache_positions ? p->cache_positions : p->context * p->sequences;
+    printf("%s: %lld texts at once, context %lld, cache of %lld tokens%s\n",
+           server_model_name(s->server), (long long)p->sequences, (long long)p->context,
+           (long long)positions, s->turns ? "" : "; no chat format, it continues text");
+    printf("listening on %s\n", address);
+    if (s->keys) more = "-H \"Authorization: Bearer $SOL_API_KEY\" ";
+    if (s->turns)
+        printf("try: curl %s%s/v1/chat/completions -d '{\"messages\": [{\"role\": \"user\", "
+               "\"content\": \"Hello\"}]}'\n",
+               more, address);
+    else if (s->model->tokenizer)
+        printf("try: curl %s%s/v1/completions -d '{\"prompt\": \"Once upon a time\", "
+               "\"max_tokens\": 32}'\n",
+               more, address);
+    else
+        printf("try: curl %s%s/v1/completions -d '{\"prompt\": [1, 2, 3], \"max_tokens\": 32}'\n",
+               more, address);
+    fflush(stdout);
+}
+
+static enum sol_status serve(struct serve *s)
+{
+    struct job_engine engine;
+    signal(SIGPIPE, SIG_IGN); /* TLS writes to connections that may be closed */
+    SOL_TRY(listen_first(s));
+    SOL_TRY(load(s));
+    SOL_TRY(interrupt_check());
+    interrupt_defer();
+    job_engine_init(&engine, s->model, s->scheduler, s->turns,
+                    engine_params_of(s->engine)->context);
+    server_open(s->server, &engine);
+    print_where(s);
+    return server_run(s->server);
+}
+
+static int run(int argc, char **argv)
+{
+    struct serve s = {.options = {.host = "127.0.0.1",
+                                  .port = 8080,
+                                  .connections = 4096,
+                                  .request_s = 30,
+                                  .heartbeat_s = 10,
+                                  .drain_s = 30}};
+    int exit_status;
+    engine_options_init(&s.options.engine);
+    if (!parse_options_only(&spec, argc, argv, &s.options, &exit_status)) return exit_status;
+    enum sol_status status = serve(&s);
+    tear_down(&s);
+    return cli_fail(status);
+}
+
+const struct command cmd_serve = {&spec, run, true};
