@@ -134,6 +134,7 @@ static void fall_asleep(struct exchange *x)
 static void mark_gone(struct exchange *x)
 {
     if (x->gone || x->state == EXCHANGE_ANSWERED) return;
+    if (x->released && x->out_at == x->out.length) return; /* it has all */
     x->gone = true;
     exchange_gone_fn fn = x->on_gone;
     x->on_gone = NULL;
