@@ -1,6 +1,7 @@
 /* What all requests have in common: routes, errors, the end. */
 #include "serve/server.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,7 +106,7 @@ void answer_error(struct exchange *x, int code, const char *message, const struc
                   double wait_s)
 {
     char seconds[24];
-    snprintf(seconds, sizeof seconds, "%.0f", wait_s < 1 ? 1 : wait_s + 0.5);
+    snprintf(seconds, sizeof seconds, "%.0f", ceil(wait_s));
     if (wait_s > 0) exchange_set_header(x, "Retry-After", seconds);
     answer_json(x, code, error_json(code, message, fault));
 }
