@@ -122,8 +122,8 @@ refuse() { # STATUS MESSAGE ARGUMENT...
     run "$1" chat "${@:3}"
     grep -qF -- "$2" err || fail "chat ${*:3}: no '$2'"
 }
-refuse 2 "expected: sol chat render or parse"
-refuse 2 "not 'rendre'" rendre talk.json
+refuse 3 "did you mean sol chat render?" rendre talk.json
+refuse 2 "render takes no option that is for talking" render --thinking 5 talk.json
 refuse 2 "render takes one file" render
 refuse 2 "parse takes one file" parse a b
 refuse 2 "--role and --steps go with parse" render --role user talk.json

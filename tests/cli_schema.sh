@@ -150,15 +150,22 @@ json chat-parse 0 chat parse --steps ids.json
 echo '{"ids": [4, 5, 6]}' >ids.json
 json chat-parse 0 chat parse --steps --role user ids.json
 
-# ---- training ----
-small="--depth 2 --aspect-ratio 16 --head-dim 16 --max-seq-len 32 --device-batch-size 2 -t 1 -q"
-cp "$SOL_SOURCE_DIR/README.md" .
 each() { # SCHEMA FILE: every line of it
     while IFS= read -r line; do
         printf '%s\n' "$line" >line
         keep "$1" line
     done <"$2"
 }
+for end in "-n 12" "-n 40 --thinking 3"; do
+    # shellcheck disable=SC2086 # meant to split
+    run 0 chat -p "The old man" $end --json -q
+    cp out lines
+    each chat lines
+done
+
+# ---- training ----
+small="--depth 2 --aspect-ratio 16 --head-dim 16 --max-seq-len 32 --device-batch-size 2 -t 1 -q"
+cp "$SOL_SOURCE_DIR/README.md" .
 # shellcheck disable=SC2086
 {
     json train-bench 0 train bench $small --vocab-size 64 --num-iterations 2 --warmup-steps 1

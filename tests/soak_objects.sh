@@ -166,6 +166,7 @@ tokenizer.json||hf/tokenizer.json|tok encode --vocab $work/parts/tokenizer --tex
 vocabulary|.json|$vocab|tok encode --vocab @ --text the
 stream tok encode||text|tok encode --vocab $vocab @
 stream tok decode||text|tok decode --vocab $vocab @
+stream chat||text|chat $tiny -n 1 @
 stream chat render||talk|chat render @
 stream chat parse||ids|chat parse @
 tok train||text|tok train --vocab-size 260 -o $work/made/v.tiktoken @

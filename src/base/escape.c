@@ -155,8 +155,8 @@ void escape_streams(bool output)
     if (err) stderr = err;
 }
 
-void escape_not(const char *text)
+void escape_not(FILE *to, const char *text)
 {
-    fflush(stderr);
-    write_all(STDERR_FILENO, text, strlen(text));
+    fflush(to);
+    write_all(to == stdout ? STDOUT_FILENO : STDERR_FILENO, text, strlen(text));
 }

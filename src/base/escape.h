@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 /* Writes `text` to out[size] and ends it; what does not fit is cut. */
 void escape_text(char *out, size_t size, const char *text);
@@ -16,7 +17,8 @@ char *escape_line(const char *text);
 /* From now on all that goes to stderr, and with `output` what goes to stdout, is escaped. Once, at
  * the start of a program. Without memory streams stay as they are. */
 void escape_streams(bool output);
-/* To the terminal as it is, past what escape_streams set up on stderr: to steer the cursor. */
-void escape_not(const char *text);
+/* To the terminal as it is, past what escape_streams set up: to steer the cursor, or for colours.
+ * `to` is stdout or stderr, and is flushed before. */
+void escape_not(FILE *to, const char *text);
 
 #endif

@@ -70,6 +70,24 @@ enum sol_status file_stream(const char *path, FILE **out)
     return status_set(SOL_E_MEMORY, "no memory to read '%s'", path);
 }
 
+/* ---- folders ---- */
+
+enum sol_status file_make_folder(const char *folder)
+{
+    char path[4096];
+    if ((size_t)snprintf(path, sizeof path, "%s", folder) >= sizeof path)
+        return status_set(SOL_E_ARGUMENT, "a folder has too long a name: '%.60s...'", folder);
+    for (char *slash = path + 1;; slash++) {
+        slash += strcspn(slash, "/");
+        char end = *slash;
+        *slash = '\0';
+        if (mkdir(path, 0777) != 0 && errno != EEXIST)
+            return status_set(SOL_E_IO, "cannot make the folder '%s': %s", path, strerror(errno));
+        if (!end) return SOL_OK;
+        *slash = end;
+    }
+}
+
 /* ---- waiting ---- */
 
 void file_wait_start(struct file_wait *wait)

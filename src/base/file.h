@@ -19,6 +19,9 @@ enum sol_status file_open(const char *path, int *fd);
  * interruption; SOL_E_INTERRUPTED then. Close with fclose(). */
 enum sol_status file_stream(const char *path, FILE **out);
 
+/* A folder and those above it, where they are missing. */
+enum sol_status file_make_folder(const char *path);
+
 /* An exclusive flock on `path`, which is made where it is missing. Who has to wait reads so on
  * stderr after a second. *lock is -1 where the file system has no locks, or the folder takes no
  * file; close() gives it back. */

@@ -54,6 +54,12 @@ enum sol_status interrupt_check(void)
     return interrupt_requested() ? status_set(SOL_E_INTERRUPTED, "interrupted") : SOL_OK;
 }
 
+bool interrupt_take(void)
+{
+    int number = SIGINT;
+    return atomic_compare_exchange_strong(&requested, &number, 0);
+}
+
 int interrupt_exit_status(void)
 {
     int number = atomic_load(&requested);

@@ -91,7 +91,7 @@ void progress_update(struct progress *p, uint64_t done)
     uint64_t pause = !terminal ? 10 * second : p->shown ? second / 10 : second;
     if (now - p->shown_ns < pause || atomic_load(&quiet_mode)) return;
 
-    if (terminal) escape_not(clear);
+    if (terminal) escape_not(stderr, clear);
     progress_text(p, done, (double)(now - p->started_ns) / (double)second, text);
     fprintf(stderr, "%s%s", text, terminal ? "" : "\n");
     fflush(stderr);
@@ -102,7 +102,7 @@ void progress_update(struct progress *p, uint64_t done)
 void progress_end(struct progress *p)
 {
     if (p->shown && isatty(STDERR_FILENO)) {
-        escape_not(clear);
+        escape_not(stderr, clear);
     }
     if (p->whole) p->whole->before_s += (double)(clock_ns() - p->started_ns) / (double)second;
     p->shown = false;

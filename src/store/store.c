@@ -82,23 +82,6 @@ const char *store_path(const struct store *store)
 
 /* ---- opening ---- */
 
-/* mkdir -p */
-static enum sol_status make_folder(const char *folder)
-{
-    char path[4096];
-    snprintf(path, sizeof path, "%s", folder);
-    for (char *slash = path + 1;; slash++) {
-        slash += strcspn(slash, "/");
-        char end = *slash;
-        *slash = '\0';
-        if (mkdir(path, 0777) != 0 && errno != EEXIST)
-            return status_set(SOL_E_IO, "cannot make the store's folder '%s': %s", path,
-                              strerror(errno));
-        if (!end) return SOL_OK;
-        *slash = end;
-    }
-}
-
 /* -1 where the file system has no locks; then creating is not serialised, and all else still is. */
 static enum sol_status lock_folder(const char *folder, int *lock)
 {
@@ -146,7 +129,7 @@ enum sol_status store_open(const char *explicit_path, struct store **out)
     int lock = -1;
     enum sol_status status = store_folder(explicit_path, store->folder, sizeof store->folder);
     if (status != SOL_OK) goto fail;
-    status = make_folder(store->folder);
+    status = file_make_folder(store->folder);
     if (status != SOL_OK) goto fail;
     status = lock_folder(store->folder, &lock);
     if (status == SOL_OK) status = open_database(store);

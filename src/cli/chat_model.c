@@ -1,0 +1,74 @@
+/* What a chat needs of a model. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/progress.h"
+#include "base/status.h"
+#include "cli/chat_talk.h"
+
+enum { CONTEXT = 16384 };
+
+static int64_t default_context(const struct model *model)
+{
+    return model->config.context < CONTEXT ? model->config.context : CONTEXT;
+}
+
+/* What a person wants to know while nothing can be typed yet. */
+static void describe(const struct chat *chat, const struct chat_options *o)
+{
+    const struct model *model = chat->model;
+    char weights[16], where[96] = "the CPU";
+    double parameters = (double)model->parameters;
+    bool large = parameters >= 1e9;
+    if (o->engine.gpu) snprintf(where, sizeof where, "%s", gpu_info(o->engine.gpu)->name);
+    if (chat->terminal)
+        progress_note("%s: %.3g %s parameters (%s) on %s, ready after %.1f s; a context of %lld "
+                      "tokens",
+                      model->name, parameters / (large ? 1e9 : 1e6), large ? "billion" : "million",
+                      format_bytes(model->weight_bytes, weights), where, chat->load_s,
+                      (long long)chat->params.context);
+    if (strcmp(model->name, "builtin") == 0)
+        progress_note("the built-in model is small and knows nothing: it goes on with a story "
+                      "where you leave it. A model that talks: sol pull openai/gpt-oss-20b, then "
+                      "sol chat -m openai/gpt-oss-20b");
+}
+
+static enum sol_status open_engine(struct chat *chat)
+{
+    if (!chat->options->engine.context) chat->params.context = default_context(chat->model);
+    session_engine_params(&chat->params);
+    SOL_TRY(engine_create(chat->model, &chat->params, &chat->engine));
+    return session_create(chat->engine, &chat->session);
+}
+
+enum sol_status chat_open(struct chat *chat, struct chat_options *o)
+{
+    const uint64_t began = clock_ns();
+    const char *name = o->engine.model ? o->engine.model : "the built-in model";
+    chat->options = o;
+    if (o->effort) SOL_TRY(chat_effort_find(o->effort, &chat->effort));
+    sampling_options_params(&o->sampling, &chat->sampling);
+    SOL_TRY(chat_begin(chat, (struct chat_text){o->system, o->system ? strlen(o->system) : 0}));
+    if (chat->terminal) progress_note("loading %s", name);
+    SOL_TRY(engine_options_params(&o->engine, &chat->params));
+    session_engine_params(&chat->params);
+    SOL_TRY(engine_options_open(&o->engine, &chat->params, &chat->model));
+    SOL_TRY(turn_model_create(chat->model, &chat->turns));
+    SOL_TRY(turn_sampler(chat->turns, &chat->sampling, &chat->sampler));
+    SOL_TRY(open_engine(chat));
+    chat->load_s = (double)(clock_ns() - began) * 1e-9;
+    describe(chat, o);
+    return SOL_OK;
+}
+
+void chat_close(struct chat *chat, struct chat_options *o)
+{
+    conversation_destroy(chat->conversation);
+    session_destroy(chat->session);
+    engine_destroy(chat->engine);
+    sampler_destroy(chat->sampler);
+    turn_model_destroy(chat->turns);
+    engine_options_close(&o->engine);
+    model_close(chat->model);
+    chat_show_free(&chat->show);
+}

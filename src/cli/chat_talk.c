@@ -1,0 +1,171 @@
+/* `sol chat`: on a terminal a conversation, else one message and its answer. */
+#include "cli/chat_talk.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/interrupt.h"
+#include "base/progress.h"
+#include "base/status.h"
+#include "base/suggest.h"
+#include "cli/input.h"
+#include "cli/line_editor.h"
+
+enum { MESSAGE_MAX = 64 << 20 };
+
+/* ---- the first message ---- */
+
+/* Parts of it have an empty line between them. */
+static void add_part(struct text_buffer *message, const char *data, size_t length)
+{
+    while (length && data[length - 1] == '\n') length--;
+    if (length == 0) return;
+    if (message->length) text_puts(message, "\n\n");
+    text_put(message, data, length);
+}
+
+/* Who meant a verb need not wait for a model to hear that there is no such file. */
+static enum sol_status explain(enum sol_status status, const char *name)
+{
+    static const char *const verbs[] = {"render", "parse"};
+    const char *near = access(name, F_OK) ? suggest_name(name, verbs, 2) : NULL;
+    if (!near) return status;
+    return status_set(SOL_E_IO, "cannot open '%s'; did you mean sol chat %s?", name, near);
+}
+
+static enum sol_status add_file(struct text_buffer *message, const char *name)
+{
+    char *data;
+    size_t length;
+    enum sol_status status = input_read(name, MESSAGE_MAX, &data, &length);
+    if (status != SOL_OK) return explain(status, name);
+    add_part(message, data, length);
+    free(data);
+    return SOL_OK;
+}
+
+static enum sol_status read_message(const struct chat *chat, const char *const *files, int n_files,
+                                    struct text_buffer *message)
+{
+    const struct chat_options *o = chat->options;
+    bool input = chat->terminal || isatty(STDIN_FILENO);
+    if (o->prompt) add_part(message, o->prompt, strlen(o->prompt));
+    for (int i = 0; i < n_files; i++) {
+        input = input || strcmp(files[i], "-") == 0;
+        SOL_TRY(add_file(message, files[i]));
+    }
+    if (!input) SOL_TRY(add_file(message, "-"));
+    SOL_TRY(text_check(message, "the message"));
+    if (message->length || chat->terminal) return SOL_OK;
+    return status_set(SOL_E_ARGUMENT,
+                      "there is no message: use -p, name a file, or pipe a text in; a conversation "
+                      "needs a terminal for input and output");
+}
+
+/* ---- a conversation ---- */
+
+/* The history of lines: $XDG_STATE_HOME/sol/chat_history. */
+static bool history_path(char path[4096])
+{
+    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+    bool given = state && *state;
+    if (!given && !(home && *home)) return false;
+    return snprintf(path, 4096, "%s%s/sol/chat_history", given ? state : home,
+                    given ? "" : "/.local/state") < 4096;
+}
+
+/* A line, and those that follow it where it ends in a backslash. */
+static enum sol_status read_lines(struct line_editor *editor, struct text_buffer *message,
+                                  enum line_end *end)
+{
+    const char *line;
+    message->length = 0;
+    for (const char *prompt = "> ";; prompt = ". ") {
+        SOL_TRY(line_editor_read(editor, prompt, &line, end));
+        size_t length = strlen(line);
+        bool more = *end == LINE_READ && length && line[length - 1] == '\\';
+        if (*end == LINE_READ && *line) line_editor_add(editor, line);
+        text_put(message, line, length - more);
+        if (!more) break;
+        text_puts(message, "\n");
+    }
+    text_put(message, "", 1);
+    SOL_TRY(text_check(message, "the message"));
+    message->length--;
+    return SOL_OK;
+}
+
+/* An error of one turn is no end of the conversation. */
+static void say(struct chat *chat, struct chat_text text)
+{
+    interrupt_hold(true);
+    enum sol_status status = chat_reply(chat, text);
+    interrupt_hold(false);
+    bool stopped = interrupt_take();
+    if (status == SOL_E_INTERRUPTED && stopped)
+        puts("(stopped before the answer began; the message is not kept)");
+    else if (status != SOL_OK)
+        fprintf(stderr, "sol: error: %s\n", sol_last_error());
+    else if (stopped)
+        puts("(stopped)");
+    else if (chat->stats.last.end == SESSION_LENGTH)
+        puts("(stopped: as many tokens as -n allows)");
+    else if (chat->stats.last.end == SESSION_CONTEXT)
+        puts("(stopped: the context is full)");
+    if (chat->show.status != SOL_OK) chat->over = true;
+}
+
+static enum sol_status converse(struct chat *chat, struct line_editor *editor)
+{
+    struct text_buffer message = {0};
+    enum sol_status status = SOL_OK;
+    while (!chat->over && status == SOL_OK) {
+        enum line_end end = LINE_READ;
+        status = interrupt_check();
+        if (status == SOL_OK) status = read_lines(editor, &message, &end);
+        if (status != SOL_OK) break;
+        struct chat_text text = text_of(&message);
+        if (end == LINE_OVER)
+            chat->over = true;
+        else if (end == LINE_STOPPED && text.length == 0)
+            puts("Ctrl-D or /quit leaves, /help says more.");
+        else if (end == LINE_READ && text.length && *text.data == '/')
+            chat_command(chat, text.data);
+        else if (end == LINE_READ && strspn(text.data, " \t\n") < text.length)
+            say(chat, text);
+    }
+    text_buffer_free(&message);
+    return status == SOL_OK ? chat->show.status : status;
+}
+
+static enum sol_status talk(struct chat *chat, struct chat_text message)
+{
+    char path[4096];
+    struct line_editor *editor;
+    if (!chat->terminal) return chat_reply(chat, message);
+    progress_note("/help lists commands, Ctrl-C stops an answer, Ctrl-D leaves");
+    if (message.length) say(chat, message);
+    SOL_TRY(line_editor_create(history_path(path) ? path : NULL, &editor));
+    enum sol_status status = converse(chat, editor);
+    line_editor_destroy(editor);
+    return status;
+}
+
+enum sol_status chat_talk(struct chat_options *o, const char *const *files, int n_files)
+{
+    struct text_buffer message = {0};
+    struct chat chat = {.options = o};
+    chat.terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && !o->json;
+    chat_show_init(&chat.show, o);
+    enum sol_status status = read_message(&chat, files, n_files, &message);
+    if (status == SOL_OK) status = chat_open(&chat, o);
+    if (status == SOL_OK) status = talk(&chat, text_of(&message));
+    /* What was written is out; that it was cut is the status. */
+    if (status == SOL_OK && !chat.terminal) status = interrupt_check();
+    chat_close(&chat, o);
+    text_buffer_free(&message);
+    return status;
+}
