@@ -1,7 +1,8 @@
 /* A server whose answers are written down, for tests of clients that need a model which can: the
  * same HTTP, jobs and turns; in place of scheduler and engine a list of tokens.
  *
- * usage: serve_scripted ANSWERS.json [PORT]       (0, the default: any port that is free)
+ * usage: serve_scripted ANSWERS.json [PORT [FOLDER]]   (0, the default: any port that is free;
+ * FOLDER: where responses are stored, else in memory)
  *
  * ANSWERS.json: {"NAME": "<|channel|>final<|message|>Hello<|return|>", ...}. The prompt's last
  * "@@NAME" says which is given; without one "default" is. Instead of a text an object:
@@ -22,6 +23,7 @@
 #include "base/status.h"
 #include "base/threads.h"
 #include "generate/turn.h"
+#include "serve/api_shared.h"
 #include "serve/server.h"
 
 enum { LIVE_MAX = 4096, NAME_MAX_BYTES = 64 };
@@ -250,6 +252,7 @@ int main(int argc, char **argv)
     struct server *server;
     struct job_engine engine;
     struct key_set *keys = NULL;
+    struct api_shared *shared;
     const char *secret = getenv("SOL_API_KEY");
     if (argc < 2) return 2;
     signal(SIGPIPE, SIG_IGN);
@@ -269,6 +272,8 @@ int main(int argc, char **argv)
     p.drain_s = 2;
     if (secret) must(key_set_parse(secret, strlen(secret), "SOL_API_KEY", &keys));
     p.keys = keys;
+    must(api_shared_create(argc > 3 ? argv[3] : NULL, &shared));
+    p.shared = shared;
     must(server_create(&p, &server));
     job_engine_init(&engine, model, &s, turns, 4096);
     server_open(server, &engine);
@@ -280,6 +285,7 @@ int main(int argc, char **argv)
     pthread_mutex_unlock(&s.lock);
     pthread_join(s.thread, NULL);
     server_destroy(server);
+    api_shared_destroy(shared);
     key_set_destroy(keys);
     turn_model_destroy(turns);
     model_close(model);

@@ -118,24 +118,27 @@ struct chat_text chat_json_text(const json_t *value)
 
 /* ---- printing ---- */
 
-static void print_string(const char *text, size_t length, struct text_buffer *to)
+void chat_json_print_text(struct chat_text text, struct text_buffer *to)
 {
     static const char named[32] = {
         ['\b'] = 'b', ['\f'] = 'f', ['\n'] = 'n', ['\r'] = 'r', ['\t'] = 't'};
+    size_t from = 0;
     text_puts(to, "\"");
-    for (size_t i = 0; i < length; i++) {
-        unsigned char c = (unsigned char)text[i];
+    for (size_t i = 0; i < text.length; i++) {
+        unsigned char c = (unsigned char)text.data[i];
         char escape[8];
+        if (c >= 32 && c != '"' && c != '\\') continue;
+        text_put(to, text.data + from, i - from);
+        from = i + 1;
         if (c == '"' || c == '\\')
             snprintf(escape, sizeof escape, "\\%c", c);
-        else if (c < 32 && named[c])
+        else if (named[c])
             snprintf(escape, sizeof escape, "\\%c", named[c]);
-        else if (c < 32)
-            snprintf(escape, sizeof escape, "\\u%04x", c);
         else
-            snprintf(escape, sizeof escape, "%c", c);
+            snprintf(escape, sizeof escape, "\\u%04x", c);
         text_puts(to, escape);
     }
+    text_put(to, text.data + from, text.length - from);
     text_puts(to, "\"");
 }
 
@@ -158,7 +161,7 @@ static void print_object(const json_t *object, struct text_buffer *to)
     json_object_foreach((json_t *)(uintptr_t)object, key, value)
     {
         text_puts(to, between);
-        print_string(key, strlen(key), to);
+        chat_json_print_text((struct chat_text){key, strlen(key)}, to);
         text_puts(to, ":");
         chat_json_print(value, to);
         between = ",";
@@ -189,7 +192,8 @@ void chat_json_print(const json_t *value, struct text_buffer *to)
         if (is_big(value))
             text_puts(to, json_string_value(value) + sizeof big_mark - 1);
         else
-            print_string(json_string_value(value), json_string_length(value), to);
+            chat_json_print_text(
+                (struct chat_text){json_string_value(value), json_string_length(value)}, to);
         break;
     case JSON_INTEGER:
     case JSON_REAL:

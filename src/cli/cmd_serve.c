@@ -12,6 +12,7 @@
 #include "cli/engine_options.h"
 #include "cli/serve_size.h"
 #include "generate/turn.h"
+#include "serve/api_shared.h"
 #include "serve/server.h"
 
 struct serve_options {
@@ -22,6 +23,7 @@ struct serve_options {
     int64_t port, connections;
     struct string_list hosts, origins;
     const char *keys, *cert, *key;
+    const char *responses;
     int64_t max_waiting, max_waiting_tokens;
     bool deterministic, log;
     double drain_s, heartbeat_s, request_s;
@@ -60,6 +62,10 @@ static const struct option options[] = {
     OPTION_ENTRY(FLOAT, 0, "drain", "S",
                  "seconds for what runs to end after SIGTERM or Ctrl-C (default 30)", AT(drain_s),
                  0, 86400),
+    OPTION_ENTRY(STRING, 0, "responses", "FOLDER",
+                 "where /v1/responses stores (default: sol in $XDG_STATE_HOME or ~/.local/state; "
+                 "none: in memory)",
+                 AT(responses), 0, 0),
     OPTION_ENTRY(FLAG, 0, "log", NULL, "a line for each request on stderr", AT(log), 0, 0),
     OPTION_ENTRY(GROUP, 0, "Load", NULL, NULL, 0, 0, 0),
     OPTION_ENTRY(INT, 0, "parallel", "N",
@@ -122,6 +128,7 @@ struct serve {
     struct engine *engine;
     struct scheduler *scheduler;
     struct key_set *keys;
+    struct api_shared *shared;
     char *cert, *key;
     struct server *server;
 };
@@ -191,6 +198,20 @@ static const char *name_of(const struct serve *s)
     return slash && (model[0] == '/' || model[0] == '.') && slash[1] ? slash + 1 : model;
 }
 
+/* A folder that was not asked for may fail: then responses live as long as the server. */
+static enum sol_status open_responses(struct serve *s)
+{
+    const char *asked = s->options.responses;
+    char folder[4096];
+    if (asked && strcmp(asked, "none") == 0) return api_shared_create(NULL, &s->shared);
+    if (asked) return api_shared_create(asked, &s->shared);
+    enum sol_status status = responses_folder(folder, sizeof folder);
+    if (status == SOL_OK) status = api_shared_create(folder, &s->shared);
+    if (status == SOL_OK || status == SOL_E_INTERRUPTED) return status;
+    LOG_WARN("responses are not stored: %s", sol_last_error());
+    return api_shared_create(NULL, &s->shared);
+}
+
 /* Listens before the model is there, so that who waits for it can ask (/health). */
 static enum sol_status listen_first(struct serve *s)
 {
@@ -198,6 +219,7 @@ static enum sol_status listen_first(struct serve *s)
     struct server_params p;
     SOL_TRY(read_keys(s));
     SOL_TRY(read_tls(s));
+    SOL_TRY(open_responses(s));
     if (!is_loopback(o->host) && !s->keys)
         LOG_WARN("anybody who reaches %s may ask: --api-key-file says who may", o->host);
     server_params_init(&p);
@@ -215,6 +237,7 @@ static enum sol_status listen_first(struct serve *s)
     p.keys = s->keys;
     p.name = name_of(s);
     p.drain_s = o->drain_s;
+    p.shared = s->shared;
     p.log = o->log;
     return server_create(&p, &s->server);
 }
@@ -261,6 +284,7 @@ static void tear_down(struct serve *s)
 {
     scheduler_destroy(s->scheduler);
     server_destroy(s->server);
+    api_shared_destroy(s->shared);
     turn_model_destroy(s->turns);
     engine_destroy(s->engine);
     engine_options_close(&s->options.engine);

@@ -1,6 +1,7 @@
 #include "serve/api_fields.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -13,7 +14,7 @@ enum { PLACE_DEPTH = 16 };
 /* "messages[2].content[0]": keys of strangers are cut, and what is no letter is replaced. */
 static void put_place(const struct api_place *place, char *to, size_t size)
 {
-    const struct api_place *way[PLACE_DEPTH];
+    const struct api_place *way[PLACE_DEPTH] = {NULL};
     size_t depth = 0, n = 0;
     *to = '\0';
     for (; place && depth < PLACE_DEPTH; place = place->in) way[depth++] = place;
@@ -117,7 +118,7 @@ enum sol_status api_integer(const struct api_object *o, const char *key, int64_t
     int64_t n = json_integer_value(value);
     if (json_is_real(value)) { /* clients without integers write 3.0 */
         double real = json_real_value(value);
-        whole = real >= -0x1p53 && real <= 0x1p53 && real == (double)(int64_t)real;
+        whole = fabs(real) <= 9007199254740992.0 && real == (double)(int64_t)real;
         n = whole ? (int64_t)real : 0;
     }
     if (!json_is_number(value) && chat_json_is_string(value)) return not_at(o, key, "a number");

@@ -30,6 +30,17 @@ static void digest_of(const char *secret, size_t length, uint8_t digest[SHA256_D
     sha256_digest(&context, SHA256_DIGEST_SIZE, digest);
 }
 
+/* A digest of the digest: who reads it where it is stored learns nothing to ask with. */
+static void name_owner(struct entry *e)
+{
+    char own[sizeof e->digest + 5] = "owner";
+    uint8_t digest[SHA256_DIGEST_SIZE];
+    memcpy(own + 5, e->digest, sizeof e->digest);
+    digest_of(own, sizeof own, digest);
+    for (size_t i = 0; i < sizeof e->key.owner / 2; i++)
+        snprintf(e->key.owner + 2 * i, 3, "%02x", digest[i]);
+}
+
 static uint64_t random_salt(size_t i)
 {
     uint64_t salt;
@@ -59,8 +70,9 @@ static enum sol_status add(struct key_set *k, const char *name, size_t name_leng
     snprintf(number, sizeof number, "key%zu", k->n + 1);
     char *own = name_length ? strndup(name, name_length) : strdup(number);
     if (!own) return status_set(SOL_E_MEMORY, "no memory for keys");
-    *e = (struct entry){.key = {own, k->n + 1, random_salt(k->n)}};
+    *e = (struct entry){.key = {own, k->n + 1, random_salt(k->n), ""}};
     digest_of(secret, length, e->digest);
+    name_owner(e);
     k->n++;
     for (size_t i = 0; i + 1 < k->n; i++)
         if (strcmp(k->at[i].key.name, own) == 0 ||
@@ -142,6 +154,6 @@ const struct key *key_set_find(const struct key_set *k, const char *secret)
 
 const struct key *key_of_everybody(void)
 {
-    static const struct key everybody = {"everybody", 0, 0};
+    static const struct key everybody = {"everybody", 0, 0, ""};
     return &everybody;
 }

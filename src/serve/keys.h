@@ -14,6 +14,7 @@ struct key_set;
 struct key {
     const char *name;
     uint64_t id, salt; /* schedule_request's key and salt */
+    char owner[33];    /* for what outlives the server: of the secret alone; "" without keys */
 };
 
 /* Lines "SECRET" or "NAME SECRET", # begins a comment. SOL_E_FORMAT with the line: a secret shorter

@@ -14,7 +14,7 @@ static int on_busy(void *arg, int tries)
     char path[4200];
     if (tries == 0) file_wait_start(&store->wait);
     if (clock_ns() - store->wait.start > STORE_BUSY_MS * UINT64_C(1000000)) return 0;
-    snprintf(path, sizeof path, "%s/store.db", store->folder);
+    snprintf(path, sizeof path, "%s/%s", store->folder, store->file);
     return file_wait_more(&store->wait, path);
 }
 
@@ -32,14 +32,14 @@ enum sol_status sql_error(struct store *store, const char *what)
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
         if (!store->wait.interrupted && interrupt_requested()) return interrupt_check();
-        return status_set(SOL_E_IO, "%s: another process kept %s/store.db locked for %d s", what,
-                          store->folder, STORE_BUSY_MS / 1000);
+        return status_set(SOL_E_IO, "%s: another process kept %s/%s locked for %d s", what,
+                          store->folder, store->file, STORE_BUSY_MS / 1000);
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
         return status_set(SOL_E_FORMAT,
-                          "%s: %s/store.db is damaged or no database (%s); move it away to start "
+                          "%s: %s/%s is damaged or no database (%s); move it away to start "
                           "a new one, or choose another folder with --store",
-                          what, store->folder, text);
+                          what, store->folder, store->file, text);
     case SQLITE_CONSTRAINT:
         return status_set(SOL_E_ARGUMENT, "%s: %s", what, text);
     default:

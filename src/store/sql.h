@@ -12,8 +12,16 @@
 struct store {
     sqlite3 *db;
     struct file_wait wait; /* for another process's lock on the database */
+    const char *file;      /* "store.db" */
     char folder[4096];
 };
+
+/* Makes or checks the tables, under a lock against other processes that open it. */
+typedef enum sol_status (*sql_prepare_fn)(struct store *store, const char *file);
+/* Opens `file`, a constant, in `folder`, making both where they are missing. NULL: in memory. */
+enum sol_status sql_open(const char *folder, const char *file, sql_prepare_fn prepare,
+                         struct store **out);
+void sql_close(struct store *store); /* takes NULL */
 
 /* Waits of up to STORE_BUSY_MS for other processes, which Ctrl-C ends and of which the user reads
  * after a second. */

@@ -1,7 +1,4 @@
-/* Opening and closing, and runs whose process died.
- *
- * Two processes that make the same new store at once would collide while its journal mode changes,
- * so opening holds a lock on a file beside the database; writing needs only SQLite's own locks. */
+/* Opening and closing, and runs whose process died. */
 #include "store/store.h"
 
 #include <errno.h>
@@ -82,65 +79,18 @@ const char *store_path(const struct store *store)
 
 /* ---- opening ---- */
 
-/* -1 where the file system has no locks; then creating is not serialised, and all else still is. */
-static enum sol_status lock_folder(const char *folder, int *lock)
+static enum sol_status prepare(struct store *store, const char *file)
 {
-    char path[4200];
-    snprintf(path, sizeof path, "%s/store.lock", folder);
-    return file_lock(path, lock);
-}
-
-/* SQLite would wait for ever to read from a FIFO. */
-static enum sol_status check_database(const char *file)
-{
-    struct stat info;
-    if (stat(file, &info) != 0 || S_ISREG(info.st_mode)) return SOL_OK;
-    return status_set(SOL_E_IO, "cannot open the store %s: it is %s", file,
-                      file_kind(info.st_mode));
-}
-
-static enum sol_status open_database(struct store *store)
-{
-    char file[4200];
-    snprintf(file, sizeof file, "%s/store.db", store->folder);
-    SOL_TRY(check_database(file));
-    int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
-    if (sqlite3_open_v2(file, &store->db, flags, NULL) != SQLITE_OK) {
-        if (!store->db) return status_set(SOL_E_MEMORY, "no memory for the store");
-        return sql_error(store, "cannot open the store");
-    }
-    sql_wait_install(store);
-    sqlite3_extended_result_codes(store->db, 0);
-    if (sqlite3_db_readonly(store->db, "main") == 1)
-        return status_set(SOL_E_IO, "cannot write the store %s", file);
-    /* The file may be somebody else's: what its triggers and views would do is not wanted, and sol
-     * has none. */
-    sqlite3_db_config(store->db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
-    sqlite3_db_config(store->db, SQLITE_DBCONFIG_ENABLE_VIEW, 0, NULL);
-    sqlite3_db_config(store->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
-    return schema_prepare(store, file);
+    SOL_TRY(schema_prepare(store, file));
+    return owner_sweep(store);
 }
 
 enum sol_status store_open(const char *explicit_path, struct store **out)
 {
+    char folder[sizeof(*out)->folder];
     *out = NULL;
-    struct store *store = calloc(1, sizeof *store);
-    if (!store) return status_set(SOL_E_MEMORY, "no memory for the store");
-    int lock = -1;
-    enum sol_status status = store_folder(explicit_path, store->folder, sizeof store->folder);
-    if (status != SOL_OK) goto fail;
-    status = file_make_folder(store->folder);
-    if (status != SOL_OK) goto fail;
-    status = lock_folder(store->folder, &lock);
-    if (status == SOL_OK) status = open_database(store);
-    if (status == SOL_OK) status = owner_sweep(store);
-    if (lock >= 0) close(lock);
-    if (status != SOL_OK) goto fail;
-    *out = store;
-    return SOL_OK;
-fail:
-    store_close(store);
-    return status;
+    SOL_TRY(store_folder(explicit_path, folder, sizeof folder));
+    return sql_open(folder, "store.db", prepare, out);
 }
 
 enum sol_status store_open_optional(const char *explicit_path, struct store **out)
@@ -153,9 +103,7 @@ enum sol_status store_open_optional(const char *explicit_path, struct store **ou
 
 void store_close(struct store *store)
 {
-    if (!store) return;
-    sqlite3_close(store->db);
-    free(store);
+    sql_close(store);
 }
 
 /* ---- ids ---- */

@@ -1,0 +1,28 @@
+#include "serve/api_shared.h"
+
+#include <stdlib.h>
+
+enum sol_status api_shared_create(const char *folder, struct api_shared **out)
+{
+    *out = NULL;
+    struct api_shared *shared = calloc(1, sizeof *shared);
+    if (!shared) return status_set(SOL_E_MEMORY, "no memory for a server");
+    enum sol_status status = schema_cache_create(&shared->schemas);
+    if (status == SOL_OK) status = recall_create(API_RECALL_BYTES, &shared->recall);
+    if (status == SOL_OK) status = response_keeper_create(folder, &shared->keeper);
+    if (status != SOL_OK) {
+        api_shared_destroy(shared);
+        return status;
+    }
+    *out = shared;
+    return SOL_OK;
+}
+
+void api_shared_destroy(struct api_shared *shared)
+{
+    if (!shared) return;
+    response_keeper_destroy(shared->keeper);
+    recall_destroy(shared->recall);
+    schema_cache_destroy(shared->schemas);
+    free(shared);
+}
