@@ -15,7 +15,9 @@ enum sol_status api_page(struct request_context *r)
     /* Kept, but asked for again each time: the page is of the version of the server. */
     exchange_set_header(x, "Cache-Control", "no-cache");
     const char *type = "text/html; charset=utf-8", *known = exchange_header(x, "If-None-Match");
-    if (known && strstr(known, page->etag)) exchange_answer_static(x, 304, type, "", 0);
-    else exchange_answer_static(x, 200, type, page->html, page->length);
+    if (known && strstr(known, page->etag))
+        exchange_answer_static(x, 304, type, "", 0);
+    else
+        exchange_answer_static(x, 200, type, page->html, page->length);
     return SOL_OK;
 }
