@@ -11,6 +11,7 @@ clock) it came and each text was sent. Settings:
     style=N           fields that are taken: 0 all, 1 no ignore_eos, 2 no max_tokens either, 3 no stream_options
     usage=0           no usage is sent
     key=TEXT          the key that is wanted
+    first=FIELD       of a chat's first text (default reasoning), the others are content
     frame=N           tokens of a chat's frame (default 70); words are one and a half
     context=N         a prompt with more tokens is answered 400
     after=N           faults begin with the N-th request (default 3, behind those that ask for fields and tokens)
@@ -101,7 +102,7 @@ def prompt_tokens(path, body):
 
 def text_event(path, first):
     if path.endswith("/chat/completions"):
-        field = "reasoning" if first else "content"
+        field = settings.get("first", "reasoning") if first else "content"
         return {"choices": [{"index": 0, "delta": {field: "word "}, "finish_reason": None}]}
     return {"choices": [{"index": 0, "text": "word ", "finish_reason": None}]}
 

@@ -422,7 +422,8 @@ enum sol_status store_find_for(struct store *store, const char *text, enum store
     "AND EXISTS(SELECT 1 FROM metric JOIN sample ON sample.metric = metric.id WHERE metric.run = " \
     "run.id)"
     static const char *const wanted[][2] = {
-        [STORE_FOR_FIGURES] = {HAS_FIGURES " AND kind IN ('bench', 'import')", HAS_FIGURES},
+        [STORE_FOR_FIGURES] = {HAS_FIGURES " AND kind IN ('bench', 'serve', 'import')",
+                               HAS_FIGURES},
         [STORE_FOR_ADVICE] = {"AND (EXISTS(SELECT 1 FROM kernel WHERE kernel.run = run.id AND "
                               "total_ns > 0) OR EXISTS(SELECT 1 FROM advice WHERE advice.run = "
                               "run.id) OR EXISTS(SELECT 1 FROM artifact WHERE artifact.run = "

@@ -76,11 +76,11 @@ const char *store_state_name(enum store_state state); /* "running", "ok", "parti
 
 struct store_run {
     char id[STORE_ID_SIZE]; /* read only */
-    const char *kind;  /* "bench", "serve", "train", "profile", "compare", "import", "opt", ...: a
-                        * lower-case word */
-    const char *label; /* may be NULL; need not be unique: the newest run that has it counts */
-    int64_t created_ns;     /* 0 when written: now */
-    int64_t finished_ns;    /* read only; 0 while running */
+    const char *kind;    /* "bench", "serve", "train", "profile", "compare", "import", "opt", ...: a
+                          * lower-case word */
+    const char *label;   /* may be NULL; need not be unique: the newest run that has it counts */
+    int64_t created_ns;  /* 0 when written: now */
+    int64_t finished_ns; /* read only; 0 while running */
     enum store_state state; /* read only: _begin makes it running, _finish sets the rest */
     const char *reason;     /* read only; why partial or invalid, else NULL */
     const char *noise;      /* read only; why its figures are unsure: "tg32: other programs kept 1.2
@@ -138,7 +138,8 @@ enum sol_status store_find(struct store *store, const char *text, const char *ki
 
 /* What a command wants of a run. */
 enum store_use {
-    STORE_FOR_FIGURES, /* to compare: benchmarks and imports with samples, else any run with some */
+    STORE_FOR_FIGURES, /* to compare: benchmarks, loads and imports with samples, else any run with
+                          some */
     STORE_FOR_ADVICE,  /* times of kernels, a trace, or advice that is kept */
 };
 /* store_find among the runs of that use, so that `last` is the newest one that a command can work
