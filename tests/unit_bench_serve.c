@@ -12,6 +12,7 @@
 
 #include "base/rng.h"
 #include "bench/serve_chunk.h"
+#include "bench/serve_figures.h"
 #include "bench/serve_load.h"
 #include "bench/serve_prompt.h"
 #include "bench/serve_sse.h"
@@ -389,6 +390,113 @@ static void prefixes_are_shared(void **state)
     serve_prompts_destroy(p);
 }
 
+/* ---- figures ---- */
+
+/* A level of requests made up: one answered after `ttft` ms with `tokens` tokens, `itl` ms apart,
+ * several in a chunk. */
+static void add_answer(struct serve_log *log, double ttft, double itl, int64_t tokens, int64_t each)
+{
+    log->requests = realloc(log->requests, (log->count + 1) * sizeof *log->requests);
+    struct serve_request *r = &log->requests[log->count++];
+    const uint64_t start = 1000000000 + log->count * 1000;
+    const int64_t chunks = (tokens + each - 1) / each;
+    *r = (struct serve_request){.asked = {50, tokens},
+                                .at_s = -1,
+                                .begun = true,
+                                .start_ns = start,
+                                .first_ns = start + (uint64_t)(ttft * 1e6),
+                                .chunks = chunks,
+                                .prompt_tokens = 50,
+                                .output_tokens = tokens,
+                                .cached_tokens = -1,
+                                .gap_median_ns = chunks > 1 ? itl * 1e6 : (double)NAN};
+    r->last_ns = r->first_ns + (uint64_t)(chunks - 1) * (uint64_t)(itl * 1e6);
+    for (int64_t i = 0; i + 1 < chunks; i++) {
+        log->gaps_ns = realloc(log->gaps_ns, (log->n_gaps + 1) * sizeof(double));
+        log->gaps_ns[log->n_gaps++] = itl * 1e6;
+    }
+}
+
+static void add_failure(struct serve_log *log, enum serve_outcome outcome)
+{
+    add_answer(log, 1, 1, 5, 1);
+    log->n_gaps -= 4;
+    log->requests[log->count - 1].outcome = outcome;
+}
+
+static bool near(double got, double wanted)
+{
+    return fabs(got - wanted) <= 1e-9 * fabs(wanted);
+}
+
+static void figures_are_of_what_ended_well(void **state)
+{
+    (void)state;
+    struct serve_level l = {.load = 2, .complete = true};
+    const struct serve_limits limits = {.ttft_ms = 45, .itl_ms = 6};
+    for (int i = 1; i <= 7; i++) add_answer(&l.log, 10 * i, i == 2 ? 8 : 4, 11, 1);
+    add_failure(&l.log, SERVE_CLOSED);
+    add_failure(&l.log, SERVE_BUSY);
+    add_answer(&l.log, 1, 1, 9, 1);
+    l.log.requests[l.log.count - 1].begun = false; /* interrupted */
+    l.log.wall_s = 2;
+    l.log.cpu_s = 0.5;
+    l.log.peak = 3;
+    assert_int_equal(serve_figures(&l, &limits), SOL_OK);
+    assert_int_equal(l.sent, 9);
+    assert_int_equal(l.fine, 7);
+    assert_int_equal(l.outcomes[SERVE_CLOSED] + l.outcomes[SERVE_BUSY], 2);
+    assert_true(near(l.ttft.median.value, 40e6) && near(l.ttft.median.low, 10e6));
+    assert_true(near(l.ttft.p90, 64e6) && near(l.ttft.most, 70e6) && near(l.ttft.mean, 40e6));
+    assert_true(near(l.itl.median.value, 4e6) && near(l.itl.most, 8e6));
+    assert_true(near(l.tpot.median.value, 4e6) && near(l.total.median.value, 90e6));
+    assert_true(near(l.output_per_s, 77 / 2.0) && near(l.total_per_s, (77 + 350) / 2.0));
+    assert_true(near(l.requests_per_s, 3.5) && near(l.cpu_share, 0.25));
+    assert_true(near(l.good, 3.0 / 9) && near(l.good_per_s, 1.5)); /* 10, 30 and 40 ms */
+    assert_true(near(l.tokens_per_chunk, 1) && l.counted && isnan(l.late_p99_ns));
+    assert_string_equal(l.invalid, "");
+    serve_level_free(&l);
+}
+
+static void several_tokens_a_chunk_are_known_by_usage(void **state)
+{
+    (void)state;
+    struct serve_level l = {.load = 1};
+    for (int i = 0; i < 6; i++) add_answer(&l.log, 10, 8, 33, 4); /* 9 chunks */
+    l.log.wall_s = 1;
+    assert_int_equal(serve_figures(&l, &(struct serve_limits){0}), SOL_OK);
+    assert_true(near(l.tokens_per_chunk, 33.0 / 9));
+    assert_true(near(l.itl.median.value, 8e6) && near(l.tpot.median.value, 2e6));
+    assert_true(isnan(l.good));
+    serve_level_free(&l);
+}
+
+/* One that takes a core, one that sends late, one that fails always. */
+static void clients_in_the_way_are_said(void **state)
+{
+    (void)state;
+    struct serve_level l = {.arrival = SERVE_POISSON, .load = 1};
+    for (int i = 0; i < 6; i++) {
+        add_answer(&l.log, 10, 8, 3, 1);
+        l.log.requests[i].at_s = 0;
+    }
+    l.log.begun_ns = 980000000;
+    l.log.wall_s = 1;
+    l.log.cpu_s = 0.95;
+    assert_int_equal(serve_figures(&l, &(struct serve_limits){0}), SOL_OK);
+    assert_non_null(strstr(l.invalid, "95 %"));
+    assert_non_null(strstr(l.noise, "20 ms late"));
+    serve_level_free(&l);
+    l = (struct serve_level){.load = 1};
+    add_failure(&l.log, SERVE_REFUSED);
+    l.log.cut = true;
+    l.log.wall_s = 1;
+    assert_int_equal(serve_figures(&l, &(struct serve_limits){0}), SOL_OK);
+    assert_non_null(strstr(l.invalid, "all failed"));
+    assert_true(isnan(l.ttft.median.value) && isnan(l.itl.p99) && l.output_per_s == 0);
+    serve_level_free(&l);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -402,6 +510,9 @@ int main(void)
         cmocka_unit_test(arrivals_are_poisson),
         cmocka_unit_test(bodies_ask_for_lengths),
         cmocka_unit_test(prefixes_are_shared),
+        cmocka_unit_test(figures_are_of_what_ended_well),
+        cmocka_unit_test(several_tokens_a_chunk_are_known_by_usage),
+        cmocka_unit_test(clients_in_the_way_are_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

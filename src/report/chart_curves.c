@@ -60,8 +60,12 @@ static void draw_marks(const struct plot *p, const struct curve *curve)
         const struct curve_point *at = &curve->points[i];
         char hint[200], x[FIGURE_SIZE];
         if ((curve->count - 1 - i) % every || !isfinite(at->y)) continue;
-        snprintf(hint, sizeof hint, "%.80s: %.*f after %s %s", curve->name, p->c->digits, at->y,
-                 figure_count((int64_t)at->x, x), p->c->over);
+        if (at->x == floor(at->x) && fabs(at->x) < 1e15)
+            figure_count((int64_t)at->x, x);
+        else
+            figure_number(at->x, x);
+        snprintf(hint, sizeof hint, "%.80s: %.*f %s %s %s", curve->name, p->c->digits, at->y,
+                 p->c->at ? p->c->at : "after", x, p->c->over);
         svg_mark(&p->svg, SVG_DOT, curve->class, svg_at(&p->x, at->x), svg_at(&p->y, at->y), 3.5,
                  hint);
     }

@@ -67,6 +67,7 @@ struct curve {
 };
 struct curves {
     const char *title, *unit, *over; /* over: what x counts */
+    const char *at;                  /* between a value and its x; NULL: "after" */
     const struct curve *items;
     size_t count;
     int digits;     /* behind the point, of the number at a line's end */

@@ -38,7 +38,8 @@ static double part_at(const json_t *level, const char *what, const char *part)
 
 static const char *text_at(const json_t *object, const char *key)
 {
-    return json_string_value(json_object_get(object, key));
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? text : "";
 }
 
 /* ---- the levels ---- */
@@ -57,16 +58,21 @@ static void median_cell(struct html *html, const json_t *level, const char *what
     html_raw(html, "</td>");
 }
 
+static char *count_text(double value, char text[FIGURE_SIZE])
+{
+    return figure_count(value >= 0 && value < 1e15 ? (int64_t)value : -1, text);
+}
+
 static void level_row(struct html *html, const json_t *level)
 {
     static const char *const times[] = {"ttft_ms", "itl_ms", "end_to_end_ms"};
     char text[FIGURE_SIZE];
     const double sent = number_at(level, "requests"), fine = number_at(level, "ok");
     html_raw(html, "<tr><th scope=\"row\" class=\"name\">");
-    page_name(html, text_at(level, "name") ? text_at(level, "name") : "");
+    page_name(html, text_at(level, "name"));
     html_raw(html, "</th>");
-    page_number_cell(html, figure_number(sent, text));
-    page_number_cell(html, figure_number(sent - fine, text));
+    page_number_cell(html, count_text(sent, text));
+    page_number_cell(html, count_text(sent - fine, text));
     page_number_cell(html, figure_number(number_at(level, "output_tokens_per_s"), text));
     page_number_cell(html, figure_number(number_at(level, "total_tokens_per_s"), text));
     page_number_cell(html, figure_number(number_at(level, "requests_per_s"), text));
@@ -75,7 +81,7 @@ static void level_row(struct html *html, const json_t *level)
         median_cell(html, level, times[i]);
         page_number_cell(html, figure_time(1e6 * part_at(level, times[i], "p99"), text));
     }
-    page_number_cell(html, figure_number(number_at(level, "peak_concurrency"), text));
+    page_number_cell(html, count_text(number_at(level, "peak_concurrency"), text));
     html_raw(html, "</tr>\n");
 }
 
@@ -88,8 +94,8 @@ static void failures_note(struct html *html, const json_t *level)
         char text[400];
         const char *example = text_at(failure, "example");
         snprintf(text, sizeof text, "%.40s: %.0f requests failed (%.40s)%s%.200s",
-                 text_at(level, "name") ? text_at(level, "name") : "", number_at(failure, "count"),
-                 kind, example && *example ? ": " : "", example ? example : "");
+                 text_at(level, "name"), number_at(failure, "count"), kind, *example ? ": " : "",
+                 example);
         page_note(html, text);
     }
 }
@@ -106,7 +112,7 @@ static void show_levels(struct html *html, const struct run_data *d)
     json_array_foreach(levels, i, level) level_row(html, level);
     page_table_end(html);
     snprintf(text, sizeof text, "Lengths: %.100s. Medians with their 95 %% interval.",
-             text_at(serve, "lengths") ? text_at(serve, "lengths") : "");
+             text_at(serve, "lengths"));
     page_note(html, text);
     json_array_foreach(levels, i, level) failures_note(html, level);
 }
@@ -157,8 +163,7 @@ static size_t levels_by_load(const json_t *levels, const json_t *out[LEVELS_MAX]
     {
         const char *own = text_at(level, "arrival");
         const double load = number_at(level, "load");
-        if (!arrival || !own || strcmp(arrival, own) != 0 || isnan(load) || n == LEVELS_MAX)
-            continue;
+        if (strcmp(arrival, own) != 0 || isnan(load) || n == LEVELS_MAX) continue;
         size_t at = n++;
         for (; at && number_at(out[at - 1], "load") > load; at--) out[at] = out[at - 1];
         out[at] = level;
@@ -203,9 +208,10 @@ static void show_over_load(struct html *html, const json_t *const *levels, size_
          {{"within the limits", "goodput_per_s", NULL}, {"answered", "requests_per_s", NULL}}},
     };
     const char *arrival = text_at(levels[0], "arrival");
-    const bool rate = arrival && strcmp(arrival, "poisson") == 0;
+    const bool rate = strcmp(arrival, "poisson") == 0;
     for (size_t i = 0; i < sizeof charts / sizeof *charts; i++) {
         struct curves how = charts[i].how;
+        how.at = "at";
         how.over = rate ? "requests per second offered" : "requests at once";
         p->count = 0;
         for (int k = 0; k < LINES_MAX && charts[i].lines[k].name; k++)
