@@ -99,8 +99,8 @@ SOL_TEST_BACKEND=cuda SOL_TEST_EFFORT=1 FAKE_CUDA_DEVICES=2 \
 is "golden_streams" $? 0
 has out 'test_two_gpus'
 
-# Sequences from snapshots, and texts in steps of a fixed shape among others: the same bits.
-for name in unit_snapshots unit_schedule; do
+# Sequences from snapshots, sessions from files, and texts in steps of a fixed shape among others: the same bits.
+for name in unit_snapshots unit_session unit_schedule; do
     SOL_TEST_BACKEND=cuda "$SOL_BUILD_DIR/$name" >"$work/out" 2>"$work/err"
     is "$name" $? 0
 done

@@ -96,10 +96,9 @@ static json_t *head_json(const struct session *s, const struct conversation *c,
     for (int i = 0; i + 1 < states->n; i++)
         json_array_append_new(points, json_integer(states->positions[i]));
     const char *name = engine_model(s->engine)->name;
-    return json_pack("{s:i, s:{s:o, s:s}, s:o, s:o, s:o, s:{s:s, s:I}}", "sol_session", VERSION,
-                     "model", "name", json_text(name, strlen(name)), "identity", identity,
-                     "messages", messages, "tokens", tokens, "snapshots", points, "cache", "type",
-                     cache_type(s), "bytes", (json_int_t)states_bytes(s, states));
+    return json_pack("{s:i, s:{s:o, s:s}, s:o, s:o, s:o, s:s}", "sol_session", VERSION, "model",
+                     "name", json_text(name, strlen(name)), "identity", identity, "messages",
+                     messages, "tokens", tokens, "snapshots", points, "cache", cache_type(s));
 }
 
 /* An entry a line; what people read with its parts below each other. */
@@ -256,7 +255,7 @@ static enum sol_status check_kind(const struct session *s, const json_t *head)
 {
     char identity[MODEL_IDENTITY_SIZE];
     const json_t *model = json_object_get(head, "model");
-    const char *type = json_string_value(json_object_get(json_object_get(head, "cache"), "type"));
+    const char *type = json_string_value(json_object_get(head, "cache"));
     const char *id = json_string_value(json_object_get(model, "identity"));
     const char *name = json_string_value(json_object_get(model, "name"));
     if (!json_is_integer(json_object_get(head, "sol_session")) || !type || !id || !name)
