@@ -27,6 +27,7 @@ struct api_place {
     const char *key; /* NULL: element `index` */
     size_t index;
 };
+/* They live as long as the block that they are written in. */
 #define API_KEY(in, key)  (&(const struct api_place){(in), (key), 0})
 #define API_AT(in, index) (&(const struct api_place){(in), NULL, (index)})
 

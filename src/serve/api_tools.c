@@ -110,16 +110,17 @@ static enum sol_status read_tool(struct api_reading *rd, const struct api_object
 static enum sol_status read_chosen(struct api_reading *rd, const struct api_object *o, bool flat,
                                    size_t *index)
 {
+    const struct api_place *place = API_KEY(o->place, "function"); /* of this block */
     struct api_object inner = *o;
     struct chat_text type, name, space = {0};
+    json_t *json;
     if (!json_is_object(o->json)) return api_not(rd->fault, o->place, o->json, "an object");
     SOL_TRY(api_needed(o, "type", &type));
     if (!text_is(type, "function")) return no_tool(rd, o, type);
     if (!flat) {
-        json_t *json;
         SOL_TRY(api_map(o, "function", &json));
-        if (!json) return api_not(rd->fault, API_KEY(o->place, "function"), json, "an object");
-        inner = (struct api_object){rd->fault, API_KEY(o->place, "function"), json};
+        if (!json) return api_not(rd->fault, place, json, "an object");
+        inner = (struct api_object){rd->fault, place, json};
     }
     SOL_TRY(api_needed(&inner, "name", &name));
     SOL_TRY(api_text(&inner, "namespace", &space));
@@ -243,11 +244,12 @@ enum sol_status api_read_format(struct api_reading *rd, const struct api_place *
     if (!text_is(type, "json_schema"))
         return api_wrong(rd->fault, API_KEY(place, "type"),
                          "must be text, json_object or json_schema");
+    const struct api_place *within = API_KEY(place, "json_schema"); /* of this block */
     if (!flat) {
         json_t *inner;
         SOL_TRY(api_map(&o, "json_schema", &inner));
-        o = (struct api_object){rd->fault, API_KEY(place, "json_schema"), inner};
-        if (!inner) return api_not(rd->fault, o.place, inner, "an object");
+        if (!inner) return api_not(rd->fault, within, inner, "an object");
+        o = (struct api_object){rd->fault, within, inner};
     }
     SOL_TRY(api_needed(&o, "name", &rd->format_name));
     SOL_TRY(check_name(rd, API_KEY(o.place, "name"), rd->format_name));
