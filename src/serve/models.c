@@ -20,7 +20,9 @@ static json_t *model_json(const struct request_context *r)
         json_pack("{s:s, s:s, s:I, s:s}", "id", server_model_name(r->server), "object", "model",
                   "created", (json_int_t)server_created(r->server), "owned_by", "sol");
     if (!model || !r->engine) return model;
+    /* As vLLM names it, and as others do. */
     json_object_set_new(model, "max_model_len", json_integer(r->engine->context));
+    json_object_set_new(model, "context_window", json_integer(r->engine->context));
     json_object_set_new(model, "chat", json_boolean(r->engine->turns != NULL));
     return model;
 }
