@@ -13,8 +13,8 @@ bool interrupt_requested(void);
 enum sol_status interrupt_check(void); /* SOL_E_INTERRUPTED, with a message, once requested */
 /* Whether Ctrl-C asked, which is forgotten then: for who goes on. Other signals stay. */
 bool interrupt_take(void);
-int interrupt_exit_status(void);       /* 128 + the signal that asked first */
-void interrupt_hold(bool hold);        /* while held a second Ctrl-C does not end the process */
+int interrupt_exit_status(void); /* 128 + the signal that asked first */
+void interrupt_hold(bool hold);  /* while held a second Ctrl-C does not end the process */
 
 /* From now on signals are only counted, for those who end in an order of their own: nothing else is
  * asked to stop. The third ends the process. */

@@ -86,6 +86,7 @@ static enum sol_status keep_messages(struct chat *chat, const struct turn *turn)
     for (size_t i = 0; i < conversation_count(new); i++) {
         const struct chat_message *m = conversation_message(new, i);
         SOL_TRY(conversation_add_text(chat->conversation, m, m->contents->text));
+        if (!text_is(m->channel, "analysis")) chat->stats.answered = true;
     }
     return SOL_OK;
 }
@@ -102,6 +103,7 @@ static enum sol_status write_turn(struct chat *chat, struct turn *turn)
     struct chat_stats *stats = &chat->stats;
     chat->began_ns = clock_ns();
     stats->first_token_s = 0;
+    stats->answered = false;
     SOL_TRY(session_turn(chat->session, turn, &params, &stats->last));
     turn_count(turn, &stats->counts);
     stats->faults = chat_faults_total(turn_faults(turn));

@@ -98,6 +98,16 @@ static enum sol_status read_lines(struct line_editor *editor, struct text_buffer
     return SOL_OK;
 }
 
+/* What cut the answer short, if it was. */
+static const char *cut(const struct chat *chat)
+{
+    enum session_end end = chat->stats.last.end;
+    if (end == SESSION_INTERRUPTED) return "stopped";
+    if (end == SESSION_LENGTH) return "stopped: as many tokens as -n allows";
+    if (end == SESSION_CONTEXT) return "stopped: the context is full";
+    return NULL;
+}
+
 /* An error of one turn is no end of the conversation. */
 static void say(struct chat *chat, struct chat_text text)
 {
@@ -109,12 +119,8 @@ static void say(struct chat *chat, struct chat_text text)
         puts("(stopped before the answer began; the message is not kept)");
     else if (status != SOL_OK)
         fprintf(stderr, "sol: error: %s\n", sol_last_error());
-    else if (stopped)
-        puts("(stopped)");
-    else if (chat->stats.last.end == SESSION_LENGTH)
-        puts("(stopped: as many tokens as -n allows)");
-    else if (chat->stats.last.end == SESSION_CONTEXT)
-        puts("(stopped: the context is full)");
+    else if (cut(chat))
+        printf("(%s)\n", cut(chat));
     if (chat->show.status != SOL_OK) chat->over = true;
 }
 
@@ -141,11 +147,23 @@ static enum sol_status converse(struct chat *chat, struct line_editor *editor)
     return status == SOL_OK ? chat->show.status : status;
 }
 
+/* That a text was cut is said, as nothing in a pipe shows it. */
+static enum sol_status answer(struct chat *chat, struct chat_text message)
+{
+    SOL_TRY(chat_reply(chat, message));
+    if (cut(chat) && !chat->stats.answered)
+        progress_note("no answer: %s, and all went to reasoning; see --effort and --thinking",
+                      cut(chat));
+    else if (cut(chat))
+        progress_note("the answer is cut: %s", cut(chat));
+    return interrupt_check();
+}
+
 static enum sol_status talk(struct chat *chat, struct chat_text message)
 {
     char path[4096];
     struct line_editor *editor;
-    if (!chat->terminal) return chat_reply(chat, message);
+    if (!chat->terminal) return answer(chat, message);
     progress_note("/help lists commands, Ctrl-C stops an answer, Ctrl-D leaves");
     if (message.length) say(chat, message);
     SOL_TRY(line_editor_create(history_path(path) ? path : NULL, &editor));
@@ -163,8 +181,6 @@ enum sol_status chat_talk(struct chat_options *o, const char *const *files, int 
     enum sol_status status = read_message(&chat, files, n_files, &message);
     if (status == SOL_OK) status = chat_open(&chat, o);
     if (status == SOL_OK) status = talk(&chat, text_of(&message));
-    /* What was written is out; that it was cut is the status. */
-    if (status == SOL_OK && !chat.terminal) status = interrupt_check();
     chat_close(&chat, o);
     text_buffer_free(&message);
     return status;

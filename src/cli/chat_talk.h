@@ -22,6 +22,7 @@ struct chat_stats {
     struct turn_counts counts; /* of the last turn */
     size_t faults;             /* of the last turn */
     double first_token_s;
+    bool answered;         /* the last turn is more than reasoning */
     int64_t turns, tokens; /* all that were generated */
 };
 

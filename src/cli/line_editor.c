@@ -42,6 +42,7 @@ enum {
     EL_BIND = 4,
     EL_HIST = 10,
     EL_GETCFN = 13,
+    EL_PREP_TERM = 16,
     H_SETSIZE = 1,
     H_ENTER = 10,
     H_SETUNIQUE = 20,
@@ -155,18 +156,17 @@ static void remember(struct line_editor *e, const char *line)
     free(wide);
 }
 
-/* Where the newest HISTORY_LINES begin; the whole of a file that is not twice as long. */
+/* Where the newest HISTORY_LINES begin; the whole of a file that has not twice as many. */
 static char *newest(char *text, char *end)
 {
-    char *at = end;
+    char *at = text;
     size_t lines = 0;
-    for (char *c = end; c > text; c--) {
-        if (c[-1] != '\n' || c == end) continue;
-        if (++lines == HISTORY_LINES) at = c;
-    }
+    for (char *c = end; c > text; c--)
+        if (c[-1] == '\n' && lines++ == HISTORY_LINES) at = c;
     return lines < 2 * HISTORY_LINES ? text : at;
 }
 
+/* What a full disk cut, and what is too old, goes. */
 static enum sol_status read_history(struct line_editor *e)
 {
     struct stat info;
@@ -174,12 +174,13 @@ static enum sol_status read_history(struct line_editor *e)
     size_t length;
     if (stat(e->path, &info) != 0 && errno == ENOENT) return SOL_OK;
     SOL_TRY(input_read(e->path, HISTORY_BYTES, &text, &length));
-    char *end = text + length, *from = length ? newest(text, end) : text;
+    char *cut = length ? memrchr(text, '\n', length) : NULL;
+    char *end = cut ? cut + 1 : text, *from = newest(text, end);
     enum sol_status status = SOL_OK;
-    if (from != text) status = output_file_text(e->path, from, (size_t)(end - from));
+    if (end - from != (ptrdiff_t)length)
+        status = output_file_text(e->path, from, (size_t)(end - from));
     for (char *line = from, *next; line < end; line = next + 1) {
         next = memchr(line, '\n', (size_t)(end - line));
-        if (!next) break; /* cut by a full disk */
         *next = '\0';
         if (*line) remember(e, line);
     }
@@ -300,6 +301,7 @@ static enum line_end edit_line(struct line_editor *e, const char *prompt)
     }
     current = e;
     e->api.resize(e->editor);
+    e->api.set(e->editor, EL_PREP_TERM, 1); /* before the prompt: who sees it may type */
     const wchar_t *line = e->api.gets(e->editor, &count);
     if (line && count > 0 && line[count - 1] == L'\n') {
         put_wide(&e->line, line, (size_t)count - 1);
