@@ -55,8 +55,8 @@ static enum sol_status prepare(struct store *db, const char *file)
                                   "CREATE TABLE response(id TEXT PRIMARY KEY, owner TEXT NOT NULL,"
                                   " previous TEXT, date TEXT NOT NULL, input TEXT NOT NULL,"
                                   " object TEXT NOT NULL, process TEXT, created INTEGER NOT NULL,"
-                                  " bytes INTEGER NOT NULL) WITHOUT ROWID;"
-                                  "CREATE INDEX response_created ON response(created)"));
+                                  " bytes INTEGER NOT NULL);"
+                                  "CREATE INDEX response_created ON response(created, bytes)"));
 }
 
 /* Index alone: the rows themselves are large. */

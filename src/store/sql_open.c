@@ -63,10 +63,12 @@ enum sol_status sql_open(const char *folder, const char *file, sql_prepare_fn pr
     int lock = -1;
     enum sol_status status = SOL_OK;
     store->file = file;
-    if ((size_t)snprintf(store->folder, sizeof store->folder, "%s", folder) >= sizeof store->folder)
+    if (folder && strlen(folder) >= sizeof store->folder)
         status = status_set(SOL_E_ARGUMENT, "the store's folder has too long a name");
-    if (status == SOL_OK) status = file_make_folder(store->folder);
-    if (status == SOL_OK) status = lock_folder(store, &lock);
+    else if (folder)
+        strcpy(store->folder, folder);
+    if (folder && status == SOL_OK) status = file_make_folder(store->folder);
+    if (folder && status == SOL_OK) status = lock_folder(store, &lock);
     if (status == SOL_OK) status = open_database(store, prepare);
     if (lock >= 0) close(lock);
     if (status != SOL_OK) {
