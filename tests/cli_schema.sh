@@ -162,6 +162,20 @@ for end in "-n 12" "-n 40 --thinking 3"; do
     cp out lines
     each chat lines
 done
+# what is saved on a terminal: the text before the first NUL
+python3 - "$SOL_BINARY" chat -n 12 -t 1 --system Hm. <<'PY' || fail "a chat on a terminal"
+import os, pty, sys
+pid, fd = pty.fork()
+if pid == 0: os.execv(sys.argv[1], sys.argv[1:])
+os.write(fd, b"Who are you?\n/save talk.session\n/quit\n")
+while True:
+    try: more = os.read(fd, 65536)
+    except OSError: break
+    if not more: break
+open("talk.text", "wb").write(open("talk.session", "rb").read().split(b"\0")[0])
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+PY
+keep session talk.text
 
 # ---- training ----
 small="--depth 2 --aspect-ratio 16 --head-dim 16 --max-seq-len 32 --device-batch-size 2 -t 1 -q"

@@ -136,9 +136,11 @@ SOL_API int64_t sol_chat_position(const struct sol_chat *chat); /* tokens held, 
  * next token is what it would have been. The file begins with JSON that can be read. It appears
  * when it is complete. */
 SOL_API enum sol_status sol_chat_save(struct sol_chat *chat, const char *path);
-/* Instead of what the chat holds: messages, functions, the system text. Of the parameters the
- * context, the sampler and the limits stay; of `strict` functions the schemas that were given here.
- * SOL_E_UNSUPPORTED for another model's, SOL_E_FORMAT for a damaged file. */
+/* Instead of what the chat holds: messages, functions, system text, effort (that there is none is
+ * no part of a file). The context, the sampler and the limits stay as they are here; so do the
+ * schemas of answers and of `strict` functions. SOL_E_UNSUPPORTED for another model's,
+ * SOL_E_FORMAT for a damaged file; nothing changed, unless the file cannot be read to its end any
+ * more: then the messages stay, and are computed again. */
 SOL_API enum sol_status sol_chat_load(struct sol_chat *chat, const char *path);
 
 #ifdef __cplusplus

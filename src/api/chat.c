@@ -507,8 +507,10 @@ enum sol_status sol_chat_reply(struct sol_chat *chat, sol_chat_fn fn, void *arg,
     struct turn *turn = NULL;
     struct session_result result;
     if (!chat->opened || conversation_message(chat->conversation, n - 1)->role == CHAT_ASSISTANT)
-        return status_set(SOL_E_ARGUMENT,
-                          "there is nothing to reply to: add a message of the user first");
+        return status_set(
+            SOL_E_ARGUMENT,
+            "there is nothing to reply to: add a message of the user, or the result of the "
+            "function that was called");
     rules = calloc(chat->n_functions + 1, sizeof *rules);
     enum sol_status status = rules ? SOL_OK : status_set(SOL_E_MEMORY, "no memory for a reply");
     chat->reasoning.length = chat->answer.length = chat->name.length = chat->arguments.length = 0;
