@@ -8,17 +8,29 @@ command -v python3 >/dev/null || { echo "skipped: no python3"; exit 0; }
 server=
 trap '[ "$server" ] && kill $server; rm -rf "$work"' EXIT
 
-# serve SETTING...: a server with these settings in place of the last one
+# serve SETTING...: the server with these settings in place of the last ones
 serve() {
-    [ ! "$server" ] || { kill "$server"; wait "$server" 2>/dev/null; }
-    rm -f ready ready.log
-    python3 "$SOL_SOURCE_DIR/tests/load_server.py" "$work/ready" "$@" &
-    server=$!
-    for _ in $(seq 400); do
-        [ -f ready ] && break
-        sleep 0.05
-    done
-    url=http://127.0.0.1:$(cat ready)
+    local settings
+    if [ ! "$server" ]; then
+        rm -f ready
+        python3 "$SOL_SOURCE_DIR/tests/load_server.py" "$work/ready" &
+        server=$!
+        for _ in $(seq 1200); do
+            [ -f ready ] && break
+            sleep 0.05
+        done
+        url=http://127.0.0.1:$(cat ready)
+    fi
+    settings=$(printf '&%s' "$@")
+    exec 3<>"/dev/tcp/127.0.0.1/${url##*:}"
+    printf 'GET /set?%s HTTP/1.1\r\nConnection: close\r\n\r\n' "${settings:1}" >&3
+    head -n 1 <&3 | grep -q 200 || fail "the server does not take $*"
+    exec 3>&-
+}
+stop() {
+    kill "$server"
+    wait "$server" 2>/dev/null
+    server=
 }
 # load STATUS OPTION...: a small one, as JSON in out
 load() {
@@ -52,8 +64,7 @@ fi
 
 # ---- what it did is what is measured ----
 # A busy machine makes the server late too: its own log of when it sent is what counts.
-rm ready.log
-serve jitter=10
+serve ttft=100 itl=20 jitter=60 wobble=60
 load 0 --requests 40 --concurrency 4 --warmup 0
 cat >compare.py <<'PY'
 import json, statistics, sys
@@ -98,8 +109,8 @@ assert abs(l["prompt_tokens"] / 40 - 100) < 2, l["prompt_tokens"]
 assert len({x["body"]["messages"][0]["content"] for x in s}) == 40
 assert all(x["body"]["ignore_eos"] and x["body"]["min_tokens"] == 10 for x in s)
 PY
-python3 compare.py 3 2>>err || fail "measured times: $(tail -n 1 err)"
-holds "delays" '19 < l["ttft_ms"]["p50"] < 45 and l["itl_ms"]["p50"] > 4.5 and l["ttft_ms"]["p90"] > 29'
+python3 compare.py 10 2>>err || fail "measured times: $(tail -n 1 err)"
+holds "delays" 'l["ttft_ms"]["p50"] > 99 and l["itl_ms"]["p50"] > 19 and l["ttft_ms"]["p90"] > 159'
 
 # ---- tables ----
 serve chunk=4
@@ -132,11 +143,11 @@ load 0 --rate 20,40 --requests 10
 holds "two rates" '[x["name"] for x in r["levels"]] == ["rate 20", "rate 40"]'
 load 0 --concurrency 3 --duration 0.5
 holds "by time" 'l["requests"] > 3 and l["seconds"] < 5 and l["peak_concurrency"] == 3'
-serve ttft=40 jitter=100
-load 0 --requests 10 --warmup 0 --ttft-limit 90 --itl-limit 1000
-holds "goodput" 'l["good_part"] == 0.5 and near(l["goodput_per_s"] * l["seconds"], 5, 0.001)'
-load 0 --requests 10 --warmup 0 --itl-limit 50
-holds "goodput by ITL" 'l["good_part"] == 0.5'
+serve ttft=20 jitter=600 wobble=100
+load 0 --requests 12 --warmup 0 --ttft-limit 500 --itl-limit 1000
+holds "goodput" 'near(l["good_part"], 2 / 3, 1e-6) and near(l["goodput_per_s"] * l["seconds"], 8, 1e-3)'
+load 0 --requests 12 --warmup 0 --itl-limit 80
+holds "goodput by ITL" 'near(l["good_part"], 2 / 3, 1e-6)'
 load 0 --requests 4
 holds "no limits" 'l["good_part"] is None and l["goodput_per_s"] is None'
 
@@ -149,14 +160,12 @@ s = [json.loads(line)["body"] for line in open("ready.log")][3:]
 lengths = [b["max_tokens"] for b in s]
 assert len(s) == 20 and min(lengths) >= 10 and max(lengths) <= 30 and len(set(lengths)) > 5, lengths
 json.dump(s, open("first", "w"))' 2>>err || fail "lengths within their range"
-rm ready.log
 serve ttft=1 itl=0
 load 0 --requests 20 --lengths random:200,20,0.5 --seed 3
 python3 -c '
 import json
 s = [json.loads(line)["body"] for line in open("ready.log")][3:]
 assert s == json.load(open("first"))' 2>>err || fail "a seed repeats the load"
-rm ready.log
 serve ttft=1 itl=0
 load 0 --requests 5 --lengths prefix:300,30,5
 python3 -c '
@@ -166,7 +175,6 @@ common = os.path.commonprefix(s)
 assert 190 <= len(common.split()) <= 206, len(common.split())' 2>>err || fail "a shared prefix"
 load 0 --requests 30 --lengths sharegpt --concurrency 30
 holds "sharegpt" 'l["ok"] == 30'
-rm ready.log
 serve ttft=1 itl=0
 load 0 --requests 5 -m builtin --lengths random:123,5
 holds "exact tokens" 'l["prompt_tokens"] == 5 * 123 and r["exact_tokens"] and r["endpoint"] == "completions"'
@@ -220,14 +228,15 @@ fault broken server_error '500: a bug'
 fault bad rejected '400: not with me'
 fault error error_event 'the engine failed'
 fault silent silent ''
-fault hang timeout 'no text for 0.3 s' --timeout 0.3 --concurrency 8
-fault hush timeout 'no text for 0.3 s' --timeout 0.3 --concurrency 8
+fault hang timeout 'no text for 1.5 s' --timeout 1.5 --concurrency 8
+fault hush timeout 'no text for 1.5 s' --timeout 1.5 --concurrency 8
 serve ttft=2 itl=1 after=4 every=2 fault=hush
-run 0 bench --serve "$url" --lengths random:100,10 --requests 4 --concurrency 4 --warmup 0 --no-store -q --timeout 0.3
-has out '^2 failed: timed out: no text for 0.3 s \(c4\)$'
+run 0 bench --serve "$url" --lengths random:100,10 --requests 4 --concurrency 4 --warmup 0 --no-store -q --timeout 1.5
+has out '^2 failed: timed out: no text for 1.5 s \(c4\)$'
 serve ttft=1 itl=0 after=8 fault=refuse
 load 0 --requests 10 --warmup 0
-holds "refused" 'l["ok"] == 5 and f["closed"]["count"] == 1 and f["refused"]["count"] == 4'
+holds "refused" 'l["ok"] == 5 and f["refused"]["count"] >= 2 and f["refused"]["count"] + f["closed"]["count"] == 5'
+stop
 serve ttft=1 itl=0 fault=broken
 load 3 --requests 3 --warmup 0
 has err 'every request failed'
@@ -245,11 +254,31 @@ holds "sent again" 'l["ok"] == 4 and l["busy_answers"] == 1 and l["ttft_ms"]["ma
 serve ttft=1 itl=0 context=200
 load 3 --lengths random:500,5 --requests 3
 has err 'every request failed'
-kill $server
-wait $server 2>/dev/null
-server=
+stop
 load 3
 has err "$url/v1"
+
+# ---- sol's own server ----
+"$SOL_BINARY" serve --port 0 -t 1 >served 2>&1 &
+server=$!
+for _ in $(seq 400); do
+    grep -q '^listening\|error' served && break
+    sleep 0.05
+done
+url=$(sed -n 's/^listening on //p' served)
+if [ "$url" ]; then
+    load 0 -m builtin --lengths random:33,7 --requests 6 --concurrency 3
+    holds "its completions" 'l["ok"] == 6 and l["prompt_tokens"] == 6 * 33 and l["output_tokens"] == 42'
+    load 0 --lengths random:300,8 --requests 6 --warmup 0
+    holds "its chats" 'l["ok"] + f.get("silent", {"count": 0})["count"] == 6 and r["model"] == "builtin"'
+    holds "words" 'near(l["prompt_tokens"] / max(l["ok"], 1), 300, 0.1)'
+    kill $server
+    wait $server || fail "the server ends with status $?"
+    server=
+else
+    grep -q microhttpd served && echo "skipped: sol serve has no libmicrohttpd"
+    grep -q microhttpd served || fail "sol serve: $(tail -n 1 served)"
+fi
 
 # ---- wrong usage ----
 run 2 bench --serve 127.0.0.1:80

@@ -2,10 +2,11 @@
 
     python3 load_server.py READY [SETTING=VALUE]...
 
-Writes the port to READY and what it did to READY.log, a JSON object a line: the request, and when (ns of the monotonic
+GET /set?SETTING=VALUE&... begins anew with other settings. Writes the port to READY and what it did to READY.log, a JSON object a line: the request, and when (ns of the monotonic
 clock) it came and each text was sent. Settings:
     ttft=MS itl=MS    before the first text, and between texts (default 20, 5)
-    jitter=MS         each delay is that much longer for every second request
+    jitter=MS         for every third request that much more before the first text
+    wobble=MS         and that much more between its texts
     chunk=N           tokens in a text (default 1)
     slots=N           requests that are served at once, the others wait
     style=N           fields that are taken: 0 all, 1 no ignore_eos, 2 no max_tokens either, 3 no stream_options
@@ -23,24 +24,27 @@ clock) it came and each text was sent. Settings:
                       hush (in the middle), html (200 and a page)
 """
 import json
+import os
 import socket
 import sys
 import threading
 import time
 
 ready = sys.argv[1]
-settings = dict(arg.partition("=")[::2] for arg in sys.argv[2:])
 lock = threading.Lock()
-seen = {"requests": 0, "slots": 0}
-log = open(ready + ".log", "a", buffering=1)
 listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
+
+
+def begin(arguments):
+    global settings, slots, log, requests
+    settings = dict(arg.partition("=")[::2] for arg in arguments)
+    slots = threading.Semaphore(int(number("slots", 100000)))
+    log = open(ready + ".log", "w", buffering=1)
+    requests = 0
 
 
 def number(name, otherwise=0):
     return float(settings.get(name, otherwise))
-
-
-slots = threading.Semaphore(int(number("slots", 100000)))
 
 
 def sleep_until(when):
@@ -50,8 +54,8 @@ def sleep_until(when):
 
 
 class Connection:
-    def __init__(self, connection):
-        self.socket = connection
+    def __init__(self, connection, arrived):
+        self.socket, self.arrived = connection, arrived
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.file = connection.makefile("rb")
 
@@ -110,8 +114,8 @@ def text_event(path, first):
 def stream(to, path, body, turn, fault):
     """Sends the answer; False when the connection is to end."""
     at = time.monotonic()
-    record = {"prompt": prompt_tokens(path, body), "arrived": time.monotonic_ns(), "sent": [], "body": body}
-    late = number("jitter") / 1e3 if turn % 2 else 0
+    record = {"prompt": prompt_tokens(path, body), "arrived": to.arrived, "sent": [], "body": body}
+    third = turn % 3 == 0
     tokens = int(body.get("max_tokens") or body.get("max_completion_tokens"))
     each = int(number("chunk", 1))
     slots.acquire()
@@ -125,7 +129,7 @@ def stream(to, path, body, turn, fault):
             time.sleep(30)
         if fault == "silent":
             tokens = 0
-        at += number("ttft", 20) / 1e3 + late
+        at += (number("ttft", 20) + third * number("jitter")) / 1e3
         texts = (tokens + each - 1) // each
         for i in range(texts):
             sleep_until(at)
@@ -145,7 +149,7 @@ def stream(to, path, body, turn, fault):
                 return False
             to.event(text_event(path, i == 0))
             record["sent"].append(time.monotonic_ns())
-            at += number("itl", 5) / 1e3 + late
+            at += (number("itl", 5) + third * number("wobble")) / 1e3
         to.event({"choices": [{"index": 0, "delta": {}, "text": "", "finish_reason": "length"}]})
         usage = {"prompt_tokens": record["prompt"], "completion_tokens": tokens}
         if settings.get("usage") != "0" and "stream_options" in body:
@@ -159,9 +163,10 @@ def stream(to, path, body, turn, fault):
 
 
 def complete(to, path, headers, raw):
+    global requests
     with lock:
-        seen["requests"] += 1
-        turn = seen["requests"]
+        requests += 1
+        turn = requests
     first = int(number("after", 3))
     fault = settings.get("fault") if turn >= first and (turn - first) % int(number("every", 1)) == 0 else None
     if settings.get("key") and headers.get("authorization") != "Bearer " + settings["key"]:
@@ -189,15 +194,18 @@ def complete(to, path, headers, raw):
     return stream(to, path, body, turn, fault)
 
 
-def serve(connection):
-    to = Connection(connection)
+def serve(connection, arrived):
+    to = Connection(connection, arrived)
     try:
         while True:
             request = to.request()
             if request is None:
                 break
             method, path, headers, raw = request
-            if method == "GET" and path == "/v1/models":
+            if method == "GET" and path.startswith("/set?"):
+                begin(path[5:].split("&"))
+                to.answer(200, b"{}")
+            elif method == "GET" and path == "/v1/models":
                 to.answer(200, b'{"object": "list", "data": [{"id": "scripted"}]}')
             elif method == "POST" and path in ("/v1/completions", "/v1/chat/completions"):
                 if not complete(to, path, headers, raw):
@@ -214,12 +222,13 @@ def serve(connection):
         connection.close()
 
 
+begin(sys.argv[2:])
 with open(ready + ".part", "w") as file:
     file.write(str(listener.getsockname()[1]))
-__import__("os").rename(ready + ".part", ready)
+os.rename(ready + ".part", ready)
 while True:
     try:
         accepted, _ = listener.accept()
     except OSError:
         time.sleep(3600)
-    threading.Thread(target=serve, args=(accepted,), daemon=True).start()
+    threading.Thread(target=serve, args=(accepted, time.monotonic_ns()), daemon=True).start()

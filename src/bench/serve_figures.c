@@ -10,6 +10,7 @@ static const double unknown = (double)NAN;
 static const double busiest = 0.9;    /* of a core: with more the client sets the pace */
 static const double latest_ns = 10e6; /* a request that is due waits for the client */
 static const double several = 1.05;   /* tokens a chunk, from which on they are named */
+static const double away = 0.1;       /* from the tokens of prompts that were asked for: named */
 static const double shorter = 0.98;   /* of the tokens that were asked for */
 
 /* ---- names ---- */
@@ -272,6 +273,14 @@ void serve_remarks(const struct serve_level *l, void (*say)(void *arg, const cha
         snprintf(text, sizeof text, "answers had %.1f tokens on average, %.1f were asked for",
                  (double)l->output_tokens / (double)l->fine,
                  (double)l->asked_output / (double)l->fine);
+        say(arg, text);
+    }
+    if (l->prompt_tokens >= 0 &&
+        fabs((double)(l->prompt_tokens - l->asked_prompt)) > away * (double)l->asked_prompt) {
+        snprintf(text, sizeof text, "prompts had %.1f tokens on average, %.1f were asked for%s",
+                 (double)l->prompt_tokens / (double)l->fine,
+                 (double)l->asked_prompt / (double)l->fine,
+                 l->prompt_tokens > l->asked_prompt ? ": a chat's frame is part of them" : "");
         say(arg, text);
     }
     if (l->cached_tokens > 0 && l->prompt_tokens > 0) {

@@ -199,10 +199,10 @@ enum sol_status serve_print(const struct serve_report *r, enum table_format form
 {
     struct table *table;
     SOL_TRY(table_create("load|>requests|>-failed|>output t/s|>--total t/s|>-requests/s|>-good/s|"
-                         ">TTFT p50|>---its 95 %|>--p90|>TTFT p99|"
-                         ">ITL p50|>-----its 95 %|>---p90|>ITL p99|"
-                         ">--TPOT p50|>-----its 95 %|>----p90|>---TPOT p99|"
-                         ">--total p50|>-----its 95 %|>----p90|>---total p99|"
+                         ">TTFT p50|>---TTFT 95 %|>--TTFT p90|>TTFT p99|"
+                         ">ITL p50|>-----ITL 95 %|>---ITL p90|>ITL p99|"
+                         ">--TPOT p50|>-----TPOT 95 %|>----TPOT p90|>---TPOT p99|"
+                         ">--total p50|>-----total 95 %|>----total p90|>---total p99|"
                          ">---most at once|>----client CPU %",
                          &table));
     enum sol_status status = SOL_OK;
