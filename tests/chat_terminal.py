@@ -176,7 +176,7 @@ def test_reasoning(folder):
 
 
 def test_commands(folder):
-    talk = Talk(folder, "-n", "30", "--system", "Speak as a lamp.")
+    talk = Talk(folder, "-n", "30", "--system", "Speak as a lamp.", "--effort", "high")
     talk.wait(PROMPT)
     help_text = talk.say("/help")
     for name in "help", "clear", "save", "load", "system", "effort", "stats":
@@ -201,6 +201,7 @@ def test_commands(folder):
     talk.say("/save three")
     talk.say("/system")
     talk.say("/save four")
+    assert b'"reasoning_effort": "High"' in open(folder + "/one", "rb").read()
     one, two, three, four = (saved(folder, name) for name in ("one", "two", "three", "four"))
     assert one[1] == ("developer", "Speak as a lamp.") and two[1] == ("developer", "Speak as a candle.")
     assert two[2:2 + len(one) - 2] == one[2:] and [who for who, _ in two[-2:]] == ["user", "final"]

@@ -71,14 +71,11 @@ static enum sol_status run_system(struct chat *chat, const char *argument)
     return SOL_OK;
 }
 
-/* It is written into the conversation, so that it is saved with it; but that reasoning is off is
- * no part of one. */
 static enum sol_status run_effort(struct chat *chat, const char *argument)
 {
     enum chat_effort effort;
     SOL_TRY(chat_effort_find(argument, &effort));
-    SOL_TRY(conversation_set_effort(chat->conversation, effort));
-    chat->effort = effort == CHAT_EFFORT_OFF ? CHAT_EFFORT_OFF : CHAT_EFFORT_UNSET;
+    SOL_TRY(chat_set_effort(chat, effort));
     printf("Effort: %s.\n", argument);
     return SOL_OK;
 }

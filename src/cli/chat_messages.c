@@ -94,3 +94,10 @@ enum sol_status chat_instruct(struct chat *chat, struct chat_text instructions)
         conversation_destroy(c);
     return status;
 }
+
+enum sol_status chat_set_effort(struct chat *chat, enum chat_effort effort)
+{
+    SOL_TRY(conversation_set_effort(chat->conversation, effort));
+    chat->effort = effort == CHAT_EFFORT_OFF ? CHAT_EFFORT_OFF : CHAT_EFFORT_UNSET;
+    return SOL_OK;
+}

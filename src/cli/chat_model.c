@@ -45,10 +45,12 @@ enum sol_status chat_open(struct chat *chat, struct chat_options *o)
 {
     const uint64_t began = clock_ns();
     const char *name = o->engine.model ? o->engine.model : "the built-in model";
+    enum chat_effort effort = CHAT_EFFORT_UNSET;
     chat->options = o;
-    if (o->effort) SOL_TRY(chat_effort_find(o->effort, &chat->effort));
+    if (o->effort) SOL_TRY(chat_effort_find(o->effort, &effort));
     sampling_options_params(&o->sampling, &chat->sampling);
     SOL_TRY(chat_begin(chat, (struct chat_text){o->system, o->system ? strlen(o->system) : 0}));
+    if (o->effort) SOL_TRY(chat_set_effort(chat, effort));
     if (chat->terminal) progress_note("loading %s", name);
     SOL_TRY(engine_options_params(&o->engine, &chat->params));
     session_engine_params(&chat->params);

@@ -38,7 +38,7 @@ struct chat {
     struct sampler_params sampling;
     struct sampler *sampler;
     struct conversation *conversation;
-    enum chat_effort effort; /* UNSET: what the conversation says */
+    enum chat_effort effort; /* OFF, or UNSET: what the conversation says */
     struct chat_show show;
     struct chat_stats stats;
     uint64_t began_ns; /* of the turn */
@@ -60,6 +60,9 @@ enum sol_status chat_begin(struct chat *chat, struct chat_text instructions);
 enum sol_status chat_drop(struct chat *chat, size_t first, size_t end);
 /* Other instructions, the same messages. */
 enum sol_status chat_instruct(struct chat *chat, struct chat_text instructions);
+/* It stands in the conversation, and is saved with it; but that reasoning is off is no part of one.
+ */
+enum sol_status chat_set_effort(struct chat *chat, enum chat_effort effort);
 
 /* ---- chat_reply.c ---- */
 
