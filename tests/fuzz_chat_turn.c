@@ -12,6 +12,7 @@
 
 enum { CONVERSATIONS = 3, PICK = 0xf0 };
 
+static struct model *model;
 static struct turn_model *shared;
 static struct grammar *grammar;
 static struct conversation *conversations[CONVERSATIONS];
@@ -28,11 +29,10 @@ static void prepare(void)
         "{\"functions\": {\"name\": \"functions\", \"tools\": [{\"name\": \"get\", "
         "\"description\": \"\"}]}}}]}]}",
         "{\"messages\": [{\"role\": \"assistant\", \"channel\": \"final\", \"content\": \"{\"}]}"};
-    struct model *model;
+    if (shared) return;
     json_t *schema = json_loads("{\"type\": \"object\", \"properties\": {\"a\": {\"type\": "
                                 "\"integer\"}}, \"additionalProperties\": false}",
                                 0, NULL);
-    if (shared) return;
     FUZZ_REQUIRE(model_open(NULL, &model) == SOL_OK);
     FUZZ_REQUIRE(turn_model_create(model, &shared) == SOL_OK);
     FUZZ_REQUIRE(grammar_from_schema(schema, GRAMMAR_SPACE_ONE, &grammar) == SOL_OK);

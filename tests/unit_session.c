@@ -594,8 +594,8 @@ static enum sol_status gpu_scenario(void)
     int32_t tokens[60] = {1, 2, 3};
     const int64_t points[] = {10, 40, 60};
     const float *logits;
-    struct conversation *c = some_conversation();
     SOL_TRY(gpu_open(0, &card));
+    struct conversation *c = some_conversation();
     engine_params_init(&p);
     p.context = 100;
     p.max_batch = 30;
