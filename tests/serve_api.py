@@ -27,6 +27,7 @@ ANSWERS = {
     "space": CALL % ("ns__get_weather", ARGUMENTS),
     "preamble": THINK + "<|channel|>commentary<|message|>Let me look.<|end|><|start|>assistant"
                 + CALL % ("get_weather", ARGUMENTS),
+    "patch": THINK + CALL % ("patch", json.dumps({"input": SAID})),
     "nojson": THINK + CALL % ("get_weather", "no json at all"),
     "person": THINK + ANSWER % '{"name": "Ann", "age": 7}',
     "stop": THINK + ANSWER % "one two END three",
@@ -342,7 +343,9 @@ def damaged(s):
 
 # ---- responses ----
 
-PARTS = {"reasoning": "reasoning_text", "message": "output_text", "function_call": "function_call_arguments"}
+PARTS = {"reasoning": "reasoning_text", "message": "output_text", "function_call": "function_call_arguments",
+         "custom_tool_call": "custom_tool_call_input"}
+FIELDS = {"function_call": "arguments", "custom_tool_call": "input"}
 
 
 def check_events(events, first=0):
@@ -366,23 +369,24 @@ def check_events(events, first=0):
         part = PARTS[open_item["type"]]
         if kind != "output_item.done":
             assert e["item_id"] == open_item["id"]
-            assert open_item["type"] == "function_call" or e["content_index"] == 0
+            assert open_item["type"] in FIELDS or e["content_index"] == 0
         if kind == "content_part.added":
             assert stage == "added" and e["part"]["type"] == part and e["part"]["text"] == ""
             stage = "part"
         elif kind == part + ".delta":
-            assert stage in ("part", "added") and (open_item["type"] == "function_call") == (stage == "added")
+            assert stage in ("part", "added") and (open_item["type"] in FIELDS) == (stage == "added")
             text += e["delta"]
             assert (part == "output_text") == ("logprobs" in e)
         elif kind == part + ".done":
-            assert e["arguments" if part.startswith("function") else "text"] == text
+            assert e[FIELDS.get(open_item["type"], "text")] == text
             stage = "text done"
         elif kind == "content_part.done":
             assert stage == "text done" and e["part"]["text"] == text
         elif kind == "output_item.done":
             item = e["item"]
             assert item["id"] == open_item["id"] and item["type"] == open_item["type"]
-            assert text == (item["arguments"] if part.startswith("function") else item["content"][0]["text"])
+            field = FIELDS.get(item["type"])
+            assert text == (item[field] if field else item["content"][0]["text"])
             assert item["status"] in ("completed", "incomplete")
             items.append(item)
             open_item = None
@@ -438,6 +442,16 @@ def response_tools(s):
     assert r["output"][2]["arguments"] == ARGUMENTS and r["output"][2]["name"] == "get_weather"
     r = same_response(s, "@@space", tools=[{"type": "namespace", "name": "ns", "description": "d", "tools": [FLAT]}])
     assert r["output"][0]["namespace"] == "ns" and r["output"][0]["name"] == "get_weather"
+    custom = {"type": "custom", "name": "patch", "description": "d",
+              "format": {"type": "grammar", "syntax": "lark", "definition": "start: /x/"}}
+    r = same_response(s, "@@patch", tools=[{"type": "web_search"}, custom])
+    call = r["output"][1]
+    assert call["type"] == "custom_tool_call" and call["name"] == "patch" and call["input"] == SAID
+    r = s.response([{"type": "custom_tool_call_output", "call_id": call["call_id"], "output": "ok @@default"}],
+                   previous_response_id=r["id"], tools=[custom])
+    assert r["output"][-1]["content"][0]["text"] == SAID
+    for n in range(1, 60, 7):
+        same_response(s, "@@patch", tools=[custom], max_output_tokens=n)
     form = {"format": {"type": "json_schema", "name": "p", "schema": PERSON, "strict": True}}
     r = same_response(s, "@@person", text=form)
     assert r["text"]["format"] == form["format"]

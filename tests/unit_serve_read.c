@@ -173,6 +173,14 @@ static void test_response_items(void **state)
          "[{'type': 'input_text', 'text': 'o'}]}]}",
          "user:q|assistant/analysis:kept|assistant>functions.f/commentary:{}|tool#functions.f>"
          "assistant/commentary:o"},
+        {"{'input': [{'role': 'user', 'content': 'q'}, {'type': 'custom_tool_call', 'call_id': "
+         "'c', "
+         "'name': 'patch', 'input': 'a\\n\\u0022b'}, {'type': 'custom_tool_call_output', "
+         "'call_id': 'c', 'output': 'o'}], 'tools': [{'type': 'custom', 'name': 'patch', "
+         "'description': 'D', 'format': {'type': 'grammar', 'syntax': 'lark', 'definition': "
+         "'start: x'}}, {'type': 'web_search'}]}",
+         "developer:+tools|user:q|assistant>functions.patch/commentary:{\"input\": "
+         "\"a\\n\\\"b\"}|tool#functions.patch>assistant/commentary:o"},
         {"{'input': [{'role': 'user', 'content': 'q'}, {'type': 'reasoning', 'summary': [], "
          "'encrypted_content': 'of another'}, {'role': 'assistant', 'phase': 'commentary', "
          "'content': 'c'}, {'role': 'assistant', 'phase': 'final_answer', 'content': 'f'}, "
@@ -530,11 +538,20 @@ static void test_response_refused(void **state)
          "{'input': 'x', 'text': {'format': {'type': 'json_schema', 'name': 'n', 'schema': {'not': "
          "{}}}}}",
          "#/not"},
-        {"tools[0].type", "{'input': 'x', 'tools': [{'type': 'file_search'}]}", "file_search"},
         {"tools[0].tools[0].type",
          "{'input': 'x', 'tools': [{'type': 'namespace', 'name': 'n', 'tools': [{'type': "
-         "'custom'}]}]}",
-         NULL},
+         "'web_search'}]}]}",
+         "web_search"},
+        {"tool_choice.type",
+         "{'input': 'x', 'tools': [{'type': 'web_search'}], 'tool_choice': {'type': "
+         "'web_search'}}",
+         "web_search"},
+        {"tool_choice", "{'input': 'x', 'tools': [{'type': 'mcp'}], 'tool_choice': 'required'}",
+         "no functions"},
+        {"tools[1].name",
+         "{'input': 'x', 'tools': [{'type': 'custom', 'name': 'f'}, {'type': 'function', 'name': "
+         "'f'}]}",
+         "another"},
         {"tools[0].name", "{'input': 'x', 'tools': [{'type': 'function'}]}", NULL},
         {"reasoning.effort", "{'input': 'x', 'reasoning': {'effort': 'huge'}}", NULL},
         {"reasoning", "{'input': 'x', 'reasoning': 'high'}", NULL},

@@ -206,78 +206,49 @@ enum sol_status api_read_contents(struct api_reading *rd, const struct api_objec
 
 /* ---- the first messages ---- */
 
-/* The schema that an answer has to follow, as the model was trained to see it. */
-static enum sol_status put_format(struct api_reading *rd, bool alone, struct chat_content *content)
-{
-    struct text_buffer text = {0};
-    if (!alone) text_puts(&text, "\n\n");
-    text_puts(&text, "# Response Formats\n\n## ");
-    text_put_text(&text, rd->format_name);
-    text_puts(&text, "\n\n");
-    if (rd->format_description.length) {
-        text_puts(&text, "// ");
-        text_put_text(&text, rd->format_description);
-        text_puts(&text, "\n");
-    }
-    chat_json_print(rd->format_schema, &text);
-    enum sol_status status = text_check(&text, "the schema of the answer");
-    if (status == SOL_OK)
-        status = conversation_copy(rd->request->conversation, text_of(&text), &content->text);
-    text_buffer_free(&text);
-    return status;
-}
-
-static enum sol_status put_functions(struct api_reading *rd, struct chat_developer *developer)
+/* Those that are not hidden, as the model sees them. */
+static enum sol_status list_functions(struct api_reading *rd, struct chat_namespace *space)
 {
     struct api_request *request = rd->request;
-    struct conversation *c = request->conversation;
-    struct chat_tool *tools = conversation_alloc(c, (request->n_functions + 1) * sizeof *tools);
+    struct chat_tool *tools =
+        conversation_alloc(request->conversation, (request->n_functions + 1) * sizeof *tools);
     if (!tools) return SOL_E_MEMORY;
-    struct chat_namespace space = {
+    *space = (struct chat_namespace){
         .key = CHAT_TEXT("functions"), .name = CHAT_TEXT("functions"), .tools = tools};
     for (size_t i = 0; i < request->n_functions; i++) {
         const struct api_function *f = &request->functions[i];
         const size_t before = sizeof "functions." - 1;
         if (rd->hidden && rd->hidden[i]) continue;
-        tools[space.n_tools++] = (struct chat_tool){
+        tools[space->n_tools++] = (struct chat_tool){
             .name = {f->full.data + before, f->full.length - before},
             .description = f->description.data ? f->description : CHAT_TEXT(""),
             .parameters = f->parameters,
         };
     }
-    return space.n_tools ? chat_tools_add(c, &developer->tools, &space) : SOL_OK;
+    return SOL_OK;
 }
 
 enum sol_status api_open(struct api_reading *rd)
 {
     struct conversation *c = rd->request->conversation;
+    struct chat_namespace functions;
     if (rd->opened) return SOL_OK;
     rd->opened = true;
     SOL_TRY(text_check(&rd->instructions, "the instructions"));
     SOL_TRY(conversation_open(c, NULL));
-    struct chat_developer *developer = conversation_alloc(c, sizeof *developer);
-    struct chat_content *contents = conversation_alloc(c, 2 * sizeof *contents);
-    if (!developer || !contents) return SOL_E_MEMORY;
-    if (rd->instructed)
-        SOL_TRY(conversation_copy(c, text_of(&rd->instructions), &developer->instructions));
-    SOL_TRY(put_functions(rd, developer));
-    size_t n = 0;
-    if (rd->instructed || developer->tools.count)
-        contents[n++] =
-            (struct chat_content){.kind = CHAT_CONTENT_DEVELOPER, .developer = developer};
-    if (rd->format_schema) {
-        SOL_TRY(put_format(rd, n == 0, &contents[n]));
-        n++;
-    }
-    if (n == 0) return SOL_OK;
-    return conversation_add(
-        c, &(struct chat_message){.role = CHAT_DEVELOPER, .contents = contents, .n_contents = n});
+    SOL_TRY(list_functions(rd, &functions));
+    return conversation_instruct(
+        c, &(struct chat_instructions){.text = rd->instructed ? text_of(&rd->instructions)
+                                                              : (struct chat_text){0},
+                                       .functions = &functions,
+                                       .schema = rd->format_schema,
+                                       .schema_name = rd->format_name,
+                                       .schema_description = rd->format_description});
 }
 
 enum sol_status api_add_instruction(struct api_reading *rd, const struct chat_content *contents,
                                     size_t n)
 {
-    struct conversation *c = rd->request->conversation;
     struct text_buffer text = {0}, *to = rd->opened ? &text : &rd->instructions;
     if (!rd->opened && rd->instructed) text_puts(to, "\n\n");
     for (size_t i = 0; i < n; i++) text_put_text(to, contents[i].text);
@@ -285,15 +256,12 @@ enum sol_status api_add_instruction(struct api_reading *rd, const struct chat_co
         rd->instructed = true;
         return SOL_OK;
     }
-    struct chat_developer *developer = conversation_alloc(c, sizeof *developer);
-    struct chat_content *content = conversation_alloc(c, sizeof *content);
-    enum sol_status status = developer && content ? text_check(&text, "a message") : SOL_E_MEMORY;
-    if (status == SOL_OK) status = conversation_copy(c, text_of(&text), &developer->instructions);
+    enum sol_status status = text_check(&text, "a message");
+    if (status == SOL_OK)
+        status = conversation_instruct(rd->request->conversation,
+                                       &(struct chat_instructions){.text = text_of(&text)});
     text_buffer_free(&text);
-    SOL_TRY(status);
-    *content = (struct chat_content){.kind = CHAT_CONTENT_DEVELOPER, .developer = developer};
-    return conversation_add(
-        c, &(struct chat_message){.role = CHAT_DEVELOPER, .contents = content, .n_contents = 1});
+    return status;
 }
 
 /* ---- messages ---- */
@@ -370,6 +338,21 @@ enum sol_status api_add_call(struct api_reading *rd, const struct api_place *pla
         json_object_setn_new(rd->open, id.data, id.length, json_true()) != 0)
         return status_set(SOL_E_MEMORY, "no memory for the calls of a request");
     return conversation_add_text(c, &head, arguments);
+}
+
+/* The way back of what api_tools.c makes of custom tools. */
+enum sol_status api_add_custom_call(struct api_reading *rd, const struct api_place *place,
+                                    struct chat_text id, struct chat_text space,
+                                    struct chat_text name, struct chat_text input)
+{
+    struct text_buffer arguments = {0};
+    text_puts(&arguments, "{\"input\": ");
+    chat_json_print_text(input, &arguments);
+    text_puts(&arguments, "}");
+    enum sol_status status = text_check(&arguments, "a call");
+    if (status == SOL_OK) status = api_add_call(rd, place, id, space, name, text_of(&arguments));
+    text_buffer_free(&arguments);
+    return status;
 }
 
 enum sol_status api_add_result(struct api_reading *rd, const struct api_place *place,

@@ -55,6 +55,9 @@ enum sol_status api_recall_reasoning(struct api_reading *rd, struct chat_text ca
 enum sol_status api_add_call(struct api_reading *rd, const struct api_place *place,
                              struct chat_text id, struct chat_text space, struct chat_text name,
                              struct chat_text arguments);
+enum sol_status api_add_custom_call(struct api_reading *rd, const struct api_place *place,
+                                    struct chat_text id, struct chat_text space,
+                                    struct chat_text name, struct chat_text input);
 enum sol_status api_add_result(struct api_reading *rd, const struct api_place *place,
                                struct chat_text id, const struct chat_content *contents, size_t n);
 /* Before anything else may follow: every call must have its result. */

@@ -15,7 +15,8 @@ static const char *const output_types[] = {"output_text", "text", "input_text", 
 
 static bool is_call(const json_t *item)
 {
-    return text_is(chat_json_text(json_object_get(item, "type")), "function_call");
+    struct chat_text type = chat_json_text(json_object_get(item, "type"));
+    return text_is(type, "function_call") || text_is(type, "custom_tool_call");
 }
 
 /* An assistant's message is for the user while it works, or the answer. Clients that do not keep
@@ -77,15 +78,16 @@ static enum sol_status read_reasoning(struct api_reading *rd, const struct api_o
     return api_add_reasoning(rd, (struct chat_text){kept.data + mark, kept.length - mark});
 }
 
-static enum sol_status read_call(struct api_reading *rd, const struct api_object *o)
+static enum sol_status read_call(struct api_reading *rd, const struct api_object *o, bool custom)
 {
     struct chat_text id, name, arguments, space = {0};
     SOL_TRY(api_needed(o, "call_id", &id));
     SOL_TRY(api_needed(o, "name", &name));
-    SOL_TRY(api_needed(o, "arguments", &arguments));
+    SOL_TRY(api_needed(o, custom ? "input" : "arguments", &arguments));
     SOL_TRY(api_text(o, "namespace", &space));
     if (!rd->reasoned) SOL_TRY(api_recall_reasoning(rd, id));
     rd->reasoned = false;
+    if (custom) return api_add_custom_call(rd, o->place, id, space, name, arguments);
     return api_add_call(rd, o->place, id, space, name, arguments);
 }
 
@@ -99,8 +101,8 @@ static enum sol_status read_item(struct api_reading *rd, const struct api_object
     SOL_TRY(api_text(o, "type", &type));
     if (!type.data || text_is(type, "message")) return read_message(rd, o, next);
     if (text_is(type, "reasoning")) return read_reasoning(rd, o);
-    if (text_is(type, "function_call")) return read_call(rd, o);
-    if (text_is(type, "function_call_output")) {
+    if (is_call(o->json)) return read_call(rd, o, text_is(type, "custom_tool_call"));
+    if (text_is(type, "function_call_output") || text_is(type, "custom_tool_call_output")) {
         SOL_TRY(api_needed(o, "call_id", &id));
         SOL_TRY(api_read_contents(rd, o, "output", input_types, &contents, &n));
         return api_add_result(rd, API_KEY(o->place, "call_id"), id, contents, n);
@@ -109,8 +111,8 @@ static enum sol_status read_item(struct api_reading *rd, const struct api_object
         return api_wrong(rd->fault, API_KEY(o->place, "type"),
                          "is \"item_reference\"; send the item itself, or previous_response_id");
     return api_wrong(rd->fault, API_KEY(o->place, "type"),
-                     "is \"%.*s\"; served are message, reasoning, function_call and "
-                     "function_call_output",
+                     "is \"%.*s\"; served are message, reasoning, function_call, "
+                     "custom_tool_call, and the outputs of both",
                      (int)(type.length < 40 ? type.length : 40), type.data);
 }
 
@@ -262,6 +264,7 @@ static void name_item(json_t *item)
     if (json_is_string(json_object_get(item, "id"))) return;
     api_new_id(text_is(type, "reasoning")              ? "rs_"
                : text_is(type, "function_call")        ? "fc_"
+               : text_is(type, "custom_tool_call")     ? "ctc_"
                : text_is(type, "function_call_output") ? "fco_"
                                                        : "msg_",
                id);

@@ -31,6 +31,7 @@ struct api_function {
     struct chat_text description; /* without data: none */
     const json_t *parameters;     /* NULL: it takes nothing */
     bool strict;                  /* its arguments are as `parameters` wants them */
+    bool custom;                  /* of responses: its one argument `input` is the call's text */
     size_t index;                 /* in the request's "tools" */
 };
 

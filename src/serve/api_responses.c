@@ -226,10 +226,11 @@ static json_t *id_or_null(const json_t *item)
 
 static enum sol_status list_items(struct request_context *r, const char *id)
 {
-    json_t *object, *input, *list = json_array();
+    json_t *object, *input, *list;
     int64_t limit = 20;
     SOL_TRY(query_integer(r, "limit", 1, 100, &limit));
     SOL_TRY(load(r, id, &object, &input));
+    list = json_array();
     const char *order = exchange_query(r->exchange, "order");
     const char *after = exchange_query(r->exchange, "after");
     bool rising = order && strcmp(order, "asc") == 0;

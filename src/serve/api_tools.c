@@ -57,6 +57,40 @@ static enum sol_status read_function(struct api_reading *rd, const struct api_ob
     return SOL_OK;
 }
 
+/* A tool that takes any text, {"name", "description", "format"}: for the model a function of one
+ * argument. The format's definition it is shown; that it follows it is not enforced. */
+static enum sol_status read_custom(struct api_reading *rd, const struct api_object *o,
+                                   struct chat_text space, size_t index)
+{
+    static const char schema[] =
+        "{\"type\":\"object\",\"properties\":{\"input\":{\"type\":\"string\"}},"
+        "\"required\":[\"input\"],\"additionalProperties\":false}";
+    struct conversation *c = rd->request->conversation;
+    struct text_buffer text = {0};
+    struct chat_text definition = {0};
+    json_t *format;
+    SOL_TRY(api_map(o, "format", &format));
+    struct api_object of_format = {rd->fault, API_KEY(o->place, "format"), format};
+    if (format) SOL_TRY(api_text(&of_format, "definition", &definition));
+    json_t *parameters = json_loads(schema, 0, NULL);
+    enum sol_status status = parameters ? conversation_keep(c, parameters)
+                                        : status_set(SOL_E_MEMORY, "no memory for a tool");
+    json_decref(parameters);
+    SOL_TRY(status);
+    SOL_TRY(read_function(rd, o, space, index));
+    struct api_function *f = &rd->request->functions[rd->request->n_functions - 1];
+    f->custom = f->strict = true;
+    f->parameters = parameters;
+    if (!definition.data) return SOL_OK;
+    if (f->description.data) text_put_text(&text, f->description);
+    text_puts(&text, "\nThe input follows this definition:\n");
+    text_put_text(&text, definition);
+    status = text_check(&text, "a tool");
+    if (status == SOL_OK) status = conversation_copy(c, text_of(&text), &f->description);
+    text_buffer_free(&text);
+    return status;
+}
+
 static enum sol_status no_tool(struct api_reading *rd, const struct api_object *o,
                                struct chat_text type)
 {
@@ -82,8 +116,12 @@ static enum sol_status read_namespace(struct api_reading *rd, const struct api_o
         if (!json_is_object(tool.json))
             return api_not(rd->fault, tool.place, tool.json, "an object");
         SOL_TRY(api_needed(&tool, "type", &type));
-        if (!text_is(type, "function")) return no_tool(rd, &tool, type);
-        SOL_TRY(read_function(rd, &tool, space, index));
+        if (text_is(type, "custom"))
+            SOL_TRY(read_custom(rd, &tool, space, index));
+        else if (text_is(type, "function"))
+            SOL_TRY(read_function(rd, &tool, space, index));
+        else
+            return no_tool(rd, &tool, type);
     }
     return SOL_OK;
 }
@@ -96,6 +134,10 @@ static enum sol_status read_tool(struct api_reading *rd, const struct api_object
     if (!json_is_object(o->json)) return api_not(rd->fault, o->place, o->json, "an object");
     SOL_TRY(api_needed(o, "type", &type));
     if (flat && text_is(type, "namespace")) return read_namespace(rd, o, index);
+    if (flat && text_is(type, "custom")) return read_custom(rd, o, (struct chat_text){0}, index);
+    /* What a server would run itself. Clients offer it whether there is such a server or not, and
+     * a model need not use it. */
+    if (flat && !text_is(type, "function")) return SOL_OK;
     if (!text_is(type, "function")) return no_tool(rd, o, type);
     if (flat) return read_function(rd, o, (struct chat_text){0}, index);
     SOL_TRY(api_map(o, "function", &inner));
@@ -116,7 +158,8 @@ static enum sol_status read_chosen(struct api_reading *rd, const struct api_obje
     json_t *json;
     if (!json_is_object(o->json)) return api_not(rd->fault, o->place, o->json, "an object");
     SOL_TRY(api_needed(o, "type", &type));
-    if (!text_is(type, "function")) return no_tool(rd, o, type);
+    if (!text_is(type, "function") && !(flat && text_is(type, "custom")))
+        return no_tool(rd, o, type);
     if (!flat) {
         SOL_TRY(api_map(o, "function", &json));
         if (!json) return api_not(rd->fault, place, json, "an object");

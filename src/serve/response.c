@@ -8,7 +8,7 @@
 #include "chat/json.h"
 #include "serve/api_print.h"
 
-enum item_kind { ITEM_REASONING, ITEM_MESSAGE, ITEM_CALL };
+enum item_kind { ITEM_REASONING, ITEM_MESSAGE, ITEM_CALL, ITEM_CUSTOM };
 
 struct item {
     enum item_kind kind;
@@ -16,6 +16,7 @@ struct item {
     bool done, whole;
     char id[API_ID_SIZE], call_id[API_ID_SIZE];
     struct text_buffer text, logprobs, name, space;
+    struct text_buffer arguments; /* of ITEM_CUSTOM: until the text in them is known */
 };
 
 enum event_kind {
@@ -178,6 +179,7 @@ void response_destroy(struct response *r)
         text_buffer_free(&r->items[i].logprobs);
         text_buffer_free(&r->items[i].name);
         text_buffer_free(&r->items[i].space);
+        text_buffer_free(&r->items[i].arguments);
     }
     free(r->items);
     free(r->events);
@@ -218,21 +220,41 @@ size_t response_bytes(const struct response *r)
 
 /* ---- items ---- */
 
+static bool is_call(const struct item *item)
+{
+    return item->kind == ITEM_CALL || item->kind == ITEM_CUSTOM;
+}
+
+/* The text of a custom tool is in {"input": ...}; what is no such JSON, as the model was cut, is
+ * the text as it stands. */
+static void take_input(struct response *r, struct item *item)
+{
+    json_t *json = json_loadb(item->arguments.data ? item->arguments.data : "",
+                              item->arguments.length, JSON_ALLOW_NUL, NULL);
+    struct chat_text text = chat_json_text(json_object_get(json, "input"));
+    if (!text.data) text = text_of(&item->arguments);
+    text_put_text(&item->text, text);
+    json_decref(json);
+    if (item->text.length) add_event(r, EVENT_DELTA)->length = item->text.length;
+    r->out_of_memory |= item->text.failed;
+}
+
 static void close_item(struct response *r, bool whole)
 {
     if (!r->open) return;
     struct item *item = &r->items[r->n_items - 1];
+    if (item->kind == ITEM_CUSTOM) take_input(r, item);
     r->open = r->pending = false;
     item->done = true;
     item->whole = whole;
     add_event(r, EVENT_TEXT_DONE);
-    if (item->kind != ITEM_CALL) add_event(r, EVENT_PART_DONE);
+    if (!is_call(item)) add_event(r, EVENT_PART_DONE);
     add_event(r, EVENT_ITEM_DONE);
 }
 
 static struct item *open_item(struct response *r, enum item_kind kind)
 {
-    static const char *const prefixes[] = {"rs_", "msg_", "fc_"};
+    static const char *const prefixes[] = {"rs_", "msg_", "fc_", "ctc_"};
     close_item(r, true);
     if (array_grow(&r->items, r->n_items, &r->items_room, sizeof *r->items, "items") != SOL_OK) {
         r->out_of_memory = true;
@@ -248,13 +270,13 @@ static struct item *open_item(struct response *r, enum item_kind kind)
 static void say_added(struct response *r)
 {
     add_event(r, EVENT_ITEM_ADDED);
-    if (r->items[r->n_items - 1].kind != ITEM_CALL) add_event(r, EVENT_PART_ADDED);
+    if (!is_call(&r->items[r->n_items - 1])) add_event(r, EVENT_PART_ADDED);
 }
 
 /* All that was thought since the last call: what belongs to the next. */
 static void remember(struct response *r, const struct item *call)
 {
-    for (size_t i = r->n_items - 1; i-- > 0 && r->items[i].kind != ITEM_CALL;)
+    for (size_t i = r->n_items - 1; i-- > 0 && !is_call(&r->items[i]);)
         if (r->items[i].kind == ITEM_REASONING) {
             api_remember(r->params.recall, r->params.salt,
                          (struct chat_text){call->call_id, strlen(call->call_id)},
@@ -266,7 +288,7 @@ static void remember(struct response *r, const struct item *call)
 static void open_call(struct response *r, struct chat_text full)
 {
     const struct api_function *f = api_function_find(r->params.request, full);
-    struct item *item = open_item(r, ITEM_CALL);
+    struct item *item = open_item(r, f && f->custom ? ITEM_CUSTOM : ITEM_CALL);
     if (!item) return;
     api_new_id("call_", item->call_id);
     text_put_text(&item->name, api_call_name(r->params.request, full));
@@ -300,7 +322,10 @@ void response_event(struct response *r, const struct turn_event *event,
     r->message = event->message;
     if (!mine || !r->open) return;
     struct item *item = &r->items[r->n_items - 1];
-    if (text) {
+    if (item->kind == ITEM_CUSTOM) {
+        text_put_text(&item->arguments, event->delta);
+        r->out_of_memory |= item->arguments.failed;
+    } else if (text) {
         struct event *e = add_event(r, EVENT_DELTA);
         e->from = item->text.length;
         e->length = event->delta.length;
@@ -393,15 +418,17 @@ static void print_part(const struct item *item, bool text, struct text_buffer *t
 static void print_item(const struct response *r, const struct item *item, bool added,
                        struct text_buffer *to)
 {
-    static const char *const types[] = {"reasoning", "message", "function_call"};
+    static const char *const types[] = {"reasoning", "message", "function_call",
+                                        "custom_tool_call"};
     api_put_word(to, "{\"id\":", item->id);
     api_put_word(to, ",\"type\":", types[item->kind]);
     api_put_word(to, ",\"status\":", added ? "in_progress" : item_status(item));
-    if (item->kind == ITEM_CALL) {
+    if (is_call(item)) {
         api_put_word(to, ",\"call_id\":", item->call_id);
         api_put_text(to, ",\"name\":", text_of(&item->name));
         if (item->space.length) api_put_text(to, ",\"namespace\":", text_of(&item->space));
-        api_put_text(to, ",\"arguments\":", added ? CHAT_TEXT("") : text_of(&item->text));
+        api_put_text(to, item->kind == ITEM_CALL ? ",\"arguments\":" : ",\"input\":",
+                     added ? CHAT_TEXT("") : text_of(&item->text));
     } else {
         if (item->kind == ITEM_REASONING)
             text_puts(to, ",\"summary\":[],\"content\":[");
@@ -478,9 +505,11 @@ void response_print(const struct response *r, struct text_buffer *to)
 static const char *event_name(const struct response *r, const struct event *e)
 {
     static const char *const deltas[] = {"reasoning_text.delta", "output_text.delta",
-                                         "function_call_arguments.delta"};
+                                         "function_call_arguments.delta",
+                                         "custom_tool_call_input.delta"};
     static const char *const dones[] = {"reasoning_text.done", "output_text.done",
-                                        "function_call_arguments.done"};
+                                        "function_call_arguments.done",
+                                        "custom_tool_call_input.done"};
     switch (e->kind) {
     case EVENT_CREATED:
         return "created";
@@ -511,7 +540,7 @@ static void print_where(const struct response *r, const struct event *e, struct 
     const struct item *item = &r->items[e->item];
     api_put_word(to, ",\"item_id\":", item->id);
     api_put_integer(to, ",\"output_index\":", e->item);
-    if (item->kind != ITEM_CALL) text_puts(to, ",\"content_index\":0");
+    if (!is_call(item)) text_puts(to, ",\"content_index\":0");
 }
 
 static void print_logprobs(const struct item *item, size_t from, size_t length,
@@ -525,6 +554,8 @@ static void print_logprobs(const struct item *item, size_t from, size_t length,
 
 static void print_happened(const struct response *r, const struct event *e, struct text_buffer *to)
 {
+    static const char *const texts[] = {
+        ",\"text\":", ",\"text\":", ",\"arguments\":", ",\"input\":"};
     const struct item *item = &r->items[e->item];
     print_where(r, e, to);
     switch (e->kind) {
@@ -536,8 +567,7 @@ static void print_happened(const struct response *r, const struct event *e, stru
         return;
     case EVENT_TEXT_DONE:
         if (item->kind == ITEM_CALL) api_put_text(to, ",\"name\":", text_of(&item->name));
-        api_put_text(
-            to, item->kind == ITEM_CALL ? ",\"arguments\":" : ",\"text\":", text_of(&item->text));
+        api_put_text(to, texts[item->kind], text_of(&item->text));
         print_logprobs(item, 0, item->logprobs.length, to);
         return;
     default:
