@@ -201,6 +201,18 @@ static const char strict[] =
     "{\"type\": \"object\", \"properties\": {\"city\": {\"enum\": [\"Oslo\", \"Rome\"]}}, "
     "\"required\": [\"city\"], \"additionalProperties\": false}";
 
+static void check_message(const struct sol_chat *chat, size_t n, const char *role,
+                          enum sol_chat_part part, const char *function, const char *text)
+{
+    struct sol_chat_message m;
+    must(sol_chat_get(chat, n, &m));
+    assert_string_equal(m.role, role);
+    assert_int_equal(m.part, part);
+    assert_int_equal(m.function != NULL, function != NULL);
+    if (function) assert_string_equal(m.function, function);
+    assert_string_equal(m.text, text);
+}
+
 static void test_functions(void **state)
 {
     (void)state;
@@ -221,6 +233,11 @@ static void test_functions(void **state)
             assert_true(city && (!strcmp(city, "Oslo") || !strcmp(city, "Rome")));
             json_decref(json);
             must(sol_chat_add_result(chat, "weather", "{\"sun\": true}"));
+            check_message(chat, 0, "user", SOL_CHAT_REASONING, NULL,
+                          "What is the weather in Oslo?");
+            size_t n = sol_chat_count(chat);
+            check_message(chat, n - 2, "assistant", SOL_CHAT_CALL, "weather", r.arguments);
+            check_message(chat, n - 1, "tool", SOL_CHAT_REASONING, "weather", "{\"sun\": true}");
             r = listen(chat, 0);
             assert_true(r.cached_tokens > 0);
             calls++;
@@ -275,6 +292,13 @@ static void test_saved(void **state)
     must(sol_chat_reply(second, NULL, NULL, NULL));
     must(sol_chat_load(second, path));
     assert_int_equal(sol_chat_position(second), sol_chat_position(first));
+    const size_t n = sol_chat_count(first);
+    assert_int_equal(sol_chat_count(second), n);
+    for (size_t i = 0; i < n; i++) {
+        struct sol_chat_message m;
+        must(sol_chat_get(first, i, &m));
+        check_message(second, i, m.role, m.part, m.function, m.text);
+    }
     for (int i = 0; i < 2; i++) {
         must(sol_chat_add_user(first, "And the sea?"));
         must(sol_chat_add_user(second, "And the sea?"));
@@ -327,7 +351,10 @@ static void test_wrong(void **state)
     wrong_params(SOL_E_ARGUMENT, model, &p);
 
     struct sol_chat *chat = open_chat(NULL);
+    struct sol_chat_message message;
     char name[66];
+    assert_int_equal(sol_chat_count(chat), 0);
+    assert_int_equal(sol_chat_get(chat, 0, &message), SOL_E_ARGUMENT);
     memset(name, 'a', 65);
     name[65] = 0;
     assert_int_equal(sol_chat_reply(chat, NULL, NULL, NULL), SOL_E_ARGUMENT);

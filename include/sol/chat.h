@@ -103,7 +103,7 @@ enum sol_chat_end {
     SOL_CHAT_STOPPED,  /* the callback said so */
 };
 
-/* Texts are the chat's, until it is used again. */
+/* Texts are the chat's, until the next reply. */
 struct sol_chat_reply {
     enum sol_chat_end end;
     const char *reasoning, *answer; /* "" where there is none; a preamble belongs to the answer */
@@ -125,6 +125,19 @@ SOL_API enum sol_status sol_chat_reply(struct sol_chat *chat, sol_chat_fn fn, vo
 
 /* ---- the conversation -------------------------------------------------------------------------
  */
+
+struct sol_chat_message {
+    const char *role;        /* "user", "assistant" or "tool" */
+    enum sol_chat_part part; /* of the assistant's */
+    const char *function;    /* that is called, or whose result it is; else NULL */
+    const char *text;
+};
+/* All but what stands before the first message; those of a file, say. */
+SOL_API size_t sol_chat_count(const struct sol_chat *chat);
+/* Number n of them. Texts are the chat's, until it is cleared, loads or is destroyed.
+ * SOL_E_ARGUMENT where there is none. */
+SOL_API enum sol_status sol_chat_get(const struct sol_chat *chat, size_t n,
+                                     struct sol_chat_message *out);
 
 /* From the next reply on. The model is told in its first message, so all is computed again. */
 SOL_API enum sol_status sol_chat_set_effort(struct sol_chat *chat, enum sol_effort effort);

@@ -545,6 +545,49 @@ enum sol_status sol_chat_clear(struct sol_chat *chat)
     return SOL_OK;
 }
 
+/* What the system and the developer say stands before all messages. */
+static size_t first_message(const struct sol_chat *chat)
+{
+    const size_t n = conversation_count(chat->conversation);
+    size_t first = 0;
+    while (first < n) {
+        enum chat_role role = conversation_message(chat->conversation, first)->role;
+        if (role != CHAT_SYSTEM && role != CHAT_DEVELOPER) break;
+        first++;
+    }
+    return first;
+}
+
+size_t sol_chat_count(const struct sol_chat *chat)
+{
+    return conversation_count(chat->conversation) - first_message(chat);
+}
+
+static enum sol_chat_part part_of(const struct chat_message *m)
+{
+    if (is_call(m)) return SOL_CHAT_CALL;
+    if (text_is(m->channel, "analysis")) return SOL_CHAT_REASONING;
+    return text_is(m->channel, "commentary") ? SOL_CHAT_PREAMBLE : SOL_CHAT_ANSWER;
+}
+
+/* The conversation's copies of texts end with a NUL. */
+enum sol_status sol_chat_get(const struct sol_chat *chat, size_t n, struct sol_chat_message *out)
+{
+    *out = (struct sol_chat_message){0};
+    if (n >= sol_chat_count(chat))
+        return status_set(SOL_E_ARGUMENT, "message %zu of %zu", n, sol_chat_count(chat));
+    const struct chat_message *m =
+        conversation_message(chat->conversation, first_message(chat) + n);
+    const bool tool = m->role == CHAT_TOOL;
+    const struct chat_text name = tool ? m->name : m->recipient;
+    *out = (struct sol_chat_message){.role = chat_role_name(m->role), .text = ""};
+    if (m->n_contents && m->contents->kind == CHAT_CONTENT_TEXT) out->text = m->contents->text.data;
+    if (m->role == CHAT_ASSISTANT) out->part = part_of(m);
+    if (tool || (m->role == CHAT_ASSISTANT && is_call(m)))
+        out->function = text_begins(name, namespace) ? name.data + NAMESPACE : name.data;
+    return SOL_OK;
+}
+
 int64_t sol_chat_position(const struct sol_chat *chat)
 {
     size_t n;

@@ -88,7 +88,8 @@ enum sol_status conversation_add_text(struct conversation *c, const struct chat_
                                       struct chat_text text);
 void conversation_truncate(struct conversation *c, size_t count); /* keeps the first `count` */
 
-/* Memory of the conversation: zeroed, or a copy of a text. NULL and a message without memory. */
+/* Memory of the conversation: zeroed, or a copy of a text, behind which a NUL stands. NULL and a
+ * message without memory. */
 void *conversation_alloc(struct conversation *c, size_t size);
 enum sol_status conversation_copy(struct conversation *c, struct chat_text from,
                                   struct chat_text *to);
