@@ -112,6 +112,15 @@ refuse 2 "effort 'much'" -p x --effort much
 refuse 2 "--reasoning: expected show or hide" -p x --reasoning maybe
 refuse 2 "outside 0 to" -p x --thinking -2
 refuse 5 "a chat needs a model with a vocabulary" -m synth:tiny -p x
+printf 'Gr\374\337e' >latin
+refuse 4 "latin is no text in UTF-8: byte 3 is 0xfc" latin
+talk $'\xff' -p x
+is "no UTF-8" $? 4
+has err 'standard input is no text in UTF-8'
+refuse 4 "-p is no text" -p $'\xe2\x82'
+refuse 4 "--system is no text" -p x --system $'\xff'
+printf 'a\0b' >binary
+refuse 4 "byte 2 is 0x00" binary
 yes "a long story" | head -n 300 >long
 refuse 2 "the message is too long: with what is before all messages it has" -c 512 long
 refuse 2 "the message is too long" -c 16 -p x

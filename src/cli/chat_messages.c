@@ -31,22 +31,19 @@ static enum sol_status copy(struct conversation *to, const struct conversation *
     return status;
 }
 
-static enum sol_status add_instructions(struct conversation *c, struct chat_text text)
+static enum sol_status instruct(struct conversation *c, struct chat_text text)
 {
-    if (!text.length) return SOL_OK;
-    struct chat_developer *developer = conversation_alloc(c, sizeof *developer);
-    struct chat_content *content = conversation_alloc(c, sizeof *content);
-    if (!developer || !content) return SOL_E_MEMORY;
-    SOL_TRY(conversation_copy(c, text, &developer->instructions));
-    *content = (struct chat_content){.kind = CHAT_CONTENT_DEVELOPER, .developer = developer};
-    return conversation_add(
-        c, &(struct chat_message){.role = CHAT_DEVELOPER, .contents = content, .n_contents = 1});
+    if (text.length == 0) return SOL_OK;
+    return conversation_instruct(c, &(struct chat_instructions){.text = text});
 }
 
-static void replace(struct chat *chat, struct conversation *c)
+/* Puts `c` in the place of the chat's, unless it could not be made. */
+static enum sol_status replace(struct chat *chat, struct conversation *c, enum sol_status made)
 {
-    conversation_destroy(chat->conversation);
-    chat->conversation = c;
+    struct conversation *gone = made == SOL_OK ? chat->conversation : c;
+    if (made == SOL_OK) chat->conversation = c;
+    conversation_destroy(gone);
+    return made;
 }
 
 enum sol_status chat_begin(struct chat *chat, struct chat_text instructions)
@@ -56,12 +53,8 @@ enum sol_status chat_begin(struct chat *chat, struct chat_text instructions)
     chat_today(today);
     SOL_TRY(conversation_create(&c));
     enum sol_status status = conversation_open(c, today);
-    if (status == SOL_OK) status = add_instructions(c, instructions);
-    if (status == SOL_OK)
-        replace(chat, c);
-    else
-        conversation_destroy(c);
-    return status;
+    if (status == SOL_OK) status = instruct(c, instructions);
+    return replace(chat, c, status);
 }
 
 enum sol_status chat_drop(struct chat *chat, size_t first, size_t end)
@@ -71,11 +64,7 @@ enum sol_status chat_drop(struct chat *chat, size_t first, size_t end)
     SOL_TRY(conversation_create(&c));
     enum sol_status status = copy(c, old, 0, first);
     if (status == SOL_OK) status = copy(c, old, end, conversation_count(old));
-    if (status == SOL_OK)
-        replace(chat, c);
-    else
-        conversation_destroy(c);
-    return status;
+    return replace(chat, c, status);
 }
 
 enum sol_status chat_instruct(struct chat *chat, struct chat_text instructions)
@@ -86,13 +75,9 @@ enum sol_status chat_instruct(struct chat *chat, struct chat_text instructions)
     while (n < head && conversation_message(old, n)->role == CHAT_SYSTEM) n++;
     SOL_TRY(conversation_create(&c));
     enum sol_status status = copy(c, old, 0, n);
-    if (status == SOL_OK) status = add_instructions(c, instructions);
+    if (status == SOL_OK) status = instruct(c, instructions);
     if (status == SOL_OK) status = copy(c, old, head, conversation_count(old));
-    if (status == SOL_OK)
-        replace(chat, c);
-    else
-        conversation_destroy(c);
-    return status;
+    return replace(chat, c, status);
 }
 
 enum sol_status chat_set_effort(struct chat *chat, enum chat_effort effort)

@@ -13,18 +13,35 @@
 #include "base/suggest.h"
 #include "cli/input.h"
 #include "cli/line_editor.h"
+#include "tok/pretokenize.h"
 
 enum { MESSAGE_MAX = 64 << 20 };
 
 /* ---- the first message ---- */
 
-/* Parts of it have an empty line between them. */
-static void add_part(struct text_buffer *message, const char *data, size_t length)
+static enum sol_status check_text(const char *name, const char *data, size_t length)
 {
+    uint32_t code;
+    int size = 0;
+    for (size_t at = 0; at < length; at += (size_t)size) {
+        size = utf8_decode(data + at, length - at, &code);
+        if (size <= 0 || code == 0)
+            return status_set(SOL_E_FORMAT, "%s is no text in UTF-8: byte %zu is 0x%02x", name,
+                              at + 1, (unsigned char)data[at]);
+    }
+    return SOL_OK;
+}
+
+/* Parts of it have an empty line between them. */
+static enum sol_status add_part(struct text_buffer *message, const char *name, const char *data,
+                                size_t length)
+{
+    SOL_TRY(check_text(name, data, length));
     while (length && data[length - 1] == '\n') length--;
-    if (length == 0) return;
+    if (length == 0) return SOL_OK;
     if (message->length) text_puts(message, "\n\n");
     text_put(message, data, length);
+    return SOL_OK;
 }
 
 /* Who meant a verb need not wait for a model to hear that there is no such file. */
@@ -42,9 +59,9 @@ static enum sol_status add_file(struct text_buffer *message, const char *name)
     size_t length;
     enum sol_status status = input_read(name, MESSAGE_MAX, &data, &length);
     if (status != SOL_OK) return explain(status, name);
-    add_part(message, data, length);
+    status = add_part(message, strcmp(name, "-") == 0 ? "standard input" : name, data, length);
     free(data);
-    return SOL_OK;
+    return status;
 }
 
 static enum sol_status read_message(const struct chat *chat, const char *const *files, int n_files,
@@ -52,7 +69,8 @@ static enum sol_status read_message(const struct chat *chat, const char *const *
 {
     const struct chat_options *o = chat->options;
     bool input = chat->terminal || isatty(STDIN_FILENO);
-    if (o->prompt) add_part(message, o->prompt, strlen(o->prompt));
+    if (o->system) SOL_TRY(check_text("--system", o->system, strlen(o->system)));
+    if (o->prompt) SOL_TRY(add_part(message, "-p", o->prompt, strlen(o->prompt)));
     for (int i = 0; i < n_files; i++) {
         input = input || strcmp(files[i], "-") == 0;
         SOL_TRY(add_file(message, files[i]));
