@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -95,6 +96,14 @@ static void test_kept(void **state)
     responses_close(r);
     r = opened(folder, &generous);
     assert_string_equal(got(r, "ann", "a"), "{\"a\":1}");
+    static const char *const files[] = {"responses.db", "responses.db-wal", "responses.db-shm"};
+    for (int i = 0; i < 3; i++) {
+        char path[128];
+        struct stat info;
+        snprintf(path, sizeof path, "%s/%s", folder, files[i]);
+        assert_int_equal(stat(path, &info), 0);
+        assert_int_equal(info.st_mode & 077, 0);
+    }
     responses_close(r);
     responses_close(NULL);
 }

@@ -16,7 +16,6 @@ struct call {
 struct choice {
     bool began;      /* the role is out */
     int64_t message; /* that the last text was of; -1: none yet */
-    enum turn_part part;
     struct text_buffer content, reasoning, logprobs;
     struct call *calls;
     size_t n_calls, capacity;
@@ -26,11 +25,22 @@ struct choice {
 struct chat_writer {
     struct chat_writer_params params;
     char id[API_ID_SIZE];
-    enum sol_status status; /* of the first choice that failed */
+    struct text_buffer chunk_head; /* what all chunks of choices begin with */
+    enum sol_status status;        /* of the first choice that failed */
     char message[600];
     int64_t n;
     struct choice choices[];
 };
+
+static void put_head(const struct chat_writer *w, const char *object, struct text_buffer *to)
+{
+    text_puts(to, "{\"id\":\"");
+    text_puts(to, w->id);
+    text_puts(to, "\",\"object\":\"");
+    text_puts(to, object);
+    api_put_integer(to, "\",\"created\":", w->params.created);
+    api_put_word(to, ",\"model\":", w->params.model);
+}
 
 enum sol_status chat_writer_create(const struct chat_writer_params *params,
                                    struct chat_writer **out)
@@ -43,6 +53,14 @@ enum sol_status chat_writer_create(const struct chat_writer_params *params,
     w->n = n;
     for (int64_t i = 0; i < n; i++) w->choices[i].message = -1;
     api_new_id("chatcmpl-", w->id);
+    text_puts(&w->chunk_head, "data: ");
+    put_head(w, "chat.completion.chunk", &w->chunk_head);
+    text_puts(&w->chunk_head, ",\"choices\":[{\"index\":");
+    enum sol_status status = text_check(&w->chunk_head, "an answer");
+    if (status != SOL_OK) {
+        chat_writer_destroy(w);
+        return status;
+    }
     *out = w;
     return SOL_OK;
 }
@@ -50,6 +68,7 @@ enum sol_status chat_writer_create(const struct chat_writer_params *params,
 void chat_writer_destroy(struct chat_writer *w)
 {
     if (!w) return;
+    text_buffer_free(&w->chunk_head);
     for (int64_t i = 0; i < w->n; i++) {
         struct choice *c = &w->choices[i];
         text_buffer_free(&c->content);
@@ -66,21 +85,10 @@ void chat_writer_destroy(struct chat_writer *w)
 
 /* ---- chunks ---- */
 
-static void put_head(const struct chat_writer *w, const char *object, struct text_buffer *to)
-{
-    text_puts(to, "{\"id\":\"");
-    text_puts(to, w->id);
-    text_puts(to, "\",\"object\":\"");
-    text_puts(to, object);
-    api_put_integer(to, "\",\"created\":", w->params.created);
-    api_put_word(to, ",\"model\":", w->params.model);
-}
-
 static void begin_chunk(const struct chat_writer *w, int64_t choice, struct text_buffer *to)
 {
-    text_puts(to, "data: ");
-    put_head(w, "chat.completion.chunk", to);
-    api_put_integer(to, ",\"choices\":[{\"index\":", choice);
+    text_put_text(to, text_of(&w->chunk_head));
+    api_put_integer(to, "", choice);
     text_puts(to, ",\"delta\":{");
 }
 
@@ -96,10 +104,13 @@ static void end_chunk(const char *finish, struct text_buffer *to)
     text_puts(to, "}]}\n\n");
 }
 
-static void put_logprobs(struct chat_text entries, struct text_buffer *to)
+static void begin_logprobs(struct text_buffer *to)
 {
     text_puts(to, ",\"logprobs\":{\"content\":[");
-    text_put_text(to, entries);
+}
+
+static void end_logprobs(struct text_buffer *to)
+{
     text_puts(to, "],\"refusal\":null}");
 }
 
@@ -121,13 +132,31 @@ static void put_reasoning(struct chat_text text, const char *before, struct text
 
 /* ---- what comes ---- */
 
-/* More than one message of the same kind: an empty line between them. */
-static void put_gap(struct choice *c, const struct turn_event *event, struct text_buffer *gap)
+/* Of a message behind another of its kind: an empty line stands between them. */
+static bool needs_gap(struct choice *c, const struct turn_event *event)
 {
-    struct text_buffer *all = event->part == TURN_REASONING ? &c->reasoning : &c->content;
-    if (c->message != event->message && all->length) text_puts(gap, "\n\n");
-    c->message = event->message;
-    c->part = event->part;
+    const struct text_buffer *all = event->part == TURN_REASONING ? &c->reasoning : &c->content;
+    bool other = event->delta.length && c->message != event->message;
+    if (event->delta.length) c->message = event->message;
+    return other && all->length;
+}
+
+static void put_chunk(const struct chat_writer *w, int64_t choice, bool reasoning,
+                      struct chat_text text, const struct job_token *tokens, size_t n,
+                      struct text_buffer *to)
+{
+    begin_chunk(w, choice, to);
+    if (reasoning)
+        put_reasoning(text, "\"reasoning\":", to);
+    else
+        api_put_text(to, "\"content\":", text);
+    text_puts(to, "}");
+    if (n) {
+        begin_logprobs(to);
+        api_put_logprobs(to, tokens, n);
+        end_logprobs(to);
+    }
+    end_chunk(NULL, to);
 }
 
 static void take_text(struct chat_writer *w, int64_t choice, const struct turn_event *event,
@@ -136,29 +165,19 @@ static void take_text(struct chat_writer *w, int64_t choice, const struct turn_e
     struct choice *c = &w->choices[choice];
     bool reasoning = event->part == TURN_REASONING, stream = w->params.request->stream;
     struct text_buffer *all = reasoning ? &c->reasoning : &c->content;
-    struct text_buffer gap = {0}, entries = {0};
+    if (reasoning || !w->params.request->job.logprobs) n = 0;
     if (event->delta.length == 0 && n == 0) return;
-    if (event->delta.length) put_gap(c, event, &gap);
-    text_put_text(&gap, event->delta);
-    text_put_text(all, text_of(&gap));
-    if (w->params.request->job.logprobs && !reasoning) api_put_logprobs(&entries, tokens, n);
+    bool gap = needs_gap(c, event);
+    if (gap) text_puts(all, "\n\n");
+    text_put_text(all, event->delta);
     if (stream) {
         begin_choice(w, choice, c, to);
-        begin_chunk(w, choice, to);
-        if (reasoning)
-            put_reasoning(text_of(&gap), "\"reasoning\":", to);
-        else
-            api_put_text(to, "\"content\":", text_of(&gap));
-        text_puts(to, "}");
-        if (entries.length) put_logprobs(text_of(&entries), to);
-        end_chunk(NULL, to);
-    } else if (entries.length) {
+        if (gap) put_chunk(w, choice, reasoning, CHAT_TEXT("\n\n"), NULL, 0, to);
+        put_chunk(w, choice, reasoning, event->delta, tokens, n, to);
+    } else if (n) {
         if (c->logprobs.length) text_puts(&c->logprobs, ",");
-        text_put_text(&c->logprobs, text_of(&entries));
+        api_put_logprobs(&c->logprobs, tokens, n);
     }
-    to->failed |= gap.failed | entries.failed;
-    text_buffer_free(&gap);
-    text_buffer_free(&entries);
 }
 
 static void begin_call(struct chat_writer *w, int64_t choice, struct choice *c,
@@ -282,10 +301,13 @@ static void put_choice(const struct chat_writer *w, int64_t n, struct text_buffe
     if (c->reasoning.length) put_reasoning(text_of(&c->reasoning), ",\"reasoning\":", to);
     put_calls(c, to);
     text_puts(to, "}");
-    if (w->params.request->job.logprobs)
-        put_logprobs(text_of(&c->logprobs), to);
-    else
+    if (w->params.request->job.logprobs) {
+        begin_logprobs(to);
+        text_put_text(to, text_of(&c->logprobs));
+        end_logprobs(to);
+    } else {
         text_puts(to, ",\"logprobs\":null");
+    }
     api_put_word(to, ",\"finish_reason\":", finish_name(c->finish));
     text_puts(to, "}");
 }

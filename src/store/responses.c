@@ -1,10 +1,14 @@
 #include "store/responses.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
+#include "base/file.h"
 #include "store/owner.h"
 #include "store/sql.h"
 
@@ -65,6 +69,18 @@ static enum sol_status sum(struct responses *r)
     return sql_integer(r->db, &r->bytes, NULL, "SELECT coalesce(sum(bytes), 0) FROM response", "");
 }
 
+/* What people say is nobody else's to read; SQLite gives its other files the same mode. */
+static enum sol_status make_private(const char *folder)
+{
+    char path[4200];
+    SOL_TRY(file_make_folder(folder));
+    snprintf(path, sizeof path, "%s/responses.db", folder);
+    int fd = open(path, O_CREAT | O_RDWR | O_CLOEXEC | O_NONBLOCK, 0600);
+    if (fd < 0) return status_set(SOL_E_IO, "cannot write '%s': %s", path, strerror(errno));
+    close(fd);
+    return SOL_OK;
+}
+
 enum sol_status responses_open(const char *folder, const struct responses_limits *limits,
                                struct responses **out)
 {
@@ -73,7 +89,8 @@ enum sol_status responses_open(const char *folder, const struct responses_limits
     if (!r) return status_set(SOL_E_MEMORY, "no memory for stored responses");
     r->limits = *limits;
     owner_self(r->process);
-    enum sol_status status = sql_open(folder, "responses.db", prepare, &r->db);
+    enum sol_status status = folder ? make_private(folder) : SOL_OK;
+    if (status == SOL_OK) status = sql_open(folder, "responses.db", prepare, &r->db);
     if (status == SOL_OK) status = sum(r);
     if (status != SOL_OK) {
         responses_close(r);
