@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Clients that people have against a server with scripted answers: openai-python with its stream
-helpers and parsers, and litellm.
+helpers and parsers, openai-agents and litellm.
 
 usage: tools/serve_check.py BUILD_FOLDER
 
-Needs the PyPI packages openai, pydantic and litellm; a virtual environment outside of the tree will
+Needs the PyPI packages openai, pydantic, openai-agents and litellm; a virtual environment outside of the tree will
 do. The server is BUILD_FOLDER/serve_scripted (tests/serve_scripted.c). Prints a line for each check;
 the exit status says whether all passed."""
 import json
@@ -309,6 +309,51 @@ def litellm_chat(c):
     assert r.choices[0].message.tool_calls[0].function.name == "get_weather"
     r = litellm.responses(input="hi", **how)
     assert r.output[-1].content[0].text == "Hello, you there"
+
+
+# ---- openai-agents: tool loops as gpt-oss's compatibility test runs them ----
+
+def agent_loop(c, api, stream):
+    import asyncio
+
+    import agents
+    agents.set_tracing_disabled(True)
+
+    @agents.function_tool(strict_mode=True)
+    def get_weather(city: str, unit: str) -> str:
+        """Of a city."""
+        return f"rain in {city} {unit} @@default"
+
+    client = openai.AsyncOpenAI(base_url=c.base_url, api_key="none", max_retries=0)
+    kind = agents.OpenAIResponsesModel if api == "responses" else agents.OpenAIChatCompletionsModel
+    agent = agents.Agent(name="a", instructions="Be brief.", tools=[get_weather],
+                         model=kind(model="m", openai_client=client))
+
+    async def run():
+        if not stream:
+            return await agents.Runner.run(agent, "@@call")
+        result = agents.Runner.run_streamed(agent, "@@call")
+        async for _ in result.stream_events():
+            pass
+        return result
+    result = asyncio.run(run())
+    calls = [i for i in result.new_items if i.type == "tool_call_item"]
+    assert json.loads(calls[0].raw_item.arguments) == {"city": "Paris", "unit": "C"}
+    assert result.final_output == "Hello, you there", result.final_output
+    reasoning = [i for i in result.new_items if i.type == "reasoning_item"]
+    assert reasoning, [i.type for i in result.new_items]
+
+
+@check
+def agents_responses(c):
+    agent_loop(c, "responses", False)
+    agent_loop(c, "responses", True)
+
+
+@check
+def agents_chat(c):
+    agent_loop(c, "chat", False)
+    agent_loop(c, "chat", True)
 
 
 def main():

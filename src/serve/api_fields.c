@@ -40,7 +40,7 @@ enum sol_status api_wrong(struct api_fault *fault, const struct api_place *place
     va_end(args);
     put_place(place, fault->param, sizeof fault->param);
     if (!place) return status_set(SOL_E_ARGUMENT, "%s", message);
-    return status_set(SOL_E_ARGUMENT, "'%s' %s", fault->param, message);
+    return status_set(SOL_E_ARGUMENT, "'%s': %s", fault->param, message);
 }
 
 enum sol_status api_blame(struct api_fault *fault, const struct api_place *place,

@@ -37,7 +37,7 @@ enum sol_status api_wrong(struct api_fault *fault, const struct api_place *place
 /* The same for another function's error: `status`, its message behind the place. */
 enum sol_status api_blame(struct api_fault *fault, const struct api_place *place,
                           enum sol_status status);
-/* "'x' is a number; it must be <wanted>". */
+/* "'x': is a number; it must be <wanted>". */
 enum sol_status api_not(struct api_fault *fault, const struct api_place *place, const json_t *value,
                         const char *wanted);
 #define api_wrong(...) status_same(SOL_E_ARGUMENT, api_wrong(__VA_ARGS__))
