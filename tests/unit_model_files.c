@@ -21,6 +21,7 @@
 #include "model/check.h"
 #include "model/config.h"
 #include "model/convert.h"
+#include "model/identity.h"
 #include "model/rows.h"
 #include "support/gguf_writer.h"
 #include "support/same_pieces.h"
@@ -163,6 +164,23 @@ static struct model_files *open_tiny(void)
 
 /* ---- forms made by the converter ---- */
 
+/* Loaded and for later. */
+static void assert_same_identity(const char *source, const char *wanted)
+{
+    char id[MODEL_IDENTITY_SIZE], other[MODEL_IDENTITY_SIZE];
+    struct model *model;
+    assert_int_equal(model_open(wanted, &model), SOL_OK);
+    assert_int_equal(model_identity(model, id), SOL_OK);
+    model_close(model);
+    for (int later = 0; later < 2; later++) {
+        const struct model_params params = {.later = later};
+        assert_int_equal(model_open_with(source, &params, &model), SOL_OK);
+        assert_int_equal(model_identity(model, other), SOL_OK);
+        model_close(model);
+        assert_string_equal(other, id);
+    }
+}
+
 static void test_conversions(void **state)
 {
     (void)state;
@@ -184,6 +202,9 @@ static void test_conversions(void **state)
     assert_same_model(split, MODEL_LOAD_MAP, want);
     convert(split, in_work("hf", hf), true, 20000);
     assert_same_import(hf, want);
+    assert_same_identity(gguf, HF_TINY);
+    assert_same_identity(split, HF_TINY);
+    assert_same_identity(hf, HF_TINY);
     char other[256];
     assert_int_equal(unlink(in_work("s-00003-of-00005.gguf", other)), 0);
     struct model_files *files;
@@ -203,6 +224,7 @@ static void test_unquantised(void **state)
     convert(golden, in_work("plain", plain), true, 0);
     assert_same_import(plain, want);
     assert_same_model(plain, MODEL_LOAD_READ, want);
+    assert_same_identity(plain, golden);
     model_files_close(want);
 }
 

@@ -40,34 +40,44 @@ static void add_config(struct sha256_ctx *sum, const struct model *model)
             add_text(sum, "%s %lld\n", f->name, (long long)*(const int64_t *)at);
     }
     for (int64_t i = 0; i < model->config.n_layers; i++)
-        add_text(sum, "%lld ", (long long)model_layer_window(&model->config, i));
-    add_text(sum, "%llx\n",
-             model->tokenizer ? (unsigned long long)tokenizer_hash(model->tokenizer) : 0ull);
+        add_text(sum, "%lld\n", (long long)model_layer_window(&model->config, i));
 }
 
-/* A row in the middle of some groups; vectors whole. */
+/* A row in the middle of some groups; vectors whole. As numbers: files of one kind keep in bf16
+ * what others have in f32. */
+static enum sol_status add_rows(struct sha256_ctx *sum, struct weight_source *source,
+                                const struct weight *w, enum dtype dtype,
+                                struct weight_piece *piece)
+{
+    const int64_t groups = w->vector ? 1 : w->groups < GROUPS ? w->groups : GROUPS;
+    const size_t numbers = (size_t)(piece->n * w->cols);
+    float *values = malloc(numbers * sizeof *values + piece->bytes);
+    if (!values) return status_set(SOL_E_MEMORY, "no memory to look at a model's weights");
+    void *data = values + numbers;
+    enum sol_status status = SOL_OK;
+    for (int64_t g = 0; g < groups && status == SOL_OK; g++) {
+        piece->group = g * w->groups / groups;
+        status = weight_source_read(source, 0, piece, data);
+        if (status != SOL_OK) break;
+        dtype_info(dtype)->decode(data, values, (int64_t)numbers);
+        sha256_update(sum, numbers * sizeof *values, (const uint8_t *)values);
+    }
+    free(values);
+    return status;
+}
+
 static enum sol_status add_weight(struct sha256_ctx *sum, struct weight_source *source,
                                   const struct model *model, int64_t index)
 {
     const struct weight w = weight_at(&model->config, index);
     const struct tensor *t = w.vector ? NULL : weight_field(model, &w);
     const enum dtype dtype = t ? t->dtype : DTYPE_F32;
-    const int64_t groups = w.vector ? 1 : w.groups < GROUPS ? w.groups : GROUPS;
-    struct weight_piece piece = {.weights = {index, -1}, .n = w.vector ? w.groups : 1};
+    struct weight_piece piece = {
+        .weights = {index, -1}, .row = w.vector ? 0 : w.rows / 2, .n = w.vector ? w.groups : 1};
     piece.bytes = (size_t)piece.n * dtype_row_bytes(dtype, w.cols);
-    add_text(sum, "%s %s %lld %lld %lld\n", w.name, dtype_info(dtype)->name, (long long)w.groups,
-             (long long)w.rows, (long long)w.cols);
-    uint8_t *data = malloc(piece.bytes);
-    if (!data) return status_set(SOL_E_MEMORY, "no memory to look at a model's weights");
-    enum sol_status status = SOL_OK;
-    for (int64_t g = 0; g < groups && status == SOL_OK; g++) {
-        piece.group = g * w.groups / groups;
-        piece.row = w.vector ? 0 : w.rows / 2;
-        status = weight_source_read(source, 0, &piece, data);
-        if (status == SOL_OK) sha256_update(sum, piece.bytes, data);
-    }
-    free(data);
-    return status;
+    add_text(sum, "%s %lld %lld %lld\n", w.name, (long long)w.groups, (long long)w.rows,
+             (long long)w.cols);
+    return add_rows(sum, source, &w, dtype, &piece);
 }
 
 enum sol_status model_identity(const struct model *model, char out[MODEL_IDENTITY_SIZE])
