@@ -599,6 +599,110 @@ static void test_cancel(void **state)
     close_jobs(jobs, 6);
 }
 
+/* Logits of those who want them: those that each token was drawn from, told before it. The others'
+ * tokens are what they are without. */
+struct watched {
+    struct job job;
+    int64_t seen;
+};
+
+static void on_logits(void *arg, int32_t token, const float *logits)
+{
+    struct watched *w = arg;
+    for (int64_t i = 0; i < tiny->config.vocab; i++)
+        if (logits[i] > logits[token]) abort(); /* it is greedy */
+    if (w->seen++ != w->job.n) abort();
+}
+
+static void test_logits(void **state)
+{
+    (void)state;
+    struct engine *engine = open_engine(tiny, (struct shape){4, 0, 2, 16, 0, true, 0});
+    struct engine *alone = open_engine(tiny, (struct shape){1, 0, 0, 64, 0, true, 0});
+    struct scheduler *s = open_scheduler(engine, false, 0);
+    struct watched *w = calloc(6, sizeof *w);
+    assert_non_null(w);
+    for (int i = 0; i < 6; i++) {
+        struct job *job = &w[i].job;
+        job->n_prompt = 5 + 3 * i;
+        for (int64_t k = 0; k < job->n_prompt; k++) job->prompt[k] = (int32_t)(7 * i + k) % 90;
+        open_job(job, tiny, 20, (uint64_t)i);
+        if (i % 2 == 0) {
+            sampler_destroy(job->sampler);
+            job->sampling.temperature = 0;
+            must(sampler_create(&job->sampling, tiny->config.vocab, NULL, &job->sampler));
+            job->request.sampler = job->sampler;
+            job->request.on_logits = on_logits;
+        }
+        submit(s, job);
+    }
+    scheduler_drain(s);
+    for (int i = 0; i < 6; i++) {
+        assert_int_equal(w[i].job.n, 20);
+        assert_int_equal(w[i].seen, i % 2 == 0 ? 20 : 0);
+        if (!gpu) check_alone(alone, &w[i].job);
+    }
+    scheduler_destroy(s);
+    engine_destroy(engine);
+    engine_destroy(alone);
+    for (int i = 0; i < 6; i++) sampler_destroy(w[i].job.sampler);
+    free(w);
+}
+
+/* Behind a mark one token alone is allowed, then all again. */
+enum { MASK_WORDS = 64 };
+struct marked {
+    struct job job;
+    uint32_t bits[MASK_WORDS];
+    int32_t next; /* -1: any */
+    int64_t forced;
+};
+
+static bool on_marked(void *arg, int32_t token, int64_t count)
+{
+    struct marked *m = arg;
+    if (m->next >= 0 && token != m->next) abort();
+    m->forced += m->next >= 0;
+    bool mark = m->next < 0 && (m->job.request.n_marks < 0 || token % 3 == 0);
+    m->next = mark ? (token * 5 + 1) % 96 : -1;
+    memset(m->bits, 0, sizeof m->bits);
+    if (mark) m->bits[m->next / 32] = UINT32_C(1) << (m->next % 32);
+    sampler_allow(m->job.sampler, mark ? m->bits : NULL);
+    return on_token(&m->job, token, count);
+}
+
+static void test_marks(void **state)
+{
+    (void)state;
+    int32_t thirds[32 * MASK_WORDS], n = 0;
+    assert_true(tiny->config.vocab <= 32 * MASK_WORDS);
+    for (int32_t id = 0; id < tiny->config.vocab; id += 3) thirds[n++] = id;
+    struct engine *engine = open_engine(tiny, (struct shape){4, 0, 2, 16, 0, false, 0});
+    struct scheduler *s = open_scheduler(engine, false, 0);
+    struct marked *m = calloc(6, sizeof *m);
+    assert_non_null(m);
+    for (int i = 0; i < 6; i++) {
+        struct job *job = &m[i].job;
+        job->n_prompt = 4 + i;
+        for (int64_t k = 0; k < job->n_prompt; k++) job->prompt[k] = (int32_t)(5 * i + k) % 90;
+        open_job(job, tiny, 60, (uint64_t)i);
+        m[i].next = -1;
+        job->request.on_token = on_marked;
+        job->request.marks = thirds;
+        job->request.n_marks = i % 2 ? n : -1;
+        submit(s, job);
+    }
+    scheduler_drain(s);
+    for (int i = 0; i < 6; i++) {
+        assert_int_equal(m[i].job.n, 60);
+        assert_true(i % 2 ? m[i].forced > 3 : m[i].forced == 30);
+    }
+    scheduler_destroy(s);
+    engine_destroy(engine);
+    for (int i = 0; i < 6; i++) sampler_destroy(m[i].job.sampler);
+    free(m);
+}
+
 /* One request's numbers are none of the others', who get what they get alone. */
 static void test_not_finite(void **state)
 {
@@ -700,6 +804,7 @@ int main(void)
         cmocka_unit_test(test_order),        cmocka_unit_test(test_short_passes),
         cmocka_unit_test(test_refused),      cmocka_unit_test(test_full),
         cmocka_unit_test(test_cancel),       cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(test_logits),       cmocka_unit_test(test_marks),
         cmocka_unit_test(test_engine_fails),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
