@@ -88,8 +88,12 @@ int32_t turn_check_pick(struct turn_check *c, uint32_t number, bool end)
     }
     if (chat_parser_state(c->oracle) == CHAT_IN_HEADER) return v->message; /* it was left */
     if (!end && number % 16) return pick_text(c, number / 16);
-    if (c->part == TURN_CALL) return v->call;
-    return c->part == TURN_ANSWER && number / 16 % 2 ? v->ret : v->end;
+    /* Nothing keeps a text that is not masked from ending in another way than its own. */
+    const int32_t ends[] = {c->part == TURN_CALL     ? v->call
+                            : c->part == TURN_ANSWER ? v->ret
+                                                     : v->end,
+                            v->end, v->ret, v->call};
+    return ends[end ? 0 : number / 16 % 4];
 }
 
 /* ---- what they do ---- */
