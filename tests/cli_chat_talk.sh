@@ -73,6 +73,11 @@ short=$(field prompt)
 talk "Go on" --system "Speak as a lamp." -n 1 --json -q
 [ "$(field prompt)" -gt "$short" ] || fail "no instructions in the prompt"
 
+# ---- random weights with a vocabulary talk too ----
+run 0 tok train -t 1 --vocab-size 300 -o words.json one
+run 0 chat -t 1 -m synth:tiny --vocab words.json -p x -n 30 --effort none
+[ -s out ] || fail "no answer of random weights"
+
 # ---- what was cut is said ----
 talk "Go on" -n 40 --effort none
 has err 'the answer is cut: stopped: as many tokens as -n allows'
@@ -121,6 +126,9 @@ refuse 4 "-p is no text" -p $'\xe2\x82'
 refuse 4 "--system is no text" -p x --system $'\xff'
 printf 'a\0b' >binary
 refuse 4 "byte 2 is 0x00" binary
+refuse 2 "go with sol chat render or parse" -p x --turn user
+refuse 2 "the vocabulary has 4096 tokens, the model 512" -m synth:tiny -p x --vocab "$SOL_SOURCE_DIR/models/builtin.gguf"
+refuse 2 "--vocab is for a model without a vocabulary" -p x --vocab "$SOL_SOURCE_DIR/models/builtin.gguf"
 yes "a long story" | head -n 300 >long
 refuse 2 "the message is too long: with what is before all messages it has" -c 512 long
 refuse 2 "the message is too long" -c 16 -p x

@@ -5,6 +5,7 @@
 #include "base/progress.h"
 #include "base/status.h"
 #include "cli/chat_talk.h"
+#include "cli/vocabulary_option.h"
 
 enum { CONTEXT = 16384 };
 
@@ -55,6 +56,7 @@ enum sol_status chat_open(struct chat *chat, struct chat_options *o)
     SOL_TRY(engine_options_params(&o->engine, &chat->params));
     session_engine_params(&chat->params);
     SOL_TRY(engine_options_open(&o->engine, &chat->params, &chat->model));
+    SOL_TRY(vocabulary_add(chat->model, o->vocab));
     SOL_TRY(turn_model_create(chat->model, &chat->turns));
     SOL_TRY(turn_sampler(chat->turns, &chat->sampling, &chat->sampler));
     SOL_TRY(open_engine(chat));

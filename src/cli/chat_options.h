@@ -8,13 +8,13 @@ struct chat_options {
     struct engine_options engine; /* of render and parse only the model, for its vocabulary */
     struct sampling_options sampling;
     bool json, quiet;
-    const char *effort;
+    const char *effort, *vocab;
     /* ---- talking ---- */
     const char *prompt, *system, *reasoning;
     int64_t thinking; /* -1: any number */
     int64_t predict;  /* 0: until the context is full */
     /* ---- render and parse ---- */
-    const char *vocab, *analysis, *types, *turn, *date, *role;
+    const char *analysis, *types, *turn, *date, *role;
     struct string_list tools;
     bool training, lines, steps;
 };

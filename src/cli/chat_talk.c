@@ -190,13 +190,25 @@ static enum sol_status talk(struct chat *chat, struct chat_text message)
     return status;
 }
 
+static enum sol_status check_usage(const struct chat_options *o)
+{
+    if (o->analysis || o->types || o->turn || o->date || o->role || o->tools.count || o->training ||
+        o->lines || o->steps)
+        return status_set(
+            SOL_E_ARGUMENT,
+            "--turn, --analysis, --types, --date, --tool, --training, --role, --steps "
+            "and --lines go with sol chat render or parse");
+    return SOL_OK;
+}
+
 enum sol_status chat_talk(struct chat_options *o, const char *const *files, int n_files)
 {
     struct text_buffer message = {0};
     struct chat chat = {.options = o};
     chat.terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && !o->json;
     chat_show_init(&chat.show, o);
-    enum sol_status status = read_message(&chat, files, n_files, &message);
+    enum sol_status status = check_usage(o);
+    if (status == SOL_OK) status = read_message(&chat, files, n_files, &message);
     if (status == SOL_OK) status = chat_open(&chat, o);
     if (status == SOL_OK) status = talk(&chat, text_of(&message));
     chat_close(&chat, o);

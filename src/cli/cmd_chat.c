@@ -41,11 +41,12 @@ static const struct option options[] = {
     ENGINE_SIZE_OPTIONS(struct chat_options, engine,
                         "tokens that the conversation can have (default 16384, or what the model "
                         "was made for)"),
+    OPTION_ENTRY(
+        STRING, 0, "vocab", "FILE",
+        "tokenizer.json, .tiktoken or GGUF file, or a folder with one: for a model without "
+        "a vocabulary, and for render and parse",
+        offsetof(struct chat_options, vocab), 0, 0),
     OPTION_ENTRY(GROUP, 0, "Render and parse", NULL, NULL, 0, 0, 0),
-    OPTION_ENTRY(STRING, 0, "vocab", "FILE",
-                 "the vocabulary: tokenizer.json, .tiktoken or GGUF file, or a folder with one "
-                 "(default: the model's)",
-                 offsetof(struct chat_options, vocab), 0, 0),
     OPTION_ENTRY(FLAG, 0, "lines", NULL,
                  "every line of FILE is a JSON object of its own, and gives a line",
                  offsetof(struct chat_options, lines), 0, 0),

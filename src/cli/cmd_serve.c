@@ -11,6 +11,7 @@
 #include "cli/cli.h"
 #include "cli/engine_options.h"
 #include "cli/serve_size.h"
+#include "cli/vocabulary_option.h"
 #include "generate/turn.h"
 #include "serve/api_shared.h"
 #include "serve/server.h"
@@ -242,19 +243,6 @@ static enum sol_status listen_first(struct serve *s)
     return server_create(&p, &s->server);
 }
 
-static enum sol_status add_vocabulary(struct serve *s)
-{
-    struct model *m = s->model;
-    if (!s->options.vocab) return SOL_OK;
-    if (m->tokenizer)
-        return status_set(SOL_E_ARGUMENT, "--vocab is for a model without a vocabulary; %s has one",
-                          m->name);
-    SOL_TRY(tokenizer_open(s->options.vocab, &m->tokenizer));
-    if (tokenizer_vocab(m->tokenizer) <= m->config.vocab) return SOL_OK;
-    return status_set(SOL_E_ARGUMENT, "the vocabulary has %d tokens, the model %lld",
-                      tokenizer_vocab(m->tokenizer), (long long)m->config.vocab);
-}
-
 /* A model that knows no turns continues text all the same. */
 static enum sol_status add_turns(struct serve *s)
 {
@@ -269,7 +257,7 @@ static enum sol_status load(struct serve *s)
     SOL_TRY(engine_options_params(&o->engine, &s->params));
     if (o->size.context) s->params.context = o->size.context;
     SOL_TRY(engine_options_open(&o->engine, &s->params, &s->model));
-    SOL_TRY(add_vocabulary(s));
+    SOL_TRY(vocabulary_add(s->model, s->options.vocab));
     SOL_TRY(add_turns(s));
     SOL_TRY(serve_size_settle(s->model, &o->size, &s->params));
     SOL_TRY(engine_create(s->model, &s->params, &s->engine));

@@ -27,3 +27,15 @@ enum sol_status vocabulary_open(const char *model, const char *vocab, struct tok
     gguf_close(file);
     return status;
 }
+
+enum sol_status vocabulary_add(struct model *model, const char *vocab)
+{
+    if (!vocab) return SOL_OK;
+    if (model->tokenizer)
+        return status_set(SOL_E_ARGUMENT, "--vocab is for a model without a vocabulary; %s has one",
+                          model->name);
+    SOL_TRY(tokenizer_open(vocab, &model->tokenizer));
+    if (tokenizer_vocab(model->tokenizer) <= model->config.vocab) return SOL_OK;
+    return status_set(SOL_E_ARGUMENT, "the vocabulary has %d tokens, the model %lld",
+                      tokenizer_vocab(model->tokenizer), (long long)model->config.vocab);
+}

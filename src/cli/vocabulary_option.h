@@ -3,6 +3,7 @@
 #define CLI_VOCABULARY_OPTION_H
 
 #include "base/options.h"
+#include "model/model.h"
 #include "tok/tokenizer.h"
 
 #define VOCABULARY_OPTIONS(type, model_field, vocab_field)                                         \
@@ -15,5 +16,7 @@
 
 /* One of both, or NULL: the built-in model's. Destroy with tokenizer_destroy. */
 enum sol_status vocabulary_open(const char *model, const char *vocab, struct tokenizer **out);
+/* Gives a model that has no vocabulary the one of this file. `vocab` NULL: does nothing. */
+enum sol_status vocabulary_add(struct model *model, const char *vocab);
 
 #endif
