@@ -45,6 +45,10 @@ for part in "reasoning", "answer":
 assert end["tokens"]["generated"] <= 60 and end["tokens"]["cached"] == 0 and end["malformed"] == 0
 PY
 
+talk "The lamp went out" -n 60 --json -q --reasoning hide
+grep -q '"part": "reasoning"' out && fail "reasoning is not hidden"
+is "the answer with it hidden" "$(field answer)$(field reasoning)" "$(cat plain)"
+
 # ---- files and pipes are one message ----
 printf 'One.\n' >one
 printf 'Two.\n\n' >two

@@ -22,7 +22,7 @@ void chat_show_init(struct chat_show *show, const struct chat_options *o)
     bool asked = o->reasoning && strcmp(o->reasoning, "show") == 0;
     *show = (struct chat_show){.json = o->json, .terminal = isatty(STDOUT_FILENO) && !o->json};
     show->styled = show->terminal && term && strcmp(term, "dumb") != 0 && !(no_color && *no_color);
-    show->reasoning = o->reasoning ? asked : show->terminal;
+    show->reasoning = o->reasoning ? asked : show->terminal || show->json;
 }
 
 void chat_show_free(struct chat_show *show)
@@ -79,6 +79,7 @@ static void end(struct chat_show *show, const struct turn_event *event)
 
 static void keep(struct chat_show *show, const struct turn_event *event)
 {
+    if (event->part == TURN_REASONING && !show->reasoning) return;
     struct text_buffer *to = event->part == TURN_REASONING ? &show->thoughts : &show->answer;
     if (event->began && to->length) text_puts(to, "\n");
     text_put_text(to, event->delta);

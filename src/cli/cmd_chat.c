@@ -21,10 +21,11 @@ static const struct option options[] = {
     OPTION_ENTRY(INT, 0, "thinking", "N",
                  "tokens of reasoning at most, then the answer has to begin (default: any number)",
                  offsetof(struct chat_options, thinking), 0, 1 << 24),
-    OPTION_ENTRY(STRING, 0, "reasoning", "show|hide",
-                 "on a terminal reasoning is shown unless it is hidden; elsewhere it is left out "
-                 "unless it is shown, on stderr",
-                 offsetof(struct chat_options, reasoning), 0, 0),
+    OPTION_ENTRY(
+        STRING, 0, "reasoning", "show|hide",
+        "reasoning is shown on a terminal and in JSON, unless it is hidden; in a pipe it is left "
+        "out, unless it is shown, on stderr",
+        offsetof(struct chat_options, reasoning), 0, 0),
     OPTION_ENTRY(INT, 'n', "predict", "N",
                  "tokens that a turn has at most (default: what the context has room for)",
                  offsetof(struct chat_options, predict), 1, 1 << 24),
