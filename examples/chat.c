@@ -1,7 +1,8 @@
-/* A chat in the terminal with the C API of sol; an empty line ends it.
+/* A chat in the terminal with the C API of sol; an empty line ends it. MODEL is a file, or what sol
+ * pull has fetched.
  *
  *     cc chat.c $(pkg-config --cflags --libs sol) -o chat
- *     ./chat [MODEL.gguf [BACKEND]]
+ *     ./chat [MODEL [BACKEND]]
  */
 #include <stdio.h>
 #include <string.h>

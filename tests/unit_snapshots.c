@@ -68,7 +68,7 @@ struct world {
     int64_t context;
     struct text sequences[SEQUENCES], slots[SLOTS];
     int64_t passed[SEQUENCES]; /* before the last step, of who took part in it */
-    int64_t full, checked, restored;
+    int64_t full, checked, restored, carried;
 };
 
 static const float *eval_text(struct world *w, struct engine *e, int32_t sequence,
@@ -141,23 +141,50 @@ static void take(struct world *w, enum sol_status status, const struct text *fro
     assert_int_equal(engine_position(w->shared, s), w->sequences[s].n);
 }
 
+/* Another slot gets the bytes of one. */
+static void carry(struct world *w, int32_t from, int32_t to)
+{
+    struct engine *e = w->shared;
+    const int64_t n = w->slots[from].n;
+    const int64_t pages = (n + KV_PAGE - 1) / KV_PAGE;
+    if (!n || from == to) return;
+    engine_drop_snapshot(e, to);
+    w->slots[to].n = 0;
+    const bool room = pages * KV_PAGE <= engine_free_positions(e);
+    enum sol_status status = engine_snapshot_make(e, to, n, w->slots[from].tokens[n - 1], -1);
+    assert_int_equal(status, room ? SOL_OK : SOL_E_MEMORY);
+    assert_int_equal(engine_snapshot_position(e, to), room ? n : 0);
+    for (int64_t l = 0; room && l < w->model->config.n_layers; l++) {
+        void *bytes = malloc(engine_snapshot_bytes(e, l, n, 0));
+        assert_non_null(bytes);
+        must(engine_snapshot_read(e, from, l, 0, bytes));
+        must(engine_snapshot_write(e, to, l, 0, bytes));
+        free(bytes);
+    }
+    if (!room) return;
+    w->slots[to] = w->slots[from];
+    w->carried++;
+}
+
 static void turn(struct world *w)
 {
     int32_t s = (int32_t)rng_range(&w->rng, 0, SEQUENCES - 1);
     int32_t slot = (int32_t)rng_range(&w->rng, 0, SLOTS - 1);
     int32_t other = (s + (int32_t)rng_range(&w->rng, 1, SEQUENCES - 1)) % SEQUENCES;
     int64_t what = rng_range(&w->rng, 0, 99);
-    if (what < 70) {
+    if (what < 68) {
         grow(w, s);
-    } else if (what < 80) {
+    } else if (what < 78) {
         keep(w, s, slot);
-    } else if (what < 88) {
+    } else if (what < 86) {
         if (w->slots[slot].n)
             take(w, engine_restore(w->shared, slot, s), &w->slots[slot], s);
         else
             assert_int_equal(engine_restore(w->shared, slot, s), SOL_E_ARGUMENT);
-    } else if (what < 91) {
+    } else if (what < 89) {
         take(w, engine_copy(w->shared, other, s), &w->sequences[other], s);
+    } else if (what < 93) {
+        carry(w, slot, (slot + 1) % SLOTS);
     } else if (what < 94) {
         engine_drop_snapshot(w->shared, slot);
         w->slots[slot].n = 0;
@@ -184,7 +211,7 @@ static void run_world(const struct model *model, uint64_t seed)
     print_message("%s: %lld turns, %lld begun as others, %lld times full, %lld texts compared\n",
                   model->name, (long long)turns, (long long)w->restored, (long long)w->full,
                   (long long)w->checked);
-    assert_true(w->restored > turns / 30 && w->checked > turns / 20);
+    assert_true(w->restored > turns / 30 && w->checked > turns / 20 && w->carried);
     for (int32_t i = 0; i < SLOTS; i++) engine_drop_snapshot(w->shared, i);
     for (int32_t i = 0; i < SEQUENCES; i++) engine_reset(w->shared, i);
     assert_int_equal(engine_free_positions(w->shared), all);

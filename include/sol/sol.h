@@ -49,7 +49,8 @@ struct sol_model_params {
 /* The CPU. */
 SOL_API void sol_model_params_init(struct sol_model_params *params);
 
-/* `source` is the path of a GGUF file, NULL or "builtin" for the small model inside the library, or
+/* `source` is a file or folder (GGUF, safetensors), the name of a model that `sol pull` has fetched
+ * ("openai/gpt-oss-20b"), NULL or "builtin" for the small model inside the library, or
  * "synth:gpt-oss-20b" and the like for random weights, which come without a vocabulary. Files are
  * checked whole: a damaged one is SOL_E_FORMAT, another architecture SOL_E_UNSUPPORTED. `params`
  * may be NULL for the defaults. On a GPU the weights go there at once, for all sessions: no such
