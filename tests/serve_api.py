@@ -341,6 +341,20 @@ def damaged(s):
         connection.close()
 
 
+@check
+def heavy_schemas(s):
+    """The work that a request may ask for is bounded, that of many schemas together too."""
+    def tool(i):
+        pattern = "^(.*a.{8}|b{%d})$" % i
+        schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": pattern}}}
+        return {"type": "function", "function": {"name": f"f{i}", "strict": True, "parameters": schema}}
+    start = time.process_time() + time.time()
+    error = s.chat("x", tools=[tool(i) for i in range(1, 65)], status=400)["error"]
+    assert error["param"].startswith("tools[") and "compile" in error["message"], error
+    assert time.process_time() + time.time() - start < 60
+    assert s.chat("x")
+
+
 # ---- responses ----
 
 PARTS = {"reasoning": "reasoning_text", "message": "output_text", "function_call": "function_call_arguments",

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "base/bytes_hash.h"
 #include "chat/json.h"
@@ -422,13 +423,29 @@ static enum sol_status pin_date(struct api_reading *rd)
     return conversation_pin_date(c, rd->request->date);
 }
 
+static double thread_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return 1e3 * (double)now.tv_sec + 1e-6 * (double)now.tv_nsec;
+}
+
+/* Each schema's work is bounded (grammar.h); that of many together is so here. Those that were
+ * compiled stay for a while, so who asks again gets further. */
 static enum sol_status hold(struct api_reading *rd, const json_t *schema,
                             const struct api_place *place, const struct schema_hold **out)
 {
     struct api_request *request = rd->request;
     struct schema_hold *to = &request->holds[request->n_holds];
+    double start = thread_ms();
     *out = to;
+    if (rd->compiled_ms > API_GRAMMARS_MS_MAX)
+        return api_wrong(rd->fault, place,
+                         "comes behind schemas that took %d seconds to compile, which is the most "
+                         "for a request: simpler patterns and fewer repetitions help",
+                         API_GRAMMARS_MS_MAX / 1000);
     enum sol_status status = schema_cache_hold(request->schemas, schema, rd->reader->trie, to);
+    rd->compiled_ms += thread_ms() - start;
     if (status != SOL_OK) return api_blame(rd->fault, place, status);
     request->n_holds++;
     return SOL_OK;

@@ -19,6 +19,7 @@ struct api_reading {
     json_t *calls;               /* id of a call: the function's full name */
     json_t *open;                /* ids of calls that have no result yet */
     bool reasoned;               /* the reasoning before the next call is there */
+    double compiled_ms;          /* processor time for schemas so far */
 };
 
 /* Begins a request that keeps `body`. */

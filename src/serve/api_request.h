@@ -12,8 +12,9 @@
 enum {
     API_MESSAGES_MAX = 65536, /* also items of a response's input */
     API_FUNCTIONS_MAX = 1024,
-    API_NAME_MAX = 64,     /* of a function, a namespace, a schema */
-    API_GRAMMARS_MAX = 64, /* strict functions of a request that have arguments */
+    API_NAME_MAX = 64,          /* of a function, a namespace, a schema */
+    API_GRAMMARS_MS_MAX = 2000, /* of processor time for all schemas of a request */
+    API_GRAMMARS_MAX = 64,      /* strict functions of a request that have arguments */
 };
 
 /* What reading needs beside the request. */
