@@ -553,6 +553,23 @@ static void test_empty(void **state)
     assert_int_equal(conversation_count(c), 2);
     check_held(&w, &w.held);
     assert_int_equal(session_save(w.session, c, "/nonexistent/file"), SOL_E_IO);
+    /* What could not be read again is not written, and what was there stays. */
+    static const char begin[] =
+        "{\"messages\": [{\"role\": \"developer\", \"content\": [{\"type\": "
+        "\"developer_content\", \"tools\": {\"f\": {\"name\": \"f\", \"tools\": "
+        "[{\"name\": \"g\", \"description\": \"\", \"parameters\": ";
+    char text[512];
+    int at = snprintf(text, sizeof text, "%s", begin);
+    for (int i = 0; i < 60; i++) at += snprintf(text + at, sizeof text - (size_t)at, "[");
+    for (int i = 0; i < 60; i++) at += snprintf(text + at, sizeof text - (size_t)at, "]");
+    snprintf(text + at, sizeof text - (size_t)at, "}]}}}]}]}");
+    json_t *deep = json_loads(text, 0, NULL);
+    assert_non_null(deep);
+    must(conversation_add_json(c, deep));
+    json_decref(deep);
+    assert_int_equal(session_save(w.session, c, path_of("empty")), SOL_E_FORMAT);
+    assert_non_null(strstr(sol_last_error(), "as it would be saved"));
+    must(session_load(w.session, path_of("empty"), c));
     conversation_destroy(c);
     close_session(&w);
 }

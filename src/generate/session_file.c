@@ -102,7 +102,7 @@ static json_t *head_json(const struct session *s, const struct conversation *c,
 }
 
 /* An entry a line; what people read with its parts below each other. */
-static enum sol_status put_head(struct writer *w, json_t *head)
+static enum sol_status print_head(json_t *head, struct text_buffer *to)
 {
     const char *key, *between = "{\n";
     json_t *value;
@@ -111,15 +111,25 @@ static enum sol_status put_head(struct writer *w, json_t *head)
         const bool wide = strcmp(key, "messages") == 0;
         char *text = json_dumps(value, JSON_ENCODE_ANY | (wide ? JSON_INDENT(1) : JSON_COMPACT));
         if (!text) return status_set(SOL_E_MEMORY, "no memory to write a conversation");
-        put(w, between, strlen(between));
-        put(w, " \"", 2);
-        put(w, key, strlen(key));
-        put(w, "\": ", 3);
-        put(w, text, strlen(text));
+        text_puts(to, between);
+        text_puts(to, " \"");
+        text_puts(to, key);
+        text_puts(to, "\": ");
+        text_puts(to, text);
         free(text);
         between = ",\n";
     }
-    put(w, "\n}\n", 4); /* with the NUL */
+    text_puts(to, "\n}\n");
+    return text_check(to, "a conversation");
+}
+
+/* What could not be read again is not written: schemas are a few levels deeper there. */
+static enum sol_status make_head(json_t *head, struct text_buffer *to)
+{
+    json_t *again;
+    SOL_TRY(print_head(head, to));
+    SOL_TRY(chat_json_read(to->data, to->length, "the conversation, as it would be saved", &again));
+    json_decref(again);
     return SOL_OK;
 }
 
@@ -149,40 +159,52 @@ static void put_trailer(struct writer *w)
     fputc('\n', w->to);
 }
 
-static enum sol_status write_file(struct session *s, const struct conversation *c,
-                                  const struct states *states, const char *identity, FILE *to)
+static enum sol_status write_file(struct session *s, const struct text_buffer *head,
+                                  const struct states *states, FILE *to)
 {
     struct writer w = {.to = to};
     sha256_init(&w.sum);
-    json_t *head = head_json(s, c, states, identity);
-    enum sol_status status =
-        head ? put_head(&w, head) : status_set(SOL_E_MEMORY, "no memory to write a conversation");
-    json_decref(head);
-    if (status == SOL_OK) status = put_states(&w, s, states);
-    if (status == SOL_OK) put_trailer(&w);
+    put(&w, head->data, head->length);
+    put(&w, "", 1);
+    SOL_TRY(put_states(&w, s, states));
+    put_trailer(&w);
+    return SOL_OK;
+}
+
+static enum sol_status save_states(struct session *s, const struct text_buffer *head,
+                                   const struct states *states, const char *path)
+{
+    struct output_file *file;
+    FILE *to = NULL;
+    if (states->n)
+        SOL_TRY(engine_snapshot(s->engine, 0, states->positions[states->n - 1], SESSION_SAVING));
+    enum sol_status status = output_file_create(path, 0, OUTPUT_STREAM, &file);
+    if (status == SOL_OK) status = output_file_stream(file, &to);
+    if (status == SOL_OK) status = write_file(s, head, states, to);
+    if (status == SOL_OK) status = output_file_commit(file);
+    output_file_destroy(file);
+    engine_drop_snapshot(s->engine, SESSION_SAVING);
     return status;
 }
 
 enum sol_status session_save(struct session *s, const struct conversation *c, const char *path)
 {
     struct states states = {0};
-    struct output_file *file;
+    struct text_buffer text = {0};
     char identity[MODEL_IDENTITY_SIZE];
     const int64_t held = engine_position(s->engine, 0);
-    FILE *to = NULL;
     SOL_TRY(model_identity(engine_model(s->engine), identity));
     if (held) {
         memcpy(states.positions, s->points, sizeof s->points);
         states.positions[s->n_points] = held;
         states.n = s->n_points + 1;
-        SOL_TRY(engine_snapshot(s->engine, 0, held, SESSION_SAVING));
     }
-    enum sol_status status = output_file_create(path, 0, OUTPUT_STREAM, &file);
-    if (status == SOL_OK) status = output_file_stream(file, &to);
-    if (status == SOL_OK) status = write_file(s, c, &states, identity, to);
-    if (status == SOL_OK) status = output_file_commit(file);
-    output_file_destroy(file);
-    engine_drop_snapshot(s->engine, SESSION_SAVING);
+    json_t *head = head_json(s, c, &states, identity);
+    enum sol_status status = head ? make_head(head, &text)
+                                  : status_set(SOL_E_MEMORY, "no memory to write a conversation");
+    if (status == SOL_OK) status = save_states(s, &text, &states, path);
+    text_buffer_free(&text);
+    json_decref(head);
     return status;
 }
 
