@@ -92,7 +92,7 @@ slack = float(sys.argv[1])
 for name, values in wanted.items():
     for part, value in zip(("p50", "p90", "p99"), values):
         got = l[name][part]
-        room = slack * (4 if part == "p99" else 1)
+        room = slack * (1 if part == "p50" else 4)
         if not value - room <= got <= value + room:
             sys.exit(f"{name} {part}: measured {got:.2f}, the server made {value:.2f}")
 assert len(s) == 40 and l["requests"] == l["ok"] == 40, (len(s), l["requests"])
@@ -150,6 +150,21 @@ load 0 --requests 12 --warmup 0 --itl-limit 80
 holds "goodput by ITL" 'near(l["good_part"], 2 / 3, 1e-6)'
 load 0 --requests 4
 holds "no limits" 'l["good_part"] is None and l["goodput_per_s"] is None'
+
+# ---- Ctrl-C: what was finished is there ----
+serve ttft=5 itl=2
+"$SOL_BINARY" bench --serve "$url" --lengths random:100,10 --duration 100 --concurrency 1,2 -q --json >out 2>err &
+bench=$!
+for _ in $(seq 400); do
+    [ "$(wc -l <ready.log)" -gt 40 ] && break
+    sleep 0.05
+done
+kill -INT $bench
+wait $bench
+is "the status after Ctrl-C" $? 130
+holds "what was finished" 'len(r["levels"]) == 1 and not l["complete"] and l["ok"] > 5 and l["requests"] == l["ok"] and not f'
+run 0 runs show last --json
+grep -q '"state": "partial"' out || fail "the run is not partial"
 
 # ---- lengths, seeds, endpoints ----
 serve ttft=1 itl=0
@@ -251,6 +266,10 @@ has err 'the first request failed \(request rejected'
 serve ttft=1 itl=0 fault=once after=4 retry=1
 load 0 --requests 4 --warmup 1 --retry
 holds "sent again" 'l["ok"] == 4 and l["busy_answers"] == 1 and l["ttft_ms"]["max"] > 1000 and l["seconds"] > 1'
+# a date says no number of seconds: one is waited for
+serve ttft=1 itl=0 fault=once after=4 retry=Fri
+load 0 --requests 4 --warmup 1 --retry
+holds "sent again after a date" 'l["ok"] == 4 and l["ttft_ms"]["max"] > 1000'
 serve ttft=1 itl=0 context=200
 load 3 --lengths random:500,5 --requests 3
 has err 'every request failed'

@@ -62,6 +62,7 @@ struct serve_client {
     double next_at; /* of the request that comes next, by Poisson */
     uint64_t begun_ns;
     size_t active, waiting, ended, fine;
+    uint64_t again_ns; /* when the first of those that wait is to be sent */
     bool no_memory;
 };
 
@@ -212,8 +213,11 @@ static size_t on_header(char *line, size_t size, size_t n, void *arg)
     static const char name[] = "retry-after:";
     struct stream *s = arg;
     n *= size;
-    if (n >= sizeof name && strncasecmp(line, name, sizeof name - 1) == 0)
-        s->retry_after = atol(line + sizeof name - 1); /* ends with CR and LF */
+    if (n >= sizeof name && strncasecmp(line, name, sizeof name - 1) == 0) {
+        char *end; /* the line ends with CR and LF; a date is none of the numbers that count */
+        const long seconds = strtol(line + sizeof name - 1, &end, 10);
+        s->retry_after = end == line + sizeof name - 1 || seconds < 0 ? -1 : seconds;
+    }
     return n;
 }
 
@@ -373,15 +377,26 @@ static bool is_due(const struct serve_client *c)
     return p->arrival == SERVE_BURST || under_way < (size_t)p->concurrency;
 }
 
-static enum sol_status begin_due(struct serve_client *c)
+static enum sol_status send_waiting(struct serve_client *c)
 {
     const uint64_t now = clock_ns();
+    if (now < c->again_ns) return SOL_OK;
+    c->again_ns = UINT64_MAX;
     for (size_t i = 0; c->waiting && i < c->n_streams; i++) {
         struct stream *s = c->streams[i];
-        if (!s->waiting || s->again_ns > now) continue;
-        c->waiting--;
-        SOL_TRY(send_request(c, s));
+        if (s->waiting && s->again_ns <= now) {
+            c->waiting--;
+            SOL_TRY(send_request(c, s));
+        } else if (s->waiting && s->again_ns < c->again_ns) {
+            c->again_ns = s->again_ns;
+        }
     }
+    return SOL_OK;
+}
+
+static enum sol_status begin_due(struct serve_client *c)
+{
+    SOL_TRY(send_waiting(c));
     while (has_more(c) && is_due(c)) {
         const bool poisson = c->plan->arrival == SERVE_POISSON;
         SOL_TRY(begin_request(c, poisson ? c->next_at : -1));
@@ -456,6 +471,7 @@ static bool send_again(struct serve_client *c, struct stream *s, const struct se
     s->waiting = true;
     s->again_ns = now + (uint64_t)(asked < WAIT_MOST_S ? asked : WAIT_MOST_S) * 1000000000 +
                   10000000; /* a server that says 0 is not asked without a pause */
+    if (s->again_ns < c->again_ns) c->again_ns = s->again_ns;
     c->waiting++;
     return true;
 }
@@ -521,9 +537,7 @@ static void wait_for(struct serve_client *c, uint64_t look_ns)
         const uint64_t due = c->begun_ns + (uint64_t)(c->next_at * second_ns);
         if (due < until && c->active + c->waiting < SERVE_STREAMS_MAX) until = due;
     }
-    for (size_t i = 0; c->waiting && i < c->n_streams; i++)
-        if (c->streams[i]->waiting && c->streams[i]->again_ns < until)
-            until = c->streams[i]->again_ns;
+    if (c->again_ns < until) until = c->again_ns;
     const uint64_t ns = until > now ? until - now : 0;
     ppoll(&fd, 1, &(struct timespec){(time_t)(ns / 1000000000), (long)(ns % 1000000000)}, NULL);
 }
@@ -587,12 +601,13 @@ static void abandon(struct serve_client *c)
         if (c->streams[i]->easy) give_stream(c, c->streams[i]);
 }
 
-/* A file descriptor a stream, and some of the program's own. */
-static enum sol_status make_room(int64_t streams)
+/* A file descriptor a stream, and some of the program's own; or as many as there may be. */
+static enum sol_status make_room(int64_t streams, bool exactly)
 {
     struct rlimit limit;
-    const rlim_t needed = (rlim_t)streams + 64;
+    rlim_t needed = (rlim_t)streams + 64;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return SOL_OK;
+    if (limit.rlim_max < needed && !exactly) needed = limit.rlim_max;
     if (limit.rlim_max < needed)
         return status_set(SOL_E_UNSUPPORTED,
                           "%lld streams need as many open files, and %llu are allowed; raise "
@@ -613,10 +628,11 @@ enum sol_status serve_client_run(struct serve_client *c, const struct serve_plan
                                  struct progress *progress, struct serve_log *log)
 {
     *log = (struct serve_log){.count = 0};
-    if (plan->arrival != SERVE_POISSON) SOL_TRY(make_room(streams_of(plan)));
+    SOL_TRY(make_room(streams_of(plan), plan->arrival != SERVE_POISSON));
     c->plan = plan;
     c->log = log;
     c->ended = c->fine = 0;
+    c->again_ns = UINT64_MAX;
     if (plan->arrival == SERVE_POISSON) {
         serve_arrivals_begin(&c->arrivals, plan->rate, plan->seed);
         c->next_at = serve_arrivals_next(&c->arrivals);
