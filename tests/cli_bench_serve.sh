@@ -310,6 +310,8 @@ run 2 bench --concurrency 3
 has err 'name it with --serve'
 run 2 bench --serve "$url" -p 4
 has err 'leave out what is of a model'
+run 2 bench --serve "$url" --backend cuda
+has err 'leave out what is of a model'
 run 2 bench --serve "$url" --lengths random:5
 run 2 bench --serve "$url" --rate 1,x
 run 2 bench --serve "$url" --rate 0

@@ -18,9 +18,9 @@ static const double shorter = 0.98;   /* of the tokens that were asked for */
 char *serve_level_name(enum serve_arrival arrival, double load, char text[SERVE_NAME])
 {
     if (arrival == SERVE_CLOSED_LOOP)
-        snprintf(text, SERVE_NAME, "c%.6g", load);
+        snprintf(text, SERVE_NAME, "c%.7g", load);
     else
-        snprintf(text, SERVE_NAME, "%s %.6g", arrival == SERVE_POISSON ? "rate" : "burst", load);
+        snprintf(text, SERVE_NAME, "%s %.7g", arrival == SERVE_POISSON ? "rate" : "burst", load);
     return text;
 }
 

@@ -35,10 +35,10 @@ struct serve_options {
         OPTION_ENTRY(INT_LIST, 0, "burst", "LIST", "so many requests, all at once",                \
                      offsetof(type, field.burst), 1, 1000000),                                     \
         OPTION_ENTRY(STRING, 0, "lengths", "LENGTHS",                                              \
-                     "tokens of prompts and answers: random:IN,OUT or random:IN,OUT,RANGE (each "  \
-                     "within +-RANGE, 0.2, of itself), prefix:PREFIX,IN,OUT (prompts begin "       \
-                     "alike), or sharegpt (distributed as its first turns); default "              \
-                     "random:512,128",                                                             \
+                     "tokens of prompts and answers: random:IN,OUT (default random:512,128), "     \
+                     "random:IN,OUT,RANGE (RANGE 0.2: drawn from 80 to 120 % of them), "           \
+                     "prefix:PREFIX,IN,OUT (prompts begin alike), or sharegpt (as its first "      \
+                     "turns)",                                                                     \
                      offsetof(type, field.lengths), 0, 0),                                         \
         OPTION_ENTRY(INT, 0, "requests", "N",                                                      \
                      "of a level (default: 10 for each client, or 30 s of a rate, at least 30)",   \

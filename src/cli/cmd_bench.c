@@ -129,7 +129,7 @@ static const struct command_example examples[] = {
 
 static const struct command_spec spec = {
     .name = "bench",
-    .summary = "time a model beside this machine's measured limits",
+    .summary = "time a model beside this machine's measured limits, or a server under load",
     .arguments = "",
     .notes =
         "Names are those of llama-bench and llama-batched-bench; -pg, -ub, -npl, -npp and -ntg "
@@ -650,7 +650,8 @@ static enum sol_status check_serve(const struct bench_options *o)
 {
     const bool own = o->prompt.count || o->generate.count || o->depth.count || o->parallel.count ||
                      o->pairs.count || o->alone.count || o->matrix || o->matrix_full || o->ops ||
-                     o->repetitions || o->starts > 1;
+                     o->repetitions || o->starts > 1 || o->batch || o->ubatch || o->ratings ||
+                     o->max_time > 0 || o->max_total > 0 || o->engine.backend;
     SOL_TRY(serve_options_check(&o->serve));
     if (!o->serve.url || !own) return SOL_OK;
     return status_set(SOL_E_ARGUMENT,
