@@ -169,12 +169,13 @@ static enum sol_status converse(struct chat *chat, struct line_editor *editor)
 static enum sol_status answer(struct chat *chat, struct chat_text message)
 {
     SOL_TRY(chat_reply(chat, message));
+    SOL_TRY(interrupt_check());
     if (cut(chat) && !chat->stats.answered)
         progress_note("no answer: %s, and all went to reasoning; see --effort and --thinking",
                       cut(chat));
     else if (cut(chat))
         progress_note("the answer is cut: %s", cut(chat));
-    return interrupt_check();
+    return SOL_OK;
 }
 
 static enum sol_status talk(struct chat *chat, struct chat_text message)
