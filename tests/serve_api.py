@@ -8,6 +8,8 @@ import http.client
 import json
 import os
 import random
+import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -46,6 +48,8 @@ PERSON = {"type": "object", "properties": {"name": {"type": "string"}, "age": {"
 
 
 class Server:
+    started = []
+
     def __init__(self, folder=None, keys=None):
         answers = os.path.join(FOLDER, "answers.json")
         with open(answers, "w") as f:
@@ -55,6 +59,7 @@ class Server:
             env["SOL_API_KEY"] = keys
         command = [PROGRAM, answers, "0"] + ([folder] if folder else [])
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
+        Server.started.append(self)
         self.port = int(self.process.stdout.readline().rsplit(":", 1)[1])
 
     def request(self, method, path, body=None, key=None):
@@ -594,6 +599,7 @@ def kill_and_come_back():
     done = [s.response(f"hi {i}") for i in range(5)]
     streamed = s.response_stream("hi")[-1]["response"]
     running = s.response("@@long", background=True)
+    done.append(s.response("last"))
     s.kill()
     s = Server(folder)
     for r in done + [streamed]:
@@ -602,6 +608,20 @@ def kill_and_come_back():
     assert lost["status"] == "failed" and "server ended" in lost["error"]["message"]
     assert s.response("x", previous_response_id=done[0]["id"])["status"] == "completed"
     s.json("GET", f"/v1/responses/{done[0]['id']}?stream=true", status=400)
+    # Killed as soon as the first byte of an answer has come.
+    for _ in range(3):
+        body = json.dumps({"input": "hi"}).encode()
+        with socket.create_connection(("127.0.0.1", s.port)) as raw:
+            raw.sendall(b"POST /v1/responses HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s"
+                        % (len(body), body))
+            data = raw.recv(1)
+            os.kill(s.process.pid, signal.SIGKILL)
+            data += raw.recv(65536)
+        s.kill()
+        s = Server(folder)
+        assert data.startswith(b"HTTP/1.1 200"), data
+        told_id = data.split(b'"id":"')[1].split(b'"')[0].decode()
+        assert s.json("GET", "/v1/responses/" + told_id)["status"] == "completed"
     # Many at once, killed at any moment: who has read the end of an answer finds it again.
     told = []
 
@@ -656,8 +676,9 @@ def main():
             failed += 1
             print("FAILED:", function.__name__)
             traceback.print_exc()
-    if server.process.poll() is None:
-        server.kill()
+    for s in Server.started:  # whoever waits for our output waits for theirs
+        if s.process.poll() is None:
+            s.kill()
     sys.exit(failed > 0)
 
 
