@@ -721,6 +721,27 @@ def case_gone(pages):
     check("asked again by itself", tab.run(LAST) == "Hello, you.")
 
 
+def case_killed(pages):
+    """The server dies in the middle and is started again: what came is kept, and one can go on."""
+    command = [os.path.join(BUILD, "serve_scripted"), os.path.join(pages.folder, "answers.json")]
+    server = Server(*command, "0", os.path.join(pages.folder, "responses"))
+    try:
+        tab = pages.browser.tab(server.url, pages.browser.context())
+        send(tab, "@@slow please")
+        tab.wait(LAST + ".includes('word3')")
+        server.process.kill()
+        server.process.wait()
+        tab.wait(f"{TROUBLE}.startsWith('The server does not answer. Trying again in ')")
+        server = Server(*command, str(server.port), os.path.join(pages.folder, "responses"))
+        tab.wait(TROUBLE + ".startsWith('the server ended before the response was complete')", 60)
+        check("what came is kept", tab.run(LAST).startswith("word0 word1 word2 word3"), tab.run(LAST))
+        tab.click(".trouble [name=again]")
+        settle(tab, 1)
+        check("another answer", tab.run(LAST) == WORDS and tab.run(VERSIONS % ".answer") == "‹2 / 2›", tab.run(LAST))
+    finally:
+        server.close()
+
+
 def case_key(pages):
     """sol serve itself, with a key and the model that comes with it."""
     path = os.path.join(pages.folder, "keys")
