@@ -679,6 +679,7 @@ def case_files(pages):
     tab.wait("document.querySelectorAll('.answer').length === 1")
     tab.run("openAbout(state.chat)")
     tab.click("#about-delete")
+    tab.wait("document.querySelector('#list').textContent.includes('No conversations')")
     tab.reload()
     tab.wait("document.querySelector('#list').textContent.includes('No conversations')")
     left = tab.run("readAll('messages').then(all => all.length)")
