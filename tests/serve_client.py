@@ -69,7 +69,9 @@ class Server:
         except subprocess.TimeoutExpired:
             self.process.kill()
             raise AssertionError("the server does not end")
-        if kind is None:
+        if kind is not None:
+            print(f"    the server: status {status}, stderr: {self.errors()[:6000]}")
+        else:
             equal("its status", status, self.status)
             check("stderr", re.fullmatch(self.noise, self.errors(), re.S), self.errors())
 
