@@ -549,6 +549,29 @@ def test_fails():
         equal("one of several", s.ask("POST", "/v1/completions", {"prompt": ["@@fail", "@@busy"]})[0] in (500, 503), True)
 
 
+def test_gpu_fails():
+    """A GPU that fails in the middle: who is served is told, and the server ends with a status of its own."""
+    if not os.environ.get("SOL_FAKE_GPU"):
+        return
+    env = {"LD_LIBRARY_PATH": os.environ["SOL_FAKE_GPU"], "FAKE_CUDA_FAIL": "stream_wait:60:700",
+           "XDG_CACHE_HOME": os.path.join(WORK, "cache")}
+    with Server("-m", "synth:tiny", "--backend", "cuda", "--parallel", "8", "--context", "256", env=env, status=8,
+                noise="sol: error: the GPU's work failed: .*700.*\n") as s:
+        clients = []
+        for stream in (True, False, True, False):
+            c = s.connect()
+            body = {"prompt": [1, 2, 3], "max_tokens": 200, "ignore_eos": True, "stream": stream}
+            c.sendall(request("POST", "/v1/completions", json.dumps(body).encode(), ["Connection: close"]))
+            clients.append(c)
+        for c, stream in zip(clients, (True, False, True, False)):
+            got = b""
+            while piece := c.recv(65536):
+                got += piece
+            check("it is told", b'"error":{"message":"the GPU\'s work failed' in got, got[-400:])
+            check("its status", got.startswith(b"HTTP/1.1 200" if stream else b"HTTP/1.1 500"), got[:100])
+        s.process.wait(20 * SLOW)
+
+
 def test_loading():
     """Asked while it loads: 503, then served."""
     log = tempfile.TemporaryFile(dir=WORK)

@@ -44,7 +44,8 @@ static enum sol_status positions_in(const struct model *model, const struct engi
                                     size_t room, int64_t most, int64_t *out)
 {
     struct engine_params p = *params;
-    struct engine_parts few, many;
+    struct engine_parts few;
+    struct buffers many;
     const int64_t pages = kv_pages_for(most), least = p.sequences < pages ? p.sequences : pages;
     *out = 0;
     p.cache_positions = least * KV_PAGE;
@@ -53,8 +54,10 @@ static enum sol_status positions_in(const struct model *model, const struct engi
     *out = p.cache_positions;
     if (pages == least) return SOL_OK;
     p.cache_positions = pages * KV_PAGE;
-    SOL_TRY(fit_engine(model, &p, &many));
-    double page = (double)(many.cache - few.cache) / (double)(pages - least);
+    engine_params_settle(&p);
+    SOL_TRY(buffers_describe(&model->config, &p, &many));
+    double page = (double)(buffers_parts(&many).cache - few.cache) / (double)(pages - least);
+    buffers_free(&many);
     int64_t more = page > 0 ? (int64_t)((double)(room - engine_parts_total(&few)) / page) : pages;
     *out = (least + more < pages ? least + more : pages) * KV_PAGE;
     return SOL_OK;

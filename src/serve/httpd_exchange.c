@@ -231,13 +231,11 @@ void exchange_on_completed(void *arg, void *connection, void **request, int how)
 static int take_answer(struct exchange *x)
 {
     pthread_mutex_lock(&x->lock);
-    int result = MHD_NO;
-    if (x->response && !x->taken && !(x->gone && x->state == EXCHANGE_STREAMING)) {
-        x->taken = true;
-        result = x->httpd->mhd->answer(x->connection, (unsigned)x->code, x->response);
-    }
+    bool take = x->response && !x->taken && !(x->gone && x->state == EXCHANGE_STREAMING);
+    if (take) x->taken = true;
     pthread_mutex_unlock(&x->lock);
-    return result;
+    /* Without the lock, which its readers take behind one of its own. */
+    return take ? x->httpd->mhd->answer(x->connection, (unsigned)x->code, x->response) : MHD_NO;
 }
 
 static int refuse(struct exchange *x, int code, const char *message)

@@ -63,7 +63,7 @@ void *connection_line(void *arg, const char *uri, void *connection)
 static void cut_slow(struct httpd *h, uint64_t now)
 {
     for (struct connection *c = h->connections; c; c = c->next) {
-        if (!c->since || c->cut) continue;
+        if (!c->since || c->since >= now || c->cut) continue; /* it began behind `now` */
         double seconds = (double)(now - c->since) * 1e-9;
         double most = h->params.request_s + (double)c->arrived / BYTES_A_SECOND;
         if (seconds < most && !(h->quiet && !c->arrived && seconds > 1)) continue;
