@@ -38,7 +38,9 @@ class Soak:
         self.process = subprocess.Popen(
             [o.sol, "serve", "--port", "0", "--parallel", str(o.parallel), "--context", str(CONTEXT), "--cache-tokens",
              str(o.parallel * CONTEXT), "--max-waiting", "100000", "--max-waiting-tokens", "100000000", "--heartbeat", "1",
-             "--request-timeout", "3", "--responses", "none", "-t", "2"],
+             "--request-timeout", "3", "--responses", "none", "-t", "2",
+             # Each shape of a step has a plan, 128 MiB of which are kept: so few shapes that all are known soon.
+             "--batch", str(o.batch)],
             stdout=subprocess.PIPE, stderr=self.err, text=True)
         for line in self.process.stdout:
             if line.startswith("listening on "):
@@ -241,7 +243,8 @@ def main():
     p.add_argument("sol")
     p.add_argument("--seconds", type=float, default=1800)
     p.add_argument("--streams", type=int, default=1000)
-    p.add_argument("--parallel", type=int, default=64)
+    p.add_argument("--parallel", type=int, default=8)
+    p.add_argument("--batch", type=int, default=16)
     p.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(4), "big"))
     p.add_argument("--growth", type=float, default=1, help="of memory, in percent, that is allowed")
     o = p.parse_args()
