@@ -65,7 +65,7 @@ static enum sol_status bind_first(struct httpd *h, const struct addrinfo *list)
 
 static void name_address(struct httpd *h)
 {
-    struct sockaddr_storage own;
+    struct sockaddr_storage own = {0};
     socklen_t length = sizeof own;
     char host[80] = "?", port[16] = "0";
     if (getsockname(h->listener, (struct sockaddr *)&own, &length) == 0)
