@@ -106,6 +106,7 @@ static enum sol_status push(struct turn *t, int32_t id, struct turn_event *event
     enum chat_state state = chat_parser_state(t->parser);
     struct chat_step step = {0};
     bool stop = is_stop(t->m, id);
+    if (state != CHAT_IN_HEADER || id == v->start) t->left = false;
     if (state == CHAT_IN_CONTENT && !stop && id != v->end && id != v->start)
         SOL_TRY(push_text(t, id));
     if (id == v->endoftext && stop)
@@ -209,7 +210,9 @@ static enum sol_status mask_header(struct turn *t, const uint32_t **bits)
 {
     bool text;
     const struct header_grammar *g = thought_enough(t) ? t->headers : t->thinking_headers;
+    if (t->left) return SOL_OK;
     SOL_TRY(chat_next_tokens(t->parser, &t->m->v, g, &t->ids, &text));
+    t->left = text;
     *bits = text ? NULL : mask_of(t, t->ids.ids, t->ids.count);
     return SOL_OK;
 }

@@ -43,6 +43,7 @@ struct turn {
     bool unsaid;             /* it began in the prompt, and no event has said so */
     struct matcher *matcher; /* of its text; NULL: any, also where it was left */
     struct mask_cache *cache;
+    bool left; /* the open header's grammar: text that looks like a control token is no way back */
     int32_t finish; /* an answer or a call is complete: what ends the turn; -1 before */
 
     uint32_t *bits; /* of turn_mask */
