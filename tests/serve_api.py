@@ -35,6 +35,7 @@ ANSWERS = {
     "stop": THINK + ANSWER % "one two END three",
     "slow": {"text": THINK + ANSWER % " ".join(["word"] * 30), "delay_ms": 20},
     "long": {"text": ANSWER % " ".join(["word"] * 400), "delay_ms": 20},
+    "words": ANSWER % " ".join(["word"] * 600),
     "fail": {"text": (ANSWER % "one two")[:-len("<|return|>")], "fail": "the device is gone"},
     "busy": {"text": "x", "refuse_s": 7},
     "headless": ANSWER % "x",
@@ -326,6 +327,21 @@ def chat_errors(s):
 
 
 @check
+def too_long(s):
+    """What cannot fit is refused before it costs time: a minute for some of these, once."""
+    begin, text = time.monotonic(), " " * (4 << 20)
+    for error in (s.chat(text, 400), s.response(text, 400), s.response("x", 400, instructions=text),
+                  s.json("POST", "/v1/completions", {"prompt": text}, 400)):
+        error = error["error"]
+        assert error["code"] == "context_length_exceeded" and "at least" in error["message"], error
+    for message in ({"role": "user", "content": ""}, {"role": "assistant", "content": "", "reasoning": "x"}):
+        assert s.chat([message] * 60000, 400)["error"]["code"] == "context_length_exceeded"
+    thought = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "x"}]}
+    assert s.response([thought] * 60000 + [{"role": "user", "content": "x"}], 400)
+    assert time.monotonic() - begin < 120, time.monotonic() - begin
+
+
+@check
 def damaged(s):
     """Whatever comes is answered, and the server goes on."""
     rng = random.Random(17)
@@ -559,6 +575,16 @@ def background(s):
     assert s.json("GET", "/v1/responses/" + r["id"])["status"] == "completed"
     s.json("GET", f"/v1/responses/{r['id']}?stream=true&starting_after=100000", status=400)
     s.json("GET", f"/v1/responses/{r['id']}?stream=true&starting_after=x", status=400)
+
+
+@check
+def long_ones_are_read_again(s):
+    """Who comes back gets megabytes at once, more than a client that reads nothing may leave unread."""
+    r = s.response("@@words", background=True, include=["message.output_text.logprobs"], top_logprobs=20)
+    events = check_events(s.events("GET", f"/v1/responses/{r['id']}?stream=true"))
+    again = s.events("GET", f"/v1/responses/{r['id']}?stream=true&starting_after=0")
+    assert sum(len(data) for _, data in again) > 3 << 19
+    assert check_events(again, 1) == events[1:]
 
 
 @check
