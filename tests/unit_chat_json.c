@@ -64,32 +64,6 @@ static void test_printed(void **state)
     }
 }
 
-/* "[0,0,0]", `n` of them; what it is read as. */
-static enum sol_status read_many(const char *piece, size_t n)
-{
-    const size_t each = strlen(piece);
-    char *text = malloc(n * each + 1);
-    json_t *json;
-    assert_non_null(text);
-    text[0] = '[';
-    for (size_t i = 0; i < n; i++) memcpy(text + 1 + i * each, piece, each);
-    text[n * each] = ']';
-    enum sol_status status = chat_json_read(text, n * each + 1, "f", &json);
-    json_decref(json);
-    free(text);
-    return status;
-}
-
-/* What takes many times its own bytes of memory is refused before it takes them. */
-static void test_many_values(void **state)
-{
-    (void)state;
-    assert_int_equal(read_many("0,", CHAT_JSON_VALUES_MAX), SOL_OK);
-    assert_int_equal(read_many("0,", CHAT_JSON_VALUES_MAX + 1), SOL_E_FORMAT);
-    assert_int_equal(read_many("{},", CHAT_JSON_VALUES_MAX / 2 + 1), SOL_E_FORMAT);
-    assert_int_equal(read_many("[],", CHAT_JSON_VALUES_MAX / 2 + 1), SOL_E_FORMAT);
-}
-
 static void test_no_numbers(void **state)
 {
     (void)state;
@@ -149,8 +123,9 @@ static void test_read_exactly(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_printed),      cmocka_unit_test(test_many_values),
-        cmocka_unit_test(test_no_numbers),   cmocka_unit_test(test_shortest),
+        cmocka_unit_test(test_printed),
+        cmocka_unit_test(test_no_numbers),
+        cmocka_unit_test(test_shortest),
         cmocka_unit_test(test_read_exactly),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

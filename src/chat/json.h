@@ -10,14 +10,11 @@
 enum {
     CHAT_JSON_DEPTH_MAX = 64,       /* of objects and arrays in each other */
     CHAT_JSON_BYTES_MAX = 64 << 20, /* of a text */
-    CHAT_JSON_VALUES_MAX = 2 << 20, /* commas and opening brackets: what is between "[{},{}," needs
-                                     * 80 times its own memory */
 };
 
 /* `name` is for messages. SOL_E_FORMAT with line and fault: no JSON, a key named twice, deeper or
- * larger than the limits, or of more values, a number beyond a double. Whole numbers above
- * INT64_MAX, which jansson does not hold, become strings that chat_json_print knows (json_big).
- * Free with json_decref. */
+ * larger than the limits, a number beyond a double. Whole numbers above INT64_MAX, which jansson
+ * does not hold, become strings that chat_json_print knows (json_big). Free with json_decref. */
 enum sol_status chat_json_read(const char *data, size_t length, const char *name, json_t **out);
 
 /* A string that is one of the file, not a number too big for json_integer. */

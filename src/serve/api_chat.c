@@ -115,7 +115,6 @@ enum sol_status api_chat_completions(struct request_context *r)
     call->server = r->server;
     call->exchange = r->exchange;
     enum sol_status status = read_call(r, call);
-    if (status == SOL_OK) status = request_may_fit(r, api_request_bytes(call->request));
     if (status == SOL_OK) status = job_create(r->engine, &call->request->job, &sink, call, &job);
     if (status == SOL_OK) status = request_start(r, job);
     if (status != SOL_OK) call_destroy(call);

@@ -54,24 +54,6 @@ void api_request_destroy(struct api_request *request)
     free(request);
 }
 
-size_t api_request_bytes(const struct api_request *request)
-{
-    const struct conversation *c = request->conversation;
-    size_t bytes = 0;
-    for (size_t i = 0; i < conversation_count(c); i++) {
-        const struct chat_message *message = conversation_message(c, i);
-        if (text_is(message->channel, "analysis")) continue;
-        for (size_t k = 0; k < message->n_contents; k++) {
-            const struct chat_content *content = &message->contents[k];
-            bytes += content->kind == CHAT_CONTENT_TEXT ? content->text.length
-                     : content->kind == CHAT_CONTENT_DEVELOPER
-                         ? content->developer->instructions.length
-                         : 0;
-        }
-    }
-    return bytes;
-}
-
 /* ---- options ---- */
 
 /* Fields that would change the answer. A value that means nothing is fine. */

@@ -78,8 +78,6 @@ json_t *api_input_items(const json_t *body);
 /* Reasoning as `encrypted_content`, and back: clients keep it and send it back unread. */
 extern const char api_encrypted_mark[];
 void api_request_destroy(struct api_request *request); /* takes NULL */
-/* Bytes of text that become a part of the prompt whatever is left out of it. */
-size_t api_request_bytes(const struct api_request *request);
 
 /* A function by the model's name for it; NULL: nobody offered it. */
 const struct api_function *api_function_find(const struct api_request *request,

@@ -47,9 +47,6 @@ static enum sol_status read_request(struct request_context *r, json_t *json,
     enum sol_status status =
         api_read_response(&reader, json, items, items ? date : NULL, &r->fault, out);
     json_decref(items);
-    SOL_TRY(status);
-    status = request_may_fit(r, api_request_bytes(*out));
-    if (status != SOL_OK) api_request_destroy(*out);
     return status;
 }
 

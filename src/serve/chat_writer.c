@@ -245,16 +245,26 @@ static const char *finish_name(enum job_finish finish)
     }
 }
 
+/* The first failure is told. */
+static void fail(struct chat_writer *w, enum sol_status status, const char *message)
+{
+    if (w->status != SOL_OK) return;
+    w->status = status;
+    snprintf(w->message, sizeof w->message, "%s", message);
+}
+
 void chat_writer_choice(struct chat_writer *w, int64_t choice, const struct job_choice *result,
                         struct text_buffer *to)
 {
     struct choice *c = &w->choices[choice];
     c->finish = result->finish;
     if (result->finish == JOB_FAILED) {
-        if (w->status == SOL_OK) {
-            w->status = result->status;
-            snprintf(w->message, sizeof w->message, "%s", result->message);
-        }
+        fail(w, result->status, result->message);
+        return;
+    }
+    /* Who reads this has not left: a part of an answer must not look like one. */
+    if (result->finish == JOB_CANCELLED) {
+        fail(w, SOL_E_INTERRUPTED, "the answer was cut: the server is ending");
         return;
     }
     if (!w->params.request->stream) return;

@@ -94,7 +94,6 @@ static enum sol_status read_text(struct request_context *r, struct chat_text tex
         return api_wrong(&r->fault, API_KEY(NULL, "prompt"),
                          "this model has no vocabulary: prompts are lists of token ids");
     p->text = text;
-    SOL_TRY(request_may_fit(r, text.length));
     if (tokenizer_adds_bos(t)) {
         const int32_t bos = tokenizer_bos(t);
         p->ids.ids = malloc(sizeof bos);

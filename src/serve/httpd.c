@@ -27,7 +27,6 @@ void httpd_params_init(struct httpd_params *params)
         .connections_per_address = 4096,
         .header_max = 32 << 10,
         .body_max = 32 << 20,
-        .bodies_max = 1 << 30,
         .unread_max = 1 << 20,
         .request_s = 30,
         .idle_s = 60,

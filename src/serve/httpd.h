@@ -23,9 +23,7 @@ struct httpd_params {
     int64_t connections, connections_per_address;
     size_t header_max; /* of a request's first line and headers together */
     size_t body_max;
-    size_t bodies_max;  /* of all requests together, until they are answered */
-    size_t unread_max;  /* bytes of a stream that a client may leave unread, beside a single large
-                         * write; then it is gone */
+    size_t unread_max;  /* bytes of a stream that a client may leave unread; then it is gone */
     double request_s;   /* in which a request must have come, with a second more per 64 KiB */
     double idle_s;      /* without a byte moved, after which a connection is closed */
     double heartbeat_s; /* of silence in a stream of events, after which a comment is sent */
@@ -35,8 +33,8 @@ struct httpd_params {
      * be quick. It may answer, which ends the exchange, and may set headers of the answer.
      * handle: the request is whole; in a thread of the handlers. */
     exchange_fn gate, handle;
-    /* Answers a request that is refused here: 400, a length that says two things; 413, a body that
-     * is too large; 503, without memory. As the gate. */
+    /* Answers a request that is refused here: 413, a body that is too large; 503, without memory.
+     * As the gate. */
     void (*refuse)(void *arg, struct exchange *x, int code, const char *message);
     /* An exchange is over. `code` is 0 where none was sent; seconds since its headers were there.
      * In the thread that moves bytes. May be NULL. */

@@ -58,11 +58,9 @@ static int add_asked(void *arg, int kind, const char *name, const char *value)
 
 /* ---- life ---- */
 
-/* With the server's lock, if it had a body. */
 static void exchange_free(struct exchange *x)
 {
     if (!x) return;
-    if (x->held) x->httpd->held -= x->held;
     if (x->response) x->httpd->mhd->response_destroy(x->response);
     text_buffer_free(&x->body);
     text_buffer_free(&x->out);
@@ -240,14 +238,9 @@ static int take_answer(struct exchange *x)
     return take ? x->httpd->mhd->answer(x->connection, (unsigned)x->code, x->response) : MHD_NO;
 }
 
-static void refuse(struct exchange *x, int code, const char *message)
+static int refuse(struct exchange *x, int code, const char *message)
 {
     x->httpd->params.refuse(x->httpd->params.arg, x, code, message);
-}
-
-static int refuse_whole(struct exchange *x, int code, const char *message)
-{
-    refuse(x, code, message);
     return take_answer(x);
 }
 
@@ -256,38 +249,10 @@ static bool is_answered(struct exchange *x)
     return x->state == EXCHANGE_ANSWERED || x->state == EXCHANGE_STREAMING;
 }
 
-static uint64_t declared(const struct exchange *x)
+static bool declares_too_much(const struct exchange *x)
 {
     const char *length = pairs_find(&x->asked, MHD_HEADER, "Content-Length");
-    return length ? strtoull(length, NULL, 10) : 0;
-}
-
-/* Where a body ends must be said once: a proxy in front could read it otherwise, and take a part of
- * one client's body for the request of another. */
-static bool is_ambiguous(const struct exchange *x)
-{
-    const char *coding = pairs_find(&x->asked, MHD_HEADER, "Transfer-Encoding");
-    size_t said = 0;
-    for (size_t i = 0; i < x->asked.n; i++)
-        said += x->asked.at[i].kind == MHD_HEADER &&
-                (strcasecmp(x->asked.at[i].name, "Content-Length") == 0 ||
-                 strcasecmp(x->asked.at[i].name, "Transfer-Encoding") == 0);
-    return said > 1 || (coding && strcasecmp(coding, "chunked") != 0);
-}
-
-/* What of a body is read and dropped at most. */
-static uint64_t dropped_most(const struct httpd *h)
-{
-    return 2 * (uint64_t)h->params.body_max + (1 << 20);
-}
-
-/* Who sends a body reads the answer behind it: were it refused, and the connection closed, before
- * the body has come, many clients would see a broken connection in place of the reason. Not so who
- * asks first, or would send for ever. */
-static bool sends_on(const struct exchange *x)
-{
-    return !is_ambiguous(x) && !pairs_find(&x->asked, MHD_HEADER, "Expect") &&
-           declared(x) <= dropped_most(x->httpd);
+    return length && strtoull(length, NULL, 10) > x->httpd->params.body_max;
 }
 
 static int begin(struct httpd *h, void *connection, const char *url, const char *method,
@@ -296,40 +261,22 @@ static int begin(struct httpd *h, void *connection, const char *url, const char 
     struct exchange *x = exchange_open(h, connection, url, method);
     if (!x) return MHD_NO;
     *request = x;
-    if (is_ambiguous(x))
-        refuse(x, 400, "where the body ends is said in two ways, or in none that is served");
-    else if (declared(x) > h->params.body_max)
-        refuse(x, 413, "the body is too large");
-    else
-        h->params.gate(h->params.arg, x);
-    return is_answered(x) && !sends_on(x) ? take_answer(x) : MHD_YES;
+    if (declares_too_much(x)) return refuse(x, 413, "the body is too large");
+    h->params.gate(h->params.arg, x);
+    return is_answered(x) ? take_answer(x) : MHD_YES;
 }
 
-/* Counts what is to be kept, with the server's lock. */
-static void hold_body(struct exchange *x, size_t length)
-{
-    struct httpd *h = x->httpd;
-    if (x->body.length + length > h->params.body_max)
-        x->too_large = true;
-    else if (h->held + length > h->params.bodies_max)
-        x->short_of_memory = true;
-    if (x->too_large || x->short_of_memory) return;
-    h->held += length;
-    x->held += length;
-}
-
-/* What is too much, or refused already, is dropped, so that the client gets to read why; but not
- * for ever. */
+/* What is too much is dropped, so that the client gets to read why; but not for ever. */
 static int take_body(struct exchange *x, const char *data, size_t *length)
 {
     struct httpd *h = x->httpd;
     pthread_mutex_lock(&h->lock);
     x->on->arrived += *length;
-    bool endless = x->on->arrived > dropped_most(h), kept = !is_answered(x);
-    if (kept) hold_body(x, *length);
+    bool endless = x->on->arrived > 2 * (uint64_t)h->params.body_max + (1 << 20);
     pthread_mutex_unlock(&h->lock);
     if (endless) return MHD_NO;
-    if (kept && !x->too_large && !x->short_of_memory) text_put(&x->body, data, *length);
+    if (x->body.length + *length > h->params.body_max) x->too_large = true;
+    if (!x->too_large) text_put(&x->body, data, *length);
     *length = 0;
     return MHD_YES;
 }
@@ -337,13 +284,12 @@ static int take_body(struct exchange *x, const char *data, size_t *length)
 static int hand_over(struct exchange *x)
 {
     struct httpd *h = x->httpd;
-    if (x->too_large) return refuse_whole(x, 413, "the body is too large");
-    if (x->body.failed || x->short_of_memory)
-        return refuse_whole(x, 503, "no memory for the body of the request");
+    if (x->too_large) return refuse(x, 413, "the body is too large");
+    if (x->body.failed) return refuse(x, 503, "no memory for the body of the request");
     pthread_mutex_lock(&h->lock);
     if (h->closing) {
         pthread_mutex_unlock(&h->lock);
-        return refuse_whole(x, 503, "the server is about to end");
+        return refuse(x, 503, "the server is about to end");
     }
     pthread_mutex_lock(&x->lock);
     x->state = EXCHANGE_HANDLED;
@@ -519,12 +465,10 @@ static bool put_out(struct exchange *x, const char *data, size_t length)
         x->out.length -= x->out_at;
         x->out_at = 0;
     }
-    if (x->out.length == x->out_at) x->burst = 0;
-    if (length > x->burst) x->burst = length;
     text_put(&x->out, data, length);
     x->sent += (int64_t)length;
     x->wrote = clock_ns();
-    if (x->out.failed || x->out.length - x->out_at > x->httpd->params.unread_max + x->burst) {
+    if (x->out.failed || x->out.length - x->out_at > x->httpd->params.unread_max) {
         mark_gone(x);
         return false;
     }

@@ -39,7 +39,6 @@ struct exchange {
     struct pairs asked;
     struct text_buffer body;
     bool too_large, short_of_memory;
-    size_t held; /* bytes of the body, as the server counts them: the server's lock */
     const void *tag;
 
     pthread_mutex_t lock; /* of what follows */
@@ -54,7 +53,6 @@ struct exchange {
     void *response;
     struct text_buffer out; /* of a stream, from `out_at` on unread */
     size_t out_at;
-    size_t burst; /* of the largest write since all was read */
     int64_t sent;
     bool events;    /* text/event-stream */
     uint64_t wrote; /* clock_ns, last */
@@ -87,7 +85,6 @@ struct httpd {
     struct connection *connections;
     uint64_t next_id;
     struct httpd_counts counts;
-    size_t held;               /* bytes of bodies */
     bool quiet, closing, stop; /* no more connections, no more requests, no more threads */
     pthread_t *handlers, watcher;
     int n_handlers;

@@ -98,8 +98,8 @@ void *httpd_watch(void *arg)
     uint64_t looked = 0;
     for (bool stop = false; !stop;) {
         int n = epoll_wait(h->watch, events, 64, TICK_MS);
+        uint64_t now = clock_ns();
         pthread_mutex_lock(&h->lock);
-        uint64_t now = clock_ns(); /* behind all that the lock has seen begin */
         stop = h->stop;
         for (int i = 0; i < n; i++) client_left(h, events[i].data.u64);
         if (now - looked > (uint64_t)TICK_MS * 900000) {

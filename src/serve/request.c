@@ -102,25 +102,14 @@ enum sol_status request_needs_turns(struct request_context *r)
                       server_model_name(r->server));
 }
 
-static enum sol_status too_long(struct request_context *r, const char *least, int64_t tokens)
-{
-    r->fault.code = "context_length_exceeded";
-    return status_set(SOL_E_ARGUMENT,
-                      "the prompt has %s%lld tokens; the context is %lld, of which one at least is "
-                      "the answer's",
-                      least, (long long)tokens, (long long)r->engine->context);
-}
-
 enum sol_status request_fits(struct request_context *r, int64_t prompt_tokens)
 {
-    return prompt_tokens < r->engine->context ? SOL_OK : too_long(r, "", prompt_tokens);
-}
-
-enum sol_status request_may_fit(struct request_context *r, size_t bytes)
-{
-    const struct tokenizer *t = r->engine->model->tokenizer;
-    int64_t tokens = t ? (int64_t)(bytes / tokenizer_longest(t)) : 0;
-    return tokens < r->engine->context ? SOL_OK : too_long(r, "at least ", tokens);
+    if (prompt_tokens < r->engine->context) return SOL_OK;
+    r->fault.code = "context_length_exceeded";
+    return status_set(SOL_E_ARGUMENT,
+                      "the prompt has %lld tokens; the context is %lld, of which one at least is "
+                      "the answer's",
+                      (long long)prompt_tokens, (long long)r->engine->context);
 }
 
 enum sol_status request_start(struct request_context *r, struct job *job)

@@ -114,7 +114,7 @@ void answer_error(struct exchange *x, int code, const char *message, const struc
 static void refuse(void *arg, struct exchange *x, int code, const char *message)
 {
     (void)arg;
-    answer_error(x, code, message, NULL, code == 503 ? 1 : 0);
+    answer_error(x, code, message, NULL, 0);
 }
 
 /* ---- routes ---- */

@@ -71,9 +71,6 @@ enum sol_status request_sampling(struct request_context *r, const struct api_obj
 enum sol_status request_start(struct request_context *r, struct job *job);
 /* That a prompt of so many tokens leaves room for an answer. */
 enum sol_status request_fits(struct request_context *r, int64_t prompt_tokens);
-/* That a prompt with so many bytes of text can: before it is made into tokens, which takes seconds
- * for what is megabytes too long. */
-enum sol_status request_may_fit(struct request_context *r, size_t bytes);
 /* Whether the turn_model is there; SOL_E_ARGUMENT with a message where the model has no turns. */
 enum sol_status request_needs_turns(struct request_context *r);
 /* Answers with JSON; takes the reference. */

@@ -213,11 +213,6 @@ int32_t tokenizer_vocab(const struct tokenizer *t)
     return t->count;
 }
 
-size_t tokenizer_longest(const struct tokenizer *t)
-{
-    return t->longest;
-}
-
 struct token_bytes tokenizer_bytes(const struct tokenizer *t, int32_t id)
 {
     if (id < 0 || id >= t->count) return (struct token_bytes){"", 0};

@@ -37,8 +37,6 @@ enum sol_status tokenizer_from_directory(const char *dir, struct tokenizer **out
 void tokenizer_destroy(struct tokenizer *tokenizer); /* takes NULL */
 
 int32_t tokenizer_vocab(const struct tokenizer *tokenizer);
-size_t
-tokenizer_longest(const struct tokenizer *tokenizer); /* bytes of a token of plain text, at most */
 /* Appends the ids of `text` to *ids (grown with realloc; caller frees). Special tokens written out
  * in the text are plain text unless `special` is set. */
 struct token_list {
