@@ -37,7 +37,7 @@ ANSWERS = {
     "long": {"text": ANSWER % " ".join(["word"] * 400), "delay_ms": 20},
     "fail": {"text": (ANSWER % "one two")[:-len("<|return|>")], "fail": "the device is gone"},
     "busy": {"text": "x", "refuse_s": 7},
-    "headless": ANSWER % "x",
+    "bare": "just text<|return|>",
 }
 WEATHER = {"type": "object", "properties": {"city": {"type": "string"}, "unit": {"enum": ["C", "F"]}},
            "required": ["city", "unit"], "additionalProperties": False}
@@ -297,6 +297,18 @@ def history(s):
         return s.chat([{"role": "user", "content": "q"}, {"role": "assistant", "content": "a", **more},
                        {"role": "user", "content": "p"}])["usage"]["prompt_tokens"]
     assert with_answer() == with_answer(reasoning="long thoughts about all of it")
+
+
+@check
+def straight_to_the_answer(s):
+    r = same_as_stream(s, "@@bare", reasoning_effort="none")
+    assert r["choices"][0]["message"]["content"] == "just text"
+    assert "reasoning" not in r["choices"][0]["message"]
+    r = same_response(s, "@@bare", reasoning={"effort": "none"})
+    assert [o["type"] for o in r["output"]] == ["message"]
+    # An answer that was begun goes on: what comes is what is new.
+    r = s.chat([{"role": "user", "content": "@@bare"}, {"role": "assistant", "content": "This is "}])
+    assert r["choices"][0]["message"]["content"] == "just text"
 
 
 @check
