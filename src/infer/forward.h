@@ -40,7 +40,7 @@ struct forward_step {
     const struct forward_buffers *buffers;
     int64_t rows, outputs; /* of tokens, and of logits; no rows: only the draw */
     enum forward_draw draw;
-    const bool *skip;      /* [n_layers] not called, to see what others need; or NULL */
+    const bool *skip; /* [n_layers] not called, to see what others need; or NULL */
 };
 
 /* Appends the calls of a step. */

@@ -218,7 +218,7 @@ static json_t *usage_json(const struct job_usage *u)
 {
     return json_pack("{s:I, s:I, s:I, s:{s:I}, s:{s:I}}", "prompt_tokens", (json_int_t)u->prompt,
                      "completion_tokens", (json_int_t)u->generated, "total_tokens",
-                     (json_int_t)(u->prompt + u->generated), "prompt_tokens_details",
+                     (json_int_t)u->prompt + (json_int_t)u->generated, "prompt_tokens_details",
                      "cached_tokens", (json_int_t)u->cached, "completion_tokens_details",
                      "reasoning_tokens", (json_int_t)u->reasoning);
 }
@@ -411,7 +411,7 @@ static enum sol_status create_jobs(struct request_context *r, struct completion 
  * over, and freed, in between; and `gone` sees those that were destroyed no more. */
 static void give_up(struct completion *c, int64_t started, enum sol_status status)
 {
-    struct job *unstarted[PROMPTS_MAX];
+    struct job *unstarted[PROMPTS_MAX] = {NULL};
     pthread_mutex_lock(&c->lock);
     fail(c, status, sol_last_error());
     for (int64_t i = started; i < c->n_prompts; i++)
