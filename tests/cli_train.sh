@@ -284,7 +284,7 @@ step=$(ls stopped | sed -n 's/step_0*//p')
     refused 3 "'none/step_000007/train.json'.*No such file" $small --resume-from-step 7 -o none
     refused 2 "'whole/step_000012' is behind the end of a run of 5 updates" $small --resume --num-iterations 5 -o whole
     refused 2 'rows packed by best-fit, not stream' $small --resume --num-iterations 14 --packing stream -o whole
-    head -c 50000 text.txt >other.txt
+    sed "s/the/eht/" text.txt >other.txt
     refused 2 'of other data' $small -d other.txt --resume --num-iterations 14 -o whole
     refused 3 "cannot write 'text.txt/log.jsonl': Not a directory" $small --num-iterations 1 -o text.txt
 }
