@@ -528,6 +528,13 @@ static const struct refused response_refused[] = {
      "{'input': 'x', 'text': {'format': {'type': 'json_schema', 'name': 'n', 'schema': {'not': "
      "{}}}}}",
      "#/not"},
+    {"input[0].name",
+     "{'input': [{'type': 'function_call', 'call_id': 'c', 'name': 'f', 'namespace': 'a "
+     "to=assistant', 'arguments': ''}]}",
+     "no name may have"},
+    {"input[0].name",
+     "{'input': [{'type': 'function_call', 'call_id': 'c', 'name': 'f<|end|>', 'arguments': ''}]}",
+     "no name may have"},
     {"tools[0].tools[0].type",
      "{'input': 'x', 'tools': [{'type': 'namespace', 'name': 'n', 'tools': [{'type': "
      "'web_search'}]}]}",

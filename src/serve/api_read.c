@@ -302,15 +302,22 @@ enum sol_status api_recall_reasoning(struct api_reading *rd, struct chat_text ca
     return status;
 }
 
+/* Names stand in headers, where a blank ends one. */
+static bool breaks_header(struct chat_text name)
+{
+    for (size_t i = 0; i < name.length; i++)
+        if ((unsigned char)name.data[i] <= ' ' || strchr("<|>\x7f", name.data[i])) return true;
+    return false;
+}
+
 /* "functions.name", or "functions.space__name". */
 static enum sol_status full_name(struct api_reading *rd, const struct api_place *place,
                                  struct chat_text space, struct chat_text name,
                                  struct chat_text *full)
 {
     struct text_buffer text = {0};
-    for (size_t i = 0; i < name.length; i++)
-        if ((unsigned char)name.data[i] <= ' ' || strchr("<|>\x7f", name.data[i]))
-            return api_wrong(rd->fault, place, "has a blank or a sign that no name may have");
+    if (breaks_header(name) || breaks_header(space))
+        return api_wrong(rd->fault, place, "has a blank or a sign that no name may have");
     if (name.length == 0 || name.length + space.length > 256)
         return api_wrong(rd->fault, place, "must have 1 to 256 bytes");
     text_puts(&text, "functions.");
