@@ -644,19 +644,20 @@ def test_tls():
 
 
 def test_crowd():
-    """Many at once, each with the answer that it gets alone."""
-    with Server("--exact", "--parallel", "8") as s:
-        prompts = [f"The {w} of the" for w in "king sea man house night ship wind voice door day".split()]
-        alone = [s.complete(prompt=p, max_tokens=20, seed=4)["choices"][0]["text"] for p in prompts]
-        got = {}
-        def one(i):
-            got[i] = s.complete(prompt=prompts[i % 10], max_tokens=20, seed=4)["choices"][0]["text"]
-        threads = [threading.Thread(target=one, args=(i,)) for i in range(40)]
-        for t in threads:
-            t.start()
-        for t in threads:
-            t.join()
-        equal("all the same", [got.get(i) for i in range(40)], [alone[i % 10] for i in range(40)])
+    """Many at once, each with the answer that it gets alone, and that it got before its prompt was kept."""
+    prompts = [f"The {w} of the" for w in "king sea man house night ship wind voice door day".split()]
+    for how in ("--exact", "--deterministic"):
+        with Server(how, "--parallel", "8") as s:
+            def answer(i):
+                return s.complete(prompt=prompts[i % 10], max_tokens=20, seed=4)["choices"][0]["text"]
+            alone = [answer(i) for i in range(10)]
+            got = {}
+            threads = [threading.Thread(target=lambda i=i: got.update({i: answer(i)})) for i in range(40)]
+            for t in threads:
+                t.start()
+            for t in threads:
+                t.join()
+            equal(f"all the same, {how}", [got.get(i) for i in range(40)], [alone[i % 10] for i in range(40)])
 
 
 def main():

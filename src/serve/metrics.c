@@ -109,6 +109,8 @@ static void put_scheduler(struct text_buffer *to, const struct scheduler_stats *
             (double)t->generated_tokens);
     put_one(to, "steps_total", "counter", "steps of the engine", (double)t->steps);
     put_one(to, "step_rows_total", "counter", "rows of these steps", (double)t->rows);
+    put_one(to, "plans_total", "counter", "plans made, one for each new shape of a step",
+            (double)t->plans);
     put_one(to, "requests_refused_total", "counter", "texts for which too many waited",
             (double)t->refused);
 }

@@ -1,6 +1,7 @@
 /* What all requests have in common: routes, errors, the end. */
 #include "serve/server.h"
 
+#include <malloc.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -287,12 +288,28 @@ static void drain(struct server *s, double seconds)
     while (!httpd_wait(s->httpd, 1)) httpd_cut(s->httpd);
 }
 
+/* Memory that a crowd took and gave back is the allocator's still, and the system's again a second
+ * after the last request. `*since` counts moments without one, `*requests` those that there were.
+ */
+static void rest(struct server *s, int *since, int64_t *requests)
+{
+    struct httpd_counts now;
+    httpd_count(s->httpd, &now);
+    bool busy = now.exchanges || now.requests != *requests;
+    *since = busy ? 0 : *since + 1;
+    *requests = now.requests;
+    if (*since == 20) malloc_trim(0);
+}
+
 enum sol_status server_run(struct server *s)
 {
     enum sol_status status = SOL_OK;
     const struct timespec moment = {.tv_nsec = 50000000};
+    int since = 0;
+    int64_t requests = 0;
     while (status == SOL_OK && !atomic_load(&s->stop) && !interrupt_asked()) {
         nanosleep(&moment, NULL);
+        rest(s, &since, &requests);
         status = engine_error(s);
     }
     drain(s, status == SOL_OK ? s->params.drain_s : 2);
