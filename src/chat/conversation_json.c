@@ -16,26 +16,15 @@
 
 /* ---- fields ---- */
 
-static const char *kind_name(const json_t *value)
-{
-    static const char *const names[] = {
-        [JSON_OBJECT] = "an object", [JSON_ARRAY] = "an array", [JSON_STRING] = "a string",
-        [JSON_INTEGER] = "a number", [JSON_REAL] = "a number",  [JSON_TRUE] = "a boolean",
-        [JSON_FALSE] = "a boolean",  [JSON_NULL] = "null",
-    };
-    if (!value) return "missing";
-    return json_is_string(value) && !chat_json_is_string(value) ? "a number"
-                                                                : names[json_typeof(value)];
-}
-
 static enum sol_status wrong(const char *key, const char *wanted, const json_t *value)
 {
-    return status_set(SOL_E_FORMAT, "'%s' is %s; it must be %s", key, kind_name(value), wanted);
+    return status_set(SOL_E_FORMAT, "'%s' is %s; it must be %s", key, chat_json_kind(value),
+                      wanted);
 }
 
 static enum sol_status no_object(const json_t *value)
 {
-    return status_set(SOL_E_FORMAT, "is %s; it must be an object", kind_name(value));
+    return status_set(SOL_E_FORMAT, "is %s; it must be an object", chat_json_kind(value));
 }
 
 static enum sol_status optional_text(struct conversation *c, const json_t *object, const char *key,

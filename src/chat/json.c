@@ -207,3 +207,15 @@ void chat_json_print(const json_t *value, struct text_buffer *to)
         text_puts(to, "null");
     }
 }
+
+const char *chat_json_kind(const json_t *value)
+{
+    static const char *const names[] = {
+        [JSON_OBJECT] = "an object", [JSON_ARRAY] = "an array", [JSON_STRING] = "a string",
+        [JSON_INTEGER] = "a number", [JSON_REAL] = "a number",  [JSON_TRUE] = "a boolean",
+        [JSON_FALSE] = "a boolean",  [JSON_NULL] = "null",
+    };
+    if (!value) return "missing";
+    return json_is_string(value) && !chat_json_is_string(value) ? "a number"
+                                                                : names[json_typeof(value)];
+}

@@ -26,5 +26,7 @@ struct chat_text chat_json_text(const json_t *value);
 void chat_json_print(const json_t *value, struct text_buffer *to);
 /* A text, which is UTF-8, as a JSON string with its quotes. */
 void chat_json_print_text(struct chat_text text, struct text_buffer *to);
+/* "an object", for messages; NULL is "missing". */
+const char *chat_json_kind(const json_t *value);
 
 #endif

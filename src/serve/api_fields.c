@@ -50,23 +50,11 @@ enum sol_status api_blame(struct api_fault *fault, const struct api_place *place
     return status_prefix(status, "'%s'", fault->param);
 }
 
-static const char *kind_name(const json_t *value)
-{
-    static const char *const names[] = {
-        [JSON_OBJECT] = "an object", [JSON_ARRAY] = "an array", [JSON_STRING] = "a string",
-        [JSON_INTEGER] = "a number", [JSON_REAL] = "a number",  [JSON_TRUE] = "a boolean",
-        [JSON_FALSE] = "a boolean",  [JSON_NULL] = "null",
-    };
-    if (!value) return "missing";
-    return json_is_string(value) && !chat_json_is_string(value) ? "a number"
-                                                                : names[json_typeof(value)];
-}
-
 #undef api_not
 enum sol_status api_not(struct api_fault *fault, const struct api_place *place, const json_t *value,
                         const char *wanted)
 {
-    return api_wrong(fault, place, "is %s; it must be %s", kind_name(value), wanted);
+    return api_wrong(fault, place, "is %s; it must be %s", chat_json_kind(value), wanted);
 }
 #define api_wrong(...) status_same(SOL_E_ARGUMENT, api_wrong(__VA_ARGS__))
 #define api_not(...)   status_same(SOL_E_ARGUMENT, api_not(__VA_ARGS__))
