@@ -211,8 +211,7 @@ static bool is_answer(const struct chat_message *message)
     return message->role == CHAT_ASSISTANT && text_is(message->channel, "final");
 }
 
-/* How many messages there are up to the last answer. */
-static size_t answered(const struct conversation *c, const struct render_options *options)
+size_t render_answered(const struct conversation *c, const struct render_options *options)
 {
     size_t n = options->history == CHAT_HISTORY_OPEN ? conversation_count(c) : 0;
     if (options->goes_on && n) n--;
@@ -220,9 +219,9 @@ static size_t answered(const struct conversation *c, const struct render_options
     return n;
 }
 
-bool render_drops(const struct conversation *c, size_t n, const struct render_options *options)
+bool render_drops(const struct conversation *c, size_t n, size_t answered)
 {
-    return n < answered(c, options) && text_is(conversation_message(c, n)->channel, "analysis");
+    return n < answered && text_is(conversation_message(c, n)->channel, "analysis");
 }
 
 static enum sol_status put_next(struct renderer *r, const struct render_options *options)
@@ -240,13 +239,12 @@ enum sol_status render_conversation(const struct chat_vocabulary *v, const struc
                                     const struct render_options *options, struct token_list *ids)
 {
     struct renderer r = {.v = v, .ids = ids, .types = options->types, .effort = options->effort};
-    size_t count = conversation_count(c), open = answered(c, options);
+    size_t count = conversation_count(c), answered = render_answered(c, options);
     for (size_t i = 0; i < count && !r.has_functions; i++)
         r.has_functions = declares_functions(conversation_message(c, i));
     for (size_t i = 0; i < count; i++) {
-        const struct chat_message *message = conversation_message(c, i);
-        if (i < open && text_is(message->channel, "analysis")) continue;
-        enum sol_status status = put_message(&r, message);
+        if (render_drops(c, i, answered)) continue;
+        enum sol_status status = put_message(&r, conversation_message(c, i));
         if (status != SOL_OK) return status_prefix(status, "messages[%zu]", i);
     }
     if (options->training && count && is_answer(conversation_message(c, count - 1)))

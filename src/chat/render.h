@@ -34,7 +34,10 @@ enum sol_status render_conversation(const struct chat_vocabulary *v, const struc
 enum sol_status render_message(const struct chat_vocabulary *v, const struct chat_message *message,
                                bool has_functions, enum chat_types types, struct token_list *ids);
 
-/* Whether message `n` is left out. */
-bool render_drops(const struct conversation *c, size_t n, const struct render_options *options);
+/* How many messages there are up to the last answer, where what was thought before that is left
+ * out (CHAT_HISTORY_OPEN); else 0. */
+size_t render_answered(const struct conversation *c, const struct render_options *options);
+/* Whether message `n` is left out; `answered` is render_answered's. */
+bool render_drops(const struct conversation *c, size_t n, size_t answered);
 
 #endif

@@ -147,13 +147,13 @@ static void add_point(struct turn *t, size_t at)
 static enum sol_status find_points(struct turn *t, const struct conversation *c,
                                    const struct render_options *how)
 {
-    size_t count = conversation_count(c), at = 0;
+    size_t count = conversation_count(c), answered = render_answered(c, how), at = 0;
     bool first = true; /* no user, assistant or result of a tool yet */
     t->points = calloc(count + 1, sizeof *t->points);
     if (!t->points) return status_set(SOL_E_MEMORY, "no memory for a prompt");
     for (size_t i = 0; i < count; i++) {
         enum chat_role role = conversation_message(c, i)->role;
-        if (render_drops(c, i, how)) continue;
+        if (render_drops(c, i, answered)) continue;
         while (t->prompt.ids[at] != t->m->v.start) at++;
         bool instructs = role == CHAT_SYSTEM || role == CHAT_DEVELOPER;
         if (role == CHAT_USER || (first && !instructs)) add_point(t, at);
