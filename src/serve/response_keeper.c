@@ -28,14 +28,14 @@ struct live_response {
     char id[ID_MAX], owner[40], previous[ID_MAX], date[CHAT_DATE_SIZE];
     int64_t created;
     bool store, background;
-    json_t *input;
+    json_t *input; /* until its end */
     struct server *server;
     struct exchange *first; /* until the job is accepted */
     bool first_streams;
 
     pthread_mutex_t mutex; /* of all below */
     int holds;
-    struct api_request *request; /* until the job's end */
+    struct api_request *request; /* until its end; large, like `input` */
     struct response *response;
     struct job *job; /* NULL: none that may be told anything */
     bool ended, deleted;
@@ -217,6 +217,10 @@ static void finish(struct live_response *live, bool kept)
 {
     pthread_mutex_lock(&live->mutex);
     response_end(live->response, kept);
+    api_request_destroy(live->request);
+    live->request = NULL;
+    json_decref(live->input);
+    live->input = NULL;
     live->ended = true;
     live->ended_ns = clock_ns();
     for (size_t i = 0; i < live->n_waiters; i++) end_waiter(live, &live->waiters[i]);
