@@ -200,6 +200,7 @@ static void add_waiter(struct live_response *live, struct exchange *x, bool stre
     }
     if (array_grow(&live->waiters, live->n_waiters, &live->waiters_room, sizeof *live->waiters,
                    "clients that wait") != SOL_OK) {
+        if (x == live->owner_exchange) live->owner_exchange = NULL; /* it is over */
         if (stream)
             exchange_end(x);
         else
