@@ -166,23 +166,17 @@ static bool query_flag(struct request_context *r, const char *name)
 
 static enum sol_status get_live(struct request_context *r, struct live_response *live)
 {
-    struct text_buffer out = {0};
     int64_t after = -1;
-    if (query_flag(r, "stream")) {
-        SOL_TRY(query_integer(r, "starting_after", 0, INT32_MAX, &after));
-        enum sol_status status = live_stream(live, r->exchange, after + 1);
-        return status == SOL_OK ? SOL_OK
-                                : api_blame(&r->fault, API_KEY(NULL, "starting_after"), status);
+    if (!query_flag(r, "stream")) {
+        live_answer(live, r->exchange);
+        return SOL_OK;
     }
-    live_print(live, &out);
-    enum sol_status status = text_check(&out, "a response");
-    if (status == SOL_OK)
-        exchange_answer(r->exchange, 200, "application/json", out.data, out.length);
-    text_buffer_free(&out);
-    return status;
+    SOL_TRY(query_integer(r, "starting_after", 0, INT32_MAX, &after));
+    enum sol_status status = live_stream(live, r->exchange, after + 1);
+    return status == SOL_OK ? SOL_OK
+                            : api_blame(&r->fault, API_KEY(NULL, "starting_after"), status);
 }
 
-/* *found is set where it can be answered. */
 static enum sol_status load(struct request_context *r, const char *id, json_t **object,
                             json_t **input)
 {

@@ -497,10 +497,13 @@ void live_await(struct live_response *live, struct exchange *x)
     pthread_mutex_unlock(&live->mutex);
 }
 
-void live_print(struct live_response *live, struct text_buffer *to)
+void live_answer(struct live_response *live, struct exchange *x)
 {
     pthread_mutex_lock(&live->mutex);
-    response_print(live->response, to);
+    if (live->ended || response_state(live->response) == RESPONSE_IN_PROGRESS)
+        answer_object(live, x);
+    else
+        add_waiter(live, x, false, 0);
     pthread_mutex_unlock(&live->mutex);
 }
 

@@ -50,11 +50,12 @@ void live_set_job(struct live_response *live, struct job *job);
 void live_abandon(struct live_response *live);
 void live_cancel(struct live_response *live); /* no effect when it has ended */
 
-/* A client that comes back: events from number `from` on, or the object at the end. */
-/* SOL_E_ARGUMENT, and the exchange is untouched: there are not so many events. */
+/* A client that comes back gets events from number `from` on. SOL_E_ARGUMENT, and the exchange is
+ * untouched: there are not so many events. */
 enum sol_status live_stream(struct live_response *live, struct exchange *x, int64_t from);
+/* Or the object at the end; or as it is now, but none that is complete and not on disk yet. */
 void live_await(struct live_response *live, struct exchange *x);
-void live_print(struct live_response *live, struct text_buffer *to); /* the object as it is now */
+void live_answer(struct live_response *live, struct exchange *x);
 bool live_is_background(const struct live_response *live);
 
 /* ---- coming back ---- */
