@@ -276,13 +276,18 @@ static void say_added(struct response *r)
 /* All that was thought since the last call: what belongs to the next. */
 static void remember(struct response *r, const struct item *call)
 {
-    for (size_t i = r->n_items - 1; i-- > 0 && !is_call(&r->items[i]);)
-        if (r->items[i].kind == ITEM_REASONING) {
-            api_remember(r->params.recall, r->params.salt,
-                         (struct chat_text){call->call_id, strlen(call->call_id)},
-                         text_of(&r->items[i].text));
-            return;
-        }
+    struct text_buffer thought = {0};
+    size_t i = r->n_items - 1;
+    while (i && !is_call(&r->items[i - 1])) i--;
+    for (; i < r->n_items - 1; i++) {
+        if (r->items[i].kind != ITEM_REASONING) continue;
+        if (thought.length) text_puts(&thought, "\n\n");
+        text_put_text(&thought, text_of(&r->items[i].text));
+    }
+    if (!thought.failed)
+        api_remember(r->params.recall, r->params.salt,
+                     (struct chat_text){call->call_id, strlen(call->call_id)}, text_of(&thought));
+    text_buffer_free(&thought);
 }
 
 static void open_call(struct response *r, struct chat_text full)
