@@ -348,11 +348,10 @@ void response_event(struct response *r, const struct turn_event *event,
 
 /* ---- the end ---- */
 
-void response_fail(struct response *r, enum sol_status status, const char *message)
+static void fail(struct response *r, const char *message)
 {
     json_t *error = json_pack("{s:s, s:o}", "code", "server_error", "message",
                               json_text(message, strlen(message)));
-    (void)status;
     r->status = RESPONSE_FAILED;
     r->error.length = 0;
     if (error) chat_json_print(error, &r->error);
@@ -364,7 +363,7 @@ void response_choice(struct response *r, const struct job_choice *result)
 {
     switch (result->finish) {
     case JOB_FAILED:
-        response_fail(r, result->status, result->message);
+        fail(r, result->message);
         return;
     case JOB_LENGTH:
         r->status = RESPONSE_INCOMPLETE;
@@ -382,8 +381,7 @@ void response_usage(struct response *r, const struct job_usage *usage)
 {
     r->usage = *usage;
     r->completed = (int64_t)time(NULL);
-    if (r->out_of_memory)
-        response_fail(r, SOL_E_MEMORY, "the server had no memory for the whole answer");
+    if (r->out_of_memory) fail(r, "the server had no memory for the whole answer");
 }
 
 void response_keep(struct response *r)

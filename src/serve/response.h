@@ -41,8 +41,6 @@ void response_event(struct response *r, const struct turn_event *event,
 void response_choice(struct response *r, const struct job_choice *result);
 /* All is there but the last event. */
 void response_usage(struct response *r, const struct job_usage *usage);
-/* A failure that is not a choice's. */
-void response_fail(struct response *r, enum sol_status status, const char *message);
 /* From here on the object says that it is stored, where that was asked for. */
 void response_keep(struct response *r);
 /* The last event. `kept`: it is stored indeed. */
