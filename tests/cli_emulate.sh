@@ -106,7 +106,7 @@ for name in unit_snapshots unit_session unit_schedule; do
 done
 has out 'padding; the same text 0 times preempted, [1-9][0-9]* of its tokens cached'
 
-# A GPT, which has no sinks: one step, since the emulation does nothing when a step is done again from a graph.
+# A GPT, which has no sinks.
 gpt=$SOL_SOURCE_DIR/tests/golden/gpt_transformers
 nll() { sed -nE 's/^nll +([0-9.]+) .*/\1/p' "$work/out"; }
 words="--tokens 9,2,3,44,5,6,7,8,20,10,11,12 -c 16 --kv f32 --exact -q"

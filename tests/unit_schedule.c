@@ -138,7 +138,7 @@ static struct engine *open_engine(const struct model *model, struct shape shape)
     p.chooser.device.gpu = gpu;
     if (shape.exact) p.chooser.loosest = NUMERICS_EXACT;
     must(engine_create(model, &p, &engine));
-    if (gpu) engine_set_timed(engine, true); /* without graphs, which an emulated card cannot do */
+    if (gpu) engine_set_timed(engine, true); /* no graphs: an emulated card is faster without */
     return engine;
 }
 

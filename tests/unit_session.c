@@ -57,7 +57,6 @@ static struct engine *open_engine(const struct model *model, bool exact, bool se
         p.cache_positions = p.context + KEPT * KV_PAGE;
     }
     must(engine_create(model, &p, &engine));
-    if (gpu) engine_set_timed(engine, true); /* without graphs, which an emulated card cannot do */
     return engine;
 }
 

@@ -50,7 +50,6 @@ static struct engine *open_engine(const struct model *model, bool exact, int64_t
     p.chooser.device.gpu = gpu;
     if (exact) p.chooser.loosest = NUMERICS_EXACT;
     must(engine_create(model, &p, &engine));
-    if (gpu) engine_set_timed(engine, true); /* without graphs, which an emulated card cannot do */
     return engine;
 }
 
