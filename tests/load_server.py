@@ -2,8 +2,8 @@
 
     python3 load_server.py READY [SETTING=VALUE]...
 
-GET /set?SETTING=VALUE&... begins anew with other settings. Writes the port to READY and what it did to READY.log, a JSON object a line: the request, and when (ns of the monotonic
-clock) it came and each text was sent. Settings:
+Writes the port to READY and what it did to READY.log, a JSON object a line: the request, and when (ns of the
+monotonic clock) it came and each text was sent. GET /set?SETTING=VALUE&... begins anew with other settings:
     ttft=MS itl=MS    before the first text, and between texts (default 20, 5)
     jitter=MS         for every third request that much more before the first text
     wobble=MS         and that much more between its texts

@@ -365,10 +365,10 @@ def heavy_schemas(s):
         pattern = "^(.*a.{8}|b{%d})$" % i
         schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": pattern}}}
         return {"type": "function", "function": {"name": f"f{i}", "strict": True, "parameters": schema}}
-    start = time.process_time() + time.time()
+    start = time.monotonic()
     error = s.chat("x", tools=[tool(i) for i in range(1, 65)], status=400)["error"]
     assert error["param"].startswith("tools[") and "compile" in error["message"], error
-    assert time.process_time() + time.time() - start < 60
+    assert time.monotonic() - start < 60
     assert s.chat("x")
 
 

@@ -162,9 +162,7 @@ static void test_batch(void **state)
     struct responses *r = opened(NULL, &generous);
     struct stored_response all[3];
     for (int i = 0; i < 3; i++)
-        all[i] = (struct stored_response){.id = i == 1 ? "twice"
-                                                : i    ? "twice"
-                                                       : "once",
+        all[i] = (struct stored_response){.id = i ? "twice" : "once",
                                           .owner = "",
                                           .date = "",
                                           .input = "[]",
