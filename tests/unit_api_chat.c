@@ -355,6 +355,9 @@ static void test_wrong(void **state)
     memset(name, 'a', 65);
     name[65] = 0;
     assert_int_equal(sol_chat_reply(chat, NULL, NULL, NULL), SOL_E_ARGUMENT);
+    must(sol_chat_save(chat, path)); /* which writes what stands before all messages */
+    assert_int_equal(sol_chat_reply(chat, NULL, NULL, NULL), SOL_E_ARGUMENT);
+    must(sol_chat_clear(chat));
     assert_int_equal(sol_chat_add_user(chat, NULL), SOL_E_ARGUMENT);
     assert_int_equal(sol_chat_add_user(chat, "a\xc3"), SOL_E_ARGUMENT);
     assert_int_equal(sol_chat_add_function(chat, NULL, NULL, NULL, false), SOL_E_ARGUMENT);

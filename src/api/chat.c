@@ -192,6 +192,14 @@ static void function_free(struct function *f)
     free(f->name);
 }
 
+static void forget_reply(struct sol_chat *chat)
+{
+    text_buffer_free(&chat->reasoning);
+    text_buffer_free(&chat->answer);
+    text_buffer_free(&chat->name);
+    text_buffer_free(&chat->arguments);
+}
+
 void sol_chat_destroy(struct sol_chat *chat)
 {
     if (!chat) return;
@@ -203,10 +211,7 @@ void sol_chat_destroy(struct sol_chat *chat)
     rule_free(&chat->answer_rule);
     json_decref(chat->schema);
     turn_model_destroy(chat->turns);
-    text_buffer_free(&chat->reasoning);
-    text_buffer_free(&chat->answer);
-    text_buffer_free(&chat->name);
-    text_buffer_free(&chat->arguments);
+    forget_reply(chat);
     free(chat->system);
     free(chat->date);
     free(chat);
@@ -397,7 +402,7 @@ static bool on_event(void *arg, const struct turn_event *event)
 
 static bool is_call(const struct chat_message *m)
 {
-    return m->recipient.data != NULL;
+    return m->role == CHAT_ASSISTANT && m->recipient.data;
 }
 
 /* Adds what was said to the conversation. A call that was cut short would have the model wait for
@@ -493,6 +498,7 @@ static enum sol_status say(struct sol_chat *chat, struct turn *turn, struct samp
     SOL_TRY(session_turn(chat->session, turn, &params, result));
     SOL_TRY(text_check(&chat->reasoning, "the reasoning"));
     SOL_TRY(text_check(&chat->answer, "the answer"));
+    SOL_TRY(text_check(&chat->name, "the name of a function"));
     SOL_TRY(text_check(&chat->arguments, "the arguments of a call"));
     return add_messages(chat, turn, result->end == SESSION_STOP);
 }
@@ -506,14 +512,15 @@ enum sol_status sol_chat_reply(struct sol_chat *chat, sol_chat_fn fn, void *arg,
     struct sampler *sampler = NULL;
     struct turn *turn = NULL;
     struct session_result result;
-    if (!chat->opened || conversation_message(chat->conversation, n - 1)->role == CHAT_ASSISTANT)
+    if (n == conversation_head(chat->conversation) ||
+        conversation_message(chat->conversation, n - 1)->role == CHAT_ASSISTANT)
         return status_set(
             SOL_E_ARGUMENT,
             "there is nothing to reply to: add a message of the user, or the result of the "
             "function that was called");
     rules = calloc(chat->n_functions + 1, sizeof *rules);
     enum sol_status status = rules ? SOL_OK : status_set(SOL_E_MEMORY, "no memory for a reply");
-    chat->reasoning.length = chat->answer.length = chat->name.length = chat->arguments.length = 0;
+    forget_reply(chat);
     if (status == SOL_OK) status = open_turn(chat, rules, &turn);
     if (status == SOL_OK) status = open_sampler(chat, &sampler);
     if (status == SOL_OK) status = say(chat, turn, sampler, &listener, &result);
@@ -545,22 +552,9 @@ enum sol_status sol_chat_clear(struct sol_chat *chat)
     return SOL_OK;
 }
 
-/* What the system and the developer say stands before all messages. */
-static size_t first_message(const struct sol_chat *chat)
-{
-    const size_t n = conversation_count(chat->conversation);
-    size_t first = 0;
-    while (first < n) {
-        enum chat_role role = conversation_message(chat->conversation, first)->role;
-        if (role != CHAT_SYSTEM && role != CHAT_DEVELOPER) break;
-        first++;
-    }
-    return first;
-}
-
 size_t sol_chat_count(const struct sol_chat *chat)
 {
-    return conversation_count(chat->conversation) - first_message(chat);
+    return conversation_count(chat->conversation) - conversation_head(chat->conversation);
 }
 
 static enum sol_chat_part part_of(const struct chat_message *m)
@@ -577,13 +571,13 @@ enum sol_status sol_chat_get(const struct sol_chat *chat, size_t n, struct sol_c
     if (n >= sol_chat_count(chat))
         return status_set(SOL_E_ARGUMENT, "message %zu of %zu", n, sol_chat_count(chat));
     const struct chat_message *m =
-        conversation_message(chat->conversation, first_message(chat) + n);
+        conversation_message(chat->conversation, conversation_head(chat->conversation) + n);
     const bool tool = m->role == CHAT_TOOL;
     const struct chat_text name = tool ? m->name : m->recipient;
     *out = (struct sol_chat_message){.role = chat_role_name(m->role), .text = ""};
     if (m->n_contents && m->contents->kind == CHAT_CONTENT_TEXT) out->text = m->contents->text.data;
     if (m->role == CHAT_ASSISTANT) out->part = part_of(m);
-    if (tool || (m->role == CHAT_ASSISTANT && is_call(m)))
+    if (tool || is_call(m))
         out->function = text_begins(name, namespace) ? name.data + NAMESPACE : name.data;
     return SOL_OK;
 }

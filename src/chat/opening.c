@@ -32,6 +32,17 @@ enum sol_status conversation_open(struct conversation *c, const char *date)
         c, &(struct chat_message){.role = CHAT_SYSTEM, .contents = content, .n_contents = 1});
 }
 
+size_t conversation_head(const struct conversation *c)
+{
+    size_t n = 0;
+    while (n < conversation_count(c)) {
+        enum chat_role role = conversation_message(c, n)->role;
+        if (role != CHAT_SYSTEM && role != CHAT_DEVELOPER) break;
+        n++;
+    }
+    return n;
+}
+
 static enum sol_status put_format(struct conversation *c, const struct chat_instructions *i,
                                   bool first, struct chat_content *content)
 {

@@ -13,6 +13,9 @@ void chat_today(char date[CHAT_DATE_SIZE]);
  * `date` NULL: conversation_pin_date gives it later. */
 enum sol_status conversation_open(struct conversation *c, const char *date);
 
+/* How many messages of the system and the developer stand before all others. */
+size_t conversation_head(const struct conversation *c);
+
 /* What the developer says before the first message. */
 struct chat_instructions {
     struct chat_text text; /* without data: none; copied */

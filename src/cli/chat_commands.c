@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "base/suggest.h"
+#include "chat/opening.h"
 #include "cli/chat_talk.h"
 
 struct chat_verb {
@@ -19,7 +20,8 @@ static enum sol_status run_help(struct chat *chat, const char *argument);
 static enum sol_status run_clear(struct chat *chat, const char *argument)
 {
     (void)argument;
-    SOL_TRY(chat_drop(chat, chat_head(chat->conversation), conversation_count(chat->conversation)));
+    SOL_TRY(chat_drop(chat, conversation_head(chat->conversation),
+                      conversation_count(chat->conversation)));
     puts("The conversation is empty; the instructions stay.");
     return SOL_OK;
 }
@@ -57,7 +59,7 @@ static enum sol_status run_load(struct chat *chat, const char *argument)
     conversation_destroy(chat->conversation);
     chat->conversation = c;
     chat->effort = CHAT_EFFORT_UNSET;
-    size_t n, messages = conversation_count(c) - chat_head(c);
+    size_t n, messages = conversation_count(c) - conversation_head(c);
     session_tokens(chat->session, &n);
     printf("Loaded %zu messages, %zu tokens computed.\n", messages, n);
     return SOL_OK;

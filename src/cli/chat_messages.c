@@ -4,17 +4,6 @@
 #include "chat/opening.h"
 #include "cli/chat_talk.h"
 
-size_t chat_head(const struct conversation *c)
-{
-    size_t n = 0;
-    while (n < conversation_count(c)) {
-        enum chat_role role = conversation_message(c, n)->role;
-        if (role != CHAT_SYSTEM && role != CHAT_DEVELOPER) break;
-        n++;
-    }
-    return n;
-}
-
 static enum sol_status copy(struct conversation *to, const struct conversation *from, size_t first,
                             size_t end)
 {
@@ -71,7 +60,7 @@ enum sol_status chat_instruct(struct chat *chat, struct chat_text instructions)
 {
     const struct conversation *old = chat->conversation;
     struct conversation *c;
-    size_t n = 0, head = chat_head(old);
+    size_t n = 0, head = conversation_head(old);
     while (n < head && conversation_message(old, n)->role == CHAT_SYSTEM) n++;
     SOL_TRY(conversation_create(&c));
     enum sol_status status = copy(c, old, 0, n);

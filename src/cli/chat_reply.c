@@ -3,6 +3,7 @@
 #include "base/interrupt.h"
 #include "base/progress.h"
 #include "base/status.h"
+#include "chat/opening.h"
 #include "cli/chat_talk.h"
 
 /* Of the context an answer is to have room for. */
@@ -27,7 +28,7 @@ static enum sol_status open_turn(const struct chat *chat, const struct conversat
  * last never. Every message of the user begins at a point; the last point is the end. */
 static size_t too_many(const struct conversation *c, const struct turn *turn, int64_t most)
 {
-    size_t n_points, n = conversation_count(c), head = chat_head(c), users = 0, seen = 0;
+    size_t n_points, n = conversation_count(c), head = conversation_head(c), users = 0, seen = 0;
     const int64_t *points = turn_points(turn, &n_points);
     const int64_t whole = points[n_points - 1], begin = points[0];
     for (size_t i = 0; i < n; i++) users += conversation_message(c, i)->role == CHAT_USER;
@@ -59,7 +60,7 @@ static enum sol_status make_room(struct chat *chat, struct turn **turn)
                           "tokens, and the context of %lld keeps %lld for the answer; shorten it, "
                           "or make the context longer with -c",
                           (long long)shortest, (long long)context, (long long)room);
-    size_t head = chat_head(chat->conversation);
+    size_t head = conversation_head(chat->conversation);
     size_t leave = too_many(chat->conversation, *turn, context / 2);
     SOL_TRY(chat_drop(chat, head, head + leave));
     progress_note("the context of %lld tokens is full: the oldest %zu messages have left the "

@@ -52,8 +52,6 @@ void chat_close(struct chat *chat, struct chat_options *o);
 
 /* ---- chat_messages.c ---- */
 
-/* Of the conversation: what stands before the first message of the user. */
-size_t chat_head(const struct conversation *c);
 /* A conversation that has but these instructions; none without data. */
 enum sol_status chat_begin(struct chat *chat, struct chat_text instructions);
 /* Leaves the messages from `first` to `end` out. */
