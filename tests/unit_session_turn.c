@@ -106,7 +106,7 @@ static struct turn *listen(struct talk *t, int64_t limit)
     struct turn *turn = open_turn(t);
     struct sampler *sampler = open_sampler();
     const struct session_params params = {
-        .model = shared, .sampler = sampler, .limit = limit, .on_event = on_event, .arg = t};
+        .sampler = sampler, .limit = limit, .on_event = on_event, .arg = t};
     t->events = t->deltas = 0;
     must(session_turn(t->session, turn, &params, &t->result));
     size_t held;
@@ -201,8 +201,7 @@ static void test_ends(void **state)
 
     turn = open_turn(&t);
     struct sampler *sampler = open_sampler();
-    struct session_params params = {
-        .model = shared, .sampler = sampler, .on_event = on_event, .arg = &t};
+    struct session_params params = {.sampler = sampler, .on_event = on_event, .arg = &t};
     assert_int_equal(session_turn(t.session, turn, &params, &t.result), SOL_E_ARGUMENT);
     turn_destroy(turn);
     sampler_destroy(sampler);
@@ -230,7 +229,7 @@ static void test_context(void **state)
     turn = open_turn(&t);
     struct sampler *sampler = open_sampler();
     const struct session_params params = {
-        .model = shared, .sampler = sampler, .limit = 5, .on_event = on_event, .arg = &t};
+        .sampler = sampler, .limit = 5, .on_event = on_event, .arg = &t};
     assert_int_equal(session_turn(t.session, turn, &params, &t.result), SOL_E_ARGUMENT);
     assert_non_null(strstr(sol_last_error(), "does not fit the context"));
     turn_destroy(turn);

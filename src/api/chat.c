@@ -490,11 +490,8 @@ static enum sol_status open_sampler(const struct sol_chat *chat, struct sampler 
 static enum sol_status say(struct sol_chat *chat, struct turn *turn, struct sampler *sampler,
                            struct listener *listener, struct session_result *result)
 {
-    const struct session_params params = {.model = chat->turns,
-                                          .sampler = sampler,
-                                          .limit = chat->limit,
-                                          .on_event = on_event,
-                                          .arg = listener};
+    const struct session_params params = {
+        .sampler = sampler, .limit = chat->limit, .on_event = on_event, .arg = listener};
     SOL_TRY(session_turn(chat->session, turn, &params, result));
     SOL_TRY(text_check(&chat->reasoning, "the reasoning"));
     SOL_TRY(text_check(&chat->answer, "the answer"));

@@ -95,7 +95,6 @@ static enum sol_status keep_messages(struct chat *chat, const struct turn *turn)
 static enum sol_status write_turn(struct chat *chat, struct turn *turn)
 {
     const struct session_params params = {
-        .model = chat->turns,
         .sampler = chat->sampler,
         .limit = chat->options->predict ? chat->options->predict : INT64_MAX,
         .on_event = on_event,

@@ -56,9 +56,8 @@ enum session_end {
 typedef bool (*session_event_fn)(void *arg, const struct turn_event *event);
 
 struct session_params {
-    const struct turn_model *model; /* the turn's */
-    struct sampler *sampler;        /* turn_sampler's */
-    int64_t limit;                  /* tokens at most, headers and all */
+    struct sampler *sampler; /* turn_sampler's */
+    int64_t limit;           /* tokens at most, headers and all */
     session_event_fn on_event;
     void *arg;
 };

@@ -8,18 +8,9 @@ struct writing {
     struct turn *turn;
     const struct session_params *params;
     struct session_result *result;
-    const int32_t *stops;
-    size_t n_stops;
     int32_t token; /* the newest, which is not computed yet */
     bool goes_on;
 };
-
-static bool is_stop(const struct writing *w)
-{
-    for (size_t i = 0; i < w->n_stops; i++)
-        if (w->stops[i] == w->token) return true;
-    return false;
-}
 
 static void end(struct writing *w, enum session_end why)
 {
@@ -42,7 +33,7 @@ static enum sol_status take(struct writing *w)
     SOL_TRY(turn_push(w->turn, w->token, &event));
     w->result->generated++;
     const bool wanted = w->params->on_event(w->params->arg, &event);
-    if (is_stop(w))
+    if (turn_is_stop(w->turn, w->token))
         end(w, SESSION_STOP);
     else if (!wanted)
         end(w, SESSION_STOPPED);
@@ -97,7 +88,6 @@ enum sol_status session_turn(struct session *s, struct turn *turn,
     size_t n_points;
     const int64_t *points = turn_points(turn, &n_points);
     *result = (struct session_result){.prompt = (int64_t)prompt->count};
-    w.stops = turn_model_stops(params->model, &w.n_stops);
     if (params->limit < 1)
         return status_set(SOL_E_ARGUMENT, "a turn of %lld tokens; at least 1 is possible",
                           (long long)params->limit);

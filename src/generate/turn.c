@@ -77,10 +77,10 @@ static enum sol_status take(struct turn *t, const struct chat_step *step, struct
 
 /* ---- tokens ---- */
 
-static bool is_stop(const struct turn_model *m, int32_t id)
+bool turn_is_stop(const struct turn *t, int32_t id)
 {
-    for (size_t i = 0; i < m->n_stops; i++)
-        if (m->stops[i] == id) return true;
+    for (size_t i = 0; i < t->m->n_stops; i++)
+        if (t->m->stops[i] == id) return true;
     return false;
 }
 
@@ -105,7 +105,7 @@ static enum sol_status push(struct turn *t, int32_t id, struct turn_event *event
     const struct chat_vocabulary *v = &t->m->v;
     enum chat_state state = chat_parser_state(t->parser);
     struct chat_step step = {0};
-    bool stop = is_stop(t->m, id);
+    bool stop = turn_is_stop(t, id);
     if (state != CHAT_IN_HEADER || id == v->start) t->left = false;
     if (state == CHAT_IN_CONTENT && !stop && id != v->end && id != v->start)
         SOL_TRY(push_text(t, id));

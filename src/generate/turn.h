@@ -77,6 +77,7 @@ enum sol_status turn_create(const struct turn_model *m, const struct conversatio
 void turn_destroy(struct turn *t); /* takes NULL */
 
 const struct token_list *turn_prompt(const struct turn *t); /* what to compute first */
+bool turn_is_stop(const struct turn *t, int32_t id);        /* nothing comes behind it */
 /* Positions of the prompt worth a snapshot, rising: behind what the system, the developer and the
  * tools say, where each message of the user begins, and the end. [*n], as long as the turn. */
 const int64_t *turn_points(const struct turn *t, size_t *n);
