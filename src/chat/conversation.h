@@ -101,6 +101,8 @@ enum sol_status conversation_keep(struct conversation *c, json_t *json);
 enum sol_status conversation_add_json(struct conversation *c, json_t *json);
 /* The message as openai-harmony's Python writes it. NULL without memory. */
 json_t *chat_message_json(const struct chat_message *message);
+/* Those from `first` to `end`, as an array. NULL without memory. */
+json_t *conversation_json(const struct conversation *c, size_t first, size_t end);
 
 /* {"name", "description", "tools"} as in the "tools" of a content; `key` stays. `json` must live as
  * long as the conversation (conversation_keep). */

@@ -305,3 +305,15 @@ json_t *chat_message_json(const struct chat_message *message)
     set_text(json, "content_type", message->content_type);
     return json;
 }
+
+json_t *conversation_json(const struct conversation *c, size_t first, size_t end)
+{
+    json_t *list = json_array();
+    for (size_t i = first; i < end; i++) {
+        if (json_array_append_new(list, chat_message_json(conversation_message(c, i))) == 0)
+            continue;
+        json_decref(list);
+        return NULL;
+    }
+    return list;
+}

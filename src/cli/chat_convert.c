@@ -119,10 +119,7 @@ static json_t *result(const struct chat_parser *p)
 {
     const struct conversation *c = chat_parser_messages(p);
     const struct chat_faults *f = chat_parser_faults(p);
-    json_t *list = json_array(), *json = json_object();
-    for (size_t i = 0; i < conversation_count(c); i++)
-        json_array_append_new(list, chat_message_json(conversation_message(c, i)));
-    json_object_set_new(json, "messages", list);
+    json_t *json = json_pack("{s:o}", "messages", conversation_json(c, 0, conversation_count(c)));
     if (chat_faults_total(f) == 0) return json;
     json_t *malformed = json_object();
     count(malformed, "headers", f->headers);

@@ -7,14 +7,8 @@
 static enum sol_status copy(struct conversation *to, const struct conversation *from, size_t first,
                             size_t end)
 {
-    json_t *list = json_array();
-    for (size_t i = first; i < end; i++)
-        json_array_append_new(list, chat_message_json(conversation_message(from, i)));
-    json_t *all = json_pack("{s:o}", "messages", list);
-    if (!all || json_array_size(list) != end - first) {
-        json_decref(all);
-        return status_set(SOL_E_MEMORY, "no memory for a conversation");
-    }
+    json_t *all = json_pack("{s:o}", "messages", conversation_json(from, first, end));
+    if (!all) return status_set(SOL_E_MEMORY, "no memory for a conversation");
     enum sol_status status = conversation_add_json(to, all);
     json_decref(all);
     return status;

@@ -89,9 +89,8 @@ static json_t *head_json(const struct session *s, const struct conversation *c,
 {
     size_t n_tokens;
     const int32_t *ids = session_tokens(s, &n_tokens);
-    json_t *messages = json_array(), *tokens = json_array(), *points = json_array();
-    for (size_t i = 0; i < conversation_count(c); i++)
-        json_array_append_new(messages, chat_message_json(conversation_message(c, i)));
+    json_t *messages = conversation_json(c, 0, conversation_count(c));
+    json_t *tokens = json_array(), *points = json_array();
     for (size_t i = 0; i < n_tokens; i++) json_array_append_new(tokens, json_integer(ids[i]));
     for (int i = 0; i + 1 < states->n; i++)
         json_array_append_new(points, json_integer(states->positions[i]));
