@@ -4,6 +4,7 @@
 usage: chat_terminal.py FOLDER [NAME]...    (with SOL_BINARY set, as cli_chat_terminal.sh does; NAME: a test alone)
 """
 import fcntl
+import hashlib
 import json
 import os
 import pty
@@ -252,6 +253,23 @@ def test_full_context(folder):
     talk.say("/save again")
     assert saved(folder, "again") == after
     talk.say("go on")
+    talk.leave()
+
+
+def test_nothing_before(folder):
+    """A loaded conversation that begins with the user, too long in one message and in many."""
+    talk = Talk(folder, "-c", "512", "-n", "60", "--effort", "none")
+    talk.wait(PROMPT)
+    talk.say("/save whole")
+    data = open(folder + "/whole", "rb").read()
+    head = json.loads(data[:data.index(b"\0")])
+    for messages in [], [{"role": "user", "content": "The lamp went out. " * 8}] * 2:
+        data = json.dumps(head | {"messages": messages, "tokens": [], "snapshots": []}).encode() + b"\0"
+        open(folder + "/bare", "wb").write(data + hashlib.sha256(data).hexdigest().encode() + b"\n")
+        assert f"Loaded {len(messages)} messages" in talk.say("/load bare")
+        assert "message is too long" in talk.say("a long story " * 200)
+        shown = [talk.say("The lamp went out. " * 6) for _ in range(6)]
+        assert any("messages have left" in text for text in shown), shown
     talk.leave()
 
 

@@ -24,28 +24,41 @@ static enum sol_status open_turn(const struct chat *chat, const struct conversat
 
 /* ---- a full context ---- */
 
+/* The n-th point from the end, which is the last one. Every message of the user begins at one, but
+ * for what a loaded conversation begins with where nothing stands before it. */
+static int64_t point_from_end(const struct turn *turn, size_t n)
+{
+    size_t n_points;
+    const int64_t *points = turn_points(turn, &n_points);
+    return n < n_points ? points[n_points - 1 - n] : 0;
+}
+
+/* Where the first message behind the head begins. */
+static int64_t head_end(const struct conversation *c, const struct turn *turn)
+{
+    size_t n_points;
+    return conversation_head(c) ? turn_points(turn, &n_points)[0] : 0;
+}
+
 /* How many messages have to leave behind the head, for at most `most` tokens: turns as a whole, the
- * last never. Every message of the user begins at a point; the last point is the end. */
+ * last never. */
 static size_t too_many(const struct conversation *c, const struct turn *turn, int64_t most)
 {
-    size_t n_points, n = conversation_count(c), head = conversation_head(c), users = 0, seen = 0;
-    const int64_t *points = turn_points(turn, &n_points);
-    const int64_t whole = points[n_points - 1], begin = points[0];
+    size_t n = conversation_count(c), head = conversation_head(c), users = 0, seen = 0;
+    const int64_t whole = point_from_end(turn, 0), begin = head_end(c, turn);
     for (size_t i = 0; i < n; i++) users += conversation_message(c, i)->role == CHAT_USER;
     for (size_t i = head; i < n; i++) {
         if (conversation_message(c, i)->role != CHAT_USER) continue;
-        int64_t at = points[n_points - 1 - (users - seen++)];
+        int64_t at = point_from_end(turn, users - seen++);
         if (whole - (at - begin) <= most || seen == users) return i - head;
     }
     return 0;
 }
 
 /* What the head and the last message alone take. */
-static int64_t least(const struct turn *turn)
+static int64_t least(const struct conversation *c, const struct turn *turn)
 {
-    size_t n_points;
-    const int64_t *points = turn_points(turn, &n_points);
-    return points[0] + points[n_points - 1] - points[n_points - 2];
+    return head_end(c, turn) + point_from_end(turn, 0) - point_from_end(turn, 1);
 }
 
 static enum sol_status make_room(struct chat *chat, struct turn **turn)
@@ -53,7 +66,7 @@ static enum sol_status make_room(struct chat *chat, struct turn **turn)
     const int64_t context = session_context(chat->session), room = room_for_answer(chat);
     const int64_t prompt = (int64_t)turn_prompt(*turn)->count;
     if (prompt + room <= context) return SOL_OK;
-    const int64_t shortest = least(*turn);
+    const int64_t shortest = least(chat->conversation, *turn);
     if (shortest + room > context)
         return status_set(SOL_E_ARGUMENT,
                           "the message is too long: with what is before all messages it has %lld "

@@ -65,8 +65,8 @@ enum sol_status chat_set_effort(struct chat *chat, enum chat_effort effort);
 /* ---- chat_reply.c ---- */
 
 /* The user says `text`, and the model answers. When the context is full the oldest messages leave;
- * SOL_E_ARGUMENT where even that one does not fit. After an error the conversation is as before.
- * Ctrl-C is no error where anything was written. */
+ * SOL_E_ARGUMENT where even that one does not fit. After an error the conversation is as before,
+ * but for what has left. Ctrl-C is no error where anything was written. */
 enum sol_status chat_reply(struct chat *chat, struct chat_text text);
 
 /* ---- chat_show.c ---- */
