@@ -80,6 +80,18 @@ static void held(void)
     raise(SIGINT);
 }
 
+/* What is asked beside Ctrl-C is not taken with it. */
+static void held_both(void)
+{
+    interrupt_install();
+    interrupt_hold(true);
+    raise(SIGINT);
+    if (!interrupt_take() || interrupt_requested()) _exit(1);
+    raise(SIGINT);
+    raise(SIGTERM);
+    if (interrupt_take() || interrupt_exit_status() != 143) _exit(2);
+}
+
 static void test_signals(void **state)
 {
     (void)state;
@@ -89,6 +101,7 @@ static void test_signals(void **state)
     assert_int_equal(exit_status_of(two_hangups), 130);
     assert_int_equal(exit_status_of(ignored_hangup), 99);
     assert_int_equal(exit_status_of(held), 130);
+    assert_int_equal(exit_status_of(held_both), 99);
 }
 
 int main(void)

@@ -20,8 +20,13 @@ static void on_signal(int number)
         if (before >= 2 && number != SIGHUP) _exit(128 + number);
         return;
     }
-    bool first = atomic_compare_exchange_strong(&requested, &none, number);
-    if (!first && number != SIGHUP && !atomic_load(&held)) _exit(128 + number);
+    if (atomic_compare_exchange_strong(&requested, &none, number)) return;
+    if (!atomic_load(&held)) {
+        if (number != SIGHUP) _exit(128 + number);
+    } else if (number != SIGINT) {
+        int taken = SIGINT; /* soon, perhaps */
+        atomic_compare_exchange_strong(&requested, &taken, number);
+    }
 }
 
 /* Who started sol with hang-ups ignored (nohup) wants it to go on. */

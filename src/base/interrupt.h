@@ -14,7 +14,9 @@ enum sol_status interrupt_check(void); /* SOL_E_INTERRUPTED, with a message, onc
 /* Whether Ctrl-C asked, which is forgotten then: for who goes on. Other signals stay. */
 bool interrupt_take(void);
 int interrupt_exit_status(void); /* 128 + the signal that asked first */
-void interrupt_hold(bool hold);  /* while held a second Ctrl-C does not end the process */
+/* While held a second Ctrl-C does not end the process, and another signal takes the place of one,
+ * so that it is not forgotten with it. */
+void interrupt_hold(bool hold);
 
 /* From now on signals are only counted, for those who end in an order of their own: nothing else is
  * asked to stop. The third ends the process. */

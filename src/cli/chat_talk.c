@@ -131,8 +131,8 @@ static void say(struct chat *chat, struct chat_text text)
 {
     interrupt_hold(true);
     enum sol_status status = chat_reply(chat, text);
-    interrupt_hold(false);
     bool stopped = interrupt_take();
+    interrupt_hold(false);
     if (status == SOL_E_INTERRUPTED && stopped)
         puts("(stopped before the answer began; the message is not kept)");
     else if (status != SOL_OK)
