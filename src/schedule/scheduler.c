@@ -237,7 +237,7 @@ static enum sol_status admit(struct scheduler *s, struct request *r, double *wai
 {
     const struct scheduler_params *p = &s->params;
     int64_t tokens = s->stats.waiting_tokens + r->n_tokens;
-    if (s->broken) return status_set(s->broken, "%s", s->broken_why);
+    if (s->stats.broken) return status_set(s->stats.broken, "%s", s->stats.broken_why);
     if (s->stop || s->draining)
         return status_set(SOL_E_INTERRUPTED, "no more requests are taken: it is about to end");
     if (s->stats.waiting >= p->max_waiting ||
@@ -466,18 +466,16 @@ static void sweep(struct scheduler *s, bool all)
 static void fail_all(struct scheduler *s)
 {
     while (s->running.n)
-        request_end(s, s->running.at[0], SCHEDULE_FAILED, s->broken, s->broken_why);
+        request_end(s, s->running.at[0], SCHEDULE_FAILED, s->stats.broken, s->stats.broken_why);
     while (s->waiting.n)
-        request_end(s, s->waiting.at[0], SCHEDULE_FAILED, s->broken, s->broken_why);
+        request_end(s, s->waiting.at[0], SCHEDULE_FAILED, s->stats.broken, s->stats.broken_why);
 }
 
 static void give_up(struct scheduler *s, enum sol_status status)
 {
     pthread_mutex_lock(&s->lock);
-    s->broken = status;
     s->stats.broken = status;
     snprintf(s->stats.broken_why, sizeof s->stats.broken_why, "%s", sol_last_error());
-    snprintf(s->broken_why, sizeof s->broken_why, "%s", sol_last_error());
     pthread_mutex_unlock(&s->lock);
     fail_all(s);
 }
@@ -543,7 +541,7 @@ static void *worker(void *arg)
     struct scheduler *s = arg;
     while (look(s)) {
         sweep(s, false);
-        if (s->broken) fail_all(s);
+        if (s->stats.broken) fail_all(s);
         enum sol_status status = step_form(s);
         publish(s, 0);
         if (status == SOL_OK && s->n_rows) status = run_step(s);

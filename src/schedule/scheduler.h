@@ -69,7 +69,7 @@ typedef void (*schedule_logits_fn)(void *arg, int32_t token, const float *logits
 typedef void (*schedule_end_fn)(void *arg, const struct schedule_result *result);
 
 struct schedule_request {
-    const int32_t *prompt; /* [n_prompt], at least one; copied, as points and stops are */
+    const int32_t *prompt; /* [n_prompt], at least one; copied, as all lists are */
     int64_t n_prompt;
     const int64_t *points; /* [n_points] positions of the prompt worth a snapshot, n_prompt too */
     int64_t n_points;
@@ -115,7 +115,7 @@ struct scheduler_stats {
     int64_t prompt_tokens, cached_tokens, generated_tokens; /* of requests that began */
     int64_t rows, padding;                                  /* of steps */
     enum sol_status broken; /* the engine's error, after which nothing runs any more */
-    char broken_why[256];
+    char broken_why[512];
     struct prefix_cache_counts prefix;
 };
 

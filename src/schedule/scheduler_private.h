@@ -61,9 +61,7 @@ struct scheduler {
     int64_t n_live, live_room;
     bool stop, draining;
     uint64_t next_id;
-    double rows_per_s;      /* of steps, lately; 0: not known */
-    enum sol_status broken; /* the engine's error */
-    char broken_why[512];
+    double rows_per_s; /* of steps, lately; 0: not known */
     struct scheduler_stats stats;
 
     /* the worker's */
