@@ -1,4 +1,4 @@
-/* Pieces of JSON that both APIs for conversations print. All append to a text. */
+/* Pieces of JSON that the APIs print. All append to a text. */
 #ifndef SERVE_API_PRINT_H
 #define SERVE_API_PRINT_H
 

@@ -4,12 +4,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <time.h>
 
 #include "base/json_value.h"
 #include "chat/json.h"
 #include "serve/api.h"
+#include "serve/api_print.h"
 #include "serve/server_private.h"
 
 enum { PROMPTS_MAX = 128, DEFAULT_LIMIT = 16 };
@@ -33,7 +33,7 @@ struct completion {
     struct server *server;
     struct exchange *x;
     json_t *body;
-    char id[40];
+    char id[API_ID_SIZE];
     int64_t created;
     bool stream, echo, usage, begun;
     int logprobs; /* alternatives; -1: none wanted */
@@ -444,15 +444,6 @@ static enum sol_status start_jobs(struct request_context *r, struct completion *
     return SOL_OK;
 }
 
-static void name_completion(struct completion *c)
-{
-    uint64_t random[2] = {0};
-    (void)!getrandom(random, sizeof random, 0);
-    snprintf(c->id, sizeof c->id, "cmpl-%016llx%08x", (unsigned long long)random[0],
-             (unsigned)random[1]);
-    c->created = (int64_t)time(NULL);
-}
-
 /* Everything until jobs run; c is the caller's still. */
 static enum sol_status prepare(struct request_context *r, struct completion *c)
 {
@@ -469,7 +460,8 @@ static enum sol_status prepare(struct request_context *r, struct completion *c)
     SOL_TRY(set_up_answers(r, c));
     job.logprobs = c->logprobs >= 0;
     job.top = c->logprobs > 0 ? c->logprobs : 0;
-    name_completion(c);
+    api_new_id("cmpl-", c->id);
+    c->created = (int64_t)time(NULL);
     return create_jobs(r, c, &job);
 }
 
