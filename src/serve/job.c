@@ -312,8 +312,6 @@ static void tell_choice(struct choice *c, const struct schedule_result *r)
     const bool failed = r->end == SCHEDULE_FAILED;
     const struct job_choice told = {
         .finish = finish_of(c, r),
-        .context = r->end == SCHEDULE_CONTEXT,
-        .stop = c->stop ? *c->stop : (struct chat_text){0},
         .status = failed ? r->status : c->status,
         .message = failed ? r->message : c->message,
         .turn = c->turn,

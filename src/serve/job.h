@@ -71,8 +71,6 @@ enum job_finish {
 
 struct job_choice {
     enum job_finish finish;
-    bool context;              /* JOB_LENGTH as the context was full, not by the limit */
-    struct chat_text stop;     /* the stop string that ended it; data NULL: none */
     enum sol_status status;    /* JOB_FAILED; else SOL_OK */
     const char *message;       /* "" likewise */
     const struct turn *turn;   /* what came, whole (turn_messages, turn_faults); NULL: text */
