@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/interrupt.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "cli/cli.h"
 #include "cli/engine_options.h"
+#include "cli/input.h"
 #include "cli/serve_size.h"
 #include "cli/vocabulary_option.h"
 #include "generate/turn.h"
@@ -138,26 +138,6 @@ struct serve {
 
 enum { FILE_MAX = 4 << 20 };
 
-static enum sol_status read_text(const char *path, char **text, size_t *length)
-{
-    FILE *f;
-    *text = NULL;
-    SOL_TRY(file_stream(path, &f));
-    char *to = malloc(FILE_MAX + 1);
-    size_t n = to ? fread(to, 1, FILE_MAX + 1, f) : 0;
-    bool failed = ferror(f);
-    fclose(f);
-    if (to && !failed && n <= FILE_MAX) {
-        to[n] = '\0';
-        *text = to;
-        *length = n;
-        return SOL_OK;
-    }
-    free(to);
-    if (!to) return status_set(SOL_E_MEMORY, "no memory for '%s'", path);
-    return status_set(SOL_E_IO, failed ? "cannot read '%s'" : "'%s' is too large", path);
-}
-
 static enum sol_status read_keys(struct serve *s)
 {
     const char *path = s->options.keys, *named = getenv("SOL_API_KEY");
@@ -166,20 +146,30 @@ static enum sol_status read_keys(struct serve *s)
     if (!path && named && *named)
         return key_set_parse(named, strlen(named), "SOL_API_KEY", &s->keys);
     if (!path) return SOL_OK;
-    SOL_TRY(read_text(path, &text, &length));
+    SOL_TRY(input_read(path, FILE_MAX, &text, &length));
     enum sol_status status = key_set_parse(text, length, path, &s->keys);
     free(text);
     return status;
 }
 
+/* Ended by a NUL. */
+static enum sol_status read_pem(const char *path, char **text)
+{
+    char *data;
+    size_t length;
+    SOL_TRY(input_read(path, FILE_MAX, &data, &length));
+    *text = strndup(data, length);
+    free(data);
+    return *text ? SOL_OK : status_set(SOL_E_MEMORY, "no memory for '%s'", path);
+}
+
 static enum sol_status read_tls(struct serve *s)
 {
-    size_t length;
     if (!s->options.cert != !s->options.key)
         return status_set(SOL_E_ARGUMENT, "--tls-cert and --tls-key go together");
     if (!s->options.cert) return SOL_OK;
-    SOL_TRY(read_text(s->options.cert, &s->cert, &length));
-    return read_text(s->options.key, &s->key, &length);
+    SOL_TRY(read_pem(s->options.cert, &s->cert));
+    return read_pem(s->options.key, &s->key);
 }
 
 /* ---- setting up ---- */
@@ -325,12 +315,14 @@ static enum sol_status serve(struct serve *s)
 
 static int run(int argc, char **argv)
 {
-    struct serve s = {.options = {.host = "127.0.0.1",
-                                  .port = 8080,
-                                  .connections = 4096,
-                                  .request_s = 30,
-                                  .heartbeat_s = 10,
-                                  .drain_s = 30}};
+    struct server_params usual;
+    server_params_init(&usual);
+    struct serve s = {.options = {.host = usual.http.host,
+                                  .port = usual.http.port,
+                                  .connections = usual.http.connections,
+                                  .request_s = usual.http.request_s,
+                                  .heartbeat_s = usual.http.heartbeat_s,
+                                  .drain_s = usual.drain_s}};
     int exit_status;
     engine_options_init(&s.options.engine);
     if (!parse_options_only(&spec, argc, argv, &s.options, &exit_status)) return exit_status;
