@@ -324,6 +324,8 @@ def test_faults():
         equal("no path", s.json("GET", "/nothing", status=404)["error"]["code"], "not_found")
         status, headers, _ = s.ask("GET", "/v1/completions")
         equal("a method", (status, headers["Allow"]), (405, "POST"))
+        status, headers, _ = s.ask("PUT", "/v1/responses/resp_x")
+        equal("a method of several", (status, headers["Allow"]), (405, "GET, POST, DELETE"))
         equal("it goes on", s.json("GET", "/health"), {"status": "ok"})
     with Server("--context", "64") as s:
         body = {"prompt": [5] * 10, "max_tokens": 10 ** 9, "ignore_eos": True, "user": "x", "stop": None}

@@ -113,7 +113,7 @@ static bool check_key(const struct server *s, struct exchange *x, const struct r
 
 static bool check_route(struct exchange *x, const struct route **out)
 {
-    char message[320];
+    char message[320], methods[64];
     bool exact;
     *out = route_find(exchange_method(x), exchange_path(x), &exact);
     if (exact) return true;
@@ -124,7 +124,8 @@ static bool check_route(struct exchange *x, const struct route **out)
     const struct api_fault fault = {.code = *out ? "method_not_allowed" : "not_found"};
     snprintf(message, sizeof message, "nothing is served at %.16s %.200s", exchange_method(x),
              exchange_path(x));
-    if (*out) exchange_set_header(x, "Allow", (*out)->method);
+    route_methods(exchange_path(x), methods);
+    if (*out) exchange_set_header(x, "Allow", methods);
     answer_error(x, *out ? 405 : 404, message, &fault, 0);
     return false;
 }

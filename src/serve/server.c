@@ -147,6 +147,15 @@ const struct route *route_find(const char *method, const char *path, bool *exact
     return found;
 }
 
+void route_methods(const char *path, char methods[64])
+{
+    size_t n = 0;
+    *methods = '\0';
+    for (size_t i = 0; i < sizeof routes / sizeof *routes && n < 64; i++)
+        if (is_at(&routes[i], path))
+            n += (size_t)snprintf(methods + n, 64 - n, "%s%s", n ? ", " : "", routes[i].method);
+}
+
 /* The gate has let it in. */
 static void handle(void *arg, struct exchange *x)
 {

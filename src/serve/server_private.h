@@ -52,6 +52,8 @@ void server_gate(void *server, struct exchange *x);
 /* ---- server.c ---- */
 /* Of the path, whatever the method; *exact: of this method too. NULL: none. */
 const struct route *route_find(const char *method, const char *path, bool *exact);
+/* All that the path is served for: "GET, POST". */
+void route_methods(const char *path, char methods[64]);
 /* Answers with an error object. `wait_s` above 0: Retry-After. */
 void answer_error(struct exchange *x, int code, const char *message, const struct api_fault *fault,
                   double wait_s);
