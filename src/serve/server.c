@@ -284,6 +284,8 @@ static bool runs(struct server *s)
     return stats.running + stats.waiting > 0;
 }
 
+static const struct timespec moment = {.tv_nsec = 50000000};
+
 /* No more comes in; what is there ends by itself, or is cut. */
 static void drain(struct server *s, double seconds)
 {
@@ -291,8 +293,11 @@ static void drain(struct server *s, double seconds)
     const uint64_t begin = clock_ns();
     atomic_store(&s->draining, true);
     httpd_quiesce(s->httpd);
-    while ((double)(clock_ns() - begin) * 1e-9 < seconds && interrupt_asked() <= asked)
-        if (httpd_wait(s->httpd, 0.1) && !runs(s)) return;
+    while ((double)(clock_ns() - begin) * 1e-9 < seconds && interrupt_asked() <= asked) {
+        if (!httpd_wait(s->httpd, 0.1)) continue;
+        if (!runs(s)) return;
+        nanosleep(&moment, NULL);
+    }
     httpd_cut(s->httpd);
     while (!httpd_wait(s->httpd, 1)) httpd_cut(s->httpd);
 }
@@ -313,7 +318,6 @@ static void rest(struct server *s, int *since, int64_t *requests)
 enum sol_status server_run(struct server *s)
 {
     enum sol_status status = SOL_OK;
-    const struct timespec moment = {.tv_nsec = 50000000};
     int since = 0;
     int64_t requests = 0;
     while (status == SOL_OK && !atomic_load(&s->stop) && !interrupt_asked()) {
@@ -322,5 +326,10 @@ enum sol_status server_run(struct server *s)
         status = engine_error(s);
     }
     drain(s, status == SOL_OK ? s->params.drain_s : 2);
-    return status == SOL_OK ? SOL_OK : engine_error(s);
+    if (status != SOL_OK) status = engine_error(s);
+    /* The scheduler may go now: who asks for figures on a connection that is still open, until the
+     * server is destroyed, gets none of it. */
+    atomic_store(&s->open, false);
+    while (!httpd_wait(s->httpd, 1)) httpd_cut(s->httpd);
+    return status;
 }
