@@ -71,10 +71,9 @@ static void name_address(struct httpd *h)
     if (getsockname(h->listener, (struct sockaddr *)&own, &length) == 0)
         getnameinfo((struct sockaddr *)&own, length, host, sizeof host, port, sizeof port,
                     NI_NUMERICHOST | NI_NUMERICSERV);
-    h->port = atoi(port);
-    snprintf(h->address, sizeof h->address, "%s://%s%s%s:%d", h->params.tls_cert ? "https" : "http",
+    snprintf(h->address, sizeof h->address, "%s://%s%s%s:%s", h->params.tls_cert ? "https" : "http",
              own.ss_family == AF_INET6 ? "[" : "", host, own.ss_family == AF_INET6 ? "]" : "",
-             h->port);
+             port);
 }
 
 static enum sol_status open_listener(struct httpd *h)
@@ -215,11 +214,6 @@ enum sol_status httpd_create(const struct httpd_params *params, struct httpd **o
 fail:
     httpd_destroy(h);
     return status;
-}
-
-int httpd_port(const struct httpd *h)
-{
-    return h->port;
 }
 
 const char *httpd_address(const struct httpd *h)

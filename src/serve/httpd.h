@@ -46,7 +46,6 @@ void httpd_params_init(struct httpd_params *params); /* what suits; loopback, po
 /* Listens. SOL_E_UNSUPPORTED without libmicrohttpd: what to install; SOL_E_IO where the address
  * cannot be had. What `params` points to is copied. */
 enum sol_status httpd_create(const struct httpd_params *params, struct httpd **out);
-int httpd_port(const struct httpd *h);
 const char *httpd_address(const struct httpd *h); /* "http://127.0.0.1:8080" */
 /* Takes no more connections, and closes those that are idle; exchanges go on. */
 void httpd_quiesce(struct httpd *h);
@@ -74,7 +73,6 @@ const char *exchange_query(struct exchange *x, const char *name);
 const char *exchange_header(struct exchange *x, const char *name);
 struct chat_text exchange_body(const struct exchange *x); /* empty in the gate */
 const char *exchange_client(const struct exchange *x);    /* "127.0.0.1" */
-bool exchange_is_tls(const struct exchange *x);
 /* A pointer of the caller's, NULL at first: what the gate found out. Not freed. */
 void exchange_set_tag(struct exchange *x, const void *tag);
 const void *exchange_tag(const struct exchange *x);

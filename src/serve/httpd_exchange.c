@@ -350,11 +350,6 @@ const char *exchange_client(const struct exchange *x)
     return x->client;
 }
 
-bool exchange_is_tls(const struct exchange *x)
-{
-    return x->httpd->params.tls_cert != NULL;
-}
-
 void exchange_set_tag(struct exchange *x, const void *tag)
 {
     x->tag = tag;

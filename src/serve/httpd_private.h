@@ -75,7 +75,6 @@ struct httpd {
     void *daemon;
     int listener, watch; /* sockets; watch: an epoll of clients' connections */
     char address[128];
-    int port;
 
     pthread_mutex_t lock;
     pthread_cond_t queue_filled, ended; /* ended: an exchange, or its handler's part */

@@ -232,11 +232,6 @@ void server_open(struct server *s, const struct job_engine *engine)
     atomic_store(&s->open, true);
 }
 
-void server_stop(struct server *s)
-{
-    atomic_store(&s->stop, true);
-}
-
 void server_destroy(struct server *s)
 {
     if (!s) return;
@@ -320,7 +315,7 @@ enum sol_status server_run(struct server *s)
     enum sol_status status = SOL_OK;
     int since = 0;
     int64_t requests = 0;
-    while (status == SOL_OK && !atomic_load(&s->stop) && !interrupt_asked()) {
+    while (status == SOL_OK && !interrupt_asked()) {
         nanosleep(&moment, NULL);
         rest(s, &since, &requests);
         status = engine_error(s);

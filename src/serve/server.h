@@ -1,5 +1,5 @@
 /* The HTTP API over one model: who may ask, where requests go, what errors look like, figures. What
- * each path does is in a file of its own: src/serve/api_*.c, and a line in routes.list. */
+ * each path does is a function of api.h, and a line in routes.list. */
 #ifndef SERVE_SERVER_H
 #define SERVE_SERVER_H
 
@@ -14,7 +14,7 @@ struct server;
 struct api_shared;
 
 struct server_params {
-    struct httpd_params http; /* gate, handle and arg are the server's */
+    struct httpd_params http; /* the functions and arg are the server's */
     const char *const *hosts; /* [n_hosts] names that requests may come by (Host), beside the
                                * address itself, and localhost where it is loopback */
     size_t n_hosts;
@@ -33,11 +33,10 @@ void server_params_init(struct server_params *params);
 enum sol_status server_create(const struct server_params *params, struct server **out);
 /* The model is there: requests are served. The parts are the caller's and outlive the server. */
 void server_open(struct server *s, const struct job_engine *engine);
-/* Serves until server_stop, an interrupt (base/interrupt.h) or a failure of the engine; then ends
- * what runs, for drain_s at most. SOL_OK after a stop; the engine's error, with its message, after
- * a failure. */
+/* Serves until an interrupt (base/interrupt.h) or a failure of the engine; then ends what runs, for
+ * drain_s at most, and uses the engine no more. SOL_OK after an interrupt; the engine's error, with
+ * its message, after a failure. */
 enum sol_status server_run(struct server *s);
-void server_stop(struct server *s);    /* from any thread, handlers too */
 void server_destroy(struct server *s); /* takes NULL */
 const char *server_address(const struct server *s);
 

@@ -39,10 +39,9 @@ struct server {
     struct server_params params;
     struct httpd *httpd;
     struct job_engine engine;
-    atomic_bool open, draining, stop;
+    atomic_bool open, draining;
     int64_t created;
     struct server_metrics metrics;
-    char name[128]; /* of this machine's address, as Host has it */
 };
 
 /* ---- gate.c: who may ask ---- */
