@@ -181,9 +181,11 @@ static enum sol_status start_threads(struct httpd *h)
 static enum sol_status copy_texts(struct httpd_params *p)
 {
     p->host = strdup(p->host);
-    if (p->tls_cert) p->tls_cert = strdup(p->tls_cert);
-    if (p->tls_key) p->tls_key = strdup(p->tls_key);
-    return p->host ? SOL_OK : status_set(SOL_E_MEMORY, "no memory for a server");
+    bool tls = p->tls_cert, all = p->host;
+    p->tls_cert = tls ? strdup(p->tls_cert) : NULL;
+    p->tls_key = tls ? strdup(p->tls_key) : NULL;
+    if (tls) all = all && p->tls_cert && p->tls_key; /* never without TLS where it was asked for */
+    return all ? SOL_OK : status_set(SOL_E_MEMORY, "no memory for a server");
 }
 
 enum sol_status httpd_create(const struct httpd_params *params, struct httpd **out)
