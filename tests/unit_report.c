@@ -18,24 +18,14 @@
 #include "report/run_data.h"
 #include "support/report_fixture.h"
 #include "support/report_pages.h"
+#include "support/temp_folder.h"
 
 extern const char sol_report_style[];
 
-static char folder[64];
-
 static int make_store(void **state)
 {
-    (void)state;
-    snprintf(folder, sizeof folder, "/tmp/sol-report-XXXXXX");
-    return mkdtemp(folder) && report_fixture_write(folder) == SOL_OK ? 0 : 1;
-}
-
-static int remove_store(void **state)
-{
-    char command[128];
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command); /* NOLINT(cert-env33-c): a test's own folder */
+    if (temp_folder_make(state) != 0) return -1;
+    return report_fixture_write(temp_folder()) == SOL_OK ? 0 : -1;
 }
 
 /* ---- escaping ---- */
@@ -195,7 +185,7 @@ static struct store_record *read_run(const char *label)
     struct store *store;
     struct store_record *record;
     char id[STORE_ID_SIZE];
-    assert_int_equal(store_open(folder, &store), SOL_OK);
+    assert_int_equal(store_open(temp_folder(), &store), SOL_OK);
     assert_int_equal(store_find(store, label, NULL, id), SOL_OK);
     assert_int_equal(store_record_read(store, id, &record), SOL_OK);
     store_close(store);
@@ -307,7 +297,7 @@ static void test_runs(void **state)
                                          "trace",  "change",  "one",       "fifty",   "long",
                                          "layers", "evil",    REPORT_LABEL};
     struct store *store;
-    assert_int_equal(store_open(folder, &store), SOL_OK);
+    assert_int_equal(store_open(temp_folder(), &store), SOL_OK);
     for (size_t i = 0; i < sizeof labels / sizeof *labels; i++) {
         struct store_record *record = read_run(labels[i]);
         struct html *html;
@@ -333,7 +323,7 @@ static void test_history(void **state)
     struct html_text text;
     struct string_list metrics = {.values = {"tg128", "none"}, .count = 2};
     struct report_history options = {.metrics = &metrics, .label = "good"};
-    assert_int_equal(store_open(folder, &store), SOL_OK);
+    assert_int_equal(store_open(temp_folder(), &store), SOL_OK);
     assert_int_equal(report_history(store, &options, &html), SOL_OK);
     assert_int_equal(html_finish(html, &text), SOL_OK);
     assert_non_null(strstr(text.data, "One run makes no history"));
@@ -431,5 +421,5 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_runs),     cmocka_unit_test(test_history),
         cmocka_unit_test(test_contrast),
     };
-    return cmocka_run_group_tests(tests, make_store, remove_store);
+    return cmocka_run_group_tests(tests, make_store, temp_folder_remove);
 }

@@ -17,33 +17,17 @@
 #include <sqlite3.h>
 
 #include "base/clock.h"
-
-static char folder[64];
+#include "support/temp_folder.h"
 
 static void path_of(char *out, size_t size, const char *name)
 {
-    snprintf(out, size, "%s/%s", folder, name);
-}
-
-static int make_folder(void **state)
-{
-    (void)state;
-    snprintf(folder, sizeof folder, "/tmp/sol-store-XXXXXX");
-    return mkdtemp(folder) ? 0 : 1;
-}
-
-static int remove_folder(void **state)
-{
-    char command[128];
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command); /* NOLINT(cert-env33-c): a test's own folder */
+    snprintf(out, size, "%s/%s", temp_folder(), name);
 }
 
 static struct store *open_store(void)
 {
     struct store *store;
-    assert_int_equal(store_open(folder, &store), SOL_OK);
+    assert_int_equal(store_open(temp_folder(), &store), SOL_OK);
     return store;
 }
 
@@ -259,7 +243,7 @@ static void test_delete(void **state)
     fill(store, other);
     assert_int_equal(store_artifact_write(store, id, "trace", "t.json", "[]", 2), SOL_OK);
     assert_int_equal(store_artifact_write(store, id, "trace", "../t", "[]", 2), SOL_E_ARGUMENT);
-    snprintf(path, sizeof path, "%s/artifacts/%s/t.json", folder, id);
+    snprintf(path, sizeof path, "%s/artifacts/%s/t.json", temp_folder(), id);
     assert_int_equal(stat(path, &info), 0);
     assert_int_equal(store_artifact_add(store, other, "copy", "c", path), SOL_OK);
     assert_int_equal(store_artifact_add(store, other, "copy", "d", "/nowhere"), SOL_E_IO);
@@ -395,7 +379,7 @@ static void test_newer_version(void **state)
     char *before, *after;
     size_t size_before, size_after;
     read_bytes("store.db", &before, &size_before);
-    assert_int_equal(store_open(folder, &store), SOL_E_UNSUPPORTED);
+    assert_int_equal(store_open(temp_folder(), &store), SOL_E_UNSUPPORTED);
     assert_non_null(strstr(sol_last_error(), "newer sol"));
     assert_null(store);
     read_bytes("store.db", &after, &size_after);
@@ -404,7 +388,7 @@ static void test_newer_version(void **state)
     free(before);
     free(after);
     sql("PRAGMA user_version = -1000000");
-    assert_int_equal(store_open(folder, &store), SOL_E_FORMAT);
+    assert_int_equal(store_open(temp_folder(), &store), SOL_E_FORMAT);
     assert_non_null(strstr(sol_last_error(), "damaged"));
 }
 
@@ -413,14 +397,14 @@ static void test_not_a_store(void **state)
     (void)state;
     struct store *store;
     sql("CREATE TABLE theirs(a)");
-    assert_int_equal(store_open(folder, &store), SOL_E_FORMAT);
+    assert_int_equal(store_open(temp_folder(), &store), SOL_E_FORMAT);
     char path[128];
     path_of(path, sizeof path, "store.db");
     FILE *file = fopen(path, "wb");
     assert_non_null(file);
     for (int i = 0; i < 2000; i++) fputs("this is no database ", file);
     fclose(file);
-    assert_int_equal(store_open(folder, &store), SOL_E_FORMAT);
+    assert_int_equal(store_open(temp_folder(), &store), SOL_E_FORMAT);
     assert_non_null(strstr(sol_last_error(), "store.db"));
     /* A place that cannot be: a file where a folder should be. */
     assert_int_equal(store_open(path, &store), SOL_E_IO);
@@ -465,7 +449,7 @@ static void writer(int to)
     struct store *store;
     struct store_sample samples[SAMPLES];
     char id[STORE_ID_SIZE];
-    if (store_open(folder, &store) != SOL_OK) _exit(1);
+    if (store_open(temp_folder(), &store) != SOL_OK) _exit(1);
     for (int i = 0; i < SAMPLES; i++) samples[i] = (struct store_sample){.value = i};
     struct store_metric metric = {
         .name = "m", .unit = "ns/token", .samples = samples, .n_samples = SAMPLES};
@@ -553,7 +537,7 @@ static void test_live_process_keeps_running(void **state)
     struct store *store = open_store(), *second;
     char id[STORE_ID_SIZE];
     begin(store, "bench", NULL, id);
-    assert_int_equal(store_open(folder, &second), SOL_OK);
+    assert_int_equal(store_open(temp_folder(), &second), SOL_OK);
     struct store_record *r;
     assert_int_equal(store_record_read(second, id, &r), SOL_OK);
     assert_int_equal(r->run.state, STORE_RUNNING);
@@ -652,20 +636,20 @@ static void test_owners(void **state)
 /* A folder of its own beside the store's, with victims in it. */
 static void hostile_path(char *out, size_t size, const char *name)
 {
-    snprintf(out, size, "%s/outside/%s", folder, name);
+    snprintf(out, size, "%s/outside/%s", temp_folder(), name);
 }
 
 static struct store *hostile_store(void)
 {
     char path[200];
-    snprintf(path, sizeof path, "%s/outside", folder);
+    snprintf(path, sizeof path, "%s/outside", temp_folder());
     assert_int_equal(mkdir(path, 0777), 0);
     hostile_path(path, sizeof path, "victim");
     FILE *file = fopen(path, "w");
     assert_non_null(file);
     fputs("precious", file);
     fclose(file);
-    snprintf(path, sizeof path, "%s/store", folder);
+    snprintf(path, sizeof path, "%s/store", temp_folder());
     struct store *store;
     assert_int_equal(store_open(path, &store), SOL_OK);
     return store;
@@ -690,7 +674,7 @@ static void sql_in_store(const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    snprintf(path, sizeof path, "%s/store/store.db", folder);
+    snprintf(path, sizeof path, "%s/store/store.db", temp_folder());
     sqlite3 *db;
     assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
     sqlite3_exec(db, text, NULL, NULL, &message);
@@ -731,7 +715,7 @@ static void test_hostile_paths(void **state)
         struct stat info;
         finished(store, "bench", NULL, id);
         assert_int_equal(store_artifact_write(store, id, "trace", "own", "[]", 2), SOL_OK);
-        snprintf(own, sizeof own, "%s/store/artifacts/%s/own", folder, id);
+        snprintf(own, sizeof own, "%s/store/artifacts/%s/own", temp_folder(), id);
         assert_int_equal(stat(own, &info), 0);
         snprintf(bad, sizeof bad, "%s", artifact_path(paths[i], id));
         sql_in_store("INSERT INTO artifact VALUES('%s', 'trace', '%s', 8, '0')", id, bad);
@@ -741,7 +725,7 @@ static void test_hostile_paths(void **state)
         assert_int_equal(stat(own, &info), -1);
         assert_int_equal(store_run_delete(store, id), SOL_E_ARGUMENT); /* gone */
         victim_lives();
-        snprintf(own, sizeof own, "%s/store/store.db", folder);
+        snprintf(own, sizeof own, "%s/store/store.db", temp_folder());
         assert_int_equal(stat(own, &info), 0);
     }
     store_close(store);
@@ -756,9 +740,9 @@ static void test_hostile_links(void **state)
     hostile_path(outside, sizeof outside, "");
     begin(store, "bench", NULL, id);
     assert_int_equal(store_artifact_write(store, id, "trace", "own", "[]", 2), SOL_OK);
-    snprintf(path, sizeof path, "%s/store/artifacts/%s/own", folder, id);
+    snprintf(path, sizeof path, "%s/store/artifacts/%s/own", temp_folder(), id);
     assert_int_equal(unlink(path), 0);
-    snprintf(path, sizeof path, "%s/store/artifacts/%s", folder, id);
+    snprintf(path, sizeof path, "%s/store/artifacts/%s", temp_folder(), id);
     assert_int_equal(rmdir(path), 0);
     assert_int_equal(symlink("../../outside", path), 0);
     sql_in_store("INSERT INTO artifact VALUES('%s', 'trace', 'artifacts/%s/victim', 8, '0')", id,
@@ -769,13 +753,13 @@ static void test_hostile_links(void **state)
     victim_lives();
 
     begin(store, "bench", NULL, id);
-    snprintf(path, sizeof path, "%s/store/artifacts", folder);
+    snprintf(path, sizeof path, "%s/store/artifacts", temp_folder());
     remove(path); /* a link when it was taken for the run's folder */
     char command[400];
     snprintf(command, sizeof command, "rm -rf '%s'", path);
     assert_int_equal(system(command), 0); /* NOLINT(cert-env33-c) */
     assert_int_equal(symlink("../outside", path), 0);
-    snprintf(path, sizeof path, "%s/outside/%s", folder, id);
+    snprintf(path, sizeof path, "%s/outside/%s", temp_folder(), id);
     assert_int_not_equal(store_artifact_write(store, id, "trace", "x", "[]", 2), SOL_OK);
     assert_int_equal(access(path, F_OK), -1);
     assert_int_equal(store_run_delete(store, id), SOL_OK);
@@ -790,7 +774,7 @@ static void test_hostile_new_file(void **state)
     char id[STORE_ID_SIZE], path[300];
     begin(store, "bench", NULL, id);
     assert_int_equal(store_artifact_write(store, id, "trace", "own", "[]", 2), SOL_OK);
-    snprintf(path, sizeof path, "%s/store/artifacts/%s/own.new", folder, id);
+    snprintf(path, sizeof path, "%s/store/artifacts/%s/own.new", temp_folder(), id);
     assert_int_equal(symlink("../../../outside/victim", path), 0);
     assert_int_equal(store_artifact_write(store, id, "trace", "own", "{}", 2), SOL_OK);
     victim_lives();
@@ -847,7 +831,7 @@ static void test_hostile_tables(void **state)
                  "CREATE TRIGGER t AFTER DELETE ON run BEGIN DELETE FROM run; END;",
                  id, id, id);
     char path[128];
-    snprintf(path, sizeof path, "%s/store", folder);
+    snprintf(path, sizeof path, "%s/store", temp_folder());
     assert_int_equal(store_open(path, &store), SOL_OK);
     assert_int_equal(store_record_read(store, id, &record), SOL_OK);
     assert_non_null(record->artifacts[0].kind);
@@ -863,7 +847,7 @@ static void test_hostile_tables(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, temp_folder_make, temp_folder_remove)
     const struct CMUnitTest tests[] = {
         TEST(test_round_trip),    TEST(test_all_or_nothing), TEST(test_find),
         TEST(test_delete),        TEST(test_iterations),     TEST(test_ledger),

@@ -16,24 +16,9 @@
 
 #include "base/status.h"
 #include "store/responses.h"
+#include "support/temp_folder.h"
 
-static char folder[64];
 static const struct responses_limits generous = {1 << 30, 3600};
-
-static int make_folder(void **state)
-{
-    (void)state;
-    snprintf(folder, sizeof folder, "/tmp/sol-responses-XXXXXX");
-    return mkdtemp(folder) ? 0 : 1;
-}
-
-static int remove_folder(void **state)
-{
-    char command[128];
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command); /* NOLINT(cert-env33-c): a test's own folder */
-}
 
 static void must(enum sol_status status)
 {
@@ -78,7 +63,7 @@ static void test_kept(void **state)
 {
     (void)state;
     bool found;
-    struct responses *r = opened(folder, &generous);
+    struct responses *r = opened(temp_folder(), &generous);
     put(r, "a", "ann", RESPONSE_WHOLE, "{\"a\":1}");
     put(r, "b", "bob", RESPONSE_BEGUN, "{\"b\":0}");
     assert_string_equal(got(r, "ann", "a"), "{\"a\":1}");
@@ -94,13 +79,13 @@ static void test_kept(void **state)
     put(r, "b", "bob", RESPONSE_ENDED, "{\"b\":2}"); /* it was deleted meanwhile */
     assert_string_equal(got(r, "bob", "b"), "");
     responses_close(r);
-    r = opened(folder, &generous);
+    r = opened(temp_folder(), &generous);
     assert_string_equal(got(r, "ann", "a"), "{\"a\":1}");
     static const char *const files[] = {"responses.db", "responses.db-wal", "responses.db-shm"};
     for (int i = 0; i < 3; i++) {
         char path[128];
         struct stat info;
-        snprintf(path, sizeof path, "%s/%s", folder, files[i]);
+        snprintf(path, sizeof path, "%s/%s", temp_folder(), files[i]);
         assert_int_equal(stat(path, &info), 0);
         assert_int_equal(info.st_mode & 077, 0);
     }
@@ -182,7 +167,7 @@ static void test_lost(void **state)
     pid_t child = fork();
     if (child == 0) {
         struct responses *r;
-        if (responses_open(folder, &generous, &r) != SOL_OK) _exit(1);
+        if (responses_open(temp_folder(), &generous, &r) != SOL_OK) _exit(1);
         put(r, "lost", "ann", RESPONSE_BEGUN, "{}");
         put(r, "whole", "ann", RESPONSE_WHOLE, "{}");
         _exit(0);
@@ -190,7 +175,7 @@ static void test_lost(void **state)
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
-    struct responses *r = opened(folder, &generous);
+    struct responses *r = opened(temp_folder(), &generous);
     put(r, "mine", "ann", RESPONSE_BEGUN, "{}");
     assert_string_equal(got(r, "ann", "lost"), "lost {}");
     assert_string_equal(got(r, "ann", "whole"), "{}");
@@ -203,15 +188,15 @@ static void test_not_ours(void **state)
     (void)state;
     struct responses *r;
     char path[128];
-    snprintf(path, sizeof path, "%s/other", folder);
+    snprintf(path, sizeof path, "%s/other", temp_folder());
     r = opened(path, &generous);
     responses_close(r);
-    snprintf(path, sizeof path, "%s/other/responses.db", folder);
+    snprintf(path, sizeof path, "%s/other/responses.db", temp_folder());
     FILE *f = fopen(path, "w");
     assert_non_null(f);
     fputs("this is no database at all, and long enough to be read as one if it were", f);
     fclose(f);
-    snprintf(path, sizeof path, "%s/other", folder);
+    snprintf(path, sizeof path, "%s/other", temp_folder());
     assert_int_equal(responses_open(path, &generous, &r), SOL_E_FORMAT);
     assert_null(r);
     assert_non_null(strstr(sol_last_error(), "responses.db"));
@@ -226,5 +211,5 @@ int main(void)
         cmocka_unit_test(test_batch),    cmocka_unit_test(test_lost),
         cmocka_unit_test(test_not_ours),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_remove);
 }

@@ -17,6 +17,7 @@
 #include "base/bytes_hash.h"
 #include "base/memory.h"
 #include "base/rng.h"
+#include "support/temp_folder.h"
 #include "tok/alphabet.h"
 #include "tok/bpe_train.h"
 #include "tok/pretokenize.h"
@@ -80,13 +81,10 @@ static struct tokenizer *open_or_fail(const char *path)
     return t;
 }
 
-/* A folder of its own for each test. */
-static char folder[64];
-
 static const char *in_folder(const char *name)
 {
     static char path[256];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
+    snprintf(path, sizeof path, "%s/%s", temp_folder(), name);
     return path;
 }
 
@@ -96,21 +94,6 @@ static void write_file(const char *path, const char *text)
     assert_non_null(to);
     fputs(text, to);
     assert_int_equal(fclose(to), 0);
-}
-
-static int make_folder(void **state)
-{
-    (void)state;
-    strcpy(folder, "/tmp/sol-tokenizer-XXXXXX");
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command);
 }
 
 /* ---- tokenizer.json ---- */
@@ -393,20 +376,20 @@ static void test_open(void **state)
     (void)state;
     tokenizer_destroy(open_or_fail(SOL_SOURCE_DIR "/tests/data/tokenizer_small.json"));
     expect_error(in_folder("none"), SOL_E_IO, "none");
-    expect_error(folder, SOL_E_FORMAT, "has no vocabulary");
+    expect_error(temp_folder(), SOL_E_FORMAT, "has no vocabulary");
     write_file(in_folder("empty"), "");
     expect_error(in_folder("empty"), SOL_E_FORMAT, "is no vocabulary");
     write_file(in_folder("text"), "What is this?\n");
     expect_error(in_folder("text"), SOL_E_FORMAT, "is no vocabulary");
     write_file(in_folder("short.gguf"), "GGUF");
     expect_error(in_folder("short.gguf"), SOL_E_FORMAT, "short.gguf");
-    expect_error(folder, SOL_E_FORMAT, "short.gguf"); /* the only candidate */
+    expect_error(temp_folder(), SOL_E_FORMAT, "short.gguf"); /* the only candidate */
     write_file(in_folder("a.tiktoken"), make_tiktoken(""));
-    tokenizer_destroy(open_or_fail(folder)); /* before GGUF */
+    tokenizer_destroy(open_or_fail(temp_folder())); /* before GGUF */
     write_file(in_folder("b.tiktoken"), make_tiktoken(""));
-    expect_error(folder, SOL_E_ARGUMENT, "several .tiktoken");
+    expect_error(temp_folder(), SOL_E_ARGUMENT, "several .tiktoken");
     write_file(in_folder("tokenizer.json"), make_json("null", "null"));
-    struct tokenizer *t = open_or_fail(folder);
+    struct tokenizer *t = open_or_fail(temp_folder());
     assert_int_equal(tokenizer_vocab(t), 301);
     tokenizer_destroy(t);
 }
@@ -679,11 +662,11 @@ int main(void)
         cmocka_unit_test(test_json_cut_off),
         cmocka_unit_test(test_tiktoken_small),
         cmocka_unit_test(test_tiktoken_refused),
-        cmocka_unit_test_setup_teardown(test_open, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_open, temp_folder_make, temp_folder_remove),
         cmocka_unit_test(test_parts),
         cmocka_unit_test(test_train_as_the_library),
-        cmocka_unit_test_setup_teardown(test_train_and_read, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(test_special_sets, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_train_and_read, temp_folder_make, temp_folder_remove),
+        cmocka_unit_test_setup_teardown(test_special_sets, temp_folder_make, temp_folder_remove),
         cmocka_unit_test(test_train_many_threads),
         cmocka_unit_test(test_counts_pieces),
         cmocka_unit_test(test_train_runs_out),
