@@ -313,6 +313,28 @@ static void test_from_beginning(void **state)
     close_session(&w);
 }
 
+/* Of nine points the one goes that lies nearest behind the one before it, or the beginning. */
+static void test_which_snapshots_stay(void **state)
+{
+    (void)state;
+    if (gpu) skip();
+    static const int64_t asked[][SESSION_SNAPSHOTS + 1] = {
+        {60, 100, 106, 150, 200, 250, 300, 350, 400}, {5, 60, 100, 150, 200, 250, 300, 350, 400}};
+    static const int64_t wanted[] = {60, 100, 150, 200, 250, 300, 350, 399};
+    for (int i = 0; i < 2; i++) {
+        struct world w = {.model = models[0]};
+        int64_t points[SESSION_SNAPSHOTS];
+        const float *logits;
+        open_session(&w, false);
+        add_tokens(&w, &w.held, 400);
+        must(session_prompt(w.session, w.held.tokens, 400, asked[i], SESSION_SNAPSHOTS + 1, &logits,
+                            NULL));
+        assert_int_equal(session_snapshots(w.session, points), SESSION_SNAPSHOTS);
+        assert_memory_equal(points, wanted, sizeof points);
+        close_session(&w);
+    }
+}
+
 static void test_limits(void **state)
 {
     (void)state;
@@ -668,7 +690,7 @@ int main(void)
         cmocka_unit_test(test_limits),        cmocka_unit_test(test_damage),
         cmocka_unit_test(test_lies),          cmocka_unit_test(test_others),
         cmocka_unit_test(test_empty),         cmocka_unit_test(test_identity),
-        cmocka_unit_test(test_gpu_failures),
+        cmocka_unit_test(test_gpu_failures),  cmocka_unit_test(test_which_snapshots_stay),
     };
     return cmocka_run_group_tests(tests, open_models, close_models);
 }
