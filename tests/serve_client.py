@@ -573,6 +573,7 @@ def test_fails():
 def test_gpu_fails():
     """A GPU that fails in the middle: who is served is told, and the server ends with a status of its own."""
     if not os.environ.get("SOL_FAKE_GPU"):
+        print("skipped: a GPU that fails (no fake one)")
         return
     env = {"LD_LIBRARY_PATH": os.environ["SOL_FAKE_GPU"], "FAKE_CUDA_FAIL": "stream_wait:60:700",
            "XDG_CACHE_HOME": os.path.join(WORK, "cache")}
