@@ -74,9 +74,9 @@ def llama_server(args, parallel, context):
 
 
 def load(args, server, *options):
-    """The levels of one `sol bench --serve`. One that is invalid is an error."""
+    """The levels of one `sol bench --serve`. Says why one of them is invalid or unsure."""
     command = [args.sol, "bench", "--serve", server.url, "--endpoint", "completions", "-o", "json", "-q",
-               "--no-store", "--extra", '{"ignore_eos": true}', *options]
+               "--no-store", *options]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode not in (0, 7):
         fail(f"{shlex.join(command)} ended with {done.returncode}:\n{done.stderr[-2000:]}")

@@ -372,6 +372,13 @@ static void bodies_ask_for_lengths(void **state)
     assert_int_equal(json_integer_value(json_object_get(body, "max_completion_tokens")), 33);
     json_decref(body);
     serve_prompts_destroy(p);
+    const char *own = "{\"ignore_eos\": false, \"max_tokens\": 5}"; /* counts, and comes once */
+    assert_int_equal(serve_prompts_create(SERVE_CHAT, NULL, own, 9, NULL, &p), SOL_OK);
+    body = body_of(p, size, 0, 1);
+    assert_true(json_is_false(json_object_get(body, "ignore_eos")));
+    assert_int_equal(json_integer_value(json_object_get(body, "max_tokens")), 5);
+    json_decref(body);
+    serve_prompts_destroy(p);
     assert_int_equal(serve_prompts_create(SERVE_CHAT, NULL, "[1]", 9, NULL, &p), SOL_E_ARGUMENT);
     assert_null(p);
 }

@@ -151,14 +151,22 @@ static void put_prompt(const struct serve_prompts *p, struct text_buffer *to, in
     text_puts(to, "\"");
 }
 
-/* All but the prompt and the lengths, without the brace at the end. */
-static enum sol_status put_head(const struct serve_prompts *p, struct text_buffer *to)
+/* All but the prompt, without the brace at the end. What the user asks for takes the place of what
+ * would be asked: servers refuse a field that comes twice, or take the last. */
+static enum sol_status put_head(const struct serve_prompts *p, int64_t output,
+                                struct text_buffer *to)
 {
+    const struct serve_style *style = &serve_styles[p->style];
     json_t *head =
-        json_pack("{s:b, s:s*}", "stream", 1, "model", p->model && *p->model ? p->model : NULL);
+        json_pack("{s:b, s:s*, s:I}", "stream", 1, "model", p->model && *p->model ? p->model : NULL,
+                  style->limit, (json_int_t)output);
     json_t *extra = p->extra ? json_loads(p->extra, 0, NULL) : NULL;
-    if (serve_styles[p->style].usage)
+    if (style->usage)
         json_object_set_new(head, "stream_options", json_pack("{s:b}", "include_usage", 1));
+    if (style->full_length) {
+        json_object_set_new(head, "ignore_eos", json_true());
+        json_object_set_new(head, "min_tokens", json_integer((json_int_t)output));
+    }
     if (extra) json_object_update(head, extra);
     char *text = head ? json_dumps(head, JSON_COMPACT) : NULL;
     json_decref(extra);
@@ -172,16 +180,8 @@ static enum sol_status put_head(const struct serve_prompts *p, struct text_buffe
 enum sol_status serve_prompts_body(const struct serve_prompts *p, struct serve_size size,
                                    int64_t prefix, uint64_t index, struct text_buffer *to)
 {
-    const struct serve_style *style = &serve_styles[p->style];
     to->length = 0;
-    SOL_TRY(put_head(p, to));
-    text_puts(to, ",\"");
-    text_puts(to, style->limit);
-    put_number(to, "\":", size.output);
-    if (style->full_length) {
-        text_puts(to, ",\"ignore_eos\":true");
-        put_number(to, ",\"min_tokens\":", size.output);
-    }
+    SOL_TRY(put_head(p, size.output, to));
     const bool chat = p->endpoint == SERVE_CHAT;
     text_puts(to, chat ? ",\"messages\":[{\"role\":\"user\",\"content\":" : ",\"prompt\":");
     put_prompt(p, to, size.prompt, prefix, index);

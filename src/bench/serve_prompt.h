@@ -25,7 +25,7 @@ extern const struct serve_style serve_styles[SERVE_STYLES];
 struct serve_prompts {
     enum serve_endpoint endpoint;
     const char *model;  /* NULL or "": the server has one */
-    const char *extra;  /* a JSON object of further fields; may be NULL */
+    const char *extra;  /* a JSON object of fields, before those from here; may be NULL */
     uint64_t seed;      /* of the words */
     int style;          /* of serve_styles */
     double overhead;    /* tokens of a prompt that are not of its words: the chat's frame */
