@@ -140,6 +140,7 @@ static void events_say_what_they_hold(void **state)
         "{\"choices\":[{\"delta\":{\"content\":null,\"reasoning\":\"a\"}}]}",
         "{\"choices\":[{\"delta\":{\"reasoning_content\":\"a\"}}]}",
         "{\"choices\":[{\"text\":\"a\"}]}",
+        "{\"choices\":[{\"text\":\"\\u0000\"}]}",
         "{\"choices\":[{\"delta\":{}},{\"delta\":{\"content\":\"b\"}}]}",
         "{\"choices\":[{\"delta\":{\"tool_calls\":[{\"function\":{\"name\":\"f\"}}]}}]}",
     };

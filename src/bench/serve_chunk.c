@@ -68,7 +68,7 @@ bool serve_chunk_read(const char *data, size_t length, struct serve_chunk *out)
     *out = (struct serve_chunk){.prompt_tokens = -1, .output_tokens = -1, .cached_tokens = -1};
     out->done = length == 6 && memcmp(data, "[DONE]", 6) == 0;
     if (out->done) return true;
-    json_t *object = json_loadb(data, length, 0, NULL);
+    json_t *object = json_loadb(data, length, JSON_ALLOW_NUL, NULL); /* tokens may be any byte */
     const bool good = json_is_object(object);
     if (good) {
         const json_t *choices = json_object_get(object, "choices");

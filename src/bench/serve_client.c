@@ -16,6 +16,7 @@
 #include "base/interrupt.h"
 #include "bench/serve_sse.h"
 #include "hub/curl.h"
+#include "hub/http.h"
 #include "stats/samples.h"
 
 enum {
@@ -210,13 +211,12 @@ static size_t on_bytes(char *data, size_t size, size_t n, void *arg)
 
 static size_t on_header(char *line, size_t size, size_t n, void *arg)
 {
-    static const char name[] = "retry-after:";
     struct stream *s = arg;
+    char text[HTTP_WORD], *end;
     n *= size;
-    if (n >= sizeof name && strncasecmp(line, name, sizeof name - 1) == 0) {
-        char *end; /* the line ends with CR and LF; a date is none of the numbers that count */
-        const long seconds = strtol(line + sizeof name - 1, &end, 10);
-        s->retry_after = end == line + sizeof name - 1 || seconds < 0 ? -1 : seconds;
+    if (http_header(line, n, "Retry-After", text, sizeof text)) {
+        const long seconds = strtol(text, &end, 10); /* a date is no number that counts */
+        s->retry_after = end == text || seconds < 0 ? -1 : seconds;
     }
     return n;
 }

@@ -3,6 +3,7 @@
 #ifndef HUB_HTTP_H
 #define HUB_HTTP_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,6 +20,10 @@ void http_destroy(struct http *http); /* takes NULL */
 void http_attempts(struct http *http, long attempts);
 
 enum { HTTP_WORD = 64, HTTP_TEXT = 300 };
+/* Whether the line, which need not end with a NUL, is this header; its value, if need be cut, goes
+ * into `text`. */
+bool http_header(const char *line, size_t n, const char *name, char *text, size_t size);
+
 struct http_answer {
     long code;  /* of HTTP */
     char *body; /* owned by the caller, also after an error; ends with NUL */

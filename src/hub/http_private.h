@@ -18,8 +18,6 @@ struct http {
 void *http_request(const struct http *http, const char *url, char error[CURL_ERROR_TEXT]);
 /* Whether another attempt may do. */
 bool http_may_pass(int result, long code);
-/* The value where the line is this header, else NULL; cut at the line's end into `text`. */
-bool http_header(const char *line, size_t n, const char *name, char *text, size_t size);
 /* Nanoseconds to wait before attempt `n`, from 1 on; `asked`: seconds that the server named. */
 uint64_t http_pause(long n, long asked);
 enum sol_status http_failed(const struct http *http, const char *url, int result, long code,
