@@ -15,7 +15,7 @@ static bool hear(void *arg, const char *data, size_t length)
 {
     struct events *e = arg;
     struct serve_chunk chunk;
-    FUZZ_REQUIRE(data[length] == '\0' && length <= SSE_EVENT_MAX);
+    FUZZ_REQUIRE(length <= SSE_EVENT_MAX);
     for (size_t i = 0; i < length; i++) e->hash = (e->hash ^ (uint8_t)data[i]) * 0x100000001b3u;
     e->hash = (e->hash ^ 256) * 0x100000001b3u;
     e->count++;

@@ -28,9 +28,8 @@ struct heard {
 static bool hear(void *arg, const char *data, size_t length)
 {
     struct heard *h = arg;
-    assert_int_equal(data[length], '\0');
     if (h->length + length + 2 < sizeof h->text) {
-        memcpy(h->text + h->length, data, length);
+        if (length) memcpy(h->text + h->length, data, length);
         h->length += length;
         h->text[h->length++] = '|';
         h->text[h->length] = '\0';

@@ -1,25 +1,15 @@
 #include "bench/serve_sse.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static const char mark[] = "\xef\xbb\xbf";
 enum { MARK = sizeof mark - 1 };
 
-static enum sse_result append(struct sse_text *to, const char *data, size_t length)
+static enum sse_result append(struct text_buffer *to, const char *data, size_t length)
 {
     if (length > SSE_EVENT_MAX - to->length) return SSE_TOO_LONG;
-    const size_t needed = to->length + length + 1;
-    if (needed > to->capacity) {
-        char *grown = realloc(to->data, 2 * needed);
-        if (!grown) return SSE_NO_MEMORY;
-        to->data = grown;
-        to->capacity = 2 * needed;
-    }
-    if (length) memcpy(to->data + to->length, data, length);
-    to->length += length;
-    to->data[to->length] = '\0';
-    return SSE_FINE;
+    text_put(to, data, length);
+    return to->failed ? SSE_NO_MEMORY : SSE_FINE;
 }
 
 static enum sse_result end_event(struct sse_reader *r, sse_event *event, void *arg)
@@ -89,12 +79,13 @@ enum sse_result sse_read(struct sse_reader *r, const char *data, size_t length, 
 void sse_restart(struct sse_reader *r)
 {
     r->line.length = r->data.length = r->seen = 0;
+    r->line.failed = r->data.failed = false;
     r->has_data = r->after_cr = false;
 }
 
 void sse_free(struct sse_reader *r)
 {
-    free(r->line.data);
-    free(r->data.data);
+    text_buffer_free(&r->line);
+    text_buffer_free(&r->data);
     *r = (struct sse_reader){.seen = 0};
 }

@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "chat/text.h"
+
 enum { SSE_EVENT_MAX = 1 << 20 }; /* bytes of an event's data, and of a line */
 
 enum sse_result {
@@ -16,20 +18,15 @@ enum sse_result {
     SSE_NO_MEMORY, /* nothing more can be read */
 };
 
-struct sse_text {
-    char *data;
-    size_t length, capacity;
-};
-
 /* Zeroed it is at the beginning of a stream. */
 struct sse_reader {
-    struct sse_text line, data;
+    struct text_buffer line, data;
     size_t seen;   /* bytes of the stream, up to those of a byte order mark */
     bool has_data; /* the event has a `data` field, if an empty one */
     bool after_cr; /* an LF would belong to it */
 };
 
-/* False: no more of the stream is wanted. `data` ends with a NUL behind `length`. */
+/* False: no more of the stream is wanted. Of an empty event `data` may be NULL. */
 typedef bool sse_event(void *arg, const char *data, size_t length);
 
 /* Calls `event` for each event that is complete. After anything but SSE_FINE the stream is over. An
