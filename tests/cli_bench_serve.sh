@@ -305,8 +305,10 @@ fi
 # ---- wrong usage ----
 run 2 bench --serve 127.0.0.1:80
 has err "write the server's address"
-run 2 bench --concurrency 3
-has err 'name it with --serve'
+for option in '--concurrency 3' '--timeout 5' --retry; do
+    run 2 bench $option
+    has err 'name it with --serve'
+done
 run 2 bench --serve "$url" -p 4
 has err 'leave out what is of a model'
 run 2 bench --serve "$url" --backend cuda

@@ -15,7 +15,6 @@ enum {
     WARMUP_MOST = 16,
     REQUESTS_LEAST = 30,
     REQUESTS_EACH = 10, /* of each of the clients of a closed loop */
-    BURST = 100,
     RATE_SECONDS = 30,
     MODELS_MAX = 4 << 20,
 };
@@ -50,7 +49,7 @@ static enum sol_status set_urls(struct serve_bench *b)
     const char *url = b->params->url;
     size_t n = strlen(url);
     const bool http = strncmp(url, "http://", 7) == 0 || strncmp(url, "https://", 8) == 0;
-    if (!http || n + 40 > SERVE_URL || strpbrk(url, " ?#\n"))
+    if (!http || n + 64 > SERVE_URL || strpbrk(url, " ?#\n"))
         return status_set(SOL_E_ARGUMENT,
                           "--serve %s: write the server's address, such as http://127.0.0.1:8000",
                           url);

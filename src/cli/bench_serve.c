@@ -16,6 +16,7 @@
 
 enum { KEY_MAX = 4096 };
 static const char usual_lengths[] = "random:512,128";
+static const double usual_timeout_s = 300;
 
 struct load {
     enum serve_arrival arrival;
@@ -41,7 +42,7 @@ struct serve_run {
 
 void serve_options_init(struct serve_options *o)
 {
-    *o = (struct serve_options){.warmup = -1, .timeout = 300};
+    *o = (struct serve_options){.warmup = -1};
 }
 
 enum sol_status serve_options_check(const struct serve_options *o)
@@ -49,7 +50,7 @@ enum sol_status serve_options_check(const struct serve_options *o)
     const bool any = o->concurrency.count || o->burst.count || o->rate.count || o->lengths ||
                      o->endpoint || o->model || o->vocab || o->extra || o->key || o->requests ||
                      o->seed || o->duration > 0 || o->ttft_limit > 0 || o->itl_limit > 0 ||
-                     o->warmup >= 0 || o->wait;
+                     o->warmup >= 0 || o->timeout > 0 || o->wait;
     if (!any || o->url) return SOL_OK;
     return status_set(SOL_E_ARGUMENT,
                       "this is of a load on a server; name it with --serve, for example --serve "
@@ -133,7 +134,7 @@ static enum sol_status make_params(struct serve_run *r)
         .requests = o->requests,
         .seconds = o->duration,
         .warmup = o->warmup,
-        .timeout_s = o->timeout,
+        .timeout_s = o->timeout > 0 ? o->timeout : usual_timeout_s,
         .wait = o->wait,
     };
     SOL_TRY(serve_lengths_parse(o->lengths ? o->lengths : usual_lengths, &r->params.lengths));

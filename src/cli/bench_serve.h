@@ -4,7 +4,7 @@
 
 #include "base/options.h"
 #include "bench/report.h"
-#include "bench/serve_prompt.h"
+#include "bench/serve_client.h"
 
 struct serve_options {
     const char *url;
@@ -27,13 +27,13 @@ struct serve_options {
         OPTION_ENTRY(INT_LIST, 0, "concurrency", "LIST",                                           \
                      "so many clients, each of which asks again when it has its answer "           \
                      "(default 1)",                                                                \
-                     offsetof(type, field.concurrency), 1, 16384),                                 \
+                     offsetof(type, field.concurrency), 1, SERVE_STREAMS_MAX),                     \
         OPTION_ENTRY(STRINGS, 0, "rate", "LIST",                                                   \
                      "requests a second that arrive at random (Poisson), whatever is under way: "  \
                      "0.5,1,2",                                                                    \
                      offsetof(type, field.rate), 0, 0),                                            \
         OPTION_ENTRY(INT_LIST, 0, "burst", "LIST", "so many requests, all at once",                \
-                     offsetof(type, field.burst), 1, 1000000),                                     \
+                     offsetof(type, field.burst), 1, SERVE_STREAMS_MAX),                           \
         OPTION_ENTRY(STRING, 0, "lengths", "LENGTHS",                                              \
                      "tokens of prompts and answers: random:IN,OUT (default random:512,128), "     \
                      "random:IN,OUT,RANGE (RANGE 0.2: drawn from 80 to 120 % of them), "           \
@@ -42,14 +42,14 @@ struct serve_options {
                      offsetof(type, field.lengths), 0, 0),                                         \
         OPTION_ENTRY(INT, 0, "requests", "N",                                                      \
                      "of a level (default: 10 for each client, or 30 s of a rate, at least 30)",   \
-                     offsetof(type, field.requests), 1, 1000000),                                  \
+                     offsetof(type, field.requests), 1, SERVE_REQUESTS_MAX),                       \
         OPTION_ENTRY(FLOAT, 0, "duration", "S",                                                    \
                      "begin requests for so many seconds instead; those under way are waited for", \
                      offsetof(type, field.duration), 0.001, 1e6),                                  \
         OPTION_ENTRY(INT, 0, "warmup", "N",                                                        \
                      "requests before a level that are not counted (default: as many as are "      \
                      "under way at once, 16 at most)",                                             \
-                     offsetof(type, field.warmup), 0, 1000000),                                    \
+                     offsetof(type, field.warmup), 0, SERVE_REQUESTS_MAX),                         \
         OPTION_ENTRY(STRING, 0, "endpoint", "chat|completions",                                    \
                      "which one to ask (default chat; with a vocabulary completions)",             \
                      offsetof(type, field.endpoint), 0, 0),                                        \
