@@ -8,7 +8,7 @@
 
 /* The run is of sol bench --serve, and has levels. */
 bool serving_known(const struct run_data *data);
-/* The sections "Load" and "Curves"; nothing where there is nothing. */
+/* The sections "Load" and "Over the load"; nothing of a run that has none. */
 enum sol_status serving_sections(struct html *html, const struct run_data *data);
 
 #endif
