@@ -61,9 +61,10 @@ class Server:
         self.file.close()
 
 
-def sol_server(args, parallel, context):
+def sol_server(args, parallel, context, waiting=512):
     command = [args.sol, "serve", "-m", args.model, "--backend", args.backend, "--port", "18080",
-               "--parallel", str(parallel), "--context", str(context), *shlex.split(args.sol_flags)]
+               "--parallel", str(parallel), "--context", str(context), "--max-waiting", str(waiting),
+               "--max-waiting-tokens", str(waiting * context), *shlex.split(args.sol_flags)]
     return Server(command, 18080, os.path.join(args.logs, "sol.log"))
 
 
@@ -106,7 +107,7 @@ def table(header, rows):
 
 def queue(args, results):
     """Everything queued at once, from the first request to the last token."""
-    with sol_server(args, args.parallel, 2304) as server:
+    with sol_server(args, args.parallel, 2304, args.requests) as server:
         level = load(args, server, "--burst", str(args.requests), "--lengths", "random:1024,1024,0",
                      "--warmup", "0")[0]
     say(f"## {args.requests} requests of 1024 tokens at once, 1024 out")
