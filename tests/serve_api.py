@@ -29,6 +29,8 @@ ANSWERS = {
     "space": CALL % ("ns__get_weather", ARGUMENTS),
     "preamble": THINK + "<|channel|>commentary<|message|>Let me look.<|end|><|start|>assistant"
                 + CALL % ("get_weather", ARGUMENTS),
+    "again": THINK + "<|channel|>commentary<|message|>Let me look.<|end|><|start|>assistant"
+             + "<|channel|>analysis<|message|>Where?<|end|><|start|>assistant" + CALL % ("get_weather", ARGUMENTS),
     "patch": THINK + CALL % ("patch", json.dumps({"input": SAID})),
     "nojson": THINK + CALL % ("get_weather", "no json at all"),
     "person": THINK + ANSWER % '{"name": "Ann", "age": 7}',
@@ -471,6 +473,15 @@ def response_tools(s):
     assert [o["type"] for o in r["output"]] == ["reasoning", "message", "function_call"]
     assert r["output"][1]["phase"] == "commentary"
     assert r["output"][2]["arguments"] == ARGUMENTS and r["output"][2]["name"] == "get_weather"
+    r = s.response("@@again", tools=[FLAT])
+    call = r["output"][-1]
+
+    def after(*thought):
+        return s.response([*thought, call, {"type": "function_call_output", "call_id": call["call_id"],
+                                            "output": "rain @@default"}], tools=[FLAT])["usage"]["input_tokens"]
+    whole = {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "They greet me.\n\nWhere?"}]}
+    assert [o["type"] for o in r["output"]] == ["reasoning", "message", "reasoning", "function_call"]
+    assert after() == after(whole)
     r = same_response(s, "@@space", tools=[{"type": "namespace", "name": "ns", "description": "d", "tools": [FLAT]}])
     assert r["output"][0]["namespace"] == "ns" and r["output"][0]["name"] == "get_weather"
     custom = {"type": "custom", "name": "patch", "description": "d",
