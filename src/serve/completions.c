@@ -257,17 +257,17 @@ static json_t *whole_json(const struct completion *c, json_t *choices)
 
 static void stream_choice(struct completion *c, int64_t index, const char *finish)
 {
-    stream_json(c->x, NULL, whole_json(c, json_pack("[o]", choice_json(c, index, finish))));
+    stream_json(c->x, whole_json(c, json_pack("[o]", choice_json(c, index, finish))));
 }
 
 static void finish_stream(struct completion *c)
 {
     if (c->status != SOL_OK) {
-        stream_json(c->x, NULL, error_json(error_http(c->status), c->message, NULL));
+        stream_json(c->x, error_json(error_http(c->status), c->message, NULL));
     } else if (c->usage) {
         json_t *last = whole_json(c, json_array());
         json_object_set_new(last, "usage", usage_json(&c->total));
-        stream_json(c->x, NULL, last);
+        stream_json(c->x, last);
     }
     stream_end(c->x);
 }

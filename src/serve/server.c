@@ -67,33 +67,26 @@ json_t *error_json(int http, const char *message, const struct api_fault *fault)
 
 void answer_json(struct exchange *x, int code, json_t *value)
 {
-    char *text = value ? json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+    struct text_buffer text = {0};
+    if (value) chat_json_print(value, &text);
     json_decref(value);
-    if (text)
-        exchange_answer(x, code, "application/json", text, strlen(text));
+    if (text.length && !text.failed)
+        exchange_answer(x, code, "application/json", text.data, text.length);
     else
         exchange_answer_static(x, 503, "application/json", CHAT_TEXT("{\"error\":null}").data, 14);
-    free(text);
+    text_buffer_free(&text);
 }
 
-bool stream_json(struct exchange *x, const char *event, json_t *value)
+void stream_json(struct exchange *x, json_t *value)
 {
     struct text_buffer text = {0};
-    char *json = value ? json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
-    json_decref(value);
-    if (!json) return true;
-    if (event) {
-        text_puts(&text, "event: ");
-        text_puts(&text, event);
-        text_puts(&text, "\n");
-    }
+    if (!value) return;
     text_puts(&text, "data: ");
-    text_puts(&text, json);
+    chat_json_print(value, &text);
     text_puts(&text, "\n\n");
-    free(json);
-    bool there = text.failed || exchange_write(x, text.data, text.length);
+    json_decref(value);
+    if (!text.failed) exchange_write(x, text.data, text.length);
     text_buffer_free(&text);
-    return there;
 }
 
 void stream_end(struct exchange *x)

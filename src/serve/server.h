@@ -72,11 +72,10 @@ enum sol_status request_start(struct request_context *r, struct job *job);
 enum sol_status request_fits(struct request_context *r, int64_t prompt_tokens);
 /* Whether the turn_model is there; SOL_E_ARGUMENT with a message where the model has no turns. */
 enum sol_status request_needs_turns(struct request_context *r);
-/* Answers with JSON; takes the reference. */
+/* Answers with JSON, as chat_json_print has it; takes the reference. */
 void answer_json(struct exchange *x, int code, json_t *value);
-/* Writes an event of a stream, "data: {...}", after a line "event: NAME" where `event` is not NULL;
- * takes the reference. false: the client is gone. */
-bool stream_json(struct exchange *x, const char *event, json_t *value);
+/* Writes an event of a stream, "data: {...}"; takes the reference. */
+void stream_json(struct exchange *x, json_t *value);
 /* "data: [DONE]", and the end of the stream. */
 void stream_end(struct exchange *x);
 
