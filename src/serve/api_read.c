@@ -132,13 +132,6 @@ static enum sol_status read_thinking(struct api_reading *rd)
     return SOL_OK;
 }
 
-static enum sol_status read_sampling(struct api_reading *rd, const char *limit)
-{
-    struct request_context context = {.key = rd->reader->key};
-    struct api_request *request = rd->request;
-    return request_sampling(&context, &rd->body, limit, request->stops, &request->job);
-}
-
 enum sol_status api_read_options(struct api_reading *rd, const char *limit)
 {
     struct api_request *request = rd->request;
@@ -147,7 +140,7 @@ enum sol_status api_read_options(struct api_reading *rd, const char *limit)
     SOL_TRY(refuse_fields(rd));
     SOL_TRY(read_modalities(rd));
     SOL_TRY(read_thinking(rd));
-    SOL_TRY(read_sampling(rd, limit));
+    SOL_TRY(request_sampling(rd->reader->key, &rd->body, limit, request->stops, &request->job));
     SOL_TRY(api_text(&rd->body, "verbosity", &verbosity));
     if (verbosity.data && !text_is(verbosity, "medium"))
         return api_wrong(rd->fault, API_KEY(NULL, "verbosity"),

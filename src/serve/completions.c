@@ -453,7 +453,7 @@ static enum sol_status prepare(struct request_context *r, struct completion *c)
     job_params_init(&job);
     job.limit = DEFAULT_LIMIT;
     SOL_TRY(request_body(r, &c->body, &body));
-    SOL_TRY(request_sampling(r, &body, "max_tokens", stops, &job));
+    SOL_TRY(request_sampling(r->key, &body, "max_tokens", stops, &job));
     c->n = job.n;
     SOL_TRY(read_rest(r, c, &body, &job));
     SOL_TRY(read_prompts(r, c));

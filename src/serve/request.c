@@ -65,7 +65,7 @@ static enum sol_status read_limit(const struct api_object *body, const char *lim
     return api_integer(body, name, 1, INT64_C(1) << 40, &job->limit);
 }
 
-enum sol_status request_sampling(struct request_context *r, const struct api_object *body,
+enum sol_status request_sampling(const struct key *key, const struct api_object *body,
                                  const char *limit, struct chat_text *room, struct job_params *job)
 {
     struct sampler_params *s = &job->sampling;
@@ -87,8 +87,8 @@ enum sol_status request_sampling(struct request_context *r, const struct api_obj
     s->top_k = top_k < 0 ? 0 : top_k;
     s->seed = (uint64_t)seed;
     job->priority = -(int)priority; /* for clients lower ones go first, as vLLM has it */
-    job->key = r->key->id;
-    job->salt = r->key->salt;
+    job->key = key->id;
+    job->salt = key->salt;
     return SOL_OK;
 }
 

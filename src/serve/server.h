@@ -60,10 +60,10 @@ typedef enum sol_status (*request_fn)(struct request_context *r);
 /* The body as a JSON object, and its fields; faults go to r->fault. Free *json with json_decref. */
 enum sol_status request_body(struct request_context *r, json_t **json, struct api_object *body);
 /* Common members: temperature, top_p, top_k, min_p, seed, n, stop, ignore_eos, priority, and the
- * limit, under the first of `limit` and "max_tokens" that is there, into `job`; whose it is too.
+ * limit, under the first of `limit` and "max_tokens" that is there, into `job`; and whose it is.
  * Stops are borrowed from the body, in `room` [JOB_STOPS_MAX]. What is not served and asked for
  * (penalties, logit_bias) is a fault. `model` may be any text: clients have names of their own. */
-enum sol_status request_sampling(struct request_context *r, const struct api_object *body,
+enum sol_status request_sampling(const struct key *key, const struct api_object *body,
                                  const char *limit, struct chat_text *room, struct job_params *job);
 /* Starts a job that is answered on r->exchange and cancelled when the client is gone. It belongs to
  * itself then; where it cannot start it is destroyed, and r says when to come back. */
