@@ -109,8 +109,8 @@ enum sol_status api_integer(const struct api_object *o, const char *key, int64_t
         whole = fabs(real) <= 9007199254740992.0 && real == (double)(int64_t)real;
         n = whole ? (int64_t)real : 0;
     }
-    if (!json_is_number(value) && chat_json_is_string(value)) return not_at(o, key, "a number");
-    if (!json_is_number(value) && !json_is_string(value)) return not_at(o, key, "a number");
+    bool beyond = json_is_string(value) && !chat_json_is_string(value); /* above INT64_MAX */
+    if (!json_is_number(value) && !beyond) return not_at(o, key, "a number");
     if (!whole || n < low || n > high)
         return api_wrong(o->fault, API_KEY(o->place, key),
                          "must be a whole number from %" PRId64 " to %" PRId64, low, high);

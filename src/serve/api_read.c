@@ -132,19 +132,24 @@ static enum sol_status read_thinking(struct api_reading *rd)
     return SOL_OK;
 }
 
+enum sol_status api_read_verbosity(const struct api_object *o)
+{
+    struct chat_text verbosity = {0};
+    SOL_TRY(api_text(o, "verbosity", &verbosity));
+    if (!verbosity.data || text_is(verbosity, "medium")) return SOL_OK;
+    return api_wrong(o->fault, API_KEY(o->place, "verbosity"),
+                     "must be \"medium\": the model knows no other; ask for it in the text");
+}
+
 enum sol_status api_read_options(struct api_reading *rd, const char *limit)
 {
     struct api_request *request = rd->request;
-    struct chat_text verbosity = {0};
     json_t *stream;
     SOL_TRY(refuse_fields(rd));
     SOL_TRY(read_modalities(rd));
     SOL_TRY(read_thinking(rd));
     SOL_TRY(request_sampling(rd->reader->key, &rd->body, limit, request->stops, &request->job));
-    SOL_TRY(api_text(&rd->body, "verbosity", &verbosity));
-    if (verbosity.data && !text_is(verbosity, "medium"))
-        return api_wrong(rd->fault, API_KEY(NULL, "verbosity"),
-                         "must be \"medium\": the model knows no other; ask for it in the text");
+    SOL_TRY(api_read_verbosity(&rd->body));
     SOL_TRY(api_flag(&rd->body, "stream", &request->stream));
     SOL_TRY(api_map(&rd->body, "stream_options", &stream));
     if (stream)
@@ -303,16 +308,20 @@ static bool breaks_header(struct chat_text name)
     return false;
 }
 
-/* "functions.name", or "functions.space__name". */
-static enum sol_status full_name(struct api_reading *rd, const struct api_place *place,
-                                 struct chat_text space, struct chat_text name,
-                                 struct chat_text *full)
+static enum sol_status check_called(struct api_reading *rd, const struct api_place *place,
+                                    struct chat_text space, struct chat_text name)
 {
-    struct text_buffer text = {0};
     if (breaks_header(name) || breaks_header(space))
         return api_wrong(rd->fault, place, "has a blank or a sign that no name may have");
     if (name.length == 0 || name.length + space.length > 256)
         return api_wrong(rd->fault, place, "must have 1 to 256 bytes");
+    return SOL_OK;
+}
+
+enum sol_status api_full_name(struct api_reading *rd, struct chat_text space, struct chat_text name,
+                              struct chat_text *full)
+{
+    struct text_buffer text = {0};
     text_puts(&text, "functions.");
     text_put_text(&text, space);
     if (space.length) text_puts(&text, "__");
@@ -333,7 +342,8 @@ enum sol_status api_add_call(struct api_reading *rd, const struct api_place *pla
                                 .channel = CHAT_TEXT("commentary"),
                                 .content_type = CHAT_TEXT("<|constrain|>json")};
     SOL_TRY(api_open(rd));
-    SOL_TRY(full_name(rd, API_KEY(place, "name"), space, name, &head.recipient));
+    SOL_TRY(check_called(rd, API_KEY(place, "name"), space, name));
+    SOL_TRY(api_full_name(rd, space, name, &head.recipient));
     json_t *value = json_stringn(head.recipient.data, head.recipient.length);
     if (json_object_setn_new(rd->calls, id.data, id.length, value) != 0 ||
         json_object_setn_new(rd->open, id.data, id.length, json_true()) != 0)

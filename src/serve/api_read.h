@@ -32,6 +32,8 @@ enum sol_status api_reading_end(struct api_reading *rd, enum sol_status status,
 /* Sampling, number of choices, effort and its bounds, logprobs, stream; and the fields that would
  * change the answer and are not served. `limit`: the name of the most tokens. */
 enum sol_status api_read_options(struct api_reading *rd, const char *limit);
+/* "verbosity" in the body, or in a response's "text". */
+enum sol_status api_read_verbosity(const struct api_object *o);
 /* "tools" and "tool_choice"; `flat`: as the Responses API writes them. */
 enum sol_status api_read_tools(struct api_reading *rd, bool flat);
 /* An object with the type of the answer: text, json_object, json_schema; the schema's fields are in
@@ -52,7 +54,11 @@ enum sol_status api_add_message(struct api_reading *rd, enum chat_role role, con
 enum sol_status api_add_reasoning(struct api_reading *rd, struct chat_text text);
 /* What was thought before a call, if that is remembered (api_remember). */
 enum sol_status api_recall_reasoning(struct api_reading *rd, struct chat_text call_id);
-/* A call of a function; `space` may be without data. */
+/* What the model calls a function, the conversation's: "functions.name", or
+ * "functions.space__name"; `space` may be without data, here and below. */
+enum sol_status api_full_name(struct api_reading *rd, struct chat_text space, struct chat_text name,
+                              struct chat_text *full);
+/* A call of a function. */
 enum sol_status api_add_call(struct api_reading *rd, const struct api_place *place,
                              struct chat_text id, struct chat_text space, struct chat_text name,
                              struct chat_text arguments);

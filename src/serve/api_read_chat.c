@@ -1,4 +1,5 @@
 /* Requests for /v1/chat/completions. */
+#include "chat/json.h"
 #include "serve/api_read.h"
 
 static const char *const text_types[] = {"text", NULL};
@@ -32,10 +33,8 @@ static enum sol_status read_reasoning(struct api_reading *rd, const struct api_o
     SOL_TRY(api_text(o, "reasoning", &text));
     if (!text.data) SOL_TRY(api_text(o, "reasoning_content", &text));
     if (text.length) return api_add_reasoning(rd, text);
-    const json_t *id = json_object_get(json_array_get(calls, 0), "id");
-    if (text.data || !json_is_string(id)) return SOL_OK;
-    return api_recall_reasoning(rd,
-                                (struct chat_text){json_string_value(id), json_string_length(id)});
+    struct chat_text id = chat_json_text(json_object_get(json_array_get(calls, 0), "id"));
+    return text.data || !id.data ? SOL_OK : api_recall_reasoning(rd, id);
 }
 
 static enum sol_status read_assistant(struct api_reading *rd, const struct api_object *o, bool last)

@@ -188,15 +188,11 @@ static enum sol_status read_metadata(struct api_reading *rd)
 
 static enum sol_status read_text(struct api_reading *rd)
 {
-    struct chat_text verbosity = {0};
     json_t *map;
     SOL_TRY(api_map(&rd->body, "text", &map));
     struct api_object text = {rd->fault, API_KEY(NULL, "text"), map};
     if (!map) return SOL_OK;
-    SOL_TRY(api_text(&text, "verbosity", &verbosity));
-    if (verbosity.data && !text_is(verbosity, "medium"))
-        return api_wrong(rd->fault, API_KEY(text.place, "verbosity"),
-                         "must be \"medium\": the model knows no other; ask for it in the text");
+    SOL_TRY(api_read_verbosity(&text));
     return api_read_format(rd, API_KEY(text.place, "format"), api_field(&text, "format"), true);
 }
 

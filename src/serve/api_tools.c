@@ -1,7 +1,4 @@
 /* Tools and which of them may be called; the form of the answer. */
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "serve/api_read.h"
 
 /* ---- names ---- */
@@ -19,16 +16,6 @@ static enum sol_status check_name(struct api_reading *rd, const struct api_place
                              "has a sign that is no letter, digit, underscore or hyphen");
     }
     return SOL_OK;
-}
-
-static enum sol_status make_full(struct api_reading *rd, struct api_function *f)
-{
-    char full[2 * API_NAME_MAX + 16];
-    int length = snprintf(full, sizeof full, "functions.%.*s%s%.*s", (int)f->space.length,
-                          f->space.data ? f->space.data : "", f->space.length ? "__" : "",
-                          (int)f->name.length, f->name.data);
-    return conversation_copy(rd->request->conversation, (struct chat_text){full, (size_t)length},
-                             &f->full);
 }
 
 /* ---- tools ---- */
@@ -50,7 +37,7 @@ static enum sol_status read_function(struct api_reading *rd, const struct api_ob
     SOL_TRY(api_map(o, "parameters", &parameters));
     SOL_TRY(api_flag(o, "strict", &f->strict));
     f->parameters = parameters;
-    SOL_TRY(make_full(rd, f));
+    SOL_TRY(api_full_name(rd, f->space, f->name, &f->full));
     if (api_function_find(request, f->full))
         return api_wrong(rd->fault, API_KEY(o->place, "name"), "is the name of another tool too");
     request->n_functions++;
