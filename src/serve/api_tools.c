@@ -191,6 +191,9 @@ static enum sol_status read_allowed(struct api_reading *rd, const struct api_obj
     SOL_TRY(api_needed(o, "mode", &mode));
     SOL_TRY(read_mode(rd, API_KEY(o->place, "mode"), mode));
     SOL_TRY(api_list(o, "tools", &list));
+    if (json_array_size(list) > API_FUNCTIONS_MAX)
+        return api_wrong(rd->fault, API_KEY(o->place, "tools"), "has more than %d functions",
+                         API_FUNCTIONS_MAX);
     rd->hidden = conversation_alloc(rd->request->conversation,
                                     (rd->request->n_functions + 1) * sizeof *rd->hidden);
     if (!rd->hidden) return SOL_E_MEMORY;
