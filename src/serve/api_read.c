@@ -397,11 +397,12 @@ enum sol_status api_check_results(struct api_reading *rd, const struct api_place
 
 /* A conversation that goes on has the date with which it began: another would be another beginning,
  * and a whole prefill. Clients do not send it, so it is remembered by what was said first. */
-static enum sol_status pin_date(struct api_reading *rd)
+static enum sol_status find_date(struct api_reading *rd)
 {
     const struct api_reader *reader = rd->reader;
     struct conversation *c = rd->request->conversation;
     struct text_buffer date = {0};
+    struct chat_text copy = {0};
     uint64_t first[3] = {
         bytes_hash(rd->instructions.data ? rd->instructions.data : "", rd->instructions.length)};
     bool goes_on = false, asked = false;
@@ -420,17 +421,13 @@ static enum sol_status pin_date(struct api_reading *rd)
     bool known = goes_on && reader->recall &&
                  recall_get(reader->recall, 'd', reader->key->salt, key, &date) && !date.failed;
     if (!known) text_puts(&date, reader->today);
-    text_put(&date, "", 1);
     enum sol_status status = text_check(&date, "a date");
-    if (status == SOL_OK && !rd->request->date) {
-        struct chat_text copy;
-        status = conversation_copy(c, (struct chat_text){date.data, date.length - 1}, &copy);
-        rd->request->date = copy.data;
-        if (!known && reader->recall) recall_put(reader->recall, 'd', reader->key->salt, key, copy);
-    }
+    if (status == SOL_OK) status = conversation_copy(c, text_of(&date), &copy);
     text_buffer_free(&date);
     SOL_TRY(status);
-    return conversation_pin_date(c, rd->request->date);
+    rd->request->date = copy.data;
+    if (!known && reader->recall) recall_put(reader->recall, 'd', reader->key->salt, key, copy);
+    return SOL_OK;
 }
 
 static double thread_ms(void)
@@ -501,7 +498,8 @@ enum sol_status api_finish(struct api_reading *rd)
     }
     if (request->turn.effort != CHAT_EFFORT_UNSET)
         SOL_TRY(conversation_set_effort(request->conversation, request->turn.effort));
-    SOL_TRY(pin_date(rd));
+    if (!request->date) SOL_TRY(find_date(rd));
+    SOL_TRY(conversation_pin_date(request->conversation, request->date));
     request->job.conversation = request->conversation;
     request->job.turn = &request->turn;
     return SOL_OK;
