@@ -61,22 +61,16 @@ static enum sol_status make_live(struct request_context *r, const json_t *body,
                                            .recall = server_shared(r->server)->recall,
                                            .salt = r->key->salt};
     struct response *response;
-    char previous[ID_MAX] = "";
     *out = NULL;
     enum sol_status status = response_create(&params, &response);
     if (status != SOL_OK) {
         api_request_destroy(request);
         return status;
     }
-    if (request->previous.length)
-        snprintf(previous, sizeof previous, "%.*s", (int)request->previous.length,
-                 request->previous.data);
     return live_create(keeper(r),
                        &(struct live_params){.owner = r->key->owner,
-                                             .previous = *previous ? previous : NULL,
                                              .server = r->server,
                                              .exchange = r->exchange,
-                                             .stream = request->stream,
                                              .request = request,
                                              .response = response,
                                              .input = api_input_items(body)},
@@ -99,13 +93,11 @@ static enum sol_status answer(struct request_context *r, json_t *json)
     struct live_response *live;
     struct job *job;
     SOL_TRY(read_request(r, json, &request));
-    bool background = request->background;
-    const struct job_params params = request->job;
     SOL_TRY(make_live(r, json, request, &live));
-    enum sol_status status = job_create(r->engine, &params, &live_sink, live, &job);
+    enum sol_status status = job_create(r->engine, &request->job, &live_sink, live, &job);
     if (status == SOL_OK) {
         live_set_job(live, job);
-        status = start(r, background, job);
+        status = start(r, live_is_background(live), job);
     }
     if (status != SOL_OK) live_abandon(live);
     live_release(live);

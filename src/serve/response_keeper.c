@@ -31,7 +31,6 @@ struct live_response {
     json_t *input; /* until its end */
     struct server *server;
     struct exchange *first; /* until the job is accepted */
-    bool first_streams;
 
     pthread_mutex_t mutex; /* of all below */
     int holds;
@@ -318,8 +317,8 @@ static void on_begin(void *arg)
     pthread_mutex_lock(&live->mutex);
     struct exchange *x = live->first;
     live->first = NULL;
-    if (live->first_streams || !live->background)
-        add_waiter(live, x, live->first_streams, 0);
+    if (live->request->stream || !live->background)
+        add_waiter(live, x, live->request->stream, 0);
     else
         answer_object(live, x);
     pthread_mutex_unlock(&live->mutex);
@@ -423,14 +422,15 @@ enum sol_status live_create(struct response_keeper *k, const struct live_params 
                                    .input = p->input,
                                    .server = p->server,
                                    .first = p->exchange,
-                                   .first_streams = p->stream,
                                    .holds = 1,
                                    .request = p->request,
                                    .response = p->response};
     if (!live->background) live->owner_exchange = p->exchange;
     snprintf(live->id, sizeof live->id, "%s", response_id(p->response));
     snprintf(live->owner, sizeof live->owner, "%s", p->owner);
-    snprintf(live->previous, sizeof live->previous, "%s", p->previous ? p->previous : "");
+    if (p->request->previous.length)
+        snprintf(live->previous, sizeof live->previous, "%.*s", (int)p->request->previous.length,
+                 p->request->previous.data);
     snprintf(live->date, sizeof live->date, "%s", p->request->date);
     pthread_mutex_init(&live->mutex, NULL);
     enum sol_status status =

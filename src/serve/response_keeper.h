@@ -27,13 +27,12 @@ void response_keeper_destroy(struct response_keeper *k);
 /* ---- one that is made ---- */
 
 struct live_params {
-    const char *owner, *previous; /* copied; previous may be NULL */
-    struct server *server;        /* counts its choice */
-    struct exchange *exchange;    /* the client that asked */
-    bool stream;                  /* it wants events */
-    struct api_request *request;  /* this and the others are taken, with an error too */
-    struct response *response;    /* of it */
-    json_t *input;                /* items */
+    const char *owner;           /* copied */
+    struct server *server;       /* counts its choice */
+    struct exchange *exchange;   /* the client that asked */
+    struct api_request *request; /* this and the others are taken, with an error too */
+    struct response *response;   /* of it */
+    json_t *input;               /* items */
 };
 
 /* In the background it is stored, as begun, before this returns. The caller has a hold on it. */
