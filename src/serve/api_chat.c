@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "chat/opening.h"
 #include "serve/api.h"
 #include "serve/api_shared.h"
 #include "serve/chat_writer.h"
@@ -73,18 +72,6 @@ static void on_end(void *arg, const struct job_usage *usage)
 }
 
 /* ---- the request ---- */
-
-void api_reader_of(const struct request_context *r, char today[CHAT_DATE_SIZE],
-                   struct api_reader *reader)
-{
-    const struct api_shared *shared = server_shared(r->server);
-    chat_today(today);
-    *reader = (struct api_reader){.schemas = shared->schemas,
-                                  .trie = turn_model_trie(r->engine->turns),
-                                  .recall = shared->recall,
-                                  .key = r->key,
-                                  .today = today};
-}
 
 static enum sol_status read_call(struct request_context *r, struct chat_call *call)
 {

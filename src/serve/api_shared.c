@@ -26,3 +26,15 @@ void api_shared_destroy(struct api_shared *shared)
     schema_cache_destroy(shared->schemas);
     free(shared);
 }
+
+void api_reader_of(const struct request_context *r, char today[CHAT_DATE_SIZE],
+                   struct api_reader *reader)
+{
+    const struct api_shared *shared = server_shared(r->server);
+    chat_today(today);
+    *reader = (struct api_reader){.schemas = shared->schemas,
+                                  .trie = turn_model_trie(r->engine->turns),
+                                  .recall = shared->recall,
+                                  .key = r->key,
+                                  .today = today};
+}
