@@ -14,7 +14,7 @@ enum {
 
 /* `name` is for messages. SOL_E_FORMAT with line and fault: no JSON, a key named twice, deeper or
  * larger than the limits, a number beyond a double. Whole numbers above INT64_MAX, which jansson
- * does not hold, become strings that chat_json_print knows (json_big). Free with json_decref. */
+ * does not hold, become strings that chat_json_print knows. Free with json_decref. */
 enum sol_status chat_json_read(const char *data, size_t length, const char *name, json_t **out);
 
 /* A string that is one of the file, not a number too big for json_integer. */

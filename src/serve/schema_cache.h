@@ -9,7 +9,8 @@
 
 struct schema_cache;
 
-/* What may be kept beyond use: docs/SERVE.md names both. */
+/* What may be kept, what is in use among it. The bytes are those of texts and grammars; masks come
+ * on top, MASK_CACHE_ENTRIES of each at most. */
 enum { SCHEMA_CACHE_ENTRIES = 32, SCHEMA_CACHE_BYTES = 128 << 20 };
 
 enum sol_status schema_cache_create(struct schema_cache **out);
