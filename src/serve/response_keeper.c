@@ -225,8 +225,10 @@ static void finish(struct live_response *live, bool kept)
     live->ended_ns = clock_ns();
     for (size_t i = 0; i < live->n_waiters; i++) end_waiter(live, &live->waiters[i]);
     live->n_waiters = 0;
+    /* One in the background that could not be stored: its client has yet to come for it. */
+    bool over = live->deleted || (!kept && !live->background);
     pthread_mutex_unlock(&live->mutex);
-    if (!kept) list_remove(live);
+    if (over) list_remove(live);
 }
 
 static char *print_of(const json_t *json)
