@@ -38,7 +38,7 @@ enum sol_status sql_error(struct store *store, const char *what)
     case SQLITE_NOTADB:
         return status_set(SOL_E_FORMAT,
                           "%s: %s/%s is damaged or no database (%s); move it away to start "
-                          "a new one, or choose another folder with --store",
+                          "a new one, or choose another folder",
                           what, store->folder, store->file, text);
     case SQLITE_CONSTRAINT:
         return status_set(SOL_E_ARGUMENT, "%s: %s", what, text);

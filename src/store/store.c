@@ -1,17 +1,14 @@
 /* Opening and closing, and runs whose process died. */
 #include "store/store.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "format/output_file.h"
 #include "store/owner.h"
