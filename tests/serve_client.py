@@ -172,6 +172,7 @@ def test_basics():
         equal("the end", a["choices"][0]["finish_reason"], "length")
         equal("the same seed", s.complete(prompt="Once upon a time", max_tokens=8, seed=1)["choices"], a["choices"])
         equal("a default limit", s.complete(prompt="Once")["usage"]["completion_tokens"], 16)
+        equal("times of texts alone", s.metric("e2e_request_latency_seconds_count"), 3)
         text = s.ask("GET", "/metrics")[2].decode()
         for line in text.splitlines():
             check("a line of Prometheus", re.fullmatch(

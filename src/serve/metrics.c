@@ -29,11 +29,10 @@ static void observe(struct histogram *h, double value)
     h->sum += value;
 }
 
-void metrics_count_response(struct server_metrics *m, int code, double seconds)
+void metrics_count_response(struct server_metrics *m, int code)
 {
     pthread_mutex_lock(&m->lock);
     m->responses[code >= 100 && code < 600 ? code / 100 : 0]++;
-    observe(&m->whole, seconds);
     pthread_mutex_unlock(&m->lock);
 }
 
@@ -45,7 +44,10 @@ void server_count_choice(struct server *s, const struct job_choice *c)
     m->reasoning_tokens += (uint64_t)c->reasoning;
     m->malformed += c->turn && chat_faults_total(turn_faults(c->turn)) > 0;
     observe(&m->queued, c->queued);
-    if (c->tokens) observe(&m->first_token, c->first_token_s);
+    if (c->tokens) {
+        observe(&m->first_token, c->first_token_s);
+        observe(&m->whole, c->first_token_s + c->per_token_s * (double)(c->tokens - 1));
+    }
     if (c->tokens > 1) observe(&m->per_token, c->per_token_s);
     pthread_mutex_unlock(&m->lock);
 }
@@ -144,7 +146,7 @@ static void put_server(struct text_buffer *to, struct server *s)
     put_histogram(to, "time_per_output_token_seconds", "mean of a text, first token aside",
                   &m->per_token);
     put_histogram(to, "request_queue_time_seconds", "until a text began", &m->queued);
-    put_histogram(to, "e2e_request_latency_seconds", "of HTTP requests", &m->whole);
+    put_histogram(to, "e2e_request_latency_seconds", "from a request to its last token", &m->whole);
     pthread_mutex_unlock(&m->lock);
 }
 

@@ -178,7 +178,7 @@ static void over(void *arg, const struct exchange *x, int code, int64_t bytes, d
     char when[32], path[256];
     time_t now = time(NULL);
     struct tm utc;
-    metrics_count_response(&s->metrics, code, seconds);
+    metrics_count_response(&s->metrics, code);
     if (!s->params.log) return;
     gmtime_r(&now, &utc);
     strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &utc);

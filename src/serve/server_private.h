@@ -33,7 +33,7 @@ struct server_metrics {
     struct histogram first_token, per_token, queued, whole;
 };
 void metrics_init(struct server_metrics *m);
-void metrics_count_response(struct server_metrics *m, int code, double seconds);
+void metrics_count_response(struct server_metrics *m, int code);
 
 struct server {
     struct server_params params;
