@@ -221,7 +221,6 @@ enum sol_status server_create(const struct server_params *params, struct server 
 void server_open(struct server *s, const struct job_engine *engine)
 {
     s->engine = *engine;
-    s->created = (int64_t)time(NULL);
     atomic_store(&s->open, true);
 }
 

@@ -81,7 +81,7 @@ void stream_end(struct exchange *x);
 
 struct api_shared *server_shared(const struct server *s);
 const char *server_model_name(const struct server *s);
-int64_t server_created(const struct server *s); /* time(2) when the model was there */
+int64_t server_created(const struct server *s); /* time(2) when it began to listen */
 
 /* ---- errors, made here alone ---- */
 
