@@ -35,3 +35,10 @@ has() { grep -qE -- "$2" "$work/$1" || fail "no '$2' in $1"; }
 
 # is WHAT GOT WANTED
 is() { [ "$2" = "$3" ] || fail "$1: got '$2', expected '$3'"; }
+
+# need_http: ends the test where sol serve cannot be
+need_http() {
+    "$SOL_BINARY" serve --port 0 -m nothing.gguf 2>&1 </dev/null | grep -q 'install libmicrohttpd12' || return 0
+    echo "skipped: there is no libmicrohttpd"
+    exit $((failures != 0))
+}
