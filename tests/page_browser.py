@@ -410,6 +410,7 @@ def case_large(pages):
     used = seconds() - used
     check("pictures while it is drawn", pictures >= 5, pictures)
     check("processor seconds between two", used / pictures < 0.8, (used, pictures))
+    check("the question is whole", tab.run("document.querySelector('.said').textContent.length") == 1000000)
     check("all of it is there", tab.run("document.querySelectorAll('tbody tr').length") > 35000)
     tab.wait("(n => n.scrollHeight - n.scrollTop - n.clientHeight < 60)(document.querySelector('#scroll'))")
     used = seconds()
