@@ -159,9 +159,6 @@ static void check_stacks(const struct params *p)
         }
         assert_int_equal(count, stack->count);
         members += count;
-        const struct matrix all = param_stack_matrix(stack, q->value);
-        assert_int_equal(all.rows, stack->count * stack->rows);
-        assert_ptr_equal(all.data, q->value.data);
     }
     for (int i = 0; i < p->count; i++)
         muon += p->all[i].group == GROUP_MATRIX ? p->all[i].weight.groups : 0;

@@ -14,6 +14,7 @@
 #include "base/arena.h"
 #include "base/cpu.h"
 #include "base/interrupt.h"
+#include "check/verify_ranks.h"
 #include "gpu/device.h"
 #include "ops/cases.h"
 #include "ops/cuda/pack_cuda.h"
@@ -66,6 +67,7 @@ static enum sol_status trial_run(const struct trial *t, const struct chooser *ch
                                  const struct op_context *context, enum op_numerics *numerics)
 {
     struct plan *plan;
+    if (t->op->collective) return verify_ranks(t->op, t->args, chooser, context);
     SOL_TRY(plan_create(chooser, &plan));
     plan_call(plan, t->op, t->args);
     enum sol_status status = plan_finish(plan);

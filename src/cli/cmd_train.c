@@ -156,6 +156,7 @@ static const struct command_spec spec = {
         "are folders in --out that sol run -m takes; Ctrl-C saves one, --resume goes on with the\n"
         "same bits. --init-from begins with a checkpoint's weights instead of random ones.\n"
         "--arch gpt-oss: that architecture in small, on the CPU so far.\n"
+        "Started by mpirun or srun --mpi=pmix it trains on all ranks together (CPUs so far).\n"
         "bench: steps of a model of --depth on random tokens, after --warmup-steps that do not\n"
         "count (default 2; --num-iterations steps that do, default 10), and one more that is\n"
         "timed op by op. A step has --micro-batches of --device-batch-size sequences. With\n"
@@ -190,11 +191,13 @@ void train_params_of(const struct train_command *c, const struct train_recipe *r
     out->recipe = recipe;
     out->sequences = recipe->device_batch;
     out->bf16 = train_is_bf16(c);
+    out->tree = c->o.exact && !c->gpu;
     out->recompute = -1;
     for (int i = 0; c->o.recompute && i < RECOMPUTE_LEVELS; i++)
         if (strcmp(c->o.recompute, train_recompute_names[i]) == 0) out->recompute = i;
     out->memory = (size_t)(c->o.memory * 1e9);
-    out->threads = (int)c->o.threads;
+    out->threads = ranks_threads(&c->ranks, (int)c->o.threads);
+    out->communicator = c->ranks.communicator;
     out->chooser = c->chooser;
 }
 
@@ -231,7 +234,8 @@ static enum sol_status open_device(struct train_command *c)
 static enum sol_status open_store(struct train_command *c)
 {
     SOL_TRY(store_label_check(c->o.label));
-    return c->o.no_store ? SOL_OK : store_open_optional(c->o.store, &c->store);
+    if (c->o.no_store || !ranks_lead(&c->ranks)) return SOL_OK;
+    return store_open_optional(c->o.store, &c->store);
 }
 
 /* ---- replay ---- */
@@ -298,16 +302,26 @@ static enum sol_status bench(struct train_command *c)
 
 /* ---- the command ---- */
 
+static enum sol_status open_rank(struct train_command *c)
+{
+    SOL_TRY(open_device(c));
+    return open_store(c);
+}
+
+static enum sol_status pretrain(struct train_command *c)
+{
+    SOL_TRY(ranks_open(&c->ranks));
+    SOL_TRY(ranks_agree(&c->ranks, open_rank(c)));
+    return train_pretrain(c);
+}
+
 static enum sol_status work(struct train_command *c, const char *const *args, int n_args)
 {
     const char *verb = n_args ? args[0] : "";
     if (c->o.against.count && strcmp(verb, "bench") != 0)
         return status_set(SOL_E_ARGUMENT, "--against is for sol train bench");
-    if (n_args == 0) {
-        SOL_TRY(open_device(c));
-        SOL_TRY(open_store(c));
-        return train_pretrain(c);
-    }
+    if (n_args == 0) return pretrain(c);
+    SOL_TRY(ranks_refuse("sol train with a word"));
     if (strcmp(verb, "bench") == 0 && n_args == 1) return bench(c);
     if (strcmp(verb, "replay") == 0 && n_args == 2) return replay(c, args[1]);
     if (strcmp(verb, "replay") == 0)
@@ -335,9 +349,10 @@ static int run(int argc, char **argv)
         progress_quiet(c.o.quiet);
         c.argc = argc;
         c.argv = argv;
-        exit_status = cli_fail(work(&c, args, n_args));
+        const enum sol_status status = work(&c, args, n_args);
         store_close(c.store);
         gpu_close(c.gpu);
+        exit_status = ranks_close(&c.ranks, status);
     }
     free(args);
     return exit_status;

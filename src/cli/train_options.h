@@ -4,6 +4,7 @@
 
 #include "base/options.h"
 #include "bench/ceiling.h"
+#include "cli/ranks.h"
 #include "gpu/device.h"
 #include "ops/plan.h"
 #include "store/store.h"
@@ -30,6 +31,7 @@ struct train_command {
     struct gpu *gpu;
     struct ceiling ceiling; /* what products reach here; zeroes: it was not measured */
     struct store *store;    /* NULL: nothing is kept */
+    struct ranks ranks;
     int argc;
     char **argv;
 };

@@ -189,9 +189,8 @@ static enum sol_status open_probe(struct pretrain *p, struct trainer_params *par
     return status == SOL_OK ? SOL_OK : give_up_samples(p, status);
 }
 
-static enum sol_status open_all(struct pretrain *p)
+static enum sol_status open_parts(struct pretrain *p, struct trainer_params *params)
 {
-    struct trainer_params params;
     if (!p->c->o.data)
         return status_set(SOL_E_ARGUMENT, "sol train wants --data, a text or a folder of texts");
     SOL_TRY(find_checkpoint(p));
@@ -199,13 +198,26 @@ static enum sol_status open_all(struct pretrain *p)
     SOL_TRY(settle(p));
     SOL_TRY(open_corpus(p, CORPUS_TRAIN, &p->corpus));
     if (p->c->o.eval_every != -1) SOL_TRY(open_corpus(p, CORPUS_VAL, &p->validation));
-    train_params_of(p->c, &p->recipe, &params);
+    train_params_of(p->c, &p->recipe, params);
     if (p->c->store) SOL_TRY(train_measure_limits(p->c, &p->recipe));
-    SOL_TRY(open_probe(p, &params));
-    SOL_TRY(trainer_create(&params, &p->trainer));
+    return open_probe(p, params);
+}
+
+static enum sol_status load(struct pretrain *p)
+{
     SOL_TRY(trainer_init(p->trainer));
     return p->checkpoint ? checkpoint_load(p->source, p->trainer, p->first_step, p->resumes)
                          : SOL_OK;
+}
+
+/* What only one rank cannot do, none does. */
+static enum sol_status open_all(struct pretrain *p)
+{
+    struct trainer_params params;
+    const struct ranks *ranks = &p->c->ranks;
+    SOL_TRY(ranks_agree(ranks, open_parts(p, &params)));
+    SOL_TRY(trainer_create(&params, &p->trainer));
+    return ranks_agree(ranks, load(p));
 }
 
 /* ---- showing ---- */
@@ -375,11 +387,18 @@ static int packing_of(const char *word)
     return -1;
 }
 
+static void print_ranks(const struct ranks *r)
+{
+    printf("%d ranks, started by %s (%s), %d of them on this host\n", r->launch.size, r->launch.by,
+           r->launch.from, r->host_ranks);
+}
+
 static enum sol_status go(struct pretrain *p)
 {
     const struct train_options *o = &p->c->o;
     const int64_t eval_tokens = p->c->gpu ? EVAL_TOKENS_GPU : EVAL_TOKENS_CPU;
     char own[OWN_PATH];
+    const bool leads = ranks_lead(&p->c->ranks);
     const struct train_run_params params = {
         .recipe = &p->recipe,
         .trainer = p->trainer,
@@ -399,14 +418,15 @@ static enum sol_status go(struct pretrain *p)
         .probe = has_probe(p) ? &p->probe : NULL,
         .core_every = o->core_every,
         .sample_every = o->sample_every == FLAG_UNSET ? SAMPLE_EVERY : o->sample_every,
-        .on_step = on_step,
-        .on_evaluation = on_evaluation,
-        .on_core = on_core,
-        .on_sample = on_sample,
-        .on_save = on_save,
+        .on_step = leads ? on_step : NULL,
+        .on_evaluation = leads ? on_evaluation : NULL,
+        .on_core = leads ? on_core : NULL,
+        .on_sample = leads ? on_sample : NULL,
+        .on_save = leads ? on_save : NULL,
         .arg = p,
     };
-    if (!o->json && !o->quiet) {
+    if (leads && !o->json && !o->quiet) {
+        if (p->c->ranks.communicator) print_ranks(&p->c->ranks);
         SOL_TRY(train_report_memory(&p->report, stdout));
         printf("%lld updates of %lld tokens%s%s\n", (long long)p->recipe.iterations,
                (long long)p->recipe.total_batch, *p->source ? ", from " : "", p->source);
@@ -416,7 +436,7 @@ static enum sol_status go(struct pretrain *p)
     enum sol_status status = train_run(&params);
     watch_stop(&watch, &p->report.watch);
     if (p->c->gpu) p->report.device_bytes = gpu_sensors_memory(gpu_info(p->c->gpu));
-    print_curve(p);
+    if (leads) print_curve(p);
     return status;
 }
 
@@ -430,7 +450,7 @@ static enum sol_status go_and_keep(struct pretrain *p)
                                       .updates = true,
                                       .probe = p->probe_bytes,
                                       .ceiling = &p->c->ceiling};
-    SOL_TRY(begin_run(p));
+    SOL_TRY(ranks_agree(&p->c->ranks, begin_run(p)));
     enum sol_status status = go(p);
     char message[1024];
     snprintf(message, sizeof message, "%s", status == SOL_OK ? "" : sol_last_error());

@@ -15,6 +15,7 @@
 
 #include "grouped_gemm/grouped_gemm_args.h"
 #include "ops/batch.h"
+#include "ops/collective_args.h"
 #include "ops/matrix.h"
 #include "ops/routing.h"
 #include "ops/tensor.h"

@@ -60,6 +60,13 @@ static inline double matrix_bytes(const struct matrix *m)
     return (double)(m->rows * m->cols) * (double)dtype_info(m->dtype)->block_bytes;
 }
 
+/* The rows [first, first + count) of a matrix without gaps. */
+static inline struct matrix matrix_rows(const struct matrix *m, int64_t first, int64_t count)
+{
+    const struct matrix before = matrix_of(m->dtype, m->data, first, m->cols);
+    return matrix_of(m->dtype, (char *)m->data + (size_t)matrix_bytes(&before), count, m->cols);
+}
+
 static inline float *matrix_floats(const struct matrix *m)
 {
     assert(matrix_is_plain(m));

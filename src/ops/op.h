@@ -51,7 +51,7 @@ struct op_cost {
 struct op_context {
     struct pool *pool;                 /* CPU */
     struct gpu_stream *stream;         /* CUDA: kernels go there; failures show in gpu_wait */
-    struct communicator *communicator; /* NULL: one device */
+    struct communicator *communicator; /* of the ranks that run the same plan; NULL: one */
     void *workspace; /* 256-byte aligned; as many bytes as the variant's workspace() asked for */
     int choice;      /* of the variant's choices; 0 where it has none */
 };
@@ -199,6 +199,9 @@ struct op {
     const struct case_shape *cases;
     size_t n_cases;
     struct op_problem usual; /* gpt-oss-20b's, of one row */
+    /* All ranks of the context's communicator run it, with arguments of the same problem, whose
+     * `groups` are the ranks. Failures show in communicator_check. */
+    bool collective;
     /* What it writes besides matrices. NULL: nothing. */
     int (*more_outputs)(const void *args, struct op_output outputs[OP_OUTPUTS_MAX]);
     /* The same of a case, whose contents may be looked at: more where they leave no doubt. NULL: as

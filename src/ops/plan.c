@@ -17,6 +17,7 @@
 #include "base/cpu.h"
 #include "base/interrupt.h"
 #include "base/memory.h"
+#include "comm/communicator.h"
 #include "gpu/device.h"
 #include "gpu/kernel.h"
 
@@ -802,9 +803,11 @@ enum sol_status plan_run(struct plan *plan, const struct op_context *context, bo
         step->runs++;
         if (observer && ends_layer(plan, i))
             SOL_TRY(observer->after_layer(observer->arg, step->layer));
-        if (i % 16 == 0 && interrupt_requested()) return interrupt_check();
+        /* Ranks stop where all of them do, not where one saw Ctrl-C. */
+        if (i % 16 == 0 && !context->communicator && interrupt_requested())
+            return interrupt_check();
     }
-    return SOL_OK;
+    return context->communicator ? communicator_check(context->communicator) : SOL_OK;
 }
 
 int plan_step_count(const struct plan *plan)

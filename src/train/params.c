@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "gpu/device.h"
 #include "ops/plan.h"
+#include "train/shards.h"
 
 enum { ALIGN = 256 };
 
@@ -130,6 +131,17 @@ static void place_small(struct params *p, const struct train_recipe *recipe, str
     }
 }
 
+/* Units that ranks have room for and nobody needs, behind the last one of a parameter or stack. */
+static int64_t padding(const struct params *p, int i, int ranks)
+{
+    const struct param *q = &p->all[i];
+    const struct param_stack *s = p->stacks;
+    if (i + 1 < p->count && follows(p, i + 1)) return 0;
+    if (q->group != GROUP_MATRIX) return shard_padded(q->rows, q->cols, ranks) - q->rows;
+    while (s + 1 < p->stacks + p->n_stacks && s[1].first <= i) s++;
+    return shard_padded(s->count, s->rows * s->cols, ranks) - s->count;
+}
+
 /* Sizes and, once there is memory, every matrix's place: first what is always there, then what
  * depends on options, so that neither parts a stack. */
 static void place(struct params *p, const struct params_options *o)
@@ -143,13 +155,17 @@ static void place(struct params *p, const struct params_options *o)
         if (!follows(p, i)) align(&values), align(&grads), align(&states);
         q->value = take(&values, dtype, q->rows, q->cols);
         q->grad = take(&grads, dtype, q->rows, q->cols);
-        if (q->group == GROUP_MATRIX) {
-            q->momentum = take(&states, DTYPE_F32, q->rows, q->cols);
-        } else {
-            q->mean = take(&states, dtype, q->rows, q->cols);
-            align(&states);
-            q->square = take(&states, dtype, q->rows, q->cols);
-        }
+        const bool muon = q->group == GROUP_MATRIX;
+        const int64_t more = padding(p, i, o->ranks), unit = muon ? q->weight.rows : 1;
+        (void)take(&values, dtype, more * unit, q->cols);
+        (void)take(&grads, dtype, more * unit, q->cols);
+        struct matrix *first = muon ? &q->momentum : &q->mean;
+        *first = take(&states, muon ? DTYPE_F32 : dtype, q->rows, q->cols);
+        (void)take(&states, first->dtype, more * unit, q->cols);
+        if (muon) continue;
+        align(&states);
+        q->square = take(&states, dtype, q->rows, q->cols);
+        (void)take(&states, dtype, more, q->cols);
     }
     for (int i = 0; i < p->count; i++) {
         struct param *q = &p->all[i];
@@ -157,9 +173,10 @@ static void place(struct params *p, const struct params_options *o)
         q->rounded = o->recipe->mxfp4 && q->weight.role == ROLE_EXPERT;
         if (q->rounded || (o->bf16 && is_copied(q)))
             q->copy = take(&values, o->bf16 ? DTYPE_BF16 : DTYPE_F32, q->rows, q->cols);
-        if (second && q->group == GROUP_MATRIX)
-            q->second = take(&states, DTYPE_F32, q->weight.groups,
-                             q->weight.rows >= q->cols ? q->weight.rows : q->cols);
+        if (!second || q->group != GROUP_MATRIX) continue;
+        const int64_t length = q->weight.rows >= q->cols ? q->weight.rows : q->cols;
+        q->second = take(&states, DTYPE_F32, q->weight.groups, length);
+        (void)take(&states, DTYPE_F32, padding(p, i, o->ranks), length);
     }
     align(&values), align(&grads), align(&states);
     place_small(p, o->recipe, &values, &states);
@@ -243,12 +260,6 @@ const struct param *params_of_field(const struct params *p, const void *field)
     for (int i = 0; i < p->count; i++)
         if (weight_field(&p->model, &p->all[i].weight) == field) return &p->all[i];
     return NULL;
-}
-
-struct matrix param_stack_matrix(const struct param_stack *stack, struct matrix of_first)
-{
-    of_first.rows = stack->count * stack->rows;
-    return of_first;
 }
 
 /* ---- numbers ---- */

@@ -57,6 +57,7 @@ struct params_options {
     struct gpu *gpu;
     bool bf16;    /* embeddings in bf16 with gradients and moments; products read copies in bf16 */
     bool outline; /* takes no memory: for sizes */
+    int ranks;    /* that share an update (shards.h); 0: 1 */
 };
 
 enum sol_status params_create(const struct params_options *options, struct params **out);
@@ -67,8 +68,6 @@ void params_destroy(struct params *params); /* takes NULL */
 struct param *params_find(struct params *params, const char *name);
 /* The parameter that a field of the model is, or NULL. */
 const struct param *params_of_field(const struct params *params, const void *field);
-/* What the first of a stack has, grown over all of it. */
-struct matrix param_stack_matrix(const struct param_stack *stack, struct matrix of_first);
 
 /* First values, as nanochat draws them (not the same numbers), of gpt-oss as the built-in model's:
  * zeros of projections included. All states and gradients are zero. `stream` on a GPU. */

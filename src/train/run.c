@@ -12,6 +12,7 @@
 #include "base/interrupt.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "comm/communicator.h"
 #include "train/bpb.h"
 #include "train/run_log.h"
 
@@ -28,14 +29,24 @@ struct run {
     struct probe *probe;
     int32_t *token_bytes;
     float *nll;
-    int64_t micro, rows; /* of an update; of tokens of a micro-batch */
-    int64_t step;        /* updates that were put */
-    int64_t seen;        /* of those, whose results were looked at */
+    int64_t micro, rows;        /* of an update, each rank's; of tokens of a micro-batch */
+    struct communicator *ranks; /* NULL: alone */
+    bool leads;                 /* writes what is kept */
+    int64_t step;               /* updates that were put */
+    int64_t seen;               /* of those, whose results were looked at */
     uint64_t epoch, last_ns;
     double smooth;               /* without its correction for having begun at 0 */
     int64_t smoothed;            /* how many it is of */
     char saved[CHECKPOINT_PATH]; /* the last checkpoint; "": none */
 };
+
+/* ---- ranks ---- */
+
+/* Where one rank may have failed and the others did not: all stop together. */
+static enum sol_status agree(const struct run *r, enum sol_status status)
+{
+    return r->ranks ? communicator_agree(r->ranks, status) : status;
+}
 
 /* ---- set up ---- */
 
@@ -52,6 +63,8 @@ static enum sol_status open_loader(struct run *r, const struct corpus *corpus,
     loader_options_init(corpus, &o);
     o.tokens = r->recipe->length;
     o.rows = trainer_sequences(r->trainer);
+    o.total_rows = o.rows * trainer_ranks(r->trainer);
+    o.first_row = o.rows * trainer_rank(r->trainer);
     o.position = position;
     if (r->p->packing >= 0) o.packing = (enum packing_kind)r->p->packing;
     *ahead = o.packing != PACKING_STREAM;
@@ -68,8 +81,11 @@ static enum sol_status set_up(struct run *r)
 {
     const struct train_run_params *p = r->p;
     bool ahead;
-    r->rows = trainer_sequences(r->trainer) * r->recipe->length;
-    SOL_TRY(recipe_micro_batches(r->recipe, trainer_sequences(r->trainer), &r->micro));
+    const int64_t sequences = trainer_sequences(r->trainer), ranks = trainer_ranks(r->trainer);
+    r->ranks = trainer_params(r->trainer)->communicator;
+    r->leads = trainer_rank(r->trainer) == 0;
+    r->rows = sequences * r->recipe->length;
+    SOL_TRY(recipe_micro_batches(r->recipe, sequences * ranks, &r->micro));
     r->step = r->seen = p->first_step;
     r->smooth = state_number(r, "smooth");
     r->smoothed = (int64_t)state_number(r, "smoothed");
@@ -78,25 +94,38 @@ static enum sol_status set_up(struct run *r)
         SOL_TRY(bpb_token_bytes(p->tokenizer, r->recipe->config.vocab, &r->token_bytes));
     r->nll = calloc((size_t)r->rows, sizeof *r->nll);
     if (!r->nll) return status_set(SOL_E_MEMORY, "no memory for losses");
-    if (p->probe) SOL_TRY(probe_create(p->probe, r->trainer, &r->probe));
+    if (p->probe && r->leads) SOL_TRY(probe_create(p->probe, r->trainer, &r->probe));
     if (!p->out) return SOL_OK;
-    SOL_TRY(make_folder(p->out));
     if (p->first_step) SOL_TRY(checkpoint_path(p->out, p->first_step, r->saved));
+    if (!r->leads) return SOL_OK;
+    SOL_TRY(make_folder(p->out));
     return run_log_open(p->out, p->first_step, &r->log);
 }
 
 /* ---- what happens at a step ---- */
 
-/* Once through the data is enough, if there is less of it than asked for. What rows are packed from
- * is read up to a round before it is in one. */
-static enum sol_status evaluate(struct run *r)
+/* What an evaluation adds up. */
+struct sums {
+    struct train_evaluation e;
+    struct bpb bpb;
+};
+
+static void add_batch(const struct run *r, const struct train_batch *b, struct sums *sums)
+{
+    for (int64_t k = 0; k < r->rows; k++) {
+        sums->e.targets += b->y[k] >= 0;
+        sums->e.nll += (double)r->nll[k];
+    }
+    if (r->token_bytes) bpb_add(&sums->bpb, r->token_bytes, b->y, r->nll, r->rows);
+}
+
+/* Each rank's share. Once through the data is enough, if there is less of it than asked for. What
+ * rows are packed from is read up to a round before it is in one. */
+static enum sol_status evaluate_share(struct run *r, struct sums *sums)
 {
     uint64_t last_epoch = 0;
-    struct train_evaluation e = {.step = r->step, .bpb = NAN};
-    struct bpb sum = {0};
     struct loader *loader;
-    if (!r->p->validation) return SOL_OK;
-    int64_t batches = r->p->eval_tokens / r->rows;
+    const int64_t batches = r->p->eval_tokens / (r->rows * trainer_ranks(r->trainer));
     bool ahead;
     SOL_TRY(open_loader(r, r->p->validation, NULL, &ahead, &loader));
     enum sol_status status = SOL_OK;
@@ -108,21 +137,46 @@ static enum sol_status evaluate(struct run *r)
         const struct micro_batch batch = {.x = b.x, .y = b.y, .order = b.order};
         if (status == SOL_OK) status = trainer_evaluate(r->trainer, &batch, r->nll);
         if (status == SOL_OK) status = interrupt_check();
-        for (int64_t k = 0; status == SOL_OK && k < r->rows; k++) {
-            e.targets += b.y[k] >= 0;
-            e.nll += (double)r->nll[k];
-        }
-        if (status == SOL_OK && r->token_bytes) bpb_add(&sum, r->token_bytes, b.y, r->nll, r->rows);
+        if (status == SOL_OK) add_batch(r, &b, sums);
     }
     loader_close(loader);
-    SOL_TRY(status);
-    e.nll /= e.targets ? (double)e.targets : 1;
-    if (r->token_bytes) e.bpb = bpb_value(&sum);
-    if (r->p->on_evaluation) r->p->on_evaluation(r->p->arg, &e);
+    return status;
+}
+
+/* All ranks' shares, in the order of ranks. */
+static enum sol_status add_shares(const struct run *r, struct sums *sums)
+{
+    const int ranks = trainer_ranks(r->trainer);
+    if (!r->ranks) return SOL_OK;
+    struct sums *all = calloc((size_t)ranks, sizeof *all);
+    if (!all) return status_set(SOL_E_MEMORY, "no memory for an evaluation");
+    enum sol_status status = communicator_all_gather(r->ranks, sums, sizeof *sums, all);
+    for (int i = 0; i < ranks && status == SOL_OK; i++) {
+        if (i == 0) *sums = all[0];
+        if (i == 0) continue;
+        sums->e.nll += all[i].e.nll;
+        sums->e.targets += all[i].e.targets;
+        sums->bpb.nats += all[i].bpb.nats;
+        sums->bpb.bytes += all[i].bpb.bytes;
+    }
+    free(all);
+    return status;
+}
+
+static enum sol_status evaluate(struct run *r)
+{
+    struct sums sums = {.e = {.step = r->step, .bpb = NAN}};
+    if (!r->p->validation) return SOL_OK;
+    SOL_TRY(agree(r, evaluate_share(r, &sums)));
+    SOL_TRY(add_shares(r, &sums));
+    struct train_evaluation *e = &sums.e;
+    e->nll /= e->targets ? (double)e->targets : 1;
+    if (r->token_bytes) e->bpb = bpb_value(&sums.bpb);
+    if (r->p->on_evaluation) r->p->on_evaluation(r->p->arg, e);
     r->last_ns = clock_ns();
     /* The log of a run that is resumed at its end has this line already. */
     const bool logged = r->p->state && r->step == r->p->first_step;
-    return r->log && !logged ? run_log_evaluation(r->log, &e) : SOL_OK;
+    return r->log && !logged ? run_log_evaluation(r->log, e) : SOL_OK;
 }
 
 static enum sol_status on_sample(void *arg, const char *prompt, const char *text)
@@ -198,18 +252,33 @@ static enum sol_status save(struct run *r)
     while (r->seen < r->step) SOL_TRY(look(r));
     if (!r->p->out || (r->step == r->p->first_step && *r->saved)) return SOL_OK;
     SOL_TRY(checkpoint_path(r->p->out, r->step, path));
+    SOL_TRY(trainer_gather_states(r->trainer));
     SOL_TRY(loader_position(r->loader, &position));
     json_t *state = json_pack("{s:o, s:f, s:I}", "position", position, "smooth", r->smooth,
                               "smoothed", (json_int_t)r->smoothed);
     const struct checkpoint_parts parts = {
         .recipe = r->recipe, .step = r->step, .state = state, .tokenizer = r->p->tokenizer_path};
-    enum sol_status status = state ? checkpoint_save(r->trainer, &parts, path)
-                                   : status_set(SOL_E_MEMORY, "no memory for a checkpoint");
+    enum sol_status status =
+        state ? SOL_OK : status_set(SOL_E_MEMORY, "no memory for a checkpoint");
+    if (status == SOL_OK && r->leads) status = checkpoint_save(r->trainer, &parts, path);
     json_decref(state);
-    SOL_TRY(status);
+    SOL_TRY(agree(r, status));
     snprintf(r->saved, sizeof r->saved, "%s", path);
     if (r->p->on_save) r->p->on_save(r->p->arg, path);
     r->last_ns = clock_ns();
+    return SOL_OK;
+}
+
+static enum sol_status put_micro_batches(struct run *r, bool timed)
+{
+    const double weight = 1.0 / (double)(r->micro * trainer_ranks(r->trainer));
+    for (int64_t m = 0; m < r->micro; m++) {
+        struct train_batch b;
+        SOL_TRY(loader_next(r->loader, &b));
+        r->epoch = b.epoch;
+        const struct micro_batch batch = {.x = b.x, .y = b.y, .order = b.order};
+        SOL_TRY(trainer_micro(r->trainer, &batch, weight, timed));
+    }
     return SOL_OK;
 }
 
@@ -217,7 +286,8 @@ static enum sol_status save(struct run *r)
 static enum sol_status stop_without_data(struct run *r, enum sol_status status)
 {
     char why[MESSAGE];
-    if (status == SOL_E_INTERRUPTED || r->step == r->p->first_step) return status;
+    const bool data = status == SOL_E_FORMAT || status == SOL_E_IO || status == SOL_E_ARGUMENT;
+    if (!data || r->step == r->p->first_step) return status;
     snprintf(why, sizeof why, "%s", sol_last_error());
     enum sol_status saved = save(r);
     if (saved == SOL_E_MISMATCH) return saved; /* what was learnt is no number */
@@ -226,14 +296,8 @@ static enum sol_status stop_without_data(struct run *r, enum sol_status status)
 
 static enum sol_status put_update(struct run *r, bool timed)
 {
-    for (int64_t m = 0; m < r->micro; m++) {
-        struct train_batch b;
-        enum sol_status status = loader_next(r->loader, &b);
-        if (status != SOL_OK) return stop_without_data(r, status);
-        r->epoch = b.epoch;
-        const struct micro_batch batch = {.x = b.x, .y = b.y, .order = b.order};
-        SOL_TRY(trainer_micro(r->trainer, &batch, 1.0 / (double)r->micro, timed));
-    }
+    enum sol_status status = agree(r, put_micro_batches(r, timed));
+    if (status != SOL_OK) return stop_without_data(r, status);
     return trainer_update(r->trainer, r->step, timed);
 }
 
@@ -289,7 +353,7 @@ static enum sol_status go(struct run *r)
         if (r->step == last || (falls_on(r->p->save_every, r->step) && r->step > r->p->first_step))
             SOL_TRY(save(r));
         if (r->step == last) return SOL_OK;
-        SOL_TRY(interrupt_check());
+        SOL_TRY(agree(r, interrupt_check()));
         SOL_TRY(update(r));
     }
 }

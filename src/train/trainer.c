@@ -8,9 +8,11 @@
 #include "base/cpu.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "comm/communicator.h"
 #include "gpu/device.h"
 #include "model/model.h"
 #include "trace/ranges.h"
+#include "train/tree_sum.h"
 
 enum {
     SEQUENCES_MAX = 32,  /* where nothing is said: more are no faster */
@@ -45,7 +47,10 @@ struct trainer {
     void *memory, *scratch, *pinned;
     struct small *small;
     size_t scratch_bytes;
-    struct plan *micro, *evaluation, *update, *copies;
+    struct plan *micro, *evaluation, *update, *copies, *gather;
+    int ranks, rank;
+    struct tree_sum *tree; /* NULL: gradients add up where they are */
+    int64_t rounds;        /* micro-batches of an update, of each rank */
     struct slot inputs[SLOTS], results[SLOTS];
     int next_input;
     int64_t step, micro_batch; /* the next update, and the next of its micro-batches */
@@ -90,7 +95,7 @@ static struct pass pass_of(const struct trainer *t, bool evaluate)
                          .precision = t->recipe->precision};
 }
 
-enum list { MICRO, EVALUATION, UPDATE, COPIES, LISTS };
+enum list { MICRO, EVALUATION, UPDATE, COPIES, GATHER, LISTS };
 
 static void build(const struct trainer *t, enum list list, struct plan *plan)
 {
@@ -100,11 +105,16 @@ static void build(const struct trainer *t, enum list list, struct plan *plan)
                                   .rates = &t->small->rates,
                                   .sum = &t->small->sum,
                                   .clip = &t->small->clip,
-                                  .bf16 = t->params.bf16};
+                                  .bf16 = t->params.bf16,
+                                  .ranks = t->ranks,
+                                  .rank = t->rank,
+                                  .loss = t->act.at.loss,
+                                  .summed = t->params.tree};
     if (list == MICRO || list == EVALUATION) pass_forward(plan, &pass);
     if (list == MICRO) pass_backward(plan, &pass);
     if (list == UPDATE) update_build(plan, &update);
     if (list == COPIES) update_copies(plan, t->weights, &t->small->rates.round);
+    if (list == GATHER) update_gather_states(plan, &update);
 }
 
 static enum sol_status make_plan(const struct trainer *t, enum list list, bool dry,
@@ -155,14 +165,16 @@ static enum sol_status describe(struct trainer *t, int64_t sequences, enum recom
                                   .recompute = recompute};
     SOL_TRY(activations_describe(&t->act));
     t->small = plan_nowhere;
+    t->rounds = t->recipe->total_batch / (sequences * t->recipe->length * t->ranks);
     set_batch(t);
     return measure_scratch(t);
 }
 
 void trainer_memory(const struct trainer *t, struct trainer_memory *out)
 {
+    const size_t sums = t->params.tree ? (size_t)tree_sum_levels(t->rounds) : 0;
     *out = (struct trainer_memory){.weights = t->weights->value_bytes,
-                                   .gradients = t->weights->grad_bytes,
+                                   .gradients = (1 + sums) * t->weights->grad_bytes,
                                    .optimizer = t->weights->state_bytes,
                                    .activations = t->act.size,
                                    .scratch = t->scratch_bytes};
@@ -182,6 +194,7 @@ static enum sol_status available(const struct trainer *t, size_t *out)
         SOL_TRY(gpu_memory_free(t->gpu, out));
         *out = *out > RESERVE ? *out - RESERVE : 0;
     }
+    *out /= (size_t)t->ranks; /* they may be of one machine */
     if (t->params.memory && t->params.memory < *out) *out = t->params.memory;
     if (*out) *out = *out > t->params.reserve ? *out - t->params.reserve : 1; /* 0: unknown */
     return SOL_OK;
@@ -202,6 +215,28 @@ static enum sol_status too_little(const struct trainer *t, size_t room)
         (double)m.activations / gib, (double)m.scratch / gib, (double)room / gib);
 }
 
+/* All ranks take what the one with the least room can. */
+static enum sol_status agree_size(struct trainer *t)
+{
+    struct size {
+        int64_t sequences;
+        int64_t recompute;
+    } own = {t->act.sequences, t->act.recompute}, least = own;
+    if (t->ranks == 1) return SOL_OK;
+    struct size *all = calloc((size_t)t->ranks, sizeof *all);
+    if (!all) return status_set(SOL_E_MEMORY, "no memory for a trainer");
+    enum sol_status status =
+        communicator_all_gather(t->context.communicator, &own, sizeof own, all);
+    for (int r = 0; r < t->ranks; r++)
+        if (all[r].sequences < least.sequences ||
+            (all[r].sequences == least.sequences && all[r].recompute > least.recompute))
+            least = all[r];
+    free(all);
+    if (status != SOL_OK || (least.sequences == own.sequences && least.recompute == own.recompute))
+        return status;
+    return describe(t, least.sequences, (enum recompute)least.recompute);
+}
+
 /* The most sequences that fit and divide an update; of one count rather all kept than made again.
  */
 static enum sol_status choose_size(struct trainer *t)
@@ -211,7 +246,7 @@ static enum sol_status choose_size(struct trainer *t)
     SOL_TRY(available(t, &room));
     int64_t most = p->sequences ? p->sequences : SEQUENCES_MAX, least = p->sequences ? most : 1;
     for (int64_t n = most; n >= least; n--) {
-        if (!p->sequences && t->recipe->total_batch % (n * t->recipe->length)) continue;
+        if (!p->sequences && t->recipe->total_batch % (n * t->ranks * t->recipe->length)) continue;
         const int first = p->recompute < 0 ? 0 : p->recompute;
         const int last = p->recompute < 0 ? RECOMPUTE_LEVELS - 1 : p->recompute;
         for (int again = first; again <= last; again++) {
@@ -316,8 +351,11 @@ static enum sol_status set_constants(struct trainer *t)
 
 static enum sol_status create_weights(struct trainer *t, bool outline)
 {
-    const struct params_options options = {
-        .recipe = t->recipe, .gpu = t->gpu, .bf16 = t->params.bf16, .outline = outline};
+    const struct params_options options = {.recipe = t->recipe,
+                                           .gpu = t->gpu,
+                                           .bf16 = t->params.bf16,
+                                           .outline = outline,
+                                           .ranks = t->ranks};
     params_destroy(t->weights);
     SOL_TRY(params_create(&options, &t->weights));
     return update_check(t->weights);
@@ -333,23 +371,55 @@ static enum sol_status make_plans(struct trainer *t)
     SOL_TRY(make_plan(t, MICRO, false, &t->micro));
     SOL_TRY(make_plan(t, EVALUATION, false, &t->evaluation));
     SOL_TRY(make_plan(t, UPDATE, false, &t->update));
-    return make_plan(t, COPIES, false, &t->copies);
+    SOL_TRY(make_plan(t, COPIES, false, &t->copies));
+    return make_plan(t, GATHER, false, &t->gather);
 }
 
-static enum sol_status start(struct trainer *t)
+static enum sol_status make_tree(struct trainer *t)
 {
-    if (t->gpu && t->recipe->precision == PRECISION_NVFP4)
-        return status_set(SOL_E_UNSUPPORTED, "--precision nvfp4 runs on the CPU alone so far");
-    SOL_TRY(create_weights(t, true));
-    SOL_TRY(choose_size(t));
+    const struct params *w = t->weights;
+    const struct tree_sum_params params = {
+        .chooser = &t->params.chooser,
+        .parts = {matrix_f32(w->grads, 1, (int64_t)(w->grad_bytes / sizeof(float))),
+                  matrix_f32(t->act.at.loss, 1, 1)},
+        .ranks = t->ranks,
+        .rounds = t->rounds};
+    return t->params.tree ? tree_sum_create(&params, &t->tree) : SOL_OK;
+}
+
+static enum sol_status make_all(struct trainer *t)
+{
     SOL_TRY(create_weights(t, false));
     SOL_TRY(allocate(t));
     SOL_TRY(make_plans(t));
     SOL_TRY(make_slots(t));
+    SOL_TRY(make_tree(t));
     t->count = calloc((size_t)t->recipe->config.vocab + 1, sizeof *t->count);
     if (!t->count) return status_set(SOL_E_MEMORY, "no memory for a trainer");
     if (t->gpu) t->ranges = trace_ranges_open();
     return set_constants(t);
+}
+
+static enum sol_status choose(struct trainer *t)
+{
+    const struct trainer_params *p = &t->params;
+    int threads = p->threads ? p->threads : cpu_info()->cores;
+    SOL_TRY(pool_create(threads, &t->context.pool));
+    t->params.chooser.device.workers = pool_size(t->context.pool);
+    if (t->gpu) SOL_TRY(gpu_stream_create(t->gpu, &t->context.stream));
+    if (t->gpu && t->recipe->precision == PRECISION_NVFP4)
+        return status_set(SOL_E_UNSUPPORTED, "--precision nvfp4 runs on the CPU alone so far");
+    if (t->ranks > 1 && (t->gpu || p->bf16 || t->recipe->precision != PRECISION_PLAIN))
+        return status_set(SOL_E_UNSUPPORTED,
+                          "several ranks train on CPUs and in float32 alone so far");
+    SOL_TRY(create_weights(t, true));
+    return choose_size(t);
+}
+
+/* What one rank cannot do, none does. */
+static enum sol_status agree(struct trainer *t, enum sol_status status)
+{
+    return t->ranks > 1 ? communicator_agree(t->context.communicator, status) : status;
 }
 
 enum sol_status trainer_create(const struct trainer_params *params, struct trainer **out)
@@ -360,12 +430,12 @@ enum sol_status trainer_create(const struct trainer_params *params, struct train
     t->params = *params;
     t->recipe = params->recipe;
     t->gpu = params->chooser.device.gpu;
-    int threads = params->threads ? params->threads : cpu_info()->cores;
-    enum sol_status status = pool_create(threads, &t->context.pool);
-    if (status != SOL_OK) goto fail;
-    t->params.chooser.device.workers = pool_size(t->context.pool);
-    if (t->gpu) status = gpu_stream_create(t->gpu, &t->context.stream);
-    if (status == SOL_OK) status = start(t);
+    t->context.communicator = params->communicator;
+    t->ranks = params->communicator ? communicator_size(params->communicator) : 1;
+    t->rank = params->communicator ? communicator_rank(params->communicator) : 0;
+    enum sol_status status = agree(t, choose(t));
+    if (status == SOL_OK) status = agree_size(t);
+    if (status == SOL_OK) status = agree(t, make_all(t));
     if (status != SOL_OK) goto fail;
     *out = t;
     return SOL_OK;
@@ -391,6 +461,8 @@ void trainer_destroy(struct trainer *t)
     plan_destroy(t->evaluation);
     plan_destroy(t->update);
     plan_destroy(t->copies);
+    plan_destroy(t->gather);
+    tree_sum_destroy(t->tree);
     for (int i = 0; i < SLOTS; i++) {
         gpu_event_destroy(t->inputs[i].read);
         gpu_event_destroy(t->results[i].ready);
@@ -435,6 +507,16 @@ struct pool *trainer_pool(struct trainer *t)
 int64_t trainer_sequences(const struct trainer *t)
 {
     return t->act.sequences;
+}
+
+int trainer_ranks(const struct trainer *t)
+{
+    return t->ranks;
+}
+
+int trainer_rank(const struct trainer *t)
+{
+    return t->rank;
 }
 
 enum recompute trainer_recomputes(const struct trainer *t)
@@ -531,7 +613,7 @@ static enum sol_status place(struct trainer *t, const struct micro_batch *batch,
     *(struct random_key *)in_slot(t, slot, b->key) =
         (struct random_key){.seed = {(uint32_t)seed, (uint32_t)(seed >> 32)},
                             .step = (uint32_t)t->step,
-                            .micro_batch = (uint32_t)t->micro_batch};
+                            .micro_batch = (uint32_t)(t->micro_batch * t->ranks + t->rank)};
     if (!t->gpu) return SOL_OK;
     SOL_TRY(gpu_copy_in(t->context.stream, b->token, slot->input, t->act.input_bytes));
     slot->used = true;
@@ -544,6 +626,7 @@ enum sol_status trainer_micro(struct trainer *t, const struct micro_batch *batch
     trace_ranges_begin(t->ranges, range_micro);
     enum sol_status status = place(t, batch, weight);
     if (status == SOL_OK) status = plan_run(t->micro, &t->context, timed, NULL);
+    if (status == SOL_OK && t->tree) status = tree_sum_add(t->tree, &t->context);
     trace_ranges_end(t->ranges);
     t->micro_batch++;
     t->micro_ran = true;
@@ -597,7 +680,8 @@ enum sol_status trainer_update(struct trainer *t, int64_t step, bool timed)
     update_rates_at(t->recipe, t->weights, step, slot->rates);
     SOL_TRY(put(t, &t->small->rates, slot->rates, sizeof *slot->rates));
     trace_ranges_begin(t->ranges, range_update);
-    enum sol_status status = plan_run(t->update, &t->context, timed, NULL);
+    enum sol_status status = t->tree ? tree_sum_end(t->tree, &t->context) : SOL_OK;
+    if (status == SOL_OK) status = plan_run(t->update, &t->context, timed, NULL);
     trace_ranges_end(t->ranges);
     SOL_TRY(status);
     t->update_ran = true;
@@ -634,9 +718,15 @@ enum sol_status trainer_evaluate(struct trainer *t, const struct micro_batch *ba
     return SOL_OK;
 }
 
+enum sol_status trainer_gather_states(struct trainer *t)
+{
+    return plan_run(t->gather, &t->context, false, NULL);
+}
+
 enum sol_status trainer_drop_gradients(struct trainer *t)
 {
     t->micro_batch = 0;
+    if (t->tree) tree_sum_drop(t->tree);
     SOL_TRY(clear(t, t->act.at.loss, sizeof *t->act.at.loss));
     return clear(t, t->weights->grads, t->weights->grad_bytes);
 }

@@ -1,6 +1,10 @@
 /* A model in training: parameters, activations, and the plans of a micro-step, an evaluation and an
  * update, made once. One thread at a time. On a GPU everything is put on one stream; only reading
- * results waits for it. */
+ * results waits for it.
+ *
+ * Ranks that train together each have a trainer of the same recipe. All make it, update and gather
+ * together, with the same steps; micro-batches and evaluations are each one's own. An update adds
+ * up what the micro-batches of all gave, so their weights are to add up to 1 over all ranks. */
 #ifndef TRAIN_TRAINER_H
 #define TRAIN_TRAINER_H
 
@@ -13,10 +17,12 @@ struct trainer_params {
     const struct train_recipe *recipe; /* stays the caller's, and must stay */
     int64_t sequences;                 /* of a micro-batch; 0: the most that fit, up to 32 */
     bool bf16;                         /* activations and products; else float32 */
-    int recompute;                     /* enum recompute; -1: as much as it takes to fit */
-    size_t memory;                     /* bytes for all of it; 0: what is free */
-    size_t reserve;                    /* bytes of those that are to stay free for others */
-    int threads;                       /* 0: all cores */
+    bool tree;      /* gradients add up as tree_sum.h has it; in float32 on the CPU */
+    int recompute;  /* enum recompute; -1: as much as it takes to fit */
+    size_t memory;  /* bytes for all of it; 0: what is free */
+    size_t reserve; /* bytes of those that are to stay free for others */
+    int threads;    /* 0: all cores */
+    struct communicator *communicator; /* of the ranks that train together, or NULL; borrowed */
     struct chooser chooser;
     plan_choice_fn on_choice; /* of the calls of a micro-step and of an update (plan.h), or NULL */
     void *on_choice_arg;
@@ -38,6 +44,8 @@ struct params *trainer_weights(struct trainer *trainer);
 struct gpu_stream *trainer_stream(struct trainer *trainer); /* NULL on the CPU */
 struct pool *trainer_pool(struct trainer *trainer);
 int64_t trainer_sequences(const struct trainer *trainer); /* of a micro-batch */
+int trainer_ranks(const struct trainer *trainer);         /* 1: it is alone */
+int trainer_rank(const struct trainer *trainer);
 enum recompute trainer_recomputes(const struct trainer *trainer);
 void trainer_memory(const struct trainer *trainer, struct trainer_memory *out);
 const struct activations *trainer_activations(const struct trainer *trainer);
@@ -71,12 +79,15 @@ enum sol_status trainer_micro(struct trainer *trainer, const struct micro_batch 
                               double weight, bool timed);
 /* The weights' step number `step`, from 0; gradients are zero after it. */
 enum sol_status trainer_update(struct trainer *trainer, int64_t step, bool timed);
-/* Of one of the last two updates: the loss that its micro-batches added up to, and the norm of
- * their gradients before it was clipped. Waits for it, not for what was put behind it. */
+/* Of one of the last two updates: the loss that its micro-batches, of all ranks, added up to, and
+ * the norm of their gradients before it was clipped. Waits for it, not for what was put behind it.
+ */
 enum sol_status trainer_results(struct trainer *trainer, int64_t step, double *loss, double *norm);
 /* nll [sequences * length] of each target in nats, 0 where there is none. No gradients. */
 enum sol_status trainer_evaluate(struct trainer *trainer, const struct micro_batch *batch,
                                  float *nll);
+/* What the optimizer keeps, to all ranks: before a checkpoint. */
+enum sol_status trainer_gather_states(struct trainer *trainer);
 /* All gradients to zero. */
 enum sol_status trainer_drop_gradients(struct trainer *trainer);
 /* Until all that was put is done; errors of the device show here. */

@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 #include "ops/ops.h"
+#include "train/shards.h"
 
 /* Polar Express, five steps, for a safety factor of 1.02 (arXiv 2505.16932), and the Newton-Schulz
  * iteration that Muon began with. */
@@ -25,12 +26,98 @@ enum sol_status update_check(const struct params *p)
                       STACKS_MAX);
 }
 
-static void sum_gradients(struct plan *plan, const struct update *u)
+/* ---- shards ---- */
+
+typedef void (*share_fn)(struct plan *plan, const struct update *u, const struct shard *s,
+                         const struct matrix *m, int64_t numbers_of_one);
+
+static void share_call(struct plan *plan, const struct op *op, const struct update *u,
+                       const struct shard *s, const struct matrix *m, int64_t numbers_of_one)
 {
-    for (int i = 0; i < u->params->count; i++) {
-        const struct matrix *g = &u->params->all[i].grad;
+    const struct collective_args args = shard_collective(s, m, numbers_of_one, u->ranks);
+    plan_call(plan, op, &args);
+}
+
+static void reduce(struct plan *plan, const struct update *u, const struct shard *s,
+                   const struct matrix *m, int64_t numbers_of_one)
+{
+    share_call(plan, s->parted ? &op_reduce_scatter : &op_all_reduce, u, s, m, numbers_of_one);
+}
+
+static void gather(struct plan *plan, const struct update *u, const struct shard *s,
+                   const struct matrix *m, int64_t numbers_of_one)
+{
+    if (s->parted) share_call(plan, &op_all_gather, u, s, m, numbers_of_one);
+}
+
+/* The numbers of other ranks' shards. */
+static void clear_others(struct plan *plan, const struct update *u, const struct shard *s,
+                         const struct matrix *m, int64_t numbers_of_one)
+{
+    const int64_t end = s->first + s->count;
+    if (!s->parted) return;
+    const struct matrix x = matrix_of(m->dtype, m->data, s->block * u->ranks, numbers_of_one);
+    const struct matrix parts[] = {matrix_rows(&x, 0, s->first),
+                                   matrix_rows(&x, end, x.rows - end)};
+    for (int i = 0; i < 2; i++)
+        if (parts[i].rows)
+            plan_call(plan, &op_fill,
+                      &(struct fill_args){.m = parts[i].rows, .n = x.cols, .x = parts[i]});
+}
+
+/* `what`: offsetof a matrix in struct param. */
+static void for_shards(struct plan *plan, const struct update *u, size_t what, share_fn fn)
+{
+    const struct params *p = u->params;
+    for (int i = 0; i < p->count; i++) {
+        const struct param *q = &p->all[i];
+        const struct matrix *m = (const struct matrix *)(const void *)((const char *)q + what);
+        const struct shard s = shard_of_param(q, u->ranks, u->rank);
+        if (q->group != GROUP_MATRIX && m->data) fn(plan, u, &s, m, q->cols);
+    }
+    for (int i = 0; i < p->n_stacks; i++) {
+        const struct param_stack *stack = &p->stacks[i];
+        const struct param *q = &p->all[stack->first];
+        const struct matrix *m = (const struct matrix *)(const void *)((const char *)q + what);
+        const struct shard s = shard_of_stack(stack, u->ranks, u->rank);
+        if (m->data) fn(plan, u, &s, m, m->rows * m->cols / q->weight.groups);
+    }
+}
+
+/* ---- the step ---- */
+
+static void sum_squares(struct plan *plan, const struct update *u, const struct matrix *g)
+{
+    if (g->rows)
         plan_call(plan, &op_sum_squares,
                   &(struct sum_squares_args){.m = g->rows, .n = g->cols, .x = *g, .sum = u->sum});
+}
+
+/* Of what is parted each rank has its own; the first one counts what all have. */
+static void sum_shard(struct plan *plan, const struct update *u, const struct shard *s,
+                      const struct matrix *m, int64_t numbers_of_one)
+{
+    const struct matrix x = matrix_of(m->dtype, m->data, s->first + s->count, numbers_of_one);
+    const struct matrix own = matrix_rows(&x, s->first, s->count);
+    if (s->parted || u->rank == 0) sum_squares(plan, u, &own);
+}
+
+static void add_up(struct plan *plan, const struct update *u, float *number)
+{
+    plan_call(plan, &op_all_reduce,
+              &(struct collective_args){
+                  .ranks = u->ranks, .m = 1, .n = 1, .x = matrix_f32(number, 1, 1)});
+}
+
+static void sum_gradients(struct plan *plan, const struct update *u)
+{
+    if (u->ranks > 1 && !u->summed) {
+        add_up(plan, u, u->loss);
+        for_shards(plan, u, offsetof(struct param, grad), reduce);
+        for_shards(plan, u, offsetof(struct param, grad), sum_shard);
+        add_up(plan, u, u->sum);
+    } else {
+        for (int i = 0; i < u->params->count; i++) sum_squares(plan, u, &u->params->all[i].grad);
     }
     plan_call(
         plan, &op_clip,
@@ -39,24 +126,30 @@ static void sum_gradients(struct plan *plan, const struct update *u)
 
 static void adamw(struct plan *plan, const struct update *u, const struct param *p)
 {
-    plan_call(plan, &op_adamw,
-              &(struct adamw_args){.m = p->rows,
-                                   .n = p->cols,
-                                   .step = &u->rates->adamw[p->group],
-                                   .clip = u->clip,
-                                   .p = p->value,
-                                   .g = p->grad,
-                                   .mean = p->mean,
-                                   .square = p->square});
+    const struct shard s = shard_of_param(p, u->ranks, u->rank);
+    if (s.count)
+        plan_call(plan, &op_adamw,
+                  &(struct adamw_args){.m = s.count,
+                                       .n = p->cols,
+                                       .step = &u->rates->adamw[p->group],
+                                       .clip = u->clip,
+                                       .p = matrix_rows(&p->value, s.first, s.count),
+                                       .g = matrix_rows(&p->grad, s.first, s.count),
+                                       .mean = matrix_rows(&p->mean, s.first, s.count),
+                                       .square = matrix_rows(&p->square, s.first, s.count)});
 }
 
 static void muon(struct plan *plan, const struct update *u, int index)
 {
     const struct param_stack *stack = &u->params->stacks[index];
     const struct param *first = &u->params->all[stack->first];
+    const struct shard s = shard_of_stack(stack, u->ranks, u->rank);
+    const int64_t at = s.first * stack->rows, rows = s.count * stack->rows;
+    const int64_t seconds = stack->rows >= stack->cols ? stack->rows : stack->cols;
     const bool january = u->recipe->january;
+    if (!s.count) return;
     struct muon_args args = {
-        .count = stack->count,
+        .count = s.count,
         .rows = stack->rows,
         .cols = stack->cols,
         .step = &u->rates->muon[index],
@@ -66,11 +159,11 @@ static void muon(struct plan *plan, const struct update *u, int index)
         .tiny = january ? 1e-7f : 1e-6f,
         .steps = MUON_STEPS_MAX,
         .dtype = u->bf16 && first->copy.data ? DTYPE_BF16 : DTYPE_F32,
-        .p = param_stack_matrix(stack, first->value),
-        .g = param_stack_matrix(stack, first->grad),
-        .momentum = param_stack_matrix(stack, first->momentum),
-        .second = first->second.data,
+        .p = matrix_rows(&first->value, at, rows),
+        .g = matrix_rows(&first->grad, at, rows),
+        .momentum = matrix_rows(&first->momentum, at, rows),
     };
+    if (first->second.data) args.second = (float *)first->second.data + s.first * seconds;
     for (int i = 0; i < MUON_STEPS_MAX; i++)
         memcpy(args.coefficients[i], january ? newton_schulz : polar_express[i],
                sizeof args.coefficients[i]);
@@ -133,6 +226,10 @@ void update_build(struct plan *plan, const struct update *u)
     for (int i = 0; i < u->params->count; i++)
         if (u->params->all[i].group != GROUP_MATRIX) adamw(plan, u, &u->params->all[i]);
     for (int i = 0; i < u->params->n_stacks; i++) muon(plan, u, i);
+    if (u->ranks > 1) {
+        for_shards(plan, u, offsetof(struct param, grad), clear_others);
+        for_shards(plan, u, offsetof(struct param, value), gather);
+    }
     const struct matrix rows = u->params->histories;
     if (rows.rows)
         plan_call(plan, &op_delayed_scale,
@@ -142,6 +239,14 @@ void update_build(struct plan *plan, const struct update *u)
                       .formats = {DTYPE_FP8_E4M3, DTYPE_FP8_E4M3, DTYPE_FP8_E5M2},
                       .rows = rows});
     update_copies(plan, u->params, &u->rates->round);
+}
+
+void update_gather_states(struct plan *plan, const struct update *u)
+{
+    for_shards(plan, u, offsetof(struct param, mean), gather);
+    for_shards(plan, u, offsetof(struct param, square), gather);
+    for_shards(plan, u, offsetof(struct param, momentum), gather);
+    for_shards(plan, u, offsetof(struct param, second), gather);
 }
 
 void update_rates_at(const struct train_recipe *r, const struct params *p, int64_t step,

@@ -1,0 +1,181 @@
+/* Ranks that are threads of one process: each shows the others where its data lies, and they copy.
+ */
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/status.h"
+#include "comm/communicator_private.h"
+
+struct group {
+    pthread_mutex_t mutex;
+    pthread_cond_t met;
+    int size, open; /* ranks; of those that were not closed */
+    int arrived;
+    uint64_t meetings;
+    enum sol_status failed;
+    char message[COMMUNICATOR_MESSAGE];
+    const char *shown[]; /* [size] */
+};
+
+struct thread_rank {
+    struct communicator base;
+    struct group *group;
+};
+
+static struct group *group_of(struct communicator *c)
+{
+    return ((struct thread_rank *)(void *)c)->group;
+}
+
+static struct timespec time_after(uint64_t ns)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    ns += (uint64_t)t.tv_nsec;
+    t.tv_sec += (time_t)(ns / 1000000000u);
+    t.tv_nsec = (long)(ns % 1000000000u);
+    return t;
+}
+
+static void fail_locked(struct group *g, enum sol_status status, const char *message)
+{
+    if (g->failed == SOL_OK) {
+        g->failed = status;
+        snprintf(g->message, sizeof g->message, "%s", message);
+    }
+    pthread_cond_broadcast(&g->met);
+}
+
+/* Until all ranks are here. */
+static enum sol_status meet(struct communicator *c, const char *what)
+{
+    struct group *g = group_of(c);
+    const struct timespec end = time_after(c->limit_ns);
+    pthread_mutex_lock(&g->mutex);
+    const uint64_t meeting = g->meetings;
+    if (++g->arrived == g->size && g->failed == SOL_OK) {
+        g->arrived = 0;
+        g->meetings++;
+        pthread_cond_broadcast(&g->met);
+    }
+    int waited = 0;
+    while (g->meetings == meeting && g->failed == SOL_OK && waited == 0)
+        waited = pthread_cond_timedwait(&g->met, &g->mutex, &end);
+    const bool late = g->meetings == meeting && g->failed == SOL_OK;
+    if (late) {
+        const enum sol_status status = communicator_late(c, what);
+        fail_locked(g, status, sol_last_error());
+    }
+    const enum sol_status failed = g->meetings == meeting ? g->failed : SOL_OK;
+    if (failed != SOL_OK) (void)status_set(failed, "%s", g->message);
+    pthread_mutex_unlock(&g->mutex);
+    return failed;
+}
+
+/* All have shown their data; `copy` takes what this rank wants of it; none goes on before all have.
+ */
+static enum sol_status share(struct communicator *c, const void *from, const char *what)
+{
+    group_of(c)->shown[c->rank] = from;
+    return meet(c, what);
+}
+
+static enum sol_status all_gather(struct communicator *c, const void *from, size_t bytes, void *to)
+{
+    SOL_TRY(share(c, from, "all-gather"));
+    for (int r = 0; r < c->size; r++)
+        memcpy((char *)to + (size_t)r * bytes, group_of(c)->shown[r], bytes);
+    return meet(c, "all-gather");
+}
+
+static enum sol_status all_to_all(struct communicator *c, const void *from, size_t bytes, void *to)
+{
+    SOL_TRY(share(c, from, "all-to-all"));
+    for (int r = 0; r < c->size; r++)
+        memcpy((char *)to + (size_t)r * bytes, group_of(c)->shown[r] + (size_t)c->rank * bytes,
+               bytes);
+    return meet(c, "all-to-all");
+}
+
+static enum sol_status broadcast(struct communicator *c, int root, void *data, size_t bytes)
+{
+    SOL_TRY(share(c, data, "broadcast"));
+    if (c->rank != root) memcpy(data, group_of(c)->shown[root], bytes);
+    return meet(c, "broadcast");
+}
+
+static void fail(struct communicator *c, enum sol_status status, int exit_code)
+{
+    (void)exit_code;
+    char message[COMMUNICATOR_MESSAGE];
+    struct group *g = group_of(c);
+    snprintf(message, sizeof message, "rank %d: %s", c->rank, sol_last_error());
+    pthread_mutex_lock(&g->mutex);
+    fail_locked(g, status, message);
+    pthread_mutex_unlock(&g->mutex);
+}
+
+static void group_destroy(struct group *g)
+{
+    pthread_cond_destroy(&g->met);
+    pthread_mutex_destroy(&g->mutex);
+    free(g);
+}
+
+static void close_rank(struct communicator *c)
+{
+    struct group *g = group_of(c);
+    pthread_mutex_lock(&g->mutex);
+    const bool last = --g->open == 0;
+    pthread_mutex_unlock(&g->mutex);
+    if (last) group_destroy(g);
+    free(c);
+}
+
+static const struct communicator_calls calls = {
+    .kind = "threads",
+    .all_gather = all_gather,
+    .all_to_all = all_to_all,
+    .broadcast = broadcast,
+    .fail = fail,
+    .close = close_rank,
+};
+
+static struct group *group_create(int size)
+{
+    pthread_condattr_t by;
+    struct group *g = calloc(1, sizeof *g + (size_t)size * sizeof *g->shown);
+    if (!g) return NULL;
+    g->size = g->open = size;
+    pthread_mutex_init(&g->mutex, NULL);
+    pthread_condattr_init(&by);
+    pthread_condattr_setclock(&by, CLOCK_MONOTONIC);
+    pthread_cond_init(&g->met, &by);
+    pthread_condattr_destroy(&by);
+    return g;
+}
+
+enum sol_status communicators_of_threads(int size, struct communicator *out[])
+{
+    uint64_t limit;
+    for (int r = 0; r < size; r++) out[r] = NULL;
+    SOL_TRY(communicator_limit(&limit));
+    struct group *g = group_create(size);
+    if (!g) goto fail;
+    for (int r = 0; r < size; r++) {
+        struct thread_rank *rank = malloc(sizeof *rank);
+        if (!rank) goto fail;
+        *rank =
+            (struct thread_rank){{.calls = &calls, .rank = r, .size = size, .limit_ns = limit}, g};
+        out[r] = &rank->base;
+    }
+    return SOL_OK;
+fail:
+    for (int r = 0; r < size; r++) free(out[r]), out[r] = NULL;
+    if (g) group_destroy(g);
+    return status_set(SOL_E_MEMORY, "no memory for %d ranks", size);
+}
