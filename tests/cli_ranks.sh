@@ -9,7 +9,7 @@ has err 'ranks of Open MPI need Open MPI .Debian: openmpi-bin.*/nonexistent'
 OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=2 run 2 train --data "$0"
 has err 'ranks count from 0'
 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 run 5 train bench
-has err 'is of one process, and Open MPI started 2'
+has err 'sol train bench runs as one process, and Open MPI started 2'
 
 command -v mpirun >/dev/null || { echo "skipped: there is no mpirun (openmpi-bin)"; exit $((failures != 0)); }
 mpirun --version | grep -q 'Open MPI' || { echo "skipped: this mpirun is not Open MPI's"; exit $((failures != 0)); }
@@ -66,6 +66,13 @@ is "an error of all" "$(grep -c 'sol: error: .*no multiple of' "$work/err")" 1
 ranks 2 train --data nothing --vocab-size 300 --no-store
 is "exit status" $? 3
 is "an error of all" "$(grep -c 'sol: error:' "$work/err")" 1
+
+# What rank 0 alone cannot do.
+mkdir -p full/log.jsonl
+# shellcheck disable=SC2086 # words
+SOL_RANK_SECONDS=20 ranks 2 $train --num-iterations 8 -o full
+is "exit status" $? 3
+is "an error of rank 0" "$(grep -c 'sol: error:' "$work/err")" 1
 
 # Ranks that die, stop and are interrupted. $1: signal; $2, $3: exit status, and what is said.
 ended() {

@@ -321,7 +321,7 @@ static enum sol_status work(struct train_command *c, const char *const *args, in
     if (c->o.against.count && strcmp(verb, "bench") != 0)
         return status_set(SOL_E_ARGUMENT, "--against is for sol train bench");
     if (n_args == 0) return pretrain(c);
-    SOL_TRY(ranks_refuse("sol train with a word"));
+    SOL_TRY(ranks_refuse("sol train", verb));
     if (strcmp(verb, "bench") == 0 && n_args == 1) return bench(c);
     if (strcmp(verb, "replay") == 0 && n_args == 2) return replay(c, args[1]);
     if (strcmp(verb, "replay") == 0)

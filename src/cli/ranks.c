@@ -66,11 +66,11 @@ int ranks_close(struct ranks *r, enum sol_status status)
     return code;
 }
 
-enum sol_status ranks_refuse(const char *what)
+enum sol_status ranks_refuse(const char *command, const char *verb)
 {
     struct launch launch;
     SOL_TRY(launch_find(&launch));
     if (launch.size == 1) return SOL_OK;
-    return status_set(SOL_E_UNSUPPORTED, "%s is of one process, and %s started %d", what, launch.by,
-                      launch.size);
+    return status_set(SOL_E_UNSUPPORTED, "%s %s runs as one process, and %s started %d", command,
+                      verb, launch.by, launch.size);
 }

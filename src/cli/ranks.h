@@ -22,7 +22,7 @@ enum sol_status ranks_agree(const struct ranks *ranks, enum sol_status status);
 /* Ends the command: prints the error, which ranks that agreed on it print once; the exit status.
  * Ranks that lost each other end all. */
 int ranks_close(struct ranks *ranks, enum sol_status status);
-/* SOL_E_UNSUPPORTED where there are ranks, for `what`, which is one process's. */
-enum sol_status ranks_refuse(const char *what);
+/* SOL_E_UNSUPPORTED where there are ranks, for what is one process's. */
+enum sol_status ranks_refuse(const char *command, const char *verb);
 
 #endif

@@ -32,6 +32,7 @@ struct run {
     int64_t micro, rows;        /* of an update, each rank's; of tokens of a micro-batch */
     struct communicator *ranks; /* NULL: alone */
     bool leads;                 /* writes what is kept */
+    bool agreed;                /* on the last error */
     int64_t step;               /* updates that were put */
     int64_t seen;               /* of those, whose results were looked at */
     uint64_t epoch, last_ns;
@@ -42,10 +43,21 @@ struct run {
 
 /* ---- ranks ---- */
 
-/* Where one rank may have failed and the others did not: all stop together. */
-static enum sol_status agree(const struct run *r, enum sol_status status)
+/* Where one rank may have failed and the others did not: all stop together. Whatever else ranks do
+ * together comes behind an agreement, so that one that failed since the last meets the others in
+ * the next. */
+static enum sol_status agree(struct run *r, enum sol_status status)
 {
-    return r->ranks ? communicator_agree(r->ranks, status) : status;
+    if (!r->ranks) return status;
+    status = communicator_agree(r->ranks, status);
+    r->agreed = status != SOL_OK;
+    return status;
+}
+
+/* How something ended that has agreements in it. */
+static enum sol_status tell(struct run *r, enum sol_status status)
+{
+    return status == SOL_OK || r->agreed ? status : agree(r, status);
 }
 
 /* ---- set up ---- */
@@ -82,8 +94,6 @@ static enum sol_status set_up(struct run *r)
     const struct train_run_params *p = r->p;
     bool ahead;
     const int64_t sequences = trainer_sequences(r->trainer), ranks = trainer_ranks(r->trainer);
-    r->ranks = trainer_params(r->trainer)->communicator;
-    r->leads = trainer_rank(r->trainer) == 0;
     r->rows = sequences * r->recipe->length;
     SOL_TRY(recipe_micro_batches(r->recipe, sequences * ranks, &r->micro));
     r->step = r->seen = p->first_step;
@@ -244,25 +254,36 @@ static enum sol_status look(struct run *r)
     return r->log ? run_log_step(r->log, &s) : SOL_OK;
 }
 
-/* All updates that were put are looked at: what is saved is known to be numbers. */
-static enum sol_status save(struct run *r)
+/* Rank 0, for all. */
+static enum sol_status write_checkpoint(struct run *r, const char *path)
 {
-    char path[CHECKPOINT_PATH];
     json_t *position = NULL;
-    while (r->seen < r->step) SOL_TRY(look(r));
-    if (!r->p->out || (r->step == r->p->first_step && *r->saved)) return SOL_OK;
-    SOL_TRY(checkpoint_path(r->p->out, r->step, path));
-    SOL_TRY(trainer_gather_states(r->trainer));
     SOL_TRY(loader_position(r->loader, &position));
     json_t *state = json_pack("{s:o, s:f, s:I}", "position", position, "smooth", r->smooth,
                               "smoothed", (json_int_t)r->smoothed);
     const struct checkpoint_parts parts = {
         .recipe = r->recipe, .step = r->step, .state = state, .tokenizer = r->p->tokenizer_path};
-    enum sol_status status =
-        state ? SOL_OK : status_set(SOL_E_MEMORY, "no memory for a checkpoint");
-    if (status == SOL_OK && r->leads) status = checkpoint_save(r->trainer, &parts, path);
+    enum sol_status status = state ? checkpoint_save(r->trainer, &parts, path)
+                                   : status_set(SOL_E_MEMORY, "no memory for a checkpoint");
     json_decref(state);
-    SOL_TRY(agree(r, status));
+    return status;
+}
+
+static enum sol_status look_at_all(struct run *r)
+{
+    while (r->seen < r->step) SOL_TRY(look(r));
+    return SOL_OK;
+}
+
+/* All updates that were put are looked at: what is saved is known to be numbers. */
+static enum sol_status save(struct run *r)
+{
+    char path[CHECKPOINT_PATH];
+    SOL_TRY(agree(r, look_at_all(r)));
+    if (!r->p->out || (r->step == r->p->first_step && *r->saved)) return SOL_OK;
+    SOL_TRY(checkpoint_path(r->p->out, r->step, path));
+    SOL_TRY(trainer_gather_states(r->trainer));
+    SOL_TRY(agree(r, r->leads ? write_checkpoint(r, path) : SOL_OK));
     snprintf(r->saved, sizeof r->saved, "%s", path);
     if (r->p->on_save) r->p->on_save(r->p->arg, path);
     r->last_ns = clock_ns();
@@ -338,7 +359,7 @@ static enum sol_status look_at_weights(struct run *r)
     const bool core = r->probe && p->probe->core && is_due(r, p->core_every);
     const bool sampled = r->probe && p->probe->samples && is_due(r, p->sample_every);
     if (!evaluated && !core && !sampled) return SOL_OK;
-    while (r->seen < r->step) SOL_TRY(look(r));
+    SOL_TRY(look_at_all(r));
     if (evaluated) SOL_TRY(evaluate(r));
     if (core) SOL_TRY(measure_core(r));
     return sampled && r->probe ? sample(r) : SOL_OK;
@@ -377,10 +398,14 @@ static enum sol_status tell_saved(const struct run *r, enum sol_status status)
 
 enum sol_status train_run(const struct train_run_params *params)
 {
-    struct run r = {.p = params, .recipe = params->recipe, .trainer = params->trainer};
-    enum sol_status status = set_up(&r);
-    if (status == SOL_OK) status = go(&r);
-    if (status == SOL_E_INTERRUPTED) status = save_interrupted(&r);
+    struct run r = {.p = params,
+                    .recipe = params->recipe,
+                    .trainer = params->trainer,
+                    .ranks = trainer_params(params->trainer)->communicator,
+                    .leads = trainer_rank(params->trainer) == 0};
+    enum sol_status status = agree(&r, set_up(&r));
+    if (status == SOL_OK) status = tell(&r, go(&r));
+    if (status == SOL_E_INTERRUPTED) status = tell(&r, save_interrupted(&r));
     status = tell_saved(&r, status);
     probe_destroy(r.probe);
     loader_close(r.loader);

@@ -720,7 +720,7 @@ enum sol_status trainer_evaluate(struct trainer *t, const struct micro_batch *ba
 
 enum sol_status trainer_gather_states(struct trainer *t)
 {
-    return plan_run(t->gather, &t->context, false, NULL);
+    return t->ranks > 1 ? plan_run(t->gather, &t->context, false, NULL) : SOL_OK;
 }
 
 enum sol_status trainer_drop_gradients(struct trainer *t)
