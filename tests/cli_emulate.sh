@@ -11,6 +11,7 @@ fi
 export LD_LIBRARY_PATH=$SOL_EMULATED_GPU FAKE_CUDA_MAJOR=8 FAKE_CUDA_DEVICES=1
 export SOL_CUBLASLT=$SOL_FAKE_CUBLASLT FAKE_CUBLAS=right # NVIDIA's library: one that multiplies
 export SOL_CUDNN=$SOL_FAKE_CUDNN FAKE_CUDNN=right        # and one that does what its graphs say
+export SOL_NCCL=$SOL_FAKE_NCCL                           # for one rank: cli_emulate_ranks has more
 
 # Composites are made of these and need no run of their own. In two processes: gemm takes half of the time.
 variants=$("$SOL_BINARY" kernels --wide | awk 'NF && $1 != "op" {

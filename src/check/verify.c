@@ -277,6 +277,7 @@ static bool can_run(const struct verify_run *run, const void *args, char why[OP_
     struct chooser chosen;
     struct plan *plan;
     if (!chooser_can_run(run->chooser, run->op, run->v, args, why)) return false;
+    if (run->op->collective && !verify_ranks_fit(run->op, args, run->chooser, why)) return false;
     if (!op_is_composed(run->op, run->v)) return true;
     force_variant(run, -1, &chosen);
     if (plan_create(&chosen, &plan) != SOL_OK) return true; /* who runs it says it */
@@ -596,24 +597,6 @@ static enum sol_status run_case(struct verify_run *run, struct verify_case *c)
     return SOL_OK;
 }
 
-/* What a GPU can reach where the host has it: then the same arguments serve both. */
-static void *pinned_take(void *gpu, size_t bytes)
-{
-    void *memory;
-    return gpu_alloc_pinned(gpu, bytes, &memory) == SOL_OK ? memory : NULL;
-}
-
-static void pinned_give(void *gpu, void *memory)
-{
-    gpu_free_pinned(gpu, memory);
-}
-
-static enum sol_status make_arena(struct gpu *gpu, struct arena **out)
-{
-    const struct arena_source pinned = {pinned_take, pinned_give, gpu};
-    return gpu ? arena_create_from(&pinned, 1 << 20, out) : arena_create(1 << 20, out);
-}
-
 static enum sol_status run_all(struct verify_run *runs, int count, struct verify_case *c)
 {
     c->own = arena_alloc(c->arena, runs->op->args_size, 64);
@@ -631,7 +614,7 @@ static enum sol_status draw_case(struct verify_run *runs, int count, uint64_t se
                                  enum op_case_kind kind, int index, bool *more)
 {
     struct arena *arena;
-    SOL_TRY(make_arena(runs->chooser->device.gpu, &arena));
+    SOL_TRY(verify_arena(runs->chooser->device.gpu, &arena));
     struct rng rng;
     rng_seed(&rng, seed + 1000u * (uint64_t)kind + (uint64_t)index);
     void *args = arena_alloc(arena, runs->op->args_size, 64);

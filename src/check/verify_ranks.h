@@ -4,10 +4,19 @@
 
 #include "ops/plan.h"
 
+struct arena;
+
 /* Runs the op as `chooser` has it: this thread is one of the ranks that the problem of `args` has,
  * which one follows from the problem; the others are threads, whose inputs follow from their
  * ranks, so that a second run gets the same. */
+/* On a GPU each of them has its own. */
 enum sol_status verify_ranks(const struct op *op, const void *args, const struct chooser *chooser,
                              const struct op_context *context);
+/* Whether there are GPUs enough, where `chooser` has one. */
+bool verify_ranks_fit(const struct op *op, const void *args, const struct chooser *chooser,
+                      char why[OP_REASON_MAX]);
+
+/* Memory for inputs: on a GPU what it can reach and the host too. */
+enum sol_status verify_arena(struct gpu *gpu, struct arena **out);
 
 #endif

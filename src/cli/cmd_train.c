@@ -52,6 +52,8 @@ static const struct option options[] = {
     TRAIN_FLAGS(struct train_options, flags),
     OPTION_ENTRY(GROUP, 0, "How it is computed", NULL, NULL, 0, 0, 0),
     BACKEND_OPTIONS(struct train_options, backend, kernel_source),
+    OPTION_ENTRY(INT, 0, "gpus", "N", "so many GPUs of this machine together (default 1)",
+                 offsetof(struct train_options, gpus), 1, RANKS_SPLIT_MAX),
     OPTION_ENTRY(INT, 't', "threads", "N", "threads to compute with (default: every core)",
                  offsetof(struct train_options, threads), 0, 1024),
     OPTION_ENTRY(FLAG, 0, "exact", NULL,
@@ -156,7 +158,7 @@ static const struct command_spec spec = {
         "are folders in --out that sol run -m takes; Ctrl-C saves one, --resume goes on with the\n"
         "same bits. --init-from begins with a checkpoint's weights instead of random ones.\n"
         "--arch gpt-oss: that architecture in small, on the CPU so far.\n"
-        "Started by mpirun or srun --mpi=pmix it trains on all ranks together (CPUs so far).\n"
+        "Started by mpirun or srun --mpi=pmix it trains on all ranks together.\n"
         "bench: steps of a model of --depth on random tokens, after --warmup-steps that do not\n"
         "count (default 2; --num-iterations steps that do, default 10), and one more that is\n"
         "timed op by op. A step has --micro-batches of --device-batch-size sequences. With\n"
@@ -221,7 +223,13 @@ static enum sol_status force_exact(struct train_command *c)
 
 static enum sol_status open_device(struct train_command *c)
 {
-    SOL_TRY(backend_open(c->o.backend, c->o.kernel_source, true, &c->gpu));
+    char own[32];
+    const char *backend = c->o.backend;
+    if (c->ranks.communicator && backend && strcmp(backend, "cuda") == 0) {
+        snprintf(own, sizeof own, "cuda:%d", c->ranks.launch.local_rank);
+        backend = own;
+    }
+    SOL_TRY(backend_open(backend, c->o.kernel_source, true, &c->gpu));
     chooser_init(&c->chooser, (int)c->o.threads);
     c->chooser.device.gpu = c->gpu;
     c->chooser.reference = c->o.reference;
@@ -308,11 +316,25 @@ static enum sol_status open_rank(struct train_command *c)
     return open_store(c);
 }
 
+static enum sol_status pretrain_rank(struct train_command *c)
+{
+    struct communicator *communicator = c->ranks.communicator;
+    SOL_TRY(ranks_agree(&c->ranks, open_rank(c)));
+    if (communicator && c->gpu) SOL_TRY(communicator_add_gpu(communicator, c->gpu));
+    return train_pretrain(c);
+}
+
 static enum sol_status pretrain(struct train_command *c)
 {
-    SOL_TRY(ranks_open(&c->ranks));
-    SOL_TRY(ranks_agree(&c->ranks, open_rank(c)));
-    return train_pretrain(c);
+    const char *backend = c->o.backend;
+    if (c->o.gpus > 1 && (!backend || strcmp(backend, "cuda") != 0))
+        return status_set(SOL_E_ARGUMENT, "--gpus wants --backend cuda");
+    if (c->o.gpus > 1) SOL_TRY(ranks_refuse("sol train", "--gpus"));
+    if (c->o.gpus > 1)
+        SOL_TRY(train_threads_start(c, pretrain_rank));
+    else
+        SOL_TRY(ranks_open(&c->ranks));
+    return pretrain_rank(c);
 }
 
 static enum sol_status work(struct train_command *c, const char *const *args, int n_args)
@@ -332,7 +354,8 @@ static enum sol_status work(struct train_command *c, const char *const *args, in
 
 static int run(int argc, char **argv)
 {
-    struct train_command c = {.o = {.micro_batches = 1,
+    struct train_command c = {.o = {.gpus = 1,
+                                    .micro_batches = 1,
                                     .val_percent = 10,
                                     .token_bytes = 2,
                                     .eval_every = 250,
@@ -350,9 +373,10 @@ static int run(int argc, char **argv)
         c.argc = argc;
         c.argv = argv;
         const enum sol_status status = work(&c, args, n_args);
+        exit_status = ranks_close(&c.ranks, status);
+        train_threads_join(&c);
         store_close(c.store);
         gpu_close(c.gpu);
-        exit_status = ranks_close(&c.ranks, status);
     }
     free(args);
     return exit_status;

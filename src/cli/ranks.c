@@ -35,6 +35,19 @@ enum sol_status ranks_open(struct ranks *out)
     return count_host_ranks(out);
 }
 
+enum sol_status ranks_split(int size, struct ranks out[])
+{
+    struct communicator *all[RANKS_SPLIT_MAX];
+    SOL_TRY(communicators_of_threads(size, all));
+    for (int r = 0; r < size; r++)
+        out[r] = (struct ranks){
+            .communicator = all[r],
+            .launch = {.rank = r, .size = size, .local_rank = r, .by = "sol", .from = "--gpus"},
+            .host_ranks = size,
+            .threads = true};
+    return SOL_OK;
+}
+
 bool ranks_lead(const struct ranks *r)
 {
     return r->launch.rank == 0;
@@ -58,9 +71,9 @@ int ranks_close(struct ranks *r, enum sol_status status)
     struct communicator *c = r->communicator;
     const bool together = !c || communicator_check(c) == SOL_OK;
     if (status != SOL_OK && !together) status = status_prefix(status, "rank %d", r->launch.rank);
-    const bool says = !c || !together || ranks_lead(r);
+    const bool says = ranks_lead(r) || (!r->threads && (!c || !together));
     const int code = says ? cli_fail(status) : status_exit_code(status);
-    if (!together) communicator_fail(c, status, code);
+    if (!together || (c && r->threads && status != SOL_OK)) communicator_fail(c, status, code);
     communicator_close(c);
     *r = (struct ranks){0};
     return code;

@@ -18,7 +18,7 @@ struct train_options {
     const char *data, *validation, *split, *tokenizer, *packing, *init_from, *core;
     const char *recompute;
     double val_percent, memory;
-    int64_t threads, vocab, micro_batches, warmup, token_bytes;
+    int64_t threads, gpus, vocab, micro_batches, warmup, token_bytes;
     int64_t eval_every, eval_tokens, save_every, resume_from;
     int64_t core_every, core_max_per_task, sample_every;
     const char *store, *label;
@@ -32,6 +32,7 @@ struct train_command {
     struct ceiling ceiling; /* what products reach here; zeroes: it was not measured */
     struct store *store;    /* NULL: nothing is kept */
     struct ranks ranks;
+    struct train_thread *others; /* the other ranks of --gpus; NULL: none */
     int argc;
     char **argv;
 };
@@ -53,6 +54,12 @@ enum sol_status train_measure_limits(struct train_command *command,
 enum sol_status train_bench_one(struct train_command *command);
 /* The same with --against: a row for each of its settings. */
 enum sol_status train_against(struct train_command *command);
+
+/* The other ranks of `command`, which becomes rank 0 of --gpus; each does `run`. */
+enum sol_status train_threads_start(struct train_command *command,
+                                    enum sol_status (*run)(struct train_command *command));
+/* Behind ranks_close of rank 0. */
+void train_threads_join(struct train_command *command);
 
 /* `sol train --data ...` */
 enum sol_status train_pretrain(struct train_command *command);

@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "comm/communicator_private.h"
+#include "gpu/collective.h"
 
 enum { LIMIT_SECONDS = 1800, LIMIT_MOST = 1000000 };
 
@@ -50,7 +51,8 @@ const char *communicator_kind(const struct communicator *c)
 
 enum sol_status communicator_check(const struct communicator *c)
 {
-    return c->failed == SOL_OK ? SOL_OK : status_set(c->failed, "%s", c->message);
+    if (c->failed != SOL_OK) return status_set(c->failed, "%s", c->message);
+    return c->gpu ? gpu_ranks_check(c->gpu) : SOL_OK;
 }
 
 static enum sol_status keep(struct communicator *c, enum sol_status status)
@@ -111,7 +113,23 @@ void communicator_fail(struct communicator *c, enum sol_status status, int exit_
     c->calls->fail(c, status, exit_code);
 }
 
+enum sol_status communicator_add_gpu(struct communicator *c, struct gpu *gpu)
+{
+    unsigned char id[GPU_RANKS_ID] = {0};
+    const enum sol_status made = c->rank == 0 ? gpu_ranks_id(id) : SOL_OK;
+    SOL_TRY(communicator_agree(c, made));
+    SOL_TRY(communicator_broadcast(c, 0, id, sizeof id));
+    return communicator_agree(c, gpu_ranks_open(gpu, id, c->rank, c->size, c->limit_ns, &c->gpu));
+}
+
+struct gpu_ranks *communicator_gpu_ranks(const struct communicator *c)
+{
+    return c->gpu;
+}
+
 void communicator_close(struct communicator *c)
 {
-    if (c) c->calls->close(c);
+    if (!c) return;
+    gpu_ranks_close(c->gpu, c->failed != SOL_OK);
+    c->calls->close(c);
 }

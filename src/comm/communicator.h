@@ -15,6 +15,8 @@
 #include "sol/status.h"
 
 struct communicator;
+struct gpu;
+struct gpu_ranks; /* gpu/collective.h */
 
 enum { COMMUNICATOR_PART_MAX = 1 << 30 }; /* bytes that one rank sends to another in a call */
 
@@ -25,6 +27,11 @@ enum sol_status communicators_of_threads(int size, struct communicator *out[]);
 enum sol_status communicator_open_mpi(const struct launch *launch, struct communicator **out);
 /* Takes NULL. Behind a failure MPI is not waited for. */
 void communicator_close(struct communicator *c);
+
+/* The rank computes on `gpu`, which no other has: all ranks call it, and GPUs pass to each other by
+ * NCCL what ops on them pass. Once; communicator_close comes before gpu_close then. */
+enum sol_status communicator_add_gpu(struct communicator *c, struct gpu *gpu);
+struct gpu_ranks *communicator_gpu_ranks(const struct communicator *c); /* NULL: none was added */
 
 int communicator_rank(const struct communicator *c);
 int communicator_size(const struct communicator *c);

@@ -24,6 +24,7 @@ struct communicator {
     uint64_t limit_ns;      /* of a wait for the others */
     enum sol_status failed; /* the first error: what comes back from then on, with its message */
     char message[COMMUNICATOR_MESSAGE];
+    struct gpu_ranks *gpu; /* or NULL */
 };
 
 /* SOL_RANK_SECONDS. */

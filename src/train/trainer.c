@@ -194,7 +194,7 @@ static enum sol_status available(const struct trainer *t, size_t *out)
         SOL_TRY(gpu_memory_free(t->gpu, out));
         *out = *out > RESERVE ? *out - RESERVE : 0;
     }
-    *out /= (size_t)t->ranks; /* they may be of one machine */
+    if (!t->gpu) *out /= (size_t)t->ranks; /* they may be of one machine */
     if (t->params.memory && t->params.memory < *out) *out = t->params.memory;
     if (*out) *out = *out > t->params.reserve ? *out - t->params.reserve : 1; /* 0: unknown */
     return SOL_OK;
@@ -409,9 +409,9 @@ static enum sol_status choose(struct trainer *t)
     if (t->gpu) SOL_TRY(gpu_stream_create(t->gpu, &t->context.stream));
     if (t->gpu && t->recipe->precision == PRECISION_NVFP4)
         return status_set(SOL_E_UNSUPPORTED, "--precision nvfp4 runs on the CPU alone so far");
-    if (t->ranks > 1 && (t->gpu || p->bf16 || t->recipe->precision != PRECISION_PLAIN))
+    if (t->ranks > 1 && t->recipe->precision != PRECISION_PLAIN)
         return status_set(SOL_E_UNSUPPORTED,
-                          "several ranks train on CPUs and in float32 alone so far");
+                          "several ranks train in bf16 and float32 alone so far");
     SOL_TRY(create_weights(t, true));
     return choose_size(t);
 }

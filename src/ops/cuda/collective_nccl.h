@@ -1,0 +1,29 @@
+/* What the variants by NCCL share. */
+#ifndef OPS_CUDA_COLLECTIVE_NCCL_H
+#define OPS_CUDA_COLLECTIVE_NCCL_H
+
+#include "gpu/collective.h"
+#include "ops/op.h"
+
+bool collective_nccl_usable(char why[OP_REASON_MAX]);
+void collective_nccl_run(const struct op_context *context, const void *args,
+                         enum gpu_collective what);
+
+/* x in float32 or bf16. */
+extern const unsigned collective_nccl_typed[2];
+
+#define COLLECTIVE_NCCL(variant, what)                                                             \
+    static void run(const struct op_context *context, const void *args)                            \
+    {                                                                                              \
+        collective_nccl_run(context, args, what);                                                  \
+    }                                                                                              \
+    const struct op_variant variant = {                                                            \
+        .name = #variant,                                                                          \
+        .summary = "NVIDIA's NCCL, where it is installed",                                         \
+        .target = TARGET_CUDA,                                                                     \
+        .usable = collective_nccl_usable,                                                          \
+        .typed = collective_nccl_typed,                                                            \
+        .run = run,                                                                                \
+    }
+
+#endif

@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# Several GPUs, emulated (tests/emulate), with an NCCL whose ranks are threads: the collectives against their references,
+# and training by --gpus, whose losses are the processor's. Two updates a process, as in cli_emulate_train.
+. "${SOL_SOURCE_DIR:?ctest sets it}/tests/support/cli.sh"
+cd "$work" || exit 1
+
+if [ -z "${SOL_EMULATED_GPU:-}" ]; then
+    echo "skipped: the emulation is made in builds by gcc, without sanitizers, for the processor that it runs on"
+    exit 0
+fi
+# gpus COUNT STATUS ARGUMENT...
+gpus() {
+    local count=$1
+    shift
+    LD_LIBRARY_PATH=$SOL_EMULATED_GPU FAKE_CUDA_MAJOR=9 FAKE_CUDA_DEVICES=$count SOL_NCCL=${nccl:-$SOL_FAKE_NCCL} \
+        SOL_CUBLASLT=$SOL_FAKE_CUBLASLT FAKE_CUBLAS=right run "$@"
+}
+ops="--op all_reduce --op reduce_scatter --op all_gather"
+# shellcheck disable=SC2086 # words
+{
+    gpus 5 0 verify --backend cuda --rounds 1 $ops
+    for op in all_reduce reduce_scatter all_gather; do has out "${op}_nccl_cuda .* ok"; done
+    gpus 2 0 verify --backend cuda --rounds 1 $ops
+    nccl=/nonexistent gpus 2 7 verify --backend cuda --rounds 1 --wide $ops
+    has out 'NCCL cannot be loaded'
+    FAKE_NCCL=old gpus 2 7 verify --backend cuda --rounds 1 --wide $ops
+    has out '2.17.0 is too old'
+    FAKE_NCCL=wrong gpus 2 7 verify --backend cuda --rounds 1 --op all_reduce
+    FAKE_NCCL=wrong gpus 2 7 verify --backend cuda --rounds 1 --op reduce_scatter
+}
+
+cat "$SOL_SOURCE_DIR"/README.md "$SOL_SOURCE_DIR"/docs/TRAIN.md >text.txt
+run 0 tok train --vocab-size 300 -o words.json text.txt
+model="-d text.txt --tokenizer words.json --depth 2 --aspect-ratio 64 --head-dim 64 --max-seq-len 32 --device-batch-size 2
+    --total-batch-size 128 --warmup-steps 1 --schedule constant --matrix-lr 0.2 --embedding-lr 3 --unembedding-lr 0.1
+    --scalar-lr 3"
+flags="--eval-every 100 --eval-tokens 128 -q --no-limits --no-store --sample-every -1 --num-iterations 2"
+card="--backend cuda --force self_attention=self_attention_mma_cuda
+    --force self_attention_backward=self_attention_backward_mma_cuda"
+# close FILE LIMIT: losses and the validation's to those of the processor, relatively
+numbers() { sed -nE 's/.*"(loss|val_loss)":([0-9.]+).*/\2/p' "$1/log.jsonl"; }
+close() {
+    paste <(numbers cpu) <(numbers "$1") | awk -v limit="$2" '
+        NF != 2 { bad = 1 }
+        { d = ($1 - $2) / $1; if (d < 0) d = -d; if (d > worst) worst = d }
+        END { printf "%d lines, largest difference %.1e\n", NR, worst; exit !(NR == 4 && !bad && worst <= limit) }
+    ' || fail "$1: $(numbers "$1" | tr '\n' ','), on the processor $(numbers cpu | tr '\n' ',')"
+}
+# shellcheck disable=SC2086 # words
+{
+    run 0 train $model $flags -o cpu
+    gpus 2 0 train $model $flags $card --gpus 2 --precision f32 -o two
+    close two 3e-5
+    gpus 4 0 train $model $flags $card --gpus 2 --precision bf16 -o narrow
+    close narrow 3e-4
+    # What two GPUs saved one goes on with, and the processor.
+    run 0 train -d text.txt --resume --num-iterations 3 $flags -o cpu
+    run 0 train -d text.txt --resume --num-iterations 3 $flags -o two
+    is "lines after going on" "$(numbers two | wc -l)" "$(numbers cpu | wc -l)"
+    awk -v a="$(numbers cpu | tail -1)" -v b="$(numbers two | tail -1)" 'BEGIN { d = a - b; exit !(d * d < 1e-6) }' ||
+        fail "going on: $(numbers two | tail -1), the processor's $(numbers cpu | tail -1)"
+
+    run 2 train $model $flags --gpus 2 -o none
+    has err '--gpus wants --backend cuda'
+    gpus 2 5 train $model $flags $card --gpus 3 -o none
+    has err 'rank 2: .*GPU'
+    nccl=/nonexistent gpus 2 5 train $model $flags $card --gpus 2 -o none
+    has err 'several GPUs need NCCL: .*/nonexistent'
+    FAKE_NCCL=fails gpus 2 8 train $model $flags $card --gpus 2 -o none
+    has err 'NCCL: putting a collective .error 1'
+    FAKE_NCCL=alone SOL_RANK_SECONDS=1 gpus 2 8 train $model $flags $card --gpus 2 -o none
+    has err 'joining ranks: not all ranks came within 1 s'
+}
+[ -e none/step_000002 ] && fail "there is a checkpoint of what failed"
+exit $((failures != 0))
