@@ -98,6 +98,9 @@ const char *bench_category_of(const char *op)
         {"pack_weights", "quantize"},
         {"pack_scaled", "quantize"},
         {"fill", "copy"},
+        {"all_reduce", "nccl"},
+        {"reduce_scatter", "nccl"},
+        {"all_gather", "nccl"},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (strcmp(op, table[i][0]) == 0) return table[i][1];

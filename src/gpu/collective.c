@@ -115,10 +115,9 @@ enum sol_status gpu_ranks_check(struct gpu_ranks *r)
 }
 
 static enum sol_status put(struct gpu_stream *stream, struct gpu_ranks *r, enum gpu_collective what,
-                           enum dtype dtype, void *x, int64_t n)
+                           bool narrow, void *x, int64_t n)
 {
     enum { LIMIT_NS = 1000000000 };
-    const bool narrow = dtype == DTYPE_BF16;
     const int type = narrow ? NCCL_BF16 : NCCL_F32;
     void *own = (char *)x + (size_t)(r->rank * n) * (narrow ? 2 : 4);
     const size_t count = (size_t)n;
@@ -134,11 +133,11 @@ static enum sol_status put(struct gpu_stream *stream, struct gpu_ranks *r, enum 
 }
 
 void gpu_put_collective(struct gpu_stream *stream, struct gpu_ranks *ranks,
-                        enum gpu_collective what, enum dtype dtype, void *x, int64_t n)
+                        enum gpu_collective what, bool narrow, void *x, int64_t n)
 {
     if (stream->put_status != SOL_OK) return;
     enum sol_status status = gpu_watch_before(stream);
-    if (status == SOL_OK) status = put(stream, ranks, what, dtype, x, n);
+    if (status == SOL_OK) status = put(stream, ranks, what, narrow, x, n);
     if (status == SOL_OK) status = gpu_watch_behind(stream, "NCCL");
     stream->kernels += status == SOL_OK && !stream->capturing;
     gpu_keep(stream, status);

@@ -3,7 +3,6 @@
 #ifndef GPU_COLLECTIVE_H
 #define GPU_COLLECTIVE_H
 
-#include "format/dtype.h"
 #include "gpu/device.h"
 
 struct gpu_ranks;
@@ -22,11 +21,11 @@ void gpu_ranks_close(struct gpu_ranks *ranks, bool broken);
 /* What went wrong in the background, another rank's end say. */
 enum sol_status gpu_ranks_check(struct gpu_ranks *ranks);
 
-/* In place, in float32 or bf16, on a stream of the rank's GPU, graphs included; failures as with
- * gpu_put. all_reduce: x [n] = the sum of all. reduce_scatter: block r of rank r, of x [size][n].
- * all_gather: x [size][n], of which each rank has its block. */
+/* In place, in float32 or (narrow) bf16, on a stream of the rank's GPU, graphs included; failures
+ * as with gpu_put. all_reduce: x [n] = the sum of all. reduce_scatter: block r of rank r, of x
+ * [size][n]. all_gather: x [size][n], of which each rank has its block. */
 enum gpu_collective { GPU_ALL_REDUCE, GPU_REDUCE_SCATTER, GPU_ALL_GATHER };
 void gpu_put_collective(struct gpu_stream *stream, struct gpu_ranks *ranks,
-                        enum gpu_collective what, enum dtype dtype, void *x, int64_t n);
+                        enum gpu_collective what, bool narrow, void *x, int64_t n);
 
 #endif

@@ -21,5 +21,5 @@ void collective_nccl_run(const struct op_context *context, const void *args,
     const struct collective_args *a = args;
     if (a->ranks > 1)
         gpu_put_collective(context->stream, communicator_gpu_ranks(context->communicator), what,
-                           a->x.dtype, a->x.data, a->m * a->n);
+                           a->x.dtype == DTYPE_BF16, a->x.data, a->m * a->n);
 }
