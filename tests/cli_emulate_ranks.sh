@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Several GPUs, emulated (tests/emulate), with an NCCL whose ranks are threads: the collectives against their references,
-# and training by --gpus, whose losses are the processor's. Two updates a process, as in cli_emulate_train.
+# and training by --gpus, whose losses are those of one. Two updates a process, of one micro-batch, as in cli_emulate_train.
 . "${SOL_SOURCE_DIR:?ctest sets it}/tests/support/cli.sh"
 cd "$work" || exit 1
 
@@ -29,46 +29,56 @@ ops="--op all_reduce --op reduce_scatter --op all_gather"
     FAKE_NCCL=wrong gpus 2 7 verify --backend cuda --rounds 1 --op reduce_scatter
 }
 
-cat "$SOL_SOURCE_DIR"/README.md "$SOL_SOURCE_DIR"/docs/TRAIN.md >text.txt
+for i in $(seq 3000); do echo "The $((i % 17)) mills of line $((i * 7 % 101)) grind $i sacks of rye by the river."; done >text.txt
 run 0 tok train --vocab-size 300 -o words.json text.txt
-model="-d text.txt --tokenizer words.json --depth 2 --aspect-ratio 64 --head-dim 64 --max-seq-len 32 --device-batch-size 2
+model="-d text.txt --tokenizer words.json --depth 2 --aspect-ratio 64 --head-dim 64 --max-seq-len 32
     --total-batch-size 128 --warmup-steps 1 --schedule constant --matrix-lr 0.2 --embedding-lr 3 --unembedding-lr 0.1
     --scalar-lr 3"
 flags="--eval-every 100 --eval-tokens 128 -q --no-limits --no-store --sample-every -1 --num-iterations 2"
 card="--backend cuda --force self_attention=self_attention_mma_cuda
     --force self_attention_backward=self_attention_backward_mma_cuda"
-# close FILE LIMIT: losses and the validation's to those of the processor, relatively
+# close FOLDER FOLDER LIMIT: losses and the validation's, relatively
 numbers() { sed -nE 's/.*"(loss|val_loss)":([0-9.]+).*/\2/p' "$1/log.jsonl"; }
 close() {
-    paste <(numbers cpu) <(numbers "$1") | awk -v limit="$2" '
+    paste <(numbers "$1") <(numbers "$2") | awk -v limit="$3" '
         NF != 2 { bad = 1 }
         { d = ($1 - $2) / $1; if (d < 0) d = -d; if (d > worst) worst = d }
         END { printf "%d lines, largest difference %.1e\n", NR, worst; exit !(NR == 4 && !bad && worst <= limit) }
-    ' || fail "$1: $(numbers "$1" | tr '\n' ','), on the processor $(numbers cpu | tr '\n' ',')"
+    ' || fail "$2: $(numbers "$2" | tr '\n' ','), of one $(numbers "$1" | tr '\n' ',')"
 }
 # shellcheck disable=SC2086 # words
 {
-    run 0 train $model $flags -o cpu
-    gpus 2 0 train $model $flags $card --gpus 2 --precision f32 -o two
-    close two 3e-5
-    gpus 4 0 train $model $flags $card --gpus 2 --precision bf16 -o narrow
-    close narrow 3e-4
-    # What two GPUs saved one goes on with, and the processor.
-    run 0 train -d text.txt --resume --num-iterations 3 $flags -o cpu
-    run 0 train -d text.txt --resume --num-iterations 3 $flags -o two
-    is "lines after going on" "$(numbers two | wc -l)" "$(numbers cpu | wc -l)"
-    awk -v a="$(numbers cpu | tail -1)" -v b="$(numbers two | tail -1)" 'BEGIN { d = a - b; exit !(d * d < 1e-6) }' ||
-        fail "going on: $(numbers two | tail -1), the processor's $(numbers cpu | tail -1)"
+    for precision in f32 bf16; do
+        gpus 1 0 train $model $flags $card --device-batch-size 4 --precision $precision -o one-$precision
+        gpus 2 0 train $model $flags $card --device-batch-size 2 --precision $precision --gpus 2 -o two-$precision
+    done
+    close one-f32 two-f32 1e-6
+    close one-bf16 two-bf16 1e-4
+    # What two GPUs saved a processor goes on with.
+    for folder in one-f32 two-f32; do
+        run 0 train -d text.txt --resume --num-iterations 3 $flags -o $folder
+    done
+    awk -v a="$(numbers one-f32 | tail -1)" -v b="$(numbers two-f32 | tail -1)" '
+        BEGIN { d = a - b; exit !(a > 0 && d * d < 1e-10) }' ||
+        fail "going on: $(numbers two-f32 | tail -1), from one $(numbers one-f32 | tail -1)"
+
+    # A benchmark: of both, counted and checked on each.
+    gpus 2 0 train bench --depth 1 --aspect-ratio 64 --head-dim 64 --max-seq-len 32 --device-batch-size 1 --vocab-size 128 \
+        --num-iterations 2 --no-store --no-limits --json $card --gpus 2
+    has out '"ranks": 2,'
+    has out '"tokens": 64,'
+    has out '"variant": "reduce_scatter_nccl_cuda"'
+    is "reports" "$(grep -c tokens_per_s "$work/out")" 1
 
     run 2 train $model $flags --gpus 2 -o none
     has err '--gpus wants --backend cuda'
-    gpus 2 5 train $model $flags $card --gpus 3 -o none
+    gpus 2 5 train $model $flags $card --device-batch-size 1 --gpus 3 -o none
     has err 'rank 2: .*GPU'
-    nccl=/nonexistent gpus 2 5 train $model $flags $card --gpus 2 -o none
+    nccl=/nonexistent gpus 2 5 train $model $flags $card --device-batch-size 2 --gpus 2 -o none
     has err 'several GPUs need NCCL: .*/nonexistent'
-    FAKE_NCCL=fails gpus 2 8 train $model $flags $card --gpus 2 -o none
+    FAKE_NCCL=fails gpus 2 8 train $model $flags $card --device-batch-size 2 --gpus 2 -o none
     has err 'NCCL: putting a collective .error 1'
-    FAKE_NCCL=alone SOL_RANK_SECONDS=1 gpus 2 8 train $model $flags $card --gpus 2 -o none
+    FAKE_NCCL=alone SOL_RANK_SECONDS=1 gpus 2 8 train $model $flags $card --device-batch-size 2 --gpus 2 -o none
     has err 'joining ranks: not all ranks came within 1 s'
 }
 [ -e none/step_000002 ] && fail "there is a checkpoint of what failed"

@@ -8,8 +8,8 @@ SOL_MPI=/nonexistent OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 run 5 train -
 has err 'ranks of Open MPI need Open MPI .Debian: openmpi-bin.*/nonexistent'
 OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=2 run 2 train --data "$0"
 has err 'ranks count from 0'
-OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 run 5 train bench
-has err 'sol train bench runs as one process, and Open MPI started 2'
+OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 run 5 train replay folder
+has err 'sol train replay runs as one process, and Open MPI started 2'
 
 command -v mpirun >/dev/null || { echo "skipped: there is no mpirun (openmpi-bin)"; exit $((failures != 0)); }
 mpirun --version | grep -q 'Open MPI' || { echo "skipped: this mpirun is not Open MPI's"; exit $((failures != 0)); }
@@ -56,6 +56,20 @@ near() { # NAME FILE FILE KEY
     ranks 2 train --data text --resume --num-iterations 12 --no-store -t 1 -q -o three || fail "resume: $(cat "$work/err")"
     near "resumed by two ranks" alone/log.jsonl three/log.jsonl loss 12
     run 0 run -m three/step_000012 -p 'The 5 mills' -n 4 --temperature 0
+}
+
+# A benchmark of three ranks: all their tokens, one report.
+bench="train bench --depth 1 --head-dim 32 --max-seq-len 32 --device-batch-size 2 --vocab-size 128 --num-iterations 3
+    --micro-batches 2 --no-store --no-limits -t 1"
+# shellcheck disable=SC2086 # words
+{
+    ranks 3 $bench --json || fail "bench: $(cat "$work/err")"
+    is "reports" "$(grep -c '"tokens_per_s"' "$work/out")" 1
+    has out '"ranks": 3,'
+    has out '"tokens": 384,'
+    has out '"op": "reduce_scatter"'
+    ranks 3 $bench || fail "bench: $(cat "$work/err")"
+    has out 'steps of 384 tokens, on 3 ranks'
 }
 
 # What all find wrong is said once; what one alone cannot do, by its rank.

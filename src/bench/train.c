@@ -63,29 +63,27 @@ static double sheet_peak(const struct gpu *gpu, bool bf16)
     return peak;
 }
 
-struct train_speed train_speed(const struct train_recipe *recipe, const struct figure *step_ns,
-                               int64_t tokens, const struct ceiling *ceiling, const struct gpu *gpu,
-                               bool bf16)
+int train_report_ranks(const struct train_report *r)
 {
-    const struct figure token_ns = figure_scaled(step_ns, 1 / (double)tokens);
-    struct train_speed s = {.per_s = figure_per_second(&token_ns),
-                            .peak_of = bf16 ? "bf16" : "f32",
-                            .sheet = sheet_peak(gpu, bf16)};
-    const double peak = ceiling_flop_rate(ceiling, bf16 ? NUMERICS_BF16 : NUMERICS_EXACT);
-    s.peak = peak > 0 ? peak : unknown;
-    s.flops = recipe->flops_per_token * s.per_s.value;
-    s.causal_flops = recipe->causal_flops_per_token * s.per_s.value;
-    s.mfu = s.flops / s.peak;
-    s.causal_mfu = s.causal_flops / s.peak;
-    s.sheet_mfu = s.flops / s.sheet;
-    s.limit_ns = 1e9 * recipe->causal_flops_per_token / s.peak;
-    return s;
+    return r->trainer ? trainer_ranks(r->trainer) : 1;
 }
 
 struct train_speed train_report_speed(const struct train_report *r)
 {
-    return train_speed(r->recipe, &r->result.step_ns, r->result.tokens, r->ceiling, r->gpu,
-                       r->bf16);
+    const struct figure token_ns = figure_scaled(&r->result.step_ns, 1 / (double)r->result.tokens);
+    const int ranks = train_report_ranks(r);
+    const double peak = ceiling_flop_rate(r->ceiling, r->bf16 ? NUMERICS_BF16 : NUMERICS_EXACT);
+    struct train_speed s = {.per_s = figure_per_second(&token_ns),
+                            .peak = ranks * (peak > 0 ? peak : unknown),
+                            .peak_of = r->bf16 ? "bf16" : "f32",
+                            .sheet = ranks * sheet_peak(r->gpu, r->bf16)};
+    s.flops = r->recipe->flops_per_token * s.per_s.value;
+    s.causal_flops = r->recipe->causal_flops_per_token * s.per_s.value;
+    s.mfu = s.flops / s.peak;
+    s.causal_mfu = s.causal_flops / s.peak;
+    s.sheet_mfu = s.flops / s.sheet;
+    s.limit_ns = 1e9 * r->recipe->causal_flops_per_token / s.peak;
+    return s;
 }
 
 /* ---- whether it counts ---- */

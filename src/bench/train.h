@@ -38,17 +38,14 @@ size_t train_peak_bytes(const struct gpu *gpu);
 struct train_speed {
     struct figure per_s;        /* tokens */
     double flops, causal_flops; /* a second */
-    double peak;                /* flops a second that products reached here, measured */
+    double peak;                /* flops a second that products reached here, of all ranks */
     const char *peak_of;        /* "bf16", "f32" */
     double mfu, causal_mfu;     /* the part of `peak` that they are */
-    double sheet, sheet_mfu;    /* the published peak; nanochat's count as a part of it */
+    double sheet, sheet_mfu;    /* the published peak, of all; nanochat's count as a part of it */
     double limit_ns;            /* the least time that a token's flops could take, causal */
 };
-/* `step_ns`: of `tokens` tokens each. `ceiling` may be of zeroes; `gpu` NULL: the CPU. */
-struct train_speed train_speed(const struct train_recipe *recipe, const struct figure *step_ns,
-                               int64_t tokens, const struct ceiling *ceiling, const struct gpu *gpu,
-                               bool bf16);
 struct train_speed train_report_speed(const struct train_report *report);
+int train_report_ranks(const struct train_report *report);
 
 /* Why the figures cannot be used: kernels or calls that are not the plan's, more than
  * trace_preparing_most (trace/expected.h) for preparing what products read, a speed beyond the

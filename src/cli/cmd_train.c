@@ -246,6 +246,16 @@ static enum sol_status open_store(struct train_command *c)
     return store_open_optional(c->o.store, &c->store);
 }
 
+/* What one rank cannot open, none does. */
+static enum sol_status open_rank(struct train_command *c)
+{
+    enum sol_status status = open_device(c);
+    if (status == SOL_OK) status = open_store(c);
+    SOL_TRY(ranks_agree(&c->ranks, status));
+    if (!c->ranks.communicator || !c->gpu) return SOL_OK;
+    return communicator_add_gpu(c->ranks.communicator, c->gpu);
+}
+
 /* ---- replay ---- */
 
 static enum sol_status replay(struct train_command *c, const char *folder)
@@ -283,7 +293,7 @@ enum sol_status train_measure_limits(struct train_command *c, const struct train
 {
     const struct engine_params params = {
         .chooser = c->chooser, .threads = c->o.threads ? (int)c->o.threads : cpu_info()->cores};
-    if (c->o.no_limits) return SOL_OK;
+    if (c->o.no_limits || !ranks_lead(&c->ranks)) return SOL_OK;
     SOL_TRY(
         engine_options_limits(&params, (size_t)recipe->parameters * sizeof(float), &c->ceiling));
     if (c->gpu) gpu_memory_peak_reset(c->gpu);
@@ -299,42 +309,39 @@ static enum sol_status bench(struct train_command *c)
     struct train_flags *f = &c->o.flags;
     if (f->num_iterations < 1) f->num_iterations = STEPS;
     c->o.warmup = f->warmup_steps == FLAG_UNSET ? WARMUP : f->warmup_steps;
-    SOL_TRY(open_device(c));
+    SOL_TRY(open_rank(c));
     if (f->device_batch_size < 1 && !c->gpu) f->device_batch_size = SEQUENCES_CPU;
     if (f->device_batch_size > 0)
-        f->total_batch_size = f->device_batch_size * f->max_seq_len * c->o.micro_batches;
+        f->total_batch_size =
+            f->device_batch_size * f->max_seq_len * c->o.micro_batches * c->ranks.launch.size;
     if (!c->o.vocab) c->o.vocab = VOCAB;
-    SOL_TRY(open_store(c));
+    if (c->o.against.count && c->ranks.communicator)
+        return status_set(SOL_E_UNSUPPORTED, "--against is for one rank");
     return c->o.against.count ? train_against(c) : train_bench_one(c);
 }
 
 /* ---- the command ---- */
 
-static enum sol_status open_rank(struct train_command *c)
+static enum sol_status pretrain(struct train_command *c)
 {
-    SOL_TRY(open_device(c));
-    return open_store(c);
-}
-
-static enum sol_status pretrain_rank(struct train_command *c)
-{
-    struct communicator *communicator = c->ranks.communicator;
-    SOL_TRY(ranks_agree(&c->ranks, open_rank(c)));
-    if (communicator && c->gpu) SOL_TRY(communicator_add_gpu(communicator, c->gpu));
+    SOL_TRY(open_rank(c));
     return train_pretrain(c);
 }
 
-static enum sol_status pretrain(struct train_command *c)
+/* This process as one rank, or as all of them. */
+static enum sol_status run_ranks(struct train_command *c,
+                                 enum sol_status (*run)(struct train_command *c))
 {
     const char *backend = c->o.backend;
-    if (c->o.gpus > 1 && (!backend || strcmp(backend, "cuda") != 0))
-        return status_set(SOL_E_ARGUMENT, "--gpus wants --backend cuda");
-    if (c->o.gpus > 1) SOL_TRY(ranks_refuse("sol train", "--gpus"));
-    if (c->o.gpus > 1)
-        SOL_TRY(train_threads_start(c, pretrain_rank));
-    else
+    if (c->o.gpus == 1) {
         SOL_TRY(ranks_open(&c->ranks));
-    return pretrain_rank(c);
+        return run(c);
+    }
+    if (!backend || strcmp(backend, "cuda") != 0)
+        return status_set(SOL_E_ARGUMENT, "--gpus wants --backend cuda");
+    SOL_TRY(ranks_refuse("sol train", "--gpus"));
+    SOL_TRY(train_threads_start(c, run));
+    return run(c);
 }
 
 static enum sol_status work(struct train_command *c, const char *const *args, int n_args)
@@ -342,9 +349,9 @@ static enum sol_status work(struct train_command *c, const char *const *args, in
     const char *verb = n_args ? args[0] : "";
     if (c->o.against.count && strcmp(verb, "bench") != 0)
         return status_set(SOL_E_ARGUMENT, "--against is for sol train bench");
-    if (n_args == 0) return pretrain(c);
-    SOL_TRY(ranks_refuse("sol train", verb));
-    if (strcmp(verb, "bench") == 0 && n_args == 1) return bench(c);
+    if (n_args == 0) return run_ranks(c, pretrain);
+    if (strcmp(verb, "bench") == 0 && n_args == 1) return run_ranks(c, bench);
+    if (c->o.gpus == 1) SOL_TRY(ranks_refuse("sol train", verb));
     if (strcmp(verb, "replay") == 0 && n_args == 2) return replay(c, args[1]);
     if (strcmp(verb, "replay") == 0)
         return status_set(SOL_E_ARGUMENT, "sol train replay takes one folder");

@@ -25,7 +25,7 @@ static enum sol_status time_bench(struct bench *b)
     struct train_report *r = &b->report;
     struct watch watch;
     SOL_TRY(trainer_init(r->trainer));
-    if (b->how->says_memory) SOL_TRY(train_report_memory(r, stdout));
+    if (b->how->says_memory && ranks_lead(&b->c->ranks)) SOL_TRY(train_report_memory(r, stdout));
     watch_start(&watch);
     SOL_TRY(train_bench(r->trainer, r->recipe, &b->params, &r->result));
     watch_stop(&watch, &r->watch);
@@ -42,6 +42,7 @@ static enum sol_status show_bench(const struct bench *b, const char *run)
         free(payload);
         SOL_TRY(status);
     }
+    if (!ranks_lead(&b->c->ranks)) return SOL_OK;
     const char *cause = watch_cause(&b->report.watch);
     if (cause) LOG_WARN("%s while this was measured: it may be noise", cause);
     return b->how->show(b->how->arg, &b->report, run);
@@ -54,7 +55,7 @@ static enum sol_status keep_bench(struct bench *b)
     const struct train_store_begin begin = {
         .kind = "bench", .label = b->how->label, .argc = b->c->argc, .argv = b->c->argv};
     if (store) SOL_TRY(train_store_begin(store, &b->report, &begin, id));
-    enum sol_status status = time_bench(b);
+    enum sol_status status = ranks_agree(&b->c->ranks, time_bench(b));
     if (status == SOL_OK) return show_bench(b, *id ? id : NULL);
     /* What it was is more than how that ended. */
     if (*id) store_run_finish(store, id, STORE_PARTIAL, sol_last_error(), NULL);

@@ -86,8 +86,10 @@ static void print_speed(const struct train_report *r, FILE *to)
     fprintf(to, "%.0f tokens/s", s.per_s.value);
     if (isfinite(s.per_s.low)) /* few steps have no interval */
         fprintf(to, ", 95 %% interval %.0f to %.0f", s.per_s.low, s.per_s.high);
-    fprintf(to, "; %lld steps of %lld tokens%s\n", (long long)r->result.steps,
+    fprintf(to, "; %lld steps of %lld tokens%s", (long long)r->result.steps,
             (long long)r->result.tokens, r->updates ? "" : ", forward and backward alone");
+    if (train_report_ranks(r) > 1) fprintf(to, ", on %d ranks", train_report_ranks(r));
+    fprintf(to, "\n");
     fprintf(to, "%.3f ms a micro-batch", r->result.micro_ns * 1e-6);
     if (r->updates) fprintf(to, ", %.3f ms an update", r->result.update_ns * 1e-6);
     fprintf(to, "\n%.2f TFLOP/s as nanochat counts them, %.2f with causal windows\n",
@@ -184,6 +186,7 @@ static json_t *kernels_json(const struct train_kernels *k)
 static void add_figures(json_t *out, const struct train_report *r)
 {
     const struct train_speed s = train_report_speed(r);
+    json_object_set_new(out, "ranks", json_integer(train_report_ranks(r)));
     json_object_set_new(out, "micro_batches", json_integer((json_int_t)r->micro_batches));
     json_object_set_new(out, "steps", json_integer((json_int_t)r->result.steps));
     json_object_set_new(out, "tokens", json_integer((json_int_t)r->result.tokens));

@@ -8,6 +8,7 @@
 #include "base/interrupt.h"
 #include "base/progress.h"
 #include "base/rng.h"
+#include "comm/communicator.h"
 #include "gpu/kernel.h"
 #include "store/store.h"
 
@@ -16,7 +17,13 @@ struct run {
     const struct train_bench_params *params;
     int32_t *tokens; /* [micro_batches][sequences * length + 1] */
     int64_t rows;
+    struct communicator *ranks; /* NULL: alone */
 };
+
+static enum sol_status agree(const struct run *r, enum sol_status status)
+{
+    return r->ranks ? communicator_agree(r->ranks, status) : status;
+}
 
 static enum sol_status draw_tokens(struct run *r, int64_t vocab)
 {
@@ -24,7 +31,7 @@ static enum sol_status draw_tokens(struct run *r, int64_t vocab)
     struct rng rng;
     r->tokens = malloc((size_t)n * sizeof *r->tokens);
     if (!r->tokens) return status_set(SOL_E_MEMORY, "no memory for tokens");
-    rng_seed(&rng, r->params->seed);
+    rng_seed(&rng, r->params->seed + (uint64_t)trainer_rank(r->trainer));
     for (int64_t i = 0; i < n; i++) r->tokens[i] = (int32_t)rng_range(&rng, 0, vocab - 1);
     return SOL_OK;
 }
@@ -33,7 +40,14 @@ static enum sol_status micro(struct run *r, int64_t m, bool timed)
 {
     const int32_t *at = r->tokens + m * (r->rows + 1);
     const struct micro_batch batch = {.x = at, .y = at + 1};
-    return trainer_micro(r->trainer, &batch, 1.0 / (double)r->params->micro_batches, timed);
+    const int64_t all = r->params->micro_batches * trainer_ranks(r->trainer);
+    return trainer_micro(r->trainer, &batch, 1.0 / (double)all, timed);
+}
+
+static enum sol_status micros(struct run *r, bool timed)
+{
+    for (int64_t m = 0; m < r->params->micro_batches; m++) SOL_TRY(micro(r, m, timed));
+    return trainer_wait(r->trainer);
 }
 
 /* What a step took, and how many kernels the driver launched in it. */
@@ -53,8 +67,7 @@ static enum sol_status step_parts(struct run *r, int64_t number, bool timed, str
     const uint64_t begin = clock_ns();
     const int64_t before = kernels_so_far(r);
     *seen = (struct step_seen){.micro_ns = 0};
-    for (int64_t m = 0; m < r->params->micro_batches; m++) SOL_TRY(micro(r, m, timed));
-    SOL_TRY(trainer_wait(r->trainer));
+    SOL_TRY(agree(r, micros(r, timed)));
     const uint64_t middle = clock_ns();
     const int64_t between = kernels_so_far(r);
     seen->micro_ns = (double)(middle - begin) / (double)r->params->micro_batches;
@@ -99,7 +112,7 @@ static enum sol_status run_steps(struct run *r, struct train_bench_result *out)
     for (int64_t i = 0; status == SOL_OK && i < n + warm; i++) {
         const int64_t started = store_now_ns();
         status = step(r, i, false, &seen);
-        if (status == SOL_OK) status = interrupt_check();
+        if (status == SOL_OK) status = agree(r, interrupt_check());
         if (i >= warm && status == SOL_OK) {
             out->micros[i - warm] = seen.micro_ns;
             out->updates[i - warm] = seen.update_ns;
@@ -162,12 +175,13 @@ static enum sol_status find_loss(struct run *r, int64_t number, struct train_ben
 enum sol_status train_bench(struct trainer *trainer, const struct train_recipe *recipe,
                             const struct train_bench_params *params, struct train_bench_result *out)
 {
-    struct run r = {.trainer = trainer, .params = params};
+    struct run r = {
+        .trainer = trainer, .params = params, .ranks = trainer_params(trainer)->communicator};
     const int64_t last = params->steps + params->warmup;
     *out = (struct train_bench_result){.steps = params->steps};
     r.rows = trainer_sequences(trainer) * recipe->length;
-    out->tokens = r.rows * params->micro_batches;
-    enum sol_status status = draw_tokens(&r, recipe->config.vocab);
+    out->tokens = r.rows * params->micro_batches * trainer_ranks(trainer);
+    enum sol_status status = agree(&r, draw_tokens(&r, recipe->config.vocab));
     if (status == SOL_OK) status = time_steps(&r, out);
     if (status == SOL_OK) status = time_ops(&r, last, out);
     if (status == SOL_OK) status = find_loss(&r, last, out);

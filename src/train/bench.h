@@ -1,4 +1,5 @@
-/* The speed of training, measured: steps on random tokens, and the time of each op in one more. */
+/* The speed of training, measured: steps on random tokens, and the time of each op in one more.
+ * Ranks measure together, each with tokens of its own. */
 #ifndef TRAIN_BENCH_H
 #define TRAIN_BENCH_H
 
@@ -8,7 +9,7 @@
 struct train_bench_params {
     int64_t warmup, steps;
     bool update;           /* the optimizer's step belongs to it; else forward and backward alone */
-    int64_t micro_batches; /* of a step */
+    int64_t micro_batches; /* of a step, each rank's */
     uint64_t seed;         /* of the tokens */
 };
 
@@ -18,7 +19,7 @@ struct train_kernels {
 };
 
 struct train_bench_result {
-    int64_t steps, tokens;      /* of one step */
+    int64_t steps, tokens;      /* of one step, all ranks' */
     struct figure step_ns;      /* over the steps */
     struct sample *samples;     /* [steps], owned: of a step */
     double *micros, *updates;   /* [steps], owned: ns of a micro-batch, of an update */
