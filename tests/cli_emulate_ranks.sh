@@ -64,7 +64,7 @@ close() {
 
     # A benchmark: of both, counted and checked on each.
     gpus 2 0 train bench --depth 1 --aspect-ratio 64 --head-dim 64 --max-seq-len 32 --device-batch-size 1 --vocab-size 128 \
-        --num-iterations 2 --no-store --no-limits --json $card --gpus 2
+        --num-iterations 1 --warmup-steps 1 --no-store --no-limits --json $card --gpus 2
     has out '"ranks": 2,'
     has out '"tokens": 64,'
     has out '"variant": "reduce_scatter_nccl_cuda"'
