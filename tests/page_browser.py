@@ -485,6 +485,7 @@ def case_phone(pages):
         for name in "conversation", "edit":
             if name == "edit":
                 tab.click(".question [name=edit]")
+                tab.wait("!!document.querySelector('.edit button')")
             wide = tab.run("""(() => {
                 const out = [], page = document.scrollingElement;
                 if (page.scrollWidth > %d || innerWidth > %d) out.push('the page: ' + page.scrollWidth + ' ' + innerWidth);

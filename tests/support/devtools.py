@@ -148,13 +148,21 @@ class Tab:
         self.call("Input.dispatchKeyEvent", type="keyUp", **common)
 
     def click(self, selector):
-        """With the mouse, in the middle of the first that is visible."""
-        x, y = self.wait(f"""(() => {{
+        """With the mouse, in the middle of the first that is visible, once it stays where it is and nothing covers it."""
+        x, y = self.wait(f"""(async () => {{
             const node = [...document.querySelectorAll({json.dumps(selector)})].find(n => n.getClientRects().length);
             if (!node) return null;
-            node.scrollIntoView({{block: "center"}});
-            const r = node.getBoundingClientRect();
-            return [r.x + r.width / 2, r.y + r.height / 2];
+            const middle = () => {{
+                node.scrollIntoView({{block: "center", behavior: "instant"}});
+                const r = node.getBoundingClientRect();
+                return [r.x + r.width / 2, r.y + r.height / 2];
+            }};
+            const frames = () => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));
+            const before = middle();
+            await frames();
+            const after = middle();
+            const there = node.contains(document.elementFromPoint(...after));
+            return there && before[0] === after[0] && before[1] === after[1] ? after : null;
         }})()""")
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
