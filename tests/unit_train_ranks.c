@@ -16,6 +16,7 @@
 #include "base/status.h"
 #include "base/threads.h"
 #include "comm/communicator.h"
+#include "support/effort.h"
 #include "train/shards.h"
 #include "train/trainer.h"
 
@@ -194,11 +195,12 @@ static void compare(const struct task *alone, const struct task *t, bool same_bi
 
 static void check_ranks(const char *flags, bool tree)
 {
-    static const int counts[] = {2, 3, 4, 6};
+    static const int counts[] = {3, 2, 4, 6};
+    const int64_t n = effort("numbers of ranks", sizeof counts / sizeof *counts, 2);
     struct task alone[RANKS_MAX], tasks[RANKS_MAX];
     run(flags, 1, tree, -1, alone);
     assert_true(alone->loss[STEPS - 1] < alone->loss[0]);
-    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+    for (int64_t i = 0; i < n; i++) {
         const int ranks = counts[i];
         run(flags, ranks, tree, -1, tasks);
         compare(alone, tasks, tree && (ranks & (ranks - 1)) == 0);
