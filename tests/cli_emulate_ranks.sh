@@ -29,7 +29,7 @@ ops="--op all_reduce --op reduce_scatter --op all_gather"
     FAKE_NCCL=wrong gpus 2 7 verify --backend cuda --rounds 1 --op reduce_scatter
 }
 
-for i in $(seq 3000); do echo "The $((i % 17)) mills of line $((i * 7 % 101)) grind $i sacks of rye by the river."; done >text.txt
+mills text.txt
 run 0 tok train --vocab-size 300 -o words.json text.txt
 model="-d text.txt --tokenizer words.json --depth 2 --aspect-ratio 64 --head-dim 64 --max-seq-len 32
     --total-batch-size 128 --warmup-steps 1 --schedule constant --matrix-lr 0.2 --embedding-lr 3 --unembedding-lr 0.1

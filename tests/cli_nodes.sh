@@ -34,7 +34,7 @@ nodes() { # ARGUMENT...: sol on two ranks of each node
         -x ASAN_OPTIONS -x SOL_RANK_SECONDS --wdir "$work" "$SOL_BINARY" "$@" </dev/null
 }
 
-for i in $(seq 3000); do echo "The $((i % 17)) mills of line $((i * 7 % 101)) grind $i sacks of rye by the river."; done >text
+mills text
 "$SOL_BINARY" tok train text --vocab-size 290 -o vocabulary.json >/dev/null || fail "tok train"
 train="train --data text --tokenizer vocabulary.json --depth 1 --head-dim 32 --max-seq-len 32 --device-batch-size 2
     --total-batch-size 512 --no-store --sample-every -1 -t 1"

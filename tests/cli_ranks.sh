@@ -21,7 +21,7 @@ ranks() { # COUNT ARGUMENT...: as `run`, without a wanted status
     ASAN_OPTIONS=$ASAN_OPTIONS timeout 300 mpirun --oversubscribe --bind-to none -n "$count" "$SOL_BINARY" "$@" >"$work/out" 2>"$work/err" </dev/null
 }
 
-for i in $(seq 3000); do echo "The $((i % 17)) mills of line $((i * 7 % 101)) grind $i sacks of rye by the river."; done >text
+mills text
 "$SOL_BINARY" tok train text --vocab-size 290 -o vocabulary.json >/dev/null || fail "tok train"
 train="train --data text --tokenizer vocabulary.json --depth 1 --head-dim 32 --max-seq-len 32 --device-batch-size 2
     --total-batch-size 384 --no-store --eval-every 4 --eval-tokens 768 --sample-every -1 -t 1"

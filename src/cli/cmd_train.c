@@ -251,7 +251,7 @@ static enum sol_status open_rank(struct train_command *c)
 {
     enum sol_status status = open_device(c);
     if (status == SOL_OK) status = open_store(c);
-    SOL_TRY(ranks_agree(&c->ranks, status));
+    SOL_TRY(communicator_agree(c->ranks.communicator, status));
     if (!c->ranks.communicator || !c->gpu) return SOL_OK;
     return communicator_add_gpu(c->ranks.communicator, c->gpu);
 }

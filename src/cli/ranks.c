@@ -61,11 +61,6 @@ int ranks_threads(const struct ranks *r, int wanted)
     return cores > r->host_ranks ? cores / r->host_ranks : 1;
 }
 
-enum sol_status ranks_agree(const struct ranks *r, enum sol_status status)
-{
-    return r->communicator ? communicator_agree(r->communicator, status) : status;
-}
-
 int ranks_close(struct ranks *r, enum sol_status status)
 {
     struct communicator *c = r->communicator;

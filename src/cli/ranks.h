@@ -22,8 +22,6 @@ enum sol_status ranks_split(int size, struct ranks out[]);
 bool ranks_lead(const struct ranks *ranks); /* the one that prints and writes: rank 0, or alone */
 /* `wanted`; 0: every core, of which ranks of one host that are bound to none get a share each. */
 int ranks_threads(const struct ranks *ranks, int wanted);
-/* communicator_agree, where there are ranks. */
-enum sol_status ranks_agree(const struct ranks *ranks, enum sol_status status);
 /* Ends the command: prints the error, which ranks that agreed on it print once; the exit status.
  * Ranks that lost each other end all. Before the rank's GPU is closed. */
 int ranks_close(struct ranks *ranks, enum sol_status status);

@@ -55,7 +55,7 @@ static enum sol_status keep_bench(struct bench *b)
     const struct train_store_begin begin = {
         .kind = "bench", .label = b->how->label, .argc = b->c->argc, .argv = b->c->argv};
     if (store) SOL_TRY(train_store_begin(store, &b->report, &begin, id));
-    enum sol_status status = ranks_agree(&b->c->ranks, time_bench(b));
+    enum sol_status status = communicator_agree(b->c->ranks.communicator, time_bench(b));
     if (status == SOL_OK) return show_bench(b, *id ? id : NULL);
     /* What it was is more than how that ended. */
     if (*id) store_run_finish(store, id, STORE_PARTIAL, sol_last_error(), NULL);

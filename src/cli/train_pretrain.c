@@ -214,10 +214,10 @@ static enum sol_status load(struct pretrain *p)
 static enum sol_status open_all(struct pretrain *p)
 {
     struct trainer_params params;
-    const struct ranks *ranks = &p->c->ranks;
-    SOL_TRY(ranks_agree(ranks, open_parts(p, &params)));
+    struct communicator *ranks = p->c->ranks.communicator;
+    SOL_TRY(communicator_agree(ranks, open_parts(p, &params)));
     SOL_TRY(trainer_create(&params, &p->trainer));
-    return ranks_agree(ranks, load(p));
+    return communicator_agree(ranks, load(p));
 }
 
 /* ---- showing ---- */
@@ -450,7 +450,7 @@ static enum sol_status go_and_keep(struct pretrain *p)
                                       .updates = true,
                                       .probe = p->probe_bytes,
                                       .ceiling = &p->c->ceiling};
-    SOL_TRY(ranks_agree(&p->c->ranks, begin_run(p)));
+    SOL_TRY(communicator_agree(p->c->ranks.communicator, begin_run(p)));
     enum sol_status status = go(p);
     char message[1024];
     snprintf(message, sizeof message, "%s", status == SOL_OK ? "" : sol_last_error());

@@ -93,6 +93,7 @@ struct said {
 
 enum sol_status communicator_agree(struct communicator *c, enum sol_status mine)
 {
+    if (!c) return mine;
     struct said own = {.status = mine};
     struct said *all = calloc((size_t)c->size, sizeof *all);
     if (!all) return status_set(SOL_E_MEMORY, "no memory for what %d ranks say", c->size);

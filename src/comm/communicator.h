@@ -49,8 +49,8 @@ enum sol_status communicator_broadcast(struct communicator *c, int root, void *d
 
 /* The first error of the calls so far: ops have no other way to tell. */
 enum sol_status communicator_check(const struct communicator *c);
-/* Where ranks may have gone different ways: SOL_OK where `mine` is for all, else the status of the
- * first rank that failed, with its message, for all. */
+/* Where ranks may have gone different ways (`c` NULL: one rank, and `mine`): SOL_OK where `mine` is
+ * for all, else the status of the first rank that failed, with its message, for all. */
 enum sol_status communicator_agree(struct communicator *c, enum sol_status mine);
 /* Ends it for all ranks: they get `status` with this thread's message. Under MPI this ends the
  * other processes, and this one with `exit_code`. */

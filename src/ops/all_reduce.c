@@ -1,7 +1,4 @@
 /* all_reduce: gradients and norms that ranks have parts of. */
-#include <string.h>
-
-#include "comm/communicator.h"
 #include "ops/collective.h"
 #include "ops/ops.h"
 
@@ -14,32 +11,10 @@ static struct op_cost cost(const void *args)
     return collective_cost(args, 1, 2, true);
 }
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static size_t reference_workspace(const void *args, int workers)
-{
-    (void)workers;
-    const struct collective_args *a = args;
-    return collective_room(a->ranks, a->m * a->n);
-}
-
-/* Everybody gets everything and adds it up. */
 static void reference(const struct op_context *context, const void *args)
 {
     const struct collective_args *a = args;
-    const int64_t n = a->m * a->n;
-    float *x = matrix_floats(&a->x), *all = context->workspace;
-    if (a->ranks == 1) return;
-    for (int64_t at = 0, part; at < n; at += part) {
-        part = least(n - at, COLLECTIVE_PART);
-        const size_t bytes = (size_t)part * sizeof *x;
-        if (communicator_all_gather(context->communicator, x + at, bytes, all) != SOL_OK) return;
-        collective_sum(context->pool, all, a->ranks, part);
-        memcpy(x + at, all, bytes);
-    }
+    if (a->ranks > 1) collective_add_up(context, matrix_floats(&a->x), a->ranks, a->m * a->n);
 }
 
 static void make_problem(struct case_maker *c, const struct op_problem *p, void *args)
@@ -60,7 +35,7 @@ const struct op op_all_reduce = {
     .tolerance = {{1e-6f}}, /* libraries have orders of their own */
     .cost = cost,
     .reference = reference,
-    .reference_workspace = reference_workspace,
+    .reference_workspace = collective_workspace,
     OP_CASES(cases),
     .make_problem = make_problem,
     .usual = {.rows = 1, .dtype = DTYPE_F32, .n = 2880, .groups = 1},
@@ -82,24 +57,19 @@ static size_t in_parts_workspace(const void *args, int workers)
 {
     (void)workers;
     const struct collective_args *a = args;
-    const size_t parts = collective_room(a->ranks, part_of(a));
-    const size_t rest = (size_t)(a->ranks * a->ranks) * sizeof(float);
-    return parts > rest ? parts : rest;
+    const int64_t n = part_of(a), rest = a->m * a->n - n * a->ranks;
+    return collective_room(a->ranks, n > rest ? n : rest);
 }
 
 static void in_parts(const struct op_context *context, const void *args)
 {
     const struct collective_args *a = args;
-    const int64_t n = part_of(a), done = n * a->ranks, rest = a->m * a->n - done;
-    float *x = matrix_floats(&a->x), *all = context->workspace;
+    const int64_t n = part_of(a), done = n * a->ranks;
+    float *x = matrix_floats(&a->x);
     if (a->ranks == 1) return;
     collective_reduce_scatter(context, x, a->ranks, n);
     collective_all_gather(context, x, a->ranks, n);
-    if (rest == 0 || communicator_all_gather(context->communicator, x + done,
-                                             (size_t)rest * sizeof *x, all) != SOL_OK)
-        return;
-    collective_sum(context->pool, all, a->ranks, rest);
-    memcpy(x + done, all, (size_t)rest * sizeof *x);
+    collective_add_up(context, x + done, a->ranks, a->m * a->n - done);
 }
 
 const struct op_variant all_reduce_in_parts = {

@@ -50,14 +50,43 @@ void collective_sum(struct pool *pool, float *parts, int64_t ranks, int64_t n)
     pool_for(pool, n, 4096, sum_range, &(struct sum){parts, ranks, n});
 }
 
-static int64_t least(int64_t a, int64_t b)
+void collective_make_blocks(struct case_maker *c, const struct op_problem *p, void *args)
 {
-    return a < b ? a : b;
+    collective_make(c, p, p->groups, args);
+}
+
+const struct case_shape collective_block_cases[2] = {
+    {6, {0, 1, 20}, {0, 1, 300}, {0}, {1, 1, 5}, {0}, {0}, DTYPE_F32},
+    {1, {0, 3, 3}, {1, 1 << 17, 1 << 17}, {0}, {1, 3, 3}, {0}, {0}, DTYPE_F32}};
+
+/* Of `n` numbers from `at` on. */
+static int64_t part_at(int64_t at, int64_t n)
+{
+    return n - at < COLLECTIVE_PART ? n - at : COLLECTIVE_PART;
 }
 
 size_t collective_room(int64_t ranks, int64_t n)
 {
-    return (size_t)(2 * ranks * least(n, COLLECTIVE_PART)) * sizeof(float);
+    return (size_t)(2 * ranks * part_at(0, n)) * sizeof(float);
+}
+
+size_t collective_workspace(const void *args, int workers)
+{
+    (void)workers;
+    const struct collective_args *a = args;
+    return collective_room(a->ranks, a->m * a->n);
+}
+
+void collective_add_up(const struct op_context *context, float *x, int64_t ranks, int64_t n)
+{
+    for (int64_t at = 0, part; at < n; at += part) {
+        part = part_at(at, n);
+        const size_t bytes = (size_t)part * sizeof *x;
+        float *all = context->workspace;
+        if (communicator_all_gather(context->communicator, x + at, bytes, all) != SOL_OK) return;
+        collective_sum(context->pool, all, ranks, part);
+        memcpy(x + at, all, bytes);
+    }
 }
 
 void collective_reduce_scatter(const struct op_context *context, float *x, int64_t ranks, int64_t n)
@@ -65,7 +94,7 @@ void collective_reduce_scatter(const struct op_context *context, float *x, int64
     struct communicator *c = context->communicator;
     float *own = x + communicator_rank(c) * n;
     for (int64_t at = 0, part; at < n; at += part) {
-        part = least(n - at, COLLECTIVE_PART);
+        part = part_at(at, n);
         float *from = context->workspace, *to = from + ranks * part;
         const size_t bytes = (size_t)part * sizeof *x;
         for (int64_t r = 0; r < ranks; r++) memcpy(from + r * part, x + r * n + at, bytes);
@@ -80,7 +109,7 @@ void collective_all_gather(const struct op_context *context, float *x, int64_t r
     struct communicator *c = context->communicator;
     const float *own = x + communicator_rank(c) * n;
     for (int64_t at = 0, part; at < n; at += part) {
-        part = least(n - at, COLLECTIVE_PART);
+        part = part_at(at, n);
         float *all = context->workspace;
         const size_t bytes = (size_t)part * sizeof *x;
         if (communicator_all_gather(c, own + at, bytes, all) != SOL_OK) return;

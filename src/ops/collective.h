@@ -15,16 +15,23 @@ struct op_cost collective_cost(const struct collective_args *a, int64_t blocks, 
                                bool sums);
 /* `blocks`: of m rows that x has. */
 void collective_make(struct case_maker *c, const struct op_problem *p, int64_t blocks, void *args);
+void collective_make_blocks(struct case_maker *c, const struct op_problem *p, void *args);
+/* Rows of a block, n, ranks: of ops on blocks. */
+extern const struct case_shape collective_block_cases[2];
 
 /* parts[0][n] = the sum of parts [ranks][n], in the order of collective_args.h; the other parts are
  * lost. */
 void collective_sum(struct pool *pool, float *parts, int64_t ranks, int64_t n);
 
+/* x [n] = the sum: everybody gets everything and adds it up. `room` as below. */
+void collective_add_up(const struct op_context *context, float *x, int64_t ranks, int64_t n);
 /* x [ranks][n]: block r of rank r = the sum, with the others' numbers passed on whole. `room`
  * [2 * ranks][least(n, COLLECTIVE_PART)] */
 void collective_reduce_scatter(const struct op_context *context, float *x, int64_t ranks,
                                int64_t n);
 void collective_all_gather(const struct op_context *context, float *x, int64_t ranks, int64_t n);
 size_t collective_room(int64_t ranks, int64_t n);
+/* That, of a problem's numbers of a block: what references take. */
+size_t collective_workspace(const void *args, int workers);
 
 #endif

@@ -20,11 +20,6 @@ struct run {
     struct communicator *ranks; /* NULL: alone */
 };
 
-static enum sol_status agree(const struct run *r, enum sol_status status)
-{
-    return r->ranks ? communicator_agree(r->ranks, status) : status;
-}
-
 static enum sol_status draw_tokens(struct run *r, int64_t vocab)
 {
     const int64_t n = r->params->micro_batches * (r->rows + 1);
@@ -67,7 +62,7 @@ static enum sol_status step_parts(struct run *r, int64_t number, bool timed, str
     const uint64_t begin = clock_ns();
     const int64_t before = kernels_so_far(r);
     *seen = (struct step_seen){.micro_ns = 0};
-    SOL_TRY(agree(r, micros(r, timed)));
+    SOL_TRY(communicator_agree(r->ranks, micros(r, timed)));
     const uint64_t middle = clock_ns();
     const int64_t between = kernels_so_far(r);
     seen->micro_ns = (double)(middle - begin) / (double)r->params->micro_batches;
@@ -112,7 +107,7 @@ static enum sol_status run_steps(struct run *r, struct train_bench_result *out)
     for (int64_t i = 0; status == SOL_OK && i < n + warm; i++) {
         const int64_t started = store_now_ns();
         status = step(r, i, false, &seen);
-        if (status == SOL_OK) status = agree(r, interrupt_check());
+        if (status == SOL_OK) status = communicator_agree(r->ranks, interrupt_check());
         if (i >= warm && status == SOL_OK) {
             out->micros[i - warm] = seen.micro_ns;
             out->updates[i - warm] = seen.update_ns;
@@ -181,7 +176,7 @@ enum sol_status train_bench(struct trainer *trainer, const struct train_recipe *
     *out = (struct train_bench_result){.steps = params->steps};
     r.rows = trainer_sequences(trainer) * recipe->length;
     out->tokens = r.rows * params->micro_batches * trainer_ranks(trainer);
-    enum sol_status status = agree(&r, draw_tokens(&r, recipe->config.vocab));
+    enum sol_status status = communicator_agree(r.ranks, draw_tokens(&r, recipe->config.vocab));
     if (status == SOL_OK) status = time_steps(&r, out);
     if (status == SOL_OK) status = time_ops(&r, last, out);
     if (status == SOL_OK) status = find_loss(&r, last, out);

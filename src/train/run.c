@@ -48,9 +48,8 @@ struct run {
  * the next. */
 static enum sol_status agree(struct run *r, enum sol_status status)
 {
-    if (!r->ranks) return status;
     status = communicator_agree(r->ranks, status);
-    r->agreed = status != SOL_OK;
+    r->agreed = r->ranks && status != SOL_OK;
     return status;
 }
 
@@ -307,8 +306,7 @@ static enum sol_status put_micro_batches(struct run *r, bool timed)
 static enum sol_status stop_without_data(struct run *r, enum sol_status status)
 {
     char why[MESSAGE];
-    const bool data = status == SOL_E_FORMAT || status == SOL_E_IO || status == SOL_E_ARGUMENT;
-    if (!data || r->step == r->p->first_step) return status;
+    if (status == SOL_E_INTERRUPTED || r->step == r->p->first_step) return status;
     snprintf(why, sizeof why, "%s", sol_last_error());
     enum sol_status saved = save(r);
     if (saved == SOL_E_MISMATCH) return saved; /* what was learnt is no number */

@@ -416,12 +416,6 @@ static enum sol_status choose(struct trainer *t)
     return choose_size(t);
 }
 
-/* What one rank cannot do, none does. */
-static enum sol_status agree(struct trainer *t, enum sol_status status)
-{
-    return t->ranks > 1 ? communicator_agree(t->context.communicator, status) : status;
-}
-
 enum sol_status trainer_create(const struct trainer_params *params, struct trainer **out)
 {
     *out = NULL;
@@ -433,9 +427,10 @@ enum sol_status trainer_create(const struct trainer_params *params, struct train
     t->context.communicator = params->communicator;
     t->ranks = params->communicator ? communicator_size(params->communicator) : 1;
     t->rank = params->communicator ? communicator_rank(params->communicator) : 0;
-    enum sol_status status = agree(t, choose(t));
+    /* What one rank cannot do, none does. */
+    enum sol_status status = communicator_agree(params->communicator, choose(t));
     if (status == SOL_OK) status = agree_size(t);
-    if (status == SOL_OK) status = agree(t, make_all(t));
+    if (status == SOL_OK) status = communicator_agree(params->communicator, make_all(t));
     if (status != SOL_OK) goto fail;
     *out = t;
     return SOL_OK;

@@ -5,12 +5,12 @@
  * groups is refused. It has three algorithms for a product, which all do the same. */
 #include "inject/fake_cublaslt.h"
 
-#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "driver/cublas.h"
 #include "format/dtype.h"
+#include "inject/fake_copies.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -61,21 +61,7 @@ static int give_back(void *object)
 
 /* ---- multiplying ---- */
 
-typedef int copy_out_fn(void *to, uint64_t from, size_t bytes, void *stream);
-typedef int copy_in_fn(uint64_t to, const void *from, size_t bytes, void *stream);
-static struct {
-    copy_out_fn *out;
-    copy_in_fn *in;
-} copies;
-
-static int find_copies(void)
-{
-    void *driver = copies.in ? NULL : dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-    if (!driver) return copies.in ? 0 : 14;
-    *(void **)&copies.out = dlsym(driver, "cuMemcpyDtoHAsync_v2");
-    *(void **)&copies.in = dlsym(driver, "cuMemcpyHtoDAsync_v2");
-    return copies.in && copies.out ? 0 : 14;
-}
+static struct fake_copies copies;
 
 static int is_told(const char *what)
 {
@@ -206,7 +192,7 @@ static int multiply(const struct product *p, void *stream)
     if (!is_told("right") && !is_told("wrong")) return 0;
     if (rows_of(&p->a) != p->d.layout.rows || columns_of(&p->b) != p->d.layout.columns) return 7;
     if (columns_of(&p->a) != rows_of(&p->b)) return 7;
-    if (find_copies()) return 14;
+    if (fake_copies_find(&copies)) return 14;
     float scales[2] = {1, 1};
     for (int i = 0; i < 2; i++)
         if (p->scale[i] && copies.out(&scales[i], address(p->scale[i]), sizeof *scales, stream))
@@ -402,7 +388,7 @@ static int multiply_all(const struct product *sizes, int count, const void *cons
 {
     const size_t bytes = (size_t)count * sizeof *x;
     void *lists[3][128];
-    int result = find_copies();
+    int result = fake_copies_find(&copies);
     if (!result) result = copies.out(lists[0], address(x), bytes, stream_of_groups);
     if (!result) result = copies.out(lists[1], address(w), bytes, stream_of_groups);
     if (!result) result = copies.out(lists[2], address(c), bytes, stream_of_groups);

@@ -6,13 +6,13 @@
  * FAKE_CUDNN_VERSION=N: another version. */
 #include "inject/fake_cudnn.h"
 
-#include <dlfcn.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "driver/cudnn.h"
 #include "format/dtype.h"
+#include "inject/fake_copies.h"
 
 #define EXPORT __attribute__((visibility("default")))
 #define FAKE(result, name, parameters)                                                             \
@@ -120,19 +120,13 @@ static const int64_t *strides_of(const struct object *t)
 
 /* ---- memory ---- */
 
-static struct {
-    fake_copy_out_fn *out;
-    fake_copy_in_fn *in;
-} copies;
+static struct fake_copies copies;
 
 static bool find_copies(void)
 {
     const struct fake_cudnn *state = fake_cudnn_state();
     if (state->copy_in) copies.in = state->copy_in, copies.out = state->copy_out;
-    void *driver = copies.in ? NULL : dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-    if (driver) *(void **)&copies.out = dlsym(driver, "cuMemcpyDtoHAsync_v2");
-    if (driver) *(void **)&copies.in = dlsym(driver, "cuMemcpyHtoDAsync_v2");
-    return copies.in && copies.out;
+    return fake_copies_find(&copies) == 0;
 }
 
 static bool is_told(const char *what)

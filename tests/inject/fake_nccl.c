@@ -1,7 +1,6 @@
 /* NCCL for ranks that are threads of one process, on the fake driver's memory: a call waits until
  * all ranks make it. FAKE_NCCL=wrong: the last rank's numbers are forgotten; =fails: every
  * collective; =alone: ranks never find each other. */
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -10,6 +9,7 @@
 
 #include "driver/nccl.h"
 #include "format/dtype.h"
+#include "inject/fake_copies.h"
 
 #define EXPORT __attribute__((visibility("default")))
 #define FAKE(name, parameters)                                                                     \
@@ -117,15 +117,6 @@ FAKE(ncclCommAbort, (void *comm))
 
 /* ---- collectives ---- */
 
-typedef int copy_out_fn(void *to, uint64_t from, size_t bytes, void *stream);
-typedef int copy_in_fn(uint64_t to, const void *from, size_t bytes, void *stream);
-
-static void *driver_function(const char *name)
-{
-    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-    return driver ? dlsym(driver, name) : NULL;
-}
-
 static void meet(struct group *g)
 {
     pthread_mutex_lock(&lock);
@@ -169,15 +160,12 @@ static int work(struct rank *own, const void *from, size_t n_from, void *to, siz
                 size_t first, int type, bool sums, void *stream)
 {
     const size_t size = type == NCCL_BF16 ? 2 : 4;
-    copy_out_fn *out;
-    copy_in_fn *in;
+    struct fake_copies copies = {0};
     struct group *g = own->group;
-    *(void **)&out = driver_function("cuMemcpyDtoHAsync_v2");
-    *(void **)&in = driver_function("cuMemcpyHtoDAsync_v2");
     if (told("fails")) return FAILS;
     void *data = malloc(n_from * size + 1), *result = malloc(n_to * size + 1);
-    if (!out || !in || !data || !result) return FAILS;
-    int status = out(data, (uint64_t)(uintptr_t)from, n_from * size, stream);
+    if (fake_copies_find(&copies) != 0 || !data || !result) return FAILS;
+    int status = copies.out(data, (uint64_t)(uintptr_t)from, n_from * size, stream);
     g->data[own->rank] = data;
     g->count[own->rank] = n_from;
     meet(g);
@@ -187,7 +175,7 @@ static int work(struct rank *own, const void *from, size_t n_from, void *to, siz
     for (int r = 0; r < g->size && !sums && !status; r++)
         memcpy((char *)result + (size_t)r * n_from * size, g->data[r], n_from * size);
     meet(g);
-    if (!status) status = in((uint64_t)(uintptr_t)to, result, n_to * size, stream);
+    if (!status) status = copies.in((uint64_t)(uintptr_t)to, result, n_to * size, stream);
     free(data);
     free(result);
     return status;

@@ -42,3 +42,9 @@ need_http() {
     echo "skipped: there is no libmicrohttpd"
     exit $((failures != 0))
 }
+
+# mills FILE: a text of 3000 lines that a small model learns something of in a few updates
+mills() {
+    local i
+    for i in $(seq 3000); do echo "The $((i % 17)) mills of line $((i * 7 % 101)) grind $i sacks of rye by the river."; done >"$1"
+}
