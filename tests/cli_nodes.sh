@@ -62,12 +62,14 @@ ended() {
     "$@"
     for _ in $(seq 400); do [ "$(ranks_of "$a")" = 0 ] && break; sleep 0.1; done
     is "$what: ranks on the first node" "$(ranks_of "$a")" 0
+    for _ in $(seq 100); do grep -qE "$text" log && break; sleep 0.1; done # mpirun says it behind that
     ip netns pids "$a" | xargs -r kill -9
     wait $started 2>/dev/null
     grep -qE "$text" log || fail "$what: no '$text' in $(tail -n 20 log)"
     [ -e gone/step_000005/train.json ] || fail "$what: the checkpoint is gone"
 }
 die() { ip netns pids "$b" | xargs kill -9; }
-ended "a node that dies" 'unexpectedly disconnected|lost communication|waited 3 s for the other 3 ranks' die
+# Open MPI has a text for each thing that it may notice first: the peer, its daemon, what started that.
+ended "a node that dies" 'unexpectedly disconnected|lost communication|ORTE was unable|waited 3 s for the other 3 ranks' die
 ended "a link that goes" 'waited 3 s for the other 3 ranks' ip -n "$a" link set la down
 exit $((failures != 0))
