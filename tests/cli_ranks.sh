@@ -11,6 +11,9 @@ has err 'ranks count from 0'
 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 run 5 train replay folder
 has err 'sol train replay runs as one process, and Open MPI started 2'
 
+run 5 bench --op all_reduce --no-store
+has err 'one process does not do it; sol train bench times it, started by mpirun, or with --gpus'
+
 command -v mpirun >/dev/null || { echo "skipped: there is no mpirun (openmpi-bin)"; exit $((failures != 0)); }
 mpirun --version | grep -q 'Open MPI' || { echo "skipped: this mpirun is not Open MPI's"; exit $((failures != 0)); }
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_NUM_THREADS=1

@@ -223,8 +223,11 @@ static enum sol_status parse(const char *text, struct spec *s)
     if (!s->op)
         return status_set(SOL_E_ARGUMENT, "--op %s: no such op; sol kernels lists them", text);
     if (s->op->collective)
-        return status_set(SOL_E_UNSUPPORTED, "--op %s: what several ranks do is not timed yet",
-                          s->op->name);
+        return status_set(
+            SOL_E_UNSUPPORTED,
+            "--op %s: one process does not do it; sol train bench times it, started by "
+            "mpirun, or with --gpus",
+            s->op->name);
     s->problem = s->op->usual;
     while ((item = strsep(&rest, ","))) {
         char *key = strsep(&item, "=");
