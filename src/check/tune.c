@@ -343,10 +343,12 @@ static enum sol_status make_rows(struct search *s, int64_t vocab)
     return SOL_OK;
 }
 
-static enum sol_status search_rows(struct search *s, const struct model *model, int64_t rows)
+/* own: sequences, 1 or as many as rows. */
+static enum sol_status search_rows(struct search *s, const struct model *model, int64_t rows,
+                                   int64_t own)
 {
     struct engine_params p = s->params->engine;
-    int64_t own = rows <= TUNE_SEQUENCES_MAX ? rows : 1, each = rows / own, deepest = 0;
+    int64_t each = rows / own, deepest = 0;
     int64_t depths[8];
     for (size_t i = 0; i < s->site.n_depths; i++) {
         int64_t most = model->config.context - each;
@@ -354,6 +356,8 @@ static enum sol_status search_rows(struct search *s, const struct model *model, 
         if (depths[i] < 0) depths[i] = 0;
         if (depths[i] > deepest) deepest = depths[i];
     }
+    s->site.n_rows = rows;
+    s->site.sequences = own;
     p.chooser = s->usual;
     p.sequences = own;
     p.context = deepest + each;
@@ -364,8 +368,6 @@ static enum sol_status search_rows(struct search *s, const struct model *model, 
     struct chooser composed = s->usual;
     composed.device.workers = s->usual.device.workers = s->site.chooser.device.workers =
         pool_size(engine_pool(s->site.engine));
-    s->site.n_rows = rows;
-    s->site.sequences = own;
     s->site.depths = depths;
     enum sol_status status = make_rows(s, model->config.vocab);
     if (status == SOL_OK) status = compose_all(&composed);
@@ -385,10 +387,22 @@ static enum sol_status search_rows(struct search *s, const struct model *model, 
     return status;
 }
 
+/* Step i of all: those of --rows first. */
+static enum sol_status search_step(struct search *s, const struct model *model, size_t i)
+{
+    const struct tune_params *p = s->params;
+    if (i >= p->n_rows) {
+        int64_t own = p->sequences[i - p->n_rows];
+        return search_rows(s, model, own, own);
+    }
+    return search_rows(s, model, p->rows[i], p->rows[i] <= TUNE_SEQUENCES_MAX ? p->rows[i] : 1);
+}
+
 enum sol_status tune_run(const struct model *model, const struct tune_params *params,
                          struct tuning *found, struct tune_report *report)
 {
     enum { DEPTHS_MAX = 8 };
+    size_t n = params->n_rows + params->n_sequences;
     struct search s = {.params = params, .found = found, .report = report};
     *report = (struct tune_report){0};
     s.usual = params->engine.chooser;
@@ -396,22 +410,22 @@ enum sol_status tune_run(const struct model *model, const struct tune_params *pa
     s.site.chooser = s.usual;
     s.site.chooser.tuning = found;
     s.site.n_depths = params->n_depths < DEPTHS_MAX ? params->n_depths : DEPTHS_MAX;
-    report->steps = calloc(params->n_rows, sizeof *report->steps);
+    report->steps = calloc(n, sizeof *report->steps);
     if (!report->steps) return status_set(SOL_E_MEMORY, "no memory for the results");
     uint64_t start = clock_ns();
     enum sol_status status = SOL_OK;
     int done = 0;
-    for (size_t i = 0; status == SOL_OK && i < params->n_rows; i++) {
+    for (size_t i = 0; status == SOL_OK && i < n; i++) {
         /* What earlier rows left of their time is the later ones'. */
         double spent = 1e-9 * (double)(clock_ns() - start);
-        double share = (params->seconds - spent) / (double)(params->n_rows - i);
+        double share = (params->seconds - spent) / (double)(n - i);
         s.end_ns = clock_ns() + (uint64_t)(share > 0 ? 1e9 * share : 0);
         s.late = false;
-        status = search_rows(&s, model, params->rows[i]);
+        status = search_step(&s, model, i);
         done += status == SOL_OK;
-        bool others = done > 0 || i + 1 < params->n_rows;
+        bool others = done > 0 || i + 1 < n;
         if (status != SOL_E_MEMORY || !others) continue; /* others may fit */
-        LOG_WARN("steps of %lld rows are left out: %s", (long long)params->rows[i],
+        LOG_WARN("steps of %lld rows are left out: %s", (long long)s.site.n_rows,
                  sol_last_error());
         status = SOL_OK;
     }

@@ -14,7 +14,8 @@ enum { TUNE_SEQUENCES_MAX = 128 };
 struct tune_params {
     struct engine_params engine; /* the chooser's forces stay, and what they name is not searched */
     const int64_t *rows, *depths; /* depths: what attention is timed at */
-    size_t n_rows, n_depths;
+    const int64_t *sequences;     /* further steps: of so many sequences with a row each */
+    size_t n_rows, n_depths, n_sequences;
     double seconds; /* for all; what is not reached stays as it was */
     bool list_only; /* find the problems, time nothing */
 };

@@ -17,7 +17,7 @@
 
 struct tune_options {
     struct engine_options engine;
-    struct int_list rows, depths;
+    struct int_list rows, sequences, depths;
     double budget;
     bool dry_run, json, clear, quiet, wide;
 };
@@ -27,6 +27,9 @@ static const struct option options[] = {
                  "tokens in a step (default 1,2,4,8,16,32,64,128,512,2048): up to 128 of as many "
                  "sequences, beyond a prompt",
                  offsetof(struct tune_options, rows), 1, 65536),
+    OPTION_ENTRY(INT_LIST, 0, "sequences", "LIST",
+                 "steps of so many sequences, a token each: 256,512 for a server that is full",
+                 offsetof(struct tune_options, sequences), 1, 65536),
     OPTION_ENTRY(INT_LIST, 'd', "depth", "LIST",
                  "tokens in the context before, for attention (default 512,4096)",
                  offsetof(struct tune_options, depths), 0, 1 << 24),
@@ -54,6 +57,8 @@ static const struct command_example examples[] = {
     {"sol tune -m gpt-oss-20b.gguf --rows 1,512 --budget 20",
      "the fastest kernels for this model here, kept", NULL},
     {"sol tune -m gpt-oss-20b.gguf --backend cuda", "on a GPU", "a GPU"},
+    {"sol tune -m gpt-oss-20b.gguf --backend cuda --sequences 256,512 -d 1536",
+     "what sol serve does when it is full", "a GPU"},
     {0},
 };
 
@@ -245,6 +250,7 @@ static void take_rows(struct tune_command *c)
     static const int64_t usual[] = {1, 2, 4, 8, 16, 32, 64, 128, 512, 2048};
     struct int_list *rows = &c->options.rows;
     bool chosen = rows->count > 0;
+    if (!chosen && c->options.sequences.count) return;
     size_t kept = 0;
     if (!chosen) {
         rows->count = sizeof usual / sizeof *usual;
@@ -279,6 +285,8 @@ static enum sol_status search(struct tune_command *c)
     c->params.engine.uploaded = c->uploaded;
     c->params.rows = o->rows.values;
     c->params.n_rows = o->rows.count;
+    c->params.sequences = o->sequences.values;
+    c->params.n_sequences = o->sequences.count;
     c->params.depths = o->depths.values;
     c->params.n_depths = o->depths.count;
     c->params.seconds = o->budget;
