@@ -7,7 +7,13 @@
 #include "relu2.cuh"
 #include "typed.cuh"
 
-enum { EIGHT = 8, GROUPS = FP8_TILE / EIGHT, TILE_ROW = FP8_TILE + 4, NO_NUMBER = 0x7f800000 };
+enum {
+    EIGHT = 8,
+    GROUPS = FP8_COLUMNS / EIGHT, /* threads of a row */
+    STEPS = FP8_ROWS * GROUPS / FP8_THREADS,
+    WORDS = FP8_COLUMNS / 4, /* of codes, of a row */
+    NO_NUMBER = 0x7f800000
+};
 
 #define FLOAT_MAX __uint_as_float(0x7f7fffffu)
 
@@ -32,7 +38,9 @@ INLINE float magnitude_of(float x)
 INLINE void note_amax(fp8_kernel_scale *scale, float amax, float *scratch)
 {
     amax = block_max(amax, scratch);
-    if (threadIdx.x == 0 && amax > 0) /* of numbers that are not negative bits rise as they do */
+    /* Of numbers that are not negative bits rise as they do. It only rises: what was there before
+     * is enough to know that there is nothing to do. */
+    if (threadIdx.x == 0 && amax > __ldcg(&scale->amax))
         atomicMax((int32_t *)&scale->amax, (int32_t)__float_as_uint(amax));
 }
 
@@ -102,24 +110,31 @@ struct squared_slope {
 
 /* Eight of a row, zeros behind its end. What is kept is rounded to T, and codes are of what was
  * not. */
-template <int N, class T, class OF>
-INLINE void make_eight(const quantise_fp8_args &a, int64_t at, int64_t left, bool keep,
-                       float (&x)[EIGHT])
-{
-    numbers<T, N> in, y;
+template <int N, class T, class OF> struct eight {
+    numbers<T, N> in[EIGHT / N], y[EIGHT / N];
+
+    INLINE void load(const quantise_fp8_args &a, int64_t at, int64_t left)
+    {
 #pragma unroll
-    for (int i = 0; i < EIGHT; i += N) {
-        float v[N];
-        in.clear(), y.clear();
-        if (i < left) in.load((const T *)a.from + at + i);
-        if (OF::READS_Y && i < left) y.load((const T *)a.y + at + i);
-#pragma unroll
-        for (int k = 0; k < N; k++) v[k] = OF::of(in.at(k), y.at(k));
-        if (OF::WRITES && keep && a.out && i < left) put<N>((T *)a.out + at + i, v);
-#pragma unroll
-        for (int k = 0; k < N; k++) x[i + k] = v[k];
+        for (int i = 0; i < EIGHT; i += N) {
+            in[i / N].clear(), y[i / N].clear();
+            if (i < left) in[i / N].load((const T *)a.from + at + i);
+            if (OF::READS_Y && i < left) y[i / N].load((const T *)a.y + at + i);
+        }
     }
-}
+
+    INLINE void make(const quantise_fp8_args &a, int64_t at, int64_t left, bool keep,
+                     float (&x)[EIGHT]) const
+    {
+#pragma unroll
+        for (int i = 0; i < EIGHT; i += N) {
+            float v[N];
+#pragma unroll
+            for (int k = 0; k < N; k++) x[i + k] = v[k] = OF::of(in[i / N].at(k), y[i / N].at(k));
+            if (OF::WRITES && keep && a.out && i < left) put<N>((T *)a.out + at + i, v);
+        }
+    }
+};
 
 template <int N> INLINE void store_eight(uint8_t *p, int64_t left, const uint32_t (&pair)[2])
 {
@@ -132,43 +147,92 @@ template <int N> INLINE void store_eight(uint8_t *p, int64_t left, const uint32_
         if (i < left) p[i] = (uint8_t)(pair[i / 4] >> i % 4 * 8);
 }
 
+/* ---- codes of a tile, as they lie and turned ---- */
+
+/* In shared memory a row's words lie at their number xor the row's of eight: so no two threads of a
+ * warp want different words of a bank, neither those that write rows nor those that read eight
+ * rows' words each. */
+INLINE void tile_put(uint32_t *tile, int row, int group, const uint32_t (&pair)[2])
+{
+    const int turn = row / EIGHT % WORDS, at = row * WORDS + (2 * group ^ (turn & ~1));
+    *(uint2 *)(tile + at) = turn % 2 ? uint2{pair[1], pair[0]} : uint2{pair[0], pair[1]};
+}
+
+/* Four words, a row's four columns each, to a column's four rows each. */
+INLINE void turn_bytes(const uint32_t *w, uint32_t (&columns)[4])
+{
+    const uint32_t low = __byte_perm(w[0], w[1], 0x5140), high = __byte_perm(w[0], w[1], 0x7362);
+    const uint32_t low2 = __byte_perm(w[2], w[3], 0x5140), high2 = __byte_perm(w[2], w[3], 0x7362);
+    columns[0] = __byte_perm(low, low2, 0x5410);
+    columns[1] = __byte_perm(low, low2, 0x7632);
+    columns[2] = __byte_perm(high, high2, 0x5410);
+    columns[3] = __byte_perm(high, high2, 0x7632);
+}
+
+/* A thread writes eight rows of four columns. */
+template <int N>
+INLINE void store_turned(const quantise_fp8_args &a, const uint32_t *tile, int64_t row,
+                         int64_t column)
+{
+    const int eight = threadIdx.x % WORDS, word = threadIdx.x / WORDS, odd = word % 2;
+    uint32_t w[EIGHT], first[4], second[4];
+    /* Every other word's readers take odd rows first, which are in other banks. */
+#pragma unroll
+    for (int k = 0; k < EIGHT; k++)
+        w[k] = tile[(eight * EIGHT + (k ^ odd)) * WORDS + (word ^ eight)];
+#pragma unroll
+    for (int k = 0; k < EIGHT; k += 2) {
+        const uint32_t even = odd ? w[k + 1] : w[k];
+        w[k + 1] = odd ? w[k] : w[k + 1];
+        w[k] = even;
+    }
+    turn_bytes(w, first);
+    turn_bytes(w + 4, second);
+    const int64_t i = row + eight * EIGHT;
+#pragma unroll
+    for (int c = 0; c < 4; c++) {
+        const int64_t j = column + word * 4 + c;
+        const uint32_t pair[2] = {first[c], second[c]};
+        store_eight<N>(a.turned + j * a.m + i, j < a.n ? a.m - i : 0, pair);
+    }
+}
+
 template <int N, int MAN, class T, class OF> INLINE void quantise_tile(const quantise_fp8_args &a)
 {
-    __shared__ uint8_t tile[FP8_TILE][TILE_ROW];
+    __shared__ uint4 memory[FP8_ROWS * WORDS / 4];
     __shared__ float scratch[WARP];
-    const int64_t row = (int64_t)(blockIdx.x / a.tiles) * FP8_TILE;
-    const int64_t column = (int64_t)(blockIdx.x % a.tiles) * FP8_TILE;
-    const int at = threadIdx.x % GROUPS * EIGHT;
+    uint32_t *tile = (uint32_t *)memory;
+    const int64_t row = (int64_t)(blockIdx.x / a.tiles) * FP8_ROWS;
+    const int64_t column = (int64_t)(blockIdx.x % a.tiles) * FP8_COLUMNS;
+    const int group = threadIdx.x % GROUPS, first = threadIdx.x / GROUPS;
+    const int64_t j = column + group * EIGHT;
+    eight<N, T, OF> numbers[STEPS]; /* all are asked for at once */
+#pragma unroll
+    for (int s = 0; s < STEPS; s++) {
+        const int64_t i = row + first + s * (FP8_THREADS / GROUPS);
+        numbers[s].load(a, i * a.n + j, i < a.m ? a.n - j : 0);
+    }
     /* Where nobody knew it, the kernel before has found amax. */
     float known = a.scale->scale, amax = 0;
     if (known == 0) known = scale_for(a.largest, a.scale->amax);
     const float scale = known != 0 ? known : 1;
-
 #pragma unroll
-    for (int r = threadIdx.x / GROUPS; r < FP8_TILE; r += FP8_THREADS / GROUPS) {
+    for (int s = 0; s < STEPS; s++) {
         float x[EIGHT];
         uint32_t pair[2];
-        const int64_t i = row + r, j = column + at, left = i < a.m ? a.n - j : 0;
-        make_eight<N, T, OF>(a, i * a.n + j, left, true, x);
+        const int r = first + s * (FP8_THREADS / GROUPS);
+        const int64_t i = row + r, at = i * a.n + j, left = i < a.m ? a.n - j : 0;
+        numbers[s].make(a, at, left, true, x);
         fp8_eight<MAN>(x, scale, a.largest, pair, amax);
-        if (a.codes) store_eight<N>(a.codes + i * a.n + j, left, pair);
-        *(uint32_t *)&tile[r][at] = pair[0];
-        *(uint32_t *)&tile[r][at + 4] = pair[1];
+        if (a.codes) store_eight<N>(a.codes + at, left, pair);
+        tile_put(tile, r, group, pair);
     }
     note_amax(a.scale, amax, scratch); /* all threads meet there: the tile is whole */
     if (blockIdx.x == 0 && threadIdx.x == 0) {
         a.scale->scale = known;
         a.scale->factor = 1 / scale;
     }
-    if (!a.turned) return;
-#pragma unroll
-    for (int c = threadIdx.x / GROUPS; c < FP8_TILE; c += FP8_THREADS / GROUPS) {
-        uint32_t pair[2] = {0, 0};
-        const int64_t i = row + at, j = column + c, left = j < a.n ? a.m - i : 0;
-#pragma unroll
-        for (int k = 0; k < EIGHT; k++) pair[k / 4] |= (uint32_t)tile[at + k][c] << k % 4 * 8;
-        store_eight<N>(a.turned + j * a.m + i, left, pair);
-    }
+    if (a.turned) store_turned<N>(a, tile, row, column);
 }
 
 /* amax of a tensor whose scale nobody knows yet; of others the next kernel finds it on its way. */
@@ -181,7 +245,9 @@ template <int N, class T, class OF> INLINE void first_amax(const quantise_fp8_ar
     for (int64_t i = ((int64_t)blockIdx.x * FP8_THREADS + threadIdx.x) * EIGHT; i < count;
          i += step) {
         float x[EIGHT];
-        make_eight<N, T, OF>(a, i, count - i, false, x);
+        eight<N, T, OF> numbers;
+        numbers.load(a, i, count - i);
+        numbers.make(a, i, count - i, false, x);
 #pragma unroll
         for (int k = 0; k < EIGHT; k++) amax = fmaxf(amax, magnitude_of(x[k]));
     }

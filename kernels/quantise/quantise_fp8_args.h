@@ -5,8 +5,8 @@
 
 #include "types.h"
 
-/* A block of quantise: a tile of numbers, eight of a row a thread, twice. */
-enum { FP8_TILE = 64, FP8_THREADS = 256 };
+/* A block of quantise: a tile of numbers, eight of a row a thread, four times. */
+enum { FP8_ROWS = 128, FP8_COLUMNS = 64, FP8_THREADS = 256 };
 
 /* struct quantise_scale of ops/train_args.h. */
 struct fp8_kernel_scale {

@@ -425,8 +425,7 @@ enum sol_status tune_run(const struct model *model, const struct tune_params *pa
         done += status == SOL_OK;
         bool others = done > 0 || i + 1 < n;
         if (status != SOL_E_MEMORY || !others) continue; /* others may fit */
-        LOG_WARN("steps of %lld rows are left out: %s", (long long)s.site.n_rows,
-                 sol_last_error());
+        LOG_WARN("steps of %lld rows are left out: %s", (long long)s.site.n_rows, sol_last_error());
         status = SOL_OK;
     }
     report->seconds = 1e-9 * (double)(clock_ns() - start);

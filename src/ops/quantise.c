@@ -245,7 +245,9 @@ static bool make_case(struct case_maker *c, void *args)
     const int64_t odd = case_size(c, 1, 70), whole = 32 * rng_range(c->rng, 1, 4);
     const int64_t blocks = nvfp4 ? BLOCK * rng_range(c->rng, 1, 9) : whole;
     p.rows = features & QUANTISE_TRANSPOSED ? blocks : odd;
-    if (!nvfp4 && c->index % 8 < 4) p.rows = (odd + 15) / 16 * 16; /* as training has them */
+    if (!nvfp4) p.rows = 3 * odd; /* more than a kernel's tile */
+    if (!nvfp4 && c->index % 8 < 4)
+        p.rows = 16 * rng_range(c->rng, 1, 20); /* as training has them */
     p.n = features & QUANTISE_TRANSPOSED ? odd : blocks;
     make(c, &p, features, rng_range(c->rng, 0, 3) > 0, args);
     struct quantise_args *a = args;

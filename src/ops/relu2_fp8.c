@@ -63,10 +63,10 @@ static void make_problem(struct case_maker *c, const struct op_problem *p, void 
 
 /* rows, n; then as training has them */
 static const struct case_shape cases[] = {
-    {4, {0, 1, 90}, {0, 1, 150}, {0}, {0}, {0}, {0}, DTYPE_FP8_E4M3},
-    {4, {0, 1, 90}, {0, 1, 150}, {0}, {0}, {0}, {0}, DTYPE_FP8_E5M2},
-    {4, {16, 1, 8}, {16, 1, 16}, {0}, {0}, {0}, {0}, DTYPE_FP8_E4M3},
-    {4, {16, 1, 8}, {16, 1, 16}, {0}, {0}, {0}, {0}, DTYPE_FP8_E5M2}};
+    {4, {0, 1, 300}, {0, 1, 150}, {0}, {0}, {0}, {0}, DTYPE_FP8_E4M3},
+    {4, {0, 1, 300}, {0, 1, 150}, {0}, {0}, {0}, {0}, DTYPE_FP8_E5M2},
+    {4, {16, 1, 20}, {16, 1, 16}, {0}, {0}, {0}, {0}, DTYPE_FP8_E4M3},
+    {4, {16, 1, 20}, {16, 1, 16}, {0}, {0}, {0}, {0}, DTYPE_FP8_E5M2}};
 
 static int more_outputs(const void *args, struct op_output out[OP_OUTPUTS_MAX])
 {

@@ -190,10 +190,12 @@ static void put_maps(struct gpu_stream *stream, const struct self_attention_back
 static const char *const order_names[] = {"ordered", "atomic"};
 static const struct op_choices orders = {.names = order_names, .count = 2};
 
-/* Blocks of other heads that run at the same time, and some that may still. */
+/* So many key heads before a block's its sums are ready, so that it need not wait. A card has
+ * blocks of blocks / k_tiles heads at a time; but the longest block, of the first keys, takes twice
+ * the mean, and in its time the card goes twice as far. */
 static int64_t lag_of(int64_t k_tiles, int64_t blocks)
 {
-    return over(blocks, k_tiles) + 2;
+    return 2 * over(blocks, k_tiles) + 4;
 }
 
 static void put_backward(struct gpu_stream *stream, const struct self_attention_backward_args *a,
