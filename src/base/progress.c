@@ -14,10 +14,21 @@ static const uint64_t second = 1000000000u;
 static const char clear[] = "\r\033[K"; /* the line */
 
 static atomic_bool quiet_mode = true;
+static _Thread_local bool quiet_here;
 
 void progress_quiet(bool quiet)
 {
     atomic_store(&quiet_mode, quiet);
+}
+
+void progress_quiet_here(bool quiet)
+{
+    quiet_here = quiet;
+}
+
+static bool is_quiet(void)
+{
+    return quiet_here || atomic_load(&quiet_mode);
 }
 
 void progress_start(struct progress *p, const char *label, const char *unit, uint64_t total)
@@ -89,7 +100,7 @@ void progress_update(struct progress *p, uint64_t done)
     bool terminal = isatty(STDERR_FILENO);
     /* A terminal gets its line after one second and then ten a second; a log one in ten seconds. */
     uint64_t pause = !terminal ? 10 * second : p->shown ? second / 10 : second;
-    if (now - p->shown_ns < pause || atomic_load(&quiet_mode)) return;
+    if (now - p->shown_ns < pause || is_quiet()) return;
 
     if (terminal) escape_not(stderr, clear);
     progress_text(p, done, (double)(now - p->started_ns) / (double)second, text);
@@ -112,7 +123,7 @@ void progress_note(const char *fmt, ...)
 {
     char text[512];
     va_list args;
-    if (atomic_load(&quiet_mode)) return;
+    if (is_quiet()) return;
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);

@@ -34,6 +34,8 @@ void progress_text(const struct progress *p, uint64_t done, double seconds,
                    char text[PROGRESS_TEXT]);
 
 void progress_quiet(bool quiet);
+/* Of this thread alone: of several that do the same, one tells. */
+void progress_quiet_here(bool quiet);
 /* p->whole may be set behind it. */
 void progress_start(struct progress *p, const char *label, const char *unit, uint64_t total);
 void progress_update(struct progress *p, uint64_t done);

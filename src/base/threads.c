@@ -84,7 +84,7 @@ int thread_start(pthread_t *thread, void *(*run)(void *arg), void *arg)
     return error;
 }
 
-static void pause_cpu(void)
+void thread_pause(void)
 {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
@@ -127,7 +127,7 @@ static uint64_t spin(struct pool *pool, uint64_t seen)
     uint64_t started = 0;
     while (!has_news(state, seen)) {
         for (int i = 0; i < PAUSES_PER_LOOK && !has_news(state, seen); i++) {
-            pause_cpu();
+            thread_pause();
             state = atomic_load_explicit(&pool->state, memory_order_acquire);
         }
         uint64_t now = clock_ns();
@@ -208,7 +208,7 @@ void pool_for(struct pool *pool, int64_t n, int64_t grain, pool_fn fn, void *arg
         if (pool->crowded || spins > SPINS_BEFORE_YIELD)
             sched_yield();
         else
-            pause_cpu();
+            thread_pause();
         state = atomic_load_explicit(&pool->state, memory_order_acquire);
     }
 }

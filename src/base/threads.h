@@ -12,6 +12,9 @@
 /* pthread_create with a stack that does not shrink with ulimit -s; returns its error. */
 int thread_start(pthread_t *thread, void *(*run)(void *arg), void *arg);
 
+/* Between two looks at a word that another thread is about to write; 10 to 50 ns. */
+void thread_pause(void);
+
 struct pool;
 
 /* Does items [begin, end), at most `grain` of them. `worker` is 0..pool_size-1 and is held by one

@@ -23,6 +23,7 @@
 #include "bench/watch_sensors.h"
 #include "gpu/device.h"
 #include "infer/forward.h"
+#include "infer/team.h"
 #include "ops/args.h"
 #include "ops/ops.h"
 
@@ -142,12 +143,13 @@ static enum sol_status begin_sequences(struct bench *b)
     return SOL_OK;
 }
 
-/* Where the plan keeps the routing: in route's arguments, or in those of a fused attn_out. */
+/* Where the plan keeps the routing: in route's arguments, or in those of a fused
+ * attn_out or attn_route. */
 static const int32_t *routing_of(const struct plan_step *step)
 {
     if (step->op == &op_route)
         return routing_on_host(&((const struct route_args *)step->args)->routing);
-    if (step->op == &op_attn_out)
+    if (step->op == &op_attn_out || step->op == &op_attn_route)
         return routing_on_host(&((const struct attn_out_args *)step->args)->routing);
     return NULL;
 }
@@ -537,7 +539,7 @@ static void add_kernel_times(const struct bench *b, const struct phase *phase)
 /* Whether the plan has, in every layer, each of what a layer consists of, fused or not. */
 static bool plan_covers(const struct plan *plan, const struct model_config *config)
 {
-    const struct op *const *wanted = forward_of(config)->parts;
+    const struct op *const *wanted = forward_parts(config);
     for (int w = 0; wanted[w]; w++) {
         int layers = 0, last = -1;
         for (int i = 0; i < plan_step_count(plan); i++) {
@@ -602,7 +604,9 @@ static enum sol_status time_kernels(struct bench *b)
 static enum sol_status take_kernels(struct bench *b)
 {
     struct bench_result *r = b->result;
-    const struct model_config *config = &engine_model(b->engine)->config;
+    const struct team *team = engine_params_of(b->engine)->team;
+    const struct model *model = team ? team_model(team, 0) : engine_model(b->engine);
+    const struct model_config *config = &model->config;
     /* Steps of more shapes than the engine keeps plans for: those that were seen are gone. */
     if (engine_plans_made(b->engine) != b->plans_made) return SOL_OK;
     r->proved = r->layers_complete =

@@ -12,6 +12,7 @@
 #include "base/json_value.h"
 #include "bench/figures.h"
 #include "gpu/device.h"
+#include "infer/team.h"
 #include "stats/statistics.h"
 #include "store/environment.h"
 #include "store/store_json.h"
@@ -154,6 +155,7 @@ static json_t *settings_json(const struct bench_report *report)
     json_t *json = json_pack(
         "{s:s, s:b, s:b, s:o}", "loosest_numerics", op_numerics_name(p->chooser.loosest),
         "reference", p->chooser.reference, "rounded_rope", p->rounded_rope, "forced", forced);
+    if (json && p->team) json_object_set_new(json, "gpus", json_integer(team_size(p->team)));
     if (json && p->chooser.tuning) {
         tuning_digest(p->chooser.tuning, text);
         json_object_set_new(json, "tuning", json_string(text));

@@ -38,6 +38,8 @@ const char *bench_category_of(const char *op)
         {"attention", "attention"},
         {"attn_in", "attention"},
         {"attn_out", "attention"},
+        {"attn_add", "attention"},
+        {"attn_route", "moe"},
         {"gemm", "matmul"},
         {"grouped_gemm", "matmul"},
         {"head", "matmul"},
@@ -51,6 +53,7 @@ const char *bench_category_of(const char *op)
         {"rope", "rope"},
         {"kv_write", "copy"},
         {"embed", "copy"},
+        {"join_columns", "copy"},
         {"moe", "moe"},
         /* training */
         {"matmul", "matmul"},

@@ -34,10 +34,11 @@ static void describe(const struct chat *chat, const struct chat_options *o)
                       "sol chat -m openai/gpt-oss-20b");
 }
 
-static enum sol_status open_engine(struct chat *chat)
+static enum sol_status open_engine(struct chat *chat, struct chat_options *o)
 {
-    if (!chat->options->engine.context) chat->params.context = default_context(chat->model);
+    if (!o->engine.context) chat->params.context = default_context(chat->model);
     session_engine_params(&chat->params);
+    SOL_TRY(engine_options_team(&o->engine, chat->model, &chat->params));
     SOL_TRY(engine_create(chat->model, &chat->params, &chat->engine));
     return session_create(chat->engine, &chat->session);
 }
@@ -59,7 +60,7 @@ enum sol_status chat_open(struct chat *chat, struct chat_options *o)
     SOL_TRY(vocabulary_add(chat->model, o->vocab));
     SOL_TRY(turn_model_create(chat->model, &chat->turns));
     SOL_TRY(turn_sampler(chat->turns, &chat->sampling, &chat->sampler));
-    SOL_TRY(open_engine(chat));
+    SOL_TRY(open_engine(chat, o));
     chat->load_s = (double)(clock_ns() - began) * 1e-9;
     describe(chat, o);
     return SOL_OK;

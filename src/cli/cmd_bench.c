@@ -103,6 +103,7 @@ static const struct option options[] = {
     ENGINE_OPTIONS(struct bench_options, engine),
     ENGINE_LOAD_OPTION(struct bench_options, engine),
     ENGINE_BACKEND_OPTION(struct bench_options, engine),
+    ENGINE_GPUS_OPTION(struct bench_options, engine),
     WIDE_OPTION(struct bench_options, wide),
     SERVE_OPTIONS(struct bench_options, serve),
     {0},
@@ -382,13 +383,14 @@ static enum sol_status open_model(struct bench_command *c)
 }
 
 /* Of the test that needs least: the others may fail when their turn comes. */
-static enum sol_status smallest_run(const struct bench_command *c, struct engine_params *out)
+static enum sol_status smallest_run(const struct bench_command *c, const struct model *outline,
+                                    struct engine_params *out)
 {
     size_t least = SIZE_MAX;
     for (size_t i = 0; i < c->n_tests; i++) {
         struct engine_params run = bench_engine_params(&c->params, &c->tests[i]);
         struct engine_parts parts;
-        SOL_TRY(fit_engine(c->uploaded, &run, &parts));
+        SOL_TRY(fit_engine(outline, &run, &parts));
         if (i && engine_parts_total(&parts) >= least) continue;
         least = engine_parts_total(&parts);
         *out = run;
@@ -396,19 +398,42 @@ static enum sol_status smallest_run(const struct bench_command *c, struct engine
     return SOL_OK;
 }
 
-/* Once for all tests. */
-static enum sol_status upload(struct bench_command *c)
+/* Parts of it to all of --gpus. */
+static enum sol_status share(struct bench_command *c)
 {
     struct gpu *gpu = c->options.engine.gpu;
     struct engine_params run = c->params.engine;
-    uint64_t start = clock_ns();
+    struct model *part = NULL, *outline = NULL;
+    enum sol_status status = engine_options_part(&c->options.engine, c->model, &part);
+    if (status == SOL_OK && gpu) status = model_upload_outline(part, gpu, &outline);
+    if (status == SOL_OK && gpu) status = smallest_run(c, outline, &run);
+    model_upload_destroy(outline, gpu);
+    shard_destroy(part);
+    SOL_TRY(status);
+    SOL_TRY(engine_options_team(&c->options.engine, c->model, &run));
+    c->params.engine.team = run.team;
+    return SOL_OK;
+}
+
+static enum sol_status upload_whole(struct bench_command *c)
+{
+    struct gpu *gpu = c->options.engine.gpu;
+    struct engine_params run = c->params.engine;
     if (!gpu) return SOL_OK;
     SOL_TRY(model_upload_outline(c->model, gpu, &c->uploaded));
-    SOL_TRY(smallest_run(c, &run));
+    SOL_TRY(smallest_run(c, c->uploaded, &run));
     SOL_TRY(fit_room(c->uploaded, &run, true));
     SOL_TRY(model_upload_load(c->uploaded, gpu));
-    c->upload_s = 1e-9 * (double)(clock_ns() - start);
     c->params.engine.uploaded = c->uploaded;
+    return SOL_OK;
+}
+
+/* Once for all tests. */
+static enum sol_status upload(struct bench_command *c)
+{
+    const uint64_t start = clock_ns();
+    SOL_TRY(c->options.engine.gpus > 1 ? share(c) : upload_whole(c));
+    if (c->options.engine.gpu) c->upload_s = 1e-9 * (double)(clock_ns() - start);
     return SOL_OK;
 }
 

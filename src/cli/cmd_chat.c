@@ -39,6 +39,7 @@ static const struct option options[] = {
     ENGINE_OPTIONS(struct chat_options, engine),
     ENGINE_LOAD_OPTION(struct chat_options, engine),
     ENGINE_BACKEND_OPTION(struct chat_options, engine),
+    ENGINE_GPUS_OPTION(struct chat_options, engine),
     ENGINE_SIZE_OPTIONS(struct chat_options, engine,
                         "tokens that the conversation can have (default 16384, or what the model "
                         "was made for)"),

@@ -44,6 +44,7 @@ static const struct option options[] = {
     ENGINE_OPTIONS(struct eval_options, engine),
     ENGINE_LOAD_OPTION(struct eval_options, engine),
     ENGINE_BACKEND_OPTION(struct eval_options, engine),
+    ENGINE_GPUS_OPTION(struct eval_options, engine),
     {0},
 };
 
@@ -97,6 +98,7 @@ static enum sol_status make_engine(struct eval_run *run)
         perplexity_prepare(run->model, &run->how, &run->params);
     }
     run->how.progress = true;
+    SOL_TRY(engine_options_team(&run->options.engine, run->model, &run->params));
     return engine_create(run->model, &run->params, &run->engine);
 }
 

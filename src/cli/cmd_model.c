@@ -11,6 +11,7 @@
 #include "cli/model_tools.h"
 #include "model/architecture.h"
 #include "model/files.h"
+#include "model/shard.h"
 #include "model/source.h"
 #include "model/synth.h"
 #include "model/weights.h"
@@ -60,6 +61,8 @@ static const struct option options[] = {
     OPTION(STRING, 0, "kv", "TYPE", "cache in f16 (default), bf16 or f32", kv, 0, 0),
     OPTION(FLOAT, 0, "device-memory", "GIB",
            "of a GPU, say (default: the memory that is free here)", device_gib, 0.001, 1e6),
+    OPTION(INT, 0, "gpus", "N", "so many that share the model: what one of them needs (default 1)",
+           gpus, 1, SHARD_RANKS_MAX),
     WIDE_OPTION(struct model_options, wide),
     {0},
 };
@@ -76,6 +79,7 @@ static const struct command_example examples[] = {
      "whether it fits into a GPU's memory", NULL},
     {"sol model fit --like gpt-oss-20b -c 32768 --device-memory 24", "of a size, without a file",
      NULL},
+    {"sol model fit --like gpt-oss-120b --gpus 2 --device-memory 48", "what each of two needs", NULL},
     {0},
 };
 

@@ -13,7 +13,7 @@ struct perplexity_options {
     struct engine_options engine;
     struct input_options input;
     int64_t stride, limit;
-    bool llama, kl, json, quiet;
+    bool llama, kl, kl_one, json, quiet;
 };
 
 static const struct option options[] = {
@@ -31,6 +31,9 @@ static const struct option options[] = {
     OPTION_ENTRY(FLAG, 0, "kl", NULL,
                  "run the float32 reference too and print how far the logits are from it (slow)",
                  offsetof(struct perplexity_options, kl), 0, 0),
+    OPTION_ENTRY(FLAG, 0, "kl-one", NULL,
+                 "with --gpus: print how far the logits are from what one GPU computes alike",
+                 offsetof(struct perplexity_options, kl_one), 0, 0),
     OPTION_ENTRY(FLAG, 0, "json", NULL, "print one JSON object",
                  offsetof(struct perplexity_options, json), 0, 0),
     OPTION_ENTRY(FLAG, 'q', "quiet", NULL, "no progress on stderr",
@@ -38,6 +41,7 @@ static const struct option options[] = {
     ENGINE_OPTIONS(struct perplexity_options, engine),
     ENGINE_LOAD_OPTION(struct perplexity_options, engine),
     ENGINE_BACKEND_OPTION(struct perplexity_options, engine),
+    ENGINE_GPUS_OPTION(struct perplexity_options, engine),
     {0},
 };
 
@@ -71,9 +75,12 @@ struct perplexity_run {
 static enum sol_status create_reference(struct perplexity_run *run)
 {
     struct engine_params params = run->params;
-    chooser_init(&params.chooser, params.chooser.device.workers);
-    params.chooser.reference = true;
-    params.kv_dtype = DTYPE_F32;
+    params.team = NULL;
+    if (run->options.kl) {
+        chooser_init(&params.chooser, params.chooser.device.workers);
+        params.chooser.reference = true;
+        params.kv_dtype = DTYPE_F32;
+    }
     return engine_create(run->model, &params, &run->reference);
 }
 
@@ -81,7 +88,10 @@ static enum sol_status set_up(struct perplexity_run *run)
 {
     struct perplexity_options *o = &run->options;
     SOL_TRY(engine_options_params(&o->engine, &run->params));
-    o->engine.host_weights = o->kl; /* the reference runs on the CPU */
+    if (o->kl_one && (o->kl || o->engine.gpus < 2))
+        return status_set(SOL_E_ARGUMENT, "--kl-one goes with --gpus of 2 or more, without --kl");
+    /* The reference runs on the CPU. */
+    o->engine.host_weights = o->kl || (o->kl_one && !o->engine.gpu);
     SOL_TRY(engine_options_open(&o->engine, &run->params, &run->model));
     SOL_TRY(input_tokens(&o->input, "-f", run->model, &run->ids));
     if (o->limit && (int64_t)run->ids.count > o->limit) run->ids.count = (size_t)o->limit;
@@ -94,8 +104,9 @@ static enum sol_status set_up(struct perplexity_run *run)
     if (o->llama && run->model->tokenizer && tokenizer_adds_bos(run->model->tokenizer))
         run->how.bos = tokenizer_bos(run->model->tokenizer);
     perplexity_prepare(run->model, &run->how, &run->params);
+    SOL_TRY(engine_options_team(&o->engine, run->model, &run->params));
     SOL_TRY(engine_create(run->model, &run->params, &run->engine));
-    return o->kl ? create_reference(run) : SOL_OK;
+    return o->kl || o->kl_one ? create_reference(run) : SOL_OK;
 }
 
 static void tear_down(struct perplexity_run *run)
@@ -117,8 +128,8 @@ static void print_text(const struct perplexity_run *run)
            run->ids.count, (long long)r->windows, (long long)run->how.context);
     if (r->compared) {
         double change = exp(r->nll - r->reference_nll) - 1;
-        printf("against float32 %+.4f %% +- %.4f %% of its perplexity (its nll: %.6f)\n",
-               100 * change, 100 * r->difference_error, r->reference_nll);
+        printf("against %s %+.4f %% +- %.4f %% of its perplexity (its nll: %.6f)\n",
+               run->options.kl ? "float32" : "one GPU", 100 * change, 100 * r->difference_error, r->reference_nll);
         printf("KL divergence  mean %.3g, largest %.3g nats per token\n", r->kl_mean, r->kl_max);
         printf("same top token %.3f %%", 100 * r->top1);
         if (r->top1 < 1)

@@ -46,6 +46,7 @@ static const struct option options[] = {
     ENGINE_OPTIONS(struct run_options, engine),
     ENGINE_LOAD_OPTION(struct run_options, engine),
     ENGINE_BACKEND_OPTION(struct run_options, engine),
+    ENGINE_GPUS_OPTION(struct run_options, engine),
     ENGINE_SIZE_OPTIONS(struct run_options, engine,
                         "positions to make room for (default: prompt and -n, 512 at least)"),
     {0},
@@ -62,6 +63,8 @@ static const struct command_example examples[] = {
     {"sol run -m synth:tiny --random-tokens 100 -n 20",
      "without any file: random weights, random tokens", NULL},
     {"sol run -m gpt-oss-20b.gguf --backend cuda -p 'Once upon a time'", "on a GPU", "a GPU"},
+    {"sol run -m gpt-oss-120b.gguf --backend cuda --gpus 2 -p 'Once upon a time'",
+     "on two, each with half of every layer", "two GPUs"},
     {0},
 };
 
@@ -169,6 +172,7 @@ static enum sol_status set_up(struct run *run)
                           run->params.context < run->model->config.context
                               ? "make the context longer with -c"
                               : "that is as long as the model was made for");
+    SOL_TRY(engine_options_team(&run->options.engine, run->model, &run->params));
     SOL_TRY(engine_create(run->model, &run->params, &run->engine));
     SOL_TRY(set_up_generation(run));
     run->ids = calloc((size_t)run->options.predict + 1, sizeof *run->ids);

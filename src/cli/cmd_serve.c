@@ -94,6 +94,7 @@ static const struct option options[] = {
                  AT(vocab), 0, 0),
     ENGINE_LOAD_OPTION(struct serve_options, engine),
     ENGINE_BACKEND_OPTION(struct serve_options, engine),
+    ENGINE_GPUS_OPTION(struct serve_options, engine),
     {0},
 };
 
@@ -240,6 +241,17 @@ static enum sol_status add_turns(struct serve *s)
     return status == SOL_E_UNSUPPORTED ? SOL_OK : status;
 }
 
+/* By what a GPU has of the model. */
+static enum sol_status settle_size(struct serve *s)
+{
+    struct model *part;
+    SOL_TRY(engine_options_part(&s->options.engine, s->model, &part));
+    const enum sol_status status =
+        serve_size_settle(part ? part : s->model, &s->options.size, &s->params);
+    shard_destroy(part);
+    return status;
+}
+
 static enum sol_status load(struct serve *s)
 {
     struct serve_options *o = &s->options;
@@ -249,7 +261,8 @@ static enum sol_status load(struct serve *s)
     SOL_TRY(engine_options_open(&o->engine, &s->params, &s->model));
     SOL_TRY(vocabulary_add(s->model, s->options.vocab));
     SOL_TRY(add_turns(s));
-    SOL_TRY(serve_size_settle(s->model, &o->size, &s->params));
+    SOL_TRY(settle_size(s));
+    SOL_TRY(engine_options_team(&o->engine, s->model, &s->params));
     SOL_TRY(engine_create(s->model, &s->params, &s->engine));
     scheduler_params_init(s->engine, &how);
     if (o->max_waiting) how.max_waiting = o->max_waiting;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/cpu.h"
 #include "base/json_value.h"
@@ -13,6 +14,7 @@
 #include "bench/gpu_ceiling.h"
 #include "cli/cli.h"
 #include "infer/fit.h"
+#include "infer/team.h"
 #include "ops/tuning_file.h"
 
 /* ---- options ---- */
@@ -72,6 +74,27 @@ static enum sol_status set_device(struct engine_options *options, struct engine_
     return read_tuning(options, params);
 }
 
+static bool is_shared(const struct engine_options *options)
+{
+    return options->gpus > 1;
+}
+
+/* Those that follow the first. */
+static enum sol_status open_others(struct engine_options *options)
+{
+    char name[32];
+    if (!is_shared(options)) return SOL_OK;
+    if (options->backend && strcasecmp(options->backend, "auto") == 0)
+        return status_set(SOL_E_ARGUMENT, "--gpus %lld wants --backend cuda, cuda:N or cpu",
+                          (long long)options->gpus);
+    options->others[0] = options->gpu;
+    for (int i = 1; options->gpu && i < options->gpus; i++) {
+        snprintf(name, sizeof name, "cuda:%d", gpu_info(options->gpu)->ordinal + i);
+        SOL_TRY(backend_open(name, options->kernel_source, true, &options->others[i]));
+    }
+    return SOL_OK;
+}
+
 enum sol_status engine_options_params(struct engine_options *options, struct engine_params *params)
 {
     engine_params_init(params);
@@ -90,12 +113,34 @@ enum sol_status engine_options_params(struct engine_options *options, struct eng
     for (size_t i = 0; i < options->slow.count; i++)
         SOL_TRY(chooser_slow(&params->chooser, options->slow.values[i]));
     SOL_TRY(backend_open(options->backend, options->kernel_source, true, &options->gpu));
+    SOL_TRY(open_others(options));
     return set_device(options, params);
+}
+
+enum sol_status engine_options_team(struct engine_options *options, const struct model *model,
+                                    struct engine_params *params)
+{
+    if (!is_shared(options)) return SOL_OK;
+    SOL_TRY(team_create(model, params, (int)options->gpus, options->gpu ? options->others : NULL,
+                        &options->team));
+    params->team = options->team;
+    return SOL_OK;
+}
+
+enum sol_status engine_options_part(const struct engine_options *options, const struct model *model,
+                                    struct model **out)
+{
+    *out = NULL;
+    return is_shared(options) ? shard_create(model, 0, (int)options->gpus, out) : SOL_OK;
 }
 
 void engine_options_close(struct engine_options *options)
 {
+    team_destroy(options->team);
+    options->team = NULL;
     tuning_clear(&options->tuning);
+    for (int64_t i = 1; i < options->gpus; i++) gpu_close(options->others[i]);
+    memset(options->others, 0, sizeof options->others);
     gpu_close(options->gpu);
     options->gpu = NULL;
 }
@@ -123,6 +168,7 @@ static enum sol_status open_model(const struct engine_options *options,
         how.load == MODEL_LOAD_MAP && options->gpu && gpu_shares_memory(gpu_info(options->gpu));
     SOL_TRY(model_open_with(options->model, &how, out));
     if (options->gpu && !options->host_weights && !mapped) return SOL_OK;
+    if (is_shared(options) && !options->host_weights) return SOL_OK; /* each reads its part */
     enum sol_status status = SOL_OK;
     if (!options->gpu) status = fit_engine(*out, params, &parts);
     how.reserve = engine_parts_total(&parts);
@@ -220,7 +266,8 @@ json_t *engine_settings_json(const struct engine_params *params)
     const struct cpu_info *cpu = cpu_info();
     const struct chooser *chooser = &params->chooser;
     return json_pack(
-        "{s:s, s:i, s:I, s:I, s:I, s:s, s:s, s:s, s:o, s:o}", "cpu", cpu->model, "threads",
+        "{s:s, s:i, s:i, s:I, s:I, s:I, s:s, s:s, s:s, s:o, s:o}", "cpu", cpu->model, "gpus",
+        params->team ? team_size(params->team) : 1, "threads",
         params->threads ? params->threads : cpu->cores, "context", (json_int_t)params->context,
         "sequences", (json_int_t)params->sequences, "batch", (json_int_t)params->max_batch, "kv",
         dtype_info(params->kv_dtype)->name, "rope_rounding", params->rounded_rope ? "ggml" : "none",

@@ -25,6 +25,7 @@
 #include "check/backend.h"
 #include "infer/engine.h"
 #include "infer/sampler.h"
+#include "model/shard.h"
 
 /* ---- model and engine ---- */
 
@@ -43,6 +44,9 @@ struct engine_options {
     int64_t context, batch; /* 0: the command decides (context), 512 or 2048 (batch) */
     const char *load;       /* NULL: auto */
     bool host_weights;      /* the command computes on the CPU too */
+    int64_t gpus;           /* that share the model; 0: one */
+    struct gpu *others[SHARD_RANKS_MAX]; /* opened by engine_options_params: [gpus], first `gpu` */
+    struct team *team;                   /* made by engine_options_team */
 };
 
 /* `type` is the command's struct, `field` its struct engine_options. */
@@ -91,6 +95,13 @@ struct engine_options {
 /* For commands that end with engine_options_close. */
 #define ENGINE_BACKEND_OPTION(type, field) BACKEND_OPTIONS(type, field.backend, field.kernel_source)
 
+/* For commands that call engine_options_team. */
+#define ENGINE_GPUS_OPTION(type, field)                                                            \
+    OPTION_ENTRY(INT, 0, "gpus", "N",                                                              \
+                 "so many GPUs of this machine share the model, from the one that --backend names " \
+                 "on; with the CPU so many parts of its cores (default 1)",                        \
+                 offsetof(type, field.gpus), 1, SHARD_RANKS_MAX)
+
 /* For commands that measure, and keep what they measured: strings `store` and `label` and a bool
  * `no_store` of the command's struct. */
 #define STORE_OPTIONS(type)                                                                        \
@@ -122,7 +133,15 @@ void engine_options_init(struct engine_options *options);
  * variant, no such GPU. Reads the device's tuning record; when
  * one is there and useless, a warning says so. */
 enum sol_status engine_options_params(struct engine_options *options, struct engine_params *params);
-/* Gives the GPU back; after the engine. */
+/* With --gpus: puts parts of the model on them, for engines up to the size of `params`, which then
+ * have the team. Behind engine_options_open; else nothing happens. */
+enum sol_status engine_options_team(struct engine_options *options, const struct model *model,
+                                    struct engine_params *params);
+/* What one GPU of --gpus, rank 0's, gets of the model, with shapes and types only, for those who
+ * look at sizes before; given back with shard_destroy. Without --gpus NULL. */
+enum sol_status engine_options_part(const struct engine_options *options, const struct model *model,
+                                    struct model **out);
+/* Gives the GPUs back; after the engine, before the model. */
 void engine_options_close(struct engine_options *options);
 
 /* Opens the model as --load says; for a GPU without its weights, which engine_create or

@@ -16,6 +16,7 @@
 #include "model/check.h"
 #include "model/convert.h"
 #include "model/requantise.h"
+#include "model/shard.h"
 #include "model/source.h"
 #include "model/upload.h"
 #include "store/store_json.h"
@@ -206,7 +207,7 @@ enum sol_status model_tool_synth(const struct model_options *o)
 /* ---- fit ---- */
 
 struct fit {
-    struct model *model, *outline; /* outline: as a GPU gets it */
+    struct model *model, *part, *outline; /* part: of --gpus, or NULL; outline: as a GPU gets it */
     struct gpu *gpu;               /* described, not opened */
     struct engine_params params;
     struct engine_parts parts;
@@ -271,8 +272,10 @@ static enum sol_status compute(const struct model_options *o, struct fit *f)
     SOL_TRY(open_fitted(o, &f->model));
     if (o->device_gib > 0) SOL_TRY(describe_gpu(o->device_gib, &f->gpu));
     SOL_TRY(fit_request(o, f));
-    if (f->gpu) SOL_TRY(model_upload_outline(f->model, f->gpu, &f->outline));
-    const struct model *model = f->gpu ? f->outline : f->model;
+    if (o->gpus > 1) SOL_TRY(shard_create(f->model, 0, (int)o->gpus, &f->part));
+    const struct model *model = f->part ? f->part : f->model;
+    if (f->gpu) SOL_TRY(model_upload_outline(model, f->gpu, &f->outline));
+    if (f->gpu) model = f->outline;
     f->weights = f->gpu ? model_upload_bytes(model) : model->weight_bytes;
     f->memory = f->gpu ? gpu_info(f->gpu)->memory_bytes : memory_available();
     SOL_TRY(fit_engine(model, &f->params, &f->parts));
@@ -293,7 +296,7 @@ static enum sol_status print_fit(const struct fit *f, bool json)
     size_t buffers = f->parts.buffers + f->parts.scratch, total = total_of(f);
     if (json) {
         json_t *lines = json_object();
-        SOL_TRY(fit_report(f->gpu ? f->outline : f->model, p, add_line, lines));
+        SOL_TRY(fit_report(f->gpu ? f->outline : f->part ? f->part : f->model, p, add_line, lines));
         return json_print(json_pack(
             "{s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:I, s:o}", "weights", (json_int_t)f->weights,
             "cache", (json_int_t)f->parts.cache, "buffers", (json_int_t)buffers, "total",
@@ -301,6 +304,8 @@ static enum sol_status print_fit(const struct fit *f, bool json)
             "longest_context", (json_int_t)f->longest, "context", (json_int_t)p->context,
             "sequences", (json_int_t)p->sequences, "parts", lines));
     }
+    const int64_t gpus = f->part ? f->part->config.ranks : 1;
+    if (gpus > 1) printf("of each of %" PRId64 ", of which the first has most:\n", gpus);
     printf("weights      %8.2f GiB\n", (double)f->weights / gib);
     printf("cache        %8.2f GiB  (context %" PRId64 " x %" PRId64 " sequences in %s)\n",
            (double)f->parts.cache / gib, p->context, p->sequences, dtype_info(p->kv_dtype)->name);
@@ -323,6 +328,7 @@ enum sol_status model_tool_fit(const struct model_options *o)
                             f.longest ? "; lower the context, the sequences or the batch"
                                       : "; the weights alone are too large");
     model_upload_destroy(f.outline, f.gpu);
+    shard_destroy(f.part);
     gpu_close(f.gpu);
     model_close(f.model);
     return status;

@@ -19,6 +19,7 @@ struct model_options {
     int64_t context, batch, sequences, positions; /* fit */
     const char *kv;
     double device_gib;
+    int64_t gpus;
 };
 
 enum sol_status model_tool_check(const struct model_options *options);

@@ -152,6 +152,11 @@ enum sol_status gpu_describe(const struct gpu_info *info, struct gpu **out)
     return SOL_OK;
 }
 
+bool gpu_is_described(const struct gpu *gpu)
+{
+    return !gpu->context;
+}
+
 /* Errors here have nobody to go to: what was wrong was said by the call that met it. */
 void gpu_close(struct gpu *gpu)
 {

@@ -48,6 +48,7 @@ struct gpu;
 enum sol_status gpu_open(int ordinal, struct gpu **out);
 /* One that is only talked about: for gpu_info, to see which kernels it would run. */
 enum sol_status gpu_describe(const struct gpu_info *info, struct gpu **out);
+bool gpu_is_described(const struct gpu *gpu); /* by that call */
 /* Gives everything back, after the streams and events. Takes NULL. */
 void gpu_close(struct gpu *gpu);
 const struct gpu_info *gpu_info(const struct gpu *gpu);

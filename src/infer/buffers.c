@@ -16,7 +16,8 @@ static const struct buffer_line common[] = {
     {"x", F32, {ROWS, HIDDEN}, EMBED, HEAD, .pointer = AT(at.x)},
     {"q", F32, {ROWS, WIDTH}, ATTN_IN, ATTENTION, .pointer = AT(at.q)},
     {"attn", F32, {ROWS, WIDTH}, ATTENTION, ATTN_OUT, .pointer = AT(at.attn)},
-    {"logits", F32, {OUTPUTS, VOCAB}, HEAD, RESULT, .pointer = AT(at.logits), .host = AT(host.logits)},
+    {"logits of ranks", F32, {OUTPUTS, PARTS}, HEAD, HEAD, .pointer = AT(at.parts)},
+    {"logits", F32, {OUTPUTS, LOGITS}, HEAD, RESULT, .pointer = AT(at.logits), .host = AT(host.logits)},
     {"scratch", F32, {SCRATCH}, EMBED, SAMPLE, .pointer = AT(scratch_at)},
     {"step", I32, {STEP_WORDS}, INPUT, RESULT, .pointer = AT(step), .host = AT(host.step)},
     {"frequencies", F32, {FREQUENCIES}, INPUT, RESULT, .pointer = AT(at.inv_freq)},
@@ -89,7 +90,8 @@ static int64_t extent_of(const struct buffers *b, enum extent extent, int64_t la
     case SLOTS: return p->max_batch * c->top_k;
     case HIDDEN: return c->hidden;
     case WIDTH: return c->n_heads * c->head_dim;
-    case VOCAB: return c->vocab;
+    case LOGITS: return forward_is_shared(c) ? c->ranks * c->head_rows : c->vocab;
+    case PARTS: return forward_is_shared(c) && p->max_outputs > 1 ? c->ranks * c->head_rows : 0;
     case GROUP_ENDS: return c->n_experts + 1;
     case STEP_WORDS: return 5 * p->max_batch + draw * p->max_outputs;
     case INTERMEDIATE: return c->intermediate;

@@ -21,6 +21,9 @@
 
 /* Of plans and their graphs: some hundred of a model of 36 layers. */
 static const size_t plans_bytes = (size_t)128 << 20;
+/* Of ranks, which have to keep the same ones: a graph of one rank does not meet single calls of
+ * another. */
+enum { PLANS_OF_RANKS = 64 };
 
 /* ---- memory ---- */
 
@@ -167,7 +170,7 @@ static enum sol_status open_stream(struct engine *e)
 
 static enum sol_status upload(struct engine *e)
 {
-    e->model = e->params.uploaded;
+    e->model = e->params.team ? e->model : e->params.uploaded;
     if (e->model) return SOL_OK;
     e->model = e->original;
     SOL_TRY(fit_upload(e->original, &e->params, &e->uploaded));
@@ -175,16 +178,19 @@ static enum sol_status upload(struct engine *e)
     return SOL_OK;
 }
 
-enum sol_status engine_create(const struct model *model, const struct engine_params *params,
-                              struct engine **out)
+static enum sol_status create(const struct model *model, const struct engine_params *params,
+                              int rank, struct engine **out)
 {
+    struct team *team = params->team;
     *out = NULL;
-    SOL_TRY(check_params(model, params));
     struct engine *e = calloc(1, sizeof *e);
     if (!e) return status_set(SOL_E_MEMORY, "no memory for an engine");
-    e->model = e->original = model;
+    e->original = model;
+    e->model = team ? team_model(team, rank) : model;
+    e->rank = rank;
     e->params = *params;
     e->gpu = params->chooser.device.gpu;
+    if (team) e->context.communicator = team_communicator(team, rank);
     engine_params_settle(&e->params);
     enum sol_status status = pool_create(e->params.threads, &e->context.pool);
     if (status != SOL_OK) goto fail;
@@ -201,6 +207,53 @@ fail:
     return status;
 }
 
+/* Of all ranks: the caller's is the first. */
+struct creation {
+    const struct model *model;
+    const struct engine_params *params;
+    struct engine **engines;
+};
+
+static enum sol_status create_rank(void *arg, int rank)
+{
+    const struct creation *c = arg;
+    struct engine_params own = *c->params;
+    const int ranks = team_size(own.team);
+    own.chooser.device.gpu = team_gpu(own.team, rank);
+    if (!own.threads) own.threads = cpu_info()->cores / ranks;
+    if (!own.threads) own.threads = 1;
+    if (rank) own.stream = NULL;
+    return create(c->model, &own, rank, &c->engines[rank]);
+}
+
+static void destroy(struct engine *e);
+
+static enum sol_status create_all(const struct model *model, const struct engine_params *params,
+                                  struct engine **out)
+{
+    const int ranks = team_size(params->team);
+    struct engine **engines = calloc((size_t)ranks, sizeof(struct engine *));
+    struct creation c = {model, params, engines};
+    if (!engines) return status_set(SOL_E_MEMORY, "no memory for an engine");
+    const enum sol_status status = team_run(params->team, create_rank, &c);
+    if (status == SOL_OK) {
+        *out = engines[0];
+        engines[0]->ranks = engines;
+        return SOL_OK;
+    }
+    for (int r = 0; r < ranks; r++) destroy(engines[r]);
+    free(engines);
+    return status;
+}
+
+enum sol_status engine_create(const struct model *model, const struct engine_params *params,
+                              struct engine **out)
+{
+    *out = NULL;
+    SOL_TRY(check_params(model, params));
+    return params->team ? create_all(model, params, out) : create(model, params, 0, out);
+}
+
 /* From the given one on. */
 static void drop_plans(struct cached_plan **from)
 {
@@ -212,7 +265,7 @@ static void drop_plans(struct cached_plan **from)
     }
 }
 
-void engine_destroy(struct engine *e)
+static void destroy(struct engine *e)
 {
     if (!e) return;
     drop_plans(&e->plans);
@@ -240,6 +293,15 @@ void engine_destroy(struct engine *e)
     free(e);
 }
 
+void engine_destroy(struct engine *e)
+{
+    if (!e) return;
+    struct engine **ranks = e->ranks;
+    for (int r = engine_count(e) - 1; r > 0; r--) destroy(ranks[r]);
+    destroy(e);
+    free(ranks);
+}
+
 /* ---- steps ---- */
 
 static struct forward_step step_of(const struct engine *e, int64_t rows, int64_t outputs,
@@ -257,7 +319,8 @@ static enum sol_status make_plan(struct engine *e, struct cached_plan *p)
 {
     SOL_TRY(plan_create(&e->params.chooser, &p->plan));
     plan_share(p->plan, e->buffers.scratch_at, e->buffers.scratch);
-    const struct forward_step step = step_of(e, p->rows, p->outputs, p->draw);
+    const enum forward_draw draw = e->rank ? FORWARD_NO_DRAW : p->draw; /* the first rank draws */
+    const struct forward_step step = step_of(e, p->rows, p->outputs, draw);
     forward_build(p->plan, &step);
     e->plans_made++;
     SOL_TRY(plan_finish(p->plan));
@@ -270,9 +333,11 @@ static void make_room(struct engine *e)
 {
     struct cached_plan **at = &e->plans;
     size_t bytes = 0;
+    int steps = 0;
     for (int n = 0; *at; at = &(*at)->next, n++) {
         bytes += plan_list_bytes((*at)->plan);
-        if (n >= 2 && bytes > plans_bytes) break;
+        steps += (*at)->rows > 0;
+        if (e->params.team ? steps > PLANS_OF_RANKS : n >= 2 && bytes > plans_bytes) break;
     }
     drop_plans(at);
 }
@@ -363,6 +428,8 @@ enum sol_status engine_check_rows(const struct engine *e, const struct engine_ro
 int64_t engine_fill_batch(struct engine *e, const struct engine_row *rows, int64_t n)
 {
     struct batch *b = &e->host;
+    e->taken = rows;
+    e->n_taken = n;
     b->n_tokens = b->n_outputs = 0;
     for (int64_t i = 0; i < n && i < e->params.max_batch; i++)
         e->oldest[rows[i].sequence] = e->position[rows[i].sequence];
@@ -393,16 +460,28 @@ void engine_forget_batch(struct engine *e)
     }
 }
 
-/* What costs and callers want to see is copied only here, for those who look. */
-static enum sol_status show_layer(const struct engine *e, int layer, float *x)
+static enum sol_status fetch_layer(const struct engine *e, float *x, size_t bytes)
 {
     const struct model_config *c = &e->model->config;
-    size_t bytes = (size_t)(e->batch.n_tokens * c->hidden) * sizeof *x;
+    if (!e->gpu) {
+        memcpy(x, e->buffers.at.x, bytes);
+        return SOL_OK;
+    }
     SOL_TRY(gpu_copy_out(e->context.stream, x, e->buffers.at.x, bytes));
     if (c->n_experts)
         SOL_TRY(gpu_copy_out(e->context.stream, e->offsets, e->buffers.at.routing.group_offsets,
                              (size_t)(c->n_experts + 1) * sizeof *e->offsets));
-    SOL_TRY(gpu_wait(e->context.stream));
+    return gpu_wait(e->context.stream);
+}
+
+/* What costs and callers want to see is copied only here, for those who look. Ranks have the stream
+ * divided by their number. */
+static enum sol_status show_layer(const struct engine *e, int layer, float *x)
+{
+    const struct model_config *c = &e->model->config;
+    const int64_t n = e->batch.n_tokens * c->hidden;
+    SOL_TRY(fetch_layer(e, x, (size_t)n * sizeof *x));
+    for (int64_t i = 0; i < n && forward_is_shared(c); i++) x[i] *= (float)c->ranks;
     e->trace(e->trace_arg, layer, x, e->batch.n_tokens);
     return SOL_OK;
 }
@@ -411,14 +490,14 @@ static enum sol_status after_layer(void *arg, int layer)
 {
     const struct engine *e = arg;
     if (!e->trace || layer < 0) return SOL_OK;
-    if (!e->gpu) {
+    if (!e->gpu && !forward_is_shared(&e->model->config)) {
         e->trace(e->trace_arg, layer, e->buffers.at.x, e->batch.n_tokens);
         return SOL_OK;
     }
     float *x = malloc((size_t)(e->batch.n_tokens * e->model->config.hidden) * sizeof *x);
     if (!x) return status_set(SOL_E_MEMORY, "no memory to look at layer %d", layer);
     enum sol_status status = show_layer(e, layer, x);
-    if (status != SOL_OK)
+    if (status != SOL_OK && e->gpu)
         gpu_settle(e->context.stream); /* before `x` goes, no copy is on its way there */
     free(x);
     return status;
@@ -451,34 +530,99 @@ enum sol_status engine_place(struct engine *e, const struct engine_row *rows, in
     return status == SOL_OK ? waited : status;
 }
 
-/* Waits, so that the staging arrays may be written again. */
-enum sol_status engine_end_step(struct engine *e, enum wanted wanted)
+/* What is wanted of it, on the host. */
+static enum sol_status fetch_output(struct engine *e, enum wanted wanted)
 {
     size_t n = (size_t)e->host.n_outputs;
     const struct buffers *b = &e->buffers;
-    enum sol_status status = SOL_OK;
-    if (!e->gpu) return SOL_OK;
     if (n && wanted == WANT_LOGITS)
-        status = gpu_copy_out(e->context.stream, b->host.logits, b->at.logits,
-                              n * (size_t)e->model->config.vocab * sizeof(float));
+        return gpu_copy_out(e->context.stream, b->host.logits, b->at.logits,
+                            n * (size_t)e->model->config.vocab * sizeof(float));
     if (n && wanted == WANT_TOKENS)
-        status =
-            gpu_copy_out(e->context.stream, b->host.token, b->at.token, n * sizeof *b->at.token);
-    if (status == SOL_OK) status = gpu_wait(e->context.stream);
+        return gpu_copy_out(e->context.stream, b->host.token, b->at.token, n * sizeof *b->at.token);
+    return SOL_OK;
+}
+
+/* Waits, so that the staging arrays may be written again. */
+enum sol_status engine_end_step(struct engine *e, enum wanted wanted)
+{
+    enum sol_status status = e->gpu ? fetch_output(e, wanted) : SOL_OK;
+    if (status == SOL_OK && e->gpu) status = gpu_wait(e->context.stream);
+    status = engine_join_step(e, status);
     if (status != SOL_OK) engine_forget_batch(e);
     return status;
+}
+
+/* All that can fail before something runs. */
+static enum sol_status prepare_step(struct engine *e, enum forward_draw draw, struct plan **plan)
+{
+    if (!e->batch.n_outputs) draw = FORWARD_NO_DRAW;
+    SOL_TRY(plan_for(e, e->batch.n_tokens, e->batch.n_outputs, draw, plan));
+    return send_batch(e);
+}
+
+static enum sol_status run_plan(struct engine *e, struct plan *plan)
+{
+    const struct plan_observer observer = {after_layer, e};
+    return plan_run(plan, &e->context, e->timed, e->trace ? &observer : NULL);
+}
+
+/* ---- steps of all ranks ---- */
+
+struct joint_step {
+    struct engine *first;
+    enum forward_draw draw;
+};
+
+/* None begins to run what others would wait for before all are ready. Ranks but the first, whose
+ * caller has something else to do meanwhile, come back when their part is over. */
+static enum sol_status do_step(void *arg, int rank)
+{
+    const struct joint_step s = *(const struct joint_step *)arg; /* gone behind the meeting */
+    struct engine *e = s.first->ranks[rank];
+    struct team *team = e->params.team;
+    struct plan *plan = NULL;
+    if (rank) engine_fill_batch(e, s.first->taken, s.first->n_taken);
+    enum sol_status status = prepare_step(e, s.draw, &plan);
+    status = team_meet(team, rank, status);
+    if (status == SOL_OK) {
+        status = run_plan(e, plan);
+        if (status == SOL_OK && rank && e->gpu) status = gpu_wait(e->context.stream);
+        if (status != SOL_OK) team_break(team, rank, status);
+    }
+    if (status != SOL_OK && rank) engine_forget_batch(e);
+    return status;
+}
+
+enum sol_status engine_join_step(struct engine *e, enum sol_status mine)
+{
+    if (!e->ranks || !e->joint) return mine;
+    e->joint = false;
+    if (mine != SOL_OK) team_break(e->params.team, 0, mine);
+    return team_finish(e->params.team, mine);
+}
+
+static enum sol_status start_joint_step(struct engine *e, enum forward_draw draw)
+{
+    struct joint_step s = {e, draw};
+    team_start(e->params.team, do_step, &s);
+    const enum sol_status status = do_step(&s, 0);
+    if (status != SOL_OK) return team_finish(e->params.team, status);
+    e->joint = true;
+    return SOL_OK;
 }
 
 enum sol_status engine_start_step(struct engine *e, enum wanted wanted)
 {
     struct plan *plan;
-    enum forward_draw draw = wanted == WANT_TOKENS ? FORWARD_DRAW : FORWARD_NO_DRAW;
-    if (!e->batch.n_outputs) draw = FORWARD_NO_DRAW;
-    enum sol_status status = plan_for(e, e->batch.n_tokens, e->batch.n_outputs, draw, &plan);
-    const struct plan_observer observer = {after_layer, e};
-    if (status == SOL_OK) status = send_batch(e);
-    if (status == SOL_OK)
-        status = plan_run(plan, &e->context, e->timed, e->trace ? &observer : NULL);
+    const enum forward_draw draw = wanted == WANT_TOKENS ? FORWARD_DRAW : FORWARD_NO_DRAW;
+    enum sol_status status;
+    if (e->ranks) {
+        status = start_joint_step(e, draw);
+    } else {
+        status = prepare_step(e, draw, &plan);
+        if (status == SOL_OK) status = run_plan(e, plan);
+    }
     if (status != SOL_OK) engine_forget_batch(e);
     return status;
 }
@@ -532,10 +676,15 @@ int64_t engine_position(const struct engine *e, int32_t sequence)
     return e->position[sequence];
 }
 
-void engine_reset(struct engine *e, int32_t sequence)
+void engine_forget(struct engine *e, int32_t sequence)
 {
     e->position[sequence] = e->oldest[sequence] = 0;
     kv_pages_hold(&e->pages, sequence, 0);
+}
+
+void engine_reset(struct engine *e, int32_t sequence)
+{
+    for (int r = 0; r < engine_count(e); r++) engine_forget(engine_of(e, r), sequence);
 }
 
 int64_t engine_free_positions(const struct engine *e)
@@ -548,19 +697,27 @@ int64_t engine_possible_positions(const struct engine *e)
     return (e->pages.n_pages - e->pages.n_in_sequences) * KV_PAGE;
 }
 
-enum sol_status engine_pretend(struct engine *e, int32_t sequence, int64_t position)
+static enum sol_status pretend(struct engine *e, int32_t sequence, int64_t position)
 {
     if (position < 0 || position > e->params.context)
         return status_set(SOL_E_ARGUMENT, "depth %lld is outside the context of %lld",
                           (long long)position, (long long)e->params.context);
     /* Who goes back must not write where somebody else reads. */
-    if (kv_pages_shared(&e->pages, sequence)) engine_reset(e, sequence);
+    if (kv_pages_shared(&e->pages, sequence)) engine_forget(e, sequence);
     int64_t missing = kv_pages_missing(&e->pages, sequence, position);
     if (missing > e->pages.n_free) return engine_no_pages(e, missing);
     e->position[sequence] = e->oldest[sequence] = position;
     e->last[sequence] = 0;
     kv_pages_hold(&e->pages, sequence, position);
     return SOL_OK;
+}
+
+enum sol_status engine_pretend(struct engine *e, int32_t sequence, int64_t position)
+{
+    enum sol_status status = SOL_OK;
+    for (int r = 0; r < engine_count(e) && status == SOL_OK; r++)
+        status = pretend(engine_of(e, r), sequence, position);
+    return status;
 }
 
 const struct model *engine_model(const struct engine *e)
@@ -593,10 +750,15 @@ int64_t engine_plans_made(const struct engine *e)
     return e->plans_made;
 }
 
-void engine_set_timed(struct engine *e, bool timed)
+static void set_timed(struct engine *e, bool timed)
 {
     e->timed = timed;
     for (struct cached_plan *p = e->plans; p; p = p->next) plan_reset_times(p->plan);
+}
+
+void engine_set_timed(struct engine *e, bool timed)
+{
+    for (int r = 0; r < engine_count(e); r++) set_timed(engine_of(e, r), timed);
 }
 
 void engine_memory_parts(const struct engine *e, struct engine_parts *out)
@@ -641,7 +803,7 @@ static enum sol_status fill(struct engine *e, void *data, size_t bytes, const vo
     return SOL_OK;
 }
 
-enum sol_status engine_fill_cache(struct engine *e)
+static enum sol_status fill_cache(struct engine *e)
 {
     enum { COUNT = 4096, SEED = 1234 };
     struct rng rng;
@@ -665,8 +827,26 @@ enum sol_status engine_fill_cache(struct engine *e)
     return status;
 }
 
+enum sol_status engine_fill_cache(struct engine *e)
+{
+    enum sol_status status = SOL_OK;
+    for (int r = 0; r < engine_count(e) && status == SOL_OK; r++)
+        status = fill_cache(engine_of(e, r));
+    return status;
+}
+
+/* Of ranks whose layers nobody looks at: they stop where the first does. */
+static void look_away(void *arg, int layer, const float *x, int64_t rows)
+{
+    (void)arg;
+    (void)layer;
+    (void)x;
+    (void)rows;
+}
+
 void engine_set_trace(struct engine *e, engine_trace_fn fn, void *arg)
 {
+    for (int r = 1; r < engine_count(e); r++) engine_of(e, r)->trace = fn ? look_away : NULL;
     e->trace = fn;
     e->trace_arg = arg;
 }

@@ -32,6 +32,10 @@ struct engine_params {
     /* The model's weights on the chooser's GPU, from model_upload, for callers with several
      * engines. The caller's. NULL: the engine copies them there itself. */
     const struct model *uploaded;
+    /* Ranks that share the model and each step (infer/team.h), of which rank 0 computes where the
+     * chooser says; the caller's, and no `uploaded` then. NULL: one does all. Sizes of memory and
+     * plans are those of rank 0. */
+    struct team *team;
     /* Of the chooser's GPU, where the engine's work goes: the caller's. NULL: one of its own, so
      * that engines in different threads share the GPU. */
     struct gpu_stream *stream;
@@ -148,7 +152,7 @@ const struct plan *engine_last_plan(const struct engine *engine);
  */
 int64_t engine_plans_made(const struct engine *engine);
 /* Puts a batch where the ops read it, as engine_eval would for at most max_batch rows, and runs
- * nothing; positions stay. For those who run a plan of engine_make_plan. */
+ * nothing; positions stay. For those who run a plan of engine_make_plan, not in a team. */
 enum sol_status engine_place(struct engine *engine, const struct engine_row *rows, int64_t n);
 /* The plan of a step of `rows` and `outputs`, chosen for by `chooser` on the engine's device, with
  * the engine's buffers: for those who look at its calls (`on_choice`) or run some of them on what

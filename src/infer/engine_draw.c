@@ -165,6 +165,7 @@ enum sol_status engine_finish(struct engine *e, int32_t *tokens, const float **l
     enum sol_status status = e->draw == FORWARD_DRAW_LISTS ? draw_by_lists(e) : SOL_OK;
     if (status != SOL_OK) {
         gpu_settle(e->context.stream);
+        status = engine_join_step(e, status);
         engine_forget_batch(e);
         return status;
     }

@@ -5,6 +5,7 @@
 #include "infer/buffers.h"
 #include "infer/engine.h"
 #include "infer/kv_pages.h"
+#include "infer/team.h"
 
 /* A sequence as it was: what the window saw lies in buffers.kept, the rest in pages. */
 struct engine_snapshot {
@@ -24,6 +25,13 @@ struct cached_plan {
 struct engine {
     const struct model *model; /* whose weights the ops read: `uploaded` on a GPU */
     const struct model *original;
+    /* Of a team: [team_size] the engines of all ranks, which do what the first is told; NULL where
+     * this is not the first. */
+    struct engine **ranks;
+    int rank;
+    const struct engine_row *taken; /* what engine_fill_batch was given last */
+    int64_t n_taken;
+    bool joint; /* a step that all ranks do is not over */
     struct model *uploaded; /* its own; NULL where the caller's is used */
     struct gpu *gpu;        /* params.chooser.device.gpu; NULL: the CPU */
     struct engine_params params;
@@ -54,6 +62,16 @@ struct engine {
     void *trace_arg;
 };
 
+/* The engines that what is told to this one goes to: those of all ranks, or itself. */
+static inline int engine_count(const struct engine *e)
+{
+    return e->ranks ? team_size(e->params.team) : 1;
+}
+static inline struct engine *engine_of(struct engine *e, int rank)
+{
+    return e->ranks ? e->ranks[rank] : e;
+}
+
 /* What becomes of a step's output. */
 enum wanted { WANT_NOTHING, WANT_LOGITS, WANT_TOKENS };
 
@@ -69,7 +87,10 @@ enum sol_status engine_start_step(struct engine *engine, enum wanted wanted);
 enum sol_status engine_start_draw(struct engine *engine);
 /* Its output, on the host. */
 enum sol_status engine_end_step(struct engine *engine, enum wanted wanted);
+/* Waits for the other ranks; `mine`: how the step went here. */
+enum sol_status engine_join_step(struct engine *engine, enum sol_status mine);
 void engine_forget_batch(struct engine *engine);
+void engine_forget(struct engine *engine, int32_t sequence); /* here, and in no other rank */
 enum sol_status engine_no_pages(const struct engine *engine, int64_t missing);
 
 #endif

@@ -100,7 +100,7 @@ static enum sol_status take_over(struct engine *e, int32_t sequence, const int32
                                  int64_t position, int32_t last)
 {
     int64_t full = position / KV_PAGE;
-    engine_reset(e, sequence);
+    engine_forget(e, sequence);
     if (position % KV_PAGE && !e->pages.n_free) return engine_no_pages(e, 1);
     kv_pages_share(&e->pages, sequence, pages, full);
     kv_pages_hold(&e->pages, sequence, position);
@@ -110,7 +110,7 @@ static enum sol_status take_over(struct engine *e, int32_t sequence, const int32
     return copy_page(e, pages[full], e->pages.table[sequence * e->pages.per_sequence + full]);
 }
 
-enum sol_status engine_copy(struct engine *e, int32_t from, int32_t to)
+static enum sol_status copy_sequence(struct engine *e, int32_t from, int32_t to)
 {
     const int64_t n = e->position[from];
     assert(from != to && !e->begun);
@@ -123,6 +123,18 @@ enum sol_status engine_copy(struct engine *e, int32_t from, int32_t to)
         SOL_TRY(copy_span(e, (struct ring_end){kv, to, at}, (struct ring_end){kv, from, at}, s.n));
     }
     return SOL_OK;
+}
+
+/* Every rank does it, so that all have the same sequences and pages also where one cannot; what they
+ * lack they lack together. */
+enum sol_status engine_copy(struct engine *e, int32_t from, int32_t to)
+{
+    enum sol_status status = copy_sequence(e, from, to);
+    for (int r = 1; r < engine_count(e); r++) {
+        const enum sol_status other = copy_sequence(engine_of(e, r), from, to);
+        if (status == SOL_OK) status = other;
+    }
+    return status;
 }
 
 /* ---- snapshots ---- */
@@ -157,7 +169,14 @@ static enum sol_status copy_windows(const struct engine *e, int32_t sequence, in
     return SOL_OK;
 }
 
-enum sol_status engine_snapshot(struct engine *e, int32_t sequence, int64_t position, int32_t slot)
+static void drop(struct engine *e, int32_t slot)
+{
+    struct engine_snapshot *s = &e->snapshots[slot];
+    kv_pages_drop(&e->pages, s->pages, s->n_pages);
+    s->position = s->n_pages = 0;
+}
+
+static enum sol_status keep(struct engine *e, int32_t sequence, int64_t position, int32_t slot)
 {
     struct engine_snapshot *s = &e->snapshots[slot];
     int32_t last;
@@ -169,7 +188,7 @@ enum sol_status engine_snapshot(struct engine *e, int32_t sequence, int64_t posi
             "a snapshot at position %lld of a sequence at %lld; only its end and what "
             "the last step passed can be kept",
             (long long)position, (long long)e->position[sequence]);
-    engine_drop_snapshot(e, slot);
+    drop(e, slot);
     SOL_TRY(copy_windows(e, sequence, slot, position, true));
     s->n_pages = kv_pages_for(position);
     kv_pages_keep(&e->pages, sequence, s->n_pages, s->pages);
@@ -178,7 +197,17 @@ enum sol_status engine_snapshot(struct engine *e, int32_t sequence, int64_t posi
     return SOL_OK;
 }
 
-enum sol_status engine_restore(struct engine *e, int32_t slot, int32_t sequence)
+enum sol_status engine_snapshot(struct engine *e, int32_t sequence, int64_t position, int32_t slot)
+{
+    enum sol_status status = keep(e, sequence, position, slot);
+    for (int r = 1; r < engine_count(e); r++) {
+        const enum sol_status other = keep(engine_of(e, r), sequence, position, slot);
+        if (status == SOL_OK) status = other;
+    }
+    return status;
+}
+
+static enum sol_status restore(struct engine *e, int32_t slot, int32_t sequence)
 {
     const struct engine_snapshot *s = &e->snapshots[slot];
     assert(!e->begun && slot >= 0 && slot < e->params.snapshots);
@@ -187,11 +216,19 @@ enum sol_status engine_restore(struct engine *e, int32_t slot, int32_t sequence)
     return copy_windows(e, sequence, slot, s->position, false);
 }
 
+enum sol_status engine_restore(struct engine *e, int32_t slot, int32_t sequence)
+{
+    enum sol_status status = restore(e, slot, sequence);
+    for (int r = 1; r < engine_count(e); r++) {
+        const enum sol_status other = restore(engine_of(e, r), slot, sequence);
+        if (status == SOL_OK) status = other;
+    }
+    return status;
+}
+
 void engine_drop_snapshot(struct engine *e, int32_t slot)
 {
-    struct engine_snapshot *s = &e->snapshots[slot];
-    kv_pages_drop(&e->pages, s->pages, s->n_pages);
-    s->position = s->n_pages = 0;
+    for (int r = 0; r < engine_count(e); r++) drop(engine_of(e, r), slot);
 }
 
 int64_t engine_snapshot_position(const struct engine *e, int32_t slot)
@@ -244,36 +281,77 @@ static size_t piece_offset(const struct pieces *p, int64_t i)
     return (size_t)(p->at + row * p->pitch) * row_bytes(p->kv);
 }
 
+/* Of ranks: each page, or a window's heads, those of the first rank in front. */
+struct whole {
+    size_t bytes; /* keys, and values as many */
+    size_t before, pitch; /* where a rank's first piece lies among the keys; from piece to piece */
+};
+
+static struct whole whole_of(struct engine *e, int rank, int64_t layer, int64_t position,
+                             int64_t before)
+{
+    struct whole w = {0};
+    bool paged = e->buffers.at.kv[layer].n_pages > 0;
+    for (int r = 0; r < engine_count(e); r++) {
+        const struct pieces p = pieces_of(engine_of(e, r), -1, layer, position, before);
+        const size_t own = paged ? p.bytes : (size_t)p.n * p.bytes;
+        if (r < rank) w.before += own;
+        if (paged || r == rank) w.pitch += p.bytes;
+        w.bytes += (size_t)p.n * p.bytes;
+    }
+    return w;
+}
+
+static size_t whole_at(const struct whole *w, const struct pieces *p, int64_t i)
+{
+    return (i < p->n ? 0 : w->bytes) + w->before + (size_t)(i % p->n) * w->pitch;
+}
+
+/* Of a rank, between its slot and the bytes of all. */
+static enum sol_status pass_pieces(struct engine *all, int rank, int32_t slot, int64_t layer,
+                                   int64_t before, char *bytes, bool out)
+{
+    struct engine *e = engine_of(all, rank);
+    const int64_t position = e->snapshots[slot].position;
+    const struct whole w = whole_of(all, rank, layer, position, before);
+    const struct pieces p = pieces_of(e, slot, layer, position, before);
+    for (int64_t i = 0; i < 2 * p.n; i++) {
+        char *kept = (char *)(i < p.n ? p.kv->k : p.kv->v) + piece_offset(&p, i % p.n);
+        char *at = bytes + whole_at(&w, &p, i);
+        if (!e->gpu)
+            memcpy(out ? at : kept, out ? kept : at, p.bytes);
+        else if (out)
+            SOL_TRY(gpu_copy_out(e->context.stream, at, kept, p.bytes));
+        else
+            SOL_TRY(gpu_copy_in(e->context.stream, kept, at, p.bytes));
+    }
+    return e->gpu ? gpu_wait(e->context.stream) : SOL_OK;
+}
+
 size_t engine_snapshot_bytes(const struct engine *e, int64_t layer, int64_t position,
                              int64_t before)
 {
-    const struct pieces p = pieces_of(e, -1, layer, position, before);
-    return 2 * (size_t)p.n * p.bytes;
+    struct engine *asked = (struct engine *)(uintptr_t)e; /* which is not changed */
+    return 2 * whole_of(asked, 0, layer, position, before).bytes;
 }
 
 enum sol_status engine_snapshot_read(struct engine *e, int32_t slot, int64_t layer, int64_t before,
                                      void *to)
 {
-    const struct pieces p = pieces_of(e, slot, layer, e->snapshots[slot].position, before);
-    char *at = to;
-    for (int64_t i = 0; i < 2 * p.n; i++, at += p.bytes) {
-        const char *from = (const char *)(i < p.n ? p.kv->k : p.kv->v) + piece_offset(&p, i % p.n);
-        if (e->gpu)
-            SOL_TRY(gpu_copy_out(e->context.stream, at, from, p.bytes));
-        else
-            memcpy(at, from, p.bytes);
-    }
-    return e->gpu ? gpu_wait(e->context.stream) : SOL_OK;
+    enum sol_status status = SOL_OK;
+    for (int r = 0; r < engine_count(e) && status == SOL_OK; r++)
+        status = pass_pieces(e, r, slot, layer, before, to, true);
+    return status;
 }
 
-enum sol_status engine_snapshot_make(struct engine *e, int32_t slot, int64_t position, int32_t last,
-                                     int32_t before)
+static enum sol_status make(struct engine *e, int32_t slot, int64_t position, int32_t last,
+                            int32_t before)
 {
     struct engine_snapshot *s = &e->snapshots[slot];
     const int64_t shared = before < 0 ? 0 : e->snapshots[before].position / KV_PAGE;
     const int64_t pages = kv_pages_for(position);
     assert(!e->begun && slot != before && position > 0 && position <= e->params.context);
-    engine_drop_snapshot(e, slot);
+    drop(e, slot);
     if (pages - shared > e->pages.n_free) return engine_no_pages(e, pages - shared);
     kv_pages_make(&e->pages, before < 0 ? NULL : e->snapshots[before].pages, shared, s->pages,
                   pages);
@@ -281,6 +359,17 @@ enum sol_status engine_snapshot_make(struct engine *e, int32_t slot, int64_t pos
     s->position = position;
     s->last = last;
     return SOL_OK;
+}
+
+enum sol_status engine_snapshot_make(struct engine *e, int32_t slot, int64_t position, int32_t last,
+                                     int32_t before)
+{
+    enum sol_status status = make(e, slot, position, last, before);
+    for (int r = 1; r < engine_count(e); r++) {
+        const enum sol_status other = make(engine_of(e, r), slot, position, last, before);
+        if (status == SOL_OK) status = other;
+    }
+    return status;
 }
 
 /* The exponent's bits are all ones in what is no finite number. */
@@ -296,17 +385,13 @@ static bool is_finite(enum dtype dtype, const void *data, size_t bytes)
 enum sol_status engine_snapshot_write(struct engine *e, int32_t slot, int64_t layer, int64_t before,
                                       const void *from)
 {
-    const struct pieces p = pieces_of(e, slot, layer, e->snapshots[slot].position, before);
-    const char *at = from;
-    if (!is_finite(p.kv->dtype, from, 2 * (size_t)p.n * p.bytes))
+    const int64_t position = e->snapshots[slot].position;
+    const size_t bytes = engine_snapshot_bytes(e, layer, position, before);
+    enum sol_status status = SOL_OK;
+    if (!is_finite(e->buffers.at.kv[layer].dtype, from, bytes))
         return status_set(SOL_E_FORMAT, "keys or values of layer %lld are no finite numbers",
                           (long long)layer);
-    for (int64_t i = 0; i < 2 * p.n; i++, at += p.bytes) {
-        char *to = (char *)(i < p.n ? p.kv->k : p.kv->v) + piece_offset(&p, i % p.n);
-        if (e->gpu)
-            SOL_TRY(gpu_copy_in(e->context.stream, to, at, p.bytes));
-        else
-            memcpy(to, at, p.bytes);
-    }
-    return e->gpu ? gpu_wait(e->context.stream) : SOL_OK;
+    for (int r = 0; r < engine_count(e) && status == SOL_OK; r++)
+        status = pass_pieces(e, r, slot, layer, before, (char *)(uintptr_t)from, false);
+    return status;
 }

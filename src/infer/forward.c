@@ -21,6 +21,80 @@ const struct forward *forward_of(const struct model_config *config)
     return entries[i];
 }
 
+/* ---- several ranks ---- */
+
+bool forward_is_shared(const struct model_config *c)
+{
+    return c->ranks > 1;
+}
+
+const struct op *const *forward_parts(const struct model_config *c)
+{
+    return forward_is_shared(c) ? forward_of(c)->shared_parts : forward_of(c)->parts;
+}
+
+float forward_eps(const struct model_config *c)
+{
+    return forward_is_shared(c) ? c->rms_eps / (float)(c->ranks * c->ranks) : c->rms_eps;
+}
+
+void forward_share(struct plan *plan, const struct forward_step *s, struct matrix x)
+{
+    const int64_t ranks = s->model->config.ranks;
+    if (!forward_is_shared(&s->model->config)) return;
+    plan_call(plan, &op_axpby,
+              &(struct axpby_args){.m = x.rows,
+                                   .n = x.cols,
+                                   .factor = 1.0f / (float)ranks - 1.0f,
+                                   .x = x,
+                                   .y = x,
+                                   .out = x});
+}
+
+void forward_add_up(struct plan *plan, const struct forward_step *s, struct matrix x)
+{
+    if (!forward_is_shared(&s->model->config)) return;
+    plan_call(plan, &op_all_reduce,
+              &(struct collective_args){.ranks = s->model->config.ranks,
+                                        .m = x.rows,
+                                        .n = x.cols,
+                                        .x = x,
+                                        .mean = true});
+}
+
+/* Of one output the parts in their order are the row. */
+static float *parts_of(const struct forward_step *s)
+{
+    return s->outputs == 1 ? s->buffers->logits : s->buffers->parts;
+}
+
+struct matrix forward_logits(const struct forward_step *s)
+{
+    const struct model_config *c = &s->model->config;
+    if (!forward_is_shared(c)) return matrix_f32(s->buffers->logits, s->outputs, c->vocab);
+    return matrix_f32(parts_of(s) + c->rank * s->outputs * c->head_rows, s->outputs, c->head_rows);
+}
+
+static void join_logits(struct plan *plan, const struct forward_step *s)
+{
+    const struct model_config *c = &s->model->config;
+    if (!forward_is_shared(c)) return;
+    const struct matrix parts = matrix_f32(parts_of(s), c->ranks * s->outputs, c->head_rows);
+    plan_call(plan, &op_all_gather,
+              &(struct collective_args){
+                  .ranks = c->ranks, .m = s->outputs, .n = c->head_rows, .x = parts});
+    if (s->outputs > 1)
+        plan_call(plan, &op_join_columns,
+                  &(struct join_columns_args){
+                      .m = s->outputs,
+                      .n = c->vocab,
+                      .ranks = c->ranks,
+                      .x = parts,
+                      .y = matrix_f32(s->buffers->logits, s->outputs, c->vocab)});
+}
+
+/* ---- a step ---- */
+
 void forward_build(struct plan *plan, const struct forward_step *step)
 {
     const struct model_config *c = &step->model->config;
@@ -33,6 +107,7 @@ void forward_build(struct plan *plan, const struct forward_step *step)
     }
     plan_layer(plan, -1);
     if (step->rows && step->outputs) forward->head(plan, step);
+    if (step->rows && step->outputs) join_logits(plan, step);
     if (step->outputs && step->draw)
         plan_call(plan, &op_sample,
                   &(struct sample_args){.n = step->outputs,

@@ -14,6 +14,7 @@ struct forward_buffers {
     float *attn;         /* [rows][n_heads][head_dim] */
     float *normed;       /* [rows][hidden] what the next products read */
     float *logits;       /* [outputs][vocab] */
+    float *parts;        /* [ranks][outputs][head_rows] logits of all ranks, where there are some */
     struct kv_layer *kv; /* [n_layers] */
     float *inv_freq;     /* [head_dim / 2] */
     float rope_scale;
@@ -46,6 +47,19 @@ struct forward_step {
 /* Appends the calls of a step. */
 void forward_build(struct plan *plan, const struct forward_step *step);
 
+/* ---- several ranks ---- */
+
+/* Ranks of which each has a part of the model (model/shard.h) run the same steps. Each has the whole
+ * residual stream x, divided by their number: so a product may add the rank's part to it where it
+ * is, and the mean over the ranks is the next stream, divided again. A norm over it takes an eps
+ * divided by the square. Where a model is whole these add no calls. */
+bool forward_is_shared(const struct model_config *config);
+float forward_eps(const struct model_config *config); /* of norms over the stream */
+void forward_share(struct plan *plan, const struct forward_step *step, struct matrix x);
+void forward_add_up(struct plan *plan, const struct forward_step *step, struct matrix x);
+/* Where a head puts its logits; behind it those of all ranks are joined. */
+struct matrix forward_logits(const struct forward_step *step);
+
 /* ---- an architecture's ---- */
 
 struct buffer_line; /* infer/buffer_table.h */
@@ -54,12 +68,14 @@ struct forward {
     void (*before)(struct plan *plan, const struct forward_step *step);
     void (*layer)(struct plan *plan, const struct forward_step *step, int64_t n);
     void (*head)(struct plan *plan, const struct forward_step *step); /* where outputs are wanted */
-    const struct op *const *parts; /* what each layer has, fused or not; behind them NULL */
+    /* What each layer has, fused or not; behind them NULL. Where ranks share it: the second. */
+    const struct op *const *parts, *const *shared_parts;
     bool previous;                 /* its ops read batch->previous */
     const struct buffer_line *lines;
     int n_lines;
 };
 
 const struct forward *forward_of(const struct model_config *config);
+const struct op *const *forward_parts(const struct model_config *config);
 
 #endif

@@ -9,11 +9,16 @@ static struct matrix hidden(const struct forward_step *s, float *data)
     return matrix_f32(data, s->rows, s->model->config.hidden);
 }
 
-static void norm(struct plan *plan, const struct forward_step *s, struct matrix x, struct matrix y)
+static void norm_with(struct plan *plan, float eps, struct matrix x, struct matrix y)
 {
     plan_call(plan, &op_rmsnorm,
-              &(struct rmsnorm_args){
-                  .m = x.rows, .n = x.cols, .eps = s->model->config.rms_eps, .x = x, .y = y});
+              &(struct rmsnorm_args){.m = x.rows, .n = x.cols, .eps = eps, .x = x, .y = y});
+}
+
+/* Of the stream. */
+static void norm(struct plan *plan, const struct forward_step *s, struct matrix x, struct matrix y)
+{
+    norm_with(plan, forward_eps(&s->model->config), x, y);
 }
 
 static void product(struct plan *plan, struct matrix a, struct tensor w, struct matrix c)
@@ -35,8 +40,8 @@ static void rotated(struct plan *plan, const struct forward_step *s, struct tens
     const struct forward_buffers *b = s->buffers;
     const int64_t dim = s->model->config.head_dim;
     product(plan, hidden(s, b->normed), w, matrix_f32(b->gpt.raw, s->rows, w.rows));
-    norm(plan, s, matrix_f32(b->gpt.raw, s->rows * heads, dim),
-         matrix_f32(out, s->rows * heads, dim));
+    norm_with(plan, s->model->config.rms_eps, matrix_f32(b->gpt.raw, s->rows * heads, dim),
+              matrix_f32(out, s->rows * heads, dim));
     plan_call(plan, &op_rope,
               &(struct rope_args){.m = s->rows,
                                   .n_heads = heads,
@@ -58,7 +63,7 @@ static void before(struct plan *plan, const struct forward_step *s)
     plan_call(plan, &op_embed,
               &(struct embed_args){
                   .m = s->rows, .batch = s->batch, .table = s->model->embed, .x = raw});
-    norm(plan, s, raw, x0);
+    norm_with(plan, s->model->config.rms_eps, raw, x0);
     if (!s->model->config.gpt.plain)
         plan_call(plan, &op_gated_embed,
                   &(struct gated_embed_args){
@@ -66,6 +71,7 @@ static void before(struct plan *plan, const struct forward_step *s)
                       .eps = s->model->config.rms_eps, .lambda = w->smear_lambda,
                       .batch = s->batch, .table = s->model->embed, .gate = w->smear_gate,
                       .x = x0, .y = x0});
+    forward_share(plan, s, x0);
     plan_call(plan, &op_axpby,
               &(struct axpby_args){.m = s->rows, .n = x0.cols, .x = x0, .out = hidden(s, b->x)});
 }
@@ -108,12 +114,14 @@ static void layer(struct plan *plan, const struct forward_step *s, int64_t n)
                   .batch = s->batch, .q = q, .kv = b->kv[n], .out = attn});
     product(plan, attn, w->wo, out);
     plan_call(plan, &op_add, &(struct add_args){.m = rows, .n = c->hidden, .y = out, .x = x});
+    forward_add_up(plan, s, x);
 
     norm(plan, s, x, normed);
     product(plan, normed, w->gpt.fc, up);
     plan_call(plan, &op_relu2, &(struct relu2_args){.m = rows, .n = c->intermediate, .x = up});
     product(plan, up, w->gpt.proj, out);
     plan_call(plan, &op_add, &(struct add_args){.m = rows, .n = c->hidden, .y = out, .x = x});
+    forward_add_up(plan, s, x);
 
     if (!c->gpt.plain && n == c->n_layers / 2)
         plan_call(plan, &op_axpby,
@@ -126,9 +134,9 @@ static void head(struct plan *plan, const struct forward_step *s)
     const struct model_config *c = &s->model->config;
     const struct forward_buffers *b = s->buffers;
     const struct matrix x = hidden(s, b->x);
-    const struct matrix logits = matrix_f32(b->logits, s->outputs, c->vocab);
+    const struct matrix logits = forward_logits(s);
     struct tensor w = s->model->head;
-    w.rows = c->vocab; /* the rest only fills the last 64 */
+    w.rows = logits.cols; /* the rest only fills the last 64 */
 
     if (!c->gpt.plain)
         plan_call(plan, &op_axpby,
@@ -137,11 +145,11 @@ static void head(struct plan *plan, const struct forward_step *s)
                       .factor = -1, .x = x, .y = hidden(s, b->gpt.middle), .out = x});
     plan_call(plan, &op_head,
               &(struct head_args){
-                  .n_outputs = s->outputs, .hidden = c->hidden, .eps = c->rms_eps,
+                  .n_outputs = s->outputs, .hidden = c->hidden, .eps = forward_eps(c),
                   .batch = s->batch, .x = x, .w = w, .logits = logits});
     plan_call(plan, &op_softcap,
               &(struct softcap_args){
-                  .m = s->outputs, .n = c->vocab, .cap = c->gpt.softcap, .x = logits});
+                  .m = s->outputs, .n = logits.cols, .cap = c->gpt.softcap, .x = logits});
 }
 
 static const struct buffer_line lines[] = {
@@ -157,7 +165,9 @@ static const struct buffer_line lines[] = {
 /* clang-format on */
 
 static const struct op *const parts[] = {&op_gemm, &op_kv_write, &op_attention, &op_relu2, NULL};
+static const struct op *const shared_parts[] = {&op_gemm,  &op_kv_write,   &op_attention,
+                                                &op_relu2, &op_all_reduce, NULL};
 
 const struct forward forward_gpt = {
-    before, layer, head, parts, true, lines, sizeof lines / sizeof *lines,
+    before, layer, head, parts, shared_parts, true, lines, sizeof lines / sizeof *lines,
 };

@@ -7,10 +7,24 @@
 /* clang-format off */
 static void before(struct plan *plan, const struct forward_step *s)
 {
+    const struct matrix x = matrix_f32(s->buffers->x, s->rows, s->model->config.hidden);
     plan_call(plan, &op_embed,
               &(struct embed_args){
-                  .m = s->rows, .batch = s->batch, .table = s->model->embed,
-                  .x = matrix_f32(s->buffers->x, s->rows, s->model->config.hidden)});
+                  .m = s->rows, .batch = s->batch, .table = s->model->embed, .x = x});
+    forward_share(plan, s, x);
+}
+
+/* One op where no rank waits for another in between. */
+static void attn_out(struct plan *plan, const struct forward_step *s,
+                     const struct attn_out_args *args)
+{
+    if (!forward_is_shared(&s->model->config)) {
+        plan_call(plan, &op_attn_out, args);
+        return;
+    }
+    plan_call(plan, &op_attn_add, args);
+    forward_add_up(plan, s, args->x);
+    plan_call(plan, &op_attn_route, args);
 }
 
 static void layer(struct plan *plan, const struct forward_step *s, int64_t n)
@@ -27,7 +41,7 @@ static void layer(struct plan *plan, const struct forward_step *s, int64_t n)
 
     plan_call(plan, &op_attn_in,
               &(struct attn_in_args){
-                  .m = rows, .hidden = c->hidden, .n_heads = c->n_heads, .eps = c->rms_eps,
+                  .m = rows, .hidden = c->hidden, .n_heads = c->n_heads, .eps = forward_eps(c),
                   .rope_scale = b->rope_scale, .inv_freq = b->inv_freq, .batch = s->batch, .x = x,
                   .norm = w->attn_norm, .wq = l->wq, .wk = l->wk, .wv = l->wv, .bq = w->bq,
                   .bk = w->bk, .bv = w->bv, .kv = b->kv[n], .q = q});
@@ -37,13 +51,13 @@ static void layer(struct plan *plan, const struct forward_step *s, int64_t n)
                   .m = rows, .n_heads = c->n_heads, .window = model_layer_window(c, n),
                   .batch = s->batch, .q = q, .kv = b->kv[n], .sinks = w->sinks, .out = attn});
 
-    plan_call(plan, &op_attn_out,
-              &(struct attn_out_args){
-                  .m = rows, .hidden = c->hidden, .width = width,
-                  .n_experts = c->n_experts, .top_k = c->top_k, .eps = c->rms_eps,
-                  .attn = attn, .wo = l->wo, .bo = w->bo, .norm = w->ffn_norm,
-                  .router = w->router, .router_bias = w->router_bias, .x = x,
-                  .normed = normed, .routing = b->routing});
+    attn_out(plan, s,
+             &(struct attn_out_args){
+                 .m = rows, .hidden = c->hidden, .width = width,
+                 .n_experts = c->n_experts, .top_k = c->top_k, .eps = forward_eps(c),
+                 .attn = attn, .wo = l->wo, .bo = w->bo, .norm = w->ffn_norm,
+                 .router = w->router, .router_bias = w->router_bias, .x = x,
+                 .normed = normed, .routing = b->routing});
 
     plan_call(plan, &op_moe,
               &(struct moe_args){
@@ -52,6 +66,7 @@ static void layer(struct plan *plan, const struct forward_step *s, int64_t n)
                   .limit = c->gpt_oss.swiglu_limit, .normed = normed, .gate = w->gate, .up = w->up,
                   .down = w->down, .gate_bias = w->gate_bias, .up_bias = w->up_bias,
                   .down_bias = w->down_bias, .routing = b->routing, .x = x});
+    forward_add_up(plan, s, x);
 }
 
 static void head(struct plan *plan, const struct forward_step *s)
@@ -59,10 +74,10 @@ static void head(struct plan *plan, const struct forward_step *s)
     const struct model_config *c = &s->model->config;
     plan_call(plan, &op_head,
               &(struct head_args){
-                  .n_outputs = s->outputs, .hidden = c->hidden, .eps = c->rms_eps,
+                  .n_outputs = s->outputs, .hidden = c->hidden, .eps = forward_eps(c),
                   .batch = s->batch, .x = matrix_f32(s->buffers->x, s->rows, c->hidden),
                   .norm = s->model->final_norm, .w = s->model->head,
-                  .logits = matrix_f32(s->buffers->logits, s->outputs, c->vocab)});
+                  .logits = forward_logits(s)});
 }
 
 static const struct buffer_line lines[] = {
@@ -77,7 +92,10 @@ static const struct buffer_line lines[] = {
 /* clang-format on */
 
 static const struct op *const parts[] = {&op_attn_in, &op_attention, &op_attn_out, &op_moe, NULL};
+static const struct op *const shared_parts[] = {&op_attn_in,    &op_attention,  &op_attn_add,
+                                                &op_all_reduce, &op_attn_route, &op_moe,
+                                                NULL};
 
 const struct forward forward_gpt_oss = {
-    before, layer, head, parts, false, lines, sizeof lines / sizeof *lines,
+    before, layer, head, parts, shared_parts, false, lines, sizeof lines / sizeof *lines,
 };

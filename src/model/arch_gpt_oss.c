@@ -151,6 +151,16 @@ static void config_tiny(struct model_config *c)
     c->context = 4096;
 }
 
+/* The same for ranks: four of them have unequal shares of all that is shared. */
+static void config_small(struct model_config *c)
+{
+    config_tiny(c);
+    c->n_heads = 10;
+    c->n_kv_heads = 5;
+    c->intermediate = 224;
+    c->vocab = 600;
+}
+
 enum sol_status gpt_oss_check(const char *name, const struct model_config *c)
 {
     SOL_TRY(config_check_heads(name, c));
@@ -270,5 +280,6 @@ const struct architecture architecture_gpt_oss = {
     .describe = describe,
     .synthetic = {{"gpt-oss-20b", config_gpt_oss_20b},
                   {"gpt-oss-120b", config_120b},
-                  {"tiny", config_tiny}},
+                  {"tiny", config_tiny},
+                  {"small", config_small}},
 };

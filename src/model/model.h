@@ -35,6 +35,11 @@ struct model_config {
     int64_t window;  /* of the layers that have one: model_layer_window */
     int64_t context; /* longest position count the model was made for */
     float rms_eps, rope_theta;
+    /* A rank's part of a model (model/shard.h), whose heads and intermediate are the rank's own.
+     * ranks 0: it is whole. */
+    int64_t ranks, rank;
+    int64_t head_rows; /* of the vocabulary's, that the head has: all ranks the same, more than
+                        * there are in all; 0: all */
     union {
         struct gpt_oss_config gpt_oss;
         struct gpt_config gpt;
@@ -86,6 +91,7 @@ struct model {
     size_t weight_bytes;         /* all tensors */
     int64_t parameters;
     struct model_source *source; /* keeps the memory behind the pointers; private */
+    const struct model *whole;   /* that this is a rank's part of; NULL: it is whole */
 };
 
 enum model_load {

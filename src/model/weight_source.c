@@ -5,13 +5,21 @@
 
 #include "base/status.h"
 #include "model/rows.h"
+#include "model/shard.h"
 #include "model/source.h"
 #include "model/synth.h"
 
+/* Whole rows of which a part is wanted. */
+struct whole_rows {
+    char *data;
+    size_t size;
+};
+
 struct weight_source {
-    const struct model *model;
+    const struct model *model, *whole; /* what is read, and what that is a part of, or the same */
     const struct model_files *files; /* one of these two, or neither: the model has the weights */
     struct synth_stream *stream;
+    struct whole_rows *rows; /* [threads] of parts */
     struct row_reader **readers; /* [threads] of the files */
     int threads;
     struct weight_piece *pieces;
@@ -37,12 +45,15 @@ enum sol_status weight_source_open(const struct model *model, int threads,
     struct weight_source *s = calloc(1, sizeof *s);
     if (!s) return status_set(SOL_E_MEMORY, "no memory for a source of weights");
     s->model = model;
+    s->whole = model->whole ? model->whole : model;
     s->threads = threads;
-    enum sol_status status = SOL_OK;
-    if (!model->embed.data) {
-        s->files = model_files_of(model, &mapped);
-        status =
-            s->files ? open_files(s, mapped) : synth_stream_create(model_synth(model), &s->stream);
+    s->rows = calloc((size_t)threads, sizeof *s->rows);
+    enum sol_status status =
+        s->rows ? SOL_OK : status_set(SOL_E_MEMORY, "no memory for readers of weights");
+    if (status == SOL_OK && !s->whole->embed.data) {
+        s->files = model_files_of(s->whole, &mapped);
+        status = s->files ? open_files(s, mapped)
+                          : synth_stream_create(model_synth(s->whole), &s->stream);
     }
     if (status == SOL_OK)
         *out = s;
@@ -55,7 +66,9 @@ void weight_source_close(struct weight_source *s)
 {
     if (!s) return;
     for (int i = 0; s->readers && i < s->threads; i++) row_reader_destroy(s->readers[i]);
+    for (int i = 0; s->rows && i < s->threads; i++) free(s->rows[i].data);
     synth_stream_destroy(s->stream);
+    free(s->rows);
     free(s->readers);
     free(s->pieces);
     free(s);
@@ -73,8 +86,9 @@ static size_t row_bytes(const struct weight_source *s, const struct weight *w)
 static int64_t rows_of_piece(const struct weight_source *s, int64_t index, const struct weight *w,
                              size_t bytes, int64_t step)
 {
+    const struct weight whole = weight_at(&s->whole->config, index);
     int64_t n = (int64_t)(bytes / row_bytes(s, w));
-    if (s->files) n = rows_per_chunk(w, &s->files->places[index], bytes);
+    if (s->files) n = rows_per_chunk(&whole, &s->files->places[index], bytes);
     n = n / step * step;
     return n < step ? step : n;
 }
@@ -142,20 +156,70 @@ static enum sol_status read_file(struct weight_source *s, int thread, int64_t in
     return SOL_OK;
 }
 
-static enum sol_status read_one(struct weight_source *s, int thread, int64_t index,
-                                const struct weight_piece *piece, char *dst)
+/* Of the whole model. */
+static enum sol_status read_whole(struct weight_source *s, int thread, int64_t index,
+                                  const struct weight_piece *piece, char *dst)
 {
-    struct weight w = weight_at(&s->model->config, index);
+    struct weight w = weight_at(&s->whole->config, index);
     if (s->files) return read_file(s, thread, index, &w, piece, dst);
+    const void *field = weight_field(s->whole, &w);
+    size_t row = dtype_row_bytes(w.vector ? DTYPE_F32 : ((const struct tensor *)field)->dtype,
+                                 w.cols);
     int64_t first = w.vector ? 0 : piece->group * w.rows + piece->row;
-    size_t offset = (size_t)first * row_bytes(s, &w);
-    const void *field = weight_field(s->model, &w);
+    size_t offset = (size_t)first * row;
     if (s->stream) return synth_stream_read(s->stream, index, offset, piece->bytes, dst);
     if (w.vector)
         memcpy(dst, *(const float *const *)field, piece->bytes);
     else
         memcpy(dst, (const char *)((const struct tensor *)field)->data + offset, piece->bytes);
     return SOL_OK;
+}
+
+static enum sol_status reserve(struct whole_rows *rows, size_t size)
+{
+    if (rows->size >= size) return SOL_OK;
+    free(rows->data);
+    rows->data = malloc(size);
+    rows->size = rows->data ? size : 0;
+    return rows->data ? SOL_OK : status_set(SOL_E_MEMORY, "no memory to read weights");
+}
+
+/* `n` rows of `width` bytes each from `skip` on in rows of `pitch` bytes. */
+static void cut_rows(char *dst, const char *from, int64_t n, size_t width, size_t pitch,
+                     size_t skip)
+{
+    for (int64_t i = 0; i < n; i++) memcpy(dst + (size_t)i * width, from + (size_t)i * pitch + skip, width);
+}
+
+/* A rank's part of rows, or of a vector's groups. */
+static enum sol_status read_part(struct weight_source *s, int thread, int64_t index,
+                                 const struct weight_piece *piece, char *dst)
+{
+    const struct weight own = weight_at(&s->model->config, index);
+    const struct weight all = weight_at(&s->whole->config, index);
+    const struct shard_place place = shard_place(s->model, index);
+    const void *field = weight_field(s->whole, &all);
+    const enum dtype dtype = own.vector ? DTYPE_F32 : ((const struct tensor *)field)->dtype;
+    const size_t width = dtype_row_bytes(dtype, own.cols), pitch = dtype_row_bytes(dtype, all.cols);
+    struct weight_piece from = *piece;
+    if (!own.vector) from.row += place.row;
+    const int64_t have = own.vector ? piece->n : all.rows - from.row;
+    from.n = place.zeros || have < 0 ? 0 : have < piece->n ? have : piece->n;
+    from.bytes = (size_t)from.n * pitch;
+    memset(dst + (size_t)from.n * width, 0, (size_t)(piece->n - from.n) * width);
+    if (from.n == 0) return SOL_OK;
+    if (own.cols == all.cols) return read_whole(s, thread, index, &from, dst);
+    SOL_TRY(reserve(&s->rows[thread], from.bytes));
+    SOL_TRY(read_whole(s, thread, index, &from, s->rows[thread].data));
+    cut_rows(dst, s->rows[thread].data, from.n, width, pitch, dtype_row_bytes(dtype, place.col));
+    return SOL_OK;
+}
+
+static enum sol_status read_one(struct weight_source *s, int thread, int64_t index,
+                                const struct weight_piece *piece, char *dst)
+{
+    return s->model->whole ? read_part(s, thread, index, piece, dst)
+                           : read_whole(s, thread, index, piece, dst);
 }
 
 enum sol_status weight_source_read(struct weight_source *s, int thread,

@@ -90,6 +90,7 @@ struct weight weight_at(const struct model_config *config, int64_t index)
         .offset = spec->offset,
         .spec = spec,
     };
+    if (spec->role == ROLE_HEAD && config->head_rows) out.rows = config->head_rows;
     put_name(spec->names[0], layer, out.name, sizeof out.name);
     return out;
 }

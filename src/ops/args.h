@@ -144,6 +144,14 @@ struct gated_embed_args {
     struct matrix x, y;  /* x [m][channels or more]; y [m][n], in place */
 };
 
+/* join_columns: row i of y = row i of each block, the columns of one behind those of the other, as
+ * far as a row of y goes. What ranks have of a result, in order. */
+struct join_columns_args {
+    int64_t m, n;       /* of y */
+    int64_t ranks;      /* blocks */
+    struct matrix x, y; /* x [ranks * m][part], ranks * part >= n; y [m][n] */
+};
+
 /* relu2: x = max(x, 0)^2, in place. */
 struct relu2_args {
     int64_t m, n;
@@ -252,7 +260,9 @@ struct attn_in_args {
     struct matrix q; /* [m][n_heads * head_dim] */
 };
 
-/* attn_out: output projection, residual, rmsnorm, router, top-k. */
+/* attn_out: output projection, residual, rmsnorm, router, top-k. In two parts, between which ranks
+ * add up: attn_add, x += attn * wo^T + bo, which reads and writes nothing else of this; and
+ * attn_route, the rest, from x on. */
 struct attn_out_args {
     int64_t m, hidden, width; /* width = n_heads * head_dim */
     int64_t n_experts, top_k;

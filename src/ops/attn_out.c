@@ -23,40 +23,11 @@ static struct op_cost cost(const void *args)
     return sum;
 }
 
+/* Flat, so that it is of primitives as the parts are. */
 static enum sol_status compose(struct plan *plan, const void *args)
 {
-    const struct attn_out_args *a = args;
-    struct matrix projected = plan_scratch(plan, a->m, a->hidden);
-    struct matrix logits = plan_scratch(plan, a->m, a->n_experts);
-    plan_call(plan, &op_gemm,
-              &(struct gemm_args){.m = a->m,
-                                  .n = a->hidden,
-                                  .k = a->width,
-                                  .a = a->attn,
-                                  .w = a->wo,
-                                  .bias = a->bo,
-                                  .c = projected});
-    plan_call(plan, &op_add,
-              &(struct add_args){.m = a->m, .n = a->hidden, .y = projected, .x = a->x});
-    plan_call(
-        plan, &op_rmsnorm,
-        &(struct rmsnorm_args){
-            .m = a->m, .n = a->hidden, .eps = a->eps, .x = a->x, .gain = a->norm, .y = a->normed});
-    plan_call(plan, &op_gemm,
-              &(struct gemm_args){.m = a->m,
-                                  .n = a->n_experts,
-                                  .k = a->hidden,
-                                  .a = a->normed,
-                                  .w = a->router,
-                                  .bias = a->router_bias,
-                                  .c = logits});
-    plan_call(plan, &op_route,
-              &(struct route_args){.m = a->m,
-                                   .n_experts = a->n_experts,
-                                   .top_k = a->top_k,
-                                   .logits = logits,
-                                   .routing = a->routing});
-    return SOL_OK;
+    SOL_TRY(op_attn_add.compose(plan, args));
+    return op_attn_route.compose(plan, args);
 }
 
 enum { ROUTED_ROWS = 60 }; /* of cases: more than random ones have */

@@ -7,7 +7,8 @@
 #pragma GCC diagnostic push
 #pragma GCC diagnostic error "-Wpadded"
 
-/* all_reduce: x = the sum of all ranks' x, the same bits for each; x is [m][n].
+/* all_reduce: x = the sum of all ranks' x, the same bits for each; x is [m][n]. Of the mean: that
+ * sum times 1 / ranks, rounded once more.
  * reduce_scatter: block r of rank r's x = the sum of all ranks' block r; the other blocks stay as
  * they are. all_gather: block r of x = rank r's block r. In both x is [ranks * m][n], and block r
  * has m rows.
@@ -18,6 +19,8 @@ struct collective_args {
     int64_t ranks; /* the communicator's size */
     int64_t m, n;
     struct matrix x; /* in place */
+    bool mean;       /* of all_reduce */
+    uint8_t pad[7];
 };
 
 #pragma GCC diagnostic pop

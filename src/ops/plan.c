@@ -273,6 +273,8 @@ bool chooser_can_run(const struct chooser *chooser, const struct op *op, int v, 
     }
     if (!op_variant_fits(variant, &chooser->device, why)) return false;
     if (variant->can_run && !variant->can_run(args, &chooser->device, why)) return false;
+    /* Where GPUs are only talked about, the library that joins them is taken to be there. */
+    if (op->collective && chooser->device.gpu && gpu_is_described(chooser->device.gpu)) return true;
     return !variant->usable || variant->usable(why);
 }
 

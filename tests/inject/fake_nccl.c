@@ -143,21 +143,22 @@ static void set(void *data, size_t i, int type, float x)
         ((float *)data)[i] = x;
 }
 
-/* The sums of numbers [first, first + n) of all ranks. */
-static void add_up(const struct group *g, size_t first, size_t n, int type, void *to)
+/* The sums of numbers [first, first + n) of all ranks, or their means. */
+static void add_up(const struct group *g, size_t first, size_t n, int type, bool mean, void *to)
 {
     const int ranks = g->size - told("wrong");
+    const float factor = mean ? 1.0f / (float)g->size : 1;
     for (size_t i = 0; i < n; i++) {
         float sum = 0;
         for (int r = 0; r < ranks; r++) sum += get(g->data[r], first + i, type);
-        set(to, i, type, sum);
+        set(to, i, type, sum * factor);
     }
 }
 
-/* `from` has `n_from` numbers, `to` gets `n_to`; `first`: what is summed; no `sums`: all ranks' are
- * passed on. */
+enum what { PASSED_ON, SUMS, MEANS };
+/* `from` has `n_from` numbers, `to` gets `n_to`; `first`: what is summed. */
 static int work(struct rank *own, const void *from, size_t n_from, void *to, size_t n_to,
-                size_t first, int type, bool sums, void *stream)
+                size_t first, int type, enum what what, void *stream)
 {
     const size_t size = type == NCCL_BF16 ? 2 : 4;
     struct fake_copies copies = {0};
@@ -171,8 +172,8 @@ static int work(struct rank *own, const void *from, size_t n_from, void *to, siz
     meet(g);
     for (int r = 0; r < g->size; r++)
         if (g->count[r] != n_from) status = BAD_ARGUMENT;
-    if (sums && !status) add_up(g, first, n_to, type, result);
-    for (int r = 0; r < g->size && !sums && !status; r++)
+    if (what != PASSED_ON && !status) add_up(g, first, n_to, type, what == MEANS, result);
+    for (int r = 0; r < g->size && what == PASSED_ON && !status; r++)
         memcpy((char *)result + (size_t)r * n_from * size, g->data[r], n_from * size);
     meet(g);
     if (!status) status = copies.in((uint64_t)(uintptr_t)to, result, n_to * size, stream);
@@ -184,8 +185,8 @@ static int work(struct rank *own, const void *from, size_t n_from, void *to, siz
 FAKE(ncclAllReduce,
      (const void *from, void *to, size_t count, int type, int op, void *comm, void *stream))
 {
-    return op == NCCL_SUM ? work(comm, from, count, to, count, 0, type, true, stream)
-                          : BAD_ARGUMENT;
+    if (op != NCCL_SUM && op != NCCL_MEAN) return BAD_ARGUMENT;
+    return work(comm, from, count, to, count, 0, type, op == NCCL_MEAN ? MEANS : SUMS, stream);
 }
 
 FAKE(ncclReduceScatter,
@@ -194,11 +195,11 @@ FAKE(ncclReduceScatter,
     struct rank *own = comm;
     const size_t all = count * (size_t)own->group->size;
     if (op != NCCL_SUM) return BAD_ARGUMENT;
-    return work(own, from, all, to, count, count * (size_t)own->rank, type, true, stream);
+    return work(own, from, all, to, count, count * (size_t)own->rank, type, SUMS, stream);
 }
 
 FAKE(ncclAllGather, (const void *from, void *to, size_t count, int type, void *comm, void *stream))
 {
     struct rank *own = comm;
-    return work(own, from, count, to, count * (size_t)own->group->size, 0, type, false, stream);
+    return work(own, from, count, to, count * (size_t)own->group->size, 0, type, PASSED_ON, stream);
 }

@@ -135,12 +135,12 @@ const struct op_variant attn_in_rows_cuda = {
 
 /* ---- attn_out ---- */
 
-static bool out_fits(const struct attn_out_args *a, int64_t most, char why[OP_REASON_MAX])
+static bool add_fits(const struct attn_out_args *a, int64_t most, char why[OP_REASON_MAX])
 {
-    return few(a->m, most, why) && few_rows_dense(&a->wo, why) && attn_out_routes(a, why);
+    return few(a->m, most, why) && few_rows_dense(&a->wo, why) && attn_out_adds(a, why);
 }
 
-static void run_out(const struct op_context *context, const struct attn_out_args *a,
+static void run_add(const struct op_context *context, const struct attn_out_args *a,
                     const struct kind *kind)
 {
     const struct stream_added_args k = {
@@ -162,26 +162,41 @@ static void run_out(const struct op_context *context, const struct attn_out_args
                 .overlaps = true,
             },
             &k);
-    attn_out_route(context, a);
+}
+
+static bool can_add_exact(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    (void)device;
+    return add_fits(args, EXACT_ROWS, why);
 }
 
 static bool can_run_out_exact(const void *args, const struct op_device *device,
                               char why[OP_REASON_MAX])
 {
-    (void)device;
-    return out_fits(args, EXACT_ROWS, why);
+    return can_add_exact(args, device, why) && attn_out_routes(args, why);
+}
+
+static void run_add_exact(const struct op_context *context, const void *args)
+{
+    const struct attn_out_args *a = args;
+    run_add(context, a, &out_kinds[a->wo.dtype][EXACT]);
 }
 
 static void run_out_exact(const struct op_context *context, const void *args)
 {
-    const struct attn_out_args *a = args;
-    run_out(context, a, &out_kinds[a->wo.dtype][EXACT]);
+    run_add_exact(context, args);
+    attn_out_route(context, args);
+}
+
+static bool can_add(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    (void)device;
+    return add_fits(args, STREAM_ROWS_MAX, why);
 }
 
 static bool can_run_out(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
-    (void)device;
-    return out_fits(args, STREAM_ROWS_MAX, why);
+    return can_add(args, device, why) && attn_out_routes(args, why);
 }
 
 static bool serves_out(const void *args, const struct op_device *device, int choice)
@@ -193,10 +208,16 @@ static bool serves_out(const void *args, const struct op_device *device, int cho
 
 static const struct op_choices out_choices = {rows_names, CHOICES, serves_out, NULL};
 
-static void run_out_rounded(const struct op_context *context, const void *args)
+static void run_add_rounded(const struct op_context *context, const void *args)
 {
     const struct attn_out_args *a = args;
-    run_out(context, a, &out_kinds[a->wo.dtype][ROUNDED + context->choice]);
+    run_add(context, a, &out_kinds[a->wo.dtype][ROUNDED + context->choice]);
+}
+
+static void run_out_rounded(const struct op_context *context, const void *args)
+{
+    run_add_rounded(context, args);
+    attn_out_route(context, args);
 }
 
 const struct op_variant attn_out_two_cuda = {
@@ -221,4 +242,30 @@ const struct op_variant attn_out_rows_cuda = {
     .choices = &out_choices,
     .run = run_out_rounded,
     .images = {"attn_out/attn_out_rows.cu", "attn_out/attn_out.cu"},
+};
+
+/* ---- attn_add: the same without what routes ---- */
+
+const struct op_variant attn_add_two_cuda = {
+    .name = "attn_add_two_cuda",
+    .summary = "two rows: projection with residual in three parts",
+    .target = TARGET_CUDA,
+    .arch = {.major = 8},
+    .can_run = can_add_exact,
+    .suits = suits_out,
+    .run = run_add_exact,
+    .images = {"attn_out/attn_out_rows.cu"},
+};
+
+const struct op_variant attn_add_rows_cuda = {
+    .name = "attn_add_rows_cuda",
+    .summary = "up to 32 rows: projection with residual",
+    .numerics = NUMERICS_BF16,
+    .target = TARGET_CUDA,
+    .arch = {.major = 8},
+    .can_run = can_add,
+    .suits = suits_out,
+    .choices = &out_choices,
+    .run = run_add_rounded,
+    .images = {"attn_out/attn_out_rows.cu"},
 };

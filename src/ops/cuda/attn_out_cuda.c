@@ -3,7 +3,14 @@
 #include "gpu/kernel.h"
 #include "ops/args.h"
 #include "ops/cuda/few_rows_operands.h"
+#include "ops/cuda/thresholds.h"
 #include "route/route_args.h"
+
+bool attn_out_adds(const struct attn_out_args *a, char why[OP_REASON_MAX])
+{
+    if (few_rows_aligned(a->attn.data) && few_rows_aligned(a->x.data)) return true;
+    return few_rows_refuse(why, "an operand at an address that is no multiple of 16");
+}
 
 bool attn_out_routes(const struct attn_out_args *a, char why[OP_REASON_MAX])
 {
@@ -14,9 +21,8 @@ bool attn_out_routes(const struct attn_out_args *a, char why[OP_REASON_MAX])
     if (a->n_experts > ATTN_OUT_EXPERTS_MAX || a->top_k > ROUTE_TOP_K_MAX)
         return few_rows_refuse(why, "more than 256 experts, or 8 of them at a time");
     if (a->m * a->top_k > ATTN_OUT_SLOTS_MAX) return few_rows_refuse(why, "more than 256 choices");
-    if (!few_rows_aligned(a->attn.data) || !few_rows_aligned(a->x.data) ||
-        !few_rows_aligned(a->norm) || !few_rows_aligned(a->router.data) ||
-        !few_rows_aligned(a->normed.data))
+    if (!few_rows_aligned(a->x.data) || !few_rows_aligned(a->norm) ||
+        !few_rows_aligned(a->router.data) || !few_rows_aligned(a->normed.data))
         return few_rows_refuse(why, "an operand at an address that is no multiple of 16");
     return true;
 }
@@ -29,7 +35,7 @@ static int64_t half_of(const struct attn_out_args *a)
     return (steps + 1) / 2 * step;
 }
 
-static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+static bool can_add(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
     const struct attn_out_args *a = args;
     (void)device;
@@ -39,11 +45,17 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
         return few_rows_refuse(why, "a row of more than 4096");
     if (a->hidden % FEW_ROWS_FEATURES)
         return few_rows_refuse(why, "features that are no multiple of 16");
-    return attn_out_routes(a, why);
+    return attn_out_adds(a, why);
 }
 
-static void project(const struct op_context *context, const struct attn_out_args *a)
+static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
+    return can_add(args, device, why) && attn_out_routes(args, why);
+}
+
+static void project(const struct op_context *context, const void *args)
+{
+    const struct attn_out_args *a = args;
     const struct attn_out_add_args k = {
         .n = a->hidden,
         .k = a->width,
@@ -112,5 +124,45 @@ const struct op_variant attn_out_row_cuda = {
     .arch = {.major = 9},
     .can_run = can_run,
     .run = run,
+    .images = {"attn_out/attn_out.cu"},
+};
+
+const struct op_variant attn_add_row_cuda = {
+    .name = "attn_add_row_cuda",
+    .summary = "one row: projection with residual by pairs of blocks",
+    .target = TARGET_CUDA,
+    .arch = {.major = 9},
+    .can_run = can_add,
+    .run = project,
+    .images = {"attn_out/attn_out.cu"},
+};
+
+static bool can_route(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    (void)device;
+    return attn_out_routes(args, why);
+}
+
+static bool suits_route(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    const struct attn_out_args *a = args;
+    if (a->m > FEW_ROWS_BEST && op_arch_fits(&attn_out_many_cuda.arch, device->gpu))
+        return few_rows_refuse(why, "more than 16 rows; those of many take less");
+    return true;
+}
+
+static void run_route(const struct op_context *context, const void *args)
+{
+    attn_out_route(context, args);
+}
+
+const struct op_variant attn_route_few_cuda = {
+    .name = "attn_route_few_cuda",
+    .summary = "few rows: norm, router and choice by a cluster a row",
+    .target = TARGET_CUDA,
+    .arch = {.major = 9},
+    .can_run = can_route,
+    .suits = suits_route,
+    .run = run_route,
     .images = {"attn_out/attn_out.cu"},
 };

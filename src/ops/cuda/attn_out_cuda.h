@@ -6,6 +6,7 @@
 #include "ops/args.h"
 #include "ops/op.h"
 
+bool attn_out_adds(const struct attn_out_args *a, char why[OP_REASON_MAX]); /* its addresses */
 bool attn_out_routes(const struct attn_out_args *a, char why[OP_REASON_MAX]);
 /* Behind the kernel that has written a->x. */
 void attn_out_route(const struct op_context *context, const struct attn_out_args *a);

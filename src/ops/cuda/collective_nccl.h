@@ -12,18 +12,11 @@ void collective_nccl_run(const struct op_context *context, const void *args,
 /* x in float32 or bf16. */
 extern const unsigned collective_nccl_typed[2];
 
-#define COLLECTIVE_NCCL(variant, what)                                                             \
-    static void run(const struct op_context *context, const void *args)                            \
+#define COLLECTIVE_NCCL(variant, runs)                                                             \
     {                                                                                              \
-        collective_nccl_run(context, args, what);                                                  \
-    }                                                                                              \
-    const struct op_variant variant = {                                                            \
-        .name = #variant,                                                                          \
-        .summary = "NVIDIA's NCCL, where it is installed",                                         \
-        .target = TARGET_CUDA,                                                                     \
-        .usable = collective_nccl_usable,                                                          \
-        .typed = collective_nccl_typed,                                                            \
-        .run = run,                                                                                \
+        .name = #variant, .summary = "NVIDIA's NCCL, where it is installed",                       \
+        .target = TARGET_CUDA, .usable = collective_nccl_usable, .typed = collective_nccl_typed,   \
+        .run = runs,                                                                               \
     }
 
 #endif

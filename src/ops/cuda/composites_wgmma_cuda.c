@@ -140,14 +140,23 @@ static size_t route_shared(const struct attn_out_args *a)
     return rows > sums ? rows : sums;
 }
 
-static bool can_run_out(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+static bool can_add(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
-    enum { SHARED_MAX = 220 << 10 };
     const struct attn_out_args *a = args;
     (void)device;
     if (!wgmma_serves(&a->wo, why)) return false;
     if (a->wo.dtype == DTYPE_MXFP4)
         return few_rows_refuse(why, "it reads a projection in bf16 or packed q8_0");
+    if (!few_rows_aligned(a->x.data))
+        return few_rows_refuse(why, "rows at an address that is no multiple of 16");
+    return true;
+}
+
+static bool can_route(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    enum { SHARED_MAX = 220 << 10 };
+    const struct attn_out_args *a = args;
+    (void)device;
     if (a->router.dtype != DTYPE_F32 && a->router.dtype != DTYPE_BF16)
         return few_rows_refuse(why, "it reads a router in f32 or bf16");
     if (a->hidden % 32 || route_shared(a) > SHARED_MAX)
@@ -161,14 +170,21 @@ static bool can_run_out(const void *args, const struct op_device *device, char w
     return true;
 }
 
+static bool can_run_out(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    return can_add(args, device, why) && can_route(args, device, why);
+}
+
 static bool suits_out(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
     (void)device;
     return many_rows_enough(((const struct attn_out_args *)args)->m, MANY_ROWS_MIN, why);
 }
 
-static void choose_and_sort(struct gpu_stream *stream, const struct attn_out_args *a)
+static void choose_and_sort(const struct op_context *context, const void *args)
 {
+    const struct attn_out_args *a = args;
+    struct gpu_stream *stream = context->stream;
     const struct routing *r = &a->routing;
     const struct attn_out_many_args k = {
         .row = {.hidden = a->hidden,
@@ -206,7 +222,7 @@ static void choose_and_sort(struct gpu_stream *stream, const struct attn_out_arg
             &(struct gpu_launch){.block = {ROUTE_COUNT_THREADS}, .overlaps = true}, &sort);
 }
 
-static void run_out(const struct op_context *context, const void *args)
+static void run_add(const struct op_context *context, const void *args)
 {
     const struct attn_out_args *a = args;
     const void *x = many_rows_operand(context->stream, a->m, &a->attn, NULL, context->workspace);
@@ -217,7 +233,12 @@ static void run_out(const struct op_context *context, const void *args)
                                                             .x = x,
                                                             .c = a->x.data,
                                                             .choice = context->choice});
-    choose_and_sort(context->stream, a);
+}
+
+static void run_out(const struct op_context *context, const void *args)
+{
+    run_add(context, args);
+    choose_and_sort(context, args);
 }
 
 const struct op_variant attn_out_many_cuda = {
@@ -234,6 +255,35 @@ const struct op_variant attn_out_many_cuda = {
     .run = run_out,
     .images = {"gemm/round_rows.cu", "attn_out/attn_out_wgmma.cu", "attn_out/attn_out_many.cu",
                "route/route.cu"},
+};
+
+/* Its parts. */
+const struct op_variant attn_add_many_cuda = {
+    .name = "attn_add_many_cuda",
+    .summary = "projection added to the residual in one product",
+    .numerics = NUMERICS_BF16,
+    .target = TARGET_CUDA,
+    .arch = {.major = 9, .alone = true},
+    .can_run = can_add,
+    .suits = suits_out,
+    .choices = &wgmma_added_choices,
+    .narrow = 1 << 0, /* attn */
+    .workspace = out_workspace,
+    .run = run_add,
+    .images = {"gemm/round_rows.cu", "attn_out/attn_out_wgmma.cu"},
+};
+
+const struct op_variant attn_route_many_cuda = {
+    .name = "attn_route_many_cuda",
+    .summary = "norm, router and choice in one kernel",
+    .numerics = NUMERICS_BF16,
+    .target = TARGET_CUDA,
+    .arch = {.major = 9, .alone = true},
+    .can_run = can_route,
+    .suits = suits_out,
+    .narrow = 1 << 1, /* normed */
+    .run = choose_and_sort,
+    .images = {"attn_out/attn_out_many.cu", "route/route.cu"},
 };
 
 /* ---- moe: gate, up and swiglu; down; weighted sum ---- */
