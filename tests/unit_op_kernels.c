@@ -345,7 +345,8 @@ static void changed_files_are_of_the_ops_that_launch_them(void **state)
         "cross_entropy_block_backward weighted_sum sum_squares convert adamw "
         "muon_prepare muon_apply fill clip linear_cross_entropy muon grouped_matmul grouped_wgrad "
         "gather_rows gather_rows_backward combine_backward route_backward add_bias bias_backward "
-        "swiglu_backward dropout quantise delayed_scale relu2_fp8 ";
+        "swiglu_backward dropout quantise delayed_scale relu2_fp8 join_columns attn_add "
+        "attn_route ";
     static const struct {
         const char *file, *ops;
         int major;
@@ -356,18 +357,21 @@ static void changed_files_are_of_the_ops_that_launch_them(void **state)
         {"pack/pack.cu", "pack_weights ", 9},
         {"attention/attention_decode.cu", "attention ", 9},
         {"attention/prefill_work.cuh", "attention ", 9},
-        {"cache.cuh", "kv_write attention attn_in attn_out moe_up moe_down moe head gemm ", 9},
+        {"cache.cuh",
+         "kv_write attention attn_in attn_out attn_add attn_route moe_up moe_down moe head gemm ",
+         9},
         {"rope/rope.cuh", "rope attn_in ", 9},
         {"rope/rope.cu", "rope attn_in ", 9},
-        {"route/choose.cuh", "route attn_out ", 9},
+        {"route/choose.cuh", "route attn_out attn_add attn_route ", 9},
         /* launched where the op is composed */
         {"swiglu/swiglu.cu", "swiglu moe_up moe ", 9},
-        {"gemm/gemv.cu", "gemm attn_in attn_out moe_up moe_down moe head ", 9},
+        {"gemm/gemv.cu", "gemm attn_in attn_out attn_add attn_route moe_up moe_down moe head ", 9},
         /* of another op's folder */
-        {"gemm/round_rows.cu", "gemm attn_in attn_out moe_up moe_down moe head ", 9},
+        {"gemm/round_rows.cu",
+         "gemm attn_in attn_out attn_add attn_route moe_up moe_down moe head ", 9},
         {"combine/combine.cu", "combine moe_down moe ", 9},
         /* through a header of a header */
-        {"pack/q8_0.cuh", "gemm attn_in attn_out moe_up moe_down moe head ", 9},
+        {"pack/q8_0.cuh", "gemm attn_in attn_out attn_add attn_route moe_up moe_down moe head ", 9},
         {"train/bias.cu", "add_bias bias_backward ", 9},
         {"matmul/grouped_mma.cu", "grouped_matmul grouped_wgrad ", 9},
         {"train/loss.cu", "cross_entropy linear_cross_entropy ", 9},

@@ -73,9 +73,8 @@ static void close_side(struct side *s)
 static void make_rows(struct engine_row *rows, int n, int32_t sequence, int outputs, int seed)
 {
     for (int i = 0; i < n; i++)
-        rows[i] = (struct engine_row){.token = (i * 37 + seed * 11) % 250,
-                                      .sequence = sequence,
-                                      .output = i >= n - outputs};
+        rows[i] = (struct engine_row){
+            .token = (i * 37 + seed * 11) % 250, .sequence = sequence, .output = i >= n - outputs};
 }
 
 /* Logits of `outputs` rows, added to what `all` has. */
@@ -135,8 +134,9 @@ static const struct together {
     const char *model;
     int ranks;
 } together[] = {
-    {"synth:small", 2}, {"synth:small", 3},          {"synth:small", 4}, {"synth:gpt-tiny", 2},
-    {"synth:tiny", 2},  {"synth:small,dense=q8_0", 3}, {"builtin", 2},
+    {"synth:small", 2},    {"synth:small", 3}, {"synth:small", 4},
+    {"synth:gpt-tiny", 2}, {"synth:tiny", 2},  {"synth:small,dense=q8_0", 3},
+    {"builtin", 2},
 };
 
 static void test_same_as_one(void **state)
@@ -314,8 +314,8 @@ static void test_failing_ranks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_as_one),  cmocka_unit_test(test_fast_kernels),
-        cmocka_unit_test(test_snapshots_pass), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_same_as_one),        cmocka_unit_test(test_fast_kernels),
+        cmocka_unit_test(test_snapshots_pass),     cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_models_that_cannot), cmocka_unit_test(test_failing_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

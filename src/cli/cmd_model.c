@@ -79,7 +79,8 @@ static const struct command_example examples[] = {
      "whether it fits into a GPU's memory", NULL},
     {"sol model fit --like gpt-oss-20b -c 32768 --device-memory 24", "of a size, without a file",
      NULL},
-    {"sol model fit --like gpt-oss-120b --gpus 2 --device-memory 48", "what each of two needs", NULL},
+    {"sol model fit --like gpt-oss-120b --gpus 2 --device-memory 48", "what each of two needs",
+     NULL},
     {0},
 };
 

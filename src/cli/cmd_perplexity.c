@@ -129,7 +129,8 @@ static void print_text(const struct perplexity_run *run)
     if (r->compared) {
         double change = exp(r->nll - r->reference_nll) - 1;
         printf("against %s %+.4f %% +- %.4f %% of its perplexity (its nll: %.6f)\n",
-               run->options.kl ? "float32" : "one GPU", 100 * change, 100 * r->difference_error, r->reference_nll);
+               run->options.kl ? "float32" : "one GPU", 100 * change, 100 * r->difference_error,
+               r->reference_nll);
         printf("KL divergence  mean %.3g, largest %.3g nats per token\n", r->kl_mean, r->kl_max);
         printf("same top token %.3f %%", 100 * r->top1);
         if (r->top1 < 1)

@@ -40,11 +40,11 @@ struct engine_options {
     struct string_list force, slow;
     const char *backend; /* NULL: the CPU */
     const char *kernel_source;
-    struct gpu *gpu;        /* opened by engine_options_params */
-    int64_t context, batch; /* 0: the command decides (context), 512 or 2048 (batch) */
-    const char *load;       /* NULL: auto */
-    bool host_weights;      /* the command computes on the CPU too */
-    int64_t gpus;           /* that share the model; 0: one */
+    struct gpu *gpu;                     /* opened by engine_options_params */
+    int64_t context, batch;              /* 0: the command decides (context), 512 or 2048 (batch) */
+    const char *load;                    /* NULL: auto */
+    bool host_weights;                   /* the command computes on the CPU too */
+    int64_t gpus;                        /* that share the model; 0: one */
     struct gpu *others[SHARD_RANKS_MAX]; /* opened by engine_options_params: [gpus], first `gpu` */
     struct team *team;                   /* made by engine_options_team */
 };
@@ -97,10 +97,11 @@ struct engine_options {
 
 /* For commands that call engine_options_team. */
 #define ENGINE_GPUS_OPTION(type, field)                                                            \
-    OPTION_ENTRY(INT, 0, "gpus", "N",                                                              \
-                 "so many GPUs of this machine share the model, from the one that --backend names " \
-                 "on; with the CPU so many parts of its cores (default 1)",                        \
-                 offsetof(type, field.gpus), 1, SHARD_RANKS_MAX)
+    OPTION_ENTRY(                                                                                  \
+        INT, 0, "gpus", "N",                                                                       \
+        "so many GPUs of this machine share the model, from the one that --backend names "         \
+        "on; with the CPU so many parts of its cores (default 1)",                                 \
+        offsetof(type, field.gpus), 1, SHARD_RANKS_MAX)
 
 /* For commands that measure, and keep what they measured: strings `store` and `label` and a bool
  * `no_store` of the command's struct. */

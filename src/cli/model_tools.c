@@ -208,7 +208,7 @@ enum sol_status model_tool_synth(const struct model_options *o)
 
 struct fit {
     struct model *model, *part, *outline; /* part: of --gpus, or NULL; outline: as a GPU gets it */
-    struct gpu *gpu;               /* described, not opened */
+    struct gpu *gpu;                      /* described, not opened */
     struct engine_params params;
     struct engine_parts parts;
     size_t weights, memory;

@@ -31,7 +31,7 @@ struct engine {
     int rank;
     const struct engine_row *taken; /* what engine_fill_batch was given last */
     int64_t n_taken;
-    bool joint; /* a step that all ranks do is not over */
+    bool joint;             /* a step that all ranks do is not over */
     struct model *uploaded; /* its own; NULL where the caller's is used */
     struct gpu *gpu;        /* params.chooser.device.gpu; NULL: the CPU */
     struct engine_params params;

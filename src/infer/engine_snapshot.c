@@ -125,8 +125,8 @@ static enum sol_status copy_sequence(struct engine *e, int32_t from, int32_t to)
     return SOL_OK;
 }
 
-/* Every rank does it, so that all have the same sequences and pages also where one cannot; what they
- * lack they lack together. */
+/* Every rank does it, so that all have the same sequences and pages also where one cannot; what
+ * they lack they lack together. */
 enum sol_status engine_copy(struct engine *e, int32_t from, int32_t to)
 {
     enum sol_status status = copy_sequence(e, from, to);
@@ -283,7 +283,7 @@ static size_t piece_offset(const struct pieces *p, int64_t i)
 
 /* Of ranks: each page, or a window's heads, those of the first rank in front. */
 struct whole {
-    size_t bytes; /* keys, and values as many */
+    size_t bytes;         /* keys, and values as many */
     size_t before, pitch; /* where a rank's first piece lies among the keys; from piece to piece */
 };
 

@@ -55,11 +55,8 @@ void forward_add_up(struct plan *plan, const struct forward_step *s, struct matr
 {
     if (!forward_is_shared(&s->model->config)) return;
     plan_call(plan, &op_all_reduce,
-              &(struct collective_args){.ranks = s->model->config.ranks,
-                                        .m = x.rows,
-                                        .n = x.cols,
-                                        .x = x,
-                                        .mean = true});
+              &(struct collective_args){
+                  .ranks = s->model->config.ranks, .m = x.rows, .n = x.cols, .x = x, .mean = true});
 }
 
 /* Of one output the parts in their order are the row. */
@@ -84,13 +81,13 @@ static void join_logits(struct plan *plan, const struct forward_step *s)
               &(struct collective_args){
                   .ranks = c->ranks, .m = s->outputs, .n = c->head_rows, .x = parts});
     if (s->outputs > 1)
-        plan_call(plan, &op_join_columns,
-                  &(struct join_columns_args){
-                      .m = s->outputs,
-                      .n = c->vocab,
-                      .ranks = c->ranks,
-                      .x = parts,
-                      .y = matrix_f32(s->buffers->logits, s->outputs, c->vocab)});
+        plan_call(
+            plan, &op_join_columns,
+            &(struct join_columns_args){.m = s->outputs,
+                                        .n = c->vocab,
+                                        .ranks = c->ranks,
+                                        .x = parts,
+                                        .y = matrix_f32(s->buffers->logits, s->outputs, c->vocab)});
 }
 
 /* ---- a step ---- */

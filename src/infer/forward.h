@@ -49,10 +49,10 @@ void forward_build(struct plan *plan, const struct forward_step *step);
 
 /* ---- several ranks ---- */
 
-/* Ranks of which each has a part of the model (model/shard.h) run the same steps. Each has the whole
- * residual stream x, divided by their number: so a product may add the rank's part to it where it
- * is, and the mean over the ranks is the next stream, divided again. A norm over it takes an eps
- * divided by the square. Where a model is whole these add no calls. */
+/* Ranks of which each has a part of the model (model/shard.h) run the same steps. Each has the
+ * whole residual stream x, divided by their number: so a product may add the rank's part to it
+ * where it is, and the mean over the ranks is the next stream, divided again. A norm over it takes
+ * an eps divided by the square. Where a model is whole these add no calls. */
 bool forward_is_shared(const struct model_config *config);
 float forward_eps(const struct model_config *config); /* of norms over the stream */
 void forward_share(struct plan *plan, const struct forward_step *step, struct matrix x);
@@ -70,7 +70,7 @@ struct forward {
     void (*head)(struct plan *plan, const struct forward_step *step); /* where outputs are wanted */
     /* What each layer has, fused or not; behind them NULL. Where ranks share it: the second. */
     const struct op *const *parts, *const *shared_parts;
-    bool previous;                 /* its ops read batch->previous */
+    bool previous; /* its ops read batch->previous */
     const struct buffer_line *lines;
     int n_lines;
 };

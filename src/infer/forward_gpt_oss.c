@@ -92,9 +92,8 @@ static const struct buffer_line lines[] = {
 /* clang-format on */
 
 static const struct op *const parts[] = {&op_attn_in, &op_attention, &op_attn_out, &op_moe, NULL};
-static const struct op *const shared_parts[] = {&op_attn_in,    &op_attention,  &op_attn_add,
-                                                &op_all_reduce, &op_attn_route, &op_moe,
-                                                NULL};
+static const struct op *const shared_parts[] = {
+    &op_attn_in, &op_attention, &op_attn_add, &op_all_reduce, &op_attn_route, &op_moe, NULL};
 
 const struct forward forward_gpt_oss = {
     before, layer, head, parts, shared_parts, false, lines, sizeof lines / sizeof *lines,

@@ -104,9 +104,9 @@ struct team {
     uint64_t spin_ns;
     team_fn fn; /* what is to be done; NULL: it is over */
     void *arg;
-    unsigned given;      /* how often */
+    unsigned given;        /* how often */
     pthread_mutex_t mutex; /* of `broken` */
-    struct said broken;  /* the first rank that left the others alone */
+    struct said broken;    /* the first rank that left the others alone */
     struct member members[];
 };
 
@@ -242,7 +242,8 @@ enum sol_status team_create(const struct model *model, const struct engine_param
     *out = NULL;
     SOL_TRY(shard_check(model, ranks));
     const size_t size = sizeof(struct team) + (size_t)ranks * sizeof(struct member);
-    struct team *team = aligned_alloc(CACHE_LINE, (size + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
+    struct team *team =
+        aligned_alloc(CACHE_LINE, (size + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
     if (!team) return status_set(SOL_E_MEMORY, "no memory for %d ranks", ranks);
     *team = (struct team){.model = model, .run = run, .ranks = ranks};
     pthread_mutex_init(&team->mutex, NULL);

@@ -39,7 +39,7 @@ static struct range share_of(int64_t n, int64_t rank, int64_t ranks)
 static int64_t block_of(const struct model_config *c, int64_t ranks)
 {
     return c->intermediate % BLOCK_WIDE || c->intermediate / BLOCK_WIDE < ranks ? BLOCK
-                                                                                 : BLOCK_WIDE;
+                                                                                : BLOCK_WIDE;
 }
 
 static struct range intermediate_of(const struct model_config *c, int64_t rank, int64_t ranks)

@@ -17,9 +17,9 @@ struct whole_rows {
 
 struct weight_source {
     const struct model *model, *whole; /* what is read, and what that is a part of, or the same */
-    const struct model_files *files; /* one of these two, or neither: the model has the weights */
+    const struct model_files *files;   /* one of these two, or neither: the model has the weights */
     struct synth_stream *stream;
-    struct whole_rows *rows; /* [threads] of parts */
+    struct whole_rows *rows;     /* [threads] of parts */
     struct row_reader **readers; /* [threads] of the files */
     int threads;
     struct weight_piece *pieces;
@@ -163,8 +163,8 @@ static enum sol_status read_whole(struct weight_source *s, int thread, int64_t i
     struct weight w = weight_at(&s->whole->config, index);
     if (s->files) return read_file(s, thread, index, &w, piece, dst);
     const void *field = weight_field(s->whole, &w);
-    size_t row = dtype_row_bytes(w.vector ? DTYPE_F32 : ((const struct tensor *)field)->dtype,
-                                 w.cols);
+    size_t row =
+        dtype_row_bytes(w.vector ? DTYPE_F32 : ((const struct tensor *)field)->dtype, w.cols);
     int64_t first = w.vector ? 0 : piece->group * w.rows + piece->row;
     size_t offset = (size_t)first * row;
     if (s->stream) return synth_stream_read(s->stream, index, offset, piece->bytes, dst);
@@ -188,7 +188,8 @@ static enum sol_status reserve(struct whole_rows *rows, size_t size)
 static void cut_rows(char *dst, const char *from, int64_t n, size_t width, size_t pitch,
                      size_t skip)
 {
-    for (int64_t i = 0; i < n; i++) memcpy(dst + (size_t)i * width, from + (size_t)i * pitch + skip, width);
+    for (int64_t i = 0; i < n; i++)
+        memcpy(dst + (size_t)i * width, from + (size_t)i * pitch + skip, width);
 }
 
 /* A rank's part of rows, or of a vector's groups. */

@@ -62,8 +62,7 @@ static const struct case_shape cases[] = {
 static void problem(const void *args, struct op_problem *out)
 {
     const struct attn_out_args *a = args;
-    *out = (struct op_problem){
-        .rows = a->m, .dtype = a->wo.dtype, .n = a->hidden, .k = a->width};
+    *out = (struct op_problem){.rows = a->m, .dtype = a->wo.dtype, .n = a->hidden, .k = a->width};
 }
 
 const struct op op_attn_add = {

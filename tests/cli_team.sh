@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# Several GPUs that share a model, as commands offer it: on the processor, where --gpus means parts of its cores, and on
+# emulated cards (tests/emulate) with an NCCL whose ranks are threads.
+. "${SOL_SOURCE_DIR:?ctest sets it}/tests/support/cli.sh"
+cd "$work" || exit 1
+text=$SOL_SOURCE_DIR/tests/data/heldout.txt
+exact="--exact --kv f32"
+small="-m synth:small --random-tokens 24 -n 8 --greedy -q"
+
+# ---- the same tokens, each time the same bits ----
+# shellcheck disable=SC2086 # words
+{
+    run 0 run $small $exact
+    mv "$work/out" one
+    for gpus in 2 4; do
+        run 0 run $small $exact --gpus $gpus
+        is "tokens of $gpus" "$(cat "$work/out")" "$(cat one)"
+    done
+    run 0 run -m builtin -p 'Once upon a time' -n 8 --greedy -q --gpus 2 --json
+    has out '"gpus": 2,'
+    has out '"op": "all_reduce"'
+    run 0 perplexity -f "$text" --limit 64 -q --json $exact --gpus 2 --kl-one
+    has out '"kl_max": (0\.0|[0-9.]+e-(0[7-9]|1[0-9])),'
+    has out '"same_top": 1\.0'
+}
+run 0 bench -m synth:small -p 8 -n 2 -r 1 --no-limits --no-store -q --gpus 2 --json
+is "proved" "$(grep -c '"proved": true' "$work/out")" 2
+has out '"gpus": 2'
+printf 'Hello' | "$SOL_BINARY" chat --gpus 2 -n 3 -q >"$work/out" 2>"$work/err" || fail "chat --gpus 2"
+
+# ---- sizes ----
+run 0 model fit --like gpt-oss-120b --gpus 2 --device-memory 48
+has out 'of each of 2'
+run 6 model fit --like gpt-oss-120b --device-memory 48
+
+# ---- refusals ----
+run 5 run -m synth:tiny --random-tokens 3 -n 1 --gpus 3
+has err 'cannot be shared by 3 ranks: it has 2 heads of keys; at most 2 are possible'
+run 2 run --gpus 2 --backend auto -p x -n 1
+has err '--gpus 2 wants --backend cuda, cuda:N or cpu'
+run 2 perplexity -f "$text" --kl-one
+has err '--kl-one goes with --gpus'
+run 2 run --gpus 0 -p x
+
+# ---- emulated cards ----
+if [ -z "${SOL_EMULATED_GPU:-}" ]; then exit $((failures != 0)); fi
+# gpus COUNT STATUS ARGUMENT...
+gpus() {
+    local count=$1
+    shift
+    LD_LIBRARY_PATH=$SOL_EMULATED_GPU FAKE_CUDA_MAJOR=9 FAKE_CUDA_DEVICES=$count SOL_NCCL=${nccl:-$SOL_FAKE_NCCL} \
+        SOL_CUBLASLT=$SOL_FAKE_CUBLASLT FAKE_CUBLAS=right run "$@"
+}
+# What emulated cards cannot run (clusters) is composed.
+card="--backend cuda --force attn_out=composed --force attn_add=attn_add_rows_cuda --force attn_route=composed"
+few="-m synth:small,layers=1 --random-tokens 5 -n 3 --greedy -q"
+# shellcheck disable=SC2086 # words
+{
+    gpus 1 0 run $few $card
+    mv "$work/out" one
+    gpus 3 0 run $few $card --gpus 3
+    is "tokens of three cards" "$(cat "$work/out")" "$(cat one)"
+    gpus 2 5 run $few $card --gpus 3
+    has err 'GPU'
+    nccl=/nonexistent gpus 2 5 run $few $card --gpus 2
+    has err 'NCCL'
+    FAKE_NCCL=fails gpus 2 8 run $few $card --gpus 2
+    has err 'NCCL'
+}
+exit $((failures != 0))
