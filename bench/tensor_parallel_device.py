@@ -2,17 +2,18 @@
 """Inference on several GPUs of one machine against one of them, in the same run: are the logits those of one GPU, how fast
 is decoding, are prompts and batches, and where does a step's time go.
 
-usage: bench/tensor_parallel_device.py [--sol build/sol] [--gpus 2] [--parts verify,decode,...] [--model NAME,...]
-                                       [--rounds 1] [--seconds 280] [--tiny] [--out FILE]
+usage: bench/tensor_parallel_device.py [--sol build/sol] [--gpus 2] [--parts verify,speed] [--model NAME,...]
+                                       [--tests decode,prompt,batch] [--rounds 1] [--seconds 280] [--tiny] [--out FILE]
 
   verify   the collectives and joins of the table on N GPUs; then logits of N GPUs against one, over 512 tokens of a model
-           cut to 6 layers: divergence (KL), same likeliest token
-  decode   tokens/s at batch 1, on 1 and N GPUs, ratio (120b wanted: 1.2 of 2, 1.4 of 4)
-  prompt   2,048 and 8,192 tokens (120b wanted for 8,192: 1.8 of 2, 3.3 of 4)
-  batch    32 and 128 sequences that decode together at depth 512
-  step     time of each op of one decode step on N GPUs, and what part the collectives are
+           cut to 4 layers: divergence (KL), same likeliest token; with rounded activations and in float32
+  speed    tokens/s on 1 and then N GPUs, each in one process so that the model is loaded once:
+             decode  one sequence (120b wanted: 1.2 times one GPU's on 2, 1.4 on 4)
+             prompt  2,048 and 8,192 tokens (120b wanted for 8,192: 1.8 on 2, 3.3 on 4)
+             batch   32 and 128 sequences that decode together
+           and of the N GPUs each op's time in a step, with what part the collectives are
 The models are random ones of full size (synth:), made on the way onto the GPUs: no file is needed. Parts run alone; what
-fails is said, and the others run. Largest figures first within --seconds: what does not fit any more is said too.
+fails is said, and the others run; what has no time left of --seconds is said too.
 --tiny: shapes for a machine that emulates its GPUs. One JSON object a line on stdout, and in --out.
 
 Exit status: 0 all that ran is as wanted, 1 something is not, or failed.
@@ -24,7 +25,8 @@ import sys
 import time
 
 WANTED = {("decode", 2): 1.2, ("decode", 4): 1.4, ("prompt", 2): 1.8, ("prompt", 4): 3.3}
-PARTS = ("verify", "decode", "prompt", "batch", "step")
+PARTS = ("verify", "speed")
+TESTS = ("decode", "prompt", "batch")
 COLLECTIVES = ("all_reduce", "all_gather")
 
 
@@ -70,7 +72,7 @@ def verify(run, model):
         rows = [line.split() for line in text.splitlines() if "_cuda " in line]
         run.say(part="verify", verified=[row[1] for row in rows if "ok" in row], failed=[row[1] for row in rows if "FAILED" in row],
                 seconds=round(took, 1))
-    layers = 2 if options.tiny else 6
+    layers = 1 if options.tiny else 4
     for flags in ([], ["--exact"]):
         text, took = run.sol("perplexity", "-m", f"{model},layers={layers}", "--random-tokens", 40 if options.tiny else 512, "-q", "--json",
                              "--kl-one", *flags, *place(options.gpus))
@@ -90,52 +92,50 @@ def bench(run, model, gpus, *tests):
     return json.loads(text), took
 
 
+def kind_of(result):
+    return "prompt" if result["n_prompt"] else "batch" if result["n_parallel"] > 1 else "decode"
+
+
 def name_of(result):
     name = f"pp{result['n_prompt']}" if result["n_prompt"] else f"tg{result['n_gen']}"
-    return name + (f" x{result['n_parallel']}" if result["n_parallel"] > 1 else "") + (f" d{result['n_depth']}" if result["n_depth"] else "")
+    return name + (f" x{result['n_parallel']}" if result["n_parallel"] > 1 else "")
 
 
-def compare(run, part, model, tests):
-    one, took_one = bench(run, model, 1, *tests)
-    all_, took = bench(run, model, run.options.gpus, *tests)
-    first = {name_of(result): result for result in one}
+def tests_of(options):
+    sizes = ("16,40", 3, "3", 1) if options.tiny else ("2048,8192", 64, "32,128", 4)
+    wanted = options.tests.split(",")
+    generated = [count for test, count in (("decode", "1"), ("batch", sizes[2])) if test in wanted]
+    return ["-p", sizes[0] if "prompt" in wanted else 0, "-n", sizes[1] if generated else 0,
+            *(["-npl", ",".join(generated)] if generated else []), "-r", sizes[3]]
+
+
+def speed(run, model):
+    gpus = run.options.gpus
+    tests = tests_of(run.options)
+    one, failed = [], None
+    try:
+        one, took = bench(run, model, 1, *tests)
+        run.say(part="speed", model=model, gpus=1, seconds=round(took, 1), load_s=one[0]["upload_s"],
+                ts={name_of(result): result["ts"] for result in one})
+    except (RuntimeError, ValueError) as error:
+        failed = error  # those of N GPUs are worth having without
+        run.say(part="speed", model=model, gpus=1, failed=str(error))
+    all_, took = bench(run, model, gpus, *tests, "--ops")
+    first = {name_of(result): result["ts"] for result in one}
     for result in all_:
-        name, speed = name_of(result), result["ts"]
-        single = first.get(name, {}).get("ts")
-        ratio = speed / single if single else None
-        wanted = WANTED.get((part, run.options.gpus)) if "120b" in model and (part != "prompt" or name == "pp8192") else None
-        good = (wanted is None or (ratio or 0) >= wanted) and result["proved"]
+        name = name_of(result)
+        ratio = result["ts"] / first[name] if first.get(name) else None
+        wanted = WANTED.get((kind_of(result), gpus)) if "120b" in model and name != "pp2048" else None
+        good = bool(result["proved"]) and (wanted is None or (ratio or 0) >= wanted)
         run.good &= good
-        run.say(part=part, model=model, test=name, gpus=run.options.gpus, one=single, all=speed, ratio=ratio, proved=result["proved"], wanted=wanted,
-                good=good, seconds_one=round(took_one, 1), seconds=round(took, 1))
-
-
-def decode(run, model):
-    tests = ["-p", 0, "-n", 4, "-r", 1] if run.options.tiny else ["-p", 0, "-n", 128, "-d", 512, "-r", 5]
-    compare(run, "decode", model, tests)
-
-
-def prompt(run, model):
-    tests = ["-p", "16,40", "-n", 0, "-r", 1] if run.options.tiny else ["-p", "2048,8192", "-n", 0, "-r", 4]
-    compare(run, "prompt", model, tests)
-
-
-def batch(run, model):
-    tests = ["-p", 0, "-n", 2, "-npl", "3", "-r", 1] if run.options.tiny else ["-p", 0, "-n", 32, "-d", 512, "-npl", "32,128", "-r", 3]
-    compare(run, "batch", model, tests)
-
-
-def step(run, model):
-    tests = ["-p", 0, "-n", 2, "-r", 1] if run.options.tiny else ["-p", 0, "-n", 32, "-d", 512, "-r", 1]
-    out, took = bench(run, model, run.options.gpus, *tests, "--ops")
-    for result in out:
-        kernels = result["kernels"]
-        times = {f"{kernel['op']}:{kernel['variant']}": kernel["us_per_step"] for kernel in kernels}
-        run.say(part="step", model=model, test=name_of(result), gpus=run.options.gpus, proved=result["proved"],
-                us=round(sum(times.values()), 1),
-                collectives_us=round(sum(us for name, us in times.items() if name.split(":")[0] in COLLECTIVES), 1),
-                us_per_step={name: round(us, 1) for name, us in sorted(times.items(), key=lambda item: -item[1])[:16]},
-                seconds=round(took, 1))
+        times = {f"{kernel['op']}:{kernel['variant']}": kernel["us_per_step"] or 0 for kernel in result["kernels"]}
+        run.say(part="speed", model=model, test=name, gpus=gpus, one=first.get(name), all=result["ts"], ratio=ratio, wanted=wanted,
+                proved=result["proved"], good=good, step_us=round(sum(times.values()), 1),
+                collectives_us=round(sum(us for op, us in times.items() if op.split(":")[0] in COLLECTIVES), 1),
+                us={op: round(us, 1) for op, us in sorted(times.items(), key=lambda item: -item[1])[:14]},
+                load_s=result["upload_s"], seconds=round(took, 1))
+    if failed:
+        raise RuntimeError("nothing to compare with: one GPU failed")
 
 
 def main():
@@ -144,6 +144,7 @@ def main():
     parser.add_argument("--gpus", type=int, default=2)
     parser.add_argument("--parts", default=",".join(PARTS))
     parser.add_argument("--model", default="synth:gpt-oss-120b,synth:gpt-oss-20b")
+    parser.add_argument("--tests", default=",".join(TESTS))
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=280)
     parser.add_argument("--tiny", action="store_true")
@@ -154,7 +155,7 @@ def main():
     parts = [part for part in PARTS if part in options.parts.split(",")]
     for part in parts:
         for model in options.models:
-            for _ in range(1 if part in ("verify", "step") else options.rounds):
+            for _ in range(1 if part == "verify" else options.rounds):
                 try:
                     globals()[part](run, model)
                 except (RuntimeError, KeyError, ValueError, TypeError) as error:

@@ -42,6 +42,40 @@ run 2 perplexity -f "$text" --kl-one
 has err '--kl-one goes with --gpus'
 run 2 run --gpus 0 -p x
 
+# ---- a server, whose answers are those of one ----
+serve() { # GPUS: two texts at once, what came of them on stdout
+    "$SOL_BINARY" serve --port 0 --responses none --parallel 2 -c 256 $exact --gpus "$1" >served 2>"$work/err" &
+    local server=$! address
+    for _ in $(seq 200); do
+        address=$(sed -nE 's/^listening on //p' served)
+        [ "$address" ] && break
+        sleep 0.1
+    done
+    python3 - "$address" <<'PYTHON'
+import json, sys, threading, urllib.request
+
+def ask(prompt, into):
+    body = json.dumps({"prompt": prompt, "max_tokens": 6, "temperature": 0}).encode()
+    request = urllib.request.Request(sys.argv[1] + "/v1/completions", body, {"Content-Type": "application/json"})
+    into[prompt] = json.load(urllib.request.urlopen(request, timeout=60))["choices"][0]["text"]
+
+texts = {}
+threads = [threading.Thread(target=ask, args=(prompt, texts)) for prompt in ("Once upon a time", "The cat")]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(json.dumps(texts, sort_keys=True))
+PYTHON
+    kill -TERM $server
+    wait $server
+    is "the server's end" $? 0
+}
+if command -v python3 >/dev/null && "$SOL_BINARY" serve --port 0 -m nothing.gguf 2>&1 </dev/null | grep -qv 'install libmicrohttpd12'; then
+    serve 1 >of_one
+    serve 2 >of_two
+    is "answers of two" "$(cat of_two)" "$(cat of_one)"
+    grep -q 'Once upon' of_two || fail "no answers: $(cat of_two)"
+fi
+
 # ---- emulated cards ----
 if [ -z "${SOL_EMULATED_GPU:-}" ]; then exit $((failures != 0)); fi
 # gpus COUNT STATUS ARGUMENT...
