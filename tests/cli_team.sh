@@ -7,6 +7,8 @@ text=$SOL_SOURCE_DIR/tests/data/heldout.txt
 exact="--exact --kv f32"
 small="-m synth:small --random-tokens 24 -n 8 --greedy -q"
 
+lacks() { ! grep -qE -- "$2" "$work/$1" || fail "'$2' in $1"; }
+
 # ---- the same tokens, each time the same bits ----
 # shellcheck disable=SC2086 # words
 {
@@ -23,6 +25,8 @@ small="-m synth:small --random-tokens 24 -n 8 --greedy -q"
     has out '"kl_max": (0\.0|[0-9.]+e-(0[7-9]|1[0-9])),'
     has out '"same_top": 1\.0'
 }
+run 0 verify --brief --rounds 1 --op join_columns --gpus 2 # the op alone
+lacks out 'shared by'
 run 0 bench -m synth:small -p 8 -n 2 -r 1 --no-limits --no-store -q --gpus 2 --json
 is "proved" "$(grep -c '"proved": true' "$work/out")" 2
 has out '"gpus": 2'

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "base/status.h"
+#include "check/verify_model.h"
 #include "infer/engine.h"
 #include "infer/team.h"
 #include "model/shard.h"
@@ -186,6 +187,18 @@ static void test_fast_kernels(void **state)
     close_side(&one);
 }
 
+static void test_verified(void **state)
+{
+    (void)state;
+    struct model *model;
+    struct verify_shared v;
+    must(model_open("synth:small,layers=1", &model));
+    must(verify_shared(model, 1, 2, NULL, &v));
+    assert_int_equal(v.ranks, 2);
+    assert_true(v.result.compared && v.result.kl_max < 1e-6 && v.tolerance > 0);
+    model_close(model);
+}
+
 /* Bytes of a snapshot are those of any engine of the model. */
 static void test_snapshots_pass(void **state)
 {
@@ -314,9 +327,10 @@ static void test_failing_ranks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_as_one),        cmocka_unit_test(test_fast_kernels),
-        cmocka_unit_test(test_snapshots_pass),     cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_models_that_cannot), cmocka_unit_test(test_failing_ranks),
+        cmocka_unit_test(test_same_as_one),   cmocka_unit_test(test_fast_kernels),
+        cmocka_unit_test(test_verified),      cmocka_unit_test(test_snapshots_pass),
+        cmocka_unit_test(test_refusals),      cmocka_unit_test(test_models_that_cannot),
+        cmocka_unit_test(test_failing_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

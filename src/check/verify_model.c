@@ -3,7 +3,9 @@
 
 #include <stdlib.h>
 
+#include "base/status.h"
 #include "infer/sampler.h"
+#include "infer/team.h"
 #include "ops/ops.h"
 
 /* The text every variant is scored on. Starts from bos, or from token 0 where there is none. */
@@ -91,4 +93,44 @@ enum sol_status verify_predictions(const struct model *model, int threads,
     if (status == SOL_OK) status = score_all(model, threads, reference, tokens, list, count);
     engine_destroy(reference);
     return status;
+}
+
+static enum sol_status compare_shared(const struct model *model, struct engine *one,
+                                      struct engine_params params,
+                                      const struct perplexity_params *how,
+                                      struct verify_shared *out)
+{
+    struct engine *all;
+    int32_t tokens[VERIFY_TOKENS];
+    SOL_TRY(sample_text(one, model, tokens));
+    SOL_TRY(engine_create(model, &params, &all));
+    enum sol_status status = perplexity_measure(all, one, tokens, VERIFY_TOKENS, how, &out->result);
+    if (status == SOL_OK) out->tolerance = plan_margin(engine_last_plan(all));
+    engine_destroy(all);
+    return status;
+}
+
+enum sol_status verify_shared(const struct model *model, int threads, int ranks,
+                              struct gpu *const gpus[], struct verify_shared *out)
+{
+    struct perplexity_params how;
+    struct engine_params params;
+    struct engine *one = NULL;
+    struct team *team;
+    *out = (struct verify_shared){.ranks = ranks};
+    prepare(model, threads, &how, &params);
+    params.chooser.loosest = NUMERICS_EXACT;
+    params.chooser.device.gpu = gpus ? gpus[0] : NULL;
+    SOL_TRY(team_create(model, &params, ranks, gpus, &team));
+    enum sol_status status = engine_create(model, &params, &one);
+    params.team = team;
+    if (status == SOL_OK) status = compare_shared(model, one, params, &how, out);
+    engine_destroy(one);
+    team_destroy(team);
+    SOL_TRY(status);
+    if (out->result.top_margin <= out->tolerance) return SOL_OK;
+    return status_set(SOL_E_MISMATCH,
+                      "%s shared by %d ranks: likeliest tokens differ by %.2g standard deviations "
+                      "of the logits, %.2g are allowed",
+                      model->name, ranks, out->result.top_margin, out->tolerance);
 }

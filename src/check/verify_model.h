@@ -1,7 +1,9 @@
-/* What a gemm variant with rounded activations does to the predictions of a whole model. */
+/* What a gemm variant with rounded activations does to the predictions of a whole model, and what
+ * sharing it does. */
 #ifndef CHECK_VERIFY_MODEL_H
 #define CHECK_VERIFY_MODEL_H
 
+#include "gpu/device.h"
 #include "infer/perplexity.h"
 #include "model/model.h"
 
@@ -18,5 +20,17 @@ struct verify_prediction {
  * machine can run. */
 enum sol_status verify_predictions(const struct model *model, int threads,
                                    struct verify_prediction list[VERIFY_VARIANTS_MAX], int *count);
+
+/* What `ranks` ranks that share the model predict, against one that does not, both in float32:
+ * SOL_E_MISMATCH where their likeliest tokens differ by more than the ops' tolerances allow. On
+ * gpus[ranks], of which the first holds the whole model too; NULL: the CPU, where `model` has its
+ * weights. */
+struct verify_shared {
+    int ranks;
+    double tolerance; /* of result.top_margin */
+    struct perplexity_result result;
+};
+enum sol_status verify_shared(const struct model *model, int threads, int ranks,
+                              struct gpu *const gpus[], struct verify_shared *out);
 
 #endif

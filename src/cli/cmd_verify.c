@@ -19,10 +19,11 @@
 #include "check/verify_model.h"
 #include "cli/cli.h"
 #include "cli/engine_options.h"
+#include "model/shard.h"
 
 struct verify_command {
     struct string_list ops;
-    int64_t seed, rounds, threads;
+    int64_t seed, rounds, threads, gpus;
     const char *model, *backend, *kernel_source;
     bool json, ops_only, brief, wide;
 };
@@ -35,6 +36,9 @@ static const struct option options[] = {
      offsetof(struct verify_command, backend), 0, 0},
     {OPTION_STRING, 0, "kernel-src", "DIR", KERNEL_SOURCE_HELP,
      offsetof(struct verify_command, kernel_source), 0, 0},
+    {OPTION_INT, 0, "gpus", "N",
+     "also what N GPUs that share the model predict, against one; with the CPU: parts of its cores",
+     offsetof(struct verify_command, gpus), 1, SHARD_RANKS_MAX},
     {OPTION_FLAG, 0, "ops-only", NULL, "no model, only the ops; --op implies it",
      offsetof(struct verify_command, ops_only), 0, 0},
     {OPTION_STRINGS, 0, "op", "OP[=VARIANT]", "only this op, or variant; may be repeated",
@@ -58,6 +62,8 @@ static const struct command_example examples[] = {
     {"sol verify --op gemm --op attention", "two ops, each with all its kernels", NULL},
     {"sol verify --ops-only --brief --rounds 1", "everything, quickly", NULL},
     {"sol verify --backend cuda", "the kernels of a GPU; the verdict is kept", "a GPU"},
+    {"sol verify --backend cuda --gpus 2 -m gpt-oss-20b.gguf",
+     "and whether two together compute what one does", "two GPUs"},
     {0},
 };
 
@@ -84,6 +90,7 @@ struct verify_report {
     int ran, failed;
     struct verify_prediction predictions[VERIFY_VARIANTS_MAX];
     int n_predictions;
+    struct verify_shared shared; /* ranks 0: none */
 };
 
 /* Whether `name`, OP or OP=VARIANT, means variant `v` of `op`. */
@@ -189,8 +196,17 @@ static enum sol_status print_table(const struct verify_report *report)
     return SOL_OK;
 }
 
+static void print_shared(const struct verify_shared *s)
+{
+    const struct perplexity_result *r = &s->result;
+    if (s->ranks)
+        printf("\nshared by %d, against one: KL mean %.2e, max %.2e, same top token %.1f %%\n",
+               s->ranks, r->kl_mean, r->kl_max, 100 * r->top1);
+}
+
 static enum sol_status print_predictions(const struct verify_report *report)
 {
+    print_shared(&report->shared);
     if (report->n_predictions == 0) return SOL_OK;
     struct table *table;
     SOL_TRY(table_create("=gemm variant|activations|>KL mean|>KL max|>same top token", &table));
@@ -238,9 +254,17 @@ static enum sol_status print_json(const struct verify_report *report)
                             "worst_error", figure(r, r->worst), "tolerance",
                             figure(r, r->tolerance), "verdict", verdict(r), "reason", r->text));
     }
-    return json_print(json_pack("{s:i, s:i, s:o, s:o}", "verified", report->ran, "failed",
-                                report->failed, "variants", list, "predictions",
-                                predictions_json(report)));
+    json_t *json =
+        json_pack("{s:i, s:i, s:o, s:o}", "verified", report->ran, "failed", report->failed,
+                  "variants", list, "predictions", predictions_json(report));
+    const struct verify_shared *s = &report->shared;
+    if (json && s->ranks)
+        json_object_set_new(json, "shared",
+                            json_pack("{s:i, s:f, s:f, s:f, s:f, s:f}", "gpus", s->ranks, "kl_mean",
+                                      s->result.kl_mean, "kl_max", s->result.kl_max, "top1",
+                                      s->result.top1, "top_margin", s->result.top_margin,
+                                      "tolerance", s->tolerance));
+    return json_print(json);
 }
 
 static enum sol_status verify_model(const struct verify_command *c, struct verify_report *report)
@@ -251,6 +275,37 @@ static enum sol_status verify_model(const struct verify_command *c, struct verif
     enum sol_status status =
         verify_predictions(model, (int)c->threads, report->predictions, &report->n_predictions);
     model_close(model);
+    return status;
+}
+
+/* GPUs from the one that --backend names on; *gpus is NULL then for the CPU. */
+static enum sol_status open_gpus(const struct verify_command *c, struct gpu *list[SHARD_RANKS_MAX],
+                                 struct gpu ***gpus)
+{
+    char name[32];
+    *gpus = NULL;
+    SOL_TRY(backend_open(c->backend, c->kernel_source, false, &list[0]));
+    if (!list[0]) return SOL_OK;
+    *gpus = list;
+    for (int i = 1; i < c->gpus; i++) {
+        snprintf(name, sizeof name, "cuda:%d", gpu_info(list[0])->ordinal + i);
+        SOL_TRY(backend_open(name, c->kernel_source, false, &list[i]));
+    }
+    return SOL_OK;
+}
+
+static enum sol_status verify_together(const struct verify_command *c, struct verify_report *report)
+{
+    struct gpu *list[SHARD_RANKS_MAX] = {NULL}, **gpus;
+    struct model *model = NULL;
+    if (c->gpus < 2 || c->ops_only || c->ops.count) return SOL_OK;
+    enum sol_status status = open_gpus(c, list, &gpus);
+    const struct model_params how = {.later = gpus != NULL};
+    if (status == SOL_OK) status = model_open_with(c->model, &how, &model);
+    if (status == SOL_OK)
+        status = verify_shared(model, (int)c->threads, (int)c->gpus, gpus, &report->shared);
+    model_close(model);
+    for (int i = 0; i < SHARD_RANKS_MAX; i++) gpu_close(list[i]);
     return status;
 }
 
@@ -298,6 +353,7 @@ static enum sol_status verify(const struct verify_command *c, struct verify_repo
     pool_destroy(pool);
     gpu_close(gpu);
     if (status == SOL_OK) status = verify_model(c, report);
+    if (status == SOL_OK) status = verify_together(c, report);
     if (status == SOL_OK || report->count) {
         enum sol_status printed = c->json ? print_json(report) : print_table(report);
         if (printed == SOL_OK && !c->json) printed = print_predictions(report);
