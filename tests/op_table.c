@@ -190,7 +190,11 @@ static void verify_finds_faults_of_groups(void **state)
     /* Some faults show in a few cases. That the reference passes all is tested above. */
     assert_int_equal(failures_of_op(op_grouped_gemm, grouped_right, true), 0);
     assert_true(failures_of_op(op_grouped_gemm, grouped_writes_between, true) > 0);
-    if (getenv("SOL_TEST_BRIEF")) return; /* the run beside it has the others */
+    /* The verifier is the same on every processor: release tests have the others. */
+    if (rounds < 2 || getenv("SOL_TEST_BRIEF")) {
+        print_message("reduced: two faults of groups are not planted\n");
+        return;
+    }
     assert_true(failures_of_op(op_grouped_gemm, grouped_cuts_off, false) > 0);
     assert_true(failures_of_op(op_grouped_gemm, grouped_spreads_nan, false) > 0);
 }

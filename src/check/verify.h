@@ -35,7 +35,8 @@ struct verify_options {
     int rounds; /* how often each case is drawn anew, >= 1 */
     /* For tools that make kernels a hundred times slower: a case only where none was yet of the
      * same format of weights, choice, and number of rows (roughly), awkward sizes first; of
-     * extreme and non-finite inputs one of each format and choice. */
+     * extreme and non-finite inputs one of each format and choice. The reference itself, which is
+     * compared with what it gave before, always has such cases only. */
     bool brief;
 };
 
