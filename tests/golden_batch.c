@@ -39,6 +39,7 @@ enum {
     PROMPT = 140,      /* a window, and a little more */
     LONG_PROMPT = 700, /* what a GPU cuts into pieces */
     OTHERS_PROMPT = 24,
+    PART = 61,
     ROWS_MAX = 1024,
     SEQUENCES_MAX = 128,
 };
@@ -49,6 +50,7 @@ static struct model *model, *uploaded; /* uploaded: to the GPU, or NULL */
 static struct token_list text;
 static struct gpu *gpu;                           /* SOL_TEST_BACKEND=cuda; else NULL */
 static int64_t prompt, long_prompt, short_prompt; /* tokens that somebody has before */
+static int64_t part;                              /* rows of one prompt in a step */
 static int n_failed; /* of the present test: all of it is seen before it fails */
 
 static int open_all(void **state)
@@ -69,6 +71,7 @@ static int open_all(void **state)
     prompt = effort("tokens before a step", PROMPT, 16);
     long_prompt = effort("tokens before a step with a long context", LONG_PROMPT, 16);
     short_prompt = effort("tokens of the others before", OTHERS_PROMPT, 2);
+    part = effort("rows of a prompt in a step", PART, 21);
     assert_true(text.count > ROWS_MAX && model->config.context >= CONTEXT);
     return 0;
 }
@@ -353,7 +356,8 @@ static void check_company(const char *what, bool exact, struct scene s, bool sam
 static void test_decode(void **state)
 {
     (void)state;
-    static const int batches[] = {2, 4, 8, 16, 32, 128};
+    const int batches[] = {
+        2, 4, 8, 16, 32, (int)effort("sequences of the largest batch", SEQUENCES_MAX, 40)};
     int64_t steps = effort("tokens of each batch", 4, 2);
     for (int exact = 0; exact < 2; exact++) {
         struct scene s = {.sequences = 1,
@@ -385,11 +389,15 @@ static void test_prompts(void **state)
     (void)state;
     int64_t steps = effort("steps of prompts", 3, 2);
     for (int exact = 0; exact < 2; exact++) {
-        struct scene s = {
-            .sequences = 4, .rows = 200, .share = 61, .steps = steps, .others = short_prompt};
+        struct scene s = {.sequences = 4,
+                          .rows = part * 200 / 61,
+                          .share = part,
+                          .steps = steps,
+                          .others = short_prompt};
         struct logits first;
         char what[64];
-        snprintf(what, sizeof what, "%s: 61 rows of 200", precisions[exact]);
+        snprintf(what, sizeof what, "%s: %lld rows of %lld", precisions[exact], (long long)s.share,
+                 (long long)s.rows);
         check_company(what, exact, s, gpu || exact, &first);
         free(first.data);
     }
@@ -408,8 +416,8 @@ static void test_long_prompts(void **state)
                             .steps = 1,
                             .others = short_prompt};
         struct scene many = {.sequences = 3,
-                             .rows = 180,
-                             .share = 60,
+                             .rows = 3 * (part - 1),
+                             .share = part - 1,
                              .prompt = long_prompt,
                              .steps = 1,
                              .others = long_prompt};
@@ -419,8 +427,8 @@ static void test_long_prompts(void **state)
                  (long long)long_prompt);
         check_company(what, exact, few, gpu || exact, &first);
         free(first.data);
-        snprintf(what, sizeof what, "%s: 60 rows of 180 behind %lld", precisions[exact],
-                 (long long)long_prompt);
+        snprintf(what, sizeof what, "%s: %lld rows of %lld behind %lld", precisions[exact],
+                 (long long)many.share, (long long)many.rows, (long long)long_prompt);
         check_company(what, exact, many, exact, &first);
         free(first.data);
     }
