@@ -27,7 +27,8 @@ enum {
     THREADS_MAX = EMULATED_THREADS,
     WARP = EMULATED_WARP,
     WORKERS_MAX = 8,
-    STACK = 128 << 10,
+    STACK = (128 << 10) +
+            5 * 64, /* tops of a power of two apart would share a few lines of every cache */
     SHARED_MAX = EMULATED_SHARED,
     BLOCKS_MAX = EMULATED_BLOCKS
 };
@@ -43,16 +44,13 @@ extern thread_local char shared[SHARED_MAX] __attribute__((alias("memory")));
 extern thread_local char queries[SHARED_MAX] __attribute__((alias("memory")));
 
 /* Kernels take their struct by value: on the stack of x86-64, by reference on 64-bit Arm, whatever
- * its size may be. What follows it is copied too, and not looked at. */
-struct alignas(64) any_struct {
-    char bytes[4096];
+ * its size may be. What follows it is copied too, and not looked at; each thread of a block has a
+ * copy, so most get few bytes. */
+template <size_t N> struct alignas(64) struct_of {
+    char bytes[N];
 };
-typedef void kernel_function(const any_struct);
-/* The others have more. */
-struct alignas(64) large_struct {
-    char bytes[sizeof(grouped_tcgen05_args)];
-};
-typedef void large_kernel_function(const large_struct);
+template <size_t N> using kernel_function = void(const struct_of<N>);
+enum { FEW = 768, MORE = 4096, MOST = sizeof(grouped_tcgen05_args) };
 
 /* As many as the host has made. */
 extern "C" size_t emulate_args_bytes(const char *name)
@@ -62,7 +60,8 @@ extern "C" size_t emulate_args_bytes(const char *name)
     if (!strncmp(name, "grouped_wgmma", strlen("grouped_wgmma"))) return sizeof(grouped_wgmma_args);
     if (!strncmp(name, "grouped_ladder", strlen("grouped_ladder")))
         return sizeof(grouped_ladder_args);
-    return sizeof(any_struct);
+    /* Tables of groups, and maps of tensors. */
+    return strstr(name, "wgmma") || !strncmp(name, "grouped", strlen("grouped")) ? MORE : FEW;
 }
 
 /* Which threads have come to a barrier. */
@@ -92,12 +91,13 @@ static thread_local worker *mine;
 
 static struct {
     const char *name;
-    kernel_function *function;
+    void *function;
     union {
-        any_struct args;
-        large_struct large;
-    };
-    bool is_large;
+        struct_of<FEW> few;
+        struct_of<MORE> more;
+        struct_of<MOST> most;
+    } args;
+    size_t bytes;
     unsigned shared_bytes,
         at_once;                /* blocks of a cluster, or of all where they wait for each other */
     std::atomic<unsigned> next; /* block */
@@ -207,7 +207,7 @@ static int behind(int thread)
 {
     if (!async_used) {
         do thread = (thread + 1) % threads();
-        while (mine->done[thread]);
+        while (mine->place[thread] < 0);
         return thread;
     }
     thread = random_thread();
@@ -312,11 +312,7 @@ static void meet(meeting *m, bool near)
     long now = m->times;
     mine->idle = 0;
     if (++m->arrived == m->alive) all_are_there(m);
-    while (m->times == now)
-        if (async_used)
-            sleep_near(&m->sleepers, near);
-        else
-            wait_for_others(near);
+    while (m->times == now) sleep_near(&m->sleepers, near);
 }
 
 static void leave(meeting *m)
@@ -346,10 +342,12 @@ static void run_threads(void)
     jmp_buf *then = &mine->home;
     for (;;) {
         change(mine->at[me], *then);
-        if (launch.is_large)
-            ((large_kernel_function *)launch.function)(launch.large);
+        if (launch.bytes <= FEW)
+            ((kernel_function<FEW> *)launch.function)(launch.args.few);
+        else if (launch.bytes <= MORE)
+            ((kernel_function<MORE> *)launch.function)(launch.args.more);
         else
-            launch.function(launch.args);
+            ((kernel_function<MOST> *)launch.function)(launch.args.most);
         mine->done[me] = true;
         remove_awake(me);
         mine->idle = 0;
@@ -471,12 +469,12 @@ static void run_workers(int count)
 }
 
 /* The kernels are in this very library. */
-static kernel_function *find_kernel(const char *name)
+static void *find_kernel(const char *name)
 {
     Dl_info here;
     if (!dladdr((void *)&find_kernel, &here)) return NULL;
     void *library = dlopen(here.dli_fname, RTLD_NOW | RTLD_NOLOAD);
-    return library ? (kernel_function *)dlsym(library, name) : NULL;
+    return library ? dlsym(library, name) : NULL;
 }
 
 /* Blocks that run at the same time. */
@@ -512,9 +510,8 @@ extern "C" cuda_result emulate_kernel(const char *name, const struct cuda_launch
     launch.shared_bytes = config->shared_bytes;
     launch.at_once = at_once(config);
     launch.next = 0;
-    size_t bytes = emulate_args_bytes(name);
-    launch.is_large = bytes > sizeof launch.args;
-    memcpy(&launch.args, args, bytes);
+    launch.bytes = emulate_args_bytes(name);
+    memcpy(&launch.args, args, launch.bytes);
     launch.seed = getenv("EMULATED_SEED") ? strtoull(getenv("EMULATED_SEED"), NULL, 10) : 0;
     launch.count++;
     unsigned cores = std::thread::hardware_concurrency(), blocks = gridDim.x * gridDim.y;
