@@ -114,15 +114,6 @@ void communicator_fail(struct communicator *c, enum sol_status status, int exit_
     c->calls->fail(c, status, exit_code);
 }
 
-enum sol_status communicator_add_gpu(struct communicator *c, struct gpu *gpu)
-{
-    unsigned char id[GPU_RANKS_ID] = {0};
-    const enum sol_status made = c->rank == 0 ? gpu_ranks_id(id) : SOL_OK;
-    SOL_TRY(communicator_agree(c, made));
-    SOL_TRY(communicator_broadcast(c, 0, id, sizeof id));
-    return communicator_agree(c, gpu_ranks_open(gpu, id, c->rank, c->size, c->limit_ns, &c->gpu));
-}
-
 struct gpu_ranks *communicator_gpu_ranks(const struct communicator *c)
 {
     return c->gpu;
@@ -131,6 +122,7 @@ struct gpu_ranks *communicator_gpu_ranks(const struct communicator *c)
 void communicator_close(struct communicator *c)
 {
     if (!c) return;
+    if (c->gpu && c->calls->part) c->calls->part(c);
     gpu_ranks_close(c->gpu, c->failed != SOL_OK);
     c->calls->close(c);
 }

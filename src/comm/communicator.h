@@ -28,8 +28,10 @@ enum sol_status communicator_open_mpi(const struct launch *launch, struct commun
 /* Takes NULL. Behind a failure MPI is not waited for. */
 void communicator_close(struct communicator *c);
 
-/* The rank computes on `gpu`, which no other has: all ranks call it, and GPUs pass to each other by
- * NCCL what ops on them pass. Once; communicator_close comes before gpu_close then. */
+/* The rank computes on `gpu`, which no other has: all ranks call it, and GPUs pass to each other
+ * what ops on them pass, by NCCL, and where they are of one process and reach each other's memory
+ * by kernels too; then it does without NCCL. Once; communicator_close comes before gpu_close then,
+ * when no work is left on the GPU. What goes wrong with other ranks meanwhile gpu_wait says. */
 enum sol_status communicator_add_gpu(struct communicator *c, struct gpu *gpu);
 struct gpu_ranks *communicator_gpu_ranks(const struct communicator *c); /* NULL: none was added */
 

@@ -13,6 +13,11 @@ struct communicator_calls {
     enum sol_status (*broadcast)(struct communicator *c, int root, void *data, size_t bytes);
     void (*fail)(struct communicator *c, enum sol_status status, int exit_code);
     void (*close)(struct communicator *c);
+    /* Of ranks that can fail while this one waits for its GPU; NULL: they cannot, or end it too. */
+    enum sol_status (*others)(struct communicator *c);
+    /* Until all ranks with GPUs have come to their ends, though not for ever: what they reach of
+     * each other is given back behind it. NULL: they reach nothing. */
+    void (*part)(struct communicator *c);
 };
 
 enum { COMMUNICATOR_MESSAGE = 1024 };

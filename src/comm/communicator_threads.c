@@ -15,6 +15,7 @@ struct group {
     pthread_cond_t met;
     int size, open; /* ranks; of those that were not closed */
     int arrived;
+    int parted; /* ranks with GPUs that are about to be closed */
     uint64_t meetings;
     enum sol_status failed;
     char message[COMMUNICATOR_MESSAGE];
@@ -119,6 +120,30 @@ static void fail(struct communicator *c, enum sol_status status, int exit_code)
     pthread_mutex_unlock(&g->mutex);
 }
 
+static enum sol_status others(struct communicator *c)
+{
+    struct group *g = group_of(c);
+    pthread_mutex_lock(&g->mutex);
+    const enum sol_status failed = g->failed;
+    if (failed != SOL_OK) (void)status_set(failed, "%s", g->message);
+    pthread_mutex_unlock(&g->mutex);
+    return failed;
+}
+
+/* A rank that waits for others on its GPU does so for the limit, and then comes here. */
+static void part(struct communicator *c)
+{
+    static const uint64_t more_ns = 10000000000;
+    struct group *g = group_of(c);
+    const struct timespec end = time_after(c->limit_ns + more_ns);
+    int waited = 0;
+    pthread_mutex_lock(&g->mutex);
+    if (++g->parted == g->size) pthread_cond_broadcast(&g->met);
+    while (g->parted < g->size && waited == 0)
+        waited = pthread_cond_timedwait(&g->met, &g->mutex, &end);
+    pthread_mutex_unlock(&g->mutex);
+}
+
 static void group_destroy(struct group *g)
 {
     pthread_cond_destroy(&g->met);
@@ -143,6 +168,8 @@ static const struct communicator_calls calls = {
     .broadcast = broadcast,
     .fail = fail,
     .close = close_rank,
+    .others = others,
+    .part = part,
 };
 
 static struct group *group_create(int size)

@@ -34,6 +34,7 @@ enum {
     CUDA_E_PTX_TOO_NEW = 222,
     CUDA_E_HANDLE = 400,
     CUDA_E_NOT_FOUND = 500,
+    CUDA_E_NOT_READY = 600, /* no error: what was asked for is not done yet */
     CUDA_E_ADDRESS = 700, /* a kernel read or wrote where there is nothing */
     CUDA_E_LAUNCH = 719,
     CUDA_E_DRIVER_MISMATCH = 803, /* the library is not that of the kernel's driver */
@@ -70,6 +71,11 @@ enum { /* flags */
        CUDA_CAPTURE_THREAD_LOCAL = 1,
 };
 enum { CUDA_NODE_KERNEL = 0 }; /* graph_node_type */
+enum {                         /* of physical memory, and of who may touch it */
+       CUDA_PHYSICAL_PINNED = 1,
+       CUDA_PLACE_DEVICE = 1,
+       CUDA_ACCESS_READ_WRITE = 3,
+};
 
 enum {                               /* cuda_launch_attribute.id */
        CUDA_LAUNCH_COOPERATIVE = 2,  /* value.flag 1: all blocks run at the same time, or none */
@@ -106,6 +112,20 @@ enum { CUDA_MEMORY_DEVICE = 2 };
 struct cuda_copy_rows {
     struct cuda_rows_end from, to;
     size_t width, height; /* bytes of a row; rows */
+};
+/* CUmemLocation, CUmemAllocationProp, CUmemAccessDesc. */
+struct cuda_place {
+    int kind, device;
+};
+struct cuda_physical {
+    int kind, handles;
+    struct cuda_place place;
+    void *windows;
+    unsigned char flags[8];
+};
+struct cuda_access {
+    struct cuda_place place;
+    int flags;
 };
 struct cuda_tensor_map {
     _Alignas(128) uint64_t opaque[16];

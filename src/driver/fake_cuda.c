@@ -49,11 +49,14 @@ struct region {
     size_t bytes, mapped;
     struct context *context;
     struct region *next;
+    unsigned long long physical; /* what is mapped there, of physical_create; 0: memory_alloc's */
 };
 
 static struct {
     struct fake_cuda_params params;
     long calls, live, fail_at, n_launches, fail_in, misuses;
+    long busy;    /* queries of streams that are answered with "not yet" */
+    long running; /* launches, meanwhile all memory is in reach */
     char fail_field[32]; /* whose fail_in-th call from now is the first to fail; "" */
     cuda_result failure;
     bool sticky;
@@ -264,6 +267,13 @@ static cuda_result f_device_pci(char *id, int size, cuda_device device)
     return CUDA_OK;
 }
 
+static cuda_result f_device_reaches(int *yes, cuda_device device, cuda_device other)
+{
+    CALL();
+    *yes = device != other && !fake.params.apart;
+    return CUDA_OK;
+}
+
 static cuda_result f_context_retain(cuda_context *context, cuda_device device)
 {
     CALL();
@@ -331,7 +341,7 @@ static void *show(cuda_address address, size_t bytes)
 
 static void hide(cuda_address address, size_t bytes)
 {
-    struct region *r = region_of(address, bytes);
+    struct region *r = fake.running ? NULL : region_of(address, bytes);
     if (r) mprotect(r->data, r->mapped, PROT_NONE);
 }
 
@@ -348,7 +358,7 @@ static cuda_result f_memory_alloc(cuda_address *address, size_t bytes)
         free(r);
         return CUDA_E_MEMORY;
     }
-    *r = (struct region){data, units, mapped, current, fake.regions};
+    *r = (struct region){data, units, mapped, current, fake.regions, 0};
     fake.regions = r;
     fake.live++;
     current->bytes += units;
@@ -372,6 +382,106 @@ static cuda_result f_memory_free(cuda_address address)
     munmap(r->data, r->mapped);
     free(r);
     return failed ? fake.failure : CUDA_OK;
+}
+
+/* ---- memory that several devices reach ---- */
+
+static cuda_result f_physical_create(unsigned long long *physical, size_t bytes,
+                                     const struct cuda_physical *what, unsigned long long flags)
+{
+    CALL();
+    struct context *c = &fake.contexts[what->place.device];
+    if (flags || what->kind != CUDA_PHYSICAL_PINNED || what->place.kind != CUDA_PLACE_DEVICE ||
+        bytes % memory_unit || !bytes)
+        return CUDA_E_VALUE;
+    if (bytes > fake.params.memory - c->bytes) return CUDA_E_MEMORY;
+    struct object *o = make(0, "physical memory");
+    if (!o) return CUDA_E_MEMORY;
+    o->bytes = bytes;
+    o->context = c;
+    c->bytes += bytes;
+    *physical = (uintptr_t)o;
+    return CUDA_OK;
+}
+
+static cuda_result f_physical_release(unsigned long long physical)
+{
+    LOCKED();
+    const bool failed = fails(__func__);
+    struct object *o = (struct object *)(uintptr_t)physical;
+    o->context->bytes -= o->bytes;
+    fake.live--;
+    free(o);
+    return failed ? fake.failure : CUDA_OK;
+}
+
+static cuda_result f_address_reserve(cuda_address *address, size_t bytes, size_t alignment,
+                                     cuda_address wanted, unsigned long long flags)
+{
+    CALL();
+    if (alignment || wanted || flags || bytes % memory_unit || !bytes) return CUDA_E_VALUE;
+    void *data = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (data == MAP_FAILED) return CUDA_E_MEMORY;
+    fake.live++;
+    *address = (uintptr_t)data;
+    return CUDA_OK;
+}
+
+static cuda_result f_address_free(cuda_address address, size_t bytes)
+{
+    LOCKED();
+    const bool failed = fails(__func__);
+    munmap((void *)(uintptr_t)address, bytes);
+    fake.live--;
+    return failed ? fake.failure : CUDA_OK;
+}
+
+static cuda_result f_physical_map(cuda_address address, size_t bytes, size_t from,
+                                  unsigned long long physical, unsigned long long flags)
+{
+    CALL();
+    const struct object *o = (const struct object *)(uintptr_t)physical;
+    if (from || flags || o->bytes != bytes) return CUDA_E_VALUE;
+    struct region *r = calloc(1, sizeof *r);
+    if (!r) return CUDA_E_MEMORY;
+    *r = (struct region){.bytes = bytes, .mapped = bytes, .context = o->context};
+    r->data = (char *)(uintptr_t)address;
+    r->physical = physical;
+    r->next = fake.regions;
+    fake.regions = r;
+    fake.live++;
+    return CUDA_OK;
+}
+
+static cuda_result f_physical_unmap(cuda_address address, size_t bytes)
+{
+    LOCKED();
+    const bool failed = fails(__func__);
+    struct region **at = &fake.regions;
+    while (*at && (uintptr_t)(*at)->data != address) at = &(*at)->next;
+    struct region *r = *at;
+    fake.misuses += !r || r->bytes != bytes || !r->physical;
+    if (!r) return CUDA_E_VALUE;
+    *at = r->next;
+    fake.live--;
+    free(r);
+    return failed ? fake.failure : CUDA_OK;
+}
+
+static cuda_result f_access_set(cuda_address address, size_t bytes, const struct cuda_access *who,
+                                size_t count)
+{
+    CALL();
+    const struct region *r = region_of(address, bytes);
+    if (!r) return CUDA_E_VALUE;
+    for (size_t i = 0; i < count; i++) {
+        const bool own = &fake.contexts[who[i].place.device] == r->context;
+        if (who[i].flags != CUDA_ACCESS_READ_WRITE || (fake.params.apart && !own))
+            return CUDA_E_VALUE;
+    }
+    /* Devices share the host's page tables: those that are running may have it at once. */
+    if (fake.running) mprotect(r->data, r->mapped, PROT_READ | PROT_WRITE);
+    return CUDA_OK;
 }
 
 static cuda_result f_host_alloc(void **address, size_t bytes, unsigned flags)
@@ -446,9 +556,14 @@ static cuda_result f_fill_bytes(cuda_address to, unsigned char value, size_t cou
 static cuda_result run_launch(const char *kernel, const struct cuda_launch *config,
                               const void *args)
 {
+    const fake_kernel_fn run = fake.params.run;
     for (struct region *r = fake.regions; r; r = r->next)
         mprotect(r->data, r->mapped, PROT_READ | PROT_WRITE);
-    cuda_result result = fake.params.run(kernel, config, args);
+    fake.running++;
+    if (fake.params.together) pthread_mutex_unlock(&lock);
+    const cuda_result result = run(kernel, config, args);
+    if (fake.params.together) pthread_mutex_lock(&lock);
+    if (--fake.running) return result;
     for (struct region *r = fake.regions; r; r = r->next) mprotect(r->data, r->mapped, PROT_NONE);
     return result;
 }
@@ -476,6 +591,14 @@ static cuda_result f_stream_wait(cuda_stream stream)
 {
     CALL_IN(of_stream(stream));
     return CUDA_OK;
+}
+
+static cuda_result f_stream_query(cuda_stream stream)
+{
+    CALL_IN(of_stream(stream));
+    if (fake.busy == 0) return CUDA_OK;
+    fake.busy--;
+    return CUDA_E_NOT_READY;
 }
 
 /* The event may be of any context. */
@@ -779,6 +902,12 @@ long fake_cuda_count(const char *field)
     for (int i = 0; i < COUNTERS_MAX && fake.counters[i].field; i++)
         if (strcmp(fake.counters[i].field + 2, field) == 0) return fake.counters[i].calls;
     return 0;
+}
+
+void fake_cuda_busy(long queries)
+{
+    LOCKED();
+    fake.busy = queries;
 }
 
 size_t fake_cuda_copied(void)

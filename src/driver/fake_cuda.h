@@ -20,6 +20,8 @@ struct fake_cuda_params {
     size_t memory;      /* bytes of each device */
     bool shared;        /* with the host, whose pointers it follows */
     int driver;         /* 0: 13000 */
+    bool apart;         /* no device reaches another's memory */
+    bool together;      /* `run` is called for launches of several threads at once */
     int graph_most;     /* kernels that a graph keeps, the rest is lost; 0: all */
     fake_kernel_fn run; /* NULL: launches do nothing, and are written down */
     /* With `run`: bytes of a kernel's arguments, so that graphs can do its launches again. They do
@@ -38,6 +40,9 @@ void fake_cuda_fail_in(const char *field, long n, cuda_result result, bool stick
 long fake_cuda_calls(void); /* since fake_cuda_start */
 /* Of one function of the table, by its field: "copy_in". */
 long fake_cuda_count(const char *field);
+/* So many queries of streams from now on say that there is work left. Also for who has loaded the
+ * fake as a library. */
+__attribute__((visibility("default"))) void fake_cuda_busy(long queries);
 size_t fake_cuda_copied(void); /* bytes between host and device, either way */
 long fake_cuda_live(void); /* contexts, memory, streams, events, modules, graphs not given back */
 size_t fake_cuda_bytes(void); /* of all devices' memory taken now */

@@ -47,6 +47,7 @@ struct gpu {
     struct gpu_matmuls *matmuls;       /* of matmul.c; NULL until used */
     void *cublas;                      /* the library's handle, of grouped_matmul.c; likewise */
     struct gpu_attentions *attentions; /* of attention.c; likewise */
+    struct gpu_ranks *ranks;           /* that it is one's of; NULL: alone. Of collective.c */
 };
 
 struct gpu_stream {
@@ -88,6 +89,8 @@ void gpu_keep(struct gpu_stream *stream, enum sol_status status);
 /* On either side of what is put on the stream, for who looks (watch.h). */
 enum sol_status gpu_watch_before(struct gpu_stream *stream);
 enum sol_status gpu_watch_behind(struct gpu_stream *stream, const char *name);
+/* gpu_wait of a GPU of several ranks. */
+enum sol_status gpu_ranks_wait(struct gpu_ranks *ranks, struct gpu_stream *stream);
 /* Of gpu_close, in the context of `gpu`. */
 void gpu_modules_unload(struct gpu *gpu);
 void gpu_matmuls_destroy(struct gpu_matmuls *all); /* takes NULL */

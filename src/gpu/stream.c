@@ -62,6 +62,7 @@ enum sol_status gpu_wait(struct gpu_stream *stream)
         gpu_settle(stream); /* the message of the first failure counts */
         return status_set(put, "%s", stream->put_message);
     }
+    if (stream->gpu->ranks) return gpu_ranks_wait(stream->gpu->ranks, stream);
     GPU_TRY(stream->gpu, stream_wait(stream->handle), "the GPU's work failed");
     return SOL_OK;
 }

@@ -11,7 +11,7 @@ endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   set(SOL_EMULATED_GPU ${CMAKE_BINARY_DIR}/emulated_gpu)
   file(GLOB emulated CONFIGURE_DEPENDS kernels/*/*.cu)
-  list(FILTER emulated EXCLUDE REGEX "attention_prefill.cu|/ceiling/")
+  list(FILTER emulated EXCLUDE REGEX "attention_prefill.cu|/ceiling/(math|wgmma)")
   set_property(SOURCE ${emulated} PROPERTY LANGUAGE CXX)
   set_property(SOURCE ${emulated} PROPERTY COMPILE_OPTIONS -xc++ -include emulate.hpp)
   set_property(SOURCE kernels/grouped_gemm/grouped_tcgen05.cu PROPERTY COMPILE_OPTIONS

@@ -1,5 +1,6 @@
 /* Launches of kernels that were compiled for the processor (emulate.hpp). The blocks of a grid are
- * dealt out to a few threads of the host. In a block, each thread of the kernel has a stack, and
+ * dealt out to a few threads of the host, a team, in their order. Several threads may launch at the
+ * same time, for GPUs of their own: each launch has a team. In a block, each thread of the kernel has a stack, and
  * goes on until it has to wait for others. */
 #include <dlfcn.h>
 #include <setjmp.h>
@@ -9,6 +10,7 @@
 #include <ucontext.h>
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -34,8 +36,7 @@ enum {
 };
 
 thread_local emulated_block emulated;
-thread_local emulated_index threadIdx, blockIdx;
-emulated_index gridDim, blockDim;
+thread_local emulated_index threadIdx, blockIdx, gridDim, blockDim;
 float emulated_f16_values[1 << 16];
 /* A block's shared memory, and the names that kernels give it. */
 alignas(1024) thread_local char memory[SHARED_MAX], emulated_shared_start[1];
@@ -86,10 +87,9 @@ struct worker {
  * (emulate_async.hpp). */
 static thread_local char *more_memory[BLOCKS_MAX];
 
-static worker *workers[WORKERS_MAX];
 static thread_local worker *mine;
 
-static struct {
+struct launch_state {
     const char *name;
     void *function;
     union {
@@ -101,16 +101,18 @@ static struct {
     unsigned shared_bytes,
         at_once;                /* blocks of a cluster, or of all where they wait for each other */
     std::atomic<unsigned> next; /* block */
-    uint64_t seed, count;       /* of launches */
-} launch;
+    emulated_index grid, block;
+    uint64_t seed, count; /* of launches */
+};
+static thread_local launch_state *launch; /* that this thread of the host works for */
 
 /* ---- threads of a block ---- */
 
 void emulated_give_up(const char *why)
 {
-    fprintf(stderr, "%s, block %u %u, thread %d, launch %llu of seed %llu: %s\n", launch.name,
-            blockIdx.x, blockIdx.y, emulated.current, (unsigned long long)launch.count,
-            (unsigned long long)launch.seed, why);
+    fprintf(stderr, "%s, block %u %u, thread %d, launch %llu of seed %llu: %s\n", launch->name,
+            blockIdx.x, blockIdx.y, emulated.current, (unsigned long long)launch->count,
+            (unsigned long long)launch->seed, why);
     abort();
 }
 
@@ -342,12 +344,12 @@ static void run_threads(void)
     jmp_buf *then = &mine->home;
     for (;;) {
         change(mine->at[me], *then);
-        if (launch.bytes <= FEW)
-            ((kernel_function<FEW> *)launch.function)(launch.args.few);
-        else if (launch.bytes <= MORE)
-            ((kernel_function<MORE> *)launch.function)(launch.args.more);
+        if (launch->bytes <= FEW)
+            ((kernel_function<FEW> *)launch->function)(launch->args.few);
+        else if (launch->bytes <= MORE)
+            ((kernel_function<MORE> *)launch->function)(launch->args.more);
         else
-            ((kernel_function<MOST> *)launch.function)(launch.args.most);
+            ((kernel_function<MOST> *)launch->function)(launch->args.most);
         mine->done[me] = true;
         remove_awake(me);
         mine->idle = 0;
@@ -378,10 +380,10 @@ static void make_stack(int thread)
 /* NaN in every format, so that what nobody wrote is seen. */
 static void spoil_memory(void)
 {
-    memset(memory, 0xff, launch.shared_bytes);
+    memset(memory, 0xff, launch->shared_bytes);
     for (int i = 1; i < emulated.blocks; i++) {
         if (!more_memory[i]) more_memory[i] = (char *)malloc(SHARED_MAX);
-        memset(more_memory[i], 0xff, launch.shared_bytes);
+        memset(more_memory[i], 0xff, launch->shared_bytes);
     }
 }
 
@@ -391,13 +393,13 @@ static void run_block(unsigned x, unsigned y)
     blockIdx = {x, y, 0};
     first_block = x;
     emulated.count = (int)blockDim.x;
-    emulated.blocks = (int)launch.at_once;
+    emulated.blocks = (int)launch->at_once;
     mine->cluster = {0, threads(), 0, 0};
     for (int i = 0; i < emulated.blocks; i++) mine->blocks[i] = {0, emulated.count, 0, 0};
     mine->idle = 0;
     mine->n_awake = threads();
     spoil_memory();
-    emulated_seed(launch.seed + launch.count * 1000003 + y * gridDim.x + x);
+    emulated_seed(launch->seed + launch->count * 1000003 + y * gridDim.x + x);
     draw_schedule();
     async_begin();
     for (int i = 0; i < threads(); i++) {
@@ -412,12 +414,58 @@ static void run_block(unsigned x, unsigned y)
     async_end();
 }
 
+/* ---- what GPUs send each other ---- */
+
+static void be_late(void)
+{
+    if (emulated_random() % 256 == 0)
+        std::this_thread::sleep_for(std::chrono::microseconds(emulated_random() % 256));
+}
+
+void pair_send(void *to, uint64_t a, uint64_t b)
+{
+    const bool first = emulated_random() % 2;
+    uint64_t *words = (uint64_t *)to;
+    be_late();
+    __atomic_store_n(&words[!first], first ? a : b, __ATOMIC_RELAXED);
+    be_late();
+    __atomic_store_n(&words[first], first ? b : a, __ATOMIC_RELAXED);
+}
+
+void pair_take(const void *from, uint64_t *a, uint64_t *b)
+{
+    const uint64_t *words = (const uint64_t *)from;
+    *a = __atomic_load_n(&words[0], __ATOMIC_RELAXED);
+    *b = __atomic_load_n(&words[1], __ATOMIC_RELAXED);
+    mine->idle = 0; /* others than this block's threads may bring it */
+    if (emulated_random() % 16 == 0) std::this_thread::yield();
+    emulated_yield();
+}
+
+uint32_t word_of_host(const uint32_t *word)
+{
+    return __atomic_load_n(word, __ATOMIC_RELAXED);
+}
+
+void word_to_host(uint32_t *word, uint32_t value)
+{
+    __atomic_store_n(word, value, __ATOMIC_RELAXED);
+}
+
+uint64_t time_ns(void)
+{
+    return (uint64_t)std::chrono::steady_clock::now().time_since_epoch().count();
+}
+
 /* ---- launches ---- */
 
-static void work(int index)
+static void work(launch_state *of, worker *own)
 {
-    mine = workers[index];
-    for (unsigned n; (n = launch.next++ * launch.at_once) < gridDim.x * gridDim.y;)
+    mine = own;
+    launch = of;
+    gridDim = of->grid;
+    blockDim = of->block;
+    for (unsigned n; (n = of->next++ * of->at_once) < gridDim.x * gridDim.y;)
         run_block(n % gridDim.x, n / gridDim.x);
 }
 
@@ -426,46 +474,71 @@ static void work(int index)
 struct team {
     std::mutex lock;
     std::condition_variable changed;
+    worker *workers[WORKERS_MAX];
     int wanted, busy;
     long launches;
+    launch_state launch;
+    team *next; /* of those without work */
 };
-static team &team = *new struct team();
+static std::mutex &teams_lock = *new std::mutex();
+static team *idle_teams;
+static uint64_t launches; /* of all */
 
-static void serve(int index, long seen)
+static void serve(team *t, int index, long seen)
 {
-    std::unique_lock<std::mutex> held(team.lock);
+    std::unique_lock<std::mutex> held(t->lock);
     for (;;) {
-        team.changed.wait(held, [&] { return team.launches != seen; });
-        seen = team.launches;
-        if (index >= team.wanted) continue;
+        t->changed.wait(held, [&] { return t->launches != seen; });
+        seen = t->launches;
+        if (index >= t->wanted) continue;
         held.unlock();
-        work(index);
+        work(&t->launch, t->workers[index]);
         held.lock();
-        if (--team.busy == 0) team.changed.notify_all();
+        if (--t->busy == 0) t->changed.notify_all();
     }
 }
 
-static bool have_workers(int count)
+static bool have_workers(team *t, int count)
 {
     for (int i = 0; i < count; i++) {
-        if (workers[i]) continue;
+        if (t->workers[i]) continue;
         void *stacks = mmap(NULL, (size_t)THREADS_MAX * STACK, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (stacks == MAP_FAILED) return false;
-        workers[i] = new worker();
-        workers[i]->stacks = (char *)stacks;
-        std::thread(serve, i, team.launches).detach();
+        t->workers[i] = new worker();
+        t->workers[i]->stacks = (char *)stacks;
+        std::thread(serve, t, i, t->launches).detach();
     }
     return true;
 }
 
-static void run_workers(int count)
+static void run_workers(team *t, int count)
 {
-    std::unique_lock<std::mutex> held(team.lock);
-    team.wanted = team.busy = count;
-    team.launches++;
-    team.changed.notify_all();
-    team.changed.wait(held, [] { return team.busy == 0; });
+    std::unique_lock<std::mutex> held(t->lock);
+    t->wanted = t->busy = count;
+    t->launches++;
+    t->changed.notify_all();
+    t->changed.wait(held, [=] { return t->busy == 0; });
+}
+
+/* One whose turn it is for this launch: number `count` of the process. */
+static team *take_team(uint64_t *count)
+{
+    std::lock_guard<std::mutex> held(teams_lock);
+    if (!emulated_f16_values[1])
+        for (int i = 0; i < 1 << 16; i++)
+            emulated_f16_values[i] = (float)emulated_bits<_Float16>((uint16_t)i);
+    team *t = idle_teams ? idle_teams : new team();
+    idle_teams = t->next;
+    *count = ++launches;
+    return t;
+}
+
+static void give_team(team *t)
+{
+    std::lock_guard<std::mutex> held(teams_lock);
+    t->next = idle_teams;
+    idle_teams = t;
 }
 
 /* The kernels are in this very library. */
@@ -490,33 +563,41 @@ static unsigned at_once(const cuda_launch *config)
     return blocks;
 }
 
-extern "C" cuda_result emulate_kernel(const char *name, const struct cuda_launch *config,
-                                      const void *args)
+static cuda_result run_launch(team *t, uint64_t count, const char *name,
+                              const struct cuda_launch *config, const void *args)
 {
-    if (!emulated_f16_values[1])
-        for (int i = 0; i < 1 << 16; i++)
-            emulated_f16_values[i] = (float)emulated_bits<_Float16>((uint16_t)i);
-    launch.name = name;
-    launch.function = find_kernel(name);
-    if (!launch.function || config->grid[2] != 1 || config->block[1] != 1 ||
+    launch_state &l = t->launch;
+    l.name = name;
+    l.function = find_kernel(name);
+    if (!l.function || config->grid[2] != 1 || config->block[1] != 1 ||
         config->block[0] * at_once(config) > THREADS_MAX || config->block[0] % WARP ||
         at_once(config) > BLOCKS_MAX || config->grid[0] % at_once(config) ||
         config->shared_bytes > SHARED_MAX) {
         fprintf(stderr, "%s is not emulated\n", name);
         return (cuda_result)98; /* invalid device function */
     }
-    gridDim = {config->grid[0], config->grid[1], 1};
-    blockDim = {config->block[0], 1, 1};
-    launch.shared_bytes = config->shared_bytes;
-    launch.at_once = at_once(config);
-    launch.next = 0;
-    launch.bytes = emulate_args_bytes(name);
-    memcpy(&launch.args, args, launch.bytes);
-    launch.seed = getenv("EMULATED_SEED") ? strtoull(getenv("EMULATED_SEED"), NULL, 10) : 0;
-    launch.count++;
-    unsigned cores = std::thread::hardware_concurrency(), blocks = gridDim.x * gridDim.y;
+    l.grid = {config->grid[0], config->grid[1], 1};
+    l.block = {config->block[0], 1, 1};
+    l.shared_bytes = config->shared_bytes;
+    l.at_once = at_once(config);
+    l.next = 0;
+    l.bytes = emulate_args_bytes(name);
+    memcpy(&l.args, args, l.bytes);
+    l.seed = getenv("EMULATED_SEED") ? strtoull(getenv("EMULATED_SEED"), NULL, 10) : 0;
+    l.count = count;
+    unsigned cores = std::thread::hardware_concurrency(), blocks = l.grid.x * l.grid.y;
     unsigned wanted = min(blocks, min(cores, (unsigned)WORKERS_MAX));
-    if (!have_workers((int)wanted)) return CUDA_E_MEMORY;
-    run_workers((int)wanted);
+    if (!have_workers(t, (int)wanted)) return CUDA_E_MEMORY;
+    run_workers(t, (int)wanted);
     return CUDA_OK;
+}
+
+extern "C" cuda_result emulate_kernel(const char *name, const struct cuda_launch *config,
+                                      const void *args)
+{
+    uint64_t count;
+    team *t = take_team(&count);
+    const cuda_result result = run_launch(t, count, name, config, args);
+    give_team(t);
+    return result;
 }

@@ -62,6 +62,11 @@ static inline float4 make_float4(float x, float y, float z, float w)
     return {x, y, z, w};
 }
 
+static inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w)
+{
+    return {x, y, z, w};
+}
+
 template <class A, class B> static inline auto min(A a, B b)
 {
     return a < b ? a : b;
@@ -98,8 +103,7 @@ struct emulated_block {
 };
 
 extern thread_local emulated_block emulated;
-extern thread_local emulated_index threadIdx, blockIdx;
-extern emulated_index gridDim, blockDim;
+extern thread_local emulated_index threadIdx, blockIdx, gridDim, blockDim;
 
 void emulated_block_barrier(void);
 void emulated_warp_barrier(void);
@@ -457,6 +461,17 @@ static inline uint32_t mul_bf16x2(uint32_t a, uint32_t b)
 {
     return fma_bf16x2(a, b, 0x80008000u);
 }
+
+/* ---- kernels/peers.cuh ---- */
+#define KERNELS_PEERS_CUH
+
+/* Now and then late, the halves in either order. */
+void pair_send(void *to, uint64_t a, uint64_t b);
+/* Gives others their turn. */
+void pair_take(const void *from, uint64_t *a, uint64_t *b);
+uint32_t word_of_host(const uint32_t *word);
+void word_to_host(uint32_t *word, uint32_t value);
+uint64_t time_ns(void);
 
 #ifndef EMULATED_ASYNC
 /* ---- kernels/copy_async.cuh ---- */

@@ -1,0 +1,55 @@
+/* all_reduce by a kernel of its own, between GPUs of one process. */
+#include <stdio.h>
+
+#include "comm/communicator.h"
+#include "gpu/collective.h"
+#include "gpu/peers.h"
+#include "ops/args.h"
+#include "ops/op.h"
+
+static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    const struct collective_args *a = args;
+    const size_t bytes = (size_t)(a->m * a->n) * dtype_info(a->x.dtype)->block_bytes;
+    if (a->ranks <= 1) return true;
+    if (bytes > gpu_peers_most()) {
+        snprintf(why, OP_REASON_MAX, "more than %zu KiB", gpu_peers_most() >> 10);
+        return false;
+    }
+    return gpu_ranks_reach(device->gpu, (int)a->ranks, why, OP_REASON_MAX);
+}
+
+/* Every rank sends everything to all others: the more there are, the sooner a library is faster. */
+static bool suits(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    const struct collective_args *a = args;
+    const size_t bytes = (size_t)(a->m * a->n) * dtype_info(a->x.dtype)->block_bytes,
+                 most = gpu_peers_most() / (size_t)(a->ranks > 2 ? a->ranks - 1 : 1);
+    (void)device;
+    if (bytes <= most) return true;
+    snprintf(why, OP_REASON_MAX, "%d ranks send more than %zu KiB to each other", (int)a->ranks,
+             most >> 10);
+    return false;
+}
+
+static void run(const struct op_context *context, const void *args)
+{
+    const struct collective_args *a = args;
+    if (a->ranks > 1)
+        gpu_put_one_shot(context->stream,
+                         gpu_ranks_peers(communicator_gpu_ranks(context->communicator)),
+                         a->x.dtype == DTYPE_BF16, a->x.data, a->m * a->n);
+}
+
+static const unsigned typed[] = {1, 0};
+
+const struct op_variant all_reduce_one_shot_cuda = {
+    .name = "all_reduce_one_shot_cuda",
+    .summary = "each GPU sends its numbers to all others, and adds up in the reference's order",
+    .target = TARGET_CUDA,
+    .can_run = can_run,
+    .suits = suits,
+    .typed = typed,
+    .run = run,
+    .images = {GPU_PEERS_IMAGE},
+};
