@@ -20,14 +20,35 @@ ops="--op all_reduce --op reduce_scatter --op all_gather"
 {
     gpus 5 0 verify --backend cuda --rounds 1 $ops
     for op in all_reduce reduce_scatter all_gather; do has out "${op}_nccl_cuda .* ok"; done
+    has out 'all_reduce_one_shot_cuda .* 0.0e.00 .* ok' # the reference's bits
     gpus 2 0 verify --backend cuda --rounds 1 $ops
-    nccl=/nonexistent gpus 2 7 verify --backend cuda --rounds 1 --wide $ops
+    nccl=/nonexistent gpus 2 0 verify --backend cuda --rounds 1 --wide $ops
     has out 'NCCL cannot be loaded'
-    FAKE_NCCL=old gpus 2 7 verify --backend cuda --rounds 1 --wide $ops
+    FAKE_NCCL=old gpus 2 0 verify --backend cuda --rounds 1 --wide $ops
     has out '2.17.0 is too old'
+    FAKE_CUDA_APART=1 gpus 2 0 verify --backend cuda --rounds 1 --wide --op all_reduce
+    has out 'all_reduce_one_shot_cuda .* not run .*do not reach each other'
+    has out 'all_reduce_nccl_cuda .* ok'
     FAKE_NCCL=wrong gpus 2 7 verify --backend cuda --rounds 1 --op all_reduce
     FAKE_NCCL=wrong gpus 2 7 verify --backend cuda --rounds 1 --op reduce_scatter
 }
+
+# ---- links, and collectives by size: on a GPU whose launches do nothing ----
+LD_LIBRARY_PATH=$SOL_FAKE_GPU SOL_NCCL=$SOL_FAKE_NCCL run 0 device --gpus 2 --most 1 --seconds 0.0001 -q
+has out '^0 to 1 +[0-9]'
+has out '^all_reduce +all_reduce_one_shot_cuda +11.2 KiB +[0-9]'
+has out '^all_reduce +all_reduce_nccl_cuda +1.0 MiB +[0-9]'
+has out '^all_gather +all_gather_nccl_cuda '
+LD_LIBRARY_PATH=$SOL_FAKE_GPU SOL_NCCL=$SOL_FAKE_NCCL run 0 device --gpus all --most 1 --seconds 0.0001 -q
+has out 'kept; --measure does it again'
+LD_LIBRARY_PATH=$SOL_FAKE_GPU SOL_NCCL=/nonexistent FAKE_CUDA_APART=1 run 5 device --gpus 2 --most 1 --seconds 0.0001 -q
+has err 'several GPUs need NCCL: .*/nonexistent'
+LD_LIBRARY_PATH=$SOL_FAKE_GPU run 5 device --gpus 3
+has err 'two are needed at least, as many as --gpus says, and the driver shows 2'
+LD_LIBRARY_PATH=$SOL_FAKE_GPU FAKE_CUDA_DEVICES=1 run 5 device --gpus all
+has err 'two are needed at least, and the driver shows 1'
+run 2 device --gpus one
+has err 'write 2 to 8, or all'
 
 mills text.txt
 run 0 tok train --vocab-size 300 -o words.json text.txt

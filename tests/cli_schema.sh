@@ -275,6 +275,7 @@ if [ -d "${SOL_FAKE_GPU:-}" ]; then
     with_gpu() { LD_LIBRARY_PATH=$SOL_FAKE_GPU json "$@"; }
     with_gpu device-gpu 0 device --backend cuda --seconds 0.0001 -q
     SOL_NVML=$work/none with_gpu device-gpu 0 device --backend cuda -q
+    SOL_NCCL=$SOL_FAKE_NCCL with_gpu device-gpus 0 device --gpus 2 --most 1 --seconds 0.0001 -q
     with_gpu device 0 device -q
     with_gpu bench 0 bench --backend cuda -m synth:tiny -p 8 -n 4 -r 5 --ops -q
     with_gpu runs-show 0 runs show last

@@ -670,10 +670,13 @@ enum sol_status verify_variants(const struct op *op, const int *variants, int co
         runs[i] =
             (struct verify_run){op, variants[i], chooser, &context, &results[i], options, {0}, 0};
     }
+    struct gpu *held[VERIFY_RANKS_MAX];
+    verify_ranks_hold(op, chooser, held);
     enum sol_status status = SOL_OK;
     if (chooser->device.gpu) status = gpu_stream_create(chooser->device.gpu, &context.stream);
     if (status == SOL_OK && count > 0) status = draw_cases(runs, count, options);
     gpu_stream_destroy(context.stream);
+    verify_ranks_release(held);
     for (int i = 0; i < count; i++) conclude(op, variants[i], &results[i]);
     free(runs);
     return status;

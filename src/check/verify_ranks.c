@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/arena.h"
 #include "base/status.h"
@@ -12,8 +13,6 @@
 #include "format/dtype.h"
 #include "gpu/device.h"
 #include "ops/cases.h"
-
-enum { RANKS_MAX = 16 };
 
 struct rank {
     const struct op *op;
@@ -47,15 +46,32 @@ enum sol_status verify_arena(struct gpu *gpu, struct arena **out)
 bool verify_ranks_fit(const struct op *op, const void *args, const struct chooser *chooser,
                       char why[OP_REASON_MAX])
 {
-    struct gpu_info infos[RANKS_MAX];
+    struct gpu_info infos[VERIFY_RANKS_MAX];
     struct op_problem problem;
-    int count = RANKS_MAX;
+    int count = VERIFY_RANKS_MAX;
     op->problem(args, &problem);
-    if (chooser->device.gpu && gpu_list(infos, RANKS_MAX, &count) != SOL_OK) count = 0;
+    if (chooser->device.gpu && gpu_list(infos, VERIFY_RANKS_MAX, &count) != SOL_OK) count = 0;
     if (problem.groups <= count) return true;
     snprintf(why, OP_REASON_MAX, "%lld ranks, and there are %d GPUs", (long long)problem.groups,
              count);
     return false;
+}
+
+void verify_ranks_hold(const struct op *op, const struct chooser *chooser,
+                       struct gpu *held[VERIFY_RANKS_MAX])
+{
+    struct gpu_info infos[VERIFY_RANKS_MAX];
+    int count = 0;
+    memset(held, 0, VERIFY_RANKS_MAX * sizeof *held);
+    if (!op->collective || !chooser->device.gpu) return;
+    if (gpu_list(infos, VERIFY_RANKS_MAX, &count) != SOL_OK) return;
+    for (int i = 0; i < count && i < VERIFY_RANKS_MAX; i++)
+        if (gpu_open(i, &held[i]) != SOL_OK) return; /* who runs on it says it */
+}
+
+void verify_ranks_release(struct gpu *held[VERIFY_RANKS_MAX])
+{
+    for (int i = 0; i < VERIFY_RANKS_MAX; i++) gpu_close(held[i]);
 }
 
 static enum sol_status run(const struct op *op, const void *args, const struct chooser *chooser,
@@ -164,15 +180,15 @@ static enum sol_status run_together(struct rank *ranks, int size, int own, const
 enum sol_status verify_ranks(const struct op *op, const void *args, const struct chooser *chooser,
                              const struct op_context *context)
 {
-    struct rank ranks[RANKS_MAX] = {0};
-    struct communicator *communicators[RANKS_MAX];
+    struct rank ranks[VERIFY_RANKS_MAX] = {0};
+    struct communicator *communicators[VERIFY_RANKS_MAX];
     struct op_problem problem;
     const struct gpu *gpu = chooser->device.gpu;
     op->problem(args, &problem);
     const int size = (int)problem.groups;
-    if (size < 1 || size > RANKS_MAX)
+    if (size < 1 || size > VERIFY_RANKS_MAX)
         return status_set(SOL_E_UNSUPPORTED, "%s of %d ranks: at most %d are verified", op->name,
-                          size, RANKS_MAX);
+                          size, VERIFY_RANKS_MAX);
     SOL_TRY(communicators_of_threads(size, communicators));
     const int own = (int)((problem.rows + problem.n) % size);
     for (int r = 0, next = 0; r < size; r++) {

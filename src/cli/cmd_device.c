@@ -13,6 +13,7 @@
 #include "bench/device.h"
 #include "cli/cli.h"
 #include "cli/device_gpu.h"
+#include "cli/device_links.h"
 #include "cli/engine_options.h"
 #include "store/environment.h"
 #include "store/store_json.h"
@@ -21,6 +22,9 @@ struct device_options {
     int64_t threads;
     double seconds;
     const char *format, *store, *descriptions, *backend;
+    const char *gpus; /* NULL: no links */
+    int64_t most;     /* MiB of a message */
+    int n_gpus;
     struct gpu *gpu; /* NULL: the processor */
     bool json, measure, known, quiet, wide;
 };
@@ -34,6 +38,11 @@ static const struct option options[] = {
                  offsetof(struct device_options, seconds), 0.0001, 10),
     OPTION_ENTRY(STRING, 0, "backend", "NAME", BACKEND_HELP,
                  offsetof(struct device_options, backend), 0, 0),
+    OPTION_ENTRY(STRING, 0, "gpus", "N",
+                 "links between the first N GPUs (or all), and collectives by size, instead",
+                 offsetof(struct device_options, gpus), 0, 0),
+    OPTION_ENTRY(INT, 0, "most", "MIB", "largest message with --gpus (default 256)",
+                 offsetof(struct device_options, most), 1, 1024),
     OPTION_ENTRY(FLAG, 0, "known", NULL, "list known GPUs with their published figures instead",
                  offsetof(struct device_options, known), 0, 0),
     OPTION_ENTRY(STRING, 0, "descriptions", "FILE",
@@ -56,6 +65,7 @@ static const struct command_example examples[] = {
     {"sol device --measure --seconds 0.01", "again, and quickly", NULL},
     {"sol device --known", "published figures of GPUs", NULL},
     {"sol device --backend cuda", "of the first GPU", "a GPU"},
+    {"sol device --gpus 2", "what two GPUs can pass to each other", "two GPUs"},
     {0},
 };
 
@@ -68,7 +78,10 @@ static const struct command_spec spec = {
         "wake, with one thread and with all. Limits are measured once and kept; a machine that\n"
         "changed (processor, cores, memory, kernel, clocks) is measured again.\n"
         "With --backend cuda of a GPU: memory and L2, float32 and tensor cores, what a launch "
-        "costs.",
+        "costs.\n"
+        "With --gpus of several: each link by copy engine and by kernels, one way and both, a\n"
+        "word's way, and every kernel of the collectives by size, in a graph. Bus GB/s is what a\n"
+        "GPU's link has to carry at least.",
     .examples = examples,
     .options = options,
 };
@@ -78,6 +91,7 @@ static const struct command_spec spec = {
 static enum sol_status fact_key(const struct device_options *o, char key[64])
 {
     char machine[STORE_HASH_SIZE];
+    if (o->gpus) return device_links_key(o->n_gpus, (size_t)o->most << 20, key);
     if (o->gpu) return gpu_limits_key(o->gpu, key);
     environment_machine_key(machine);
     snprintf(key, 64, "cpu:%s:t%d", machine, (int)o->threads);
@@ -115,7 +129,9 @@ static enum sol_status measure(const struct device_options *o, struct store *sto
                                json_t **limits)
 {
     char *text, when[32];
-    SOL_TRY(o->gpu ? gpu_limits_measure(o->gpu, o->seconds, limits) : measure_processor(o, limits));
+    SOL_TRY(o->gpus  ? device_links_measure(o->n_gpus, o->seconds, (size_t)o->most << 20, limits)
+            : o->gpu ? gpu_limits_measure(o->gpu, o->seconds, limits)
+                     : measure_processor(o, limits));
     if (!*limits) return status_set(SOL_E_MEMORY, "no memory for the limits");
     if (store) {
         SOL_TRY(store_json_text(json_deep_copy(*limits), &text));
@@ -319,12 +335,29 @@ static enum sol_status show_known(const struct device_options *o, enum table_for
     return status;
 }
 
+static enum sol_status show_links(const struct device_options *o, enum table_format format,
+                                  bool json)
+{
+    json_t *links, *machine = NULL;
+    enum sol_status status = get_limits(o, &links);
+    if (status == SOL_OK) machine = gpu_list_json();
+    while ((int)json_array_size(machine) > o->n_gpus)
+        json_array_remove(machine, json_array_size(machine) - 1);
+    if (status == SOL_OK && json)
+        return json_print(json_pack("{s:o, s:o}", "machine", machine, "links", links));
+    if (status == SOL_OK) status = device_links_print(machine, links, format);
+    json_decref(machine);
+    json_decref(links);
+    return status;
+}
+
 static enum sol_status show(const struct device_options *o)
 {
     enum table_format format;
     bool json;
     SOL_TRY(cli_table_format(o->format, &format, &json));
     if (o->known || o->descriptions) return show_known(o, format, json);
+    if (o->gpus) return show_links(o, format, json);
     json_t *limits, *machine;
     enum sol_status status = get_limits(o, &limits);
     if (status != SOL_OK) {
@@ -343,12 +376,13 @@ static enum sol_status show(const struct device_options *o)
 
 static int run(int argc, char **argv)
 {
-    struct device_options o = {.format = "table", .seconds = 0.05};
+    struct device_options o = {.format = "table", .seconds = 0.05, .most = 256};
     int exit_status;
     if (!parse_options_only(&spec, argc, argv, &o, &exit_status)) return exit_status;
     if (o.threads == 0) o.threads = cpu_info()->cores;
     progress_quiet(o.quiet);
-    enum sol_status status = backend_open(o.backend, NULL, false, &o.gpu);
+    enum sol_status status = o.gpus ? device_links_count(o.gpus, &o.n_gpus)
+                                    : backend_open(o.backend, NULL, false, &o.gpu);
     if (status == SOL_OK) status = show(&o);
     gpu_close(o.gpu);
     return cli_fail(status);

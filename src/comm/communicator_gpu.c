@@ -3,6 +3,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/log.h"
+#include "base/status.h"
 #include "comm/communicator_private.h"
 #include "gpu/collective.h"
 #include "gpu/device.h"
@@ -42,9 +44,14 @@ static enum sol_status find_peers(struct communicator *c, struct gpu *gpu, struc
     struct place own = all[c->rank];
     struct gpu_peers *peers = NULL;
     bool together = true;
-    if (reaches_all(c, gpu, all, ordinals) &&
-        gpu_peers_create(gpu, c->rank, c->size, ordinals, c->limit_ns, &peers) == SOL_OK)
-        own.box = true, own.address = gpu_peers_box(peers);
+    if (reaches_all(c, gpu, all, ordinals)) {
+        own.box =
+            gpu_peers_create(gpu, c->rank, c->size, ordinals, c->limit_ns, &peers) == SOL_OK;
+        if (own.box)
+            own.address = gpu_peers_box(peers);
+        else
+            LOG_WARN("rank %d: %s; NCCL does without", c->rank, sol_last_error());
+    }
     const enum sol_status status = communicator_all_gather(c, &own, sizeof own, all);
     for (int r = 0; r < c->size && status == SOL_OK; r++) together &= all[r].box;
     if (status != SOL_OK || !together) {

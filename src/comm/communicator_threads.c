@@ -130,17 +130,18 @@ static enum sol_status others(struct communicator *c)
     return failed;
 }
 
-/* A rank that waits for others on its GPU does so for the limit, and then comes here. */
+/* A rank that waits for others on its GPU does so for the limit, and then comes here; one that hears
+ * of an error comes soon. */
 static void part(struct communicator *c)
 {
-    static const uint64_t more_ns = 10000000000;
+    static const uint64_t soon_ns = 5000000000, more_ns = 10000000000;
     struct group *g = group_of(c);
-    const struct timespec end = time_after(c->limit_ns + more_ns);
+    const struct timespec soon = time_after(soon_ns), end = time_after(c->limit_ns + more_ns);
     int waited = 0;
     pthread_mutex_lock(&g->mutex);
     if (++g->parted == g->size) pthread_cond_broadcast(&g->met);
     while (g->parted < g->size && waited == 0)
-        waited = pthread_cond_timedwait(&g->met, &g->mutex, &end);
+        waited = pthread_cond_timedwait(&g->met, &g->mutex, g->failed == SOL_OK ? &end : &soon);
     pthread_mutex_unlock(&g->mutex);
 }
 
