@@ -24,10 +24,10 @@ ops="--op all_reduce --op reduce_scatter --op all_gather"
     gpus 2 0 verify --backend cuda --rounds 1 $ops
     nccl=/nonexistent gpus 2 0 verify --backend cuda --rounds 1 --wide $ops
     has out 'NCCL cannot be loaded'
+    FAKE_NCCL=rounds gpus 5 0 verify --backend cuda --rounds 1 --op all_reduce=all_reduce_nccl_cuda --op reduce_scatter
     FAKE_NCCL=old gpus 2 0 verify --backend cuda --rounds 1 --wide $ops
     has out '2.17.0 is too old'
     FAKE_CUDA_APART=1 gpus 2 0 verify --backend cuda --rounds 1 --wide --op all_reduce
-    has out 'all_reduce_one_shot_cuda .* not run .*do not reach each other'
     has out 'all_reduce_nccl_cuda .* ok'
     FAKE_NCCL=wrong gpus 2 7 verify --backend cuda --rounds 1 --op all_reduce
     FAKE_NCCL=wrong gpus 2 7 verify --backend cuda --rounds 1 --op reduce_scatter

@@ -12,7 +12,7 @@ OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 run 5 train replay folder
 has err 'sol train replay runs as one process, and Open MPI started 2'
 
 run 5 bench --op all_reduce --no-store
-has err 'one process does not do it; sol train bench times it, started by mpirun, or with --gpus'
+has err 'one rank does not do it; sol device --gpus times it by size, and sol train bench in a step'
 
 command -v mpirun >/dev/null || { echo "skipped: there is no mpirun (openmpi-bin)"; exit $((failures != 0)); }
 mpirun --version | grep -q 'Open MPI' || { echo "skipped: this mpirun is not Open MPI's"; exit $((failures != 0)); }

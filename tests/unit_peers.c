@@ -1,5 +1,6 @@
-/* The all-reduce that GPUs of one process do by a kernel, on emulated ones (tests/emulate), whose stores come late and in
- * any order: sums, graphs that run thousands of times, and ranks that do not come. */
+/* The all-reduce that GPUs of one process do by a kernel, on emulated ones (tests/emulate), whose
+ * stores come late and in any order: sums, graphs that run thousands of times, and ranks that do
+ * not come. */
 #include "gpu/peers.h"
 
 #include <dlfcn.h>
@@ -125,8 +126,9 @@ static struct draw draw_case(uint64_t seed, int i)
     rng_seed(&rng, seed * 100 + (uint64_t)i);
     const bool narrow = rng_range(&rng, 0, 1);
     const bool known = rng_range(&rng, 0, 1);
-    const int64_t count = known ? sizes[rng_range(&rng, 0, (int64_t)(sizeof sizes / sizeof *sizes) - 1)]
-                                : 1 + rng_range(&rng, 0, 8999);
+    const int64_t count =
+        known ? sizes[rng_range(&rng, 0, (int64_t)(sizeof sizes / sizeof *sizes) - 1)]
+              : 1 + rng_range(&rng, 0, 8999);
     return (struct draw){count, narrow, rng_range(&rng, 0, 3) ? 0 : narrow ? 2 : 4};
 }
 
@@ -173,12 +175,13 @@ static enum sol_status try_case(struct rank *r, char *device, char *host, int i)
     SOL_TRY(gpu_copy_out(r->stream, host, device, bytes + off + GUARD));
     SOL_TRY(gpu_wait(r->stream));
     for (int64_t at = 0; at < d.count; at++) {
-        const float want = tree(r->seed, r->size, i, at), got = read_number(host + off, d.narrow, at);
+        const float want = tree(r->seed, r->size, i, at),
+                    got = read_number(host + off, d.narrow, at);
         const float rounded = d.narrow ? bf16_to_f32(bf16_from_f32(want)) : want;
         if (memcmp(&got, &rounded, sizeof got) == 0) continue;
         return status_set(SOL_E_INTERNAL, "case %d of %lld %s: number %lld is %g, not %g", i,
-                          (long long)d.count, d.narrow ? "bf16" : "f32", (long long)at,
-                          (double)got, (double)rounded);
+                          (long long)d.count, d.narrow ? "bf16" : "f32", (long long)at, (double)got,
+                          (double)rounded);
     }
     for (size_t at = 0; at < off + GUARD; at++)
         if (host[at < off ? at : bytes + at] != 0x5a)
@@ -252,7 +255,8 @@ static enum sol_status run_graph(struct rank *r, float *device, float *host)
     const char *taken = status == SOL_OK ? plan_step_at(plan, 1)->variant : "";
     if (status == SOL_OK && strcmp(taken, "all_reduce_one_shot_cuda") != 0)
         status = status_set(SOL_E_INTERNAL, "%s was taken", taken);
-    for (int i = 0; status == SOL_OK && i < runs(r->size); i++) status = plan_run(plan, &context, false, NULL);
+    for (int i = 0; status == SOL_OK && i < runs(r->size); i++)
+        status = plan_run(plan, &context, false, NULL);
     if (status == SOL_OK)
         status = gpu_copy_out(r->stream, host, device, (192 + 2 * LONG) * sizeof *host);
     if (status == SOL_OK) status = gpu_wait(r->stream);

@@ -1,10 +1,10 @@
 /* Arguments of the all-reduce between GPUs of one host, shared by host and device.
  *
  * Each rank has a box in its memory, which the others write to. A box has room for what every rank
- * sends in two calls that follow each other: [2][ranks][ONE_SHOT_BLOCKS][ONE_SHOT_SLOTS] slots. A slot
- * is 16 bytes for 8 bytes of numbers: each half has 4 of them, and the number of the call. Block b of
- * a call writes to the slots of block b alone, and counts its calls by itself, so that blocks need
- * not wait for each other.
+ * sends in two calls that follow each other: [2][ranks][ONE_SHOT_BLOCKS][ONE_SHOT_SLOTS] slots. A
+ * slot is 16 bytes for 8 bytes of numbers: each half has 4 of them, and the number of the call.
+ * Block b of a call writes to the slots of block b alone, and counts its calls by itself, so that
+ * blocks need not wait for each other.
  *
  * Why two are enough: a block sends for call t when it has everything of call t - 1, so the others'
  * block had begun that call, and so ended call t - 2, whose slots these are. (A kernel that starts
@@ -26,14 +26,14 @@ enum {
 };
 
 struct one_shot_args {
-    void *x;            /* in place */
-    int64_t count;      /* numbers */
-    int32_t slots;      /* of a block: a multiple of ONE_SHOT_THREADS */
-    int32_t aligned;    /* x, to 8 bytes */
+    void *x;         /* in place */
+    int64_t count;   /* numbers */
+    int32_t slots;   /* of a block: a multiple of ONE_SHOT_THREADS */
+    int32_t aligned; /* x, to 8 bytes */
     int32_t rank, ranks;
-    uint64_t limit_ns;  /* of a wait for another rank */
-    uint32_t *calls;    /* [ONE_SHOT_BLOCKS] so far */
-    uint32_t *failed;   /* in the host's memory: 1 + the rank that was waited for in vain; or 0 */
+    uint64_t limit_ns; /* of a wait for another rank */
+    uint32_t *calls;   /* [ONE_SHOT_BLOCKS] so far */
+    uint32_t *failed;  /* in the host's memory: 1 + the rank that was waited for in vain; or 0 */
     void *boxes[ONE_SHOT_RANKS]; /* of all ranks */
 };
 SOL_STATIC_ASSERT(sizeof(struct one_shot_args) == 120, "host and device agree");

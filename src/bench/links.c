@@ -1,5 +1,5 @@
-/* Links by pairs. Everything is timed by the devices' events, but for a word's way, which the kernel
- * times itself. */
+/* Links by pairs. Everything is timed by the devices' events, but for a word's way, which the
+ * kernel times itself. */
 #include "bench/links.h"
 
 #include <pthread.h>
@@ -51,10 +51,10 @@ static enum sol_status by_kernel(struct pair *p, int on)
                                              .count = (int64_t)(p->bytes / 16),
                                              .rounds = 1};
     SOL_TRY(gpu_kernel_find(e->gpu, "ceiling/memory.cu", "ceiling_copy", &kernel));
-    return gpu_launch(e->stream, kernel,
-                      &(struct gpu_launch){.grid = {2 * (unsigned)gpu_info(e->gpu)->sm_count},
-                                           .block = {512}},
-                      &args);
+    return gpu_launch(
+        e->stream, kernel,
+        &(struct gpu_launch){.grid = {2 * (unsigned)gpu_info(e->gpu)->sm_count}, .block = {512}},
+        &args);
 }
 
 static enum sol_status push(struct pair *p)
@@ -320,9 +320,8 @@ static json_t *link_json(const struct link *l)
 static json_t *line_json(const struct links *links, const struct links_line *l)
 {
     return json_pack("{s:s, s:s, s:I, s:i, s:o, s:f, s:f, s:o}", "op", l->op, "variant", l->variant,
-                     "bytes", (json_int_t)l->bytes, "calls", l->calls, "ns",
-                     figure_json(&l->ns, 1), "algorithm_gb_s", 1e-9 * l->algorithm, "bus_gb_s",
-                     1e-9 * l->bus, "of_link",
+                     "bytes", (json_int_t)l->bytes, "calls", l->calls, "ns", figure_json(&l->ns, 1),
+                     "algorithm_gb_s", 1e-9 * l->algorithm, "bus_gb_s", 1e-9 * l->bus, "of_link",
                      links->link > 0 ? json_real(l->bus / links->link) : json_null());
 }
 

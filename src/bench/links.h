@@ -12,7 +12,7 @@ enum { LINKS_PAIRS_MAX = GPU_PEERS_MAX * GPU_PEERS_MAX, LINKS_LINES_MAX = 64 };
 /* From one GPU to another; bytes/s, of large copies. */
 struct link {
     int from, to;
-    bool reached; /* else the others are unknown */
+    bool reached;                     /* else the others are unknown */
     struct figure engine, push, pull; /* by the copy engine; by a kernel that writes, that reads */
     struct figure both;               /* by both copy engines at once, both ways together */
     double one_way_ns;                /* of a word, from a kernel's store to another's load */
@@ -21,9 +21,9 @@ struct link {
 /* A variant of a collective at one size, in float32, in a graph. */
 struct links_line {
     const char *op, *variant;
-    size_t bytes; /* of x */
-    int calls;    /* of a graph */
-    struct figure ns; /* of a call */
+    size_t bytes;          /* of x */
+    int calls;             /* of a graph */
+    struct figure ns;      /* of a call */
     double algorithm, bus; /* bytes/s: of x, and of what a link of each GPU carries at least */
 };
 
@@ -33,7 +33,8 @@ struct links {
     int n_pairs;
     struct links_line lines[LINKS_LINES_MAX];
     int n_lines;
-    double link; /* bytes/s of the best way from one GPU to another, in the slowest pair; 0 unknown */
+    double
+        link; /* bytes/s of the best way from one GPU to another, in the slowest pair; 0 unknown */
     double seconds;
 };
 

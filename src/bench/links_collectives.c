@@ -153,8 +153,7 @@ static enum sol_status measure_all(const struct rank *r)
     uint64_t done = 0;
     for (size_t o = 0; o < sizeof ops / sizeof *ops; o++)
         for (size_t s = 0; s < N_SIZES && sizes[s] <= r->most; s++) {
-            for (int v = 0; v < ops[o]->n_variants; v++)
-                SOL_TRY(measure(r, ops[o], v, sizes[s]));
+            for (int v = 0; v < ops[o]->n_variants; v++) SOL_TRY(measure(r, ops[o], v, sizes[s]));
             if (r->rank == 0) progress_update(r->progress, ++done);
             SOL_TRY(communicator_agree(r->communicator, interrupt_check()));
         }
@@ -197,8 +196,7 @@ enum sol_status links_measure_collectives(double seconds, size_t most, struct li
     struct communicator *all[GPU_PEERS_MAX];
     struct progress progress;
     SOL_TRY(communicators_of_threads(out->gpus, all));
-    progress_start(&progress, "measuring collectives", "sizes",
-                   N_SIZES * sizeof ops / sizeof *ops);
+    progress_start(&progress, "measuring collectives", "sizes", N_SIZES * sizeof ops / sizeof *ops);
     int started = 0;
     for (int r = 0; r < out->gpus; r++) {
         ranks[r] = (struct rank){.rank = r,

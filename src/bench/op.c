@@ -225,8 +225,8 @@ static enum sol_status parse(const char *text, struct spec *s)
     if (s->op->collective)
         return status_set(
             SOL_E_UNSUPPORTED,
-            "--op %s: one process does not do it; sol train bench times it, started by "
-            "mpirun, or with --gpus",
+            "--op %s: one rank does not do it; sol device --gpus times it by size, and sol "
+            "train bench in a step",
             s->op->name);
     s->problem = s->op->usual;
     while ((item = strsep(&rest, ","))) {

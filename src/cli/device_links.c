@@ -7,8 +7,8 @@
 #include "base/bytes_hash.h"
 #include "base/number.h"
 #include "bench/links.h"
-#include "cli/engine_options.h"
 #include "cli/device_gpu.h"
+#include "cli/engine_options.h"
 #include "driver/nccl.h"
 #include "gpu/kernel.h"
 
@@ -97,13 +97,12 @@ static enum sol_status print_pairs(const json_t *links, enum table_format format
     static const char *const names[] = {"engine_gb_s", "push_gb_s", "pull_gb_s", "both_gb_s"};
     struct table *table;
     const json_t *pairs = json_object_get(links, "pairs");
-    SOL_TRY(table_create("GB/s|>copy engine|>a kernel writes|>a kernel reads|>both ways|>us, a word",
-                         &table));
+    SOL_TRY(table_create(
+        "GB/s|>copy engine|>a kernel writes|>a kernel reads|>both ways|>us, a word", &table));
     for (size_t i = 0; i < json_array_size(pairs); i++) {
         const json_t *p = json_array_get(pairs, i);
         table_cell(table, "%d to %d", (int)number(p, "from"), (int)number(p, "to"));
-        for (int n = 0; n < 4; n++)
-            add_rate(table, number(json_object_get(p, names[n]), "median"));
+        for (int n = 0; n < 4; n++) add_rate(table, number(json_object_get(p, names[n]), "median"));
         add_rate(table, 1e-3 * number(p, "one_way_ns"));
     }
     table_print(table, format, stdout);

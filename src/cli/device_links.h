@@ -4,10 +4,11 @@
 
 #include <jansson.h>
 
-#include "base/table.h"
 #include "base/status.h"
+#include "base/table.h"
 
-/* "2", or "all": how many GPUs; SOL_E_UNSUPPORTED with what is needed where there are not so many. */
+/* "2", or "all": how many GPUs; SOL_E_UNSUPPORTED with what is needed where there are not so many.
+ */
 enum sol_status device_links_count(const char *text, int *gpus);
 /* What measured links are kept by: the GPUs, their driver, the kernels, NCCL. */
 enum sol_status device_links_key(int gpus, size_t most, char key[64]);

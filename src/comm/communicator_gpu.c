@@ -45,8 +45,7 @@ static enum sol_status find_peers(struct communicator *c, struct gpu *gpu, struc
     struct gpu_peers *peers = NULL;
     bool together = true;
     if (reaches_all(c, gpu, all, ordinals)) {
-        own.box =
-            gpu_peers_create(gpu, c->rank, c->size, ordinals, c->limit_ns, &peers) == SOL_OK;
+        own.box = gpu_peers_create(gpu, c->rank, c->size, ordinals, c->limit_ns, &peers) == SOL_OK;
         if (own.box)
             own.address = gpu_peers_box(peers);
         else

@@ -130,8 +130,8 @@ static enum sol_status others(struct communicator *c)
     return failed;
 }
 
-/* A rank that waits for others on its GPU does so for the limit, and then comes here; one that hears
- * of an error comes soon. */
+/* A rank that waits for others on its GPU does so for the limit, and then comes here; one that
+ * hears of an error comes soon. */
 static void part(struct communicator *c)
 {
     static const uint64_t soon_ns = 5000000000, more_ns = 10000000000;

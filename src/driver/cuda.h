@@ -35,7 +35,7 @@ enum {
     CUDA_E_HANDLE = 400,
     CUDA_E_NOT_FOUND = 500,
     CUDA_E_NOT_READY = 600, /* no error: what was asked for is not done yet */
-    CUDA_E_ADDRESS = 700, /* a kernel read or wrote where there is nothing */
+    CUDA_E_ADDRESS = 700,   /* a kernel read or wrote where there is nothing */
     CUDA_E_LAUNCH = 719,
     CUDA_E_DRIVER_MISMATCH = 803, /* the library is not that of the kernel's driver */
 };

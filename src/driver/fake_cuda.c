@@ -55,8 +55,8 @@ struct region {
 static struct {
     struct fake_cuda_params params;
     long calls, live, fail_at, n_launches, fail_in, misuses;
-    long busy;    /* queries of streams that are answered with "not yet" */
-    long running; /* launches, meanwhile all memory is in reach */
+    long busy;           /* queries of streams that are answered with "not yet" */
+    long running;        /* launches, meanwhile all memory is in reach */
     char fail_field[32]; /* whose fail_in-th call from now is the first to fail; "" */
     cuda_result failure;
     bool sticky;

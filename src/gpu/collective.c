@@ -122,8 +122,10 @@ bool gpu_ranks_reach(const struct gpu *gpu, int ranks, char *why, size_t size)
         found++;
     }
     if (!all)
-        snprintf(why, size, "the GPUs of %d ranks do not reach each other's memory, or are not of "
-                            "one process", ranks);
+        snprintf(why, size,
+                 "the GPUs of %d ranks do not reach each other's memory, or are not of "
+                 "one process",
+                 ranks);
     return all;
 }
 

@@ -1,7 +1,7 @@
-/* What GPUs of several ranks pass to each other, by NCCL; what kernels pass is in peers.h. The ranks
- * are threads or processes; each has one GPU. All make the same calls in the same order, with the
- * same sizes. From gpu_ranks_open to gpu_ranks_close gpu_wait looks after the others: it reports
- * what went wrong with them, and waits no longer than the limit. */
+/* What GPUs of several ranks pass to each other, by NCCL; what kernels pass is in peers.h. The
+ * ranks are threads or processes; each has one GPU. All make the same calls in the same order, with
+ * the same sizes. From gpu_ranks_open to gpu_ranks_close gpu_wait looks after the others: it
+ * reports what went wrong with them, and waits no longer than the limit. */
 #ifndef GPU_COLLECTIVE_H
 #define GPU_COLLECTIVE_H
 

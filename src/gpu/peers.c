@@ -101,8 +101,7 @@ static enum sol_status clear(struct gpu_peers *p, int size)
     struct gpu_stream *stream;
     SOL_TRY(gpu_stream_create(p->gpu, &stream));
     enum sol_status status = gpu_zero(stream, gpu_shared_memory(p->box), box_bytes(size));
-    if (status == SOL_OK)
-        status = gpu_zero(stream, p->calls, ONE_SHOT_BLOCKS * sizeof(uint32_t));
+    if (status == SOL_OK) status = gpu_zero(stream, p->calls, ONE_SHOT_BLOCKS * sizeof(uint32_t));
     if (status == SOL_OK) status = gpu_wait(stream);
     gpu_stream_destroy(stream);
     return status;
@@ -128,11 +127,8 @@ enum sol_status gpu_peers_create(struct gpu *gpu, int rank, int size, const int 
     if (!p) return status_set(SOL_E_MEMORY, "no memory for ranks");
     p->gpu = gpu;
     const enum sol_status status = make(p, size, ordinals);
-    p->args = (struct one_shot_args){.rank = rank,
-                                     .ranks = size,
-                                     .limit_ns = limit_ns,
-                                     .calls = p->calls,
-                                     .failed = p->failed};
+    p->args = (struct one_shot_args){
+        .rank = rank, .ranks = size, .limit_ns = limit_ns, .calls = p->calls, .failed = p->failed};
     if (status == SOL_OK)
         *out = p;
     else

@@ -112,6 +112,11 @@ struct op_variant {
      * float32; behind the last one 0. What is read is taken as it is, what is written is rounded
      * once. NULL: all must be float32. */
     const unsigned *typed;
+    /* How often a typed result is rounded on its way, where that is more than once: sums that pass
+     * from rank to rank in their type. Each rounding is by half a step of a partial sum at most, so
+     * `sol verify` allows that much of a row (2^-9 in bf16) for each but the last, which all have.
+     * NULL: once. */
+    int (*roundings)(const void *args);
     size_t (*workspace)(const void *args, int workers); /* for any choice; NULL: none */
     void (*run)(const struct op_context *context, const void *args);
     /* Instead of run: another way to compose a composite, of calls of op.calls. It is there on

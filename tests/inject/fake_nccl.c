@@ -1,6 +1,6 @@
 /* NCCL for ranks that are threads of one process, on the fake driver's memory: a call waits until
- * all ranks make it. FAKE_NCCL=wrong: the last rank's numbers are forgotten; =fails: every
- * collective; =alone: ranks never find each other. */
+ * all ranks make it. FAKE_NCCL=rounds: each rank rounds the sum, as a ring does; =wrong: the last
+ * rank's numbers are forgotten; =fails: every collective; =alone: ranks never find each other. */
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -148,9 +148,13 @@ static void add_up(const struct group *g, size_t first, size_t n, int type, bool
 {
     const int ranks = g->size - told("wrong");
     const float factor = mean ? 1.0f / (float)g->size : 1;
+    const bool rounds = told("rounds");
     for (size_t i = 0; i < n; i++) {
         float sum = 0;
-        for (int r = 0; r < ranks; r++) sum += get(g->data[r], first + i, type);
+        for (int r = 0; r < ranks; r++) {
+            sum += get(g->data[r], first + i, type);
+            if (rounds && type == NCCL_BF16) sum = bf16_to_f32(bf16_from_f32(sum));
+        }
         set(to, i, type, sum * factor);
     }
 }

@@ -6,4 +6,4 @@ static void run(const struct op_context *context, const void *args)
     collective_nccl_run(context, args, GPU_ALL_GATHER);
 }
 
-const struct op_variant all_gather_nccl_cuda = COLLECTIVE_NCCL(all_gather_nccl_cuda, run);
+const struct op_variant all_gather_nccl_cuda = COLLECTIVE_NCCL(all_gather_nccl_cuda, run, NULL);

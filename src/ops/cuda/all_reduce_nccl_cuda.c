@@ -9,4 +9,5 @@ static void run_either(const struct op_context *context, const void *args)
     collective_nccl_run(context, args, a->mean ? GPU_ALL_MEAN : GPU_ALL_REDUCE);
 }
 
-const struct op_variant all_reduce_nccl_cuda = COLLECTIVE_NCCL(all_reduce_nccl_cuda, run_either);
+const struct op_variant all_reduce_nccl_cuda =
+    COLLECTIVE_NCCL(all_reduce_nccl_cuda, run_either, collective_nccl_roundings);
