@@ -171,7 +171,7 @@ static enum sol_status try_case(struct rank *r, char *device, char *host, int i)
     for (int64_t at = 0; at < d.count; at++)
         write_number(host + off, d.narrow, at, number_of(r->seed, r->rank, i, at));
     SOL_TRY(gpu_copy_in(r->stream, device, host, bytes + off + GUARD));
-    gpu_put_one_shot(r->stream, peers_of(r), d.narrow, device + off, d.count);
+    gpu_put_one_shot(r->stream, peers_of(r), d.narrow, device + off, d.count, 1);
     SOL_TRY(gpu_copy_out(r->stream, host, device, bytes + off + GUARD));
     SOL_TRY(gpu_wait(r->stream));
     for (int64_t at = 0; at < d.count; at++) {
@@ -308,12 +308,12 @@ static enum sol_status leave_one(struct rank *r)
     SOL_TRY(gpu_alloc(r->gpu, "test", 4096, &device));
     SOL_TRY(gpu_zero(r->stream, device, 4096));
     for (int i = 0; i < 1 + (r->rank != 2); i++)
-        gpu_put_one_shot(r->stream, peers_of(r), false, device, 100);
+        gpu_put_one_shot(r->stream, peers_of(r), false, device, 100, 1);
     enum sol_status status = gpu_wait(r->stream);
     if (r->rank == 2 || status == SOL_OK) return status;
     /* Nobody waits a second time. */
     const uint64_t began = clock_ns();
-    gpu_put_one_shot(r->stream, peers_of(r), false, device, 100);
+    gpu_put_one_shot(r->stream, peers_of(r), false, device, 100, 1);
     status = gpu_wait(r->stream);
     *((uint64_t *)r->shared + r->rank) = clock_ns() - began;
     return status;
@@ -349,7 +349,7 @@ static enum sol_status stop_waiting(struct rank *r)
     SOL_TRY(gpu_alloc(r->gpu, "test", 4096, &device));
     void *peers = gpu_ranks_peers(communicator_gpu_ranks(r->communicator));
     if (thread_start(&thread, stop_soon, peers) != 0) return SOL_E_MEMORY;
-    gpu_put_one_shot(r->stream, peers, true, device, 5);
+    gpu_put_one_shot(r->stream, peers, true, device, 5, 0.5f);
     const enum sol_status status = gpu_wait(r->stream);
     pthread_join(thread, NULL);
     return status;

@@ -123,7 +123,7 @@ template <class T> INLINE uint64_t sum(const one_shot_args &a, uint32_t call, in
         }
     }
 #pragma unroll
-    for (int n = 0; n < T::COUNT; n++) result |= T::bits(sums[n], n);
+    for (int n = 0; n < T::COUNT; n++) result |= T::bits(sums[n] * a.factor, n);
     return result;
 }
 

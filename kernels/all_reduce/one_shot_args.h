@@ -31,11 +31,13 @@ struct one_shot_args {
     int32_t slots;   /* of a block: a multiple of ONE_SHOT_THREADS */
     int32_t aligned; /* x, to 8 bytes */
     int32_t rank, ranks;
+    float factor; /* of the sum */
+    int32_t pad;
     uint64_t limit_ns; /* of a wait for another rank */
     uint32_t *calls;   /* [ONE_SHOT_BLOCKS] so far */
     uint32_t *failed;  /* in the host's memory: 1 + the rank that was waited for in vain; or 0 */
     void *boxes[ONE_SHOT_RANKS]; /* of all ranks */
 };
-SOL_STATIC_ASSERT(sizeof(struct one_shot_args) == 120, "host and device agree");
+SOL_STATIC_ASSERT(sizeof(struct one_shot_args) == 128, "host and device agree");
 
 #endif

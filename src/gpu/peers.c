@@ -183,7 +183,7 @@ size_t gpu_peers_most(void)
 
 /* As many blocks as there are, until each has one slot a thread; then more slots. */
 void gpu_put_one_shot(struct gpu_stream *stream, const struct gpu_peers *p, bool narrow, void *x,
-                      int64_t count)
+                      int64_t count, float factor)
 {
     struct one_shot_args args = p->args;
     const int64_t slots = (count * (narrow ? 2 : 4) + 7) / 8;
@@ -193,6 +193,7 @@ void gpu_put_one_shot(struct gpu_stream *stream, const struct gpu_peers *p, bool
     if (count == 0) return;
     args.x = x;
     args.count = count;
+    args.factor = factor;
     args.slots = (int32_t)(steps * ONE_SHOT_THREADS);
     args.aligned = (uintptr_t)x % 8 == 0;
     gpu_put(stream, GPU_PEERS_IMAGE,

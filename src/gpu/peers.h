@@ -38,12 +38,13 @@ enum sol_status gpu_peers_check(const struct gpu_peers *peers);
 /* Takes NULL; when no rank's kernels run any longer. */
 void gpu_peers_destroy(struct gpu_peers *peers);
 
-/* x = the sum of all ranks' x, by one kernel: `count` numbers of float32, or (narrow) of bf16; at
- * most gpu_peers_most() bytes. On one stream of the GPU; graphs included; failures as with gpu_put.
+/* x = `factor` times the sum of all ranks' x, by one kernel: `count` numbers of float32, or
+ * (narrow) of bf16; at most gpu_peers_most() bytes. On one stream of the GPU; graphs included;
+ * failures as with gpu_put.
  */
 size_t gpu_peers_most(void);
 #define GPU_PEERS_IMAGE "all_reduce/one_shot.cu"
 void gpu_put_one_shot(struct gpu_stream *stream, const struct gpu_peers *peers, bool narrow,
-                      void *x, int64_t count);
+                      void *x, int64_t count, float factor);
 
 #endif
