@@ -185,6 +185,7 @@ def main():
     parts = options.parts.split(",")
     if set(parts) - set(PARTS):
         parser.error(f"parts are {', '.join(PARTS)}")
+    os.environ.setdefault("NCCL_NVLS_ENABLE", "0")  # NVLink multicast stays off
     run = Run(options)
     passing(run, parts, counts)
     if "losses" in parts:

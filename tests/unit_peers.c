@@ -205,7 +205,7 @@ static void test_sums(void **state)
     need_emulation();
     struct rank ranks[RANKS_MAX];
     for (int size = 2; size <= RANKS_MAX; size++) {
-        run_ranks(ranks, size, "20", try_cases, (uint64_t)size);
+        run_ranks(ranks, size, "100", try_cases, (uint64_t)size);
         for (int r = 0; r < size; r++) {
             assert_string_equal(ranks[r].message, "");
             assert_int_equal(ranks[r].status, SOL_OK);
@@ -290,7 +290,7 @@ static void test_graphs(void **state)
     need_emulation();
     struct rank ranks[RANKS_MAX];
     for (int size = 2; size <= 4; size += 2) {
-        run_ranks(ranks, size, "20", try_graph, 0);
+        run_ranks(ranks, size, "100", try_graph, 0);
         for (int r = 0; r < size; r++) {
             assert_string_equal(ranks[r].message, "");
             assert_int_equal(ranks[r].status, SOL_OK);
