@@ -42,7 +42,7 @@ has out '^all_gather +all_gather_nccl_cuda '
 LD_LIBRARY_PATH=$SOL_FAKE_GPU SOL_NCCL=$SOL_FAKE_NCCL run 0 device --gpus all --most 1 --seconds 0.0001 -q
 has out 'kept; --measure does it again'
 LD_LIBRARY_PATH=$SOL_FAKE_GPU SOL_NCCL=/nonexistent FAKE_CUDA_APART=1 run 5 device --gpus 2 --most 1 --seconds 0.0001 -q
-has err 'several GPUs need NCCL: .*/nonexistent'
+has err 'NCCL cannot be loaded: /nonexistent'
 LD_LIBRARY_PATH=$SOL_FAKE_GPU run 5 device --gpus 3
 has err 'two are needed at least, as many as --gpus says, and the driver shows 2'
 LD_LIBRARY_PATH=$SOL_FAKE_GPU FAKE_CUDA_DEVICES=1 run 5 device --gpus all
@@ -96,7 +96,7 @@ close() {
     gpus 2 5 train $model $flags $card --device-batch-size 1 --gpus 3 -o none
     has err 'rank 2: .*GPU'
     nccl=/nonexistent gpus 2 5 train $model $flags $card --device-batch-size 2 --gpus 2 -o none
-    has err 'several GPUs need NCCL: .*/nonexistent'
+    has err 'NCCL cannot be loaded: /nonexistent'
     FAKE_NCCL=fails gpus 2 8 train $model $flags $card --device-batch-size 2 --gpus 2 -o none
     has err 'NCCL: putting a collective .error 1'
     FAKE_NCCL=alone SOL_RANK_SECONDS=1 gpus 2 8 train $model $flags $card --device-batch-size 2 --gpus 2 -o none

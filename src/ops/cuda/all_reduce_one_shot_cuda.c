@@ -36,10 +36,9 @@ static void run(const struct op_context *context, const void *args)
 {
     const struct collective_args *a = args;
     if (a->ranks > 1)
-        gpu_put_one_shot(context->stream,
-                         gpu_ranks_peers(communicator_gpu_ranks(context->communicator)),
-                         a->x.dtype == DTYPE_BF16, a->x.data, a->m * a->n,
-                         a->mean ? 1.0f / (float)a->ranks : 1);
+        gpu_put_one_shot(
+            context->stream, gpu_ranks_peers(communicator_gpu_ranks(context->communicator)),
+            a->x.dtype == DTYPE_BF16, a->x.data, a->m * a->n, a->mean ? 1.0f / (float)a->ranks : 1);
 }
 
 static const unsigned typed[] = {1, 0};
