@@ -42,7 +42,7 @@ def sol(options, *arguments, limit=240):
 def verify(options):
     """A table also where something is wrong."""
     ops = [word for op in COLLECTIVES for word in ("--op", op)]
-    done = subprocess.run([options.sol, "verify", "--backend", "cuda", "--wide", "--rounds", "1", *ops], capture_output=True,
+    done = subprocess.run([options.sol, "verify", "--backend", "cuda", "--wide", "--brief", "--rounds", "1", *ops], capture_output=True,
                           text=True, timeout=240)
     lines = [line for line in done.stdout.splitlines() if line.startswith(COLLECTIVES)]
     good = [line.split()[1] for line in lines if line.rstrip().endswith(" ok")]
