@@ -268,7 +268,7 @@ def test_nothing_before(folder):
         open(folder + "/bare", "wb").write(data + hashlib.sha256(data).hexdigest().encode() + b"\n")
         assert f"Loaded {len(messages)} messages" in talk.say("/load bare")
         assert "message is too long" in talk.say("a long story " * 200)
-        shown = [talk.say("The lamp went out. " * 6) for _ in range(6)]
+        shown = [talk.say("The lamp went out. " * 15) for _ in range(6)]
         assert any("messages have left" in text for text in shown), shown
     talk.leave()
 

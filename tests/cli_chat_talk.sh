@@ -63,6 +63,16 @@ got=$(field prompt)$(field reasoning)
 talk "" -p $'Zero.\n\nThree.\n\nTwo.\n\nOne.' -n 9 --json -q
 is "the place of -" "$got" "$(field prompt)$(field reasoning)"
 
+# ---- sampling as the file recommends it, unless options say otherwise ----
+temperature() { # OPTION...
+    talk "Go on" -n 1 --json -q "$@"
+    tail -n 1 out | python3 -c 'import json, sys; print(json.load(sys.stdin)["sampling"]["temperature"])'
+}
+is "the built-in model's" "$(temperature)" 0.5
+is "one that was given" "$(temperature --temperature 1)" 1.0
+is "greedy" "$(temperature --greedy)" 0.0
+is "another option" "$(temperature --top-k 5)" 0.5
+
 # ---- effort, budget, instructions ----
 talk "Go on" --effort none -n 30 --json -q
 is "no reasoning" "$(field reasoning)" ""
@@ -83,7 +93,7 @@ run 0 chat -t 1 -m synth:tiny --vocab words.json -p x -n 30 --effort none
 [ -s out ] || fail "no answer of random weights"
 
 # ---- what was cut is said ----
-talk "Go on" -n 40 --effort none
+talk "Go on" -n 8 --effort none
 has err 'the answer is cut: stopped: as many tokens as -n allows'
 talk "Go on" -n 4
 has err 'no answer: .*all went to reasoning'

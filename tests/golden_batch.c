@@ -31,6 +31,7 @@
 #include "model/upload.h"
 #include "ops/ops.h"
 #include "support/effort.h"
+#include "support/prose.h"
 
 static const double KL_BOUND = 1e-3;
 
@@ -60,12 +61,11 @@ static int open_all(void **state)
     const char *backend = getenv("SOL_TEST_BACKEND");
     if (backend && strcmp(backend, "cuda") == 0 && gpu_open(0, &gpu) != SOL_OK)
         fail_msg("%s", sol_last_error());
-    FILE *from = fopen(text_path, "rb");
-    assert_non_null(from);
-    size_t length = fread(bytes, 1, sizeof bytes, from);
-    fclose(from);
+    size_t length;
+    const char *prose = prose_read(text_path, bytes, sizeof bytes, &length);
+    assert_non_null(prose);
     if (model_open(model_path, &model) != SOL_OK ||
-        tokenizer_encode(model->tokenizer, bytes, length, false, &text) != SOL_OK)
+        tokenizer_encode(model->tokenizer, prose, length, false, &text) != SOL_OK)
         fail_msg("%s", sol_last_error());
     if (gpu && model_upload(model, gpu, &uploaded) != SOL_OK) fail_msg("%s", sol_last_error());
     prompt = effort("tokens before a step", PROMPT, 16);

@@ -24,6 +24,7 @@
 #include "infer/sampler.h"
 #include "ops/ops.h"
 #include "support/effort.h"
+#include "support/prose.h"
 
 static const double PERPLEXITY_BOUND = 1e-3;
 static const double KL_BOUND = 2e-3;
@@ -89,12 +90,11 @@ static int open_files(void **state)
     (void)state;
     static char bytes[1 << 17];
     if (access(model_path, R_OK) != 0) return skip_all(model_path);
-    FILE *from = fopen(text_path, "rb");
-    if (!from) return skip_all(text_path);
-    size_t length = fread(bytes, 1, sizeof bytes, from);
-    fclose(from);
+    size_t length;
+    const char *prose = prose_read(text_path, bytes, sizeof bytes, &length);
+    if (!prose) return skip_all(text_path);
     if (model_open(model_path, &model) != SOL_OK ||
-        tokenizer_encode(model->tokenizer, bytes, length, false, &text) != SOL_OK)
+        tokenizer_encode(model->tokenizer, prose, length, false, &text) != SOL_OK)
         fail_msg("%s", sol_last_error());
     size_t most = exact_is_fast() ? TEXT_TOKENS : SLOW_TOKENS;
     if (most == SLOW_TOKENS) print_message("no fast float32 product here: less text\n");

@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "cli/chat_talk.h"
 #include "cli/vocabulary_option.h"
+#include "generate/recommended.h"
 
 enum { CONTEXT = 16384 };
 
@@ -29,9 +30,10 @@ static void describe(const struct chat *chat, const struct chat_options *o)
                       format_bytes(model->weight_bytes, weights), where, chat->load_s,
                       (long long)chat->params.context);
     if (strcmp(model->name, "builtin") == 0)
-        progress_note("the built-in model is small and knows nothing: it goes on with a story "
-                      "where you leave it. A model that talks: sol pull openai/gpt-oss-20b, then "
-                      "sol chat -m openai/gpt-oss-20b");
+        progress_note(
+            "the built-in model is small: it answers questions about sol and knows little "
+            "else. A model that knows more: sol pull openai/gpt-oss-20b, then "
+            "sol chat -m openai/gpt-oss-20b");
 }
 
 static enum sol_status open_engine(struct chat *chat, struct chat_options *o)
@@ -43,6 +45,19 @@ static enum sol_status open_engine(struct chat *chat, struct chat_options *o)
     return session_create(chat->engine, &chat->session);
 }
 
+/* What is given, else what the model's file recommends. */
+static void set_sampling(struct chat *chat, const struct chat_options *o)
+{
+    struct sampler_params *s = &chat->sampling;
+    sampler_params_init(s);
+    bool recommended = model_recommends(chat->model, s);
+    sampling_options_params(&o->sampling, s);
+    if (recommended && chat->terminal)
+        progress_note("sampling as the model's file recommends, where no option says otherwise: "
+                      "temperature %g, top-k %lld, top-p %g, min-p %g",
+                      s->temperature, (long long)s->top_k, s->top_p, s->min_p);
+}
+
 enum sol_status chat_open(struct chat *chat, struct chat_options *o)
 {
     const uint64_t began = clock_ns();
@@ -50,7 +65,6 @@ enum sol_status chat_open(struct chat *chat, struct chat_options *o)
     enum chat_effort effort = CHAT_EFFORT_UNSET;
     chat->options = o;
     if (o->effort) SOL_TRY(chat_effort_find(o->effort, &effort));
-    sampling_options_params(&o->sampling, &chat->sampling);
     SOL_TRY(chat_begin(chat, (struct chat_text){o->system, o->system ? strlen(o->system) : 0}));
     if (o->effort) SOL_TRY(chat_set_effort(chat, effort));
     if (chat->terminal) progress_note("loading %s", name);
@@ -59,6 +73,7 @@ enum sol_status chat_open(struct chat *chat, struct chat_options *o)
     SOL_TRY(engine_options_open(&o->engine, &chat->params, &chat->model));
     SOL_TRY(vocabulary_add(chat->model, o->vocab));
     SOL_TRY(turn_model_create(chat->model, &chat->turns));
+    set_sampling(chat, o);
     SOL_TRY(turn_sampler(chat->turns, &chat->sampling, &chat->sampler));
     SOL_TRY(open_engine(chat, o));
     chat->load_s = (double)(clock_ns() - began) * 1e-9;

@@ -148,6 +148,7 @@ static enum sol_status set_up_constraint(struct run *run)
 /* With --special the prompt speaks in control tokens, so the answer may too. */
 static enum sol_status set_up_generation(struct run *run)
 {
+    sampler_params_init(&run->sampling);
     sampling_options_params(&run->options.sampling, &run->sampling);
     SOL_TRY(
         generate_sampler(run->model, &run->sampling, run->options.input.special, &run->sampler));

@@ -217,26 +217,17 @@ enum sol_status engine_options_limits(const struct engine_params *params, size_t
 
 void sampling_options_init(struct sampling_options *options)
 {
-    struct sampler_params params;
-    sampler_params_init(&params);
-    *options = (struct sampling_options){
-        .temperature = params.temperature,
-        .top_p = params.top_p,
-        .min_p = params.min_p,
-        .top_k = params.top_k,
-        .seed = (int64_t)params.seed,
-    };
+    *options = (struct sampling_options){.temperature = -1, .top_p = -1, .min_p = -1, .top_k = -1};
 }
 
 void sampling_options_params(const struct sampling_options *options, struct sampler_params *params)
 {
-    *params = (struct sampler_params){
-        .temperature = options->greedy ? 0 : options->temperature,
-        .top_k = options->top_k,
-        .top_p = options->top_p,
-        .min_p = options->min_p,
-        .seed = (uint64_t)options->seed,
-    };
+    if (options->temperature >= 0) params->temperature = options->temperature;
+    if (options->greedy) params->temperature = 0;
+    if (options->top_k >= 0) params->top_k = options->top_k;
+    if (options->top_p >= 0) params->top_p = options->top_p;
+    if (options->min_p >= 0) params->min_p = options->min_p;
+    params->seed = (uint64_t)options->seed;
 }
 
 /* ---- reports ---- */

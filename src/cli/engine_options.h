@@ -163,6 +163,7 @@ json_t *engine_settings_json(const struct engine_params *params);
 
 /* ---- sampling ---- */
 
+/* Below 0: not given. */
 struct sampling_options {
     double temperature, top_p, min_p;
     int64_t top_k, seed;
@@ -171,8 +172,10 @@ struct sampling_options {
 
 #define SAMPLING_OPTIONS(type, field)                                                              \
     OPTION_ENTRY(GROUP, 0, "Sampling", NULL, NULL, 0, 0, 0),                                       \
-        OPTION_ENTRY(FLOAT, 0, "temperature", "T", "default 1; 0 takes the likeliest token",       \
-                     offsetof(type, field.temperature), 0, 1000),                                  \
+        OPTION_ENTRY(                                                                              \
+            FLOAT, 0, "temperature", "T",                                                          \
+            "default 1, in a chat what the model's file says; 0 takes the likeliest token",        \
+            offsetof(type, field.temperature), 0, 1000),                                           \
         OPTION_ENTRY(INT, 0, "top-k", "K", "only the K likeliest tokens (default 0: all)",         \
                      offsetof(type, field.top_k), 0, 1 << 30),                                     \
         OPTION_ENTRY(FLOAT, 0, "top-p", "P",                                                       \
@@ -188,6 +191,7 @@ struct sampling_options {
                      offsetof(type, field.greedy), 0, 0)
 
 void sampling_options_init(struct sampling_options *options);
+/* What was given, over what `params` has. */
 void sampling_options_params(const struct sampling_options *options, struct sampler_params *params);
 json_t *sampling_json(const struct sampler_params *params);
 

@@ -8,6 +8,7 @@
 #include "base/bytes_hash.h"
 #include "chat/json.h"
 #include "chat/opening.h"
+#include "generate/recommended.h"
 #include "serve/server.h"
 
 /* ---- begin and end ---- */
@@ -23,6 +24,7 @@ enum sol_status api_reading_begin(struct api_reading *rd, const struct api_reade
     request->schemas = reader->schemas;
     turn_params_init(&request->turn);
     job_params_init(&request->job);
+    if (reader->model) model_recommends(reader->model, &request->job.sampling);
     rd->calls = json_object();
     rd->open = json_object();
     if (!rd->calls || !rd->open) return status_set(SOL_E_MEMORY, "no memory for a request");

@@ -19,6 +19,7 @@ enum {
 
 /* What reading needs beside the request. */
 struct api_reader {
+    const struct model *model; /* what it recommends is taken where a request says nothing; NULL */
     struct schema_cache *schemas;
     const struct token_trie *trie; /* may be NULL */
     struct recall *recall;         /* NULL: nothing is remembered */

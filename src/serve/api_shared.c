@@ -32,7 +32,8 @@ void api_reader_of(const struct request_context *r, char today[CHAT_DATE_SIZE],
 {
     const struct api_shared *shared = server_shared(r->server);
     chat_today(today);
-    *reader = (struct api_reader){.schemas = shared->schemas,
+    *reader = (struct api_reader){.model = r->engine->model,
+                                  .schemas = shared->schemas,
                                   .trie = turn_model_trie(r->engine->turns),
                                   .recall = shared->recall,
                                   .key = r->key,

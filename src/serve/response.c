@@ -110,6 +110,7 @@ static json_t *text_of_body(const json_t *body)
 static void print_echo(const struct response_params *p, struct text_buffer *to)
 {
     const json_t *body = p->body;
+    const struct sampler_params *sampling = &p->request->job.sampling;
     json_t *echo = json_pack(
         "{s:o, s:o, s:n, s:b, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:i, s:s, "
         "s:o}",
@@ -118,11 +119,11 @@ static void print_echo(const struct response_params *p, struct text_buffer *to)
         "previous_response_id", copy_of(body, "previous_response_id"), "prompt_cache_key",
         copy_of(body, "prompt_cache_key"), "safety_identifier", copy_of(body, "safety_identifier"),
         "reasoning", reasoning_of(body), "metadata", or_else(body, "metadata", json_object()),
-        "service_tier", "default", "temperature", or_else(body, "temperature", json_real(1)),
-        "text", text_of_body(body), "tool_choice",
-        or_else(body, "tool_choice", json_string("auto")), "tools", tools_of(body), "top_p",
-        or_else(body, "top_p", json_real(1)), "top_logprobs", p->request->job.top, "truncation",
-        "disabled", "user", copy_of(body, "user"));
+        "service_tier", "default", "temperature",
+        or_else(body, "temperature", json_real(sampling->temperature)), "text", text_of_body(body),
+        "tool_choice", or_else(body, "tool_choice", json_string("auto")), "tools", tools_of(body),
+        "top_p", or_else(body, "top_p", json_real(sampling->top_p)), "top_logprobs",
+        p->request->job.top, "truncation", "disabled", "user", copy_of(body, "user"));
     struct text_buffer text = {0};
     if (echo) chat_json_print(echo, &text);
     to->failed |= !echo || text.failed;

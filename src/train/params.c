@@ -342,8 +342,7 @@ static void draw_matrix(struct drawing *d, const struct param *p, float *x)
         uniform(d, x, n, -bound, bound);
 }
 
-/* As the built-in model's (tools/model/model.py): what writes to the residual stream is 0, and so
- * are biases and sinks; gains are 1. */
+/* What writes to the residual stream is 0, and so are biases and sinks; gains are 1. */
 static void draw_gpt_oss(struct drawing *d, const struct param *p, float *x)
 {
     const int64_t n = p->rows * p->cols;

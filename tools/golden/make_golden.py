@@ -336,7 +336,7 @@ def run_transformers(c, W, tokens):
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     cfg = GptOssConfig(
-        num_hidden_layers=c.layers, num_local_experts=c.experts, vocab_size=VOCAB,
+        num_hidden_layers=c.layers, num_local_experts=c.experts, vocab_size=len(W["output.weight"]),
         hidden_size=c.hidden, intermediate_size=c.inter, head_dim=c.head_dim,
         num_attention_heads=c.heads, num_key_value_heads=c.kv_heads, sliding_window=c.window,
         rms_norm_eps=float(np.float32(c.eps)), num_experts_per_tok=c.top_k,

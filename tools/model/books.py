@@ -10,11 +10,37 @@ paragraphs and shuffles all pieces, so that neighbours in a batch are of differe
 import argparse
 import json
 import random
+import re
 from pathlib import Path
 
-import data
-
 VALIDATION = 0.015
+
+
+def clean(text):
+    """LF line ends; no credits of the e-text's makers at the top, no publisher's advertisements below."""
+    text = text.replace("\r\n", "\n").lstrip("\ufeff\n ")
+    for mark in ("\nTypographical errors corrected by the etext", "\n                     _There's More to Follow"):
+        if mark in text:
+            text = text[:text.index(mark)]
+    head = text[:400].split("\n\n\n")[0]
+    if re.match(r"(Produced by|An Anonymous Volunteer)", head):
+        text = text[len(head):]
+    text = re.sub(r"\n*Original Transcriber.s Notes:\n.*?\n\n\n+", "\n\n\n\n", text, count=1, flags=re.S)
+    return text.strip("\n ") + "\n"
+
+
+def load_books(corpus, held_out):
+    """(list of (name, text) to learn from, text of the held-out book)"""
+    books, held = [], None
+    for path in sorted(Path(corpus).glob("*.txt")):
+        text = clean(path.read_text(encoding="utf-8"))
+        if path.name == held_out:
+            held = text
+        else:
+            books.append((path.name, text))
+    if held is None:
+        raise SystemExit(f"{held_out} is not in {corpus}")
+    return books, held
 
 
 def pieces(text, size, rng):
@@ -41,7 +67,7 @@ def main():
     p.add_argument("--seed", type=int, default=1)
     a = p.parse_args()
     rng = random.Random(a.seed)
-    books, held = data.load_books(a.corpus, a.held_out)
+    books, held = load_books(a.corpus, a.held_out)
     out = Path(a.out)
     out.mkdir(parents=True, exist_ok=True)
     train, val = [], []

@@ -9,10 +9,26 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from data import SPECIALS, encode
+
+def load(path):
+    """The library counts added tokens through, so ids that are no token get one that no text has."""
+    spec = json.loads(Path(path).read_text(encoding="utf-8"))
+    added = {t["id"]: t for t in spec["added_tokens"]}
+    like = spec["added_tokens"][0]
+    spec["added_tokens"] = [added.get(i, {**like, "id": i, "content": f"[PAD{i}]"})
+                            for i in range(min(added), max(added) + 1)]
+    tok = Tokenizer.from_str(json.dumps(spec))
+    assert all(tok.token_to_id(t["content"]) == i for i, t in added.items())
+    return tok, [t["content"] for t in added.values()]
 
 
-def texts(prose):
+def encode(tok, text):
+    """Ids of text alone; a special token's name in it is plain text."""
+    tok.encode_special_tokens = True
+    return tok.encode(text, add_special_tokens=False).ids
+
+
+def texts(prose, specials):
     paragraphs = [p for p in prose.split("\n\n") if p]
     yield ""
     yield prose
@@ -33,7 +49,7 @@ def texts(prose):
     yield from ["\U0001f600\U0001f601 smile", "\U0001f469\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466", "\U0001f1eb\U0001f1f7\U0001f1e9\U0001f1ea", "\u2764\ufe0f \U0001f44d\U0001f3fd", "\ufeffbom", "zero\u200bwidth", "\x00\x01\x7f", "\U00010348\U0001d538",
                 "\u201cquoted\u201d \u2014 and \u2018single\u2019 \u2026"]
     yield from ["a" * 300, "z" * 65 + " " + "Z" * 65, " " * 200, "=" * 80, "ab" * 100, "the" * 50, "\n" * 40, "!" * 129]
-    yield from ["<|start|>user<|message|>hi<|end|>", " ".join(SPECIALS), "<|endoftext|>", "<|start |> <|star", "<|unknown|>"]
+    yield from ["<|start|>user<|message|>hi<|end|>", " ".join(specials), "<|endoftext|>", "<|start |> <|star", "<|unknown|>"]
 
 
 def main():
@@ -42,9 +58,9 @@ def main():
     p.add_argument("--prose", required=True, help="a text of one's own; its paragraphs are cases too")
     p.add_argument("--out", required=True)
     a = p.parse_args()
-    tok = Tokenizer.from_file(a.tokenizer)
+    tok, specials = load(a.tokenizer)
     cases = []
-    for text in texts(Path(a.prose).read_text(encoding="utf-8")):
+    for text in texts(Path(a.prose).read_text(encoding="utf-8"), specials):
         ids = encode(tok, text)
         assert tok.decode(ids, skip_special_tokens=False) == text, text
         cases.append({"text_hex": text.encode().hex(), "ids": ids})
