@@ -49,16 +49,22 @@ enum sol_status gpu_ranks_id(unsigned char id[GPU_RANKS_ID])
     return SOL_OK;
 }
 
-/* A call that was begun is asked for until it is done. */
+/* A call that was begun is asked for until it is done: to put one takes NCCL some ten microseconds,
+ * but the first ones find connections first, for which all ranks have to come. */
 static enum sol_status settle(const struct gpu_ranks *r, int result, uint64_t limit_ns,
                               const char *what)
 {
+    enum { SPIN_NS = 1000000 };
     const uint64_t began = clock_ns();
     while (result == NCCL_IN_PROGRESS) {
-        if (clock_ns() - began > limit_ns)
+        const uint64_t waited = clock_ns() - began;
+        if (waited > limit_ns)
             return status_set(SOL_E_DEVICE, "NCCL: %s: not all ranks came within %g s", what,
                               (double)limit_ns * 1e-9);
-        nanosleep(&(struct timespec){.tv_nsec = SLEEP_NS}, NULL);
+        if (waited > SPIN_NS) {
+            if (r->others) SOL_TRY(r->others(r->others_arg));
+            nanosleep(&(struct timespec){.tv_nsec = SLEEP_NS}, NULL);
+        }
         SOL_TRY(nccl_status(r->api, r->api->state(r->comm, &result), r->comm, what));
     }
     return nccl_status(r->api, result, r->comm, what);
@@ -216,7 +222,6 @@ enum sol_status gpu_ranks_check(struct gpu_ranks *r)
 static enum sol_status put(struct gpu_stream *stream, struct gpu_ranks *r, enum gpu_collective what,
                            bool narrow, void *x, int64_t n)
 {
-    enum { LIMIT_NS = 1000000000 };
     const int type = narrow ? NCCL_BF16 : NCCL_F32;
     void *own = (char *)x + (size_t)(r->rank * n) * (narrow ? 2 : 4);
     const size_t count = (size_t)n;
@@ -230,7 +235,7 @@ static enum sol_status put(struct gpu_stream *stream, struct gpu_ranks *r, enum 
         result = r->api->reduce_scatter(x, own, count, type, NCCL_SUM, r->comm, stream->handle);
     else
         result = r->api->all_gather(own, x, count, type, r->comm, stream->handle);
-    return settle(r, result, LIMIT_NS, "putting a collective");
+    return settle(r, result, r->limit_ns, "putting a collective");
 }
 
 void gpu_put_collective(struct gpu_stream *stream, struct gpu_ranks *ranks,
