@@ -89,21 +89,21 @@ gpus() {
     LD_LIBRARY_PATH=$SOL_EMULATED_GPU FAKE_CUDA_MAJOR=9 FAKE_CUDA_DEVICES=$count SOL_NCCL=${nccl:-$SOL_FAKE_NCCL} \
         SOL_CUBLASLT=$SOL_FAKE_CUBLASLT FAKE_CUBLAS=right run "$@"
 }
-# What emulated cards cannot run (clusters) is composed.
-card="--backend cuda --force attn_out=composed --force attn_add=attn_add_rows_cuda --force attn_route=composed"
-# A third token would come from a graph, and what a library does is in none of theirs.
-few="-m synth:small,layers=1 --random-tokens 5 -n 2 --greedy -q"
+# What emulated cards cannot run (clusters) is composed. The third token comes from a graph, where nothing of a library is.
+card="--backend cuda --force attn_out=composed --force attn_add=composed --force attn_route=composed"
+few="-m synth:small,layers=1 --random-tokens 5 -n 4 --greedy -q $exact"
+library="--force all_reduce=all_reduce_nccl_cuda --force all_gather=all_gather_nccl_cuda"
 # shellcheck disable=SC2086 # words
 {
     gpus 1 0 run $few $card
     mv "$work/out" one
-    gpus 3 0 run $few $card --gpus 3
+    nccl=/nonexistent gpus 3 0 run $few $card --gpus 3
     is "tokens of three cards" "$(cat "$work/out")" "$(cat one)"
+    gpus 2 0 run $few -n 2 $card $library --gpus 2
+    is "tokens of two cards by NCCL" "$(cat "$work/out")" "$(cut -d ' ' -f 1,2 one)"
     gpus 2 5 run $few $card --gpus 3
     has err 'GPU'
-    nccl=/nonexistent gpus 2 5 run $few $card --gpus 2
-    has err 'NCCL'
-    FAKE_NCCL=fails gpus 2 8 run $few $card --gpus 2
+    FAKE_NCCL=fails gpus 2 8 run $few $card $library --gpus 2
     has err 'NCCL'
 }
 exit $((failures != 0))

@@ -1,4 +1,5 @@
-/* all_reduce by a kernel of its own, between GPUs of one process. */
+/* all_reduce by a kernel of its own, between GPUs of one process, and all_gather of small blocks by
+ * the same. */
 #include <stdio.h>
 
 #include "comm/communicator.h"
@@ -6,6 +7,8 @@
 #include "gpu/peers.h"
 #include "ops/args.h"
 #include "ops/op.h"
+
+extern const struct op_variant fill_cuda;
 
 static bool can_run(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
@@ -52,4 +55,32 @@ const struct op_variant all_reduce_one_shot_cuda = {
     .typed = typed,
     .run = run,
     .images = {GPU_PEERS_IMAGE},
+};
+
+/* Of each block all but its owner have zeros. */
+static void run_gather(const struct op_context *context, const void *args)
+{
+    const struct collective_args *a = args;
+    if (a->ranks == 1) return;
+    for (int64_t r = 0; r < a->ranks; r++)
+        if (r != communicator_rank(context->communicator))
+            fill_cuda.run(
+                context,
+                &(struct fill_args){.m = a->m, .n = a->n, .x = matrix_rows(&a->x, r * a->m, a->m)});
+    for (int64_t r = 0; r < a->ranks; r++) {
+        const struct collective_args block = {
+            .ranks = a->ranks, .m = a->m, .n = a->n, .x = matrix_rows(&a->x, r * a->m, a->m)};
+        run(context, &block);
+    }
+}
+
+const struct op_variant all_gather_one_shot_cuda = {
+    .name = "all_gather_one_shot_cuda",
+    .summary = "blocks are added up with zeros, each as all_reduce_one_shot_cuda does",
+    .target = TARGET_CUDA,
+    .can_run = can_run,
+    .suits = suits,
+    .typed = typed,
+    .run = run_gather,
+    .images = {GPU_PEERS_IMAGE, "train/map.cu"},
 };
