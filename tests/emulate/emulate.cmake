@@ -20,6 +20,18 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(FILTER emulated_wgmma INCLUDE REGEX "(_wgmma|_ladder).cu")
   set_property(SOURCE ${emulated_wgmma} PROPERTY COMPILE_OPTIONS
     -xc++ -include emulate_wgmma.hpp -fstack-reuse=none)
+  # emulate.cpp copies so many bytes of arguments where a kernel's name says nothing else (FEW there).
+  file(GLOB args_headers CONFIGURE_DEPENDS kernels/*/*_args.h)
+  foreach(header IN LISTS args_headers)
+    file(STRINGS ${header} sizes REGEX "sizeof\\(struct [a-z0-9_]+\\) == [0-9]+")
+    foreach(line IN LISTS sizes)
+      string(REGEX MATCH "struct ([a-z0-9_]+)\\) == ([0-9]+)" size "${line}")
+      set(name ${CMAKE_MATCH_1})
+      if(CMAKE_MATCH_2 GREATER 768 AND NOT name MATCHES "^(grouped_|gemm_wgmma_args$)")
+        message(FATAL_ERROR "${header}: emulate_args_bytes() in tests/emulate/emulate.cpp takes less of ${name}")
+      endif()
+    endforeach()
+  endforeach()
   add_library(emulated_gpu SHARED ${emulated} tests/emulate/emulate.cpp
     tests/emulate/emulate_async.cpp tests/emulate/emulate_tcgen05.cpp tests/emulate/emulate_wgmma.cpp
     tests/inject/fake_gpu.c src/driver/fake_cuda.c)
