@@ -63,6 +63,12 @@ is "parts" "$("$sol" tok encode --vocab "$vocab" --count "$work/mixed")" \
 grep -q '700 tokens' "$work/out" || fail "train says: $(cat "$work/out")"
 "$sol" tok train --vocab-size 700 -t 1 --format json -o "$work/again" "$data/heldout.txt" >/dev/null
 cmp -s "$work/v.json" "$work/again" || fail "training again gave another file"
+python3 - "$work/v.json" <<'PY' || fail "tokenizer.json leaves out ids, which the tokenizers library would give to others"
+import json, sys
+added = json.load(open(sys.argv[1]))["added_tokens"]
+assert [token["id"] for token in added] == list(range(700, 721)) and added[7]["content"] == "<|channel|>"
+assert len({token["content"] for token in added}) == 21
+PY
 "$sol" tok train --vocab-size 700 -o "$work/v.tiktoken" "$data/heldout.txt" >/dev/null
 is "as the library" "$("$sol" tok encode --vocab "$work/v.json" "$data/heldout.txt")" \
     "$("$sol" tok encode --vocab "$vocab" "$data/heldout.txt")"

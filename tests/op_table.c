@@ -359,9 +359,13 @@ static void check_costs(const struct op *op, struct arena *arena, struct rng *rn
     assert_int_equal(plan_finish(plan), SOL_OK);
     parts = plan_cost(plan);
     plan_destroy(plan);
-    /* The same arithmetic; what passes between the parts need not touch memory. */
+    /* The same arithmetic; what passes between the parts need not touch memory. Behind sums of a
+     * few numbers it may be nearly all that does. */
+    struct op_problem problem;
+    op->problem(args, &problem);
+    const double least = problem.k > 0 && problem.k < 16 ? 0 : 0.2;
     if (fabs(whole.flops - parts.flops) > 1e-9 * parts.flops || whole.bytes >= parts.bytes ||
-        whole.bytes < 0.2 * parts.bytes)
+        whole.bytes < least * parts.bytes)
         fail_msg("%s costs %g flops and %g bytes, its parts %g and %g", op->name, whole.flops,
                  whole.bytes, parts.flops, parts.bytes);
 }
@@ -374,7 +378,7 @@ static void composites_cost_what_their_parts_do(void **state)
     assert_int_equal(arena_create(1 << 20, &arena), SOL_OK);
     for (int i = 0; i < op_table_count; i++) {
         assert_non_null(op_table[i]->cost);
-        /* Its cases are its own: whether the bound on bytes holds, depends on sizes. */
+        /* Its cases are its own, whatever others draw. */
         rng_seed(&rng, bytes_hash(op_table[i]->name, strlen(op_table[i]->name)));
         for (int index = 0; op_table[i]->compose && index < 5; index++)
             check_costs(op_table[i], arena, &rng, index);

@@ -42,7 +42,7 @@ static bool emulated(void)
     snprintf(path, sizeof path, "%s/libcuda.so.1", folder);
     void *library = dlopen(path, RTLD_NOW);
     assert_non_null(library);
-    *(void **)&set_busy = dlsym(library, "fake_cuda_busy");
+    *(void **)&set_busy = dlsym(library, "fake_gpu_busy");
     assert_non_null(set_busy);
     snprintf(path, sizeof path, "%s/libnvrtc.so.13", folder); /* for builds without nvcc */
     assert_non_null(dlopen(path, RTLD_NOW));

@@ -40,9 +40,8 @@ void fake_cuda_fail_in(const char *field, long n, cuda_result result, bool stick
 long fake_cuda_calls(void); /* since fake_cuda_start */
 /* Of one function of the table, by its field: "copy_in". */
 long fake_cuda_count(const char *field);
-/* So many queries of streams from now on say that there is work left. Also for who has loaded the
- * fake as a library. */
-__attribute__((visibility("default"))) void fake_cuda_busy(long queries);
+/* So many queries of streams from now on say that there is work left. */
+void fake_cuda_busy(long queries);
 size_t fake_cuda_copied(void); /* bytes between host and device, either way */
 long fake_cuda_live(void); /* contexts, memory, streams, events, modules, graphs not given back */
 size_t fake_cuda_bytes(void); /* of all devices' memory taken now */

@@ -63,15 +63,20 @@ static void put_token(const struct bpe_vocabulary *v, int32_t id, char *buffer, 
     put_string(buffer, alphabet_write(v->bytes + v->offsets[id], length, buffer), to);
 }
 
+/* Every id of the set's: readers that count, as the tokenizers library does, would give those
+ * behind a gap others. */
 static void put_added_tokens(const struct bpe_vocabulary *v, enum special_set special, FILE *to)
 {
     fputs("  \"added_tokens\": [", to);
-    for (int32_t offset = 0, n = 0; offset < special_set_span(special); offset++) {
-        if (!special_set_token(special, offset)) continue;
+    for (int32_t offset = 0; offset < special_set_span(special); offset++) {
+        const size_t id = v->n_tokens + (size_t)offset;
+        char reserved[48];
+        const char *name = special_set_token(special, offset);
+        if (!name) snprintf(reserved, sizeof reserved, "<|reserved_%zu|>", id);
         fprintf(to,
                 "%s\n    {\"id\": %zu, \"content\": \"%s\", \"single_word\": false, \"lstrip\": "
                 "false, \"rstrip\": false, \"normalized\": false, \"special\": true}",
-                n++ ? "," : "", v->n_tokens + (size_t)offset, special_set_token(special, offset));
+                offset ? "," : "", id, name ? name : reserved);
     }
     fputs("\n  ],\n", to);
 }
