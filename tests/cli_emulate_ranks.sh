@@ -8,13 +8,6 @@ if [ -z "${SOL_EMULATED_GPU:-}" ]; then
     echo "skipped: the emulation is made in builds by gcc, without sanitizers, for the processor that it runs on"
     exit 0
 fi
-# gpus COUNT STATUS ARGUMENT...
-gpus() {
-    local count=$1
-    shift
-    LD_LIBRARY_PATH=$SOL_EMULATED_GPU FAKE_CUDA_MAJOR=9 FAKE_CUDA_DEVICES=$count SOL_NCCL=${nccl:-$SOL_FAKE_NCCL} \
-        SOL_CUBLASLT=$SOL_FAKE_CUBLASLT FAKE_CUBLAS=right run "$@"
-}
 ops="--op all_reduce --op reduce_scatter --op all_gather"
 # shellcheck disable=SC2086 # words
 {

@@ -82,13 +82,6 @@ fi
 
 # ---- emulated cards ----
 if [ -z "${SOL_EMULATED_GPU:-}" ]; then exit $((failures != 0)); fi
-# gpus COUNT STATUS ARGUMENT...
-gpus() {
-    local count=$1
-    shift
-    LD_LIBRARY_PATH=$SOL_EMULATED_GPU FAKE_CUDA_MAJOR=9 FAKE_CUDA_DEVICES=$count SOL_NCCL=${nccl:-$SOL_FAKE_NCCL} \
-        SOL_CUBLASLT=$SOL_FAKE_CUBLASLT FAKE_CUBLAS=right run "$@"
-}
 # What emulated cards cannot run (clusters) is composed. The third token comes from a graph, where nothing of a library is.
 card="--backend cuda --force attn_out=composed --force attn_add=composed --force attn_route=composed"
 few="-m synth:small,layers=1 --random-tokens 5 -n 4 --greedy -q $exact"

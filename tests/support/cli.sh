@@ -48,3 +48,11 @@ mills() {
     local i
     for i in $(seq 3000); do echo "The $((i % 17)) mills of line $((i * 7 % 101)) grind $i sacks of rye by the river."; done >"$1"
 }
+
+# gpus COUNT STATUS ARGUMENT...: run, on so many emulated cards; nccl: another library than the fake
+gpus() {
+    local count=$1
+    shift
+    LD_LIBRARY_PATH=$SOL_EMULATED_GPU FAKE_CUDA_MAJOR=9 FAKE_CUDA_DEVICES=$count SOL_NCCL=${nccl:-$SOL_FAKE_NCCL} \
+        SOL_CUBLASLT=$SOL_FAKE_CUBLASLT FAKE_CUBLAS=right run "$@"
+}
