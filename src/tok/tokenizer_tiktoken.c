@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "tok/harmony_tokens.h"
+#include "tok/special_sets.h"
 #include "tok/tokenizer_private.h"
 
 struct tiktoken_loader {
@@ -97,7 +97,7 @@ static enum sol_status count_lines(struct tiktoken_loader *l, size_t *total)
         *total += digits / 4 * 3;
     }
     if (l->ranks == 0) return builder_fault(&l->b, "the file is empty");
-    if (l->ranks >= INT32_MAX - HARMONY_SPAN)
+    if (l->ranks >= (size_t)(INT32_MAX - special_set_span(SPECIAL_HARMONY)))
         return builder_fault(&l->b, "%zu tokens are too many", l->ranks);
     return SOL_OK;
 }
@@ -107,25 +107,22 @@ static enum sol_status count_lines(struct tiktoken_loader *l, size_t *total)
 /* The special ones behind the last rank. */
 static enum sol_status add_special(struct tiktoken_loader *l)
 {
-    int32_t id = (int32_t)l->ranks;
-    for (int32_t offset = 0; offset < HARMONY_SPAN; offset++, id++) {
-        const char *name = harmony_token(offset);
-        SOL_TRY(builder_add(&l->b, id, name ? TOKEN_CONTROL : TOKEN_UNUSED, name,
-                            name ? strlen(name) : 0));
+    const int32_t first = (int32_t)l->ranks, span = special_set_span(SPECIAL_HARMONY);
+    for (int32_t offset = 0; offset < span; offset++) {
+        char name[SPECIAL_NAME_MAX];
+        int length = special_set_token(SPECIAL_HARMONY, first, offset, name);
+        SOL_TRY(builder_add(&l->b, first + offset, TOKEN_CONTROL, name, (size_t)length));
     }
     return SOL_OK;
 }
 
 static enum sol_status load_tokens(struct tiktoken_loader *l)
 {
-    size_t total, names = 0, n_special = 0;
+    const size_t special = (size_t)special_set_span(SPECIAL_HARMONY);
+    size_t total;
     SOL_TRY(count_lines(l, &total));
-    for (int32_t offset = 0; offset < HARMONY_SPAN; offset++) {
-        const char *name = harmony_token(offset);
-        names += name ? strlen(name) : 0;
-        n_special += name != NULL;
-    }
-    SOL_TRY(builder_allocate(&l->b, l->ranks + HARMONY_SPAN, total + names, n_special));
+    SOL_TRY(
+        builder_allocate(&l->b, l->ranks + special, total + special * SPECIAL_NAME_MAX, special));
     int32_t id = 0;
     for (size_t at = 0, next; at < l->size; at = next, id++) {
         char bytes[TOKEN_MAX];
@@ -175,7 +172,7 @@ static enum sol_status load(struct tiktoken_loader *l, struct tokenizer **out)
     for (size_t i = 0; i < l->n_merges; i++)
         (void)bpe_add(l->b.t->bpe, l->merges[i].left, l->merges[i].right, l->merges[i].merged);
     builder_ignore_merges(&l->b);
-    builder_finish(&l->b, (int32_t)l->ranks + HARMONY_STARTOFTEXT, -1, out);
+    builder_finish(&l->b, (int32_t)l->ranks, -1, out);
     return SOL_OK;
 }
 

@@ -63,20 +63,17 @@ static void put_token(const struct bpe_vocabulary *v, int32_t id, char *buffer, 
     put_string(buffer, alphabet_write(v->bytes + v->offsets[id], length, buffer), to);
 }
 
-/* Every id of the set's: readers that count, as the tokenizers library does, would give those
- * behind a gap others. */
 static void put_added_tokens(const struct bpe_vocabulary *v, enum special_set special, FILE *to)
 {
+    const int32_t first = (int32_t)v->n_tokens;
     fputs("  \"added_tokens\": [", to);
     for (int32_t offset = 0; offset < special_set_span(special); offset++) {
-        const size_t id = v->n_tokens + (size_t)offset;
-        char reserved[48];
-        const char *name = special_set_token(special, offset);
-        if (!name) snprintf(reserved, sizeof reserved, "<|reserved_%zu|>", id);
+        char name[SPECIAL_NAME_MAX];
+        (void)special_set_token(special, first, offset, name);
         fprintf(to,
-                "%s\n    {\"id\": %zu, \"content\": \"%s\", \"single_word\": false, \"lstrip\": "
+                "%s\n    {\"id\": %d, \"content\": \"%s\", \"single_word\": false, \"lstrip\": "
                 "false, \"rstrip\": false, \"normalized\": false, \"special\": true}",
-                offset ? "," : "", id, name ? name : reserved);
+                offset ? "," : "", first + offset, name);
     }
     fputs("\n  ],\n", to);
 }
@@ -128,15 +125,12 @@ static void gguf_tokens(const struct bpe_vocabulary *v, enum special_set special
         gguf_out_item_string(to, buffer, alphabet_write(v->bytes + v->offsets[id], length, buffer));
     }
     for (int32_t offset = 0; offset < span; offset++) {
-        const char *name = special_set_token(special, offset);
-        int n = name ? snprintf(buffer, 64, "%s", name)
-                     : snprintf(buffer, 64, "[PAD%zu]", v->n_tokens + (size_t)offset);
+        int n = special_set_token(special, (int32_t)v->n_tokens, offset, buffer);
         gguf_out_item_string(to, buffer, (size_t)n);
     }
     gguf_out_array(to, "tokenizer.ggml.token_type", GGUF_I32, v->n_tokens + (size_t)span);
     for (size_t id = 0; id < v->n_tokens; id++) gguf_out_item_i32(to, TOKEN_NORMAL);
-    for (int32_t offset = 0; offset < span; offset++)
-        gguf_out_item_i32(to, special_set_token(special, offset) ? TOKEN_CONTROL : TOKEN_UNUSED);
+    for (int32_t offset = 0; offset < span; offset++) gguf_out_item_i32(to, TOKEN_CONTROL);
 }
 
 /* `buffer` has room for twice two of the longest tokens and a blank. */
