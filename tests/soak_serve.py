@@ -194,7 +194,9 @@ class Soak:
             self.problems.append("pages are lost: texts that should fit had to wait for others")
 
     def memory(self):
-        return int(re.search(r"VmRSS:\s+(\d+)", open(f"/proc/{self.process.pid}/status").read()).group(1))
+        """In kB: all that is resident, and how much of it is the program's own, not of files."""
+        status = open(f"/proc/{self.process.pid}/status").read()
+        return tuple(int(re.search(rf"{name}:\s+(\d+)", status).group(1)) for name in ("VmRSS", "RssAnon"))
 
     async def load(self, seconds):
         self.stop = False
@@ -211,16 +213,17 @@ class Soak:
         await self.load(self.o.seconds / 4)
         await self.fill()
         await asyncio.sleep(3)  # idle, it gives back what it needs no more
-        before, plans = self.memory(), await self.metric("plans_total")
+        (before, own_before), plans = self.memory(), await self.metric("plans_total")
         await self.load(self.o.seconds * 3 / 4)
         await self.fill()
         await asyncio.sleep(3)
-        after = self.memory()
+        after, own = self.memory()
         new = int(await self.metric("plans_total") - plans)
         after -= PLAN_KB * new
         preempted = await self.metric("num_preemptions_total")
         growth = 100 * (after - before) / before
-        print(f"{self.counts}; {preempted:.0f} preemptions; memory {before} kB, then {after} without {new} new plans: {growth:+.2f} %")
+        print(f"{self.counts}; {preempted:.0f} preemptions; memory {before} kB, then {after} without {new} new plans: {growth:+.2f} % "
+              f"(own {own_before}, then {own})")
         if growth > self.o.growth:
             self.problems.append(f"memory grows by {growth:.2f} %")
         if sum(n for k, n in self.counts.items() if k.startswith("healthy")) < 10:

@@ -2,10 +2,12 @@
 """Clients that people have against a server with scripted answers: openai-python with its stream
 helpers and parsers, openai-agents and litellm.
 
-usage: tools/serve_check.py BUILD_FOLDER
+usage: tools/serve_check.py BUILD_FOLDER [COMPATIBILITY_TEST]
 
-Needs the PyPI packages openai, pydantic, openai-agents and litellm; a virtual environment outside of the tree will
-do. The server is BUILD_FOLDER/serve_scripted (tests/serve_scripted.c). Prints a line for each check;
+COMPATIBILITY_TEST: the folder compatibility-test of the repository openai/gpt-oss. Its cases and tools are then asked
+for with the Python library of the same name as its own, and judged as its runCase.ts does, but for all events that
+it means to see. Needs the PyPI packages openai, pydantic, openai-agents and litellm, and json5 for those cases; a
+virtual environment outside of the tree will do. The server is BUILD_FOLDER/serve_scripted (tests/serve_scripted.c). Prints a line for each check;
 the exit status says whether all passed."""
 import json
 import os
@@ -311,54 +313,114 @@ def litellm_chat(c):
     assert r.output[-1].content[0].text == "Hello, you there"
 
 
-# ---- openai-agents: tool loops as gpt-oss's compatibility test runs them ----
+# ---- openai-agents ----
 
-def agent_loop(c, api, stream):
+def agent_loop(c, api, stream, tool, text):
+    """Runs until the model has said its last word; gives the result and the events as the server sent them."""
     import asyncio
 
     import agents
     agents.set_tracing_disabled(True)
+    kind = agents.OpenAIResponsesModel if api == "responses" else agents.OpenAIChatCompletionsModel
+
+    async def run():
+        async with openai.AsyncOpenAI(base_url=c.base_url, api_key="none", max_retries=0) as client:
+            agent = agents.Agent(name="a", instructions="Be brief.", tools=[tool],
+                                 model=kind(model="m", openai_client=client))
+            if not stream:
+                return await agents.Runner.run(agent, text), []
+            result = agents.Runner.run_streamed(agent, text)
+            return result, [e.data async for e in result.stream_events() if e.type == "raw_response_event"]
+    result, events = asyncio.run(run())
+    assert result.final_output == "Hello, you there", result.final_output
+    calls = [i.raw_item for i in result.new_items if i.type == "tool_call_item"]
+    assert len(calls) == 1 and calls[0].name == tool.name, calls
+    assert any(i.type == "reasoning_item" for i in result.new_items), [i.type for i in result.new_items]
+    return json.loads(calls[0].arguments), result, events
+
+
+def weather_loop(c, api):
+    import agents
 
     @agents.function_tool(strict_mode=True)
     def get_weather(city: str, unit: str) -> str:
         """Of a city."""
         return f"rain in {city} {unit} @@default"
 
-    client = openai.AsyncOpenAI(base_url=c.base_url, api_key="none", max_retries=0)
-    kind = agents.OpenAIResponsesModel if api == "responses" else agents.OpenAIChatCompletionsModel
-    agent = agents.Agent(name="a", instructions="Be brief.", tools=[get_weather],
-                         model=kind(model="m", openai_client=client))
-
-    async def run():
-        if not stream:
-            return await agents.Runner.run(agent, "@@call")
-        result = agents.Runner.run_streamed(agent, "@@call")
-        async for _ in result.stream_events():
-            pass
-        return result
-    result = asyncio.run(run())
-    calls = [i for i in result.new_items if i.type == "tool_call_item"]
-    assert json.loads(calls[0].raw_item.arguments) == {"city": "Paris", "unit": "C"}
-    assert result.final_output == "Hello, you there", result.final_output
-    reasoning = [i for i in result.new_items if i.type == "reasoning_item"]
-    assert reasoning, [i.type for i in result.new_items]
+    for stream in (False, True):
+        arguments, _, _ = agent_loop(c, api, stream, get_weather, "@@call")
+        assert arguments == {"city": "Paris", "unit": "C"}
 
 
 @check
 def agents_responses(c):
-    agent_loop(c, "responses", False)
-    agent_loop(c, "responses", True)
+    weather_loop(c, "responses")
 
 
 @check
 def agents_chat(c):
-    agent_loop(c, "chat", False)
-    agent_loop(c, "chat", True)
+    weather_loop(c, "chat")
+
+
+# ---- gpt-oss's compatibility test ----
+
+def compatibility_tools(folder):
+    import agents
+    import json5
+    with open(os.path.join(folder, "tools.ts"), encoding="utf8") as f:
+        text = f.read()
+    begin = text.index("export const TOOLS = ") + len("export const TOOLS = ")
+
+    def make(tool):
+        async def invoke(_, arguments):
+            return tool["output"] + " @@default"
+        return agents.FunctionTool(name=tool["name"], description=tool["description"], strict_json_schema=False,
+                                   params_json_schema=tool["parameters"], on_invoke_tool=invoke)
+    return {tool["name"]: make(tool) for tool in json5.loads(text[begin:text.index("\n];", begin) + 2])}
+
+
+def compatibility_cases(folder):
+    with open(os.path.join(folder, "cases.jsonl"), encoding="utf8") as f:
+        return [json.loads(line) for line in f if line.strip()]
+
+
+def compatibility(folder):
+    """A check for each interface, and the answers that play the model."""
+    cases, tools = compatibility_cases(folder), compatibility_tools(folder)
+    answers = {f"case{i}": THINK + CALL % (case["tool_name"], case["expected_arguments"])
+               for i, case in enumerate(cases)}
+
+    def run(c, api):
+        for i, case in enumerate(cases):
+            for stream in (False, True):
+                arguments, result, events = agent_loop(c, api, stream, tools[case["tool_name"]],
+                                                       f"{case['input']} @@case{i}")
+                assert arguments == json.loads(case["expected_arguments"]), (case, arguments)
+                thought = [o for r in result.raw_responses for o in r.output if o.type == "reasoning"]
+                assert thought and all(o.content is None or all(t.text for t in o.content) for o in thought)
+                if api == "responses":
+                    assert all(o.content and all(t.type == "reasoning_text" for t in o.content) for o in thought)
+                if stream:
+                    kinds = {e.type for e in events}
+                    assert {"response.reasoning_text.delta", "response.reasoning_text.done"} <= kinds or (
+                        api == "chat" and any("reasoning" in kind and kind.endswith("delta") for kind in kinds)), kinds
+        print(f"       {len(cases)} cases, whole and streamed")
+
+    @check
+    def compatibility_responses(c):
+        run(c, "responses")
+
+    @check
+    def compatibility_chat(c):
+        run(c, "chat")
+    return answers
 
 
 def main():
-    if len(sys.argv) != 2:
+    if len(sys.argv) not in (2, 3):
         sys.exit(__doc__)
+    if len(sys.argv) == 3:
+        ANSWERS.update(compatibility(sys.argv[2]))
     with tempfile.TemporaryDirectory() as folder:
         answers = os.path.join(folder, "answers.json")
         with open(answers, "w") as f:
