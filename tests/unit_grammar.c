@@ -71,6 +71,13 @@ static const struct schema_case cases[] = {
       "!\"abcd\"", "!\"\\ud83d\\ude00\"", "!\"\\ud83dx\"", "!\"a\nb\"", "!\"\xc3\""}},
     {"{\"type\":\"string\",\"pattern\":\"^a+b?$\",\"maxLength\":3}",
      {"\"aab\"", "\"a\"", "!\"aaab\"", "!\"b\"", "!\"aabc\""}},
+    {"{\"type\":\"string\",\"pattern\":\"an|\\u00e4.[0-9]\"}", /* any text before and behind */
+     {"\"banana\"",
+      "\"x\xc3\xa4\xe2\x82\xac"
+      "7y\"",
+      "!\"\"", "!\"a n\"", "!\"\xc3\xa4\xc3\xa4\""}},
+    {"{\"type\":\"string\",\"pattern\":\"^[^x]*y\"}", /* until an x that is too early */
+     {"\"\xc3\xa4y\"", "\"abyx\"", "!\"ab\"", "!\"xy\""}},
     {"{\"enum\":[\"a\",\"ab\",1,12,1.5,null,{\"k\":[1,2]},\"\\\"\\n\"]}",
      {"\"a\"", "\"ab\"", "1", "12", "1.5", "null", "{\"k\": [1, 2]}", "\"\\\"\\n\"", "!\"b\"", "!2",
       "!1.50"}},

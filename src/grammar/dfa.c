@@ -84,7 +84,7 @@ void dfa_free(struct dfa *dfa)
 {
     free(dfa->next);
     free(dfa->accepts);
-    free(dfa->loops);
+    free(dfa->any_text);
     *dfa = (struct dfa){0};
 }
 
@@ -196,22 +196,33 @@ static enum sol_status trim(struct dfa *dfa)
     return ok ? SOL_OK : no_memory();
 }
 
-/* ---- loops ---- */
+/* ---- any text ---- */
 
-/* Whether every byte from lo to hi leads from `state` to where `then` holds of continuation bytes
- * (n of them), which lead to `home`. Classes are intervals, so one byte of each is enough. */
+enum { TEXT_ROUNDS_MAX = 8 };
+
+static bool same_class(const struct dfa *dfa, int a, int b)
+{
+    return dfa->class_of[a] == dfa->class_of[b];
+}
+
+/* Whether every byte from lo to hi leads from `state` to where this holds of n continuation bytes,
+ * which lead to `home`, or where that is 0 to some state of any_text. Classes are intervals, so one
+ * byte of each is enough. */
 static bool all_lead(const struct dfa *dfa, uint32_t state, int lo, int hi, int n, uint32_t home)
 {
     for (int b = lo; b <= hi; b++) {
-        if (b > lo && dfa->class_of[b] == dfa->class_of[b - 1]) continue;
+        if (b > lo && same_class(dfa, b, b - 1)) continue;
         uint32_t next = dfa_next(dfa, state, (uint8_t)b);
-        if (n ? !next || !all_lead(dfa, next, 0x80, 0xbf, n - 1, home) : next != home) return false;
+        if (!next) return false;
+        if (n && !all_lead(dfa, next, 0x80, 0xbf, n - 1, home)) return false;
+        if (!n && (home ? next != home : !dfa->any_text[next])) return false;
     }
     return true;
 }
 
-/* The lead bytes of UTF-8, those whose next byte is restricted apart. */
-static bool loops_at(const struct dfa *dfa, uint32_t s)
+/* Whether every character that needs no escape leads there. The lead bytes of UTF-8, those whose
+ * next byte is restricted apart. */
+static bool characters_lead(const struct dfa *dfa, uint32_t s, uint32_t home)
 {
     static const struct {
         uint8_t lead_lo, lead_hi, lo, hi, more;
@@ -219,26 +230,42 @@ static bool loops_at(const struct dfa *dfa, uint32_t s)
                  {0xe1, 0xec, 0x80, 0xbf, 1}, {0xed, 0xed, 0x80, 0x9f, 1},
                  {0xee, 0xef, 0x80, 0xbf, 1}, {0xf0, 0xf0, 0x90, 0xbf, 2},
                  {0xf1, 0xf3, 0x80, 0xbf, 2}, {0xf4, 0xf4, 0x80, 0x8f, 2}};
-    if (!all_lead(dfa, s, 0x20, '"' - 1, 0, s) || !all_lead(dfa, s, '"' + 1, '\\' - 1, 0, s) ||
-        !all_lead(dfa, s, '\\' + 1, 0x7f, 0, s))
+    if (!all_lead(dfa, s, 0x20, '"' - 1, 0, home) ||
+        !all_lead(dfa, s, '"' + 1, '\\' - 1, 0, home) ||
+        !all_lead(dfa, s, '\\' + 1, 0x7f, 0, home))
         return false;
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         for (int lead = forms[i].lead_lo; lead <= forms[i].lead_hi; lead++) {
+            if (lead > forms[i].lead_lo && same_class(dfa, lead, lead - 1)) continue;
             uint32_t next = dfa_next(dfa, s, (uint8_t)lead);
-            if (!next || !all_lead(dfa, next, forms[i].lo, forms[i].hi, forms[i].more, s))
+            if (!next || !all_lead(dfa, next, forms[i].lo, forms[i].hi, forms[i].more, home))
                 return false;
         }
     }
     return true;
 }
 
-enum sol_status dfa_find_loops(struct dfa *dfa)
+/* The largest set of states whose characters all stay in it: states are taken out until none has
+ * to be. What is reached was most often numbered later, so that one round from behind takes out
+ * nearly all. Where some rounds are not enough, the states that lead back to themselves. */
+enum sol_status dfa_find_any_text(struct dfa *dfa)
 {
-    dfa->loops = calloc(dfa->n_states, 1);
-    if (!dfa->loops) return no_memory();
+    dfa->any_text = malloc(dfa->n_states);
+    if (!dfa->any_text) return no_memory();
+    memset(dfa->any_text, 1, dfa->n_states);
+    dfa->any_text[0] = 0;
+    bool changed = true;
+    for (int round = 0; changed && round < TEXT_ROUNDS_MAX; round++) {
+        changed = false;
+        for (uint32_t s = dfa->n_states; s-- > 1;) {
+            if (!dfa->any_text[s] || characters_lead(dfa, s, 0)) continue;
+            dfa->any_text[s] = 0;
+            changed = true;
+        }
+    }
     for (uint32_t s = 1; s < dfa->n_states; s++) {
-        dfa->loops[s] = loops_at(dfa, s);
-        dfa->any_loops |= dfa->loops[s];
+        if (changed) dfa->any_text[s] = characters_lead(dfa, s, s);
+        dfa->has_any_text |= dfa->any_text[s];
     }
     return SOL_OK;
 }

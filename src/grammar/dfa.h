@@ -57,9 +57,9 @@ struct dfa {
     uint8_t class_of[256]; /* classes are intervals of bytes, in their order */
     uint16_t *next;        /* [n_states][n_classes] */
     uint8_t *accepts;      /* [n_states] 1; 2 where nothing can follow */
-    uint8_t *loops;        /* [n_states] 1 where every character that needs no escape leads back;
-                            * NULL until dfa_find_loops */
-    bool any_loops;
+    uint8_t *any_text;     /* [n_states] 1 where any characters that need no escape may follow,
+                            * however many; NULL until dfa_find_any_text */
+    bool has_any_text;     /* some state */
 };
 
 void dfa_free(struct dfa *dfa); /* takes a zeroed one */
@@ -100,8 +100,8 @@ enum sol_status dfa_combine(const struct dfa *a, const struct dfa *b, bool witho
  */
 enum sol_status dfa_close(const struct dfa *dfa, uint8_t byte, uint64_t *work, struct dfa *out);
 
-/* Fills `loops`. */
-enum sol_status dfa_find_loops(struct dfa *dfa);
+/* Fills `any_text`. Of some huge automata only the states that lead back to themselves. */
+enum sol_status dfa_find_any_text(struct dfa *dfa);
 
 size_t dfa_bytes(const struct dfa *dfa);
 

@@ -30,7 +30,7 @@ static enum sol_status no_memory(void)
 static int64_t plain_room(const struct program *p, const struct thread *thread)
 {
     const struct op *op = &p->ops[thread->op];
-    if (op->kind == OP_DFA) return p->dfas[op->a].loops[thread->sub] ? UNBOUNDED : -1;
+    if (op->kind == OP_DFA) return p->dfas[op->a].any_text[thread->sub] ? UNBOUNDED : -1;
     if (op->kind != OP_STRING || thread->sub != 1) return -1;
     return op->b == UNBOUNDED ? UNBOUNDED : (int64_t)op->b - thread->count;
 }
@@ -94,7 +94,7 @@ static void clear_tokens(const struct walk *w, const struct trie_node *nodes, ui
 }
 
 /* Whether one of these threads goes on with any plain characters. */
-static bool any_loops(const struct walk *w, const struct thread *threads, size_t n)
+static bool any_text(const struct walk *w, const struct thread *threads, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (plain_room(w->machine->program, &threads[i]) == UNBOUNDED) return true;
@@ -126,7 +126,7 @@ static void walk_part(struct walk *w, const struct trie_part *part, size_t n_thr
         if (n && node.token >= 0 && !cut) set_token(w, node.token);
         if (cut && n == 0) clear_tokens(w, part->nodes + i, size);
         if (cut && n && leaf) clear_tokens(w, part->nodes + i + 1, size - 1);
-        if (n == 0 || leaf || (cut && any_loops(w, w->space->threads + to, n))) {
+        if (n == 0 || leaf || (cut && any_text(w, w->space->threads + to, n))) {
             i += size;
             continue;
         }
@@ -148,6 +148,19 @@ static void set_plain(const struct walk *w, int64_t characters)
     for (size_t k = 0; k < t->words; k++) w->bits[k] |= from[k];
 }
 
+/* Whether the first `n` threads of the space go on with most of the plain tokens, by their first
+ * bytes: otherwise to clear them costs more than to set those that are allowed. */
+static bool most_go_on(struct walk *w, size_t n)
+{
+    const struct trie_part *part = &w->trie->plain;
+    uint32_t dead = 0, size;
+    for (uint32_t i = 0; i < part->count; i += size) {
+        size = part->nodes[i].size_byte >> 8;
+        if (!step(w, 0, n, n, (uint8_t)part->nodes[i].size_byte)) dead += size;
+    }
+    return dead < part->count / 2;
+}
+
 /* The plain tokens that these threads allow; the first `n` of the space are theirs to use. */
 static void find_plain(struct walk *w, const struct thread *threads, size_t n)
 {
@@ -155,9 +168,10 @@ static void find_plain(struct walk *w, const struct thread *threads, size_t n)
     bool cut = false;
     for (size_t i = 0; i < n; i++) {
         const struct op *op = &p->ops[threads[i].op];
-        cut |= op->kind == OP_DFA && p->dfas[op->a].any_loops;
+        cut |= op->kind == OP_DFA && p->dfas[op->a].has_any_text;
         w->space->threads[i] = threads[i];
     }
+    cut = cut && most_go_on(w, n);
     if (cut) set_plain(w, UNBOUNDED);
     if (n) walk_part(w, &w->trie->plain, n, cut);
 }

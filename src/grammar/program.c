@@ -77,7 +77,7 @@ enum sol_status program_dfa(struct program *p, struct dfa *dfa, uint32_t next, u
         dfa_free(dfa);
         return program_split(p, NULL, 0, out);
     }
-    status = dfa_find_loops(dfa);
+    status = dfa_find_any_text(dfa);
     if (status == SOL_OK) status = count_bytes(p, dfa_bytes(dfa));
     if (status == SOL_OK) status = RESERVE(p, dfas, 1);
     if (status == SOL_OK)
