@@ -219,6 +219,12 @@ enum sol_status scheduler_submit(struct scheduler *s, const struct schedule_requ
     return SOL_OK;
 }
 
+int64_t scheduler_kept(struct scheduler *s, uint64_t salt, const int32_t *prompt, int64_t n_prompt)
+{
+    (void)s, (void)salt, (void)prompt, (void)n_prompt;
+    return 0;
+}
+
 void scheduler_cancel(struct scheduler *s, uint64_t id)
 {
     pthread_mutex_lock(&s->lock);
@@ -232,6 +238,20 @@ void scheduler_stats(struct scheduler *s, struct scheduler_stats *out)
     pthread_mutex_lock(&s->lock);
     *out = s->stats;
     pthread_mutex_unlock(&s->lock);
+}
+
+/* The router takes for an engine what is the scheduler itself. */
+enum sol_status scheduler_create(struct engine *engine, const struct scheduler_params *params,
+                                 struct scheduler **out)
+{
+    (void)params;
+    *out = (struct scheduler *)engine;
+    return SOL_OK;
+}
+
+void scheduler_destroy(struct scheduler *s)
+{
+    (void)s;
 }
 
 /* ---- the program ---- */
@@ -253,6 +273,8 @@ int main(int argc, char **argv)
     struct job_engine engine;
     struct key_set *keys = NULL;
     struct api_shared *shared;
+    struct router *router;
+    struct engine *self = (struct engine *)&s;
     const char *secret = getenv("SOL_API_KEY");
     if (argc < 2) return 2;
     signal(SIGPIPE, SIG_IGN);
@@ -275,7 +297,8 @@ int main(int argc, char **argv)
     must(api_shared_create(argc > 3 ? argv[3] : NULL, &shared));
     p.shared = shared;
     must(server_create(&p, &server));
-    job_engine_init(&engine, model, &s, turns, 4096);
+    must(router_create(&self, 1, &(struct scheduler_params){0}, &router));
+    job_engine_init(&engine, model, router, turns, 4096);
     server_open(server, &engine);
     printf("listening on %s\n", server_address(server));
     fflush(stdout);
@@ -284,6 +307,7 @@ int main(int argc, char **argv)
     s.stop = true;
     pthread_mutex_unlock(&s.lock);
     pthread_join(s.thread, NULL);
+    router_destroy(router);
     server_destroy(server);
     api_shared_destroy(shared);
     key_set_destroy(keys);

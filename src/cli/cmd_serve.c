@@ -69,10 +69,11 @@ static const struct option options[] = {
                  AT(responses), 0, 0),
     OPTION_ENTRY(FLAG, 0, "log", NULL, "a line for each request on stderr", AT(log), 0, 0),
     OPTION_ENTRY(GROUP, 0, "Load", NULL, NULL, 0, 0, 0),
-    OPTION_ENTRY(INT, 0, "parallel", "N",
-                 "texts at once (default 16, on a GPU as many as its memory is good for, 512 at "
-                 "most)",
-                 AT(size.parallel), 1, 4096),
+    OPTION_ENTRY(
+        INT, 0, "parallel", "N",
+        "texts at once, of all copies together (default 16; on a GPU as many as its memory is "
+        "good for, of each copy 512 at most)",
+        AT(size.parallel), 1, 4096),
     OPTION_ENTRY(INT, 'c', "context", "N",
                  "tokens of a prompt and its answer (default: 8192, on a GPU what the model can)",
                  AT(size.context), 1, 1 << 24),
@@ -95,12 +96,15 @@ static const struct option options[] = {
     ENGINE_LOAD_OPTION(struct serve_options, engine),
     ENGINE_BACKEND_OPTION(struct serve_options, engine),
     ENGINE_GPUS_OPTION(struct serve_options, engine),
+    ENGINE_COPIES_OPTION(struct serve_options, engine),
     {0},
 };
 
 static const struct command_example examples[] = {
     {"sol serve", "the built-in model, for this machine", "to be stopped with Ctrl-C"},
     {"sol serve -m openai/gpt-oss-20b --backend cuda", "gpt-oss on a GPU", "a GPU"},
+    {"sol serve -m openai/gpt-oss-20b --backend cuda --copies 4", "a copy on each of four GPUs",
+     "four GPUs"},
     {"sol serve -m openai/gpt-oss-20b --host 0.0.0.0 --api-key-file keys.txt --allow-host box.lan",
      "for a network, with keys", "keys, and a name of this machine"},
     {0},
@@ -117,7 +121,7 @@ static const struct command_spec spec = {
         "SIGTERM or Ctrl-C: no more requests are taken, what runs ends, then the server does, "
         "with\n"
         "status 0; a second one cuts what runs. When the GPU fails, what runs is told so, and the\n"
-        "server ends with status 8.",
+        "server ends with status 8; of several copies (--copies) the others go on.",
     .examples = examples,
     .options = options,
 };
@@ -127,8 +131,8 @@ struct serve {
     struct engine_params params;
     struct model *model;
     struct turn_model *turns;
-    struct engine *engine;
-    struct scheduler *scheduler;
+    struct engine *engines[ROUTER_COPIES_MAX];
+    struct router *router;
     struct key_set *keys;
     struct api_shared *shared;
     char *cert, *key;
@@ -245,11 +249,27 @@ static enum sol_status add_turns(struct serve *s)
 static enum sol_status settle_size(struct serve *s)
 {
     struct model *part;
+    s->options.size.copies = s->options.engine.copies;
     SOL_TRY(engine_options_part(&s->options.engine, s->model, &part));
     const enum sol_status status =
         serve_size_settle(part ? part : s->model, &s->options.size, &s->params);
     shard_destroy(part);
     return status;
+}
+
+static int copies_of(const struct serve *s)
+{
+    return s->options.engine.copies ? (int)s->options.engine.copies : 1;
+}
+
+static enum sol_status make_copies(struct serve *s)
+{
+    for (int i = 0; i < copies_of(s); i++) {
+        struct engine_params own = s->params;
+        SOL_TRY(engine_options_copy(&s->options.engine, s->model, i, &own));
+        SOL_TRY(engine_create(s->model, &own, &s->engines[i]));
+    }
+    return SOL_OK;
 }
 
 static enum sol_status load(struct serve *s)
@@ -262,22 +282,21 @@ static enum sol_status load(struct serve *s)
     SOL_TRY(vocabulary_add(s->model, s->options.vocab));
     SOL_TRY(add_turns(s));
     SOL_TRY(settle_size(s));
-    SOL_TRY(engine_options_team(&o->engine, s->model, &s->params));
-    SOL_TRY(engine_create(s->model, &s->params, &s->engine));
-    scheduler_params_init(s->engine, &how);
+    SOL_TRY(make_copies(s));
+    scheduler_params_init(s->engines[0], &how);
     if (o->max_waiting) how.max_waiting = o->max_waiting;
     if (o->max_waiting_tokens) how.max_waiting_tokens = o->max_waiting_tokens;
     how.deterministic = o->deterministic;
-    return scheduler_create(s->engine, &how, &s->scheduler);
+    return router_create(s->engines, copies_of(s), &how, &s->router);
 }
 
 static void tear_down(struct serve *s)
 {
-    scheduler_destroy(s->scheduler);
+    router_destroy(s->router);
     server_destroy(s->server);
     api_shared_destroy(s->shared);
     turn_model_destroy(s->turns);
-    engine_destroy(s->engine);
+    for (int i = 0; i < ROUTER_COPIES_MAX; i++) engine_destroy(s->engines[i]);
     engine_options_close(&s->options.engine);
     model_close(s->model);
     key_set_destroy(s->keys);
@@ -289,12 +308,15 @@ static void tear_down(struct serve *s)
 
 static void print_where(const struct serve *s)
 {
-    const struct engine_params *p = engine_params_of(s->engine);
+    const struct engine_params *p = engine_params_of(s->engines[0]);
+    const int copies = copies_of(s);
     const char *address = server_address(s->server), *more = "";
     int64_t positions = p->cache_positions ? p->cache_positions : p->context * p->sequences;
-    printf("%s: %lld texts at once, context %lld, cache of %lld tokens%s\n",
-           server_model_name(s->server), (long long)p->sequences, (long long)p->context,
-           (long long)positions, s->turns ? "" : "; no chat format, it continues text");
+    printf("%s: ", server_model_name(s->server));
+    if (copies > 1) printf("%d copies; ", copies);
+    printf("%lld texts at once, context %lld, cache of %lld tokens%s\n",
+           (long long)p->sequences * copies, (long long)p->context, (long long)positions * copies,
+           s->turns ? "" : "; no chat format, it continues text");
     printf("listening on %s\n", address);
     if (s->keys) more = "-H \"Authorization: Bearer $SOL_API_KEY\" ";
     if (s->turns)
@@ -319,8 +341,8 @@ static enum sol_status serve(struct serve *s)
     SOL_TRY(load(s));
     SOL_TRY(interrupt_check());
     interrupt_defer();
-    job_engine_init(&engine, s->model, s->scheduler, s->turns,
-                    engine_params_of(s->engine)->context);
+    job_engine_init(&engine, s->model, s->router, s->turns,
+                    engine_params_of(s->engines[0])->context);
     server_open(s->server, &engine);
     print_where(s);
     return server_run(s->server);

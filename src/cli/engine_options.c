@@ -74,32 +74,73 @@ static enum sol_status set_device(struct engine_options *options, struct engine_
     return read_tuning(options, params);
 }
 
+/* GPUs, or shares of the cores, that a copy of the model has. */
+static int ranks_of(const struct engine_options *options)
+{
+    return (int)(options->copies ? options->gpus / options->copies : options->gpus);
+}
+
 static bool is_shared(const struct engine_options *options)
 {
-    return options->gpus > 1;
+    return ranks_of(options) > 1;
+}
+
+static enum sol_status settle_copies(struct engine_options *options)
+{
+    if (options->copies < 2) return SOL_OK;
+    if (!options->gpus) options->gpus = options->copies;
+    if (options->gpus % options->copies == 0) return SOL_OK;
+    return status_set(SOL_E_ARGUMENT, "--copies %lld share --gpus %lld equally: write a multiple",
+                      (long long)options->copies, (long long)options->gpus);
+}
+
+/* Copies answer alike, and are as large as each other: that takes GPUs of one kind. */
+static enum sol_status check_alike(const struct engine_options *options)
+{
+    if (!options->gpu || options->copies < 2) return SOL_OK;
+    const struct gpu_info *first = gpu_info(options->gpu);
+    for (int i = 1; i < options->gpus; i++) {
+        const struct gpu_info *other = gpu_info(options->others[i]);
+        if (other->major != first->major || other->minor != first->minor ||
+            other->sm_count != first->sm_count)
+            return status_set(SOL_E_UNSUPPORTED,
+                              "--copies wants GPUs of one kind: GPU %d is %s, GPU %d is %s",
+                              first->ordinal, first->name, other->ordinal, other->name);
+    }
+    return SOL_OK;
 }
 
 /* Those that follow the first. */
 static enum sol_status open_others(struct engine_options *options)
 {
     char name[32];
-    if (!is_shared(options)) return SOL_OK;
+    if (options->gpus < 2) return SOL_OK;
     if (options->backend && strcasecmp(options->backend, "auto") == 0)
-        return status_set(SOL_E_ARGUMENT, "--gpus %lld wants --backend cuda, cuda:N or cpu",
-                          (long long)options->gpus);
+        return status_set(SOL_E_ARGUMENT, "--%s %lld wants --backend cuda, cuda:N or cpu",
+                          options->copies > 1 ? "copies" : "gpus",
+                          (long long)(options->copies > 1 ? options->copies : options->gpus));
     options->others[0] = options->gpu;
     for (int i = 1; options->gpu && i < options->gpus; i++) {
         snprintf(name, sizeof name, "cuda:%d", gpu_info(options->gpu)->ordinal + i);
         SOL_TRY(backend_open(name, options->kernel_source, true, &options->others[i]));
     }
-    return SOL_OK;
+    return check_alike(options);
+}
+
+/* Copies on a CPU have equal shares of the cores, so that their kernels are the same. */
+static int threads_of(const struct engine_options *options)
+{
+    if (options->copies < 2) return (int)options->threads;
+    const int64_t all = options->threads ? options->threads : cpu_info()->cores;
+    return all > options->copies ? (int)(all / options->copies) : 1;
 }
 
 enum sol_status engine_options_params(struct engine_options *options, struct engine_params *params)
 {
+    SOL_TRY(settle_copies(options));
     engine_params_init(params);
     if (options->context) params->context = options->context;
-    params->threads = (int)options->threads;
+    params->threads = threads_of(options);
     if (!dtype_from_name(options->kv, &params->kv_dtype) ||
         (params->kv_dtype != DTYPE_F16 && params->kv_dtype != DTYPE_BF16 &&
          params->kv_dtype != DTYPE_F32))
@@ -117,27 +158,35 @@ enum sol_status engine_options_params(struct engine_options *options, struct eng
     return set_device(options, params);
 }
 
+enum sol_status engine_options_copy(struct engine_options *options, const struct model *model,
+                                    int copy, struct engine_params *params)
+{
+    const int ranks = ranks_of(options);
+    struct gpu **gpus = options->gpu ? options->others + copy * ranks : NULL;
+    if (gpus && options->gpus > 1) params->chooser.device.gpu = gpus[0];
+    if (!is_shared(options)) return SOL_OK;
+    SOL_TRY(team_create(model, params, ranks, gpus, &options->teams[copy]));
+    params->team = options->teams[copy];
+    return SOL_OK;
+}
+
 enum sol_status engine_options_team(struct engine_options *options, const struct model *model,
                                     struct engine_params *params)
 {
-    if (!is_shared(options)) return SOL_OK;
-    SOL_TRY(team_create(model, params, (int)options->gpus, options->gpu ? options->others : NULL,
-                        &options->team));
-    params->team = options->team;
-    return SOL_OK;
+    return engine_options_copy(options, model, 0, params);
 }
 
 enum sol_status engine_options_part(const struct engine_options *options, const struct model *model,
                                     struct model **out)
 {
     *out = NULL;
-    return is_shared(options) ? shard_create(model, 0, (int)options->gpus, out) : SOL_OK;
+    return is_shared(options) ? shard_create(model, 0, ranks_of(options), out) : SOL_OK;
 }
 
 void engine_options_close(struct engine_options *options)
 {
-    team_destroy(options->team);
-    options->team = NULL;
+    for (int i = 0; i < SHARD_RANKS_MAX; i++) team_destroy(options->teams[i]);
+    memset(options->teams, 0, sizeof options->teams);
     tuning_clear(&options->tuning);
     for (int64_t i = 1; i < options->gpus; i++) gpu_close(options->others[i]);
     memset(options->others, 0, sizeof options->others);
@@ -171,7 +220,7 @@ static enum sol_status open_model(const struct engine_options *options,
     if (is_shared(options) && !options->host_weights) return SOL_OK; /* each reads its part */
     enum sol_status status = SOL_OK;
     if (!options->gpu) status = fit_engine(*out, params, &parts);
-    how.reserve = engine_parts_total(&parts);
+    how.reserve = engine_parts_total(&parts) * (size_t)(options->copies ? options->copies : 1);
     if (status == SOL_OK) status = model_load(*out, &how);
     if (status == SOL_OK) return SOL_OK;
     model_close(*out);

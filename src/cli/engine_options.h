@@ -44,9 +44,10 @@ struct engine_options {
     int64_t context, batch;              /* 0: the command decides (context), 512 or 2048 (batch) */
     const char *load;                    /* NULL: auto */
     bool host_weights;                   /* the command computes on the CPU too */
-    int64_t gpus;                        /* that share the model; 0: one */
+    int64_t gpus;                        /* of all copies; 0: one for each */
+    int64_t copies;                      /* of the model; 0: one. The GPUs of each share it */
     struct gpu *others[SHARD_RANKS_MAX]; /* opened by engine_options_params: [gpus], first `gpu` */
-    struct team *team;                   /* made by engine_options_team */
+    struct team *teams[SHARD_RANKS_MAX]; /* [copies], made by engine_options_copy */
 };
 
 /* `type` is the command's struct, `field` its struct engine_options. */
@@ -103,6 +104,13 @@ struct engine_options {
         "on; with the CPU so many parts of its cores (default 1)",                                 \
         offsetof(type, field.gpus), 1, SHARD_RANKS_MAX)
 
+/* For commands that call engine_options_copy for each. */
+#define ENGINE_COPIES_OPTION(type, field)                                                          \
+    OPTION_ENTRY(INT, 0, "copies", "K",                                                            \
+                 "so many copies of the model, each on its own of the --gpus (default one each), " \
+                 "or its share of the CPU's cores: data parallel (default 1)",                     \
+                 offsetof(type, field.copies), 1, SHARD_RANKS_MAX)
+
 /* For commands that measure, and keep what they measured: strings `store` and `label` and a bool
  * `no_store` of the command's struct. */
 #define STORE_OPTIONS(type)                                                                        \
@@ -138,6 +146,10 @@ enum sol_status engine_options_params(struct engine_options *options, struct eng
  * have the team. Behind engine_options_open; else nothing happens. */
 enum sol_status engine_options_team(struct engine_options *options, const struct model *model,
                                     struct engine_params *params);
+/* The same for a copy of the model, from 0 on, whose GPU or share of the cores `params` then has.
+ */
+enum sol_status engine_options_copy(struct engine_options *options, const struct model *model,
+                                    int copy, struct engine_params *params);
 /* What one GPU of --gpus, rank 0's, gets of the model, with shapes and types only, for those who
  * look at sizes before; given back with shard_destroy. Without --gpus NULL. */
 enum sol_status engine_options_part(const struct engine_options *options, const struct model *model,

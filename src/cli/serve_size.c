@@ -23,10 +23,11 @@ enum {
 };
 
 /* Bytes that an engine may take beside the weights. */
-static enum sol_status room_for(const struct model *model, struct gpu *gpu, size_t *room)
+static enum sol_status room_for(const struct model *model, struct gpu *gpu, int64_t copies,
+                                size_t *room)
 {
     if (!gpu) {
-        *room = memory_available() / 2; /* others live here too */
+        *room = memory_available() / 2 / (size_t)copies; /* others live here too */
         return SOL_OK;
     }
     size_t available, weights = model_upload_bytes(model);
@@ -63,6 +64,12 @@ static enum sol_status positions_in(const struct model *model, const struct engi
     return SOL_OK;
 }
 
+/* An engine's part of what all have together. */
+static int64_t part_of(int64_t all, int64_t copies)
+{
+    return (all + copies - 1) / copies;
+}
+
 static void set_fixed(const struct model *model, const struct serve_size *asked,
                       struct engine_params *p)
 {
@@ -70,7 +77,9 @@ static void set_fixed(const struct model *model, const struct serve_size *asked,
     const int64_t longest = model->config.context;
     p->context = asked->context ? asked->context : gpu ? longest : CONTEXT_CPU;
     if (p->context > longest && !asked->context) p->context = longest;
-    p->sequences = asked->parallel ? asked->parallel : gpu ? PARALLEL_GPU : PARALLEL_CPU;
+    p->sequences = asked->parallel ? asked->parallel
+                   : gpu           ? PARALLEL_GPU
+                                   : part_of(PARALLEL_CPU, asked->copies);
     p->snapshots = gpu ? SNAPSHOTS_GPU : SNAPSHOTS_CPU;
     if (gpu && p->max_batch > RUN_GPU) p->max_run = RUN_GPU;
 }
@@ -94,15 +103,23 @@ static enum sol_status shrink(const struct model *model, const struct serve_size
     return SOL_OK;
 }
 
-enum sol_status serve_size_settle(const struct model *model, const struct serve_size *asked,
+enum sol_status serve_size_settle(const struct model *model, const struct serve_size *all,
                                   struct engine_params *p)
 {
     struct gpu *gpu = p->chooser.device.gpu;
     struct model *outline = NULL;
     size_t room;
+    const int64_t copies = all->copies ? all->copies : 1;
+    const struct serve_size own = {
+        .parallel = part_of(all->parallel, copies),
+        .context = all->context,
+        .cache = part_of(all->cache, copies),
+        .copies = copies,
+    };
+    const struct serve_size *asked = &own;
     set_fixed(model, asked, p);
     if (gpu) SOL_TRY(model_upload_outline(model, gpu, &outline));
-    enum sol_status status = room_for(gpu ? outline : model, gpu, &room);
+    enum sol_status status = room_for(gpu ? outline : model, gpu, copies, &room);
     if (status == SOL_OK) status = shrink(gpu ? outline : model, asked, room, p);
     if (gpu) model_upload_destroy(outline, gpu);
     return status;

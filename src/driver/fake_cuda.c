@@ -60,6 +60,7 @@ static struct {
     char fail_field[32]; /* whose fail_in-th call from now is the first to fail; "" */
     cuda_result failure;
     bool sticky;
+    struct context *fail_on; /* NULL: any */
     size_t copied;
     struct context contexts[DEVICES_MAX];
     struct fake_launch *launches;
@@ -97,6 +98,7 @@ static bool fails(const char *caller)
     fake.counters[i].field = caller;
     fake.counters[i].calls++;
     fake.calls++;
+    if (fake.fail_on && fake.fail_on != current) return false;
     if (*fake.fail_field && strcmp(caller + 2, fake.fail_field) == 0 && --fake.fail_in == 0) {
         *fake.fail_field = '\0';
         fake.fail_at = fake.calls;
@@ -888,6 +890,12 @@ void fake_cuda_fail_in(const char *field, long n, cuda_result result, bool stick
     LOCKED();
     snprintf(fake.fail_field, sizeof fake.fail_field, "%s", field);
     fake.fail_in = n;
+}
+
+void fake_cuda_fail_on(int device)
+{
+    LOCKED();
+    fake.fail_on = device < 0 ? NULL : &fake.contexts[device];
 }
 
 long fake_cuda_calls(void)

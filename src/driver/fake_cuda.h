@@ -37,6 +37,8 @@ const struct cuda_api *fake_cuda_start(const struct fake_cuda_params *params);
 void fake_cuda_fail(long n, cuda_result result, bool sticky);
 /* The same for the n-th call from now of one function of the table, by its field. */
 void fake_cuda_fail_in(const char *field, long n, cuda_result result, bool sticky);
+/* What is to fail does on this device alone, and its calls alone count for it. -1: on any. */
+void fake_cuda_fail_on(int device);
 long fake_cuda_calls(void); /* since fake_cuda_start */
 /* Of one function of the table, by its field: "copy_in". */
 long fake_cuda_count(const char *field);

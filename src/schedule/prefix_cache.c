@@ -3,6 +3,7 @@
  * as many nodes as slots, and walking from node to node is cheap beside a step of the model. */
 #include "schedule/prefix_cache.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,7 +26,8 @@ struct slot {
 
 struct prefix_cache {
     struct engine *engine;
-    struct node root; /* its children are the salts' trees */
+    pthread_mutex_t lock; /* held while the tree changes, and while another thread reads it */
+    struct node root;     /* its children are the salts' trees */
     struct slot *slots;
     int64_t n_slots;
     uint64_t clock;
@@ -45,6 +47,7 @@ enum sol_status prefix_cache_create(struct engine *engine, int64_t slots, struct
     c->engine = engine;
     c->n_slots = slots;
     c->root.slot = -1;
+    pthread_mutex_init(&c->lock, NULL);
     *out = c;
     return SOL_OK;
 }
@@ -214,22 +217,40 @@ static int32_t take_slot(struct prefix_cache *c)
     return slot;
 }
 
-int32_t prefix_cache_find(struct prefix_cache *c, uint64_t salt, const int32_t *tokens, int64_t n,
-                          int64_t most)
+/* The last node with a snapshot that begins the tokens; NULL: none. */
+static struct node *longest(struct prefix_cache *c, uint64_t salt, const int32_t *tokens, int64_t n,
+                            int64_t most)
 {
-    int32_t found = -1;
+    struct node *found = NULL;
     for (struct node *node = salt_node(c, salt, false); node;) {
-        if (node->slot >= 0) found = node->slot;
+        if (node->slot >= 0) found = node;
         struct node *child = node->end < n ? child_for(node, tokens[node->end]) : NULL;
         if (!child || child->end > most || child->end > n ||
             common(child, tokens + node->end, n - node->end) < child->n)
             break;
         node = child;
     }
-    if (found < 0) return -1;
-    c->slots[found].used = ++c->clock;
-    c->slots[found].pins++;
     return found;
+}
+
+int32_t prefix_cache_find(struct prefix_cache *c, uint64_t salt, const int32_t *tokens, int64_t n,
+                          int64_t most)
+{
+    const struct node *found = longest(c, salt, tokens, n, most);
+    if (!found) return -1;
+    c->slots[found->slot].used = ++c->clock;
+    c->slots[found->slot].pins++;
+    return found->slot;
+}
+
+int64_t prefix_cache_match(struct prefix_cache *c, uint64_t salt, const int32_t *tokens, int64_t n,
+                           int64_t most)
+{
+    pthread_mutex_lock(&c->lock);
+    const struct node *found = longest(c, salt, tokens, n, most);
+    const int64_t end = found ? found->end : 0;
+    pthread_mutex_unlock(&c->lock);
+    return end;
 }
 
 void prefix_cache_unpin(struct prefix_cache *c, int32_t slot, bool used)
@@ -253,19 +274,13 @@ static struct node *kept_at(struct prefix_cache *c, uint64_t salt, const int32_t
     return node && node->slot >= 0 ? node : NULL;
 }
 
-enum sol_status prefix_cache_keep(struct prefix_cache *c, uint64_t salt, const int32_t *tokens,
-                                  int64_t n, int32_t sequence)
+static enum sol_status keep(struct prefix_cache *c, uint64_t salt, const int32_t *tokens, int64_t n,
+                            int32_t sequence)
 {
-    if (!c->n_slots || n < 1) return SOL_OK;
-    struct node *node = kept_at(c, salt, tokens, n);
-    if (node) {
-        c->slots[node->slot].used = ++c->clock;
-        return SOL_OK;
-    }
     /* The slot first: giving one up changes the tree. */
     int32_t slot = take_slot(c);
     if (slot < 0) return SOL_OK;
-    node = node_at(c, salt, tokens, n);
+    struct node *node = node_at(c, salt, tokens, n);
     if (!node)
         return status_set(SOL_E_MEMORY, "no memory for a snapshot of %lld tokens", (long long)n);
     enum sol_status status = engine_snapshot(c->engine, sequence, n, slot);
@@ -283,7 +298,22 @@ enum sol_status prefix_cache_keep(struct prefix_cache *c, uint64_t salt, const i
     return SOL_OK;
 }
 
-bool prefix_cache_make_room(struct prefix_cache *c, int64_t positions)
+enum sol_status prefix_cache_keep(struct prefix_cache *c, uint64_t salt, const int32_t *tokens,
+                                  int64_t n, int32_t sequence)
+{
+    if (!c->n_slots || n < 1) return SOL_OK;
+    const struct node *node = kept_at(c, salt, tokens, n);
+    if (node) {
+        c->slots[node->slot].used = ++c->clock;
+        return SOL_OK;
+    }
+    pthread_mutex_lock(&c->lock);
+    enum sol_status status = keep(c, salt, tokens, n, sequence);
+    pthread_mutex_unlock(&c->lock);
+    return status;
+}
+
+static bool make_room(struct prefix_cache *c, int64_t positions)
 {
     while (engine_free_positions(c->engine) < positions) {
         int32_t slot = oldest(c, FOR_PAGES);
@@ -296,10 +326,20 @@ bool prefix_cache_make_room(struct prefix_cache *c, int64_t positions)
     return true;
 }
 
+bool prefix_cache_make_room(struct prefix_cache *c, int64_t positions)
+{
+    pthread_mutex_lock(&c->lock);
+    const bool made = make_room(c, positions);
+    pthread_mutex_unlock(&c->lock);
+    return made;
+}
+
 void prefix_cache_clear(struct prefix_cache *c)
 {
+    pthread_mutex_lock(&c->lock);
     for (int64_t i = 0; i < c->n_slots; i++)
         if (c->slots[i].node && !c->slots[i].pins) give_up(c, (int32_t)i);
+    pthread_mutex_unlock(&c->lock);
 }
 
 struct prefix_cache_counts prefix_cache_count(const struct prefix_cache *c)
@@ -312,6 +352,7 @@ void prefix_cache_destroy(struct prefix_cache *c)
     if (!c) return;
     for (int64_t i = 0; i < c->n_slots; i++)
         if (c->slots[i].node) give_up(c, (int32_t)i);
+    pthread_mutex_destroy(&c->lock);
     free(c->slots);
     free(c);
 }

@@ -2,7 +2,7 @@
  * snapshot stands where its tokens end. Tokens are compared, not hashes of them, and nothing is
  * found under another salt, so that who has no key learns nothing of what others asked.
  *
- * All calls come from the thread that owns the engine. */
+ * All calls but prefix_cache_match come from the thread that owns the engine. */
 #ifndef SCHEDULE_PREFIX_CACHE_H
 #define SCHEDULE_PREFIX_CACHE_H
 
@@ -26,6 +26,9 @@ void prefix_cache_destroy(struct prefix_cache *cache); /* before its engine; tak
 int32_t prefix_cache_find(struct prefix_cache *cache, uint64_t salt, const int32_t *tokens,
                           int64_t n, int64_t most);
 void prefix_cache_unpin(struct prefix_cache *cache, int32_t slot, bool used);
+/* How many tokens that snapshot holds; 0: there is none. From any thread, and nothing changes. */
+int64_t prefix_cache_match(struct prefix_cache *cache, uint64_t salt, const int32_t *tokens,
+                           int64_t n, int64_t most);
 
 /* Keeps what a sequence, which holds tokens, had at its position n (engine_snapshot says which are
  * possible). Takes the slot that was of no use for the longest time; where all are pinned, or this

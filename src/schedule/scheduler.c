@@ -106,8 +106,14 @@ enum sol_status scheduler_create(struct engine *engine, const struct scheduler_p
     pthread_cond_init(&s->idle, NULL);
     set_shapes(s, e);
     s->stats.positions = s->stats.free_positions = engine_free_positions(engine);
+    s->admission = params->admission;
     enum sol_status status = SOL_OK;
-    if (s->stats.positions <= s->pad_positions || s->n_free_sequences < 1)
+    if (!s->admission) {
+        status =
+            admission_create(params->max_waiting, params->max_waiting_tokens, &s->own_admission);
+        s->admission = s->own_admission;
+    }
+    if (status == SOL_OK && (s->stats.positions <= s->pad_positions || s->n_free_sequences < 1))
         status = status_set(SOL_E_ARGUMENT,
                             "steps of a fixed shape need a sequence and %lld "
                             "positions of the cache; the engine has no more",
@@ -144,13 +150,13 @@ void scheduler_destroy(struct scheduler *s)
         pthread_join(s->thread, NULL);
     }
     prefix_cache_destroy(s->cache);
+    admission_destroy(s->own_admission);
     pthread_cond_destroy(&s->idle);
     pthread_cond_destroy(&s->wake);
     pthread_mutex_destroy(&s->lock);
     free(s->waiting.at);
     free(s->running.at);
     free(s->live);
-    free(s->accounts);
     free(s->free_sequences);
     free(s->events);
     free(s->rows);
@@ -192,7 +198,7 @@ static void *copy_of(const void *from, int64_t n, size_t size, bool *failed)
     return to;
 }
 
-static enum sol_status copy_request(const struct scheduler *s, const struct schedule_request *a,
+static enum sol_status copy_request(struct scheduler *s, const struct schedule_request *a,
                                     struct request **out)
 {
     int64_t context = engine_params_of(s->engine)->context;
@@ -218,6 +224,7 @@ static enum sol_status copy_request(const struct scheduler *s, const struct sche
     }
     memcpy(r->tokens, a->prompt, (size_t)a->n_prompt * sizeof *r->tokens);
     r->n_tokens = a->n_prompt;
+    r->prefill = a->n_prompt - scheduler_kept(s, a->salt, a->prompt, a->n_prompt);
     r->sequence = -1;
     r->result = (struct schedule_result){.message = r->message, .prompt = a->n_prompt, .stop = -1};
     r->submitted = clock_ns();
@@ -225,29 +232,12 @@ static enum sol_status copy_request(const struct scheduler *s, const struct sche
     return SOL_OK;
 }
 
-/* Seconds after which what waits is likely to have begun. */
-static double wait_for(const struct scheduler *s, int64_t tokens)
-{
-    double seconds = s->rows_per_s > 0 ? (double)tokens / s->rows_per_s : 1;
-    return seconds > 0.1 ? seconds : 0.1;
-}
-
 /* Under the lock. */
 static enum sol_status admit(struct scheduler *s, struct request *r, double *wait_s)
 {
-    const struct scheduler_params *p = &s->params;
-    int64_t tokens = s->stats.waiting_tokens + r->n_tokens;
     if (s->stats.broken) return status_set(s->stats.broken, "%s", s->stats.broken_why);
     if (s->stop || s->draining)
         return status_set(SOL_E_INTERRUPTED, "no more requests are taken: it is about to end");
-    if (s->stats.waiting >= p->max_waiting ||
-        (s->stats.waiting && tokens > p->max_waiting_tokens)) {
-        *wait_s = wait_for(s, tokens);
-        return status_set(SOL_E_MEMORY,
-                          "%lld requests with %lld tokens wait already; come back in about %.0f s",
-                          (long long)s->stats.waiting, (long long)s->stats.waiting_tokens,
-                          *wait_s < 1 ? 1 : *wait_s);
-    }
     if (s->n_live == s->live_room) {
         int64_t room = 2 * s->live_room + 64;
         struct request **more = realloc(s->live, (size_t)room * sizeof(*more));
@@ -255,6 +245,7 @@ static enum sol_status admit(struct scheduler *s, struct request *r, double *wai
         s->live = more;
         s->live_room = room;
     }
+    SOL_TRY(admission_enter(s->admission, &s->part, r->n_tokens, wait_s));
     s->live[s->n_live++] = r;
     r->id = ++s->next_id;
     r->next = s->arrivals;
@@ -262,6 +253,7 @@ static enum sol_status admit(struct scheduler *s, struct request *r, double *wai
     s->stats.submitted++;
     s->stats.waiting++;
     s->stats.waiting_tokens += r->n_tokens;
+    s->stats.prefill_tokens += r->prefill;
     pthread_cond_signal(&s->wake);
     return SOL_OK;
 }
@@ -282,6 +274,12 @@ enum sol_status scheduler_submit(struct scheduler *s, const struct schedule_requ
     pthread_mutex_unlock(&s->lock);
     if (status != SOL_OK) free_request(r);
     return status;
+}
+
+/* At least one is computed, for its logits. */
+int64_t scheduler_kept(struct scheduler *s, uint64_t salt, const int32_t *prompt, int64_t n_prompt)
+{
+    return prefix_cache_match(s->cache, salt, prompt, n_prompt, n_prompt - 1);
 }
 
 void scheduler_cancel(struct scheduler *s, uint64_t id)
@@ -348,7 +346,7 @@ void request_end(struct scheduler *s, struct request *r, enum schedule_end end,
         result->per_token = seconds_between(r->first, r->latest) / (double)(result->generated - 1);
     request_release(s, r);
     list_remove(&s->waiting, r);
-    account_of(s, r->asked.key)->requests--;
+    admission_close(s->admission, r->asked.key);
     event_add(s, r, -1, 0);
 }
 
@@ -420,7 +418,7 @@ static void receive(struct scheduler *s, struct request *arrivals, int64_t live)
         struct request *r = arrivals;
         arrivals = r->next;
         enum sol_status status = reserve(s, live);
-        if (status == SOL_OK) status = account_open(s, r->asked.key);
+        if (status == SOL_OK) status = admission_open(s->admission, r->asked.key);
         if (status == SOL_OK) {
             list_add(&s->waiting, r);
             continue;
@@ -462,6 +460,53 @@ static void sweep(struct scheduler *s, bool all)
         }
 }
 
+/* Of the prompts of those who wait and run. Under the lock, for those who have just come. */
+static void count_requests(struct scheduler *s, struct scheduler_stats *t)
+{
+    t->running = s->running.n;
+    t->waiting = s->waiting.n;
+    t->waiting_tokens = t->prefill_tokens = 0;
+    for (int64_t i = 0; i < s->waiting.n; i++) {
+        t->waiting_tokens += s->waiting.at[i]->n_tokens;
+        t->prefill_tokens += s->waiting.at[i]->prefill;
+    }
+    for (int64_t i = 0; i < s->running.n; i++) {
+        const int64_t left = s->running.at[i]->n_tokens - s->running.at[i]->done;
+        t->prefill_tokens += left > 1 ? left : 0;
+    }
+    for (const struct request *r = s->arrivals; r; r = r->next) {
+        t->waiting++;
+        t->waiting_tokens += r->n_tokens;
+        t->prefill_tokens += r->prefill;
+    }
+}
+
+/* `seconds` above 0: the step's. */
+static void publish(struct scheduler *s, double seconds)
+{
+    pthread_mutex_lock(&s->lock);
+    struct scheduler_stats *t = &s->stats;
+    count_requests(s, t);
+    t->free_positions = engine_free_positions(s->engine);
+    t->steps = s->steps;
+    t->plans = engine_plans_made(s->engine);
+    t->preemptions = s->counts.preemptions;
+    t->prompt_tokens = s->counts.prompt_tokens;
+    t->cached_tokens = s->counts.cached_tokens;
+    t->generated_tokens = s->counts.generated_tokens;
+    t->rows = s->counts.rows;
+    t->padding = s->counts.padding;
+    t->prefix = prefix_cache_count(s->cache);
+    struct admission_part now = {t->waiting, t->waiting_tokens, s->part.rows_per_s};
+    if (seconds > 0) {
+        const double pace = (double)(s->n_rows - s->n_padding) / seconds;
+        now.rows_per_s = now.rows_per_s > 0 ? 0.9 * now.rows_per_s + 0.1 * pace : pace;
+    }
+    if (t->broken) now.rows_per_s = 0;
+    admission_update(s->admission, &s->part, &now);
+    pthread_mutex_unlock(&s->lock);
+}
+
 /* Nothing runs any more on an engine that failed. */
 static void fail_all(struct scheduler *s)
 {
@@ -478,36 +523,7 @@ static void give_up(struct scheduler *s, enum sol_status status)
     snprintf(s->stats.broken_why, sizeof s->stats.broken_why, "%s", sol_last_error());
     pthread_mutex_unlock(&s->lock);
     fail_all(s);
-}
-
-static void publish(struct scheduler *s, double seconds)
-{
-    int64_t tokens = 0;
-    for (int64_t i = 0; i < s->waiting.n; i++) tokens += s->waiting.at[i]->n_tokens;
-    pthread_mutex_lock(&s->lock);
-    struct scheduler_stats *t = &s->stats;
-    t->running = s->running.n;
-    t->waiting = s->waiting.n;
-    t->waiting_tokens = tokens;
-    for (const struct request *r = s->arrivals; r; r = r->next) {
-        t->waiting++;
-        t->waiting_tokens += r->n_tokens;
-    }
-    t->free_positions = engine_free_positions(s->engine);
-    t->steps = s->steps;
-    t->plans = engine_plans_made(s->engine);
-    t->preemptions = s->counts.preemptions;
-    t->prompt_tokens = s->counts.prompt_tokens;
-    t->cached_tokens = s->counts.cached_tokens;
-    t->generated_tokens = s->counts.generated_tokens;
-    t->rows = s->counts.rows;
-    t->padding = s->counts.padding;
-    t->prefix = prefix_cache_count(s->cache);
-    if (seconds > 0) {
-        double now = (double)(s->n_rows - s->n_padding) / seconds;
-        s->rows_per_s = s->rows_per_s > 0 ? 0.9 * s->rows_per_s + 0.1 * now : now;
-    }
-    pthread_mutex_unlock(&s->lock);
+    publish(s, 0);
 }
 
 /* Of who may begin to be restricted the callback comes while the step runs. */

@@ -9,6 +9,7 @@
 #define SCHEDULE_SCHEDULER_H
 
 #include "infer/engine.h"
+#include "schedule/admission.h"
 #include "schedule/prefix_cache.h"
 
 struct scheduler;
@@ -17,7 +18,10 @@ struct scheduler_params {
     int64_t prompt_rows;        /* of prompts that a step computes while texts are running */
     int64_t max_waiting;        /* requests that have not begun; more are refused */
     int64_t max_waiting_tokens; /* of their prompts together; one request alone may have more */
-    int64_t snapshot_every;     /* tokens of a prompt between snapshots; 0: only where asked */
+    /* Shared with other schedulers, the caller's, and its limits are those that hold. NULL: its
+     * own, with the limits above. */
+    struct admission *admission;
+    int64_t snapshot_every; /* tokens of a prompt between snapshots; 0: only where asked */
     /* The same bits whatever else runs and whatever is cached: prompts in steps of their own, cut
      * at multiples of `chunk`; running texts in steps of always `decode_rows` rows. With numerics
      * for which this holds anyhow (a CPU, exact) nothing is done for it. */
@@ -100,6 +104,9 @@ struct schedule_request {
 enum sol_status scheduler_submit(struct scheduler *scheduler,
                                  const struct schedule_request *request, uint64_t *id,
                                  double *wait_s);
+/* Tokens at the beginning of a prompt that would not be computed, as a snapshot holds them: now. */
+int64_t scheduler_kept(struct scheduler *scheduler, uint64_t salt, const int32_t *prompt,
+                       int64_t n_prompt);
 /* Takes effect before the next step; what was drawn so far is told. Who has ended is left alone. */
 void scheduler_cancel(struct scheduler *scheduler, uint64_t id);
 /* Takes no more requests, and waits until those that are there have ended; not from a callback. */
@@ -109,6 +116,7 @@ void scheduler_drain(struct scheduler *scheduler);
 
 struct scheduler_stats {
     int64_t running, waiting, waiting_tokens; /* now */
+    int64_t prefill_tokens; /* that these requests have yet to compute of their prompts */
     int64_t free_positions, positions; /* of the cache: pages nobody has; all, in positions */
     int64_t submitted, refused, ended[SCHEDULE_FAILED + 1]; /* and from here on, so far */
     int64_t preemptions, steps, plans;

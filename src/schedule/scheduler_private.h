@@ -16,6 +16,7 @@ struct request {
     int64_t n_tokens, done; /* done: computed, in the engine's sequence */
     int32_t sequence;       /* -1: it waits */
     int64_t share;          /* rows in the step that is being formed */
+    int64_t prefill;        /* tokens that it has to compute when it begins, as far as is known */
     int64_t stepped;        /* number of the last step that it was in */
     bool began, clipped;    /* clipped: the context is shorter than what was asked for */
     bool satisfied, over;   /* on_token said so; `result` says how, and on_end comes */
@@ -36,13 +37,6 @@ struct event {
     int64_t count;
 };
 
-/* Of a key: what it was given, in rows, so that who was given less comes next. */
-struct account {
-    uint64_t key;
-    int64_t requests; /* that are there */
-    int64_t rows;
-};
-
 struct scheduler {
     struct engine *engine;
     struct scheduler_params params;
@@ -51,6 +45,7 @@ struct scheduler {
     int32_t pad_sequence; /* -1: no step is padded */
     int64_t pad_positions;
     struct prefix_cache *cache;
+    struct admission *admission, *own_admission; /* the second: NULL where others share it */
     pthread_t thread;
     bool has_thread;
 
@@ -61,13 +56,11 @@ struct scheduler {
     int64_t n_live, live_room;
     bool stop, draining;
     uint64_t next_id;
-    double rows_per_s; /* of steps, lately; 0: not known */
+    struct admission_part part; /* changed under the lock, so that it fits the stats */
     struct scheduler_stats stats;
 
     /* the worker's */
     struct request_list waiting, running; /* waiting: in the order of their numbers */
-    struct account *accounts;
-    int64_t n_accounts, accounts_room;
     int32_t *free_sequences;
     int64_t n_free_sequences;
     struct event *events;
@@ -91,9 +84,6 @@ struct scheduler {
 enum sol_status list_reserve(struct request_list *list, int64_t n);
 void list_add(struct request_list *list, struct request *r); /* by number */
 void list_remove(struct request_list *list, const struct request *r);
-/* The account of a key that has requests. */
-struct account *account_of(struct scheduler *s, uint64_t key);
-enum sol_status account_open(struct scheduler *s, uint64_t key); /* for one more request */
 /* Who waits and comes next; NULL: nobody. */
 struct request *queue_first(struct scheduler *s);
 /* Who has to go when there is no room: the lowest priority, of those the latest. */

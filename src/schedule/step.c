@@ -54,6 +54,7 @@ static void preempt(struct scheduler *s, struct request *r)
     r->share = 0;
     request_release(s, r);
     list_add(&s->waiting, r);
+    r->prefill = r->n_tokens;
     r->result.preemptions++;
     s->counts.preemptions++;
 }
@@ -441,7 +442,7 @@ void step_take(struct scheduler *s)
         if (!r->share) continue;
         r->done += r->share;
         r->stepped = s->steps;
-        account_of(s, r->asked.key)->rows += r->share;
+        admission_charge(s->admission, r->asked.key, r->share);
         keep_points(s, r);
     }
     const int64_t vocab = engine_model(s->engine)->config.vocab;

@@ -16,10 +16,10 @@
 
 /* ---- making one ---- */
 
-void job_engine_init(struct job_engine *e, const struct model *model, struct scheduler *scheduler,
+void job_engine_init(struct job_engine *e, const struct model *model, struct router *router,
                      const struct turn_model *turns, int64_t context)
 {
-    *e = (struct job_engine){model, scheduler, turns, context, {0}, 0};
+    *e = (struct job_engine){model, router, turns, context, {0}, 0};
     int32_t vocab = model->tokenizer ? tokenizer_vocab(model->tokenizer) : 0;
     for (int32_t id = 0; id < vocab && e->n_stops < JOB_ENDS_MAX; id++)
         if (tokenizer_is_stop(model->tokenizer, id)) e->stops[e->n_stops++] = id;
@@ -393,9 +393,11 @@ static enum sol_status submit(struct choice *c, double *wait_s)
         r.stops = job->engine.stops;
         r.n_stops = job->engine.n_stops;
     }
-    SOL_TRY(scheduler_submit(job->engine.scheduler, &r, &id, wait_s));
+    /* Others than the first go where that one is: one thread tells of all, and has their prompt. */
+    const uint64_t beside = atomic_load(&job->choices[0].id);
+    SOL_TRY(router_submit(job->engine.router, &r, beside, &id, wait_s));
     atomic_store(&c->id, id);
-    if (atomic_load(&job->cancelled)) scheduler_cancel(job->engine.scheduler, id);
+    if (atomic_load(&job->cancelled)) router_cancel(job->engine.router, id);
     return SOL_OK;
 }
 
@@ -435,6 +437,6 @@ void job_cancel(void *arg)
     atomic_store(&job->cancelled, true);
     for (int64_t i = 0; i < job->n; i++) {
         uint64_t id = atomic_load(&job->choices[i].id);
-        if (id) scheduler_cancel(job->engine.scheduler, id);
+        if (id) router_cancel(job->engine.router, id);
     }
 }

@@ -6,7 +6,7 @@
 
 #include "generate/turn.h"
 #include "infer/sampler.h"
-#include "schedule/scheduler.h"
+#include "schedule/router.h"
 
 enum {
     JOB_CHOICES_MAX = 128,
@@ -19,14 +19,14 @@ enum {
 /* What all jobs of a server have in common. The parts are the caller's and outlive the jobs. */
 struct job_engine {
     const struct model *model;
-    struct scheduler *scheduler;
+    struct router *router;
     const struct turn_model *turns; /* NULL: the model has no turns */
     int64_t context;                /* tokens of prompt and answer together */
     int32_t stops[JOB_ENDS_MAX];    /* tokens that end a text */
     int64_t n_stops;
 };
-void job_engine_init(struct job_engine *engine, const struct model *model,
-                     struct scheduler *scheduler, const struct turn_model *turns, int64_t context);
+void job_engine_init(struct job_engine *engine, const struct model *model, struct router *router,
+                     const struct turn_model *turns, int64_t context);
 
 struct job_params {
     const struct conversation *conversation; /* for a turn; else NULL. Unused after job_create */
@@ -109,7 +109,7 @@ enum sol_status job_create(const struct job_engine *engine, const struct job_par
 /* Of one that was not started, or could not be. Takes NULL. */
 void job_destroy(struct job *job);
 int64_t job_prompt_tokens(const struct job *job);
-/* Errors, with *wait_s, are scheduler_submit's; then the sink hears nothing and the job is the
+/* Errors, with *wait_s, are router_submit's; then the sink hears nothing and the job is the
  * caller's to destroy. After SOL_OK the job owns itself, until sink->end returns. */
 enum sol_status job_start(struct job *job, double *wait_s);
 /* From any thread, before job_start too, and until sink->end has returned: an exchange_gone_fn,

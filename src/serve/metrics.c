@@ -1,5 +1,6 @@
 /* Figures in the text format of Prometheus. Names are those of other servers behind "sol:", so that
  * dashboards need another prefix and nothing else. */
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -90,31 +91,82 @@ static void put_histogram(struct text_buffer *to, const char *name, const char *
     put(to, "sol:%s_sum %.9g\nsol:%s_count %llu\n", name, h->sum, name, (unsigned long long)sum);
 }
 
+/* Of the schedulers. */
+static const struct scheduler_figure {
+    const char *name, *kind, *help;
+    size_t at; /* of an int64_t in scheduler_stats */
+} scheduler_figures[] = {
+#define FIGURE(name, kind, help, field) {name, kind, help, offsetof(struct scheduler_stats, field)},
+    FIGURE("num_requests_running", "gauge", "texts that are being computed",
+           running) FIGURE("num_requests_waiting", "gauge", "texts that have not begun", waiting)
+        FIGURE("num_tokens_waiting", "gauge", "tokens of their prompts", waiting_tokens) FIGURE(
+            "num_tokens_prefill", "gauge", "of all prompts yet to be computed", prefill_tokens)
+            FIGURE("prefix_cache_queries_total", "counter", "tokens of prompts that have begun",
+                   prompt_tokens) FIGURE("prefix_cache_hits_total", "counter",
+                                         "of them not computed, as they were kept", cached_tokens)
+                FIGURE("num_preemptions_total", "counter", "texts that made way for others",
+                       preemptions) FIGURE("prompt_tokens_total", "counter",
+                                           "tokens of prompts that have begun", prompt_tokens)
+                    FIGURE("generation_tokens_total", "counter", "tokens that were drawn",
+                           generated_tokens)
+                        FIGURE("steps_total", "counter", "steps of the engine", steps)
+                            FIGURE("step_rows_total", "counter", "rows of these steps", rows)
+                                FIGURE("plans_total", "counter",
+                                       "plans made, one for each new shape of a step", plans)
+                                    FIGURE("requests_refused_total", "counter",
+                                           "texts for which too many waited", refused)
+#undef FIGURE
+};
+
+static double value_of(const struct scheduler_stats *t, const struct scheduler_figure *figure)
+{
+    return (double)*(const int64_t *)((const char *)t + figure->at);
+}
+
+static double usage_of(const struct scheduler_stats *t)
+{
+    return t->positions ? 1 - (double)t->free_positions / (double)t->positions : 0;
+}
+
 static void put_scheduler(struct text_buffer *to, const struct scheduler_stats *t)
 {
-    double used = t->positions ? 1 - (double)t->free_positions / (double)t->positions : 0;
-    put_one(to, "num_requests_running", "gauge", "texts that are being computed",
-            (double)t->running);
-    put_one(to, "num_requests_waiting", "gauge", "texts that have not begun", (double)t->waiting);
-    put_one(to, "num_tokens_waiting", "gauge", "tokens of their prompts",
-            (double)t->waiting_tokens);
-    put_one(to, "kv_cache_usage_perc", "gauge", "share of the cache that is taken, 1 is all", used);
-    put_one(to, "prefix_cache_queries_total", "counter", "tokens of prompts that have begun",
-            (double)t->prompt_tokens);
-    put_one(to, "prefix_cache_hits_total", "counter", "of them not computed, as they were kept",
-            (double)t->cached_tokens);
-    put_one(to, "num_preemptions_total", "counter", "texts that made way for others",
-            (double)t->preemptions);
-    put_one(to, "prompt_tokens_total", "counter", "tokens of prompts that have begun",
-            (double)t->prompt_tokens);
-    put_one(to, "generation_tokens_total", "counter", "tokens that were drawn",
-            (double)t->generated_tokens);
-    put_one(to, "steps_total", "counter", "steps of the engine", (double)t->steps);
-    put_one(to, "step_rows_total", "counter", "rows of these steps", (double)t->rows);
-    put_one(to, "plans_total", "counter", "plans made, one for each new shape of a step",
-            (double)t->plans);
-    put_one(to, "requests_refused_total", "counter", "texts for which too many waited",
-            (double)t->refused);
+    for (size_t i = 0; i < sizeof scheduler_figures / sizeof *scheduler_figures; i++) {
+        const struct scheduler_figure *f = &scheduler_figures[i];
+        put_one(to, f->name, f->kind, f->help, value_of(t, f));
+    }
+    put_one(to, "kv_cache_usage_perc", "gauge", "share of the cache that is taken, 1 is all",
+            usage_of(t));
+}
+
+static void put_of_copy(struct text_buffer *to, const char *name, int copy, double value)
+{
+    put(to, "sol:copy_%s{copy=\"%d\"} %.17g\n", name, copy, value);
+}
+
+/* Names of their own, so that who adds up all of a name has the sum once. */
+static void put_copies(struct text_buffer *to, const struct scheduler_stats *copies, int n)
+{
+    char name[64];
+    put_kind(to, "copy_up", "gauge", "1: the copy works; 0: it has failed");
+    for (int i = 0; i < n; i++) put_of_copy(to, "up", i, copies[i].broken == SOL_OK);
+    for (size_t k = 0; k < sizeof scheduler_figures / sizeof *scheduler_figures; k++) {
+        const struct scheduler_figure *f = &scheduler_figures[k];
+        snprintf(name, sizeof name, "copy_%s", f->name);
+        put_kind(to, name, f->kind, f->help);
+        for (int i = 0; i < n; i++) put_of_copy(to, f->name, i, value_of(&copies[i], f));
+    }
+    put_kind(to, "copy_kv_cache_usage_perc", "gauge", "share of its cache that is taken");
+    for (int i = 0; i < n; i++) put_of_copy(to, "kv_cache_usage_perc", i, usage_of(&copies[i]));
+}
+
+static void put_router(struct text_buffer *to, struct router *router)
+{
+    struct scheduler_stats all, copies[ROUTER_COPIES_MAX];
+    const int n = router_copies(router);
+    router_stats(router, &all);
+    put_scheduler(to, &all);
+    for (int i = 0; i < n; i++) router_copy_stats(router, i, &copies[i]);
+    if (n > 1) put_copies(to, copies, n);
 }
 
 static void put_server(struct text_buffer *to, struct server *s)
@@ -153,12 +205,8 @@ static void put_server(struct text_buffer *to, struct server *s)
 enum sol_status api_metrics(struct request_context *r)
 {
     struct text_buffer text = {0};
-    struct scheduler_stats stats;
     put_server(&text, r->server);
-    if (r->engine) {
-        scheduler_stats(r->engine->scheduler, &stats);
-        put_scheduler(&text, &stats);
-    }
+    if (r->engine) put_router(&text, r->engine->router);
     enum sol_status status = text_check(&text, "figures");
     if (status == SOL_OK)
         exchange_answer(r->exchange, 200, "text/plain; version=0.0.4; charset=utf-8", text.data,

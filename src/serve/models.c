@@ -4,13 +4,29 @@
 #include "serve/api.h"
 #include "serve/server_private.h"
 
+/* Of several copies: which work. */
+static json_t *copies_json(struct router *router)
+{
+    struct scheduler_stats t;
+    json_t *list = json_array();
+    for (int i = 0; i < router_copies(router); i++) {
+        router_copy_stats(router, i, &t);
+        json_array_append_new(
+            list, json_pack("{s:i, s:s}", "copy", i, "status", t.broken ? "failed" : "ok"));
+    }
+    return list;
+}
+
 enum sol_status api_health(struct request_context *r)
 {
     struct server *s = r->server;
     const char *state = atomic_load(&s->draining) ? "ending" : r->engine ? "ok" : "loading";
     bool ok = strcmp(state, "ok") == 0;
     if (!ok) exchange_set_header(r->exchange, "Retry-After", "2");
-    answer_json(r->exchange, ok ? 200 : 503, json_pack("{s:s}", "status", state));
+    json_t *answer = json_pack("{s:s}", "status", state);
+    if (answer && r->engine && router_copies(r->engine->router) > 1)
+        json_object_set_new(answer, "copies", copies_json(r->engine->router));
+    answer_json(r->exchange, ok ? 200 : 503, answer);
     return SOL_OK;
 }
 

@@ -256,10 +256,7 @@ struct api_shared *server_shared(const struct server *s)
 /* The engine's error, with its message; SOL_OK while it works. */
 static enum sol_status engine_error(struct server *s)
 {
-    struct scheduler_stats stats;
-    if (!atomic_load(&s->open)) return SOL_OK;
-    scheduler_stats(s->engine.scheduler, &stats);
-    return stats.broken ? status_set(stats.broken, "%s", stats.broken_why) : SOL_OK;
+    return atomic_load(&s->open) ? router_check(s->engine.router) : SOL_OK;
 }
 
 /* Texts of which no client is connected too. */
@@ -267,7 +264,7 @@ static bool runs(struct server *s)
 {
     struct scheduler_stats stats;
     if (!atomic_load(&s->open)) return false;
-    scheduler_stats(s->engine.scheduler, &stats);
+    router_stats(s->engine.router, &stats);
     return stats.running + stats.waiting > 0;
 }
 
@@ -314,7 +311,7 @@ enum sol_status server_run(struct server *s)
     }
     drain(s, status == SOL_OK ? s->params.drain_s : 2);
     if (status != SOL_OK) status = engine_error(s);
-    /* The scheduler may go now: who asks for figures on a connection that is still open, until the
+    /* The router may go now: who asks for figures on a connection that is still open, until the
      * server is destroyed, gets none of it. */
     atomic_store(&s->open, false);
     while (!httpd_wait(s->httpd, 1)) httpd_cut(s->httpd);

@@ -12,15 +12,16 @@ static long setting(const char *name, long otherwise)
     return text && *text ? strtol(text, NULL, 10) : otherwise;
 }
 
-/* FAKE_CUDA_FAIL=FIELD:N:ERROR: that call, and all that follow, fail. */
+/* FAKE_CUDA_FAIL=FIELD:N:ERROR[:DEVICE]: that call, and all that follow, fail; on that device. */
 static void plan_failure(void)
 {
-    char text[80], *n, *error;
+    char text[80], *n, *error, *device;
     snprintf(text, sizeof text, "%s", getenv("FAKE_CUDA_FAIL") ? getenv("FAKE_CUDA_FAIL") : "");
     if (!(n = strchr(text, ':')) || !(error = strchr(n + 1, ':'))) return;
     *n = '\0';
-    fake_cuda_fail_in(text, strtol(n + 1, NULL, 10), (cuda_result)strtol(error + 1, NULL, 10),
+    fake_cuda_fail_in(text, strtol(n + 1, NULL, 10), (cuda_result)strtol(error + 1, &device, 10),
                       true);
+    fake_cuda_fail_on(*device == ':' ? (int)strtol(device + 1, NULL, 10) : -1);
 }
 
 /* Says what was not given back, and what was used wrongly, for tests that look. */
