@@ -108,6 +108,8 @@ soak: setup-test            ## long harnesses: KILLS kills, every kind of file, 
 	@tests/soak_objects.sh build/sol
 	@echo "== a server with 1000 clients, half an hour"
 	@tests/soak_serve.py build/sol
+	@echo "== a server with two copies, ten minutes"
+	@tests/soak_serve.py build/sol --copies 2 --seconds 600
 	@echo "== every next step"
 	@SOL_NEXT_ALL=1 python3 tests/next_steps.py build/sol .
 	@echo "== every example, every kernel through NVRTC, more schedules of emulated Hopper and Blackwell"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A server for long, with many clients of which few are well-behaved.
 
-usage: soak_serve.py SOL [--seconds N] [--streams N] [--parallel N] [--seed N]
+usage: soak_serve.py SOL [--seconds N] [--streams N] [--parallel N] [--copies N] [--seed N]
 
 All the time so many clients are there. Healthy ones, streaming or not, must get their whole answer. Others leave in
 the middle, read nothing, send a byte at a time, garbage, or requests that are refused. A quarter of the time warms up;
@@ -42,7 +42,7 @@ class Soak:
              str(o.parallel * CONTEXT), "--max-waiting", "100000", "--max-waiting-tokens", "100000000", "--heartbeat", "1",
              "--request-timeout", "3", "--responses", "none", "-t", "2",
              # Few shapes of steps, all known soon.
-             "--batch", str(o.batch)],
+             "--batch", str(o.batch), "--copies", str(o.copies)],
             stdout=subprocess.PIPE, stderr=self.err, text=True)
         for line in self.process.stdout:
             if line.startswith("listening on "):
@@ -251,6 +251,7 @@ def main():
     p.add_argument("--seconds", type=float, default=1800)
     p.add_argument("--streams", type=int, default=1000)
     p.add_argument("--parallel", type=int, default=8)
+    p.add_argument("--copies", type=int, default=1)
     p.add_argument("--batch", type=int, default=16)
     p.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(4), "big"))
     p.add_argument("--growth", type=float, default=1, help="of memory, in percent, that is allowed")
