@@ -2,8 +2,9 @@
 """Inference on several GPUs of one machine against one of them, in the same run: are the logits those of one GPU, how fast
 is decoding, are prompts and batches, and where does a step's time go.
 
-usage: bench/tensor_parallel_device.py [--sol build/sol] [--gpus 2] [--parts verify,speed] [--model NAME,...]
-                                       [--tests decode,prompt,batch] [--rounds 1] [--seconds 280] [--tiny] [--out FILE]
+usage: bench/tensor_parallel_device.py [--sol build/sol] [--gpus 2] [--parts verify,speed,serve] [--model NAME,...]
+                                       [--tests decode,prompt,batch] [--requests 512] [--rounds 1] [--seconds 280] [--tiny]
+                                       [--out FILE]
 
   verify   the collectives and joins of the table on N GPUs; then logits of N GPUs against one, over 512 tokens of a model
            cut to 4 layers: divergence (KL), same likeliest token; with rounded activations, and in float32, which judges
@@ -12,6 +13,12 @@ usage: bench/tensor_parallel_device.py [--sol build/sol] [--gpus 2] [--parts ver
              prompt  2,048 and 8,192 tokens (120b wanted for 8,192: 1.8 on 2, 3.3 on 4)
              batch   32 and 128 sequences that decode together
            and of the N GPUs each op's time in a step, with what part the collectives are
+  serve    only if it is named: a server (sol serve) on one GPU, with one model over all N, with a copy on each, and from
+           four on with a copy on each two; output tokens/s a GPU
+             queue   --requests a GPU at once, 1,024 tokens in and 512 out, 512 texts a GPU together (120b wanted: over one
+                     GPU's, one model 0.95, copies 0.97)
+             prefix  32 clients a GPU whose prompts have 4,000 tokens in common and 100 of their own, 128 out: time to the
+                     first token, what part of the prompts was kept, and how the copies shared the work
 The models are random ones of full size (synth:), made on the way onto the GPUs: no file is needed. Parts run alone; what
 fails is said, and the others run; what has no time left of --seconds is said too.
 --tiny: shapes for a machine that emulates its GPUs; without times of ops. One JSON object a line on stdout, and in --out.
@@ -20,14 +27,19 @@ Exit status: 0 all that ran is as wanted, 1 something is not, or failed.
 """
 import argparse
 import json
+import os
+import re
 import subprocess
 import sys
 import time
+import urllib.request
 
 WANTED = {("decode", 2): 1.2, ("decode", 4): 1.4, ("prompt", 2): 1.8, ("prompt", 4): 3.3}
-PARTS = ("verify", "speed")
+PARTS = ("verify", "speed", "serve")
+SERVED = {"shared": 0.95, "copies": 0.97}  # output t/s a GPU over one GPU's
 TESTS = ("decode", "prompt", "batch")
 COLLECTIVES = ("all_reduce", "all_gather")
+PORT = 18082
 
 
 class Run:
@@ -138,13 +150,92 @@ def speed(run, model):
         raise RuntimeError("nothing to compare with: one GPU failed")
 
 
+class Server:
+    """sol serve, until the block ends."""
+
+    def __init__(self, run, model, gpus, copies):
+        texts = (2 if run.options.tiny else 512) * gpus
+        context = 160 if run.options.tiny else 4608
+        # What emulated cards cannot run (clusters) is composed.
+        forced = [word for op in ("attn_out", "attn_add", "attn_route") for word in ("--force", op + "=composed")]
+        self.run, self.url = run, f"http://127.0.0.1:{PORT}"
+        self.command = [run.options.sol, "serve", "-m", model, "--port", str(PORT), "--responses", "none", "--backend", "cuda",
+                        "--gpus", str(gpus), "--copies", str(copies), "--parallel", str(texts), "--context", str(context),
+                        "--max-waiting", "100000", "--max-waiting-tokens", str(1 << 30), *(forced if run.options.tiny else [])]
+
+    def __enter__(self):
+        began = time.monotonic()
+        self.process = subprocess.Popen(self.command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        while self.process.poll() is None and time.monotonic() - began < max(self.run.left(), 5):
+            try:
+                if urllib.request.urlopen(self.url + "/health", timeout=5).status == 200:
+                    self.load_s = round(time.monotonic() - began, 1)
+                    return self
+            except OSError:
+                time.sleep(0.2)
+        self.process.kill()
+        raise RuntimeError(f"{' '.join(self.command)}: not ready: {self.process.communicate()[1].strip()[-500:]}")
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        try:
+            self.process.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.communicate()
+
+    def load(self, *options):
+        vocab = [] if self.run.options.tiny else ["--vocab", os.path.join(os.path.dirname(__file__), "../models/builtin.gguf")]
+        text, _ = self.run.sol("bench", "--serve", self.url, "--endpoint", "completions", "-o", "json", "-q", "--no-store",
+                               "--warmup", 0, *vocab, *(["-m", "builtin"] if self.run.options.tiny else []), *options, least=20)
+        return json.loads(text)["levels"][0]
+
+    def of_copies(self, name):
+        text = urllib.request.urlopen(self.url + "/metrics", timeout=30).read().decode()
+        found = re.findall(rf'^sol:copy_{name}{{copy="\d+"}} (\S+)$', text, re.M) or re.findall(rf"^sol:{name} (\S+)$", text, re.M)
+        return [float(value) for value in found]
+
+
+def serve(run, model):
+    gpus, tiny = run.options.gpus, run.options.tiny
+    model = "builtin" if tiny else model
+    ways = [("one", 1, 1), ("shared", gpus, 1), ("copies", gpus, gpus)] + ([("pairs", gpus, gpus // 2)] if gpus >= 4 else [])
+    queue, prefix = ("random:8,3,0", "prefix:40,8,2") if tiny else ("random:1024,512,0", "prefix:4000,100,128")
+    one = {}
+    for way, cards, copies in ways:
+        try:
+            with Server(run, model, cards, copies) as server:
+                tests = [("queue", ["--burst", (2 if tiny else run.options.requests) * cards, "--lengths", queue])]
+                clients = (1 if tiny else 32) * cards
+                tests += [("prefix", ["--concurrency", clients, "--requests", (2 if tiny else 8) * clients, "--lengths", prefix])]
+                for test, load in tests:
+                    before = [server.of_copies(name) for name in ("prompt_tokens_total", "prefix_cache_hits_total")]
+                    level = server.load(*load)
+                    asked, kept = ([now - then for now, then in zip(server.of_copies(name), past)]
+                                   for name, past in zip(("prompt_tokens_total", "prefix_cache_hits_total"), before))
+                    rate = level["output_tokens_per_s"] / cards
+                    one.setdefault(test, rate if way == "one" else None)
+                    ratio = rate / one[test] if one[test] else None
+                    wanted = SERVED.get(way) if "120b" in model and test == "queue" else None
+                    good = level["ok"] == level["requests"] and (wanted is None or (ratio or 0) >= wanted)
+                    run.good &= good
+                    run.say(part="serve", model=model, test=test, way=way, gpus=cards, copies=copies, ts_gpu=round(rate, 1),
+                            ratio=ratio, wanted=wanted, good=good, seconds=level["seconds"], ttft_ms=level["ttft_ms"]["p50"],
+                            itl_ms=level["itl_ms"]["p50"], failed=level["requests"] - level["ok"], invalid=level["invalid"],
+                            prompt_tokens=asked, kept_share=round(sum(kept) / max(sum(asked), 1), 3), load_s=server.load_s)
+        except (RuntimeError, KeyError, ValueError, TypeError, OSError) as error:
+            run.good = False
+            run.say(part="serve", model=model, way=way, gpus=cards, copies=copies, failed=f"{type(error).__name__}: {error}")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--sol", default="build/sol")
     parser.add_argument("--gpus", type=int, default=2)
-    parser.add_argument("--parts", default=",".join(PARTS))
+    parser.add_argument("--parts", default="verify,speed")
     parser.add_argument("--model", default="synth:gpt-oss-120b,synth:gpt-oss-20b")
     parser.add_argument("--tests", default=",".join(TESTS))
+    parser.add_argument("--requests", type=int, default=512)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=280)
     parser.add_argument("--tiny", action="store_true")
@@ -155,7 +246,7 @@ def main():
     parts = [part for part in PARTS if part in options.parts.split(",")]
     for part in parts:
         for model in options.models:
-            for _ in range(1 if part == "verify" else options.rounds):
+            for _ in range(1 if part != "speed" else options.rounds):
                 try:
                     globals()[part](run, model)
                 except (RuntimeError, KeyError, ValueError, TypeError) as error:
