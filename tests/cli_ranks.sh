@@ -54,7 +54,12 @@ near() { # NAME FILE FILE KEY
         cmp exact/step_000003/$file.safetensors exact2/step_000003/$file.safetensors || fail "--exact: $file differs"
     done
 
-    # A checkpoint is of any number of ranks.
+    # A checkpoint is of any number of ranks, to the bit.
+    ranks 2 train --data text --resume --num-iterations 5 --exact --no-store -t 1 -q -o exact || fail "resume: $(cat "$work/err")"
+    run 0 train --data text --resume --num-iterations 5 --exact --no-store -t 1 -q -o exact2
+    for file in model optimizer; do
+        cmp exact/step_000005/$file.safetensors exact2/step_000005/$file.safetensors || fail "--exact, resumed: $file differs"
+    done
     run 0 train --data text --resume --num-iterations 12 --no-store -t 1 -q -o alone
     ranks 2 train --data text --resume --num-iterations 12 --no-store -t 1 -q -o three || fail "resume: $(cat "$work/err")"
     near "resumed by two ranks" alone/log.jsonl three/log.jsonl loss 12

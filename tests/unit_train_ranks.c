@@ -34,33 +34,48 @@ static const char gpt_oss[] =
 
 /* ---- shards ---- */
 
-/* Every unit is one rank's, and all blocks fit where they are said to. */
+/* Every unit is one rank's, all blocks fit where they are said to, pieces lie one behind the other,
+ * and no rank has more than its part, rounded up. */
+static void check_shards(int64_t units, int64_t numbers, int ranks, int pieces)
+{
+    int64_t owned[64] = {0}, total = 0;
+    for (int r = 0; r < ranks; r++) {
+        const struct shard s = shard_of(units, numbers, ranks, r, pieces);
+        int64_t own = 0, next = 0;
+        assert_in_range(s.pieces, 1, pieces);
+        for (int i = 0; i < s.pieces; i++) {
+            const struct piece p = shard_piece(&s, i);
+            assert_int_equal(p.first, next);
+            next += p.block * (s.parted ? ranks : 1);
+            assert_true(p.count >= 0 && p.own >= p.first && p.count <= p.block);
+            assert_true(p.own + p.count <= units && p.first < units);
+            assert_true(p.count == 0 || !s.parted || p.own == p.first + r * p.block);
+            assert_int_equal(shard_own(&s, p.own), own);
+            for (int64_t u = p.own; u < p.own + p.count; u++) owned[u]++;
+            own += p.count;
+        }
+        assert_int_equal(next, shard_padded(&s));
+        assert_true(shard_padded(&s) < units + ranks);
+        assert_int_equal(shard_own(&s, units), own);
+        assert_true(own <= (s.parted ? (units + ranks - 1) / ranks : units));
+        total += own;
+        if (s.parted) continue;
+        assert_int_equal(own, units);
+        total = units;
+        for (int64_t u = 0; u < units; u++) owned[u] = 1;
+    }
+    assert_int_equal(total, units);
+    for (int64_t u = 0; u < units; u++) assert_int_equal(owned[u], 1);
+}
+
 static void test_shards(void **state)
 {
     (void)state;
     struct rng rng;
     rng_seed(&rng, 1);
-    for (int i = 0; i < 5000; i++) {
-        const int ranks = (int)rng_range(&rng, 1, 9);
-        const int64_t units = rng_range(&rng, 1, 60), numbers = rng_range(&rng, 1, 400);
-        const int64_t padded = shard_padded(units, numbers, ranks);
-        int64_t next = 0;
-        for (int r = 0; r < ranks; r++) {
-            const struct shard s = shard_of(units, numbers, ranks, r);
-            assert_true(s.count >= 0 && s.first >= 0 && s.first + s.count <= units);
-            if (!s.parted) {
-                assert_true(s.first == 0 && s.count == units && padded == units);
-                next = units;
-                continue;
-            }
-            assert_int_equal(s.first, next);
-            assert_true(s.count <= s.block && (s.count == s.block || s.first + s.count == units));
-            assert_int_equal(padded, s.block * ranks);
-            next += s.count;
-        }
-        assert_int_equal(next, units);
-        assert_true(padded < units + ranks);
-    }
+    for (int i = 0; i < 5000; i++)
+        check_shards(rng_range(&rng, 1, 60), rng_range(&rng, 1, 400), (int)rng_range(&rng, 1, 9),
+                     (int)rng_range(&rng, 1, 7));
 }
 
 /* ---- trainers ---- */
@@ -77,6 +92,7 @@ struct task {
     double loss[STEPS], norm[STEPS];
     float *values; /* all weights, then all states */
     int64_t count;
+    struct trainer_memory bytes;
 };
 
 /* Row `row` of update `step`: the same for every number of ranks. */
@@ -100,16 +116,19 @@ static void take(struct task *t, const struct params *p, const struct matrix *m)
     t->count += n;
 }
 
-static void take_all(struct task *t, struct trainer *trainer)
+static enum sol_status take_all(struct task *t, struct trainer *trainer)
 {
     const struct params *p = trainer_weights(trainer);
     for (int i = 0; i < p->count; i++) take(t, p, &p->all[i].value);
-    for (int i = 0; i < p->count; i++) {
-        take(t, p, &p->all[i].mean);
-        take(t, p, &p->all[i].square);
-        take(t, p, &p->all[i].momentum);
-        take(t, p, &p->all[i].second);
+    for (int half = 0; half < STATE_HALVES; half++) {
+        SOL_TRY(trainer_gather_states(trainer, half));
+        for (int i = 0; i < p->count * STATES; i++) {
+            const enum state_kind kind = (enum state_kind)(i % STATES);
+            const struct matrix m = state_whole(p, &p->all[i / STATES], kind);
+            if (state_half(kind) == half) take(t, p, &m);
+        }
     }
+    return SOL_OK;
 }
 
 static enum sol_status one_update(struct trainer *trainer, int64_t step, double *loss, double *norm)
@@ -137,11 +156,11 @@ static enum sol_status train(struct task *t, const struct train_recipe *recipe)
     params.memory = t->memory;
     params.communicator = t->communicator;
     SOL_TRY(trainer_create(&params, &trainer));
+    trainer_memory(trainer, &t->bytes);
     enum sol_status status = trainer_init(trainer);
     for (int64_t step = 0; step < STEPS && status == SOL_OK; step++)
         status = one_update(trainer, step, &t->loss[step], &t->norm[step]);
-    if (status == SOL_OK) status = trainer_gather_states(trainer);
-    if (status == SOL_OK) take_all(t, trainer);
+    if (status == SOL_OK) status = take_all(t, trainer);
     trainer_destroy(trainer);
     return status;
 }
@@ -193,6 +212,19 @@ static void compare(const struct task *alone, const struct task *t, bool same_bi
         assert_memory_equal(alone->values, t->values, (size_t)t->count * sizeof *t->values);
 }
 
+/* States are held once, but for what is small. Of more ranks than layers all have some stacks. */
+static void check_memory(const struct task *alone, const struct task *tasks, int ranks)
+{
+    const size_t whole = alone->bytes.optimizer;
+    size_t all = 0;
+    for (int r = 0; r < ranks; r++) {
+        const size_t own = tasks[r].bytes.optimizer;
+        assert_true(own * (size_t)ranks <= whole * 5 / 4);
+        all += own;
+    }
+    assert_in_range(all, whole, whole * 9 / 8);
+}
+
 static void check_ranks(const char *flags, bool tree)
 {
     static const int counts[] = {3, 2, 4, 6};
@@ -205,6 +237,7 @@ static void check_ranks(const char *flags, bool tree)
         run(flags, ranks, tree, -1, tasks);
         compare(alone, tasks, tree && (ranks & (ranks - 1)) == 0);
         for (int r = 1; r < ranks; r++) compare(tasks, &tasks[r], true);
+        if (ranks <= 3) check_memory(alone, tasks, ranks);
         give(tasks, ranks);
     }
     give(alone, 1);

@@ -14,6 +14,7 @@
 #include "model/config.h"
 #include "train/params_file.h"
 #include "train/params_folder.h"
+#include "train/states.h"
 
 /* ---- names ---- */
 
@@ -46,25 +47,6 @@ static const char *file_in(const char *path, const char *name, char out[CHECKPOI
 
 /* ---- tensors ---- */
 
-/* What the optimizer keeps of a parameter, by what its files call it. */
-struct state {
-    const char *suffix;
-    size_t offset; /* of a struct matrix in struct param */
-};
-static const struct state states[] = {
-    {".exp_avg", offsetof(struct param, mean)},
-    {".exp_avg_sq", offsetof(struct param, square)},
-    {".momentum", offsetof(struct param, momentum)},
-    {".second_momentum", offsetof(struct param, second)},
-    {".fp8_scales", offsetof(struct param, history)},
-};
-enum { STATES = sizeof states / sizeof *states };
-
-static const struct matrix *state_of(const struct param *p, int i)
-{
-    return (const struct matrix *)(const void *)((const char *)p + states[i].offset);
-}
-
 static enum sol_status save_values(struct trainer *t, const char *path)
 {
     struct params *w = trainer_weights(t);
@@ -83,27 +65,66 @@ static enum sol_status save_values(struct trainer *t, const char *path)
     return status;
 }
 
+/* What is written of the states, a tensor after the other. */
+struct states_out {
+    struct trainer *trainer;
+    struct safetensors_out *out; /* NULL: another rank writes */
+    size_t next;
+};
+
+static enum sol_status announce(struct states_out *o, const struct param *p, const char *suffix,
+                                const struct matrix *m)
+{
+    params_announce(o->out, p, "", suffix, m, true);
+    return SOL_OK;
+}
+
+static enum sol_status write_state(struct states_out *o, const struct param *p, const char *suffix,
+                                   const struct matrix *m)
+{
+    (void)suffix;
+    (void)p;
+    return params_save(trainer_weights(o->trainer), trainer_stream(o->trainer), o->out, o->next++,
+                       m, true);
+}
+
+static enum sol_status for_states(struct states_out *o, int half,
+                                  enum sol_status (*call)(struct states_out *o,
+                                                          const struct param *p, const char *suffix,
+                                                          const struct matrix *m))
+{
+    const struct params *w = trainer_weights(o->trainer);
+    for (int i = 0; o->out && i < w->count * STATES; i++) {
+        const enum state_kind kind = (enum state_kind)(i % STATES);
+        const struct param *p = &w->all[i / STATES];
+        const struct matrix m = state_whole(w, p, kind);
+        if (m.data && state_half(kind) == half) SOL_TRY(call(o, p, state_suffix(kind), &m));
+    }
+    return SOL_OK;
+}
+
+static enum sol_status begin_states(struct states_out *o, const char *path)
+{
+    char file[CHECKPOINT_PATH];
+    SOL_TRY(safetensors_out_create(&o->out));
+    for (int half = 0; half < STATE_HALVES; half++) SOL_TRY(for_states(o, half, announce));
+    return safetensors_out_begin_file(o->out, file_in(path, "optimizer.safetensors", file));
+}
+
+/* `path` NULL: another rank writes. All gather as often, whatever fails. */
 static enum sol_status save_states(struct trainer *t, const char *path)
 {
-    struct params *w = trainer_weights(t);
-    struct safetensors_out *out;
-    char file[CHECKPOINT_PATH];
-    size_t tensor = 0;
-    SOL_TRY(safetensors_out_create(&out));
-    for (int i = 0; i < w->count * STATES; i++) {
-        const struct param *p = &w->all[i / STATES];
-        if (state_of(p, i % STATES)->data)
-            params_announce(out, p, "", states[i % STATES].suffix, state_of(p, i % STATES), true);
+    struct states_out o = {.trainer = t};
+    enum sol_status status = path ? begin_states(&o, path) : SOL_OK;
+    for (int half = 0; half < STATE_HALVES; half++) {
+        const enum sol_status gathered = trainer_gather_states(t, half);
+        if (status == SOL_OK) status = gathered;
+        if (status == SOL_OK) status = for_states(&o, half, write_state);
     }
-    enum sol_status status =
-        safetensors_out_begin_file(out, file_in(path, "optimizer.safetensors", file));
-    for (int i = 0; i < w->count * STATES && status == SOL_OK; i++) {
-        const struct matrix *m = state_of(&w->all[i / STATES], i % STATES);
-        if (m->data) status = params_save(w, trainer_stream(t), out, tensor++, m, true);
-    }
-    if (status == SOL_OK) status = safetensors_out_commit(out);
-    safetensors_out_destroy(out);
-    return status;
+    if (status == SOL_OK && o.out) status = safetensors_out_commit(o.out);
+    safetensors_out_destroy(o.out);
+    const enum sol_status dropped = trainer_ranks(t) > 1 ? trainer_drop_gradients(t) : SOL_OK;
+    return status == SOL_OK ? dropped : status;
 }
 
 /* ---- texts ---- */
@@ -202,17 +223,24 @@ static enum sol_status save_texts(const struct checkpoint_parts *parts, const ch
     return status;
 }
 
+static enum sol_status save_whole(struct trainer *t, const struct checkpoint_parts *parts,
+                                  const char *path, struct output_folder **folder)
+{
+    SOL_TRY(output_folder_create(path, folder));
+    SOL_TRY(save_texts(parts, output_folder_path(*folder)));
+    return save_values(t, output_folder_path(*folder));
+}
+
 enum sol_status checkpoint_save(struct trainer *t, const struct checkpoint_parts *parts,
                                 const char *path)
 {
-    struct output_folder *folder;
-    SOL_TRY(trainer_wait(t));
-    SOL_TRY(output_folder_create(path, &folder));
-    const char *in = output_folder_path(folder);
-    enum sol_status status = save_texts(parts, in);
-    if (status == SOL_OK) status = save_values(t, in);
-    if (status == SOL_OK) status = save_states(t, in);
-    if (status == SOL_OK) status = output_folder_commit(folder);
+    struct output_folder *folder = NULL;
+    enum sol_status status = trainer_wait(t);
+    if (status == SOL_OK && trainer_rank(t) == 0) status = save_whole(t, parts, path, &folder);
+    const char *in = status == SOL_OK && folder ? output_folder_path(folder) : NULL;
+    const enum sol_status states = save_states(t, in);
+    if (states != SOL_OK) status = states;
+    if (status == SOL_OK && folder) status = output_folder_commit(folder);
     output_folder_destroy(folder);
     return status;
 }
@@ -338,14 +366,9 @@ const json_t *checkpoint_state(const struct checkpoint *c)
 static enum sol_status load_states(const struct safetensors *from, struct trainer *t)
 {
     struct params *w = trainer_weights(t);
-    char name[192];
-    for (int i = 0; i < w->count * STATES; i++) {
-        const struct param *p = &w->all[i / STATES];
-        const struct matrix *m = state_of(p, i % STATES);
-        if (!m->data) continue;
-        snprintf(name, sizeof name, "%s%s", p->weight.name, states[i % STATES].suffix);
-        SOL_TRY(params_load_matrix(w, trainer_stream(t), from, name, m));
-    }
+    for (int i = 0; i < w->count * STATES; i++)
+        SOL_TRY(state_load(w, trainer_stream(t), from, &w->all[i / STATES],
+                           (enum state_kind)(i % STATES)));
     return SOL_OK;
 }
 

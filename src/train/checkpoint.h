@@ -29,7 +29,8 @@ struct checkpoint_parts {
     const json_t *state;   /* of the run, or NULL; borrowed */
     const char *tokenizer; /* a tokenizer.json, or NULL */
 };
-/* Waits for the trainer. `path` must not exist. */
+/* Waits for the trainer. `path` must not exist. All ranks call it, behind an update, and rank 0
+ * writes; how it went for one the others do not know. */
 enum sol_status checkpoint_save(struct trainer *trainer, const struct checkpoint_parts *parts,
                                 const char *path);
 

@@ -11,7 +11,6 @@
 #include "base/status.h"
 #include "gpu/device.h"
 #include "ops/plan.h"
-#include "train/shards.h"
 
 enum { ALIGN = 256 };
 
@@ -46,10 +45,13 @@ static enum sol_status list_params(struct params *p, const struct model_config *
     for (int i = 0; i < p->count && p->all[i].group == GROUP_MATRIX; i++) {
         struct param_stack *last = p->n_stacks ? &p->stacks[p->n_stacks - 1] : NULL;
         const struct weight *w = &p->all[i].weight;
-        if (last && last->rows == w->rows && last->cols == w->cols)
-            last->count += (int)w->groups;
-        else
-            p->stacks[p->n_stacks++] = (struct param_stack){i, (int)w->groups, w->rows, w->cols};
+        if (!last || last->rows != w->rows || last->cols != w->cols) {
+            last = &p->stacks[p->n_stacks++];
+            *last = (struct param_stack){.first = i, .rows = w->rows, .cols = w->cols};
+        }
+        p->all[i].stack = p->n_stacks - 1;
+        p->all[i].unit = last->count;
+        last->count += (int)w->groups;
     }
     return SOL_OK;
 }
@@ -131,16 +133,40 @@ static void place_small(struct params *p, const struct train_recipe *recipe, str
     }
 }
 
-/* Units that ranks have room for and nobody needs, behind the last one of a parameter or stack. */
-static int64_t padding(const struct params *p, int i, int ranks)
+/* ---- shards ---- */
+
+struct shard params_shard(const struct params *p, const struct param *q)
 {
-    const struct param *q = &p->all[i];
-    const struct param_stack *s = p->stacks;
-    if (i + 1 < p->count && follows(p, i + 1)) return 0;
-    if (q->group != GROUP_MATRIX) return shard_padded(q->rows, q->cols, ranks) - q->rows;
-    while (s + 1 < p->stacks + p->n_stacks && s[1].first <= i) s++;
-    return shard_padded(s->count, s->rows * s->cols, ranks) - s->count;
+    return shard_of(q->rows, q->cols, p->ranks, p->rank, 1);
 }
+
+struct shard params_shard_of_stack(const struct params *p, const struct param_stack *s)
+{
+    return shard_of(s->count, s->rows * s->cols, p->ranks, p->rank, 1);
+}
+
+static struct shard shard_of_any(const struct params *p, const struct param *q)
+{
+    if (q->group != GROUP_MATRIX) return params_shard(p, q);
+    return params_shard_of_stack(p, &p->stacks[q->stack]);
+}
+
+/* Units that ranks have room for and nobody needs, behind the last one of a parameter or stack. */
+static int64_t padding(const struct params *p, int i)
+{
+    const struct shard s = shard_of_any(p, &p->all[i]);
+    return i + 1 < p->count && follows(p, i + 1) ? 0 : shard_padded(&s) - s.units;
+}
+
+/* Units of a parameter that are this rank's. */
+static int64_t own_units(const struct params *p, const struct param *q)
+{
+    const struct shard s = shard_of_any(p, q);
+    const int64_t units = q->group == GROUP_MATRIX ? q->weight.groups : q->rows;
+    return shard_own(&s, q->unit + units) - shard_own(&s, q->unit);
+}
+
+/* ---- places ---- */
 
 /* Sizes and, once there is memory, every matrix's place: first what is always there, then what
  * depends on options, so that neither parts a stack. */
@@ -156,16 +182,15 @@ static void place(struct params *p, const struct params_options *o)
         q->value = take(&values, dtype, q->rows, q->cols);
         q->grad = take(&grads, dtype, q->rows, q->cols);
         const bool muon = q->group == GROUP_MATRIX;
-        const int64_t more = padding(p, i, o->ranks), unit = muon ? q->weight.rows : 1;
-        (void)take(&values, dtype, more * unit, q->cols);
-        (void)take(&grads, dtype, more * unit, q->cols);
+        const int64_t unit = muon ? q->weight.rows : 1;
+        const int64_t more = padding(p, i) * unit, own = own_units(p, q) * unit;
+        (void)take(&values, dtype, more, q->cols);
+        (void)take(&grads, dtype, more, q->cols);
         struct matrix *first = muon ? &q->momentum : &q->mean;
-        *first = take(&states, muon ? DTYPE_F32 : dtype, q->rows, q->cols);
-        (void)take(&states, first->dtype, more * unit, q->cols);
+        *first = take(&states, muon ? DTYPE_F32 : dtype, own, q->cols);
         if (muon) continue;
         align(&states);
-        q->square = take(&states, dtype, q->rows, q->cols);
-        (void)take(&states, dtype, more, q->cols);
+        q->square = take(&states, dtype, own, q->cols);
     }
     for (int i = 0; i < p->count; i++) {
         struct param *q = &p->all[i];
@@ -175,8 +200,7 @@ static void place(struct params *p, const struct params_options *o)
             q->copy = take(&values, o->bf16 ? DTYPE_BF16 : DTYPE_F32, q->rows, q->cols);
         if (!second || q->group != GROUP_MATRIX) continue;
         const int64_t length = q->weight.rows >= q->cols ? q->weight.rows : q->cols;
-        q->second = take(&states, DTYPE_F32, q->weight.groups, length);
-        (void)take(&states, DTYPE_F32, padding(p, i, o->ranks), length);
+        q->second = take(&states, DTYPE_F32, own_units(p, q), length);
     }
     align(&values), align(&grads), align(&states);
     place_small(p, o->recipe, &values, &states);
@@ -207,6 +231,8 @@ enum sol_status params_create(const struct params_options *options, struct param
     struct params *p = calloc(1, sizeof *p);
     if (!p) return status_set(SOL_E_MEMORY, "no memory for parameters");
     p->gpu = options->gpu;
+    p->ranks = options->ranks ? options->ranks : 1;
+    p->rank = options->rank;
     p->model.config = options->recipe->config;
     p->model.name = "the model in training";
     p->model.layers = calloc((size_t)p->model.config.n_layers, sizeof *p->model.layers);

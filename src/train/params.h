@@ -1,12 +1,14 @@
 /* The parameters of a model that is trained: values, gradients and what the optimizer keeps, in one
  * stretch of memory each. Matrices of one shape lie one behind the other, so that Muon takes them
- * as a stack, by layer and within one in the order of the model's table. */
+ * as a stack, by layer and within one in the order of the model's table. Of several ranks each has
+ * all values and gradients, and of the optimizer's states those that it updates (states.h). */
 #ifndef TRAIN_PARAMS_H
 #define TRAIN_PARAMS_H
 
 #include "model/weights.h"
 #include "ops/args.h"
 #include "train/recipe.h"
+#include "train/shards.h"
 
 struct gpu;
 struct gpu_stream;
@@ -21,7 +23,10 @@ struct param {
     int number; /* in the model's table */
     enum param_group group;
     int64_t rows, cols; /* of all its groups together */
+    int stack;          /* of Muon: which one, and the number of the first of its matrices in it */
+    int64_t unit;
     struct matrix value, grad;
+    /* Of its own units (shards.h) alone, which may be none. */
     struct matrix mean, square;     /* AdamW's moments; without data for matrices of Muon */
     struct matrix momentum, second; /* Muon's; second without data where it has none */
     struct matrix copy; /* of the value in bf16, or in float32 where it is rounded: which products
@@ -47,6 +52,7 @@ struct params {
     int count, n_stacks;
     struct param_stack *stacks;
     struct matrix histories; /* of all parameters, one behind the other */
+    int ranks, rank;         /* that share an update */
     struct gpu *gpu;         /* NULL: the host's memory */
     void *values, *grads, *states;
     size_t value_bytes, grad_bytes, state_bytes;
@@ -58,6 +64,7 @@ struct params_options {
     bool bf16;    /* embeddings in bf16 with gradients and moments; products read copies in bf16 */
     bool outline; /* takes no memory: for sizes */
     int ranks;    /* that share an update (shards.h); 0: 1 */
+    int rank;     /* which of them this is */
 };
 
 enum sol_status params_create(const struct params_options *options, struct params **out);
@@ -68,6 +75,10 @@ void params_destroy(struct params *params); /* takes NULL */
 struct param *params_find(struct params *params, const char *name);
 /* The parameter that a field of the model is, or NULL. */
 const struct param *params_of_field(const struct params *params, const void *field);
+
+/* How ranks share a parameter of AdamW, by rows, and a stack, by matrices. */
+struct shard params_shard(const struct params *params, const struct param *param);
+struct shard params_shard_of_stack(const struct params *params, const struct param_stack *stack);
 
 /* First values, as nanochat draws them (not the same numbers), of gpt-oss as the built-in model's:
  * zeros of projections included. All states and gradients are zero. `stream` on a GPU. */

@@ -39,17 +39,24 @@ static enum sol_status check_tensor(const struct safetensors *from,
     return SOL_OK;
 }
 
+enum sol_status params_read_tensor(const struct safetensors *from, const char *name, float *to,
+                                   int64_t count)
+{
+    const struct safetensors_tensor *t = safetensors_find(from, name);
+    SOL_TRY(check_tensor(from, t, name, count));
+    dtype_info(t->dtype)->decode(t->data, to, count);
+    return SOL_OK;
+}
+
 enum sol_status params_load_matrix(const struct params *params, struct gpu_stream *stream,
                                    const struct safetensors *from, const char *name,
                                    const struct matrix *to)
 {
-    const struct safetensors_tensor *t = safetensors_find(from, name);
     const int64_t count = to->rows * to->cols;
-    SOL_TRY(check_tensor(from, t, name, count));
     float *numbers = malloc((size_t)count * sizeof *numbers);
     if (!numbers) return status_set(SOL_E_MEMORY, "no memory for tensor '%s'", name);
-    dtype_info(t->dtype)->decode(t->data, numbers, count);
-    enum sol_status status = params_write(params, stream, to, numbers);
+    enum sol_status status = params_read_tensor(from, name, numbers, count);
+    if (status == SOL_OK) status = params_write(params, stream, to, numbers);
     free(numbers);
     return status;
 }

@@ -15,6 +15,10 @@ enum sol_status params_load_matrix(const struct params *params, struct gpu_strea
                                    const struct safetensors *from, const char *name,
                                    const struct matrix *to);
 
+/* The numbers of one that has `count`, as the model has them. */
+enum sol_status params_read_tensor(const struct safetensors *from, const char *name, float *to,
+                                   int64_t count);
+
 /* Announces a tensor of the parameter's shape as nanochat has it, prefix before its name; in F32,
  * or with `as_stored` in the matrix's own type. */
 void params_announce(struct safetensors_out *out, const struct param *param, const char *prefix,

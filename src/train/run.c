@@ -253,17 +253,24 @@ static enum sol_status look(struct run *r)
     return r->log ? run_log_step(r->log, &s) : SOL_OK;
 }
 
-/* Rank 0, for all. */
-static enum sol_status write_checkpoint(struct run *r, const char *path)
+/* What a checkpoint has of the run. */
+static enum sol_status describe(struct run *r, json_t **out)
 {
     json_t *position = NULL;
+    *out = NULL;
     SOL_TRY(loader_position(r->loader, &position));
-    json_t *state = json_pack("{s:o, s:f, s:I}", "position", position, "smooth", r->smooth,
-                              "smoothed", (json_int_t)r->smoothed);
+    *out = json_pack("{s:o, s:f, s:I}", "position", position, "smooth", r->smooth, "smoothed",
+                     (json_int_t)r->smoothed);
+    return *out ? SOL_OK : status_set(SOL_E_MEMORY, "no memory for a checkpoint");
+}
+
+static enum sol_status write_checkpoint(struct run *r, const char *path)
+{
+    json_t *state;
+    enum sol_status status = agree(r, describe(r, &state));
     const struct checkpoint_parts parts = {
         .recipe = r->recipe, .step = r->step, .state = state, .tokenizer = r->p->tokenizer_path};
-    enum sol_status status = state ? checkpoint_save(r->trainer, &parts, path)
-                                   : status_set(SOL_E_MEMORY, "no memory for a checkpoint");
+    if (status == SOL_OK) status = agree(r, checkpoint_save(r->trainer, &parts, path));
     json_decref(state);
     return status;
 }
@@ -281,8 +288,7 @@ static enum sol_status save(struct run *r)
     SOL_TRY(agree(r, look_at_all(r)));
     if (!r->p->out || (r->step == r->p->first_step && *r->saved)) return SOL_OK;
     SOL_TRY(checkpoint_path(r->p->out, r->step, path));
-    SOL_TRY(trainer_gather_states(r->trainer));
-    SOL_TRY(agree(r, r->leads ? write_checkpoint(r, path) : SOL_OK));
+    SOL_TRY(write_checkpoint(r, path));
     snprintf(r->saved, sizeof r->saved, "%s", path);
     if (r->p->on_save) r->p->on_save(r->p->arg, path);
     r->last_ns = clock_ns();

@@ -3,47 +3,62 @@
 
 enum { PARTED_LEAST = 1024 }; /* numbers; fewer are not worth two messages */
 
-static int64_t block_of(int64_t units, int ranks)
+static int64_t ceil_of(int64_t units, int64_t of)
 {
-    return (units + ranks - 1) / ranks;
+    return (units + of - 1) / of;
 }
 
-static bool is_parted(int64_t units, int64_t numbers_of_one, int ranks)
+/* In how many parts each piece is. */
+static int parts_of(const struct shard *s)
 {
-    return ranks > 1 && units >= ranks && units * numbers_of_one >= PARTED_LEAST;
+    return s->parted ? s->ranks : 1;
 }
 
-int64_t shard_padded(int64_t units, int64_t numbers_of_one, int ranks)
+struct shard shard_of(int64_t units, int64_t numbers_of_one, int ranks, int rank, int pieces)
 {
-    return is_parted(units, numbers_of_one, ranks) ? block_of(units, ranks) * ranks : units;
-}
-
-struct shard shard_of(int64_t units, int64_t numbers_of_one, int ranks, int rank)
-{
-    if (!is_parted(units, numbers_of_one, ranks)) return (struct shard){false, units, 0, units};
-    struct shard s = {.parted = true, .block = block_of(units, ranks)};
-    s.first = rank * s.block < units ? rank * s.block : units;
-    s.count = units - s.first < s.block ? units - s.first : s.block;
+    struct shard s = {.ranks = ranks, .rank = rank, .pieces = 1, .units = units, .block = units};
+    s.parted = ranks > 1 && units >= ranks && units * numbers_of_one >= PARTED_LEAST;
+    if (!s.parted) return s;
+    s.block = ceil_of(units, (int64_t)ranks * pieces);
+    s.pieces = (int)ceil_of(units, ranks * s.block);
     return s;
 }
 
-struct shard shard_of_param(const struct param *p, int ranks, int rank)
+struct piece shard_piece(const struct shard *s, int i)
 {
-    return shard_of(p->rows, p->cols, ranks, rank);
+    const int parts = parts_of(s);
+    struct piece p = {.first = i * parts * s->block};
+    const int64_t left = s->units - p.first, least = ceil_of(left, parts);
+    p.block = s->block < least ? s->block : least;
+    const int64_t behind = s->parted ? s->rank * p.block : 0;
+    p.own = p.first + (behind < left ? behind : left);
+    p.count = s->units - p.own < p.block ? s->units - p.own : p.block;
+    return p;
 }
 
-struct shard shard_of_stack(const struct param_stack *s, int ranks, int rank)
+int64_t shard_own(const struct shard *s, int64_t unit)
 {
-    return shard_of(s->count, s->rows * s->cols, ranks, rank);
+    int64_t own = 0;
+    for (int i = 0; i < s->pieces; i++) {
+        const struct piece p = shard_piece(s, i);
+        if (unit <= p.own) break;
+        own += unit - p.own < p.count ? unit - p.own : p.count;
+    }
+    return own;
 }
 
-struct collective_args shard_collective(const struct shard *s, const struct matrix *m,
-                                        int64_t numbers_of_one, int ranks)
+int64_t shard_padded(const struct shard *s)
 {
-    const int64_t blocks = s->parted ? ranks : 1;
-    return (struct collective_args){
-        .ranks = ranks,
-        .m = s->block,
-        .n = numbers_of_one,
-        .x = matrix_of(m->dtype, m->data, blocks * s->block, numbers_of_one)};
+    return ceil_of(s->units, parts_of(s)) * parts_of(s);
+}
+
+struct collective_args shard_collective(const struct shard *s, const struct piece *p,
+                                        const struct matrix *m, int64_t numbers_of_one)
+{
+    const int64_t units = parts_of(s) * p->block;
+    const struct matrix all = matrix_of(m->dtype, m->data, p->first + units, numbers_of_one);
+    return (struct collective_args){.ranks = s->ranks,
+                                    .m = p->block,
+                                    .n = numbers_of_one,
+                                    .x = matrix_rows(&all, p->first, units)};
 }

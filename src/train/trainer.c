@@ -47,7 +47,7 @@ struct trainer {
     void *memory, *scratch, *pinned;
     struct small *small;
     size_t scratch_bytes;
-    struct plan *micro, *evaluation, *update, *copies, *gather;
+    struct plan *micro, *evaluation, *update, *copies, *gather[STATE_HALVES];
     int ranks, rank;
     struct tree_sum *tree; /* NULL: gradients add up where they are */
     int64_t rounds;        /* micro-batches of an update, of each rank */
@@ -95,9 +95,10 @@ static struct pass pass_of(const struct trainer *t, bool evaluate)
                          .precision = t->recipe->precision};
 }
 
-enum list { MICRO, EVALUATION, UPDATE, COPIES, GATHER, LISTS };
+/* GATHER: a list for each half. */
+enum list { MICRO, EVALUATION, UPDATE, COPIES, GATHER, LISTS = GATHER + STATE_HALVES };
 
-static void build(const struct trainer *t, enum list list, struct plan *plan)
+static void build(const struct trainer *t, int list, struct plan *plan)
 {
     const struct pass pass = pass_of(t, list == EVALUATION);
     const struct update update = {.params = t->weights,
@@ -106,19 +107,16 @@ static void build(const struct trainer *t, enum list list, struct plan *plan)
                                   .sum = &t->small->sum,
                                   .clip = &t->small->clip,
                                   .bf16 = t->params.bf16,
-                                  .ranks = t->ranks,
-                                  .rank = t->rank,
                                   .loss = t->act.at.loss,
                                   .summed = t->params.tree};
     if (list == MICRO || list == EVALUATION) pass_forward(plan, &pass);
     if (list == MICRO) pass_backward(plan, &pass);
     if (list == UPDATE) update_build(plan, &update);
     if (list == COPIES) update_copies(plan, t->weights, &t->small->rates.round);
-    if (list == GATHER) update_gather_states(plan, &update);
+    if (list >= GATHER) states_gather(plan, t->weights, list - GATHER);
 }
 
-static enum sol_status make_plan(const struct trainer *t, enum list list, bool dry,
-                                 struct plan **out)
+static enum sol_status make_plan(const struct trainer *t, int list, bool dry, struct plan **out)
 {
     SOL_TRY(plan_create(&t->params.chooser, out));
     if (!dry) plan_share(*out, t->scratch, t->scratch_bytes);
@@ -355,7 +353,8 @@ static enum sol_status create_weights(struct trainer *t, bool outline)
                                            .gpu = t->gpu,
                                            .bf16 = t->params.bf16,
                                            .outline = outline,
-                                           .ranks = t->ranks};
+                                           .ranks = t->ranks,
+                                           .rank = t->rank};
     params_destroy(t->weights);
     SOL_TRY(params_create(&options, &t->weights));
     return update_check(t->weights);
@@ -372,7 +371,9 @@ static enum sol_status make_plans(struct trainer *t)
     SOL_TRY(make_plan(t, EVALUATION, false, &t->evaluation));
     SOL_TRY(make_plan(t, UPDATE, false, &t->update));
     SOL_TRY(make_plan(t, COPIES, false, &t->copies));
-    return make_plan(t, GATHER, false, &t->gather);
+    for (int half = 0; half < STATE_HALVES; half++)
+        SOL_TRY(make_plan(t, GATHER + half, false, &t->gather[half]));
+    return SOL_OK;
 }
 
 static enum sol_status make_tree(struct trainer *t)
@@ -456,7 +457,7 @@ void trainer_destroy(struct trainer *t)
     plan_destroy(t->evaluation);
     plan_destroy(t->update);
     plan_destroy(t->copies);
-    plan_destroy(t->gather);
+    for (int half = 0; half < STATE_HALVES; half++) plan_destroy(t->gather[half]);
     tree_sum_destroy(t->tree);
     for (int i = 0; i < SLOTS; i++) {
         gpu_event_destroy(t->inputs[i].read);
@@ -713,9 +714,9 @@ enum sol_status trainer_evaluate(struct trainer *t, const struct micro_batch *ba
     return SOL_OK;
 }
 
-enum sol_status trainer_gather_states(struct trainer *t)
+enum sol_status trainer_gather_states(struct trainer *t, int half)
 {
-    return t->ranks > 1 ? plan_run(t->gather, &t->context, false, NULL) : SOL_OK;
+    return t->ranks > 1 ? plan_run(t->gather[half], &t->context, false, NULL) : SOL_OK;
 }
 
 enum sol_status trainer_drop_gradients(struct trainer *t)

@@ -9,6 +9,7 @@
 #define TRAIN_TRAINER_H
 
 #include "train/activations.h"
+#include "train/states.h"
 #include "train/update.h"
 
 struct trainer;
@@ -86,8 +87,9 @@ enum sol_status trainer_results(struct trainer *trainer, int64_t step, double *l
 /* nll [sequences * length] of each target in nats, 0 where there is none. No gradients. */
 enum sol_status trainer_evaluate(struct trainer *trainer, const struct micro_batch *batch,
                                  float *nll);
-/* What the optimizer keeps, to all ranks: before a checkpoint. */
-enum sol_status trainer_gather_states(struct trainer *trainer);
+/* A half of what the optimizer keeps, to all ranks, over their gradients, which are 0 behind an
+ * update and are to be dropped behind this (states.h). */
+enum sol_status trainer_gather_states(struct trainer *trainer, int half);
 /* All gradients to zero. */
 enum sol_status trainer_drop_gradients(struct trainer *trainer);
 /* Until all that was put is done; errors of the device show here. */

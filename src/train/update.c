@@ -6,7 +6,6 @@
 
 #include "base/status.h"
 #include "ops/ops.h"
-#include "train/shards.h"
 
 /* Polar Express, five steps, for a safety factor of 1.02 (arXiv 2505.16932), and the Newton-Schulz
  * iteration that Muon began with. */
@@ -31,38 +30,52 @@ enum sol_status update_check(const struct params *p)
 typedef void (*share_fn)(struct plan *plan, const struct update *u, const struct shard *s,
                          const struct matrix *m, int64_t numbers_of_one);
 
-static void share_call(struct plan *plan, const struct op *op, const struct update *u,
-                       const struct shard *s, const struct matrix *m, int64_t numbers_of_one)
-{
-    const struct collective_args args = shard_collective(s, m, numbers_of_one, u->ranks);
-    plan_call(plan, op, &args);
-}
-
 static void reduce(struct plan *plan, const struct update *u, const struct shard *s,
                    const struct matrix *m, int64_t numbers_of_one)
 {
-    share_call(plan, s->parted ? &op_reduce_scatter : &op_all_reduce, u, s, m, numbers_of_one);
+    (void)u;
+    for (int i = 0; i < s->pieces; i++) {
+        const struct piece p = shard_piece(s, i);
+        const struct collective_args args = shard_collective(s, &p, m, numbers_of_one);
+        plan_call(plan, s->parted ? &op_reduce_scatter : &op_all_reduce, &args);
+    }
 }
 
 static void gather(struct plan *plan, const struct update *u, const struct shard *s,
                    const struct matrix *m, int64_t numbers_of_one)
 {
-    if (s->parted) share_call(plan, &op_all_gather, u, s, m, numbers_of_one);
+    (void)u;
+    for (int i = 0; s->parted && i < s->pieces; i++) {
+        const struct piece p = shard_piece(s, i);
+        const struct collective_args args = shard_collective(s, &p, m, numbers_of_one);
+        plan_call(plan, &op_all_gather, &args);
+    }
 }
 
-/* The numbers of other ranks' shards. */
+static struct matrix units_at(const struct matrix *m, int64_t first, int64_t end,
+                              int64_t numbers_of_one)
+{
+    const struct matrix x = matrix_of(m->dtype, m->data, end, numbers_of_one);
+    return matrix_rows(&x, first, end - first);
+}
+
+static void clear(struct plan *plan, struct matrix x)
+{
+    if (x.rows) plan_call(plan, &op_fill, &(struct fill_args){.m = x.rows, .n = x.cols, .x = x});
+}
+
+/* The numbers of other ranks' units, and of the room behind them. */
 static void clear_others(struct plan *plan, const struct update *u, const struct shard *s,
                          const struct matrix *m, int64_t numbers_of_one)
 {
-    const int64_t end = s->first + s->count;
-    if (!s->parted) return;
-    const struct matrix x = matrix_of(m->dtype, m->data, s->block * u->ranks, numbers_of_one);
-    const struct matrix parts[] = {matrix_rows(&x, 0, s->first),
-                                   matrix_rows(&x, end, x.rows - end)};
-    for (int i = 0; i < 2; i++)
-        if (parts[i].rows)
-            plan_call(plan, &op_fill,
-                      &(struct fill_args){.m = parts[i].rows, .n = x.cols, .x = parts[i]});
+    int64_t end = 0; /* of what is cleared, or this rank's */
+    (void)u;
+    for (int i = 0; s->parted && i < s->pieces; i++) {
+        const struct piece p = shard_piece(s, i);
+        clear(plan, units_at(m, end, p.own, numbers_of_one));
+        end = p.own + p.count;
+    }
+    if (s->parted) clear(plan, units_at(m, end, shard_padded(s), numbers_of_one));
 }
 
 /* `what`: offsetof a matrix in struct param. */
@@ -72,15 +85,15 @@ static void for_shards(struct plan *plan, const struct update *u, size_t what, s
     for (int i = 0; i < p->count; i++) {
         const struct param *q = &p->all[i];
         const struct matrix *m = (const struct matrix *)(const void *)((const char *)q + what);
-        const struct shard s = shard_of_param(q, u->ranks, u->rank);
-        if (q->group != GROUP_MATRIX && m->data) fn(plan, u, &s, m, q->cols);
+        const struct shard s = params_shard(p, q);
+        if (q->group != GROUP_MATRIX) fn(plan, u, &s, m, q->cols);
     }
     for (int i = 0; i < p->n_stacks; i++) {
         const struct param_stack *stack = &p->stacks[i];
         const struct param *q = &p->all[stack->first];
         const struct matrix *m = (const struct matrix *)(const void *)((const char *)q + what);
-        const struct shard s = shard_of_stack(stack, u->ranks, u->rank);
-        if (m->data) fn(plan, u, &s, m, m->rows * m->cols / q->weight.groups);
+        const struct shard s = params_shard_of_stack(p, stack);
+        fn(plan, u, &s, m, stack->rows * stack->cols);
     }
 }
 
@@ -97,21 +110,23 @@ static void sum_squares(struct plan *plan, const struct update *u, const struct 
 static void sum_shard(struct plan *plan, const struct update *u, const struct shard *s,
                       const struct matrix *m, int64_t numbers_of_one)
 {
-    const struct matrix x = matrix_of(m->dtype, m->data, s->first + s->count, numbers_of_one);
-    const struct matrix own = matrix_rows(&x, s->first, s->count);
-    if (s->parted || u->rank == 0) sum_squares(plan, u, &own);
+    for (int i = 0; i < s->pieces; i++) {
+        const struct piece p = shard_piece(s, i);
+        const struct matrix own = units_at(m, p.own, p.own + p.count, numbers_of_one);
+        if (s->parted || s->rank == 0) sum_squares(plan, u, &own);
+    }
 }
 
 static void add_up(struct plan *plan, const struct update *u, float *number)
 {
     plan_call(plan, &op_all_reduce,
               &(struct collective_args){
-                  .ranks = u->ranks, .m = 1, .n = 1, .x = matrix_f32(number, 1, 1)});
+                  .ranks = u->params->ranks, .m = 1, .n = 1, .x = matrix_f32(number, 1, 1)});
 }
 
 static void sum_gradients(struct plan *plan, const struct update *u)
 {
-    if (u->ranks > 1 && !u->summed) {
+    if (u->params->ranks > 1 && !u->summed) {
         add_up(plan, u, u->loss);
         for_shards(plan, u, offsetof(struct param, grad), reduce);
         for_shards(plan, u, offsetof(struct param, grad), sum_shard);
@@ -126,30 +141,31 @@ static void sum_gradients(struct plan *plan, const struct update *u)
 
 static void adamw(struct plan *plan, const struct update *u, const struct param *p)
 {
-    const struct shard s = shard_of_param(p, u->ranks, u->rank);
-    if (s.count)
+    const struct shard s = params_shard(u->params, p);
+    const struct piece own = shard_piece(&s, 0); /* a table is one piece */
+    if (own.count)
         plan_call(plan, &op_adamw,
-                  &(struct adamw_args){.m = s.count,
+                  &(struct adamw_args){.m = own.count,
                                        .n = p->cols,
                                        .step = &u->rates->adamw[p->group],
                                        .clip = u->clip,
-                                       .p = matrix_rows(&p->value, s.first, s.count),
-                                       .g = matrix_rows(&p->grad, s.first, s.count),
-                                       .mean = matrix_rows(&p->mean, s.first, s.count),
-                                       .square = matrix_rows(&p->square, s.first, s.count)});
+                                       .p = matrix_rows(&p->value, own.own, own.count),
+                                       .g = matrix_rows(&p->grad, own.own, own.count),
+                                       .mean = p->mean,
+                                       .square = p->square});
 }
 
 static void muon(struct plan *plan, const struct update *u, int index)
 {
     const struct param_stack *stack = &u->params->stacks[index];
     const struct param *first = &u->params->all[stack->first];
-    const struct shard s = shard_of_stack(stack, u->ranks, u->rank);
-    const int64_t at = s.first * stack->rows, rows = s.count * stack->rows;
-    const int64_t seconds = stack->rows >= stack->cols ? stack->rows : stack->cols;
+    const struct shard s = params_shard_of_stack(u->params, stack);
+    const struct piece own = shard_piece(&s, 0);
+    const int64_t at = own.own * stack->rows, rows = own.count * stack->rows;
     const bool january = u->recipe->january;
-    if (!s.count) return;
+    if (!own.count) return;
     struct muon_args args = {
-        .count = s.count,
+        .count = own.count,
         .rows = stack->rows,
         .cols = stack->cols,
         .step = &u->rates->muon[index],
@@ -161,9 +177,9 @@ static void muon(struct plan *plan, const struct update *u, int index)
         .dtype = u->bf16 && first->copy.data ? DTYPE_BF16 : DTYPE_F32,
         .p = matrix_rows(&first->value, at, rows),
         .g = matrix_rows(&first->grad, at, rows),
-        .momentum = matrix_rows(&first->momentum, at, rows),
+        .momentum = matrix_of(DTYPE_F32, first->momentum.data, rows, stack->cols),
+        .second = first->second.data,
     };
-    if (first->second.data) args.second = (float *)first->second.data + s.first * seconds;
     for (int i = 0; i < MUON_STEPS_MAX; i++)
         memcpy(args.coefficients[i], january ? newton_schulz : polar_express[i],
                sizeof args.coefficients[i]);
@@ -226,7 +242,7 @@ void update_build(struct plan *plan, const struct update *u)
     for (int i = 0; i < u->params->count; i++)
         if (u->params->all[i].group != GROUP_MATRIX) adamw(plan, u, &u->params->all[i]);
     for (int i = 0; i < u->params->n_stacks; i++) muon(plan, u, i);
-    if (u->ranks > 1) {
+    if (u->params->ranks > 1) {
         for_shards(plan, u, offsetof(struct param, grad), clear_others);
         for_shards(plan, u, offsetof(struct param, value), gather);
     }
@@ -239,14 +255,6 @@ void update_build(struct plan *plan, const struct update *u)
                       .formats = {DTYPE_FP8_E4M3, DTYPE_FP8_E4M3, DTYPE_FP8_E5M2},
                       .rows = rows});
     update_copies(plan, u->params, &u->rates->round);
-}
-
-void update_gather_states(struct plan *plan, const struct update *u)
-{
-    for_shards(plan, u, offsetof(struct param, mean), gather);
-    for_shards(plan, u, offsetof(struct param, square), gather);
-    for_shards(plan, u, offsetof(struct param, momentum), gather);
-    for_shards(plan, u, offsetof(struct param, second), gather);
 }
 
 void update_rates_at(const struct train_recipe *r, const struct params *p, int64_t step,

@@ -24,10 +24,9 @@ struct update {
     const struct update_rates *rates; /* where the ops read them */
     float *sum;                       /* of the gradients' squares; 0 before the step */
     float *clip;
-    bool bf16;       /* Muon's products */
-    int ranks, rank; /* 0 of 1: alone */
-    float *loss;     /* of the step: each rank has its part of it, before */
-    bool summed;     /* gradients and loss are of all ranks already */
+    bool bf16;   /* Muon's products */
+    float *loss; /* of the step: each rank has its part of it, before */
+    bool summed; /* gradients and loss are of all ranks already */
 };
 
 enum sol_status
@@ -35,8 +34,6 @@ update_check(const struct params *params); /* whether there is room for its stac
 /* The copies that products read alone: after weights were written. */
 void update_copies(struct plan *plan, const struct params *params, const float *round);
 void update_build(struct plan *plan, const struct update *update);
-/* What the optimizer keeps, from the ranks that have it to all. */
-void update_gather_states(struct plan *plan, const struct update *update);
 /* Of update `step`, from 0. */
 void update_rates_at(const struct train_recipe *recipe, const struct params *params, int64_t step,
                      struct update_rates *out);
