@@ -231,8 +231,7 @@ static bool characters_lead(const struct dfa *dfa, uint32_t s, uint32_t home)
                  {0xee, 0xef, 0x80, 0xbf, 1}, {0xf0, 0xf0, 0x90, 0xbf, 2},
                  {0xf1, 0xf3, 0x80, 0xbf, 2}, {0xf4, 0xf4, 0x80, 0x8f, 2}};
     if (!all_lead(dfa, s, 0x20, '"' - 1, 0, home) ||
-        !all_lead(dfa, s, '"' + 1, '\\' - 1, 0, home) ||
-        !all_lead(dfa, s, '\\' + 1, 0x7f, 0, home))
+        !all_lead(dfa, s, '"' + 1, '\\' - 1, 0, home) || !all_lead(dfa, s, '\\' + 1, 0x7f, 0, home))
         return false;
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         for (int lead = forms[i].lead_lo; lead <= forms[i].lead_hi; lead++) {
