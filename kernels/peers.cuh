@@ -21,6 +21,29 @@ INLINE void pair_take(const void *from, uint64_t *a, uint64_t *b)
                  : "memory");
 }
 
+/* 16 bytes without a flag, at a multiple of 16: there for who has seen a word that was told behind. */
+INLINE void words_send(void *to, uint4 words)
+{
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(words.x), "r"(words.y), "r"(words.z),
+                 "r"(words.w)
+                 : "memory");
+}
+
+/* Who sees the word sees what this thread has sent before, and what other threads of the block had sent
+ * when they met it at a barrier. */
+INLINE void word_tell(uint32_t *to, uint32_t word)
+{
+    asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(to), "r"(word) : "memory");
+}
+
+/* What was sent before it was told is there, for the block behind its next barrier too. */
+INLINE uint32_t word_seen(const uint32_t *from)
+{
+    uint32_t now;
+    asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(now) : "l"(from) : "memory");
+    return now;
+}
+
 /* In the host's memory, which it may look at meanwhile. */
 INLINE uint32_t word_of_host(const uint32_t *word)
 {

@@ -8,12 +8,13 @@ if [ -z "${SOL_EMULATED_GPU:-}" ]; then
     echo "skipped: the emulation is made in builds by gcc, without sanitizers, for the processor that it runs on"
     exit 0
 fi
-ops="--op all_reduce --op reduce_scatter --op all_gather"
+ops="--op all_reduce --op all_reduce_add --op reduce_scatter --op all_gather"
 # shellcheck disable=SC2086 # words
 {
     gpus 5 0 verify --backend cuda --rounds 1 $ops
     for op in all_reduce reduce_scatter all_gather; do has out "${op}_nccl_cuda .* ok"; done
-    has out 'all_reduce_one_shot_cuda .* 0.0e.00 .* ok' # the reference's bits
+    for op in all_reduce all_reduce_add; do has out "${op}_one_shot_cuda .* 0.0e.00 .* ok"; done # the reference's bits
+    has out 'all_reduce_add_tiles_cuda .* [0-9.]+e-0[34] .* ok'
     gpus 2 0 verify --backend cuda --rounds 1 $ops
     nccl=/nonexistent gpus 2 0 verify --backend cuda --rounds 1 --wide $ops
     has out 'NCCL cannot be loaded'
@@ -31,6 +32,7 @@ LD_LIBRARY_PATH=$SOL_FAKE_GPU SOL_NCCL=$SOL_FAKE_NCCL run 0 device --gpus 2 --mo
 has out '^0 to 1 +[0-9]'
 has out '^all_reduce +all_reduce_one_shot_cuda +11.2 KiB +[0-9]'
 has out '^all_reduce +all_reduce_nccl_cuda +1.0 MiB +[0-9]'
+has out '^all_reduce_add +all_reduce_add_tiles_cuda +1.0 MiB +[0-9]'
 has out '^all_gather +all_gather_nccl_cuda '
 LD_LIBRARY_PATH=$SOL_FAKE_GPU SOL_NCCL=$SOL_FAKE_NCCL run 0 device --gpus all --most 1 --seconds 0.0001 -q
 has out 'kept; --measure does it again'

@@ -85,7 +85,8 @@ if [ -z "${SOL_EMULATED_GPU:-}" ]; then exit $((failures != 0)); fi
 # What emulated cards cannot run (clusters) is composed. The third token comes from a graph, where nothing of a library is.
 card="--backend cuda --force attn_out=composed --force attn_add=composed --force attn_route=composed"
 few="-m synth:small,layers=1 --random-tokens 5 -n 4 --greedy -q $exact"
-library="--force all_reduce=all_reduce_nccl_cuda --force all_gather=all_gather_nccl_cuda"
+library="--force all_reduce_add=composed --force all_reduce=all_reduce_nccl_cuda --force all_gather=all_gather_nccl_cuda"
+tiles="--force all_reduce_add=all_reduce_add_tiles_cuda"
 # shellcheck disable=SC2086 # words
 {
     gpus 1 0 run $few $card
@@ -94,9 +95,23 @@ library="--force all_reduce=all_reduce_nccl_cuda --force all_gather=all_gather_n
     is "tokens of three cards" "$(cat "$work/out")" "$(cat one)"
     gpus 2 0 run $few -n 2 $card $library --gpus 2
     is "tokens of two cards by NCCL" "$(cat "$work/out")" "$(cut -d ' ' -f 1,2 one)"
+    gpus 2 0 run $few $card $tiles --gpus 2 # parts rounded to bf16 change none of them
+    is "tokens of two cards by tiles" "$(cat "$work/out")" "$(cat one)"
     gpus 2 5 run $few $card --gpus 3
     has err 'GPU'
     FAKE_NCCL=fails gpus 2 8 run $few $card $library --gpus 2
     has err 'NCCL'
+}
+
+# ---- which sums are taken: many rows by tiles, but in float32; on GPUs whose launches do nothing ----
+# shellcheck disable=SC2086 # words
+{
+    large="bench -m synth:small -p 1500 -n 1 -r 1 --no-limits --no-store -q --json --backend cuda --gpus 2"
+    for flags in "" --exact; do
+        LD_LIBRARY_PATH=$SOL_FAKE_GPU FAKE_CUDA_DEVICES=2 FAKE_CUDA_MAJOR=9 SOL_NCCL=$SOL_FAKE_NCCL run 0 $large $flags
+        has out all_reduce_add_one_shot_cuda
+        if [ "$flags" ]; then lacks out all_reduce_add_tiles_cuda; else has out all_reduce_add_tiles_cuda; fi
+    done
+    has out all_reduce_nccl_cuda
 }
 exit $((failures != 0))

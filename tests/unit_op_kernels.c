@@ -346,14 +346,15 @@ static void changed_files_are_of_the_ops_that_launch_them(void **state)
         "muon_prepare muon_apply fill clip linear_cross_entropy muon grouped_matmul grouped_wgrad "
         "gather_rows gather_rows_backward combine_backward route_backward add_bias bias_backward "
         "swiglu_backward dropout quantise delayed_scale relu2_fp8 join_columns attn_add "
-        "attn_route all_reduce all_gather ";
+        "attn_route all_reduce all_gather all_reduce_add ";
     static const struct {
         const char *file, *ops;
         int major;
     } cases[] = {
         {"types.h", all, 9},
         {"sample/sample.cu", "sample ", 9},
-        {"all_reduce/one_shot.cu", "all_reduce all_gather ", 9},
+        {"all_reduce/one_shot.cu", "all_reduce all_gather all_reduce_add ", 9},
+        {"all_reduce/in_tiles.cu", "all_reduce_add ", 9},
         {"ceiling/math.cu", "", 9},
         {"pack/pack.cu", "pack_weights ", 9},
         {"attention/attention_decode.cu", "attention ", 9},

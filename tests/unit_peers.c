@@ -1,6 +1,6 @@
-/* The all-reduce that GPUs of one process do by a kernel, on emulated ones (tests/emulate), whose
- * stores come late and in any order: sums, graphs that run thousands of times, and ranks that do
- * not come. */
+/* The all-reduces that GPUs of one process do by a kernel, small and in tiles, on emulated ones
+ * (tests/emulate), whose stores come late and in any order: sums, graphs that run thousands of
+ * times, and ranks that do not come. */
 #include "gpu/peers.h"
 
 #include <dlfcn.h>
@@ -137,13 +137,18 @@ static float number_of(uint64_t seed, int rank, int i, int64_t at)
     return bf16_to_f32(bf16_from_f32(((float)(x % 20001) - 10000) * 0.00137f));
 }
 
-static float tree(uint64_t seed, int ranks, int i, int64_t at)
+static float add_up(float x[RANKS_MAX], int ranks)
 {
-    float x[RANKS_MAX];
-    for (int r = 0; r < ranks; r++) x[r] = number_of(seed, r, i, at);
     for (int step = 1; step < ranks; step *= 2)
         for (int r = 0; r + step < ranks; r += 2 * step) x[r] += x[r + step];
     return x[0];
+}
+
+static float tree(uint64_t seed, int ranks, int i, int64_t at)
+{
+    float x[RANKS_MAX] = {0};
+    for (int r = 0; r < ranks; r++) x[r] = number_of(seed, r, i, at);
+    return add_up(x, ranks);
 }
 
 static float read_number(const void *data, bool narrow, int64_t at)
@@ -169,7 +174,7 @@ static enum sol_status try_case(struct rank *r, char *device, char *host, int i)
     for (int64_t at = 0; at < d.count; at++)
         write_number(host + off, d.narrow, at, number_of(r->seed, r->rank, i, at));
     SOL_TRY(gpu_copy_in(r->stream, device, host, bytes + off + GUARD));
-    gpu_put_one_shot(r->stream, peers_of(r), d.narrow, device + off, d.count, 1);
+    gpu_put_one_shot(r->stream, peers_of(r), d.narrow, device + off, NULL, d.count);
     SOL_TRY(gpu_copy_out(r->stream, host, device, bytes + off + GUARD));
     SOL_TRY(gpu_wait(r->stream));
     for (int64_t at = 0; at < d.count; at++) {
@@ -199,18 +204,117 @@ static enum sol_status try_cases(struct rank *r)
     return status;
 }
 
-static void test_sums(void **state)
+static void each_size_does(enum sol_status (*work)(struct rank *r))
 {
-    (void)state;
-    need_emulation();
     struct rank ranks[RANKS_MAX];
     for (int size = 2; size <= RANKS_MAX; size++) {
-        run_ranks(ranks, size, "100", try_cases, (uint64_t)size);
+        run_ranks(ranks, size, "100", work, (uint64_t)size);
         for (int r = 0; r < size; r++) {
             assert_string_equal(ranks[r].message, "");
             assert_int_equal(ranks[r].status, SOL_OK);
         }
     }
+}
+
+static void test_sums(void **state)
+{
+    (void)state;
+    need_emulation();
+    each_size_does(try_cases);
+}
+
+/* ---- parts onto x ---- */
+
+enum { EDGE = 8, ROUND = 256 * 4 * 8192 }; /* numbers of a guard; of a round of tiles */
+
+static float round_to_bf16(float x)
+{
+    return bf16_to_f32(bf16_from_f32(x));
+}
+
+/* No number that bf16 has. */
+static float part_of(uint64_t seed, int rank, int i, int64_t at)
+{
+    return number_of(seed, rank, i, at) * 1.0037f;
+}
+
+/* In tiles what passes is rounded. */
+static float sum_of_parts(uint64_t seed, int ranks, int i, int64_t at, bool tiles)
+{
+    float x[RANKS_MAX] = {0};
+    for (int r = 0; r < ranks; r++) {
+        x[r] = part_of(seed, r, i, at);
+        if (tiles) x[r] = round_to_bf16(x[r]);
+    }
+    const float sum = add_up(x, ranks);
+    return tiles && ranks > 2 ? round_to_bf16(sum) : sum;
+}
+
+static float x_of(int64_t at)
+{
+    return (float)(at % 1013) * 0.37f - 100;
+}
+
+static enum sol_status check_parts(const struct rank *r, const float *part, const float *x,
+                                   int64_t count, int i, bool tiles)
+{
+    const int64_t stride = count > 1 << 20 ? 97 : 1;
+    for (int64_t at = 0; at < count; at += stride) {
+        const float want = x_of(at) + sum_of_parts(r->seed, r->size, i, at, tiles);
+        if (memcmp(&want, &x[at], sizeof want) != 0)
+            return status_set(SOL_E_INTERNAL, "case %d of %lld: number %lld is %.9g, not %.9g", i,
+                              (long long)count, (long long)at, (double)x[at], (double)want);
+        if (part[at] != 0)
+            return status_set(SOL_E_INTERNAL, "case %d: part %lld stays", i, (long long)at);
+    }
+    for (int at = 0; at < EDGE; at++)
+        if (part[count + at] != 7 || x[count + at] != 7)
+            return status_set(SOL_E_INTERNAL, "case %d wrote outside", i);
+    return SOL_OK;
+}
+
+static enum sol_status try_parts(struct rank *r, float *device, float *host, int64_t count, int i,
+                                 bool tiles)
+{
+    float *x = host + count + EDGE;
+    const size_t bytes = (size_t)(2 * (count + EDGE)) * sizeof *host;
+    for (int64_t at = 0; at < count + EDGE; at++) {
+        host[at] = at < count ? part_of(r->seed, r->rank, i, at) : 7;
+        x[at] = at < count ? x_of(at) : 7;
+    }
+    SOL_TRY(gpu_copy_in(r->stream, device, host, bytes));
+    if (tiles)
+        gpu_put_tiles(r->stream, peers_of(r), device, device + count + EDGE, count);
+    else
+        gpu_put_one_shot(r->stream, peers_of(r), false, device, device + count + EDGE, count);
+    SOL_TRY(gpu_copy_out(r->stream, host, device, bytes));
+    SOL_TRY(gpu_wait(r->stream));
+    return check_parts(r, host, x, count, i, tiles);
+}
+
+/* Tiles of every size, the last ones not whole; more than a round; and small sums in between. */
+static enum sol_status try_all_parts(struct rank *r)
+{
+    static const int64_t counts[] = {8, 5768, 2048, 2880 * 40, 8192 * 260 + 24, 16};
+    const bool rounds = r->size == 2 || getenv("SOL_TEST_WHOLE");
+    const size_t room = 2 * ((size_t)ROUND + 8192 * 5 + EDGE) * sizeof(float);
+    void *device;
+    float *host = malloc(room);
+    enum sol_status status = gpu_alloc(r->gpu, "test", room, &device);
+    for (int i = 0; status == SOL_OK && i < (int)(sizeof counts / sizeof *counts); i++) {
+        status = try_parts(r, device, host, counts[i], i, true);
+        if (status == SOL_OK) status = try_parts(r, device, host, 1 + 700 * i, i, false);
+    }
+    if (status == SOL_OK && rounds) status = try_parts(r, device, host, ROUND + 8192 * 5, 9, true);
+    free(host);
+    return status;
+}
+
+static void test_parts(void **state)
+{
+    (void)state;
+    need_emulation();
+    each_size_does(try_all_parts);
 }
 
 /* ---- graphs: x = x / ranks + y, then the sum, so that each call's sum grows by that of y ---- */
@@ -284,13 +388,76 @@ static enum sol_status try_graph(struct rank *r)
     return status;
 }
 
+/* ---- graphs of parts in tiles: part = y, then onto x, so that x grows by the sum of y ---- */
+
+enum {
+    TILED = 2056,
+    FEW = 8,
+    WORDS = 3 * (TILED + FEW)
+}; /* a tile and a bit; y, part and x of both */
+
+static void call_parts(struct plan *plan, int64_t ranks, float *y, int64_t n)
+{
+    const struct matrix part = matrix_f32(y + n, 1, n);
+    plan_call(
+        plan, &op_axpby,
+        &(struct axpby_args){.m = 1, .n = n, .factor = 1, .x = matrix_f32(y, 1, n), .out = part});
+    plan_call(plan, &op_all_reduce_add,
+              &(struct all_reduce_add_args){
+                  .ranks = ranks, .m = 1, .n = n, .part = part, .x = matrix_f32(y + 2 * n, 1, n)});
+}
+
+static enum sol_status run_parts(struct rank *r, float *device, float *host)
+{
+    struct chooser chooser;
+    struct plan *plan;
+    const struct op_context context = {.stream = r->stream, .communicator = r->communicator};
+    chooser_init(&chooser, 1);
+    chooser.device.gpu = r->gpu;
+    SOL_TRY(chooser_force(&chooser, "all_reduce_add=all_reduce_add_tiles_cuda"));
+    for (int i = 0; i < WORDS; i++) {
+        const int at = i < 3 * TILED ? i : i - 3 * TILED, n = i < 3 * TILED ? TILED : FEW;
+        host[i] = at < n ? (float)(at % 7 + r->rank) : 0;
+    }
+    SOL_TRY(gpu_copy_in(r->stream, device, host, WORDS * sizeof *host));
+    SOL_TRY(plan_create(&chooser, &plan));
+    call_parts(plan, r->size, device, TILED);
+    call_parts(plan, r->size, device + 3 * TILED, FEW);
+    enum sol_status status = plan_finish(plan);
+    for (int i = 0; status == SOL_OK && i < runs(r->size) / 4; i++)
+        status = plan_run(plan, &context, false, NULL);
+    if (status == SOL_OK) status = gpu_copy_out(r->stream, host, device, WORDS * sizeof *host);
+    if (status == SOL_OK) status = gpu_wait(r->stream);
+    plan_destroy(plan);
+    return status;
+}
+
+static enum sol_status try_parts_graph(struct rank *r)
+{
+    void *device;
+    float *host = malloc(WORDS * sizeof *host);
+    enum sol_status status = gpu_alloc(r->gpu, "test", WORDS * sizeof *host, &device);
+    if (status == SOL_OK) status = run_parts(r, device, host);
+    for (int i = 0; status == SOL_OK && i < TILED + FEW; i++) {
+        const int at = i < TILED ? i : i - TILED;
+        const float *x = i < TILED ? host + 2 * TILED : host + 3 * TILED + 2 * FEW;
+        const int one = r->size * (at % 7) + r->size * (r->size - 1) / 2;
+        if (x[at] != (float)(runs(r->size) / 4 * one))
+            status = status_set(SOL_E_INTERNAL, "number %d is %g, not %d", i, (double)x[at],
+                                runs(r->size) / 4 * one);
+    }
+    free(host);
+    return status;
+}
+
 static void test_graphs(void **state)
 {
     (void)state;
     need_emulation();
     struct rank ranks[RANKS_MAX];
-    for (int size = 2; size <= 4; size += 2) {
-        run_ranks(ranks, size, "100", try_graph, 0);
+    for (int i = 0; i < 4; i++) {
+        const int size = 2 + i / 2 * 2;
+        run_ranks(ranks, size, "100", i % 2 ? try_parts_graph : try_graph, 0);
         for (int r = 0; r < size; r++) {
             assert_string_equal(ranks[r].message, "");
             assert_int_equal(ranks[r].status, SOL_OK);
@@ -306,7 +473,10 @@ static enum sol_status leave_one(struct rank *r)
     SOL_TRY(gpu_alloc(r->gpu, "test", 4096, &device));
     SOL_TRY(gpu_zero(r->stream, device, 4096));
     for (int i = 0; i < 1 + (r->rank != 2); i++)
-        gpu_put_one_shot(r->stream, peers_of(r), false, device, 100, 1);
+        if (r->seed)
+            gpu_put_tiles(r->stream, peers_of(r), device, (float *)device + 512, 512);
+        else
+            gpu_put_one_shot(r->stream, peers_of(r), false, device, NULL, 100);
     return gpu_wait(r->stream);
 }
 
@@ -315,12 +485,15 @@ static void test_stopped(void **state)
     (void)state;
     need_emulation();
     struct rank ranks[RANKS_MAX];
-    run_ranks(ranks, 3, "1", leave_one, 0);
-    for (int r = 0; r < 2; r++) {
-        assert_int_equal(ranks[r].status, SOL_E_DEVICE);
-        assert_non_null(strstr(ranks[r].message, "waited 1 s for that of rank 2"));
+    for (uint64_t tiles = 0; tiles < 2; tiles++) {
+        run_ranks(ranks, 3, "1", leave_one, tiles);
+        for (int r = 0; r < 2; r++) {
+            assert_int_equal(ranks[r].status, SOL_E_DEVICE);
+            assert_non_null(strstr(ranks[r].message, tiles ? "waited 1 s for that of rank "
+                                                           : "waited 1 s for that of rank 2"));
+        }
+        assert_int_equal(ranks[2].status, SOL_OK);
     }
-    assert_int_equal(ranks[2].status, SOL_OK);
 }
 
 static void *stop_soon(void *peers)
@@ -338,7 +511,7 @@ static enum sol_status stop_waiting(struct rank *r)
     SOL_TRY(gpu_alloc(r->gpu, "test", 4096, &device));
     void *peers = gpu_ranks_peers(communicator_gpu_ranks(r->communicator));
     if (thread_start(&thread, stop_soon, peers) != 0) return SOL_E_MEMORY;
-    for (int i = 0; i < 3; i++) gpu_put_one_shot(r->stream, peers, true, device, 5, 0.5f);
+    for (int i = 0; i < 3; i++) gpu_put_one_shot(r->stream, peers, true, device, NULL, 5);
     const enum sol_status status = gpu_wait(r->stream);
     pthread_join(thread, NULL);
     return status;
@@ -394,11 +567,9 @@ static void test_work_that_does_not_end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sums),
-        cmocka_unit_test(test_graphs),
-        cmocka_unit_test(test_stopped),
-        cmocka_unit_test(test_told_to_stop),
-        cmocka_unit_test(test_work_that_does_not_end),
+        cmocka_unit_test(test_sums),         cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_graphs),       cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_told_to_stop), cmocka_unit_test(test_work_that_does_not_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

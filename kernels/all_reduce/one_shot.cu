@@ -27,26 +27,26 @@ struct narrow {
     INLINE static void store(void *x, int64_t i, uint32_t v) { ((uint16_t *)x)[i] = (uint16_t)v; }
 };
 
-/* Slot number i of x; behind the end zeros. */
-template <class T> INLINE uint64_t load_slot(const one_shot_args &a, int64_t i)
+/* Slot number i of x, or of onto; behind the end zeros. */
+template <class T> INLINE uint64_t load_slot(const one_shot_args &a, const void *x, int64_t i)
 {
     const int64_t first = i * T::COUNT;
-    if (a.aligned && first + T::COUNT <= a.count) return ((const uint64_t *)a.x)[i];
+    if (a.aligned && first + T::COUNT <= a.count) return ((const uint64_t *)x)[i];
     uint64_t word = 0;
     for (int j = 0; j < T::COUNT; j++)
-        if (first + j < a.count) word |= T::load(a.x, first + j) << 8 * T::BYTES * j;
+        if (first + j < a.count) word |= T::load(x, first + j) << 8 * T::BYTES * j;
     return word;
 }
 
-template <class T> INLINE void store_slot(const one_shot_args &a, int64_t i, uint64_t word)
+template <class T> INLINE void store_slot(const one_shot_args &a, void *x, int64_t i, uint64_t word)
 {
     const int64_t first = i * T::COUNT;
     if (a.aligned && first + T::COUNT <= a.count) {
-        ((uint64_t *)a.x)[i] = word;
+        ((uint64_t *)x)[i] = word;
         return;
     }
     for (int j = 0; j < T::COUNT; j++)
-        if (first + j < a.count) T::store(a.x, first + j, (uint32_t)(word >> 8 * T::BYTES * j));
+        if (first + j < a.count) T::store(x, first + j, (uint32_t)(word >> 8 * T::BYTES * j));
 }
 
 /* ---- slots ---- */
@@ -106,8 +106,9 @@ template <class T> INLINE float add_some(const uint64_t words[TOGETHER], int cou
     return sum;
 }
 
+/* Of slot i, on top of `before` where there is something. */
 template <class T> INLINE uint64_t sum(const one_shot_args &a, uint32_t call, int i, uint64_t own,
-                                       patience &p)
+                                       uint64_t before, patience &p)
 {
     float sums[T::COUNT];
     uint64_t result = 0;
@@ -123,7 +124,8 @@ template <class T> INLINE uint64_t sum(const one_shot_args &a, uint32_t call, in
         }
     }
 #pragma unroll
-    for (int n = 0; n < T::COUNT; n++) result |= T::bits(sums[n] * a.factor, n);
+    for (int n = 0; n < T::COUNT; n++)
+        result |= T::bits(a.onto ? T::at(before, n) + sums[n] : sums[n], n);
     return result;
 }
 
@@ -141,7 +143,7 @@ template <class T> INLINE void all_reduce(const one_shot_args &a)
 #pragma unroll
     for (int step = 0; step < ONE_SHOT_STEPS; step++) {
         const int i = step * ONE_SHOT_THREADS + (int)threadIdx.x;
-        if (i < slots) own[step] = load_slot<T>(a, first + i);
+        if (i < slots) own[step] = load_slot<T>(a, a.x, first + i);
     }
 #pragma unroll
     for (int step = 0; step < ONE_SHOT_STEPS; step++) {
@@ -149,8 +151,13 @@ template <class T> INLINE void all_reduce(const one_shot_args &a)
         if (i < slots) send(a, call, i, own[step]);
     }
 #pragma unroll 1
-    for (int i = (int)threadIdx.x; i < slots; i += ONE_SHOT_THREADS)
-        store_slot<T>(a, first + i, sum<T>(a, call, i, load_slot<T>(a, first + i), p));
+    for (int i = (int)threadIdx.x; i < slots; i += ONE_SHOT_THREADS) {
+        const uint64_t mine = load_slot<T>(a, a.x, first + i);
+        const uint64_t before = a.onto ? load_slot<T>(a, a.onto, first + i) : 0;
+        const uint64_t all = sum<T>(a, call, i, mine, before, p);
+        store_slot<T>(a, a.onto ? a.onto : a.x, first + i, all);
+        if (a.onto) store_slot<T>(a, a.x, first + i, 0);
+    }
     __syncthreads(); /* all have read it */
     if (threadIdx.x == 0) a.calls[blockIdx.x] = call;
 }

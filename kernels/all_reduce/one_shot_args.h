@@ -26,13 +26,12 @@ enum {
 };
 
 struct one_shot_args {
-    void *x;         /* in place */
+    void *x;         /* in place; zeros where `onto` gets the sum */
+    void *onto;      /* numbers as x has them, to which the sum is added; or NULL */
     int64_t count;   /* numbers */
     int32_t slots;   /* of a block: a multiple of ONE_SHOT_THREADS */
-    int32_t aligned; /* x, to 8 bytes */
+    int32_t aligned; /* x and onto, to 8 bytes */
     int32_t rank, ranks;
-    float factor; /* of the sum */
-    int32_t pad;
     uint64_t limit_ns; /* of a wait for another rank */
     uint32_t *calls;   /* [ONE_SHOT_BLOCKS] so far */
     uint32_t *failed;  /* in the host's memory: 1 + the rank that was waited for in vain; or 0 */

@@ -7,7 +7,7 @@
 #include "gpu/peers.h"
 #include "stats/figure.h"
 
-enum { LINKS_PAIRS_MAX = GPU_PEERS_MAX * GPU_PEERS_MAX, LINKS_LINES_MAX = 64 };
+enum { LINKS_PAIRS_MAX = GPU_PEERS_MAX * GPU_PEERS_MAX, LINKS_LINES_MAX = 96 };
 
 /* From one GPU to another; bytes/s, of large copies. */
 struct link {
@@ -24,7 +24,8 @@ struct links_line {
     size_t bytes;          /* of x */
     int calls;             /* of a graph */
     struct figure ns;      /* of a call */
-    double algorithm, bus; /* bytes/s: of x, and of what a link of each GPU carries at least */
+    double algorithm, bus; /* bytes/s: of x, and of what a link of each GPU carries at least,
+                            * in float32 */
 };
 
 struct links {

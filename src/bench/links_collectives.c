@@ -15,11 +15,12 @@
 #include "ops/plan.h"
 
 enum { CALLS_MAX = 200, PASSES_MIN = 6, PASSES_MAX = 50 };
-/* 2880 numbers: a row of gpt-oss's hidden state. */
-static const size_t sizes[] = {8,       1024,    11520,    65536,    262144,   524288,
-                               1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20};
+/* 2880 numbers: a row of gpt-oss's hidden state; and 2048 such rows. */
+static const size_t sizes[] = {8,       1024,    11520,    65536,        262144,   524288,
+                               1 << 20, 4 << 20, 16 << 20, 11520 * 2048, 64 << 20, 256 << 20};
 enum { N_SIZES = sizeof sizes / sizeof *sizes };
-static const struct op *const ops[] = {&op_all_reduce, &op_reduce_scatter, &op_all_gather};
+static const struct op *const ops[] = {&op_all_reduce, &op_all_reduce_add, &op_reduce_scatter,
+                                       &op_all_gather};
 
 struct rank {
     int rank;
@@ -40,17 +41,28 @@ struct rank {
 double links_bus_share(const char *op, int gpus)
 {
     const double part = (gpus - 1) / (double)gpus;
-    return strcmp(op, "all_reduce") == 0 ? 2 * part : part;
+    return strncmp(op, "all_reduce", strlen("all_reduce")) == 0 ? 2 * part : part;
 }
 
+union args {
+    struct collective_args all;
+    struct all_reduce_add_args add;
+};
+
 /* Blocks of all ranks for ops that have blocks; a problem has at least a number of each. */
-static struct collective_args args_of(const struct rank *r, const struct op *op, size_t bytes)
+static union args args_of(const struct rank *r, const struct op *op, size_t bytes)
 {
     const int64_t ranks = r->out->gpus, count = (int64_t)(bytes / 4);
     const bool whole = op == &op_all_reduce;
     const int64_t n = whole ? count : count / ranks ? count / ranks : 1;
-    return (struct collective_args){
-        .ranks = ranks, .m = 1, .n = n, .x = matrix_f32(r->x, whole ? 1 : ranks, n)};
+    if (op == &op_all_reduce_add)
+        return (union args){.add = {.ranks = ranks,
+                                    .m = 1,
+                                    .n = count,
+                                    .part = matrix_f32(r->x, 1, count),
+                                    .x = matrix_f32((char *)r->x + r->most, 1, count)}};
+    return (union args){
+        .all = {.ranks = ranks, .m = 1, .n = n, .x = matrix_f32(r->x, whole ? 1 : ranks, n)}};
 }
 
 static enum sol_status time_run(const struct rank *r, struct plan *plan, double *ns)
@@ -72,7 +84,7 @@ static enum sol_status shortest(const struct rank *r, double *each, int passes)
         communicator_agree(r->communicator, all ? SOL_OK : status_set(SOL_E_MEMORY, "no memory"));
     if (status == SOL_OK)
         status = communicator_all_gather(r->communicator, each, n * sizeof *each, all);
-    for (int g = 0; g < r->out->gpus && status == SOL_OK; g++)
+    for (int g = 0; all && g < r->out->gpus && status == SOL_OK; g++)
         for (int i = 0; i < passes; i++) each[i] = fmin(each[i], all[g * passes + i]);
     free(all);
     return status;
@@ -131,7 +143,7 @@ static enum sol_status measure(const struct rank *r, const struct op *op, int v,
     struct plan *plan;
     struct figure ns;
     char why[OP_REASON_MAX];
-    const struct collective_args args = args_of(r, op, bytes);
+    const union args args = args_of(r, op, bytes);
     const int calls = calls_for(bytes, r->seconds);
     chooser_init(&chooser, 1);
     chooser.device.gpu = r->gpu;
@@ -166,8 +178,8 @@ static enum sol_status open_rank(struct rank *r)
     SOL_TRY(gpu_stream_create(r->gpu, &r->stream));
     SOL_TRY(gpu_event_create(r->gpu, &r->begin));
     SOL_TRY(gpu_event_create(r->gpu, &r->end));
-    SOL_TRY(gpu_alloc(r->gpu, "messages", r->most, &r->x));
-    SOL_TRY(gpu_zero(r->stream, r->x, r->most)); /* sums stay 0 */
+    SOL_TRY(gpu_alloc(r->gpu, "messages", 2 * r->most, &r->x)); /* and what they are added to */
+    SOL_TRY(gpu_zero(r->stream, r->x, 2 * r->most));            /* sums stay 0 */
     return gpu_wait(r->stream);
 }
 

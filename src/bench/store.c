@@ -102,6 +102,7 @@ const char *bench_category_of(const char *op)
         {"pack_scaled", "quantize"},
         {"fill", "copy"},
         {"all_reduce", "nccl"},
+        {"all_reduce_add", "nccl"},
         {"reduce_scatter", "nccl"},
         {"all_gather", "nccl"},
     };

@@ -67,7 +67,7 @@ static enum sol_status trial_run(const struct trial *t, const struct chooser *ch
                                  const struct op_context *context, enum op_numerics *numerics)
 {
     struct plan *plan;
-    if (t->op->collective) return verify_ranks(t->op, t->args, chooser, context);
+    if (t->op->collective) return verify_ranks(t->op, t->args, chooser, context, numerics);
     SOL_TRY(plan_create(chooser, &plan));
     plan_call(plan, t->op, t->args);
     enum sol_status status = plan_finish(plan);
@@ -76,9 +76,7 @@ static enum sol_status trial_run(const struct trial *t, const struct chooser *ch
         enum sol_status waited = gpu_wait(context->stream);
         if (status == SOL_OK) status = waited;
     }
-    for (int i = 0; status == SOL_OK && numerics && i < plan_step_count(plan); i++)
-        if (plan_step_at(plan, i)->numerics > *numerics)
-            *numerics = plan_step_at(plan, i)->numerics;
+    if (status == SOL_OK && numerics) *numerics = plan_numerics(plan);
     plan_destroy(plan);
     return status;
 }

@@ -75,7 +75,7 @@ void verify_ranks_release(struct gpu *held[VERIFY_RANKS_MAX])
 }
 
 static enum sol_status run(const struct op *op, const void *args, const struct chooser *chooser,
-                           const struct op_context *context)
+                           const struct op_context *context, enum op_numerics *numerics)
 {
     struct plan *plan;
     SOL_TRY(plan_create(chooser, &plan));
@@ -83,6 +83,7 @@ static enum sol_status run(const struct op *op, const void *args, const struct c
     enum sol_status status = plan_finish(plan);
     if (status == SOL_OK) status = plan_run(plan, context, false, NULL);
     if (status == SOL_OK && chooser->device.gpu) status = gpu_wait(context->stream);
+    if (status == SOL_OK && numerics) *numerics = plan_numerics(plan);
     plan_destroy(plan);
     return status;
 }
@@ -145,7 +146,7 @@ static void *run_other(void *arg)
     enum sol_status status = open_bench(r, &b);
     status = join(r->communicator, b.gpu, status);
     if (status == SOL_OK) status = draw(r, b.arena, &args);
-    if (status == SOL_OK) status = run(r->op, args, &r->chooser, &b.context);
+    if (status == SOL_OK) status = run(r->op, args, &r->chooser, &b.context, NULL);
     if (status != SOL_OK) communicator_fail(r->communicator, status, 1);
     communicator_close(r->communicator);
     pool_destroy(b.context.pool);
@@ -156,7 +157,7 @@ static void *run_other(void *arg)
 }
 
 static enum sol_status run_together(struct rank *ranks, int size, int own, const void *args,
-                                    const struct op_context *context)
+                                    const struct op_context *context, enum op_numerics *numerics)
 {
     struct op_context mine = *context;
     struct communicator *c = mine.communicator = ranks[own].communicator;
@@ -167,7 +168,7 @@ static enum sol_status run_together(struct rank *ranks, int size, int own, const
         if (!ranks[r].started) status = status_set(SOL_E_MEMORY, "no thread for a rank");
     }
     if (status == SOL_OK) status = join(c, ranks[own].chooser.device.gpu, SOL_OK);
-    if (status == SOL_OK) status = run(ranks[own].op, args, &ranks[own].chooser, &mine);
+    if (status == SOL_OK) status = run(ranks[own].op, args, &ranks[own].chooser, &mine, numerics);
     if (status != SOL_OK) communicator_fail(c, status, 1);
     communicator_close(c); /* GPUs part together */
     for (int r = 0; r < size; r++)
@@ -178,7 +179,7 @@ static enum sol_status run_together(struct rank *ranks, int size, int own, const
 }
 
 enum sol_status verify_ranks(const struct op *op, const void *args, const struct chooser *chooser,
-                             const struct op_context *context)
+                             const struct op_context *context, enum op_numerics *numerics)
 {
     struct rank ranks[VERIFY_RANKS_MAX] = {0};
     struct communicator *communicators[VERIFY_RANKS_MAX];
@@ -202,5 +203,5 @@ enum sol_status verify_ranks(const struct op *op, const void *args, const struct
                                  .problem = problem,
                                  .communicator = communicators[r]};
     }
-    return run_together(ranks, size, own, args, context);
+    return run_together(ranks, size, own, args, context, numerics);
 }

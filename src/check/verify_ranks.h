@@ -11,10 +11,10 @@ enum { VERIFY_RANKS_MAX = 16 };
 
 /* Runs the op as `chooser` has it: this thread is one of the ranks that the problem of `args` has,
  * which one follows from the problem; the others are threads, whose inputs follow from their
- * ranks, so that a second run gets the same. */
-/* On a GPU each of them has its own. */
+ * ranks, so that a second run gets the same. On a GPU each of them has its own. `numerics`: of
+ * what ran; may be NULL. */
 enum sol_status verify_ranks(const struct op *op, const void *args, const struct chooser *chooser,
-                             const struct op_context *context);
+                             const struct op_context *context, enum op_numerics *numerics);
 /* Whether there are GPUs enough, where `chooser` has one. */
 bool verify_ranks_fit(const struct op *op, const void *args, const struct chooser *chooser,
                       char why[OP_REASON_MAX]);

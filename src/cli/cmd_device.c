@@ -81,7 +81,7 @@ static const struct command_spec spec = {
         "costs.\n"
         "With --gpus of several: each link by copy engine and by kernels, one way and both, a\n"
         "word's way, and every kernel of the collectives by size, in a graph. Bus GB/s is what a\n"
-        "GPU's link has to carry at least.",
+        "GPU's link has to carry at least, in float32; what passes in bf16 takes half of it.",
     .examples = examples,
     .options = options,
 };

@@ -8,7 +8,7 @@
 
 enum { NCCL_OK = 0, NCCL_IN_PROGRESS = 7 };
 enum { NCCL_F32 = 7, NCCL_BF16 = 9 };
-enum { NCCL_SUM = 0, NCCL_MEAN = 4 };
+enum { NCCL_SUM = 0 };
 
 struct nccl_id {
     char bytes[128];

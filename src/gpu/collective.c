@@ -228,9 +228,8 @@ static enum sol_status put(struct gpu_stream *stream, struct gpu_ranks *r, enum 
     int result;
     SOL_TRY(gpu_ranks_check(r)); /* NCCL is there, then */
     SOL_TRY(cuda_status(stream->gpu->cuda, gpu_enter(stream->gpu), "adding up ranks"));
-    if (what == GPU_ALL_REDUCE || what == GPU_ALL_MEAN)
-        result = r->api->all_reduce(x, x, count, type, what == GPU_ALL_MEAN ? NCCL_MEAN : NCCL_SUM,
-                                    r->comm, stream->handle);
+    if (what == GPU_ALL_REDUCE)
+        result = r->api->all_reduce(x, x, count, type, NCCL_SUM, r->comm, stream->handle);
     else if (what == GPU_REDUCE_SCATTER)
         result = r->api->reduce_scatter(x, own, count, type, NCCL_SUM, r->comm, stream->handle);
     else

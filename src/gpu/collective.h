@@ -33,9 +33,9 @@ void gpu_ranks_close(struct gpu_ranks *ranks, bool broken);
 enum sol_status gpu_ranks_check(struct gpu_ranks *ranks);
 
 /* In place, in float32 or (narrow) bf16, on a stream of the rank's GPU, graphs included; failures
- * as with gpu_put. all_reduce: x [n] = the sum of all; all_mean: the mean. reduce_scatter: block r
+ * as with gpu_put. all_reduce: x [n] = the sum of all. reduce_scatter: block r
  * of rank r, of x [size][n]. all_gather: x [size][n], of which each rank has its block. */
-enum gpu_collective { GPU_ALL_REDUCE, GPU_ALL_MEAN, GPU_REDUCE_SCATTER, GPU_ALL_GATHER };
+enum gpu_collective { GPU_ALL_REDUCE, GPU_REDUCE_SCATTER, GPU_ALL_GATHER };
 void gpu_put_collective(struct gpu_stream *stream, struct gpu_ranks *ranks,
                         enum gpu_collective what, bool narrow, void *x, int64_t n);
 

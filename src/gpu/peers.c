@@ -3,10 +3,12 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "all_reduce/in_tiles_args.h"
 #include "all_reduce/one_shot_args.h"
 #include "gpu/gpu_private.h"
 
 _Static_assert((int)GPU_PEERS_MAX == (int)ONE_SHOT_RANKS, "the kernel knows so many");
+_Static_assert((int)GPU_PEERS_MAX == (int)TILES_RANKS, "the kernel knows so many");
 
 /* ---- memory ---- */
 
@@ -84,24 +86,29 @@ void *gpu_shared_memory(const struct gpu_shared *s)
 
 struct gpu_peers {
     struct gpu *gpu;
-    struct gpu_shared *box;
-    void *calls;      /* device memory */
-    uint32_t *failed; /* pinned */
-    struct one_shot_args args;
+    struct gpu_shared *box; /* of the small sums, and behind it of the large ones */
+    uint32_t *calls;        /* device memory: of blocks, theirs and then theirs */
+    uint32_t *failed;       /* pinned */
+    struct one_shot_args small;
+    struct tiles_args large;
 };
 
-static size_t box_bytes(int size)
+enum { COUNTERS = ONE_SHOT_BLOCKS + TILES_BLOCKS };
+
+static size_t small_bytes(int size)
 {
     return (size_t)2 * (size_t)size * ONE_SHOT_BLOCKS * ONE_SHOT_SLOTS * ONE_SHOT_SLOT;
 }
 
-/* No slot has a call's number, and no block was called. */
+/* No slot and no word has a call's number, and no block was called. What tiles have nobody reads.
+ */
 static enum sol_status clear(struct gpu_peers *p, int size)
 {
     struct gpu_stream *stream;
+    const size_t words = (size_t)tiles_of_box(size) * sizeof(uint32_t);
     SOL_TRY(gpu_stream_create(p->gpu, &stream));
-    enum sol_status status = gpu_zero(stream, gpu_shared_memory(p->box), box_bytes(size));
-    if (status == SOL_OK) status = gpu_zero(stream, p->calls, ONE_SHOT_BLOCKS * sizeof(uint32_t));
+    enum sol_status status = gpu_zero(stream, gpu_shared_memory(p->box), small_bytes(size) + words);
+    if (status == SOL_OK) status = gpu_zero(stream, p->calls, COUNTERS * sizeof(uint32_t));
     if (status == SOL_OK) status = gpu_wait(stream);
     gpu_stream_destroy(stream);
     return status;
@@ -109,12 +116,14 @@ static enum sol_status clear(struct gpu_peers *p, int size)
 
 static enum sol_status make(struct gpu_peers *p, int size, const int *ordinals)
 {
-    void *failed;
+    void *failed, *calls;
+    const size_t bytes = small_bytes(size) + (size_t)tiles_box_bytes(size);
     SOL_TRY(gpu_alloc_pinned(p->gpu, sizeof *p->failed, &failed));
     p->failed = failed;
     *p->failed = 0;
-    SOL_TRY(gpu_alloc(p->gpu, "counters of calls", ONE_SHOT_BLOCKS * sizeof(uint32_t), &p->calls));
-    SOL_TRY(gpu_shared_alloc(p->gpu, box_bytes(size), ordinals, size, &p->box));
+    SOL_TRY(gpu_alloc(p->gpu, "counters of calls", COUNTERS * sizeof(uint32_t), &calls));
+    p->calls = calls;
+    SOL_TRY(gpu_shared_alloc(p->gpu, bytes, ordinals, size, &p->box));
     return clear(p, size);
 }
 
@@ -127,13 +136,19 @@ enum sol_status gpu_peers_create(struct gpu *gpu, int rank, int size, const int 
     if (!p) return status_set(SOL_E_MEMORY, "no memory for ranks");
     p->gpu = gpu;
     const enum sol_status status = make(p, size, ordinals);
-    p->args = (struct one_shot_args){
-        .rank = rank, .ranks = size, .limit_ns = limit_ns, .calls = p->calls, .failed = p->failed};
-    if (status == SOL_OK)
-        *out = p;
-    else
+    if (status != SOL_OK) {
         gpu_peers_destroy(p);
-    return status;
+        return status;
+    }
+    p->small = (struct one_shot_args){
+        .rank = rank, .ranks = size, .limit_ns = limit_ns, .calls = p->calls, .failed = p->failed};
+    p->large = (struct tiles_args){.rank = rank,
+                                   .ranks = size,
+                                   .limit_ns = limit_ns,
+                                   .rounds = p->calls + ONE_SHOT_BLOCKS,
+                                   .failed = p->failed};
+    *out = p;
+    return SOL_OK;
 }
 
 void *gpu_peers_box(const struct gpu_peers *p)
@@ -143,7 +158,11 @@ void *gpu_peers_box(const struct gpu_peers *p)
 
 void gpu_peers_join(struct gpu_peers *p, void *const boxes[])
 {
-    for (int r = 0; r < p->args.ranks; r++) p->args.boxes[r] = boxes[r];
+    const int ranks = p->small.ranks;
+    for (int r = 0; r < ranks; r++) {
+        p->small.boxes[r] = boxes[r];
+        p->large.boxes[r] = (char *)boxes[r] + small_bytes(ranks);
+    }
 }
 
 void gpu_peers_stop(struct gpu_peers *p)
@@ -162,7 +181,7 @@ enum sol_status gpu_peers_check(const struct gpu_peers *p)
     return status_set(SOL_E_DEVICE,
                       "a GPU waited %g s for that of rank %u (all-reduce); is it stopped, or dead? "
                       "SOL_RANK_SECONDS sets how long",
-                      (double)p->args.limit_ns * 1e-9, failed - 1);
+                      (double)p->small.limit_ns * 1e-9, failed - 1);
 }
 
 void gpu_peers_destroy(struct gpu_peers *p)
@@ -174,7 +193,7 @@ void gpu_peers_destroy(struct gpu_peers *p)
     free(p);
 }
 
-/* ---- the kernel ---- */
+/* ---- the kernels ---- */
 
 size_t gpu_peers_most(void)
 {
@@ -183,23 +202,53 @@ size_t gpu_peers_most(void)
 
 /* As many blocks as there are, until each has one slot a thread; then more slots. */
 void gpu_put_one_shot(struct gpu_stream *stream, const struct gpu_peers *p, bool narrow, void *x,
-                      int64_t count, float factor)
+                      void *onto, int64_t count)
 {
-    struct one_shot_args args = p->args;
+    struct one_shot_args args = p->small;
     const int64_t slots = (count * (narrow ? 2 : 4) + 7) / 8;
     const int64_t parts = (slots + ONE_SHOT_THREADS - 1) / ONE_SHOT_THREADS;
     const int64_t steps = (parts + ONE_SHOT_BLOCKS - 1) / ONE_SHOT_BLOCKS;
     assert(steps <= ONE_SHOT_STEPS && args.boxes[args.rank]);
     if (count == 0) return;
     args.x = x;
+    args.onto = onto;
     args.count = count;
-    args.factor = factor;
     args.slots = (int32_t)(steps * ONE_SHOT_THREADS);
-    args.aligned = (uintptr_t)x % 8 == 0;
+    args.aligned = ((uintptr_t)x | (uintptr_t)onto) % 8 == 0;
     gpu_put(stream, GPU_PEERS_IMAGE,
             narrow ? "all_reduce_one_shot_bf16" : "all_reduce_one_shot_f32",
             &(struct gpu_launch){.grid = {(unsigned)((parts + steps - 1) / steps)},
                                  .block = {ONE_SHOT_THREADS},
                                  .overlaps = true},
+            &args);
+}
+
+bool gpu_tiles_serve(const void *part, const void *x, int64_t count)
+{
+    const int64_t tile = TILES_PIECE * TILES_THREADS;
+    return ((uintptr_t)part | (uintptr_t)x) % 16 == 0 && count % TILES_PIECE == 0 &&
+           count / tile < INT32_MAX;
+}
+
+/* The smallest tiles of which each block has one, else as large as can be. */
+void gpu_put_tiles(struct gpu_stream *stream, const struct gpu_peers *p, float *part, float *x,
+                   int64_t count)
+{
+    struct tiles_args args = p->large;
+    const int64_t pieces = (count / TILES_PIECE + TILES_THREADS - 1) / TILES_THREADS;
+    const int64_t each = (pieces + TILES_BLOCKS - 1) / TILES_BLOCKS;
+    assert(gpu_tiles_serve(part, x, count) && args.boxes[args.rank]);
+    if (count == 0) return;
+    args.part = part;
+    args.x = x;
+    args.count = count;
+    args.each = each < TILES_EACH ? (int32_t)each : TILES_EACH;
+    args.tiles = (int32_t)((pieces + args.each - 1) / args.each);
+    gpu_put(stream, GPU_TILES_IMAGE, "all_reduce_in_tiles",
+            &(struct gpu_launch){
+                .grid = {(unsigned)(args.tiles < TILES_BLOCKS ? args.tiles : TILES_BLOCKS)},
+                .block = {TILES_THREADS},
+                .shared_bytes = TILES_SHARED,
+                .overlaps = true},
             &args);
 }

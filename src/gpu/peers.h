@@ -1,6 +1,6 @@
 /* Memory that GPUs of one process reach of each other, and what ranks do with it: the boxes of
- * kernels/all_reduce/one_shot_args.h. Ranks that are processes of one host would pass handles of
- * the same memory instead of its address. */
+ * kernels/all_reduce/one_shot_args.h and in_tiles_args.h. Ranks that are processes of one host
+ * would pass handles of the same memory instead of its address. */
 #ifndef GPU_PEERS_H
 #define GPU_PEERS_H
 
@@ -38,13 +38,21 @@ enum sol_status gpu_peers_check(const struct gpu_peers *peers);
 /* Takes NULL; when no rank's kernels run any longer. */
 void gpu_peers_destroy(struct gpu_peers *peers);
 
-/* x = `factor` times the sum of all ranks' x, by one kernel: `count` numbers of float32, or
- * (narrow) of bf16; at most gpu_peers_most() bytes. On one stream of the GPU; graphs included;
- * failures as with gpu_put.
- */
+/* Kernels that all ranks call together, in the same order with the same sizes. On one stream of the
+ * GPU; graphs included; failures as with gpu_put.
+ *
+ * x = the sum of all ranks' x: `count` numbers of float32, or (narrow) of bf16; at most
+ * gpu_peers_most() bytes. With `onto`, of the same type: onto += the sum, x = 0. */
 size_t gpu_peers_most(void);
 #define GPU_PEERS_IMAGE "all_reduce/one_shot.cu"
 void gpu_put_one_shot(struct gpu_stream *stream, const struct gpu_peers *peers, bool narrow,
-                      void *x, int64_t count, float factor);
+                      void *x, void *onto, int64_t count);
+
+/* x += the sum of all ranks' part, which passes in bf16: rounded where it comes from, and among
+ * more than two ranks the sum as well. part = 0. For what gpu_tiles_serve says. */
+bool gpu_tiles_serve(const void *part, const void *x, int64_t count);
+#define GPU_TILES_IMAGE "all_reduce/in_tiles.cu"
+void gpu_put_tiles(struct gpu_stream *stream, const struct gpu_peers *peers, float *part, float *x,
+                   int64_t count);
 
 #endif

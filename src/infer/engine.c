@@ -463,10 +463,6 @@ void engine_forget_batch(struct engine *e)
 static enum sol_status fetch_layer(const struct engine *e, float *x, size_t bytes)
 {
     const struct model_config *c = &e->model->config;
-    if (!e->gpu) {
-        memcpy(x, e->buffers.at.x, bytes);
-        return SOL_OK;
-    }
     SOL_TRY(gpu_copy_out(e->context.stream, x, e->buffers.at.x, bytes));
     if (c->n_experts)
         SOL_TRY(gpu_copy_out(e->context.stream, e->offsets, e->buffers.at.routing.group_offsets,
@@ -474,14 +470,11 @@ static enum sol_status fetch_layer(const struct engine *e, float *x, size_t byte
     return gpu_wait(e->context.stream);
 }
 
-/* What costs and callers want to see is copied only here, for those who look. Ranks have the stream
- * divided by their number. */
+/* What costs and callers want to see is copied only here, for those who look. */
 static enum sol_status show_layer(const struct engine *e, int layer, float *x)
 {
-    const struct model_config *c = &e->model->config;
-    const int64_t n = e->batch.n_tokens * c->hidden;
+    const int64_t n = e->batch.n_tokens * e->model->config.hidden;
     SOL_TRY(fetch_layer(e, x, (size_t)n * sizeof *x));
-    for (int64_t i = 0; i < n && forward_is_shared(c); i++) x[i] *= (float)c->ranks;
     e->trace(e->trace_arg, layer, x, e->batch.n_tokens);
     return SOL_OK;
 }
@@ -490,14 +483,14 @@ static enum sol_status after_layer(void *arg, int layer)
 {
     const struct engine *e = arg;
     if (!e->trace || layer < 0) return SOL_OK;
-    if (!e->gpu && !forward_is_shared(&e->model->config)) {
+    if (!e->gpu) {
         e->trace(e->trace_arg, layer, e->buffers.at.x, e->batch.n_tokens);
         return SOL_OK;
     }
     float *x = malloc((size_t)(e->batch.n_tokens * e->model->config.hidden) * sizeof *x);
     if (!x) return status_set(SOL_E_MEMORY, "no memory to look at layer %d", layer);
     enum sol_status status = show_layer(e, layer, x);
-    if (status != SOL_OK && e->gpu)
+    if (status != SOL_OK)
         gpu_settle(e->context.stream); /* before `x` goes, no copy is on its way there */
     free(x);
     return status;

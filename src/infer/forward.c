@@ -33,30 +33,28 @@ const struct op *const *forward_parts(const struct model_config *c)
     return forward_is_shared(c) ? forward_of(c)->shared_parts : forward_of(c)->parts;
 }
 
-float forward_eps(const struct model_config *c)
+struct matrix forward_part(const struct forward_step *s)
 {
-    return forward_is_shared(c) ? c->rms_eps / (float)(c->ranks * c->ranks) : c->rms_eps;
+    const struct forward_buffers *b = s->buffers;
+    const struct model_config *c = &s->model->config;
+    return matrix_f32(forward_is_shared(c) ? b->part : b->x, s->rows, c->hidden);
 }
 
-void forward_share(struct plan *plan, const struct forward_step *s, struct matrix x)
+void forward_clear_part(struct plan *plan, const struct forward_step *s)
 {
-    const int64_t ranks = s->model->config.ranks;
-    if (!forward_is_shared(&s->model->config)) return;
-    plan_call(plan, &op_axpby,
-              &(struct axpby_args){.m = x.rows,
-                                   .n = x.cols,
-                                   .factor = 1.0f / (float)ranks - 1.0f,
-                                   .x = x,
-                                   .y = x,
-                                   .out = x});
+    const struct matrix part = forward_part(s);
+    if (forward_is_shared(&s->model->config))
+        plan_call(plan, &op_fill, &(struct fill_args){.m = part.rows, .n = part.cols, .x = part});
 }
 
-void forward_add_up(struct plan *plan, const struct forward_step *s, struct matrix x)
+void forward_add_up(struct plan *plan, const struct forward_step *s, struct matrix part,
+                    struct matrix x)
 {
-    if (!forward_is_shared(&s->model->config)) return;
-    plan_call(plan, &op_all_reduce,
-              &(struct collective_args){
-                  .ranks = s->model->config.ranks, .m = x.rows, .n = x.cols, .x = x, .mean = true});
+    const struct model_config *c = &s->model->config;
+    if (!forward_is_shared(c)) return;
+    plan_call(plan, &op_all_reduce_add,
+              &(struct all_reduce_add_args){
+                  .ranks = c->ranks, .m = x.rows, .n = x.cols, .part = part, .x = x});
 }
 
 /* Of one output the parts in their order are the row. */

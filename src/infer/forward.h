@@ -10,6 +10,7 @@
 /* What the ops of a step read and write, for the largest batch (see the table in buffers.c). */
 struct forward_buffers {
     float *x;            /* [rows][hidden] residual stream */
+    float *part;         /* [rows][hidden] of what is added to it, where ranks share the model */
     float *q;            /* [rows][n_heads][head_dim] */
     float *attn;         /* [rows][n_heads][head_dim] */
     float *normed;       /* [rows][hidden] what the next products read */
@@ -50,13 +51,14 @@ void forward_build(struct plan *plan, const struct forward_step *step);
 /* ---- several ranks ---- */
 
 /* Ranks of which each has a part of the model (model/shard.h) run the same steps. Each has the
- * whole residual stream x, divided by their number: so a product may add the rank's part to it
- * where it is, and the mean over the ranks is the next stream, divided again. A norm over it takes
- * an eps divided by the square. Where a model is whole these add no calls. */
+ * whole residual stream x. What is added to x each has a part of: products add it to a matrix
+ * apart, zeros before, and forward_add_up adds the sum of all ranks' to x, which leaves zeros
+ * again. Where a model is whole that matrix is x, and these add no calls. */
 bool forward_is_shared(const struct model_config *config);
-float forward_eps(const struct model_config *config); /* of norms over the stream */
-void forward_share(struct plan *plan, const struct forward_step *step, struct matrix x);
-void forward_add_up(struct plan *plan, const struct forward_step *step, struct matrix x);
+struct matrix forward_part(const struct forward_step *step);
+void forward_clear_part(struct plan *plan, const struct forward_step *step); /* before the layers */
+void forward_add_up(struct plan *plan, const struct forward_step *step, struct matrix part,
+                    struct matrix x);
 /* Where a head puts its logits; behind it those of all ranks are joined. */
 struct matrix forward_logits(const struct forward_step *step);
 

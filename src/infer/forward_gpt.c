@@ -15,10 +15,9 @@ static void norm_with(struct plan *plan, float eps, struct matrix x, struct matr
               &(struct rmsnorm_args){.m = x.rows, .n = x.cols, .eps = eps, .x = x, .y = y});
 }
 
-/* Of the stream. */
 static void norm(struct plan *plan, const struct forward_step *s, struct matrix x, struct matrix y)
 {
-    norm_with(plan, forward_eps(&s->model->config), x, y);
+    norm_with(plan, s->model->config.rms_eps, x, y);
 }
 
 static void product(struct plan *plan, struct matrix a, struct tensor w, struct matrix c)
@@ -52,6 +51,16 @@ static void rotated(struct plan *plan, const struct forward_step *s, struct tens
                                   .x = matrix_f32(out, s->rows, w.rows)});
 }
 
+/* What a block adds to the stream; of ranks each has a part. */
+static void join(struct plan *plan, const struct forward_step *s, struct matrix out,
+                 struct matrix x)
+{
+    if (forward_is_shared(&s->model->config))
+        forward_add_up(plan, s, out, x);
+    else
+        plan_call(plan, &op_add, &(struct add_args){.m = x.rows, .n = x.cols, .y = out, .x = x});
+}
+
 /* One op a paragraph reads better than one argument a line. */
 /* clang-format off */
 static void before(struct plan *plan, const struct forward_step *s)
@@ -71,7 +80,6 @@ static void before(struct plan *plan, const struct forward_step *s)
                       .eps = s->model->config.rms_eps, .lambda = w->smear_lambda,
                       .batch = s->batch, .table = s->model->embed, .gate = w->smear_gate,
                       .x = x0, .y = x0});
-    forward_share(plan, s, x0);
     plan_call(plan, &op_axpby,
               &(struct axpby_args){.m = s->rows, .n = x0.cols, .x = x0, .out = hidden(s, b->x)});
 }
@@ -113,15 +121,13 @@ static void layer(struct plan *plan, const struct forward_step *s, int64_t n)
                   .m = rows, .n_heads = c->n_heads, .window = model_layer_window(c, n),
                   .batch = s->batch, .q = q, .kv = b->kv[n], .out = attn});
     product(plan, attn, w->wo, out);
-    plan_call(plan, &op_add, &(struct add_args){.m = rows, .n = c->hidden, .y = out, .x = x});
-    forward_add_up(plan, s, x);
+    join(plan, s, out, x);
 
     norm(plan, s, x, normed);
     product(plan, normed, w->gpt.fc, up);
     plan_call(plan, &op_relu2, &(struct relu2_args){.m = rows, .n = c->intermediate, .x = up});
     product(plan, up, w->gpt.proj, out);
-    plan_call(plan, &op_add, &(struct add_args){.m = rows, .n = c->hidden, .y = out, .x = x});
-    forward_add_up(plan, s, x);
+    join(plan, s, out, x);
 
     if (!c->gpt.plain && n == c->n_layers / 2)
         plan_call(plan, &op_axpby,
@@ -145,7 +151,7 @@ static void head(struct plan *plan, const struct forward_step *s)
                       .factor = -1, .x = x, .y = hidden(s, b->gpt.middle), .out = x});
     plan_call(plan, &op_head,
               &(struct head_args){
-                  .n_outputs = s->outputs, .hidden = c->hidden, .eps = forward_eps(c),
+                  .n_outputs = s->outputs, .hidden = c->hidden, .eps = c->rms_eps,
                   .batch = s->batch, .x = x, .w = w, .logits = logits});
     plan_call(plan, &op_softcap,
               &(struct softcap_args){
@@ -165,8 +171,8 @@ static const struct buffer_line lines[] = {
 /* clang-format on */
 
 static const struct op *const parts[] = {&op_gemm, &op_kv_write, &op_attention, &op_relu2, NULL};
-static const struct op *const shared_parts[] = {&op_gemm,  &op_kv_write,   &op_attention,
-                                                &op_relu2, &op_all_reduce, NULL};
+static const struct op *const shared_parts[] = {&op_gemm,  &op_kv_write,       &op_attention,
+                                                &op_relu2, &op_all_reduce_add, NULL};
 
 const struct forward forward_gpt = {
     before, layer, head, parts, shared_parts, true, lines, sizeof lines / sizeof *lines,

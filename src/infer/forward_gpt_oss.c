@@ -11,7 +11,7 @@ static void before(struct plan *plan, const struct forward_step *s)
     plan_call(plan, &op_embed,
               &(struct embed_args){
                   .m = s->rows, .batch = s->batch, .table = s->model->embed, .x = x});
-    forward_share(plan, s, x);
+    forward_clear_part(plan, s);
 }
 
 /* One op where no rank waits for another in between. */
@@ -22,8 +22,10 @@ static void attn_out(struct plan *plan, const struct forward_step *s,
         plan_call(plan, &op_attn_out, args);
         return;
     }
-    plan_call(plan, &op_attn_add, args);
-    forward_add_up(plan, s, args->x);
+    struct attn_out_args add = *args;
+    add.x = forward_part(s);
+    plan_call(plan, &op_attn_add, &add);
+    forward_add_up(plan, s, add.x, args->x);
     plan_call(plan, &op_attn_route, args);
 }
 
@@ -41,7 +43,7 @@ static void layer(struct plan *plan, const struct forward_step *s, int64_t n)
 
     plan_call(plan, &op_attn_in,
               &(struct attn_in_args){
-                  .m = rows, .hidden = c->hidden, .n_heads = c->n_heads, .eps = forward_eps(c),
+                  .m = rows, .hidden = c->hidden, .n_heads = c->n_heads, .eps = c->rms_eps,
                   .rope_scale = b->rope_scale, .inv_freq = b->inv_freq, .batch = s->batch, .x = x,
                   .norm = w->attn_norm, .wq = l->wq, .wk = l->wk, .wv = l->wv, .bq = w->bq,
                   .bk = w->bk, .bv = w->bv, .kv = b->kv[n], .q = q});
@@ -54,7 +56,7 @@ static void layer(struct plan *plan, const struct forward_step *s, int64_t n)
     attn_out(plan, s,
              &(struct attn_out_args){
                  .m = rows, .hidden = c->hidden, .width = width,
-                 .n_experts = c->n_experts, .top_k = c->top_k, .eps = forward_eps(c),
+                 .n_experts = c->n_experts, .top_k = c->top_k, .eps = c->rms_eps,
                  .attn = attn, .wo = l->wo, .bo = w->bo, .norm = w->ffn_norm,
                  .router = w->router, .router_bias = w->router_bias, .x = x,
                  .normed = normed, .routing = b->routing});
@@ -65,8 +67,8 @@ static void layer(struct plan *plan, const struct forward_step *s, int64_t n)
                   .top_k = c->top_k, .alpha = c->gpt_oss.swiglu_alpha,
                   .limit = c->gpt_oss.swiglu_limit, .normed = normed, .gate = w->gate, .up = w->up,
                   .down = w->down, .gate_bias = w->gate_bias, .up_bias = w->up_bias,
-                  .down_bias = w->down_bias, .routing = b->routing, .x = x});
-    forward_add_up(plan, s, x);
+                  .down_bias = w->down_bias, .routing = b->routing, .x = forward_part(s)});
+    forward_add_up(plan, s, forward_part(s), x);
 }
 
 static void head(struct plan *plan, const struct forward_step *s)
@@ -74,13 +76,14 @@ static void head(struct plan *plan, const struct forward_step *s)
     const struct model_config *c = &s->model->config;
     plan_call(plan, &op_head,
               &(struct head_args){
-                  .n_outputs = s->outputs, .hidden = c->hidden, .eps = forward_eps(c),
+                  .n_outputs = s->outputs, .hidden = c->hidden, .eps = c->rms_eps,
                   .batch = s->batch, .x = matrix_f32(s->buffers->x, s->rows, c->hidden),
                   .norm = s->model->final_norm, .w = s->model->head,
                   .logits = forward_logits(s)});
 }
 
 static const struct buffer_line lines[] = {
+    {"part", F32, {ROWS, PART}, EMBED, FFN, .pointer = AT(at.part)},
     {"normed", F32, {ROWS, HIDDEN}, ATTN_OUT, FFN, .pointer = AT(at.normed)},
     /* Costs of the last layer are asked for when the step is over. */
     {"routing.weight", F32, {SLOTS}, ATTN_OUT, RESULT, .pointer = AT(at.routing.weight)},
@@ -93,7 +96,7 @@ static const struct buffer_line lines[] = {
 
 static const struct op *const parts[] = {&op_attn_in, &op_attention, &op_attn_out, &op_moe, NULL};
 static const struct op *const shared_parts[] = {
-    &op_attn_in, &op_attention, &op_attn_add, &op_all_reduce, &op_attn_route, &op_moe, NULL};
+    &op_attn_in, &op_attention, &op_attn_add, &op_all_reduce_add, &op_attn_route, &op_moe, NULL};
 
 const struct forward forward_gpt_oss = {
     before, layer, head, parts, shared_parts, false, lines, sizeof lines / sizeof *lines,

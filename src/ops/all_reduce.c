@@ -1,4 +1,4 @@
-/* all_reduce: gradients and norms that ranks have parts of; shares of a residual stream. */
+/* all_reduce: gradients and norms that ranks have parts of. */
 #include "ops/collective.h"
 #include "ops/ops.h"
 
@@ -17,14 +17,11 @@ static void reference(const struct op_context *context, const void *args)
     float *x = matrix_floats(&a->x);
     if (a->ranks == 1) return;
     collective_add_up(context, x, a->ranks, a->m * a->n);
-    if (a->mean) collective_divide(context->pool, x, a->ranks, a->m * a->n);
 }
 
-/* Of the mean where there is an odd number of rows: all ranks know how many there are. */
 static void make_problem(struct case_maker *c, const struct op_problem *p, void *args)
 {
     collective_make(c, p, 1, args);
-    ((struct collective_args *)args)->mean = p->rows % 2;
 }
 
 /* rows, n, ranks */
@@ -34,7 +31,7 @@ static const struct case_shape cases[] = {
 
 const struct op op_all_reduce = {
     .name = "all_reduce",
-    .summary = "x = the sum of all ranks' x, or the mean, in place; the same bits for each",
+    .summary = "x = the sum of all ranks' x, in place; the same bits for each",
     .args_size = sizeof(struct collective_args),
     .problem = collective_problem,
     .tolerance = {{1e-6f}}, /* libraries have orders of their own */
@@ -75,7 +72,6 @@ static void in_parts(const struct op_context *context, const void *args)
     collective_reduce_scatter(context, x, a->ranks, n);
     collective_all_gather(context, x, a->ranks, n);
     collective_add_up(context, x + done, a->ranks, a->m * a->n - done);
-    if (a->mean) collective_divide(context->pool, x, a->ranks, a->m * a->n);
 }
 
 const struct op_variant all_reduce_in_parts = {

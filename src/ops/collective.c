@@ -50,22 +50,6 @@ void collective_sum(struct pool *pool, float *parts, int64_t ranks, int64_t n)
     pool_for(pool, n, 4096, sum_range, &(struct sum){parts, ranks, n});
 }
 
-struct division {
-    float *numbers, factor;
-};
-
-static void divide_range(void *arg, int64_t begin, int64_t end, int worker)
-{
-    (void)worker;
-    const struct division *d = arg;
-    for (int64_t i = begin; i < end; i++) d->numbers[i] *= d->factor;
-}
-
-void collective_divide(struct pool *pool, float *numbers, int64_t ranks, int64_t n)
-{
-    pool_for(pool, n, 4096, divide_range, &(struct division){numbers, 1.0f / (float)ranks});
-}
-
 void collective_make_blocks(struct case_maker *c, const struct op_problem *p, void *args)
 {
     collective_make(c, p, p->groups, args);

@@ -22,9 +22,6 @@ extern const struct case_shape collective_block_cases[2];
 /* parts[0][n] = the sum of parts [ranks][n], in the order of collective_args.h; the other parts are
  * lost. */
 void collective_sum(struct pool *pool, float *parts, int64_t ranks, int64_t n);
-
-/* numbers *= 1 / ranks. */
-void collective_divide(struct pool *pool, float *numbers, int64_t ranks, int64_t n);
 /* x [n] = the sum: everybody gets everything and adds it up. `room` as below. */
 void collective_add_up(const struct op_context *context, float *x, int64_t ranks, int64_t n);
 /* x [ranks][n]: block r of rank r = the sum, with the others' numbers passed on whole. `room`

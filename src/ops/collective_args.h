@@ -7,8 +7,7 @@
 #pragma GCC diagnostic push
 #pragma GCC diagnostic error "-Wpadded"
 
-/* all_reduce: x = the sum of all ranks' x, the same bits for each; x is [m][n]. Of the mean: that
- * sum times 1 / ranks, rounded once more.
+/* all_reduce: x = the sum of all ranks' x, the same bits for each; x is [m][n].
  * reduce_scatter: block r of rank r's x = the sum of all ranks' block r; the other blocks stay as
  * they are. all_gather: block r of x = rank r's block r. In both x is [ranks * m][n], and block r
  * has m rows.
@@ -19,8 +18,15 @@ struct collective_args {
     int64_t ranks; /* the communicator's size */
     int64_t m, n;
     struct matrix x; /* in place */
-    bool mean;       /* of all_reduce */
-    uint8_t pad[7];
+};
+
+/* all_reduce_add: x += the sum of all ranks' part; part = 0, for who adds to it next. The sum is
+ * that of all_reduce, and the same bits for each rank; x may be each rank's own. A variant that
+ * rounds activations rounds parts on their way, and may round their sum, but never x. */
+struct all_reduce_add_args {
+    int64_t ranks;
+    int64_t m, n;
+    struct matrix part, x; /* [m][n], in place */
 };
 
 #pragma GCC diagnostic pop

@@ -822,6 +822,14 @@ const struct plan_step *plan_step_at(const struct plan *plan, int index)
     return &plan->steps[index];
 }
 
+enum op_numerics plan_numerics(const struct plan *plan)
+{
+    enum op_numerics loosest = NUMERICS_EXACT;
+    for (int i = 0; i < plan->n_steps; i++)
+        if (plan->steps[i].numerics > loosest) loosest = plan->steps[i].numerics;
+    return loosest;
+}
+
 double plan_margin(const struct plan *plan)
 {
     double squares = 0;

@@ -137,6 +137,7 @@ enum sol_status plan_kernels(const struct plan *plan, const struct op_context *c
 
 int plan_step_count(const struct plan *plan);
 const struct plan_step *plan_step_at(const struct plan *plan, int index);
+enum op_numerics plan_numerics(const struct plan *plan); /* the loosest of its steps */
 /* How far two numbers of a row of its result may be apart, in standard deviations of the row, for
  * the ops' tolerances to allow the other order: errors of ops add as independent ones do, and so do
  * those of the two numbers. */

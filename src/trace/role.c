@@ -544,6 +544,7 @@ enum kernel_role role_of_op(const char *parent, const char *op)
         {"delayed_scale", ROLE_COPIES},
         {"fill", ROLE_COPIES},
         {"all_reduce", ROLE_COPIES},
+        {"all_reduce_add", ROLE_COPIES},
         {"reduce_scatter", ROLE_COPIES},
         {"all_gather", ROLE_COPIES},
         {"adamw", ROLE_OPTIMIZER},

@@ -14,6 +14,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "emulate.hpp"
 #include "grouped_gemm/grouped_ladder_args.h"
@@ -387,33 +388,6 @@ static void spoil_memory(void)
     }
 }
 
-/* A block, or those that run at the same time. */
-static void run_block(unsigned x, unsigned y)
-{
-    blockIdx = {x, y, 0};
-    first_block = x;
-    emulated.count = (int)blockDim.x;
-    emulated.blocks = (int)launch->at_once;
-    mine->cluster = {0, threads(), 0, 0};
-    for (int i = 0; i < emulated.blocks; i++) mine->blocks[i] = {0, emulated.count, 0, 0};
-    mine->idle = 0;
-    mine->n_awake = threads();
-    spoil_memory();
-    emulated_seed(launch->seed + launch->count * 1000003 + y * gridDim.x + x);
-    draw_schedule();
-    async_begin();
-    for (int i = 0; i < threads(); i++) {
-        mine->warps[i / WARP] = {0, WARP, 0, 0};
-        mine->done[i] = false;
-        mine->awake[i] = mine->place[i] = i;
-        emulated.turn[i] = 0;
-        if (!mine->made[i]) make_stack(i);
-    }
-    go_to(0);
-    change(mine->home, mine->at[0]);
-    async_end();
-}
-
 /* ---- what GPUs send each other ---- */
 
 static void be_late(void)
@@ -442,6 +416,48 @@ void pair_take(const void *from, uint64_t *a, uint64_t *b)
     emulated_yield();
 }
 
+/* What the block's threads have sent and nobody can rely on yet. */
+struct sent {
+    void *to;
+    uint4 words;
+};
+static thread_local std::vector<sent> waiting;
+
+static void arrive(size_t i)
+{
+    memcpy(waiting[i].to, &waiting[i].words, sizeof(uint4));
+    waiting[i] = waiting.back();
+    waiting.pop_back();
+}
+
+static void arrive_all(void)
+{
+    while (!waiting.empty()) arrive(emulated_random() % waiting.size());
+}
+
+void words_send(void *to, uint4 words)
+{
+    be_late();
+    waiting.push_back({to, words});
+    if (emulated_random() % 2) arrive(emulated_random() % waiting.size());
+}
+
+void word_tell(uint32_t *to, uint32_t word)
+{
+    be_late();
+    arrive_all();
+    __atomic_store_n(to, word, __ATOMIC_RELEASE);
+}
+
+uint32_t word_seen(const uint32_t *from)
+{
+    const uint32_t word = __atomic_load_n(from, __ATOMIC_ACQUIRE);
+    mine->idle = 0;
+    if (emulated_random() % 16 == 0) std::this_thread::yield();
+    emulated_yield();
+    return word;
+}
+
 uint32_t word_of_host(const uint32_t *word)
 {
     return __atomic_load_n(word, __ATOMIC_RELAXED);
@@ -455,6 +471,36 @@ void word_to_host(uint32_t *word, uint32_t value)
 uint64_t time_ns(void)
 {
     return (uint64_t)std::chrono::steady_clock::now().time_since_epoch().count();
+}
+
+/* ---- a block ---- */
+
+/* A block, or those that run at the same time. */
+static void run_block(unsigned x, unsigned y)
+{
+    blockIdx = {x, y, 0};
+    first_block = x;
+    emulated.count = (int)blockDim.x;
+    emulated.blocks = (int)launch->at_once;
+    mine->cluster = {0, threads(), 0, 0};
+    for (int i = 0; i < emulated.blocks; i++) mine->blocks[i] = {0, emulated.count, 0, 0};
+    mine->idle = 0;
+    mine->n_awake = threads();
+    spoil_memory();
+    emulated_seed(launch->seed + launch->count * 1000003 + y * gridDim.x + x);
+    draw_schedule();
+    async_begin();
+    for (int i = 0; i < threads(); i++) {
+        mine->warps[i / WARP] = {0, WARP, 0, 0};
+        mine->done[i] = false;
+        mine->awake[i] = mine->place[i] = i;
+        emulated.turn[i] = 0;
+        if (!mine->made[i]) make_stack(i);
+    }
+    go_to(0);
+    change(mine->home, mine->at[0]);
+    async_end();
+    arrive_all();
 }
 
 /* ---- launches ---- */

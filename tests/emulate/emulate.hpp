@@ -469,6 +469,10 @@ static inline uint32_t mul_bf16x2(uint32_t a, uint32_t b)
 void pair_send(void *to, uint64_t a, uint64_t b);
 /* Gives others their turn. */
 void pair_take(const void *from, uint64_t *a, uint64_t *b);
+/* Some wait, in any order, until a word is told behind them. */
+void words_send(void *to, uint4 words);
+void word_tell(uint32_t *to, uint32_t word);
+uint32_t word_seen(const uint32_t *from);
 uint32_t word_of_host(const uint32_t *word);
 void word_to_host(uint32_t *word, uint32_t value);
 uint64_t time_ns(void);

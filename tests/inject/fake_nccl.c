@@ -143,11 +143,10 @@ static void set(void *data, size_t i, int type, float x)
         ((float *)data)[i] = x;
 }
 
-/* The sums of numbers [first, first + n) of all ranks, or their means. */
-static void add_up(const struct group *g, size_t first, size_t n, int type, bool mean, void *to)
+/* The sums of numbers [first, first + n) of all ranks. */
+static void add_up(const struct group *g, size_t first, size_t n, int type, void *to)
 {
     const int ranks = g->size - told("wrong");
-    const float factor = mean ? 1.0f / (float)g->size : 1;
     const bool rounds = told("rounds");
     for (size_t i = 0; i < n; i++) {
         float sum = 0;
@@ -155,11 +154,11 @@ static void add_up(const struct group *g, size_t first, size_t n, int type, bool
             sum += get(g->data[r], first + i, type);
             if (rounds && type == NCCL_BF16) sum = bf16_to_f32(bf16_from_f32(sum));
         }
-        set(to, i, type, sum * factor);
+        set(to, i, type, sum);
     }
 }
 
-enum what { PASSED_ON, SUMS, MEANS };
+enum what { PASSED_ON, SUMS };
 /* `from` has `n_from` numbers, `to` gets `n_to`; `first`: what is summed. */
 static int work(struct rank *own, const void *from, size_t n_from, void *to, size_t n_to,
                 size_t first, int type, enum what what, void *stream)
@@ -176,7 +175,7 @@ static int work(struct rank *own, const void *from, size_t n_from, void *to, siz
     meet(g);
     for (int r = 0; r < g->size; r++)
         if (g->count[r] != n_from) status = BAD_ARGUMENT;
-    if (what != PASSED_ON && !status) add_up(g, first, n_to, type, what == MEANS, result);
+    if (what != PASSED_ON && !status) add_up(g, first, n_to, type, result);
     for (int r = 0; r < g->size && what == PASSED_ON && !status; r++)
         memcpy((char *)result + (size_t)r * n_from * size, g->data[r], n_from * size);
     meet(g);
@@ -189,8 +188,8 @@ static int work(struct rank *own, const void *from, size_t n_from, void *to, siz
 FAKE(ncclAllReduce,
      (const void *from, void *to, size_t count, int type, int op, void *comm, void *stream))
 {
-    if (op != NCCL_SUM && op != NCCL_MEAN) return BAD_ARGUMENT;
-    return work(comm, from, count, to, count, 0, type, op == NCCL_MEAN ? MEANS : SUMS, stream);
+    if (op != NCCL_SUM) return BAD_ARGUMENT;
+    return work(comm, from, count, to, count, 0, type, SUMS, stream);
 }
 
 FAKE(ncclReduceScatter,

@@ -11,7 +11,7 @@ void collective_nccl_run(const struct op_context *context, const void *args,
 
 /* x in float32 or bf16. */
 extern const unsigned collective_nccl_typed[2];
-/* A sum passes from rank to rank, rounded by each but the first; a mean is rounded once more. */
+/* A sum passes from rank to rank, rounded by each but the first. */
 int collective_nccl_roundings(const void *args);
 
 #define COLLECTIVE_NCCL(variant, runs, rounds)                                                     \
