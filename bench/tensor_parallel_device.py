@@ -121,18 +121,30 @@ def tests_of(options):
             *(["-npl", ",".join(generated)] if generated else []), "-r", sizes[3]]
 
 
+def times_of(result):
+    """us of a step, by op and variant, the longest first."""
+    times = {f"{kernel['op']}:{kernel['variant']}": kernel.get("us_per_step") or 0 for kernel in result["kernels"]}
+    return dict(sorted(times.items(), key=lambda item: -item[1]))
+
+
+def longest(times):
+    return {op: round(us, 1) for op, us in list(times.items())[:14]}
+
+
 def speed(run, model):
     gpus = run.options.gpus
+    ops = [] if run.options.tiny else ["--ops"]
     tests = tests_of(run.options)
     one, failed = [], None
     try:
-        one, took = bench(run, model, 1, *tests)
+        one, took = bench(run, model, 1, *tests, *ops)
         run.say(part="speed", model=model, gpus=1, seconds=round(took, 1), load_s=one[0]["upload_s"],
-                ts={name_of(result): result["ts"] for result in one})
+                ts={name_of(result): result["ts"] for result in one},
+                us={name_of(result): longest(times_of(result)) for result in one})
     except (RuntimeError, ValueError) as error:
         failed = error  # those of N GPUs are worth having without
         run.say(part="speed", model=model, gpus=1, failed=str(error))
-    all_, took = bench(run, model, gpus, *tests, *([] if run.options.tiny else ["--ops"]))
+    all_, took = bench(run, model, gpus, *tests, *ops)
     first = {name_of(result): result["ts"] for result in one}
     for result in all_:
         name = name_of(result)
@@ -140,12 +152,11 @@ def speed(run, model):
         wanted = WANTED.get((kind_of(result), gpus)) if "120b" in model and name != "pp2048" else None
         good = bool(result["proved"]) and (wanted is None or (ratio or 0) >= wanted)
         run.good &= good
-        times = {f"{kernel['op']}:{kernel['variant']}": kernel.get("us_per_step") or 0 for kernel in result["kernels"]}
+        times = times_of(result)
         run.say(part="speed", model=model, test=name, gpus=gpus, one=first.get(name), all=result["ts"], ratio=ratio, wanted=wanted,
                 proved=result["proved"], good=good, step_us=round(sum(times.values()), 1),
                 collectives_us=round(sum(us for op, us in times.items() if op.split(":")[0] in COLLECTIVES), 1),
-                us={op: round(us, 1) for op, us in sorted(times.items(), key=lambda item: -item[1])[:14]},
-                load_s=result["upload_s"], seconds=round(took, 1))
+                us=longest(times), load_s=result["upload_s"], seconds=round(took, 1))
     if failed:
         raise RuntimeError("nothing to compare with: one GPU failed")
 

@@ -138,6 +138,8 @@ printf '\377\377\377\377\377\377\377\377' | dd of=tiny.gguf bs=1 seek=$(($(stat 
 json model-check 4 model check -m tiny.gguf
 json model-fit 0 model fit --like gpt-oss-20b --device-memory 40
 json model-fit 0 model fit -m synth:tiny
+json scale 0 scale -m synth:gpt-oss-20b,layers=2 -n 4 --step-ms 1 --device H200
+json scale 0 scale --depth 2 --step-ms 9 --device H200 --gpus 1,16
 json tok 0 tok encode text
 json tok 0 tok encode --count text
 json tok-train 0 tok train --vocab-size 258 -o words.json text

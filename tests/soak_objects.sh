@@ -158,6 +158,8 @@ inputs="model info|.gguf|m.gguf|model info -m @
 model check|.gguf|m.gguf|model check -m @
 model convert|.gguf|m.gguf|model convert -m @ -o $work/made/x.gguf
 model fit|.gguf|m.gguf|model fit -m @ -c 128
+scale|.gguf|m.gguf|scale -m @ --device H200 --step-ms 1 --gpus 2
+scale links|.json|json|scale -m builtin --device H200 --step-ms 1 --gpus 2 --links @
 run|.gguf|m.gguf|run -m @ $tiny --random-tokens 2 -n 1
 kernels|.gguf|m.gguf|kernels -m @ -t 1
 a shard|.safetensors|hf/model.safetensors|model info -m @

@@ -440,6 +440,35 @@ fail:
     return status;
 }
 
+/* ---- outlines ---- */
+
+static enum sol_status make_outline(struct trainer *t)
+{
+    const struct trainer_params *p = &t->params;
+    SOL_TRY(create_weights(t, true));
+    SOL_TRY(describe(t, p->sequences, (enum recompute)(p->recompute < 0 ? 0 : p->recompute)));
+    SOL_TRY(make_plan(t, MICRO, true, &t->micro));
+    return make_plan(t, UPDATE, true, &t->update);
+}
+
+enum sol_status trainer_outline(const struct trainer_params *params, int ranks,
+                                struct trainer **out)
+{
+    *out = NULL;
+    struct trainer *t = calloc(1, sizeof *t);
+    if (!t) return status_set(SOL_E_MEMORY, "no memory for a trainer");
+    t->params = *params;
+    t->recipe = params->recipe;
+    t->gpu = params->chooser.device.gpu;
+    t->ranks = ranks;
+    const enum sol_status status = make_outline(t);
+    if (status == SOL_OK)
+        *out = t;
+    else
+        trainer_destroy(t);
+    return status;
+}
+
 static void give(struct trainer *t, void *memory, size_t bytes)
 {
     if (t->gpu)

@@ -38,6 +38,10 @@ size_t trainer_memory_total(const struct trainer_memory *memory);
 
 /* SOL_E_MEMORY with the figures where nothing fits. */
 enum sol_status trainer_create(const struct trainer_params *params, struct trainer **out);
+/* Rank 0 of so many, which nobody runs and that has no memory: for trainer_memory, and for the
+ * calls and costs of its plans. `params` with sequences; its communicator does not matter. */
+enum sol_status trainer_outline(const struct trainer_params *params, int ranks,
+                                struct trainer **out);
 void trainer_destroy(struct trainer *trainer); /* takes NULL */
 
 const struct trainer_params *trainer_params(const struct trainer *trainer);

@@ -1,0 +1,246 @@
+/* See scale_measured.h. */
+#include "cli/scale_measured.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "base/status.h"
+#include "stats/figure.h"
+
+enum { RUNS_LOOKED_AT = 200 };
+
+/* ---- metrics of a run ---- */
+
+/* The median of what counts; 0: there is none. */
+static double median_of(const struct store_metric *m)
+{
+    struct figure figure;
+    double *values = calloc(m->n_samples + 1, sizeof *values);
+    size_t n = 0;
+    for (size_t i = 0; values && i < m->n_samples; i++)
+        if (!(m->samples[i].flags & STORE_WARMUP)) values[n++] = m->samples[i].value;
+    const bool known = n > 0 && figure_of_one(values, n, &figure) == SOL_OK;
+    free(values);
+    return known ? figure.value : 0;
+}
+
+static int64_t number_of(const json_t *test, const char *name)
+{
+    return json_integer_value(json_object_get(test, name));
+}
+
+/* Whether it is the speed of such a test: text of a prompt alone, or steps of sequences. */
+static bool is_of(const struct store_metric *m, int64_t prompt, int64_t sequences, int64_t depth)
+{
+    json_t *test = m->test_json ? json_loads(m->test_json, 0, NULL) : NULL;
+    const bool generates = number_of(test, "n_gen") > 0;
+    const bool same = test && strcmp(m->unit, "ns/token") == 0 &&
+                      number_of(test, "n_prompt") == prompt && generates == !prompt &&
+                      number_of(test, "n_parallel") == sequences &&
+                      number_of(test, "n_depth") == depth;
+    json_decref(test);
+    return same;
+}
+
+static double test_ns(const struct store_record *record, int64_t prompt, int64_t sequences,
+                      int64_t depth, const struct store_metric **found)
+{
+    for (size_t i = 0; i < record->n_metrics; i++) {
+        const struct store_metric *m = &record->metrics[i];
+        if (!is_of(m, prompt, sequences, depth)) continue;
+        *found = m;
+        return median_of(m) * (double)(prompt ? prompt : sequences);
+    }
+    return 0;
+}
+
+/* All calls of an op; what is too much or too long is left out, and then times are of no use. */
+static void add_op(struct scale_found *out, const char *op, size_t length, double ns)
+{
+    int i = 0;
+    while (i < out->n_ops &&
+           (strlen(out->names[i]) != length || memcmp(out->names[i], op, length) != 0))
+        i++;
+    if (i == SCALE_OPS_MAX || length >= NETWORK_NAME) return;
+    if (i == out->n_ops) {
+        snprintf(out->names[i], NETWORK_NAME, "%.*s", (int)length, op);
+        out->ops[i] = (struct scale_op_time){.op = out->names[i]};
+        out->n_ops++;
+    }
+    out->ops[i].ns += ns;
+}
+
+/* The ops of that test, where they were timed. */
+static void take_ops(const struct store_record *record, const struct store_metric *metric,
+                     struct scale_found *out)
+{
+    for (size_t k = 0; k < record->n_kernels; k++) {
+        const struct store_kernel *kernel = &record->kernels[k];
+        if (kernel->metric && kernel->op && strcmp(kernel->metric, metric->name) == 0 &&
+            kernel->total_ns > 0)
+            add_op(out, kernel->op, strlen(kernel->op), kernel->total_ns);
+    }
+}
+
+/* ---- runs ---- */
+
+/* false: go on. */
+typedef bool (*take_fn)(const struct store_record *record, const void *arg,
+                        struct scale_found *out);
+
+static bool of_one_gpu(const struct store_run *run)
+{
+    return !run->argv_json || !strstr(run->argv_json, "\"--gpus");
+}
+
+static enum sol_status look_at(struct store *store, const char *id, take_fn take, const void *arg,
+                               struct scale_found *out, bool *done)
+{
+    struct store_record *record;
+    SOL_TRY(store_record_read(store, id, &record));
+    const double before = out->step_ns;
+    if (of_one_gpu(&record->run)) *done = take(record, arg, out);
+    if (out->step_ns != before) {
+        snprintf(out->run, sizeof out->run, "%s", id);
+        snprintf(out->device, sizeof out->device, "%s",
+                 record->run.device ? record->run.device : "");
+    }
+    store_record_destroy(record);
+    return SOL_OK;
+}
+
+static enum sol_status look_at_all(struct store *store, const char *model, take_fn take,
+                                   const void *arg, struct scale_found *out)
+{
+    struct store_list *list;
+    char device[SCALE_TEXT];
+    bool done = false;
+    snprintf(device, sizeof device, "%s", out->device);
+    const struct store_filter filter = {.kind = "bench",
+                                        .model = model,
+                                        .device = *device ? device : NULL,
+                                        .states_set = true,
+                                        .states = 1u << STORE_OK,
+                                        .limit = RUNS_LOOKED_AT};
+    SOL_TRY(store_list_read(store, &filter, &list));
+    enum sol_status status = SOL_OK;
+    for (size_t i = 0; status == SOL_OK && !done && i < list->count; i++)
+        status = look_at(store, list->runs[i].id, take, arg, out, &done);
+    store_list_destroy(list);
+    return status;
+}
+
+/* Of a device that is known already, that one's. */
+static enum sol_status look(const struct scale_given *given, const char *model, take_fn take,
+                            const void *arg, struct scale_found *out)
+{
+    struct store *store;
+    char id[STORE_ID_SIZE];
+    bool done = false;
+    SOL_TRY(store_open_optional(given->store, &store));
+    if (!store) return SOL_OK;
+    enum sol_status status = SOL_OK;
+    if (given->run) {
+        status = store_find(store, given->run, "bench", id);
+        if (status == SOL_OK) status = look_at(store, id, take, arg, out, &done);
+    } else {
+        status = look_at_all(store, model, take, arg, out);
+    }
+    store_close(store);
+    return status;
+}
+
+/* ---- a model ---- */
+
+static bool take_step(const struct store_record *record, const void *arg, struct scale_found *out)
+{
+    const struct scale_task *t = arg;
+    const struct store_metric *metric = NULL;
+    const bool prompt = !t->sequences;
+    out->step_ns =
+        test_ns(record, prompt ? t->prompt : 0, prompt ? 1 : t->sequences, t->depth, &metric);
+    if (out->step_ns > 0) take_ops(record, metric, out);
+    return out->step_ns > 0;
+}
+
+static bool take_row(const struct store_record *record, const void *arg, struct scale_found *out)
+{
+    const struct scale_task *t = arg;
+    const struct store_metric *metric = NULL;
+    out->row_ns = test_ns(record, 0, 1, t->depth, &metric);
+    return out->row_ns > 0;
+}
+
+static enum sol_status take_given(const struct scale_given *given, double tokens,
+                                  struct scale_found *out)
+{
+    if (given->step_ms > 0) out->step_ns = 1e6 * given->step_ms;
+    if (given->tokens_per_s > 0) out->step_ns = 1e9 * tokens / given->tokens_per_s;
+    if (given->row_ms > 0) out->row_ns = 1e6 * given->row_ms;
+    if (given->update_ms > 0) out->update_ns = 1e6 * given->update_ms;
+    for (size_t i = 0; i < given->op_us.count; i++) {
+        char *end;
+        const char *text = given->op_us.values[i], *equals = strchr(text, '=');
+        const double us = equals ? strtod(equals + 1, &end) : 0;
+        if (!equals || equals == text || *end || !(us > 0) || !isfinite(us))
+            return status_set(SOL_E_ARGUMENT, "--op-us %.60s: write OP=MICROSECONDS", text);
+        add_op(out, text, (size_t)(equals - text), 1e3 * us);
+    }
+    return SOL_OK;
+}
+
+enum sol_status scale_find_step(const struct scale_given *given, const char *model,
+                                const struct scale_task *task, struct scale_found *out)
+{
+    *out = (struct scale_found){.step_ns = 0};
+    SOL_TRY(take_given(given, scale_task_tokens(task), out));
+    const bool both = task->sequences && task->prompt;
+    const bool row = task->sequences == 1 && !task->prompt;
+    if (!(out->step_ns > 0) && !both) SOL_TRY(look(given, model, take_step, task, out));
+    if (row) out->row_ns = out->step_ns;
+    if (*out->run && !(out->row_ns > 0)) SOL_TRY(look(given, model, take_row, task, out));
+    if (out->step_ns > 0) return SOL_OK;
+    if (both)
+        return status_set(SOL_E_ARGUMENT, "how long does a step of both take on one GPU? give "
+                                          "--step-ms, or --tokens-per-s as sol bench --serve says");
+    char test[64], parallel[32] = "";
+    if (task->sequences > 1)
+        snprintf(parallel, sizeof parallel, " --npl %lld", (long long)task->sequences);
+    snprintf(test, sizeof test, task->sequences ? "-p 0 -n 64" : "-n 0 -p %lld",
+             (long long)task->prompt);
+    return status_set(SOL_E_ARGUMENT,
+                      "no run of the store has this step of %s on one GPU: measure it with sol "
+                      "bench -m %s %s -d %lld%s --ops, or give --step-ms",
+                      model, model, test, (long long)task->depth, parallel);
+}
+
+/* ---- training ---- */
+
+static bool take_training(const struct store_record *record, const void *arg,
+                          struct scale_found *out)
+{
+    const double *tokens = arg;
+    const struct store_metric *step = store_record_metric(record, "train");
+    const struct store_metric *update = store_record_metric(record, "train: update");
+    if (!step || !update) return false;
+    out->step_ns = median_of(step) * *tokens;
+    out->update_ns = median_of(update);
+    return out->step_ns > 0;
+}
+
+enum sol_status scale_find_training(const struct scale_given *given, const char *name,
+                                    double tokens, struct scale_found *out)
+{
+    *out = (struct scale_found){.step_ns = 0};
+    SOL_TRY(take_given(given, tokens, out));
+    if (!(out->step_ns > 0)) SOL_TRY(look(given, name, take_training, &tokens, out));
+    if (out->step_ns > 0) return SOL_OK;
+    return status_set(SOL_E_ARGUMENT,
+                      "no run of the store has steps of %s on one GPU: measure them with sol train "
+                      "bench, or give --step-ms or --tokens-per-s",
+                      name);
+}
