@@ -17,7 +17,7 @@ value() { python3 -c 'import json,sys; d=json.load(open(sys.argv[1])); print(eva
     has out '^not checked: '
     run 0 scale $large --step-ms 2 --gpus 1,4 --json
     is "one" "$(value 'd["counts"][0]["ways"][0]["step_ms"]')" 2.0
-    is "two sums a layer" "$(value '[m["calls"] for a in d["accounts"] if a["ranks"] == 4 for m in a["messages"] if m["op"] == "all_reduce"]')" "[72.0]"
+    is "two sums a layer" "$(value '[m["calls"] for a in d["accounts"] if a["ranks"] == 4 for m in a["messages"] if m["op"] == "all_reduce_add"]')" "[72.0]"
     is "copies" "$(value 'd["counts"][1]["ways"][d["counts"][1]["most"]]["data"]')" 4
     # all of it sooner where links and adapters are, later where they are not
     run 0 scale $large --step-ms 2 --gpus 8 --gpus-per-node 2 --json

@@ -172,7 +172,7 @@ static double on_curve(const struct network *n, const struct network_line *of, d
 
 static bool is_sum(const char *op)
 {
-    return strcmp(op, "all_reduce") == 0;
+    return strncmp(op, "all_reduce", strlen("all_reduce")) == 0;
 }
 
 /* What a link carries, of x. */
@@ -243,9 +243,18 @@ static double between_nodes(const struct network *n, const char *op, double byte
     return base + fmax(inside, outside) + ways_between(n, op, ceil(count / per_node), per_node);
 }
 
-double network_ns(const struct network *network, const char *op, double bytes,
+/* all_reduce_add where it was not measured: as the all_reduce that it may be composed of. */
+static const char *measured_as(const struct network *n, const char *op)
+{
+    for (int i = 0; i < n->n_lines; i++)
+        if (strcmp(n->lines[i].op, op) == 0) return op;
+    return is_sum(op) ? "all_reduce" : op;
+}
+
+double network_ns(const struct network *network, const char *asked, double bytes,
                   struct network_ranks ranks)
 {
+    const char *op = measured_as(network, asked);
     if (ranks.count < 2 || bytes <= 0) return 0;
     if (ranks.count <= ranks.per_node) return best_in_node(network, op, bytes, (double)ranks.count);
     return between_nodes(network, op, bytes, ranks);

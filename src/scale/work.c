@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "ops/collective_args.h"
 
 static bool has_bf16(const struct plan_step *step)
 {
@@ -60,14 +59,20 @@ enum sol_status work_add_message(struct work *work, const struct work_message *m
     return SOL_OK;
 }
 
+/* The first matrix is what is sent. */
+static enum sol_status add_message(struct work *work, const struct plan_step *step, double times)
+{
+    struct op_problem problem;
+    const struct matrix *x = op_matrix_of(&step->op->matrices[0], step->args);
+    step->op->problem(step->args, &problem);
+    if (problem.groups < 2) return SOL_OK;
+    return work_add_message(work, &(struct work_message){step->op->name, matrix_bytes(x), times});
+}
+
 static enum sol_status add_step(struct work *work, const struct plan_step *step,
                                 const struct work_limits *limits, double times)
 {
-    if (step->op->collective) {
-        const struct collective_args *a = step->args;
-        const struct work_message message = {step->op->name, matrix_bytes(&a->x), times};
-        return a->ranks > 1 ? work_add_message(work, &message) : SOL_OK;
-    }
+    if (step->op->collective) return add_message(work, step, times);
     const struct op_cost cost = step->op->cost(step->args);
     const double limit =
         1e9 * fmax(cost.bytes / limits->bytes, cost.flops / flops_of(step, limits));
