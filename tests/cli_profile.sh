@@ -151,6 +151,47 @@ PY
         fail "the gap after the copy: $(grep -A3 'longest gaps' "$work/page.html" | head -n 20)"
 fi
 
+# two GPUs, as threads of a process and as two processes: one clock, and everywhere the same figure
+ranks() { # COMMAND...
+    profile 0 -o json --label shared --trace "$work/trace.json" -- "$@"
+    "$sol" runs show shared -o json >"$work/shown" 2>"$work/err" || fail "runs show: $(cat "$work/err")"
+    "$sol" advise shared -o json >"$work/advice" 2>"$work/err" || fail "advise: $(cat "$work/err")"
+    "$sol" report shared -o "$work/page.html" >"$work/out" 2>"$work/err" || fail "report: $(cat "$work/err")"
+    python3 - "$work" <<'PY' || fail "two GPUs by $*: $(cat "$work/report")"
+import json, re, sys
+load = lambda name: json.load(open(f"{sys.argv[1]}/{name}"))
+def short(v): # a store keeps ten digits
+    if isinstance(v, dict): return {k: short(w) for k, w in v.items()}
+    if isinstance(v, list): return [short(w) for w in v]
+    return float(f"{v:.9g}") if isinstance(v, float) else v
+report, trace = load("report"), load("trace.json")["traceEvents"]
+c = report["communication"]
+wanted = {"ranks": 2, "collectives": 1, "exposed_ns": 3500, "waiting_ns": 2000, "moving_ns": 1500, "total_ns": 4000}
+assert {k: round(c[k]) for k in wanted} == wanted, c
+assert [(round(r["exposed_ns"]), round(r["waiting_ns"])) for r in c["each"]] == [(3500, 2000), (1500, 0)], c
+assert short(load("shown")["payload"]["communication"]) == short(c)
+found = [a for a in load("advice")["advice"] if a["rule"] == "exposed"][0]
+assert short(found["ceiling_ns"]) == short(found["evidence"]["exposed_ns"]) == short(c["exposed_ns"]), found
+assert short(found["evidence"]["waiting_ns"]) == short(c["waiting_ns"])
+assert load("advice")["first"].startswith("Find out why the last rank is late"), load("advice")["first"]
+page = open(sys.argv[1] + "/page.html").read()
+text = re.sub("<[^>]*>", " ", page)
+assert re.search(r"spends 3\.50\s.s \(35\s%\)", text), text[-20000:]
+assert re.search(r"exposed communication\s+\+3\.50", text) and "1: gaps" in text and "wait for a slower rank" in text
+names = [e["args"]["name"] for e in trace if e["name"] == "process_name"]
+assert [n for n in names if n.startswith("rank")] == ["rank 0: GPU Fake H100", "rank 1: GPU Fake H100"], names
+sums = [e for e in trace if e["ph"] == "X" and "nccl" in e["name"]]
+assert len(sums) == 80 and sorted({e["args"]["waited_us"] for e in sums}) == [0, 2], sums[:2]
+assert len({e["ts"] + e["dur"] for e in sums}) == 40, "they end together"
+kernels = {k["name"]: k["per_step"] for k in report["kernels"]}
+assert set(kernels.values()) == {1}, kernels # of a rank, not of all
+PY
+}
+if [ -n "$have_python" ]; then
+    ranks sh -c "'$app' 40 ranks; true"
+    FAKE_SECOND=$(date +%s) ranks sh -c "FAKE_RANK=0 '$app' 40 ranks & FAKE_RANK=1 '$app' 40 ranks; wait"
+fi
+
 # every way to end: what was flushed is kept
 ended() { # ACTION STATUS KERNELS PROCESSES
     rm -rf "$work/kept"

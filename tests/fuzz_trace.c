@@ -3,6 +3,7 @@
 
 #include "support/fuzz.h"
 #include "trace/chrome.h"
+#include "trace/communication.h"
 #include "trace/summary.h"
 #include "trace/trace_file.h"
 #include "trace/trace_read.h"
@@ -40,12 +41,18 @@ static void use(const struct timeline *t)
         FUZZ_REQUIRE(e->device == TRACE_NO_DEVICE || e->device < t->n_devices);
         last = e->start;
     }
-    FUZZ_REQUIRE(trace_summarize(t, 0, INT64_MAX, &summary) == SOL_OK);
+    FUZZ_REQUIRE(trace_summarize(t, TRACE_NO_DEVICE, 0, INT64_MAX, &summary) == SOL_OK);
     FUZZ_REQUIRE(summary.busy >= 0 && summary.gap >= 0 && summary.tracer >= 0);
     trace_summary_free(&summary);
     FUZZ_REQUIRE(trace_windows_find(t, NULL, &windows) == SOL_OK);
     for (size_t i = 0; i < windows.count; i++)
         FUZZ_REQUIRE(windows.windows[i].begin <= windows.windows[i].end);
+    struct trace_communication c;
+    FUZZ_REQUIRE(trace_communicate(t, &windows, &c) == SOL_OK);
+    for (size_t i = 0; i < c.n_ranks; i++)
+        FUZZ_REQUIRE(c.ranks[i].waiting >= 0 && c.ranks[i].waiting <= c.ranks[i].exposed &&
+                     c.ranks[i].exposed <= c.ranks[i].total);
+    trace_communication_free(&c);
     trace_windows_free(&windows);
     FILE *to = fopen("/dev/null", "w");
     FUZZ_REQUIRE(to && chrome_write(t, to, "fuzz") == SOL_OK);

@@ -391,9 +391,9 @@ static void test_contrast(void **state)
                 fail_msg("%s on paper: contrast %.2f in %s", text[j], ratio, starts[i]);
         }
         /* Texts in the pieces of a time line; a wait has ink on it. */
-        static const char *const pieces[] = {"k0", "k1", "k2", "k3", "k4", "k5", "k7", "k8"};
+        static const char *const pieces[] = {"k0", "k1", "k2", "k3", "k4", "k5", "k7", "k9", "k8"};
         for (size_t j = 0; j < sizeof pieces / sizeof *pieces; j++) {
-            double a = colour(scheme, pieces[j]), b = colour(scheme, j == 7 ? "ink" : "paper");
+            double a = colour(scheme, pieces[j]), b = colour(scheme, j == 8 ? "ink" : "paper");
             if ((fmax(a, b) + 0.05) / (fmin(a, b) + 0.05) < 4.5)
                 fail_msg("text on %s in %s", pieces[j], starts[i]);
         }

@@ -38,7 +38,7 @@ static void test_step(void **state)
     OK(trace_windows_find(t, NULL, &windows));
     assert_int_equal(windows.count, STEP_TRACE_STEPS);
     const struct trace_window *w = &windows.windows[windows.typical];
-    OK(step_make(t, windows.device, w->begin, w->end, &s));
+    OK(step_make(t, NULL, windows.device, w->begin, w->end, &s));
     assert_int_equal(s.works, w->works);
     assert_int_equal(s.sums[STEP_ATTENTION].count, STEP_TRACE_LAYERS);
     assert_int_equal(s.sums[STEP_MATMUL].count, 2 * STEP_TRACE_LAYERS);
@@ -88,7 +88,7 @@ static void test_many(void **state)
         OK(timeline_add(t, &e));
     }
     OK(timeline_finish(t));
-    OK(step_make(t, device, 0, t->end, &s));
+    OK(step_make(t, NULL, device, 0, t->end, &s));
     assert_int_equal(s.works, MANY);
     assert_int_equal(s.n_lanes, 5); /* four streams and the gaps */
     assert_int_equal(s.other_streams, STREAMS - 4);

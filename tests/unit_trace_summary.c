@@ -69,7 +69,7 @@ static void test_summary(void **state)
     (void)state;
     struct timeline *t = sample();
     struct trace_summary s;
-    OK(trace_summarize(t, 0, INT64_MAX, &s));
+    OK(trace_summarize(t, TRACE_NO_DEVICE, 0, INT64_MAX, &s));
     assert_int_equal(s.kernel_count, 5);
     assert_int_equal(s.n_kernels, 2);
     assert_string_equal(timeline_text(t, s.kernels[0].name), "gemm");
@@ -91,12 +91,13 @@ static void test_summary(void **state)
     assert_int_equal(s.n_host, 4);
     trace_summary_free(&s);
 
-    OK(trace_summarize(t, 900, 1200, &s)); /* ns since the origin: the copy and the last gemm */
+    OK(trace_summarize(t, TRACE_NO_DEVICE, 900, 1200,
+                       &s)); /* ns since the origin: the copy and the last gemm */
     assert_int_equal(s.kernel_count, 1);
     assert_int_equal(s.busy, 200);
     assert_int_equal(s.gap, 0);
     trace_summary_free(&s);
-    OK(trace_summarize(t, 5000, 6000, &s));
+    OK(trace_summarize(t, TRACE_NO_DEVICE, 5000, 6000, &s));
     assert_int_equal(s.span, 0);
     trace_summary_free(&s);
     timeline_destroy(t);
@@ -131,7 +132,7 @@ static void test_categories(void **state)
         {"void rope_neox<true, false, float>(float const*)", CATEGORY_ROPE},
         {"rms_norm_f32", CATEGORY_NORM},
         {"ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
-         CATEGORY_NCCL},
+         CATEGORY_COMMUNICATION},
         {"_Z13transpose_f16Pf", CATEGORY_TRANSPOSE},
         {"argmax_f32", CATEGORY_SAMPLING},
         {"my_kernel", CATEGORY_OTHER},

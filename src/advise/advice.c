@@ -80,6 +80,25 @@ static size_t read_experts(const json_t *payload, struct rules_experts *experts,
     return n;
 }
 
+/* Of a traced run; of the phases of sol's own models. */
+static size_t read_communication(const json_t *payload, struct rules_communication *list)
+{
+    const json_t *record;
+    const char *metric =
+        json_string_value(json_object_get(json_object_get(payload, "steady"), "metric"));
+    size_t n = 0, i;
+    list[n].metric = metric ? metric : "step";
+    n += communication_figure_read(json_object_get(payload, "communication"), &list[n].figure);
+    json_array_foreach(json_object_get(payload, "records"), i, record)
+    {
+        metric = json_string_value(json_object_get(record, "metric"));
+        if (!metric || n == EXPERTS_MAX) continue;
+        list[n].metric = metric;
+        n += communication_figure_read(json_object_get(record, "communication"), &list[n].figure);
+    }
+    return n;
+}
+
 bool advice_has_times(const struct store_record *record)
 {
     for (size_t i = 0; i < record->n_kernels; i++)
@@ -92,6 +111,7 @@ enum sol_status advice_of_record(const struct store_record *record, struct store
 {
     struct rules_experts experts[EXPERTS_MAX];
     char names[EXPERTS_MAX][METRIC_SIZE];
+    struct rules_communication communication[EXPERTS_MAX];
     struct store_kernel *kernels;
     struct rules_input input = *more;
     input.experts = experts;
@@ -102,6 +122,8 @@ enum sol_status advice_of_record(const struct store_record *record, struct store
     input.kernels = kernels;
     input.wakeup_ns = number(payload, "wakeup_ns");
     input.n_experts = read_experts(payload, experts, names);
+    input.communication = communication;
+    input.n_communication = read_communication(payload, communication);
     enum sol_status status = rules_run(&input, store, out);
     json_decref(payload);
     free(kernels);

@@ -28,6 +28,13 @@ const struct rule rule_table[] = {
      "Keep operands in the format and layout that the matrix product reads, or convert them within "
      "the kernel that makes them.",
      rule_quant_transpose},
+    {"exposed", RULE_RANKS, 0.03, 0.5,
+     "a GPU of several has nothing but collectives to do for 3 % of a step; where over half of "
+     "that "
+     "is waiting for a slower rank, that is what to look at",
+     "all of that time",
+     "Hide collectives behind work, have fewer of them, or share the work among fewer GPUs.",
+     rule_exposed},
     {"launch_bound", RULE_TIMELINE, 0.80, 0.70,
      "the device is busy under 80 % of a step while launch calls take 70 % of it",
      "the step shrinks to max(busy, step - launch calls)",
@@ -116,7 +123,7 @@ const size_t rule_count = sizeof rule_table / sizeof *rule_table;
 const char *rule_source_name(enum rule_source source)
 {
     static const char *const names[RULE_SOURCE_COUNT] = {"time line", "counters", "kernels",
-                                                         "gates"};
+                                                         "gates", "ranks"};
     return (unsigned)source < RULE_SOURCE_COUNT ? names[source] : "?";
 }
 
@@ -284,6 +291,8 @@ static bool has_source(const struct rules_input *in, enum rule_source source)
         return in->counters && in->counters->count > 0;
     case RULE_KERNELS:
         return in->n_kernels > 0;
+    case RULE_RANKS:
+        return in->n_communication > 0;
     default:
         return true;
     }
@@ -361,7 +370,7 @@ enum sol_status rules_run(const struct rules_input *input, struct store *store,
     set_remarks(input, out);
     if (status == SOL_OK && input->timeline) status = rules_measure(&run);
     for (size_t i = 0; i < rule_count && status == SOL_OK; i++)
-        if (has_source(input, rule_table[i].source))
+        if (has_source(&in, rule_table[i].source))
             status = rule_table[i].find(&run, &rule_table[i]);
     if (status == SOL_OK)
         conclude(out);

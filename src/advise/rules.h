@@ -17,10 +17,18 @@
 
 #include "advise/counters.h"
 #include "store/store.h"
+#include "trace/communication_figure.h"
 #include "trace/timeline.h"
 #include "trace/window.h"
 
-enum rule_source { RULE_TIMELINE, RULE_COUNTERS, RULE_KERNELS, RULE_GATES, RULE_SOURCE_COUNT };
+enum rule_source {
+    RULE_TIMELINE,
+    RULE_COUNTERS,
+    RULE_KERNELS,
+    RULE_GATES,
+    RULE_RANKS,
+    RULE_SOURCE_COUNT
+};
 const char *rule_source_name(enum rule_source source); /* "time line" */
 
 enum rule_severity {
@@ -54,6 +62,12 @@ struct rules_experts {
     double even, busiest; /* rows of an expert */
 };
 
+/* What ranks cost each other in the steps of one metric. */
+struct rules_communication {
+    const char *metric; /* "step" */
+    struct communication_figure figure;
+};
+
 /* Measured peaks of the device; 0: not known. */
 struct rules_peaks {
     double bytes_per_s, flops_per_s;
@@ -73,6 +87,9 @@ struct rules_input {
     double wakeup_ns; /* to start a loop on the thread pool; 0: unknown or one thread */
     const struct rules_experts *experts;
     size_t n_experts;
+    /* Of a stored run; of a time line it is worked out here. */
+    const struct rules_communication *communication;
+    size_t n_communication;
     struct rules_peaks peaks;
     const struct rules_violation *violations;
     size_t n_violations;

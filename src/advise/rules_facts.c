@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "advise/rules_private.h"
-
-#include "base/memory.h"
+#include "trace/communication.h"
+#include "trace/spans.h"
 
 enum {
     NULL_GAP_NS = 1000,
@@ -16,78 +16,12 @@ enum {
     STREAMS_MAX = 64,
 };
 
-/* ---- intervals of the host ---- */
-
-struct span {
-    int64_t start, end;
-    uint32_t name;
-};
-
-struct spans {
-    struct span *items; /* disjoint, ascending */
-    size_t count, room, at;
-};
+/* ---- what the walk needs ---- */
 
 static enum sol_status no_memory(void)
 {
     return status_set(SOL_E_MEMORY, "out of memory to look for advice in a trace");
 }
-
-/* Appended in order of start; what overlaps the last one makes it longer. */
-static enum sol_status spans_add(struct spans *s, int64_t start, int64_t end, uint32_t name)
-{
-    struct span *last = s->count ? &s->items[s->count - 1] : NULL;
-    if (start >= end) return SOL_OK;
-    if (last && start < last->end) {
-        if (end - start > last->end - last->start) last->name = name;
-        if (end > last->end) last->end = end;
-        return SOL_OK;
-    }
-    SOL_TRY(array_grow(&s->items, s->count, &s->room, sizeof *s->items, "spans of time"));
-    s->items[s->count++] = (struct span){start, end, name};
-    return SOL_OK;
-}
-
-/* Takes `other` out of `s`. */
-static enum sol_status spans_subtract(struct spans *s, const struct spans *other)
-{
-    struct spans rest = {.count = 0};
-    enum sol_status status = SOL_OK;
-    size_t at = 0;
-    if (other->count == 0) return SOL_OK;
-    for (size_t i = 0; i < s->count && status == SOL_OK; i++) {
-        struct span left = s->items[i];
-        while (at < other->count && other->items[at].end <= left.start) at++;
-        for (size_t j = at; j < other->count && other->items[j].start < left.end; j++) {
-            if (status == SOL_OK)
-                status = spans_add(&rest, left.start, other->items[j].start, left.name);
-            left.start = other->items[j].end;
-        }
-        if (status == SOL_OK) status = spans_add(&rest, left.start, left.end, left.name);
-    }
-    free(s->items);
-    *s = rest;
-    return status;
-}
-
-/* How much of [start, end) they cover; `start` never goes back from one call to the next. `times`
- * (may be NULL) gets the part of each name. */
-static int64_t spans_overlap(struct spans *s, int64_t start, int64_t end, int64_t *times,
-                             size_t *count)
-{
-    int64_t sum = 0;
-    while (s->at < s->count && s->items[s->at].end <= start) s->at++;
-    for (size_t i = s->at; i < s->count && s->items[i].start < end; i++) {
-        int64_t from = s->items[i].start > start ? s->items[i].start : start;
-        int64_t to = s->items[i].end < end ? s->items[i].end : end;
-        sum += to - from;
-        if (times && s->items[i].name != TRACE_NONE) times[s->items[i].name] += to - from;
-        if (count) ++*count;
-    }
-    return sum;
-}
-
-/* ---- what the walk needs ---- */
 
 enum name_class { NAME_NEW, NAME_PLAIN, NAME_SYNC, NAME_ALLOC };
 
@@ -342,7 +276,7 @@ static struct stream *stream_of(struct walk *w, const struct trace_event *e)
     return &w->streams[at];
 }
 
-enum claim { CLAIM_NONE, CLAIM_QUANTIZE, CLAIM_TRANSPOSE, CLAIM_UNFUSED };
+enum claim { CLAIM_NONE, CLAIM_QUANTIZE, CLAIM_TRANSPOSE, CLAIM_UNFUSED, CLAIM_COMMUNICATION };
 
 /* Which rule may claim this kernel; *before is the matrix product that it follows. */
 static enum claim claim_of(struct walk *w, const struct trace_event *e, uint32_t *before)
@@ -354,6 +288,7 @@ static enum claim claim_of(struct walk *w, const struct trace_event *e, uint32_t
     if (e->kind != EVENT_KERNEL) return CLAIM_NONE;
     if (c == CATEGORY_QUANTIZE) return CLAIM_QUANTIZE;
     if (c == CATEGORY_TRANSPOSE) return CLAIM_TRANSPOSE;
+    if (c == CATEGORY_COMMUNICATION) return CLAIM_COMMUNICATION;
     bool light = c == CATEGORY_ELEMENTWISE || c == CATEGORY_NORM || c == CATEGORY_COPY;
     return light && *before != TRACE_NONE ? CLAIM_UNFUSED : CLAIM_NONE;
 }
@@ -478,7 +413,10 @@ static void small_step(struct walk *w, int64_t begin, int64_t end, bool quantize
         if (!works_here(w, e)) continue;
         uint32_t before;
         enum claim claim = claim_of(w, e, &before);
-        bool claimed = claim == CLAIM_UNFUSED ? unfused : claim != CLAIM_NONE && quantize;
+        bool claimed = claim == CLAIM_UNFUSED ? unfused
+                       : claim == CLAIM_COMMUNICATION
+                           ? true /* of rule exposed, whatever they take */
+                           : claim != CLAIM_NONE && quantize;
         const struct trace_event *call = graph_of(w, e) ? NULL : call_of(w, e);
         int64_t time = own_time(e, until);
         bool small = time < SMALL_NS || (call && time < call->end - call->start);
@@ -578,6 +516,23 @@ static size_t warmup_steps(const struct trace_window_set *set, const struct trac
     return warmups;
 }
 
+/* What ranks cost each other; where the program has none nothing. */
+static enum sol_status measure_ranks(struct rules_run *run, uint16_t device)
+{
+    struct trace_communication c;
+    struct rules_communication *own = &run->communication;
+    const bool steps = run->in->windows && run->in->windows->count;
+    if (run->in->n_communication) return SOL_OK; /* kept, of all steps */
+    enum sol_status status = trace_communicate(run->in->timeline, run->in->windows, &c);
+    own->metric = steps ? "step" : "span";
+    if (status == SOL_OK && communication_figure_of(&c, device, (double)c.steps, &own->figure)) {
+        run->in->communication = own;
+        run->in->n_communication = 1;
+    }
+    trace_communication_free(&c);
+    return status;
+}
+
 static void report_facts(struct rules_run *run)
 {
     const struct step_facts *f = &run->facts;
@@ -611,7 +566,8 @@ enum sol_status rules_measure(struct rules_run *run)
     if (w.device == TRACE_NO_DEVICE) return SOL_OK;
     if (!(w.peak > 0)) w.peak = in->timeline->devices[w.device].memory_bandwidth;
     struct trace_window *windows = NULL;
-    enum sol_status status = walk_init(&w);
+    enum sol_status status = measure_ranks(run, w.device);
+    if (status == SOL_OK) status = walk_init(&w);
     if (status == SOL_OK && set) status = close_ranges(set, &windows);
     if (status == SOL_OK) {
         struct trace_window all = whole(&w);

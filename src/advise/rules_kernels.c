@@ -166,6 +166,7 @@ enum sol_status rule_distance(struct rules_run *run, const struct rule *rule)
         double tokens = tokens_of(k);
         if (!(k->total_ns > 0) || !(k->limit_ns > 0)) continue;
         if (of_experts(k) && imbalanced(run, k->metric)) continue;
+        if (same(k->category, "communication") && rules_exposes(run, k->metric)) continue;
         double window = phase_ns(run, k->metric, k->phase), rest = above_limit(run, k);
         if (rest < rule->limit * window) continue;
         const char *bound = bound_of(run, k);

@@ -38,11 +38,12 @@ struct step_facts {
 };
 
 struct rules_run {
-    const struct rules_input *in;
+    struct rules_input *in; /* a copy of the caller's */
     struct store *store;
     struct rules_report *report;
     struct step_facts facts;
     size_t room;
+    struct rules_communication communication; /* of the time line */
 };
 
 /* rules_facts.c. The thresholds of unfused and quant_transpose decide which kernels may still count
@@ -56,6 +57,8 @@ enum sol_status rules_add(struct rules_run *run, const struct rule *rule, const 
                           json_t *evidence, const char *fmt, ...) SOL_PRINTF(8, 9);
 bool rules_fired(const struct rules_run *run, const char *name);
 double rule_limit(const char *name); /* of the table */
+/* The collectives of this metric are judged by rule exposed. */
+bool rules_exposes(const struct rules_run *run, const char *metric);
 
 /* "12.3 us", in a unit that suits. Returns `text`. */
 char *rules_time(double ns, char text[24]);
@@ -69,5 +72,6 @@ rule_fn rule_launch_bound, rule_gap_host, rule_gap_launch, rule_sync, rule_pagea
 rule_fn rule_expected;
 rule_fn rule_sol, rule_occupancy, rule_stall, rule_tail, rule_uncoalesced, rule_bank, rule_spill;
 rule_fn rule_wakeup, rule_imbalance, rule_distance;
+rule_fn rule_exposed;
 
 #endif

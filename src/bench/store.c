@@ -101,10 +101,10 @@ const char *bench_category_of(const char *op)
         {"pack_weights", "quantize"},
         {"pack_scaled", "quantize"},
         {"fill", "copy"},
-        {"all_reduce", "nccl"},
-        {"all_reduce_add", "nccl"},
-        {"reduce_scatter", "nccl"},
-        {"all_gather", "nccl"},
+        {"all_reduce", "communication"},
+        {"all_reduce_add", "communication"},
+        {"reduce_scatter", "communication"},
+        {"all_gather", "communication"},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (strcmp(op, table[i][0]) == 0) return table[i][1];

@@ -174,8 +174,16 @@ static enum sol_status print_kept(const struct advise *a)
 {
     const struct store_record *r = a->target.record;
     const struct rule *rule = rule_find(r->advice[0].rule);
+    const char *text = r->advice[0].evidence_json;
+    json_t *evidence = text ? json_loads(text, 0, NULL) : NULL;
+    const char *own = json_string_value(json_object_get(evidence, "todo"));
     struct next next;
-    next_of_advice(&next, rule ? rule->next : "see what is kept", a->target.id, a->o.store);
+    next_of_advice(&next,
+                   own    ? own
+                   : rule ? rule->next
+                          : "see what is kept",
+                   a->target.id, a->o.store);
+    json_decref(evidence);
     if (a->o.json) return json_print(advice_kept_json(r, &next));
     printf("advice kept with %s\n\n", a->target.id);
     if (r->run.noise) printf("note: %s\n\n", r->run.noise);

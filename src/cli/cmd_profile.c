@@ -333,20 +333,23 @@ static enum sol_status show(struct profile *p, const struct timeline *t, const c
     struct trace_summary summary = {0};
     struct trace_window_set windows = {0};
     struct trace_launches launches = {0};
+    struct trace_communication ranks = {0};
     struct profile_report report = {.timeline = t,
                                     .summary = &summary,
                                     .windows = &windows,
+                                    .ranks = &ranks,
                                     .launches = &launches,
                                     .exit_status = p->result.exit_status,
                                     .signal = p->result.signal};
     char id[STORE_ID_SIZE];
     struct next next;
-    enum sol_status status = trace_summarize(t, 0, INT64_MAX, &summary);
+    enum sol_status status = trace_summarize(t, TRACE_NO_DEVICE, 0, INT64_MAX, &summary);
     if (status == SOL_OK) status = trace_windows_find(t, p->c.range, &windows);
     if (status == SOL_E_ARGUMENT) { /* the rest is still worth showing */
         log_write(LOG_WARN, "%s", sol_last_error());
         status = SOL_OK;
     }
+    if (status == SOL_OK) status = trace_communicate(t, &windows, &ranks);
     if (status == SOL_OK) status = trace_inflation(t, &report.inflation);
     if (status == SOL_OK) status = check_gates(p, t, &windows);
     if (status == SOL_OK) status = check_plans(p, t, &launches);
@@ -357,6 +360,7 @@ static enum sol_status show(struct profile *p, const struct timeline *t, const c
     trace_summary_free(&summary);
     trace_windows_free(&windows);
     trace_launches_free(&launches);
+    trace_communication_free(&ranks);
     if (status == SOL_OK && p->trace) status = write_trace(t, p);
     return status;
 }

@@ -57,13 +57,19 @@ static enum sol_status choose_depths(struct own *o)
     return SOL_OK;
 }
 
-/* Once for both depths. */
+/* Once for both depths; with --gpus parts of it to all. */
 static enum sol_status upload(struct own *o)
 {
     const struct profile_params *p = &o->params;
     struct engine_params run = p->engine;
     run.context = p->depths[p->n_depths - 1] + p->n_prompt + p->n_gen;
     run.sequences = run.max_outputs = 1;
+    if (o->engine.gpus > 1) {
+        SOL_TRY(engine_options_team(&o->engine, o->model, &run));
+        o->params.engine.team = run.team;
+        return SOL_OK;
+    }
+    if (!o->engine.gpu) return SOL_OK;
     SOL_TRY(fit_upload(o->model, &run, &o->uploaded));
     o->params.engine.uploaded = o->uploaded;
     return SOL_OK;
@@ -83,8 +89,7 @@ static enum sol_status set_up(struct own *o)
     SOL_TRY(engine_options_params(&o->engine, &p->engine));
     SOL_TRY(engine_options_open(&o->engine, &p->engine, &o->model));
     SOL_TRY(choose_depths(o));
-    if (o->engine.gpu) SOL_TRY(upload(o));
-    return SOL_OK;
+    return upload(o);
 }
 
 static enum sol_status measure_limits(struct own *o)

@@ -31,7 +31,8 @@ struct profile_own_options {
         OPTION_ENTRY(FLAG, 0, "no-limits", NULL, "do not measure this machine's limits",           \
                      offsetof(type, field.no_limits), 0, 0),                                       \
         OPTION_ENTRY(FLAG, 'q', "quiet", NULL, "no progress", offsetof(type, field.quiet), 0, 0),  \
-        ENGINE_OPTIONS(type, field.engine), ENGINE_BACKEND_OPTION(type, field.engine)
+        ENGINE_OPTIONS(type, field.engine), ENGINE_BACKEND_OPTION(type, field.engine),             \
+        ENGINE_GPUS_OPTION(type, field.engine)
 
 void profile_own_init(struct profile_own_options *options);
 

@@ -10,6 +10,8 @@
 #include "base/number.h"
 #include "base/status.h"
 #include "base/table.h"
+#include "profile/ranks.h"
+#include "profile/store.h"
 #include "store/store_json.h"
 
 enum { ROWS_SHOWN = 40, HOST_ROWS_SHOWN = 12 };
@@ -48,8 +50,7 @@ static enum sol_status find_steps(const struct profile_report *r, struct steps *
     const struct trace_window_set *w = r->windows;
     *steps = (struct steps){.count = w->count};
     if (w->count == 0) return SOL_OK;
-    return trace_summarize(r->timeline, w->windows[0].begin, w->windows[w->count - 1].end,
-                           &steps->steady);
+    return profile_steady_summary(r->timeline, w, &steps->steady);
 }
 
 /* ---- tables ---- */
@@ -279,6 +280,23 @@ static void print_plans(const struct profile_report *r, FILE *to)
     if (trace_launches_unsound(r->timeline, all, text)) fprintf(to, "INVALID: %s\n", text);
 }
 
+/* Graphs that were traced as wholes hide what ranks cost each other. */
+static bool hides_ranks(const struct profile_report *r)
+{
+    return r->summary->devices > 1 && r->summary->graph_count && r->ranks->n_ranks == 0;
+}
+
+static enum sol_status print_ranks(const struct profile_report *r, FILE *to)
+{
+    if (hides_ranks(r))
+        fprintf(to,
+                "%zu GPUs ran graphs, which were timed as wholes; --level node shows what the "
+                "GPUs wait for each other\n",
+                r->summary->devices);
+    return profile_ranks_print(r->ranks, r->windows->device, (double)r->ranks->steps,
+                               r->windows->count ? "step" : "trace", to);
+}
+
 static void print_loss(const struct profile_report *r, FILE *to)
 {
     const struct timeline *t = r->timeline;
@@ -309,6 +327,7 @@ static enum sol_status print_text(const struct profile_report *r, const struct s
     print_totals(r, to);
     print_windows(r, to);
     print_plans(r, to);
+    SOL_TRY(print_ranks(r, to));
     if (r->summary->n_kernels) {
         fputs("\n", to);
         SOL_TRY(kernel_table(r, steps, TABLE_TEXT, to));
@@ -493,6 +512,8 @@ static enum sol_status print_json(const struct profile_report *r, const struct s
     if (!report) return status_set(SOL_E_MEMORY, "out of memory for a report");
     json_object_set_new(report, "launched", launched_json(r->timeline));
     json_object_set_new(report, "plans", plans_json(r));
+    json_object_set_new(report, "communication",
+                        communication_json(r->ranks, r->windows->device, (double)r->ranks->steps));
     json_object_set_new(report, "run", r->run ? json_string(r->run) : json_null());
     next_set(r->next ? r->next : &(struct next){.first = ""}, report);
     json_dumpf(report, to, JSON_INDENT(2));

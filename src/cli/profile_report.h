@@ -6,6 +6,7 @@
 
 #include "base/next.h"
 #include "sol/status.h"
+#include "trace/communication_figure.h"
 #include "trace/expected.h"
 #include "trace/inflation.h"
 #include "trace/summary.h"
@@ -18,6 +19,7 @@ struct profile_report {
     const struct timeline *timeline;
     const struct trace_summary *summary;
     const struct trace_window_set *windows;
+    const struct trace_communication *ranks;
     const struct trace_launches *launches; /* beside the program's own plans, if it has any */
     int exit_status;                       /* of the command */
     int signal;

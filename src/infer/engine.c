@@ -738,6 +738,11 @@ const struct plan *engine_last_plan(const struct engine *e)
     return e->plans ? e->plans->plan : NULL;
 }
 
+const struct plan *engine_rank_plan(struct engine *e, int rank)
+{
+    return engine_last_plan(engine_of(e, rank));
+}
+
 int64_t engine_plans_made(const struct engine *e)
 {
     return e->plans_made;

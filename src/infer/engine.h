@@ -148,6 +148,8 @@ struct pool *engine_pool(struct engine *engine);
 const struct op_context *engine_context(const struct engine *engine);
 /* The plan of the last step, or of the running one; NULL before the first. */
 const struct plan *engine_last_plan(const struct engine *engine);
+/* The same of one of the ranks of an engine of a team, behind the step. */
+const struct plan *engine_rank_plan(struct engine *engine, int rank);
 /* How many were made: one for each shape of a step, again where those of many others came between.
  */
 int64_t engine_plans_made(const struct engine *engine);

@@ -713,13 +713,16 @@ static enum sol_status make_events(struct plan *plan)
     return SOL_OK;
 }
 
-/* The time of a step is that from the event before it to the one behind. */
-static enum sol_status add_times(struct plan *plan)
+/* The time of a step is that from the event before it to the one behind. `began`: the first one,
+ * which the host saw right before. */
+static enum sol_status add_times(struct plan *plan, uint64_t began)
 {
     for (int i = 0; i < plan->n_steps; i++) {
         double ns;
         SOL_TRY(gpu_event_elapsed(plan->events[i], plan->events[i + 1], &ns));
         plan->steps[i].ns += (uint64_t)ns;
+        plan->steps[i].began = began;
+        began += (uint64_t)ns;
     }
     return SOL_OK;
 }
@@ -758,6 +761,7 @@ static enum sol_status run_on_gpu(struct plan *plan, const struct op_context *co
     if (!timed && !observer && plan->n_steps && plan->loaded) return run_graph(plan, context);
     plan->loaded = true;
     if (timed) SOL_TRY(make_events(plan));
+    const uint64_t began = timed ? clock_ns() : 0;
     if (timed) SOL_TRY(gpu_event_record(plan->events[0], stream));
     for (int i = 0; i < plan->n_steps; i++) {
         struct plan_step *step = &plan->steps[i];
@@ -768,7 +772,7 @@ static enum sol_status run_on_gpu(struct plan *plan, const struct op_context *co
         SOL_TRY(gpu_wait(stream));
         SOL_TRY(observer->after_layer(observer->arg, step->layer));
     }
-    return timed ? add_times(plan) : SOL_OK;
+    return timed ? add_times(plan, began) : SOL_OK;
 }
 
 enum sol_status plan_kernels(const struct plan *plan, const struct op_context *context,
@@ -802,6 +806,7 @@ enum sol_status plan_run(struct plan *plan, const struct op_context *context, bo
         else
             run_step(step, context);
         if (timed) step->ns += clock_ns() - start;
+        if (timed) step->began = start;
         step->runs++;
         if (observer && ends_layer(plan, i))
             SOL_TRY(observer->after_layer(observer->arg, step->layer));

@@ -82,6 +82,7 @@ struct plan_step {
     void (*run)(const struct op_context *context, const void *args);
     void *args, *workspace;
     uint64_t ns;      /* time spent in this step, summed over timed runs */
+    uint64_t began;   /* of the last timed run: clock_ns; on a GPU as far as the host can tell */
     uint64_t runs;    /* how often it ran since plan_reset_times */
     double slow;      /* of chooser_slow; 0 but in tests of the lab */
     uint64_t fastest; /* call of a slowed step, in ns */

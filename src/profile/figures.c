@@ -7,6 +7,7 @@
 #include "bench/store.h"
 #include "profile/model.h"
 #include "store/store_json.h"
+#include "trace/communication_figure.h"
 
 enum { NAME_SIZE = 160 };
 
@@ -136,13 +137,15 @@ enum sol_status profile_model_payload(const struct profile_result *result,
         const struct profile_phase *p = &result->phases[i];
         json_array_append_new(
             records,
-            json_pack("{s:s, s:s, s:I, s:I, s:f, s:{s:f, s:f, s:f}}", "metric", p->metric, "phase",
-                      p->phase, "n_depth", (json_int_t)p->depth, "tokens", (json_int_t)p->tokens,
-                      "wall_ns", profile_phase_ns(p), "experts", "even_rows", p->experts_even,
-                      "busiest_rows", p->experts_busiest, "touched_per_layer", p->experts_touched));
+            json_pack("{s:s, s:s, s:I, s:I, s:f, s:{s:f, s:f, s:f}, s:o}", "metric", p->metric,
+                      "phase", p->phase, "n_depth", (json_int_t)p->depth, "tokens",
+                      (json_int_t)p->tokens, "wall_ns", profile_phase_ns(p), "experts", "even_rows",
+                      p->experts_even, "busiest_rows", p->experts_busiest, "touched_per_layer",
+                      p->experts_touched, "communication",
+                      communication_json(&p->communication, 0, p->shared_tokens)));
     }
-    json_t *root = json_pack("{s:f, s:i, s:o, s:o}", "wakeup_ns", result->wakeup_ns, "threads",
-                             result->threads, "records", records, "limits",
+    json_t *root = json_pack("{s:f, s:i, s:i, s:o, s:o}", "wakeup_ns", result->wakeup_ns, "threads",
+                             result->threads, "gpus", result->ranks, "records", records, "limits",
                              ceiling_measured(ceiling) ? ceiling_json(ceiling) : json_null());
     if (root && profile_kv_slope(result, NULL, &constant, &slope))
         json_object_set_new(

@@ -20,6 +20,8 @@
 #include "bench/bench.h"
 #include "bench/gpu_ceiling.h"
 #include "gpu/device.h"
+#include "infer/team.h"
+#include "model/shard.h"
 #include "ops/args.h"
 #include "ops/ops.h"
 
@@ -41,7 +43,7 @@ struct profiler {
     struct profile_counters counters;
     struct progress progress;
     uint64_t done;
-    uint16_t process, device;
+    uint16_t process, devices[SHARD_RANKS_MAX]; /* of each rank */
 };
 
 static enum sol_status no_memory(void)
@@ -123,9 +125,39 @@ static const char *row_name(const struct plan_step *step, char text[NAME_SIZE])
     return text;
 }
 
-/* Steps run one after the other and are timed singly, so their places follow from their times. */
-static enum sol_status add_events(struct profiler *p, const struct plan *plan, int64_t start,
-                                  int64_t end)
+/* Without what events add; a call is never nothing. */
+static double call_ns(const struct profiler *p, const struct plan_step *step)
+{
+    double ns = (double)step->ns, added = p->result->event_ns * (double)step->runs;
+    return ns - added > ns / 10 ? ns - added : ns / 10;
+}
+
+static enum sol_status add_steps(struct profiler *p, const struct plan *plan, uint16_t device)
+{
+    struct timeline *t = p->result->timeline;
+    struct trace_event e = {
+        .detail = TRACE_NONE, .kind = EVENT_KERNEL, .device = device, .process = p->process};
+    for (int i = 0; i < plan_step_count(plan); i++) {
+        char text[NAME_SIZE];
+        const struct plan_step *step = plan_step_at(plan, i);
+        row_name(step, text);
+        e.start = (int64_t)step->began;
+        e.end = e.start + (int64_t)call_ns(p, step);
+        SOL_TRY(timeline_string(t, text, strlen(text), &e.name));
+        SOL_TRY(timeline_add(t, &e));
+    }
+    return SOL_OK;
+}
+
+static enum sol_status add_window(struct profile_phase *phase, const struct profile_window *window)
+{
+    SOL_TRY(array_grow(&phase->windows, phase->n_windows, &phase->window_room,
+                       sizeof *phase->windows, "the steps of a profile"));
+    phase->windows[phase->n_windows++] = *window;
+    return SOL_OK;
+}
+
+static enum sol_status add_events(struct profiler *p, int64_t start, int64_t end)
 {
     struct timeline *t = p->result->timeline;
     struct trace_event e = {.start = start,
@@ -136,17 +168,9 @@ static enum sol_status add_events(struct profiler *p, const struct plan *plan, i
                             .process = p->process};
     SOL_TRY(timeline_string(t, p->phase->phase, strlen(p->phase->phase), &e.name));
     SOL_TRY(timeline_add(t, &e));
-    e.kind = EVENT_KERNEL;
-    e.device = p->device;
-    for (int i = 0; i < plan_step_count(plan); i++) {
-        char text[NAME_SIZE];
-        const struct plan_step *step = plan_step_at(plan, i);
-        row_name(step, text);
-        e.end = e.start + (int64_t)step->ns;
-        SOL_TRY(timeline_string(t, text, strlen(text), &e.name));
-        SOL_TRY(timeline_add(t, &e));
-        e.start = e.end;
-    }
+    SOL_TRY(add_window(p->phase, &(struct profile_window){start, end, p->repetition}));
+    for (int r = 0; r < p->result->ranks; r++)
+        SOL_TRY(add_steps(p, engine_rank_plan(p->engine, r), p->devices[r]));
     return SOL_OK;
 }
 
@@ -158,14 +182,12 @@ static enum sol_status collect_rows(struct profiler *p, const struct plan *plan,
         const struct plan_step *step = plan_step_at(plan, i);
         struct profile_row *row = find_row(p, step);
         if (!row) return no_memory();
-        double ns = (double)step->ns, added = p->result->event_ns * (double)step->runs;
-        /* A call is never nothing. */
-        row->of_repetition[p->repetition] += ns - added > ns / 10 ? ns - added : ns / 10;
+        row->of_repetition[p->repetition] += call_ns(p, step);
         row->calls += step->runs;
         row->expected++;
     }
     if (p->gpu) phase->timed_ns += (double)(end - start);
-    return add_events(p, plan, start, end);
+    return add_events(p, start, end);
 }
 
 static void collect_wall(struct profiler *p, int64_t n, double ns)
@@ -258,6 +280,35 @@ static void middle_repetitions(const double *ns, int n, int middle[2])
     }
 }
 
+/* Those of the middle repetitions. */
+static void keep_windows(struct profile_phase *phase, const int middle[2])
+{
+    size_t n = 0;
+    for (size_t i = 0; i < phase->n_windows; i++) {
+        const int r = phase->windows[i].repetition;
+        if (r == middle[0] || r == middle[1]) phase->windows[n++] = phase->windows[i];
+    }
+    phase->n_windows = n;
+}
+
+/* Behind timeline_finish, which moves the origin. */
+static enum sol_status measure_ranks(const struct timeline *t, struct profile_phase *phase)
+{
+    struct trace_window_set set = {.method = WINDOW_MARKER, .count = phase->n_windows};
+    if (!phase->n_windows) return SOL_OK;
+    set.windows = calloc(phase->n_windows, sizeof *set.windows);
+    if (!set.windows) return no_memory();
+    for (size_t i = 0; i < phase->n_windows; i++) {
+        set.windows[i].begin = phase->windows[i].begin - t->origin;
+        set.windows[i].end = phase->windows[i].end - t->origin;
+    }
+    enum sol_status status = trace_communicate(t, &set, &phase->communication);
+    free(set.windows);
+    /* On a GPU steps are shorter than their kernels one by one. */
+    phase->communication.window = (int64_t)(phase->speed.value * phase->shared_tokens);
+    return status;
+}
+
 /* Rows are those of the repetition that the figure is of, so that they add up to it. On a GPU they
  * come from repetitions of their own, of which the middle one is taken likewise. */
 static enum sol_status take_figures(const struct profiler *p, struct profile_phase *phase)
@@ -275,6 +326,8 @@ static enum sol_status take_figures(const struct profiler *p, struct profile_pha
     }
     middle_repetitions(sums, n, middle);
     free(sums);
+    keep_windows(phase, middle);
+    phase->shared_tokens = each * (middle[0] == middle[1] ? 1 : 2);
     for (size_t i = 0; i < phase->n_rows; i++) {
         const double *of = phase->rows[i].of_repetition;
         phase->rows[i].ns = (of[middle[0]] + of[middle[1]]) / 2 * n;
@@ -395,15 +448,19 @@ static enum sol_status make_rows(struct profiler *p, int64_t vocab)
 static enum sol_status make_timeline(struct profiler *p)
 {
     struct timeline *t;
+    const struct team *team = p->params->engine.team;
     struct trace_process process = {.level = TRACE_NODE, .complete = true};
     struct trace_device device = {.cpu = !p->gpu};
-    const char *name = p->result->device;
     SOL_TRY(timeline_create(&p->result->timeline));
     t = p->result->timeline;
     SOL_TRY(timeline_string(t, "sol profile", 11, &process.command));
-    SOL_TRY(timeline_string(t, name, strlen(name), &device.name));
     SOL_TRY(timeline_add_process(t, &process, &p->process));
-    return timeline_add_device(t, &device, &p->device);
+    for (int r = 0; r < p->result->ranks; r++) {
+        const char *name = team && p->gpu ? gpu_info(team_gpu(team, r))->name : p->result->device;
+        SOL_TRY(timeline_string(t, name, strlen(name), &device.name));
+        SOL_TRY(timeline_add_device(t, &device, &p->devices[r]));
+    }
+    return SOL_OK;
 }
 
 static enum sol_status run_all(struct profiler *p, const struct model *model)
@@ -424,7 +481,10 @@ static enum sol_status run_all(struct profiler *p, const struct model *model)
         status = profile_depth(p, model);
     }
     progress_end(&p->progress);
-    return status == SOL_OK ? timeline_finish(p->result->timeline) : status;
+    if (status == SOL_OK) status = timeline_finish(p->result->timeline);
+    for (int i = 0; i < p->result->n_phases && status == SOL_OK; i++)
+        status = measure_ranks(p->result->timeline, &p->result->phases[i]);
+    return status;
 }
 
 enum sol_status profile_model(const struct model *model, const struct profile_params *params,
@@ -433,6 +493,7 @@ enum sol_status profile_model(const struct model *model, const struct profile_pa
     *out = (struct profile_result){.n_phases = 0};
     struct profiler p = {.params = params, .result = out, .gpu = params->engine.chooser.device.gpu};
     out->on_gpu = p.gpu != NULL;
+    out->ranks = params->engine.team ? team_size(params->engine.team) : 1;
     out->device = p.gpu ? gpu_info(p.gpu)->name : cpu_info()->model;
     /* Before the engine starts its threads, which are counted only then. */
     profile_counters_open(&p.counters);
@@ -458,6 +519,8 @@ void profile_result_free(struct profile_result *result)
             free(result->phases[i].rows[j].of_repetition);
         free(result->phases[i].rows);
         free(result->phases[i].of_repetition);
+        free(result->phases[i].windows);
+        trace_communication_free(&result->phases[i].communication);
     }
     timeline_destroy(result->timeline);
     *result = (struct profile_result){0};

@@ -9,6 +9,7 @@
 #include "profile/cpu_counters.h"
 #include "stats/figure.h"
 #include "store/store.h"
+#include "trace/communication.h"
 #include "trace/timeline.h"
 
 enum { PROFILE_DEPTHS = 2, PROFILE_PHASES = 2 * PROFILE_DEPTHS, PROFILE_METRIC_SIZE = 80 };
@@ -48,16 +49,29 @@ struct profile_phase {
     double counters[PROFILE_COUNTERS];
     /* Rows of an expert, and experts with any; mean over layers and steps; 0: no experts. */
     double experts_even, experts_busiest, experts_touched;
+    /* Of several ranks, in the repetitions that `rows` are of; `shared_tokens`: what these did.
+     * Devices of the time line are the ranks. */
+    struct trace_communication communication;
+    double shared_tokens;
+    struct profile_window *windows; /* [steps], owned: on the clock of the time line's producer */
+    size_t n_windows, window_room;
+};
+
+/* A step of one of the timed repetitions. */
+struct profile_window {
+    int64_t begin, end;
+    int repetition;
 };
 
 struct profile_result {
     struct profile_phase phases[PROFILE_PHASES];
     int n_phases;
-    struct timeline
-        *timeline;    /* finished: every call, on a device that is the processor or the GPU */
-    double wakeup_ns; /* until all threads work in a loop; 0 with one thread */
-    int threads;
-    const char *device; /* what computes; lives as long as the GPU */
+    struct timeline *timeline; /* finished: every call, on a device that is the processor or the
+                                  GPU; of ranks one each, on one clock. Rows are of the first */
+    double wakeup_ns;          /* until all threads work in a loop; 0 with one thread */
+    int threads;               /* of a rank */
+    int ranks;                 /* 1, or those of params.engine.team */
+    const char *device;        /* what computes; lives as long as the GPU */
     bool on_gpu;
     double event_ns; /* GPU: what events add to the time of a call, measured with an empty kernel */
     struct watch_result watch; /* what else ran meanwhile */

@@ -5,6 +5,7 @@
 
 #include "profile/store.h"
 #include "store/store_json.h"
+#include "trace/communication_figure.h"
 #include "trace/summary.h"
 
 static int64_t distance(int64_t time, int64_t begin, int64_t end)
@@ -61,10 +62,12 @@ enum sol_status profile_payload(const struct timeline *t, const struct trace_win
                                 char **out)
 {
     struct trace_summary s = {0};
+    struct trace_communication ranks = {0};
     size_t steps = windows && windows->count ? windows->count : 1;
     int64_t copies = 0;
     *out = NULL;
     enum sol_status status = profile_steady_summary(t, windows, &s);
+    if (status == SOL_OK) status = trace_communicate(t, windows, &ranks);
     for (size_t i = 0; status == SOL_OK && i < s.n_copies; i++) copies += s.copies[i].total;
     json_t *time = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "span_ns", (json_int_t)s.span,
                              "busy_ns", (json_int_t)s.busy, "gap_ns", (json_int_t)s.gap,
@@ -74,9 +77,12 @@ enum sol_status profile_payload(const struct timeline *t, const struct trace_win
         "{s:s, s:I, s:f, s:I, s:I, s:o}", "metric", windows && windows->count ? "step" : "span",
         "steps", (json_int_t)steps, "tokens", tokens_per_step, "kernel_ns",
         (json_int_t)s.kernel_time, "copy_ns", (json_int_t)copies, "clock", clock_json(t, windows));
-    json_t *payload = json_pack("{s:o, s:o, s:o}", "device_time", time, "gap_list",
-                                gaps_json(report), "steady", steady);
+    json_t *payload =
+        json_pack("{s:o, s:o, s:o, s:o}", "device_time", time, "gap_list", gaps_json(report),
+                  "steady", steady, "communication",
+                  communication_json(&ranks, windows ? windows->device : 0, (double)ranks.steps));
     trace_summary_free(&s);
+    trace_communication_free(&ranks);
     if (status == SOL_OK) return store_json_text(payload, out);
     json_decref(payload);
     return status;

@@ -9,6 +9,7 @@
 #include "base/number.h"
 #include "base/status.h"
 #include "base/table.h"
+#include "profile/ranks.h"
 
 enum { OPS_MAX = 16, NAME_SIZE = 80 };
 
@@ -166,6 +167,7 @@ static enum sol_status print_phase(const struct profile_print *p, const struct p
         fprintf(to, "experts: %.1f have rows, the busiest %.1f, an even spread %.2f\n",
                 phase->experts_touched, phase->experts_busiest, phase->experts_even);
     print_counters(phase, to);
+    SOL_TRY(profile_ranks_print(&phase->communication, 0, phase->shared_tokens, "token", to));
     SOL_TRY(print_ops(p, phase, to));
     return p->layers ? print_layers(phase, to) : SOL_OK;
 }
@@ -190,6 +192,7 @@ enum sol_status profile_print_text(const struct profile_print *p, FILE *to)
     double constant, slope;
     char a[24];
     fprintf(to, "%s on %s", p->model, r->device);
+    if (r->ranks > 1) fprintf(to, ", shared by %d ranks, of which tables show the first", r->ranks);
     if (!r->on_gpu) fprintf(to, ", %d threads", r->threads);
     if (p->run) fprintf(to, ", run %s", p->run);
     fputs("\n", to);
@@ -202,7 +205,8 @@ enum sol_status profile_print_text(const struct profile_print *p, FILE *to)
     if (r->on_gpu)
         fprintf(to,
                 "steps are timed as graphs, kernels by events, less %s that these add to an empty "
-                "one;\nfor kernels as they overlap: sol profile --level node -- sol run --backend "
+                "one;\nfor kernels as they overlap, and ranks as they wait: sol profile --level "
+                "node -- sol run --backend "
                 "cuda ...\n",
                 rules_time(r->event_ns, a));
     if (*r->no_counters) fprintf(to, "no hardware counters: %s\n", r->no_counters);
@@ -273,13 +277,15 @@ static json_t *phase_json(const struct profile_print *p, const struct profile_ph
                 "limit_ns_per_token", json_number(profile_row_limit_ns(p->ceiling, row) / tokens),
                 "bytes_per_token", row->bytes / tokens, "flops_per_token", row->flops / tokens));
     }
-    return json_pack("{s:s, s:s, s:I, s:I, s:f, s:f, s:f, s:{s:f, s:f, s:f}, s:o, s:o}", "metric",
-                     phase->metric, "phase", phase->phase, "depth", (json_int_t)phase->depth,
-                     "tokens", (json_int_t)phase->tokens, "ns_per_token", phase->speed.value,
-                     "kernel_ns_per_token", profile_rows_ns(phase) / tokens, "timed_ns_per_token",
-                     phase->timed_ns / tokens, "experts", "even_rows", phase->experts_even,
-                     "busiest_rows", phase->experts_busiest, "touched_per_layer",
-                     phase->experts_touched, "counters_per_token", counters, "kernels", kernels);
+    return json_pack(
+        "{s:s, s:s, s:I, s:I, s:f, s:f, s:f, s:{s:f, s:f, s:f}, s:o, s:o, s:o}", "metric",
+        phase->metric, "phase", phase->phase, "depth", (json_int_t)phase->depth, "tokens",
+        (json_int_t)phase->tokens, "ns_per_token", phase->speed.value, "kernel_ns_per_token",
+        profile_rows_ns(phase) / tokens, "timed_ns_per_token", phase->timed_ns / tokens, "experts",
+        "even_rows", phase->experts_even, "busiest_rows", phase->experts_busiest,
+        "touched_per_layer", phase->experts_touched, "counters_per_token", counters,
+        "communication", communication_json(&phase->communication, 0, phase->shared_tokens),
+        "kernels", kernels);
 }
 
 json_t *profile_print_json(const struct profile_print *p)
@@ -289,10 +295,10 @@ json_t *profile_print_json(const struct profile_print *p)
     for (int i = 0; i < p->result->n_phases; i++)
         json_array_append_new(phases, phase_json(p, &p->result->phases[i]));
     bool kv = profile_kv_slope(p->result, NULL, &constant, &slope);
-    return json_pack("{s:s, s:s?, s:s, s:s, s:i, s:f, s:o, s:s?, s:o, s:f, s:o}", "schema",
+    return json_pack("{s:s, s:s?, s:s, s:s, s:i, s:i, s:f, s:o, s:s?, s:o, s:f, s:o}", "schema",
                      "sol.profile.model.1", "run", p->run, "model", p->model, "device",
-                     p->result->device, "threads", p->result->threads, "wakeup_ns",
-                     p->result->wakeup_ns, "limits",
+                     p->result->device, "gpus", p->result->ranks, "threads", p->result->threads,
+                     "wakeup_ns", p->result->wakeup_ns, "limits",
                      ceiling_measured(p->ceiling) ? ceiling_json(p->ceiling) : json_null(),
                      "no_counters", *p->result->no_counters ? p->result->no_counters : NULL, "kv",
                      kv ? json_pack("{s:f, s:f}", "constant_ns", constant, "ns_per_position", slope)

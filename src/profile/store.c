@@ -8,6 +8,7 @@
 #include <jansson.h>
 
 #include "base/status.h"
+#include "trace/communication.h"
 #include "trace/trace_file.h"
 #include "trace/trace_write.h"
 
@@ -25,7 +26,8 @@ enum sol_status profile_steady_summary(const struct timeline *t,
                                        struct trace_summary *out)
 {
     bool steps = windows && windows->count > 0;
-    return trace_summarize(t, steps ? windows->windows[0].begin : 0,
+    const uint16_t device = steps && trace_has_ranks(t) ? windows->device : TRACE_NO_DEVICE;
+    return trace_summarize(t, device, steps ? windows->windows[0].begin : 0,
                            steps ? windows->windows[windows->count - 1].end : INT64_MAX, out);
 }
 

@@ -23,6 +23,12 @@ static double loss_of(const struct run_group *g, const struct run_kernel *k)
     return isnan(g->limit_ns) ? k->ns : k->ns - k->limit_ns;
 }
 
+/* Collectives whose cost is the bar of exposed communication. */
+static bool is_exposed(const struct run_group *g, const struct run_kernel *k)
+{
+    return g->communication.ranks > 1 && strcmp(k->category, "communication") == 0;
+}
+
 /* Kernels by what they lose, the greatest first. */
 static void add_losses(const struct run_group *g, struct waterfall *w)
 {
@@ -31,7 +37,7 @@ static void add_losses(const struct run_group *g, struct waterfall *w)
     for (size_t i = 0; i < g->n_kernels; i++) {
         const struct run_kernel *k = &g->kernels[i];
         double loss = loss_of(g, k);
-        if (isnan(loss)) continue;
+        if (isnan(loss) || is_exposed(g, k)) continue;
         size_t at = n;
         while (at && loss > loss_of(g, &g->kernels[index[at - 1]])) at--;
         if (at == KERNELS_SHOWN) {
@@ -53,24 +59,42 @@ static void add_losses(const struct run_group *g, struct waterfall *w)
     if (fabs(rest) > 1e-9 * g->ns) add_step(w, "all other kernels", rest, false);
 }
 
+/* Of the kernels that have bars of their own or count among the others. */
+static void sum_limits(const struct run_group *g, double *limit, double *unlimited)
+{
+    *limit = g->limit_ns;
+    *unlimited = g->unlimited_ns;
+    for (size_t i = 0; i < g->n_kernels; i++) {
+        const struct run_kernel *k = &g->kernels[i];
+        if (!is_exposed(g, k)) continue;
+        if (!isnan(k->limit_ns))
+            *limit -= k->limit_ns;
+        else if (!isnan(k->ns))
+            *unlimited -= k->ns;
+    }
+}
+
 bool waterfall_make(const struct run_group *g, struct waterfall *w)
 {
     *w = (struct waterfall){.per = g->per};
     if (!(g->ns > 0)) return false;
     bool limits = !isnan(g->limit_ns);
-    double start = g->limit_ns;
-    if (limits && g->metric_limit_ns > 0 && g->metric_limit_ns < g->limit_ns)
-        start = g->metric_limit_ns;
+    double limit, unlimited, start;
+    sum_limits(g, &limit, &unlimited);
+    start = limit;
+    if (limits && g->metric_limit_ns > 0 && g->metric_limit_ns < limit) start = g->metric_limit_ns;
     if (limits) {
         add_step(w, "limit of this machine", start, true);
-        if (g->limit_ns - start > 0.002 * g->ns)
-            add_step(w, "kernels one after the other", g->limit_ns - start, false);
+        if (limit - start > 0.002 * g->ns)
+            add_step(w, "kernels one after the other", limit - start, false);
         else
-            w->steps[0].ns = g->limit_ns;
+            w->steps[0].ns = limit;
     }
     add_losses(g, w);
-    if (limits && g->unlimited_ns > 0)
-        add_step(w, "kernels without a known limit", g->unlimited_ns, false);
+    if (limits && unlimited > 1e-9 * g->ns)
+        add_step(w, "kernels without a known limit", unlimited, false);
+    if (g->communication.ranks > 1)
+        add_step(w, "exposed communication", g->communication.exposed_ns, false);
     double sum = 0;
     for (size_t i = 0; i < w->n_steps; i++) sum += w->steps[i].ns;
     if (g->measured_ns > 0) {

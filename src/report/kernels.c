@@ -231,6 +231,24 @@ static void show_roofline(struct html *html, const struct run_data *d, const str
     svg_figure(html, chart_roofline, &r, caption);
 }
 
+/* What GPUs that share the work cost each other; the waterfall has it as a bar. */
+static void show_ranks(struct html *html, const struct run_group *g)
+{
+    const struct communication_figure *f = &g->communication;
+    char time[FIGURE_SIZE], share[FIGURE_SIZE], wait[FIGURE_SIZE], move[FIGURE_SIZE];
+    if (f->ranks < 2) return;
+    html_print(html,
+               "<p class=\"note\">%d GPUs share the work. Of %s that takes %s, the one shown here "
+               "spends %s (%s) in collectives with nothing else to do: exposed communication",
+               f->ranks, g->per ? g->per : "a window", figure_time(f->window_ns, time),
+               figure_time(f->exposed_ns, wait),
+               figure_percent(f->exposed_ns / f->window_ns, share));
+    if (!isnan(f->waiting_ns))
+        html_print(html, ", of it %s waiting for a slower one and %s moving bytes",
+                   figure_time(f->waiting_ns, wait), figure_time(communication_moving_ns(f), move));
+    html_raw(html, ".</p>\n");
+}
+
 /* "tg128, decode: 24 kernels, 71 % of their limits" */
 static void title_of(const struct run_group *g, char *text, size_t size)
 {
@@ -262,6 +280,7 @@ static void show_in_full(struct html *html, const struct run_data *d, const stru
     title_of(g, title, sizeof title);
     html_print(html, "<h2 id=\"time%d\">Where the time goes: %s</h2>\n", html_next_id(html), title);
     show_summary(html, g);
+    show_ranks(html, g);
     snprintf(chart, sizeof chart, "From the limit to the measured time of %s", title);
     show_waterfall(html, g, chart);
     show_categories(html, g);
@@ -277,6 +296,7 @@ static void show_folded(struct html *html, const struct run_group *g)
     title_of(g, title, sizeof title);
     html_print(html, "<details%s><summary>%s</summary>\n", g->wrong_counts ? " open" : "", title);
     show_summary(html, g);
+    show_ranks(html, g);
     show_table(html, g, ROWS_FOLDED);
     html_raw(html, "</details>\n");
 }

@@ -165,6 +165,37 @@ static double share_of_step(const struct run_metric *m)
     return m->figure.stored.value / sum;
 }
 
+static double number_at(json_t *object, const char *key)
+{
+    json_t *value = json_object_get(object, key);
+    return json_is_number(value) ? json_number_value(value) : unknown;
+}
+
+/* A trace's figures are of a step, and a group's of a token where it is known how many that has. */
+static void read_traced(const json_t *json, double tokens, struct run_group *g)
+{
+    struct communication_figure *f = &g->communication;
+    if (!communication_figure_read(json, f) || !(tokens > 0) || !same_text(g->per, "a token"))
+        return;
+    double *const times[] = {&f->collectives, &f->window_ns, &f->total_ns, &f->exposed_ns,
+                             &f->waiting_ns};
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++) *times[i] /= tokens;
+}
+
+static void join_ranks(const struct run_data *d, struct run_group *g)
+{
+    const json_t *steady = json_object_get(d->payload, "steady"), *record;
+    size_t i;
+    if (same_text(g->metric, json_string_value(json_object_get(steady, "metric"))))
+        read_traced(json_object_get(d->payload, "communication"),
+                    number_at(json_object_get(d->payload, "steady"), "tokens"), g);
+    json_array_foreach(records_of(d), i, record)
+    {
+        if (same_text(g->metric, json_string_value(json_object_get(record, "metric"))))
+            communication_figure_read(json_object_get(record, "communication"), &g->communication);
+    }
+}
+
 static enum sol_status fill_group(struct run_data *d, const struct store_kernel *const *list,
                                   size_t n, struct run_group *g)
 {
@@ -215,6 +246,7 @@ static enum sol_status fill_group(struct run_data *d, const struct store_kernel 
         g->limit_ns = add_known(g->limit_ns, k->limit_ns);
         if (isnan(k->limit_ns)) g->unlimited_ns = add_known(g->unlimited_ns, k->ns);
     }
+    join_ranks(d, g);
     qsort(g->kernels, g->n_kernels, sizeof *g->kernels, by_time);
     return SOL_OK;
 }
@@ -307,12 +339,6 @@ static void add_ceilings(struct run_data *d, json_t *limits)
                 if (*at == '_') *at = ' ';
         }
     }
-}
-
-static double number_at(json_t *object, const char *key)
-{
-    json_t *value = json_object_get(object, key);
-    return json_is_number(value) ? json_number_value(value) : unknown;
 }
 
 static void add_gaps(struct run_data *d)

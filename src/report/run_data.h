@@ -8,6 +8,7 @@
  *                "..._gflop_s", "..._tflop_s"}               ceilings of the roofline
  *   "device_time": {"span_ns", "busy_ns", "gap_ns", "tracer_ns", "gaps", "gap_max_ns"}
  *   "gap_list": [{"ns", "before", "after", "cause"}]          the longest gaps
+ *   "communication": of a traced run's steps; of a metric: in its record (communication_figure.h)
  * Texts belong to the record and to the data. */
 #ifndef REPORT_RUN_DATA_H
 #define REPORT_RUN_DATA_H
@@ -18,6 +19,7 @@
 #include "base/arena.h"
 #include "stats/metric.h"
 #include "store/store.h"
+#include "trace/communication_figure.h"
 
 struct run_metric {
     const struct store_metric *metric;
@@ -49,6 +51,9 @@ struct run_group {
     double untimed;         /* kernels without a time */
     double measured_ns;     /* of the metric, per token; NaN unless all its kernels are here */
     double metric_limit_ns; /* NaN unknown */
+    /* What ranks cost each other, of the same token or step; without ranks: its `ranks` is 0. The
+     * kernels are those of one rank. */
+    struct communication_figure communication;
     size_t wrong_counts;
     size_t place;  /* of its metric in the run */
     bool headline; /* shown in full, the others folded up */

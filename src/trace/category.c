@@ -8,7 +8,7 @@ const char *category_name(enum kernel_category category)
 {
     static const char *const names[CATEGORY_COUNT] = {
         "gemm",     "attention", "norm",        "rope",     "moe routing",
-        "quantize", "transpose", "softmax",     "sampling", "nccl",
+        "quantize", "transpose", "softmax",     "sampling", "communication",
         "copy",     "reduce",    "elementwise", "graph",    "other"};
     return (unsigned)category < CATEGORY_COUNT ? names[category] : "?";
 }
@@ -19,9 +19,13 @@ static const struct rule {
     const char *word;
     enum kernel_category category;
 } rules[] = {
-    {"nccl", CATEGORY_NCCL},
-    {"allreduce", CATEGORY_NCCL},
-    {"all_reduce", CATEGORY_NCCL},
+    {"nccl", CATEGORY_COMMUNICATION},
+    {"allreduce", CATEGORY_COMMUNICATION},
+    {"all_reduce", CATEGORY_COMMUNICATION},
+    {"allgather", CATEGORY_COMMUNICATION},
+    {"all_gather", CATEGORY_COMMUNICATION},
+    {"reducescatter", CATEGORY_COMMUNICATION},
+    {"reduce_scatter", CATEGORY_COMMUNICATION},
     {"flash", CATEGORY_ATTENTION},
     {"attention", CATEGORY_ATTENTION},
     {"attn", CATEGORY_ATTENTION},

@@ -14,7 +14,7 @@ enum kernel_category {
     CATEGORY_TRANSPOSE,
     CATEGORY_SOFTMAX,
     CATEGORY_SAMPLING,
-    CATEGORY_NCCL,
+    CATEGORY_COMMUNICATION, /* collectives: what ranks pass to each other */
     CATEGORY_COPY,
     CATEGORY_REDUCE,
     CATEGORY_ELEMENTWISE,

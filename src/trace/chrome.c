@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "trace/communication.h"
 
 /* Process numbers of the trace: a program keeps its pid where that is unique, devices get numbers
  * that no pid has (Linux: at most 2^22). */
@@ -15,6 +16,7 @@ enum { DEVICE_BASE = 10000000, PROCESS_BASE = 20000000 };
 struct out {
     FILE *to;
     bool first;
+    struct trace_communication ranks;
 };
 
 static void begin(struct out *o)
@@ -65,6 +67,15 @@ static void put_metadata(struct out *o, int64_t pid, const char *what, const cha
     fputs("}}", o->to);
 }
 
+static void put_order(struct out *o, int64_t pid, size_t place)
+{
+    begin(o);
+    fprintf(o->to,
+            "{\"ph\":\"M\",\"pid\":%" PRId64
+            ",\"name\":\"process_sort_index\",\"args\":{\"sort_index\":%zd}}",
+            pid, (ssize_t)place - UINT16_MAX);
+}
+
 static void put_shape(FILE *to, const struct kernel_shape *s)
 {
     fprintf(to,
@@ -75,8 +86,18 @@ static void put_shape(FILE *to, const struct kernel_shape *s)
     if (s->graph) fprintf(to, ",\"graph\":%u,\"node\":%" PRIu64, s->graph, s->node);
 }
 
-static void put_args(const struct timeline *t, FILE *to, const struct trace_event *e)
+/* Of a collective that several ranks ran. */
+static void put_wait(const struct timeline *t, const struct out *o, const struct trace_event *e)
 {
+    const struct trace_collective *c = trace_collective_of(&o->ranks, (size_t)(e - t->events));
+    if (!c || !o->ranks.told) return;
+    const int64_t until = c->arrived < e->end ? c->arrived : e->end;
+    put_us(o->to, "waited_us", until - e->start);
+}
+
+static void put_args(const struct timeline *t, const struct out *o, const struct trace_event *e)
+{
+    FILE *to = o->to;
     const struct kernel_shape *shape = timeline_event_shape(t, e);
     const struct transfer *transfer = timeline_event_transfer(t, e);
     fprintf(to, ",\"args\":{\"correlation\":%u", e->correlation);
@@ -85,6 +106,7 @@ static void put_args(const struct timeline *t, FILE *to, const struct trace_even
         fprintf(to, ",\"bytes\":%" PRIu64 ",\"from\":\"%s\",\"to\":\"%s\"", transfer->bytes,
                 memory_kind_name((enum memory_kind)transfer->from),
                 memory_kind_name((enum memory_kind)transfer->to));
+    put_wait(t, o, e);
     putc('}', to);
 }
 
@@ -120,7 +142,7 @@ static void put_event(const struct timeline *t, struct out *o, const struct trac
     put_track(o->to, pid, e);
     put_us(o->to, "ts", e->start);
     if (e->kind != EVENT_ALLOC) put_us(o->to, "dur", e->end - e->start);
-    put_args(t, o->to, e);
+    put_args(t, o, e);
     putc('}', o->to);
     if (e->correlation == 0) return;
     if (device)
@@ -160,20 +182,29 @@ static void put_processes(const struct timeline *t, struct out *o)
     }
     for (size_t i = 0; i < t->n_devices; i++) {
         const char *name = timeline_text(t, t->devices[i].name);
-        snprintf(text, sizeof text, "%s %zu %.1000s", t->devices[i].cpu ? "CPU" : "GPU", i, name);
+        const char *what = t->devices[i].cpu ? "CPU" : "GPU";
+        const bool rank = o->ranks.n_ranks > 1 && trace_rank_of(&o->ranks, (uint16_t)i);
+        if (rank)
+            snprintf(text, sizeof text, "rank %zu: %s %.1000s", i, what, name);
+        else
+            snprintf(text, sizeof text, "%s %zu %.1000s", what, i, name);
         put_metadata(o, (int64_t)(DEVICE_BASE + i), "process_name", text);
+        if (rank) put_order(o, (int64_t)(DEVICE_BASE + i), i);
     }
 }
 
 enum sol_status chrome_write(const struct timeline *t, FILE *to, const char *name)
 {
     struct out o = {.to = to, .first = true};
+    enum sol_status status = trace_communicate(t, NULL, &o.ranks);
     errno = 0;
     fputs("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[", to);
     put_processes(t, &o);
     for (size_t i = 0; i < t->count; i++) put_event(t, &o, &t->events[i]);
     for (size_t i = 0; i < t->n_samples; i++) put_sample(&o, &t->samples[i]);
     fputs("\n]}\n", to);
+    trace_communication_free(&o.ranks);
+    SOL_TRY(status);
     if (fflush(to) != 0 || ferror(to))
         return status_set(SOL_E_IO, "cannot write '%s': %s", name,
                           errno ? strerror(errno) : "input/output error");

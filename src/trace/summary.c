@@ -24,6 +24,7 @@ struct threads {
 
 struct work {
     const struct timeline *t;
+    uint16_t device;    /* TRACE_NO_DEVICE: all */
     size_t first, last; /* events [first, last) */
     struct trace_summary *s;
     uint32_t *row_of; /* [strings]: row + 1 in kernels */
@@ -207,6 +208,8 @@ static void occupy(struct work *w, const struct trace_event *e)
 
 static enum sol_status count_event(struct work *w, const struct trace_event *e)
 {
+    if (event_on_device(e->kind) && w->device != TRACE_NO_DEVICE && e->device != w->device)
+        return SOL_OK;
     if (event_on_device(e->kind)) occupy(w, e);
     switch (e->kind) {
     case EVENT_KERNEL:
@@ -255,11 +258,12 @@ static enum sol_status fill(struct work *w)
     return SOL_OK;
 }
 
-enum sol_status trace_summarize(const struct timeline *t, int64_t begin, int64_t end,
-                                struct trace_summary *out)
+enum sol_status trace_summarize(const struct timeline *t, uint16_t device, int64_t begin,
+                                int64_t end, struct trace_summary *out)
 {
     *out = (struct trace_summary){0};
     struct work w = {.t = t,
+                     .device = device,
                      .s = out,
                      .first = timeline_lower_bound(t, begin),
                      .last = timeline_lower_bound(t, end)};

@@ -53,10 +53,10 @@ struct trace_summary {
     size_t devices;  /* that did any work */
 };
 
-/* Events that start in [begin, end), ns since the origin. The result is freed with
- * trace_summary_free, also after an error. */
-enum sol_status trace_summarize(const struct timeline *t, int64_t begin, int64_t end,
-                                struct trace_summary *out);
+/* Events of `device` (TRACE_NO_DEVICE: of all) and of the host that start in [begin, end), ns since
+ * the origin. The result is freed with trace_summary_free, also after an error. */
+enum sol_status trace_summarize(const struct timeline *t, uint16_t device, int64_t begin,
+                                int64_t end, struct trace_summary *out);
 void trace_summary_free(struct trace_summary *s); /* takes a zeroed one */
 
 #endif

@@ -8,6 +8,8 @@
  * (all descriptors above 2 are closed first), odd (records with lost times and unknown kinds).
  * counted: launches for the profiler, 70 of attention, 3 of gemm, a graph, 2 of attention.
  * names: 3000 kernels, each with a name and a shape of its own.
+ * ranks: STEPS steps of two GPUs instead, the second of which is late for their collective; with
+ * FAKE_RANK only those of one, whose clock begins at FAKE_SECOND.
  * OTHER_FILE in the environment: what the program opens in place of the descriptors that it closed.
  * SLOWER_NS and LATER_NS in the environment: how much longer a step's gemm takes, and how much
  * later the next step begins; FAKE_MHZ: the clock. PAUSE_MS in the environment: how long to wait
@@ -15,6 +17,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +31,7 @@
 static fake_emit_fn *emit;
 static fake_call_fn *call;
 static uint64_t now;
-static uint32_t correlation;
+static uint32_t correlation, device, stream = 7; /* of the kernels that follow */
 
 #define EMIT(record) emit(&(record), sizeof(record))
 
@@ -54,8 +57,9 @@ static void emit_kernel(const char *name, uint64_t start, uint64_t end, uint32_t
                                   .registers = 40,
                                   .start = start,
                                   .end = end,
-                                  .stream = 7,
-                                  .context = 1,
+                                  .device = device,
+                                  .stream = stream,
+                                  .context = 1 + device,
                                   .grid = {(int32_t)grid, 1, 1},
                                   .block = {128, 1, 1},
                                   .correlation = ++correlation,
@@ -95,6 +99,27 @@ static void emit_step(void)
     now += 10000 + (uint64_t)number_of("LATER_NS", 0);
 }
 
+/* A step of 10 us: a product, which takes 2 us longer on the second GPU, then the collective, over
+ * when both are, beside which something else runs for half a microsecond. */
+static void emit_rank_step(uint32_t rank, bool alone)
+{
+    const uint64_t product = now + 5000 + 2000 * rank;
+    device = alone ? 0 : rank;
+    emit_kernel("gemm_bf16", now + 1000, product, 132);
+    emit_kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", product, now + 9000, 24);
+    stream = 9;
+    emit_kernel("softmax_f32", now + 8000, now + 8500, 8);
+    stream = 7;
+}
+
+static void emit_ranks(int steps)
+{
+    const long only = number_of("FAKE_RANK", -1);
+    for (int i = 0; i < steps; i++, now += 10000)
+        for (uint32_t rank = 0; rank < 2; rank++)
+            if (only < 0 || only == (long)rank) emit_rank_step(rank, only >= 0);
+}
+
 static void emit_marker(uint32_t flags, const char *name)
 {
     struct cupti_marker marker = {.kind = CUPTI_MARKER,
@@ -108,16 +133,16 @@ static void emit_marker(uint32_t flags, const char *name)
     EMIT(marker);
 }
 
-static void emit_start(void)
+static void emit_start(bool ranks)
 {
-    struct cupti_device device = {.kind = CUPTI_DEVICE,
-                                  .memory_bytes = UINT64_C(80) << 30,
-                                  .memory_kbytes_per_s = 3352320000,
-                                  .clock_khz = 1980000,
-                                  .sm_count = 132,
-                                  .compute_major = 9,
-                                  .uuid = {1, 2, 3},
-                                  .name = "Fake H100"};
+    struct cupti_device first = {.kind = CUPTI_DEVICE,
+                                 .memory_bytes = UINT64_C(80) << 30,
+                                 .memory_kbytes_per_s = 3352320000,
+                                 .clock_khz = 1980000,
+                                 .sm_count = 132,
+                                 .compute_major = 9,
+                                 .uuid = {1, 2, (char)(3 + number_of("FAKE_RANK", 0))},
+                                 .name = "Fake H100"};
     struct cupti_environment speed = {
         .kind = CUPTI_ENVIRONMENT,
         .time = now,
@@ -125,7 +150,12 @@ static void emit_start(void)
         .data = {(uint32_t)number_of("FAKE_MHZ", 1980), 2619, 0, 0, 4}};
     struct cupti_environment power = {
         .kind = CUPTI_ENVIRONMENT, .time = now + 10, .what = CUPTI_POWER, .data = {400000, 700000}};
-    EMIT(device);
+    EMIT(first);
+    if (ranks && !getenv("FAKE_RANK")) {
+        first.id = 1;
+        first.uuid[2] = 4;
+        EMIT(first);
+    }
     EMIT(speed);
     EMIT(power);
     emit_marker(CUPTI_MARKER_START, "whole run");
@@ -236,15 +266,17 @@ int main(int argc, char **argv)
     const char *action = argc > 2 ? argv[2] : "return";
     struct timespec time;
     clock_gettime(CLOCK_REALTIME, &time);
-    now = (uint64_t)time.tv_sec * 1000000000;
+    now = (uint64_t)number_of("FAKE_SECOND", time.tv_sec) * 1000000000;
+    const bool ranks = strcmp(action, "ranks") == 0;
     printf("output %s\n", action);
     fflush(stdout);
     fprintf(stderr, "error output\n");
     if (strcmp(action, "counted") == 0) dlopen("libcuda.so.1", RTLD_NOW);
     start_cuda();
     if (strcmp(action, "counted") == 0) launch_counted();
-    if (emit) emit_start();
-    emit_steps(argc > 1 ? atoi(argv[1]) : 1);
+    if (emit) emit_start(ranks);
+    if (emit && ranks) emit_ranks(atoi(argv[1]));
+    emit_steps(ranks ? 0 : argc > 1 ? atoi(argv[1]) : 1);
     if (emit && strcmp(action, "odd") == 0) emit_odd();
     if (emit && strcmp(action, "names") == 0) emit_names();
     pause_before();
