@@ -57,6 +57,20 @@ for phase, kept in zip(profile["phases"], shown["payload"]["records"]):
     assert (not found and c["exposed_share"] < 0.03) or short(found[0]["ceiling_ns"]) == short(min(c["exposed_ns"], c["window_ns"])), found
     assert not any(a["rule"] == "distance" and "all_" in a["subject"] for a in advice["advice"])
 PY
+# Across counts of GPUs: what each GPU does stands beside the ratio, and what two cost each other.
+run 0 profile -m synth:tiny -p 8 -n 2 -d 0 -r 1 --no-limits -q --store "$work/store" --label one
+python3 - "$work/store" "$SOL_BINARY" profile.json <<'PY' || fail "one and two ranks compared"
+import json, subprocess, sys
+store, sol, profile = sys.argv[1:]
+two = json.load(open(profile))
+said = subprocess.run([sol, "compare", "one", two["run"], "--store", store, "-o", "json"], stdout=subprocess.PIPE)
+c = json.loads(said.stdout)
+assert {"what": "gpus", "old": "1", "new": "2", "machine": False} in c["differences"], c["differences"]
+for m, phase in zip(c["metrics"], two["phases"]):
+    assert m["name"] == phase["metric"] and (m["gpus_old"], m["gpus_new"]) == (1, 2), m
+    assert abs(m["speed_up"] - m["new"] / m["old"]) < 1e-6 * m["speed_up"] and abs(m["efficiency"] * 2 / m["speed_up"] - 1) < 1e-6, m
+    assert abs(m["exposed_ns_new"] / phase["communication"]["exposed_ns"] - 1) < 1e-6 and m["exposed_ns_old"] is None, m
+PY
 printf 'Hello' | "$SOL_BINARY" chat --gpus 2 -n 3 -q >"$work/out" 2>"$work/err" || fail "chat --gpus 2"
 
 # ---- sizes ----

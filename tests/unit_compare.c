@@ -426,6 +426,59 @@ static enum verdict verdict_between(const char *a, const char *b, bool across,
 
 static const struct start_noise nothing = {0}, quiet = {0.001, 20}, loud = {0.2, 20};
 
+#define SOL_RUN(settings, samples)                                                                 \
+    "[{\"sol_version\": \"1\", \"n_prompt\": 0, \"n_gen\": 1, \"settings\": {" settings            \
+    "}, " samples "}]"
+
+/* The ratio stays what it is; beside it stands what each GPU does. */
+static void test_gpus(void **state)
+{
+    (void)state;
+    struct compare_result r, again;
+    const char *one = SOL_RUN("", STARTS(1000, 1001, 1002, 1003));
+    const char *two = SOL_RUN("\"gpus\": 2", STARTS(625, 626, 627, 628));
+    const char *other = RUN("x", STARTS(625, 626, 627, 628)); /* does not say how many */
+    assert_int_equal(compare_with(one, two, false, quiet, &r), SOL_OK);
+    assert_int_equal(r.verdict, VERDICT_FASTER);
+    assert_int_equal(r.metrics[0].gpus[0], 1);
+    assert_int_equal(r.metrics[0].gpus[1], 2);
+    assert_near(compare_speed_up(&r.metrics[0]), 1001.5 / 626.5, 1e-9);
+    assert_near(compare_efficiency(&r.metrics[0]), 1001.5 / 626.5 / 2, 1e-9);
+    assert_int_equal(r.n_differences, 1);
+    assert_string_equal(r.differences[0].what, "settings.gpus");
+    assert_false(r.differences[0].machine);
+    r.metrics[0].communication[1] =
+        (struct communication_figure){.ranks = 2, .window_ns = 600, .exposed_ns = 60};
+    json_t *json = compare_report_json(&r);
+    assert_non_null(json);
+    const json_t *metric = json_array_get(json_object_get(json, "metrics"), 0);
+    assert_near(json_number_value(json_object_get(metric, "efficiency")), 1001.5 / 626.5 / 2, 1e-9);
+    assert_near(json_number_value(json_object_get(metric, "exposed_share_new")), 0.1, 1e-9);
+    assert_true(json_is_null(json_object_get(metric, "exposed_ns_old")));
+    /* What was kept is shown as it was. */
+    assert_int_equal(compare_report_read(json, &again), SOL_OK);
+    for (int i = 0; i < 2; i++) {
+        char *text = NULL;
+        size_t size;
+        FILE *to = open_memstream(&text, &size);
+        assert_int_equal(compare_report_write(i ? &again : &r, TABLE_TEXT, to), SOL_OK);
+        fclose(to);
+        assert_non_null(strstr(text, "1.599"));
+        assert_non_null(strstr(text, "79.9"));
+        assert_non_null(strstr(text, "0.06 us, 10.0 %"));
+        free(text);
+    }
+    json_decref(json);
+    compare_result_free(&again);
+    compare_result_free(&r);
+    assert_int_equal(compare_with(other, two, true, quiet, &r), SOL_OK);
+    assert_true(isnan(compare_speed_up(&r.metrics[0])));
+    compare_result_free(&r);
+    assert_int_equal(compare_with(two, two, false, quiet, &r), SOL_OK);
+    assert_true(isnan(compare_efficiency(&r.metrics[0])));
+    compare_result_free(&r);
+}
+
 /* What starts differ by decides, not how well repetitions of one agree. */
 static void test_historical(void **state)
 {
@@ -517,19 +570,13 @@ static void test_stored_false_alarms(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_verdicts),
-        cmocka_unit_test(test_needed),
-        cmocka_unit_test(test_p_values),
-        cmocka_unit_test(test_false_alarms),
-        cmocka_unit_test(test_power),
-        cmocka_unit_test(test_needed_decides),
-        cmocka_unit_test(test_limit),
-        cmocka_unit_test(test_blame_closes),
-        cmocka_unit_test(test_blame_pairs),
-        cmocka_unit_test(test_records),
-        cmocka_unit_test(test_margin),
-        cmocka_unit_test(test_historical),
-        cmocka_unit_test(test_stored_false_alarms),
+        cmocka_unit_test(test_verdicts),    cmocka_unit_test(test_needed),
+        cmocka_unit_test(test_p_values),    cmocka_unit_test(test_false_alarms),
+        cmocka_unit_test(test_power),       cmocka_unit_test(test_needed_decides),
+        cmocka_unit_test(test_limit),       cmocka_unit_test(test_blame_closes),
+        cmocka_unit_test(test_blame_pairs), cmocka_unit_test(test_records),
+        cmocka_unit_test(test_margin),      cmocka_unit_test(test_historical),
+        cmocka_unit_test(test_gpus),        cmocka_unit_test(test_stored_false_alarms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,6 +17,7 @@
 #include "report/steps.h"
 #include "trace/chrome.h"
 #include "trace/communication_figure.h"
+#include "trace/expected.h"
 
 #define OK(call) assert_int_equal((call), SOL_OK)
 
@@ -128,7 +129,7 @@ static void test_order(void **state)
     add(t, 1, 1, "all_reduce_one_shot_cuda", 60, 100);
     add(t, 2, 1, "gemm", 0, 100); /* no rank */
     OK(timeline_finish(t));
-    assert_true(trace_has_ranks(t));
+    assert_int_equal(trace_first_rank(t), 0);
     OK(trace_communicate(t, NULL, &c));
     assert_true(c.told);
     assert_int_equal(c.n_ranks, 2);
@@ -171,7 +172,7 @@ static void test_none(void **state)
     add(t, 0, 1, "gemm", 0, 100);
     add(t, 1, 1, "gemm", 0, 100);
     OK(timeline_finish(t));
-    assert_false(trace_has_ranks(t));
+    assert_int_equal(trace_first_rank(t), TRACE_NO_DEVICE);
     OK(trace_communicate(t, NULL, &c));
     assert_int_equal(c.n_ranks, 0);
     assert_false(communication_figure_of(&c, 0, 1, &f));
@@ -276,6 +277,58 @@ static void test_late(void **state)
     timeline_destroy(t);
 }
 
+/* A range is the first rank's, and so are the kernels that its plan is held against, though others
+ * of the process launch theirs meanwhile. */
+static void test_ranges(void **state)
+{
+    (void)state;
+    struct timeline *t = create(2);
+    struct trace_launches launches;
+    struct trace_window_set windows;
+    char text[TRACE_UNSOUND];
+    uint32_t name, call = 0;
+    OK(timeline_string(t, "step", 4, &name));
+    for (int64_t i = 0; i < STEPS; i++) {
+        OK(timeline_add(t, &(struct trace_event){.start = 1000000 * i,
+                                                 .end = 1000000 * i + 900000,
+                                                 .name = name,
+                                                 .detail = TRACE_NONE,
+                                                 .kind = EVENT_MARKER,
+                                                 .device = TRACE_NO_DEVICE}));
+        for (uint16_t device = 0; device < 2; device++)
+            for (int k = 0; k < 2; k++) {
+                struct trace_event e = {.start = 1000000 * i + 1000 * k + 10,
+                                        .end = 1000000 * i + 1000 * k + 20,
+                                        .correlation = ++call,
+                                        .name = TRACE_NONE,
+                                        .detail = TRACE_NONE,
+                                        .kind = EVENT_API,
+                                        .device = TRACE_NO_DEVICE};
+                OK(timeline_add(t, &e));
+                e.kind = EVENT_KERNEL;
+                e.device = device;
+                e.start += 100000;
+                e.end += 100900 + 1000 * device;
+                OK(timeline_string(t, k ? "all_reduce" : "gemm", k ? 10 : 4, &e.name));
+                OK(timeline_add(t, &e));
+            }
+    }
+    OK(timeline_add_expected(t, &(struct trace_expected){.name = name, .kernels = 2}));
+    OK(timeline_finish(t));
+    OK(trace_launches_count(t, &launches));
+    assert_int_equal(launches.count, 1);
+    assert_int_equal(launches.items[0].ranges, STEPS);
+    assert_int_equal(launches.items[0].most, 2);
+    assert_false(trace_launches_unsound(t, &launches, text));
+    trace_launches_free(&launches);
+    OK(trace_windows_find(t, "step", &windows));
+    assert_int_equal(windows.device, 0); /* not the one that did most */
+    assert_int_equal(windows.count, STEPS);
+    assert_int_equal(windows.windows[0].works, 2);
+    trace_windows_free(&windows);
+    timeline_destroy(t);
+}
+
 static void test_chrome(void **state)
 {
     (void)state;
@@ -302,7 +355,7 @@ int main(void)
         cmocka_unit_test(test_exposed), cmocka_unit_test(test_window),
         cmocka_unit_test(test_order),   cmocka_unit_test(test_none),
         cmocka_unit_test(test_late),    cmocka_unit_test(test_same_everywhere),
-        cmocka_unit_test(test_chrome),
+        cmocka_unit_test(test_chrome),  cmocka_unit_test(test_ranges),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

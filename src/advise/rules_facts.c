@@ -453,7 +453,8 @@ static struct trace_window whole(const struct walk *w)
 static uint16_t busiest_device(const struct timeline *t)
 {
     int64_t best = 0;
-    uint16_t device = TRACE_NO_DEVICE;
+    uint16_t device = trace_first_rank(t);
+    if (device != TRACE_NO_DEVICE) return device;
     for (uint16_t d = 0; d < t->n_devices; d++) {
         int64_t time = 0;
         for (size_t i = 0; i < t->count; i++)

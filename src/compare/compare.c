@@ -417,6 +417,27 @@ enum sol_status compare_blame_test(struct compare_result *r, const struct record
     return status;
 }
 
+/* ---- GPUs ---- */
+
+void compare_note_gpus(struct compare_metric *m, int side, const struct record *record)
+{
+    m->timed = !record->other || record->steady.whole_ns > 0;
+    m->gpus[side] = record->gpus;
+    m->communication[side] = record->communication;
+}
+
+double compare_speed_up(const struct compare_metric *m)
+{
+    if (!m->timed || m->gpus[0] < 1 || m->gpus[1] < 1 || m->gpus[0] == m->gpus[1])
+        return (double)NAN;
+    return exp(-m->shift.estimate);
+}
+
+double compare_efficiency(const struct compare_metric *m)
+{
+    return compare_speed_up(m) * m->gpus[0] / m->gpus[1];
+}
+
 /* ---- stored runs ---- */
 
 static bool decides(const struct compare_params *p, const struct record *record)
@@ -505,6 +526,7 @@ static enum sol_status compare_test(const struct compare_params *p, struct compa
             SOL_TRY(compare_add_value(m, side, a->other ? value : 1e9 / value));
         }
         SOL_TRY(note_noise(m, one, side ? "new" : "old"));
+        compare_note_gpus(m, side, one);
     }
     SOL_TRY(compare_measure(r, m));
     SOL_TRY(measure_starts(p, m, sides));

@@ -29,6 +29,9 @@ struct compare_metric {
     char *noise;   /* why a figure is unsure, so that nothing is decided; or NULL */
     struct sign_flip flip; /* live only */
     double p_holm;         /* among the deciding or among the exploratory ones */
+    bool timed;            /* a time or a speed of work, so that a speed-up means something */
+    int gpus[2];           /* that did it together; 0: not known */
+    struct communication_figure communication[2]; /* `ranks` is 0 where it is not known */
     enum verdict verdict;
     size_t needed; /* pairs or starts, where inconclusive; 0: cannot be said */
 };
@@ -92,6 +95,10 @@ enum sol_status compare_add_value(struct compare_metric *metric, int side, doubl
 enum sol_status compare_measure(const struct compare_result *result, struct compare_metric *metric);
 /* The sign-flip test of the mean, for pairs; slow beyond SIGN_FLIP_EXACT, so only at the end. */
 enum sol_status compare_flip(struct compare_metric *metric, uint64_t seed);
+/* How many times as fast as the old one the new one is, and what each GPU does of that beside one
+ * of the old; NaN where the numbers of GPUs are the same or not known, or the metric is no time. */
+double compare_speed_up(const struct compare_metric *metric);
+double compare_efficiency(const struct compare_metric *metric);
 /* Below how much the deciding metrics that are the same are so, as a fraction. */
 double compare_same_within(const struct compare_result *result);
 /* Holm within deciding and exploratory metrics, verdicts of all and of the whole. A verdict that
@@ -100,6 +107,8 @@ enum sol_status compare_conclude(struct compare_result *result);
 /* After compare_conclude: every deciding metric is known precisely enough, and not just beside
  * delta, so that no more pairs are needed. */
 bool compare_is_decided(const struct compare_result *result);
+/* Takes from the record of a side what is known of its GPUs. */
+void compare_note_gpus(struct compare_metric *metric, int side, const struct record *record);
 /* Sets verdict and reason, the first one wins. */
 enum sol_status compare_spoil(struct compare_result *result, enum verdict verdict, const char *fmt,
                               ...) SOL_PRINTF(3, 4);

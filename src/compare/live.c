@@ -198,6 +198,8 @@ static enum sol_status choose_metrics(struct live *l, const struct metric_run ru
         const char *shown = s->kind == METRIC_TEST ? s->argument : s->name;
         struct compare_metric *m;
         SOL_TRY(compare_add_metric(l->result, shown, metric_unit(s), s->deciding, s->rate, &m));
+        for (int side = 0; side < 2 && s->kind == METRIC_TEST; side++)
+            compare_note_gpus(m, side, records_find(&runs[side].records, s->argument));
     }
     return SOL_OK;
 }

@@ -55,6 +55,21 @@ static enum sol_status add_samples(struct compare_metric *m, int side, const jso
     return SOL_OK;
 }
 
+static void read_gpus(const json_t *json, struct compare_metric *m)
+{
+    static const char *const keys[2][3] = {{"gpus_old", "exposed_ns_old", "exposed_share_old"},
+                                           {"gpus_new", "exposed_ns_new", "exposed_share_new"}};
+    m->timed = json_is_true(json_object_get(json, "timed"));
+    for (int side = 0; side < 2; side++) {
+        const size_t gpus = count_of(json, keys[side][0]);
+        const double ns = number_of(json, keys[side][1]), share = number_of(json, keys[side][2]);
+        m->gpus[side] = gpus < 1000000 ? (int)gpus : 0;
+        if (!json_is_number(json_object_get(json, keys[side][1]))) continue;
+        m->communication[side] = (struct communication_figure){
+            .ranks = m->gpus[side], .exposed_ns = ns, .window_ns = share > 0 ? ns / share : 1};
+    }
+}
+
 static enum sol_status read_metric(const json_t *json, struct compare_result *r)
 {
     struct compare_metric *m;
@@ -77,6 +92,7 @@ static enum sol_status read_metric(const json_t *json, struct compare_result *r)
     m->needed = count_of(json, "needed");
     m->p_holm = number_of(json, "p_holm");
     m->verdict = verdict_of_name(text_of(json, "verdict"));
+    read_gpus(json, m);
     m->shift = (struct shift){.estimate = shift_of(number_of(json, "change_percent"), rate),
                               .has_interval = json_array_size(interval) == 2,
                               .p = number_of(json, "p")};

@@ -173,6 +173,9 @@ static enum sol_status read_record(struct records *all, json_t *json, const char
     SOL_TRY(make_name(all, &test, &name));
     struct record *r = &all->items[all->count++];
     *r = (struct record){.name = name, .fields = json_incref(json)};
+    /* sol says how many there were where there were several; other programs do not. */
+    if (json_object_get(json, "sol_version"))
+        r->gpus = (int)integer(json_object_get(json, "settings"), "gpus", 1);
     SOL_TRY(read_samples(r, (double)tokens, origin));
     return read_kernels(r, &test, (double)tokens);
 }

@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "stats/figure.h"
+#include "trace/communication_figure.h"
 
 struct record_kernel {
     char *name;          /* "gemm" or, of a test with two phases, "generation gemm" */
@@ -34,6 +35,8 @@ struct record {
     json_t *fields;   /* the record as it was */
     bool other, rate; /* not a speed; higher is better */
     struct record_steady steady;
+    int gpus;                                  /* that did it together; 0: not known */
+    struct communication_figure communication; /* its `ranks` is 0 where it is not known */
 };
 
 struct records {

@@ -112,6 +112,67 @@ static enum sol_status write_metrics(const struct compare_result *r, enum table_
     return status;
 }
 
+/* ---- GPUs ---- */
+
+static bool shares_work(const struct compare_metric *m)
+{
+    return is_measured(m) && m->timed && (m->gpus[0] > 1 || m->gpus[1] > 1);
+}
+
+/* "12.3 us, 8.1 %" */
+static enum sol_status add_exposed(struct table *table, const struct communication_figure *f)
+{
+    if (f->ranks < 2) return table_cell(table, "-");
+    return table_cell(table, "%.2f us, %.1f %%", f->exposed_ns / 1e3,
+                      100 * f->exposed_ns / f->window_ns);
+}
+
+static enum sol_status add_scaling(struct table *table, const struct compare_metric *m)
+{
+    const double speed_up = compare_speed_up(m);
+    SOL_TRY(table_cell(table, "%s%s%s", m->name, *m->unit ? ", " : "", m->unit));
+    for (int side = 0; side < 2; side++)
+        SOL_TRY(m->gpus[side] ? table_cell(table, "%d", m->gpus[side]) : table_cell(table, "?"));
+    if (isnan(speed_up)) {
+        SOL_TRY(table_cell(table, "-"));
+        SOL_TRY(table_cell(table, "-"));
+    } else {
+        SOL_TRY(table_cell(table, "%.3f", speed_up));
+        SOL_TRY(table_cell(table, "%.1f", 100 * compare_efficiency(m)));
+    }
+    for (int side = 0; side < 2; side++) SOL_TRY(add_exposed(table, &m->communication[side]));
+    return SOL_OK;
+}
+
+/* What more GPUs bring: beside the ratio, since twice as many that are 1.2 times as fast are dear.
+ */
+static enum sol_status write_scaling(const struct compare_result *r, enum table_format format,
+                                     FILE *to)
+{
+    struct table *table;
+    bool any = false, known = false;
+    for (size_t i = 0; i < r->n_metrics; i++) {
+        const struct compare_metric *m = &r->metrics[i];
+        any = any || shares_work(m);
+        known = known || m->communication[0].ranks > 1 || m->communication[1].ranks > 1;
+    }
+    if (!any) return SOL_OK;
+    fputc('\n', to);
+    SOL_TRY(table_create("~metric|>GPUs old|>new|>speed-up|>% a GPU|>exposed old|>exposed new",
+                         &table));
+    enum sol_status status = SOL_OK;
+    for (size_t i = 0; i < r->n_metrics && status == SOL_OK; i++)
+        if (shares_work(&r->metrics[i])) status = add_scaling(table, &r->metrics[i]);
+    if (status == SOL_OK) table_print(table, format, to);
+    table_destroy(table);
+    const char *line = format == TABLE_MARKDOWN ? "\n" : "";
+    fprintf(to,
+            "%s%% a GPU: what each does beside one of the old; exposed: time in collectives with "
+            "nothing else to do%s\n",
+            line, known ? "" : " (sol profile --gpus N shows it)");
+    return status;
+}
+
 static const char *variant_text(const struct blame_part *p, char text[200])
 {
     const char *a = p->old_variant ? p->old_variant : "(none)";
@@ -239,6 +300,7 @@ enum sol_status compare_report_write(const struct compare_result *r, enum table_
     bool any = false;
     for (size_t i = 0; i < r->n_metrics; i++) any = any || is_measured(&r->metrics[i]);
     if (any) SOL_TRY(write_metrics(r, format, to));
+    SOL_TRY(write_scaling(r, format, to));
     bool gaps = false;
     for (size_t i = 0; i < r->n_blames; i++) {
         SOL_TRY(write_blame(r, &r->blames[i], format, to));
@@ -273,11 +335,19 @@ static json_t *samples_json(const double *values, size_t n)
 
 static json_t *metric_json(const struct compare_result *r, const struct compare_metric *m)
 {
+    json_t *gpus[2], *exposed[2], *share[2];
+    for (int side = 0; side < 2; side++) {
+        const struct communication_figure *f = &m->communication[side];
+        const bool known = f->ranks > 1;
+        gpus[side] = m->gpus[side] ? json_integer(m->gpus[side]) : json_null();
+        exposed[side] = known ? json_real(f->exposed_ns) : json_null();
+        share[side] = known ? json_number(f->exposed_ns / f->window_ns) : json_null();
+    }
     json_t *interval =
         m->shift.has_interval ? json_pack("[f, f]", low_percent(m), high_percent(m)) : json_null();
     return json_pack(
         "{s:s, s:s, s:s, s:s, s:f, s:f, s:I, s:I, s:I, s:I, s:o, s:o, s:f, s:f, s:o, s:s, s:o, "
-        "s:o, s:o, s:I, s:I, s:o, s:o}",
+        "s:o, s:o, s:I, s:I, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
         "name", m->name, "unit", m->unit, "role", m->deciding ? "deciding" : "exploratory",
         "better", m->rate ? "higher" : "lower", "old", m->figure[0].value, "new",
         m->figure[1].value, "n_old", (json_int_t)m->count[0], "n_new", (json_int_t)m->count[1],
@@ -291,7 +361,10 @@ static json_t *metric_json(const struct compare_result *r, const struct compare_
         m->needed ? json_integer((json_int_t)m->needed) : json_null(), "outliers_old",
         (json_int_t)m->outliers[0], "outliers_new", (json_int_t)m->outliers[1], "samples_old",
         samples_json(m->values[0], m->count[0]), "samples_new",
-        samples_json(m->values[1], m->count[1]));
+        samples_json(m->values[1], m->count[1]), "timed", (int)m->timed, "gpus_old", gpus[0],
+        "gpus_new", gpus[1], "speed_up", json_number(compare_speed_up(m)), "efficiency",
+        json_number(compare_efficiency(m)), "exposed_ns_old", exposed[0], "exposed_ns_new",
+        exposed[1], "exposed_share_old", share[0], "exposed_share_new", share[1]);
 }
 
 static json_t *text_or_null(const char *text)

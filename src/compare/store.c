@@ -99,6 +99,30 @@ static enum sol_status add_steady(struct record *r, const struct store_record *r
     return add_copies(r, number_at(steady, "copy_ns") / tokens);
 }
 
+/* How many GPUs shared the work, and what they cost each other: of a traced run's steps, of the
+ * phases of sol's own models; training runs say how many ranks they had. */
+static void read_ranks(struct record *r, const char *metric, const json_t *payload)
+{
+    const json_t *steady = json_object_get(payload, "steady"), *record;
+    const json_t *gpus = json_object_get(payload, "gpus"),
+                 *ranks = json_object_get(payload, "ranks");
+    const char *whose = json_string_value(json_object_get(steady, "metric"));
+    const json_int_t n = json_integer_value(gpus ? gpus : ranks);
+    size_t i;
+    if (n > 0 && n < 1000000) {
+        r->gpus = (int)n;
+        json_object_set_new(r->fields, "gpus", json_integer(n)); /* a setting that may differ */
+    }
+    if (whose && strcmp(whose, metric) == 0)
+        communication_figure_read(json_object_get(payload, "communication"), &r->communication);
+    json_array_foreach(json_object_get(payload, "records"), i, record)
+    {
+        const char *name = json_string_value(json_object_get(record, "metric"));
+        if (name && strcmp(name, metric) == 0)
+            communication_figure_read(json_object_get(record, "communication"), &r->communication);
+    }
+}
+
 static enum sol_status add_metric(struct records *all, const struct store_record *run,
                                   const struct store_metric *m, bool speed, const json_t *payload)
 {
@@ -121,6 +145,7 @@ static enum sol_status add_metric(struct records *all, const struct store_record
             r->samples[r->n_samples++] =
                 (struct figure_value){scale * m->samples[i].value, m->samples[i].process};
     SOL_TRY(figure_of(r->samples, r->n_samples, &r->figure));
+    read_ranks(r, m->name, payload);
     return speed ? add_kernels(r, run, m->name, 0) : add_steady(r, run, m->name, payload);
 }
 

@@ -57,6 +57,18 @@ static json_t *clock_json(const struct timeline *t, const struct trace_window_se
                      "samples", (json_int_t)c.samples);
 }
 
+static int gpus_at_work(const struct timeline *t)
+{
+    int n = 0;
+    for (uint16_t d = 0; d < t->n_devices; d++)
+        for (size_t i = 0; i < t->count; i++)
+            if (event_on_device(t->events[i].kind) && t->events[i].device == d) {
+                n++;
+                break;
+            }
+    return n;
+}
+
 enum sol_status profile_payload(const struct timeline *t, const struct trace_window_set *windows,
                                 double tokens_per_step, const struct rules_report *report,
                                 char **out)
@@ -78,8 +90,8 @@ enum sol_status profile_payload(const struct timeline *t, const struct trace_win
         "steps", (json_int_t)steps, "tokens", tokens_per_step, "kernel_ns",
         (json_int_t)s.kernel_time, "copy_ns", (json_int_t)copies, "clock", clock_json(t, windows));
     json_t *payload =
-        json_pack("{s:o, s:o, s:o, s:o}", "device_time", time, "gap_list", gaps_json(report),
-                  "steady", steady, "communication",
+        json_pack("{s:i, s:o, s:o, s:o, s:o}", "gpus", gpus_at_work(t), "device_time", time,
+                  "gap_list", gaps_json(report), "steady", steady, "communication",
                   communication_json(&ranks, windows ? windows->device : 0, (double)ranks.steps));
     trace_summary_free(&s);
     trace_communication_free(&ranks);

@@ -26,8 +26,7 @@ enum sol_status profile_steady_summary(const struct timeline *t,
                                        struct trace_summary *out)
 {
     bool steps = windows && windows->count > 0;
-    const uint16_t device = steps && trace_has_ranks(t) ? windows->device : TRACE_NO_DEVICE;
-    return trace_summarize(t, device, steps ? windows->windows[0].begin : 0,
+    return trace_summarize(t, trace_first_rank(t), steps ? windows->windows[0].begin : 0,
                            steps ? windows->windows[windows->count - 1].end : INT64_MAX, out);
 }
 

@@ -31,18 +31,18 @@ static bool is_collective(const struct trace_event *e, const bool *names)
            names[e->name];
 }
 
-bool trace_has_ranks(const struct timeline *t)
+uint16_t trace_first_rank(const struct timeline *t)
 {
     uint16_t first = TRACE_NO_DEVICE;
     bool several = false, *names = t->n_devices > 1 ? collective_names(t) : NULL;
-    for (size_t i = 0; names && i < t->count && !several; i++) {
+    for (size_t i = 0; names && i < t->count; i++) {
         const struct trace_event *e = &t->events[i];
-        if (!is_collective(e, names)) continue;
-        several = first != TRACE_NO_DEVICE && e->device != first;
-        first = e->device;
+        if (!is_collective(e, names) || e->device == first) continue;
+        several = several || first != TRACE_NO_DEVICE;
+        if (e->device < first) first = e->device; /* TRACE_NO_DEVICE is the greatest */
     }
     free(names);
-    return several;
+    return several ? first : TRACE_NO_DEVICE;
 }
 
 static enum sol_status gather(const struct timeline *t, struct trace_communication *c)

@@ -51,8 +51,9 @@ enum sol_status trace_communicate(const struct timeline *t, const struct trace_w
                                   struct trace_communication *out);
 void trace_communication_free(struct trace_communication *c); /* takes a zeroed one */
 
-/* Several devices run collectives: a step is that of one of them, and all do its like. */
-bool trace_has_ranks(const struct timeline *t);
+/* The first of several devices that run collectives, TRACE_NO_DEVICE where there are not several:
+ * steps, kernels and advice are of that one, as all do its like. */
+uint16_t trace_first_rank(const struct timeline *t);
 /* NULL: the device is no rank. */
 const struct trace_rank *trace_rank_of(const struct trace_communication *c, uint16_t device);
 /* The event's; NULL: it is no collective. */

@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "trace/category.h"
+#include "trace/communication.h"
 #include "trace/marker_join.h"
 
 const double trace_preparing_most = 0.1;
@@ -19,6 +20,7 @@ struct seen {
 
 struct counter {
     const struct timeline *t;
+    bool ranks;            /* that share the work of a step */
     struct seen *seen;     /* [events] */
     signed char *prepares; /* [strings] of the name of a kernel; -1: not looked at yet */
 };
@@ -32,12 +34,26 @@ static bool prepares(const struct counter *c, uint32_t name)
     return c->prepares[name];
 }
 
+/* Ranks of one process do the like at the same time, and the ranges are the first one's. */
+static uint16_t first_device_of(const struct timeline *t, uint16_t process)
+{
+    uint16_t first = TRACE_NO_DEVICE;
+    for (size_t i = 0; i < t->count; i++) {
+        const struct trace_event *e = &t->events[i];
+        if (event_on_device(e->kind) && e->process == process && e->device < first)
+            first = e->device;
+    }
+    return first;
+}
+
 static void count_works(const struct counter *c, const struct marker_join *join, uint16_t process,
                         struct trace_launched *out)
 {
     const struct timeline *t = c->t;
+    const uint16_t device = c->ranks ? first_device_of(t, process) : TRACE_NO_DEVICE;
     for (size_t i = 0; i < t->count; i++) {
         const struct trace_event *e = &t->events[i];
+        if (device != TRACE_NO_DEVICE && e->device != device) continue;
         if (e->process != process || (e->kind != EVENT_KERNEL && e->kind != EVENT_GRAPH)) continue;
         const struct trace_event *range = marker_join_range(join, e);
         if (!range || range->process != process) continue;
@@ -72,7 +88,7 @@ static enum sol_status count_one(const struct counter *c, const struct trace_exp
 
 enum sol_status trace_launches_count(const struct timeline *t, struct trace_launches *out)
 {
-    struct counter c = {.t = t};
+    struct counter c = {.t = t, .ranks = trace_first_rank(t) != TRACE_NO_DEVICE};
     *out = (struct trace_launches){.lost = t->lost.records || t->lost.timestamps};
     if (t->n_expected == 0) return SOL_OK;
     const size_t names = timeline_string_count(t);

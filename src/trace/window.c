@@ -10,6 +10,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "trace/communication.h"
 #include "trace/marker_join.h"
 
 enum { REPEATS = 3, ANCHORS = 8 };
@@ -105,7 +106,8 @@ static enum sol_status gather(struct finder *f)
         free(times);
         return no_memory();
     }
-    f->set->device = busiest_device(t, times);
+    f->set->device = trace_first_rank(t);
+    if (f->set->device == TRACE_NO_DEVICE) f->set->device = busiest_device(t, times);
     free(times);
     for (size_t i = 0; i < t->count; i++) {
         const struct trace_event *e = &t->events[i];

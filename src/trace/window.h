@@ -32,9 +32,9 @@ struct trace_window_set {
     size_t typical;               /* index of the window of median duration */
 };
 
-/* On the device that did most. `marker`: only NVTX ranges of this name count (SOL_E_ARGUMENT when
- * none holds device work; then one range is enough), NULL to choose. Linear in the events. Freed
- * with trace_windows_free, also after an error. */
+/* On the device that did most, of ranks (communication.h) on the first. `marker`: only NVTX ranges
+ * of this name count (SOL_E_ARGUMENT when none holds device work; then one range is enough), NULL
+ * to choose. Linear in the events. Freed with trace_windows_free, also after an error. */
 enum sol_status trace_windows_find(const struct timeline *t, const char *marker,
                                    struct trace_window_set *out);
 void trace_windows_free(struct trace_window_set *set); /* takes a zeroed one */

@@ -397,7 +397,7 @@ static enum sol_status make_all(struct trainer *t)
     SOL_TRY(make_tree(t));
     t->count = calloc((size_t)t->recipe->config.vocab + 1, sizeof *t->count);
     if (!t->count) return status_set(SOL_E_MEMORY, "no memory for a trainer");
-    if (t->gpu) t->ranges = trace_ranges_open();
+    if (t->gpu && t->rank == 0) t->ranges = trace_ranges_open(); /* steps are those of all */
     return set_constants(t);
 }
 
