@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Several GPUs of one machine: what passes between them, and sol train on them against one of them.
 
-usage: bench/ranks_device.py [--sol build/sol] [--gpus 2] [--parts verify,links,small,losses,speed] [--rounds 3] [--tiny] [--out FILE]
+usage: bench/ranks_device.py [--sol build/sol] [--gpus 2] [--parts verify,links,small,losses,speed,exposed] [--rounds 3] [--tiny] [--out FILE]
 
   verify   every collective's variants against their references
   links    sol device --gpus of each count: links, and collectives by size; the whole JSON goes to --out
@@ -10,6 +10,8 @@ usage: bench/ranks_device.py [--sol build/sol] [--gpus 2] [--parts verify,links,
   losses   50 updates in float32 of the same rows on 1 and on N GPUs: the largest difference (at most 5e-5)
   speed    depth 20, windows L, 65,536 tokens a GPU, an update after every micro-batch: 1 and N GPUs in turn, tokens/s of
            all, ratio to one GPU (wanted: 1.95 of 2, 3.8 of 4), and what part of a step collectives take
+  exposed  what GPUs cost each other, from traces of decoding (--model) and of training: exposed communication of a step,
+           what of it is waiting, and how far the ends of a collective are apart on two GPUs' clocks
 Parts run in this order; one that fails says so and does not stop the others. The first three take about a minute and a
 half on two GPUs. --tiny: shapes for a machine that emulates its GPUs. One JSON object a line on stdout, and in --out.
 
@@ -27,7 +29,7 @@ import time
 WANTED = {2: 1.95, 4: 3.8}
 SMALL = {2: 6.4, 4: 8}
 BYTES = 11520  # 2880 numbers
-PARTS = ("verify", "links", "small", "losses", "speed")
+PARTS = ("verify", "links", "small", "losses", "speed", "exposed")
 PARITY = 5e-5
 COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather")
 
@@ -108,6 +110,39 @@ def speed(options, gpus):
     return {"tokens_per_s": out["tokens_per_s"], "collectives": passed / total, "tokens": out["tokens"]}
 
 
+def ends_apart(path):
+    """us between the ends of a collective on the first two ranks: median, and most of 90 %."""
+    with open(path) as file:
+        events = json.load(file)["traceEvents"]
+    ranks = sorted({e["pid"] for e in events if e["name"] == "process_sort_index"})[:2]
+    ends = [[e["ts"] + e["dur"] for e in events if e["ph"] == "X" and e["pid"] == pid and "waited_us" in e["args"]] for pid in ranks]
+    apart = sorted(abs(a - b) for a, b in zip(*ends)) if len(ends) == 2 else []
+    return {"median_us": statistics.median(apart), "most_us": apart[len(apart) * 9 // 10]} if apart else None
+
+
+def exposed(options, gpus, what):
+    """Of a traced command; where GPUs are emulated, and nothing traces them, by the timers of a plan."""
+    with tempfile.TemporaryDirectory() as folder:
+        report, trace = os.path.join(folder, "report.json"), os.path.join(folder, "trace.json")
+        out = ["--no-store", "--json", "--report", report, "--trace", trace]
+        if options.tiny:
+            sol(options, "profile", "-m", "synth:small,layers=1", "--backend", "cuda", "--exact", "--kv", "f32", "--gpus", gpus, "-p", 0, "-n", 2,
+                "-d", 0, "-r", 1, "--no-limits", "-q", "--force", "attn_out=composed", "--force", "attn_add=composed", "--force",
+                "attn_route=composed", *out)
+        elif what == "train":
+            sol(options, "profile", "--level", "node", "--range", "step", *out, "--", options.sol, "train", "bench", "--backend", "cuda", "--gpus", gpus,
+                "--depth", 20, "--window-pattern", "L", "--max-seq-len", 2048, "--device-batch-size", 32, "--num-iterations", 5, "--no-store",
+                "--no-limits", "--json")
+        else:
+            sol(options, "profile", "--level", "node", *out, "--", options.sol, "bench", "-m", options.model, "--backend", "cuda", "--gpus", gpus,
+                "-p", 0, "-n", 32, "-r", 2, "--no-store", "--no-limits", "-q")
+        with open(report) as file:
+            whole = json.load(file)
+        c = whole["phases"][0]["communication"] if options.tiny else whole["communication"]
+        wanted = bool(c) and c["ranks"] == gpus and c["waiting_ns"] is not None
+        return {"what": what, "gpus": gpus, "communication": c, "ends_apart": ends_apart(trace), "good": wanted}
+
+
 class Run:
     """Says lines, and remembers whether all is as wanted."""
 
@@ -177,6 +212,7 @@ def main():
     parser.add_argument("--parts", default=",".join(PARTS))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tiny", action="store_true")
+    parser.add_argument("--model", default="synth:gpt-oss-120b", help="of the traced decoding")
     parser.add_argument("--out")
     options = parser.parse_args()
     options.force = ["--force", "self_attention=self_attention_mma_cuda", "--force",
@@ -192,6 +228,9 @@ def main():
         run.attempt("losses", lambda: compare_losses(run, counts))
     if "speed" in parts:
         run.attempt("speed", lambda: compare_speed(run, counts))
+    for what in ("decode", "train") if "exposed" in parts else ():
+        for n in counts:
+            run.attempt("exposed", lambda n=n, what=what: run.say("exposed", exposed(options, n, what)))
     return 0 if run.good else 1
 
 

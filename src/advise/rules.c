@@ -29,7 +29,7 @@ const struct rule rule_table[] = {
      "the kernel that makes them.",
      rule_quant_transpose},
     {"exposed", RULE_RANKS, 0.03, 0.5,
-     "a GPU of several has nothing but collectives to do for 3 % of a step; where over half of "
+     "a rank has nothing but collectives to do for 3 % of a step; where over half of "
      "that "
      "is waiting for a slower rank, that is what to look at",
      "all of that time",

@@ -54,7 +54,7 @@ enum sol_status rule_exposed(struct rules_run *run, const struct rule *rule)
                       f->exposed_ns, "waiting_ns", json_number(f->waiting_ns), "moving_ns",
                       communication_moving_ns(f), "share", share, "worth_gpus",
                       json_number(f->worth), "todo", todo_of(rule, f)),
-            "%s: of %d GPUs that share the work the one looked at spends %s (%.1f %%) in %.1f "
+            "%s: of %d ranks that share the work the one looked at spends %s (%.1f %%) in %.1f "
             "collectives with nothing else to do; %s. Together they do the work of %.2f.",
             c->metric, f->ranks, rules_time(f->exposed_ns, a), 100 * share, f->collectives, split,
             f->worth));

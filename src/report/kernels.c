@@ -231,14 +231,14 @@ static void show_roofline(struct html *html, const struct run_data *d, const str
     svg_figure(html, chart_roofline, &r, caption);
 }
 
-/* What GPUs that share the work cost each other; the waterfall has it as a bar. */
+/* What ranks cost each other; the waterfall has it as a bar. */
 static void show_ranks(struct html *html, const struct run_group *g)
 {
     const struct communication_figure *f = &g->communication;
     char time[FIGURE_SIZE], share[FIGURE_SIZE], wait[FIGURE_SIZE], move[FIGURE_SIZE];
     if (f->ranks < 2) return;
     html_print(html,
-               "<p class=\"note\">%d GPUs share the work. Of %s that takes %s, the one shown here "
+               "<p class=\"note\">%d ranks share the work. Of %s that takes %s, the one shown here "
                "spends %s (%s) in collectives with nothing else to do: exposed communication",
                f->ranks, g->per ? g->per : "a window", figure_time(f->window_ns, time),
                figure_time(f->exposed_ns, wait),

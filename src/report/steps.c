@@ -411,7 +411,7 @@ static void show_caption(struct html *html, const struct kept_step *k)
     if (s->ranks)
         html_print(
             html,
-            " %zu GPUs share the work: lanes are named rank: stream, on one clock; the table "
+            " %zu ranks share the work: lanes are named rank: stream, on one clock; the table "
             "is of rank %zu.",
             s->ranks + s->other_ranks,
             (size_t)(trace_rank_of(&k->ranks, k->device) - k->ranks.ranks));
