@@ -58,12 +58,12 @@ for phase, kept in zip(profile["phases"], shown["payload"]["records"]):
     assert not any(a["rule"] == "distance" and "all_" in a["subject"] for a in advice["advice"])
 PY
 # Across counts of GPUs: what each GPU does stands beside the ratio, and what two cost each other.
-run 0 profile -m synth:tiny -p 8 -n 2 -d 0 -r 1 --no-limits -q --store "$work/store" --label one
+run 0 profile -m synth:tiny -p 8 -n 2 -d 0 -r 1 --no-limits -q --store "$work/store" --label alone
 python3 - "$work/store" "$SOL_BINARY" profile.json <<'PY' || fail "one and two ranks compared"
 import json, subprocess, sys
 store, sol, profile = sys.argv[1:]
 two = json.load(open(profile))
-said = subprocess.run([sol, "compare", "one", two["run"], "--store", store, "-o", "json"], stdout=subprocess.PIPE)
+said = subprocess.run([sol, "compare", "alone", two["run"], "--store", store, "-o", "json"], stdout=subprocess.PIPE)
 c = json.loads(said.stdout)
 assert {"what": "gpus", "old": "1", "new": "2", "machine": False} in c["differences"], c["differences"]
 for m, phase in zip(c["metrics"], two["phases"]):
