@@ -51,7 +51,7 @@ for phase, kept in zip(profile["phases"], shown["payload"]["records"]):
     assert c["ranks"] == 2 and len(c["each"]) == 2 and short(c) == short(kept["communication"])
     assert 0 < c["exposed_ns"] <= 1.01 * c["window_ns"] and abs(c["waiting_ns"] + c["moving_ns"] - c["exposed_ns"]) < 1, c
     # A rank runs one thing at a time, so all of it is exposed, and so much its kernels took.
-    sums = sum(k["ns_per_token"] for k in phase["kernels"] if k["op"] in ("all_reduce", "all_gather"))
+    sums = sum(k["ns_per_token"] for k in phase["kernels"] if k["op"].startswith("all_"))
     assert abs(sums - c["exposed_ns"]) <= 0.02 * sums, (sums, c)
     found = [a for a in advice["advice"] if a["rule"] == "exposed" and a["subject"] == phase["metric"]]
     assert (not found and c["exposed_share"] < 0.03) or short(found[0]["ceiling_ns"]) == short(min(c["exposed_ns"], c["window_ns"])), found
