@@ -2,12 +2,15 @@
 """Inference on several GPUs of one machine against one of them, in the same run: are the logits those of one GPU, how fast
 is decoding, are prompts and batches, and where does a step's time go.
 
-usage: bench/tensor_parallel_device.py [--sol build/sol] [--gpus 2] [--parts verify,speed,serve] [--model NAME,...]
+usage: bench/tensor_parallel_device.py [--sol build/sol] [--gpus 2] [--parts verify,sums,speed,serve] [--model NAME,...]
                                        [--tests decode,prompt,batch] [--requests 512] [--rounds 1] [--seconds 280] [--tiny]
                                        [--out FILE]
 
   verify   the collectives and joins of the table on N GPUs; then logits of N GPUs against one, over 512 tokens of a model
            cut to 4 layers: divergence (KL), same likeliest token; with rounded activations, and in float32, which judges
+  sums     only if it is named: the sums of ranks by size, each kernel of them, in a graph (sol device --gpus); then N GPUs with
+           the sums that the rules take and with NCCL's in float32, forced: 8,192 tokens of a prompt, 512 sequences that
+           decode together; us of sums in a step, and how much longer a step lasts than its ops (what GPUs wait for the host)
   speed    tokens/s on 1 and then N GPUs, each in one process so that the model is loaded once:
              decode  one sequence (120b wanted: 1.2 times one GPU's on 2, 1.4 on 4)
              prompt  2,048 and 8,192 tokens (120b wanted for 8,192: 1.8 on 2, 3.3 on 4)
@@ -35,10 +38,11 @@ import time
 import urllib.request
 
 WANTED = {("decode", 2): 1.2, ("decode", 4): 1.4, ("prompt", 2): 1.8, ("prompt", 4): 3.3}
-PARTS = ("verify", "speed", "serve")
+PARTS = ("verify", "sums", "speed", "serve")
 SERVED = {"shared": 0.95, "copies": 0.97}  # output t/s a GPU over one GPU's
 TESTS = ("decode", "prompt", "batch")
-COLLECTIVES = ("all_reduce", "all_gather")
+COLLECTIVES = ("all_reduce", "all_reduce_add", "all_gather")
+BY_NCCL = ("--force", "all_reduce_add=composed", "--force", "all_reduce=all_reduce_nccl_cuda")
 PORT = 18082
 
 
@@ -129,6 +133,29 @@ def times_of(result):
 
 def longest(times):
     return {op: round(us, 1) for op, us in list(times.items())[:14]}
+
+
+def sums(run, model):
+    gpus, tiny = run.options.gpus, run.options.tiny
+    if model == run.options.models[0]:
+        text, _ = run.sol("device", "--gpus", gpus, "--measure", "--json", "-q", "--most", 1 if tiny else 64,
+                          "--seconds", 0.0001 if tiny else 0.02)
+        lines = [line for line in json.loads(text)["links"]["collectives"] if line["op"].startswith("all_reduce")]
+        run.say(part="sums", us={f"{line['variant']}:{line['bytes']}": round(line["ns"]["median"] / 1000, 2) for line in lines})
+    tests = ("-p", 40, "-n", 2, "-npl", 3, "-r", 1) if tiny else ("-p", 8192, "-n", 16, "-npl", 512, "-r", 3)
+    # Emulated cards do nothing of a library in a graph, and have no events.
+    for way, forced in (("rules", ()),) if tiny else (("rules", ()), ("nccl", BY_NCCL), ("rules again", ())):
+        results, took = bench(run, model, gpus, *tests, *forced, *([] if tiny else ["--ops"]))
+        for result in results:
+            times = times_of(result)
+            rows = result["n_parallel"] if result["n_gen"] else min(result["n_prompt"], 2048)
+            step_us = 1e6 * rows / result["ts"]
+            of_sums = sum(us for op, us in times.items() if op.split(":")[0] in ("all_reduce", "all_reduce_add", "add", "fill"))
+            run.good &= bool(result["proved"])
+            run.say(part="sums", model=model, test=name_of(result), gpus=gpus, way=way, ts=result["ts"], proved=result["proved"],
+                    step_us=round(step_us, 1), ops_us=round(sum(times.values()), 1), sums_us=round(of_sums, 1),
+                    logits_us=round(sum(us for op, us in times.items() if op.split(":")[0] in ("all_gather", "join_columns")), 1),
+                    us=longest(times), seconds=round(took, 1))
 
 
 def speed(run, model):

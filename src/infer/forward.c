@@ -70,6 +70,7 @@ struct matrix forward_logits(const struct forward_step *s)
     return matrix_f32(parts_of(s) + c->rank * s->outputs * c->head_rows, s->outputs, c->head_rows);
 }
 
+/* All ranks come, the first alone reads. */
 static void join_logits(struct plan *plan, const struct forward_step *s)
 {
     const struct model_config *c = &s->model->config;
@@ -78,7 +79,7 @@ static void join_logits(struct plan *plan, const struct forward_step *s)
     plan_call(plan, &op_all_gather,
               &(struct collective_args){
                   .ranks = c->ranks, .m = s->outputs, .n = c->head_rows, .x = parts});
-    if (s->outputs > 1)
+    if (s->outputs > 1 && c->rank == 0)
         plan_call(
             plan, &op_join_columns,
             &(struct join_columns_args){.m = s->outputs,
