@@ -1,8 +1,10 @@
 #include "base/start.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -49,4 +51,15 @@ void start_process(void)
     sigemptyset(&action.sa_mask);
     sigaction(SIGBUS, &action, NULL);
     signal(SIGXFSZ, SIG_IGN);
+}
+
+void start_without_thread_caches(char **argv)
+{
+    static const char name[] = "GLIBC_TUNABLES";
+    char path[PATH_MAX];
+    const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (length <= 0 || getenv(name)) return;
+    path[length] = '\0';
+    if (setenv(name, "glibc.malloc.tcache_count=0:glibc.malloc.arena_max=1", 1) == 0)
+        execv(path, argv);
 }

@@ -6,6 +6,7 @@
 
 #include "base/interrupt.h"
 #include "base/log.h"
+#include "base/start.h"
 #include "base/status.h"
 #include "cli/cli.h"
 #include "cli/engine_options.h"
@@ -361,6 +362,7 @@ static int run(int argc, char **argv)
     int exit_status;
     engine_options_init(&s.options.engine);
     if (!parse_options_only(&spec, argc, argv, &s.options, &exit_status)) return exit_status;
+    start_without_thread_caches(argv - 1); /* of main, before the command's name */
     enum sol_status status = serve(&s);
     tear_down(&s);
     return cli_fail(status);
