@@ -9,7 +9,8 @@ usage: bench/ranks_device.py [--sol build/sol] [--gpus 2] [--parts verify,links,
            is a PyTorch (wanted: 6.4 us on 2, 8 on 4; goal 4 and 5)
   losses   50 updates in float32 of the same rows on 1 and on N GPUs: the largest difference (at most 5e-5)
   speed    depth 20, windows L, 65,536 tokens a GPU, an update after every micro-batch: 1 and N GPUs in turn, tokens/s of
-           all, ratio to one GPU (wanted: 1.95 of 2, 3.8 of 4), and what part of a step collectives take
+           all, ratio to one GPU (wanted: 1.95 of 2, 3.8 of 4), and what part of a step collectives take by themselves;
+           N GPUs also --in-turn, their collectives behind their work: what running beside it gains
   exposed  what GPUs cost each other, from traces of decoding (--model) and of training: exposed communication of a step,
            what of it is waiting, and how far the ends of a collective are apart on two GPUs' clocks
 Parts run in this order; one that fails says so and does not stop the others. The first three take about a minute and a
@@ -99,12 +100,12 @@ def losses(options, folder, gpus, most):
     return [json.loads(line)["loss"] for line in lines.splitlines() if '"loss"' in line]
 
 
-def speed(options, gpus):
+def speed(options, gpus, *more):
     shape = ["--depth", 1, "--aspect-ratio", 64, "--head-dim", 64, "--max-seq-len", 32, "--device-batch-size", 1, "--vocab-size", 128, "--warmup-steps", 1,
              "--num-iterations", 1] if options.tiny else \
         ["--depth", 20, "--window-pattern", "L", "--max-seq-len", 2048, "--device-batch-size", 32, "--num-iterations", 10]
     out = json.loads(sol(options, "train", "bench", "--backend", "cuda", "--gpus", gpus, *shape, "--no-store", "--no-limits", "--json",
-                         *options.force))
+                         *options.force, *more))
     total = sum(op["ns"] for op in out["ops"])
     passed = sum(op["ns"] for op in out["ops"] if op["op"] in COLLECTIVES)
     return {"tokens_per_s": out["tokens_per_s"], "collectives": passed / total, "tokens": out["tokens"]}
@@ -192,16 +193,20 @@ def compare_losses(run, counts):
 
 def compare_speed(run, counts):
     options = run.options
-    rounds = []
+    rounds, in_turn = [], []
     for _ in range(options.rounds):
         rounds.append({n: speed(options, n) for n in [1, *counts]})
-        run.say("speed", {"round": len(rounds), "tokens_per_s": {n: rounds[-1][n]["tokens_per_s"] for n in rounds[-1]}})
+        in_turn.append({n: speed(options, n, "--in-turn")["tokens_per_s"] for n in counts})
+        run.say("speed", {"round": len(rounds), "tokens_per_s": {n: rounds[-1][n]["tokens_per_s"] for n in rounds[-1]},
+                          "in_turn": in_turn[-1]})
     for n in counts:
         ratios = [r[n]["tokens_per_s"] / r[1]["tokens_per_s"] for r in rounds]
         rates = [r[n]["tokens_per_s"] for r in rounds]
         ratio = statistics.median(ratios)
+        beside = statistics.median(r[n]["tokens_per_s"] / t[n] for r, t in zip(rounds, in_turn, strict=True))
         run.say("speed", {"gpus": n, "tokens_per_s": statistics.median(rates), "least": min(rates), "most": max(rates), "ratio": ratio,
-                          "ratios": ratios, "wanted": WANTED.get(n), "collectives": statistics.median(r[n]["collectives"] for r in rounds),
+                          "ratios": ratios, "in_turn": statistics.median(t[n] for t in in_turn),
+                          "beside_over_in_turn": beside, "wanted": WANTED.get(n), "collectives": statistics.median(r[n]["collectives"] for r in rounds),
                           "good": options.tiny or ratio >= WANTED.get(n, 0)})
 
 

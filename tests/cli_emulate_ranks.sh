@@ -65,8 +65,9 @@ close() {
 # shellcheck disable=SC2086 # words
 {
     for precision in f32 bf16; do
+        in_turn=$([ $precision = f32 ] && echo --in-turn)
         gpus 1 0 train $model $flags $card --device-batch-size 4 --precision $precision -o one-$precision
-        gpus 2 0 train $model $flags $card --device-batch-size 2 --precision $precision --gpus 2 -o two-$precision
+        gpus 2 0 train $model $flags $card --device-batch-size 2 --precision $precision --gpus 2 $in_turn -o two-$precision
     done
     close one-f32 two-f32 1e-6
     close one-bf16 two-bf16 1e-4

@@ -11,9 +11,11 @@
 #include <cmocka.h>
 
 #include "driver/fake_cuda.h"
-#include "gpu/kernel.h"
+#include "gpu/gpu_private.h"
 #include "infer/engine.h"
 #include "model/upload.h"
+#include "ops/ops.h"
+#include "ops/plan.h"
 #include "support/fail_calls.h"
 #include "tensor_map_args.h"
 
@@ -266,6 +268,81 @@ static void test_graph_of_stream(void **state)
     finish();
 }
 
+/* Calls beside others go to the second stream, behind all before them; what meets waits for it. The
+ * same in a graph, which is joined again before it ends, and with one stream in the list's order.
+ * The adds' rows say which is which: 1 and 2, then 3 and 4 beside 5, then 6. */
+static struct plan *plan_with_lanes(struct gpu *gpu, float *x)
+{
+    struct chooser chooser;
+    struct plan *plan;
+    chooser_init(&chooser, 1);
+    chooser.device.gpu = gpu;
+    assert_int_equal(plan_create(&chooser, &plan), SOL_OK);
+    for (int i = 1; i <= 6; i++) {
+        plan_beside(plan, i == 3 || i == 4);
+        if (i == 6) plan_meet(plan);
+        plan_call(plan, &op_add,
+                  &(struct add_args){
+                      .m = i, .n = 8, .y = matrix_f32(x, i, 8), .x = matrix_f32(x + 64, i, 8)});
+    }
+    assert_int_equal(plan_finish(plan), SOL_OK);
+    return plan;
+}
+
+static void check_lanes(const struct op_context *context, long from)
+{
+    for (int i = 1; i <= 6; i++) {
+        const struct gpu_stream *want =
+            context->beside && (i == 3 || i == 4) ? context->beside : context->stream;
+        assert_ptr_equal(fake_cuda_launch(from + i - 1)->config.stream, want->handle);
+    }
+}
+
+static void run_lanes(struct plan *plan, const struct op_context *context)
+{
+    static const char *const counted[] = {"event_record", "stream_wait_event", "capture_begin"};
+    for (int run = 0; run < 3; run++) {
+        long before[3], launches = fake_cuda_launches();
+        for (int i = 0; i < 3; i++) before[i] = fake_cuda_count(counted[i]);
+        assert_int_equal(plan_run(plan, context, false, NULL), SOL_OK);
+        assert_int_equal(gpu_wait(context->stream), SOL_OK);
+        const int turns = run < 2 && context->beside ? 2 : 0; /* a fork and a join */
+        for (int i = 0; i < 3; i++)
+            assert_int_equal(fake_cuda_count(counted[i]) - before[i], i < 2 ? turns : run == 1);
+        if (run < 2) check_lanes(context, launches);
+        if (run == 2) assert_int_equal(fake_cuda_launches(), launches);
+    }
+    assert_int_equal(gpu_stream_kernels(context->stream), 3 * 6);
+}
+
+static void test_lanes(void **state)
+{
+    (void)state;
+    struct gpu *gpu;
+    void *x;
+    for (int lanes = 1; lanes <= 2; lanes++) {
+        struct op_context context = {.stream = NULL};
+        cuda_replace(fake_cuda_start(&hopper));
+        assert_int_equal(gpu_open(0, &gpu), SOL_OK);
+        assert_int_equal(gpu_stream_create(gpu, &context.stream), SOL_OK);
+        if (lanes == 2) assert_int_equal(gpu_stream_create(gpu, &context.beside), SOL_OK);
+        assert_int_equal(gpu_alloc(gpu, "x", 4096, &x), SOL_OK);
+        struct plan *plan = plan_with_lanes(gpu, x);
+        run_lanes(plan, &context);
+        if (context.beside) { /* what fails there is the stream's */
+            gpu_put(context.beside, "no/such.cu", "none", &small, NULL);
+            assert_int_equal(gpu_stream_join(context.stream, context.beside), SOL_OK);
+            assert_int_equal(gpu_wait(context.stream), SOL_E_INTERNAL);
+            assert_int_equal(gpu_wait(context.beside), SOL_OK);
+        }
+        plan_destroy(plan);
+        gpu_stream_destroy(context.beside);
+        gpu_stream_destroy(context.stream);
+        gpu_close(gpu);
+        finish();
+    }
+}
+
 /* What a timed run could not make the next one makes. */
 static void test_events_that_fail(void **state)
 {
@@ -421,7 +498,7 @@ int main(void)
         cmocka_unit_test(test_wrong_use),        cmocka_unit_test(test_each_call_enters),
         cmocka_unit_test(test_failures_apart),   cmocka_unit_test(test_graph_of_stream),
         cmocka_unit_test(test_events_that_fail), cmocka_unit_test(test_one_gpu),
-        cmocka_unit_test(test_two_gpus),
+        cmocka_unit_test(test_two_gpus),         cmocka_unit_test(test_lanes),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

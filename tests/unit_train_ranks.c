@@ -137,7 +137,8 @@ static enum sol_status one_update(struct trainer *trainer, int64_t step, double 
     for (int64_t i = 0; i < rounds; i++) {
         int32_t x[LENGTH], y[LENGTH];
         fill_row(step, i * ranks + trainer_rank(trainer), x, y);
-        const struct micro_batch batch = {.x = x, .y = y};
+        /* In every other update nothing is said of the last one. */
+        const struct micro_batch batch = {.x = x, .y = y, .last = step % 2 == 0 && i + 1 == rounds};
         SOL_TRY(trainer_micro(trainer, &batch, 1.0 / ROWS, false));
     }
     SOL_TRY(trainer_update(trainer, step, false));

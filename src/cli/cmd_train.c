@@ -68,6 +68,10 @@ static const struct option options[] = {
         "what the backward pass makes again instead of keeping it: norms, or also the wide "
         "activations (default: as much as it takes to fit)",
         offsetof(struct train_options, recompute), 0, 0),
+    OPTION_ENTRY(
+        FLAG, 0, "in-turn", NULL,
+        "GPUs pass gradients and weights behind their work, not beside it (for comparison)",
+        offsetof(struct train_options, in_turn), 0, 0),
     OPTION_ENTRY(FLOAT, 0, "memory", "GB",
                  "10^9 bytes that training may take (default: what is free)",
                  offsetof(struct train_options, memory), 0.001, 1e6),
@@ -194,6 +198,7 @@ void train_params_of(const struct train_command *c, const struct train_recipe *r
     out->sequences = recipe->device_batch;
     out->bf16 = train_is_bf16(c);
     out->tree = c->o.exact && !c->gpu;
+    out->in_turn = c->o.in_turn;
     out->recompute = -1;
     for (int i = 0; c->o.recompute && i < RECOMPUTE_LEVELS; i++)
         if (strcmp(c->o.recompute, train_recompute_names[i]) == 0) out->recompute = i;

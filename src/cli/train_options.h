@@ -22,7 +22,7 @@ struct train_options {
     int64_t eval_every, eval_tokens, save_every, resume_from;
     int64_t core_every, core_max_per_task, sample_every;
     const char *store, *label;
-    bool exact, reference, resume, json, wide, quiet, no_store, no_limits;
+    bool exact, reference, in_turn, resume, json, wide, quiet, no_store, no_limits;
 };
 
 struct train_command {

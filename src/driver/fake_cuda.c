@@ -34,11 +34,14 @@ struct recorded {
 struct object {
     size_t bytes;
     struct context *context;
-    size_t kernels;                    /* of a graph; of a stream: since its capture began */
-    bool capturing;                    /* a stream */
-    bool fresh;                        /* an executable graph: not launched yet */
+    size_t kernels;              /* of a graph; of a stream: since its capture began */
+    bool capturing;              /* a stream */
+    bool fresh;                  /* an executable graph: not launched yet */
+    bool apart;                  /* a guest: its host does not wait for it yet */
+    struct object *host, *guest; /* a stream whose capture this one's work is of; the other way */
+    struct object *recorder;     /* of an event: the stream that it was recorded on last */
     struct recorded *recorded, **last; /* of a stream, then of its graph, then of the executable */
-    char name[112];
+    char name[120];
 };
 _Static_assert(sizeof(struct object) % 16 == 0, "memory behind it stays aligned");
 
@@ -603,11 +606,43 @@ static cuda_result f_stream_query(cuda_stream stream)
     return CUDA_E_NOT_READY;
 }
 
+/* A stream that waits for one that is captured is captured with it, until that one waits for it.
+ * One guest is enough for sol. */
+static cuda_result follow(struct object *stream, struct object *recorder)
+{
+    if (!stream || !recorder || stream == recorder) return CUDA_OK;
+    if (recorder->host == stream) recorder->apart = false;
+    if (!recorder->capturing) return CUDA_OK;
+    if (stream->capturing || (recorder->guest && recorder->guest != stream)) return 1;
+    stream->host = recorder;
+    recorder->guest = stream;
+    stream->apart = true;
+    return CUDA_OK;
+}
+
 /* The event may be of any context. */
 static cuda_result f_stream_wait_event(cuda_stream stream, cuda_event event, unsigned flags)
 {
     CALL_IN(of_stream(stream));
-    return event && !flags ? CUDA_OK : 1;
+    if (!event || flags) return 1;
+    return follow(own_stream(stream), ((struct object *)event)->recorder);
+}
+
+/* The stream whose graph gets what is put on this one; NULL: none. */
+static struct object *captured_by(struct object *stream)
+{
+    if (stream && stream->host) return stream->host;
+    return stream && stream->capturing ? stream : NULL;
+}
+
+/* CUDA_ERROR_STREAM_CAPTURE_UNJOINED */
+static cuda_result part(struct object *host)
+{
+    struct object *guest = host->guest;
+    const bool apart = guest && guest->apart;
+    if (guest) guest->host = NULL, guest->apart = false;
+    host->guest = NULL;
+    return apart ? 904 : CUDA_OK;
 }
 
 static cuda_result f_capture_begin(cuda_stream stream, int mode)
@@ -637,7 +672,7 @@ static cuda_result f_capture_end(cuda_stream stream, cuda_graph *graph)
     if (own) made->kernels = most && own->kernels > most ? most : own->kernels;
     if (own) own->capturing = false;
     if (own) hand_over(own, made);
-    return CUDA_OK;
+    return own ? part(own) : CUDA_OK;
 }
 
 static cuda_result f_graph_nodes(cuda_graph graph, cuda_graph_node *nodes, size_t *count)
@@ -707,6 +742,8 @@ static cuda_result f_event_destroy(cuda_event event)
 static cuda_result f_event_record(cuda_event event, cuda_stream stream)
 {
     CALL_IN(of_stream(stream));
+    struct object *own = own_stream(stream);
+    ((struct object *)event)->recorder = captured_by(own) ? own : NULL;
     return belongs(of(event)) ? CUDA_OK : CUDA_E_HANDLE;
 }
 
@@ -811,9 +848,10 @@ static cuda_result f_launch(const struct cuda_launch *config, cuda_function func
     const struct object *f = (const struct object *)function;
     (void)extra;
     if (!belongs(f->context)) return CUDA_E_HANDLE;
-    struct object *own = own_stream(config->stream);
-    if (own) own->kernels += own->capturing;
-    if (own && own->capturing && !record(own, f->name, config, parameters[0])) return CUDA_E_MEMORY;
+    struct object *own = own_stream(config->stream), *by = captured_by(own);
+    if (by) by->kernels++;
+    if (by) own->apart = true;
+    if (by && !record(by, f->name, config, parameters[0])) return CUDA_E_MEMORY;
     if (fake.params.run) return run_launch(f->name, config, parameters[0]);
     if (fake.n_launches == LAUNCHES_MAX) return 1;
     struct fake_launch *launch = &fake.launches[fake.n_launches++];

@@ -76,6 +76,13 @@ enum sol_status gpu_wait(struct gpu_stream *stream);
 /* The same on the way out: nothing is reported, and the message of what failed before stays. */
 void gpu_settle(struct gpu_stream *stream);
 
+/* `beside`, another stream of the GPU, for some of a stream's work: what it gets from now on begins
+ * behind what `stream` has by now, and is of the graph where `stream` makes one. Behind join all
+ * that `stream` gets waits for it, and its failures and kernels count as `stream`'s; until then it
+ * may be forked again. A graph ends behind join. */
+enum sol_status gpu_stream_fork(struct gpu_stream *stream, struct gpu_stream *beside);
+enum sol_status gpu_stream_join(struct gpu_stream *stream, struct gpu_stream *beside);
+
 /* ---- memory ---- */
 
 /* What an allocation takes of the device's memory: whole units of it, which are 2 MiB. */

@@ -54,6 +54,7 @@ struct gpu_stream {
     struct gpu *gpu;
     cuda_stream handle;
     uint32_t *counters; /* device memory */
+    cuda_event turn;    /* of one that runs beside another: who waits for whom */
     bool capturing;
     int64_t kernels;            /* launched; not those of a graph that is being made */
     bool guest;                 /* handle and counters are somebody else's (guest.h) */

@@ -36,6 +36,7 @@ void gpu_stream_destroy(struct gpu_stream *stream)
         gpu_settle(stream); /* what failed was said, or will be by the next call */
         GPU_GIVE(stream->gpu, stream_destroy(stream->handle));
     }
+    if (stream->turn) GPU_GIVE(stream->gpu, event_destroy(stream->turn));
     if (!stream->guest) gpu_free(stream->gpu, stream->counters);
     free(stream);
 }
@@ -65,6 +66,32 @@ enum sol_status gpu_wait(struct gpu_stream *stream)
     if (stream->gpu->ranks) return gpu_ranks_wait(stream->gpu->ranks, stream);
     GPU_TRY(stream->gpu, stream_wait(stream->handle), "the GPU's work failed");
     return SOL_OK;
+}
+
+static enum sol_status follow(struct gpu_stream *first, struct gpu_stream *then, cuda_event event)
+{
+    GPU_TRY(first->gpu, event_record(event, first->handle), "recording an event");
+    GPU_TRY(then->gpu, stream_wait_event(then->handle, event, 0), "waiting for another stream");
+    return SOL_OK;
+}
+
+enum sol_status gpu_stream_fork(struct gpu_stream *stream, struct gpu_stream *beside)
+{
+    if (!beside->turn) GPU_TRY(beside->gpu, event_create(&beside->turn, 0), "making an event");
+    SOL_TRY(follow(stream, beside, beside->turn));
+    beside->capturing = stream->capturing;
+    return SOL_OK;
+}
+
+enum sol_status gpu_stream_join(struct gpu_stream *stream, struct gpu_stream *beside)
+{
+    const enum sol_status put = beside->put_status;
+    beside->capturing = false;
+    stream->kernels += beside->kernels;
+    beside->kernels = 0;
+    beside->put_status = SOL_OK;
+    if (put != SOL_OK) gpu_keep(stream, status_set(put, "%s", beside->put_message));
+    return follow(beside, stream, beside->turn);
 }
 
 void gpu_settle(struct gpu_stream *stream)

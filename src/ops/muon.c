@@ -20,9 +20,8 @@ static struct op_cost cost(const void *args)
     const struct muon_args *a = args;
     const double side = (double)side_of(a), n = (double)(a->rows * a->cols);
     const double step = 2 * n * side * 2 + 2 * side * side * side;
-    return (struct op_cost){
-        (double)a->count * ((double)a->steps * step + 24 * n),
-        2 * (matrix_bytes(&a->p) + matrix_bytes(&a->g) + matrix_bytes(&a->momentum))};
+    return (struct op_cost){(double)a->count * ((double)a->steps * step + 24 * n),
+                            2 * 3 * matrix_bytes(&a->momentum)};
 }
 
 static void product(struct plan *plan, const struct matmul_args *args)
@@ -70,6 +69,64 @@ static void iterate(struct plan *plan, const struct muon_args *a, const float co
                                         .out = to});
 }
 
+/* Run number `i`, and in *before how many matrices the runs before it have. */
+static struct muon_run run_of(const struct muon_args *a, int64_t i, int64_t *before)
+{
+    *before = 0;
+    if (!a->n_runs) return (struct muon_run){0, a->count};
+    for (int64_t k = 0; k < i; k++) *before += a->runs[k].count;
+    return a->runs[i];
+}
+
+static int64_t runs_of(const struct muon_args *a)
+{
+    return a->n_runs ? a->n_runs : 1;
+}
+
+/* `count` matrices of m from `first` on. */
+static struct matrix matrices(const struct muon_args *a, const struct matrix *m, int64_t first,
+                              int64_t count)
+{
+    return matrix_rows(m, first * a->rows, count * a->rows);
+}
+
+static void prepare(struct plan *plan, const struct muon_args *a, const struct matrix *x)
+{
+    for (int64_t i = 0, before; i < runs_of(a); i++) {
+        const struct muon_run run = run_of(a, i, &before);
+        plan_call(
+            plan, &op_muon_prepare,
+            &(struct muon_prepare_args){.count = run.count,
+                                        .rows = a->rows,
+                                        .cols = a->cols,
+                                        .step = a->step,
+                                        .clip = a->clip,
+                                        .features = a->features,
+                                        .margin = a->margin,
+                                        .tiny = a->tiny,
+                                        .g = matrices(a, &a->g, run.first, run.count),
+                                        .momentum = matrices(a, &a->momentum, before, run.count),
+                                        .x = matrices(a, x, before, run.count)});
+    }
+}
+
+static void apply(struct plan *plan, const struct muon_args *a, const struct matrix *x)
+{
+    const int64_t lines = a->rows >= a->cols ? a->rows : a->cols;
+    for (int64_t i = 0, before; i < runs_of(a); i++) {
+        const struct muon_run run = run_of(a, i, &before);
+        plan_call(plan, &op_muon_apply,
+                  &(struct muon_apply_args){.count = run.count,
+                                            .rows = a->rows,
+                                            .cols = a->cols,
+                                            .step = a->step,
+                                            .features = a->features,
+                                            .x = matrices(a, x, before, run.count),
+                                            .second = a->second ? a->second + before * lines : NULL,
+                                            .p = matrices(a, &a->p, run.first, run.count)});
+    }
+}
+
 static enum sol_status compose(struct plan *plan, const void *args)
 {
     const struct muon_args *a = args;
@@ -78,33 +135,14 @@ static enum sol_status compose(struct plan *plan, const void *args)
     struct matrix to = plan_scratch_of(plan, a->dtype, rows, a->cols);
     const struct matrix gram = plan_scratch_of(plan, a->dtype, side, side_of(a));
     const struct matrix poly = plan_scratch_of(plan, a->dtype, side, side_of(a));
-    plan_call(plan, &op_muon_prepare,
-              &(struct muon_prepare_args){.count = a->count,
-                                          .rows = a->rows,
-                                          .cols = a->cols,
-                                          .step = a->step,
-                                          .clip = a->clip,
-                                          .features = a->features,
-                                          .margin = a->margin,
-                                          .tiny = a->tiny,
-                                          .g = a->g,
-                                          .momentum = a->momentum,
-                                          .x = x});
+    prepare(plan, a, &x);
     for (int32_t i = 0; i < a->steps; i++) {
         iterate(plan, a, a->coefficients[i], x, gram, poly, to);
         const struct matrix last = x;
         x = to;
         to = last;
     }
-    plan_call(plan, &op_muon_apply,
-              &(struct muon_apply_args){.count = a->count,
-                                        .rows = a->rows,
-                                        .cols = a->cols,
-                                        .step = a->step,
-                                        .features = a->features,
-                                        .x = x,
-                                        .second = a->second,
-                                        .p = a->p});
+    apply(plan, a, &x);
     return SOL_OK;
 }
 

@@ -51,6 +51,7 @@ struct op_cost {
 struct op_context {
     struct pool *pool;                 /* CPU */
     struct gpu_stream *stream;         /* CUDA: kernels go there; failures show in gpu_wait */
+    struct gpu_stream *beside;         /* another, for what may run beside (plan.h); NULL: none */
     struct communicator *communicator; /* of the ranks that run the same plan; NULL: one */
     void *workspace; /* 256-byte aligned; as many bytes as the variant's workspace() asked for */
     int choice;      /* of the variant's choices; 0 where it has none */

@@ -29,6 +29,7 @@ static const size_t graph_node_bytes = 4096;
 struct call {
     const struct op *op;
     int layer;
+    bool beside, meets;
     void *args;
 };
 
@@ -39,6 +40,7 @@ struct plan {
     struct plan_step *steps;
     int n_calls, calls_capacity, n_steps, steps_capacity;
     int layer;
+    bool beside, meets;        /* of the next call */
     bool expanding;            /* calls come from composites */
     bool quiet;                /* the list is not the final one */
     const struct op *parent;   /* the outermost composite being expanded */
@@ -514,6 +516,16 @@ void plan_layer(struct plan *plan, int layer)
     plan->layer = layer;
 }
 
+void plan_beside(struct plan *plan, bool beside)
+{
+    plan->beside = beside;
+}
+
+void plan_meet(struct plan *plan)
+{
+    plan->meets = true;
+}
+
 /* The stack grows by `size`; where that begins. */
 static void *push(struct plan *plan, size_t size)
 {
@@ -597,8 +609,11 @@ static void add_kernel(struct plan *plan, const struct op *op, int v, void *args
         .run = variant ? variant->run : op->reference,
         .args = args,
         .workspace = needed ? push(plan, needed) : NULL,
+        .beside = plan->beside && !needed && !plan->parent,
+        .meets = plan->meets,
         .slow = slow > 0 ? slow : plan->slow,
     };
+    plan->meets = false;
     plan->top = before;
 }
 
@@ -647,7 +662,8 @@ void plan_call(struct plan *plan, const struct op *op, const void *args)
     }
     struct call *call =
         grow(plan, (void **)&plan->calls, &plan->n_calls, &plan->calls_capacity, sizeof *call);
-    if (call) *call = (struct call){op, plan->layer, copy};
+    if (call) *call = (struct call){op, plan->layer, plan->beside, plan->meets, copy};
+    plan->meets = false;
 }
 
 static enum sol_status expand(struct plan *plan, bool quiet)
@@ -658,6 +674,8 @@ static enum sol_status expand(struct plan *plan, bool quiet)
     plan->n_steps = 0;
     for (int i = 0; i < plan->n_calls && plan->status == SOL_OK; i++) {
         plan->layer = plan->calls[i].layer;
+        plan->beside = plan->calls[i].beside;
+        plan->meets = plan->calls[i].meets;
         serve(plan, plan->calls[i].op, plan->calls[i].args);
     }
     return plan->status;
@@ -691,6 +709,47 @@ static void run_step(const struct plan_step *step, const struct op_context *cont
     own.choice = step->choice_index;
     own.workspace = step->workspace;
     step->run(&own, step->args);
+}
+
+/* How far the two streams of a run are. */
+struct lanes {
+    struct gpu_stream *main, *beside;
+    bool apart; /* work runs beside */
+    bool ahead; /* and the first stream has got more since */
+};
+
+static enum sol_status meet(struct lanes *l)
+{
+    const bool apart = l->apart;
+    l->apart = false;
+    return apart ? gpu_stream_join(l->main, l->beside) : SOL_OK;
+}
+
+/* *stream: where the step goes. */
+static enum sol_status choose_lane(struct lanes *l, const struct plan_step *step,
+                                   struct gpu_stream **stream)
+{
+    *stream = l->main;
+    if (!l->beside) return SOL_OK;
+    if (step->beside) {
+        if (!l->apart || l->ahead) SOL_TRY(gpu_stream_fork(l->main, l->beside));
+        l->apart = true;
+        l->ahead = false;
+        *stream = l->beside;
+        return SOL_OK;
+    }
+    if (step->meets || step->op->collective) SOL_TRY(meet(l));
+    l->ahead = true;
+    return SOL_OK;
+}
+
+static enum sol_status put_step(struct lanes *l, const struct plan_step *step,
+                                const struct op_context *context)
+{
+    struct op_context own = *context;
+    SOL_TRY(choose_lane(l, step, &own.stream));
+    run_step(step, &own);
+    return SOL_OK;
 }
 
 static void run_slowly(struct plan_step *step, const struct op_context *context)
@@ -737,9 +796,15 @@ static void drop_graph(struct plan *plan)
 static enum sol_status capture(struct plan *plan, const struct op_context *context)
 {
     struct gpu_stream *stream = context->stream;
+    struct lanes lanes = {.main = stream, .beside = context->beside};
+    enum sol_status laid = SOL_OK;
     SOL_TRY(gpu_graph_begin(stream));
-    for (int i = 0; i < plan->n_steps; i++) run_step(&plan->steps[i], context);
-    enum sol_status put = gpu_put_status(stream), ended = gpu_graph_end(stream, &plan->graph);
+    for (int i = 0; i < plan->n_steps && laid == SOL_OK; i++)
+        laid = put_step(&lanes, &plan->steps[i], context);
+    const enum sol_status met = meet(&lanes);
+    enum sol_status put = laid == SOL_OK ? met : laid;
+    if (put == SOL_OK) put = gpu_put_status(stream);
+    const enum sol_status ended = gpu_graph_end(stream, &plan->graph);
     if (put == SOL_OK) return ended;
     drop_graph(plan);   /* it would lack steps */
     gpu_settle(stream); /* told; the next try is a new one */
@@ -759,19 +824,21 @@ static enum sol_status run_on_gpu(struct plan *plan, const struct op_context *co
 {
     struct gpu_stream *stream = context->stream;
     if (!timed && !observer && plan->n_steps && plan->loaded) return run_graph(plan, context);
+    struct lanes lanes = {.main = stream, .beside = timed || observer ? NULL : context->beside};
     plan->loaded = true;
     if (timed) SOL_TRY(make_events(plan));
     const uint64_t began = timed ? clock_ns() : 0;
     if (timed) SOL_TRY(gpu_event_record(plan->events[0], stream));
     for (int i = 0; i < plan->n_steps; i++) {
         struct plan_step *step = &plan->steps[i];
-        run_step(step, context);
+        SOL_TRY(put_step(&lanes, step, context));
         step->runs++;
         if (timed) SOL_TRY(gpu_event_record(plan->events[i + 1], stream));
         if (!observer || !ends_layer(plan, i)) continue;
         SOL_TRY(gpu_wait(stream));
         SOL_TRY(observer->after_layer(observer->arg, step->layer));
     }
+    SOL_TRY(meet(&lanes));
     return timed ? add_times(plan, began) : SOL_OK;
 }
 

@@ -84,6 +84,8 @@ struct plan_step {
     uint64_t ns;      /* time spent in this step, summed over timed runs */
     uint64_t began;   /* of the last timed run: clock_ns; on a GPU as far as the host can tell */
     uint64_t runs;    /* how often it ran since plan_reset_times */
+    bool beside;      /* it runs beside what follows */
+    bool meets;       /* it waits for what runs beside */
     double slow;      /* of chooser_slow; 0 but in tests of the lab */
     uint64_t fastest; /* call of a slowed step, in ns */
 };
@@ -98,6 +100,12 @@ void plan_share(struct plan *plan, void *memory, size_t size);
  * reads as a plain list. */
 void plan_call(struct plan *plan, const struct op *op, const void *args);
 void plan_layer(struct plan *plan, int layer); /* layer of the calls that follow */
+/* The calls that follow may run beside those behind them, on the context's second stream where
+ * there is one: each begins behind all before it in the list. What reads what they write, or writes
+ * what they read, comes behind plan_meet; collectives meet by themselves, and so does the list's
+ * end. A call that takes scratch stays in its place. */
+void plan_beside(struct plan *plan, bool beside);
+void plan_meet(struct plan *plan);
 /* For explanations: called for every call, composites included, when the list ends, with the
  * variant that was chosen for it (a number for op_variant_name). */
 typedef void (*plan_choice_fn)(void *arg, const struct op *op, const void *args, int chosen);

@@ -448,10 +448,17 @@ struct muon_apply_args {
     struct matrix p; /* [count * rows][cols], in place */
 };
 
-enum { MUON_STEPS_MAX = 5 };
+enum { MUON_STEPS_MAX = 5, MUON_RUNS_MAX = 8 };
+
+/* Matrices `first` to first + count - 1 of p and g. */
+struct muon_run {
+    int64_t first, count;
+};
 
 /* muon, a composite: muon_prepare, `steps` times X = a X + (b A + c A A) X with A = X X^T (where
- * rows > cols X = a X + X (b A + c A A) with A = X^T X), muon_apply. */
+ * rows > cols X = a X + X (b A + c A A) with A = X^T X), muon_apply. Where there are runs, only
+ * their matrices of p and g are meant, `count` of them together; momentum and second have those
+ * alone. */
 struct muon_args {
     int64_t count, rows, cols;
     const struct muon_step *step;
@@ -463,6 +470,8 @@ struct muon_args {
     enum dtype dtype;             /* of X: F32 or BF16 */
     struct matrix p, g, momentum; /* [count * rows][cols], in place */
     float *second;
+    int64_t n_runs; /* 0: p and g are one */
+    struct muon_run runs[MUON_RUNS_MAX];
 };
 
 #pragma GCC diagnostic pop

@@ -14,6 +14,8 @@ enum sol_status scale_training_work(const struct scale_training *t, int64_t rank
     SOL_TRY(trainer_outline(&params, (int)ranks, &trainer));
     enum sol_status status = work_add(micro, trainer_micro_plan(trainer), &t->limits, 1);
     if (status == SOL_OK) status = work_add(update, trainer_update_plan(trainer), &t->limits, 1);
+    if (status == SOL_OK && trainer_reduce_plan(trainer))
+        status = work_add(update, trainer_reduce_plan(trainer), &t->limits, 1);
     trainer_memory(trainer, &memory);
     micro->memory = update->memory = trainer_memory_total(&memory);
     trainer_destroy(trainer);

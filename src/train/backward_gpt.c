@@ -162,6 +162,7 @@ void gpt_backward(struct plan *plan, const struct pass *p)
         mlp(plan, p, n);
         attention(plan, p, n);
         mix(plan, p, n);
+        pass_leave(plan, p, n);
     }
     plan_layer(plan, -1);
     embed(plan, p);

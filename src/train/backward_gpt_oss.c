@@ -177,6 +177,7 @@ void gpt_oss_backward(struct plan *plan, const struct pass *p)
         plan_layer(plan, (int)n);
         mlp(plan, p, n);
         attention(plan, p, n);
+        pass_leave(plan, p, n);
     }
     plan_layer(plan, -1);
     embed(plan, p);

@@ -34,14 +34,20 @@ static enum sol_status draw_tokens(struct run *r, int64_t vocab)
 static enum sol_status micro(struct run *r, int64_t m, bool timed)
 {
     const int32_t *at = r->tokens + m * (r->rows + 1);
-    const struct micro_batch batch = {.x = at, .y = at + 1};
+    const bool last = r->params->update && m + 1 == r->params->micro_batches;
+    const struct micro_batch batch = {.x = at, .y = at + 1, .last = last};
     const int64_t all = r->params->micro_batches * trainer_ranks(r->trainer);
     return trainer_micro(r->trainer, &batch, 1.0 / (double)all, timed);
 }
 
+/* In the last one ranks add up. */
 static enum sol_status micros(struct run *r, bool timed)
 {
-    for (int64_t m = 0; m < r->params->micro_batches; m++) SOL_TRY(micro(r, m, timed));
+    const int64_t last = r->params->micro_batches - 1;
+    enum sol_status status = SOL_OK;
+    for (int64_t m = 0; m < last && status == SOL_OK; m++) status = micro(r, m, timed);
+    SOL_TRY(communicator_agree(r->ranks, status));
+    SOL_TRY(micro(r, last, timed));
     return trainer_wait(r->trainer);
 }
 
@@ -89,8 +95,11 @@ static enum sol_status count_kernels(const struct run *r, const struct step_seen
 {
     out->micro = out->update = (struct train_kernels){-1, -1};
     if (!trainer_stream(r->trainer) || r->params->steps + r->params->warmup < 2) return SOL_OK;
-    SOL_TRY(trainer_kernels(r->trainer, &out->micro.plan, &out->update.plan));
-    out->micro.plan *= r->params->micro_batches;
+    struct trainer_kernels kernels;
+    SOL_TRY(trainer_kernels(r->trainer, &kernels));
+    out->micro.plan = r->params->micro_batches * kernels.micro;
+    if (r->params->update) out->micro.plan += kernels.last - kernels.micro;
+    out->update.plan = kernels.update;
     out->micro.launched = last->micro_kernels;
     out->update.launched = last->update_kernels;
     if (!r->params->update) out->update = (struct train_kernels){-1, -1};

@@ -9,6 +9,7 @@
 void train_op_times_reset(struct trainer *trainer)
 {
     plan_reset_times(trainer_micro_plan(trainer));
+    plan_reset_times(trainer_last_plan(trainer));
     plan_reset_times(trainer_update_plan(trainer));
 }
 
@@ -49,7 +50,10 @@ void train_op_times_read(struct trainer *trainer, int64_t micro_batches, bool up
                          struct train_op_times *out)
 {
     *out = (struct train_op_times){.count = 0};
-    add_plan(trainer_micro_plan(trainer), micro_batches, out);
+    const struct plan *micro = trainer_micro_plan(trainer), *last = trainer_last_plan(trainer);
+    const bool other = update && last != micro;
+    add_plan(micro, micro_batches - other, out);
+    if (other) add_plan(last, 1, out);
     if (update) add_plan(trainer_update_plan(trainer), 1, out);
     qsort(out->ops, (size_t)out->count, sizeof *out->ops, slower);
 }

@@ -142,7 +142,7 @@ struct shard params_shard(const struct params *p, const struct param *q)
 
 struct shard params_shard_of_stack(const struct params *p, const struct param_stack *s)
 {
-    return shard_of(s->count, s->rows * s->cols, p->ranks, p->rank, 1);
+    return shard_of(s->count, s->rows * s->cols, p->ranks, p->rank, STACK_PIECES);
 }
 
 static struct shard shard_of_any(const struct params *p, const struct param *q)

@@ -76,7 +76,10 @@ struct param *params_find(struct params *params, const char *name);
 /* The parameter that a field of the model is, or NULL. */
 const struct param *params_of_field(const struct params *params, const void *field);
 
-/* How ranks share a parameter of AdamW, by rows, and a stack, by matrices. */
+/* How ranks share a parameter of AdamW, by rows in one piece, and a stack, by matrices. A stack has
+ * all layers, and a piece of it is passed on when the backward pass has left its last one; of more
+ * pieces Muon has more and smaller kernels before and behind its products. */
+enum { STACK_PIECES = 5 };
 struct shard params_shard(const struct params *params, const struct param *param);
 struct shard params_shard_of_stack(const struct params *params, const struct param_stack *stack);
 

@@ -28,6 +28,12 @@ void pass_forward(struct plan *plan, const struct pass *p)
 void pass_backward(struct plan *plan, const struct pass *p)
 {
     pass_entry_of(&p->params->model.config)->backward(plan, p);
+    pass_leave(plan, p, -1);
+}
+
+void pass_leave(struct plan *plan, const struct pass *p, int64_t n)
+{
+    if (p->left) p->left(p->left_arg, plan, n);
 }
 
 struct matrix pass_rows(const struct pass *p, void *data, int64_t cols)

@@ -68,6 +68,10 @@ struct pass {
     float balance;         /* of experts' shares in the loss */
     float dropout;         /* 0 where nothing is left out */
     enum train_precision precision;
+    /* Called where the backward pass has left a layer, from the last to the first, and -1 at its
+     * end: gradients of what it has are whole then. NULL: nobody asks. */
+    void (*left)(void *arg, struct plan *plan, int64_t layer);
+    void *left_arg;
 };
 
 /* Streams of random bits, by what they are for; one for each place follows. */
@@ -75,6 +79,8 @@ enum random_stream { STREAM_QUANTISE = 0, STREAM_DROPOUT = 1 << 20 };
 
 void pass_forward(struct plan *plan, const struct pass *pass);
 void pass_backward(struct plan *plan, const struct pass *pass);
+/* Of architectures' lists: what lies behind layer n. */
+void pass_leave(struct plan *plan, const struct pass *pass, int64_t n);
 
 /* ---- an architecture's ---- */
 

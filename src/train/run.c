@@ -295,15 +295,20 @@ static enum sol_status save(struct run *r)
     return SOL_OK;
 }
 
-static enum sol_status put_micro_batches(struct run *r, bool timed)
+static enum sol_status put_micro(struct run *r, const struct train_batch *b, bool last, bool timed)
 {
     const double weight = 1.0 / (double)(r->micro * trainer_ranks(r->trainer));
+    const struct micro_batch batch = {.x = b->x, .y = b->y, .order = b->order, .last = last};
+    return trainer_micro(r->trainer, &batch, weight, timed);
+}
+
+/* All but the last one of an update, which is read: in that ranks add up. */
+static enum sol_status put_micro_batches(struct run *r, struct train_batch *last, bool timed)
+{
     for (int64_t m = 0; m < r->micro; m++) {
-        struct train_batch b;
-        SOL_TRY(loader_next(r->loader, &b));
-        r->epoch = b.epoch;
-        const struct micro_batch batch = {.x = b.x, .y = b.y, .order = b.order};
-        SOL_TRY(trainer_micro(r->trainer, &batch, weight, timed));
+        SOL_TRY(loader_next(r->loader, last));
+        r->epoch = last->epoch;
+        if (m + 1 < r->micro) SOL_TRY(put_micro(r, last, false, timed));
     }
     return SOL_OK;
 }
@@ -321,8 +326,10 @@ static enum sol_status stop_without_data(struct run *r, enum sol_status status)
 
 static enum sol_status put_update(struct run *r, bool timed)
 {
-    enum sol_status status = agree(r, put_micro_batches(r, timed));
+    struct train_batch last;
+    enum sol_status status = agree(r, put_micro_batches(r, &last, timed));
     if (status != SOL_OK) return stop_without_data(r, status);
+    SOL_TRY(put_micro(r, &last, true, timed));
     return trainer_update(r->trainer, r->step, timed);
 }
 

@@ -48,6 +48,7 @@ struct trainer {
     struct small *small;
     size_t scratch_bytes;
     struct plan *micro, *evaluation, *update, *copies, *gather[STATE_HALVES];
+    struct plan *last, *reduce; /* of several ranks that add up by shards; else NULL */
     int ranks, rank;
     struct tree_sum *tree; /* NULL: gradients add up where they are */
     int64_t rounds;        /* micro-batches of an update, of each rank */
@@ -56,10 +57,12 @@ struct trainer {
     int64_t step, micro_batch; /* the next update, and the next of its micro-batches */
     int32_t *count;            /* for `order` */
     struct trace_ranges *ranges;
-    bool micro_ran, update_ran, kernels_said;
+    bool reduced; /* the gradients of this update are added up */
+    bool micro_ran, last_ran, update_ran, kernels_said;
 };
 
 static const char range_step[] = "step", range_micro[] = "micro-batch", range_update[] = "update";
+static const char range_last[] = "last micro-batch"; /* with sums over ranks */
 
 void trainer_params_init(struct trainer_params *params)
 {
@@ -95,22 +98,45 @@ static struct pass pass_of(const struct trainer *t, bool evaluate)
                          .precision = t->recipe->precision};
 }
 
-/* GATHER: a list for each half. */
-enum list { MICRO, EVALUATION, UPDATE, COPIES, GATHER, LISTS = GATHER + STATE_HALVES };
+/* LAST: a micro-step in which gradients are added up over ranks; REDUCE: they are by themselves;
+ * GATHER: a list for each half. */
+enum list {
+    MICRO,
+    LAST,
+    REDUCE,
+    EVALUATION,
+    UPDATE,
+    COPIES,
+    GATHER,
+    LISTS = GATHER + STATE_HALVES
+};
+
+static bool adds_up_shards(const struct trainer *t)
+{
+    return t->ranks > 1 && !t->params.tree;
+}
+
+static void reduce_left(void *arg, struct plan *plan, int64_t layer)
+{
+    update_reduce(plan, arg, layer);
+}
 
 static void build(const struct trainer *t, int list, struct plan *plan)
 {
-    const struct pass pass = pass_of(t, list == EVALUATION);
-    const struct update update = {.params = t->weights,
-                                  .recipe = t->recipe,
-                                  .rates = &t->small->rates,
-                                  .sum = &t->small->sum,
-                                  .clip = &t->small->clip,
-                                  .bf16 = t->params.bf16,
-                                  .loss = t->act.at.loss,
-                                  .summed = t->params.tree};
-    if (list == MICRO || list == EVALUATION) pass_forward(plan, &pass);
-    if (list == MICRO) pass_backward(plan, &pass);
+    struct pass pass = pass_of(t, list == EVALUATION);
+    struct update update = {.params = t->weights,
+                            .recipe = t->recipe,
+                            .rates = &t->small->rates,
+                            .sum = &t->small->sum,
+                            .clip = &t->small->clip,
+                            .bf16 = t->params.bf16,
+                            .loss = t->act.at.loss,
+                            .summed = t->params.tree};
+    if (list == LAST) pass.left = reduce_left, pass.left_arg = &update;
+    if (list == MICRO || list == LAST || list == EVALUATION) pass_forward(plan, &pass);
+    if (list == MICRO || list == LAST) pass_backward(plan, &pass);
+    for (int64_t n = t->recipe->config.n_layers - 1; list == REDUCE && n >= -1; n--)
+        update_reduce(plan, &update, n);
     if (list == UPDATE) update_build(plan, &update);
     if (list == COPIES) update_copies(plan, t->weights, &t->small->rates.round);
     if (list >= GATHER) states_gather(plan, t->weights, list - GATHER);
@@ -120,7 +146,7 @@ static enum sol_status make_plan(const struct trainer *t, int list, bool dry, st
 {
     SOL_TRY(plan_create(&t->params.chooser, out));
     if (!dry) plan_share(*out, t->scratch, t->scratch_bytes);
-    if (!dry && (list == MICRO || list == UPDATE))
+    if (!dry && (list == MICRO || list == REDUCE || list == UPDATE))
         plan_on_choice(*out, t->params.on_choice, t->params.on_choice_arg);
     build(t, list, *out);
     return dry ? plan_finish_dry(*out) : plan_finish(*out);
@@ -132,6 +158,7 @@ static enum sol_status measure_scratch(struct trainer *t)
     t->scratch_bytes = 0;
     for (int list = 0; list < LISTS; list++) {
         struct plan *plan = NULL;
+        if ((list == LAST || list == REDUCE) && !adds_up_shards(t)) continue;
         enum sol_status status = make_plan(t, list, true, &plan);
         size_t bytes = plan ? plan_bytes(plan) : 0;
         plan_destroy(plan);
@@ -368,6 +395,8 @@ static enum sol_status make_plans(struct trainer *t)
     model_rope_frequencies(&t->recipe->config, false, unused, &t->act.at.rope_scale);
     free(unused);
     SOL_TRY(make_plan(t, MICRO, false, &t->micro));
+    if (adds_up_shards(t)) SOL_TRY(make_plan(t, LAST, false, &t->last));
+    if (adds_up_shards(t)) SOL_TRY(make_plan(t, REDUCE, false, &t->reduce));
     SOL_TRY(make_plan(t, EVALUATION, false, &t->evaluation));
     SOL_TRY(make_plan(t, UPDATE, false, &t->update));
     SOL_TRY(make_plan(t, COPIES, false, &t->copies));
@@ -408,6 +437,8 @@ static enum sol_status choose(struct trainer *t)
     SOL_TRY(pool_create(threads, &t->context.pool));
     t->params.chooser.device.workers = pool_size(t->context.pool);
     if (t->gpu) SOL_TRY(gpu_stream_create(t->gpu, &t->context.stream));
+    if (t->gpu && t->ranks > 1 && !p->in_turn)
+        SOL_TRY(gpu_stream_create(t->gpu, &t->context.beside));
     if (t->gpu && t->recipe->precision == PRECISION_NVFP4)
         return status_set(SOL_E_UNSUPPORTED, "--precision nvfp4 runs on the CPU alone so far");
     if (t->ranks > 1 && t->recipe->precision != PRECISION_PLAIN)
@@ -448,6 +479,7 @@ static enum sol_status make_outline(struct trainer *t)
     SOL_TRY(create_weights(t, true));
     SOL_TRY(describe(t, p->sequences, (enum recompute)(p->recompute < 0 ? 0 : p->recompute)));
     SOL_TRY(make_plan(t, MICRO, true, &t->micro));
+    if (adds_up_shards(t)) SOL_TRY(make_plan(t, REDUCE, true, &t->reduce));
     return make_plan(t, UPDATE, true, &t->update);
 }
 
@@ -483,6 +515,8 @@ void trainer_destroy(struct trainer *t)
     if (t->context.stream) gpu_settle(t->context.stream);
     trace_ranges_close(t->ranges);
     plan_destroy(t->micro);
+    plan_destroy(t->last);
+    plan_destroy(t->reduce);
     plan_destroy(t->evaluation);
     plan_destroy(t->update);
     plan_destroy(t->copies);
@@ -503,6 +537,7 @@ void trainer_destroy(struct trainer *t)
     }
     activations_free(&t->act);
     params_destroy(t->weights);
+    gpu_stream_destroy(t->context.beside);
     gpu_stream_destroy(t->context.stream);
     pool_destroy(t->context.pool);
     free(t->count);
@@ -559,15 +594,27 @@ struct plan *trainer_micro_plan(struct trainer *t)
     return t->micro;
 }
 
+struct plan *trainer_last_plan(struct trainer *t)
+{
+    return t->last ? t->last : t->micro;
+}
+
+struct plan *trainer_reduce_plan(struct trainer *t)
+{
+    return t->reduce;
+}
+
 struct plan *trainer_update_plan(struct trainer *t)
 {
     return t->update;
 }
 
-enum sol_status trainer_kernels(const struct trainer *t, int64_t *micro, int64_t *update)
+enum sol_status trainer_kernels(const struct trainer *t, struct trainer_kernels *out)
 {
-    SOL_TRY(plan_kernels(t->micro, &t->context, micro));
-    return plan_kernels(t->update, &t->context, update);
+    SOL_TRY(plan_kernels(t->micro, &t->context, &out->micro));
+    out->last = out->micro;
+    if (t->last) SOL_TRY(plan_kernels(t->last, &t->context, &out->last));
+    return plan_kernels(t->update, &t->context, &out->update);
 }
 
 /* ---- steps ---- */
@@ -648,13 +695,15 @@ static enum sol_status place(struct trainer *t, const struct micro_batch *batch,
 enum sol_status trainer_micro(struct trainer *t, const struct micro_batch *batch, double weight,
                               bool timed)
 {
-    trace_ranges_begin(t->ranges, range_micro);
+    const bool last = batch->last && t->last;
+    trace_ranges_begin(t->ranges, last ? range_last : range_micro);
     enum sol_status status = place(t, batch, weight);
-    if (status == SOL_OK) status = plan_run(t->micro, &t->context, timed, NULL);
+    if (status == SOL_OK) status = plan_run(last ? t->last : t->micro, &t->context, timed, NULL);
     if (status == SOL_OK && t->tree) status = tree_sum_add(t->tree, &t->context);
     trace_ranges_end(t->ranges);
     t->micro_batch++;
-    t->micro_ran = true;
+    t->reduced = last;
+    *(last ? &t->last_ran : &t->micro_ran) = true;
     return status;
 }
 
@@ -673,6 +722,10 @@ enum sol_status trainer_step_end(struct trainer *t)
     if (t->micro_ran) {
         SOL_TRY(plan_kernels(t->micro, &t->context, &kernels));
         trace_ranges_expect(t->ranges, range_micro, kernels);
+    }
+    if (t->last_ran) {
+        SOL_TRY(plan_kernels(t->last, &t->context, &kernels));
+        trace_ranges_expect(t->ranges, range_last, kernels);
     }
     if (t->update_ran) {
         SOL_TRY(plan_kernels(t->update, &t->context, &kernels));
@@ -706,6 +759,9 @@ enum sol_status trainer_update(struct trainer *t, int64_t step, bool timed)
     SOL_TRY(put(t, &t->small->rates, slot->rates, sizeof *slot->rates));
     trace_ranges_begin(t->ranges, range_update);
     enum sol_status status = t->tree ? tree_sum_end(t->tree, &t->context) : SOL_OK;
+    if (status == SOL_OK && t->reduce && !t->reduced)
+        status = plan_run(t->reduce, &t->context, timed, NULL);
+    t->reduced = false;
     if (status == SOL_OK) status = plan_run(t->update, &t->context, timed, NULL);
     trace_ranges_end(t->ranges);
     SOL_TRY(status);
@@ -751,6 +807,7 @@ enum sol_status trainer_gather_states(struct trainer *t, int half)
 enum sol_status trainer_drop_gradients(struct trainer *t)
 {
     t->micro_batch = 0;
+    t->reduced = false;
     if (t->tree) tree_sum_drop(t->tree);
     SOL_TRY(clear(t, t->act.at.loss, sizeof *t->act.at.loss));
     return clear(t, t->weights->grads, t->weights->grad_bytes);

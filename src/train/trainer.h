@@ -23,6 +23,7 @@ struct trainer_params {
     size_t memory;  /* bytes for all of it; 0: what is free */
     size_t reserve; /* bytes of those that are to stay free for others */
     int threads;    /* 0: all cores */
+    bool in_turn;   /* what ranks pass to each other goes behind their work, not beside it */
     struct communicator *communicator; /* of the ranks that train together, or NULL; borrowed */
     struct chooser chooser;
     plan_choice_fn on_choice; /* of the calls of a micro-step and of an update (plan.h), or NULL */
@@ -54,11 +55,18 @@ int trainer_rank(const struct trainer *trainer);
 enum recompute trainer_recomputes(const struct trainer *trainer);
 void trainer_memory(const struct trainer *trainer, struct trainer_memory *out);
 const struct activations *trainer_activations(const struct trainer *trainer);
-/* Of a micro-step, and of an update: for costs and times. */
+/* Of a micro-step, of the last one of an update, which is another where ranks add up gradients in
+ * it, and of an update: for costs and times. */
 struct plan *trainer_micro_plan(struct trainer *trainer);
+struct plan *trainer_last_plan(struct trainer *trainer);
 struct plan *trainer_update_plan(struct trainer *trainer);
-/* On a GPU, behind a step: how many kernels the lists of a micro-step and of an update launch. */
-enum sol_status trainer_kernels(const struct trainer *trainer, int64_t *micro, int64_t *update);
+/* What the last micro-step has more than others. NULL: nothing. */
+struct plan *trainer_reduce_plan(struct trainer *trainer);
+/* On a GPU, behind a step: how many kernels these lists launch. */
+struct trainer_kernels {
+    int64_t micro, last, update;
+};
+enum sol_status trainer_kernels(const struct trainer *trainer, struct trainer_kernels *out);
 
 /* Sets first values, and all else to zero. */
 enum sol_status trainer_init(struct trainer *trainer);
@@ -74,6 +82,7 @@ enum sol_status trainer_step_end(struct trainer *trainer);
 struct micro_batch {
     const int32_t *x, *y;
     const int32_t *order; /* [sequences * length] rows by rising token, or NULL: found here */
+    bool last; /* of an update: ranks add up gradients while it makes them, so all ranks put it */
 };
 /* SOL_E_ARGUMENT where a token is not of the vocabulary. */
 enum sol_status trainer_check(const struct trainer *trainer, const struct micro_batch *batch);
@@ -82,7 +91,8 @@ enum sol_status trainer_check(const struct trainer *trainer, const struct micro_
  * gradients are added to what is there. */
 enum sol_status trainer_micro(struct trainer *trainer, const struct micro_batch *batch,
                               double weight, bool timed);
-/* The weights' step number `step`, from 0; gradients are zero after it. */
+/* The weights' step number `step`, from 0; gradients are zero after it. Where no micro-batch was
+ * the last, ranks add up before it. */
 enum sol_status trainer_update(struct trainer *trainer, int64_t step, bool timed);
 /* Of one of the last two updates: the loss that its micro-batches, of all ranks, added up to, and
  * the norm of their gradients before it was clipped. Waits for it, not for what was put behind it.

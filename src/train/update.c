@@ -30,26 +30,16 @@ enum sol_status update_check(const struct params *p)
 typedef void (*share_fn)(struct plan *plan, const struct update *u, const struct shard *s,
                          const struct matrix *m, int64_t numbers_of_one);
 
-static void reduce(struct plan *plan, const struct update *u, const struct shard *s,
-                   const struct matrix *m, int64_t numbers_of_one)
+static void gather(struct plan *plan, const struct shard *s, const struct matrix *m,
+                   int64_t numbers_of_one)
 {
-    (void)u;
-    for (int i = 0; i < s->pieces; i++) {
-        const struct piece p = shard_piece(s, i);
-        const struct collective_args args = shard_collective(s, &p, m, numbers_of_one);
-        plan_call(plan, s->parted ? &op_reduce_scatter : &op_all_reduce, &args);
-    }
-}
-
-static void gather(struct plan *plan, const struct update *u, const struct shard *s,
-                   const struct matrix *m, int64_t numbers_of_one)
-{
-    (void)u;
+    plan_beside(plan, true);
     for (int i = 0; s->parted && i < s->pieces; i++) {
         const struct piece p = shard_piece(s, i);
         const struct collective_args args = shard_collective(s, &p, m, numbers_of_one);
         plan_call(plan, &op_all_gather, &args);
     }
+    plan_beside(plan, false);
 }
 
 static struct matrix units_at(const struct matrix *m, int64_t first, int64_t end,
@@ -78,22 +68,81 @@ static void clear_others(struct plan *plan, const struct update *u, const struct
     if (s->parted) clear(plan, units_at(m, end, shard_padded(s), numbers_of_one));
 }
 
-/* `what`: offsetof a matrix in struct param. */
-static void for_shards(struct plan *plan, const struct update *u, size_t what, share_fn fn)
+/* ---- what the backward pass leaves whole, and when ---- */
+
+/* The head's gradient is there before any layer's, what lies outside of layers at the end. */
+static int64_t whole_behind(const struct params *p, const struct param *q)
+{
+    return q->group == GROUP_HEAD ? p->model.config.n_layers - 1 : q->weight.layer;
+}
+
+/* Behind the lowest of the layers that have matrices in it. */
+static int64_t piece_whole_behind(const struct params *p, const struct param_stack *stack,
+                                  const struct shard *s, const struct piece *piece)
+{
+    const int64_t end = piece->first + piece->block * (s->parted ? s->ranks : 1);
+    int64_t least = p->model.config.n_layers;
+    for (const struct param *q = &p->all[stack->first];
+         q < p->all + p->count && q->group == GROUP_MATRIX && &p->stacks[q->stack] == stack; q++)
+        if (q->unit < end && q->unit + q->weight.groups > piece->first &&
+            whole_behind(p, q) < least)
+            least = whole_behind(p, q);
+    return least;
+}
+
+static void reduce(struct plan *plan, const struct shard *s, const struct piece *piece,
+                   const struct matrix *m, int64_t numbers_of_one)
+{
+    const struct collective_args args = shard_collective(s, piece, m, numbers_of_one);
+    plan_call(plan, s->parted ? &op_reduce_scatter : &op_all_reduce, &args);
+}
+
+static void reduce_stack(struct plan *plan, const struct params *p, const struct param_stack *stack,
+                         int64_t layer)
+{
+    const struct shard s = params_shard_of_stack(p, stack);
+    for (int i = s.pieces - 1; i >= 0; i--) {
+        const struct piece piece = shard_piece(&s, i);
+        if (piece_whole_behind(p, stack, &s, &piece) == layer)
+            reduce(plan, &s, &piece, &p->all[stack->first].grad, stack->rows * stack->cols);
+    }
+}
+
+static void add_up(struct plan *plan, const struct update *u, float *number)
+{
+    plan_call(plan, &op_all_reduce,
+              &(struct collective_args){
+                  .ranks = u->params->ranks, .m = 1, .n = 1, .x = matrix_f32(number, 1, 1)});
+}
+
+void update_reduce(struct plan *plan, const struct update *u, int64_t layer)
+{
+    const struct params *p = u->params;
+    plan_beside(plan, true);
+    for (int i = 0; i < p->count; i++) {
+        const struct param *q = &p->all[i];
+        const struct shard s = params_shard(p, q);
+        const struct piece all = shard_piece(&s, 0);
+        if (q->group != GROUP_MATRIX && whole_behind(p, q) == layer)
+            reduce(plan, &s, &all, &q->grad, q->cols);
+    }
+    for (int i = 0; i < p->n_stacks; i++) reduce_stack(plan, p, &p->stacks[i], layer);
+    if (layer < 0) add_up(plan, u, u->loss);
+    plan_beside(plan, false);
+}
+
+/* Of all gradients. */
+static void for_shards(struct plan *plan, const struct update *u, share_fn fn)
 {
     const struct params *p = u->params;
     for (int i = 0; i < p->count; i++) {
-        const struct param *q = &p->all[i];
-        const struct matrix *m = (const struct matrix *)(const void *)((const char *)q + what);
-        const struct shard s = params_shard(p, q);
-        if (q->group != GROUP_MATRIX) fn(plan, u, &s, m, q->cols);
+        const struct shard s = params_shard(p, &p->all[i]);
+        if (p->all[i].group != GROUP_MATRIX) fn(plan, u, &s, &p->all[i].grad, p->all[i].cols);
     }
     for (int i = 0; i < p->n_stacks; i++) {
         const struct param_stack *stack = &p->stacks[i];
-        const struct param *q = &p->all[stack->first];
-        const struct matrix *m = (const struct matrix *)(const void *)((const char *)q + what);
         const struct shard s = params_shard_of_stack(p, stack);
-        fn(plan, u, &s, m, stack->rows * stack->cols);
+        fn(plan, u, &s, &p->all[stack->first].grad, stack->rows * stack->cols);
     }
 }
 
@@ -117,19 +166,10 @@ static void sum_shard(struct plan *plan, const struct update *u, const struct sh
     }
 }
 
-static void add_up(struct plan *plan, const struct update *u, float *number)
-{
-    plan_call(plan, &op_all_reduce,
-              &(struct collective_args){
-                  .ranks = u->params->ranks, .m = 1, .n = 1, .x = matrix_f32(number, 1, 1)});
-}
-
 static void sum_gradients(struct plan *plan, const struct update *u)
 {
     if (u->params->ranks > 1 && !u->summed) {
-        add_up(plan, u, u->loss);
-        for_shards(plan, u, offsetof(struct param, grad), reduce);
-        for_shards(plan, u, offsetof(struct param, grad), sum_shard);
+        for_shards(plan, u, sum_shard);
         add_up(plan, u, u->sum);
     } else {
         for (int i = 0; i < u->params->count; i++) sum_squares(plan, u, &u->params->all[i].grad);
@@ -155,17 +195,18 @@ static void adamw(struct plan *plan, const struct update *u, const struct param 
                                        .square = p->square});
 }
 
+_Static_assert((int)STACK_PIECES <= (int)MUON_RUNS_MAX, "a run for each piece");
+
 static void muon(struct plan *plan, const struct update *u, int index)
 {
     const struct param_stack *stack = &u->params->stacks[index];
     const struct param *first = &u->params->all[stack->first];
     const struct shard s = params_shard_of_stack(u->params, stack);
-    const struct piece own = shard_piece(&s, 0);
-    const int64_t at = own.own * stack->rows, rows = own.count * stack->rows;
+    const int64_t count = shard_own(&s, s.units), rows = count * stack->rows;
     const bool january = u->recipe->january;
-    if (!own.count) return;
+    if (!count) return;
     struct muon_args args = {
-        .count = own.count,
+        .count = count,
         .rows = stack->rows,
         .cols = stack->cols,
         .step = &u->rates->muon[index],
@@ -175,11 +216,15 @@ static void muon(struct plan *plan, const struct update *u, int index)
         .tiny = january ? 1e-7f : 1e-6f,
         .steps = MUON_STEPS_MAX,
         .dtype = u->bf16 && first->copy.data ? DTYPE_BF16 : DTYPE_F32,
-        .p = matrix_rows(&first->value, at, rows),
-        .g = matrix_rows(&first->grad, at, rows),
+        .p = matrix_rows(&first->value, 0, stack->count * stack->rows),
+        .g = matrix_rows(&first->grad, 0, stack->count * stack->rows),
         .momentum = matrix_of(DTYPE_F32, first->momentum.data, rows, stack->cols),
         .second = first->second.data,
     };
+    for (int i = 0; s.parted && i < s.pieces; i++) {
+        const struct piece piece = shard_piece(&s, i);
+        if (piece.count) args.runs[args.n_runs++] = (struct muon_run){piece.own, piece.count};
+    }
     for (int i = 0; i < MUON_STEPS_MAX; i++)
         memcpy(args.coefficients[i], january ? newton_schulz : polar_express[i],
                sizeof args.coefficients[i]);
@@ -236,16 +281,30 @@ void update_copies(struct plan *plan, const struct params *p, const float *round
         if (p->all[i].small.data) make_small(plan, &p->all[i]);
 }
 
+/* Each table and stack is passed on as soon as it is there, beside what updates the next one. */
+static void update_all(struct plan *plan, const struct update *u)
+{
+    const struct params *p = u->params;
+    for (int i = 0; i < p->count; i++) {
+        const struct shard s = params_shard(p, &p->all[i]);
+        if (p->all[i].group == GROUP_MATRIX) continue;
+        adamw(plan, u, &p->all[i]);
+        gather(plan, &s, &p->all[i].value, p->all[i].cols);
+    }
+    for (int i = 0; i < p->n_stacks; i++) {
+        const struct param_stack *stack = &p->stacks[i];
+        const struct shard s = params_shard_of_stack(p, stack);
+        muon(plan, u, i);
+        gather(plan, &s, &p->all[stack->first].value, stack->rows * stack->cols);
+    }
+    if (p->ranks > 1) for_shards(plan, u, clear_others);
+    plan_meet(plan);
+}
+
 void update_build(struct plan *plan, const struct update *u)
 {
     sum_gradients(plan, u);
-    for (int i = 0; i < u->params->count; i++)
-        if (u->params->all[i].group != GROUP_MATRIX) adamw(plan, u, &u->params->all[i]);
-    for (int i = 0; i < u->params->n_stacks; i++) muon(plan, u, i);
-    if (u->params->ranks > 1) {
-        for_shards(plan, u, offsetof(struct param, grad), clear_others);
-        for_shards(plan, u, offsetof(struct param, value), gather);
-    }
+    update_all(plan, u);
     const struct matrix rows = u->params->histories;
     if (rows.rows)
         plan_call(plan, &op_delayed_scale,

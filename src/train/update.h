@@ -26,13 +26,17 @@ struct update {
     float *clip;
     bool bf16;   /* Muon's products */
     float *loss; /* of the step: each rank has its part of it, before */
-    bool summed; /* gradients and loss are of all ranks already */
+    bool summed; /* gradients are of all ranks already, all of them on each (tree_sum.h) */
 };
 
 enum sol_status
 update_check(const struct params *params); /* whether there is room for its stacks */
 /* The copies that products read alone: after weights were written. */
 void update_copies(struct plan *plan, const struct params *params, const float *round);
+/* Adds up, each rank its own, those gradients of all ranks that the backward pass leaves whole with
+ * this layer; with -1 the rest, and the loss. Beside what follows in the list. */
+void update_reduce(struct plan *plan, const struct update *update, int64_t layer);
+/* Behind that for all layers and -1. */
 void update_build(struct plan *plan, const struct update *update);
 /* Of update `step`, from 0. */
 void update_rates_at(const struct train_recipe *recipe, const struct params *params, int64_t step,
