@@ -27,9 +27,9 @@ verify() { # NAME OPTION...
 verify gemm $(grep 'gemm=' <<<"$variants") &
 # A command line has room for so many.
 # shellcheck disable=SC2046
-verify first $(grep -v 'gemm=' <<<"$variants" | head -n 40)
+verify first $(grep -v 'gemm=' <<<"$variants" | head -n 55)
 # shellcheck disable=SC2046
-verify second $(grep -v 'gemm=' <<<"$variants" | tail -n +41)
+verify second $(grep -v 'gemm=' <<<"$variants" | tail -n +56)
 wait
 for name in gemm first second; do
     cp "$work/$name" "$work/out"

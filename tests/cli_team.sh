@@ -38,23 +38,23 @@ cp "$work/out" shown.json
 run 0 advise last --store "$work/store" --json
 python3 - profile.json shown.json "$work/out" trace.json <<'PY' || fail "the profile of two ranks: $(cat profile.json)"
 import json, sys
-def short(v): # a store keeps ten digits
-    if isinstance(v, dict): return {k: short(w) for k, w in v.items()}
-    if isinstance(v, list): return [short(w) for w in v]
-    return float(f"{v:.9g}") if isinstance(v, float) else v
+def same(a, b): # a store keeps ten digits
+    if isinstance(a, dict): return a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
+    if isinstance(a, list): return len(a) == len(b) and all(map(same, a, b))
+    return abs(a - b) <= 1e-8 * abs(a) if isinstance(a, float) else a == b
 profile, shown, advice, trace = (json.load(open(p)) for p in sys.argv[1:])
 assert profile["gpus"] == shown["payload"]["gpus"] == 2
 names = [e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "process_name"]
 assert sum(n.startswith("rank ") for n in names) == 2, names
 for phase, kept in zip(profile["phases"], shown["payload"]["records"]):
     c = phase["communication"]
-    assert c["ranks"] == 2 and len(c["each"]) == 2 and short(c) == short(kept["communication"])
+    assert c["ranks"] == 2 and len(c["each"]) == 2 and same(c, kept["communication"])
     assert 0 < c["exposed_ns"] <= 1.01 * c["window_ns"] and abs(c["waiting_ns"] + c["moving_ns"] - c["exposed_ns"]) < 1, c
     # A rank runs one thing at a time, so all of it is exposed, and so much its kernels took.
     sums = sum(k["ns_per_token"] for k in phase["kernels"] if k["op"].startswith("all_"))
     assert abs(sums - c["exposed_ns"]) <= 0.02 * sums, (sums, c)
     found = [a for a in advice["advice"] if a["rule"] == "exposed" and a["subject"] == phase["metric"]]
-    assert (not found and c["exposed_share"] < 0.03) or short(found[0]["ceiling_ns"]) == short(min(c["exposed_ns"], c["window_ns"])), found
+    assert (not found and c["exposed_share"] < 0.03) or same(found[0]["ceiling_ns"], float(min(c["exposed_ns"], c["window_ns"]))), found
     assert not any(a["rule"] == "distance" and "all_" in a["subject"] for a in advice["advice"])
 PY
 # Across counts of GPUs: what each GPU does stands beside the ratio, and what two cost each other.

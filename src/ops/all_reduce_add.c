@@ -9,8 +9,8 @@
 static struct op_cost cost(const void *args)
 {
     const struct all_reduce_add_args *a = args;
-    const double numbers = (double)(a->m * a->n);
-    return (struct op_cost){numbers * (double)a->ranks,
+    const struct collective_args sum = {.ranks = a->ranks, .m = a->m, .n = a->n, .x = a->part};
+    return (struct op_cost){op_all_reduce.cost(&sum).flops + (double)(a->m * a->n),
                             2 * matrix_bytes(&a->part) + 2 * matrix_bytes(&a->x)};
 }
 
