@@ -43,15 +43,6 @@ def shared_cases(name):
         yield "120b, " + what, line["gpus"], MODEL + row + options + ops_of(alone, test), one[test], line["all"]
 
 
-def serving_cases():
-    """512 sequences of 1,024 tokens in and out: as many rows of prompts as of answers, of which half are written."""
-    one = next(line for line in lines("tensor_parallel_h200_x2.jsonl") if line.get("gpus") == 1)["ts"]["tg64"]
-    queues = {line["device"]: line["queue"]["output_tokens_per_s"] for line in lines("serve.jsonl")
-              if line["model"] == "gpt-oss-120b" and "queue" in line}
-    yield ("120b, serving, 512 together", 2, MODEL + ["--row-ms", repr(1000 / one), "-n", "512", "-p", "512", "-d", "1536"],
-           queues["NVIDIA H200"], queues["2 NVIDIA H200"])
-
-
 def training_cases(name):
     trained = [line for line in lines(name) if line["part"] == "speed"]
     speeds = sorted(line["tokens_per_s"]["1"] for line in trained if "round" in line)
@@ -63,8 +54,6 @@ def cases(gpus):
     """(what, GPUs, options, tokens/s of one, of all), of the files of so many"""
     if os.path.exists(os.path.join(HERE, "results", f"tensor_parallel_h200_x{gpus}.jsonl")):
         yield from shared_cases(f"tensor_parallel_h200_x{gpus}.jsonl")
-    if gpus == 2:
-        yield from serving_cases()
     if os.path.exists(os.path.join(HERE, "results", f"ranks_h200_x{gpus}.jsonl")):
         yield from training_cases(f"ranks_h200_x{gpus}.jsonl")
 

@@ -240,7 +240,7 @@ def serve(run, model):
     ways = [("one", 1, 1), ("shared", gpus, 1), ("copies", gpus, gpus)] + ([("pairs", gpus, gpus // 2)] if gpus >= 4 else [])
     queue, prefix = ("random:8,3,0", "prefix:40,8,2") if tiny else ("random:1024,512,0", "prefix:4000,100,128")
     one = {}
-    for way, cards, copies in ways:
+    for way, cards, copies in [way for way in ways if way[0] in run.options.ways.split(",")]:
         try:
             with Server(run, model, cards, copies) as server:
                 tests = [("queue", ["--burst", (2 if tiny else run.options.requests) * cards, "--lengths", queue])]
@@ -273,6 +273,7 @@ def main():
     parser.add_argument("--parts", default="verify,speed")
     parser.add_argument("--model", default="synth:gpt-oss-120b,synth:gpt-oss-20b")
     parser.add_argument("--tests", default=",".join(TESTS))
+    parser.add_argument("--ways", default="one,shared,copies,pairs", help="of serving")
     parser.add_argument("--requests", type=int, default=512)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=280)

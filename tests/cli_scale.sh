@@ -13,7 +13,7 @@ value() { python3 -c 'import json,sys; d=json.load(open(sys.argv[1])); print(eva
     has out '^1 +one +2 .* 500 .*100 .*both'
     has out 'shared by 8'
     has out 'not built'
-    has out '120b, serving.* not within 10 %'
+    has out '120b, 32 sequences.* not within 10 %'
     has out '^not checked: '
     run 0 scale $large --step-ms 2 --gpus 1,4 --json
     is "one" "$(value 'd["counts"][0]["ways"][0]["step_ms"]')" 2.0

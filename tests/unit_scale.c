@@ -96,6 +96,9 @@ static void measured_sizes_are_read_off(void **state)
     near("between", network_ns(&n, "all_reduce", 2 << 20, two), sqrt(12719.0 * 32118), 1e-3);
     near("beyond", network_ns(&n, "all_gather", 512 << 20, two),
          2 * network_ns(&n, "all_gather", 256 << 20, two), 1e-9);
+    near("tiles", network_ns(&n, "all_reduce_add", 1 << 22, two), 13180, 1e-9);
+    for (int i = 0; i < n.n_lines; i++)
+        if (strcmp(n.lines[i].op, "all_reduce_add") == 0) strcpy(n.lines[i].op, "another");
     near("not measured", network_ns(&n, "all_reduce_add", 11520, two), 1992, 1e-9);
     near("one rank", network_ns(&n, "all_gather", 1 << 20, (struct network_ranks){1, 1}), 0, 0);
     near("no bytes", network_ns(&n, "all_gather", 0, two), 0, 0);
@@ -463,6 +466,24 @@ static struct work account_of(const json_t *accounts, const char *what, int rank
     return work;
 }
 
+enum { OPS_MAX = 16 };
+
+/* Times of ops in the measured step of one GPU, where they were taken. */
+static int op_times(const json_t *c, struct scale_op_time out[OPS_MAX])
+{
+    size_t i;
+    json_t *pair;
+    const json_t *pairs = json_object_get(c, "op_us");
+    assert_true(json_array_size(pairs) <= OPS_MAX);
+    json_array_foreach(pairs, i, pair)
+    {
+        const char *us = json_string_value(json_array_get(pair, 1));
+        out[i] = (struct scale_op_time){json_string_value(json_array_get(pair, 0)),
+                                        1000 * strtod(us, NULL)};
+    }
+    return (int)i;
+}
+
 /* By the accounts of the plans that were measured (bench/predict_gpus.py), not today's. */
 static double predict(const json_t *c, const struct network *n)
 {
@@ -471,8 +492,11 @@ static double predict(const json_t *c, const struct network *n)
     const struct network_ranks all = {gpus, gpus};
     const double step = json_number_value(json_object_get(c, "step_ns"));
     const double tokens = json_number_value(json_object_get(c, "tokens"));
+    struct scale_op_time times[OPS_MAX];
     const struct scale_measured m = {.step_ns = step,
-                                     .call_ns = json_number_value(json_object_get(c, "call_ns"))};
+                                     .call_ns = json_number_value(json_object_get(c, "call_ns")),
+                                     .ops = times,
+                                     .n_ops = op_times(c, times)};
     if (!json_is_true(json_object_get(c, "trains"))) {
         const struct work one = account_of(accounts, "step", 1);
         const struct work part = account_of(accounts, "step", gpus);
@@ -508,7 +532,7 @@ static void two_gpus_did_what_is_said(void **state)
         within += scale_check_holds(check);
     }
     assert_null(scale_check_at(i));
-    /* Decoding, both prompts, training; not batches that decode, nor serving. */
+    /* Not 32 sequences, nor the longer prompt. */
     assert_int_equal(within, 4);
     json_decref(cases);
 }

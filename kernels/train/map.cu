@@ -125,6 +125,38 @@ FILL(fill_f32_x8, 8, float)
 FILL(fill_bf16_x1, 1, bf16)
 FILL(fill_bf16_x8, 8, bf16)
 
+/* ---- a sum, and what is made of it ---- */
+
+template <int N, class T> INLINE void add_mix_numbers(const add_axpby_kernel_args &k)
+{
+    wait_for_input();
+    let_next_start();
+    const float a = k.a ? *k.a : 1, b = k.factor * (k.b ? *k.b : 1);
+    const int64_t at = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * N;
+    if (at >= k.count) return;
+    numbers<T, N> x, first, second, y;
+    float sum[N], out[N];
+    x.load((const T *)k.x + at), first.load((const T *)k.first + at);
+    second.load((const T *)k.second + at), y.load((const T *)k.y + at);
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        sum[i] = x.at(i) + first.at(i) + second.at(i);
+        out[i] = a * sum[i] + b * (k.y == k.sum ? sum[i] : y.at(i));
+    }
+    put<N>((T *)k.sum + at, sum);
+    put<N>((T *)k.out + at, out);
+}
+
+#define ADD_MIX(name, N, T)                                                                        \
+    KERNEL_OF(MAP_THREADS, name, add_axpby_kernel_args)                                            \
+    {                                                                                              \
+        add_mix_numbers<N, T>(a);                                                                  \
+    }
+ADD_MIX(add_axpby_f32_x1, 1, float)
+ADD_MIX(add_axpby_f32_x8, 8, float)
+ADD_MIX(add_axpby_bf16_x1, 1, bf16)
+ADD_MIX(add_axpby_bf16_x8, 8, bf16)
+
 /* ---- dropout ---- */
 
 /* A piece of eight numbers has random bits of its own; where numbers come one by one, each thread

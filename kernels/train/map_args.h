@@ -25,6 +25,16 @@ struct map_kernel_args {
 };
 SOL_STATIC_ASSERT(sizeof(struct map_kernel_args) == 56, "host and device agree");
 
+struct add_axpby_kernel_args {
+    int64_t count;
+    const void *x, *first, *second, *y; /* y may be sum */
+    void *sum, *out;
+    const float *a, *b; /* one number, or NULL: 1 */
+    float factor;
+    int32_t padding;
+};
+SOL_STATIC_ASSERT(sizeof(struct add_axpby_kernel_args) == 80, "host and device agree");
+
 struct dropout_kernel_args {
     int64_t count;
     const void *x, *add; /* add may be NULL */

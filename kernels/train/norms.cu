@@ -5,14 +5,18 @@
 
 /* 1 / sqrt(mean(x^2) + eps) of the row from the sum of squares. An overflowing square of finite
  * values is taken in double, as the reference has it. */
-template <class T> INLINE float norm_scale(float sum, const T *x, int64_t n, float eps)
+template <class T, class U = T>
+INLINE float norm_scale(float sum, const T *x, int64_t n, float eps, const U *add = NULL)
 {
     if (!isinf(sum)) return 1 / sqrtf(sum / (float)n + eps);
     double wide = 0;
     for (int64_t j = 0; j < n; j++) {
         numbers<T, 1> v;
+        numbers<U, 1> more;
         v.load(x + j);
-        wide += (double)v.at(0) * v.at(0);
+        if (add) more.load(add + j);
+        const double number = add ? v.at(0) + more.at(0) : v.at(0);
+        wide += number * number;
     }
     return (float)(1 / sqrt(wide / (double)n + eps));
 }
@@ -92,6 +96,99 @@ template <class T> INLINE void norm_any(const norm_kernel_args &a)
     }
 NORMS(f32, float)
 NORMS(bf16, bf16)
+
+/* ---- of a sum: what is written of it is rounded, what is normed is not ---- */
+
+template <class T, class U, int GROUP, int HELD>
+INLINE void add_norm_held(const add_norm_kernel_args &a)
+{
+    __shared__ float scratch[WARP];
+    float held[HELD][8];
+    wait_for_input();
+    let_next_start();
+    const int lane = threadIdx.x % GROUP;
+    const int64_t i = (int64_t)blockIdx.x * (blockDim.x / GROUP) + threadIdx.x / GROUP;
+    if (i >= a.m) return;
+    const T *x = (const T *)a.x + i * a.n;
+    const U *add = (const U *)a.add + i * a.n;
+    float squares = 0;
+#pragma unroll
+    for (int c = 0; c < HELD; c++) {
+        const int j = (c * GROUP + lane) * 8;
+        numbers<T, 8> v;
+        numbers<U, 8> more;
+        v.clear(), more.clear();
+        if (j < a.n) v.load(x + j), more.load(add + j);
+#pragma unroll
+        for (int e = 0; e < 8; e++) held[c][e] = v.at(e) + more.at(e);
+    }
+#pragma unroll
+    for (int c = 0; c < HELD; c++) {
+        float part = 0;
+#pragma unroll
+        for (int e = 0; e < 8; e++) part += held[c][e] * held[c][e];
+        squares += part;
+    }
+    const float scale = norm_scale(group_sum<GROUP>(squares, scratch), x, a.n, a.eps, add);
+    /* Only now: sum may be x, which norm_scale may have read. */
+#pragma unroll
+    for (int c = 0; c < HELD; c++) {
+        const int64_t j = (c * GROUP + lane) * 8, at = i * a.n + j;
+        numbers<float, 8> gain;
+        float y[8];
+        if (j >= a.n) break;
+        if (a.gain) gain.load(a.gain + j);
+        put<8>((T *)a.sum + at, held[c]);
+        if (a.copy) put<8>((U *)a.copy + at, held[c]);
+#pragma unroll
+        for (int e = 0; e < 8; e++) y[e] = held[c][e] * scale * (a.gain ? gain.at(e) : 1);
+        put<8>((U *)a.y + at, y);
+    }
+}
+
+template <class T, class U> INLINE void add_norm_any(const add_norm_kernel_args &a)
+{
+    __shared__ float scratch[WARP];
+    wait_for_input();
+    let_next_start();
+    const int64_t i = blockIdx.x;
+    const T *x = (const T *)a.x + i * a.n;
+    const U *add = (const U *)a.add + i * a.n;
+    numbers<T, 1> v;
+    numbers<U, 1> more;
+    float squares = 0;
+    for (int64_t j = threadIdx.x; j < a.n; j += blockDim.x) {
+        v.load(x + j), more.load(add + j);
+        const float sum = v.at(0) + more.at(0);
+        squares += sum * sum;
+    }
+    const float scale = norm_scale(block_sum(squares, scratch), x, a.n, a.eps, add);
+    __syncthreads(); /* sum may be x */
+    for (int64_t j = threadIdx.x; j < a.n; j += blockDim.x) {
+        v.load(x + j), more.load(add + j);
+        const float sum = v.at(0) + more.at(0), y = sum * scale * (a.gain ? a.gain[j] : 1);
+        put<1>((T *)a.sum + i * a.n + j, &sum);
+        if (a.copy) put<1>((U *)a.copy + i * a.n + j, &sum);
+        put<1>((U *)a.y + i * a.n + j, &y);
+    }
+}
+
+#define ADD_NORMS(types, T, U)                                                                     \
+    KERNEL_OF(NORM_WARPS *WARP, add_rmsnorm_##types##_warp, add_norm_kernel_args)                  \
+    {                                                                                              \
+        add_norm_held<T, U, WARP, NORM_WARP_HELD>(a);                                              \
+    }                                                                                              \
+    KERNEL_OF(NORM_BLOCK_THREADS, add_rmsnorm_##types##_block, add_norm_kernel_args)               \
+    {                                                                                              \
+        add_norm_held<T, U, NORM_BLOCK_THREADS, NORM_BLOCK_HELD>(a);                               \
+    }                                                                                              \
+    KERNEL_OF(NORM_BLOCK_THREADS, add_rmsnorm_##types##_any, add_norm_kernel_args)                 \
+    {                                                                                              \
+        add_norm_any<T, U>(a);                                                                     \
+    }
+ADD_NORMS(f32, float, float)
+ADD_NORMS(f32_bf16, float, bf16)
+ADD_NORMS(bf16, bf16, bf16)
 
 /* ---- gradient: dx += r (g - h mean(g h)), h = x r, g = gain dy ---- */
 

@@ -26,6 +26,16 @@ struct norm_kernel_args {
 };
 SOL_STATIC_ASSERT(sizeof(struct norm_kernel_args) == 56, "host and device agree");
 
+struct add_norm_kernel_args {
+    int64_t m, n;
+    const void *x, *add;
+    const float *gain;    /* [n], or NULL: 1 */
+    void *sum, *y, *copy; /* copy may be NULL */
+    float eps;
+    int32_t padding;
+};
+SOL_STATIC_ASSERT(sizeof(struct add_norm_kernel_args) == 72, "host and device agree");
+
 struct norm_backward_kernel_args {
     int64_t m, n;
     const void *x, *dy;

@@ -127,6 +127,27 @@ struct axpby_args {
     struct matrix x, y, out; /* [m][n] */
 };
 
+/* add_rmsnorm: sum = x + add; copy = the same, where it has data; y = (x + add) / sqrt(mean((x +
+ * add)^2) + eps) * gain, row by row. Each is of the sum before it is rounded to a type. sum may be
+ * x. */
+struct add_rmsnorm_args {
+    int64_t m, n;
+    float eps;
+    uint32_t pad;
+    const float *gain;                  /* [n], or NULL: 1 */
+    struct matrix x, add, sum, y, copy; /* [m][n] */
+};
+
+/* add_axpby: sum = x + first + second; out = a (x + first + second) + factor b y, of the sum before
+ * it is rounded to its type. sum, or else out, may be x; where y is sum, it is that sum. */
+struct add_axpby_args {
+    int64_t m, n;
+    const float *a, *b; /* one number, or NULL: 1 */
+    float factor;
+    uint32_t pad;
+    struct matrix x, first, second, sum, y, out; /* [m][n] */
+};
+
 /* gated_embed: for each head h (n / gate.rows numbers of a row)
  * y[i] += scale * lambda * sigmoid(gate[h] . x[i]) * e[i], where the gate sees the first numbers of
  * x[i], and e[i] is the table's row for the token; or for the token before it in its sequence,

@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* bench/results/ranks_h200_x2.jsonl, its second survey of the links. */
+/* bench/results/ranks_h200_x2.jsonl, its second survey of the links; all_reduce_add:
+ * tensor_parallel_h200_x2.jsonl. */
 /* clang-format off */
 static const struct network_line h200[] = {
     {"all_reduce", "all_reduce_one_shot_cuda", 8, 1705},
@@ -25,6 +26,22 @@ static const struct network_line h200[] = {
     {"all_reduce", "all_reduce_nccl_cuda", 16777216, 73295},
     {"all_reduce", "all_reduce_nccl_cuda", 67108864, 247749},
     {"all_reduce", "all_reduce_nccl_cuda", 268435456, 895560},
+    {"all_reduce_add", "all_reduce_add_one_shot_cuda", 8, 1740},
+    {"all_reduce_add", "all_reduce_add_one_shot_cuda", 1024, 1860},
+    {"all_reduce_add", "all_reduce_add_tiles_cuda", 1024, 4190},
+    {"all_reduce_add", "all_reduce_add_one_shot_cuda", 11520, 2100},
+    {"all_reduce_add", "all_reduce_add_tiles_cuda", 11520, 4470},
+    {"all_reduce_add", "all_reduce_add_one_shot_cuda", 65536, 2560},
+    {"all_reduce_add", "all_reduce_add_tiles_cuda", 65536, 4740},
+    {"all_reduce_add", "all_reduce_add_one_shot_cuda", 262144, 5510},
+    {"all_reduce_add", "all_reduce_add_tiles_cuda", 262144, 5080},
+    {"all_reduce_add", "all_reduce_add_one_shot_cuda", 524288, 8060},
+    {"all_reduce_add", "all_reduce_add_tiles_cuda", 524288, 5490},
+    {"all_reduce_add", "all_reduce_add_tiles_cuda", 1048576, 6340},
+    {"all_reduce_add", "all_reduce_add_tiles_cuda", 4194304, 13180},
+    {"all_reduce_add", "all_reduce_add_tiles_cuda", 16777216, 41130},
+    {"all_reduce_add", "all_reduce_add_tiles_cuda", 23592960, 61290},
+    {"all_reduce_add", "all_reduce_add_tiles_cuda", 67108864, 157420},
     {"reduce_scatter", "reduce_scatter_nccl_cuda", 8, 4809},
     {"reduce_scatter", "reduce_scatter_nccl_cuda", 1024, 4868},
     {"reduce_scatter", "reduce_scatter_nccl_cuda", 11520, 5713},

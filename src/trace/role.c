@@ -499,6 +499,7 @@ enum kernel_role role_of_op(const char *parent, const char *op)
         {"smear_backward", ROLE_EMBED},
         {"dropout", ROLE_ACTIVATION},
         {"rmsnorm", ROLE_NORM},
+        {"add_rmsnorm", ROLE_NORM},
         {"rmsnorm_backward", ROLE_NORM},
         {"rope", ROLE_ROPE},
         {"rotary_norm", ROLE_ROPE},

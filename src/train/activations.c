@@ -93,12 +93,18 @@ static bool is_in_layers(const struct activation_line *line, size_t pointer)
     return line->in_layers && line->pointer == pointer;
 }
 
+static bool is_wide_stream(const struct activation_line *line)
+{
+    return !line->in_layers && line->pointer == offsetof(struct pass_buffers, wide);
+}
+
 /* How many of it there are. Behind the last layer there is one more stream; norms that are made
  * again share one place, those of attention and of the MLP. */
 static int64_t copies(const struct activations *a, const struct activation_line *line)
 {
     const int64_t layers = a->recipe->config.n_layers;
     if (line->type == SMALL && a->recipe->precision == PRECISION_PLAIN) return 0;
+    if (is_wide_stream(line) && !a->recipe->gpt_oss && !a->recipe->config.gpt.plain) return 0;
     if (!line->per_layer) return 1;
     if (line->again && a->recompute >= line->again) return 1;
     if (is_in_layers(line, offsetof(struct layer_buffers, mix)) && a->recipe->config.gpt.plain)

@@ -56,6 +56,7 @@ static void embed(struct plan *plan, const struct pass *p)
               &(struct embed_args){.m = raw.rows, .batch = p->batch, .table = m->embed, .x = raw});
     if (m->config.gpt.plain) {
         pass_norm(plan, p, raw, NULL, pass_hidden(p, b->layers[0].stream));
+        pass_wide_begin(plan, p);
         return;
     }
     pass_norm(plan, p, raw, NULL, e);
@@ -64,6 +65,28 @@ static void embed(struct plan *plan, const struct pass *p)
                   .sequences = p->sequences, .length = p->length, .n = e.cols,
                   .lambda = m->gpt.smear_lambda, .gate = m->gpt.smear_gate.data,
                   .channels = m->gpt.smear_gate.cols, .x = e, .y = x0});
+}
+
+/* What layer n - 1 left and the two that it adds, as the stream, and out of their sum before it is
+ * rounded: in bf16 small additions would be lost (ops/add_rmsnorm.c). */
+static void add_mix(struct plan *plan, const struct pass *p, int64_t n, const float *a, const float *b, float factor,
+                    struct matrix y, struct matrix out)
+{
+    const struct pass_buffers *buffers = p->buffers;
+    plan_call(plan, &op_add_axpby,
+              &(struct add_axpby_args){
+                  .m = out.rows, .n = out.cols, .a = a, .b = b, .factor = factor, .x = gpt_mixed(p, n - 1),
+                  .first = pass_hidden(p, buffers->attn_out), .second = pass_hidden(p, buffers->mlp_out),
+                  .sum = pass_hidden(p, buffers->layers[n].stream), .y = y, .out = out});
+}
+
+static void mix(struct plan *plan, const struct pass *p, int64_t n)
+{
+    const struct gpt_weights *g = &p->params->model.gpt;
+    if (n == 0)
+        gpt_mix(plan, p, n);
+    else
+        add_mix(plan, p, n, g->resid_lambdas + n, g->x0_lambdas + n, 1, pass_hidden(p, p->buffers->x0), gpt_mixed(p, n));
 }
 
 static void attend(struct plan *plan, const struct pass *p, int64_t n)
@@ -76,8 +99,12 @@ static void attend(struct plan *plan, const struct pass *p, int64_t n)
     const struct matrix q = pass_rows(p, l->q, w->wq.rows), attn = pass_rows(p, l->attn, w->wq.rows);
     const struct matrix k = pass_rows(p, l->k, w->wk.rows), v = pass_rows(p, l->v, w->wv.rows);
 
-    gpt_mix(plan, p, n);
-    pass_norm(plan, p, x, NULL, normed);
+    if (c->gpt.plain && n > 0) {
+        pass_wide_add(plan, p, b->mlp_out, NULL, l->stream, l->attn_in);
+    } else {
+        mix(plan, p, n);
+        pass_norm(plan, p, x, NULL, normed);
+    }
     const struct linear_input in = pass_input(plan, p, normed, &w->wq);
     pass_linear(plan, p, in, &w->wq, none, q);
     pass_linear(plan, p, in, &w->wk, none, k);
@@ -95,37 +122,41 @@ static void attend(struct plan *plan, const struct pass *p, int64_t n)
                   .n_kv_heads = c->n_kv_heads, .head_dim = c->head_dim,
                   .window = model_layer_window(c, n), .q = q, .k = k, .v = v, .out = attn,
                   .lse = l->lse});
-    pass_linear(plan, p, pass_input(plan, p, attn, &w->wo), &w->wo, x, pass_hidden(p, l->mid));
+    pass_linear(plan, p, pass_input(plan, p, attn, &w->wo), &w->wo, none, pass_hidden(p, b->attn_out));
 }
 
 static void layer(struct plan *plan, const struct pass *p, int64_t n)
 {
     const struct pass_buffers *b = p->buffers;
-    const struct matrix mid = pass_hidden(p, b->layers[n].mid);
+    const struct layer_buffers *l = &b->layers[n];
     const struct tensor *proj = &p->params->model.layers[n].gpt.proj;
+    const struct matrix none = {0};
 
     attend(plan, p, n);
-    pass_norm(plan, p, mid, NULL, pass_hidden(p, b->layers[n].mlp_in));
-    pass_linear(plan, p, gpt_mlp_up(plan, p, n, false), proj, mid, pass_hidden(p, b->layers[n + 1].stream));
+    if (p->params->model.config.gpt.plain)
+        pass_wide_add(plan, p, b->attn_out, NULL, l->mid, l->mlp_in);
+    else
+        pass_add_norm(plan, p, gpt_mixed(p, n), pass_hidden(p, b->attn_out), NULL, pass_hidden(p, l->mid), none,
+                      pass_hidden(p, l->mlp_in));
+    pass_linear(plan, p, gpt_mlp_up(plan, p, n, false), proj, none, pass_hidden(p, b->mlp_out));
 }
 
 static void head(struct plan *plan, const struct pass *p)
 {
     const struct pass_buffers *b = p->buffers;
     const struct model *m = &p->params->model;
-    struct matrix x = pass_hidden(p, b->layers[m->config.n_layers].stream);
+    const int64_t layers = m->config.n_layers;
 
-    if (!m->config.gpt.plain) {
-        const struct matrix final = pass_hidden(p, b->final);
-        plan_call(plan, &op_axpby,
-                  &(struct axpby_args){
-                      .m = x.rows, .n = x.cols, .b = m->gpt.backout_lambda, .factor = -1, .x = x,
-                      .y = pass_hidden(p, b->layers[m->config.n_layers / 2 + 1].stream), .out = final});
-        x = final;
+    if (m->config.gpt.plain) {
+        pass_wide_add(plan, p, b->mlp_out, NULL, b->layers[layers].stream, b->normed);
+    } else {
+        const struct matrix middle = pass_hidden(p, b->layers[layers / 2 + 1].stream), final = pass_hidden(p, b->final);
+        add_mix(plan, p, layers, NULL, m->gpt.backout_lambda, -1, middle, final);
+        pass_norm(plan, p, final, NULL, pass_hidden(p, b->normed));
     }
-    pass_norm(plan, p, x, NULL, pass_hidden(p, b->normed));
     pass_loss(plan, p, m->config.gpt.softcap);
 }
+
 static const struct activation_line lines[] = {
     {"q rstd", F32, ROWS, HEADS, ATTENTION, BACK_ATTENTION, true, LAYER(q_rstd)},
     {"k rstd", F32, ROWS, KV_HEADS, ATTENTION, BACK_ATTENTION, true, LAYER(k_rstd)},
@@ -145,6 +176,10 @@ static const struct activation_line lines[] = {
     {"dq", ACT, ROWS, Q_WIDTH, BACK_ATTENTION, BACK_ATTENTION, false, AT(dq)},
     {"dk", ACT, ROWS, KV_WIDTH, BACK_ATTENTION, BACK_ATTENTION, false, AT(dk)},
     {"dv", ACT, ROWS, KV_WIDTH, BACK_ATTENTION, BACK_ATTENTION, false, AT(dv)},
+    /* last: they find room where gradients will be */
+    {"attn out", ACT, ROWS, HIDDEN, ATTENTION, HEAD, false, AT(attn_out)},
+    {"mlp out", ACT, ROWS, HIDDEN, ATTENTION, HEAD, false, AT(mlp_out)},
+    {"wide stream", F32, ROWS, HIDDEN, EMBED, HEAD, false, AT(wide)},
 };
 /* clang-format on */
 

@@ -49,6 +49,7 @@ static void embed(struct plan *plan, const struct pass *p)
               &(struct embed_args){
                   .m = x.rows, .batch = p->batch, .table = p->params->model.embed, .x = x});
     if (p->dropout > 0) gpt_oss_drop(plan, p, DROP_EMBEDDING, x, (struct matrix){0}, x);
+    pass_wide_begin(plan, p);
 }
 
 static void attend(struct plan *plan, const struct pass *p, int64_t n)
@@ -56,12 +57,15 @@ static void attend(struct plan *plan, const struct pass *p, int64_t n)
     const struct model_config *c = &p->params->model.config;
     const struct layer_weights *w = &p->params->model.layers[n];
     const struct layer_buffers *l = &p->buffers->layers[n];
-    const struct matrix x = pass_hidden(p, l->stream), normed = pass_hidden(p, l->attn_in), none = {0};
+    const struct matrix normed = pass_hidden(p, l->attn_in), none = {0};
     const struct matrix q = pass_rows(p, l->q, w->wq.rows), attn = pass_rows(p, l->attn, w->wq.rows);
     const struct matrix k = pass_rows(p, l->k, w->wk.rows), v = pass_rows(p, l->v, w->wv.rows);
-    const struct matrix mid = pass_hidden(p, l->mid);
+    const struct matrix out = pass_hidden(p, p->buffers->attn_out);
 
-    pass_norm(plan, p, x, &w->gpt_oss.attn_norm, normed);
+    if (n > 0)
+        pass_wide_add(plan, p, p->buffers->mlp_out, &w->gpt_oss.attn_norm, l->stream, l->attn_in);
+    else
+        pass_norm(plan, p, pass_hidden(p, l->stream), &w->gpt_oss.attn_norm, normed);
     const struct linear_input in = pass_input(plan, p, normed, &w->wq);
     pass_linear(plan, p, in, &w->wq, none, q);
     pass_linear(plan, p, in, &w->wk, none, k);
@@ -77,9 +81,9 @@ static void attend(struct plan *plan, const struct pass *p, int64_t n)
                   .n_kv_heads = c->n_kv_heads, .head_dim = c->head_dim,
                   .window = model_layer_window(c, n), .sinks = w->gpt_oss.sinks, .q = q, .k = k,
                   .v = v, .out = attn, .lse = l->lse});
-    pass_linear(plan, p, pass_input(plan, p, attn, &w->wo), &w->wo, p->dropout > 0 ? none : x, mid);
-    add_bias(plan, w->gpt_oss.bo, mid);
-    if (p->dropout > 0) gpt_oss_drop(plan, p, DROP_ATTENTION(n), mid, x, mid);
+    pass_linear(plan, p, pass_input(plan, p, attn, &w->wo), &w->wo, none, out);
+    add_bias(plan, w->gpt_oss.bo, out);
+    if (p->dropout > 0) gpt_oss_drop(plan, p, DROP_ATTENTION(n), out, none, out);
 }
 
 static void route(struct plan *plan, const struct pass *p, int64_t n)
@@ -89,7 +93,7 @@ static void route(struct plan *plan, const struct pass *p, int64_t n)
     const struct layer_buffers *l = &p->buffers->layers[n];
     const struct matrix normed = pass_hidden(p, l->mlp_in), logits = gpt_oss_logits(p, l->logits);
 
-    pass_norm(plan, p, pass_hidden(p, l->mid), &w->ffn_norm, normed);
+    pass_wide_add(plan, p, p->buffers->attn_out, &w->ffn_norm, l->mid, l->mlp_in);
     pass_linear(plan, p, (struct linear_input){.x = normed}, &w->router, (struct matrix){0}, logits);
     add_bias(plan, w->router_bias, logits);
     plan_call(plan, &op_route,
@@ -164,21 +168,17 @@ static void layer(struct plan *plan, const struct pass *p, int64_t n)
 {
     const struct model_config *c = &p->params->model.config;
     const struct layer_buffers *l = &p->buffers->layers[n];
-    const struct matrix mid = pass_hidden(p, l->mid), out = pass_hidden(p, l[1].stream);
+    const struct matrix out = pass_hidden(p, p->buffers->mlp_out), none = {0};
 
     attend(plan, p, n);
     route(plan, p, n);
     gpt_oss_experts(plan, p, n);
-    if (p->dropout > 0)
-        plan_call(plan, &op_fill, &(struct fill_args){.m = out.rows, .n = out.cols, .x = out});
-    else
-        plan_call(plan, &op_convert,
-                  &(struct convert_args){.m = out.rows, .n = out.cols, .from = mid, .to = out});
+    plan_call(plan, &op_fill, &(struct fill_args){.m = out.rows, .n = out.cols, .x = out});
     plan_call(plan, &op_combine,
               &(struct combine_args){
                   .m = out.rows, .n = out.cols, .top_k = c->top_k, .y = gpt_oss_slots(p, l->y, c->hidden),
                   .routing = l->routing, .x = out});
-    if (p->dropout > 0) gpt_oss_drop(plan, p, DROP_EXPERTS(n), out, mid, out);
+    if (p->dropout > 0) gpt_oss_drop(plan, p, DROP_EXPERTS(n), out, none, out);
 }
 
 static const struct activation_line lines[] = {
@@ -207,6 +207,10 @@ static const struct activation_line lines[] = {
     {"dq", ACT, ROWS, Q_WIDTH, BACK_ATTENTION, BACK_ATTENTION, false, AT(dq)},
     {"dk", ACT, ROWS, KV_WIDTH, BACK_ATTENTION, BACK_ATTENTION, false, AT(dk)},
     {"dv", ACT, ROWS, KV_WIDTH, BACK_ATTENTION, BACK_ATTENTION, false, AT(dv)},
+    /* last: they find room where gradients will be */
+    {"attn out", ACT, ROWS, HIDDEN, ATTENTION, HEAD, false, AT(attn_out)},
+    {"mlp out", ACT, ROWS, HIDDEN, ATTENTION, HEAD, false, AT(mlp_out)},
+    {"wide stream", F32, ROWS, HIDDEN, EMBED, HEAD, false, AT(wide)},
 };
 /* clang-format on */
 
@@ -219,8 +223,8 @@ static void forward(struct plan *plan, const struct pass *p)
         layer(plan, p, n);
     }
     plan_layer(plan, -1);
-    pass_norm(plan, p, pass_hidden(p, p->buffers->layers[m->config.n_layers].stream),
-              &m->final_norm, pass_hidden(p, p->buffers->normed));
+    pass_wide_add(plan, p, p->buffers->mlp_out, &m->final_norm,
+                  p->buffers->layers[m->config.n_layers].stream, p->buffers->normed);
     pass_loss(plan, p, 0);
 }
 

@@ -263,6 +263,33 @@ void pass_norm(struct plan *plan, const struct pass *p, struct matrix x, const f
                   .gain = gain ? *gain : NULL, .y = y});
 }
 
+void pass_add_norm(struct plan *plan, const struct pass *p, struct matrix x, struct matrix add,
+                   const float *const *gain, struct matrix sum, struct matrix copy, struct matrix y)
+{
+    plan_call(plan, &op_add_rmsnorm,
+              &(struct add_rmsnorm_args){
+                  .m = x.rows, .n = x.cols, .eps = p->params->model.config.rms_eps, .x = x, .add = add,
+                  .gain = gain ? *gain : NULL, .sum = sum, .y = y, .copy = copy});
+}
+
+static struct matrix wide_stream(const struct pass *p)
+{
+    return matrix_f32(p->buffers->wide, p->sequences * p->length, p->params->model.config.hidden);
+}
+
+void pass_wide_begin(struct plan *plan, const struct pass *p)
+{
+    const struct matrix x = pass_hidden(p, p->buffers->layers[0].stream);
+    plan_call(plan, &op_convert,
+              &(struct convert_args){.m = x.rows, .n = x.cols, .from = x, .to = wide_stream(p)});
+}
+
+void pass_wide_add(struct plan *plan, const struct pass *p, void *add, const float *const *gain, void *copy, void *y)
+{
+    const struct matrix wide = wide_stream(p);
+    pass_add_norm(plan, p, wide, pass_hidden(p, add), gain, wide, pass_hidden(p, copy), pass_hidden(p, y));
+}
+
 void pass_norm_backward(struct plan *plan, const struct pass *p, struct matrix x,
                         const float *const *gain, struct matrix dy, struct matrix dx)
 {

@@ -37,6 +37,8 @@ struct pass_buffers {
     void *raw;                    /* [rows][hidden] embeddings as they are stored */
     void *normed;                 /* [rows][hidden] what the head's product reads */
     void *final;                  /* [rows][hidden] behind backout */
+    void *attn_out, *mlp_out;     /* [rows][hidden] what the last layer adds to the stream */
+    float *wide;                  /* [rows][hidden] the stream, where nothing else keeps it exact */
     float *nll;                   /* [rows] */
     /* gradients */
     void *dstream, *dx0, *dmiddle, *dnormed, *dattn, *dact, *dq, *dk, *dv;
@@ -134,6 +136,15 @@ void pass_relu2_linear_backward(struct plan *plan, const struct pass *pass, stru
 /* `gain`: the field of the model; NULL: there is none. */
 void pass_norm(struct plan *plan, const struct pass *pass, struct matrix x,
                const float *const *gain, struct matrix y);
+/* sum = x + add, copy = the same where it has data, y = its norm before it is rounded. */
+void pass_add_norm(struct plan *plan, const struct pass *pass, struct matrix x, struct matrix add,
+                   const float *const *gain, struct matrix sum, struct matrix copy,
+                   struct matrix y);
+/* The stream in float32, of architectures whose layers only add to it: begun with layer 0's, then
+ * added to. `to`: its copy and its norm, as for pass_add_norm. */
+void pass_wide_begin(struct plan *plan, const struct pass *pass);
+void pass_wide_add(struct plan *plan, const struct pass *pass, void *add, const float *const *gain,
+                   void *copy, void *y);
 /* dx += */
 void pass_norm_backward(struct plan *plan, const struct pass *pass, struct matrix x,
                         const float *const *gain, struct matrix dy, struct matrix dx);

@@ -192,6 +192,42 @@ const struct op_variant axpby_cuda = {
     .images = {IMAGE},
 };
 
+static void run_add_axpby(const struct op_context *context, const void *args)
+{
+    static const struct typed_names names = TYPED_NAMES("add_axpby");
+    const struct add_axpby_args *a = args;
+    const struct add_axpby_kernel_args k = {.count = a->m * a->n,
+                                            .x = a->x.data,
+                                            .first = a->first.data,
+                                            .second = a->second.data,
+                                            .y = a->y.data,
+                                            .sum = a->sum.data,
+                                            .out = a->out.data,
+                                            .a = a->a,
+                                            .b = a->b,
+                                            .factor = a->factor};
+    const bool eights = k.count % 8 == 0 && typed_aligned(k.x) && typed_aligned(k.first) &&
+                        typed_aligned(k.second) && typed_aligned(k.y) && typed_aligned(k.sum) &&
+                        typed_aligned(k.out);
+    gpu_put(context->stream, IMAGE, names.of[typed_narrow(&a->x)][eights],
+            &(struct gpu_launch){
+                .grid = {(unsigned)typed_pieces(k.count, MAP_THREADS * (eights ? 8 : 1))},
+                .block = {MAP_THREADS},
+                .overlaps = true},
+            &k);
+}
+
+static const unsigned all_six[] = {63, 0};
+
+const struct op_variant add_axpby_cuda = {
+    .name = "add_axpby_cuda",
+    .summary = "pieces of 16 bytes",
+    .target = TARGET_CUDA,
+    .typed = all_six,
+    .run = run_add_axpby,
+    .images = {IMAGE},
+};
+
 static void run_dropout(const struct op_context *context, const void *args)
 {
     static const struct typed_names names = TYPED_NAMES("dropout");

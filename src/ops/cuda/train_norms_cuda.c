@@ -56,6 +56,50 @@ const struct op_variant rmsnorm_cuda = {
     .images = {NORMS_IMAGE},
 };
 
+static void run_add_rmsnorm(const struct op_context *context, const void *args)
+{
+    static const char *const names[2][2][3] = {
+        {{"add_rmsnorm_f32_warp", "add_rmsnorm_f32_block", "add_rmsnorm_f32_any"},
+         {"add_rmsnorm_f32_bf16_warp", "add_rmsnorm_f32_bf16_block", "add_rmsnorm_f32_bf16_any"}},
+        {{NULL}, {"add_rmsnorm_bf16_warp", "add_rmsnorm_bf16_block", "add_rmsnorm_bf16_any"}}};
+    const struct add_rmsnorm_args *a = args;
+    const struct add_norm_kernel_args k = {.m = a->m,
+                                           .n = a->n,
+                                           .x = a->x.data,
+                                           .add = a->add.data,
+                                           .gain = a->gain,
+                                           .sum = a->sum.data,
+                                           .y = a->y.data,
+                                           .copy = a->copy.data,
+                                           .eps = a->eps};
+    const bool aligned = typed_aligned(k.x) && typed_aligned(k.add) && typed_aligned(k.gain) &&
+                         typed_aligned(k.sum) && typed_aligned(k.y) && typed_aligned(k.copy);
+    put_rows(context, names[typed_narrow(&a->x)][typed_narrow(&a->y)], owner_of(a->n, aligned),
+             a->m, &k);
+}
+
+static bool can_add_rmsnorm(const void *args, const struct op_device *device,
+                            char why[OP_REASON_MAX])
+{
+    const struct add_rmsnorm_args *a = args;
+    (void)device;
+    const bool same = !a->copy.data || a->copy.dtype == a->y.dtype;
+    return same || typed_refuse(why, "a copy of another type than y");
+}
+
+/* All in bf16, without a copy or with one; or x and sum alone in float32. */
+static const unsigned add_rmsnorm_typed[] = {15, 31, 26, 10, 0};
+
+const struct op_variant add_rmsnorm_cuda = {
+    .name = "add_rmsnorm_cuda",
+    .summary = "a row in the registers of a warp or a block",
+    .target = TARGET_CUDA,
+    .typed = add_rmsnorm_typed,
+    .can_run = can_add_rmsnorm,
+    .run = run_add_rmsnorm,
+    .images = {NORMS_IMAGE},
+};
+
 static size_t rmsnorm_backward_workspace(const void *args, int workers)
 {
     const struct rmsnorm_backward_args *a = args;
