@@ -3,8 +3,8 @@
 is decoding, are prompts and batches, and where does a step's time go.
 
 usage: bench/tensor_parallel_device.py [--sol build/sol] [--gpus 2] [--parts verify,sums,speed,serve] [--model NAME,...]
-                                       [--tests decode,prompt,batch] [--requests 512] [--rounds 1] [--seconds 280] [--tiny]
-                                       [--out FILE]
+                                       [--tests decode,prompt,batch] [--ways one,shared,copies,pairs] [--requests 512]
+                                       [--rounds 1] [--seconds 280] [--tiny] [--out FILE]
 
   verify   the collectives and joins of the table on N GPUs; then logits of N GPUs against one, over 512 tokens of a model
            cut to 4 layers: divergence (KL), same likeliest token; with rounded activations, and in float32, which judges
