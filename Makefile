@@ -46,7 +46,8 @@ demo: setup                 ## build, then run and time the built-in model
 # What a test only repeats (draws, tokens of a text) the sanitized ones repeat less often than the release tests,
 # which do it in full. Those come last, so that their closing line ends the output.
 # The sanitized build has clang's warnings too, but not the sizes of its frames, its link of the libraries, and what is
-# left without assertions: hence a third build. Of the release tests it leaves out scripts that only treat texts.
+# left without assertions: hence a third build. Of the release tests it leaves out scripts that only treat texts, signals
+# and terminals.
 test: setup-test            ## release and sanitized tests, clang build, lint (minutes)
 	@echo "== release build (gcc)"
 	@CC=gcc $(CMAKE) $(QUIET) -S . -B build -DCMAKE_BUILD_TYPE=Release -DSOL_TESTS=ON $(TESTED)

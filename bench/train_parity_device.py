@@ -3,7 +3,8 @@
 bf16 on one GPU, for some seeds; nanochat's own base_train under torch.compile (see tools/nanochat_harness.py).
 
 usage: bench/train_parity_device.py --nanochat PATH --text FILE [--sol build/sol] [--seeds 1,2,3] [--depth 12] [--steps 300]
-                                    [--rows 32] [--length 2048] [--vocab 32768] [--seconds S] [--cpu] [--out FILE]
+                                    [--rows 32] [--length 2048] [--vocab 32768] [--flags="--head-dim=64"] [--seconds S]
+                                    [--cpu] [--out FILE]
 
 PATH is a checkout of karpathy/nanochat, 92d63d4. A vocabulary is made of the text, its tokens are cut into rows, which are
 shuffled; a step has --rows of --length tokens. Of each seed nanochat makes the weights and trains; then `sol train replay` does
@@ -132,8 +133,7 @@ class Parity:
         return done.stdout
 
     def nanochat(self, folder, seed):
-        words = [word for word in sys.argv[1:]]
-        out = self.run([sys.executable, os.path.abspath(__file__), *words, "--child", str(seed), "--folder", folder])
+        out = self.run([sys.executable, os.path.abspath(__file__), *sys.argv[1:], "--child", str(seed), "--folder", folder])
         return json.loads(out.splitlines()[-1])
 
     def sol(self, folder):

@@ -137,11 +137,12 @@ template <int N, class T> INLINE void add_mix_numbers(const add_axpby_kernel_arg
     numbers<T, N> x, first, second, y;
     float sum[N], out[N];
     x.load((const T *)k.x + at), first.load((const T *)k.first + at);
-    second.load((const T *)k.second + at), y.load((const T *)k.y + at);
+    second.load((const T *)k.second + at);
+    if (k.y) y.load((const T *)k.y + at);
 #pragma unroll
     for (int i = 0; i < N; i++) {
         sum[i] = x.at(i) + first.at(i) + second.at(i);
-        out[i] = a * sum[i] + b * (k.y == k.sum ? sum[i] : y.at(i));
+        out[i] = a * sum[i] + b * (k.y ? y.at(i) : sum[i]);
     }
     put<N>((T *)k.sum + at, sum);
     put<N>((T *)k.out + at, out);

@@ -27,7 +27,7 @@ SOL_STATIC_ASSERT(sizeof(struct map_kernel_args) == 56, "host and device agree")
 
 struct add_axpby_kernel_args {
     int64_t count;
-    const void *x, *first, *second, *y; /* y may be sum */
+    const void *x, *first, *second, *y; /* y may be NULL: the sum */
     void *sum, *out;
     const float *a, *b; /* one number, or NULL: 1 */
     float factor;

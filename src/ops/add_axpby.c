@@ -27,7 +27,7 @@ static enum sol_status compose(struct plan *plan, const void *args)
                                    .b = p->b,
                                    .factor = p->factor,
                                    .x = p->sum,
-                                   .y = p->y,
+                                   .y = p->y.data ? p->y : p->sum,
                                    .out = p->out});
     return SOL_OK;
 }
@@ -48,7 +48,7 @@ static void make_problem(struct case_maker *c, const struct op_problem *p, void 
                                  .out = case_output(c, p->rows, p->n)};
     if (c->index & 1) a->a = NULL;
     if (c->index & 2) a->factor = -1;
-    if (c->index % 4 == 3) a->y = a->sum;
+    if (c->index % 3 == 2) a->y = (struct matrix){0};
 }
 
 /* rows, n */

@@ -139,7 +139,8 @@ struct add_rmsnorm_args {
 };
 
 /* add_axpby: sum = x + first + second; out = a (x + first + second) + factor b y, of the sum before
- * it is rounded to its type. sum, or else out, may be x; where y is sum, it is that sum. */
+ * it is rounded to its type. Where y has no data, that sum stands in its place. sum, or else out,
+ * may be x. */
 struct add_axpby_args {
     int64_t m, n;
     const float *a, *b; /* one number, or NULL: 1 */

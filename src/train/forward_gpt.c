@@ -67,8 +67,8 @@ static void embed(struct plan *plan, const struct pass *p)
                   .channels = m->gpt.smear_gate.cols, .x = e, .y = x0});
 }
 
-/* What layer n - 1 left and the two that it adds, as the stream, and out of their sum before it is
- * rounded: in bf16 small additions would be lost (ops/add_rmsnorm.c). */
+/* Layer n's stream: layer n - 1's input, its attention and its MLP. out = a stream + factor b y, of the
+ * stream before it is rounded: in bf16 small additions would be lost (ops/add_rmsnorm.c). */
 static void add_mix(struct plan *plan, const struct pass *p, int64_t n, const float *a, const float *b, float factor,
                     struct matrix y, struct matrix out)
 {
@@ -150,7 +150,9 @@ static void head(struct plan *plan, const struct pass *p)
     if (m->config.gpt.plain) {
         pass_wide_add(plan, p, b->mlp_out, NULL, b->layers[layers].stream, b->normed);
     } else {
-        const struct matrix middle = pass_hidden(p, b->layers[layers / 2 + 1].stream), final = pass_hidden(p, b->final);
+        const int64_t half = layers / 2 + 1; /* of one or two layers the stream that is made here */
+        const struct matrix middle = half < layers ? pass_hidden(p, b->layers[half].stream) : (struct matrix){0};
+        const struct matrix final = pass_hidden(p, b->final);
         add_mix(plan, p, layers, NULL, m->gpt.backout_lambda, -1, middle, final);
         pass_norm(plan, p, final, NULL, pass_hidden(p, b->normed));
     }

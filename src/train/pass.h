@@ -140,8 +140,8 @@ void pass_norm(struct plan *plan, const struct pass *pass, struct matrix x,
 void pass_add_norm(struct plan *plan, const struct pass *pass, struct matrix x, struct matrix add,
                    const float *const *gain, struct matrix sum, struct matrix copy,
                    struct matrix y);
-/* The stream in float32, of architectures whose layers only add to it: begun with layer 0's, then
- * added to. `to`: its copy and its norm, as for pass_add_norm. */
+/* The stream in float32, of architectures whose layers only add to it: begins as layer 0's, then
+ * each `add` goes into it. copy: it, rounded; y: its norm. Both as pass_add_norm has them. */
 void pass_wide_begin(struct plan *plan, const struct pass *pass);
 void pass_wide_add(struct plan *plan, const struct pass *pass, void *add, const float *const *gain,
                    void *copy, void *y);

@@ -217,13 +217,22 @@ static void run_add_axpby(const struct op_context *context, const void *args)
             &k);
 }
 
-static const unsigned all_six[] = {63, 0};
+static bool can_add_axpby(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    const struct add_axpby_args *a = args;
+    (void)device;
+    const bool same = !a->y.data || a->y.dtype == a->x.dtype;
+    return same || typed_refuse(why, "matrices of two types");
+}
+
+static const unsigned add_axpby_typed[] = {63, 47, 0}; /* with y, and without */
 
 const struct op_variant add_axpby_cuda = {
     .name = "add_axpby_cuda",
     .summary = "pieces of 16 bytes",
     .target = TARGET_CUDA,
-    .typed = all_six,
+    .typed = add_axpby_typed,
+    .can_run = can_add_axpby,
     .run = run_add_axpby,
     .images = {IMAGE},
 };
