@@ -74,10 +74,16 @@ def llama_server(args, parallel, context):
     return Server(command, 18081, os.path.join(args.logs, "llama.log"))
 
 
+def vocabulary(args):
+    """Random weights have none: prompts are then random tokens of the built-in model's."""
+    builtin = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../models/builtin.gguf")
+    return ["--vocab", builtin] if args.model.startswith("synth:") else []
+
+
 def load(args, server, *options):
     """The levels of one `sol bench --serve`. Says why one of them is invalid or unsure."""
     command = [args.sol, "bench", "--serve", server.url, "--endpoint", "completions", "-o", "json", "-q",
-               "--no-store", *options]
+               "--no-store", *vocabulary(args), *options]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode not in (0, 7):
         fail(f"{shlex.join(command)} ended with {done.returncode}:\n{done.stderr[-2000:]}")

@@ -161,7 +161,7 @@ static const struct command_spec spec = {
         "Checkpoints\n"
         "are folders in --out that sol run -m takes; Ctrl-C saves one, --resume goes on with the\n"
         "same bits. --init-from begins with a checkpoint's weights instead of random ones.\n"
-        "--arch gpt-oss: that architecture in small, on the CPU so far.\n"
+        "--arch gpt-oss: that architecture in small.\n"
         "Started by mpirun or srun --mpi=pmix it trains on all ranks together.\n"
         "bench: steps of a model of --depth on random tokens, after --warmup-steps that do not\n"
         "count (default 2; --num-iterations steps that do, default 10), and one more that is\n"

@@ -91,13 +91,20 @@ static int operand_type(const struct gpu_matmul *p, bool x)
     return p->f32 ? CUBLAS_TYPE_F32 : CUBLAS_TYPE_BF16;
 }
 
-/* `rows` of the library's are what lies side by side. */
-static enum sol_status lay_out(const struct cublaslt_api *api, const struct gpu_matmul *p, int type,
-                               int64_t rows, int64_t columns, int64_t stride, void **out)
+/* Matrices of a product: as many rows of the library's as lie side by side. Strides of 0: without
+ * gaps. */
+struct layout {
+    int type;
+    int64_t rows, columns, stride, apart;
+};
+
+static enum sol_status lay_out(const struct cublaslt_api *api, int64_t products,
+                               const struct layout *of, void **out)
 {
-    const int32_t batch = (int32_t)p->batch;
-    const int64_t apart = stride * columns;
-    LT_TRY(api->layout_create(out, type, (uint64_t)rows, (uint64_t)columns, stride),
+    const int32_t batch = (int32_t)products;
+    const int64_t stride = of->stride ? of->stride : of->rows;
+    const int64_t apart = of->apart ? of->apart : stride * of->columns;
+    LT_TRY(api->layout_create(out, of->type, (uint64_t)of->rows, (uint64_t)of->columns, stride),
            "describing a matrix");
     if (batch < 2) return SOL_OK;
     LT_TRY(api->layout_set(*out, CUBLASLT_BATCH_COUNT, &batch, sizeof batch), "describing batches");
@@ -133,9 +140,12 @@ static enum sol_status describe(const struct cublaslt_api *api, struct shape *s,
                "describing a product");
     const int64_t w_row = p->w_transposed ? p->n : p->k, w_rows = p->w_transposed ? p->k : p->n;
     const int64_t x_row = p->x_transposed ? p->m : p->k, x_rows = p->x_transposed ? p->k : p->m;
-    SOL_TRY(lay_out(api, p, operand_type(p, false), w_row, w_rows, w_row, &s->w));
-    SOL_TRY(lay_out(api, p, operand_type(p, true), x_row, x_rows, p->x_stride, &s->x));
-    return lay_out(api, p, result_type(p), p->n, p->m, p->n, &s->c);
+    const struct layout w = {operand_type(p, false), w_row, w_rows, p->w_stride, p->w_apart},
+                        x = {operand_type(p, true), x_row, x_rows, p->x_stride, p->x_apart},
+                        c = {result_type(p), p->n, p->m, p->c_stride, p->c_apart};
+    SOL_TRY(lay_out(api, p->batch, &w, &s->w));
+    SOL_TRY(lay_out(api, p->batch, &x, &s->x));
+    return lay_out(api, p->batch, &c, &s->c);
 }
 
 static enum sol_status ask(const struct gpu_matmuls *all, struct shape *s, void *preference)
@@ -170,13 +180,20 @@ static enum sol_status choose(const struct gpu_matmuls *all, struct shape *s)
     return status;
 }
 
+static bool lies_as(const struct gpu_matmul *o, const struct gpu_matmul *p)
+{
+    return o->x_stride == p->x_stride && o->w_stride == p->w_stride && o->c_stride == p->c_stride &&
+           o->batch == p->batch && o->x_apart == p->x_apart && o->w_apart == p->w_apart &&
+           o->c_apart == p->c_apart;
+}
+
 static bool is_of(const struct shape *s, const struct gpu_matmul *p)
 {
     const struct gpu_matmul *o = &s->of;
-    return o->m == p->m && o->n == p->n && o->k == p->k && o->x_stride == p->x_stride &&
-           o->f16 == p->f16 && o->f32 == p->f32 && o->narrow == p->narrow && o->fp8 == p->fp8 &&
+    return o->m == p->m && o->n == p->n && o->k == p->k && lies_as(o, p) && o->f16 == p->f16 &&
+           o->f32 == p->f32 && o->narrow == p->narrow && o->fp8 == p->fp8 &&
            o->x_e5m2 == p->x_e5m2 && o->fast == p->fast && o->x_transposed == p->x_transposed &&
-           o->w_transposed == p->w_transposed && o->batch == p->batch && o->choice == p->choice &&
+           o->w_transposed == p->w_transposed && o->choice == p->choice &&
            s->has_bias == (p->bias != NULL);
 }
 

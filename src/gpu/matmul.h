@@ -12,6 +12,7 @@ enum { GPU_MATMUL_WORKSPACE = 32 << 20 };
  * product of bf16 to float32. */
 struct gpu_matmul {
     int64_t m, n, k, x_stride;      /* x_stride: elements from a row of x to the next */
+    int64_t w_stride, c_stride;     /* of w, and of c and add, likewise; 0: rows without gaps */
     const void *x, *w;              /* bf16 [m][k], [n][k] */
     const float *bias;              /* [n] or NULL */
     void *c;                        /* float32 [m][n] */
@@ -24,11 +25,13 @@ struct gpu_matmul {
     bool narrow;                    /* results, and what is added, are bf16 */
     bool x_transposed;              /* x is [k][m], x_stride from a row of that to the next */
     bool w_transposed;              /* w is [k][n] */
-    int64_t batch;                  /* so many products, all matrices one behind the other; 0: 1 */
-    float alpha, beta;              /* alpha 0: 1 */
-    const void *add;                /* as c, may be c; where beta is not 0 */
-    int choice;      /* which of the algorithms that the library offers, best first */
-    void *workspace; /* GPU_MATMUL_WORKSPACE bytes */
+    int64_t batch;                  /* so many products; 0: 1 */
+    /* From a matrix of x, w, c to the next, in elements; 0: one behind the other. */
+    int64_t x_apart, w_apart, c_apart;
+    float alpha, beta; /* alpha 0: 1 */
+    const void *add;   /* as c, may be c; where beta is not 0 */
+    int choice;        /* which of the algorithms that the library offers, best first */
+    void *workspace;   /* GPU_MATMUL_WORKSPACE bytes */
 };
 
 enum { GPU_MATMUL_CHOICES = 4 }; /* where it offers fewer, the last one */

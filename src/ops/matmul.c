@@ -71,6 +71,33 @@ static void make_problem(struct case_maker *c, const struct op_problem *p, void 
     make(c, p, (int)p->transposed, args);
 }
 
+/* Numbers above the diagonal of each matrix are those below it. */
+static void make_symmetric(const struct matrix *m, int64_t batch, int64_t n)
+{
+    float *at = matrix_floats(m);
+    for (int64_t b = 0; at && b < batch; b++, at += n * n)
+        for (int64_t i = 0; i < n; i++)
+            for (int64_t j = i + 1; j < n; j++) at[i * n + j] = at[j * n + i];
+}
+
+/* A A^T or A^T A, with something added or not. `large`: where kernels for that may ask for it. */
+static void make_gram(struct case_maker *c, bool large, struct matmul_args *a)
+{
+    const bool add = c->index % 2 == 0;
+    a->n = a->m;
+    a->b = a->a;
+    a->transpose_b = !a->transpose_a;
+    a->symmetric = true;
+    a->factor_a = a->factor_b = NULL;
+    a->out =
+        large ? case_rows(c, a->batch * a->m, a->m, 1.0f) : case_output(c, a->batch * a->m, a->m);
+    a->beta = add ? -1.5f : 0;
+    a->add.data = NULL;
+    if (!add) return;
+    a->add = large ? a->out : case_rows(c, a->batch * a->m, a->m, 1.0f);
+    make_symmetric(&a->add, a->batch, a->m);
+}
+
 /* A case a line: rows, n, k, products. */
 /* clang-format off */
 static const struct case_shape cases[] = {
@@ -78,7 +105,9 @@ static const struct case_shape cases[] = {
     {8, {64, 1, 3}, {64, 1, 3}, {64, 1, 4}, {1, 1, 2}, {0}, {0}, DTYPE_F32},
     {8, {8, 1, 40}, {8, 1, 40}, {8, 1, 60}, {1, 1, 1}, {0}, {0}, DTYPE_F32},
     {4, {128, 1, 2}, {128, 1, 3}, {64, 1, 6}, {1, 1, 1}, {0}, {0}, DTYPE_F32},
+    {4, {8, 65, 72}, {8, 1, 1}, {8, 1, 4}, {1, 1, 2}, {0}, {0}, DTYPE_F32}, /* symmetric */
 };
+enum { LARGE_GRAMS = 36 }; /* the last line's first case */
 /* clang-format on */
 
 static bool make_case(struct case_maker *c, void *args)
@@ -87,13 +116,8 @@ static bool make_case(struct case_maker *c, void *args)
     if (!CASE_OF(c, cases, &p)) return false;
     make(c, &p, (c->index & 15) | (c->index + c->index / 4) % 4 << 4, args);
     struct matmul_args *a = args;
-    if (c->index % 5 != 4 || !a->transpose_b || a->transpose_a) return true;
-    a->n = a->m; /* A A^T */
-    a->b = a->a;
-    a->symmetric = true;
-    a->add.data = NULL;
-    a->beta = 0;
-    a->out = case_output(c, a->batch * a->m, a->m);
+    const bool large = c->index >= LARGE_GRAMS;
+    if (large || (c->index % 5 == 4 && a->transpose_a != a->transpose_b)) make_gram(c, large, a);
     return true;
 }
 

@@ -155,6 +155,13 @@ static void sum_squares(struct plan *plan, const struct update *u, const struct 
                   &(struct sum_squares_args){.m = g->rows, .n = g->cols, .x = *g, .sum = u->sum});
 }
 
+static void sum_whole(struct plan *plan, const struct update *u, const struct shard *s,
+                      const struct matrix *m, int64_t numbers_of_one)
+{
+    const struct matrix all = units_at(m, 0, s->units, numbers_of_one);
+    sum_squares(plan, u, &all);
+}
+
 /* Of what is parted each rank has its own; the first one counts what all have. */
 static void sum_shard(struct plan *plan, const struct update *u, const struct shard *s,
                       const struct matrix *m, int64_t numbers_of_one)
@@ -168,12 +175,9 @@ static void sum_shard(struct plan *plan, const struct update *u, const struct sh
 
 static void sum_gradients(struct plan *plan, const struct update *u)
 {
-    if (u->params->ranks > 1 && !u->summed) {
-        for_shards(plan, u, sum_shard);
-        add_up(plan, u, u->sum);
-    } else {
-        for (int i = 0; i < u->params->count; i++) sum_squares(plan, u, &u->params->all[i].grad);
-    }
+    const bool shared = u->params->ranks > 1 && !u->summed;
+    for_shards(plan, u, shared ? sum_shard : sum_whole);
+    if (shared) add_up(plan, u, u->sum);
     plan_call(
         plan, &op_clip,
         &(struct clip_args){.limit = (float)u->recipe->clip, .sum = u->sum, .factor = u->clip});
