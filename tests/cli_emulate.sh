@@ -100,9 +100,9 @@ SOL_TEST_BACKEND=cuda SOL_TEST_EFFORT=1 FAKE_CUDA_DEVICES=2 \
 is "golden_streams" $? 0
 has out 'test_two_gpus'
 
-# Sequences from snapshots, sessions from files, and texts in steps of a fixed shape among others: the same bits. The
-# first two use graphs, which on an emulated card do launches again but no products of a library.
-for name in unit_snapshots unit_session; do
+# Sequences from snapshots, sessions from files, draws of one step, and texts in steps of a fixed shape among others: the
+# same bits. The first three use graphs, which on an emulated card do launches again but no products of a library.
+for name in unit_snapshots unit_session unit_draws; do
     SOL_TEST_BACKEND=cuda SOL_CUBLASLT=/nonexistent "$SOL_BUILD_DIR/$name" >"$work/out" 2>"$work/err"
     is "$name" $? 0
 done

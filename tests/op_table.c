@@ -21,12 +21,19 @@
 #include "support/effort.h"
 
 static struct pool *pool;
-static int rounds; /* how often each case is drawn anew */
+static int rounds;        /* how often each case is drawn anew */
+static double most_flops; /* of a case; 0: any */
+
+/* What is large takes most of the time where a processor is emulated or watched, and has nothing
+ * that sizes around tiles, blocks and jobs have not. */
+enum { REDUCED_MFLOPS = 10 };
 
 static int setup(void **state)
 {
     (void)state;
     rounds = (int)effort("rounds of every case", 2, 1);
+    most_flops = rounds < 2 ? 1e6 * REDUCED_MFLOPS : 0;
+    if (most_flops > 0) print_message("reduced: cases of up to %d MFLOP\n", REDUCED_MFLOPS);
     return pool_create(3, &pool) == SOL_OK ? 0 : -1; /* odd, and more than some job counts */
 }
 
@@ -54,8 +61,10 @@ static void every_variant_matches_its_reference(void **state)
     struct chooser chooser;
     struct verify_result results[MOST];
     /* Brief where the same variants run in full beside it, on a processor that has more. */
-    struct verify_options options = {
-        .seed = 42, .rounds = rounds, .brief = getenv("SOL_TEST_BRIEF") != NULL};
+    struct verify_options options = {.seed = 42,
+                                     .rounds = rounds,
+                                     .brief = getenv("SOL_TEST_BRIEF") != NULL,
+                                     .most_flops = most_flops};
     if (options.brief) print_message("reduced: one case of each kind (SOL_TEST_BRIEF)\n");
     chooser_init(&chooser, pool_size(pool));
     for (int i = 0; i < op_table_count; i++) {
@@ -123,7 +132,8 @@ static int failures_of_op(struct op op, void (*run)(const struct op_context *, c
     struct chooser chooser;
     chooser_init(&chooser, pool_size(pool));
     struct verify_result result;
-    struct verify_options options = {.seed = 7, .rounds = 1, .brief = brief};
+    struct verify_options options = {
+        .seed = 7, .rounds = 1, .brief = brief, .most_flops = most_flops};
     assert_int_equal(verify_variants(&op, &(int){0}, 1, &chooser, pool, &options, &result), SOL_OK);
     return result.failed;
 }

@@ -625,6 +625,12 @@ static enum sol_status run_all(struct verify_run *runs, int count, struct verify
     return SOL_OK;
 }
 
+static bool too_large(const struct verify_run *runs, const void *args)
+{
+    const double most = runs->options->most_flops;
+    return most > 0 && runs->op->cost && runs->op->cost(args).flops > most;
+}
+
 static enum sol_status draw_case(struct verify_run *runs, int count, uint64_t seed,
                                  enum op_case_kind kind, int index, bool *more)
 {
@@ -640,7 +646,7 @@ static enum sol_status draw_case(struct verify_run *runs, int count, uint64_t se
         const struct verify_options *o = runs->options;
         *more = o->make ? kind == CASE_RANDOM && o->make(o->arg, &maker, args)
                         : case_make(runs->op, &maker, args);
-        if (*more) status = run_all(runs, count, &c);
+        if (*more && !too_large(runs, args)) status = run_all(runs, count, &c);
     }
     arena_destroy(arena);
     return status;

@@ -38,6 +38,7 @@ struct verify_options {
      * extreme and non-finite inputs one of each format and choice. The reference itself, which is
      * compared with what it gave before, always has such cases only. */
     bool brief;
+    double most_flops; /* cases that cost more are left out; 0: none is */
 };
 
 /* Variants of `op`, numbered as in ops/plan.h; `results` has `count`, too. Every case is drawn once

@@ -94,7 +94,8 @@ static enum sol_status allocate(struct engine *e)
     e->last = calloc((size_t)e->params.sequences, sizeof *e->last);
     e->oldest = calloc((size_t)e->params.sequences, sizeof *e->oldest);
     e->drawing = calloc((size_t)e->params.max_outputs, sizeof *e->drawing);
-    if (!e->position || !e->length || !e->last || !e->oldest || !e->drawing)
+    e->fetched = calloc((size_t)e->params.max_outputs, sizeof *e->fetched);
+    if (!e->position || !e->length || !e->last || !e->oldest || !e->drawing || !e->fetched)
         return status_set(SOL_E_MEMORY, "no memory for the engine's tables");
     SOL_TRY(allocate_snapshots(e));
     SOL_TRY(take_memory(e));
@@ -282,6 +283,7 @@ static void destroy(struct engine *e)
     free(e->kept_pages);
     free(e->snapshots);
     free(e->drawing);
+    free(e->fetched);
     free(e->banned);
     free(e->offsets);
     free(e->oldest);
@@ -523,21 +525,34 @@ enum sol_status engine_place(struct engine *e, const struct engine_row *rows, in
     return status == SOL_OK ? waited : status;
 }
 
+/* Outputs that follow each other in one copy. */
+static enum sol_status fetch_logits(struct engine *e)
+{
+    const struct buffers *b = &e->buffers;
+    const int64_t n = e->host.n_outputs, vocab = e->model->config.vocab;
+    for (int64_t i = 0, end; i < n; i = end + 1) {
+        for (end = i; end < n && e->fetched[end]; end++) continue;
+        if (end > i)
+            SOL_TRY(gpu_copy_out(e->context.stream, b->host.logits + i * vocab,
+                                 b->at.logits + i * vocab,
+                                 (size_t)((end - i) * vocab) * sizeof(float)));
+    }
+    return SOL_OK;
+}
+
 /* What is wanted of it, on the host. */
-static enum sol_status fetch_output(struct engine *e, enum wanted wanted)
+static enum sol_status fetch_output(struct engine *e, unsigned wanted)
 {
     size_t n = (size_t)e->host.n_outputs;
     const struct buffers *b = &e->buffers;
-    if (n && wanted == WANT_LOGITS)
-        return gpu_copy_out(e->context.stream, b->host.logits, b->at.logits,
-                            n * (size_t)e->model->config.vocab * sizeof(float));
-    if (n && wanted == WANT_TOKENS)
+    if (wanted & WANT_LOGITS) SOL_TRY(fetch_logits(e));
+    if (n && wanted & WANT_TOKENS)
         return gpu_copy_out(e->context.stream, b->host.token, b->at.token, n * sizeof *b->at.token);
     return SOL_OK;
 }
 
 /* Waits, so that the staging arrays may be written again. */
-enum sol_status engine_end_step(struct engine *e, enum wanted wanted)
+enum sol_status engine_end_step(struct engine *e, unsigned wanted)
 {
     enum sol_status status = e->gpu ? fetch_output(e, wanted) : SOL_OK;
     if (status == SOL_OK && e->gpu) status = gpu_wait(e->context.stream);
@@ -605,10 +620,10 @@ static enum sol_status start_joint_step(struct engine *e, enum forward_draw draw
     return SOL_OK;
 }
 
-enum sol_status engine_start_step(struct engine *e, enum wanted wanted)
+enum sol_status engine_start_step(struct engine *e, unsigned wanted)
 {
     struct plan *plan;
-    const enum forward_draw draw = wanted == WANT_TOKENS ? FORWARD_DRAW : FORWARD_NO_DRAW;
+    const enum forward_draw draw = wanted & WANT_TOKENS ? FORWARD_DRAW : FORWARD_NO_DRAW;
     enum sol_status status;
     if (e->ranks) {
         status = start_joint_step(e, draw);
@@ -636,8 +651,10 @@ enum sol_status engine_start_draw(struct engine *e)
     return plan_run(plan, &e->context, e->timed, NULL);
 }
 
-static enum sol_status run_step(struct engine *e, enum wanted wanted)
+/* Logits: of all outputs. */
+static enum sol_status run_step(struct engine *e, unsigned wanted)
 {
+    for (int64_t i = 0; i < e->params.max_outputs; i++) e->fetched[i] = true;
     SOL_TRY(engine_start_step(e, wanted));
     return engine_end_step(e, wanted);
 }

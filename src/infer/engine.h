@@ -75,25 +75,28 @@ enum sol_status engine_eval(struct engine *engine, const struct engine_row *rows
 enum sol_status engine_eval_token(struct engine *engine, const struct engine_row *row,
                                   struct sampler *sampler, int32_t *token);
 
-/* A step in two halves, so that the caller's work goes on beside a GPU's; a CPU works in the first.
- * At most max_batch rows, max_run of a sequence, and max_outputs that want output. begin: errors as
- * engine_eval.
- * `samplers` has one for each output, in the order of rows, that draws its token when the step
- * finishes; NULL among them draws none, NULL instead of them none at all. They are this step's
- * alone. finish: waits, and fills tokens[outputs] (may be NULL). `logits`, of all outputs as from
- * engine_eval, only with ENGINE_FETCH: otherwise a GPU keeps them where it can. Between the two no
- * other call changes the engine. Other than engine_eval they look at each row: */
-enum engine_draws {
-    ENGINE_DRAW,       /* who is not restricted (sampler_allow) must not be until it finishes */
-    ENGINE_DRAW_LATER, /* anybody may be restricted meanwhile, or no longer be */
-    ENGINE_FETCH,      /* the same, and logits are wanted */
+/* What becomes of a step's outputs, which are in the order of rows. */
+struct engine_outputs {
+    /* Each draws its output's token when the step finishes; NULL among them draws none, NULL
+     * instead of them none at all. They are this step's alone. */
+    struct sampler *const *samplers;
+    const bool *logits; /* of which outputs the logits are wanted; NULL: of none */
+    /* Anybody may be restricted (sampler_allow) before the step finishes, or no longer be. Else
+     * that stays as it is until then. */
+    bool draws_late;
 };
 enum {
     ENGINE_NOT_DRAWN = -1,
     ENGINE_NO_TOKEN = -2, /* logits that are not finite, or nothing that may be drawn */
 };
+/* A step in two halves, so that the caller's work goes on beside a GPU's; a CPU works in the first.
+ * At most max_batch rows, max_run of a sequence, and max_outputs that want output. begin: errors as
+ * engine_eval. finish: waits, and fills tokens[outputs] (may be NULL). logits [outputs][vocab], as
+ * from engine_eval, are those of outputs that want them: the others stay on a GPU. Where a token is
+ * drawn, and so its bits, depends on its own sampler alone. Between the two no other call changes
+ * the engine. Other than engine_eval they look at each row. */
 enum sol_status engine_begin(struct engine *engine, const struct engine_row *rows, int64_t n,
-                             struct sampler *const *samplers, enum engine_draws draws);
+                             const struct engine_outputs *outputs);
 enum sol_status engine_finish(struct engine *engine, int32_t *tokens, const float **logits);
 
 int64_t engine_position(const struct engine *engine, int32_t sequence); /* tokens held */

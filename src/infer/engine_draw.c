@@ -1,6 +1,6 @@
-/* Tokens from a step's logits, and steps in two halves. On a GPU tokens are drawn there where the
- * op can do what all samplers of the step ask for; otherwise logits come to the host, where rows
- * are drawn in parallel. Where nothing but bans says what may be drawn, and these are the same, the
+/* Tokens from a step's logits, and steps in two halves. On a GPU a token is drawn there where the
+ * op can do what its sampler asks for; otherwise its logits come to the host, where rows are drawn
+ * in parallel. Where nothing but bans says what may be drawn there, and these are the same, the
  * draw is a part of the step. Else it is started when the step is finished, so that who has to say
  * what is allowed can take until then. */
 #include <assert.h>
@@ -28,41 +28,50 @@ static enum sol_status send_banned(struct engine *e, const struct sampler *sampl
     return SOL_OK;
 }
 
-static const struct sampler *first_of(struct sampler *const *samplers, int64_t n)
+static bool drawn_there(const struct engine *e, int64_t output)
 {
-    for (int64_t i = 0; samplers && i < n; i++)
-        if (samplers[i]) return samplers[i];
+    const struct sampler *sampler = e->drawing[output];
+    return e->gpu && sampler && sampler_can_request(sampler);
+}
+
+/* Of those whose tokens are drawn there; NULL: there are none. */
+static const struct sampler *first_there(const struct engine *e)
+{
+    for (int64_t i = 0; i < e->host.n_outputs; i++)
+        if (drawn_there(e, i)) return e->drawing[i];
     return NULL;
 }
 
-/* Where the op cannot, or nobody draws, not at all. */
-static enum forward_draw draw_of(const struct engine *e, struct sampler *const *samplers, int64_t n,
-                                 bool later)
+/* What the first one may draw, this one may too, and nothing else. */
+static bool draws_as(const struct sampler *first, const struct sampler *sampler)
 {
-    const struct sampler *first = first_of(samplers, n);
-    if (!e->gpu || !first) return FORWARD_NO_DRAW;
-    for (int64_t i = 0; i < n; i++) {
-        if (!samplers[i]) continue;
-        if (!sampler_can_request(samplers[i])) return FORWARD_NO_DRAW;
-        later |= sampler_is_restricted(samplers[i]) || !sampler_bans_as(first, samplers[i]);
-    }
+    return !sampler_is_restricted(sampler) && sampler_bans_as(first, sampler);
+}
+
+static enum forward_draw draw_of(const struct engine *e, bool later)
+{
+    const struct sampler *first = first_there(e);
+    if (!first) return FORWARD_NO_DRAW;
+    for (int64_t i = 0; i < e->host.n_outputs; i++)
+        if (drawn_there(e, i)) later |= !draws_as(first, e->drawing[i]);
     return later ? FORWARD_DRAW_LISTS : FORWARD_DRAW;
 }
 
-static void place_draw(struct engine *e, struct sampler *sampler, int64_t i, int64_t list)
+/* Of who draws nothing there too: the op draws a row for each output. */
+static void place_draw(struct engine *e, int64_t i, int64_t list)
 {
     struct sample_draw draw;
-    if (!sampler || !sampler_request(sampler, &draw))
+    if (!drawn_there(e, i) || !sampler_request(e->drawing[i], &draw))
         draw = (struct sample_draw){.inverse_temperature = (double)INFINITY};
     draw.list = list;
     char *to = (char *)(e->buffers.host.step + 4 * e->params.max_batch);
     memcpy(to + (size_t)i * sizeof draw, &draw, sizeof draw);
 }
 
-static enum sol_status place_draws(struct engine *e, struct sampler *const *samplers, int64_t n)
+static enum sol_status place_draws(struct engine *e)
 {
-    SOL_TRY(send_banned(e, first_of(samplers, n)));
-    for (int64_t i = 0; i < n; i++) place_draw(e, samplers[i], i, -1);
+    SOL_TRY(send_banned(e, first_there(e)));
+    for (int64_t i = 0; i < e->host.n_outputs; i++) place_draw(e, i, -1);
     return SOL_OK;
 }
 
@@ -72,14 +81,13 @@ static enum sol_status draw_by_lists(struct engine *e)
     const struct buffers *b = &e->buffers;
     const int64_t n = e->host.n_outputs;
     const size_t words = ((size_t)e->model->config.vocab + 31) / 32;
-    const struct sampler *first = first_of(e->samplers, n);
+    const struct sampler *first = first_there(e);
     int64_t lists = 0;
     SOL_TRY(send_banned(e, first));
     for (int64_t i = 0; i < n; i++) {
-        struct sampler *s = e->samplers[i];
-        bool listed = s && (sampler_is_restricted(s) || !sampler_bans_as(first, s));
-        if (listed) sampler_list(s, b->host.lists + (size_t)lists * words);
-        place_draw(e, s, i, listed ? lists++ : -1);
+        const bool listed = drawn_there(e, i) && !draws_as(first, e->drawing[i]);
+        if (listed) sampler_list(e->drawing[i], b->host.lists + (size_t)lists * words);
+        place_draw(e, i, listed ? lists++ : -1);
     }
     if (lists)
         SOL_TRY(gpu_copy_in(e->context.stream, b->at.lists, b->host.lists,
@@ -90,32 +98,41 @@ static enum sol_status draw_by_lists(struct engine *e)
 /* ---- on the host ---- */
 
 struct drawing {
-    struct sampler *const *samplers;
-    const float *logits;
-    int64_t vocab;
+    const struct engine *engine;
     int32_t *tokens;
 };
 
 static void draw_rows(void *arg, int64_t begin, int64_t end, int worker)
 {
     const struct drawing *d = arg;
+    const struct engine *e = d->engine;
+    const int64_t vocab = e->model->config.vocab;
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
-        const float *row = d->logits + i * d->vocab;
-        d->tokens[i] = ENGINE_NOT_DRAWN;
-        if (!d->samplers || !d->samplers[i]) continue;
-        if (!finite_row(row, d->vocab) ||
-            sampler_next(d->samplers[i], row, &d->tokens[i]) != SOL_OK)
+        const float *row = e->buffers.host.logits + i * vocab;
+        if (!e->drawing[i] || drawn_there(e, i)) continue;
+        if (!finite_row(row, vocab) || sampler_next(e->drawing[i], row, &d->tokens[i]) != SOL_OK)
             d->tokens[i] = ENGINE_NO_TOKEN;
     }
 }
 
 /* ---- a step ---- */
 
-static enum wanted wanted_of(const struct engine *e)
+/* Whose tokens are drawn here, and whose logits come for that or for the caller. */
+static void take_outputs(struct engine *e, const struct engine_outputs *wanted)
 {
-    if (e->draw) return WANT_TOKENS;
-    return e->samplers || e->fetches ? WANT_LOGITS : WANT_NOTHING;
+    e->draws_here = false;
+    for (int64_t i = 0; i < e->host.n_outputs; i++) {
+        e->drawing[i] = wanted->samplers ? wanted->samplers[i] : NULL;
+        const bool here = e->drawing[i] && !drawn_there(e, i);
+        e->fetched[i] = here || (wanted->logits && wanted->logits[i]);
+        e->draws_here |= here;
+    }
+}
+
+static unsigned wanted_of(const struct engine *e)
+{
+    return WANT_LOGITS | (e->draw ? WANT_TOKENS : WANT_NOTHING);
 }
 
 static enum sol_status check_step(const struct engine *e, const struct engine_row *rows, int64_t n)
@@ -132,7 +149,7 @@ static enum sol_status check_step(const struct engine *e, const struct engine_ro
 }
 
 enum sol_status engine_begin(struct engine *e, const struct engine_row *rows, int64_t n,
-                             struct sampler *const *samplers, enum engine_draws draws)
+                             const struct engine_outputs *outputs)
 {
     assert(!e->begun);
     SOL_TRY(check_step(e, rows, n));
@@ -141,25 +158,30 @@ enum sol_status engine_begin(struct engine *e, const struct engine_row *rows, in
         return status_set(SOL_E_ARGUMENT, "more than %lld rows of one sequence in a step",
                           (long long)e->params.max_run);
     }
-    int64_t outputs = e->host.n_outputs;
-    e->draw = FORWARD_NO_DRAW;
-    e->fetches = draws == ENGINE_FETCH;
-    if (!e->fetches) e->draw = draw_of(e, samplers, outputs, draws == ENGINE_DRAW_LATER);
-    e->samplers = NULL; /* where none draws, logits need not come */
-    for (int64_t i = 0; samplers && i < outputs; i++)
-        if ((e->drawing[i] = samplers[i])) e->samplers = e->drawing;
-    bool later = e->draw == FORWARD_DRAW_LISTS;
-    enum sol_status status = e->draw == FORWARD_DRAW ? place_draws(e, samplers, outputs) : SOL_OK;
+    take_outputs(e, outputs);
+    e->draw = draw_of(e, outputs->draws_late);
+    const bool later = e->draw == FORWARD_DRAW_LISTS;
+    enum sol_status status = e->draw == FORWARD_DRAW ? place_draws(e) : SOL_OK;
     if (status != SOL_OK) engine_forget_batch(e);
     if (status == SOL_OK) status = engine_start_step(e, later ? WANT_NOTHING : wanted_of(e));
     e->begun = status == SOL_OK;
     return status;
 }
 
+static void take_tokens(struct engine *e, int32_t *tokens)
+{
+    const int64_t n = e->host.n_outputs;
+    for (int64_t i = 0; i < n; i++) {
+        const int32_t token = drawn_there(e, i) ? e->buffers.host.token[i] : ENGINE_NOT_DRAWN;
+        tokens[i] = drawn_there(e, i) && token < 0 ? ENGINE_NO_TOKEN : token;
+    }
+    struct drawing d = {e, tokens};
+    if (e->draws_here) pool_for(e->context.pool, n, 1, draw_rows, &d);
+}
+
 enum sol_status engine_finish(struct engine *e, int32_t *tokens, const float **logits)
 {
     assert(e->begun);
-    int64_t n = e->host.n_outputs;
     e->begun = false;
     if (logits) *logits = NULL;
     enum sol_status status = e->draw == FORWARD_DRAW_LISTS ? draw_by_lists(e) : SOL_OK;
@@ -170,17 +192,8 @@ enum sol_status engine_finish(struct engine *e, int32_t *tokens, const float **l
         return status;
     }
     SOL_TRY(engine_end_step(e, wanted_of(e)));
-    if (logits && e->fetches) *logits = e->buffers.host.logits;
-    if (!tokens) return SOL_OK;
-    if (!e->draw) {
-        struct drawing d = {e->samplers, e->buffers.host.logits, e->model->config.vocab, tokens};
-        pool_for(e->context.pool, n, 1, draw_rows, &d);
-        return SOL_OK;
-    }
-    for (int64_t i = 0; i < n; i++) {
-        int32_t token = e->buffers.host.token[i];
-        tokens[i] = !e->samplers[i] ? ENGINE_NOT_DRAWN : token < 0 ? ENGINE_NO_TOKEN : token;
-    }
+    if (logits) *logits = e->buffers.host.logits;
+    if (tokens) take_tokens(e, tokens);
     return SOL_OK;
 }
 
@@ -193,7 +206,7 @@ enum sol_status engine_eval_token(struct engine *e, const struct engine_row *row
         return sampler_next(sampler, logits, token);
     }
     SOL_TRY(interrupt_check());
-    SOL_TRY(engine_begin(e, row, 1, &sampler, ENGINE_DRAW));
+    SOL_TRY(engine_begin(e, row, 1, &(struct engine_outputs){.samplers = &sampler}));
     SOL_TRY(engine_finish(e, token, NULL));
     /* Where only some logits are no numbers the op draws from the others. */
     return *token < 0 ? finite_explain(e->original) : SOL_OK;

@@ -51,9 +51,10 @@ struct engine {
     int64_t *oldest;       /* [sequences] position before the last step that it took part in */
     struct engine_snapshot *snapshots; /* [params.snapshots] */
     int32_t *kept_pages;               /* theirs, [snapshots][sequence_pages] */
-    struct sampler *const *samplers;   /* of the step between its two halves; or NULL */
-    struct sampler **drawing;          /* [max_outputs] where they are kept */
-    bool begun, fetches;               /* that there is one; logits are wanted */
+    /* Of the step between its two halves: [max_outputs] who draws, or NULL; whose logits come. */
+    struct sampler **drawing;
+    bool *fetched;
+    bool begun, draws_here;    /* that there is one; some of its tokens are drawn on the host */
     enum forward_draw draw;    /* where tokens are drawn there; with lists when it finishes */
     struct cached_plan *plans; /* that of the last step first, and so on */
     int64_t plans_made;
@@ -72,8 +73,9 @@ static inline struct engine *engine_of(struct engine *e, int rank)
     return e->ranks ? e->ranks[rank] : e;
 }
 
-/* What becomes of a step's output. */
-enum wanted { WANT_NOTHING, WANT_LOGITS, WANT_TOKENS };
+/* What of a step's output comes to the host: tokens that were drawn, and logits of the outputs that
+ * are `fetched`. */
+enum { WANT_NOTHING, WANT_LOGITS = 1, WANT_TOKENS = 2 };
 
 /* Errors as engine_eval's, nothing changed. */
 enum sol_status engine_check_rows(const struct engine *engine, const struct engine_row *rows,
@@ -82,11 +84,11 @@ enum sol_status engine_check_rows(const struct engine *engine, const struct engi
 int64_t engine_fill_batch(struct engine *engine, const struct engine_row *rows, int64_t n);
 /* Starts the step of the batch; the draws are where the op reads them. On the CPU it is over then.
  * After an error the batch is forgotten. */
-enum sol_status engine_start_step(struct engine *engine, enum wanted wanted);
+enum sol_status engine_start_step(struct engine *engine, unsigned wanted);
 /* On a GPU: draws behind that step, by lists; the draws are on the host. */
 enum sol_status engine_start_draw(struct engine *engine);
 /* Its output, on the host. */
-enum sol_status engine_end_step(struct engine *engine, enum wanted wanted);
+enum sol_status engine_end_step(struct engine *engine, unsigned wanted);
 /* Waits for the other ranks; `mine`: how the step went here. */
 enum sol_status engine_join_step(struct engine *engine, enum sol_status mine);
 void engine_forget_batch(struct engine *engine);

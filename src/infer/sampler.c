@@ -420,9 +420,11 @@ static enum sol_status nothing_left(const struct sampler *s)
                       s->vocab, s->allowed ? ", or not what the schema allows" : "");
 }
 
+/* Of the likeliest token alone top_k and top_p leave what it is. */
 bool sampler_can_request(const struct sampler *s)
 {
-    return !s->params.top_k && s->params.top_p >= 1;
+    const bool greedy = isinf(1 / s->params.temperature);
+    return greedy || (!s->params.top_k && s->params.top_p >= 1);
 }
 
 bool sampler_is_restricted(const struct sampler *s)

@@ -80,9 +80,11 @@ static enum sol_status allocate(struct scheduler *s, const struct engine_params 
     s->rows = calloc((size_t)e->max_batch, sizeof *s->rows);
     s->samplers = calloc((size_t)e->max_outputs, sizeof(*s->samplers));
     s->drawing = calloc((size_t)e->max_outputs, sizeof(*s->drawing));
+    s->logits_wanted = calloc((size_t)e->max_outputs, sizeof(*s->logits_wanted));
     s->drawn = calloc((size_t)e->max_outputs, sizeof *s->drawn);
     s->order = calloc((size_t)e->sequences, sizeof(*s->order));
-    if (!s->order || !s->free_sequences || !s->rows || !s->samplers || !s->drawing || !s->drawn)
+    if (!s->order || !s->free_sequences || !s->rows || !s->samplers || !s->drawing || !s->drawn ||
+        !s->logits_wanted)
         return status_set(SOL_E_MEMORY, "no memory for a scheduler");
     for (int64_t i = 0; i < s->n_free_sequences; i++) /* 0 is taken first */
         s->free_sequences[i] = (int32_t)(s->n_free_sequences - 1 - i);
@@ -162,6 +164,7 @@ void scheduler_destroy(struct scheduler *s)
     free(s->rows);
     free(s->samplers);
     free(s->drawing);
+    free(s->logits_wanted);
     free(s->drawn);
     free(s->order);
     free(s);
@@ -526,26 +529,25 @@ static void give_up(struct scheduler *s, enum sol_status status)
     publish(s, 0);
 }
 
-/* Of who may begin to be restricted the callback comes while the step runs. */
-static enum engine_draws draws_of(const struct scheduler *s)
+static struct engine_outputs outputs_of(struct scheduler *s)
 {
-    enum engine_draws draws = ENGINE_DRAW;
+    struct engine_outputs outputs = {s->samplers, s->logits_wanted, false};
     for (int64_t i = 0; i < s->n_outputs; i++) {
         const struct request *r = s->drawing[i];
-        if (!r || !s->samplers[i]) continue;
-        if (r->asked.on_logits) return ENGINE_FETCH;
-        if (is_mark(r, r->tokens[r->n_tokens - 1])) draws = ENGINE_DRAW_LATER;
+        const bool draws = r && s->samplers[i];
+        s->logits_wanted[i] = draws && r->asked.on_logits;
+        /* Of who may begin to be restricted the callback comes while the step runs. */
+        outputs.draws_late |= draws && is_mark(r, r->tokens[r->n_tokens - 1]);
     }
-    return draws;
+    return outputs;
 }
 
 static enum sol_status run_step(struct scheduler *s)
 {
-    struct sampler **samplers = s->n_outputs ? s->samplers : NULL;
+    const struct engine_outputs outputs = outputs_of(s);
     uint64_t begin = clock_ns();
-    SOL_TRY(engine_begin(s->engine, s->rows, s->n_rows, samplers, draws_of(s)));
+    SOL_TRY(engine_begin(s->engine, s->rows, s->n_rows, &outputs));
     if (s->overlaps) tell(s);
-    s->logits = NULL;
     SOL_TRY(engine_finish(s->engine, s->drawn, &s->logits));
     step_take(s);
     publish(s, seconds_between(begin, clock_ns()));

@@ -68,9 +68,10 @@ struct scheduler {
     struct engine_row *rows;   /* [max_batch] the step */
     struct sampler **samplers; /* [max_outputs] */
     struct request **drawing;  /* [max_outputs] whose */
+    bool *logits_wanted;       /* [max_outputs] */
     int32_t *drawn;            /* [max_outputs] */
     int64_t n_rows, n_outputs, n_padding;
-    const float *logits;         /* of the step's outputs; NULL: nobody wanted them */
+    const float *logits;         /* of the outputs of the step whose logits are wanted */
     int64_t steps, decode_steps; /* decode_steps: of fixed shape, since the last of a prompt */
     struct request **order;      /* [sequences] who may be in the step */
     int64_t claimed;             /* pages that its rows take */

@@ -448,6 +448,6 @@ void step_take(struct scheduler *s)
     const int64_t vocab = engine_model(s->engine)->config.vocab;
     for (int64_t i = 0; i < s->n_outputs; i++)
         if (s->drawing[i] && s->samplers[i])
-            take_token(s, s->drawing[i], s->drawn[i], s->logits ? s->logits + i * vocab : NULL);
+            take_token(s, s->drawing[i], s->drawn[i], s->logits + i * vocab);
     if (s->pad_sequence >= 0) engine_reset(s->engine, s->pad_sequence);
 }
