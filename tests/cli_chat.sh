@@ -134,7 +134,7 @@ refuse 2 "effort 'much'" render --effort much talk.json
 refuse 2 "no built-in tool 'hammer'" render --tool hammer talk.json
 refuse 2 "one of --model and --vocab" render -m builtin --vocab x talk.json
 refuse 3 "none" render none
-refuse 5 "no token <|start|>" render --vocab "$SOL_SOURCE_DIR/tests/data/tokenizer_small.json" talk.json
+refuse 5 "no chat format: no <|start|> of harmony, no <|bos|> of nanochat" render --vocab "$SOL_SOURCE_DIR/tests/data/tokenizer_small.json" talk.json
 echo '{"messages": [{"role": "user", "content": "x"}]}' >plain.json
 refuse 2 "has no system message with system_content" render --effort low plain.json
 echo '{"ids": [1, -1]}' >bad.json

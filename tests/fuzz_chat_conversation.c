@@ -44,15 +44,37 @@ static void check_again(const struct conversation *c, const struct token_list *i
     conversation_destroy(again);
 }
 
-static void check_parsed(const struct token_list *ids)
+static void check_parsed(const struct chat_vocabulary *v, const struct token_list *ids)
 {
     struct chat_parser *p;
     struct chat_step step;
-    FUZZ_REQUIRE(chat_parser_create(vocabulary(), CHAT_NOBODY, &p) == SOL_OK);
+    FUZZ_REQUIRE(chat_parser_create(v, CHAT_NOBODY, &p) == SOL_OK);
     for (size_t i = 0; i < ids->count; i++)
         FUZZ_REQUIRE(chat_parser_push(p, ids->ids[i], &step) == SOL_OK);
     FUZZ_REQUIRE(chat_parser_finish(p, &step) == SOL_OK);
     chat_parser_destroy(p);
+}
+
+/* In nanochat's format, which has no form for most that harmony has. */
+static void check_nanochat(const struct conversation *c, bool open)
+{
+    static struct chat_vocabulary v;
+    struct token_list ids = {0};
+    struct render_map map = {0};
+    const struct render_options options = {
+        .next = CHAT_ASSISTANT,
+        .history = open ? CHAT_HISTORY_OPEN : CHAT_HISTORY_ALL,
+        .map = &map,
+    };
+    if (!v.tokenizer) chat_small_nanochat(&v);
+    enum sol_status status = render_conversation(&v, c, &options, &ids);
+    FUZZ_REQUIRE(status == SOL_OK || status == SOL_E_FORMAT);
+    if (status == SOL_OK) {
+        FUZZ_REQUIRE(map.n_starts == conversation_count(c));
+        check_parsed(&v, &ids);
+    }
+    render_map_free(&map);
+    token_list_free(&ids);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -66,9 +88,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         conversation_pin_date(c, "2026-11-24");
         if (render(c, false, false, &ids) == SOL_OK) {
             check_again(c, &ids);
-            check_parsed(&ids);
+            check_parsed(vocabulary(), &ids);
             render(c, true, true, &other);
         }
+        for (int open = 0; open < 2; open++) check_nanochat(c, open);
         token_list_free(&ids);
         token_list_free(&other);
     } else {

@@ -1,6 +1,7 @@
 /* Any tokens through the parser: it takes them all, what it streams is what it keeps, and no text
  * is lost. A byte is a token of its own, from 0xf5 on the control tokens (support/chat.h); 0xf0 to
- * 0xf4 stand before two bytes of a token's number, any number. The first byte says who speaks. */
+ * 0xf4 stand before two bytes of a token's number, any number. The first byte says who speaks, and
+ * from 0x80 on that the format is nanochat's. */
 #include <string.h>
 
 #include "chat/header_grammar.h"
@@ -8,8 +9,9 @@
 #include "support/chat.h"
 #include "support/fuzz.h"
 
-static struct chat_vocabulary vocabulary;
-static int32_t byte_ids[256];
+/* Of harmony, and of nanochat. */
+static struct chat_vocabulary vocabularies[2];
+static int32_t byte_ids[2][256];
 static struct header_grammar *grammar;
 
 /* Made at the first call and kept: they do not change. */
@@ -23,9 +25,10 @@ static void prepare(void)
                                  .analysis = true,
                                  .final = true};
     if (grammar) return;
-    chat_builtin(&vocabulary);
-    chat_byte_ids(&vocabulary, byte_ids);
-    FUZZ_REQUIRE(header_grammar_create(&vocabulary, &rules, &grammar) == SOL_OK);
+    chat_builtin(&vocabularies[0]);
+    chat_small_nanochat(&vocabularies[1]);
+    for (int i = 0; i < 2; i++) chat_byte_ids(&vocabularies[i], byte_ids[i]);
+    FUZZ_REQUIRE(header_grammar_create(&vocabularies[0], &rules, &grammar) == SOL_OK);
 }
 
 /* How many Z there are: text that nothing else brings. */
@@ -63,23 +66,23 @@ static void check_step(const struct chat_parser *p, const struct chat_step *step
     s->text.length = 0;
 }
 
-static int32_t next_id(const uint8_t **data, size_t *size)
+static int32_t next_id(const int32_t ids[256], const uint8_t **data, size_t *size)
 {
     uint8_t byte = **data;
     ++*data;
     --*size;
-    if (byte < 0xf0 || byte >= CHAT_MARK || *size < 2) return byte_ids[byte];
+    if (byte < 0xf0 || byte >= CHAT_MARK || *size < 2) return ids[byte];
     uint32_t id = (uint32_t)((*data)[0] | (*data)[1] << 8);
     *data += 2;
     *size -= 2;
     return (int32_t)(id | (uint32_t)(byte - 0xf0) << 29);
 }
 
-static void push(struct chat_parser *p, int32_t id, struct seen *s)
+static void push(const struct chat_vocabulary *v, struct chat_parser *p, int32_t id, struct seen *s)
 {
     struct chat_step step;
     char room[CHAT_TOKEN_NAME_MAX];
-    size_t z = count_z(chat_token_text(&vocabulary, id, room));
+    size_t z = count_z(chat_token_text(v, id, room));
     bool owed = chat_parser_state(p) != CHAT_IN_HEADER;
     FUZZ_REQUIRE(chat_parser_push(p, id, &step) == SOL_OK);
     s->pushed += z;
@@ -96,12 +99,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     bool text;
     prepare();
     if (size == 0) return 0;
-    enum chat_role role = *data++ % (CHAT_NOBODY + 1);
+    const bool nanochat = *data & 0x80;
+    const struct chat_vocabulary *v = &vocabularies[nanochat];
+    enum chat_role role = (*data++ & 0x7f) % (CHAT_NOBODY + 1);
     size--;
-    FUZZ_REQUIRE(chat_parser_create(&vocabulary, role, &p) == SOL_OK);
-    while (size) push(p, next_id(&data, &size), &seen);
-    FUZZ_REQUIRE(chat_next_tokens(p, &vocabulary, grammar, &ids, &text) == SOL_OK);
-    FUZZ_REQUIRE(ids.count > 0);
+    FUZZ_REQUIRE(chat_parser_create(v, role, &p) == SOL_OK);
+    while (size) push(v, p, next_id(byte_ids[nanochat], &data, &size), &seen);
+    if (!nanochat) {
+        FUZZ_REQUIRE(chat_next_tokens(p, v, grammar, &ids, &text) == SOL_OK);
+        FUZZ_REQUIRE(ids.count > 0);
+    }
     FUZZ_REQUIRE(chat_parser_finish(p, &step) == SOL_OK);
     check_step(p, &step, &seen);
     FUZZ_REQUIRE(seen.text.length == 0 && chat_parser_state(p) == CHAT_EXPECT_START);

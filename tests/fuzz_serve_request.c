@@ -17,6 +17,7 @@ static void set_up(void)
     FUZZ_REQUIRE(schema_cache_create(&reader.schemas) == SOL_OK);
     FUZZ_REQUIRE(recall_create(1 << 16, &reader.recall) == SOL_OK);
     reader.key = key_of_everybody();
+    reader.format = &chat_harmony;
     reader.today = "2026-11-24";
     api_remember(reader.recall, 0, CHAT_TEXT("c"), CHAT_TEXT("thought"));
 }

@@ -783,6 +783,24 @@ def case_key(pages):
         server.close()
 
 
+def case_nanochat(pages):
+    """A model without levels of reasoning, of random weights: no effort can be chosen, and none is sent."""
+    words = os.path.join(os.environ["SOL_SOURCE_DIR"], "tests", "data", "tokenizer_nanochat.json")
+    server = Server(SOL, "serve", "--port", "0", "-m", "synth:tiny", "--vocab", words, "--threads", "1", "--responses", "none",
+                    "--context", "512")
+    try:
+        tab = pages.browser.tab(server.url, pages.browser.context())
+        tab.wait("document.querySelector('#model').textContent.startsWith('synth')")
+        check("no choice of effort", tab.run("document.querySelector('#effort').offsetParent === null"))
+        send(tab, "Hello")
+        tab.wait(LAST + ".length > 20", 60)
+        tab.press("Escape")
+        settle(tab, 1)
+        check("no trouble", not tab.run(TROUBLE), tab.run(TROUBLE))
+    finally:
+        server.close()
+
+
 def main():
     binary = find_browser()
     if not binary:

@@ -24,8 +24,11 @@ static int set_up(void **state)
     (void)state;
     if (schema_cache_create(&schemas) != SOL_OK) return 1;
     if (recall_create(1 << 20, &recalled) != SOL_OK) return 1;
-    reader = (struct api_reader){
-        .schemas = schemas, .recall = recalled, .key = key_of_everybody(), .today = "2026-11-24"};
+    reader = (struct api_reader){.format = &chat_harmony,
+                                 .schemas = schemas,
+                                 .recall = recalled,
+                                 .key = key_of_everybody(),
+                                 .today = "2026-11-24"};
     return 0;
 }
 

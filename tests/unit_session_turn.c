@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "base/interrupt.h"
-#include "chat/opening.h"
+#include "chat/format.h"
 #include "generate/generate.h"
 
 enum { CONTEXT = 900, SEED = 7 };
@@ -65,7 +65,7 @@ static void begin(struct talk *t, int64_t context)
     *t = (struct talk){.engine = open_engine(context)};
     must(session_create(t->engine, &t->session));
     must(conversation_create(&t->c));
-    must(conversation_open(t->c, "2026-11-24"));
+    must(conversation_open(&chat_harmony, t->c, "2026-11-24"));
 }
 
 static void end(struct talk *t)

@@ -12,6 +12,8 @@
 
 #include <cmocka.h>
 
+#include "chat/vocabulary.h"
+#include "support/chat.h"
 #include "support/train_files.h"
 #include "train/bpb.h"
 #include "train/data_bin.h"
@@ -107,7 +109,7 @@ static void test_segments(void **state)
     struct corpus_cursor at = corpus_start(c);
     struct corpus_document d;
     struct token_list ids = {0}, asked = {0}, given = {0};
-    assert_true(corpus_info(c).segments);
+    assert_true(corpus_info(c).labelled);
     assert_int_equal(corpus_next(c, 0, &at, &d), SOL_OK);
     assert_int_equal(corpus_encode(c, &d, NULL, &ids), SOL_OK);
     assert_int_equal(tokenizer_encode(tokenizer, "<|startoftext|>Is it so?", 24, true, &asked),
@@ -135,6 +137,51 @@ static void test_segments(void **state)
         corpus_close(c);
     }
     token_list_free(&ids);
+}
+
+/* A conversation is rendered in the chat format of the vocabulary, and what the assistant writes is
+ * learnt. */
+static void test_messages(void **state)
+{
+    (void)state;
+    static const char asked[] = "<|bos|><|user_start|>Is it so?<|user_end|><|assistant_start|>";
+    static const char answer[] = "It is.<|assistant_end|>";
+    const char *path = write_text(
+        "talk.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"Is it so?\"}, "
+                      "{\"role\": \"assistant\", \"content\": \"It is.\"}]}\n"
+                      "{\"messages\": [3]}\n{\"messages\": []}\n");
+    struct corpus_options o = options_of(path);
+    struct chat_vocabulary v;
+    struct tokenizer *t = chat_small_nanochat(&v);
+    struct token_list ids = {0}, wanted = {0};
+    struct corpus_document d;
+    o.tokenizer = t;
+    o.vocab = tokenizer_vocab(t);
+    struct corpus *c = open_corpus(&o, CORPUS_TRAIN);
+    struct corpus_cursor at = corpus_start(c);
+    assert_true(corpus_info(c).labelled);
+    assert_int_equal(corpus_next(c, 0, &at, &d), SOL_OK);
+    assert_int_equal(corpus_encode(c, &d, NULL, &ids), SOL_OK);
+    assert_int_equal(tokenizer_encode(t, asked, sizeof asked - 1, true, &wanted), SOL_OK);
+    const size_t before = wanted.count;
+    assert_int_equal(tokenizer_encode(t, answer, sizeof answer - 1, true, &wanted), SOL_OK);
+    assert_int_equal(ids.count, wanted.count);
+    for (size_t i = 0; i < ids.count; i++)
+        assert_int_equal(ids.ids[i], i < before ? token_unlabelled(wanted.ids[i]) : wanted.ids[i]);
+    assert_int_equal(corpus_next(c, 0, &at, &d), SOL_OK);
+    check_refused(corpus_encode(c, &d, NULL, &ids), SOL_E_FORMAT,
+                  "talk.jsonl', line 2: messages[0]");
+    token_list_free(&ids);
+    token_list_free(&wanted);
+    corpus_close(c);
+    tokenizer_destroy(t);
+
+    c = open_path(path); /* with a vocabulary that no chat is in */
+    at = corpus_start(c);
+    assert_int_equal(corpus_next(c, 0, &at, &d), SOL_OK);
+    check_refused(corpus_encode(c, &d, NULL, &ids), SOL_E_UNSUPPORTED,
+                  "talk.jsonl', line 1: the vocabulary has the tokens of no chat format");
+    corpus_close(c);
 }
 
 static void test_validation(void **state)
@@ -369,10 +416,10 @@ static void test_bits_per_byte(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_documents),     cmocka_unit_test(test_segments),
-        cmocka_unit_test(test_validation),    cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_token_files),   cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_bits_per_byte),
+        cmocka_unit_test(test_documents), cmocka_unit_test(test_segments),
+        cmocka_unit_test(test_messages),  cmocka_unit_test(test_validation),
+        cmocka_unit_test(test_parts),     cmocka_unit_test(test_token_files),
+        cmocka_unit_test(test_refused),   cmocka_unit_test(test_bits_per_byte),
     };
     return cmocka_run_group_tests(tests, train_files_set_up, train_files_tear_down);
 }

@@ -1,6 +1,6 @@
-/* Chats with a gpt-oss model: messages go in, and an answer comes back piece by piece, its
- * reasoning apart from it. What functions the model may call, and what JSON its answer must be, can
- * be said.
+/* Chats with a gpt-oss model, or one that sol train made: messages go in, and an answer comes back
+ * piece by piece, its reasoning apart from it. What functions the model may call, and what JSON its
+ * answer must be, can be said.
  *
  *     struct sol_chat *chat;
  *     struct sol_chat_reply reply;
@@ -23,7 +23,8 @@ extern "C" {
 /* One conversation: its messages, and what was computed of them. */
 struct sol_chat;
 
-/* How much the model thinks before it answers. */
+/* How much the model thinks before it answers. A model of nanochat's format does not: it takes any
+ * effort, and has no reasoning. */
 enum sol_effort {
     SOL_EFFORT_LOW,
     SOL_EFFORT_MEDIUM,
@@ -59,14 +60,16 @@ SOL_API void sol_chat_destroy(struct sol_chat *chat);
 
 /* A function that the model may call. `parameters` is the JSON Schema of its arguments, an object;
  * NULL: it takes none. With `strict` nothing else than what that schema accepts can come;
- * SOL_E_UNSUPPORTED then names what in it is not served. SOL_E_ARGUMENT after the first message,
+ * SOL_E_UNSUPPORTED then names what in it is not served. SOL_E_UNSUPPORTED, too, where
+ * the model's chat format has no functions (nanochat's). SOL_E_ARGUMENT after the first message,
  * for a name that is not of letters, digits, _ and -, and for one that is there. */
 SOL_API enum sol_status sol_chat_add_function(struct sol_chat *chat, const char *name,
                                               const char *description, const char *parameters,
                                               bool strict);
 
 /* Answers are JSON that `schema` accepts, from the next reply on; the reasoning is free. The model
- * is told the schema where it is set before the first message. NULL: any text again. */
+ * is told the schema where it is set before the first message and its format has a place for it.
+ * NULL: any text again. */
 SOL_API enum sol_status sol_chat_set_answer(struct sol_chat *chat, const char *schema);
 
 /* ---- talking ----------------------------------------------------------------------------------

@@ -7,8 +7,8 @@
 #include "api/api_private.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "chat/format.h"
 #include "chat/json.h"
-#include "chat/opening.h"
 #include "generate/session.h"
 #include "grammar/grammar.h"
 #include "tok/pretokenize.h"
@@ -57,6 +57,11 @@ static const char *c_string(struct text_buffer *b)
     if (b->failed) return "";
     b->length--;
     return b->data;
+}
+
+static const struct chat_format *format_of(const struct sol_chat *chat)
+{
+    return turn_model_vocabulary(chat->turns)->format;
 }
 
 /* ---- what callers may get wrong ---- */
@@ -240,6 +245,7 @@ enum sol_status sol_chat_add_function(struct sol_chat *chat, const char *name,
 {
     struct function f = {0};
     SOL_TRY(check_name(name));
+    SOL_TRY(chat_format_calls(format_of(chat)));
     if (chat->opened)
         return status_set(SOL_E_ARGUMENT, "functions are added before the first message");
     for (size_t i = 0; i < chat->n_functions; i++)
@@ -303,6 +309,13 @@ static enum chat_effort inner_effort(enum sol_effort effort)
     return efforts[effort];
 }
 
+/* The default is a level: a format that has none takes any. */
+static enum sol_status set_effort(struct sol_chat *chat, enum sol_effort effort)
+{
+    if (!format_of(chat)->reasons) return SOL_OK;
+    return conversation_set_effort(chat->conversation, inner_effort(effort));
+}
+
 /* What stands before the first message. */
 static enum sol_status open_conversation(struct sol_chat *chat)
 {
@@ -313,9 +326,9 @@ static enum sol_status open_conversation(struct sol_chat *chat)
     SOL_TRY(list_functions(chat, c, &functions));
     const struct chat_instructions instructions = {
         .text = view(chat->system), .functions = &functions, .schema = chat->schema};
-    SOL_TRY(conversation_open(c, chat->date));
-    SOL_TRY(conversation_set_effort(c, inner_effort(chat->effort)));
-    SOL_TRY(conversation_instruct(c, &instructions));
+    SOL_TRY(conversation_open(format_of(chat), c, chat->date));
+    SOL_TRY(set_effort(chat, chat->effort));
+    SOL_TRY(conversation_instruct(format_of(chat), c, &instructions));
     chat->opened = true;
     return SOL_OK;
 }
@@ -534,7 +547,7 @@ enum sol_status sol_chat_reply(struct sol_chat *chat, sol_chat_fn fn, void *arg,
 enum sol_status sol_chat_set_effort(struct sol_chat *chat, enum sol_effort effort)
 {
     SOL_TRY(check_effort(effort));
-    if (chat->opened) SOL_TRY(conversation_set_effort(chat->conversation, inner_effort(effort)));
+    if (chat->opened) SOL_TRY(set_effort(chat, effort));
     chat->effort = effort;
     return SOL_OK;
 }

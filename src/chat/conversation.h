@@ -1,4 +1,5 @@
-/* A conversation as data: messages of the harmony format, from JSON or made one by one. */
+/* A conversation as data: messages with all that harmony, the richest format, has for them, from
+ * JSON or made one by one. */
 #ifndef CHAT_CONVERSATION_H
 #define CHAT_CONVERSATION_H
 
@@ -56,11 +57,17 @@ struct chat_developer {
     struct chat_tools tools;
 };
 
-enum chat_content_kind { CHAT_CONTENT_TEXT, CHAT_CONTENT_SYSTEM, CHAT_CONTENT_DEVELOPER };
+enum chat_content_kind {
+    CHAT_CONTENT_TEXT,
+    CHAT_CONTENT_SYSTEM,
+    CHAT_CONTENT_DEVELOPER,
+    CHAT_CONTENT_PYTHON, /* in nanochat's format: what the assistant has python run */
+    CHAT_CONTENT_OUTPUT, /* and what that printed */
+};
 
 struct chat_content {
     enum chat_content_kind kind;
-    struct chat_text text;            /* of CHAT_CONTENT_TEXT */
+    struct chat_text text;            /* of CHAT_CONTENT_TEXT, PYTHON and OUTPUT */
     struct chat_system *system;       /* of CHAT_CONTENT_SYSTEM */
     struct chat_developer *developer; /* of CHAT_CONTENT_DEVELOPER */
 };
@@ -96,7 +103,8 @@ enum sol_status conversation_copy(struct conversation *c, struct chat_text from,
 /* The conversation keeps a reference of its own to a schema that messages point to. */
 enum sol_status conversation_keep(struct conversation *c, json_t *json);
 
-/* Appends the messages of {"messages": [...]} in openai-harmony's JSON; keys it does not know are
+/* Appends the messages of {"messages": [...]} in openai-harmony's JSON, or in nanochat's, whose
+ * contents may be of type python and python_output as well; keys it does not know are
  * passed over. Errors say where: "messages[2].content[0]: ...", and leave `c` as it was. */
 enum sol_status conversation_add_json(struct conversation *c, json_t *json);
 /* The message as openai-harmony's Python writes it. NULL without memory. */

@@ -157,13 +157,16 @@ static enum sol_status read_content(struct conversation *c, const json_t *json,
                                     struct chat_content *content)
 {
     struct chat_text kind = chat_json_text(json_object_get(json, "type"));
-    if (text_is(kind, "text")) return needed_text(c, json, "text", &content->text);
+    if (text_is(kind, "python")) content->kind = CHAT_CONTENT_PYTHON;
+    if (text_is(kind, "python_output")) content->kind = CHAT_CONTENT_OUTPUT;
+    if (text_is(kind, "text") || content->kind != CHAT_CONTENT_TEXT)
+        return needed_text(c, json, "text", &content->text);
     if (text_is(kind, "system_content")) {
         content->kind = CHAT_CONTENT_SYSTEM;
         return read_system(c, json, content);
     }
     if (!text_is(kind, "developer_content"))
-        return wrong("type", "text, system_content or developer_content",
+        return wrong("type", "text, system_content, developer_content, python or python_output",
                      json_object_get(json, "type"));
     content->kind = CHAT_CONTENT_DEVELOPER;
     content->developer = conversation_alloc(c, sizeof *content->developer);
@@ -275,6 +278,9 @@ static json_t *system_json(const struct chat_system *system)
 
 static json_t *content_json(const struct chat_content *content)
 {
+    static const char *const types[] = {[CHAT_CONTENT_TEXT] = "text",
+                                        [CHAT_CONTENT_PYTHON] = "python",
+                                        [CHAT_CONTENT_OUTPUT] = "python_output"};
     json_t *json;
     switch (content->kind) {
     case CHAT_CONTENT_SYSTEM:
@@ -286,7 +292,7 @@ static json_t *content_json(const struct chat_content *content)
             json_object_set_new(json, "tools", tools_json(&content->developer->tools));
         return json;
     default:
-        json = json_pack("{s:s}", "type", "text");
+        json = json_pack("{s:s}", "type", types[content->kind]);
         set_text(json, "text", content->text);
         return json;
     }

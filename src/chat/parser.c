@@ -2,22 +2,8 @@
 
 #include <stdlib.h>
 
-#include "chat/header.h"
+#include "chat/parser_private.h"
 #include "tok/pretokenize.h"
-
-struct chat_parser {
-    struct chat_vocabulary v;
-    struct conversation *messages;
-    enum chat_state state;
-    enum chat_role role;            /* known before the header */
-    struct text_buffer header_text; /* of the header that is open */
-    size_t channels;                /* tokens <|channel|> in it */
-    struct chat_header header;      /* of the message that is open */
-    struct text_buffer content, delta;
-    struct text_buffer held; /* bytes that are no whole character yet */
-    struct chat_faults faults;
-    struct chat_message unknown; /* what head gives while there is none */
-};
 
 size_t chat_faults_total(const struct chat_faults *f)
 {
@@ -31,9 +17,8 @@ enum sol_status chat_parser_create(const struct chat_vocabulary *v, enum chat_ro
     struct chat_parser *p = calloc(1, sizeof *p);
     if (!p) return status_set(SOL_E_MEMORY, "no memory for a parser");
     p->v = *v;
-    p->role = role;
-    p->state = role == CHAT_NOBODY ? CHAT_EXPECT_START : CHAT_IN_HEADER;
-    p->unknown.role = role;
+    p->role = p->unknown.role = CHAT_NOBODY;
+    if (role != CHAT_NOBODY) v->format->begin(p, role);
     enum sol_status status = conversation_create(&p->messages);
     if (status != SOL_OK) {
         chat_parser_destroy(p);
@@ -57,7 +42,7 @@ void chat_parser_destroy(struct chat_parser *p)
 
 /* ---- content ---- */
 
-static void give(struct chat_parser *p, const char *data, size_t length)
+void parser_give(struct chat_parser *p, const char *data, size_t length)
 {
     text_put(&p->content, data, length);
     text_put(&p->delta, data, length);
@@ -73,17 +58,17 @@ static void give_held(struct chat_parser *p)
     while (at < p->held.length &&
            (size = utf8_decode(p->held.data + at, p->held.length - at, &code)) > 0)
         at += (size_t)size;
-    give(p, p->held.data, at);
+    parser_give(p, p->held.data, at);
     if (at < p->held.length && size < 0) {
         at += utf8_bad_length(p->held.data + at, p->held.length - at);
-        give(p, "\xef\xbf\xbd", 3);
+        parser_give(p, "\xef\xbf\xbd", 3);
         p->faults.bytes++;
     }
     p->held.length -= at;
     if (p->held.length) memmove(p->held.data, p->held.data + at, p->held.length);
 }
 
-static void begin_content(struct chat_parser *p, struct chat_step *step)
+void parser_begin_content(struct chat_parser *p, struct chat_step *step)
 {
     p->state = CHAT_IN_CONTENT;
     p->role = p->unknown.role = CHAT_NOBODY;
@@ -91,12 +76,12 @@ static void begin_content(struct chat_parser *p, struct chat_step *step)
     step->began = true;
 }
 
-static enum sol_status end_content(struct chat_parser *p, struct chat_step *step)
+enum sol_status parser_end_content(struct chat_parser *p, struct chat_step *step)
 {
     struct text_buffer last = {0};
     utf8_put(&last, p->held.data, p->held.length, false, &p->faults.bytes);
     p->held.length = 0;
-    give(p, last.data, last.length);
+    parser_give(p, last.data, last.length);
     p->content.failed = p->content.failed || last.failed;
     text_buffer_free(&last);
     SOL_TRY(text_check(&p->content, "a message"));
@@ -107,7 +92,7 @@ static enum sol_status end_content(struct chat_parser *p, struct chat_step *step
     return SOL_OK;
 }
 
-static void push_content(struct chat_parser *p, int32_t id)
+void parser_push_content(struct chat_parser *p, int32_t id)
 {
     char room[CHAT_TOKEN_NAME_MAX];
     struct chat_text text = chat_token_text(&p->v, id, room);
@@ -116,100 +101,7 @@ static void push_content(struct chat_parser *p, int32_t id)
     give_held(p);
 }
 
-/* ---- headers ---- */
-
-static void begin_header(struct chat_parser *p, enum chat_role role)
-{
-    p->state = CHAT_IN_HEADER;
-    p->role = p->unknown.role = role;
-    p->header_text.length = p->channels = 0;
-}
-
-/* The parts that are clear, and the rest as the first text of the message. */
-static void recover(struct chat_parser *p, struct chat_step *step)
-{
-    header_recover(text_of(&p->header_text), p->role, &p->header);
-    begin_content(p, step);
-    give(p, p->header.rest.data, p->header.rest.length);
-}
-
-static void end_header(struct chat_parser *p, struct chat_step *step)
-{
-    struct text_buffer text = {0};
-    size_t bad = 0;
-    utf8_put(&text, p->header_text.data, p->header_text.length, false, &bad);
-    bool good = bad == 0 && !text.failed && p->channels < 2 &&
-                header_read(text_of(&text), p->role, &p->header);
-    text_buffer_free(&text);
-    if (good) {
-        begin_content(p, step);
-        return;
-    }
-    p->faults.headers++;
-    recover(p, step);
-}
-
-/* A header that nothing follows: its text, if it has any, is a message. */
-static enum sol_status drop_header(struct chat_parser *p, struct chat_step *step, bool count)
-{
-    header_recover(text_of(&p->header_text), p->role, &p->header);
-    bool says = p->header.rest.length || p->header.head.recipient.data;
-    if (count || says) p->faults.no_message++;
-    p->state = CHAT_EXPECT_START;
-    p->role = p->unknown.role = CHAT_NOBODY;
-    if (!says) return SOL_OK;
-    begin_content(p, step);
-    give(p, p->header.rest.data, p->header.rest.length);
-    return end_content(p, step);
-}
-
-static enum sol_status push_header(struct chat_parser *p, int32_t id, struct chat_step *step)
-{
-    char room[CHAT_TOKEN_NAME_MAX];
-    if (id == p->v.message) {
-        end_header(p, step);
-        return SOL_OK;
-    }
-    if (chat_ends(&p->v, id)) return drop_header(p, step, true);
-    if (id == p->v.start) {
-        p->faults.control++;
-        SOL_TRY(drop_header(p, step, false));
-        begin_header(p, CHAT_NOBODY);
-        return SOL_OK;
-    }
-    p->channels += id == p->v.channel;
-    text_put_text(&p->header_text, chat_token_text(&p->v, id, room));
-    if (p->header_text.length > CHAT_HEADER_MAX) {
-        p->faults.headers++;
-        recover(p, step);
-    }
-    return SOL_OK;
-}
-
-/* ---- between messages ---- */
-
-static enum sol_status push_between(struct chat_parser *p, int32_t id, struct chat_step *step)
-{
-    if (id == p->v.start) {
-        begin_header(p, CHAT_NOBODY);
-        return SOL_OK;
-    }
-    if (chat_ends(&p->v, id)) {
-        p->faults.control++;
-        return SOL_OK;
-    }
-    p->faults.no_start++;
-    if (id == p->v.channel || id == p->v.message) {
-        begin_header(p, CHAT_ASSISTANT);
-        return push_header(p, id, step);
-    }
-    p->header.head = (struct chat_message){.role = CHAT_ASSISTANT, .channel = CHAT_TEXT("final")};
-    begin_content(p, step);
-    push_content(p, id);
-    return SOL_OK;
-}
-
-/* ---- all together ---- */
+/* ---- tokens ---- */
 
 static enum sol_status finish_step(struct chat_parser *p, enum sol_status status,
                                    struct chat_step *step)
@@ -223,39 +115,22 @@ static enum sol_status finish_step(struct chat_parser *p, enum sol_status status
     return SOL_OK;
 }
 
-enum sol_status chat_parser_push(struct chat_parser *p, int32_t id, struct chat_step *step)
+static void begin_step(struct chat_parser *p, struct chat_step *step)
 {
-    enum sol_status status = SOL_OK;
     *step = (struct chat_step){0};
     p->delta.length = 0;
-    switch (p->state) {
-    case CHAT_EXPECT_START:
-        status = push_between(p, id, step);
-        break;
-    case CHAT_IN_HEADER:
-        status = push_header(p, id, step);
-        break;
-    default:
-        if (id == p->v.start || chat_ends(&p->v, id))
-            status = end_content(p, step);
-        else
-            push_content(p, id);
-        if (id == p->v.start) {
-            p->faults.no_end++;
-            begin_header(p, CHAT_NOBODY);
-        }
-    }
-    return finish_step(p, status, step);
+}
+
+enum sol_status chat_parser_push(struct chat_parser *p, int32_t id, struct chat_step *step)
+{
+    begin_step(p, step);
+    return finish_step(p, p->v.format->push(p, id, step), step);
 }
 
 enum sol_status chat_parser_finish(struct chat_parser *p, struct chat_step *step)
 {
-    enum sol_status status = SOL_OK;
-    *step = (struct chat_step){0};
-    p->delta.length = 0;
-    if (p->state == CHAT_IN_HEADER) status = drop_header(p, step, false);
-    if (p->state == CHAT_IN_CONTENT) status = end_content(p, step);
-    return finish_step(p, status, step);
+    begin_step(p, step);
+    return finish_step(p, p->v.format->finish(p, step), step);
 }
 
 enum chat_state chat_parser_state(const struct chat_parser *p)

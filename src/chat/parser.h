@@ -1,8 +1,8 @@
-/* What a model wrote, token by token, as messages. Any tokens in any order are taken: nothing but
- * want of memory fails.
+/* What a model wrote, token by token, as messages, in any format (chat/format.h). Any tokens in any
+ * order are taken: nothing but want of memory fails.
  *
- * What is well-formed is read as openai-harmony's StreamableParser does. Where that refuses its
- * input, or would lose a part of it, this one goes on:
+ * Harmony that is well-formed is read as openai-harmony's StreamableParser does. Where that refuses
+ * its input, or would lose a part of it, this one goes on:
  *   - a header that cannot be read keeps the parts that are clear (header_recover), and the rest
  *     of it becomes text at the beginning of the message;
  *   - a header that ends without <|message|> becomes a message with that text; without any, and
@@ -15,7 +15,7 @@
  *     names. These are the only tokens that it takes and that are read otherwise here.) Other
  *     control tokens in a message become text, their names;
  *   - bytes that are no UTF-8 become U+FFFD.
- * Each is counted. */
+ * Each is counted. nanochat's format is read in the same spirit: docs/CHAT.md has both tables. */
 #ifndef CHAT_PARSER_H
 #define CHAT_PARSER_H
 
@@ -28,9 +28,9 @@ enum chat_state { CHAT_EXPECT_START, CHAT_IN_HEADER, CHAT_IN_CONTENT };
 
 struct chat_faults {
     size_t headers;    /* that could not be read whole */
-    size_t no_message; /* headers without <|message|> */
-    size_t no_start;   /* headers and texts without <|start|> */
-    size_t no_end;     /* messages that the next <|start|> ended */
+    size_t no_message; /* headers or starts that no message follows */
+    size_t no_start;   /* headers and texts without a start */
+    size_t no_end;     /* messages that the next start ended, or a <|bos|> */
     size_t control;    /* control tokens where they mean nothing, passed over or made text */
     size_t bytes;      /* U+FFFD for bytes that are no UTF-8 */
 };
@@ -47,8 +47,9 @@ struct chat_step {
 
 struct chat_parser;
 
-/* `role` is who speaks where the prompt ended behind "<|start|>assistant"; CHAT_NOBODY where the
- * tokens begin with <|start|>. *v is copied, its tokenizer borrowed. */
+/* `role` is who speaks where the prompt ended behind "<|start|>assistant" or
+ * <|assistant_start|>; CHAT_NOBODY where the tokens begin with such a start. In nanochat's format
+ * the content is open then. *v is copied, its tokenizer borrowed. */
 enum sol_status chat_parser_create(const struct chat_vocabulary *v, enum chat_role role,
                                    struct chat_parser **out);
 void chat_parser_destroy(struct chat_parser *p); /* takes NULL */

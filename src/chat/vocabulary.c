@@ -2,26 +2,44 @@
 
 #include <stdio.h>
 
+#include "chat/format_private.h"
+
+bool chat_token_in(const struct chat_token_set *set, int32_t id)
+{
+    for (size_t i = 0; i < set->n; i++)
+        if (set->ids[i] == id) return true;
+    return false;
+}
+
+const char *chat_tokens_find(const struct tokenizer *tokenizer, const struct chat_token_name *names,
+                             size_t n)
+{
+    const char *missing = NULL;
+    for (size_t i = 0; i < n; i++) {
+        *names[i].id = tokenizer_find(tokenizer, names[i].name);
+        if (*names[i].id < 0 && !missing) missing = names[i].name;
+    }
+    return missing;
+}
+
 enum sol_status chat_vocabulary_find(const struct tokenizer *tokenizer, struct chat_vocabulary *out)
 {
-    struct chat_vocabulary v = {.tokenizer = tokenizer};
-    const struct {
-        const char *name;
-        int32_t *id;
-    } tokens[] = {{"<|start|>", &v.start},     {"<|message|>", &v.message},
-                  {"<|channel|>", &v.channel}, {"<|constrain|>", &v.constrain},
-                  {"<|end|>", &v.end},         {"<|return|>", &v.ret},
-                  {"<|call|>", &v.call},       {"<|endoftext|>", &v.endoftext}};
-    for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
-        *tokens[i].id = tokenizer_find(tokenizer, tokens[i].name);
-        if (*tokens[i].id < 0 && tokens[i].id != &v.endoftext)
-            return status_set(SOL_E_UNSUPPORTED,
-                              "the vocabulary has no token %s: it is not one for the harmony "
-                              "format of gpt-oss",
-                              tokens[i].name);
+    const char *missing = NULL;
+    char all[128];
+    int length = 0;
+    for (size_t i = 0; chat_formats[i]; i++) {
+        *out = (struct chat_vocabulary){.tokenizer = tokenizer, .format = chat_formats[i]};
+        chat_formats[i]->find(out, &missing);
+        if (!missing) return SOL_OK;
+        length += snprintf(all + length, sizeof all - (size_t)length, "%s%s of %s",
+                           i ? ", no " : "no ", missing, chat_formats[i]->name);
     }
-    *out = v;
-    return SOL_OK;
+    return status_set(
+        SOL_E_UNSUPPORTED,
+        "the vocabulary has the tokens of no chat format: %s. A model that is to chat "
+        "needs a vocabulary with them from the beginning of its training: sol tok "
+        "train --special-set nanochat",
+        all);
 }
 
 struct chat_text chat_token_text(const struct chat_vocabulary *v, int32_t id,

@@ -1,5 +1,5 @@
-/* `sol chat render` and `sol chat parse`: conversations in the harmony format, to tokens and back.
- */
+/* `sol chat render` and `sol chat parse`: conversations to tokens and back, in the format that the
+ * vocabulary is for. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -7,9 +7,8 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "chat/format.h"
 #include "chat/json.h"
-#include "chat/parser.h"
-#include "chat/render.h"
 #include "cli/chat_options.h"
 #include "cli/input.h"
 #include "cli/vocabulary_option.h"
@@ -54,7 +53,8 @@ static bool is_date(const char *text)
     return !form[i] && !text[i];
 }
 
-static enum sol_status change(const struct chat_options *o, struct conversation *c)
+static enum sol_status change(const struct chat_options *o, const struct chat_format *format,
+                              struct conversation *c)
 {
     enum chat_effort effort;
     if (o->date && !is_date(o->date))
@@ -64,23 +64,38 @@ static enum sol_status change(const struct chat_options *o, struct conversation 
         SOL_TRY(conversation_add_builtin(c, o->tools.values[i]));
     if (!o->effort) return SOL_OK;
     SOL_TRY(chat_effort_find(o->effort, &effort));
-    return conversation_set_effort(c, effort);
+    return chat_format_set_effort(format, c, effort);
+}
+
+/* `map` NULL: nobody asked for a mask. */
+static enum sol_status print_tokens(const struct token_list *ids, const struct render_map *map)
+{
+    size_t span = 0;
+    json_t *json = json_pack("{s:o}", "ids", json_ids(ids->ids, ids->count));
+    json_t *mask = map ? json_array() : NULL;
+    for (size_t i = 0; map && i < ids->count; i++)
+        json_array_append_new(mask, json_integer(render_map_is_written(map, i, &span)));
+    if (mask) json_object_set_new(json, "mask", mask);
+    return print_line(json);
 }
 
 static enum sol_status render(const struct chat_options *o, const struct chat_vocabulary *v,
                               json_t *json, const char *path, struct conversation *c)
 {
     struct render_options how;
+    struct render_map map = {0};
     struct token_list ids = {0};
     SOL_TRY(render_options_from(o, &how));
     enum sol_status status = conversation_add_json(c, json);
     if (status != SOL_OK) return status_prefix(status, "%s", path);
-    SOL_TRY(change(o, c));
+    SOL_TRY(change(o, v->format, c));
+    if (o->mask) how.map = &map;
     status = render_conversation(v, c, &how, &ids);
     if (status == SOL_OK)
-        status = print_line(json_pack("{s:o}", "ids", json_ids(ids.ids, ids.count)));
+        status = print_tokens(&ids, how.map);
     else
         status = status_prefix(status, "%s", path);
+    render_map_free(&map);
     token_list_free(&ids);
     return status;
 }
@@ -172,7 +187,8 @@ static enum sol_status run_parse(const struct chat_options *o, const struct chat
     const json_t *ids = json_object_get(json, "ids");
     struct chat_parser *p;
     SOL_TRY(check_ids(ids, path));
-    bool begins = json_integer_value(json_array_get(ids, 0)) == v->start;
+    bool begins =
+        chat_token_in(&v->uses.begins, (int32_t)json_integer_value(json_array_get(ids, 0)));
     enum chat_role role = begins || !json_array_size(ids) ? CHAT_NOBODY : CHAT_ASSISTANT;
     if (o->role) role = chat_role_find((struct chat_text){o->role, strlen(o->role)});
     SOL_TRY(chat_parser_create(v, role, &p));
@@ -197,7 +213,7 @@ static enum sol_status check_usage(const struct chat_options *o, const char *con
     if (rendering && (o->role || o->steps))
         return status_set(SOL_E_ARGUMENT, "--role and --steps go with parse");
     if (!rendering && (o->turn || o->analysis || o->types || o->effort || o->date ||
-                       o->tools.count || o->training))
+                       o->tools.count || o->training || o->mask))
         return status_set(SOL_E_ARGUMENT, "of the options for render parse takes none");
     return SOL_OK;
 }

@@ -1,8 +1,13 @@
 /* A conversation with parts of it left out or others in their place: a new one, whose messages are
  * copied as JSON, with all that they have. */
 #include "base/status.h"
-#include "chat/opening.h"
+#include "chat/format.h"
 #include "cli/chat_talk.h"
+
+static const struct chat_format *chat_format(const struct chat *chat)
+{
+    return turn_model_vocabulary(chat->turns)->format;
+}
 
 static enum sol_status copy(struct conversation *to, const struct conversation *from, size_t first,
                             size_t end)
@@ -14,10 +19,11 @@ static enum sol_status copy(struct conversation *to, const struct conversation *
     return status;
 }
 
-static enum sol_status instruct(struct conversation *c, struct chat_text text)
+static enum sol_status instruct(const struct chat *chat, struct conversation *c,
+                                struct chat_text text)
 {
     if (text.length == 0) return SOL_OK;
-    return conversation_instruct(c, &(struct chat_instructions){.text = text});
+    return conversation_instruct(chat_format(chat), c, &(struct chat_instructions){.text = text});
 }
 
 /* Puts `c` in the place of the chat's, unless it could not be made. */
@@ -35,8 +41,8 @@ enum sol_status chat_begin(struct chat *chat, struct chat_text instructions)
     char today[CHAT_DATE_SIZE];
     chat_today(today);
     SOL_TRY(conversation_create(&c));
-    enum sol_status status = conversation_open(c, today);
-    if (status == SOL_OK) status = instruct(c, instructions);
+    enum sol_status status = conversation_open(chat_format(chat), c, today);
+    if (status == SOL_OK) status = instruct(chat, c, instructions);
     return replace(chat, c, status);
 }
 
@@ -55,17 +61,17 @@ enum sol_status chat_instruct(struct chat *chat, struct chat_text instructions)
     const struct conversation *old = chat->conversation;
     struct conversation *c;
     size_t n = 0, head = conversation_head(old);
-    while (n < head && conversation_message(old, n)->role == CHAT_SYSTEM) n++;
+    while (n < head && conversation_message(old, n)->role != chat_format(chat)->instructs) n++;
     SOL_TRY(conversation_create(&c));
     enum sol_status status = copy(c, old, 0, n);
-    if (status == SOL_OK) status = instruct(c, instructions);
+    if (status == SOL_OK) status = instruct(chat, c, instructions);
     if (status == SOL_OK) status = copy(c, old, head, conversation_count(old));
     return replace(chat, c, status);
 }
 
 enum sol_status chat_set_effort(struct chat *chat, enum chat_effort effort)
 {
-    SOL_TRY(conversation_set_effort(chat->conversation, effort));
+    SOL_TRY(chat_format_set_effort(chat_format(chat), chat->conversation, effort));
     chat->effort = effort == CHAT_EFFORT_OFF ? CHAT_EFFORT_OFF : CHAT_EFFORT_UNSET;
     return SOL_OK;
 }

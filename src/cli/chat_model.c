@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/progress.h"
 #include "base/status.h"
+#include "chat/format.h"
 #include "cli/chat_talk.h"
 #include "cli/vocabulary_option.h"
 #include "generate/recommended.h"
@@ -25,10 +26,11 @@ static void describe(const struct chat *chat, const struct chat_options *o)
     if (o->engine.gpu) snprintf(where, sizeof where, "%s", gpu_info(o->engine.gpu)->name);
     if (chat->terminal)
         progress_note("%s: %.3g %s parameters (%s) on %s, ready after %.1f s; a context of %lld "
-                      "tokens",
+                      "tokens, chat format %s",
                       model->name, parameters / (large ? 1e9 : 1e6), large ? "billion" : "million",
                       format_bytes(model->weight_bytes, weights), where, chat->load_s,
-                      (long long)chat->params.context);
+                      (long long)chat->params.context,
+                      turn_model_vocabulary(chat->turns)->format->name);
     if (strcmp(model->name, "builtin") == 0)
         progress_note(
             "the built-in model is small: it answers questions about sol and knows little "
@@ -65,14 +67,14 @@ enum sol_status chat_open(struct chat *chat, struct chat_options *o)
     enum chat_effort effort = CHAT_EFFORT_UNSET;
     chat->options = o;
     if (o->effort) SOL_TRY(chat_effort_find(o->effort, &effort));
-    SOL_TRY(chat_begin(chat, (struct chat_text){o->system, o->system ? strlen(o->system) : 0}));
-    if (o->effort) SOL_TRY(chat_set_effort(chat, effort));
     if (chat->terminal) progress_note("loading %s", name);
     SOL_TRY(engine_options_params(&o->engine, &chat->params));
     session_engine_params(&chat->params);
     SOL_TRY(engine_options_open(&o->engine, &chat->params, &chat->model));
     SOL_TRY(vocabulary_add(chat->model, o->vocab));
     SOL_TRY(turn_model_create(chat->model, &chat->turns));
+    SOL_TRY(chat_begin(chat, (struct chat_text){o->system, o->system ? strlen(o->system) : 0}));
+    if (o->effort) SOL_TRY(chat_set_effort(chat, effort));
     set_sampling(chat, o);
     SOL_TRY(turn_sampler(chat->turns, &chat->sampling, &chat->sampler));
     SOL_TRY(open_engine(chat, o));

@@ -16,7 +16,7 @@ struct chat_options {
     /* ---- render and parse ---- */
     const char *analysis, *types, *turn, *date, *role;
     struct string_list tools;
-    bool training, lines, steps;
+    bool training, mask, lines, steps;
 };
 
 /* `sol chat render|parse FILE`: args[0] is the verb. */

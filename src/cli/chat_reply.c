@@ -61,27 +61,34 @@ static int64_t least(const struct conversation *c, const struct turn *turn)
     return head_end(c, turn) + point_from_end(turn, 0) - point_from_end(turn, 1);
 }
 
+static enum sol_status too_long(int64_t tokens, int64_t context, int64_t room)
+{
+    return status_set(SOL_E_ARGUMENT,
+                      "the message is too long: with what is before all messages it has %lld "
+                      "tokens, and the context of %lld keeps %lld for the answer; shorten it, "
+                      "or make the context longer with -c",
+                      (long long)tokens, (long long)context, (long long)room);
+}
+
+/* Once is enough, but where the format has the instructions in the oldest message: they are in the
+ * next one then, and count only there. */
 static enum sol_status make_room(struct chat *chat, struct turn **turn)
 {
     const int64_t context = session_context(chat->session), room = room_for_answer(chat);
-    const int64_t prompt = (int64_t)turn_prompt(*turn)->count;
-    if (prompt + room <= context) return SOL_OK;
-    const int64_t shortest = least(chat->conversation, *turn);
-    if (shortest + room > context)
-        return status_set(SOL_E_ARGUMENT,
-                          "the message is too long: with what is before all messages it has %lld "
-                          "tokens, and the context of %lld keeps %lld for the answer; shorten it, "
-                          "or make the context longer with -c",
-                          (long long)shortest, (long long)context, (long long)room);
-    size_t head = conversation_head(chat->conversation);
-    size_t leave = too_many(chat->conversation, *turn, context / 2);
-    SOL_TRY(chat_drop(chat, head, head + leave));
-    progress_note("the context of %lld tokens is full: the oldest %zu messages have left the "
-                  "conversation",
-                  (long long)context, leave);
-    turn_destroy(*turn);
-    *turn = NULL;
-    return open_turn(chat, chat->conversation, turn);
+    while ((int64_t)turn_prompt(*turn)->count + room > context) {
+        const int64_t shortest = least(chat->conversation, *turn);
+        const size_t head = conversation_head(chat->conversation);
+        const size_t leave = too_many(chat->conversation, *turn, context / 2);
+        if (shortest + room > context || leave == 0) return too_long(shortest, context, room);
+        SOL_TRY(chat_drop(chat, head, head + leave));
+        progress_note("the context of %lld tokens is full: the oldest %zu messages have left the "
+                      "conversation",
+                      (long long)context, leave);
+        turn_destroy(*turn);
+        *turn = NULL;
+        SOL_TRY(open_turn(chat, chat->conversation, turn));
+    }
+    return SOL_OK;
 }
 
 /* ---- a turn ---- */

@@ -194,11 +194,11 @@ static enum sol_status talk(struct chat *chat, struct chat_text message)
 static enum sol_status check_usage(const struct chat_options *o)
 {
     if (o->analysis || o->types || o->turn || o->date || o->role || o->tools.count || o->training ||
-        o->lines || o->steps)
+        o->mask || o->lines || o->steps)
         return status_set(
             SOL_E_ARGUMENT,
-            "--turn, --analysis, --types, --date, --tool, --training, --role, --steps "
-            "and --lines go with sol chat render or parse");
+            "--turn, --analysis, --types, --date, --tool, --training, --mask, --role, "
+            "--steps and --lines go with sol chat render or parse");
     return SOL_OK;
 }
 

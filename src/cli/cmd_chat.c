@@ -16,7 +16,7 @@ static const struct option options[] = {
                  offsetof(struct chat_options, system), 0, 0),
     OPTION_ENTRY(STRING, 0, "effort", "LEVEL",
                  "of reasoning: low, medium (default) or high; none: straight to the answer. With "
-                 "render in place of what the conversation says",
+                 "render in place of what the conversation says. nanochat's format has none alone",
                  offsetof(struct chat_options, effort), 0, 0),
     OPTION_ENTRY(INT, 0, "thinking", "N",
                  "tokens of reasoning at most, then the answer has to begin (default: any number)",
@@ -74,9 +74,13 @@ static const struct option options[] = {
                  "a last answer ends in <|return|>, as the model is to write it; goes with --turn "
                  "none",
                  offsetof(struct chat_options, training), 0, 0),
+    OPTION_ENTRY(FLAG, 0, "mask", NULL,
+                 "also \"mask\": 1 for each token that the assistant writes, and so learns in "
+                 "fine-tuning, else 0",
+                 offsetof(struct chat_options, mask), 0, 0),
     OPTION_ENTRY(GROUP, 0, "Parse", NULL, NULL, 0, 0, 0),
     OPTION_ENTRY(STRING, 0, "role", "assistant|user|system|developer|tool|none",
-                 "who speaks first (default: none where the ids begin with <|start|>, else "
+                 "who speaks first (default: none where the ids begin with a message's start, else "
                  "assistant)",
                  offsetof(struct chat_options, role), 0, 0),
     OPTION_ENTRY(FLAG, 0, "steps", NULL,
@@ -109,6 +113,10 @@ static const struct command_spec spec = {
         "or output is no terminal, there is one message: -p, the FILEs, and what is piped in. Its\n"
         "answer goes to stdout.\n"
         "When the context is full, the oldest messages leave, whole, until half of it is free.\n"
+        "\n"
+        "The format is what the model's vocabulary is for: harmony (gpt-oss), or nanochat's "
+        "(models\n"
+        "of sol train), which has no reasoning and no tools.\n"
         "\n"
         "render reads {\"messages\": [...]} as openai-harmony writes it and prints\n"
         "{\"ids\": [...]}. parse reads that and prints {\"messages\": [...]}. It takes any\n"

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/start.h"
 #include "base/status.h"
+#include "chat/format.h"
 #include "cli/cli.h"
 #include "cli/engine_options.h"
 #include "cli/input.h"
@@ -315,9 +316,12 @@ static void print_where(const struct serve *s)
     int64_t positions = p->cache_positions ? p->cache_positions : p->context * p->sequences;
     printf("%s: ", server_model_name(s->server));
     if (copies > 1) printf("%d copies; ", copies);
-    printf("%lld texts at once, context %lld, cache of %lld tokens%s\n",
-           (long long)p->sequences * copies, (long long)p->context, (long long)positions * copies,
-           s->turns ? "" : "; no chat format, it continues text");
+    printf("%lld texts at once, context %lld, cache of %lld tokens; ",
+           (long long)p->sequences * copies, (long long)p->context, (long long)positions * copies);
+    if (s->turns)
+        printf("chat format %s\n", turn_model_vocabulary(s->turns)->format->name);
+    else
+        puts("no chat format, it continues text");
     printf("listening on %s\n", address);
     if (s->keys) more = "-H \"Authorization: Bearer $SOL_API_KEY\" ";
     if (s->turns)

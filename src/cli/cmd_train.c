@@ -42,7 +42,7 @@ static const struct option options[] = {
     OPTION_ENTRY(STRING, 0, "packing", "bestfit|stream|pad",
                  "rows that begin with a document, what does not fit is dropped; or all text in "
                  "turn; or whole documents, rows filled up (default: bestfit, of whole texts "
-                 "stream, of segments pad)",
+                 "stream, of conversations and segments pad)",
                  offsetof(struct train_options, packing), 0, 0),
     OPTION_ENTRY(
         STRING, 0, "init-from", "PATH",

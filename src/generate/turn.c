@@ -50,8 +50,8 @@ static enum sol_status end_message(struct turn *t, const struct chat_message *me
 {
     matcher_destroy(t->matcher);
     t->matcher = NULL;
-    if (t->part == TURN_ANSWER) t->finish = t->m->v.ret;
-    if (t->part == TURN_CALL) t->finish = t->m->v.call;
+    if (t->part == TURN_ANSWER) t->finish = t->m->v.uses.answer_end;
+    if (t->part == TURN_CALL) t->finish = t->m->v.uses.call_end;
     return conversation_add_text(t->messages, &t->head, message->contents->text);
 }
 
@@ -79,9 +79,7 @@ static enum sol_status take(struct turn *t, const struct chat_step *step, struct
 
 bool turn_is_stop(const struct turn *t, int32_t id)
 {
-    for (size_t i = 0; i < t->m->n_stops; i++)
-        if (t->m->stops[i] == id) return true;
-    return false;
+    return chat_token_in(&t->m->v.uses.stops, id);
 }
 
 /* A text that leaves its grammar goes on without one. */
@@ -102,14 +100,14 @@ static enum sol_status push_text(struct turn *t, int32_t id)
 
 static enum sol_status push(struct turn *t, int32_t id, struct turn_event *event)
 {
-    const struct chat_vocabulary *v = &t->m->v;
+    const struct chat_token_uses *uses = &t->m->v.uses;
     enum chat_state state = chat_parser_state(t->parser);
     struct chat_step step = {0};
     bool stop = turn_is_stop(t, id);
-    if (state != CHAT_IN_HEADER || id == v->start) t->left = false;
-    if (state == CHAT_IN_CONTENT && !stop && id != v->end && id != v->start)
+    if (state != CHAT_IN_HEADER || id == uses->start) t->left = false;
+    if (state == CHAT_IN_CONTENT && !stop && !chat_token_in(&uses->borders, id))
         SOL_TRY(push_text(t, id));
-    if (id == v->endoftext && stop)
+    if (id == uses->text_end && stop)
         SOL_TRY(chat_parser_finish(t->parser, &step));
     else if (!stop || state != CHAT_EXPECT_START) /* between messages it ends the turn alone */
         SOL_TRY(chat_parser_push(t->parser, id, &step));
@@ -127,11 +125,15 @@ enum sol_status turn_push(struct turn *t, int32_t id, struct turn_event *event)
 /* What the prompt has begun behind the last role: a header, or an answer. */
 static enum sol_status begin_turn(struct turn *t)
 {
+    const struct chat_token_uses *uses = &t->m->v.uses;
     struct turn_event event;
     size_t at = t->prompt.count;
-    while (t->prompt.ids[at - 1] != t->m->v.start) at--;
-    while (at < t->prompt.count && t->prompt.ids[at] != t->m->v.channel) at++;
+    while (t->prompt.ids[at - 1] != uses->start) at--;
+    while (uses->in_header >= 0 && at < t->prompt.count && t->prompt.ids[at] != uses->in_header)
+        at++;
     SOL_TRY(chat_parser_create(&t->m->v, CHAT_ASSISTANT, &t->parser));
+    if (chat_parser_state(t->parser) == CHAT_IN_CONTENT)
+        SOL_TRY(begin_message(t, chat_parser_head(t->parser)));
     for (; at < t->prompt.count; at++) SOL_TRY(push(t, t->prompt.ids[at], &event));
     t->unsaid = chat_parser_state(t->parser) == CHAT_IN_CONTENT;
     if (t->unsaid && t->answer && !t->matcher)
@@ -210,7 +212,7 @@ static enum sol_status mask_header(struct turn *t, const uint32_t **bits)
 {
     bool text;
     const struct header_grammar *g = thought_enough(t) ? t->headers : t->thinking_headers;
-    if (t->left) return SOL_OK;
+    if (t->left || !g) return SOL_OK;
     SOL_TRY(chat_next_tokens(t->parser, &t->m->v, g, &t->ids, &text));
     t->left = text;
     *bits = text ? NULL : mask_of(t, t->ids.ids, t->ids.count);
@@ -220,7 +222,10 @@ static enum sol_status mask_header(struct turn *t, const uint32_t **bits)
 static enum sol_status mask_text(struct turn *t, const uint32_t **bits)
 {
     const struct turn_model *m = t->m;
-    int32_t last = t->part == TURN_CALL ? m->v.call : t->part == TURN_ANSWER ? m->v.ret : m->v.end;
+    const struct chat_token_uses *uses = &m->v.uses;
+    int32_t last = t->part == TURN_CALL     ? uses->call_end
+                   : t->part == TURN_ANSWER ? uses->answer_end
+                                            : uses->other_end;
     if (t->matcher) {
         SOL_TRY(matcher_mask(t->matcher, m->trie, t->cache, t->bits));
         if (matcher_accepts(t->matcher)) t->bits[last / 32] |= 1u << last % 32;
@@ -238,7 +243,7 @@ enum sol_status turn_mask(struct turn *t, const uint32_t **bits)
     *bits = NULL;
     switch (chat_parser_state(t->parser)) {
     case CHAT_EXPECT_START:
-        *bits = mask_of(t, t->finish < 0 ? &t->m->v.start : &t->finish, 1);
+        *bits = mask_of(t, t->finish < 0 ? &t->m->v.uses.start : &t->finish, 1);
         return SOL_OK;
     case CHAT_IN_HEADER:
         return mask_header(t, bits);
@@ -260,8 +265,8 @@ enum sol_status turn_finish(struct turn *t, struct turn_event *event)
 const int32_t *turn_marks(const struct turn *t, size_t *n)
 {
     bool any = t->strict || t->n_arguments > 0 || t->thinking > 0;
-    *n = any ? 0 : TURN_MARKS;
-    return any ? NULL : t->m->marks;
+    *n = any ? 0 : t->m->v.uses.marks.n;
+    return any ? NULL : t->m->v.uses.marks.ids;
 }
 
 /* ---- what there is ---- */

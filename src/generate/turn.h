@@ -18,13 +18,14 @@
 /* Immutable; any number of threads and turns may use it. */
 struct turn_model;
 
-/* SOL_E_UNSUPPORTED where the vocabulary is no harmony vocabulary, or there is none. The model must
- * outlive it. */
+/* SOL_E_UNSUPPORTED where the vocabulary has the tokens of no chat format, or there is none. The
+ * model must outlive it. */
 enum sol_status turn_model_create(const struct model *model, struct turn_model **out);
 void turn_model_destroy(struct turn_model *m); /* takes NULL */
 const struct chat_vocabulary *turn_model_vocabulary(const struct turn_model *m);
 const struct token_trie *turn_model_trie(const struct turn_model *m);
-/* Tokens that end a turn: return, call, endoftext. [*n], as long as the model's. */
+/* Tokens that end a turn: return, call, endoftext; in nanochat's format <|assistant_end|>, <|bos|>.
+ * [*n], as long as the model's. */
 const int32_t *turn_model_stops(const struct turn_model *m, size_t *n);
 /* A sampler for turns: of the control tokens it draws those of the format alone. */
 enum sol_status turn_sampler(const struct turn_model *m, const struct sampler_params *params,

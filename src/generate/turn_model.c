@@ -4,6 +4,11 @@
 #include "base/status.h"
 #include "generate/turn_private.h"
 
+static void add(uint32_t *bits, int32_t id)
+{
+    if (id >= 0) bits[id / 32] |= 1u << id % 32;
+}
+
 static enum sol_status make_masks(struct turn_model *m)
 {
     size_t words = token_trie_words(m->trie);
@@ -12,23 +17,17 @@ static enum sol_status make_masks(struct turn_model *m)
     if (!m->text_end || !m->text_call)
         return status_set(SOL_E_MEMORY, "no memory for masks of tokens");
     for (int32_t id = 0; id < tokenizer_vocab(m->v.tokenizer); id++)
-        if (token_trie_bytes(m->trie, id).length) m->text_end[id / 32] |= 1u << id % 32;
+        if (token_trie_bytes(m->trie, id).length) add(m->text_end, id);
     memcpy(m->text_call, m->text_end, words * sizeof *m->text_end);
-    m->text_end[m->v.end / 32] |= 1u << m->v.end % 32;
-    m->text_call[m->v.call / 32] |= 1u << m->v.call % 32;
+    add(m->text_end, m->v.uses.other_end);
+    add(m->text_call, m->v.uses.call_end);
     return SOL_OK;
 }
 
 static enum sol_status build(struct turn_model *m, const struct model *model)
 {
     SOL_TRY(chat_vocabulary_find(model->tokenizer, &m->v));
-    const struct chat_vocabulary *v = &m->v;
     m->vocab = model->config.vocab;
-    const int32_t stops[TURN_STOPS_MAX] = {v->ret, v->call, v->endoftext};
-    memcpy(m->stops, stops, sizeof stops);
-    m->n_stops = v->endoftext < 0 ? 2 : 3;
-    m->marks[0] = v->start;
-    m->marks[1] = v->end;
     SOL_TRY(token_trie_create(model->tokenizer, m->vocab, &m->trie));
     return make_masks(m);
 }
@@ -73,24 +72,23 @@ const struct token_trie *turn_model_trie(const struct turn_model *m)
 
 const int32_t *turn_model_stops(const struct turn_model *m, size_t *n)
 {
-    *n = m->n_stops;
-    return m->stops;
+    *n = m->v.uses.stops.n;
+    return m->v.uses.stops.ids;
 }
 
 enum sol_status turn_sampler(const struct turn_model *m, const struct sampler_params *params,
                              struct sampler **out)
 {
     const struct chat_vocabulary *v = &m->v;
-    const int32_t format[] = {v->start, v->message, v->channel, v->constrain,
-                              v->end,   v->ret,     v->call,    v->endoftext};
+    const struct chat_token_set *written = &v->uses.written;
     *out = NULL;
     unsigned char *banned = malloc((size_t)m->vocab);
     if (!banned) return status_set(SOL_E_MEMORY, "no memory for %lld tokens", (long long)m->vocab);
     for (int64_t id = 0; id < m->vocab; id++)
         banned[id] = id >= tokenizer_vocab(v->tokenizer) ||
                      token_trie_bytes(m->trie, (int32_t)id).length == 0;
-    for (size_t i = 0; i < sizeof format / sizeof *format; i++)
-        if (format[i] >= 0 && format[i] < m->vocab) banned[format[i]] = 0;
+    for (size_t i = 0; i < written->n; i++)
+        if (written->ids[i] < m->vocab) banned[written->ids[i]] = 0;
     enum sol_status status = sampler_create(params, m->vocab, banned, out);
     free(banned);
     return status;

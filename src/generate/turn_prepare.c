@@ -57,8 +57,8 @@ static enum sol_status add_space(struct turn *t, const struct chat_namespace *sp
 static enum sol_status add_content(struct turn *t, const struct chat_content *content,
                                    struct tools *found)
 {
-    if (content->kind == CHAT_CONTENT_TEXT) return SOL_OK;
     bool system = content->kind == CHAT_CONTENT_SYSTEM;
+    if (!system && content->kind != CHAT_CONTENT_DEVELOPER) return SOL_OK;
     const struct chat_tools *tools = system ? &content->system->tools : &content->developer->tools;
     if (system) {
         found->system = true;
@@ -119,8 +119,10 @@ static enum sol_status choose_calls(struct turn *t, const struct turn_params *pa
         params->only.length < 128 ? (int)params->only.length : 128, params->only.data);
 }
 
+/* A format without headers has none to choose from. */
 static enum sol_status make_headers(struct turn *t)
 {
+    if (t->m->v.uses.in_header < 0) return SOL_OK;
     bool required = t->calls == TURN_CALLS_REQUIRED;
     struct header_rules rules = {.functions = t->functions,
                                  .n_functions = t->n_functions,
@@ -143,22 +145,18 @@ static void add_point(struct turn *t, size_t at)
     t->points[t->n_points++] = (int64_t)at;
 }
 
-/* Every message of the prompt begins with <|start|>, and no text has that token. */
 static enum sol_status find_points(struct turn *t, const struct conversation *c,
-                                   const struct render_options *how)
+                                   const struct render_map *map)
 {
-    size_t count = conversation_count(c), answered = render_answered(c, how), at = 0;
+    size_t count = conversation_count(c);
     bool first = true; /* no user, assistant or result of a tool yet */
     t->points = calloc(count + 1, sizeof *t->points);
     if (!t->points) return status_set(SOL_E_MEMORY, "no memory for a prompt");
     for (size_t i = 0; i < count; i++) {
         enum chat_role role = conversation_message(c, i)->role;
-        if (render_drops(c, i, answered)) continue;
-        while (t->prompt.ids[at] != t->m->v.start) at++;
         bool instructs = role == CHAT_SYSTEM || role == CHAT_DEVELOPER;
-        if (role == CHAT_USER || (first && !instructs)) add_point(t, at);
+        if (role == CHAT_USER || (first && !instructs)) add_point(t, map->starts[i]);
         first = first && instructs;
-        at++;
     }
     add_point(t, t->prompt.count);
     return SOL_OK;
@@ -167,6 +165,7 @@ static enum sol_status find_points(struct turn *t, const struct conversation *c,
 static enum sol_status render(struct turn *t, const struct conversation *c,
                               const struct turn_params *params, bool off)
 {
+    struct render_map map = {0};
     bool goes_on = turn_goes_on(c);
     bool calls = t->n_functions + t->n_builtins > 0;
     struct render_options how = {.history = params->history,
@@ -174,17 +173,23 @@ static enum sol_status render(struct turn *t, const struct conversation *c,
                                  .effort = params->effort,
                                  .next = goes_on ? CHAT_NOBODY : CHAT_ASSISTANT,
                                  .goes_on = goes_on,
-                                 .answer = off && !calls};
-    SOL_TRY(render_conversation(&t->m->v, c, &how, &t->prompt));
-    return find_points(t, c, &how);
+                                 .answer = off && !calls,
+                                 .map = &map};
+    enum sol_status status = render_conversation(&t->m->v, c, &how, &t->prompt);
+    if (status == SOL_OK) status = find_points(t, c, &map);
+    render_map_free(&map);
+    return status;
 }
 
 enum sol_status turn_prepare(struct turn *t, const struct conversation *c,
                              const struct turn_params *params)
 {
     struct tools found = {0};
+    const struct chat_format *format = t->m->v.format;
+    SOL_TRY(chat_format_effort(format, params->effort));
     SOL_TRY(find_tools(t, c, &found));
     bool off = (params->effort ? params->effort : found.effort) == CHAT_EFFORT_OFF;
+    off = off || !format->reasons;
     if (params->effort && params->effort != CHAT_EFFORT_OFF && !found.system)
         return status_set(SOL_E_ARGUMENT, "the conversation has no system message with "
                                           "system_content, where the effort would stand");

@@ -2,18 +2,14 @@
 #ifndef GENERATE_TURN_PRIVATE_H
 #define GENERATE_TURN_PRIVATE_H
 
+#include "chat/format.h"
 #include "chat/header_grammar.h"
 #include "generate/turn.h"
-
-enum { TURN_STOPS_MAX = 3, TURN_MARKS = 2 };
 
 struct turn_model {
     struct chat_vocabulary v;
     struct token_trie *trie;
     int64_t vocab;
-    int32_t stops[TURN_STOPS_MAX];
-    size_t n_stops;
-    int32_t marks[TURN_MARKS];
     /* Any text, and the one token that ends it. */
     uint32_t *text_end, *text_call;
 };
@@ -34,7 +30,7 @@ struct turn {
     struct chat_text *functions, *builtins; /* names; their texts are in `messages` */
     size_t n_functions, n_builtins;
     struct header_grammar *thinking_headers; /* with reasoning, NULL where there is to be none */
-    struct header_grammar *headers;          /* without */
+    struct header_grammar *headers;          /* without; both NULL in a format without headers */
 
     struct chat_parser *parser;
     struct conversation *messages; /* the parser's, with headers mended */

@@ -7,7 +7,6 @@
 
 #include "base/bytes_hash.h"
 #include "chat/json.h"
-#include "chat/opening.h"
 #include "generate/recommended.h"
 #include "serve/server.h"
 
@@ -111,7 +110,9 @@ static enum sol_status read_effort(struct api_reading *rd, const struct api_obje
     SOL_TRY(api_text(o, key, &text));
     if (!text.data) return SOL_OK;
     snprintf(name, sizeof name, "%.*s", (int)(text.length < 15 ? text.length : 15), text.data);
-    enum sol_status status = chat_effort_find(name, &rd->request->turn.effort);
+    enum chat_effort *effort = &rd->request->turn.effort;
+    enum sol_status status = chat_effort_find(name, effort);
+    if (status == SOL_OK) status = chat_format_effort(rd->reader->format, *effort);
     return status == SOL_OK ? SOL_OK : api_blame(rd->fault, API_KEY(o->place, key), status);
 }
 
@@ -236,15 +237,16 @@ enum sol_status api_open(struct api_reading *rd)
     if (rd->opened) return SOL_OK;
     rd->opened = true;
     SOL_TRY(text_check(&rd->instructions, "the instructions"));
-    SOL_TRY(conversation_open(c, NULL));
+    SOL_TRY(conversation_open(rd->reader->format, c, NULL));
     SOL_TRY(list_functions(rd, &functions));
     return conversation_instruct(
-        c, &(struct chat_instructions){.text = rd->instructed ? text_of(&rd->instructions)
-                                                              : (struct chat_text){0},
-                                       .functions = &functions,
-                                       .schema = rd->format_schema,
-                                       .schema_name = rd->format_name,
-                                       .schema_description = rd->format_description});
+        rd->reader->format, c,
+        &(struct chat_instructions){.text = rd->instructed ? text_of(&rd->instructions)
+                                                           : (struct chat_text){0},
+                                    .functions = &functions,
+                                    .schema = rd->format_schema,
+                                    .schema_name = rd->format_name,
+                                    .schema_description = rd->format_description});
 }
 
 enum sol_status api_add_instruction(struct api_reading *rd, const struct chat_content *contents,
@@ -259,7 +261,7 @@ enum sol_status api_add_instruction(struct api_reading *rd, const struct chat_co
     }
     enum sol_status status = text_check(&text, "a message");
     if (status == SOL_OK)
-        status = conversation_instruct(rd->request->conversation,
+        status = conversation_instruct(rd->reader->format, rd->request->conversation,
                                        &(struct chat_instructions){.text = text_of(&text)});
     text_buffer_free(&text);
     return status;
@@ -343,6 +345,8 @@ enum sol_status api_add_call(struct api_reading *rd, const struct api_place *pla
     struct chat_message head = {.role = CHAT_ASSISTANT,
                                 .channel = CHAT_TEXT("commentary"),
                                 .content_type = CHAT_TEXT("<|constrain|>json")};
+    enum sol_status status = chat_format_calls(rd->reader->format);
+    if (status != SOL_OK) return api_blame(rd->fault, place, status);
     SOL_TRY(api_open(rd));
     SOL_TRY(check_called(rd, API_KEY(place, "name"), space, name));
     SOL_TRY(api_full_name(rd, space, name, &head.recipient));
@@ -499,7 +503,8 @@ enum sol_status api_finish(struct api_reading *rd)
         request->turn.answer_cache = held->masks;
     }
     if (request->turn.effort != CHAT_EFFORT_UNSET)
-        SOL_TRY(conversation_set_effort(request->conversation, request->turn.effort));
+        SOL_TRY(chat_format_set_effort(rd->reader->format, request->conversation,
+                                       request->turn.effort));
     if (!request->date) SOL_TRY(find_date(rd));
     SOL_TRY(conversation_pin_date(request->conversation, request->date));
     request->job.conversation = request->conversation;

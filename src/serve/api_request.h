@@ -3,6 +3,7 @@
 #ifndef SERVE_API_REQUEST_H
 #define SERVE_API_REQUEST_H
 
+#include "chat/format.h"
 #include "serve/api_fields.h"
 #include "serve/job.h"
 #include "serve/keys.h"
@@ -21,10 +22,11 @@ enum {
 struct api_reader {
     const struct model *model; /* what it recommends is taken where a request says nothing; NULL */
     struct schema_cache *schemas;
-    const struct token_trie *trie; /* may be NULL */
-    struct recall *recall;         /* NULL: nothing is remembered */
-    const struct key *key;         /* whose */
-    const char *today;             /* "2026-11-24" */
+    const struct token_trie *trie;    /* may be NULL */
+    const struct chat_format *format; /* the model's */
+    struct recall *recall;            /* NULL: nothing is remembered */
+    const struct key *key;            /* whose */
+    const char *today;                /* "2026-11-24" */
 };
 
 struct api_function {

@@ -35,6 +35,7 @@ void api_reader_of(const struct request_context *r, char today[CHAT_DATE_SIZE],
     *reader = (struct api_reader){.model = r->engine->model,
                                   .schemas = shared->schemas,
                                   .trie = turn_model_trie(r->engine->turns),
+                                  .format = turn_model_vocabulary(r->engine->turns)->format,
                                   .recall = shared->recall,
                                   .key = r->key,
                                   .today = today};

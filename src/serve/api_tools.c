@@ -255,6 +255,10 @@ enum sol_status api_read_tools(struct api_reading *rd, bool flat)
         struct api_object tool = {rd->fault, API_AT(place, i), json_array_get(list, i)};
         SOL_TRY(read_tool(rd, &tool, i, flat));
     }
+    if (rd->request->n_functions) {
+        enum sol_status status = chat_format_calls(rd->reader->format);
+        if (status != SOL_OK) return api_blame(rd->fault, API_KEY(NULL, "tools"), status);
+    }
     return read_choice(rd, flat);
 }
 

@@ -1,6 +1,7 @@
 /* What there is: /health and /v1/models. */
 #include <string.h>
 
+#include "chat/format.h"
 #include "serve/api.h"
 #include "serve/server_private.h"
 
@@ -40,6 +41,10 @@ static json_t *model_json(const struct request_context *r)
     json_object_set_new(model, "max_model_len", json_integer(r->engine->context));
     json_object_set_new(model, "context_window", json_integer(r->engine->context));
     json_object_set_new(model, "chat", json_boolean(r->engine->turns != NULL));
+    if (!r->engine->turns) return model;
+    const struct chat_format *format = turn_model_vocabulary(r->engine->turns)->format;
+    json_object_set_new(model, "chat_format", json_string(format->name));
+    json_object_set_new(model, "reasoning", json_boolean(format->reasons));
     return model;
 }
 

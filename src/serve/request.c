@@ -97,8 +97,8 @@ enum sol_status request_needs_turns(struct request_context *r)
     if (r->engine->turns) return SOL_OK;
     r->fault.code = "model_has_no_chat";
     return status_set(SOL_E_ARGUMENT,
-                      "the model '%s' has no chat format, it only continues text: use "
-                      "/v1/completions",
+                      "the model '%s' has no chat format (its vocabulary has neither the tokens of "
+                      "harmony nor those of nanochat), it only continues text: use /v1/completions",
                       server_model_name(r->server));
 }
 

@@ -296,7 +296,7 @@ struct corpus_info corpus_info(const struct corpus *c)
         info.token_files = f->kind == DOCUMENT_TOKENS;
         *(info.token_files ? &info.tokens : &info.bytes) += f->end - f->begin;
         info.whole_texts = info.whole_texts || f->kind == DOCUMENT_FILE;
-        if (i == 0 && f->kind == DOCUMENT_JSON_LINE) info.segments = document_has_segments(f);
+        if (i == 0 && f->kind == DOCUMENT_JSON_LINE) info.labelled = document_has_labels(f);
     }
     return info;
 }

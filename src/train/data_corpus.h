@@ -3,11 +3,13 @@
  *
  * Files, by their endings: .jsonl, a JSON object per line, each a document: with a string "text",
  * or with "segments", a list of {"text": string, "label": whether to learn it}, whose texts may
- * name control tokens and which no token is put before (axolotl's format of inputs and outputs);
- * .bin, token files (data_bin.h), whose documents begin with the token that begins texts; anything
- * else is a text, which is one document or, with CORPUS_BLANK_LINES, one per stretch between blank
- * lines. Of a folder all .txt, .jsonl and .bin files count, in the order of their names' bytes;
- * folders in it and hidden files do not. Texts and token files do not mix.
+ * name control tokens and which no token is put before (axolotl's format of inputs and outputs), or
+ * with "messages", a conversation (chat/conversation.h), which is rendered in the chat format of
+ * the vocabulary and of which what the assistant writes is learnt; .bin, token files (data_bin.h),
+ * whose documents begin with the token that begins texts; anything else is a text, which is one
+ * document or, with CORPUS_BLANK_LINES, one per stretch between blank lines. Of a folder all .txt,
+ * .jsonl and .bin files count, in the order of their names' bytes; folders in it and hidden files
+ * do not. Texts and token files do not mix.
  *
  * Validation is, in this order: the file or folder that `val_path` names; of a folder with several
  * files the last one (nanochat's rule); of a single file its last `val_percent` of bytes or tokens.
@@ -63,7 +65,7 @@ struct corpus_info {
     uint64_t tokens; /* of token files */
     bool token_files;
     bool whole_texts; /* documents are texts of any length */
-    bool segments;    /* they are lists of segments, by the first of them */
+    bool labelled;    /* they are segments or conversations, by the first of them */
     int32_t bos;      /* -1: documents begin with none */
     int64_t vocab;    /* the model's */
     uint64_t

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "chat/format.h"
 #include "tok/pretokenize.h"
 #include "train/data_corpus.h"
 #include "train/data_private.h"
@@ -213,9 +214,36 @@ static enum sol_status encode_segment(const struct corpus *c, const json_t *segm
     return SOL_OK;
 }
 
+/* A conversation in the vocabulary's chat format; what the assistant writes is learnt. */
+static enum sol_status render_messages(const struct chat_vocabulary *v, struct conversation *c,
+                                       json_t *root, struct token_list *ids)
+{
+    struct render_map map = {0};
+    const struct render_options how = {.next = CHAT_NOBODY, .training = true, .map = &map};
+    const size_t first = ids->count;
+    size_t span = 0;
+    SOL_TRY(conversation_add_json(c, root));
+    enum sol_status status = render_conversation(v, c, &how, ids);
+    for (size_t i = first; status == SOL_OK && i < ids->count; i++)
+        if (!render_map_is_written(&map, i, &span)) ids->ids[i] = token_unlabelled(ids->ids[i]);
+    render_map_free(&map);
+    return status;
+}
+
+static enum sol_status encode_messages(const struct corpus *corpus, json_t *root,
+                                       struct token_list *ids)
+{
+    struct chat_vocabulary v;
+    struct conversation *c;
+    SOL_TRY(chat_vocabulary_find(corpus->tokenizer, &v));
+    SOL_TRY(conversation_create(&c));
+    enum sol_status status = render_messages(&v, c, root, ids);
+    conversation_destroy(c);
+    return status;
+}
+
 static enum sol_status encode_object(const struct corpus *c, const struct corpus_document *d,
-                                     const json_t *root, const atomic_bool *stop,
-                                     struct token_list *ids)
+                                     json_t *root, const atomic_bool *stop, struct token_list *ids)
 {
     const json_t *text = json_object_get(root, "text");
     const json_t *segments = json_object_get(root, "segments"), *segment;
@@ -224,9 +252,10 @@ static enum sol_status encode_object(const struct corpus *c, const struct corpus
         SOL_TRY(push_bos(c, d, ids));
         return encode_text(c, json_string_value(text), json_string_length(text), stop, ids);
     }
+    if (json_is_array(json_object_get(root, "messages"))) return encode_messages(c, root, ids);
     if (!json_is_array(segments))
-        return status_set(SOL_E_FORMAT,
-                          "there is no string \"text\" and no list \"segments\" in an object");
+        return status_set(SOL_E_FORMAT, "there is no string \"text\" and no list \"segments\" or "
+                                        "\"messages\" in an object");
     json_array_foreach(segments, i, segment) SOL_TRY(encode_segment(c, segment, ids));
     return SOL_OK;
 }
@@ -243,16 +272,17 @@ static enum sol_status encode_json(const struct corpus *c, const struct corpus_f
                           line_number(f, d->offset), error.text, error.position);
     enum sol_status status = encode_object(c, d, root, stop, ids);
     json_decref(root);
-    if (status != SOL_E_FORMAT) return status;
+    if (status != SOL_E_FORMAT && status != SOL_E_UNSUPPORTED) return status;
     return status_prefix(status, "'%s', line %" PRIu64, f->path, line_number(f, d->offset));
 }
 
-bool document_has_segments(const struct corpus_file *f)
+bool document_has_labels(const struct corpus_file *f)
 {
     const char *text = f->map.data;
     const uint64_t at = skip_blank_lines(text, f->begin, f->end), end = line_end(text, at, f->end);
     json_t *root = at < end ? json_loadb(text + at, end - at, 0, NULL) : NULL;
-    const bool has = json_is_array(json_object_get(root, "segments"));
+    const bool has = json_is_array(json_object_get(root, "segments")) ||
+                     json_is_array(json_object_get(root, "messages"));
     json_decref(root);
     return has;
 }

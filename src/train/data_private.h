@@ -37,7 +37,7 @@ struct corpus {
  * that is one document, the next line or, in a text without lines, the next character. */
 uint64_t document_after(const struct corpus *corpus, const struct corpus_file *file, uint64_t at);
 
-/* Whether the first line of a .jsonl has segments; false where it is no JSON. */
-bool document_has_segments(const struct corpus_file *file);
+/* Whether the first line of a .jsonl has segments or messages; false where it is no JSON. */
+bool document_has_labels(const struct corpus_file *file);
 
 #endif

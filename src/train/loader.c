@@ -89,7 +89,7 @@ void loader_options_init(const struct corpus *corpus, struct loader_options *o)
     const struct corpus_info info = corpus_info(corpus);
     bool stream = info.whole_texts || info.bos < 0;
     *o = (struct loader_options){.corpus = corpus,
-                                 .packing = info.segments ? PACKING_PAD
+                                 .packing = info.labelled ? PACKING_PAD
                                             : stream      ? PACKING_STREAM
                                                           : PACKING_BEST_FIT,
                                  .buffer = 1000,

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "chat/format.h"
+
 json_t *chat_vectors(void)
 {
     json_error_t error = {.text = "gzip did not start"};
@@ -13,14 +15,22 @@ json_t *chat_vectors(void)
     return json;
 }
 
-struct tokenizer *chat_builtin(struct chat_vocabulary *v)
+static struct tokenizer *open_vocabulary(const char *path, struct chat_vocabulary *v)
 {
     struct tokenizer *t;
-    if (tokenizer_open(SOL_SOURCE_DIR "/models/builtin.gguf", &t) == SOL_OK &&
-        chat_vocabulary_find(t, v) == SOL_OK)
-        return t;
-    fprintf(stderr, "the built-in vocabulary: %s\n", sol_last_error());
+    if (tokenizer_open(path, &t) == SOL_OK && chat_vocabulary_find(t, v) == SOL_OK) return t;
+    fprintf(stderr, "%s: %s\n", path, sol_last_error());
     abort();
+}
+
+struct tokenizer *chat_builtin(struct chat_vocabulary *v)
+{
+    return open_vocabulary(SOL_SOURCE_DIR "/models/builtin.gguf", v);
+}
+
+struct tokenizer *chat_small_nanochat(struct chat_vocabulary *v)
+{
+    return open_vocabulary(SOL_SOURCE_DIR "/tests/data/tokenizer_nanochat.json", v);
 }
 
 struct tokenizer *chat_o200k(struct chat_vocabulary *v)
@@ -40,8 +50,13 @@ struct tokenizer *chat_o200k(struct chat_vocabulary *v)
 
 int32_t chat_mark_id(const struct chat_vocabulary *v, unsigned char mark)
 {
-    const int32_t ids[CHAT_MARKS] = {v->start, v->message, v->channel, v->constrain,
-                                     v->end,   v->ret,     v->call};
+    const struct nanochat_tokens *n = &v->nanochat;
+    const int32_t harmony[CHAT_MARKS] = {v->start, v->message, v->channel, v->constrain,
+                                         v->end,   v->ret,     v->call};
+    const int32_t nanochat[CHAT_MARKS] = {
+        n->bos,           n->user_start,   n->user_end,  n->assistant_start,
+        n->assistant_end, n->python_start, n->python_end};
+    const int32_t *ids = v->format == &chat_harmony ? harmony : nanochat;
     return mark >= CHAT_MARK && mark < CHAT_MARK + CHAT_MARKS ? ids[mark - CHAT_MARK] : -1;
 }
 

@@ -1,4 +1,4 @@
-/* What tests of the harmony format share. */
+/* What tests of the chat formats share. */
 #ifndef TESTS_SUPPORT_CHAT_H
 #define TESTS_SUPPORT_CHAT_H
 
@@ -17,8 +17,12 @@ struct tokenizer *chat_builtin(struct chat_vocabulary *v);
  * where there is none. */
 struct tokenizer *chat_o200k(struct chat_vocabulary *v);
 
+/* A small one with the tokens of nanochat, likewise: tests/data/tokenizer_nanochat.json. */
+struct tokenizer *chat_small_nanochat(struct chat_vocabulary *v);
+
 /* Control tokens have a byte each that UTF-8 does not have, from 0xf5 on: start, message, channel,
- * constrain, end, return, call. */
+ * constrain, end, return, call; of nanochat bos, the user's and
+ * the assistant's start and end, and those of python. */
 enum { CHAT_MARK = 0xf5, CHAT_MARKS = 7 };
 int32_t chat_mark_id(const struct chat_vocabulary *v, unsigned char mark);
 /* Tokens as text with such bytes. Free with text_buffer_free. */
