@@ -186,6 +186,8 @@ cp "$SOL_SOURCE_DIR/README.md" .
 {
     json train-bench 0 train bench $small --vocab-size 64 --num-iterations 2 --warmup-steps 1
     json train-bench 0 train bench $small --vocab-size 64 --num-iterations 6 --recipe 2026-01 --optimizer none --recompute wide
+    json tune 0 train tune $small --vocab-size 64 --budget 2 -q
+    json train-bench 0 train bench $small --vocab-size 64 --num-iterations 1
     json train-bench-against 0 train bench $small --vocab-size 64 --num-iterations 2 --against matmul=reference \
         --against precision=bf16
     for packing in stream bestfit; do

@@ -275,7 +275,7 @@ step=$(ls stopped | sed -n 's/step_0*//p')
     refused 2 "value '0' for --depth is outside 1 to 1024" $small --depth 0
     refused 2 '128 tokens is no multiple of 3 sequences of 32' $small --device-batch-size 3
     refused 2 "unknown option '--dept'" $small --dept 3
-    refused 2 "takes bench, replay or no word, not 'benhc'" benhc
+    refused 2 "takes bench, tune, replay or no word, not 'benhc'" benhc
     refused 2 'takes one folder' replay
     refused 5 '--precision bf16 is for a GPU' $small --precision bf16
     refused 2 '--resume wants --out' $small --resume

@@ -83,8 +83,13 @@ check 'all(p["state"] in ("usual", "faster") and p["usual_ns"] > 0 for p in r["p
 check 'all((p["gain"] > 0.01 and p["gain_low"] > 0) == (p["state"] == "faster") for p in r["problems"])'
 check '{s["rows"] for s in r["steps"]} == {1, 4}'
 [ -s "$record" ] || fail "no record"
-run 0 tune $tiny --rows 4 --budget 60 -q
-has out '^[0-9]+ problems timed in'
+run 0 tune $tiny --rows 4 --budget 60 -q # nothing is searched twice
+has out '^0 problems timed in 0 s: 0 served faster, 0 as usual, [0-9]+ known from before'
+run 0 tune $tiny --rows 4 --dry-run --again
+has out '^[1-9][0-9]* problems would be timed$'
+run 0 tune $tiny --rows 4 --budget 60 -q --again
+has out '^[1-9][0-9]* problems timed in'
+grep -q 'known' "$work/out" && fail "--again times nothing anew"
 has out "^record: $record"
 
 # ---- what plans make of it: another kernel than the usual one is said to be twice as fast ----
@@ -142,7 +147,7 @@ run 0 run $tiny --random-tokens 4 -n 2 -q
 [ -s "$work/err" ] && fail "a word about a good record"
 
 # ---- no time, no place ----
-run 0 tune $tiny --rows 1 --budget 0.001 -q
+run 0 tune $tiny --rows 1 --budget 0.001 -q --again
 has out 'not reached'
 XDG_CACHE_HOME=/proc/none run 3 tune $tiny --rows 1 -q
 has err 'cannot make the cache folder'

@@ -12,9 +12,11 @@
 #include "base/rng.h"
 #include "check/tune.h"
 #include "check/tune_select.h"
+#include "check/tune_train.h"
 #include "driver/cuda.h"
 #include "driver/fake_cuda.h"
 #include "gpu/device.h"
+#include "ops/linear_cross_entropy.h"
 #include "ops/ops.h"
 #include "support/fail_calls.h"
 
@@ -111,6 +113,8 @@ static void one_candidate_and_failures(void **state)
 
 /* ---- a search ---- */
 
+static const struct fake_cuda_params roomy = {
+    .devices = 1, .major = 9, .minor = 0, .memory = (size_t)1 << 30};
 static const struct fake_cuda_params hopper = {
     .devices = 1, .major = 9, .minor = 0, .memory = (size_t)256 << 20};
 
@@ -199,6 +203,177 @@ static void failing_calls_are_reported(void **state)
     fail_each_call(&hopper, short_search, 60);
 }
 
+/* ---- a search over a step of training ---- */
+
+enum { VOCAB = 4096 };
+
+struct train_stage {
+    struct train_recipe recipe;
+    struct gpu *gpu;
+    struct tune_train_params params;
+};
+
+static enum sol_status open_train_stage(struct train_stage *s)
+{
+    struct train_flags flags;
+    train_flags_init(&flags);
+    flags.depth = 1;
+    flags.aspect_ratio = flags.head_dim = 64;
+    flags.max_seq_len = 64;
+    flags.device_batch_size = 8;
+    flags.total_batch_size = 512;
+    *s = (struct train_stage){.params = {.update = true, .seconds = 60}};
+    SOL_TRY(recipe_settle(&flags, VOCAB, &s->recipe));
+    SOL_TRY(gpu_open(0, &s->gpu));
+    trainer_params_init(&s->params.trainer);
+    s->params.trainer.recipe = &s->recipe;
+    s->params.trainer.sequences = 8;
+    s->params.trainer.bf16 = true;
+    s->params.trainer.threads = 1;
+    s->params.trainer.chooser.device.gpu = s->gpu;
+    return SOL_OK;
+}
+
+static size_t count_state(const struct tune_report *report, enum tune_state state)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < report->count; i++) n += report->results[i].state == state;
+    return n;
+}
+
+static const struct tune_result *result_of(const struct tune_report *report, const struct op *op)
+{
+    for (size_t i = 0; i < report->count; i++)
+        if (report->results[i].entry.op == op) return &report->results[i];
+    return NULL;
+}
+
+static void a_training_step_is_searched_once(void **state)
+{
+    (void)state;
+    struct train_stage s;
+    struct tuning found = {0};
+    struct tune_report report = {0};
+    cuda_replace(fake_cuda_start(&hopper));
+    assert_int_equal(open_train_stage(&s), SOL_OK);
+    assert_int_equal(tune_train(&s.params, &found, &report), SOL_OK);
+    const size_t all = report.count;
+    assert_true(all > 4 && count_state(&report, TUNE_KEPT) == all && report.n_steps == 2);
+    assert_true(result_of(&report, &op_self_attention) && result_of(&report, &op_matmul));
+    assert_true(result_of(&report, &op_linear_cross_entropy)->calls == 1);
+    tune_report_free(&report);
+    assert_int_equal(tune_train(&s.params, &found, &report), SOL_OK);
+    assert_int_equal(count_state(&report, TUNE_KNOWN), all);
+    tune_report_free(&report);
+    s.params.again = true;
+    assert_int_equal(tune_train(&s.params, &found, &report), SOL_OK);
+    assert_int_equal(count_state(&report, TUNE_KEPT), all);
+    tune_report_free(&report);
+    tuning_clear(&found);
+    gpu_close(s.gpu);
+    cuda_replace(NULL);
+    fake_cuda_stop();
+}
+
+static enum sol_status short_train_search(void)
+{
+    struct train_stage s = {.gpu = NULL};
+    struct tuning found = {0};
+    struct tune_report report = {0};
+    enum sol_status status = open_train_stage(&s);
+    if (status == SOL_OK) status = tune_train(&s.params, &found, &report);
+    tune_report_free(&report);
+    tuning_clear(&found);
+    gpu_close(s.gpu);
+    return status;
+}
+
+static void failing_calls_of_training_are_reported(void **state)
+{
+    (void)state;
+    fail_each_call(&hopper, short_train_search, 40);
+}
+
+/* A limit of memory leaves no room beside what the trainer takes. */
+static void scratch_may_grow_into_what_is_free(void **state)
+{
+    (void)state;
+    struct train_stage s;
+    struct trainer *trainer;
+    struct trainer_memory memory;
+    size_t room;
+    cuda_replace(fake_cuda_start(&roomy));
+    assert_int_equal(open_train_stage(&s), SOL_OK);
+    struct trainer_params *p = &s.params.trainer;
+    assert_int_equal(trainer_create(p, &trainer), SOL_OK);
+    trainer_memory(trainer, &memory);
+    assert_int_equal(trainer_scratch_room(trainer, &room), SOL_OK);
+    assert_true(room > memory.scratch && room < roomy.memory);
+    trainer_destroy(trainer);
+    p->memory = trainer_memory_total(&memory) + 1000;
+    assert_int_equal(trainer_create(p, &trainer), SOL_OK);
+    assert_int_equal(trainer_scratch_room(trainer, &room), SOL_OK);
+    assert_int_equal(room, memory.scratch + 1000);
+    trainer_destroy(trainer);
+    gpu_close(s.gpu);
+    cuda_replace(NULL);
+    fake_cuda_stop();
+}
+
+/* ---- memory ---- */
+
+enum { LOSS_ROWS = 64, LOSS_VOCAB = 128, LOSS_HIDDEN = 16 };
+
+/* All logits at once against 16 rows at a time, where nothing else is measured. */
+static struct tune_candidate measured_plain(const struct linear_cross_entropy_args *args,
+                                            size_t most_scratch, int *fastest)
+{
+    const struct op *op = &op_linear_cross_entropy;
+    struct op_context context = {.pool = NULL};
+    struct tune_site site = {.context = &context, .most_scratch = most_scratch};
+    struct tune_candidate candidates[] = {{.v = 0, .choice = 0}, {.v = op->n_variants}};
+    const struct tune_calls calls = {.op = op, .args = {args}, .n = 1};
+    struct tune_choice choice;
+    chooser_init(&site.chooser, 1);
+    assert_int_equal(pool_create(1, &context.pool), SOL_OK);
+    assert_int_equal(tune_measure(&site, &calls, candidates, 2, 0, &choice), SOL_OK);
+    assert_null(site.scratch);
+    pool_destroy(context.pool);
+    assert_false(candidates[0].large || candidates[0].wrong);
+    *fastest = choice.fastest;
+    return candidates[1];
+}
+
+static void what_does_not_fit_is_not_measured(void **state)
+{
+    (void)state;
+    static float x[LOSS_ROWS * LOSS_HIDDEN], w[LOSS_VOCAB * LOSS_HIDDEN], nll[LOSS_ROWS];
+    static float dx[LOSS_ROWS * LOSS_HIDDEN], dw[LOSS_VOCAB * LOSS_HIDDEN], scale = 1;
+    static int32_t target[LOSS_ROWS];
+    struct rng rng;
+    rng_seed(&rng, 7);
+    for (size_t i = 0; i < sizeof x / sizeof *x; i++) x[i] = rng_normal(&rng);
+    for (size_t i = 0; i < sizeof w / sizeof *w; i++) w[i] = rng_normal(&rng);
+    const struct linear_cross_entropy_args args = {.m = LOSS_ROWS,
+                                                   .hidden = LOSS_HIDDEN,
+                                                   .vocab = LOSS_VOCAB,
+                                                   .cap = 15,
+                                                   .gradient = true,
+                                                   .target = target,
+                                                   .scale = &scale,
+                                                   .x = matrix_f32(x, LOSS_ROWS, LOSS_HIDDEN),
+                                                   .w = matrix_f32(w, LOSS_VOCAB, LOSS_HIDDEN),
+                                                   .dx = matrix_f32(dx, LOSS_ROWS, LOSS_HIDDEN),
+                                                   .dw = matrix_f32(dw, LOSS_VOCAB, LOSS_HIDDEN),
+                                                   .nll = nll};
+    const size_t logits = LOSS_ROWS * LOSS_VOCAB * sizeof(float);
+    int fastest;
+    struct tune_candidate plain = measured_plain(&args, 0, &fastest);
+    assert_false(plain.large || plain.wrong);
+    plain = measured_plain(&args, logits - 1, &fastest);
+    assert_true(plain.large && fastest == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -209,6 +384,10 @@ int main(void)
         cmocka_unit_test(one_candidate_and_failures),
         cmocka_unit_test(a_search_finds_a_models_problems),
         cmocka_unit_test(failing_calls_are_reported),
+        cmocka_unit_test(a_training_step_is_searched_once),
+        cmocka_unit_test(failing_calls_of_training_are_reported),
+        cmocka_unit_test(scratch_may_grow_into_what_is_free),
+        cmocka_unit_test(what_does_not_fit_is_not_measured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

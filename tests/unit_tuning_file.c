@@ -429,6 +429,31 @@ static void folders(void **state)
     assert_int_equal(setenv("XDG_CACHE_HOME", folder, 1), 0);
 }
 
+/* What one passes on to others, of the same device and of another one. */
+static void a_record_as_text(void **state)
+{
+    (void)state;
+    struct tuning tuning = {0}, read;
+    struct tuning_entry e = entry_of(16, "gemm_wgmma_bf16_16");
+    struct device_key another = hopper;
+    char *text, note[TUNING_NOTE_MAX];
+    assert_int_equal(tuning_add(&tuning, &e), SOL_OK);
+    assert_int_equal(tuning_text(&hopper, &tuning, &text), SOL_OK);
+    assert_int_equal(tuning_parse(text, strlen(text), &hopper, &read, note), SOL_OK);
+    assert_true(read.count == 1 && !*note);
+    assert_string_equal(read.entries[0].choice, e.choice);
+    tuning_clear(&read);
+    snprintf(another.device, sizeof another.device, "Another card");
+    assert_int_equal(tuning_parse(text, strlen(text), &another, &read, note), SOL_OK);
+    assert_true(read.count == 0 && !*note);
+    free(text);
+    tuning_clear(&tuning);
+    assert_int_equal(tuning_text(&hopper, &tuning, &text), SOL_OK);
+    assert_int_equal(tuning_parse(text, strlen(text), &hopper, &read, note), SOL_OK);
+    assert_true(read.count == 0 && !*note);
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -443,6 +468,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_shipped_is_chosen, setup, teardown),
         cmocka_unit_test(nothing_breaks_the_reader),
         cmocka_unit_test(folders),
+        cmocka_unit_test(a_record_as_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,6 +8,7 @@
 #include "store/store.h"
 #include "train/bench.h"
 #include "train/history.h"
+#include "train/tuned.h"
 
 struct train_report {
     const struct train_recipe *recipe;
@@ -15,8 +16,9 @@ struct train_report {
     struct gpu *gpu; /* NULL: the CPU */
     bool bf16, updates;
     int64_t micro_batches;
-    size_t probe;                  /* bytes of what CORE and samples are computed with */
-    const struct ceiling *ceiling; /* measured in this process; zeroes: it was not */
+    const struct train_tuned *tuned; /* of its plans' calls; NULL: nobody looked */
+    size_t probe;                    /* bytes of what CORE and samples are computed with */
+    const struct ceiling *ceiling;   /* measured in this process; zeroes: it was not */
     struct train_bench_result result;
     struct watch_result watch; /* what else ran meanwhile */
     size_t device_bytes;       /* of the GPU that are taken, as NVML says; 0 unknown */

@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 
+#include "check/tune_search.h"
 #include "infer/engine.h"
 
 /* Steps of so many rows: each of a sequence of its own up to here, of one sequence beyond. */
@@ -18,42 +19,14 @@ struct tune_params {
     size_t n_rows, n_depths, n_sequences;
     double seconds; /* for all; what is not reached stays as it was */
     bool list_only; /* find the problems, time nothing */
+    bool again;     /* time also what is known */
 };
 
-enum tune_state { TUNE_LISTED, TUNE_KEPT, TUNE_FASTER, TUNE_NOT_REACHED };
-
-struct tune_result {
-    enum tune_state state;
-    int64_t step_rows; /* of the step the problem belongs to */
-    int calls;         /* in that step; 0: only inside a composite that another kernel serves */
-    int candidates;    /* that can run, the usual one included */
-    int wrong;         /* of them, results far from the usual one's: never taken */
-    struct tuning_entry
-        entry; /* what the record gets, or would: without times where none were taken */
-    double gain, low, high; /* as in struct tune_choice */
-};
-
-/* A whole step, once with the usual kernels and once with the tuned ones, in turn. */
-struct tune_step {
-    int64_t rows;
-    double expected_ns;  /* less, by the calls' own times */
-    double usual_ns, ns; /* medians; 0: not measured */
-    double low, high;    /* of usual over tuned, less 1 */
-};
-
-struct tune_report {
-    struct tune_result *results;
-    struct tune_step *steps;
-    size_t count, capacity, n_steps;
-    int wrong;
-    double seconds;
-};
-
-/* Adds what it finds to `found`, which may hold earlier entries. After an error, or when the user
+/* Adds what it finds to `found`, which may hold earlier entries: their problems are not timed
+ * again, unless params->again. After an error, or when the user
  * interrupts, `found` and `report` have what was finished. Depths beyond the model's context count
  * as the deepest possible. */
 enum sol_status tune_run(const struct model *model, const struct tune_params *params,
                          struct tuning *found, struct tune_report *report);
-void tune_report_free(struct tune_report *report); /* takes a zeroed one */
 
 #endif

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/interrupt.h"
+#include "base/memory.h"
 #include "gpu/device.h"
 #include "ops/ops.h"
 
@@ -29,22 +30,15 @@ void tune_site_close(struct tune_site *site)
     site->start = site->end = NULL;
 }
 
-enum sol_status tune_site_place(struct tune_site *site, int64_t depth)
-{
-    for (int32_t s = 0; s < site->sequences; s++) SOL_TRY(engine_pretend(site->engine, s, depth));
-    return engine_place(site->engine, site->rows, site->n_rows);
-}
-
 /* NULL on the CPU. */
 static struct gpu_stream *stream_of(const struct tune_site *site)
 {
-    return engine_context(site->engine)->stream;
+    return site->context->stream;
 }
 
 static enum sol_status run_many(const struct tune_site *site, struct plan *plan, int times)
 {
-    const struct op_context *context = engine_context(site->engine);
-    for (int i = 0; i < times; i++) SOL_TRY(plan_run(plan, context, false, NULL));
+    for (int i = 0; i < times; i++) SOL_TRY(plan_run(plan, site->context, false, NULL));
     return SOL_OK;
 }
 
@@ -89,8 +83,10 @@ enum sol_status tune_plan_times(const struct tune_site *site, struct plan *plan,
 
 /* ---- plans ---- */
 
+/* Of the first n calls. dry: to be looked at. */
 static enum sol_status make_plan(const struct tune_site *site, const struct tune_calls *calls,
-                                 const struct tune_candidate *candidate, int n, struct plan **out)
+                                 const struct tune_candidate *candidate, int n, bool dry,
+                                 struct plan **out)
 {
     struct chooser chooser = site->chooser;
     if (chooser.n_forces == CHOOSER_FORCES_MAX)
@@ -99,12 +95,67 @@ static enum sol_status make_plan(const struct tune_site *site, const struct tune
     chooser.forces[chooser.n_forces].choice = candidate->choice;
     chooser.forces[chooser.n_forces++].variant = op_variant_name(calls->op, candidate->v);
     SOL_TRY(plan_create(&chooser, out));
+    if (!dry) plan_share(*out, site->scratch, site->scratch_bytes);
     for (int i = 0; i < n; i++) plan_call(*out, calls->op, calls->args[i]);
-    enum sol_status status = plan_finish(*out);
+    enum sol_status status = dry ? plan_finish_dry(*out) : plan_finish(*out);
     if (status == SOL_OK) return SOL_OK;
     plan_destroy(*out);
     *out = NULL;
     return status;
+}
+
+/* ---- scratch ---- */
+
+static enum sol_status need_of(const struct tune_site *site, const struct tune_calls *calls,
+                               const struct tune_candidate *candidate, size_t *bytes)
+{
+    struct plan *plan;
+    SOL_TRY(make_plan(site, calls, candidate, calls->n, true, &plan));
+    *bytes = plan_bytes(plan);
+    plan_destroy(plan);
+    return SOL_OK;
+}
+
+static enum sol_status take_scratch(struct tune_site *site, size_t bytes)
+{
+    struct gpu *gpu = site->chooser.device.gpu;
+    if (bytes == 0) return SOL_OK;
+    SOL_TRY(gpu ? gpu_alloc(gpu, "scratch", bytes, &site->scratch)
+                : pages_alloc(bytes, &site->scratch));
+    site->scratch_bytes = bytes;
+    return SOL_OK;
+}
+
+static void give_scratch(struct tune_site *site)
+{
+    if (site->scratch_bytes && site->chooser.device.gpu)
+        gpu_free(site->chooser.device.gpu, site->scratch);
+    else if (site->scratch_bytes)
+        pages_free(site->scratch, site->scratch_bytes);
+    site->scratch = NULL;
+    site->scratch_bytes = 0;
+}
+
+/* One stretch of memory for all candidates; those that need the most of it are left out until it is
+ * there. */
+static enum sol_status make_room(struct tune_site *site, const struct tune_calls *calls,
+                                 struct tune_candidate *candidates, int n, int usual)
+{
+    size_t need[TUNE_CANDIDATES_MAX] = {0};
+    for (int i = 0; i < n; i++) {
+        const enum sol_status found = need_of(site, calls, &candidates[i], &need[i]);
+        candidates[i].slow = found == SOL_E_UNSUPPORTED && i != usual; /* it does not start */
+        if (!candidates[i].slow) SOL_TRY(found);
+        candidates[i].large = i != usual && site->most_scratch && need[i] > site->most_scratch;
+    }
+    for (;;) {
+        size_t most = 0;
+        for (int i = 0; i < n; i++)
+            if (!candidates[i].large && need[i] > most) most = need[i];
+        enum sol_status status = take_scratch(site, most);
+        if (status != SOL_E_MEMORY || most == need[usual]) return status;
+        for (int i = 0; i < n; i++) candidates[i].large |= need[i] == most;
+    }
 }
 
 /* ---- checking ---- */
@@ -146,16 +197,25 @@ static enum sol_status take_picture(struct gpu_stream *stream, const void *args,
     return stream ? gpu_wait(stream) : SOL_OK;
 }
 
-static enum sol_status put_back(struct gpu_stream *stream, const void *args,
+static bool is_whole(const struct picture *p)
+{
+    bool whole = true;
+    for (int i = 0; i < p->n; i++) whole &= looked_at(&p->outputs[i]) == p->outputs[i].bytes;
+    return whole;
+}
+
+static enum sol_status put_back(const struct tune_site *site, const void *args,
                                 const struct picture *p)
 {
+    struct gpu_stream *stream = stream_of(site);
+    if (!is_whole(p)) return site->renew(site->renew_arg);
     for (int i = 0; i < p->n; i++) {
         void *to = output_at(args, &p->outputs[i]);
         if (!p->data[i]) continue;
         if (stream)
-            SOL_TRY(gpu_copy_in(stream, to, p->data[i], looked_at(&p->outputs[i])));
+            SOL_TRY(gpu_copy_in(stream, to, p->data[i], p->outputs[i].bytes));
         else
-            memcpy(to, p->data[i], looked_at(&p->outputs[i]));
+            memcpy(to, p->data[i], p->outputs[i].bytes);
     }
     return stream ? gpu_wait(stream) : SOL_OK;
 }
@@ -173,11 +233,11 @@ static enum sol_status picture_of(const struct tune_site *site, const struct tun
 {
     struct gpu_stream *stream = stream_of(site);
     struct plan *plan;
-    SOL_TRY(make_plan(site, calls, candidate, 1, &plan));
+    SOL_TRY(make_plan(site, calls, candidate, 1, false, &plan));
     enum sol_status status = run_many(site, plan, 1);
     if (status == SOL_OK) status = take_picture(stream, calls->args[0], out);
     if (status == SOL_OK) status = tune_time_plan(site, plan, 1, ns);
-    if (status == SOL_OK) status = put_back(stream, calls->args[0], before);
+    if (status == SOL_OK) status = put_back(site, calls->args[0], before);
     for (int i = 0; i < plan_step_count(plan); i++)
         if (plan_step_at(plan, i)->numerics > out->numerics)
             out->numerics = plan_step_at(plan, i)->numerics;
@@ -186,16 +246,30 @@ static enum sol_status picture_of(const struct tune_site *site, const struct tun
     return status;
 }
 
+/* One number beside others: a sum over all of them, whose terms may cancel, so that other orders of
+ * it are far apart. */
+static bool is_lone(const struct picture *p, const struct op_output *o)
+{
+    return p->n > 1 && o->bytes == (size_t)op_output_size(o);
+}
+
+/* A step of the output's format, relatively: what is rounded to it once may fall to either side. */
+static double step_of(const struct op_output *o)
+{
+    return o->dtype == DTYPE_BF16 ? 0x1p-8 : o->dtype == DTYPE_F16 ? 0x1p-11 : 0;
+}
+
 /* Rows within the tolerances of both, and of a model's activations, which are no random numbers.
  * Rows that are not finite say nothing. */
 static bool agree(const struct op *op, const struct picture *a, const struct picture *b)
 {
     enum { ROOM = 4 };
     enum op_numerics loosest = a->numerics > b->numerics ? a->numerics : b->numerics;
-    double allowed = ROOM * (double)op->tolerance.rel[loosest];
+    const double tolerance = ROOM * (double)op->tolerance.rel[loosest];
     for (int i = 0; i < a->n; i++) {
-        if (!a->data[i] || a->outputs[i].row < 1) continue;
+        if (!a->data[i] || a->outputs[i].row < 1 || is_lone(a, &a->outputs[i])) continue;
         const struct op_output *o = &a->outputs[i];
+        const double allowed = tolerance + step_of(o);
         int64_t n = o->row, rows = (int64_t)looked_at(o) / op_output_size(o) / n;
         double all = 0;
         for (int64_t j = 0; j < rows * n; j++) {
@@ -230,7 +304,7 @@ static enum sol_status check_all(const struct tune_site *site, const struct tune
     if (status == SOL_OK)
         status = picture_of(site, calls, &candidates[usual], &before, &right, &usual_ns);
     for (int i = 0; status == SOL_OK && i < n; i++) {
-        if (i == usual) continue;
+        if (i == usual || candidates[i].large || candidates[i].slow) continue;
         other.numerics = NUMERICS_EXACT;
         status = picture_of(site, calls, &candidates[i], &before, &other, &ns);
         if (status == SOL_E_DEVICE || status == SOL_E_UNSUPPORTED) {
@@ -266,7 +340,7 @@ static enum sol_status time_candidate(void *arg, int candidate, double *ns)
     double logs = 0, one;
     SOL_TRY(interrupt_check());
     for (size_t i = 0; i < m->n_depths; i++) {
-        if (m->n_depths > 1) SOL_TRY(tune_site_place(m->site, m->depths[i]));
+        if (m->n_depths > 1) SOL_TRY(m->site->place(m->site->arg, m->depths[i]));
         SOL_TRY(tune_time_plan(m->site, m->plans[candidate], m->times, &one));
         logs += log(one > 0 ? one : 1);
     }
@@ -274,18 +348,18 @@ static enum sol_status time_candidate(void *arg, int candidate, double *ns)
     return SOL_OK;
 }
 
-enum sol_status tune_measure(struct tune_site *site, const struct tune_calls *calls,
-                             struct tune_candidate *candidates, int n, int usual,
-                             struct tune_choice *out)
+static enum sol_status race(struct tune_site *site, const struct tune_calls *calls,
+                            const struct tune_candidate *candidates, int n, int usual,
+                            struct tune_choice *out)
 {
     struct measurement m = {.site = site, .depths = site->depths, .n_depths = 1, .calls = calls->n};
-    if (calls->op == &op_attention) m.n_depths = site->n_depths;
+    if (calls->op == &op_attention && site->place) m.n_depths = site->n_depths;
     int which[TUNE_CANDIDATES_MAX], count = 0, mine = 0;
-    enum sol_status status = check_all(site, calls, candidates, n, usual);
+    enum sol_status status = SOL_OK;
     for (int i = 0; status == SOL_OK && i < n; i++) {
-        if (candidates[i].wrong || candidates[i].slow) continue;
+        if (candidates[i].wrong || candidates[i].slow || candidates[i].large) continue;
         if (i == usual) mine = count;
-        status = make_plan(site, calls, &candidates[i], calls->n, &m.plans[count]);
+        status = make_plan(site, calls, &candidates[i], calls->n, false, &m.plans[count]);
         if (status == SOL_OK) status = tune_warm_up(site, m.plans[count]);
         which[count++] = i;
     }
@@ -294,8 +368,20 @@ enum sol_status tune_measure(struct tune_site *site, const struct tune_calls *ca
     if (status == SOL_OK) out->fastest = which[out->fastest];
     for (int i = 0; i < count; i++) plan_destroy(m.plans[i]);
     if (m.n_depths > 1) { /* as the caller left it */
-        enum sol_status placed = tune_site_place(site, site->depths[0]);
+        enum sol_status placed = site->place(site->arg, site->depths[0]);
         if (status == SOL_OK) status = placed;
     }
+    return status;
+}
+
+enum sol_status tune_measure(struct tune_site *site, const struct tune_calls *calls,
+                             struct tune_candidate *candidates, int n, int usual,
+                             struct tune_choice *out)
+{
+    enum sol_status status = make_room(site, calls, candidates, n, usual);
+    if (status == SOL_OK) status = check_all(site, calls, candidates, n, usual);
+    if (status == SOL_OK) status = race(site, calls, candidates, n, usual, out);
+    if (site->context->stream) gpu_settle(site->context->stream); /* before its scratch goes */
+    give_scratch(site);
     return status;
 }

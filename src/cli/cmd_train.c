@@ -15,6 +15,7 @@
 #include "cli/engine_options.h"
 #include "cli/train_options.h"
 #include "cli/train_report.h"
+#include "cli/train_tuning.h"
 #include "ops/ops.h"
 #include "store/store_json.h"
 #include "train/replay.h"
@@ -63,6 +64,8 @@ static const struct option options[] = {
                  offsetof(struct train_options, reference), 0, 0),
     OPTION_ENTRY(STRINGS, 0, "force", "OP=VARIANT", "this variant (see sol kernels)",
                  offsetof(struct train_options, force), 0, 0),
+    OPTION_ENTRY(FLAG, 0, "no-tuning", NULL, "the usual kernels, whatever sol train tune has found",
+                 offsetof(struct train_options, no_tuning), 0, 0),
     OPTION_ENTRY(
         STRING, 0, "recompute", "nothing|norms|wide",
         "what the backward pass makes again instead of keeping it: norms, or also the wide "
@@ -120,6 +123,14 @@ static const struct option options[] = {
                  "a table that compares: the benchmark as it is and with these, joined by commas: "
                  "OP=VARIANT as for --force, precision=TYPE, recompute=WHAT; may be repeated",
                  offsetof(struct train_options, against), 0, 0),
+    OPTION_ENTRY(GROUP, 0, "tune", NULL, NULL, 0, 0, 0),
+    OPTION_ENTRY(FLOAT, 0, "budget", "SECONDS",
+                 "stop measuring then; what is not reached stays as it was (default 120)",
+                 offsetof(struct train_options, budget), 0.001, 1e6),
+    OPTION_ENTRY(FLAG, 0, "dry-run", NULL, "list what would be timed, and time nothing",
+                 offsetof(struct train_options, dry_run), 0, 0),
+    OPTION_ENTRY(FLAG, 0, "again", NULL, "time also what the record has already",
+                 offsetof(struct train_options, again), 0, 0),
     OPTION_ENTRY(GROUP, 0, "Results", NULL, NULL, 0, 0, 0),
     STORE_OPTIONS(struct train_options),
     OPTION_ENTRY(FLAG, 0, "no-limits", NULL,
@@ -145,6 +156,9 @@ static const struct command_example examples[] = {
     {"sol train bench --depth 2 --head-dim 32 --max-seq-len 64 --device-batch-size 2 "
      "--vocab-size 256 --num-iterations 3 --against rmsnorm=reference --against recompute=wide",
      "the same in other ways, one below the other", NULL},
+    {"sol train tune --depth 2 --head-dim 32 --max-seq-len 64 --device-batch-size 2 "
+     "--vocab-size 256 --budget 5",
+     "the fastest kernels of such a step here, kept", NULL},
     {"sol train bench --backend cuda --num-iterations 10 --warmup-steps 2",
      "the quick benchmark: depth 20", "a GPU"},
     {"sol train replay folder --exact", "a run that a folder defines, in float32", NULL},
@@ -154,7 +168,7 @@ static const struct command_example examples[] = {
 static const struct command_spec spec = {
     .name = "train",
     .summary = "train a GPT, and measure how fast that is",
-    .arguments = "[bench|replay DIR]",
+    .arguments = "[bench|tune|replay DIR]",
     .notes =
         "Without a word: a model of --depth is trained on --data. Width, batch, number of updates\n"
         "and rates follow from --depth as nanochat's dial has them; each can be given. "
@@ -168,6 +182,12 @@ static const struct command_spec spec = {
         "timed op by op. A step has --micro-batches of --device-batch-size sequences. With\n"
         "--against a row for each way to do it: what cannot run here says why, and what did not\n"
         "run as asked does not count.\n"
+        "tune: times every kernel that can run each problem of bench's steps, and its tiles and\n"
+        "forms of the loss, on this device; what is faster than the usual one beyond the noise "
+        "goes\n"
+        "into the record of sol tune. sol train, bench and replay follow it, but with "
+        "--no-tuning,\n"
+        "--exact or --reference. What the record has is not timed again.\n"
         "replay: DIR has config.json (\"flags\", \"vocab_size\", \"steps\", \"eval_steps\"),\n"
         "init.safetensors and batches.safetensors; losses, gradients and weights of that run go\n"
         "into one file. tools/train_replay.py makes such folders from nanochat's own code.",
@@ -182,6 +202,11 @@ bool train_is_bf16(const struct train_command *c)
     const char *precision = c->o.flags.precision;
     if (c->o.exact || (precision && strcmp(precision, "f32") == 0)) return false;
     return c->gpu || (precision && strcmp(precision, "bf16") == 0);
+}
+
+bool train_updates(const struct train_command *c)
+{
+    return !c->o.optimizer || strcmp(c->o.optimizer, "every") == 0;
 }
 
 enum sol_status train_check_precision(const struct train_command *c)
@@ -257,6 +282,7 @@ static enum sol_status open_rank(struct train_command *c)
     enum sol_status status = open_device(c);
     if (status == SOL_OK) status = open_store(c);
     SOL_TRY(communicator_agree(c->ranks.communicator, status));
+    SOL_TRY(train_tuning_read(c));
     if (!c->ranks.communicator || !c->gpu) return SOL_OK;
     return communicator_add_gpu(c->ranks.communicator, c->gpu);
 }
@@ -274,18 +300,24 @@ static enum sol_status replay(struct train_command *c, const char *folder)
     else
         snprintf(path, sizeof path, "%s/out.safetensors", folder);
     SOL_TRY(open_device(c));
+    SOL_TRY(train_tuning_read(c));
+    struct train_tuned tuned = {.chooser = &c->chooser};
     const struct train_replay_params params = {.folder = folder,
                                                .out = path,
                                                .bf16 = train_is_bf16(c),
                                                .threads = (int)c->o.threads,
-                                               .chooser = c->chooser};
+                                               .chooser = c->chooser,
+                                               .on_choice = train_tuned_see,
+                                               .on_choice_arg = &tuned};
     SOL_TRY(train_replay(&params, &result));
     if (c->o.json)
-        return json_print(json_pack(
-            "{s:o, s:I, s:I, s:I, s:I, s:f, s:f}", "file", store_json_string(path), "steps",
-            (json_int_t)result.steps, "micro_batches", (json_int_t)result.micro_batches,
-            "sequences", (json_int_t)result.sequences, "length", (json_int_t)result.length,
-            "first_loss", result.first_loss, "last_loss", result.last_loss));
+        return json_print(
+            json_pack("{s:o, s:I, s:I, s:I, s:I, s:f, s:f, s:o}", "file", store_json_string(path),
+                      "steps", (json_int_t)result.steps, "micro_batches",
+                      (json_int_t)result.micro_batches, "sequences", (json_int_t)result.sequences,
+                      "length", (json_int_t)result.length, "first_loss", result.first_loss,
+                      "last_loss", result.last_loss, "tuned", train_tuning_json(&tuned)));
+    train_tuning_print(&tuned, stdout);
     printf("%lld steps of %lld x %lld x %lld tokens: loss %.6f to %.6f\nwritten to %s\n",
            (long long)result.steps, (long long)result.micro_batches, (long long)result.sequences,
            (long long)result.length, result.first_loss, result.last_loss, path);
@@ -308,21 +340,35 @@ enum sol_status train_measure_limits(struct train_command *c, const struct train
 
 /* What --num-iterations and --warmup-steps count are the steps of the benchmark; rates do not
  * matter. */
-static enum sol_status bench(struct train_command *c)
+static void settle_steps(struct train_command *c)
 {
     enum { STEPS = 10, WARMUP = 2, SEQUENCES_CPU = 1, VOCAB = 32768 };
     struct train_flags *f = &c->o.flags;
     if (f->num_iterations < 1) f->num_iterations = STEPS;
     c->o.warmup = f->warmup_steps == FLAG_UNSET ? WARMUP : f->warmup_steps;
-    SOL_TRY(open_rank(c));
     if (f->device_batch_size < 1 && !c->gpu) f->device_batch_size = SEQUENCES_CPU;
     if (f->device_batch_size > 0)
         f->total_batch_size =
             f->device_batch_size * f->max_seq_len * c->o.micro_batches * c->ranks.launch.size;
     if (!c->o.vocab) c->o.vocab = VOCAB;
+}
+
+static enum sol_status bench(struct train_command *c)
+{
+    SOL_TRY(open_rank(c));
+    settle_steps(c);
     if (c->o.against.count && c->ranks.communicator)
         return status_set(SOL_E_UNSUPPORTED, "--against is for one rank");
     return c->o.against.count ? train_against(c) : train_bench_one(c);
+}
+
+/* Of the steps that bench has. */
+static enum sol_status tune(struct train_command *c)
+{
+    SOL_TRY(ranks_open(&c->ranks)); /* alone */
+    SOL_TRY(open_device(c));
+    settle_steps(c);
+    return train_tune(c);
 }
 
 /* ---- the command ---- */
@@ -356,11 +402,15 @@ static enum sol_status work(struct train_command *c, const char *const *args, in
         return status_set(SOL_E_ARGUMENT, "--against is for sol train bench");
     if (n_args == 0) return run_ranks(c, pretrain);
     if (strcmp(verb, "bench") == 0 && n_args == 1) return run_ranks(c, bench);
+    if (strcmp(verb, "tune") == 0 && n_args == 1 && c->o.gpus > 1)
+        return status_set(SOL_E_ARGUMENT,
+                          "sol train tune is for one GPU; --gpus follow its record");
     if (c->o.gpus == 1) SOL_TRY(ranks_refuse("sol train", verb));
+    if (strcmp(verb, "tune") == 0 && n_args == 1) return tune(c);
     if (strcmp(verb, "replay") == 0 && n_args == 2) return replay(c, args[1]);
     if (strcmp(verb, "replay") == 0)
         return status_set(SOL_E_ARGUMENT, "sol train replay takes one folder");
-    return status_set(SOL_E_ARGUMENT, "sol train takes bench, replay or no word, not '%s'",
+    return status_set(SOL_E_ARGUMENT, "sol train takes bench, tune, replay or no word, not '%s'",
                       n_args > 1 ? args[1] : verb);
 }
 
@@ -368,6 +418,7 @@ static int run(int argc, char **argv)
 {
     struct train_command c = {.o = {.gpus = 1,
                                     .micro_batches = 1,
+                                    .budget = 120,
                                     .val_percent = 10,
                                     .token_bytes = 2,
                                     .eval_every = 250,
@@ -388,6 +439,7 @@ static int run(int argc, char **argv)
         exit_status = ranks_close(&c.ranks, status);
         train_threads_join(&c);
         store_close(c.store);
+        tuning_clear(&c.tuning);
         gpu_close(c.gpu);
     }
     free(args);

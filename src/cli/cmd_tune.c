@@ -7,19 +7,18 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/status.h"
-#include "base/table.h"
 #include "check/tune.h"
 #include "cli/cli.h"
 #include "cli/engine_options.h"
+#include "cli/tune_report.h"
 #include "model/upload.h"
-#include "ops/problem.h"
 #include "ops/tuning_file.h"
 
 struct tune_options {
     struct engine_options engine;
     struct int_list rows, sequences, depths;
     double budget;
-    bool dry_run, json, clear, quiet, wide;
+    bool dry_run, json, clear, again, quiet, wide;
 };
 
 static const struct option options[] = {
@@ -38,6 +37,8 @@ static const struct option options[] = {
                  offsetof(struct tune_options, budget), 0.001, 1e6),
     OPTION_ENTRY(FLAG, 0, "dry-run", NULL, "list what would be timed, and time nothing",
                  offsetof(struct tune_options, dry_run), 0, 0),
+    OPTION_ENTRY(FLAG, 0, "again", NULL, "time also what the record has already",
+                 offsetof(struct tune_options, again), 0, 0),
     OPTION_ENTRY(FLAG, 0, "clear", NULL, "forget what is recorded of this device, and end",
                  offsetof(struct tune_options, clear), 0, 0),
     OPTION_ENTRY(FLAG, 0, "json", NULL, "print one JSON object",
@@ -76,7 +77,9 @@ static const struct command_spec spec = {
         "follow\n"
         "it unless --no-tuning is given, and sol kernels --explain says where. Ctrl-C keeps what "
         "is\n"
-        "finished. Exit status 7 when results of a kernel are far from the usual one's: it is not\n"
+        "finished, and what the record has is not timed again unless --again is given. sol train\n"
+        "tune adds what training does to the same record. Exit status 7 when results of a kernel "
+        "are far from the usual one's: it is not\n"
         "used, and sol verify says more.",
     .examples = examples,
     .options = options,
@@ -86,161 +89,10 @@ struct tune_command {
     struct tune_options options;
     struct tune_params params;
     struct model *model, *uploaded;
+    struct tuning found; /* what is known of before, and more */
     struct tune_report report;
-    struct device_key key;
-    char path[4200];
-    bool written;
+    struct tune_show show;
 };
-
-/* ---- text ---- */
-
-enum { TEXT_MAX = 160 };
-
-static void describe_kernel(const char *variant, const char *choice, char text[TEXT_MAX])
-{
-    snprintf(text, TEXT_MAX, "%s%s%s", variant, *choice ? ":" : "", choice);
-}
-
-/* NULL for `composed`, whose numerics are those of what it calls. */
-static const char *numerics_of(const struct op *op, const char *variant)
-{
-    for (int v = 0; v < op->n_variants; v++)
-        if (strcmp(op->variants[v]->name, variant) == 0)
-            return op_numerics_name(op->variants[v]->numerics);
-    return NULL;
-}
-
-/* What the fastest kernel does to activations where the usual one does something else. */
-static const char *changed_numerics(const struct tuning_entry *e)
-{
-    const char *usual = numerics_of(e->op, e->usual), *now = numerics_of(e->op, e->variant);
-    return now && (!usual || strcmp(usual, now) != 0) ? now : NULL;
-}
-
-static void describe_state(const struct tune_result *r, char text[TEXT_MAX])
-{
-    static const char *const texts[] = {"", "usual", "faster", "not reached"};
-    const char *numerics = changed_numerics(&r->entry);
-    snprintf(text, TEXT_MAX, "%s%s%s", r->wrong ? "WRONG" : texts[r->state], numerics ? ", " : "",
-             numerics ? numerics : "");
-}
-
-/* Microseconds; nothing where there is no time. */
-static void time_cell(double ns, struct table *table)
-{
-    char text[32] = "";
-    if (ns > 0) snprintf(text, sizeof text, "%.1f", ns / 1e3);
-    table_cell(table, "%s", text);
-}
-
-static void print_line(const struct tune_result *r, struct table *table)
-{
-    const struct tuning_entry *e = &r->entry;
-    bool faster = r->state == TUNE_FASTER;
-    char text[TEXT_MAX];
-    table_cell(table, "%lld", (long long)r->step_rows);
-    table_cell(table, "%s", e->op->name);
-    op_problem_describe(&e->problem, text, sizeof text);
-    table_cell(table, "%s", text);
-    table_cell(table, "%d", r->calls);
-    table_cell(table, "%d", r->candidates);
-    describe_kernel(e->usual, e->usual_choice, text);
-    table_cell(table, "%s", text);
-    time_cell(e->usual_ns, table);
-    describe_kernel(e->variant, e->choice, text);
-    table_cell(table, "%s", faster ? text : "");
-    time_cell(faster ? e->ns : 0, table);
-    if (faster)
-        snprintf(text, sizeof text, "%.1f (%.1f to %.1f)", 100 * r->gain, 100 * r->low,
-                 100 * r->high);
-    table_cell(table, "%s", faster ? text : "");
-    describe_state(r, text);
-    table_cell(table, "%s", text);
-}
-
-static void print_step(const struct tune_step *s)
-{
-    if (s->expected_ns <= 0) return;
-    printf("a step of %lld rows: %.1f us less expected", (long long)s->rows, s->expected_ns / 1e3);
-    if (s->usual_ns > 0 && s->ns < s->usual_ns)
-        printf("; measured %.1f instead of %.1f us, %.1f %% faster (%.1f to %.1f)", s->ns / 1e3,
-               s->usual_ns / 1e3, 100 * (s->usual_ns / s->ns - 1), 100 * s->low, 100 * s->high);
-    else if (s->usual_ns > 0)
-        printf("; measured: no difference beyond the noise, %.1f us", s->usual_ns / 1e3);
-    printf("\n");
-}
-
-static enum sol_status print_text(const struct tune_command *c)
-{
-    const struct tune_report *r = &c->report;
-    struct table *table;
-    size_t counts[4] = {0};
-    SOL_TRY(table_create("rows|op|~problem|>-calls|>--tried|=usual|>us|=fastest|>us|>% faster|",
-                         &table));
-    for (size_t i = 0; i < r->count; i++) {
-        counts[r->results[i].state]++;
-        print_line(&r->results[i], table);
-    }
-    table_print(table, TABLE_TEXT, stdout);
-    table_destroy(table);
-    printf("\n");
-    for (size_t i = 0; i < r->n_steps; i++) print_step(&r->steps[i]);
-    if (c->options.dry_run) {
-        printf("%zu problems would be timed\n", r->count);
-        return SOL_OK;
-    }
-    printf("%zu problems timed in %.0f s: %zu served faster, %zu as usual",
-           counts[TUNE_FASTER] + counts[TUNE_KEPT], r->seconds, counts[TUNE_FASTER],
-           counts[TUNE_KEPT]);
-    if (counts[TUNE_NOT_REACHED]) printf(", %zu not reached", counts[TUNE_NOT_REACHED]);
-    printf("\n");
-    if (c->written) printf("record: %s\n", c->path);
-    return SOL_OK;
-}
-
-/* ---- JSON ---- */
-
-static json_t *result_json(const struct tune_result *r)
-{
-    static const char *const states[] = {"listed", "usual", "faster", "not_reached"};
-    const struct tuning_entry *e = &r->entry;
-    char problem[TEXT_MAX];
-    op_problem_describe(&e->problem, problem, sizeof problem);
-    json_t *json = json_pack("{s:I, s:s, s:s, s:i, s:i, s:i, s:s, s:s, s:s, s:s, s:s}", "step_rows",
-                             (json_int_t)r->step_rows, "op", e->op->name, "problem", problem,
-                             "calls", r->calls, "candidates", r->candidates, "wrong", r->wrong,
-                             "state", states[r->state], "usual", e->usual, "usual_choice",
-                             e->usual_choice, "fastest", e->variant, "choice", e->choice);
-    if (r->state == TUNE_KEPT || r->state == TUNE_FASTER) {
-        json_t *times = json_pack("{s:f, s:f, s:f, s:f, s:f}", "usual_ns", e->usual_ns, "ns", e->ns,
-                                  "gain", r->gain, "gain_low", r->low, "gain_high", r->high);
-        json_object_update(json, times);
-        json_decref(times);
-        const char *numerics = changed_numerics(e);
-        json_object_set_new(json, "changed_numerics",
-                            numerics ? json_string(numerics) : json_null());
-    }
-    return json;
-}
-
-static enum sol_status print_json(const struct tune_command *c)
-{
-    json_t *results = json_array(), *steps = json_array();
-    for (size_t i = 0; i < c->report.count; i++)
-        json_array_append_new(results, result_json(&c->report.results[i]));
-    for (size_t i = 0; i < c->report.n_steps; i++) {
-        const struct tune_step *s = &c->report.steps[i];
-        json_array_append_new(steps, json_pack("{s:I, s:f, s:f, s:f, s:f, s:f}", "rows",
-                                               (json_int_t)s->rows, "expected_ns", s->expected_ns,
-                                               "usual_ns", s->usual_ns, "ns", s->ns, "gain_low",
-                                               s->low, "gain_high", s->high));
-    }
-    return json_print(json_pack("{s:{s:s, s:s, s:s, s:s}, s:s, s:s, s:b, s:f, s:o, s:o}", "device",
-                                "name", c->key.device, "capability", c->key.capability, "driver",
-                                c->key.driver, "build", c->key.build, "model", c->model->name,
-                                "record", c->path, "written", c->written, "seconds",
-                                c->report.seconds, "steps", steps, "problems", results));
-}
 
 /* ---- command ---- */
 
@@ -268,14 +120,6 @@ static void take_rows(struct tune_command *c)
     rows->count = kept;
 }
 
-static enum sol_status write_record(struct tune_command *c, const struct tuning *found)
-{
-    if (c->options.dry_run || c->report.count == 0 || found->count == 0) return SOL_OK;
-    SOL_TRY(tuning_save(c->path, &c->key, found));
-    c->written = true;
-    return SOL_OK;
-}
-
 static enum sol_status search(struct tune_command *c)
 {
     struct tune_options *o = &c->options;
@@ -291,45 +135,35 @@ static enum sol_status search(struct tune_command *c)
     c->params.n_depths = o->depths.count;
     c->params.seconds = o->budget;
     c->params.list_only = o->dry_run;
-    /* Earlier findings stay where nothing new is found. */
-    enum sol_status status = tune_run(c->model, &c->params, &o->engine.tuning, &c->report);
-    enum sol_status written = write_record(c, &o->engine.tuning);
-    if (status == SOL_OK) status = written;
-    if (status != SOL_OK && !c->report.count) return status;
-    enum sol_status printed = o->json ? print_json(c) : print_text(c);
-    if (status == SOL_OK) status = printed;
-    if (status == SOL_OK && c->report.wrong)
-        return status_set(SOL_E_MISMATCH,
-                          "%d candidates gave results far from the usual kernels'; they are not "
-                          "used, and sol verify says more",
-                          c->report.wrong);
-    return status;
+    c->params.again = o->again;
+    c->show.model = c->model->name;
+    return tune_show_end(&c->show, &c->found,
+                         tune_run(c->model, &c->params, &c->found, &c->report));
 }
 
 static enum sol_status clear(struct tune_command *c)
 {
     const struct tuning none = {0};
-    SOL_TRY(tuning_save(c->path, &c->key, &none));
+    SOL_TRY(tuning_save(c->show.path, &c->show.key, &none));
     if (!c->options.json)
-        printf("nothing is recorded of %s any more\n", c->key.device);
+        printf("nothing is recorded of %s any more\n", c->show.key.device);
     else
-        return json_print(json_pack("{s:s, s:s}", "cleared", c->key.device, "record", c->path));
+        return json_print(
+            json_pack("{s:s, s:s}", "cleared", c->show.key.device, "record", c->show.path));
     return SOL_OK;
 }
 
 static enum sol_status tune(struct tune_command *c)
 {
     struct engine_params *p = &c->params.engine;
-    SOL_TRY(tuning_path(c->path, sizeof c->path));
     SOL_TRY(engine_options_params(&c->options.engine, p));
     if (p->chooser.reference)
         return status_set(SOL_E_ARGUMENT, "--reference leaves nothing to choose from");
     if (p->threads) p->chooser.device.workers = p->threads;
-    SOL_TRY(device_key_of(&p->chooser.device, &c->key));
-    if (c->options.engine.tuning.shipped) { /* what is written was measured here */
-        tuning_clear(&c->options.engine.tuning);
-        p->chooser.tuning = NULL;
-    }
+    c->show.report = &c->report;
+    c->show.dry_run = c->options.dry_run;
+    c->show.json = c->options.json;
+    SOL_TRY(tune_show_begin(&c->show, &p->chooser.device, &c->found));
     return c->options.clear ? clear(c) : search(c);
 }
 
@@ -343,6 +177,7 @@ static int run(int argc, char **argv)
     progress_quiet(c.options.quiet);
     enum sol_status status = tune(&c);
     tune_report_free(&c.report);
+    tuning_clear(&c.found);
     model_upload_destroy(c.uploaded, c.options.engine.gpu);
     model_close(c.model);
     engine_options_close(&c.options.engine);

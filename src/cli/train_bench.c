@@ -18,7 +18,15 @@ struct bench {
     const struct train_bench_how *how;
     struct train_bench_params params;
     struct train_report report;
+    struct train_tuned tuned;
 };
+
+static void see_choice(void *arg, const struct op *op, const void *args, int chosen)
+{
+    struct bench *b = arg;
+    train_tuned_see(&b->tuned, op, args, chosen);
+    if (b->how->on_choice) b->how->on_choice(b->how->arg, op, args, chosen);
+}
 
 static enum sol_status time_bench(struct bench *b)
 {
@@ -71,7 +79,7 @@ enum sol_status train_bench_measure(struct train_command *c, const struct train_
         .how = how,
         .params = {.warmup = c->o.warmup,
                    .steps = recipe->iterations,
-                   .update = !c->o.optimizer || strcmp(c->o.optimizer, "every") == 0,
+                   .update = train_updates(c),
                    .micro_batches = c->o.micro_batches,
                    .seed = (uint64_t)recipe->flags.seed},
         .report = {.recipe = recipe,
@@ -82,9 +90,12 @@ enum sol_status train_bench_measure(struct train_command *c, const struct train_
     };
     b.report.updates = b.params.update;
     train_params_of(c, recipe, &params);
-    params.on_choice = how->on_choice;
-    params.on_choice_arg = how->arg;
+    params.on_choice = see_choice;
+    params.on_choice_arg = &b;
+    b.tuned.chooser = &c->chooser;
+    b.report.tuned = &b.tuned;
     SOL_TRY(trainer_create(&params, &b.report.trainer));
+    train_tuned_settle(&b.tuned, b.report.trainer);
     enum sol_status status = how->check ? how->check(how->arg) : SOL_OK;
     if (status == SOL_OK) status = keep_bench(&b);
     train_bench_result_free(&b.report.result);

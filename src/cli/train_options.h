@@ -22,12 +22,15 @@ struct train_options {
     int64_t eval_every, eval_tokens, save_every, resume_from;
     int64_t core_every, core_max_per_task, sample_every;
     const char *store, *label;
+    double budget; /* of tune */
     bool exact, reference, in_turn, resume, json, wide, quiet, no_store, no_limits;
+    bool no_tuning, again, dry_run;
 };
 
 struct train_command {
     struct train_options o;
     struct chooser chooser;
+    struct tuning tuning; /* what the chooser looks into; empty: nothing is known */
     struct gpu *gpu;
     struct ceiling ceiling; /* what products reach here; zeroes: it was not measured */
     struct store *store;    /* NULL: nothing is kept */
@@ -39,6 +42,7 @@ struct train_command {
 
 extern const char *const train_recompute_names[RECOMPUTE_LEVELS];
 bool train_is_bf16(const struct train_command *command);
+bool train_updates(const struct train_command *command); /* not with --optimizer none */
 /* SOL_E_UNSUPPORTED where the device has not that --precision. */
 enum sol_status train_check_precision(const struct train_command *command);
 /* What the options say of a trainer for the recipe. */
@@ -54,6 +58,9 @@ enum sol_status train_measure_limits(struct train_command *command,
 enum sol_status train_bench_one(struct train_command *command);
 /* The same with --against: a row for each of its settings. */
 enum sol_status train_against(struct train_command *command);
+
+/* `sol train tune`, with flags as for a benchmark. */
+enum sol_status train_tune(struct train_command *command);
 
 /* The other ranks of `command`, which becomes rank 0 of --gpus; each does `run`. */
 enum sol_status train_threads_start(struct train_command *command,

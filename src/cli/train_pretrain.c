@@ -15,6 +15,7 @@
 #include "cli/engine_options.h"
 #include "cli/train_options.h"
 #include "cli/train_report.h"
+#include "cli/train_tuning.h"
 #include "store/store_json.h"
 #include "train/run_log.h"
 
@@ -35,6 +36,7 @@ struct pretrain {
     int64_t first_step;
     uint64_t shown_ns;
     struct train_report report;
+    struct train_tuned tuned;
     struct train_history history;   /* of the run, also of what was resumed */
     enum sol_status history_status; /* of the first failure to keep it */
     char folder[TRAIN_FOLDER];      /* of checkpoints, an absolute path; "": none */
@@ -216,7 +218,10 @@ static enum sol_status open_all(struct pretrain *p)
     struct trainer_params params;
     struct communicator *ranks = p->c->ranks.communicator;
     SOL_TRY(communicator_agree(ranks, open_parts(p, &params)));
+    params.on_choice = train_tuned_see;
+    params.on_choice_arg = &p->tuned;
     SOL_TRY(trainer_create(&params, &p->trainer));
+    train_tuned_settle(&p->tuned, p->trainer);
     return communicator_agree(ranks, load(p));
 }
 
@@ -428,6 +433,7 @@ static enum sol_status go(struct pretrain *p)
     if (leads && !o->json && !o->quiet) {
         if (p->c->ranks.communicator) print_ranks(&p->c->ranks);
         SOL_TRY(train_report_memory(&p->report, stdout));
+        train_tuning_print(&p->tuned, stdout);
         printf("%lld updates of %lld tokens%s%s\n", (long long)p->recipe.iterations,
                (long long)p->recipe.total_batch, *p->source ? ", from " : "", p->source);
     }
@@ -448,6 +454,7 @@ static enum sol_status go_and_keep(struct pretrain *p)
                                       .gpu = p->c->gpu,
                                       .bf16 = train_is_bf16(p->c),
                                       .updates = true,
+                                      .tuned = &p->tuned,
                                       .probe = p->probe_bytes,
                                       .ceiling = &p->c->ceiling};
     SOL_TRY(communicator_agree(p->c->ranks.communicator, begin_run(p)));
@@ -462,7 +469,7 @@ static enum sol_status go_and_keep(struct pretrain *p)
 
 enum sol_status train_pretrain(struct train_command *c)
 {
-    struct pretrain p = {.c = c};
+    struct pretrain p = {.c = c, .tuned = {.chooser = &c->chooser}};
     enum sol_status status = open_all(&p);
     if (status == SOL_OK) status = go_and_keep(&p);
     trainer_destroy(p.trainer);

@@ -7,6 +7,7 @@
 #include "base/table.h"
 #include "cli/engine_options.h"
 #include "cli/train_options.h"
+#include "cli/train_tuning.h"
 #include "store/store_json.h"
 
 /* ---- memory ---- */
@@ -67,7 +68,8 @@ static enum sol_status print_ops(const struct train_op_times *times, FILE *to)
     for (int i = 0; i < times->count && status == SOL_OK; i++) {
         const struct train_op_time *t = &times->ops[i];
         status = table_cell(table, "%s", t->op);
-        if (status == SOL_OK) status = table_cell(table, "%s", t->variant);
+        if (status == SOL_OK)
+            status = table_cell(table, "%s%s", t->variant, t->tuned ? ", tuned" : "");
         if (status == SOL_OK) status = table_cell(table, "%s", op_numerics_name(t->numerics));
         if (status == SOL_OK) status = table_cell(table, "%lld", (long long)t->calls);
         if (status == SOL_OK) status = table_cell(table, "%.3f", t->ns * 1e-6);
@@ -137,6 +139,7 @@ enum sol_status train_report_print(const struct train_report *r, const char *run
     print_kernels(r, to);
     fprintf(to, "loss %.4f\n\n", r->result.loss);
     SOL_TRY(print_ops(&r->result.ops, to));
+    if (r->tuned) train_tuning_print(r->tuned, to);
     if (invalid) fprintf(to, "INVALID: %s\n", invalid);
     if (run) fprintf(to, "run %s\n", run);
     return SOL_OK;
@@ -214,6 +217,16 @@ static json_t *setup_json(const struct train_report *r)
         "recompute", train_recompute_names[trainer_recomputes(r->trainer)]);
 }
 
+/* Of the record that the trainer follows. */
+static json_t *tuning_digest_json(const struct train_report *r)
+{
+    char text[TUNING_DIGEST];
+    const struct tuning *tuning = trainer_params(r->trainer)->chooser.tuning;
+    if (!tuning) return json_null();
+    tuning_digest(tuning, text);
+    return json_string(text);
+}
+
 static void add_memory_and_ops(json_t *out, const struct train_report *r)
 {
     const size_t device = r->device_bytes;
@@ -223,6 +236,8 @@ static void add_memory_and_ops(json_t *out, const struct train_report *r)
                         device ? json_integer((json_int_t)device) : json_null());
     json_object_set_new(out, "preparing", json_number(train_op_times_preparing(&r->result.ops)));
     json_object_set_new(out, "ops", train_report_ops_json(&r->result.ops));
+    json_object_set_new(out, "tuning", tuning_digest_json(r));
+    json_object_set_new(out, "tuned", r->tuned ? train_tuning_json(r->tuned) : json_array());
     json_object_set_new(out, "limits",
                         ceiling_measured(r->ceiling) ? ceiling_json(r->ceiling) : json_null());
 }

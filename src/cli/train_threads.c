@@ -19,6 +19,7 @@ static void *run_rank(void *arg)
     struct train_thread *t = arg;
     const enum sol_status status = t->run(&t->command);
     ranks_close(&t->command.ranks, status);
+    tuning_clear(&t->command.tuning);
     gpu_close(t->command.gpu);
     return NULL;
 }

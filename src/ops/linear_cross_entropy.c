@@ -320,7 +320,8 @@ static int more_outputs(const void *args, struct op_output outputs[OP_OUTPUTS_MA
 static void problem(const void *args, struct op_problem *out)
 {
     const struct linear_cross_entropy_args *a = args;
-    *out = (struct op_problem){.rows = a->m, .dtype = a->x.dtype, .n = a->vocab, .k = a->hidden};
+    const enum dtype dtype = a->w_codes ? DTYPE_FP8_E4M3 : a->x.dtype; /* of products */
+    *out = (struct op_problem){.rows = a->m, .dtype = dtype, .n = a->vocab, .k = a->hidden};
 }
 
 const struct op op_linear_cross_entropy = {

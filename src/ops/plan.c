@@ -884,6 +884,15 @@ enum sol_status plan_run(struct plan *plan, const struct op_context *context, bo
     return context->communicator ? communicator_check(context->communicator) : SOL_OK;
 }
 
+enum sol_status plan_run_until(struct plan *plan, const struct op_context *context,
+                               const void *args)
+{
+    int end = plan->n_steps - 1;
+    while (end >= 0 && plan->steps[end].args != args) end--;
+    for (int i = 0; i < end; i++) run_step(&plan->steps[i], context);
+    return context->communicator ? communicator_check(context->communicator) : SOL_OK;
+}
+
 int plan_step_count(const struct plan *plan)
 {
     return plan->n_steps;

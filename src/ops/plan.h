@@ -139,6 +139,11 @@ struct plan_observer {
 enum sol_status plan_run(struct plan *plan, const struct op_context *context, bool timed,
                          const struct plan_observer *observer);
 
+/* Puts the steps before that with these args, which are what on_choice saw; none where no step has
+ * them. */
+enum sol_status plan_run_until(struct plan *plan, const struct op_context *context,
+                               const void *args);
+
 /* On a GPU, behind a run: how many kernels a run launches by the list, of which each step is asked
  * by itself. What gpu_stream_kernels counts of a run is to be the same. */
 enum sol_status plan_kernels(const struct plan *plan, const struct op_context *context,

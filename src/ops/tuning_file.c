@@ -322,6 +322,23 @@ static json_t *section_json(const struct device_key *key, const struct tuning *t
                      kernels_json(key), "entries", entries);
 }
 
+/* Takes `devices`. */
+static enum sol_status record_text(json_t *devices, char **out)
+{
+    json_t *json =
+        json_pack("{s:s, s:i, s:o}", "format", format_name, "version", VERSION, "devices", devices);
+    *out = json ? json_dumps(json, JSON_INDENT(1)) : NULL;
+    json_decref(json);
+    return *out ? SOL_OK : status_set(SOL_E_MEMORY, "no memory for the tuning record");
+}
+
+enum sol_status tuning_text(const struct device_key *key, const struct tuning *tuning, char **out)
+{
+    json_t *devices = json_array();
+    json_array_append_new(devices, section_json(key, tuning));
+    return record_text(devices, out);
+}
+
 /* The file's sections but that of this device, and the new one. */
 static enum sol_status merge(const char *path, const struct device_key *key,
                              const struct tuning *tuning, char **out)
@@ -340,12 +357,8 @@ static enum sol_status merge(const char *path, const struct device_key *key,
             json_array_append(devices, section);
     }
     if (tuning->count) json_array_append_new(devices, section_json(key, tuning));
-    json_t *json =
-        json_pack("{s:s, s:i, s:o}", "format", format_name, "version", VERSION, "devices", devices);
-    *out = json ? json_dumps(json, JSON_INDENT(1)) : NULL;
-    json_decref(json);
     json_decref(old);
-    return *out ? SOL_OK : status_set(SOL_E_MEMORY, "no memory for the tuning record");
+    return record_text(devices, out);
 }
 
 enum sol_status tuning_save(const char *path, const struct device_key *key,

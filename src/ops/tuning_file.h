@@ -37,6 +37,9 @@ enum sol_status tuning_shipped_parse(const char *text, size_t length, const stru
 enum sol_status tuning_of(const struct op_device *device, struct tuning *out,
                           char note[TUNING_NOTE_MAX]);
 
+/* A record with this section alone, which tuning_parse reads: for those who pass it on. free(). */
+enum sol_status tuning_text(const struct device_key *key, const struct tuning *tuning, char **out);
+
 /* Puts `tuning` in the place of what the file says of this device, whatever driver and build that
  * was for; without entries the section goes. The file appears whole or not at all, and two writers
  * do not lose each other's sections. Makes the cache folder. SOL_E_IO. */

@@ -57,7 +57,7 @@ static const struct mcp_parameter of_gemm_bench[] = {
     NAMED("no_limits", "no-limits"), OPTION("threads"), OPTION("label"), END};
 static const struct mcp_parameter of_tune[] = {
     OPTION("model"), OPTION("backend"), OPTION("rows"), OPTION("depth"), OPTION("budget"),
-    OPTION("threads"), NAMED("dry_run", "dry-run"), END};
+    OPTION("threads"), OPTION("again"), NAMED("dry_run", "dry-run"), END};
 static const struct mcp_parameter of_opt_tree[] = {OPTION("tree"), END};
 static const struct mcp_parameter of_opt_init[] = {
     OPTION("tree"), OPTION("preset"), OPTION("model"), OPTION("build"), OPTION("benchmark"),

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "trace/category.h"
+#include "train/tuned.h"
 
 void train_op_times_reset(struct trainer *trainer)
 {
@@ -24,7 +25,8 @@ static struct train_op_time *find(struct train_op_times *out, const struct plan_
     return &out->ops[out->count++];
 }
 
-static void add_plan(const struct plan *plan, int64_t times, struct train_op_times *out)
+static void add_plan(const struct chooser *chooser, const struct plan *plan, int64_t times,
+                     struct train_op_times *out)
 {
     for (int i = 0; i < plan_step_count(plan); i++) {
         const struct plan_step *s = plan_step_at(plan, i);
@@ -32,6 +34,7 @@ static void add_plan(const struct plan *plan, int64_t times, struct train_op_tim
         if (!t) out->left_out += times;
         if (!t) continue;
         const struct op_cost cost = s->op->cost(s->args);
+        t->tuned = t->tuned || train_tuned_step(chooser, s);
         t->calls += times;
         t->runs += (int64_t)s->runs;
         t->ns += (double)s->ns;
@@ -52,9 +55,10 @@ void train_op_times_read(struct trainer *trainer, int64_t micro_batches, bool up
     *out = (struct train_op_times){.count = 0};
     const struct plan *micro = trainer_micro_plan(trainer), *last = trainer_last_plan(trainer);
     const bool other = update && last != micro;
-    add_plan(micro, micro_batches - other, out);
-    if (other) add_plan(last, 1, out);
-    if (update) add_plan(trainer_update_plan(trainer), 1, out);
+    const struct chooser *chooser = &trainer_params(trainer)->chooser;
+    add_plan(chooser, micro, micro_batches - other, out);
+    if (other) add_plan(chooser, last, 1, out);
+    if (update) add_plan(chooser, trainer_update_plan(trainer), 1, out);
     qsort(out->ops, (size_t)out->count, sizeof *out->ops, slower);
 }
 

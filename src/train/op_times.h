@@ -8,6 +8,7 @@
 struct train_op_time {
     const char *op, *variant;
     enum op_numerics numerics;
+    bool tuned;              /* some by a record, not as usual */
     int64_t calls, runs;     /* what the plans list; what ran */
     double ns, flops, bytes; /* of a step */
 };

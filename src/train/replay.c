@@ -207,6 +207,8 @@ static enum sol_status make_trainer(const struct replay *r, const struct train_r
     p.bf16 = r->params->bf16;
     p.threads = r->params->threads;
     p.chooser = r->params->chooser;
+    p.on_choice = r->params->on_choice;
+    p.on_choice_arg = r->params->on_choice_arg;
     return trainer_create(&p, out);
 }
 

@@ -16,6 +16,8 @@ struct train_replay_params {
     bool bf16;   /* activations and products; else float32 */
     int threads; /* 0: all cores */
     struct chooser chooser;
+    plan_choice_fn on_choice; /* of the trainer's plans, or NULL */
+    void *on_choice_arg;
 };
 
 struct train_replay_result {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cpu.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "comm/communicator.h"
@@ -152,6 +153,25 @@ static enum sol_status make_plan(const struct trainer *t, int list, bool dry, st
     return dry ? plan_finish_dry(*out) : plan_finish(*out);
 }
 
+enum sol_status trainer_make_plan(struct trainer *t, bool update, const struct chooser *chooser,
+                                  plan_choice_fn on_choice, void *arg, struct plan **out)
+{
+    size_t need = 0;
+    enum sol_status status = SOL_OK;
+    for (int dry = 1; dry >= 0 && status == SOL_OK; dry--) {
+        SOL_TRY(plan_create(chooser, out));
+        if (!dry && need <= t->scratch_bytes) plan_share(*out, t->scratch, t->scratch_bytes);
+        if (!dry) plan_on_choice(*out, on_choice, arg);
+        build(t, update ? UPDATE : MICRO, *out);
+        status = dry ? plan_finish_dry(*out) : plan_finish(*out);
+        need = plan_bytes(*out);
+        if (!dry && status == SOL_OK) return SOL_OK;
+        plan_destroy(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
 /* The most that any of the plans needs. */
 static enum sol_status measure_scratch(struct trainer *t)
 {
@@ -284,6 +304,37 @@ static enum sol_status choose_size(struct trainer *t)
                       "an update of %lld tokens has no whole sequences of %lld; change "
                       "--total-batch-size or --max-seq-len",
                       (long long)t->recipe->total_batch, (long long)t->recipe->length);
+}
+
+/* Behind agree_size, which knew no record. */
+static enum sol_status take_tuning(struct trainer *t, const struct tuning *tuning)
+{
+    size_t room;
+    if (!tuning) return SOL_OK;
+    SOL_TRY(available(t, &room));
+    t->params.chooser.tuning = tuning;
+    SOL_TRY(describe(t, t->act.sequences, t->act.recompute));
+    if (!room || size_now(t) <= room) return SOL_OK;
+    t->params.chooser.tuning = NULL;
+    return describe(t, t->act.sequences, t->act.recompute);
+}
+
+static enum sol_status agree_tuning(struct trainer *t, const struct tuning *tuning)
+{
+    bool left = tuning && !t->params.chooser.tuning, any = left;
+    bool *all = calloc((size_t)t->ranks, sizeof *all);
+    if (!all) return status_set(SOL_E_MEMORY, "no memory for a trainer");
+    enum sol_status status = SOL_OK;
+    if (t->ranks > 1)
+        status = communicator_all_gather(t->context.communicator, &left, sizeof left, all);
+    for (int r = 0; r < t->ranks; r++) any |= all[r];
+    free(all);
+    if (status != SOL_OK || !any) return status;
+    if (t->rank == 0)
+        LOG_WARN("what sol train tune found needs more memory than there is, and is left out");
+    if (left || !tuning) return SOL_OK;
+    t->params.chooser.tuning = NULL;
+    return describe(t, t->act.sequences, t->act.recompute);
 }
 
 static enum sol_status take(struct trainer *t, const char *name, size_t bytes, void **out)
@@ -453,7 +504,9 @@ enum sol_status trainer_create(const struct trainer_params *params, struct train
     *out = NULL;
     struct trainer *t = calloc(1, sizeof *t);
     if (!t) return status_set(SOL_E_MEMORY, "no memory for a trainer");
+    const struct tuning *tuning = params->chooser.tuning;
     t->params = *params;
+    t->params.chooser.tuning = NULL;
     t->recipe = params->recipe;
     t->gpu = params->chooser.device.gpu;
     t->context.communicator = params->communicator;
@@ -462,6 +515,8 @@ enum sol_status trainer_create(const struct trainer_params *params, struct train
     /* What one rank cannot do, none does. */
     enum sol_status status = communicator_agree(params->communicator, choose(t));
     if (status == SOL_OK) status = agree_size(t);
+    if (status == SOL_OK) status = communicator_agree(params->communicator, take_tuning(t, tuning));
+    if (status == SOL_OK) status = agree_tuning(t, tuning);
     if (status == SOL_OK) status = communicator_agree(params->communicator, make_all(t));
     if (status != SOL_OK) goto fail;
     *out = t;
@@ -557,6 +612,23 @@ struct params *trainer_weights(struct trainer *t)
 struct gpu_stream *trainer_stream(struct trainer *t)
 {
     return t->context.stream;
+}
+
+const struct op_context *trainer_context(const struct trainer *t)
+{
+    return &t->context;
+}
+
+enum sol_status trainer_scratch_room(const struct trainer *t, size_t *bytes)
+{
+    const size_t own = size_now(t), limit = t->params.memory;
+    *bytes = memory_available();
+    if (!*bytes) *bytes = SIZE_MAX / 2; /* unknown */
+    if (t->gpu) SOL_TRY(gpu_memory_free(t->gpu, bytes));
+    if (t->gpu) *bytes = *bytes > RESERVE ? *bytes - RESERVE : 0;
+    if (limit && *bytes > (limit > own ? limit - own : 0)) *bytes = limit > own ? limit - own : 0;
+    *bytes += t->scratch_bytes;
+    return SOL_OK;
 }
 
 struct pool *trainer_pool(struct trainer *t)

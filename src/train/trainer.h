@@ -25,6 +25,8 @@ struct trainer_params {
     int threads;    /* 0: all cores */
     bool in_turn;   /* what ranks pass to each other goes behind their work, not beside it */
     struct communicator *communicator; /* of the ranks that train together, or NULL; borrowed */
+    /* With a record of tuning sizes are chosen as if there were none, and it is left out, with a
+     * warning, where its kernels need more memory than there is; for all ranks if for one. */
     struct chooser chooser;
     plan_choice_fn on_choice; /* of the calls of a micro-step and of an update (plan.h), or NULL */
     void *on_choice_arg;
@@ -62,6 +64,15 @@ struct plan *trainer_last_plan(struct trainer *trainer);
 struct plan *trainer_update_plan(struct trainer *trainer);
 /* What the last micro-step has more than others. NULL: nothing. */
 struct plan *trainer_reduce_plan(struct trainer *trainer);
+/* Another plan of a micro-step or an update, on the same buffers, for who times kernels: by
+ * `chooser`, and where it needs no more scratch than the trainer's plans, in theirs. `on_choice`
+ * may be NULL. Runs with trainer_context. */
+enum sol_status trainer_make_plan(struct trainer *trainer, bool update,
+                                  const struct chooser *chooser, plan_choice_fn on_choice,
+                                  void *arg, struct plan **out);
+const struct op_context *trainer_context(const struct trainer *trainer);
+/* Bytes of scratch that fit beside all else. */
+enum sol_status trainer_scratch_room(const struct trainer *trainer, size_t *bytes);
 /* On a GPU, behind a step: how many kernels these lists launch. */
 struct trainer_kernels {
     int64_t micro, last, update;
