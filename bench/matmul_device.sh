@@ -20,8 +20,9 @@ shapes="m=65536,n=1280,k=1280,transposed=b m=65536,n=1280,k=1280,transposed=no m
 m=65536,n=5120,k=1280,transposed=b m=65536,n=1280,k=5120,transposed=no m=5120,n=1280,k=65536,transposed=a
 m=65536,n=1280,k=5120,transposed=b m=65536,n=5120,k=1280,transposed=no m=1280,n=5120,k=65536,transposed=a
 m=8192,n=32768,k=1280,transposed=b m=8192,n=1280,k=32768,transposed=no m=32768,n=1280,k=8192,transposed=a
-groups=80,m=1280,n=1280,k=1280,transposed=b groups=80,m=1280,n=1280,k=1280,transposed=no
-groups=20,m=1280,n=1280,k=5120,transposed=b groups=20,m=1280,n=5120,k=1280,transposed=no"
+groups=80,m=1280,n=1280,k=1280,transposed=b,symmetric=yes groups=80,m=1280,n=1280,k=1280,transposed=no,symmetric=yes
+groups=80,m=1280,n=1280,k=1280,transposed=no
+groups=20,m=1280,n=1280,k=5120,transposed=b,symmetric=yes groups=20,m=1280,n=5120,k=1280,transposed=no"
 args=
 for shape in $shapes; do args="$args --op matmul:$shape,matrices=bf16"; done
 for variant in $variants; do

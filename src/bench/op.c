@@ -81,8 +81,10 @@ static enum sol_status set_word(const struct spec *s, const char *text, const ch
     char known[64] = "";
     const bool transposed = to == &s->problem.transposed;
     const bool grouped = s->op == &op_grouped_matmul; /* whose rows are what they are */
-    bool has = (s->op == &op_grouped_gemm && !transposed) ||
+    const bool symmetric = to == &s->problem.symmetric;
+    bool has = (s->op == &op_grouped_gemm && !transposed && !symmetric) ||
                ((s->op == &op_matmul || grouped) && transposed) ||
+               (s->op == &op_matmul && symmetric) ||
                (s->op == &op_pack_scaled && to == &s->problem.scales);
     if (!has) return status_set(SOL_E_ARGUMENT, "--op %s: %s has no %s", text, s->op->name, key);
     for (*to = 0; words[*to]; ++*to) {
@@ -190,6 +192,13 @@ static enum sol_status check_spec(struct spec *s, const char *text)
             return status_set(SOL_E_ARGUMENT, "--op %s: %s has no %s", text, s->op->name,
                               op_size_name(i));
     }
+    const bool by_transpose = p->transposed == 1 || p->transposed == 2;
+    if (p->symmetric && (p->n != p->rows || (!by_transpose && p->k != p->rows)))
+        return status_set(
+            SOL_E_ARGUMENT,
+            "--op %s: of a symmetric product n is m, and k too where transposed is no "
+            "or both",
+            text);
     bool grouped = s->op == &op_grouped_gemm;
     if (grouped) block = grouped_gemm_step(p->dtype);
     if (p->weights == WEIGHTS_TILES && p->dtype != DTYPE_NVFP4)

@@ -66,11 +66,6 @@ static void make(struct case_maker *c, const struct op_problem *p, int flags, st
     if (add && flags & 8) a->out = a->add; /* in place */
 }
 
-static void make_problem(struct case_maker *c, const struct op_problem *p, void *args)
-{
-    make(c, p, (int)p->transposed, args);
-}
-
 /* Numbers above the diagonal of each matrix are those below it. */
 static void make_symmetric(const struct matrix *m, int64_t batch, int64_t n)
 {
@@ -96,6 +91,19 @@ static void make_gram(struct case_maker *c, bool large, struct matmul_args *a)
     if (!add) return;
     a->add = large ? a->out : case_rows(c, a->batch * a->m, a->m, 1.0f);
     make_symmetric(&a->add, a->batch, a->m);
+}
+
+/* A symmetric product is of a matrix by itself: by its transpose, or the matrix is symmetric too.
+ */
+static void make_problem(struct case_maker *c, const struct op_problem *p, void *args)
+{
+    struct matmul_args *a = args;
+    make(c, p, (int)p->transposed, a);
+    const bool by_transpose = a->transpose_a != a->transpose_b;
+    if (!p->symmetric || a->m != a->n || (!by_transpose && a->m != a->k)) return;
+    if (!by_transpose) make_symmetric(&a->a, a->batch, a->m);
+    a->b = a->a;
+    a->symmetric = true;
 }
 
 /* A case a line: rows, n, k, products. */
@@ -129,7 +137,8 @@ static void problem(const void *args, struct op_problem *out)
                                .n = a->n,
                                .k = a->k,
                                .groups = a->batch,
-                               .transposed = a->transpose_a + 2 * a->transpose_b};
+                               .transposed = a->transpose_a + 2 * a->transpose_b,
+                               .symmetric = a->symmetric};
 }
 
 const struct op op_matmul = {

@@ -162,6 +162,7 @@ struct op_problem {
     int64_t weights; /* enum weight_layout */
     /* Of matmul: which operands are transposed, bit 0 the first and bit 1 the second. */
     int64_t transposed;
+    int64_t symmetric; /* of matmul: the product is */
 };
 
 /* What an op does with a matrix. */

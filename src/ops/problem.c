@@ -8,6 +8,7 @@ static const char *const weights[] = {"rows", "tiles", NULL};
 static const char *const gated[] = {"no", "yes", NULL};
 static const char *const signs[] = {"yes", "no", NULL};
 static const char *const transposed[] = {"no", "a", "b", "both", NULL};
+static const char *const symmetric[] = {"no", "yes", NULL};
 
 static const struct {
     const char *name;
@@ -28,6 +29,7 @@ static const struct {
     {"signs", offsetof(struct op_problem, signs), signs},
     {"weights", offsetof(struct op_problem, weights), weights},
     {"transposed", offsetof(struct op_problem, transposed), transposed},
+    {"symmetric", offsetof(struct op_problem, symmetric), symmetric},
 };
 
 const char *op_size_name(int i)

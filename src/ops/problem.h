@@ -7,7 +7,7 @@
 
 /* All but the dtype. The first is rows. Some are no numbers but one of a few words, the first of
  * which stands for 0: such words, ending with NULL; NULL for numbers. */
-enum { OP_SIZES = 14 };
+enum { OP_SIZES = 15 };
 const char *op_size_name(int i);
 const char *const *op_size_words(int i);
 int64_t *op_size(struct op_problem *problem, int i);
