@@ -17,7 +17,7 @@ import sys
 import time
 import urllib.request
 
-PARTS = ["queue", "streams", "step", "prompts", "prefix"]
+PARTS = ["queue", "streams", "step", "prompts", "prefix", "draws"]
 
 
 def say(*words):
@@ -227,6 +227,32 @@ def prefix(args, results):
     say(f"## the same beginning again, with 8 new tokens: median ratio {statistics.median(ratios):.3f}")
     table(["beginning", "first ms", "again ms", "cached", "ratio"], rows)
     results["prefix"] = ratios
+
+
+def one_text(server, tokens):
+    """A text with top_k, which the host draws. (Of random weights top_p would leave most tokens.)"""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=300)
+    body = {"model": "x", "prompt": [1, 2, 3], "max_tokens": tokens, "top_k": 40, "ignore_eos": True}
+    connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
+    answer = connection.getresponse()
+    if answer.status != 200:
+        fail(f"/v1/completions: {answer.status} {answer.read()[:500]}")
+    return json.loads(answer.read())["usage"]["completion_tokens"]
+
+
+def draws(args, results):
+    """Steps of 256 texts that the GPU draws for, and the same with one more, whose tokens the host draws."""
+    options = ["--burst", "256", "--lengths", "random:64,384,0", "--warmup", "0"]
+    with sol_server(args, 257, 1024) as server, concurrent.futures.ThreadPoolExecutor() as pool:
+        still = load(args, server, *options)[0]
+        beside = pool.submit(one_text, server, 512)
+        mixed = load(args, server, *options)[0]
+        tokens = beside.result()
+    say(f"## 256 texts, and beside one with top_k ({tokens} tokens)")
+    table(["", "ITL p50 ms", "p99 ms", "output t/s"],
+          [[name, number(level["itl_ms"]["p50"], 2), number(level["itl_ms"]["p99"], 2),
+            number(level["output_tokens_per_s"])] for name, level in (("alone", still), ("beside", mixed))])
+    results["draws"] = {"alone": still, "beside": mixed}
 
 
 def options():

@@ -399,6 +399,19 @@ static void predictions_are_of_kernels_that_run(void **state)
     model_close(model);
 }
 
+/* Gradients of queries that blocks add up as they come. */
+static void what_varies_is_known(void **state)
+{
+    (void)state;
+    const struct op *op = &op_self_attention_backward;
+    const int own = find_variant(op, "self_attention_backward_wgmma_cuda");
+    const int cudnn = find_variant(op, "self_attention_backward_cudnn_cuda");
+    for (int c = 0; c < op_choice_count(op, own); c++)
+        assert_int_equal(op->variants[own]->varies >> c & 1,
+                         strcmp(op_choice_name(op, own, c), "atomic") == 0);
+    assert_int_equal(op->variants[cudnn]->varies, 1);
+}
+
 int main(void)
 {
     /* those of this machine do not start on such a driver */
@@ -411,6 +424,7 @@ int main(void)
         cmocka_unit_test(other_architectures_are_refused),
         cmocka_unit_test(all_architectures_are_tested),
         cmocka_unit_test(predictions_are_of_kernels_that_run),
+        cmocka_unit_test(what_varies_is_known),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -119,6 +119,14 @@ static bool serves_all(const struct tune_search *s, const struct tune_calls *cal
     return true;
 }
 
+/* What gives other bits in each run nobody gets unasked, however fast it is. */
+static bool may_win(const struct tune_search *s, const struct op *op, int v, int choice)
+{
+    if (v >= op->n_variants) return true; /* composed */
+    const struct op_variant *variant = op->variants[v];
+    return variant->numerics <= s->usual.loosest && !(variant->varies >> choice & 1);
+}
+
 /* Not the references, which are made to be read. Returns how many. */
 static int list_candidates(const struct tune_search *s, const struct found *f,
                            struct tune_candidate out[TUNE_CANDIDATES_MAX], int *usual)
@@ -127,9 +135,8 @@ static int list_candidates(const struct tune_search *s, const struct found *f,
     int n = 0, variants = op->n_variants + (op->compose != NULL);
     *usual = -1;
     for (int v = 0; v < variants; v++) {
-        if (v < op->n_variants && op->variants[v]->numerics > s->usual.loosest) continue;
         for (int c = 0; c < op_choice_count(op, v) && n < TUNE_CANDIDATES_MAX; c++) {
-            if (!serves_all(s, &f->calls, v, c)) continue;
+            if (!may_win(s, op, v, c) || !serves_all(s, &f->calls, v, c)) continue;
             if (v == f->usual_v && c == f->usual_choice) *usual = n;
             out[n++] = (struct tune_candidate){.v = v, .choice = c};
         }

@@ -105,6 +105,9 @@ struct op_variant {
      * measured: thresholds go here, not into can_run. NULL: all of them. */
     bool (*suits)(const void *args, const struct op_device *device, char why[OP_REASON_MAX]);
     const struct op_choices *choices; /* NULL: there is one way to run it */
+    /* Choices, as bits (bit 0 where there are none), whose results may differ from run to run, by
+     * sums in the order in which blocks come: tuning takes none of them. */
+    unsigned varies;
     /* Bits of op->matrices that may be in bf16 as well, where rows are whole lines (matrix.h): one
      * that is read is rounded so in any case, and one that is written then is what was float32,
      * rounded. Results have the same bits. */

@@ -152,6 +152,7 @@ const struct op_variant self_attention_backward_cudnn_cuda = {
     .arch = {.major = 9},
     .usable = usable,
     .can_run = can_run_backward,
+    .varies = 1,
     .typed = narrow_backward,
     .workspace = workspace_backward,
     .run = run_backward,

@@ -187,7 +187,8 @@ static void put_maps(struct gpu_stream *stream, const struct self_attention_back
     put_map(stream, &forward, &a->v, BACK_KEYS, &k->v);
 }
 
-static const char *const order_names[] = {"ordered", "atomic"};
+enum { ATOMIC = 1 };
+static const char *const order_names[] = {"ordered", [ATOMIC] = "atomic"};
 static const struct op_choices orders = {.names = order_names, .count = 2};
 
 /* So many key heads before a block's its sums are ready, so that it need not wait. A card has
@@ -243,7 +244,7 @@ static void run_backward(const struct op_context *context, const void *args)
         .sequences = (int32_t)a->sequences,
         .q_tiles = (int32_t)q_tiles_of(a),
         .k_tiles = (int32_t)over(a->length, BACK_KEYS),
-        .ordered = context->choice == 0,
+        .ordered = context->choice != ATOMIC,
         .scale = 1 / sqrtf((float)a->head_dim),
     };
     if (k.ordered) {
@@ -280,6 +281,7 @@ const struct op_variant self_attention_backward_wgmma_cuda = {
     .arch = {.major = 9, .alone = true},
     .can_run = can_run_backward,
     .choices = &orders,
+    .varies = 1 << ATOMIC,
     .typed = narrow_backward,
     .workspace = workspace_backward,
     .run = run_backward,
