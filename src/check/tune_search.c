@@ -294,12 +294,25 @@ static enum sol_status time_step(void *arg, int candidate, double *ns)
     return tune_time_plan(p->site, p->plans[candidate], p->times, ns);
 }
 
-/* The whole step, as usual and as tuned. */
+/* Whether a comparison, some 50 runs of the step, still fits into its time, or takes little. */
+static enum sol_status fits(const struct tune_search *s, const struct pair *p, bool *out)
+{
+    static const double runs = 50, little = 5e9;
+    double ns;
+    SOL_TRY(tune_time_plan(p->site, p->plans[0], 1, &ns));
+    *out = runs * ns < little || (double)clock_ns() + runs * ns < (double)s->end_ns;
+    return SOL_OK;
+}
+
+/* The whole step, as usual and as tuned; or not at all. */
 static enum sol_status compare_steps(struct tune_search *s, struct tune_step *step)
 {
+    bool compares;
     struct pair p = {.site = &s->site, .plans = {s->composites->plan}};
     struct tune_choice choice;
     SOL_TRY(s->make_step(s->arg, p.plans[0], NULL));
+    SOL_TRY(fits(s, &p, &compares));
+    if (!compares) return SOL_OK;
     enum sol_status made = s->make_plan(s->arg, &s->site.chooser, NULL, NULL, &p.plans[1]);
     if (made == SOL_E_MEMORY) return SOL_OK; /* both at once are more than there is */
     SOL_TRY(made);

@@ -2,17 +2,20 @@
 #include "check/tune_train.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/rng.h"
+#include "gpu/device.h"
 
 enum { STEPS = 2 }; /* a micro-step and an update */
 
 struct train_search {
     struct tune_search search;
     struct trainer *trainer;
-    bool update;     /* this step is one */
-    int32_t *tokens; /* [rows + 1] */
+    bool update;           /* this step is one */
+    int32_t *tokens;       /* [rows + 1] */
+    void *values, *states; /* of a model that has learnt something: copies on the host */
 };
 
 static enum sol_status make_plan(void *arg, const struct chooser *chooser, plan_choice_fn on_choice,
@@ -29,13 +32,44 @@ static enum sol_status put_micro(const struct train_search *s)
     return trainer_wait(s->trainer);
 }
 
-/* A model that has learnt something: first weights are zero here and there. */
-static enum sol_status begin(const struct train_search *s)
+/* Between a model's memory and a copy on the host. */
+static enum sol_status copy(const struct train_search *s, bool back, void *model, void *host,
+                            size_t bytes)
 {
+    struct gpu_stream *stream = trainer_context(s->trainer)->stream;
+    if (stream && back) return gpu_copy_in(stream, model, host, bytes);
+    if (stream) return gpu_copy_out(stream, host, model, bytes);
+    memcpy(back ? model : host, back ? host : model, bytes);
+    return SOL_OK;
+}
+
+static enum sol_status copy_model(const struct train_search *s, bool back)
+{
+    const struct params *p = trainer_weights(s->trainer);
+    SOL_TRY(copy(s, back, p->values, s->values, p->value_bytes));
+    SOL_TRY(copy(s, back, p->states, s->states, p->state_bytes));
+    return trainer_wait(s->trainer);
+}
+
+/* Makes a model that has learnt something, since first weights are zero here and there, and keeps
+ * it. */
+static enum sol_status begin(struct train_search *s)
+{
+    const struct params *p = trainer_weights(s->trainer);
+    s->values = malloc(p->value_bytes);
+    s->states = malloc(p->state_bytes);
+    if (!s->values || !s->states)
+        return status_set(SOL_E_MEMORY, "no memory for a copy of the weights");
     SOL_TRY(trainer_init(s->trainer));
     SOL_TRY(put_micro(s));
     SOL_TRY(trainer_update(s->trainer, 0, false));
-    return trainer_wait(s->trainer);
+    return copy_model(s, false);
+}
+
+static enum sol_status begin_again(const struct train_search *s)
+{
+    SOL_TRY(copy_model(s, true));
+    return trainer_refresh(s->trainer, 1);
 }
 
 /* Calls that are timed run often, and the optimizer's change the weights each time: it begins anew
@@ -43,7 +77,8 @@ static enum sol_status begin(const struct train_search *s)
 static enum sol_status make_step(void *arg, struct plan *plan, const void *args)
 {
     const struct train_search *s = arg;
-    SOL_TRY(s->update ? begin(s) : trainer_drop_gradients(s->trainer));
+    if (s->update) SOL_TRY(begin_again(s));
+    SOL_TRY(trainer_drop_gradients(s->trainer));
     SOL_TRY(put_micro(s));
     SOL_TRY(plan_run_until(plan, trainer_context(s->trainer), args));
     return trainer_wait(s->trainer);
@@ -112,6 +147,8 @@ enum sol_status tune_train(const struct tune_train_params *params, struct tuning
     enum sol_status status = open_search(&s, params);
     if (status == SOL_OK) status = search_steps(&s, params);
     free(s.tokens);
+    free(s.values);
+    free(s.states);
     trainer_destroy(s.trainer);
     return status;
 }
