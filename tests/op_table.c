@@ -26,14 +26,15 @@ static double most_flops; /* of a case; 0: any */
 
 /* What is large takes most of the time where a processor is emulated or watched, and has nothing
  * that sizes around tiles, blocks and jobs have not. */
-enum { REDUCED_MFLOPS = 10 };
+enum { REDUCED_MFLOPS = 10, BRIEF_MFLOPS = 2 };
 
 static int setup(void **state)
 {
     (void)state;
     rounds = (int)effort("rounds of every case", 2, 1);
-    most_flops = rounds < 2 ? 1e6 * REDUCED_MFLOPS : 0;
-    if (most_flops > 0) print_message("reduced: cases of up to %d MFLOP\n", REDUCED_MFLOPS);
+    const int most = getenv("SOL_TEST_BRIEF") ? BRIEF_MFLOPS : REDUCED_MFLOPS;
+    most_flops = rounds < 2 ? 1e6 * most : 0;
+    if (most_flops > 0) print_message("reduced: cases of up to %d MFLOP\n", most);
     return pool_create(3, &pool) == SOL_OK ? 0 : -1; /* odd, and more than some job counts */
 }
 
