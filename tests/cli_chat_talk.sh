@@ -101,15 +101,16 @@ is "nothing on stdout" "$(cat out)" ""
 talk "Go on" -c 256 --temperature 1000 --effort none
 has err 'the answer is cut: stopped: the context is full'
 
-# ---- Ctrl-C: what is written stays, and the status says that it was stopped ----
-"$SOL_BINARY" chat -t 1 -p Go --effort none --temperature 1000 >out 2>err </dev/null &
+# ---- Ctrl-C: what is written stays, and the status says that it was stopped. Slow, or it ends by itself ----
+long=(-t 1 -p Go --effort none --temperature 1000 --slow head=9000)
+"$SOL_BINARY" chat "${long[@]}" >out 2>err </dev/null &
 pid=$!
 for _ in $(seq 200); do [ -s out ] && break; sleep 0.05; done
 kill -INT $pid
 wait $pid
 is "interrupted" $? 130
 [ -s out ] || fail "nothing of the answer"
-"$SOL_BINARY" chat -t 1 -p Go --effort none --temperature 1000 --json >out 2>err </dev/null &
+"$SOL_BINARY" chat "${long[@]}" --json >out 2>err </dev/null &
 pid=$!
 for _ in $(seq 200); do [ -s out ] && break; sleep 0.05; done
 kill -INT $pid
