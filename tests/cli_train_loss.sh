@@ -70,6 +70,12 @@ done
 run 0 bench --no-store -t 2 --op linear_cross_entropy:m=64,n=512,k=24 --op linear_cross_entropy:m=64,n=512,k=24,variant=plain \
     --force linear_cross_entropy=cut:128
 is "forms" "$(awk '/^linear/ { print $6 }' out | tr '\n' ' ')" "cut:128 plain "
+run 0 bench --no-store -t 2 --wide --op matmul:m=90,n=90,k=40,transposed=a,symmetric=yes,check=reference
+has out '^matmul +m=90 n=90 k=40 groups=1 transposed=a symmetric=yes f32 |^matmul +m=90 n=90 k=40 transposed=a symmetric=yes f32 '
+run 2 bench --op matmul:m=90,n=90,k=40,transposed=no,symmetric=yes
+has err 'of a symmetric product n is m, and k too'
+run 2 bench --op linear_cross_entropy:symmetric=yes
+has err 'linear_cross_entropy has no symmetric'
 run 2 bench --op linear_cross_entropy:variant=cut:65
 has err 'no such choice; it has: 64, 128'
 run 5 bench --op gemm:variant=gemm_cublaslt_cuda

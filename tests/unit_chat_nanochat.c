@@ -258,18 +258,6 @@ static void test_parse(void **state)
 
 /* ---- turns ---- */
 
-static struct turn *open_turn(const char *json, const struct turn_params *params)
-{
-    struct conversation *c = turn_check_conversation(json);
-    struct turn_params usual;
-    struct turn *t;
-    turn_params_init(&usual);
-    if (turn_create(shared, c, params ? params : &usual, &t) != SOL_OK)
-        fail_msg("%s", sol_last_error());
-    conversation_destroy(c);
-    return t;
-}
-
 static void check_message(const struct turn *t, const char *text)
 {
     const struct conversation *c = turn_messages(t);
@@ -282,7 +270,7 @@ static void check_message(const struct turn *t, const char *text)
 /* An answer as it comes: its first event begins it, and each end of it is one. */
 static void check_answer(const char *json, const char *comes, int32_t end, const char *whole)
 {
-    struct turn *t = open_turn(json, NULL);
+    struct turn *t = turn_check_open(shared, json, NULL);
     struct turn_event event;
     struct token_list ids = {0};
     const uint32_t *bits;
@@ -321,9 +309,10 @@ static void test_points(void **state)
 {
     (void)state;
     size_t n;
-    struct turn *t = open_turn(MESSAGES(SAYS("system", "A.") "," SAYS("user", "b") "," SAYS(
-                                   "assistant", "c") "," SAYS("user", "d")),
-                               NULL);
+    struct turn *t = turn_check_open(shared,
+                                     MESSAGES(SAYS("system", "A.") "," SAYS("user", "b") "," SAYS(
+                                         "assistant", "c") "," SAYS("user", "d")),
+                                     NULL);
     const int64_t *points = turn_points(t, &n);
     const struct token_list *prompt = turn_prompt(t);
     assert_int_equal(n, 3);
@@ -353,7 +342,7 @@ static void test_schema(void **state)
     json_decref(schema);
     turn_params_init(&params);
     params.answer = grammar;
-    struct turn *t = open_turn(MESSAGES(SAYS("user", "Hi.")), &params);
+    struct turn *t = turn_check_open(shared, MESSAGES(SAYS("user", "Hi.")), &params);
     encode("[1]", &ids);
     for (size_t i = 0; i < ids.count; i++) {
         assert_int_equal(turn_mask(t, &bits), SOL_OK);
@@ -418,7 +407,7 @@ static void test_any_tokens(void **state)
     struct rng rng;
     rng_seed(&rng, 7);
     for (int64_t round = effort("turns", 400, 20); round > 0; round--) {
-        struct turn *t = open_turn(MESSAGES(SAYS("user", "Hi.")), NULL);
+        struct turn *t = turn_check_open(shared, MESSAGES(SAYS("user", "Hi.")), NULL);
         struct turn_event event;
         struct text_buffer text = {0}, kept = {0};
         const uint32_t *bits;

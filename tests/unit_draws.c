@@ -16,13 +16,15 @@
 
 enum { TEXTS = 5, STEPS = 12 };
 
-/* Two that a GPU draws, two that it cannot, and one that draws nothing. */
+/* What a GPU can draw, or cannot: of the likeliest token alone top_k and top_p leave what it is.
+ * The last one draws nothing beside the others. */
 static const struct sampler_params asked[TEXTS] = {
     {.temperature = 0.8, .top_p = 1, .seed = 1},
     {.temperature = 1, .top_k = 9, .top_p = 1, .seed = 2},
     {.temperature = 0, .top_k = 3, .top_p = 0.5},
     {.temperature = 1.5, .top_p = 0.9, .seed = 4},
     {.temperature = 1, .top_p = 1, .seed = 5}};
+static const bool by_gpu[TEXTS] = {true, false, true, false, true};
 enum { DRAWS_NOTHING = 4 };
 
 static struct model *model;
@@ -149,7 +151,7 @@ static void only_what_is_wanted_comes(void **state)
     step(e, 1, &(struct engine_outputs){samplers, NULL, false}, drawn);
     for (int i = 0; i < TEXTS; i++) {
         const bool came = here[i * vocab] != 12345;
-        assert_int_equal(came, !sampler_can_request(samplers[i]));
+        assert_int_equal(came, !by_gpu[i]);
         sampler_destroy(samplers[i]);
     }
     engine_destroy(e);

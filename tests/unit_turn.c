@@ -66,18 +66,6 @@ static int close_all(void **state)
     return 0;
 }
 
-static struct turn *open_turn(const char *json, const struct turn_params *params)
-{
-    struct conversation *c = turn_check_conversation(json);
-    struct turn_params usual;
-    struct turn *t;
-    turn_params_init(&usual);
-    if (turn_create(shared, c, params ? params : &usual, &t) != SOL_OK)
-        fail_msg("%s", sol_last_error());
-    conversation_destroy(c);
-    return t;
-}
-
 /* ---- prompts ---- */
 
 /* The prompt as text, with the control tokens written out, and '^' where a point is. */
@@ -104,7 +92,7 @@ static char *prompt_text(const struct turn *t)
 
 static void check_prompt(const char *json, const struct turn_params *params, const char *ends)
 {
-    struct turn *t = open_turn(json, params);
+    struct turn *t = turn_check_open(shared, json, params);
     const char *text = prompt_text(t);
     if (strlen(text) < strlen(ends) || strcmp(text + strlen(text) - strlen(ends), ends) != 0)
         fail_msg("%s\ndoes not end in\n%s", text, ends);
@@ -134,7 +122,7 @@ static void test_prompts(void **state)
     check_prompt(plain, &p, "<|end|><|start|>assistant<|channel|>final<|message|>^");
     check_prompt(tools, &p, "<|end|><|start|>assistant^"); /* a call may come */
     p.effort = CHAT_HIGH;
-    struct turn *t = open_turn(plain, &p);
+    struct turn *t = turn_check_open(shared, plain, &p);
     assert_non_null(strstr(prompt_text(t), "Reasoning: high"));
     turn_destroy(t);
 }
@@ -198,12 +186,12 @@ static void test_events(void **state)
         {plain, "<|channel|>final<|message|>a<|end|><|return|>", "(answer0:a)", 0, false},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
-        struct turn *t = open_turn(cases[i].json, NULL);
+        struct turn *t = turn_check_open(shared, cases[i].json, NULL);
         assert_string_equal(events_of(t, cases[i].text, cases[i].finish), cases[i].events);
         assert_int_equal(chat_faults_total(turn_faults(t)), cases[i].faults);
         turn_destroy(t);
     }
-    struct turn *t = open_turn(begun, NULL);
+    struct turn *t = turn_check_open(shared, begun, NULL);
     events_of(t, "1}<|return|>", false);
     assert_int_equal(conversation_count(turn_messages(t)), 1);
     assert_true(text_is(conversation_message(turn_messages(t), 0)->contents->text, "{\"a\": 1}"));
@@ -246,7 +234,7 @@ static void test_budget(void **state)
     const uint32_t *bits;
     turn_params_init(&p);
     p.thinking = 2;
-    struct turn *t = open_turn(plain, &p);
+    struct turn *t = turn_check_open(shared, plain, &p);
     events_of(t, "<|channel|>analysis<|message|>a", false);
     assert_int_equal(turn_mask(t, &bits), SOL_OK);
     assert_null(bits);
@@ -267,7 +255,7 @@ static void test_budget(void **state)
     assert_true(counts.cut && counts.reasoning == 2);
     turn_destroy(t);
     p.thinking = 0;
-    t = open_turn(plain, &p);
+    t = turn_check_open(shared, plain, &p);
     events_of(t, "<|channel|>", false);
     assert_true(may(t, word("f")) && !may(t, word("a")));
     turn_destroy(t);
@@ -276,11 +264,11 @@ static void test_budget(void **state)
 static void test_after_the_end(void **state)
 {
     (void)state;
-    struct turn *t = open_turn(tools, NULL);
+    struct turn *t = turn_check_open(shared, tools, NULL);
     events_of(t, "<|channel|>final<|message|>a<|end|>", false);
     assert_true(only(t, v->ret));
     turn_destroy(t);
-    t = open_turn(tools, NULL);
+    t = turn_check_open(shared, tools, NULL);
     events_of(t, " to=functions.get<|channel|>commentary json<|message|>{}<|end|>", false);
     assert_true(only(t, v->call));
     turn_destroy(t);
@@ -293,7 +281,7 @@ static void test_answer_grammar(void **state)
     struct turn_params p;
     turn_params_init(&p);
     p.answer = grammar;
-    struct turn *t = open_turn(plain, &p);
+    struct turn *t = turn_check_open(shared, plain, &p);
     events_of(t, "<|channel|>analysis<|message|>", false);
     assert_true(may(t, word("x")) && may(t, v->end) && !may(t, v->ret));
     events_of(t, "<|end|><|start|>assistant<|channel|>final<|message|>", false);
@@ -303,7 +291,7 @@ static void test_answer_grammar(void **state)
     events_of(t, "}", false);
     assert_true(only(t, v->ret));
     turn_destroy(t);
-    t = open_turn(begun, &p);
+    t = turn_check_open(shared, begun, &p);
     assert_true(may(t, word("1")) && !may(t, word("{")));
     turn_destroy(t);
 }

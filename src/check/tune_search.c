@@ -84,19 +84,12 @@ static void free_collection(struct tune_collection *c)
     free(c);
 }
 
-static bool is_forced(const struct chooser *chooser, const struct op *op)
-{
-    for (int i = 0; i < chooser->n_forces; i++)
-        if (chooser->forces[i].op == op) return true;
-    return false;
-}
-
 /* Every composite composed, but for those that the user forces. */
 static enum sol_status compose_all(struct chooser *chooser)
 {
     for (int i = 0; i < op_table_count; i++) {
         const struct op *op = op_table[i];
-        if (!op->compose || is_forced(chooser, op)) continue;
+        if (!op->compose || chooser_is_forced(chooser, op)) continue;
         if (chooser->n_forces == CHOOSER_FORCES_MAX)
             return status_set(SOL_E_ARGUMENT, "--force is given too often for tuning");
         chooser->forces[chooser->n_forces].op = op;
@@ -260,7 +253,7 @@ static enum sol_status search_problem(struct tune_search *s, struct plan *plan,
 {
     struct tune_candidate candidates[TUNE_CANDIDATES_MAX];
     int usual, n = list_candidates(s, f, candidates, &usual);
-    if (n < 2 || is_forced(&s->usual, f->calls.op)) return SOL_OK;
+    if (n < 2 || chooser_is_forced(&s->usual, f->calls.op)) return SOL_OK;
     const struct tune_result *before = measured_before(s, f);
     const struct tuning_entry *known = before ? NULL : known_entry(s, f);
     struct tune_result result = before ? *before : (struct tune_result){0}, *r;

@@ -109,7 +109,7 @@ static enum sol_status open_search(struct train_search *s, const struct tune_tra
     s->search.site.context = trainer_context(s->trainer);
     SOL_TRY(trainer_scratch_room(s->trainer, &s->search.site.most_scratch));
     SOL_TRY(draw_tokens(s));
-    return begin(s);
+    return p->list_only ? SOL_OK : begin(s);
 }
 
 static enum sol_status search_steps(struct train_search *s, const struct tune_train_params *p)

@@ -111,6 +111,17 @@ struct engine_options {
                  "or its share of the CPU's cores: data parallel (default 1)",                     \
                  offsetof(type, field.copies), 1, SHARD_RANKS_MAX)
 
+/* For commands that search for the fastest kernels: a double `budget`, and bools `dry_run` and
+ * `again`, of the command's struct. */
+#define TUNE_OPTIONS(type)                                                                         \
+    OPTION_ENTRY(FLOAT, 0, "budget", "SECONDS",                                                    \
+                 "stop measuring then; what is not reached stays as it was (default 120)",         \
+                 offsetof(type, budget), 0.001, 1e6),                                              \
+        OPTION_ENTRY(FLAG, 0, "dry-run", NULL, "list what would be timed, and time nothing",       \
+                     offsetof(type, dry_run), 0, 0),                                               \
+        OPTION_ENTRY(FLAG, 0, "again", NULL, "time also what the record has already",              \
+                     offsetof(type, again), 0, 0)
+
 /* For commands that measure, and keep what they measured: strings `store` and `label` and a bool
  * `no_store` of the command's struct. */
 #define STORE_OPTIONS(type)                                                                        \

@@ -288,6 +288,11 @@ static int find_force(const struct chooser *chooser, const struct op *op)
     return -1;
 }
 
+bool chooser_is_forced(const struct chooser *chooser, const struct op *op)
+{
+    return find_force(chooser, op) >= 0;
+}
+
 static const char *forced_variant(const struct chooser *chooser, const struct op *op)
 {
     int i = find_force(chooser, op);

@@ -39,6 +39,8 @@ void chooser_init(struct chooser *chooser, int workers);
 /* "op=variant" or "op=variant:choice"; an unknown op, variant or choice is an error that lists the
  * known ones. */
 enum sol_status chooser_force(struct chooser *chooser, const char *text);
+/* Whether what serves the op was said. */
+bool chooser_is_forced(const struct chooser *chooser, const struct op *op);
 /* Number `i` of the forces, as it was written. */
 void chooser_force_text(const struct chooser *chooser, int i, char text[OP_REASON_MAX]);
 /* "op=percent": a delay planted to see whether a comparison finds it and blames the right op. After

@@ -5,20 +5,13 @@
 
 #include "train/trainer.h"
 
-static bool is_forced(const struct chooser *chooser, const struct op *op)
-{
-    for (int i = 0; i < chooser->n_forces; i++)
-        if (chooser->forces[i].op == op) return true;
-    return false;
-}
-
 /* The entry that a call is served by; NULL: the usual rules serve it. */
 static const struct tuning_entry *deciding(const struct chooser *chooser, const struct op *op,
                                            const void *args, const char *variant,
                                            const char *choice)
 {
     struct op_problem problem;
-    if (!chooser->tuning || chooser->reference || is_forced(chooser, op)) return NULL;
+    if (!chooser->tuning || chooser->reference || chooser_is_forced(chooser, op)) return NULL;
     op->problem(args, &problem);
     const struct tuning_entry *e = tuning_find(chooser->tuning, op, &problem, chooser->loosest);
     if (!e || tuning_is_usual(e)) return NULL;

@@ -17,6 +17,20 @@ struct conversation *turn_check_conversation(const char *text)
     return c;
 }
 
+struct turn *turn_check_open(const struct turn_model *m, const char *json,
+                             const struct turn_params *params)
+{
+    struct conversation *c = turn_check_conversation(json);
+    struct turn_params usual;
+    struct turn *t = NULL;
+    turn_params_init(&usual);
+    if (turn_create(m, c, params ? params : &usual, &t) != SOL_OK)
+        fprintf(stderr, "%s\n", sol_last_error());
+    FUZZ_REQUIRE(t);
+    conversation_destroy(c);
+    return t;
+}
+
 static bool stops(const struct turn_check *c, int32_t id)
 {
     size_t n;

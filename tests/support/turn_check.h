@@ -29,5 +29,8 @@ void turn_check_end(struct turn_check *c, bool picked);
 
 /* A conversation of openai-harmony's JSON: {"messages": [...]}. */
 struct conversation *turn_check_conversation(const char *json);
+/* A turn behind it. `params`: NULL for the usual ones. */
+struct turn *turn_check_open(const struct turn_model *m, const char *json,
+                             const struct turn_params *params);
 
 #endif
