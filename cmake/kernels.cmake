@@ -2,21 +2,33 @@
 # the table src/gpu/kernel.h declares. Without nvcc the sources alone are embedded, and NVRTC compiles
 # them on the user's machine.
 #
-#   SOL_CUDA_ARCHS   "90a" and the like, or "all": what a release ships. Default: 90a.
+#   SOL_CUDA_ARCHS   "90a" and the like; "all": what a release ships; "tested": 90a, and in a file with a line
+#                    "// needs: 100a" that too, as what is in it is that architecture's alone. Default: 90a.
 #   SOL_KERNELS_KEPT folder of what other build folders compiled already
 find_program(SOL_NVCC nvcc HINTS /usr/local/cuda/bin $ENV{CUDA_HOME}/bin)
-set(SOL_CUDA_ARCHS "90a" CACHE STRING "GPU architectures to compile for, or all")
+set(SOL_CUDA_ARCHS "90a" CACHE STRING "GPU architectures to compile for, or all, or tested")
 set(SOL_KERNELS_KEPT "${CMAKE_SOURCE_DIR}/build-kernels/kept" CACHE PATH "Compiled kernels, for all build folders")
 set(archs ${SOL_CUDA_ARCHS})
 if(archs STREQUAL "all")
   set(archs 80 90a 100a 120a 121a)
 endif()
-set(gencode "")
-foreach(arch ${archs})
-  list(APPEND gencode -gencode arch=compute_${arch},code=sm_${arch})
-endforeach()
-# PTX of the oldest: what every later card can compile.
-list(APPEND gencode -gencode arch=compute_80,code=compute_80)
+
+# The compiler's options for a file.
+function(gencode_of source out)
+  set(of ${archs})
+  if(archs STREQUAL "tested")
+    file(STRINGS ${source} needs REGEX "^// needs: ")
+    string(REPLACE "// needs: " "" needs "${needs}")
+    set(of 90a ${needs})
+  endif()
+  set(options "")
+  foreach(arch ${of})
+    list(APPEND options -gencode arch=compute_${arch},code=sm_${arch})
+  endforeach()
+  # PTX of the oldest: what every later card can compile.
+  list(APPEND options -gencode arch=compute_80,code=compute_80)
+  set(${out} ${options} PARENT_SCOPE)
+endfunction()
 
 file(GLOB kernel_files CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR}/kernels kernels/*/*.cu)
 file(GLOB kernel_headers CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR}/kernels
@@ -54,6 +66,7 @@ foreach(file ${kernel_files})
   if(SOL_NVCC)
     string(REPLACE "/" "_" flat ${file})
     set(output ${CMAKE_BINARY_DIR}/kernels/${flat}.fatbin)
+    gencode_of(${source} gencode)
     add_custom_command(OUTPUT ${output}
       COMMAND ${CMAKE_SOURCE_DIR}/tools/compile_kernel
         ${SOL_NVCC} ${SOL_KERNELS_KEPT} ${source} ${output} ${gencode}

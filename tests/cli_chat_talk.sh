@@ -102,20 +102,18 @@ talk "Go on" -c 256 --temperature 1000 --effort none
 has err 'the answer is cut: stopped: the context is full'
 
 # ---- Ctrl-C: what is written stays, and the status says that it was stopped. Slow, or it ends by itself ----
-long=(-t 1 -p Go --effort none --temperature 1000 --slow head=9000)
-"$SOL_BINARY" chat "${long[@]}" >out 2>err </dev/null &
-pid=$!
-for _ in $(seq 200); do [ -s out ] && break; sleep 0.05; done
-kill -INT $pid
-wait $pid
-is "interrupted" $? 130
+interrupt() { # OPTION...
+    rm -f out # or what the last one wrote is taken for this one's
+    "$SOL_BINARY" chat -t 1 -p Go --effort none --temperature 1000 --slow head=9000 "$@" >out 2>err </dev/null &
+    local pid=$!
+    for _ in $(seq 200); do [ -s out ] && break; sleep 0.05; done
+    kill -INT $pid
+    wait $pid
+    is "interrupted" $? 130
+}
+interrupt
 [ -s out ] || fail "nothing of the answer"
-"$SOL_BINARY" chat "${long[@]}" --json >out 2>err </dev/null &
-pid=$!
-for _ in $(seq 200); do [ -s out ] && break; sleep 0.05; done
-kill -INT $pid
-wait $pid
-is "interrupted" $? 130
+interrupt --json
 is "the end in JSON" "$(field end)" interrupted
 
 # ---- errors ----

@@ -116,8 +116,8 @@ json pull 0 pull me/tiny
 json pull 0 pull --list me/tiny
 kill $hub
 # a server of this machine, and one that fails
-rm ready
 for fault in "" fault=cut; do
+    rm -f ready
     python3 "$SOL_SOURCE_DIR/tests/load_server.py" ready ttft=2 itl=1 after=6 every=2 $fault &
     server=$!
     for _ in $(seq 200); do [ -f ready ] && break || sleep 0.05; done

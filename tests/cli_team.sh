@@ -89,10 +89,11 @@ run 2 run --gpus 0 -p x
 
 # ---- a server, whose answers are those of one ----
 serve() { # GPUS: two texts at once, what came of them on stdout
+    rm -f served
     "$SOL_BINARY" serve --port 0 --responses none --parallel 2 -c 256 $exact --gpus "$1" >served 2>"$work/err" &
     local server=$! address
     for _ in $(seq 200); do
-        address=$(sed -nE 's/^listening on //p' served)
+        address=$(sed -nE 's/^listening on //p' served 2>/dev/null)
         [ "$address" ] && break
         sleep 0.1
     done

@@ -683,6 +683,31 @@ def test_crowd():
             equal(f"all the same, {how}", [got.get(i) for i in range(40)], [alone[i % 10] for i in range(40)])
 
 
+def test_types():
+    """Functions with all their types, as sol chat render has them; references that would be written out without end."""
+    value = {"anyOf": [{"type": "string"}, {"const": 7}]}
+    tools = [{"type": "function", "function": {"name": "put", "parameters": {"type": "object", "properties": {"v": value}}}}]
+    body = {"messages": [{"role": "user", "content": "Go"}], "tools": tools, "max_tokens": 1}
+    developer = {"type": "developer_content", "tools": {"functions": {"name": "functions", "tools": [
+        {"name": "put", "description": "", "parameters": tools[0]["function"]["parameters"]}]}}}
+    def rendered(types):
+        got = subprocess.run([SOL, "chat", "render", "--types", types, "-"], capture_output=True, text=True, check=True,
+                             input=json.dumps({"messages": [{"role": "developer", "content": [developer]}]}))
+        return len(json.loads(got.stdout)["ids"])
+    prompts = {}
+    for types in "harmony", "full":
+        with Server("--types", types, "--responses", "none") as s:
+            prompts[types] = s.json("POST", "/v1/chat/completions", body)["usage"]["prompt_tokens"]
+            if types == "full":
+                wide = {"type": "object", "properties": {f"p{i}": {"$ref": "#/$defs/wide"} for i in range(220)},
+                        "$defs": {"wide": {"enum": ["x" * 1000]}}}
+                many = [{"type": "function", "function": {"name": f"f{i}", "parameters": wide}} for i in range(5)]
+                got, _, data = s.ask("POST", "/v1/chat/completions", {**body, "tools": many})
+                equal("references written out", (got, "take more than 1024 KiB" in data.decode()), (400, True))
+    equal("what all types add", prompts["full"] - prompts["harmony"], rendered("full") - rendered("harmony"))
+    check("they add something", prompts["full"] > prompts["harmony"], prompts)
+
+
 def main():
     failed = 0
     for name, test in sorted(globals().items()):

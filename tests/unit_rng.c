@@ -63,16 +63,15 @@ static void test_normal_is_reproducible(void **state)
     assert_int_equal(hash, 0xe237b374u);
 }
 
-static void test_normal_moments(void **state)
+enum { NORMALS = 200000 };
+
+static void check_moments(const float *values)
 {
-    (void)state;
-    enum { N = 200000 };
-    struct rng rng;
-    rng_seed(&rng, 7);
+    enum { N = NORMALS };
     double sum = 0, square = 0, fourth = 0;
     int beyond_two = 0;
     for (int i = 0; i < N; i++) {
-        double x = rng_normal(&rng);
+        double x = (double)values[i];
         sum += x;
         square += x * x;
         fourth += x * x * x * x;
@@ -82,6 +81,30 @@ static void test_normal_moments(void **state)
     assert_true(fabs(square / N - 1) < 0.02);
     assert_true(fabs(fourth / N - 3) < 0.15);
     assert_true(fabs((double)beyond_two / N - 0.0455) < 0.003);
+}
+
+static void test_normal_moments(void **state)
+{
+    (void)state;
+    static float values[NORMALS], many[NORMALS + 1];
+    struct rng rng;
+    rng_seed(&rng, 7);
+    for (int i = 0; i < NORMALS; i++) values[i] = rng_normal(&rng);
+    check_moments(values);
+
+    rng_seed(&rng, 7);
+    many[NORMALS - 1] = many[NORMALS] = 5;
+    rng_normals(&rng, 4, many, NORMALS - 1);
+    assert_true(many[NORMALS - 1] == 5 && many[NORMALS] == 5);
+    double products = 0; /* of the two of a pair */
+    for (int i = 0; i < NORMALS - 1; i++) {
+        many[i] /= 4;
+        if (i % 2 == 0) assert_true(many[i] == values[i / 2]);
+        if (i % 2) products += (double)many[i] * (double)many[i - 1];
+    }
+    assert_true(fabs(products / (NORMALS / 2)) < 0.01);
+    many[NORMALS - 1] = 0;
+    check_moments(many);
 }
 
 static void test_uniform(void **state)

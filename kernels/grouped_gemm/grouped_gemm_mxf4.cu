@@ -1,3 +1,4 @@
+// needs: 120a
 /* Grouped products of block-scaled matrices in e2m1 on sm_12x, whose tensor cores take codes and
  * scales as they are: NVFP4 where no scale has a sign, and MXFP4; any k that is whole blocks, any
  * rows, every epilogue.

@@ -1,3 +1,4 @@
+// needs: 100a
 /* Kernels of grouped_tcgen05.cuh. Other architectures than sm_100a have none of them, rather than
  * ones that do nothing. */
 #include "grouped_gemm/grouped_tcgen05.cuh"

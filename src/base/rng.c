@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <string.h>
 
 static uint64_t rotate_left(uint64_t x, int by)
 {
@@ -40,24 +41,30 @@ double rng_uniform(struct rng *rng)
     return (double)(rng_next(rng) >> 11) * 0x1p-53;
 }
 
-/* log(x) for x in (0, 1]: x = m * 2^e with m in [sqrt(1/2), sqrt(2)), log(m) = 2
+/* log(x) for a normal x in (0, 1]: x = m * 2^e with m in [sqrt(1/2), sqrt(2)), log(m) = 2
  * atanh((m-1)/(m+1)). |s| < 0.172, so that ten odd terms reach the last bits of a double. */
 static double natural_log(double x)
 {
-    int exponent;
-    double m = frexp(x, &exponent);
+    static const double odd[] = {1.0 / 19, 1.0 / 17, 1.0 / 15, 1.0 / 13, 1.0 / 11,
+                                 1.0 / 9,  1.0 / 7,  1.0 / 5,  1.0 / 3,  1.0};
+    enum { TERMS = sizeof odd / sizeof *odd };
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    int exponent = (int)(bits >> 52) - 1022;
+    bits = (bits & (((uint64_t)1 << 52) - 1)) | (uint64_t)1022 << 52; /* m in [1/2, 1) */
+    double m;
+    memcpy(&m, &bits, sizeof m);
     if (m < 0.70710678118654752) {
         m *= 2;
         exponent--;
     }
     double s = (m - 1) / (m + 1), square = s * s, sum = 0;
-    for (int k = 19; k >= 1; k -= 2) sum = sum * square + 1.0 / k;
+    for (int k = 0; k < TERMS; k++) sum = sum * square + odd[k];
     return 2 * s * sum + exponent * 0.69314718055994531;
 }
 
-/* Marsaglia's polar method. The second value of each pair is dropped: keeping it would make the
- * state larger than the generator's. */
-float rng_normal(struct rng *rng)
+/* Marsaglia's polar method. */
+static void normal_pair(struct rng *rng, double pair[2])
 {
     double u, v, square;
     do {
@@ -65,7 +72,26 @@ float rng_normal(struct rng *rng)
         v = 2 * rng_uniform(rng) - 1;
         square = u * u + v * v;
     } while (square >= 1 || square == 0);
-    return (float)(u * sqrt(-2 * natural_log(square) / square));
+    const double length = sqrt(-2 * natural_log(square) / square);
+    pair[0] = u * length;
+    pair[1] = v * length;
+}
+
+/* The second value is dropped: keeping it would make the state larger than the generator's. */
+float rng_normal(struct rng *rng)
+{
+    double pair[2];
+    normal_pair(rng, pair);
+    return (float)pair[0];
+}
+
+void rng_normals(struct rng *rng, float scale, float *out, int64_t n)
+{
+    double pair[2];
+    for (int64_t i = 0; i < n; i++) {
+        if (i % 2 == 0) normal_pair(rng, pair);
+        out[i] = scale * (float)pair[i % 2];
+    }
 }
 
 int64_t rng_range(struct rng *rng, int64_t lo, int64_t hi)

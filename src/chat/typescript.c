@@ -8,7 +8,8 @@
 
 #include "chat/typescript_private.h"
 
-enum { TYPES_MAX = 256 << 10 }; /* bytes of a schema with its references written out */
+/* Bytes with references written out: of a schema, of all tools' together. */
+enum { TYPES_MAX = 256 << 10, TOOLS_MAX = 1 << 20 };
 
 /* ---- what both ways share ---- */
 
@@ -267,6 +268,11 @@ enum sol_status typescript_schema(const json_t *schema, enum chat_types types,
 
 /* ---- tools ---- */
 
+enum chat_types typescript_types_find(const char *name)
+{
+    return name && strcmp(name, "full") == 0 ? CHAT_TYPES_FULL : CHAT_TYPES_HARMONY;
+}
+
 /* Each line behind a line end. */
 static void put_lines(struct text_buffer *to, struct chat_text text, const char *before)
 {
@@ -278,20 +284,26 @@ static void put_lines(struct text_buffer *to, struct chat_text text, const char 
     }
 }
 
+/* *written: bytes of all schemas so far. */
 static enum sol_status put_tool(struct text_buffer *to, const struct chat_tool *tool,
-                                enum chat_types types)
+                                enum chat_types types, size_t *written)
 {
+    const int name = tool->name.length < 64 ? (int)tool->name.length : 64;
     put_lines(to, tool->description, "// ");
     text_puts(to, "\ntype ");
     text_put_text(to, tool->name);
     text_puts(to, " = (");
     if (tool->parameters) {
         text_puts(to, "_: ");
+        const size_t before = to->length;
         enum sol_status status = typescript_schema(tool->parameters, types, to);
-        if (status != SOL_OK)
-            return status_prefix(status, "tool '%.*s'",
-                                 tool->name.length < 64 ? (int)tool->name.length : 64,
-                                 tool->name.data);
+        *written += to->length - before;
+        if (status == SOL_OK && types == CHAT_TYPES_FULL && *written > TOOLS_MAX)
+            status = status_set(SOL_E_UNSUPPORTED,
+                                "all types together, references written out, take more than "
+                                "%d KiB",
+                                TOOLS_MAX >> 10);
+        if (status != SOL_OK) return status_prefix(status, "tool '%.*s'", name, tool->name.data);
     }
     text_puts(to, ") => any;\n");
     return SOL_OK;
@@ -300,6 +312,7 @@ static enum sol_status put_tool(struct text_buffer *to, const struct chat_tool *
 enum sol_status typescript_tools(const struct chat_tools *tools, enum chat_types types,
                                  struct text_buffer *to)
 {
+    size_t written = 0;
     if (tools->count) text_puts(to, "# Tools");
     for (size_t i = 0; i < tools->count; i++) {
         const struct chat_namespace *space = &tools->spaces[i];
@@ -311,7 +324,8 @@ enum sol_status typescript_tools(const struct chat_tools *tools, enum chat_types
         text_puts(to, "\nnamespace ");
         text_put_text(to, space->name);
         text_puts(to, " {\n");
-        for (size_t n = 0; n < space->n_tools; n++) SOL_TRY(put_tool(to, &space->tools[n], types));
+        for (size_t n = 0; n < space->n_tools; n++)
+            SOL_TRY(put_tool(to, &space->tools[n], types, &written));
         text_puts(to, "\n} // namespace ");
         text_put_text(to, space->name);
     }

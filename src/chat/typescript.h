@@ -13,12 +13,16 @@ enum chat_types {
                          * identifiers, and comments that stay comments over several lines */
 };
 
+/* FULL for "full"; HARMONY for every other name, and for NULL. */
+enum chat_types typescript_types_find(const char *name);
+
 /* Of a schema: what stands for T in `type f = (_: T) => any;`. FULL: SOL_E_UNSUPPORTED where
  * references written out take more than 256 KiB; a reference inside of itself is `any`. */
 enum sol_status typescript_schema(const json_t *schema, enum chat_types types,
                                   struct text_buffer *to);
 
-/* "# Tools" and a section for each namespace; without any nothing. */
+/* "# Tools" and a section for each namespace; without any nothing. FULL: SOL_E_UNSUPPORTED also
+ * where all types together take more than 1 MiB. */
 enum sol_status typescript_tools(const struct chat_tools *tools, enum chat_types types,
                                  struct text_buffer *to);
 

@@ -34,7 +34,7 @@ static enum sol_status render_options_from(const struct chat_options *o, struct 
     *to = (struct render_options){.next = CHAT_ASSISTANT, .training = o->training};
     if (o->turn) to->next = chat_role_find((struct chat_text){o->turn, strlen(o->turn)});
     if (o->analysis && strcmp(o->analysis, "open") == 0) to->history = CHAT_HISTORY_OPEN;
-    if (o->types && strcmp(o->types, "full") == 0) to->types = CHAT_TYPES_FULL;
+    to->types = typescript_types_find(o->types);
     if (o->effort) SOL_TRY(chat_effort_find(o->effort, &effort));
     to->answer = effort == CHAT_EFFORT_OFF;
     if (to->answer && to->next != CHAT_ASSISTANT)

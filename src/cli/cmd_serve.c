@@ -26,7 +26,7 @@ struct serve_options {
     int64_t port, connections;
     struct string_list hosts, origins;
     const char *keys, *cert, *key;
-    const char *responses;
+    const char *responses, *types;
     int64_t max_waiting, max_waiting_tokens;
     bool deterministic, log;
     double drain_s, heartbeat_s, request_s;
@@ -69,6 +69,10 @@ static const struct option options[] = {
                  "where /v1/responses stores (default: sol in $XDG_STATE_HOME or ~/.local/state; "
                  "none: in memory)",
                  AT(responses), 0, 0),
+    OPTION_ENTRY(STRING, 0, "types", "harmony|full",
+                 "how functions are shown to the model: as openai-harmony does (default), or with "
+                 "anyOf, $ref, const and the like kept",
+                 AT(types), 0, 0),
     OPTION_ENTRY(FLAG, 0, "log", NULL, "a line for each request on stderr", AT(log), 0, 0),
     OPTION_ENTRY(GROUP, 0, "Load", NULL, NULL, 0, 0, 0),
     OPTION_ENTRY(
@@ -218,6 +222,7 @@ static enum sol_status listen_first(struct serve *s)
     SOL_TRY(read_keys(s));
     SOL_TRY(read_tls(s));
     SOL_TRY(open_responses(s));
+    s->shared->types = typescript_types_find(o->types);
     if (!is_loopback(o->host) && !s->keys)
         LOG_WARN("anybody who reaches %s may ask: --api-key-file says who may", o->host);
     server_params_init(&p);

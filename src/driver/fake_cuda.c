@@ -59,7 +59,9 @@ static struct {
     struct fake_cuda_params params;
     long calls, live, fail_at, n_launches, fail_in, misuses;
     long busy;           /* queries of streams that are answered with "not yet" */
-    long running;        /* launches, meanwhile all memory is in reach */
+    long running;        /* launches */
+    long ran;            /* launches that have ended */
+    bool open;           /* all memory is in reach */
     char fail_field[32]; /* whose fail_in-th call from now is the first to fail; "" */
     cuda_result failure;
     bool sticky;
@@ -336,17 +338,22 @@ static struct region *region_of(cuda_address address, size_t bytes)
     return NULL;
 }
 
+static int protection(void)
+{
+    return fake.open ? PROT_READ | PROT_WRITE : PROT_NONE;
+}
+
 /* Memory that can be used until hide(); pinned memory always can, and has an address as well. */
 static void *show(cuda_address address, size_t bytes)
 {
-    struct region *r = region_of(address, bytes);
+    struct region *r = fake.open ? NULL : region_of(address, bytes);
     if (r) mprotect(r->data, r->mapped, PROT_READ | PROT_WRITE);
     return (void *)(uintptr_t)address;
 }
 
 static void hide(cuda_address address, size_t bytes)
 {
-    struct region *r = fake.running ? NULL : region_of(address, bytes);
+    struct region *r = fake.open ? NULL : region_of(address, bytes);
     if (r) mprotect(r->data, r->mapped, PROT_NONE);
 }
 
@@ -358,7 +365,7 @@ static cuda_result f_memory_alloc(cuda_address *address, size_t bytes)
     if (bytes == 0 || units > fake.params.memory - current->bytes) return CUDA_E_MEMORY;
     struct region *r = calloc(1, sizeof *r);
     if (!r) return CUDA_E_MEMORY;
-    void *data = mmap(NULL, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *data = mmap(NULL, mapped, protection(), MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data == MAP_FAILED) {
         free(r);
         return CUDA_E_MEMORY;
@@ -485,7 +492,7 @@ static cuda_result f_access_set(cuda_address address, size_t bytes, const struct
             return CUDA_E_VALUE;
     }
     /* Devices share the host's page tables: those that are running may have it at once. */
-    if (fake.running) mprotect(r->data, r->mapped, PROT_READ | PROT_WRITE);
+    mprotect(r->data, r->mapped, protection());
     return CUDA_OK;
 }
 
@@ -558,18 +565,26 @@ static cuda_result f_fill_bytes(cuda_address to, unsigned char value, size_t cou
 
 /* ---- streams, events, graphs ---- */
 
+static void set_open(bool open)
+{
+    if (fake.open == open) return;
+    fake.open = open;
+    for (struct region *r = fake.regions; r; r = r->next)
+        mprotect(r->data, r->mapped, protection());
+}
+
+/* Between launches memory is out of the host's reach, but behind one of seven only: changing pages
+ * takes longer than a small kernel, and what repeats itself comes to each of its places so. */
 static cuda_result run_launch(const char *kernel, const struct cuda_launch *config,
                               const void *args)
 {
     const fake_kernel_fn run = fake.params.run;
-    for (struct region *r = fake.regions; r; r = r->next)
-        mprotect(r->data, r->mapped, PROT_READ | PROT_WRITE);
+    set_open(true);
     fake.running++;
     if (fake.params.together) pthread_mutex_unlock(&lock);
     const cuda_result result = run(kernel, config, args);
     if (fake.params.together) pthread_mutex_lock(&lock);
-    if (--fake.running) return result;
-    for (struct region *r = fake.regions; r; r = r->next) mprotect(r->data, r->mapped, PROT_NONE);
+    if (--fake.running == 0 && fake.ran++ % 7 == 0) set_open(false);
     return result;
 }
 

@@ -63,7 +63,7 @@ float *case_vector(struct case_maker *c, int64_t n, float scale)
      * so. */
     size_t align = c->kind != CASE_TIMED && c->index % 4 == 1 ? sizeof(float) : 64;
     float *x = arena_alloc(c->arena, (size_t)n * sizeof(float), align);
-    for (int64_t i = 0; x && i < n; i++) x[i] = scale * rng_normal(c->rng);
+    if (x) rng_normals(c->rng, scale, x, n);
     return x;
 }
 
@@ -123,7 +123,7 @@ struct tensor case_tensor(struct case_maker *c, enum dtype dtype, int64_t groups
                    row_bytes);
             continue;
         }
-        for (int64_t i = 0; i < cols; i++) row[i] = scale * rng_normal(c->rng);
+        rng_normals(c->rng, scale, row, cols);
         if (c->kind == CASE_EXTREME && r % 7 == 3) memset(row, 0, sizeof(float) * (size_t)cols);
         dtype_info(dtype)->encode(row, data + (size_t)r * row_bytes, cols);
         /* The first block's scale byte: 2^-127 is a subnormal, and easily forgotten. */

@@ -22,6 +22,7 @@ enum sol_status api_reading_begin(struct api_reading *rd, const struct api_reade
     rd->request = request;
     request->schemas = reader->schemas;
     turn_params_init(&request->turn);
+    request->turn.types = reader->types;
     job_params_init(&request->job);
     if (reader->model) model_recommends(reader->model, &request->job.sampling);
     rd->calls = json_object();

@@ -26,6 +26,7 @@ struct api_reader {
     const struct chat_format *format; /* the model's */
     struct recall *recall;            /* NULL: nothing is remembered */
     const struct key *key;            /* whose */
+    enum chat_types types;            /* how functions are shown to the model */
     const char *today;                /* "2026-11-24" */
 };
 

@@ -38,5 +38,6 @@ void api_reader_of(const struct request_context *r, char today[CHAT_DATE_SIZE],
                                   .format = turn_model_vocabulary(r->engine->turns)->format,
                                   .recall = shared->recall,
                                   .key = r->key,
+                                  .types = shared->types,
                                   .today = today};
 }

@@ -3,6 +3,7 @@
 #define SERVE_API_SHARED_H
 
 #include "chat/opening.h"
+#include "chat/typescript.h"
 #include "serve/recall.h"
 #include "serve/response_keeper.h"
 #include "serve/schema_cache.h"
@@ -12,6 +13,7 @@ struct api_shared {
     struct schema_cache *schemas;
     struct recall *recall;
     struct response_keeper *keeper;
+    enum chat_types types; /* how functions are shown to the model; 0 from api_shared_create */
 };
 
 enum { API_RECALL_BYTES = 64 << 20 };

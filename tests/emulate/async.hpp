@@ -39,7 +39,7 @@ struct work {
     const char *from;
     uint32_t fenced, fenced_all; /* when its thread had fenced last */
     fake_tensor_map map;
-    int at[5]; /* of a box */
+    int at[5];       /* of a box */
     uint32_t source; /* in the shared memory of its thread */
     char *out;
     uint64_t a, b;
@@ -88,7 +88,7 @@ struct conduct {
     float *loads[8];
     uint32_t load_from[8];
     int n_loads;
-    uint32_t fenced, fenced_all; /* for copies of shared memory, of any */
+    uint32_t fenced, fenced_all;   /* for copies of shared memory, of any */
     std::vector<word_copy> copies; /* since the last batch */
     std::deque<copy_batch> batches;
     int groups, sleepers; /* groups: of them */
@@ -132,7 +132,7 @@ struct async_state {
     uint32_t clock;
 };
 
-extern thread_local async_state *state;
+extern EMULATED_NEAR async_state *state;
 
 static inline void expect(bool holds, const char *why)
 {

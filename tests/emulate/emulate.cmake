@@ -32,20 +32,23 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
       endif()
     endforeach()
   endforeach()
+  add_library(emulated_threads SHARED tests/emulate/threads.cpp)
   add_library(emulated_gpu SHARED ${emulated} tests/emulate/emulate.cpp
     tests/emulate/emulate_async.cpp tests/emulate/emulate_tcgen05.cpp tests/emulate/emulate_wgmma.cpp
     tests/inject/fake_gpu.c src/driver/fake_cuda.c)
-  set_target_properties(emulated_gpu PROPERTIES PREFIX "" OUTPUT_NAME libcuda SUFFIX .so.1
-    LIBRARY_OUTPUT_DIRECTORY ${SOL_EMULATED_GPU} CXX_STANDARD 17)
-  target_compile_definitions(emulated_gpu PRIVATE _GNU_SOURCE)
-  target_include_directories(emulated_gpu PRIVATE tests/emulate kernels include src tests)
-  # Optimised in every build, or it takes minutes.
-  target_compile_options(emulated_gpu PRIVATE -O2 $<$<COMPILE_LANGUAGE:CXX>:-fno-extern-tls-init
-    -fno-strict-aliasing -ffp-contract=off -Wno-enum-compare -Wno-psabi -Wno-unknown-pragmas>)
-  if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(${SOL_X86})$")
-    target_compile_options(emulated_gpu PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-mtls-dialect=gnu2>)
-  endif()
-  target_link_libraries(emulated_gpu PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
+  set_target_properties(emulated_gpu PROPERTIES PREFIX "" OUTPUT_NAME libcuda SUFFIX .so.1)
+  foreach(library emulated_threads emulated_gpu)
+    set_target_properties(${library} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${SOL_EMULATED_GPU} CXX_STANDARD 17)
+    target_compile_definitions(${library} PRIVATE _GNU_SOURCE)
+    target_include_directories(${library} PRIVATE tests/emulate kernels include src tests)
+    # Optimised in every build, or it takes minutes.
+    target_compile_options(${library} PRIVATE -O2 $<$<COMPILE_LANGUAGE:CXX>:-fno-extern-tls-init
+      -fno-strict-aliasing -ffp-contract=off -Wno-enum-compare -Wno-psabi -Wno-unknown-pragmas>)
+    if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(${SOL_X86})$")
+      target_compile_options(${library} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-mtls-dialect=gnu2>)
+    endif()
+  endforeach()
+  target_link_libraries(emulated_gpu PRIVATE emulated_threads Threads::Threads ${CMAKE_DL_LIBS})
   add_library(emulated_nvrtc SHARED tests/emulate/fake_nvrtc.c)
   set_target_properties(emulated_nvrtc PROPERTIES PREFIX "" OUTPUT_NAME libnvrtc SUFFIX .so.13
     LIBRARY_OUTPUT_DIRECTORY ${SOL_EMULATED_GPU})

@@ -1,7 +1,7 @@
 /* Launches of kernels that were compiled for the processor (emulate.hpp). The blocks of a grid are
  * dealt out to a few threads of the host, a team, in their order. Several threads may launch at the
- * same time, for GPUs of their own: each launch has a team. In a block, each thread of the kernel has a stack, and
- * goes on until it has to wait for others. */
+ * same time, for GPUs of their own: each launch has a team. In a block, each thread of the kernel
+ * has a stack, and goes on until it has to wait for others. */
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <stdio.h>
@@ -36,8 +36,6 @@ enum {
     BLOCKS_MAX = EMULATED_BLOCKS
 };
 
-thread_local emulated_block emulated;
-thread_local emulated_index threadIdx, blockIdx, gridDim, blockDim;
 float emulated_f16_values[1 << 16];
 /* A block's shared memory, and the names that kernels give it. */
 alignas(1024) thread_local char memory[SHARED_MAX], emulated_shared_start[1];
@@ -82,13 +80,24 @@ struct worker {
     meeting blocks[BLOCKS_MAX], cluster, warps[THREADS_MAX / WARP];
     char *stacks;
     long idle; /* times in a row that nobody could go on */
+    emulated_board board;
+    /* How the turns of a block go where work is done by others than threads: one of them, or its
+     * whole warp or block, may get most of the turns, one or its warp hardly any, and what is
+     * started may be done soon or late. */
+    struct {
+        unsigned late;    /* of so many turns one does a piece of work */
+        int first, count; /* threads that get most of the turns */
+        int slow, n_slow; /* threads that get few */
+    } schedule;
+    uint64_t random_state;
+    uint32_t first_block; /* of those that run at once */
 };
 
 /* Of other blocks that run at the same time: what `memory` is to them, by address alone
  * (emulate_async.hpp). */
 static thread_local char *more_memory[BLOCKS_MAX];
 
-static thread_local worker *mine;
+extern EMULATED_NEAR worker *mine;
 
 struct launch_state {
     const char *name;
@@ -133,23 +142,21 @@ char *emulated_memory(int rank)
 }
 
 /* xorshift64 */
-static thread_local uint64_t random_state;
-
 uint32_t emulated_random(void)
 {
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return (uint32_t)(random_state >> 32);
+    uint64_t x = mine->random_state;
+    x ^= x << 13;
+    x ^= x >> 7;
+    x ^= x << 17;
+    mine->random_state = x;
+    return (uint32_t)(x >> 32);
 }
 
 void emulated_seed(uint64_t seed)
 {
-    random_state = (seed + 1) * 0x9e3779b97f4a7c15u | 1;
+    mine->random_state = (seed + 1) * 0x9e3779b97f4a7c15u | 1;
     for (int i = 0; i < 4; i++) emulated_random();
 }
-
-static thread_local uint32_t first_block; /* of those that run at once */
 
 static int threads(void)
 {
@@ -160,7 +167,7 @@ static void go_to(int thread)
 {
     emulated.current = thread;
     threadIdx.x = (uint32_t)(thread % emulated.count);
-    blockIdx.x = first_block + (uint32_t)emulated_rank();
+    blockIdx.x = mine->first_block + (uint32_t)emulated_rank();
 }
 
 /* Goes on `there`; returns when somebody goes on `here`. */
@@ -169,48 +176,42 @@ static void change(jmp_buf here, jmp_buf there)
     if (!_setjmp(here)) _longjmp(there, 1);
 }
 
-/* How the turns of a block go where work is done by others than threads: one of them, or its whole
- * warp or block, may get most of the turns, one or its warp hardly any, and what is started may be
- * done soon or late. */
-static thread_local struct {
-    unsigned late;    /* of so many turns one does a piece of work */
-    int first, count; /* threads that get most of the turns */
-    int slow, n_slow; /* threads that get few */
-} schedule;
-
 static void draw_schedule(void)
 {
     static const int counts[] = {1, WARP, 4 * WARP, THREADS_MAX};
     int count = min(counts[emulated_random() % 4], threads());
-    schedule.late = 1u << 2 * (emulated_random() % 5 + 1);
-    schedule.first = (int)(emulated_random() % (unsigned)(threads() / count)) * count;
-    schedule.count = count;
+    mine->schedule.late = 1u << 2 * (emulated_random() % 5 + 1);
+    mine->schedule.first = (int)(emulated_random() % (unsigned)(threads() / count)) * count;
+    mine->schedule.count = count;
     if (emulated.blocks > 1 && emulated_random() % 2) { /* a block runs ahead */
-        schedule.first = (int)(emulated_random() % (unsigned)emulated.blocks) * emulated.count;
-        schedule.count = emulated.count;
+        mine->schedule.first =
+            (int)(emulated_random() % (unsigned)emulated.blocks) * emulated.count;
+        mine->schedule.count = emulated.count;
     }
-    schedule.n_slow = emulated_random() % 2 ? 1 : WARP; /* a warp's first thread often does more */
-    schedule.slow = (int)(emulated_random() % (unsigned)(threads() / WARP)) * WARP;
+    mine->schedule.n_slow =
+        emulated_random() % 2 ? 1 : WARP; /* a warp's first thread often does more */
+    mine->schedule.slow = (int)(emulated_random() % (unsigned)(threads() / WARP)) * WARP;
 }
 
 static bool passed_by(int thread)
 {
-    return thread >= schedule.slow && thread < schedule.slow + schedule.n_slow &&
+    return thread >= mine->schedule.slow && thread < mine->schedule.slow + mine->schedule.n_slow &&
            emulated_random() % 256;
 }
 
 static int random_thread(void)
 {
     bool favoured = emulated_random() % 8;
-    unsigned count = (unsigned)(favoured ? schedule.count : threads());
-    return (favoured ? schedule.first : 0) + (int)(emulated_random() % count);
+    unsigned count = (unsigned)(favoured ? mine->schedule.count : threads());
+    return (favoured ? mine->schedule.first : 0) + (int)(emulated_random() % count);
 }
 
 static int behind(int thread)
 {
     if (!async_used) {
-        do thread = (thread + 1) % threads();
-        while (mine->place[thread] < 0);
+        const int *place = mine->place, count = threads();
+        do thread = thread + 1 < count ? thread + 1 : 0;
+        while (place[thread] < 0);
         return thread;
     }
     thread = random_thread();
@@ -265,7 +266,7 @@ static void work_until_awake(void)
 static void wait_for_others(bool near)
 {
     int me = emulated.current;
-    if (async_used && emulated_random() % schedule.late == 0) async_step(false);
+    if (async_used && emulated_random() % mine->schedule.late == 0) async_step(false);
     if (waits_for_ever()) give_up_waiting();
     work_until_awake();
     int next = me / WARP * WARP + (me + 1) % WARP;
@@ -479,7 +480,7 @@ uint64_t time_ns(void)
 static void run_block(unsigned x, unsigned y)
 {
     blockIdx = {x, y, 0};
-    first_block = x;
+    mine->first_block = x;
     emulated.count = (int)blockDim.x;
     emulated.blocks = (int)launch->at_once;
     mine->cluster = {0, threads(), 0, 0};
@@ -494,7 +495,7 @@ static void run_block(unsigned x, unsigned y)
         mine->warps[i / WARP] = {0, WARP, 0, 0};
         mine->done[i] = false;
         mine->awake[i] = mine->place[i] = i;
-        emulated.turn[i] = 0;
+        emulated.board->turn[i] = 0;
         if (!mine->made[i]) make_stack(i);
     }
     go_to(0);
@@ -508,6 +509,7 @@ static void run_block(unsigned x, unsigned y)
 static void work(launch_state *of, worker *own)
 {
     mine = own;
+    emulated.board = &own->board;
     launch = of;
     gridDim = of->grid;
     blockDim = of->block;

@@ -94,16 +94,24 @@ struct emulated_words {
 
 enum { EMULATED_THREADS = 2048 }; /* of blocks that run at once */
 
-struct emulated_block {
-    int current, count; /* threads: which runs, of a block */
-    int blocks; /* that run at once: a cluster, or all; the threads of one behind the other's */
+/* What the threads of a block have to show. */
+struct emulated_board {
     int turn[EMULATED_THREADS];
     emulated_words words[2][EMULATED_THREADS];
     int votes[EMULATED_THREADS];
 };
 
-extern thread_local emulated_block emulated;
-extern thread_local emulated_index threadIdx, blockIdx, gridDim, blockDim;
+struct emulated_block {
+    int current, count; /* threads: which runs, of a block */
+    int blocks; /* that run at once: a cluster, or all; the threads of one behind the other's */
+    emulated_board *board;
+};
+
+/* Of a thread of the host, and found by one instruction: what is so has to be small and in a
+ * library of its own (threads.cpp), or it cannot be loaded while a program runs. */
+#define EMULATED_NEAR thread_local __attribute__((tls_model("initial-exec")))
+extern EMULATED_NEAR emulated_block emulated;
+extern EMULATED_NEAR emulated_index threadIdx, blockIdx, gridDim, blockDim;
 
 void emulated_block_barrier(void);
 void emulated_warp_barrier(void);
@@ -111,14 +119,15 @@ void emulated_warp_barrier(void);
 /* For what this thread shows next; emulated_warp_barrier, then emulated_lane. */
 static inline emulated_words &emulated_next(void)
 {
-    return emulated.words[emulated.turn[emulated.current] ^= 1][emulated.current];
+    emulated_board *board = emulated.board;
+    return board->words[board->turn[emulated.current] ^= 1][emulated.current];
 }
 
 /* What the lanes have shown, from lane 0 on. */
 static inline const emulated_words *emulated_lanes(void)
 {
     int me = emulated.current;
-    return &emulated.words[emulated.turn[me]][me / 32 * 32];
+    return &emulated.board->words[emulated.board->turn[me]][me / 32 * 32];
 }
 
 static inline void __syncthreads(void)
@@ -134,10 +143,10 @@ static inline void __syncwarp(void)
 static inline int __syncthreads_or(int predicate)
 {
     int any = 0;
-    emulated.votes[emulated.current] = predicate != 0;
+    emulated.board->votes[emulated.current] = predicate != 0;
     emulated_block_barrier();
     int first = emulated.current / emulated.count * emulated.count;
-    for (int i = 0; i < emulated.count; i++) any |= emulated.votes[first + i];
+    for (int i = 0; i < emulated.count; i++) any |= emulated.board->votes[first + i];
     emulated_block_barrier();
     return any;
 }
@@ -408,23 +417,30 @@ static inline float emulated_f16(uint32_t word, int half)
     return f16_to_f32((uint16_t)(half ? word >> 16 : word));
 }
 
-/* Sums in double, rounded once. A lane shows its 8 numbers of a, by row and k, and its 4 of b. */
+/* What a warp multiplies. */
+struct emulated_tiles {
+    float a[16][16], b[8][16]; /* [row][k], [column][k] */
+};
+static_assert(sizeof(emulated_tiles) <= 32 * sizeof(emulated_words), "room of a warp");
+
+/* Sums in double, rounded once. */
 template <float NUMBER(uint32_t, int)>
 static inline void emulated_mma(float d[4], const uint32_t a[4], const uint32_t b[2])
 {
-    uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    emulated_words &mine = emulated_next();
-    for (int i = 0; i < 8; i++) mine.f[i] = NUMBER(a[i / 4 + i / 2 % 2 * 2], i % 2);
-    for (int i = 0; i < 4; i++) mine.f[8 + i] = NUMBER(b[i / 2], i % 2);
+    const uint32_t lane = threadIdx.x % 32, g = lane / 4, t = 2 * (lane % 4);
+    emulated_tiles &tiles = *(emulated_tiles *)(&emulated_next() - lane); /* each lane a part */
+    for (int i = 0; i < 8; i++)
+        tiles.a[g + i % 2 * 8][t + i / 4 * 8 + i / 2 % 2] = NUMBER(a[i % 2 + i / 4 * 2], i / 2 % 2);
+    for (int i = 0; i < 4; i++) tiles.b[g][t + i / 2 * 8 + i % 2] = NUMBER(b[i / 2], i % 2);
     emulated_warp_barrier();
-    const emulated_words *lanes = emulated_lanes();
-    for (int i = 0; i < 4; i++) {
-        double sum = d[i];
-        for (int k = 0; k < 16; k++)
-            sum += (double)lanes[g * 4 + k % 8 / 2].f[i / 2 * 4 + k / 8 * 2 + k % 2] *
-                   (double)lanes[(2 * t + i % 2) * 4 + k % 8 / 2].f[8 + k / 8 * 2 + k % 2];
-        d[i] = (float)sum;
+    double sum[4];
+    for (int i = 0; i < 4; i++) sum[i] = d[i];
+    for (int k = 0; k < 16; k++) {
+        const double x[2] = {tiles.a[g][k], tiles.a[g + 8][k]},
+                     y[2] = {tiles.b[t][k], tiles.b[t + 1][k]};
+        for (int i = 0; i < 4; i++) sum[i] += x[i / 2] * y[i % 2];
     }
+    for (int i = 0; i < 4; i++) d[i] = (float)sum[i];
 }
 
 static inline void mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2])

@@ -14,9 +14,6 @@
 
 #include "async.hpp"
 
-thread_local bool async_used;
-thread_local async_state *state;
-
 /* ---- shared memory ---- */
 
 static void use(void)

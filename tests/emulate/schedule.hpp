@@ -36,6 +36,6 @@ void emulated_seed(uint64_t seed);
 bool async_step(bool all_wait);
 void async_begin(void); /* of a block */
 void async_end(void);
-extern thread_local bool async_used; /* by this block: its threads take random turns */
+extern EMULATED_NEAR bool async_used; /* by this block: its threads take random turns */
 
 #endif
