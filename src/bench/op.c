@@ -1,416 +1,20 @@
-/* See op.h.
- *
- * A problem is made on the host. For a GPU the blocks of its arena are copied there and every
- * address in the arguments that lies in a block is changed into that of its copy: sizes are never
- * so large that they look like one. Weights are packed there then, as those of a model are. */
+/* See op.h. */
 #include "bench/op.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/clock.h"
-#include "base/cpu.h"
 #include "base/memory.h"
 #include "base/number.h"
-#include "base/rng.h"
+#include "bench/op_private.h"
 #include "gpu/device.h"
 #include "gpu/watch.h"
-#include "ops/cases.h"
-#include "ops/cuda/pack_cuda.h"
-#include "ops/grouped_gemm.h"
 #include "ops/ops.h"
-#include "ops/problem.h"
 #include "stats/statistics.h"
 
-enum {
-    SETS_MAX = 16,
-    BLOCKS_MAX = 64,
-    REPETITIONS = BENCH_OP_REPETITIONS,
-    WARM = 3,
-    TEXT_MAX = 64
-};
-
-struct spec {
-    const struct op *op;
-    struct op_problem problem;
-    bool given[OP_SIZES];
-    int64_t sequences, depth;
-    double skew;
-    unsigned typed; /* matrices in bf16 */
-    char check[TEXT_MAX];
-    char variant[TEXT_MAX];           /* and choice; "": whatever is chosen */
-    const struct bench_op_call *call; /* what makes arguments; NULL: the op, of the problem */
-};
-
-struct block {
-    char *host, *device;
-    size_t bytes;
-};
-
-/* A call and what it works on. */
-struct set {
-    struct arena *arena;
-    struct block blocks[BLOCKS_MAX];
-    int n_blocks;
-    struct case_maker made;
-    void *host_args, *args; /* the same on the CPU */
-    struct batch batch;     /* what args point to on a GPU */
-    void *table;            /* the host's, with addresses of a GPU; NULL: there is none */
-    void *packed[OP_WEIGHTS_MAX];
-};
-
-struct run {
-    struct spec spec;
-    const struct chooser *chooser;
-    struct chooser own; /* with what the spec asks for */
-    struct gpu *gpu;    /* NULL: the CPU */
-    struct op_context context;
-    struct rng rng;
-    struct set sets[SETS_MAX];
-    int n_sets;
-    size_t room; /* for what is still to be made, in bytes */
-};
-
-/* ---- the spec ---- */
-
-static enum sol_status set_word(const struct spec *s, const char *text, const char *key,
-                                const char *value, const char *const *words, int64_t *to)
-{
-    char known[64] = "";
-    const bool transposed = to == &s->problem.transposed;
-    const bool grouped = s->op == &op_grouped_matmul; /* whose rows are what they are */
-    const bool symmetric = to == &s->problem.symmetric;
-    bool has = (s->op == &op_grouped_gemm && !transposed && !symmetric) ||
-               ((s->op == &op_matmul || grouped) && transposed) ||
-               (s->op == &op_matmul && symmetric) ||
-               (s->op == &op_pack_scaled && to == &s->problem.scales);
-    if (!has) return status_set(SOL_E_ARGUMENT, "--op %s: %s has no %s", text, s->op->name, key);
-    for (*to = 0; words[*to]; ++*to) {
-        if (grouped && *to & 1) continue;
-        if (strcmp(words[*to], value) == 0) return SOL_OK;
-        size_t at = strlen(known);
-        snprintf(known + at, sizeof known - at, "%s%s", at ? ", " : "", words[*to]);
-    }
-    return status_set(SOL_E_ARGUMENT, "--op %s: %s is one of %s", text, key, known);
-}
-
-static enum sol_status set_size(struct spec *s, const char *text, const char *key,
-                                const char *value, bool *known)
-{
-    int64_t *to = strcmp(key, "sequences") == 0 ? &s->sequences
-                  : strcmp(key, "depth") == 0   ? &s->depth
-                                                : NULL;
-    const char *const *words = NULL;
-    for (int i = 0; !to && i < OP_SIZES; i++) {
-        if (strcmp(key, i ? op_size_name(i) : "m") != 0) continue;
-        to = op_size(&s->problem, i);
-        words = op_size_words(i);
-        s->given[i] = true;
-    }
-    *known = to != NULL;
-    if (!to) return SOL_OK;
-    if (words) return set_word(s, text, key, value, words, to);
-    char *end;
-    *to = strtoll(value, &end, 10);
-    if (end == value || *end || *to < (to != &s->depth) || *to > 1 << 24)
-        return status_set(SOL_E_ARGUMENT, "--op %s: %s is to be a positive number", text, key);
-    return SOL_OK;
-}
-
-static enum sol_status set_dtype(struct spec *s, const char *text, const char *value)
-{
-    enum dtype *dtype = &s->problem.dtype;
-    bool known = dtype_from_name(value, dtype) && dtype_info(*dtype)->encode;
-    /* Not of weights: of a cache, or none. */
-    bool plain = *dtype == DTYPE_F32 || *dtype == DTYPE_F16 || *dtype == DTYPE_BF16;
-    if (s->op == &op_grouped_gemm) known = known && grouped_gemm_step(*dtype);
-    if (s->op == &op_pack_scaled) known = known && *dtype == DTYPE_NVFP4;
-    if (known && dtype_info(s->op->usual.dtype)->block == 1 && !s->op->n_weights) known = plain;
-    return known ? SOL_OK
-                 : status_set(SOL_E_ARGUMENT, "--op %s: %s does not come in %s", text, s->op->name,
-                              value);
-}
-
-/* The widest set of matrices that a variant takes in bf16; 0: none does. */
-static unsigned typed_matrices(const struct op *op)
-{
-    unsigned widest = 0;
-    for (int v = 0; v < op->n_variants; v++)
-        for (const unsigned *set = op->variants[v]->typed; set && *set; set++)
-            if (__builtin_popcount(*set) > __builtin_popcount(widest)) widest = *set;
-    return widest;
-}
-
-static enum sol_status set_matrices(struct spec *s, const char *text, const char *value)
-{
-    s->typed = strcmp(value, "bf16") == 0 ? typed_matrices(s->op) : 0;
-    if (s->typed || strcmp(value, "f32") == 0) return SOL_OK;
-    return status_set(SOL_E_ARGUMENT, "--op %s: matrices are f32%s", text,
-                      typed_matrices(s->op) ? " or bf16" : "");
-}
-
-static enum sol_status set_key(struct spec *s, const char *text, const char *key, const char *value)
-{
-    char *end;
-    bool known;
-    SOL_TRY(set_size(s, text, key, value, &known));
-    if (known) return SOL_OK;
-    if (strcmp(key, "dtype") == 0) return set_dtype(s, text, value);
-    if (strcmp(key, "matrices") == 0) return set_matrices(s, text, value);
-    if (strcmp(key, "check") == 0) {
-        snprintf(s->check, sizeof s->check, "%s", value);
-        return SOL_OK;
-    }
-    if (strcmp(key, "variant") == 0) {
-        snprintf(s->variant, sizeof s->variant, "%s", value);
-        return SOL_OK;
-    }
-    if (strcmp(key, "skew") == 0) {
-        s->skew = strtod(value, &end);
-        if (end != value && !*end && s->skew >= 0 && s->skew <= 10) return SOL_OK;
-        return status_set(SOL_E_ARGUMENT, "--op %s: skew is to be 0 to 10", text);
-    }
-    return status_set(
-        SOL_E_ARGUMENT,
-        "--op %s: no such key '%s'; known: m n k groups top_k head_dim window dtype "
-        "sequences depth skew check variant matrices, of grouped_gemm results scales gated signs "
-        "weights, of matmul and grouped_matmul transposed",
-        text, key);
-}
-
-static enum sol_status check_spec(struct spec *s, const char *text)
-{
-    struct op_problem *p = &s->problem;
-    int64_t block = dtype_info(p->dtype)->block;
-    for (int i = 1; i < OP_SIZES; i++) {
-        struct op_problem usual = s->op->usual;
-        bool has = *op_size(&usual, i) || (s->op == &op_gemm && i < 5) ||
-                   (usual.sequences && p->window == *op_size(p, i));
-        if (s->given[i] && !has && !op_size_words(i))
-            return status_set(SOL_E_ARGUMENT, "--op %s: %s has no %s", text, s->op->name,
-                              op_size_name(i));
-    }
-    const bool by_transpose = p->transposed == 1 || p->transposed == 2;
-    if (p->symmetric && (p->n != p->rows || (!by_transpose && p->k != p->rows)))
-        return status_set(
-            SOL_E_ARGUMENT,
-            "--op %s: of a symmetric product n is m, and k too where transposed is no "
-            "or both",
-            text);
-    bool grouped = s->op == &op_grouped_gemm;
-    if (grouped) block = grouped_gemm_step(p->dtype);
-    if (p->weights == WEIGHTS_TILES && p->dtype != DTYPE_NVFP4)
-        return status_set(SOL_E_ARGUMENT, "--op %s: weights in tiles are nvfp4", text);
-    if (p->k % block || (s->op != &op_gemm && !grouped && p->n % block))
-        return status_set(SOL_E_ARGUMENT, "--op %s: k is to be a multiple of %d, n too for experts",
-                          text, (int)block);
-    int64_t most = p->groups > 0 ? p->groups : s->op == &op_route ? p->n : p->n ? 8 : 1;
-    if (s->op == &op_gemm && p->groups <= 1) most = 1;
-    if (p->top_k > most)
-        return status_set(SOL_E_ARGUMENT, "--op %s: top_k is more than groups", text);
-    bool heads = p->sequences && p->head_dim; /* k: those of keys */
-    if (s->sequences > p->rows || p->head_dim % 2 || (heads && p->n % p->k))
-        return status_set(SOL_E_ARGUMENT, "--op %s: sizes that do not go together", text);
-    if (s->op != &op_gemm) return SOL_OK;
-    /* m: of tokens, of which each has a row for each of its experts. */
-    if (p->groups <= 1) p->groups = p->top_k = 0;
-    if (p->groups && !p->top_k) p->top_k = 1;
-    if (p->groups) p->rows *= p->top_k;
-    return SOL_OK;
-}
-
-static enum sol_status parse(const char *text, struct spec *s)
-{
-    char copy[256], *rest = copy, *item;
-    *s = (struct spec){.sequences = 1, .depth = 1024};
-    if (snprintf(copy, sizeof copy, "%s", text) >= (int)sizeof copy)
-        return status_set(SOL_E_ARGUMENT, "--op: a text of more than %zu characters", sizeof copy);
-    item = strsep(&rest, ":");
-    s->op = op_find(item);
-    if (!s->op)
-        return status_set(SOL_E_ARGUMENT, "--op %s: no such op; sol kernels lists them", text);
-    if (s->op->collective)
-        return status_set(
-            SOL_E_UNSUPPORTED,
-            "--op %s: one rank does not do it; sol device --gpus times it by size, and sol "
-            "train bench in a step",
-            s->op->name);
-    s->problem = s->op->usual;
-    while ((item = strsep(&rest, ","))) {
-        char *key = strsep(&item, "=");
-        if (!item) return status_set(SOL_E_ARGUMENT, "--op %s: write key=value", text);
-        SOL_TRY(set_key(s, text, key, item));
-    }
-    return check_spec(s, text);
-}
-
-/* ---- making ---- */
-
-struct source {
-    struct run *run;
-    struct set *set;
-    bool failed;
-};
-
-static void *take_block(void *arg, size_t bytes)
-{
-    struct source *s = arg;
-    struct set *set = s->set;
-    void *memory = NULL;
-    s->failed = s->failed || bytes > s->run->room || set->n_blocks == BLOCKS_MAX ||
-                pages_alloc(bytes, &memory) != SOL_OK;
-    if (s->failed) return NULL; /* the arena says it */
-    s->run->room -= bytes;
-    set->blocks[set->n_blocks++] = (struct block){.host = memory, .bytes = bytes};
-    return memory;
-}
-
-/* With the set. */
-static void keep_block(void *arg, void *memory)
-{
-    (void)arg, (void)memory;
-}
-
-static void free_set(const struct run *r, struct set *set)
-{
-    for (int i = 0; r->gpu && i < set->n_blocks; i++) gpu_free(r->gpu, set->blocks[i].device);
-    for (int i = 0; r->gpu && i < OP_WEIGHTS_MAX; i++) gpu_free(r->gpu, set->packed[i]);
-    if (set->args != set->host_args) free(set->args);
-    free(set->table);
-    arena_destroy(set->arena);
-    for (int i = 0; i < set->n_blocks; i++) pages_free(set->blocks[i].host, set->blocks[i].bytes);
-}
-
-/* Every word that is an address of the host's blocks becomes that of the copy. Words are told by
- * their value: ops/args.h keeps padding, whose old contents may be half an address, out of them. */
-static void relocate(const struct set *set, void *words, size_t bytes)
-{
-    for (size_t at = 0; at + sizeof(uintptr_t) <= bytes; at += sizeof(uintptr_t)) {
-        uintptr_t word;
-        memcpy(&word, (char *)words + at, sizeof word);
-        const void *there = word && word == (uintptr_t)set->made.batch   ? &set->batch
-                            : word && word == (uintptr_t)set->made.table ? set->table
-                                                                         : NULL;
-        if (there) { /* the host reads it */
-            word = (uintptr_t)there;
-            memcpy((char *)words + at, &word, sizeof word);
-            continue;
-        }
-        for (int i = 0; i < set->n_blocks; i++) {
-            const struct block *b = &set->blocks[i];
-            if (word - (uintptr_t)b->host >= b->bytes) continue;
-            word = word - (uintptr_t)b->host + (uintptr_t)b->device;
-            memcpy((char *)words + at, &word, sizeof word);
-            break;
-        }
-    }
-}
-
-static enum sol_status pack(const struct run *r, struct set *set)
-{
-    struct plan *plan;
-    const struct op *op = r->spec.op;
-    SOL_TRY(plan_create(r->chooser, &plan));
-    enum sol_status status = SOL_OK;
-    for (int i = 0; status == SOL_OK && i < op->n_weights; i++) {
-        struct tensor *t = (struct tensor *)((char *)set->args + op->weights[i]);
-        if (!tensor_is_repacked(t)) continue;
-        status = gpu_alloc(r->gpu, "bench", tensor_packed_bytes(t), &set->packed[i]);
-        if (status != SOL_OK) break;
-        plan_call(plan, &op_pack_weights,
-                  &(struct pack_weights_args){.w = *t, .packed = set->packed[i]});
-        *t = tensor_packed(t, set->packed[i]);
-    }
-    if (status == SOL_OK) status = plan_finish(plan);
-    if (status == SOL_OK) status = plan_run(plan, &r->context, false, NULL);
-    enum sol_status waited = gpu_wait(r->context.stream);
-    plan_destroy(plan);
-    return status == SOL_OK ? waited : status;
-}
-
-static enum sol_status move_to_gpu(struct run *r, struct set *set)
-{
-    size_t size = r->spec.op->args_size;
-    for (int i = 0; i < set->n_blocks; i++) {
-        struct block *b = &set->blocks[i];
-        void *memory;
-        SOL_TRY(gpu_alloc(r->gpu, "bench", b->bytes, &memory));
-        b->device = memory;
-        SOL_TRY(gpu_copy_in(r->context.stream, b->device, b->host, b->bytes));
-    }
-    SOL_TRY(gpu_wait(r->context.stream));
-    set->args = malloc(size);
-    if (!set->args) return status_set(SOL_E_MEMORY, "no memory for the arguments");
-    memcpy(set->args, set->host_args, size);
-    if (set->made.batch) {
-        set->batch = *set->made.batch;
-        relocate(set, &set->batch, sizeof set->batch);
-        set->batch.host = set->made.batch;
-    }
-    if (set->made.table) {
-        set->table = malloc(set->made.table_bytes + 1);
-        if (!set->table) return status_set(SOL_E_MEMORY, "no memory for the arguments");
-        memcpy(set->table, set->made.table, set->made.table_bytes);
-        relocate(set, set->table, set->made.table_bytes);
-    }
-    relocate(set, set->args, size);
-    return pack(r, set);
-}
-
-/* In place: what was float32 is longer. */
-static void make_typed(const struct op *op, void *args, unsigned set)
-{
-    for (int i = 0; op->matrices[i].access; i++) {
-        struct matrix *m = op_matrix_of(&op->matrices[i], args);
-        if (!(set >> i & 1) || !m->data || m->dtype != DTYPE_F32) continue;
-        const float *from = m->data;
-        uint16_t *to = m->data;
-        for (int64_t j = 0; j < m->rows * m->cols; j++) to[j] = bf16_from_f32(from[j]);
-        m->dtype = DTYPE_BF16;
-    }
-}
-
-static enum sol_status make_set(struct run *r, struct set *set)
-{
-    const struct spec *s = &r->spec;
-    struct source source = {.run = r, .set = set};
-    const struct arena_source blocks = {take_block, keep_block, &source};
-    SOL_TRY(arena_create_from(&blocks, 1 << 20, &set->arena));
-    set->made = (struct case_maker){.arena = set->arena,
-                                    .rng = &r->rng,
-                                    .kind = CASE_TIMED,
-                                    .sequences = s->sequences,
-                                    .depth = s->depth,
-                                    .skew = s->skew};
-    void *args = arena_alloc(set->arena, s->op->args_size, 64);
-    if (!args) return SOL_E_MEMORY;
-    if (s->call)
-        s->call->make(s->call->arg, &set->made, args);
-    else
-        s->op->make_problem(&set->made, &s->problem, args);
-    set->host_args = set->args = args;
-    if (source.failed) return SOL_E_MEMORY;
-    make_typed(s->op, args, s->typed);
-    return r->gpu ? move_to_gpu(r, set) : SOL_OK;
-}
-
-/* As many as touch together four times the cache, at least two. */
-static enum sol_status make_sets(struct run *r)
-{
-    double cache = r->gpu ? (double)gpu_info(r->gpu)->l2_bytes : (double)cpu_info()->l3, made = 0;
-    for (; r->n_sets < SETS_MAX && (r->n_sets < 2 || made < 4 * cache); r->n_sets++) {
-        struct set *set = &r->sets[r->n_sets];
-        enum sol_status status = make_set(r, set);
-        if (status != SOL_OK) {
-            free_set(r, set);
-            return status;
-        }
-        made += r->spec.op->cost(set->host_args).bytes;
-    }
-    return SOL_OK;
-}
+enum { REPETITIONS = BENCH_OP_REPETITIONS, WARM = 3 };
 
 /* ---- running ---- */
 
@@ -709,7 +313,7 @@ static enum sol_status time_spec(struct run *r, json_t *rows)
 {
     struct plan *plan = NULL;
     double ns[REPETITIONS], error = 0;
-    SOL_TRY(make_sets(r));
+    SOL_TRY(bench_op_make_sets(r));
     SOL_TRY(check_own(r));
     if (*r->spec.check) SOL_TRY(check(r, &error));
     enum sol_status status = make_plan(r, r->chooser, r->n_sets, &plan);
@@ -746,7 +350,7 @@ static enum sol_status open_run(const struct chooser *chooser, struct run **out)
 static void close_run(struct run *r)
 {
     if (!r) return;
-    for (int i = 0; i < r->n_sets; i++) free_set(r, &r->sets[i]);
+    for (int i = 0; i < r->n_sets; i++) bench_op_free_set(r, &r->sets[i]);
     gpu_stream_destroy(r->context.stream);
     pool_destroy(r->context.pool);
     free(r);
@@ -756,7 +360,7 @@ static enum sol_status bench_one(const struct chooser *chooser, const char *text
 {
     struct run *r;
     enum sol_status status = open_run(chooser, &r);
-    if (status == SOL_OK) status = parse(text, &r->spec);
+    if (status == SOL_OK) status = bench_op_parse(text, &r->spec);
     if (status == SOL_OK) status = force_own(r);
     if (status == SOL_OK) status = time_spec(r, rows);
     close_run(r);
@@ -766,7 +370,7 @@ static enum sol_status bench_one(const struct chooser *chooser, const char *text
 static enum sol_status time_call(struct run *r, struct bench_op_times *out)
 {
     struct plan *plan = NULL;
-    SOL_TRY(make_sets(r));
+    SOL_TRY(bench_op_make_sets(r));
     enum sol_status status = make_plan(r, r->chooser, r->n_sets, &plan);
     if (status == SOL_OK) status = time_plan(r, plan, out->ns);
     if (status == SOL_OK) {
@@ -817,7 +421,7 @@ static enum sol_status watch_call(const struct run *r, struct plan *plan, int re
 static enum sol_status watch_calls(struct run *r, struct plan *plans[SETS_MAX], struct watched *w,
                                    int *count)
 {
-    SOL_TRY(make_sets(r));
+    SOL_TRY(bench_op_make_sets(r));
     for (int i = 0; i < r->n_sets; i++) {
         SOL_TRY(plan_create(r->chooser, &plans[i]));
         plan_call(plans[i], r->spec.op, r->sets[i].args);

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "comm/communicator.h"
 #include "gpu/device.h"
 #include "train/trainer_private.h"
 
