@@ -92,6 +92,7 @@ enum sol_status engine_end_step(struct engine *engine, unsigned wanted);
 /* Waits for the other ranks; `mine`: how the step went here. */
 enum sol_status engine_join_step(struct engine *engine, enum sol_status mine);
 void engine_forget_batch(struct engine *engine);
+void engine_drop_plans(struct cached_plan **from);           /* it, and those behind it */
 void engine_forget(struct engine *engine, int32_t sequence); /* here, and in no other rank */
 enum sol_status engine_no_pages(const struct engine *engine, int64_t missing);
 
