@@ -165,9 +165,10 @@ static int threads(void)
 
 static void go_to(int thread)
 {
+    const int rank = emulated.blocks == 1 ? 0 : thread / emulated.count;
     emulated.current = thread;
-    threadIdx.x = (uint32_t)(thread % emulated.count);
-    blockIdx.x = mine->first_block + (uint32_t)emulated_rank();
+    threadIdx.x = (uint32_t)(thread - rank * emulated.count);
+    blockIdx.x = mine->first_block + (uint32_t)rank;
 }
 
 /* Goes on `there`; returns when somebody goes on `here`. */
@@ -204,6 +205,18 @@ static int random_thread(void)
     bool favoured = emulated_random() % 8;
     unsigned count = (unsigned)(favoured ? mine->schedule.count : threads());
     return (favoured ? mine->schedule.first : 0) + (int)(emulated_random() % count);
+}
+
+/* The warp's next lane that is not asleep, as the stacks of a warp are in the cache; with random
+ * turns the very next one or none. */
+static int next_lane(int thread)
+{
+    const int first = thread / WARP * WARP, tries = async_used ? 2 : WARP;
+    for (int i = 1; i < tries; i++) {
+        const int next = first + (thread + i) % WARP;
+        if (mine->place[next] >= 0) return next;
+    }
+    return -1;
 }
 
 static int behind(int thread)
@@ -269,9 +282,8 @@ static void wait_for_others(bool near)
     if (async_used && emulated_random() % mine->schedule.late == 0) async_step(false);
     if (waits_for_ever()) give_up_waiting();
     work_until_awake();
-    int next = me / WARP * WARP + (me + 1) % WARP;
-    if (!near || !async_used || mine->place[next] < 0 || passed_by(next) ||
-        emulated_random() % 32 == 0)
+    int next = near ? next_lane(me) : -1;
+    if (next < 0 || (async_used && (passed_by(next) || emulated_random() % 32 == 0)))
         next = behind(me);
     if (next == me) return;
     go_to(next);
