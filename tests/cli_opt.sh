@@ -282,11 +282,16 @@ configure ''
 opt 0 start "killed" --predict 5% --rule sync
 say 3
 opt 10 compare
-for delay in 0.01 0.03 0.06 0.1 0.15 0.2 0.3; do
-    (cd "$tree" && timeout -s KILL $delay "$SOL_BINARY" opt accept -q; :) >/dev/null 2>&1
-    sleep 0.1 # a git that was under way
+# kill_after SECONDS ARGUMENT...: and when the gits that were under way have ended, their locks go
+kill_after() {
+    (cd "$tree" && timeout -s KILL "$1" "$SOL_BINARY" opt "${@:2}" -q; :) >/dev/null 2>&1
+    for _ in $(seq 200); do
+        readlink /proc/[0-9]*/cwd 2>/dev/null | grep -qx -- "$tree" || break
+        sleep 0.05
+    done
     rm -f "$tree"/.git/*.lock
-done
+}
+for delay in 0.01 0.03 0.06 0.1 0.15 0.2 0.3; do kill_after $delay accept; done
 (cd "$tree" && "$SOL_BINARY" opt accept -q) >"$work/out" 2>"$work/err"
 (cd "$tree" && "$SOL_BINARY" opt history -o json) >"$work/json" 2>>"$work/err"
 python3 - "$work/json" <<'PY' 2>"$work/err" || fail "the killed accept did not end"
@@ -317,11 +322,7 @@ opt 0 start "killed again"
 say 2
 echo x >"$tree/fresh"
 opt 0 record
-for delay in 0.01 0.02 0.04 0.06 0.08 0.1 0.15; do
-    (cd "$tree" && timeout -s KILL $delay "$SOL_BINARY" opt revert -q; :) >/dev/null 2>&1
-    sleep 0.1
-    rm -f "$tree"/.git/*.lock
-done
+for delay in 0.01 0.02 0.04 0.06 0.08 0.1 0.15; do kill_after $delay revert; done
 (cd "$tree" && "$SOL_BINARY" opt revert -q) >"$work/out" 2>"$work/err"
 [ "$(cat "$tree/time")" = 2.9 ] && [ ! -e "$tree/fresh" ] || fail "the killed revert did not end"
 opt 0 status

@@ -10,10 +10,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
-#include "base/clock.h"
 #include "base/memory.h"
 
 #define OK(call) assert_int_equal((call), SOL_OK)
@@ -586,20 +586,21 @@ static void test_size(void **state)
 {
     (void)state;
     enum { LIMIT_SECONDS = 10, GIB = 1 << 30 };
-    bool sanitized = getenv("SOL_SANITIZED") != NULL;
+    /* In a processor's seconds, as other programs may run beside. */
+    bool watched = getenv("SOL_SANITIZED") || getenv("SOL_EMULATED");
     struct program p = clean;
     p.late = 40;
-    struct timeline *t = build(&p, sanitized ? 2000 : 2000000 / KERNELS);
+    struct timeline *t = build(&p, watched ? 2000 : 2000000 / KERNELS);
     struct trace_window_set windows = {0};
     struct rules_report r;
     OK(trace_windows_find(t, NULL, &windows));
-    uint64_t start = clock_ns();
+    clock_t start = clock();
     OK(rules_run(&(struct rules_input){.timeline = t, .windows = &windows}, NULL, &r));
-    double seconds = 1e-9 * (double)(clock_ns() - start);
+    double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
     assert_fires(&r, "gap.host");
     printf("%zu events: %.2f s, %.0f MiB\n", t->count, seconds, (double)memory_peak_rss() / MIB);
-    assert_true(sanitized || seconds < LIMIT_SECONDS);
-    assert_true(sanitized || memory_peak_rss() < GIB);
+    assert_true(watched || seconds < LIMIT_SECONDS);
+    assert_true(watched || memory_peak_rss() < GIB);
     rules_report_free(&r);
     trace_windows_free(&windows);
     timeline_destroy(t);

@@ -11,8 +11,8 @@ struct rng {
 
 void rng_seed(struct rng *rng, uint64_t seed);
 uint64_t rng_next(struct rng *rng);
-double rng_uniform(struct rng *rng);                        /* [0, 1) with 53 bits */
-float rng_normal(struct rng *rng);                          /* mean 0, sd 1 */
+double rng_uniform(struct rng *rng); /* [0, 1) with 53 bits */
+float rng_normal(struct rng *rng);   /* mean 0, sd 1 */
 /* [n] of sd `scale`, in half of the time that rng_normal takes; other ones. */
 void rng_normals(struct rng *rng, float scale, float *out, int64_t n);
 int64_t rng_range(struct rng *rng, int64_t lo, int64_t hi); /* lo..hi inclusive, unbiased enough */
