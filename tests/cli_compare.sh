@@ -96,7 +96,7 @@ random="echo 1\$(date +%N | cut -c 4-6)"
 "$SOL_BINARY" compare --live -q --max-seconds 4 --metric 'regex:([0-9]+)' --delta 0.01 "$random" "$random" \
     >"$work/out" 2>"$work/err" # whatever chance says
 took=$(($(date +%s) - start))
-[ $took -ge 3 ] && [ $took -le 8 ] || fail "4 seconds of comparing took $took"
+[ $took -ge 3 ] && [ $took -le 20 ] || fail "4 seconds of comparing took $took"
 [ "$(sed -n 's/ pairs, .*//p' "$work/out" | head -n 1)" -gt 40 ] || fail "time for more pairs was not used"
 
 # ---- a program that changes meanwhile ----

@@ -484,7 +484,7 @@ def test_gone():
             begin = time.monotonic()
             s.wait_metric("num_requests_waiting", 0)
             s.wait_metric("num_requests_running", 2)
-            check("at once", time.monotonic() - begin < 1 * SLOW, time.monotonic() - begin)
+            check("at once", time.monotonic() - begin < 3 * SLOW, time.monotonic() - begin)
             for c in clients[6:]:
                 c.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset
                 c.close()

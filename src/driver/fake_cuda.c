@@ -573,8 +573,8 @@ static void set_open(bool open)
         mprotect(r->data, r->mapped, protection());
 }
 
-/* Between launches memory is out of the host's reach, but behind one of seven only: changing pages
- * takes longer than a small kernel, and what repeats itself comes to each of its places so. */
+/* Behind one launch of seven all memory is hidden from the host. Hiding takes longer than a small
+ * kernel, and a program that repeats itself comes to each of its places with the memory hidden. */
 static cuda_result run_launch(const char *kernel, const struct cuda_launch *config,
                               const void *args)
 {
