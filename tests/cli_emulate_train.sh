@@ -15,7 +15,7 @@ run 0 tok train --vocab-size 300 -o words.json text.txt
 flags="-d text.txt --tokenizer words.json --arch gpt-oss --depth 2 --width 64 --head-dim 64 --kv-heads 1 --experts 4
     --top-k 2 --sliding-window 16 --max-seq-len 32 --device-batch-size 2 --total-batch-size 64 --warmup-steps 1
     --schedule constant --matrix-lr 0.2 --embedding-lr 3 --unembedding-lr 0.1 --scalar-lr 3 --balance 0.1
-    --mxfp4-from 0.5 --eval-every 100 --eval-tokens 64 --save-every 2 -q --no-limits"
+    --mxfp4-from 0.5 --eval-every 100 --eval-tokens 64 --save-every 2 --sample-every -1 -q --no-limits"
 # train FOLDER UPDATES OPTION...
 train() {
     # shellcheck disable=SC2086 # words
