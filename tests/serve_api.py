@@ -328,6 +328,10 @@ def chat_errors(s):
     assert answer.status == 400 and "error" in json.loads(answer.read())
     s.chat("x", stop=["a"] * 1000000, status=400)
     s.chat("x", n=10 ** 9, status=400)
+    for name in "user", "prompt_cache_key", "safety_identifier":
+        assert s.response("hi", store=False, **{name: "k" * 512})[name] == "k" * 512
+        error = s.response("hi", store=False, **{name: "k" * 513}, status=400)["error"]
+        assert error["param"] == name and "512 bytes" in error["message"], error
     s.chat("word " * 20000, status=400)
     assert s.chat("@@busy", status=429)["error"]["message"]
     assert s.headers["Retry-After"] == "7"

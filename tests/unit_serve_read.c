@@ -523,6 +523,8 @@ static const struct refused response_refused[] = {
     {"prompt", "{'input': 'x', 'prompt': {'id': 'p'}}", NULL},
     {"metadata", "{'input': 'x', 'metadata': 5}", NULL},
     {"metadata.a", "{'input': 'x', 'metadata': {'a': 5}}", NULL},
+    {"user", "{'input': 'x', 'user': 5}", NULL},
+    {"safety_identifier", "{'input': 'x', 'safety_identifier': ['a']}", NULL},
     {"text.verbosity", "{'input': 'x', 'text': {'verbosity': 'high'}}", NULL},
     {"text.format.type", "{'input': 'x', 'text': {'format': {'type': 'yaml'}}}", NULL},
     {"text.format.schema",

@@ -186,6 +186,19 @@ static enum sol_status read_metadata(struct api_reading *rd)
     return SOL_OK;
 }
 
+/* Names that clients give themselves, which are kept and given back. */
+static enum sol_status read_names(struct api_reading *rd)
+{
+    static const char *const names[] = {"user", "prompt_cache_key", "safety_identifier"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct chat_text name = {0};
+        SOL_TRY(api_text(&rd->body, names[i], &name));
+        if (name.length > 512)
+            return api_wrong(rd->fault, API_KEY(NULL, names[i]), "is longer than 512 bytes");
+    }
+    return SOL_OK;
+}
+
 static enum sol_status read_text(struct api_reading *rd)
 {
     json_t *map;
@@ -216,6 +229,7 @@ static enum sol_status read_request(struct api_reading *rd, const json_t *histor
         return api_wrong(rd->fault, API_KEY(NULL, "n"), "must be 1: a response is one answer");
     SOL_TRY(read_include(rd));
     SOL_TRY(read_metadata(rd));
+    SOL_TRY(read_names(rd));
     SOL_TRY(read_keeping(rd));
     SOL_TRY(api_read_tools(rd, true));
     rd->format_field = "text.format";
