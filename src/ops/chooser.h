@@ -1,5 +1,4 @@
-/* Choosing the variant that serves a call: by force, by what was measured, by the op's own order.
- */
+/* Which variant serves a call: a forced one, one that was measured, or by the op's own order. */
 #ifndef OPS_CHOOSER_H
 #define OPS_CHOOSER_H
 
