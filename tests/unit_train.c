@@ -3,6 +3,7 @@
  * made again, nor the number of threads changes the gradients. */
 #include <math.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -14,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "base/interrupt.h"
 #include "base/rng.h"
 #include "base/status.h"
 #include "ops/args.h"
@@ -783,9 +785,30 @@ static void test_refused(void **state)
     assert_non_null(strstr(sol_last_error(), "lower --device-batch-size"));
 }
 
-/* ---- a run whose numbers stop being numbers ---- */
+/* ---- runs that end before their end ---- */
 
 static char folder[] = "/tmp/sol-train-XXXXXX";
+
+/* Of VOCAB tokens, in the folder of the tests. */
+static struct corpus *open_corpus(void)
+{
+    char path[100];
+    struct corpus *corpus;
+    struct corpus_options options;
+    snprintf(path, sizeof path, "%s/tokens.bin", folder);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    for (int i = 0; i < 1000; i++) {
+        const uint16_t token = (uint16_t)(i * i % VOCAB);
+        assert_int_equal(fwrite(&token, sizeof token, 1, file), 1);
+    }
+    assert_int_equal(fclose(file), 0);
+    corpus_options_init(&options);
+    options.path = path;
+    options.vocab = VOCAB;
+    if (corpus_open(&options, CORPUS_TRAIN, &corpus) != SOL_OK) fail_msg("%s", sol_last_error());
+    return corpus;
+}
 
 struct spoiled {
     struct trainer *trainer;
@@ -830,28 +853,53 @@ static void spoil_run(const struct train_recipe *recipe, const struct corpus *co
 static void test_nan(void **state)
 {
     (void)state;
-    char path[100], out[100], message[200];
+    char out[100], message[200];
     struct train_recipe recipe;
-    struct corpus *corpus;
-    struct corpus_options options;
+    struct corpus *corpus = open_corpus();
     settle("2026-07", &recipe);
-    snprintf(path, sizeof path, "%s/tokens.bin", folder);
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    for (int i = 0; i < 1000; i++) {
-        const uint16_t token = (uint16_t)(i * i % VOCAB);
-        assert_int_equal(fwrite(&token, sizeof token, 1, file), 1);
-    }
-    assert_int_equal(fclose(file), 0);
-    corpus_options_init(&options);
-    options.path = path;
-    options.vocab = VOCAB;
-    if (corpus_open(&options, CORPUS_TRAIN, &corpus) != SOL_OK) fail_msg("%s", sol_last_error());
     snprintf(out, sizeof out, "%s/run", folder);
     snprintf(message, sizeof message, "The last checkpoint is %s/step_000004", out);
     spoil_run(&recipe, corpus, out, message);
     assert_int_equal(checkpoint_latest(out), 4);
     spoil_run(&recipe, corpus, NULL, "No checkpoint was saved before");
+    corpus_close(corpus);
+}
+
+static void interrupt(void *arg, const char *path)
+{
+    (void)path;
+    ++*(int *)arg;
+    raise(SIGINT);
+}
+
+/* Ctrl-C right after a checkpoint: that one is named, none is saved again. */
+static void test_interrupted_after_save(void **state)
+{
+    (void)state;
+    char out[100], message[200];
+    int saved = 0;
+    struct train_recipe recipe;
+    struct corpus *corpus = open_corpus();
+    settle("2026-07", &recipe);
+    snprintf(out, sizeof out, "%s/interrupted", folder);
+    snprintf(message, sizeof message, "interrupted at step 2 of %lld; saved as %s/step_000002",
+             (long long)recipe.iterations, out);
+    struct trainer *t = create(&recipe, 2, 0, 1);
+    const struct train_run_params params = {.recipe = &recipe,
+                                            .trainer = t,
+                                            .corpus = corpus,
+                                            .packing = PACKING_STREAM,
+                                            .out = out,
+                                            .save_every = 2,
+                                            .on_save = interrupt,
+                                            .arg = &saved};
+    interrupt_install();
+    assert_int_equal(train_run(&params), SOL_E_INTERRUPTED);
+    assert_true(interrupt_take());
+    assert_string_equal(sol_last_error(), message);
+    assert_int_equal(saved, 1);
+    assert_int_equal(checkpoint_latest(out), 2);
+    trainer_destroy(t);
     corpus_close(corpus);
 }
 
@@ -872,11 +920,17 @@ static int remove_folder(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_params),        cmocka_unit_test(test_activations),
-        cmocka_unit_test(test_learns),        cmocka_unit_test(test_evaluation),
-        cmocka_unit_test(test_micro_batches), cmocka_unit_test(test_recompute),
-        cmocka_unit_test(test_threads),       cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_nan),           cmocka_unit_test(test_small_gradients),
+        cmocka_unit_test(test_params),
+        cmocka_unit_test(test_activations),
+        cmocka_unit_test(test_learns),
+        cmocka_unit_test(test_evaluation),
+        cmocka_unit_test(test_micro_batches),
+        cmocka_unit_test(test_recompute),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_nan),
+        cmocka_unit_test(test_interrupted_after_save),
+        cmocka_unit_test(test_small_gradients),
         cmocka_unit_test(test_random_bits),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -39,6 +39,7 @@ struct run {
     double smooth;               /* without its correction for having begun at 0 */
     int64_t smoothed;            /* how many it is of */
     char saved[CHECKPOINT_PATH]; /* the last checkpoint; "": none */
+    int64_t saved_step;          /* of it; -1: none */
 };
 
 /* ---- ranks ---- */
@@ -96,6 +97,7 @@ static enum sol_status set_up(struct run *r)
     r->rows = sequences * r->recipe->length;
     SOL_TRY(recipe_micro_batches(r->recipe, sequences * ranks, &r->micro));
     r->step = r->seen = p->first_step;
+    r->saved_step = -1;
     r->smooth = state_number(r, "smooth");
     r->smoothed = (int64_t)state_number(r, "smoothed");
     SOL_TRY(open_loader(r, p->corpus, json_object_get(p->state, "position"), &ahead, &r->loader));
@@ -105,7 +107,10 @@ static enum sol_status set_up(struct run *r)
     if (!r->nll) return status_set(SOL_E_MEMORY, "no memory for losses");
     if (p->probe && r->leads) SOL_TRY(probe_create(p->probe, r->trainer, &r->probe));
     if (!p->out) return SOL_OK;
-    if (p->first_step) SOL_TRY(checkpoint_path(p->out, p->first_step, r->saved));
+    if (p->first_step) {
+        SOL_TRY(checkpoint_path(p->out, p->first_step, r->saved));
+        r->saved_step = p->first_step;
+    }
     if (!r->leads) return SOL_OK;
     SOL_TRY(make_folder(p->out));
     return run_log_open(p->out, p->first_step, &r->log);
@@ -281,15 +286,17 @@ static enum sol_status look_at_all(struct run *r)
     return SOL_OK;
 }
 
-/* All updates that were put are looked at: what is saved is known to be numbers. */
+/* All updates that were put are looked at: what is saved is known to be numbers. What is saved
+ * already stays, as where Ctrl-C comes right after it. */
 static enum sol_status save(struct run *r)
 {
     char path[CHECKPOINT_PATH];
     SOL_TRY(agree(r, look_at_all(r)));
-    if (!r->p->out || (r->step == r->p->first_step && *r->saved)) return SOL_OK;
+    if (!r->p->out || r->step == r->saved_step) return SOL_OK;
     SOL_TRY(checkpoint_path(r->p->out, r->step, path));
     SOL_TRY(write_checkpoint(r, path));
     snprintf(r->saved, sizeof r->saved, "%s", path);
+    r->saved_step = r->step;
     if (r->p->on_save) r->p->on_save(r->p->arg, path);
     r->last_ns = clock_ns();
     return SOL_OK;
