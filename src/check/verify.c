@@ -87,6 +87,7 @@ static enum sol_status trial_run(const struct trial *t, const struct chooser *ch
 struct numbers {
     const struct op_output *what;
     const void *ref, *out;
+    const double *norms; /* of rows, by the op; NULL: not known */
 };
 
 static bool row_finite(const struct op_output *what, const void *x, int64_t from, int64_t n)
@@ -125,11 +126,20 @@ static double step_at(enum dtype dtype, double number)
     return dtype == DTYPE_BF16 ? ldexp(1, exponent - 8) : 0;
 }
 
+/* What the error of a row is relative to: a row that is small by chance has no smaller errors. */
+static double row_scale(const struct numbers *x, int64_t from, int64_t n, double floor)
+{
+    const double norm = row_norm(x->what, x->ref, from, n),
+                 usual = x->norms ? x->norms[from / n] : 0;
+    if (isfinite(usual) && usual > floor) floor = usual;
+    return norm > floor ? norm : floor;
+}
+
 /* What differs by a step of the format was rounded to the other side, which `rounded` counts. */
 static double row_error(const struct numbers *x, int64_t from, int64_t n, double floor,
                         int64_t *rounded)
 {
-    double difference = 0, norm = row_norm(x->what, x->ref, from, n);
+    double difference = 0;
     for (int64_t i = from; i < from + n; i++) {
         double ref = op_output_number(x->what, x->ref, i);
         double d = fabs(op_output_number(x->what, x->out, i) - ref);
@@ -138,7 +148,7 @@ static double row_error(const struct numbers *x, int64_t from, int64_t n, double
         if (d > step) difference += (d - step) * (d - step);
     }
     if (difference == 0) return 0;
-    double scale = norm > floor ? norm : floor;
+    double scale = row_scale(x, from, n, floor);
     return scale > 0 ? sqrt(difference) / scale : INFINITY;
 }
 
@@ -213,12 +223,13 @@ static bool output_part(const struct trial *t, int output, int part, struct op_p
 
 /* Compares one output; the worst error so far, over the allowance, in result->worst, what is wrong
  * in `fault`. */
-static bool compare_output(const struct trial *ref, const struct trial *out, int i,
-                           double allowance, struct verify_result *result, struct fault *fault)
+static bool compare_numbers(const struct trial *ref, const struct trial *out, int i,
+                            const double *norms, double allowance, struct verify_result *result,
+                            struct fault *fault)
 {
     const struct op_output *o = &ref->outputs[i];
     const char *want = *output_pointer(ref, i), *got = *output_pointer(out, i);
-    const struct numbers x = {o, want, got};
+    const struct numbers x = {o, want, got, norms};
     size_t end = 0; /* of the part before */
     struct op_part part;
     fault->output = i;
@@ -239,6 +250,22 @@ static bool compare_output(const struct trial *ref, const struct trial *out, int
     bool same = memcmp(want + end, got + end, o->bytes - end) == 0;
     if (!same) snprintf(fault->text, sizeof fault->text, "output %d: bytes differ", i);
     return same;
+}
+
+static bool compare_output(const struct trial *ref, const struct trial *out, int i,
+                           double allowance, struct verify_result *result, struct fault *fault)
+{
+    const struct op_output *o = &ref->outputs[i];
+    double *norms = NULL;
+    if (ref->op->row_norms && o->row)
+        norms = calloc(o->bytes / ((size_t)o->row * (size_t)op_output_size(o)) + 1, sizeof *norms);
+    if (norms && !ref->op->row_norms(ref->args, i, norms)) {
+        free(norms);
+        norms = NULL;
+    }
+    const bool good = compare_numbers(ref, out, i, norms, allowance, result, fault);
+    free(norms);
+    return good;
 }
 
 /* ---- cases ---- */

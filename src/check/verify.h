@@ -23,6 +23,8 @@ struct verify_result {
     char text[256];   /* the first failure, or why nothing ran */
 };
 
+enum { VERIFY_SEED = 1 }; /* where nobody asks for another: what tests draw, users see */
+
 struct verify_options {
     /* Cases instead of the op's, all of them CASE_RANDOM: as make_case. NULL: the op's. */
     bool (*make)(const void *arg, struct case_maker *c, void *args);

@@ -369,7 +369,7 @@ static enum sol_status verify(const struct verify_command *c, struct verify_repo
 
 static int run(int argc, char **argv)
 {
-    struct verify_command c = {.seed = 1, .rounds = 2};
+    struct verify_command c = {.seed = VERIFY_SEED, .rounds = 2};
     int exit_status;
     if (!parse_options_only(&spec, argc, argv, &c, &exit_status)) return exit_status;
     struct verify_report report = {0};

@@ -1,5 +1,7 @@
 /* add_axpby: the residual stream behind a layer, which added to it twice, and what the next one
  * makes of it; why the sum is not rounded in between: add_rmsnorm.c. */
+#include <math.h>
+
 #include "ops/cases.h"
 #include "ops/ops.h"
 #include "ops/plan.h"
@@ -30,6 +32,20 @@ static enum sol_status compose(struct plan *plan, const void *args)
                                    .y = p->y.data ? p->y : p->sum,
                                    .out = p->out});
     return SOL_OK;
+}
+
+/* With a of about b the sum goes from `out`, and its rounding stays. */
+static bool row_norms(const void *args, int output, double *norms)
+{
+    const struct add_axpby_args *p = args;
+    const double a = p->a && output ? fabs((double)*p->a) : 1, b = p->b ? fabs((double)*p->b) : 1;
+    for (int64_t i = 0; i < p->m; i++) {
+        const double sum =
+            op_row_norm(&p->x, i) + op_row_norm(&p->first, i) + op_row_norm(&p->second, i);
+        norms[i] = a * sum;
+        if (output) norms[i] += b * (p->y.data ? op_row_norm(&p->y, i) : sum);
+    }
+    return true;
 }
 
 static void make_problem(struct case_maker *c, const struct op_problem *p, void *args)
@@ -71,6 +87,7 @@ const struct op op_add_axpby = {
     .cost = cost,
     .compose = compose,
     .calls = {&op_axpby, &op_add},
+    .row_norms = row_norms,
     OP_CASES(cases),
     .make_problem = make_problem,
     .usual = {.rows = 8192, .n = 1280},

@@ -183,7 +183,8 @@ static inline struct matrix *op_matrix_of(const struct op_matrix *m, const void 
 enum op_case_kind { CASE_RANDOM, CASE_TAIL, CASE_EXTREME, CASE_NONFINITE, CASE_TIMED };
 
 struct op_tolerance {
-    float rel[NUMERICS_COUNT]; /* bound on ||out - ref|| / ||ref|| of each row, per numerics */
+    float rel[NUMERICS_COUNT]; /* bound on ||out - ref|| / ||ref|| of each row, per numerics; where
+                                * a row is smaller than rows are, or than row_norms says, of that */
     float extreme; /* 0: 1. Rounded activations may err this many times as much on extreme inputs */
 };
 
@@ -217,6 +218,9 @@ struct op {
     /* The same of a case, whose contents may be looked at: more where they leave no doubt. NULL: as
      * more_outputs. */
     int (*case_outputs)(const void *args, struct op_output outputs[OP_OUTPUTS_MAX]);
+    /* Where sums may cancel: the norms that rows of an output have by the sizes of what is summed.
+     * false: as the reference's rows. NULL: that for each output. */
+    bool (*row_norms)(const void *args, int output, double *norms);
     /* Part number `part` of a case's output, false behind the last one. What is in no part stays as
      * it was. NULL: an output is one part. */
     bool (*output_part)(const void *args, int output, int part, struct op_part *out);
@@ -240,6 +244,7 @@ int op_outputs(const struct op *op, const void *args, bool of_case,
 /* Number `i` of an output's; bytes of one. */
 float op_output_number(const struct op_output *output, const void *data, int64_t i);
 int64_t op_output_size(const struct op_output *output);
+double op_row_norm(const struct matrix *m, int64_t row); /* of F32, F16, BF16 */
 const char *op_numerics_name(enum op_numerics numerics); /* "exact", "bf16", "i8" */
 
 bool op_arch_fits(const struct op_arch *arch, const struct gpu *gpu);

@@ -1,4 +1,5 @@
 /* The op table, from ops.list. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -57,6 +58,17 @@ float op_output_number(const struct op_output *output, const void *data, int64_t
     default:
         return ((const float *)data)[i];
     }
+}
+
+double op_row_norm(const struct matrix *m, int64_t row)
+{
+    const struct op_output numbers = {.dtype = m->dtype};
+    double sum = 0;
+    for (int64_t i = row * m->stride; i < row * m->stride + m->cols; i++) {
+        const double x = op_output_number(&numbers, m->data, i);
+        sum += x * x;
+    }
+    return sqrt(sum);
 }
 
 int64_t op_output_size(const struct op_output *output)
