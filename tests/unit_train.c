@@ -865,6 +865,32 @@ static void test_nan(void **state)
     corpus_close(corpus);
 }
 
+/* Ctrl-C within an update: it is made whole. */
+static void test_interrupted_update(void **state)
+{
+    (void)state;
+    struct train_recipe recipe;
+    struct tokens tokens;
+    struct rng rng;
+    double losses[2][2], norm;
+    settle("2026-07", &recipe);
+    interrupt_install();
+    for (int i = 0; i < 2; i++) {
+        struct trainer *t = create(&recipe, 2, 0, 1);
+        rng_seed(&rng, 9);
+        draw(&rng, &tokens);
+        for (int64_t step = 0; step < 2; step++) {
+            if (i == 1 && step == 0) raise(SIGINT);
+            go_through(t, &tokens);
+            assert_int_equal(trainer_update(t, step, false), SOL_OK);
+            assert_int_equal(trainer_results(t, step, &losses[i][step], &norm), SOL_OK);
+        }
+        trainer_destroy(t);
+    }
+    assert_true(interrupt_take());
+    assert_memory_equal(losses[0], losses[1], sizeof losses[0]);
+}
+
 static void interrupt(void *arg, const char *path)
 {
     (void)path;
@@ -930,6 +956,7 @@ int main(void)
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_nan),
         cmocka_unit_test(test_interrupted_after_save),
+        cmocka_unit_test(test_interrupted_update),
         cmocka_unit_test(test_small_gradients),
         cmocka_unit_test(test_random_bits),
     };

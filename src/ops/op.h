@@ -55,6 +55,7 @@ struct op_context {
     struct communicator *communicator; /* of the ranks that run the same plan; NULL: one */
     void *workspace; /* 256-byte aligned; as many bytes as the variant's workspace() asked for */
     int choice;      /* of the variant's choices; 0 where it has none */
+    bool whole;      /* plans run to their end: Ctrl-C waits for whoever asks behind them */
 };
 
 /* The machine as can_run sees it. */

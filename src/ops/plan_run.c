@@ -188,8 +188,8 @@ enum sol_status plan_run(struct plan *plan, const struct op_context *context, bo
         if (observer && ends_layer(plan, i))
             SOL_TRY(observer->after_layer(observer->arg, step->layer));
         /* Ranks stop where all of them do, not where one saw Ctrl-C. */
-        if (i % 16 == 0 && !context->communicator && interrupt_requested())
-            return interrupt_check();
+        const bool whole = context->whole || context->communicator;
+        if (i % 16 == 0 && !whole && interrupt_requested()) return interrupt_check();
     }
     return context->communicator ? communicator_check(context->communicator) : SOL_OK;
 }

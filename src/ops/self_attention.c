@@ -108,7 +108,7 @@ static void spoil(struct case_maker *c, const struct matrix *m, int64_t row)
     if (x) x[row * m->cols + rng_range(c->rng, 0, m->cols - 1)] = NAN;
 }
 
-/* Scores in the thousands would only show what exp makes of float32's last bit: hence 3e-4, and
+/* Scores in the thousands would only show what exp makes of float32's last bit: hence 2e-4, and
  * keys are never extreme. Nonfinite ones have a NaN in a row of q and, without a window, in the
  * first row of the last sequence's k or v, which all of its rows see. An infinity would only show
  * which signs it is multiplied with. */
@@ -129,7 +129,7 @@ void self_attention_make(struct case_maker *c, const struct op_problem *p, bool 
         .head_dim = dim,
         .window = p->window,
         .sinks = sinks ? case_vector(c, p->n, 2.0f) : NULL,
-        .q = case_rows(&finite, rows, p->n * dim, c->kind == CASE_EXTREME ? 3e-4f : 1.5f),
+        .q = case_rows(&finite, rows, p->n * dim, c->kind == CASE_EXTREME ? 2e-4f : 1.5f),
         .k = case_rows(&ordinary, rows, p->k * dim, c->kind == CASE_EXTREME ? 1.0f : 1.5f),
         .v = case_rows(&finite, rows, p->k * dim, 1.0f),
         .out = case_output(c, rows, p->n * dim),

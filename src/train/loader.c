@@ -73,7 +73,8 @@ struct loader {
     int64_t *counts; /* [vocab + 1] */
     uint64_t last_epoch_with_tokens;
 
-    struct loader_place given; /* loader_next's */
+    struct loader_place given;  /* loader_next's */
+    struct loader_place marked; /* behind what is used */
 };
 
 enum condition {
@@ -300,7 +301,7 @@ static enum sol_status allocate(struct loader *l)
     l->readers = calloc((size_t)l->o.threads, sizeof *l->readers);
     bool good = l->entries && l->slots && l->row && l->counts && l->readers &&
                 place_allocate(l, &l->start) && place_allocate(l, &l->place) &&
-                place_allocate(l, &l->given);
+                place_allocate(l, &l->given) && place_allocate(l, &l->marked);
     for (size_t i = 0; good && i < slots; i++) {
         void *block;
         SOL_TRY(pages_alloc(block_size(l), &block));
@@ -317,6 +318,7 @@ static enum sol_status start_place(struct loader *l)
     if (l->o.position) SOL_TRY(loader_place_read(l->o.position, &l->data, l->capacity, &l->start));
     copy_place(&l->place, &l->start);
     copy_place(&l->given, &l->start);
+    copy_place(&l->marked, &l->start);
     l->cursor = l->start.next;
     l->last_epoch_with_tokens = l->cursor.epoch;
     return SOL_OK;
@@ -413,9 +415,14 @@ enum sol_status loader_next(struct loader *l, struct train_batch *out)
     return SOL_OK;
 }
 
+void loader_mark(struct loader *l)
+{
+    copy_place(&l->marked, &l->given);
+}
+
 enum sol_status loader_position(const struct loader *l, json_t **out)
 {
-    return loader_place_write(&l->given, &l->data, out);
+    return loader_place_write(&l->marked, &l->data, out);
 }
 
 static void stop_threads(struct loader *l)
@@ -451,5 +458,6 @@ void loader_close(struct loader *l)
     free(l->start.held);
     free(l->place.held);
     free(l->given.held);
+    free(l->marked.held);
     free(l);
 }

@@ -57,8 +57,10 @@ struct loader;
  * one of this corpus and packing. */
 enum sol_status loader_open(const struct loader_options *options, struct loader **out);
 enum sol_status loader_next(struct loader *loader, struct train_batch *out);
-/* Where the batch begins that loader_next will give next: a loader opened there gives the same
- * batches, bit by bit. Its rows and threads may be others. A new reference. */
+/* What was given so far is used: the position is behind it. */
+void loader_mark(struct loader *loader);
+/* Where the batch begins that came behind the last mark, or first: a loader opened there gives the
+ * same batches, bit by bit. Its rows and threads may be others. A new reference. */
 enum sol_status loader_position(const struct loader *loader, json_t **out);
 void loader_close(struct loader *loader); /* takes NULL; does not wait for the end of a document */
 

@@ -351,6 +351,7 @@ static enum sol_status update(struct run *r)
     SOL_TRY(ended);
     if (timed) train_op_times_read(r->trainer, r->micro, true, r->p->op_times);
     r->step++;
+    loader_mark(r->loader);
     /* On the host the step is over. */
     const int64_t behind = trainer_stream(r->trainer) ? 1 : 0;
     return r->step - r->seen > behind ? look(r) : SOL_OK;

@@ -148,6 +148,7 @@ static enum sol_status choose(struct trainer *t)
     const struct trainer_params *p = &t->params;
     int threads = p->threads ? p->threads : cpu_info()->cores;
     SOL_TRY(pool_create(threads, &t->context.pool));
+    t->context.whole = true; /* no half of an update is ever saved */
     t->params.chooser.device.workers = pool_size(t->context.pool);
     if (t->gpu) SOL_TRY(gpu_stream_create(t->gpu, &t->context.stream));
     if (t->gpu && t->ranks > 1 && !p->in_turn)
