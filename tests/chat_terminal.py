@@ -131,7 +131,7 @@ def test_lines(folder):
 
 
 def test_interrupts(folder):
-    talk = Talk(folder, *NEVER_ENDS)
+    talk = Talk(folder, *NEVER_ENDS, "--slow", "head=9000")  # or it may end by itself
     talk.wait(PROMPT)
     talk.type("\x03")
     assert "Ctrl-D or /quit leaves" in talk.wait(PROMPT)

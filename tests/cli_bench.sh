@@ -233,14 +233,19 @@ if [ -w /dev/full ]; then
 fi
 
 # ---- Ctrl-C: the finished test is printed ----
-"$SOL_BINARY" bench -m synth:tiny -t 1 -p 2 -n 4000 -r 20 --no-limits -q -o csv >"$work/out" 2>"$work/err" &
+newest() { "$SOL_BINARY" runs list -n 1 -o csv | sed -n '2s/,.*//p'; }
+has_finished_one() { [ "$(newest)" != "$before" ] && "$SOL_BINARY" runs show "$(newest)" | grep -q '^pp2 '; }
+before=$(newest)
+set -m
+"$SOL_BINARY" bench -m synth:tiny -t 1 -p 2 -n 4000 -r 20 --no-limits -q -o csv >"$work/csv" 2>"$work/err" &
 pid=$!
-sleep 3
+set +m
+until_ "the first test is not kept" has_finished_one
 kill -INT $pid
 wait $pid
 status=$?
 [ $status = 130 ] || fail "Ctrl-C: status $status"
-has out ',2,0,0,20'
+has csv ',2,0,0,20'
 "$SOL_BINARY" runs list -n 1 >"$work/out"
 has out 'partial: interrupted'
 

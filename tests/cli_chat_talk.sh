@@ -106,7 +106,7 @@ interrupt() { # OPTION...
     rm -f out # or what the last one wrote is taken for this one's
     "$SOL_BINARY" chat -t 1 -p Go --effort none --temperature 1000 --slow head=9000 "$@" >out 2>err </dev/null &
     local pid=$!
-    for _ in $(seq 200); do [ -s out ] && break; sleep 0.05; done
+    until_ "no word of an answer" [ -s out ]
     kill -INT $pid
     wait $pid
     is "interrupted" $? 130

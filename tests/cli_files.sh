@@ -15,12 +15,12 @@ run 0 model check -m m.gguf
 "$sol" model synth $tiny -o n.gguf <&- >&- 2>&-
 is "a model with all closed: status" $? 0
 cmp -s m.gguf n.gguf || fail "with descriptors closed something is printed into a model"
-sleep 3 | "$sol" mcp >out 2>&- &
-for _ in $(seq 25); do
-    error=$(readlink /proc/$!/fd/2) && [ "$error" = /dev/null ] && break # the loader has it at first
-    sleep 0.1
-done
-is "what a closed stderr becomes" "$error" /dev/null
+mkfifo input
+"$sol" mcp <input >out 2>&- &
+exec 3>input # it waits for what comes
+is_null() { [ "$(readlink /proc/$!/fd/2)" = /dev/null ]; } # the loader has it at first
+until_ "a closed stderr does not become /dev/null" is_null
+exec 3>&-
 "$sol" version >&- 2>err
 is "stdout closed: status" $? 3
 
@@ -86,12 +86,20 @@ has err "shrinks.gguf.*became shorter"
 
 # ---- locks ----
 if command -v flock >/dev/null; then
-    flock "$SOL_STORE/store.lock" sleep 4 &
-    sleep 0.3
-    timeout --preserve-status -s INT -k 20 2 "$sol" runs >out 2>err
+    flock "$SOL_STORE/store.lock" sleep 600 &
+    lock=$!
+    is_held() { ! flock -n "$SOL_STORE/store.lock" true; }
+    until_ "nobody has the lock" is_held
+    set -m
+    "$sol" runs >out 2>err </dev/null &
+    pid=$!
+    set +m
+    until_ "it does not say that it waits" grep -q "waiting for $SOL_STORE/store.lock" err
+    kill -INT $pid
+    wait $pid
     is "a lock that is held, and Ctrl-C: status" $? 130
-    has err "waiting for $SOL_STORE/store.lock"
-    wait
+    pkill -P $lock
+    wait $lock
     run 0 runs
 fi
 

@@ -55,7 +55,7 @@ ended() {
     shift 2
     rm -rf gone
     # shellcheck disable=SC2086 # words
-    SOL_RANK_SECONDS=3 nodes $train --num-iterations 100000 --save-every 5 -o gone >log 2>&1 &
+    SOL_RANK_SECONDS=8 nodes $train --num-iterations 100000 --save-every 5 -o gone >log 2>&1 &
     local started=$!
     for _ in $(seq 600); do [ -e gone/step_000005/train.json ] && break; sleep 0.1; done
     is "$what: ranks on the first node before" "$(ranks_of "$a")" 2
@@ -70,6 +70,6 @@ ended() {
 }
 die() { ip netns pids "$b" | xargs kill -9; }
 # Open MPI has a text for each thing that it may notice first: the peer, its daemon, what started that.
-ended "a node that dies" 'unexpectedly disconnected|lost communication|ORTE was unable|waited 3 s for the other 3 ranks' die
-ended "a link that goes" 'waited 3 s for the other 3 ranks' ip -n "$a" link set la down
+ended "a node that dies" 'unexpectedly disconnected|lost communication|ORTE was unable|waited 8 s for the other 3 ranks' die
+ended "a link that goes" 'waited 8 s for the other 3 ranks' ip -n "$a" link set la down
 exit $((failures != 0))

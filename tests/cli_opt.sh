@@ -334,7 +334,7 @@ opt 0 start "busy"
 say 1
 (cd "$tree" && exec "$SOL_BINARY" opt benchmark -q) >/dev/null 2>&1 &
 other=$!
-for _ in $(seq 50); do pgrep -P $other sh >/dev/null && break; sleep 0.1; done
+for _ in $(seq 600); do pgrep -P $other sh >/dev/null && break; sleep 0.1; done
 sleep 0.3
 opt 2 status
 has err 'another sol opt is at work' lock

@@ -109,9 +109,11 @@ has out '^\+half'
 opt 0 start "Ctrl-C" -q
 for i in $(seq 300); do echo "x $i" >"$tree/d/g$i"; done
 opt 0 record -q
+# A git that was under way ends what it does.
+nobody_there() { ! readlink /proc/[0-9]*/cwd 2>/dev/null | grep -qx -- "$tree"; }
 for signal in INT TERM HUP KILL; do
     { (cd "$tree" && timeout -s $signal 0.1 "$SOL_BINARY" opt revert -q); } >/dev/null 2>&1
-    sleep 0.2
+    until_ "git goes on" nobody_there
     opt 0 history last -o json
     grep -q '"state": "reverted"' "$work/out" && opt 0 restore -q
     [ -e "$tree/.git/index.lock" ] && fail "$signal left git's lock"

@@ -238,7 +238,7 @@ echo garbage >"$work/kept/1-1.soltrace"
 has "is no trace file"
 # a file grows while the program runs
 PAUSE_MS=1500 "$sol" profile --output "$work/grow" -- "$app" 100 >/dev/null 2>&1 &
-for _ in $(seq 40); do
+for _ in $(seq 200); do
     sleep 0.1
     size=$(cat "$work"/grow/*.soltrace 2>/dev/null | wc -c)
     [ "$size" -gt 10000 ] && break
@@ -361,7 +361,7 @@ has "cannot create '/proc/none/x'" err
 # SIGTERM reaches the command
 "$sol" profile --report "$work/report" -- sh -c 'trap "exit 5" TERM; echo up; sleep 5 & wait' \
     >"$work/out" 2>/dev/null &
-for _ in $(seq 50); do
+for _ in $(seq 600); do
     grep -q up "$work/out" && break
     sleep 0.1
 done

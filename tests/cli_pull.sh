@@ -14,10 +14,7 @@ hub() {
     rm -f ready ready.log
     python3 "$SOL_SOURCE_DIR/tests/hub_server.py" "$work/hub" "$work/ready" "$@" &
     server=$!
-    for _ in $(seq 200); do
-        [ -f ready ] && break
-        sleep 0.05
-    done
+    until_ "no server" [ -f ready ]
     export HF_ENDPOINT=http://127.0.0.1:$(cat ready)
 }
 asked() { grep -c "$1" ready.log; }
@@ -145,16 +142,15 @@ HF_ENDPOINT=ftp://x run 2 pull $big
 (HF_ENDPOINT=http://127.0.0.1:1 SOL_CURL=/nonexistent run 5 pull $big; exit $failures) || failures=$((failures + 1))
 has err 'install libcurl4'
 
+under_way() { [ "$(find cache -name '*.sol-part' 2>/dev/null | wc -l)" = 1 ] && [ "$(asked resolve)" -gt 2 ]; }
+
 # ---- an interruption, and a kill, go on where they were ----
 for signal in INT KILL; do
     fresh
     hub slow=60
     "$SOL_BINARY" pull $big --connections 2 >out 2>err &
     pull=$!
-    for _ in $(seq 100); do
-        [ "$(find cache -name '*.sol-part' 2>/dev/null | wc -l)" = 1 ] && [ "$(asked resolve)" -gt 2 ] && break
-        sleep 0.05
-    done
+    until_ "no large file is under way" under_way
     sleep 1.3
     kill -$signal $pull
     wait $pull 2>/dev/null

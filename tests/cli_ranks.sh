@@ -101,7 +101,7 @@ ended() {
     local rank
     rm -rf gone log
     # shellcheck disable=SC2086 # words
-    ASAN_OPTIONS=$ASAN_OPTIONS SOL_RANK_SECONDS=3 mpirun --oversubscribe --bind-to none -n 3 "$SOL_BINARY" $train --num-iterations 100000 \
+    ASAN_OPTIONS=$ASAN_OPTIONS SOL_RANK_SECONDS=8 mpirun --oversubscribe --bind-to none -n 3 "$SOL_BINARY" $train --num-iterations 100000 \
         --save-every 5 -o gone >log 2>&1 </dev/null &
     local started=$!
     for _ in $(seq 600); do [ -e gone/step_000005/train.json ] && break; sleep 0.1; done
@@ -116,7 +116,7 @@ ended() {
     [ -e gone/step_000005/train.json ] || fail "$1: the checkpoint is gone"
 }
 ended KILL 137 'exited on signal 9'
-ended STOP 8 'sol: error: rank [0-2]: waited 3 s for the other 2 ranks'
+ended STOP 8 'sol: error: rank [0-2]: waited 8 s for the other 2 ranks'
 ended INT 130 'interrupted at step .*saved as gone/step_'
 # shellcheck disable=SC2012 # the names are ours
 last=$(ls -d gone/step_* | tail -1)

@@ -135,7 +135,7 @@ interrupted() {
     "$SOL_BINARY" "$@" >"$work/out" 2>"$work/err" </dev/null &
     local pid=$! tries=0
     set +m
-    while [ ! -s "$work/out" ] && [ $tries -lt 200 ] && kill -0 $pid 2>/dev/null; do
+    while [ ! -s "$work/out" ] && [ $tries -lt 2400 ] && kill -0 $pid 2>/dev/null; do
         sleep 0.05
         tries=$((tries + 1))
     done

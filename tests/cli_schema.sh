@@ -110,7 +110,7 @@ mkdir -p hub/me/tiny
 cp "$SOL_SOURCE_DIR/models/builtin.gguf" hub/me/tiny
 python3 "$SOL_SOURCE_DIR/tests/hub_server.py" hub ready &
 hub=$!
-for _ in $(seq 200); do [ -f ready ] && break || sleep 0.05; done
+until_ "a server" [ -f ready ]
 export HF_ENDPOINT=http://127.0.0.1:$(cat ready) HF_HUB_CACHE=$work/models
 json pull 0 pull me/tiny
 json pull 0 pull --list me/tiny
@@ -120,7 +120,7 @@ for fault in "" fault=cut; do
     rm -f ready
     python3 "$SOL_SOURCE_DIR/tests/load_server.py" ready ttft=2 itl=1 after=6 every=2 $fault &
     server=$!
-    for _ in $(seq 200); do [ -f ready ] && break || sleep 0.05; done
+    until_ "a server" [ -f ready ]
     json bench-serve 0 bench --serve "http://127.0.0.1:$(cat ready)" --lengths random:80,5 --concurrency 2 --rate 50 \
         --requests 6 --ttft-limit 100 -q --label served
     kill $server
@@ -238,7 +238,7 @@ json compare-roles 0 compare --roles own "$data/trace"
 run 0 bench $tiny -p 4 -n 2 -r 5 --ops --no-limits --label second
 json compare 12 compare first second
 json runs-show 0 runs show last
-json compare 10 compare --live 'echo a; sleep 0.02' 'echo a' --max-pairs 6 --same-output
+json compare 10 compare --live 'echo a; sleep 0.4' 'echo a' --max-pairs 6 --same-output
 json compare 7 compare --live 'echo a' 'echo b' --max-pairs 6 --same-output
 json compare-calibrate 0 compare --calibrate "echo '{\"n_gen\": 1, \"samples_ns\": [5, 5]}'"
 json report 0 report first -o r.html

@@ -12,17 +12,6 @@ sleep $mark &
 echo \$\$ \$! >$work/left
 wait
 END
-# until WHAT COMMAND...: waits, half a minute at most, for the command to succeed
-until_() {
-    local what=$1
-    shift
-    for _ in $(seq 600); do
-        "$@" && return 0
-        sleep 0.05
-    done
-    fail "$what"
-    return 1
-}
 wrote() { [ "$(wc -w 2>/dev/null <"$work/left")" = 2 ]; }
 ended() {
     local pid

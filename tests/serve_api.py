@@ -660,7 +660,10 @@ def kill_and_come_back():
             pass
     threads = [threading.Thread(target=ask) for _ in range(8)]
     [t.start() for t in threads]
-    time.sleep(0.7)
+    end = time.monotonic() + 60
+    while len(told) < 8 and time.monotonic() < end:
+        time.sleep(0.01)
+    time.sleep(random.random() / 2)
     s.kill()
     [t.join() for t in threads]
     s = Server(folder)

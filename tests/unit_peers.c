@@ -486,11 +486,11 @@ static void test_stopped(void **state)
     need_emulation();
     struct rank ranks[RANKS_MAX];
     for (uint64_t tiles = 0; tiles < 2; tiles++) {
-        run_ranks(ranks, 3, "1", leave_one, tiles);
+        run_ranks(ranks, 3, "3", leave_one, tiles);
         for (int r = 0; r < 2; r++) {
             assert_int_equal(ranks[r].status, SOL_E_DEVICE);
-            assert_non_null(strstr(ranks[r].message, tiles ? "waited 1 s for that of rank "
-                                                           : "waited 1 s for that of rank 2"));
+            assert_non_null(strstr(ranks[r].message, tiles ? "waited 3 s for that of rank "
+                                                           : "waited 3 s for that of rank 2"));
         }
         assert_int_equal(ranks[2].status, SOL_OK);
     }
@@ -554,11 +554,11 @@ static void test_work_that_does_not_end(void **state)
     need_emulation();
     struct rank ranks[RANKS_MAX];
     set_busy(1L << 40);
-    run_ranks(ranks, 2, "0.5", wait_long, 0);
+    run_ranks(ranks, 2, "1.5", wait_long, 0);
     assert_int_equal(ranks[0].status, SOL_E_DEVICE);
-    assert_non_null(strstr(ranks[0].message, "waited 0.5 s for GPU 0"));
+    assert_non_null(strstr(ranks[0].message, "waited 1.5 s for GPU 0"));
     set_busy(1L << 40);
-    run_ranks(ranks, 2, "1.5", wait_long, 1);
+    run_ranks(ranks, 2, "60", wait_long, 1);
     assert_int_equal(ranks[0].status, SOL_E_IO);
     assert_string_equal(ranks[0].message, "rank 1: a disk is full");
     set_busy(0);

@@ -583,10 +583,13 @@ static void test_cancel(void **state)
     struct engine *engine = open_engine(tiny, (struct shape){2, 0, 0, 16, 0, true, 0});
     struct scheduler *s = open_scheduler(engine, false, 0);
     struct job *jobs = same_jobs(6, 200, 60);
+    atomic_int gate = 0;
+    jobs[0].gate = &gate; /* until all is said */
     for (int i = 0; i < 6; i++) submit(s, &jobs[i]);
     scheduler_cancel(s, jobs[5].id); /* that waits */
     scheduler_cancel(s, jobs[0].id);
     scheduler_cancel(s, 12345);
+    atomic_store(&gate, 1);
     wait_for(&jobs[5]);
     wait_for(&jobs[0]);
     assert_int_equal(jobs[0].result.end, SCHEDULE_CANCELLED);

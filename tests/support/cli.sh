@@ -36,6 +36,18 @@ has() { grep -qE -- "$2" "$work/$1" || fail "no '$2' in $1"; }
 # is WHAT GOT WANTED
 is() { [ "$2" = "$3" ] || fail "$1: got '$2', expected '$3'"; }
 
+# until_ WHAT COMMAND...: waits, two minutes at most, for the command to succeed
+until_() {
+    local what=$1
+    shift
+    for _ in $(seq 2400); do
+        "$@" && return 0
+        sleep 0.05
+    done
+    fail "$what"
+    return 1
+}
+
 # need_http: ends the test where sol serve cannot be
 need_http() {
     "$SOL_BINARY" serve --port 0 -m nothing.gguf 2>&1 </dev/null | grep -q 'install libmicrohttpd12' || return 0
