@@ -2,8 +2,8 @@
  * framed by guard bytes, so that in-place ops start alike and a write outside is seen.
  *
  * Errors are judged row by row: ||out - ref|| over ||ref|| of the row, or of the mean row where
- * that is larger (a single sum that happens to cancel says nothing). A row with a NaN or Inf in the
- * reference must have one in the output too. */
+ * that is larger, or the op's row_norms are (a sum that happens to cancel says nothing). A row with
+ * a NaN or Inf in the reference must have one in the output too. */
 #include "check/verify.h"
 
 #include <math.h>

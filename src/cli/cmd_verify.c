@@ -73,9 +73,11 @@ static const struct command_spec spec = {
     .arguments = "",
     .notes =
         "Inputs are random, awkward in size, extreme and non-finite; outputs are framed by guard\n"
-        "bytes. The error is relative to the reference, row by row. Exit status 7 when a variant\n"
-        "differs. On a GPU the verdict on all kernels is kept: sol computes on architectures that\n"
-        "its authors do not have only once it passed there.\n"
+        "bytes. The error is relative to the reference, row by row, and where a sum cancels, to\n"
+        "what is summed. Exit status 7 when a variant differs. On a GPU the verdict on all "
+        "kernels\n"
+        "is kept: sol computes on architectures that its authors do not have only once it passed\n"
+        "there.\n"
         "The second table scores text that the model wrote itself: the Kullback-Leibler\n"
         "divergence, in nats per token, from the predictions of the references to those with\n"
         "each gemm variant. sol perplexity --kl does the same for a text of yours.",
