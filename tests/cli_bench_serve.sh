@@ -108,11 +108,12 @@ assert abs(l["prompt_tokens"] / 40 - 100) < 2, l["prompt_tokens"]
 assert len({x["body"]["messages"][0]["content"] for x in s}) == 40
 assert all(x["body"]["ignore_eos"] and x["body"]["min_tokens"] == 10 for x in s)
 PY
-for attempt in 1 2 3 4 5 6; do
+# What is wrong is so each time; a busy machine is not.
+for attempt in $(seq 20); do
     serve ttft=100 itl=20 jitter=60 wobble=60
     load 0 --requests 40 --concurrency 4 --warmup 0
     python3 compare.py 10 2>>err && break
-    [ $attempt != 6 ] || fail "measured times: $(tail -n 1 err)"
+    [ "$attempt" != 20 ] || fail "measured times: $(tail -n 1 err)"
 done
 holds "delays" 'l["ttft_ms"]["p50"] > 99 and l["itl_ms"]["p50"] > 19 and l["ttft_ms"]["p90"] > 159'
 

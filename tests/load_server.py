@@ -154,12 +154,15 @@ def stream(to, path, body, turn, fault):
         usage = {"prompt_tokens": record["prompt"], "completion_tokens": tokens}
         if settings.get("usage") != "0" and "stream_options" in body:
             to.event({"choices": [], "usage": usage})
+        log.write(json.dumps(record) + "\n")  # before the client knows that it is over
+        record = None
         to.event(b"[DONE]")
         to.chunk(b"")
         return True
     finally:
         slots.release()
-        log.write(json.dumps(record) + "\n")
+        if record:
+            log.write(json.dumps(record) + "\n")
 
 
 def complete(to, path, headers, raw):
