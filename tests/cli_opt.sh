@@ -334,7 +334,8 @@ opt 0 start "busy"
 say 1
 (cd "$tree" && exec "$SOL_BINARY" opt benchmark -q) >/dev/null 2>&1 &
 other=$!
-for _ in $(seq 600); do pgrep -P $other sh >/dev/null && break; sleep 0.1; done
+has_begun() { pgrep -P $other sh >/dev/null; }
+until_ "the benchmark does not begin" has_begun
 sleep 0.3
 opt 2 status
 has err 'another sol opt is at work' lock

@@ -110,7 +110,7 @@ mkdir -p hub/me/tiny
 cp "$SOL_SOURCE_DIR/models/builtin.gguf" hub/me/tiny
 python3 "$SOL_SOURCE_DIR/tests/hub_server.py" hub ready &
 hub=$!
-until_ "a server" [ -f ready ]
+until_ "no server" [ -f ready ]
 export HF_ENDPOINT=http://127.0.0.1:$(cat ready) HF_HUB_CACHE=$work/models
 json pull 0 pull me/tiny
 json pull 0 pull --list me/tiny
@@ -120,7 +120,7 @@ for fault in "" fault=cut; do
     rm -f ready
     python3 "$SOL_SOURCE_DIR/tests/load_server.py" ready ttft=2 itl=1 after=6 every=2 $fault &
     server=$!
-    until_ "a server" [ -f ready ]
+    until_ "no server" [ -f ready ]
     json bench-serve 0 bench --serve "http://127.0.0.1:$(cat ready)" --lengths random:80,5 --concurrency 2 --rate 50 \
         --requests 6 --ttft-limit 100 -q --label served
     kill $server

@@ -217,10 +217,8 @@ cmp -s before whole/log.jsonl || fail "a refused run changes the log"
 # shellcheck disable=SC2086
 "$SOL_BINARY" train $small --packing bestfit --num-iterations 2000 -o stopped -q >out 2>err </dev/null &
 pid=$!
-for _ in $(seq 1200); do
-    [ "$(grep -c '"loss"' stopped/log.jsonl 2>/dev/null)" -ge 5 ] 2>/dev/null && break
-    sleep 0.1
-done
+has_updates() { [ "$(grep -c '"loss"' stopped/log.jsonl 2>/dev/null)" -ge 5 ] 2>/dev/null; }
+until_ "no five updates" has_updates
 kill -INT $pid
 wait $pid
 is "status of a run that was interrupted" $? 130

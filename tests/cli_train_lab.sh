@@ -136,10 +136,8 @@ print(len([m for m in json.load(open(sys.argv[1]))["metrics"] if m["name"] == "t
     # Stopped: kept as what it is.
     "$SOL_BINARY" train $train --num-iterations 20000 -o stopped -q --label stopped >out 2>err </dev/null &
     pid=$!
-    for _ in $(seq 1200); do
-        [ "$(grep -c '"loss"' stopped/log.jsonl 2>/dev/null)" -ge 5 ] 2>/dev/null && break
-        sleep 0.1
-    done
+    has_updates() { [ "$(grep -c '"loss"' stopped/log.jsonl 2>/dev/null)" -ge 5 ] 2>/dev/null; }
+    until_ "no five updates" has_updates
     kill -INT $pid
     wait $pid
     is "status of a run that was interrupted" $? 130

@@ -829,20 +829,26 @@ static void count_saved(void *arg, const char *path)
     ((struct spoiled *)arg)->saved++;
 }
 
+static struct train_run_params saving(const struct train_recipe *recipe, struct trainer *t,
+                                      const struct corpus *corpus, const char *out)
+{
+    return (struct train_run_params){.recipe = recipe,
+                                     .trainer = t,
+                                     .corpus = corpus,
+                                     .packing = PACKING_STREAM,
+                                     .out = out,
+                                     .save_every = 2};
+}
+
 static void spoil_run(const struct train_recipe *recipe, const struct corpus *corpus,
                       const char *out, const char *message)
 {
     struct trainer *t = create(recipe, 2, 0, 1);
     struct spoiled s = {.trainer = t, .at = 4};
-    const struct train_run_params params = {.recipe = recipe,
-                                            .trainer = t,
-                                            .corpus = corpus,
-                                            .packing = PACKING_STREAM,
-                                            .out = out,
-                                            .save_every = 2,
-                                            .on_step = spoil,
-                                            .on_save = count_saved,
-                                            .arg = &s};
+    struct train_run_params params = saving(recipe, t, corpus, out);
+    params.on_step = spoil;
+    params.on_save = count_saved;
+    params.arg = &s;
     assert_int_equal(train_run(&params), SOL_E_MISMATCH);
     if (!strstr(sol_last_error(), "step 5: the loss is nan") || !strstr(sol_last_error(), message))
         fail_msg("%s", sol_last_error());
@@ -911,14 +917,9 @@ static void test_interrupted_after_save(void **state)
     snprintf(message, sizeof message, "interrupted at step 2 of %lld; saved as %s/step_000002",
              (long long)recipe.iterations, out);
     struct trainer *t = create(&recipe, 2, 0, 1);
-    const struct train_run_params params = {.recipe = &recipe,
-                                            .trainer = t,
-                                            .corpus = corpus,
-                                            .packing = PACKING_STREAM,
-                                            .out = out,
-                                            .save_every = 2,
-                                            .on_save = interrupt,
-                                            .arg = &saved};
+    struct train_run_params params = saving(&recipe, t, corpus, out);
+    params.on_save = interrupt;
+    params.arg = &saved;
     interrupt_install();
     assert_int_equal(train_run(&params), SOL_E_INTERRUPTED);
     assert_true(interrupt_take());

@@ -220,7 +220,7 @@ struct op {
      * more_outputs. */
     int (*case_outputs)(const void *args, struct op_output outputs[OP_OUTPUTS_MAX]);
     /* Where sums may cancel: the norms that rows of an output have by the sizes of what is summed.
-     * false: as the reference's rows. NULL: that for each output. */
+     * false: as the reference's rows. NULL: that for each output. Not where outputs have parts. */
     bool (*row_norms)(const void *args, int output, double *norms);
     /* Part number `part` of a case's output, false behind the last one. What is in no part stays as
      * it was. NULL: an output is one part. */

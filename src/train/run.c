@@ -39,7 +39,6 @@ struct run {
     double smooth;               /* without its correction for having begun at 0 */
     int64_t smoothed;            /* how many it is of */
     char saved[CHECKPOINT_PATH]; /* the last checkpoint; "": none */
-    int64_t saved_step;          /* of it; -1: none */
 };
 
 /* ---- ranks ---- */
@@ -97,7 +96,6 @@ static enum sol_status set_up(struct run *r)
     r->rows = sequences * r->recipe->length;
     SOL_TRY(recipe_micro_batches(r->recipe, sequences * ranks, &r->micro));
     r->step = r->seen = p->first_step;
-    r->saved_step = -1;
     r->smooth = state_number(r, "smooth");
     r->smoothed = (int64_t)state_number(r, "smoothed");
     SOL_TRY(open_loader(r, p->corpus, json_object_get(p->state, "position"), &ahead, &r->loader));
@@ -107,10 +105,7 @@ static enum sol_status set_up(struct run *r)
     if (!r->nll) return status_set(SOL_E_MEMORY, "no memory for losses");
     if (p->probe && r->leads) SOL_TRY(probe_create(p->probe, r->trainer, &r->probe));
     if (!p->out) return SOL_OK;
-    if (p->first_step) {
-        SOL_TRY(checkpoint_path(p->out, p->first_step, r->saved));
-        r->saved_step = p->first_step;
-    }
+    if (p->first_step) SOL_TRY(checkpoint_path(p->out, p->first_step, r->saved));
     if (!r->leads) return SOL_OK;
     SOL_TRY(make_folder(p->out));
     return run_log_open(p->out, p->first_step, &r->log);
@@ -292,11 +287,11 @@ static enum sol_status save(struct run *r)
 {
     char path[CHECKPOINT_PATH];
     SOL_TRY(agree(r, look_at_all(r)));
-    if (!r->p->out || r->step == r->saved_step) return SOL_OK;
+    if (!r->p->out) return SOL_OK;
     SOL_TRY(checkpoint_path(r->p->out, r->step, path));
+    if (strcmp(path, r->saved) == 0) return SOL_OK;
     SOL_TRY(write_checkpoint(r, path));
     snprintf(r->saved, sizeof r->saved, "%s", path);
-    r->saved_step = r->step;
     if (r->p->on_save) r->p->on_save(r->p->arg, path);
     r->last_ns = clock_ns();
     return SOL_OK;
