@@ -17,7 +17,7 @@ import sys
 import time
 import urllib.request
 
-PARTS = ["queue", "streams", "step", "prompts", "prefix", "draws"]
+PARTS = ["queue", "streams", "step", "prompts", "prefix", "draws", "masks"]
 
 
 def say(*words):
@@ -75,15 +75,19 @@ def llama_server(args, parallel, context):
 
 
 def vocabulary(args):
-    """Random weights have none: prompts are then random tokens of the built-in model's."""
+    """Random weights have none: prompts are then random tokens of the built-in model's, unless a server is given one."""
+    flags = shlex.split(args.sol_flags)
+    if "--vocab" in flags:
+        return ["--vocab", flags[flags.index("--vocab") + 1]]
     builtin = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../models/builtin.gguf")
     return ["--vocab", builtin] if args.model.startswith("synth:") else []
 
 
 def load(args, server, *options):
     """The levels of one `sol bench --serve`. Says why one of them is invalid or unsure."""
-    command = [args.sol, "bench", "--serve", server.url, "--endpoint", "completions", "-o", "json", "-q",
-               "--no-store", *vocabulary(args), *options]
+    chat = "chat" in options  # its prompts are words
+    command = [args.sol, "bench", "--serve", server.url, "-o", "json", "-q", "--no-store",
+               *([] if chat else ["--endpoint", "completions", *vocabulary(args)]), *options]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode not in (0, 7):
         fail(f"{shlex.join(command)} ended with {done.returncode}:\n{done.stderr[-2000:]}")
@@ -253,6 +257,25 @@ def draws(args, results):
           [[name, number(level["itl_ms"]["p50"], 2), number(level["itl_ms"]["p99"], 2),
             number(level["output_tokens_per_s"])] for name, level in (("alone", still), ("beside", mixed))])
     results["draws"] = {"alone": still, "beside": mixed}
+
+
+SCHEMA = {"type": "object", "properties": {"title": {"type": "string"}, "tags": {"type": "array", "items": {
+    "type": "string"}}, "size": {"type": "integer"}}, "required": ["title", "tags", "size"], "additionalProperties": False}
+
+
+def masks(args, results):
+    """Texts that think for a token and then answer, as they like and by a schema. The model needs a vocabulary."""
+    n, budget = 128, {"thinking_token_budget": 1, "ignore_eos": True}
+    form = {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "strict": True, "schema": SCHEMA}}}
+    options = ["--endpoint", "chat", "--burst", str(n), "--lengths", "random:64,384,0", "--warmup", "0", "--extra"]
+    with sol_server(args, n, 1024) as server:
+        levels = [load(args, server, *options, json.dumps(extra))[0] for extra in (budget, budget | form, budget)]
+    say(f"## {n} texts, as they like and by a schema")
+    table(["", "TPOT p50 ms", "p99 ms", "output t/s", "failed"],
+          [[name, number(level["tpot_ms"]["p50"], 3), number(level["tpot_ms"]["p99"], 3),
+            number(level["output_tokens_per_s"]), level["requests"] - level["ok"]]
+           for name, level in zip(("as they like", "by a schema", "as they like, again"), levels)])
+    results["masks"] = levels
 
 
 def options():

@@ -357,16 +357,17 @@ static void memory_is_within_the_limits(void **state)
     const double cut = gib_of(&chooser, "linear_cross_entropy=cut", &bar);
     assert_true(chunked <= 0.5 && cut <= 0.1);
     assert_true(gib_of(&chooser, "linear_cross_entropy=chunked", &bar) == chunked);
-    assert_true(gib_of(&chooser, "linear_cross_entropy=plain", &bar) > 1);
+    assert_true(gib_of(&chooser, "linear_cross_entropy=plain", &bar) >= 1);
     assert_true(gib_of(&chooser, "linear_cross_entropy=chunked:2048", &bar) <= 0.35);
     assert_true(gib_of(&chooser, "linear_cross_entropy=chunked:512", &bar) <= 0.1);
     /* More rows need no more. */
     const struct linear_cross_entropy_args more = head_args(65536, 65536, true);
     assert_true(gib_of(&chooser, "linear_cross_entropy=cut", &more) <= cut);
     assert_true(gib_of(&chooser, NULL, &more) <= 0.5);
-    /* Nothing is summed for an evaluation. */
+    /* Nothing is summed for an evaluation: dx of 4,096 rows. */
+    const double sums = 4096.0 * 1280 * 4 / (1 << 30);
     const struct linear_cross_entropy_args forward = head_args(8192, 65536, false);
-    assert_true(gib_of(&chooser, "linear_cross_entropy=cut", &forward) < cut - 0.03);
+    assert_true(gib_of(&chooser, "linear_cross_entropy=cut", &forward) <= cut - sums);
     gpu_close(gpu);
     cuda_replace(NULL);
     fake_cuda_stop();

@@ -209,6 +209,29 @@ static enum sol_status multiply_added(struct gpu *gpu, struct gpu_stream *stream
     return status;
 }
 
+/* What fills a GPU is not split along k. */
+static enum sol_status multiply_large(struct gpu *gpu, struct gpu_stream *stream)
+{
+    void *memory;
+    SOL_TRY(gpu_alloc(gpu, "operands", 16384 + GPU_MATMUL_WORKSPACE, &memory));
+    struct gpu_matmul p = product(memory); /* addresses that nobody reads */
+    p.m = 2112;
+    p.n = 2048;
+    gpu_put_matmul(stream, &p);
+    assert_int_equal(library->workspace_bytes, 0);
+    p.m = 2104;
+    gpu_put_matmul(stream, &p);
+    assert_int_equal(library->workspace_bytes, GPU_MATMUL_WORKSPACE);
+    p.m = 704;
+    p.batch = 3;
+    p.bias = NULL;
+    gpu_put_matmul(stream, &p);
+    assert_int_equal(library->workspace_bytes, 0);
+    enum sol_status status = gpu_wait(stream);
+    gpu_free(gpu, memory);
+    return status;
+}
+
 typedef enum sol_status work_fn(struct gpu *gpu, struct gpu_stream *stream);
 
 static enum sol_status run(work_fn *work, work_fn *then)
@@ -261,6 +284,13 @@ static void test_kept(void **state)
     assert_int_equal(library->rows, 4); /* results, columns first */
     assert_int_equal(library->columns, 16);
     assert_int_equal(library->stride, 4);
+}
+
+static void test_large(void **state)
+{
+    (void)state;
+    assert_int_equal(run(multiply_large, NULL), SOL_OK);
+    assert_int_equal(library->choices, 3);
 }
 
 static void test_groups(void **state)
@@ -332,6 +362,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_kept, start, stop),
         cmocka_unit_test_setup_teardown(test_halves, start, stop),
         cmocka_unit_test_setup_teardown(test_added, start, stop),
+        cmocka_unit_test_setup_teardown(test_large, start, stop),
         cmocka_unit_test_setup_teardown(test_groups, start, stop),
         cmocka_unit_test_setup_teardown(test_each_call_fails, start, stop),
         cmocka_unit_test_setup_teardown(test_no_algorithm, start, stop),

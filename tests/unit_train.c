@@ -235,6 +235,10 @@ static void name_buffers(struct activations *a)
         float **const rows[] = {&l->lse, &l->q_rstd, &l->k_rstd, &l->logits, &l->routing.weight};
         int32_t **const tables[] = {&l->routing.expert, &l->routing.group_offsets,
                                     &l->routing.token_of_row, &l->routing.row_of_slot};
+        void **const turned[] = {&l->attn_in_turned, &l->attn_turned, &l->mlp_in_turned,
+                                 &l->act_turned};
+        for (size_t i = 0; i < COUNT(turned); i++, next += far)
+            if (*turned[i]) *turned[i] = (void *)next; /* else they are made again */
         for (size_t i = 0; i < COUNT(tables); i++, next += far) *tables[i] = (int32_t *)next;
         for (size_t i = 0; i < COUNT(own); i++, next += far) *own[i] = (void *)next;
         for (size_t i = 0; i < COUNT(rows); i++, next += far) *rows[i] = (float *)next;

@@ -26,6 +26,18 @@ bool gpu_matmul_usable(const char **why)
     return cublaslt_load(why) != NULL;
 }
 
+size_t gpu_matmul_workspace(int64_t batch, int64_t m, int64_t n)
+{
+    const int64_t tile = (int64_t)128 * 256, multiprocessors = 132;
+    return batch * m * n < multiprocessors * tile ? GPU_MATMUL_WORKSPACE : 0;
+}
+
+/* Of a problem whose batch may be left out. */
+static uint64_t workspace_of(const struct gpu_matmul *p)
+{
+    return gpu_matmul_workspace(p->batch ? p->batch : 1, p->m, p->n);
+}
+
 static enum sol_status lt_status(int result, const char *what)
 {
     return cublas_status("cuBLASLt", result, what);
@@ -151,7 +163,7 @@ static enum sol_status describe(const struct cublaslt_api *api, struct shape *s,
 static enum sol_status ask(const struct gpu_matmuls *all, struct shape *s, void *preference)
 {
     const struct cublaslt_api *api = all->api;
-    const uint64_t workspace = GPU_MATMUL_WORKSPACE;
+    const uint64_t workspace = workspace_of(&s->of);
     const uint32_t alignment = 16;
     struct cublaslt_heuristic found[GPU_MATMUL_CHOICES];
     int count = 0, wanted = s->of.choice + 1;
@@ -236,7 +248,7 @@ static enum sol_status multiply(struct gpu_stream *stream, const struct gpu_matm
     if (p->fp8) SOL_TRY(name_scales(api, s, p));
     return lt_status(api->matmul(gpu->matmuls->handle, s->desc, &alpha, p->w, s->w, p->x, s->x,
                                  &p->beta, add, s->c, p->c, s->c, &s->algorithm, p->workspace,
-                                 GPU_MATMUL_WORKSPACE, stream->handle),
+                                 workspace_of(p), stream->handle),
                      "multiplying");
 }
 

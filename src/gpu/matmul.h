@@ -7,6 +7,10 @@
 /* What a product may use besides its operands: as much as NVIDIA's documents advise for Hopper. */
 enum { GPU_MATMUL_WORKSPACE = 32 << 20 };
 
+/* What one of this size is given of it. It is for sums that are split along k, which one whose
+ * tiles fill a GPU does not need: nothing then. */
+size_t gpu_matmul_workspace(int64_t batch, int64_t m, int64_t n);
+
 /* C = alpha X W^T + beta add + bias (in FP8 alpha x_scale w_scale X W^T), sums in float32. Pointers
  * are multiples of 16, those of scales too. What is not named in an initializer is 0: one plain
  * product of bf16 to float32. */
@@ -31,7 +35,7 @@ struct gpu_matmul {
     float alpha, beta; /* alpha 0: 1 */
     const void *add;   /* as c, may be c; where beta is not 0 */
     int choice;        /* which of the algorithms that the library offers, best first */
-    void *workspace;   /* GPU_MATMUL_WORKSPACE bytes */
+    void *workspace;   /* gpu_matmul_workspace bytes */
 };
 
 enum { GPU_MATMUL_CHOICES = 4 }; /* where it offers fewer, the last one */

@@ -1,5 +1,5 @@
 /* The cut form of linear_cross_entropy: of a block of W's rows, which are the vocabulary's columns,
- * logits of at most CUT_ROWS rows of x exist at a time, few enough to stay in the L2 cache. A first
+ * logits of at most CUT_ROWS rows of x exist at a time. A first
  * pass over all blocks finds the largest logit of each row and the sum of exponentials; a second
  * one makes each block's logits once more, and from their gradient adds to dx, and to that block of
  * dw.
@@ -14,17 +14,16 @@
 #include "ops/plan.h"
 
 enum {
-    CUT_ROWS = 8192,
-    /* Of a block of logits: on an H100 half of its L2 cache, so that block, sums of dx with 1280
-     * columns, and what products work in are 96 MiB. Not measured: docs/LOG.md has what is
-     * expected. */
-    CUT_GPU = 24 << 20,
+    CUT_ROWS = 4096,
+    /* Of a block of logits. On a GPU large products count for more than an L2 cache that holds the
+     * block; with sums of dx of 1280 columns that is 84 MiB. */
+    CUT_GPU = 64 << 20,
     CUT_CPU = 8 << 20,
 };
 
-static const char *const cut_names[] = {"64",   "128",  "256",  "512", "1024",
-                                        "1536", "2048", "3072", "4096"};
-static const int64_t cut_columns[] = {64, 128, 256, 512, 1024, 1536, 2048, 3072, 4096};
+static const char *const cut_names[] = {"64",   "128",  "256",  "512",  "1024",
+                                        "2048", "3072", "4096", "6144", "8192"};
+static const int64_t cut_columns[] = {64, 128, 256, 512, 1024, 2048, 3072, 4096, 6144, 8192};
 static const struct linear_loss_sizes sizes = {cut_columns,
                                                sizeof cut_columns / sizeof *cut_columns};
 _Static_assert(sizeof cut_names / sizeof *cut_names == sizeof cut_columns / sizeof *cut_columns,

@@ -17,7 +17,7 @@ enum extent {
     WIDEST, KEY
 };
 /* clang-format on */
-enum type { ACT, F32, I32, SMALL };
+enum type { ACT, F32, I32, SMALL, TURNED }; /* TURNED: codes that FP8 keeps for dW */
 
 struct activation_line {
     const char *name;
@@ -28,10 +28,13 @@ struct activation_line {
     size_t pointer; /* in struct pass_buffers, or in each struct layer_buffers */
     bool in_layers;
     enum recompute again; /* from there on, unless NOTHING, layers share a place */
+    bool until_turned;    /* where TURNED are kept, too */
 };
 
-#define AT(member)             offsetof(struct pass_buffers, member), false, RECOMPUTE_NOTHING
+#define AT(member)             offsetof(struct pass_buffers, member), false, RECOMPUTE_NOTHING, false
 #define LAYER(member)          LAYER_AGAIN(member, RECOMPUTE_NOTHING)
-#define LAYER_AGAIN(member, n) offsetof(struct layer_buffers, member), true, n
+#define LAYER_AGAIN(member, n) offsetof(struct layer_buffers, member), true, n, false
+#define LAYER_UNTIL_TURNED(member)                                                                 \
+    offsetof(struct layer_buffers, member), true, RECOMPUTE_NOTHING, true
 
 #endif

@@ -29,6 +29,8 @@ static const struct activation_line common[] = {
     {"v", ACT, ROWS, KV_WIDTH, ATTENTION, BACK_ATTENTION, true, LAYER(v)},
     {"attn", ACT, ROWS, Q_WIDTH, ATTENTION, BACK_ATTENTION, true, LAYER(attn)},
     {"lse", F32, ROWS, HEADS, ATTENTION, BACK_ATTENTION, true, LAYER(lse)},
+    {"attn in turned", TURNED, ROWS, HIDDEN, ATTENTION, BACK_ATTENTION, true, LAYER(attn_in_turned)},
+    {"attn turned", TURNED, ROWS, Q_WIDTH, ATTENTION, BACK_ATTENTION, true, LAYER(attn_turned)},
     {"small x", SMALL, ROWS, WIDEST, ATTENTION, BACK_ATTENTION, false, AT(small_x)},
     {"small dy", SMALL, ROWS, WIDEST, BACK_MLP, BACK_ATTENTION, false, AT(small_dy)},
     {"small dy turned", SMALL, ROWS, WIDEST, BACK_MLP, BACK_ATTENTION, false, AT(small_dy_turned)},
@@ -83,7 +85,7 @@ static size_t line_bytes(const struct activations *a, const struct activation_li
     const bool fp8 = a->recipe->precision == PRECISION_FP8;
     size_t element =
         line->type == ACT || line->type == SMALL ? dtype_info(a->dtype)->block_bytes : 4;
-    if (line->type == SMALL && fp8) element = 1;
+    if (line->type == TURNED || (line->type == SMALL && fp8)) element = 1;
     size_t bytes = element * (size_t)(extent_of(a, line->rows) * extent_of(a, line->cols));
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
@@ -91,6 +93,12 @@ static size_t line_bytes(const struct activations *a, const struct activation_li
 static bool is_in_layers(const struct activation_line *line, size_t pointer)
 {
     return line->in_layers && line->pointer == pointer;
+}
+
+/* With FP8, unless memory counts for more. */
+static bool keeps_turned(const struct activations *a)
+{
+    return a->recipe->precision == PRECISION_FP8 && a->recompute == RECOMPUTE_NOTHING;
 }
 
 static bool is_wide_stream(const struct activation_line *line)
@@ -104,9 +112,11 @@ static int64_t copies(const struct activations *a, const struct activation_line 
 {
     const int64_t layers = a->recipe->config.n_layers;
     if (line->type == SMALL && a->recipe->precision == PRECISION_PLAIN) return 0;
+    if (line->type == TURNED && !keeps_turned(a)) return 0;
     if (is_wide_stream(line) && !a->recipe->gpt_oss && !a->recipe->config.gpt.plain) return 0;
     if (!line->per_layer) return 1;
     if (line->again && a->recompute >= line->again) return 1;
+    if (line->until_turned && keeps_turned(a)) return 1;
     if (is_in_layers(line, offsetof(struct layer_buffers, mix)) && a->recipe->config.gpt.plain)
         return 1; /* for embeddings alone */
     if (is_in_layers(line, offsetof(struct layer_buffers, mlp_in)) &&

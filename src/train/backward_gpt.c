@@ -40,21 +40,30 @@ static void head(struct plan *plan, const struct pass *p)
                   .dy = pass_hidden(p, b->dmiddle)});
 }
 
+/* For dW of the projection behind it. */
+static struct linear_input wide(struct plan *plan, const struct pass *p, int64_t n, struct matrix act)
+{
+    const struct tensor *proj = &p->params->model.layers[n].gpt.proj;
+    if (p->recompute < RECOMPUTE_WIDE)
+        return pass_input_backward(plan, p, act, proj, p->buffers->layers[n].act_turned);
+    gpt_mlp_up(plan, p, n, act);
+    return pass_relu2_backward(plan, p, act, proj);
+}
+
 static void mlp(struct plan *plan, const struct pass *p, int64_t n)
 {
     const struct pass_buffers *b = p->buffers;
+    const struct layer_buffers *l = &b->layers[n];
     const int64_t inter = p->params->model.config.intermediate;
     const struct layer_weights *w = &p->params->model.layers[n];
-    const struct matrix mid = pass_hidden(p, b->layers[n].mid), d = pass_hidden(p, b->dstream), none = {0};
-    const struct matrix normed = pass_hidden(p, b->layers[n].mlp_in), dnormed = pass_hidden(p, b->dnormed);
-    const struct matrix act = pass_rows(p, b->layers[n].act, inter), dact = pass_rows(p, b->dact, inter);
+    const struct matrix mid = pass_hidden(p, l->mid), d = pass_hidden(p, b->dstream), none = {0};
+    const struct matrix normed = pass_hidden(p, l->mlp_in), dnormed = pass_hidden(p, b->dnormed);
+    const struct matrix act = pass_rows(p, l->act, inter), dact = pass_rows(p, b->dact, inter);
 
     if (p->recompute >= RECOMPUTE_NORMS) pass_norm(plan, p, mid, NULL, normed);
-    const struct linear_input wide = p->recompute >= RECOMPUTE_WIDE ? gpt_mlp_up(plan, p, n, true)
-                                                                    : pass_input_backward(plan, p, act, &w->gpt.proj);
-    pass_linear_backward(plan, p, d, wide, &w->gpt.proj, none, dact);
-    pass_relu2_linear_backward(plan, p, act, dact, pass_input_backward(plan, p, normed, &w->gpt.fc), &w->gpt.fc, none,
-                               dnormed);
+    pass_linear_backward(plan, p, d, wide(plan, p, n, act), &w->gpt.proj, none, dact);
+    pass_relu2_linear_backward(plan, p, act, dact, pass_input_backward(plan, p, normed, &w->gpt.fc, l->mlp_in_turned),
+                               &w->gpt.fc, none, dnormed);
     pass_norm_backward(plan, p, mid, NULL, dnormed, d);
 }
 
@@ -72,7 +81,7 @@ static void attention(struct plan *plan, const struct pass *p, int64_t n)
     const struct matrix v = pass_rows(p, l->v, w->wv.rows), dv = pass_rows(p, b->dv, w->wv.rows);
     const struct matrix attn = pass_rows(p, l->attn, w->wq.rows), dattn = pass_rows(p, b->dattn, w->wq.rows);
 
-    pass_linear_backward(plan, p, d, pass_input_backward(plan, p, attn, &w->wo), &w->wo, none, dattn);
+    pass_linear_backward(plan, p, d, pass_input_backward(plan, p, attn, &w->wo, l->attn_turned), &w->wo, none, dattn);
     plan_call(plan, &op_self_attention_backward,
               &(struct self_attention_backward_args){
                   .sequences = p->sequences, .length = p->length, .n_heads = c->n_heads,
@@ -85,7 +94,7 @@ static void attention(struct plan *plan, const struct pass *p, int64_t n)
         gpt_mix(plan, p, n);
         pass_norm(plan, p, mix, NULL, normed);
     }
-    const struct linear_input in = pass_input_backward(plan, p, normed, &w->wq);
+    const struct linear_input in = pass_input_backward(plan, p, normed, &w->wq, l->attn_in_turned);
     pass_linear_backward(plan, p, dq, in, &w->wq, none, dnormed);
     pass_linear_backward(plan, p, dk, in, &w->wk, dnormed, dnormed);
     pass_linear_backward(plan, p, dv, in, &w->wv, dnormed, dnormed);

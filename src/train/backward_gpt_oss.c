@@ -127,7 +127,7 @@ static void attention(struct plan *plan, const struct pass *p, int64_t n)
 
     const struct matrix dpart = of_part(plan, p, DROP_ATTENTION(n));
     bias_backward(plan, p, NULL, 1, dpart, &w->gpt_oss.bo);
-    pass_linear_backward(plan, p, dpart, pass_input_backward(plan, p, attn, &w->wo), &w->wo, none, dattn);
+    pass_linear_backward(plan, p, dpart, pass_input_backward(plan, p, attn, &w->wo, l->attn_turned), &w->wo, none, dattn);
     plan_call(plan, &op_self_attention_backward,
               &(struct self_attention_backward_args){
                   .sequences = p->sequences, .length = p->length, .n_heads = c->n_heads,
@@ -141,7 +141,7 @@ static void attention(struct plan *plan, const struct pass *p, int64_t n)
     bias_backward(plan, p, NULL, 1, dq, &w->gpt_oss.bq);
     bias_backward(plan, p, NULL, 1, dk, &w->gpt_oss.bk);
     bias_backward(plan, p, NULL, 1, dv, &w->gpt_oss.bv);
-    const struct linear_input in = pass_input_backward(plan, p, normed, &w->wq);
+    const struct linear_input in = pass_input_backward(plan, p, normed, &w->wq, l->attn_in_turned);
     pass_linear_backward(plan, p, dq, in, &w->wq, none, dnormed);
     pass_linear_backward(plan, p, dk, in, &w->wk, dnormed, dnormed);
     pass_linear_backward(plan, p, dv, in, &w->wv, dnormed, dnormed);

@@ -35,15 +35,12 @@ void gpt_mix(struct plan *plan, const struct pass *p, int64_t n)
                   .factor = 1, .x = pass_hidden(p, b->layers[n].stream), .y = pass_hidden(p, b->x0), .out = mix});
 }
 
-struct linear_input gpt_mlp_up(struct plan *plan, const struct pass *p, int64_t n, bool backward)
+void gpt_mlp_up(struct plan *plan, const struct pass *p, int64_t n, struct matrix act)
 {
-    const struct pass_buffers *b = p->buffers;
-    const struct model_config *c = &p->params->model.config;
-    const struct layer_weights *w = &p->params->model.layers[n];
-    const struct matrix act = pass_rows(p, b->layers[n].act, c->intermediate);
-    const struct linear_input in = pass_input(plan, p, pass_hidden(p, b->layers[n].mlp_in), &w->gpt.fc);
-    pass_linear(plan, p, in, &w->gpt.fc, (struct matrix){0}, act);
-    return pass_relu2(plan, p, act, &w->gpt.proj, backward);
+    const struct layer_buffers *l = &p->buffers->layers[n];
+    const struct tensor *fc = &p->params->model.layers[n].gpt.fc;
+    pass_linear(plan, p, pass_input(plan, p, pass_hidden(p, l->mlp_in), fc, l->mlp_in_turned), fc,
+                (struct matrix){0}, act);
 }
 
 static void embed(struct plan *plan, const struct pass *p)
@@ -105,7 +102,7 @@ static void attend(struct plan *plan, const struct pass *p, int64_t n)
         mix(plan, p, n);
         pass_norm(plan, p, x, NULL, normed);
     }
-    const struct linear_input in = pass_input(plan, p, normed, &w->wq);
+    const struct linear_input in = pass_input(plan, p, normed, &w->wq, l->attn_in_turned);
     pass_linear(plan, p, in, &w->wq, none, q);
     pass_linear(plan, p, in, &w->wk, none, k);
     pass_linear(plan, p, in, &w->wv, none, v);
@@ -122,7 +119,8 @@ static void attend(struct plan *plan, const struct pass *p, int64_t n)
                   .n_kv_heads = c->n_kv_heads, .head_dim = c->head_dim,
                   .window = model_layer_window(c, n), .q = q, .k = k, .v = v, .out = attn,
                   .lse = l->lse});
-    pass_linear(plan, p, pass_input(plan, p, attn, &w->wo), &w->wo, none, pass_hidden(p, b->attn_out));
+    pass_linear(plan, p, pass_input(plan, p, attn, &w->wo, l->attn_turned), &w->wo, none,
+                pass_hidden(p, b->attn_out));
 }
 
 static void layer(struct plan *plan, const struct pass *p, int64_t n)
@@ -130,7 +128,7 @@ static void layer(struct plan *plan, const struct pass *p, int64_t n)
     const struct pass_buffers *b = p->buffers;
     const struct layer_buffers *l = &b->layers[n];
     const struct tensor *proj = &p->params->model.layers[n].gpt.proj;
-    const struct matrix none = {0};
+    const struct matrix act = pass_rows(p, l->act, p->params->model.config.intermediate), none = {0};
 
     attend(plan, p, n);
     if (p->params->model.config.gpt.plain)
@@ -138,7 +136,8 @@ static void layer(struct plan *plan, const struct pass *p, int64_t n)
     else
         pass_add_norm(plan, p, gpt_mixed(p, n), pass_hidden(p, b->attn_out), NULL, pass_hidden(p, l->mid), none,
                       pass_hidden(p, l->mlp_in));
-    pass_linear(plan, p, gpt_mlp_up(plan, p, n, false), proj, none, pass_hidden(p, b->mlp_out));
+    gpt_mlp_up(plan, p, n, act);
+    pass_linear(plan, p, pass_relu2(plan, p, act, proj, l->act_turned), proj, none, pass_hidden(p, b->mlp_out));
 }
 
 static void head(struct plan *plan, const struct pass *p)
@@ -163,10 +162,12 @@ static const struct activation_line lines[] = {
     {"q rstd", F32, ROWS, HEADS, ATTENTION, BACK_ATTENTION, true, LAYER(q_rstd)},
     {"k rstd", F32, ROWS, KV_HEADS, ATTENTION, BACK_ATTENTION, true, LAYER(k_rstd)},
     {"act", ACT, ROWS, INTER, ATTENTION, BACK_ATTENTION, true, LAYER_AGAIN(act, RECOMPUTE_WIDE)},
+    {"mlp in turned", TURNED, ROWS, HIDDEN, ATTENTION, BACK_ATTENTION, true, LAYER(mlp_in_turned)},
+    {"act turned", TURNED, ROWS, INTER, ATTENTION, BACK_ATTENTION, true, LAYER(act_turned)},
     {"embedding", ACT, ROWS, HIDDEN, EMBED, BACK_EMBED, false, AT(embedding)},
     {"mix", ACT, ROWS, HIDDEN, EMBED, BACK_EMBED, true, LAYER_AGAIN(mix, RECOMPUTE_NORMS)},
     {"attn in", ACT, ROWS, HIDDEN, ATTENTION, BACK_ATTENTION, true, LAYER_AGAIN(attn_in, RECOMPUTE_NORMS)},
-    {"mlp in", ACT, ROWS, HIDDEN, ATTENTION, BACK_ATTENTION, true, LAYER(mlp_in)},
+    {"mlp in", ACT, ROWS, HIDDEN, ATTENTION, BACK_ATTENTION, true, LAYER_UNTIL_TURNED(mlp_in)},
     {"normed", ACT, ROWS, HIDDEN, HEAD, HEAD, false, AT(normed)},
     {"final", ACT, ROWS, HIDDEN, HEAD, HEAD, false, AT(final)},
     {"dnormed", ACT, ROWS, HIDDEN, HEAD, BACK_EMBED, false, AT(dnormed)},

@@ -66,7 +66,7 @@ static void attend(struct plan *plan, const struct pass *p, int64_t n)
         pass_wide_add(plan, p, p->buffers->mlp_out, &w->gpt_oss.attn_norm, l->stream, l->attn_in);
     else
         pass_norm(plan, p, pass_hidden(p, l->stream), &w->gpt_oss.attn_norm, normed);
-    const struct linear_input in = pass_input(plan, p, normed, &w->wq);
+    const struct linear_input in = pass_input(plan, p, normed, &w->wq, l->attn_in_turned);
     pass_linear(plan, p, in, &w->wq, none, q);
     pass_linear(plan, p, in, &w->wk, none, k);
     pass_linear(plan, p, in, &w->wv, none, v);
@@ -81,7 +81,7 @@ static void attend(struct plan *plan, const struct pass *p, int64_t n)
                   .n_kv_heads = c->n_kv_heads, .head_dim = c->head_dim,
                   .window = model_layer_window(c, n), .sinks = w->gpt_oss.sinks, .q = q, .k = k,
                   .v = v, .out = attn, .lse = l->lse});
-    pass_linear(plan, p, pass_input(plan, p, attn, &w->wo), &w->wo, none, out);
+    pass_linear(plan, p, pass_input(plan, p, attn, &w->wo, l->attn_turned), &w->wo, none, out);
     add_bias(plan, w->gpt_oss.bo, out);
     if (p->dropout > 0) gpt_oss_drop(plan, p, DROP_ATTENTION(n), out, none, out);
 }

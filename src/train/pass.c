@@ -106,46 +106,60 @@ static void quantise_fp8(struct plan *plan, const struct param *param, enum oper
                   .codes = rows, .codes_turned = turned});
 }
 
-static struct linear_input make_input(struct plan *plan, const struct pass *p, struct matrix x,
-                               const struct tensor *w, bool backward)
+struct linear_input pass_input(struct plan *plan, const struct pass *p, struct matrix x, const struct tensor *w,
+                               void *turned)
 {
     const struct param *param = small_of(p, w);
     void *small = p->buffers->small_x;
-    const bool fp8 = p->precision == PRECISION_FP8;
-    const enum operand operand = backward && !fp8 ? OPERAND_X_TURNED : OPERAND_X;
     if (!param) return (struct linear_input){.x = x};
-    if (fp8)
-        quantise_fp8(plan, param, operand, x, backward ? NULL : small, backward ? small : NULL);
+    if (p->precision == PRECISION_FP8)
+        quantise_fp8(plan, param, OPERAND_X, x, small, turned);
     else
-        quantise_nvfp4(plan, p, param, operand, x, small);
-    return (struct linear_input){x, small, factor_of(param, operand)};
-}
-
-struct linear_input pass_input(struct plan *plan, const struct pass *p, struct matrix x, const struct tensor *w)
-{
-    return make_input(plan, p, x, w, false);
+        quantise_nvfp4(plan, p, param, OPERAND_X, x, small);
+    return (struct linear_input){x, small, factor_of(param, OPERAND_X)};
 }
 
 struct linear_input pass_input_backward(struct plan *plan, const struct pass *p, struct matrix x,
-                                 const struct tensor *w)
-{
-    return make_input(plan, p, x, w, true);
-}
-
-struct linear_input pass_relu2(struct plan *plan, const struct pass *p, struct matrix x, const struct tensor *w,
-                               bool backward)
+                                        const struct tensor *w, void *turned)
 {
     const struct param *param = small_of(p, w);
-    void *small = p->buffers->small_x;
-    if (!param || p->precision != PRECISION_FP8) {
-        plan_call(plan, &op_relu2, &(struct relu2_args){.m = x.rows, .n = x.cols, .x = x});
-        return make_input(plan, p, x, w, backward);
-    }
+    const bool fp8 = p->precision == PRECISION_FP8;
+    const enum operand operand = fp8 ? OPERAND_X : OPERAND_X_TURNED;
+    void *small = turned ? turned : p->buffers->small_x;
+    if (!param) return (struct linear_input){.x = x};
+    if (!fp8) quantise_nvfp4(plan, p, param, operand, x, small);
+    if (fp8 && !turned) quantise_fp8(plan, param, operand, x, NULL, small);
+    return (struct linear_input){x, small, factor_of(param, operand)};
+}
+
+static struct linear_input relu2_fp8(struct plan *plan, const struct param *param, struct matrix x, void *small,
+                                     void *codes, void *turned)
+{
     plan_call(plan, &op_relu2_fp8,
               &(struct relu2_fp8_args){
                   .m = x.rows, .n = x.cols, .format = DTYPE_FP8_E4M3, .scale = param->scale[OPERAND_X],
-                  .x = x, .codes = backward ? NULL : small, .codes_turned = backward ? small : NULL});
+                  .x = x, .codes = codes, .codes_turned = turned});
     return (struct linear_input){x, small, factor_of(param, OPERAND_X)};
+}
+
+struct linear_input pass_relu2(struct plan *plan, const struct pass *p, struct matrix x, const struct tensor *w,
+                               void *turned)
+{
+    const struct param *param = small_of(p, w);
+    void *small = p->buffers->small_x;
+    if (param && p->precision == PRECISION_FP8) return relu2_fp8(plan, param, x, small, small, turned);
+    plan_call(plan, &op_relu2, &(struct relu2_args){.m = x.rows, .n = x.cols, .x = x});
+    return pass_input(plan, p, x, w, NULL);
+}
+
+struct linear_input pass_relu2_backward(struct plan *plan, const struct pass *p, struct matrix x,
+                                        const struct tensor *w)
+{
+    const struct param *param = small_of(p, w);
+    void *small = p->buffers->small_x;
+    if (param && p->precision == PRECISION_FP8) return relu2_fp8(plan, param, x, small, NULL, small);
+    plan_call(plan, &op_relu2, &(struct relu2_args){.m = x.rows, .n = x.cols, .x = x});
+    return pass_input_backward(plan, p, x, w, NULL);
 }
 
 /* Both in FP8, their rows along the k that is summed over. */

@@ -22,6 +22,8 @@ struct layer_buffers {
     void *mix;              /* [rows][hidden] what came in with its scales */
     void *attn_in, *mlp_in; /* [rows][hidden] normed: what products read */
     void *q, *k, *v, *attn, *act;
+    /* In FP8: transposed codes of what products read, for dW; NULL: they are made again. */
+    void *attn_in_turned, *attn_turned, *mlp_in_turned, *act_turned;
     float *lse, *q_rstd, *k_rstd;
     /* gpt-oss */
     struct routing routing;
@@ -114,14 +116,19 @@ struct linear_input {
     void *small;
     const float *factor;
 };
-/* For y = x W^T of w and of others like it that read the same x; for their dW. */
+/* For y = x W^T of w and of others like it that read the same x. `turned`: where FP8 keeps what
+ * their dW reads; NULL: nowhere. */
 struct linear_input pass_input(struct plan *plan, const struct pass *pass, struct matrix x,
-                               const struct tensor *w);
+                               const struct tensor *w, void *turned);
+/* For their dW. `turned`: what pass_input kept; x itself is not read then. */
 struct linear_input pass_input_backward(struct plan *plan, const struct pass *pass, struct matrix x,
-                                        const struct tensor *w);
-/* x = max(x, 0)^2 in place, and what products with w read of it, or (backward) those for dW. */
+                                        const struct tensor *w, void *turned);
+/* x = max(x, 0)^2 in place, and what products with w read of it; made again for dW, where it was
+ * not kept. */
 struct linear_input pass_relu2(struct plan *plan, const struct pass *pass, struct matrix x,
-                               const struct tensor *w, bool backward);
+                               const struct tensor *w, void *turned);
+struct linear_input pass_relu2_backward(struct plan *plan, const struct pass *pass, struct matrix x,
+                                        const struct tensor *w);
 /* y = x W^T (+ add, where it has data) */
 void pass_linear(struct plan *plan, const struct pass *pass, struct linear_input x,
                  const struct tensor *w, struct matrix add, struct matrix y);

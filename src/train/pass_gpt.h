@@ -10,8 +10,7 @@ void gpt_backward(struct plan *plan, const struct pass *pass);
  * stream itself. */
 struct matrix gpt_mixed(const struct pass *pass, int64_t n);
 void gpt_mix(struct plan *plan, const struct pass *pass, int64_t n);
-/* act = max(0, normed W^T)^2, and what the projection reads of it, or (backward) its dW. */
-struct linear_input gpt_mlp_up(struct plan *plan, const struct pass *pass, int64_t n,
-                               bool backward);
+/* act = normed W^T of the wide activation. */
+void gpt_mlp_up(struct plan *plan, const struct pass *pass, int64_t n, struct matrix act);
 
 #endif

@@ -20,10 +20,4 @@ static const char *const cublaslt_names[GPU_MATMUL_CHOICES] = {"first", "second"
                                                                "fourth"};
 static const struct op_choices cublaslt_choices = {cublaslt_names, GPU_MATMUL_CHOICES, NULL, NULL};
 
-static inline size_t cublaslt_workspace(const void *args, int workers)
-{
-    (void)args, (void)workers;
-    return GPU_MATMUL_WORKSPACE;
-}
-
 #endif

@@ -20,6 +20,13 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
     return true;
 }
 
+static size_t workspace(const void *args, int workers)
+{
+    const struct fp8_matmul_args *a = args;
+    (void)workers;
+    return gpu_matmul_workspace(1, a->m, a->n);
+}
+
 static void run(const struct op_context *context, const void *args)
 {
     const struct fp8_matmul_args *a = args;
@@ -55,6 +62,6 @@ const struct op_variant fp8_matmul_cublaslt_cuda = {
     .can_run = can_run,
     .choices = &cublaslt_choices,
     .typed = typed,
-    .workspace = cublaslt_workspace,
+    .workspace = workspace,
     .run = run,
 };

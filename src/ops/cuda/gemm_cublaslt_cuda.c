@@ -39,8 +39,9 @@ static size_t rows_bytes(const struct gemm_args *a)
 
 static size_t workspace(const void *args, int workers)
 {
+    const struct gemm_args *a = args;
     (void)workers;
-    return rows_bytes(args) + GPU_MATMUL_WORKSPACE;
+    return rows_bytes(a) + gpu_matmul_workspace(1, a->m, a->n);
 }
 
 static void run(const struct op_context *context, const void *args)

@@ -50,6 +50,13 @@ static struct gpu_matmul product_of(const struct op_context *context, const stru
                                .workspace = context->workspace};
 }
 
+static size_t workspace(const void *args, int workers)
+{
+    const struct matmul_args *a = args;
+    (void)workers;
+    return gpu_matmul_workspace(a->batch, a->m, a->n);
+}
+
 static void run(const struct op_context *context, const void *args)
 {
     const struct gpu_matmul product = product_of(context, args);
@@ -70,7 +77,7 @@ const struct op_variant matmul_cublaslt_cuda = {
     .can_run = can_run,
     .choices = &cublaslt_choices,
     .typed = typed,
-    .workspace = cublaslt_workspace,
+    .workspace = workspace,
     .run = run,
 };
 
@@ -140,6 +147,13 @@ static void put_stretch(const struct op_context *context, const struct matmul_ar
     gpu_put_matmul(context->stream, &product);
 }
 
+/* Of stretches: each has fewer tiles. */
+static size_t workspace_symmetric(const void *args, int workers)
+{
+    (void)args, (void)workers;
+    return GPU_MATMUL_WORKSPACE;
+}
+
 static void run_symmetric(const struct op_context *context, const void *args)
 {
     const struct matmul_args *a = args;
@@ -167,7 +181,7 @@ const struct op_variant matmul_symmetric_cuda = {
     .suits = suits_symmetric,
     .choices = &stretch_choices,
     .typed = typed,
-    .workspace = cublaslt_workspace,
+    .workspace = workspace_symmetric,
     .run = run_symmetric,
     .images = {MIRROR_IMAGE},
 };
