@@ -18,18 +18,29 @@ lacks() { ! grep -qE -- "$2" "$work/$1" || fail "'$2' in $1"; }
         run 0 run $small $exact --gpus $gpus
         is "tokens of $gpus" "$(cat "$work/out")" "$(cat one)"
     done
+    run 0 run $small $exact --gpus 5 --expert-parallel
+    is "tokens of five with whole experts" "$(cat "$work/out")" "$(cat one)"
     run 0 run -m builtin -p 'Once upon a time' -n 8 --greedy -q --gpus 2 --json
     has out '"gpus": 2,'
+    lacks out 'expert_parallel|own_experts'
     has out '"op": "all_reduce"'
     run 0 perplexity -f "$text" --limit 64 -q --json $exact --gpus 2 --kl-one
     has out '"kl_max": (0\.0|[0-9.]+e-(0[7-9]|1[0-9])),'
     has out '"same_top": 1\.0'
 }
+# shellcheck disable=SC2086 # words
+run 0 perplexity -f "$text" --limit 64 -q --json $exact --gpus 2 --kl-one --expert-parallel
+has out '"kl_max": (0\.0|[0-9.]+e-(0[7-9]|1[0-9])),'
+has out '"expert_parallel": true'
+has out '"op": "own_experts"'
 run 0 verify --brief --rounds 1 --op join_columns --gpus 2 # the op alone
 lacks out 'shared by'
 run 0 bench -m synth:small -p 8 -n 2 -r 1 --no-limits --no-store -q --gpus 2 --json
 is "proved" "$(grep -c '"proved": true' "$work/out")" 2
 has out '"gpus": 2'
+run 0 bench -m synth:small -p 8 -n 2 -r 1 --no-limits --no-store -q --gpus 2 --expert-parallel --json
+is "proved with whole experts" "$(grep -c '"proved": true' "$work/out")" 2
+has out '"expert_parallel": true'
 # What ranks cost each other is one figure: of the profile, what is kept, advice and page.
 run 0 profile -m synth:tiny -p 8 -n 2 -d 0 -r 1 --no-limits -q --gpus 2 --store "$work/store" --json --trace trace.json
 cp "$work/out" profile.json
@@ -77,6 +88,9 @@ printf 'Hello' | "$SOL_BINARY" chat --gpus 2 -n 3 -q >"$work/out" 2>"$work/err" 
 run 0 model fit --like gpt-oss-120b --gpus 2 --device-memory 48
 has out 'of each of 2'
 run 6 model fit --like gpt-oss-120b --device-memory 48
+run 0 model fit --like gpt-oss-120b --gpus 2 --expert-parallel --device-memory 48
+run 2 model fit --like gpt-oss-120b --expert-parallel
+has err '--expert-parallel goes with --gpus'
 
 # ---- refusals ----
 run 5 run -m synth:tiny --random-tokens 3 -n 1 --gpus 3
@@ -86,6 +100,12 @@ has err '--gpus 2 wants --backend cuda, cuda:N or cpu'
 run 2 perplexity -f "$text" --kl-one
 has err '--kl-one goes with --gpus'
 run 2 run --gpus 0 -p x
+run 2 run --expert-parallel -p x -n 1
+has err '--expert-parallel goes with --gpus'
+run 2 serve --copies 2 --expert-parallel --port 0
+has err '--expert-parallel goes with --gpus'
+run 5 run -m synth:gpt-tiny --random-tokens 3 -n 1 --gpus 2 --expert-parallel
+has err 'has no experts that ranks could share'
 
 # ---- a server, whose answers are those of one ----
 serve() { # GPUS: two texts at once, what came of them on stdout
@@ -125,7 +145,8 @@ fi
 # ---- emulated cards ----
 if [ -z "${SOL_EMULATED_GPU:-}" ]; then exit $((failures != 0)); fi
 # What emulated cards cannot run (clusters) is composed. The third token comes from a graph, where nothing of a library is.
-card="--backend cuda --force attn_out=composed --force attn_add=composed --force attn_route=composed"
+card="--backend cuda --force attn_out=composed --force attn_add=composed --force attn_route=composed
+    --force moe_down=moe_down_row_cuda:single"
 few="-m synth:small,layers=1 --random-tokens 5 -n 4 --greedy -q $exact"
 library="--force all_reduce_add=composed --force all_reduce=all_reduce_nccl_cuda --force all_gather=all_gather_nccl_cuda"
 tiles="--force all_reduce_add=all_reduce_add_tiles_cuda"
@@ -135,6 +156,8 @@ tiles="--force all_reduce_add=all_reduce_add_tiles_cuda"
     mv "$work/out" one
     nccl=/nonexistent gpus 3 0 run $few $card --gpus 3
     is "tokens of three cards" "$(cat "$work/out")" "$(cat one)"
+    nccl=/nonexistent gpus 3 0 run $few $card --gpus 3 --expert-parallel
+    is "tokens of three cards with whole experts" "$(cat "$work/out")" "$(cat one)"
     gpus 2 0 run $few -n 2 $card $library --gpus 2
     is "tokens of two cards by NCCL" "$(cat "$work/out")" "$(cut -d ' ' -f 1,2 one)"
     gpus 2 0 run $few $card $tiles --gpus 2 # parts rounded to bf16 change none of them

@@ -50,15 +50,20 @@ struct side {
     struct engine *engine;
 };
 
-static struct side open_side(const char *name, int ranks, bool exact)
+static struct side open_shared(const char *name, int ranks, enum shard_experts experts, bool exact)
 {
     struct side s = {0};
     struct engine_params p = params_of(exact);
     must(model_open_with(name, ranks > 1 ? &later : NULL, &s.model));
-    if (ranks > 1) must(team_create(s.model, &p, ranks, NULL, &s.team));
+    if (ranks > 1) must(team_create(s.model, &p, ranks, experts, NULL, &s.team));
     p.team = s.team;
     must(engine_create(s.model, &p, &s.engine));
     return s;
+}
+
+static struct side open_side(const char *name, int ranks, bool exact)
+{
+    return open_shared(name, ranks, SHARD_EXPERTS_CUT, exact);
 }
 
 static void close_side(struct side *s)
@@ -134,10 +139,14 @@ static double difference(const float *a, const float *b, size_t n, int64_t vocab
 static const struct together {
     const char *model;
     int ranks;
+    enum shard_experts experts;
 } together[] = {
-    {"synth:small", 2},    {"synth:small", 3}, {"synth:small", 4},
-    {"synth:gpt-tiny", 2}, {"synth:tiny", 2},  {"synth:small,dense=q8_0", 3},
-    {"builtin", 2},
+    {"synth:small", 2, SHARD_EXPERTS_CUT},   {"synth:small", 3, SHARD_EXPERTS_CUT},
+    {"synth:small", 4, SHARD_EXPERTS_CUT},   {"synth:gpt-tiny", 2, SHARD_EXPERTS_CUT},
+    {"synth:tiny", 2, SHARD_EXPERTS_CUT},    {"synth:small,dense=q8_0", 3, SHARD_EXPERTS_CUT},
+    {"builtin", 2, SHARD_EXPERTS_CUT},       {"synth:small", 2, SHARD_EXPERTS_DEALT},
+    {"synth:small", 5, SHARD_EXPERTS_DEALT}, {"synth:tiny", 2, SHARD_EXPERTS_DEALT},
+    {"builtin", 2, SHARD_EXPERTS_DEALT},
 };
 
 static void test_same_as_one(void **state)
@@ -145,8 +154,10 @@ static void test_same_as_one(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof together / sizeof *together; i++) {
         const char *name = together[i].model;
-        struct side one = open_side(name, 1, true), all = open_side(name, together[i].ranks, true);
-        struct side again = open_side(name, together[i].ranks, true);
+        const int ranks = together[i].ranks;
+        struct side one = open_side(name, 1, true);
+        struct side all = open_shared(name, ranks, together[i].experts, true);
+        struct side again = open_shared(name, ranks, together[i].experts, true);
         const size_t vocab = (size_t)one.model->config.vocab;
         float *expected = calloc(32 * vocab, sizeof *expected);
         float *got = calloc(32 * vocab, sizeof *got), *twice = calloc(32 * vocab, sizeof *twice);
@@ -156,9 +167,8 @@ static void test_same_as_one(void **state)
         assert_int_equal(compute(&again, twice), n);
         const double off = difference(got, expected, n, (int64_t)vocab);
         const double allowed = plan_margin(engine_last_plan(one.engine));
-        print_message("%s on %d: %.1e standard deviations of %.1e\n", name, together[i].ranks, off,
-                      allowed);
-        if (!(off <= allowed)) fail_msg("%s on %d ranks: %g", name, together[i].ranks, off);
+        print_message("%s on %d: %.1e standard deviations of %.1e\n", name, ranks, off, allowed);
+        if (!(off <= allowed)) fail_msg("%s on %d ranks: %g", name, ranks, off);
         assert_memory_equal(got, twice, n * sizeof *got);
         free(expected);
         free(got);
@@ -174,15 +184,19 @@ static void test_fast_kernels(void **state)
 {
     (void)state;
     struct side one = open_side("synth:small", 1, false), all = open_side("synth:small", 4, false);
+    struct side dealt = open_shared("synth:small", 3, SHARD_EXPERTS_DEALT, false);
     const size_t vocab = (size_t)one.model->config.vocab;
     float *expected = calloc(32 * vocab, sizeof *expected), *got = calloc(32 * vocab, sizeof *got);
     assert_true(expected && got);
     const size_t n = compute(&one, expected);
     assert_int_equal(compute(&all, got), n);
-    assert_true(difference(got, expected, n, (int64_t)vocab) <=
-                plan_margin(engine_last_plan(one.engine)));
+    const double allowed = plan_margin(engine_last_plan(one.engine));
+    assert_true(difference(got, expected, n, (int64_t)vocab) <= allowed);
+    assert_int_equal(compute(&dealt, got), n);
+    assert_true(difference(got, expected, n, (int64_t)vocab) <= allowed);
     free(expected);
     free(got);
+    close_side(&dealt);
     close_side(&all);
     close_side(&one);
 }
@@ -261,11 +275,14 @@ static void test_refusals(void **state)
 static const struct refused {
     const char *model;
     int ranks;
+    enum shard_experts experts;
     const char *said;
 } refused[] = {
-    {"synth:tiny", 3, "it has 2 heads of keys; at most 2"},
-    {"synth:small", 6, "it has 5 heads of keys; at most 5"},
-    {SOL_SOURCE_DIR "/tests/golden/odd_bf16.gguf", 2, "1 blocks of the intermediate layer"},
+    {"synth:tiny", 3, SHARD_EXPERTS_CUT, "it has 2 heads of keys; at most 2"},
+    {"synth:small", 6, SHARD_EXPERTS_CUT, "it has 5 heads of keys; at most 5"},
+    {SOL_SOURCE_DIR "/tests/golden/odd_bf16.gguf", 2, SHARD_EXPERTS_CUT,
+     "1 blocks of the intermediate layer"},
+    {"synth:gpt-tiny", 2, SHARD_EXPERTS_DEALT, "has no experts that ranks could share"},
 };
 
 static void test_models_that_cannot(void **state)
@@ -276,7 +293,8 @@ static void test_models_that_cannot(void **state)
         struct model *model;
         struct team *team;
         must(model_open_with(refused[i].model, &later, &model));
-        assert_int_equal(team_create(model, &p, refused[i].ranks, NULL, &team), SOL_E_UNSUPPORTED);
+        assert_int_equal(team_create(model, &p, refused[i].ranks, refused[i].experts, NULL, &team),
+                         SOL_E_UNSUPPORTED);
         if (!strstr(sol_last_error(), refused[i].said)) fail_msg("%s", sol_last_error());
         model_close(model);
     }

@@ -1,8 +1,10 @@
-/* A block a row: the weighted sum of its experts' rows joins the residual. */
+/* A block a row: the weighted sum of its experts' rows joins the residual. OWN: some experts are other
+ * ranks', and their slots have no row. */
 #include "combine/combine_args.h"
 #include "common.cuh"
+#include "inline.cuh"
 
-KERNEL_OF(COMBINE_THREADS, combine_f32, combine_kernel_args)
+template <bool OWN> INLINE void combine(const combine_kernel_args &a)
 {
     wait_for_input();
     let_next_start();
@@ -10,13 +12,14 @@ KERNEL_OF(COMBINE_THREADS, combine_f32, combine_kernel_args)
     for (int64_t d = threadIdx.x; d < a.n; d += blockDim.x) {
         float sum = a.x[i * a.n + d];
         for (int64_t j = i * a.top_k; j < (i + 1) * a.top_k; j++)
-            sum += a.weight[j] * ((const float *)a.y)[a.row_of_slot[j] * a.n + d];
+            if (!OWN || a.row_of_slot[j] >= 0)
+                sum += a.weight[j] * ((const float *)a.y)[a.row_of_slot[j] * a.n + d];
         a.x[i * a.n + d] = sum;
     }
 }
 
 /* The same for results in bf16, 8 a thread at a time: n is a multiple of 8. */
-KERNEL_OF(COMBINE_BF16_THREADS, combine_bf16, combine_kernel_args)
+template <bool OWN> INLINE void combine_rounded(const combine_kernel_args &a)
 {
     wait_for_input();
     let_next_start();
@@ -26,6 +29,7 @@ KERNEL_OF(COMBINE_BF16_THREADS, combine_bf16, combine_kernel_args)
         float4 *x = (float4 *)(a.x + i * a.n + d), low = x[0], high = x[1];
 #pragma unroll 4
         for (int64_t j = i * a.top_k; j < (i + 1) * a.top_k; j++) {
+            if (OWN && a.row_of_slot[j] < 0) continue;
             uint4 v = *(const uint4 *)(y + a.row_of_slot[j] * a.n + d);
             float w = a.weight[j];
             low.x += w * __uint_as_float(v.x << 16), low.y += w * __uint_as_float(v.x & 0xffff0000u);
@@ -37,3 +41,9 @@ KERNEL_OF(COMBINE_BF16_THREADS, combine_bf16, combine_kernel_args)
         x[1] = high;
     }
 }
+
+#define COMBINE(name, threads, call)                                                               \
+    KERNEL_OF(threads, name, combine_kernel_args) { call<false>(a); }                              \
+    KERNEL_OF(threads, name##_own, combine_kernel_args) { call<true>(a); }
+COMBINE(combine_f32, COMBINE_THREADS, combine)
+COMBINE(combine_bf16, COMBINE_BF16_THREADS, combine_rounded)

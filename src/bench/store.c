@@ -46,6 +46,7 @@ const char *bench_category_of(const char *op)
         {"moe_up", "moe"},
         {"moe_down", "moe"},
         {"route", "moe"},
+        {"own_experts", "moe"},
         {"combine", "moe"},
         {"swiglu", "elementwise"},
         {"add", "elementwise"},

@@ -80,6 +80,11 @@ static int ranks_of(const struct engine_options *options)
     return (int)(options->copies ? options->gpus / options->copies : options->gpus);
 }
 
+static enum shard_experts experts_of(const struct engine_options *options)
+{
+    return options->expert_parallel ? SHARD_EXPERTS_DEALT : SHARD_EXPERTS_CUT;
+}
+
 static bool is_shared(const struct engine_options *options)
 {
     return ranks_of(options) > 1;
@@ -138,6 +143,10 @@ static int threads_of(const struct engine_options *options)
 enum sol_status engine_options_params(struct engine_options *options, struct engine_params *params)
 {
     SOL_TRY(settle_copies(options));
+    if (options->expert_parallel && !is_shared(options))
+        return status_set(
+            SOL_E_ARGUMENT,
+            "--expert-parallel goes with --gpus of 2 or more for a copy of the model");
     engine_params_init(params);
     if (options->context) params->context = options->context;
     params->threads = threads_of(options);
@@ -165,7 +174,7 @@ enum sol_status engine_options_copy(struct engine_options *options, const struct
     struct gpu **gpus = options->gpu ? options->others + copy * ranks : NULL;
     if (gpus && options->gpus > 1) params->chooser.device.gpu = gpus[0];
     if (!is_shared(options)) return SOL_OK;
-    SOL_TRY(team_create(model, params, ranks, gpus, &options->teams[copy]));
+    SOL_TRY(team_create(model, params, ranks, experts_of(options), gpus, &options->teams[copy]));
     params->team = options->teams[copy];
     return SOL_OK;
 }
@@ -180,7 +189,8 @@ enum sol_status engine_options_part(const struct engine_options *options, const 
                                     struct model **out)
 {
     *out = NULL;
-    return is_shared(options) ? shard_create(model, 0, ranks_of(options), out) : SOL_OK;
+    return is_shared(options) ? shard_create(model, 0, ranks_of(options), experts_of(options), out)
+                              : SOL_OK;
 }
 
 void engine_options_close(struct engine_options *options)
@@ -305,7 +315,8 @@ json_t *engine_settings_json(const struct engine_params *params)
 {
     const struct cpu_info *cpu = cpu_info();
     const struct chooser *chooser = &params->chooser;
-    return json_pack(
+    const bool dealt = params->team && team_experts(params->team) == SHARD_EXPERTS_DEALT;
+    json_t *json = json_pack(
         "{s:s, s:i, s:i, s:I, s:I, s:I, s:s, s:s, s:s, s:o, s:o}", "cpu", cpu->model, "gpus",
         params->team ? team_size(params->team) : 1, "threads",
         params->threads ? params->threads : cpu->cores, "context", (json_int_t)params->context,
@@ -313,6 +324,8 @@ json_t *engine_settings_json(const struct engine_params *params)
         dtype_info(params->kv_dtype)->name, "rope_rounding", params->rounded_rope ? "ggml" : "none",
         "numerics", chooser->reference ? "reference" : op_numerics_name(chooser->loosest), "forced",
         forces_json(chooser), "tuning", tuning_json(chooser));
+    if (json && dealt) json_object_set_new(json, "expert_parallel", json_true());
+    return json;
 }
 
 json_t *sampling_json(const struct sampler_params *params)

@@ -45,6 +45,7 @@ struct engine_options {
     const char *load;                    /* NULL: auto */
     bool host_weights;                   /* the command computes on the CPU too */
     int64_t gpus;                        /* of all copies; 0: one for each */
+    bool expert_parallel;                /* whole experts for each of a copy's GPUs */
     int64_t copies;                      /* of the model; 0: one. The GPUs of each share it */
     struct gpu *others[SHARD_RANKS_MAX]; /* opened by engine_options_params: [gpus], first `gpu` */
     struct team *teams[SHARD_RANKS_MAX]; /* [copies], made by engine_options_copy */
@@ -102,7 +103,11 @@ struct engine_options {
         INT, 0, "gpus", "N",                                                                       \
         "so many GPUs of this machine share the model, from the one that --backend names "         \
         "on; with the CPU so many parts of its cores (default 1)",                                 \
-        offsetof(type, field.gpus), 1, SHARD_RANKS_MAX)
+        offsetof(type, field.gpus), 1, SHARD_RANKS_MAX),                                           \
+        OPTION_ENTRY(FLAG, 0, "expert-parallel", NULL,                                             \
+                     "each of the --gpus has some experts, whole, instead of a part of each: "     \
+                     "for many texts at a time",                                                   \
+                     offsetof(type, field.expert_parallel), 0, 0)
 
 /* For commands that call engine_options_copy for each. */
 #define ENGINE_COPIES_OPTION(type, field)                                                          \

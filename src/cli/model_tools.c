@@ -272,7 +272,10 @@ static enum sol_status compute(const struct model_options *o, struct fit *f)
     SOL_TRY(open_fitted(o, &f->model));
     if (o->device_gib > 0) SOL_TRY(describe_gpu(o->device_gib, &f->gpu));
     SOL_TRY(fit_request(o, f));
-    if (o->gpus > 1) SOL_TRY(shard_create(f->model, 0, (int)o->gpus, &f->part));
+    if (o->expert_parallel && o->gpus < 2)
+        return status_set(SOL_E_ARGUMENT, "--expert-parallel goes with --gpus of 2 or more");
+    const enum shard_experts experts = o->expert_parallel ? SHARD_EXPERTS_DEALT : SHARD_EXPERTS_CUT;
+    if (o->gpus > 1) SOL_TRY(shard_create(f->model, 0, (int)o->gpus, experts, &f->part));
     const struct model *model = f->part ? f->part : f->model;
     if (f->gpu) SOL_TRY(model_upload_outline(model, f->gpu, &f->outline));
     if (f->gpu) model = f->outline;

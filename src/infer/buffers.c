@@ -94,6 +94,8 @@ static int64_t extent_of(const struct buffers *b, enum extent extent, int64_t la
     case PART: return forward_is_shared(c) ? c->hidden : 0;
     case PARTS: return forward_is_shared(c) && p->max_outputs > 1 ? c->ranks * c->head_rows : 0;
     case GROUP_ENDS: return c->n_experts + 1;
+    case OWN_SLOTS: return forward_deals_experts(c) ? p->max_batch * c->top_k : 0;
+    case OWN_ENDS: return forward_deals_experts(c) ? c->own_experts + 1 : 0;
     case STEP_WORDS: return 5 * p->max_batch + draw * p->max_outputs;
     case INTERMEDIATE: return c->intermediate;
     case FREQUENCIES: return c->head_dim / 2;
@@ -142,6 +144,13 @@ static bool lasts(const struct buffers *b, const struct buffer_line *line)
     return b->params->keep || (line->first == INPUT && line->last == RESULT);
 }
 
+static void point_routing(struct forward_buffers *at, const struct model_config *c)
+{
+    if (!forward_deals_experts(c)) at->own = at->routing;
+    at->own.weight = at->routing.weight;
+    at->own.some_of = forward_deals_experts(c) ? c->n_experts : 0;
+}
+
 void buffers_place(struct buffers *b, void *memory, void *pinned)
 {
     struct place places[LINES_MAX];
@@ -176,6 +185,7 @@ void buffers_place(struct buffers *b, void *memory, void *pinned)
     }
     for (int64_t n_layer = 0; n_layer < b->config->n_layers; n_layer++)
         if (b->at.kv[n_layer].n_pages) b->at.kv[n_layer].pages = b->page_table;
+    point_routing(&b->at, b->config);
     b->at.draws = (struct sample_draw *)(void *)(b->step + 4 * b->params->max_batch);
     b->size = b->params->chooser.device.gpu ? gpu_memory_size(top) : pages_size(top);
     b->pinned = host;
@@ -198,6 +208,13 @@ enum sol_status buffers_describe(const struct model_config *config,
     }
     buffers_place(out, plan_nowhere, plan_nowhere);
     return SOL_OK;
+}
+
+/* Costs want the differences alone. */
+void buffers_set_offsets(struct buffers *b, const int32_t *offsets)
+{
+    b->at.routing.host_offsets = offsets;
+    b->at.own.host_offsets = offsets + b->config->first_expert;
 }
 
 void buffers_free(struct buffers *b)

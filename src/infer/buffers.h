@@ -34,6 +34,8 @@ enum sol_status buffers_describe(const struct model_config *config,
                                  const struct engine_params *params, struct buffers *out);
 /* Every pointer: into `size` bytes at `memory`, and `pinned` ones. */
 void buffers_place(struct buffers *buffers, void *memory, void *pinned);
+/* Where costs read how many rows each of all experts has: at.routing.host_offsets, and own's. */
+void buffers_set_offsets(struct buffers *buffers, const int32_t *offsets);
 void buffers_free(struct buffers *buffers); /* what describe made; not the memory */
 
 struct engine_parts buffers_parts(const struct buffers *buffers);

@@ -52,7 +52,7 @@ static enum sol_status point_batches(struct engine *e)
     if (!e->gpu) return SOL_OK;
     e->batch.host = &e->host;
     e->offsets = calloc((size_t)e->model->config.n_experts + 1, sizeof *e->offsets);
-    e->buffers.at.routing.host_offsets = e->offsets;
+    buffers_set_offsets(&e->buffers, e->offsets);
     e->banned = calloc(((size_t)e->model->config.vocab + 31) / 32, sizeof *e->banned);
     return e->offsets && e->banned ? SOL_OK
                                    : status_set(SOL_E_MEMORY, "no memory for the engine's tables");

@@ -28,6 +28,11 @@ bool forward_is_shared(const struct model_config *c)
     return c->ranks > 1;
 }
 
+bool forward_deals_experts(const struct model_config *c)
+{
+    return c->own_experts > 0;
+}
+
 const struct op *const *forward_parts(const struct model_config *c)
 {
     return forward_is_shared(c) ? forward_of(c)->shared_parts : forward_of(c)->parts;

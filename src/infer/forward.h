@@ -23,6 +23,7 @@ struct forward_buffers {
     struct sample_draw *draws;
     int32_t *token;
     struct routing routing; /* gpt-oss */
+    struct routing own;     /* what of it is for the rank's experts; the same where it has all */
     struct {
         float *x0;     /* [rows][hidden] the embedding */
         float *middle; /* [rows][hidden] what the middle layer left */
@@ -55,6 +56,7 @@ void forward_build(struct plan *plan, const struct forward_step *step);
  * apart, zeros before, and forward_add_up adds the sum of all ranks' to x, which leaves zeros
  * again. Where a model is whole that matrix is x, and these add no calls. */
 bool forward_is_shared(const struct model_config *config);
+bool forward_deals_experts(const struct model_config *config); /* each rank has some, whole */
 struct matrix forward_part(const struct forward_step *step);
 void forward_clear_part(struct plan *plan, const struct forward_step *step); /* before the layers */
 void forward_add_up(struct plan *plan, const struct forward_step *step, struct matrix part,

@@ -29,6 +29,17 @@ static void attn_out(struct plan *plan, const struct forward_step *s,
     plan_call(plan, &op_attn_route, args);
 }
 
+/* Of all ranks' routing what this one has to do. */
+static void own_experts(struct plan *plan, const struct forward_step *s)
+{
+    const struct model_config *c = &s->model->config;
+    if (!forward_deals_experts(c)) return;
+    plan_call(plan, &op_own_experts,
+              &(struct own_experts_args){
+                  .m = s->rows, .top_k = c->top_k, .first = c->first_expert, .count = c->own_experts,
+                  .all = s->buffers->routing, .own = s->buffers->own});
+}
+
 static void layer(struct plan *plan, const struct forward_step *s, int64_t n)
 {
     const struct model_config *c = &s->model->config;
@@ -61,13 +72,14 @@ static void layer(struct plan *plan, const struct forward_step *s, int64_t n)
                  .router = w->router, .router_bias = w->router_bias, .x = x,
                  .normed = normed, .routing = b->routing});
 
+    own_experts(plan, s);
     plan_call(plan, &op_moe,
               &(struct moe_args){
                   .m = rows, .hidden = c->hidden, .intermediate = c->intermediate,
                   .top_k = c->top_k, .alpha = c->gpt_oss.swiglu_alpha,
                   .limit = c->gpt_oss.swiglu_limit, .normed = normed, .gate = w->gate, .up = w->up,
                   .down = w->down, .gate_bias = w->gate_bias, .up_bias = w->up_bias,
-                  .down_bias = w->down_bias, .routing = b->routing, .x = forward_part(s)});
+                  .down_bias = w->down_bias, .routing = b->own, .x = forward_part(s)});
     forward_add_up(plan, s, forward_part(s), x);
 }
 
@@ -91,6 +103,10 @@ static const struct buffer_line lines[] = {
     {"routing.group_offsets", I32, {GROUP_ENDS}, ATTN_OUT, RESULT, .pointer = AT(at.routing.group_offsets)},
     {"routing.token_of_row", I32, {SLOTS}, ATTN_OUT, RESULT, .pointer = AT(at.routing.token_of_row)},
     {"routing.row_of_slot", I32, {SLOTS}, ATTN_OUT, RESULT, .pointer = AT(at.routing.row_of_slot)},
+    {"own.expert", I32, {OWN_SLOTS}, FFN, RESULT, .pointer = AT(at.own.expert)},
+    {"own.group_offsets", I32, {OWN_ENDS}, FFN, RESULT, .pointer = AT(at.own.group_offsets)},
+    {"own.token_of_row", I32, {OWN_SLOTS}, FFN, RESULT, .pointer = AT(at.own.token_of_row)},
+    {"own.row_of_slot", I32, {OWN_SLOTS}, FFN, RESULT, .pointer = AT(at.own.row_of_slot)},
 };
 /* clang-format on */
 

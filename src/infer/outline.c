@@ -41,7 +41,7 @@ static void fill_offsets(struct outline *o, const struct model_config *c, int64_
     const int64_t used = llround(all * (1 - pow(missed, (double)rows))), slots = rows * c->top_k;
     for (int64_t e = 0; e <= c->n_experts; e++)
         o->offsets[e] = (int32_t)(e < used ? slots * e / used : slots);
-    o->buffers.at.routing.host_offsets = o->offsets;
+    buffers_set_offsets(&o->buffers, o->offsets);
 }
 
 static enum sol_status allocate(struct outline *o, const struct model_config *c, int64_t rows)

@@ -101,6 +101,7 @@ struct team {
     const struct model *model;
     const struct engine_params *run;
     int ranks;
+    enum shard_experts experts;
     uint64_t spin_ns;
     team_fn fn; /* what is to be done; NULL: it is over */
     void *arg;
@@ -217,7 +218,7 @@ static enum sol_status load(void *arg, int rank)
     struct team *team = arg;
     struct member *m = &team->members[rank];
     const int cores = cpu_info()->cores;
-    enum sol_status status = shard_create(team->model, rank, team->ranks, &m->part);
+    enum sol_status status = shard_create(team->model, rank, team->ranks, team->experts, &m->part);
     SOL_TRY(communicator_agree(m->communicator, status));
     if (m->gpu) return load_on_gpu(m);
     return shard_load(m->part, cores > team->ranks ? cores / team->ranks : 1);
@@ -237,15 +238,15 @@ static enum sol_status start(struct team *team)
 }
 
 enum sol_status team_create(const struct model *model, const struct engine_params *run, int ranks,
-                            struct gpu *const gpus[], struct team **out)
+                            enum shard_experts experts, struct gpu *const gpus[], struct team **out)
 {
     *out = NULL;
-    SOL_TRY(shard_check(model, ranks));
+    SOL_TRY(shard_check(model, ranks, experts));
     const size_t size = sizeof(struct team) + (size_t)ranks * sizeof(struct member);
     struct team *team =
         aligned_alloc(CACHE_LINE, (size + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
     if (!team) return status_set(SOL_E_MEMORY, "no memory for %d ranks", ranks);
-    *team = (struct team){.model = model, .run = run, .ranks = ranks};
+    *team = (struct team){.model = model, .run = run, .ranks = ranks, .experts = experts};
     pthread_mutex_init(&team->mutex, NULL);
     if (gpus && cpu_info()->cores >= 2 * ranks) team->spin_ns = SPIN_NS;
     for (int r = 0; r < ranks; r++) {
@@ -298,6 +299,11 @@ void team_destroy(struct team *team)
 int team_size(const struct team *team)
 {
     return team->ranks;
+}
+
+enum shard_experts team_experts(const struct team *team)
+{
+    return team->experts;
 }
 
 const struct model *team_model(const struct team *team, int rank)

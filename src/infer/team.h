@@ -7,6 +7,7 @@
 
 #include "comm/communicator.h"
 #include "infer/engine.h"
+#include "model/shard.h"
 
 struct team;
 
@@ -15,10 +16,12 @@ struct team;
  * where the model cannot be shared so, or where a GPU has no room for its part and an engine like
  * `run`. Errors name the rank. */
 enum sol_status team_create(const struct model *model, const struct engine_params *run, int ranks,
-                            struct gpu *const gpus[], struct team **out);
+                            enum shard_experts experts, struct gpu *const gpus[],
+                            struct team **out);
 void team_destroy(struct team *team); /* takes NULL; behind its engines, before gpu_close */
 
 int team_size(const struct team *team);
+enum shard_experts team_experts(const struct team *team);
 const struct model *team_model(const struct team *team, int rank); /* its part, where ops read it */
 struct gpu *team_gpu(const struct team *team, int rank);           /* NULL: the CPU */
 struct communicator *team_communicator(const struct team *team, int rank);

@@ -38,6 +38,7 @@ struct model_config {
     /* A rank's part of a model (model/shard.h), whose heads and intermediate are the rank's own.
      * ranks 0: it is whole. */
     int64_t ranks, rank;
+    int64_t own_experts, first_expert; /* whole ones that the rank has; 0: a part of each, or all */
     int64_t head_rows; /* of the vocabulary's, that the head has: all ranks the same, more than
                         * there are in all; 0: all */
     union {

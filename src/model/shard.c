@@ -57,11 +57,15 @@ static int64_t head_rows_of(const struct model_config *c, int64_t ranks)
     return (each + VOCAB_BLOCK - 1) / VOCAB_BLOCK * VOCAB_BLOCK;
 }
 
-enum sol_status shard_check(const struct model *model, int ranks)
+enum sol_status shard_check(const struct model *model, int ranks, enum shard_experts experts)
 {
     const struct model_config *c = &model->config;
-    const char *what = "blocks of the intermediate layer";
-    int64_t most = (c->intermediate + BLOCK - 1) / BLOCK;
+    const bool dealt = experts == SHARD_EXPERTS_DEALT;
+    const char *what = dealt ? "experts" : "blocks of the intermediate layer";
+    int64_t most = dealt ? c->n_experts : (c->intermediate + BLOCK - 1) / BLOCK;
+    if (dealt && !c->n_experts)
+        return status_set(SOL_E_UNSUPPORTED, "%s has no experts that ranks could share",
+                          model->name);
     if (c->n_kv_heads < most) {
         most = c->n_kv_heads;
         what = "heads of keys";
@@ -78,14 +82,19 @@ enum sol_status shard_check(const struct model *model, int ranks)
                       model->name, ranks, (long long)most, what, (long long)most);
 }
 
-static struct model_config part_config(const struct model_config *c, int rank, int ranks)
+static struct model_config part_config(const struct model_config *c, int rank, int ranks,
+                                       enum shard_experts experts)
 {
+    const struct range own = share_of(c->n_experts, rank, ranks);
     struct model_config part = *c;
     part.rank = rank;
     part.ranks = ranks;
     part.n_kv_heads = share_of(c->n_kv_heads, rank, ranks).n;
     part.n_heads = part.n_kv_heads * (c->n_heads / c->n_kv_heads);
-    part.intermediate = intermediate_of(c, rank, ranks).n;
+    if (experts == SHARD_EXPERTS_DEALT)
+        part.own_experts = own.n, part.first_expert = own.first;
+    else
+        part.intermediate = intermediate_of(c, rank, ranks).n;
     part.head_rows = head_rows_of(c, ranks);
     return part;
 }
@@ -102,7 +111,7 @@ static int64_t first_of(const struct model *part, enum dim dim)
     case KV_WIDTH: return kv * all->head_dim;
     case HEADS: return kv * group;
     case Q_WIDTH: return kv * group * all->head_dim;
-    case INTER: return intermediate_of(all, c->rank, c->ranks).first;
+    case INTER: return c->own_experts ? 0 : intermediate_of(all, c->rank, c->ranks).first;
     default: return 0;
     }
     /* clang-format on */
@@ -114,8 +123,10 @@ struct shard_place shard_place(const struct model *part, int64_t index)
     const struct weight w = weight_at(c, index);
     const struct weight_spec *spec = w.spec;
     struct shard_place p = {.row = first_of(part, spec->rows), .col = first_of(part, spec->cols)};
+    const bool own = c->own_experts && weight_per_expert(&w);
     if (spec->role == ROLE_HEAD) p.row = c->rank * c->head_rows;
-    p.zeros = spec->role == ROLE_BIAS && spec->cols == HIDDEN && c->rank > 0;
+    if (own) p.group = c->first_expert;
+    p.zeros = spec->role == ROLE_BIAS && spec->cols == HIDDEN && c->rank > 0 && !own;
     return p;
 }
 
@@ -144,7 +155,7 @@ static size_t padded(size_t bytes)
 }
 
 /* At `memory`, or with NULL nowhere; how many bytes. */
-static size_t bind(struct model *part, char *memory)
+static size_t bind_all(struct model *part, char *memory)
 {
     size_t at = 0;
     for (int64_t i = 0; i < weight_count(&part->config); i++) {
@@ -172,20 +183,21 @@ static enum sol_status check_columns(const struct model *part)
     return SOL_OK;
 }
 
-enum sol_status shard_create(const struct model *whole, int rank, int ranks, struct model **out)
+enum sol_status shard_create(const struct model *whole, int rank, int ranks,
+                             enum shard_experts experts, struct model **out)
 {
     *out = NULL;
-    SOL_TRY(shard_check(whole, ranks));
+    SOL_TRY(shard_check(whole, ranks, experts));
     const size_t layers = (size_t)whole->config.n_layers;
     struct shard *s = calloc(1, sizeof *s + layers * sizeof *s->layers);
     if (!s) return status_set(SOL_E_MEMORY, "no memory for a model's tables");
     s->model = *whole;
     s->model.whole = whole;
-    s->model.config = part_config(&whole->config, rank, ranks);
+    s->model.config = part_config(&whole->config, rank, ranks, experts);
     s->model.layers = s->layers;
     s->model.parameters = 0;
     s->model.weight_bytes = 0;
-    bind(&s->model, NULL);
+    (void)bind_all(&s->model, NULL);
     for (int64_t i = 0; i < weight_count(&s->model.config); i++) {
         const struct weight w = weight_at(&s->model.config, i);
         s->model.parameters += weight_elements(&w);
@@ -266,7 +278,7 @@ enum sol_status shard_load(struct model *part, int threads)
     struct shard *s = (struct shard *)part;
     struct loading l = {.part = part};
     struct pool *pool;
-    s->bytes = bind(part, NULL);
+    s->bytes = bind_all(part, NULL);
     const size_t available = memory_available();
     if (available && s->bytes > available)
         return status_set(SOL_E_MEMORY, "a rank's part of %s needs %.2f GiB and %.2f GiB are free",
@@ -274,7 +286,7 @@ enum sol_status shard_load(struct model *part, int threads)
     SOL_TRY(pages_alloc(s->bytes, &s->pages));
     SOL_TRY(pool_create(threads, &pool));
     enum sol_status status = weight_source_open(part, pool_size(pool), &l.source);
-    bind(part, s->pages);
+    (void)bind_all(part, s->pages);
     if (status == SOL_OK) status = read_all(&l, pool);
     weight_source_close(l.source);
     pool_destroy(pool);

@@ -1,8 +1,9 @@
 /* A model that ranks have in parts. Of attention each has some key heads and the query heads that
  * read them; of every expert, or of the block behind attention, some of the intermediate numbers,
- * in whole blocks of the formats; of the head some of the vocabulary. Norms, embedding and router
- * all have. What a rank makes of its parts is added up: biases of those sums are rank 0's, and
- * zeros elsewhere. All of it follows from the shapes in the architectures' tables. */
+ * in whole blocks of the formats, or else some of the experts whole; of the head some of the
+ * vocabulary. Norms, embedding and router all have. What a rank makes of its parts is added up:
+ * biases of those sums are rank 0's, and zeros elsewhere. All of it follows from the shapes in the
+ * architectures' tables. */
 #ifndef MODEL_SHARD_H
 #define MODEL_SHARD_H
 
@@ -10,19 +11,26 @@
 
 enum { SHARD_RANKS_MAX = 16 };
 
+/* What becomes of experts. */
+enum shard_experts {
+    SHARD_EXPERTS_CUT, /* tensor parallel: a part of each, so that all ranks have the same to do */
+    SHARD_EXPERTS_DEALT, /* expert parallel: some of them, whole */
+};
+
 /* SOL_E_UNSUPPORTED where some rank would have nothing, with how many ranks are possible. */
-enum sol_status shard_check(const struct model *model, int ranks);
+enum sol_status shard_check(const struct model *model, int ranks, enum shard_experts experts);
 
 /* The part of `rank`, with shapes and types and without weights: for model_upload (src/model/
  * upload.h), or shard_load. `whole` may be opened for later, and must outlive it. */
-enum sol_status shard_create(const struct model *whole, int rank, int ranks, struct model **out);
+enum sol_status shard_create(const struct model *whole, int rank, int ranks,
+                             enum shard_experts experts, struct model **out);
 /* Its weights in the host's memory, read from where the whole model has them; `threads` read. */
 enum sol_status shard_load(struct model *part, int threads);
 void shard_destroy(struct model *part); /* takes NULL */
 
-/* Where the weight of that number begins in the whole one: a row of each group, a column. */
+/* Where the weight of that number begins in the whole one: a group, a row of each, a column. */
 struct shard_place {
-    int64_t row, col;
+    int64_t group, row, col;
     bool zeros; /* another rank has it */
 };
 struct shard_place shard_place(const struct model *part, int64_t index);

@@ -192,20 +192,42 @@ static void cut_rows(char *dst, const char *from, int64_t n, size_t width, size_
         memcpy(dst + (size_t)i * width, from + (size_t)i * pitch + skip, width);
 }
 
-/* A rank's part of rows, or of a vector's groups. */
+/* Columns of a vector's groups: of the rank's, as many as the piece has. */
+static enum sol_status read_part_of_vector(struct weight_source *s, int thread, int64_t index,
+                                           const struct weight_piece *piece, char *dst)
+{
+    const struct weight own = weight_at(&s->model->config, index);
+    const struct weight all = weight_at(&s->whole->config, index);
+    const struct shard_place place = shard_place(s->model, index);
+    const size_t width = (size_t)own.cols * sizeof(float), pitch = (size_t)all.cols * sizeof(float);
+    const struct weight_piece from = {
+        .n = all.groups, .bytes = (size_t)all.groups * pitch, .weights = {index, -1}};
+    if (place.zeros) {
+        memset(dst, 0, piece->bytes);
+        return SOL_OK;
+    }
+    SOL_TRY(reserve(&s->rows[thread], from.bytes));
+    SOL_TRY(read_whole(s, thread, index, &from, s->rows[thread].data));
+    cut_rows(dst, s->rows[thread].data + (size_t)(place.group + piece->row) * pitch, piece->n,
+             width, pitch, (size_t)place.col * sizeof(float));
+    return SOL_OK;
+}
+
+/* A rank's part of rows; behind those that there are zeros. */
 static enum sol_status read_part(struct weight_source *s, int thread, int64_t index,
                                  const struct weight_piece *piece, char *dst)
 {
     const struct weight own = weight_at(&s->model->config, index);
     const struct weight all = weight_at(&s->whole->config, index);
+    if (own.vector) return read_part_of_vector(s, thread, index, piece, dst);
     const struct shard_place place = shard_place(s->model, index);
-    const void *field = weight_field(s->whole, &all);
-    const enum dtype dtype = own.vector ? DTYPE_F32 : ((const struct tensor *)field)->dtype;
+    const enum dtype dtype = ((const struct tensor *)weight_field(s->whole, &all))->dtype;
     const size_t width = dtype_row_bytes(dtype, own.cols), pitch = dtype_row_bytes(dtype, all.cols);
     struct weight_piece from = *piece;
-    if (!own.vector) from.row += place.row;
-    const int64_t have = own.vector ? piece->n : all.rows - from.row;
-    from.n = place.zeros || have < 0 ? 0 : have < piece->n ? have : piece->n;
+    from.group += place.group;
+    from.row += place.row;
+    const int64_t have = all.rows - from.row;
+    from.n = have < 0 ? 0 : have < piece->n ? have : piece->n;
     from.bytes = (size_t)from.n * pitch;
     memset(dst + (size_t)from.n * width, 0, (size_t)(piece->n - from.n) * width);
     if (from.n == 0) return SOL_OK;

@@ -91,6 +91,7 @@ struct weight weight_at(const struct model_config *config, int64_t index)
         .spec = spec,
     };
     if (spec->role == ROLE_HEAD && config->head_rows) out.rows = config->head_rows;
+    if (spec->groups == EXPERTS && config->own_experts) out.groups = config->own_experts;
     put_name(spec->names[0], layer, out.name, sizeof out.name);
     return out;
 }

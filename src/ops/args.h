@@ -43,7 +43,8 @@ struct rmsnorm_args {
 
 /* gemm: C[i] = A[row(i)] * W[group(i)]^T + bias[group(i)].
  * Dense: group_offsets NULL, one group. Grouped: rows group_offsets[g] .. group_offsets[g+1]-1 of C
- * use weight group g; offsets are read when the op runs. group_offsets[0] = 0, the last is m. */
+ * use weight group g; offsets are read when the op runs. group_offsets[0] = 0, the last is m, or
+ * less: of rows behind that nothing is said. */
 struct gemm_args {
     int64_t m, n, k;
     struct matrix a;              /* [m][k]; when grouped as many rows as a_rows may point to */
@@ -102,6 +103,14 @@ struct route_args {
     struct routing routing;
 };
 
+/* own_experts: `own` = of `all` what experts first .. first + count - 1 have to do (routing.h).
+ * own.weight is not touched: weights are all.weight. */
+struct own_experts_args {
+    int64_t m, n_experts, top_k, first, count;
+    struct routing all; /* of n_experts */
+    struct routing own; /* [count + 1] group_offsets */
+};
+
 /* swiglu (OpenAI's variant): g = min(gate, limit), u = clamp(up, -limit, limit);
  * out = g * sigmoid(alpha g) * (u + 1). In place over gate. */
 struct swiglu_args {
@@ -110,7 +119,8 @@ struct swiglu_args {
     struct matrix up, gate; /* [m][n]; gate in place */
 };
 
-/* combine: x[i] += sum_j weight[i][j] * y[row_of_slot[i * top_k + j]], in place. */
+/* combine: x[i] += sum_j weight[i][j] * y[row_of_slot[i * top_k + j]], in place; without those
+ * whose row is -1. */
 struct combine_args {
     int64_t m, n, top_k;
     struct matrix y; /* [m * top_k][n] grouped rows */

@@ -285,6 +285,28 @@ struct routing case_routing(struct case_maker *c, int64_t m, int64_t n_experts, 
     return routing;
 }
 
+/* For a third of the cases of a rank that has `n_experts` of more. */
+struct routing case_own_routing(struct case_maker *c, int64_t m, int64_t n_experts, int64_t top_k)
+{
+    if (c->kind == CASE_TIMED || c->index % 3 != 1) return case_routing(c, m, n_experts, top_k);
+    const int64_t more = rng_range(c->rng, 1, n_experts + 2), first = rng_range(c->rng, 0, more);
+    const struct routing all = case_routing(c, m, n_experts + more, top_k);
+    struct routing own = case_routing_buffers(c, m, n_experts, top_k);
+    if (!own.row_of_slot || !all.row_of_slot) return own;
+    own.weight = all.weight;
+    own.some_of = n_experts + more;
+    op_own_experts.reference(NULL, &(struct own_experts_args){.m = m,
+                                                              .n_experts = n_experts + more,
+                                                              .top_k = top_k,
+                                                              .first = first,
+                                                              .count = n_experts,
+                                                              .all = all,
+                                                              .own = own});
+    c->routing = own;
+    c->n_experts = n_experts;
+    return own;
+}
+
 int case_routing_outputs(size_t at, int64_t m, int64_t n_experts, int64_t top_k,
                          struct op_output out[OP_OUTPUTS_MAX])
 {

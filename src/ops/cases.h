@@ -96,6 +96,7 @@ struct kv_layer case_kv(struct case_maker *c, const struct batch *batch, enum dt
 enum dtype case_kv_dtype(int index);
 /* A consistent routing of m tokens over n_experts (made by the reference of route). */
 struct routing case_routing(struct case_maker *c, int64_t m, int64_t n_experts, int64_t top_k);
+struct routing case_own_routing(struct case_maker *c, int64_t m, int64_t n_experts, int64_t top_k);
 struct routing case_routing_buffers(struct case_maker *c, int64_t m, int64_t n_experts,
                                     int64_t top_k);
 /* All tables of the routing that lies at `at` of an op's arguments, as outputs; how many. */

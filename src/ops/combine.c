@@ -23,6 +23,7 @@ static void reference(const struct op_context *context, const void *args)
             double sum = x[i * a->n + d];
             for (int64_t j = 0; j < a->top_k; j++) {
                 int64_t slot = i * a->top_k + j;
+                if (a->routing.row_of_slot[slot] < 0) continue;
                 sum += (double)a->routing.weight[slot] * y[a->routing.row_of_slot[slot] * a->n + d];
             }
             x[i * a->n + d] = (float)sum;
@@ -39,7 +40,7 @@ static void make_problem(struct case_maker *c, const struct op_problem *p, void 
         .top_k = p->top_k,
         .y = case_rows(c, p->rows * p->top_k, p->n, 1.0f),
         .routing =
-            case_routing(c, p->rows, c->kind == CASE_TIMED ? EXPERTS : CASE_EXPERTS, p->top_k),
+            case_own_routing(c, p->rows, c->kind == CASE_TIMED ? EXPERTS : CASE_EXPERTS, p->top_k),
         .x = case_rows(c, p->rows, p->n, 1.0f),
     };
 }

@@ -119,7 +119,7 @@ static void make(struct case_maker *c, const struct op_problem *p, bool bias, st
         .c = case_output(c, tokens * top_k, p->n),
     };
     if (!p->groups) return;
-    struct routing routing = case_routing(c, tokens, groups, top_k);
+    struct routing routing = case_own_routing(c, tokens, groups, top_k);
     a->a_rows = routing.token_of_row;
     a->group_offsets = routing.group_offsets;
 }

@@ -21,6 +21,7 @@ struct gemm_block {
 struct gemm_jobs {
     struct gemm_block *blocks;
     int64_t n_blocks, n_jobs, n_panels;
+    int64_t n_rows; /* of all blocks: those behind them are nobody's */
 };
 
 struct gemm_panel {
@@ -56,6 +57,7 @@ static inline void gemm_make_jobs(struct gemm_jobs *jobs, const struct gemm_args
                                   int64_t max_rows, int64_t few, int64_t workers)
 {
     jobs->n_blocks = jobs->n_jobs = 0;
+    jobs->n_rows = gemm_group_begin(a, a->w.groups);
     jobs->n_panels = a->n < lanes ? a->n : gemm_div_up(a->n, lanes);
     int64_t used = 0;
     for (int64_t g = 0; g < a->w.groups; g++)

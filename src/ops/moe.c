@@ -77,7 +77,7 @@ static void make_problem(struct case_maker *c, const struct op_problem *p, void 
         .gate_bias = case_vector(c, experts * inner, 0.2f),
         .up_bias = case_vector(c, experts * inner, 0.2f),
         .down_bias = case_vector(c, experts * hidden, 0.2f),
-        .routing = case_routing(c, m, experts, p->top_k),
+        .routing = case_own_routing(c, m, experts, p->top_k),
         .x = case_rows(c, m, hidden, 1.0f),
     };
 }

@@ -53,7 +53,7 @@ static void make_problem(struct case_maker *c, const struct op_problem *p, void 
         .act = case_rows(c, m * p->top_k, inner, 1.0f),
         .down = case_tensor(c, p->dtype, experts, hidden, inner, 0.2f),
         .down_bias = case_vector(c, experts * hidden, 0.2f),
-        .routing = case_routing(c, m, experts, p->top_k),
+        .routing = case_own_routing(c, m, experts, p->top_k),
         .x = case_rows(c, m, hidden, 1.0f),
     };
 }

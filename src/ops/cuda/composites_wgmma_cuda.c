@@ -328,7 +328,8 @@ static bool suits_moe(const void *args, const struct op_device *device, char why
 {
     const struct moe_args *a = args;
     (void)device;
-    return many_rows_enough(a->m * a->top_k, FEW_ROWS_AN_EXPERT * a->gate.groups + 1, why);
+    return many_rows_enough(routing_rows(&a->routing, a->m * a->top_k, a->gate.groups),
+                            FEW_ROWS_AN_EXPERT * a->gate.groups + 1, why);
 }
 
 static void run_moe(const struct op_context *context, const void *args)
@@ -366,7 +367,8 @@ static void run_moe(const struct op_context *context, const void *args)
                                             .weight = a->routing.weight,
                                             .row_of_slot = a->routing.row_of_slot,
                                             .x = a->x.data};
-    gpu_put(context->stream, "combine/combine.cu", "combine_bf16",
+    gpu_put(context->stream, "combine/combine.cu",
+            a->routing.some_of ? "combine_bf16_own" : "combine_bf16",
             &(struct gpu_launch){
                 .grid = {(unsigned)a->m}, .block = {COMBINE_BF16_THREADS}, .overlaps = true},
             &sum);

@@ -58,7 +58,8 @@ static void run_combine(const struct op_context *context, const void *args)
                                           .weight = a->routing.weight,
                                           .row_of_slot = a->routing.row_of_slot,
                                           .x = a->x.data};
-    gpu_put(context->stream, "combine/combine.cu", "combine_f32",
+    gpu_put(context->stream, "combine/combine.cu",
+            a->routing.some_of ? "combine_f32_own" : "combine_f32",
             &(struct gpu_launch){
                 .grid = {(unsigned)a->m}, .block = {COMBINE_THREADS}, .overlaps = true},
             &k);

@@ -8,6 +8,7 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
     const struct moe_down_args *a = args;
     (void)device;
     if (!few_rows_one(a->m, why)) return false;
+    if (a->routing.some_of) return few_rows_refuse(why, "some experts are other ranks'");
     if (!few_rows_mxfp4(&a->down)) return few_rows_refuse(why, "it reads weights in packed mxfp4");
     if (a->top_k > MOE_DOWN_SLOTS) return few_rows_refuse(why, "more than 4 experts at a time");
     if (a->intermediate > MOE_DOWN_INNER_MAX) return few_rows_refuse(why, "rows of more than 3072");

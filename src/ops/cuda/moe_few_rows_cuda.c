@@ -138,13 +138,14 @@ static bool suits_up(const void *args, const struct op_device *device, char why[
 {
     const struct moe_up_args *a = args;
     (void)device;
-    return suits(a->m * a->top_k, &a->gate, why);
+    return suits(routing_rows(&a->routing, a->m * a->top_k, a->gate.groups), &a->gate, why);
 }
 
 static int usual_up(const void *args, const struct op_device *device)
 {
     const struct moe_up_args *a = args;
-    return usual_kind(a->m * a->top_k, &a->gate, 2, device);
+    return usual_kind(routing_rows(&a->routing, a->m * a->top_k, a->gate.groups), &a->gate, 2,
+                      device);
 }
 
 static bool serves_up(const void *args, const struct op_device *device, int choice)
@@ -227,7 +228,8 @@ static void run_down(const struct op_context *context, const struct moe_down_arg
     };
     put(context, "moe_down/moe_down_rows.cu", kind->down, kind, &k);
     gpu_put(
-        context->stream, "moe_down/moe_down_rows.cu", "moe_down_join",
+        context->stream, "moe_down/moe_down_rows.cu",
+        a->routing.some_of ? "moe_down_join_own" : "moe_down_join",
         &(struct gpu_launch){.grid = {(unsigned)((a->hidden + EACH - 1) / EACH), (unsigned)a->m},
                              .block = {EXPERT_ROWS_THREADS},
                              .overlaps = true},
@@ -250,13 +252,14 @@ static bool suits_down(const void *args, const struct op_device *device, char wh
 {
     const struct moe_down_args *a = args;
     (void)device;
-    return suits(a->m * a->top_k, &a->down, why);
+    return suits(routing_rows(&a->routing, a->m * a->top_k, a->down.groups), &a->down, why);
 }
 
 static int usual_down(const void *args, const struct op_device *device)
 {
     const struct moe_down_args *a = args;
-    return usual_kind(a->m * a->top_k, &a->down, 1, device);
+    return usual_kind(routing_rows(&a->routing, a->m * a->top_k, a->down.groups), &a->down, 1,
+                      device);
 }
 
 static bool serves_down(const void *args, const struct op_device *device, int choice)

@@ -10,6 +10,7 @@ static bool can_run(const void *args, const struct op_device *device, char why[O
     const struct moe_up_args *a = args;
     (void)device;
     if (!few_rows_one(a->m, why)) return false;
+    if (a->routing.some_of) return few_rows_refuse(why, "some experts are other ranks'");
     if (!few_rows_mxfp4(&a->gate) || !few_rows_mxfp4(&a->up))
         return few_rows_refuse(why, "it reads weights in packed mxfp4");
     if (a->hidden > MOE_UP_HIDDEN_MAX) return few_rows_refuse(why, "a row of more than 3072");

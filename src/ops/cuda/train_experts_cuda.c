@@ -77,6 +77,13 @@ const struct op_variant gather_rows_backward_cuda = {
     .images = {ROWS_IMAGE},
 };
 
+static bool can_combine(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
+{
+    (void)device;
+    if (!((const struct combine_args *)args)->routing.some_of) return true;
+    return typed_refuse(why, "some experts are other ranks'");
+}
+
 static void run_combine(const struct op_context *context, const void *args)
 {
     const struct combine_args *a = args;
@@ -94,6 +101,7 @@ const struct op_variant combine_cuda = {
     .name = "combine_cuda",
     .summary = "a warp a token",
     .target = TARGET_CUDA,
+    .can_run = can_combine,
     .typed = both,
     .run = run_combine,
     .images = {ROWS_IMAGE},

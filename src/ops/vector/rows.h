@@ -177,6 +177,7 @@ static void combine_rows(void *arg, int64_t begin, int64_t end, int worker)
     for (int64_t i = begin; i < end; i++) {
         float *x = matrix_floats(&a->x) + i * a->n;
         for (int64_t s = i * a->top_k; s < (i + 1) * a->top_k; s++) {
+            if (a->routing.row_of_slot[s] < 0) continue;
             const float *y = matrix_floats(&a->y) + a->routing.row_of_slot[s] * a->n;
             float weight = a->routing.weight[s];
             int64_t j = 0;

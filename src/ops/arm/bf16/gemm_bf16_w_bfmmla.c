@@ -379,7 +379,7 @@ static void run(const struct op_context *context, const void *args)
         .padded = padded_k(a),
     };
     gemm_make_jobs(&p.jobs, a, PANEL_LANES, BLOCK_ROWS, FEW_ROWS, pool_size(context->pool));
-    pool_for(context->pool, a->m, 8, pack_rows, &p);
+    pool_for(context->pool, p.jobs.n_rows, 8, pack_rows, &p);
     pool_for(context->pool, p.jobs.n_jobs, 1, multiply, &p);
 }
 

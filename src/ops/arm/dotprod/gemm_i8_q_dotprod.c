@@ -278,7 +278,7 @@ void i8_run(const struct op_context *context, const struct gemm_args *args,
         .value_scale = args->w.dtype == DTYPE_MXFP4 ? 0.5f : 1.0f,
     };
     gemm_make_jobs(&p.jobs, args, I8_LANES, BLOCK_ROWS, FEW_ROWS, pool_size(context->pool));
-    pool_for(context->pool, args->m, 8, pack_rows, &p);
+    pool_for(context->pool, p.jobs.n_rows, 8, pack_rows, &p);
     pool_for(context->pool, p.jobs.n_jobs, 1, multiply_jobs, &p);
 }
 

@@ -503,7 +503,7 @@ static void run(const struct op_context *context, const void *args)
         .k_blocks = a->k / BLOCK,
     };
     gemm_make_jobs(&p.jobs, a, LANES, BLOCK_ROWS, DIRECT_ROWS, pool_size(context->pool));
-    pool_for(context->pool, a->m, 8, pack_rows, &p);
+    pool_for(context->pool, p.jobs.n_rows, 8, pack_rows, &p);
     pool_for(context->pool, p.jobs.n_jobs, 1, multiply, &p);
 }
 

@@ -522,7 +522,7 @@ static void run(const struct op_context *context, const void *args)
     };
     for (int e = 0; e < 256; e++) p.e8m0[e] = e8m0_to_f32((uint8_t)e);
     gemm_make_jobs(&p.jobs, a, LANES, BLOCK_ROWS, DIRECT_ROWS, pool_size(context->pool));
-    pool_for(context->pool, a->m, 8, pack_rows, &p);
+    pool_for(context->pool, p.jobs.n_rows, 8, pack_rows, &p);
     pool_for(context->pool, p.jobs.n_jobs, 1, multiply, &p);
 }
 
