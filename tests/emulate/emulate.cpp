@@ -111,6 +111,7 @@ struct launch_state {
     unsigned shared_bytes,
         at_once;                /* blocks of a cluster, or of all where they wait for each other */
     std::atomic<unsigned> next; /* block */
+    std::atomic<bool> clustered; /* some thread did what only clusters do */
     emulated_index grid, block;
     uint64_t seed, count; /* of launches */
 };
@@ -341,8 +342,15 @@ void emulated_block_barrier(void)
     meet(&mine->blocks[emulated_rank()], false);
 }
 
+int emulated_cluster_rank(void)
+{
+    launch->clustered = true;
+    return emulated_rank();
+}
+
 void emulated_cluster_barrier(void)
 {
+    launch->clustered = true;
     meet(&mine->cluster, false);
 }
 
@@ -623,6 +631,15 @@ static unsigned at_once(const cuda_launch *config)
     return blocks;
 }
 
+static bool is_cluster(const cuda_launch *config)
+{
+    for (unsigned i = 0; i < config->n_attributes; i++)
+        if (config->attributes[i].id == CUDA_LAUNCH_CLUSTER &&
+            config->attributes[i].value.cluster[0] > 1)
+            return true;
+    return false;
+}
+
 static cuda_result run_launch(team *t, uint64_t count, const char *name,
                               const struct cuda_launch *config, const void *args)
 {
@@ -641,6 +658,7 @@ static cuda_result run_launch(team *t, uint64_t count, const char *name,
     l.shared_bytes = config->shared_bytes;
     l.at_once = at_once(config);
     l.next = 0;
+    l.clustered = false;
     l.bytes = emulate_args_bytes(name);
     memcpy(&l.args, args, l.bytes);
     l.seed = getenv("EMULATED_SEED") ? strtoull(getenv("EMULATED_SEED"), NULL, 10) : 0;
@@ -649,7 +667,10 @@ static cuda_result run_launch(team *t, uint64_t count, const char *name,
     unsigned wanted = min(blocks, min(cores, (unsigned)WORKERS_MAX));
     if (!have_workers(t, (int)wanted)) return CUDA_E_MEMORY;
     run_workers(t, (int)wanted);
-    return CUDA_OK;
+    if (!is_cluster(config) || l.clustered) return CUDA_OK;
+    /* What is for newer cards was compiled without. */
+    fprintf(stderr, "%s is not emulated: it does nothing here\n", name);
+    return (cuda_result)98; /* invalid device function */
 }
 
 extern "C" cuda_result emulate_kernel(const char *name, const struct cuda_launch *config,

@@ -303,7 +303,7 @@ bool named_any(int number, bool mine)
 
 uint32_t cluster_rank(void)
 {
-    return (uint32_t)emulated_rank();
+    return (uint32_t)emulated_cluster_rank();
 }
 
 void cluster_sync(void)

@@ -25,6 +25,7 @@ void emulated_progress(void);
 int emulated_rank(void);
 bool emulated_runs(int rank);
 char *emulated_memory(int rank);
+int emulated_cluster_rank(void); /* emulated_rank, of a launch of clusters */
 void emulated_cluster_barrier(void);
 
 /* A random number of this block's; the schedule of a block follows from the seed. */
