@@ -54,13 +54,15 @@ static void test_what(void **state)
     guesses(d, 0, "");
     guesses(d, -1, "");
     add(d, "Xyz abc");
-    guesses(d, MOST, "Xyz "); /* the last time counts */
+    guesses(d, MOST, "Xyz "); /* the last time */
     add(d, "de");
     guesses(d, 3, "fgh");
     add(d, "?");
     guesses(d, MOST, "");
     add(d, "-=-=-=");
     guesses(d, MOST, "-=-="); /* the place is two tokens back, and goes on */
+    add(d, "kabcX labcY kabc");
+    guesses(d, MOST, "X la"); /* more is the same before it than the last time */
     draft_reset(d);
     guesses(d, MOST, "");
     add(d, "abc");
@@ -68,40 +70,42 @@ static void test_what(void **state)
     draft_destroy(d);
 }
 
-/* Where the last three tokens stood before, the last time; -1: nowhere. */
+/* Where most of the last tokens stood before, 32 at most, of several the last; -1: nowhere three. */
 static int64_t place_of(const int32_t *text, int64_t n)
 {
-    for (int64_t at = n - 1; at >= DRAFT_KEY; at--)
-        if (memcmp(text + at - DRAFT_KEY, text + n - DRAFT_KEY, DRAFT_KEY * sizeof *text) == 0)
-            return at;
-    return -1;
+    int64_t best = -1, most = DRAFT_KEY - 1;
+    for (int64_t at = n - 1; at >= DRAFT_KEY; at--) {
+        int64_t same = 0;
+        while (same < at && same < 32 && text[at - 1 - same] == text[n - 1 - same]) same++;
+        if (same > most) best = at;
+        if (same > most) most = same;
+    }
+    return best;
 }
 
-/* A guess that is given is the right one; few are missed, where two keys share an entry. */
+/* None is missed while there are few places to look at. */
 static void test_search(void **state)
 {
     (void)state;
     static int32_t text[CAPACITY];
     struct rng rng;
     struct draft *d = open_draft(MOST);
-    int64_t given = 0, missed = 0;
+    int64_t given = 0;
     rng_seed(&rng, 3);
     for (int64_t n = 0; n < CAPACITY;) {
-        text[n] = (int32_t)rng_range(&rng, 0, n % 500 < 250 ? 3 : 15);
+        text[n] = (int32_t)rng_range(&rng, 0, n % 500 < 250 ? 5 : 15);
         draft_add(d, &text[n++], 1);
         int32_t tokens[DRAFT_MOST];
         const int64_t place = n < DRAFT_KEY ? -1 : place_of(text, n);
         const int64_t guessed = draft_guess(d, MOST, tokens);
         given += guessed > 0;
-        missed += !guessed && place >= 0;
-        if (guessed) assert_true(place >= 0);
+        assert_int_equal(guessed > 0, place >= 0);
         for (int64_t i = 0; i < guessed; i++) {
             const int64_t from = place + i % (n - place);
             assert_int_equal(tokens[i], text[from]);
         }
     }
     assert_true(given > CAPACITY / 2);
-    assert_true(missed < given / 5);
     draft_destroy(d);
 }
 

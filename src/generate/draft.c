@@ -1,5 +1,7 @@
-/* A table has for every three tokens where they were followed by something last. Two that meet in
- * one entry cost guesses, never right ones: the text is compared. */
+/* A table has for every three tokens where they were followed by something last, and each place the
+ * one before it, as compressors have. What three tokens are followed by is often another each time,
+ * so the places are compared by how much before them is as at the end of the text. Keys that meet
+ * in one entry cost tries, never right guesses: the text is compared. */
 #include "generate/draft.h"
 
 #include <stdlib.h>
@@ -8,11 +10,14 @@
 /* How many guesses are tried first, and again behind a rest: enough to see whether they are worth
  * it, few enough to lose little. */
 enum { LENGTH_FIRST = 4, REST_FIRST = 8, REST_MOST = 64 };
+/* Places that are looked at, and tokens that are compared: a microsecond where all of both are needed. */
+enum { TRIES = 64, SAME_MOST = 32 };
 
 struct draft {
     int64_t capacity, most, n;
     int32_t *text;   /* [capacity] */
     int32_t *places; /* [mask + 1] what follows the key is at text[place]; 0: nothing is known */
+    int32_t *before; /* [capacity] of a place: the one before it with the same entry, or 0 */
     uint32_t mask;
     int64_t length;     /* guesses that are worth trying */
     int64_t rest, left; /* tokens without guesses behind the next wrong ones; still to come */
@@ -40,8 +45,9 @@ enum sol_status draft_create(int64_t capacity, int64_t most, struct draft **out)
     if (d) {
         d->text = malloc((size_t)capacity * sizeof *d->text);
         d->places = calloc(entries, sizeof *d->places);
+        d->before = malloc((size_t)capacity * sizeof *d->before);
     }
-    if (!d || !d->text || !d->places) {
+    if (!d || !d->text || !d->places || !d->before) {
         draft_destroy(d);
         return status_set(SOL_E_MEMORY, "no memory for guesses of a text of %lld tokens",
                           (long long)capacity);
@@ -57,6 +63,7 @@ enum sol_status draft_create(int64_t capacity, int64_t most, struct draft **out)
 void draft_destroy(struct draft *d)
 {
     if (!d) return;
+    free(d->before);
     free(d->places);
     free(d->text);
     free(d);
@@ -83,18 +90,44 @@ void draft_add(struct draft *d, const int32_t *tokens, int64_t n)
         if (d->left) d->left--;
         if (d->n >= d->capacity) continue;
         d->text[d->n] = tokens[i];
-        if (d->n >= DRAFT_KEY) *place_of(d, d->n) = (int32_t)d->n;
+        if (d->n < DRAFT_KEY) continue;
+        int32_t *place = place_of(d, d->n);
+        d->before[d->n] = *place;
+        *place = (int32_t)d->n;
     }
+}
+
+/* How many tokens before a place are those at the end of the text. */
+static int64_t same_before(const struct draft *d, int64_t place)
+{
+    int64_t same = 0;
+    while (same < SAME_MOST && same < place &&
+           d->text[place - 1 - same] == d->text[d->n - 1 - same])
+        same++;
+    return same;
+}
+
+/* Of equal ones the last; 0: there is none. */
+static int64_t best_place(const struct draft *d)
+{
+    int64_t best = 0, most = DRAFT_KEY - 1;
+    int tries = 0;
+    for (int64_t place = *place_of(d, d->n); place && tries < TRIES; place = d->before[place]) {
+        const int64_t same = same_before(d, place);
+        tries++;
+        if (same <= most) continue;
+        most = same;
+        best = place;
+    }
+    return best;
 }
 
 int64_t draft_guess(struct draft *d, int64_t most, int32_t guesses[DRAFT_MOST])
 {
     if (most > d->length) most = d->length;
     if (most < 1 || d->left || d->n <= DRAFT_KEY || d->n > d->capacity) return 0;
-    const int64_t place = *place_of(d, d->n);
-    const size_t key = DRAFT_KEY * sizeof *d->text;
-    if (!place || memcmp(d->text + place - DRAFT_KEY, d->text + d->n - DRAFT_KEY, key) != 0)
-        return 0;
+    const int64_t place = best_place(d);
+    if (!place) return 0;
     for (int64_t i = 0; i < most; i++)
         guesses[i] = place + i < d->n ? d->text[place + i] : guesses[place + i - d->n];
     return most;

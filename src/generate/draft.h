@@ -27,9 +27,9 @@ void draft_reset(struct draft *draft);
  */
 void draft_add(struct draft *draft, const int32_t *tokens, int64_t n);
 /* What may follow: the number of guesses, at most `most` (which may be 0 or less). They are what
- * followed where the last DRAFT_KEY tokens stood before, the last time; where that place is so near
- * that it ends before the guesses do, they repeat. None where these tokens are new, and for a while
- * after guesses that were wrong. */
+ * followed where the last tokens stood before: at the place with most of them, of several the last,
+ * and DRAFT_KEY of them at least. Where it is so near that the text ends before the guesses do,
+ * they repeat. None where these tokens are new, and for a while after guesses that were wrong. */
 int64_t draft_guess(struct draft *draft, int64_t most, int32_t guesses[DRAFT_MOST]);
 /* How many of the guesses that draft_guess gave last were right. The next ones are fewer or more.
  */
