@@ -70,7 +70,8 @@ static void test_what(void **state)
     draft_destroy(d);
 }
 
-/* Where most of the last tokens stood before, 32 at most, of several the last; -1: nowhere three. */
+/* Where most of the last tokens stood before, 32 at most, of several the last; -1: nowhere three.
+ */
 static int64_t place_of(const int32_t *text, int64_t n)
 {
     int64_t best = -1, most = DRAFT_KEY - 1;

@@ -1,5 +1,5 @@
-/* Turns of a session, with guesses and without: the same tokens as by hand, from the beginning; what
- * is held when one ends early; and that the next one goes on. */
+/* Turns of a session, with guesses and without: the same tokens as by hand, from the beginning;
+ * what is held when one ends early; and that the next one goes on. */
 #include "generate/session.h"
 
 #include <setjmp.h>
@@ -110,11 +110,8 @@ static struct turn *listen(struct talk *t, int64_t limit)
 {
     struct turn *turn = open_turn(t);
     struct sampler *sampler = open_sampler();
-    const struct session_params params = {.sampler = sampler,
-                                          .limit = limit,
-                                          .draft = t->draft,
-                                          .on_event = on_event,
-                                          .arg = t};
+    const struct session_params params = {
+        .sampler = sampler, .limit = limit, .draft = t->draft, .on_event = on_event, .arg = t};
     t->events = t->deltas = 0;
     must(session_turn(t->session, turn, &params, &t->result));
     size_t held;
@@ -296,12 +293,9 @@ static int close_all(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_by_hand),
-        cmocka_unit_test(test_ends),
-        cmocka_unit_test(test_context),
-        cmocka_unit_test_setup(test_by_hand, with_guesses),
-        cmocka_unit_test(test_ends),
-        cmocka_unit_test(test_context),
+        cmocka_unit_test(test_by_hand),     cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_context),     cmocka_unit_test_setup(test_by_hand, with_guesses),
+        cmocka_unit_test(test_ends),        cmocka_unit_test(test_context),
         cmocka_unit_test(test_interrupted),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);

@@ -10,7 +10,8 @@
 /* How many guesses are tried first, and again behind a rest: enough to see whether they are worth
  * it, few enough to lose little. */
 enum { LENGTH_FIRST = 4, REST_FIRST = 8, REST_MOST = 64 };
-/* Places that are looked at, and tokens that are compared: a microsecond where all of both are needed. */
+/* Places that are looked at, and tokens that are compared: a microsecond where all of both are
+ * needed. */
 enum { TRIES = 64, SAME_MOST = 32 };
 
 struct draft {
