@@ -211,6 +211,22 @@ def test_commands(folder):
     assert talk.status() == 0
 
 
+def test_guesses(folder):
+    """The same conversation with and without; they are counted."""
+    saves = []
+    for more in [], ["--draft", "8"]:
+        talk = Talk(folder, "-n", "60", "--exact", "--seed", "4", *more)
+        talk.wait(PROMPT)
+        for text in "Say: one two three one two three.", "Again, please.":
+            talk.say(text)
+        counts = re.search(r"\d+ tokens guessed, \d+ of them right; \d+ steps", talk.say("/stats"))
+        assert bool(counts) == bool(more), counts
+        talk.say("/save guesses")
+        saves.append(saved(folder, "guesses"))
+        talk.leave()
+    assert len(saves[0]) > 4 and saves[0] == saves[1], saves
+
+
 def test_save_and_load(folder):
     """What is said after /load is what would have been said."""
     greedy = ["--greedy", "-n", "80"]

@@ -82,6 +82,7 @@ echo "a text of some length" >text
     json bench-op 0 bench --op rmsnorm:m=3,check=reference --op gemm:m=2,n=64,k=64,groups=4,top_k=2
     json run 0 run -t 1 -q -p "Once upon" -n 4
     json run 0 run -m synth:tiny -t 1 -q --random-tokens 4 -n 4
+    json run 0 run -t 1 -q -p "Ha! Ha! Ha! Ha!" -n 4 --draft 2
     json perplexity 0 perplexity -m synth:tiny --random-tokens 40 -c 16 -q -t 1 --kl
     json perplexity 0 perplexity -m synth:tiny --random-tokens 40 -c 16 -q -t 1 --llama
     json eval 0 eval -m "$SOL_SOURCE_DIR/tests/data/hf_tiny" --core "$SOL_SOURCE_DIR/tests/data/core_tasks" -f "$SOL_SOURCE_DIR/README.md" \
@@ -158,7 +159,7 @@ each() { # SCHEMA FILE: every line of it
         keep "$1" line
     done <"$2"
 }
-for end in "-n 12" "-n 40 --thinking 3"; do
+for end in "-n 12" "-n 40 --thinking 3" "-n 12 --draft 4"; do
     # shellcheck disable=SC2086 # meant to split
     run 0 chat -p "The old man" $end --json -q
     cp out lines

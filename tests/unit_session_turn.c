@@ -1,5 +1,5 @@
-/* Turns of a session: the same tokens as by hand, from the beginning; what is held when one ends
- * early; and that the next one goes on. */
+/* Turns of a session, with guesses and without: the same tokens as by hand, from the beginning;
+ * what is held when one ends early; and that the next one goes on. */
 #include "generate/session.h"
 
 #include <setjmp.h>
@@ -20,6 +20,7 @@ enum { CONTEXT = 900, SEED = 7 };
 
 static struct model *model;
 static struct turn_model *shared;
+static int64_t guesses; /* of a turn's steps, at most */
 
 static void must(enum sol_status status)
 {
@@ -35,6 +36,7 @@ static struct engine *open_engine(int64_t context)
     p.threads = 1;
     p.chooser.loosest = NUMERICS_EXACT; /* the same bits in whatever steps */
     session_engine_params(&p);
+    speculation_engine_params(&p, guesses);
     must(engine_create(model, &p, &engine));
     return engine;
 }
@@ -54,6 +56,7 @@ static struct sampler *open_sampler(void)
 struct talk {
     struct engine *engine;
     struct session *session;
+    struct draft *draft;
     struct conversation *c;
     struct session_result result;
     int64_t stop_after, events, deltas; /* events: when to stop, 0 never; how many came */
@@ -64,6 +67,7 @@ static void begin(struct talk *t, int64_t context)
 {
     *t = (struct talk){.engine = open_engine(context)};
     must(session_create(t->engine, &t->session));
+    if (guesses) must(draft_create(context, guesses, &t->draft));
     must(conversation_create(&t->c));
     must(conversation_open(&chat_harmony, t->c, "2026-11-24"));
 }
@@ -71,6 +75,7 @@ static void begin(struct talk *t, int64_t context)
 static void end(struct talk *t)
 {
     session_destroy(t->session);
+    draft_destroy(t->draft);
     engine_destroy(t->engine);
     conversation_destroy(t->c);
 }
@@ -106,7 +111,7 @@ static struct turn *listen(struct talk *t, int64_t limit)
     struct turn *turn = open_turn(t);
     struct sampler *sampler = open_sampler();
     const struct session_params params = {
-        .sampler = sampler, .limit = limit, .on_event = on_event, .arg = t};
+        .sampler = sampler, .limit = limit, .draft = t->draft, .on_event = on_event, .arg = t};
     t->events = t->deltas = 0;
     must(session_turn(t->session, turn, &params, &t->result));
     size_t held;
@@ -161,6 +166,7 @@ static void test_by_hand(void **state)
     (void)state;
     static const char *const says[] = {"Who are you?", "And what do you do all day long?", "Oh."};
     struct talk t;
+    struct speculation_counts all = {0};
     struct engine *alone = open_engine(CONTEXT);
     begin(&t, CONTEXT);
     for (int i = 0; i < 3; i++) {
@@ -171,7 +177,14 @@ static void test_by_hand(void **state)
         assert_true(t.result.cached < t.result.prompt);
         check_by_hand(&t, alone);
         answer(&t, turn);
+        all.guessed += t.result.counts.guessed;
+        all.accepted += t.result.counts.accepted;
+        assert_int_equal(t.result.counts.steps + t.result.counts.accepted, t.result.generated - 1);
     }
+    print_message("%lld tokens guessed, %lld of them right\n", (long long)all.guessed,
+                  (long long)all.accepted);
+    if (guesses) assert_true(all.accepted > 0 && all.accepted < all.guessed);
+    if (!guesses) assert_int_equal(all.guessed, 0);
     engine_destroy(alone);
     end(&t);
 }
@@ -254,6 +267,13 @@ static void test_interrupted(void **state)
     end(&t);
 }
 
+static int with_guesses(void **state)
+{
+    (void)state;
+    guesses = DRAFT_MOST;
+    return 0;
+}
+
 static int open_all(void **state)
 {
     (void)state;
@@ -273,9 +293,9 @@ static int close_all(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_by_hand),
-        cmocka_unit_test(test_ends),
-        cmocka_unit_test(test_context),
+        cmocka_unit_test(test_by_hand),     cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_context),     cmocka_unit_test_setup(test_by_hand, with_guesses),
+        cmocka_unit_test(test_ends),        cmocka_unit_test(test_context),
         cmocka_unit_test(test_interrupted),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);

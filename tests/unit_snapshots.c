@@ -1,7 +1,7 @@
 /* Sequences that begin as others did: copies and snapshots, in random turns, against engines that
  * compute every text from its beginning, bit for bit; that a sequence from a snapshot has the bits
- * of the one that went on, also by a GPU's kernels (SOL_TEST_BACKEND=cuda); and what a GPU is asked
- * for.
+ * of the one that went on, also by a GPU's kernels (SOL_TEST_BACKEND=cuda); sequences that go back;
+ * and what a GPU is asked for.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -67,7 +67,7 @@ struct world {
     int64_t context;
     struct text sequences[SEQUENCES], slots[SLOTS];
     int64_t passed[SEQUENCES]; /* before the last step, of who took part in it */
-    int64_t full, checked, restored, carried;
+    int64_t full, checked, restored, carried, back, refused;
 };
 
 static const float *eval_text(struct world *w, struct engine *e, int32_t sequence,
@@ -140,6 +140,38 @@ static void take(struct world *w, enum sol_status status, const struct text *fro
     assert_int_equal(engine_position(w->shared, s), w->sequences[s].n);
 }
 
+/* Whether a slot or another sequence may have the page of `position` with more in it. */
+static bool may_be_shared(const struct world *w, int32_t s, int64_t position)
+{
+    const int64_t page = position / KV_PAGE * KV_PAGE;
+    bool shared = false;
+    for (int i = 0; i < SLOTS; i++) shared |= w->slots[i].n > position;
+    for (int i = 0; i < SEQUENCES; i++) shared |= i != s && w->sequences[i].n >= page + KV_PAGE;
+    return shared && position > page;
+}
+
+/* Over rows of the last step, or farther than that; at times a snapshot has seen some of them. */
+static void go_back(struct world *w, int32_t s)
+{
+    if (rng_range(&w->rng, 0, 2) == 0) keep(w, s, 0);
+    const int64_t n = w->sequences[s].n, low = w->passed[s] < 3 ? 0 : w->passed[s] - 3;
+    const int64_t position = rng_range(&w->rng, low, n + 1);
+    const enum sol_status status = engine_go_back(w->shared, s, position);
+    if (position == n) {
+        must(status);
+    } else if (position > n || position < w->passed[s]) {
+        assert_int_equal(status, SOL_E_ARGUMENT);
+    } else if (status != SOL_OK) {
+        assert_int_equal(status, SOL_E_ARGUMENT);
+        assert_true(may_be_shared(w, s, position));
+        w->refused++;
+    } else {
+        w->sequences[s].n = position;
+        w->back++;
+    }
+    assert_int_equal(engine_position(w->shared, s), w->sequences[s].n);
+}
+
 /* Another slot gets the bytes of one. */
 static void carry(struct world *w, int32_t from, int32_t to)
 {
@@ -171,8 +203,11 @@ static void turn(struct world *w)
     int32_t slot = (int32_t)rng_range(&w->rng, 0, SLOTS - 1);
     int32_t other = (s + (int32_t)rng_range(&w->rng, 1, SEQUENCES - 1)) % SEQUENCES;
     int64_t what = rng_range(&w->rng, 0, 99);
-    if (what < 68) {
+    if (what < 58) {
         grow(w, s);
+        if (what < 20) go_back(w, s);
+    } else if (what < 68) {
+        go_back(w, s);
     } else if (what < 78) {
         keep(w, s, slot);
     } else if (what < 86) {
@@ -207,10 +242,13 @@ static void run_world(const struct model *model, uint64_t seed)
     rng_seed(&w->rng, seed);
     const int64_t all = engine_free_positions(w->shared), turns = effort("turns", 600, 150);
     for (int64_t i = 0; i < turns; i++) turn(w);
-    print_message("%s: %lld turns, %lld begun as others, %lld times full, %lld texts compared\n",
-                  model->name, (long long)turns, (long long)w->restored, (long long)w->full,
-                  (long long)w->checked);
+    print_message(
+        "%s: %lld turns, %lld begun as others, %lld times full, %lld texts compared; back "
+        "%lld times, %lld refused\n",
+        model->name, (long long)turns, (long long)w->restored, (long long)w->full,
+        (long long)w->checked, (long long)w->back, (long long)w->refused);
     assert_true(w->restored > turns / 30 && w->checked > turns / 20 && w->carried);
+    assert_true(w->back > turns / 30);
     for (int32_t i = 0; i < SLOTS; i++) engine_drop_snapshot(w->shared, i);
     for (int32_t i = 0; i < SEQUENCES; i++) engine_reset(w->shared, i);
     assert_int_equal(engine_free_positions(w->shared), all);
@@ -269,6 +307,75 @@ static void test_goes_on(void **state)
     assert_memory_equal(got, wanted, bytes);
     engine_destroy(e);
     free(wanted);
+    free(got);
+}
+
+static void refused(struct engine *e, int32_t sequence, int64_t to, const char *why)
+{
+    const int64_t position = engine_position(e, sequence);
+    assert_int_equal(engine_go_back(e, sequence, to), SOL_E_ARGUMENT);
+    assert_non_null(strstr(sol_last_error(), why));
+    assert_int_equal(engine_position(e, sequence), position);
+}
+
+/* Over steps that should not have been, while rings go round, by whatever kernels. */
+static void test_back(void **state)
+{
+    (void)state;
+    enum { STEP = 9, ALL = 25 * STEP };
+    for (int m = 0; m < 2; m++) {
+        const size_t bytes = (size_t)models[m]->config.vocab * sizeof(float);
+        float *wanted = malloc(bytes), *got = malloc(bytes);
+        assert_true(wanted && got);
+        struct engine *e = open_engine(models[m], false, 2, 0, 8);
+        say(e, 0, 0, ALL, STEP, wanted);
+        const int64_t room = engine_free_positions(e);
+        for (int64_t at = 0; at < ALL; at += STEP) {
+            say(e, 1, at + 5, STEP, STEP, got);
+            must(engine_go_back(e, 1, at));
+            say(e, 1, at, STEP, STEP, got);
+        }
+        assert_memory_equal(got, wanted, bytes);
+        assert_int_equal(engine_free_positions(e), room - 2 * KV_PAGE);
+        engine_destroy(e);
+        free(wanted);
+        free(got);
+    }
+}
+
+static void test_back_refused(void **state)
+{
+    (void)state;
+    enum { STEP = 10, ALL = 13 * STEP }; /* the last rows are on both sides of a page's end */
+    const size_t bytes = (size_t)models[0]->config.vocab * sizeof(float);
+    float *got = malloc(bytes);
+    assert_non_null(got);
+    struct engine *e = open_engine(models[0], false, 2, 1, 8);
+    const int64_t all = engine_free_positions(e);
+    say(e, 0, 0, ALL, STEP, got);
+    refused(e, 0, ALL + 1, "only over rows of the last step");
+    refused(e, 0, ALL - STEP - 1, "only over rows of the last step");
+    refused(e, 0, -1, "only over rows of the last step");
+    must(engine_go_back(e, 0, ALL));
+    /* A snapshot has rows behind 129 on the page, another sequence the whole page before it. */
+    must(engine_snapshot(e, 0, ALL, 0));
+    must(engine_copy(e, 0, 1));
+    refused(e, 0, KV_PAGE + 1, "a snapshot or another sequence");
+    engine_drop_snapshot(e, 0);
+    must(engine_go_back(e, 0, KV_PAGE + 1));
+    must(engine_go_back(e, 0, KV_PAGE));
+    assert_int_equal(engine_free_positions(e), all - 2 * KV_PAGE);
+    refused(e, 0, KV_PAGE - 1, "a snapshot or another sequence");
+    must(engine_snapshot(e, 0, KV_PAGE - 1, 0));
+    engine_reset(e, 1);
+    must(engine_go_back(e, 0, KV_PAGE - 1)); /* the snapshot sees nothing behind */
+    refused(e, 0, ALL - STEP - 1, "only over rows of the last step");
+    refused(e, 0, ALL - STEP, "a snapshot or another sequence");
+    engine_drop_snapshot(e, 0);
+    must(engine_go_back(e, 0, ALL - STEP));
+    engine_reset(e, 0);
+    assert_int_equal(engine_free_positions(e), all);
+    engine_destroy(e);
     free(got);
 }
 
@@ -368,10 +475,9 @@ static int close_models(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_goes_on),
-        cmocka_unit_test(test_turns),
-        cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_gpu_failures),
+        cmocka_unit_test(test_goes_on),      cmocka_unit_test(test_back),
+        cmocka_unit_test(test_back_refused), cmocka_unit_test(test_turns),
+        cmocka_unit_test(test_memory),       cmocka_unit_test(test_gpu_failures),
     };
     return cmocka_run_group_tests(tests, open_models, close_models);
 }

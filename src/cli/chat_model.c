@@ -38,12 +38,19 @@ static void describe(const struct chat *chat, const struct chat_options *o)
             "sol chat -m openai/gpt-oss-20b");
 }
 
+static void size_engine(struct chat *chat, const struct chat_options *o)
+{
+    session_engine_params(&chat->params);
+    speculation_engine_params(&chat->params, o->draft);
+}
+
 static enum sol_status open_engine(struct chat *chat, struct chat_options *o)
 {
     if (!o->engine.context) chat->params.context = default_context(chat->model);
-    session_engine_params(&chat->params);
+    size_engine(chat, o);
     SOL_TRY(engine_options_team(&o->engine, chat->model, &chat->params));
     SOL_TRY(engine_create(chat->model, &chat->params, &chat->engine));
+    if (o->draft) SOL_TRY(draft_create(chat->params.context, o->draft, &chat->draft));
     return session_create(chat->engine, &chat->session);
 }
 
@@ -69,7 +76,7 @@ enum sol_status chat_open(struct chat *chat, struct chat_options *o)
     if (o->effort) SOL_TRY(chat_effort_find(o->effort, &effort));
     if (chat->terminal) progress_note("loading %s", name);
     SOL_TRY(engine_options_params(&o->engine, &chat->params));
-    session_engine_params(&chat->params);
+    size_engine(chat, o);
     SOL_TRY(engine_options_open(&o->engine, &chat->params, &chat->model));
     SOL_TRY(vocabulary_add(chat->model, o->vocab));
     SOL_TRY(turn_model_create(chat->model, &chat->turns));
@@ -88,6 +95,7 @@ void chat_close(struct chat *chat, struct chat_options *o)
     conversation_destroy(chat->conversation);
     session_destroy(chat->session);
     engine_destroy(chat->engine);
+    draft_destroy(chat->draft);
     sampler_destroy(chat->sampler);
     turn_model_destroy(chat->turns);
     engine_options_close(&o->engine);

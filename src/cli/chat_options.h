@@ -13,6 +13,7 @@ struct chat_options {
     const char *prompt, *system, *reasoning;
     int64_t thinking; /* -1: any number */
     int64_t predict;  /* 0: until the context is full */
+    int64_t draft;    /* guesses at a time; 0: none */
     /* ---- render and parse ---- */
     const char *analysis, *types, *turn, *date, *role;
     struct string_list tools;

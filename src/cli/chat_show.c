@@ -115,15 +115,16 @@ static json_t *end_json(const struct chat *chat)
     json_t *timings =
         json_pack("{s:f, s:f, s:f, s:f}", "load_s", chat->load_s, "first_token_s", s->first_token_s,
                   "prompt_s", r->prompt_s, "generate_s", r->generate_s);
-    return json_pack("{s:s, s:s%, s:s%, s:i, s:{s:I, s:I, s:I, s:I, s:b}, s:o, s:o, s:o, s:o}",
-                     "end", ends[r->end], "answer", text_of(&chat->show.answer).data,
-                     chat->show.answer.length, "reasoning", text_of(&chat->show.thoughts).data,
-                     chat->show.thoughts.length, "malformed", (int)s->faults, "tokens", "prompt",
-                     (json_int_t)r->prompt, "cached", (json_int_t)r->cached, "generated",
-                     (json_int_t)r->generated, "reasoning", (json_int_t)s->counts.reasoning,
-                     "reasoning_cut", s->counts.cut, "timings", timings, "model",
-                     model_json(chat->model), "sampling", sampling_json(&chat->sampling),
-                     "settings", engine_settings_json(&chat->params));
+    json_t *draft = chat->draft ? draft_json(chat->options->draft, &r->counts) : NULL;
+    return json_pack(
+        "{s:s, s:s%, s:s%, s:i, s:{s:I, s:I, s:I, s:I, s:b}, s:o, s:o, s:o, s:o, s:o*}", "end",
+        ends[r->end], "answer", text_of(&chat->show.answer).data, chat->show.answer.length,
+        "reasoning", text_of(&chat->show.thoughts).data, chat->show.thoughts.length, "malformed",
+        (int)s->faults, "tokens", "prompt", (json_int_t)r->prompt, "cached", (json_int_t)r->cached,
+        "generated", (json_int_t)r->generated, "reasoning", (json_int_t)s->counts.reasoning,
+        "reasoning_cut", s->counts.cut, "timings", timings, "model", model_json(chat->model),
+        "sampling", sampling_json(&chat->sampling), "settings", engine_settings_json(&chat->params),
+        "draft", draft);
 }
 
 enum sol_status chat_show_end(struct chat *chat)

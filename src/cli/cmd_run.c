@@ -20,6 +20,7 @@ struct run_options {
     struct sampling_options sampling;
     struct input_options input;
     int64_t predict;
+    int64_t draft;      /* guesses at a time; 0: none */
     const char *schema; /* file; NULL: none */
     bool json_object;
     bool json, quiet;
@@ -32,6 +33,7 @@ static const struct option options[] = {
     INPUT_OPTIONS(struct run_options, input),
     OPTION_ENTRY(INT, 'n', "predict", "N", "tokens to generate at most (default 128)",
                  offsetof(struct run_options, predict), 0, 1 << 24),
+    DRAFT_OPTION(struct run_options, draft),
     OPTION_ENTRY(STRING, 0, "json-schema", "FILE",
                  "write JSON that this JSON Schema accepts, and nothing else",
                  offsetof(struct run_options, schema), 0, 0),
@@ -91,6 +93,7 @@ struct run {
     struct sampler_params sampling;
     struct sampler *sampler;
     struct token_list prompt;
+    struct draft *draft; /* NULL: no guesses */
     struct generation generation;
     struct grammar *grammar; /* what the text must be; NULL: anything */
     struct token_trie *trie;
@@ -145,6 +148,14 @@ static enum sol_status set_up_constraint(struct run *run)
                              &run->generation.constraint);
 }
 
+static enum sol_status set_up_draft(struct run *run)
+{
+    if (!run->options.draft) return SOL_OK;
+    SOL_TRY(draft_create(run->params.context, run->options.draft, &run->draft));
+    draft_add(run->draft, run->prompt.ids, (int64_t)run->prompt.count);
+    return SOL_OK;
+}
+
 /* With --special the prompt speaks in control tokens, so the answer may too. */
 static enum sol_status set_up_generation(struct run *run)
 {
@@ -152,10 +163,12 @@ static enum sol_status set_up_generation(struct run *run)
     sampling_options_params(&run->options.sampling, &run->sampling);
     SOL_TRY(
         generate_sampler(run->model, &run->sampling, run->options.input.special, &run->sampler));
+    SOL_TRY(set_up_draft(run));
     run->generation = (struct generation){.engine = run->engine,
                                           .sampler = run->sampler,
                                           .limit = run->options.predict,
-                                          .context = run->params.context};
+                                          .context = run->params.context,
+                                          .draft = run->draft};
     return set_up_constraint(run);
 }
 
@@ -164,6 +177,7 @@ static enum sol_status set_up(struct run *run)
     uint64_t start = clock_ns();
     SOL_TRY(read_schema(run));
     SOL_TRY(engine_options_params(&run->options.engine, &run->params));
+    speculation_engine_params(&run->params, run->options.draft);
     SOL_TRY(engine_options_open(&run->options.engine, &run->params, &run->model));
     SOL_TRY(input_tokens(&run->options.input, "-p, -f", run->model, &run->prompt));
     if (!run->options.engine.context) run->params.context = default_context(run);
@@ -192,6 +206,7 @@ static void tear_down(struct run *run)
     mask_cache_destroy(run->masks);
     token_trie_destroy(run->trie);
     grammar_destroy(run->grammar);
+    draft_destroy(run->draft);
     sampler_destroy(run->sampler);
     engine_destroy(run->engine);
     engine_options_close(&run->options.engine);
@@ -325,6 +340,10 @@ static void print_stats(const struct run *run)
             run->prompt.count, prefill_rate(run), run->first_token_s);
     fprintf(stderr, "generated  %6lld tokens  %9.2f t/s  %s\n", (long long)run->generation.count,
             decode_rate(run), why);
+    const struct speculation_counts *counts = &run->generation.speculation.counts;
+    if (run->draft)
+        fprintf(stderr, "guessed    %6lld tokens, %lld of them right; %lld steps\n",
+                (long long)counts->guessed, (long long)counts->accepted, (long long)counts->steps);
     fprintf(stderr, "memory     %s of weights, %s beyond them, peak resident %s\n",
             format_bytes(run->model->weight_bytes, weights),
             format_bytes(engine_memory(run->engine), memory),
@@ -349,8 +368,9 @@ static json_t *run_json(const struct run *run)
     bool tokens_only = !run->model->tokenizer;
     json_t *kernels = json_pack("{s:O?, s:o}", "prefill", run->prefill_kernels, "last_step",
                                 plan_kernels_json(engine_last_plan(run->engine)));
+    json_t *draft = run->draft ? draft_json(run->options.draft, &g->speculation.counts) : NULL;
     return json_pack(
-        "{s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:{s:I, s:I, s:I}, s:o, s:o, s:o}", "text",
+        "{s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:{s:I, s:I, s:I}, s:o, s:o, s:o, s:o*}", "text",
         tokens_only ? json_null() : json_text(run->text, run->text_length), "stop", stop_name(run),
         "stop_token", g->end == GENERATE_STOP_TOKEN ? json_integer(g->token) : json_null(), "ids",
         json_ids(run->ids, (size_t)g->count), "prompt_ids",
@@ -358,7 +378,7 @@ static json_t *run_json(const struct run *run)
         model_json(run->model), "memory", "weights", (json_int_t)run->model->weight_bytes, "engine",
         (json_int_t)engine_memory(run->engine), "peak_resident", (json_int_t)memory_peak_rss(),
         "sampling", sampling_json(&run->sampling), "settings", engine_settings_json(&run->params),
-        "kernels", kernels);
+        "kernels", kernels, "draft", draft);
 }
 
 /* JSON that was cut is no JSON, so those who read it are told, also with --quiet. */

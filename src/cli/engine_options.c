@@ -335,6 +335,13 @@ json_t *sampling_json(const struct sampler_params *params)
                      "seed", (json_int_t)params->seed);
 }
 
+json_t *draft_json(int64_t most, const struct speculation_counts *counts)
+{
+    return json_pack("{s:I, s:I, s:I, s:I}", "most", (json_int_t)most, "steps",
+                     (json_int_t)counts->steps, "guessed", (json_int_t)counts->guessed, "accepted",
+                     (json_int_t)counts->accepted);
+}
+
 static json_t *find_kernel(json_t *list, const struct plan_step *step)
 {
     size_t index;

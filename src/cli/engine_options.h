@@ -23,6 +23,7 @@
 #include "base/options.h"
 #include "bench/ceiling.h"
 #include "check/backend.h"
+#include "generate/speculation.h"
 #include "infer/engine.h"
 #include "infer/sampler.h"
 #include "model/shard.h"
@@ -139,6 +140,14 @@ struct engine_options {
         OPTION_ENTRY(STRING, 0, "label", "NAME", "a name to find the run by",                      \
                      offsetof(type, label), 0, 0)
 
+/* For commands that write a text: an int64_t `field` of the command's struct. */
+#define DRAFT_OPTION(type, field)                                                                  \
+    OPTION_ENTRY(                                                                                  \
+        INT, 0, "draft", "N",                                                                      \
+        "guess up to N tokens where the text repeats itself, and check them in one step: "         \
+        "faster there (default 0: off)",                                                           \
+        offsetof(type, field), 0, DRAFT_MOST)
+
 /* How long and how wide, for commands that have no lists for it. */
 #define ENGINE_SIZE_OPTIONS(type, field, context_help)                                             \
     OPTION_ENTRY(INT, 'c', "context", "N", context_help, offsetof(type, field.context), 1,         \
@@ -222,6 +231,8 @@ void sampling_options_init(struct sampling_options *options);
 /* What was given, over what `params` has. */
 void sampling_options_params(const struct sampling_options *options, struct sampler_params *params);
 json_t *sampling_json(const struct sampler_params *params);
+/* What became of guesses, up to `most` at a time. */
+json_t *draft_json(int64_t most, const struct speculation_counts *counts);
 
 /* ---- reports ---- */
 

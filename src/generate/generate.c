@@ -94,7 +94,7 @@ static enum sol_status take(struct generation *g, int32_t token)
         g->end = GENERATE_WHOLE;
     else if (g->count == g->limit)
         g->end = GENERATE_LENGTH;
-    else if (engine_position(g->engine, g->sequence) == g->context)
+    else if (speculation_position(&g->speculation) == g->context)
         g->end = GENERATE_CONTEXT;
     return SOL_OK;
 }
@@ -102,6 +102,7 @@ static enum sol_status take(struct generation *g, int32_t token)
 enum sol_status generate_first(struct generation *g, const float *logits)
 {
     int32_t token;
+    speculation_begin(&g->speculation, g->engine, g->sequence, g->draft);
     g->count = 0;
     g->end = g->limit > 0 ? GENERATE_GOES_ON : GENERATE_LENGTH;
     if (g->end) return SOL_OK;
@@ -112,9 +113,9 @@ enum sol_status generate_first(struct generation *g, const float *logits)
 
 enum sol_status generate_next(struct generation *g)
 {
-    const struct engine_row row = {.token = g->token, .sequence = g->sequence, .output = true};
     int32_t token;
     SOL_TRY(restrict_draw(g));
-    SOL_TRY(engine_eval_token(g->engine, &row, g->sampler, &token));
-    return take(g, token);
+    SOL_TRY(speculation_next(&g->speculation, g->token, g->limit - g->count, g->sampler, &token));
+    SOL_TRY(take(g, token));
+    return g->end ? speculation_end(&g->speculation) : SOL_OK;
 }

@@ -4,6 +4,7 @@
 #define GENERATE_GENERATE_H
 
 #include "generate/constraint.h"
+#include "generate/speculation.h"
 #include "infer/engine.h"
 #include "infer/sampler.h"
 
@@ -42,7 +43,9 @@ struct generation {
     int64_t limit;                 /* tokens at most */
     int64_t context;               /* positions that the sequence has (engine_params) */
     struct constraint *constraint; /* of this text alone; NULL: any text */
+    struct draft *draft; /* of this text alone, with the prompt; NULL: a step for each token */
     /* ---- */
+    struct speculation speculation;
     int64_t count; /* tokens so far, the one that ends the text not among them */
     int32_t token; /* the newest, or that one */
     enum generate_end end;
@@ -51,7 +54,8 @@ struct generation {
 /* Nothing is drawn with a limit of 0. */
 enum sol_status generate_first(struct generation *g, const float *logits);
 /* Computes the newest token and draws the one that follows. Only while g->end says that it goes on.
- * An error leaves `g` as it was. */
+ * With a draft some calls compute several, and others none; until the text is at its end, the
+ * engine may hold more of it than was drawn. After an error `g` says what it did. */
 enum sol_status generate_next(struct generation *g);
 
 #endif

@@ -3,12 +3,13 @@
  * is computed.
  *
  * A prompt rarely goes on exactly where the last turn ended, as reasoning is dropped from a history
- * once there is an answer. The engine cannot go back (windows are rings), so the session keeps
+ * once there is an answer. The engine cannot go back far (windows are rings), so the session keeps
  * snapshots at the points that a prompt names, and computes from the last one that both share. */
 #ifndef GENERATE_SESSION_H
 #define GENERATE_SESSION_H
 
 #include "chat/conversation.h"
+#include "generate/speculation.h"
 #include "generate/turn.h"
 #include "infer/engine.h"
 
@@ -58,6 +59,7 @@ typedef bool (*session_event_fn)(void *arg, const struct turn_event *event);
 struct session_params {
     struct sampler *sampler; /* turn_sampler's */
     int64_t limit;           /* tokens at most, headers and all */
+    struct draft *draft;     /* the caller's, for texts of the context; NULL: no guesses */
     session_event_fn on_event;
     void *arg;
 };
@@ -66,6 +68,7 @@ struct session_result {
     enum session_end end;
     int64_t prompt, cached; /* tokens; of them held already */
     int64_t generated;      /* with the one that ended it */
+    struct speculation_counts counts;
     double prompt_s, generate_s;
 };
 

@@ -8,7 +8,8 @@ struct writing {
     struct turn *turn;
     const struct session_params *params;
     struct session_result *result;
-    int32_t token; /* the newest, which is not computed yet */
+    struct speculation speculation;
+    int32_t token; /* the newest, which is not computed yet, but where it was guessed */
     bool goes_on;
 };
 
@@ -39,7 +40,7 @@ static enum sol_status take(struct writing *w)
         end(w, SESSION_STOPPED);
     else if (w->result->generated == w->params->limit)
         end(w, SESSION_LENGTH);
-    else if (engine_position(w->s->engine, 0) == w->s->context)
+    else if (speculation_position(&w->speculation) == w->s->context)
         end(w, SESSION_CONTEXT);
     return SOL_OK;
 }
@@ -53,18 +54,31 @@ static enum sol_status write_first(struct writing *w, const float *logits)
 
 static enum sol_status write_next(struct writing *w)
 {
-    struct session *s = w->s;
-    const struct engine_row row = {.token = w->token, .output = true};
+    const int64_t most = w->params->limit - w->result->generated;
     SOL_TRY(restrict_draw(w));
-    s->tokens[engine_position(s->engine, 0)] = w->token;
-    SOL_TRY(engine_eval_token(s->engine, &row, w->params->sampler, &w->token));
+    w->s->tokens[speculation_position(&w->speculation)] = w->token;
+    SOL_TRY(speculation_next(&w->speculation, w->token, most, w->params->sampler, &w->token));
     return take(w);
+}
+
+/* The draft's text is this turn's alone: the next prompt may be another. */
+static void begin_speculation(struct writing *w)
+{
+    struct draft *draft = w->params->draft;
+    const struct token_list *prompt = turn_prompt(w->turn);
+    if (draft) draft_reset(draft);
+    if (draft) draft_add(draft, prompt->ids, (int64_t)prompt->count);
+    speculation_begin(&w->speculation, w->s->engine, 0, draft);
 }
 
 static enum sol_status write_all(struct writing *w, const float *logits)
 {
+    begin_speculation(w);
     enum sol_status status = write_first(w, logits);
     while (status == SOL_OK && w->goes_on) status = write_next(w);
+    const enum sol_status ended = speculation_end(&w->speculation);
+    w->result->counts = w->speculation.counts;
+    if (status == SOL_OK) status = ended;
     if (status != SOL_E_INTERRUPTED) return status;
     end(w, SESSION_INTERRUPTED);
     return SOL_OK;

@@ -104,9 +104,14 @@ int64_t engine_position(const struct engine *engine, int32_t sequence); /* token
 int64_t engine_free_positions(const struct engine *engine);
 /* The same if there were no snapshots. */
 int64_t engine_possible_positions(const struct engine *engine);
-/* Forgets a sequence, whose pages are free then: also how one ends. Rolling back to an earlier
- * position is not offered: rings overwrite. */
+/* Forgets a sequence, whose pages are free then: also how one ends. */
 void engine_reset(struct engine *engine, int32_t sequence);
+/* Forgets the last tokens of a sequence: those from `position` on. What follows has the bits that
+ * it would have had without them. Only rows of the engine's last step can be forgotten, so at most
+ * max_run: rings have room for those beside what windows see, and overwrite what is older. Farther
+ * back there are snapshots. SOL_E_ARGUMENT, and nothing changed, for other positions, and where a
+ * snapshot or another sequence shares the page that would be written to again. */
+enum sol_status engine_go_back(struct engine *engine, int32_t sequence, int64_t position);
 /* Makes sequence `to` hold what `from`, another one, holds, so that texts with the same beginning
  * compute it once: full pages are shared, the rest is copied. SOL_E_MEMORY without a page for it:
  * then `to` is empty. */

@@ -1,7 +1,7 @@
-/* Sequences that begin as others did. Of layers that see everything the pages are shared, as their
- * positions never change; only a page that is not full is copied, for who goes on writing there. Of
- * sliding layers, whose rings are overwritten, what the window sees is copied: whole blocks, for
- * each head in one piece, or two where the ring begins anew. */
+/* Sequences that begin as others did, and that go back. Of layers that see everything the pages are
+ * shared, as their positions never change; only a page that is not full is copied, for who goes on
+ * writing there. Of sliding layers, whose rings are overwritten, what the window sees is copied:
+ * whole blocks, for each head in one piece, or two where the ring begins anew. */
 #include <assert.h>
 #include <string.h>
 
@@ -241,6 +241,59 @@ bool engine_snapshot_frees(const struct engine *e, int32_t slot)
 {
     const struct engine_snapshot *s = &e->snapshots[slot];
     return s->n_pages && e->pages.users[s->pages[s->n_pages - 1]] == 1;
+}
+
+/* ---- back over the last step ---- */
+
+/* Whether somebody else has what lies from `position` on in its page. Sequences share whole pages
+ * only. */
+static bool shared_behind(const struct engine *e, int32_t sequence, int64_t position)
+{
+    const struct kv_pages *p = &e->pages;
+    const int64_t at = position / KV_PAGE;
+    if (position % KV_PAGE == 0) return false; /* the next row gets a page of its own */
+    const int32_t page = p->table[sequence * p->per_sequence + at];
+    if (p->readers[page] > 1) return true;
+    for (int64_t i = 0; i < e->params.snapshots; i++) {
+        const struct engine_snapshot *s = &e->snapshots[i];
+        if (s->position > position && s->pages[at] == page) return true;
+    }
+    return false;
+}
+
+/* A ring has room for window - 1 + max_run rows. The last step wrote at most max_run from `oldest`
+ * on, as did one before that was gone back over, so what a window sees at `oldest` or later is
+ * still there. */
+static enum sol_status go_back(struct engine *e, int32_t sequence, int64_t position)
+{
+    const int64_t now = e->position[sequence];
+    int32_t last;
+    assert(!e->begun);
+    if (position == now) return SOL_OK;
+    if (position < 0 || position > now || !find_token(e, sequence, position, &last))
+        return status_set(SOL_E_ARGUMENT,
+                          "a sequence at %lld cannot go back to %lld, only over rows of the last "
+                          "step",
+                          (long long)now, (long long)position);
+    if (shared_behind(e, sequence, position))
+        return status_set(SOL_E_ARGUMENT,
+                          "a sequence cannot go back to %lld: a snapshot or another sequence has "
+                          "what follows there",
+                          (long long)position);
+    e->position[sequence] = position;
+    e->last[sequence] = last;
+    kv_pages_hold(&e->pages, sequence, position);
+    return SOL_OK;
+}
+
+enum sol_status engine_go_back(struct engine *e, int32_t sequence, int64_t position)
+{
+    enum sol_status status = go_back(e, sequence, position);
+    for (int r = 1; r < engine_count(e); r++) {
+        const enum sol_status other = go_back(engine_of(e, r), sequence, position);
+        if (status == SOL_OK) status = other;
+    }
+    return status;
 }
 
 /* ---- as bytes ---- */

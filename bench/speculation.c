@@ -1,0 +1,132 @@
+/* What --draft is worth where a model writes a given text: AFTER, behind the prompt BEFORE. Its
+ * tokens are the only ones that may be drawn, so that models with random weights write it too. In
+ * turn without guesses and with; prints for each round tokens a second, and how they came about.
+ * The built-in model's vocabulary makes tokens of both files.
+ *
+ *     cc -O2 -D_GNU_SOURCE -Isrc -Iinclude -Ikernels bench/speculation.c build/libsol.a -ljansson \
+ *        -lsqlite3 -lnettle -lm -ldl -lpthread -o speculation
+ *     ./speculation cpu|cuda MODEL BEFORE AFTER TOKENS GUESSES ROUNDS
+ *
+ * TOKENS: of AFTER, at most. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "generate/generate.h"
+#include "gpu/device.h"
+
+struct bench {
+    struct model *model;
+    struct engine *engine;
+    struct token_list before, after;
+    int64_t tokens, guesses;
+    uint32_t *allowed;
+};
+
+static void must(enum sol_status status)
+{
+    if (status == SOL_OK) return;
+    fprintf(stderr, "%s\n", sol_last_error());
+    exit(1);
+}
+
+static void read_tokens(const struct model *model, const char *path, struct token_list *out)
+{
+    static char text[1 << 20];
+    FILE *f = fopen(path, "rb");
+    const size_t n = f ? fread(text, 1, sizeof text, f) : 0;
+    if (!n) fprintf(stderr, "cannot read %s\n", path);
+    if (!n) exit(1);
+    fclose(f);
+    must(tokenizer_encode(model->tokenizer, text, n, false, out));
+}
+
+static void open_bench(struct bench *b, char **argv)
+{
+    struct engine_params p;
+    struct model *builtin;
+    engine_params_init(&p);
+    if (strcmp(argv[1], "cuda") == 0) must(gpu_open(0, &p.chooser.device.gpu));
+    must(model_open(NULL, &builtin));
+    read_tokens(builtin, argv[3], &b->before);
+    read_tokens(builtin, argv[4], &b->after);
+    model_close(builtin);
+    must(model_open(argv[2], &b->model));
+    if (b->tokens > (int64_t)b->after.count) b->tokens = (int64_t)b->after.count;
+    p.context = ((int64_t)b->before.count + b->tokens + 127) / 128 * 128;
+    speculation_engine_params(&p, b->guesses);
+    must(engine_create(b->model, &p, &b->engine));
+    b->allowed = calloc((size_t)(b->model->config.vocab + 31) / 32, sizeof *b->allowed);
+    if (!b->allowed) exit(1);
+}
+
+static void next(struct bench *b, struct generation *g, const float *logits)
+{
+    const int32_t token = b->after.ids[g->count];
+    b->allowed[token / 32] = 1u << token % 32;
+    must(logits ? generate_first(g, logits) : generate_next(g));
+    b->allowed[token / 32] = 0;
+}
+
+/* Tokens a second behind the first. */
+static double write_text(struct bench *b, struct draft *draft, struct speculation_counts *counts)
+{
+    struct sampler_params greedy;
+    const float *logits;
+    const int64_t n = (int64_t)b->before.count;
+    struct generation g = {.engine = b->engine,
+                           .limit = b->tokens,
+                           .context = engine_params_of(b->engine)->context,
+                           .draft = draft};
+    sampler_params_init(&greedy);
+    greedy.temperature = 0;
+    must(sampler_create(&greedy, b->model->config.vocab, NULL, &g.sampler));
+    sampler_allow(g.sampler, b->allowed);
+    engine_reset(b->engine, 0);
+    must(generate_prefill(b->engine, 0, b->before.ids, n, 0, &logits));
+    next(b, &g, logits);
+    const uint64_t began = clock_ns();
+    while (!g.end) next(b, &g, NULL);
+    const double seconds = (double)(clock_ns() - began) * 1e-9;
+    *counts = g.speculation.counts;
+    sampler_destroy(g.sampler);
+    return (double)(g.count - 1) / seconds;
+}
+
+static double write_guessed(struct bench *b, struct speculation_counts *counts)
+{
+    struct draft *draft;
+    must(draft_create(engine_params_of(b->engine)->context, b->guesses, &draft));
+    draft_add(draft, b->before.ids, (int64_t)b->before.count);
+    const double rate = write_text(b, draft, counts);
+    draft_destroy(draft);
+    return rate;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 8) {
+        fprintf(stderr, "usage: %s cpu|cuda MODEL BEFORE AFTER TOKENS GUESSES ROUNDS\n", argv[0]);
+        return 2;
+    }
+    struct bench b = {.tokens = atoll(argv[5]), .guesses = atoll(argv[6])};
+    struct speculation_counts counts;
+    open_bench(&b, argv);
+    write_text(&b, NULL, &counts);
+    for (int64_t round = 0; round < atoll(argv[7]); round++) {
+        const double without = write_text(&b, NULL, &counts);
+        const double with = write_guessed(&b, &counts);
+        printf("without %8.2f with %8.2f tokens/s, ratio %.3f; %lld tokens in %lld steps, %lld of "
+               "%lld right\n",
+               without, with, with / without, (long long)b.tokens, (long long)counts.steps,
+               (long long)counts.accepted, (long long)counts.guessed);
+        fflush(stdout);
+    }
+    engine_destroy(b.engine);
+    model_close(b.model);
+    token_list_free(&b.before);
+    token_list_free(&b.after);
+    free(b.allowed);
+    return 0;
+}

@@ -1,0 +1,38 @@
+/* Guesses of what a text goes on with, by looking up where its last tokens stood before: prompt
+ * lookup, also called an n-gram draft. What is written often repeats what was read: code that is
+ * changed, a text that is quoted or corrected. The guesses cost a look into a table; whether they
+ * are right a step of the model says (generate/speculation.h). */
+#ifndef GENERATE_DRAFT_H
+#define GENERATE_DRAFT_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+
+enum {
+    DRAFT_MOST = 16, /* guesses at a time */
+    DRAFT_KEY = 3,   /* tokens that are looked up */
+};
+
+struct draft;
+
+/* For texts of up to `capacity` tokens, and 1 to DRAFT_MOST guesses at a time. */
+enum sol_status draft_create(int64_t capacity, int64_t most, struct draft **out);
+void draft_destroy(struct draft *draft); /* takes NULL */
+
+/* Another text begins, of which nothing is known. How many guesses are worth trying is as at the
+ * beginning. */
+void draft_reset(struct draft *draft);
+/* The text goes on with these. What is beyond the capacity is not kept, and nothing guessed then.
+ */
+void draft_add(struct draft *draft, const int32_t *tokens, int64_t n);
+/* What may follow: the number of guesses, at most `most` (which may be 0 or less). They are what
+ * followed where the last tokens stood before: at the place with most of them, of several the last,
+ * and DRAFT_KEY of them at least. Where it is so near that the text ends before the guesses do,
+ * they repeat. None where these tokens are new, and for a while after guesses that were wrong. */
+int64_t draft_guess(struct draft *draft, int64_t most, int32_t guesses[DRAFT_MOST]);
+/* How many of the guesses that draft_guess gave last were right. The next ones are fewer or more.
+ */
+void draft_learn(struct draft *draft, int64_t guessed, int64_t right);
+
+#endif

@@ -1,0 +1,104 @@
+/* The rows of a step stay in the engine while tokens are drawn from them, one each call, so who
+ * writes a text sees no difference between tokens of one step and of several. */
+#include "generate/speculation.h"
+
+#include <assert.h>
+
+#include "base/interrupt.h"
+#include "infer/finite.h"
+
+void speculation_engine_params(struct engine_params *p, int64_t guesses)
+{
+    if (p->max_outputs < 1 + guesses) p->max_outputs = 1 + guesses;
+}
+
+void speculation_begin(struct speculation *s, struct engine *engine, int32_t sequence,
+                       struct draft *draft)
+{
+    *s = (struct speculation){.engine = engine, .sequence = sequence, .draft = draft};
+}
+
+int64_t speculation_position(const struct speculation *s)
+{
+    const int64_t held = engine_position(s->engine, s->sequence);
+    return s->next ? held - (s->n_guesses + 1 - s->next) : held;
+}
+
+enum sol_status speculation_end(struct speculation *s)
+{
+    const int64_t position = speculation_position(s);
+    s->next = 0;
+    return engine_go_back(s->engine, s->sequence, position);
+}
+
+/* ---- a step ---- */
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Each row gives a token at most, so guesses beyond what is wanted are of no use. */
+static int64_t guess(struct speculation *s, int64_t most)
+{
+    const struct engine_params *p = engine_params_of(s->engine);
+    const int64_t position = engine_position(s->engine, s->sequence);
+    if (!s->draft) return 0;
+    most = least(most - 1, p->context - position - 1);
+    most = least(most, least(p->max_outputs, least(p->max_run, p->max_batch)) - 1);
+    return draft_guess(s->draft, most, s->guesses);
+}
+
+/* Logits of all rows come to the host; each is looked at when it is drawn from, since one behind a
+ * wrong guess is nobody's business. */
+static enum sol_status evaluate(struct speculation *s, int32_t newest)
+{
+    struct engine_row rows[DRAFT_MOST + 1];
+    bool wanted[DRAFT_MOST + 1];
+    const struct engine_outputs outputs = {.logits = wanted};
+    for (int64_t i = 0; i <= s->n_guesses; i++) {
+        const int32_t token = i ? s->guesses[i - 1] : newest;
+        rows[i] = (struct engine_row){.token = token, .sequence = s->sequence, .output = true};
+        wanted[i] = true;
+    }
+    SOL_TRY(engine_begin(s->engine, rows, s->n_guesses + 1, &outputs));
+    return engine_finish(s->engine, NULL, &s->logits);
+}
+
+/* From the next row, which then counts as computed, drawn or not. Where the token is not the guess,
+ * what was computed behind it goes. */
+static enum sol_status draw(struct speculation *s, struct sampler *sampler, int32_t *token)
+{
+    const struct model *model = engine_model(s->engine);
+    const int64_t vocab = model->config.vocab, row = s->next++;
+    const float *logits = s->logits + row * vocab;
+    enum sol_status status =
+        finite_row(logits, vocab) ? sampler_next(sampler, logits, token) : finite_explain(model);
+    if (status == SOL_OK && row < s->n_guesses && *token == s->guesses[row]) {
+        s->counts.accepted++;
+        return SOL_OK;
+    }
+    if (status == SOL_OK) draft_learn(s->draft, s->n_guesses, row);
+    const enum sol_status ended = speculation_end(s);
+    return status == SOL_OK ? ended : status;
+}
+
+enum sol_status speculation_next(struct speculation *s, int32_t newest, int64_t most,
+                                 struct sampler *sampler, int32_t *token)
+{
+    SOL_TRY(interrupt_check());
+    if (s->draft) draft_add(s->draft, &newest, 1);
+    if (s->next) {
+        assert(newest == s->guesses[s->next - 1]);
+        return draw(s, sampler, token);
+    }
+    s->n_guesses = guess(s, most);
+    s->counts.guessed += s->n_guesses;
+    s->counts.steps++;
+    if (!s->n_guesses) {
+        const struct engine_row row = {.token = newest, .sequence = s->sequence, .output = true};
+        return engine_eval_token(s->engine, &row, sampler, token);
+    }
+    SOL_TRY(evaluate(s, newest));
+    return draw(s, sampler, token);
+}

@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# --draft of sol run and sol chat: with float32 kernels the same text and ids whatever is guessed, on one rank, on several,
+# and held to JSON; how it is counted; and on an emulated GPU.
+. "${SOL_SOURCE_DIR:?ctest sets it}/tests/support/cli.sh"
+command -v python3 >/dev/null || { echo "skipped: no python3"; exit 0; }
+cd "$work" || exit 1
+
+# ids: of the last run's JSON, where they end and why; counts NAME: of its guesses
+ids() { python3 -c 'import json, sys; j = json.load(sys.stdin); print(j["stop"], j["stop_token"], j["text"], j["ids"])' <out; }
+counts() { python3 -c 'import json, sys; print(json.load(sys.stdin)["draft"][sys.argv[1]])' "$1" <out; }
+
+# same N ARGUMENT...: the same with up to N guesses; how many were right comes on top of $right
+right=0
+same() {
+    local n=$1 alone
+    shift
+    run 0 run "$@" --exact --json -q
+    alone=$(ids)
+    grep -q '"draft"' out && fail "guesses without --draft"
+    run 0 run "$@" --exact --json -q --draft "$n"
+    is "$* --draft $n" "$(ids)" "$alone"
+    is "most" "$(counts most)" "$n"
+    [ "$(counts accepted)" -le "$(counts guessed)" ] || fail "more were right than there were"
+    right=$((right + $(counts accepted)))
+}
+
+for i in 1 2 3 4 5 6 7 8; do echo "The captain looked at the sea and the sea looked at the captain, $i times and again $i times."; done >captain
+same 16 -f captain -n 200 --greedy
+same 8 -f captain -n 150 --seed 3 --temperature 0.5 --top-p 0.9
+same 3 -f captain -n 150 --seed 4 --top-k 5 --min-p 0.02
+same 5 -f captain -n 400 -c 320 --greedy # the context is full before
+same 1 -m synth:tiny --tokens 1,2,3,4,5,6,1,2,3,4,5,6,1,2,3 -n 250 --temperature 0.1
+same 8 -f captain -n 60 --greedy --gpus 2
+same 8 -m "$SOL_SOURCE_DIR/tests/golden/gpt_2026_07" --tokens 1,2,3,1,2,3,1,2,3 -n 150 --greedy
+same 8 -p 'A list: {"a": 1, "b": 1, "c": 1, "d": 1}, and the same again:' --json-object -n 80 --seed 2 --temperature 0.3
+[ $right -gt 50 ] || fail "only $right guesses were right"
+
+# ---- counts ----
+run 0 run -f captain -n 200 --greedy --draft 8
+has err '^guessed +[0-9]+ tokens, [0-9]+ of them right; [0-9]+ steps$'
+run 0 run -f captain -n 20 --draft 8 --json -q -b 1 # no room for guesses in a step
+is "guesses in steps of one token" "$(counts guessed)" 0
+run 0 run -f captain -n 20 --draft 8 --json -q -b 2
+run 2 run -f captain --draft 17
+has err '0 to 16'
+run 2 chat -p Hm. --draft -1
+run 0 run -f captain -n 0 --draft 8 --json -q
+is "steps of nothing" "$(counts steps)" 0
+
+# ---- chat ----
+said() { # the last line, which has it all, but for times
+    tail -n 1 out | python3 -c 'import json, sys
+end = json.load(sys.stdin)
+print(end["end"], end["answer"], end["reasoning"], end["tokens"]["generated"])'
+}
+for effort in none medium; do
+    run 0 chat -p 'Repeat: one two three one two three one two three.' --effort $effort --exact --seed 5 --json -q -n 120
+    said >alone
+    run 0 chat -p 'Repeat: one two three one two three one two three.' --effort $effort --exact --seed 5 --json -q -n 120 --draft 8
+    said >guessed
+    cmp -s alone guessed || fail "guesses change what is said"
+    has out '"draft": \{"most": 8, "steps": [0-9]+, "guessed": [0-9]+, "accepted": [0-9]+\}'
+done
+
+# ---- a GPU: the host draws from the rows of a step ----
+# What cannot be emulated (clusters) is composed, and so few steps are made that none is a graph yet.
+no="-p Ha!Ha!Ha!Ha!Ha!Ha!Ha!Ha! -n 10 --greedy --exact --kv f32 --json -q"
+on_gpu() { # GPUS ARGUMENT...
+    LD_LIBRARY_PATH=$SOL_EMULATED_GPU FAKE_CUDA_MAJOR=9 FAKE_CUDA_DEVICES=$1 SOL_CUBLASLT=/nonexistent \
+        SOL_NCCL=$SOL_FAKE_NCCL run 0 run --backend cuda --gpus "$1" --force attn_out=composed --force attn_add=composed \
+        --force attn_route=composed --force moe_up=composed --force moe_down=composed "${@:2}"
+}
+if [ -n "${SOL_EMULATED_GPU:-}" ]; then
+    # shellcheck disable=SC2086 # words
+    run 0 run $no
+    alone=$(ids)
+    for n in 1 2; do
+        # shellcheck disable=SC2086
+        on_gpu $n $no --draft 4
+        is "ids on $n GPUs" "$(ids)" "$alone"
+        [ "$(counts accepted)" -gt 2 ] || fail "hardly a guess was right on $n GPUs"
+    done
+fi
+[ $failures = 0 ] && echo "all passed"
+exit $((failures != 0))
