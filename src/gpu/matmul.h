@@ -7,8 +7,8 @@
 /* What a product may use besides its operands: as much as NVIDIA's documents advise for Hopper. */
 enum { GPU_MATMUL_WORKSPACE = 32 << 20 };
 
-/* What one of this size is given of it. It is for sums that are split along k, which one whose
- * tiles fill a GPU does not need: nothing then. */
+/* Bytes of workspace for a product of this size. They are for sums that are split along k; none
+ * where tiles alone fill an H100 (docs/LOG.md, the loss in three forms). */
 size_t gpu_matmul_workspace(int64_t batch, int64_t m, int64_t n);
 
 /* C = alpha X W^T + beta add + bias (in FP8 alpha x_scale w_scale X W^T), sums in float32. Pointers

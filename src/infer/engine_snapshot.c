@@ -262,8 +262,8 @@ static bool shared_behind(const struct engine *e, int32_t sequence, int64_t posi
 }
 
 /* A ring has room for window - 1 + max_run rows. The last step wrote at most max_run from `oldest`
- * on, as did one before that was gone back over, so what a window sees at `oldest` or later is
- * still there. */
+ * on. A step before that was undone began no later and wrote no farther than `oldest` + max_run. So
+ * what a window sees at `oldest` or later is still there. */
 static enum sol_status go_back(struct engine *e, int32_t sequence, int64_t position)
 {
     const int64_t now = e->position[sequence];

@@ -36,7 +36,8 @@ static void own_experts(struct plan *plan, const struct forward_step *s)
     if (!forward_deals_experts(c)) return;
     plan_call(plan, &op_own_experts,
               &(struct own_experts_args){
-                  .m = s->rows, .top_k = c->top_k, .first = c->first_expert, .count = c->own_experts,
+                  .m = s->rows, .n_experts = c->n_experts, .top_k = c->top_k, .first = c->first_expert,
+                  .count = c->own_experts,
                   .all = s->buffers->routing, .own = s->buffers->own});
 }
 

@@ -2,8 +2,8 @@
  * read them; of every expert, or of the block behind attention, some of the intermediate numbers,
  * in whole blocks of the formats, or else some of the experts whole; of the head some of the
  * vocabulary. Norms, embedding and router all have. What a rank makes of its parts is added up:
- * biases of those sums are rank 0's, and zeros elsewhere. All of it follows from the shapes in the
- * architectures' tables. */
+ * biases of those sums are rank 0's and zeros elsewhere, but whole experts keep theirs. All of it
+ * follows from the shapes in the architectures' tables. */
 #ifndef MODEL_SHARD_H
 #define MODEL_SHARD_H
 

@@ -30,4 +30,12 @@ static inline double cost_groups_used(const int32_t *offsets, int64_t groups)
     return used;
 }
 
+/* Rows of `m` that groups have: those of a rank's own experts may be fewer (ops/routing.h). All of
+ * them as long as nobody has looked at what a GPU has. */
+static inline double cost_groups_rows(const int32_t *offsets, int64_t groups, int64_t m)
+{
+    const int32_t rows = offsets[groups] - offsets[0];
+    return rows > 0 ? (double)rows : (double)m;
+}
+
 #endif

@@ -24,8 +24,9 @@ static struct op_cost cost(const void *args)
     double used = offsets ? cost_groups_used(offsets, a->w.groups) : 1;
     double weights = used / (double)a->w.groups * (double)tensor_bytes(&a->w);
     double share = a->a.rows > a->m ? (double)a->m / (double)a->a.rows : 1;
+    double rows = offsets ? cost_groups_rows(offsets, a->w.groups, a->m) : (double)a->m;
     return (struct op_cost){
-        .flops = 2.0 * (double)a->m * (double)a->n * (double)a->k,
+        .flops = 2.0 * rows * (double)a->n * (double)a->k,
         .bytes = weights + share * matrix_bytes(&a->a) + matrix_bytes(&a->c) +
                  (a->bias ? 4.0 * used * (double)a->n : 0),
     };

@@ -1,8 +1,7 @@
 /* The cut form of linear_cross_entropy: of a block of W's rows, which are the vocabulary's columns,
- * logits of at most CUT_ROWS rows of x exist at a time. A first
- * pass over all blocks finds the largest logit of each row and the sum of exponentials; a second
- * one makes each block's logits once more, and from their gradient adds to dx, and to that block of
- * dw.
+ * logits of at most CUT_ROWS rows of x exist at a time. A first pass over all blocks finds the
+ * largest logit of each row and the sum of exponentials; a second one makes each block's logits
+ * once more, and from their gradient adds to dx, and to that block of dw.
  *
  * That is four products instead of three. The second pass goes backwards, since the last block is
  * still there. dx is summed over the blocks in float32, whatever its own type, and dw is read and

@@ -10,10 +10,12 @@ static struct op_cost cost(const void *args)
 {
     const struct moe_down_args *a = args;
     double m = (double)a->m, rows = m * (double)a->top_k;
-    double used = cost_groups_used(routing_on_host(&a->routing), a->down.groups);
+    const int32_t *offsets = routing_on_host(&a->routing);
+    double used = cost_groups_used(offsets, a->down.groups);
+    double own = cost_groups_rows(offsets, a->down.groups, a->m * a->top_k);
     struct op_cost sum = {0, 0};
     cost_add(&sum, 0, 4 * rows * (double)a->intermediate);
-    cost_add_product(&sum, rows, &a->down, used, a->down_bias != NULL);
+    cost_add_product(&sum, own, &a->down, used, a->down_bias != NULL);
     cost_add(&sum, 2 * rows * (double)a->hidden, 8 * m * (double)a->hidden);
     return sum;
 }

@@ -11,11 +11,13 @@ static struct op_cost cost(const void *args)
 {
     const struct moe_up_args *a = args;
     double m = (double)a->m, rows = m * (double)a->top_k;
-    double used = cost_groups_used(routing_on_host(&a->routing), a->gate.groups);
+    const int32_t *offsets = routing_on_host(&a->routing);
+    double used = cost_groups_used(offsets, a->gate.groups);
+    double own = cost_groups_rows(offsets, a->gate.groups, a->m * a->top_k);
     struct op_cost sum = {0, 0};
     cost_add(&sum, 0, matrix_bytes(&a->normed));
-    cost_add_product(&sum, rows, &a->gate, used, a->gate_bias != NULL);
-    cost_add_product(&sum, rows, &a->up, used, a->up_bias != NULL);
+    cost_add_product(&sum, own, &a->gate, used, a->gate_bias != NULL);
+    cost_add_product(&sum, own, &a->up, used, a->up_bias != NULL);
     cost_add(&sum, 8 * rows * (double)a->intermediate, 4 * rows * (double)a->intermediate);
     return sum;
 }

@@ -18,8 +18,9 @@ struct routing {
     int32_t *group_offsets; /* [n_experts + 1] into the grouped rows */
     int32_t *token_of_row;  /* [m * top_k] token of each grouped row */
     int32_t *row_of_slot;   /* [m * top_k] grouped row of each slot */
-    /* group_offsets where costs can read them, when the arrays above are a GPU's; of the layer that
-     * the engine last looked at (engine_set_trace). NULL: group_offsets is here. */
+    /* group_offsets, or all of them raised by one number, where costs can read them, when the
+     * arrays above are a GPU's; of the layer that the engine last looked at (engine_set_trace).
+     * NULL: group_offsets is here. */
     const int32_t *host_offsets;
     int64_t some_of; /* so many experts are those above; 0: there are no others */
 };

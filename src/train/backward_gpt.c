@@ -2,6 +2,8 @@
  * residual stream where the list has arrived; gradients of weights are accumulated. What is cheap
  * to make again (norms, the mix of a layer's input, the wide activation) is, where it was not kept.
  */
+#include <assert.h>
+
 #include "ops/ops.h"
 #include "train/pass_gpt.h"
 
@@ -61,6 +63,8 @@ static void mlp(struct plan *plan, const struct pass *p, int64_t n)
     const struct matrix act = pass_rows(p, l->act, inter), dact = pass_rows(p, b->dact, inter);
 
     if (p->recompute >= RECOMPUTE_NORMS) pass_norm(plan, p, mid, NULL, normed);
+    /* Else `normed` would be the last layer's. */
+    assert(!l->mlp_in_turned || params_of_field(p->params, &w->gpt.fc)->small.data);
     pass_linear_backward(plan, p, d, wide(plan, p, n, act), &w->gpt.proj, none, dact);
     pass_relu2_linear_backward(plan, p, act, dact, pass_input_backward(plan, p, normed, &w->gpt.fc, l->mlp_in_turned),
                                &w->gpt.fc, none, dnormed);

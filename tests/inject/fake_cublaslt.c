@@ -39,6 +39,7 @@ struct object {
     int32_t transposed[2], epilogue;
     const float *bias;
     const float *scale[2]; /* of A and B, on the device, or NULL */
+    uint64_t workspace;    /* of a preference */
 };
 
 static int make(void **out)
@@ -301,10 +302,8 @@ FAKE(cublasLtMatmulPreferenceDestroy, (void *preference))
 FAKE(cublasLtMatmulPreferenceSetAttribute,
      (void *preference, int which, const void *value, size_t size))
 {
-    (void)preference;
-    (void)which;
-    (void)value;
-    (void)size;
+    if (which == CUBLASLT_WORKSPACE_BYTES && size == sizeof(uint64_t))
+        memcpy(&((struct object *)preference)->workspace, value, size);
     return fails();
 }
 
@@ -320,7 +319,8 @@ FAKE(cublasLtMatmulAlgoGetHeuristic,
     if (state.no_algorithm) return 0;
     for (; *count < wanted && *count < ALGORITHMS; (*count)++)
         found[*count] =
-            (struct cublaslt_heuristic){.algorithm = {{(uint64_t)state.choices, (uint64_t)*count}},
+            (struct cublaslt_heuristic){.algorithm = {{(uint64_t)state.choices, (uint64_t)*count,
+                                                       ((struct object *)preference)->workspace}},
                                         .state = state.bad_algorithm ? CUBLAS_E_UNSUPPORTED : 0};
     return 0;
 }
@@ -334,7 +334,8 @@ FAKE(cublasLtMatmul,
     int result = fails();
     if (result) return result;
     if (!handle || !desc || !a_layout || !b_layout || !c_layout || !d_layout) return 7;
-    if (!c || !workspace || !stream) return 7;
+    if (!c || (workspace_bytes && !workspace) || !stream) return 7;
+    if (workspace_bytes < algorithm->data[2]) return 7; /* it may need what it was promised */
     const struct object *of = desc;
     const struct product p = {.a = {a, *(struct object *)a_layout, of->transposed[0]},
                               .b = {b, *(struct object *)b_layout, of->transposed[1]},

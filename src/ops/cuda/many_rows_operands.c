@@ -53,7 +53,8 @@ bool many_rows_suits_moe_up(const void *args, const struct op_device *device,
 {
     const struct moe_up_args *a = args;
     (void)device;
-    return many_rows_enough(a->m * a->top_k, MANY_ROWS_GROUPED_MIN, why);
+    return many_rows_enough(routing_rows(&a->routing, a->m * a->top_k, a->gate.groups),
+                            MANY_ROWS_GROUPED_MIN, why);
 }
 
 int64_t many_rows_columns(int64_t k)

@@ -20,10 +20,10 @@ static void run(const struct op_context *context, const void *args)
                                               .own_token = a->own.token_of_row,
                                               .own_row = a->own.row_of_slot};
     const int64_t blocks = (k.slots + OWN_EXPERTS_THREADS - 1) / OWN_EXPERTS_THREADS;
-    if (k.slots == 0) return;
     gpu_put(context->stream, IMAGE, "own_experts",
-            &(struct gpu_launch){
-                .grid = {(unsigned)blocks}, .block = {OWN_EXPERTS_THREADS}, .overlaps = true},
+            &(struct gpu_launch){.grid = {(unsigned)(blocks ? blocks : 1)},
+                                 .block = {OWN_EXPERTS_THREADS},
+                                 .overlaps = true},
             &k);
 }
 

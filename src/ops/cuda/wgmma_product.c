@@ -214,7 +214,7 @@ static int usual_up(const void *args, const struct op_device *device)
 {
     const struct moe_up_args *a = args;
     (void)device;
-    return usual_packed(a->m * a->top_k, a->gate.groups);
+    return usual_packed(routing_rows(&a->routing, a->m * a->top_k, a->gate.groups), a->gate.groups);
 }
 
 static bool serves_heads(const void *args, const struct op_device *device, int choice)
@@ -248,7 +248,7 @@ static int usual_moe(const void *args, const struct op_device *device)
 {
     enum { MEAN_OF_64 = 40, MEAN_OF_128 = 96 };
     const struct moe_args *a = args;
-    int64_t rows = a->m * a->top_k;
+    const int64_t rows = routing_rows(&a->routing, a->m * a->top_k, a->gate.groups);
     (void)device;
     return rows <= MEAN_OF_64 * a->gate.groups ? 0 : rows <= MEAN_OF_128 * a->gate.groups ? 1 : 2;
 }
