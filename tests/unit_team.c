@@ -50,12 +50,12 @@ struct side {
     struct engine *engine;
 };
 
-static struct side open_shared(const char *name, int ranks, enum shard_experts experts, bool exact)
+static struct side open_shared(const char *name, int ranks, enum shard_way way, bool exact)
 {
     struct side s = {0};
     struct engine_params p = params_of(exact);
     must(model_open_with(name, ranks > 1 ? &later : NULL, &s.model));
-    if (ranks > 1) must(team_create(s.model, &p, ranks, experts, NULL, &s.team));
+    if (ranks > 1) must(team_create(s.model, &p, ranks, way, NULL, &s.team));
     p.team = s.team;
     must(engine_create(s.model, &p, &s.engine));
     return s;
@@ -63,7 +63,7 @@ static struct side open_shared(const char *name, int ranks, enum shard_experts e
 
 static struct side open_side(const char *name, int ranks, bool exact)
 {
-    return open_shared(name, ranks, SHARD_EXPERTS_CUT, exact);
+    return open_shared(name, ranks, SHARD_TENSOR, exact);
 }
 
 static void close_side(struct side *s)
@@ -139,14 +139,16 @@ static double difference(const float *a, const float *b, size_t n, int64_t vocab
 static const struct together {
     const char *model;
     int ranks;
-    enum shard_experts experts;
+    enum shard_way way;
 } together[] = {
-    {"synth:small", 2, SHARD_EXPERTS_CUT},   {"synth:small", 3, SHARD_EXPERTS_CUT},
-    {"synth:small", 4, SHARD_EXPERTS_CUT},   {"synth:gpt-tiny", 2, SHARD_EXPERTS_CUT},
-    {"synth:tiny", 2, SHARD_EXPERTS_CUT},    {"synth:small,dense=q8_0", 3, SHARD_EXPERTS_CUT},
-    {"builtin", 2, SHARD_EXPERTS_CUT},       {"synth:small", 2, SHARD_EXPERTS_DEALT},
-    {"synth:small", 5, SHARD_EXPERTS_DEALT}, {"synth:tiny", 2, SHARD_EXPERTS_DEALT},
-    {"builtin", 2, SHARD_EXPERTS_DEALT},
+    {"synth:small", 2, SHARD_TENSOR},   {"synth:small", 3, SHARD_TENSOR},
+    {"synth:small", 4, SHARD_TENSOR},   {"synth:gpt-tiny", 2, SHARD_TENSOR},
+    {"synth:tiny", 2, SHARD_TENSOR},    {"synth:small,dense=q8_0", 3, SHARD_TENSOR},
+    {"builtin", 2, SHARD_TENSOR},       {"synth:small", 2, SHARD_EXPERT},
+    {"synth:small", 5, SHARD_EXPERT}, {"synth:tiny", 2, SHARD_EXPERT},
+    {"builtin", 2, SHARD_EXPERT},       {"synth:small", 2, SHARD_PIPELINE},
+    {"synth:small", 3, SHARD_PIPELINE}, {"synth:gpt-tiny", 4, SHARD_PIPELINE},
+    {"builtin", 2, SHARD_PIPELINE},
 };
 
 static void test_same_as_one(void **state)
@@ -156,8 +158,8 @@ static void test_same_as_one(void **state)
         const char *name = together[i].model;
         const int ranks = together[i].ranks;
         struct side one = open_side(name, 1, true);
-        struct side all = open_shared(name, ranks, together[i].experts, true);
-        struct side again = open_shared(name, ranks, together[i].experts, true);
+        struct side all = open_shared(name, ranks, together[i].way, true);
+        struct side again = open_shared(name, ranks, together[i].way, true);
         const size_t vocab = (size_t)one.model->config.vocab;
         float *expected = calloc(32 * vocab, sizeof *expected);
         float *got = calloc(32 * vocab, sizeof *got), *twice = calloc(32 * vocab, sizeof *twice);
@@ -184,7 +186,7 @@ static void test_fast_kernels(void **state)
 {
     (void)state;
     struct side one = open_side("synth:small", 1, false), all = open_side("synth:small", 4, false);
-    struct side dealt = open_shared("synth:small", 3, SHARD_EXPERTS_DEALT, false);
+    struct side dealt = open_shared("synth:small", 3, SHARD_EXPERT, false);
     const size_t vocab = (size_t)one.model->config.vocab;
     float *expected = calloc(32 * vocab, sizeof *expected), *got = calloc(32 * vocab, sizeof *got);
     assert_true(expected && got);
@@ -275,14 +277,14 @@ static void test_refusals(void **state)
 static const struct refused {
     const char *model;
     int ranks;
-    enum shard_experts experts;
+    enum shard_way way;
     const char *said;
 } refused[] = {
-    {"synth:tiny", 3, SHARD_EXPERTS_CUT, "it has 2 heads of keys; at most 2"},
-    {"synth:small", 6, SHARD_EXPERTS_CUT, "it has 5 heads of keys; at most 5"},
-    {SOL_SOURCE_DIR "/tests/golden/odd_bf16.gguf", 2, SHARD_EXPERTS_CUT,
+    {"synth:tiny", 3, SHARD_TENSOR, "it has 2 heads of keys; at most 2"},
+    {"synth:small", 6, SHARD_TENSOR, "it has 5 heads of keys; at most 5"},
+    {SOL_SOURCE_DIR "/tests/golden/odd_bf16.gguf", 2, SHARD_TENSOR,
      "1 blocks of the intermediate layer"},
-    {"synth:gpt-tiny", 2, SHARD_EXPERTS_DEALT, "has no experts that ranks could share"},
+    {"synth:gpt-tiny", 2, SHARD_EXPERT, "has no experts that ranks could share"},
 };
 
 static void test_models_that_cannot(void **state)
@@ -293,7 +295,7 @@ static void test_models_that_cannot(void **state)
         struct model *model;
         struct team *team;
         must(model_open_with(refused[i].model, &later, &model));
-        assert_int_equal(team_create(model, &p, refused[i].ranks, refused[i].experts, NULL, &team),
+        assert_int_equal(team_create(model, &p, refused[i].ranks, refused[i].way, NULL, &team),
                          SOL_E_UNSUPPORTED);
         if (!strstr(sol_last_error(), refused[i].said)) fail_msg("%s", sol_last_error());
         model_close(model);

@@ -156,8 +156,8 @@ static json_t *settings_json(const struct bench_report *report)
         "{s:s, s:b, s:b, s:o}", "loosest_numerics", op_numerics_name(p->chooser.loosest),
         "reference", p->chooser.reference, "rounded_rope", p->rounded_rope, "forced", forced);
     if (json && p->team) json_object_set_new(json, "gpus", json_integer(team_size(p->team)));
-    if (json && p->team && team_experts(p->team) == SHARD_EXPERTS_DEALT)
-        json_object_set_new(json, "expert_parallel", json_true());
+    const char *way = p->team ? shard_way_key(team_way(p->team)) : NULL;
+    if (json && way) json_object_set_new(json, way, json_true());
     if (json && p->chooser.tuning) {
         tuning_digest(p->chooser.tuning, text);
         json_object_set_new(json, "tuning", json_string(text));

@@ -108,6 +108,7 @@ const char *bench_category_of(const char *op)
         {"all_reduce_add", "communication"},
         {"reduce_scatter", "communication"},
         {"all_gather", "communication"},
+        {"send_recv", "communication"},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (strcmp(op, table[i][0]) == 0) return table[i][1];

@@ -121,7 +121,7 @@ enum sol_status verify_shared(const struct model *model, int threads, int ranks,
     prepare(model, threads, &how, &params);
     params.chooser.loosest = NUMERICS_EXACT;
     params.chooser.device.gpu = gpus ? gpus[0] : NULL;
-    SOL_TRY(team_create(model, &params, ranks, SHARD_EXPERTS_CUT, gpus, &team));
+    SOL_TRY(team_create(model, &params, ranks, SHARD_TENSOR, gpus, &team));
     enum sol_status status = engine_create(model, &params, &one);
     params.team = team;
     if (status == SOL_OK) status = compare_shared(model, one, params, &how, out);

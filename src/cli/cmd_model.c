@@ -63,6 +63,8 @@ static const struct option options[] = {
            "of a GPU, say (default: the memory that is free here)", device_gib, 0.001, 1e6),
     OPTION(INT, 0, "gpus", "N", "so many that share the model: what one of them needs (default 1)",
            gpus, 1, SHARD_RANKS_MAX),
+    OPTION(FLAG, 0, "pipeline-parallel", NULL, "each of them has some layers whole",
+           pipeline_parallel, 0, 0),
     OPTION(FLAG, 0, "expert-parallel", NULL, "each of them has some experts whole", expert_parallel,
            0, 0),
     WIDE_OPTION(struct model_options, wide),

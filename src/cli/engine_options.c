@@ -68,8 +68,10 @@ static enum sol_status set_device(struct engine_options *options, struct engine_
 {
     params->chooser.device.gpu = options->gpu;
     params->chooser.tuning = NULL;
+    /* A pipeline's steps are in pieces, of which some fill it and some empty it. */
+    const int64_t steps = options->pipeline_parallel && options->copies < 2 ? 4 : 1;
     params->max_batch = options->batch ? options->batch
-                        : options->gpu ? ENGINE_BATCH_GPU
+                        : options->gpu ? steps * ENGINE_BATCH_GPU
                                        : ENGINE_BATCH_CPU;
     return read_tuning(options, params);
 }
@@ -77,12 +79,27 @@ static enum sol_status set_device(struct engine_options *options, struct engine_
 /* GPUs, or shares of the cores, that a copy of the model has. */
 static int ranks_of(const struct engine_options *options)
 {
-    return (int)(options->copies ? options->gpus / options->copies : options->gpus);
+    const bool own = options->copies && !options->pipeline_parallel;
+    return (int)(own ? options->gpus / options->copies : options->gpus);
 }
 
-static enum shard_experts experts_of(const struct engine_options *options)
+enum sol_status sharing_way(int64_t gpus, bool expert_parallel, bool pipeline_parallel,
+                            enum shard_way *out)
 {
-    return options->expert_parallel ? SHARD_EXPERTS_DEALT : SHARD_EXPERTS_CUT;
+    *out = expert_parallel ? SHARD_EXPERT : pipeline_parallel ? SHARD_PIPELINE : SHARD_TENSOR;
+    if (expert_parallel && pipeline_parallel)
+        return status_set(SOL_E_ARGUMENT, "--expert-parallel, --pipeline-parallel: which of the two?");
+    if (gpus > 1 || *out == SHARD_TENSOR) return SOL_OK;
+    return status_set(SOL_E_ARGUMENT, "--%s-parallel goes with --gpus of 2 or more%s",
+                      expert_parallel ? "expert" : "pipeline",
+                      expert_parallel ? " for a copy of the model" : "");
+}
+
+static enum shard_way way_of(const struct engine_options *options)
+{
+    enum shard_way way;
+    (void)sharing_way(2, options->expert_parallel, options->pipeline_parallel, &way);
+    return way;
 }
 
 static bool is_shared(const struct engine_options *options)
@@ -92,7 +109,10 @@ static bool is_shared(const struct engine_options *options)
 
 static enum sol_status settle_copies(struct engine_options *options)
 {
-    if (options->copies < 2) return SOL_OK;
+    if (options->pipeline_parallel && options->copies * options->gpus > SHARD_RANKS_MAX)
+        return status_set(SOL_E_ARGUMENT, "--copies %lld on --gpus %lld: %d parts are possible",
+                          (long long)options->copies, (long long)options->gpus, SHARD_RANKS_MAX);
+    if (options->copies < 2 || options->pipeline_parallel) return SOL_OK;
     if (!options->gpus) options->gpus = options->copies;
     if (options->gpus % options->copies == 0) return SOL_OK;
     return status_set(SOL_E_ARGUMENT, "--copies %lld share --gpus %lld equally: write a multiple",
@@ -115,20 +135,27 @@ static enum sol_status check_alike(const struct engine_options *options)
     return SOL_OK;
 }
 
-/* Those that follow the first. */
-static enum sol_status open_others(struct engine_options *options)
+/* A copy's, the first of which --backend names. */
+static enum sol_status open_gpus(struct engine_options *options, int first, int n)
 {
     char name[32];
+    for (int i = 0; options->gpu && i < n; i++) {
+        if (options->others[first + i]) continue;
+        snprintf(name, sizeof name, "cuda:%d", gpu_info(options->gpu)->ordinal + i);
+        SOL_TRY(backend_open(name, options->kernel_source, true, &options->others[first + i]));
+    }
+    return SOL_OK;
+}
+
+static enum sol_status open_others(struct engine_options *options)
+{
     if (options->gpus < 2) return SOL_OK;
     if (options->backend && strcasecmp(options->backend, "auto") == 0)
         return status_set(SOL_E_ARGUMENT, "--%s %lld wants --backend cuda, cuda:N or cpu",
                           options->copies > 1 ? "copies" : "gpus",
                           (long long)(options->copies > 1 ? options->copies : options->gpus));
     options->others[0] = options->gpu;
-    for (int i = 1; options->gpu && i < options->gpus; i++) {
-        snprintf(name, sizeof name, "cuda:%d", gpu_info(options->gpu)->ordinal + i);
-        SOL_TRY(backend_open(name, options->kernel_source, true, &options->others[i]));
-    }
+    SOL_TRY(open_gpus(options, 0, (int)options->gpus));
     return check_alike(options);
 }
 
@@ -142,11 +169,10 @@ static int threads_of(const struct engine_options *options)
 
 enum sol_status engine_options_params(struct engine_options *options, struct engine_params *params)
 {
+    enum shard_way way;
     SOL_TRY(settle_copies(options));
-    if (options->expert_parallel && !is_shared(options))
-        return status_set(
-            SOL_E_ARGUMENT,
-            "--expert-parallel goes with --gpus of 2 or more for a copy of the model");
+    SOL_TRY(sharing_way(ranks_of(options), options->expert_parallel, options->pipeline_parallel,
+                        &way));
     engine_params_init(params);
     if (options->context) params->context = options->context;
     params->threads = threads_of(options);
@@ -174,7 +200,11 @@ enum sol_status engine_options_copy(struct engine_options *options, const struct
     struct gpu **gpus = options->gpu ? options->others + copy * ranks : NULL;
     if (gpus && options->gpus > 1) params->chooser.device.gpu = gpus[0];
     if (!is_shared(options)) return SOL_OK;
-    SOL_TRY(team_create(model, params, ranks, experts_of(options), gpus, &options->teams[copy]));
+    if (gpus) SOL_TRY(open_gpus(options, copy * ranks, ranks));
+    if (gpus) params->chooser.device.gpu = gpus[0];
+    SOL_TRY(options->pipeline_parallel && copy
+                ? team_create_beside(options->teams[0], gpus, &options->teams[copy])
+                : team_create(model, params, ranks, way_of(options), gpus, &options->teams[copy]));
     params->team = options->teams[copy];
     return SOL_OK;
 }
@@ -188,17 +218,20 @@ enum sol_status engine_options_team(struct engine_options *options, const struct
 enum sol_status engine_options_part(const struct engine_options *options, const struct model *model,
                                     struct model **out)
 {
+    const int ranks = ranks_of(options);
+    const enum shard_way way = way_of(options);
     *out = NULL;
-    return is_shared(options) ? shard_create(model, 0, ranks_of(options), experts_of(options), out)
-                              : SOL_OK;
+    if (!is_shared(options)) return SOL_OK;
+    SOL_TRY(shard_check(model, ranks, way));
+    return shard_create(model, shard_heaviest(model, ranks, way), ranks, way, out);
 }
 
 void engine_options_close(struct engine_options *options)
 {
-    for (int i = 0; i < SHARD_RANKS_MAX; i++) team_destroy(options->teams[i]);
+    for (int i = SHARD_RANKS_MAX - 1; i >= 0; i--) team_destroy(options->teams[i]);
     memset(options->teams, 0, sizeof options->teams);
     tuning_clear(&options->tuning);
-    for (int64_t i = 1; i < options->gpus; i++) gpu_close(options->others[i]);
+    for (int i = 1; i < SHARD_RANKS_MAX; i++) gpu_close(options->others[i]);
     memset(options->others, 0, sizeof options->others);
     gpu_close(options->gpu);
     options->gpu = NULL;
@@ -315,7 +348,7 @@ json_t *engine_settings_json(const struct engine_params *params)
 {
     const struct cpu_info *cpu = cpu_info();
     const struct chooser *chooser = &params->chooser;
-    const bool dealt = params->team && team_experts(params->team) == SHARD_EXPERTS_DEALT;
+    const char *way = params->team ? shard_way_key(team_way(params->team)) : NULL;
     json_t *json = json_pack(
         "{s:s, s:i, s:i, s:I, s:I, s:I, s:s, s:s, s:s, s:o, s:o}", "cpu", cpu->model, "gpus",
         params->team ? team_size(params->team) : 1, "threads",
@@ -324,7 +357,7 @@ json_t *engine_settings_json(const struct engine_params *params)
         dtype_info(params->kv_dtype)->name, "rope_rounding", params->rounded_rope ? "ggml" : "none",
         "numerics", chooser->reference ? "reference" : op_numerics_name(chooser->loosest), "forced",
         forces_json(chooser), "tuning", tuning_json(chooser));
-    if (json && dealt) json_object_set_new(json, "expert_parallel", json_true());
+    if (json && way) json_object_set_new(json, way, json_true());
     return json;
 }
 

@@ -47,8 +47,11 @@ struct engine_options {
     bool host_weights;                   /* the command computes on the CPU too */
     int64_t gpus;                        /* of all copies; 0: one for each */
     bool expert_parallel;                /* whole experts for each of a copy's GPUs */
-    int64_t copies;                      /* of the model; 0: one. The GPUs of each share it */
-    struct gpu *others[SHARD_RANKS_MAX]; /* opened by engine_options_params: [gpus], first `gpu` */
+    bool pipeline_parallel;              /* whole layers for each of the GPUs */
+    int64_t copies;                      /* of the model; 0: one. The GPUs of each share it; in a
+                                          * pipeline all copies have the same GPUs and weights */
+    struct gpu *others[SHARD_RANKS_MAX]; /* opened by engine_options_params: [gpus], first `gpu`;
+                                          * of a pipeline's further copies by engine_options_copy */
     struct team *teams[SHARD_RANKS_MAX]; /* [copies], made by engine_options_copy */
 };
 
@@ -108,13 +111,23 @@ struct engine_options {
         OPTION_ENTRY(FLAG, 0, "expert-parallel", NULL,                                             \
                      "each of the --gpus has some experts, whole, instead of a part of each: "     \
                      "for many texts at a time",                                                   \
-                     offsetof(type, field.expert_parallel), 0, 0)
+                     offsetof(type, field.expert_parallel), 0, 0),                                 \
+        OPTION_ENTRY(FLAG, 0, "pipeline-parallel", NULL,                                           \
+                     "each of the --gpus has some layers, whole, instead of a part of each: "      \
+                     "where GPUs do not reach each other, for long prompts and many texts",        \
+                     offsetof(type, field.pipeline_parallel), 0, 0)
+
+/* How --gpus share a model; SOL_E_ARGUMENT where one would be alone, or for both flags. */
+enum sol_status sharing_way(int64_t gpus, bool expert_parallel, bool pipeline_parallel,
+                            enum shard_way *out);
 
 /* For commands that call engine_options_copy for each. */
 #define ENGINE_COPIES_OPTION(type, field)                                                          \
     OPTION_ENTRY(INT, 0, "copies", "K",                                                            \
                  "so many copies of the model, each on its own of the --gpus (default one each), " \
-                 "or its share of the CPU's cores: data parallel (default 1)",                     \
+                 "or its share of the CPU's cores: data parallel (default 1); with "               \
+                 "--pipeline-parallel so many batches on their way through the same GPUs "         \
+                 "(default as many as GPUs)",                                                      \
                  offsetof(type, field.copies), 1, SHARD_RANKS_MAX)
 
 /* For commands that search for the fastest kernels: a double `budget`, and bools `dry_run` and

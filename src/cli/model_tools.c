@@ -267,15 +267,23 @@ static enum sol_status open_fitted(const struct model_options *o, struct model *
     return model_open_with(source, &later, out);
 }
 
+/* The part that needs most. */
+static enum sol_status share(const struct model_options *o, struct fit *f)
+{
+    enum shard_way way;
+    const int gpus = (int)o->gpus;
+    SOL_TRY(sharing_way(gpus, o->expert_parallel, o->pipeline_parallel, &way));
+    if (gpus < 2) return SOL_OK;
+    SOL_TRY(shard_check(f->model, gpus, way));
+    return shard_create(f->model, shard_heaviest(f->model, gpus, way), gpus, way, &f->part);
+}
+
 static enum sol_status compute(const struct model_options *o, struct fit *f)
 {
     SOL_TRY(open_fitted(o, &f->model));
     if (o->device_gib > 0) SOL_TRY(describe_gpu(o->device_gib, &f->gpu));
     SOL_TRY(fit_request(o, f));
-    if (o->expert_parallel && o->gpus < 2)
-        return status_set(SOL_E_ARGUMENT, "--expert-parallel goes with --gpus of 2 or more");
-    const enum shard_experts experts = o->expert_parallel ? SHARD_EXPERTS_DEALT : SHARD_EXPERTS_CUT;
-    if (o->gpus > 1) SOL_TRY(shard_create(f->model, 0, (int)o->gpus, experts, &f->part));
+    SOL_TRY(share(o, f));
     const struct model *model = f->part ? f->part : f->model;
     if (f->gpu) SOL_TRY(model_upload_outline(model, f->gpu, &f->outline));
     if (f->gpu) model = f->outline;
@@ -308,7 +316,7 @@ static enum sol_status print_fit(const struct fit *f, bool json)
             "sequences", (json_int_t)p->sequences, "parts", lines));
     }
     const int64_t gpus = f->part ? f->part->config.ranks : 1;
-    if (gpus > 1) printf("of each of %" PRId64 ", of which the first has most:\n", gpus);
+    if (gpus > 1) printf("of each of %" PRId64 ", for the one that has most:\n", gpus);
     printf("weights      %8.2f GiB\n", (double)f->weights / gib);
     printf("cache        %8.2f GiB  (context %" PRId64 " x %" PRId64 " sequences in %s)\n",
            (double)f->parts.cache / gib, p->context, p->sequences, dtype_info(p->kv_dtype)->name);

@@ -20,7 +20,7 @@ struct model_options {
     const char *kv;
     double device_gib;
     int64_t gpus;
-    bool expert_parallel;
+    bool expert_parallel, pipeline_parallel;
 };
 
 enum sol_status model_tool_check(const struct model_options *options);

@@ -79,6 +79,14 @@ enum sol_status communicator_all_to_all(struct communicator *c, const void *from
     return keep(c, c->calls->all_to_all(c, from, bytes, to));
 }
 
+enum sol_status communicator_send_recv(struct communicator *c, int from, int to, void *data,
+                                       size_t bytes)
+{
+    assert(from != to && (c->rank == from || c->rank == to) && bytes <= COMMUNICATOR_PART_MAX);
+    SOL_TRY(communicator_check(c));
+    return keep(c, c->calls->send_recv(c, from, to, data, bytes));
+}
+
 enum sol_status communicator_broadcast(struct communicator *c, int root, void *data, size_t bytes)
 {
     assert(root >= 0 && root < c->size && bytes <= COMMUNICATOR_PART_MAX);

@@ -1,6 +1,6 @@
 /* Ranks that compute together, and what they pass to each other in the host's memory: threads of
  * one process, or processes that MPI connects. All ranks make the same calls in the same order with
- * the same sizes. Only bytes travel; what is summed is summed by ops, in the order of ranks.
+ * the same sizes, but for what two of them pass to each other. Only bytes travel; what is summed is summed by ops, in the order of ranks.
  *
  * The first error of a call is that of all later ones of the rank. A rank that fails elsewhere says
  * so (communicator_fail), and the calls of all others return its error from then on. One that dies
@@ -46,6 +46,10 @@ enum sol_status communicator_all_gather(struct communicator *c, const void *from
  */
 enum sol_status communicator_all_to_all(struct communicator *c, const void *from, size_t bytes,
                                         void *to);
+/* `data` of rank `to` becomes what rank `from` has there. Only these two call it, and none goes on
+ * before both have. */
+enum sol_status communicator_send_recv(struct communicator *c, int from, int to, void *data,
+                                       size_t bytes);
 /* `data` becomes what rank `root` has there. */
 enum sol_status communicator_broadcast(struct communicator *c, int root, void *data, size_t bytes);
 

@@ -58,6 +58,17 @@ static enum sol_status all_to_all(struct communicator *c, const void *from, size
     return finish(m, started, request, "all-to-all");
 }
 
+static enum sol_status send_recv(struct communicator *c, int from, int to, void *data, size_t bytes)
+{
+    struct mpi_rank *m = mpi_of(c);
+    void *request = NULL, *byte = m->api->byte;
+    const int n = (int)bytes;
+    const int started = c->rank == from
+                            ? m->api->send(data, n, byte, to, 0, m->api->world, &request)
+                            : m->api->receive(data, n, byte, from, 0, m->api->world, &request);
+    return finish(m, started, request, "send and receive");
+}
+
 static enum sol_status broadcast(struct communicator *c, int root, void *data, size_t bytes)
 {
     struct mpi_rank *m = mpi_of(c);
@@ -85,6 +96,7 @@ static const struct communicator_calls calls = {
     .kind = "MPI",
     .all_gather = all_gather,
     .all_to_all = all_to_all,
+    .send_recv = send_recv,
     .broadcast = broadcast,
     .fail = fail,
     .close = close_rank,

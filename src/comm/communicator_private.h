@@ -10,6 +10,8 @@ struct communicator_calls {
     const char *kind;
     enum sol_status (*all_gather)(struct communicator *c, const void *from, size_t bytes, void *to);
     enum sol_status (*all_to_all)(struct communicator *c, const void *from, size_t bytes, void *to);
+    enum sol_status (*send_recv)(struct communicator *c, int from, int to, void *data,
+                                 size_t bytes);
     enum sol_status (*broadcast)(struct communicator *c, int root, void *data, size_t bytes);
     void (*fail)(struct communicator *c, enum sol_status status, int exit_code);
     void (*close)(struct communicator *c);

@@ -10,6 +10,11 @@
 #include "base/status.h"
 #include "comm/communicator_private.h"
 
+/* What a rank has for another one; NULL: nothing, or it was taken. */
+struct passing {
+    const char *data;
+};
+
 struct group {
     pthread_mutex_t mutex;
     pthread_cond_t met;
@@ -19,7 +24,8 @@ struct group {
     uint64_t meetings;
     enum sol_status failed;
     char message[COMMUNICATOR_MESSAGE];
-    const char *shown[]; /* [size] */
+    struct passing *passing; /* [size][size] from each to each */
+    const char *shown[];     /* [size] */
 };
 
 struct thread_rank {
@@ -109,6 +115,44 @@ static enum sol_status broadcast(struct communicator *c, int root, void *data, s
     return meet(c, "broadcast");
 }
 
+/* With the group locked: until there is something, or nothing any more. */
+static enum sol_status await(struct communicator *c, const struct passing *p, bool something)
+{
+    struct group *g = group_of(c);
+    const struct timespec end = time_after(c->limit_ns);
+    int waited = 0;
+    while ((p->data != NULL) != something && g->failed == SOL_OK && waited == 0)
+        waited = pthread_cond_timedwait(&g->met, &g->mutex, &end);
+    if ((p->data != NULL) == something) return SOL_OK;
+    if (g->failed == SOL_OK) {
+        const enum sol_status status = communicator_late(c, "send and receive");
+        fail_locked(g, status, sol_last_error());
+    }
+    return status_set(g->failed, "%s", g->message);
+}
+
+/* The sender waits until it was taken, so that the receiver copies what nobody changes. */
+static enum sol_status send_recv(struct communicator *c, int from, int to, void *data, size_t bytes)
+{
+    struct group *g = group_of(c);
+    struct passing *p = &g->passing[from * g->size + to];
+    pthread_mutex_lock(&g->mutex);
+    if (c->rank == from) {
+        p->data = data;
+        pthread_cond_broadcast(&g->met);
+    }
+    enum sol_status status = await(c, p, c->rank == to);
+    if (status == SOL_OK && c->rank == to) {
+        pthread_mutex_unlock(&g->mutex);
+        memcpy(data, p->data, bytes);
+        pthread_mutex_lock(&g->mutex);
+        p->data = NULL;
+        pthread_cond_broadcast(&g->met);
+    }
+    pthread_mutex_unlock(&g->mutex);
+    return status;
+}
+
 static void fail(struct communicator *c, enum sol_status status, int exit_code)
 {
     (void)exit_code;
@@ -149,6 +193,7 @@ static void group_destroy(struct group *g)
 {
     pthread_cond_destroy(&g->met);
     pthread_mutex_destroy(&g->mutex);
+    free(g->passing);
     free(g);
 }
 
@@ -166,6 +211,7 @@ static const struct communicator_calls calls = {
     .kind = "threads",
     .all_gather = all_gather,
     .all_to_all = all_to_all,
+    .send_recv = send_recv,
     .broadcast = broadcast,
     .fail = fail,
     .close = close_rank,
@@ -177,7 +223,11 @@ static struct group *group_create(int size)
 {
     pthread_condattr_t by;
     struct group *g = calloc(1, sizeof *g + (size_t)size * sizeof *g->shown);
-    if (!g) return NULL;
+    if (g) g->passing = calloc((size_t)(size * size), sizeof *g->passing);
+    if (!g || !g->passing) {
+        free(g);
+        return NULL;
+    }
     g->size = g->open = size;
     pthread_mutex_init(&g->mutex, NULL);
     pthread_condattr_init(&by);

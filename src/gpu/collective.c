@@ -219,31 +219,57 @@ enum sol_status gpu_ranks_check(struct gpu_ranks *r)
     return state == NCCL_IN_PROGRESS ? SOL_OK : nccl_status(r->api, state, r->comm, "other ranks");
 }
 
-static enum sol_status put(struct gpu_stream *stream, struct gpu_ranks *r, enum gpu_collective what,
-                           bool narrow, void *x, int64_t n)
+/* What there is to put. */
+struct put {
+    struct gpu_ranks *ranks;
+    enum gpu_collective what;
+    int from, to; /* of a pair; else both -1 */
+    bool narrow;
+    void *x;
+    int64_t n;
+};
+
+static int call(const struct put *p, void *stream)
 {
-    const int type = narrow ? NCCL_BF16 : NCCL_F32;
-    void *own = (char *)x + (size_t)(r->rank * n) * (narrow ? 2 : 4);
-    const size_t count = (size_t)n;
-    int result;
+    struct gpu_ranks *r = p->ranks;
+    const int type = p->narrow ? NCCL_BF16 : NCCL_F32;
+    const size_t count = (size_t)p->n;
+    void *x = p->x, *own = (char *)x + (size_t)(r->rank * p->n) * (p->narrow ? 2 : 4);
+    if (p->from == r->rank) return r->api->send(x, count, type, p->to, r->comm, stream);
+    if (p->to == r->rank) return r->api->receive(x, count, type, p->from, r->comm, stream);
+    if (p->what == GPU_ALL_REDUCE)
+        return r->api->all_reduce(x, x, count, type, NCCL_SUM, r->comm, stream);
+    if (p->what == GPU_REDUCE_SCATTER)
+        return r->api->reduce_scatter(x, own, count, type, NCCL_SUM, r->comm, stream);
+    return r->api->all_gather(own, x, count, type, r->comm, stream);
+}
+
+static enum sol_status begin(struct gpu_stream *stream, const struct put *p)
+{
+    struct gpu_ranks *r = p->ranks;
     SOL_TRY(gpu_ranks_check(r)); /* NCCL is there, then */
-    SOL_TRY(cuda_status(stream->gpu->cuda, gpu_enter(stream->gpu), "adding up ranks"));
-    if (what == GPU_ALL_REDUCE)
-        result = r->api->all_reduce(x, x, count, type, NCCL_SUM, r->comm, stream->handle);
-    else if (what == GPU_REDUCE_SCATTER)
-        result = r->api->reduce_scatter(x, own, count, type, NCCL_SUM, r->comm, stream->handle);
-    else
-        result = r->api->all_gather(own, x, count, type, r->comm, stream->handle);
-    return settle(r, result, r->limit_ns, "putting a collective");
+    SOL_TRY(cuda_status(stream->gpu->cuda, gpu_enter(stream->gpu), "passing between ranks"));
+    return settle(r, call(p, stream->handle), r->limit_ns, "putting a collective");
+}
+
+static void put(struct gpu_stream *stream, const struct put *p)
+{
+    if (stream->put_status != SOL_OK) return;
+    enum sol_status status = gpu_watch_before(stream);
+    if (status == SOL_OK) status = begin(stream, p);
+    if (status == SOL_OK) status = gpu_watch_behind(stream, "NCCL");
+    stream->kernels += status == SOL_OK && !stream->capturing;
+    gpu_keep(stream, status);
 }
 
 void gpu_put_collective(struct gpu_stream *stream, struct gpu_ranks *ranks,
                         enum gpu_collective what, bool narrow, void *x, int64_t n)
 {
-    if (stream->put_status != SOL_OK) return;
-    enum sol_status status = gpu_watch_before(stream);
-    if (status == SOL_OK) status = put(stream, ranks, what, narrow, x, n);
-    if (status == SOL_OK) status = gpu_watch_behind(stream, "NCCL");
-    stream->kernels += status == SOL_OK && !stream->capturing;
-    gpu_keep(stream, status);
+    put(stream, &(struct put){ranks, what, -1, -1, narrow, x, n});
+}
+
+void gpu_put_send_recv(struct gpu_stream *stream, struct gpu_ranks *ranks, int from, int to,
+                       bool narrow, void *x, int64_t n)
+{
+    put(stream, &(struct put){.ranks = ranks, .from = from, .to = to, .narrow = narrow, .x = x, .n = n});
 }

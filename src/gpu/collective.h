@@ -38,5 +38,8 @@ enum sol_status gpu_ranks_check(struct gpu_ranks *ranks);
 enum gpu_collective { GPU_ALL_REDUCE, GPU_REDUCE_SCATTER, GPU_ALL_GATHER };
 void gpu_put_collective(struct gpu_stream *stream, struct gpu_ranks *ranks,
                         enum gpu_collective what, bool narrow, void *x, int64_t n);
+/* x [n] of rank `to` = rank from's; called by these two alone. */
+void gpu_put_send_recv(struct gpu_stream *stream, struct gpu_ranks *ranks, int from, int to,
+                       bool narrow, void *x, int64_t n);
 
 #endif

@@ -90,7 +90,7 @@ static int64_t extent_of(const struct buffers *b, enum extent extent, int64_t la
     case SLOTS: return p->max_batch * c->top_k;
     case HIDDEN: return c->hidden;
     case WIDTH: return c->n_heads * c->head_dim;
-    case LOGITS: return forward_is_shared(c) ? c->ranks * c->head_rows : c->vocab;
+    case LOGITS: return forward_is_shared(c) ? c->ranks * c->head_rows : forward_puts_out(c) ? c->vocab : 0;
     case PART: return forward_is_shared(c) ? c->hidden : 0;
     case PARTS: return forward_is_shared(c) && p->max_outputs > 1 ? c->ranks * c->head_rows : 0;
     case GROUP_ENDS: return c->n_experts + 1;

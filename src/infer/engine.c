@@ -394,6 +394,11 @@ size_t engine_memory(const struct engine *e)
     return engine_parts_total(&parts);
 }
 
+int64_t engine_layers(const struct engine *e)
+{
+    return e->model->config.n_layers;
+}
+
 /* ---- a cache that looks used ---- */
 
 /* The first block comes from the host, then what is there is doubled. */
@@ -451,7 +456,7 @@ enum sol_status engine_fill_cache(struct engine *e)
     return status;
 }
 
-/* Of ranks whose layers nobody looks at: they stop where the first does. */
+/* Of ranks whose layers nobody looks at: they stop where the first does, or between their own. */
 static void look_away(void *arg, int layer, const float *x, int64_t rows)
 {
     (void)arg;

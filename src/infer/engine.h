@@ -183,7 +183,9 @@ size_t engine_memory(const struct engine *engine); /* all together */
  * a cache costs: what nothing was written to may be one shared page of zeros. */
 enum sol_status engine_fill_cache(struct engine *engine);
 
-/* Called after each layer of each step with the residual stream, [rows][hidden]. Meanwhile the
+/* Layers that the first rank has: all but in a pipeline. */
+int64_t engine_layers(const struct engine *engine);
+/* Called after each of these of each step with the residual stream, [rows][hidden]. Meanwhile the
  * costs of the layer's ops can be asked for (engine_last_plan is the running one), on a GPU only
  * then, where it makes steps much slower. NULL ends it. */
 typedef void (*engine_trace_fn)(void *arg, int layer, const float *x, int64_t rows);

@@ -19,7 +19,9 @@ struct cached_plan {
     struct plan *plan;
     int64_t rows, outputs;
     enum forward_draw draw;
+    int n_pieces;
     struct cached_plan *next;
+    struct forward_piece pieces[]; /* [n_pieces] */
 };
 
 struct engine {
@@ -71,6 +73,13 @@ static inline int engine_count(const struct engine *e)
 static inline struct engine *engine_of(struct engine *e, int rank)
 {
     return e->ranks ? e->ranks[rank] : e;
+}
+
+/* Its number among the layers that this rank has; -1: another rank has it. */
+static inline int64_t engine_layer(const struct engine *e, int64_t layer)
+{
+    const int64_t own = layer - e->model->config.first_layer;
+    return own >= 0 && own < e->model->config.n_layers ? own : -1;
 }
 
 /* What of a step's output comes to the host: tokens that were drawn, and logits of the outputs that

@@ -334,7 +334,8 @@ static size_t piece_offset(const struct pieces *p, int64_t i)
     return (size_t)(p->at + row * p->pitch) * row_bytes(p->kv);
 }
 
-/* Of ranks: each page, or a window's heads, those of the first rank in front. */
+/* Of the ranks that have the layer: each page, or a window's heads, those of the first rank in
+ * front. */
 struct whole {
     size_t bytes;         /* keys, and values as many */
     size_t before, pitch; /* where a rank's first piece lies among the keys; from piece to piece */
@@ -344,9 +345,12 @@ static struct whole whole_of(struct engine *e, int rank, int64_t layer, int64_t 
                              int64_t before)
 {
     struct whole w = {0};
-    bool paged = e->buffers.at.kv[layer].n_pages > 0;
     for (int r = 0; r < engine_count(e); r++) {
-        const struct pieces p = pieces_of(engine_of(e, r), -1, layer, position, before);
+        const struct engine *other = engine_of(e, r);
+        const int64_t own_layer = engine_layer(other, layer);
+        if (own_layer < 0) continue;
+        const bool paged = other->buffers.at.kv[own_layer].n_pages > 0;
+        const struct pieces p = pieces_of(other, -1, own_layer, position, before);
         const size_t own = paged ? p.bytes : (size_t)p.n * p.bytes;
         if (r < rank) w.before += own;
         if (paged || r == rank) w.pitch += p.bytes;
@@ -365,9 +369,10 @@ static enum sol_status pass_pieces(struct engine *all, int rank, int32_t slot, i
                                    int64_t before, char *bytes, bool out)
 {
     struct engine *e = engine_of(all, rank);
-    const int64_t position = e->snapshots[slot].position;
+    const int64_t position = e->snapshots[slot].position, own_layer = engine_layer(e, layer);
+    if (own_layer < 0) return SOL_OK;
     const struct whole w = whole_of(all, rank, layer, position, before);
-    const struct pieces p = pieces_of(e, slot, layer, position, before);
+    const struct pieces p = pieces_of(e, slot, own_layer, position, before);
     for (int64_t i = 0; i < 2 * p.n; i++) {
         char *kept = (char *)(i < p.n ? p.kv->k : p.kv->v) + piece_offset(&p, i % p.n);
         char *at = bytes + whole_at(&w, &p, i);
@@ -441,7 +446,7 @@ enum sol_status engine_snapshot_write(struct engine *e, int32_t slot, int64_t la
     const int64_t position = e->snapshots[slot].position;
     const size_t bytes = engine_snapshot_bytes(e, layer, position, before);
     enum sol_status status = SOL_OK;
-    if (!is_finite(e->buffers.at.kv[layer].dtype, from, bytes))
+    if (!is_finite(e->params.kv_dtype, from, bytes))
         return status_set(SOL_E_FORMAT, "keys or values of layer %lld are no finite numbers",
                           (long long)layer);
     for (int r = 0; r < engine_count(e) && status == SOL_OK; r++)

@@ -33,7 +33,9 @@ static enum sol_status make_plan(struct engine *e, struct cached_plan *p)
     SOL_TRY(plan_create(&e->params.chooser, &p->plan));
     plan_share(p->plan, e->buffers.scratch_at, e->buffers.scratch);
     const enum forward_draw draw = e->rank ? FORWARD_NO_DRAW : p->draw; /* the first rank draws */
-    const struct forward_step step = step_of(e, p->rows, p->outputs, draw);
+    struct forward_step step = step_of(e, p->rows, p->outputs, draw);
+    step.pieces = p->pieces;
+    step.n_pieces = p->n_pieces;
     forward_build(p->plan, &step);
     e->plans_made++;
     SOL_TRY(plan_finish(p->plan));
@@ -70,14 +72,20 @@ static enum sol_status plan_for(struct engine *e, int64_t rows, int64_t outputs,
                                 enum forward_draw draw, struct plan **out)
 {
     struct cached_plan **at = &e->plans, *p;
-    while ((p = *at) && (p->rows != rows || p->outputs != outputs || p->draw != draw))
+    /* Who looks at layers sees all rows of one. */
+    const int pieces = e->trace ? 1 : forward_piece_count(&e->model->config, rows, e->gpu);
+    while ((p = *at) && (p->rows != rows || p->outputs != outputs || p->draw != draw ||
+                         p->n_pieces != pieces))
         at = &p->next;
     if (p) {
         *at = p->next;
     } else {
-        p = calloc(1, sizeof *p);
+        p = calloc(1, sizeof *p + (size_t)pieces * sizeof *p->pieces);
         if (!p) return status_set(SOL_E_MEMORY, "no memory for a plan");
-        *p = (struct cached_plan){.rows = rows, .outputs = outputs, .draw = draw};
+        p->rows = rows;
+        p->outputs = outputs;
+        p->draw = draw;
+        p->n_pieces = pieces;
         enum sol_status status = make_plan(e, p);
         if (status != SOL_OK) {
             engine_drop_plans(&p);

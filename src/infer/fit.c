@@ -50,6 +50,8 @@ static enum sol_status dry_run(const struct model *model, const struct buffers *
 {
     const struct engine_params *p = b->params;
     const struct batch batch = {.n_tokens = rows};
+    const bool gpu = p->chooser.device.gpu;
+    struct forward_piece pieces[FORWARD_PIECES_MAX];
     int64_t outputs = rows < p->max_outputs ? rows : p->max_outputs;
     struct plan *plan;
     const struct forward_step step = {.model = model,
@@ -57,9 +59,11 @@ static enum sol_status dry_run(const struct model *model, const struct buffers *
                                       .buffers = &b->at,
                                       .rows = rows,
                                       .outputs = outputs,
-                                      .draw =
-                                          p->chooser.device.gpu ? FORWARD_DRAW : FORWARD_NO_DRAW,
-                                      .skip = skip};
+                                      .draw = gpu ? FORWARD_DRAW : FORWARD_NO_DRAW,
+                                      .skip = skip,
+                                      .pieces = pieces,
+                                      .n_pieces =
+                                          forward_piece_count(&model->config, rows, gpu)};
     SOL_TRY(plan_create(&p->chooser, &plan));
     forward_build(plan, &step);
     enum sol_status status = plan_finish_dry(plan);

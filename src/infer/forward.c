@@ -2,6 +2,8 @@
  */
 #include "infer/forward.h"
 
+#include <string.h>
+
 #include "model/architecture.h"
 #include "ops/ops.h"
 
@@ -25,7 +27,29 @@ const struct forward *forward_of(const struct model_config *config)
 
 bool forward_is_shared(const struct model_config *c)
 {
-    return c->ranks > 1;
+    return c->ranks > 1 && !c->all_layers;
+}
+
+bool forward_is_pipeline(const struct model_config *c)
+{
+    return c->all_layers > 0;
+}
+
+bool forward_puts_out(const struct model_config *c)
+{
+    return !forward_is_pipeline(c) || c->rank == 0;
+}
+
+/* A rank waits for the first piece to come through those before it, so more pieces wait less; but
+ * experts read all of their weights for each. */
+int forward_piece_count(const struct model_config *c, int64_t rows, bool gpu)
+{
+    enum { LEAST_GPU = 1024, LEAST_CPU = 32, A_RANK = 2 };
+    const int64_t least = gpu ? LEAST_GPU : LEAST_CPU;
+    int64_t n = rows / least;
+    if (!forward_is_pipeline(c) || n < 2) return 1;
+    if (n > A_RANK * c->ranks) n = A_RANK * c->ranks;
+    return (int)(n < FORWARD_PIECES_MAX ? n : FORWARD_PIECES_MAX);
 }
 
 bool forward_deals_experts(const struct model_config *c)
@@ -94,21 +118,101 @@ static void join_logits(struct plan *plan, const struct forward_step *s)
                                         .y = matrix_f32(s->buffers->logits, s->outputs, c->vocab)});
 }
 
+/* ---- ranks with layers each ---- */
+
+/* What a layer hands on comes from the rank with the layers before, or goes to the next. */
+static void pass(struct plan *plan, const struct forward_step *s, int64_t from, int64_t to)
+{
+    const struct model_config *c = &s->model->config;
+    const struct forward *forward = forward_of(c);
+    for (int i = 0; i < forward->n_carried; i++) {
+        float *x;
+        memcpy(&x, (const char *)s->buffers + forward->carried[i], sizeof x);
+        plan_call(plan, &op_send_recv,
+                  &(struct send_recv_args){.ranks = c->ranks,
+                                           .from = from,
+                                           .to = to,
+                                           .m = s->rows,
+                                           .n = c->hidden,
+                                           .x = matrix_f32(x, s->rows, c->hidden)});
+    }
+}
+
+static struct batch rows_of(const struct batch *b, int64_t first, int64_t n)
+{
+    return (struct batch){.n_tokens = n,
+                          .token = b->token + first,
+                          .position = b->position + first,
+                          .sequence = b->sequence + first,
+                          .previous = b->previous + first};
+}
+
+/* A step of rows [first, first + n): what layers hand on lies where the step's does, so that the
+ * head finds all of it. */
+static struct forward_step piece_of(const struct forward_step *s, int64_t first, int64_t n,
+                                    struct forward_piece *piece, struct forward_buffers *buffers)
+{
+    const struct forward *forward = forward_of(&s->model->config);
+    struct forward_step own = *s;
+    *buffers = *s->buffers;
+    for (int i = 0; i < forward->n_carried; i++) {
+        char *field = (char *)buffers + forward->carried[i];
+        float *x;
+        memcpy(&x, field, sizeof x);
+        x += first * s->model->config.hidden;
+        memcpy(field, &x, sizeof x);
+    }
+    piece->batch = rows_of(s->batch, first, n);
+    if (s->batch->host) piece->host = rows_of(s->batch->host, first, n);
+    if (s->batch->host) piece->batch.host = &piece->host;
+    own.batch = &piece->batch;
+    own.buffers = buffers;
+    own.rows = n;
+    return own;
+}
+
 /* ---- a step ---- */
+
+static void build_layers(struct plan *plan, const struct forward_step *s)
+{
+    const struct model_config *c = &s->model->config;
+    const struct forward *forward = forward_of(c);
+    if (c->first_layer == 0)
+        forward->before(plan, s);
+    else
+        pass(plan, s, c->rank + 1, c->rank);
+    for (int64_t n = 0; n < c->n_layers; n++) {
+        plan_layer(plan, (int)(c->first_layer + n));
+        if (!s->skip || !s->skip[n]) forward->layer(plan, s, n);
+    }
+    plan_layer(plan, -1);
+    if (!forward_puts_out(c)) pass(plan, s, c->rank, c->rank - 1);
+}
+
+static void build_pieces(struct plan *plan, const struct forward_step *s)
+{
+    enum { TILE = 64 }; /* of products */
+    struct forward_buffers buffers;
+    const int64_t share = (s->rows + s->n_pieces - 1) / s->n_pieces;
+    const int64_t each = share < TILE ? share : (share + TILE - 1) / TILE * TILE;
+    for (int64_t first = 0, i = 0; first < s->rows; first += each, i++) {
+        const int64_t n = s->rows - first < each ? s->rows - first : each;
+        const struct forward_step piece = piece_of(s, first, n, &s->pieces[i], &buffers);
+        build_layers(plan, &piece);
+    }
+}
 
 void forward_build(struct plan *plan, const struct forward_step *step)
 {
     const struct model_config *c = &step->model->config;
     const struct forward_buffers *b = step->buffers;
-    const struct forward *forward = forward_of(c);
-    if (step->rows) forward->before(plan, step);
-    for (int64_t n = 0; n < c->n_layers && step->rows; n++) {
-        plan_layer(plan, (int)n);
-        if (!step->skip || !step->skip[n]) forward->layer(plan, step, n);
-    }
-    plan_layer(plan, -1);
-    if (step->rows && step->outputs) forward->head(plan, step);
-    if (step->rows && step->outputs) join_logits(plan, step);
+    const bool puts_out = step->rows && step->outputs && forward_puts_out(c);
+    if (step->rows && step->n_pieces > 1)
+        build_pieces(plan, step);
+    else if (step->rows)
+        build_layers(plan, step);
+    if (puts_out) forward_of(c)->head(plan, step);
+    if (puts_out) join_logits(plan, step);
     if (step->outputs && step->draw)
         plan_call(plan, &op_sample,
                   &(struct sample_args){.n = step->outputs,

@@ -34,6 +34,11 @@ struct forward_buffers {
     } gpt;
 };
 
+/* Some rows of a step, as the plan reads them; batch.host is `host`. */
+struct forward_piece {
+    struct batch batch, host;
+};
+
 /* Whether a token is drawn from each row of logits: from what is not banned, or also from lists. */
 enum forward_draw { FORWARD_NO_DRAW, FORWARD_DRAW, FORWARD_DRAW_LISTS };
 
@@ -44,6 +49,10 @@ struct forward_step {
     int64_t rows, outputs; /* of tokens, and of logits; no rows: only the draw */
     enum forward_draw draw;
     const bool *skip; /* [n_layers] not called, to see what others need; or NULL */
+    /* [n_pieces] Where ranks have layers each (forward_piece_count), filled for the plan and to
+     * last as long. n_pieces 0: all rows pass at once. */
+    struct forward_piece *pieces;
+    int n_pieces;
 };
 
 /* Appends the calls of a step. */
@@ -51,11 +60,18 @@ void forward_build(struct plan *plan, const struct forward_step *step);
 
 /* ---- several ranks ---- */
 
-/* Ranks of which each has a part of the model (model/shard.h) run the same steps. Each has the
- * whole residual stream x. What is added to x each has a part of: products add it to a matrix
+/* Ranks of which each has a part of the model (model/shard.h) run the same steps. Where each has
+ * a part of every layer, each has the whole residual stream x. What is added to x each has a part of: products add it to a matrix
  * apart, zeros before, and forward_add_up adds the sum of all ranks' to x, which leaves zeros
  * again. Where a model is whole that matrix is x, and these add no calls. */
 bool forward_is_shared(const struct model_config *config);
+/* Or else each has some layers, and passes the stream on to the one with those that follow. A step
+ * passes in pieces, so that a rank works on one while the next has the one before; rank 0, which
+ * has the last layers and the head, then puts out all rows. */
+bool forward_is_pipeline(const struct model_config *config);
+bool forward_puts_out(const struct model_config *config);
+enum { FORWARD_PIECES_MAX = 32 };
+int forward_piece_count(const struct model_config *config, int64_t rows, bool gpu);
 bool forward_deals_experts(const struct model_config *config); /* each rank has some, whole */
 struct matrix forward_part(const struct forward_step *step);
 void forward_clear_part(struct plan *plan, const struct forward_step *step); /* before the layers */
@@ -75,6 +91,9 @@ struct forward {
     /* What each layer has, fused or not; behind them NULL. Where ranks share it: the second. */
     const struct op *const *parts, *const *shared_parts;
     bool previous; /* its ops read batch->previous */
+    /* What one layer hands to the next: [rows][hidden] each, in struct forward_buffers. */
+    int n_carried;
+    size_t carried[3];
     const struct buffer_line *lines;
     int n_lines;
 };

@@ -129,7 +129,7 @@ static void layer(struct plan *plan, const struct forward_step *s, int64_t n)
     product(plan, up, w->gpt.proj, out);
     join(plan, s, out, x);
 
-    if (!c->gpt.plain && n == c->n_layers / 2)
+    if (!c->gpt.plain && c->first_layer + n == model_layers(c) / 2)
         plan_call(plan, &op_axpby,
                   &(struct axpby_args){
                       .m = rows, .n = c->hidden, .x = x, .out = hidden(s, b->gpt.middle)});
@@ -175,5 +175,15 @@ static const struct op *const shared_parts[] = {&op_gemm,  &op_kv_write,       &
                                                 &op_relu2, &op_all_reduce_add, NULL};
 
 const struct forward forward_gpt = {
-    before, layer, head, parts, shared_parts, true, lines, sizeof lines / sizeof *lines,
+    .before = before,
+    .layer = layer,
+    .head = head,
+    .parts = parts,
+    .shared_parts = shared_parts,
+    .previous = true,
+    .n_carried = 3,
+    .carried = {offsetof(struct forward_buffers, x), offsetof(struct forward_buffers, gpt.x0),
+                offsetof(struct forward_buffers, gpt.middle)},
+    .lines = lines,
+    .n_lines = sizeof lines / sizeof *lines,
 };

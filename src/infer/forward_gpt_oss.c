@@ -116,5 +116,13 @@ static const struct op *const shared_parts[] = {
     &op_attn_in, &op_attention, &op_attn_add, &op_all_reduce_add, &op_attn_route, &op_moe, NULL};
 
 const struct forward forward_gpt_oss = {
-    before, layer, head, parts, shared_parts, false, lines, sizeof lines / sizeof *lines,
+    .before = before,
+    .layer = layer,
+    .head = head,
+    .parts = parts,
+    .shared_parts = shared_parts,
+    .n_carried = 1,
+    .carried = {offsetof(struct forward_buffers, x)},
+    .lines = lines,
+    .n_lines = sizeof lines / sizeof *lines,
 };

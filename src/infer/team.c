@@ -101,7 +101,8 @@ struct team {
     const struct model *model;
     const struct engine_params *run;
     int ranks;
-    enum shard_experts experts;
+    enum shard_way way;
+    const struct team *weights; /* whose these ranks use; NULL: their own */
     uint64_t spin_ns;
     team_fn fn; /* what is to be done; NULL: it is over */
     void *arg;
@@ -208,7 +209,6 @@ static enum sol_status load_on_gpu(struct member *m)
 {
     struct engine_params run = *m->team->run;
     run.chooser.device.gpu = m->gpu;
-    SOL_TRY(communicator_add_gpu(m->communicator, m->gpu));
     return fit_upload(m->part, &run, &m->uploaded);
 }
 
@@ -218,8 +218,12 @@ static enum sol_status load(void *arg, int rank)
     struct team *team = arg;
     struct member *m = &team->members[rank];
     const int cores = cpu_info()->cores;
-    enum sol_status status = shard_create(team->model, rank, team->ranks, team->experts, &m->part);
+    enum sol_status status = SOL_OK;
+    if (!team->weights)
+        status = shard_create(team->model, rank, team->ranks, team->way, &m->part);
     SOL_TRY(communicator_agree(m->communicator, status));
+    if (m->gpu) SOL_TRY(communicator_add_gpu(m->communicator, m->gpu));
+    if (team->weights) return SOL_OK;
     if (m->gpu) return load_on_gpu(m);
     return shard_load(m->part, cores > team->ranks ? cores / team->ranks : 1);
 }
@@ -237,16 +241,16 @@ static enum sol_status start(struct team *team)
     return SOL_OK;
 }
 
-enum sol_status team_create(const struct model *model, const struct engine_params *run, int ranks,
-                            enum shard_experts experts, struct gpu *const gpus[], struct team **out)
+/* Of `like` what ranks have in common. */
+static enum sol_status create(const struct team *like, struct gpu *const gpus[], struct team **out)
 {
-    *out = NULL;
-    SOL_TRY(shard_check(model, ranks, experts));
+    const int ranks = like->ranks;
     const size_t size = sizeof(struct team) + (size_t)ranks * sizeof(struct member);
+    *out = NULL;
     struct team *team =
         aligned_alloc(CACHE_LINE, (size + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
     if (!team) return status_set(SOL_E_MEMORY, "no memory for %d ranks", ranks);
-    *team = (struct team){.model = model, .run = run, .ranks = ranks, .experts = experts};
+    *team = *like;
     pthread_mutex_init(&team->mutex, NULL);
     if (gpus && cpu_info()->cores >= 2 * ranks) team->spin_ns = SPIN_NS;
     for (int r = 0; r < ranks; r++) {
@@ -264,6 +268,23 @@ enum sol_status team_create(const struct model *model, const struct engine_param
     else
         team_destroy(team);
     return status;
+}
+
+enum sol_status team_create(const struct model *model, const struct engine_params *run, int ranks,
+                            enum shard_way way, struct gpu *const gpus[], struct team **out)
+{
+    *out = NULL;
+    SOL_TRY(shard_check(model, ranks, way));
+    return create(&(struct team){.model = model, .run = run, .ranks = ranks, .way = way}, gpus,
+                  out);
+}
+
+enum sol_status team_create_beside(const struct team *first, struct gpu *const gpus[],
+                                   struct team **out)
+{
+    const struct team like = {
+        .model = first->model, .ranks = first->ranks, .way = first->way, .weights = first};
+    return create(&like, gpus, out);
 }
 
 /* NCCL parts when all do. */
@@ -301,14 +322,14 @@ int team_size(const struct team *team)
     return team->ranks;
 }
 
-enum shard_experts team_experts(const struct team *team)
+enum shard_way team_way(const struct team *team)
 {
-    return team->experts;
+    return team->way;
 }
 
 const struct model *team_model(const struct team *team, int rank)
 {
-    const struct member *m = &team->members[rank];
+    const struct member *m = &(team->weights ? team->weights : team)->members[rank];
     return m->uploaded ? m->uploaded : m->part;
 }
 

@@ -16,12 +16,15 @@ struct team;
  * where the model cannot be shared so, or where a GPU has no room for its part and an engine like
  * `run`. Errors name the rank. */
 enum sol_status team_create(const struct model *model, const struct engine_params *run, int ranks,
-                            enum shard_experts experts, struct gpu *const gpus[],
-                            struct team **out);
+                            enum shard_way way, struct gpu *const gpus[], struct team **out);
+/* Another one that works with the same weights, on GPUs that are the same devices opened again. It
+ * is destroyed first. */
+enum sol_status team_create_beside(const struct team *first, struct gpu *const gpus[],
+                                   struct team **out);
 void team_destroy(struct team *team); /* takes NULL; behind its engines, before gpu_close */
 
 int team_size(const struct team *team);
-enum shard_experts team_experts(const struct team *team);
+enum shard_way team_way(const struct team *team);
 const struct model *team_model(const struct team *team, int rank); /* its part, where ops read it */
 struct gpu *team_gpu(const struct team *team, int rank);           /* NULL: the CPU */
 struct communicator *team_communicator(const struct team *team, int rank);

@@ -24,7 +24,7 @@ static bool plain(const struct model_config *c, int64_t layer)
 /* Every second layer has value embeddings, the last one among them. */
 static bool no_values(const struct model_config *c, int64_t layer)
 {
-    return c->gpt.plain || layer % 2 != (c->n_layers - 1) % 2;
+    return c->gpt.plain || layer % 2 != (model_layers(c) - 1) % 2;
 }
 
 #define VECTOR true
@@ -209,7 +209,7 @@ static json_t *to_json(const struct model_config *c, bool mxfp4)
 static int64_t window(const struct model_config *c, int64_t layer)
 {
     char kind = c->gpt.pattern[(size_t)layer % strlen(c->gpt.pattern)];
-    return kind == 'S' && layer < c->n_layers - 1 ? c->window : 0;
+    return kind == 'S' && layer < model_layers(c) - 1 ? c->window : 0;
 }
 
 /* Backwards, as its checkpoints were trained; the scale of queries and keys, which stands behind

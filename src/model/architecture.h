@@ -33,7 +33,8 @@ struct weight_spec {
      * layer; NULL: as in the first dialect, whose name sol itself uses. */
     const char *names[DIALECTS_MAX];
     enum share shares[DIALECTS_MAX];
-    bool (*absent)(const struct model_config *config, int64_t layer); /* NULL: always there */
+    /* Of the whole model's layers; NULL: always there. */
+    bool (*absent)(const struct model_config *config, int64_t layer);
 };
 
 #define IN_MODEL(field) offsetof(struct model, field)
@@ -72,7 +73,7 @@ struct architecture {
     enum sol_status (*from_json)(const char *path, const json_t *root, struct model_config *out);
     json_t *(*to_json)(const struct model_config *config, bool mxfp4);
 
-    int64_t (*window)(const struct model_config *config, int64_t layer);
+    int64_t (*window)(const struct model_config *config, int64_t layer); /* of the whole model's */
     /* See model_rope_frequencies. */
     void (*frequencies)(const struct model_config *config, bool rounded, float *inv_freq,
                         float *factor);

@@ -18,9 +18,14 @@ const struct architecture *const architectures[] = {
 };
 const int architecture_count = sizeof architectures / sizeof *architectures;
 
+int64_t model_layers(const struct model_config *config)
+{
+    return config->all_layers ? config->all_layers : config->n_layers;
+}
+
 int64_t model_layer_window(const struct model_config *config, int64_t layer)
 {
-    return config->arch->window(config, layer);
+    return config->arch->window(config, config->first_layer + layer);
 }
 
 void model_rope_frequencies(const struct model_config *config, bool rounded, float *inv_freq,

@@ -41,13 +41,17 @@ struct model_config {
     int64_t own_experts, first_expert; /* whole ones that the rank has; 0: a part of each, or all */
     int64_t head_rows; /* of the vocabulary's, that the head has: all ranks the same, more than
                         * there are in all; 0: all */
+    int64_t all_layers, first_layer; /* of a rank that has n_layers whole ones from the first on;
+                                      * 0: all ranks have all layers */
     union {
         struct gpt_oss_config gpt_oss;
         struct gpt_config gpt;
     };
 };
 
-/* Positions that a layer sees; 0: all earlier ones. */
+/* Of the whole model, where this is a rank's part of it. */
+int64_t model_layers(const struct model_config *config);
+/* Positions that a layer sees, of those that are here; 0: all earlier ones. */
 int64_t model_layer_window(const struct model_config *config, int64_t layer);
 
 struct gpt_oss_layer {

@@ -57,41 +57,72 @@ static int64_t head_rows_of(const struct model_config *c, int64_t ranks)
     return (each + VOCAB_BLOCK - 1) / VOCAB_BLOCK * VOCAB_BLOCK;
 }
 
-enum sol_status shard_check(const struct model *model, int ranks, enum shard_experts experts)
+/* Of all that ranks could have parts of, what they have fewest of. */
+static int64_t most_ranks(const struct model_config *c, enum shard_way way, const char **what)
 {
-    const struct model_config *c = &model->config;
-    const bool dealt = experts == SHARD_EXPERTS_DEALT;
-    const char *what = dealt ? "experts" : "blocks of the intermediate layer";
-    int64_t most = dealt ? c->n_experts : (c->intermediate + BLOCK - 1) / BLOCK;
-    if (dealt && !c->n_experts)
-        return status_set(SOL_E_UNSUPPORTED, "%s has no experts that ranks could share",
-                          model->name);
+    int64_t most = way == SHARD_EXPERT ? c->n_experts : (c->intermediate + BLOCK - 1) / BLOCK;
+    *what = way == SHARD_EXPERT ? "experts" : "blocks of the intermediate layer";
+    if (way == SHARD_PIPELINE) {
+        *what = "layers";
+        return c->n_layers;
+    }
     if (c->n_kv_heads < most) {
         most = c->n_kv_heads;
-        what = "heads of keys";
+        *what = "heads of keys";
     }
     while (most > 1 && (most - 1) * head_rows_of(c, most) >= c->vocab) {
         most--;
-        what = "parts of the vocabulary";
+        *what = "parts of the vocabulary";
     }
+    return most;
+}
+
+enum sol_status shard_check(const struct model *model, int ranks, enum shard_way way)
+{
+    const struct model_config *c = &model->config;
+    const char *what;
+    if (way == SHARD_EXPERT && !c->n_experts)
+        return status_set(SOL_E_UNSUPPORTED, "%s has no experts that ranks could share",
+                          model->name);
+    int64_t most = most_ranks(c, way, &what);
     if (most > SHARD_RANKS_MAX) most = SHARD_RANKS_MAX;
-    if (ranks >= 1 && ranks <= most && (ranks - 1) * head_rows_of(c, ranks) < c->vocab)
+    if (ranks >= 1 && ranks <= most &&
+        (way == SHARD_PIPELINE || (ranks - 1) * head_rows_of(c, ranks) < c->vocab))
         return SOL_OK;
     return status_set(SOL_E_UNSUPPORTED,
                       "%s cannot be shared by %d ranks: it has %lld %s; at most %lld are possible",
                       model->name, ranks, (long long)most, what, (long long)most);
 }
 
+/* One layer more outweighs what the head has beside the embedding. */
+int shard_heaviest(const struct model *model, int ranks, enum shard_way way)
+{
+    return way == SHARD_PIPELINE && model->config.n_layers % ranks ? ranks - 1 : 0;
+}
+
+static struct model_config layers_config(const struct model_config *c, int rank, int ranks)
+{
+    const struct range own = share_of(c->n_layers, ranks - 1 - rank, ranks);
+    struct model_config part = *c;
+    part.rank = rank;
+    part.ranks = ranks;
+    part.n_layers = own.n;
+    part.first_layer = own.first;
+    part.all_layers = c->n_layers;
+    return part;
+}
+
 static struct model_config part_config(const struct model_config *c, int rank, int ranks,
-                                       enum shard_experts experts)
+                                       enum shard_way way)
 {
     const struct range own = share_of(c->n_experts, rank, ranks);
     struct model_config part = *c;
+    if (way == SHARD_PIPELINE) return layers_config(c, rank, ranks);
     part.rank = rank;
     part.ranks = ranks;
     part.n_kv_heads = share_of(c->n_kv_heads, rank, ranks).n;
     part.n_heads = part.n_kv_heads * (c->n_heads / c->n_kv_heads);
-    if (experts == SHARD_EXPERTS_DEALT)
+    if (way == SHARD_EXPERT)
         part.own_experts = own.n, part.first_expert = own.first;
     else
         part.intermediate = intermediate_of(c, rank, ranks).n;
@@ -105,6 +136,7 @@ static int64_t first_of(const struct model *part, enum dim dim)
     const struct model_config *c = &part->config, *all = &part->whole->config;
     const int64_t kv = share_of(all->n_kv_heads, c->rank, c->ranks).first;
     const int64_t group = all->n_heads / all->n_kv_heads;
+    if (c->all_layers) return dim == LAYERS ? c->first_layer : 0;
     /* clang-format off */
     switch (dim) {
     case KV_HEADS: return kv;
@@ -124,10 +156,18 @@ struct shard_place shard_place(const struct model *part, int64_t index)
     const struct weight_spec *spec = w.spec;
     struct shard_place p = {.row = first_of(part, spec->rows), .col = first_of(part, spec->cols)};
     const bool own = c->own_experts && weight_per_expert(&w);
+    if (c->all_layers) return p;
     if (spec->role == ROLE_HEAD) p.row = c->rank * c->head_rows;
     if (own) p.group = c->first_expert;
     p.zeros = spec->role == ROLE_BIAS && spec->cols == HIDDEN && c->rank > 0 && !own;
     return p;
+}
+
+const char *shard_way_key(enum shard_way way)
+{
+    return way == SHARD_EXPERT     ? "expert_parallel"
+           : way == SHARD_PIPELINE ? "pipeline_parallel"
+                                   : NULL;
 }
 
 /* ---- a part ---- */
@@ -139,9 +179,12 @@ struct shard {
     struct layer_weights layers[];
 };
 
-static enum dtype dtype_of(const struct model *whole, const struct weight *w)
+/* Of the part's weight of that number, as the whole has it. */
+static enum dtype dtype_of(const struct model *part, int64_t index)
 {
-    return w->vector ? DTYPE_F32 : ((const struct tensor *)weight_field(whole, w))->dtype;
+    const struct model_config *c = &part->whole->config;
+    const struct weight w = weight_at(c, weight_of_whole(&part->config, c, index));
+    return w.vector ? DTYPE_F32 : ((const struct tensor *)weight_field(part->whole, &w))->dtype;
 }
 
 static size_t bytes_of(const struct weight *w, enum dtype dtype)
@@ -160,7 +203,7 @@ static size_t bind_all(struct model *part, char *memory)
     size_t at = 0;
     for (int64_t i = 0; i < weight_count(&part->config); i++) {
         const struct weight w = weight_at(&part->config, i);
-        const enum dtype dtype = dtype_of(part->whole, &w);
+        const enum dtype dtype = dtype_of(part, i);
         weight_bind(part, &w, dtype, memory ? memory + at : NULL);
         at += padded(bytes_of(&w, dtype));
     }
@@ -172,7 +215,7 @@ static enum sol_status check_columns(const struct model *part)
 {
     for (int64_t i = 0; i < weight_count(&part->config); i++) {
         const struct weight w = weight_at(&part->config, i);
-        const struct dtype_info *type = dtype_info(dtype_of(part->whole, &w));
+        const struct dtype_info *type = dtype_info(dtype_of(part, i));
         if (w.cols % type->block == 0 && shard_place(part, i).col % type->block == 0) continue;
         return status_set(SOL_E_UNSUPPORTED,
                           "%s cannot be shared by %lld ranks: %s in %s would be cut within blocks "
@@ -184,16 +227,16 @@ static enum sol_status check_columns(const struct model *part)
 }
 
 enum sol_status shard_create(const struct model *whole, int rank, int ranks,
-                             enum shard_experts experts, struct model **out)
+                             enum shard_way way, struct model **out)
 {
     *out = NULL;
-    SOL_TRY(shard_check(whole, ranks, experts));
+    SOL_TRY(shard_check(whole, ranks, way));
     const size_t layers = (size_t)whole->config.n_layers;
     struct shard *s = calloc(1, sizeof *s + layers * sizeof *s->layers);
     if (!s) return status_set(SOL_E_MEMORY, "no memory for a model's tables");
     s->model = *whole;
     s->model.whole = whole;
-    s->model.config = part_config(&whole->config, rank, ranks, experts);
+    s->model.config = part_config(&whole->config, rank, ranks, way);
     s->model.layers = s->layers;
     s->model.parameters = 0;
     s->model.weight_bytes = 0;
@@ -201,7 +244,7 @@ enum sol_status shard_create(const struct model *whole, int rank, int ranks,
     for (int64_t i = 0; i < weight_count(&s->model.config); i++) {
         const struct weight w = weight_at(&s->model.config, i);
         s->model.parameters += weight_elements(&w);
-        s->model.weight_bytes += bytes_of(&w, dtype_of(whole, &w));
+        s->model.weight_bytes += bytes_of(&w, dtype_of(&s->model, i));
     }
     const enum sol_status status = check_columns(&s->model);
     if (status == SOL_OK)

@@ -17,6 +17,7 @@ struct whole_rows {
 
 struct weight_source {
     const struct model *model, *whole; /* what is read, and what that is a part of, or the same */
+    int64_t *index;                    /* [weights of model] their numbers in `whole` */
     const struct model_files *files;   /* one of these two, or neither: the model has the weights */
     struct synth_stream *stream;
     struct whole_rows *rows;     /* [threads] of parts */
@@ -27,6 +28,17 @@ struct weight_source {
 };
 
 /* ---- life ---- */
+
+static enum sol_status number_weights(struct weight_source *s)
+{
+    const struct model_config *c = &s->model->config;
+    const int64_t count = weight_count(c);
+    s->index = calloc((size_t)count, sizeof *s->index);
+    if (!s->index) return status_set(SOL_E_MEMORY, "no memory for a source of weights");
+    for (int64_t i = 0; i < count; i++)
+        s->index[i] = s->model->whole ? weight_of_whole(c, &s->whole->config, i) : i;
+    return SOL_OK;
+}
 
 static enum sol_status open_files(struct weight_source *s, bool mapped)
 {
@@ -49,7 +61,7 @@ enum sol_status weight_source_open(const struct model *model, int threads,
     s->threads = threads;
     s->rows = calloc((size_t)threads, sizeof *s->rows);
     enum sol_status status =
-        s->rows ? SOL_OK : status_set(SOL_E_MEMORY, "no memory for readers of weights");
+        s->rows ? number_weights(s) : status_set(SOL_E_MEMORY, "no memory for readers of weights");
     if (status == SOL_OK && !s->whole->embed.data) {
         s->files = model_files_of(s->whole, &mapped);
         status = s->files ? open_files(s, mapped)
@@ -70,6 +82,7 @@ void weight_source_close(struct weight_source *s)
     synth_stream_destroy(s->stream);
     free(s->rows);
     free(s->readers);
+    free(s->index);
     free(s->pieces);
     free(s);
 }
@@ -86,9 +99,9 @@ static size_t row_bytes(const struct weight_source *s, const struct weight *w)
 static int64_t rows_of_piece(const struct weight_source *s, int64_t index, const struct weight *w,
                              size_t bytes, int64_t step)
 {
-    const struct weight whole = weight_at(&s->whole->config, index);
+    const struct weight whole = weight_at(&s->whole->config, s->index[index]);
     int64_t n = (int64_t)(bytes / row_bytes(s, w));
-    if (s->files) n = rows_per_chunk(&whole, &s->files->places[index], bytes);
+    if (s->files) n = rows_per_chunk(&whole, &s->files->places[s->index[index]], bytes);
     n = n / step * step;
     return n < step ? step : n;
 }
@@ -114,14 +127,21 @@ static void plan_weight(struct weight_source *s, int64_t index, int64_t partner,
         }
 }
 
+/* What a file has in one tensor with it, and is a weight next to it; -1: nothing. */
+static int64_t partner_of(const struct weight_source *s, int64_t index)
+{
+    const int64_t partner = s->files ? rows_partner(s->files, s->index[index]) : -1;
+    return partner < 0 ? -1 : index + partner - s->index[index];
+}
+
 static void plan_all(struct weight_source *s, size_t bytes, int64_t step, const bool *skip)
 {
     s->n_pieces = 0;
     for (int64_t i = 0; i < weight_count(&s->model->config); i++) {
-        const struct place *p = s->files ? &s->files->places[i] : NULL;
+        const struct place *p = s->files ? &s->files->places[s->index[i]] : NULL;
         if (p && p->step == 2 && p->first == 1) continue; /* comes with its partner */
         if (skip && skip[i]) continue;
-        plan_weight(s, i, p ? rows_partner(s->files, i) : -1, bytes, step);
+        plan_weight(s, i, partner_of(s, i), bytes, step);
     }
 }
 
@@ -156,7 +176,7 @@ static enum sol_status read_file(struct weight_source *s, int thread, int64_t in
     return SOL_OK;
 }
 
-/* Of the whole model. */
+/* Of the whole model, whose numbers and pieces these are. */
 static enum sol_status read_whole(struct weight_source *s, int thread, int64_t index,
                                   const struct weight_piece *piece, char *dst)
 {
@@ -197,17 +217,18 @@ static enum sol_status read_part_of_vector(struct weight_source *s, int thread, 
                                            const struct weight_piece *piece, char *dst)
 {
     const struct weight own = weight_at(&s->model->config, index);
-    const struct weight all = weight_at(&s->whole->config, index);
+    const int64_t number = s->index[index];
+    const struct weight all = weight_at(&s->whole->config, number);
     const struct shard_place place = shard_place(s->model, index);
     const size_t width = (size_t)own.cols * sizeof(float), pitch = (size_t)all.cols * sizeof(float);
     const struct weight_piece from = {
-        .n = all.groups, .bytes = (size_t)all.groups * pitch, .weights = {index, -1}};
+        .n = all.groups, .bytes = (size_t)all.groups * pitch, .weights = {number, -1}};
     if (place.zeros) {
         memset(dst, 0, piece->bytes);
         return SOL_OK;
     }
     SOL_TRY(reserve(&s->rows[thread], from.bytes));
-    SOL_TRY(read_whole(s, thread, index, &from, s->rows[thread].data));
+    SOL_TRY(read_whole(s, thread, number, &from, s->rows[thread].data));
     cut_rows(dst, s->rows[thread].data + (size_t)(place.group + piece->row) * pitch, piece->n,
              width, pitch, (size_t)place.col * sizeof(float));
     return SOL_OK;
@@ -217,8 +238,9 @@ static enum sol_status read_part_of_vector(struct weight_source *s, int thread, 
 static enum sol_status read_part(struct weight_source *s, int thread, int64_t index,
                                  const struct weight_piece *piece, char *dst)
 {
+    const int64_t number = s->index[index];
     const struct weight own = weight_at(&s->model->config, index);
-    const struct weight all = weight_at(&s->whole->config, index);
+    const struct weight all = weight_at(&s->whole->config, number);
     if (own.vector) return read_part_of_vector(s, thread, index, piece, dst);
     const struct shard_place place = shard_place(s->model, index);
     const enum dtype dtype = ((const struct tensor *)weight_field(s->whole, &all))->dtype;
@@ -231,9 +253,9 @@ static enum sol_status read_part(struct weight_source *s, int thread, int64_t in
     from.bytes = (size_t)from.n * pitch;
     memset(dst + (size_t)from.n * width, 0, (size_t)(piece->n - from.n) * width);
     if (from.n == 0) return SOL_OK;
-    if (own.cols == all.cols) return read_whole(s, thread, index, &from, dst);
+    if (own.cols == all.cols) return read_whole(s, thread, number, &from, dst);
     SOL_TRY(reserve(&s->rows[thread], from.bytes));
-    SOL_TRY(read_whole(s, thread, index, &from, s->rows[thread].data));
+    SOL_TRY(read_whole(s, thread, number, &from, s->rows[thread].data));
     cut_rows(dst, s->rows[thread].data, from.n, width, pitch, dtype_row_bytes(dtype, place.col));
     return SOL_OK;
 }

@@ -25,9 +25,18 @@ static int64_t dim_size(const struct model_config *c, enum dim dim)
     /* clang-format on */
 }
 
+/* In the whole model. */
+static int64_t layer_number(const struct model_config *c, int64_t layer)
+{
+    return layer < 0 ? layer : c->first_layer + layer;
+}
+
+/* Of ranks that have layers each, the first layer's has the embedding, the last one's the head. */
 static bool is_there(const struct model_config *c, const struct weight_spec *spec, int64_t layer)
 {
-    return !spec->absent || !spec->absent(c, layer);
+    if (layer < 0 && spec->role == ROLE_EMBED && c->first_layer > 0) return false;
+    if (layer < 0 && spec->role == ROLE_HEAD && c->first_layer + c->n_layers < model_layers(c)) return false;
+    return !spec->absent || !spec->absent(c, layer_number(c, layer));
 }
 
 /* The tensor that is number `index` of those that a layer (-1: the model) has, or NULL and their
@@ -92,8 +101,22 @@ struct weight weight_at(const struct model_config *config, int64_t index)
     };
     if (spec->role == ROLE_HEAD && config->head_rows) out.rows = config->head_rows;
     if (spec->groups == EXPERTS && config->own_experts) out.groups = config->own_experts;
-    put_name(spec->names[0], layer, out.name, sizeof out.name);
+    put_name(spec->names[0], layer_number(config, layer), out.name, sizeof out.name);
     return out;
+}
+
+int64_t weight_of_whole(const struct model_config *part, const struct model_config *whole,
+                        int64_t index)
+{
+    const struct weight w = weight_at(part, index);
+    const int64_t layer = layer_number(part, w.layer);
+    int64_t before = 0, count, at = 0;
+    for (int64_t n = -1; n < layer; n++) {
+        spec_at(whole, n, -1, &count);
+        before += count;
+    }
+    while (spec_at(whole, layer, at, &count) != w.spec) at++;
+    return before + at;
 }
 
 int64_t weight_elements(const struct weight *weight)

@@ -30,6 +30,9 @@ struct weight {
 int64_t weight_count(const struct model_config *config);
 /* Number `index` of 0..weight_count-1. */
 struct weight weight_at(const struct model_config *config, int64_t index);
+/* The number that it has in `whole`, of which `part` is a rank's part. */
+int64_t weight_of_whole(const struct model_config *part, const struct model_config *whole,
+                        int64_t index);
 int64_t weight_elements(const struct weight *weight);
 bool weight_per_expert(const struct weight *weight); /* each has its own group */
 /* What it is called in a dialect of the architecture. */

@@ -29,6 +29,15 @@ struct all_reduce_add_args {
     struct matrix part, x; /* [m][n], in place */
 };
 
+/* send_recv: x of rank `to` = x of rank `from`. Only these two pass something; for others it is
+ * nothing to do. */
+struct send_recv_args {
+    int64_t ranks;
+    int64_t from, to;
+    int64_t m, n;
+    struct matrix x; /* [m][n], in place */
+};
+
 #pragma GCC diagnostic pop
 
 #endif

@@ -337,7 +337,7 @@ static enum sol_status take_figures(const struct profiler *p, struct profile_pha
 
 static enum sol_status run_depth(struct profiler *p)
 {
-    int layers = (int)engine_model(p->engine)->config.n_layers;
+    const int layers = (int)engine_layers(p->engine);
     SOL_TRY(repeat_for(p, false, false));
     if (p->depth > 0) SOL_TRY(engine_fill_cache(p->engine));
     engine_set_trace(p->engine, observe_layer, p);

@@ -111,7 +111,7 @@ static enum sol_status make_work(struct scale_model *m, int64_t ranks, int64_t d
     struct model *part;
     *out = (struct work){0};
     if (ranks == 1) return on_device(m, m->model, divide, row, out);
-    SOL_TRY(shard_create(m->model, 0, (int)ranks, SHARD_EXPERTS_CUT, &part));
+    SOL_TRY(shard_create(m->model, 0, (int)ranks, SHARD_TENSOR, &part));
     const enum sol_status status = on_device(m, part, divide, row, out);
     shard_destroy(part);
     return status;
@@ -263,7 +263,7 @@ static enum sol_status unless_impossible(enum sol_status status)
 static enum sol_status add_shared(const struct wanted *w, int64_t ranks)
 {
     const struct model *model = w->model->model;
-    if (ranks <= w->network->node && shard_check(model, (int)ranks, SHARD_EXPERTS_CUT) == SOL_OK)
+    if (ranks <= w->network->node && shard_check(model, (int)ranks, SHARD_TENSOR) == SOL_OK)
         SOL_TRY(unless_impossible(add_tensor(w, ranks)));
     if (ranks == 1) return SOL_OK;
     if (model->config.n_experts >= ranks && rows_of(&w->model->task) >= (double)ranks &&

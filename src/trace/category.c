@@ -24,6 +24,7 @@ static const struct rule {
     {"all_reduce", CATEGORY_COMMUNICATION},
     {"allgather", CATEGORY_COMMUNICATION},
     {"all_gather", CATEGORY_COMMUNICATION},
+    {"send_recv", CATEGORY_COMMUNICATION},
     {"reducescatter", CATEGORY_COMMUNICATION},
     {"reduce_scatter", CATEGORY_COMMUNICATION},
     {"flash", CATEGORY_ATTENTION},

@@ -550,6 +550,7 @@ enum kernel_role role_of_op(const char *parent, const char *op)
         {"all_reduce_add", ROLE_COPIES},
         {"reduce_scatter", ROLE_COPIES},
         {"all_gather", ROLE_COPIES},
+        {"send_recv", ROLE_COPIES},
         {"adamw", ROLE_OPTIMIZER},
         {"muon", ROLE_OPTIMIZER},
         {"muon_prepare", ROLE_OPTIMIZER},

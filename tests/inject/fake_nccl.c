@@ -16,13 +16,20 @@
     EXPORT int name parameters;                                                                    \
     int name parameters
 
-enum { GROUPS = 4096, RANKS = 64, FAILS = 1, BAD_ARGUMENT = 4 };
+enum { GROUPS = 4096, RANKS = 64, PAIRED = 8, FAILS = 1, BAD_ARGUMENT = 4 };
+
+/* What a rank sends to another one; NULL: nothing, or it was taken. */
+struct passing {
+    void *data;
+    size_t count;
+};
 
 struct group {
     int size, here, met;
     unsigned long meetings;
     void *data[RANKS]; /* what each rank has, while they meet */
     size_t count[RANKS];
+    struct passing passing[PAIRED][PAIRED]; /* from each to each */
 };
 
 struct rank {
@@ -205,4 +212,48 @@ FAKE(ncclAllGather, (const void *from, void *to, size_t count, int type, void *c
 {
     struct rank *own = comm;
     return work(own, from, count, to, count * (size_t)own->group->size, 0, type, PASSED_ON, stream);
+}
+
+/* ---- pairs ---- */
+
+/* As NCCL's, it is over when the receiver has it. */
+FAKE(ncclSend, (const void *from, size_t count, int type, int to, void *comm, void *stream))
+{
+    struct rank *own = comm;
+    const size_t bytes = count * (type == NCCL_BF16 ? 2 : 4);
+    struct fake_copies copies = {0};
+    if (told("fails") || own->rank >= PAIRED || to >= PAIRED) return FAILS;
+    struct passing *p = &own->group->passing[own->rank][to];
+    void *data = malloc(bytes + 1);
+    if (fake_copies_find(&copies) != 0 || !data) return FAILS;
+    const int status = copies.out(data, (uint64_t)(uintptr_t)from, bytes, stream);
+    pthread_mutex_lock(&lock);
+    *p = (struct passing){data, count};
+    pthread_cond_broadcast(&changed);
+    while (p->data) pthread_cond_wait(&changed, &lock);
+    pthread_mutex_unlock(&lock);
+    free(data);
+    return status;
+}
+
+FAKE(ncclRecv, (void *to, size_t count, int type, int from, void *comm, void *stream))
+{
+    struct rank *own = comm;
+    struct fake_copies copies = {0};
+    if (told("fails") || own->rank >= PAIRED || from >= PAIRED) return FAILS;
+    struct passing *p = &own->group->passing[from][own->rank];
+    if (fake_copies_find(&copies) != 0) return FAILS;
+    pthread_mutex_lock(&lock);
+    while (!p->data) pthread_cond_wait(&changed, &lock);
+    pthread_mutex_unlock(&lock);
+    if (told("wrong")) memset(p->data, 0, sizeof(float) * (count > 0));
+    const int status = p->count == count
+                           ? copies.in((uint64_t)(uintptr_t)to, p->data,
+                                       count * (type == NCCL_BF16 ? 2 : 4), stream)
+                           : BAD_ARGUMENT;
+    pthread_mutex_lock(&lock);
+    p->data = NULL;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+    return status;
 }
