@@ -3,7 +3,8 @@
 is decoding, are prompts and batches, and where does a step's time go.
 
 usage: bench/tensor_parallel_device.py [--sol build/sol] [--gpus 2] [--parts verify,sums,speed,serve] [--model NAME,...]
-                                       [--tests decode,prompt,batch] [--ways one,shared,experts,copies,pairs] [--requests 512]
+                                       [--tests decode,prompt,batch] [--sharing tensor,experts,pipeline]
+                                       [--ways one,shared,experts,pipeline,copies,pairs] [--loads queue,prefix] [--requests 512]
                                        [--rounds 1] [--seconds 280] [--tiny] [--out FILE]
 
   verify   the collectives and joins of the table on N GPUs; then logits of N GPUs against one, over 512 tokens of a model
@@ -15,9 +16,10 @@ usage: bench/tensor_parallel_device.py [--sol build/sol] [--gpus 2] [--parts ver
              decode  one sequence (120b wanted: 1.2 times one GPU's on 2, 1.4 on 4)
              prompt  2,048 and 8,192 tokens (120b wanted for 8,192: 1.8 on 2, 3.3 on 4)
              batch   32 and 128 sequences that decode together
-           and of the N GPUs each op's time in a step, with what part the collectives are; once more with whole experts
-  serve    only if it is named: a server (sol serve) on one GPU, with one model over all N, also with whole experts, with a
-           copy on each, and from four on with a copy on each two; output tokens/s a GPU
+           and of the N GPUs each op's time in a step, with what part the collectives are; once more with whole experts, and
+           with some layers on each (the 8,192 tokens in one step of four pieces)
+  serve    only if it is named: a server (sol serve) on one GPU, with one model over all N, also with whole experts, and
+           with some layers on each and as many batches on their way; with a copy on each, and from four on with a copy on each two; output tokens/s a GPU
              queue   --requests a GPU at once, 1,024 tokens in and 512 out, 512 texts a GPU together (120b wanted: over one
                      GPU's, one model 0.95, copies 0.97)
              prefix  32 clients a GPU whose prompts have 4,000 tokens in common and 100 of their own, 128 out: time to the
@@ -39,10 +41,11 @@ import urllib.request
 
 WANTED = {("decode", 2): 1.2, ("decode", 4): 1.4, ("prompt", 2): 1.8, ("prompt", 4): 3.3}
 PARTS = ("verify", "sums", "speed", "serve")
-SERVED = {"shared": 0.95, "copies": 0.97}  # output t/s a GPU over one GPU's
+WHOLE, LAYERS = "--expert-parallel", "--pipeline-parallel"
+SHARING = {"tensor": [], "experts": [WHOLE], "pipeline": [LAYERS]}
+SERVED = {"shared": 0.95, "pipeline": 0.95, "copies": 0.97}  # output t/s a GPU over one GPU's
 TESTS = ("decode", "prompt", "batch")
-COLLECTIVES = ("all_reduce", "all_reduce_add", "all_gather")
-WHOLE = "--expert-parallel"
+COLLECTIVES = ("all_reduce", "all_reduce_add", "all_gather", "send_recv")
 BY_NCCL = ("--force", "all_reduce_add=composed", "--force", "all_reduce=all_reduce_nccl_cuda")
 PORT = 18082
 
@@ -91,7 +94,7 @@ def verify(run, model):
         run.say(part="verify", verified=[row[1] for row in rows if "ok" in row], failed=[row[1] for row in rows if "FAILED" in row],
                 seconds=round(took, 1))
     layers = 1 if options.tiny else 4
-    for flags in ([], ["--exact"], ["--exact", WHOLE]):
+    for flags in ([], ["--exact"], ["--exact", WHOLE], ["--exact", LAYERS]):
         text, took = run.sol("perplexity", "-m", f"{model},layers={layers}", "--random-tokens", 40 if options.tiny else 512, "-q", "--json",
                              "--kl-one", *flags, *place(options.gpus))
         out = json.loads(text)
@@ -99,7 +102,7 @@ def verify(run, model):
         # Of random models rounded activations decide which experts a token gets (docs/LOG.md), so that float32 judges.
         good = not flags or (reference["kl_mean"] < 1e-6 and reference["top_margin"] <= reference["tolerance"])
         run.good &= good
-        run.say(part="verify", model=model, layers=layers, gpus=options.gpus, exact=bool(flags), whole_experts=WHOLE in flags, kl_mean=reference["kl_mean"],
+        run.say(part="verify", model=model, layers=layers, gpus=options.gpus, exact=bool(flags), whole_experts=WHOLE in flags, pipeline=LAYERS in flags, kl_mean=reference["kl_mean"],
                 kl_max=reference["kl_max"], same_top=reference["same_top"], top_margin=reference["top_margin"],
                 tolerance=reference["tolerance"], nll=out["nll"], nll_one=reference["nll"], good=good,
                 kernels=sorted({kernel["variant"] for kernel in out["kernels"]}), seconds=round(took, 1))
@@ -174,23 +177,23 @@ def speed(run, model):
         failed = error  # those of N GPUs are worth having without
         run.say(part="speed", model=model, gpus=1, failed=str(error))
     first = {name_of(result): result["ts"] for result in one}
-    for flags in ([], [WHOLE]):
+    for flags in (SHARING[way] for way in run.options.sharing.split(",")):
         all_, took = bench(run, model, gpus, *tests, *ops, *flags)
-        compare(run, model, first, all_, bool(flags), took)
+        compare(run, model, first, all_, flags, took)
     if failed:
         raise RuntimeError("nothing to compare with: one GPU failed")
 
 
-def compare(run, model, first, results, whole_experts, took):
+def compare(run, model, first, results, flags, took):
     gpus = run.options.gpus
     for result in results:
         name = name_of(result)
         ratio = result["ts"] / first[name] if first.get(name) else None
-        wanted = WANTED.get((kind_of(result), gpus)) if "120b" in model and name != "pp2048" and not whole_experts else None
+        wanted = WANTED.get((kind_of(result), gpus)) if "120b" in model and name != "pp2048" and WHOLE not in flags else None
         good = bool(result["proved"]) and (wanted is None or (ratio or 0) >= wanted)
         run.good &= good
         times = times_of(result)
-        run.say(part="speed", model=model, test=name, gpus=gpus, whole_experts=whole_experts, one=first.get(name), all=result["ts"], ratio=ratio, wanted=wanted,
+        run.say(part="speed", model=model, test=name, gpus=gpus, whole_experts=WHOLE in flags, pipeline=LAYERS in flags, one=first.get(name), all=result["ts"], ratio=ratio, wanted=wanted,
                 proved=result["proved"], good=good, step_us=round(sum(times.values()), 1),
                 collectives_us=round(sum(us for op, us in times.items() if op.split(":")[0] in COLLECTIVES), 1),
                 us=longest(times), load_s=result["upload_s"], seconds=round(took, 1))
@@ -245,16 +248,16 @@ class Server:
 def serve(run, model):
     gpus, tiny = run.options.gpus, run.options.tiny
     model = "builtin" if tiny else model
-    ways = [("one", 1, 1), ("shared", gpus, 1), ("experts", gpus, 1), ("copies", gpus, gpus)] + ([("pairs", gpus, gpus // 2)] if gpus >= 4 else [])
+    ways = [("one", 1, 1), ("shared", gpus, 1), ("experts", gpus, 1), ("pipeline", gpus, gpus), ("copies", gpus, gpus)] + ([("pairs", gpus, gpus // 2)] if gpus >= 4 else [])
     queue, prefix = ("random:8,3,0", "prefix:40,8,2") if tiny else ("random:1024,512,0", "prefix:4000,100,128")
     one = {}
     for way, cards, copies in [way for way in ways if way[0] in run.options.ways.split(",")]:
         try:
-            with Server(run, model, cards, copies, [WHOLE] if way == "experts" else []) as server:
+            with Server(run, model, cards, copies, SHARING.get(way, [])) as server:
                 tests = [("queue", ["--burst", (2 if tiny else run.options.requests) * cards, "--lengths", queue])]
                 clients = (1 if tiny else 32) * cards
                 tests += [("prefix", ["--concurrency", clients, "--requests", (2 if tiny else 8) * clients, "--lengths", prefix])]
-                for test, load in tests:
+                for test, load in [pair for pair in tests if pair[0] in run.options.loads.split(",")]:
                     before = [server.of_copies(name) for name in ("prompt_tokens_total", "prefix_cache_hits_total")]
                     level = server.load(*load)
                     asked, kept = ([now - then for now, then in zip(server.of_copies(name), past)]
@@ -281,7 +284,9 @@ def main():
     parser.add_argument("--parts", default="verify,speed")
     parser.add_argument("--model", default="synth:gpt-oss-120b,synth:gpt-oss-20b")
     parser.add_argument("--tests", default=",".join(TESTS))
-    parser.add_argument("--ways", default="one,shared,experts,copies,pairs", help="of serving")
+    parser.add_argument("--ways", default="one,shared,experts,pipeline,copies,pairs", help="of serving")
+    parser.add_argument("--loads", default="queue,prefix", help="of serving")
+    parser.add_argument("--sharing", default=",".join(SHARING), help="of a model's speed")
     parser.add_argument("--requests", type=int, default=512)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=280)

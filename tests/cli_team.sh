@@ -20,6 +20,10 @@ lacks() { ! grep -qE -- "$2" "$work/$1" || fail "'$2' in $1"; }
     done
     run 0 run $small $exact --gpus 5 --expert-parallel
     is "tokens of five with whole experts" "$(cat "$work/out")" "$(cat one)"
+    run 0 run $small --gpus 1
+    mv "$work/out" rounded
+    run 0 run $small --gpus 3 --pipeline-parallel # the same sums, whatever is rounded
+    is "tokens of three with whole layers" "$(cat "$work/out")" "$(cat rounded)"
     run 0 run -m builtin -p 'Once upon a time' -n 8 --greedy -q --gpus 2 --json
     has out '"gpus": 2,'
     lacks out 'expert_parallel|own_experts'
@@ -33,6 +37,10 @@ run 0 perplexity -f "$text" --limit 64 -q --json $exact --gpus 2 --kl-one --expe
 has out '"kl_max": (0\.0|[0-9.]+e-(0[7-9]|1[0-9])),'
 has out '"expert_parallel": true'
 has out '"op": "own_experts"'
+run 0 perplexity -f "$text" --limit 200 -q --json --gpus 2 --kl-one --pipeline-parallel
+has out '"kl_max": 0\.0,'
+has out '"pipeline_parallel": true'
+has out '"op": "send_recv"'
 run 0 verify --brief --rounds 1 --op join_columns --gpus 2 # the op alone
 lacks out 'shared by'
 run 0 bench -m synth:small -p 8 -n 2 -r 1 --no-limits --no-store -q --gpus 2 --json
@@ -41,6 +49,9 @@ has out '"gpus": 2'
 run 0 bench -m synth:small -p 8 -n 2 -r 1 --no-limits --no-store -q --gpus 2 --expert-parallel --json
 is "proved with whole experts" "$(grep -c '"proved": true' "$work/out")" 2
 has out '"expert_parallel": true'
+run 0 bench -m synth:small -p 100 -n 2 -r 1 --no-limits --no-store -q --gpus 2 --pipeline-parallel --json
+is "proved with whole layers" "$(grep -c '"proved": true' "$work/out")" 2
+has out '"pipeline_parallel": true'
 # What ranks cost each other is one figure: of the profile, what is kept, advice and page.
 run 0 profile -m synth:tiny -p 8 -n 2 -d 0 -r 1 --no-limits -q --gpus 2 --store "$work/store" --json --trace trace.json
 cp "$work/out" profile.json
@@ -89,6 +100,7 @@ run 0 model fit --like gpt-oss-120b --gpus 2 --device-memory 48
 has out 'of each of 2'
 run 6 model fit --like gpt-oss-120b --device-memory 48
 run 0 model fit --like gpt-oss-120b --gpus 2 --expert-parallel --device-memory 48
+run 0 model fit --like gpt-oss-120b --gpus 2 --pipeline-parallel --device-memory 48
 run 2 model fit --like gpt-oss-120b --expert-parallel
 has err '--expert-parallel goes with --gpus'
 
@@ -102,15 +114,22 @@ has err '--kl-one goes with --gpus'
 run 2 run --gpus 0 -p x
 run 2 run --expert-parallel -p x -n 1
 has err '--expert-parallel goes with --gpus'
+run 2 run --pipeline-parallel -p x -n 1
+has err '--pipeline-parallel goes with --gpus'
+run 2 run --pipeline-parallel --expert-parallel --gpus 2 -p x -n 1
+has err 'which of the two'
+run 2 serve --pipeline-parallel --gpus 4 --copies 5 --port 0
+has err '16 parts are possible'
 run 2 serve --copies 2 --expert-parallel --port 0
 has err '--expert-parallel goes with --gpus'
 run 5 run -m synth:gpt-tiny --random-tokens 3 -n 1 --gpus 2 --expert-parallel
 has err 'has no experts that ranks could share'
 
 # ---- a server, whose answers are those of one ----
-serve() { # GPUS: two texts at once, what came of them on stdout
+serve() { # FLAGS: two texts at once, what came of them on stdout
     rm -f served
-    "$SOL_BINARY" serve --port 0 --responses none --parallel 2 -c 256 $exact --gpus "$1" >served 2>"$work/err" &
+    # shellcheck disable=SC2086 # words
+    "$SOL_BINARY" serve --port 0 --responses none --parallel 2 -c 256 $exact "$@" >served 2>"$work/err" &
     local server=$! address
     for _ in $(seq 200); do
         address=$(sed -nE 's/^listening on //p' served 2>/dev/null)
@@ -136,8 +155,11 @@ PYTHON
     is "the server's end" $? 0
 }
 if command -v python3 >/dev/null && "$SOL_BINARY" serve --port 0 -m nothing.gguf 2>&1 </dev/null | grep -qv 'install libmicrohttpd12'; then
-    serve 1 >of_one
-    serve 2 >of_two
+    serve --gpus 1 >of_one
+    serve --gpus 2 >of_two
+    serve --gpus 2 --pipeline-parallel >of_layers
+    grep -q '2 copies' served || fail "one batch alone in a pipeline: $(cat served)"
+    is "answers of two with whole layers" "$(cat of_layers)" "$(cat of_one)"
     is "answers of two" "$(cat of_two)" "$(cat of_one)"
     grep -q 'Once upon' of_two || fail "no answers: $(cat of_two)"
 fi
@@ -160,6 +182,10 @@ tiles="--force all_reduce_add=all_reduce_add_tiles_cuda"
     is "tokens of three cards with whole experts" "$(cat "$work/out")" "$(cat one)"
     gpus 2 0 run $few -n 2 $card $library --gpus 2
     is "tokens of two cards by NCCL" "$(cat "$work/out")" "$(cut -d ' ' -f 1,2 one)"
+    gpus 1 0 run $few -n 2 $card -m synth:small,layers=2
+    mv "$work/out" two_layers
+    gpus 2 0 run $few -n 2 $card -m synth:small,layers=2 --gpus 2 --pipeline-parallel
+    is "tokens of two cards with a layer each" "$(cat "$work/out")" "$(cat two_layers)"
     gpus 2 0 run $few $card $tiles --gpus 2 # parts rounded to bf16 change none of them
     is "tokens of two cards by tiles" "$(cat "$work/out")" "$(cat one)"
     gpus 2 5 run $few $card --gpus 3

@@ -173,6 +173,24 @@ static void exchange(struct communicator *c)
     assert_int_equal(communicator_check(c), SOL_OK);
 }
 
+/* Through all ranks in turn, as stages of a pipeline pass it, each with a neighbour alone. */
+static void pass_on(struct communicator *c)
+{
+    const int rank = communicator_rank(c), size = communicator_size(c);
+    int32_t own[RANKS * NUMBERS];
+    for (int times = 0; times < 200; times++) {
+        const size_t bytes = (size_t)(1 + times % (RANKS * NUMBERS)) * 4;
+        memset(own, rank ? 0xEE : times, sizeof own);
+        if (rank > 0)
+            assert_int_equal(communicator_send_recv(c, rank - 1, rank, own, bytes), SOL_OK);
+        for (size_t i = 0; i < sizeof own; i++)
+            assert_int_equal(((unsigned char *)own)[i], i < bytes || !rank ? times : 0xEE);
+        if (rank < size - 1)
+            assert_int_equal(communicator_send_recv(c, rank, rank + 1, own, bytes), SOL_OK);
+        memset(own, 0xDD, sizeof own);
+    }
+}
+
 static void agree(struct communicator *c)
 {
     const int rank = communicator_rank(c), size = communicator_size(c);
@@ -208,12 +226,30 @@ static void fail_one(struct communicator *c)
     assert_int_equal(communicator_agree(c, SOL_OK), SOL_E_IO);
 }
 
+/* Who waits for its neighbour hears it as well. */
+static void fail_neighbour(struct communicator *c)
+{
+    int32_t x = 0;
+    const int last = communicator_size(c) - 1, rank = communicator_rank(c);
+    if (rank == last) communicator_fail(c, status_set(SOL_E_IO, "the disk is full"), 1);
+    if (rank < 2 && last > 1)
+        assert_int_equal(communicator_send_recv(c, rank, 1 - rank, &x, 4), SOL_E_IO);
+}
+
 /* The last rank never comes. */
 static void miss_one(struct communicator *c)
 {
     int32_t x = 0;
     if (communicator_rank(c) == communicator_size(c) - 1) return;
     assert_int_equal(communicator_broadcast(c, 0, &x, 4), SOL_E_DEVICE);
+    assert_non_null(strstr(sol_last_error(), "waited 0.2 s for the other"));
+}
+
+static void miss_neighbour(struct communicator *c)
+{
+    int32_t x = 0;
+    if (communicator_rank(c) > 0) return;
+    assert_int_equal(communicator_send_recv(c, 0, 1, &x, 4), SOL_E_DEVICE);
     assert_non_null(strstr(sol_last_error(), "waited 0.2 s for the other"));
 }
 
@@ -231,7 +267,9 @@ static void test_threads(void **state)
     (void)state;
     for (int size = 1; size <= RANKS; size++) {
         run_ranks(size, exchange);
+        run_ranks(size, pass_on);
         run_ranks(size, agree);
+        if (size > 1) run_ranks(size, fail_neighbour);
         if (size > 1) run_ranks(size, fail_one);
         if (size > 1) run_ranks(size, come_late);
     }
@@ -243,6 +281,7 @@ static void test_limit(void **state)
     struct communicator *c[2];
     setenv("SOL_RANK_SECONDS", "0.2", 1);
     run_ranks(2, miss_one);
+    run_ranks(2, miss_neighbour);
     run_ranks(RANKS, miss_one);
     static const char *const bad[] = {"0", "-1", "x", "1x", "1e9", "nan"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

@@ -2,6 +2,7 @@
  * way an engine can be asked, with the same bits each time. Here they are threads on the processor;
  * on GPUs: cli_emulate_team. */
 #include <math.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +14,7 @@
 #include <cmocka.h>
 
 #include "base/status.h"
+#include "base/threads.h"
 #include "check/verify_model.h"
 #include "infer/engine.h"
 #include "infer/team.h"
@@ -171,6 +173,8 @@ static void test_same_as_one(void **state)
         const double allowed = plan_margin(engine_last_plan(one.engine));
         print_message("%s on %d: %.1e standard deviations of %.1e\n", name, ranks, off, allowed);
         if (!(off <= allowed)) fail_msg("%s on %d ranks: %g", name, ranks, off);
+        /* Whole layers have the sums of one. */
+        if (together[i].way == SHARD_PIPELINE) assert_memory_equal(got, expected, n * sizeof *got);
         assert_memory_equal(got, twice, n * sizeof *got);
         free(expected);
         free(got);
@@ -179,6 +183,85 @@ static void test_same_as_one(void **state)
         close_side(&all);
         close_side(&one);
     }
+}
+
+/* A step in pieces, of which ranks have different ones at a time: two texts of which one ends in a
+ * piece where the other begins, and rows that no piece divides. */
+static void test_pieces(void **state)
+{
+    (void)state;
+    static const struct side none;
+    enum { LONG = 100, SHORT = 75 };
+    struct engine_row rows[LONG + SHORT];
+    const float *logits;
+    for (int ranks = 1; ranks <= 3; ranks++) {
+        static float first[OUTPUTS * 600];
+        struct side s = none;
+        struct engine_params p = params_of(false);
+        p.max_batch = LONG + SHORT;
+        must(model_open_with("synth:small", ranks > 1 ? &later : NULL, &s.model));
+        if (ranks > 1) must(team_create(s.model, &p, ranks, SHARD_PIPELINE, NULL, &s.team));
+        p.team = s.team;
+        must(engine_create(s.model, &p, &s.engine));
+        make_rows(rows, LONG, 0, 2, 1);
+        make_rows(rows + LONG, SHORT, 1, 3, 2);
+        rows[30].output = true;
+        must(engine_eval(s.engine, rows, LONG + SHORT, NULL, NULL, &logits));
+        if (ranks == 1) memcpy(first, logits, sizeof first);
+        assert_memory_equal(logits, first, sizeof first);
+        close_side(&s);
+    }
+}
+
+/* Two texts on their way through the same ranks and weights; one ends badly, the other goes on. */
+struct traveller {
+    struct engine *engine;
+    pthread_t thread;
+    float logits[600];
+};
+
+static void *travel(void *arg)
+{
+    struct traveller *t = arg;
+    struct engine_row rows[ROWS];
+    const float *logits = NULL;
+    for (int times = 0; times < 20; times++) {
+        engine_reset(t->engine, 0);
+        make_rows(rows, ROWS, 0, 1, 1);
+        must(engine_eval(t->engine, rows, ROWS, NULL, NULL, &logits));
+        rows[0] = (struct engine_row){.token = 3, .output = true};
+        must(engine_eval(t->engine, rows, 1, NULL, NULL, &logits));
+    }
+    memcpy(t->logits, logits, sizeof t->logits);
+    return NULL;
+}
+
+static void test_beside(void **state)
+{
+    (void)state;
+    struct side one = open_side("synth:small", 1, true);
+    struct side first = open_shared("synth:small", 3, SHARD_PIPELINE, true), second = {0};
+    struct engine_params p = params_of(true);
+    struct traveller alone = {.engine = one.engine}, t[2] = {{.engine = first.engine}};
+    must(team_create_beside(first.team, NULL, &second.team));
+    assert_ptr_equal(team_model(second.team, 1), team_model(first.team, 1));
+    p.team = second.team;
+    must(engine_create(first.model, &p, &second.engine));
+    t[1].engine = second.engine;
+    travel(&alone);
+    for (int i = 0; i < 2; i++) assert_int_equal(thread_start(&t[i].thread, travel, &t[i]), 0);
+    for (int i = 0; i < 2; i++) pthread_join(t[i].thread, NULL);
+    for (int i = 0; i < 2; i++)
+        assert_memory_equal(t[i].logits, alone.logits, sizeof alone.logits);
+    team_break(second.team, 1, status_set(SOL_E_FORMAT, "a planted fault"));
+    struct engine_row row = {.token = 1, .output = true};
+    for (int i = 0; i < 2; i++) /* no turn is left open */
+        assert_int_equal(engine_eval(second.engine, &row, 1, NULL, NULL, NULL), SOL_E_FORMAT);
+    must(engine_eval(first.engine, &row, 1, NULL, NULL, NULL));
+    engine_destroy(second.engine);
+    team_destroy(second.team);
+    close_side(&first);
+    close_side(&one);
 }
 
 /* Rounded activations and a narrow cache: the same tokens, near enough. */
@@ -216,10 +299,10 @@ static void test_verified(void **state)
 }
 
 /* Bytes of a snapshot are those of any engine of the model. */
-static void test_snapshots_pass(void **state)
+static void pass_snapshots(enum shard_way way)
 {
-    (void)state;
-    struct side one = open_side("synth:small", 1, true), all = open_side("synth:small", 3, true);
+    struct side one = open_side("synth:small", 1, true);
+    struct side all = open_shared("synth:small", 3, way, true);
     struct engine_row rows[ROWS];
     float logits[2][600];
     size_t at;
@@ -251,6 +334,13 @@ static void test_snapshots_pass(void **state)
                 plan_margin(engine_last_plan(one.engine)));
     close_side(&all);
     close_side(&one);
+}
+
+static void test_snapshots_pass(void **state)
+{
+    (void)state;
+    pass_snapshots(SHARD_TENSOR);
+    pass_snapshots(SHARD_PIPELINE);
 }
 
 /* What an engine refuses it refuses in a team, and goes on. */
@@ -285,6 +375,7 @@ static const struct refused {
     {SOL_SOURCE_DIR "/tests/golden/odd_bf16.gguf", 2, SHARD_TENSOR,
      "1 blocks of the intermediate layer"},
     {"synth:gpt-tiny", 2, SHARD_EXPERT, "has no experts that ranks could share"},
+    {"synth:gpt-tiny", 5, SHARD_PIPELINE, "it has 4 layers; at most 4"},
 };
 
 static void test_models_that_cannot(void **state)
@@ -350,7 +441,8 @@ int main(void)
         cmocka_unit_test(test_same_as_one),   cmocka_unit_test(test_fast_kernels),
         cmocka_unit_test(test_verified),      cmocka_unit_test(test_snapshots_pass),
         cmocka_unit_test(test_refusals),      cmocka_unit_test(test_models_that_cannot),
-        cmocka_unit_test(test_failing_ranks),
+        cmocka_unit_test(test_failing_ranks), cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_beside),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

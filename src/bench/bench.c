@@ -541,14 +541,15 @@ static bool plan_covers(const struct plan *plan, const struct model_config *conf
 {
     const struct op *const *wanted = forward_parts(config);
     for (int w = 0; wanted[w]; w++) {
-        int layers = 0, last = -1;
+        int layers = 0, last = -1, times = 1; /* that rows go through the layers: pieces */
         for (int i = 0; i < plan_step_count(plan); i++) {
             const struct plan_step *step = plan_step_at(plan, i);
             if (step->layer < 0 || (step->op != wanted[w] && step->parent != wanted[w])) continue;
             layers += step->layer != last;
+            times += step->layer < last;
             last = step->layer;
         }
-        if (layers != config->n_layers) return false;
+        if (layers != times * config->n_layers) return false;
     }
     return true;
 }

@@ -136,7 +136,7 @@ static int run(int argc, char **argv)
 {
     struct scale_options o = {.format = "table",
                               .kv = "f16",
-                              .chunk = ENGINE_BATCH_GPU,
+                              .chunk = ENGINE_BATCH_MANY,
                               .vocab = 32768,
                               .micro_batches = 1,
                               .node = 8,

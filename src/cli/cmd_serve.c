@@ -257,6 +257,7 @@ static enum sol_status settle_size(struct serve *s)
 {
     struct model *part;
     s->options.size.copies = s->options.engine.copies;
+    s->options.size.together = s->options.engine.pipeline_parallel;
     SOL_TRY(engine_options_part(&s->options.engine, s->model, &part));
     const enum sol_status status =
         serve_size_settle(part ? part : s->model, &s->options.size, &s->params);
@@ -283,8 +284,13 @@ static enum sol_status load(struct serve *s)
 {
     struct serve_options *o = &s->options;
     struct scheduler_params how;
+    /* One batch would leave all GPUs but one idle. */
+    if (o->engine.pipeline_parallel && !o->engine.copies) o->engine.copies = o->engine.gpus;
     SOL_TRY(engine_options_params(&o->engine, &s->params));
     if (o->size.context) s->params.context = o->size.context;
+    /* All texts wait for a step. */
+    if (!o->engine.batch && s->params.max_batch > ENGINE_BATCH_MANY)
+        s->params.max_batch = ENGINE_BATCH_MANY;
     SOL_TRY(engine_options_open(&o->engine, &s->params, &s->model));
     SOL_TRY(vocabulary_add(s->model, s->options.vocab));
     SOL_TRY(add_turns(s));

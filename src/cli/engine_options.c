@@ -64,14 +64,20 @@ static enum sol_status read_tuning(struct engine_options *options, struct engine
     return SOL_OK;
 }
 
+/* A pipeline's steps are in pieces, of which some fill it and some empty it. Sums of ranks are slow
+ * from some size on (docs/LOG.md). */
+static int64_t batch_on_gpu(const struct engine_options *options)
+{
+    if (options->gpus < 2) return ENGINE_BATCH_GPU;
+    return options->pipeline_parallel ? 2 * ENGINE_BATCH_GPU : ENGINE_BATCH_MANY;
+}
+
 static enum sol_status set_device(struct engine_options *options, struct engine_params *params)
 {
     params->chooser.device.gpu = options->gpu;
     params->chooser.tuning = NULL;
-    /* A pipeline's steps are in pieces, of which some fill it and some empty it. */
-    const int64_t steps = options->pipeline_parallel && options->copies < 2 ? 4 : 1;
     params->max_batch = options->batch ? options->batch
-                        : options->gpu ? steps * ENGINE_BATCH_GPU
+                        : options->gpu ? batch_on_gpu(options)
                                        : ENGINE_BATCH_CPU;
     return read_tuning(options, params);
 }

@@ -166,7 +166,7 @@ enum sol_status sharing_way(int64_t gpus, bool expert_parallel, bool pipeline_pa
     OPTION_ENTRY(INT, 'c', "context", "N", context_help, offsetof(type, field.context), 1,         \
                  1 << 24),                                                                         \
         OPTION_ENTRY(INT, 'b', "batch", "N",                                                       \
-                     "tokens that are processed in one step (default 512, on a GPU 2048)",         \
+                     "tokens that are processed in one step (default 512, on a GPU 4096)",         \
                      offsetof(type, field.batch), 1, 65536)
 
 /* cli_parse for a command that takes options and nothing else: other words are wrong usage. */

@@ -23,11 +23,12 @@ enum {
 };
 
 /* Bytes that an engine may take beside the weights. */
-static enum sol_status room_for(const struct model *model, struct gpu *gpu, int64_t copies,
-                                size_t *room)
+static enum sol_status room_for(const struct model *model, struct gpu *gpu,
+                                const struct serve_size *asked, size_t *room)
 {
+    const size_t copies = (size_t)asked->copies;
     if (!gpu) {
-        *room = memory_available() / 2 / (size_t)copies; /* others live here too */
+        *room = memory_available() / 2 / copies; /* others live here too */
         return SOL_OK;
     }
     size_t available, weights = model_upload_bytes(model);
@@ -35,7 +36,7 @@ static enum sol_status room_for(const struct model *model, struct gpu *gpu, int6
     available -= available / 16; /* what libraries and graphs take */
     if (weights >= available)
         return status_set(SOL_E_MEMORY, "the weights of %s do not fit into the GPU", model->name);
-    *room = available - weights;
+    *room = (available - weights) / (asked->together ? copies : 1);
     return SOL_OK;
 }
 
@@ -115,11 +116,12 @@ enum sol_status serve_size_settle(const struct model *model, const struct serve_
         .context = all->context,
         .cache = part_of(all->cache, copies),
         .copies = copies,
+        .together = all->together,
     };
     const struct serve_size *asked = &own;
     set_fixed(model, asked, p);
     if (gpu) SOL_TRY(model_upload_outline(model, gpu, &outline));
-    enum sol_status status = room_for(gpu ? outline : model, gpu, copies, &room);
+    enum sol_status status = room_for(gpu ? outline : model, gpu, asked, &room);
     if (status == SOL_OK) status = shrink(gpu ? outline : model, asked, room, p);
     if (gpu) model_upload_destroy(outline, gpu);
     return status;

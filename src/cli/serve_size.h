@@ -8,6 +8,7 @@
 struct serve_size {
     int64_t parallel, context, cache; /* cache: positions of all texts together */
     int64_t copies; /* engines that have an equal part each of `parallel` and `cache`; 0: one */
+    bool together;  /* and of the same GPU's memory */
 };
 
 /* Fills what each engine for a server has: of what was not asked for, as much as this machine's

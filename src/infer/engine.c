@@ -144,6 +144,8 @@ void engine_params_settle(struct engine_params *p)
 {
     if (p->max_batch > p->context * p->sequences) p->max_batch = p->context * p->sequences;
     if (p->max_outputs > p->max_batch) p->max_outputs = p->max_batch;
+    /* Rings of windows have room for a run, in every sequence. */
+    if (!p->max_run && p->sequences > 1) p->max_run = ENGINE_BATCH_MANY;
     if (!p->max_run || p->max_run > p->max_batch) p->max_run = p->max_batch;
     if (!p->threads) p->threads = cpu_info()->cores;
     p->chooser.device.workers = p->threads;

@@ -10,8 +10,8 @@
 struct engine;
 
 /* Rows per step that are fast: more would only cost memory. A GPU's tensor cores want hundreds of
- * rows an expert (figures for 512 to 4096: docs/PERFORMANCE.md). */
-enum { ENGINE_BATCH_CPU = 512, ENGINE_BATCH_GPU = 2048 };
+ * rows an expert (figures for 512 to 8192: docs/PERFORMANCE.md). Where many texts wait for a step: MANY. */
+enum { ENGINE_BATCH_CPU = 512, ENGINE_BATCH_GPU = 4096, ENGINE_BATCH_MANY = 2048 };
 
 struct engine_params {
     int64_t context;   /* positions per sequence */
@@ -21,7 +21,8 @@ struct engine_params {
     int64_t cache_positions;
     int64_t snapshots;   /* that can be kept beside the sequences (engine_snapshot) */
     int64_t max_batch;   /* rows per step; longer input is split by engine_eval */
-    int64_t max_run;     /* of them of one sequence, for which rings have room; 0: all */
+    int64_t max_run;     /* of them of one sequence, for which rings have room; 0: all, or of
+                          * several sequences at most ENGINE_BATCH_MANY */
     int64_t max_outputs; /* rows of logits per step */
     enum dtype kv_dtype; /* F32, F16 or BF16 */
     bool keep;           /* what an op read is still there when the step is over, for those who
@@ -185,7 +186,8 @@ enum sol_status engine_fill_cache(struct engine *engine);
 
 /* Layers that the first rank has: all but in a pipeline. */
 int64_t engine_layers(const struct engine *engine);
-/* Called after each of these of each step with the residual stream, [rows][hidden]. Meanwhile the
+/* Called after each of these of each step with the residual stream, [rows][hidden]; where rows pass
+ * in pieces, after the last one's, with its rows. Meanwhile the
  * costs of the layer's ops can be asked for (engine_last_plan is the running one), on a GPU only
  * then, where it makes steps much slower. NULL ends it. */
 typedef void (*engine_trace_fn)(void *arg, int layer, const float *x, int64_t rows);

@@ -19,9 +19,9 @@ struct cached_plan {
     struct plan *plan;
     int64_t rows, outputs;
     enum forward_draw draw;
-    int n_pieces;
     struct cached_plan *next;
-    struct forward_piece pieces[]; /* [n_pieces] */
+    int64_t piece_rows;           /* of a pipeline: that pass at once */
+    struct forward_piece pieces[]; /* [FORWARD_PIECES_MAX] where these are not all */
 };
 
 struct engine {
@@ -61,6 +61,7 @@ struct engine {
     struct cached_plan *plans; /* that of the last step first, and so on */
     int64_t plans_made;
     bool timed;
+    int64_t passed; /* rows of a step that is looked at, of pieces that are through */
     engine_trace_fn trace;
     void *trace_arg;
 };

@@ -34,8 +34,8 @@ static enum sol_status make_plan(struct engine *e, struct cached_plan *p)
     plan_share(p->plan, e->buffers.scratch_at, e->buffers.scratch);
     const enum forward_draw draw = e->rank ? FORWARD_NO_DRAW : p->draw; /* the first rank draws */
     struct forward_step step = step_of(e, p->rows, p->outputs, draw);
+    step.piece_rows = p->piece_rows;
     step.pieces = p->pieces;
-    step.n_pieces = p->n_pieces;
     forward_build(p->plan, &step);
     e->plans_made++;
     SOL_TRY(plan_finish(p->plan));
@@ -72,20 +72,19 @@ static enum sol_status plan_for(struct engine *e, int64_t rows, int64_t outputs,
                                 enum forward_draw draw, struct plan **out)
 {
     struct cached_plan **at = &e->plans, *p;
-    /* Who looks at layers sees all rows of one. */
-    const int pieces = e->trace ? 1 : forward_piece_count(&e->model->config, rows, e->gpu);
-    while ((p = *at) && (p->rows != rows || p->outputs != outputs || p->draw != draw ||
-                         p->n_pieces != pieces))
+    const int64_t piece = forward_piece_rows(&e->model->config, rows, e->gpu);
+    while ((p = *at) && (p->rows != rows || p->outputs != outputs || p->draw != draw))
         at = &p->next;
     if (p) {
         *at = p->next;
     } else {
-        p = calloc(1, sizeof *p + (size_t)pieces * sizeof *p->pieces);
+        const size_t pieces = piece < rows ? FORWARD_PIECES_MAX : 0;
+        p = calloc(1, sizeof *p + pieces * sizeof *p->pieces);
         if (!p) return status_set(SOL_E_MEMORY, "no memory for a plan");
         p->rows = rows;
         p->outputs = outputs;
         p->draw = draw;
-        p->n_pieces = pieces;
+        p->piece_rows = piece;
         enum sol_status status = make_plan(e, p);
         if (status != SOL_OK) {
             engine_drop_plans(&p);
@@ -191,10 +190,16 @@ void engine_forget_batch(struct engine *e)
     }
 }
 
-static enum sol_status fetch_layer(const struct engine *e, float *x, size_t bytes)
+/* Rows that a layer has just had, in the engine's x. */
+struct passed {
+    const float *x;
+    int64_t rows;
+};
+
+static enum sol_status fetch_layer(const struct engine *e, const struct passed *p, float *x)
 {
     const struct model_config *c = &e->model->config;
-    SOL_TRY(gpu_copy_out(e->context.stream, x, e->buffers.at.x, bytes));
+    SOL_TRY(gpu_copy_out(e->context.stream, x, p->x, (size_t)(p->rows * c->hidden) * sizeof *x));
     if (c->n_experts)
         SOL_TRY(gpu_copy_out(e->context.stream, e->offsets, e->buffers.at.routing.group_offsets,
                              (size_t)(c->n_experts + 1) * sizeof *e->offsets));
@@ -202,25 +207,37 @@ static enum sol_status fetch_layer(const struct engine *e, float *x, size_t byte
 }
 
 /* What costs and callers want to see is copied only here, for those who look. */
-static enum sol_status show_layer(const struct engine *e, int layer, float *x)
+static enum sol_status show_layer(const struct engine *e, int layer, const struct passed *p,
+                                  float *x)
 {
-    const int64_t n = e->batch.n_tokens * e->model->config.hidden;
-    SOL_TRY(fetch_layer(e, x, (size_t)n * sizeof *x));
-    e->trace(e->trace_arg, layer, x, e->batch.n_tokens);
+    SOL_TRY(fetch_layer(e, p, x));
+    e->trace(e->trace_arg, layer, x, p->rows);
     return SOL_OK;
+}
+
+/* Of a step in pieces those of the last: then all rows have been in the layer. */
+static bool all_passed(struct engine *e, int layer, struct passed *out)
+{
+    const struct model_config *c = &e->model->config;
+    const int64_t rows = e->batch.n_tokens, first = e->passed;
+    const bool last = first + e->plans->piece_rows >= rows;
+    *out = (struct passed){e->buffers.at.x + first * c->hidden, rows - first};
+    if (!last && layer == c->first_layer + c->n_layers - 1) e->passed += e->plans->piece_rows;
+    return last;
 }
 
 static enum sol_status after_layer(void *arg, int layer)
 {
-    const struct engine *e = arg;
-    if (!e->trace || layer < 0) return SOL_OK;
+    struct engine *e = arg;
+    struct passed p;
+    if (!e->trace || layer < 0 || !all_passed(e, layer, &p)) return SOL_OK;
     if (!e->gpu) {
-        e->trace(e->trace_arg, layer, e->buffers.at.x, e->batch.n_tokens);
+        e->trace(e->trace_arg, layer, p.x, p.rows);
         return SOL_OK;
     }
-    float *x = malloc((size_t)(e->batch.n_tokens * e->model->config.hidden) * sizeof *x);
+    float *x = malloc((size_t)(p.rows * e->model->config.hidden) * sizeof *x);
     if (!x) return status_set(SOL_E_MEMORY, "no memory to look at layer %d", layer);
-    enum sol_status status = show_layer(e, layer, x);
+    enum sol_status status = show_layer(e, layer, &p, x);
     if (status != SOL_OK)
         gpu_settle(e->context.stream); /* before `x` goes, no copy is on its way there */
     free(x);
@@ -301,6 +318,7 @@ static enum sol_status prepare_step(struct engine *e, enum forward_draw draw, st
 static enum sol_status run_plan(struct engine *e, struct plan *plan)
 {
     const struct plan_observer observer = {after_layer, e};
+    e->passed = 0;
     return plan_run(plan, &e->context, e->timed, e->trace ? &observer : NULL);
 }
 
@@ -309,10 +327,12 @@ static enum sol_status run_plan(struct engine *e, struct plan *plan)
 struct joint_step {
     struct engine *first;
     enum forward_draw draw;
+    unsigned ticket;
 };
 
 /* None begins to run what others would wait for before all are ready. Ranks but the first, whose
- * caller has something else to do meanwhile, come back when their part is over. */
+ * caller has something else to do meanwhile, come back when their part is over; the first's turn
+ * ends with the step. */
 static enum sol_status do_step(void *arg, int rank)
 {
     const struct joint_step s = *(const struct joint_step *)arg; /* gone behind the meeting */
@@ -322,11 +342,13 @@ static enum sol_status do_step(void *arg, int rank)
     if (rank) engine_fill_batch(e, s.first->taken, s.first->n_taken);
     enum sol_status status = prepare_step(e, s.draw, &plan);
     status = team_meet(team, rank, status);
+    team_begin_turn(team, rank, s.ticket);
     if (status == SOL_OK) {
         status = run_plan(e, plan);
         if (status == SOL_OK && rank && e->gpu) status = gpu_wait(e->context.stream);
         if (status != SOL_OK) team_break(team, rank, status);
     }
+    if (rank || status != SOL_OK) team_end_turn(team, rank);
     if (status != SOL_OK && rank) engine_forget_batch(e);
     return status;
 }
@@ -335,13 +357,14 @@ enum sol_status engine_join_step(struct engine *e, enum sol_status mine)
 {
     if (!e->ranks || !e->joint) return mine;
     e->joint = false;
+    team_end_turn(e->params.team, 0);
     if (mine != SOL_OK) team_break(e->params.team, 0, mine);
     return team_finish(e->params.team, mine);
 }
 
 static enum sol_status start_joint_step(struct engine *e, enum forward_draw draw)
 {
-    struct joint_step s = {e, draw};
+    struct joint_step s = {e, draw, team_ticket(e->params.team)};
     team_start(e->params.team, do_step, &s);
     const enum sol_status status = do_step(&s, 0);
     if (status != SOL_OK) return team_finish(e->params.team, status);

@@ -46,7 +46,7 @@ static enum sol_status find_repeats(const struct model *model, bool **skip)
 
 /* Raises `most` to what steps of so many rows need. */
 static enum sol_status dry_run(const struct model *model, const struct buffers *b, const bool *skip,
-                               int64_t rows, size_t *most)
+                               int64_t rows, int64_t piece_rows, size_t *most)
 {
     const struct engine_params *p = b->params;
     const struct batch batch = {.n_tokens = rows};
@@ -61,9 +61,8 @@ static enum sol_status dry_run(const struct model *model, const struct buffers *
                                       .outputs = outputs,
                                       .draw = gpu ? FORWARD_DRAW : FORWARD_NO_DRAW,
                                       .skip = skip,
-                                      .pieces = pieces,
-                                      .n_pieces =
-                                          forward_piece_count(&model->config, rows, gpu)};
+                                      .piece_rows = piece_rows,
+                                      .pieces = pieces};
     SOL_TRY(plan_create(&p->chooser, &plan));
     forward_build(plan, &step);
     enum sol_status status = plan_finish_dry(plan);
@@ -73,13 +72,21 @@ static enum sol_status dry_run(const struct model *model, const struct buffers *
 }
 
 /* Another number of rows may have other kernels, and more rows need less. Ops of rows and of
- * outputs have nothing in common, so that all shapes are looked at. */
+ * outputs have nothing in common, so that all shapes are looked at; of many rows some, as what lies
+ * between two of them needs at most its share more. */
 enum sol_status fit_scratch(const struct model *model, struct buffers *b)
 {
+    enum { EACH = 1024, STRIDE = 32 };
     bool *skip;
+    const bool gpu = b->params->chooser.device.gpu;
     enum sol_status status = find_repeats(model, &skip);
-    for (int64_t rows = 1; rows <= b->params->max_batch && status == SOL_OK; rows++)
-        status = dry_run(model, b, skip, rows, &b->scratch);
+    const int64_t most = b->params->max_batch;
+    for (int64_t rows = 1, step; rows <= most && status == SOL_OK; rows += step) {
+        const int64_t piece = forward_piece_rows(&model->config, rows, gpu);
+        status = dry_run(model, b, skip, rows, piece, &b->scratch);
+        step = rows < EACH ? 1 : rows + STRIDE > most && rows < most ? most - rows : STRIDE;
+    }
+    if (most > EACH) b->scratch += (b->scratch * STRIDE / EACH + 255) / 256 * 256;
     buffers_place(b, plan_nowhere, plan_nowhere);
     free(skip);
     if (status != SOL_E_UNSUPPORTED) return status;

@@ -49,10 +49,10 @@ struct forward_step {
     int64_t rows, outputs; /* of tokens, and of logits; no rows: only the draw */
     enum forward_draw draw;
     const bool *skip; /* [n_layers] not called, to see what others need; or NULL */
-    /* [n_pieces] Where ranks have layers each (forward_piece_count), filled for the plan and to
-     * last as long. n_pieces 0: all rows pass at once. */
+    /* Rows that pass at once (forward_piece_rows); 0: all. Of several pieces the plan reads
+     * `pieces`, which it fills: room for FORWARD_PIECES_MAX, to last as long. */
+    int64_t piece_rows;
     struct forward_piece *pieces;
-    int n_pieces;
 };
 
 /* Appends the calls of a step. */
@@ -71,7 +71,7 @@ bool forward_is_shared(const struct model_config *config);
 bool forward_is_pipeline(const struct model_config *config);
 bool forward_puts_out(const struct model_config *config);
 enum { FORWARD_PIECES_MAX = 32 };
-int forward_piece_count(const struct model_config *config, int64_t rows, bool gpu);
+int64_t forward_piece_rows(const struct model_config *config, int64_t rows, bool gpu);
 bool forward_deals_experts(const struct model_config *config); /* each rank has some, whole */
 struct matrix forward_part(const struct forward_step *step);
 void forward_clear_part(struct plan *plan, const struct forward_step *step); /* before the layers */

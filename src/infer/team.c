@@ -94,6 +94,7 @@ struct member {
     pthread_t thread;
     bool started;
     struct count given, done, met;
+    struct count turns; /* that are over, of all teams with these weights */
     struct said result, at_meeting; /* written before `done` and `met` are counted up */
 };
 
@@ -102,7 +103,8 @@ struct team {
     const struct engine_params *run;
     int ranks;
     enum shard_way way;
-    const struct team *weights; /* whose these ranks use; NULL: their own */
+    struct team *weights; /* whose these ranks use: its own, or those of the one it is beside */
+    atomic_uint tickets;
     uint64_t spin_ns;
     team_fn fn; /* what is to be done; NULL: it is over */
     void *arg;
@@ -190,6 +192,21 @@ enum sol_status team_meet(struct team *team, int rank, enum sol_status mine)
     return hear(team, true, rank);
 }
 
+unsigned team_ticket(struct team *team)
+{
+    return atomic_fetch_add(&team->weights->tickets, 1);
+}
+
+void team_begin_turn(struct team *team, int rank, unsigned ticket)
+{
+    count_await(&team->weights->members[rank].turns, ticket, team->spin_ns);
+}
+
+void team_end_turn(struct team *team, int rank)
+{
+    count_up(&team->weights->members[rank].turns);
+}
+
 void team_break(struct team *team, int rank, enum sol_status status)
 {
     pthread_mutex_lock(&team->mutex);
@@ -219,11 +236,11 @@ static enum sol_status load(void *arg, int rank)
     struct member *m = &team->members[rank];
     const int cores = cpu_info()->cores;
     enum sol_status status = SOL_OK;
-    if (!team->weights)
+    if (team->weights == team)
         status = shard_create(team->model, rank, team->ranks, team->way, &m->part);
     SOL_TRY(communicator_agree(m->communicator, status));
     if (m->gpu) SOL_TRY(communicator_add_gpu(m->communicator, m->gpu));
-    if (team->weights) return SOL_OK;
+    if (team->weights != team) return SOL_OK;
     if (m->gpu) return load_on_gpu(m);
     return shard_load(m->part, cores > team->ranks ? cores / team->ranks : 1);
 }
@@ -251,6 +268,7 @@ static enum sol_status create(const struct team *like, struct gpu *const gpus[],
         aligned_alloc(CACHE_LINE, (size + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
     if (!team) return status_set(SOL_E_MEMORY, "no memory for %d ranks", ranks);
     *team = *like;
+    if (!team->weights) team->weights = team;
     pthread_mutex_init(&team->mutex, NULL);
     if (gpus && cpu_info()->cores >= 2 * ranks) team->spin_ns = SPIN_NS;
     for (int r = 0; r < ranks; r++) {
@@ -259,6 +277,7 @@ static enum sol_status create(const struct team *like, struct gpu *const gpus[],
         count_init(&m->given);
         count_init(&m->done);
         count_init(&m->met);
+        count_init(&m->turns);
     }
     enum sol_status status = start(team);
     if (status == SOL_OK) status = team_run(team, load, team);
@@ -279,7 +298,7 @@ enum sol_status team_create(const struct model *model, const struct engine_param
                   out);
 }
 
-enum sol_status team_create_beside(const struct team *first, struct gpu *const gpus[],
+enum sol_status team_create_beside(struct team *first, struct gpu *const gpus[],
                                    struct team **out)
 {
     const struct team like = {
@@ -309,6 +328,7 @@ void team_destroy(struct team *team)
         communicator_close(m->communicator);
         model_upload_destroy(m->uploaded, m->gpu);
         shard_destroy(m->part);
+        count_destroy(&m->turns);
         count_destroy(&m->met);
         count_destroy(&m->done);
         count_destroy(&m->given);
@@ -329,7 +349,7 @@ enum shard_way team_way(const struct team *team)
 
 const struct model *team_model(const struct team *team, int rank)
 {
-    const struct member *m = &(team->weights ? team->weights : team)->members[rank];
+    const struct member *m = &team->weights->members[rank];
     return m->uploaded ? m->uploaded : m->part;
 }
 

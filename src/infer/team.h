@@ -18,8 +18,8 @@ struct team;
 enum sol_status team_create(const struct model *model, const struct engine_params *run, int ranks,
                             enum shard_way way, struct gpu *const gpus[], struct team **out);
 /* Another one that works with the same weights, on GPUs that are the same devices opened again. It
- * is destroyed first. */
-enum sol_status team_create_beside(const struct team *first, struct gpu *const gpus[],
+ * is destroyed first. Their steps take turns. */
+enum sol_status team_create_beside(struct team *first, struct gpu *const gpus[],
                                    struct team **out);
 void team_destroy(struct team *team); /* takes NULL; behind its engines, before gpu_close */
 
@@ -42,6 +42,12 @@ enum sol_status team_finish(struct team *team, enum sol_status mine);
 /* Within what is done, once: until all ranks are there. SOL_OK where `mine` is for all, else the
  * first rank's error, for all. What is common to all comes behind it. */
 enum sol_status team_meet(struct team *team, int rank, enum sol_status mine);
+/* What teams with the same weights do on a rank they do one after the other, all ranks in one
+ * order, so that one is on the next rank meanwhile: two at a time would both be late. A ticket is
+ * taken once for all ranks, each of which waits for its turn and ends it, whatever else fails. */
+unsigned team_ticket(struct team *team);
+void team_begin_turn(struct team *team, int rank, unsigned ticket);
+void team_end_turn(struct team *team, int rank);
 /* A rank that fails behind the meeting: the others would wait for it. Nothing is done any more. */
 void team_break(struct team *team, int rank, enum sol_status status);
 
