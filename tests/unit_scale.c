@@ -52,7 +52,10 @@ static void one_gpu_is_what_was_measured(void **state)
     const struct scale_op_time times[] = {{"attention", 7}, {"fused", 1}, {"head", 2}};
     for (int i = 0; i < 4; i++) {
         /* A call may be said to take more than a step has for it. */
-        const struct scale_measured m = {9000, (double[]){0, 100, 300, 1e6}[i], times, i % 2 * 3};
+        const struct scale_measured m = {.step_ns = 9000,
+                                         .call_ns = (double[]){0, 100, 300, 1e6}[i],
+                                         .ops = times,
+                                         .n_ops = i % 2 * 3};
         near("one", scale_compute_ns(&one, &one, &m), 9000, 1e-12);
     }
 }
@@ -67,7 +70,8 @@ static void a_part_is_calls_and_a_share_of_the_rest(void **state)
     near("with calls", scale_compute_ns(&one, &part, &calls), 2100 + 6900.0 / 4500 * 3000, 1e-12);
     /* All time in attention, which halves; where too much was not timed, times are left out. */
     const struct scale_op_time times[] = {{"attention", 98}, {"fused", 1}, {"head", 1}};
-    const struct scale_measured timed = {100, 0, times, 3}, some = {9000, 0, times, 2};
+    const struct scale_measured timed = {.step_ns = 100, .ops = times, .n_ops = 3};
+    const struct scale_measured some = {.step_ns = 9000, .ops = times, .n_ops = 2};
     near("timed", scale_compute_ns(&one, &part, &timed), 49 + 2.0 / 3 + 1, 1e-12);
     near("some timed", scale_compute_ns(&one, &part, &some), 6000, 1e-12);
 }

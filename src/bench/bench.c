@@ -541,6 +541,7 @@ static bool plan_covers(const struct plan *plan, const struct model_config *conf
 {
     const struct op *const *wanted = forward_parts(config);
     for (int w = 0; wanted[w]; w++) {
+        if (config->alone && wanted[w]->collective) continue;
         int layers = 0, last = -1, times = 1; /* that rows go through the layers: pieces */
         for (int i = 0; i < plan_step_count(plan); i++) {
             const struct plan_step *step = plan_step_at(plan, i);

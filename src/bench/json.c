@@ -155,7 +155,10 @@ static json_t *settings_json(const struct bench_report *report)
     json_t *json = json_pack(
         "{s:s, s:b, s:b, s:o}", "loosest_numerics", op_numerics_name(p->chooser.loosest),
         "reference", p->chooser.reference, "rounded_rope", p->rounded_rope, "forced", forced);
-    if (json && p->team) json_object_set_new(json, "gpus", json_integer(team_size(p->team)));
+    const int part_of = p->team ? team_alone_of(p->team) : 0;
+    if (json && p->team && !part_of)
+        json_object_set_new(json, "gpus", json_integer(team_size(p->team)));
+    if (json && part_of) json_object_set_new(json, "part_of", json_integer(part_of));
     const char *way = p->team ? shard_way_key(team_way(p->team)) : NULL;
     if (json && way) json_object_set_new(json, way, json_true());
     if (json && p->chooser.tuning) {

@@ -104,6 +104,10 @@ static const struct option options[] = {
     ENGINE_LOAD_OPTION(struct bench_options, engine),
     ENGINE_BACKEND_OPTION(struct bench_options, engine),
     ENGINE_GPUS_OPTION(struct bench_options, engine),
+    OPTION_ENTRY(INT, 0, "part-of", "N",
+                 "the part of the first of N GPUs, alone on one: what of their step is computing, for "
+                 "sol scale; its text means nothing",
+                 offsetof(struct bench_options, engine.part_of), 2, SHARD_RANKS_MAX),
     WIDE_OPTION(struct bench_options, wide),
     SERVE_OPTIONS(struct bench_options, serve),
     {0},
@@ -432,7 +436,8 @@ static enum sol_status upload_whole(struct bench_command *c)
 static enum sol_status upload(struct bench_command *c)
 {
     const uint64_t start = clock_ns();
-    SOL_TRY(c->options.engine.gpus > 1 ? share(c) : upload_whole(c));
+    const struct engine_options *e = &c->options.engine;
+    SOL_TRY(e->gpus > 1 || e->part_of ? share(c) : upload_whole(c));
     if (c->options.engine.gpu) c->upload_s = 1e-9 * (double)(clock_ns() - start);
     return SOL_OK;
 }

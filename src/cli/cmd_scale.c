@@ -52,6 +52,10 @@ static const struct option options[] = {
            given.update_ms, 1e-6, 1e9),
     OPTION(STRINGS, 0, "op-us", "OP=US",
            "of a given step, the time of all calls of an op; may be repeated", given.op_us, 0, 0),
+    OPTION(STRINGS, 0, "part-ms", "N=MS",
+           "such a step (a whole prompt) of the part of one of N GPUs, alone on one, as sol bench "
+           "--part-of N measures it: then that is not predicted; may be repeated",
+           given.part_ms, 0, 0),
     OPTION(STRING, 0, "store", "FOLDER",
            "where runs are (default $SOL_STORE, or sol in "
            "$XDG_DATA_HOME)",

@@ -110,7 +110,7 @@ static enum shard_way way_of(const struct engine_options *options)
 
 static bool is_shared(const struct engine_options *options)
 {
-    return ranks_of(options) > 1;
+    return ranks_of(options) > 1 || options->part_of;
 }
 
 static enum sol_status settle_copies(struct engine_options *options)
@@ -177,8 +177,10 @@ enum sol_status engine_options_params(struct engine_options *options, struct eng
 {
     enum shard_way way;
     SOL_TRY(settle_copies(options));
-    SOL_TRY(sharing_way(ranks_of(options), options->expert_parallel, options->pipeline_parallel,
-                        &way));
+    if (options->part_of && options->gpus > 1)
+        return status_set(SOL_E_ARGUMENT, "--part-of runs on one of --gpus: leave that out");
+    SOL_TRY(sharing_way(options->part_of ? options->part_of : ranks_of(options),
+                        options->expert_parallel, options->pipeline_parallel, &way));
     engine_params_init(params);
     if (options->context) params->context = options->context;
     params->threads = threads_of(options);
@@ -206,9 +208,14 @@ enum sol_status engine_options_copy(struct engine_options *options, const struct
     struct gpu **gpus = options->gpu ? options->others + copy * ranks : NULL;
     if (gpus && options->gpus > 1) params->chooser.device.gpu = gpus[0];
     if (!is_shared(options)) return SOL_OK;
-    if (gpus) SOL_TRY(open_gpus(options, copy * ranks, ranks));
-    if (gpus) params->chooser.device.gpu = gpus[0];
-    SOL_TRY(options->pipeline_parallel && copy
+    if (gpus && ranks > 1) SOL_TRY(open_gpus(options, copy * ranks, ranks));
+    if (gpus && ranks > 1) params->chooser.device.gpu = gpus[0];
+    params->team = NULL;
+    if (options->part_of)
+        SOL_TRY(team_create_alone(model, params, (int)options->part_of, way_of(options),
+                                  options->gpu, &options->teams[copy]));
+    else
+        SOL_TRY(options->pipeline_parallel && copy
                 ? team_create_beside(options->teams[0], gpus, &options->teams[copy])
                 : team_create(model, params, ranks, way_of(options), gpus, &options->teams[copy]));
     params->team = options->teams[copy];
@@ -224,12 +231,13 @@ enum sol_status engine_options_team(struct engine_options *options, const struct
 enum sol_status engine_options_part(const struct engine_options *options, const struct model *model,
                                     struct model **out)
 {
-    const int ranks = ranks_of(options);
+    const int ranks = options->part_of ? (int)options->part_of : ranks_of(options);
     const enum shard_way way = way_of(options);
     *out = NULL;
     if (!is_shared(options)) return SOL_OK;
     SOL_TRY(shard_check(model, ranks, way));
-    return shard_create(model, shard_heaviest(model, ranks, way), ranks, way, out);
+    const int rank = options->part_of ? 0 : shard_heaviest(model, ranks, way);
+    return shard_create(model, rank, ranks, way, out);
 }
 
 void engine_options_close(struct engine_options *options)
@@ -364,6 +372,8 @@ json_t *engine_settings_json(const struct engine_params *params)
         "numerics", chooser->reference ? "reference" : op_numerics_name(chooser->loosest), "forced",
         forces_json(chooser), "tuning", tuning_json(chooser));
     if (json && way) json_object_set_new(json, way, json_true());
+    if (json && params->team && team_alone_of(params->team))
+        json_object_set_new(json, "part_of", json_integer(team_alone_of(params->team)));
     return json;
 }
 

@@ -48,6 +48,7 @@ struct engine_options {
     int64_t gpus;                        /* of all copies; 0: one for each */
     bool expert_parallel;                /* whole experts for each of a copy's GPUs */
     bool pipeline_parallel;              /* whole layers for each of the GPUs */
+    int64_t part_of;                     /* ranks, of which the first's part runs alone; 0: whole */
     int64_t copies;                      /* of the model; 0: one. The GPUs of each share it; in a
                                           * pipeline all copies have the same GPUs and weights */
     struct gpu *others[SHARD_RANKS_MAX]; /* opened by engine_options_params: [gpus], first `gpu`;

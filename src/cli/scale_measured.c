@@ -94,8 +94,28 @@ typedef bool (*take_fn)(const struct store_record *record, const void *arg,
 
 static bool of_one_gpu(const struct store_run *run)
 {
-    return !run->argv_json || !strstr(run->argv_json, "\"--gpus");
+    return !run->argv_json ||
+           (!strstr(run->argv_json, "\"--gpus") && !strstr(run->argv_json, "\"--part-of"));
 }
+
+/* 0: of a whole model, or of several GPUs. */
+static int64_t part_of(const struct store_run *run)
+{
+    static const char name[] = "--part-of";
+    json_t *words = run->argv_json ? json_loads(run->argv_json, 0, NULL) : NULL;
+    int64_t ranks = 0;
+    for (size_t i = 0; i < json_array_size(words); i++) {
+        const char *word = json_string_value(json_array_get(words, i)), *value = NULL;
+        if (!word || strncmp(word, name, sizeof name - 1) != 0) continue;
+        if (word[sizeof name - 1] == '=') value = word + sizeof name;
+        if (!word[sizeof name - 1]) value = json_string_value(json_array_get(words, i + 1));
+        if (value) ranks = strtoll(value, NULL, 10);
+    }
+    json_decref(words);
+    return ranks;
+}
+
+static bool take_part(const struct store_record *record, const void *arg, struct scale_found *out);
 
 static enum sol_status look_at(struct store *store, const char *id, take_fn take, const void *arg,
                                struct scale_found *out, bool *done)
@@ -103,7 +123,7 @@ static enum sol_status look_at(struct store *store, const char *id, take_fn take
     struct store_record *record;
     SOL_TRY(store_record_read(store, id, &record));
     const double before = out->step_ns;
-    if (of_one_gpu(&record->run)) *done = take(record, arg, out);
+    if (take == take_part || of_one_gpu(&record->run)) *done = take(record, arg, out);
     if (out->step_ns != before) {
         snprintf(out->run, sizeof out->run, "%s", id);
         snprintf(out->device, sizeof out->device, "%s",
@@ -167,12 +187,56 @@ static bool take_step(const struct store_record *record, const void *arg, struct
     return out->step_ns > 0;
 }
 
+static void add_part(struct scale_found *out, int64_t ranks, double ns)
+{
+    for (int i = 0; i < out->n_parts; i++)
+        if (out->parts[i].ranks == ranks) return; /* the newest, or given */
+    if (out->n_parts < SCALE_PARTS_MAX)
+        out->parts[out->n_parts++] = (struct scale_part_time){ranks, ns};
+}
+
+/* Of each number of ranks the newest. */
+static bool take_part(const struct store_record *record, const void *arg, struct scale_found *out)
+{
+    const struct scale_task *t = arg;
+    const struct store_metric *metric = NULL;
+    const bool prompt = !t->sequences;
+    const int64_t ranks = part_of(&record->run);
+    const double ns =
+        test_ns(record, prompt ? t->prompt : 0, prompt ? 1 : t->sequences, t->depth, &metric);
+    if (ranks > 1 && ns > 0) add_part(out, ranks, ns);
+    return false;
+}
+
 static bool take_row(const struct store_record *record, const void *arg, struct scale_found *out)
 {
     const struct scale_task *t = arg;
     const struct store_metric *metric = NULL;
     out->row_ns = test_ns(record, 0, 1, t->depth, &metric);
     return out->row_ns > 0;
+}
+
+/* "NAME=NUMBER": where the number begins; NULL: it is not. */
+static const char *number_behind(const char *text, double *out)
+{
+    char *end;
+    const char *equals = strchr(text, '=');
+    *out = equals ? strtod(equals + 1, &end) : 0;
+    return !equals || equals == text || *end || !(*out > 0) || !isfinite(*out) ? NULL : equals;
+}
+
+static enum sol_status take_parts(const struct scale_given *given, struct scale_found *out)
+{
+    for (size_t i = 0; i < given->part_ms.count; i++) {
+        char *end;
+        double ms;
+        const char *text = given->part_ms.values[i], *equals = number_behind(text, &ms);
+        const long long ranks = strtoll(text, &end, 10);
+        if (!equals || end != equals || ranks < 2)
+            return status_set(SOL_E_ARGUMENT, "--part-ms %.60s: write GPUS=MILLISECONDS", text);
+        add_part(out, ranks, 1e6 * ms);
+    }
+    return SOL_OK;
 }
 
 static enum sol_status take_given(const struct scale_given *given, double tokens,
@@ -183,14 +247,13 @@ static enum sol_status take_given(const struct scale_given *given, double tokens
     if (given->row_ms > 0) out->row_ns = 1e6 * given->row_ms;
     if (given->update_ms > 0) out->update_ns = 1e6 * given->update_ms;
     for (size_t i = 0; i < given->op_us.count; i++) {
-        char *end;
-        const char *text = given->op_us.values[i], *equals = strchr(text, '=');
-        const double us = equals ? strtod(equals + 1, &end) : 0;
-        if (!equals || equals == text || *end || !(us > 0) || !isfinite(us))
+        double us;
+        const char *text = given->op_us.values[i], *equals = number_behind(text, &us);
+        if (!equals)
             return status_set(SOL_E_ARGUMENT, "--op-us %.60s: write OP=MICROSECONDS", text);
         add_op(out, text, (size_t)(equals - text), 1e3 * us);
     }
-    return SOL_OK;
+    return take_parts(given, out);
 }
 
 enum sol_status scale_find_step(const struct scale_given *given, const char *model,
@@ -203,6 +266,7 @@ enum sol_status scale_find_step(const struct scale_given *given, const char *mod
     if (!(out->step_ns > 0) && !both) SOL_TRY(look(given, model, take_step, task, out));
     if (row) out->row_ns = out->step_ns;
     if (*out->run && !(out->row_ns > 0)) SOL_TRY(look(given, model, take_row, task, out));
+    if (*out->run && !given->run && !both) SOL_TRY(look(given, model, take_part, task, out));
     if (out->step_ns > 0) return SOL_OK;
     if (both)
         return status_set(SOL_E_ARGUMENT, "how long does a step of both take on one GPU? give "

@@ -8,11 +8,12 @@
 #include "scale/training.h"
 #include "store/store.h"
 
-enum { SCALE_OPS_MAX = 64, SCALE_TEXT = 200 };
+enum { SCALE_OPS_MAX = 64, SCALE_PARTS_MAX = 8, SCALE_TEXT = 200 };
 
 struct scale_given {
     double step_ms, row_ms, update_ms, tokens_per_s; /* 0: not given */
     struct string_list op_us;                        /* "OP=US" */
+    struct string_list part_ms;                      /* "N=MS" */
     const char *store, *run; /* NULL: the usual store, its newest run that fits */
 };
 
@@ -21,6 +22,8 @@ struct scale_found {
     struct scale_op_time ops[SCALE_OPS_MAX];
     char names[SCALE_OPS_MAX][NETWORK_NAME];
     int n_ops;
+    struct scale_part_time parts[SCALE_PARTS_MAX]; /* of a part alone, by how many share */
+    int n_parts;
     char device[SCALE_TEXT]; /* of the run; "" where there is none */
     char run[STORE_ID_SIZE]; /* that the step is of, or "" */
 };

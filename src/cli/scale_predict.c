@@ -22,6 +22,18 @@ static void say_step(struct scale *s, double tokens)
              *s->found.run ? "run " : "as given", s->found.run);
 }
 
+/* Whose computing is not predicted. */
+static void say_parts(struct scale *s)
+{
+    char *text = s->report.step;
+    const size_t size = sizeof s->report.step;
+    for (int i = 0; i < s->found.n_parts; i++) {
+        const size_t at = strlen(text);
+        snprintf(text + at, size - at, "%s%lld", i ? ", " : "; measured too: a GPU's part of ",
+                 (long long)s->found.parts[i].ranks);
+    }
+}
+
 static void say_calls(struct scale *s, double calls)
 {
     struct scale_report *r = &s->report;
@@ -101,11 +113,16 @@ static enum sol_status scale_runs(struct scale *s, struct scale_model *m)
     SOL_TRY(scale_open_device(s));
     SOL_TRY(prepare_model(s, m));
     SOL_TRY(find_call(s, m));
-    const struct scale_measured measured = {s->found.step_ns, s->report.call_ns, s->found.ops,
-                                            s->found.n_ops};
+    const struct scale_measured measured = {.step_ns = s->found.step_ns,
+                                            .call_ns = s->report.call_ns,
+                                            .ops = s->found.ops,
+                                            .n_ops = s->found.n_ops,
+                                            .parts = s->found.parts,
+                                            .n_parts = s->found.n_parts};
     SOL_TRY(scale_model_work(m, 1, 1, &one));
     describe_task(s, m);
     say_step(s, scale_task_tokens(&m->task));
+    say_parts(s);
     say_calls(s, work_calls(one));
     for (size_t i = 0; i < o->gpus.count; i++) {
         struct scale_count *c;

@@ -97,7 +97,7 @@ void forward_add_up(struct plan *plan, const struct forward_step *s, struct matr
                     struct matrix x)
 {
     const struct model_config *c = &s->model->config;
-    if (!forward_is_shared(c)) return;
+    if (!forward_is_shared(c) || c->alone) return;
     plan_call(plan, &op_all_reduce_add,
               &(struct all_reduce_add_args){
                   .ranks = c->ranks, .m = x.rows, .n = x.cols, .part = part, .x = x});
@@ -120,7 +120,7 @@ struct matrix forward_logits(const struct forward_step *s)
 static void join_logits(struct plan *plan, const struct forward_step *s)
 {
     const struct model_config *c = &s->model->config;
-    if (!forward_is_shared(c)) return;
+    if (!forward_is_shared(c) || c->alone) return;
     const struct matrix parts = matrix_f32(parts_of(s), c->ranks * s->outputs, c->head_rows);
     plan_call(plan, &op_all_gather,
               &(struct collective_args){

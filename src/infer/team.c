@@ -102,6 +102,7 @@ struct team {
     const struct model *model;
     const struct engine_params *run;
     int ranks;
+    int alone_of; /* ranks of which the only one here would be the first; 0: all are here */
     enum shard_way way;
     struct team *weights; /* whose these ranks use: its own, or those of the one it is beside */
     atomic_uint tickets;
@@ -236,10 +237,12 @@ static enum sol_status load(void *arg, int rank)
     struct member *m = &team->members[rank];
     const int cores = cpu_info()->cores;
     enum sol_status status = SOL_OK;
+    const int ranks = team->alone_of ? team->alone_of : team->ranks;
     if (team->weights == team)
-        status = shard_create(team->model, rank, team->ranks, team->way, &m->part);
+        status = shard_create(team->model, rank, ranks, team->way, &m->part);
     SOL_TRY(communicator_agree(m->communicator, status));
-    if (m->gpu) SOL_TRY(communicator_add_gpu(m->communicator, m->gpu));
+    if (team->alone_of) m->part->config.alone = true;
+    if (m->gpu && !team->alone_of) SOL_TRY(communicator_add_gpu(m->communicator, m->gpu));
     if (team->weights != team) return SOL_OK;
     if (m->gpu) return load_on_gpu(m);
     return shard_load(m->part, cores > team->ranks ? cores / team->ranks : 1);
@@ -298,6 +301,17 @@ enum sol_status team_create(const struct model *model, const struct engine_param
                   out);
 }
 
+enum sol_status team_create_alone(const struct model *model, const struct engine_params *run,
+                                  int ranks, enum shard_way way, struct gpu *gpu,
+                                  struct team **out)
+{
+    *out = NULL;
+    SOL_TRY(shard_check(model, ranks, way));
+    const struct team like = {
+        .model = model, .run = run, .ranks = 1, .alone_of = ranks, .way = way};
+    return create(&like, gpu ? &gpu : NULL, out);
+}
+
 enum sol_status team_create_beside(struct team *first, struct gpu *const gpus[],
                                    struct team **out)
 {
@@ -340,6 +354,11 @@ void team_destroy(struct team *team)
 int team_size(const struct team *team)
 {
     return team->ranks;
+}
+
+int team_alone_of(const struct team *team)
+{
+    return team->alone_of;
 }
 
 enum shard_way team_way(const struct team *team)

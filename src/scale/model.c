@@ -168,6 +168,14 @@ static struct network_ranks of_node(const struct wanted *w, int64_t ranks)
     return (struct network_ranks){ranks, ranks < w->network->node ? ranks : w->network->node};
 }
 
+/* 0: it was not measured. */
+static double part_ns(const struct scale_measured *m, int64_t ranks)
+{
+    for (int i = 0; i < m->n_parts; i++)
+        if (m->parts[i].ranks == ranks) return m->parts[i].ns;
+    return 0;
+}
+
 static enum sol_status add_tensor(const struct wanted *w, int64_t ranks)
 {
     const struct work *part;
@@ -175,7 +183,9 @@ static enum sol_status add_tensor(const struct wanted *w, int64_t ranks)
     struct scale_way *way = new_way(w, ranks);
     way->tensor = ranks;
     way->built = true;
-    way->compute_ns = scale_compute_ns(w->one, part, w->measured);
+    way->compute_ns = part_ns(w->measured, ranks);
+    way->part_measured = way->compute_ns > 0;
+    if (!way->part_measured) way->compute_ns = scale_compute_ns(w->one, part, w->measured);
     way->messages_ns = scale_messages_ns(part, w->network, of_node(w, ranks));
     way->memory = part->memory;
     return SOL_OK;
@@ -247,6 +257,7 @@ static enum sol_status add_stages(const struct wanted *w, int64_t stages)
     const double times = (double)(prompt ? groups + stages - 1 : stages);
     struct scale_way *way = new_way(w, stages);
     way->stages = stages;
+    way->built = true;
     way->compute_ns = group_ns * (double)groups;
     way->messages_ns = times * send;
     way->idle_ns = group_ns * (times - (double)groups);

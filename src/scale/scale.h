@@ -24,6 +24,12 @@ struct scale_measured {
         double ns;
     } * ops;
     int n_ops;
+    /* Steps of the first rank's part of a model that so many share, alone on one GPU. */
+    const struct scale_part_time {
+        int64_t ranks;
+        double ns;
+    } * parts;
+    int n_parts;
 };
 
 /* What calls take of a step of one row beyond the least it could take, for each of them: 0 where
@@ -49,6 +55,7 @@ struct scale_goal {
 
 struct scale_way {
     int64_t tensor, data, expert, stages;    /* 1: not so; their product is the GPUs */
+    bool part_measured; /* compute_ns was, of a part on one GPU */
     bool built;                              /* sol does it; else an estimate of what it might do */
     double compute_ns, messages_ns, idle_ns; /* of a step; idle: stages that wait for others */
     double tokens;                           /* of a step of all GPUs */
