@@ -1,6 +1,6 @@
-// spills: attn_out_many_f32_128_64 68
-// spills: attn_out_many_f32_32_64 100
-// spills: attn_out_many_bf16_128_64 52
+// spills: attn_out_many_f32_128_64 24
+// spills: attn_out_many_f32_32_64 24
+// spills: attn_out_many_bf16_128_64 36
 /* Norm, router and choice of experts for many rows. A cluster of 8 blocks has ROWS rows, each block an eighth
  * of the columns: of its part of the rows it makes sums of squares and, with its part of the router, of logits.
  * Squares go to all blocks, logits to the block that chooses for the row, as every eighth row is a block's. The
@@ -20,7 +20,7 @@
 #include "route/choose.cuh"
 #include "words.cuh"
 
-#if __CUDA_ARCH__ >= 900
+#if __CUDA_ARCH__ == 900 /* the variant is of this one alone */
 
 enum {
     BLOCKS = ROUTE_MANY_BLOCKS,
@@ -108,6 +108,10 @@ struct router_bf16 {
         g = __ldg((const uint4 *)((const uint16_t *)router + g_at));
         g8 = __ldg((const uint4 *)((const uint16_t *)router + g8_at));
     }
+    __device__ static void ask(const void *router, uint32_t at)
+    {
+        ask_l2((const uint16_t *)router + at);
+    }
     struct parts {
         uint32_t g[4], g8[4];
 
@@ -132,6 +136,10 @@ struct router_f32 {
         const float4 *a = (const float4 *)((const float *)router + g_at);
         const float4 *b = (const float4 *)((const float *)router + g8_at);
         g[0] = __ldg(a), g[1] = __ldg(a + 1), g8[0] = __ldg(b), g8[1] = __ldg(b + 1);
+    }
+    __device__ static void ask(const void *router, uint32_t at)
+    {
+        ask_l2((const float *)router + at);
     }
     struct parts {
         two_parts g, g8;
@@ -170,42 +178,85 @@ template <class ROUTER, int TILES, int HELD> struct router_part {
     __device__ void open(const attn_out_kernel_args &a, uint32_t first_column, int steps_of_block)
     {
         int g = 16 * tile() + threadIdx.x % WARP / 4, last = (int)a.n_experts - 1;
-        uint32_t column = first_column + (uint32_t)share() * STEP + threadIdx.x % 4 * PIECE;
+        int first = max(min(share(), steps_of_block - 1), 0); /* of what is read, if not multiplied */
+        uint32_t column = first_column + (uint32_t)first * STEP + threadIdx.x % 4 * PIECE;
         router = a.router;
         g_at = (uint32_t)min(g, last) * (uint32_t)a.hidden + column;
         g8_at = (uint32_t)min(g + 8, last) * (uint32_t)a.hidden + column;
         steps = (steps_of_block - share() + SHARE - 1) / SHARE;
-#pragma unroll
-        for (int n = 0; n < HELD; n++) take(n, n);
     }
-    /* Beyond the end nothing, but for a warp that has no step: it takes what is not read. */
     __device__ void take(int n, int step)
     {
-        if (step < steps) held[n].take(router, g_at + step * SHARE * STEP, g8_at + step * SHARE * STEP);
+        held[n].take(router, g_at + step * SHARE * STEP, g8_at + step * SHARE * STEP);
     }
-    /* `rows`: where this lane's piece of the first row of the first step is. */
-    template <int GROUPS, int SUMS>
-    __device__ void multiply(float (&d)[GROUPS][SUMS][4], uint32_t rows, uint32_t row_bytes)
+    /* Steps beyond the end are the last one again: no branch may stand between the loads. */
+    __device__ void take_all(int step)
     {
-        uint32_t x_at = rows + share() * STEP * 4;
+#pragma unroll
+        for (int n = 0; n < HELD; n++) take(n, max(min(step + n, steps - 1), 0));
+    }
+    __device__ void take_first()
+    {
+#pragma unroll
+        for (int n = 0; n < HELD; n++)
+            if (n < steps) take(n, n);
+    }
+    template <int GROUPS, int SUMS>
+    __device__ void multiply_step(float (&d)[GROUPS][SUMS][4], const typename ROUTER::parts &w, uint32_t x_at,
+                                  uint32_t row_bytes)
+    {
+#pragma unroll
+        for (int i = 0; i < GROUPS; i++) {
+            two_parts x;
+            x.take(x_at + i * 8 * row_bytes);
+            w.multiply(d[i], x);
+        }
+    }
+    /* `rows`: where this lane's piece of the first row of the first step is. Behind take_all(0); steps beyond
+     * the end have weights of 0. */
+    template <int GROUPS, int SUMS>
+    __device__ void multiply_all(float (&d)[GROUPS][SUMS][4], uint32_t rows, uint32_t row_bytes)
+    {
+        rows += share() * STEP * 4;
+#pragma unroll 1
+        for (int step = 0; step < steps; step += HELD) {
+            if (step) take_all(step);
+#pragma unroll
+            for (int n = 0; n < HELD; n++) {
+                typename ROUTER::parts w;
+                if (step + n >= steps) held[n] = {};
+                w.set(held[n]);
+                multiply_step(d, w, rows + min(step + n, steps - 1) * SHARE * STEP * 4, row_bytes);
+            }
+        }
+    }
+    /* Behind take_first: each step that is multiplied makes room for a later one. */
+    template <int GROUPS, int SUMS>
+    __device__ void multiply_in_turn(float (&d)[GROUPS][SUMS][4], uint32_t rows, uint32_t row_bytes)
+    {
+        rows += share() * STEP * 4;
 #pragma unroll 1
         for (int step = 0; step < steps; step += HELD) {
 #pragma unroll
-            for (int n = 0; n < HELD; n++, x_at += SHARE * STEP * 4) {
+            for (int n = 0; n < HELD; n++, rows += SHARE * STEP * 4) {
                 if (step + n >= steps) break;
                 typename ROUTER::parts w;
                 w.set(held[n]);
-                take(n, step + n + HELD);
-#pragma unroll
-                for (int i = 0; i < GROUPS; i++) {
-                    two_parts x;
-                    x.take(x_at + i * 8 * row_bytes);
-                    w.multiply(d[i], x);
-                }
+                if (step + n + HELD < steps) take(n, step + n + HELD);
+                multiply_step(d, w, rows, row_bytes);
             }
         }
     }
 };
+
+/* The block's part of the router, as far as the second cache. */
+template <class ROUTER>
+__device__ inline void ask_router(const attn_out_kernel_args &a, uint32_t first_column, int steps)
+{
+    int last = (int)a.n_experts * steps;
+    for (int i = threadIdx.x; i < last; i += THREADS)
+        ROUTER::ask(a.router, (uint32_t)(i / steps) * (uint32_t)a.hidden + first_column + i % steps * STEP);
+}
 
 /* ---- a block's part of the rows ---- */
 
@@ -416,7 +467,11 @@ __device__ inline void route_rows(const attn_out_many_args &args)
     cluster_arrive(); /* others write here once the block runs and has its barriers */
     router_part<ROUTER, TILES, HELD> router;
     lane_gain gain;
-    if (EARLY) router.open(a, mine.first, mine.steps);
+    router.open(a, mine.first, mine.steps);
+    if (EARLY)
+        router.take_all(0);
+    else
+        ask_router<ROUTER>(a, mine.first, mine.steps);
     gain.take(a.norm, mine);
     if (threadIdx.x < a.n_experts)
         store_shared_f32(at.bias + threadIdx.x * 4, a.router_bias ? a.router_bias[threadIdx.x] : 0);
@@ -428,10 +483,14 @@ __device__ inline void route_rows(const attn_out_many_args &args)
     wait_for_input();
     let_next_start();
     take_rows<ROWS>(args, at, mine, gain, rank);
-    if (!EARLY) router.open(a, mine.first, mine.steps);
+    if (!EARLY) router.take_first();
     __syncthreads();
     float d[ROWS / BLOCKS][SUMS][4] = {};
-    router.multiply(d, at.rows + threadIdx.x % WARP / 4 * at.row_bytes + threadIdx.x % 4 * 32, at.row_bytes);
+    uint32_t lane_rows = at.rows + threadIdx.x % WARP / 4 * at.row_bytes + threadIdx.x % 4 * 32;
+    if (EARLY)
+        router.multiply_all(d, lane_rows, at.row_bytes);
+    else
+        router.multiply_in_turn(d, lane_rows, at.row_bytes);
     int part = (int)rank * router.SHARE + router.share();
     if (ROWS < ROUTE_MANY_LAID) send_sums<TILES, ROWS, SUMS>(d, at, router.tile(), part);
     make_scales<ROWS>(args, at);
@@ -447,7 +506,7 @@ __device__ inline void route_rows(const attn_out_many_args &args)
 
 #define ROUTE_ALL(...) __VA_ARGS__
 #else
-#define ROUTE_ALL(...) /* it needs clusters */
+#define ROUTE_ALL(...)
 #endif
 
 #define ROUTE(name, router, tiles, rows, held, blocks)                                              \
@@ -467,6 +526,6 @@ ROUTE(attn_out_many_bf16_128_64, router_bf16, 8, 64, 4, 2)
 ROUTE(attn_out_many_f32_32_8, router_f32, 2, 8, 3, 1)
 ROUTE(attn_out_many_f32_32_32, router_f32, 2, 32, 2, 2)
 ROUTE(attn_out_many_f32_32_64, router_f32, 2, 64, 2, 2)
-ROUTE(attn_out_many_f32_128_8, router_f32, 8, 8, 8, 1)
+ROUTE(attn_out_many_f32_128_8, router_f32, 8, 8, 12, 1)
 ROUTE(attn_out_many_f32_128_32, router_f32, 8, 32, 2, 2)
 ROUTE(attn_out_many_f32_128_64, router_f32, 8, 64, 2, 2)
