@@ -17,8 +17,8 @@ enum {
 /* Rows of a cluster. */
 #define ROUTE_MANY_ROWS(KIND) KIND(8) KIND(32) KIND(64)
 
-/* Shared memory: barriers, biases, scales and squares; a block's part of the rows, each with 16 bytes
- * behind it against bank conflicts; the sums of those rows for which the block chooses. */
+/* Shared memory: barriers, biases, scales and squares; a block's part of the rows, each with 16
+ * bytes behind it against bank conflicts; the sums of those rows for which the block chooses. */
 #define ROUTE_MANY_HEAD(rows)                                                                      \
     ((16 + 4 * ATTN_OUT_MANY_MAX + 4 * (ROUTE_MANY_BLOCKS + 1) * (rows) + 127) / 128 * 128)
 #define ROUTE_MANY_ROW_BYTES(hidden)                                                               \

@@ -188,8 +188,8 @@ static const char *const route_rows_names[] = {ROUTE_MANY_ROWS(ROWS)};
 #undef ROWS
 enum { ROUTE_ROWS_COUNT = sizeof route_rows / sizeof *route_rows };
 
-/* The fewest that leave no block without a place: of 8 and of 32 rows one or two blocks fit an SM beside
- * each other, and 132 SMs have 16 clusters at a time with one. Not measured. */
+/* The fewest that leave no block without a place: of 8 and of 32 rows one or two blocks fit an SM
+ * beside each other, and 132 SMs have 16 clusters at a time with one. Not measured. */
 static int usual_route(const void *args, const struct op_device *device)
 {
     int64_t m = ((const struct attn_out_args *)args)->m;
