@@ -1,6 +1,6 @@
-// spills: attn_out_many_f32_128_64 24
-// spills: attn_out_many_f32_32_64 24
-// spills: attn_out_many_bf16_128_64 36
+// spills: attn_out_route_f32_128_64 24
+// spills: attn_out_route_f32_32_64 24
+// spills: attn_out_route_bf16_128_64 36
 /* Norm, router and choice of experts for many rows. A cluster of 8 blocks has ROWS rows, each block an eighth
  * of the columns: of its part of the rows it makes sums of squares and, with its part of the router, of logits.
  * Squares go to all blocks, logits to the block that chooses for the row, as every eighth row is a block's. The
@@ -517,15 +517,15 @@ __device__ inline void route_rows(const attn_out_many_args &args)
     }
 
 /* Steps that are held: of 8 rows all, of real models; of float32 two thirds are what there are registers for. */
-ROUTE(attn_out_many_bf16_32_8, router_bf16, 2, 8, 3, 1)
-ROUTE(attn_out_many_bf16_32_32, router_bf16, 2, 32, 3, 2)
-ROUTE(attn_out_many_bf16_32_64, router_bf16, 2, 64, 3, 2)
-ROUTE(attn_out_many_bf16_128_8, router_bf16, 8, 8, 12, 1)
-ROUTE(attn_out_many_bf16_128_32, router_bf16, 8, 32, 4, 2)
-ROUTE(attn_out_many_bf16_128_64, router_bf16, 8, 64, 4, 2)
-ROUTE(attn_out_many_f32_32_8, router_f32, 2, 8, 3, 1)
-ROUTE(attn_out_many_f32_32_32, router_f32, 2, 32, 2, 2)
-ROUTE(attn_out_many_f32_32_64, router_f32, 2, 64, 2, 2)
-ROUTE(attn_out_many_f32_128_8, router_f32, 8, 8, 12, 1)
-ROUTE(attn_out_many_f32_128_32, router_f32, 8, 32, 2, 2)
-ROUTE(attn_out_many_f32_128_64, router_f32, 8, 64, 2, 2)
+ROUTE(attn_out_route_bf16_32_8, router_bf16, 2, 8, 3, 1)
+ROUTE(attn_out_route_bf16_32_32, router_bf16, 2, 32, 3, 2)
+ROUTE(attn_out_route_bf16_32_64, router_bf16, 2, 64, 3, 2)
+ROUTE(attn_out_route_bf16_128_8, router_bf16, 8, 8, 12, 1)
+ROUTE(attn_out_route_bf16_128_32, router_bf16, 8, 32, 4, 2)
+ROUTE(attn_out_route_bf16_128_64, router_bf16, 8, 64, 4, 2)
+ROUTE(attn_out_route_f32_32_8, router_f32, 2, 8, 3, 1)
+ROUTE(attn_out_route_f32_32_32, router_f32, 2, 32, 2, 2)
+ROUTE(attn_out_route_f32_32_64, router_f32, 2, 64, 2, 2)
+ROUTE(attn_out_route_f32_128_8, router_f32, 8, 8, 12, 1)
+ROUTE(attn_out_route_f32_128_32, router_f32, 8, 32, 2, 2)
+ROUTE(attn_out_route_f32_128_64, router_f32, 8, 64, 2, 2)

@@ -202,10 +202,10 @@ static const struct op_choices route_choices = {route_rows_names, ROUTE_ROWS_COU
 
 static const char *route_name(const struct attn_out_args *a, int choice)
 {
-#define BF16_FEW(rows)  "attn_out_many_bf16_32_" #rows,
-#define BF16_MANY(rows) "attn_out_many_bf16_128_" #rows,
-#define F32_FEW(rows)   "attn_out_many_f32_32_" #rows,
-#define F32_MANY(rows)  "attn_out_many_f32_128_" #rows,
+#define BF16_FEW(rows)  "attn_out_route_bf16_32_" #rows,
+#define BF16_MANY(rows) "attn_out_route_bf16_128_" #rows,
+#define F32_FEW(rows)   "attn_out_route_f32_32_" #rows,
+#define F32_MANY(rows)  "attn_out_route_f32_128_" #rows,
     static const char *const names[2][2][ROUTE_ROWS_COUNT] = {
         {{ROUTE_MANY_ROWS(BF16_FEW)}, {ROUTE_MANY_ROWS(BF16_MANY)}},
         {{ROUTE_MANY_ROWS(F32_FEW)}, {ROUTE_MANY_ROWS(F32_MANY)}}};
