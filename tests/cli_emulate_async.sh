@@ -33,8 +33,8 @@ for seed in $(seq $seeds); do
     verify 10 grouped_gemm grouped_gemm_tcgen05_cuda "$seed" $few &
     # Each case six times, a step of the ladder each.
     verify 9 grouped_gemm grouped_gemm_ladder_cuda "$seed" $few
-    # Products of many rows, whose clusters have two blocks.
-    variants="gemm_wgmma_cuda moe_up_wgmma_cuda moe_many_cuda attn_in_many_cuda attn_out_many_cuda"
+    # Products of many rows, whose clusters have two blocks; the router, whose clusters have eight.
+    variants="gemm_wgmma_cuda moe_up_wgmma_cuda moe_many_cuda attn_in_many_cuda attn_out_many_cuda attn_route_many_cuda"
     for variant in $variants; do
         verify 9 "${variant%%_[wm][ga]*_cuda}" "$variant" "$seed" --brief
     done

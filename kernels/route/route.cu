@@ -43,22 +43,25 @@ KERNEL_OF(ROUTE_THREADS, route_group, route_kernel_args)
     }
 }
 
-/* A stable sort by counting. Every warp has a stretch of slots: it counts its experts, learns how many rows
- * the experts and warps before it take, and hands out its own in order. */
-enum { GROUP_WARPS = ROUTE_COUNT_THREADS / WARP, HELD = 8 };
+/* A stable sort by counting, in one reading. A block puts as many slots as it has threads, a warp 32 of them;
+ * how many slots of an expert other blocks put before and behind, every block counts for itself. */
+enum {
+    COUNT_WARPS = ROUTE_COUNT_THREADS / WARP,
+    HELD = 8,                  /* slots of a thread whose loads do not wait for one another */
+    COPIES = 4,                /* of counts, so that fewer threads add to the same one */
+    BETWEEN = EXPERTS_MAX + 8, /* of copies, in other banks */
+};
 
-/* Calls visit(s, expert) for the warp's slots in order, expert -1 behind the last one. The first rounds are
- * in registers, so that their loads do not wait for one another. */
-template <class F>
-__device__ inline void each_slot(const route_kernel_args &a, const int (&held)[HELD], int begin, int end,
-                                 F visit)
+/* The lanes that have the same expert, or -1. */
+__device__ inline uint32_t lanes_of_same(int expert)
 {
-    int lane = threadIdx.x % WARP;
+    uint32_t same = FULL_MASK;
 #pragma unroll
-    for (int n = 0; n < HELD; n++)
-        if (begin + n * WARP < end) visit(begin + n * WARP + lane, held[n]);
-    for (int s = begin + HELD * WARP + lane; s - lane < end; s += WARP)
-        visit(s, s < end ? a.expert[s] : -1);
+    for (int bit = 1; bit <= EXPERTS_MAX; bit *= 2) {
+        uint32_t set = __ballot_sync(FULL_MASK, expert & bit);
+        same &= expert & bit ? set : ~set;
+    }
+    return same;
 }
 
 /* first[e + 1] from a count to the sum of all counts up to e's, by one warp. */
@@ -79,53 +82,67 @@ __device__ inline void sum_counts(int32_t *first)
     if (lane == 0) first[0] = 0;
 }
 
-KERNEL_OF(GROUP_WARPS *WARP, route_count, route_kernel_args)
+/* This thread's slot's expert, or -1; those of other blocks' slots are counted before or behind. */
+__device__ inline int count_others(const route_kernel_args &a, int slots, int32_t *before, int32_t *behind)
 {
-    __shared__ int32_t rows[GROUP_WARPS][EXPERTS_MAX], first[EXPERTS_MAX + 1];
+    int mine = -1, copy = threadIdx.x % COPIES * BETWEEN;
+    for (int from = 0; from < slots; from += HELD * ROUTE_COUNT_THREADS) {
+        int held[HELD];
+#pragma unroll
+        for (int n = 0; n < HELD; n++) {
+            int s = from + n * ROUTE_COUNT_THREADS + (int)threadIdx.x;
+            held[n] = s < slots ? a.expert[s] : -1;
+        }
+#pragma unroll
+        for (int n = 0; n < HELD; n++) {
+            int block = from / ROUTE_COUNT_THREADS + n;
+            if (block == (int)blockIdx.x)
+                mine = held[n];
+            else if (held[n] >= 0)
+                atomicAdd((block < (int)blockIdx.x ? before : behind) + copy + held[n], 1);
+        }
+    }
+    return mine;
+}
+
+KERNEL_OF(ROUTE_COUNT_THREADS, route_count, route_kernel_args)
+{
+    __shared__ int32_t rows[COUNT_WARPS][EXPERTS_MAX], first[EXPERTS_MAX + 1];
+    __shared__ int32_t before[COPIES * BETWEEN], behind[COPIES * BETWEEN];
     int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, e = threadIdx.x;
-    for (int i = threadIdx.x; i < GROUP_WARPS * EXPERTS_MAX; i += GROUP_WARPS * WARP)
+    int slots = (int)(a.m * a.top_k), s = (int)(blockIdx.x * ROUTE_COUNT_THREADS + threadIdx.x);
+    for (int i = threadIdx.x; i < COUNT_WARPS * EXPERTS_MAX; i += ROUTE_COUNT_THREADS)
         rows[i / EXPERTS_MAX][i % EXPERTS_MAX] = 0;
-    if (e < EXPERTS_MAX) first[e + 1] = 0;
-    int slots = (int)(a.m * a.top_k), top_k = (int)a.top_k;
-    int each = (slots + GROUP_WARPS * WARP - 1) / (GROUP_WARPS * WARP) * WARP;
-    int begin = warp * each, end = min(begin + each, slots), held[HELD];
+    for (int i = threadIdx.x; i < COPIES * BETWEEN; i += ROUTE_COUNT_THREADS) before[i] = behind[i] = 0;
+    __syncthreads();
     wait_for_input();
     let_next_start();
-#pragma unroll
-    for (int n = 0; n < HELD; n++) {
-        int s = begin + n * WARP + lane;
-        held[n] = s < end ? a.expert[s] : -1;
-    }
+    int mine = count_others(a, slots, before, behind);
+    uint32_t same = lanes_of_same(mine);
+    int row = __popc(same & ((1u << lane) - 1)); /* among this warp's of the expert */
+    if (mine >= 0 && row == 0) rows[warp][mine] = __popc(same);
     __syncthreads();
-    each_slot(a, held, begin, end, [&](int, int expert) {
-        uint32_t same = __match_any_sync(FULL_MASK, expert);
-        if (expert >= 0 && lane == __ffs(same) - 1) rows[warp][expert] += __popc(same);
-        __syncwarp();
-    });
-    __syncthreads();
-    if (e < a.n_experts) { /* counts become what the warps before have */
-        int32_t count = 0;
+    if (e < EXPERTS_MAX) { /* counts become what blocks and warps before have */
+        int32_t count = 0, rest = 0;
 #pragma unroll
-        for (int w = 0; w < GROUP_WARPS; w++) {
-            int32_t mine = rows[w][e];
-            rows[w][e] = count;
-            count += mine;
+        for (int i = 0; i < COPIES; i++) {
+            count += before[i * BETWEEN + e];
+            rest += behind[i * BETWEEN + e];
         }
-        first[e + 1] = count;
+#pragma unroll
+        for (int w = 0; w < COUNT_WARPS; w++) {
+            int32_t has = rows[w][e];
+            rows[w][e] = count;
+            count += has;
+        }
+        first[e + 1] = count + rest;
     }
     __syncthreads();
     if (warp == 0) sum_counts(first);
     __syncthreads();
-    if (e <= a.n_experts) a.group_offsets[e] = first[e];
-    each_slot(a, held, begin, end, [&](int s, int expert) {
-        uint32_t same = __match_any_sync(FULL_MASK, expert);
-        int32_t row = expert >= 0 ? first[expert] + rows[warp][expert] : 0;
-        __syncwarp();
-        if (expert >= 0 && lane == __ffs(same) - 1) rows[warp][expert] += __popc(same);
-        __syncwarp();
-        if (expert < 0) return;
-        row += __popc(same & ((1u << lane) - 1));
-        a.row_of_slot[s] = row;
-        a.token_of_row[row] = s / top_k;
-    });
+    if (blockIdx.x == 0 && e <= a.n_experts) a.group_offsets[e] = first[e];
+    if (mine < 0) return;
+    row += first[mine] + rows[warp][mine];
+    a.row_of_slot[s] = row;
+    a.token_of_row[row] = s / (int)a.top_k;
 }

@@ -7,8 +7,8 @@
 enum {
     ROUTE_EXPERTS_MAX = 128,
     ROUTE_TOP_K_MAX = 8,
-    ROUTE_THREADS = 128, /* of a block; a token a warp where experts are chosen */
-    ROUTE_COUNT_THREADS = 1024,
+    ROUTE_THREADS = 128,       /* of a block; a token a warp where experts are chosen */
+    ROUTE_COUNT_THREADS = 512, /* of a block that sorts; as many slots */
 };
 
 struct route_kernel_args {

@@ -65,6 +65,13 @@ struct copy_batch {
     uint32_t barrier; /* or 0: a group */
 };
 
+/* A word to a block of the cluster; there are many, and none comes before another. */
+struct word_put {
+    int rank;
+    uint32_t to, barrier;
+    float value;
+};
+
 struct own_work {
     bool products; /* of warp `owner`, else copies of that thread */
     int owner;
@@ -126,6 +133,7 @@ struct block_state {
 struct async_state {
     std::vector<work> list;
     std::vector<own_work> own;
+    std::vector<word_put> puts;
     conduct threads[EMULATED_THREADS];
     block_state blocks[EMULATED_BLOCKS];
     std::unordered_map<uintptr_t, writer> global; /* by address / 16 */

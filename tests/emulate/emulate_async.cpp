@@ -311,6 +311,17 @@ void cluster_sync(void)
     emulated_cluster_barrier();
 }
 
+/* Who arrives goes on; that is not emulated, so that what needs the wait is seen to miss it. */
+void cluster_arrive(void)
+{
+    turn_sometimes();
+}
+
+void cluster_wait(void)
+{
+    emulated_cluster_barrier();
+}
+
 /* ---- copies ---- */
 
 void start(const work &w)
@@ -435,6 +446,27 @@ static void bring(int rank, uint32_t address, uint32_t bytes)
 {
     made(rank, address).bytes -= bytes;
     complete(made(rank, address));
+}
+
+void put_across(uint32_t to, float value, uint32_t barrier, uint32_t rank)
+{
+    expect(to % sizeof value == 0, "an address is no multiple of what is stored");
+    expect((int)rank < emulated.blocks, "there is no such block in the cluster");
+    made((int)rank, barrier);
+    turn_sometimes();
+    state->puts.push_back({(int)rank, to, barrier, value});
+    emulated_progress();
+}
+
+/* One of the words, whichever. */
+static void put_step(size_t i)
+{
+    const word_put p = state->puts[i];
+    state->puts[i] = state->puts.back();
+    state->puts.pop_back();
+    put(p.rank, p.to, (const char *)&p.value, sizeof p.value);
+    bring(p.rank, p.barrier, sizeof p.value);
+    emulated_progress();
 }
 
 /* Where row `r` of a box comes from, of all but the innermost dimension; NULL: outside. */
@@ -660,8 +692,13 @@ static bool own_step(size_t i, bool all_wait)
 
 bool async_step(bool all_wait)
 {
-    if (!async_used || state->list.size() + state->own.size() == 0) return false;
-    size_t i = emulated_random() % (state->list.size() + state->own.size());
+    if (!async_used || state->list.size() + state->own.size() + state->puts.size() == 0) return false;
+    size_t i = emulated_random() % (state->list.size() + state->own.size() + state->puts.size());
+    if (i < state->puts.size()) {
+        put_step(i);
+        return true;
+    }
+    i -= state->puts.size();
     if (i < state->own.size()) return own_step(i, all_wait);
     i -= state->own.size();
     while (i > 0 && !may_run(i, all_wait)) i--;
@@ -688,6 +725,7 @@ void async_begin(void)
     if (!state) return;
     state->list.clear();
     state->own.clear();
+    state->puts.clear();
     state->global.clear();
     state->clock = 0;
     for (conduct &c : state->threads) c = {};
@@ -702,6 +740,7 @@ void async_end(void)
     if (!async_used) return;
     for (const work &w : state->list)
         expect(w.kind == ARRIVE && w.blocks == 1, "a block ends before what it started is done");
+    expect(state->puts.empty(), "a block ends before what it started is done");
     for (const own_work &o : state->own)
         expect(!own_ready(o), "a block ends before what it started is done");
     for (int i = 0; i < emulated.blocks; i++) {

@@ -1,4 +1,4 @@
-/* Twins of barriers.cuh, copy_async.cuh, copy_bulk.cuh, copy_across.cuh and words.cuh, for kernels
+/* Twins of barriers.cuh, copy_async.cuh, copy_bulk.cuh, copy_across.cuh, put_across.cuh and words.cuh, for kernels
  * whose work is done by others than their threads: the copy engine, tensor cores. What a thread
  * starts is done later (emulate_async.cpp): at random times, and in any order that the documents
  * allow. Threads take random turns. So what is tested here is also that barriers are waited for and
@@ -30,6 +30,8 @@ void named_sync(int number, int threads);
 bool named_any(int number, bool mine);
 void named_arrive(int number, int threads);
 uint32_t cluster_rank(void);
+void cluster_arrive(void);
+void cluster_wait(void);
 void cluster_sync(void);
 
 /* ---- kernels/copy_async.cuh ---- */
@@ -96,6 +98,11 @@ void fence_for_bulk_copies(void);
 #define KERNELS_COPY_ACROSS_CUH
 
 void copy_across(uint32_t to, uint32_t from, uint32_t bytes, uint32_t barrier, uint32_t rank);
+
+/* ---- kernels/put_across.cuh ---- */
+#define KERNELS_PUT_ACROSS_CUH
+
+void put_across(uint32_t to, float value, uint32_t barrier, uint32_t rank);
 
 /* ---- kernels/copy_tiles.cuh ---- */
 #define KERNELS_COPY_TILES_CUH

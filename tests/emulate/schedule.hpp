@@ -9,7 +9,7 @@
 enum {
     EMULATED_WARP = 32,
     EMULATED_SHARED = 228 << 10,
-    EMULATED_BLOCKS = 4, /* that run at once: of a cluster, or of a grid */
+    EMULATED_BLOCKS = 8, /* that run at once: of a cluster, or of a grid */
 };
 
 /* The others' turn; comes back when this thread has its own again. */

@@ -10,6 +10,7 @@
 #include "ops/cuda/cache_cuda.h"
 #include "ops/cuda/few_rows_operands.h"
 #include "ops/cuda/many_rows_operands.h"
+#include "ops/cuda/route_cuda.h"
 #include "ops/cuda/wgmma_product.h"
 #include "route/route_args.h"
 
@@ -131,13 +132,12 @@ static size_t out_workspace(const void *args, int workers)
     return many_rows_bytes(a->m, a->width);
 }
 
-/* Shared memory of attn_out_many.cu: the rows, then the warps' sums. */
-static size_t route_shared(const struct attn_out_args *a)
+/* Shared memory of attn_out_many.cu. */
+static unsigned route_shared(const struct attn_out_args *a, unsigned rows)
 {
-    size_t experts = a->n_experts <= ATTN_OUT_MANY_FEW ? ATTN_OUT_MANY_FEW : ATTN_OUT_MANY_MAX;
-    size_t rows = ROUTE_ROWS * (size_t)(a->hidden + ROUTE_PAD) * 4;
-    size_t sums = ROUTE_ROWS * ROUTE_ROWS * experts * 4;
-    return rows > sums ? rows : sums;
+    unsigned part = rows * (unsigned)ROUTE_MANY_ROW_BYTES(a->hidden), sums = ROUTE_MANY_SUMS(rows);
+    if (rows < ROUTE_MANY_LAID) return ROUTE_MANY_HEAD(rows) + part + sums;
+    return ROUTE_MANY_HEAD(rows) + (part > sums ? part : sums);
 }
 
 static bool can_add(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
@@ -154,14 +154,12 @@ static bool can_add(const void *args, const struct op_device *device, char why[O
 
 static bool can_route(const void *args, const struct op_device *device, char why[OP_REASON_MAX])
 {
-    enum { SHARED_MAX = 220 << 10 };
     const struct attn_out_args *a = args;
     (void)device;
     if (a->router.dtype != DTYPE_F32 && a->router.dtype != DTYPE_BF16)
         return few_rows_refuse(why, "it reads a router in f32 or bf16");
-    if (a->hidden % 32 || route_shared(a) > SHARED_MAX)
-        return few_rows_refuse(why,
-                               "rows that are no multiple of 32, or too long for shared memory");
+    if (a->hidden % ROUTE_MANY_STEP || a->hidden > ROUTE_MANY_HIDDEN)
+        return few_rows_refuse(why, "a row of more than 4096, or no multiple of 32");
     if (a->n_experts > ATTN_OUT_MANY_MAX || a->top_k > ROUTE_TOP_K_MAX)
         return few_rows_refuse(why, "more than 128 experts, or 8 of them at a time");
     if (!few_rows_aligned(a->x.data) || !few_rows_aligned(a->norm) ||
@@ -181,10 +179,43 @@ static bool suits_out(const void *args, const struct op_device *device, char why
     return many_rows_enough(((const struct attn_out_args *)args)->m, MANY_ROWS_MIN, why);
 }
 
-static void choose_and_sort(const struct op_context *context, const void *args)
+/* Rows of a cluster of attn_out_many.cu. */
+#define ROWS(rows) rows,
+static const unsigned route_rows[] = {ROUTE_MANY_ROWS(ROWS)};
+#undef ROWS
+#define ROWS(rows) #rows "_rows",
+static const char *const route_rows_names[] = {ROUTE_MANY_ROWS(ROWS)};
+#undef ROWS
+enum { ROUTE_ROWS_COUNT = sizeof route_rows / sizeof *route_rows };
+
+/* The fewest that leave no block without a place: of 8 and of 32 rows one or two blocks fit an SM
+ * beside each other, and 132 SMs have 16 clusters at a time with one. Not measured. */
+static int usual_route(const void *args, const struct op_device *device)
 {
-    const struct attn_out_args *a = args;
-    struct gpu_stream *stream = context->stream;
+    int64_t m = ((const struct attn_out_args *)args)->m;
+    (void)device;
+    return m <= 128 ? 0 : m <= 1024 ? 1 : 2;
+}
+
+static const struct op_choices route_choices = {route_rows_names, ROUTE_ROWS_COUNT, NULL,
+                                                usual_route};
+
+static const char *route_name(const struct attn_out_args *a, int choice)
+{
+#define BF16_FEW(rows)  "attn_out_route_bf16_32_" #rows,
+#define BF16_MANY(rows) "attn_out_route_bf16_128_" #rows,
+#define F32_FEW(rows)   "attn_out_route_f32_32_" #rows,
+#define F32_MANY(rows)  "attn_out_route_f32_128_" #rows,
+    static const char *const names[2][2][ROUTE_ROWS_COUNT] = {
+        {{ROUTE_MANY_ROWS(BF16_FEW)}, {ROUTE_MANY_ROWS(BF16_MANY)}},
+        {{ROUTE_MANY_ROWS(F32_FEW)}, {ROUTE_MANY_ROWS(F32_MANY)}}};
+    /* It multiplies as if there were the most experts. */
+    return names[a->router.dtype == DTYPE_F32][a->n_experts > ATTN_OUT_MANY_FEW][choice];
+}
+
+static void choose_and_sort(const struct op_context *context, const struct attn_out_args *a,
+                            int choice)
+{
     const struct routing *r = &a->routing;
     const struct attn_out_many_args k = {
         .row = {.hidden = a->hidden,
@@ -201,25 +232,16 @@ static void choose_and_sort(const struct op_context *context, const void *args)
         .m = (int32_t)a->m,
         .narrow = matrix_is_narrow(&a->normed),
     };
-    const struct route_kernel_args sort = {.m = a->m,
-                                           .n_experts = a->n_experts,
-                                           .top_k = a->top_k,
-                                           .expert = r->expert,
-                                           .group_offsets = r->group_offsets,
-                                           .token_of_row = r->token_of_row,
-                                           .row_of_slot = r->row_of_slot};
-    bool wide = a->n_experts > ATTN_OUT_MANY_FEW; /* it multiplies as if there were the most */
-    const char *name = a->router.dtype == DTYPE_F32
-                           ? (wide ? "attn_out_many_f32_128" : "attn_out_many_f32_32")
-                           : (wide ? "attn_out_many_bf16_128" : "attn_out_many_bf16_32");
-    gpu_put(stream, "attn_out/attn_out_many.cu", name,
-            &(struct gpu_launch){.grid = {(unsigned)((a->m + ROUTE_ROWS - 1) / ROUTE_ROWS)},
-                                 .block = {ROUTE_ROWS * 32},
-                                 .shared_bytes = (unsigned)route_shared(a),
+    unsigned rows = route_rows[choice];
+    unsigned clusters = ((unsigned)a->m + rows - 1) / rows;
+    gpu_put(context->stream, "attn_out/attn_out_many.cu", route_name(a, choice),
+            &(struct gpu_launch){.grid = {clusters * ROUTE_MANY_BLOCKS},
+                                 .block = {ROUTE_MANY_THREADS},
+                                 .cluster = ROUTE_MANY_BLOCKS,
+                                 .shared_bytes = route_shared(a, rows),
                                  .overlaps = true},
             &k);
-    gpu_put(stream, "route/route.cu", "route_count",
-            &(struct gpu_launch){.block = {ROUTE_COUNT_THREADS}, .overlaps = true}, &sort);
+    route_sort(context->stream, a->m, a->n_experts, a->top_k, r);
 }
 
 static void run_add(const struct op_context *context, const void *args)
@@ -238,7 +260,7 @@ static void run_add(const struct op_context *context, const void *args)
 static void run_out(const struct op_context *context, const void *args)
 {
     run_add(context, args);
-    choose_and_sort(context, args);
+    choose_and_sort(context, args, usual_route(args, NULL));
 }
 
 const struct op_variant attn_out_many_cuda = {
@@ -273,6 +295,11 @@ const struct op_variant attn_add_many_cuda = {
     .images = {"gemm/round_rows.cu", "attn_out/attn_out_wgmma.cu"},
 };
 
+static void run_route(const struct op_context *context, const void *args)
+{
+    choose_and_sort(context, args, context->choice);
+}
+
 const struct op_variant attn_route_many_cuda = {
     .name = "attn_route_many_cuda",
     .summary = "norm, router and choice in one kernel",
@@ -281,8 +308,9 @@ const struct op_variant attn_route_many_cuda = {
     .arch = {.major = 9, .alone = true},
     .can_run = can_route,
     .suits = suits_out,
+    .choices = &route_choices,
     .narrow = 1 << 1, /* normed */
-    .run = choose_and_sort,
+    .run = run_route,
     .images = {"attn_out/attn_out_many.cu", "route/route.cu"},
 };
 
