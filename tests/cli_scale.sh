@@ -13,7 +13,7 @@ value() { python3 -c 'import json,sys; d=json.load(open(sys.argv[1])); print(eva
     has out '^1 +one +2 .* 500 .*100 .*both'
     has out 'shared by 8'
     has out 'not built'
-    has out '120b, 32 sequences.* not within 10 %'
+    has out '120b, 32 sequences +4 .*[+]37[.]8 .*[+]0[.]3 '
     has out '^not checked: '
     run 0 scale $large --step-ms 2 --gpus 1,4 --json
     is "one" "$(value 'd["counts"][0]["ways"][0]["step_ms"]')" 2.0
@@ -34,6 +34,10 @@ value() { python3 -c 'import json,sys; d=json.load(open(sys.argv[1])); print(eva
 run 0 scale -m synth:tiny --device H200 --step-ms 1 --op-us attention=500 --op-us head=2
 run 2 scale -m synth:tiny --device H200 --step-ms 1 --op-us attention
 has err 'OP=MICROSECONDS'
+run 0 scale -m synth:tiny --device H200 --step-ms 1 --part-ms 2=0.7 --gpus 2 --json
+is "a part's time" "$(value '[(w["compute_ms"], w["part_measured"]) for w in d["counts"][0]["ways"] if w["tensor"] == 2]')" "[(0.7, True)]"
+run 2 scale -m synth:tiny --device H200 --step-ms 1 --part-ms 1=2
+has err 'GPUS=MILLISECONDS'
 
 # ---- runs of the store: of the processor, taken for a GPU that a file describes ----
 run 0 bench -m synth:tiny -t 1 -p 8 -n 4 -r 2 --ops --no-limits -q
@@ -45,6 +49,16 @@ run 0 scale -m synth:tiny --descriptions devices.json --gpus 1,2
 has out '^its step .* run b'
 has out '^calls .* of which each takes'
 run 0 scale -m synth:tiny -p 8 --descriptions devices.json --gpus 1
+run 0 bench -m synth:tiny -t 1 -p 8 -n 4 -r 2 --no-limits -q --part-of 2 --json
+is "proved" "$(grep -c '"proved": true' "$work/out")" 2
+has out '"part_of": 2'
+run 0 scale -m synth:tiny --descriptions devices.json --gpus 2
+has out "^its step .* run b.*measured too: a GPU's part of 2"
+run 0 scale -m synth:tiny -p 8 --descriptions devices.json --gpus 2
+has out "measured too: a GPU's part of 2"
+run 2 bench -m synth:tiny -p 8 -n 0 --gpus 2 --part-of 2
+has err 'leave that out'
+run 5 bench -m synth:tiny -p 8 -n 0 --part-of 3 --no-store
 run 2 scale -m synth:tiny -p 9 --descriptions devices.json --gpus 1
 has err 'sol bench -m synth:tiny -n 0 -p 9'
 run 2 scale -m synth:tiny -n 3 --descriptions devices.json

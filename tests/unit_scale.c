@@ -518,26 +518,39 @@ static double predict(const json_t *c, const struct network *n)
             scale_messages_ns(&part, n, all));
 }
 
-static void two_gpus_did_what_is_said(void **state)
+/* With the part's step measured: only what is sent is predicted. */
+static double predict_by_part(const json_t *c, const struct network *n)
+{
+    const int gpus = (int)json_integer_value(json_object_get(c, "gpus"));
+    const double step = json_number_value(json_object_get(c, "part_ns"));
+    const double tokens = json_number_value(json_object_get(c, "tokens"));
+    const struct network_ranks all = {gpus, gpus};
+    if (!(step > 0)) return 0;
+    const struct work part = account_of(json_object_get(c, "accounts"), "step", gpus);
+    return 1e9 * tokens / (step + scale_messages_ns(&part, n, all));
+}
+
+static void gpus_did_what_is_said(void **state)
 {
     (void)state;
     struct network n;
     const struct scale_check *check;
     size_t i, within = 0;
-    json_t *c, *cases = json_load_file(SOL_SOURCE_DIR "/tests/data/scale_h200_x2.json", 0, NULL);
+    json_t *c, *cases = json_load_file(SOL_SOURCE_DIR "/tests/data/scale_h200.json", 0, NULL);
     network_init(&n);
     json_array_foreach(cases, i, c)
     {
         check = scale_check_at(i);
         assert_non_null(check);
         assert_string_equal(json_string_value(json_object_get(c, "what")), check->what);
+        assert_int_equal(json_integer_value(json_object_get(c, "gpus")), check->gpus);
         near(check->what, predict(c, &n), check->predicted, 1e-3);
+        near(check->what, predict_by_part(c, &n), check->by_part, 1e-3);
         near(check->what, json_number_value(json_object_get(c, "measured")), check->measured, 1e-3);
         within += scale_check_holds(check);
     }
     assert_null(scale_check_at(i));
-    /* Not 32 sequences, nor the longer prompt. */
-    assert_int_equal(within, 4);
+    assert_int_equal(within, i);
     json_decref(cases);
 }
 
@@ -557,7 +570,7 @@ int main(void)
         cmocka_unit_test(what_does_not_fit_is_not_the_best),
         cmocka_unit_test(gradients_go_once_and_weights_come_once),
         cmocka_unit_test(ways_to_train_keep_their_limits),
-        cmocka_unit_test(two_gpus_did_what_is_said),
+        cmocka_unit_test(gpus_did_what_is_said),
     };
     return cmocka_run_group_tests(tests, open_models, close_models);
 }

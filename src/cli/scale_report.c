@@ -89,22 +89,35 @@ static void print_line(const char *name, const char *text)
     if (*text) printf("%-12s %s\n", name, text);
 }
 
+static void add_check(struct table *table, double predicted, double measured)
+{
+    if (predicted > 0)
+        table_number(table, predicted, 4);
+    else
+        table_cell(table, "%s", "");
+    table_cell(table, predicted > 0 ? "%+.1f" : "", 100 * (predicted / measured - 1));
+}
+
 static enum sol_status print_checked(enum table_format format)
 {
     const struct scale_check *c;
     struct table *table;
-    SOL_TRY(table_create("checked on two H200|>predicted tokens/s|>measured|>off %|", &table));
+    SOL_TRY(table_create("checked on H200s|>GPUs|>predicted tokens/s|>off %|>by a part|>off %|"
+                         ">measured|",
+                         &table));
     for (size_t i = 0; (c = scale_check_at(i)); i++) {
         table_cell(table, "%s", c->what);
-        table_number(table, c->predicted, 4);
+        table_cell(table, "%d", c->gpus);
+        add_check(table, c->predicted, c->measured);
+        add_check(table, c->by_part, c->measured);
         table_number(table, c->measured, 4);
-        table_cell(table, "%+.1f", 100 * (c->predicted / c->measured - 1));
         table_cell(table, "%s", scale_check_holds(c) ? "" : "not within 10 %");
     }
     putchar('\n');
     table_print(table, format, stdout);
     table_destroy(table);
-    puts("not checked: more than two GPUs, several nodes, what is not built");
+    puts("by a part: with that of one GPU measured alone (sol bench --part-of N)\n"
+         "not checked: more than four GPUs, several nodes, stages, what is not built");
     return SOL_OK;
 }
 
@@ -149,10 +162,10 @@ void scale_report_account(struct scale_report *report, const char *what, int64_t
 
 static json_t *way_json(const struct scale_way *w)
 {
-    return json_pack("{s:I, s:I, s:I, s:I, s:b, s:b, s:f, s:f, s:f, s:f, s:f, s:f, s:I}", "tensor",
+    return json_pack("{s:I, s:I, s:I, s:I, s:b, s:b, s:b, s:f, s:f, s:f, s:f, s:f, s:f, s:I}", "tensor",
                      (json_int_t)w->tensor, "data", (json_int_t)w->data, "expert",
                      (json_int_t)w->expert, "stages", (json_int_t)w->stages, "built", (int)w->built,
-                     "fits", (int)w->fits, "step_ms", 1e-6 * w->step_ns, "compute_ms",
+                     "part_measured", (int)w->part_measured, "fits", (int)w->fits, "step_ms", 1e-6 * w->step_ns, "compute_ms",
                      1e-6 * w->compute_ns, "messages_ms", 1e-6 * w->messages_ns, "idle_ms",
                      1e-6 * w->idle_ns, "tokens_per_s", w->tokens_per_s, "efficiency",
                      w->efficiency, "memory", (json_int_t)w->memory);
@@ -177,8 +190,10 @@ static json_t *checked_json(void)
     const struct scale_check *c;
     json_t *list = json_array();
     for (size_t i = 0; (c = scale_check_at(i)); i++)
-        json_array_append_new(list, json_pack("{s:s, s:f, s:f, s:b}", "what", c->what, "predicted",
-                                              c->predicted, "measured", c->measured, "within_10",
+        json_array_append_new(list, json_pack("{s:s, s:i, s:f, s:o, s:f, s:b}", "what", c->what,
+                                              "gpus", c->gpus, "predicted", c->predicted, "by_part",
+                                              c->by_part > 0 ? json_real(c->by_part) : json_null(),
+                                              "measured", c->measured, "within_10",
                                               (int)scale_check_holds(c)));
     return list;
 }

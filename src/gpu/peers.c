@@ -223,13 +223,22 @@ void gpu_put_one_shot(struct gpu_stream *stream, const struct gpu_peers *p, bool
             &args);
 }
 
+bool gpu_tiles_serve(const void *part, const void *x, int64_t count)
+{
+    const int64_t tile = TILES_PIECE * TILES_THREADS;
+    return ((uintptr_t)part | (uintptr_t)x) % 16 == 0 && count % TILES_PIECE == 0 &&
+           count / tile < INT32_MAX;
+}
+
 /* The smallest tiles of which each block has one, else as large as can be. */
-static void put_tiles(struct gpu_stream *stream, const struct gpu_peers *p, float *part, float *x,
-                      int64_t count)
+void gpu_put_tiles(struct gpu_stream *stream, const struct gpu_peers *p, float *part, float *x,
+                   int64_t count)
 {
     struct tiles_args args = p->large;
     const int64_t pieces = (count / TILES_PIECE + TILES_THREADS - 1) / TILES_THREADS;
     const int64_t each = (pieces + TILES_BLOCKS - 1) / TILES_BLOCKS;
+    assert(gpu_tiles_serve(part, x, count) && args.boxes[args.rank]);
+    if (count == 0) return;
     args.part = part;
     args.x = x;
     args.count = count;
@@ -242,21 +251,4 @@ static void put_tiles(struct gpu_stream *stream, const struct gpu_peers *p, floa
                 .shared_bytes = TILES_SHARED,
                 .overlaps = true},
             &args);
-}
-
-/* Many rounds in one launch are slow: 8 of them took 3.1 ms on four H200, and 2 took 0.18. */
-void gpu_put_tiles(struct gpu_stream *stream, const struct gpu_peers *p, float *part, float *x,
-                   int64_t count)
-{
-    const int64_t most = 2 * TILES_BLOCKS * TILES_OF_BLOCK * (TILES_BYTES / 2);
-    assert(gpu_tiles_serve(part, x, count) && p->large.boxes[p->large.rank]);
-    for (int64_t at = 0; at < count; at += most)
-        put_tiles(stream, p, part + at, x + at, count - at < most ? count - at : most);
-}
-
-bool gpu_tiles_serve(const void *part, const void *x, int64_t count)
-{
-    const int64_t tile = TILES_PIECE * TILES_THREADS;
-    return ((uintptr_t)part | (uintptr_t)x) % 16 == 0 && count % TILES_PIECE == 0 &&
-           count / tile < INT32_MAX;
 }
