@@ -8,23 +8,24 @@ if [ -z "${SOL_EMULATED_GPU:-}" ]; then
     echo "skipped: the emulation is made in builds by gcc, without sanitizers, for the processor that it runs on"
     exit 0
 fi
-ops="--op all_reduce --op all_reduce_add --op reduce_scatter --op all_gather"
+ops="--op all_reduce --op all_reduce_add --op reduce_scatter --op all_gather --op send_recv"
 # shellcheck disable=SC2086 # words
 {
     gpus 5 0 verify --backend cuda --rounds 1 $ops
-    for op in all_reduce reduce_scatter all_gather; do has out "${op}_nccl_cuda .* ok"; done
+    for op in all_reduce reduce_scatter all_gather send_recv; do has out "${op}_nccl_cuda .* ok"; done
     for op in all_reduce all_reduce_add; do has out "${op}_one_shot_cuda .* 0.0e.00 .* ok"; done # the reference's bits
     has out 'all_reduce_add_tiles_cuda .* [0-9.]+e-0[34] .* ok'
     gpus 2 0 verify --backend cuda --rounds 1 $ops
-    nccl=/nonexistent gpus 2 0 verify --backend cuda --rounds 1 --wide $ops
+    nccl=/nonexistent gpus 2 0 verify --backend cuda --rounds 1 --brief --wide $ops
     has out 'NCCL cannot be loaded'
     FAKE_NCCL=rounds gpus 5 0 verify --backend cuda --rounds 1 --op all_reduce=all_reduce_nccl_cuda --op reduce_scatter
-    FAKE_NCCL=old gpus 2 0 verify --backend cuda --rounds 1 --wide $ops
+    FAKE_NCCL=old gpus 2 0 verify --backend cuda --rounds 1 --brief --wide $ops
     has out '2.17.0 is too old'
     FAKE_CUDA_APART=1 gpus 2 0 verify --backend cuda --rounds 1 --wide --op all_reduce
     has out 'all_reduce_nccl_cuda .* ok'
     FAKE_NCCL=wrong gpus 2 7 verify --backend cuda --rounds 1 --op all_reduce
     FAKE_NCCL=wrong gpus 2 7 verify --backend cuda --rounds 1 --op reduce_scatter
+    FAKE_NCCL=wrong gpus 2 7 verify --backend cuda --rounds 1 --op send_recv
 }
 
 # ---- links, and collectives by size: on a GPU whose launches do nothing ----

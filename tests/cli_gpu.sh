@@ -64,7 +64,7 @@ run 0 bench --backend cuda -m synth:tiny -p 8 -n 0 -r 2 --no-store --no-limits -
 has out ',memory.device_peak,'
 # steps as wide as is fast there, unless they are asked to be narrower
 run 0 bench --backend cuda -m synth:tiny -p 3000 -n 0 -r 1 --no-store --no-limits -q -o json
-check 'r[0]["n_batch"] == r[0]["step_rows"] == 2048'
+check 'r[0]["n_batch"] == 4096 and r[0]["step_rows"] == 3000'
 for narrower in "-b 100" "-ub 100" "-b 200 -ub 100" "-b 100 -ub 200"; do
     # shellcheck disable=SC2086 # options with their values
     run 0 bench --backend cuda -m synth:tiny -p 300 -n 0 -r 1 --no-store --no-limits -q -o json $narrower
@@ -73,9 +73,9 @@ done
 run 0 bench -m synth:tiny -p 600 -n 0 -r 1 -t 1 --no-store --no-limits -q -o json
 check 'r[0]["step_rows"] == 512'
 run 0 run --backend cuda -m synth:tiny --random-tokens 2500 -n 1 -q --json
-check 'r["settings"]["batch"] == 2048 and len(r["prompt_ids"]) == 2500'
+check 'r["settings"]["batch"] == 4096 and len(r["prompt_ids"]) == 2500'
 run 0 model fit -m synth:tiny --device-memory 1
-has out 'steps of 2048 tokens'
+has out 'steps of 4096 tokens'
 run 0 model fit -m synth:tiny
 has out 'steps of 512 tokens'
 # dense weights of q8_0 in a prompt: tiles of any number of rows

@@ -4,6 +4,7 @@
 cd "$work" || exit 1
 large="-m synth:gpt-oss-120b --device H200"
 
+lacks_out() { ! grep -qE -- "$1" "$work/out" || fail "'$1' in out"; }
 value() { python3 -c 'import json,sys; d=json.load(open(sys.argv[1])); print(eval(sys.argv[2]))' "$work/out" "$1"; }
 
 # ---- what is given ----
@@ -13,7 +14,9 @@ value() { python3 -c 'import json,sys; d=json.load(open(sys.argv[1])); print(eva
     has out '^1 +one +2 .* 500 .*100 .*both'
     has out 'shared by 8'
     has out 'not built'
-    has out '120b, 32 sequences +4 .*[+]37[.]8 .*[+]0[.]3 '
+    has out '120b, 32 sequences +4 .*[+]37[.]8 [*] .*[+]0[.]3 '
+    run 0 scale $large --step-ms 2 --gpus 1024
+    has out '^1024 .*16 stages, 64 copies.* not built'
     has out '^not checked: '
     run 0 scale $large --step-ms 2 --gpus 1,4 --json
     is "one" "$(value 'd["counts"][0]["ways"][0]["step_ms"]')" 2.0
@@ -36,6 +39,10 @@ run 2 scale -m synth:tiny --device H200 --step-ms 1 --op-us attention
 has err 'OP=MICROSECONDS'
 run 0 scale -m synth:tiny --device H200 --step-ms 1 --part-ms 2=0.7 --gpus 2 --json
 is "a part's time" "$(value '[(w["compute_ms"], w["part_measured"]) for w in d["counts"][0]["ways"] if w["tensor"] == 2]')" "[(0.7, True)]"
+run 2 scale --depth 4 --device H200 --step-ms 50 --part-ms 2=1
+has err 'for a model that runs'
+run 0 scale -m synth:tiny --device H200 --step-ms 1 --part-ms 3=0.7 --gpus 2
+lacks_out 'measured too'
 run 2 scale -m synth:tiny --device H200 --step-ms 1 --part-ms 1=2
 has err 'GPUS=MILLISECONDS'
 
@@ -56,6 +63,14 @@ run 0 scale -m synth:tiny --descriptions devices.json --gpus 2
 has out "^its step .* run b.*measured too: a GPU's part of 2"
 run 0 scale -m synth:tiny -p 8 --descriptions devices.json --gpus 2
 has out "measured too: a GPU's part of 2"
+run 0 bench -m synth:tiny -t 1 -p 8 -n 4 -r 2 --no-limits -q --part-of 2 --expert-parallel --json
+has out '"expert_parallel": true'
+run 0 bench -m synth:tiny -t 1 -p 64 -n 4 -r 2 --no-limits -q --part-of 2 --pipeline-parallel
+run 0 bench -m synth:tiny -t 1 -p 64 -n 0 -r 2 --no-limits -q
+run 0 scale -m synth:tiny -p 64 --descriptions devices.json --gpus 2
+lacks_out 'measured too'
+run 2 scale -m synth:tiny -p 64 -b 32 --descriptions devices.json --gpus 2
+has err ' -b 32 '
 run 2 bench -m synth:tiny -p 8 -n 0 --gpus 2 --part-of 2
 has err 'leave that out'
 run 5 bench -m synth:tiny -p 8 -n 0 --part-of 3 --no-store

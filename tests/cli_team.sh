@@ -24,6 +24,10 @@ lacks() { ! grep -qE -- "$2" "$work/$1" || fail "'$2' in $1"; }
     mv "$work/out" rounded
     run 0 run $small --gpus 3 --pipeline-parallel # the same sums, whatever is rounded
     is "tokens of three with whole layers" "$(cat "$work/out")" "$(cat rounded)"
+    run 0 run -m builtin -p 'one two one two one' -n 12 --greedy -q --draft 4 --gpus 1
+    mv "$work/out" guessed
+    run 0 run -m builtin -p 'one two one two one' -n 12 --greedy -q --draft 4 --gpus 2 --pipeline-parallel
+    is "guesses with whole layers" "$(cat "$work/out")" "$(cat guessed)"
     run 0 run -m builtin -p 'Once upon a time' -n 8 --greedy -q --gpus 2 --json
     has out '"gpus": 2,'
     lacks out 'expert_parallel|own_experts'
@@ -101,6 +105,7 @@ has out 'of each of 2'
 run 6 model fit --like gpt-oss-120b --device-memory 48
 run 0 model fit --like gpt-oss-120b --gpus 2 --expert-parallel --device-memory 48
 run 0 model fit --like gpt-oss-120b --gpus 2 --pipeline-parallel --device-memory 48
+has out 'steps of 8192 tokens'
 run 2 model fit --like gpt-oss-120b --expert-parallel
 has err '--expert-parallel goes with --gpus'
 
@@ -118,8 +123,8 @@ run 2 run --pipeline-parallel -p x -n 1
 has err '--pipeline-parallel goes with --gpus'
 run 2 run --pipeline-parallel --expert-parallel --gpus 2 -p x -n 1
 has err 'which of the two'
-run 2 serve --pipeline-parallel --gpus 4 --copies 5 --port 0
-has err '16 parts are possible'
+run 2 serve --pipeline-parallel --gpus 8 --copies 9 --port 0
+has err '64 parts are possible'
 run 2 serve --copies 2 --expert-parallel --port 0
 has err '--expert-parallel goes with --gpus'
 run 5 run -m synth:gpt-tiny --random-tokens 3 -n 1 --gpus 2 --expert-parallel
@@ -158,7 +163,7 @@ if command -v python3 >/dev/null && "$SOL_BINARY" serve --port 0 -m nothing.gguf
     serve --gpus 1 >of_one
     serve --gpus 2 >of_two
     serve --gpus 2 --pipeline-parallel >of_layers
-    grep -q '2 copies' served || fail "one batch alone in a pipeline: $(cat served)"
+    grep -q '2 batches on their way' served || fail "one batch alone in a pipeline: $(cat served)"
     is "answers of two with whole layers" "$(cat of_layers)" "$(cat of_one)"
     is "answers of two" "$(cat of_two)" "$(cat of_one)"
     grep -q 'Once upon' of_two || fail "no answers: $(cat of_two)"

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -147,7 +148,7 @@ static const struct together {
     {"synth:small", 4, SHARD_TENSOR},   {"synth:gpt-tiny", 2, SHARD_TENSOR},
     {"synth:tiny", 2, SHARD_TENSOR},    {"synth:small,dense=q8_0", 3, SHARD_TENSOR},
     {"builtin", 2, SHARD_TENSOR},       {"synth:small", 2, SHARD_EXPERT},
-    {"synth:small", 5, SHARD_EXPERT}, {"synth:tiny", 2, SHARD_EXPERT},
+    {"synth:small", 5, SHARD_EXPERT},   {"synth:tiny", 2, SHARD_EXPERT},
     {"builtin", 2, SHARD_EXPERT},       {"synth:small", 2, SHARD_PIPELINE},
     {"synth:small", 3, SHARD_PIPELINE}, {"synth:gpt-tiny", 4, SHARD_PIPELINE},
     {"builtin", 2, SHARD_PIPELINE},
@@ -187,36 +188,45 @@ static void test_same_as_one(void **state)
 
 /* A step in pieces, of which ranks have different ones at a time: two texts of which one ends in a
  * piece where the other begins, and rows that no piece divides. */
+static void eval_in_pieces(const char *name, int ranks, float *all, size_t *n)
+{
+    enum { LONG = 100, SHORT = 75 };
+    struct engine_row rows[LONG + SHORT];
+    struct side s = {0};
+    struct engine_params p = params_of(false);
+    p.max_batch = LONG + SHORT;
+    must(model_open_with(name, ranks > 1 ? &later : NULL, &s.model));
+    if (ranks > 1) must(team_create(s.model, &p, ranks, SHARD_PIPELINE, NULL, &s.team));
+    p.team = s.team;
+    must(engine_create(s.model, &p, &s.engine));
+    make_rows(rows, LONG, 0, 2, 1);
+    make_rows(rows + LONG, SHORT, 1, 3, 2);
+    rows[30].output = true;
+    eval(&s, rows, LONG + SHORT, OUTPUTS, all, (*n = 0, n));
+    close_side(&s);
+}
+
 static void test_pieces(void **state)
 {
     (void)state;
-    static const struct side none;
-    enum { LONG = 100, SHORT = 75 };
-    struct engine_row rows[LONG + SHORT];
-    const float *logits;
-    for (int ranks = 1; ranks <= 3; ranks++) {
-        static float first[OUTPUTS * 600];
-        struct side s = none;
-        struct engine_params p = params_of(false);
-        p.max_batch = LONG + SHORT;
-        must(model_open_with("synth:small", ranks > 1 ? &later : NULL, &s.model));
-        if (ranks > 1) must(team_create(s.model, &p, ranks, SHARD_PIPELINE, NULL, &s.team));
-        p.team = s.team;
-        must(engine_create(s.model, &p, &s.engine));
-        make_rows(rows, LONG, 0, 2, 1);
-        make_rows(rows + LONG, SHORT, 1, 3, 2);
-        rows[30].output = true;
-        must(engine_eval(s.engine, rows, LONG + SHORT, NULL, NULL, &logits));
-        if (ranks == 1) memcpy(first, logits, sizeof first);
-        assert_memory_equal(logits, first, sizeof first);
-        close_side(&s);
+    static float first[OUTPUTS * 600], got[OUTPUTS * 600];
+    static const char *const names[] = {"synth:small", "synth:gpt-tiny"}; /* of up to 600 tokens */
+    for (int i = 0; i < 2; i++) {
+        size_t n;
+        eval_in_pieces(names[i], 1, first, &n);
+        for (int ranks = 2; ranks <= 4; ranks++) {
+            eval_in_pieces(names[i], ranks, got, &n);
+            assert_memory_equal(got, first, n * sizeof *got);
+        }
     }
 }
 
-/* Two texts on their way through the same ranks and weights; one ends badly, the other goes on. */
+/* Two texts on their way through the same ranks and weights, again and again. */
 struct traveller {
     struct engine *engine;
     pthread_t thread;
+    int times;
+    enum sol_status status; /* of the first step that failed, which ends it */
     float logits[600];
 };
 
@@ -224,16 +234,22 @@ static void *travel(void *arg)
 {
     struct traveller *t = arg;
     struct engine_row rows[ROWS];
-    const float *logits = NULL;
-    for (int times = 0; times < 20; times++) {
+    const float *logits;
+    t->status = SOL_OK;
+    for (int i = 0; i < t->times && t->status == SOL_OK; i++) {
         engine_reset(t->engine, 0);
         make_rows(rows, ROWS, 0, 1, 1);
-        must(engine_eval(t->engine, rows, ROWS, NULL, NULL, &logits));
+        t->status = engine_eval(t->engine, rows, ROWS, NULL, NULL, &logits);
         rows[0] = (struct engine_row){.token = 3, .output = true};
-        must(engine_eval(t->engine, rows, 1, NULL, NULL, &logits));
+        if (t->status == SOL_OK) t->status = engine_eval(t->engine, rows, 1, NULL, NULL, &logits);
+        if (t->status == SOL_OK) memcpy(t->logits, logits, sizeof t->logits);
     }
-    memcpy(t->logits, logits, sizeof t->logits);
     return NULL;
+}
+
+static void go(struct traveller *t)
+{
+    assert_int_equal(thread_start(&t->thread, travel, t), 0);
 }
 
 static void test_beside(void **state)
@@ -242,21 +258,30 @@ static void test_beside(void **state)
     struct side one = open_side("synth:small", 1, true);
     struct side first = open_shared("synth:small", 3, SHARD_PIPELINE, true), second = {0};
     struct engine_params p = params_of(true);
-    struct traveller alone = {.engine = one.engine}, t[2] = {{.engine = first.engine}};
+    struct traveller alone = {.engine = one.engine, .times = 1};
+    struct traveller t[2] = {{.engine = first.engine, .times = 20}, {.times = 20}};
     must(team_create_beside(first.team, NULL, &second.team));
     assert_ptr_equal(team_model(second.team, 1), team_model(first.team, 1));
     p.team = second.team;
     must(engine_create(first.model, &p, &second.engine));
     t[1].engine = second.engine;
     travel(&alone);
-    for (int i = 0; i < 2; i++) assert_int_equal(thread_start(&t[i].thread, travel, &t[i]), 0);
+    for (int i = 0; i < 2; i++) go(&t[i]);
     for (int i = 0; i < 2; i++) pthread_join(t[i].thread, NULL);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(t[i].status, SOL_OK);
         assert_memory_equal(t[i].logits, alone.logits, sizeof alone.logits);
+    }
+    /* One fails on its way; the other goes on, and no turn is left open. */
+    t[1].times = 1000000;
+    for (int i = 0; i < 2; i++) go(&t[i]);
+    nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
     team_break(second.team, 1, status_set(SOL_E_FORMAT, "a planted fault"));
+    for (int i = 0; i < 2; i++) pthread_join(t[i].thread, NULL);
+    assert_int_equal(t[0].status, SOL_OK);
+    assert_int_equal(t[1].status, SOL_E_FORMAT);
     struct engine_row row = {.token = 1, .output = true};
-    for (int i = 0; i < 2; i++) /* no turn is left open */
-        assert_int_equal(engine_eval(second.engine, &row, 1, NULL, NULL, NULL), SOL_E_FORMAT);
+    assert_int_equal(engine_eval(second.engine, &row, 1, NULL, NULL, NULL), SOL_E_FORMAT);
     must(engine_eval(first.engine, &row, 1, NULL, NULL, NULL));
     engine_destroy(second.engine);
     team_destroy(second.team);

@@ -536,21 +536,31 @@ static void add_kernel_times(const struct bench *b, const struct phase *phase)
         if (r->kernels[i].phase == phase->name) r->kernels[i].share = r->kernels[i].seconds / total;
 }
 
+/* In which rows come from the rank before. */
+static int pieces_of(const struct plan *plan, const struct model_config *config)
+{
+    int received = 0;
+    for (int i = 0; i < plan_step_count(plan); i++)
+        received += plan_step_at(plan, i)->op == &op_send_recv;
+    return received ? received / forward_of(config)->n_carried : 1;
+}
+
 /* Whether the plan has, in every layer, each of what a layer consists of, fused or not. */
 static bool plan_covers(const struct plan *plan, const struct model_config *config)
 {
     const struct op *const *wanted = forward_parts(config);
+    const int pieces = pieces_of(plan, config);
     for (int w = 0; wanted[w]; w++) {
         if (config->alone && wanted[w]->collective) continue;
-        int layers = 0, last = -1, times = 1; /* that rows go through the layers: pieces */
+        int layers = 0, last = -1;
         for (int i = 0; i < plan_step_count(plan); i++) {
             const struct plan_step *step = plan_step_at(plan, i);
+            if (step->op == &op_send_recv) last = -1; /* a piece begins */
             if (step->layer < 0 || (step->op != wanted[w] && step->parent != wanted[w])) continue;
             layers += step->layer != last;
-            times += step->layer < last;
             last = step->layer;
         }
-        if (layers != times * config->n_layers) return false;
+        if (layers != pieces * config->n_layers) return false;
     }
     return true;
 }

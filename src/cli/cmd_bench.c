@@ -52,7 +52,8 @@ static const struct option options[] = {
                  "sequences that generate together, for -n and -pg (default 1); or -npl",
                  offsetof(struct bench_options, parallel), 1, 4096),
     OPTION_ENTRY(INT, 'b', "batch-size", "N",
-                 "tokens per step at most (default 512, on a GPU 2048)",
+                 "tokens per step at most (default 512, on a GPU 4096, on several 2048, with "
+                 "--pipeline-parallel 8192)",
                  offsetof(struct bench_options, batch), 1, 65536),
     OPTION_ENTRY(INT, 0, "ubatch-size", "N", "the same; the smaller one counts; or -ub",
                  offsetof(struct bench_options, ubatch), 1, 65536),
@@ -104,10 +105,11 @@ static const struct option options[] = {
     ENGINE_LOAD_OPTION(struct bench_options, engine),
     ENGINE_BACKEND_OPTION(struct bench_options, engine),
     ENGINE_GPUS_OPTION(struct bench_options, engine),
-    OPTION_ENTRY(INT, 0, "part-of", "N",
-                 "the part of the first of N GPUs, alone on one: what of their step is computing, for "
-                 "sol scale; its text means nothing",
-                 offsetof(struct bench_options, engine.part_of), 2, SHARD_RANKS_MAX),
+    OPTION_ENTRY(
+        INT, 0, "part-of", "N",
+        "the part of the first of N GPUs, alone on one: what of their step is computing, for "
+        "sol scale; its text means nothing",
+        offsetof(struct bench_options, engine.part_of), 2, SHARD_RANKS_MAX),
     WIDE_OPTION(struct bench_options, wide),
     SERVE_OPTIONS(struct bench_options, serve),
     {0},

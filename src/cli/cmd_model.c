@@ -52,7 +52,9 @@ static const struct option options[] = {
     OPTION(INT, 0, "layers", "N", "synth, fit: another number of layers", layers, 1, 1024),
     OPTION(GROUP, 0, "fit", NULL, NULL, json, 0, 0),
     OPTION(INT, 'c', "context", "N", "positions per sequence (default 4096)", context, 1, 1 << 24),
-    OPTION(INT, 'b', "batch", "N", "tokens in one step (default 512, with --device-memory 2048)",
+    OPTION(INT, 'b', "batch", "N",
+           "tokens in one step (default that of sol bench: 512, with "
+           "--device-memory 4096, of several 2048 or with --pipeline-parallel 8192)",
            batch, 1, 65536),
     OPTION(INT, 0, "sequences", "N", "sequences at a time (default 1)", sequences, 1, 65536),
     OPTION(INT, 0, "positions", "N",

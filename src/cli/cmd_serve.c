@@ -127,7 +127,9 @@ static const struct command_spec spec = {
         "SIGTERM or Ctrl-C: no more requests are taken, what runs ends, then the server does, "
         "with\n"
         "status 0; a second one cuts what runs. When the GPU fails, what runs is told so, and the\n"
-        "server ends with status 8; of several copies (--copies) the others go on.",
+        "server ends with status 8; of several copies (--copies) on GPUs of their own the others "
+        "go "
+        "on.",
     .examples = examples,
     .options = options,
 };
@@ -280,12 +282,19 @@ static enum sol_status make_copies(struct serve *s)
     return SOL_OK;
 }
 
+/* Of a pipeline: one would leave all GPUs but one idle. */
+static int64_t batches_for(int64_t gpus)
+{
+    const int64_t most = ENGINE_PARTS_MAX / gpus;
+    return gpus < most ? gpus : most;
+}
+
 static enum sol_status load(struct serve *s)
 {
     struct serve_options *o = &s->options;
     struct scheduler_params how;
-    /* One batch would leave all GPUs but one idle. */
-    if (o->engine.pipeline_parallel && !o->engine.copies) o->engine.copies = o->engine.gpus;
+    if (o->engine.pipeline_parallel && !o->engine.copies && o->engine.gpus)
+        o->engine.copies = batches_for(o->engine.gpus);
     SOL_TRY(engine_options_params(&o->engine, &s->params));
     if (o->size.context) s->params.context = o->size.context;
     /* All texts wait for a step. */
@@ -326,7 +335,9 @@ static void print_where(const struct serve *s)
     const char *address = server_address(s->server), *more = "";
     int64_t positions = p->cache_positions ? p->cache_positions : p->context * p->sequences;
     printf("%s: ", server_model_name(s->server));
-    if (copies > 1) printf("%d copies; ", copies);
+    if (copies > 1)
+        printf("%d %s; ", copies,
+               s->options.engine.pipeline_parallel ? "batches on their way" : "copies");
     printf("%lld texts at once, context %lld, cache of %lld tokens; ",
            (long long)p->sequences * copies, (long long)p->context, (long long)positions * copies);
     if (s->turns)

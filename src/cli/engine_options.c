@@ -64,24 +64,6 @@ static enum sol_status read_tuning(struct engine_options *options, struct engine
     return SOL_OK;
 }
 
-/* A pipeline's steps are in pieces, of which some fill it and some empty it. Sums of ranks are slow
- * from some size on (docs/LOG.md). */
-static int64_t batch_on_gpu(const struct engine_options *options)
-{
-    if (options->gpus < 2) return ENGINE_BATCH_GPU;
-    return options->pipeline_parallel ? 2 * ENGINE_BATCH_GPU : ENGINE_BATCH_MANY;
-}
-
-static enum sol_status set_device(struct engine_options *options, struct engine_params *params)
-{
-    params->chooser.device.gpu = options->gpu;
-    params->chooser.tuning = NULL;
-    params->max_batch = options->batch ? options->batch
-                        : options->gpu ? batch_on_gpu(options)
-                                       : ENGINE_BATCH_CPU;
-    return read_tuning(options, params);
-}
-
 /* GPUs, or shares of the cores, that a copy of the model has. */
 static int ranks_of(const struct engine_options *options)
 {
@@ -89,12 +71,19 @@ static int ranks_of(const struct engine_options *options)
     return (int)(own ? options->gpus / options->copies : options->gpus);
 }
 
+/* What the model is cut into. */
+static int parts_of(const struct engine_options *options)
+{
+    return options->part_of ? (int)options->part_of : ranks_of(options);
+}
+
 enum sol_status sharing_way(int64_t gpus, bool expert_parallel, bool pipeline_parallel,
                             enum shard_way *out)
 {
     *out = expert_parallel ? SHARD_EXPERT : pipeline_parallel ? SHARD_PIPELINE : SHARD_TENSOR;
     if (expert_parallel && pipeline_parallel)
-        return status_set(SOL_E_ARGUMENT, "--expert-parallel, --pipeline-parallel: which of the two?");
+        return status_set(SOL_E_ARGUMENT,
+                          "--expert-parallel, --pipeline-parallel: which of the two?");
     if (gpus > 1 || *out == SHARD_TENSOR) return SOL_OK;
     return status_set(SOL_E_ARGUMENT, "--%s-parallel goes with --gpus of 2 or more%s",
                       expert_parallel ? "expert" : "pipeline",
@@ -108,16 +97,35 @@ static enum shard_way way_of(const struct engine_options *options)
     return way;
 }
 
+/* A pipeline's steps are in pieces, of which some fill it and some empty it. Sums of ranks are slow
+ * from some size on (docs/LOG.md). */
+int64_t usual_batch(bool on_gpu, int64_t gpus, enum shard_way way)
+{
+    if (!on_gpu) return ENGINE_BATCH_CPU;
+    if (gpus < 2) return ENGINE_BATCH_GPU;
+    return way == SHARD_PIPELINE ? 2 * ENGINE_BATCH_GPU : ENGINE_BATCH_MANY;
+}
+
+static enum sol_status set_device(struct engine_options *options, struct engine_params *params)
+{
+    params->chooser.device.gpu = options->gpu;
+    params->chooser.tuning = NULL;
+    params->max_batch = options->batch
+                            ? options->batch
+                            : usual_batch(options->gpu, parts_of(options), way_of(options));
+    return read_tuning(options, params);
+}
+
 static bool is_shared(const struct engine_options *options)
 {
-    return ranks_of(options) > 1 || options->part_of;
+    return parts_of(options) > 1;
 }
 
 static enum sol_status settle_copies(struct engine_options *options)
 {
-    if (options->pipeline_parallel && options->copies * options->gpus > SHARD_RANKS_MAX)
+    if (options->pipeline_parallel && options->copies * options->gpus > ENGINE_PARTS_MAX)
         return status_set(SOL_E_ARGUMENT, "--copies %lld on --gpus %lld: %d parts are possible",
-                          (long long)options->copies, (long long)options->gpus, SHARD_RANKS_MAX);
+                          (long long)options->copies, (long long)options->gpus, ENGINE_PARTS_MAX);
     if (options->copies < 2 || options->pipeline_parallel) return SOL_OK;
     if (!options->gpus) options->gpus = options->copies;
     if (options->gpus % options->copies == 0) return SOL_OK;
@@ -128,7 +136,7 @@ static enum sol_status settle_copies(struct engine_options *options)
 /* Copies answer alike, and are as large as each other: that takes GPUs of one kind. */
 static enum sol_status check_alike(const struct engine_options *options)
 {
-    if (!options->gpu || options->copies < 2) return SOL_OK;
+    if (!options->gpu || options->copies < 2 || options->pipeline_parallel) return SOL_OK;
     const struct gpu_info *first = gpu_info(options->gpu);
     for (int i = 1; i < options->gpus; i++) {
         const struct gpu_info *other = gpu_info(options->others[i]);
@@ -179,8 +187,8 @@ enum sol_status engine_options_params(struct engine_options *options, struct eng
     SOL_TRY(settle_copies(options));
     if (options->part_of && options->gpus > 1)
         return status_set(SOL_E_ARGUMENT, "--part-of runs on one of --gpus: leave that out");
-    SOL_TRY(sharing_way(options->part_of ? options->part_of : ranks_of(options),
-                        options->expert_parallel, options->pipeline_parallel, &way));
+    SOL_TRY(
+        sharing_way(parts_of(options), options->expert_parallel, options->pipeline_parallel, &way));
     engine_params_init(params);
     if (options->context) params->context = options->context;
     params->threads = threads_of(options);
@@ -215,7 +223,8 @@ enum sol_status engine_options_copy(struct engine_options *options, const struct
         SOL_TRY(team_create_alone(model, params, (int)options->part_of, way_of(options),
                                   options->gpu, &options->teams[copy]));
     else
-        SOL_TRY(options->pipeline_parallel && copy
+        SOL_TRY(
+            options->pipeline_parallel && copy
                 ? team_create_beside(options->teams[0], gpus, &options->teams[copy])
                 : team_create(model, params, ranks, way_of(options), gpus, &options->teams[copy]));
     params->team = options->teams[copy];
@@ -231,7 +240,7 @@ enum sol_status engine_options_team(struct engine_options *options, const struct
 enum sol_status engine_options_part(const struct engine_options *options, const struct model *model,
                                     struct model **out)
 {
-    const int ranks = options->part_of ? (int)options->part_of : ranks_of(options);
+    const int ranks = parts_of(options);
     const enum shard_way way = way_of(options);
     *out = NULL;
     if (!is_shared(options)) return SOL_OK;
@@ -245,7 +254,7 @@ void engine_options_close(struct engine_options *options)
     for (int i = SHARD_RANKS_MAX - 1; i >= 0; i--) team_destroy(options->teams[i]);
     memset(options->teams, 0, sizeof options->teams);
     tuning_clear(&options->tuning);
-    for (int i = 1; i < SHARD_RANKS_MAX; i++) gpu_close(options->others[i]);
+    for (int i = 1; i < ENGINE_PARTS_MAX; i++) gpu_close(options->others[i]);
     memset(options->others, 0, sizeof options->others);
     gpu_close(options->gpu);
     options->gpu = NULL;
@@ -372,8 +381,6 @@ json_t *engine_settings_json(const struct engine_params *params)
         "numerics", chooser->reference ? "reference" : op_numerics_name(chooser->loosest), "forced",
         forces_json(chooser), "tuning", tuning_json(chooser));
     if (json && way) json_object_set_new(json, way, json_true());
-    if (json && params->team && team_alone_of(params->team))
-        json_object_set_new(json, "part_of", json_integer(team_alone_of(params->team)));
     return json;
 }
 

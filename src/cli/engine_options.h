@@ -30,6 +30,8 @@
 
 /* ---- model and engine ---- */
 
+enum { ENGINE_PARTS_MAX = 64 }; /* GPUs of all copies, those that share GPUs apart */
+
 struct engine_options {
     const char *model; /* NULL: the built-in one */
     int64_t threads;   /* 0: all cores */
@@ -41,17 +43,18 @@ struct engine_options {
     struct string_list force, slow;
     const char *backend; /* NULL: the CPU */
     const char *kernel_source;
-    struct gpu *gpu;                     /* opened by engine_options_params */
-    int64_t context, batch;              /* 0: the command decides (context), 512 or 2048 (batch) */
-    const char *load;                    /* NULL: auto */
-    bool host_weights;                   /* the command computes on the CPU too */
-    int64_t gpus;                        /* of all copies; 0: one for each */
-    bool expert_parallel;                /* whole experts for each of a copy's GPUs */
-    bool pipeline_parallel;              /* whole layers for each of the GPUs */
-    int64_t part_of;                     /* ranks, of which the first's part runs alone; 0: whole */
-    int64_t copies;                      /* of the model; 0: one. The GPUs of each share it; in a
-                                          * pipeline all copies have the same GPUs and weights */
-    struct gpu *others[SHARD_RANKS_MAX]; /* opened by engine_options_params: [gpus], first `gpu`;
+    struct gpu *gpu;        /* opened by engine_options_params */
+    int64_t context, batch; /* 0: the command decides (context), 512 or 2048 (batch) */
+    const char *load;       /* NULL: auto */
+    bool host_weights;      /* the command computes on the CPU too */
+    int64_t gpus;           /* of all copies; 0: one for each */
+    bool expert_parallel;   /* whole experts for each of a copy's GPUs */
+    bool pipeline_parallel; /* whole layers for each of the GPUs */
+    int64_t part_of;        /* ranks, of which the first's part runs alone; 0: whole */
+    int64_t copies;         /* of the model; 0: one. The GPUs of each share it; in a
+                             * pipeline all copies have the same GPUs and weights */
+    struct gpu
+        *others[ENGINE_PARTS_MAX];       /* opened by engine_options_params: [gpus], first `gpu`;
                                           * of a pipeline's further copies by engine_options_copy */
     struct team *teams[SHARD_RANKS_MAX]; /* [copies], made by engine_options_copy */
 };
@@ -118,6 +121,10 @@ struct engine_options {
                      "where GPUs do not reach each other, for long prompts and many texts",        \
                      offsetof(type, field.pipeline_parallel), 0, 0)
 
+/* Tokens of a step, where nobody says: of a GPU, of some that share the model that way, or of the
+ * CPU. */
+int64_t usual_batch(bool on_gpu, int64_t gpus, enum shard_way way);
+
 /* How --gpus share a model; SOL_E_ARGUMENT where one would be alone, or for both flags. */
 enum sol_status sharing_way(int64_t gpus, bool expert_parallel, bool pipeline_parallel,
                             enum shard_way *out);
@@ -166,9 +173,11 @@ enum sol_status sharing_way(int64_t gpus, bool expert_parallel, bool pipeline_pa
 #define ENGINE_SIZE_OPTIONS(type, field, context_help)                                             \
     OPTION_ENTRY(INT, 'c', "context", "N", context_help, offsetof(type, field.context), 1,         \
                  1 << 24),                                                                         \
-        OPTION_ENTRY(INT, 'b', "batch", "N",                                                       \
-                     "tokens that are processed in one step (default 512, on a GPU 4096)",         \
-                     offsetof(type, field.batch), 1, 65536)
+        OPTION_ENTRY(                                                                              \
+            INT, 'b', "batch", "N",                                                                \
+            "tokens that are processed in one step (default 512, on a GPU 4096, on several 2048, " \
+            "with --pipeline-parallel 8192)",                                                      \
+            offsetof(type, field.batch), 1, 65536)
 
 /* cli_parse for a command that takes options and nothing else: other words are wrong usage. */
 bool parse_options_only(const struct command_spec *spec, int argc, char **argv, void *into,
@@ -189,8 +198,9 @@ enum sol_status engine_options_team(struct engine_options *options, const struct
  */
 enum sol_status engine_options_copy(struct engine_options *options, const struct model *model,
                                     int copy, struct engine_params *params);
-/* What one GPU of --gpus, rank 0's, gets of the model, with shapes and types only, for those who
- * look at sizes before; given back with shard_destroy. Without --gpus NULL. */
+/* What the GPU of --gpus that has most gets of the model (with --part-of the first), with shapes
+ * and types only, for those who look at sizes before; given back with shard_destroy. Without --gpus
+ * NULL. */
 enum sol_status engine_options_part(const struct engine_options *options, const struct model *model,
                                     struct model **out);
 /* Gives the GPUs back; after the engine, before the model. */

@@ -227,7 +227,7 @@ static enum sol_status describe_gpu(double memory_gib, struct gpu **out)
     return gpu_describe(&info, out);
 }
 
-static enum sol_status fit_request(const struct model_options *o, struct fit *f)
+static enum sol_status fit_request(const struct model_options *o, struct fit *f, enum shard_way way)
 {
     const struct model_config *c = &f->model->config;
     struct engine_params *p = &f->params;
@@ -236,7 +236,7 @@ static enum sol_status fit_request(const struct model_options *o, struct fit *f)
     p->sequences = o->sequences;
     p->cache_positions = o->positions;
     p->chooser.device.gpu = f->gpu;
-    p->max_batch = o->batch ? o->batch : f->gpu ? ENGINE_BATCH_GPU : ENGINE_BATCH_CPU;
+    p->max_batch = o->batch ? o->batch : usual_batch(f->gpu, o->gpus, way);
     if (!dtype_from_name(o->kv, &p->kv_dtype) ||
         (p->kv_dtype != DTYPE_F16 && p->kv_dtype != DTYPE_BF16 && p->kv_dtype != DTYPE_F32))
         return status_set(SOL_E_ARGUMENT, "--kv %s: the cache is kept in f16, bf16 or f32", o->kv);
@@ -268,11 +268,9 @@ static enum sol_status open_fitted(const struct model_options *o, struct model *
 }
 
 /* The part that needs most. */
-static enum sol_status share(const struct model_options *o, struct fit *f)
+static enum sol_status share(const struct model_options *o, struct fit *f, enum shard_way way)
 {
-    enum shard_way way;
     const int gpus = (int)o->gpus;
-    SOL_TRY(sharing_way(gpus, o->expert_parallel, o->pipeline_parallel, &way));
     if (gpus < 2) return SOL_OK;
     SOL_TRY(shard_check(f->model, gpus, way));
     return shard_create(f->model, shard_heaviest(f->model, gpus, way), gpus, way, &f->part);
@@ -280,10 +278,12 @@ static enum sol_status share(const struct model_options *o, struct fit *f)
 
 static enum sol_status compute(const struct model_options *o, struct fit *f)
 {
+    enum shard_way way;
     SOL_TRY(open_fitted(o, &f->model));
     if (o->device_gib > 0) SOL_TRY(describe_gpu(o->device_gib, &f->gpu));
-    SOL_TRY(fit_request(o, f));
-    SOL_TRY(share(o, f));
+    SOL_TRY(sharing_way(o->gpus, o->expert_parallel, o->pipeline_parallel, &way));
+    SOL_TRY(fit_request(o, f, way));
+    SOL_TRY(share(o, f, way));
     const struct model *model = f->part ? f->part : f->model;
     if (f->gpu) SOL_TRY(model_upload_outline(model, f->gpu, &f->outline));
     if (f->gpu) model = f->outline;

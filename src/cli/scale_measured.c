@@ -88,42 +88,64 @@ static void take_ops(const struct store_record *record, const struct store_metri
 
 /* ---- runs ---- */
 
-/* false: go on. */
-typedef bool (*take_fn)(const struct store_record *record, const void *arg,
+/* The value of an option of a run: as two words or with '='. NULL: it has none of the `n` names. */
+static const char *option_of(const json_t *words, const char *const names[], int n)
+{
+    for (size_t i = 0; i < json_array_size(words); i++) {
+        const char *word = json_string_value(json_array_get(words, i));
+        for (int k = 0; word && k < n; k++) {
+            const size_t length = strlen(names[k]);
+            if (strncmp(word, names[k], length) != 0) continue;
+            if (word[length] == '=') return word + length + 1;
+            if (!word[length]) return json_string_value(json_array_get(words, i + 1));
+        }
+    }
+    return NULL;
+}
+
+static bool has_word(const json_t *words, const char *name)
+{
+    for (size_t i = 0; i < json_array_size(words); i++)
+        if (strcmp(json_string_value(json_array_get(words, i)), name) == 0) return true;
+    return false;
+}
+
+/* Of how many the run had a GPU's part; 0: a whole model; -1: none that is of use here: of several
+ * GPUs, or a part of another kind, or a prompt in steps of other sizes. */
+static int64_t part_of(const struct store_run *run, const struct scale_task *t)
+{
+    static const char *const part[] = {"--part-of"}, *const gpus[] = {"--gpus"};
+    static const char *const batch[] = {"-b", "--batch-size", "-ub", "--ubatch-size"};
+    json_t *words = run->argv_json ? json_loads(run->argv_json, 0, NULL) : NULL;
+    const char *ranks = option_of(words, part, 1), *rows = option_of(words, batch, 4);
+    int64_t of = ranks ? strtoll(ranks, NULL, 10) : 0;
+    const int64_t step = rows ? strtoll(rows, NULL, 10) : 0;
+    const bool prompt = t && t->prompt > t->chunk;
+    if (option_of(words, gpus, 1) || (prompt && step != t->chunk)) of = -1;
+    if (has_word(words, "--expert-parallel") || has_word(words, "--pipeline-parallel")) of = -1;
+    json_decref(words);
+    return of;
+}
+
+/* `ranks`: of which the run had a part, 0: a whole model. false: go on. */
+typedef bool (*take_fn)(const struct store_record *record, const void *arg, int64_t ranks,
                         struct scale_found *out);
 
-static bool of_one_gpu(const struct store_run *run)
-{
-    return !run->argv_json ||
-           (!strstr(run->argv_json, "\"--gpus") && !strstr(run->argv_json, "\"--part-of"));
-}
+/* What is looked for: `take` of runs that have the steps of `task` (NULL: any). */
+struct look {
+    take_fn take;
+    const void *arg;
+    const struct scale_task *task;
+};
 
-/* 0: of a whole model, or of several GPUs. */
-static int64_t part_of(const struct store_run *run)
-{
-    static const char name[] = "--part-of";
-    json_t *words = run->argv_json ? json_loads(run->argv_json, 0, NULL) : NULL;
-    int64_t ranks = 0;
-    for (size_t i = 0; i < json_array_size(words); i++) {
-        const char *word = json_string_value(json_array_get(words, i)), *value = NULL;
-        if (!word || strncmp(word, name, sizeof name - 1) != 0) continue;
-        if (word[sizeof name - 1] == '=') value = word + sizeof name;
-        if (!word[sizeof name - 1]) value = json_string_value(json_array_get(words, i + 1));
-        if (value) ranks = strtoll(value, NULL, 10);
-    }
-    json_decref(words);
-    return ranks;
-}
-
-static bool take_part(const struct store_record *record, const void *arg, struct scale_found *out);
-
-static enum sol_status look_at(struct store *store, const char *id, take_fn take, const void *arg,
+static enum sol_status look_at(struct store *store, const char *id, const struct look *look,
                                struct scale_found *out, bool *done)
 {
     struct store_record *record;
     SOL_TRY(store_record_read(store, id, &record));
     const double before = out->step_ns;
-    if (take == take_part || of_one_gpu(&record->run)) *done = take(record, arg, out);
+    const int64_t ranks = part_of(&record->run, look->task);
+    if (ranks >= 0) *done = look->take(record, look->arg, ranks, out);
     if (out->step_ns != before) {
         snprintf(out->run, sizeof out->run, "%s", id);
         snprintf(out->device, sizeof out->device, "%s",
@@ -133,8 +155,8 @@ static enum sol_status look_at(struct store *store, const char *id, take_fn take
     return SOL_OK;
 }
 
-static enum sol_status look_at_all(struct store *store, const char *model, take_fn take,
-                                   const void *arg, struct scale_found *out)
+static enum sol_status look_at_all(struct store *store, const char *model, const struct look *look,
+                                   struct scale_found *out)
 {
     struct store_list *list;
     char device[SCALE_TEXT];
@@ -149,14 +171,14 @@ static enum sol_status look_at_all(struct store *store, const char *model, take_
     SOL_TRY(store_list_read(store, &filter, &list));
     enum sol_status status = SOL_OK;
     for (size_t i = 0; status == SOL_OK && !done && i < list->count; i++)
-        status = look_at(store, list->runs[i].id, take, arg, out, &done);
+        status = look_at(store, list->runs[i].id, look, out, &done);
     store_list_destroy(list);
     return status;
 }
 
 /* Of a device that is known already, that one's. */
-static enum sol_status look(const struct scale_given *given, const char *model, take_fn take,
-                            const void *arg, struct scale_found *out)
+static enum sol_status look_for(const struct scale_given *given, const char *model,
+                                const struct look *look, struct scale_found *out)
 {
     struct store *store;
     char id[STORE_ID_SIZE];
@@ -166,9 +188,9 @@ static enum sol_status look(const struct scale_given *given, const char *model, 
     enum sol_status status = SOL_OK;
     if (given->run) {
         status = store_find(store, given->run, "bench", id);
-        if (status == SOL_OK) status = look_at(store, id, take, arg, out, &done);
+        if (status == SOL_OK) status = look_at(store, id, look, out, &done);
     } else {
-        status = look_at_all(store, model, take, arg, out);
+        status = look_at_all(store, model, look, out);
     }
     store_close(store);
     return status;
@@ -176,9 +198,11 @@ static enum sol_status look(const struct scale_given *given, const char *model, 
 
 /* ---- a model ---- */
 
-static bool take_step(const struct store_record *record, const void *arg, struct scale_found *out)
+static bool take_step(const struct store_record *record, const void *arg, int64_t ranks,
+                      struct scale_found *out)
 {
     const struct scale_task *t = arg;
+    if (ranks > 0) return false;
     const struct store_metric *metric = NULL;
     const bool prompt = !t->sequences;
     out->step_ns =
@@ -187,30 +211,33 @@ static bool take_step(const struct store_record *record, const void *arg, struct
     return out->step_ns > 0;
 }
 
-static void add_part(struct scale_found *out, int64_t ranks, double ns)
+/* false: there is no room. */
+static bool add_part(struct scale_found *out, int64_t ranks, double ns)
 {
     for (int i = 0; i < out->n_parts; i++)
-        if (out->parts[i].ranks == ranks) return; /* the newest, or given */
-    if (out->n_parts < SCALE_PARTS_MAX)
-        out->parts[out->n_parts++] = (struct scale_part_time){ranks, ns};
+        if (out->parts[i].ranks == ranks) return true; /* the newest, or given */
+    if (out->n_parts == SCALE_PARTS_MAX) return false;
+    out->parts[out->n_parts++] = (struct scale_part_time){ranks, ns};
+    return true;
 }
 
 /* Of each number of ranks the newest. */
-static bool take_part(const struct store_record *record, const void *arg, struct scale_found *out)
+static bool take_part(const struct store_record *record, const void *arg, int64_t ranks,
+                      struct scale_found *out)
 {
     const struct scale_task *t = arg;
     const struct store_metric *metric = NULL;
     const bool prompt = !t->sequences;
-    const int64_t ranks = part_of(&record->run);
     const double ns =
         test_ns(record, prompt ? t->prompt : 0, prompt ? 1 : t->sequences, t->depth, &metric);
-    if (ranks > 1 && ns > 0) add_part(out, ranks, ns);
-    return false;
+    return ranks > 1 && ns > 0 && !add_part(out, ranks, ns);
 }
 
-static bool take_row(const struct store_record *record, const void *arg, struct scale_found *out)
+static bool take_row(const struct store_record *record, const void *arg, int64_t ranks,
+                     struct scale_found *out)
 {
     const struct scale_task *t = arg;
+    if (ranks > 0) return false;
     const struct store_metric *metric = NULL;
     out->row_ns = test_ns(record, 0, 1, t->depth, &metric);
     return out->row_ns > 0;
@@ -234,7 +261,8 @@ static enum sol_status take_parts(const struct scale_given *given, struct scale_
         const long long ranks = strtoll(text, &end, 10);
         if (!equals || end != equals || ranks < 2)
             return status_set(SOL_E_ARGUMENT, "--part-ms %.60s: write GPUS=MILLISECONDS", text);
-        add_part(out, ranks, 1e6 * ms);
+        if (!add_part(out, ranks, 1e6 * ms))
+            return status_set(SOL_E_ARGUMENT, "--part-ms: at most %d", SCALE_PARTS_MAX);
     }
     return SOL_OK;
 }
@@ -263,10 +291,12 @@ enum sol_status scale_find_step(const struct scale_given *given, const char *mod
     SOL_TRY(take_given(given, scale_task_tokens(task), out));
     const bool both = task->sequences && task->prompt;
     const bool row = task->sequences == 1 && !task->prompt;
-    if (!(out->step_ns > 0) && !both) SOL_TRY(look(given, model, take_step, task, out));
+    const struct look step = {take_step, task, task}, one = {take_row, task, NULL};
+    const struct look part = {take_part, task, task};
+    if (!(out->step_ns > 0) && !both) SOL_TRY(look_for(given, model, &step, out));
     if (row) out->row_ns = out->step_ns;
-    if (*out->run && !(out->row_ns > 0)) SOL_TRY(look(given, model, take_row, task, out));
-    if (*out->run && !given->run && !both) SOL_TRY(look(given, model, take_part, task, out));
+    if (*out->run && !(out->row_ns > 0)) SOL_TRY(look_for(given, model, &one, out));
+    if (*out->run && !given->run && !both) SOL_TRY(look_for(given, model, &part, out));
     if (out->step_ns > 0) return SOL_OK;
     if (both)
         return status_set(SOL_E_ARGUMENT, "how long does a step of both take on one GPU? give "
@@ -274,6 +304,8 @@ enum sol_status scale_find_step(const struct scale_given *given, const char *mod
     char test[64], parallel[32] = "";
     if (task->sequences > 1)
         snprintf(parallel, sizeof parallel, " --npl %lld", (long long)task->sequences);
+    if (!task->sequences && task->prompt > task->chunk)
+        snprintf(parallel, sizeof parallel, " -b %lld", (long long)task->chunk);
     snprintf(test, sizeof test, task->sequences ? "-p 0 -n 64" : "-n 0 -p %lld",
              (long long)task->prompt);
     return status_set(SOL_E_ARGUMENT,
@@ -284,9 +316,10 @@ enum sol_status scale_find_step(const struct scale_given *given, const char *mod
 
 /* ---- training ---- */
 
-static bool take_training(const struct store_record *record, const void *arg,
+static bool take_training(const struct store_record *record, const void *arg, int64_t ranks,
                           struct scale_found *out)
 {
+    (void)ranks;
     const double *tokens = arg;
     const struct store_metric *step = store_record_metric(record, "train");
     const struct store_metric *update = store_record_metric(record, "train: update");
@@ -299,9 +332,12 @@ static bool take_training(const struct store_record *record, const void *arg,
 enum sol_status scale_find_training(const struct scale_given *given, const char *name,
                                     double tokens, struct scale_found *out)
 {
+    const struct look steps = {take_training, &tokens, NULL};
     *out = (struct scale_found){.step_ns = 0};
+    if (given->part_ms.count)
+        return status_set(SOL_E_ARGUMENT, "--part-ms is for a model that runs (-m)");
     SOL_TRY(take_given(given, tokens, out));
-    if (!(out->step_ns > 0)) SOL_TRY(look(given, name, take_training, &tokens, out));
+    if (!(out->step_ns > 0)) SOL_TRY(look_for(given, name, &steps, out));
     if (out->step_ns > 0) return SOL_OK;
     return status_set(SOL_E_ARGUMENT,
                       "no run of the store has steps of %s on one GPU: measure them with sol train "

@@ -22,15 +22,26 @@ static void say_step(struct scale *s, double tokens)
              *s->found.run ? "run " : "as given", s->found.run);
 }
 
-/* Whose computing is not predicted. */
+static bool is_used(const struct scale_report *r, int64_t ranks)
+{
+    for (int c = 0; c < r->n_counts; c++)
+        for (int i = 0; i < r->counts[c].n_ways; i++)
+            if (r->counts[c].ways[i].part_measured && r->counts[c].ways[i].tensor == ranks)
+                return true;
+    return false;
+}
+
+/* Parts whose computing is not predicted. */
 static void say_parts(struct scale *s)
 {
     char *text = s->report.step;
     const size_t size = sizeof s->report.step;
+    const char *before = "; measured too: a GPU's part of ";
     for (int i = 0; i < s->found.n_parts; i++) {
         const size_t at = strlen(text);
-        snprintf(text + at, size - at, "%s%lld", i ? ", " : "; measured too: a GPU's part of ",
-                 (long long)s->found.parts[i].ranks);
+        if (!is_used(&s->report, s->found.parts[i].ranks)) continue;
+        snprintf(text + at, size - at, "%s%lld", before, (long long)s->found.parts[i].ranks);
+        before = ", ";
     }
 }
 
@@ -122,7 +133,6 @@ static enum sol_status scale_runs(struct scale *s, struct scale_model *m)
     SOL_TRY(scale_model_work(m, 1, 1, &one));
     describe_task(s, m);
     say_step(s, scale_task_tokens(&m->task));
-    say_parts(s);
     say_calls(s, work_calls(one));
     for (size_t i = 0; i < o->gpus.count; i++) {
         struct scale_count *c;
@@ -130,6 +140,7 @@ static enum sol_status scale_runs(struct scale *s, struct scale_model *m)
         SOL_TRY(scale_model_ways(m, &s->network, &measured, c->gpus, s->report.memory, c->ways,
                                  &c->n_ways));
     }
+    say_parts(s);
     for (int i = 0; i < m->n_kept; i++)
         scale_report_account(&s->report, "step", m->kept[i].ranks, m->kept[i].divide,
                              &m->kept[i].work);

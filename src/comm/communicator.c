@@ -82,7 +82,8 @@ enum sol_status communicator_all_to_all(struct communicator *c, const void *from
 enum sol_status communicator_send_recv(struct communicator *c, int from, int to, void *data,
                                        size_t bytes)
 {
-    assert(from != to && (c->rank == from || c->rank == to) && bytes <= COMMUNICATOR_PART_MAX);
+    assert(from != to && from < c->size && to < c->size && (c->rank == from || c->rank == to) &&
+           bytes <= COMMUNICATOR_PART_MAX);
     SOL_TRY(communicator_check(c));
     return keep(c, c->calls->send_recv(c, from, to, data, bytes));
 }

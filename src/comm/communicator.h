@@ -1,6 +1,7 @@
 /* Ranks that compute together, and what they pass to each other in the host's memory: threads of
  * one process, or processes that MPI connects. All ranks make the same calls in the same order with
- * the same sizes, but for what two of them pass to each other. Only bytes travel; what is summed is summed by ops, in the order of ranks.
+ * the same sizes, but for what two of them pass to each other. Only bytes travel; what is summed is
+ * summed by ops, in the order of ranks.
  *
  * The first error of a call is that of all later ones of the rank. A rank that fails elsewhere says
  * so (communicator_fail), and the calls of all others return its error from then on. One that dies

@@ -13,6 +13,7 @@
 /* What a rank has for another one; NULL: nothing, or it was taken. */
 struct passing {
     const char *data;
+    bool taking; /* the other one copies it */
 };
 
 struct group {
@@ -123,7 +124,7 @@ static enum sol_status await(struct communicator *c, const struct passing *p, bo
     int waited = 0;
     while ((p->data != NULL) != something && g->failed == SOL_OK && waited == 0)
         waited = pthread_cond_timedwait(&g->met, &g->mutex, &end);
-    if ((p->data != NULL) == something) return SOL_OK;
+    if (g->failed == SOL_OK && (p->data != NULL) == something) return SOL_OK;
     if (g->failed == SOL_OK) {
         const enum sol_status status = communicator_late(c, "send and receive");
         fail_locked(g, status, sol_last_error());
@@ -131,7 +132,19 @@ static enum sol_status await(struct communicator *c, const struct passing *p, bo
     return status_set(g->failed, "%s", g->message);
 }
 
-/* The sender waits until it was taken, so that the receiver copies what nobody changes. */
+/* With the group locked, by the receiver. */
+static void take(struct group *g, struct passing *p, void *data, size_t bytes)
+{
+    p->taking = true;
+    pthread_mutex_unlock(&g->mutex);
+    memcpy(data, p->data, bytes);
+    pthread_mutex_lock(&g->mutex);
+    *p = (struct passing){NULL, false};
+    pthread_cond_broadcast(&g->met);
+}
+
+/* The sender waits until it was taken, so that the receiver copies what nobody changes; after a
+ * failure nobody takes it any more. */
 static enum sol_status send_recv(struct communicator *c, int from, int to, void *data, size_t bytes)
 {
     struct group *g = group_of(c);
@@ -141,14 +154,10 @@ static enum sol_status send_recv(struct communicator *c, int from, int to, void 
         p->data = data;
         pthread_cond_broadcast(&g->met);
     }
-    enum sol_status status = await(c, p, c->rank == to);
-    if (status == SOL_OK && c->rank == to) {
-        pthread_mutex_unlock(&g->mutex);
-        memcpy(data, p->data, bytes);
-        pthread_mutex_lock(&g->mutex);
-        p->data = NULL;
-        pthread_cond_broadcast(&g->met);
-    }
+    const enum sol_status status = await(c, p, c->rank == to);
+    if (status == SOL_OK && c->rank == to) take(g, p, data, bytes);
+    while (c->rank == from && p->taking) pthread_cond_wait(&g->met, &g->mutex);
+    if (c->rank == from) p->data = NULL;
     pthread_mutex_unlock(&g->mutex);
     return status;
 }
@@ -223,7 +232,7 @@ static struct group *group_create(int size)
 {
     pthread_condattr_t by;
     struct group *g = calloc(1, sizeof *g + (size_t)size * sizeof *g->shown);
-    if (g) g->passing = calloc((size_t)(size * size), sizeof *g->passing);
+    if (g) g->passing = calloc((size_t)size * (size_t)size, sizeof *g->passing);
     if (!g || !g->passing) {
         free(g);
         return NULL;

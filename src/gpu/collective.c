@@ -271,5 +271,6 @@ void gpu_put_collective(struct gpu_stream *stream, struct gpu_ranks *ranks,
 void gpu_put_send_recv(struct gpu_stream *stream, struct gpu_ranks *ranks, int from, int to,
                        bool narrow, void *x, int64_t n)
 {
-    put(stream, &(struct put){.ranks = ranks, .from = from, .to = to, .narrow = narrow, .x = x, .n = n});
+    put(stream,
+        &(struct put){.ranks = ranks, .from = from, .to = to, .narrow = narrow, .x = x, .n = n});
 }

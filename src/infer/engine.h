@@ -10,7 +10,8 @@
 struct engine;
 
 /* Rows per step that are fast: more would only cost memory. A GPU's tensor cores want hundreds of
- * rows an expert (figures for 512 to 8192: docs/PERFORMANCE.md). Where many texts wait for a step: MANY. */
+ * rows an expert (figures for 512 to 8192: docs/PERFORMANCE.md). Where many texts wait for a step:
+ * MANY. */
 enum { ENGINE_BATCH_CPU = 512, ENGINE_BATCH_GPU = 4096, ENGINE_BATCH_MANY = 2048 };
 
 struct engine_params {
@@ -187,9 +188,9 @@ enum sol_status engine_fill_cache(struct engine *engine);
 /* Layers that the first rank has: all but in a pipeline. */
 int64_t engine_layers(const struct engine *engine);
 /* Called after each of these of each step with the residual stream, [rows][hidden]; where rows pass
- * in pieces, after the last one's, with its rows. Meanwhile the
- * costs of the layer's ops can be asked for (engine_last_plan is the running one), on a GPU only
- * then, where it makes steps much slower. NULL ends it. */
+ * in pieces, after the last one's, with its rows, by whose experts costs of all pieces go.
+ * Meanwhile the costs of the layer's ops can be asked for (engine_last_plan is the running one), on
+ * a GPU only then, where it makes steps much slower. NULL ends it. */
 typedef void (*engine_trace_fn)(void *arg, int layer, const float *x, int64_t rows);
 void engine_set_trace(struct engine *engine, engine_trace_fn fn, void *arg);
 

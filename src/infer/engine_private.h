@@ -20,7 +20,7 @@ struct cached_plan {
     int64_t rows, outputs;
     enum forward_draw draw;
     struct cached_plan *next;
-    int64_t piece_rows;           /* of a pipeline: that pass at once */
+    int64_t piece_rows;            /* of a pipeline: that pass at once */
     struct forward_piece pieces[]; /* [FORWARD_PIECES_MAX] where these are not all */
 };
 

@@ -42,22 +42,23 @@ bool forward_puts_out(const struct model_config *c)
 }
 
 /* What reading the weights once more costs, in rows that could be computed meanwhile: nearly all of
- * it are experts, of which a row has top_k of n_experts. Measured of the 120b on an H200 (32 times as
- * many weights as a row has): 1,300. */
+ * it are experts, of which a row has top_k of n_experts. Measured of the 120b on an H200 (32 times
+ * as many weights as a row has): 1,300. */
 static double rows_of_reading(const struct model_config *c, bool gpu)
 {
     const double rows = gpu ? 40 : 4;
     return c->n_experts ? rows * (double)c->n_experts / (double)c->top_k : rows;
 }
 
-/* A step takes as long as its pieces one after the other and those with which the pipeline fills. */
+/* A step takes as long as its pieces one after the other and those with which the pipeline fills.
+ */
 int64_t forward_piece_rows(const struct model_config *c, int64_t rows, bool gpu)
 {
     enum { TILE = 64 /* of products */ };
     const double more = rows_of_reading(c, gpu);
     double least = INFINITY;
     int64_t best = rows;
-    if (!forward_is_pipeline(c)) return rows;
+    if (!forward_is_pipeline(c) || c->alone) return rows;
     for (int n = 1; n <= FORWARD_PIECES_MAX; n++) {
         const int64_t share = (rows + n - 1) / n;
         const int64_t each = share < TILE ? share : (share + TILE - 1) / TILE * TILE;
@@ -142,7 +143,7 @@ static void pass(struct plan *plan, const struct forward_step *s, int64_t from, 
 {
     const struct model_config *c = &s->model->config;
     const struct forward *forward = forward_of(c);
-    for (int i = 0; i < forward->n_carried; i++) {
+    for (int i = 0; i < forward->n_carried && !c->alone; i++) {
         float *x;
         memcpy(&x, (const char *)s->buffers + forward->carried[i], sizeof x);
         plan_call(plan, &op_send_recv,
@@ -155,13 +156,19 @@ static void pass(struct plan *plan, const struct forward_step *s, int64_t from, 
     }
 }
 
+/* From row `first` on; plans that are only looked at have no arrays. */
+static int32_t *behind(int32_t *rows, int64_t first)
+{
+    return rows ? rows + first : NULL;
+}
+
 static struct batch rows_of(const struct batch *b, int64_t first, int64_t n)
 {
     return (struct batch){.n_tokens = n,
-                          .token = b->token + first,
-                          .position = b->position + first,
-                          .sequence = b->sequence + first,
-                          .previous = b->previous + first};
+                          .token = behind(b->token, first),
+                          .position = behind(b->position, first),
+                          .sequence = behind(b->sequence, first),
+                          .previous = behind(b->previous, first)};
 }
 
 /* A step of rows [first, first + n): what layers hand on lies where the step's does, so that the

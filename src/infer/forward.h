@@ -61,9 +61,10 @@ void forward_build(struct plan *plan, const struct forward_step *step);
 /* ---- several ranks ---- */
 
 /* Ranks of which each has a part of the model (model/shard.h) run the same steps. Where each has
- * a part of every layer, each has the whole residual stream x. What is added to x each has a part of: products add it to a matrix
- * apart, zeros before, and forward_add_up adds the sum of all ranks' to x, which leaves zeros
- * again. Where a model is whole that matrix is x, and these add no calls. */
+ * a part of every layer, each has the whole residual stream x. What is added to x each has a part
+ * of: products add it to a matrix apart, zeros before, and forward_add_up adds the sum of all
+ * ranks' to x, which leaves zeros again. Where a model is whole that matrix is x, and these add no
+ * calls. */
 bool forward_is_shared(const struct model_config *config);
 /* Or else each has some layers, and passes the stream on to the one with those that follow. A step
  * passes in pieces, so that a rank works on one while the next has the one before; rank 0, which

@@ -94,7 +94,7 @@ struct member {
     pthread_t thread;
     bool started;
     struct count given, done, met;
-    struct count turns; /* that are over, of all teams with these weights */
+    struct count turns;             /* that are over, of all teams with these weights */
     struct said result, at_meeting; /* written before `done` and `met` are counted up */
 };
 
@@ -238,8 +238,7 @@ static enum sol_status load(void *arg, int rank)
     const int cores = cpu_info()->cores;
     enum sol_status status = SOL_OK;
     const int ranks = team->alone_of ? team->alone_of : team->ranks;
-    if (team->weights == team)
-        status = shard_create(team->model, rank, ranks, team->way, &m->part);
+    if (team->weights == team) status = shard_create(team->model, rank, ranks, team->way, &m->part);
     SOL_TRY(communicator_agree(m->communicator, status));
     if (team->alone_of) m->part->config.alone = true;
     if (m->gpu && !team->alone_of) SOL_TRY(communicator_add_gpu(m->communicator, m->gpu));
@@ -302,8 +301,7 @@ enum sol_status team_create(const struct model *model, const struct engine_param
 }
 
 enum sol_status team_create_alone(const struct model *model, const struct engine_params *run,
-                                  int ranks, enum shard_way way, struct gpu *gpu,
-                                  struct team **out)
+                                  int ranks, enum shard_way way, struct gpu *gpu, struct team **out)
 {
     *out = NULL;
     SOL_TRY(shard_check(model, ranks, way));
@@ -312,8 +310,7 @@ enum sol_status team_create_alone(const struct model *model, const struct engine
     return create(&like, gpu ? &gpu : NULL, out);
 }
 
-enum sol_status team_create_beside(struct team *first, struct gpu *const gpus[],
-                                   struct team **out)
+enum sol_status team_create_beside(struct team *first, struct gpu *const gpus[], struct team **out)
 {
     const struct team like = {
         .model = first->model, .ranks = first->ranks, .way = first->way, .weights = first};

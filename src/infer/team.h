@@ -24,12 +24,12 @@ enum sol_status team_create_alone(const struct model *model, const struct engine
                                   struct team **out);
 /* Another one that works with the same weights, on GPUs that are the same devices opened again. It
  * is destroyed first. Their steps take turns. */
-enum sol_status team_create_beside(struct team *first, struct gpu *const gpus[],
-                                   struct team **out);
+enum sol_status team_create_beside(struct team *first, struct gpu *const gpus[], struct team **out);
 void team_destroy(struct team *team); /* takes NULL; behind its engines, before gpu_close */
 
 int team_size(const struct team *team);
-int team_alone_of(const struct team *team); /* ranks, of which it is the first alone; 0: it is whole */
+int team_alone_of(
+    const struct team *team); /* ranks, of which it is the first alone; 0: it is whole */
 enum shard_way team_way(const struct team *team);
 const struct model *team_model(const struct team *team, int rank); /* its part, where ops read it */
 struct gpu *team_gpu(const struct team *team, int rank);           /* NULL: the CPU */

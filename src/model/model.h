@@ -41,7 +41,8 @@ struct model_config {
     int64_t own_experts, first_expert; /* whole ones that the rank has; 0: a part of each, or all */
     int64_t head_rows; /* of the vocabulary's, that the head has: all ranks the same, more than
                         * there are in all; 0: all */
-    bool alone; /* the part runs without the others': what it computes is of no use, only its time */
+    bool
+        alone; /* the part runs without the others': what it computes is of no use, only its time */
     int64_t all_layers, first_layer; /* of a rank that has n_layers whole ones from the first on;
                                       * 0: all ranks have all layers */
     union {

@@ -110,8 +110,8 @@ static double head_in_layers(const struct model *m)
     const double texts = 128, flops_a_byte = 100; /* of products, while memory passes a byte */
     const struct model_config *c = &m->config;
     const double n = (double)c->n_layers, a_weight = 2 * texts / flops_a_byte;
-    const double head = (double)(c->vocab * c->hidden), ends = bytes_of_tensor(&m->embed) +
-                                                               bytes_of_tensor(&m->head);
+    const double head = (double)(c->vocab * c->hidden),
+                 ends = bytes_of_tensor(&m->embed) + bytes_of_tensor(&m->head);
     const double others = 3 * (double)(c->hidden * c->intermediate * (c->n_experts - c->top_k));
     const double layer = ((double)m->parameters - 2 * head) / n - others;
     return (bytes_of_tensor(&m->head) + a_weight * head) /
@@ -124,8 +124,9 @@ static struct range layers_of(const struct model *m, int rank, int ranks)
     const int64_t all = m->config.n_layers;
     const double head = head_in_layers(m);
     int64_t last = llround(((double)all + head) / ranks - head);
+    if (ranks < 2) return (struct range){0, all};
     if (last > all - (ranks - 1)) last = all - (ranks - 1);
-    if (last < 1 || ranks == 1) last = ranks == 1 ? all : 1;
+    if (last < 1) last = 1;
     if (rank == 0) return (struct range){all - last, last};
     return share_of(all - last, ranks - 1 - rank, ranks - 1);
 }
@@ -266,8 +267,8 @@ static enum sol_status check_columns(const struct model *part)
     return SOL_OK;
 }
 
-enum sol_status shard_create(const struct model *whole, int rank, int ranks,
-                             enum shard_way way, struct model **out)
+enum sol_status shard_create(const struct model *whole, int rank, int ranks, enum shard_way way,
+                             struct model **out)
 {
     *out = NULL;
     SOL_TRY(shard_check(whole, ranks, way));

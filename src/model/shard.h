@@ -14,8 +14,8 @@
 enum { SHARD_RANKS_MAX = 16 };
 
 enum shard_way {
-    SHARD_TENSOR,   /* tensor parallel: a part of everything, so that all ranks have the same to do */
-    SHARD_EXPERT,   /* expert parallel: some of the experts whole, all else as above */
+    SHARD_TENSOR, /* tensor parallel: a part of everything, so that all ranks have the same to do */
+    SHARD_EXPERT, /* expert parallel: some of the experts whole, all else as above */
     SHARD_PIPELINE, /* pipeline parallel: some of the layers, whole */
 };
 
@@ -24,13 +24,13 @@ const char *shard_way_key(enum shard_way way);
 
 /* SOL_E_UNSUPPORTED where some rank would have nothing, with how many ranks are possible. */
 enum sol_status shard_check(const struct model *model, int ranks, enum shard_way way);
-/* The rank whose part needs most memory. */
+/* The rank that has most weights. */
 int shard_heaviest(const struct model *model, int ranks, enum shard_way way);
 
 /* The part of `rank`, with shapes and types and without weights: for model_upload (src/model/
  * upload.h), or shard_load. `whole` may be opened for later, and must outlive it. */
-enum sol_status shard_create(const struct model *whole, int rank, int ranks,
-                             enum shard_way way, struct model **out);
+enum sol_status shard_create(const struct model *whole, int rank, int ranks, enum shard_way way,
+                             struct model **out);
 /* Its weights in the host's memory, read from where the whole model has them; `threads` read. */
 enum sol_status shard_load(struct model *part, int threads);
 void shard_destroy(struct model *part); /* takes NULL */

@@ -35,7 +35,8 @@ static int64_t layer_number(const struct model_config *c, int64_t layer)
 static bool is_there(const struct model_config *c, const struct weight_spec *spec, int64_t layer)
 {
     if (layer < 0 && spec->role == ROLE_EMBED && c->first_layer > 0) return false;
-    if (layer < 0 && spec->role == ROLE_HEAD && c->first_layer + c->n_layers < model_layers(c)) return false;
+    if (layer < 0 && spec->role == ROLE_HEAD && c->first_layer + c->n_layers < model_layers(c))
+        return false;
     return !spec->absent || !spec->absent(c, layer_number(c, layer));
 }
 

@@ -37,12 +37,13 @@ static void reference(const struct op_context *context, const void *args)
 static void make_problem(struct case_maker *c, const struct op_problem *p, void *args)
 {
     const int64_t to = (p->rows + p->n) % p->groups;
-    *(struct send_recv_args *)args = (struct send_recv_args){.ranks = p->groups,
-                                                             .from = (to + 1) % p->groups,
-                                                             .to = to,
-                                                             .m = p->rows,
-                                                             .n = p->n,
-                                                             .x = case_rows(c, p->rows, p->n, 1.0f)};
+    *(struct send_recv_args *)args =
+        (struct send_recv_args){.ranks = p->groups,
+                                .from = (to + 1) % p->groups,
+                                .to = to,
+                                .m = p->rows,
+                                .n = p->n,
+                                .x = case_rows(c, p->rows, p->n, 1.0f)};
 }
 
 const struct op op_send_recv = {

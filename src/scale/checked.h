@@ -9,11 +9,13 @@
 struct scale_check {
     const char *what;
     int gpus;
-    /* tokens a second, of all GPUs. by_part: with a GPU's part measured alone on one; 0: it was not */
+    /* tokens a second, of all GPUs. by_part: with a GPU's part measured alone on one; 0: it was not
+     */
     double predicted, by_part, measured;
 };
 
-const struct scale_check *scale_check_at(size_t index);  /* NULL behind the last */
-bool scale_check_holds(const struct scale_check *check); /* the better one is within 10 % */
+const struct scale_check *scale_check_at(size_t index); /* NULL behind the last */
+/* Whether one of its predictions is within 10 % of what was measured. */
+bool scale_check_holds(const struct scale_check *check, double predicted);
 
 #endif

@@ -257,7 +257,7 @@ static enum sol_status add_stages(const struct wanted *w, int64_t stages)
     const double times = (double)(prompt ? groups + stages - 1 : stages);
     struct scale_way *way = new_way(w, stages);
     way->stages = stages;
-    way->built = true;
+    way->built = stages <= w->network->node;
     way->compute_ns = group_ns * (double)groups;
     way->messages_ns = times * send;
     way->idle_ns = group_ns * (times - (double)groups);

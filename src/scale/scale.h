@@ -55,7 +55,7 @@ struct scale_goal {
 
 struct scale_way {
     int64_t tensor, data, expert, stages;    /* 1: not so; their product is the GPUs */
-    bool part_measured; /* compute_ns was, of a part on one GPU */
+    bool part_measured;                      /* compute_ns was, of a part on one GPU */
     bool built;                              /* sol does it; else an estimate of what it might do */
     double compute_ns, messages_ns, idle_ns; /* of a step; idle: stages that wait for others */
     double tokens;                           /* of a step of all GPUs */

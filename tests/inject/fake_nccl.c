@@ -247,10 +247,9 @@ FAKE(ncclRecv, (void *to, size_t count, int type, int from, void *comm, void *st
     while (!p->data) pthread_cond_wait(&changed, &lock);
     pthread_mutex_unlock(&lock);
     if (told("wrong")) memset(p->data, 0, sizeof(float) * (count > 0));
-    const int status = p->count == count
-                           ? copies.in((uint64_t)(uintptr_t)to, p->data,
-                                       count * (type == NCCL_BF16 ? 2 : 4), stream)
-                           : BAD_ARGUMENT;
+    const int status = p->count == count ? copies.in((uint64_t)(uintptr_t)to, p->data,
+                                                     count * (type == NCCL_BF16 ? 2 : 4), stream)
+                                         : BAD_ARGUMENT;
     pthread_mutex_lock(&lock);
     p->data = NULL;
     pthread_cond_broadcast(&changed);
