@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""sol's training beside nanochat's own under torch.compile, same models, same machine, one GPU.
+"""sol's training beside nanochat's own under torch.compile, same models, same machine, one GPU or several.
 
 usage: bench/train_vs_nanochat.py --july PATH [--january PATH] [--sol build/sol] [--only NAME,...]
-                                  [--steps N] [--limit S] [--budget S] [--out FILE]
+                                  [--gpus N] [--steps N] [--limit S] [--budget S] [--out FILE]
        bench/train_vs_nanochat.py --july PATH --january PATH --device cpu --tiny     (tries it out)
 
 PATH are checkouts of karpathy/nanochat: 92d63d4 for July, ccf4b7f for January. Nothing is read from a network;
@@ -13,7 +13,8 @@ within --budget seconds (default 530), and what was measured until then is kept.
   july_windows  the same with windows SSSL: without FlashAttention 3, which needs a network, masks for SDPA
   january       depth 20, B=8 T=1024 V=65536: forward and backward, and with its optimizers (and its clipping)
 As in base_train a step lies between two synchronizations, gradients are set to None behind it, and Python's
-collector is off. After 3 steps that do not count (the first compiles) come --steps that do.
+collector is off. With --gpus N each GPU has such a micro-batch, nanochat is started by torchrun, as its own runs are, and only steps with the
+optimizer are measured, in which alone GPUs meet; tokens/s are of all. After 3 steps that do not count (the first compiles) come --steps that do.
 
 One JSON object a line on stdout, and in --out: engine, name, tok_per_s (median), sd, min, max (of sol ci95 in
 their place), peak_gib, steps, and what they were measured with; or engine, name and error. A table with ratios
@@ -36,7 +37,7 @@ import time
 SOL_COMMAND = ("{sol} train bench --json --quiet --recipe={recipe} --depth={depth} --aspect-ratio={aspect} "
                "--head-dim={head_dim} --max-seq-len={length} --device-batch-size={batch} --vocab-size={vocab} "
                "--window-pattern={windows} --num-iterations={steps} --warmup-steps={warm} --optimizer={optimizer} "
-               "--backend={backend}")
+               "--backend={backend} --gpus={gpus}")
 SOL_RATE, SOL_INTERVAL, SOL_PEAK = "tokens_per_s", "ci95", "peak_bytes"
 
 WARM, GIB = 3, 2**30
@@ -59,6 +60,7 @@ def options():
     p.add_argument("--january")
     p.add_argument("--sol", help="sol's program; without it nanochat alone is measured")
     p.add_argument("--only", default=",".join(CASES))
+    p.add_argument("--gpus", type=int, default=1)
     p.add_argument("--steps", type=int, default=15)
     p.add_argument("--limit", type=float, default=240)
     p.add_argument("--budget", type=float, default=530)
@@ -77,7 +79,8 @@ def options():
 
 
 def case_of(args, name):
-    return CASES[name] | (TINY if args.tiny else {})
+    case = CASES[name] | (TINY if args.tiny else {})
+    return case | dict(measures=[m for m in case["measures"] if m == "step"]) if args.gpus > 1 else case
 
 
 # ---- nanochat, in a process of its own ----
@@ -124,6 +127,7 @@ def child(args):
     if case["recipe"] == "2026-01" and cuda:
         autocast = torch.amp.autocast(device_type="cuda", dtype=torch.bfloat16)
     shape = (case["batch"], case["length"])
+    ranks, first = int(os.environ.get("WORLD_SIZE", "1")), os.environ.get("RANK", "0") == "0"
 
     def step(updates):
         tokens = torch.randint(case["vocab"], (2, *shape), device=args.device)
@@ -148,13 +152,14 @@ def child(args):
         gc.disable()
         if cuda:
             torch.cuda.reset_peak_memory_stats()
-        rates = [shape[0] * shape[1] / step(measure == "step") for _ in range(args.steps)]
+        rates = [ranks * shape[0] * shape[1] / step(measure == "step") for _ in range(args.steps)]
         row = dict(engine="nanochat", name=f"{args.child} {measure}", tok_per_s=statistics.median(rates),
                    sd=statistics.pstdev(rates), min=min(rates), max=max(rates),
                    peak_gib=torch.cuda.max_memory_allocated() / GIB if cuda else None, steps=args.steps,
-                   warm_s=round(warm, 1), torch=torch.__version__,
+                   warm_s=round(warm, 1), gpus=ranks, torch=torch.__version__,
                    device=torch.cuda.get_device_name() if cuda else "cpu", attention=attention())
-        print(json.dumps(row), file=lines, flush=True)
+        if first:
+            print(json.dumps(row), file=lines, flush=True)
         gc.enable()
         gc.unfreeze()
 
@@ -196,7 +201,11 @@ class Bench:
         case = case_of(self.args, name)
         if not (self.args.july if case["recipe"] == "2026-07" else self.args.january):
             return
-        out, wrong = self.run([sys.executable, os.path.abspath(__file__), *sys.argv[1:], "--child", name])
+        if not case["measures"]:
+            return
+        several = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={self.args.gpus}"]
+        out, wrong = self.run([sys.executable, *(several if self.args.gpus > 1 else []), os.path.abspath(__file__), *sys.argv[1:],
+                               "--child", name])
         rows = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
         for row in rows:
             self.emit(row)
@@ -205,7 +214,7 @@ class Bench:
 
     def sol(self, name, measure):
         values = dict(case_of(self.args, name), sol=shlex.quote(self.args.sol), steps=self.args.steps, warm=WARM,
-                      optimizer=OPTIMIZER[measure], backend=self.args.device)
+                      optimizer=OPTIMIZER[measure], backend=self.args.device, gpus=self.args.gpus)
         command = SOL_COMMAND.format(**values)
         out, wrong = self.run(shlex.split(command))
         row = dict(engine="sol", name=f"{name} {measure}")
@@ -250,7 +259,7 @@ def main():
     for name in args.only:
         bench.nanochat(name)
         if args.sol:
-            for measure in CASES[name]["measures"]:
+            for measure in case_of(args, name)["measures"]:
                 bench.sol(name, measure)
     bench.table()
     return int(any("error" in row for row in bench.rows))
