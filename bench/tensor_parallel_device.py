@@ -17,7 +17,7 @@ usage: bench/tensor_parallel_device.py [--sol build/sol] [--gpus 2] [--parts ver
              prompt  2,048 and 8,192 tokens (120b wanted for 8,192: 1.8 on 2, 3.3 on 4)
              batch   32 and 128 sequences that decode together
            and of the N GPUs each op's time in a step, with what part the collectives are; once more with whole experts, and
-           with some layers on each (the 8,192 tokens in one step of four pieces)
+           with some layers on each (the 8,192 tokens in one step, in pieces)
   serve    only if it is named: a server (sol serve) on one GPU, with one model over all N, also with whole experts, and
            with some layers on each and as many batches on their way; with a copy on each, and from four on with a copy on each two; output tokens/s a GPU
              queue   --requests a GPU at once, 1,024 tokens in and 512 out, 512 texts a GPU together (120b wanted: over one

@@ -43,7 +43,7 @@ bool forward_puts_out(const struct model_config *c)
 
 /* What reading the weights once more costs, in rows that could be computed meanwhile: nearly all of
  * it are experts, of which a row has top_k of n_experts. Measured of the 120b on an H200 (32 times
- * as many weights as a row has): 1,300. */
+ * as many weights as a row has): 1,300. Of a CPU it was not measured. */
 static double rows_of_reading(const struct model_config *c, bool gpu)
 {
     const double rows = gpu ? 40 : 4;

@@ -75,8 +75,8 @@ enum { FORWARD_PIECES_MAX = 32 };
 int64_t forward_piece_rows(const struct model_config *config, int64_t rows, bool gpu);
 bool forward_deals_experts(const struct model_config *config); /* each rank has some, whole */
 struct matrix forward_part(const struct forward_step *step);
-/* A part that is alone (model_config.alone) adds nothing up. */
 void forward_clear_part(struct plan *plan, const struct forward_step *step); /* before the layers */
+/* A part that is alone (model_config.alone) adds nothing up. */
 void forward_add_up(struct plan *plan, const struct forward_step *step, struct matrix part,
                     struct matrix x);
 /* Where a head puts its logits; behind it those of all ranks are joined. */
