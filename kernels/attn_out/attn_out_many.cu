@@ -497,8 +497,7 @@ __device__ inline void route_rows(const attn_out_many_args &args)
     __syncthreads();
     write_normed<ROWS>(args, at, mine);
     if (ROWS >= ROUTE_MANY_LAID) {
-        cluster_arrive(); /* the rows are read, by all blocks: sums may lie there */
-        cluster_wait();
+        cluster_sync(); /* the rows are read, by all blocks: sums may lie there */
         send_sums<TILES, ROWS, SUMS>(d, at, router.tile(), part);
     }
     choose_rows<TILES, ROWS>(args, at, rank);
