@@ -224,38 +224,33 @@ static void compare_rows(const struct model *model, struct gpu *gpu, int64_t mos
     }
 }
 
-/* Of many rows only some are looked at: what lies between them needs no more than there is. What
- * fit_engine says of an engine of that size has the exact need of its last row in it, and a
- * thirty-second more. */
+/* Of many rows only some are looked at: no plan between them needs more than there is. */
 static void test_scratch_of_many_rows(void **state)
 {
     (void)state;
-    static const struct gpu_info info = {
-        .major = 9, .sm_count = 132, .shared_per_block = 227 << 10, .shared_per_sm = 228 << 10};
-    static const struct model_params later = {.later = true};
-    enum { MOST = 2900 };
-    const int64_t rows[] = {1025, 1055, 1056, 1057, 1535, 2047, 2111, 2879, 2899};
-    struct model *model, *up;
+    enum { FEW = 1000, MOST = 2900 };
     struct gpu *gpu;
-    struct engine_parts all, one;
-    assert_int_equal(model_open_with("synth:gpt-oss-20b,layers=1", &later, &model), SOL_OK);
-    assert_int_equal(gpu_describe(&info, &gpu), SOL_OK);
-    assert_int_equal(model_upload_outline(model, gpu, &up), SOL_OK);
-    struct engine_params p = params_of(3, gpu);
-    p.context = 4096;
+    struct engine *e;
+    struct engine_parts parts;
+    cuda_replace(fake_cuda_start(&hopper));
+    assert_int_equal(gpu_open(0, &gpu), SOL_OK);
+    struct engine_params p = params_of(0, gpu);
     p.max_outputs = 64;
     p.max_batch = MOST;
-    assert_int_equal(fit_engine(up, &p, &all), SOL_OK);
-    for (size_t i = 0; i < COUNT(rows); i++) {
-        p.max_batch = rows[i];
-        assert_int_equal(fit_engine(up, &p, &one), SOL_OK);
-        if (one.scratch / 33 * 32 > all.scratch)
-            fail_msg("%lld rows need %zu bytes of scratch, %d have %zu", (long long)rows[i],
-                     one.scratch / 33 * 32, MOST, all.scratch);
+    assert_int_equal(engine_create(tiny, &p, &e), SOL_OK);
+    engine_memory_parts(e, &parts);
+    for (int64_t rows = FEW; rows <= MOST; rows++) {
+        struct plan *plan;
+        assert_int_equal(engine_make_plan(e, &p.chooser, rows, 64, NULL, NULL, &plan), SOL_OK);
+        if (plan_bytes(plan) > parts.scratch)
+            fail_msg("%lld rows need %zu bytes of scratch of %zu", (long long)rows,
+                     plan_bytes(plan), parts.scratch);
+        plan_destroy(plan);
     }
-    model_upload_destroy(up, gpu);
+    engine_destroy(e);
     gpu_close(gpu);
-    model_close(model);
+    cuda_replace(NULL);
+    fake_cuda_stop();
 }
 
 static void test_scratch(void **state)
