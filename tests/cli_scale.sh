@@ -71,6 +71,10 @@ run 0 scale -m synth:tiny -p 64 --descriptions devices.json --gpus 2
 lacks_out 'measured too'
 run 2 scale -m synth:tiny -p 64 -b 32 --descriptions devices.json --gpus 2
 has err ' -b 32 '
+advice=$(sed -nE 's/.*measure it with sol (bench .* --ops), or .*/\1/p' "$work/err")
+# shellcheck disable=SC2086 # the words that were printed
+run 0 $advice -t 1 -r 2 --no-limits -q
+run 0 scale -m synth:tiny -p 64 -b 32 --descriptions devices.json --gpus 2
 run 2 bench -m synth:tiny -p 8 -n 0 --gpus 2 --part-of 2
 has err 'leave that out'
 run 5 bench -m synth:tiny -p 8 -n 0 --part-of 3 --no-store
