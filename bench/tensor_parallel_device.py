@@ -93,7 +93,7 @@ def verify(run, model):
         rows = [line.split() for line in text.splitlines() if "_cuda " in line]
         run.say(part="verify", verified=[row[1] for row in rows if "ok" in row], failed=[row[1] for row in rows if "FAILED" in row],
                 seconds=round(took, 1))
-    layers = 1 if options.tiny else 4
+    layers = options.gpus if options.tiny else 4  # one for each at least
     for flags in ([], ["--exact"], ["--exact", WHOLE], ["--exact", LAYERS]):
         text, took = run.sol("perplexity", "-m", f"{model},layers={layers}", "--random-tokens", 40 if options.tiny else 512, "-q", "--json",
                              "--kl-one", *flags, *place(options.gpus))
